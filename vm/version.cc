@@ -1,0 +1,7 @@
+#include "vm/version.h"
+
+namespace serval {
+
+const char* version() noexcept { return SERVAL_VERSION; }
+
+}  // namespace serval
