@@ -1,0 +1,208 @@
+// Serval's public C++ API: load a model, generate text, decode up to 16 sequences together.
+//
+//   serval::Engine engine = serval::Engine::load({});                    // the bundled model
+//   serval::Response r = engine.generate({.prompt = "Once upon a time"});
+//
+// Errors are serval::Error (serval/error.h): kind() is the exit code a program should use, what() is one line.
+// Units: a token is one vocabulary id; times are milliseconds of wall clock.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "serval/error.h"
+
+namespace serval {
+
+inline constexpr int kMaxBatchSequences = 16;  // sequences that one Batch decodes together
+
+struct SamplingParams {
+  float temperature = 0.8f;         // 0: greedy; otherwise in (0, 100]
+  int top_k = 40;                   // 0: off
+  float top_p = 0.95f;              // (0, 1]; 1: off
+  float min_p = 0.05f;              // [0, 1]; 0: off
+  float repetition_penalty = 1.0f;  // (0, 10]; 1: off. Over the last 64 tokens, prompt included
+  uint64_t seed = 0;                // random numbers depend on (seed, stream, position) and nothing else
+  uint32_t stream = 0;              // tells apart sequences that share a seed
+};
+
+struct ChatMessage {
+  std::string role;  // "system", "user" or "assistant"
+  std::string content;
+};
+
+struct Request {
+  std::string prompt;                  // UTF-8; other bytes become U+FFFD. Ignored if prompt_ids or messages is set
+  std::vector<int32_t> prompt_ids;     // token ids, used as they are (no BOS is added)
+  std::vector<ChatMessage> messages;   // a conversation, rendered with the model's chat template
+  SamplingParams sampling = {};
+  int max_tokens = -1;                 // new tokens at most; -1: until the context is full
+  std::vector<std::string> stop = {};  // the text ends before the first of these
+  bool ignore_eos = false;
+};
+
+enum class Finish {
+  kNone,       // still running
+  kEos,        // the model ended the text
+  kStop,       // one of Request::stop was reached
+  kLength,     // max_tokens, or the context is full
+  kCancelled,  // cancel() was called or the callback returned false
+};
+const char* name_of(Finish finish);  // "eos", "stop", "length", "cancelled"
+
+struct TokenEvent {
+  uint64_t sequence = 0;      // as Batch::add returned it; 0 for generate()
+  int32_t token = 0;
+  float log_probability = 0;  // natural log, under the model's own softmax (before penalties and temperature)
+  std::string text;           // UTF-8 made available by this token; may be empty in the middle of a character
+  Finish finish = Finish::kNone;
+};
+
+struct Timings {
+  double load_ms = 0;    // Engine::load (the same in every response)
+  double prompt_ms = 0;  // until the prompt's last chunk is done: time to the first token
+  double decode_ms = 0;  // from the first generated token to the last
+};
+
+struct Response {
+  std::string text;
+  std::vector<int32_t> tokens;
+  std::vector<float> log_probabilities;  // one for each token
+  int prompt_tokens = 0;
+  Finish finish = Finish::kNone;
+  Timings timings;
+};
+
+// Returns false to cancel. Called on the thread that called generate() or step().
+using TokenCallback = std::function<bool(const TokenEvent&)>;
+
+// stage is "tensors", "weights", …; done and total in bytes. Called from the loading thread.
+using ProgressCallback = std::function<void(const char* stage, uint64_t done, uint64_t total)>;
+
+struct EngineOptions {
+  std::string model;                           // a Hugging Face directory or a preset's name; empty: the bundled model
+  std::optional<uint64_t> random_weights;      // seed; required for a preset, allowed for a directory without weights
+  int context = 0;                             // tokens a sequence may hold; 0: min(model's maximum, 4096)
+  int max_sequences = kMaxBatchSequences;      // KV blocks are reserved for this many full contexts
+  std::string backend = "auto";                // auto | device | host | torch
+  int threads = 0;                             // host interpreter; 0: all cores
+  int sms = 0;                                 // SMs to compile for; 0: the backend's own number
+  std::string policy;                          // round-robin | zig-zag | wave | list; empty: what the cost model prefers
+  bool global_queue = false;                   // one queue for all SMs instead of one each
+  std::string chat_template;                   // llama3 | chatml; empty: recognised from the checkpoint
+  double stall_timeout_s = 30;                 // a launch without progress for this long is a fault
+  ProgressCallback progress;
+};
+
+struct ModelInfo {
+  std::string name;
+  std::string backend;
+  int hidden_size, intermediate_size, num_layers, num_heads, num_kv_heads, head_dim, vocab_size;
+  int context;               // tokens a sequence may hold in this engine
+  int64_t num_parameters;
+  int64_t weight_bytes;      // read for one token
+  int64_t kv_bytes_per_token;
+  std::string policy;
+  int sms;
+  int64_t instructions;      // of the compiled program
+  std::string chat_template; // "" if the model has none
+  SamplingParams default_sampling;  // the project's defaults overlaid with generation_config.json
+};
+
+class Batch;
+
+// A loaded model and its compiled program. Movable. Calls that run the model (generate, Batch::step) are serialised
+// by a mutex inside; everything const is thread-safe; cancel() may be called from any thread or signal handler.
+class Engine {
+ public:
+  static Engine load(const EngineOptions& options);
+  Engine(Engine&&) noexcept;
+  Engine& operator=(Engine&&) noexcept;
+  ~Engine();
+
+  const ModelInfo& info() const;
+  // Ids of `text` with BOS where the model wants one; text of `ids`, special tokens left out.
+  std::vector<int32_t> tokenize(const std::string& text) const;
+  std::string detokenize(std::span<const int32_t> ids) const;
+  // Ids of a conversation, ready for the assistant's answer.
+  std::vector<int32_t> tokenize_chat(std::span<const ChatMessage> messages) const;
+
+  // Runs one request to its end. Errors: kUsage for parameters out of range or a prompt that is empty or does not fit
+  // the context, kOutOfMemory when no KV blocks are left, kDeviceFault when the interpreter gave up.
+  Response generate(const Request& request, const TokenCallback& on_token = {});
+
+  // Runs up to kMaxBatchSequences requests together; more wait their turn. Responses in the order of the requests.
+  std::vector<Response> decode_batch(std::span<const Request> requests, const TokenCallback& on_token = {});
+
+  // Ends whatever runs now within one pass: its responses finish as kCancelled.
+  void cancel() noexcept;
+
+  struct Impl;
+
+ private:
+  friend class Batch;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// Sequences that are decoded together and join and leave between passes. A sequence's tokens do not depend on its
+// neighbours. Not thread-safe itself, except cancel(); the engine must outlive it. KV blocks are returned when a
+// sequence ends, is cancelled, or the batch is destroyed.
+class Batch {
+ public:
+  explicit Batch(Engine& engine);
+  Batch(Batch&&) noexcept;
+  ~Batch();
+
+  // Joins at the next step. Returns its handle (> 0). Errors as generate(), and kOutOfMemory if kMaxBatchSequences
+  // are running or the KV cache cannot hold the prompt.
+  uint64_t add(const Request& request);
+  // One pass for every sequence: a chunk of prompt or one new token each. Returns the tokens made, in order of
+  // handles; empty while all of them are still reading their prompts.
+  std::vector<TokenEvent> step();
+  bool idle() const;                            // true when no sequence is running
+  void cancel(uint64_t sequence) noexcept;      // takes effect before the next step
+  Response take(uint64_t sequence);             // the response of a finished sequence; forgets the handle
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// The tokens of one request as a range: for (const TokenEvent& t : stream(engine, request)) …
+class TokenStream {
+ public:
+  TokenStream(Engine& engine, const Request& request);
+  class Iterator {
+   public:
+    using value_type = TokenEvent;
+    using difference_type = std::ptrdiff_t;
+    const TokenEvent& operator*() const { return *event_; }
+    Iterator& operator++();
+    bool operator==(std::default_sentinel_t) const { return event_ == nullptr; }
+
+   private:
+    friend class TokenStream;
+    TokenStream* stream_ = nullptr;
+    const TokenEvent* event_ = nullptr;
+  };
+  Iterator begin();
+  std::default_sentinel_t end() const { return {}; }
+  const Response& response() const { return response_; }  // complete once the range is exhausted
+
+ private:
+  const TokenEvent* next();
+  Batch batch_;
+  uint64_t sequence_;
+  std::vector<TokenEvent> pending_;
+  size_t at_ = 0;
+  Response response_;
+};
+
+}  // namespace serval

@@ -1,0 +1,65 @@
+// A compiled program: immutable, printable, storable, and the same for both interpreters.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "vm/instruction.h"
+#include "vm/machine.h"
+#include "vm/tensor.h"
+
+namespace serval {
+
+enum class QueueKind : uint8_t {
+  kPerSm = 0,   // one queue an SM
+  kGlobal = 1,  // one queue, popped first in, first out by whichever SM is free
+};
+
+inline constexpr uint32_t kMaxDevices = 64;
+
+// Plain data; whoever holds a const Program may share it between threads.
+struct Program {
+  Machine machine;
+  QueueKind queue_kind = QueueKind::kPerSm;
+  uint32_t num_devices = 1;
+  // The counter that the last instruction of a pass signals: no SM starts pass e + 1 before it has reached
+  // (e + 1) × increments_per_pass, and PassControl::run_next is read then.
+  uint32_t gate_counter = 0;
+
+  std::vector<Instruction> instructions;  // queue after queue
+  std::vector<uint32_t> queue_begin;      // queue q is [queue_begin[q], queue_begin[q + 1]); size: queues + 1
+  std::vector<Wait> waits;
+  std::vector<Signal> signals;
+  std::vector<Counter> counters;
+  std::vector<Tensor> tensors;
+  std::map<std::string, std::string> metadata;  // model name, policy, … : for people and for matching a checkpoint
+
+  uint32_t num_queues() const { return queue_begin.empty() ? 0 : static_cast<uint32_t>(queue_begin.size() - 1); }
+  std::span<const Instruction> queue(uint32_t q) const {
+    return std::span(instructions).subspan(queue_begin[q], queue_begin[q + 1] - queue_begin[q]);
+  }
+  std::span<const Wait> waits_of(const Instruction& i) const {
+    return std::span(waits).subspan(i.wait_begin, i.wait_count);
+  }
+  std::span<const Signal> signals_of(const Instruction& i) const {
+    return std::span(signals).subspan(i.signal_begin, i.signal_count);
+  }
+};
+
+// Throws Error(kRuntime), naming the field, unless every index in the program is in range: queues partition the
+// records, waits and signals name counters, increments add up, tensors have sizes that fit in 63 bits. Opcodes and
+// operands are the ISA's to check (instructions/isa.h).
+void check_structure(const Program& program);
+
+// A program file: see docs/program_format.md. Reading checks every length against the bytes at hand before it
+// allocates, then check_structure. Both throw Error(kRuntime) naming the file and field.
+std::vector<std::byte> serialise(const Program& program);
+Program deserialise(std::span<const std::byte> bytes, const std::string& name);
+void write_program(const Program& program, const std::filesystem::path& path);
+Program read_program(const std::filesystem::path& path);
+
+}  // namespace serval

@@ -1,0 +1,44 @@
+// A program's tensors: what they are called, how large they are and who may write them. No memory is attached here.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "vm/dtype.h"
+
+namespace serval {
+
+enum class TensorKind : uint8_t {
+  kWeight = 0,      // immutable, from the checkpoint, found by its name there
+  kConstant = 1,    // immutable, computed from the model's shape (the RoPE table)
+  kActivation = 2,  // lives within a pass
+  kKvCache = 3,     // lives across passes
+  kState = 4,       // part of the state block (vm/state.h)
+};
+inline constexpr int kNumTensorKinds = 5;
+
+constexpr bool is_immutable(TensorKind kind) { return kind == TensorKind::kWeight || kind == TensorKind::kConstant; }
+
+// The order in which a weight's rows are packed into page images. Row-major hosts ignore it.
+enum class RowOrder : uint8_t {
+  kSequential = 0,
+  kRotaryPairs = 1,  // within each head of `head_dim` rows: 0, head_dim/2, 1, head_dim/2 + 1, …
+};
+
+// A matrix of `rows` × `cols` elements. A KV cache's row is one KV head; its column
+// (block × kKvBlockTokens + token) × head_dim + channel counts over all blocks (the memory order is vm/kv_cache.h's).
+struct Tensor {
+  std::string name;
+  uint64_t rows = 0;
+  uint64_t cols = 0;
+  DType dtype = DType::kF32;
+  TensorKind kind = TensorKind::kActivation;
+  RowOrder row_order = RowOrder::kSequential;
+  uint8_t device = 0;
+  uint32_t head_dim = 0;  // channels of a head where the tensor has heads, else 0
+
+  uint64_t bytes() const { return rows * cols * size_of(dtype); }
+  friend bool operator==(const Tensor&, const Tensor&) = default;
+};
+
+}  // namespace serval
