@@ -1,0 +1,27 @@
+// Reading JSON that came from somebody else: a size limit before anything is read, a depth and a value limit
+// while it is parsed, and no key twice in one object (RFC 8259 leaves that to the reader; most keep the last
+// one).
+//
+// Every failure is one line, serval::Error(kRuntime): "NAME: byte N: what is wrong".
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+namespace serval {
+
+inline constexpr int kMaxJsonDepth = 64;                // arrays and objects inside each other
+inline constexpr std::size_t kMaxJsonValues = 1 << 22;  // keeps a hostile file's tree below 1 GiB
+
+// Text of a regular file of at most `size_limit` bytes. The size is checked before anything is allocated.
+std::string read_text_file(const std::filesystem::path& path, std::size_t size_limit);
+
+// `name` is what messages call the text, usually a file's path.
+nlohmann::json parse_json_text(std::string_view text, const std::string& name);
+
+nlohmann::json parse_json_file(const std::filesystem::path& path, std::size_t size_limit);
+
+}  // namespace serval
