@@ -1,0 +1,62 @@
+# `make demo` and `make test` do everything on a fresh Debian 12 or Ubuntu 24.04 machine; `make help` lists the rest.
+.DEFAULT_GOAL := help
+
+BUILD := build
+PREFIX ?= /usr/local
+PROMPT ?= Once upon a time
+DEMO_TOKENS ?= 200
+JOBS ?= $(shell nproc)
+TEST_JOBS ?= 2
+TEST_TIMEOUT_S ?= 300
+
+BUILD_ALL = cmake --build $(1) --parallel $(JOBS)
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+# A fresh machine has no GoogleTest, so the tests are configured only by `make test`, in the same folder.
+$(BUILD)/build.ninja:
+	cmake --preset host -D SERVAL_BUILD_TESTS=OFF
+
+.PHONY: executable
+executable:
+	@tools/install_packages.sh demo
+	@$(MAKE) --no-print-directory $(BUILD)/build.ninja
+	$(call BUILD_ALL,$(BUILD)) --target serval_cli
+
+.PHONY: demo
+demo: executable ## Install packages, build the executable, tell a story (PROMPT="...")
+	$(BUILD)/bin/serval generate -p "$(PROMPT)" -n $(DEMO_TOKENS)
+
+.PHONY: test
+test: ## Install packages, build everything, run the tests
+	@tools/install_packages.sh demo test
+	cmake --preset host -D SERVAL_BUILD_TESTS=ON
+	$(call BUILD_ALL,$(BUILD))
+	ctest --test-dir $(BUILD) --output-on-failure --no-tests=error --parallel $(TEST_JOBS) --timeout $(TEST_TIMEOUT_S)
+
+.PHONY: bench
+bench: ## Build and run the benchmarks
+	@tools/install_packages.sh demo bench
+	cmake --preset host -D SERVAL_BUILD_BENCHMARKS=ON
+	$(call BUILD_ALL,$(BUILD)) --target bench
+
+.PHONY: install
+install: executable ## Install the executable, library, headers and bundled model (PREFIX=/usr/local)
+	cmake --install $(BUILD) --prefix "$(abspath $(PREFIX))"
+
+.PHONY: format
+format: ## Lay out every source file with clang-format
+	@tools/install_packages.sh check
+	tools/check_format.sh --fix
+
+.PHONY: tidy
+tidy: ## Run clang-tidy over every source file; warnings are errors
+	@tools/install_packages.sh demo test check
+	cmake --preset tidy
+	$(call BUILD_ALL,build-tidy) -- -k 0
+
+.PHONY: clean
+clean: ## Remove the build folders
+	rm -rf build build-asan build-cuda build-tidy build-tsan

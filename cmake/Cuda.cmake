@@ -1,0 +1,20 @@
+# The device interpreter's language. nvcc need not be on the PATH: CUDA's own folder is searched too.
+
+find_program(SERVAL_NVCC nvcc HINTS ENV CUDACXX ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
+mark_as_advanced(SERVAL_NVCC)
+if(NOT SERVAL_NVCC)
+  message(FATAL_ERROR "SERVAL_CUDA is ON, but nvcc was not found: install the CUDA toolkit (12.0 or later), set "
+                      "CUDA_HOME to it, or configure without SERVAL_CUDA")
+endif()
+if(NOT CMAKE_CUDA_COMPILER)
+  set(CMAKE_CUDA_COMPILER ${SERVAL_NVCC})
+endif()
+# sm_90a: bulk copies, mbarriers and wgmma are Hopper's, and the "a" says that no other GPU will run the code.
+if(NOT CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES 90a)
+endif()
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+enable_language(CUDA)
+find_package(CUDAToolkit 12.0 REQUIRED)
