@@ -86,7 +86,7 @@ class TreeBuilder {
 
   bool key(std::string& name) {
     auto [member, inserted] = open_.back()->get_ref<json::object_t&>().emplace(name, nullptr);
-    if (!inserted) fail_here(fmt::format("key \"{}\" is twice in one object", shown(name)));
+    if (!inserted) fail_here(fmt::format("key {} is twice in one object", in_quotes(name)));
     member_ = &member->second;
     return true;
   }
@@ -96,14 +96,6 @@ class TreeBuilder {
   }
 
  private:
-  // A key as a message may show it: short, and on one line.
-  static std::string shown(std::string_view key) {
-    constexpr std::size_t kMostShown = 80;
-    std::string out = json(key).dump(-1, ' ', /*ensure_ascii=*/true);
-    out = out.substr(1, out.size() - 2);
-    return out.size() <= kMostShown ? out : out.substr(0, kMostShown) + "…";
-  }
-
   [[noreturn]] void fail_here(const std::string& what) const {
     fail(name_, fmt::format("byte {}: {}", *offset_, what));
   }
@@ -165,6 +157,13 @@ std::string read_text_file(const std::filesystem::path& path, std::size_t size_l
     fail(name, fmt::format("read {} of {} bytes", in.gcount(), size));
   }
   return text;
+}
+
+std::string in_quotes(std::string_view text) {
+  constexpr std::size_t kMostShown = 80;
+  const bool cut = text.size() > kMostShown;
+  const json shown(text.substr(0, kMostShown));
+  return shown.dump(-1, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace) + (cut ? "…" : "");
 }
 
 json parse_json_text(std::string_view text, const std::string& name) {

@@ -24,4 +24,7 @@ nlohmann::json parse_json_text(std::string_view text, const std::string& name);
 
 nlohmann::json parse_json_file(const std::filesystem::path& path, std::size_t size_limit);
 
+// Text as a message may show it: in quotes, escaped to ASCII on one line, and cut when it is long.
+std::string in_quotes(std::string_view text);
+
 }  // namespace serval

@@ -1,0 +1,208 @@
+#include "models/tokenizer/bpe.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <fmt/format.h>
+#include <queue>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "models/json_file.h"
+#include "vm/error.h"
+
+namespace serval {
+namespace {
+
+void refuse_text(const JsonField& model, std::string_view key, std::string_view why) {
+  const auto field = model.find(key);
+  if (field && !field->text().empty()) field->fail(why);
+}
+
+}  // namespace
+
+Bpe::Bpe(const JsonField& model, const Vocabulary& vocabulary) : vocabulary_(vocabulary) {
+  constexpr std::string_view kOnlyByteLevel = "not supported: only byte-level BPE is";
+  if (const auto type = model.find("type"); type && type->text() != "BPE") {
+    type->fail(fmt::format("{} is {}", in_quotes(type->text()), kOnlyByteLevel));
+  }
+  if (model.flag("byte_fallback", false))
+    model.at("byte_fallback").fail(fmt::format("true is {}", kOnlyByteLevel));
+  refuse_text(model, "continuing_subword_prefix", kOnlyByteLevel);
+  refuse_text(model, "end_of_word_suffix", kOnlyByteLevel);
+  if (const auto dropout = model.find("dropout"); dropout && dropout->number() != 0) {
+    dropout->fail("not supported: encoding would be random");
+  }
+  ignore_merges_ = model.flag("ignore_merges", false);
+  fuse_unknown_ = model.flag("fuse_unk", false);
+  if (const auto unknown = model.find("unk_token"); unknown && !unknown->text().empty()) {
+    const auto id = vocabulary_.find_in_model(unknown->text());
+    if (!id) unknown->fail(fmt::format("{} is not in model.vocab", in_quotes(unknown->text())));
+    unknown_ = *id;
+  }
+  for (std::size_t byte = 0; byte < byte_tokens_.size(); ++byte) {
+    const char c = static_cast<char>(byte);
+    byte_tokens_[byte] = vocabulary_.find_word({&c, 1}).value_or(kNone);
+  }
+  read_merges(model.at("merges"));
+}
+
+void Bpe::read_merges(const JsonField& list) {
+  merges_.reserve(list.size());
+  for (std::size_t rank = 0; rank < list.size(); ++rank) merges_.push_back(read_merge(list, rank));
+
+  const auto key = [](const Merge& m) { return std::tuple(m.left, m.right, m.rank); };
+  std::sort(merges_.begin(), merges_.end(), [&](const Merge& a, const Merge& b) { return key(a) < key(b); });
+  for (std::size_t i = 1; i < merges_.size(); ++i) {
+    const Merge &a = merges_[i - 1], &b = merges_[i];
+    if (a.left == b.left && a.right == b.right) {
+      list.element(b.rank).fail(fmt::format("the same pair as merge {}", a.rank));
+    }
+  }
+  first_with_left_.assign(vocabulary_.size() + 1, 0);
+  for (const Merge& merge : merges_) ++first_with_left_[merge.left + 1];
+  for (std::size_t i = 1; i < first_with_left_.size(); ++i) first_with_left_[i] += first_with_left_[i - 1];
+}
+
+// A merge is "left right", or ["left", "right"] where a token may have a space. Its result is longer than
+// both parts, as neither is empty, so merges cannot go round in a circle.
+Bpe::Merge Bpe::read_merge(const JsonField& list, std::size_t rank) const {
+  const JsonField field = list.element(rank);
+  std::string left, right;
+  if (field.is_text()) {
+    const std::string& text = field.text();
+    const std::size_t space = text.find(' ');
+    if (space == text.npos || text.find(' ', space + 1) != text.npos) {
+      field.fail(fmt::format("{} is not two tokens with a space between", in_quotes(text)));
+    }
+    left = text.substr(0, space);
+    right = text.substr(space + 1);
+  } else {
+    if (field.size() != 2) field.fail(fmt::format("{} tokens, a merge has 2", field.size()));
+    left = field.element(0).text();
+    right = field.element(1).text();
+  }
+  if (left.empty() || right.empty()) field.fail("merges an empty token, and so makes a token from itself");
+  const auto id_of = [&](const std::string& token) {
+    const auto id = vocabulary_.find_in_model(token);
+    if (!id) field.fail(fmt::format("{} is not in model.vocab", in_quotes(token)));
+    return *id;
+  };
+  return {id_of(left), id_of(right), static_cast<std::int32_t>(rank), id_of(left + right)};
+}
+
+const Bpe::Merge* Bpe::find_merge(std::int32_t left, std::int32_t right, bool allow_special) const {
+  const auto begin = merges_.begin() + first_with_left_[left],
+             end = merges_.begin() + first_with_left_[left + 1];
+  const auto merge =
+      std::lower_bound(begin, end, right, [](const Merge& m, std::int32_t r) { return m.right < r; });
+  if (merge == end || merge->right != right) return nullptr;
+  if (!allow_special && vocabulary_.is_special(merge->result)) return nullptr;
+  return &*merge;
+}
+
+// A word while it is merged: symbols in a doubly linked list, and a heap of the merges that could be done.
+class Bpe::Word {
+ public:
+  Word(const Bpe& bpe, std::string_view bytes, bool allow_special)
+      : bpe_(bpe), allow_special_(allow_special) {
+    bool after_unknown = false;
+    for (const char c : bytes) {
+      const std::int32_t token = bpe.byte_tokens_[static_cast<unsigned char>(c)];
+      const bool unknown = token == kNone;
+      if (!unknown) {
+        append(token);
+      } else if (bpe.unknown_ != kNone && !(bpe.fuse_unknown_ && after_unknown)) {
+        append(bpe.unknown_);
+      }
+      after_unknown = unknown;
+    }
+  }
+
+  void merge_all() {
+    std::vector<Candidate> candidates;
+    candidates.reserve(symbols_.size());
+    heap_ = Heap(Later(), std::move(candidates));
+    for (std::size_t i = 0; i + 1 < symbols_.size(); ++i) consider(static_cast<std::int32_t>(i));
+    while (!heap_.empty()) {
+      const Candidate best = heap_.top();
+      heap_.pop();
+      if (still_there(best)) apply(best);
+    }
+  }
+
+  void append_to(std::vector<std::int32_t>* ids) const {
+    for (const Symbol& symbol : symbols_) {
+      if (symbol.token != kNone) ids->push_back(symbol.token);
+    }
+  }
+
+ private:
+  struct Symbol {
+    std::int32_t token;  // kNone once it has been merged into its left neighbour
+    std::int32_t previous, next;
+  };
+  struct Candidate {
+    std::int32_t rank, position, result;
+  };
+  struct Later {
+    bool operator()(const Candidate& a, const Candidate& b) const {
+      return std::tie(a.rank, a.position) > std::tie(b.rank, b.position);
+    }
+  };
+  using Heap = std::priority_queue<Candidate, std::vector<Candidate>, Later>;
+
+  void append(std::int32_t token) {
+    const auto position = static_cast<std::int32_t>(symbols_.size());
+    if (position > 0) symbols_.back().next = position;
+    symbols_.push_back({token, position - 1, kNone});
+  }
+
+  const Merge* merge_at(std::int32_t position) const {
+    const Symbol& left = symbols_[position];
+    if (left.token == kNone || left.next == kNone) return nullptr;
+    return bpe_.find_merge(left.token, symbols_[left.next].token, allow_special_);
+  }
+
+  void consider(std::int32_t position) {
+    if (const Merge* merge = merge_at(position)) heap_.push({merge->rank, position, merge->result});
+  }
+
+  // Like `tokenizers`, compares the result and not the pair: another pair with the same result may have come
+  // there.
+  bool still_there(const Candidate& candidate) const {
+    const Merge* merge = merge_at(candidate.position);
+    return merge != nullptr && merge->result == candidate.result;
+  }
+
+  void apply(const Candidate& candidate) {
+    Symbol& left = symbols_[candidate.position];
+    Symbol& right = symbols_[left.next];
+    left.token = candidate.result;
+    left.next = right.next;
+    right.token = kNone;
+    if (left.next != kNone) symbols_[left.next].previous = candidate.position;
+    if (left.previous != kNone) consider(left.previous);
+    consider(candidate.position);
+  }
+
+  const Bpe& bpe_;
+  bool allow_special_;
+  std::vector<Symbol> symbols_;
+  Heap heap_;
+};
+
+void Bpe::encode(std::string_view word, bool allow_special, std::vector<std::int32_t>* ids) const {
+  if (ignore_merges_) {
+    const auto id = vocabulary_.find_word(word);
+    if (id && (allow_special || !vocabulary_.is_special(*id))) {
+      ids->push_back(*id);
+      return;
+    }
+  }
+  Word symbols(*this, word, allow_special);
+  symbols.merge_all();
+  symbols.append_to(ids);
+}
+
+}  // namespace serval

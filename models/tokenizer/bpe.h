@@ -1,0 +1,47 @@
+// Byte-pair encoding of one word: `model` of tokenizer.json with type BPE.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "models/tokenizer/json_field.h"
+#include "models/tokenizer/vocabulary.h"
+
+namespace serval {
+
+// Immutable, thread-safe. Views the vocabulary it was made from, which must outlive it.
+class Bpe {
+ public:
+  Bpe(const JsonField& model, const Vocabulary& vocabulary);
+
+  // Appends the tokens of `word` (any bytes) to `*ids`, in O(n log n). Without `allow_special`, no merge and
+  // no whole word gives a special token. A byte that the vocabulary lacks becomes `unk_token`, or nothing
+  // where there is none.
+  void encode(std::string_view word, bool allow_special, std::vector<std::int32_t>* ids) const;
+
+ private:
+  static constexpr std::int32_t kNone = -1;
+  struct Merge {
+    std::int32_t left, right;
+    std::int32_t rank;  // the lowest is merged first
+    std::int32_t result;
+  };
+  class Word;
+
+  void read_merges(const JsonField& list);
+  Merge read_merge(const JsonField& list, std::size_t rank) const;
+  const Merge* find_merge(std::int32_t left, std::int32_t right, bool allow_special) const;
+
+  const Vocabulary& vocabulary_;
+  bool ignore_merges_ = false;  // a word that is a token is that token, whatever the merges say
+  bool fuse_unknown_ = false;
+  std::int32_t unknown_ = kNone;
+  std::array<std::int32_t, 256> byte_tokens_{};  // kNone where the vocabulary lacks the byte
+  std::vector<Merge> merges_;                    // sorted by (left, right)
+  std::vector<std::uint32_t> first_with_left_;   // by token: where in merges_ those with it on the left begin
+};
+
+}  // namespace serval

@@ -1,0 +1,242 @@
+#include "models/tokenizer/regex.h"
+
+#include <array>
+#include <cstdint>
+#include <ctime>
+#include <fmt/format.h>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "models/json_file.h"
+#include "models/tokenizer/utf8.h"
+#include "vm/error.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+namespace serval {
+namespace {
+
+constexpr std::size_t kMaxPatternBytes = 1 << 16;
+constexpr std::uint32_t kMatchLimit = 10'000'000;    // backtracking steps from one starting position
+constexpr std::uint32_t kHeapLimitKiB = 256 * 1024;  // backtracking memory of one search
+constexpr std::size_t kSearchWindow = 64;            // starting positions tried before the clock is looked at
+constexpr std::size_t kSearchesPerClockLook = 32;
+constexpr double kCpuSeconds = 10.0;                     // for any text,
+constexpr double kCpuSecondsPerByte = 10.0 / (1 << 20);  // and in addition for a long one
+
+struct FreeCode {
+  void operator()(pcre2_code* p) const { pcre2_code_free(p); }
+};
+struct FreeCompileContext {
+  void operator()(pcre2_compile_context* p) const { pcre2_compile_context_free(p); }
+};
+struct FreeMatchContext {
+  void operator()(pcre2_match_context* p) const { pcre2_match_context_free(p); }
+};
+struct FreeMatchData {
+  void operator()(pcre2_match_data* p) const { pcre2_match_data_free(p); }
+};
+using Code = std::unique_ptr<pcre2_code, FreeCode>;
+using CompileContext = std::unique_ptr<pcre2_compile_context, FreeCompileContext>;
+using MatchContext = std::unique_ptr<pcre2_match_context, FreeMatchContext>;
+using MatchData = std::unique_ptr<pcre2_match_data, FreeMatchData>;
+
+[[noreturn]] void fail(const std::string& where, const std::string& what) {
+  throw Error(ErrorKind::kRuntime, where + ": " + what);
+}
+
+template <typename T>
+T checked(T pointer) {
+  if (!pointer) throw Error(ErrorKind::kOutOfMemory, "no memory for a tokenizer's regular expression");
+  return pointer;
+}
+
+std::string message_of(int error) {
+  std::array<PCRE2_UCHAR, 256> text{};
+  pcre2_get_error_message(error, text.data(), text.size());
+  return reinterpret_cast<const char*>(text.data());
+}
+
+PCRE2_SPTR units(std::string_view text) {
+  return reinterpret_cast<PCRE2_SPTR>(text.data());
+}
+
+// PCRE2's \s has U+180E as well, which is no white space since Unicode 6.3 and none to Oniguruma.
+std::string with_unicode_white_space(std::string_view pattern) {
+  std::string out;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] != '\\' || i + 1 == pattern.size()) {
+      out += pattern[i];
+      continue;
+    }
+    const char escaped = pattern[++i];
+    if (escaped == 's') {
+      out += "\\p{White_Space}";
+    } else if (escaped == 'S') {
+      out += "\\P{White_Space}";
+    } else {
+      out += '\\';
+      out += escaped;
+    }
+  }
+  return out;
+}
+
+double thread_cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  constexpr double kNanosecond = 1e-9;
+  return static_cast<double>(now.tv_sec) + kNanosecond * static_cast<double>(now.tv_nsec);
+}
+
+// CPU time and not wall time: a busy machine must not turn a good text into an error.
+class CpuBudget {
+ public:
+  explicit CpuBudget(double seconds) : seconds_(seconds) {}
+  bool spent() {
+    if (++looks_ % kSearchesPerClockLook != 0) return false;
+    const double now = thread_cpu_seconds();
+    if (!until_) until_ = now + seconds_;
+    return now > *until_;
+  }
+
+ private:
+  double seconds_;
+  std::size_t looks_ = 0;
+  std::optional<double> until_;  // set at the first look, so that short texts never ask for the time
+};
+
+std::size_t next_character(std::string_view text, std::size_t at) {
+  return at < text.size() ? at + utf8_first(text.substr(at)).bytes : at + 1;
+}
+
+// The first character that begins after byte `at`.
+std::size_t next_boundary(std::string_view text, std::size_t at) {
+  constexpr unsigned kContinuationMask = 0xC0, kContinuationBits = 0x80;
+  for (++at; at < text.size(); ++at) {
+    if ((static_cast<unsigned char>(text[at]) & kContinuationMask) != kContinuationBits) break;
+  }
+  return at;
+}
+
+}  // namespace
+
+struct Regex::Compiled {
+  Code code;
+  std::string pattern;
+  std::string where;
+
+  [[noreturn]] void give_up(std::string_view text, std::string_view why) const {
+    fail(where, fmt::format("pattern {} on a text of {} bytes: {}", in_quotes(pattern), text.size(), why));
+  }
+};
+
+namespace {
+
+// One pass over one text.
+class Search {
+ public:
+  Search(pcre2_code* code, std::string_view text)
+      : code_(code),
+        text_(text),
+        context_(checked(MatchContext(pcre2_match_context_create(nullptr)))),
+        data_(checked(MatchData(pcre2_match_data_create(1, nullptr)))),
+        budget_(kCpuSeconds + kCpuSecondsPerByte * static_cast<double>(text.size())) {
+    pcre2_set_match_limit(context_.get(), kMatchLimit);
+    pcre2_set_heap_limit(context_.get(), kHeapLimitKiB);
+  }
+
+  // The first match that begins at `at` or later. Where there is none and error() is empty, the text has no
+  // more.
+  std::optional<TextSpan> next(std::size_t at) {
+    while (at <= text_.size()) {
+      if (budget_.spent()) {
+        error_ = "takes too much time";
+        return std::nullopt;
+      }
+      const std::size_t last_start = at + kSearchWindow;
+      pcre2_set_offset_limit(context_.get(), last_start);
+      const int found = match(at);
+      if (found >= 0) {
+        const std::size_t* span = pcre2_get_ovector_pointer(data_.get());
+        return TextSpan{span[0], span[1]};
+      }
+      if (found != PCRE2_ERROR_NOMATCH) {
+        error_ = message_of(found);
+        return std::nullopt;
+      }
+      at = next_boundary(text_, last_start);
+    }
+    return std::nullopt;
+  }
+
+  const std::string& error() const { return error_; }
+
+ private:
+  int match(std::size_t at) {
+    const int found = run(at);
+    if (found != PCRE2_ERROR_JIT_STACKLIMIT) return found;
+    options_ |= PCRE2_NO_JIT;  // the interpreter backtracks on the heap, which is larger
+    return run(at);
+  }
+
+  int run(std::size_t at) {
+    return pcre2_match(code_, units(text_), text_.size(), at, options_, data_.get(), context_.get());
+  }
+
+  pcre2_code* code_;
+  std::string_view text_;
+  MatchContext context_;
+  MatchData data_;
+  CpuBudget budget_;
+  std::uint32_t options_ = PCRE2_NO_UTF_CHECK;
+  std::string error_;
+};
+
+}  // namespace
+
+Regex::Regex(std::string_view pattern, std::string where) {
+  if (pattern.size() > kMaxPatternBytes) {
+    fail(where, fmt::format("a pattern of {} bytes, the limit is {}", pattern.size(), kMaxPatternBytes));
+  }
+  const CompileContext context = checked(CompileContext(pcre2_compile_context_create(nullptr)));
+  pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
+  const std::string translated = with_unicode_white_space(pattern);
+  constexpr std::uint32_t kOptions =
+      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT;
+  int error = 0;
+  std::size_t offset = 0;
+  Code code(pcre2_compile(units(translated), translated.size(), kOptions, &error, &offset, context.get()));
+  if (!code)
+    fail(where, fmt::format("pattern {} does not compile: {}", in_quotes(pattern), message_of(error)));
+  pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);  // where it fails, the interpreter runs the pattern
+  compiled_ =
+      std::make_unique<const Compiled>(Compiled{std::move(code), std::string(pattern), std::move(where)});
+}
+
+Regex::~Regex() = default;
+Regex::Regex(Regex&&) noexcept = default;
+Regex& Regex::operator=(Regex&&) noexcept = default;
+
+std::vector<TextSpan> Regex::find_all(std::string_view text) const {
+  std::vector<TextSpan> matches;
+  Search search(compiled_->code.get(), text);
+  std::size_t at = 0;
+  while (const auto match = search.next(at)) {
+    if (match->end < match->begin || match->begin < at)
+      compiled_->give_up(text, "a match ends before it begins");
+    const bool empty = match->begin == match->end;
+    if (empty && !matches.empty() && matches.back().end == match->end) {
+      at = next_character(text, at);  // or the same empty match would be found for ever
+      continue;
+    }
+    matches.push_back(*match);
+    at = match->end;
+  }
+  if (!search.error().empty()) compiled_->give_up(text, search.error());
+  return matches;
+}
+
+}  // namespace serval

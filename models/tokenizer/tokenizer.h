@@ -1,0 +1,69 @@
+// Text to token ids and back, as Hugging Face's `tokenizers` does it for byte-level BPE (GPT-2, Llama 3, …).
+// The format is that of tokenizer.json as `tokenizers` 0.23 writes it; fields that would change the result
+// and are not known here are refused by name, `truncation` and `padding` (they are for training) are ignored.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace serval {
+
+inline constexpr std::size_t kMaxTokenizerFileBytes = std::size_t{64} << 20;
+inline constexpr std::size_t kMaxEncodedTextBytes = std::size_t{1} << 30;
+
+// Immutable; every member may be called from several threads at once. Copies share the tables.
+class Tokenizer {
+ public:
+  // Reads tokenizer.json, and tokenizer_config.json where there is one. Throws Error(kRuntime), one line:
+  // "…/tokenizer.json: FIELD: what is wrong".
+  static Tokenizer load(const std::filesystem::path& model_dir);
+
+  // The same from text in memory; an empty `config_text` stands for no tokenizer_config.json.
+  static Tokenizer from_json(std::string_view tokenizer_text, std::string_view config_text = {});
+
+  // The ids of `text`; what is not UTF-8 in it counts as U+FFFD. Added tokens in the text, control tokens
+  // among them, are recognised. With `add_special_tokens`, the tokens of the post-processor (BOS) are put
+  // around it. Throws Error(kUsage) for a text of more than kMaxEncodedTextBytes, Error(kRuntime) where a
+  // pattern of the tokenizer takes unreasonably long on it.
+  std::vector<std::int32_t> encode(std::string_view text, bool add_special_tokens) const;
+
+  // For text that nobody vouches for: control tokens in it are encoded as the characters they are written
+  // with. Never returns the id of a special token (unless the tokenizer has one that is a single byte, or
+  // `unk_token`).
+  std::vector<std::int32_t> encode_plain(std::string_view text) const;
+
+  // The bytes of the tokens, joined; what is not UTF-8 in that becomes U+FFFD. Ids without a token stand for
+  // nothing.
+  std::string decode(std::span<const std::int32_t> ids, bool skip_special_tokens) const;
+
+  // What a token stands for, which need not be whole characters. Empty where there is no such token.
+  // The view lives as long as the tokenizer or a copy of it.
+  std::string_view token_bytes(std::int32_t id) const;
+
+  bool has(std::int32_t id) const;
+  bool is_special(std::int32_t id) const;
+  std::int32_t vocab_size() const;  // largest id + 1; ids in between may be unused
+
+  // The token that tokenizer.json writes so: "<|eot_id|>", or "Ġthe" for " the".
+  std::optional<std::int32_t> find(std::string_view token) const;
+
+  // `bos_token` and `eos_token` of tokenizer_config.json.
+  std::optional<std::int32_t> bos_id() const;
+  std::optional<std::int32_t> eos_id() const;
+
+ private:
+  struct Tables;
+  explicit Tokenizer(std::shared_ptr<const Tables> tables) : tables_(std::move(tables)) {}
+  std::vector<std::int32_t> encode_text(std::string_view text, bool allow_special) const;
+
+  std::shared_ptr<const Tables> tables_;
+};
+
+}  // namespace serval

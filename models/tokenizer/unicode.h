@@ -1,0 +1,20 @@
+// Code points of valid UTF-8, and the two properties of them that added tokens ask for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace serval {
+
+// The first and the last character of `text`, which is not empty.
+std::string_view first_character(std::string_view text);
+std::string_view last_character(std::string_view text);
+
+std::uint32_t code_point(std::string_view character);
+
+bool is_white_space(std::string_view character);  // Unicode's White_Space
+bool is_word_character(
+    std::string_view character);  // \w of UTS 18: letters, marks, digits, connectors, joiners
+
+}  // namespace serval
