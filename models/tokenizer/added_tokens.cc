@@ -35,15 +35,15 @@ AddedTokenFinder::AddedTokenFinder(const std::vector<AddedToken>& tokens) {
   normalized_.sort();
 }
 
-std::vector<TextSegment> AddedTokenFinder::segment(std::string_view text, bool keep_special_as_text) const {
+std::vector<TextSegment> AddedTokenFinder::segment(std::string_view text, const TokenFilter& filter) const {
   std::vector<TextSegment> first;
-  raw_.segment(text, keep_special_as_text, &first);
+  raw_.segment(text, filter, &first);
   std::vector<TextSegment> segments;
   for (const TextSegment& piece : first) {
     if (piece.token) {
       segments.push_back(piece);
     } else {
-      normalized_.segment(piece.text, keep_special_as_text, &segments);
+      normalized_.segment(piece.text, filter, &segments);
     }
   }
   return segments;
@@ -72,7 +72,7 @@ const AddedToken* AddedTokenFinder::Set::longest_at(std::string_view rest) const
 }
 
 // Follows AddedVocabulary::find_matches of `tokenizers`: a match that is passed over still uses up its text.
-void AddedTokenFinder::Set::segment(std::string_view text, bool keep_special_as_text,
+void AddedTokenFinder::Set::segment(std::string_view text, const TokenFilter& filter,
                                     std::vector<TextSegment>* out) const {
   std::size_t done = 0;
   for (std::size_t at = 0; at < text.size() && !tokens_.empty();) {
@@ -84,7 +84,7 @@ void AddedTokenFinder::Set::segment(std::string_view text, bool keep_special_as_
     const std::size_t begin = at;
     at += token->content.size();
     const std::string_view after = text.substr(at);
-    if (keep_special_as_text && token->special) continue;
+    if (filter.refuses(token->id, token->special)) continue;
     if (token->single_word && !stands_alone(text.substr(0, begin), after)) continue;
     std::string_view before = text.substr(done, begin - done);
     if (token->lstrip) before.remove_suffix(trailing_space(before));

@@ -21,8 +21,8 @@ class AddedTokenFinder {
  public:
   explicit AddedTokenFinder(const std::vector<AddedToken>& tokens);
 
-  // Cuts valid UTF-8. With `keep_special_as_text`, special tokens are left in the text between.
-  std::vector<TextSegment> segment(std::string_view text, bool keep_special_as_text) const;
+  // Cuts valid UTF-8. Tokens that the filter refuses are left in the text between.
+  std::vector<TextSegment> segment(std::string_view text, const TokenFilter& filter) const;
 
  private:
   // One set of tokens, sorted by content. Where several match, the leftmost begins first and the longest
@@ -31,7 +31,7 @@ class AddedTokenFinder {
    public:
     void add(const AddedToken& token) { tokens_.push_back(&token); }
     void sort();
-    void segment(std::string_view text, bool keep_special_as_text, std::vector<TextSegment>* out) const;
+    void segment(std::string_view text, const TokenFilter& filter, std::vector<TextSegment>* out) const;
 
    private:
     const AddedToken* longest_at(std::string_view rest) const;

@@ -91,21 +91,20 @@ Bpe::Merge Bpe::read_merge(const JsonField& list, std::size_t rank) const {
   return {id_of(left), id_of(right), static_cast<std::int32_t>(rank), id_of(left + right)};
 }
 
-const Bpe::Merge* Bpe::find_merge(std::int32_t left, std::int32_t right, bool allow_special) const {
+const Bpe::Merge* Bpe::find_merge(std::int32_t left, std::int32_t right, const TokenFilter& filter) const {
   const auto begin = merges_.begin() + first_with_left_[left],
              end = merges_.begin() + first_with_left_[left + 1];
   const auto merge =
       std::lower_bound(begin, end, right, [](const Merge& m, std::int32_t r) { return m.right < r; });
   if (merge == end || merge->right != right) return nullptr;
-  if (!allow_special && vocabulary_.is_special(merge->result)) return nullptr;
+  if (filter.refuses(merge->result, vocabulary_.is_special(merge->result))) return nullptr;
   return &*merge;
 }
 
 // A word while it is merged: symbols in a doubly linked list, and a heap of the merges that could be done.
 class Bpe::Word {
  public:
-  Word(const Bpe& bpe, std::string_view bytes, bool allow_special)
-      : bpe_(bpe), allow_special_(allow_special) {
+  Word(const Bpe& bpe, std::string_view bytes, const TokenFilter& filter) : bpe_(bpe), filter_(filter) {
     bool after_unknown = false;
     for (const char c : bytes) {
       const std::int32_t token = bpe.byte_tokens_[static_cast<unsigned char>(c)];
@@ -161,7 +160,7 @@ class Bpe::Word {
   const Merge* merge_at(std::int32_t position) const {
     const Symbol& left = symbols_[position];
     if (left.token == kNone || left.next == kNone) return nullptr;
-    return bpe_.find_merge(left.token, symbols_[left.next].token, allow_special_);
+    return bpe_.find_merge(left.token, symbols_[left.next].token, filter_);
   }
 
   void consider(std::int32_t position) {
@@ -187,20 +186,20 @@ class Bpe::Word {
   }
 
   const Bpe& bpe_;
-  bool allow_special_;
+  const TokenFilter& filter_;
   std::vector<Symbol> symbols_;
   Heap heap_;
 };
 
-void Bpe::encode(std::string_view word, bool allow_special, std::vector<std::int32_t>* ids) const {
+void Bpe::encode(std::string_view word, const TokenFilter& filter, std::vector<std::int32_t>* ids) const {
   if (ignore_merges_) {
     const auto id = vocabulary_.find_word(word);
-    if (id && (allow_special || !vocabulary_.is_special(*id))) {
+    if (id && !filter.refuses(*id, vocabulary_.is_special(*id))) {
       ids->push_back(*id);
       return;
     }
   }
-  Word symbols(*this, word, allow_special);
+  Word symbols(*this, word, filter);
   symbols.merge_all();
   symbols.append_to(ids);
 }

@@ -17,10 +17,10 @@ class Bpe {
  public:
   Bpe(const JsonField& model, const Vocabulary& vocabulary);
 
-  // Appends the tokens of `word` (any bytes) to `*ids`, in O(n log n). Without `allow_special`, no merge and
-  // no whole word gives a special token. A byte that the vocabulary lacks becomes `unk_token`, or nothing
-  // where there is none.
-  void encode(std::string_view word, bool allow_special, std::vector<std::int32_t>* ids) const;
+  // Appends the tokens of `word` (any bytes) to `*ids`, in O(n log n). No merge and no whole word gives a
+  // token that the filter refuses. A byte that the vocabulary lacks becomes `unk_token`, or nothing where
+  // there is none.
+  void encode(std::string_view word, const TokenFilter& filter, std::vector<std::int32_t>* ids) const;
 
  private:
   static constexpr std::int32_t kNone = -1;
@@ -33,7 +33,7 @@ class Bpe {
 
   void read_merges(const JsonField& list);
   Merge read_merge(const JsonField& list, std::size_t rank) const;
-  const Merge* find_merge(std::int32_t left, std::int32_t right, bool allow_special) const;
+  const Merge* find_merge(std::int32_t left, std::int32_t right, const TokenFilter& filter) const;
 
   const Vocabulary& vocabulary_;
   bool ignore_merges_ = false;  // a word that is a token is that token, whatever the merges say

@@ -94,7 +94,7 @@ Tokenizer Tokenizer::from_json(std::string_view tokenizer_text, std::string_view
   return Tokenizer(std::make_shared<const Tables>(tokenizer, JsonField(config_tree, config_name)));
 }
 
-std::vector<std::int32_t> Tokenizer::encode_text(std::string_view text, bool allow_special) const {
+std::vector<std::int32_t> Tokenizer::encode_text(std::string_view text, const TokenFilter& filter) const {
   if (text.size() > kMaxEncodedTextBytes) {
     throw Error(ErrorKind::kUsage, fmt::format("a text of {} bytes to encode, the limit is {}", text.size(),
                                                kMaxEncodedTextBytes));
@@ -102,22 +102,21 @@ std::vector<std::int32_t> Tokenizer::encode_text(std::string_view text, bool all
   std::string repaired;
   text = utf8_lossy(text, &repaired);
   std::vector<std::int32_t> ids;
-  for (const TextSegment& segment :
-       tables_->added_tokens.segment(text, /*keep_special_as_text=*/!allow_special)) {
+  for (const TextSegment& segment : tables_->added_tokens.segment(text, filter)) {
     if (segment.token) {
       ids.push_back(*segment.token);
       continue;
     }
     std::deque<std::string> storage;
     for (const std::string_view word : tables_->pre_tokenizer.split(segment.text, &storage)) {
-      tables_->bpe.encode(word, allow_special, &ids);
+      tables_->bpe.encode(word, filter, &ids);
     }
   }
   return ids;
 }
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text, bool add_special_tokens) const {
-  std::vector<std::int32_t> ids = encode_text(text, /*allow_special=*/true);
+  std::vector<std::int32_t> ids = encode_text(text, TokenFilter{});
   if (add_special_tokens) {
     const PostProcessor& around = tables_->post_processor;
     ids.insert(ids.begin(), around.prefix().begin(), around.prefix().end());
@@ -126,8 +125,9 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, bool add_spec
   return ids;
 }
 
-std::vector<std::int32_t> Tokenizer::encode_plain(std::string_view text) const {
-  return encode_text(text, /*allow_special=*/false);
+std::vector<std::int32_t> Tokenizer::encode_plain(std::string_view text,
+                                                  std::span<const std::int32_t> also_as_text) const {
+  return encode_text(text, {.special = true, .others = also_as_text});
 }
 
 std::string Tokenizer::decode(std::span<const std::int32_t> ids, bool skip_special_tokens) const {

@@ -15,6 +15,8 @@
 
 namespace serval {
 
+struct TokenFilter;
+
 inline constexpr std::size_t kMaxTokenizerFileBytes = std::size_t{64} << 20;
 inline constexpr std::size_t kMaxEncodedTextBytes = std::size_t{1} << 30;
 
@@ -35,12 +37,15 @@ class Tokenizer {
   std::vector<std::int32_t> encode(std::string_view text, bool add_special_tokens) const;
 
   // For text that nobody vouches for: control tokens in it are encoded as the characters they are written
-  // with. Never returns the id of a special token (unless the tokenizer has one that is a single byte, or
-  // `unk_token`).
-  std::vector<std::int32_t> encode_plain(std::string_view text) const;
+  // with. Never returns the id of a special token, unless the tokenizer has one that is a single byte or the
+  // `unk_token`. `also_as_text` are tokens to be treated like special ones.
+  std::vector<std::int32_t> encode_plain(std::string_view text,
+                                         std::span<const std::int32_t> also_as_text = {}) const;
 
   // The bytes of the tokens, joined; what is not UTF-8 in that becomes U+FFFD. Ids without a token stand for
   // nothing.
+  // An added token always stands for its content; `tokenizers` garbles those whose characters, such as "é",
+  // are also in the byte alphabet.
   std::string decode(std::span<const std::int32_t> ids, bool skip_special_tokens) const;
 
   // What a token stands for, which need not be whole characters. Empty where there is no such token.
@@ -61,7 +66,7 @@ class Tokenizer {
  private:
   struct Tables;
   explicit Tokenizer(std::shared_ptr<const Tables> tables) : tables_(std::move(tables)) {}
-  std::vector<std::int32_t> encode_text(std::string_view text, bool allow_special) const;
+  std::vector<std::int32_t> encode_text(std::string_view text, const TokenFilter& filter) const;
 
   std::shared_ptr<const Tables> tables_;
 };

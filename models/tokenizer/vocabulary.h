@@ -1,9 +1,11 @@
 // The tokens of a tokenizer.json: `model.vocab` and `added_tokens`.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +27,16 @@ struct AddedToken {
   bool lstrip = false;       // takes the white space on its left along
   bool rstrip = false;       // and on its right
   bool normalized = false;   // looked for in what the other added tokens left over
+};
+
+// Which tokens encoding must not give: then the text they are written with is encoded like any other.
+struct TokenFilter {
+  bool special = false;                  // all special tokens,
+  std::span<const std::int32_t> others;  // and these few
+
+  bool refuses(std::int32_t id, bool is_special) const {
+    return (special && is_special) || std::find(others.begin(), others.end(), id) != others.end();
+  }
 };
 
 // Immutable.
