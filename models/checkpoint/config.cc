@@ -77,13 +77,11 @@ std::optional<Llama3RopeScaling> read_rope_scaling(const JsonFields& fields) {
 void read_rope(const JsonFields& fields, LlamaConfig& config) {
   check_partial_rotary(fields);
   config.rope_theta = fields.number_or("rope_theta", kDefaultRopeTheta, 1, Limits::kMaxRopeTheta);
-  if (fields.has("rope_parameters")) {
-    const JsonFields rope = fields.object("rope_parameters");
-    config.rope_theta = rope.number_or("rope_theta", config.rope_theta, 1, Limits::kMaxRopeTheta);
-    config.rope_scaling = read_rope_scaling(rope);
-  } else if (fields.has("rope_scaling")) {
-    config.rope_scaling = read_rope_scaling(fields.object("rope_scaling"));
-  }
+  const char* key = fields.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
+  if (!fields.has(key)) return;
+  const JsonFields rope = fields.object(key);
+  config.rope_theta = rope.number_or("rope_theta", config.rope_theta, 1, Limits::kMaxRopeTheta);
+  config.rope_scaling = read_rope_scaling(rope);
 }
 
 int read_dimension(const JsonFields& fields, const char* key, int most) {

@@ -32,8 +32,10 @@ void for_each_piece(size_t count, const std::function<void(size_t)>& run,
       while (run_next()) {
       }
     });
-  while (run_next())
-    if (on_done && done < count) on_done(done);
+  while (run_next()) {
+    const size_t so_far = done.load(std::memory_order_relaxed);
+    if (on_done && so_far < count) on_done(so_far);
+  }
   helpers.clear();
   if (on_done) on_done(count);
 }

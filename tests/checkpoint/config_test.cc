@@ -1,0 +1,277 @@
+#include "models/checkpoint/config.h"
+
+#include <limits>
+
+#include "nlohmann/json.hpp"
+
+#include "tests/checkpoint/test_files.h"
+
+namespace serval {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+json llama_3_2_1b() {
+  return json::parse(R"({
+    "architectures": ["LlamaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+    "bos_token_id": 128000, "eos_token_id": [128001, 128008, 128009], "head_dim": 64, "hidden_act": "silu",
+    "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 8192, "max_position_embeddings": 131072,
+    "mlp_bias": false, "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 16,
+    "num_key_value_heads": 8, "pretraining_tp": 1, "rms_norm_eps": 1e-05,
+    "rope_scaling": {"factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
+                     "original_max_position_embeddings": 8192, "rope_type": "llama3"},
+    "rope_theta": 500000.0, "tie_word_embeddings": true, "torch_dtype": "bfloat16", "use_cache": true,
+    "transformers_version": "4.45.0", "vocab_size": 128256})");
+}
+
+LlamaConfig parse(const json& document) {
+  return parse_config(document.dump(), "config");
+}
+
+std::string error_with(const std::string& field, const json& value) {
+  json document = llama_3_2_1b();
+  document[field] = value;
+  return error_of([&] { parse(document); });
+}
+
+TEST(Config, ReadsALlama32File) {
+  const LlamaConfig config = parse(llama_3_2_1b());
+  EXPECT_EQ(config.name, "config");
+  EXPECT_EQ(config.hidden_size, 2048);
+  EXPECT_EQ(config.intermediate_size, 8192);
+  EXPECT_EQ(config.num_layers, 16);
+  EXPECT_EQ(config.num_heads, 32);
+  EXPECT_EQ(config.num_kv_heads, 8);
+  EXPECT_EQ(config.head_dim, 64);
+  EXPECT_EQ(config.vocab_size, 128256);
+  EXPECT_EQ(config.max_position, 131072);
+  EXPECT_EQ(config.rms_norm_eps, 1e-5);
+  EXPECT_EQ(config.rope_theta, 500000);
+  ASSERT_TRUE(config.rope_scaling.has_value());
+  EXPECT_EQ(config.rope_scaling->factor, 32);
+  EXPECT_EQ(config.rope_scaling->low_freq_factor, 1);
+  EXPECT_EQ(config.rope_scaling->high_freq_factor, 4);
+  EXPECT_EQ(config.rope_scaling->original_max_position, 8192);
+  EXPECT_TRUE(config.tie_word_embeddings);
+  EXPECT_THAT(config.eos_ids, testing::ElementsAre(128001, 128008, 128009));
+  EXPECT_EQ(config.bos_id, 128000);
+}
+
+TEST(Config, ReadsALlama2FileWithTransformersDefaults) {
+  const LlamaConfig config = parse(json::parse(R"({
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008,
+    "num_hidden_layers": 32, "num_attention_heads": 32, "vocab_size": 32000, "bos_token_id": 1, "eos_token_id": 2,
+    "rope_scaling": null, "pad_token_id": null})"));
+  EXPECT_EQ(config.num_kv_heads, 32);
+  EXPECT_EQ(config.head_dim, 128);
+  EXPECT_EQ(config.max_position, 2048);
+  EXPECT_EQ(config.rms_norm_eps, 1e-6);
+  EXPECT_EQ(config.rope_theta, 10000);
+  EXPECT_FALSE(config.rope_scaling.has_value());
+  EXPECT_FALSE(config.tie_word_embeddings);
+  EXPECT_THAT(config.eos_ids, testing::ElementsAre(2));
+  EXPECT_EQ(config.num_parameters(), 6'738'415'616);
+}
+
+TEST(Config, ReadsTheRopeParametersOfTransformers5) {
+  json document = llama_3_2_1b();
+  document["rope_parameters"] = document["rope_scaling"];
+  document["rope_parameters"]["rope_theta"] = 250000.0;
+  document.erase("rope_scaling");
+  document.erase("rope_theta");
+  const LlamaConfig config = parse(document);
+  EXPECT_EQ(config.rope_theta, 250000);
+  ASSERT_TRUE(config.rope_scaling.has_value());
+  EXPECT_EQ(config.rope_scaling->factor, 32);
+}
+
+TEST(Config, ReadsDefaultRopeParameters) {
+  json document = llama_3_2_1b();
+  document.erase("rope_scaling");
+  document["rope_parameters"] = {{"rope_theta", 10000.0}, {"rope_type", "default"}};
+  EXPECT_FALSE(parse(document).rope_scaling.has_value());
+}
+
+TEST(Config, HeadDimIsHiddenSizeOverHeadsUnlessStated) {
+  json document = llama_3_2_1b();
+  document.erase("head_dim");
+  EXPECT_EQ(parse(document).head_dim, 64);
+  document["num_attention_heads"] = 24;
+  EXPECT_THAT(error_of([&] { parse(document); }), HasSubstr("head_dim: missing, and hidden_size 2048"));
+}
+
+TEST(Config, HeadsTimesHeadDimNeedNotBeHiddenSize) {
+  json document = llama_3_2_1b();
+  document["head_dim"] = 128;
+  EXPECT_EQ(parse(document).head_dim, 128);
+}
+
+TEST(Config, TakesTheModelTypeOrTheArchitecture) {
+  json document = llama_3_2_1b();
+  document.erase("model_type");
+  EXPECT_NO_THROW(parse(document));
+  document["model_type"] = "llama";
+  document.erase("architectures");
+  EXPECT_NO_THROW(parse(document));
+  document.erase("model_type");
+  EXPECT_THAT(error_of([&] { parse(document); }), HasSubstr("architectures: missing"));
+}
+
+TEST(Config, NamesAnArchitectureThatIsNotLlama) {
+  EXPECT_EQ(error_with("model_type", "mistral"),
+            "config: model_type: found \"mistral\", supported is \"llama\"");
+  EXPECT_EQ(error_with("architectures", {"MistralForCausalLM"}),
+            "config: architectures: found [\"MistralForCausalLM\"], supported is [\"LlamaForCausalLM\"]");
+  EXPECT_THAT(error_with("architectures", 7), HasSubstr("architectures: found 7"));
+}
+
+TEST(Config, RefusesOptionsThatChangeTheForwardPass) {
+  EXPECT_EQ(error_with("attention_bias", true), "config: attention_bias: found true, supported is false");
+  EXPECT_EQ(error_with("mlp_bias", true), "config: mlp_bias: found true, supported is false");
+  EXPECT_EQ(error_with("hidden_act", "gelu"), "config: hidden_act: found \"gelu\", supported is \"silu\"");
+  EXPECT_THAT(error_with("quantization_config", {{"bits", 4}}), HasSubstr("quantization_config: quantised"));
+  EXPECT_THAT(error_with("partial_rotary_factor", 0.5), HasSubstr("partial_rotary_factor: supported is 1"));
+}
+
+TEST(Config, RefusesOtherRopeTypes) {
+  EXPECT_EQ(error_with("rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}}),
+            "config: rope_scaling.rope_type: found \"yarn\", supported are \"default\" and \"llama3\"");
+  EXPECT_THAT(error_with("rope_scaling", {{"type", "linear"}, {"factor", 2.0}}),
+              HasSubstr("rope_scaling.type: found \"linear\""));
+}
+
+TEST(Config, RefusesBadRopeScaling) {
+  json scaling = llama_3_2_1b()["rope_scaling"];
+  scaling["low_freq_factor"] = 4.0;
+  EXPECT_THAT(error_with("rope_scaling", scaling), HasSubstr("low_freq_factor: found 4, must be below"));
+  scaling["low_freq_factor"] = 0;
+  EXPECT_THAT(error_with("rope_scaling", scaling),
+              HasSubstr("low_freq_factor: found 0, expected a number from"));
+  scaling["low_freq_factor"] = 1;
+  scaling["factor"] = 0.5;
+  EXPECT_THAT(error_with("rope_scaling", scaling), HasSubstr("rope_scaling.factor: found 0.5"));
+  scaling.erase("factor");
+  EXPECT_THAT(error_with("rope_scaling", scaling), HasSubstr("rope_scaling.factor: missing"));
+  EXPECT_THAT(error_with("rope_scaling", "llama3"),
+              HasSubstr("rope_scaling: found \"llama3\", expected a JSON object"));
+}
+
+TEST(Config, RefusesDimensionsThatAreNotWholeTiles) {
+  EXPECT_EQ(error_with("hidden_size", 2056), "config: hidden_size: found 2056, expected a multiple of 16");
+  EXPECT_EQ(error_with("intermediate_size", 8193),
+            "config: intermediate_size: found 8193, expected a multiple of 16");
+}
+
+TEST(Config, RefusesOtherHeadDims) {
+  EXPECT_EQ(error_with("head_dim", 96), "config: head_dim: found 96, supported are 64 and 128");
+}
+
+TEST(Config, RefusesKvHeadsThatDoNotDivideTheHeads) {
+  EXPECT_EQ(error_with("num_key_value_heads", 5),
+            "config: num_key_value_heads: found 5, must divide num_attention_heads 32");
+}
+
+TEST(Config, RefusesEveryFieldOutsideItsLimits) {
+  for (const char* field : {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+                            "num_key_value_heads", "head_dim", "vocab_size", "max_position_embeddings"})
+    for (const json& value : {json(0), json(-16), json(1LL << 40), json(std::numeric_limits<uint64_t>::max()),
+                              json("16"), json(64.5), json(true), json::array({64})})
+      EXPECT_THAT(error_with(field, value), HasSubstr(std::string(field) + ": found ")) << value;
+  for (const char* field : {"rms_norm_eps", "rope_theta"})
+    for (const json& value : {json(-1), json(1e300), json("1"), json::object()})
+      EXPECT_THAT(error_with(field, value), HasSubstr(std::string(field) + ": found ")) << value;
+  EXPECT_THAT(error_with("tie_word_embeddings", 1), HasSubstr("expected true or false"));
+}
+
+TEST(Config, NamesAMissingField) {
+  for (const char* field :
+       {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size"}) {
+    json document = llama_3_2_1b();
+    document.erase(field);
+    EXPECT_EQ(error_of([&] { parse(document); }), "config: " + std::string(field) + ": missing");
+  }
+}
+
+TEST(Config, RefusesTokenIdsOutsideTheVocabulary) {
+  EXPECT_EQ(error_with("bos_token_id", 128256),
+            "config: bos_token_id: found 128256, expected a token id below vocab_size 128256");
+  EXPECT_THAT(error_with("eos_token_id", {1, -1}), HasSubstr("eos_token_id: found -1"));
+  EXPECT_THAT(error_with("eos_token_id", "</s>"), HasSubstr("eos_token_id: found \"</s>\""));
+  EXPECT_THAT(error_with("eos_token_id", json(std::vector<int>(65, 1))),
+              HasSubstr("found 65 ids, the limit is 64"));
+}
+
+TEST(Config, RefusesTextThatIsNotAJsonObject) {
+  EXPECT_THAT(error_of([] { parse_config("[1]", "config"); }), HasSubstr("expected a JSON object"));
+  EXPECT_THAT(error_of([] { parse_config("", "config"); }), HasSubstr("config: "));
+  EXPECT_THAT(error_of([] { parse_config(R"({"hidden_size": 1, "hidden_size": 2})", "config"); }),
+              HasSubstr("hidden_size"));
+}
+
+TEST(Config, ShowsHostileTextOnOneShortLine) {
+  const std::string line = error_with("model_type", std::string(1000, '\n') + "\x1b[31m");
+  EXPECT_LT(line.size(), 200);
+}
+
+TEST(LoadConfig, TakesItsNameFromTheDirectory) {
+  const TempDir dir;
+  dir.write("config.json", tiny_config_json(true));
+  EXPECT_EQ(load_config(dir.path()).name, dir.path().filename());
+  EXPECT_EQ(load_config(dir.path() / "").name, dir.path().filename());
+}
+
+TEST(LoadConfig, TheGenerationConfigsTokenIdsWin) {
+  const TempDir dir;
+  dir.write("config.json", tiny_config_json(true));
+  dir.write("generation_config.json", R"({"bos_token_id": 3, "eos_token_id": [4, 5], "do_sample": true,
+    "temperature": 0.6, "top_p": 0.9, "top_k": 40, "repetition_penalty": 1.1, "transformers_version": "4.45.0"})");
+  const LlamaConfig config = load_config(dir.path());
+  EXPECT_EQ(config.bos_id, 3);
+  EXPECT_THAT(config.eos_ids, testing::ElementsAre(4, 5));
+  EXPECT_EQ(config.generation.temperature, 0.6F);
+  EXPECT_EQ(config.generation.top_p, 0.9F);
+  EXPECT_EQ(config.generation.top_k, 40);
+  EXPECT_EQ(config.generation.repetition_penalty, 1.1F);
+}
+
+TEST(LoadConfig, WithoutAGenerationConfigNothingIsRecommended) {
+  const TempDir dir;
+  dir.write("config.json", tiny_config_json(true));
+  const LlamaConfig config = load_config(dir.path());
+  EXPECT_THAT(config.eos_ids, testing::ElementsAre(2));
+  EXPECT_FALSE(config.generation.temperature.has_value());
+  EXPECT_FALSE(config.generation.top_k.has_value());
+}
+
+TEST(LoadConfig, DoSampleFalseRecommendsGreedy) {
+  LlamaConfig config = tiny_config();
+  apply_generation_config(R"({"do_sample": false, "temperature": 0.6})", "generation", config);
+  EXPECT_EQ(config.generation.temperature, 0.0F);
+}
+
+TEST(LoadConfig, RefusesABadGenerationConfig) {
+  LlamaConfig config = tiny_config();
+  const auto error = [&](const char* text) {
+    return error_of([&] { apply_generation_config(text, "generation", config); });
+  };
+  EXPECT_THAT(error(R"({"temperature": -1})"), HasSubstr("generation: temperature: found -1"));
+  EXPECT_THAT(error(R"({"top_p": 1.5})"), HasSubstr("generation: top_p: found 1.5"));
+  EXPECT_THAT(error(R"({"top_k": "all"})"), HasSubstr("generation: top_k: found \"all\""));
+  EXPECT_THAT(error(R"({"eos_token_id": 24})"), HasSubstr("below vocab_size 24"));
+}
+
+TEST(LoadConfig, NamesAMissingFile) {
+  const TempDir dir;
+  EXPECT_THAT(error_of([&] { load_config(dir.path()); }), HasSubstr((dir / "config.json").string()));
+}
+
+TEST(LoadConfig, RefusesAnOversizedFileBeforeReadingIt) {
+  const TempDir dir;
+  dir.write("config.json", "{");
+  std::filesystem::resize_file(dir / "config.json", uintmax_t{1} << 40);
+  EXPECT_THAT(error_of([&] { load_config(dir.path()); }), HasSubstr("limit is 1048576"));
+}
+
+}  // namespace
+}  // namespace serval

@@ -1,0 +1,214 @@
+#include "models/checkpoint/weights.h"
+
+#include <algorithm>
+
+#include "fmt/format.h"
+
+#include "models/checkpoint/presets.h"
+#include "models/checkpoint/random_weights.h"
+#include "tests/checkpoint/test_files.h"
+#include "vm/bf16.h"
+
+namespace serval {
+namespace {
+
+using testing::HasSubstr;
+
+void write_model(const TempDir& dir, const std::vector<TestTensor>& tensors, size_t padding = 0) {
+  dir.write("model.safetensors", safetensors_file(tensors, padding));
+}
+
+void expect_tiny_values(const ModelWeights& weights, bool tied) {
+  for (const WeightSpec& spec : weight_specs(tiny_config(tied))) {
+    const Matrix matrix = weights.matrix(spec.name);
+    ASSERT_EQ(matrix.rows, spec.rows) << spec.name;
+    ASSERT_EQ(matrix.cols, spec.cols) << spec.name;
+    for (size_t i = 0; i < static_cast<size_t>(spec.elements()); ++i)
+      ASSERT_EQ(bf16_to_float(matrix.bf16[i]), tiny_value(spec.name, i)) << spec.name << " element " << i;
+  }
+}
+
+TestTensor& tensor_named(std::vector<TestTensor>& tensors, const std::string& name) {
+  return *std::find_if(tensors.begin(), tensors.end(), [&](const TestTensor& t) { return t.name == name; });
+}
+
+// What loading writes to the log, which goes to stdout unless the program says otherwise.
+std::string log_of(const std::function<void()>& action) {
+  testing::internal::CaptureStdout();
+  action();
+  return testing::internal::GetCapturedStdout();
+}
+
+TEST(ModelWeights, LoadsEveryTypeToTheSameValues) {
+  for (const char* dtype : {"BF16", "F16", "F32"}) {
+    for (const bool tied : {true, false}) {
+      const TempDir dir;
+      write_model(dir, tiny_tensors(dtype, tied));
+      expect_tiny_values(ModelWeights::load(dir.path(), tiny_config(tied)), tied);
+    }
+  }
+}
+
+TEST(ModelWeights, LoadsShards) {
+  const TempDir dir;
+  std::string map;
+  int shard = 0;
+  for (const TestTensor& tensor : tiny_tensors("BF16")) {
+    const std::string file = fmt::format("model-{}.safetensors", shard++);
+    dir.write(file, safetensors_file({tensor}));
+    map += fmt::format(R"({}"{}": "{}")", map.empty() ? "" : ", ", tensor.name, file);
+  }
+  dir.write("model.safetensors.index.json", R"({"weight_map": {)" + map + "}}");
+  expect_tiny_values(ModelWeights::load(dir.path(), tiny_config()), true);
+}
+
+TEST(ModelWeights, LoadsDataOfAnyAlignment) {
+  for (size_t padding = 0; padding < 8; ++padding) {
+    for (const char* dtype : {"BF16", "F32"}) {
+      const TempDir dir;
+      write_model(dir, tiny_tensors(dtype), padding);
+      expect_tiny_values(ModelWeights::load(dir.path(), tiny_config()), true);
+    }
+  }
+}
+
+TEST(ModelWeights, SurviveBeingMoved) {
+  const TempDir dir;
+  write_model(dir, tiny_tensors("BF16"));
+  ModelWeights first = ModelWeights::load(dir.path(), tiny_config());
+  const uint16_t* before = first.matrix(kFinalNormName).bf16;
+  const ModelWeights second = std::move(first);
+  EXPECT_EQ(second.matrix(kFinalNormName).bf16, before);
+  expect_tiny_values(second, true);
+}
+
+TEST(ModelWeights, RoundF32ToNearestEven) {
+  std::vector<TestTensor> tensors = tiny_tensors("F32");
+  std::vector<float> values(64, 1.0F);
+  values[0] = 1.0F + 0x1p-8F;
+  values[1] = 1.0F + 0x3p-8F;
+  tensor_named(tensors, kFinalNormName).data = bytes_of(values);
+  const TempDir dir;
+  write_model(dir, tensors);
+  const ModelWeights weights = ModelWeights::load(dir.path(), tiny_config());
+  EXPECT_EQ(weights.matrix(kFinalNormName).bf16[0], 0x3F80);
+  EXPECT_EQ(weights.matrix(kFinalNormName).bf16[1], 0x3F82);
+}
+
+TEST(ModelWeights, ATiedLmHeadIsTheEmbedding) {
+  const TempDir dir;
+  write_model(dir, tiny_tensors("BF16"));
+  const ModelWeights weights = ModelWeights::load(dir.path(), tiny_config());
+  EXPECT_EQ(weights.matrix(kLmHeadName).bf16, weights.matrix(kEmbeddingName).bf16);
+  EXPECT_EQ(weights.matrix(kLmHeadName).rows, 24);
+}
+
+TEST(ModelWeights, NamesAMissingTensorAndItsShape) {
+  const TempDir dir;
+  write_model(dir, tiny_tensors("BF16", true));
+  EXPECT_EQ(error_of([&] { ModelWeights::load(dir.path(), tiny_config(false)); }),
+            (dir / "model.safetensors").string() +
+                ": tensor \"lm_head.weight\": missing, expected shape [24, 64] by config.json");
+}
+
+TEST(ModelWeights, NamesATensorOfAnotherShape) {
+  for (const WeightSpec& spec : weight_specs(tiny_config())) {
+    std::vector<TestTensor> tensors = tiny_tensors("BF16");
+    TestTensor& tensor = tensor_named(tensors, spec.name);
+    tensor.shape = {2, spec.elements() / 2};
+    const TempDir dir;
+    write_model(dir, tensors);
+    EXPECT_THAT(error_of([&] { ModelWeights::load(dir.path(), tiny_config()); }),
+                HasSubstr(fmt::format("tensor \"{}\": found shape [2, {}], expected shape [", spec.name,
+                                      spec.elements() / 2)));
+  }
+}
+
+TEST(ModelWeights, RefusesOtherTypes) {
+  std::vector<TestTensor> tensors = tiny_tensors("BF16");
+  tensor_named(tensors, kFinalNormName).dtype = "I16";
+  const TempDir dir;
+  write_model(dir, tensors);
+  EXPECT_EQ(error_of([&] { ModelWeights::load(dir.path(), tiny_config()); }),
+            (dir / "model.safetensors").string() +
+                ": tensor \"model.norm.weight\": found dtype I16, supported are BF16, F16 and F32");
+}
+
+TEST(ModelWeights, SayOnceThatTheyWereConverted) {
+  const TempDir dir;
+  write_model(dir, tiny_tensors("F16"));
+  const std::string log = log_of([&] { ModelWeights::load(dir.path(), tiny_config()); });
+  EXPECT_THAT(log, HasSubstr("11 F16 tensors rounded to the nearest bf16"));
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1);
+}
+
+TEST(ModelWeights, SayNothingOfBf16) {
+  const TempDir dir;
+  write_model(dir, tiny_tensors("BF16"));
+  EXPECT_EQ(log_of([&] { ModelWeights::load(dir.path(), tiny_config()); }), "");
+}
+
+TEST(ModelWeights, WarnOfTensorsThatTheModelDoesNotUse) {
+  std::vector<TestTensor> tensors = tiny_tensors("BF16");
+  tensors.push_back({"model.layers.0.self_attn.q_proj.bias", "BF16", {1}, "xx"});
+  const TempDir dir;
+  write_model(dir, tensors);
+  EXPECT_THAT(log_of([&] { ModelWeights::load(dir.path(), tiny_config()); }),
+              HasSubstr("1 tensors that the model does not use: \"model.layers.0.self_attn.q_proj.bias\""));
+}
+
+TEST(ModelWeights, IgnoreRotaryTablesAndARepeatedLmHead) {
+  std::vector<TestTensor> tensors = tiny_tensors("BF16", false);
+  tensors.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", {1}, "xxxx"});
+  const TempDir dir;
+  write_model(dir, tensors);
+  EXPECT_EQ(log_of([&] { ModelWeights::load(dir.path(), tiny_config(true)); }), "");
+}
+
+TEST(ModelWeights, RefuseAnUnknownName) {
+  const ModelWeights weights = ModelWeights::random(tiny_config(), 1);
+  EXPECT_EQ(error_of([&] { weights.matrix("model.norm"); }, ErrorKind::kUsage),
+            "weights: the model has no tensor \"model.norm\"");
+}
+
+TEST(ModelWeights, ReportProgressUpToTheLastByte) {
+  const TempDir dir;
+  write_model(dir, tiny_tensors("BF16"));
+  const LlamaConfig config = tiny_config();
+  int64_t last = -1;
+  const auto progress = [&](int64_t done, int64_t total) {
+    EXPECT_EQ(total, config.weight_bytes_bf16());
+    EXPECT_GE(done, last);
+    last = done;
+  };
+  ModelWeights::load(dir.path(), config, progress);
+  EXPECT_EQ(last, config.weight_bytes_bf16());
+  last = -1;
+  ModelWeights::random(config, 1, progress);
+  EXPECT_EQ(last, config.weight_bytes_bf16());
+}
+
+TEST(RandomModelWeights, AreThoseOfTheHash) {
+  LlamaConfig config = tiny_config(false);
+  config.vocab_size = 40000;  // more than one piece, the last one short
+  const ModelWeights weights = ModelWeights::random(config, 9);
+  for (const WeightSpec& spec : weight_specs(config)) {
+    const Matrix matrix = weights.matrix(spec.name);
+    const uint64_t key = random_tensor_key(spec.name, 9);
+    const float scale = random_matrix_scale(spec.cols);
+    for (int64_t i = 0; i < spec.elements(); ++i)
+      ASSERT_EQ(matrix.bf16[i], spec.kind == WeightKind::kNorm ? random_norm_element(key, i)
+                                                               : random_matrix_element(key, i, scale))
+          << spec.name << " element " << i;
+  }
+}
+
+TEST(RandomModelWeights, SayHowMuchMemoryIsMissing) {
+  LlamaConfig config = *find_preset("llama-3.1-70b");
+  config.num_layers = ConfigLimits::kMaxLayers;
+  EXPECT_THAT(error_of([&] { ModelWeights::random(config, 1); }, ErrorKind::kOutOfMemory),
+              HasSubstr("llama-3.1-70b: random weights: needs 1756."));
+}
+
+}  // namespace
+}  // namespace serval
