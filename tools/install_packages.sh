@@ -22,7 +22,7 @@ bench|libbenchmark-dev|header benchmark/benchmark.h|Google Benchmark
 check|git|command git|lists the files to check
 check|ccache|command ccache|compiles unchanged files only once over all build folders
 check|clang-format-14|command clang-format-14|the layout that the format check asks for
-check|clang-tidy-14|command clang-tidy-14|static checks
+check|clang-tidy|command clang-tidy|static checks
 '
 readonly kAptLockTimeout_s=300
 

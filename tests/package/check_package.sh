@@ -3,7 +3,7 @@
 # find_package and through pkg-config. Usage: check_package.sh BUILD_DIR [find_package|pkg_config|headers_stand_alone]...
 set -euo pipefail
 
-readonly consumer=$(cd "$(dirname "$0")/consumer" && pwd)
+consumer=$(cd "$(dirname "$0")/consumer" && pwd)
 readonly build=$1
 shift
 if [[ $# -eq 0 ]]; then set -- find_package pkg_config headers_stand_alone; fi
