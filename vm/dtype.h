@@ -10,20 +10,28 @@ inline constexpr int kNumDTypes = 4;
 
 constexpr uint32_t size_of(DType type) {
   switch (type) {
-    case DType::kBF16: return 2;
-    case DType::kF32: return 4;
-    case DType::kI32: return 4;
-    case DType::kBytes: return 1;
+    case DType::kBF16:
+      return 2;
+    case DType::kF32:
+      return 4;
+    case DType::kI32:
+      return 4;
+    case DType::kBytes:
+      return 1;
   }
   return 0;
 }
 
 constexpr const char* name_of(DType type) {
   switch (type) {
-    case DType::kBF16: return "bf16";
-    case DType::kF32: return "f32";
-    case DType::kI32: return "i32";
-    case DType::kBytes: return "bytes";
+    case DType::kBF16:
+      return "bf16";
+    case DType::kF32:
+      return "f32";
+    case DType::kI32:
+      return "i32";
+    case DType::kBytes:
+      return "bytes";
   }
   return "?";
 }

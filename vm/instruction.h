@@ -11,7 +11,8 @@ namespace serval {
 
 inline constexpr size_t kInstructionBytes = 128;
 inline constexpr size_t kOperandBytes = 112;
-// A wait names the operands it guards as a bit mask over the operand list, so an instruction has at most 16 tensors.
+// A wait names the operands it guards as a bit mask over the operand list, so an instruction has at most 16
+// tensors.
 inline constexpr int kMaxTensorOperands = 16;
 inline constexpr uint16_t kNoTag = 0xffff;
 
@@ -24,9 +25,11 @@ struct TensorId {
 // What may be stored in a record's operand area.
 template <class T>
 concept OperandStruct = std::is_trivially_copyable_v<T> && std::is_standard_layout_v<T> &&
-                        sizeof(T) <= kOperandBytes && alignof(T) <= 16;
+                            sizeof(T) <= kOperandBytes
+                        && alignof(T) <= 16;
 
-// One instruction. `wait_begin`/`signal_begin` index the program's side tables; `tag` is for people (the layer).
+// One instruction. `wait_begin`/`signal_begin` index the program's side tables; `tag` is for people (the
+// layer).
 struct alignas(16) Instruction {
   uint16_t opcode = 0;
   uint16_t tag = kNoTag;

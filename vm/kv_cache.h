@@ -1,4 +1,5 @@
-// The paged KV cache: blocks of 64 tokens; per layer, block and KV head one contiguous region for K and one for V.
+// The paged KV cache: blocks of 64 tokens; per layer, block and KV head one contiguous region for K and one
+// for V.
 #pragma once
 
 #include <cstdint>
@@ -6,17 +7,22 @@
 namespace serval {
 
 inline constexpr uint32_t kKvBlockTokens = 64;
-// An attention leaf is a fixed number of blocks: what one instance accumulates before the merge. It is a property of
-// the model's numerics (the order of sums), so it never depends on the machine.
+// An attention leaf is a fixed number of blocks: what one instance accumulates before the merge. It is a
+// property of the model's numerics (the order of sums), so it never depends on the machine.
 inline constexpr uint32_t kLeafBlocks = 4;
 inline constexpr uint32_t kLeafTokens = kKvBlockTokens * kLeafBlocks;
 
 // Element offset of (block, head, token in block, channel 0) in a K or V cache tensor.
-constexpr uint64_t kv_offset(uint64_t block, uint32_t head, uint32_t token, uint32_t kv_heads, uint32_t head_dim) {
+constexpr uint64_t kv_offset(uint64_t block, uint32_t head, uint32_t token, uint32_t kv_heads,
+                             uint32_t head_dim) {
   return ((block * kv_heads + head) * kKvBlockTokens + token) * head_dim;
 }
 
-constexpr uint32_t blocks_for_tokens(uint32_t tokens) { return (tokens + kKvBlockTokens - 1) / kKvBlockTokens; }
-constexpr uint32_t leaves_for_tokens(uint32_t tokens) { return (tokens + kLeafTokens - 1) / kLeafTokens; }
+constexpr uint32_t blocks_for_tokens(uint32_t tokens) {
+  return (tokens + kKvBlockTokens - 1) / kKvBlockTokens;
+}
+constexpr uint32_t leaves_for_tokens(uint32_t tokens) {
+  return (tokens + kLeafTokens - 1) / kLeafTokens;
+}
 
 }  // namespace serval

@@ -11,12 +11,12 @@ inline constexpr uint32_t kPageBytes = 16 * 1024;
 struct Machine {
   std::string name;
   uint32_t sms = 1;
-  uint32_t pages_per_sm = 1;           // 16 KiB pages of shared memory an SM's instructions stream through
-  double gb_per_s = 0;                 // memory bandwidth all SMs share, 1e9 bytes a second
-  double sm_gb_per_s = 0;              // the most one SM can draw
-  double sm_gflop_per_s = 0;           // arithmetic of one SM, multiply and add counted as two
-  double synchronise_us = 0;           // from the last producer's signal to the consumer's first instruction
-  double instruction_us = 0;           // fixed cost of an instruction on its SM
+  uint32_t pages_per_sm = 1;  // 16 KiB pages of shared memory an SM's instructions stream through
+  double gb_per_s = 0;        // memory bandwidth all SMs share, 1e9 bytes a second
+  double sm_gb_per_s = 0;     // the most one SM can draw
+  double sm_gflop_per_s = 0;  // arithmetic of one SM, multiply and add counted as two
+  double synchronise_us = 0;  // from the last producer's signal to the consumer's first instruction
+  double instruction_us = 0;  // fixed cost of an instruction on its SM
   friend bool operator==(const Machine&, const Machine&) = default;
 };
 

@@ -1,11 +1,14 @@
 // A compiled program: immutable, printable, storable, and the same for both interpreters.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "vm/instruction.h"
@@ -21,11 +24,20 @@ enum class QueueKind : uint8_t {
 
 inline constexpr uint32_t kMaxDevices = 64;
 
+// What a state block may hold when this program runs (vm/state.h's check_state).
+struct StateLimits {
+  uint32_t vocab = 0;        // token ids are < vocab
+  uint32_t max_context = 0;  // positions are < max_context
+  uint32_t kv_blocks = 0;    // entries of the block table are < kv_blocks
+  friend bool operator==(const StateLimits&, const StateLimits&) = default;
+};
+
 // Plain data; whoever holds a const Program may share it between threads.
 struct Program {
   Machine machine;
   QueueKind queue_kind = QueueKind::kPerSm;
   uint32_t num_devices = 1;
+  StateLimits limits;
   // The counter that the last instruction of a pass signals: no SM starts pass e + 1 before it has reached
   // (e + 1) × increments_per_pass, and PassControl::run_next is read then.
   uint32_t gate_counter = 0;
@@ -36,9 +48,13 @@ struct Program {
   std::vector<Signal> signals;
   std::vector<Counter> counters;
   std::vector<Tensor> tensors;
-  std::map<std::string, std::string> metadata;  // model name, policy, … : for people and for matching a checkpoint
+  std::map<std::string, std::string>
+      metadata;  // model name, policy, … : for people and for matching a checkpoint
 
-  uint32_t num_queues() const { return queue_begin.empty() ? 0 : static_cast<uint32_t>(queue_begin.size() - 1); }
+  std::optional<TensorId> find_tensor(std::string_view name) const;
+  uint32_t num_queues() const {
+    return queue_begin.empty() ? 0 : static_cast<uint32_t>(queue_begin.size() - 1);
+  }
   std::span<const Instruction> queue(uint32_t q) const {
     return std::span(instructions).subspan(queue_begin[q], queue_begin[q + 1] - queue_begin[q]);
   }
@@ -50,9 +66,9 @@ struct Program {
   }
 };
 
-// Throws Error(kRuntime), naming the field, unless every index in the program is in range: queues partition the
-// records, waits and signals name counters, increments add up, tensors have sizes that fit in 63 bits. Opcodes and
-// operands are the ISA's to check (instructions/isa.h).
+// Throws Error(kRuntime), naming the field, unless every index in the program is in range: queues partition
+// the records, waits and signals name counters, increments add up, tensors have sizes that fit in 63 bits.
+// Opcodes and operands are the ISA's to check (instructions/isa.h).
 void check_structure(const Program& program);
 
 // A program file: see docs/program_format.md. Reading checks every length against the bytes at hand before it

@@ -1,4 +1,5 @@
-// Which part of which tensor an instruction touches: boxes that dependencies, counters and the validator work on.
+// Which part of which tensor an instruction touches: boxes that dependencies, counters and the validator work
+// on.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +19,19 @@ struct Box {
     return row_begin < o.row_end && o.row_begin < row_end && col_begin < o.col_end && o.col_begin < col_end;
   }
   bool contains(const Box& o) const {
-    return row_begin <= o.row_begin && o.row_end <= row_end && col_begin <= o.col_begin && o.col_end <= col_end;
+    return row_begin <= o.row_begin && o.row_end <= row_end && col_begin <= o.col_begin &&
+           o.col_end <= col_end;
   }
   friend bool operator==(const Box&, const Box&) = default;
 };
 
 enum class Access : uint8_t { kRead, kWrite, kReadWrite };
-constexpr bool reads(Access a) { return a != Access::kWrite; }
-constexpr bool writes(Access a) { return a != Access::kRead; }
+constexpr bool reads(Access a) {
+  return a != Access::kWrite;
+}
+constexpr bool writes(Access a) {
+  return a != Access::kRead;
+}
 
 struct Region {
   TensorId tensor;

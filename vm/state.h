@@ -1,7 +1,8 @@
 // The state block: everything that changes from pass to pass. Programs are immutable and read it at run time.
 //
-// The host fills it before a launch; within a launch only the `advance` instruction writes rows, slots, control and
-// output, and only `sample` writes sampled. The layout is shared with the GPU, so every struct is trivially copyable.
+// The host fills it before a launch; within a launch only the `advance` instruction writes rows, slots,
+// control and output, and only `sample` writes sampled. The layout is shared with the GPU, so every struct is
+// trivially copyable.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +11,11 @@
 
 namespace serval {
 
-inline constexpr int kMaxRows = 16;             // rows of a pass: tokens computed together
-inline constexpr int kMaxSlots = kMaxRows;      // sequences a state block can hold
-inline constexpr int kMaxStopTokens = 16;       // per sequence
-inline constexpr int kHistoryTokens = 64;       // window of the repetition penalty
-inline constexpr int kMaxLaunchPasses = 4096;   // passes in one launch (the output table's length)
+inline constexpr int kMaxRows = 16;            // rows of a pass: tokens computed together
+inline constexpr int kMaxSlots = kMaxRows;     // sequences a state block can hold
+inline constexpr int kMaxStopTokens = 16;      // per sequence
+inline constexpr int kHistoryTokens = 64;      // window of the repetition penalty
+inline constexpr int kMaxLaunchPasses = 4096;  // passes in one launch (the output table's length)
 
 // One row of a pass: one token of one sequence.
 struct PassRow {
@@ -35,12 +36,12 @@ enum class FinishReason : uint32_t {
 
 // Sampling parameters and history of one sequence.
 struct SequenceSlot {
-  uint64_t seed = 0;      // key of the random numbers, with `sequence` and the position
-  uint32_t sequence = 0;  // distinguishes sequences that share a seed
-  float temperature = 0;  // <= 0: greedy
-  int32_t top_k = 0;      // <= 0: off
-  float top_p = 1;        // >= 1: off
-  float min_p = 0;        // <= 0: off
+  uint64_t seed = 0;             // key of the random numbers, with `sequence` and the position
+  uint32_t sequence = 0;         // distinguishes sequences that share a seed
+  float temperature = 0;         // <= 0: greedy
+  int32_t top_k = 0;             // <= 0: off
+  float top_p = 1;               // >= 1: off
+  float min_p = 0;               // <= 0: off
   float repetition_penalty = 1;  // 1: off
   uint32_t end_position = 0;     // positions are < end_position: a sequence ends when it would need that one
   uint32_t num_stop_tokens = 0;
@@ -49,7 +50,7 @@ struct SequenceSlot {
   uint32_t reserved = 0;
   int32_t history[kHistoryTokens] = {};  // token t is at t mod kHistoryTokens
 };
-static_assert(sizeof(SequenceSlot) == 48 + 4 * kMaxStopTokens + 4 * kHistoryTokens - 0);
+static_assert(sizeof(SequenceSlot) == 48 + 4 * kMaxStopTokens + 4 * kHistoryTokens);
 
 // What `sample` found for a row.
 struct SampledToken {
@@ -68,11 +69,15 @@ struct OutputToken {
 };
 static_assert(sizeof(OutputToken) == 24);
 
-// Written by `advance` at the end of each pass and read at the gate before the next.
+inline constexpr uint32_t kKeepRunning = 0xffffffff;
+
+// Written by `advance` at the end of each pass; `last_pass` is read at the gate before the next. It is
+// written once a launch, so an SM that reads it late (after a later pass has decided) still runs the passes
+// the others ran.
 struct PassControl {
-  uint32_t pass = 0;           // passes finished in this launch
-  uint32_t passes_wanted = 0;  // set by the host, <= kMaxLaunchPasses
-  uint32_t run_next = 0;       // the decision: 1 if every SM runs another pass
+  uint32_t passes_done = 0;           // in this launch; the index of the pass in flight
+  uint32_t passes_wanted = 0;         // set by the host, 1 to kMaxLaunchPasses
+  uint32_t last_pass = kKeepRunning;  // the launch ends after this pass
   uint32_t stopped_by_host = 0;
 };
 

@@ -1,4 +1,5 @@
-// A program's tensors: what they are called, how large they are and who may write them. No memory is attached here.
+// A program's tensors: what they are called, how large they are and who may write them. No memory is attached
+// here.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,9 @@ enum class TensorKind : uint8_t {
 };
 inline constexpr int kNumTensorKinds = 5;
 
-constexpr bool is_immutable(TensorKind kind) { return kind == TensorKind::kWeight || kind == TensorKind::kConstant; }
+constexpr bool is_immutable(TensorKind kind) {
+  return kind == TensorKind::kWeight || kind == TensorKind::kConstant;
+}
 
 // The order in which a weight's rows are packed into page images. Row-major hosts ignore it.
 enum class RowOrder : uint8_t {
@@ -25,8 +28,9 @@ enum class RowOrder : uint8_t {
   kRotaryPairs = 1,  // within each head of `head_dim` rows: 0, head_dim/2, 1, head_dim/2 + 1, …
 };
 
-// A matrix of `rows` × `cols` elements. A KV cache's row is one KV head; its column
-// (block × kKvBlockTokens + token) × head_dim + channel counts over all blocks (the memory order is vm/kv_cache.h's).
+// A matrix of `rows` × `cols` elements, row-major in memory, except a KV cache: its row is (KV head ×
+// head_dim + channel), its column (block × kKvBlockTokens + token in block), and its memory order is
+// vm/kv_cache.h's.
 struct Tensor {
   std::string name;
   uint64_t rows = 0;

@@ -2,6 +2,8 @@
 
 namespace serval {
 
-const char* version() noexcept { return SERVAL_VERSION; }
+const char* version() noexcept {
+  return SERVAL_VERSION;
+}
 
 }  // namespace serval

@@ -1,0 +1,158 @@
+// Attention over the paged KV cache, one KV head and one lane of leaves.
+//
+// A sequence's keys are cut into leaves of kLeafTokens tokens. Leaf l of slot s belongs to lane (s + l) mod
+// lanes: the leaves of a long context spread over all lanes, those of short sequences over different ones.
+// The instance for (kv_head, lane) computes, for every active row and every leaf of its lane that the row can
+// see, and for each query head of the group: m = the largest score, l = sum of exp(score - m), o = sum of
+// bf16(exp(score - m)) × V. Where a leaf lies, and in which order it is summed, does not depend on the number
+// of lanes.
+#pragma once
+
+#include "instructions/common/check.h"
+#include "instructions/common/cost.h"
+#include "instructions/common/footprint.h"
+#include "instructions/common/units.h"
+
+namespace serval {
+
+struct Attention {
+  TensorId q;
+  TensorId k_cache;
+  TensorId v_cache;
+  TensorId rows;
+  TensorId block_table;
+  TensorId partial;
+  uint32_t kv_head;
+  uint32_t lane;
+  uint32_t lanes;
+  uint32_t head_dim;
+  uint32_t q_heads;
+  uint32_t kv_heads;
+  uint32_t max_context;
+  uint32_t kv_blocks;
+  float scale;
+
+  template <class V>
+  static constexpr void fields(V&& v) {
+    v(&Attention::q, "q", "in [16, q_heads * head_dim] bf16");
+    v(&Attention::k_cache, "k_cache", "in [kv_heads * head_dim, kv_blocks * 64] bf16");
+    v(&Attention::v_cache, "v_cache", "in [kv_heads * head_dim, kv_blocks * 64] bf16");
+    v(&Attention::rows, "rows", "in: the pass's rows");
+    v(&Attention::block_table, "block_table", "in [16, blocks of a sequence] i32");
+    v(&Attention::partial, "partial", "out [kv_heads * lanes * 16, partial_cols] f32");
+    v(&Attention::kv_head, "kv_head", "head");
+    v(&Attention::lane, "lane", "lane");
+    v(&Attention::lanes, "lanes", "lanes");
+    v(&Attention::head_dim, "head_dim", "channels");
+    v(&Attention::q_heads, "q_heads", "heads");
+    v(&Attention::kv_heads, "kv_heads", "heads");
+    v(&Attention::max_context, "max_context", "tokens");
+    v(&Attention::kv_blocks, "kv_blocks", "blocks of 64 tokens");
+    v(&Attention::scale, "scale", "of the scores: 1 / sqrt(head_dim)");
+  }
+};
+
+// The tensor of partial results. Its row (kv_head × lanes + lane) × 16 + pass row holds, for each leaf of
+// that lane in order and each query head of the group, head_dim sums, then m, then l.
+struct PartialLayout {
+  uint32_t lanes;
+  uint32_t group_heads;  // query heads of a KV head
+  uint32_t head_dim;
+
+  static constexpr uint32_t kExtra = 2;  // m and l
+  constexpr uint32_t lane_of(uint32_t slot, uint32_t leaf) const { return (slot + leaf) % lanes; }
+  constexpr uint64_t row(uint32_t kv_head, uint32_t lane, uint32_t pass_row) const {
+    return (uint64_t{kv_head} * lanes + lane) * kMaxRows + pass_row;
+  }
+  constexpr uint64_t leaf_cols() const { return uint64_t{group_heads} * (head_dim + kExtra); }
+  constexpr uint64_t col(uint32_t leaf, uint32_t group_head) const {
+    return leaf / lanes * leaf_cols() + uint64_t{group_head} * (head_dim + kExtra);
+  }
+  constexpr uint64_t cols(uint32_t max_context) const {
+    return (leaves_for_tokens(max_context) + lanes - 1) / lanes * leaf_cols();
+  }
+};
+
+constexpr PartialLayout partial_layout(const Attention& op) {
+  return {op.lanes, op.q_heads / op.kv_heads, op.head_dim};
+}
+
+// The first leaf of `slot` that belongs to `lane`.
+constexpr uint32_t first_leaf(uint32_t slot, uint32_t lane, uint32_t lanes) {
+  return (lane + lanes - slot % lanes) % lanes;
+}
+
+inline void footprint(const Attention& op, const StateView* state, FootprintBuilder<Attention>& f) {
+  const PartialLayout layout = partial_layout(op);
+  const uint64_t group_cols = uint64_t{layout.group_heads} * op.head_dim;
+  const uint64_t k_begin = uint64_t{op.kv_head} * op.head_dim, k_end = k_begin + op.head_dim;
+  f.pass_rows<&Attention::rows>();
+  f.read<&Attention::block_table>({0, kMaxSlots, 0, blocks_for_tokens(op.max_context)});
+  if (state == nullptr) {
+    const uint64_t all_tokens = uint64_t{op.kv_blocks} * kKvBlockTokens;
+    const uint64_t first_row = layout.row(op.kv_head, op.lane, 0);
+    f.read<&Attention::q>({0, kMaxRows, op.kv_head * group_cols, (op.kv_head + 1) * group_cols});
+    f.read<&Attention::k_cache>({k_begin, k_end, 0, all_tokens});
+    f.read<&Attention::v_cache>({k_begin, k_end, 0, all_tokens});
+    f.write<&Attention::partial>({first_row, first_row + kMaxRows, 0, layout.cols(op.max_context)});
+    return;
+  }
+  for (int r = 0; r < kMaxRows; ++r) {
+    const PassRow& row = state->rows[r];
+    if (!row_is_active(row)) continue;
+    const uint32_t tokens = row.position + 1;
+    const uint32_t first = first_leaf(row.slot, op.lane, op.lanes);
+    const uint32_t leaves = leaves_for_tokens(tokens);
+    if (first >= leaves) continue;
+    const uint64_t pass_row = static_cast<uint64_t>(r);
+    f.read<&Attention::q>({pass_row, pass_row + 1, op.kv_head * group_cols, (op.kv_head + 1) * group_cols});
+    for (uint32_t leaf = first; leaf < leaves; leaf += op.lanes) {
+      const uint32_t leaf_end = (leaf + 1) * kLeafTokens < tokens ? (leaf + 1) * kLeafTokens : tokens;
+      for (uint32_t t = leaf * kLeafTokens; t < leaf_end; t += kKvBlockTokens) {
+        const uint64_t entry = uint64_t{row.slot} * state->blocks_per_sequence + t / kKvBlockTokens;
+        const uint64_t begin = static_cast<uint64_t>(state->block_table[entry]) * kKvBlockTokens;
+        const uint64_t end = begin + (leaf_end - t < kKvBlockTokens ? leaf_end - t : kKvBlockTokens);
+        f.read<&Attention::k_cache>({k_begin, k_end, begin, end});
+        f.read<&Attention::v_cache>({k_begin, k_end, begin, end});
+      }
+      const uint64_t out_row = layout.row(op.kv_head, op.lane, static_cast<uint32_t>(r));
+      f.write<&Attention::partial>(
+          {out_row, out_row + 1, layout.col(leaf, 0), layout.col(leaf, 0) + layout.leaf_cols()});
+    }
+  }
+}
+
+inline Cost cost(const Attention& op, const CostContext& c) {
+  const uint64_t leaves = leaves_for_tokens(c.context_tokens);
+  const uint64_t mine = op.lane < leaves ? (leaves - op.lane + op.lanes - 1) / op.lanes : 0;
+  const uint64_t tokens =
+      c.rows * (mine * kLeafTokens < c.context_tokens ? mine * kLeafTokens : c.context_tokens);
+  const uint64_t kv = 2 * tokens * op.head_dim;
+  return {.bytes = kv * size_of(DType::kBF16), .operations = 2 * kv * (op.q_heads / op.kv_heads)};
+}
+
+inline void check(const Attention& op, OperandCheck& c) {
+  c.require(op.head_dim == 64 || op.head_dim == 128, "head_dim", op.head_dim, "64 or 128");
+  c.dimension("kv_heads", op.kv_heads, 1);
+  c.dimension("q_heads", op.q_heads, 1);
+  c.dimension("lanes", op.lanes, 1);
+  c.dimension("max_context", op.max_context, 1);
+  c.dimension("kv_blocks", op.kv_blocks, 1);
+  if (!c.ok()) return;
+  c.require(op.q_heads % op.kv_heads == 0, "q_heads", op.q_heads, "a multiple of kv_heads");
+  c.range("kv_head", op.kv_head, 1, op.kv_heads);
+  c.range("lane", op.lane, 1, op.lanes);
+  const uint64_t q_cols = uint64_t{op.q_heads} * op.head_dim;
+  const uint64_t kv_rows = uint64_t{op.kv_heads} * op.head_dim;
+  const uint64_t kv_cols = uint64_t{op.kv_blocks} * kKvBlockTokens;
+  c.tensor("q", op.q, DType::kBF16, TensorKind::kActivation, kMaxRows, q_cols);
+  c.tensor("k_cache", op.k_cache, DType::kBF16, TensorKind::kKvCache, kv_rows, kv_cols);
+  c.tensor("v_cache", op.v_cache, DType::kBF16, TensorKind::kKvCache, kv_rows, kv_cols);
+  c.tensor("rows", op.rows, DType::kBytes, TensorKind::kState, kMaxRows, sizeof(PassRow));
+  c.tensor("block_table", op.block_table, DType::kI32, TensorKind::kState, kMaxSlots,
+           blocks_for_tokens(op.max_context));
+  c.tensor("partial", op.partial, DType::kF32, TensorKind::kActivation,
+           uint64_t{op.kv_heads} * op.lanes * kMaxRows, partial_layout(op).cols(op.max_context));
+}
+
+}  // namespace serval

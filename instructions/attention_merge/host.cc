@@ -1,0 +1,78 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "instructions/attention_merge/op.h"
+#include "instructions/common/host_op.h"
+#include "instructions/common/pass_rows.h"
+
+namespace serval {
+namespace {
+
+struct Local final : HostLocal {
+  std::vector<SelectedRow> rows;
+  std::vector<size_t> begin;  // of each (row, head) in leaves, in units of leaves; one more at the end
+  std::vector<float> leaves;  // [leaves, head_dim + 2]
+  std::vector<uint16_t> out;  // [rows, num_heads, head_dim] bf16
+};
+
+void load(const AttentionMerge& op, const HostMemory& m, Local& l) {
+  const PartialLayout layout = partial_layout(op);
+  const size_t stride = op.head_dim + PartialLayout::kExtra;
+  const uint64_t cols = layout.cols(op.max_context);
+  select_rows(m, op.rows, row_is_active, l.rows);
+  l.begin.assign(1, 0);
+  l.leaves.clear();
+  for (const SelectedRow& r : l.rows) {
+    const uint32_t leaves = leaves_for_tokens(r.row.position + 1);
+    for (uint32_t head = op.first_head; head < op.first_head + op.num_heads; ++head) {
+      for (uint32_t leaf = 0; leaf < leaves; ++leaf) {
+        const uint64_t row = layout.row(head / layout.group_heads, layout.lane_of(r.row.slot, leaf), r.index);
+        const float* from =
+            m.data<const float>(op.partial) + row * cols + layout.col(leaf, head % layout.group_heads);
+        l.leaves.insert(l.leaves.end(), from, from + stride);
+      }
+      l.begin.push_back(l.leaves.size() / stride);
+    }
+  }
+}
+
+void merge(const float* leaves, size_t count, uint32_t head_dim, uint16_t* out) {
+  const size_t stride = head_dim + PartialLayout::kExtra;
+  float largest = -std::numeric_limits<float>::infinity();
+  for (size_t i = 0; i < count; ++i) largest = std::max(largest, leaves[i * stride + head_dim]);
+  float total = 0;
+  float sums[128] = {};
+  for (size_t i = 0; i < count; ++i) {
+    const float* leaf = leaves + i * stride;
+    const float weight = std::exp(leaf[head_dim] - largest);
+    total += weight * leaf[head_dim + 1];
+    for (uint32_t d = 0; d < head_dim; ++d) sums[d] += weight * leaf[d];
+  }
+  for (uint32_t d = 0; d < head_dim; ++d) out[d] = float_to_bf16(sums[d] / total);
+}
+
+void compute(const AttentionMerge& op, const HostMemory&, Local& l) {
+  const size_t stride = op.head_dim + PartialLayout::kExtra;
+  l.out.resize(l.rows.size() * op.num_heads * op.head_dim);
+  for (size_t i = 0; i + 1 < l.begin.size(); ++i) {
+    merge(l.leaves.data() + l.begin[i] * stride, l.begin[i + 1] - l.begin[i], op.head_dim,
+          l.out.data() + i * op.head_dim);
+  }
+}
+
+void store(const AttentionMerge& op, const HostMemory& m, Local& l) {
+  const size_t count = size_t{op.num_heads} * op.head_dim;
+  for (size_t r = 0; r < l.rows.size(); ++r) {
+    const uint16_t* from = l.out.data() + r * count;
+    std::copy(
+        from, from + count,
+        m.data<uint16_t>(op.output) + (size_t{l.rows[r].index} * op.q_heads + op.first_head) * op.head_dim);
+  }
+}
+
+}  // namespace
+
+SERVAL_HOST_OP(AttentionMerge)
+
+}  // namespace serval

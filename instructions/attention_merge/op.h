@@ -1,0 +1,88 @@
+// Merges the leaves of each head: with M = max m_i, output = (Σ exp(m_i - M) o_i) / (Σ exp(m_i - M) l_i),
+// leaf 0 first.
+#pragma once
+
+#include "instructions/attention/op.h"
+
+namespace serval {
+
+struct AttentionMerge {
+  TensorId partial;
+  TensorId rows;
+  TensorId output;
+  uint32_t first_head;
+  uint32_t num_heads;
+  uint32_t lanes;
+  uint32_t head_dim;
+  uint32_t q_heads;
+  uint32_t kv_heads;
+  uint32_t max_context;
+
+  template <class V>
+  static constexpr void fields(V&& v) {
+    v(&AttentionMerge::partial, "partial", "in [kv_heads * lanes * 16, partial_cols] f32");
+    v(&AttentionMerge::rows, "rows", "in: the pass's rows");
+    v(&AttentionMerge::output, "output", "out [16, q_heads * head_dim] bf16");
+    v(&AttentionMerge::first_head, "first_head", "query heads");
+    v(&AttentionMerge::num_heads, "num_heads", "query heads");
+    v(&AttentionMerge::lanes, "lanes", "lanes");
+    v(&AttentionMerge::head_dim, "head_dim", "channels");
+    v(&AttentionMerge::q_heads, "q_heads", "heads");
+    v(&AttentionMerge::kv_heads, "kv_heads", "heads");
+    v(&AttentionMerge::max_context, "max_context", "tokens");
+  }
+};
+
+constexpr PartialLayout partial_layout(const AttentionMerge& op) {
+  return {op.lanes, op.q_heads / op.kv_heads, op.head_dim};
+}
+
+inline void footprint(const AttentionMerge& op, const StateView* state, FootprintBuilder<AttentionMerge>& f) {
+  const PartialLayout layout = partial_layout(op);
+  const uint32_t head_end = op.first_head + op.num_heads;
+  f.pass_rows<&AttentionMerge::rows>();
+  f.active_rows<&AttentionMerge::output>(Access::kWrite, uint64_t{op.first_head} * op.head_dim,
+                                         uint64_t{head_end} * op.head_dim);
+  if (state == nullptr) {
+    const uint32_t first_group = op.first_head / layout.group_heads;
+    const uint32_t last_group = (head_end - 1) / layout.group_heads;
+    f.read<&AttentionMerge::partial>(
+        {layout.row(first_group, 0, 0), layout.row(last_group + 1, 0, 0), 0, layout.cols(op.max_context)});
+    return;
+  }
+  for (uint32_t r = 0; r < kMaxRows; ++r) {
+    const PassRow& row = state->rows[r];
+    if (!row_is_active(row)) continue;
+    for (uint32_t head = op.first_head; head < head_end; ++head) {
+      for (uint32_t leaf = 0; leaf < leaves_for_tokens(row.position + 1); ++leaf) {
+        const uint64_t at = layout.row(head / layout.group_heads, layout.lane_of(row.slot, leaf), r);
+        const uint64_t col = layout.col(leaf, head % layout.group_heads);
+        f.read<&AttentionMerge::partial>({at, at + 1, col, col + op.head_dim + PartialLayout::kExtra});
+      }
+    }
+  }
+}
+
+inline Cost cost(const AttentionMerge& op, const CostContext& c) {
+  const uint64_t values = uint64_t{c.rows} * op.num_heads * leaves_for_tokens(c.context_tokens) *
+                          (op.head_dim + PartialLayout::kExtra);
+  return {.bytes = values * size_of(DType::kF32), .operations = 2 * values};
+}
+
+inline void check(const AttentionMerge& op, OperandCheck& c) {
+  c.require(op.head_dim == 64 || op.head_dim == 128, "head_dim", op.head_dim, "64 or 128");
+  c.dimension("kv_heads", op.kv_heads, 1);
+  c.dimension("q_heads", op.q_heads, 1);
+  c.dimension("lanes", op.lanes, 1);
+  c.dimension("max_context", op.max_context, 1);
+  if (!c.ok()) return;
+  c.require(op.q_heads % op.kv_heads == 0, "q_heads", op.q_heads, "a multiple of kv_heads");
+  c.range("first_head", op.first_head, op.num_heads, op.q_heads);
+  c.tensor("partial", op.partial, DType::kF32, TensorKind::kActivation,
+           uint64_t{op.kv_heads} * op.lanes * kMaxRows, partial_layout(op).cols(op.max_context));
+  c.tensor("rows", op.rows, DType::kBytes, TensorKind::kState, kMaxRows, sizeof(PassRow));
+  c.tensor("output", op.output, DType::kBF16, TensorKind::kActivation, kMaxRows,
+           uint64_t{op.q_heads} * op.head_dim);
+}
+
+}  // namespace serval

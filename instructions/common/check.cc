@@ -1,0 +1,49 @@
+#include "instructions/common/check.h"
+
+#include <fmt/format.h>
+
+namespace serval {
+
+void OperandCheck::fail(std::string message) {
+  if (error_.empty()) error_ = std::move(message);
+}
+
+void OperandCheck::tensor(const char* operand, TensorId id, DType dtype, TensorKind kind, uint64_t rows,
+                          uint64_t cols) {
+  if (id.index >= program_.tensors.size()) {
+    fail(fmt::format("{}: tensor {} of {}", operand, id.index, program_.tensors.size()));
+    return;
+  }
+  const Tensor& t = program_.tensors[id.index];
+  if (t.dtype != dtype || t.kind != kind || t.rows != rows || t.cols != cols) {
+    fail(fmt::format("{}: tensor '{}' is {} [{}, {}] of kind {}, expected {} [{}, {}] of kind {}", operand,
+                     t.name, name_of(t.dtype), t.rows, t.cols, static_cast<int>(t.kind), name_of(dtype), rows,
+                     cols, static_cast<int>(kind)));
+  }
+}
+
+void OperandCheck::require(bool condition, const char* operand, uint64_t found, const char* limit) {
+  if (!condition) fail(fmt::format("{}: {}, expected {}", operand, found, limit));
+}
+
+void OperandCheck::range(const char* operand, uint64_t first, uint64_t count, uint64_t limit) {
+  if (count == 0 || first > limit || count > limit - first) {
+    fail(fmt::format("{}: [{}, {}), limit {}", operand, first, first + count, limit));
+  }
+}
+
+void OperandCheck::dimension(const char* operand, uint64_t value, uint64_t multiple) {
+  if (value == 0 || value > kMaxDimension || value % multiple != 0) {
+    fail(fmt::format("{}: {}, expected a multiple of {} up to {}", operand, value, multiple, kMaxDimension));
+  }
+}
+
+uint64_t OperandCheck::tensor_rows(TensorId id) const {
+  return id.index < program_.tensors.size() ? program_.tensors[id.index].rows : 0;
+}
+
+uint64_t OperandCheck::tensor_cols(TensorId id) const {
+  return id.index < program_.tensors.size() ? program_.tensors[id.index].cols : 0;
+}
+
+}  // namespace serval

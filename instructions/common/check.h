@@ -1,0 +1,38 @@
+// Checks of a record's operands against the program's tensor table, made before anything runs: once a record
+// passes, its handler touches only memory inside the tensors it names.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "instructions/common/reflect.h"
+#include "vm/program.h"
+
+namespace serval {
+
+// Collects the first thing that is wrong. `detail` names the operand, what was found and what was expected.
+class OperandCheck {
+ public:
+  explicit OperandCheck(const Program& program) : program_(program) {}
+  const std::string& error() const { return error_; }
+  bool ok() const { return error_.empty(); }
+
+  // The tensor must exist and have exactly this type, kind and shape.
+  void tensor(const char* operand, TensorId id, DType dtype, TensorKind kind, uint64_t rows, uint64_t cols);
+  void require(bool condition, const char* operand, uint64_t found, const char* limit);
+  // [first, first + count) must be non-empty and lie within [0, limit).
+  void range(const char* operand, uint64_t first, uint64_t count, uint64_t limit);
+  // The common limits of model dimensions: non-zero, a multiple of `multiple`, at most kMaxDimension.
+  void dimension(const char* operand, uint64_t value, uint64_t multiple);
+  uint64_t tensor_rows(TensorId id) const;
+  uint64_t tensor_cols(TensorId id) const;
+
+ private:
+  void fail(std::string message);
+  const Program& program_;
+  std::string error_;
+};
+
+inline constexpr uint64_t kMaxDimension = uint64_t{1} << 24;
+
+}  // namespace serval

@@ -1,0 +1,19 @@
+// What an instruction costs, for placement, the simulator and roofline reports.
+#pragma once
+
+#include <cstdint>
+
+namespace serval {
+
+// A typical pass, since rows and contexts are known only at run time.
+struct CostContext {
+  uint32_t rows = 1;              // active rows
+  uint32_t context_tokens = 128;  // tokens in the cache of each
+};
+
+struct Cost {
+  uint64_t bytes = 0;       // read from and written to global memory: weights, KV and activations
+  uint64_t operations = 0;  // a multiply and an add count as two
+};
+
+}  // namespace serval

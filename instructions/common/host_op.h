@@ -1,0 +1,33 @@
+// Turns the three role functions of an instruction's host.cc into the handler that the host interpreter
+// calls.
+#pragma once
+
+#include "vm/host/handler.h"
+
+namespace serval {
+
+// `Local` derives from HostLocal. Load, Compute and Store take (const Op&, const HostMemory&, Local&).
+template <class Op, class Local, auto Load, auto Compute, auto Store>
+class HostOp final : public HostHandler {
+ public:
+  std::unique_ptr<HostLocal> make_local() const override { return std::make_unique<Local>(); }
+  void load(const Instruction& i, const HostMemory& m, HostLocal& local) const override {
+    Load(i.as<Op>(), m, static_cast<Local&>(local));
+  }
+  void compute(const Instruction& i, const HostMemory& m, HostLocal& local) const override {
+    Compute(i.as<Op>(), m, static_cast<Local&>(local));
+  }
+  void store(const Instruction& i, const HostMemory& m, HostLocal& local) const override {
+    Store(i.as<Op>(), m, static_cast<Local&>(local));
+  }
+};
+
+}  // namespace serval
+
+// Defines the handler of `Op` from the functions load, compute and store and the struct Local of the same
+// file.
+#define SERVAL_HOST_OP(Op)                                        \
+  const HostHandler& host_handler(const Op*) {                    \
+    static const HostOp<Op, Local, load, compute, store> handler; \
+    return handler;                                               \
+  }

@@ -1,0 +1,25 @@
+// The host's one matrix-vector kernel. Every product of weights and activations goes through it, so that an
+// output's bits depend on its weights and its input row only: not on how many rows a pass has, nor on who
+// computes it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace serval {
+
+// Partial sums an output is accumulated in: partial i takes the columns congruent to i modulo 32, in order;
+// then the upper half of the partials is added to the lower half until one is left.
+inline constexpr size_t kMatvecLanes = 32;
+
+// out[r × out_stride + j] = Σ_k weights[j × cols + k] × x[r × cols + k], for j < num_outputs and r <
+// num_rows. weights are bf16. x holds values that are exact in bf16, so each product is exact in fp32 and
+// fusing it with the addition changes nothing. cols is a multiple of 16. Thread-safe.
+void matvec(const uint16_t* weights, size_t num_outputs, size_t cols, const float* x, size_t num_rows,
+            float* out, size_t out_stride);
+
+// out[d] += Σ_t p[t] × values[t × cols + d], t in order; values are bf16, p exact in bf16. cols is a multiple
+// of 16.
+void accumulate_rows(const uint16_t* values, size_t num_values, size_t cols, const float* p, float* out);
+
+}  // namespace serval

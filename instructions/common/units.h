@@ -1,0 +1,12 @@
+// Work is dealt out in units: the 8 weight rows that one tensor-core column operand holds.
+#pragma once
+
+#include <cstdint>
+
+namespace serval {
+
+inline constexpr uint32_t kUnitRows = 8;
+// Every dimension of a model is a multiple of this (the base tile of the tensor cores).
+inline constexpr uint32_t kTileDim = 16;
+
+}  // namespace serval

@@ -1,0 +1,54 @@
+#include <cmath>
+
+#include "instructions/common/host_op.h"
+#include "instructions/common/matvec.h"
+#include "instructions/common/pass_rows.h"
+#include "instructions/common/rms_norm.h"
+#include "instructions/gate_up_silu/op.h"
+
+namespace serval {
+namespace {
+
+struct Local final : HostLocal {
+  std::vector<SelectedRow> rows;
+  std::vector<float> residual;  // [rows, hidden]
+  std::vector<float> x;         // [rows, hidden], normalised
+  std::vector<float> gate, up;  // [rows, num_units × 8]
+};
+
+void load(const GateUpSilu& op, const HostMemory& m, Local& l) {
+  select_rows(m, op.rows, row_is_active, l.rows);
+  load_f32_rows(m, op.residual, l.rows, op.hidden, l.residual);
+}
+
+void compute(const GateUpSilu& op, const HostMemory& m, Local& l) {
+  const size_t outputs = size_t{op.num_units} * kUnitRows;
+  const size_t first = size_t{op.first_unit} * kUnitRows * op.hidden;
+  l.x.resize(l.residual.size());
+  l.gate.resize(l.rows.size() * outputs);
+  l.up.resize(l.rows.size() * outputs);
+  for (size_t r = 0; r < l.rows.size(); ++r) {
+    rms_norm(l.residual.data() + r * op.hidden, m.data<const uint16_t>(op.norm), op.hidden, op.epsilon,
+             l.x.data() + r * op.hidden);
+  }
+  matvec(m.data<const uint16_t>(op.gate) + first, outputs, op.hidden, l.x.data(), l.rows.size(),
+         l.gate.data(), outputs);
+  matvec(m.data<const uint16_t>(op.up) + first, outputs, op.hidden, l.x.data(), l.rows.size(), l.up.data(),
+         outputs);
+  for (size_t i = 0; i < l.gate.size(); ++i) l.gate[i] = l.gate[i] / (1.0F + std::exp(-l.gate[i])) * l.up[i];
+}
+
+void store(const GateUpSilu& op, const HostMemory& m, Local& l) {
+  const size_t outputs = size_t{op.num_units} * kUnitRows;
+  for (size_t r = 0; r < l.rows.size(); ++r) {
+    uint16_t* to = m.data<uint16_t>(op.output) + size_t{l.rows[r].index} * op.intermediate +
+                   size_t{op.first_unit} * kUnitRows;
+    for (size_t j = 0; j < outputs; ++j) to[j] = float_to_bf16(l.gate[r * outputs + j]);
+  }
+}
+
+}  // namespace
+
+SERVAL_HOST_OP(GateUpSilu)
+
+}  // namespace serval

@@ -1,0 +1,88 @@
+#include "instructions/isa.h"
+
+#include <cstdlib>
+#include <fmt/format.h>
+
+namespace serval {
+namespace {
+
+template <class Field>
+constexpr FieldKind field_kind() {
+  if constexpr (std::is_same_v<Field, TensorId>) {
+    return FieldKind::kTensor;
+  } else if constexpr (std::is_same_v<Field, float>) {
+    return FieldKind::kFloat;
+  } else {
+    static_assert(std::is_same_v<Field, uint32_t>, "operands are tensors, uint32_t or float");
+    return FieldKind::kUnsigned;
+  }
+}
+
+template <class Op>
+std::vector<FieldInfo> fields_of() {
+  static_assert(fields_cover<Op>(),
+                "fields() lists every field of the operand struct, and it has no padding");
+  std::vector<FieldInfo> out;
+  static const Op sample{};
+  Op::fields([&](auto member, const char* name, const char* unit) {
+    const auto* base = reinterpret_cast<const char*>(&sample);
+    const auto* field = reinterpret_cast<const char*>(&(sample.*member));
+    using Field = typename MemberOf<decltype(member)>::Type;
+    out.push_back({name, unit, field_kind<Field>(), static_cast<uint32_t>(field - base)});
+  });
+  return out;
+}
+
+template <class Op>
+OpInfo make_info(const char* name, const char* type, const char* semantics) {
+  OpInfo info{};
+  info.name = name;
+  info.type = type;
+  info.semantics = semantics;
+  info.operand_bytes = sizeof(Op);
+  info.fields = fields_of<Op>();
+  info.footprint = [](const Instruction& i, const StateView* state, Footprint& out) {
+    const Op op = i.as<Op>();
+    FootprintBuilder<Op> builder(op, state, out);
+    footprint(op, state, builder);
+  };
+  info.cost = [](const Instruction& i, const CostContext& c) { return cost(i.as<Op>(), c); };
+  info.check = [](const Program& program, const Instruction& i) {
+    OperandCheck c(program);
+    check(i.as<Op>(), c);
+    return c.error();
+  };
+  return info;
+}
+
+const std::vector<OpInfo>& table() {
+  static const std::vector<OpInfo> infos = {
+#define SERVAL_OP(Type, folder, semantics) make_info<Type>(#folder, #Type, semantics),
+#include "instructions/isa.def"
+#undef SERVAL_OP
+  };
+  return infos;
+}
+
+}  // namespace
+
+std::span<const OpInfo> isa() {
+  return table();
+}
+
+const OpInfo& op_info(uint16_t opcode) {
+  return table()[opcode];
+}
+
+const char* op_name(uint16_t opcode) {
+  return opcode < kNumOpcodes ? table()[opcode].name : "unknown";
+}
+
+std::string check_instruction(const Program& program, const Instruction& instruction) {
+  if (instruction.opcode >= kNumOpcodes)
+    return fmt::format("opcode: {}, limit {}", instruction.opcode, kNumOpcodes - 1);
+  std::string error = table()[instruction.opcode].check(program, instruction);
+  return error.empty() ? error : fmt::format("{}: {}", table()[instruction.opcode].name, error);
+}
+
+}  // namespace serval

@@ -1,0 +1,81 @@
+// The instruction set: opcodes, names and what is known of every instruction without running it. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "instructions/common/cost.h"
+#include "instructions/common/footprint.h"
+#include "instructions/isa_ops.h"
+#include "vm/host/handler.h"
+#include "vm/program.h"
+#include "vm/region.h"
+
+namespace serval {
+
+enum class Opcode : uint16_t {
+#define SERVAL_OP(Type, folder, semantics) k##Type,
+#include "instructions/isa.def"
+#undef SERVAL_OP
+};
+
+inline constexpr uint16_t kNumOpcodes = 0
+#define SERVAL_OP(Type, folder, semantics) +1
+#include "instructions/isa.def"
+#undef SERVAL_OP
+    ;
+
+template <class Op>
+inline constexpr Opcode kOpcodeOf = Opcode{kNumOpcodes};
+#define SERVAL_OP(Type, folder, semantics) \
+  template <>                              \
+  inline constexpr Opcode kOpcodeOf<Type> = Opcode::k##Type;
+#include "instructions/isa.def"
+#undef SERVAL_OP
+
+enum class FieldKind : uint8_t { kTensor, kUnsigned, kFloat };
+
+struct FieldInfo {
+  const char* name;
+  const char* unit;  // shape and direction of a tensor, unit of a number
+  FieldKind kind;
+  uint32_t offset;  // bytes into the operands
+};
+
+struct OpInfo {
+  const char* name;       // as printed: matvec_residual
+  const char* type;       // operand struct: MatvecResidual
+  const char* semantics;  // one line
+  uint32_t operand_bytes;
+  std::vector<FieldInfo> fields;
+  // The regions touched: exactly, given the pass's state; their bound over all states if `state` is null.
+  void (*footprint)(const Instruction&, const StateView* state, Footprint& out);
+  Cost (*cost)(const Instruction&, const CostContext&);
+  // "" if the operands fit the program's tensors, else one line naming the operand.
+  std::string (*check)(const Program&, const Instruction&);
+};
+
+// All of them, in order of opcode.
+std::span<const OpInfo> isa();
+// opcode < kNumOpcodes.
+const OpInfo& op_info(uint16_t opcode);
+// A printable name for any opcode, known or not.
+const char* op_name(uint16_t opcode);
+// "" if the record may run on this program; checks the opcode, then its operands.
+std::string check_instruction(const Program& program, const Instruction& instruction);
+
+template <class Op>
+Instruction make_instruction(const Op& op, uint16_t tag = kNoTag) {
+  Instruction i;
+  i.opcode = static_cast<uint16_t>(kOpcodeOf<Op>);
+  i.tag = tag;
+  i.set(op);
+  return i;
+}
+
+// The same instruction set for the host interpreter.
+const HostIsa& host_isa();
+
+}  // namespace serval

@@ -1,0 +1,67 @@
+// logits[r, j] = weights[j] · rms_norm(residual[r]) for the rows that want logits.
+#pragma once
+
+#include <algorithm>
+
+#include "instructions/common/check.h"
+#include "instructions/common/cost.h"
+#include "instructions/common/footprint.h"
+#include "instructions/common/units.h"
+
+namespace serval {
+
+struct LmHead {
+  TensorId residual;
+  TensorId norm;
+  TensorId weights;
+  TensorId rows;
+  TensorId logits;
+  uint32_t first_unit;
+  uint32_t num_units;
+  uint32_t hidden;
+  uint32_t vocab;
+  float epsilon;
+
+  template <class V>
+  static constexpr void fields(V&& v) {
+    v(&LmHead::residual, "residual", "in [16, hidden] f32");
+    v(&LmHead::norm, "norm", "in [1, hidden] bf16");
+    v(&LmHead::weights, "weights", "in [vocab, hidden] bf16");
+    v(&LmHead::rows, "rows", "in: the pass's rows");
+    v(&LmHead::logits, "logits", "out [16, vocab] f32");
+    v(&LmHead::first_unit, "first_unit", "units of 8 tokens; the last of the vocabulary may have fewer");
+    v(&LmHead::num_units, "num_units", "units of 8 tokens");
+    v(&LmHead::hidden, "hidden", "columns");
+    v(&LmHead::vocab, "vocab", "tokens");
+    v(&LmHead::epsilon, "epsilon", "of the RMS norm");
+  }
+};
+
+inline void footprint(const LmHead& op, const StateView*, FootprintBuilder<LmHead>& f) {
+  const uint64_t begin = uint64_t{op.first_unit} * kUnitRows;
+  const uint64_t end = std::min<uint64_t>(op.vocab, begin + uint64_t{op.num_units} * kUnitRows);
+  f.rows_where<&LmHead::residual>(row_wants_logits, Access::kRead, 0, op.hidden);
+  f.read<&LmHead::norm>({0, 1, 0, op.hidden});
+  f.read<&LmHead::weights>({begin, end, 0, op.hidden});
+  f.pass_rows<&LmHead::rows>();
+  f.rows_where<&LmHead::logits>(row_wants_logits, Access::kWrite, begin, end);
+}
+
+inline Cost cost(const LmHead& op, const CostContext& c) {
+  const uint64_t weights = uint64_t{op.num_units} * kUnitRows * op.hidden;
+  return {.bytes = weights * size_of(DType::kBF16) + uint64_t{c.rows} * op.hidden * size_of(DType::kF32),
+          .operations = 2 * weights * c.rows};
+}
+
+inline void check(const LmHead& op, OperandCheck& c) {
+  c.dimension("hidden", op.hidden, kTileDim);
+  c.dimension("vocab", op.vocab, 1);
+  c.range("first_unit", op.first_unit, op.num_units, (uint64_t{op.vocab} + kUnitRows - 1) / kUnitRows);
+  c.tensor("residual", op.residual, DType::kF32, TensorKind::kActivation, kMaxRows, op.hidden);
+  c.tensor("norm", op.norm, DType::kBF16, TensorKind::kWeight, 1, op.hidden);
+  c.tensor("weights", op.weights, DType::kBF16, TensorKind::kWeight, op.vocab, op.hidden);
+  c.tensor("rows", op.rows, DType::kBytes, TensorKind::kState, kMaxRows, sizeof(PassRow));
+  c.tensor("logits", op.logits, DType::kF32, TensorKind::kActivation, kMaxRows, op.vocab);
+}
+
+}  // namespace serval

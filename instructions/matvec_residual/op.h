@@ -1,0 +1,60 @@
+// residual[r, j] += Σ_k weights[j, k] × input[r, k]: the attention's output projection and the MLP's down
+// projection.
+#pragma once
+
+#include "instructions/common/check.h"
+#include "instructions/common/cost.h"
+#include "instructions/common/footprint.h"
+#include "instructions/common/units.h"
+
+namespace serval {
+
+struct MatvecResidual {
+  TensorId weights;
+  TensorId input;
+  TensorId rows;
+  TensorId residual;
+  uint32_t first_unit;
+  uint32_t num_units;
+  uint32_t in_cols;
+  uint32_t out_cols;
+
+  template <class V>
+  static constexpr void fields(V&& v) {
+    v(&MatvecResidual::weights, "weights", "in [out_cols, in_cols] bf16");
+    v(&MatvecResidual::input, "input", "in [16, in_cols] bf16");
+    v(&MatvecResidual::rows, "rows", "in: the pass's rows");
+    v(&MatvecResidual::residual, "residual", "in and out [16, out_cols] f32");
+    v(&MatvecResidual::first_unit, "first_unit", "units of 8 rows of weights");
+    v(&MatvecResidual::num_units, "num_units", "units of 8 rows of weights");
+    v(&MatvecResidual::in_cols, "in_cols", "columns");
+    v(&MatvecResidual::out_cols, "out_cols", "columns");
+  }
+};
+
+inline void footprint(const MatvecResidual& op, const StateView*, FootprintBuilder<MatvecResidual>& f) {
+  const uint64_t begin = uint64_t{op.first_unit} * kUnitRows,
+                 end = begin + uint64_t{op.num_units} * kUnitRows;
+  f.read<&MatvecResidual::weights>({begin, end, 0, op.in_cols});
+  f.active_rows<&MatvecResidual::input>(Access::kRead, 0, op.in_cols);
+  f.pass_rows<&MatvecResidual::rows>();
+  f.active_rows<&MatvecResidual::residual>(Access::kReadWrite, begin, end);
+}
+
+inline Cost cost(const MatvecResidual& op, const CostContext& c) {
+  const uint64_t weights = uint64_t{op.num_units} * kUnitRows * op.in_cols;
+  return {.bytes = (weights + uint64_t{c.rows} * op.in_cols) * size_of(DType::kBF16),
+          .operations = 2 * weights * c.rows};
+}
+
+inline void check(const MatvecResidual& op, OperandCheck& c) {
+  c.dimension("in_cols", op.in_cols, kTileDim);
+  c.dimension("out_cols", op.out_cols, kTileDim);
+  c.range("first_unit", op.first_unit, op.num_units, op.out_cols / kUnitRows);
+  c.tensor("weights", op.weights, DType::kBF16, TensorKind::kWeight, op.out_cols, op.in_cols);
+  c.tensor("input", op.input, DType::kBF16, TensorKind::kActivation, kMaxRows, op.in_cols);
+  c.tensor("rows", op.rows, DType::kBytes, TensorKind::kState, kMaxRows, sizeof(PassRow));
+  c.tensor("residual", op.residual, DType::kF32, TensorKind::kActivation, kMaxRows, op.out_cols);
+}
+
+}  // namespace serval

@@ -1,0 +1,182 @@
+// Attention's inputs: x = rms_norm(residual), then rows of [Wq; Wk; Wv] x, RoPE on Q and K, K and V appended
+// to the cache.
+//
+// Units of 8 output rows are counted KV group by KV group, so that a range of units touches few heads:
+// group g = the query heads g × (q_heads / kv_heads) …, then K head g, then V head g. Within a Q or K head,
+// unit j is the RoPE pairs 4j … 4j + 3: channels 4j + i and 4j + i + head_dim / 2. Within a V head it is
+// channels 8j … 8j + 7.
+#pragma once
+
+#include "instructions/common/check.h"
+#include "instructions/common/cost.h"
+#include "instructions/common/footprint.h"
+#include "instructions/common/units.h"
+
+namespace serval {
+
+struct QkvRope {
+  TensorId residual;
+  TensorId norm;
+  TensorId wq;
+  TensorId wk;
+  TensorId wv;
+  TensorId rope;
+  TensorId rows;
+  TensorId block_table;
+  TensorId q;
+  TensorId k_cache;
+  TensorId v_cache;
+  uint32_t first_unit;
+  uint32_t num_units;
+  uint32_t hidden;
+  uint32_t head_dim;
+  uint32_t q_heads;
+  uint32_t kv_heads;
+  uint32_t max_context;
+  uint32_t kv_blocks;
+  float epsilon;
+
+  template <class V>
+  static constexpr void fields(V&& v) {
+    v(&QkvRope::residual, "residual", "in [16, hidden] f32");
+    v(&QkvRope::norm, "norm", "in [1, hidden] bf16");
+    v(&QkvRope::wq, "wq", "in [q_heads * head_dim, hidden] bf16");
+    v(&QkvRope::wk, "wk", "in [kv_heads * head_dim, hidden] bf16");
+    v(&QkvRope::wv, "wv", "in [kv_heads * head_dim, hidden] bf16");
+    v(&QkvRope::rope, "rope", "in [max_context, head_dim] f32: cosines, then sines");
+    v(&QkvRope::rows, "rows", "in: the pass's rows");
+    v(&QkvRope::block_table, "block_table", "in [16, blocks of a sequence] i32");
+    v(&QkvRope::q, "q", "out [16, q_heads * head_dim] bf16");
+    v(&QkvRope::k_cache, "k_cache", "out [kv_heads * head_dim, kv_blocks * 64] bf16");
+    v(&QkvRope::v_cache, "v_cache", "out [kv_heads * head_dim, kv_blocks * 64] bf16");
+    v(&QkvRope::first_unit, "first_unit", "units of 8 rows");
+    v(&QkvRope::num_units, "num_units", "units of 8 rows");
+    v(&QkvRope::hidden, "hidden", "columns");
+    v(&QkvRope::head_dim, "head_dim", "channels");
+    v(&QkvRope::q_heads, "q_heads", "heads");
+    v(&QkvRope::kv_heads, "kv_heads", "heads");
+    v(&QkvRope::max_context, "max_context", "tokens");
+    v(&QkvRope::kv_blocks, "kv_blocks", "blocks of 64 tokens");
+    v(&QkvRope::epsilon, "epsilon", "of the RMS norm");
+  }
+};
+
+enum class QkvPart : uint8_t { kQ, kK, kV };
+
+// What one unit of 8 rows is: which projection, which head of it, which unit within the head.
+struct QkvUnit {
+  QkvPart part;
+  uint32_t head;
+  uint32_t index;
+};
+
+constexpr uint32_t qkv_units_per_group(const QkvRope& op) {
+  return (op.q_heads / op.kv_heads + 2) * (op.head_dim / kUnitRows);
+}
+
+constexpr QkvUnit qkv_unit(const QkvRope& op, uint32_t unit) {
+  const uint32_t units_per_head = op.head_dim / kUnitRows;
+  const uint32_t group_heads = op.q_heads / op.kv_heads;
+  const uint32_t group = unit / qkv_units_per_group(op);
+  const uint32_t in_group = unit % qkv_units_per_group(op);
+  const uint32_t head = in_group / units_per_head;
+  const uint32_t index = in_group % units_per_head;
+  if (head < group_heads) return {QkvPart::kQ, group * group_heads + head, index};
+  return {head == group_heads ? QkvPart::kK : QkvPart::kV, group, index};
+}
+
+namespace qkv_detail {
+
+// Where K or V of the rows of this pass go: the columns (tokens) of their KV blocks, all of them without a
+// state.
+template <auto Member>
+void cache_rows(const QkvRope& op, const StateView* state, FootprintBuilder<QkvRope>& f, uint64_t begin,
+                uint64_t end) {
+  if (state == nullptr) {
+    f.write<Member>({begin, end, 0, uint64_t{op.kv_blocks} * kKvBlockTokens});
+    return;
+  }
+  for (int r = 0; r < kMaxRows; ++r) {
+    const PassRow& row = state->rows[r];
+    if (!row_is_active(row)) continue;
+    const uint64_t entry = uint64_t{row.slot} * state->blocks_per_sequence + row.position / kKvBlockTokens;
+    const uint64_t token =
+        static_cast<uint64_t>(state->block_table[entry]) * kKvBlockTokens + row.position % kKvBlockTokens;
+    f.write<Member>({begin, end, token, token + 1});
+  }
+}
+
+}  // namespace qkv_detail
+
+inline void footprint(const QkvRope& op, const StateView* state, FootprintBuilder<QkvRope>& f) {
+  f.active_rows<&QkvRope::residual>(Access::kRead, 0, op.hidden);
+  f.read<&QkvRope::norm>({0, 1, 0, op.hidden});
+  f.read<&QkvRope::rope>({0, op.max_context, 0, op.head_dim});
+  f.pass_rows<&QkvRope::rows>();
+  f.read<&QkvRope::block_table>({0, kMaxSlots, 0, blocks_for_tokens(op.max_context)});
+  const uint32_t units_per_head = op.head_dim / kUnitRows;
+  const uint32_t pairs = kUnitRows / 2;
+  for (uint32_t unit = op.first_unit, last = op.first_unit + op.num_units; unit < last;) {
+    const QkvUnit u = qkv_unit(op, unit);
+    const uint32_t in_head = units_per_head - u.index < last - unit ? units_per_head - u.index : last - unit;
+    const uint64_t base = uint64_t{u.head} * op.head_dim;
+    const uint64_t low = base + uint64_t{u.index} * pairs, low_end = low + uint64_t{in_head} * pairs;
+    const uint64_t high = low + op.head_dim / 2, high_end = low_end + op.head_dim / 2;
+    const uint64_t v_begin = base + uint64_t{u.index} * kUnitRows,
+                   v_end = v_begin + uint64_t{in_head} * kUnitRows;
+    switch (u.part) {
+      case QkvPart::kQ:
+        f.read<&QkvRope::wq>({low, low_end, 0, op.hidden});
+        f.read<&QkvRope::wq>({high, high_end, 0, op.hidden});
+        f.active_rows<&QkvRope::q>(Access::kWrite, low, low_end);
+        f.active_rows<&QkvRope::q>(Access::kWrite, high, high_end);
+        break;
+      case QkvPart::kK:
+        f.read<&QkvRope::wk>({low, low_end, 0, op.hidden});
+        f.read<&QkvRope::wk>({high, high_end, 0, op.hidden});
+        qkv_detail::cache_rows<&QkvRope::k_cache>(op, state, f, low, low_end);
+        qkv_detail::cache_rows<&QkvRope::k_cache>(op, state, f, high, high_end);
+        break;
+      case QkvPart::kV:
+        f.read<&QkvRope::wv>({v_begin, v_end, 0, op.hidden});
+        qkv_detail::cache_rows<&QkvRope::v_cache>(op, state, f, v_begin, v_end);
+        break;
+    }
+    unit += in_head;
+  }
+}
+
+inline Cost cost(const QkvRope& op, const CostContext& c) {
+  const uint64_t weights = uint64_t{op.num_units} * kUnitRows * op.hidden;
+  return {.bytes = weights * size_of(DType::kBF16) + uint64_t{c.rows} * op.hidden * size_of(DType::kF32),
+          .operations = 2 * weights * c.rows};
+}
+
+inline void check(const QkvRope& op, OperandCheck& c) {
+  c.dimension("hidden", op.hidden, kTileDim);
+  c.require(op.head_dim == 64 || op.head_dim == 128, "head_dim", op.head_dim, "64 or 128");
+  c.dimension("kv_heads", op.kv_heads, 1);
+  c.dimension("q_heads", op.q_heads, 1);
+  c.dimension("max_context", op.max_context, 1);
+  c.dimension("kv_blocks", op.kv_blocks, 1);
+  if (!c.ok()) return;
+  c.require(op.q_heads % op.kv_heads == 0, "q_heads", op.q_heads, "a multiple of kv_heads");
+  const uint64_t q_rows = uint64_t{op.q_heads} * op.head_dim;
+  const uint64_t kv_rows = uint64_t{op.kv_heads} * op.head_dim;
+  const uint64_t kv_cols = uint64_t{op.kv_blocks} * kKvBlockTokens;
+  c.range("first_unit", op.first_unit, op.num_units, (q_rows + 2 * kv_rows) / kUnitRows);
+  c.tensor("residual", op.residual, DType::kF32, TensorKind::kActivation, kMaxRows, op.hidden);
+  c.tensor("norm", op.norm, DType::kBF16, TensorKind::kWeight, 1, op.hidden);
+  c.tensor("wq", op.wq, DType::kBF16, TensorKind::kWeight, q_rows, op.hidden);
+  c.tensor("wk", op.wk, DType::kBF16, TensorKind::kWeight, kv_rows, op.hidden);
+  c.tensor("wv", op.wv, DType::kBF16, TensorKind::kWeight, kv_rows, op.hidden);
+  c.tensor("rope", op.rope, DType::kF32, TensorKind::kConstant, op.max_context, op.head_dim);
+  c.tensor("rows", op.rows, DType::kBytes, TensorKind::kState, kMaxRows, sizeof(PassRow));
+  c.tensor("block_table", op.block_table, DType::kI32, TensorKind::kState, kMaxSlots,
+           blocks_for_tokens(op.max_context));
+  c.tensor("q", op.q, DType::kBF16, TensorKind::kActivation, kMaxRows, q_rows);
+  c.tensor("k_cache", op.k_cache, DType::kBF16, TensorKind::kKvCache, kv_rows, kv_cols);
+  c.tensor("v_cache", op.v_cache, DType::kBF16, TensorKind::kKvCache, kv_rows, kv_cols);
+}
+
+}  // namespace serval

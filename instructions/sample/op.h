@@ -1,0 +1,54 @@
+// Draws the next token of one row from its logits, as its sequence slot asks (sampler.h has the rules).
+#pragma once
+
+#include "instructions/common/check.h"
+#include "instructions/common/cost.h"
+#include "instructions/common/footprint.h"
+
+namespace serval {
+
+struct Sample {
+  TensorId logits;
+  TensorId rows;
+  TensorId slots;
+  TensorId sampled;
+  uint32_t row;
+  uint32_t vocab;
+
+  template <class V>
+  static constexpr void fields(V&& v) {
+    v(&Sample::logits, "logits", "in [16, vocab] f32");
+    v(&Sample::rows, "rows", "in: the pass's rows");
+    v(&Sample::slots, "slots", "in: sampling parameters and history of the sequences");
+    v(&Sample::sampled, "sampled", "out: token and log-probability of the row");
+    v(&Sample::row, "row", "row of the pass");
+    v(&Sample::vocab, "vocab", "tokens");
+  }
+};
+
+inline void footprint(const Sample& op, const StateView* state, FootprintBuilder<Sample>& f) {
+  f.pass_rows<&Sample::rows>();
+  const uint64_t row = op.row;
+  if (state != nullptr && !row_wants_logits(state->rows[row])) return;
+  const uint64_t slot_begin = state == nullptr ? 0 : state->rows[row].slot;
+  const uint64_t slot_end = state == nullptr ? kMaxSlots : slot_begin + 1;
+  f.read<&Sample::logits>({row, row + 1, 0, op.vocab});
+  f.read<&Sample::slots>({slot_begin, slot_end, 0, sizeof(SequenceSlot)});
+  f.write<&Sample::sampled>({row, row + 1, 0, sizeof(SampledToken)});
+}
+
+inline Cost cost(const Sample& op, const CostContext& c) {
+  const uint64_t values = op.row < c.rows ? op.vocab : 0;
+  return {.bytes = values * size_of(DType::kF32), .operations = values};
+}
+
+inline void check(const Sample& op, OperandCheck& c) {
+  c.dimension("vocab", op.vocab, 1);
+  c.range("row", op.row, 1, kMaxRows);
+  c.tensor("logits", op.logits, DType::kF32, TensorKind::kActivation, kMaxRows, op.vocab);
+  c.tensor("rows", op.rows, DType::kBytes, TensorKind::kState, kMaxRows, sizeof(PassRow));
+  c.tensor("slots", op.slots, DType::kBytes, TensorKind::kState, kMaxSlots, sizeof(SequenceSlot));
+  c.tensor("sampled", op.sampled, DType::kBytes, TensorKind::kState, kMaxRows, sizeof(SampledToken));
+}
+
+}  // namespace serval

@@ -1,0 +1,377 @@
+#include "vm/host/interpreter.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <fmt/format.h>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "vm/error.h"
+#include "vm/state.h"
+
+namespace serval {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Where one SM stands: the next record of its queue, or the gate at the end of the pass.
+struct Cursor {
+  uint32_t sm = 0;
+  uint32_t pass = 0;  // of this launch
+  size_t at = 0;      // index into Program::instructions
+  size_t end = 0;     // one past the queue's last
+  bool done = false;
+};
+
+// Waiting costs little while it is short and little CPU when it is long.
+class Backoff {
+ public:
+  void reset() { rounds_ = 0; }
+  void pause() {
+    constexpr int kSpins = 2000, kYields = 4000;
+    ++rounds_;
+    if (rounds_ < kSpins) {
+#if defined(__x86_64__)
+      __builtin_ia32_pause();
+#endif
+    } else if (rounds_ < kYields) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
+  bool long_wait() const {
+    return rounds_ % 1024 == 1023;
+  }
+
+ private:
+  int rounds_ = 0;
+};
+
+}  // namespace
+
+struct HostInterpreter::Impl {
+  Impl(const Program& p, const HostIsa& i, HostMemory m, const HostOptions& o);
+  ~Impl();
+
+  uint32_t run(const std::function<void(uint32_t)>& on_pass);
+
+  // One thread's share of a launch. Thread 0 is the caller of run().
+  void work(uint32_t thread);
+  void work_queues(uint32_t thread);
+  void work_global(uint32_t thread);
+  bool step(Cursor& cursor, uint32_t thread);
+  void execute(const Instruction& instruction, uint32_t thread);
+  const Wait* blocked_on(const Instruction& instruction, uint32_t pass) const;
+  bool gate_open(uint32_t pass) const;
+  bool is_last(uint32_t pass) const;
+  void after_pass(uint32_t thread, uint32_t pass);
+  void wait_or_fault(const Cursor& cursor, Backoff& backoff);
+  std::string describe(const Cursor& cursor) const;
+  void fail(std::exception_ptr error);
+  void thread_main(uint32_t thread);
+  void zero_counters();
+
+  const Program& program;
+  const HostIsa& isa;
+  HostMemory memory;
+  HostOptions options;
+  PassControl* control = nullptr;
+
+  std::unique_ptr<std::atomic<uint32_t>[]> counters;
+  uint32_t epoch = 0;  // passes run before this launch
+  // locals[thread][opcode], kept from instruction to instruction so that their memory is allocated once.
+  std::vector<std::vector<std::unique_ptr<HostLocal>>> locals;
+
+  // Of the launch in flight.
+  const std::function<void(uint32_t)>* on_pass = nullptr;
+  std::atomic<uint64_t> ticket{0};    // global queue: the next record
+  std::atomic<uint64_t> progress{0};  // instructions finished
+  std::atomic<int> busy{0};           // instructions and callbacks running
+  std::atomic<bool> aborted{false};
+  std::mutex error_mutex;
+  std::exception_ptr error;
+
+  // Starting and ending launches.
+  std::vector<std::thread> threads;
+  std::mutex mutex;
+  std::condition_variable wake, finished;
+  uint64_t launch = 0;
+  uint32_t running = 0;
+  bool quit = false;
+};
+
+HostInterpreter::Impl::Impl(const Program& p, const HostIsa& i, HostMemory m, const HostOptions& o)
+    : program(p), isa(i), memory(std::move(m)), options(o) {
+  check_structure(program);
+  for (size_t n = 0; n < program.instructions.size(); ++n) {
+    const std::string wrong = isa.check(program, program.instructions[n]);
+    if (!wrong.empty())
+      throw Error(ErrorKind::kRuntime, fmt::format("program: instruction {}: {}", n, wrong));
+  }
+  for (uint32_t t = 0; t < program.tensors.size(); ++t) {
+    if (memory.size() <= t || !memory.bound({t})) {
+      throw Error(ErrorKind::kRuntime,
+                  fmt::format("program: tensor '{}': not bound to memory", program.tensors[t].name));
+    }
+  }
+  const std::optional<TensorId> tensor = program.find_tensor(state_tensor::kControl);
+  if (!tensor)
+    throw Error(ErrorKind::kRuntime, fmt::format("program: tensor '{}': missing", state_tensor::kControl));
+  control = memory.data<PassControl>(*tensor);
+
+  // More threads than queues would only wait.
+  options.threads = std::max<uint32_t>(1, options.threads);
+  if (program.queue_kind == QueueKind::kPerSm)
+    options.threads = std::min(options.threads, program.num_queues());
+  counters = std::make_unique<std::atomic<uint32_t>[]>(program.counters.size());
+  zero_counters();
+  for (uint32_t t = 0; t < options.threads; ++t) {
+    locals.emplace_back();
+    for (const HostHandler* handler : isa.handlers) locals.back().push_back(handler->make_local());
+  }
+  for (uint32_t t = 1; t < options.threads; ++t) threads.emplace_back([this, t] { thread_main(t); });
+}
+
+HostInterpreter::Impl::~Impl() {
+  {
+    const std::lock_guard lock(mutex);
+    quit = true;
+  }
+  wake.notify_all();
+  for (std::thread& t : threads) t.join();
+}
+
+void HostInterpreter::Impl::zero_counters() {
+  for (size_t c = 0; c < program.counters.size(); ++c) counters[c].store(0, std::memory_order_relaxed);
+  epoch = 0;
+}
+
+void HostInterpreter::Impl::thread_main(uint32_t thread) {
+  uint64_t seen = 0;
+  for (;;) {
+    {
+      std::unique_lock lock(mutex);
+      wake.wait(lock, [&] { return quit || launch != seen; });
+      if (quit) return;
+      seen = launch;
+    }
+    work(thread);
+    {
+      const std::lock_guard lock(mutex);
+      --running;
+    }
+    finished.notify_one();
+  }
+}
+
+uint32_t HostInterpreter::Impl::run(const std::function<void(uint32_t)>& callback) {
+  on_pass = &callback;
+  aborted = false;
+  error = nullptr;
+  ticket = 0;
+  {
+    const std::lock_guard lock(mutex);
+    running = static_cast<uint32_t>(threads.size());
+    ++launch;
+  }
+  wake.notify_all();
+  work(0);
+  {
+    std::unique_lock lock(mutex);
+    finished.wait(lock, [&] { return running == 0; });
+  }
+  if (error) {
+    zero_counters();
+    std::rethrow_exception(error);
+  }
+  const uint32_t passes = std::atomic_ref(control->last_pass).load(std::memory_order_acquire) + 1;
+  epoch += passes;
+  return passes;
+}
+
+void HostInterpreter::Impl::work(uint32_t thread) {
+  try {
+    if (program.queue_kind == QueueKind::kGlobal) {
+      work_global(thread);
+    } else {
+      work_queues(thread);
+    }
+  } catch (...) {
+    fail(std::current_exception());
+  }
+}
+
+void HostInterpreter::Impl::fail(std::exception_ptr e) {
+  const std::lock_guard lock(error_mutex);
+  if (!error) error = std::move(e);
+  aborted.store(true, std::memory_order_release);
+}
+
+const Wait* HostInterpreter::Impl::blocked_on(const Instruction& instruction, uint32_t pass) const {
+  for (const Wait& w : program.waits_of(instruction)) {
+    const uint32_t target = w.threshold + (epoch + pass) * program.counters[w.counter].increments_per_pass;
+    if (!counter_reached(counters[w.counter].load(std::memory_order_acquire), target)) return &w;
+  }
+  return nullptr;
+}
+
+// Whether pass `pass` is over, its decision published.
+bool HostInterpreter::Impl::gate_open(uint32_t pass) const {
+  const uint32_t target = (epoch + pass + 1) * program.counters[program.gate_counter].increments_per_pass;
+  return counter_reached(counters[program.gate_counter].load(std::memory_order_acquire), target);
+}
+
+bool HostInterpreter::Impl::is_last(uint32_t pass) const {
+  return std::atomic_ref(control->last_pass).load(std::memory_order_acquire) <= pass;
+}
+
+void HostInterpreter::Impl::execute(const Instruction& instruction, uint32_t thread) {
+  busy.fetch_add(1, std::memory_order_relaxed);
+  const HostHandler& handler = *isa.handlers[instruction.opcode];
+  HostLocal& local = *locals[thread][instruction.opcode];
+  handler.load(instruction, memory, local);
+  handler.compute(instruction, memory, local);
+  handler.store(instruction, memory, local);
+  for (const Signal& s : program.signals_of(instruction)) {
+    counters[s.counter].fetch_add(s.increment, std::memory_order_release);
+  }
+  progress.fetch_add(1, std::memory_order_relaxed);
+  busy.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void HostInterpreter::Impl::after_pass(uint32_t thread, uint32_t pass) {
+  if (thread != 0 || !*on_pass) return;
+  busy.fetch_add(1, std::memory_order_relaxed);  // waiting for the host does not count as a stall
+  (*on_pass)(pass);
+  progress.fetch_add(1, std::memory_order_relaxed);
+  busy.fetch_sub(1, std::memory_order_relaxed);
+}
+
+// Runs the SM's next record, or takes it through the gate. False if it has to wait.
+bool HostInterpreter::Impl::step(Cursor& cursor, uint32_t thread) {
+  if (cursor.at < cursor.end) {
+    const Instruction& instruction = program.instructions[cursor.at];
+    if (blocked_on(instruction, cursor.pass) != nullptr) return false;
+    execute(instruction, thread);
+    ++cursor.at;
+    return true;
+  }
+  if (!gate_open(cursor.pass)) return false;
+  if (cursor.sm == 0) after_pass(thread, cursor.pass);
+  cursor.done = is_last(cursor.pass);
+  cursor.at = program.queue_begin[cursor.sm];
+  ++cursor.pass;
+  return true;
+}
+
+void HostInterpreter::Impl::work_queues(uint32_t thread) {
+  std::vector<Cursor> cursors;
+  for (uint32_t sm = thread; sm < program.num_queues(); sm += options.threads) {
+    cursors.push_back({sm, 0, program.queue_begin[sm], program.queue_begin[sm + 1], false});
+  }
+  Backoff backoff;
+  for (size_t left = cursors.size(); left > 0;) {
+    const Cursor* waiting = nullptr;
+    bool moved = false;
+    for (Cursor& cursor : cursors) {
+      if (cursor.done) continue;
+      while (!cursor.done && step(cursor, thread)) moved = true;
+      if (cursor.done) {
+        --left;
+      } else {
+        waiting = &cursor;
+      }
+      if (aborted.load(std::memory_order_relaxed)) return;
+    }
+    if (moved) {
+      backoff.reset();
+    } else if (waiting != nullptr) {
+      wait_or_fault(*waiting, backoff);
+    }
+    if (aborted.load(std::memory_order_relaxed)) return;
+  }
+}
+
+// Tickets number the records of all passes; whoever draws one runs that record, first in, first out.
+void HostInterpreter::Impl::work_global(uint32_t thread) {
+  const uint64_t count = program.instructions.size();
+  Backoff backoff;
+  uint32_t reported = 0;  // passes whose end the caller's thread has been told
+  auto report = [&](uint32_t passes) {
+    for (; reported < passes; ++reported) after_pass(thread, reported);
+  };
+  for (;;) {
+    const uint64_t n = ticket.fetch_add(1, std::memory_order_relaxed);
+    Cursor cursor{thread, static_cast<uint32_t>(n / count), n % count, count, false};
+    if (cursor.pass > 0) {
+      const Cursor gate{thread, cursor.pass - 1, count, count, false};
+      for (backoff.reset(); !gate_open(gate.pass); wait_or_fault(gate, backoff)) {
+        if (aborted.load(std::memory_order_relaxed)) return;
+      }
+      report(cursor.pass);
+      if (is_last(gate.pass)) return;
+    }
+    const Instruction& instruction = program.instructions[cursor.at];
+    for (backoff.reset(); blocked_on(instruction, cursor.pass) != nullptr; wait_or_fault(cursor, backoff)) {
+      if (aborted.load(std::memory_order_relaxed)) return;
+    }
+    execute(instruction, thread);
+  }
+}
+
+std::string HostInterpreter::Impl::describe(const Cursor& cursor) const {
+  const uint32_t pc = static_cast<uint32_t>(
+      cursor.at - (program.queue_kind == QueueKind::kGlobal ? 0 : program.queue_begin[cursor.sm]));
+  uint32_t counter = program.gate_counter;
+  uint32_t threshold = program.counters[counter].increments_per_pass;
+  const char* what = "the gate";
+  if (cursor.at < cursor.end) {
+    const Instruction& instruction = program.instructions[cursor.at];
+    what = isa.name(instruction.opcode);
+    const Wait* wait = blocked_on(instruction, cursor.pass);
+    if (wait == nullptr) return fmt::format("SM {} pc {} ({})", cursor.sm, pc, what);
+    counter = wait->counter;
+    threshold = wait->threshold;
+  }
+  const uint32_t need = threshold + (epoch + cursor.pass) * program.counters[counter].increments_per_pass;
+  return fmt::format("SM {} pc {} ({}) waits for counter {}: has {}, needs {}", cursor.sm, pc, what, counter,
+                     counters[counter].load(std::memory_order_relaxed), need);
+}
+
+// One step of waiting. Faults once nothing has run and nothing has finished for the stall timeout.
+void HostInterpreter::Impl::wait_or_fault(const Cursor& cursor, Backoff& backoff) {
+  backoff.pause();
+  if (!backoff.long_wait()) return;
+  const uint64_t before = progress.load(std::memory_order_relaxed);
+  const auto start = Clock::now();
+  const auto stuck = [&] {
+    return progress.load(std::memory_order_relaxed) == before && busy.load(std::memory_order_relaxed) == 0 &&
+           !aborted.load(std::memory_order_relaxed) &&
+           (cursor.at < cursor.end ? blocked_on(program.instructions[cursor.at], cursor.pass) != nullptr
+                                   : !gate_open(cursor.pass));
+  };
+  while (stuck()) {
+    if (std::chrono::duration<double>(Clock::now() - start).count() > options.stall_timeout_s) {
+      fail(std::make_exception_ptr(
+          Error(ErrorKind::kDeviceFault, "host interpreter: no progress: " + describe(cursor))));
+      return;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+}
+
+HostInterpreter::HostInterpreter(const Program& program, const HostIsa& isa, HostMemory memory,
+                                 const HostOptions& options)
+    : impl_(std::make_unique<Impl>(program, isa, std::move(memory), options)) {}
+HostInterpreter::~HostInterpreter() = default;
+uint32_t HostInterpreter::run(const std::function<void(uint32_t)>& on_pass) {
+  return impl_->run(on_pass);
+}
+
+}  // namespace serval

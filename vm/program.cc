@@ -1,0 +1,103 @@
+#include "vm/program.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+#include "vm/error.h"
+
+namespace serval {
+namespace {
+
+constexpr uint64_t kMaxTensorBytes = uint64_t{1} << 62;
+
+[[noreturn]] void refuse(const std::string& message) {
+  throw Error(ErrorKind::kRuntime, "program: " + message);
+}
+
+void check_range(const char* what, size_t index, uint64_t begin, uint64_t count, uint64_t size) {
+  if (begin > size || count > size - begin) {
+    refuse(fmt::format("instruction {}: {}: [{}, {}), limit {}", index, what, begin, begin + count, size));
+  }
+}
+
+void check_queues(const Program& p) {
+  if (p.queue_begin.empty() || p.queue_begin.front() != 0 || p.queue_begin.back() != p.instructions.size()) {
+    refuse("queues: they do not cover the instructions");
+  }
+  if (!std::is_sorted(p.queue_begin.begin(), p.queue_begin.end())) refuse("queues: they overlap");
+  const uint32_t wanted = p.queue_kind == QueueKind::kGlobal ? 1 : p.machine.sms;
+  if (p.num_queues() != wanted) refuse(fmt::format("queues: {}, expected {}", p.num_queues(), wanted));
+}
+
+void check_side_tables(const Program& p) {
+  for (size_t i = 0; i < p.instructions.size(); ++i) {
+    check_range("waits", i, p.instructions[i].wait_begin, p.instructions[i].wait_count, p.waits.size());
+    check_range("signals", i, p.instructions[i].signal_begin, p.instructions[i].signal_count,
+                p.signals.size());
+  }
+  for (size_t i = 0; i < p.waits.size(); ++i) {
+    if (p.waits[i].counter >= p.counters.size()) {
+      refuse(fmt::format("wait {}: counter {}, limit {}", i, p.waits[i].counter, p.counters.size()));
+    }
+  }
+  for (size_t i = 0; i < p.signals.size(); ++i) {
+    if (p.signals[i].counter >= p.counters.size()) {
+      refuse(fmt::format("signal {}: counter {}, limit {}", i, p.signals[i].counter, p.counters.size()));
+    }
+  }
+}
+
+void check_counters(const Program& p) {
+  std::vector<uint64_t> sums(p.counters.size(), 0);
+  for (const Instruction& i : p.instructions) {
+    for (const Signal& s : p.signals_of(i)) sums[s.counter] += s.increment;
+  }
+  for (size_t c = 0; c < p.counters.size(); ++c) {
+    if (sums[c] != p.counters[c].increments_per_pass) {
+      refuse(fmt::format("counter {}: {} increments a pass, its signals add up to {}", c,
+                         p.counters[c].increments_per_pass, sums[c]));
+    }
+    if (p.counters[c].device >= p.num_devices) {
+      refuse(fmt::format("counter {}: device {}, limit {}", c, p.counters[c].device, p.num_devices - 1));
+    }
+  }
+  if (p.gate_counter >= p.counters.size()) {
+    refuse(fmt::format("gate: counter {}, limit {}", p.gate_counter, p.counters.size()));
+  }
+  if (p.counters[p.gate_counter].increments_per_pass == 0) refuse("gate: nothing increments its counter");
+}
+
+void check_tensors(const Program& p) {
+  for (size_t i = 0; i < p.tensors.size(); ++i) {
+    const Tensor& t = p.tensors[i];
+    if (t.rows == 0 || t.cols == 0 || t.cols > kMaxTensorBytes / size_of(t.dtype) / t.rows) {
+      refuse(fmt::format("tensor {} '{}': [{}, {}] is empty or larger than {} bytes", i, t.name, t.rows,
+                         t.cols, kMaxTensorBytes));
+    }
+    if (t.device >= p.num_devices) {
+      refuse(fmt::format("tensor {} '{}': device {}, limit {}", i, t.name, t.device, p.num_devices - 1));
+    }
+  }
+}
+
+}  // namespace
+
+std::optional<TensorId> Program::find_tensor(std::string_view name) const {
+  for (uint32_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].name == name) return TensorId{i};
+  }
+  return std::nullopt;
+}
+
+void check_structure(const Program& p) {
+  if (p.num_devices < 1 || p.num_devices > kMaxDevices) {
+    refuse(fmt::format("devices: {}, limit {}", p.num_devices, kMaxDevices));
+  }
+  if (p.machine.sms < 1) refuse("machine: it has no SM");
+  check_queues(p);
+  check_side_tables(p);
+  check_tensors(p);
+  check_counters(p);
+}
+
+}  // namespace serval
