@@ -1,0 +1,17 @@
+// The commands of the executable. Each takes what follows its name and returns the exit code; errors are
+// exceptions, which main turns into one line and a code.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace serval::cli {
+
+using Arguments = std::vector<std::string>;
+
+int run_generate(const Arguments& arguments);
+int run_chat(const Arguments& arguments);
+int run_bench(const Arguments& arguments);
+int run_info(const Arguments& arguments);
+
+}  // namespace serval::cli

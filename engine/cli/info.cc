@@ -1,0 +1,116 @@
+// serval info: facts about the program, this machine and a model. Reads the model's configuration and no
+// weights.
+#include <fstream>
+#include <sys/utsname.h>
+#include <thread>
+#include <unistd.h>
+
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
+
+#include "engine/cli/commands.h"
+#include "engine/cli/common_options.h"
+#include "engine/cli/json_text.h"
+#include "engine/cli/output.h"
+#include "engine/runtime/model_source.h"
+#include "vm/version.h"
+
+namespace serval::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kExamples =
+    "  serval info\n"
+    "  serval info -m llama-3.1-8b --json\n";
+
+#ifdef NDEBUG
+constexpr const char* kBuildType = "release";
+#else
+constexpr const char* kBuildType = "debug";
+#endif
+
+ordered_json program_facts() {
+  return {{"version", version()}, {"compiler", fmt::format("{} ({})", SERVAL_COMPILER, kBuildType)}};
+}
+
+std::string cpu_name() {
+  constexpr std::string_view kField = "model name";
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  for (std::string line; std::getline(cpuinfo, line);) {
+    const size_t colon = line.find(": ");
+    if (line.starts_with(kField) && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown";
+}
+
+int64_t memory_bytes() {
+  return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<int64_t>(sysconf(_SC_PAGE_SIZE));
+}
+
+ordered_json machine_facts() {
+  utsname system = {};
+  uname(&system);
+  return {{"system", fmt::format("{} {} {}", system.sysname, system.release, system.machine)},
+          {"cpu", cpu_name()},
+          {"threads", std::thread::hardware_concurrency()},
+          {"memory_bytes", memory_bytes()}};
+}
+
+ordered_json model_facts(const std::string& model) {
+  const ModelSource source = find_model(model);
+  const LlamaConfig& c = source.config;
+  const int64_t kv_bytes =
+      int64_t{2} * LlamaConfig::kBytesPerBf16 * c.num_layers * c.num_kv_heads * c.head_dim;
+  return {{"name", c.name},
+          {"directory", source.directory.string()},
+          {"parameters", c.num_parameters()},
+          {"weight_bytes", c.weight_bytes_bf16()},
+          {"weight_bytes_per_token", c.weight_bytes_per_token()},
+          {"kv_bytes_per_token", kv_bytes},
+          {"layers", c.num_layers},
+          {"hidden_size", c.hidden_size},
+          {"intermediate_size", c.intermediate_size},
+          {"heads", c.num_heads},
+          {"kv_heads", c.num_kv_heads},
+          {"head_dim", c.head_dim},
+          {"vocabulary", c.vocab_size},
+          {"max_context", c.max_position},
+          {"rope_theta", c.rope_theta},
+          {"tied_embeddings", c.tie_word_embeddings}};
+}
+
+// "  weight_bytes            1234": one line a fact, under its section's name.
+std::string as_text(const ordered_json& facts) {
+  std::string out;
+  for (const auto& [section, values] : facts.items()) {
+    out += section + '\n';
+    for (const auto& [key, value] : values.items()) {
+      out += fmt::format("  {:<24}{}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+int run_info(const Arguments& arguments) {
+  ModelFlags model;
+  OutputFlags output;
+  FlagSet set("info", "Prints facts about the program, this machine and a model.", "[FLAGS]");
+  set.group("Model");
+  set.value("-m,--model", "MODEL", "a Hugging Face directory or a preset's name. Default: the bundled model",
+            [&](const FlagValue& v) { model.model = parse_text(v); });
+  output.declare(set, "print one JSON object");
+  set.examples(kExamples);
+  if (!set.parse(arguments)) {
+    write_stdout(set.help());
+    return 0;
+  }
+  const ordered_json facts = {
+      {"serval", program_facts()}, {"machine", machine_facts()}, {"model", model_facts(model.model)}};
+  write_stdout(output.json ? pretty(facts) : as_text(facts));
+  return 0;
+}
+
+}  // namespace serval::cli

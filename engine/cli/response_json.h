@@ -1,0 +1,15 @@
+// The JSON of `generate --json` and `chat --json`; docs/cli.md and tests/cli/generate.schema.json describe
+// it.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "serval/engine.h"
+
+namespace serval::cli {
+
+// prompt, text, prompt_tokens, tokens, log_probabilities, finish_reason, timings.
+nlohmann::ordered_json response_json(const std::string& prompt, const Response& response);
+
+}  // namespace serval::cli
