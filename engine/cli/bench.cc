@@ -223,13 +223,13 @@ class Report {
     constexpr double kMega = 1e6;
     return fmt::format("| {} | {:.1f} MB | {:.2f} M | {} | {} | {} | {} | {:.2f} ± {:.2f} | {:.2f} |\n",
                        info_.name, static_cast<double>(info_.weight_bytes) / kMega,
-                       static_cast<double>(info_.num_parameters) / kMega, info_.backend, threads(),
+                       static_cast<double>(info_.num_parameters) / kMega, info_.backend, threads_,
                        r.test.batch, r.test.name(), r.mean(), r.deviation(), r.median());
   }
 
   std::string csv(const Result& r) const {
     return fmt::format("{},{},{},{},{},{},{},{:.3f},{:.3f},{:.3f},{}\n", csv_text(info_.name),
-                       info_.weight_bytes, info_.num_parameters, csv_text(info_.backend), threads(),
+                       info_.weight_bytes, info_.num_parameters, csv_text(info_.backend), threads_,
                        r.test.batch, r.test.name(), r.mean(), r.deviation(), r.median(), r.samples.size());
   }
 
