@@ -1,6 +1,6 @@
-# What `cmake --install` leaves: the library and its public headers, the executable, the bundled model, and
-# descriptions of the library for CMake (find_package(Serval)) and pkg-config (serval.pc). All paths in those are
-# relative, so an installed tree can be moved.
+# What `cmake --install` leaves besides the executable (engine/cli): the library and its public headers, the bundled
+# model, and descriptions of the library for CMake (find_package(Serval)) and pkg-config (serval.pc). All paths in
+# those are relative, so an installed tree can be moved.
 include(CMakePackageConfigHelpers)
 
 set(serval_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Serval)
@@ -11,9 +11,6 @@ install(EXPORT ServalTargets NAMESPACE Serval:: DESTINATION ${serval_cmake_dir})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/engine/include/serval DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.h")
 install(FILES ${PROJECT_SOURCE_DIR}/vm/error.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/serval)
-if(TARGET serval_cli)
-  install(TARGETS serval_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/assets/serval-stories DESTINATION ${CMAKE_INSTALL_DATADIR}/serval OPTIONAL)
 
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/ServalConfig.cmake.in ${PROJECT_BINARY_DIR}/ServalConfig.cmake
