@@ -38,9 +38,9 @@ struct ChatMessage {
 };
 
 struct Request {
-  std::string prompt;                  // UTF-8; other bytes become U+FFFD. Ignored if prompt_ids or messages is set
-  std::vector<int32_t> prompt_ids;     // token ids, used as they are (no BOS is added)
-  std::vector<ChatMessage> messages;   // a conversation, rendered with the model's chat template
+  std::string prompt = {};             // UTF-8; other bytes become U+FFFD. Ignored if prompt_ids or messages is set
+  std::vector<int32_t> prompt_ids = {};    // token ids, used as they are (no BOS is added)
+  std::vector<ChatMessage> messages = {};  // a conversation, rendered with the model's chat template
   SamplingParams sampling = {};
   int max_tokens = -1;                 // new tokens at most; -1: until the context is full
   std::vector<std::string> stop = {};  // the text ends before the first of these
@@ -158,6 +158,7 @@ class Batch {
  public:
   explicit Batch(Engine& engine);
   Batch(Batch&&) noexcept;
+  Batch& operator=(Batch&&) noexcept;
   ~Batch();
 
   // Joins at the next step. Returns its handle (> 0). Errors as generate(), and kOutOfMemory if kMaxBatchSequences
@@ -175,7 +176,7 @@ class Batch {
   std::unique_ptr<Impl> impl_;
 };
 
-// The tokens of one request as a range: for (const TokenEvent& t : stream(engine, request)) …
+// The tokens of one request as a range: for (const TokenEvent& t : TokenStream(engine, request)) …
 class TokenStream {
  public:
   TokenStream(Engine& engine, const Request& request);
@@ -185,6 +186,7 @@ class TokenStream {
     using difference_type = std::ptrdiff_t;
     const TokenEvent& operator*() const { return *event_; }
     Iterator& operator++();
+    void operator++(int) { ++*this; }
     bool operator==(std::default_sentinel_t) const { return event_ == nullptr; }
 
    private:

@@ -1,0 +1,67 @@
+#include "engine/runtime/model_source.h"
+
+#include <cstdlib>
+#include <system_error>
+#include <vector>
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+
+#include "models/checkpoint/presets.h"
+#include "vm/error.h"
+
+namespace serval {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kAssetsVariable = "SERVAL_ASSETS";
+constexpr const char* kBundledName = "serval-stories";
+
+bool is_model_directory(const fs::path& directory) {
+  std::error_code ignored;
+  return fs::exists(directory / "config.json", ignored);
+}
+
+fs::path executable_directory() {
+  std::error_code error;
+  const fs::path executable = fs::read_symlink("/proc/self/exe", error);
+  return error ? fs::path() : executable.parent_path();
+}
+
+std::vector<fs::path> bundled_places() {
+  if (const char* assets = std::getenv(kAssetsVariable); assets != nullptr && *assets != '\0') {
+    return {fs::path(assets) / kBundledName};
+  }
+  return {(executable_directory() / "../share/serval" / kBundledName).lexically_normal(),
+          fs::path(SERVAL_INSTALLED_ASSETS) / kBundledName, fs::path(SERVAL_SOURCE_ASSETS) / kBundledName};
+}
+
+ModelSource model_in(const fs::path& directory) {
+  return {load_config(directory), directory};
+}
+
+}  // namespace
+
+fs::path bundled_model_directory() {
+  std::string tried;
+  for (const fs::path& place : bundled_places()) {
+    if (is_model_directory(place)) return place;
+    tried += (tried.empty() ? "" : ", ") + place.string();
+  }
+  throw Error(ErrorKind::kRuntime,
+              fmt::format("bundled model: not found in {}; {} names the directory that holds {}", tried,
+                          kAssetsVariable, kBundledName));
+}
+
+ModelSource find_model(const std::string& model) {
+  if (model.empty()) return model_in(bundled_model_directory());
+  std::error_code ignored;
+  if (fs::is_directory(model, ignored)) return model_in(model);
+  if (const auto preset = find_preset(model)) return {*preset, {}};
+  if (fs::exists(model, ignored)) throw Error(ErrorKind::kRuntime, model + ": not a directory");
+  throw Error(ErrorKind::kRuntime, fmt::format("model {}: neither a directory nor a preset ({})", model,
+                                               fmt::join(preset_names(), ", ")));
+}
+
+}  // namespace serval

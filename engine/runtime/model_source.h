@@ -1,0 +1,26 @@
+// Where a model's files are.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "models/checkpoint/config.h"
+
+namespace serval {
+
+struct ModelSource {
+  LlamaConfig config;
+  std::filesystem::path directory;  // empty for a preset
+};
+
+// `model` is a directory or a preset's name; empty stands for the bundled model. Reads the configuration and
+// nothing else. Throws Error(kRuntime) where there is no such model, naming where it was looked for.
+ModelSource find_model(const std::string& model);
+
+// The bundled model: $SERVAL_ASSETS/serval-stories where the variable is set, else
+// share/serval/serval-stories beside the executable's directory or where Serval was installed to, else the
+// source tree's.
+std::filesystem::path bundled_model_directory();
+
+}  // namespace serval

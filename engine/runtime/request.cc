@@ -1,0 +1,117 @@
+#include "engine/runtime/request.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "fmt/format.h"
+
+#include "models/tokenizer/utf8.h"
+#include "vm/state.h"
+
+namespace serval {
+namespace {
+
+[[noreturn]] void refuse(const std::string& line) {
+  throw Error(ErrorKind::kUsage, line);
+}
+
+// `inside` is false for a NaN too, as every comparison with it is.
+template <typename T>
+void require(bool inside, const char* field, T found, const char* limit) {
+  if (!inside) refuse(fmt::format("{}: {}; limit: {}", field, found, limit));
+}
+
+void check_sampling(const SamplingParams& p) {
+  const float t = p.temperature;
+  require(t >= 0 && t <= RequestLimits::kMaxTemperature, "temperature", t, "0 to 100");
+  require(p.top_k >= 0, "top_k", p.top_k, "0 (off) or more");
+  require(p.top_p > 0 && p.top_p <= 1, "top_p", p.top_p, "more than 0, up to 1 (off)");
+  require(p.min_p >= 0 && p.min_p <= 1, "min_p", p.min_p, "0 (off) to 1");
+  const float penalty = p.repetition_penalty;
+  require(penalty > 0 && penalty <= RequestLimits::kMaxRepetitionPenalty, "repetition_penalty", penalty,
+          "more than 0, up to 10; 1 is off");
+}
+
+bool is_utf8(const std::string& text) {
+  std::string storage;
+  return utf8_lossy(text, &storage).data() == text.data();
+}
+
+void check_stop_string(size_t index, const std::string& stop) {
+  if (stop.empty()) refuse(fmt::format("stop[{}]: empty; limit: 1 byte at least", index));
+  if (stop.size() > RequestLimits::kMaxStopBytes) {
+    refuse(fmt::format("stop[{}]: {} bytes; limit: {}", index, stop.size(), RequestLimits::kMaxStopBytes));
+  }
+  if (!is_utf8(stop)) refuse(fmt::format("stop[{}]: not UTF-8, so no text can contain it", index));
+}
+
+void check_stop_strings(const std::vector<std::string>& stops) {
+  if (stops.size() > RequestLimits::kMaxStopStrings) {
+    refuse(fmt::format("stop: {} strings; limit: {}", stops.size(), RequestLimits::kMaxStopStrings));
+  }
+  for (size_t i = 0; i < stops.size(); ++i) check_stop_string(i, stops[i]);
+}
+
+size_t text_bytes(const Request& request) {
+  size_t bytes = request.prompt.size();
+  for (const ChatMessage& message : request.messages) bytes += message.role.size() + message.content.size();
+  return bytes;
+}
+
+}  // namespace
+
+void check_token_ids(const char* field, std::span<const int32_t> ids, int32_t vocab_size) {
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] >= 0 && ids[i] < vocab_size) continue;
+    refuse(
+        fmt::format("{}[{}]: token {}; limit: 0 to {} (the vocabulary)", field, i, ids[i], vocab_size - 1));
+  }
+}
+
+void check_messages(std::span<const ChatMessage> messages) {
+  if (messages.empty()) refuse("messages: none; limit: 1 at least");
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const std::string& role = messages[i].role;
+    if (role == "system" || role == "user" || role == "assistant") continue;
+    refuse(fmt::format("messages[{}]: role {:?}; limit: system, user or assistant", i, role));
+  }
+}
+
+uint32_t PreparedRequest::positions() const {
+  const auto length = static_cast<uint32_t>(prompt.size());
+  return max_tokens == 0 ? length : length + max_tokens - 1;
+}
+
+void check_request(const Request& request) {
+  check_sampling(request.sampling);
+  require(request.max_tokens >= -1, "max_tokens", request.max_tokens,
+          "-1 (until the context is full) or more");
+  check_stop_strings(request.stop);
+  const bool has_ids = !request.prompt_ids.empty();
+  if (has_ids && !request.messages.empty())
+    refuse("prompt_ids and messages: both are set; limit: one of them");
+  if (!has_ids && text_bytes(request) == 0) refuse("prompt: empty; limit: 1 token at least");
+  require(text_bytes(request) <= RequestLimits::kMaxPromptBytes, "prompt bytes", text_bytes(request),
+          "64 MiB");
+}
+
+PreparedRequest prepare_request(const Request& request, std::vector<int32_t> prompt,
+                                const ModelLimits& limits) {
+  if (prompt.empty()) refuse("prompt: empty; limit: 1 token at least");
+  if (prompt.size() >= limits.context) {
+    refuse(fmt::format("prompt: {} tokens; limit: {} (context {})", prompt.size(), limits.context - 1,
+                       limits.context));
+  }
+  check_token_ids("prompt_ids", prompt, limits.vocab_size);
+  const uint32_t room = limits.context - static_cast<uint32_t>(prompt.size());
+  PreparedRequest prepared;
+  prepared.prompt = std::move(prompt);
+  prepared.sampling = request.sampling;
+  prepared.max_tokens =
+      request.max_tokens < 0 ? room : std::min(room, static_cast<uint32_t>(request.max_tokens));
+  prepared.stop = request.stop;
+  if (!request.ignore_eos) prepared.stop_tokens = limits.stop_tokens;
+  return prepared;
+}
+
+}  // namespace serval

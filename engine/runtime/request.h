@@ -1,0 +1,56 @@
+// Requests as callers write them, checked and turned into what a sequence needs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/include/serval/engine.h"
+
+namespace serval {
+
+// What a request may contain, beside the ranges that serval/engine.h states.
+struct RequestLimits {
+  static constexpr float kMaxTemperature = 100;
+  static constexpr float kMaxRepetitionPenalty = 10;
+  static constexpr size_t kMaxStopStrings = 64;
+  static constexpr size_t kMaxStopBytes = 1024;
+  static constexpr size_t kMaxPromptBytes = size_t{64} << 20;
+};
+
+// What the model allows.
+struct ModelLimits {
+  int32_t vocab_size = 0;
+  uint32_t context = 0;              // tokens a sequence may hold, generated ones included
+  std::vector<int32_t> stop_tokens;  // at most kMaxStopTokens
+};
+
+// A request whose every value is in range.
+struct PreparedRequest {
+  std::vector<int32_t> prompt;  // at least 1 token, fewer than the context
+  SamplingParams sampling;
+  uint32_t max_tokens = 0;  // at most what the context leaves
+  std::vector<int32_t> stop_tokens;
+  std::vector<std::string> stop;
+
+  // Positions that are run: the last token that is generated is not.
+  uint32_t positions() const;
+};
+
+// Throws Error(kUsage) naming the first id that is not in the vocabulary.
+void check_token_ids(const char* field, std::span<const int32_t> ids, int32_t vocab_size);
+
+// Throws Error(kUsage) where there is no message or one whose role is not "system", "user" or "assistant".
+void check_messages(std::span<const ChatMessage> messages);
+
+// Everything of a request that can be checked before its prompt is encoded. Throws Error(kUsage) with one
+// line: the field, what was found, the limit.
+void check_request(const Request& request);
+
+// `prompt` is the request's prompt as token ids. Throws Error(kUsage) where it is empty, holds an id that is
+// not in the vocabulary, or does not leave room for one token in the context.
+PreparedRequest prepare_request(const Request& request, std::vector<int32_t> prompt,
+                                const ModelLimits& limits);
+
+}  // namespace serval

@@ -1,0 +1,38 @@
+// Between text and token ids, whatever the model's vocabulary.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace serval {
+
+// Text of tokens that come one at a time. What push() and flush() return, joined, is the text of all of them.
+class TextStream {
+ public:
+  virtual ~TextStream() = default;
+  // Whole characters only: bytes of an unfinished one wait for the next token.
+  virtual std::string push(int32_t token) = 0;
+  // The tokens have ended: U+FFFD where a character was left unfinished.
+  virtual std::string flush() = 0;
+};
+
+// Thread-safe: all functions are const.
+class TextCodec {
+ public:
+  virtual ~TextCodec() = default;
+  // `text` is UTF-8; other bytes become U+FFFD. With BOS where the model wants one.
+  virtual std::vector<int32_t> encode(std::string_view text) const = 0;
+  // Special tokens are left out. Every id must be in the vocabulary.
+  virtual std::string decode(std::span<const int32_t> ids) const = 0;
+  virtual std::unique_ptr<TextStream> stream() const = 0;
+};
+
+// For models without a tokenizer, which are those with random weights: token i < 256 is byte i, any other
+// reads as its number, "<12345>". No BOS, no special tokens.
+std::unique_ptr<TextCodec> make_byte_codec(int32_t vocab_size);
+
+}  // namespace serval

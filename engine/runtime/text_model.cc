@@ -1,0 +1,122 @@
+#include "engine/runtime/text_model.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "fmt/format.h"
+#include "spdlog/spdlog.h"
+
+#include "models/tokenizer/chat_template.h"
+#include "models/tokenizer/stream_decoder.h"
+#include "models/tokenizer/tokenizer.h"
+#include "vm/error.h"
+#include "vm/state.h"
+
+namespace serval {
+namespace {
+
+constexpr bool kSkipSpecialTokens = true;
+
+class DecoderStream final : public TextStream {
+ public:
+  explicit DecoderStream(const Tokenizer& tokenizer) : decoder_(tokenizer, kSkipSpecialTokens) {}
+  std::string push(int32_t token) override { return decoder_.push(token); }
+  std::string flush() override { return decoder_.flush(); }
+
+ private:
+  StreamDecoder decoder_;
+};
+
+class TokenizerCodec final : public TextCodec {
+ public:
+  explicit TokenizerCodec(Tokenizer tokenizer) : tokenizer_(std::move(tokenizer)) {}
+  std::vector<int32_t> encode(std::string_view text) const override {
+    constexpr bool kAddSpecialTokens = true;
+    return tokenizer_.encode(text, kAddSpecialTokens);
+  }
+  std::string decode(std::span<const int32_t> ids) const override {
+    return tokenizer_.decode(ids, kSkipSpecialTokens);
+  }
+  std::unique_ptr<TextStream> stream() const override { return std::make_unique<DecoderStream>(tokenizer_); }
+
+ private:
+  Tokenizer tokenizer_;
+};
+
+std::vector<int32_t> encode_with(const ChatTemplate& chat, const Tokenizer& tokenizer,
+                                 std::span<const ChatTurn> turns) {
+  std::vector<ChatMessage> messages;
+  for (const ChatTurn& turn : turns) messages.push_back({turn.role, turn.content});
+  constexpr bool kAddGenerationPrompt = true;
+  return chat.encode(tokenizer, messages, kAddGenerationPrompt);
+}
+
+// Sets encode_chat and chat_template; returns the template where there is one.
+std::optional<ChatTemplate> add_chat_template(TextModel& text, const ModelSource& source,
+                                              const std::string& name, const Tokenizer& tokenizer) {
+  try {
+    const ChatTemplate chat = name.empty() ? ChatTemplate::recognise(source.directory, tokenizer)
+                                           : ChatTemplate::named(name, tokenizer);
+    text.chat_template = chat.name();
+    text.encode_chat = [=](std::span<const ChatTurn> turns) { return encode_with(chat, tokenizer, turns); };
+    return chat;
+  } catch (const Error& error) {
+    // What was asked for by name has to work; what the checkpoint has matters only once somebody chats.
+    if (!name.empty()) throw;
+    text.encode_chat = [error](std::span<const ChatTurn>) -> std::vector<int32_t> { throw error; };
+    return std::nullopt;
+  }
+}
+
+void add_stop_token(TextModel& text, const LlamaConfig& config, int32_t token) {
+  const bool known =
+      std::find(text.stop_tokens.begin(), text.stop_tokens.end(), token) != text.stop_tokens.end();
+  if (!known && token < config.vocab_size) text.stop_tokens.push_back(token);
+}
+
+void check_stop_tokens(const TextModel& text, const LlamaConfig& config) {
+  if (text.stop_tokens.size() <= kMaxStopTokens) return;
+  throw Error(ErrorKind::kRuntime, fmt::format("{}: eos_token_id: {} tokens end an answer; limit: {}",
+                                               config.name, text.stop_tokens.size(), kMaxStopTokens));
+}
+
+TextModel byte_text_model(const LlamaConfig& config, const std::string& chat_template) {
+  if (!chat_template.empty()) {
+    throw Error(ErrorKind::kUsage, fmt::format("chat_template: {} needs a tokenizer, and {} has none",
+                                               chat_template, config.name));
+  }
+  spdlog::info("{} has no tokenizer: tokens 0 to 255 are bytes, others print as their number", config.name);
+  TextModel text;
+  text.codec = make_byte_codec(config.vocab_size);
+  text.encode_chat = [name = config.name](std::span<const ChatTurn>) -> std::vector<int32_t> {
+    throw Error(ErrorKind::kUsage, fmt::format("messages: {} has no tokenizer, so no chat template", name));
+  };
+  for (const int32_t token : config.eos_ids) add_stop_token(text, config, token);
+  return text;
+}
+
+}  // namespace
+
+TextModel load_text_model(const ModelSource& source, const std::string& chat_template, bool random_weights) {
+  const LlamaConfig& config = source.config;
+  const bool has_tokenizer =
+      !source.directory.empty() && std::filesystem::exists(source.directory / "tokenizer.json");
+  TextModel text;
+  if (!has_tokenizer && random_weights) {
+    text = byte_text_model(config, chat_template);
+  } else {
+    const Tokenizer tokenizer = Tokenizer::load(source.directory);
+    text.codec = std::make_unique<TokenizerCodec>(tokenizer);
+    const std::optional<ChatTemplate> chat = add_chat_template(text, source, chat_template, tokenizer);
+    for (const int32_t token : config.eos_ids) add_stop_token(text, config, token);
+    if (const auto eos = tokenizer.eos_id()) add_stop_token(text, config, *eos);
+    if (chat) {
+      for (const int32_t token : chat->stop_ids(tokenizer)) add_stop_token(text, config, token);
+    }
+  }
+  check_stop_tokens(text, config);
+  return text;
+}
+
+}  // namespace serval

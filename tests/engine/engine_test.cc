@@ -1,0 +1,346 @@
+#include "serval/engine.h"
+
+#include <atomic>
+#include <csignal>
+#include <ranges>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "tests/engine/toy_engine.h"
+
+namespace serval::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+static_assert(std::ranges::input_range<TokenStream>);
+
+const std::vector<int32_t> kPrompt = {7, 7, 7};
+
+// An engine that answers any prompt of three tokens with `pieces`, one token each, over and over.
+ToyEngine saying(const std::vector<std::string>& pieces, std::vector<int32_t> stop_tokens = {},
+                 uint32_t context = 256) {
+  std::vector<int32_t> script;
+  for (size_t i = 0; i < pieces.size(); ++i) script.push_back(static_cast<int32_t>(i));
+  return ToyEngine(scripted_model(kPrompt.size(), script), {.backend = {.context = context},
+                                                            .stop_tokens = std::move(stop_tokens),
+                                                            .text = make_piece_codec(pieces)});
+}
+
+struct Streamed {
+  Response response;
+  std::vector<std::string> texts;
+};
+
+Streamed stream_of(ToyEngine& toy, const Request& request) {
+  Streamed streamed;
+  streamed.response = toy.engine.generate(request, [&](const TokenEvent& event) {
+    EXPECT_EQ(event.sequence, 0u);
+    streamed.texts.push_back(event.text);
+    return true;
+  });
+  return streamed;
+}
+
+Error error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "no error";
+  return Error(ErrorKind::kRuntime, "none");
+}
+
+TEST(Engine, StopsAtMaxTokens) {
+  ToyEngine toy = saying({"a", "b", "c"});
+  const Response response = toy.engine.generate({.prompt_ids = kPrompt, .max_tokens = 4});
+  EXPECT_EQ(response.text, "abca");
+  EXPECT_EQ(response.finish, Finish::kLength);
+  EXPECT_EQ(response.log_probabilities.size(), 4u);
+  EXPECT_EQ(response.prompt_tokens, 3);
+}
+
+TEST(Engine, ReadsThePromptAndNothingMoreForNoTokens) {
+  ToyEngine toy = saying({"a"});
+  const Response response = toy.engine.generate({.prompt_ids = kPrompt, .max_tokens = 0});
+  EXPECT_EQ(response.text, "");
+  EXPECT_EQ(response.finish, Finish::kLength);
+  EXPECT_EQ(toy.backend->passes_run(), 1u);
+  EXPECT_TRUE(toy.all_blocks_free());
+}
+
+TEST(Engine, StopsWhereTheModelEndsUnlessAskedNotTo) {
+  ToyEngine toy = saying({"a", "b", "c"}, {2});
+  const Response ended = toy.engine.generate({.prompt_ids = kPrompt, .max_tokens = 9});
+  EXPECT_THAT(ended.tokens, ElementsAre(0, 1, 2));
+  EXPECT_EQ(ended.finish, Finish::kEos);
+  const Response longer = toy.engine.generate({.prompt_ids = kPrompt, .max_tokens = 9, .ignore_eos = true});
+  EXPECT_EQ(longer.tokens.size(), 9u);
+  EXPECT_EQ(longer.finish, Finish::kLength);
+}
+
+TEST(Engine, EndsTheTextBeforeAStopStringAcrossTokens) {
+  ToyEngine toy = saying({"one ", "E", "N", "D.", " two"});
+  const Streamed streamed = stream_of(toy, {.prompt_ids = kPrompt, .stop = {"END"}});
+  EXPECT_EQ(streamed.response.text, "one ");
+  EXPECT_EQ(streamed.response.finish, Finish::kStop);
+  EXPECT_THAT(streamed.response.tokens, ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(streamed.texts, ElementsAre("one ", "", "", ""));
+}
+
+TEST(Engine, DiscardsWhatALaunchMakesAfterAStopString) {
+  for (const uint32_t latency : {0u, 3u}) {
+    ToyEngine toy(scripted_model(3, {0, 1, 2}),
+                  {.backend = {.stop_latency = latency}, .text = make_piece_codec({"a", "b", "c"})});
+    const Response response = toy.engine.generate({.prompt_ids = kPrompt, .stop = {"b"}});
+    EXPECT_EQ(response.text, "a");
+    EXPECT_EQ(response.tokens.size(), 2u);
+    EXPECT_EQ(toy.backend->passes_run(), 2 + latency);
+    EXPECT_TRUE(toy.all_blocks_free());
+  }
+}
+
+TEST(Engine, GivesOutHeldBackTextWhenTheSequenceEnds) {
+  ToyEngine toy = saying({"one ", "E", "N"});
+  EXPECT_EQ(toy.engine.generate({.prompt_ids = kPrompt, .max_tokens = 3, .stop = {"END"}}).text, "one EN");
+}
+
+TEST(Engine, StreamsWholeCharacters) {
+  ToyEngine toy = saying({"\xE2", "\x82", "\xAC", "x"});
+  EXPECT_THAT(stream_of(toy, {.prompt_ids = kPrompt, .max_tokens = 4}).texts, ElementsAre("", "", "€", "x"));
+}
+
+TEST(Engine, EndsWithAReplacementForAnUnfinishedCharacter) {
+  ToyEngine toy = saying({"x", "\xE2", "\x82"});
+  const Streamed streamed = stream_of(toy, {.prompt_ids = kPrompt, .max_tokens = 3});
+  EXPECT_THAT(streamed.texts, ElementsAre("x", "", "\uFFFD"));
+  EXPECT_EQ(streamed.response.text, "x\uFFFD");
+}
+
+TEST(Engine, FindsAStopStringInsideSplitCharacters) {
+  ToyEngine toy = saying({"a\xE2", "\x82", "\xAC", "b"});
+  const Response response = toy.engine.generate({.prompt_ids = kPrompt, .stop = {"€"}});
+  EXPECT_EQ(response.text, "a");
+  EXPECT_EQ(response.finish, Finish::kStop);
+}
+
+TEST(Engine, FillsTheContextAndNoMore) {
+  ToyEngine toy = saying({"a"}, {}, 130);
+  EXPECT_EQ(toy.engine.generate({.prompt_ids = kPrompt}).tokens.size(), 127u);
+}
+
+TEST(Engine, TakesAPromptThatLeavesRoomForOneToken) {
+  ToyEngine toy(hashing_model(300), {.backend = {.context = 130}});
+  const Response response = toy.engine.generate({.prompt_ids = std::vector<int32_t>(129, 1)});
+  EXPECT_EQ(response.tokens.size(), 1u);
+  EXPECT_EQ(response.finish, Finish::kLength);
+  const Error error = error_of([&] { toy.engine.generate({.prompt_ids = std::vector<int32_t>(130, 1)}); });
+  EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+  EXPECT_STREQ(error.what(), "prompt: 130 tokens; limit: 129 (context 130)");
+}
+
+TEST(Engine, NamesTheRequestOfABatchThatIsOutOfRange) {
+  ToyEngine toy = saying({"a"});
+  const std::vector<Request> requests = {{.prompt = "x"}, {.prompt = "x", .max_tokens = -7}};
+  EXPECT_THAT(error_of([&] { toy.engine.decode_batch(requests); }).what(),
+              HasSubstr("requests[1]: max_tokens: -7"));
+  EXPECT_EQ(toy.backend->passes_run(), 0u);
+}
+
+TEST(Engine, RefusesAnUnknownRole) {
+  ToyEngine toy = saying({"a"});
+  const Request request{.messages = {{"user", "hi"}, {"robot", "hello"}}};
+  EXPECT_STREQ(error_of([&] { toy.engine.generate(request); }).what(),
+               "messages[1]: role \"robot\"; limit: system, user or assistant");
+}
+
+TEST(Engine, AnswersNoRequestsWithNoResponses) {
+  ToyEngine toy = saying({"a"});
+  EXPECT_TRUE(toy.engine.decode_batch({}).empty());
+}
+
+TEST(Engine, NumbersTheEventsOfABatchByRequest) {
+  ToyEngine toy = saying({"a"});
+  const std::vector<Request> requests(20, {.prompt_ids = kPrompt, .max_tokens = 2});
+  std::vector<int> events(21);
+  toy.engine.decode_batch(requests, [&](const TokenEvent& event) {
+    ++events.at(event.sequence);
+    return true;
+  });
+  EXPECT_EQ(events[0], 0);
+  for (size_t i = 1; i < events.size(); ++i) EXPECT_EQ(events[i], 2);
+}
+
+TEST(Engine, LetsRequestsWaitForKvBlocks) {
+  ToyEngine toy(hashing_model(300), {.backend = {.context = 256, .kv_blocks = 9}});
+  const std::vector<Request> requests(10, {.prompt_ids = kPrompt});
+  for (const Response& response : toy.engine.decode_batch(requests)) EXPECT_EQ(response.tokens.size(), 253u);
+  EXPECT_TRUE(toy.all_blocks_free());
+}
+
+TEST(Engine, CancelsWhenTheCallbackSaysSo) {
+  ToyEngine toy = saying({"a", "b"});
+  int events = 0;
+  const Response response =
+      toy.engine.generate({.prompt_ids = kPrompt}, [&](const TokenEvent&) { return ++events < 5; });
+  EXPECT_EQ(response.finish, Finish::kCancelled);
+  EXPECT_EQ(response.text, "ababa");
+  EXPECT_EQ(events, 5);
+  EXPECT_TRUE(toy.all_blocks_free());
+}
+
+TEST(Engine, EndsOnlyTheSequenceWhoseCallbackSaysSo) {
+  ToyEngine toy = saying({"a"});
+  const std::vector<Request> requests(3, {.prompt_ids = kPrompt, .max_tokens = 100});
+  const auto responses =
+      toy.engine.decode_batch(requests, [](const TokenEvent& event) { return event.sequence != 2; });
+  EXPECT_EQ(responses[0].tokens.size(), 100u);
+  EXPECT_EQ(responses[1].tokens.size(), 1u);
+  EXPECT_EQ(responses[1].finish, Finish::kCancelled);
+  EXPECT_EQ(responses[2].tokens.size(), 100u);
+}
+
+TEST(Engine, HandsOnWhatACallbackThrows) {
+  ToyEngine toy = saying({"a"});
+  EXPECT_THROW(toy.engine.generate({.prompt_ids = kPrompt}, [](const TokenEvent&) -> bool { throw 42; }),
+               int);
+  EXPECT_TRUE(toy.all_blocks_free());
+  EXPECT_EQ(toy.engine.generate({.prompt_ids = kPrompt, .max_tokens = 2}).text, "aa");
+}
+
+TEST(Engine, RefusesACallFromItsOwnCallback) {
+  ToyEngine toy = saying({"a"});
+  const Error error = error_of([&] {
+    toy.engine.generate({.prompt_ids = kPrompt}, [&](const TokenEvent&) {
+      toy.engine.generate({.prompt_ids = kPrompt});
+      return true;
+    });
+  });
+  EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+}
+
+TEST(Engine, IsCancelledFromAnotherThread) {
+  ToyEngine toy = saying({"a"}, {}, 100000);
+  std::atomic<bool> started = false;
+  std::thread canceller([&] {
+    started.wait(false);
+    toy.engine.cancel();
+  });
+  size_t events = 0;
+  const Response response =
+      toy.engine.generate({.prompt_ids = kPrompt, .max_tokens = 4000}, [&](const TokenEvent&) {
+        started = true;
+        started.notify_all();
+        ++events;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        return true;
+      });
+  canceller.join();
+  EXPECT_EQ(response.finish, Finish::kCancelled);
+  EXPECT_EQ(response.tokens.size(), events);
+  EXPECT_LT(events, 4000u);
+}
+
+Engine* signalled_engine = nullptr;
+
+TEST(Engine, IsCancelledFromASignalHandler) {
+  ToyEngine toy = saying({"a"});
+  signalled_engine = &toy.engine;
+  const auto previous = std::signal(SIGUSR1, [](int) { signalled_engine->cancel(); });
+  int events = 0;
+  const Response response = toy.engine.generate({.prompt_ids = kPrompt}, [&](const TokenEvent&) {
+    if (++events == 3) std::raise(SIGUSR1);
+    return true;
+  });
+  std::signal(SIGUSR1, previous);
+  EXPECT_EQ(response.finish, Finish::kCancelled);
+  EXPECT_EQ(response.tokens.size(), 3u);
+}
+
+TEST(Engine, CancelsWhatWaitsInABatchToo) {
+  ToyEngine toy = saying({"a"});
+  const std::vector<Request> requests(20, {.prompt_ids = kPrompt});
+  const auto responses = toy.engine.decode_batch(requests, [&](const TokenEvent&) {
+    toy.engine.cancel();
+    return true;
+  });
+  for (const Response& response : responses) EXPECT_EQ(response.finish, Finish::kCancelled);
+  EXPECT_TRUE(toy.all_blocks_free());
+}
+
+TEST(Engine, CancelsABatchBetweenItsSteps) {
+  ToyEngine toy = saying({"a"});
+  Batch batch(toy.engine);
+  const uint64_t handle = batch.add({.prompt_ids = kPrompt});
+  batch.step();
+  toy.engine.cancel();
+  EXPECT_TRUE(batch.step().empty());
+  EXPECT_TRUE(batch.idle());
+  EXPECT_EQ(batch.take(handle).finish, Finish::kCancelled);
+}
+
+TEST(Engine, RunsOnAfterACancelThatHitNothing) {
+  ToyEngine toy = saying({"a"});
+  toy.engine.cancel();
+  EXPECT_EQ(toy.engine.generate({.prompt_ids = kPrompt, .max_tokens = 2}).finish, Finish::kLength);
+}
+
+TEST(Engine, SerialisesCallsOfSeveralThreads) {
+  ToyEngine toy(hashing_model(300), {});
+  const Request request{.prompt_ids = kPrompt, .max_tokens = 50};
+  const std::vector<int32_t> expected = toy.engine.generate(request).tokens;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < 20; ++round) EXPECT_EQ(toy.engine.generate(request).tokens, expected);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(TokenStream, IteratesOverTheTokensOfARequest) {
+  ToyEngine toy = saying({"a", "b", "c"});
+  TokenStream stream(toy.engine, {.prompt_ids = kPrompt, .max_tokens = 5});
+  std::string text;
+  for (const TokenEvent& event : stream) text += event.text;
+  EXPECT_EQ(text, "abcab");
+  EXPECT_EQ(stream.response().text, text);
+  EXPECT_EQ(stream.response().finish, Finish::kLength);
+}
+
+TEST(TokenStream, EndsWithItsResponseWhenCancelled) {
+  ToyEngine toy = saying({"a"});
+  TokenStream stream(toy.engine, {.prompt_ids = kPrompt});
+  int events = 0;
+  for (const TokenEvent& event : stream) {
+    EXPECT_EQ(event.text, "a");
+    if (++events == 3) toy.engine.cancel();
+  }
+  EXPECT_EQ(events, 3);
+  EXPECT_EQ(stream.response().finish, Finish::kCancelled);
+}
+
+TEST(ByteCodec, ReadsBytesAndNamesOtherTokens) {
+  ToyEngine toy(hashing_model(300), {});
+  EXPECT_THAT(toy.engine.tokenize("a€"), ElementsAre('a', 0xE2, 0x82, 0xAC));
+  const std::vector<int32_t> ids = {'a', 0xE2, 299, 'b'};
+  EXPECT_EQ(toy.engine.detokenize(ids), "a\uFFFD<299>b");
+  const std::vector<int32_t> wrong = {300};
+  EXPECT_THAT(error_of([&] { toy.engine.detokenize(wrong); }).what(), HasSubstr("ids[0]: token 300"));
+}
+
+TEST(Finish, HasNames) {
+  EXPECT_STREQ(name_of(Finish::kEos), "eos");
+  EXPECT_STREQ(name_of(Finish::kStop), "stop");
+  EXPECT_STREQ(name_of(Finish::kLength), "length");
+  EXPECT_STREQ(name_of(Finish::kCancelled), "cancelled");
+}
+
+}  // namespace
+}  // namespace serval::testing

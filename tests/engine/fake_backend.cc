@@ -1,0 +1,158 @@
+#include "tests/engine/fake_backend.h"
+
+#include <algorithm>
+#include <set>
+
+#include "gtest/gtest.h"
+
+#include "vm/error.h"
+#include "vm/kv_cache.h"
+
+namespace serval::testing {
+namespace {
+
+constexpr uint64_t kOffsetBasis = 0xcbf29ce484222325;
+constexpr uint64_t kPrime = 0x100000001b3;
+
+uint64_t mix(uint64_t hash, uint64_t value) {
+  hash = (hash ^ value) * kPrime;
+  return hash ^ (hash >> 29);
+}
+
+uint64_t hash_of(const SequenceSlot& slot, std::span<const int32_t> tokens) {
+  uint64_t hash = kOffsetBasis;
+  if (slot.temperature > 0) hash = mix(mix(hash, slot.seed), slot.sequence);
+  for (const int32_t token : tokens) hash = mix(hash, static_cast<uint64_t>(token));
+  return hash;
+}
+
+bool is_stop_token(const SequenceSlot& slot, int32_t token) {
+  const auto* end = slot.stop_tokens + slot.num_stop_tokens;
+  return std::find(slot.stop_tokens, end, token) != end;
+}
+
+bool any_active(const StateBlock& state) {
+  return std::any_of(std::begin(state.rows), std::end(state.rows),
+                     [](const PassRow& r) { return r.active != 0; });
+}
+
+}  // namespace
+
+ToyModel hashing_model(int32_t vocab_size, int32_t eos, uint32_t eos_period) {
+  return [=](const SequenceSlot& slot, std::span<const int32_t> tokens) -> SampledToken {
+    const uint64_t hash = hash_of(slot, tokens);
+    const float log_probability = -static_cast<float>(hash % 1000) / 100;
+    if (eos_period != 0 && (hash >> 16) % eos_period == 0) return {eos, log_probability};
+    return {static_cast<int32_t>((hash >> 32) % static_cast<uint64_t>(vocab_size)), log_probability};
+  };
+}
+
+ToyModel scripted_model(size_t prompt_length, std::vector<int32_t> script) {
+  return [=](const SequenceSlot&, std::span<const int32_t> tokens) -> SampledToken {
+    return {script[(tokens.size() - prompt_length) % script.size()], -1};
+  };
+}
+
+FakeBackend::FakeBackend(ToyModel model, const FakeBackendOptions& options)
+    : model_(std::move(model)),
+      options_(options),
+      blocks_per_sequence_(blocks_for_tokens(options.context)),
+      state_(std::make_unique<StateBlock>()),
+      block_table_(size_t{kMaxSlots} * blocks_per_sequence_),
+      kv_(size_t{options.kv_blocks} * kKvBlockTokens, -1) {
+  forget_state();
+}
+
+// Nothing that an engine does may rely on what the state held after the launch before.
+void FakeBackend::forget_state() {
+  constexpr int32_t kNonsense = -12345;
+  for (SequenceSlot& slot : state_->slots) {
+    slot = {};
+    slot.seed = 99;
+    slot.history_length = 77;
+  }
+  std::fill(block_table_.begin(), block_table_.end(), kNonsense);
+}
+
+void FakeBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) {
+  ASSERT_GE(passes, 1u);
+  ASSERT_LE(passes, static_cast<uint32_t>(kMaxLaunchPasses));
+  stop_ = false;
+  ++launches_;
+  uint32_t after_stop = 0;
+  for (uint32_t pass = 0; pass < passes && any_active(*state_); ++pass) {
+    if (stop_ && after_stop++ == options_.stop_latency) break;
+    if (passes_run_ == fail_at_pass_) throw Error(ErrorKind::kDeviceFault, "fake: SM 3 pc 17: no progress");
+    run_pass(pass);
+    if (on_pass) on_pass(pass);
+  }
+  forget_state();
+}
+
+void FakeBackend::run_pass(uint32_t pass) {
+  ++passes_run_;
+  check_rows();
+  for (const PassRow& row : state_->rows) {
+    if (row.active != 0) kv(row, row.position) = row.token;
+  }
+  for (int r = 0; r < kMaxRows; ++r) advance(pass, r);
+}
+
+int32_t& FakeBackend::kv(const PassRow& row, uint32_t position) {
+  const int32_t block = block_table_.at(size_t{row.slot} * blocks_per_sequence_ + position / kKvBlockTokens);
+  EXPECT_TRUE(block >= 0 && block < static_cast<int32_t>(options_.kv_blocks)) << "position " << position;
+  return kv_.at(static_cast<size_t>(block) * kKvBlockTokens + position % kKvBlockTokens);
+}
+
+void FakeBackend::check_rows() const {
+  std::set<std::pair<uint32_t, uint32_t>> places;
+  std::set<int32_t> blocks;
+  std::set<uint32_t> slots;
+  for (const PassRow& row : state_->rows) {
+    if (row.active == 0) continue;
+    EXPECT_LT(row.slot, static_cast<uint32_t>(kMaxSlots));
+    EXPECT_LT(row.position, options_.context);
+    EXPECT_TRUE(places.insert({row.slot, row.position}).second) << "two rows for one position";
+    if (!slots.insert(row.slot).second) continue;
+    for (uint32_t b = 0; b <= row.position / kKvBlockTokens; ++b) {
+      const int32_t block = block_table_.at(size_t{row.slot} * blocks_per_sequence_ + b);
+      EXPECT_TRUE(blocks.insert(block).second) << "block " << block << " belongs to two places";
+    }
+  }
+}
+
+std::vector<int32_t> FakeBackend::tokens_before(const PassRow& row) {
+  std::vector<int32_t> tokens;
+  for (uint32_t position = 0; position <= row.position; ++position) tokens.push_back(kv(row, position));
+  return tokens;
+}
+
+void FakeBackend::check_history(const PassRow& row, std::span<const int32_t> tokens) const {
+  const SequenceSlot& slot = state_->slots[row.slot];
+  ASSERT_EQ(slot.history_length, tokens.size());
+  const size_t first = tokens.size() > kHistoryTokens ? tokens.size() - kHistoryTokens : 0;
+  for (size_t t = first; t < tokens.size(); ++t) ASSERT_EQ(slot.history[t % kHistoryTokens], tokens[t]);
+}
+
+void FakeBackend::advance(uint32_t pass, int r) {
+  PassRow& row = state_->rows[r];
+  OutputToken& output = state_->output[pass][r];
+  output = {};
+  if (row.active == 0) return;
+  row.active = 0;
+  if (row.wants_logits == 0) return;
+  const std::vector<int32_t> tokens = tokens_before(row);
+  check_history(row, tokens);
+  SequenceSlot& slot = state_->slots[row.slot];
+  const SampledToken sampled = model_(slot, tokens);
+  const uint32_t position = row.position + 1;
+  FinishReason finish = position >= slot.end_position ? FinishReason::kLength : FinishReason::kNone;
+  if (is_stop_token(slot, sampled.token)) finish = FinishReason::kStopToken;
+  output = {1, row.slot, sampled.token, sampled.log_probability, position, finish};
+  slot.history[slot.history_length++ % kHistoryTokens] = sampled.token;
+  row.token = sampled.token;
+  row.position = position;
+  row.active = finish == FinishReason::kNone;
+}
+
+}  // namespace serval::testing

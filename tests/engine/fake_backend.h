@@ -1,0 +1,73 @@
+// A backend for unit tests: the semantics of a pass (vm/state.h, instructions/advance) over a toy model
+// instead of tensors. Its KV cache holds tokens, addressed through the block table as the real one is, so a
+// wrong block, position or history shows in the tokens that come out.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/backend/backend.h"
+
+namespace serval::testing {
+
+// The token that follows `tokens`, under the sampling parameters of `slot`.
+using ToyModel = std::function<SampledToken(const SequenceSlot& slot, std::span<const int32_t> tokens)>;
+
+// A hash of everything a token may depend on: the tokens before it and, unless greedy, seed and stream. Token
+// `eos` comes once in `eos_period` tokens; 0: never.
+ToyModel hashing_model(int32_t vocab_size, int32_t eos = 0, uint32_t eos_period = 0);
+// Repeats `script` for ever, whatever the prompt of `prompt_length` tokens.
+ToyModel scripted_model(size_t prompt_length, std::vector<int32_t> script);
+
+struct FakeBackendOptions {
+  uint32_t context = 256;
+  uint32_t kv_blocks = 64;
+  uint32_t stop_latency = 0;  // passes that still run after the one in which a stop was requested
+};
+
+class FakeBackend final : public Backend {
+ public:
+  FakeBackend(ToyModel model, const FakeBackendOptions& options);
+
+  std::string name() const override { return "fake"; }
+  const Program& program() const override { return program_; }
+  StateBlock& state() override { return *state_; }
+  std::span<int32_t> block_table() override { return block_table_; }
+  uint32_t blocks_per_sequence() const override { return blocks_per_sequence_; }
+  uint32_t num_kv_blocks() const override { return options_.kv_blocks; }
+  void run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) override;
+  void request_stop() noexcept override { stop_ = true; }
+  std::span<const float> logits(int) override { return {}; }
+
+  uint64_t passes_run() const { return passes_run_; }
+  uint64_t launches() const { return launches_; }
+  void fail_at_pass(uint64_t pass) { fail_at_pass_ = pass; }  // run() throws a device fault there
+
+ private:
+  void run_pass(uint32_t pass);
+  void check_rows() const;
+  int32_t& kv(const PassRow& row, uint32_t position);
+  std::vector<int32_t> tokens_before(const PassRow& row);
+  void check_history(const PassRow& row, std::span<const int32_t> tokens) const;
+  void advance(uint32_t pass, int r);
+  void forget_state();
+
+  ToyModel model_;
+  FakeBackendOptions options_;
+  uint32_t blocks_per_sequence_;
+  Program program_;
+  std::unique_ptr<StateBlock> state_;
+  std::vector<int32_t> block_table_;
+  std::vector<int32_t> kv_;
+  std::atomic<bool> stop_{false};
+  uint64_t passes_run_ = 0;
+  uint64_t launches_ = 0;
+  uint64_t fail_at_pass_ = ~uint64_t{0};
+};
+
+}  // namespace serval::testing

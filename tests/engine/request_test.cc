@@ -1,0 +1,113 @@
+#include "engine/runtime/request.h"
+
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace serval {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const ModelLimits kLimits{.vocab_size = 1000, .context = 64, .stop_tokens = {7, 9}};
+
+std::string refusal(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+    EXPECT_THAT(error.what(), Not(HasSubstr("\n")));
+    return error.what();
+  }
+  return "accepted";
+}
+
+std::string refusal_of(const Request& request) {
+  return refusal([&] { check_request(request); });
+}
+
+std::string refusal_with(const std::function<void(Request&)>& change) {
+  Request request{.prompt = "x"};
+  change(request);
+  return refusal_of(request);
+}
+
+TEST(Request, TakesTheDefaults) {
+  EXPECT_EQ(refusal_of({.prompt = "Once"}), "accepted");
+}
+
+TEST(Request, NamesTheSamplingParameterThatIsOutOfRange) {
+  EXPECT_EQ(refusal_with([](Request& r) { r.sampling.temperature = 100.5f; }),
+            "temperature: 100.5; limit: 0 to 100");
+  EXPECT_THAT(refusal_with([](Request& r) { r.sampling.temperature = -1; }), HasSubstr("temperature: -1"));
+  EXPECT_THAT(refusal_with([](Request& r) { r.sampling.temperature = NAN; }), HasSubstr("temperature: nan"));
+  EXPECT_THAT(refusal_with([](Request& r) { r.sampling.top_k = -1; }), HasSubstr("top_k: -1"));
+  EXPECT_THAT(refusal_with([](Request& r) { r.sampling.top_p = 0; }), HasSubstr("top_p: 0"));
+  EXPECT_THAT(refusal_with([](Request& r) { r.sampling.top_p = NAN; }), HasSubstr("top_p: nan"));
+  EXPECT_THAT(refusal_with([](Request& r) { r.sampling.min_p = 1.5f; }), HasSubstr("min_p: 1.5"));
+  EXPECT_THAT(refusal_with([](Request& r) { r.sampling.repetition_penalty = 0; }),
+              HasSubstr("repetition_penalty: 0"));
+  EXPECT_THAT(refusal_with([](Request& r) { r.sampling.repetition_penalty = 11; }), HasSubstr("up to 10"));
+}
+
+TEST(Request, RefusesANumberOfTokensBelowMinusOne) {
+  EXPECT_THAT(refusal_with([](Request& r) { r.max_tokens = -2; }), HasSubstr("max_tokens: -2"));
+}
+
+TEST(Request, RefusesStopStringsThatCannotStop) {
+  EXPECT_THAT(refusal_with([](Request& r) { r.stop = {"a", ""}; }), HasSubstr("stop[1]: empty"));
+  EXPECT_THAT(refusal_with([](Request& r) { r.stop = {"\xff"}; }), HasSubstr("stop[0]: not UTF-8"));
+  EXPECT_THAT(refusal_with([](Request& r) { r.stop.assign(65, "a"); }), HasSubstr("65 strings; limit: 64"));
+  EXPECT_THAT(refusal_with([](Request& r) { r.stop = {std::string(2000, 'a')}; }), HasSubstr("2000 bytes"));
+}
+
+TEST(Request, RefusesAnEmptyPrompt) {
+  EXPECT_THAT(refusal_of({}), HasSubstr("prompt: empty"));
+  EXPECT_THAT(refusal([] { prepare_request({.prompt = "x"}, {}, kLimits); }), HasSubstr("prompt: empty"));
+}
+
+TEST(Request, RefusesTwoPromptsAtOnce) {
+  EXPECT_THAT(refusal_of({.prompt_ids = {1}, .messages = {{"user", "hi"}}}), HasSubstr("both are set"));
+}
+
+TEST(Request, RefusesIdsOutsideTheVocabulary) {
+  EXPECT_EQ(refusal([] {
+              prepare_request({}, {5, 1000}, kLimits);
+            }),
+            "prompt_ids[1]: token 1000; limit: 0 to 999 (the vocabulary)");
+  EXPECT_THAT(refusal([] { prepare_request({}, {-1}, kLimits); }), HasSubstr("token -1"));
+}
+
+TEST(Request, LeavesRoomForOneTokenInTheContext) {
+  EXPECT_EQ(refusal([] { prepare_request({}, std::vector<int32_t>(64, 1), kLimits); }),
+            "prompt: 64 tokens; limit: 63 (context 64)");
+  EXPECT_EQ(prepare_request({}, std::vector<int32_t>(63, 1), kLimits).max_tokens, 1u);
+}
+
+TEST(Request, GeneratesNoMoreThanTheContextHolds) {
+  const std::vector<int32_t> prompt(60, 1);
+  EXPECT_EQ(prepare_request({.max_tokens = 100}, prompt, kLimits).max_tokens, 4u);
+  EXPECT_EQ(prepare_request({.max_tokens = 2}, prompt, kLimits).max_tokens, 2u);
+  EXPECT_EQ(prepare_request({.max_tokens = -1}, prompt, kLimits).max_tokens, 4u);
+  EXPECT_EQ(prepare_request({.max_tokens = 0}, prompt, kLimits).max_tokens, 0u);
+}
+
+TEST(Request, DoesNotRunTheLastToken) {
+  const std::vector<int32_t> prompt(60, 1);
+  EXPECT_EQ(prepare_request({.max_tokens = 2}, prompt, kLimits).positions(), 61u);
+  EXPECT_EQ(prepare_request({.max_tokens = 1}, prompt, kLimits).positions(), 60u);
+  EXPECT_EQ(prepare_request({.max_tokens = 0}, prompt, kLimits).positions(), 60u);
+}
+
+TEST(Request, IgnoresTheModelsEndWhereAsked) {
+  EXPECT_EQ(prepare_request({}, {1}, kLimits).stop_tokens, (std::vector<int32_t>{7, 9}));
+  EXPECT_TRUE(prepare_request({.ignore_eos = true}, {1}, kLimits).stop_tokens.empty());
+}
+
+}  // namespace
+}  // namespace serval
