@@ -78,6 +78,7 @@ Bpe::Merge Bpe::read_merge(const JsonField& list, std::size_t rank) const {
     left = text.substr(0, space);
     right = text.substr(space + 1);
   } else {
+    if (!field.is_array()) field.fail("expected a string or an array");
     if (field.size() != 2) field.fail(fmt::format("{} tokens, a merge has 2", field.size()));
     left = field.element(0).text();
     right = field.element(1).text();

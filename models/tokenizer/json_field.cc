@@ -1,5 +1,6 @@
 #include "models/tokenizer/json_field.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -10,23 +11,35 @@ namespace serval {
 
 using nlohmann::json;
 
-bool JsonField::is_null() const {
-  return value_->is_null();
+namespace {
+
+// Keys are also tokens, and may have line breaks in them.
+bool is_identifier(std::string_view key) {
+  return !key.empty() && std::all_of(key.begin(), key.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  });
 }
+
+}  // namespace
+
 bool JsonField::is_text() const {
   return value_->is_string();
+}
+bool JsonField::is_array() const {
+  return value_->is_array();
 }
 
 std::optional<JsonField> JsonField::find(std::string_view key) const {
   const json& members = object();
   const auto member = members.find(key);
   if (member == members.end() || member->is_null()) return std::nullopt;
-  return JsonField(*member, file_, path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key));
+  const std::string step = is_identifier(key) ? std::string(key) : in_quotes(key);
+  return JsonField(*member, file_, path_.empty() ? step : path_ + "." + step);
 }
 
 JsonField JsonField::at(std::string_view key) const {
   if (auto member = find(key)) return *std::move(member);
-  fail(fmt::format("has no \"{}\"", key));
+  fail(fmt::format("has no {}", in_quotes(key)));
 }
 
 std::size_t JsonField::size() const {

@@ -17,8 +17,8 @@ class JsonField {
   JsonField(const nlohmann::json& value, std::string file) : value_(&value), file_(std::move(file)) {}
 
   const nlohmann::json& value() const { return *value_; }
-  bool is_null() const;
   bool is_text() const;
+  bool is_array() const;
 
   // A member of an object. find: nothing where it is absent or null. at: an error where it is absent or null.
   std::optional<JsonField> find(std::string_view key) const;

@@ -1,0 +1,56 @@
+#include "models/json_file.h"
+
+#include <string>
+
+#include "tests/tokenizer/tiny_tokenizer.h"
+
+namespace serval {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+std::string error_of(const std::string& text) {
+  return tiny::error_of([&] { parse_json_text(text, "file.json"); });
+}
+
+TEST(JsonFile, ReadsWhatTheLibraryReads) {
+  for (const char* text : {R"({"a":[1,{"b":null,"c":[]},"x",1.5,-3,true],"z":{},"":false})", "3", "\"é\"",
+                           "[]", "null", "18446744073709551615", R"(["\u0000\ud83d\ude00"])"}) {
+    EXPECT_EQ(parse_json_text(text, "file.json"), json::parse(text)) << text;
+  }
+}
+
+TEST(JsonFile, RefusesAKeyTwiceInOneObjectAndSaysWhere) {
+  EXPECT_EQ(error_of(R"({"a":{"a":1},"a":2})"), "file.json: byte 16: key \"a\" is twice in one object");
+  EXPECT_EQ(error_of("{\"\\u000a\":1,\"\\n\":2}"), "file.json: byte 16: key \"\\n\" is twice in one object");
+  EXPECT_THAT(error_of("{\"" + std::string(200, 'k') + "\":1,\"" + std::string(200, 'k') + "\":1}"),
+              HasSubstr(std::string(80, 'k') + "\"… is twice"));
+}
+
+TEST(JsonFile, RefusesDepthAndCountAboveTheLimits) {
+  EXPECT_EQ(error_of(std::string(1000, '[')), "file.json: byte 65: nested deeper than 64");
+  std::string many = "[0";
+  for (std::size_t i = 0; i < kMaxJsonValues; ++i) many += ",0";
+  EXPECT_THAT(error_of(many + "]"), HasSubstr("more than 4194304 values"));
+}
+
+TEST(JsonFile, SaysWhereTextIsNotJson) {
+  EXPECT_THAT(error_of(""), HasSubstr("file.json: byte 1: not JSON: "));
+  EXPECT_THAT(error_of("[1,2"), HasSubstr("file.json: byte 5: not JSON: "));
+  EXPECT_THAT(error_of("[1] x"), HasSubstr("file.json: byte 5: not JSON: "));
+  EXPECT_THAT(error_of("[1e999]"), HasSubstr("number overflow"));
+  EXPECT_THAT(error_of("[\"a\nb\"]"), HasSubstr("file.json: byte 4: not JSON: "));
+  EXPECT_THAT(error_of("[\"\xFF\"]"), HasSubstr("ill-formed UTF-8"));
+  EXPECT_THAT(error_of("[\"\\ud800\"]"), HasSubstr("surrogate"));
+}
+
+TEST(JsonFile, ReadsOnlyRegularFilesWithinTheLimit) {
+  EXPECT_EQ(tiny::error_of([] { parse_json_file("/nonexistent.json", 10); }),
+            "/nonexistent.json: no such file");
+  EXPECT_EQ(tiny::error_of([] { parse_json_file("/dev/zero", 10); }), "/dev/zero: not a regular file");
+  EXPECT_EQ(tiny::error_of([] { parse_json_file("/", 10); }), "/: not a regular file");
+}
+
+}  // namespace
+}  // namespace serval
