@@ -1,5 +1,5 @@
-// What runs a program: the host interpreter, and on a GPU the persistent kernel. The engine fills the state block and
-// launches passes; it knows nothing else of either.
+// What runs a program: the host interpreter, and on a GPU the persistent kernel. The engine fills the state
+// block and launches passes; it knows nothing else of either.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +18,21 @@ class Backend {
   virtual std::string name() const = 0;
   virtual const Program& program() const = 0;
 
-  // The host's copy of the state. Write it between launches only; after a launch rows, slots, control and output are
-  // what the program left there.
+  // The host's copy of the state. Write it between launches only; after a launch rows, slots, control and
+  // output are what the program left there.
   virtual StateBlock& state() = 0;
   // [kMaxSlots][blocks of a sequence] ids of KV blocks; write between launches only.
   virtual std::span<int32_t> block_table() = 0;
   virtual uint32_t blocks_per_sequence() const = 0;
   virtual uint32_t num_kv_blocks() const = 0;
 
-  // Runs up to `passes` (<= kMaxLaunchPasses) passes from the state as it stands and returns when they are done, when
-  // no row is active any more, or after request_stop(). `on_pass(p)` is called on this thread once output[p] is
-  // complete, in order; it may be empty. Throws Error(kDeviceFault) with the interpreter's report.
+  // Runs up to `passes` (<= kMaxLaunchPasses) passes from the state as it stands and returns when they are
+  // done, when no row is active any more, or after request_stop(). `on_pass(p)` is called on this thread once
+  // output[p] is complete, in order; it may be empty. Throws Error(kDeviceFault) with the interpreter's
+  // report.
   virtual void run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) = 0;
-  // Ends the launch in flight after the pass in flight. Any thread, signal handlers included. Cleared by run().
+  // Ends the launch in flight after the pass in flight. Any thread, signal handlers included. Cleared by
+  // run().
   virtual void request_stop() noexcept = 0;
 
   // Logits of a row that wanted them in the last pass: [vocabulary], fp32. Valid until the next run().

@@ -26,37 +26,37 @@ static_assert(std::endian::native == std::endian::little,
 constexpr const char* kMetadataKey = "__metadata__";
 
 struct DTypeInfo {
-  DType dtype;
+  StoredType dtype;
   std::string_view name;
   size_t bytes;
 };
 
 constexpr auto kDTypes = std::to_array<DTypeInfo>({
-    {DType::kBool, "BOOL", 1},
-    {DType::kU8, "U8", 1},
-    {DType::kI8, "I8", 1},
-    {DType::kF8E4M3, "F8_E4M3", 1},
-    {DType::kF8E5M2, "F8_E5M2", 1},
-    {DType::kF8E8M0, "F8_E8M0", 1},
-    {DType::kI16, "I16", 2},
-    {DType::kU16, "U16", 2},
-    {DType::kF16, "F16", 2},
-    {DType::kBF16, "BF16", 2},
-    {DType::kI32, "I32", 4},
-    {DType::kU32, "U32", 4},
-    {DType::kF32, "F32", 4},
-    {DType::kI64, "I64", 8},
-    {DType::kU64, "U64", 8},
-    {DType::kF64, "F64", 8},
+    {StoredType::kBool, "BOOL", 1},
+    {StoredType::kU8, "U8", 1},
+    {StoredType::kI8, "I8", 1},
+    {StoredType::kF8E4M3, "F8_E4M3", 1},
+    {StoredType::kF8E5M2, "F8_E5M2", 1},
+    {StoredType::kF8E8M0, "F8_E8M0", 1},
+    {StoredType::kI16, "I16", 2},
+    {StoredType::kU16, "U16", 2},
+    {StoredType::kF16, "F16", 2},
+    {StoredType::kBF16, "BF16", 2},
+    {StoredType::kI32, "I32", 4},
+    {StoredType::kU32, "U32", 4},
+    {StoredType::kF32, "F32", 4},
+    {StoredType::kI64, "I64", 8},
+    {StoredType::kU64, "U64", 8},
+    {StoredType::kF64, "F64", 8},
 });
 
-const DTypeInfo& info(DType dtype) {
+const DTypeInfo& info(StoredType dtype) {
   return kDTypes[static_cast<size_t>(dtype)];
 }
 
 constexpr bool table_is_in_enum_order() {
   for (size_t i = 0; i < kDTypes.size(); ++i)
-    if (kDTypes[i].dtype != static_cast<DType>(i)) return false;
+    if (kDTypes[i].dtype != static_cast<StoredType>(i)) return false;
   return true;
 }
 static_assert(table_is_in_enum_order());
@@ -95,7 +95,7 @@ json parse_header(std::string_view header, const std::string& source) {
 class EntryReader {
  public:
   struct Entry {
-    DType dtype;
+    StoredType dtype;
     std::vector<int64_t> shape;
     uint64_t begin;
     uint64_t end;
@@ -125,7 +125,7 @@ class EntryReader {
   }
 
  private:
-  DType read_dtype() const {
+  StoredType read_dtype() const {
     const std::string name = fields_.text_or("dtype", "");
     for (const DTypeInfo& candidate : kDTypes)
       if (candidate.name == name) return candidate.dtype;
@@ -211,11 +211,11 @@ void check_coverage(const TensorMap& tensors, std::span<const std::byte> data, c
 
 }  // namespace
 
-size_t dtype_bytes(DType dtype) {
+size_t dtype_bytes(StoredType dtype) {
   return info(dtype).bytes;
 }
 
-std::string_view dtype_name(DType dtype) {
+std::string_view dtype_name(StoredType dtype) {
   return info(dtype).name;
 }
 

@@ -28,7 +28,7 @@ struct SafetensorsLimits {
   static constexpr size_t kMaxNameBytes = 512;
 };
 
-enum class DType {
+enum class StoredType {
   kBool,
   kU8,
   kI8,
@@ -47,12 +47,12 @@ enum class DType {
   kF64
 };
 
-size_t dtype_bytes(DType dtype);
-std::string_view dtype_name(DType dtype);  // as the format spells it
+size_t dtype_bytes(StoredType dtype);
+std::string_view dtype_name(StoredType dtype);  // as the format spells it
 
 struct TensorView {
   std::string name;
-  DType dtype;
+  StoredType dtype;
   std::vector<int64_t> shape;        // row-major; empty for a scalar
   std::span<const std::byte> bytes;  // of any alignment
 };

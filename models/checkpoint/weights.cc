@@ -76,14 +76,14 @@ struct LoadedTensor {
     const auto source = view->bytes.subspan(piece.first * element_bytes, piece.count * element_bytes);
     if (converted == nullptr) return read_in(source);
     uint16_t* out = converted + piece.first;
-    if (view->dtype == DType::kBF16) std::memcpy(out, source.data(), source.size());
-    if (view->dtype == DType::kF16) convert_elements<uint16_t>(source, out, fp16_to_float);
-    if (view->dtype == DType::kF32) convert_elements<float>(source, out, [](float value) { return value; });
+    if (view->dtype == StoredType::kBF16) std::memcpy(out, source.data(), source.size());
+    if (view->dtype == StoredType::kF16) convert_elements<uint16_t>(source, out, fp16_to_float);
+    if (view->dtype == StoredType::kF32) convert_elements<float>(source, out, [](float value) { return value; });
   }
 };
 
 bool usable_in_place(const TensorView& tensor) {
-  return tensor.dtype == DType::kBF16 &&
+  return tensor.dtype == StoredType::kBF16 &&
          reinterpret_cast<uintptr_t>(tensor.bytes.data()) % alignof(uint16_t) == 0;
 }
 
@@ -98,7 +98,7 @@ const TensorView& checked_tensor(const Checkpoint& checkpoint, const WeightSpec&
   const TensorView& tensor = checkpoint.tensor(spec.name);
   if (tensor.shape != expected)
     fail(checkpoint.path_of(spec.name), "found shape " + shape_text(tensor.shape));
-  if (tensor.dtype != DType::kBF16 && tensor.dtype != DType::kF16 && tensor.dtype != DType::kF32)
+  if (tensor.dtype != StoredType::kBF16 && tensor.dtype != StoredType::kF16 && tensor.dtype != StoredType::kF32)
     throw Error(ErrorKind::kRuntime,
                 fmt::format("{}: tensor {}: found dtype {}, supported are BF16, F16 and F32",
                             checkpoint.path_of(spec.name), shown(spec.name), dtype_name(tensor.dtype)));
@@ -122,7 +122,7 @@ void warn_of_unused(const Checkpoint& checkpoint, std::span<const WeightSpec> sp
 void report_conversions(const Checkpoint& checkpoint, std::span<const LoadedTensor> tensors) {
   std::map<std::string_view, size_t> converted;
   for (const LoadedTensor& tensor : tensors)
-    if (tensor.view->dtype != DType::kBF16) ++converted[dtype_name(tensor.view->dtype)];
+    if (tensor.view->dtype != StoredType::kBF16) ++converted[dtype_name(tensor.view->dtype)];
   std::vector<std::string> counts;
   for (const auto& [dtype, count] : converted) counts.push_back(fmt::format("{} {}", count, dtype));
   if (!counts.empty())

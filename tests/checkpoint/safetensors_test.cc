@@ -32,7 +32,7 @@ TEST(Safetensors, ReadsNamesTypesShapesAndBytes) {
   ASSERT_EQ(tensors.size(), 2);
   const TensorView& b = tensors.at("b");
   EXPECT_EQ(b.name, "b");
-  EXPECT_EQ(b.dtype, DType::kF32);
+  EXPECT_EQ(b.dtype, StoredType::kF32);
   EXPECT_THAT(b.shape, testing::ElementsAre(2, 1));
   EXPECT_EQ(std::memcmp(b.bytes.data(), "12345678", b.bytes.size()), 0);
   EXPECT_EQ(tensors.at("a").bytes.size(), 6);
@@ -56,8 +56,8 @@ TEST(Safetensors, ReadsAFileWithoutTensors) {
 }
 
 TEST(Safetensors, KnowsTheSizeOfEveryType) {
-  for (const DType dtype :
-       {DType::kBool, DType::kF8E4M3, DType::kF16, DType::kBF16, DType::kF32, DType::kF64}) {
+  for (const StoredType dtype :
+       {StoredType::kBool, StoredType::kF8E4M3, StoredType::kF16, StoredType::kBF16, StoredType::kF32, StoredType::kF64}) {
     const std::string data(dtype_bytes(dtype), 'x');
     EXPECT_EQ(parse(safetensors_file({{"a", std::string(dtype_name(dtype)), {1}, data}})).at("a").dtype,
               dtype);

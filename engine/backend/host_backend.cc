@@ -1,0 +1,148 @@
+#include "engine/backend/host_backend.h"
+
+#include <algorithm>
+#include <atomic>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <thread>
+#include <vector>
+
+#include "instructions/isa.h"
+#include "models/llama/graph.h"
+#include "models/llama/rope_table.h"
+#include "scheduler/compile.h"
+#include "vm/error.h"
+#include "vm/host/interpreter.h"
+#include "vm/kv_cache.h"
+#include "vm/state_check.h"
+
+namespace serval {
+namespace {
+
+// Zeroed memory that takes physical pages only where it is written: a KV cache is mostly never touched.
+class LazyMemory {
+ public:
+  LazyMemory(uint64_t bytes, const std::string& what) : bytes_(bytes) {
+    base_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base_ == MAP_FAILED) {
+      throw Error(ErrorKind::kOutOfMemory, fmt::format("{}: {} bytes do not fit in memory", what, bytes));
+    }
+  }
+  ~LazyMemory() {
+    if (base_ != MAP_FAILED) munmap(base_, bytes_);
+  }
+  LazyMemory(LazyMemory&& other) noexcept
+      : base_(std::exchange(other.base_, MAP_FAILED)), bytes_(other.bytes_) {}
+  LazyMemory& operator=(LazyMemory&&) = delete;
+  void* base() const { return base_; }
+
+ private:
+  void* base_ = MAP_FAILED;
+  uint64_t bytes_;
+};
+
+class HostBackend final : public Backend {
+ public:
+  HostBackend(Program program, std::shared_ptr<const ModelWeights> weights, std::vector<float> rope,
+              const HostOptions& options);
+
+  std::string name() const override { return "host"; }
+  const Program& program() const override { return program_; }
+  StateBlock& state() override { return *state_; }
+  std::span<int32_t> block_table() override { return block_table_; }
+  uint32_t blocks_per_sequence() const override { return blocks_for_tokens(program_.limits.max_context); }
+  uint32_t num_kv_blocks() const override { return program_.limits.kv_blocks; }
+  void run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) override;
+  void request_stop() noexcept override { std::atomic_ref(host_stop_).store(1, std::memory_order_release); }
+  std::span<const float> logits(int row) override {
+    return {logits_ + static_cast<size_t>(row) * program_.limits.vocab, program_.limits.vocab};
+  }
+
+ private:
+  HostMemory bind();
+  void* state_memory(const std::string& name);
+
+  const Program program_;
+  const std::shared_ptr<const ModelWeights> weights_;
+  std::vector<float> rope_;
+  std::vector<int32_t> block_table_;
+  std::unique_ptr<StateBlock> state_ = std::make_unique<StateBlock>();
+  uint32_t host_stop_ = 0;
+  std::vector<LazyMemory> memory_;
+  float* logits_ = nullptr;
+  std::unique_ptr<HostInterpreter> interpreter_;
+};
+
+HostBackend::HostBackend(Program program, std::shared_ptr<const ModelWeights> weights,
+                         std::vector<float> rope, const HostOptions& options)
+    : program_(std::move(program)), weights_(std::move(weights)), rope_(std::move(rope)) {
+  block_table_.resize(size_t{kMaxSlots} * blocks_per_sequence());
+  interpreter_ = std::make_unique<HostInterpreter>(program_, host_isa(), bind(), options);
+}
+
+void* HostBackend::state_memory(const std::string& name) {
+  if (name == state_tensor::kRows) return state_->rows;
+  if (name == state_tensor::kSlots) return state_->slots;
+  if (name == state_tensor::kSampled) return state_->sampled;
+  if (name == state_tensor::kControl) return &state_->control;
+  if (name == state_tensor::kOutput) return state_->output;
+  if (name == state_tensor::kHostStop) return &host_stop_;
+  if (name == state_tensor::kBlockTable) return block_table_.data();
+  throw Error(ErrorKind::kRuntime, fmt::format("program: tensor '{}': unknown part of the state", name));
+}
+
+HostMemory HostBackend::bind() {
+  HostMemory memory(program_.tensors.size());
+  for (uint32_t t = 0; t < program_.tensors.size(); ++t) {
+    const Tensor& tensor = program_.tensors[t];
+    switch (tensor.kind) {
+      case TensorKind::kWeight:
+        // Handlers only read weights; the table of pointers is one for all kinds.
+        memory.bind({t}, const_cast<uint16_t*>(weights_->matrix(tensor.name).bf16));
+        break;
+      case TensorKind::kConstant:
+        memory.bind({t}, rope_.data());
+        break;
+      case TensorKind::kState:
+        memory.bind({t}, state_memory(tensor.name));
+        break;
+      case TensorKind::kActivation:
+      case TensorKind::kKvCache:
+        memory_.emplace_back(tensor.bytes(), fmt::format("tensor '{}'", tensor.name));
+        memory.bind({t}, memory_.back().base());
+        if (tensor.name == llama_tensor::kLogits) logits_ = memory.data<float>({t});
+        break;
+    }
+  }
+  return memory;
+}
+
+void HostBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) {
+  state_->control = {
+      .passes_done = 0, .passes_wanted = passes, .last_pass = kKeepRunning, .stopped_by_host = 0};
+  check_state(program_, *state_, block_table_);
+  interpreter_->run(on_pass);
+  std::atomic_ref(host_stop_).store(0, std::memory_order_release);
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> make_host_backend(const LlamaConfig& config,
+                                           std::shared_ptr<const ModelWeights> weights,
+                                           const HostBackendOptions& options) {
+  const uint32_t threads =
+      options.threads > 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
+  const uint32_t sms = options.sms > 0 ? options.sms : threads;
+  const Graph graph =
+      build_llama_graph(config, {.sms = sms,
+                                 .context = options.context,
+                                 .kv_blocks = options.max_sequences * blocks_for_tokens(options.context)});
+  Machine machine = host_machine(sms);
+  Program program =
+      compile(graph, machine, {.policy = options.policy, .queue_kind = options.queue_kind, .context = {}});
+  return std::make_unique<HostBackend>(std::move(program), std::move(weights),
+                                       make_rope_table(config, options.context),
+                                       HostOptions{threads, options.stall_timeout_s});
+}
+
+}  // namespace serval

@@ -1,0 +1,334 @@
+#include "models/llama/graph.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+
+#include "vm/error.h"
+
+namespace serval {
+namespace {
+
+// Calls fn(first, count) for at most `parts` neighbouring ranges that cover [0, units), sizes within one of
+// each other.
+template <class Fn>
+void split(uint32_t units, uint32_t parts, Fn&& fn) {
+  parts = std::min(parts, units);
+  for (uint32_t p = 0; p < parts; ++p) {
+    const auto begin = static_cast<uint32_t>(uint64_t{units} * p / parts);
+    const auto end = static_cast<uint32_t>(uint64_t{units} * (p + 1) / parts);
+    fn(begin, end - begin);
+  }
+}
+
+// Fewer columns than this are not worth an instance of their own.
+constexpr uint32_t kEmbedColumns = 256;
+
+class Builder {
+ public:
+  Builder(const LlamaConfig& config, const GraphOptions& options);
+  Graph build();
+
+ private:
+  void add_state();
+  void add_activations();
+  TensorId weight(const std::string& name, uint64_t rows, uint64_t cols,
+                  RowOrder order = RowOrder::kSequential);
+  TensorId state(const char* name, uint64_t rows, uint64_t bytes);
+  TensorId activation(const char* name, DType dtype, uint64_t rows, uint64_t cols);
+  TensorId cache(const std::string& name);
+
+  void embed();
+  void layer(uint16_t index);
+  void qkv_rope(uint16_t layer, const std::string& prefix, TensorId k_cache, TensorId v_cache);
+  void attention(uint16_t layer, TensorId k_cache, TensorId v_cache);
+  void attention_merge(uint16_t layer);
+  void matvec_residual(uint16_t layer, const std::string& name, TensorId input, uint32_t in_cols);
+  void gate_up_silu(uint16_t layer, const std::string& prefix);
+  void lm_head();
+  void sample_and_advance();
+
+  const LlamaConfig& config_;
+  const GraphOptions& options_;
+  const uint32_t hidden_, intermediate_, head_dim_, q_heads_, kv_heads_, vocab_;
+  const uint32_t q_rows_, kv_rows_;  // q_heads × head_dim, kv_heads × head_dim
+  const float epsilon_;
+  uint32_t kv_blocks_;
+  uint32_t lanes_;  // over which a KV head's leaves are spread
+  Graph graph_;
+  TensorId embedding_, rope_, residual_, query_, partial_, attention_, mlp_, logits_;
+  TensorId rows_, slots_, sampled_, control_, output_, host_stop_, block_table_;
+};
+
+Builder::Builder(const LlamaConfig& config, const GraphOptions& options)
+    : config_(config),
+      options_(options),
+      hidden_(static_cast<uint32_t>(config.hidden_size)),
+      intermediate_(static_cast<uint32_t>(config.intermediate_size)),
+      head_dim_(static_cast<uint32_t>(config.head_dim)),
+      q_heads_(static_cast<uint32_t>(config.num_heads)),
+      kv_heads_(static_cast<uint32_t>(config.num_kv_heads)),
+      vocab_(static_cast<uint32_t>(config.vocab_size)),
+      q_rows_(q_heads_ * head_dim_),
+      kv_rows_(kv_heads_ * head_dim_),
+      epsilon_(static_cast<float>(config.rms_norm_eps)),
+      kv_blocks_(options.kv_blocks > 0 ? options.kv_blocks : kMaxSlots * blocks_for_tokens(options.context)),
+      lanes_(std::clamp(options.sms / kv_heads_, 1U, leaves_for_tokens(options.context))) {
+  // Sequences of one leaf spread over as many lanes as there are slots.
+  if (options.sms / kv_heads_ > lanes_) lanes_ = std::min<uint32_t>(options.sms / kv_heads_, kMaxSlots);
+}
+
+Graph Builder::build() {
+  graph_.limits = {vocab_, options_.context, kv_blocks_};
+  graph_.metadata["model"] = config_.name;
+  graph_.metadata["layers"] = std::to_string(config_.num_layers);
+  add_state();
+  add_activations();
+  embed();
+  for (int i = 0; i < config_.num_layers; ++i) layer(static_cast<uint16_t>(i));
+  lm_head();
+  sample_and_advance();
+  return std::move(graph_);
+}
+
+TensorId Builder::weight(const std::string& name, uint64_t rows, uint64_t cols, RowOrder order) {
+  return graph_.add_tensor({.name = name,
+                            .rows = rows,
+                            .cols = cols,
+                            .dtype = DType::kBF16,
+                            .kind = TensorKind::kWeight,
+                            .row_order = order,
+                            .head_dim = order == RowOrder::kRotaryPairs ? head_dim_ : 0});
+}
+
+TensorId Builder::state(const char* name, uint64_t rows, uint64_t bytes) {
+  return graph_.add_tensor(
+      {.name = name, .rows = rows, .cols = bytes, .dtype = DType::kBytes, .kind = TensorKind::kState});
+}
+
+TensorId Builder::activation(const char* name, DType dtype, uint64_t rows, uint64_t cols) {
+  return graph_.add_tensor(
+      {.name = name, .rows = rows, .cols = cols, .dtype = dtype, .kind = TensorKind::kActivation});
+}
+
+TensorId Builder::cache(const std::string& name) {
+  return graph_.add_tensor({.name = name,
+                            .rows = kv_rows_,
+                            .cols = uint64_t{kv_blocks_} * kKvBlockTokens,
+                            .dtype = DType::kBF16,
+                            .kind = TensorKind::kKvCache,
+                            .head_dim = head_dim_});
+}
+
+void Builder::add_state() {
+  rows_ = state(state_tensor::kRows, kMaxRows, sizeof(PassRow));
+  slots_ = state(state_tensor::kSlots, kMaxSlots, sizeof(SequenceSlot));
+  sampled_ = state(state_tensor::kSampled, kMaxRows, sizeof(SampledToken));
+  control_ = state(state_tensor::kControl, 1, sizeof(PassControl));
+  output_ = state(state_tensor::kOutput, kMaxLaunchPasses, kMaxRows * sizeof(OutputToken));
+  host_stop_ = state(state_tensor::kHostStop, 1, sizeof(uint32_t));
+  block_table_ = graph_.add_tensor({.name = state_tensor::kBlockTable,
+                                    .rows = kMaxSlots,
+                                    .cols = blocks_for_tokens(options_.context),
+                                    .dtype = DType::kI32,
+                                    .kind = TensorKind::kState});
+}
+
+void Builder::add_activations() {
+  const PartialLayout partial{lanes_, q_heads_ / kv_heads_, head_dim_};
+  residual_ = activation(llama_tensor::kResidual, DType::kF32, kMaxRows, hidden_);
+  query_ = activation(llama_tensor::kQuery, DType::kBF16, kMaxRows, q_rows_);
+  partial_ = activation(llama_tensor::kPartial, DType::kF32, uint64_t{kv_heads_} * lanes_ * kMaxRows,
+                        partial.cols(options_.context));
+  attention_ = activation(llama_tensor::kAttention, DType::kBF16, kMaxRows, q_rows_);
+  mlp_ = activation(llama_tensor::kMlp, DType::kBF16, kMaxRows, intermediate_);
+  logits_ = activation(llama_tensor::kLogits, DType::kF32, kMaxRows, vocab_);
+  rope_ = graph_.add_tensor({.name = llama_tensor::kRope,
+                             .rows = options_.context,
+                             .cols = head_dim_,
+                             .dtype = DType::kF32,
+                             .kind = TensorKind::kConstant});
+  embedding_ = weight("model.embed_tokens.weight", vocab_, hidden_);
+}
+
+void Builder::embed() {
+  graph_.begin_stage("embed");
+  const uint32_t tiles = hidden_ / kTileDim;
+  split(tiles, std::min(options_.sms, (hidden_ + kEmbedColumns - 1) / kEmbedColumns),
+        [&](uint32_t first, uint32_t count) {
+          graph_.add(Embed{.table = embedding_,
+                           .rows = rows_,
+                           .residual = residual_,
+                           .first_col = first * kTileDim,
+                           .num_cols = count * kTileDim,
+                           .hidden = hidden_,
+                           .vocab = vocab_});
+        });
+}
+
+void Builder::layer(uint16_t index) {
+  const std::string prefix = fmt::format("model.layers.{}.", index);
+  const TensorId k_cache = cache(fmt::format("cache.{}.k", index));
+  const TensorId v_cache = cache(fmt::format("cache.{}.v", index));
+  qkv_rope(index, prefix, k_cache, v_cache);
+  attention(index, k_cache, v_cache);
+  attention_merge(index);
+  matvec_residual(index, prefix + "self_attn.o_proj.weight", attention_, q_rows_);
+  gate_up_silu(index, prefix);
+  matvec_residual(index, prefix + "mlp.down_proj.weight", mlp_, intermediate_);
+}
+
+void Builder::qkv_rope(uint16_t layer, const std::string& prefix, TensorId k_cache, TensorId v_cache) {
+  QkvRope op{.residual = residual_,
+             .norm = weight(prefix + "input_layernorm.weight", 1, hidden_),
+             .wq = weight(prefix + "self_attn.q_proj.weight", q_rows_, hidden_, RowOrder::kRotaryPairs),
+             .wk = weight(prefix + "self_attn.k_proj.weight", kv_rows_, hidden_, RowOrder::kRotaryPairs),
+             .wv = weight(prefix + "self_attn.v_proj.weight", kv_rows_, hidden_),
+             .rope = rope_,
+             .rows = rows_,
+             .block_table = block_table_,
+             .q = query_,
+             .k_cache = k_cache,
+             .v_cache = v_cache,
+             .first_unit = 0,
+             .num_units = 0,
+             .hidden = hidden_,
+             .head_dim = head_dim_,
+             .q_heads = q_heads_,
+             .kv_heads = kv_heads_,
+             .max_context = options_.context,
+             .kv_blocks = kv_blocks_,
+             .epsilon = epsilon_};
+  graph_.begin_stage(fmt::format("layer {} qkv_rope", layer));
+  split((q_rows_ + 2 * kv_rows_) / kUnitRows, options_.sms, [&](uint32_t first, uint32_t count) {
+    op.first_unit = first;
+    op.num_units = count;
+    graph_.add(op, layer);
+  });
+}
+
+void Builder::attention(uint16_t layer, TensorId k_cache, TensorId v_cache) {
+  graph_.begin_stage(fmt::format("layer {} attention", layer));
+  for (uint32_t head = 0; head < kv_heads_; ++head) {
+    for (uint32_t lane = 0; lane < lanes_; ++lane) {
+      graph_.add(Attention{.q = query_,
+                           .k_cache = k_cache,
+                           .v_cache = v_cache,
+                           .rows = rows_,
+                           .block_table = block_table_,
+                           .partial = partial_,
+                           .kv_head = head,
+                           .lane = lane,
+                           .lanes = lanes_,
+                           .head_dim = head_dim_,
+                           .q_heads = q_heads_,
+                           .kv_heads = kv_heads_,
+                           .max_context = options_.context,
+                           .kv_blocks = kv_blocks_,
+                           .scale = 1.0F / std::sqrt(static_cast<float>(head_dim_))},
+                 layer);
+    }
+  }
+}
+
+void Builder::attention_merge(uint16_t layer) {
+  graph_.begin_stage(fmt::format("layer {} attention_merge", layer));
+  split(q_heads_, options_.sms, [&](uint32_t first, uint32_t count) {
+    graph_.add(AttentionMerge{.partial = partial_,
+                              .rows = rows_,
+                              .output = attention_,
+                              .first_head = first,
+                              .num_heads = count,
+                              .lanes = lanes_,
+                              .head_dim = head_dim_,
+                              .q_heads = q_heads_,
+                              .kv_heads = kv_heads_,
+                              .max_context = options_.context},
+               layer);
+  });
+}
+
+void Builder::matvec_residual(uint16_t layer, const std::string& name, TensorId input, uint32_t in_cols) {
+  const TensorId weights = weight(name, hidden_, in_cols);
+  graph_.begin_stage(fmt::format("layer {} matvec_residual {}", layer, graph_.tensors[input.index].name));
+  split(hidden_ / kUnitRows, options_.sms, [&](uint32_t first, uint32_t count) {
+    graph_.add(MatvecResidual{.weights = weights,
+                              .input = input,
+                              .rows = rows_,
+                              .residual = residual_,
+                              .first_unit = first,
+                              .num_units = count,
+                              .in_cols = in_cols,
+                              .out_cols = hidden_},
+               layer);
+  });
+}
+
+void Builder::gate_up_silu(uint16_t layer, const std::string& prefix) {
+  GateUpSilu op{.residual = residual_,
+                .norm = weight(prefix + "post_attention_layernorm.weight", 1, hidden_),
+                .gate = weight(prefix + "mlp.gate_proj.weight", intermediate_, hidden_),
+                .up = weight(prefix + "mlp.up_proj.weight", intermediate_, hidden_),
+                .rows = rows_,
+                .output = mlp_,
+                .first_unit = 0,
+                .num_units = 0,
+                .hidden = hidden_,
+                .intermediate = intermediate_,
+                .epsilon = epsilon_};
+  graph_.begin_stage(fmt::format("layer {} gate_up_silu", layer));
+  split(intermediate_ / kUnitRows, options_.sms, [&](uint32_t first, uint32_t count) {
+    op.first_unit = first;
+    op.num_units = count;
+    graph_.add(op, layer);
+  });
+}
+
+void Builder::lm_head() {
+  LmHead op{.residual = residual_,
+            .norm = weight("model.norm.weight", 1, hidden_),
+            .weights = config_.tie_word_embeddings ? embedding_ : weight("lm_head.weight", vocab_, hidden_),
+            .rows = rows_,
+            .logits = logits_,
+            .first_unit = 0,
+            .num_units = 0,
+            .hidden = hidden_,
+            .vocab = vocab_,
+            .epsilon = epsilon_};
+  graph_.begin_stage("lm_head");
+  split((vocab_ + kUnitRows - 1) / kUnitRows, options_.sms, [&](uint32_t first, uint32_t count) {
+    op.first_unit = first;
+    op.num_units = count;
+    graph_.add(op);
+  });
+}
+
+void Builder::sample_and_advance() {
+  graph_.begin_stage("sample");
+  for (uint32_t row = 0; row < kMaxRows; ++row) {
+    graph_.add(Sample{
+        .logits = logits_, .rows = rows_, .slots = slots_, .sampled = sampled_, .row = row, .vocab = vocab_});
+  }
+  graph_.begin_stage("advance");
+  graph_.add(Advance{.sampled = sampled_,
+                     .host_stop = host_stop_,
+                     .rows = rows_,
+                     .slots = slots_,
+                     .control = control_,
+                     .output = output_});
+}
+
+}  // namespace
+
+Graph build_llama_graph(const LlamaConfig& config, const GraphOptions& options) {
+  if (options.sms < 1 || options.sms > kMaxSms) {
+    throw Error(ErrorKind::kUsage, fmt::format("sms: {}, limit 1 to {}", options.sms, kMaxSms));
+  }
+  if (options.context < 1 || options.context > static_cast<uint32_t>(config.max_position)) {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("context: {} tokens, limit 1 to {}", options.context, config.max_position));
+  }
+  return Builder(config, options).build();
+}
+
+}  // namespace serval

@@ -1,0 +1,43 @@
+// Who touched which part of each mutable tensor last, while nodes are visited in serial order.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "vm/region.h"
+
+namespace serval {
+
+class AccessLog {
+ public:
+  explicit AccessLog(size_t num_tensors) : tensors_(num_tensors) {}
+
+  // Earlier writers (and, for a write, readers too) whose boxes overlap, appended to `out`; may hold
+  // duplicates.
+  void conflicts(const Region& region, std::vector<uint32_t>& out) const;
+  void record(const Region& region, uint32_t node);
+  // Changes whenever conflicts() of any region of the tensor may have changed, but for further readers when
+  // the region only reads.
+  uint64_t version(TensorId tensor, Access access) const {
+    const Log& log = tensors_[tensor.index];
+    return writes(access) ? log.writes_version + log.reads_version : log.writes_version;
+  }
+
+ private:
+  struct Written {
+    Box box;
+    uint32_t node;
+  };
+  struct Read {  // nodes that read the very same box
+    Box box;
+    std::vector<uint32_t> nodes;
+  };
+  struct Log {
+    std::vector<Written> written;
+    std::vector<Read> read;
+    uint64_t writes_version = 0, reads_version = 0;
+  };
+  std::vector<Log> tensors_;
+};
+
+}  // namespace serval

@@ -1,0 +1,24 @@
+// Graph in, program out.
+#pragma once
+
+#include <optional>
+
+#include "scheduler/graph.h"
+#include "scheduler/placement.h"
+#include "vm/machine.h"
+#include "vm/program.h"
+
+namespace serval {
+
+struct CompileOptions {
+  std::optional<Policy> policy;  // none: the one whose pass is shortest on the cost model
+  QueueKind queue_kind = QueueKind::kPerSm;
+  CostContext context;  // the pass that the cost model looks at
+};
+
+// Derives dependencies, places the nodes and lays down counters, waits and signals. The program's metadata
+// gains "policy" and "estimate_us". Throws Error(kUsage) if the machine has no SM, Error(kRuntime) if the
+// graph is empty or a node's operands do not fit the graph's tensors. Deterministic; takes one thread.
+Program compile(const Graph& graph, const Machine& machine, const CompileOptions& options);
+
+}  // namespace serval

@@ -1,0 +1,31 @@
+// From footprints to counters: who must have finished before whom, said with as few counters as it takes.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "scheduler/graph.h"
+
+namespace serval {
+
+// A set of nodes that somebody waits for: one counter, incremented once by each of them.
+using Join = std::vector<uint32_t>;  // node indices, ascending
+
+struct Need {
+  uint32_t join;
+  uint32_t operand_mask;  // operands of the waiting node that it guards
+  bool previous_pass;     // wait for the join of the pass before (threshold 0), not of this one
+};
+
+struct Dependencies {
+  std::vector<Join> joins;
+  std::vector<std::vector<Need>> needs;        // of each node
+  std::vector<std::vector<uint32_t>> signals;  // joins that each node is in
+};
+
+// Derives every read-after-write, write-after-read and write-after-write edge from the bound footprints,
+// within a pass and from one pass to the next, and leaves out what other edges imply. Nodes are in a valid
+// serial order.
+Dependencies derive_dependencies(const Graph& graph);
+
+}  // namespace serval

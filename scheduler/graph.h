@@ -1,0 +1,43 @@
+// A forward pass before it is placed: instruction instances in an order in which they could run one after
+// another.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "instructions/isa.h"
+#include "vm/program.h"
+#include "vm/tensor.h"
+
+namespace serval {
+
+// Instances of one operation of the network: they do not depend on each other and are dealt out together.
+struct Stage {
+  std::string name;  // "layer 3 gate_up_silu"
+  uint32_t first_node = 0;
+  uint32_t num_nodes = 0;
+};
+
+struct Graph {
+  std::vector<Tensor> tensors;
+  std::vector<Instruction> nodes;  // opcode, tag and operands; waits and signals are the scheduler's to add
+  std::vector<Stage> stages;       // consecutive ranges that cover the nodes
+  StateLimits limits;
+  std::map<std::string, std::string> metadata;
+
+  TensorId add_tensor(Tensor tensor) {
+    tensors.push_back(std::move(tensor));
+    return {static_cast<uint32_t>(tensors.size() - 1)};
+  }
+  void begin_stage(std::string name) {
+    stages.push_back({std::move(name), static_cast<uint32_t>(nodes.size()), 0});
+  }
+  template <class Op>
+  void add(const Op& op, uint16_t tag = kNoTag) {
+    nodes.push_back(make_instruction(op, tag));
+    ++stages.back().num_nodes;
+  }
+};
+
+}  // namespace serval

@@ -1,0 +1,220 @@
+#include "scheduler/placement.h"
+
+#include <algorithm>
+#include <numeric>
+#include <queue>
+
+namespace serval {
+namespace {
+
+constexpr double kUsPerGbPerS = 1e-3;  // a byte at 1 GB/s takes 1e-3 µs
+
+struct Load {
+  double until;  // when the SM is free, or how much it has been given
+  uint32_t sm;
+  friend bool operator>(const Load& a, const Load& b) {
+    return a.until != b.until ? a.until > b.until : a.sm > b.sm;
+  }
+};
+using LeastLoaded = std::priority_queue<Load, std::vector<Load>, std::greater<>>;
+
+LeastLoaded idle_sms(uint32_t sms) {
+  std::vector<Load> all(sms);
+  for (uint32_t sm = 0; sm < sms; ++sm) all[sm] = {0, sm};
+  return LeastLoaded(std::greater<>(), std::move(all));
+}
+
+Placement round_robin(const Graph& graph, uint32_t sms) {
+  Placement out(sms);
+  for (uint32_t n = 0; n < graph.nodes.size(); ++n) out[n % sms].push_back(n);
+  return out;
+}
+
+Placement zig_zag(const Graph& graph, uint32_t sms) {
+  Placement out(sms);
+  for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
+    const uint32_t lap = n / sms, step = n % sms;
+    out[lap % 2 == 0 ? step : sms - 1 - step].push_back(n);
+  }
+  return out;
+}
+
+Placement wave(const Graph& graph, uint32_t sms, const std::vector<double>& times_us) {
+  Placement out(sms);
+  LeastLoaded queue = idle_sms(sms);
+  std::vector<uint32_t> order;
+  for (const Stage& stage : graph.stages) {
+    order.resize(stage.num_nodes);
+    std::iota(order.begin(), order.end(), stage.first_node);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](uint32_t a, uint32_t b) { return times_us[a] > times_us[b]; });
+    for (const uint32_t n : order) {
+      Load least = queue.top();
+      queue.pop();
+      out[least.sm].push_back(n);
+      least.until += times_us[n];
+      queue.push(least);
+    }
+  }
+  // Within an SM, a later stage never comes before an earlier one; within a stage, keep the serial order.
+  for (std::vector<uint32_t>& nodes : out) std::sort(nodes.begin(), nodes.end());
+  return out;
+}
+
+// For each join, the nodes of this pass that wait for it.
+std::vector<std::vector<uint32_t>> waiters_of(const Dependencies& deps) {
+  std::vector<std::vector<uint32_t>> out(deps.joins.size());
+  for (uint32_t n = 0; n < deps.needs.size(); ++n) {
+    for (const Need& need : deps.needs[n]) {
+      if (!need.previous_pass) out[need.join].push_back(n);
+    }
+  }
+  return out;
+}
+
+// Longest time from a node's start to the end of the pass, with as many SMs as one could want.
+std::vector<double> time_to_end(const Dependencies& deps, const Machine& machine,
+                                const std::vector<double>& times_us) {
+  std::vector<double> of_node(deps.needs.size()), of_join(deps.joins.size(), 0);
+  for (uint32_t n = static_cast<uint32_t>(of_node.size()); n-- > 0;) {
+    double after = 0;
+    for (const uint32_t j : deps.signals[n]) {
+      if (of_join[j] > 0) after = std::max(after, of_join[j] + machine.synchronise_us);
+    }
+    of_node[n] = times_us[n] + after;
+    for (const Need& need : deps.needs[n]) {
+      if (!need.previous_pass) of_join[need.join] = std::max(of_join[need.join], of_node[n]);
+    }
+  }
+  return of_node;
+}
+
+Placement list(const Dependencies& deps, const Machine& machine, const std::vector<double>& times_us) {
+  const std::vector<double> priority = time_to_end(deps, machine, times_us);
+  const auto waiters = waiters_of(deps);
+  const auto later = [&](uint32_t a, uint32_t b) {
+    return priority[a] != priority[b] ? priority[a] < priority[b] : a > b;
+  };
+  std::priority_queue<uint32_t, std::vector<uint32_t>, decltype(later)> ready(later);
+  std::vector<uint32_t> joins_left(deps.needs.size(), 0), nodes_left(deps.joins.size());
+  std::vector<double> ready_at(deps.needs.size(), 0), join_at(deps.joins.size(), 0);
+  for (uint32_t j = 0; j < deps.joins.size(); ++j) {
+    nodes_left[j] = static_cast<uint32_t>(deps.joins[j].size());
+    for (const uint32_t n : waiters[j]) ++joins_left[n];
+  }
+  for (uint32_t n = 0; n < deps.needs.size(); ++n) {
+    if (joins_left[n] == 0) ready.push(n);
+  }
+  Placement out(machine.sms);
+  LeastLoaded queue = idle_sms(machine.sms);
+  while (!ready.empty()) {
+    const uint32_t n = ready.top();
+    ready.pop();
+    Load least = queue.top();
+    queue.pop();
+    out[least.sm].push_back(n);
+    least.until = std::max(least.until, ready_at[n]) + times_us[n];
+    queue.push(least);
+    for (const uint32_t j : deps.signals[n]) {
+      join_at[j] = std::max(join_at[j], least.until + machine.synchronise_us);
+      if (--nodes_left[j] > 0) continue;
+      for (const uint32_t w : waiters[j]) {
+        ready_at[w] = std::max(ready_at[w], join_at[j]);
+        if (--joins_left[w] == 0) ready.push(w);
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+const char* name_of(Policy policy) {
+  switch (policy) {
+    case Policy::kRoundRobin:
+      return "round-robin";
+    case Policy::kZigZag:
+      return "zig-zag";
+    case Policy::kWave:
+      return "wave";
+    case Policy::kList:
+      return "list";
+  }
+  return "?";
+}
+
+std::optional<Policy> policy_named(std::string_view name) {
+  for (const Policy p : kPolicies) {
+    if (name == name_of(p)) return p;
+  }
+  return std::nullopt;
+}
+
+double node_time_us(const Instruction& node, const Machine& machine, const CostContext& context) {
+  const Cost cost = op_info(node.opcode).cost(node, context);
+  const double gb_per_s = std::min(machine.sm_gb_per_s, machine.gb_per_s / machine.sms);
+  const double memory_us = static_cast<double>(cost.bytes) * kUsPerGbPerS / gb_per_s;
+  const double compute_us = static_cast<double>(cost.operations) * kUsPerGbPerS / machine.sm_gflop_per_s;
+  return machine.instruction_us + std::max(memory_us, compute_us);
+}
+
+std::vector<double> node_times_us(const Graph& graph, const Machine& machine, const CostContext& context) {
+  std::vector<double> out;
+  out.reserve(graph.nodes.size());
+  for (const Instruction& node : graph.nodes) out.push_back(node_time_us(node, machine, context));
+  return out;
+}
+
+Placement place(const Graph& graph, const Dependencies& deps, const Machine& machine, Policy policy,
+                const std::vector<double>& times_us) {
+  switch (policy) {
+    case Policy::kRoundRobin:
+      return round_robin(graph, machine.sms);
+    case Policy::kZigZag:
+      return zig_zag(graph, machine.sms);
+    case Policy::kWave:
+      return wave(graph, machine.sms, times_us);
+    case Policy::kList:
+      return list(deps, machine, times_us);
+  }
+  return {};
+}
+
+double makespan_us(const Dependencies& deps, const Placement& placement, const Machine& machine,
+                   const std::vector<double>& times_us) {
+  std::vector<uint32_t> nodes_left(deps.joins.size());
+  std::vector<double> join_at(deps.joins.size(), 0), sm_at(placement.size(), 0);
+  std::vector<size_t> next(placement.size(), 0);
+  std::vector<std::vector<uint32_t>> blocked(deps.joins.size());  // SMs that wait for a join
+  for (size_t j = 0; j < deps.joins.size(); ++j) nodes_left[j] = static_cast<uint32_t>(deps.joins[j].size());
+  std::vector<uint32_t> runnable(placement.size());
+  std::iota(runnable.begin(), runnable.end(), 0U);
+  while (!runnable.empty()) {
+    const uint32_t sm = runnable.back();
+    runnable.pop_back();
+    while (next[sm] < placement[sm].size()) {
+      const uint32_t n = placement[sm][next[sm]];
+      const Need* missing = nullptr;
+      for (const Need& need : deps.needs[n]) {
+        if (need.previous_pass) continue;
+        if (nodes_left[need.join] > 0) missing = &need;
+        sm_at[sm] = std::max(sm_at[sm], join_at[need.join]);
+      }
+      if (missing != nullptr) {
+        blocked[missing->join].push_back(sm);
+        break;
+      }
+      sm_at[sm] += times_us[n];
+      ++next[sm];
+      for (const uint32_t j : deps.signals[n]) {
+        join_at[j] = std::max(join_at[j], sm_at[sm] + machine.synchronise_us);
+        if (--nodes_left[j] > 0) continue;
+        runnable.insert(runnable.end(), blocked[j].begin(), blocked[j].end());
+        blocked[j].clear();
+      }
+    }
+  }
+  return *std::max_element(sm_at.begin(), sm_at.end());
+}
+
+}  // namespace serval
