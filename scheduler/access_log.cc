@@ -26,58 +26,49 @@ void append_remainder(const Box& box, const Box& cut, std::vector<Box>& out) {
   }
 }
 
-// Takes `cut` out of every entry's box. Most writes replace exactly one earlier box or none, which costs no
-// copy.
+// Takes `cut` out of every entry's box. Entries keep their order, which is mostly that of the nodes.
 template <class Entry>
 void carve(std::vector<Entry>& entries, const Box& cut) {
   std::vector<Box> rest;
-  for (size_t i = 0; i < entries.size();) {
-    if (!entries[i].box.overlaps(cut)) {
-      ++i;
-      continue;
+  std::vector<Entry> split;
+  size_t kept = 0;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (entries[i].box.overlaps(cut)) {
+      rest.clear();
+      append_remainder(entries[i].box, cut, rest);
+      if (rest.empty()) continue;
+      entries[i].box = rest[0];
+      for (size_t r = 1; r < rest.size(); ++r) {
+        split.push_back(entries[i]);
+        split.back().box = rest[r];
+      }
     }
-    rest.clear();
-    append_remainder(entries[i].box, cut, rest);
-    if (rest.empty()) {
-      std::swap(entries[i], entries.back());
-      entries.pop_back();
-      continue;
-    }
-    entries[i].box = rest[0];
-    for (size_t r = 1; r < rest.size(); ++r) {
-      Entry copy = entries[i];
-      copy.box = rest[r];
-      entries.push_back(std::move(copy));
-    }
-    ++i;
+    if (kept != i) entries[kept] = std::move(entries[i]);
+    ++kept;
   }
+  entries.resize(kept);
+  entries.insert(entries.end(), split.begin(), split.end());
 }
 
 }  // namespace
-
-void AccessLog::conflicts(const Region& region, std::vector<uint32_t>& out) const {
-  const Log& log = tensors_[region.tensor.index];
-  for (const Written& w : log.written) {
-    if (w.box.overlaps(region.box)) out.push_back(w.node);
-  }
-  if (!writes(region.access)) return;
-  for (const Read& r : log.read) {
-    if (r.box.overlaps(region.box)) out.insert(out.end(), r.nodes.begin(), r.nodes.end());
-  }
-}
 
 void AccessLog::record(const Region& region, uint32_t node) {
   Log& log = tensors_[region.tensor.index];
   if (writes(region.access)) {
     // Whoever comes later and meets the old entries inside this box meets this write as well, which waited
     // for them.
-    carve(log.written, region.box);
     carve(log.read, region.box);
+    // The same division of a tensor is written layer after layer: then only a name changes.
+    const auto same = std::find_if(log.written.begin(), log.written.end(),
+                                   [&](const Written& w) { return w.box == region.box; });
+    if (same != log.written.end()) {
+      same->node = node;
+      return;
+    }
+    carve(log.written, region.box);
     log.written.push_back({region.box, node});
-    ++log.writes_version;
     return;
   }
-  ++log.reads_version;
   for (Read& r : log.read) {
     if (r.box == region.box) {
       r.nodes.push_back(node);

@@ -16,12 +16,6 @@ class AccessLog {
   // duplicates.
   void conflicts(const Region& region, std::vector<uint32_t>& out) const;
   void record(const Region& region, uint32_t node);
-  // Changes whenever conflicts() of any region of the tensor may have changed, but for further readers when
-  // the region only reads.
-  uint64_t version(TensorId tensor, Access access) const {
-    const Log& log = tensors_[tensor.index];
-    return writes(access) ? log.writes_version + log.reads_version : log.writes_version;
-  }
 
  private:
   struct Written {
@@ -35,7 +29,6 @@ class AccessLog {
   struct Log {
     std::vector<Written> written;
     std::vector<Read> read;
-    uint64_t writes_version = 0, reads_version = 0;
   };
   std::vector<Log> tensors_;
 };

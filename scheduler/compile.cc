@@ -18,12 +18,12 @@ struct Placed {
 
 Placed place_best(const Graph& graph, const Dependencies& deps, const Machine& machine,
                   const CompileOptions& options) {
-  const std::vector<double> times_us = node_times_us(graph, machine, options.context);
+  const std::vector<NodeTime> times = node_times(graph, machine, options.context);
   Placed best{Policy::kRoundRobin, {}, std::numeric_limits<double>::infinity()};
   for (const Policy policy : kPolicies) {
     if (options.policy && *options.policy != policy) continue;
-    Placement placement = place(graph, deps, machine, policy, times_us);
-    const double us = makespan_us(deps, placement, machine, times_us);
+    Placement placement = place(graph, deps, machine, policy, times);
+    const double us = makespan_us(deps, placement, machine, times);
     if (us < best.estimate_us) best = {policy, std::move(placement), us};
   }
   return best;

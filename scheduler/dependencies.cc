@@ -1,7 +1,9 @@
 #include "scheduler/dependencies.h"
 
 #include <algorithm>
+#include <span>
 #include <unordered_map>
+#include <utility>
 
 #include "scheduler/access_log.h"
 #include "scheduler/bitset.h"
@@ -11,10 +13,11 @@ namespace {
 
 constexpr uint32_t kNone = 0xffffffff;
 
-// An earlier node that must have finished, and the operands because of which.
-struct Edge {
-  uint32_t node;
+// Earlier nodes of one stage that must have finished, and the operands because of which.
+struct StageEdges {
+  uint32_t stage;
   uint32_t operand_mask;
+  Join nodes;
 };
 
 struct JoinHash {
@@ -36,7 +39,8 @@ class Derivation {
  private:
   void visit_first_pass(uint32_t node);
   void visit_second_pass(uint32_t node);
-  void collect_edges(uint32_t node);
+  void collect_edges(uint32_t node, uint32_t limit);
+  void add_edge(uint32_t from, uint32_t to, uint32_t operand_mask);
   void add_needs(uint32_t node, bool previous_pass, Bitset& known);
   void finish_with_last();
   uint32_t join_of(const Join& nodes);
@@ -54,9 +58,9 @@ class Derivation {
   std::vector<uint32_t> known_previous_;  // of each node in the second pass: joins of the first
   std::vector<Bitset> closure_;           // of each join: joins that are complete whenever it is
   Footprint footprint_;
-  std::vector<uint32_t> conflicts_;
-  std::vector<Edge> edges_;
-  Join scratch_;
+  std::vector<uint32_t> met_by_;   // of each node: who found an edge from it last
+  std::vector<StageEdges> edges_;  // the first num_edges_ are in use; their memory serves node after node
+  size_t num_edges_ = 0;
 };
 
 Derivation::Derivation(const Graph& graph)
@@ -67,6 +71,7 @@ Derivation::Derivation(const Graph& graph)
   out_.needs.resize(graph.nodes.size());
   out_.signals.resize(graph.nodes.size());
   stage_of_.resize(graph.nodes.size());
+  met_by_.assign(graph.nodes.size(), kNone);
   for (uint32_t s = 0; s < graph.stages.size(); ++s) {
     const Stage& stage = graph.stages[s];
     std::fill_n(stage_of_.begin() + stage.first_node, stage.num_nodes, s);
@@ -85,57 +90,47 @@ Dependencies Derivation::run() {
   return std::move(out_);
 }
 
-// Nodes of the second pass are logged as themselves + count, so that the passes can be told apart.
-void Derivation::collect_edges(uint32_t node) {
+// Nodes of the second pass are logged as themselves + count, so that the passes can be told apart. Keeps the
+// edges from nodes below `limit`, by stage, latest first.
+void Derivation::collect_edges(uint32_t node, uint32_t limit) {
   footprint_.clear();
   const Instruction& instruction = graph_.nodes[node % graph_.nodes.size()];
   op_info(instruction.opcode).footprint(instruction, nullptr, footprint_);
-  edges_.clear();
+  std::erase_if(footprint_,
+                [&](const Region& r) { return is_immutable(graph_.tensors[r.tensor.index].kind); });
+  num_edges_ = 0;
   for (const Region& region : footprint_) {
-    if (is_immutable(graph_.tensors[region.tensor.index].kind)) continue;
-    conflicts_.clear();
-    log_.conflicts(region, conflicts_);
-    for (const uint32_t other : conflicts_) edges_.push_back({other, 1U << region.operand});
+    log_.for_conflicts(region, limit, [&](uint32_t other) { add_edge(other, node, 1U << region.operand); });
   }
-  for (const Region& region : footprint_) {
-    if (!is_immutable(graph_.tensors[region.tensor.index].kind)) log_.record(region, node);
+  for (const Region& region : footprint_) log_.record(region, node);
+  const auto edges = std::span(edges_).first(num_edges_);
+  std::sort(edges.begin(), edges.end(),
+            [](const StageEdges& x, const StageEdges& y) { return x.stage > y.stage; });
+  for (StageEdges& e : edges) {
+    if (!std::is_sorted(e.nodes.begin(), e.nodes.end())) std::sort(e.nodes.begin(), e.nodes.end());
   }
-  // One edge a node, latest first.
-  std::sort(edges_.begin(), edges_.end(), [](const Edge& a, const Edge& b) { return a.node > b.node; });
-  size_t kept = 0;
-  for (const Edge& e : edges_) {
-    if (kept > 0 && edges_[kept - 1].node == e.node) {
-      edges_[kept - 1].operand_mask |= e.operand_mask;
-    } else {
-      edges_[kept++] = e;
-    }
-  }
-  edges_.resize(kept);
 }
 
-bool Derivation::implied(uint32_t node, const Bitset& known) const {
-  const std::vector<uint32_t>& joins = out_.signals[node];
-  return std::any_of(joins.begin(), joins.end(), [&](uint32_t j) { return known.test(j); });
+void Derivation::add_edge(uint32_t from, uint32_t to, uint32_t operand_mask) {
+  const uint32_t stage = stage_of_[from];
+  size_t i = 0;
+  while (i < num_edges_ && edges_[i].stage != stage) ++i;
+  if (i == num_edges_) {
+    if (++num_edges_ > edges_.size()) edges_.emplace_back();
+    edges_[i].stage = stage;
+    edges_[i].operand_mask = 0;
+    edges_[i].nodes.clear();
+  }
+  edges_[i].operand_mask |= operand_mask;
+  if (std::exchange(met_by_[from], to) != to) edges_[i].nodes.push_back(from);
 }
 
 // Turns edges_ into needs, stage by stage from the latest: what a later stage already waited for is implied.
 void Derivation::add_needs(uint32_t node, bool previous_pass, Bitset& known) {
-  for (size_t begin = 0; begin < edges_.size();) {
-    size_t end = begin;
-    const uint32_t stage = stage_of_[edges_[begin].node];
-    uint32_t mask = 0;
-    bool all_implied = true;
-    scratch_.clear();
-    for (; end < edges_.size() && stage_of_[edges_[end].node] == stage; ++end) {
-      mask |= edges_[end].operand_mask;
-      scratch_.push_back(edges_[end].node);
-      all_implied = all_implied && implied(edges_[end].node, known);
-    }
-    begin = end;
-    if (all_implied) continue;
-    std::reverse(scratch_.begin(), scratch_.end());
-    const uint32_t join = join_of(scratch_);
-    out_.needs[node].push_back({join, mask, previous_pass});
+  for (const StageEdges& e : std::span(edges_).first(num_edges_)) {
+    if (std::all_of(e.nodes.begin(), e.nodes.end(), [&](uint32_t n) { return implied(n, known); })) continue;
+    const uint32_t join = join_of(e.nodes);
+    out_.needs[node].push_back({join, e.operand_mask, previous_pass});
     known.merge(closure_[join]);
   }
 }
@@ -176,7 +171,7 @@ uint32_t Derivation::intern(uint32_t node, const Bitset& known, std::vector<uint
 }
 
 void Derivation::visit_first_pass(uint32_t node) {
-  collect_edges(node);
+  collect_edges(node, static_cast<uint32_t>(graph_.nodes.size()));
   Bitset known;
   for (const Need& need : out_.needs[node]) known.merge(closure_[need.join]);
   add_needs(node, false, known);
@@ -186,24 +181,21 @@ void Derivation::visit_first_pass(uint32_t node) {
 // The last node ends the pass: it also waits for those that nobody else waits for.
 void Derivation::finish_with_last() {
   const auto last = static_cast<uint32_t>(graph_.nodes.size() - 1);
-  scratch_.clear();
+  Join unheard;
   for (uint32_t n = 0; n < last; ++n) {
-    if (out_.signals[n].empty()) scratch_.push_back(n);
+    if (out_.signals[n].empty()) unheard.push_back(n);
   }
-  // Whoever reads what they write waits anyway; collect_edges will find those edges implied or add them.
-  Footprint mine;
-  op_info(graph_.nodes[last].opcode).footprint(graph_.nodes[last], nullptr, mine);
-  if (scratch_.empty()) return;
-  uint32_t mask = 0;
-  for (const Region& r : mine) mask |= 1U << r.operand;
-  out_.needs[last].push_back({join_of(Join(scratch_)), mask, false});
+  if (unheard.empty()) return;
+  uint32_t all_operands = 0;
+  footprint_.clear();
+  op_info(graph_.nodes[last].opcode).footprint(graph_.nodes[last], nullptr, footprint_);
+  for (const Region& r : footprint_) all_operands |= 1U << r.operand;
+  out_.needs[last].push_back({join_of(unheard), all_operands, false});
 }
 
 void Derivation::visit_second_pass(uint32_t node) {
   const auto count = static_cast<uint32_t>(graph_.nodes.size());
-  collect_edges(node + count);
-  // Edges within the pass are those of the first.
-  std::erase_if(edges_, [&](const Edge& e) { return e.node >= count; });
+  collect_edges(node + count, count);  // edges within the pass are those of the first
   Bitset known;
   for (const Need& need : out_.needs[node]) {
     if (!need.previous_pass) known.merge(closure_of(need.join, known_previous_));

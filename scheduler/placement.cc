@@ -18,6 +18,10 @@ struct Load {
 };
 using LeastLoaded = std::priority_queue<Load, std::vector<Load>, std::greater<>>;
 
+double stream_gb_per_s(const Machine& machine) {
+  return std::min(machine.sm_gb_per_s, machine.gb_per_s / machine.sms);
+}
+
 LeastLoaded idle_sms(uint32_t sms) {
   std::vector<Load> all(sms);
   for (uint32_t sm = 0; sm < sms; ++sm) all[sm] = {0, sm};
@@ -39,7 +43,7 @@ Placement zig_zag(const Graph& graph, uint32_t sms) {
   return out;
 }
 
-Placement wave(const Graph& graph, uint32_t sms, const std::vector<double>& times_us) {
+Placement wave(const Graph& graph, uint32_t sms, const std::vector<NodeTime>& times) {
   Placement out(sms);
   LeastLoaded queue = idle_sms(sms);
   std::vector<uint32_t> order;
@@ -47,12 +51,12 @@ Placement wave(const Graph& graph, uint32_t sms, const std::vector<double>& time
     order.resize(stage.num_nodes);
     std::iota(order.begin(), order.end(), stage.first_node);
     std::stable_sort(order.begin(), order.end(),
-                     [&](uint32_t a, uint32_t b) { return times_us[a] > times_us[b]; });
+                     [&](uint32_t a, uint32_t b) { return times[a].total_us() > times[b].total_us(); });
     for (const uint32_t n : order) {
       Load least = queue.top();
       queue.pop();
       out[least.sm].push_back(n);
-      least.until += times_us[n];
+      least.until += times[n].total_us();
       queue.push(least);
     }
   }
@@ -74,14 +78,14 @@ std::vector<std::vector<uint32_t>> waiters_of(const Dependencies& deps) {
 
 // Longest time from a node's start to the end of the pass, with as many SMs as one could want.
 std::vector<double> time_to_end(const Dependencies& deps, const Machine& machine,
-                                const std::vector<double>& times_us) {
+                                const std::vector<NodeTime>& times) {
   std::vector<double> of_node(deps.needs.size()), of_join(deps.joins.size(), 0);
   for (uint32_t n = static_cast<uint32_t>(of_node.size()); n-- > 0;) {
     double after = 0;
     for (const uint32_t j : deps.signals[n]) {
       if (of_join[j] > 0) after = std::max(after, of_join[j] + machine.synchronise_us);
     }
-    of_node[n] = times_us[n] + after;
+    of_node[n] = times[n].total_us() + after;
     for (const Need& need : deps.needs[n]) {
       if (!need.previous_pass) of_join[need.join] = std::max(of_join[need.join], of_node[n]);
     }
@@ -89,8 +93,8 @@ std::vector<double> time_to_end(const Dependencies& deps, const Machine& machine
   return of_node;
 }
 
-Placement list(const Dependencies& deps, const Machine& machine, const std::vector<double>& times_us) {
-  const std::vector<double> priority = time_to_end(deps, machine, times_us);
+Placement list(const Dependencies& deps, const Machine& machine, const std::vector<NodeTime>& times) {
+  const std::vector<double> priority = time_to_end(deps, machine, times);
   const auto waiters = waiters_of(deps);
   const auto later = [&](uint32_t a, uint32_t b) {
     return priority[a] != priority[b] ? priority[a] < priority[b] : a > b;
@@ -106,6 +110,7 @@ Placement list(const Dependencies& deps, const Machine& machine, const std::vect
     if (joins_left[n] == 0) ready.push(n);
   }
   Placement out(machine.sms);
+  std::vector<SmClock> clocks(machine.sms, SmClock(machine));
   LeastLoaded queue = idle_sms(machine.sms);
   while (!ready.empty()) {
     const uint32_t n = ready.top();
@@ -113,7 +118,7 @@ Placement list(const Dependencies& deps, const Machine& machine, const std::vect
     Load least = queue.top();
     queue.pop();
     out[least.sm].push_back(n);
-    least.until = std::max(least.until, ready_at[n]) + times_us[n];
+    least.until = clocks[least.sm].run(ready_at[n], times[n]);
     queue.push(least);
     for (const uint32_t j : deps.signals[n]) {
       join_at[j] = std::max(join_at[j], least.until + machine.synchronise_us);
@@ -150,40 +155,50 @@ std::optional<Policy> policy_named(std::string_view name) {
   return std::nullopt;
 }
 
-double node_time_us(const Instruction& node, const Machine& machine, const CostContext& context) {
+NodeTime node_time(const Instruction& node, const Machine& machine, const CostContext& context) {
   const Cost cost = op_info(node.opcode).cost(node, context);
-  const double gb_per_s = std::min(machine.sm_gb_per_s, machine.gb_per_s / machine.sms);
-  const double memory_us = static_cast<double>(cost.bytes) * kUsPerGbPerS / gb_per_s;
-  const double compute_us = static_cast<double>(cost.operations) * kUsPerGbPerS / machine.sm_gflop_per_s;
-  return machine.instruction_us + std::max(memory_us, compute_us);
+  return {
+      static_cast<double>(cost.bytes) * kUsPerGbPerS / stream_gb_per_s(machine),
+      machine.instruction_us + static_cast<double>(cost.operations) * kUsPerGbPerS / machine.sm_gflop_per_s};
 }
 
-std::vector<double> node_times_us(const Graph& graph, const Machine& machine, const CostContext& context) {
-  std::vector<double> out;
+std::vector<NodeTime> node_times(const Graph& graph, const Machine& machine, const CostContext& context) {
+  std::vector<NodeTime> out;
   out.reserve(graph.nodes.size());
-  for (const Instruction& node : graph.nodes) out.push_back(node_time_us(node, machine, context));
+  for (const Instruction& node : graph.nodes) out.push_back(node_time(node, machine, context));
   return out;
 }
 
+SmClock::SmClock(const Machine& machine)
+    : run_ahead_us_(machine.pages_per_sm * double{kPageBytes} * kUsPerGbPerS / stream_gb_per_s(machine)) {}
+
+double SmClock::run(double ready_us, const NodeTime& time) {
+  streamed_us_ = std::max(streamed_us_, free_us_ - run_ahead_us_) + time.memory_us;
+  free_us_ = std::max(std::max(free_us_, ready_us) + time.busy_us, streamed_us_);
+  return free_us_;
+}
+
 Placement place(const Graph& graph, const Dependencies& deps, const Machine& machine, Policy policy,
-                const std::vector<double>& times_us) {
+                const std::vector<NodeTime>& times) {
   switch (policy) {
     case Policy::kRoundRobin:
       return round_robin(graph, machine.sms);
     case Policy::kZigZag:
       return zig_zag(graph, machine.sms);
     case Policy::kWave:
-      return wave(graph, machine.sms, times_us);
+      return wave(graph, machine.sms, times);
     case Policy::kList:
-      return list(deps, machine, times_us);
+      return list(deps, machine, times);
   }
   return {};
 }
 
 double makespan_us(const Dependencies& deps, const Placement& placement, const Machine& machine,
-                   const std::vector<double>& times_us) {
+                   const std::vector<NodeTime>& times) {
   std::vector<uint32_t> nodes_left(deps.joins.size());
-  std::vector<double> join_at(deps.joins.size(), 0), sm_at(placement.size(), 0);
+  std::vector<double> join_at(deps.joins.size(), 0);
+  std::vector<SmClock> clocks(placement.size(), SmClock(machine));
+  double end_us = 0;
   std::vector<size_t> next(placement.size(), 0);
   std::vector<std::vector<uint32_t>> blocked(deps.joins.size());  // SMs that wait for a join
   for (size_t j = 0; j < deps.joins.size(); ++j) nodes_left[j] = static_cast<uint32_t>(deps.joins[j].size());
@@ -195,26 +210,28 @@ double makespan_us(const Dependencies& deps, const Placement& placement, const M
     while (next[sm] < placement[sm].size()) {
       const uint32_t n = placement[sm][next[sm]];
       const Need* missing = nullptr;
+      double ready_us = 0;
       for (const Need& need : deps.needs[n]) {
         if (need.previous_pass) continue;
         if (nodes_left[need.join] > 0) missing = &need;
-        sm_at[sm] = std::max(sm_at[sm], join_at[need.join]);
+        ready_us = std::max(ready_us, join_at[need.join]);
       }
       if (missing != nullptr) {
         blocked[missing->join].push_back(sm);
         break;
       }
-      sm_at[sm] += times_us[n];
+      const double done_us = clocks[sm].run(ready_us, times[n]);
+      end_us = std::max(end_us, done_us);
       ++next[sm];
       for (const uint32_t j : deps.signals[n]) {
-        join_at[j] = std::max(join_at[j], sm_at[sm] + machine.synchronise_us);
+        join_at[j] = std::max(join_at[j], done_us + machine.synchronise_us);
         if (--nodes_left[j] > 0) continue;
         runnable.insert(runnable.end(), blocked[j].begin(), blocked[j].end());
         blocked[j].clear();
       }
     }
   }
-  return *std::max_element(sm_at.begin(), sm_at.end());
+  return end_us;
 }
 
 }  // namespace serval

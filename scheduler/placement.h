@@ -27,17 +27,38 @@ std::optional<Policy> policy_named(std::string_view name);
 // Nodes of each SM in the order in which it runs them.
 using Placement = std::vector<std::vector<uint32_t>>;
 
-// Microseconds that a node occupies its SM, all SMs sharing the memory.
-double node_time_us(const Instruction& node, const Machine& machine, const CostContext& context);
-std::vector<double> node_times_us(const Graph& graph, const Machine& machine, const CostContext& context);
+// What a node costs its SM, all SMs sharing the memory. Loading may run ahead of computing: weights wait for
+// nobody.
+struct NodeTime {
+  double memory_us;  // streaming its bytes
+  double busy_us;    // everything else
+  double total_us() const { return memory_us + busy_us; }
+};
+NodeTime node_time(const Instruction& node, const Machine& machine, const CostContext& context);
+std::vector<NodeTime> node_times(const Graph& graph, const Machine& machine, const CostContext& context);
+
+// One SM on the cost model: a stream of bytes that is never more than its pages ahead of the instruction in
+// hand.
+class SmClock {
+ public:
+  explicit SmClock(const Machine& machine);
+  // Runs a node whose inputs are there at `ready_us`; returns when it ends.
+  double run(double ready_us, const NodeTime& time);
+  double free_us() const { return free_us_; }
+
+ private:
+  double run_ahead_us_;  // what streaming a full set of pages takes
+  double streamed_us_ = 0;
+  double free_us_ = 0;
+};
 
 // Every queue is in an order that, merged by the nodes' readiness, is a serial order: no placement can
 // deadlock.
 Placement place(const Graph& graph, const Dependencies& deps, const Machine& machine, Policy policy,
-                const std::vector<double>& times_us);
+                const std::vector<NodeTime>& times);
 
-// The time of a pass on the cost model: SMs run their queues in order, a join costs one synchronisation.
+// Microseconds of a pass on the cost model: SMs run their queues in order, a join costs one synchronisation.
 double makespan_us(const Dependencies& deps, const Placement& placement, const Machine& machine,
-                   const std::vector<double>& times_us);
+                   const std::vector<NodeTime>& times);
 
 }  // namespace serval

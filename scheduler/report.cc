@@ -158,7 +158,7 @@ std::string to_text(const ProgramStatistics& s) {
                   static_cast<double>(*least) / kMega, static_cast<double>(*most) / kMega, 100 * s.imbalance);
   out += fmt::format("counters          {} ({} waits, {} signals)\n", s.counters, s.waits, s.signals);
   out += fmt::format("a pass            {:.1f} us on the cost model\n", s.makespan_us);
-  out += fmt::format("critical path     {:.1f} us with unlimited SMs: {}\n", s.critical_path_us,
+  out += fmt::format("critical path     {:.1f} us with unlimited SMs and bandwidth: {}\n", s.critical_path_us,
                      fmt::join(s.critical_path, ", "));
   return out;
 }

@@ -32,7 +32,7 @@ struct ProgramStatistics {
   std::vector<uint64_t> bytes_per_queue;   // on the cost model
   double imbalance = 0;                    // largest over mean of bytes_per_queue, minus one
   double makespan_us = 0;                  // a pass on the cost model
-  double critical_path_us = 0;             // the same with as many SMs as one could want
+  double critical_path_us = 0;             // with unlimited SMs and bandwidth: waits and fixed costs only
   std::vector<std::string> critical_path;  // ops along it and how often: "qkv_rope ×16"
 };
 

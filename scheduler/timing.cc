@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint32_t kNobody = 0xffffffff;
 
-struct Arrival {  // the latest increment of a counter, or the latest instruction of an SM
+struct Arrival {  // the latest increment of a counter
   double at_us = 0;
   uint32_t by = kNobody;
 };
@@ -24,7 +24,8 @@ class Simulation {
         unlimited_(unlimited),
         counted_(program.counters.size(), 0),
         counter_at_(program.counters.size()),
-        sm_at_(std::max<uint32_t>(program.machine.sms, 1)),
+        clocks_(program.machine.sms, SmClock(program.machine)),
+        last_on_sm_(program.machine.sms, kNobody),
         start_after_(program.instructions.size(), kNobody) {}
 
   PassTiming run();
@@ -38,15 +39,16 @@ class Simulation {
   const bool unlimited_;
   std::vector<uint64_t> counted_;
   std::vector<Arrival> counter_at_;
-  std::vector<Arrival> sm_at_;
+  std::vector<SmClock> clocks_;
+  std::vector<uint32_t> last_on_sm_;
   std::vector<uint32_t> start_after_;  // what each instruction waited for longest
   Arrival last_;
 };
 
 size_t Simulation::pick_sm(uint32_t queue) const {
   if (program_.queue_kind == QueueKind::kPerSm) return queue;
-  const auto earliest = [](const Arrival& a, const Arrival& b) { return a.at_us < b.at_us; };
-  return static_cast<size_t>(std::min_element(sm_at_.begin(), sm_at_.end(), earliest) - sm_at_.begin());
+  const auto earliest = [](const SmClock& a, const SmClock& b) { return a.free_us() < b.free_us(); };
+  return static_cast<size_t>(std::min_element(clocks_.begin(), clocks_.end(), earliest) - clocks_.begin());
 }
 
 bool Simulation::try_run(uint32_t queue, uint32_t index) {
@@ -58,11 +60,15 @@ bool Simulation::try_run(uint32_t queue, uint32_t index) {
     const double at_us = w.threshold > 0 ? c.at_us + program_.machine.synchronise_us : 0;
     if (at_us > start.at_us) start = {at_us, c.by};
   }
-  Arrival& sm = sm_at_[pick_sm(queue)];
-  if (!unlimited_ && sm.at_us > start.at_us) start = sm;
-  const double end_us = start.at_us + node_time_us(instruction, program_.machine, context_);
+  const NodeTime time = node_time(instruction, program_.machine, context_);
+  double end_us = start.at_us + time.busy_us;
+  if (!unlimited_) {
+    const size_t sm = pick_sm(queue);
+    if (clocks_[sm].free_us() > start.at_us) start.by = last_on_sm_[sm];
+    end_us = clocks_[sm].run(start.at_us, time);
+    last_on_sm_[sm] = index;
+  }
   start_after_[index] = start.by;
-  sm = {end_us, index};
   for (const Signal& s : program_.signals_of(instruction)) {
     counted_[s.counter] += s.increment;
     if (end_us >= counter_at_[s.counter].at_us) counter_at_[s.counter] = {end_us, index};
@@ -91,8 +97,8 @@ PassTiming Simulation::run() {
 
 }  // namespace
 
-PassTiming time_pass(const Program& program, const CostContext& context, bool unlimited_sms) {
-  return Simulation(program, context, unlimited_sms).run();
+PassTiming time_pass(const Program& program, const CostContext& context, bool unlimited) {
+  return Simulation(program, context, unlimited).run();
 }
 
 }  // namespace serval

@@ -15,8 +15,9 @@ struct PassTiming {
   std::vector<uint32_t> critical_path;
 };
 
-// With `unlimited_sms` only waits order the instructions; otherwise each queue also runs one at a time, in
-// order (a global queue: on whichever SM is free). Throws Error(kRuntime) if the program cannot finish.
-PassTiming time_pass(const Program& program, const CostContext& context, bool unlimited_sms);
+// Each queue runs one instruction at a time, in order (a global queue: on whichever SM is free). With
+// `unlimited` SMs and bandwidth, only waits and the instructions' fixed costs take time: the latency that no
+// placement removes. Throws Error(kRuntime) if the program cannot finish.
+PassTiming time_pass(const Program& program, const CostContext& context, bool unlimited);
 
 }  // namespace serval
