@@ -1,5 +1,6 @@
 // serval chat: a conversation, answers streamed. Ctrl-C ends an answer; at an empty prompt it leaves.
 #include <csignal>
+#include <optional>
 #include <unistd.h>
 
 #include "fmt/format.h"
@@ -69,7 +70,7 @@ class Chat {
       const LineReader::Result input = reader_.read();
       switch (input.event) {
         case LineReader::Event::kLine:
-          if (!take(input.line)) return exit_code_;
+          if (const std::optional<int> exit_code = take(input.line)) return *exit_code;
           break;
         case LineReader::Event::kDiscarded:
           say("\n");
@@ -96,17 +97,17 @@ class Chat {
     system_ = system;
   }
 
-  // False where the program is to end with exit_code_.
-  bool take(const std::string& line) {
-    if (line.find_first_not_of(" \t") == std::string::npos) return true;
+  // An exit code where the program is to end.
+  std::optional<int> take(const std::string& line) {
+    if (line.find_first_not_of(" \t") == std::string::npos) return std::nullopt;
     return line.starts_with('/') ? obey(line) : answer(line);
   }
 
-  bool obey(const std::string& line) {
+  std::optional<int> obey(const std::string& line) {
     const size_t space = line.find(' ');
     const std::string name = line.substr(0, space);
     const std::string rest = space == std::string::npos ? "" : line.substr(space + 1);
-    if (name == "/exit" || name == "/quit") return false;
+    if (name == "/exit" || name == "/quit") return 0;
     if (name == "/help") {
       say(fmt::format("{}\n", kChatCommands));
     } else if (name == "/reset") {
@@ -116,10 +117,10 @@ class Chat {
     } else {
       log_warning(fmt::format("{}: no such command; /help lists them", name));
     }
-    return true;
+    return std::nullopt;
   }
 
-  bool answer(const std::string& line) {
+  std::optional<int> answer(const std::string& line) {
     messages_.push_back({"user", line});
     Response response;
     try {
@@ -129,12 +130,12 @@ class Chat {
       if (error.kind() != ErrorKind::kUsage || !reader_.interactive()) throw;
       messages_.pop_back();
       log_error(fmt::format("{}; /reset begins a new conversation", error.what()));
-      return true;
+      return std::nullopt;
     }
     remember(response);
     print_end(line, response);
-    exit_code_ = kSignalExitBase + SIGTERM;
-    return take_signal() != SIGTERM;
+    if (take_signal() == SIGTERM) return kSignalExitBase + SIGTERM;
+    return std::nullopt;
   }
 
   Response generate() {
@@ -181,18 +182,13 @@ class Chat {
   LineReader reader_;
   std::string system_;
   std::vector<ChatMessage> messages_;
-  int exit_code_ = 0;
 };
 
 int chat(const Flags& flags) {
   Engine engine = load_engine(flags.engine.options(1), flags.output.progress);
   const ModelInfo& info = engine.info();
-  if (info.chat_template.empty()) {
-    throw Error(ErrorKind::kUsage,
-                fmt::format("{} has no chat template that is known: give --chat-template llama3 or "
-                            "--chat-template chatml",
-                            info.name));
-  }
+  const ChatMessage probe{"user", "?"};
+  (void)engine.tokenize_chat({&probe, 1});  // a model that has no usable template says so now
   log_info(fmt::format("{} on {}; seed {}", info.name, info.backend, flags.sampling.seed()));
   return Chat(flags, engine).run();
 }

@@ -131,7 +131,7 @@ std::string FlagSet::see_help() const {
   return fmt::format("; see serval {} --help", command_);
 }
 
-bool FlagSet::parse(const std::vector<std::string>& arguments) const {
+bool FlagSet::parse(const std::vector<std::string>& arguments) {
   try {
     return parse_or_throw(arguments);
   } catch (const CLI::ArgumentMismatch& error) {
@@ -144,7 +144,7 @@ bool FlagSet::parse(const std::vector<std::string>& arguments) const {
   }
 }
 
-bool FlagSet::parse_or_throw(const std::vector<std::string>& arguments) const {
+bool FlagSet::parse_or_throw(const std::vector<std::string>& arguments) {
   Parser parser(*this);
   parser.split(arguments);
   if (parser.help_asked()) return false;
@@ -157,10 +157,15 @@ bool FlagSet::parse_or_throw(const std::vector<std::string>& arguments) const {
     if (given.empty()) {
       flags_[i].read_environment();
     } else {
+      given_.push_back(flags_[i].long_name());
       flags_[i].read(given);
     }
   }
   return true;
+}
+
+bool FlagSet::given(const std::string& long_name) const {
+  return std::find(given_.begin(), given_.end(), long_name) != given_.end();
 }
 
 std::string FlagSet::help() const {

@@ -35,7 +35,9 @@ class FlagSet {
 
   // Reads everything. Returns false if help was asked for, and then nothing was read. Throws Error(kUsage),
   // one line that ends by naming the help.
-  bool parse(const std::vector<std::string>& arguments) const;
+  bool parse(const std::vector<std::string>& arguments);
+  // Whether the flag of that long name was on the command line that was parsed.
+  bool given(const std::string& long_name) const;
   std::string help() const;
 
  private:
@@ -56,7 +58,7 @@ class FlagSet {
   };
   class Parser;
 
-  bool parse_or_throw(const std::vector<std::string>& arguments) const;
+  bool parse_or_throw(const std::vector<std::string>& arguments);
   std::string see_help() const;
 
   std::string command_;
@@ -65,6 +67,7 @@ class FlagSet {
   std::string group_ = "Flags";
   std::string examples_;
   std::vector<Flag> flags_;
+  std::vector<std::string> given_;
 };
 
 }  // namespace serval::cli

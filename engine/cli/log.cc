@@ -1,7 +1,9 @@
 #include "engine/cli/log.h"
 
+#include <unistd.h>
+
 #include "fmt/format.h"
-#include "spdlog/sinks/stdout_sinks.h"
+#include "spdlog/sinks/base_sink.h"
 #include "spdlog/spdlog.h"
 
 #include "engine/cli/progress.h"
@@ -11,11 +13,18 @@ namespace {
 
 constexpr const char* kPattern = "serval: %v";
 
-void write(spdlog::level::level_enum level, const std::string& line) {
-  if (!spdlog::should_log(level)) return;
-  erase_progress();
-  spdlog::log(level, "{}", line);
-}
+// stderr, where a progress bar may stand in the way. What cannot be written is lost, as there is nowhere to
+// say so.
+class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
+ private:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    erase_progress();
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+  }
+  void flush_() override {}
+};
 
 std::string escape_controls(const std::string& text) {
   std::string out;
@@ -30,9 +39,8 @@ std::string escape_controls(const std::string& text) {
 }  // namespace
 
 void start_log() {
-  auto logger = std::make_shared<spdlog::logger>("serval", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  auto logger = std::make_shared<spdlog::logger>("serval", std::make_shared<StderrSink>());
   logger->set_pattern(kPattern);
-  logger->flush_on(spdlog::level::trace);
   spdlog::set_default_logger(std::move(logger));
 }
 
@@ -41,16 +49,16 @@ void set_log_level(const std::string& level) {
 }
 
 void log_debug(const std::string& line) {
-  write(spdlog::level::debug, line);
+  spdlog::debug("{}", line);
 }
 void log_info(const std::string& line) {
-  write(spdlog::level::info, line);
+  spdlog::info("{}", line);
 }
 void log_warning(const std::string& line) {
-  write(spdlog::level::warn, "warning: " + line);
+  spdlog::warn("warning: {}", line);
 }
 void log_error(const std::string& line) {
-  write(spdlog::level::err, "error: " + escape_controls(line));
+  spdlog::error("error: {}", escape_controls(line));
 }
 
 }  // namespace serval::cli

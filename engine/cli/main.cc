@@ -29,6 +29,7 @@ struct Command {
 constexpr Command kCommands[] = {
     {"generate", "continue one or several prompts", run_generate},
     {"chat", "talk with the model", run_chat},
+    {"schedule", "compile a model and print the program or its statistics", run_schedule},
     {"bench", "measure the speed of prompts and of generation", run_bench},
     {"info", "facts about a model and this machine", run_info},
 };
