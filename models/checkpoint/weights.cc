@@ -124,6 +124,7 @@ void report_conversions(const Checkpoint& checkpoint, std::span<const LoadedTens
   for (const LoadedTensor& tensor : tensors)
     if (tensor.view->dtype != StoredType::kBF16) ++converted[dtype_name(tensor.view->dtype)];
   std::vector<std::string> counts;
+  counts.reserve(converted.size());
   for (const auto& [dtype, count] : converted) counts.push_back(fmt::format("{} {}", count, dtype));
   if (!counts.empty())
     spdlog::info("{}: {} tensors rounded to the nearest bf16", checkpoint.source(),
