@@ -52,20 +52,24 @@ void carve(std::vector<Entry>& entries, const Box& cut) {
 
 }  // namespace
 
+void AccessLog::forget(const Region& region) {
+  Log& log = tensors_[region.tensor.index];
+  carve(log.written, region.box);
+  carve(log.read, region.box);
+}
+
 void AccessLog::record(const Region& region, uint32_t node) {
   Log& log = tensors_[region.tensor.index];
   if (writes(region.access)) {
-    // Whoever comes later and meets the old entries inside this box meets this write as well, which waited
-    // for them.
-    carve(log.read, region.box);
     // The same division of a tensor is written layer after layer: then only a name changes.
     const auto same = std::find_if(log.written.begin(), log.written.end(),
                                    [&](const Written& w) { return w.box == region.box; });
     if (same != log.written.end()) {
+      carve(log.read, region.box);
       same->node = node;
       return;
     }
-    carve(log.written, region.box);
+    forget(region);
     log.written.push_back({region.box, node});
     return;
   }

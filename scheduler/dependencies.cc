@@ -39,7 +39,8 @@ class Derivation {
  private:
   void visit_first_pass(uint32_t node);
   void visit_second_pass(uint32_t node);
-  void collect_edges(uint32_t node, uint32_t limit);
+  void collect_edges(uint32_t node, bool second_pass);
+  void find_edges(uint32_t stage);
   void add_edge(uint32_t from, uint32_t to, uint32_t operand_mask);
   void add_needs(uint32_t node, bool previous_pass, Bitset& known);
   void finish_with_last();
@@ -61,6 +62,7 @@ class Derivation {
   std::vector<uint32_t> met_by_;   // of each node: who found an edge from it last
   std::vector<StageEdges> edges_;  // the first num_edges_ are in use; their memory serves node after node
   size_t num_edges_ = 0;
+  size_t last_edges_ = 0;  // the entry that the last edge went to
 };
 
 Derivation::Derivation(const Graph& graph)
@@ -86,23 +88,30 @@ Dependencies Derivation::run() {
   }
   // The gate: a join of the last node alone, which no pass after may start without.
   join_of({count - 1});
+  met_by_.assign(count, kNone);
   for (uint32_t n = 0; n < count; ++n) visit_second_pass(n);
   return std::move(out_);
 }
 
-// Nodes of the second pass are logged as themselves + count, so that the passes can be told apart. Keeps the
-// edges from nodes below `limit`, by stage, latest first.
-void Derivation::collect_edges(uint32_t node, uint32_t limit) {
+// Finds the edges to a node of the first pass, or those from the first pass to a node of the second: what the
+// second pass touches is not logged, it only hides what was touched before.
+void Derivation::collect_edges(uint32_t node, bool second_pass) {
   footprint_.clear();
-  const Instruction& instruction = graph_.nodes[node % graph_.nodes.size()];
+  const Instruction& instruction = graph_.nodes[node];
   op_info(instruction.opcode).footprint(instruction, nullptr, footprint_);
   std::erase_if(footprint_,
                 [&](const Region& r) { return is_immutable(graph_.tensors[r.tensor.index].kind); });
   num_edges_ = 0;
   for (const Region& region : footprint_) {
-    log_.for_conflicts(region, limit, [&](uint32_t other) { add_edge(other, node, 1U << region.operand); });
+    log_.for_conflicts(region, [&](uint32_t other) { add_edge(other, node, 1U << region.operand); });
   }
-  for (const Region& region : footprint_) log_.record(region, node);
+  for (const Region& region : footprint_) {
+    if (!second_pass) {
+      log_.record(region, node);
+    } else if (writes(region.access)) {
+      log_.forget(region);
+    }
+  }
   const auto edges = std::span(edges_).first(num_edges_);
   std::sort(edges.begin(), edges.end(),
             [](const StageEdges& x, const StageEdges& y) { return x.stage > y.stage; });
@@ -111,18 +120,27 @@ void Derivation::collect_edges(uint32_t node, uint32_t limit) {
   }
 }
 
-void Derivation::add_edge(uint32_t from, uint32_t to, uint32_t operand_mask) {
+inline void Derivation::add_edge(uint32_t from, uint32_t to, uint32_t operand_mask) {
   const uint32_t stage = stage_of_[from];
-  size_t i = 0;
-  while (i < num_edges_ && edges_[i].stage != stage) ++i;
-  if (i == num_edges_) {
-    if (++num_edges_ > edges_.size()) edges_.emplace_back();
-    edges_[i].stage = stage;
-    edges_[i].operand_mask = 0;
-    edges_[i].nodes.clear();
-  }
-  edges_[i].operand_mask |= operand_mask;
-  if (std::exchange(met_by_[from], to) != to) edges_[i].nodes.push_back(from);
+  if (last_edges_ >= num_edges_ || edges_[last_edges_].stage != stage) find_edges(stage);
+  StageEdges& e = edges_[last_edges_];
+  e.operand_mask |= operand_mask;
+  if (std::exchange(met_by_[from], to) != to) e.nodes.push_back(from);
+}
+
+void Derivation::find_edges(uint32_t stage) {
+  last_edges_ = 0;
+  while (last_edges_ < num_edges_ && edges_[last_edges_].stage != stage) ++last_edges_;
+  if (last_edges_ < num_edges_) return;
+  if (++num_edges_ > edges_.size()) edges_.emplace_back();
+  edges_[last_edges_].stage = stage;
+  edges_[last_edges_].operand_mask = 0;
+  edges_[last_edges_].nodes.clear();
+}
+
+bool Derivation::implied(uint32_t node, const Bitset& known) const {
+  const std::vector<uint32_t>& joins = out_.signals[node];
+  return std::any_of(joins.begin(), joins.end(), [&](uint32_t j) { return known.test(j); });
 }
 
 // Turns edges_ into needs, stage by stage from the latest: what a later stage already waited for is implied.
@@ -171,7 +189,7 @@ uint32_t Derivation::intern(uint32_t node, const Bitset& known, std::vector<uint
 }
 
 void Derivation::visit_first_pass(uint32_t node) {
-  collect_edges(node, static_cast<uint32_t>(graph_.nodes.size()));
+  collect_edges(node, false);
   Bitset known;
   for (const Need& need : out_.needs[node]) known.merge(closure_[need.join]);
   add_needs(node, false, known);
@@ -194,8 +212,7 @@ void Derivation::finish_with_last() {
 }
 
 void Derivation::visit_second_pass(uint32_t node) {
-  const auto count = static_cast<uint32_t>(graph_.nodes.size());
-  collect_edges(node + count, count);  // edges within the pass are those of the first
+  collect_edges(node, true);
   Bitset known;
   for (const Need& need : out_.needs[node]) {
     if (!need.previous_pass) known.merge(closure_of(need.join, known_previous_));
