@@ -3,8 +3,8 @@
 //   serval::Engine engine = serval::Engine::load({});                    // the bundled model
 //   serval::Response r = engine.generate({.prompt = "Once upon a time"});
 //
-// Errors are serval::Error (serval/error.h): kind() is the exit code a program should use, what() is one line.
-// Units: a token is one vocabulary id; times are milliseconds of wall clock.
+// Errors are serval::Error (serval/error.h): kind() is the exit code a program should use, what() is one
+// line. Units: a token is one vocabulary id; times are milliseconds of wall clock.
 #pragma once
 
 #include <cstdint>
@@ -38,13 +38,13 @@ struct ChatMessage {
 };
 
 struct Request {
-  std::string prompt = {};             // UTF-8; other bytes become U+FFFD. Ignored if prompt_ids or messages is set
+  std::string prompt = {};  // UTF-8; other bytes become U+FFFD. Ignored if prompt_ids or messages is set
   std::vector<int32_t> prompt_ids = {};    // token ids, used as they are (no BOS is added)
   std::vector<ChatMessage> messages = {};  // a conversation, rendered with the model's chat template
   SamplingParams sampling = {};
-  int max_tokens = -1;                 // new tokens at most; -1: until the context is full
-  std::vector<std::string> stop = {};  // the text ends before the first of these
-  bool ignore_eos = false;
+  int max_tokens = -1;  // new tokens at most; -1: until the context is full; 0: read the prompt only
+  std::vector<std::string> stop = {};  // the text ends before the first of these; UTF-8, up to 64 of 1 KiB
+  bool ignore_eos = false;             // the model's end-of-text tokens are tokens like any other
 };
 
 enum class Finish {
@@ -52,15 +52,17 @@ enum class Finish {
   kEos,        // the model ended the text
   kStop,       // one of Request::stop was reached
   kLength,     // max_tokens, or the context is full
-  kCancelled,  // cancel() was called or the callback returned false
+  kCancelled,  // cancel() was called or the callback returned false for this sequence
 };
 const char* name_of(Finish finish);  // "eos", "stop", "length", "cancelled"
 
 struct TokenEvent {
-  uint64_t sequence = 0;      // as Batch::add returned it; 0 for generate()
+  uint64_t sequence = 0;  // as Batch::add returned it; 0 for generate(), index + 1 for decode_batch()
   int32_t token = 0;
   float log_probability = 0;  // natural log, under the model's own softmax (before penalties and temperature)
-  std::string text;           // UTF-8 made available by this token; may be empty in the middle of a character
+  // UTF-8 made available by this token: whole characters, and nothing that may yet become a stop string. The
+  // texts of all events, joined, are the response's.
+  std::string text;
   Finish finish = Finish::kNone;
 };
 
@@ -72,75 +74,90 @@ struct Timings {
 
 struct Response {
   std::string text;
-  std::vector<int32_t> tokens;
+  std::vector<int32_t> tokens;  // all that were generated, an end-of-text token or a stop string's included
   std::vector<float> log_probabilities;  // one for each token
   int prompt_tokens = 0;
   Finish finish = Finish::kNone;
   Timings timings;
 };
 
-// Returns false to cancel. Called on the thread that called generate() or step().
+// Returns false to end the event's sequence. Called on the thread that called generate() or decode_batch(),
+// which it must not call itself. What it throws ends the call and goes on to the caller.
 using TokenCallback = std::function<bool(const TokenEvent&)>;
 
 // stage is "tensors", "weights", …; done and total in bytes. Called from the loading thread.
 using ProgressCallback = std::function<void(const char* stage, uint64_t done, uint64_t total)>;
 
 struct EngineOptions {
-  std::string model;                           // a Hugging Face directory or a preset's name; empty: the bundled model
-  std::optional<uint64_t> random_weights;      // seed; required for a preset, allowed for a directory without weights
-  int context = 0;                             // tokens a sequence may hold; 0: min(model's maximum, 4096)
-  int max_sequences = kMaxBatchSequences;      // KV blocks are reserved for this many full contexts
-  std::string backend = "auto";                // auto | device | host | torch
-  int threads = 0;                             // host interpreter; 0: all cores
-  int sms = 0;                                 // SMs to compile for; 0: the backend's own number
-  std::string policy;                          // round-robin | zig-zag | wave | list; empty: what the cost model prefers
-  bool global_queue = false;                   // one queue for all SMs instead of one each
-  std::string chat_template;                   // llama3 | chatml; empty: recognised from the checkpoint
-  double stall_timeout_s = 30;                 // a launch without progress for this long is a fault
-  ProgressCallback progress;
+  std::string model = {};  // a Hugging Face directory or a preset's name; empty: the bundled model
+  // The seed. A preset needs one, as does a directory without weights; weights that are there are not read.
+  std::optional<uint64_t> random_weights = {};
+  int context = 0;                         // tokens a sequence may hold; 0: min(model's maximum, 4096)
+  int max_sequences = kMaxBatchSequences;  // KV blocks are reserved for this many full contexts; 1 to 16
+  std::string backend = "auto";            // auto | device | host | torch
+  int threads = 0;                         // host interpreter; 0: all cores; up to 1024
+  int sms = 0;                             // SMs to compile for; 0: the backend's own number; up to 1024
+  std::string policy = {};         // round-robin | zig-zag | wave | list; empty: what the cost model prefers
+  bool global_queue = false;       // one queue for all SMs instead of one each
+  std::string chat_template = {};  // llama3 | chatml; empty: recognised from the checkpoint
+  double stall_timeout_s = 30;     // a launch without progress for this long is a fault; up to a day
+  ProgressCallback progress = {};
 };
 
 struct ModelInfo {
   std::string name;
   std::string backend;
-  int hidden_size, intermediate_size, num_layers, num_heads, num_kv_heads, head_dim, vocab_size;
-  int context;               // tokens a sequence may hold in this engine
-  int64_t num_parameters;
-  int64_t weight_bytes;      // read for one token
-  int64_t kv_bytes_per_token;
+  int hidden_size = 0;
+  int intermediate_size = 0;
+  int num_layers = 0;
+  int num_heads = 0;
+  int num_kv_heads = 0;
+  int head_dim = 0;
+  int vocab_size = 0;
+  int context = 0;  // tokens a sequence may hold in this engine
+  int64_t num_parameters = 0;
+  int64_t weight_bytes = 0;  // read for one token
+  int64_t kv_bytes_per_token = 0;
   std::string policy;
-  int sms;
-  int64_t instructions;      // of the compiled program
-  std::string chat_template; // "" if the model has none
+  int sms = 0;
+  int64_t instructions = 0;         // of the compiled program
+  std::string chat_template;        // "" if the model has none
   SamplingParams default_sampling;  // the project's defaults overlaid with generation_config.json
 };
 
 class Batch;
 
-// A loaded model and its compiled program. Movable. Calls that run the model (generate, Batch::step) are serialised
-// by a mutex inside; everything const is thread-safe; cancel() may be called from any thread or signal handler.
+// A loaded model and its compiled program. Movable. Calls that run the model (generate, Batch::step) are
+// serialised by a mutex inside; everything const is thread-safe; cancel() may be called from any thread or
+// signal handler.
 class Engine {
  public:
+  // Errors: kUsage for options out of range, kRuntime for a model that is missing, damaged or not supported
+  // and for a backend that is not there, kOutOfMemory where weights or KV cache do not fit.
   static Engine load(const EngineOptions& options);
   Engine(Engine&&) noexcept;
   Engine& operator=(Engine&&) noexcept;
   ~Engine();
 
   const ModelInfo& info() const;
-  // Ids of `text` with BOS where the model wants one; text of `ids`, special tokens left out.
+  // Ids of `text` with BOS where the model wants one; text of `ids`, special tokens left out. kUsage for an
+  // id that is not in the vocabulary.
   std::vector<int32_t> tokenize(const std::string& text) const;
   std::string detokenize(std::span<const int32_t> ids) const;
-  // Ids of a conversation, ready for the assistant's answer.
+  // Ids of a conversation, ready for the assistant's answer. kUsage for an unknown role; an error where the
+  // model has no chat template that is known here.
   std::vector<int32_t> tokenize_chat(std::span<const ChatMessage> messages) const;
 
-  // Runs one request to its end. Errors: kUsage for parameters out of range or a prompt that is empty or does not fit
-  // the context, kOutOfMemory when no KV blocks are left, kDeviceFault when the interpreter gave up.
+  // Runs one request to its end. Errors: kUsage for parameters out of range or a prompt that is empty or does
+  // not fit the context, kOutOfMemory when no KV blocks are left, kDeviceFault when the interpreter gave up.
   Response generate(const Request& request, const TokenCallback& on_token = {});
 
-  // Runs up to kMaxBatchSequences requests together; more wait their turn. Responses in the order of the requests.
+  // Runs up to kMaxBatchSequences requests together; more wait their turn. Responses in the order of the
+  // requests. One that is out of range is an error before any runs.
   std::vector<Response> decode_batch(std::span<const Request> requests, const TokenCallback& on_token = {});
 
-  // Ends whatever runs now within one pass: its responses finish as kCancelled.
+  // Ends whatever runs now within one pass: its responses finish as kCancelled. Batches that are between two
+  // steps and requests that wait count as running.
   void cancel() noexcept;
 
   struct Impl;
@@ -151,9 +168,9 @@ class Engine {
   std::unique_ptr<Impl> impl_;
 };
 
-// Sequences that are decoded together and join and leave between passes. A sequence's tokens do not depend on its
-// neighbours. Not thread-safe itself, except cancel(); the engine must outlive it. KV blocks are returned when a
-// sequence ends, is cancelled, or the batch is destroyed.
+// Sequences that are decoded together and join and leave between passes. A sequence's tokens do not depend on
+// its neighbours. Not thread-safe itself, except cancel(); the engine must outlive it. KV blocks are returned
+// when a sequence ends, is cancelled, or the batch is destroyed.
 class Batch {
  public:
   explicit Batch(Engine& engine);
@@ -161,22 +178,27 @@ class Batch {
   Batch& operator=(Batch&&) noexcept;
   ~Batch();
 
-  // Joins at the next step. Returns its handle (> 0). Errors as generate(), and kOutOfMemory if kMaxBatchSequences
-  // are running or the KV cache cannot hold the prompt.
+  // Joins at the next step. Returns its handle (> 0). Errors as generate(), and kOutOfMemory if
+  // kMaxBatchSequences are running or the KV cache has no room for the prompt and max_tokens more: they are
+  // reserved here, so that no sequence runs short later.
   uint64_t add(const Request& request);
-  // One pass for every sequence: a chunk of prompt or one new token each. Returns the tokens made, in order of
-  // handles; empty while all of them are still reading their prompts.
+  // One pass: a new token for every sequence that has read its prompt, and chunks of the others' prompts, the
+  // oldest first. Returns the tokens made, in order of handles; empty while all of them are still reading.
+  // A sequence that ends without a token (cancelled, or max_tokens is 0) has no event. After an error it may
+  // be called again.
   std::vector<TokenEvent> step();
-  bool idle() const;                            // true when no sequence is running
-  void cancel(uint64_t sequence) noexcept;      // takes effect before the next step
-  Response take(uint64_t sequence);             // the response of a finished sequence; forgets the handle
+  bool idle() const;                        // true when no sequence is running
+  void cancel(uint64_t sequence) noexcept;  // takes effect in the next step
+  // The response of a finished sequence; forgets the handle. kUsage for one that is unknown or still running.
+  Response take(uint64_t sequence);
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-// The tokens of one request as a range: for (const TokenEvent& t : TokenStream(engine, request)) …
+// The tokens of one request as a range, made one pass at a time as they are asked for: for (const TokenEvent&
+// t : TokenStream(engine, request)) …
 class TokenStream {
  public:
   TokenStream(Engine& engine, const Request& request);

@@ -1,0 +1,212 @@
+// The bundled model on the host interpreter: how a sequence is computed never shows in its bits.
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "engine/backend/host_backend.h"
+#include "engine/runtime/kv_allocator.h"
+#include "engine/runtime/model_source.h"
+#include "models/checkpoint/weights.h"
+#include "serval/engine.h"
+#include "vm/kv_cache.h"
+
+namespace serval {
+namespace {
+
+constexpr int kContext = 512;
+
+EngineOptions host_options() {
+  EngineOptions options;
+  options.backend = "host";
+  options.context = kContext;
+  return options;
+}
+
+Engine& engine() {
+  static Engine loaded = Engine::load(host_options());
+  return loaded;
+}
+
+Request story(const std::string& prompt, int max_tokens, uint64_t seed = 1) {
+  Request request{.prompt = prompt, .max_tokens = max_tokens, .ignore_eos = true};
+  request.sampling.seed = seed;
+  request.sampling.repetition_penalty = 1.1f;
+  return request;
+}
+
+void expect_same_bits(const Response& found, const Response& expected) {
+  EXPECT_EQ(found.tokens, expected.tokens);
+  EXPECT_EQ(found.log_probabilities, expected.log_probabilities);  // float ==: bit for bit
+  EXPECT_EQ(found.text, expected.text);
+  EXPECT_EQ(found.finish, expected.finish);
+}
+
+// 16 requests of different lengths, parameters and seeds.
+std::vector<Request> sixteen_requests() {
+  const std::string text =
+      "Once upon a time there was a little fox who lived by the river. Every morning she went out";
+  std::vector<Request> requests;
+  for (size_t i = 0; i < kMaxBatchSequences; ++i) {
+    std::string prompt = text.substr(0, 5 + 5 * i);
+    if (i % 5 == 4) prompt += prompt + prompt;
+    requests.push_back(story(prompt, 10 + static_cast<int>(i), i));
+    if (i % 4 == 0) requests.back().sampling.temperature = 0;
+    if (i % 4 == 1) requests.back().sampling.top_k = 0;
+  }
+  return requests;
+}
+
+// Reads `prompt` in chunks of `chunk` rows and returns the logits after its last token, bit for bit.
+std::vector<float> logits_after(Backend& backend, const std::vector<int32_t>& prompt, size_t chunk) {
+  for (uint32_t block = 0; block < backend.blocks_per_sequence(); ++block) {
+    backend.block_table()[block] = static_cast<int32_t>(block);
+  }
+  backend.state().slots[0] = {};
+  backend.state().slots[0].end_position = static_cast<uint32_t>(prompt.size());
+  int last_row = 0;
+  for (size_t begin = 0; begin < prompt.size(); begin += chunk) {
+    std::fill(std::begin(backend.state().rows), std::end(backend.state().rows), PassRow{});
+    const size_t end = std::min(prompt.size(), begin + chunk);
+    for (size_t position = begin; position < end; ++position) {
+      last_row = static_cast<int>(position - begin);
+      backend.state().rows[last_row] = {.active = 1,
+                                        .wants_logits = position + 1 == prompt.size(),
+                                        .slot = 0,
+                                        .token = prompt[position],
+                                        .position = static_cast<uint32_t>(position)};
+    }
+    backend.run(1, {});
+  }
+  const std::span<const float> logits = backend.logits(last_row);
+  return {logits.begin(), logits.end()};
+}
+
+TEST(BundledModel, ReadsAPromptInChunksAsTokenByToken) {
+  const ModelSource source = find_model("");
+  const auto weights =
+      std::make_shared<const ModelWeights>(ModelWeights::load(source.directory, source.config));
+  HostBackendOptions options;
+  options.context = kContext;
+  options.max_sequences = 1;
+  const auto backend = make_host_backend(source.config, weights, options);
+  std::mt19937 random(1);
+  for (const size_t length : {1u, 17u, 64u, 65u, 300u}) {
+    std::vector<int32_t> prompt(length);
+    for (int32_t& id : prompt)
+      id = static_cast<int32_t>(random() % static_cast<uint32_t>(source.config.vocab_size));
+    const std::vector<float> expected = logits_after(*backend, prompt, 1);
+    for (const size_t chunk : {2u, 7u, 16u})
+      EXPECT_EQ(logits_after(*backend, prompt, chunk), expected) << length;
+  }
+}
+
+TEST(BundledModel, GivesTheSameBitsAloneAsInABatchOfSixteen) {
+  const std::vector<Request> requests = sixteen_requests();
+  const std::vector<Response> together = engine().decode_batch(requests);
+  for (size_t i = 0; i < requests.size(); ++i) expect_same_bits(together[i], engine().generate(requests[i]));
+}
+
+TEST(BundledModel, GivesTheSameBitsStepByStepWithNeighboursThatComeAndGo) {
+  const std::vector<Request> requests = sixteen_requests();
+  std::mt19937 random(2);
+  Batch batch(engine());
+  std::map<uint64_t, size_t> joined;
+  size_t next = 0;
+  while (next < requests.size() || !batch.idle()) {
+    if (next < requests.size() && random() % 2 == 0) {
+      joined[batch.add(requests[next])] = next;
+      ++next;
+    }
+    batch.step();
+  }
+  for (const auto& [handle, i] : joined) expect_same_bits(batch.take(handle), engine().generate(requests[i]));
+}
+
+TEST(BundledModel, GivesTheSameBitsForAnyMachineAndPolicy) {
+  const Request request = story("Once upon a time there was a small robot who", 12);
+  const Response expected = engine().generate(request);
+  const auto expect_no_difference = [&](const EngineOptions& options) {
+    SCOPED_TRACE(options.policy + " " + std::to_string(options.sms) + " " + std::to_string(options.threads));
+    Engine other = Engine::load(options);
+    expect_same_bits(other.generate(request), expected);
+  };
+  for (const int sms : {1, 2, 7, 132}) {
+    for (const int threads : {1, 2}) {
+      EngineOptions options = host_options();
+      options.sms = sms;
+      options.threads = threads;
+      expect_no_difference(options);
+    }
+  }
+  for (const char* policy : {"round-robin", "zig-zag", "wave", "list"}) {
+    EngineOptions options = host_options();
+    options.sms = 7;
+    options.policy = policy;
+    expect_no_difference(options);
+  }
+  EngineOptions options = host_options();
+  options.sms = 7;
+  options.global_queue = true;
+  expect_no_difference(options);
+}
+
+TEST(BundledModel, ContinuesAStory) {
+  Request request = story("Once upon a time", 60, 3);
+  request.sampling.repetition_penalty = 1;
+  const Response response = engine().generate(request);
+  EXPECT_GT(response.text.size(), 100u);
+  double sum = 0;
+  for (const float log_probability : response.log_probabilities) {
+    EXPECT_LE(log_probability, 0);
+    sum += static_cast<double>(log_probability);
+  }
+  // A model that has learnt nothing is at -ln(vocabulary), about -8.
+  EXPECT_GT(sum / static_cast<double>(response.tokens.size()), -2.5);
+  EXPECT_GT(response.timings.prompt_ms, 0);
+  EXPECT_GT(response.timings.decode_ms, 0);
+}
+
+TEST(BundledModel, AnswersAConversation) {
+  ASSERT_FALSE(engine().info().chat_template.empty());
+  Request request{.messages = {{"user", "Tell me a story."}}, .max_tokens = 400};
+  const Response response = engine().generate(request);
+  EXPECT_GT(response.tokens.size(), 10u);
+  EXPECT_EQ(response.finish, Finish::kEos);
+}
+
+TEST(BundledModel, FillsItsContextToTheLastToken) {
+  const Response response = engine().generate(story("Once", -1));
+  EXPECT_EQ(response.prompt_tokens + static_cast<int>(response.tokens.size()), kContext);
+  EXPECT_EQ(response.finish, Finish::kLength);
+  Request full;
+  full.prompt_ids.assign(kContext - 1, 5);
+  EXPECT_EQ(engine().generate(full).tokens.size(), 1u);
+  full.prompt_ids.push_back(5);
+  EXPECT_THROW(engine().generate(full), Error);
+}
+
+TEST(BundledModel, TurnsTextIntoTokensAndBack) {
+  const std::string text = "The little fox said: \"Hello!\"";
+  const std::vector<int32_t> ids = engine().tokenize(text);
+  EXPECT_GT(ids.size(), 4u);
+  EXPECT_EQ(engine().detokenize(ids), text);
+}
+
+TEST(BundledModel, IsDescribed) {
+  const ModelInfo& info = engine().info();
+  EXPECT_EQ(info.backend, "host");
+  EXPECT_EQ(info.context, kContext);
+  EXPECT_GT(info.instructions, 0);
+  EXPECT_GT(info.sms, 0);
+  EXPECT_FALSE(info.policy.empty());
+  EXPECT_EQ(info.kv_bytes_per_token, 4 * info.num_layers * info.num_kv_heads * info.head_dim);
+}
+
+}  // namespace
+}  // namespace serval

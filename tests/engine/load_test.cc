@@ -1,0 +1,199 @@
+// Engine::load: what it finds, and what it says when it does not.
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "engine/runtime/model_source.h"
+#include "engine/runtime/options.h"
+#include "serval/engine.h"
+
+namespace serval {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kTinyConfig = R"({
+  "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu",
+  "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 1,
+  "num_key_value_heads": 1, "head_dim": 64, "vocab_size": 320, "max_position_embeddings": 128,
+  "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "tie_word_embeddings": true, "bos_token_id": 1, "eos_token_id": 2
+})";
+
+// A model directory that holds a configuration and nothing else, removed when the test ends.
+class ModelDirectory {
+ public:
+  ModelDirectory() {
+    std::string name = (fs::temp_directory_path() / "serval-load-test-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary directory");
+    path_ = name;
+    write("config.json", kTinyConfig);
+  }
+  ~ModelDirectory() { fs::remove_all(path_); }
+  void write(const std::string& file, const std::string& text) const { std::ofstream(path_ / file) << text; }
+  std::string path() const { return path_.string(); }
+
+ private:
+  fs::path path_;
+};
+
+EngineOptions tiny_options(const ModelDirectory& directory) {
+  EngineOptions options;
+  options.model = directory.path();
+  options.random_weights = 1;
+  options.backend = "host";
+  return options;
+}
+
+Error refusal(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), Not(HasSubstr("\n")));
+    return error;
+  }
+  ADD_FAILURE() << "accepted";
+  return Error(ErrorKind::kRuntime, "accepted");
+}
+
+void expect_usage_error(const std::function<void(EngineOptions&)>& change, const std::string& line) {
+  EngineOptions options;
+  change(options);
+  const Error error = refusal([&] { Engine::load(options); });
+  EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+  EXPECT_EQ(error.what(), line);
+}
+
+TEST(Options, NameTheFieldThatIsOutOfRange) {
+  expect_usage_error([](EngineOptions& o) { o.context = -1; }, "context: -1; limit: 0 to 16777216");
+  expect_usage_error([](EngineOptions& o) { o.max_sequences = 17; }, "max_sequences: 17; limit: 1 to 16");
+  expect_usage_error([](EngineOptions& o) { o.threads = 2000; }, "threads: 2000; limit: 0 to 1024");
+  expect_usage_error([](EngineOptions& o) { o.sms = -3; }, "sms: -3; limit: 0 to 1024");
+  expect_usage_error([](EngineOptions& o) { o.stall_timeout_s = NAN; },
+                     "stall_timeout_s: nan; limit: more than 0, up to 86400");
+  expect_usage_error([](EngineOptions& o) { o.backend = "gpu"; },
+                     "backend: 'gpu'; limit: one of auto, device, host, torch");
+  expect_usage_error([](EngineOptions& o) { o.policy = "best"; },
+                     "policy: 'best'; limit: one of round-robin, zig-zag, wave, list");
+  expect_usage_error([](EngineOptions& o) { o.chat_template = "alpaca"; },
+                     "chat_template: 'alpaca'; limit: one of llama3, chatml");
+}
+
+TEST(Options, LimitTheContextToWhatTheModelWasMadeFor) {
+  EXPECT_EQ(context_of({}, 131072), 4096);
+  EXPECT_EQ(context_of({}, 2048), 2048);
+  EXPECT_EQ(context_of({.context = 131072}, 131072), 131072);
+  EXPECT_STREQ(refusal([] { context_of({.context = 4096}, 2048); }).what(),
+               "context: 4096; limit: 2 to 2048 (the model's maximum)");
+  EXPECT_THROW(context_of({.context = 1}, 2048), Error);
+}
+
+TEST(Load, SaysThatABackendIsNotThere) {
+  for (const char* backend : {"device", "torch"}) {
+    const Error error = refusal([&] { Engine::load({.backend = backend}); });
+    EXPECT_EQ(error.kind(), ErrorKind::kRuntime);
+    EXPECT_THAT(error.what(), HasSubstr(std::string("backend ") + backend));
+  }
+}
+
+TEST(Load, NamesThePresetsWhereThereIsNoSuchModel) {
+  const Error error = refusal([] { Engine::load({.model = "/nowhere/at-all"}); });
+  EXPECT_EQ(error.kind(), ErrorKind::kRuntime);
+  EXPECT_THAT(error.what(), AllOf(HasSubstr("/nowhere/at-all"), HasSubstr("llama-3.2-1b")));
+}
+
+TEST(Load, RefusesAFileInPlaceOfADirectory) {
+  const ModelDirectory directory;
+  const std::string file = directory.path() + "/config.json";
+  EXPECT_EQ(refusal([&] { Engine::load({.model = file}); }).what(), file + ": not a directory");
+}
+
+TEST(Load, AsksForASeedWhereAPresetHasNoWeights) {
+  const Error error = refusal([] { Engine::load({.model = "llama-3.1-70b"}); });
+  EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+  EXPECT_THAT(error.what(), HasSubstr("--random-weights SEED"));
+}
+
+TEST(Load, LooksForTheBundledModelWhereTheVariablePoints) {
+  const char* before = std::getenv("SERVAL_ASSETS");
+  const std::string saved = before == nullptr ? "" : before;
+  setenv("SERVAL_ASSETS", "/nowhere", 1);
+  const Error error = refusal([] { bundled_model_directory(); });
+  if (before == nullptr) {
+    unsetenv("SERVAL_ASSETS");
+  } else {
+    setenv("SERVAL_ASSETS", saved.c_str(), 1);
+  }
+  EXPECT_THAT(error.what(), HasSubstr("/nowhere/serval-stories"));
+  EXPECT_TRUE(fs::exists(bundled_model_directory() / "config.json"));
+}
+
+TEST(Load, MakesRandomWeightsForADirectoryThatHasNone) {
+  const ModelDirectory directory;
+  uint64_t last_done = 0;
+  uint64_t last_total = 1;
+  EngineOptions options = tiny_options(directory);
+  options.progress = [&](const char* stage, uint64_t done, uint64_t total) {
+    EXPECT_STREQ(stage, "weights");
+    last_done = done;
+    last_total = total;
+  };
+  Engine engine = Engine::load(options);
+  EXPECT_EQ(last_done, last_total);
+  EXPECT_EQ(engine.info().context, 128);
+  const Response response = engine.generate({.prompt = "abc", .max_tokens = 5, .ignore_eos = true});
+  EXPECT_EQ(response.prompt_tokens, 3);
+  EXPECT_EQ(response.tokens.size(), 5u);
+  EXPECT_EQ(engine.generate({.prompt_ids = {'a', 'b', 'c'}, .max_tokens = 5, .ignore_eos = true}).tokens,
+            response.tokens);
+}
+
+TEST(Load, NeedsATokenizerWhereWeightsAreReal) {
+  const ModelDirectory directory;
+  const Error error = refusal([&] { Engine::load({.model = directory.path()}); });
+  EXPECT_EQ(error.kind(), ErrorKind::kRuntime);
+  EXPECT_THAT(error.what(), HasSubstr("tokenizer.json"));
+}
+
+TEST(Load, RefusesConversationsWithoutATokenizer) {
+  const ModelDirectory directory;
+  Engine engine = Engine::load(tiny_options(directory));
+  EXPECT_THAT(refusal([&] {
+                engine.generate({.messages = {{"user", "hi"}}});
+              }).what(),
+              HasSubstr("no chat template"));
+  EngineOptions options = tiny_options(directory);
+  options.chat_template = "chatml";
+  EXPECT_EQ(refusal([&] { Engine::load(options); }).kind(), ErrorKind::kUsage);
+}
+
+TEST(Load, OverlaysTheDefaultsWithTheModelsOwn) {
+  const ModelDirectory directory;
+  directory.write("generation_config.json",
+                  R"({"temperature": 0.6, "top_k": 7, "repetition_penalty": 1.25})");
+  const Engine engine = Engine::load(tiny_options(directory));
+  const SamplingParams& sampling = engine.info().default_sampling;
+  EXPECT_FLOAT_EQ(sampling.temperature, 0.6f);
+  EXPECT_EQ(sampling.top_k, 7);
+  EXPECT_FLOAT_EQ(sampling.repetition_penalty, 1.25f);
+  EXPECT_FLOAT_EQ(sampling.top_p, SamplingParams{}.top_p);
+}
+
+TEST(Load, LimitsHowManyTokensMayEndAnAnswer) {
+  const ModelDirectory directory;
+  directory.write("generation_config.json",
+                  R"({"eos_token_id": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17]})");
+  EXPECT_THAT(refusal([&] { Engine::load(tiny_options(directory)); }).what(),
+              HasSubstr("eos_token_id: 17 tokens end an answer; limit: 16"));
+}
+
+}  // namespace
+}  // namespace serval
