@@ -42,6 +42,13 @@ bench: ## Build and run the benchmarks
 	cmake --preset host -D SERVAL_BUILD_BENCHMARKS=ON
 	$(call BUILD_ALL,$(BUILD)) --target bench
 
+.PHONY: docs
+docs: ## Write the generated pages again (docs/isa.md)
+	@tools/install_packages.sh demo test
+	cmake --preset host -D SERVAL_BUILD_TESTS=ON
+	$(call BUILD_ALL,$(BUILD)) --target docs_test
+	SERVAL_WRITE_DOCS=1 $(BUILD)/bin/docs_test
+
 .PHONY: install
 install: executable ## Install the executable, library, headers and bundled model (PREFIX=/usr/local)
 	cmake --install $(BUILD) --prefix "$(abspath $(PREFIX))"

@@ -1,0 +1,56 @@
+#include "instructions/isa_reference.h"
+
+#include <fmt/format.h>
+
+#include "instructions/isa.h"
+
+namespace serval {
+namespace {
+
+const char* type_of(FieldKind kind) {
+  switch (kind) {
+    case FieldKind::kTensor:
+      return "tensor";
+    case FieldKind::kUnsigned:
+      return "u32";
+    case FieldKind::kFloat:
+      return "f32";
+  }
+  return "?";
+}
+
+std::string op_section(uint16_t opcode) {
+  const OpInfo& info = op_info(opcode);
+  std::string out = fmt::format("\n## {} `{}`\n\n{}\n\n", opcode, info.name, info.semantics);
+  out += fmt::format("Operands ({} of {} bytes), defined in `instructions/{}/op.h`:\n\n", info.operand_bytes,
+                     kOperandBytes, info.name);
+  out += "| offset | operand | type | shape or unit |\n| --- | --- | --- | --- |\n";
+  for (const FieldInfo& f : info.fields) {
+    out += fmt::format("| {} | `{}` | {} | {} |\n", f.offset, f.name, type_of(f.kind), f.unit);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string isa_reference() {
+  std::string out =
+      "# Instruction set\n\n"
+      "Generated from `instructions/isa.def` by `make docs`; a test fails when this page is stale.\n\n"
+      "A record is 128 bytes: a 16-byte header (opcode, tag, waits, signals) and the operands. Every "
+      "instruction waits\n"
+      "for the counters its record names, reads, computes, writes, then signals. Rows are the rows of the "
+      "pass, at most\n"
+      "16; an instruction skips rows that are not active, and one with nothing to do still signals. `in` and "
+      "`out` say\n"
+      "what is read and written; bf16 values are rounded to nearest even where a tensor stores them.\n\n"
+      "| opcode | instruction | computes |\n| --- | --- | --- |\n";
+  for (uint16_t o = 0; o < kNumOpcodes; ++o) {
+    out += fmt::format("| {} | [`{}`](#{}-{}) | {} |\n", o, op_info(o).name, o, op_info(o).name,
+                       op_info(o).semantics);
+  }
+  for (uint16_t o = 0; o < kNumOpcodes; ++o) out += op_section(o);
+  return out;
+}
+
+}  // namespace serval
