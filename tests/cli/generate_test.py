@@ -1,0 +1,117 @@
+"""serval generate: one prompt, several, files of prompts; JSON; seeds; what goes where."""
+
+import json
+import unittest
+
+import schema
+from harness import Case, run
+
+REPLACEMENT = "\ufffd".encode()
+
+
+class Generate(Case):
+    def generate(self, *arguments, stdin=b""):
+        result = run("generate", *self.with_model, "-s", "1", *arguments, stdin=stdin)
+        self.assertEqual(result.returncode, 0, msg=result.stderr)
+        return result
+
+    def responses(self, *arguments, stdin=b""):
+        return json.loads(self.generate("--json", *arguments, stdin=stdin).stdout)["responses"]
+
+    def test_text_goes_to_stdout_and_timings_to_stderr(self):
+        result = self.generate("-p", "Once", "-n", "4", "--ignore-eos")
+        self.assertTrue(result.stdout.startswith(b"Once"))
+        self.assertTrue(result.stdout.endswith(b"\n"))
+        self.assertNotIn(b"tokens/s", result.stdout)
+        self.assertIn(b"tokens/s", result.stderr)
+        self.assertIn(b"seed 1", result.stderr)
+
+    def test_without_echo_the_prompt_is_not_printed(self):
+        text = self.responses("-p", "Once", "-n", "4")[0]["text"]
+        result = self.generate("-p", "Once", "-n", "4", "--no-echo")
+        self.assertEqual(result.stdout.decode().rstrip("\n"), text.rstrip("\n"))
+
+    def test_errors_only_leave_stderr_silent(self):
+        self.assertEqual(self.generate("-p", "x", "-n", "2", "--log-level", "error").stderr, b"")
+
+    def test_the_json_fits_its_schema(self):
+        for prompts in [["-p", "one"], ["-p", "one", "-p", "two"]]:
+            out = json.loads(self.generate("--json", "-n", "3", *prompts).stdout)
+            schema.check(out, schema.load("generate.schema.json"))
+            for response in out["responses"]:
+                schema.check(response, schema.load("response.schema.json"))
+                self.assertEqual(len(response["tokens"]), len(response["log_probabilities"]))
+
+    def test_a_seed_repeats_a_run(self):
+        arguments = ["-p", "x", "-n", "8", "--temp", "2", "--ignore-eos"]
+        self.assertEqual(self.responses(*arguments)[0]["tokens"], self.responses(*arguments)[0]["tokens"])
+
+    def test_without_a_seed_the_one_that_was_drawn_is_printed(self):
+        first = run("generate", *self.with_model, "-p", "x", "-n", "8", "--json", "--ignore-eos")
+        out = json.loads(first.stdout)
+        again = run("generate", *self.with_model, "-p", "x", "-n", "8", "--json", "--ignore-eos", "-s", str(out["seed"]))
+        self.assertEqual(out["responses"][0]["tokens"], json.loads(again.stdout)["responses"][0]["tokens"])
+
+    def test_several_prompts_are_printed_in_order_and_apart(self):
+        result = self.generate("-p", "first", "-p", "second", "-p", "third", "-n", "3", "--ignore-eos")
+        places = [result.stdout.index(h) for h in [b"==> 1 of 3 <==\nfirst", b"==> 2 of 3 <==\nsecond", b"==> 3 of 3 <==\nthird"]]
+        self.assertEqual(places, sorted(places))
+
+    def test_more_prompts_than_one_batch_holds_all_get_an_answer(self):
+        stdin = b"".join(b"prompt %d\n" % i for i in range(20))
+        responses = self.responses("-f", "-", "-n", "2", "--ignore-eos", stdin=stdin)
+        self.assertEqual([r["prompt"] for r in responses], [f"prompt {i}" for i in range(20)])
+        self.assertTrue(all(len(r["tokens"]) == 2 for r in responses))
+
+    def test_a_prompt_does_not_depend_on_its_neighbours(self):
+        alone = self.responses("-p", "first", "-n", "6", "--ignore-eos")
+        together = self.responses("-p", "first", "-p", "a longer second", "-n", "6", "--ignore-eos")
+        self.assertEqual(alone[0]["tokens"], together[0]["tokens"])
+
+    def test_the_same_prompt_twice_gives_two_texts(self):
+        first, second = self.responses("-p", "x", "-p", "x", "-n", "12", "--temp", "2", "--ignore-eos")
+        self.assertNotEqual(first["tokens"], second["tokens"])
+
+    def test_a_file_holds_one_prompt_a_line(self):
+        with open(self.path("prompts.txt"), "wb") as file:
+            file.write(b"one\r\n\ntwo")
+        responses = self.responses("-p", "zero", "-f", self.path("prompts.txt"), "-n", "1")
+        self.assertEqual([r["prompt"] for r in responses], ["zero", "one", "two"])
+
+    def test_bytes_that_are_not_utf8_become_replacement_characters(self):
+        result = self.generate("-f", "-", "-n", "1", stdin=b"a\xff\xfeb\xe2\x82")
+        self.assertTrue(result.stdout.startswith(b"a" + REPLACEMENT * 2 + b"b" + REPLACEMENT))
+        self.assertEqual(self.responses("-p", b"a\xffb", "-n", "1")[0]["prompt"], "a\ufffdb")
+
+    def test_a_stop_string_ends_the_text(self):
+        arguments = ["-p", "x", "-n", "40", "--ignore-eos", "--temp", "0"]
+        text = self.responses(*arguments)[0]["text"]
+        stop = next(c for c in text if c.isalnum())
+        response = self.responses(*arguments, "--stop", "never this", "--stop", stop)[0]
+        self.assertEqual(response["finish_reason"], "stop")
+        self.assertEqual(response["text"], text[: text.index(stop)])
+
+    def test_no_tokens_may_be_asked_for(self):
+        response = self.responses("-p", "x", "-n", "0")[0]
+        self.assertEqual((response["text"], response["finish_reason"]), ("", "length"))
+
+    def test_the_context_bounds_the_text(self):
+        response = self.responses("-p", "12345678", "-c", "16", "--ignore-eos")[0]
+        self.assertEqual((len(response["tokens"]), response["finish_reason"]), (8, "length"))
+
+    def test_placement_does_not_change_the_text(self):
+        arguments = ["-p", "x", "-n", "6", "--ignore-eos"]
+        expected = self.responses(*arguments)[0]["tokens"]
+        for extra in [["--sms", "1"], ["--sms", "7", "--policy", "zig-zag"], ["--queue", "global"], ["--threads", "1"]]:
+            self.assertEqual(self.responses(*arguments, *extra)[0]["tokens"], expected, msg=extra)
+
+
+class BundledModel(unittest.TestCase):
+    def test_it_runs_without_a_model_flag(self):
+        result = run("generate", "-p", "Once upon a time", "-n", "8", "-s", "1")
+        self.assertEqual(result.returncode, 0, msg=result.stderr)
+        self.assertTrue(result.stdout.startswith(b"Once upon a time"))
+
+
+if __name__ == "__main__":
+    unittest.main()
