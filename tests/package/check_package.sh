@@ -1,27 +1,19 @@
 #!/usr/bin/env bash
-# Installs a build into a fresh prefix, moves the prefix, and builds and runs a project that uses it, through CMake's
-# find_package and through pkg-config. Usage: check_package.sh BUILD_DIR [find_package|pkg_config|headers_stand_alone]...
+# Installs a build into a fresh prefix, moves the prefix, and uses it as others do. The checks:
+#   find_package         a CMake project finds, links and runs it
+#   pkg_config           so does a bare compiler with pkg-config's flags
+#   headers_stand_alone  each public header compiles alone, with no header of ours beside the installed ones
+#   executable           bin/serval finds the model that was installed with it
+# Usage: check_package.sh BUILD_DIR [CHECK]...
 set -euo pipefail
 
-consumer=$(cd "$(dirname "$0")/consumer" && pwd)
-readonly build=$1
-shift
-if [[ $# -eq 0 ]]; then set -- find_package pkg_config headers_stand_alone; fi
-
-work=$(mktemp -d)
-trap 'rm -rf "${work}"' EXIT
-
-# Installed paths must not lead back to where the package was first put.
-DESTDIR='' cmake --install "${build}" --prefix "${work}/first" >/dev/null
-mv "${work}/first" "${work}/prefix"
-readonly prefix=${work}/prefix
-compiler=$(sed -n 's/^CMAKE_CXX_COMPILER:[A-Z]*=//p' "${build}/CMakeCache.txt")
+readonly kChecks=(find_package pkg_config headers_stand_alone executable)
 
 find_package() {
   cmake -S "${consumer}" -B "${work}/build" -G Ninja -D CMAKE_BUILD_TYPE=Release \
     -D CMAKE_CXX_COMPILER="${compiler}" -D CMAKE_PREFIX_PATH="${prefix}"
   cmake --build "${work}/build"
-  "${work}/build/consumer"
+  run_consumer "${work}/build/consumer"
 }
 
 pkg_config() {
@@ -30,10 +22,15 @@ pkg_config() {
   flags=$(PKG_CONFIG_PATH="${pc_dir}" pkg-config --cflags --libs serval)
   # shellcheck disable=SC2086
   "${compiler}" -std=c++20 "${consumer}/consumer.cc" ${flags} -o "${work}/consumer"
-  "${work}/consumer"
+  run_consumer "${work}/consumer"
 }
 
-# The public headers must be complete without any other of ours or of the libraries inside.
+run_consumer() {  # program
+  local -a arguments=()
+  if [[ -d ${model} ]]; then arguments=("${model}"); fi
+  "$1" "${arguments[@]}"
+}
+
 headers_stand_alone() {
   local header
   for header in "${prefix}"/include/serval/*.h; do
@@ -42,10 +39,37 @@ headers_stand_alone() {
   done
 }
 
+executable() {
+  "${prefix}/bin/serval" --version
+  if [[ -d ${model} ]]; then
+    env -u SERVAL_ASSETS "${prefix}/bin/serval" info --json | grep -F "${model}"
+  fi
+}
+
+if [[ $# -eq 0 ]]; then
+  sed -n '2,/^set/{/^set/d;p}' "$0" >&2
+  exit 2
+fi
+readonly build=$1
+shift
+if [[ $# -eq 0 ]]; then set -- "${kChecks[@]}"; fi
+
+consumer=$(cd "$(dirname "$0")/consumer" && pwd)
+compiler=$(sed -n 's/^CMAKE_CXX_COMPILER:[A-Z]*=//p' "${build}/CMakeCache.txt")
+work=$(mktemp -d)
+trap 'rm -rf "${work}"' EXIT
+
+# Installed paths must not lead back to where the package was first put.
+DESTDIR='' cmake --install "${build}" --prefix "${work}/first" >/dev/null
+mv "${work}/first" "${work}/prefix"
+readonly prefix=${work}/prefix
+readonly model=${prefix}/share/serval/serval-stories
+
 for check in "$@"; do
-  case ${check} in
-    find_package | pkg_config | headers_stand_alone) "${check}" ;;
-    *) echo "check_package.sh: ${check} is not a check" >&2; exit 2 ;;
-  esac
+  if [[ " ${kChecks[*]} " != *" ${check} "* ]]; then
+    echo "check_package.sh: ${check} is not one of ${kChecks[*]}" >&2
+    exit 2
+  fi
+  "${check}"
   echo "package: ${check} ok"
 done
