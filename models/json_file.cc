@@ -167,6 +167,10 @@ std::string in_quotes(std::string_view text) {
 }
 
 json parse_json_text(std::string_view text, const std::string& name) {
+  // The parser takes a zero byte for the end of its input and would accept whatever follows.
+  if (const std::size_t zero = text.find('\0'); zero != text.npos) {
+    throw Error(ErrorKind::kRuntime, name + ": byte " + std::to_string(zero + 1) + ": a zero byte");
+  }
   std::size_t offset = 0;
   TreeBuilder builder(name, &offset);
   const CountingIterator begin(text.data(), &offset);

@@ -35,6 +35,10 @@ TEST(JsonFile, RefusesDepthAndCountAboveTheLimits) {
   EXPECT_THAT(error_of(many + "]"), HasSubstr("more than 4194304 values"));
 }
 
+TEST(JsonFile, RefusesWhateverHidesBehindAZeroByte) {
+  EXPECT_EQ(error_of(std::string("{}\0garbage", 10)), "file.json: byte 3: a zero byte");
+}
+
 TEST(JsonFile, SaysWhereTextIsNotJson) {
   EXPECT_THAT(error_of(""), HasSubstr("file.json: byte 1: not JSON: "));
   EXPECT_THAT(error_of("[1,2"), HasSubstr("file.json: byte 5: not JSON: "));
