@@ -13,6 +13,7 @@
 #include "engine/cli/json_text.h"
 #include "engine/cli/output.h"
 #include "engine/runtime/model_source.h"
+#include "engine/runtime/text_model.h"
 #include "vm/version.h"
 
 namespace serval::cli {
@@ -30,8 +31,13 @@ constexpr const char* kBuildType = "release";
 constexpr const char* kBuildType = "debug";
 #endif
 
+// What --backend can name in this build.
+constexpr const char* kBackends[] = {"host"};
+
 ordered_json program_facts() {
-  return {{"version", version()}, {"compiler", fmt::format("{} ({})", SERVAL_COMPILER, kBuildType)}};
+  return {{"version", version()},
+          {"compiler", fmt::format("{} ({})", SERVAL_COMPILER, kBuildType)},
+          {"backends", kBackends}};
 }
 
 std::string cpu_name() {
@@ -57,6 +63,13 @@ ordered_json machine_facts() {
           {"memory_bytes", memory_bytes()}};
 }
 
+// A preset comes without a tokenizer, and so without a template.
+std::string chat_template_of(const ModelSource& source) {
+  constexpr bool kMayLackTokenizer = true;
+  if (source.directory.empty()) return "";
+  return load_text_model(source, "", kMayLackTokenizer).chat_template;
+}
+
 ordered_json model_facts(const std::string& model) {
   const ModelSource source = find_model(model);
   const LlamaConfig& c = source.config;
@@ -77,7 +90,8 @@ ordered_json model_facts(const std::string& model) {
           {"vocabulary", c.vocab_size},
           {"max_context", c.max_position},
           {"rope_theta", c.rope_theta},
-          {"tied_embeddings", c.tie_word_embeddings}};
+          {"tied_embeddings", c.tie_word_embeddings},
+          {"chat_template", chat_template_of(source)}};
 }
 
 // "  weight_bytes            1234": one line a fact, under its section's name.
