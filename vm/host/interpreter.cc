@@ -175,6 +175,7 @@ uint32_t HostInterpreter::Impl::run(const std::function<void(uint32_t)>& callbac
   aborted = false;
   error = nullptr;
   ticket = 0;
+  busy = 0;  // what threw in the launch before is not running any more
   {
     const std::lock_guard lock(mutex);
     running = static_cast<uint32_t>(threads.size());
@@ -302,20 +303,17 @@ void HostInterpreter::Impl::work_queues(uint32_t thread) {
 void HostInterpreter::Impl::work_global(uint32_t thread) {
   const uint64_t count = program.instructions.size();
   Backoff backoff;
-  uint32_t reported = 0;  // passes whose end the caller's thread has been told
-  auto report = [&](uint32_t passes) {
-    for (; reported < passes; ++reported) after_pass(thread, reported);
-  };
+  uint32_t passed = 0;  // gates this thread has gone through; with few records a ticket may be passes ahead
   for (;;) {
     const uint64_t n = ticket.fetch_add(1, std::memory_order_relaxed);
-    Cursor cursor{thread, static_cast<uint32_t>(n / count), n % count, count, false};
-    if (cursor.pass > 0) {
-      const Cursor gate{thread, cursor.pass - 1, count, count, false};
-      for (backoff.reset(); !gate_open(gate.pass); wait_or_fault(gate, backoff)) {
+    const Cursor cursor{thread, static_cast<uint32_t>(n / count), n % count, count, false};
+    for (; passed < cursor.pass; ++passed) {
+      const Cursor gate{thread, passed, count, count, false};
+      for (backoff.reset(); !gate_open(passed); wait_or_fault(gate, backoff)) {
         if (aborted.load(std::memory_order_relaxed)) return;
       }
-      report(cursor.pass);
-      if (is_last(gate.pass)) return;
+      after_pass(thread, passed);
+      if (is_last(passed)) return;
     }
     const Instruction& instruction = program.instructions[cursor.at];
     for (backoff.reset(); blocked_on(instruction, cursor.pass) != nullptr; wait_or_fault(cursor, backoff)) {
