@@ -9,6 +9,9 @@ namespace serval {
 namespace {
 
 constexpr uint64_t kMaxTensorBytes = uint64_t{1} << 62;
+// A wait tells a counter from its target while they are less than half the range of a counter apart; they are
+// a pass apart at most.
+constexpr uint64_t kMaxIncrements = (uint64_t{1} << 31) - 1;
 
 [[noreturn]] void refuse(const std::string& message) {
   throw Error(ErrorKind::kRuntime, "program: " + message);
@@ -57,6 +60,9 @@ void check_counters(const Program& p) {
       refuse(fmt::format("counter {}: {} increments a pass, its signals add up to {}", c,
                          p.counters[c].increments_per_pass, sums[c]));
     }
+    if (sums[c] > kMaxIncrements) {
+      refuse(fmt::format("counter {}: {} increments a pass, limit {}", c, sums[c], kMaxIncrements));
+    }
     if (p.counters[c].device >= p.num_devices) {
       refuse(fmt::format("counter {}: device {}, limit {}", c, p.counters[c].device, p.num_devices - 1));
     }
@@ -93,7 +99,9 @@ void check_structure(const Program& p) {
   if (p.num_devices < 1 || p.num_devices > kMaxDevices) {
     refuse(fmt::format("devices: {}, limit {}", p.num_devices, kMaxDevices));
   }
-  if (p.machine.sms < 1) refuse("machine: it has no SM");
+  if (p.machine.sms < 1 || p.machine.sms > kMaxSms) {
+    refuse(fmt::format("machine: {} SMs, limit 1 to {}", p.machine.sms, kMaxSms));
+  }
   check_queues(p);
   check_side_tables(p);
   check_tensors(p);

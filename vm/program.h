@@ -67,7 +67,8 @@ struct Program {
 };
 
 // Throws Error(kRuntime), naming the field, unless every index in the program is in range: queues partition
-// the records, waits and signals name counters, increments add up, tensors have sizes that fit in 63 bits.
+// the records, waits and signals name counters, increments add up to less than 2^31, tensors have sizes that
+// fit in 63 bits, the machine has 1 to kMaxSms SMs.
 // Opcodes and operands are the ISA's to check (instructions/isa.h).
 void check_structure(const Program& program);
 

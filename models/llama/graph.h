@@ -30,6 +30,4 @@ inline constexpr const char* kLogits = "logits";
 // config.max_position, 1 <= sms <= kMaxSms.
 Graph build_llama_graph(const LlamaConfig& config, const GraphOptions& options);
 
-inline constexpr uint32_t kMaxSms = 4096;
-
 }  // namespace serval
