@@ -1,0 +1,160 @@
+#include "vm/program.h"
+
+#include <functional>
+#include <limits>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "tests/vm/toy_isa.h"
+#include "vm/error.h"
+
+namespace serval::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+static_assert(sizeof(Instruction) == 128 && alignof(Instruction) == 16);
+static_assert(offsetof(Instruction, opcode) == 0 && offsetof(Instruction, tag) == 2);
+static_assert(offsetof(Instruction, wait_count) == 4 && offsetof(Instruction, signal_count) == 6);
+static_assert(offsetof(Instruction, wait_begin) == 8 && offsetof(Instruction, signal_begin) == 12);
+static_assert(offsetof(Instruction, operands) == 16);
+static_assert(sizeof(Wait) == 12 && sizeof(Signal) == 8 && sizeof(Counter) == 8);
+
+TEST(Instruction, KeepsItsOperandsAndClearsTheRest) {
+  struct Operands {
+    uint32_t a;
+    float b;
+  };
+  Instruction i;
+  i.operands.fill(std::byte{0xff});
+  i.set(Operands{7, 2.5F});
+  EXPECT_EQ(i.as<Operands>().a, 7U);
+  EXPECT_EQ(i.as<Operands>().b, 2.5F);
+  for (size_t n = sizeof(Operands); n < kOperandBytes; ++n) EXPECT_EQ(i.operands[n], std::byte{0});
+}
+
+TEST(Counter, IsReachedAcrossTheWrap) {
+  constexpr uint32_t kMax = std::numeric_limits<uint32_t>::max();
+  EXPECT_TRUE(counter_reached(0, 0));
+  EXPECT_TRUE(counter_reached(5, 4));
+  EXPECT_FALSE(counter_reached(4, 5));
+  EXPECT_FALSE(counter_reached(kMax, 0));  // 0 is one further on
+  EXPECT_TRUE(counter_reached(0, kMax));
+  EXPECT_TRUE(counter_reached(2, kMax - 2));
+  EXPECT_FALSE(counter_reached(kMax - 2, 2));
+  EXPECT_FALSE(counter_reached(0x7fffffff, 0x80000000));
+  EXPECT_TRUE(counter_reached(0x80000000, 0x7fffffff));
+}
+
+Program small_program() {
+  ToyBuilder b(2);
+  const uint32_t done = b.counter(), end = b.counter();
+  b.add(0, kToyAdd, {}, {}, {{done, 2}});
+  b.add(1, kToyEnd, {}, {{done, 2, 1}}, {{end, 1}});
+  return b.build(end);
+}
+
+std::string refusal(const std::function<void(Program&)>& damage) {
+  Program p = small_program();
+  damage(p);
+  try {
+    check_structure(p);
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::kRuntime);
+    return e.what();
+  }
+  return "accepted";
+}
+
+TEST(CheckStructure, AcceptsASoundProgram) {
+  EXPECT_EQ(refusal([](Program&) {}), "accepted");
+}
+
+TEST(CheckStructure, LimitsTheDevices) {
+  EXPECT_THAT(refusal([](Program& p) { p.num_devices = 0; }), HasSubstr("devices: 0"));
+  EXPECT_THAT(refusal([](Program& p) { p.num_devices = kMaxDevices + 1; }), HasSubstr("devices: 65"));
+}
+
+TEST(CheckStructure, LimitsTheSms) {
+  EXPECT_THAT(refusal([](Program& p) { p.machine.sms = 0; }), HasSubstr("SM"));
+  // A global queue does not grow with the machine: nothing else would stop a file from claiming this.
+  EXPECT_THAT(refusal([](Program& p) {
+                p.queue_kind = QueueKind::kGlobal;
+                p.queue_begin = {0, 2};
+                p.machine.sms = 0xffffffff;
+              }),
+              HasSubstr("4294967295"));
+}
+
+TEST(CheckStructure, WantsQueuesThatPartitionTheInstructions) {
+  EXPECT_THAT(refusal([](Program& p) { p.queue_begin.clear(); }), HasSubstr("queues"));
+  EXPECT_THAT(refusal([](Program& p) { p.queue_begin = {1, 1, 2}; }), HasSubstr("do not cover"));
+  EXPECT_THAT(refusal([](Program& p) { p.queue_begin = {0, 1, 1}; }), HasSubstr("do not cover"));
+  EXPECT_THAT(refusal([](Program& p) { p.queue_begin = {0, 1, 3}; }), HasSubstr("do not cover"));
+  EXPECT_THAT(refusal([](Program& p) { p.queue_begin = {0, 3, 2}; }), HasSubstr("overlap"));
+  EXPECT_THAT(refusal([](Program& p) { p.queue_begin = {0, 1, 1, 2}; }), HasSubstr("queues: 3, expected 2"));
+  EXPECT_THAT(refusal([](Program& p) { p.queue_kind = QueueKind::kGlobal; }), HasSubstr("expected 1"));
+}
+
+TEST(CheckStructure, WantsWaitsAndSignalsWithinTheirTables) {
+  EXPECT_THAT(refusal([](Program& p) { p.instructions[1].wait_begin = 1; }),
+              HasSubstr("instruction 1: waits"));
+  EXPECT_THAT(refusal([](Program& p) { p.instructions[0].wait_count = 2; }),
+              HasSubstr("instruction 0: waits"));
+  EXPECT_THAT(refusal([](Program& p) { p.instructions[0].wait_begin = 0xffffffff; }), HasSubstr("waits"));
+  EXPECT_THAT(refusal([](Program& p) { p.instructions[1].signal_count = 0xffff; }), HasSubstr("signals"));
+  EXPECT_THAT(refusal([](Program& p) { p.instructions[1].signal_begin = 3; }), HasSubstr("signals"));
+}
+
+TEST(CheckStructure, WantsCountersThatExist) {
+  EXPECT_THAT(refusal([](Program& p) { p.waits[0].counter = 2; }), HasSubstr("wait 0: counter 2, limit 2"));
+  EXPECT_THAT(refusal([](Program& p) { p.signals[1].counter = 9; }), HasSubstr("signal 1: counter 9"));
+  EXPECT_THAT(refusal([](Program& p) { p.gate_counter = 2; }), HasSubstr("gate: counter 2"));
+}
+
+TEST(CheckStructure, WantsIncrementsThatAddUp) {
+  EXPECT_THAT(refusal([](Program& p) { p.counters[0].increments_per_pass = 3; }),
+              HasSubstr("counter 0: 3 increments a pass, its signals add up to 2"));
+  EXPECT_THAT(refusal([](Program& p) { p.signals[0].increment = 1; }), HasSubstr("add up to 1"));
+}
+
+TEST(CheckStructure, WantsAGateThatOpens) {
+  EXPECT_THAT(refusal([](Program& p) {
+                p.counters.push_back({});
+                p.gate_counter = 2;
+              }),
+              HasSubstr("gate: nothing increments"));
+}
+
+TEST(CheckStructure, WantsDevicesThatExist) {
+  EXPECT_THAT(refusal([](Program& p) { p.counters[1].device = 1; }), HasSubstr("counter 1: device 1"));
+  EXPECT_THAT(refusal([](Program& p) { p.tensors[0].device = 1; }), HasSubstr("'cells': device 1"));
+}
+
+TEST(CheckStructure, WantsTensorsWhoseSizeIsANumber) {
+  constexpr uint64_t kHuge = uint64_t{1} << 32;
+  EXPECT_THAT(refusal([](Program& p) { p.tensors[0].rows = 0; }), HasSubstr("'cells'"));
+  EXPECT_THAT(refusal([](Program& p) { p.tensors[0].cols = 0; }), HasSubstr("'cells'"));
+  EXPECT_THAT(refusal([](Program& p) { p.tensors[0].rows = p.tensors[0].cols = kHuge; }),
+              HasSubstr("'cells'"));
+  EXPECT_THAT(refusal([](Program& p) { p.tensors[0].rows = ~uint64_t{0}; }), HasSubstr("'cells'"));
+}
+
+// Wrap-safe comparison tells a counter from its target only while they are less than half the range apart.
+TEST(CheckStructure, WantsCountersThatTheWrapLeavesComparable) {
+  EXPECT_THAT(refusal([](Program& p) {
+                p.signals[0].increment = 0x80000000;
+                p.counters[0].increments_per_pass = 0x80000000;
+              }),
+              HasSubstr("counter 0: 2147483648 increments a pass, limit"));
+}
+
+TEST(Program, FindsTensorsByName) {
+  const Program p = small_program();
+  EXPECT_EQ(p.find_tensor("cells"), TensorId{0});
+  EXPECT_EQ(p.find_tensor("cell"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace serval::testing
