@@ -47,6 +47,7 @@ OpInfo make_info(const char* name, const char* type, const char* semantics) {
     footprint(op, state, builder);
   };
   info.cost = [](const Instruction& i, const CostContext& c) { return cost(i.as<Op>(), c); };
+  info.pages = [](const Instruction& i) { return pages(i.as<Op>()); };
   info.check = [](const Program& program, const Instruction& i) {
     OperandCheck c(program);
     check(i.as<Op>(), c);

@@ -53,6 +53,7 @@ struct OpInfo {
   // The regions touched: exactly, given the pass's state; their bound over all states if `state` is null.
   void (*footprint)(const Instruction&, const StateView* state, Footprint& out);
   Cost (*cost)(const Instruction&, const CostContext&);
+  PageNeed (*pages)(const Instruction&);
   // "" if the operands fit the program's tensors, else one line naming the operand.
   std::string (*check)(const Program&, const Instruction&);
 };

@@ -21,6 +21,8 @@ class Bitset {
     for (size_t i = 0; i < other.words_.size(); ++i) words_[i] |= other.words_[i];
   }
 
+  friend bool operator==(const Bitset&, const Bitset&) = default;
+
  private:
   static constexpr size_t kBits = 64;
   std::vector<uint64_t> words_;

@@ -44,6 +44,7 @@ class Derivation {
   void add_edge(uint32_t from, uint32_t to, uint32_t operand_mask);
   void add_needs(uint32_t node, bool previous_pass, Bitset& known);
   void finish_with_last();
+  void guard_by_existing(uint32_t node, const StageEdges& e);
   uint32_t join_of(const Join& nodes);
   bool implied(uint32_t node, const Bitset& known) const;
   Bitset closure_of(uint32_t join, const std::vector<uint32_t>& of_node) const;
@@ -143,10 +144,23 @@ bool Derivation::implied(uint32_t node, const Bitset& known) const {
   return std::any_of(joins.begin(), joins.end(), [&](uint32_t j) { return known.test(j); });
 }
 
+// The edges are implied by waits that are there already: from now on those guard these operands, too.
+void Derivation::guard_by_existing(uint32_t node, const StageEdges& e) {
+  for (Need& need : out_.needs[node]) {
+    const auto by_this = [&](uint32_t n) { return implied(n, closure_[need.join]); };
+    if (!need.previous_pass && std::any_of(e.nodes.begin(), e.nodes.end(), by_this)) {
+      need.operand_mask |= e.operand_mask;
+    }
+  }
+}
+
 // Turns edges_ into needs, stage by stage from the latest: what a later stage already waited for is implied.
 void Derivation::add_needs(uint32_t node, bool previous_pass, Bitset& known) {
   for (const StageEdges& e : std::span(edges_).first(num_edges_)) {
-    if (std::all_of(e.nodes.begin(), e.nodes.end(), [&](uint32_t n) { return implied(n, known); })) continue;
+    if (std::all_of(e.nodes.begin(), e.nodes.end(), [&](uint32_t n) { return implied(n, known); })) {
+      guard_by_existing(node, e);
+      continue;
+    }
     const uint32_t join = join_of(e.nodes);
     out_.needs[node].push_back({join, e.operand_mask, previous_pass});
     known.merge(closure_[join]);

@@ -90,6 +90,13 @@ struct StateBlock {
 };
 static_assert(std::is_trivially_copyable_v<StateBlock>);
 
+// What an exact footprint depends on. A null pointer to one asks for the bound over all states.
+struct StateView {
+  const PassRow* rows;         // [kMaxRows]
+  const int32_t* block_table;  // [kMaxSlots][blocks_per_sequence]
+  uint32_t blocks_per_sequence;
+};
+
 // Names under which the parts of the state stand in a program's tensor table.
 namespace state_tensor {
 inline constexpr const char* kRows = "state.rows";

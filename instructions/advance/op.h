@@ -54,6 +54,10 @@ inline Cost cost(const Advance&, const CostContext& c) {
   return {.bytes = c.rows * (sizeof(PassRow) + sizeof(SampledToken) + sizeof(OutputToken)), .operations = 0};
 }
 
+inline PageNeed pages(const Advance&) {
+  return {.pinned = 0, .streaming = 0};
+}  // a few words
+
 inline void check(const Advance& op, OperandCheck& c) {
   c.tensor("sampled", op.sampled, DType::kBytes, TensorKind::kState, kMaxRows, sizeof(SampledToken));
   c.tensor("host_stop", op.host_stop, DType::kBytes, TensorKind::kState, 1, sizeof(uint32_t));

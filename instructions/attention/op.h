@@ -131,6 +131,10 @@ inline Cost cost(const Attention& op, const CostContext& c) {
   return {.bytes = kv * size_of(DType::kBF16), .operations = 2 * kv * (op.q_heads / op.kv_heads)};
 }
 
+inline PageNeed pages(const Attention&) {
+  return {.pinned = 0, .streaming = 2};
+}  // a page of K and one of V at a time
+
 inline void check(const Attention& op, OperandCheck& c) {
   c.require(op.head_dim == 64 || op.head_dim == 128, "head_dim", op.head_dim, "64 or 128");
   c.dimension("kv_heads", op.kv_heads, 1);

@@ -69,6 +69,10 @@ inline Cost cost(const AttentionMerge& op, const CostContext& c) {
   return {.bytes = values * size_of(DType::kF32), .operations = 2 * values};
 }
 
+inline PageNeed pages(const AttentionMerge&) {
+  return {.pinned = 0, .streaming = 0};
+}  // leaves go through registers
+
 inline void check(const AttentionMerge& op, OperandCheck& c) {
   c.require(op.head_dim == 64 || op.head_dim == 128, "head_dim", op.head_dim, "64 or 128");
   c.dimension("kv_heads", op.kv_heads, 1);

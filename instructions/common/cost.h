@@ -16,4 +16,11 @@ struct Cost {
   uint64_t operations = 0;  // a multiply and an add count as two
 };
 
+// Pages of shared memory an instruction must be able to hold at once to make progress: `pinned` from start to
+// end, and at least `streaming` more that come and go.
+struct PageNeed {
+  uint32_t pinned = 0;
+  uint32_t streaming = 0;
+};
+
 }  // namespace serval

@@ -10,13 +10,6 @@
 
 namespace serval {
 
-// What an exact footprint depends on. A null StateView pointer asks for the bound over all states.
-struct StateView {
-  const PassRow* rows;         // [kMaxRows]
-  const int32_t* block_table;  // [kMaxSlots][blocks_per_sequence]
-  uint32_t blocks_per_sequence;
-};
-
 // Calls fn(begin, end) for each run of neighbouring rows that `wanted(row)` accepts; the whole range without
 // a state.
 template <class Wanted, class Fn>

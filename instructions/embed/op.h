@@ -41,6 +41,10 @@ inline Cost cost(const Embed& op, const CostContext& c) {
           .operations = 0};
 }
 
+inline PageNeed pages(const Embed&) {
+  return {.pinned = 0, .streaming = 0};
+}  // rows go straight from the table to the residual
+
 inline void check(const Embed& op, OperandCheck& c) {
   c.dimension("hidden", op.hidden, kTileDim);
   c.dimension("vocab", op.vocab, 1);

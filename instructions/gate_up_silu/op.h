@@ -54,6 +54,10 @@ inline Cost cost(const GateUpSilu& op, const CostContext& c) {
           .operations = 2 * weights * c.rows};
 }
 
+inline PageNeed pages(const GateUpSilu&) {
+  return {.pinned = 0, .streaming = 2};
+}  // a page of the gate and one of up at a time
+
 inline void check(const GateUpSilu& op, OperandCheck& c) {
   c.dimension("hidden", op.hidden, kTileDim);
   c.dimension("intermediate", op.intermediate, kTileDim);

@@ -53,6 +53,10 @@ inline Cost cost(const LmHead& op, const CostContext& c) {
           .operations = 2 * weights * c.rows};
 }
 
+inline PageNeed pages(const LmHead&) {
+  return {.pinned = 0, .streaming = 1};
+}  // a page of weights at a time
+
 inline void check(const LmHead& op, OperandCheck& c) {
   c.dimension("hidden", op.hidden, kTileDim);
   c.dimension("vocab", op.vocab, 1);

@@ -47,6 +47,10 @@ inline Cost cost(const MatvecResidual& op, const CostContext& c) {
           .operations = 2 * weights * c.rows};
 }
 
+inline PageNeed pages(const MatvecResidual&) {
+  return {.pinned = 0, .streaming = 1};
+}  // a page of weights at a time
+
 inline void check(const MatvecResidual& op, OperandCheck& c) {
   c.dimension("in_cols", op.in_cols, kTileDim);
   c.dimension("out_cols", op.out_cols, kTileDim);

@@ -152,6 +152,10 @@ inline Cost cost(const QkvRope& op, const CostContext& c) {
           .operations = 2 * weights * c.rows};
 }
 
+inline PageNeed pages(const QkvRope&) {
+  return {.pinned = 0, .streaming = 1};
+}  // a page of weights at a time
+
 inline void check(const QkvRope& op, OperandCheck& c) {
   c.dimension("hidden", op.hidden, kTileDim);
   c.require(op.head_dim == 64 || op.head_dim == 128, "head_dim", op.head_dim, "64 or 128");

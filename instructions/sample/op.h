@@ -42,6 +42,10 @@ inline Cost cost(const Sample& op, const CostContext& c) {
   return {.bytes = values * size_of(DType::kF32), .operations = values};
 }
 
+inline PageNeed pages(const Sample&) {
+  return {.pinned = 0, .streaming = 1};
+}  // a page of logits at a time
+
 inline void check(const Sample& op, OperandCheck& c) {
   c.dimension("vocab", op.vocab, 1);
   c.range("row", op.row, 1, kMaxRows);

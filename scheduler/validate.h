@@ -1,0 +1,40 @@
+// Proves that a program may run: in any state within its limits, with any timing of SMs and memory.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "vm/program.h"
+
+namespace serval {
+
+// What a valid program keeps. Each has tests named after a counterexample.
+enum class Rule : uint8_t {
+  kStructure,  // every index in the file's tables is in range and increments add up (vm/program.h)
+  kOperands,   // every record's operands fit the tensors they name
+  kScope,      // a counter is wide enough for those who signal it and wait for it
+  kProgress,   // every wait is satisfied in the end: no deadlock under the order of the queues
+  kPages,      // every instruction can get the pages it needs
+  kRace,       // of two accesses to a region, one a write, one is certainly first: across passes, too
+  kStale,      // what lives within a pass is written in that pass before it is read
+  kGate,       // when the gate opens, the pass is over, so epochs cannot mix
+};
+const char* name_of(Rule rule);
+
+struct Violation {
+  Rule rule;
+  std::string message;  // one line: the rule, instructions, tensor region and counter concerned
+  std::vector<uint32_t> instructions;  // indices into Program::instructions
+  std::string explanation;             // several lines, for `validate --explain`
+};
+
+// The first violation found, none if the program is valid. No size limit; 1 ms per thousand instructions or
+// so. Thread-safe. Any bytes that deserialise() accepts may be passed.
+std::optional<Violation> validate(const Program& program);
+
+// Throws Error(kRuntime) with the violation's line. The engine calls it before it binds any program.
+void require_valid(const Program& program);
+
+}  // namespace serval
