@@ -304,6 +304,33 @@ TEST(Engine, SerialisesCallsOfSeveralThreads) {
   for (std::thread& thread : threads) thread.join();
 }
 
+TEST(Engine, LetsABatchBeFilledWhileAnotherCallRuns) {
+  ToyEngine toy(hashing_model(300), {.backend = {.context = 256, .kv_blocks = 128}});
+  const Request request{.prompt_ids = kPrompt, .max_tokens = 100};
+  const std::vector<int32_t> expected = toy.engine.generate(request).tokens;
+  std::thread other([&] {
+    for (int round = 0; round < 20; ++round) EXPECT_EQ(toy.engine.generate(request).tokens, expected);
+  });
+  for (int round = 0; round < 20; ++round) {
+    Batch batch(toy.engine);
+    const uint64_t handle = batch.add(request);
+    while (!batch.idle()) batch.step();
+    EXPECT_EQ(batch.take(handle).tokens, expected);
+  }
+  other.join();
+}
+
+TEST(Engine, MayMoveWhileABatchOfItLives) {
+  ToyEngine toy = saying({"a", "b"});
+  Batch batch(toy.engine);
+  const uint64_t handle = batch.add({.prompt_ids = kPrompt, .max_tokens = 4});
+  batch.step();
+  Engine moved = std::move(toy.engine);
+  while (!batch.idle()) batch.step();
+  EXPECT_EQ(batch.take(handle).text, "abab");
+  EXPECT_EQ(moved.generate({.prompt_ids = kPrompt, .max_tokens = 2}).text, "ab");
+}
+
 TEST(TokenStream, IteratesOverTheTokensOfARequest) {
   ToyEngine toy = saying({"a", "b", "c"});
   TokenStream stream(toy.engine, {.prompt_ids = kPrompt, .max_tokens = 5});

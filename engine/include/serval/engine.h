@@ -127,9 +127,9 @@ struct ModelInfo {
 
 class Batch;
 
-// A loaded model and its compiled program. Movable. Calls that run the model (generate, Batch::step) are
-// serialised by a mutex inside; everything const is thread-safe; cancel() may be called from any thread or
-// signal handler.
+// A loaded model and its compiled program. Movable, while batches of it live too. Calls that run the model
+// (generate, Batch::step) are serialised by a mutex inside; everything const is thread-safe; cancel() may be
+// called from any thread or signal handler.
 class Engine {
  public:
   // Errors: kUsage for options out of range, kRuntime for a model that is missing, damaged or not supported
