@@ -11,8 +11,10 @@
 #include "models/llama/graph.h"
 #include "models/llama/rope_table.h"
 #include "scheduler/compile.h"
+#include "scheduler/validate.h"
 #include "vm/error.h"
 #include "vm/host/interpreter.h"
+#include "vm/host/replay.h"
 #include "vm/kv_cache.h"
 #include "vm/state_check.h"
 
@@ -44,7 +46,7 @@ class LazyMemory {
 class HostBackend final : public Backend {
  public:
   HostBackend(Program program, std::shared_ptr<const ModelWeights> weights, std::vector<float> rope,
-              const HostOptions& options);
+              const HostOptions& options, std::optional<uint64_t> interleaving);
 
   std::string name() const override { return "host"; }
   const Program& program() const override { return program_; }
@@ -70,14 +72,21 @@ class HostBackend final : public Backend {
   uint32_t host_stop_ = 0;
   std::vector<LazyMemory> memory_;
   float* logits_ = nullptr;
-  std::unique_ptr<HostInterpreter> interpreter_;
+  std::unique_ptr<HostInterpreter> interpreter_;  // or
+  std::unique_ptr<ReplayInterpreter> replay_;
 };
 
 HostBackend::HostBackend(Program program, std::shared_ptr<const ModelWeights> weights,
-                         std::vector<float> rope, const HostOptions& options)
+                         std::vector<float> rope, const HostOptions& options,
+                         std::optional<uint64_t> interleaving)
     : program_(std::move(program)), weights_(std::move(weights)), rope_(std::move(rope)) {
   block_table_.resize(size_t{kMaxSlots} * blocks_per_sequence());
-  interpreter_ = std::make_unique<HostInterpreter>(program_, host_isa(), bind(), options);
+  require_valid(program_);
+  if (interleaving) {
+    replay_ = std::make_unique<ReplayInterpreter>(program_, host_isa(), bind(), *interleaving);
+  } else {
+    interpreter_ = std::make_unique<HostInterpreter>(program_, host_isa(), bind(), options);
+  }
 }
 
 void* HostBackend::state_memory(const std::string& name) {
@@ -121,7 +130,7 @@ void HostBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on_p
   state_->control = {
       .passes_done = 0, .passes_wanted = passes, .last_pass = kKeepRunning, .stopped_by_host = 0};
   check_state(program_, *state_, block_table_);
-  interpreter_->run(on_pass);
+  replay_ ? replay_->run(on_pass) : interpreter_->run(on_pass);
   std::atomic_ref(host_stop_).store(0, std::memory_order_release);
 }
 
@@ -142,7 +151,7 @@ std::unique_ptr<Backend> make_host_backend(const LlamaConfig& config,
       compile(graph, machine, {.policy = options.policy, .queue_kind = options.queue_kind, .context = {}});
   return std::make_unique<HostBackend>(std::move(program), std::move(weights),
                                        make_rope_table(config, options.context),
-                                       HostOptions{threads, options.stall_timeout_s});
+                                       HostOptions{threads, options.stall_timeout_s}, options.interleaving);
 }
 
 }  // namespace serval

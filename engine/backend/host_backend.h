@@ -19,6 +19,8 @@ struct HostBackendOptions {
   std::optional<Policy> policy;  // none: what the cost model prefers
   QueueKind queue_kind = QueueKind::kPerSm;
   double stall_timeout_s = 30;
+  // Runs on one thread in the order that this seed picks (vm/host/replay.h): to find or repeat a race.
+  std::optional<uint64_t> interleaving;
 };
 
 // Compiles the model and binds the program to memory of its own (activations, caches, state) and to the

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "vm/error.h"
+#include "vm/host/bind_check.h"
 #include "vm/state.h"
 
 namespace serval {
@@ -108,22 +109,7 @@ struct HostInterpreter::Impl {
 
 HostInterpreter::Impl::Impl(const Program& p, const HostIsa& i, HostMemory m, const HostOptions& o)
     : program(p), isa(i), memory(std::move(m)), options(o) {
-  check_structure(program);
-  for (size_t n = 0; n < program.instructions.size(); ++n) {
-    const std::string wrong = isa.check(program, program.instructions[n]);
-    if (!wrong.empty())
-      throw Error(ErrorKind::kRuntime, fmt::format("program: instruction {}: {}", n, wrong));
-  }
-  for (uint32_t t = 0; t < program.tensors.size(); ++t) {
-    if (memory.size() <= t || !memory.bound({t})) {
-      throw Error(ErrorKind::kRuntime,
-                  fmt::format("program: tensor '{}': not bound to memory", program.tensors[t].name));
-    }
-  }
-  const std::optional<TensorId> tensor = program.find_tensor(state_tensor::kControl);
-  if (!tensor)
-    throw Error(ErrorKind::kRuntime, fmt::format("program: tensor '{}': missing", state_tensor::kControl));
-  control = memory.data<PassControl>(*tensor);
+  control = check_binding(program, isa, memory);
 
   // More threads than queues would only wait.
   options.threads = std::max<uint32_t>(1, options.threads);

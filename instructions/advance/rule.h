@@ -1,0 +1,61 @@
+// What happens to the state at the end of a pass, stated once: for this instruction, and for a backend that
+// evaluates the model without a program.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "instructions/common/footprint.h"
+#include "vm/state.h"
+
+namespace serval {
+
+// Why the sequence ends with this token at this position, or kNone.
+inline FinishReason finish_of(const SequenceSlot& slot, int32_t token, uint32_t position) {
+  const int32_t* end = slot.stop_tokens + std::min<uint32_t>(slot.num_stop_tokens, kMaxStopTokens);
+  if (std::find(slot.stop_tokens, end, token) != end) return FinishReason::kStopToken;
+  return position >= slot.end_position ? FinishReason::kLength : FinishReason::kNone;
+}
+
+// rows, sampled and output are [kMaxRows], slots [kMaxSlots]. Moves the rows on and fills in what the pass
+// publishes: a row that sampled a token has a valid entry. Returns whether any row is active still.
+inline bool advance_rows(PassRow* rows, const SampledToken* sampled, const SequenceSlot* slots,
+                         OutputToken* output) {
+  bool any_active = false;
+  for (int r = 0; r < kMaxRows; ++r) {
+    PassRow& row = rows[r];
+    output[r] = {};
+    if (!row_wants_logits(row)) {
+      row.active = 0;
+      continue;
+    }
+    const int32_t token = sampled[r].token;
+    const uint32_t position = row.position + 1;
+    const FinishReason finish = finish_of(slots[row.slot], token, position);
+    output[r] = {1, row.slot, token, sampled[r].log_probability, position, finish};
+    row.token = token;
+    row.position = position;
+    row.active = finish == FinishReason::kNone ? 1 : 0;
+    any_active = any_active || row.active != 0;
+  }
+  return any_active;
+}
+
+// Adds the pass's tokens to the histories of their sequences, in the order of the rows.
+inline void append_to_history(const OutputToken* output, SequenceSlot* slots) {
+  for (int r = 0; r < kMaxRows; ++r) {
+    if (output[r].valid == 0) continue;
+    SequenceSlot& slot = slots[output[r].slot];
+    slot.history[slot.history_length % kHistoryTokens] = output[r].token;
+    ++slot.history_length;
+  }
+}
+
+// Counts the pass and decides whether another follows.
+inline void advance_control(PassControl& control, bool any_active, bool host_stop) {
+  const uint32_t pass = control.passes_done++;
+  if (host_stop) control.stopped_by_host = 1;
+  if (host_stop || !any_active || control.passes_done >= control.passes_wanted) control.last_pass = pass;
+}
+
+}  // namespace serval

@@ -1,0 +1,31 @@
+#include "vm/host/bind_check.h"
+
+#include <fmt/format.h>
+#include <optional>
+#include <string>
+
+#include "vm/error.h"
+
+namespace serval {
+
+PassControl* check_binding(const Program& program, const HostIsa& isa, const HostMemory& memory) {
+  check_structure(program);
+  for (size_t n = 0; n < program.instructions.size(); ++n) {
+    const std::string wrong = isa.check(program, program.instructions[n]);
+    if (!wrong.empty())
+      throw Error(ErrorKind::kRuntime, fmt::format("program: instruction {}: {}", n, wrong));
+  }
+  for (uint32_t t = 0; t < program.tensors.size(); ++t) {
+    if (memory.size() <= t || !memory.bound({t})) {
+      throw Error(ErrorKind::kRuntime,
+                  fmt::format("program: tensor '{}': not bound to memory", program.tensors[t].name));
+    }
+  }
+  const std::optional<TensorId> control = program.find_tensor(state_tensor::kControl);
+  if (!control || program.tensors[control->index].bytes() != sizeof(PassControl)) {
+    throw Error(ErrorKind::kRuntime, fmt::format("program: tensor '{}': missing", state_tensor::kControl));
+  }
+  return memory.data<PassControl>(*control);
+}
+
+}  // namespace serval

@@ -1,0 +1,283 @@
+#include "vm/host/checked.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <vector>
+
+#include "vm/host/random_order.h"
+
+namespace serval {
+namespace {
+
+// One bit for each instruction of each pass: those whose effects are known.
+using Clock = std::vector<uint64_t>;
+constexpr uint32_t kWordBits = 64;
+
+bool knows(const Clock& clock, uint32_t id) {
+  return (clock[id / kWordBits] >> (id % kWordBits) & 1) != 0;
+}
+void learn(Clock& clock, uint32_t id) {
+  clock[id / kWordBits] |= uint64_t{1} << (id % kWordBits);
+}
+void join(Clock& clock, const Clock& other) {
+  for (size_t w = 0; w < clock.size(); ++w) clock[w] |= other[w];
+}
+
+struct Increment {
+  uint64_t total;  // of the counter, this one included
+  uint32_t id;
+};
+
+struct Touch {
+  Box box;
+  Access access;
+  uint32_t id;
+};
+
+struct Sm {
+  uint32_t begin = 0, next = 0, end = 0;
+  uint32_t pass = 0;
+  std::vector<uint32_t> flight;  // fetched and not run
+  uint32_t pages = 0;            // held by those in flight
+};
+
+struct Step {
+  uint32_t sm;
+  uint32_t slot;
+};
+
+class Checked {
+ public:
+  Checked(const Program& program, const CheckedIsa& isa, const CheckedOptions& options);
+  std::optional<std::string> run();
+
+ private:
+  uint32_t id_of(uint32_t pass, uint32_t index) const { return pass * count_ + index; }
+  uint64_t target(const Wait& w, uint32_t pass) const {
+    return w.threshold + uint64_t{pass} * program_.counters[w.counter].increments_per_pass;
+  }
+  uint64_t value(uint32_t counter) const {
+    return history_[counter].empty() ? 0 : history_[counter].back().total;
+  }
+  bool gate_open(uint32_t pass) const {
+    const uint32_t gate = program_.gate_counter;
+    return value(gate) >= uint64_t{pass} * program_.counters[gate].increments_per_pass;
+  }
+  void join_counter(uint32_t counter, uint64_t until, Clock& clock) const;
+  void fetch(Sm& sm);
+  bool ready(const Sm& sm, uint32_t index) const;
+  void collect_steps();
+  void execute(Sm& sm, uint32_t slot);
+  void touch(const Region& region, uint32_t pass, uint32_t index, const Clock& clock);
+  void check_fresh(const Region& region, uint32_t pass, uint32_t index, const Clock& clock);
+  std::string name(uint32_t id) const;
+  std::string stuck() const;
+
+  const Program& program_;
+  const CheckedIsa& isa_;
+  const CheckedOptions& options_;
+  const uint32_t count_;
+  RandomOrder random_;
+  uint32_t sharing_;  // SMs that a queue feeds
+  uint32_t depth_;    // instructions of a queue in flight
+  static constexpr uint32_t kNobody = 0xffffffff;
+  uint32_t victim_ = kNobody;
+  std::vector<Clock> clocks_;  // of each instruction of each pass, once it has run: what it knew
+  std::vector<std::vector<Increment>> history_;  // of each counter
+  std::vector<std::vector<Touch>> touches_;      // of each tensor
+  std::vector<Sm> sms_;
+  std::vector<Step> steps_;
+  Footprint footprint_;
+  std::optional<std::string> error_;
+};
+
+Checked::Checked(const Program& program, const CheckedIsa& isa, const CheckedOptions& options)
+    : program_(program),
+      isa_(isa),
+      options_(options),
+      count_(static_cast<uint32_t>(program.instructions.size())),
+      random_(options.seed),
+      clocks_(size_t{options.passes} * count_),
+      history_(program.counters.size()),
+      touches_(program.tensors.size()) {
+  // What is in flight on a global queue is in flight on any of the SMs.
+  sharing_ = program.queue_kind == QueueKind::kGlobal ? program.machine.sms : 1;
+  constexpr uint64_t kMaxDepth = 4;
+  depth_ = static_cast<uint32_t>(1 + random_.below(kMaxDepth * sharing_));
+  if (options.seed % 2 == 1 && count_ > 0) victim_ = static_cast<uint32_t>(random_.below(count_));
+  for (uint32_t q = 0; q < program.num_queues(); ++q) {
+    sms_.push_back({program.queue_begin[q], program.queue_begin[q], program.queue_begin[q + 1], 0, {}, 0});
+  }
+}
+
+// Learns from those whose increments came before the counter first reached `until`.
+void Checked::join_counter(uint32_t counter, uint64_t until, Clock& clock) const {
+  if (until == 0) return;
+  for (const Increment& i : history_[counter]) {
+    join(clock, clocks_[i.id]);
+    learn(clock, i.id);
+    if (i.total >= until) return;
+  }
+}
+
+void Checked::fetch(Sm& sm) {
+  if (sm.next == sm.end && sm.flight.empty() && sm.pass + 1 < options_.passes && gate_open(sm.pass + 1)) {
+    ++sm.pass;
+    sm.next = sm.begin;
+  }
+  while (sm.next < sm.end && sm.flight.size() < depth_) {
+    const uint32_t pages = isa_.pages(program_.instructions[sm.next]);
+    if (sm.pages + pages > uint64_t{program_.machine.pages_per_sm} * sharing_) return;
+    sm.pages += pages;
+    sm.flight.push_back(sm.next++);
+  }
+}
+
+bool Checked::ready(const Sm& sm, uint32_t index) const {
+  const auto waits = program_.waits_of(program_.instructions[index]);
+  return std::all_of(waits.begin(), waits.end(),
+                     [&](const Wait& w) { return value(w.counter) >= target(w, sm.pass); });
+}
+
+void Checked::collect_steps() {
+  steps_.clear();
+  bool only_victim = true;
+  for (uint32_t s = 0; s < sms_.size(); ++s) {
+    for (uint32_t slot = 0; slot < sms_[s].flight.size(); ++slot) {
+      if (!ready(sms_[s], sms_[s].flight[slot])) continue;
+      steps_.push_back({s, slot});
+      only_victim = only_victim && sms_[s].flight[slot] == victim_;
+    }
+  }
+  if (!only_victim) {
+    std::erase_if(steps_, [&](const Step& step) { return sms_[step.sm].flight[step.slot] == victim_; });
+  }
+}
+
+std::string Checked::name(uint32_t id) const {
+  const uint32_t index = id % count_;
+  const auto queue = std::upper_bound(program_.queue_begin.begin(), program_.queue_begin.end(), index);
+  const auto q = static_cast<uint32_t>(queue - program_.queue_begin.begin() - 1);
+  return fmt::format("SM {} pc {} ({}) of pass {}", q, index - program_.queue_begin[q],
+                     isa_.name(program_.instructions[index].opcode), id / count_);
+}
+
+void Checked::touch(const Region& region, uint32_t pass, uint32_t index, const Clock& clock) {
+  const uint32_t id = id_of(pass, index);
+  for (const Touch& t : touches_[region.tensor.index]) {
+    if (error_ || t.id == id || !t.box.overlaps(region.box)) continue;
+    if (!writes(t.access) && !writes(region.access)) continue;
+    if (knows(clock, t.id)) continue;
+    error_ = fmt::format("race on {}: {} and {}", program_.tensors[region.tensor.index].name, name(t.id),
+                         name(id));
+  }
+}
+
+// Cuts what known instructions wrote in this pass out of the region, piece by piece.
+void Checked::check_fresh(const Region& region, uint32_t pass, uint32_t index, const Clock& clock) {
+  std::vector<Box> left = {region.box};
+  for (const Touch& t : touches_[region.tensor.index]) {
+    if (!writes(t.access) || t.id / count_ != pass || !knows(clock, t.id)) continue;
+    std::vector<Box> rest;
+    for (const Box& b : left) {
+      if (!b.overlaps(t.box)) {
+        rest.push_back(b);
+        continue;
+      }
+      const uint64_t top = std::max(b.row_begin, t.box.row_begin),
+                     bottom = std::min(b.row_end, t.box.row_end);
+      const Box pieces[] = {{b.row_begin, top, b.col_begin, b.col_end},
+                            {bottom, b.row_end, b.col_begin, b.col_end},
+                            {top, bottom, b.col_begin, std::max(b.col_begin, t.box.col_begin)},
+                            {top, bottom, std::min(b.col_end, t.box.col_end), b.col_end}};
+      std::copy_if(std::begin(pieces), std::end(pieces), std::back_inserter(rest),
+                   [](const Box& p) { return !p.empty(); });
+    }
+    left = std::move(rest);
+  }
+  if (!left.empty() && !error_) {
+    error_ = fmt::format("stale read of {}: {}", program_.tensors[region.tensor.index].name,
+                         name(id_of(pass, index)));
+  }
+}
+
+void Checked::execute(Sm& sm, uint32_t slot) {
+  const uint32_t index = sm.flight[slot];
+  const Instruction& instruction = program_.instructions[index];
+  const auto waits = program_.waits_of(instruction);
+  sm.flight.erase(sm.flight.begin() + slot);
+  sm.pages -= isa_.pages(instruction);
+
+  Clock start((size_t{options_.passes} * count_ + kWordBits - 1) / kWordBits, 0);
+  if (sm.pass > 0) {
+    const uint32_t gate = program_.gate_counter;
+    join_counter(gate, uint64_t{sm.pass} * program_.counters[gate].increments_per_pass, start);
+  }
+  Clock all = start;
+  for (const Wait& w : waits) join_counter(w.counter, target(w, sm.pass), all);
+
+  footprint_.clear();
+  isa_.footprint(instruction, options_.states.empty() ? nullptr : &options_.states[sm.pass], footprint_);
+  uint32_t written = 0;
+  for (const Region& r : footprint_) written |= writes(r.access) ? 1U << r.operand : 0;
+  for (const Region& r : footprint_) {
+    const Tensor& tensor = program_.tensors[r.tensor.index];
+    if (r.box.row_end > tensor.rows || r.box.col_end > tensor.cols) {
+      error_ = fmt::format("{}: outside {}", name(id_of(sm.pass, index)), tensor.name);
+      return;
+    }
+    if (is_immutable(tensor.kind)) continue;
+    // An operand that is only read may be read as soon as the waits that guard it are over.
+    Clock clock = all;
+    if ((written >> r.operand & 1) == 0) {
+      clock = start;
+      for (const Wait& w : waits) {
+        if ((w.operand_mask >> r.operand & 1) != 0) join_counter(w.counter, target(w, sm.pass), clock);
+      }
+    }
+    touch(r, sm.pass, index, clock);
+    if (tensor.kind == TensorKind::kActivation && reads(r.access)) check_fresh(r, sm.pass, index, clock);
+  }
+  const uint32_t id = id_of(sm.pass, index);
+  for (const Region& r : footprint_) {
+    if (!is_immutable(program_.tensors[r.tensor.index].kind))
+      touches_[r.tensor.index].push_back({r.box, r.access, id});
+  }
+  clocks_[id] = std::move(all);
+  for (const Signal& s : program_.signals_of(instruction)) {
+    history_[s.counter].push_back({value(s.counter) + s.increment, id});
+  }
+}
+
+std::string Checked::stuck() const {
+  for (const Sm& sm : sms_) {
+    if (!sm.flight.empty()) return name(id_of(sm.pass, sm.flight.front())) + " never starts";
+    if (sm.next < sm.end) return name(id_of(sm.pass, sm.next)) + " never gets its pages";
+  }
+  return "the gate never opens";
+}
+
+std::optional<std::string> Checked::run() {
+  const size_t all = size_t{options_.passes} * count_;
+  for (size_t done = 0; done < all && !error_; ++done) {
+    for (Sm& sm : sms_) fetch(sm);
+    collect_steps();
+    if (steps_.empty()) {
+      error_ = stuck();
+      break;
+    }
+    const Step step = steps_[random_.below(steps_.size())];
+    execute(sms_[step.sm], step.slot);
+  }
+  if (error_) *error_ += fmt::format(" (interleaving {})", options_.seed);
+  return error_;
+}
+
+}  // namespace
+
+std::optional<std::string> run_checked(const Program& program, const CheckedIsa& isa,
+                                       const CheckedOptions& options) {
+  return Checked(program, isa, options).run();
+}
+
+}  // namespace serval

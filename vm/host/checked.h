@@ -1,0 +1,40 @@
+// The host interpreter, `checked` mode: footprints and vector clocks instead of arithmetic. It shares no
+// reasoning with the scheduler's validator: it runs one interleaving and reports what that one leaves
+// unsynchronised.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "vm/program.h"
+#include "vm/region.h"
+#include "vm/state.h"
+
+namespace serval {
+
+// What it needs to know of an instruction set.
+struct CheckedIsa {
+  void (*footprint)(const Instruction&, const StateView* state, Footprint& out);
+  uint32_t (*pages)(const Instruction&);  // that it must be able to hold at once
+  const char* (*name)(uint16_t opcode);
+};
+
+struct CheckedOptions {
+  uint64_t seed =
+      0;  // picks the interleaving; odd ones keep one instruction back for as long as anything else can run
+  uint32_t passes = 2;
+  // The state that each pass reads, for exact footprints; empty: their bounds over all states.
+  std::span<const StateView> states;
+};
+
+// None if the interleaving is clean; otherwise one line: two accesses to a region of which neither is known
+// to be first, a read of something not written in its pass, an instruction that never starts, an access
+// outside its tensor. A wait joins only the increments that came before its counter first reached what it
+// waits for, so nothing is taken for ordered because this run was lucky. The program's structure must check;
+// its operands need not.
+std::optional<std::string> run_checked(const Program& program, const CheckedIsa& isa,
+                                       const CheckedOptions& options);
+
+}  // namespace serval

@@ -1,0 +1,199 @@
+#include "vm/host/replay.h"
+
+#include <algorithm>
+#include <deque>
+#include <fmt/format.h>
+#include <vector>
+
+#include "vm/error.h"
+#include "vm/host/bind_check.h"
+#include "vm/host/random_order.h"
+
+namespace serval {
+namespace {
+
+enum class Role : uint8_t { kLoad, kCompute, kStore };
+
+// An instruction that an SM has fetched; `done` counts its finished roles.
+struct InFlight {
+  uint32_t index;
+  uint32_t done = 0;
+  std::unique_ptr<HostLocal> local;
+};
+
+struct Sm {
+  Sm() = default;
+  Sm(Sm&&) = default;          // in flight is what cannot be copied
+  uint32_t next = 0, end = 0;  // records of this pass not fetched yet
+  uint32_t begin = 0;
+  uint32_t pass = 0;
+  bool finished = false;
+  std::deque<InFlight> flight;
+};
+
+// A step that could be taken now.
+struct Step {
+  uint32_t sm;
+  uint32_t slot;  // in flight
+  uint32_t index;
+};
+
+}  // namespace
+
+struct ReplayInterpreter::Impl {
+  Impl(const Program& p, const HostIsa& i, HostMemory m, uint64_t s)
+      : program(p), isa(i), memory(std::move(m)), seed(s), random(s), counters(p.counters.size(), 0) {
+    control = check_binding(program, isa, memory);
+    // What is in flight on a global queue is in flight on any of the SMs.
+    constexpr uint64_t kMaxDepth = 4;
+    const uint64_t sharing = program.queue_kind == QueueKind::kGlobal ? program.machine.sms : 1;
+    depth = 1 + random.below(kMaxDepth * sharing);
+    if (seed % 2 == 1) victim = static_cast<uint32_t>(random.below(program.instructions.size()));
+  }
+
+  uint32_t run(const std::function<void(uint32_t)>& on_pass);
+  void start();
+  void fetch(Sm& sm);
+  void pass_gates(const std::function<void(uint32_t)>& on_pass);
+  void collect_steps();
+  bool waits_over(const Instruction& i, uint32_t pass) const;
+  void take(const Step& step);
+  bool all_finished() const {
+    return std::all_of(sms.begin(), sms.end(), [](const Sm& s) { return s.finished; });
+  }
+  [[noreturn]] void stuck();
+
+  const Program& program;
+  const HostIsa& isa;
+  HostMemory memory;
+  uint64_t seed;
+  RandomOrder random;
+  PassControl* control;
+  uint64_t depth;  // instructions an SM has in flight
+  static constexpr uint32_t kNobody = 0xffffffff;
+  uint32_t victim = kNobody;  // the instruction that is kept back
+  std::vector<uint32_t> counters;
+  uint32_t epoch = 0;
+  std::vector<Sm> sms;
+  uint32_t reported = 0;
+  std::vector<Step> steps;
+};
+
+void ReplayInterpreter::Impl::start() {
+  sms.clear();
+  sms.reserve(program.num_queues());
+  for (uint32_t q = 0; q < program.num_queues(); ++q) {
+    Sm sm;
+    sm.begin = sm.next = program.queue_begin[q];
+    sm.end = program.queue_begin[q + 1];
+    sms.push_back(std::move(sm));
+  }
+  reported = 0;
+}
+
+void ReplayInterpreter::Impl::fetch(Sm& sm) {
+  while (!sm.finished && sm.flight.size() < depth && sm.next < sm.end) {
+    InFlight f{sm.next++, 0, nullptr};
+    f.local = isa.handlers[program.instructions[f.index].opcode]->make_local();
+    sm.flight.push_back(std::move(f));
+  }
+}
+
+bool ReplayInterpreter::Impl::waits_over(const Instruction& i, uint32_t pass) const {
+  const auto waits = program.waits_of(i);
+  return std::all_of(waits.begin(), waits.end(), [&](const Wait& w) {
+    return counter_reached(counters[w.counter],
+                           w.threshold + (epoch + pass) * program.counters[w.counter].increments_per_pass);
+  });
+}
+
+void ReplayInterpreter::Impl::pass_gates(const std::function<void(uint32_t)>& on_pass) {
+  const uint32_t gate = program.gate_counter, per_pass = program.counters[gate].increments_per_pass;
+  for (Sm& sm : sms) {
+    if (sm.finished || sm.next < sm.end || !sm.flight.empty()) continue;
+    if (!counter_reached(counters[gate], (epoch + sm.pass + 1) * per_pass)) continue;
+    if (sm.pass == reported) {
+      if (on_pass) on_pass(reported);
+      ++reported;
+    }
+    sm.finished = control->last_pass <= sm.pass;
+    ++sm.pass;
+    sm.next = sm.begin;
+  }
+}
+
+// Each role of an SM takes the instructions in order: a role of one in flight may run when the same role of
+// the one before it is done.
+void ReplayInterpreter::Impl::collect_steps() {
+  steps.clear();
+  for (uint32_t s = 0; s < sms.size(); ++s) {
+    const Sm& sm = sms[s];
+    for (uint32_t slot = 0; slot < sm.flight.size(); ++slot) {
+      const InFlight& f = sm.flight[slot];
+      if (slot > 0 && sm.flight[slot - 1].done <= f.done) continue;
+      if (f.done == 0 && !waits_over(program.instructions[f.index], sm.pass)) continue;
+      steps.push_back({s, slot, f.index});
+    }
+  }
+}
+
+void ReplayInterpreter::Impl::take(const Step& step) {
+  Sm& sm = sms[step.sm];
+  InFlight& f = sm.flight[step.slot];
+  const Instruction& i = program.instructions[f.index];
+  const HostHandler& handler = *isa.handlers[i.opcode];
+  switch (static_cast<Role>(f.done++)) {
+    case Role::kLoad:
+      handler.load(i, memory, *f.local);
+      break;
+    case Role::kCompute:
+      handler.compute(i, memory, *f.local);
+      break;
+    case Role::kStore:
+      handler.store(i, memory, *f.local);
+      for (const Signal& s : program.signals_of(i)) counters[s.counter] += s.increment;
+      sm.flight.pop_front();
+      break;
+  }
+}
+
+void ReplayInterpreter::Impl::stuck() {
+  std::string who = "the gate";
+  for (uint32_t s = 0; s < sms.size(); ++s) {
+    if (sms[s].flight.empty()) continue;
+    const uint32_t index = sms[s].flight.front().index;
+    who = fmt::format("SM {} pc {} ({})", s, index - sms[s].begin,
+                      isa.name(program.instructions[index].opcode));
+    break;
+  }
+  std::fill(counters.begin(), counters.end(), 0);
+  epoch = 0;
+  throw Error(ErrorKind::kDeviceFault,
+              fmt::format("host interpreter: {} waits for ever (interleaving {})", who, seed));
+}
+
+uint32_t ReplayInterpreter::Impl::run(const std::function<void(uint32_t)>& on_pass) {
+  start();
+  for (;;) {
+    pass_gates(on_pass);
+    if (all_finished()) break;
+    for (Sm& sm : sms) fetch(sm);
+    collect_steps();
+    if (steps.empty()) stuck();
+    const auto kept_back = [&](const Step& s) { return s.index == victim; };
+    if (!std::all_of(steps.begin(), steps.end(), kept_back)) std::erase_if(steps, kept_back);
+    take(steps[random.below(steps.size())]);
+  }
+  epoch += control->last_pass + 1;
+  return control->last_pass + 1;
+}
+
+ReplayInterpreter::ReplayInterpreter(const Program& program, const HostIsa& isa, HostMemory memory,
+                                     uint64_t seed)
+    : impl_(std::make_unique<Impl>(program, isa, std::move(memory), seed)) {}
+ReplayInterpreter::~ReplayInterpreter() = default;
+uint32_t ReplayInterpreter::run(const std::function<void(uint32_t)>& on_pass) {
+  return impl_->run(on_pass);
+}
+
+}  // namespace serval
