@@ -141,6 +141,15 @@ TEST(Batch, GivesTheSameTokensInLongLaunchesAsStepByStep) {
   }
 }
 
+TEST(Batch, KeepsNoPromptWaitingThroughALongLaunch) {
+  ToyEngine toy = toy_engine();
+  const std::vector<Request> requests = {
+      {.prompt_ids = {1}, .max_tokens = 100, .ignore_eos = true},
+      {.prompt_ids = std::vector<int32_t>(160, 3), .max_tokens = 1, .ignore_eos = true}};
+  toy.engine.decode_batch(requests);
+  EXPECT_EQ(toy.backend->passes_run(), 100u);
+}
+
 TEST(Batch, LetsSeveralBatchesAndGenerateTakeTurns) {
   ToyEngine toy = toy_engine();
   std::mt19937 random(5);
