@@ -1,0 +1,246 @@
+#include "tests/scheduler/graphs.h"
+
+#include <algorithm>
+#include <random>
+
+#include "models/checkpoint/presets.h"
+#include "vm/state.h"
+
+namespace serval::testing {
+namespace {
+
+constexpr uint32_t kHidden = 64, kIntermediate = 128, kHeadDim = 64, kQHeads = 4, kKvHeads = 2, kVocab = 41;
+constexpr uint32_t kContext = 300, kKvBlocks = 7, kLanes = 2;
+
+class RandomGraph {
+ public:
+  explicit RandomGraph(uint32_t seed) : random_(seed) { add_tensors(); }
+  Graph build();
+
+ private:
+  void add_tensors();
+  TensorId tensor(const char* name, uint64_t rows, uint64_t cols, DType dtype, TensorKind kind);
+  uint32_t below(uint32_t n) { return static_cast<uint32_t>(random_() % n); }
+  void stage();
+  template <class Op>
+  void add(const Op& op) {
+    graph_.add(op, static_cast<uint16_t>(graph_.nodes.size()));
+  }
+  // Calls fn(first, count) for a few disjoint ranges of [0, units), not all of it covered.
+  template <class Fn>
+  void ranges(uint32_t units, Fn&& fn);
+  template <class Op>
+  void by_units(Op op, uint32_t units);
+  QkvRope qkv_rope(uint32_t layer) const;
+  void attention(uint32_t layer);
+
+  std::mt19937 random_;
+  Graph graph_;
+  TensorId rows_, slots_, sampled_, control_, output_, host_stop_, block_table_;
+  TensorId residual_, query_, partial_, attention_, mlp_, logits_, rope_, table_, norm_;
+  TensorId wq_, wk_, wv_, wo_, gate_, up_, down_;
+  TensorId k_[2], v_[2];
+};
+
+TensorId RandomGraph::tensor(const char* name, uint64_t rows, uint64_t cols, DType dtype, TensorKind kind) {
+  return graph_.add_tensor({.name = name, .rows = rows, .cols = cols, .dtype = dtype, .kind = kind});
+}
+
+void RandomGraph::add_tensors() {
+  const auto state = [&](const char* name, uint64_t rows, uint64_t bytes) {
+    return tensor(name, rows, bytes, DType::kBytes, TensorKind::kState);
+  };
+  const auto activation = [&](const char* name, uint64_t cols, DType dtype) {
+    return tensor(name, kMaxRows, cols, dtype, TensorKind::kActivation);
+  };
+  const auto weight = [&](const char* name, uint64_t rows, uint64_t cols) {
+    return tensor(name, rows, cols, DType::kBF16, TensorKind::kWeight);
+  };
+  const auto cache = [&](const char* name) {
+    return tensor(name, uint64_t{kKvHeads} * kHeadDim, uint64_t{kKvBlocks} * kKvBlockTokens, DType::kBF16,
+                  TensorKind::kKvCache);
+  };
+  rows_ = state(state_tensor::kRows, kMaxRows, sizeof(PassRow));
+  slots_ = state(state_tensor::kSlots, kMaxSlots, sizeof(SequenceSlot));
+  sampled_ = state(state_tensor::kSampled, kMaxRows, sizeof(SampledToken));
+  control_ = state(state_tensor::kControl, 1, sizeof(PassControl));
+  output_ = state(state_tensor::kOutput, kMaxLaunchPasses, kMaxRows * sizeof(OutputToken));
+  host_stop_ = state(state_tensor::kHostStop, 1, sizeof(uint32_t));
+  block_table_ = tensor(state_tensor::kBlockTable, kMaxSlots, blocks_for_tokens(kContext), DType::kI32,
+                        TensorKind::kState);
+  residual_ = activation("residual", kHidden, DType::kF32);
+  query_ = activation("query", kQHeads * kHeadDim, DType::kBF16);
+  attention_ = activation("attention", kQHeads * kHeadDim, DType::kBF16);
+  mlp_ = activation("mlp", kIntermediate, DType::kBF16);
+  logits_ = activation("logits", kVocab, DType::kF32);
+  const PartialLayout partial{kLanes, kQHeads / kKvHeads, kHeadDim};
+  partial_ = tensor("partial", kKvHeads * kLanes * kMaxRows, partial.cols(kContext), DType::kF32,
+                    TensorKind::kActivation);
+  rope_ = tensor("rope", kContext, kHeadDim, DType::kF32, TensorKind::kConstant);
+  table_ = weight("table", kVocab, kHidden);
+  norm_ = weight("norm", 1, kHidden);
+  wq_ = weight("wq", kQHeads * kHeadDim, kHidden);
+  wk_ = weight("wk", kKvHeads * kHeadDim, kHidden);
+  wv_ = weight("wv", kKvHeads * kHeadDim, kHidden);
+  wo_ = weight("wo", kHidden, kQHeads * kHeadDim);
+  gate_ = weight("gate", kIntermediate, kHidden);
+  up_ = weight("up", kIntermediate, kHidden);
+  down_ = weight("down", kHidden, kIntermediate);
+  k_[0] = cache("k0");
+  v_[0] = cache("v0");
+  k_[1] = cache("k1");
+  v_[1] = cache("v1");
+}
+
+template <class Fn>
+void RandomGraph::ranges(uint32_t units, Fn&& fn) {
+  std::vector<uint32_t> cuts = {below(2) == 0 ? 0 : below(units), below(2) == 0 ? units : 1 + below(units)};
+  for (uint32_t n = below(3); n > 0; --n) cuts.push_back(below(units));
+  std::sort(cuts.begin(), cuts.end());
+  cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+  if (cuts.size() == 1) cuts = {0, units};
+  for (size_t i = 0; i + 1 < cuts.size(); ++i) fn(cuts[i], cuts[i + 1] - cuts[i]);
+}
+
+template <class Op>
+void RandomGraph::by_units(Op op, uint32_t units) {
+  ranges(units, [&](uint32_t first, uint32_t count) {
+    op.first_unit = first;
+    op.num_units = count;
+    add(op);
+  });
+}
+
+QkvRope RandomGraph::qkv_rope(uint32_t layer) const {
+  return {.residual = residual_,
+          .norm = norm_,
+          .wq = wq_,
+          .wk = wk_,
+          .wv = wv_,
+          .rope = rope_,
+          .rows = rows_,
+          .block_table = block_table_,
+          .q = query_,
+          .k_cache = k_[layer],
+          .v_cache = v_[layer],
+          .first_unit = 0,
+          .num_units = 0,
+          .hidden = kHidden,
+          .head_dim = kHeadDim,
+          .q_heads = kQHeads,
+          .kv_heads = kKvHeads,
+          .max_context = kContext,
+          .kv_blocks = kKvBlocks,
+          .epsilon = 1e-5F};
+}
+
+void RandomGraph::attention(uint32_t layer) {
+  ranges(kKvHeads * kLanes, [&](uint32_t first, uint32_t) {
+    add(Attention{.q = query_,
+                  .k_cache = k_[layer],
+                  .v_cache = v_[layer],
+                  .rows = rows_,
+                  .block_table = block_table_,
+                  .partial = partial_,
+                  .kv_head = first / kLanes,
+                  .lane = first % kLanes,
+                  .lanes = kLanes,
+                  .head_dim = kHeadDim,
+                  .q_heads = kQHeads,
+                  .kv_heads = kKvHeads,
+                  .max_context = kContext,
+                  .kv_blocks = kKvBlocks,
+                  .scale = 0.125F});
+  });
+}
+
+void RandomGraph::stage() {
+  graph_.begin_stage("stage " + std::to_string(graph_.stages.size()));
+  switch (below(9)) {
+    case 0:
+      ranges(kHidden / 16, [&](uint32_t first, uint32_t count) {
+        add(Embed{table_, rows_, residual_, first * 16, count * 16, kHidden, kVocab});
+      });
+      return;
+    case 1:
+      return by_units(qkv_rope(below(2)), (kQHeads + 2 * kKvHeads) * kHeadDim / kUnitRows);
+    case 2:
+      return attention(below(2));
+    case 3:
+      ranges(kQHeads, [&](uint32_t first, uint32_t count) {
+        add(AttentionMerge{partial_, rows_, attention_, first, count, kLanes, kHeadDim, kQHeads, kKvHeads,
+                           kContext});
+      });
+      return;
+    case 4:
+      return by_units(MatvecResidual{wo_, attention_, rows_, residual_, 0, 0, kQHeads * kHeadDim, kHidden},
+                      kHidden / kUnitRows);
+    case 5:
+      return by_units(
+          GateUpSilu{residual_, norm_, gate_, up_, rows_, mlp_, 0, 0, kHidden, kIntermediate, 1e-5F},
+          kIntermediate / kUnitRows);
+    case 6:
+      return by_units(MatvecResidual{down_, mlp_, rows_, residual_, 0, 0, kIntermediate, kHidden},
+                      kHidden / kUnitRows);
+    case 7:
+      return by_units(LmHead{residual_, norm_, table_, rows_, logits_, 0, 0, kHidden, kVocab, 1e-5F},
+                      (kVocab + kUnitRows - 1) / kUnitRows);
+    default:
+      ranges(kMaxRows, [&](uint32_t first, uint32_t) {
+        add(Sample{logits_, rows_, slots_, sampled_, first, kVocab});
+      });
+  }
+}
+
+Graph RandomGraph::build() {
+  graph_.limits = {kVocab, kContext, kKvBlocks};
+  for (uint32_t n = 1 + below(12); n > 0; --n) stage();
+  graph_.begin_stage("advance");
+  add(Advance{sampled_, host_stop_, rows_, slots_, control_, output_});
+  return std::move(graph_);
+}
+
+}  // namespace
+
+LlamaConfig shortened_preset(const char* name, int layers) {
+  LlamaConfig config = find_preset(name).value();
+  config.num_layers = layers;
+  return config;
+}
+
+LlamaConfig tiny_config() {
+  LlamaConfig config = shortened_preset("llama-3.2-1b", 2);
+  config.hidden_size = 96;
+  config.intermediate_size = 176;
+  config.num_heads = 4;
+  config.num_kv_heads = 2;
+  config.head_dim = 64;
+  config.vocab_size = 203;
+  config.max_position = 2048;
+  config.eos_ids.clear();
+  config.bos_id.reset();
+  return config;
+}
+
+Graph random_graph(uint32_t seed) {
+  return RandomGraph(seed).build();
+}
+
+Machine machine_of(uint32_t sms) {
+  Machine machine = h200_machine();
+  machine.sms = sms;
+  return machine;
+}
+
+std::vector<Compilation> compilations_for(uint32_t sms) {
+  std::vector<Compilation> out = {{Policy::kRoundRobin, QueueKind::kGlobal, sms}};
+  for (const Policy policy : kPolicies) out.push_back({policy, QueueKind::kPerSm, sms});
+  return out;
+}
+
+Program compile_as(const Graph& graph, const Compilation& how) {
+  return compile(graph, machine_of(how.sms),
+                 {.policy = how.policy, .queue_kind = how.queue_kind, .context = {}});
+}
+
+}  // namespace serval::testing

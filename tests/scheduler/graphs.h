@@ -1,0 +1,36 @@
+// Graphs for the scheduler's tests: Llama passes small enough for brute force, and random ones of real
+// instructions.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "models/checkpoint/config.h"
+#include "scheduler/compile.h"
+
+namespace serval::testing {
+
+inline const std::vector<uint32_t> kSmCounts = {1, 2, 7, 132};
+
+// The preset with `layers` layers only.
+LlamaConfig shortened_preset(const char* name, int layers);
+// Two layers, four heads, an odd vocabulary.
+LlamaConfig tiny_config();
+
+// Stages of instructions with random ranges over the tensors of a small Llama, in random order; every node's
+// tag is its index. The last node is `advance`.
+Graph random_graph(uint32_t seed);
+
+// An H200 with another number of SMs.
+Machine machine_of(uint32_t sms);
+
+struct Compilation {
+  Policy policy;
+  QueueKind queue_kind;
+  uint32_t sms;
+};
+// Every policy, and the global queue.
+std::vector<Compilation> compilations_for(uint32_t sms);
+Program compile_as(const Graph& graph, const Compilation& how);
+
+}  // namespace serval::testing

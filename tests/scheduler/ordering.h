@@ -1,0 +1,71 @@
+// What a program's waits and signals guarantee, and what its footprints ask for: worked out by brute force
+// over two passes, sharing nothing with the scheduler.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "scheduler/graph.h"
+#include "vm/program.h"
+
+namespace serval::testing {
+
+class Ordering {
+ public:
+  // The program was compiled from the graph.
+  Ordering(const Graph& graph, const Program& program);
+
+  // "" if the records are the graph's nodes, each of them once.
+  std::string misplaced() const;
+  // "" if every counter is one set of instructions, each of which adds one, no two counters are the same set,
+  // and every wait is for all of this pass's increments or all of the last one's.
+  std::string miscounted() const;
+  // "" if two passes run to their end with every queue in its order.
+  std::string deadlock() const { return deadlock_; }
+  // "" if every two conflicting accesses are ordered by waits and signals, as the serial order has them,
+  // within a pass and from one to the next; a read by a wait that guards its operand. The gate and the
+  // queues' order count for nothing.
+  std::string unordered() const;
+  // "" if all instructions have finished when the gate opens.
+  std::string left_behind() const;
+  // Waits without which every conflict would still be ordered and the last node would still end the pass.
+  std::vector<std::string> redundant_waits() const;
+
+ private:
+  using Bits = std::vector<uint64_t>;  // of 2 × instructions, those of the first pass first
+
+  struct Touch {
+    uint32_t instruction;
+    Region region;
+  };
+  struct Conflict {
+    uint32_t before, after;  // instructions
+    bool across;             // `before` in one pass, `after` in the next
+    Access access;           // of `after`
+    uint8_t operand;         // of `after`
+  };
+
+  void match_nodes(const Graph& graph);
+  void run();
+  bool try_run(uint32_t instruction, uint32_t pass);
+  void find_conflicts();
+  void add_conflicts(const Touch& a, const Touch& b);
+  const Bits& closure(const Wait& wait, uint32_t pass) const;
+  bool waited(const Conflict& c, uint32_t pass_after, std::optional<uint8_t> operand,
+              const Wait* without) const;
+  std::string describe(const Conflict& c) const;
+
+  const Program& program_;
+  const size_t count_;
+  std::vector<uint32_t> node_of_;                 // graph node of each instruction; count_ if none
+  std::vector<Bits> certain_;                     // [pass × count_ + instruction]: finished before it starts
+  std::vector<Bits> counter_closure_;             // [pass × counters + counter]: finished when it is full
+  std::vector<uint32_t> counted_;                 // [pass × counters + counter]
+  std::vector<std::vector<Conflict>> conflicts_;  // by `after`
+  std::string deadlock_;
+  Bits nothing_;
+};
+
+}  // namespace serval::testing
