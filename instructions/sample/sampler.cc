@@ -19,12 +19,17 @@ bool before(const Candidate& a, const Candidate& b) {
   return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
 }
 
+// How far a logit is below the largest; equal ones, infinite ones included, are not at all.
+float shortfall(float logit, float largest) {
+  return logit == largest ? 0.0F : logit - largest;
+}
+
 float log_probability(std::span<const float> logits, int32_t token) {
   float largest = kSmallest;
   for (const float x : logits) largest = std::max(largest, clean(x));
   double sum = 0;
-  for (const float x : logits) sum += std::exp(clean(x) - largest);
-  return clean(logits[static_cast<size_t>(token)]) - largest - static_cast<float>(std::log(sum));
+  for (const float x : logits) sum += std::exp(shortfall(clean(x), largest));
+  return shortfall(clean(logits[static_cast<size_t>(token)]), largest) - static_cast<float>(std::log(sum));
 }
 
 void penalise_repetition(const SequenceSlot& slot, std::vector<Candidate>& candidates) {
@@ -53,8 +58,7 @@ void soften(float temperature, std::vector<Candidate>& candidates) {
   const float largest = candidates.front().logit;
   double sum = 0;
   for (Candidate& c : candidates) {
-    // Equal logits, infinite ones included, have the same weight.
-    c.probability = c.logit == largest ? 1.0F : std::exp((c.logit - largest) / temperature);
+    c.probability = std::exp(shortfall(c.logit, largest) / temperature);
     sum += c.probability;
   }
   for (Candidate& c : candidates) c.probability = static_cast<float>(c.probability / sum);
