@@ -142,6 +142,7 @@ inline void check(const Attention& op, OperandCheck& c) {
   c.dimension("lanes", op.lanes, 1);
   c.dimension("max_context", op.max_context, 1);
   c.dimension("kv_blocks", op.kv_blocks, 1);
+  c.factor("scale", op.scale);
   if (!c.ok()) return;
   c.require(op.q_heads % op.kv_heads == 0, "q_heads", op.q_heads, "a multiple of kv_heads");
   c.range("kv_head", op.kv_head, 1, op.kv_heads);

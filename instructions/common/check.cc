@@ -1,5 +1,6 @@
 #include "instructions/common/check.h"
 
+#include <cmath>
 #include <fmt/format.h>
 
 namespace serval {
@@ -35,6 +36,12 @@ void OperandCheck::range(const char* operand, uint64_t first, uint64_t count, ui
 void OperandCheck::dimension(const char* operand, uint64_t value, uint64_t multiple) {
   if (value == 0 || value > kMaxDimension || value % multiple != 0) {
     fail(fmt::format("{}: {}, expected a multiple of {} up to {}", operand, value, multiple, kMaxDimension));
+  }
+}
+
+void OperandCheck::factor(const char* operand, float value) {
+  if (!std::isfinite(value) || value < 0) {
+    fail(fmt::format("{}: {}, expected a finite number from 0", operand, value));
   }
 }
 

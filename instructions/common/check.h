@@ -24,6 +24,8 @@ class OperandCheck {
   void range(const char* operand, uint64_t first, uint64_t count, uint64_t limit);
   // The common limits of model dimensions: non-zero, a multiple of `multiple`, at most kMaxDimension.
   void dimension(const char* operand, uint64_t value, uint64_t multiple);
+  // A number that arithmetic may rely on: finite and not negative.
+  void factor(const char* operand, float value);
   uint64_t tensor_rows(TensorId id) const;
   uint64_t tensor_cols(TensorId id) const;
 

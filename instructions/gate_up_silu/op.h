@@ -60,6 +60,7 @@ inline PageNeed pages(const GateUpSilu&) {
 
 inline void check(const GateUpSilu& op, OperandCheck& c) {
   c.dimension("hidden", op.hidden, kTileDim);
+  c.factor("epsilon", op.epsilon);
   c.dimension("intermediate", op.intermediate, kTileDim);
   c.range("first_unit", op.first_unit, op.num_units, op.intermediate / kUnitRows);
   c.tensor("residual", op.residual, DType::kF32, TensorKind::kActivation, kMaxRows, op.hidden);

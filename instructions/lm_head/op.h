@@ -59,6 +59,7 @@ inline PageNeed pages(const LmHead&) {
 
 inline void check(const LmHead& op, OperandCheck& c) {
   c.dimension("hidden", op.hidden, kTileDim);
+  c.factor("epsilon", op.epsilon);
   c.dimension("vocab", op.vocab, 1);
   c.range("first_unit", op.first_unit, op.num_units, (uint64_t{op.vocab} + kUnitRows - 1) / kUnitRows);
   c.tensor("residual", op.residual, DType::kF32, TensorKind::kActivation, kMaxRows, op.hidden);

@@ -158,6 +158,7 @@ inline PageNeed pages(const QkvRope&) {
 
 inline void check(const QkvRope& op, OperandCheck& c) {
   c.dimension("hidden", op.hidden, kTileDim);
+  c.factor("epsilon", op.epsilon);
   c.require(op.head_dim == 64 || op.head_dim == 128, "head_dim", op.head_dim, "64 or 128");
   c.dimension("kv_heads", op.kv_heads, 1);
   c.dimension("q_heads", op.q_heads, 1);
