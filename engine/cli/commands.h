@@ -14,5 +14,6 @@ int run_chat(const Arguments& arguments);
 int run_schedule(const Arguments& arguments);
 int run_bench(const Arguments& arguments);
 int run_info(const Arguments& arguments);
+int run_verify(const Arguments& arguments);
 
 }  // namespace serval::cli

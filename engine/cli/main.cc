@@ -32,6 +32,7 @@ constexpr Command kCommands[] = {
     {"schedule", "compile a model and print the program or its statistics", run_schedule},
     {"bench", "measure the speed of prompts and of generation", run_bench},
     {"info", "facts about a model and this machine", run_info},
+    {"verify", "compare the model's logits with a reference's", run_verify},
 };
 
 std::string overview() {

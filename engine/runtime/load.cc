@@ -4,66 +4,17 @@
 #include <memory>
 #include <utility>
 
-#include "fmt/format.h"
-
-#include "engine/backend/host_backend.h"
 #include "engine/runtime/engine_impl.h"
+#include "engine/runtime/model_parts.h"
 #include "engine/runtime/model_source.h"
 #include "engine/runtime/options.h"
 #include "engine/runtime/text_model.h"
-#include "models/checkpoint/weights.h"
 #include "serval/engine.h"
 
 namespace serval {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-void check_weights_exist(const EngineOptions& options, const ModelSource& source) {
-  if (!source.directory.empty() || options.random_weights) return;
-  throw Error(ErrorKind::kUsage,
-              fmt::format("model {0}: a preset has no weights; give the directory of a checkpoint, or "
-                          "random_weights (--random-weights SEED)",
-                          source.config.name));
-}
-
-std::shared_ptr<const ModelWeights> load_weights(const EngineOptions& options, const ModelSource& source) {
-  LoadProgress progress;
-  if (options.progress) {
-    progress = [&](int64_t done, int64_t total) {
-      options.progress("weights", static_cast<uint64_t>(done), static_cast<uint64_t>(total));
-    };
-  }
-  return std::make_shared<const ModelWeights>(
-      options.random_weights ? ModelWeights::random(source.config, *options.random_weights, progress)
-                             : ModelWeights::load(source.directory, source.config, progress));
-}
-
-void check_backend(const std::string& backend) {
-  if (backend == "device") {
-    throw Error(ErrorKind::kRuntime,
-                "backend device: this build has no GPU interpreter; use --backend host, which runs the same "
-                "programs");
-  }
-  if (backend == "torch") {
-    throw Error(ErrorKind::kRuntime,
-                "backend torch: libserval_torch.so is not installed; it is built where CMake finds LibTorch "
-                "(Debian: apt "
-                "install libtorch-dev)");
-  }
-}
-
-HostBackendOptions host_options(const EngineOptions& options, int context) {
-  HostBackendOptions host;
-  host.context = static_cast<uint32_t>(context);
-  host.max_sequences = static_cast<uint32_t>(options.max_sequences);
-  host.threads = static_cast<uint32_t>(options.threads);
-  host.sms = static_cast<uint32_t>(options.sms);
-  if (!options.policy.empty()) host.policy = policy_named(options.policy);
-  host.queue_kind = options.global_queue ? QueueKind::kGlobal : QueueKind::kPerSm;
-  host.stall_timeout_s = options.stall_timeout_s;
-  return host;
-}
 
 SamplingParams default_sampling(const GenerationDefaults& recommended) {
   SamplingParams sampling;
@@ -112,8 +63,7 @@ Engine Engine::load(const EngineOptions& options) {
   EngineParts parts;
   parts.info.context = context_of(options, source.config.max_position);
   parts.text = load_text_model(source, options.chat_template, options.random_weights.has_value());
-  parts.backend = make_host_backend(source.config, load_weights(options, source),
-                                    host_options(options, parts.info.context));
+  parts.backend = make_backend(options, source.config, load_weights(options, source), parts.info.context);
   describe_model(source.config, parts.info);
   describe_program(*parts.backend, parts.info);
   parts.info.chat_template = parts.text.chat_template;

@@ -1,0 +1,148 @@
+#include "engine/torch/oracle.h"
+
+#include <cstdlib>
+#include <dlfcn.h>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <vector>
+
+#include "models/checkpoint/weight_specs.h"
+#include "vm/error.h"
+
+namespace serval {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path executable_directory() {
+  std::error_code error;
+  const fs::path executable = fs::read_symlink("/proc/self/exe", error);
+  return error ? fs::path() : executable.parent_path();
+}
+
+std::vector<std::string> plugin_places() {
+  if (const char* file = std::getenv(kTorchPluginVariable); file != nullptr && *file != '\0') return {file};
+  const fs::path beside = executable_directory();
+  return {beside / kTorchPluginName, (beside / "../lib").lexically_normal() / kTorchPluginName,
+          fs::path(SERVAL_INSTALLED_LIBRARIES) / kTorchPluginName};
+}
+
+std::string find_plugin() {
+  const std::vector<std::string> places = plugin_places();
+  for (const std::string& place : places) {
+    std::error_code ignored;
+    if (fs::is_regular_file(place, ignored)) return fs::absolute(place, ignored).string();
+  }
+  throw Error(ErrorKind::kRuntime,
+              fmt::format("LibTorch reference: {} is not at {}; it is built with Serval where CMake finds "
+                          "LibTorch (Debian: apt install libtorch-dev; elsewhere: pip install torch), and {} "
+                          "names a file elsewhere",
+                          kTorchPluginName, fmt::join(places, ", "), kTorchPluginVariable));
+}
+
+ServalOracleConfig plugin_config(const LlamaConfig& config, const OracleOptions& options) {
+  ServalOracleConfig c = {};
+  c.hidden_size = config.hidden_size;
+  c.intermediate_size = config.intermediate_size;
+  c.num_layers = config.num_layers;
+  c.num_heads = config.num_heads;
+  c.num_kv_heads = config.num_kv_heads;
+  c.head_dim = config.head_dim;
+  c.vocab_size = config.vocab_size;
+  c.rms_norm_eps = config.rms_norm_eps;
+  c.rope_theta = config.rope_theta;
+  if (config.rope_scaling) {
+    c.has_llama3_scaling = 1;
+    c.rope_factor = config.rope_scaling->factor;
+    c.rope_low_freq_factor = config.rope_scaling->low_freq_factor;
+    c.rope_high_freq_factor = config.rope_scaling->high_freq_factor;
+    c.rope_original_max_position = config.rope_scaling->original_max_position;
+  }
+  c.cache_cells = options.cache_cells;
+  c.dtype = options.dtype == OracleDtype::kBf16 ? SERVAL_ORACLE_BF16 : SERVAL_ORACLE_FP32;
+  c.threads = static_cast<int32_t>(options.threads);
+  return c;
+}
+
+ServalOracleDevice device_of(const ServalOracleApi& api, OracleDevice wanted) {
+  if (wanted == OracleDevice::kAuto)
+    wanted = api.cuda_available() != 0 ? OracleDevice::kCuda : OracleDevice::kCpu;
+  return wanted == OracleDevice::kCuda ? SERVAL_ORACLE_CUDA : SERVAL_ORACLE_CPU;
+}
+
+void check_status(const ServalOracleApi& api, ServalOracleStatus status) {
+  if (status == SERVAL_ORACLE_OK) return;
+  const ErrorKind kind =
+      status == SERVAL_ORACLE_OUT_OF_MEMORY ? ErrorKind::kOutOfMemory : ErrorKind::kRuntime;
+  throw Error(kind, fmt::format("LibTorch reference: {}", api.last_error()));
+}
+
+ServalOracle* create_oracle(const ServalOracleApi& api, const LlamaConfig& config,
+                            const ModelWeights& weights, const ServalOracleConfig& plugin) {
+  std::vector<std::string> names;
+  for (const WeightSpec& spec : weight_specs(config)) names.push_back(spec.name);
+  if (config.tie_word_embeddings) names.emplace_back(kLmHeadName);
+  std::vector<ServalOracleWeight> table;
+  for (const std::string& name : names) {
+    const Matrix matrix = weights.matrix(name);
+    table.push_back({name.c_str(), matrix.bf16, matrix.rows, matrix.cols});
+  }
+  ServalOracle* oracle = nullptr;
+  check_status(api, api.create(&plugin, table.data(), table.size(), &oracle));
+  return oracle;
+}
+
+}  // namespace
+
+const ServalOracleApi& load_torch_plugin() {
+  const std::string file = find_plugin();
+  void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (library == nullptr) {
+    throw Error(ErrorKind::kRuntime, fmt::format("LibTorch reference: {}", dlerror()));
+  }
+  using Entry = const ServalOracleApi*();
+  auto* entry = reinterpret_cast<Entry*>(dlsym(library, SERVAL_ORACLE_ENTRY));
+  if (entry == nullptr) {
+    throw Error(ErrorKind::kRuntime,
+                fmt::format("LibTorch reference: {}: not this program's plugin, symbol {} is "
+                            "missing",
+                            file, SERVAL_ORACLE_ENTRY));
+  }
+  const ServalOracleApi& api = *entry();
+  if (api.abi_version != SERVAL_ORACLE_ABI_VERSION) {
+    throw Error(
+        ErrorKind::kRuntime,
+        fmt::format("LibTorch reference: {}: version {} of the interface; needed: {}; build both from the "
+                    "same sources",
+                    file, api.abi_version, SERVAL_ORACLE_ABI_VERSION));
+  }
+  return api;
+}
+
+Oracle::Oracle(const LlamaConfig& config, std::shared_ptr<const ModelWeights> weights,
+               const OracleOptions& options)
+    : api_(&load_torch_plugin()),
+      weights_(std::move(weights)),
+      vocab_(static_cast<size_t>(config.vocab_size)),
+      device_(device_of(*api_, options.device)),
+      oracle_(nullptr, Destroy{api_}) {
+  ServalOracleConfig plugin = plugin_config(config, options);
+  plugin.device = device_;
+  oracle_.reset(create_oracle(*api_, config, *weights_, plugin));
+}
+
+void Oracle::forward(const OracleTokens& input, std::span<float> logits) {
+  if (input.cells.size() < input.tokens.size() || logits.size() != input.num_logits * vocab_) {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("LibTorch reference: {} tokens, {} cells, {} logits do not belong "
+                            "together",
+                            input.tokens.size(), input.cells.size(), logits.size()));
+  }
+  const ServalOracleTokens tokens = {input.tokens.data(), static_cast<int64_t>(input.tokens.size()),
+                                     static_cast<int64_t>(input.cells.size() - input.tokens.size()),
+                                     input.cells.data(), static_cast<int64_t>(input.num_logits)};
+  check_status(*api_, api_->forward(oracle_.get(), &tokens, logits.data()));
+}
+
+}  // namespace serval

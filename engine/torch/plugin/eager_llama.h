@@ -1,0 +1,54 @@
+// Llama's forward pass written with LibTorch's operators, one line an operator, and nothing of Serval's own
+// arithmetic: the reference.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/torch/oracle_api.h"
+
+namespace serval::torch_plugin {
+
+using WeightTable = std::map<std::string, ServalOracleWeight>;
+
+// One thread at a time. Failures are exceptions: c10::Error, or std::invalid_argument for what the caller got
+// wrong.
+class EagerLlama {
+ public:
+  EagerLlama(const ServalOracleConfig& config, const WeightTable& weights);
+
+  // fp32 logits [num_logits, vocab] on the CPU. The keys and values of the tokens are left in their cells.
+  at::Tensor forward(const ServalOracleTokens& input);
+
+ private:
+  struct Layer {
+    at::Tensor input_norm, post_attention_norm;  // [hidden]
+    at::Tensor query, key, value, output;        // [out, in]
+    at::Tensor gate, up, down;                   // [out, in]
+    at::Tensor cached_keys, cached_values;       // [cells, KV heads, head_dim]
+  };
+  // What all layers share in one call; n tokens after p earlier positions.
+  struct Context {
+    at::Tensor cosine, sine;  // [n, head_dim]
+    at::Tensor masked;        // [n, p + n] bool: position that the token must not see
+    at::Tensor cells;         // [p + n]
+    at::Tensor own_cells;     // [n]
+  };
+  class Loader;
+
+  Context prepare(const ServalOracleTokens& input) const;
+  at::Tensor attend(Layer& layer, const at::Tensor& x, const Context& context) const;
+  at::Tensor feed_forward(const Layer& layer, const at::Tensor& x) const;
+  at::Tensor split_heads(const at::Tensor& x, int64_t heads) const;
+
+  const ServalOracleConfig config_;
+  const at::TensorOptions options_;  // of weights and activations
+  at::Tensor inverse_frequencies_;   // [head_dim / 2] fp32
+  at::Tensor embedding_, final_norm_, lm_head_;
+  std::vector<Layer> layers_;
+};
+
+}  // namespace serval::torch_plugin

@@ -1,0 +1,143 @@
+#include "engine/torch/torch_backend.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <tuple>
+#include <vector>
+
+#include "instructions/advance/rule.h"
+#include "instructions/common/footprint.h"
+#include "instructions/sample/sampler.h"
+#include "vm/kv_cache.h"
+#include "vm/state_check.h"
+
+namespace serval {
+namespace {
+
+// Rows of one slot at consecutive positions, in order: indices into the pass's rows.
+using RowGroup = std::vector<uint32_t>;
+
+std::vector<RowGroup> group_rows(const PassRow* rows) {
+  RowGroup order;
+  for (uint32_t r = 0; r < kMaxRows; ++r) {
+    if (rows[r].active != 0) order.push_back(r);
+  }
+  const auto place = [&](uint32_t r) { return std::tuple(rows[r].slot, rows[r].position); };
+  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return place(a) < place(b); });
+  std::vector<RowGroup> groups;
+  for (const uint32_t r : order) {
+    const bool follows = !groups.empty() && rows[groups.back().back()].slot == rows[r].slot &&
+                         rows[groups.back().back()].position + 1 == rows[r].position;
+    if (!follows) groups.emplace_back();
+    groups.back().push_back(r);
+  }
+  return groups;
+}
+
+class TorchBackend final : public Backend {
+ public:
+  TorchBackend(Program program, Oracle oracle);
+
+  std::string name() const override { return "torch"; }
+  const Program& program() const override { return program_; }
+  StateBlock& state() override { return *state_; }
+  std::span<int32_t> block_table() override { return block_table_; }
+  uint32_t blocks_per_sequence() const override { return blocks_for_tokens(program_.limits.max_context); }
+  uint32_t num_kv_blocks() const override { return program_.limits.kv_blocks; }
+  void run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) override;
+  void request_stop() noexcept override { stop_.store(true, std::memory_order_release); }
+  std::span<const float> logits(int row) override { return row_logits(static_cast<uint32_t>(row)); }
+
+ private:
+  std::span<float> row_logits(uint32_t row);
+  std::vector<int64_t> cells_of(uint32_t slot, uint32_t positions) const;
+  void evaluate(const RowGroup& group);
+  void sample_rows();
+
+  const Program program_;
+  Oracle oracle_;
+  std::vector<int32_t> block_table_;
+  std::unique_ptr<StateBlock> state_ = std::make_unique<StateBlock>();
+  std::vector<float> logits_;        // [kMaxRows, vocab]
+  std::vector<float> group_logits_;  // scratch
+  std::vector<Candidate> candidates_;
+  std::atomic<bool> stop_{false};
+};
+
+TorchBackend::TorchBackend(Program program, Oracle oracle)
+    : program_(std::move(program)),
+      oracle_(std::move(oracle)),
+      block_table_(size_t{kMaxSlots} * blocks_per_sequence()),
+      logits_(size_t{kMaxRows} * program_.limits.vocab) {}
+
+std::span<float> TorchBackend::row_logits(uint32_t row) {
+  const size_t vocab = program_.limits.vocab;
+  return std::span(logits_).subspan(row * vocab, vocab);
+}
+
+std::vector<int64_t> TorchBackend::cells_of(uint32_t slot, uint32_t positions) const {
+  const int32_t* blocks = block_table_.data() + size_t{slot} * blocks_per_sequence();
+  std::vector<int64_t> cells(positions);
+  for (uint32_t p = 0; p < positions; ++p) {
+    cells[p] = int64_t{blocks[p / kKvBlockTokens]} * kKvBlockTokens + p % kKvBlockTokens;
+  }
+  return cells;
+}
+
+void TorchBackend::evaluate(const RowGroup& group) {
+  const PassRow* rows = state_->rows;
+  std::vector<int32_t> tokens;
+  for (const uint32_t r : group) tokens.push_back(rows[r].token);
+  const auto wanted = [&](uint32_t r) { return row_wants_logits(rows[r]); };
+  const auto first = static_cast<size_t>(std::find_if(group.begin(), group.end(), wanted) - group.begin());
+  const size_t num_logits = group.size() - first, vocab = program_.limits.vocab;
+  group_logits_.resize(num_logits * vocab);
+  const std::vector<int64_t> cells = cells_of(rows[group.back()].slot, rows[group.back()].position + 1);
+  oracle_.forward({tokens, cells, num_logits}, group_logits_);
+  for (size_t i = 0; i < num_logits; ++i) {
+    std::copy_n(group_logits_.begin() + static_cast<ptrdiff_t>(i * vocab), vocab,
+                row_logits(group[first + i]).begin());
+  }
+}
+
+void TorchBackend::sample_rows() {
+  for (uint32_t r = 0; r < kMaxRows; ++r) {
+    const PassRow& row = state_->rows[r];
+    if (!row_wants_logits(row)) continue;
+    state_->sampled[r] = sample_token(row_logits(r), state_->slots[row.slot], row.position + 1, candidates_);
+  }
+}
+
+void TorchBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) {
+  state_->control = {
+      .passes_done = 0, .passes_wanted = passes, .last_pass = kKeepRunning, .stopped_by_host = 0};
+  check_state(program_, *state_, block_table_);
+  while (state_->control.last_pass == kKeepRunning) {
+    const uint32_t pass = state_->control.passes_done;
+    for (const RowGroup& group : group_rows(state_->rows)) evaluate(group);
+    sample_rows();
+    const bool any_active = advance_rows(state_->rows, state_->sampled, state_->slots, state_->output[pass]);
+    append_to_history(state_->output[pass], state_->slots);
+    advance_control(state_->control, any_active, stop_.load(std::memory_order_acquire));
+    if (on_pass) on_pass(pass);
+  }
+  stop_.store(false, std::memory_order_release);
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> make_torch_backend(const LlamaConfig& config,
+                                            std::shared_ptr<const ModelWeights> weights,
+                                            const TorchBackendOptions& options) {
+  Program program;
+  program.machine.name = "LibTorch";
+  program.limits = {.vocab = static_cast<uint32_t>(config.vocab_size),
+                    .max_context = options.context,
+                    .kv_blocks = options.max_sequences * blocks_for_tokens(options.context)};
+  const int64_t cells = int64_t{program.limits.kv_blocks} * kKvBlockTokens;
+  Oracle oracle(config, std::move(weights), {options.dtype, options.device, cells, options.threads});
+  return std::make_unique<TorchBackend>(std::move(program), std::move(oracle));
+}
+
+}  // namespace serval

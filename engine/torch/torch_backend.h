@@ -1,0 +1,25 @@
+// The reference model as a backend: same state block, same sampler, logits from LibTorch. It runs no program.
+#pragma once
+
+#include <memory>
+
+#include "engine/backend/backend.h"
+#include "engine/torch/oracle.h"
+
+namespace serval {
+
+struct TorchBackendOptions {
+  uint32_t context = 4096;      // tokens a sequence may hold
+  uint32_t max_sequences = 16;  // full contexts that the KV cache holds
+  uint32_t threads = 0;         // of the CPU; 0: LibTorch's choice
+  OracleDtype dtype = OracleDtype::kFp32;
+  OracleDevice device = OracleDevice::kAuto;
+};
+
+// Its program() has the state's limits and no instructions. Rows of a sequence that follow each other are
+// evaluated together, sequences one after the other: simple, not fast. Throws as Oracle's constructor does.
+std::unique_ptr<Backend> make_torch_backend(const LlamaConfig& config,
+                                            std::shared_ptr<const ModelWeights> weights,
+                                            const TorchBackendOptions& options);
+
+}  // namespace serval
