@@ -1,0 +1,258 @@
+#include <cstring>
+
+#include "gtest/gtest.h"
+
+#include "tests/instructions/scene.h"
+
+namespace serval::testing {
+namespace {
+
+// The state of a pass that has been sampled, and the one record that ends it.
+class AdvanceTest : public ::testing::Test {
+ protected:
+  AdvanceTest() {
+    const auto state = [&](const char* name, uint64_t rows, uint64_t cols) {
+      return bench_.add(name, DType::kBytes, TensorKind::kState, rows, cols);
+    };
+    op_.sampled = state(state_tensor::kSampled, kMaxRows, sizeof(SampledToken));
+    op_.host_stop = state(state_tensor::kHostStop, 1, sizeof(uint32_t));
+    op_.rows = state(state_tensor::kRows, kMaxRows, sizeof(PassRow));
+    op_.slots = state(state_tensor::kSlots, kMaxSlots, sizeof(SequenceSlot));
+    op_.control = state(state_tensor::kControl, 1, sizeof(PassControl));
+    op_.output = state(state_tensor::kOutput, kMaxLaunchPasses, kMaxRows * sizeof(OutputToken));
+    for (uint32_t s = 0; s < kMaxSlots; ++s) {
+      slot(s) = {};
+      slot(s).end_position = 1000;
+    }
+    control() = {};
+    control().passes_wanted = 10;
+    bench_.poison(op_.output);
+  }
+
+  PassRow& row(uint32_t r) { return bench_.data<PassRow>(op_.rows)[r]; }
+  SequenceSlot& slot(uint32_t s) { return bench_.data<SequenceSlot>(op_.slots)[s]; }
+  PassControl& control() { return *bench_.data<PassControl>(op_.control); }
+  uint32_t& host_stop() { return *bench_.data<uint32_t>(op_.host_stop); }
+  const OutputToken& output(uint32_t pass, uint32_t r) {
+    return bench_.data<OutputToken>(op_.output)[size_t{pass} * kMaxRows + r];
+  }
+
+  void decode(uint32_t r, uint32_t s, uint32_t position, int32_t sampled, float log_probability = -1) {
+    row(r) = {1, 1, s, 99, position, {}};
+    bench_.data<SampledToken>(op_.sampled)[r] = {sampled, log_probability};
+  }
+  void run() { bench_.run(make_instruction(op_)); }
+
+  Bench bench_;
+  Advance op_{};
+};
+
+TEST_F(AdvanceTest, MovesADecodingRowToItsNextToken) {
+  decode(4, 9, 17, 33, -0.5F);
+  run();
+  EXPECT_EQ(row(4).active, 1U);
+  EXPECT_EQ(row(4).wants_logits, 1U);
+  EXPECT_EQ(row(4).slot, 9U);
+  EXPECT_EQ(row(4).token, 33);
+  EXPECT_EQ(row(4).position, 18U);
+  const OutputToken& out = output(0, 4);
+  EXPECT_EQ(out.valid, 1U);
+  EXPECT_EQ(out.slot, 9U);
+  EXPECT_EQ(out.token, 33);
+  EXPECT_EQ(out.log_probability, -0.5F);
+  EXPECT_EQ(out.position, 18U);
+  EXPECT_EQ(out.finish, FinishReason::kNone);
+  EXPECT_EQ(control().passes_done, 1U);
+  EXPECT_EQ(control().last_pass, kKeepRunning);
+  EXPECT_EQ(control().stopped_by_host, 0U);
+}
+
+TEST_F(AdvanceTest, EndsASequenceAtAnyOfItsStopTokens) {
+  slot(1).num_stop_tokens = 3;
+  slot(1).stop_tokens[0] = 5;
+  slot(1).stop_tokens[2] = 33;
+  slot(1).stop_tokens[3] = 44;  // beyond the count
+  decode(0, 1, 10, 33);
+  decode(1, 2, 10, 33);  // another sequence's stop token is none of this one's
+  run();
+  EXPECT_EQ(row(0).active, 0U);
+  EXPECT_EQ(output(0, 0).finish, FinishReason::kStopToken);
+  EXPECT_EQ(output(0, 0).token, 33);
+  EXPECT_EQ(row(1).active, 1U);
+  EXPECT_EQ(output(0, 1).finish, FinishReason::kNone);
+  EXPECT_EQ(control().last_pass, kKeepRunning);
+  decode(0, 1, 10, 44);
+  run();
+  EXPECT_EQ(output(1, 0).finish, FinishReason::kNone);
+}
+
+TEST_F(AdvanceTest, ReadsNoMoreStopTokensThanThereIsRoomFor) {
+  slot(1).num_stop_tokens = 0xFFFFFFFF;
+  slot(1).stop_tokens[kMaxStopTokens - 1] = 5;
+  decode(0, 1, 10, 6);
+  run();
+  EXPECT_EQ(output(0, 0).finish, FinishReason::kNone);
+  decode(0, 1, 10, 5);
+  run();
+  EXPECT_EQ(output(1, 0).finish, FinishReason::kStopToken);
+}
+
+TEST_F(AdvanceTest, EndsASequenceThatWouldNeedItsEndPosition) {
+  slot(1).end_position = 21;
+  slot(2).end_position = 21;
+  decode(0, 1, 19, 7);
+  decode(1, 2, 20, 7);
+  run();
+  EXPECT_EQ(row(0).active, 1U);  // its token goes to position 20
+  EXPECT_EQ(output(0, 0).finish, FinishReason::kNone);
+  EXPECT_EQ(row(1).active, 0U);
+  EXPECT_EQ(output(0, 1).finish, FinishReason::kLength);
+  run();
+  EXPECT_EQ(row(0).active, 0U);
+  EXPECT_EQ(output(1, 0).finish, FinishReason::kLength);
+  EXPECT_EQ(control().last_pass, 1U);
+}
+
+TEST_F(AdvanceTest, AStopTokenAtTheEndPositionIsAStopToken) {
+  slot(1).end_position = 21;
+  slot(1).num_stop_tokens = 1;
+  slot(1).stop_tokens[0] = 7;
+  decode(0, 1, 20, 7);
+  run();
+  EXPECT_EQ(output(0, 0).finish, FinishReason::kStopToken);
+}
+
+TEST_F(AdvanceTest, RowsOfAPromptThatSampleNothingBecomeInactive) {
+  for (uint32_t r = 0; r < 4; ++r) {
+    row(r) = {1, 0, 3, static_cast<int32_t>(r), 50 + r, {}};
+  }
+  decode(4, 3, 54, 8);
+  run();
+  for (uint32_t r = 0; r < 4; ++r) {
+    EXPECT_EQ(row(r).active, 0U);
+    EXPECT_EQ(output(0, r).valid, 0U);
+  }
+  EXPECT_EQ(row(4).active, 1U);
+  EXPECT_EQ(row(4).position, 55U);
+  EXPECT_EQ(slot(3).history_length, 1U);
+  EXPECT_EQ(control().last_pass, kKeepRunning);
+}
+
+TEST_F(AdvanceTest, AChunkOfAPromptEndsTheLaunch) {
+  row(0) = {1, 0, 3, 1, 50, {}};
+  run();
+  EXPECT_EQ(control().passes_done, 1U);
+  EXPECT_EQ(control().last_pass, 0U);
+  EXPECT_EQ(slot(3).history_length, 0U);
+}
+
+TEST_F(AdvanceTest, InactiveRowsStayInactiveWhateverTheyHold) {
+  row(2) = {0, 1, 0xFFFFFFFF, -1, 0xFFFFFFFF, {}};
+  decode(5, 0, 3, 7);
+  run();
+  EXPECT_EQ(row(2).active, 0U);
+  EXPECT_EQ(output(0, 2).valid, 0U);
+  EXPECT_EQ(row(5).active, 1U);
+}
+
+TEST_F(AdvanceTest, EndsTheLaunchWhenThePassesAreDone) {
+  control().passes_wanted = 3;
+  decode(0, 0, 0, 7);
+  for (uint32_t pass = 0; pass < 3; ++pass) {
+    EXPECT_EQ(control().last_pass, kKeepRunning);
+    run();
+    EXPECT_EQ(control().passes_done, pass + 1);
+  }
+  EXPECT_EQ(control().last_pass, 2U);
+  EXPECT_EQ(control().stopped_by_host, 0U);
+  EXPECT_EQ(row(0).active, 1U);  // the sequence goes on in the next launch
+}
+
+TEST_F(AdvanceTest, TheHostsStopEndsTheLaunchAfterThisPass) {
+  decode(0, 0, 0, 7);
+  run();
+  host_stop() = 1;
+  run();
+  EXPECT_EQ(control().last_pass, 1U);
+  EXPECT_EQ(control().stopped_by_host, 1U);
+  EXPECT_EQ(output(1, 0).valid, 1U);  // what was sampled is not lost
+  EXPECT_EQ(row(0).active, 1U);
+  EXPECT_EQ(row(0).position, 2U);
+  EXPECT_EQ(host_stop(), 1U);  // the host's to clear
+}
+
+TEST_F(AdvanceTest, KeepsTheLastTokensInARing) {
+  decode(0, 6, 0, 0);
+  control().passes_wanted = kMaxLaunchPasses;
+  constexpr int32_t kTokens = 2 * kHistoryTokens + 5;
+  for (int32_t t = 0; t < kTokens; ++t) {
+    bench_.data<SampledToken>(op_.sampled)[0] = {1000 + t, 0};
+    run();
+  }
+  EXPECT_EQ(slot(6).history_length, static_cast<uint32_t>(kTokens));
+  for (int32_t t = kTokens - kHistoryTokens; t < kTokens; ++t) {
+    EXPECT_EQ(slot(6).history[t % kHistoryTokens], 1000 + t);
+  }
+  EXPECT_EQ(slot(5).history_length, 0U);
+}
+
+TEST_F(AdvanceTest, AFinishingTokenIsInTheHistoryToo) {
+  slot(1).num_stop_tokens = 1;
+  slot(1).stop_tokens[0] = 33;
+  decode(0, 1, 10, 33);
+  run();
+  EXPECT_EQ(slot(1).history_length, 1U);
+  EXPECT_EQ(slot(1).history[0], 33);
+}
+
+TEST_F(AdvanceTest, FillsOneLineOfTheOutputTableAPass) {
+  control().passes_wanted = kMaxLaunchPasses;
+  decode(3, 0, 0, 7);
+  for (uint32_t pass = 0; pass < 5; ++pass) {
+    const std::vector<std::byte> before = bench_.memory[op_.output.index];
+    run();
+    const std::vector<std::byte>& now = bench_.memory[op_.output.index];
+    const size_t line = kMaxRows * sizeof(OutputToken), begin = pass * line;
+    EXPECT_EQ(std::memcmp(now.data(), before.data(), begin), 0);
+    EXPECT_EQ(std::memcmp(&now[begin + line], &before[begin + line], now.size() - begin - line), 0);
+    for (uint32_t r = 0; r < kMaxRows; ++r) EXPECT_EQ(output(pass, r).valid, r == 3 ? 1U : 0U);
+    EXPECT_EQ(output(pass, 3).position, pass + 1);
+  }
+}
+
+TEST_F(AdvanceTest, ReachesTheLastLineOfTheOutputTable) {
+  control().passes_wanted = kMaxLaunchPasses;
+  control().passes_done = kMaxLaunchPasses - 1;
+  decode(15, 0, 0, 7);
+  run();
+  EXPECT_EQ(output(kMaxLaunchPasses - 1, 15).token, 7);
+  EXPECT_EQ(control().last_pass, static_cast<uint32_t>(kMaxLaunchPasses - 1));
+}
+
+// An SM may read `last_pass` late, so a pass that goes on must not touch it.
+TEST_F(AdvanceTest, WritesTheLastPassOnlyWhenItDecides) {
+  constexpr uint32_t kMark = 12345;
+  decode(0, 0, 0, 7);
+  control().last_pass = kMark;
+  run();
+  EXPECT_EQ(control().last_pass, kMark);
+  host_stop() = 1;
+  run();
+  EXPECT_EQ(control().last_pass, 1U);
+}
+
+TEST_F(AdvanceTest, ARowsFateDoesNotDependOnTheOthers) {
+  for (uint32_t r = 0; r < kMaxRows; ++r) decode(r, r, 10 * r, static_cast<int32_t>(100 + r));
+  slot(3).end_position = 31;
+  slot(8).num_stop_tokens = 1;
+  slot(8).stop_tokens[0] = 108;
+  run();
+  for (uint32_t r = 0; r < kMaxRows; ++r) {
+    EXPECT_EQ(row(r).active, r == 3 || r == 8 ? 0U : 1U) << r;
+    EXPECT_EQ(output(0, r).token, static_cast<int32_t>(100 + r));
+    EXPECT_EQ(slot(r).history[0], static_cast<int32_t>(100 + r));
+  }
+}
+
+}  // namespace
+}  // namespace serval::testing

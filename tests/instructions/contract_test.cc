@@ -1,0 +1,436 @@
+// What an instruction says of itself is true: its footprint covers all it touches, exact footprints lie
+// within their bound, instances of a stage share no output, operands are named, and no record that could
+// leave its tensors passes the check.
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <set>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "tests/instructions/scene.h"
+
+namespace serval::testing {
+namespace {
+
+using ::testing::StartsWith;
+
+constexpr ShapeLimits kSmall = {.max_hidden = 96, .max_intermediate = 96, .max_kv_heads = 2};
+constexpr int kScenes = 8;
+
+using Memory = std::vector<std::vector<std::byte>>;
+
+// Scenes, each with all of its stages, each of these in random parts.
+template <class Fn>
+void over_random_stages(uint64_t seed, Fn&& fn) {
+  for (int n = 0; n < kScenes; ++n) {
+    Random random(seed + static_cast<uint64_t>(n));
+    Scene s(random_shape(random, kSmall), random);
+    s.new_pass(random);
+    for (const Stage& stage : s.stages()) {
+      SCOPED_TRACE(stage.name() + ": " + s.shape.text());
+      fn(s, stage, split(stage, random), random);
+    }
+  }
+}
+
+std::vector<FieldInfo> tensor_fields(const Instruction& i) {
+  std::vector<FieldInfo> out;
+  for (const FieldInfo& f : op_info(i.opcode).fields) {
+    if (f.kind == FieldKind::kTensor) out.push_back(f);
+  }
+  return out;
+}
+
+template <class T>
+T field_value(const Instruction& i, const FieldInfo& field) {
+  T value;
+  std::memcpy(&value, i.operands.data() + field.offset, sizeof value);
+  return value;
+}
+
+template <class T>
+Instruction with_field(Instruction i, const FieldInfo& field, T value) {
+  std::memcpy(i.operands.data() + field.offset, &value, sizeof value);
+  return i;
+}
+
+TEST(Fields, CoverEveryByteOfTheOperandsOnce) {
+  for (const OpInfo& op : isa()) {
+    std::set<uint32_t> offsets;
+    std::set<std::string> names;
+    for (const FieldInfo& f : op.fields) {
+      EXPECT_TRUE(offsets.insert(f.offset).second) << op.name << "." << f.name;
+      EXPECT_TRUE(names.insert(f.name).second) << op.name << "." << f.name;
+      EXPECT_NE(std::string(f.unit), "") << op.name << "." << f.name;
+      EXPECT_EQ(f.offset % sizeof(uint32_t), 0U);
+      EXPECT_LT(f.offset, op.operand_bytes);
+    }
+    EXPECT_EQ(op.fields.size() * sizeof(uint32_t), op.operand_bytes) << op.name;
+    EXPECT_LE(op.operand_bytes, kOperandBytes) << op.name;
+  }
+}
+
+TEST(Footprint, NamesTheOperandItClaimsAndStaysInsideItsTensor) {
+  over_random_stages(10, [](Scene& s, const Stage&, const std::vector<Instruction>& instances, Random&) {
+    const StateView view = s.view();
+    for (const Instruction& i : instances) {
+      const std::vector<FieldInfo> tensors = tensor_fields(i);
+      for (const StateView* state : {static_cast<const StateView*>(nullptr), &view}) {
+        for (const Region& r : footprint_of(i, state)) {
+          ASSERT_LT(r.operand, tensors.size());
+          EXPECT_EQ(field_value<uint32_t>(i, tensors[r.operand]), r.tensor.index);
+          EXPECT_FALSE(r.box.empty());
+          const Tensor& t = s.bench.tensor(r.tensor);
+          EXPECT_TRUE((Box{0, t.rows, 0, t.cols}.contains(r.box))) << t.name;
+          EXPECT_FALSE(is_immutable(t.kind) && writes(r.access)) << t.name;
+        }
+      }
+    }
+  });
+}
+
+TEST(Footprint, OfAnyStateIsInsideItsBound) {
+  size_t regions = 0;
+  over_random_stages(
+      20, [&](Scene& s, const Stage&, const std::vector<Instruction>& instances, Random& random) {
+        for (int n = 0; n < 4; ++n) {
+          const StateView view = s.view();
+          for (const Instruction& i : instances) {
+            const Footprint bound = footprint_of(i, nullptr);
+            for (const Region& r : footprint_of(i, &view)) {
+              EXPECT_TRUE(std::any_of(bound.begin(), bound.end(), [&](const Region& b) {
+                return b.tensor == r.tensor && b.operand == r.operand && b.box.contains(r.box) &&
+                       (!reads(r.access) || reads(b.access)) && (!writes(r.access) || writes(b.access));
+              })) << s.bench.tensor(r.tensor).name;
+              ++regions;
+            }
+          }
+          s.new_pass(random);
+        }
+      });
+  EXPECT_GT(regions, 10000U);
+}
+
+TEST(Footprint, InstancesOfAStageNeverWriteTheSameElement) {
+  over_random_stages(30, [](Scene& s, const Stage&, const std::vector<Instruction>& instances, Random&) {
+    const StateView view = s.view();
+    for (const StateView* state : {static_cast<const StateView*>(nullptr), &view}) {
+      Cover times = empty_cover(s.bench);
+      for (const Instruction& i : instances) add_to_cover(s.bench, footprint_of(i, state), writes, times);
+      for (size_t t = 0; t < times.size(); ++t) {
+        EXPECT_LE(*std::max_element(times[t].begin(), times[t].end()), 1) << s.bench.program.tensors[t].name;
+      }
+    }
+  });
+}
+
+// Fills every element that `keep` does not cover.
+void poison_outside(Bench& bench, const Cover& keep) {
+  for (size_t t = 0; t < keep.size(); ++t) {
+    const size_t size = size_of(bench.program.tensors[t].dtype);
+    for (size_t e = 0; e < keep[t].size(); ++e) {
+      if (keep[t][e] == 0) std::fill_n(&bench.memory[t][e * size], size, kPoison);
+    }
+  }
+}
+
+// Names of the tensors in which an element that `among` covers (or does not) differs.
+std::set<std::string> changed(const Bench& bench, const Cover& among, bool covered, const Memory& a,
+                              const Memory& b) {
+  std::set<std::string> out;
+  for (size_t t = 0; t < among.size(); ++t) {
+    if (a[t] == b[t]) continue;
+    const size_t size = size_of(bench.program.tensors[t].dtype);
+    for (size_t e = 0; e < among[t].size(); ++e) {
+      if ((among[t][e] != 0) == covered && std::memcmp(&a[t][e * size], &b[t][e * size], size) != 0) {
+        out.insert(bench.program.tensors[t].name);
+      }
+    }
+  }
+  return out;
+}
+
+// A few instances of each stage: covers of whole tensors are slow to build.
+std::vector<Instruction> some(std::vector<Instruction> instances) {
+  constexpr size_t kMost = 6;
+  if (instances.size() > kMost) instances.resize(kMost);
+  return instances;
+}
+
+TEST(Footprint, HasEverythingThatIsWritten) {
+  over_random_stages(
+      40, [](Scene& s, const Stage& stage, const std::vector<Instruction>& instances, Random&) {
+        s.poison_outputs(stage);
+        const Memory before = s.bench.memory;
+        for (const Instruction& i : some(instances)) {
+          s.bench.memory = before;
+          const StateView view = s.view();
+          Cover written = empty_cover(s.bench);
+          add_to_cover(s.bench, footprint_of(i, &view), writes, written);
+          s.bench.run(i);
+          EXPECT_THAT(changed(s.bench, written, false, before, s.bench.memory), ::testing::IsEmpty());
+        }
+        s.bench.memory = before;
+      });
+}
+
+TEST(Footprint, HasEverythingThatMattersToTheResult) {
+  over_random_stages(
+      50, [](Scene& s, const Stage& stage, const std::vector<Instruction>& instances, Random&) {
+        const Memory kept = s.bench.memory;
+        s.poison_outputs(stage);
+        const Memory before = s.bench.memory;
+        for (const Instruction& i : some(instances)) {
+          s.bench.memory = before;
+          const StateView view = s.view();
+          Cover read = empty_cover(s.bench), written = empty_cover(s.bench);
+          add_to_cover(s.bench, footprint_of(i, &view), reads, read);
+          add_to_cover(s.bench, footprint_of(i, &view), writes, written);
+          s.bench.run(i);
+          const Memory expected = s.bench.memory;
+          s.bench.memory = before;
+          poison_outside(s.bench, read);
+          s.bench.run(i);
+          EXPECT_THAT(changed(s.bench, written, true, expected, s.bench.memory), ::testing::IsEmpty());
+        }
+        s.bench.memory = kept;
+      });
+}
+
+// vm/host/handler.h: `load` reads every input but the weights, `compute` touches these and its local only.
+// What is in memory between the roles may therefore be anything, but for what the instruction both reads and
+// writes when it stores.
+TEST(Roles, LoadTakesAllInputsButTheWeights) {
+  over_random_stages(
+      60, [](Scene& s, const Stage& stage, const std::vector<Instruction>& instances, Random&) {
+        const Memory kept = s.bench.memory;
+        s.poison_outputs(stage);
+        const Memory before = s.bench.memory;
+        for (const Instruction& i : some(instances)) {
+          s.bench.memory = before;
+          const StateView view = s.view();
+          Cover written = empty_cover(s.bench);
+          add_to_cover(s.bench, footprint_of(i, &view), writes, written);
+          s.bench.run(i);
+          const Memory expected = s.bench.memory;
+          s.bench.memory = before;
+          const auto poison_all_but_weights = [&] {
+            for (uint32_t t = 0; t < before.size(); ++t) {
+              if (!is_immutable(s.bench.program.tensors[t].kind)) s.bench.poison({t});
+            }
+          };
+          const auto restore_outputs = [&] {
+            for (const Region& r : footprint_of(i, nullptr)) {
+              const uint32_t t = r.tensor.index;
+              if (writes(r.access)) std::copy(before[t].begin(), before[t].end(), s.bench.memory[t].begin());
+            }
+          };
+          s.bench.run(i, poison_all_but_weights, restore_outputs);
+          EXPECT_THAT(changed(s.bench, written, true, expected, s.bench.memory), ::testing::IsEmpty());
+        }
+        s.bench.memory = kept;
+      });
+}
+
+// One valid record of every opcode.
+std::vector<Instruction> one_of_each(const Scene& s) {
+  std::vector<Instruction> out;
+  for (const Stage& stage : s.stages()) out.push_back(stage.make(0, 1));
+  return out;
+}
+
+TEST(CheckInstruction, RefusesOpcodesThatDoNotExist) {
+  Random random(70);
+  const Scene s(random_shape(random, kSmall), random);
+  Instruction i = one_of_each(s)[0];
+  for (const uint16_t opcode : {kNumOpcodes, uint16_t{0xFFFF}}) {
+    i.opcode = opcode;
+    EXPECT_THAT(check_instruction(s.bench.program, i), StartsWith("opcode: " + std::to_string(opcode)));
+  }
+}
+
+// A refusal is one line: the instruction, the operand, what was found.
+void expect_refusal(const Program& program, const Instruction& i, const std::string& operand) {
+  const std::string line = check_instruction(program, i);
+  EXPECT_THAT(line, StartsWith(std::string(op_name(i.opcode)) + ": " + operand + ":"));
+  EXPECT_EQ(line.find('\n'), std::string::npos);
+}
+
+TEST(CheckInstruction, RefusesTensorsThatDoNotExistOrAreOfAnotherKind) {
+  for (uint64_t seed = 0; seed < kScenes; ++seed) {
+    Random random(80 + seed);
+    Scene s(random_shape(random, kSmall), random);
+    Program& program = s.bench.program;
+    const auto count = static_cast<uint32_t>(program.tensors.size());
+    for (const Instruction& i : one_of_each(s)) {
+      ASSERT_EQ(check_instruction(program, i), "");
+      for (const FieldInfo& f : tensor_fields(i)) {
+        SCOPED_TRACE(std::string(op_name(i.opcode)) + "." + f.name);
+        for (const uint32_t id : {count, count + 1, 0x80000000U, 0xFFFFFFFFU}) {
+          expect_refusal(program, with_field(i, f, id), f.name);
+        }
+        const Tensor right = program.tensors[field_value<uint32_t>(i, f)];
+        const auto refuse_altered = [&](auto&& alter) {
+          program.tensors.push_back(right);
+          alter(program.tensors.back());
+          expect_refusal(program, with_field(i, f, count), f.name);
+          program.tensors.pop_back();
+        };
+        refuse_altered([](Tensor& t) { t.rows += 1; });
+        refuse_altered([](Tensor& t) { t.rows -= 1; });
+        refuse_altered([](Tensor& t) { t.cols += 1; });
+        refuse_altered([](Tensor& t) { t.cols -= 1; });
+        for (int d = 0; d < kNumDTypes; ++d) {
+          if (static_cast<DType>(d) == right.dtype) continue;
+          refuse_altered([&](Tensor& t) { t.dtype = static_cast<DType>(d); });
+        }
+        for (int k = 0; k < kNumTensorKinds; ++k) {
+          if (static_cast<TensorKind>(k) == right.kind) continue;
+          refuse_altered([&](Tensor& t) { t.kind = static_cast<TensorKind>(k); });
+        }
+      }
+    }
+  }
+}
+
+bool is_count(const std::string& name) {
+  return name == "num_units" || name == "num_cols" || name == "num_heads";
+}
+bool is_index(const std::string& name) {
+  return name == "first_unit" || name == "first_col" || name == "first_head" || name == "kv_head" ||
+         name == "lane" || name == "row";
+}
+
+TEST(CheckInstruction, RefusesNumbersOutOfRange) {
+  constexpr uint32_t kTooLarge = (1U << 24) + 16;
+  for (uint64_t seed = 0; seed < kScenes; ++seed) {
+    Random random(90 + seed);
+    Scene s(random_shape(random, kSmall), random);
+    for (const Stage& stage : s.stages()) {
+      const Instruction i = stage.make(0, 1);
+      const std::string op = std::string(op_name(i.opcode));
+      for (const FieldInfo& f : op_info(i.opcode).fields) {
+        if (f.kind != FieldKind::kUnsigned) continue;
+        SCOPED_TRACE(op + "." + f.name);
+        const std::string name = f.name;
+        std::vector<uint32_t> bad = {kTooLarge, 0x80000000U, 0xFFFFFFFFU};
+        if (!is_index(name)) bad.push_back(0);
+        if (name == "hidden" || name == "intermediate" || name == "in_cols" || name == "out_cols")
+          bad.push_back(8);
+        if (name == "head_dim") bad.insert(bad.end(), {32, 63, 96, 127, 256});
+        if (name == "row") bad.push_back(kMaxRows);
+        if (name == "lane") bad.push_back(s.shape.lanes);
+        if (name == "kv_head") bad.push_back(s.shape.kv_heads);
+        if (name.starts_with("first_")) bad.push_back(stage.units);
+        if (is_count(name)) bad.push_back(stage.units + 1);
+        for (const uint32_t value : bad) {
+          const std::string line = check_instruction(s.bench.program, with_field(i, f, value));
+          EXPECT_NE(line, "") << value;
+          // A count is part of the range that the line gives.
+          if (!is_count(name)) {
+            EXPECT_THAT(line, StartsWith(op + ": " + name + ": ")) << value;
+          } else {
+            EXPECT_THAT(line, StartsWith(op + ": first_")) << value;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(CheckInstruction, RefusesRangesThatWrapAround) {
+  Random random(100);
+  Scene s(random_shape(random, kSmall), random);
+  for (const Stage& stage : s.stages()) {
+    if (stage.most_per_part == 1) continue;
+    for (const uint32_t first : {1U, 8U, 0xFFFFFFF8U}) {
+      EXPECT_THAT(check_instruction(s.bench.program, stage.make(first, 0U - first)),
+                  StartsWith(stage.name() + ": first_"));
+    }
+  }
+}
+
+TEST(CheckInstruction, RefusesHeadsThatDoNotDivide) {
+  Random random(110);
+  Shape shape = random_shape(random, kSmall);
+  shape.kv_heads = 2;
+  shape.q_heads = 6;
+  Scene s(shape, random);
+  for (const Opcode opcode : {Opcode::kQkvRope, Opcode::kAttention, Opcode::kAttentionMerge}) {
+    const Instruction i = s.stage(opcode).make(0, 1);
+    for (const FieldInfo& f : op_info(i.opcode).fields) {
+      if (std::string(f.name) == "q_heads") {
+        expect_refusal(s.bench.program, with_field(i, f, uint32_t{7}), "q_heads");
+        expect_refusal(s.bench.program, with_field(i, f, uint32_t{1}), "q_heads");
+      }
+    }
+  }
+}
+
+TEST(CheckInstruction, RefusesFactorsThatAreNotNumbers) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  Random random(120);
+  Scene s(random_shape(random, kSmall), random);
+  size_t factors = 0;
+  for (const Instruction& i : one_of_each(s)) {
+    for (const FieldInfo& f : op_info(i.opcode).fields) {
+      if (f.kind != FieldKind::kFloat) continue;
+      for (const float value : {kNan, kInfinity, -kInfinity, -1e-5F}) {
+        expect_refusal(s.bench.program, with_field(i, f, value), f.name);
+      }
+      ++factors;
+    }
+  }
+  EXPECT_EQ(factors, 4U);  // three epsilons and a scale
+}
+
+// A valid record with a number or two changed, most often to something near.
+Instruction mutated(Instruction i, uint32_t tensors, Random& random) {
+  const std::vector<FieldInfo>& fields = op_info(i.opcode).fields;
+  for (uint32_t changes = random.between(1, 2); changes > 0; --changes) {
+    const FieldInfo& f = fields[random.below(static_cast<uint32_t>(fields.size()))];
+    if (f.kind == FieldKind::kFloat) continue;
+    const uint32_t old = field_value<uint32_t>(i, f);
+    const std::vector<uint32_t> values = {
+        random.below(tensors + 1),           old + 1, old - 1, 2 * old, old / 2, 0, 0U - old,
+        static_cast<uint32_t>(random.bits())};
+    i = with_field(i, f, random.pick(values));
+  }
+  return i;
+}
+
+// Whatever is in a record, if it passes then it stays inside the tensors it names.
+TEST(CheckInstruction, LetsNoRandomRecordOutOfItsTensors) {
+  constexpr int kRecords = 10000;
+  size_t passed = 0, refused = 0;
+  for (uint64_t seed = 0; seed < kScenes; ++seed) {
+    Random random(130 + seed);
+    Scene s(random_shape(random, kSmall), random);
+    std::vector<Instruction> valid;
+    for (const Stage& stage : s.stages()) {
+      for (const Instruction& i : split(stage, random)) valid.push_back(i);
+    }
+    for (int n = 0; n < kRecords; ++n) {
+      const Instruction i =
+          mutated(random.pick(valid), static_cast<uint32_t>(s.bench.program.tensors.size()), random);
+      if (!check_instruction(s.bench.program, i).empty()) {
+        ++refused;
+        continue;
+      }
+      ++passed;
+      for (const Region& r : footprint_of(i, nullptr)) {
+        ASSERT_LT(r.tensor.index, s.bench.program.tensors.size());
+        const Tensor& t = s.bench.tensor(r.tensor);
+        EXPECT_TRUE((Box{0, t.rows, 0, t.cols}.contains(r.box))) << op_name(i.opcode) << ": " << t.name;
+      }
+    }
+  }
+  EXPECT_GT(passed, 1000U);
+  EXPECT_GT(refused, 10000U);
+}
+
+}  // namespace
+}  // namespace serval::testing

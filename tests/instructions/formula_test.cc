@@ -1,0 +1,542 @@
+// Each instruction against a plain evaluation of its formula in double, with DESIGN's rounding points, over
+// random shapes and passes.
+//
+// How close is promised, and why it can be: products of bf16 numbers are exact in fp32, so an output is off
+// by its additions and by a few single operations only. Every reference value comes with a bound computed
+// from its own terms (sum_error), which the output must keep. Where an output is rounded to bf16 the two may
+// fall on either side of the middle between two bf16 numbers: then the output must be one of the numbers
+// between which the bound leaves the choice; those flips are counted, and rare enough for the NMSE to hold
+// with them. Inside an instruction the same may happen to a normalised activation, which the inputs are drawn
+// to avoid (Scene::fill_residual), and to an attention probability, see Attention below.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "gtest/gtest.h"
+
+#include "instructions/common/rms_norm.h"
+#include "instructions/sample/sampler.h"
+#include "tests/instructions/scene.h"
+#include "vm/bf16.h"
+#include "vm/kv_cache.h"
+
+namespace serval::testing {
+namespace {
+
+constexpr double kMostNmse = 1e-9;
+constexpr double kMostSettledNmse = 1e-12;  // of fp32 outputs where no rounding to bf16 is in doubt
+constexpr double kMostFlips = 0.001;        // share of bf16 outputs
+constexpr double kUlp = 0x1p-23;            // of fp32, relative
+// For what has nothing to do with the context.
+constexpr ShapeLimits kNarrow = {.max_kv_heads = 1, .max_context = 100};
+
+// A value as the reference has it, before any rounding, and how far off an fp32 evaluation may be.
+struct Exact {
+  double value = 0;
+  double error = 0;
+};
+
+// What became of all outputs of an instruction.
+class Tally {
+ public:
+  void add(float got, const Exact& want) {
+    const double off = std::abs(got - want.value);
+    count(off <= want.error + std::abs(want.value) * kUlp, got, want);
+    square_error_ += off * off;
+    power_ += want.value * want.value;
+  }
+  void add_bf16(uint16_t bits, const Exact& want) {
+    const double got = bf16_to_float(bits), nearest = round_to_bf16(want.value);
+    const double error = want.error + std::abs(want.value) * kUlp;
+    count(round_to_bf16(want.value - error) <= got && got <= round_to_bf16(want.value + error), got, want);
+    power_ += nearest * nearest;
+    if (got == nearest) return;
+    ++flips_;
+    square_error_ += (got - nearest) * (got - nearest);
+  }
+  void new_shape() { ++shapes_; }
+  double nmse() const { return square_error_ / power_; }
+  // Reports and judges.
+  void finish(const char* name, double most_nmse = kMostNmse) const {
+    const double flipped = static_cast<double>(flips_) / static_cast<double>(outputs_);
+    const std::string over = shapes_ == 0 ? "" : std::to_string(shapes_) + " shapes, ";
+    std::printf("[ figures  ] %s: %s%zu outputs, NMSE %.2g, share of bf16 flips %.2g\n", name, over.c_str(),
+                outputs_, nmse(), flipped);
+    EXPECT_EQ(wrong_, 0U) << name << ": first " << first_wrong_;
+    EXPECT_LE(nmse(), most_nmse) << name;
+    EXPECT_LE(flipped, kMostFlips) << name;
+    EXPECT_GT(outputs_, 0U) << name;
+  }
+
+ private:
+  void count(bool right, double got, const Exact& want) {
+    ++outputs_;
+    if (right) return;
+    if (wrong_++ == 0) {
+      char text[128];
+      std::snprintf(text, sizeof text, "%.9g, exact %.9g, may be off by %.2g", got, want.value, want.error);
+      first_wrong_ = text;
+    }
+  }
+
+  size_t outputs_ = 0, flips_ = 0, wrong_ = 0;
+  int shapes_ = 0;
+  double square_error_ = 0, power_ = 0;
+  std::string first_wrong_;
+};
+
+// Σ weights[k] x[k]; x holds bf16 numbers.
+Exact dot(const uint16_t* weights, const std::vector<double>& x) {
+  double sum = 0, magnitude = 0;
+  for (size_t k = 0; k < x.size(); ++k) {
+    const double term = bf16_to_float(weights[k]) * x[k];
+    sum += term;
+    magnitude += std::abs(term);
+  }
+  return {sum, sum_error(static_cast<uint32_t>(x.size()), magnitude)};
+}
+
+std::vector<double> widen(const uint16_t* from, size_t n) {
+  std::vector<double> out(n);
+  for (size_t i = 0; i < n; ++i) out[i] = bf16_to_float(from[i]);
+  return out;
+}
+
+// The rounded input of the projections that follow a norm.
+std::vector<double> normalised(const Scene& s, uint32_t row) {
+  std::vector<double> x = exact_norm(s.bench.data<const float>(s.t.residual) + size_t{row} * s.shape.hidden,
+                                     s.bench.data<const uint16_t>(s.t.norm), s.shape.hidden, s.shape.epsilon);
+  for (double& v : x) v = round_to_bf16(v);
+  return x;
+}
+
+const uint16_t* weight_row(const Scene& s, TensorId weights, uint64_t row) {
+  return s.bench.data<const uint16_t>(weights) + row * s.bench.tensor(weights).cols;
+}
+
+// Checks that bytes of `tensor` outside `expected` (element → changed) are as they were.
+void expect_untouched(const Scene& s, const std::vector<std::byte>& before, TensorId tensor,
+                      const std::vector<uint8_t>& expected, const std::string& what) {
+  const size_t size = size_of(s.bench.tensor(tensor).dtype);
+  const std::vector<std::byte>& now = s.bench.memory[tensor.index];
+  if (now == before) return;
+  size_t touched = 0;
+  for (size_t e = 0; e < expected.size(); ++e) {
+    if (expected[e] == 0 && std::memcmp(&now[e * size], &before[e * size], size) != 0) ++touched;
+  }
+  EXPECT_EQ(touched, 0U) << what << " wrote to " << s.bench.tensor(tensor).name << " outside its rows";
+}
+
+// Draws shapes and passes, runs the whole stage in random parts onto poison, lets `judge(scene, tally)`
+// compare every output that the formula defines, and expects no other memory to have changed. `judge` returns
+// the elements it compared, for each tensor.
+template <class Judge>
+void over_random_scenes(Opcode opcode, int shapes, const ShapeLimits& limits, Tally& tally, Judge&& judge) {
+  for (int n = 0; n < shapes; ++n) {
+    Random random(1000 * (static_cast<uint64_t>(opcode) + 1) + static_cast<uint64_t>(n));
+    Scene s(random_shape(random, limits), random);
+    SCOPED_TRACE("shape " + std::to_string(n) + ": " + s.shape.text());
+    tally.new_shape();
+    for (int pass = 0; pass < 2; ++pass) {
+      s.new_pass(random);
+      const Stage stage = s.stage(opcode);
+      s.poison_outputs(stage);
+      const std::vector<std::vector<std::byte>> before = s.bench.memory;
+      s.bench.run(split(stage, random));
+      Cover compared = empty_cover(s.bench);
+      judge(s, before, tally, compared);
+      for (uint32_t i = 0; i < before.size(); ++i) {
+        expect_untouched(s, before[i], {i}, compared[i], stage.name());
+      }
+      if (::testing::Test::HasFailure()) return;
+    }
+  }
+}
+template <class Judge>
+void over_random_scenes(Opcode opcode, int shapes, const ShapeLimits& limits, Judge&& judge) {
+  Tally tally;
+  over_random_scenes(opcode, shapes, limits, tally, judge);
+  tally.finish(op_name(static_cast<uint16_t>(opcode)));
+}
+
+using Memory = std::vector<std::vector<std::byte>>;
+
+TEST(RmsNorm, IsTheNearestBf16OrItsNeighbourWhereFp32CannotTell) {
+  Tally tally;
+  Random random(1);
+  for (int n = 0; n < 300; ++n) {
+    tally.new_shape();
+    const uint32_t cols = random.between(1, 256) * kTileDim;
+    std::vector<float> x(cols), out(cols);
+    std::vector<uint16_t> w(cols);
+    const double scale = std::exp2(random.real(-12, 12));
+    for (uint32_t i = 0; i < cols; ++i) {
+      x[i] = static_cast<float>(random.real(-scale, scale));
+      w[i] = float_to_bf16(static_cast<float>(random.real(-2, 2)));
+    }
+    rms_norm(x.data(), w.data(), cols, 1e-5F, out.data());
+    const std::vector<double> exact = exact_norm(x.data(), w.data(), cols, 1e-5F);
+    for (uint32_t i = 0; i < cols; ++i) {
+      ASSERT_EQ(bf16_to_float(float_to_bf16(out[i])), out[i]);
+      tally.add_bf16(float_to_bf16(out[i]),
+                     {exact[i], std::abs(exact[i]) * (0.5 * sum_error(cols, 1) + 3 * kUlp)});
+    }
+  }
+  tally.finish("rms_norm");
+}
+
+TEST(Embed, CopiesTheTokensRowOfTheTable) {
+  over_random_scenes(
+      Opcode::kEmbed, 60, kNarrow, [](const Scene& s, const Memory&, Tally& tally, Cover& compared) {
+        for (const uint32_t r : s.active_rows()) {
+          const uint16_t* from = weight_row(s, s.t.table, static_cast<uint64_t>(s.rows()[r].token));
+          for (uint32_t c = 0; c < s.shape.hidden; ++c) {
+            const uint64_t e = s.bench.element(s.t.residual, r, c);
+            compared[s.t.residual.index][e] = 1;
+            EXPECT_EQ(s.bench.data<const float>(s.t.residual)[e], bf16_to_float(from[c]));
+            tally.add(s.bench.data<const float>(s.t.residual)[e], {bf16_to_float(from[c]), 0});
+          }
+        }
+      });
+}
+
+// Outputs of one head of a projection, RoPE applied if `cosines` is given.
+std::vector<Exact> head_outputs(const Scene& s, TensorId weights, uint32_t head, const std::vector<double>& x,
+                                const float* cosines) {
+  const uint32_t d = s.shape.head_dim;
+  std::vector<Exact> y(d);
+  for (uint32_t c = 0; c < d; ++c) y[c] = dot(weight_row(s, weights, uint64_t{head} * d + c), x);
+  if (cosines == nullptr) return y;
+  std::vector<Exact> out(d);
+  const float* sines = cosines + d / 2;
+  for (uint32_t i = 0; i < d / 2; ++i) {
+    const Exact a = y[i], b = y[i + d / 2];
+    const double c = cosines[i], sn = sines[i];
+    const double error = (std::abs(c) + std::abs(sn)) * std::max(a.error, b.error);
+    const auto rounding = [&](double p, double q) { return (std::abs(p) + std::abs(q)) * kUlp; };
+    out[i] = {a.value * c - b.value * sn, error + rounding(a.value * c, b.value * sn)};
+    out[i + d / 2] = {b.value * c + a.value * sn, error + rounding(b.value * c, a.value * sn)};
+  }
+  return out;
+}
+
+TEST(QkvRope, IsTheRotatedProjectionOfTheNormalisedRow) {
+  over_random_scenes(Opcode::kQkvRope, 24, {.max_hidden = 400, .max_kv_heads = 2},
+                     [](const Scene& s, const Memory&, Tally& tally, Cover& compared) {
+                       const uint32_t d = s.shape.head_dim;
+                       for (const uint32_t r : s.active_rows()) {
+                         const PassRow& row = s.rows()[r];
+                         const std::vector<double> x = normalised(s, r);
+                         const float* cosines =
+                             s.bench.data<const float>(s.t.rope) + size_t{row.position} * d;
+                         const uint64_t token =
+                             s.block_of(row, row.position) * kKvBlockTokens + row.position % kKvBlockTokens;
+                         const auto judge = [&](TensorId to, uint64_t at, const Exact& want) {
+                           compared[to.index][at] = 1;
+                           tally.add_bf16(s.bench.data<const uint16_t>(to)[at], want);
+                         };
+                         for (uint32_t h = 0; h < s.shape.q_heads; ++h) {
+                           const std::vector<Exact> q = head_outputs(s, s.t.wq, h, x, cosines);
+                           for (uint32_t c = 0; c < d; ++c)
+                             judge(s.t.q, s.bench.element(s.t.q, r, h * d + c), q[c]);
+                         }
+                         for (uint32_t h = 0; h < s.shape.kv_heads; ++h) {
+                           const std::vector<Exact> k = head_outputs(s, s.t.wk, h, x, cosines);
+                           const std::vector<Exact> v = head_outputs(s, s.t.wv, h, x, nullptr);
+                           for (uint32_t c = 0; c < d; ++c) {
+                             judge(s.t.k_cache, s.bench.element(s.t.k_cache, h * d + c, token), k[c]);
+                             judge(s.t.v_cache, s.bench.element(s.t.v_cache, h * d + c, token), v[c]);
+                           }
+                         }
+                       }
+                     });
+}
+
+// One query head against one leaf of keys.
+struct LeafResult {
+  Exact largest, sum;
+  std::vector<Exact> values;  // [head_dim]
+  // A probability so close to the middle of two bf16 numbers that fp32 may round it either way: the bound on
+  // `values` allows for that, and the leaves without one have to keep an NMSE of their own.
+  bool toss_up = false;
+};
+
+LeafResult leaf_of(const Scene& s, const PassRow& row, uint32_t r, uint32_t q_head, uint32_t leaf) {
+  const uint32_t d = s.shape.head_dim, begin = leaf * kLeafTokens;
+  const uint32_t count = std::min(kLeafTokens, row.position + 1 - begin);
+  const uint32_t kv_head = q_head / (s.shape.q_heads / s.shape.kv_heads);
+  const double scale = 1 / std::sqrt(static_cast<float>(d));
+  const std::vector<double> q =
+      widen(s.bench.data<const uint16_t>(s.t.q) + (size_t{r} * s.shape.q_heads + q_head) * d, d);
+  const auto cached = [&](TensorId cache, uint32_t token) {
+    const uint64_t block = s.block_of(row, begin + token);
+    const uint64_t at = (block * s.shape.kv_heads + kv_head) * kKvBlockTokens + token % kKvBlockTokens;
+    return s.bench.data<const uint16_t>(cache) + at * d;
+  };
+  LeafResult out;
+  std::vector<Exact> score(count);
+  for (uint32_t t = 0; t < count; ++t) {
+    const Exact product = dot(cached(s.t.k_cache, t), q);
+    score[t] = {product.value * scale, product.error * scale + std::abs(product.value * scale) * kUlp};
+    if (t == 0 || score[t].value > out.largest.value) out.largest.value = score[t].value;
+    out.largest.error = std::max(out.largest.error, score[t].error);
+  }
+  out.values.resize(d);
+  std::vector<double> magnitude(d);
+  double probabilities = 0;
+  for (uint32_t t = 0; t < count; ++t) {
+    const double p = std::exp(score[t].value - out.largest.value);
+    const double relative =
+        score[t].error + out.largest.error + std::abs(score[t].value - out.largest.value) * kUlp + 2 * kUlp;
+    const double rounded = round_to_bf16(p);
+    const double doubt = round_to_bf16(p * (1 + relative)) - round_to_bf16(p * (1 - relative));
+    out.toss_up = out.toss_up || doubt != 0;
+    out.sum.value += p;
+    out.sum.error += p * relative;
+    probabilities += p;
+    const uint16_t* v = cached(s.t.v_cache, t);
+    for (uint32_t c = 0; c < d; ++c) {
+      const double term = rounded * bf16_to_float(v[c]);
+      out.values[c].value += term;
+      out.values[c].error += doubt * std::abs(bf16_to_float(v[c]));
+      magnitude[c] += std::abs(term);
+    }
+  }
+  // These are added token by token.
+  out.sum.error += count * kUlp / 2 * probabilities;
+  for (uint32_t c = 0; c < d; ++c) out.values[c].error += count * kUlp / 2 * magnitude[c];
+  return out;
+}
+
+// Where a leaf's results lie, from the formula in attention/op.h.
+uint64_t partial_at(const Scene& s, uint32_t lanes, const PassRow& row, uint32_t r, uint32_t q_head,
+                    uint32_t leaf) {
+  const uint32_t group = s.shape.q_heads / s.shape.kv_heads, stride = s.shape.head_dim + 2;
+  const uint32_t leaves = (s.shape.max_context + kLeafTokens - 1) / kLeafTokens;
+  const uint64_t cols = uint64_t{(leaves + lanes - 1) / lanes} * group * stride;
+  const uint64_t lane = (row.slot + leaf) % lanes;
+  return ((q_head / group * lanes + lane) * kMaxRows + r) * cols +
+         (uint64_t{leaf / lanes} * group + q_head % group) * stride;
+}
+
+// The three kinds of output apart: their sizes differ too much for one NMSE.
+struct AttentionTally {
+  Tally values, settled, largest, sums;
+  void finish() const {
+    values.finish("attention, values");
+    settled.finish("attention, values of leaves without a toss-up", kMostSettledNmse);
+    largest.finish("attention, largest scores");
+    sums.finish("attention, sums of exponentials");
+  }
+};
+
+void judge_attention(const Scene& s, AttentionTally& tally, Cover& compared) {
+  const TensorId partial = s.stage(Opcode::kAttention).make(0, 1).as<Attention>().partial;
+  const float* got = s.bench.data<const float>(partial);
+  const uint32_t d = s.shape.head_dim;
+  for (const uint32_t r : s.active_rows()) {
+    const PassRow& row = s.rows()[r];
+    for (uint32_t h = 0; h < s.shape.q_heads; ++h) {
+      for (uint32_t leaf = 0; leaf * kLeafTokens <= row.position; ++leaf) {
+        const LeafResult want = leaf_of(s, row, r, h, leaf);
+        const uint64_t at = partial_at(s, s.shape.lanes, row, r, h, leaf);
+        std::fill_n(&compared[partial.index].at(at), d + 2, uint8_t{1});
+        for (uint32_t c = 0; c < d; ++c) {
+          tally.values.add(got[at + c], want.values[c]);
+          if (!want.toss_up) tally.settled.add(got[at + c], want.values[c]);
+        }
+        tally.largest.add(got[at + d], want.largest);
+        tally.sums.add(got[at + d + 1], want.sum);
+      }
+    }
+  }
+}
+
+TEST(Attention, IsTheSoftmaxWeightedSumOfEachLeaf) {
+  AttentionTally tally;
+  over_random_scenes(
+      Opcode::kAttention, 30, {.max_hidden = 16, .max_intermediate = 16, .max_kv_heads = 2}, tally.values,
+      [&](const Scene& s, const Memory&, Tally&, Cover& compared) { judge_attention(s, tally, compared); });
+  tally.finish();
+}
+
+TEST(Attention, HoldsInLongContexts) {
+  AttentionTally tally;
+  for (const uint32_t lanes : {1U, 2U, 7U, 16U}) {
+    Random random(77 + lanes);
+    Shape shape = random_shape(random, {.max_hidden = 16, .max_intermediate = 16, .max_kv_heads = 2});
+    shape.q_heads = 2 * shape.kv_heads;
+    shape.max_context = 5003;
+    shape.lanes = lanes;
+    Scene s(shape, random);
+    tally.values.new_shape();
+    s.new_pass(random, {5002, 4095, 4096, 2047 + random.below(900), 0});
+    const Stage stage = s.stage(Opcode::kAttention);
+    s.poison_outputs(stage);
+    s.bench.run(split(stage, random));
+    Cover compared = empty_cover(s.bench);
+    judge_attention(s, tally, compared);
+  }
+  tally.finish();
+}
+
+TEST(AttentionMerge, WeighsEveryLeafByItsLargestScore) {
+  over_random_scenes(
+      Opcode::kAttentionMerge, 60,
+      {.max_hidden = 16, .max_intermediate = 16, .max_kv_heads = 2, .max_context = 2000},
+      [](const Scene& s, const Memory&, Tally& tally, Cover& compared) {
+        const uint32_t d = s.shape.head_dim;
+        const TensorId partial = s.stage(Opcode::kAttentionMerge).make(0, 1).as<AttentionMerge>().partial;
+        for (const uint32_t r : s.active_rows()) {
+          const PassRow& row = s.rows()[r];
+          const uint32_t leaves = row.position / kLeafTokens + 1;
+          for (uint32_t h = 0; h < s.shape.q_heads; ++h) {
+            std::vector<const float*> leaf;
+            double largest = -HUGE_VAL, total = 0;
+            for (uint32_t l = 0; l < leaves; ++l) {
+              leaf.push_back(s.bench.data<const float>(partial) + partial_at(s, s.shape.lanes, row, r, h, l));
+              largest = std::max<double>(largest, leaf.back()[d]);
+            }
+            for (const float* l : leaf) total += std::exp(l[d] - largest) * l[d + 1];
+            for (uint32_t c = 0; c < d; ++c) {
+              double sum = 0, magnitude = 0;
+              for (const float* l : leaf) {
+                sum += std::exp(l[d] - largest) * l[c];
+                magnitude += std::exp(l[d] - largest) * std::abs(l[c]);
+              }
+              // An exponential, a product and `leaves` additions, above and below the line, and the division.
+              // Scores differ by 16 at most, so an exponent is off by 16 half ulps.
+              const double relative = (leaves + 2 + 16 + 2) * kUlp;
+              const uint64_t at = s.bench.element(s.t.attended, r, h * d + c);
+              compared[s.t.attended.index][at] = 1;
+              tally.add_bf16(s.bench.data<const uint16_t>(s.t.attended)[at],
+                             {sum / total, (magnitude / total + std::abs(sum / total)) * relative});
+            }
+          }
+        }
+      });
+}
+
+// Leaves, lanes and rounding points left aside, the two instructions are softmax(q K / sqrt(d)) V.
+TEST(AttentionMerge, CompletesAttentionToThePlainSoftmax) {
+  double square_error = 0, power = 0;
+  for (int n = 0; n < 12; ++n) {
+    Random random(500 + static_cast<uint64_t>(n));
+    Scene s(random_shape(random, {.max_hidden = 16, .max_intermediate = 16, .max_kv_heads = 2}), random);
+    s.new_pass(random);
+    s.bench.run(split(s.stage(Opcode::kAttention), random));
+    s.bench.run(split(s.stage(Opcode::kAttentionMerge), random));
+    const uint32_t d = s.shape.head_dim;
+    for (const uint32_t r : s.active_rows()) {
+      const PassRow& row = s.rows()[r];
+      for (uint32_t h = 0; h < s.shape.q_heads; ++h) {
+        const uint32_t kv_head = h / (s.shape.q_heads / s.shape.kv_heads);
+        const auto cached = [&](TensorId cache, uint32_t token) {
+          const uint64_t col = s.block_of(row, token) * kKvBlockTokens + token % kKvBlockTokens;
+          return s.bench.data<const uint16_t>(cache) + s.bench.element(cache, uint64_t{kv_head} * d, col);
+        };
+        const std::vector<double> q =
+            widen(s.bench.data<const uint16_t>(s.t.q) + s.bench.element(s.t.q, r, uint64_t{h} * d), d);
+        std::vector<double> sums(d);
+        double total = 0;
+        for (uint32_t token = 0; token <= row.position; ++token) {
+          const double p = std::exp(dot(cached(s.t.k_cache, token), q).value / std::sqrt(d));
+          total += p;
+          for (uint32_t c = 0; c < d; ++c) sums[c] += p * bf16_to_float(cached(s.t.v_cache, token)[c]);
+        }
+        for (uint32_t c = 0; c < d; ++c) {
+          const double want = sums[c] / total;
+          const double got = bf16_to_float(
+              s.bench.data<const uint16_t>(s.t.attended)[s.bench.element(s.t.attended, r, h * d + c)]);
+          ASSERT_NEAR(got, want, 0x1p-7) << s.shape.text();  // values are at most 1; two bf16 roundings
+          square_error += (got - want) * (got - want);
+          power += want * want;
+        }
+      }
+    }
+  }
+  EXPECT_LE(square_error / power, 1e-5);  // (2^-9)² / 3 from each rounding
+}
+
+TEST(MatvecResidual, AddsTheProductToTheResidual) {
+  over_random_scenes(
+      Opcode::kMatvecResidual, 30, {.max_kv_heads = 2, .max_context = 100},
+      [](const Scene& s, const Memory& before, Tally& tally, Cover& compared) {
+        const uint32_t cols = s.shape.q_heads * s.shape.head_dim;
+        const auto* old = reinterpret_cast<const float*>(before[s.t.residual.index].data());
+        for (const uint32_t r : s.active_rows()) {
+          const std::vector<double> x =
+              widen(s.bench.data<const uint16_t>(s.t.attended) + size_t{r} * cols, cols);
+          for (uint32_t j = 0; j < s.shape.hidden; ++j) {
+            const uint64_t at = s.bench.element(s.t.residual, r, j);
+            const Exact product = dot(weight_row(s, s.t.wo, j), x);
+            compared[s.t.residual.index][at] = 1;
+            tally.add(s.bench.data<const float>(s.t.residual)[at], {old[at] + product.value, product.error});
+          }
+        }
+      });
+}
+
+TEST(GateUpSilu, IsTheGatedProductOfTheNormalisedRow) {
+  over_random_scenes(
+      Opcode::kGateUpSilu, 40, kNarrow, [](const Scene& s, const Memory&, Tally& tally, Cover& compared) {
+        for (const uint32_t r : s.active_rows()) {
+          const std::vector<double> x = normalised(s, r);
+          for (uint32_t j = 0; j < s.shape.intermediate; ++j) {
+            const Exact g = dot(weight_row(s, s.t.gate, j), x), u = dot(weight_row(s, s.t.up, j), x);
+            const double silu = g.value / (1 + std::exp(-g.value));
+            constexpr double kSteepest = 1.1;  // of silu's slope
+            const double error = kSteepest * g.error * (std::abs(u.value) + u.error) +
+                                 std::abs(silu) * u.error + std::abs(silu * u.value) * 4 * kUlp;
+            const uint64_t at = s.bench.element(s.t.product, r, j);
+            compared[s.t.product.index][at] = 1;
+            tally.add_bf16(s.bench.data<const uint16_t>(s.t.product)[at], {silu * u.value, error});
+          }
+        }
+      });
+}
+
+TEST(LmHead, GivesLogitsToTheRowsThatWantThem) {
+  over_random_scenes(
+      Opcode::kLmHead, 40, kNarrow, [](const Scene& s, const Memory&, Tally& tally, Cover& compared) {
+        for (const uint32_t r : s.active_rows()) {
+          if (s.rows()[r].wants_logits == 0) continue;
+          const std::vector<double> x = normalised(s, r);
+          for (uint32_t j = 0; j < s.shape.vocab; ++j) {
+            const uint64_t at = s.bench.element(s.t.logits, r, j);
+            compared[s.t.logits.index][at] = 1;
+            tally.add(s.bench.data<const float>(s.t.logits)[at], dot(weight_row(s, s.t.head, j), x));
+          }
+        }
+      });
+}
+
+TEST(Sample, DrawsForTheRowsThatWantLogits) {
+  for (uint64_t n = 0; n < 40; ++n) {
+    Random random(900 + n);
+    Scene s(random_shape(random, {.max_hidden = 16, .max_intermediate = 16}), random);
+    s.new_pass(random);
+    const Stage stage = s.stage(Opcode::kSample);
+    s.poison_outputs(stage);
+    const std::vector<std::byte> before = s.bench.memory[s.t.sampled.index];
+    s.bench.run(split(stage, random));
+    std::vector<Candidate> candidates;
+    for (uint32_t r = 0; r < kMaxRows; ++r) {
+      const PassRow& row = s.rows()[r];
+      const SampledToken& got = s.bench.data<const SampledToken>(s.t.sampled)[r];
+      if (row.active != 0 && row.wants_logits != 0) {
+        const float* logits = s.bench.data<const float>(s.t.logits) + size_t{r} * s.shape.vocab;
+        const SampledToken want =
+            sample_token({logits, s.shape.vocab}, s.slots()[row.slot], row.position + 1, candidates);
+        EXPECT_EQ(got.token, want.token);
+        EXPECT_EQ(got.log_probability, want.log_probability);
+      } else {
+        EXPECT_EQ(std::memcmp(&got, &before[r * sizeof got], sizeof got), 0) << "row " << r;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace serval::testing

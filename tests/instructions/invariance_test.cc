@@ -1,0 +1,154 @@
+// The bits of a row do not depend on who computes them, nor in whose company: they are the same for any split
+// of a stage into instances in any order, any number of lanes, among 16 rows or alone, in whichever row of
+// the pass, and again and again.
+#include <algorithm>
+#include <cstring>
+
+#include "gtest/gtest.h"
+
+#include "tests/instructions/scene.h"
+
+namespace serval::testing {
+namespace {
+
+constexpr ShapeLimits kSmall = {.max_hidden = 160, .max_intermediate = 160, .max_kv_heads = 3};
+constexpr int kScenes = 12;
+
+using Memory = std::vector<std::vector<std::byte>>;
+
+Scene make_scene(uint64_t seed, Random& random) {
+  random = Random(seed);
+  Scene s(random_shape(random, kSmall), random);
+  s.new_pass(random);
+  return s;
+}
+
+// The memory after these instances, from the memory before; outputs poisoned first.
+Memory after(Scene& s, const Memory& before, const Stage& stage, const std::vector<Instruction>& instances) {
+  s.bench.memory = before;
+  s.poison_outputs(stage);
+  s.bench.run(instances);
+  return s.bench.memory;
+}
+
+TEST(Invariance, AnySplitIntoInstancesGivesTheBitsOfOne) {
+  for (uint64_t seed = 0; seed < kScenes; ++seed) {
+    Random random(0);
+    Scene s = make_scene(seed, random);
+    const Memory before = s.bench.memory;
+    for (const Stage& stage : s.stages()) {
+      const Memory once = after(s, before, stage, whole(stage));
+      std::vector<Instruction> single;
+      for (uint32_t unit = 0; unit < stage.units; ++unit) single.push_back(stage.make(unit, 1));
+      EXPECT_EQ(after(s, before, stage, single), once) << stage.name() << ": " << s.shape.text();
+      for (int n = 0; n < 4; ++n) {
+        EXPECT_EQ(after(s, before, stage, split(stage, random)), once)
+            << stage.name() << ": " << s.shape.text();
+      }
+    }
+  }
+}
+
+TEST(Invariance, RunningAStageAgainGivesTheSameBits) {
+  Random random(0);
+  Scene s = make_scene(100, random);
+  const Memory before = s.bench.memory;
+  for (const Stage& stage : s.stages()) {
+    const Memory once = after(s, before, stage, whole(stage));
+    for (int n = 0; n < 5; ++n) EXPECT_EQ(after(s, before, stage, whole(stage)), once) << stage.name();
+  }
+}
+
+TEST(Invariance, AnyNumberOfLanesGivesTheSameAttention) {
+  for (uint64_t seed = 200; seed < 200 + kScenes; ++seed) {
+    Random random(seed);
+    ShapeLimits limits = kSmall;
+    limits.max_context = 3000;
+    limits.max_kv_heads = 2;
+    Scene s(random_shape(random, limits), random);
+    s.new_pass(random);
+    std::vector<std::byte> first;
+    for (const uint32_t lanes : {1U, 2U, 7U, 16U}) {
+      const Stage attention = s.attention(lanes), merge = s.merge(lanes);
+      s.poison_outputs(attention);
+      s.poison_outputs(merge);
+      s.bench.run(split(attention, random));
+      s.bench.run(split(merge, random));
+      if (first.empty()) first = s.bench.memory[s.t.attended.index];
+      EXPECT_EQ(s.bench.memory[s.t.attended.index], first) << lanes << " lanes: " << s.shape.text();
+    }
+  }
+}
+
+// Rows of these tensors belong to rows of the pass: row i × 16 + r to row r.
+bool has_pass_rows(const Scene& s, uint32_t tensor) {
+  const Tensor& t = s.bench.program.tensors[tensor];
+  return t.kind == TensorKind::kActivation || tensor == s.t.rows.index || tensor == s.t.sampled.index;
+}
+
+// Exchanges two rows of the pass, with all that belongs to them.
+void swap_rows(Scene& s, uint32_t a, uint32_t b) {
+  if (a == b) return;
+  for (uint32_t i = 0; i < s.bench.memory.size(); ++i) {
+    if (!has_pass_rows(s, i)) continue;
+    const Tensor& t = s.bench.program.tensors[i];
+    const size_t row = t.cols * size_of(t.dtype);
+    for (uint64_t base = 0; base < t.rows; base += kMaxRows) {
+      std::byte* at = s.bench.memory[i].data() + base * row;
+      std::swap_ranges(at + a * row, at + (a + 1) * row, at + b * row);
+    }
+  }
+}
+
+void leave_alone(Scene& s, uint32_t row) {
+  for (uint32_t r = 0; r < kMaxRows; ++r) {
+    if (r != row) s.rows()[r].active = 0;
+  }
+}
+
+// Elements of `written` that differ between two memories.
+size_t differences(const Scene& s, const Cover& written, const Memory& a, const Memory& b) {
+  size_t count = 0;
+  for (uint32_t i = 0; i < a.size(); ++i) {
+    const size_t size = size_of(s.bench.program.tensors[i].dtype);
+    for (size_t e = 0; e < written[i].size(); ++e) {
+      if (written[i][e] != 0 && std::memcmp(&a[i][e * size], &b[i][e * size], size) != 0) ++count;
+    }
+  }
+  return count;
+}
+
+// Every stage but advance, whose outputs are about the whole pass (advance_test.cc has it).
+TEST(Invariance, ARowsBitsDoNotDependOnItsNeighboursOrItsPlace) {
+  size_t compared = 0;
+  for (uint64_t seed = 300; seed < 300 + kScenes; ++seed) {
+    Random random(0);
+    Scene s = make_scene(seed, random);
+    const Memory before = s.bench.memory;
+    const std::vector<uint32_t> active = s.active_rows();
+    for (const Stage& stage : s.stages()) {
+      if (stage.opcode == Opcode::kAdvance) continue;
+      const Memory together = after(s, before, stage, split(stage, random));
+      for (int n = 0; n < 3; ++n) {
+        const uint32_t r = random.pick(active), place = random.below(kMaxRows);
+        s.bench.memory = before;
+        leave_alone(s, r);
+        Cover written = empty_cover(s.bench);
+        const StateView view = s.view();
+        for (const Instruction& i : whole(stage))
+          add_to_cover(s.bench, footprint_of(i, &view), writes, written);
+        swap_rows(s, r, place);
+        s.poison_outputs(stage);
+        s.bench.run(split(stage, random));
+        swap_rows(s, r, place);
+        EXPECT_EQ(differences(s, written, s.bench.memory, together), 0U)
+            << stage.name() << " row " << r << " alone in row " << place << ": " << s.shape.text();
+        ++compared;
+      }
+    }
+  }
+  EXPECT_EQ(compared, size_t{kScenes} * (kNumOpcodes - 1) * 3);
+}
+
+}  // namespace
+}  // namespace serval::testing

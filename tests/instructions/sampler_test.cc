@@ -1,0 +1,328 @@
+#include "instructions/sample/sampler.h"
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "gtest/gtest.h"
+
+#include "instructions/sample/random.h"
+
+namespace serval::testing {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+using Logits = std::vector<float>;
+
+// Logits whose softmax is these probabilities.
+Logits logits_of(const std::vector<double>& probabilities) {
+  Logits out;
+  for (const double p : probabilities) out.push_back(static_cast<float>(std::log(p)));
+  return out;
+}
+
+SequenceSlot sampling(float temperature) {
+  SequenceSlot slot;
+  slot.seed = 42;
+  slot.temperature = temperature;
+  return slot;
+}
+
+SequenceSlot seen(SequenceSlot slot, float penalty, const std::vector<int32_t>& tokens) {
+  slot.repetition_penalty = penalty;
+  for (const int32_t token : tokens) slot.history[slot.history_length++ % kHistoryTokens] = token;
+  return slot;
+}
+
+SampledToken draw(const Logits& logits, const SequenceSlot& slot, uint32_t position = 0) {
+  std::vector<Candidate> candidates;
+  return sample_token(logits, slot, position, candidates);
+}
+
+int32_t greedy(const Logits& logits, const SequenceSlot& slot = sampling(0)) {
+  return draw(logits, slot).token;
+}
+
+std::vector<int> frequencies(const Logits& logits, const SequenceSlot& slot, uint32_t draws) {
+  std::vector<int> out(logits.size());
+  std::vector<Candidate> candidates;
+  for (uint32_t position = 0; position < draws; ++position) {
+    ++out[static_cast<size_t>(sample_token(logits, slot, position, candidates).token)];
+  }
+  return out;
+}
+
+// The tokens that are ever drawn; each has a probability of a percent or more where this is used.
+std::set<int32_t> support(const Logits& logits, const SequenceSlot& slot) {
+  constexpr uint32_t kDraws = 3000;
+  std::set<int32_t> out;
+  const std::vector<int> count = frequencies(logits, slot, kDraws);
+  for (size_t t = 0; t < count.size(); ++t) {
+    if (count[t] > 0) out.insert(static_cast<int32_t>(t));
+  }
+  return out;
+}
+
+// Pearson's statistic stays below what chance exceeds once in a million (Wilson and Hilferty's quantile).
+void expect_frequencies(const std::vector<int>& counts, const std::vector<double>& probabilities) {
+  constexpr double kNormalQuantile = 4.753;
+  double draws = 0, statistic = 0, freedom = -1;
+  for (const int c : counts) draws += c;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    if (probabilities[i] == 0) {
+      EXPECT_EQ(counts[i], 0) << "token " << i;
+      continue;
+    }
+    const double expected = draws * probabilities[i];
+    statistic += (counts[i] - expected) * (counts[i] - expected) / expected;
+    ++freedom;
+  }
+  const double spread = 2 / (9 * freedom);
+  EXPECT_LT(statistic, freedom * std::pow(1 - spread + kNormalQuantile * std::sqrt(spread), 3));
+}
+
+std::vector<double> softmax(const Logits& logits, double temperature = 1) {
+  double sum = 0;
+  std::vector<double> out;
+  for (const float x : logits) out.push_back(std::exp(x / temperature));
+  for (const double p : out) sum += p;
+  for (double& p : out) p /= sum;
+  return out;
+}
+
+// From the known-answer file of the authors' library, Random123.
+TEST(Philox, GivesThePublishedNumbers) {
+  using Counter = std::array<uint32_t, 4>;
+  EXPECT_EQ(philox4x32({0, 0, 0, 0}, {0, 0}), (Counter{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(philox4x32({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}),
+            (Counter{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox4x32({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
+            (Counter{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+TEST(Philox, UniformIsBelowOneAndDependsOnSeedSequenceAndPosition) {
+  std::set<float> values;
+  for (uint32_t i = 0; i < 1000; ++i) {
+    for (const float u : {uniform(i, 0, 0), uniform(uint64_t{i + 1} << 32, 0, 0), uniform(7, i + 1, 0),
+                          uniform(7, 0, i + 1)}) {
+      EXPECT_GE(u, 0.0F);
+      EXPECT_LT(u, 1.0F);
+      EXPECT_EQ(u * 0x1p24F, std::floor(u * 0x1p24F));
+      values.insert(u);
+    }
+  }
+  EXPECT_GT(values.size(), 3990U);  // of 4000 in 2^24 there is half a coincidence
+}
+
+TEST(Sampler, GreedyTakesTheLargestLogitAndTheLowestIdAmongEquals) {
+  EXPECT_EQ(greedy({0, 3, 1}), 1);
+  EXPECT_EQ(greedy({5, 7, 7, 7}), 1);
+  EXPECT_EQ(greedy({-0.0F, 0.0F}), 0);
+  EXPECT_EQ(greedy({2}), 0);
+  EXPECT_EQ(greedy({0, 3, 1}, sampling(-1)), 1);
+}
+
+TEST(Sampler, GreedyIgnoresTheFiltersButNotThePenalty) {
+  SequenceSlot slot = seen(sampling(0), 2, {1});
+  slot.top_k = 1;
+  slot.top_p = 0.01F;
+  slot.min_p = 1;
+  EXPECT_EQ(greedy({1, 3, 2}, slot), 2);
+}
+
+TEST(Sampler, PenaltyDividesPositiveLogitsAndMultipliesTheOthers) {
+  EXPECT_EQ(greedy({4, 2.1F}, seen(sampling(0), 2, {0})), 1);
+  EXPECT_EQ(greedy({4, 1.9F}, seen(sampling(0), 2, {0})), 0);
+  EXPECT_EQ(greedy({-1, -1.9F}, seen(sampling(0), 2, {0})), 1);
+  EXPECT_EQ(greedy({-1, -2.1F}, seen(sampling(0), 2, {0})), 0);
+  EXPECT_EQ(greedy({3, 4}, seen(sampling(0), 0.5F, {0})), 0);
+}
+
+TEST(Sampler, PenaltyCountsATokenOnceAndOnlyInTheWindow) {
+  EXPECT_EQ(greedy({4, 1.9F}, seen(sampling(0), 2, {0, 0, 0})), 0);
+  std::vector<int32_t> history(kHistoryTokens, 2);
+  history[0] = 0;
+  EXPECT_EQ(greedy({4, 3, 0}, seen(sampling(0), 2, history)), 1);
+  history.push_back(2);  // the ring forgets the first token
+  EXPECT_EQ(greedy({4, 3, 0}, seen(sampling(0), 2, history)), 0);
+  SequenceSlot fresh = sampling(0);  // the ring's zeroes are no tokens yet
+  fresh.repetition_penalty = 100;
+  EXPECT_EQ(greedy({4, 3}, fresh), 0);
+  EXPECT_EQ(greedy({4, 3}, seen(sampling(0), 2, {-1, 2, 1 << 30})), 0);  // ids beyond this vocabulary
+}
+
+TEST(Sampler, PenaltyComesBeforeTopK) {
+  SequenceSlot slot = seen(sampling(1), 2, {0});
+  slot.top_k = 1;
+  EXPECT_EQ(support({4, 3, 1}, slot), (std::set<int32_t>{1}));
+}
+
+TEST(Sampler, TopKKeepsTheLargestAndTheLowestIdsAmongEquals) {
+  SequenceSlot slot = sampling(1);
+  slot.top_k = 2;
+  EXPECT_EQ(support({1, 3, 2, 0}, slot), (std::set<int32_t>{1, 2}));
+  EXPECT_EQ(support({1, 1, 1, 1}, slot), (std::set<int32_t>{0, 1}));
+  for (const int32_t off : {0, -1, 4, 5, std::numeric_limits<int32_t>::max()}) {
+    slot.top_k = off;
+    EXPECT_EQ(support({1, 3, 2, 1}, slot).size(), 4U) << "top_k " << off;
+  }
+}
+
+TEST(Sampler, TopPKeepsTheShortestPrefixThatReachesIt) {
+  const Logits logits = logits_of({0.1, 0.5, 0.15, 0.25});
+  SequenceSlot slot = sampling(1);
+  const std::map<float, std::set<int32_t>> expected = {{1e-30F, {1}},      {0.49F, {1}},
+                                                       {0.51F, {1, 3}},    {0.74F, {1, 3}},
+                                                       {0.76F, {1, 2, 3}}, {1.0F, {0, 1, 2, 3}}};
+  for (const auto& [p, tokens] : expected) {
+    slot.top_p = p;
+    EXPECT_EQ(support(logits, slot), tokens) << "top_p " << p;
+  }
+  slot.top_p = 0;
+  EXPECT_EQ(support(logits, slot), (std::set<int32_t>{1}));  // one always stays
+}
+
+TEST(Sampler, TopPLooksAtWhatTopKLeft) {
+  SequenceSlot slot = sampling(1);
+  slot.top_p = 0.6F;
+  EXPECT_EQ(support(logits_of({0.5, 0.3, 0.2}), slot), (std::set<int32_t>{0, 1}));
+  slot.top_k = 2;  // 0.5 of 0.8 is more than 0.6
+  EXPECT_EQ(support(logits_of({0.5, 0.3, 0.2}), slot), (std::set<int32_t>{0}));
+}
+
+TEST(Sampler, MinPKeepsAShareOfTheLargestProbability) {
+  const Logits logits = logits_of({0.5, 0.3, 0.15, 0.05});
+  SequenceSlot slot = sampling(1);
+  const std::map<float, std::set<int32_t>> expected = {{0.0F, {0, 1, 2, 3}}, {0.09F, {0, 1, 2, 3}},
+                                                       {0.11F, {0, 1, 2}},   {0.31F, {0, 1}},
+                                                       {0.61F, {0}},         {1.0F, {0}}};
+  for (const auto& [p, tokens] : expected) {
+    slot.min_p = p;
+    EXPECT_EQ(support(logits, slot), tokens) << "min_p " << p;
+  }
+  slot.min_p = 1;
+  EXPECT_EQ(support({2, 2, 1}, slot), (std::set<int32_t>{0, 1}));  // equals reach the whole share
+}
+
+TEST(Sampler, FiltersLookAtTheUntemperedProbabilities) {
+  const Logits logits = logits_of({0.8, 0.1, 0.06, 0.04});
+  SequenceSlot slot = sampling(50);  // nearly uniform if it came first
+  slot.top_p = 0.75F;
+  EXPECT_EQ(support(logits, slot), (std::set<int32_t>{0}));
+  slot.top_p = 1;
+  slot.min_p = 0.1F;
+  EXPECT_EQ(support(logits, slot), (std::set<int32_t>{0, 1}));
+}
+
+TEST(Sampler, FrequenciesAreTheSoftmax) {
+  constexpr uint32_t kDraws = 100000;
+  const Logits logits = {0.3F, -1, 2, 1.1F, 0, -3, 1.9F, 0.5F};
+  for (const float temperature : {0.5F, 1.0F, 2.0F}) {
+    for (const uint64_t seed : {1ULL, 0x123456789abcdefULL}) {
+      SequenceSlot slot = sampling(temperature);
+      slot.seed = seed;
+      expect_frequencies(frequencies(logits, slot, kDraws), softmax(logits, temperature));
+    }
+  }
+}
+
+TEST(Sampler, FrequenciesAfterTheFiltersAreRenormalised) {
+  constexpr uint32_t kDraws = 100000;
+  SequenceSlot slot = seen(sampling(2), 1.5F, {0});
+  slot.top_k = 3;
+  // Penalised, 3 becomes 2: of 2, 2.5, 1, 0.5 the last is dropped.
+  expect_frequencies(frequencies({3, 2.5F, 1, 0.5F}, slot, kDraws), [] {
+    std::vector<double> p = softmax({2, 2.5F, 1}, 2);
+    p.push_back(0);
+    return p;
+  }());
+}
+
+TEST(Sampler, LargeTemperatureIsUniformAndTinyOneIsGreedy) {
+  constexpr uint32_t kDraws = 50000;
+  expect_frequencies(frequencies({9, -9, 0, 3}, sampling(1e30F), kDraws), {0.25, 0.25, 0.25, 0.25});
+  for (const float tiny : {1e-3F, 1e-30F, std::numeric_limits<float>::denorm_min()}) {
+    EXPECT_EQ(support({1, 1.5F, 1.4F}, sampling(tiny)), (std::set<int32_t>{1}));
+  }
+}
+
+TEST(Sampler, ADrawDependsOnSeedSequenceAndPositionAlone) {
+  const Logits logits(1000, 0.0F);
+  SequenceSlot slot = sampling(1);
+  const int32_t token = draw(logits, slot, 5).token;
+  EXPECT_EQ(draw(logits, slot, 5).token, token);
+  SequenceSlot other = slot;
+  other.end_position = 99;
+  other.num_stop_tokens = 3;
+  other.history_length = 40;
+  EXPECT_EQ(draw(logits, other, 5).token, token);
+  std::set<int32_t> tokens = {token};
+  tokens.insert(draw(logits, slot, 6).token);
+  slot.sequence = 1;
+  tokens.insert(draw(logits, slot, 5).token);
+  slot.seed += uint64_t{1} << 40;
+  tokens.insert(draw(logits, slot, 5).token);
+  EXPECT_EQ(tokens.size(), 4U);
+}
+
+TEST(Sampler, NanCountsAsTheSmallest) {
+  EXPECT_EQ(greedy({kNan, -5, kNan}), 1);
+  EXPECT_EQ(greedy({kNan, -kInfinity, 0}), 2);
+  EXPECT_EQ(support({kNan, 1, kNan, 1}, sampling(1)), (std::set<int32_t>{1, 3}));
+  EXPECT_FLOAT_EQ(draw({kNan, 1, 1}, sampling(0)).log_probability, std::log(0.5F));
+}
+
+TEST(Sampler, MinusInfinityEverywhereButOneLeavesThatOne) {
+  for (const float temperature : {0.0F, 0.7F, 1e30F}) {
+    SequenceSlot slot = sampling(temperature);
+    const Logits logits = {-kInfinity, -kInfinity, -3, -kInfinity};
+    EXPECT_EQ(support(logits, slot), (std::set<int32_t>{2}));
+    EXPECT_EQ(draw(logits, slot).log_probability, 0.0F);
+    slot = seen(slot, 1.3F, {0, 2});
+    EXPECT_EQ(support(logits, slot), (std::set<int32_t>{2}));
+  }
+}
+
+// A model that overflows still gets a token and a log-probability that is a number.
+TEST(Sampler, InfiniteLogitsShareTheProbabilityAmongThem) {
+  struct Case {
+    Logits logits;
+    std::set<int32_t> tokens;
+  };
+  const std::vector<Case> cases = {{{1, kInfinity, 0}, {1}},
+                                   {{kInfinity, 3, kInfinity, kNan}, {0, 2}},
+                                   {{-kInfinity, -kInfinity, -kInfinity}, {0, 1, 2}},
+                                   {{kNan, kNan}, {0, 1}}};
+  for (const Case& c : cases) {
+    EXPECT_EQ(support(c.logits, sampling(1)), c.tokens);
+    EXPECT_EQ(greedy(c.logits), *c.tokens.begin());
+    EXPECT_FLOAT_EQ(draw(c.logits, sampling(0)).log_probability,
+                    std::log(1 / static_cast<float>(c.tokens.size())));
+  }
+}
+
+TEST(Sampler, LogProbabilityIsTheLogSoftmaxOfTheLogitsAsTheyCame) {
+  const Logits logits = {0.3F, -1, 2, 1.1F, 0, -30, 1.9F, 40};
+  const std::vector<double> p = softmax(logits);
+  std::set<int32_t> met;
+  for (uint32_t position = 0; position < 2000; ++position) {
+    SequenceSlot slot = seen(sampling(20), 3, {7});
+    slot.top_k = 7;
+    const SampledToken t = draw(logits, slot, position);
+    EXPECT_NEAR(t.log_probability, std::log(p[static_cast<size_t>(t.token)]), 1e-5);
+    met.insert(t.token);
+  }
+  EXPECT_EQ(met.size(), 7U);
+}
+
+TEST(Sampler, LogProbabilityStaysAccurateInALargeVocabulary) {
+  Logits logits(128256, 0.0F);
+  logits[77777] = 1e-3F;
+  EXPECT_NEAR(draw(logits, sampling(0)).log_probability, 1e-3 - std::log(128255 + std::exp(1e-3)), 1e-5);
+}
+
+}  // namespace
+}  // namespace serval::testing

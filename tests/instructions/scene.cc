@@ -1,0 +1,536 @@
+#include "tests/instructions/scene.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numbers>
+#include <set>
+
+#include "gtest/gtest.h"
+
+#include "vm/bf16.h"
+#include "vm/kv_cache.h"
+
+namespace serval::testing {
+namespace {
+
+constexpr double kHalfUlp = 0x1p-24;  // of fp32, relative
+
+void fill_bf16(Random& random, double scale, size_t n, uint16_t* out) {
+  for (size_t i = 0; i < n; ++i) out[i] = float_to_bf16(static_cast<float>(random.real(-scale, scale)));
+}
+
+void fill_f32(Random& random, double scale, size_t n, float* out) {
+  for (size_t i = 0; i < n; ++i) out[i] = static_cast<float>(random.real(-scale, scale));
+}
+
+// fp32 might round a value this close to the middle of two bf16 numbers to either of them.
+bool is_toss_up(double value, double relative_error) {
+  const double error = std::abs(value) * relative_error;
+  return round_to_bf16(value - error) != round_to_bf16(value + error);
+}
+
+// What rms_norm may be off by in fp32: half the relative error of the sum of squares, then a division, an
+// addition, a square root, a reciprocal and two products.
+double norm_relative_error(uint32_t n) {
+  return 0.5 * sum_error(n, 1) + 6 * kHalfUlp;
+}
+
+}  // namespace
+
+uint64_t Random::bits() {
+  uint64_t z = state_ += 0x9E3779B97F4A7C15;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
+  return z ^ (z >> 31);
+}
+
+double Random::real(double low, double high) {
+  return low + (high - low) * static_cast<double>(bits() >> 11) * 0x1p-53;
+}
+
+TensorId Bench::add(std::string name, DType dtype, TensorKind kind, uint64_t rows, uint64_t cols,
+                    uint32_t head_dim) {
+  Tensor tensor;
+  tensor.name = std::move(name);
+  tensor.rows = rows;
+  tensor.cols = cols;
+  tensor.dtype = dtype;
+  tensor.kind = kind;
+  tensor.head_dim = head_dim;
+  memory.emplace_back(tensor.bytes());
+  program.tensors.push_back(std::move(tensor));
+  return {static_cast<uint32_t>(memory.size() - 1)};
+}
+
+uint64_t Bench::element(TensorId id, uint64_t row, uint64_t col) const {
+  const Tensor& t = tensor(id);
+  if (t.kind != TensorKind::kKvCache) return row * t.cols + col;
+  const uint64_t head = row / t.head_dim, heads = t.rows / t.head_dim;
+  const uint64_t block = col / kKvBlockTokens, token = col % kKvBlockTokens;
+  return ((block * heads + head) * kKvBlockTokens + token) * t.head_dim + row % t.head_dim;
+}
+
+void Bench::poison(TensorId id) {
+  std::fill(memory[id.index].begin(), memory[id.index].end(), kPoison);
+}
+
+void Bench::run(const Instruction& instruction, const std::function<void()>& after_load,
+                const std::function<void()>& after_compute) {
+  const std::string refused = check_instruction(program, instruction);
+  ASSERT_EQ(refused, "");
+  HostMemory bound(memory.size());
+  for (uint32_t i = 0; i < memory.size(); ++i) bound.bind({i}, memory[i].data());
+  const HostHandler& handler = *host_isa().handlers[instruction.opcode];
+  const auto local = handler.make_local();
+  handler.load(instruction, bound, *local);
+  if (after_load) after_load();
+  handler.compute(instruction, bound, *local);
+  if (after_compute) after_compute();
+  handler.store(instruction, bound, *local);
+}
+
+void Bench::run(const std::vector<Instruction>& instructions) {
+  HostMemory bound(memory.size());
+  for (uint32_t i = 0; i < memory.size(); ++i) bound.bind({i}, memory[i].data());
+  std::map<uint16_t, std::unique_ptr<HostLocal>> locals;  // used again, as an interpreter's thread does
+  for (const Instruction& i : instructions) {
+    const std::string refused = check_instruction(program, i);
+    ASSERT_EQ(refused, "");
+    const HostHandler& handler = *host_isa().handlers[i.opcode];
+    std::unique_ptr<HostLocal>& local = locals[i.opcode];
+    if (!local) local = handler.make_local();
+    handler.load(i, bound, *local);
+    handler.compute(i, bound, *local);
+    handler.store(i, bound, *local);
+  }
+}
+
+std::string Shape::text() const {
+  std::string out;
+  const auto add = [&](const char* name, uint32_t value) {
+    out += std::string(out.empty() ? "" : ", ") + name + " " + std::to_string(value);
+  };
+  add("hidden", hidden);
+  add("intermediate", intermediate);
+  add("head_dim", head_dim);
+  add("q_heads", q_heads);
+  add("kv_heads", kv_heads);
+  add("vocab", vocab);
+  add("max_context", max_context);
+  add("lanes", lanes);
+  return out;
+}
+
+Shape random_shape(Random& random, const ShapeLimits& limits) {
+  Shape s;
+  s.hidden = random.between(1, limits.max_hidden / kTileDim) * kTileDim;
+  s.intermediate = random.between(1, limits.max_intermediate / kTileDim) * kTileDim;
+  s.head_dim = random.chance(0.5) ? 64 : 128;
+  s.kv_heads = random.between(1, limits.max_kv_heads);
+  s.q_heads = s.kv_heads * random.between(1, 8);
+  s.vocab = random.between(1, 300) * 2 + 1;
+  s.max_context = random.between(limits.max_context / 2, limits.max_context);
+  s.lanes = random.pick<uint32_t>({1, 2, 7, 16});
+  s.epsilon = random.pick<float>({1e-5F, 1e-6F, 1e-3F});
+  return s;
+}
+
+std::vector<Instruction> whole(const Stage& stage) {
+  std::vector<Instruction> out;
+  for (uint32_t first = 0; first < stage.units; first += stage.most_per_part) {
+    out.push_back(stage.make(first, std::min(stage.most_per_part, stage.units - first)));
+  }
+  return out;
+}
+
+std::vector<Instruction> split(const Stage& stage, Random& random) {
+  std::vector<Instruction> out;
+  const uint32_t longest = random.between(1, stage.most_per_part);
+  for (uint32_t first = 0; first < stage.units;) {
+    const uint32_t count = std::min(random.between(1, longest), stage.units - first);
+    out.push_back(stage.make(first, count));
+    first += count;
+  }
+  random.shuffle(out);
+  return out;
+}
+
+Scene::Scene(const Shape& s, Random& random) : shape(s) {
+  // Half of what 16 full sequences need, and a block for each; new_pass keeps within it.
+  kv_blocks = kMaxSlots * blocks_for_tokens(s.max_context) / 2 + kMaxSlots;
+  const uint64_t q_rows = uint64_t{s.q_heads} * s.head_dim, kv_rows = uint64_t{s.kv_heads} * s.head_dim;
+  const auto weight = [&](const char* name, uint64_t rows, uint64_t cols) {
+    return bench.add(name, DType::kBF16, TensorKind::kWeight, rows, cols);
+  };
+  const auto activation = [&](const char* name, DType dtype, uint64_t cols) {
+    return bench.add(name, dtype, TensorKind::kActivation, kMaxRows, cols);
+  };
+  const auto state = [&](const char* name, uint64_t rows, uint64_t cols) {
+    return bench.add(name, DType::kBytes, TensorKind::kState, rows, cols);
+  };
+  t.table = weight("table", s.vocab, s.hidden);
+  t.norm = weight("norm", 1, s.hidden);
+  t.wq = weight("wq", q_rows, s.hidden);
+  t.wk = weight("wk", kv_rows, s.hidden);
+  t.wv = weight("wv", kv_rows, s.hidden);
+  t.rope = bench.add("rope", DType::kF32, TensorKind::kConstant, s.max_context, s.head_dim);
+  t.wo = weight("wo", s.hidden, q_rows);
+  t.gate = weight("gate", s.intermediate, s.hidden);
+  t.up = weight("up", s.intermediate, s.hidden);
+  t.head = weight("head", s.vocab, s.hidden);
+  t.residual = activation("residual", DType::kF32, s.hidden);
+  t.q = activation("q", DType::kBF16, q_rows);
+  t.attended = activation("attended", DType::kBF16, q_rows);
+  t.product = activation("product", DType::kBF16, s.intermediate);
+  t.logits = activation("logits", DType::kF32, s.vocab);
+  t.k_cache = bench.add("k_cache", DType::kBF16, TensorKind::kKvCache, kv_rows,
+                        uint64_t{kv_blocks} * kKvBlockTokens, s.head_dim);
+  t.v_cache = bench.add("v_cache", DType::kBF16, TensorKind::kKvCache, kv_rows,
+                        uint64_t{kv_blocks} * kKvBlockTokens, s.head_dim);
+  t.rows = state(state_tensor::kRows, kMaxRows, sizeof(PassRow));
+  t.slots = state(state_tensor::kSlots, kMaxSlots, sizeof(SequenceSlot));
+  t.sampled = state(state_tensor::kSampled, kMaxRows, sizeof(SampledToken));
+  t.control = state(state_tensor::kControl, 1, sizeof(PassControl));
+  t.output = state(state_tensor::kOutput, kMaxLaunchPasses, kMaxRows * sizeof(OutputToken));
+  t.host_stop = state(state_tensor::kHostStop, 1, sizeof(uint32_t));
+  t.block_table = bench.add(state_tensor::kBlockTable, DType::kI32, TensorKind::kState, kMaxSlots,
+                            blocks_for_tokens(s.max_context));
+  add_partial(s.lanes);
+  fill_weights(random);
+}
+
+TensorId Scene::add_partial(uint32_t lanes) {
+  const PartialLayout layout{lanes, shape.q_heads / shape.kv_heads, shape.head_dim};
+  if (!partials_.contains(lanes)) {
+    partials_[lanes] = bench.add("partial" + std::to_string(lanes), DType::kF32, TensorKind::kActivation,
+                                 uint64_t{shape.kv_heads} * lanes * kMaxRows, layout.cols(shape.max_context));
+  }
+  return partials_[lanes];
+}
+
+void Scene::fill_weights(Random& random) {
+  for (const TensorId id : {t.table, t.norm, t.wq, t.wk, t.wv, t.wo, t.gate, t.up, t.head}) {
+    const Tensor& w = bench.tensor(id);
+    const double scale = w.rows == 1 ? 2 : 2 / std::sqrt(static_cast<double>(w.cols));
+    fill_bf16(random, scale, w.rows * w.cols, bench.data<uint16_t>(id));
+  }
+  float* rope = bench.data<float>(t.rope);
+  const uint32_t pairs = shape.head_dim / 2;
+  for (uint64_t position = 0; position < shape.max_context; ++position) {
+    for (uint32_t pair = 0; pair < pairs; ++pair) {
+      const double angle = random.real(-std::numbers::pi, std::numbers::pi);
+      rope[position * shape.head_dim + pair] = static_cast<float>(std::cos(angle));
+      rope[position * shape.head_dim + pairs + pair] = static_cast<float>(std::sin(angle));
+    }
+  }
+}
+
+void Scene::new_pass(Random& random) {
+  const std::vector<uint32_t> edges = {0, 63, 64, 255, 256, 257};
+  const uint32_t wanted = random.chance(0.3) ? kMaxRows : random.between(1, kMaxRows);
+  std::vector<uint32_t> free_slots;
+  for (uint32_t s = 0; s < kMaxSlots; ++s) free_slots.push_back(s);
+  random.shuffle(free_slots);
+  std::vector<PassRow> active;
+  uint32_t blocks = 0;
+  while (active.size() < wanted && !free_slots.empty()) {
+    // A sequence that decodes one token, or a chunk of a prompt.
+    const uint32_t chunk = random.chance(0.7) ? 1 : random.between(2, 6);
+    uint32_t position = random.chance(0.5) ? random.pick(edges) : random.below(shape.max_context);
+    position = std::min(position, shape.max_context - chunk);
+    if (blocks + blocks_for_tokens(position + chunk) + kMaxSlots > kv_blocks) position = 0;
+    blocks += blocks_for_tokens(position + chunk);
+    for (uint32_t i = 0; i < chunk && active.size() < wanted; ++i) {
+      PassRow row;
+      row.slot = free_slots.back();
+      row.position = position + i;
+      row.wants_logits = i + 1 == chunk && random.chance(0.8) ? 1 : 0;
+      active.push_back(row);
+    }
+    free_slots.pop_back();
+  }
+  place_rows(random, active);
+}
+
+void Scene::new_pass(Random& random, const std::vector<uint32_t>& positions) {
+  std::vector<PassRow> active;
+  for (const uint32_t position : positions) {
+    PassRow row;
+    row.slot = (5 * static_cast<uint32_t>(active.size()) + 3) % kMaxSlots;
+    row.position = position;
+    row.wants_logits = 1;
+    active.push_back(row);
+  }
+  place_rows(random, active);
+}
+
+void Scene::place_rows(Random& random, const std::vector<PassRow>& active) {
+  std::vector<uint32_t> index;
+  for (uint32_t r = 0; r < kMaxRows; ++r) {
+    index.push_back(r);
+    PassRow& garbage = rows()[r];  // what an inactive row holds must not matter
+    garbage = {0, random.below(2), 0xFFFFFFFF, -7, 0xFFFFFFFF, {}};
+  }
+  random.shuffle(index);
+  for (size_t i = 0; i < active.size(); ++i) {
+    PassRow& row = rows()[index[i]];
+    row = active[i];
+    row.active = 1;
+    row.token = static_cast<int32_t>(random.below(shape.vocab));
+  }
+  fill_block_table(random);
+  fill_slots(random);
+  fill_activations(random);
+}
+
+void Scene::fill_block_table(Random& random) {
+  std::vector<int32_t> blocks;
+  for (uint32_t b = 0; b < kv_blocks; ++b) blocks.push_back(static_cast<int32_t>(b));
+  random.shuffle(blocks);
+  bench.poison(t.block_table);
+  const uint32_t per_sequence = blocks_for_tokens(shape.max_context);
+  for (const uint32_t r : active_rows()) {
+    int32_t* table = bench.data<int32_t>(t.block_table) + size_t{rows()[r].slot} * per_sequence;
+    for (uint32_t b = 0; b <= rows()[r].position / kKvBlockTokens; ++b) {
+      if (table[b] >= 0) continue;
+      ASSERT_FALSE(blocks.empty());
+      table[b] = blocks.back();
+      blocks.pop_back();
+    }
+  }
+}
+
+void Scene::fill_slots(Random& random) {
+  for (uint32_t s = 0; s < kMaxSlots; ++s) {
+    SequenceSlot slot;
+    slot.seed = random.bits();
+    slot.sequence = random.below(1000);
+    slot.temperature = random.pick<float>({0.0F, 0.7F, 1.5F});
+    slot.top_k = random.pick<int32_t>({0, 1, 40});
+    slot.top_p = random.pick<float>({1.0F, 0.9F});
+    slot.min_p = random.pick<float>({0.0F, 0.05F});
+    slot.repetition_penalty = random.pick<float>({1.0F, 1.3F});
+    slot.end_position = random.between(1, shape.max_context);
+    slot.num_stop_tokens = random.below(kMaxStopTokens + 1);
+    for (int32_t& token : slot.stop_tokens) token = static_cast<int32_t>(random.below(shape.vocab));
+    slot.history_length = random.below(3 * kHistoryTokens);
+    for (int32_t& token : slot.history) token = static_cast<int32_t>(random.below(shape.vocab));
+    slots()[s] = slot;
+  }
+  for (int r = 0; r < kMaxRows; ++r) {
+    bench.data<SampledToken>(t.sampled)[r] = {static_cast<int32_t>(random.below(shape.vocab)),
+                                              static_cast<float>(random.real(-9, 0))};
+  }
+  PassControl control;
+  control.passes_done = random.below(20);
+  control.passes_wanted = random.between(control.passes_done + 1, 40);
+  *bench.data<PassControl>(t.control) = control;
+  *bench.data<uint32_t>(t.host_stop) = random.below(4) == 0 ? 1 : 0;
+}
+
+void Scene::fill_activations(Random& random) {
+  fill_residual(random);
+  const auto count = [&](TensorId id) { return bench.tensor(id).rows * bench.tensor(id).cols; };
+  const double q_scale = random.pick<double>({0.1, 0.5, 3});
+  fill_bf16(random, q_scale, count(t.q), bench.data<uint16_t>(t.q));
+  fill_bf16(random, 1, count(t.attended), bench.data<uint16_t>(t.attended));
+  fill_bf16(random, 1, count(t.product), bench.data<uint16_t>(t.product));
+  fill_bf16(random, 1, count(t.k_cache), bench.data<uint16_t>(t.k_cache));
+  fill_bf16(random, 1, count(t.v_cache), bench.data<uint16_t>(t.v_cache));
+  fill_f32(random, 6, count(t.logits), bench.data<float>(t.logits));
+  for (const auto& [lanes, id] : partials_) {
+    float* values = bench.data<float>(id);
+    fill_f32(random, 8, count(id), values);
+    // Every second from the end of a leaf's head is followed by a sum of exponentials, which is at least 1.
+    const uint32_t stride = shape.head_dim + PartialLayout::kExtra;
+    for (size_t i = stride - 1; i < count(id); i += stride) values[i] = 1 + std::abs(values[i]);
+  }
+}
+
+void Scene::fill_residual(Random& random) {
+  const uint16_t* norm = bench.data<const uint16_t>(t.norm);
+  for (uint32_t r = 0; r < kMaxRows; ++r) {
+    float* row = bench.data<float>(t.residual) + size_t{r} * shape.hidden;
+    bool settled = false;
+    while (!settled) {
+      fill_f32(random, random.pick<double>({0.02, 1, 50}), shape.hidden, row);
+      const std::vector<double> x = exact_norm(row, norm, shape.hidden, shape.epsilon);
+      settled = std::none_of(x.begin(), x.end(),
+                             [&](double v) { return is_toss_up(v, norm_relative_error(shape.hidden)); });
+    }
+  }
+}
+
+std::vector<uint32_t> Scene::active_rows() const {
+  std::vector<uint32_t> out;
+  for (uint32_t r = 0; r < kMaxRows; ++r) {
+    if (rows()[r].active != 0) out.push_back(r);
+  }
+  return out;
+}
+
+StateView Scene::view() const {
+  return {rows(), bench.data<const int32_t>(t.block_table), blocks_for_tokens(shape.max_context)};
+}
+
+uint64_t Scene::block_of(const PassRow& row, uint32_t position) const {
+  const int32_t* table = bench.data<const int32_t>(t.block_table);
+  return static_cast<uint64_t>(
+      table[size_t{row.slot} * blocks_for_tokens(shape.max_context) + position / kKvBlockTokens]);
+}
+
+Stage Scene::attention(uint32_t lanes) {
+  add_partial(lanes);
+  return attention_stage(lanes);
+}
+
+Stage Scene::merge(uint32_t lanes) {
+  add_partial(lanes);
+  return merge_stage(lanes);
+}
+
+Stage Scene::attention_stage(uint32_t lanes) const {
+  Attention op{.q = t.q,
+               .k_cache = t.k_cache,
+               .v_cache = t.v_cache,
+               .rows = t.rows,
+               .block_table = t.block_table,
+               .partial = partial(lanes),
+               .kv_head = 0,
+               .lane = 0,
+               .lanes = lanes,
+               .head_dim = shape.head_dim,
+               .q_heads = shape.q_heads,
+               .kv_heads = shape.kv_heads,
+               .max_context = shape.max_context,
+               .kv_blocks = kv_blocks,
+               .scale = 1 / std::sqrt(static_cast<float>(shape.head_dim))};
+  return {Opcode::kAttention, shape.kv_heads * lanes, 1, [op](uint32_t first, uint32_t) mutable {
+            op.kv_head = first / op.lanes;
+            op.lane = first % op.lanes;
+            return make_instruction(op);
+          }};
+}
+
+Stage Scene::merge_stage(uint32_t lanes) const {
+  AttentionMerge op{.partial = partial(lanes),
+                    .rows = t.rows,
+                    .output = t.attended,
+                    .first_head = 0,
+                    .num_heads = 0,
+                    .lanes = lanes,
+                    .head_dim = shape.head_dim,
+                    .q_heads = shape.q_heads,
+                    .kv_heads = shape.kv_heads,
+                    .max_context = shape.max_context};
+  return {Opcode::kAttentionMerge, shape.q_heads, shape.q_heads,
+          [op](uint32_t first, uint32_t count) mutable {
+            op.first_head = first;
+            op.num_heads = count;
+            return make_instruction(op);
+          }};
+}
+
+std::vector<Stage> Scene::stages() const {
+  const Shape& s = shape;
+  std::vector<Stage> out;
+  const auto add = [&](auto op, uint32_t units, auto first, auto count) {
+    out.push_back({kOpcodeOf<decltype(op)>, units, units, [=](uint32_t begin, uint32_t n) mutable {
+                     op.*first = begin;
+                     op.*count = n;
+                     return make_instruction(op);
+                   }});
+  };
+  add(Embed{t.table, t.rows, t.residual, 0, 0, s.hidden, s.vocab}, s.hidden, &Embed::first_col,
+      &Embed::num_cols);
+  add(QkvRope{t.residual,    t.norm,    t.wq,       t.wk,          t.wv,      t.rope,   t.rows,
+              t.block_table, t.q,       t.k_cache,  t.v_cache,     0,         0,        s.hidden,
+              s.head_dim,    s.q_heads, s.kv_heads, s.max_context, kv_blocks, s.epsilon},
+      (s.q_heads + 2 * s.kv_heads) * s.head_dim / kUnitRows, &QkvRope::first_unit, &QkvRope::num_units);
+  out.push_back(attention_stage(s.lanes));
+  out.push_back(merge_stage(s.lanes));
+  add(MatvecResidual{t.wo, t.attended, t.rows, t.residual, 0, 0, s.q_heads * s.head_dim, s.hidden},
+      s.hidden / kUnitRows, &MatvecResidual::first_unit, &MatvecResidual::num_units);
+  add(GateUpSilu{t.residual, t.norm, t.gate, t.up, t.rows, t.product, 0, 0, s.hidden, s.intermediate,
+                 s.epsilon},
+      s.intermediate / kUnitRows, &GateUpSilu::first_unit, &GateUpSilu::num_units);
+  add(LmHead{t.residual, t.norm, t.head, t.rows, t.logits, 0, 0, s.hidden, s.vocab, s.epsilon},
+      (s.vocab + kUnitRows - 1) / kUnitRows, &LmHead::first_unit, &LmHead::num_units);
+  Sample sample{t.logits, t.rows, t.slots, t.sampled, 0, s.vocab};
+  out.push_back({Opcode::kSample, kMaxRows, 1, [sample](uint32_t first, uint32_t) mutable {
+                   sample.row = first;
+                   return make_instruction(sample);
+                 }});
+  const Advance advance{t.sampled, t.host_stop, t.rows, t.slots, t.control, t.output};
+  out.push_back(
+      {Opcode::kAdvance, 1, 1, [advance](uint32_t, uint32_t) { return make_instruction(advance); }});
+  return out;
+}
+
+Stage Scene::stage(Opcode opcode) const {
+  return stages()[static_cast<size_t>(opcode)];
+}
+
+void Scene::poison_outputs(const Stage& stage) {
+  std::set<uint32_t> read, written;
+  for (const Instruction& i : whole(stage)) {
+    for (const Region& r : footprint_of(i, nullptr)) {
+      if (reads(r.access)) read.insert(r.tensor.index);
+      if (writes(r.access)) written.insert(r.tensor.index);
+    }
+  }
+  for (const uint32_t index : written) {
+    if (!read.contains(index)) bench.poison({index});
+  }
+}
+
+std::vector<double> exact_norm(const float* x, const uint16_t* weights, uint32_t n, float epsilon) {
+  double squares = 0;
+  for (uint32_t i = 0; i < n; ++i) squares += static_cast<double>(x[i]) * x[i];
+  const double root = std::sqrt(squares / n + static_cast<double>(epsilon));
+  std::vector<double> out(n);
+  for (uint32_t i = 0; i < n; ++i) out[i] = x[i] / root * bf16_to_float(weights[i]);
+  return out;
+}
+
+double round_to_bf16(double value) {
+  constexpr int kSignificantBits = 8, kSmallestExponent = -126;
+  if (value == 0 || !std::isfinite(value)) return value;
+  int exponent = 0;
+  std::frexp(value, &exponent);  // value = m × 2^exponent, 1/2 <= |m| < 1
+  const int quantum = std::max(exponent, kSmallestExponent + 1) - kSignificantBits;
+  return std::ldexp(std::nearbyint(std::ldexp(value, -quantum)), quantum);
+}
+
+double sum_error(uint32_t terms, double magnitude) {
+  constexpr uint32_t kPartials = 32, kFolds = 5;
+  const double chain = (terms + kPartials - 1) / kPartials + kFolds;
+  return chain * kHalfUlp / (1 - chain * kHalfUlp) * magnitude;
+}
+
+Cover empty_cover(const Bench& bench) {
+  Cover out;
+  for (const Tensor& t : bench.program.tensors) out.emplace_back(t.rows * t.cols, uint8_t{0});
+  return out;
+}
+
+void add_to_cover(const Bench& bench, const Footprint& footprint, bool (*wanted)(Access), Cover& cover) {
+  for (const Region& r : footprint) {
+    if (!wanted(r.access)) continue;
+    for (uint64_t row = r.box.row_begin; row < r.box.row_end; ++row) {
+      for (uint64_t col = r.box.col_begin; col < r.box.col_end; ++col) {
+        uint8_t& times = cover[r.tensor.index].at(bench.element(r.tensor, row, col));
+        if (times < UINT8_MAX) ++times;
+      }
+    }
+  }
+}
+
+Footprint footprint_of(const Instruction& instruction, const StateView* state) {
+  Footprint out;
+  op_info(instruction.opcode).footprint(instruction, state, out);
+  return out;
+}
+
+}  // namespace serval::testing

@@ -1,0 +1,164 @@
+// A random miniature model in memory with a random pass over it, and every stage of the instruction set on
+// them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "instructions/isa.h"
+#include "vm/state.h"
+
+namespace serval::testing {
+
+// SplitMix64: the same numbers with every standard library.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+  uint64_t bits();
+  uint32_t below(uint32_t n) { return static_cast<uint32_t>(bits() % n); }
+  uint32_t between(uint32_t low, uint32_t high) { return low + below(high - low + 1); }
+  double real(double low, double high);
+  bool chance(double probability) { return real(0, 1) < probability; }
+  template <class T>
+  T pick(const std::vector<T>& from) {
+    return from[below(static_cast<uint32_t>(from.size()))];
+  }
+  template <class T>
+  void shuffle(std::vector<T>& values) {
+    for (size_t i = values.size(); i > 1; --i)
+      std::swap(values[i - 1], values[below(static_cast<uint32_t>(i))]);
+  }
+
+ private:
+  uint64_t state_;
+};
+
+// A byte pattern that is a NaN as bf16 and as f32, and out of range as an index.
+inline constexpr std::byte kPoison{0xFF};
+
+// Tensors with memory behind them, and a host that runs one record at a time.
+class Bench {
+ public:
+  TensorId add(std::string name, DType dtype, TensorKind kind, uint64_t rows, uint64_t cols,
+               uint32_t head_dim = 0);
+  // Position of (row, col) in the tensor's memory, in elements.
+  uint64_t element(TensorId tensor, uint64_t row, uint64_t col) const;
+  const Tensor& tensor(TensorId id) const { return program.tensors[id.index]; }
+  template <class T>
+  T* data(TensorId id) {
+    return reinterpret_cast<T*>(memory[id.index].data());
+  }
+  template <class T>
+  const T* data(TensorId id) const {
+    return reinterpret_cast<const T*>(memory[id.index].data());
+  }
+  void poison(TensorId id);
+
+  // Fails the test if a record is refused. The functions run between the roles.
+  void run(const Instruction& instruction, const std::function<void()>& after_load = {},
+           const std::function<void()>& after_compute = {});
+  void run(const std::vector<Instruction>& instructions);
+
+  Program program;
+  std::vector<std::vector<std::byte>> memory;  // one buffer a tensor
+};
+
+struct Shape {
+  uint32_t hidden, intermediate, head_dim, q_heads, kv_heads, vocab, max_context;
+  uint32_t lanes;
+  float epsilon;
+  std::string text() const;
+};
+
+// What a random shape may be.
+struct ShapeLimits {
+  uint32_t max_hidden = 512;
+  uint32_t max_intermediate = 512;
+  uint32_t max_kv_heads = 4;
+  uint32_t max_context = 700;
+};
+Shape random_shape(Random& random, const ShapeLimits& limits);
+
+// All instances of one instruction that a pass needs, however it is divided.
+struct Stage {
+  Opcode opcode;
+  uint32_t units;          // what there is to divide
+  uint32_t most_per_part;  // units an instance may take
+  std::function<Instruction(uint32_t first, uint32_t count)> make;
+  std::string name() const { return op_name(static_cast<uint16_t>(opcode)); }
+};
+std::vector<Instruction> whole(const Stage& stage);
+// Parts of random sizes in a random order.
+std::vector<Instruction> split(const Stage& stage, Random& random);
+
+struct Scene {
+  Scene(const Shape& shape, Random& random);
+
+  // 1 to 16 active rows at random indices, several to a slot, with whatever lies in the rows between; block
+  // tables shuffled; every input of every stage filled.
+  void new_pass(Random& random);
+  // The same with exactly these positions, one row and slot each.
+  void new_pass(Random& random, const std::vector<uint32_t>& positions);
+  // The instances of every instruction, in the order of the ISA.
+  std::vector<Stage> stages() const;
+  Stage stage(Opcode opcode) const;
+  // Attention and its merge with another number of lanes; adds the tensor of partial results if need be.
+  Stage attention(uint32_t lanes);
+  Stage merge(uint32_t lanes);
+  // Fills what a stage only writes with kPoison.
+  void poison_outputs(const Stage& stage);
+
+  PassRow* rows() { return bench.data<PassRow>(t.rows); }
+  const PassRow* rows() const { return bench.data<const PassRow>(t.rows); }
+  SequenceSlot* slots() { return bench.data<SequenceSlot>(t.slots); }
+  std::vector<uint32_t> active_rows() const;
+  StateView view() const;
+  // The KV block that holds token `position` of the row's sequence.
+  uint64_t block_of(const PassRow& row, uint32_t position) const;
+
+  Shape shape;
+  uint32_t kv_blocks;
+  Bench bench;
+  struct {
+    TensorId table, norm, wq, wk, wv, rope, wo, gate, up, head;  // weights and constants
+    TensorId residual, q, attended, product, logits;             // activations
+    TensorId k_cache, v_cache;
+    TensorId rows, slots, sampled, control, output, host_stop, block_table;  // state
+  } t;
+
+ private:
+  TensorId partial(uint32_t lanes) const { return partials_.at(lanes); }
+  TensorId add_partial(uint32_t lanes);
+  Stage attention_stage(uint32_t lanes) const;
+  Stage merge_stage(uint32_t lanes) const;
+  void fill_weights(Random& random);
+  void fill_activations(Random& random);
+  void fill_slots(Random& random);
+  void place_rows(Random& random, const std::vector<PassRow>& active);
+  void fill_block_table(Random& random);
+  // Residual rows whose normalised values are nowhere near the middle between two bf16 numbers.
+  void fill_residual(Random& random);
+
+  std::map<uint32_t, TensorId> partials_;  // by number of lanes
+};
+
+// RMS norm evaluated in double, before its rounding to bf16.
+std::vector<double> exact_norm(const float* x, const uint16_t* weights, uint32_t n, float epsilon);
+// The nearest bf16 number, ties to even, straight from a double.
+double round_to_bf16(double value);
+
+// A bound on |fp32 sum - exact sum| for sums in the order of instructions/common/matvec.h: the longest chain
+// of additions, each off by half an ulp at most, over terms whose magnitudes add up to `magnitude`.
+double sum_error(uint32_t terms, double magnitude);
+
+// What an exact footprint covers, element by element, for each tensor of the program.
+using Cover = std::vector<std::vector<uint8_t>>;  // [tensor][element in memory order]: times covered
+Cover empty_cover(const Bench& bench);
+void add_to_cover(const Bench& bench, const Footprint& footprint, bool (*wanted)(Access), Cover& cover);
+Footprint footprint_of(const Instruction& instruction, const StateView* state);
+
+}  // namespace serval::testing
