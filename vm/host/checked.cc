@@ -63,6 +63,7 @@ class Checked {
     const uint32_t gate = program_.gate_counter;
     return value(gate) >= uint64_t{pass} * program_.counters[gate].increments_per_pass;
   }
+  bool check_records();
   void join_counter(uint32_t counter, uint64_t until, Clock& clock) const;
   void fetch(Sm& sm);
   bool ready(const Sm& sm, uint32_t index) const;
@@ -108,6 +109,17 @@ Checked::Checked(const Program& program, const CheckedIsa& isa, const CheckedOpt
   for (uint32_t q = 0; q < program.num_queues(); ++q) {
     sms_.push_back({program.queue_begin[q], program.queue_begin[q], program.queue_begin[q + 1], 0, {}, 0});
   }
+}
+
+// A footprint may rely on its operands only once they are checked.
+bool Checked::check_records() {
+  for (uint32_t i = 0; i < count_; ++i) {
+    const std::string wrong = isa_.check(program_, program_.instructions[i]);
+    if (wrong.empty()) continue;
+    error_ = fmt::format("instruction {}: {}", i, wrong);
+    return false;
+  }
+  return true;
 }
 
 // Learns from those whose increments came before the counter first reached `until`.
@@ -258,6 +270,7 @@ std::string Checked::stuck() const {
 }
 
 std::optional<std::string> Checked::run() {
+  if (!check_records()) return error_;
   const size_t all = size_t{options_.passes} * count_;
   for (size_t done = 0; done < all && !error_; ++done) {
     for (Sm& sm : sms_) fetch(sm);

@@ -16,6 +16,8 @@ namespace serval {
 
 // What it needs to know of an instruction set.
 struct CheckedIsa {
+  // Why a record may not run on this program, as in HostIsa.
+  std::string (*check)(const Program&, const Instruction&);
   void (*footprint)(const Instruction&, const StateView* state, Footprint& out);
   uint32_t (*pages)(const Instruction&);  // that it must be able to hold at once
   const char* (*name)(uint16_t opcode);
@@ -32,8 +34,7 @@ struct CheckedOptions {
 // None if the interleaving is clean; otherwise one line: two accesses to a region of which neither is known
 // to be first, a read of something not written in its pass, an instruction that never starts, an access
 // outside its tensor. A wait joins only the increments that came before its counter first reached what it
-// waits for, so nothing is taken for ordered because this run was lucky. The program's structure must check;
-// its operands need not.
+// waits for, so nothing is taken for ordered because this run was lucky. The program's structure must check.
 std::optional<std::string> run_checked(const Program& program, const CheckedIsa& isa,
                                        const CheckedOptions& options);
 

@@ -1,0 +1,355 @@
+#include "tests/prove/mutate.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "instructions/isa.h"
+#include "tests/prove/draft.h"
+
+namespace serval::testing {
+namespace {
+
+// Operand fields that say which part of a tensor an instruction takes.
+constexpr std::string_view kRangeFields[] = {"first_unit", "num_units", "first_col", "num_cols", "first_head",
+                                             "num_heads",  "kv_head",   "lane",      "row"};
+
+bool is_range(const FieldInfo& field) {
+  return std::find(std::begin(kRangeFields), std::end(kRangeFields), field.name) != std::end(kRangeFields);
+}
+
+uint32_t read_field(const Instruction& i, const FieldInfo& field) {
+  uint32_t value;
+  std::memcpy(&value, i.operands.data() + field.offset, sizeof(value));
+  return value;
+}
+
+void write_field(Instruction& i, const FieldInfo& field, uint32_t value) {
+  std::memcpy(i.operands.data() + field.offset, &value, sizeof(value));
+}
+
+bool same_shape(const Tensor& a, const Tensor& b) {
+  return a.rows == b.rows && a.cols == b.cols && a.dtype == b.dtype && a.kind == b.kind;
+}
+
+bool same_program(const Program& a, const Program& b) {
+  return serialise(a) == serialise(b);
+}
+
+class Mutator {
+ public:
+  Mutator(const Program& original, RandomOrder& random) : draft_(original), random_(random) {}
+  // False if there is nothing that it could change.
+  bool apply(Mutation mutation);
+  Program result() const { return draft_.assemble(); }
+
+ private:
+  uint32_t below(size_t limit) { return static_cast<uint32_t>(random_.below(limit)); }
+  bool coin() { return below(2) == 0; }
+  template <class T>
+  T& any(std::vector<T>& from) {
+    return from[below(from.size())];
+  }
+  std::vector<Step>* any_queue(size_t least);
+  Step& any_step() {
+    all_ = draft_.steps();
+    return *any(all_);
+  }
+  Step* any_waiting();
+  Step* any_signalling();
+  uint32_t other_counter(uint32_t than);
+  void recount() { coin() ? draft_.count_increments() : draft_.count_increments_and_follow(); }
+
+  bool change_wait(Mutation mutation);
+  bool change_signal(Mutation mutation);
+  bool change_queues(Mutation mutation);
+  bool change_operands(Mutation mutation);
+  bool change_tables(Mutation mutation);
+  bool move_region(Step& step);
+  bool take_region_of_another(Step& step);
+  bool swap_tensor(Step& step);
+  bool spoil_operand(Step& step);
+
+  Draft draft_;
+  RandomOrder& random_;
+  std::vector<Step*> all_;
+};
+
+std::vector<Step>* Mutator::any_queue(size_t least) {
+  std::vector<std::vector<Step>*> candidates;
+  for (std::vector<Step>& q : draft_.queues) {
+    if (q.size() >= least) candidates.push_back(&q);
+  }
+  return candidates.empty() ? nullptr : any(candidates);
+}
+
+Step* Mutator::any_waiting() {
+  all_ = draft_.steps();
+  std::erase_if(all_, [](const Step* s) { return s->waits.empty(); });
+  return all_.empty() ? nullptr : any(all_);
+}
+
+Step* Mutator::any_signalling() {
+  all_ = draft_.steps();
+  std::erase_if(all_, [](const Step* s) { return s->signals.empty(); });
+  return all_.empty() ? nullptr : any(all_);
+}
+
+uint32_t Mutator::other_counter(uint32_t than) {
+  const auto count = static_cast<uint32_t>(draft_.rest.counters.size());
+  return count < 2 ? than : (than + 1 + below(count - 1)) % count;
+}
+
+bool Mutator::change_wait(Mutation mutation) {
+  Step* step = any_waiting();
+  if (step == nullptr) return false;
+  Wait& w = any(step->waits);
+  const uint32_t total = draft_.rest.counters[w.counter].increments_per_pass;
+  switch (mutation) {
+    case Mutation::kWaitDropped:
+      step->waits.erase(step->waits.begin() + (&w - step->waits.data()));
+      return true;
+    case Mutation::kWaitLowered:
+      if (w.threshold == 0) return false;
+      w.threshold = coin() ? w.threshold - 1 : below(w.threshold);
+      return true;
+    case Mutation::kWaitRaised:
+      w.threshold += coin() ? 1 : 1 + below(total + 1);
+      return true;
+    case Mutation::kWaitMisdirected:
+      w.counter = other_counter(w.counter);
+      if (coin()) w.threshold = draft_.rest.counters[w.counter].increments_per_pass;
+      return true;
+    case Mutation::kWaitGuardsLess: {
+      std::vector<uint32_t> bits;
+      for (uint32_t b = 0; b < kMaxTensorOperands; ++b) {
+        if ((w.operand_mask >> b & 1) != 0) bits.push_back(b);
+      }
+      if (bits.empty()) return false;
+      w.operand_mask &= ~(1U << any(bits));
+      return true;
+    }
+    case Mutation::kWaitGuardsOther:
+      w.operand_mask = coin() ? w.operand_mask << 1 : below(size_t{1} << kMaxTensorOperands);
+      return true;
+    default:
+      w.threshold = 0;
+      return true;
+  }
+}
+
+bool Mutator::change_signal(Mutation mutation) {
+  Step* step = any_signalling();
+  if (step == nullptr) return false;
+  Signal& s = any(step->signals);
+  switch (mutation) {
+    case Mutation::kSignalDropped:
+      step->signals.erase(step->signals.begin() + (&s - step->signals.data()));
+      break;
+    case Mutation::kSignalMisdirected:
+      s.counter = other_counter(s.counter);
+      break;
+    default:
+      s.increment *= 2;
+      break;
+  }
+  recount();
+  return true;
+}
+
+bool Mutator::change_queues(Mutation mutation) {
+  std::vector<Step>* queue = any_queue(mutation == Mutation::kQueueOrderSwapped ? 2 : 1);
+  if (queue == nullptr) return false;
+  const uint32_t at = below(queue->size());
+  switch (mutation) {
+    case Mutation::kQueueOrderSwapped: {
+      const uint32_t other = coin() ? below(queue->size()) : at + 1;
+      std::swap((*queue)[at], (*queue)[other % queue->size()]);
+      return true;
+    }
+    case Mutation::kInstructionDropped:
+      queue->erase(queue->begin() + at);
+      recount();
+      return true;
+    default:
+      break;
+  }
+  const Step step = (*queue)[at];
+  if (mutation == Mutation::kMovedElsewhere) queue->erase(queue->begin() + at);
+  std::vector<Step>& target = any(draft_.queues);
+  target.insert(target.begin() + below(target.size() + 1), step);
+  if (mutation == Mutation::kInstructionDuplicated) recount();
+  return true;
+}
+
+bool Mutator::move_region(Step& step) {
+  std::vector<const FieldInfo*> fields;
+  for (const FieldInfo& f : op_info(step.record.opcode).fields) {
+    if (is_range(f)) fields.push_back(&f);
+  }
+  if (fields.empty()) return false;
+  const FieldInfo& field = *any(fields);
+  const uint32_t value = read_field(step.record, field);
+  const bool up = value == 0 || coin();
+  constexpr uint32_t kFar = 8;
+  const uint32_t by = coin() ? 1 : 1 + below(kFar);
+  write_field(step.record, field, up ? value + by : value - std::min(value, by));
+  return true;
+}
+
+bool Mutator::take_region_of_another(Step& step) {
+  std::vector<Step*> same = draft_.steps();
+  std::erase_if(same, [&](const Step* s) { return s->record.opcode != step.record.opcode; });
+  const Step& other = *any(same);
+  for (const FieldInfo& f : op_info(step.record.opcode).fields) {
+    if (is_range(f)) write_field(step.record, f, read_field(other.record, f));
+  }
+  return true;
+}
+
+bool Mutator::swap_tensor(Step& step) {
+  const std::vector<Tensor>& tensors = draft_.rest.tensors;
+  std::vector<std::pair<const FieldInfo*, uint32_t>> choices;
+  for (const FieldInfo& f : op_info(step.record.opcode).fields) {
+    if (f.kind != FieldKind::kTensor) continue;
+    const uint32_t now = read_field(step.record, f);
+    for (uint32_t t = 0; t < tensors.size(); ++t) {
+      // A wrong weight is a wrong answer, and nothing that a schedule could be blamed for.
+      if (t != now && !is_immutable(tensors[t].kind) && same_shape(tensors[t], tensors[now]))
+        choices.emplace_back(&f, t);
+    }
+  }
+  if (choices.empty()) return false;
+  const auto [field, tensor] = any(choices);
+  write_field(step.record, *field, tensor);
+  return true;
+}
+
+bool Mutator::spoil_operand(Step& step) {
+  const std::vector<FieldInfo>& fields = op_info(step.record.opcode).fields;
+  const FieldInfo& field = fields[below(fields.size())];
+  const uint32_t value = read_field(step.record, field);
+  const std::array<uint32_t, 6> spoilt = {
+      0, ~0U, value ^ 1U << below(32), static_cast<uint32_t>(random_.next()), value + 1, value * 2,
+  };
+  write_field(step.record, field, spoilt[below(spoilt.size())]);
+  return true;
+}
+
+bool Mutator::change_operands(Mutation mutation) {
+  Step& step = any_step();
+  switch (mutation) {
+    case Mutation::kRegionMoved:
+      return move_region(step);
+    case Mutation::kRegionOfAnother:
+      return take_region_of_another(step);
+    case Mutation::kTensorSwapped:
+      return swap_tensor(step);
+    case Mutation::kBadOperand:
+      return spoil_operand(step);
+    default:
+      step.record.opcode = static_cast<uint16_t>(below(kNumOpcodes + 2));
+      return true;
+  }
+}
+
+bool Mutator::change_tables(Mutation mutation) {
+  Program& rest = draft_.rest;
+  Counter& counter = any(rest.counters);
+  switch (mutation) {
+    case Mutation::kWrongEpoch:
+      counter.increments_per_pass += coin() ? 1 : ~0U;
+      return true;
+    case Mutation::kGateMoved:
+      rest.gate_counter = other_counter(rest.gate_counter);
+      return true;
+    case Mutation::kTooFewPages:
+      rest.machine.pages_per_sm = below(3);
+      return true;
+    default:
+      counter.scope = CounterScope::kBlock;
+      return true;
+  }
+}
+
+bool Mutator::apply(Mutation mutation) {
+  switch (mutation) {
+    case Mutation::kWaitDropped:
+    case Mutation::kWaitLowered:
+    case Mutation::kWaitRaised:
+    case Mutation::kWaitMisdirected:
+    case Mutation::kWaitGuardsLess:
+    case Mutation::kWaitGuardsOther:
+    case Mutation::kWaitOfPreviousPass:
+      return change_wait(mutation);
+    case Mutation::kSignalDropped:
+    case Mutation::kSignalMisdirected:
+    case Mutation::kSignalDoubled:
+      return change_signal(mutation);
+    case Mutation::kQueueOrderSwapped:
+    case Mutation::kMovedElsewhere:
+    case Mutation::kInstructionDropped:
+    case Mutation::kInstructionDuplicated:
+      return change_queues(mutation);
+    case Mutation::kRegionMoved:
+    case Mutation::kRegionOfAnother:
+    case Mutation::kTensorSwapped:
+    case Mutation::kBadOperand:
+    case Mutation::kOpcodeChanged:
+      return change_operands(mutation);
+    case Mutation::kWrongEpoch:
+    case Mutation::kGateMoved:
+    case Mutation::kTooFewPages:
+    case Mutation::kBlockScope:
+      return change_tables(mutation);
+    case Mutation::kTwoAtOnce:
+      // An opcode may be unknown afterwards, so what looks at operands comes first.
+      return apply(static_cast<Mutation>(below(kNumMutations - 1))) && change_wait(Mutation::kWaitDropped);
+  }
+  return false;
+}
+
+}  // namespace
+
+const char* name_of(Mutation mutation) {
+  static constexpr const char* kNames[kNumMutations] = {
+      "wait dropped",
+      "wait lowered",
+      "wait raised",
+      "wait misdirected",
+      "wait guards fewer operands",
+      "wait guards other operands",
+      "wait for the previous pass instead",
+      "signal dropped",
+      "signal misdirected",
+      "signal doubled",
+      "queue order swapped",
+      "moved to another place or SM",
+      "region moved or resized",
+      "region of another instruction",
+      "tensor swapped for one of its shape",
+      "wrong increments of an epoch",
+      "gate moved",
+      "bad operand",
+      "opcode changed",
+      "instruction dropped",
+      "instruction duplicated",
+      "too few pages",
+      "counter of block scope",
+      "one of these and a wait dropped",
+  };
+  return kNames[static_cast<int>(mutation)];
+}
+
+std::optional<Program> mutate(const Program& original, Mutation mutation, RandomOrder& random) {
+  Mutator mutator(original, random);
+  if (!mutator.apply(mutation)) return std::nullopt;
+  Program out = mutator.result();
+  if (same_program(out, original)) return std::nullopt;
+  return out;
+}
+
+}  // namespace serval::testing

@@ -1,0 +1,45 @@
+// Programs with one thing wrong.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "vm/host/random_order.h"
+#include "vm/program.h"
+
+namespace serval::testing {
+
+enum class Mutation : uint8_t {
+  kWaitDropped,
+  kWaitLowered,
+  kWaitRaised,
+  kWaitMisdirected,
+  kWaitGuardsLess,
+  kWaitGuardsOther,
+  kWaitOfPreviousPass,
+  kSignalDropped,
+  kSignalMisdirected,
+  kSignalDoubled,
+  kQueueOrderSwapped,
+  kMovedElsewhere,
+  kRegionMoved,
+  kRegionOfAnother,
+  kTensorSwapped,
+  kWrongEpoch,
+  kGateMoved,
+  kBadOperand,
+  kOpcodeChanged,
+  kInstructionDropped,
+  kInstructionDuplicated,
+  kTooFewPages,
+  kBlockScope,
+  kTwoAtOnce,
+};
+inline constexpr int kNumMutations = static_cast<int>(Mutation::kTwoAtOnce) + 1;
+const char* name_of(Mutation mutation);
+
+// None if what was drawn does not apply to the program or leaves it as it was.
+std::optional<Program> mutate(const Program& original, Mutation mutation, RandomOrder& random);
+
+}  // namespace serval::testing

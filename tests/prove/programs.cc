@@ -1,0 +1,85 @@
+#include "tests/prove/programs.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "instructions/isa.h"
+#include "models/llama/graph.h"
+#include "tests/scheduler/graphs.h"
+#include "vm/kv_cache.h"
+
+namespace serval::testing {
+
+const std::vector<Program>& small_programs() {
+  static const std::vector<Program> programs = [] {
+    std::vector<Program> out;
+    for (const uint32_t context : {200U, 700U}) {
+      for (const uint32_t sms : {1U, 2U, 3U, 7U}) {
+        LlamaConfig config = tiny_config();
+        config.num_layers = sms == 3 ? 3 : 2;
+        const Graph graph = build_llama_graph(config, {.sms = sms, .context = context});
+        for (const Compilation& how : compilations_for(sms)) out.push_back(compile_as(graph, how));
+      }
+    }
+    return out;
+  }();
+  return programs;
+}
+
+const CheckedIsa& checked_isa() {
+  static const CheckedIsa isa{
+      .check = check_instruction,
+      .footprint = [](const Instruction& i, const StateView* state,
+                      Footprint& out) { op_info(i.opcode).footprint(i, state, out); },
+      .pages =
+          [](const Instruction& i) {
+            const PageNeed need = op_info(i.opcode).pages(i);
+            return need.pinned + need.streaming;
+          },
+      .name = op_name,
+  };
+  return isa;
+}
+
+RandomPasses::RandomPasses(const StateLimits& limits, uint32_t passes, RandomOrder& random) {
+  const uint32_t blocks = blocks_for_tokens(limits.max_context);
+  block_table_.resize(size_t{kMaxSlots} * blocks);
+  std::iota(block_table_.begin(), block_table_.end(), 0);
+  for (size_t i = block_table_.size(); i > 1; --i)
+    std::swap(block_table_[i - 1], block_table_[random.below(i)]);
+  begin(limits, passes, random);
+  while (rows_.size() < passes) rows_.push_back(following(rows_.back()));
+  for (const Rows& rows : rows_) views_.push_back({rows.data(), block_table_.data(), blocks});
+}
+
+// Sequences one after another, each with a run of rows; its last one mostly wants logits.
+void RandomPasses::begin(const StateLimits& limits, uint32_t passes, RandomOrder& random) {
+  constexpr uint64_t kLongestRun = 6;
+  Rows rows{};
+  uint32_t row = 0;
+  for (uint32_t slot = 0; slot < kMaxSlots && row < kMaxRows; ++slot) {
+    const auto run = static_cast<uint32_t>(
+        std::min<uint64_t>(kMaxRows - row, random.below(2) == 0 ? 1 : 1 + random.below(kLongestRun)));
+    const auto first = static_cast<uint32_t>(random.below(limits.max_context - run - passes));
+    for (uint32_t r = 0; r < run; ++r, ++row) {
+      rows[row].active = 1;
+      rows[row].slot = slot;
+      rows[row].position = first + r;
+      rows[row].wants_logits = r + 1 == run && random.below(4) != 0 ? 1 : 0;
+    }
+    if (random.below(3) == 0) ++row;  // an idle row between sequences
+    if (random.below(3) == 0) break;
+  }
+  rows_.push_back(rows);
+}
+
+RandomPasses::Rows RandomPasses::following(const Rows& rows) {
+  Rows out = rows;
+  for (PassRow& row : out) {
+    if (row.active != 0 && row.wants_logits == 0) row.active = 0;
+    ++row.position;
+  }
+  return out;
+}
+
+}  // namespace serval::testing

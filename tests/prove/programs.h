@@ -1,0 +1,35 @@
+// The programs that are mutated and rewritten: Llama passes small enough for thousands of runs.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "vm/host/checked.h"
+#include "vm/host/random_order.h"
+#include "vm/program.h"
+#include "vm/state.h"
+
+namespace serval::testing {
+
+// Several SM counts, every policy and kind of queue, contexts of one leaf of attention and of several.
+const std::vector<Program>& small_programs();
+
+const CheckedIsa& checked_isa();
+
+// States of passes that follow each other, within a program's limits: a few sequences, several rows of some.
+class RandomPasses {
+ public:
+  RandomPasses(const StateLimits& limits, uint32_t passes, RandomOrder& random);
+  const std::vector<StateView>& views() const { return views_; }
+
+ private:
+  using Rows = std::array<PassRow, kMaxRows>;
+  void begin(const StateLimits& limits, uint32_t passes, RandomOrder& random);
+  static Rows following(const Rows& rows);
+
+  std::vector<Rows> rows_;
+  std::vector<int32_t> block_table_;
+  std::vector<StateView> views_;
+};
+
+}  // namespace serval::testing
