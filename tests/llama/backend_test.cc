@@ -1,0 +1,177 @@
+// How a sequence is computed never shows in its bits: SMs, placement, threads, chunks, launches, neighbours,
+// blocks.
+#include <fmt/format.h>
+#include <numeric>
+
+#include "gtest/gtest.h"
+
+#include "tests/llama/decoder.h"
+#include "tests/llama/tiny_model.h"
+#include "vm/error.h"
+
+namespace serval::testing {
+namespace {
+
+constexpr uint32_t kContext = 320;  // two attention leaves
+
+std::shared_ptr<const ModelWeights> weights() {
+  static const auto made = std::make_shared<const ModelWeights>(ModelWeights::random(tiny_config(), 3));
+  return made;
+}
+
+Decoder make_decoder(const HostBackendOptions& options) {
+  return {tiny_config(), weights(), options};
+}
+Decoder make_decoder(uint32_t sms, uint32_t threads = 1) {
+  return make_decoder(host_options(kContext, sms, threads));
+}
+
+Sequence sequence(size_t prompt, uint32_t num_tokens, uint32_t id = 0) {
+  return {random_tokens(tiny_config(), prompt, id + 1), num_tokens, id % 2 == 0 ? 0.9F : 0.0F,
+          id % 3 == 0 ? 1.2F : 1.0F, id};
+}
+
+// A prompt over the end of a block, and one over the end of a leaf.
+const std::vector<Sequence>& two_sequences() {
+  static const std::vector<Sequence> made = {sequence(57, 14), sequence(250, 14, 1)};
+  return made;
+}
+
+const std::vector<Answer>& expected() {
+  static const std::vector<Answer> made = make_decoder(1).answer(two_sequences());
+  return made;
+}
+
+TEST(HostBackend, SmsPolicyQueuesAndThreadsDoNotShow) {
+  for (const uint32_t sms : {1U, 2U, 7U, 132U}) {
+    for (const uint32_t threads : {1U, 2U}) {
+      std::vector<HostBackendOptions> ways(1, host_options(kContext, sms, threads));
+      ways.front().queue_kind = QueueKind::kGlobal;
+      for (const Policy policy : kPolicies) {
+        ways.push_back(host_options(kContext, sms, threads));
+        ways.back().policy = policy;
+      }
+      for (const HostBackendOptions& way : ways) {
+        SCOPED_TRACE(fmt::format("{} SMs, {} threads, {}", sms, threads,
+                                 way.policy ? name_of(*way.policy) : "global queue"));
+        ASSERT_EQ(make_decoder(way).answer(two_sequences()), expected());
+      }
+    }
+  }
+}
+
+TEST(HostBackend, ChunksOfAPromptDoNotShow) {
+  Decoder decoder = make_decoder(7);
+  for (const uint32_t chunk : {1U, 5U, 16U}) {
+    EXPECT_EQ(decoder.answer(two_sequences(), {.chunk = chunk}), expected()) << chunk;
+  }
+}
+
+TEST(HostBackend, LaunchesOfManyPassesAreLikeManyLaunches) {
+  for (const QueueKind kind : {QueueKind::kPerSm, QueueKind::kGlobal}) {
+    HostBackendOptions options = host_options(kContext, 7, 2);
+    options.queue_kind = kind;
+    Decoder decoder = make_decoder(options);
+    for (const uint32_t passes : {2U, 5U, 13U, 100U}) {
+      const std::vector<Answer> found = decoder.answer(two_sequences(), {.passes = passes});
+      for (size_t i = 0; i < found.size(); ++i) {
+        EXPECT_EQ(found[i].tokens, expected()[i].tokens) << passes;
+        EXPECT_EQ(found[i].log_probabilities, expected()[i].log_probabilities) << passes;
+      }
+    }
+  }
+}
+
+TEST(HostBackend, NeighboursDoNotShow) {
+  std::vector<Sequence> sixteen;
+  for (uint32_t i = 0; i < kMaxSlots; ++i) sixteen.push_back(sequence(1 + 17 * i, 3 + i % 6, i));
+  for (const uint32_t sms : {2U, 132U}) {
+    Decoder decoder = make_decoder(sms, 2);
+    const std::vector<Answer> together = decoder.answer(sixteen);
+    for (uint32_t i = 0; i < kMaxSlots; ++i) {
+      ASSERT_EQ(together[i].tokens.size(), sixteen[i].num_tokens);
+      EXPECT_EQ(decoder.answer({sixteen[i]}), std::vector{together[i]}) << "alone in slot 0: " << i;
+      EXPECT_EQ(decoder.answer({sixteen[i]}, {.first_slot = 15 - i}), std::vector{together[i]});
+    }
+  }
+}
+
+TEST(HostBackend, KvBlocksMayLieAnywhere) {
+  Decoder decoder = make_decoder(2);
+  for (const uint32_t seed : {1U, 2U, 3U}) {
+    decoder.shuffle_blocks(seed);
+    EXPECT_EQ(decoder.answer(two_sequences()), expected());
+  }
+}
+
+TEST(HostBackend, RunsItselfAgainToTheSameBits) {
+  Decoder decoder = make_decoder(7, 2);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(decoder.answer(two_sequences()), expected());
+}
+
+// What a sequence computes must not depend on what the memory held: the caches and activations of longer ones
+// here.
+TEST(HostBackend, LeftoversOfOtherSequencesDoNotShow) {
+  Decoder decoder = make_decoder(7);
+  decoder.answer({sequence(300, 10, 5), sequence(290, 10, 6)});
+  EXPECT_EQ(decoder.answer(two_sequences()), expected());
+}
+
+class BadState : public ::testing::Test {
+ protected:
+  std::unique_ptr<Backend> backend = make_host_backend(tiny_config(), weights(), host_options(kContext, 1));
+  void expect_refused(uint32_t passes = 1) {
+    try {
+      backend->run(passes, {});
+      ADD_FAILURE() << "ran";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::kUsage);
+    }
+  }
+};
+
+TEST_F(BadState, IsRefusedBeforeAnythingRuns) {
+  StateBlock& state = backend->state();
+  state.rows[2] = {.active = 1, .wants_logits = 1, .slot = 1, .token = 203, .position = 0};
+  state.slots[1].end_position = kContext;
+  expect_refused();
+  state.rows[2].token = 5;
+  expect_refused(0);
+  expect_refused(kMaxLaunchPasses + 1);
+  backend->block_table()[backend->blocks_per_sequence()] = -1;
+  expect_refused();
+  backend->block_table()[backend->blocks_per_sequence()] = 0;
+  backend->run(1, {});
+  EXPECT_EQ(state.output[0][2].valid, 1U);
+  EXPECT_EQ(state.output[0][2].position, 1U);
+}
+
+TEST_F(BadState, OfALaterBlockIsRefusedToo) {
+  StateBlock& state = backend->state();
+  state.rows[0] = {.active = 1, .wants_logits = 1, .slot = 0, .token = 1, .position = 63};
+  state.slots[0].end_position = kContext;
+  backend->block_table()[1] = 1 << 30;
+  expect_refused(2);
+  backend->run(1, {});
+}
+
+TEST(HostBackend, StopsBetweenPasses) {
+  const auto backend = make_host_backend(tiny_config(), weights(), host_options(kContext, 7, 2));
+  StateBlock& state = backend->state();
+  state.rows[0] = {.active = 1, .wants_logits = 1, .slot = 0, .token = 1, .position = 0};
+  state.slots[0].end_position = kContext;
+  std::iota(backend->block_table().begin(), backend->block_table().end(), 0);
+  uint32_t passes = 0;
+  backend->run(300, [&](uint32_t pass) {
+    EXPECT_EQ(pass, passes++);
+    if (pass == 3) backend->request_stop();
+  });
+  EXPECT_GE(passes, 4U);
+  EXPECT_LT(passes, 300U);
+  EXPECT_EQ(state.control.stopped_by_host, 1U);
+  EXPECT_EQ(state.rows[0].position, passes);
+  EXPECT_EQ(state.rows[0].active, 1U) << "the sequence may go on";
+}
+
+}  // namespace
+}  // namespace serval::testing

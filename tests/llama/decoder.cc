@@ -1,0 +1,111 @@
+#include "tests/llama/decoder.h"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+namespace serval::testing {
+
+Decoder::Decoder(const LlamaConfig& config, std::shared_ptr<const ModelWeights> weights,
+                 const HostBackendOptions& options)
+    : backend_(make_host_backend(config, std::move(weights), options)) {
+  shuffle_blocks(0);
+}
+
+void Decoder::shuffle_blocks(uint32_t seed) {
+  const std::span<int32_t> table = backend_->block_table();
+  std::iota(table.begin(), table.end(), 0);
+  if (seed != 0) std::shuffle(table.begin(), table.end(), std::mt19937(seed));
+}
+
+std::vector<float> Decoder::logits(int row) {
+  const std::span<const float> all = backend_->logits(row);
+  return {all.begin(), all.end()};
+}
+
+void Decoder::begin(const Sequence& sequence, uint32_t slot) {
+  const auto length = static_cast<uint32_t>(sequence.prompt.size());
+  SequenceSlot& s = backend_->state().slots[slot];
+  s = {};
+  s.seed = 11;
+  s.sequence = sequence.id;
+  s.temperature = sequence.temperature;
+  s.repetition_penalty = sequence.repetition_penalty;
+  s.end_position = length + sequence.num_tokens - 1;
+  s.history_length = length;
+  for (uint32_t t = 0; t < length; ++t) s.history[t % kHistoryTokens] = sequence.prompt[t];
+}
+
+void Decoder::feed_prompt(const Sequence& sequence, uint32_t slot, uint32_t chunk, Answer& answer) {
+  StateBlock& state = backend_->state();
+  const auto length = static_cast<uint32_t>(sequence.prompt.size());
+  for (uint32_t at = 0; at < length; at += chunk) {
+    const uint32_t rows = std::min(chunk, length - at);
+    std::fill(std::begin(state.rows), std::end(state.rows), PassRow{});
+    for (uint32_t r = 0; r < rows; ++r) {
+      state.rows[r] = {.active = 1,
+                       .wants_logits = at + r + 1 == length ? 1U : 0U,
+                       .slot = slot,
+                       .token = sequence.prompt[at + r],
+                       .position = at + r};
+    }
+    backend_->run(1, {});
+    if (at + rows < length) continue;
+    const OutputToken& first = state.output[0][rows - 1];
+    answer.tokens.push_back(first.token);
+    answer.log_probabilities.push_back(first.log_probability);
+    answer.logits.push_back(logits(static_cast<int>(rows) - 1));
+  }
+}
+
+std::vector<Answer> Decoder::answer(const std::vector<Sequence>& sequences, const Feeding& feeding) {
+  StateBlock& state = backend_->state();
+  std::vector<Answer> answers(sequences.size());
+  for (uint32_t i = 0; i < sequences.size(); ++i) {
+    begin(sequences[i], feeding.first_slot + i);
+    feed_prompt(sequences[i], feeding.first_slot + i, feeding.chunk, answers[i]);
+  }
+  std::fill(std::begin(state.rows), std::end(state.rows), PassRow{});
+  for (uint32_t i = 0; i < sequences.size(); ++i) {
+    state.rows[i] = {.active = sequences[i].num_tokens > 1 ? 1U : 0U,
+                     .wants_logits = 1,
+                     .slot = feeding.first_slot + i,
+                     .token = answers[i].tokens.back(),
+                     .position = static_cast<uint32_t>(sequences[i].prompt.size())};
+  }
+  const auto active = [](const PassRow& row) { return row.active != 0; };
+  while (std::any_of(std::begin(state.rows), std::end(state.rows), active)) {
+    backend_->run(feeding.passes, [&](uint32_t pass) {
+      for (uint32_t i = 0; i < sequences.size(); ++i) {
+        const OutputToken& out = state.output[pass][i];
+        if (out.valid == 0) continue;
+        answers[i].tokens.push_back(out.token);
+        answers[i].log_probabilities.push_back(out.log_probability);
+        if (feeding.passes == 1) answers[i].logits.push_back(logits(static_cast<int>(i)));
+      }
+    });
+  }
+  return answers;
+}
+
+std::vector<std::vector<float>> Decoder::force(std::span<const int32_t> tokens) {
+  StateBlock& state = backend_->state();
+  begin({.prompt = {tokens.begin(), tokens.end()}}, 0);
+  std::vector<std::vector<float>> out;
+  for (size_t at = 0; at < tokens.size(); at += kMaxRows) {
+    const size_t rows = std::min<size_t>(kMaxRows, tokens.size() - at);
+    std::fill(std::begin(state.rows), std::end(state.rows), PassRow{});
+    for (size_t r = 0; r < rows; ++r) {
+      state.rows[r] = {.active = 1,
+                       .wants_logits = 1,
+                       .slot = 0,
+                       .token = tokens[at + r],
+                       .position = static_cast<uint32_t>(at + r)};
+    }
+    backend_->run(1, {});
+    for (size_t r = 0; r < rows; ++r) out.push_back(logits(static_cast<int>(r)));
+  }
+  return out;
+}
+
+}  // namespace serval::testing

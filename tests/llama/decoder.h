@@ -1,0 +1,63 @@
+// Drives a backend as the engine does, but with nothing in between: prompts in chunks, then decoding, every
+// logit kept.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/backend/host_backend.h"
+
+namespace serval::testing {
+
+struct Sequence {
+  std::vector<int32_t> prompt;
+  uint32_t num_tokens = 1;
+  float temperature = 0;
+  float repetition_penalty = 1;
+  uint32_t id = 0;  // of the random numbers
+};
+
+struct Answer {
+  std::vector<int32_t> tokens;
+  std::vector<float> log_probabilities;
+  std::vector<std::vector<float>> logits;  // that each token was drawn from; only of launches of one pass
+  friend bool operator==(const Answer&, const Answer&) = default;
+};
+
+struct Feeding {
+  uint32_t chunk = 16;  // prompt tokens a pass
+  uint32_t passes = 1;  // of a decoding launch
+  uint32_t first_slot = 0;
+};
+
+inline HostBackendOptions host_options(uint32_t context, uint32_t sms, uint32_t threads = 1) {
+  HostBackendOptions options;
+  options.context = context;
+  options.sms = sms;
+  options.threads = threads;
+  return options;
+}
+
+class Decoder {
+ public:
+  Decoder(const LlamaConfig& config, std::shared_ptr<const ModelWeights> weights,
+          const HostBackendOptions& options);
+
+  // KV blocks in another order; 0: ascending.
+  void shuffle_blocks(uint32_t seed);
+  // Decodes the sequences together, in neighbouring slots, after their prompts one by one.
+  std::vector<Answer> answer(const std::vector<Sequence>& sequences, const Feeding& feeding = {});
+  // The logits after each of the tokens, which are given.
+  std::vector<std::vector<float>> force(std::span<const int32_t> tokens);
+
+ private:
+  void feed_prompt(const Sequence& sequence, uint32_t slot, uint32_t chunk, Answer& answer);
+  void begin(const Sequence& sequence, uint32_t slot);
+  std::vector<float> logits(int row);
+
+  std::unique_ptr<Backend> backend_;
+};
+
+}  // namespace serval::testing

@@ -1,0 +1,53 @@
+// Models that exist only in the tests: random weights, small in every dimension but not in shape.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "models/checkpoint/config.h"
+
+namespace serval::testing {
+
+// Grouped-query attention over fewer channels than `hidden_size` need not match, an odd vocabulary, tied
+// embeddings, "llama3" scaling with all three of its branches.
+inline LlamaConfig tiny_config() {
+  LlamaConfig config;
+  config.name = "tiny";
+  config.hidden_size = 96;
+  config.intermediate_size = 176;
+  config.num_layers = 3;
+  config.num_heads = 4;
+  config.num_kv_heads = 2;
+  config.head_dim = 64;
+  config.vocab_size = 203;
+  config.max_position = 1024;
+  config.rms_norm_eps = 1e-5;
+  config.rope_theta = 10000;
+  config.rope_scaling = Llama3RopeScaling{8, 1, 4, 256};
+  config.tie_word_embeddings = true;
+  return config;
+}
+
+// head_dim 128, a KV head for every query head, an LM head of its own, plain RoPE.
+inline LlamaConfig tiny_untied_config() {
+  LlamaConfig config = tiny_config();
+  config.name = "tiny-untied";
+  config.hidden_size = 64;
+  config.num_layers = 2;
+  config.num_heads = config.num_kv_heads = 3;
+  config.head_dim = 128;
+  config.vocab_size = 64;
+  config.rope_scaling.reset();
+  config.tie_word_embeddings = false;
+  return config;
+}
+
+inline std::vector<int32_t> random_tokens(const LlamaConfig& config, size_t count, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<int32_t> out(count);
+  for (int32_t& t : out) t = static_cast<int32_t>(random() % static_cast<uint32_t>(config.vocab_size));
+  return out;
+}
+
+}  // namespace serval::testing
