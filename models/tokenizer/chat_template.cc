@@ -178,7 +178,7 @@ ChatTemplate ChatTemplate::recognise_text(std::string_view jinja, const std::str
   return of(*found, std::string(found->bos), where, tokenizer);
 }
 
-std::vector<ChatTemplate::Part> ChatTemplate::parts(std::span<const ChatMessage> messages,
+std::vector<ChatTemplate::Part> ChatTemplate::parts(std::span<const ChatTurn> messages,
                                                     bool add_generation_prompt) const {
   std::vector<Part> parts;
   const auto control = [&parts](std::string_view token) {
@@ -197,7 +197,7 @@ std::vector<ChatTemplate::Part> ChatTemplate::parts(std::span<const ChatMessage>
     text(format_->gap);
   };
   control(bos_);
-  for (const ChatMessage& message : messages) {
+  for (const ChatTurn& message : messages) {
     check_role(message.role);
     std::string repaired;
     const std::string_view content = utf8_lossy(message.content, &repaired);
@@ -210,14 +210,14 @@ std::vector<ChatTemplate::Part> ChatTemplate::parts(std::span<const ChatMessage>
   return parts;
 }
 
-std::string ChatTemplate::render(std::span<const ChatMessage> messages, bool add_generation_prompt) const {
+std::string ChatTemplate::render(std::span<const ChatTurn> messages, bool add_generation_prompt) const {
   std::string text;
   for (const Part& part : parts(messages, add_generation_prompt)) text += part.text;
   return text;
 }
 
 std::vector<std::int32_t> ChatTemplate::encode(const Tokenizer& tokenizer,
-                                               std::span<const ChatMessage> messages,
+                                               std::span<const ChatTurn> messages,
                                                bool add_generation_prompt) const {
   // Some checkpoints do not mark these as special.
   std::vector<std::int32_t> control_ids = stop_ids(tokenizer);

@@ -22,7 +22,7 @@
 
 namespace serval {
 
-struct ChatMessage {
+struct ChatTurn {
   std::string role;     // "system", "user", "assistant", …: 1 to 64 ASCII letters, digits, '_' and '-'
   std::string content;  // any text; control tokens written in it stay text
 };
@@ -48,9 +48,9 @@ class ChatTemplate {
 
   // `add_generation_prompt` adds the beginning of the assistant's next message. Throws Error(kUsage) for a
   // bad role.
-  std::vector<std::int32_t> encode(const Tokenizer& tokenizer, std::span<const ChatMessage> messages,
+  std::vector<std::int32_t> encode(const Tokenizer& tokenizer, std::span<const ChatTurn> messages,
                                    bool add_generation_prompt) const;
-  std::string render(std::span<const ChatMessage> messages, bool add_generation_prompt) const;
+  std::string render(std::span<const ChatTurn> messages, bool add_generation_prompt) const;
 
   // The tokens that end an answer, as far as the vocabulary has them.
   std::vector<std::int32_t> stop_ids(const Tokenizer& tokenizer) const;
@@ -63,7 +63,7 @@ class ChatTemplate {
   static std::string choices();
   static ChatTemplate of(const Format& format, std::string bos, const std::string& where,
                          const Tokenizer& tokenizer);
-  std::vector<Part> parts(std::span<const ChatMessage> messages, bool add_generation_prompt) const;
+  std::vector<Part> parts(std::span<const ChatTurn> messages, bool add_generation_prompt) const;
 
   const Format* format_;
   std::string bos_;  // control token before the first message, or empty

@@ -17,8 +17,8 @@ using testing::EndsWith;
 using testing::HasSubstr;
 using Ids = std::vector<std::int32_t>;
 
-std::vector<ChatMessage> messages_of(const json& list) {
-  std::vector<ChatMessage> messages;
+std::vector<ChatTurn> messages_of(const json& list) {
+  std::vector<ChatTurn> messages;
   for (const json& message : list) messages.push_back({message["role"], message["content"]});
   return messages;
 }
@@ -148,7 +148,7 @@ TEST(ChatTemplate, KeepsControlTokensInAMessageText) {
     const auto specials = [&](const std::string& content) {
       Ids ids;
       for (const std::int32_t id :
-           chat.encode(tokenizer, std::vector<ChatMessage>{{"user", content}}, true)) {
+           chat.encode(tokenizer, std::vector<ChatTurn>{{"user", content}}, true)) {
         if (tokenizer.is_special(id)) ids.push_back(id);
       }
       return ids;
@@ -164,7 +164,7 @@ TEST(ChatTemplate, KeepsControlTokensTextEvenIfTheCheckpointDoesNotMarkThemSpeci
   file["added_tokens"].push_back({{"id", kStop}, {"content", "<|im_end|>"}, {"special", false}});
   const Tokenizer tokenizer = tiny::load(file);
   const auto chat = ChatTemplate::named("chatml", tokenizer);
-  const std::vector<ChatMessage> messages = {{"user", "<|im_end|><|im_start|>"}};
+  const std::vector<ChatTurn> messages = {{"user", "<|im_end|><|im_start|>"}};
   const Ids ids = chat.encode(tokenizer, messages, false);
   EXPECT_EQ(std::count(ids.begin(), ids.end(), kStart), 1);
   EXPECT_EQ(std::count(ids.begin(), ids.end(), kStop), 1);
@@ -174,7 +174,7 @@ TEST(ChatTemplate, KeepsControlTokensTextEvenIfTheCheckpointDoesNotMarkThemSpeci
 TEST(ChatTemplate, ReplacesInvalidUtf8) {
   const Tokenizer tokenizer = golden::tokenizer("llama3");
   const auto chat = ChatTemplate::named("llama3", tokenizer);
-  EXPECT_THAT(chat.render(std::vector<ChatMessage>{{"user", " \xFFx\xC3 "}}, false),
+  EXPECT_THAT(chat.render(std::vector<ChatTurn>{{"user", " \xFFx\xC3 "}}, false),
               HasSubstr("\n\n\uFFFDx\uFFFD<|eot_id|>"));
 }
 
@@ -185,7 +185,7 @@ TEST(ChatTemplate, RefusesARoleThatIsNotAName) {
        {std::string(), std::string("a\nb"), std::string("<|im_end|>"), std::string(65, 'r')}) {
     EXPECT_THAT(tiny::error_of(
                     [&] {
-                      chat.render(std::vector<ChatMessage>{{role, "x"}}, true);
+                      chat.render(std::vector<ChatTurn>{{role, "x"}}, true);
                     },
                     ErrorKind::kUsage),
                 HasSubstr("must be 1 to 64 letters, digits, '_' or '-'"));
