@@ -116,8 +116,8 @@ void check_prompts_fit(const Engine& engine, const std::vector<std::string>& pro
   for (size_t i = 0; i < prompts.size(); ++i) {
     const size_t tokens = engine.tokenize(prompts[i]).size();
     if (tokens < context) continue;
-    throw Error(ErrorKind::kUsage, fmt::format("prompt {} of {}: {} tokens; limit: {} (context of {}, -c)",
-                                               i + 1, prompts.size(), tokens, context - 1, context));
+    throw Error(ErrorKind::kUsage, fmt::format("prompt {} of {}: {} tokens; limit: {} (--ctx-size {})", i + 1,
+                                               prompts.size(), tokens, context - 1, context));
   }
 }
 

@@ -14,6 +14,7 @@
 #include "engine/cli/output.h"
 #include "engine/runtime/model_source.h"
 #include "engine/runtime/text_model.h"
+#include "engine/torch/oracle.h"
 #include "vm/version.h"
 
 namespace serval::cli {
@@ -31,13 +32,22 @@ constexpr const char* kBuildType = "release";
 constexpr const char* kBuildType = "debug";
 #endif
 
-// What --backend can name in this build.
-constexpr const char* kBackends[] = {"host"};
+// What --backend can name here.
+std::vector<std::string> backends() {
+  std::vector<std::string> names = {"host"};
+  try {
+    (void)load_torch_plugin();
+    names.push_back("torch");
+  } catch (const Error&) {
+    // Not installed, which --backend torch explains.
+  }
+  return names;
+}
 
 ordered_json program_facts() {
   return {{"version", version()},
           {"compiler", fmt::format("{} ({})", SERVAL_COMPILER, kBuildType)},
-          {"backends", kBackends}};
+          {"backends", backends()}};
 }
 
 std::string cpu_name() {
@@ -94,13 +104,18 @@ ordered_json model_facts(const std::string& model) {
           {"chat_template", chat_template_of(source)}};
 }
 
+std::string or_none(const std::string& fact) {
+  return fact.empty() ? "none" : fact;
+}
+
 // "  weight_bytes            1234": one line a fact, under its section's name.
 std::string as_text(const ordered_json& facts) {
   std::string out;
   for (const auto& [section, values] : facts.items()) {
     out += section + '\n';
     for (const auto& [key, value] : values.items()) {
-      out += fmt::format("  {:<24}{}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
+      out += fmt::format("  {:<24}{}\n", key,
+                         value.is_string() ? or_none(value.get<std::string>()) : value.dump());
     }
   }
   return out;
