@@ -21,7 +21,8 @@ class BadInput(Case):
         return os.path.join(self.broken, name)
 
     def refuses(self, *needles, code=1, arguments=()):
-        return self.check_fails(code, *needles, arguments=["generate", "-m", self.broken, "-p", "x", "-n", "1", *arguments])
+        generate = ["generate", "-m", self.broken, "-p", "x", "-n", "1", *arguments]
+        return self.check_fails(code, *needles, arguments=generate)
 
     def write_weights(self, header, data_bytes):
         with open(self.file("model.safetensors"), "wb") as file:

@@ -64,8 +64,9 @@ class ChatInAPipe(Case):
         self.assertEqual(result.returncode, 2, msg=result.stderr)
         self.assertIn(b"64", result.stderr)
 
-    def test_a_model_without_a_template_names_the_choices(self):
-        self.check_fails(2, "tokenizer", arguments=["chat", "-m", "llama-3.2-1b", "--random-weights", "1", "--chat-template", "chatml"])
+    def test_a_template_needs_a_tokenizer(self):
+        preset = ["-m", "llama-3.2-1b", "--random-weights", "1"]
+        self.check_fails(2, "tokenizer", arguments=["chat", *preset, "--chat-template", "chatml"])
 
     def test_sigint_while_waiting_ends_with_130_and_sigterm_with_143(self):
         for number, code in [(signal.SIGINT, 130), (signal.SIGTERM, 143)]:

@@ -58,7 +58,8 @@ class Environment(Case):
         self.assertEqual([r["prompt"] for r in out["responses"]], ["x"])
 
     def test_the_model_and_the_prompt_may_come_from_the_environment(self):
-        env = {"SERVAL_MODEL": self.model, "SERVAL_RANDOM_WEIGHTS": "1", "SERVAL_PROMPT": "hello", "SERVAL_N_PREDICT": "1"}
+        env = {"SERVAL_MODEL": self.model, "SERVAL_RANDOM_WEIGHTS": "1"}
+        env |= {"SERVAL_PROMPT": "hello", "SERVAL_N_PREDICT": "1"}
         result = run("generate", env=env)
         self.assertEqual(result.returncode, 0, msg=result.stderr)
         self.assertTrue(result.stdout.startswith(b"hello"))

@@ -47,14 +47,15 @@ class Generate(Case):
         self.assertEqual(self.responses(*arguments)[0]["tokens"], self.responses(*arguments)[0]["tokens"])
 
     def test_without_a_seed_the_one_that_was_drawn_is_printed(self):
-        first = run("generate", *self.with_model, "-p", "x", "-n", "8", "--json", "--ignore-eos")
-        out = json.loads(first.stdout)
-        again = run("generate", *self.with_model, "-p", "x", "-n", "8", "--json", "--ignore-eos", "-s", str(out["seed"]))
+        arguments = ["generate", *self.with_model, "-p", "x", "-n", "8", "--json", "--ignore-eos"]
+        out = json.loads(run(*arguments).stdout)
+        again = run(*arguments, "-s", str(out["seed"]))
         self.assertEqual(out["responses"][0]["tokens"], json.loads(again.stdout)["responses"][0]["tokens"])
 
     def test_several_prompts_are_printed_in_order_and_apart(self):
         result = self.generate("-p", "first", "-p", "second", "-p", "third", "-n", "3", "--ignore-eos")
-        places = [result.stdout.index(h) for h in [b"==> 1 of 3 <==\nfirst", b"==> 2 of 3 <==\nsecond", b"==> 3 of 3 <==\nthird"]]
+        heads = [b"==> 1 of 3 <==\nfirst", b"==> 2 of 3 <==\nsecond", b"==> 3 of 3 <==\nthird"]
+        places = [result.stdout.index(head) for head in heads]
         self.assertEqual(places, sorted(places))
 
     def test_more_prompts_than_one_batch_holds_all_get_an_answer(self):
