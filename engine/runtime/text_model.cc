@@ -7,7 +7,6 @@
 #include "fmt/format.h"
 #include "spdlog/spdlog.h"
 
-#include "models/tokenizer/chat_template.h"
 #include "models/tokenizer/stream_decoder.h"
 #include "models/tokenizer/tokenizer.h"
 #include "vm/error.h"
@@ -46,10 +45,8 @@ class TokenizerCodec final : public TextCodec {
 
 std::vector<int32_t> encode_with(const ChatTemplate& chat, const Tokenizer& tokenizer,
                                  std::span<const ChatTurn> turns) {
-  std::vector<ChatMessage> messages;
-  for (const ChatTurn& turn : turns) messages.push_back({turn.role, turn.content});
   constexpr bool kAddGenerationPrompt = true;
-  return chat.encode(tokenizer, messages, kAddGenerationPrompt);
+  return chat.encode(tokenizer, turns, kAddGenerationPrompt);
 }
 
 // Sets encode_chat and chat_template; returns the template where there is one.

@@ -10,14 +10,9 @@
 
 #include "engine/runtime/model_source.h"
 #include "engine/runtime/text_codec.h"
+#include "models/tokenizer/chat_template.h"
 
 namespace serval {
-
-// One message of a conversation.
-struct ChatTurn {
-  std::string role;
-  std::string content;
-};
 
 // A conversation's token ids, ready for the assistant's answer. Throws Error where the model has no chat
 // template. Thread-safe.
