@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "instructions/isa.h"
