@@ -1,9 +1,13 @@
 // Program files: docs/program_format.md describes them. Little-endian, fixed-width, no padding but in
 // records.
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <fmt/format.h>
 #include <fstream>
+#include <limits>
+#include <string_view>
 #include <type_traits>
 
 #include "vm/error.h"
@@ -19,6 +23,12 @@ constexpr char kMagic[8] = {'S', 'E', 'R', 'V', 'A', 'L', 'P', '\n'};
 constexpr uint32_t kVersion = 1;
 constexpr uint32_t kMaxText = 1 << 16;  // bytes of a name or a metadata value
 
+// Names stand in error lines and listings, where these would end a line or drive a terminal.
+bool has_control_character(std::string_view text) {
+  constexpr char kDelete = 0x7f;
+  return std::any_of(text.begin(), text.end(), [](char c) { return (c >= 0 && c < ' ') || c == kDelete; });
+}
+
 class Writer {
  public:
   template <class T>
@@ -30,6 +40,7 @@ class Writer {
     if (s.size() > kMaxText)
       throw Error(ErrorKind::kRuntime,
                   fmt::format("program: text of {} bytes, limit {}", s.size(), kMaxText));
+    if (has_control_character(s)) throw Error(ErrorKind::kRuntime, "program: text with a control character");
     value(static_cast<uint32_t>(s.size()));
     raw(s.data(), s.size());
   }
@@ -68,7 +79,15 @@ class Reader {
   std::string text(const char* field) {
     const auto size = value<uint32_t>(field);
     if (size > kMaxText) fail(field, fmt::format("{} bytes, limit {}", size, kMaxText));
-    return {reinterpret_cast<const char*>(take(field, size)), size};
+    const std::string_view text(reinterpret_cast<const char*>(take(field, size)), size);
+    if (has_control_character(text)) fail(field, "it has a control character");
+    return std::string(text);
+  }
+  // Finite and at least `least`.
+  double number(const char* field, double least) {
+    const auto v = value<double>(field);
+    if (!std::isfinite(v) || v < least) fail(field, fmt::format("{}, expected at least {}", v, least));
+    return v;
   }
   // The count is compared with the bytes that are left before anything is allocated.
   template <class T>
@@ -114,13 +133,16 @@ void write_machine(const Machine& m, Writer& w) {
 }
 
 Machine read_machine(Reader& r) {
+  constexpr double kAboveZero = std::numeric_limits<double>::min();
   Machine m;
   m.name = r.text("machine.name");
   m.sms = r.value<uint32_t>("machine.sms");
   m.pages_per_sm = r.value<uint32_t>("machine.pages_per_sm");
-  for (double* v : {&m.gb_per_s, &m.sm_gb_per_s, &m.sm_gflop_per_s, &m.synchronise_us, &m.instruction_us}) {
-    *v = r.value<double>("machine");
-  }
+  m.gb_per_s = r.number("machine.gb_per_s", kAboveZero);
+  m.sm_gb_per_s = r.number("machine.sm_gb_per_s", kAboveZero);
+  m.sm_gflop_per_s = r.number("machine.sm_gflop_per_s", kAboveZero);
+  m.synchronise_us = r.number("machine.synchronise_us", 0);
+  m.instruction_us = r.number("machine.instruction_us", 0);
   return m;
 }
 

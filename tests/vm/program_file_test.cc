@@ -66,6 +66,22 @@ TEST(ProgramFile, ReadsBackWhatItWrote) {
   }
 }
 
+// Names are printed, on terminals too.
+TEST(ProgramFile, RefusesControlCharactersInText) {
+  Program p = small_program(QueueKind::kPerSm);
+  std::vector<std::byte> bytes = serialise(p);
+  const std::string& name = p.tensors.front().name;
+  const auto* begin = reinterpret_cast<const char*>(bytes.data());
+  const size_t at = std::string_view(begin, bytes.size()).find(name);
+  for (const char c : {'\0', '\n', '\x1b', '\x7f'}) {
+    bytes[at] = static_cast<std::byte>(c);
+    EXPECT_THAT([&] { deserialise(bytes, "memory"); },
+                ::testing::ThrowsMessage<Error>("memory: tensor.name: it has a control character"));
+    p.tensors.front().name = c;
+    EXPECT_THROW(serialise(p), Error);
+  }
+}
+
 TEST(ProgramFile, GoesThroughAFile) {
   const auto path = std::filesystem::path(::testing::TempDir()) / "serval_program_test.bin";
   const Program p = small_program(QueueKind::kPerSm);
