@@ -8,6 +8,8 @@ DEMO_TOKENS ?= 200
 JOBS ?= $(shell nproc)
 TEST_JOBS ?= 2
 TEST_TIMEOUT_S ?= 300
+FUZZ_SECONDS ?= 60
+FUZZ_OUT ?= build-fuzz/found
 
 BUILD_ALL = cmake --build $(1) --parallel $(JOBS)
 
@@ -35,6 +37,13 @@ test: ## Install packages, build everything, run the tests
 	cmake --preset host -D SERVAL_BUILD_TESTS=ON
 	$(call BUILD_ALL,$(BUILD))
 	ctest --test-dir $(BUILD) --output-on-failure --no-tests=error --parallel $(TEST_JOBS) --timeout $(TEST_TIMEOUT_S)
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZ_SECONDS=60; what is found goes to build-fuzz/found
+	@tools/install_packages.sh demo test fuzz
+	cmake --preset fuzz
+	$(call BUILD_ALL,build-fuzz) --target fuzzers
+	tests/fuzz/run.sh $(FUZZ_SECONDS) $(FUZZ_OUT) build-fuzz/bin
 
 .PHONY: bench
 bench: ## Build and run the benchmarks
@@ -66,4 +75,4 @@ tidy: ## Run clang-tidy over every source file; warnings are errors
 
 .PHONY: clean
 clean: ## Remove the build folders
-	rm -rf build build-asan build-cuda build-tidy build-tsan
+	rm -rf build build-asan build-coverage build-cuda build-fuzz build-tidy build-tsan

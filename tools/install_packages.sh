@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Installs the Debian or Ubuntu packages that a purpose needs: demo, test, bench, check.
+# Installs the Debian or Ubuntu packages that a purpose needs: demo, test, bench, check, fuzz, coverage.
 # Does nothing, in milliseconds, when none is missing. Without apt, root or sudo it says what is needed and lets the
 # build go on if the tools are there from elsewhere.
 set -euo pipefail
 
 # purpose | package | how to see it without dpkg: a command or a header | what it is for
+# A package that not every release has is "optional": its users say so themselves where it is missing.
 readonly kPackages='
 demo|g++|command g++|C++20 compiler, GCC 12 or later
 demo|cmake|command cmake|build system, 3.25 or later
@@ -18,11 +19,16 @@ demo|libpcre2-dev|header pcre2.h|the regular expression that splits text before 
 test|libgtest-dev|header gtest/gtest.h|GoogleTest
 test|libgmock-dev|header gmock/gmock.h|GoogleMock
 test|python3|command python3|tests of the executable and of the layering, 3.10 or later
+test|libtorch-dev|optional|the reference model that answers are checked against
+test|libopenblas0-pthread|optional|its fp32 products, thirty times as fast as with the default BLAS
 bench|libbenchmark-dev|header benchmark/benchmark.h|Google Benchmark
 check|git|command git|lists the files to check
 check|ccache|command ccache|compiles unchanged files only once over all build folders
 check|clang-format-14|command clang-format-14|the layout that the format check asks for
 check|clang-tidy|command clang-tidy|static checks
+fuzz|clang|command clang++|compiles for libFuzzer
+fuzz|libclang-rt-dev|header fuzzer/FuzzedDataProvider.h|libFuzzer and the sanitizers that clang links
+coverage|gcovr|command gcovr|counts covered lines
 '
 readonly kAptLockTimeout_s=300
 
@@ -44,8 +50,25 @@ missing_in_dpkg() {  # rows on stdin → names of packages that are not installe
   done
 }
 
+optional_packages() {  # rows on stdin → names
+  awk -F'|' '$3 == "optional" {print $2}'
+}
+
+# Of the missing packages on stdin, those that apt can install or must: an optional one that apt does not know is left
+# out, which is not an error.
+without_unavailable() {  # optional packages...
+  local package
+  while read -r package; do
+    if [[ " $* " == *" ${package} "* ]] && ! apt-cache show --no-all-versions "${package}" >/dev/null 2>&1; then
+      continue
+    fi
+    echo "${package}"
+  done
+}
+
 present() {  # "command NAME" or "header PATH" → is it there, wherever it came from?
   case $1 in
+    optional) return 0 ;;
     command\ *) command -v "${1#command }" >/dev/null ;;
     header\ *) printf '#if !__has_include(<%s>)\n#error\n#endif\n' "${1#header }" |
       "${CXX:-g++}" -x c++ -E - >/dev/null 2>&1 ;;
@@ -64,10 +87,15 @@ can_be_root() {
   [[ -t 0 ]] || sudo -n true 2>/dev/null
 }
 
-install() {  # package...
+install() {  # optional packages, as one word; package...
+  local optional=$1 wanted
+  shift
   echo "Installing packages: $*"
   apt_as_root update || echo "apt-get update failed; trying with the package lists at hand" >&2
-  apt_as_root install --yes --no-install-recommends "$@" >/dev/null
+  # shellcheck disable=SC2086
+  wanted=$(printf '%s\n' "$@" | without_unavailable ${optional})
+  # shellcheck disable=SC2086
+  apt_as_root install --yes --no-install-recommends ${wanted} >/dev/null
 }
 
 # Names what is not there. Fails if a command is missing: without it the build cannot start. A header may be in a
@@ -89,22 +117,25 @@ main() {
   if [[ $# -eq 0 ]]; then set -- usage; fi
   for purpose in "$@"; do
     case ${purpose} in
-      demo | test | bench | check) ;;
-      *) echo "usage: tools/install_packages.sh [demo|test|bench|check]..." >&2; exit 2 ;;
+      demo | test | bench | check | fuzz | coverage) ;;
+      *) echo "usage: tools/install_packages.sh [demo|test|bench|check|fuzz|coverage]..." >&2; exit 2 ;;
     esac
   done
-  local rows missing reason
+  local rows missing optional reason
   rows=$(packages_for "$@")
+  optional=$(optional_packages <<<"${rows}" | tr '\n' ' ')
   if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
     reason="apt is not on this machine"
   else
     missing=$(missing_in_dpkg <<<"${rows}")
-    [[ -n ${missing} ]] || exit 0
+    # Once the others are there, apt's lists are too: what it does not know is not to be had, and not asked for again.
+    # shellcheck disable=SC2086
+    if [[ -z $(without_unavailable ${optional} <<<"${missing}") ]]; then exit 0; fi
     if ! can_be_root; then
       reason="installing packages needs root or sudo"
     else
       # shellcheck disable=SC2086
-      install ${missing} && exit 0
+      install "${optional}" ${missing} && exit 0
       reason="apt could not install all packages"
     fi
   fi

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Writes the seeds of the fuzz corpora: small real files of each kind, from the tests' own makers.
+
+usage: tests/fuzz/make_seeds.py [SERVAL]     the executable compiles the programs; default: build/bin/serval
+
+To be run when a format changes. What fuzzers have found lies beside the seeds and stays as it is.
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "cli"))
+import tiny_model  # noqa: E402
+
+NUL = b"\0"
+
+
+def write(target, name, *parts):
+    folder = HERE / "corpus" / target
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"seed-{name}").write_bytes(NUL.join(p if isinstance(p, bytes) else p.encode() for p in parts))
+
+
+def compact(value):
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def safetensors():
+    def entry(dtype, shape, begin, end):
+        return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+    two = compact({"a": entry("F32", [2, 1], 0, 8), "b": entry("BF16", [3], 8, 14)})
+    typed = compact(
+        {
+            "__metadata__": {"format": "pt"},
+            "scalar": entry("F64", [], 0, 8),
+            "empty": entry("I8", [0, 7], 8, 8),
+            "é\n": entry("F8_E4M3", [1, 1, 2], 8, 10),
+        }
+    )
+    for name, header, size in (("two", two, 14), ("typed", typed, 10), ("none", "{}", 0)):
+        write("safetensors", f"{name}-header", header.encode() + bytes(size))
+        write("safetensors", name, len(header.encode()).to_bytes(8, "little") + header.encode() + bytes(size))
+    header, _ = tiny_model.safetensors_header(tiny_model.config())
+    write("safetensors", "model-truncated", compact(header))
+
+
+def index():
+    names = ["model.embed_tokens.weight", "model.norm.weight", "é"]
+    shards = {n: f"model-{i + 1:05}-of-00003.safetensors" for i, n in enumerate(names)}
+    write("index", "three-shards", compact({"metadata": {"total_size": 96}, "weight_map": shards}))
+    write("index", "another-folder", compact({"weight_map": {"a": "../x.safetensors"}}))
+
+
+def config():
+    generation = compact({"bos_token_id": 3, "eos_token_id": [4, 5], "temperature": 0.6, "top_p": 0.9, "top_k": 40})
+    write("config", "tiny", compact(tiny_model.config()), generation)
+    write("config", "greedy", compact(tiny_model.config(head_dim=None)), compact({"do_sample": False}))
+    preset = json.loads((ROOT / "configs" / "llama-3.2-1b.json").read_text())
+    write("config", "llama-3.2-1b", compact(preset), compact({"repetition_penalty": 1.1}))
+    scaling = {"rope_type": "default", "rope_theta": 5e5, "partial_rotary_factor": 1}
+    write("config", "rope-parameters", compact(tiny_model.config(rope_parameters=scaling)))
+
+
+def tokenizer():
+    alphabet = tiny_model.byte_alphabet()
+    special = {"bos_token": "<|im_start|>", "eos_token": {"content": "<|endoftext|>"}}
+    write("tokenizer", "bytes", compact(tiny_model.tokenizer()), compact(special), "héllo <|im_end|>\xff")
+    # Few tokens, so that mutations fall on what matters.
+    small = tiny_model.tokenizer()
+    small["model"]["vocab"] = {alphabet[b]: i for i, b in enumerate(b"ab c1")} | {"ab": 10, "Ġab": 11}
+    small["model"]["merges"] = ["a b", ["Ġ", "ab"]]
+    small["model"] |= {"unk_token": "c", "fuse_unk": True, "ignore_merges": True}
+    small["added_tokens"][1] |= {"id": 30, "special": False, "lstrip": True, "single_word": True, "normalized": True}
+    small["added_tokens"] = small["added_tokens"][:2]
+    write("tokenizer", "small", compact(small), "", "ab c1 ab<|im_start|> ab")
+    pattern = {"type": "Split", "pattern": {"Regex": r"\p{L}+|\p{N}{1,3}|\s+(?!\S)|\s+"}, "behavior": "Isolated"}
+    byte_level = {"type": "ByteLevel", "add_prefix_space": True, "use_regex": False}
+    steps = [pattern | {"invert": True}, {"type": "Digits", "individual_digits": True}]
+    steps += [{"type": "Punctuation", "behavior": "MergedWithNext"}, byte_level]
+    small["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": steps}
+    pieces = [{"SpecialToken": {"id": "<|endoftext|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]
+    around = {"<|endoftext|>": {"id": "<|endoftext|>", "ids": [256], "tokens": ["<|endoftext|>"]}}
+    small["post_processor"] = {"type": "TemplateProcessing", "single": pieces, "pair": [], "special_tokens": around}
+    write("tokenizer", "steps", compact(small), "", "a  b\n\nab 123456!?c")
+    literal = [{"type": "Split", "pattern": {"String": " "}, "behavior": "Removed", "invert": False}, byte_level]
+    small["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": literal}
+    small["post_processor"] = {"type": "ByteLevel", "trim_offsets": False}
+    write("tokenizer", "literal", compact(small), "", "a b  ab")
+    slow = pattern | {"pattern": {"Regex": "(a*)*c"}}
+    small["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [slow, byte_level]}
+    write("tokenizer", "slow-pattern", compact(small), "", "a" * 40)
+
+
+def chat():
+    def conversation(switches, *parts):
+        return bytes([switches]) + NUL.join(p if isinstance(p, bytes) else p.encode() for p in parts)
+
+    hello = ("system", " Be brief. ", "user", "Héllo, <|eot_id|> 1234?", "assistant", "\tYes.\n")
+    llama3 = "{{ bos_token }}<|start_header_id|>{{ role }}<|end_header_id|><|eot_id|>"
+    write("chat", "llama3", conversation(1, llama3, *hello))
+    write("chat", "chatml", conversation(2, tiny_model.CHATML, *hello))
+    write("chat", "broken-utf8", conversation(3, "", "user", b"\xf0\x9f\xa6\xff\xed\xa0\x80\xc3", "user", "🦊\u2028 x"))
+    write("chat", "bad-role", conversation(0, "", "<|user|>", "x"))
+
+
+def program(serval):
+    compilations = {
+        "one-sm": ["--sms", "1", "--policy", "list", "-c", "64"],
+        "two-sms": ["--sms", "2", "--policy", "round-robin", "-c", "600"],
+        "global-queue": ["--sms", "2", "--queue", "global", "-c", "64"],
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        tiny_model.write(folder, weights=False, max_position_embeddings=1024)
+        for name, flags in compilations.items():
+            file = pathlib.Path(folder) / "program"
+            command = [serval, "schedule", "-m", folder, *flags, "-o", str(file)]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            write("program", name, file.read_bytes())
+
+
+def main():
+    safetensors()
+    index()
+    config()
+    tokenizer()
+    chat()
+    program(sys.argv[1] if len(sys.argv) > 1 else str(ROOT / "build" / "bin" / "serval"))
+
+
+if __name__ == "__main__":
+    main()

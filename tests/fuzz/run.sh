@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# Runs every fuzz target at once, two processes each: run.sh SECONDS OUT [FOLDER OF THE fuzz_* PROGRAMS]
+# Into the folder OUT go logs, what broke a target (crash-*, timeout-*, oom-*) and new-corpus.tar.gz: the inputs that
+# reach code the committed corpus does not. A table comes last; exit code 1 if anything broke.
+# The folders corpus/ and dictionaries/ lie beside this script.
+set -euo pipefail
+
+if [[ $# -lt 2 ]]; then
+  echo "usage: $0 SECONDS OUT [FOLDER]" >&2
+  exit 2
+fi
+readonly kSeconds=$1
+mkdir -p "$2"
+kOut=$(cd "$2" && pwd)
+kHere=$(cd "$(dirname "$0")" && pwd)
+kPrograms=$(cd "${3:-${kHere}}" && pwd)
+readonly kOut kHere kPrograms
+readonly kProcesses=2
+readonly kTimeout_s=10
+readonly kMemory_MiB=2048
+readonly kMaxArtifacts=20            # of each kind and target; the smallest are kept
+readonly kMaxCorpusBytes=9000000     # of new inputs, smallest first, so that the archive stays below 10 MB
+readonly kTargets=(chat config index program safetensors tokenizer)
+declare -rA kMaxInputBytes=([chat]=2048 [config]=4096 [index]=4096 [program]=32768 [safetensors]=4096 [tokenizer]=8192)
+
+fuzz() {  # target
+  local target=$1 folder=${kOut}/$1
+  local -a options=(-fork="${kProcesses}" -ignore_crashes=1 -ignore_timeouts=1 -ignore_ooms=1
+    -max_total_time="${kSeconds}" -timeout="${kTimeout_s}" -rss_limit_mb="${kMemory_MiB}"
+    -max_len="${kMaxInputBytes[${target}]}" -artifact_prefix="${folder}/" -print_final_stats=1)
+  if [[ -f ${kHere}/dictionaries/${target}.dict ]]; then
+    options+=(-dict="${kHere}/dictionaries/${target}.dict")
+  fi
+  mkdir -p "${folder}/work" "${folder}/corpus"
+  cp -r "${kHere}/corpus/${target}/." "${folder}/corpus"
+  "${kPrograms}/fuzz_${target}" "${options[@]}" "${folder}/work" "${folder}/corpus" >"${folder}/log" 2>&1 || true
+  # Into the known corpus goes only what adds to it.
+  "${kPrograms}/fuzz_${target}" -merge=1 -timeout="${kTimeout_s}" -rss_limit_mb="${kMemory_MiB}" \
+    -artifact_prefix="${folder}/merge-" "${folder}/corpus" "${folder}/work" >"${folder}/merge.log" 2>&1 || true
+  local known
+  for known in "${kHere}/corpus/${target}"/*; do rm -f "${folder}/corpus/$(basename "${known}")"; done
+  rm -rf "${folder}/work"
+}
+
+smallest() {  # limit files... → at most so many files, the smallest first
+  local limit=$1
+  shift
+  [[ $# -eq 0 ]] || stat -c "%s %n" -- "$@" | sort -n | head -n "${limit}" | cut -d" " -f2-
+}
+
+keep_few_artifacts() {
+  local target kind artifact
+  shopt -s nullglob
+  for target in "${kTargets[@]}"; do
+    for kind in crash timeout oom slow-unit; do
+      local -a found=("${kOut}/${target}/${kind}"-*)
+      local -A kept=()
+      while read -r artifact; do [[ -z ${artifact} ]] || kept[${artifact}]=1; done \
+        < <(smallest "${kMaxArtifacts}" "${found[@]}")
+      for artifact in "${found[@]}"; do [[ -n ${kept[${artifact}]:-} ]] || rm -f "${artifact}"; done
+    done
+  done
+}
+
+pack() {
+  (cd "${kOut}" && find ./*/corpus -type f -printf '%s %p\n' | sort -n |
+    awk -v limit="${kMaxCorpusBytes}" '(sum += $1) <= limit { print $2 }' | tar -czf new-corpus.tar.gz -T -)
+  (cd "${kOut}" && find . -name 'crash-*' -o -name 'timeout-*' -o -name 'oom-*' | tar -czf broken.tar.gz -T -)
+}
+
+# A fork job's lines read "#EXECUTIONS: cov: … oom/timeout/crash: A/B/C time: …".
+report() {
+  local target line executions counts broken=0
+  printf '%-12s %14s %10s %10s  %s\n' target executions exec/s 'new units' 'ooms/timeouts/crashes'
+  for target in "${kTargets[@]}"; do
+    line=$(grep -a '^#[0-9]*: cov:' "${kOut}/${target}/log" | tail -n 1)
+    executions=$(sed -E 's/^#([0-9]+):.*/\1/' <<<"${line:-#0:}")
+    counts=$(grep -oE 'oom/timeout/crash: [0-9/]+' <<<"${line}" | cut -d' ' -f2 || true)
+    [[ ${counts} == 0/0/0 ]] || broken=1
+    printf '%-12s %14s %10s %10s  %s\n' "${target}" "${executions}" $((executions / kSeconds)) \
+      "$(find "${kOut}/${target}/corpus" -type f | wc -l)" "${counts:-did not run}"
+  done
+  return "${broken}"
+}
+
+pids=()
+for target in "${kTargets[@]}"; do
+  fuzz "${target}" &
+  pids+=($!)
+done
+for pid in "${pids[@]}"; do wait "${pid}"; done
+keep_few_artifacts
+pack
+report
