@@ -12,12 +12,13 @@
 #include "tests/prove/campaign.h"
 #include "tests/prove/mutate.h"
 #include "tests/prove/programs.h"
+#include "tests/prove/rewrite.h"
 #include "vm/error.h"
 
 namespace serval::testing {
 namespace {
 
-constexpr uint32_t kSampleMutants = 400;
+constexpr uint32_t kSampleMutants = 1000;
 constexpr uint32_t kInterleavings = 20;
 constexpr uint32_t kPasses = 2;
 
@@ -46,11 +47,22 @@ struct Mutant {
   Program program;
 };
 
+// A program of the scheduler's, or one rewritten to use counters in ways that the scheduler does not.
+Program original_of(RandomOrder& random) {
+  Program program = small_programs()[random.below(small_programs().size())];
+  constexpr uint64_t kMostRewrites = 4;
+  for (uint64_t n = random.below(2) == 0 ? 0 : 1 + random.below(kMostRewrites); n > 0; --n) {
+    const auto kind = static_cast<Rewrite>(random.below(kNumRewrites));
+    if (std::optional<Program> next = rewrite(program, kind, random)) program = std::move(*next);
+  }
+  return program;
+}
+
 // Draws until something has changed.
 Mutant mutant_of(RandomOrder& random) {
   for (;;) {
     const auto mutation = static_cast<Mutation>(random.below(kNumMutations));
-    const Program& original = small_programs()[random.below(small_programs().size())];
+    const Program original = original_of(random);
     if (std::optional<Program> program = mutate(original, mutation, random))
       return {mutation, std::move(*program)};
   }
