@@ -75,6 +75,21 @@ const OpInfo& op_info(uint16_t opcode) {
   return table()[opcode];
 }
 
+std::string isa_fingerprint() {
+  constexpr uint64_t kPrime = 0x100000001b3;  // FNV-1a
+  uint64_t hash = 0xcbf29ce484222325;
+  const auto add = [&](std::string_view text) {
+    for (const unsigned char c : text) hash = (hash ^ c) * kPrime;
+    hash *= kPrime;  // keeps "ab", "c" apart from "a", "bc"
+  };
+  for (const OpInfo& info : table()) {
+    add(info.name);
+    for (const FieldInfo& f : info.fields)
+      add(fmt::format("{} {} {}", f.name, static_cast<int>(f.kind), f.offset));
+  }
+  return fmt::format("{:016x}", hash);
+}
+
 const char* op_name(uint16_t opcode) {
   return opcode < kNumOpcodes ? table()[opcode].name : "unknown";
 }

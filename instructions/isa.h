@@ -64,11 +64,15 @@ std::span<const OpInfo> isa();
 const OpInfo& op_info(uint16_t opcode);
 // A printable name for any opcode, known or not.
 const char* op_name(uint16_t opcode);
+// Identifies opcodes, operand names and layouts: 16 hexadecimal digits. A stored program is for one
+// instruction set only.
+std::string isa_fingerprint();
 // "" if the record may run on this program; checks the opcode, then its operands.
 std::string check_instruction(const Program& program, const Instruction& instruction);
 
 template <class Op>
 Instruction make_instruction(const Op& op, uint16_t tag = kNoTag) {
+  static_assert(kOpcodeOf<Op> < Opcode{kNumOpcodes}, "the type has no line in isa.def");
   Instruction i;
   i.opcode = static_cast<uint16_t>(kOpcodeOf<Op>);
   i.tag = tag;

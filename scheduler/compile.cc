@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "scheduler/timing.h"
 #include "vm/error.h"
 
 namespace serval {
@@ -59,6 +60,15 @@ void emit_node(const Graph& graph, const Dependencies& deps, uint32_t node, Prog
   program.instructions.push_back(instruction);
 }
 
+void emit_queues(const Graph& graph, const Dependencies& deps, const Placement& placement, Program& program) {
+  program.instructions.reserve(graph.nodes.size());
+  program.queue_begin.push_back(0);
+  for (const std::vector<uint32_t>& queue : placement) {
+    for (const uint32_t node : queue) emit_node(graph, deps, node, program);
+    program.queue_begin.push_back(static_cast<uint32_t>(program.instructions.size()));
+  }
+}
+
 }  // namespace
 
 Program compile(const Graph& graph, const Machine& machine, const CompileOptions& options) {
@@ -74,21 +84,20 @@ Program compile(const Graph& graph, const Machine& machine, const CompileOptions
     const std::string wrong = check_instruction(program, graph.nodes[n]);
     if (!wrong.empty()) throw Error(ErrorKind::kRuntime, fmt::format("graph: node {}: {}", n, wrong));
   }
+  program.metadata["isa"] = isa_fingerprint();
   const Dependencies deps = derive_dependencies(graph);
-  Placed placed = place_best(graph, deps, machine, options);
+  emit_counters(deps, program);
+  if (options.queue_kind == QueueKind::kGlobal) {
+    emit_queues(graph, deps, serial_order(graph.nodes.size()), program);
+    program.metadata["policy"] = "global-queue";
+    program.metadata["estimate_us"] =
+        fmt::format("{:.1f}", time_pass(program, options.context, false).end_us);
+    return program;
+  }
+  const Placed placed = place_best(graph, deps, machine, options);
+  emit_queues(graph, deps, placed.placement, program);
   program.metadata["policy"] = name_of(placed.policy);
   program.metadata["estimate_us"] = fmt::format("{:.1f}", placed.estimate_us);
-  if (options.queue_kind == QueueKind::kGlobal) {
-    placed.placement = serial_order(graph.nodes.size());
-    program.metadata["policy"] = "global-queue";
-  }
-  emit_counters(deps, program);
-  program.instructions.reserve(graph.nodes.size());
-  program.queue_begin.push_back(0);
-  for (const std::vector<uint32_t>& queue : placed.placement) {
-    for (const uint32_t node : queue) emit_node(graph, deps, node, program);
-    program.queue_begin.push_back(static_cast<uint32_t>(program.instructions.size()));
-  }
   return program;
 }
 

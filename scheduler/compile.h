@@ -17,8 +17,8 @@ struct CompileOptions {
 };
 
 // Derives dependencies, places the nodes and lays down counters, waits and signals. The program's metadata
-// gains "policy" and "estimate_us". Throws Error(kUsage) if the machine has no SM, Error(kRuntime) if the
-// graph is empty or a node's operands do not fit the graph's tensors. Deterministic; takes one thread.
+// gains "policy", "estimate_us" and "isa". Throws Error(kUsage) if the machine has no SM, Error(kRuntime) if
+// the graph is empty or a node's operands do not fit the graph's tensors. Deterministic; takes one thread.
 Program compile(const Graph& graph, const Machine& machine, const CompileOptions& options);
 
 }  // namespace serval

@@ -52,8 +52,8 @@ class SmClock {
   double free_us_ = 0;
 };
 
-// Every queue is in an order that, merged by the nodes' readiness, is a serial order: no placement can
-// deadlock.
+// Each queue lists its nodes in the order in which one serial run of the whole graph visits them: no
+// placement can deadlock.
 Placement place(const Graph& graph, const Dependencies& deps, const Machine& machine, Policy policy,
                 const std::vector<NodeTime>& times);
 

@@ -40,6 +40,7 @@ class Validator {
   std::optional<Violation> run();
 
  private:
+  bool check_isa();
   bool check_records();
   bool check_scopes();
   bool check_pages();
@@ -75,10 +76,19 @@ std::optional<Violation> Validator::run() {
     fail(Rule::kStructure, {}, e.what());
     return found_;
   }
-  if (!check_records() || !check_scopes() || !check_pages()) return found_;
+  if (!check_isa() || !check_records() || !check_scopes() || !check_pages()) return found_;
   const HappensBefore hb(program_);
   if (check_progress(hb) && check_accesses(hb)) check_gate(hb);
   return found_;
+}
+
+// A program from a file may have been compiled for other opcodes; one made in memory need not say.
+bool Validator::check_isa() {
+  const auto isa = program_.metadata.find("isa");
+  if (isa == program_.metadata.end() || isa->second == isa_fingerprint()) return true;
+  return fail(
+      Rule::kStructure, {},
+      fmt::format("compiled for instruction set {}, this build has {}", isa->second, isa_fingerprint()));
 }
 
 bool Validator::check_records() {

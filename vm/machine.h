@@ -7,7 +7,7 @@
 namespace serval {
 
 inline constexpr uint32_t kPageBytes = 16 * 1024;
-inline constexpr uint32_t kMaxSms = 4096;  // of a machine: bounds what is allocated for each SM
+inline constexpr uint32_t kMaxSms = 1024;  // of a machine: bounds what is allocated for each SM
 
 struct Machine {
   std::string name;

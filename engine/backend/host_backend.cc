@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "instructions/isa.h"
+#include "models/checkpoint/host_buffer.h"
 #include "models/llama/graph.h"
 #include "models/llama/rope_table.h"
 #include "scheduler/compile.h"
@@ -101,7 +102,22 @@ void* HostBackend::state_memory(const std::string& name) {
   throw Error(ErrorKind::kRuntime, fmt::format("program: tensor '{}': unknown part of the state", name));
 }
 
+// Its memory is taken page by page as it is written, so a cache that cannot fit would not fail until it is
+// full.
+void require_memory(const Program& program) {
+  uint64_t bytes = 0;
+  for (const Tensor& t : program.tensors) {
+    if (t.kind == TensorKind::kActivation || t.kind == TensorKind::kKvCache) bytes += t.bytes();
+  }
+  if (bytes <= available_host_memory()) return;
+  throw Error(
+      ErrorKind::kOutOfMemory,
+      fmt::format("KV cache and activations: {} bytes; limit: {} available (a smaller context needs less)",
+                  bytes, available_host_memory()));
+}
+
 HostMemory HostBackend::bind() {
+  require_memory(program_);
   HostMemory memory(program_.tensors.size());
   for (uint32_t t = 0; t < program_.tensors.size(); ++t) {
     const Tensor& tensor = program_.tensors[t];

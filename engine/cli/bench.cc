@@ -222,14 +222,14 @@ class Report {
   std::string markdown(const Result& r) const {
     constexpr double kMega = 1e6;
     return fmt::format("| {} | {:.1f} MB | {:.2f} M | {} | {} | {} | {} | {:.2f} ± {:.2f} | {:.2f} |\n",
-                       info_.name, static_cast<double>(info_.weight_bytes) / kMega,
+                       info_.name, static_cast<double>(info_.weight_bytes_per_token) / kMega,
                        static_cast<double>(info_.num_parameters) / kMega, info_.backend, threads_,
                        r.test.batch, r.test.name(), r.mean(), r.deviation(), r.median());
   }
 
   std::string csv(const Result& r) const {
     return fmt::format("{},{},{},{},{},{},{},{:.3f},{:.3f},{:.3f},{}\n", csv_text(info_.name),
-                       info_.weight_bytes, info_.num_parameters, csv_text(info_.backend), threads_,
+                       info_.weight_bytes_per_token, info_.num_parameters, csv_text(info_.backend), threads_,
                        r.test.batch, r.test.name(), r.mean(), r.deviation(), r.median(), r.samples.size());
   }
 
@@ -242,7 +242,7 @@ class Report {
 
   nlohmann::ordered_json json(const Result& r) const {
     return {{"model", info_.name},
-            {"weight_bytes", info_.weight_bytes},
+            {"weight_bytes", info_.weight_bytes_per_token},
             {"parameters", info_.num_parameters},
             {"backend", info_.backend},
             {"threads", threads_},

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "engine/cli/log.h"
+#include "vm/machine.h"
 
 namespace serval::cli {
 namespace {
@@ -44,7 +45,9 @@ void ModelFlags::declare(FlagSet& flags) {
 void ScheduleFlags::declare(FlagSet& flags) {
   flags.group("Machine");
   flags.value("--sms", "N", "SMs to compile for. Default: the machine's own number",
-              [this](const FlagValue& v) { sms = static_cast<int>(parse_integer(v, 1, kMaxSms)); });
+              [this](const FlagValue& v) {
+                sms = static_cast<int>(parse_integer(v, 1, static_cast<int>(serval::kMaxSms)));
+              });
   flags.value("--policy", "NAME",
               "placement on SMs: round-robin, zig-zag, wave, list. Default: what the cost model prefers",
               [this](const FlagValue& v) {

@@ -39,7 +39,6 @@ struct ScheduleFlags {
 
 inline constexpr int kMaxContext = 1 << 24;  // tokens; the model's own maximum is checked when it is loaded
 inline constexpr int kMaxThreads = 1024;
-inline constexpr int kMaxSms = 1024;
 
 // -c.
 void declare_context(FlagSet& flags, int& context);

@@ -35,7 +35,7 @@ void describe_model(const LlamaConfig& config, ModelInfo& info) {
   info.head_dim = config.head_dim;
   info.vocab_size = config.vocab_size;
   info.num_parameters = config.num_parameters();
-  info.weight_bytes = config.weight_bytes_per_token();
+  info.weight_bytes_per_token = config.weight_bytes_per_token();
   constexpr int64_t kKeysAndValues = 2;
   info.kv_bytes_per_token =
       kKeysAndValues * LlamaConfig::kBytesPerBf16 * config.num_layers * config.num_kv_heads * config.head_dim;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/include/serval/engine.h"
+#include "vm/machine.h"
 
 namespace serval {
 
@@ -9,7 +10,7 @@ struct OptionLimits {
   static constexpr int kDefaultContext = 4096;  // tokens, where the model allows as many
   static constexpr int kMinContext = 2;         // one token of prompt, one new one
   static constexpr int kMaxThreads = 1024;
-  static constexpr int kMaxSms = 1024;
+  static constexpr int kMaxSms = static_cast<int>(serval::kMaxSms);
   static constexpr double kMaxStallTimeoutS = 86400;
 };
 

@@ -12,7 +12,7 @@ struct CostContext {
 };
 
 struct Cost {
-  uint64_t bytes = 0;       // read from and written to global memory: weights, KV and activations
+  uint64_t bytes = 0;       // from global memory: weights, KV and activations read
   uint64_t operations = 0;  // a multiply and an add count as two
 };
 

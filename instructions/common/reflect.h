@@ -5,7 +5,7 @@
 //     TensorId input;
 //     uint32_t first_unit;
 //     template <class V> static constexpr void fields(V&& v) {
-//       v(&Example::input, "input", "[rows, cols] bf16, in");
+//       v(&Example::input, "input", "in [rows, cols] bf16");
 //       v(&Example::first_unit, "first_unit", "units of 8 rows");
 //     }
 //   };

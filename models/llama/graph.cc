@@ -74,8 +74,8 @@ Builder::Builder(const LlamaConfig& config, const GraphOptions& options)
       epsilon_(static_cast<float>(config.rms_norm_eps)),
       kv_blocks_(options.kv_blocks > 0 ? options.kv_blocks : kMaxSlots * blocks_for_tokens(options.context)),
       lanes_(std::clamp(options.sms / kv_heads_, 1U, leaves_for_tokens(options.context))) {
-  // Sequences of one leaf spread over as many lanes as there are slots.
-  if (options.sms / kv_heads_ > lanes_) lanes_ = std::min<uint32_t>(options.sms / kv_heads_, kMaxSlots);
+  // Short sequences have one leaf each: at least as many lanes as slots, so that they do not share one.
+  lanes_ = std::max(lanes_, std::min<uint32_t>(options.sms / kv_heads_, kMaxSlots));
 }
 
 Graph Builder::build() {

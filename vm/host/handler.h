@@ -19,9 +19,9 @@ class HostLocal {
 };
 
 // `load` may run once the instruction's waits are satisfied and reads every input but the weights; `compute`
-// touches the local and the weights only; `store` writes the outputs. Signals follow `store`. A local may be
-// used again for another instruction of the same opcode. Roles of different instructions may run at the same
-// time.
+// touches the local and what never changes (weights and constants); `store` writes the outputs. Signals
+// follow `store`. A local may be used again for another instruction of the same opcode. Roles of different
+// instructions may run at the same time.
 class HostHandler {
  public:
   virtual ~HostHandler() = default;

@@ -29,14 +29,13 @@ struct Cursor {
   bool done = false;
 };
 
-// Waiting costs little while it is short and little CPU when it is long.
+// Waiting costs little while it is short and little CPU when it is long. It also remembers since when nothing
+// has happened, so that whoever waits can look at all it has to do between two looks at the clock.
 class Backoff {
  public:
   void reset() { rounds_ = 0; }
   void pause() {
-    constexpr int kSpins = 2000, kYields = 4000;
-    ++rounds_;
-    if (rounds_ < kSpins) {
+    if (++rounds_ < kSpins) {
 #if defined(__x86_64__)
       __builtin_ia32_pause();
 #endif
@@ -47,11 +46,23 @@ class Backoff {
     }
   }
   bool long_wait() const {
-    return rounds_ % 1024 == 1023;
+    return rounds_ >= kYields;
+  }
+  // Seconds for which `progress` has been the same and nobody was busy.
+  double idle_s(uint64_t progress, bool busy) {
+    const auto now = Clock::now();
+    if (rounds_ == kYields || busy || progress != progress_) {
+      progress_ = progress;
+      since_ = now;
+    }
+    return std::chrono::duration<double>(now - since_).count();
   }
 
  private:
+  static constexpr int kSpins = 2000, kYields = 4000;
   int rounds_ = 0;
+  uint64_t progress_ = 0;
+  Clock::time_point since_;
 };
 
 }  // namespace
@@ -328,26 +339,16 @@ std::string HostInterpreter::Impl::describe(const Cursor& cursor) const {
                      counters[counter].load(std::memory_order_relaxed), need);
 }
 
-// One step of waiting. Faults once nothing has run and nothing has finished for the stall timeout.
+// One step of waiting. Faults once nothing has run and nothing has finished for the stall timeout. It returns
+// between two looks: one of the thread's other SMs may be free to go on, which would make the progress.
 void HostInterpreter::Impl::wait_or_fault(const Cursor& cursor, Backoff& backoff) {
   backoff.pause();
   if (!backoff.long_wait()) return;
-  const uint64_t before = progress.load(std::memory_order_relaxed);
-  const auto start = Clock::now();
-  const auto stuck = [&] {
-    return progress.load(std::memory_order_relaxed) == before && busy.load(std::memory_order_relaxed) == 0 &&
-           !aborted.load(std::memory_order_relaxed) &&
-           (cursor.at < cursor.end ? blocked_on(program.instructions[cursor.at], cursor.pass) != nullptr
-                                   : !gate_open(cursor.pass));
-  };
-  while (stuck()) {
-    if (std::chrono::duration<double>(Clock::now() - start).count() > options.stall_timeout_s) {
-      fail(std::make_exception_ptr(
-          Error(ErrorKind::kDeviceFault, "host interpreter: no progress: " + describe(cursor))));
-      return;
-    }
-    std::this_thread::sleep_for(std::chrono::microseconds(50));
-  }
+  const double idle_s =
+      backoff.idle_s(progress.load(std::memory_order_relaxed), busy.load(std::memory_order_relaxed) > 0);
+  if (idle_s <= options.stall_timeout_s || aborted.load(std::memory_order_relaxed)) return;
+  fail(std::make_exception_ptr(
+      Error(ErrorKind::kDeviceFault, "host interpreter: no progress: " + describe(cursor))));
 }
 
 HostInterpreter::HostInterpreter(const Program& program, const HostIsa& isa, HostMemory memory,

@@ -116,7 +116,7 @@ struct ModelInfo {
   int vocab_size = 0;
   int context = 0;  // tokens a sequence may hold in this engine
   int64_t num_parameters = 0;
-  int64_t weight_bytes = 0;  // read for one token
+  int64_t weight_bytes_per_token = 0;  // what one token reads of the weights
   int64_t kv_bytes_per_token = 0;
   std::string policy;
   int sms = 0;
