@@ -21,11 +21,16 @@ struct InFlight {
   std::unique_ptr<HostLocal> local;
 };
 
+// Records that one SM fetches, or all of them.
+struct Queue {
+  uint32_t begin, next, end;  // [next, end) are not fetched yet in this pass
+  uint32_t pass = 0;
+};
+
 struct Sm {
-  Sm() = default;
-  Sm(Sm&&) = default;          // in flight is what cannot be copied
-  uint32_t next = 0, end = 0;  // records of this pass not fetched yet
-  uint32_t begin = 0;
+  explicit Sm(uint32_t q) : queue(q) {}
+  Sm(Sm&&) = default;  // in flight is what cannot be copied
+  uint32_t queue;
   uint32_t pass = 0;
   bool finished = false;
   std::deque<InFlight> flight;
@@ -44,16 +49,14 @@ struct ReplayInterpreter::Impl {
   Impl(const Program& p, const HostIsa& i, HostMemory m, uint64_t s)
       : program(p), isa(i), memory(std::move(m)), seed(s), random(s), counters(p.counters.size(), 0) {
     control = check_binding(program, isa, memory);
-    // What is in flight on a global queue is in flight on any of the SMs.
     constexpr uint64_t kMaxDepth = 4;
-    const uint64_t sharing = program.queue_kind == QueueKind::kGlobal ? program.machine.sms : 1;
-    depth = 1 + random.below(kMaxDepth * sharing);
+    depth = 1 + random.below(kMaxDepth);
     if (seed % 2 == 1) victim = static_cast<uint32_t>(random.below(program.instructions.size()));
   }
 
   uint32_t run(const std::function<void(uint32_t)>& on_pass);
   void start();
-  void fetch(Sm& sm);
+  void fetch();
   void pass_gates(const std::function<void(uint32_t)>& on_pass);
   void collect_steps();
   bool waits_over(const Instruction& i, uint32_t pass) const;
@@ -74,26 +77,32 @@ struct ReplayInterpreter::Impl {
   uint32_t victim = kNobody;  // the instruction that is kept back
   std::vector<uint32_t> counters;
   uint32_t epoch = 0;
+  std::vector<Queue> queues;
   std::vector<Sm> sms;
   uint32_t reported = 0;
   std::vector<Step> steps;
 };
 
 void ReplayInterpreter::Impl::start() {
+  queues.clear();
+  for (uint32_t q = 0; q < program.num_queues(); ++q)
+    queues.push_back({program.queue_begin[q], program.queue_begin[q], program.queue_begin[q + 1]});
   sms.clear();
-  sms.reserve(program.num_queues());
-  for (uint32_t q = 0; q < program.num_queues(); ++q) {
-    Sm sm;
-    sm.begin = sm.next = program.queue_begin[q];
-    sm.end = program.queue_begin[q + 1];
-    sms.push_back(std::move(sm));
-  }
+  sms.reserve(program.machine.sms);
+  const bool shared = program.queue_kind == QueueKind::kGlobal;
+  for (uint32_t s = 0; s < program.machine.sms; ++s) sms.emplace_back(shared ? 0 : s);
   reported = 0;
 }
 
-void ReplayInterpreter::Impl::fetch(Sm& sm) {
-  while (!sm.finished && sm.flight.size() < depth && sm.next < sm.end) {
-    InFlight f{sm.next++, 0, nullptr};
+// One record an SM, beginning with any of them: which one gets a shared queue's next record is chance.
+void ReplayInterpreter::Impl::fetch() {
+  const size_t first = random.below(sms.size());
+  for (size_t s = 0; s < sms.size(); ++s) {
+    Sm& sm = sms[(first + s) % sms.size()];
+    Queue& queue = queues[sm.queue];
+    if (sm.finished || sm.pass != queue.pass || sm.flight.size() >= depth || queue.next == queue.end)
+      continue;
+    InFlight f{queue.next++, 0, nullptr};
     f.local = isa.handlers[program.instructions[f.index].opcode]->make_local();
     sm.flight.push_back(std::move(f));
   }
@@ -110,15 +119,19 @@ bool ReplayInterpreter::Impl::waits_over(const Instruction& i, uint32_t pass) co
 void ReplayInterpreter::Impl::pass_gates(const std::function<void(uint32_t)>& on_pass) {
   const uint32_t gate = program.gate_counter, per_pass = program.counters[gate].increments_per_pass;
   for (Sm& sm : sms) {
-    if (sm.finished || sm.next < sm.end || !sm.flight.empty()) continue;
+    Queue& queue = queues[sm.queue];
+    const bool all_fetched = queue.pass > sm.pass || queue.next == queue.end;
+    if (sm.finished || !all_fetched || !sm.flight.empty()) continue;
     if (!counter_reached(counters[gate], (epoch + sm.pass + 1) * per_pass)) continue;
     if (sm.pass == reported) {
       if (on_pass) on_pass(reported);
       ++reported;
     }
     sm.finished = control->last_pass <= sm.pass;
-    ++sm.pass;
-    sm.next = sm.begin;
+    if (queue.pass == sm.pass++) {
+      ++queue.pass;
+      queue.next = queue.begin;
+    }
   }
 }
 
@@ -162,7 +175,7 @@ void ReplayInterpreter::Impl::stuck() {
   for (uint32_t s = 0; s < sms.size(); ++s) {
     if (sms[s].flight.empty()) continue;
     const uint32_t index = sms[s].flight.front().index;
-    who = fmt::format("SM {} pc {} ({})", s, index - sms[s].begin,
+    who = fmt::format("SM {} pc {} ({})", s, index - queues[sms[s].queue].begin,
                       isa.name(program.instructions[index].opcode));
     break;
   }
@@ -177,7 +190,7 @@ uint32_t ReplayInterpreter::Impl::run(const std::function<void(uint32_t)>& on_pa
   for (;;) {
     pass_gates(on_pass);
     if (all_finished()) break;
-    for (Sm& sm : sms) fetch(sm);
+    fetch();
     collect_steps();
     if (steps.empty()) stuck();
     const auto kept_back = [&](const Step& s) { return s.index == victim; };
