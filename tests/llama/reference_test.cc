@@ -25,7 +25,7 @@ double nmse(const std::vector<float>& found, const std::vector<float>& expected)
 }
 
 // Later, a sum in another order falls on the other side of a rounding now and then, and its error spreads. It
-// must stay below what all roundings together amount to.
+// must stay of the order of what all roundings together amount to.
 void expect_formulas(const LlamaConfig& config) {
   const auto weights = std::make_shared<const ModelWeights>(ModelWeights::random(config, 7));
   const ReferenceLlama reference(config, *weights), unrounded(config, *weights, false);

@@ -81,6 +81,14 @@ TEST(HostInterpreter, RunsAProgramForManyPassesAndLaunches) {
   }
 }
 
+// A thread that has waited long for one of its SMs must still see that another is free to go on.
+TEST(HostInterpreter, AThreadOfManySmsRunsWhicheverIsFree) {
+  ToyMachine toy(relay(9, 61, 1), 2);
+  constexpr uint32_t kPasses = 200;
+  EXPECT_EQ(toy.run(kPasses), kPasses);
+  EXPECT_EQ(toy.cell(0), kPasses * 61);
+}
+
 // With 2^29 increments a pass, counters wrap around every eighth pass.
 TEST(HostInterpreter, CountersMayWrapAround) {
   for (const QueueKind kind : {QueueKind::kPerSm, QueueKind::kGlobal}) {

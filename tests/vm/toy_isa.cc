@@ -58,6 +58,7 @@ class Throw final : public ToyHandler {
 };
 
 class End final : public ToyHandler {
+  uint32_t take(const ToyOperands&, const HostMemory&) const override { return 0; }
   void put(const ToyOperands&, const HostMemory& m, uint32_t) const override {
     PassControl& control = *m.data<PassControl>(kControl);
     const uint32_t pass = std::atomic_ref(control.passes_done).fetch_add(1);
