@@ -1,0 +1,52 @@
+// From a model's shape to a program for an H200, on one core. The aims: llama-3.2-1b within 50 ms,
+// llama-3.1-70b within 1 s. Run with --benchmark_repetitions and take the best on a machine that is shared.
+#include <benchmark/benchmark.h>
+
+#include "models/checkpoint/presets.h"
+#include "models/llama/graph.h"
+#include "scheduler/compile.h"
+#include "scheduler/timing.h"
+
+namespace serval {
+namespace {
+
+Graph graph_of(const char* preset) {
+  return build_llama_graph(find_preset(preset).value(), {.sms = h200_machine().sms});
+}
+
+void compile_model(benchmark::State& state, const char* preset) {
+  Program program;
+  for (auto _ : state) program = compile(graph_of(preset), h200_machine(), {});
+  state.counters["instructions"] = static_cast<double>(program.instructions.size());
+  state.counters["counters"] = static_cast<double>(program.counters.size());
+  state.counters["pass_us"] = time_pass(program, {}, false).end_us;
+  state.SetLabel(program.metadata.at("policy"));
+}
+
+// The largest part of compiling.
+void derive_dependencies_of(benchmark::State& state, const char* preset) {
+  const Graph graph = graph_of(preset);
+  for (auto _ : state) benchmark::DoNotOptimize(derive_dependencies(graph));
+}
+
+void place_model(benchmark::State& state, const char* preset, Policy policy) {
+  const Graph graph = graph_of(preset);
+  const Dependencies deps = derive_dependencies(graph);
+  const std::vector<NodeTime> times = node_times(graph, h200_machine(), {});
+  Placement placement;
+  for (auto _ : state) placement = place(graph, deps, h200_machine(), policy, times);
+  state.counters["pass_us"] = makespan_us(deps, placement, h200_machine(), times);
+}
+
+BENCHMARK_CAPTURE(compile_model, 1b, "llama-3.2-1b")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(compile_model, 8b, "llama-3.1-8b")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(compile_model, 70b, "llama-3.1-70b")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(derive_dependencies_of, 1b, "llama-3.2-1b")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(place_model, 1b_round_robin, "llama-3.2-1b", Policy::kRoundRobin)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(place_model, 1b_zig_zag, "llama-3.2-1b", Policy::kZigZag)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(place_model, 1b_wave, "llama-3.2-1b", Policy::kWave)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(place_model, 1b_list, "llama-3.2-1b", Policy::kList)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace serval
