@@ -97,11 +97,13 @@ TEST(Options, LimitTheContextToWhatTheModelWasMadeFor) {
 }
 
 TEST(Load, SaysThatABackendIsNotThere) {
+  setenv("SERVAL_TORCH_PLUGIN", "/nowhere/libserval_torch.so", 1);
   for (const char* backend : {"device", "torch"}) {
     const Error error = refusal([&] { Engine::load({.backend = backend}); });
     EXPECT_EQ(error.kind(), ErrorKind::kRuntime);
     EXPECT_THAT(error.what(), HasSubstr(std::string("backend ") + backend));
   }
+  unsetenv("SERVAL_TORCH_PLUGIN");
 }
 
 TEST(Load, NamesThePresetsWhereThereIsNoSuchModel) {

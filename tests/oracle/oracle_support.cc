@@ -1,0 +1,46 @@
+#include "tests/oracle/oracle_support.h"
+
+#include <fstream>
+
+#include "engine/backend/host_backend.h"
+
+namespace serval::testing {
+namespace {
+
+GoldenModel golden_model(const nlohmann::json& entry) {
+  GoldenModel model;
+  model.name = entry["name"];
+  model.config = parse_config(entry["config"].dump(), model.name);
+  model.weights =
+      std::make_shared<const ModelWeights>(ModelWeights::random(model.config, entry["seed"].get<uint64_t>()));
+  model.tokens = entry["tokens"].get<std::vector<int32_t>>();
+  model.columns = entry["columns"].get<std::vector<size_t>>();
+  model.logits = entry["logits"].get<std::vector<std::vector<float>>>();
+  model.bf16_mean_relative_error = entry["bf16_mean_relative_error"];
+  return model;
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> host_backend(const GoldenModel& model, uint32_t context, uint32_t max_sequences) {
+  HostBackendOptions options;
+  options.context = context;
+  options.max_sequences = max_sequences;
+  options.threads = 1;
+  return make_host_backend(model.config, model.weights, options);
+}
+
+nlohmann::json read_goldens(const std::string& file, const std::string& key) {
+  std::ifstream in(std::string(SERVAL_TEST_DATA) + "/" + file);
+  return nlohmann::json::parse(in).at(key);
+}
+
+std::vector<GoldenModel> golden_models() {
+  std::vector<GoldenModel> models;
+  for (const nlohmann::json& entry : read_goldens("oracle/goldens.json", "cases")) {
+    models.push_back(golden_model(entry));
+  }
+  return models;
+}
+
+}  // namespace serval::testing

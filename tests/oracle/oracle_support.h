@@ -1,0 +1,46 @@
+// What the oracle's tests share.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "engine/backend/backend.h"
+#include "models/checkpoint/config.h"
+#include "models/checkpoint/weights.h"
+
+namespace serval::testing {
+
+// Base of the tests that need the plugin. Where it was built, one that cannot be loaded is a failure.
+class WithTorch : public ::testing::Test {
+ protected:
+  void SetUp() override {
+#ifndef SERVAL_HAS_TORCH
+    GTEST_SKIP() << "built without LibTorch (Debian: apt install libtorch-dev)";
+#endif
+  }
+};
+
+// One case of tests/data/oracle/goldens.json: a small model of random weights, and what transformers makes of
+// it.
+struct GoldenModel {
+  std::string name;
+  LlamaConfig config;
+  std::shared_ptr<const ModelWeights> weights;
+  std::vector<int32_t> tokens;
+  std::vector<size_t> columns;
+  std::vector<std::vector<float>> logits;  // [tokens][columns], fp32
+  double bf16_mean_relative_error = 0;     // of transformers' bf16 pass against its fp32 pass
+};
+
+// One thread of the host interpreter.
+std::unique_ptr<Backend> host_backend(const GoldenModel& model, uint32_t context, uint32_t max_sequences);
+
+// The array under `key` of a file in tests/data; throws where there is none.
+nlohmann::json read_goldens(const std::string& file, const std::string& key);
+std::vector<GoldenModel> golden_models();
+
+}  // namespace serval::testing

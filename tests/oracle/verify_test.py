@@ -1,0 +1,136 @@
+"""serval verify: the gate holds for the bundled model, and breaks where the two sides compute with different weights."""
+
+import json
+import os
+import shutil
+import struct
+import sys
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../cli"))
+import harness  # noqa: E402  (found by the line above)
+
+HAS_TORCH = os.environ.get("SERVAL_TEST_HAS_TORCH") == "1"
+BUNDLED = os.path.join(os.path.dirname(__file__), "../../assets/serval-stories")
+NO_PLUGIN = {"SERVAL_TORCH_PLUGIN": "/nowhere/libserval_torch.so"}
+POSITIONS = 256
+BF16_ONE, BF16_TWO = 0x3F80, 0x4000
+
+
+def read_header(path):
+    with open(path, "rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        return json.loads(file.read(length)), 8 + length
+
+
+def double_a_norm(path, layer):
+    """Doubles the weights of one layer's input norm: one more in the exponent of each bf16."""
+    header, data = read_header(path)
+    begin, end = header[f"model.layers.{layer}.input_layernorm.weight"]["data_offsets"]
+    with open(path, "r+b") as file:
+        file.seek(data + begin)
+        values = struct.unpack(f"<{(end - begin) // 2}H", file.read(end - begin))
+        file.seek(data + begin)
+        file.write(struct.pack(f"<{len(values)}H", *(v + BF16_TWO - BF16_ONE for v in values)))
+
+
+class WithoutThePlugin(harness.Case):
+    def test_verify_says_how_to_get_it(self):
+        self.check_fails(1, "libserval_torch.so", "apt install libtorch-dev", arguments=("verify",), env=NO_PLUGIN)
+
+    def test_so_does_the_backend(self):
+        self.check_fails(
+            1,
+            "backend torch",
+            "apt install libtorch-dev",
+            arguments=("generate", "-p", "x", "--backend", "torch", *self.with_model),
+            env=NO_PLUGIN,
+        )
+
+    def test_our_own_logits_need_none(self):
+        path = self.path("ours.safetensors")
+        result = harness.run(
+            "verify", "--ours-only", "--dump", path, "--random-tokens", "3", *self.with_model, "-c", "300", env=NO_PLUGIN
+        )
+        self.assertEqual(result.returncode, 0, result.stderr)
+        header, data = read_header(path)
+        self.assertEqual(header["tokens"], {"dtype": "I32", "shape": [POSITIONS], "data_offsets": [0, 4 * POSITIONS]})
+        self.assertEqual(header["ours"]["dtype"], "F32")
+        vocab = header["ours"]["shape"][1]
+        self.assertEqual(os.path.getsize(path), data + 4 * POSITIONS * (1 + vocab))
+
+
+class BadFlags(harness.Case):
+    def test_fewer_positions_than_a_mean_needs(self):
+        self.check_fails(2, "--positions", "256", arguments=("verify", "-n", "255"))
+
+    def test_ours_only_without_a_dump(self):
+        self.check_fails(2, "--ours-only", "--dump", arguments=("verify", "--ours-only"))
+
+    def test_text_and_random_tokens(self):
+        self.check_fails(2, "--random-tokens", arguments=("verify", "--text", "x", "--random-tokens", "1"))
+
+    def test_a_text_shorter_than_the_positions(self):
+        text = self.path("short.txt")
+        with open(text, "w", encoding="utf-8") as file:
+            file.write("A short text.")
+        self.check_fails(
+            2, "256", "short.txt", arguments=("verify", "--ours-only", "--dump", self.path("d"), "--text", text)
+        )
+
+    def test_a_text_that_is_not_there(self):
+        self.check_fails(
+            1, "nowhere.txt", arguments=("verify", "--ours-only", "--dump", self.path("d"), "--text", "nowhere.txt")
+        )
+
+    def test_a_context_smaller_than_the_positions(self):
+        self.check_fails(
+            2,
+            "256",
+            "128",
+            arguments=("verify", "--ours-only", "--dump", self.path("d"), "-c", "128", *self.with_model),
+        )
+
+
+@unittest.skipUnless(HAS_TORCH, "built without LibTorch (Debian: apt install libtorch-dev)")
+class Gate(harness.Case):
+    def verify(self, *arguments):
+        result = harness.run("verify", "--json", *arguments)
+        self.assertIn(result.returncode, (0, 1), result.stderr)
+        report = json.loads(result.stdout)
+        self.assertEqual(report["passed"], result.returncode == 0)
+        return report
+
+    def test_bundled_model_is_within_it(self):
+        report = self.verify("--dump", self.path("all.safetensors"))
+        self.assertTrue(report["passed"], report)
+        self.assertEqual(report["positions"], POSITIONS)
+        for name in ("ours", "reference_bf16"):
+            self.assertGreater(report[name]["mean_relative_error"], 0)
+            self.assertGreater(report[name]["top1_agreement"], 0.9)
+            self.assertLess(report[name]["worst_position"]["position"], POSITIONS)
+        for figure in ("relative_error", "kl_divergence"):
+            self.assertLessEqual(report["ratio"][figure], report["gate"])
+        header, _ = read_header(self.path("all.safetensors"))
+        self.assertEqual(set(header), {"tokens", "ours", "reference.fp32", "reference.bf16"})
+
+    def test_so_is_one_of_random_weights(self):
+        report = self.verify(*self.with_model, "-c", "512")
+        self.assertTrue(report["passed"], report)
+
+    def test_one_norm_that_differs_is_outside(self):
+        other = self.path("perturbed")
+        shutil.copytree(BUNDLED, other)
+        double_a_norm(os.path.join(other, "model.safetensors"), layer=3)
+        report = self.verify("--reference", other)
+        self.assertFalse(report["passed"], report)
+        self.assertGreater(report["ratio"]["relative_error"], 2)
+
+    def test_the_table_says_so_in_words(self):
+        result = harness.run("verify")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn(b"within the gate of 1.05", result.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
