@@ -60,6 +60,7 @@ docs: ## Write the generated pages again (docs/isa.md)
 
 .PHONY: install
 install: executable ## Install the executable, library, headers and bundled model (PREFIX=/usr/local)
+	$(call BUILD_ALL,$(BUILD))
 	cmake --install $(BUILD) --prefix "$(abspath $(PREFIX))"
 
 .PHONY: format
