@@ -178,6 +178,11 @@ bool HappensBefore::before(uint32_t earlier, uint32_t later, std::optional<uint8
   return false;
 }
 
+std::span<const uint32_t> HappensBefore::certain_before(uint32_t instruction, size_t wait) const {
+  const uint32_t event = wait_events_[instruction][wait];
+  return event == kNoEvent ? std::span<const uint32_t>() : events_[event].certain;
+}
+
 bool HappensBefore::before_gate(uint32_t instruction) const {
   return implied(instruction, events_[gate_event_].closure);
 }

@@ -36,6 +36,8 @@ class HappensBefore {
   // Whether `earlier` has certainly signalled before `later` touches its operand (one it reads), or, without
   // an operand, before `later` writes or signals, which it does when all of its waits are over.
   bool before(uint32_t earlier, uint32_t later, std::optional<uint8_t> operand) const;
+  // Those whose signals to its counter a wait of `instruction`, by its index among them, cannot do without.
+  std::span<const uint32_t> certain_before(uint32_t instruction, size_t wait) const;
   // Whether `instruction` has certainly signalled when the gate opens.
   bool before_gate(uint32_t instruction) const;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <span>
 #include <utility>
 
 #include "instructions/isa.h"
@@ -29,11 +30,6 @@ std::string format_region(const Program& program, TensorId tensor, const Box& bo
                      box.col_begin, box.col_end);
 }
 
-Box intersection(const Box& a, const Box& b) {
-  return {std::max(a.row_begin, b.row_begin), std::min(a.row_end, b.row_end),
-          std::max(a.col_begin, b.col_begin), std::min(a.col_end, b.col_end)};
-}
-
 class Validator {
  public:
   explicit Validator(const Program& program) : program_(program) {}
@@ -47,10 +43,15 @@ class Validator {
   bool check_progress(const HappensBefore& hb);
   bool check_accesses(const HappensBefore& hb);
   bool check_conflicts(const HappensBefore& hb, uint32_t index, const Region& region, bool also_written);
-  bool check_fresh(uint32_t index, const Region& region);
+  bool check_fresh(const HappensBefore& hb, uint32_t index, const Region& region);
+  bool fail_unordered(const HappensBefore& hb, uint32_t first, uint32_t second, const Region& region);
+  std::optional<uint32_t> later_writer(const HappensBefore& hb, uint32_t index, const Region& part);
   bool check_gate(const HappensBefore& hb);
   bool fail(Rule rule, std::vector<uint32_t> instructions, const std::string& message);
-  std::string explain_order(uint32_t first, uint32_t second) const;
+  std::string explain_order(const HappensBefore& hb, uint32_t first, const Region& region,
+                            uint32_t second) const;
+  const Wait* wait_for(uint32_t instruction, uint32_t producer) const;
+  std::string short_of(uint32_t instruction, const Wait& wait) const;
 
   const Program& program_;
   AccessLog log_{program_.tensors.size()};
@@ -176,7 +177,7 @@ bool Validator::check_accesses(const HappensBefore& hb) {
       }
       if (is_immutable(tensor.kind)) continue;
       if (!check_conflicts(hb, i, r, (written >> r.operand & 1) != 0)) return false;
-      if (tensor.kind == TensorKind::kActivation && reads(r.access) && !check_fresh(i, r)) return false;
+      if (tensor.kind == TensorKind::kActivation && reads(r.access) && !check_fresh(hb, i, r)) return false;
     }
     for (const Region& r : footprint_) {
       if (!is_immutable(program_.tensors[r.tensor.index].kind)) log_.record(r, i);
@@ -192,36 +193,100 @@ bool Validator::check_conflicts(const HappensBefore& hb, uint32_t index, const R
   bool ordered = true;
   log_.for_conflicts(region, [&](uint32_t earlier) {
     if (!ordered || earlier == index || hb.before(earlier, index, operand)) return;
-    ordered = fail(Rule::kRace, {earlier, index},
-                   fmt::format("{} and {} both touch {}, at least one writes, and nothing orders them",
-                               where(program_, earlier), where(program_, index),
-                               format_region(program_, region.tensor, region.box)));
-    found_->explanation += explain_order(earlier, index);
+    ordered = fail_unordered(hb, earlier, index, region);
   });
   return ordered;
 }
 
-std::string Validator::explain_order(uint32_t first, uint32_t second) const {
-  const auto signals = program_.signals_of(program_.instructions[first]);
-  std::string out = "missing: ";
-  if (signals.empty()) {
-    return out + fmt::format("{} signals no counter; it would have to signal one that {} waits for\n",
-                             where(program_, first), where(program_, second));
-  }
-  const Signal& s = signals.front();
-  return out + fmt::format("{} -> counter {} -> {}: a wait for counter {} to reach {} would order them\n",
-                           where(program_, first), s.counter, where(program_, second), s.counter,
-                           program_.counters[s.counter].increments_per_pass);
+bool Validator::fail_unordered(const HappensBefore& hb, uint32_t first, uint32_t second,
+                               const Region& region) {
+  fail(Rule::kRace, {first, second},
+       fmt::format("{} and {} both touch {}, at least one writes, and nothing orders them",
+                   where(program_, first), where(program_, second),
+                   format_region(program_, region.tensor, region.box)));
+  found_->explanation += explain_order(hb, first, region, second);
+  return false;
 }
 
-bool Validator::check_fresh(uint32_t index, const Region& region) {
+// The wait of `instruction` for a counter that `producer` signals; null if there is none.
+const Wait* Validator::wait_for(uint32_t instruction, uint32_t producer) const {
+  const auto signals = program_.signals_of(program_.instructions[producer]);
+  for (const Wait& w : program_.waits_of(program_.instructions[instruction])) {
+    if (std::any_of(signals.begin(), signals.end(), [&](const Signal& s) { return s.counter == w.counter; }))
+      return &w;
+  }
+  return nullptr;
+}
+
+std::string Validator::short_of(uint32_t instruction, const Wait& wait) const {
+  return fmt::format("{} waits for counter {} to reach {} of {}", where(program_, instruction), wait.counter,
+                     wait.threshold, program_.counters[wait.counter].increments_per_pass);
+}
+
+// The shortest way to an order that is missing one edge: from `second` back over what it certainly waits for,
+// to the first that waits for a counter of `first`, but not for enough of it. Failing that, a wait of its
+// own.
+std::string Validator::explain_order(const HappensBefore& hb, uint32_t first, const Region& region,
+                                     uint32_t second) const {
+  const auto signals = program_.signals_of(program_.instructions[first]);
+  if (signals.empty()) {
+    return fmt::format("missing: {} signals no counter that {} could wait for\n", where(program_, first),
+                       where(program_, second));
+  }
+  if (hb.before(first, second, std::nullopt)) {
+    return fmt::format("missing: the waits that order them do not guard operand {} of {}\n", region.operand,
+                       where(program_, second));
+  }
+  constexpr uint32_t kUnseen = 0xffffffff;
+  std::vector<uint32_t> next(program_.instructions.size(), kUnseen);  // on the way to `second`
+  std::vector<uint32_t> reached = {second};
+  next[second] = second;
+  for (size_t r = 0; r < reached.size(); ++r) {
+    const uint32_t at = reached[r];
+    if (const Wait* wait = wait_for(at, first)) {
+      std::string out = fmt::format("missing: {} -> counter {} -> {}", where(program_, first), wait->counter,
+                                    where(program_, at));
+      for (uint32_t i = at; i != second; i = next[i]) out += " -> " + where(program_, next[i]);
+      return out + fmt::format("\n{}, which others suffice for\n", short_of(at, *wait));
+    }
+    const size_t waits = program_.instructions[at].wait_count;
+    for (size_t w = 0; w < waits; ++w) {
+      for (const uint32_t before : hb.certain_before(at, w)) {
+        if (std::exchange(next[before], next[before] == kUnseen ? at : next[before]) == kUnseen)
+          reached.push_back(before);
+      }
+    }
+  }
+  const Signal& s = signals.front();
+  return fmt::format("missing: {} -> counter {} -> {}\nno wait leads from one to the other\n",
+                     where(program_, first), s.counter, where(program_, second));
+}
+
+// One that may write the part, but is visited later since nothing makes it run first.
+std::optional<uint32_t> Validator::later_writer(const HappensBefore& hb, uint32_t index, const Region& part) {
+  Footprint footprint;
+  const auto rest = std::find(hb.order().begin(), hb.order().end(), index);
+  for (const uint32_t i : std::span(rest, hb.order().end()).subspan(1)) {
+    footprint.clear();
+    op_info(program_.instructions[i].opcode).footprint(program_.instructions[i], nullptr, footprint);
+    for (const Region& r : footprint) {
+      const bool writes_it = writes(r.access) && r.tensor == part.tensor && r.box.overlaps(part.box);
+      if (writes_it && !hb.before(index, i, std::nullopt)) return i;
+    }
+  }
+  return std::nullopt;
+}
+
+bool Validator::check_fresh(const HappensBefore& hb, uint32_t index, const Region& region) {
   uncovered_.assign(1, region.box);
   log_.for_writes(region, [&](const Box& box) { subtract(uncovered_, box); });
   if (uncovered_.empty()) return true;
-  return fail(
-      Rule::kStale, {index},
-      fmt::format("{}: reads {}, which nothing has written in this pass", where(program_, index),
-                  format_region(program_, region.tensor, intersection(uncovered_.front(), region.box))));
+  Region part = region;
+  part.box = uncovered_.front();
+  if (const auto writer = later_writer(hb, index, part)) return fail_unordered(hb, *writer, index, part);
+  return fail(Rule::kStale, {index},
+              fmt::format("{}: reads {}, which nothing has written in this pass", where(program_, index),
+                          format_region(program_, part.tensor, part.box)));
 }
 
 bool Validator::check_gate(const HappensBefore& hb) {

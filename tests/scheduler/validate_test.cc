@@ -1,0 +1,651 @@
+// One test for each way in which a program can be wrong, named after it, and what must not be refused.
+#include "scheduler/validate.h"
+
+#include <initializer_list>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "models/checkpoint/presets.h"
+#include "models/llama/graph.h"
+#include "tests/prove/programs.h"
+#include "tests/scheduler/graphs.h"
+#include "vm/error.h"
+#include "vm/kv_cache.h"
+
+namespace serval::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint32_t kHidden = 32, kIntermediate = 32, kVocab = 24;
+constexpr uint32_t kUnits = kHidden / kUnitRows;
+constexpr uint32_t kHalf = kHidden / 2;
+
+enum TensorIndex : uint32_t {
+  kTable,
+  kNorm,
+  kGateWeights,
+  kUpWeights,
+  kDown,
+  kRows,
+  kResidual,
+  kMlp,
+  kLogits
+};
+
+template <auto... Members>
+constexpr uint32_t guards() {
+  return ((1U << operand_index<Members>()) | ... | 0U);
+}
+
+// A program written down queue by queue, over an MLP's tensors.
+class Hand {
+ public:
+  explicit Hand(uint32_t sms, QueueKind kind = QueueKind::kPerSm)
+      : queues_(kind == QueueKind::kGlobal ? 1 : sms) {
+    constexpr uint32_t kPages = 4;
+    program_.machine = {.name = "hand", .sms = sms, .pages_per_sm = kPages};
+    program_.queue_kind = kind;
+    const auto add = [&](const char* name, uint64_t rows, uint64_t cols, DType dtype,
+                         TensorKind tensor_kind) {
+      program_.tensors.push_back(
+          {.name = name, .rows = rows, .cols = cols, .dtype = dtype, .kind = tensor_kind});
+    };
+    add("table", kVocab, kHidden, DType::kBF16, TensorKind::kWeight);
+    add("norm", 1, kHidden, DType::kBF16, TensorKind::kWeight);
+    add("gate", kIntermediate, kHidden, DType::kBF16, TensorKind::kWeight);
+    add("up", kIntermediate, kHidden, DType::kBF16, TensorKind::kWeight);
+    add("down", kHidden, kIntermediate, DType::kBF16, TensorKind::kWeight);
+    add("rows", kMaxRows, sizeof(PassRow), DType::kBytes, TensorKind::kState);
+    add("residual", kMaxRows, kHidden, DType::kF32, TensorKind::kActivation);
+    add("mlp", kMaxRows, kIntermediate, DType::kBF16, TensorKind::kActivation);
+    add("logits", kMaxRows, kVocab, DType::kF32, TensorKind::kActivation);
+  }
+
+  // residual[:, first:first + cols] = …
+  void embed(uint32_t sm, uint32_t first, uint32_t cols, std::vector<Wait> waits,
+             std::vector<Signal> signals) {
+    add(sm, Embed{{kTable}, {kRows}, {kResidual}, first, cols, kHidden, kVocab}, waits, signals);
+  }
+  // mlp[:, 8 first:8 (first + units)] = … all of residual
+  void gate_up(uint32_t sm, uint32_t first, uint32_t units, std::vector<Wait> waits,
+               std::vector<Signal> signals) {
+    add(sm,
+        GateUpSilu{{kResidual},
+                   {kNorm},
+                   {kGateWeights},
+                   {kUpWeights},
+                   {kRows},
+                   {kMlp},
+                   first,
+                   units,
+                   kHidden,
+                   kIntermediate,
+                   1e-5F},
+        waits, signals);
+  }
+  // residual += … all of mlp
+  void down(uint32_t sm, std::vector<Wait> waits, std::vector<Signal> signals) {
+    add(sm, MatvecResidual{{kDown}, {kMlp}, {kRows}, {kResidual}, 0, kUnits, kIntermediate, kHidden}, waits,
+        signals);
+  }
+  // logits = … all of residual
+  void lm_head(uint32_t sm, std::vector<Wait> waits, std::vector<Signal> signals) {
+    add(sm,
+        LmHead{{kResidual},
+               {kNorm},
+               {kTable},
+               {kRows},
+               {kLogits},
+               0,
+               kVocab / kUnitRows,
+               kHidden,
+               kVocab,
+               1e-5F},
+        waits, signals);
+  }
+
+  Program build(uint32_t gate) const {
+    Program out = program_;
+    out.gate_counter = gate;
+    out.queue_begin.push_back(0);
+    for (const std::vector<Item>& queue : queues_) {
+      for (const Item& item : queue) append(item, out);
+      out.queue_begin.push_back(static_cast<uint32_t>(out.instructions.size()));
+    }
+    return out;
+  }
+
+ private:
+  struct Item {
+    Instruction record;
+    std::vector<Wait> waits;
+    std::vector<Signal> signals;
+  };
+
+  template <class Op>
+  void add(uint32_t sm, const Op& op, std::vector<Wait>& waits, std::vector<Signal>& signals) {
+    queues_.at(sm).push_back({make_instruction(op), std::move(waits), std::move(signals)});
+  }
+
+  static void append(const Item& item, Program& out) {
+    Instruction i = item.record;
+    i.wait_begin = static_cast<uint32_t>(out.waits.size());
+    i.wait_count = static_cast<uint16_t>(item.waits.size());
+    i.signal_begin = static_cast<uint32_t>(out.signals.size());
+    i.signal_count = static_cast<uint16_t>(item.signals.size());
+    out.waits.insert(out.waits.end(), item.waits.begin(), item.waits.end());
+    out.signals.insert(out.signals.end(), item.signals.begin(), item.signals.end());
+    for (const Wait& w : item.waits) grow(w.counter, out);
+    for (const Signal& s : item.signals) {
+      grow(s.counter, out);
+      out.counters[s.counter].increments_per_pass += s.increment;
+    }
+    out.instructions.push_back(i);
+  }
+  static void grow(uint32_t counter, Program& out) {
+    if (out.counters.size() <= counter) out.counters.resize(counter + 1);
+  }
+
+  Program program_;
+  std::vector<std::vector<Item>> queues_;
+};
+
+constexpr uint32_t kReadsResidual = guards<&GateUpSilu::residual>();
+constexpr uint32_t kReadsMlp = guards<&MatvecResidual::input>();
+
+// Two halves of an embedding, an MLP over both: SM 0 and SM 1, counters 0 (halves), 1 (mlp) and 2 (the gate).
+struct Mlp {
+  std::vector<Wait> gate_up_waits = {{0, 2, kReadsResidual}};
+  std::vector<Signal> second_half_signals = {{0, 1}};
+  uint32_t second_half_begins = kHalf;
+  std::vector<Wait> down_waits = {{1, 1, kReadsMlp}};
+
+  Program build() const {
+    Hand hand(2);
+    hand.embed(0, 0, kHalf, {}, {{0, 1}});
+    hand.embed(1, second_half_begins, kHidden - second_half_begins, {}, second_half_signals);
+    hand.gate_up(0, 0, kUnits, gate_up_waits, {{1, 1}});
+    hand.down(1, down_waits, {{2, 1}});
+    return hand.build(2);
+  }
+};
+
+// Whether some interleaving shows that the program is wrong.
+bool some_run_fails(const Program& program) {
+  constexpr uint64_t kInterleavings = 20;
+  for (uint64_t seed = 0; seed < kInterleavings; ++seed) {
+    if (run_checked(program, checked_isa(), {.seed = seed, .passes = 2, .states = {}})) return true;
+  }
+  return false;
+}
+
+void expect_accepted(const Program& program) {
+  const std::optional<Violation> violation = validate(program);
+  EXPECT_FALSE(violation) << violation->message;
+  EXPECT_FALSE(some_run_fails(program));
+}
+
+// `words` are in the message's one line.
+void expect_refused(const Program& program, Rule rule, std::initializer_list<const char*> words) {
+  const std::optional<Violation> violation = validate(program);
+  ASSERT_TRUE(violation) << "expected a violation of " << name_of(rule);
+  EXPECT_EQ(violation->rule, rule) << violation->message;
+  for (const char* word : words) EXPECT_THAT(violation->message, HasSubstr(word));
+  EXPECT_EQ(violation->message.find('\n'), std::string::npos);
+  EXPECT_THROW(require_valid(program), Error);
+}
+
+void expect_refused_and_seen(const Program& program, Rule rule, std::initializer_list<const char*> words) {
+  expect_refused(program, rule, words);
+  EXPECT_TRUE(some_run_fails(program));
+}
+
+TEST(Accepts, AnMlp) {
+  expect_accepted(Mlp().build());
+}
+
+// ---- races
+
+TEST(Race, WaitLoweredByOne) {
+  Mlp mlp;
+  mlp.gate_up_waits = {{0, 1, kReadsResidual}};
+  expect_refused_and_seen(mlp.build(), Rule::kRace,
+                          {"embed", "gate_up_silu", "residual", "SM 0 pc 1", "nothing orders"});
+}
+
+TEST(Race, WaitDropped) {
+  Mlp mlp;
+  mlp.down_waits = {};
+  expect_refused_and_seen(mlp.build(), Rule::kRace, {"matvec_residual"});
+}
+
+TEST(Race, SignalDropped) {
+  Mlp mlp;
+  mlp.second_half_signals = {};
+  mlp.gate_up_waits = {{0, 1, kReadsResidual}};
+  expect_refused_and_seen(mlp.build(), Rule::kRace, {"SM 1 pc 0 (embed)", "SM 0 pc 1 (gate_up_silu)"});
+}
+
+TEST(Race, SignalToAnotherCounter) {
+  Mlp mlp;
+  mlp.second_half_signals = {{2, 1}};
+  mlp.gate_up_waits = {{0, 1, kReadsResidual}};
+  expect_refused_and_seen(mlp.build(), Rule::kRace, {"SM 1 pc 0 (embed)"});
+}
+
+TEST(Race, GuardsTheWrongOperand) {
+  Mlp mlp;
+  mlp.gate_up_waits = {{0, 2, guards<&GateUpSilu::norm, &GateUpSilu::rows>()}};
+  expect_refused_and_seen(mlp.build(), Rule::kRace, {"residual"});
+}
+
+TEST(Race, WaitOfThePreviousPass) {
+  Mlp mlp;
+  mlp.gate_up_waits = {{0, 0, kReadsResidual}};
+  expect_refused_and_seen(mlp.build(), Rule::kRace, {"residual"});
+}
+
+TEST(Race, TwoWritersOfARegion) {
+  Mlp mlp;
+  mlp.second_half_begins = 0;
+  expect_refused_and_seen(mlp.build(), Rule::kRace,
+                          {"SM 0 pc 0 (embed)", "SM 1 pc 0 (embed)", "residual[0:16, 0:32]"});
+}
+
+TEST(Race, OverwritesWhatIsStillRead) {
+  Hand hand(2);
+  hand.embed(0, 0, kHidden, {}, {{0, 1}});
+  hand.gate_up(0, 0, kUnits, {{0, 1, kReadsResidual}}, {{1, 1}});
+  hand.embed(1, 0, kHidden, {{0, 1, guards<&Embed::residual>()}}, {{1, 1}});
+  expect_refused_and_seen(hand.build(1), Rule::kRace, {"gate_up_silu", "SM 1 pc 0 (embed)"});
+}
+
+TEST(Race, TheOrderOfAQueueIsNoOrder) {
+  Hand hand(1);
+  hand.embed(0, 0, kHidden, {}, {{0, 1}});
+  hand.gate_up(0, 0, kUnits, {}, {{0, 1}});
+  expect_refused_and_seen(hand.build(0), Rule::kRace, {"SM 0 pc 0 (embed)", "SM 0 pc 1 (gate_up_silu)"});
+}
+
+TEST(Race, ThresholdThatOthersReach) {
+  Hand hand(3);
+  hand.embed(0, 0, kHidden, {}, {{0, 1}});
+  hand.lm_head(1, {{0, 1, guards<&LmHead::residual>()}}, {{1, 1}});
+  hand.gate_up(2, 0, kUnits, {{0, 1, kReadsResidual}}, {{1, 1}});
+  // Needs the MLP alone, and takes whichever of the two readers comes first.
+  hand.down(0, {{1, 1, kReadsMlp}}, {{2, 1}});
+  expect_refused_and_seen(hand.build(2), Rule::kRace, {"matvec_residual"});
+}
+
+TEST(Race, IncrementOfTwoStandsInForAnother) {
+  Hand hand(2);
+  hand.embed(0, 0, kHalf, {}, {{0, 2}});
+  hand.embed(1, kHalf, kHalf, {}, {{0, 1}});
+  hand.gate_up(0, 0, kUnits, {{0, 2, kReadsResidual}}, {{0, 1}});
+  expect_refused_and_seen(hand.build(0), Rule::kRace, {"SM 1 pc 0 (embed)", "residual[0:16, 16:32]"});
+}
+
+TEST(Race, SecondStageOfASharedCounterDoesNotWaitForTheFirst) {
+  Hand hand(2);
+  hand.embed(0, 0, kHidden, {}, {{0, 1}});
+  hand.embed(1, 0, kHidden, {{1, 0, guards<&Embed::residual>()}}, {{0, 1}});
+  hand.gate_up(0, 0, kUnits, {{0, 1, kReadsResidual}}, {{1, 1}});
+  expect_refused_and_seen(hand.build(1), Rule::kRace, {"embed"});
+}
+
+// ---- the gate
+
+TEST(Gate, InstructionNobodyWaitsFor) {
+  Hand hand(2);
+  hand.embed(0, 0, kHidden, {}, {{0, 1}});
+  hand.gate_up(0, 0, kUnits, {{0, 1, kReadsResidual}}, {{1, 1}});
+  hand.lm_head(1, {{0, 1, guards<&LmHead::residual>()}}, {{2, 1}});
+  expect_refused_and_seen(hand.build(1), Rule::kGate, {"SM 1 pc 0 (lm_head)", "counter 1"});
+}
+
+TEST(Gate, InstructionThatSignalsNothing) {
+  Hand hand(2);
+  hand.embed(0, 0, kHidden, {}, {{0, 1}});
+  hand.gate_up(0, 0, kUnits, {{0, 1, kReadsResidual}}, {{1, 1}});
+  hand.lm_head(1, {{0, 1, guards<&LmHead::residual>()}}, {});
+  expect_refused_and_seen(hand.build(1), Rule::kGate, {"SM 1 pc 0 (lm_head)"});
+}
+
+TEST(Gate, OpensInTheMiddleOfThePass) {
+  Program program = Mlp().build();
+  program.gate_counter = 0;
+  expect_refused_and_seen(program, Rule::kGate, {"gate_up_silu", "counter 0"});
+}
+
+// ---- progress
+
+TEST(Progress, TwoSMsWaitForEachOther) {
+  Hand hand(2);
+  hand.embed(0, 0, kHalf, {{1, 1, 0}}, {{0, 1}});
+  hand.embed(1, kHalf, kHalf, {{0, 1, 0}}, {{1, 1}});
+  expect_refused_and_seen(hand.build(1), Rule::kProgress, {"waits for counter", "stops at 0"});
+}
+
+TEST(Progress, ProducerBehindItsConsumerInTheQueue) {
+  Hand hand(1);
+  hand.gate_up(0, 0, kUnits, {{0, 1, kReadsResidual}}, {{1, 1}});
+  hand.embed(0, 0, kHidden, {}, {{0, 1}});
+  expect_refused_and_seen(hand.build(1), Rule::kProgress,
+                          {"SM 0 pc 0 (gate_up_silu)", "counter 0", "reach 1"});
+}
+
+TEST(Progress, GlobalQueueNotTopological) {
+  Hand hand(4, QueueKind::kGlobal);
+  hand.gate_up(0, 0, kUnits, {{0, 1, kReadsResidual}}, {{1, 1}});
+  hand.embed(0, 0, kHidden, {}, {{0, 1}});
+  expect_refused_and_seen(hand.build(1), Rule::kProgress, {"queue pc 0 (gate_up_silu)"});
+}
+
+TEST(Progress, WaitForMoreThanAllIncrements) {
+  Mlp mlp;
+  mlp.gate_up_waits = {{0, 3, kReadsResidual}};
+  expect_refused_and_seen(mlp.build(), Rule::kProgress, {"reach 3", "stops at 2"});
+}
+
+TEST(Progress, WaitForItself) {
+  Hand hand(1);
+  hand.embed(0, 0, kHidden, {{0, 1, 0}}, {{0, 1}});
+  expect_refused_and_seen(hand.build(0), Rule::kProgress, {"SM 0 pc 0 (embed)"});
+}
+
+TEST(Progress, WaitForACounterThatNobodySignals) {
+  Mlp mlp;
+  mlp.down_waits.push_back({3, 1, 0});
+  expect_refused_and_seen(mlp.build(), Rule::kProgress, {"counter 3", "stops at 0"});
+}
+
+// ---- pages
+
+TEST(Pages, FewerThanOneInstructionStreams) {
+  Program program = Mlp().build();
+  program.machine.pages_per_sm = 1;
+  expect_refused_and_seen(program, Rule::kPages, {"gate_up_silu", "2 streaming", "has 1"});
+}
+
+TEST(Pages, NoneAtAll) {
+  Program program = Mlp().build();
+  program.machine.pages_per_sm = 0;
+  expect_refused_and_seen(program, Rule::kPages, {"has 0"});
+}
+
+TEST(Pages, OfOneSmForAGlobalQueue) {
+  Hand hand(4, QueueKind::kGlobal);
+  hand.embed(0, 0, kHidden, {}, {{0, 1}});
+  hand.gate_up(0, 0, kUnits, {{0, 1, kReadsResidual}}, {{1, 1}});
+  Program program = hand.build(1);
+  program.machine.pages_per_sm = 1;  // four SMs have four, but one instruction cannot use another SM's
+  expect_refused(program, Rule::kPages, {"gate_up_silu"});
+}
+
+// ---- scopes of counters
+
+TEST(Scope, BlockCounterOfTwoSMs) {
+  Program program = Mlp().build();
+  program.counters[1].scope = CounterScope::kBlock;
+  expect_refused(program, Rule::kScope, {"SM 1 pc 1", "counter 1", "block scope", "SM 0"});
+}
+
+TEST(Scope, BlockCounterInAGlobalQueue) {
+  Hand hand(2, QueueKind::kGlobal);
+  hand.embed(0, 0, kHidden, {}, {{0, 1}});
+  Program program = hand.build(0);
+  program.counters[0].scope = CounterScope::kBlock;
+  expect_refused(program, Rule::kScope, {"counter 0", "any SM"});
+}
+
+TEST(Scope, GateOfOneBlock) {
+  Hand hand(2);
+  hand.embed(0, 0, kHidden, {}, {{0, 1}});
+  Program program = hand.build(0);
+  program.counters[0].scope = CounterScope::kBlock;
+  expect_refused(program, Rule::kScope, {"counter 0", "gate"});
+}
+
+// ---- stale reads
+
+TEST(Stale, ReadOfWhatNobodyWrites) {
+  Hand hand(1);
+  hand.gate_up(0, 0, kUnits, {}, {{0, 1}});
+  expect_refused_and_seen(hand.build(0), Rule::kStale, {"gate_up_silu", "residual[0:16, 0:32]"});
+}
+
+TEST(Stale, ReadOfAPartThatNobodyWrites) {
+  Mlp mlp;
+  mlp.second_half_begins = kHalf + kTileDim / 2;
+  expect_refused_and_seen(mlp.build(), Rule::kStale, {"gate_up_silu", "residual[0:16, 16:24]"});
+}
+
+TEST(Stale, ReadOfWhatIsWrittenLaterInThePass) {
+  Hand hand(2);
+  hand.embed(0, 0, kHidden, {}, {{0, 1}});
+  hand.down(0, {{0, 1, guards<&MatvecResidual::residual>()}}, {{1, 1}});
+  hand.gate_up(1, 0, kUnits, {{1, 1, kReadsResidual | guards<&GateUpSilu::output>()}}, {{2, 1}});
+  expect_refused_and_seen(hand.build(2), Rule::kStale, {"matvec_residual", "mlp"});
+}
+
+// ---- operands
+
+class Operands : public ::testing::Test {
+ protected:
+  template <class Op, class Fn>
+  Program changed(uint32_t index, Fn&& change) {
+    Program program = Mlp().build();
+    Op op = program.instructions[index].as<Op>();
+    change(op);
+    program.instructions[index].set(op);
+    return program;
+  }
+  // In the order of build(): SM 0's embed and gate_up, then SM 1's embed and down.
+  static constexpr uint32_t kEmbedIndex = 0, kGateUpIndex = 1, kDownIndex = 3;
+};
+
+TEST_F(Operands, UnitsBeyondTheTensor) {
+  expect_refused_and_seen(
+      changed<GateUpSilu>(kGateUpIndex, [](GateUpSilu& op) { op.num_units = kUnits + 1; }), Rule::kOperands,
+      {"SM 0 pc 1", "first_unit", "[0, 5)", "limit 4"});
+}
+
+TEST_F(Operands, RangeThatWrapsAround) {
+  expect_refused_and_seen(changed<Embed>(kEmbedIndex, [](Embed& op) { op.first_col = 0xffffffff; }),
+                          Rule::kOperands, {"first_col"});
+}
+
+TEST_F(Operands, NothingToDo) {
+  expect_refused_and_seen(changed<MatvecResidual>(kDownIndex, [](MatvecResidual& op) { op.num_units = 0; }),
+                          Rule::kOperands, {"SM 1 pc 1", "first_unit"});
+}
+
+TEST_F(Operands, TensorOfAnotherShape) {
+  expect_refused_and_seen(
+      changed<MatvecResidual>(kDownIndex, [](MatvecResidual& op) { op.input = {kLogits}; }), Rule::kOperands,
+      {"input", "logits"});
+}
+
+TEST_F(Operands, TensorThatDoesNotExist) {
+  expect_refused_and_seen(changed<Embed>(kEmbedIndex, [](Embed& op) { op.table.index = 99; }),
+                          Rule::kOperands, {"table", "99"});
+}
+
+TEST_F(Operands, UnknownOpcode) {
+  Program program = Mlp().build();
+  program.instructions[0].opcode = kNumOpcodes;
+  expect_refused_and_seen(program, Rule::kOperands, {"opcode"});
+}
+
+// Footprints divide by it.
+TEST_F(Operands, NoKvHeads) {
+  Program program = Mlp().build();
+  program.instructions[0].opcode = static_cast<uint16_t>(Opcode::kAttention);
+  Attention op{};
+  op.head_dim = 64;
+  op.q_heads = 4;
+  program.instructions[0].set(op);
+  expect_refused_and_seen(program, Rule::kOperands, {"kv_heads"});
+}
+
+// ---- structure
+
+TEST(Structure, WaitForACounterThatIsNotInTheTable) {
+  Program program = Mlp().build();
+  program.waits[0].counter = 3;
+  expect_refused(program, Rule::kStructure, {"wait 0", "counter 3"});
+}
+
+TEST(Structure, WaitsBeyondTheTable) {
+  Program program = Mlp().build();
+  program.instructions[1].wait_begin = 0xffffffff;
+  expect_refused(program, Rule::kStructure, {"waits"});
+}
+
+TEST(Structure, EpochOfAnotherLength) {
+  Program program = Mlp().build();
+  ++program.counters[0].increments_per_pass;
+  expect_refused(program, Rule::kStructure, {"counter 0", "3", "2"});
+}
+
+TEST(Structure, MoreIncrementsThanAWaitCanTellApart) {
+  Program program = Mlp().build();
+  program.signals[0].increment = 0x7fffffff;
+  program.counters[0].increments_per_pass = 0x80000000;
+  expect_refused(program, Rule::kStructure, {"counter 0"});
+}
+
+TEST(Structure, QueuesThatLeaveInstructionsOut) {
+  Program program = Mlp().build();
+  --program.queue_begin.back();
+  expect_refused(program, Rule::kStructure, {"queues"});
+}
+
+TEST(Structure, GateThatNobodySignals) {
+  Program program = Mlp().build();
+  program.counters.push_back({});
+  program.gate_counter = 3;
+  expect_refused(program, Rule::kStructure, {"gate"});
+}
+
+TEST(Structure, EmptyProgram) {
+  expect_refused(Program{}, Rule::kStructure, {});
+}
+
+// ---- what must be accepted
+
+TEST(Accepts, ThresholdsOfTwoStagesOnOneCounter) {
+  Hand hand(2);
+  hand.embed(0, 0, kHalf, {}, {{0, 1}});
+  hand.embed(1, kHalf, kHalf, {}, {{0, 1}});
+  hand.gate_up(0, 0, kUnits, {{0, 2, kReadsResidual}}, {{0, 1}});
+  hand.down(1, {{0, 3, kReadsMlp}}, {{0, 1}});
+  expect_accepted(hand.build(0));
+}
+
+TEST(Accepts, PartialThresholdThatTheProducerIsNeededFor) {
+  Hand hand(2);
+  hand.embed(0, 0, kHidden, {}, {{0, 2}});
+  hand.lm_head(1, {{0, 2, guards<&LmHead::residual>()}}, {{0, 1}});
+  hand.gate_up(0, 0, kUnits, {{0, 2, kReadsResidual}}, {{0, 1}});
+  // Of the four increments two may be missing, but not those of the embedding, which the readers wait for.
+  hand.embed(1, 0, kHidden, {{0, 4, guards<&Embed::residual>()}}, {{1, 1}});
+  expect_accepted(hand.build(1));
+}
+
+TEST(Accepts, AWrittenOperandThatNoWaitNames) {
+  Hand hand(2);
+  hand.embed(0, 0, kHidden, {}, {{0, 1}});
+  hand.embed(1, 0, kHidden, {{0, 1, 0}}, {{1, 1}});  // a write comes after every wait of its instruction
+  expect_accepted(hand.build(1));
+}
+
+TEST(Accepts, BlockCounterWithinOneSm) {
+  Hand hand(2);
+  hand.embed(0, 0, kHidden, {}, {{0, 1}});
+  hand.gate_up(0, 0, kUnits, {{0, 1, kReadsResidual}}, {{1, 1}});
+  Program program = hand.build(1);
+  program.counters[0].scope = CounterScope::kBlock;
+  expect_accepted(program);
+}
+
+TEST(Accepts, WaitOfThePreviousPassBesideTheOneThatCounts) {
+  Mlp mlp;
+  mlp.gate_up_waits.push_back({2, 0, kReadsResidual});
+  expect_accepted(mlp.build());
+}
+
+// Every policy, kind of queue and SM count.
+class AcceptsPreset : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(AcceptsPreset, WhateverTheSchedulerMakes) {
+  for (const uint32_t sms : kSmCounts) {
+    const Graph graph = build_llama_graph(find_preset(GetParam()).value(), {.sms = sms});
+    for (const Compilation& how : compilations_for(sms)) {
+      const std::optional<Violation> violation = validate(compile_as(graph, how));
+      EXPECT_FALSE(violation) << name_of(how.policy) << ", " << sms << " SMs: " << violation->message;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Presets, AcceptsPreset, ::testing::ValuesIn(preset_names()), [](const auto& param) {
+  std::string name = param.param;
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return std::isalnum(c) == 0; }, '_');
+  return name;
+});
+
+// ---- explanations
+
+std::string explanation_of(const Program& program) {
+  const std::optional<Violation> violation = validate(program);
+  return violation ? violation->explanation : "";
+}
+
+TEST(Explanation, ShowsBothInstructionsAndTheWaitThatIsTooShort) {
+  Mlp mlp;
+  mlp.gate_up_waits = {{0, 1, kReadsResidual}};
+  EXPECT_THAT(
+      explanation_of(mlp.build()),
+      AllOf(HasSubstr("SM 0 pc 0 (embed): embed"), HasSubstr("SM 0 pc 1 (gate_up_silu): gate_up_silu"),
+            HasSubstr("missing: SM 0 pc 0 (embed) -> counter 0 -> SM 0 pc 1 (gate_up_silu)\n"),
+            HasSubstr("SM 0 pc 1 (gate_up_silu) waits for counter 0 to reach 1 of 2")));
+}
+
+TEST(Explanation, ShowsTheOperandThatNoWaitGuards) {
+  Mlp mlp;
+  mlp.gate_up_waits = {{0, 2, guards<&GateUpSilu::norm>()}};
+  EXPECT_THAT(explanation_of(mlp.build()), HasSubstr("do not guard operand 0 of SM 0 pc 1 (gate_up_silu)"));
+}
+
+TEST(Explanation, SaysThatNoWaitLeadsFromOneToTheOther) {
+  Mlp mlp;
+  mlp.down_waits = {};
+  EXPECT_THAT(explanation_of(mlp.build()),
+              AllOf(HasSubstr("-> SM 1 pc 1 (matvec_residual)"), HasSubstr("no wait leads")));
+}
+
+TEST(Explanation, SaysThatTheFirstSignalsNothing) {
+  Mlp mlp;
+  mlp.second_half_signals = {};
+  mlp.gate_up_waits = {{0, 1, kReadsResidual}};
+  EXPECT_THAT(explanation_of(mlp.build()), HasSubstr("SM 1 pc 0 (embed) signals no counter"));
+}
+
+// The reader waits for one embedding, which was to wait for the other two.
+TEST(Explanation, FollowsTheChainToTheWaitThatIsTooShort) {
+  Hand hand(2);
+  hand.embed(0, 0, kHalf, {}, {{0, 2}});
+  hand.embed(1, kHalf, kHalf, {}, {{0, 1}});
+  hand.embed(0, 0, kHalf, {{0, 2, guards<&Embed::residual>()}}, {{1, 1}});
+  hand.lm_head(1, {{1, 1, guards<&LmHead::residual>()}}, {{2, 1}});
+  EXPECT_THAT(
+      explanation_of(hand.build(2)),
+      AllOf(HasSubstr("missing: SM 1 pc 0 (embed) -> counter 0 -> SM 0 pc 1 (embed) -> SM 1 pc 1 (lm_head)"),
+            HasSubstr("SM 0 pc 1 (embed) waits for counter 0 to reach 2 of 3")));
+}
+
+}  // namespace
+}  // namespace serval::testing
