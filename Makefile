@@ -4,7 +4,7 @@
 BUILD := build
 PREFIX ?= /usr/local
 PROMPT ?= Once upon a time
-DEMO_TOKENS ?= 200
+DEMO_TOKENS ?= 300
 JOBS ?= $(shell nproc)
 TEST_JOBS ?= 2
 TEST_TIMEOUT_S ?= 300

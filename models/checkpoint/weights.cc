@@ -78,7 +78,8 @@ struct LoadedTensor {
     uint16_t* out = converted + piece.first;
     if (view->dtype == StoredType::kBF16) std::memcpy(out, source.data(), source.size());
     if (view->dtype == StoredType::kF16) convert_elements<uint16_t>(source, out, fp16_to_float);
-    if (view->dtype == StoredType::kF32) convert_elements<float>(source, out, [](float value) { return value; });
+    if (view->dtype == StoredType::kF32)
+      convert_elements<float>(source, out, [](float value) { return value; });
   }
 };
 
@@ -98,7 +99,8 @@ const TensorView& checked_tensor(const Checkpoint& checkpoint, const WeightSpec&
   const TensorView& tensor = checkpoint.tensor(spec.name);
   if (tensor.shape != expected)
     fail(checkpoint.path_of(spec.name), "found shape " + shape_text(tensor.shape));
-  if (tensor.dtype != StoredType::kBF16 && tensor.dtype != StoredType::kF16 && tensor.dtype != StoredType::kF32)
+  if (tensor.dtype != StoredType::kBF16 && tensor.dtype != StoredType::kF16 &&
+      tensor.dtype != StoredType::kF32)
     throw Error(ErrorKind::kRuntime,
                 fmt::format("{}: tensor {}: found dtype {}, supported are BF16, F16 and F32",
                             checkpoint.path_of(spec.name), shown(spec.name), dtype_name(tensor.dtype)));

@@ -216,8 +216,7 @@ std::string ChatTemplate::render(std::span<const ChatTurn> messages, bool add_ge
   return text;
 }
 
-std::vector<std::int32_t> ChatTemplate::encode(const Tokenizer& tokenizer,
-                                               std::span<const ChatTurn> messages,
+std::vector<std::int32_t> ChatTemplate::encode(const Tokenizer& tokenizer, std::span<const ChatTurn> messages,
                                                bool add_generation_prompt) const {
   // Some checkpoints do not mark these as special.
   std::vector<std::int32_t> control_ids = stop_ids(tokenizer);

@@ -56,8 +56,8 @@ TEST(Safetensors, ReadsAFileWithoutTensors) {
 }
 
 TEST(Safetensors, KnowsTheSizeOfEveryType) {
-  for (const StoredType dtype :
-       {StoredType::kBool, StoredType::kF8E4M3, StoredType::kF16, StoredType::kBF16, StoredType::kF32, StoredType::kF64}) {
+  for (const StoredType dtype : {StoredType::kBool, StoredType::kF8E4M3, StoredType::kF16, StoredType::kBF16,
+                                 StoredType::kF32, StoredType::kF64}) {
     const std::string data(dtype_bytes(dtype), 'x');
     EXPECT_EQ(parse(safetensors_file({{"a", std::string(dtype_name(dtype)), {1}, data}})).at("a").dtype,
               dtype);

@@ -147,8 +147,7 @@ TEST(ChatTemplate, KeepsControlTokensInAMessageText) {
     const auto chat = ChatTemplate::named(name, tokenizer);
     const auto specials = [&](const std::string& content) {
       Ids ids;
-      for (const std::int32_t id :
-           chat.encode(tokenizer, std::vector<ChatTurn>{{"user", content}}, true)) {
+      for (const std::int32_t id : chat.encode(tokenizer, std::vector<ChatTurn>{{"user", content}}, true)) {
         if (tokenizer.is_special(id)) ids.push_back(id);
       }
       return ids;
