@@ -45,6 +45,13 @@ fuzz: ## Run every fuzz target for FUZZ_SECONDS=60; what is found goes to build-
 	$(call BUILD_ALL,build-fuzz) --target fuzzers
 	tests/fuzz/run.sh $(FUZZ_SECONDS) $(FUZZ_OUT) build-fuzz/bin
 
+.PHONY: prove
+prove: ## Mutate, rewrite and interleave programs by the thousand (make test runs a sample)
+	@tools/install_packages.sh demo test
+	cmake --preset host -D SERVAL_BUILD_TESTS=ON
+	$(call BUILD_ALL,$(BUILD)) --target prove_test
+	SERVAL_PROVE_MUTANTS=10000 SERVAL_PROVE_REWRITES=1000 SERVAL_PROVE_INTERLEAVINGS=2000 $(BUILD)/bin/prove_test
+
 .PHONY: bench
 bench: ## Build and run the benchmarks
 	@tools/install_packages.sh demo bench

@@ -12,6 +12,7 @@ using Arguments = std::vector<std::string>;
 int run_generate(const Arguments& arguments);
 int run_chat(const Arguments& arguments);
 int run_schedule(const Arguments& arguments);
+int run_validate(const Arguments& arguments);
 int run_bench(const Arguments& arguments);
 int run_info(const Arguments& arguments);
 int run_verify(const Arguments& arguments);

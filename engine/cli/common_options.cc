@@ -80,6 +80,10 @@ void EngineFlags::declare(FlagSet& flags) {
               });
   flags.value("--threads", "N", "threads of the host interpreter; 0: all cores. Default: 0",
               [this](const FlagValue& v) { threads = static_cast<int>(parse_integer(v, 0, kMaxThreads)); });
+  flags.value(
+      "--interleaving", "SEED",
+      "run the host interpreter's instructions on one thread, interleaved as SEED says: to look for a race",
+      [this](const FlagValue& v) { interleaving = parse_unsigned(v, UINT64_MAX); });
 }
 
 EngineOptions EngineFlags::options(int max_sequences) const {
@@ -94,6 +98,7 @@ EngineOptions EngineFlags::options(int max_sequences) const {
   options.policy = schedule.policy;
   options.global_queue = schedule.global_queue;
   options.chat_template = chat_template;
+  options.interleaving = interleaving;
   return options;
 }
 

@@ -51,6 +51,7 @@ struct EngineFlags {
   int threads = 0;
   std::string backend = "auto";
   std::string chat_template;
+  std::optional<uint64_t> interleaving;
 
   void declare(FlagSet& flags);
   EngineOptions options(int max_sequences) const;

@@ -39,6 +39,8 @@ class FlagSet {
   // Whether the flag of that long name was on the command line that was parsed.
   bool given(const std::string& long_name) const;
   std::string help() const;
+  // How error lines end: where to read more.
+  std::string see_help() const;
 
  private:
   enum class Kind { kValue, kList, kToggle, kPositional };
@@ -59,8 +61,6 @@ class FlagSet {
   class Parser;
 
   bool parse_or_throw(const std::vector<std::string>& arguments);
-  std::string see_help() const;
-
   std::string command_;
   std::string summary_;
   std::string usage_;

@@ -30,6 +30,7 @@ constexpr Command kCommands[] = {
     {"generate", "continue one or several prompts", run_generate},
     {"chat", "talk with the model", run_chat},
     {"schedule", "compile a model and print the program or its statistics", run_schedule},
+    {"validate", "prove that a program may run, or say why not", run_validate},
     {"bench", "measure the speed of prompts and of generation", run_bench},
     {"info", "facts about a model and this machine", run_info},
     {"verify", "compare the model's logits with a reference's", run_verify},

@@ -1,21 +1,13 @@
 // serval schedule: compiles a model, or reads a program file, and prints what the program is. No weights are
 // touched.
-#include <chrono>
-#include <thread>
-
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 
 #include "engine/cli/commands.h"
-#include "engine/cli/common_options.h"
 #include "engine/cli/json_text.h"
-#include "engine/cli/log.h"
 #include "engine/cli/output.h"
-#include "engine/runtime/model_source.h"
-#include "engine/runtime/options.h"
+#include "engine/cli/program_flags.h"
 #include "instructions/isa.h"
-#include "models/llama/graph.h"
-#include "scheduler/compile.h"
 #include "scheduler/report.h"
 #include "vm/error.h"
 #include "vm/state.h"
@@ -31,39 +23,18 @@ constexpr const char* kExamples =
     "  serval schedule --sms 4 --disassemble | less\n"
     "  serval schedule -m llama-3.1-8b -o 8b.program && serval schedule 8b.program\n";
 
-// What says how to compile, and so has no meaning for a program that is compiled.
-constexpr const char* kCompileFlags[] = {"--model",  "--ctx-size", "--machine", "--sms",
-                                         "--policy", "--queue",    "--threads"};
-
 struct Flags {
-  std::string program_file;
-  std::string model;
+  ProgramFlags program;
   std::string output_file;
-  std::string machine = "h200";
-  int context = 0;
-  int threads = 0;
   bool disassemble = false;
   CostContext cost;
-  ScheduleFlags schedule;
   OutputFlags output;
 
   void declare(FlagSet& set);
 };
 
 void Flags::declare(FlagSet& set) {
-  set.positional("PROGRAM", "a program file to print, instead of compiling a model",
-                 [this](const FlagValue& v) { program_file = parse_text(v); });
-  set.group("Model");
-  set.value("-m,--model", "MODEL", "a Hugging Face directory or a preset's name. Default: the bundled model",
-            [this](const FlagValue& v) { model = parse_text(v); });
-  declare_context(set, context);
-  schedule.declare(set);
-  set.value("--machine", "NAME", "what to compile for: h200, host. Default: h200",
-            [this](const FlagValue& v) {
-              machine = parse_choice(v, {"h200", "host"});
-            });
-  set.value("--threads", "N", "of the machine host; 0: all cores. Default: 0",
-            [this](const FlagValue& v) { threads = static_cast<int>(parse_integer(v, 0, kMaxThreads)); });
+  program.declare(set, "print");
   set.group("Cost model: the pass that is looked at");
   set.value("--rows", "N", fmt::format("tokens computed together, 1 to {}. Default: 1", kMaxRows),
             [this](const FlagValue& v) { cost.rows = static_cast<uint32_t>(parse_integer(v, 1, kMaxRows)); });
@@ -76,33 +47,6 @@ void Flags::declare(FlagSet& set) {
   set.value("-o,--output", "FILE", "write the program to FILE as well",
             [this](const FlagValue& v) { output_file = parse_text(v); });
   set.examples(kExamples);
-}
-
-Machine machine_of(const Flags& flags) {
-  const auto cores = std::max(1u, std::thread::hardware_concurrency());
-  const uint32_t threads = flags.threads == 0 ? cores : static_cast<uint32_t>(flags.threads);
-  Machine machine = flags.machine == "host" ? host_machine(threads) : h200_machine();
-  if (flags.schedule.sms != 0) machine.sms = static_cast<uint32_t>(flags.schedule.sms);
-  return machine;
-}
-
-Program compile_model(const Flags& flags) {
-  const LlamaConfig config = find_model(flags.model).config;
-  const Machine machine = machine_of(flags);
-  EngineOptions options;
-  options.context = flags.context;
-  const auto context = static_cast<uint32_t>(context_of(options, config.max_position));
-
-  const auto begin = std::chrono::steady_clock::now();
-  const Graph graph = build_llama_graph(config, {.sms = machine.sms, .context = context});
-  const Program program =
-      compile(graph, machine,
-              {.policy = policy_named(flags.schedule.policy),
-               .queue_kind = flags.schedule.global_queue ? QueueKind::kGlobal : QueueKind::kPerSm,
-               .context = flags.cost});
-  const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - begin;
-  log_info(fmt::format("compiled {} instructions in {:.1f} ms", program.instructions.size(), time.count()));
-  return program;
 }
 
 // A file may hold any opcodes and operands; what follows relies on the instruction set's own.
@@ -136,20 +80,14 @@ ordered_json statistics_json(const Program& program, const ProgramStatistics& st
 
 void check_combination(const Flags& flags, const FlagSet& set) {
   if (flags.disassemble && flags.output.json) {
-    throw Error(ErrorKind::kUsage,
-                "--json: is of the statistics, not with --disassemble; see serval schedule --help");
+    throw Error(ErrorKind::kUsage, "--json: is of the statistics, not with --disassemble" + set.see_help());
   }
-  if (flags.program_file.empty()) return;
-  for (const char* flag : kCompileFlags) {
-    if (!set.given(flag)) continue;
-    throw Error(ErrorKind::kUsage, fmt::format("{}: {} is compiled already; see serval schedule --help", flag,
-                                               flags.program_file));
-  }
+  flags.program.check(set);
 }
 
 int schedule(const Flags& flags) {
-  const Program program =
-      flags.program_file.empty() ? compile_model(flags) : read_checked(flags.program_file);
+  const Program program = flags.program.program_file.empty() ? flags.program.compile_model(flags.cost)
+                                                             : read_checked(flags.program.program_file);
   if (!flags.output_file.empty()) write_program(program, flags.output_file);
   if (flags.disassemble) {
     write_stdout(disassemble(program));

@@ -20,6 +20,7 @@ HostBackendOptions host_options(const EngineOptions& options, int context) {
   if (!options.policy.empty()) host.policy = policy_named(options.policy);
   host.queue_kind = options.global_queue ? QueueKind::kGlobal : QueueKind::kPerSm;
   host.stall_timeout_s = options.stall_timeout_s;
+  host.interleaving = options.interleaving;
   return host;
 }
 

@@ -41,6 +41,10 @@ void check_options(const EngineOptions& options) {
   }
   require_range("stall_timeout_s", options.stall_timeout_s, 0.0, OptionLimits::kMaxStallTimeoutS);
   require_one_of("backend", options.backend, {"auto", "device", "host", "torch"});
+  if (options.interleaving && options.backend != "auto" && options.backend != "host") {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("interleaving: {}; limit: backend host only", *options.interleaving));
+  }
   if (!options.policy.empty()) {
     require_one_of("policy", options.policy, {"round-robin", "zig-zag", "wave", "list"});
   }

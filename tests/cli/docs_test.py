@@ -7,7 +7,7 @@ import unittest
 from harness import run
 
 DOCS = os.path.join(os.path.dirname(__file__), "../../docs/cli.md")
-COMMANDS = ["generate", "chat", "schedule", "bench", "verify", "info"]
+COMMANDS = ["generate", "chat", "schedule", "validate", "bench", "verify", "info"]
 
 
 class Docs(unittest.TestCase):

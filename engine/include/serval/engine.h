@@ -100,7 +100,10 @@ struct EngineOptions {
   std::string policy = {};         // round-robin | zig-zag | wave | list; empty: what the cost model prefers
   bool global_queue = false;       // one queue for all SMs instead of one each
   std::string chat_template = {};  // llama3 | chatml; empty: recognised from the checkpoint
-  double stall_timeout_s = 30;     // a launch without progress for this long is a fault; up to a day
+  // Host interpreter: one thread interleaves the instructions of all SMs in an order that this seed picks,
+  // always the same. Slow; no valid program's results depend on it, so it serves to find and repeat races.
+  std::optional<uint64_t> interleaving = {};
+  double stall_timeout_s = 30;  // a launch without progress for this long is a fault; up to a day
   ProgressCallback progress = {};
 };
 

@@ -1,0 +1,107 @@
+"""serval validate: programs are proven, or refused with a reason."""
+
+import json
+import struct
+import unittest
+
+from harness import Case, run
+
+HEADER_BYTES = 33  # up to the machine's name: docs/program_format.md
+MACHINE_BYTES = 4 + 4 + 5 * 8
+RECORD_BYTES, WAIT_BYTES = 128, 12
+
+
+def waits_of(data):
+    """Offsets of a program file's waits."""
+    at = HEADER_BYTES
+    at += 4 + struct.unpack_from("<I", data, at)[0] + MACHINE_BYTES
+    for size in (RECORD_BYTES, 4):  # instructions, queue_begin
+        at += 4 + struct.unpack_from("<I", data, at)[0] * size
+    count = struct.unpack_from("<I", data, at)[0]
+    return range(at + 4, at + 4 + count * WAIT_BYTES, WAIT_BYTES)
+
+
+class Validate(Case):
+    def setUp(self):
+        self.program = self.path("program")
+        result = run("schedule", "-m", self.model, "--sms", "3", "-o", self.program)
+        self.assertEqual(result.returncode, 0, msg=result.stderr)
+
+    def validate(self, *arguments, code=0):
+        result = run("validate", *arguments)
+        self.assertEqual(result.returncode, code, msg=result.stderr)
+        return result.stdout.decode()
+
+    def lower_a_threshold(self):
+        with open(self.program, "rb") as file:
+            data = bytearray(file.read())
+        for wait in waits_of(data):
+            counter, threshold, _ = struct.unpack_from("<III", data, wait)
+            if threshold < 2:
+                continue
+            struct.pack_into("<I", data, wait + 4, threshold - 1)
+            with open(self.program, "wb") as file:
+                file.write(data)
+            return counter, threshold
+        raise AssertionError("no instruction waits for two others")
+
+    def test_what_the_scheduler_makes_is_valid(self):
+        for policy in ["round-robin", "zig-zag", "wave", "list"]:
+            self.assertRegex(
+                self.validate("-m", self.model, "--policy", policy),
+                r"^valid: \d+ instructions, \d+ counters \(\d+\.\d ms\)\n$",
+            )
+        self.assertIn("valid: ", self.validate("-m", self.model, "--queue", "global", "--machine", "host"))
+
+    def test_a_preset_needs_no_weights(self):
+        self.assertIn("valid: ", self.validate("-m", "llama-3.2-1b"))
+
+    def test_a_program_file(self):
+        self.assertIn("valid: ", self.validate(self.program))
+
+    def test_json(self):
+        out = json.loads(self.validate(self.program, "--json"))
+        self.assertEqual(set(out), {"valid", "instructions", "counters", "validate_ms"})
+        self.assertIs(out["valid"], True)
+
+    def test_a_lowered_threshold_is_refused_in_one_line(self):
+        counter, threshold = self.lower_a_threshold()
+        line = self.validate(self.program, code=1)
+        self.assertRegex(line, r"^invalid: race: SM \d pc \d+ \(\w+.*nothing orders them\n$")
+        self.assertEqual(line.count("\n"), 1)
+        explained = self.validate(self.program, "--explain", code=1)
+        self.assertTrue(explained.startswith(line))
+        self.assertIn(f"waits for counter {counter} to reach {threshold - 1} of {threshold}", explained)
+        out = json.loads(self.validate(self.program, "--json", code=1))
+        self.assertEqual((out["valid"], out["violation"]["rule"]), (False, "race"))
+        self.assertEqual(len(out["violation"]["instructions"]), 2)
+
+    def test_how_to_compile_has_no_meaning_for_a_file(self):
+        self.check_fails(2, "compiled already", arguments=["validate", self.program, "--sms", "3"])
+
+    def test_a_file_of_another_kind(self):
+        with open(self.program, "wb") as file:
+            file.write(b"{}" * 1000)
+        self.check_fails(1, self.program, "magic", arguments=["validate", self.program])
+
+
+class Interleaving(Case):
+    def test_it_never_shows_in_the_text(self):
+        arguments = ["generate", "-m", self.model, "--random-weights", "1", "-p", "ab", "-n", "8", "-s", "1", "--sms", "3"]
+        text = run(*arguments).stdout
+        for seed in ["0", "1", "18446744073709551615"]:
+            result = run(*arguments, "--interleaving", seed)
+            self.assertEqual((result.returncode, result.stdout), (0, text), msg=result.stderr)
+        self.assertEqual(run(*arguments, env={"SERVAL_INTERLEAVING": "7"}).stdout, text)
+
+    def test_it_is_of_the_host_interpreter(self):
+        self.check_fails(
+            2,
+            "interleaving",
+            "host",
+            arguments=["generate", "-m", self.model, "-p", "a", "--interleaving", "1", "--backend", "torch"],
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()
