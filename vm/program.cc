@@ -32,12 +32,24 @@ void check_queues(const Program& p) {
   if (p.num_queues() != wanted) refuse(fmt::format("queues: {}, expected {}", p.num_queues(), wanted));
 }
 
+// Every instruction has its own waits and signals. Were they shared, a short file could have as many as the
+// product of its instructions and its table, and what walks them would not end.
+void check_owned(const char* what, uint64_t claimed, uint64_t size) {
+  if (claimed > size)
+    refuse(fmt::format("{}: {} claimed by the instructions, limit {}", what, claimed, size));
+}
+
 void check_side_tables(const Program& p) {
+  uint64_t waits = 0, signals = 0;
   for (size_t i = 0; i < p.instructions.size(); ++i) {
     check_range("waits", i, p.instructions[i].wait_begin, p.instructions[i].wait_count, p.waits.size());
     check_range("signals", i, p.instructions[i].signal_begin, p.instructions[i].signal_count,
                 p.signals.size());
+    waits += p.instructions[i].wait_count;
+    signals += p.instructions[i].signal_count;
   }
+  check_owned("waits", waits, p.waits.size());
+  check_owned("signals", signals, p.signals.size());
   for (size_t i = 0; i < p.waits.size(); ++i) {
     if (p.waits[i].counter >= p.counters.size()) {
       refuse(fmt::format("wait {}: counter {}, limit {}", i, p.waits[i].counter, p.counters.size()));

@@ -107,6 +107,16 @@ TEST(CheckStructure, WantsWaitsAndSignalsWithinTheirTables) {
   EXPECT_THAT(refusal([](Program& p) { p.instructions[1].signal_begin = 3; }), HasSubstr("signals"));
 }
 
+TEST(CheckStructure, WantsWaitsAndSignalsThatNoTwoInstructionsShare) {
+  EXPECT_THAT(refusal([](Program& p) { p.instructions[0].wait_count = 1; }),
+              HasSubstr("waits: 2 claimed by the instructions, limit 1"));
+  EXPECT_THAT(refusal([](Program& p) {
+                p.instructions[1].signal_begin = 0;
+                p.instructions[1].signal_count = 2;
+              }),
+              HasSubstr("signals: 3 claimed by the instructions, limit 2"));
+}
+
 TEST(CheckStructure, WantsCountersThatExist) {
   EXPECT_THAT(refusal([](Program& p) { p.waits[0].counter = 2; }), HasSubstr("wait 0: counter 2, limit 2"));
   EXPECT_THAT(refusal([](Program& p) { p.signals[1].counter = 9; }), HasSubstr("signal 1: counter 9"));
