@@ -1,6 +1,8 @@
 #include "models/tokenizer/regex.h"
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <ctime>
 #include <fmt/format.h>
@@ -19,11 +21,12 @@ namespace serval {
 namespace {
 
 constexpr std::size_t kMaxPatternBytes = 1 << 16;
-constexpr std::uint32_t kMatchLimit = 10'000'000;    // backtracking steps from one starting position
+constexpr std::uint32_t kMatchLimit = 500'000;   // backtracking steps from one starting position,
+constexpr std::uint32_t kMatchLimitPerByte = 4;  // and in addition for a long text
+constexpr std::uint32_t kMaxMatchLimit = 100'000'000;
 constexpr std::uint32_t kHeapLimitKiB = 256 * 1024;  // backtracking memory of one search
-constexpr std::size_t kSearchWindow = 64;            // starting positions tried before the clock is looked at
-constexpr std::size_t kSearchesPerClockLook = 32;
-constexpr double kCpuSeconds = 10.0;                     // for any text,
+constexpr std::size_t kSearchWindow = 16;            // starting positions tried before the clock is looked at
+constexpr double kCpuSeconds = 10.0;                 // for any text,
 constexpr double kCpuSecondsPerByte = 10.0 / (1 << 20);  // and in addition for a long one
 
 struct FreeCode {
@@ -91,22 +94,29 @@ double thread_cpu_seconds() {
   return static_cast<double>(now.tv_sec) + kNanosecond * static_cast<double>(now.tv_nsec);
 }
 
-// CPU time and not wall time: a busy machine must not turn a good text into an error.
+// CPU time and not wall time: a busy machine must not turn a good text into an error. But a thread's CPU time
+// is a system call and wall time is not, and no thread computes for longer than it lives: the CPU clock is
+// read only when the wall clock has passed the budget.
 class CpuBudget {
  public:
-  explicit CpuBudget(double seconds) : seconds_(seconds) {}
-  bool spent() {
-    if (++looks_ % kSearchesPerClockLook != 0) return false;
-    const double now = thread_cpu_seconds();
-    if (!until_) until_ = now + seconds_;
-    return now > *until_;
+  explicit CpuBudget(double seconds)
+      : wall_end_(std::chrono::steady_clock::now() +
+                  std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                      std::chrono::duration<double>(seconds))),
+        cpu_end_(thread_cpu_seconds() + seconds) {}
+  bool spent() const {
+    return std::chrono::steady_clock::now() > wall_end_ && thread_cpu_seconds() > cpu_end_;
   }
 
  private:
-  double seconds_;
-  std::size_t looks_ = 0;
-  std::optional<double> until_;  // set at the first look, so that short texts never ask for the time
+  std::chrono::steady_clock::time_point wall_end_;
+  double cpu_end_;
 };
+
+std::uint32_t match_limit(std::size_t text_bytes) {
+  const std::size_t more = std::min<std::size_t>(text_bytes, kMaxMatchLimit / kMatchLimitPerByte);
+  return kMatchLimit + kMatchLimitPerByte * static_cast<std::uint32_t>(more);
+}
 
 std::size_t next_character(std::string_view text, std::size_t at) {
   return at < text.size() ? at + utf8_first(text.substr(at)).bytes : at + 1;
@@ -144,7 +154,7 @@ class Search {
         context_(checked(MatchContext(pcre2_match_context_create(nullptr)))),
         data_(checked(MatchData(pcre2_match_data_create(1, nullptr)))),
         budget_(kCpuSeconds + kCpuSecondsPerByte * static_cast<double>(text.size())) {
-    pcre2_set_match_limit(context_.get(), kMatchLimit);
+    pcre2_set_match_limit(context_.get(), match_limit(text.size()));
     pcre2_set_heap_limit(context_.get(), kHeapLimitKiB);
   }
 
