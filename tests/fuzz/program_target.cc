@@ -2,6 +2,7 @@
 // and what the validator accepts, `checked` runs clean.
 #include <algorithm>
 
+#include "instructions/checked_isa.h"
 #include "instructions/isa.h"
 #include "scheduler/report.h"
 #include "scheduler/validate.h"
@@ -13,18 +14,6 @@ namespace serval::fuzz {
 namespace {
 
 constexpr uint64_t kInterleavings = 2;
-
-CheckedIsa checked_isa() {
-  return {.check = check_instruction,
-          .footprint = [](const Instruction& i, const StateView* state,
-                          Footprint& out) { op_info(i.opcode).footprint(i, state, out); },
-          .pages =
-              [](const Instruction& i) {
-                const PageNeed need = op_info(i.opcode).pages(i);
-                return need.pinned + need.streaming;
-              },
-          .name = op_name};
-}
 
 void check_round_trip(const Program& program) {
   const std::vector<std::byte> bytes = serialise(program);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "instructions/isa.h"
 #include "models/llama/graph.h"
 #include "tests/scheduler/graphs.h"
 #include "vm/kv_cache.h"
@@ -24,21 +23,6 @@ const std::vector<Program>& small_programs() {
     return out;
   }();
   return programs;
-}
-
-const CheckedIsa& checked_isa() {
-  static const CheckedIsa isa{
-      .check = check_instruction,
-      .footprint = [](const Instruction& i, const StateView* state,
-                      Footprint& out) { op_info(i.opcode).footprint(i, state, out); },
-      .pages =
-          [](const Instruction& i) {
-            const PageNeed need = op_info(i.opcode).pages(i);
-            return need.pinned + need.streaming;
-          },
-      .name = op_name,
-  };
-  return isa;
 }
 
 RandomPasses::RandomPasses(const StateLimits& limits, uint32_t passes, RandomOrder& random) {

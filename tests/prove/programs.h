@@ -4,7 +4,7 @@
 #include <array>
 #include <vector>
 
-#include "vm/host/checked.h"
+#include "instructions/checked_isa.h"
 #include "vm/host/random_order.h"
 #include "vm/program.h"
 #include "vm/state.h"
@@ -13,8 +13,6 @@ namespace serval::testing {
 
 // Several SM counts, every policy and kind of queue, contexts of one leaf of attention and of several.
 const std::vector<Program>& small_programs();
-
-const CheckedIsa& checked_isa();
 
 // States of passes that follow each other, within a program's limits: a few sequences, several rows of some.
 class RandomPasses {

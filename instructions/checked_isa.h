@@ -1,0 +1,10 @@
+#pragma once
+
+#include "vm/host/checked.h"
+
+namespace serval {
+
+// The same instruction set for the host interpreter's `checked` mode. Thread-safe.
+const CheckedIsa& checked_isa();
+
+}  // namespace serval
