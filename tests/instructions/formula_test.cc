@@ -532,7 +532,9 @@ TEST(Sample, DrawsForTheRowsThatWantLogits) {
         EXPECT_EQ(got.token, want.token);
         EXPECT_EQ(got.log_probability, want.log_probability);
       } else {
-        EXPECT_EQ(std::memcmp(&got, &before[r * sizeof got], sizeof got), 0) << "row " << r;
+        const auto* bytes = reinterpret_cast<const char*>(&got);
+        const auto* old = reinterpret_cast<const char*>(&before[r * sizeof got]);
+        EXPECT_TRUE(std::equal(bytes, bytes + sizeof got, old)) << "row " << r;
       }
     }
   }

@@ -505,7 +505,7 @@ double round_to_bf16(double value) {
 
 double sum_error(uint32_t terms, double magnitude) {
   constexpr uint32_t kPartials = 32, kFolds = 5;
-  const double chain = (terms + kPartials - 1) / kPartials + kFolds;
+  const uint32_t chain = (terms + kPartials - 1) / kPartials + kFolds;
   return chain * kHalfUlp / (1 - chain * kHalfUlp) * magnitude;
 }
 
