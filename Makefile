@@ -8,6 +8,7 @@ DEMO_TOKENS ?= 300
 JOBS ?= $(shell nproc)
 TEST_JOBS ?= 2
 TEST_TIMEOUT_S ?= 300
+TIDY_TARGET ?= all
 FUZZ_SECONDS ?= 60
 FUZZ_OUT ?= build-fuzz/found
 
@@ -76,10 +77,10 @@ format: ## Lay out every source file with clang-format
 	tools/check_format.sh --fix
 
 .PHONY: tidy
-tidy: ## Run clang-tidy over every source file; warnings are errors
+tidy: ## Run clang-tidy over every source file, or TIDY_TARGET's; warnings are errors
 	@tools/install_packages.sh demo test check
 	cmake --preset tidy
-	$(call BUILD_ALL,build-tidy) -- -k 0
+	$(call BUILD_ALL,build-tidy) --target $(TIDY_TARGET) -- -k 0
 
 .PHONY: clean
 clean: ## Remove the build folders
