@@ -26,4 +26,8 @@ void rms_norm(const float* x, const uint16_t* w, size_t n, float epsilon, float*
   for (size_t i = 0; i < n; ++i) out[i] = bf16_to_float(float_to_bf16(x[i] * scale * bf16_to_float(w[i])));
 }
 
+void rms_norm_rows(const float* x, const uint16_t* w, size_t rows, size_t n, float epsilon, float* out) {
+  for (size_t r = 0; r < rows; ++r) rms_norm(x + r * n, w, n, epsilon, out + r * n);
+}
+
 }  // namespace serval

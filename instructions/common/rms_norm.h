@@ -10,4 +10,7 @@ namespace serval {
 // squares are summed in the order of matvec(). Thread-safe.
 void rms_norm(const float* x, const uint16_t* w, size_t n, float epsilon, float* out);
 
+// The same for each of `rows` rows of x and out, [rows, n] both.
+void rms_norm_rows(const float* x, const uint16_t* w, size_t rows, size_t n, float epsilon, float* out);
+
 }  // namespace serval

@@ -27,10 +27,8 @@ void compute(const GateUpSilu& op, const HostMemory& m, Local& l) {
   l.x.resize(l.residual.size());
   l.gate.resize(l.rows.size() * outputs);
   l.up.resize(l.rows.size() * outputs);
-  for (size_t r = 0; r < l.rows.size(); ++r) {
-    rms_norm(l.residual.data() + r * op.hidden, m.data<const uint16_t>(op.norm), op.hidden, op.epsilon,
-             l.x.data() + r * op.hidden);
-  }
+  rms_norm_rows(l.residual.data(), m.data<const uint16_t>(op.norm), l.rows.size(), op.hidden, op.epsilon,
+                l.x.data());
   matvec(m.data<const uint16_t>(op.gate) + first, outputs, op.hidden, l.x.data(), l.rows.size(),
          l.gate.data(), outputs);
   matvec(m.data<const uint16_t>(op.up) + first, outputs, op.hidden, l.x.data(), l.rows.size(), l.up.data(),

@@ -27,10 +27,8 @@ void load(const LmHead& op, const HostMemory& m, Local& l) {
 void compute(const LmHead& op, const HostMemory& m, Local& l) {
   l.x.resize(l.residual.size());
   l.y.resize(l.rows.size() * num_tokens(op));
-  for (size_t r = 0; r < l.rows.size(); ++r) {
-    rms_norm(l.residual.data() + r * op.hidden, m.data<const uint16_t>(op.norm), op.hidden, op.epsilon,
-             l.x.data() + r * op.hidden);
-  }
+  rms_norm_rows(l.residual.data(), m.data<const uint16_t>(op.norm), l.rows.size(), op.hidden, op.epsilon,
+                l.x.data());
   if (l.rows.empty()) return;
   matvec(m.data<const uint16_t>(op.weights) + size_t{op.first_unit} * kUnitRows * op.hidden, num_tokens(op),
          op.hidden, l.x.data(), l.rows.size(), l.y.data(), num_tokens(op));

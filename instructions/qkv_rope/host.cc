@@ -49,10 +49,8 @@ void rotate(const QkvRope& op, const HostMemory& m, const QkvUnit& u, uint32_t p
 void compute(const QkvRope& op, const HostMemory& m, Local& l) {
   l.x.resize(l.residual.size());
   l.y.resize(l.rows.size() * op.num_units * kUnitRows);
-  for (size_t r = 0; r < l.rows.size(); ++r) {
-    rms_norm(l.residual.data() + r * op.hidden, m.data<const uint16_t>(op.norm), op.hidden, op.epsilon,
-             l.x.data() + r * op.hidden);
-  }
+  rms_norm_rows(l.residual.data(), m.data<const uint16_t>(op.norm), l.rows.size(), op.hidden, op.epsilon,
+                l.x.data());
   const size_t row_stride = size_t{op.num_units} * kUnitRows;
   for (uint32_t n = 0; n < op.num_units; ++n) {
     const QkvUnit u = qkv_unit(op, op.first_unit + n);
