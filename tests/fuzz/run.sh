@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every fuzz target at once, two processes each: run.sh SECONDS OUT [FOLDER OF THE fuzz_* PROGRAMS]
+# Runs every fuzz target at once, FUZZ_PROCESSES=2 processes each: run.sh SECONDS OUT [FOLDER OF THE fuzz_* PROGRAMS]
 # Into the folder OUT go logs, what broke a target (crash-*, timeout-*, oom-*) and new-corpus.tar.gz: the inputs that
 # reach code the committed corpus does not. A table comes last; exit code 1 if anything broke.
 # The folders corpus/ and dictionaries/ lie beside this script.
@@ -15,7 +15,7 @@ kOut=$(cd "$2" && pwd)
 kHere=$(cd "$(dirname "$0")" && pwd)
 kPrograms=$(cd "${3:-${kHere}}" && pwd)
 readonly kOut kHere kPrograms
-readonly kProcesses=2
+readonly kProcesses=${FUZZ_PROCESSES:-2}
 readonly kTimeout_s=10
 readonly kMemory_MiB=2048
 readonly kMaxArtifacts=20            # of each kind and target; the smallest are kept
