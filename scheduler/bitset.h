@@ -21,6 +21,8 @@ class Bitset {
     for (size_t i = 0; i < other.words_.size(); ++i) words_[i] |= other.words_[i];
   }
 
+  size_t bytes() const { return words_.size() * sizeof(uint64_t); }
+
   friend bool operator==(const Bitset&, const Bitset&) = default;
 
  private:

@@ -1,36 +1,35 @@
 #include "scheduler/happens_before.h"
 
 #include <algorithm>
+#include <queue>
+#include <utility>
 
 namespace serval {
 namespace {
 
 constexpr uint32_t kNoEvent = 0xffffffff;
+// A number takes as many bits as these thresholds, so no program needs more memory than at a bit a threshold.
+constexpr size_t kThresholdsInBits = 32;
 
 }  // namespace
 
 HappensBefore::HappensBefore(const Program& program)
     : program_(program),
+      stages_(program),
+      wait_events_(program.waits.size(), kNoEvent),
       signallers_(program.counters.size()),
-      events_of_counter_(program.counters.size()),
-      certain_in_(program.instructions.size()),
-      wait_events_(program.instructions.size()),
+      certain_(program.counters.size()),
+      first_events_(program.instructions.size()),
+      sets_(1),
       known_(program.instructions.size(), 0) {
   find_order();
   if (stuck_) return;
+  find_events();
   find_signallers();
-  for (const uint32_t i : order_) {
-    Bitset known;
-    for (const Wait& w : program.waits_of(program.instructions[i])) {
-      const uint32_t event = w.threshold == 0 ? kNoEvent : event_of(w.counter, w.threshold);
-      wait_events_[i].push_back(event);
-      if (event != kNoEvent) known.merge(events_[event].closure);
-    }
-    // Neighbours in this order mostly wait for the same; they share a set.
-    if (sets_.empty() || !(sets_.back() == known)) sets_.push_back(std::move(known));
-    known_[i] = static_cast<uint32_t>(sets_.size() - 1);
-  }
-  gate_event_ = event_of(program.gate_counter, program.counters[program.gate_counter].increments_per_pass);
+  for (uint32_t c = 0; c < program.counters.size(); ++c) find_certain(c);
+  closed_.assign(events_begin_.begin(), events_begin_.end() - 1);
+  for (const uint32_t i : order_) known_[i] = known_before(i);
+  close(program.gate_counter, gate_event_);
 }
 
 // Runs one pass with every queue in order. Counters only grow, so whatever can run now can run later: if this
@@ -74,117 +73,168 @@ void HappensBefore::find_order() {
   }
 }
 
+void HappensBefore::find_events() {
+  uint32_t bits = 0, levels = 0;
+  for (uint32_t c = 0; c < program_.counters.size(); ++c) {
+    events_begin_.push_back(static_cast<uint32_t>(events_.size()));
+    std::vector<uint32_t> thresholds = stages_.thresholds(c);
+    const uint32_t all = program_.counters[c].increments_per_pass;
+    if (c == program_.gate_counter && (thresholds.empty() || thresholds.back() != all))
+      thresholds.push_back(all);
+    const bool in_bits = thresholds.size() <= kThresholdsInBits;
+    for (uint32_t t = 0; t < thresholds.size(); ++t) {
+      const EventMark mark = in_bits ? EventMark{bits++, 0} : EventMark{levels, t + 1};
+      events_.push_back({thresholds[t], mark, 0, 0});
+    }
+    if (!in_bits) ++levels;
+  }
+  events_begin_.push_back(static_cast<uint32_t>(events_.size()));
+  for (const Instruction& i : program_.instructions) {
+    for (uint32_t w = i.wait_begin; w < i.wait_begin + i.wait_count; ++w) {
+      const Wait& wait = program_.waits[w];
+      if (wait.threshold != 0) wait_events_[w] = event_of(wait.counter, wait.threshold);
+    }
+  }
+  gate_event_ = events_begin_[program_.gate_counter + 1] - 1;
+}
+
+uint32_t HappensBefore::event_of(uint32_t counter, uint32_t threshold) const {
+  const auto begin = events_.begin() + events_begin_[counter];
+  const auto end = events_.begin() + events_begin_[counter + 1];
+  const auto at = std::lower_bound(begin, end, threshold,
+                                   [](const Event& e, uint32_t wanted) { return e.threshold < wanted; });
+  return static_cast<uint32_t>(at - events_.begin());
+}
+
 void HappensBefore::find_signallers() {
   for (uint32_t i = 0; i < program_.instructions.size(); ++i) {
     for (const Signal& s : program_.signals_of(program_.instructions[i])) {
+      if (s.increment == 0) continue;
       std::vector<Signaller>& list = signallers_[s.counter];
       if (!list.empty() && list.back().instruction == i) {
         list.back().increment += s.increment;
       } else {
-        list.push_back({i, s.increment});
+        list.push_back({i, s.increment, 0});
       }
     }
   }
 }
 
-uint32_t HappensBefore::event_of(uint32_t counter, uint64_t threshold) {
-  for (const uint32_t e : events_of_counter_[counter]) {
-    if (events_[e].threshold == threshold) return e;
-  }
-  const auto event = static_cast<uint32_t>(events_.size());
-  events_.push_back({counter, threshold, {}, {}});
-  events_of_counter_[counter].push_back(event);
-  find_certain(events_[event]);
-  for (const uint32_t i : events_[event].certain) certain_in_[i].push_back(event);
-  close(event);
-  return event;
-}
-
-void HappensBefore::find_certain(Event& event) {
-  const std::vector<Signaller>& all = signallers_[event.counter];
+// Those who themselves wait for an event, however indirectly, cannot help to bring it about; what the others
+// add up to decides. If all are needed for the lowest threshold, nobody waits for it.
+void HappensBefore::find_stages(uint32_t counter) {
+  const uint32_t begin = events_begin_[counter], end = events_begin_[counter + 1];
+  std::vector<Signaller>& all = signallers_[counter];
   uint64_t possible = 0, least = UINT64_MAX;
   for (const Signaller& s : all) {
     possible += s.increment;
     least = std::min(least, s.increment);
   }
-  std::vector<bool> can_run;
-  if (possible - least >= event.threshold) {
-    // Not everybody is needed. Those who themselves wait for the event, however indirectly, cannot help to
-    // bring it about; what the others add up to decides.
-    can_run = run_without(event.counter, event.threshold);
-    possible = 0;
-    for (const Signaller& s : all) possible += can_run[s.instruction] ? s.increment : 0;
-  }
-  for (const Signaller& s : all) {
-    const bool helps = can_run.empty() || can_run[s.instruction];
-    if (helps && s.increment > 0 && possible - s.increment < event.threshold)
-      event.certain.push_back(s.instruction);
-  }
+  if (possible - least < events_[begin].threshold) return;
+  std::vector<uint32_t> thresholds;
+  for (uint32_t e = begin; e < end; ++e) thresholds.push_back(events_[e].threshold);
+  const std::vector<uint32_t> stages = stages_.of(counter, thresholds);
+  for (Signaller& s : all) s.stage = stages[s.instruction];
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Signaller& a, const Signaller& b) { return a.stage < b.stage; });
 }
 
-// Which instructions can ever run if no wait for `counter` to reach `threshold` or more is satisfied. The
-// order of queues is no help here: instructions of one SM overlap.
-std::vector<bool> HappensBefore::run_without(uint32_t counter, uint64_t threshold) const {
-  std::vector<uint64_t> count(program_.counters.size(), 0);
-  std::vector<std::vector<uint32_t>> waiting(program_.counters.size());
-  std::vector<bool> done(program_.instructions.size(), false);
-  std::vector<uint32_t> runnable(order_.rbegin(), order_.rend());
-  while (!runnable.empty()) {
-    const uint32_t i = runnable.back();
-    runnable.pop_back();
-    const auto waits = program_.waits_of(program_.instructions[i]);
-    const auto unmet = std::find_if(waits.begin(), waits.end(), [&](const Wait& w) {
-      return count[w.counter] < w.threshold || (w.counter == counter && w.threshold >= threshold);
-    });
-    if (unmet != waits.end()) {
-      waiting[unmet->counter].push_back(i);
-      continue;
+// An instruction precedes an event if what is possible before the event, less its own increment, stays below.
+void HappensBefore::find_certain(uint32_t counter) {
+  const uint32_t begin = events_begin_[counter], end = events_begin_[counter + 1];
+  if (begin == end) return;
+  find_stages(counter);
+  const auto smaller = [](const Signaller& a, const Signaller& b) { return a.increment < b.increment; };
+  std::priority_queue<Signaller, std::vector<Signaller>, decltype(smaller)> uncertain(smaller);
+  auto next = signallers_[counter].begin();
+  uint64_t possible = 0;
+  for (uint32_t e = begin; e < end; ++e) {
+    for (; next != signallers_[counter].end() && next->stage <= e - begin; ++next) {
+      possible += next->increment;
+      uncertain.push(*next);
     }
-    done[i] = true;
-    for (const Signal& s : program_.signals_of(program_.instructions[i])) {
-      count[s.counter] += s.increment;
-      runnable.insert(runnable.end(), waiting[s.counter].begin(), waiting[s.counter].end());
-      waiting[s.counter].clear();
+    std::vector<uint32_t> certain;
+    for (; !uncertain.empty() && possible - uncertain.top().increment < events_[e].threshold; uncertain.pop())
+      certain.push_back(uncertain.top().instruction);
+    add_certain(counter, e, std::move(certain));
+  }
+}
+
+void HappensBefore::add_certain(uint32_t counter, uint32_t event, std::vector<uint32_t> instructions) {
+  // Neighbours mostly know the same, which makes their sets cheap to merge.
+  std::sort(instructions.begin(), instructions.end());
+  for (const uint32_t i : instructions) first_events_[i].push_back(event);
+  certain_[counter].insert(certain_[counter].end(), instructions.begin(), instructions.end());
+  events_[event].certain_end = static_cast<uint32_t>(certain_[counter].size());
+}
+
+// Finds the sets of the counter's events up to this one. All that precede it have been visited.
+void HappensBefore::close(uint32_t counter, uint32_t event) {
+  const std::vector<uint32_t>& certain = certain_[counter];
+  for (uint32_t& e = closed_[counter]; e <= event; ++e) {
+    const bool lowest = e == events_begin_[counter];
+    EventSet set = lowest ? EventSet() : sets_[events_[e - 1].set];
+    set.set(events_[e].mark);
+    uint32_t last = kNoEvent;
+    for (uint32_t i = lowest ? 0 : events_[e - 1].certain_end; i < events_[e].certain_end; ++i) {
+      if (std::exchange(last, known_[certain[i]]) == known_[certain[i]]) continue;
+      set.merge(sets_[last]);
+      ++merges_;
     }
+    events_[e].set = static_cast<uint32_t>(sets_.size());
+    sets_.push_back(std::move(set));
   }
-  return done;
 }
 
-void HappensBefore::close(uint32_t event) {
-  Bitset closure;
-  closure.set(event);
-  uint32_t last = kNoEvent;
-  for (const uint32_t i : events_[event].certain) {
-    if (known_[i] == last) continue;
-    last = known_[i];
-    closure.merge(sets_[last]);
+// The set of events that precede the instruction's end. Those that wait for one event share its set.
+uint32_t HappensBefore::known_before(uint32_t instruction) {
+  const Instruction& record = program_.instructions[instruction];
+  std::vector<uint32_t> known;
+  for (uint32_t w = record.wait_begin; w < record.wait_begin + record.wait_count; ++w) {
+    if (wait_events_[w] == kNoEvent) continue;
+    close(program_.waits[w].counter, wait_events_[w]);
+    known.push_back(events_[wait_events_[w]].set);
   }
-  events_[event].closure = std::move(closure);
+  if (known.size() < 2) return known.empty() ? 0 : known.front();
+  EventSet joined;
+  for (const uint32_t set : known) joined.merge(sets_[set]);
+  merges_ += known.size();
+  // Neighbours in this order mostly wait for the same.
+  if (sets_.back() != joined) sets_.push_back(std::move(joined));
+  return static_cast<uint32_t>(sets_.size() - 1);
 }
 
-bool HappensBefore::implied(uint32_t earlier, const Bitset& events) const {
-  const std::vector<uint32_t>& in = certain_in_[earlier];
-  return std::any_of(in.begin(), in.end(), [&](uint32_t e) { return events.test(e); });
+// A set has all events of a counter up to some threshold, so the first that `earlier` precedes decides.
+bool HappensBefore::implied(uint32_t earlier, const EventSet& events) const {
+  const std::vector<uint32_t>& first = first_events_[earlier];
+  return std::any_of(first.begin(), first.end(), [&](uint32_t e) { return events.test(events_[e].mark); });
 }
 
 bool HappensBefore::before(uint32_t earlier, uint32_t later, std::optional<uint8_t> operand) const {
   if (!operand) return implied(earlier, sets_[known_[later]]);
-  const auto waits = program_.waits_of(program_.instructions[later]);
-  for (size_t w = 0; w < waits.size(); ++w) {
-    const uint32_t event = wait_events_[later][w];
-    const bool guards = (waits[w].operand_mask >> *operand & 1) != 0;
-    if (guards && event != kNoEvent && implied(earlier, events_[event].closure)) return true;
+  const Instruction& record = program_.instructions[later];
+  for (uint32_t w = record.wait_begin; w < record.wait_begin + record.wait_count; ++w) {
+    const uint32_t event = wait_events_[w];
+    const bool guards = (program_.waits[w].operand_mask >> *operand & 1) != 0;
+    if (guards && event != kNoEvent && implied(earlier, sets_[events_[event].set])) return true;
   }
   return false;
 }
 
 std::span<const uint32_t> HappensBefore::certain_before(uint32_t instruction, size_t wait) const {
-  const uint32_t event = wait_events_[instruction][wait];
-  return event == kNoEvent ? std::span<const uint32_t>() : events_[event].certain;
+  const size_t at = program_.instructions[instruction].wait_begin + wait;
+  if (wait_events_[at] == kNoEvent) return {};
+  return std::span(certain_[program_.waits[at].counter]).first(events_[wait_events_[at]].certain_end);
 }
 
 bool HappensBefore::before_gate(uint32_t instruction) const {
-  return implied(instruction, events_[gate_event_].closure);
+  return implied(instruction, sets_[events_[gate_event_].set]);
+}
+
+HappensBefore::Effort HappensBefore::effort() const {
+  Effort out{.steps = stages_.steps() + merges_, .bytes = 0};
+  for (const EventSet& set : sets_) out.bytes += set.bytes();
+  return out;
 }
 
 }  // namespace serval

@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "scheduler/bitset.h"
+#include "scheduler/event_set.h"
+#include "scheduler/stages.h"
 #include "vm/program.h"
 
 namespace serval {
@@ -21,9 +22,9 @@ struct Stuck {
 };
 
 // Works on any program whose structure checks, however its counters are used. An event is "counter c has
-// reached threshold t in this pass". An instruction is certain to precede an event if, without it, the
-// counter stays below t: the increments of those that can run before the event, without its own, do not
-// suffice.
+// reached threshold t in this pass", for a t that somebody waits for. An instruction is certain to precede an
+// event if, without it, the counter stays below t or below a lower threshold, which is reached before: the
+// increments of those that can run before the event, without its own, do not suffice.
 class HappensBefore {
  public:
   explicit HappensBefore(const Program& program);
@@ -37,42 +38,58 @@ class HappensBefore {
   // an operand, before `later` writes or signals, which it does when all of its waits are over.
   bool before(uint32_t earlier, uint32_t later, std::optional<uint8_t> operand) const;
   // Those whose signals to its counter a wait of `instruction`, by its index among them, cannot do without.
+  // Of two waits for a counter, the lower one's are the first of the higher one's.
   std::span<const uint32_t> certain_before(uint32_t instruction, size_t wait) const;
   // Whether `instruction` has certainly signalled when the gate opens.
   bool before_gate(uint32_t instruction) const;
 
+  // What the answers took.
+  struct Effort {
+    uint64_t steps;  // instructions run, once for each counter that not everybody is needed for; sets merged
+    uint64_t bytes;  // of sets of events
+  };
+  Effort effort() const;
+
  private:
   struct Event {
-    uint32_t counter;
-    uint64_t threshold;
-    std::vector<uint32_t> certain;  // instructions that precede it, by their signals to this counter
-    Bitset closure;                 // events that precede it, itself included
+    uint32_t threshold;
+    EventMark mark;
+    uint32_t certain_end;  // the counter's `certain_` up to here precede it
+    uint32_t set;          // of events that precede it, itself included
   };
-
-  void find_order();
-  void find_signallers();
-  uint32_t event_of(uint32_t counter, uint64_t threshold);
-  void find_certain(Event& event);
-  std::vector<bool> run_without(uint32_t counter, uint64_t threshold) const;
-  void close(uint32_t event);
-  bool implied(uint32_t earlier, const Bitset& events) const;
-
-  const Program& program_;
-  std::optional<Stuck> stuck_;
-  std::vector<uint32_t> order_;
   struct Signaller {
     uint32_t instruction;
     uint64_t increment;
+    uint32_t stage;  // it can run before this event of the counter and those that follow
   };
-  std::vector<std::vector<Signaller>> signallers_;  // of each counter
-  std::vector<Event> events_;
-  std::vector<std::vector<uint32_t>> events_of_counter_;
-  std::vector<std::vector<uint32_t>> certain_in_;  // events that an instruction certainly precedes
-  std::vector<std::vector<uint32_t>>
-      wait_events_;              // of each instruction, parallel to its waits; kNoEvent if t is 0
-  std::vector<uint32_t> known_;  // of each instruction: index of the set of events before its end
-  std::vector<Bitset> sets_;
+
+  void find_order();
+  void find_events();
+  void find_signallers();
+  void find_certain(uint32_t counter);
+  void find_stages(uint32_t counter);
+  void add_certain(uint32_t counter, uint32_t event, std::vector<uint32_t> instructions);
+  uint32_t event_of(uint32_t counter, uint32_t threshold) const;
+  void close(uint32_t counter, uint32_t event);
+  uint32_t known_before(uint32_t instruction);
+  bool implied(uint32_t earlier, const EventSet& events) const;
+
+  const Program& program_;
+  Stages stages_;
+  std::optional<Stuck> stuck_;
+  std::vector<uint32_t> order_;
+  std::vector<Event> events_;           // counter after counter, each by threshold
+  std::vector<uint32_t> events_begin_;  // of each counter, and the end
+  std::vector<uint32_t> wait_events_;   // parallel to Program::waits; kNoEvent if t is 0
   uint32_t gate_event_ = 0;
+  std::vector<std::vector<Signaller>> signallers_;  // of each counter
+  // Of each counter, by the first event that they certainly precede; and that event, of each instruction for
+  // each of its counters.
+  std::vector<std::vector<uint32_t>> certain_, first_events_;
+  std::vector<uint32_t> closed_;  // of each counter: the end of the events that have their sets
+  std::vector<EventSet> sets_;
+  std::vector<uint32_t> known_;  // of each instruction: the set of events before its end
+  uint64_t merges_ = 0;
 };
 
 }  // namespace serval

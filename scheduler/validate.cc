@@ -240,6 +240,8 @@ std::string Validator::explain_order(const HappensBefore& hb, uint32_t first, co
   constexpr uint32_t kUnseen = 0xffffffff;
   std::vector<uint32_t> next(program_.instructions.size(), kUnseen);  // on the way to `second`
   std::vector<uint32_t> reached = {second};
+  // Of a counter's producers, how many of the first have been followed.
+  std::vector<size_t> followed(program_.counters.size(), 0);
   next[second] = second;
   for (size_t r = 0; r < reached.size(); ++r) {
     const uint32_t at = reached[r];
@@ -249,12 +251,15 @@ std::string Validator::explain_order(const HappensBefore& hb, uint32_t first, co
       for (uint32_t i = at; i != second; i = next[i]) out += " -> " + where(program_, next[i]);
       return out + fmt::format("\n{}, which others suffice for\n", short_of(at, *wait));
     }
-    const size_t waits = program_.instructions[at].wait_count;
-    for (size_t w = 0; w < waits; ++w) {
-      for (const uint32_t before : hb.certain_before(at, w)) {
+    const auto waits = program_.waits_of(program_.instructions[at]);
+    for (size_t w = 0; w < waits.size(); ++w) {
+      const auto certain = hb.certain_before(at, w);
+      size_t& seen = followed[waits[w].counter];
+      for (const uint32_t before : certain.subspan(std::min(seen, certain.size()))) {
         if (std::exchange(next[before], next[before] == kUnseen ? at : next[before]) == kUnseen)
           reached.push_back(before);
       }
+      seen = std::max(seen, certain.size());
     }
   }
   const Signal& s = signals.front();
