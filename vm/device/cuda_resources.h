@@ -1,0 +1,109 @@
+// What the CUDA runtime hands out, as objects that give it back: memory, streams, events. All of them belong
+// to the GPU that was the thread's current one when they were made; use_gpu() says which that is.
+#pragma once
+
+#include <cstddef>
+#include <cuda_runtime_api.h>
+#include <memory>
+
+#include "vm/device/cuda_check.h"
+
+namespace serval {
+
+// Every thread has a current GPU of its own, the first unless it says otherwise.
+inline void use_gpu(int device) {
+  SERVAL_CUDA_CHECK(cudaSetDevice(device));
+}
+
+// Memory of the GPU, aligned to 256 bytes, contents undefined.
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  explicit DeviceBuffer(size_t bytes) : bytes_(bytes) {
+    void* base = nullptr;
+    if (bytes > 0) SERVAL_CUDA_CHECK(cudaMalloc(&base, bytes));
+    base_.reset(static_cast<std::byte*>(base));
+  }
+  std::byte* data() const { return base_.get(); }
+  size_t size() const { return bytes_; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* base) const { (void)cudaFree(base); }
+  };
+  std::unique_ptr<std::byte, Free> base_;
+  size_t bytes_ = 0;
+};
+
+// Memory of the host that stays in place, so that the copy engines and, at device_data(), kernels reach it.
+class PinnedBuffer {
+ public:
+  PinnedBuffer() = default;
+  explicit PinnedBuffer(size_t bytes) : bytes_(bytes) {
+    void* base = nullptr;
+    if (bytes > 0)
+      SERVAL_CUDA_CHECK(cudaHostAlloc(&base, bytes, cudaHostAllocMapped | cudaHostAllocPortable));
+    base_.reset(static_cast<std::byte*>(base));
+  }
+  std::byte* data() const { return base_.get(); }
+  size_t size() const { return bytes_; }
+  std::byte* device_data() const {
+    void* address = nullptr;
+    SERVAL_CUDA_CHECK(cudaHostGetDevicePointer(&address, base_.get(), 0));
+    return static_cast<std::byte*>(address);
+  }
+
+ private:
+  struct Free {
+    void operator()(std::byte* base) const { (void)cudaFreeHost(base); }
+  };
+  std::unique_ptr<std::byte, Free> base_;
+  size_t bytes_ = 0;
+};
+
+// Work in it runs in order, independently of other streams.
+class CudaStream {
+ public:
+  CudaStream() {
+    cudaStream_t stream = nullptr;
+    SERVAL_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    stream_.reset(stream);
+  }
+  cudaStream_t get() const { return stream_.get(); }
+  // Returns when all work in it is done.
+  void wait() const { SERVAL_CUDA_CHECK(cudaStreamSynchronize(stream_.get())); }
+
+ private:
+  struct Destroy {
+    void operator()(cudaStream_t stream) const { (void)cudaStreamDestroy(stream); }
+  };
+  std::unique_ptr<CUstream_st, Destroy> stream_;
+};
+
+// A moment in a stream.
+class CudaEvent {
+ public:
+  CudaEvent() {
+    cudaEvent_t event = nullptr;
+    SERVAL_CUDA_CHECK(cudaEventCreate(&event));
+    event_.reset(event);
+  }
+  void record(const CudaStream& stream) const {
+    SERVAL_CUDA_CHECK(cudaEventRecord(event_.get(), stream.get()));
+  }
+  void wait() const { SERVAL_CUDA_CHECK(cudaEventSynchronize(event_.get())); }
+  // Between two moments that have passed.
+  static double milliseconds(const CudaEvent& from, const CudaEvent& to) {
+    float time = 0;
+    SERVAL_CUDA_CHECK(cudaEventElapsedTime(&time, from.event_.get(), to.event_.get()));
+    return static_cast<double>(time);
+  }
+
+ private:
+  struct Destroy {
+    void operator()(cudaEvent_t event) const { (void)cudaEventDestroy(event); }
+  };
+  std::unique_ptr<CUevent_st, Destroy> event_;
+};
+
+}  // namespace serval
