@@ -11,7 +11,7 @@
 namespace serval {
 
 // Why the sequence ends with this token at this position, or kNone.
-inline FinishReason finish_of(const SequenceSlot& slot, int32_t token, uint32_t position) {
+constexpr FinishReason finish_of(const SequenceSlot& slot, int32_t token, uint32_t position) {
   const int32_t* end = slot.stop_tokens + std::min<uint32_t>(slot.num_stop_tokens, kMaxStopTokens);
   if (std::find(slot.stop_tokens, end, token) != end) return FinishReason::kStopToken;
   return position >= slot.end_position ? FinishReason::kLength : FinishReason::kNone;
@@ -52,7 +52,7 @@ inline void append_to_history(const OutputToken* output, SequenceSlot* slots) {
 }
 
 // Counts the pass and decides whether another follows.
-inline void advance_control(PassControl& control, bool any_active, bool host_stop) {
+constexpr void advance_control(PassControl& control, bool any_active, bool host_stop) {
   const uint32_t pass = control.passes_done++;
   if (host_stop) control.stopped_by_host = 1;
   if (host_stop || !any_active || control.passes_done >= control.passes_wanted) control.last_pass = pass;

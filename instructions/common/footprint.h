@@ -26,10 +26,10 @@ void for_row_runs(const StateView* state, Wanted&& wanted, Fn&& fn) {
     begin = end;
   }
 }
-inline bool row_is_active(const PassRow& row) {
+constexpr bool row_is_active(const PassRow& row) {
   return row.active != 0;
 }
-inline bool row_wants_logits(const PassRow& row) {
+constexpr bool row_wants_logits(const PassRow& row) {
   return row.active != 0 && row.wants_logits != 0;
 }
 

@@ -44,6 +44,22 @@ consteval uint8_t operand_index() {
   return static_cast<uint8_t>(found);
 }
 
+// How many tensors the struct names. They come first in it, so that the n-th is its n-th word.
+template <class Op>
+consteval uint32_t tensor_operands() {
+  uint32_t count = 0;
+  bool number_seen = false;
+  Op::fields([&](auto member, const char*, const char*) {
+    if constexpr (std::is_same_v<typename MemberOf<decltype(member)>::Type, TensorId>) {
+      if (number_seen) throw "a tensor stands behind a number";
+      ++count;
+    } else {
+      number_seen = true;
+    }
+  });
+  return count;
+}
+
 // True if `fields` lists every byte of the struct: no field forgotten, no padding.
 template <class Op>
 consteval bool fields_cover() {

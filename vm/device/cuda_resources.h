@@ -88,8 +88,14 @@ class CudaEvent {
     SERVAL_CUDA_CHECK(cudaEventCreate(&event));
     event_.reset(event);
   }
-  void record(const CudaStream& stream) const {
-    SERVAL_CUDA_CHECK(cudaEventRecord(event_.get(), stream.get()));
+  void record(cudaStream_t stream) const { SERVAL_CUDA_CHECK(cudaEventRecord(event_.get(), stream)); }
+  void record(const CudaStream& stream) const { record(stream.get()); }
+  // Whether all work before it is done.
+  bool reached() const {
+    const cudaError_t status = cudaEventQuery(event_.get());
+    if (status == cudaErrorNotReady) return false;
+    check_cuda(status, "cudaEventQuery");
+    return true;
   }
   void wait() const { SERVAL_CUDA_CHECK(cudaEventSynchronize(event_.get())); }
   // Between two moments that have passed.

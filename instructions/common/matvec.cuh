@@ -1,0 +1,338 @@
+// Base of the instructions that multiply streamed weights with the pass's activations: qkv_rope,
+// matvec_residual, gate_up_silu, lm_head.
+//
+// Weights come as page images (vm/device/page_image.h), one page a warp. A page is the 16-row operand of the
+// products; the other operand's 8 columns are 4 rows of the pass, each as two halves of the chunk's columns.
+// A consumer warp takes its page into registers as soon as it has landed and frees it, and only then waits
+// for the activations: eight pages more are under way than the ring holds.
+//
+// Where the activations of all rows fit in shared memory, units are streamed one after the other, and a
+// unit's pages go to different warps ("resident"). Where they do not, eight units at a time are streamed
+// chunk by chunk, each unit by one warp, and a chunk of activations is dropped after its use. Either way an
+// output is the sum over chunks, in order, of a sum over the chunk's products whose order is fixed.
+#pragma once
+
+#include <cstdint>
+
+#include "instructions/common/footprint.h"
+#include "vm/device/op.cuh"
+#include "vm/device/page_image.h"
+#include "vm/device/roles.cuh"
+
+namespace serval::device {
+
+namespace matvec {
+
+inline constexpr uint32_t kRowsOfTile = 4;  // rows of the pass in one 8-column operand
+inline constexpr uint32_t kProducts = page_image::kHalfCols / page_image::kProductCols;  // of a whole page
+inline constexpr uint32_t kChains = 4;  // independent sums, so that products overlap
+
+// A chunk of one row in shared memory: two halves, the second displaced by half the banks.
+inline constexpr uint32_t kHalfBytes = page_image::kHalfCols * 2;
+inline constexpr uint32_t kHalfStride = kHalfBytes + 64;
+static_assert(2 * kHalfStride == kActivationRowBytes);
+
+// What the activations are: bf16 rows as they are, or fp32 rows to be normalised.
+struct Input {
+  const uint16_t* plain;  // [16, cols], or null
+  const float* residual;  // [16, cols], or null
+  const uint16_t* norm;   // [cols], with residual
+  float epsilon;
+  bool logits_only;  // only rows that want logits have results
+
+  __device__ __forceinline__ bool wants(const PassRow& row) const {
+    return logits_only ? row_wants_logits(row) : row_is_active(row);
+  }
+};
+
+// How an instruction is cut up; every role computes the same.
+struct Plan {
+  Input input;
+  uint32_t units;
+  uint32_t matrices;  // that a unit has rows of
+  uint32_t chunks;    // of columns
+  uint32_t cols;
+  bool resident;
+
+  __device__ __forceinline__ uint32_t unit_pages() const { return matrices * chunks; }
+  __device__ __forceinline__ uint32_t pages() const { return units * unit_pages(); }
+  __device__ __forceinline__ uint32_t blocks() const { return (units + kConsumerWarps - 1) / kConsumerWarps; }
+  __device__ __forceinline__ uint32_t block_units(uint32_t block) const {
+    const uint32_t left = units - block * kConsumerWarps;
+    return left < kConsumerWarps ? left : kConsumerWarps;
+  }
+  // Chunks of activations that are brought in.
+  __device__ __forceinline__ uint32_t activation_chunks() const {
+    return units == 0 ? 0 : resident ? chunks : blocks() * chunks;
+  }
+  // Partial results of a unit that are summed by the storer, for each matrix.
+  __device__ __forceinline__ uint32_t parts() const { return resident ? chunks : 1; }
+  __device__ __forceinline__ uint32_t arrivals() const { return resident ? unit_pages() : 1; }
+  // Units whose partial results fit in shared memory at once.
+  __device__ __forceinline__ uint32_t unit_slots(uint32_t rows) const {
+    const uint32_t fit = kPartialBytes / (matrices * parts() * rows * kUnitRows * sizeof(float));
+    return fit < kUnitSlots ? fit : kUnitSlots;
+  }
+};
+
+// Bytes of a row's chunk in the slot: element `col` of the chunk.
+__device__ __forceinline__ uint32_t activation_offset(uint32_t half_cols, uint32_t col) {
+  return col < half_cols ? col * 2 : kHalfStride + (col - half_cols) * 2;
+}
+
+// One tile of a page's results: lane l has row l / 4 of the unit for row l % 4 of the tile. `weight(j)` is
+// product j's operand of this lane; `x` the address of its column of the activations.
+template <uint32_t kUnroll, class Weight>
+__device__ __forceinline__ float multiply(uint32_t products, uint32_t x, Weight&& weight) {
+  float d[kChains][4] = {};
+#pragma unroll kUnroll
+  for (uint32_t j = 0; j < products; j += kChains) {
+    const uint4 x0 = ptx::shared_load(x), x1 = ptx::shared_load(x + 64);
+    ptx::mma_16x8x16(d[0], weight(j), x0.x, x0.y);
+    ptx::mma_16x8x16(d[1], weight(j + 1), x0.z, x0.w);
+    if (j + 2 < products) {
+      ptx::mma_16x8x16(d[2], weight(j + 2), x1.x, x1.y);
+      ptx::mma_16x8x16(d[3], weight(j + 3), x1.z, x1.w);
+    }
+    x += 128;
+  }
+  return ((d[0][0] + d[1][0]) + (d[2][0] + d[3][0])) + ((d[0][3] + d[1][3]) + (d[2][3] + d[3][3]));
+}
+
+// Calls take(row, value) for every row that may be active; `column(row)` is the address of its activations.
+template <uint32_t kUnroll, class Weight, class Take>
+__device__ __forceinline__ void multiply_rows(const ConsumerRole& role, uint32_t products, uint32_t chunk,
+                                              Weight&& weight, Take&& take) {
+  const uint32_t rows = role.launch.row_bound;
+  const uint32_t column = role.lane / 4;
+  const uint32_t lane_offset = chunk + column % 2 * kHalfStride + role.lane % 4 * 16;
+#pragma unroll 1
+  for (uint32_t first = 0; first < rows; first += kRowsOfTile) {
+    // Columns without a row repeat the last: what they give is not used.
+    const uint32_t row = min(first + column / 2, rows - 1);
+    const float value = multiply<kUnroll>(products, lane_offset + row * kActivationRowBytes, weight);
+    if (first + role.lane % 4 < rows) take(first + role.lane % 4, value);
+  }
+}
+
+// Multiplies page `page` with chunk `chunk` of the activations, both counted through the launch.
+template <class Take>
+__device__ __forceinline__ void multiply_page(ConsumerRole& role, uint32_t page, uint32_t half_cols,
+                                              uint32_t chunk, Take&& take) {
+  role.wait_page(page);
+  const uint32_t weights = ptx::shared_address(role.s.ring[page % kRingPages]) + role.lane * 16;
+  const uint32_t x = ptx::shared_address(activation_slot(role.s, role.launch, chunk));
+  if (half_cols == page_image::kHalfCols) {
+    uint4 w[kProducts];
+#pragma unroll
+    for (uint32_t j = 0; j < kProducts; ++j) w[j] = ptx::shared_load(weights + j * page_image::kProductBytes);
+    role.free_page(page);
+    role.wait_chunk(chunk);
+    multiply_rows<kProducts / kChains>(
+        role, kProducts, x, [&](uint32_t j) { return w[j]; }, take);
+  } else {
+    role.wait_chunk(chunk);
+    const auto weight = [&](uint32_t j) { return ptx::shared_load(weights + j * page_image::kProductBytes); };
+    multiply_rows<1>(role, half_cols / page_image::kProductCols, x, weight, take);
+    role.free_page(page);
+  }
+}
+
+// Where a lane leaves its results of row 0 in a part of a unit's: parts are [part][row][8].
+__device__ __forceinline__ float* part_place(const ConsumerRole& role, const Plan& plan, uint32_t unit,
+                                             uint32_t part) {
+  const uint32_t rows = role.launch.row_bound;
+  const uint32_t slot = unit % plan.unit_slots(rows);
+  return role.s.partials + (slot * plan.matrices * plan.parts() + part) * rows * kUnitRows + role.lane / 4;
+}
+
+// Returns when the storer no longer needs what lies where the unit's results will go.
+__device__ __forceinline__ void wait_part_place(ConsumerRole& role, const Plan& plan, uint32_t unit) {
+  const uint32_t slots = plan.unit_slots(role.launch.row_bound);
+  role.wait_stored(unit < slots ? role.next_unit : role.next_unit + unit - slots + 1);
+}
+
+__device__ __forceinline__ void consume_resident(ConsumerRole& role, const Plan& plan) {
+  const uint32_t unit_pages = plan.unit_pages(), pages = plan.pages();
+  for (uint32_t q = (role.warp - role.next_page) % kConsumerWarps; q < pages; q += kConsumerWarps) {
+    const uint32_t unit = q / unit_pages, part = q % unit_pages, chunk = part % plan.chunks;
+    float* const to = part_place(role, plan, unit, part);
+    bool free = false;
+    multiply_page(role, role.next_page + q, page_image::half_cols(plan.cols, chunk), role.next_chunk + chunk,
+                  [&](uint32_t row, float value) {
+                    if (!free) wait_part_place(role, plan, unit);
+                    free = true;
+                    to[row * kUnitRows] = value;
+                  });
+    role.arrive_unit(role.next_unit + unit);
+  }
+}
+
+// A warp's unit of the block, chunk by chunk, summed where the storer will find it.
+__device__ __forceinline__ void consume_block(ConsumerRole& role, const Plan& plan, uint32_t block) {
+  const uint32_t units = plan.block_units(block);
+  if (role.warp >= units) return;
+  const uint32_t unit = block * kConsumerWarps + role.warp;
+  const uint32_t first_page = role.next_page + block * kConsumerWarps * plan.unit_pages();
+  const uint32_t first_chunk = role.next_chunk + block * plan.chunks;
+  wait_part_place(role, plan, unit);
+  for (uint32_t n = 0; n < plan.unit_pages(); ++n) {
+    const uint32_t chunk = n / plan.matrices, matrix = n % plan.matrices;
+    float* const to = part_place(role, plan, unit, matrix);
+    multiply_page(role, first_page + (chunk * units + role.warp) * plan.matrices + matrix,
+                  page_image::half_cols(plan.cols, chunk), first_chunk + chunk,
+                  [&](uint32_t row, float value) {
+                    float& sum = to[row * kUnitRows];
+                    sum = chunk == 0 ? value : sum + value;
+                  });
+    if (matrix + 1 == plan.matrices) role.used_chunks(first_chunk + chunk + 1);
+  }
+  role.arrive_unit(role.next_unit + unit);
+}
+
+// What a lane of the storer finishes: one output.
+struct Output {
+  uint32_t unit;         // of the instruction's, from its first_unit
+  uint32_t row_of_unit;  // 0 to 7
+  uint32_t row;          // of the pass
+  bool wanted;           // the pass has this row and wants the result
+};
+
+// The sum over a unit's chunks, in order.
+__device__ __forceinline__ float sum_parts(const StorerRole& role, const Plan& plan, const Output& out,
+                                           uint32_t matrix) {
+  const uint32_t rows = role.launch.row_bound;
+  const uint32_t slot = out.unit % plan.unit_slots(rows);
+  const uint32_t row = min(out.row, rows - 1);
+  const float* from = role.s.partials +
+                      ((slot * plan.matrices + matrix) * plan.parts() * rows + row) * kUnitRows +
+                      out.row_of_unit;
+  float sum = 0;
+  for (uint32_t part = 0; part < plan.parts(); ++part) sum += from[part * rows * kUnitRows];
+  return sum;
+}
+
+// What all of them share of the preparers' and consumers' work.
+struct Stream {
+  using Plan = matvec::Plan;
+  static __device__ __forceinline__ void prepare(PreparerRole& role, const Plan& plan);  // activations.cuh
+  static __device__ __forceinline__ void consume(ConsumerRole& role, const Plan& plan) {
+    if (plan.resident) {
+      consume_resident(role, plan);
+    } else {
+      for (uint32_t block = 0; block < plan.blocks(); ++block) consume_block(role, plan, block);
+    }
+    role.next_page += plan.pages();
+    role.next_unit += plan.units;
+    role.next_chunk += plan.activation_chunks();
+    role.used_chunks(role.next_chunk);
+  }
+};
+
+}  // namespace matvec
+
+// `Derived` is DeviceOp<Op> and has
+//   kMatrices                                  matrices that a unit has rows of
+//   cols(op), units(op)                        columns of the weights; units in all
+//   input(slot, op)                            matvec::Input
+//   image(slot, op, matrix, unit)              the matrix's page image; changes `unit` to the image's
+//   fetch_extra(role, op, output)              what storing an output needs besides the sums; may be read
+//   early store_output(role, op, output, sums, extra)  called by all lanes, whether the output is wanted or
+//   not
+template <class Derived>
+struct MatvecOp {
+  template <class Op>
+  static __device__ bool in_range(const Op& op) {
+    return op.num_units > 0 && op.first_unit < Derived::units(op) &&
+           op.num_units <= Derived::units(op) - op.first_unit;
+  }
+
+  template <class Op>
+  static __device__ __forceinline__ matvec::Plan plan(const Launch& launch, const RecordSlot& slot,
+                                                      const Op& op) {
+    const matvec::Input input = Derived::input(slot, op);
+    const uint32_t chunks = page_image::chunks(Derived::cols(op));
+    return {.input = input,
+            // After the launch's first pass every active row wants logits.
+            .units = input.logits_only && launch.any_logits == 0 ? 0 : op.num_units,
+            .matrices = Derived::kMatrices,
+            .chunks = chunks,
+            .cols = Derived::cols(op),
+            .resident = chunks <= activation_slots(launch)};
+  }
+
+  template <class Op>
+  static __device__ __forceinline__ void load(LoaderRole& role, const Op& op) {
+    const matvec::Plan p = plan(role.launch, *role.slot, op);
+    if (p.resident) {
+      for (uint32_t unit = 0; unit < p.units; ++unit) load_pages(role, op, p, unit, 0, p.chunks);
+      return;
+    }
+    for (uint32_t block = 0; block < p.blocks(); ++block) {
+      for (uint32_t chunk = 0; chunk < p.chunks; ++chunk) {
+        for (uint32_t u = 0; u < p.block_units(block); ++u) {
+          load_pages(role, op, p, block * kConsumerWarps + u, chunk, chunk + 1);
+        }
+      }
+    }
+  }
+
+  template <class Op>
+  static __device__ __forceinline__ void store(StorerRole& role, const Op& op) {
+    const matvec::Plan p = plan(role.launch, *role.slot, op);
+    role.wait_inputs();
+    if (p.units == 0) return;
+    matvec::Output first = output(role, p, 0, 0);
+    auto extra = Derived::fetch_extra(role, op, first);
+    for (uint32_t unit = 0; unit < p.units; ++unit) {
+      // What the next unit needs is under way while this one is waited for.
+      const matvec::Output next = output(role, p, min(unit + 1, p.units - 1), 0);
+      const auto next_extra = Derived::fetch_extra(role, op, next);
+      role.wait_unit(p.arrivals());
+      finish(role, op, p, first, extra);
+      for (uint32_t tile = 1; tile * matvec::kRowsOfTile < role.launch.row_bound; ++tile) {
+        const matvec::Output more = output(role, p, unit, tile);
+        finish(role, op, p, more, Derived::fetch_extra(role, op, more));
+      }
+      role.unit_stored();
+      first = next;
+      extra = next_extra;
+    }
+  }
+
+ private:
+  template <class Op>
+  static __device__ __forceinline__ void load_pages(LoaderRole& role, const Op& op, const matvec::Plan& p,
+                                                    uint32_t unit, uint32_t first_chunk, uint32_t end_chunk) {
+#pragma unroll 1
+    for (uint32_t matrix = 0; matrix < Derived::kMatrices; ++matrix) {
+      uint32_t image_unit = op.first_unit + unit;
+      const std::byte* image = Derived::image(*role.slot, op, matrix, image_unit);
+#pragma unroll 1
+      for (uint32_t chunk = first_chunk; chunk < end_chunk; ++chunk) {
+        role.page(image + page_image::page_offset(p.cols, image_unit, chunk),
+                  page_image::page_bytes(p.cols, chunk));
+      }
+    }
+  }
+
+  static __device__ __forceinline__ matvec::Output output(const StorerRole& role, const matvec::Plan& p,
+                                                          uint32_t unit, uint32_t tile) {
+    const uint32_t row = tile * matvec::kRowsOfTile + role.lane / kUnitRows;
+    return {.unit = unit,
+            .row_of_unit = role.lane % kUnitRows,
+            .row = row,
+            .wanted = row < role.launch.row_bound && p.input.wants(role.s.rows[row])};
+  }
+
+  template <class Op, class Extra>
+  static __device__ __forceinline__ void finish(StorerRole& role, const Op& op, const matvec::Plan& p,
+                                                const matvec::Output& out, const Extra& extra) {
+    float sums[Derived::kMatrices];
+#pragma unroll
+    for (uint32_t m = 0; m < Derived::kMatrices; ++m) sums[m] = matvec::sum_parts(role, p, out, m);
+    Derived::store_output(role, op, out, sums, extra);
+  }
+};
+
+}  // namespace serval::device

@@ -1,0 +1,10 @@
+// The instruction set for the device interpreter; linked where the build has CUDA.
+#pragma once
+
+#include "vm/device/isa.h"
+
+namespace serval {
+
+const DeviceIsa& device_isa();
+
+}  // namespace serval

@@ -1,0 +1,46 @@
+#pragma once
+
+#include "instructions/common/activations.cuh"
+#include "instructions/gate_up_silu/op.h"
+
+namespace serval::device {
+
+template <>
+struct DeviceOp<GateUpSilu> : MatvecOp<DeviceOp<GateUpSilu>> {
+  struct Extra {};
+  static constexpr uint32_t kMatrices = 2;
+
+  static __device__ __forceinline__ uint32_t cols(const GateUpSilu& op) { return op.hidden; }
+  static __device__ __forceinline__ uint32_t units(const GateUpSilu& op) {
+    return op.intermediate / kUnitRows;
+  }
+  static __device__ __forceinline__ matvec::Input input(const RecordSlot& slot, const GateUpSilu& op) {
+    return {.residual = tensor<&GateUpSilu::residual, const float>(slot),
+            .norm = tensor<&GateUpSilu::norm, const uint16_t>(slot),
+            .epsilon = op.epsilon,
+            .logits_only = false};
+  }
+  static __device__ __forceinline__ const std::byte* image(const RecordSlot& slot, const GateUpSilu&,
+                                                           uint32_t matrix, uint32_t&) {
+    return matrix == 0 ? tensor<&GateUpSilu::gate, const std::byte>(slot)
+                       : tensor<&GateUpSilu::up, const std::byte>(slot);
+  }
+
+  static __device__ __forceinline__ Extra fetch_extra(const StorerRole&, const GateUpSilu&,
+                                                      const matvec::Output&) {
+    return {};
+  }
+  static __device__ __forceinline__ void store_output(const StorerRole& role, const GateUpSilu& op,
+                                                      const matvec::Output& out, const float (&sums)[2],
+                                                      Extra) {
+    const float gate = sums[0], up = sums[1];
+    const float y = gate / (1.0F + __expf(-gate)) * up;
+    const float neighbour = __shfl_down_sync(~0u, y, 1);
+    if (!out.wanted || out.row_of_unit % 2 != 0) return;
+    auto* to = tensor<&GateUpSilu::output, uint16_t>(*role.slot) + size_t{out.row} * op.intermediate +
+               (op.first_unit + out.unit) * kUnitRows + out.row_of_unit;
+    ptx::store_relaxed(reinterpret_cast<uint32_t*>(to), ptx::pack_bf16(y, neighbour));
+  }
+};
+
+}  // namespace serval::device

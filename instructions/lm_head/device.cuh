@@ -1,0 +1,42 @@
+#pragma once
+
+#include "instructions/common/activations.cuh"
+#include "instructions/lm_head/op.h"
+
+namespace serval::device {
+
+template <>
+struct DeviceOp<LmHead> : MatvecOp<DeviceOp<LmHead>> {
+  struct Extra {};
+  static constexpr uint32_t kMatrices = 1;
+
+  static __device__ __forceinline__ uint32_t cols(const LmHead& op) { return op.hidden; }
+  static __device__ __forceinline__ uint32_t units(const LmHead& op) {
+    return (op.vocab + kUnitRows - 1) / kUnitRows;
+  }
+  static __device__ __forceinline__ matvec::Input input(const RecordSlot& slot, const LmHead& op) {
+    return {.residual = tensor<&LmHead::residual, const float>(slot),
+            .norm = tensor<&LmHead::norm, const uint16_t>(slot),
+            .epsilon = op.epsilon,
+            .logits_only = true};
+  }
+  static __device__ __forceinline__ const std::byte* image(const RecordSlot& slot, const LmHead&, uint32_t,
+                                                           uint32_t&) {
+    return tensor<&LmHead::weights, const std::byte>(slot);
+  }
+
+  static __device__ __forceinline__ Extra fetch_extra(const StorerRole&, const LmHead&,
+                                                      const matvec::Output&) {
+    return {};
+  }
+  static __device__ __forceinline__ void store_output(const StorerRole& role, const LmHead& op,
+                                                      const matvec::Output& out, const float (&sums)[1],
+                                                      Extra) {
+    const uint32_t token = (op.first_unit + out.unit) * kUnitRows + out.row_of_unit;
+    if (!out.wanted || token >= op.vocab) return;
+    ptx::store_relaxed(tensor<&LmHead::logits, float>(*role.slot) + size_t{out.row} * op.vocab + token,
+                       sums[0]);
+  }
+};
+
+}  // namespace serval::device

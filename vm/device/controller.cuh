@@ -1,0 +1,225 @@
+// The controller warp: fetches records ahead of everybody, checks them, and watches over the launch.
+#pragma once
+
+#include "vm/device/roles.cuh"
+
+namespace serval::device {
+
+// Isa: the instruction set as a type (vm/device/kernel.cuh).
+template <class Isa>
+class Controller {
+ public:
+  __device__ Controller(Shared& s, const Launch& launch, uint32_t lane)
+      : s_(s), launch_(launch), lane_(lane), last_move_ns_(ptx::global_nanoseconds()) {}
+
+  __device__ void run() {
+    const BoundProgram& program = launch_.program;
+    const uint32_t queue = program.global_queue != 0 ? 0 : blockIdx.x;
+    begin_ = program.queue_begin[queue];
+    length_ = program.queue_begin[queue + 1] - begin_;
+    uint32_t last_pass = ~0u;
+    if (length_ == 0) give_leave();
+    for (uint32_t n = 0;; ++n) {
+      const uint32_t ticket = take_ticket(n);
+      const uint32_t pass = ticket / length_;
+      RecordSlot& slot = free_slot();
+      if (pass >= launch_.passes) break_off(slot, pass);
+      fetch(slot, begin_ + ticket % length_, pass, pass != last_pass);
+      last_pass = pass;
+    }
+  }
+
+ private:
+  // Position in the queue, counted through all passes.
+  __device__ uint32_t take_ticket(uint32_t n) {
+    if (launch_.program.global_queue == 0) return n;
+    uint32_t ticket = 0;
+    if (lane_ == 0) ticket = atomicAdd(launch_.program.ticket, 1);
+    return __shfl_sync(~0u, ticket, 0);
+  }
+
+  __device__ RecordSlot& free_slot() {
+    const uint32_t at = fetched_ % kRecordSlots;
+    if (fetched_ >= kRecordSlots) {
+      const uint32_t parity = (fetched_ / kRecordSlots - 1) & 1;
+      while (!ptx::mbarrier_try_wait(&s_.record_free[at], parity)) watch();
+    }
+    return s_.records[at];
+  }
+
+  __device__ void hand_out() {
+    __syncwarp();
+    if (lane_ == 0) ptx::mbarrier_arrive(&s_.record_ready[fetched_ % kRecordSlots]);
+    ++fetched_;
+  }
+
+  // The last slot of a launch holds no record: whoever comes to it leaves at the gate.
+  __device__ void break_off(RecordSlot& slot, uint32_t pass) {
+    if (lane_ == 0) {
+      slot.pass = pass;
+      slot.begins_pass = 1;
+      slot.ends_launch = 1;
+    }
+    hand_out();
+    for (;;) watch();
+  }
+
+  __device__ void fetch(RecordSlot& slot, uint32_t pc, uint32_t pass, bool begins_pass) {
+    const BoundProgram& program = launch_.program;
+    constexpr uint32_t kPieces = sizeof(Instruction) / sizeof(uint4);
+    if (lane_ < kPieces) {
+      reinterpret_cast<uint4*>(&slot.record)[lane_] =
+          ptx::load_constant(reinterpret_cast<const uint4*>(program.instructions + pc) + lane_);
+    }
+    if (lane_ == 0) {
+      slot.pc = pc;
+      slot.pass = pass;
+      slot.begins_pass = begins_pass ? 1 : 0;
+      slot.ends_launch = 0;
+    }
+    __syncwarp();
+    const Instruction& record = slot.record;
+    if (!record_in_range(record)) fault(slot, FaultKind::kBadRecord);
+    fetch_side_tables(slot);
+    if (!Isa::in_range(record)) fault(slot, FaultKind::kBadOperands);
+    hand_out();
+  }
+
+  __device__ bool record_in_range(const Instruction& record) const {
+    const BoundProgram& program = launch_.program;
+    if (record.opcode >= Isa::kNumOps) return false;
+    if (uint64_t{record.wait_begin} + record.wait_count > program.num_waits) return false;
+    return uint64_t{record.signal_begin} + record.signal_count <= program.num_signals;
+  }
+
+  // Tensors, waits and signals, each by a lane of its own.
+  __device__ void fetch_side_tables(RecordSlot& slot) {
+    const BoundProgram& program = launch_.program;
+    const Instruction& record = slot.record;
+    bool good = true;
+    if (lane_ < Isa::num_tensors(record.opcode)) {
+      const uint32_t id = reinterpret_cast<const uint32_t*>(record.operands.data())[lane_];
+      good = id < program.num_tensors;
+      if (good) slot.operands[lane_] = program.tensors[id];
+    }
+    if (lane_ < record.wait_count && lane_ < kSlotWaits) {
+      const ResolvedWait wait = program.waits[record.wait_begin + lane_];
+      good = good && wait.counter < program.num_counters;
+      slot.waits[lane_] = {wait.counter, wait.threshold + (launch_.epoch + slot.pass) * wait.per_pass};
+    }
+    if (lane_ < record.signal_count && lane_ < kSlotSignals) {
+      slot.signals[lane_] = program.signals[record.signal_begin + lane_];
+      good = good && slot.signals[lane_].counter < program.num_counters;
+    }
+    if (__any_sync(~0u, !good)) fault(slot, FaultKind::kBadRecord);
+  }
+
+  // What the controller does while it waits: carries the host's stop word over, follows others out, and gives
+  // up when nothing has moved anywhere for too long.
+  __device__ void watch() {
+    leave_if_asked(&s_.exit);
+    constexpr uint32_t kLooksBetween = 64;
+    if (++looks_ % kLooksBetween != 0) return;
+    if (ptx::load_relaxed(launch_.abort) != 0) {
+      record_fault(current_slot(), FaultKind::kNoProgress);
+      give_leave();
+    }
+    if (blockIdx.x == 0 && lane_ == 0) carry_stop_word();
+    const uint64_t now = ptx::global_nanoseconds();
+    if (now - last_move_ns_ < launch_.stall_ns) return;
+    const uint32_t moved = progress_everywhere();
+    if (moved == last_progress_) {
+      fault(current_slot(), FaultKind::kNoProgress);
+    }
+    last_progress_ = moved;
+    last_move_ns_ = now;
+  }
+
+  __device__ void carry_stop_word() {
+    if (*static_cast<const volatile uint32_t*>(launch_.host_stop) != 0) {
+      ptx::store_relaxed(launch_.host_stop_mirror, 1u);
+    }
+  }
+
+  __device__ uint32_t progress_everywhere() const {
+    uint32_t sum = 0;
+    for (uint32_t sm = lane_; sm < gridDim.x; sm += kWarpThreads) {
+      sum += ptx::load_relaxed(launch_.progress + sm);
+    }
+    return __reduce_add_sync(~0u, sum);
+  }
+
+  // The record that the slowest role is at.
+  __device__ const RecordSlot& current_slot() const {
+    return s_.records[ptx::shared_load_acquire(&s_.records_stored) % kRecordSlots];
+  }
+
+  __device__ void record_fault(const RecordSlot& slot, FaultKind kind) {
+    if (lane_ != 0) return;
+    FaultRecord f{};
+    f.kind = kind;
+    f.pass = slot.pass;
+    f.pc = slot.pc;
+    f.opcode = slot.record.opcode;
+    f.role = Role::kController;
+    if (kind == FaultKind::kNoProgress) find_culprit(slot, f);
+    launch_.faults[blockIdx.x] = f;
+    __threadfence_system();
+  }
+
+  // Waits for a counter, or behind one of its own block's warps?
+  __device__ void find_culprit(const RecordSlot& slot, FaultRecord& f) const {
+    const uint32_t at = ptx::shared_load_acquire(&s_.records_stored);
+    if (reached(ptx::shared_load_acquire(&s_.inputs_ready), at + 1)) {
+      f.role = Role::kConsumer;
+      return;
+    }
+    f.role = Role::kPreparer;
+    const uint32_t epoch = launch_.epoch + slot.pass;
+    if (slot.begins_pass != 0 && slot.pass > 0) {
+      const BoundProgram& program = launch_.program;
+      if (note_counter(f, program.gate_counter, epoch * program.gate_per_pass)) return;
+    }
+    if (slot.ends_launch != 0) return;
+    for (uint32_t w = 0; w < slot.record.wait_count && w < kSlotWaits; ++w) {
+      if (note_counter(f, slot.waits[w].counter, slot.waits[w].target)) return;
+    }
+  }
+  __device__ bool note_counter(FaultRecord& f, uint32_t counter, uint32_t need) const {
+    const uint32_t have = ptx::load_acquire(launch_.program.counters + counter * kCounterStride);
+    if (reached(have, need)) return false;
+    f.on_counter = 1;
+    f.counter = counter;
+    f.have = have;
+    f.need = need;
+    return true;
+  }
+
+  __device__ void fault(const RecordSlot& slot, FaultKind kind) {
+    record_fault(slot, kind);
+    __syncwarp();
+    if (lane_ == 0) {
+      atomicExch(launch_.abort, 1);
+      ptx::store_release_system(launch_.host_aborted, 1);
+    }
+    give_leave();
+  }
+
+  // Every warp of the block leaves at its next wait.
+  __device__ void give_leave() {
+    *static_cast<volatile uint32_t*>(&s_.exit.set) = 1;
+    asm volatile("exit;");
+  }
+
+  Shared& s_;
+  const Launch& launch_;
+  const uint32_t lane_;
+  uint32_t begin_ = 0;
+  uint32_t length_ = 0;
+  uint32_t fetched_ = 0;
+  uint32_t looks_ = 0;
+  uint32_t last_progress_ = 0;
+  uint64_t last_move_ns_;
+};
+
+}  // namespace serval::device

@@ -1,0 +1,58 @@
+// Arrays of one type in GPU or pinned memory, on top of cuda_resources.h.
+#pragma once
+
+#include <cstring>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "vm/device/cuda_resources.h"
+
+namespace serval {
+
+// In GPU memory; zeroed when it is made.
+template <class T>
+class DeviceArray {
+  static_assert(std::is_trivially_copyable_v<T>);
+
+ public:
+  DeviceArray() = default;
+  explicit DeviceArray(size_t count) : count_(count), buffer_(count * sizeof(T)) { clear(); }
+  explicit DeviceArray(std::span<const T> from) : count_(from.size()), buffer_(from.size_bytes()) {
+    if (count_ == 0) return;
+    SERVAL_CUDA_CHECK(cudaMemcpy(data(), from.data(), from.size_bytes(), cudaMemcpyHostToDevice));
+  }
+  T* data() const { return reinterpret_cast<T*>(buffer_.data()); }
+  size_t size() const { return count_; }
+  void clear() const {
+    if (count_ > 0) SERVAL_CUDA_CHECK(cudaMemset(data(), 0, buffer_.size()));
+  }
+  std::vector<T> download() const {
+    std::vector<T> out(count_);
+    if (count_ > 0) SERVAL_CUDA_CHECK(cudaMemcpy(out.data(), data(), buffer_.size(), cudaMemcpyDeviceToHost));
+    return out;
+  }
+
+ private:
+  size_t count_ = 0;
+  DeviceBuffer buffer_;
+};
+
+// In pinned host memory that the GPU can address; zeroed when it is made.
+template <class T>
+class PinnedArray {
+  static_assert(std::is_trivially_copyable_v<T>);
+
+ public:
+  PinnedArray() = default;
+  explicit PinnedArray(size_t count) : buffer_(count * sizeof(T)) {
+    std::memset(buffer_.data(), 0, buffer_.size());
+  }
+  T* data() const { return reinterpret_cast<T*>(buffer_.data()); }
+  T* device_data() const { return reinterpret_cast<T*>(buffer_.device_data()); }
+
+ private:
+  PinnedBuffer buffer_;
+};
+
+}  // namespace serval

@@ -1,0 +1,65 @@
+// The consumer warps as one group of threads: how an instruction runs that is not a stream of weight pages
+// (attention, sampling, …).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "instructions/common/reflect.h"
+#include "vm/device/ptx.cuh"
+#include "vm/state.h"
+
+namespace serval::device {
+
+inline constexpr uint32_t kWarpThreads = 32;
+inline constexpr uint32_t kConsumerWarps = 8;
+inline constexpr uint32_t kGroupThreads = kConsumerWarps * kWarpThreads;
+// Shared memory that an instruction may use while it runs, aligned to kScratchAlignment.
+inline constexpr uint32_t kScratchBytes = 68 * 1024;
+inline constexpr uint32_t kScratchAlignment = 1024;
+
+// Where the interpreter tells its warps to leave: set once a launch, never cleared.
+struct ExitFlag {
+  uint32_t set;
+};
+// Leaves the kernel if the launch has been given up or is over. Only in loops that wait: whoever waits holds
+// nothing that another warp needs to leave, too.
+__device__ __forceinline__ void leave_if_asked(const ExitFlag* flag) {
+  if (*reinterpret_cast<const volatile uint32_t*>(&flag->set) != 0) asm volatile("exit;");
+}
+
+// Waits for a phase of an mbarrier.
+__device__ __forceinline__ void wait_phase(uint64_t* barrier, uint32_t parity, const ExitFlag* flag) {
+  while (!ptx::mbarrier_try_wait(barrier, parity)) leave_if_asked(flag);
+}
+
+// Handed to `run` of an instruction, once its inputs may be read; all kGroupThreads threads call it together.
+// When the last of them returns, the interpreter signals: everything stored by then is visible to whoever
+// waits.
+struct Group {
+  uint32_t thread;  // 0 to kGroupThreads - 1
+  uint32_t warp;    // 0 to kConsumerWarps - 1
+  uint32_t lane;
+  std::byte* scratch;        // kScratchBytes of shared memory, contents undefined
+  void* const* operands;     // base of each tensor operand, in shared memory
+  const PassRow* rows;       // [kMaxRows] of this pass, in shared memory
+  uint64_t* barrier;         // of kConsumerWarps arrivals
+  uint32_t* barrier_parity;  // this thread's
+  const ExitFlag* exit;
+
+  // Base of a tensor operand: group.tensor<&Attention::q, const uint16_t>().
+  template <auto Member, class T>
+  __device__ __forceinline__ T* tensor() const {
+    return static_cast<T*>(operands[operand_index<Member>()]);
+  }
+  // All threads of the group; orders their accesses to shared and global memory. Not a named barrier, so that
+  // a warp that leaves does not leave the others stuck.
+  __device__ __forceinline__ void sync() const {
+    __syncwarp();
+    if (lane == 0) ptx::mbarrier_arrive(barrier);
+    wait_phase(barrier, *barrier_parity, exit);
+    *barrier_parity ^= 1;
+  }
+};
+
+}  // namespace serval::device

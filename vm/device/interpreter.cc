@@ -1,0 +1,272 @@
+#include "vm/device/interpreter.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <cuda_runtime.h>
+#include <fmt/format.h>
+#include <utility>
+
+#include "vm/device/device_array.h"
+#include "vm/device/isa.h"
+#include "vm/error.h"
+
+namespace serval {
+namespace {
+
+using device::BoundProgram;
+using device::FaultKind;
+using device::FaultRecord;
+using device::Launch;
+using device::ResolvedWait;
+using device::Role;
+
+constexpr double kNanosecondsPerSecond = 1e9;
+constexpr double kMicrosecondsPerMillisecond = 1e3;
+
+std::vector<ResolvedWait> resolve(const Program& program) {
+  std::vector<ResolvedWait> waits;
+  waits.reserve(program.waits.size());
+  for (const Wait& w : program.waits) {
+    waits.push_back({w.counter, w.threshold, program.counters[w.counter].increments_per_pass, 0});
+  }
+  return waits;
+}
+
+void check_program(const Program& program, const DeviceIsa& isa, const DeviceMemory& memory) {
+  check_structure(program);
+  for (const Instruction& i : program.instructions) {
+    const std::string error = isa.check(program, i);
+    if (!error.empty()) {
+      throw Error(ErrorKind::kRuntime,
+                  fmt::format("program: instruction {}: {}", &i - program.instructions.data(), error));
+    }
+  }
+  for (uint32_t t = 0; t < program.tensors.size(); ++t) {
+    if (t >= memory.size() || !memory.bound({t})) {
+      throw Error(ErrorKind::kRuntime,
+                  fmt::format("program: tensor '{}' has no GPU memory", program.tensors[t].name));
+    }
+  }
+}
+
+const char* name_of(Role role) {
+  constexpr std::array kNames = {"controller", "loader", "preparers", "consumers", "storer"};
+  return kNames.at(static_cast<size_t>(role));
+}
+
+// Words in GPU memory that a launch changes and the host resets.
+enum Word : uint32_t { kTicket, kAbort, kStopMirror, kProgress };
+// Words in host memory that a launch writes.
+enum HostWord : uint32_t { kPublished, kAborted, kNumHostWords };
+
+}  // namespace
+
+struct DeviceInterpreter::Impl {
+  Impl(const Program& program_in, const DeviceIsa& isa_in, const DeviceMemory& memory,
+       const DeviceOptions& options_in);
+
+  uint32_t run(cudaStream_t stream, const std::function<void(uint32_t)>& on_pass);
+
+  void* base_of(const DeviceMemory& memory, const char* name) const;
+  std::vector<void*> tensor_bases(const DeviceMemory& memory) const;
+  BoundProgram bound(const DeviceMemory& memory) const;
+  void start(cudaStream_t stream);
+  uint32_t hand_out_passes(const std::function<void(uint32_t)>& on_pass);
+  uint32_t host_word(HostWord word) const {
+    return std::atomic_ref(host_words.data()[word]).load(std::memory_order_acquire);
+  }
+  [[noreturn]] void throw_fault();
+  std::string describe(size_t sm, const FaultRecord& fault) const;
+
+  const Program& program;
+  const DeviceIsa& isa;
+  const DeviceOptions options;
+  DeviceArray<Instruction> instructions;
+  DeviceArray<uint32_t> queue_begin;
+  DeviceArray<ResolvedWait> waits;
+  DeviceArray<Signal> signals;
+  DeviceArray<uint32_t> counters;
+  DeviceArray<uint32_t> words;
+  DeviceArray<void*> tensors;
+  DeviceArray<FaultRecord> faults;
+  PinnedArray<uint32_t> host_words{kNumHostWords};
+  CudaEvent began, ended;
+  Launch launch{};
+  const uint32_t* host_stop = nullptr;
+  bool words_are_dirty = false;  // the last launch left a ticket or a stop word behind
+  double kernel_us = 0;
+};
+
+DeviceInterpreter::Impl::Impl(const Program& program_in, const DeviceIsa& isa_in, const DeviceMemory& memory,
+                              const DeviceOptions& options_in)
+    : program((check_program(program_in, isa_in, memory), use_gpu(options_in.device), program_in)),
+      isa(isa_in),
+      options(options_in),
+      instructions(program.instructions),
+      queue_begin(program.queue_begin),
+      waits(resolve(program)),
+      signals(program.signals),
+      counters(program.counters.size() * device::kCounterStride),
+      words(kProgress + program.machine.sms),
+      tensors(tensor_bases(memory)),
+      faults(program.machine.sms),
+      host_stop(static_cast<const uint32_t*>(base_of(memory, state_tensor::kHostStop))) {
+  SERVAL_CUDA_CHECK(static_cast<cudaError_t>(isa.prepare()));
+  int sms = 0;
+  SERVAL_CUDA_CHECK(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, options.device));
+  if (program.machine.sms > static_cast<uint32_t>(sms)) {
+    throw Error(ErrorKind::kRuntime,
+                fmt::format("program: compiled for {} SMs; this GPU has {}", program.machine.sms, sms));
+  }
+  launch.program = bound(memory);
+  launch.stall_ns = static_cast<uint64_t>(options.stall_timeout_s * kNanosecondsPerSecond);
+  launch.abort = words.data() + kAbort;
+  launch.host_stop_mirror = words.data() + kStopMirror;
+  launch.progress = words.data() + kProgress;
+  launch.faults = faults.data();
+  launch.published = host_words.device_data() + kPublished;
+  launch.host_aborted = host_words.device_data() + kAborted;
+  launch.host_stop = host_stop;
+}
+
+void* DeviceInterpreter::Impl::base_of(const DeviceMemory& memory, const char* name) const {
+  const std::optional<TensorId> id = program.find_tensor(name);
+  if (!id) throw Error(ErrorKind::kRuntime, fmt::format("program: no tensor '{}'", name));
+  return memory.base(*id);
+}
+
+std::vector<void*> DeviceInterpreter::Impl::tensor_bases(const DeviceMemory& memory) const {
+  std::vector<void*> bases;
+  for (uint32_t t = 0; t < program.tensors.size(); ++t) {
+    // The program reads a mirror: host memory is too far away to be asked in every pass.
+    const bool stop_word = program.tensors[t].name == state_tensor::kHostStop;
+    bases.push_back(stop_word ? static_cast<void*>(words.data() + kStopMirror) : memory.base({t}));
+  }
+  return bases;
+}
+
+BoundProgram DeviceInterpreter::Impl::bound(const DeviceMemory& memory) const {
+  return {.instructions = instructions.data(),
+          .queue_begin = queue_begin.data(),
+          .waits = waits.data(),
+          .signals = signals.data(),
+          .tensors = tensors.data(),
+          .counters = counters.data(),
+          .ticket = words.data() + kTicket,
+          .num_instructions = static_cast<uint32_t>(program.instructions.size()),
+          .num_waits = static_cast<uint32_t>(program.waits.size()),
+          .num_signals = static_cast<uint32_t>(program.signals.size()),
+          .num_tensors = static_cast<uint32_t>(program.tensors.size()),
+          .num_counters = static_cast<uint32_t>(program.counters.size()),
+          .global_queue = program.queue_kind == QueueKind::kGlobal ? 1U : 0U,
+          .gate_counter = program.gate_counter,
+          .gate_per_pass = program.counters[program.gate_counter].increments_per_pass,
+          .rows = static_cast<const PassRow*>(base_of(memory, state_tensor::kRows)),
+          .control = static_cast<const PassControl*>(base_of(memory, state_tensor::kControl))};
+}
+
+void DeviceInterpreter::Impl::start(cudaStream_t stream) {
+  std::fill_n(host_words.data(), kNumHostWords, 0U);
+  if (words_are_dirty) {
+    SERVAL_CUDA_CHECK(cudaMemsetAsync(words.data(), 0, words.size() * sizeof(uint32_t), stream));
+  }
+  began.record(stream);
+  SERVAL_CUDA_CHECK(static_cast<cudaError_t>(isa.launch(launch, program.machine.sms, stream)));
+  ended.record(stream);
+}
+
+// Returns when the kernel has ended.
+uint32_t DeviceInterpreter::Impl::hand_out_passes(const std::function<void(uint32_t)>& on_pass) {
+  constexpr uint32_t kLooksBetweenQueries = 1024;
+  uint32_t handed = 0;
+  const auto hand_out = [&] {
+    for (; handed < host_word(kPublished); ++handed) {
+      if (on_pass) on_pass(handed);
+    }
+  };
+  for (uint32_t looks = 1;; ++looks) {
+    hand_out();
+    if (looks % kLooksBetweenQueries == 0 && ended.reached()) break;
+  }
+  hand_out();
+  return handed;
+}
+
+uint32_t DeviceInterpreter::Impl::run(cudaStream_t stream, const std::function<void(uint32_t)>& on_pass) {
+  start(stream);
+  uint32_t passes = 0;
+  try {
+    passes = hand_out_passes(on_pass);
+  } catch (...) {
+    cudaStreamSynchronize(stream);
+    words_are_dirty = true;
+    counters.clear();
+    launch.epoch = 0;
+    throw;
+  }
+  kernel_us = CudaEvent::milliseconds(began, ended) * kMicrosecondsPerMillisecond;
+  words_are_dirty = launch.program.global_queue != 0 || *host_stop != 0 || host_word(kAborted) != 0;
+  if (host_word(kAborted) != 0) throw_fault();
+  launch.epoch += passes;
+  return passes;
+}
+
+std::string DeviceInterpreter::Impl::describe(size_t sm, const FaultRecord& f) const {
+  const std::string at = fmt::format("SM {}, pass {}, instruction {} ({})", sm, f.pass, f.pc,
+                                     isa.name(static_cast<uint16_t>(f.opcode)));
+  switch (f.kind) {
+    case FaultKind::kBadRecord:
+      return at + ": record points outside the program, or its opcode is unknown";
+    case FaultKind::kBadOperands:
+      return at + ": operands out of range";
+    default:
+      break;
+  }
+  if (f.on_counter != 0) {
+    return fmt::format("{}: no progress for {} s: waits for counter {}: {} of {}", at,
+                       options.stall_timeout_s, f.counter, f.have, f.need);
+  }
+  return fmt::format("{}: no progress for {} s: its {} do not finish", at, options.stall_timeout_s,
+                     name_of(f.role));
+}
+
+// The report names the SM that most likely holds up the others: a bad record first, then one that is stuck in
+// its own block, then the earliest instruction that waits for a counter.
+void DeviceInterpreter::Impl::throw_fault() {
+  const std::vector<FaultRecord> all = faults.download();
+  const auto rank = [](const FaultRecord& f) {
+    const int kind = f.kind == FaultKind::kNone                                             ? 3
+                     : f.kind == FaultKind::kBadRecord || f.kind == FaultKind::kBadOperands ? 0
+                     : f.on_counter == 0                                                    ? 1
+                                                                                            : 2;
+    return std::pair(kind, uint64_t{f.pass} << 32 | f.pc);
+  };
+  const auto worst = std::min_element(all.begin(), all.end(),
+                                      [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
+  counters.clear();
+  faults.clear();
+  launch.epoch = 0;
+  throw Error(ErrorKind::kDeviceFault, "GPU: " + describe(static_cast<size_t>(worst - all.begin()), *worst));
+}
+
+DeviceInterpreter::DeviceInterpreter(const Program& program, const DeviceIsa& isa, const DeviceMemory& memory,
+                                     const DeviceOptions& options)
+    : impl_(std::make_unique<Impl>(program, isa, memory, options)) {}
+
+DeviceInterpreter::~DeviceInterpreter() = default;
+
+uint32_t DeviceInterpreter::run(uint32_t row_bound, uint32_t passes, bool any_logits, void* stream,
+                                const std::function<void(uint32_t)>& on_pass) {
+  impl_->launch.row_bound = std::clamp<uint32_t>(row_bound, 1, kMaxRows);
+  impl_->launch.passes = passes;
+  impl_->launch.any_logits = any_logits ? 1 : 0;
+  return impl_->run(static_cast<cudaStream_t>(stream), on_pass);
+}
+
+double DeviceInterpreter::kernel_us() const {
+  return impl_->kernel_us;
+}
+
+}  // namespace serval

@@ -1,0 +1,69 @@
+// The device interpreter: one persistent kernel, one thread block an SM, that runs a program's instructions.
+//
+// This header is plain C++: what it declares is linked where the build has CUDA (SERVAL_CUDA).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "vm/instruction.h"
+#include "vm/program.h"
+#include "vm/state.h"
+
+namespace serval {
+
+// Where a program's tensors live in GPU memory, in table order. Weights with more than one row are page
+// images (vm/device/page_image.h), everything else is laid out as in host memory.
+class DeviceMemory {
+ public:
+  explicit DeviceMemory(size_t num_tensors) : base_(num_tensors, nullptr) {}
+  void bind(TensorId tensor, void* base) { base_.at(tensor.index) = base; }
+  bool bound(TensorId tensor) const { return base_.at(tensor.index) != nullptr; }
+  void* base(TensorId tensor) const { return base_.at(tensor.index); }
+  size_t size() const { return base_.size(); }
+
+ private:
+  std::vector<void*> base_;
+};
+
+// What the kernel of an instruction set is to the host; `instructions/device_isa.h` has Llama's, tests have
+// their own.
+struct DeviceIsa;
+
+struct DeviceOptions {
+  double stall_timeout_s = 10;  // a launch without progress on any SM for this long is a fault
+  int device = 0;               // CUDA's index of the GPU
+};
+
+// Binds a program to GPU memory and runs launches of it; counters start at zero and count on from launch to
+// launch. Not thread-safe. Throws Error(kRuntime) if the structure or a record does not check, a tensor is
+// not bound or CUDA fails, Error(kOutOfMemory) where GPU memory ends.
+class DeviceInterpreter {
+ public:
+  // The program must outlive it. Of the state, `rows`, `slots`, `sampled`, `control` and the block table are
+  // bound to GPU memory, `output` and `host_stop` to pinned host memory that the GPU can address.
+  DeviceInterpreter(const Program& program, const DeviceIsa& isa, const DeviceMemory& memory,
+                    const DeviceOptions& options);
+  ~DeviceInterpreter();
+
+  // Runs up to `passes` passes from the state as it stands, in `stream` (a cudaStream_t; earlier work in it
+  // is finished first), until the program's control says which is the last; calls on_pass(p) on this thread
+  // as soon as output[p] is complete. `row_bound`: rows of the pass from this one on are not active;
+  // `any_logits`: some row of the first pass wants logits. Returns the passes run, when the kernel has ended.
+  // Throws Error(kDeviceFault) with the fault's report; counters are zeroed then, and the next launch starts
+  // afresh.
+  uint32_t run(uint32_t row_bound, uint32_t passes, bool any_logits, void* stream,
+               const std::function<void(uint32_t)>& on_pass);
+  // Of the last run: what the kernel alone took.
+  double kernel_us() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace serval

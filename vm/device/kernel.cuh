@@ -1,0 +1,229 @@
+// The persistent kernel: one block an SM, each warp in its role until the launch's last pass is over.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "vm/device/controller.cuh"
+#include "vm/device/op.cuh"
+#include "vm/device/roles.cuh"
+
+namespace serval::device {
+
+// An instruction set as a type: what its streaming instructions share, then the operand structs in order of
+// opcode.
+template <class StreamOfIsa, class... Ops>
+struct IsaList {
+  using Stream = StreamOfIsa;
+  static constexpr uint32_t kNumOps = sizeof...(Ops);
+
+  // Calls visit.operator()<Op>(op) for the record's instruction.
+  template <class Visit>
+  static __device__ __forceinline__ void dispatch(const Instruction& record, Visit&& visit) {
+    uint32_t opcode = 0;
+    (void)((record.opcode == opcode++ ? (visit(operands<Ops>(record)), true) : false) || ...);
+  }
+  // Fills in the plan of a streaming instruction; false for any other.
+  static __device__ __forceinline__ bool plan(const Launch& launch, const RecordSlot& slot,
+                                              typename Stream::Plan& out) {
+    bool streams = false;
+    dispatch(slot.record, [&]<class Op>(const Op& op) {
+      if constexpr (StreamingOp<Op>) {
+        out = DeviceOp<Op>::plan(launch, slot, op);
+        streams = true;
+      }
+    });
+    return streams;
+  }
+  static __device__ bool in_range(const Instruction& record) {
+    bool good = false;
+    dispatch(record, [&]<class Op>(const Op& op) { good = DeviceOp<Op>::in_range(op); });
+    return good;
+  }
+  static __device__ uint32_t num_tensors(uint32_t opcode) {
+    uint32_t i = 0, found = 0;
+    (void)((opcode == i++ ? (found = tensor_operands<Ops>(), true) : false) || ...);
+    return found;
+  }
+
+ private:
+  template <class Op>
+  static __device__ __forceinline__ const Op& operands(const Instruction& record) {
+    return *reinterpret_cast<const Op*>(record.operands.data());
+  }
+};
+
+template <class Role, class Visit>
+__device__ __forceinline__ void next_record(Role& role, uint32_t n, uint32_t lane, Visit&& visit) {
+  Shared& s = role.s;
+  const uint32_t at = n % kRecordSlots;
+  wait_phase(&s.record_ready[at], n / kRecordSlots & 1, &s.exit);
+  role.slot = &s.records[at];
+  visit();
+  __syncwarp();
+  if (lane == 0) ptx::mbarrier_arrive(&s.record_free[at]);
+}
+
+__device__ __forceinline__ void wait_for_leave(const Shared& s) {
+  for (;;) leave_if_asked(&s.exit);
+}
+
+template <class Isa>
+__device__ __forceinline__ void run_loader(Shared& s, const Launch& launch, uint32_t lane) {
+  if (lane != 0) return;
+  LoaderRole role{.s = s, .launch = launch};
+  for (uint32_t n = 0;; ++n) {
+    const uint32_t at = n % kRecordSlots;
+    while (!ptx::mbarrier_try_wait(&s.record_ready[at], n / kRecordSlots & 1)) {
+      if (*static_cast<volatile uint32_t*>(&s.exit.set) != 0) role.drain_and_leave(role.next_page);
+    }
+    role.slot = &s.records[at];
+    if (role.slot->ends_launch == 0) {
+      Isa::dispatch(role.slot->record, [&]<class Op>(const Op& op) {
+        if constexpr (StreamingOp<Op>) DeviceOp<Op>::load(role, op);
+      });
+    }
+    ptx::mbarrier_arrive(&s.record_free[at]);
+  }
+}
+
+template <class Isa>
+__device__ __forceinline__ void run_preparer(Shared& s, const Launch& launch, uint32_t warp, uint32_t lane) {
+  PreparerRole role{
+      .s = s, .launch = launch, .thread = warp * kWarpThreads + lane, .warp = warp, .lane = lane};
+  for (;; ++role.record) {
+    next_record(role, role.record, lane, [&] {
+      typename Isa::Stream::Plan plan;
+      if (role.slot->ends_launch != 0) {
+        role.wait_gate();
+      } else if (Isa::plan(launch, *role.slot, plan)) {
+        Isa::Stream::prepare(role, plan);
+      } else {
+        role.wait_inputs();
+        role.claim_scratch();
+      }
+    });
+  }
+}
+
+// A group instruction: all consumer threads together, with the activations' memory as scratch.
+template <class Isa>
+__device__ __forceinline__ void consume_group(ConsumerRole& role) {
+  Shared& s = role.s;
+  role.wait_chunk(role.next_chunk);
+  const Group group{.thread = role.warp * kWarpThreads + role.lane,
+                    .warp = role.warp,
+                    .lane = role.lane,
+                    .scratch = s.activations,
+                    .operands = role.slot->operands,
+                    .rows = s.rows,
+                    .barrier = &s.consumer_barrier,
+                    .barrier_parity = &role.parity,
+                    .exit = &s.exit};
+  Isa::dispatch(role.slot->record, [&]<class Op>(const Op& op) {
+    if constexpr (!StreamingOp<Op>) DeviceOp<Op>::run(op, group);
+  });
+  role.arrive_unit(role.next_unit++);
+  role.used_chunks(++role.next_chunk);
+}
+
+template <class Isa>
+__device__ __forceinline__ void run_consumer(Shared& s, const Launch& launch, uint32_t warp, uint32_t lane) {
+  ConsumerRole role{.s = s, .launch = launch, .warp = warp, .lane = lane};
+  for (uint32_t n = 0;; ++n) {
+    next_record(role, n, lane, [&] {
+      typename Isa::Stream::Plan plan;
+      if (role.slot->ends_launch != 0) {
+        wait_for_leave(s);
+      } else if (Isa::plan(launch, *role.slot, plan)) {
+        Isa::Stream::consume(role, plan);
+      } else {
+        consume_group<Isa>(role);
+      }
+    });
+  }
+}
+
+// Signals follow the stores of the whole warp; the gate's comes before the host hears of the pass.
+__device__ __forceinline__ void signal(const StorerRole& role) {
+  const BoundProgram& program = role.launch.program;
+  const RecordSlot& slot = *role.slot;
+  __syncwarp();
+  bool gate = false;
+  for (uint32_t n = role.lane; n < slot.record.signal_count; n += kWarpThreads) {
+    const Signal signal = n < kSlotSignals ? slot.signals[n] : program.signals[slot.record.signal_begin + n];
+    ptx::add_release(program.counters + signal.counter * kCounterStride, signal.increment);
+    gate = signal.counter == program.gate_counter;
+  }
+  if (gate) ptx::store_release_system(role.launch.published, slot.pass + 1);
+  if (role.lane == 0) {
+    ptx::store_relaxed(role.launch.progress + blockIdx.x, role.record + 1);
+    ptx::shared_store_release(&role.s.records_stored, role.record + 1);
+  }
+}
+
+template <class Isa>
+__device__ __forceinline__ void run_storer(Shared& s, const Launch& launch, uint32_t lane) {
+  StorerRole role{.s = s, .launch = launch, .lane = lane};
+  for (;; ++role.record) {
+    next_record(role, role.record, lane, [&] {
+      if (role.slot->ends_launch != 0) wait_for_leave(s);
+      Isa::dispatch(role.slot->record, [&]<class Op>(const Op& op) {
+        if constexpr (StreamingOp<Op>) {
+          DeviceOp<Op>::store(role, op);
+        } else {
+          role.wait_unit(kConsumerWarps);
+          role.unit_stored();
+        }
+      });
+      signal(role);
+    });
+  }
+}
+
+__device__ __forceinline__ void init_shared(Shared& s) {
+  if (threadIdx.x == 0) {
+    for (uint32_t i = 0; i < kRecordSlots; ++i) {
+      ptx::mbarrier_init(&s.record_ready[i], 1);
+      ptx::mbarrier_init(&s.record_free[i], kRecordReaders);
+    }
+    for (uint32_t i = 0; i < kRingPages; ++i) {
+      ptx::mbarrier_init(&s.page_landed[i], 1);
+      ptx::mbarrier_init(&s.page_free[i], 1);
+    }
+    ptx::mbarrier_init(&s.preparer_barrier, kPreparerWarps);
+    ptx::mbarrier_init(&s.consumer_barrier, kConsumerWarps);
+    ptx::fence_mbarrier_init();
+    s.inputs_ready = s.activations_ready = s.units_stored = s.records_stored = 0;
+    s.exit.set = 0;
+  }
+  if (threadIdx.x < kConsumerWarps) s.activations_used[threadIdx.x] = 0;
+  if (threadIdx.x < kUnitSlots) s.unit_arrivals[threadIdx.x] = 0;
+}
+
+template <class Isa>
+__global__ void __launch_bounds__(kBlockThreads, 1) interpret(const __grid_constant__ Launch launch) {
+  extern __shared__ __align__(kScratchAlignment) std::byte memory[];
+  Shared& s = *reinterpret_cast<Shared*>(memory);
+  init_shared(s);
+  __syncthreads();
+  const uint32_t warp = threadIdx.x / kWarpThreads, lane = threadIdx.x % kWarpThreads;
+  if (warp >= kFirstConsumerWarp) {
+    ptx::set_max_registers_up<kConsumerRegisters>();
+    run_consumer<Isa>(s, launch, warp - kFirstConsumerWarp, lane);
+  } else if (warp >= kFirstPreparerWarp) {
+    ptx::set_max_registers_down<kPreparerRegisters>();
+    run_preparer<Isa>(s, launch, warp - kFirstPreparerWarp, lane);
+  } else {
+    ptx::set_max_registers_down<kServiceRegisters>();
+    if (warp == kControllerWarp) {
+      Controller<Isa>(s, launch, lane).run();
+    } else if (warp == kLoaderWarp) {
+      run_loader<Isa>(s, launch, lane);
+    } else if (warp == kStorerWarp) {
+      run_storer<Isa>(s, launch, lane);
+    }
+  }
+}
+
+}  // namespace serval::device

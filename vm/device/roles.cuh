@@ -1,0 +1,225 @@
+// The four roles as the instructions see them: what a warp of each kind may do, and the order that keeps them
+// apart.
+//
+// Every role walks the SM's instructions on its own and derives the same numbers: pages, units of results and
+// chunks of activations are counted through from the launch's first instruction to its last, so that no role
+// has to be told where another stands. All waiting is on mbarriers at most one phase behind, or on counts
+// that only grow.
+#pragma once
+
+#include <cstdint>
+
+#include "vm/device/shared.cuh"
+
+namespace serval::device {
+
+// Base of a tensor operand: tensor<&Embed::table, const std::byte>(slot).
+template <auto Member, class T>
+__device__ __forceinline__ T* tensor(const RecordSlot& slot) {
+  return static_cast<T*>(slot.operands[operand_index<Member>()]);
+}
+
+// Chunks of activations lie in slots; a slot holds one chunk of every row that may be active.
+inline constexpr uint32_t kActivationRowSlots = 32;
+inline constexpr uint32_t kActivationRowBytes = kScratchBytes / kActivationRowSlots;
+__device__ __forceinline__ uint32_t activation_slots(const Launch& launch) {
+  return kActivationRowSlots / launch.row_bound;
+}
+__device__ __forceinline__ std::byte* activation_slot(Shared& s, const Launch& launch, uint32_t chunk) {
+  return s.activations + chunk % activation_slots(launch) * launch.row_bound * kActivationRowBytes;
+}
+
+// True once the growing count `have` has reached `need`; counts may wrap.
+__device__ __forceinline__ bool reached(uint32_t have, uint32_t need) {
+  return static_cast<int32_t>(have - need) >= 0;
+}
+__device__ __forceinline__ void wait_count(const uint32_t* count, uint32_t need, const ExitFlag* exit) {
+  while (!reached(ptx::shared_load_acquire(count), need)) leave_if_asked(exit);
+}
+
+// --- loader: one thread
+struct LoaderRole {
+  Shared& s;
+  const Launch& launch;
+  const RecordSlot* slot = nullptr;
+  uint32_t next_page = 0;
+
+  // Copies the next page of the ring from global memory as soon as there is room.
+  __device__ __forceinline__ void page(const void* from, uint32_t bytes) {
+    const uint32_t p = next_page++;
+    if (p >= kMaxPagesInFlight) wait(s.page_landed, p - kMaxPagesInFlight, p);
+    if (p >= kRingPages) wait(s.page_free, p - kRingPages, p);
+    const uint32_t at = p % kRingPages;
+    ptx::mbarrier_arrive_expect_bytes(&s.page_landed[at], bytes);
+    ptx::bulk_load(s.ring[at], from, bytes, &s.page_landed[at]);
+  }
+  // Leaves the kernel when every copy that is under way has landed: none may reach a block that is gone.
+  __device__ __forceinline__ void drain_and_leave(uint32_t issued) {
+    for (uint32_t p = issued > kRingPages ? issued - kRingPages : 0; p < issued; ++p) {
+      while (!ptx::mbarrier_try_wait(&s.page_landed[p % kRingPages], p / kRingPages & 1)) {
+      }
+    }
+    asm volatile("exit;");
+  }
+
+ private:
+  __device__ __forceinline__ void wait(uint64_t* barriers, uint32_t page, uint32_t issued) {
+    while (!ptx::mbarrier_try_wait(&barriers[page % kRingPages], page / kRingPages & 1)) {
+      if (*static_cast<volatile uint32_t*>(&s.exit.set) != 0) drain_and_leave(issued);
+    }
+  }
+};
+
+// --- preparers: kPreparerThreads threads
+struct PreparerRole {
+  Shared& s;
+  const Launch& launch;
+  uint32_t thread;
+  uint32_t warp;  // of the preparers
+  uint32_t lane;
+  const RecordSlot* slot = nullptr;
+  uint32_t record = 0;       // counted from the launch's first
+  uint32_t next_chunk = 0;   // of activations
+  uint32_t chunk_floor = 0;  // chunks that must be used up before any slot is written again
+  uint32_t parity = 0;
+
+  __device__ __forceinline__ void sync() {
+    __syncwarp();
+    if (lane == 0) ptx::mbarrier_arrive(&s.preparer_barrier);
+    wait_phase(&s.preparer_barrier, parity, &s.exit);
+    parity ^= 1;
+  }
+  // Returns when the instruction's inputs may be read; the first of a pass also brings the pass's rows.
+  __device__ __forceinline__ void wait_inputs();
+  // At the slot that ends a launch: leaves once the last pass is over.
+  __device__ __forceinline__ void wait_gate() { pass_gate(); }
+  // Returns when the slots of the next `chunks` chunks may be written.
+  __device__ __forceinline__ void acquire_chunks(uint32_t chunks) {
+    const uint32_t needed = next_chunk + chunks - activation_slots(launch);
+    wait_used(static_cast<int32_t>(needed - chunk_floor) > 0 ? needed : chunk_floor);
+  }
+  // Hands the next `chunks` chunks to the consumers, once every preparer has written its part.
+  __device__ __forceinline__ void publish_chunks(uint32_t chunks) {
+    sync();
+    next_chunk += chunks;
+    if (thread == 0) ptx::shared_store_release(&s.activations_ready, next_chunk);
+  }
+  // Takes the memory of all slots, for an instruction that uses it as scratch: counts as one chunk.
+  __device__ __forceinline__ void claim_scratch() {
+    wait_used(next_chunk);
+    publish_chunks(1);
+    chunk_floor = next_chunk;
+  }
+
+ private:
+  __device__ __forceinline__ void wait_used(uint32_t chunks) {
+    const uint32_t* used = &s.activations_used[lane % kConsumerWarps];
+    while (!__all_sync(~0u, reached(ptx::shared_load_acquire(used), chunks))) leave_if_asked(&s.exit);
+  }
+  __device__ __forceinline__ void pass_gate();
+};
+
+// Waits for the pass before and leaves if it was the last one.
+__device__ __forceinline__ void PreparerRole::pass_gate() {
+  const BoundProgram& program = launch.program;
+  if (slot->pass > 0) {
+    const uint32_t target = (launch.epoch + slot->pass) * program.gate_per_pass;
+    const uint32_t* gate = program.counters + program.gate_counter * kCounterStride;
+    while (!reached(ptx::load_acquire(gate), target)) leave_if_asked(&s.exit);
+    if (ptx::load_relaxed(&program.control->last_pass) < slot->pass) {
+      *static_cast<volatile uint32_t*>(&s.exit.set) = 1;
+      asm volatile("exit;");
+    }
+  }
+  constexpr uint32_t kWords = sizeof(s.rows) / sizeof(uint32_t);
+  static_assert(kWords == kPreparerThreads, "one word a thread");
+  const auto* from = reinterpret_cast<const uint32_t*>(program.rows);
+  reinterpret_cast<uint32_t*>(s.rows)[thread] = ptx::load_relaxed(from + thread);
+  sync();
+}
+
+__device__ __forceinline__ void PreparerRole::wait_inputs() {
+  if (slot->begins_pass != 0) pass_gate();
+  const Instruction& i = slot->record;
+  const BoundProgram& program = launch.program;
+  for (uint32_t w = lane; w < i.wait_count; w += kWarpThreads) {
+    uint32_t counter, target;
+    if (w < kSlotWaits) {
+      counter = slot->waits[w].counter;
+      target = slot->waits[w].target;
+    } else {
+      const ResolvedWait wait = program.waits[i.wait_begin + w];
+      counter = wait.counter;
+      target = wait.threshold + (launch.epoch + slot->pass) * wait.per_pass;
+    }
+    while (!reached(ptx::load_acquire(program.counters + counter * kCounterStride), target)) {
+      leave_if_asked(&s.exit);
+    }
+  }
+  __syncwarp();
+  if (thread == 0) ptx::shared_store_release(&s.inputs_ready, record + 1);
+}
+
+// --- consumers: kConsumerWarps warps, each at its own page
+struct ConsumerRole {
+  Shared& s;
+  const Launch& launch;
+  uint32_t warp;  // of the consumers
+  uint32_t lane;
+  const RecordSlot* slot = nullptr;
+  uint32_t next_page = 0;
+  uint32_t next_unit = 0;
+  uint32_t next_chunk = 0;
+  uint32_t parity = 0;
+
+  __device__ __forceinline__ void wait_page(uint32_t page) {
+    wait_phase(&s.page_landed[page % kRingPages], page / kRingPages & 1, &s.exit);
+  }
+  __device__ __forceinline__ void free_page(uint32_t page) {
+    __syncwarp();
+    if (lane == 0) ptx::mbarrier_arrive(&s.page_free[page % kRingPages]);
+  }
+  __device__ __forceinline__ void wait_chunk(uint32_t chunk) {
+    wait_count(&s.activations_ready, chunk + 1, &s.exit);
+  }
+  // This warp is done with all chunks before `chunk`.
+  __device__ __forceinline__ void used_chunks(uint32_t chunk) {
+    __syncwarp();
+    if (lane == 0) ptx::shared_store_release(&s.activations_used[warp], chunk);
+  }
+  // Returns when the storer is done with all units before `unit`.
+  __device__ __forceinline__ void wait_stored(uint32_t unit) { wait_count(&s.units_stored, unit, &s.exit); }
+  // A part of the unit's results is in place.
+  __device__ __forceinline__ void arrive_unit(uint32_t unit) {
+    __syncwarp();
+    if (lane == 0) ptx::shared_add_release(&s.unit_arrivals[unit % kUnitSlots], 1);
+  }
+};
+
+// --- storer: one warp
+struct StorerRole {
+  Shared& s;
+  const Launch& launch;
+  uint32_t lane;
+  const RecordSlot* slot = nullptr;
+  uint32_t record = 0;
+  uint32_t next_unit = 0;
+
+  __device__ __forceinline__ void wait_inputs() { wait_count(&s.inputs_ready, record + 1, &s.exit); }
+  // Returns when `arrivals` parts of the next unit are in place.
+  __device__ __forceinline__ void wait_unit(uint32_t arrivals) {
+    while (ptx::shared_load_acquire(&s.unit_arrivals[next_unit % kUnitSlots]) != arrivals) {
+      leave_if_asked(&s.exit);
+    }
+  }
+  __device__ __forceinline__ void unit_stored() {
+    __syncwarp();
+    if (lane == 0) {
+      s.unit_arrivals[next_unit % kUnitSlots] = 0;
+      ptx::shared_store_release(&s.units_stored, next_unit + 1);
+    }
+    ++next_unit;
+  }
+};
+
+}  // namespace serval::device

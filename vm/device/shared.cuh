@@ -1,0 +1,82 @@
+// A block's shared memory and the shape of a block.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "vm/device/group.cuh"
+#include "vm/device/launch.h"
+#include "vm/instruction.h"
+#include "vm/machine.h"
+#include "vm/state.h"
+
+namespace serval::device {
+
+// Warpgroup 0: controller, loader, storer and one warp without work; warpgroup 1: preparers; then consumers.
+// The copy engine's users need few registers, and consumers hold a page each.
+inline constexpr uint32_t kControllerWarp = 0;
+inline constexpr uint32_t kLoaderWarp = 1;
+inline constexpr uint32_t kStorerWarp = 2;
+inline constexpr uint32_t kWarpsOfGroup = 4;  // that setmaxnreg acts on together
+inline constexpr uint32_t kFirstPreparerWarp = 4;
+inline constexpr uint32_t kPreparerWarps = 4;
+inline constexpr uint32_t kPreparerThreads = kPreparerWarps * kWarpThreads;
+inline constexpr uint32_t kFirstConsumerWarp = 8;
+inline constexpr uint32_t kBlockThreads = (kFirstConsumerWarp + kConsumerWarps) * kWarpThreads;
+// 4 warps of each kind: 48 + 80 + 2 × 192 registers make 512, 4 × 128.
+inline constexpr uint32_t kServiceRegisters = 48;
+inline constexpr uint32_t kPreparerRegisters = 80;
+inline constexpr uint32_t kConsumerRegisters = 192;
+
+inline constexpr uint32_t kRingPages = 9;
+inline constexpr uint32_t kMaxPagesInFlight = 4;  // issued and not landed: more only lengthens queues
+
+inline constexpr uint32_t kRecordSlots = 8;
+inline constexpr uint32_t kRecordReaders = 1 + kPreparerWarps + kConsumerWarps + 1;
+inline constexpr uint32_t kSlotWaits = 16;  // further ones are read from global memory
+inline constexpr uint32_t kSlotSignals = 8;
+inline constexpr uint32_t kUnitSlots = 16;
+inline constexpr uint32_t kPartialBytes = 6 * 1024;
+
+// A fetched and checked instruction.
+struct alignas(16) RecordSlot {
+  Instruction record;
+  void* operands[kMaxTensorOperands];
+  struct {
+    uint32_t counter;
+    uint32_t target;
+  } waits[kSlotWaits];
+  Signal signals[kSlotSignals];
+  uint32_t pc;
+  uint32_t pass;
+  uint32_t begins_pass;  // 1: the first of its pass on this SM
+  uint32_t ends_launch;  // 1: no record; the gate of its pass is the end
+};
+
+struct Shared {
+  alignas(kScratchAlignment) std::byte ring[kRingPages][kPageBytes];
+  // Activations, or the scratch memory of an instruction that runs as a group.
+  alignas(kScratchAlignment) std::byte activations[kScratchBytes];
+  alignas(16) float partials[kPartialBytes / sizeof(float)];
+  RecordSlot records[kRecordSlots];
+  PassRow rows[kMaxRows];  // of the pass whose instructions run
+  uint64_t record_ready[kRecordSlots];
+  uint64_t record_free[kRecordSlots];
+  uint64_t page_landed[kRingPages];
+  uint64_t page_free[kRingPages];
+  uint64_t preparer_barrier;
+  uint64_t consumer_barrier;
+  float preparer_sums[2][kMaxRows][kPreparerWarps];
+  // Monotonic within a launch, so that nobody can mistake one lap for another.
+  uint32_t inputs_ready;                      // records whose waits are over
+  uint32_t activations_ready;                 // chunks of activations in place
+  uint32_t activations_used[kConsumerWarps];  // chunks that a consumer warp is done with
+  uint32_t units_stored;                      // units that the storer is done with
+  uint32_t records_stored;                    // records whose signals are out
+  uint32_t unit_arrivals[kUnitSlots];         // partial results of a unit that are in place
+  ExitFlag exit;
+};
+inline constexpr size_t kMaxSharedBytes = 227 * 1024;
+static_assert(sizeof(Shared) <= kMaxSharedBytes, "a block has 227 KiB of shared memory on Hopper");
+
+}  // namespace serval::device
