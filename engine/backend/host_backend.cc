@@ -82,8 +82,8 @@ HostBackend::HostBackend(Program program, std::shared_ptr<const ModelWeights> we
                          std::vector<float> rope, const HostOptions& options,
                          std::optional<uint64_t> interleaving)
     : program_(std::move(program)), weights_(std::move(weights)), rope_(std::move(rope)) {
-  block_table_.resize(size_t{kMaxSlots} * blocks_per_sequence());
   require_valid(program_);
+  block_table_.resize(size_t{kMaxSlots} * blocks_per_sequence());
   if (interleaving) {
     replay_ = std::make_unique<ReplayInterpreter>(program_, host_isa(), bind(), *interleaving);
   } else {
@@ -151,14 +151,16 @@ void HostBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on_p
   std::atomic_ref(host_stop_).store(0, std::memory_order_release);
 }
 
+uint32_t threads_of(const HostBackendOptions& options) {
+  return options.threads > 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
+}
+
 }  // namespace
 
 std::unique_ptr<Backend> make_host_backend(const LlamaConfig& config,
                                            std::shared_ptr<const ModelWeights> weights,
                                            const HostBackendOptions& options) {
-  const uint32_t threads =
-      options.threads > 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
-  const uint32_t sms = options.sms > 0 ? options.sms : threads;
+  const uint32_t sms = options.sms > 0 ? options.sms : threads_of(options);
   const Graph graph =
       build_llama_graph(config, {.sms = sms,
                                  .context = options.context,
@@ -166,9 +168,16 @@ std::unique_ptr<Backend> make_host_backend(const LlamaConfig& config,
   Machine machine = host_machine(sms);
   Program program =
       compile(graph, machine, {.policy = options.policy, .queue_kind = options.queue_kind, .context = {}});
-  return std::make_unique<HostBackend>(std::move(program), std::move(weights),
-                                       make_rope_table(config, options.context),
-                                       HostOptions{threads, options.stall_timeout_s}, options.interleaving);
+  return bind_host_backend(std::move(program), config, std::move(weights), options);
+}
+
+std::unique_ptr<Backend> bind_host_backend(Program program, const LlamaConfig& config,
+                                           std::shared_ptr<const ModelWeights> weights,
+                                           const HostBackendOptions& options) {
+  std::vector<float> rope = make_rope_table(config, program.limits.max_context);
+  return std::make_unique<HostBackend>(std::move(program), std::move(weights), std::move(rope),
+                                       HostOptions{threads_of(options), options.stall_timeout_s},
+                                       options.interleaving);
 }
 
 }  // namespace serval

@@ -29,5 +29,10 @@ struct HostBackendOptions {
 std::unique_ptr<Backend> make_host_backend(const LlamaConfig& config,
                                            std::shared_ptr<const ModelWeights> weights,
                                            const HostBackendOptions& options);
+// Binds a program of the model, its KV cache and placement as they were compiled. Throws Error(kRuntime),
+// before anything is bound, unless the program is proven to be valid (scheduler/validate.h).
+std::unique_ptr<Backend> bind_host_backend(Program program, const LlamaConfig& config,
+                                           std::shared_ptr<const ModelWeights> weights,
+                                           const HostBackendOptions& options);
 
 }  // namespace serval

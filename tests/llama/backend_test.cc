@@ -1,8 +1,10 @@
 // How a sequence is computed never shows in its bits: SMs, placement, threads, chunks, launches, neighbours,
 // blocks.
+#include <algorithm>
 #include <fmt/format.h>
 #include <numeric>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "tests/llama/decoder.h"
@@ -107,6 +109,34 @@ TEST(HostBackend, KvBlocksMayLieAnywhere) {
 TEST(HostBackend, RunsItselfAgainToTheSameBits) {
   Decoder decoder = make_decoder(7, 2);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(decoder.answer(two_sequences()), expected());
+}
+
+TEST(HostBackend, ItsProgramStaysAsItWasCompiled) {
+  for (const bool replay : {false, true}) {
+    HostBackendOptions options = host_options(kContext, 7, 2);
+    if (replay) options.interleaving = 1;
+    Decoder decoder = make_decoder(options);
+    const std::vector<std::byte> before = serialise(decoder.program());
+    decoder.answer(two_sequences());
+    EXPECT_EQ(serialise(decoder.program()), before);
+  }
+}
+
+TEST(HostBackend, RefusesAProgramThatIsNotProven) {
+  const HostBackendOptions options = host_options(kContext, 2);
+  Program program = make_decoder(options).program();
+  EXPECT_NO_THROW(bind_host_backend(program, tiny_config(), weights(), options));
+  const auto wait =
+      std::find_if(program.waits.begin(), program.waits.end(), [](const Wait& w) { return w.threshold > 1; });
+  ASSERT_NE(wait, program.waits.end());
+  --wait->threshold;
+  try {
+    bind_host_backend(program, tiny_config(), weights(), options);
+    ADD_FAILURE() << "it was bound";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kRuntime);
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("race"));
+  }
 }
 
 // What a sequence computes must not depend on what the memory held: the caches and activations of longer ones

@@ -51,6 +51,7 @@ class Decoder {
   std::vector<Answer> answer(const std::vector<Sequence>& sequences, const Feeding& feeding = {});
   // The logits after each of the tokens, which are given.
   std::vector<std::vector<float>> force(std::span<const int32_t> tokens);
+  const Program& program() const { return backend_->program(); }
 
  private:
   void feed_prompt(const Sequence& sequence, uint32_t slot, uint32_t chunk, Answer& answer);
