@@ -8,6 +8,7 @@ DEMO_TOKENS ?= 300
 JOBS ?= $(shell nproc)
 TEST_JOBS ?= 2
 TEST_TIMEOUT_S ?= 300
+SANITIZE_TIMEOUT_S ?= 600
 TIDY_TARGET ?= all
 FUZZ_SECONDS ?= 60
 FUZZ_OUT ?= build-fuzz/found
@@ -38,6 +39,19 @@ test: ## Install packages, build everything, run the tests
 	cmake --preset host -D SERVAL_BUILD_TESTS=ON
 	$(call BUILD_ALL,$(BUILD))
 	ctest --test-dir $(BUILD) --output-on-failure --no-tests=error --parallel $(TEST_JOBS) --timeout $(TEST_TIMEOUT_S)
+
+# Everything but what runs no C++ of ours or, as transformers do, takes long to run little of it.
+SANITIZE_SKIP := ^(checkpoint\.|layers\.|parity\.)
+
+# sanitize-asan, sanitize-tsan: one of the two alone.
+.PHONY: sanitize sanitize-asan sanitize-tsan
+sanitize: sanitize-asan sanitize-tsan ## Run the tests under AddressSanitizer and UBSan, then under ThreadSanitizer
+sanitize-asan sanitize-tsan: sanitize-%:
+	@tools/install_packages.sh demo test
+	cmake --preset $*
+	$(call BUILD_ALL,build-$*)
+	ctest --test-dir build-$* --output-on-failure --no-tests=error --parallel $(TEST_JOBS) \
+	  --timeout $(SANITIZE_TIMEOUT_S) --exclude-regex '$(SANITIZE_SKIP)'
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZ_SECONDS=60; what is found goes to build-fuzz/found

@@ -4,10 +4,11 @@
 #   pkg_config           so does a bare compiler with pkg-config's flags
 #   headers_stand_alone  each public header compiles alone, with no header of ours beside the installed ones
 #   executable           bin/serval finds the model that was installed with it
+#   readme               the README's program, built by the README's lines of CMake, tells a story
 # Usage: check_package.sh BUILD_DIR [CHECK]...
 set -euo pipefail
 
-readonly kChecks=(find_package pkg_config headers_stand_alone executable)
+readonly kChecks=(find_package pkg_config headers_stand_alone executable readme)
 
 find_package() {
   cmake -S "${consumer}" -B "${work}/build" -G Ninja -D CMAKE_BUILD_TYPE=Release \
@@ -44,6 +45,26 @@ executable() {
   if [[ -d ${model} ]]; then
     env -u SERVAL_ASSETS "${prefix}/bin/serval" info --json | grep -F "${model}"
   fi
+}
+
+readme() {
+  local project=${work}/readme
+  mkdir "${project}"
+  fenced cpp >"${project}/app.cc"
+  {
+    echo "cmake_minimum_required(VERSION 3.25)"
+    echo "project(App LANGUAGES CXX)"
+    echo "add_executable(app app.cc)"
+    fenced cmake
+  } >"${project}/CMakeLists.txt"
+  cmake -S "${project}" -B "${project}/build" -G Ninja -D CMAKE_BUILD_TYPE=Release \
+    -D CMAKE_CXX_COMPILER="${compiler}" -D CMAKE_PREFIX_PATH="${prefix}"
+  cmake --build "${project}/build"
+  SERVAL_ASSETS=$(dirname "${model}") "${project}/build/app" | grep .
+}
+
+fenced() {  # language → the README's block
+  sed -n "/^\`\`\`$1\$/,/^\`\`\`\$/{/^\`\`\`/d;p}" "$(dirname "$0")/../../README.md"
 }
 
 if [[ $# -eq 0 ]]; then

@@ -1,0 +1,107 @@
+"""README, CONTRIBUTING and docs/: what they link to, name and tell the reader to type is there."""
+
+import fnmatch
+import os
+import re
+import subprocess
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = os.environ["SERVAL_TEST_PROGRAM"]
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md"), *ROOT.glob("assets/*/*.md")])
+
+FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+# Pages name files of the reader's, too: in no folder of the repository, or of the instruction that they explain.
+READERS = "scale_residual"
+FOLDERS = {path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith((".", "build"))}
+
+
+def read(page):
+    return page.read_text(encoding="utf-8")
+
+
+def prose(page):
+    return FENCED.sub("", read(page))
+
+
+def spans(page):
+    return re.findall(r"`([^`\n]+)`", prose(page))
+
+
+def anchors(page):
+    """What GitHub makes of the headings: lower case, no punctuation, hyphens for spaces."""
+    titles = re.findall(r"^#+ +(.+)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+class Pages(unittest.TestCase):
+    def test_links_lead_somewhere(self):
+        for page in PAGES:
+            for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+                if re.match(r"[a-z]+://", target):
+                    continue
+                path, _, anchor = target.partition("#")
+                linked = (page.parent / path).resolve() if path else page
+                with self.subTest(page=page.name, target=target):
+                    self.assertTrue(linked.exists())
+                    if anchor:
+                        self.assertIn(anchor, anchors(linked))
+
+    def test_files_that_are_named_exist(self):
+        for page in PAGES:
+            for span in spans(page):
+                if not re.fullmatch(r"\w+(/[\w.*-]+)+/?", span) or span.split("/")[0] not in FOLDERS:
+                    continue
+                if READERS in span:
+                    continue
+                with self.subTest(page=page.name, file=span):
+                    self.assertTrue(any(ROOT.glob(span.rstrip("/"))) or any(ROOT.glob(span + ".*")))
+
+    def test_make_targets_exist(self):
+        targets = set(re.findall(r"^([a-z]+):", read(ROOT / "Makefile"), re.MULTILINE))
+        for page in PAGES:
+            for span in [*spans(page), *re.findall(r"^    (make .+)$", prose(page), re.MULTILINE)]:
+                named = re.match(r"make ([a-z]+)\b", span)
+                if named:
+                    with self.subTest(page=page.name, command=span):
+                        self.assertIn(named[1], targets)
+
+
+class Readme(unittest.TestCase):
+    def test_commands_are_understood(self):
+        commands = re.findall(r"^ *(?:build/bin/serval) ([^|#\n]+)", read(ROOT / "README.md"), re.MULTILINE)
+        self.assertTrue(commands)
+        for command in commands:
+            name, *words = command.split()
+            help_text = subprocess.run([PROGRAM, name, "--help"], capture_output=True, text=True, check=True).stdout
+            for flag in words:
+                if re.match(r"--?[a-z]", flag):
+                    with self.subTest(command=command, flag=flag):
+                        self.assertRegex(help_text, rf"(?<![\w-]){flag}(?![\w-])")
+
+
+@unittest.skipUnless("SERVAL_TEST_BUILD" in os.environ, "needs the build folder, to ask for the tests' names")
+class Verification(unittest.TestCase):
+    """docs/verification.md names tests by ctest's name, with or without the executable's, and with *."""
+
+    def test_tests_that_are_named_exist(self):
+        listing = subprocess.run(
+            ["ctest", "--test-dir", os.environ["SERVAL_TEST_BUILD"], "-N"], capture_output=True, text=True, check=True
+        ).stdout
+        tests = re.findall(r"Test +#\d+: (\S+)", listing)
+        groups = {test.split(".")[0] for test in tests}
+        named = [
+            span
+            for span in spans(ROOT / "docs" / "verification.md")
+            if re.fullmatch(r"[A-Z]\w+\.[A-Z*][\w*]*", span) or ("." in span and span.split(".")[0] in groups)
+        ]
+        self.assertTrue(named)
+        for span in named:
+            with self.subTest(test=span):
+                patterns = [span, f"*.{span}", f"*/{span}/*"]
+                self.assertTrue(any(fnmatch.filter(tests, pattern) for pattern in patterns))
+
+
+if __name__ == "__main__":
+    unittest.main()
