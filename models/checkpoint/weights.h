@@ -1,20 +1,16 @@
-// A Llama model's weights in bf16, from a checkpoint or made by the hash of random_weights.h.
+// A Llama model's weights in bf16 in host memory.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <memory>
-#include <string>
 #include <string_view>
-#include <vector>
 
-#include "models/checkpoint/checkpoint.h"
 #include "models/checkpoint/config.h"
 #include "models/checkpoint/host_buffer.h"
-#include "models/checkpoint/weight_specs.h"
+#include "models/checkpoint/weight_source.h"
 
 namespace serval {
 
@@ -25,22 +21,17 @@ struct Matrix {
   int64_t cols;
 };
 
-// Bytes of bf16 weights that are ready, and how many there will be. Called on the loading thread, last with
-// done == total. An exception from it ends the loading and goes on to the caller.
-using LoadProgress = std::function<void(int64_t done, int64_t total)>;
-
 // Immutable once made; all const functions may be called from several threads. What matrix() returned stays
 // valid, moves included, until the object is destroyed.
 class ModelWeights {
  public:
-  // BF16 tensors are used where the file is mapped; F16 and F32 are converted, which one log line says.
-  // Throws Error(kRuntime) where a tensor is missing, of another shape than `config` asks, or of a type that
-  // is not one of the three, and Error(kOutOfMemory) where the converted ones do not fit. A tensor that the
-  // model has no use for is a warning.
+  // All of a source's tensors: used where they lie if they do, read into memory of its own if not. Throws
+  // Error(kOutOfMemory) where the latter do not fit.
+  static ModelWeights materialise(std::shared_ptr<const WeightSource> source,
+                                  const LoadProgress& progress = {});
+  // open_checkpoint_weights() and make_random_weights(), materialised.
   static ModelWeights load(const std::filesystem::path& model_dir, const LlamaConfig& config,
                            const LoadProgress& progress = {});
-
-  // Throws Error(kOutOfMemory) where config.weight_bytes_bf16() does not fit.
   static ModelWeights random(const LlamaConfig& config, uint64_t seed, const LoadProgress& progress = {});
 
   // By a name of weight_specs.h. "lm_head.weight" is the embedding where the two are tied. Throws
@@ -48,13 +39,10 @@ class ModelWeights {
   Matrix matrix(std::string_view name) const;
 
  private:
-  ModelWeights() = default;
-  void add(const WeightSpec& spec, const uint16_t* bf16);
-  void tie_lm_head(const LlamaConfig& config);
+  ModelWeights() : buffer_(0, "") {}
 
-  std::unique_ptr<const Checkpoint>
-      checkpoint_;                   // what in-place matrices point into; absent for random weights
-  std::vector<HostBuffer> buffers_;  // what the others point into
+  std::shared_ptr<const WeightSource> source_;  // what in-place matrices point into
+  HostBuffer buffer_;                           // what the others point into
   std::map<std::string, Matrix, std::less<>> matrices_;
 };
 

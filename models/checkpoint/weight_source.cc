@@ -1,0 +1,194 @@
+#include "models/checkpoint/weight_source.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "spdlog/spdlog.h"
+
+#include "models/checkpoint/checkpoint.h"
+#include "models/checkpoint/json_fields.h"
+#include "models/checkpoint/parallel.h"
+#include "models/checkpoint/random_weights.h"
+#include "vm/bf16.h"
+#include "vm/error.h"
+
+namespace serval {
+namespace {
+
+template <typename Source, typename ToFloat>
+void convert_elements(std::span<const std::byte> source, uint16_t* out, ToFloat to_float) {
+  for (size_t i = 0; i < source.size() / sizeof(Source); ++i) {
+    Source element;
+    std::memcpy(&element, source.data() + i * sizeof(Source), sizeof element);  // of any alignment
+    out[i] = float_to_bf16(to_float(element));
+  }
+}
+
+const TensorView& checked_tensor(const Checkpoint& checkpoint, const WeightSpec& spec) {
+  std::vector<int64_t> expected = {spec.rows, spec.cols};
+  if (spec.kind == WeightKind::kNorm) expected.erase(expected.begin());
+  const auto fail = [&](const std::string& path, const std::string& found) {
+    throw Error(ErrorKind::kRuntime, fmt::format("{}: tensor {}: {}, expected shape {} by config.json", path,
+                                                 shown(spec.name), found, shape_text(expected)));
+  };
+  if (!checkpoint.contains(spec.name)) fail(checkpoint.source(), "missing");
+  const TensorView& tensor = checkpoint.tensor(spec.name);
+  if (tensor.shape != expected)
+    fail(checkpoint.path_of(spec.name), "found shape " + shape_text(tensor.shape));
+  if (tensor.dtype != StoredType::kBF16 && tensor.dtype != StoredType::kF16 &&
+      tensor.dtype != StoredType::kF32)
+    throw Error(ErrorKind::kRuntime,
+                fmt::format("{}: tensor {}: found dtype {}, supported are BF16, F16 and F32",
+                            checkpoint.path_of(spec.name), shown(spec.name), dtype_name(tensor.dtype)));
+  return tensor;
+}
+
+void warn_of_unused(const Checkpoint& checkpoint, std::span<const WeightSpec> specs) {
+  constexpr size_t kMaxListed = 3;
+  std::set<std::string, std::less<>> known = {kLmHeadName};  // some files repeat the tied embedding
+  for (const WeightSpec& spec : specs) known.insert(spec.name);
+  std::vector<std::string> unused;
+  for (const std::string& name : checkpoint.names())
+    if (!known.contains(name) && !name.ends_with(".rotary_emb.inv_freq")) unused.push_back(shown(name));
+  if (unused.empty()) return;
+  const size_t count = unused.size();
+  unused.resize(std::min(count, kMaxListed));
+  spdlog::warn("{}: {} tensors that the model does not use: {}{}", checkpoint.source(), count,
+               fmt::join(unused, ", "), count > kMaxListed ? ", ..." : "");
+}
+
+class CheckpointWeights final : public WeightSource {
+ public:
+  CheckpointWeights(const std::filesystem::path& model_dir, const LlamaConfig& config)
+      : WeightSource(config), checkpoint_(Checkpoint::open(model_dir)) {
+    for (const WeightSpec& spec : specs()) tensors_.push_back(&checked_tensor(checkpoint_, spec));
+    warn_of_unused(checkpoint_, specs());
+  }
+
+  std::string name() const override { return checkpoint_.source(); }
+
+  void read(size_t tensor, int64_t first, std::span<uint16_t> out) const override {
+    const auto source = bytes(tensor, first, static_cast<int64_t>(out.size()));
+    const StoredType dtype = tensors_[tensor]->dtype;
+    if (dtype == StoredType::kBF16) std::memcpy(out.data(), source.data(), source.size());
+    if (dtype == StoredType::kF16) convert_elements<uint16_t>(source, out.data(), fp16_to_float);
+    if (dtype == StoredType::kF32)
+      convert_elements<float>(source, out.data(), [](float value) { return value; });
+  }
+
+  const uint16_t* in_place(size_t tensor) const override {
+    const TensorView& view = *tensors_[tensor];
+    const bool usable = view.dtype == StoredType::kBF16 &&
+                        reinterpret_cast<uintptr_t>(view.bytes.data()) % alignof(uint16_t) == 0;
+    return usable ? reinterpret_cast<const uint16_t*>(view.bytes.data()) : nullptr;
+  }
+
+  void fetch(size_t tensor, int64_t first, int64_t count) const override {
+    read_in(bytes(tensor, first, count));
+  }
+
+  void report() const override {
+    std::map<std::string_view, size_t> converted;
+    for (const TensorView* tensor : tensors_)
+      if (tensor->dtype != StoredType::kBF16) ++converted[dtype_name(tensor->dtype)];
+    std::vector<std::string> counts;
+    counts.reserve(converted.size());
+    for (const auto& [dtype, count] : converted) counts.push_back(fmt::format("{} {}", count, dtype));
+    if (!counts.empty())
+      spdlog::info("{}: {} tensors rounded to the nearest bf16", checkpoint_.source(),
+                   fmt::join(counts, " and "));
+  }
+
+ private:
+  std::span<const std::byte> bytes(size_t tensor, int64_t first, int64_t count) const {
+    const auto element_bytes = static_cast<int64_t>(dtype_bytes(tensors_[tensor]->dtype));
+    return tensors_[tensor]->bytes.subspan(static_cast<size_t>(first * element_bytes),
+                                           static_cast<size_t>(count * element_bytes));
+  }
+
+  const Checkpoint checkpoint_;
+  std::vector<const TensorView*> tensors_;  // in order of specs(), into checkpoint_
+};
+
+class RandomWeights final : public WeightSource {
+ public:
+  RandomWeights(const LlamaConfig& config, uint64_t seed)
+      : WeightSource(config), name_(config.name + ": random weights"), seed_(seed) {}
+
+  std::string name() const override { return name_; }
+  std::optional<uint64_t> seed() const override { return seed_; }
+
+  void read(size_t tensor, int64_t first, std::span<uint16_t> out) const override {
+    const WeightSpec& spec = specs()[tensor];
+    const uint64_t key = random_tensor_key(spec.name, seed_);
+    const auto index = static_cast<uint64_t>(first);
+    if (spec.kind == WeightKind::kNorm) return fill_random_norm(out, key, index);
+    fill_random_matrix(out, key, index, random_matrix_scale(spec.cols));
+  }
+
+ private:
+  const std::string name_;
+  const uint64_t seed_;
+};
+
+}  // namespace
+
+int64_t WeightSource::total_bytes() const {
+  return std::accumulate(specs_.begin(), specs_.end(), int64_t{0}, [](int64_t sum, const WeightSpec& spec) {
+    return sum + spec.elements() * LlamaConfig::kBytesPerBf16;
+  });
+}
+
+size_t WeightSource::index_of(std::string_view name) const {
+  const auto found =
+      std::find_if(specs_.begin(), specs_.end(), [&](const WeightSpec& spec) { return spec.name == name; });
+  if (found == specs_.end())
+    throw Error(ErrorKind::kUsage, fmt::format("weights: the model has no tensor {}", shown(name)));
+  return static_cast<size_t>(found - specs_.begin());
+}
+
+std::unique_ptr<const WeightSource> open_checkpoint_weights(const std::filesystem::path& model_dir,
+                                                            const LlamaConfig& config) {
+  return std::make_unique<const CheckpointWeights>(model_dir, config);
+}
+
+std::unique_ptr<const WeightSource> make_random_weights(const LlamaConfig& config, uint64_t seed) {
+  return std::make_unique<const RandomWeights>(config, seed);
+}
+
+void for_each_weight_piece(std::span<const WeightPiece> pieces,
+                           const std::function<void(const WeightPiece&)>& run, int64_t total_bytes,
+                           const LoadProgress& progress) {
+  std::exception_ptr failure;
+  std::mutex failure_mutex;
+  std::atomic<bool> failed = false;
+  const auto guarded = [&](size_t piece) {
+    if (failed) return;
+    try {
+      run(pieces[piece]);
+    } catch (...) {
+      const std::lock_guard lock(failure_mutex);
+      if (!failed.exchange(true)) failure = std::current_exception();
+    }
+  };
+  const auto report = [&](size_t done) {
+    if (!progress || failed) return;
+    const double share = static_cast<double>(done) / static_cast<double>(pieces.size());
+    progress(
+        done == pieces.size() ? total_bytes : static_cast<int64_t>(share * static_cast<double>(total_bytes)),
+        total_bytes);
+  };
+  for_each_piece(pieces.size(), guarded, report);
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace serval

@@ -1,0 +1,77 @@
+// Where a model's weights come from, piece by piece: for those who bring them somewhere else than into host
+// memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/checkpoint/config.h"
+#include "models/checkpoint/weight_specs.h"
+
+namespace serval {
+
+// Bytes of bf16 weights that are ready, and how many there will be. Called on the loading thread, last with
+// done == total. An exception from it ends the loading and goes on to the caller.
+using LoadProgress = std::function<void(int64_t done, int64_t total)>;
+
+// Immutable; all functions may be called from several threads. A tensor is named by its index in specs().
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+  const std::vector<WeightSpec>& specs() const { return specs_; }
+  int64_t total_bytes() const;
+  // Throws Error(kUsage) where the model has no tensor of that name.
+  size_t index_of(std::string_view name) const;
+  // For error lines: a path, or the model's name.
+  virtual std::string name() const = 0;
+
+  // Elements [first, first + out.size()) of a tensor, in bf16.
+  virtual void read(size_t tensor, int64_t first, std::span<uint16_t> out) const = 0;
+  // The whole tensor where it lies in memory as bf16 anyway, else null. Pages may come from a file at first
+  // use; fetch() brings those of some elements in.
+  virtual const uint16_t* in_place(size_t /*tensor*/) const { return nullptr; }
+  virtual void fetch(size_t /*tensor*/, int64_t /*first*/, int64_t /*count*/) const {}
+  // The seed, where read() gives what random_weights.h defines for it.
+  virtual std::optional<uint64_t> seed() const { return std::nullopt; }
+  // Says on the log what read() changes, once everything is read: conversions.
+  virtual void report() const {}
+
+ protected:
+  explicit WeightSource(const LlamaConfig& config) : specs_(weight_specs(config)) {}
+
+ private:
+  std::vector<WeightSpec> specs_;
+};
+
+// Opens the files and checks every name, shape and type; reads no weight. BF16 tensors are in place where the
+// file aligns them, F16 and F32 are rounded to the nearest bf16. Throws Error(kRuntime) where a tensor is
+// missing, of another shape than `config` asks, or of a type that is not one of the three. A tensor that the
+// model has no use for is a warning.
+std::unique_ptr<const WeightSource> open_checkpoint_weights(const std::filesystem::path& model_dir,
+                                                            const LlamaConfig& config);
+
+// The weights that docs/random_weights.md defines.
+std::unique_ptr<const WeightSource> make_random_weights(const LlamaConfig& config, uint64_t seed);
+
+// A run of elements of one tensor.
+struct WeightPiece {
+  size_t tensor;
+  int64_t first;
+  int64_t count;
+};
+
+// Runs run(piece) for all pieces, on all cores, with progress by their share of the bytes. What `run` throws
+// ends it and goes on to the caller. Pieces should be of a size, or nearly.
+void for_each_weight_piece(std::span<const WeightPiece> pieces,
+                           const std::function<void(const WeightPiece&)>& run, int64_t total_bytes,
+                           const LoadProgress& progress);
+
+}  // namespace serval
