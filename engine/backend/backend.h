@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 
+#include "vm/error.h"
 #include "vm/program.h"
 #include "vm/state.h"
 
@@ -37,6 +39,12 @@ class Backend {
 
   // Logits of a row that wanted them in the last pass: [vocabulary], fp32. Valid until the next run().
   virtual std::span<const float> logits(int row) = 0;
+
+  // Of the last run: microseconds that the GPU's kernel took. None where there is no GPU.
+  virtual std::optional<double> kernel_us() const { return std::nullopt; }
+  // Fills the KV cache with arbitrary finite values, as if sequences had been read: to measure long contexts.
+  // Throws Error(kRuntime) where the backend cannot.
+  virtual void fill_cache() { throw Error(ErrorKind::kRuntime, name() + ": has no KV cache to fill"); }
 };
 
 }  // namespace serval

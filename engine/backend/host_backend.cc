@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/backend/cache_fill.h"
 #include "instructions/isa.h"
 #include "models/checkpoint/host_buffer.h"
 #include "models/llama/graph.h"
@@ -61,6 +62,7 @@ class HostBackend final : public Backend {
   std::span<const float> logits(int row) override {
     return {logits_ + static_cast<size_t>(row) * program_.limits.vocab, program_.limits.vocab};
   }
+  void fill_cache() override;
 
  private:
   HostMemory bind();
@@ -73,6 +75,7 @@ class HostBackend final : public Backend {
   std::unique_ptr<StateBlock> state_ = std::make_unique<StateBlock>();
   uint32_t host_stop_ = 0;
   std::vector<LazyMemory> memory_;
+  std::vector<std::span<uint16_t>> caches_;  // in memory_, in order of the tensor table
   float* logits_ = nullptr;
   std::unique_ptr<HostInterpreter> interpreter_;  // or
   std::unique_ptr<ReplayInterpreter> replay_;
@@ -137,6 +140,9 @@ HostMemory HostBackend::bind() {
         memory_.emplace_back(tensor.bytes(), fmt::format("tensor '{}'", tensor.name));
         memory.bind({t}, memory_.back().base());
         if (tensor.name == llama_tensor::kLogits) logits_ = memory.data<float>({t});
+        if (tensor.kind == TensorKind::kKvCache) {
+          caches_.emplace_back(memory.data<uint16_t>({t}), tensor.rows * tensor.cols);
+        }
         break;
     }
   }
@@ -149,6 +155,14 @@ void HostBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on_p
   check_state(program_, *state_, block_table_);
   replay_ ? replay_->run(on_pass) : interpreter_->run(on_pass);
   std::atomic_ref(host_stop_).store(0, std::memory_order_release);
+}
+
+void HostBackend::fill_cache() {
+  auto cache = caches_.begin();
+  for (const Tensor& tensor : program_.tensors) {
+    if (tensor.kind == TensorKind::kKvCache)
+      fill_random_matrix(*cache++, cache_fill_key(tensor.name), 0, kCacheFillScale);
+  }
 }
 
 uint32_t threads_of(const HostBackendOptions& options) {

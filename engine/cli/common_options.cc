@@ -107,7 +107,9 @@ Engine load_engine(EngineOptions options, ProgressMode progress) {
   options.progress = [&bar](const char* stage, uint64_t done, uint64_t total) {
     bar.update(stage, done, total, ProgressBar::Unit::kBytes);
   };
-  return Engine::load(options);
+  Engine engine = Engine::load(options);
+  if (!engine.info().backend_notice.empty()) log_info(engine.info().backend_notice);
+  return engine;
 }
 
 void SamplingFlags::declare(FlagSet& flags) {

@@ -8,6 +8,7 @@
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 
+#include "engine/backend/device_backend.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/common_options.h"
 #include "engine/cli/json_text.h"
@@ -35,6 +36,12 @@ constexpr const char* kBuildType = "debug";
 // What --backend can name here.
 std::vector<std::string> backends() {
   std::vector<std::string> names = {"host"};
+  try {
+    check_device();
+    names.push_back("device");
+  } catch (const Error&) {
+    // No GPU, which --backend device explains.
+  }
   try {
     (void)load_torch_plugin();
     names.push_back("torch");

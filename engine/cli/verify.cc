@@ -150,7 +150,7 @@ class Verification {
   ModelSource source_;
   size_t vocab_;
   std::vector<int32_t> tokens_;
-  std::shared_ptr<const ModelWeights> weights_;
+  std::optional<Weights> weights_;
   std::string backend_, library_, device_;
   std::vector<float> ours_, fp32_, bf16_;  // [tokens, vocab]
   Fidelity ours_error_, bf16_error_;
@@ -179,15 +179,16 @@ TeacherProgress Verification::computing(const char* label) {
 
 void Verification::run_ours() {
   check_backend(options_.backend);
-  weights_ = load_weights(options_, source_);
-  const std::unique_ptr<Backend> backend =
-      make_backend(options_, source_.config, weights_, context_of(options_, source_.config.max_position));
+  weights_.emplace(options_, source_);
+  const int context = context_of(options_, source_.config.max_position);
+  const auto [backend, notice] = make_backend(options_, source_.config, *weights_, context);
+  if (!notice.empty()) log_info(notice);
   backend_ = backend->name();
   ours_ = teacher_force(*backend, tokens_, computing("ours"));
 }
 
 std::shared_ptr<const ModelWeights> Verification::reference_weights() {
-  if (flags_.reference.empty()) return weights_;
+  if (flags_.reference.empty()) return weights_->on_host();
   weights_.reset();
   return std::make_shared<const ModelWeights>(ModelWeights::load(flags_.reference, source_.config));
 }

@@ -63,7 +63,10 @@ Engine Engine::load(const EngineOptions& options) {
   EngineParts parts;
   parts.info.context = context_of(options, source.config.max_position);
   parts.text = load_text_model(source, options.chat_template, options.random_weights.has_value());
-  parts.backend = make_backend(options, source.config, load_weights(options, source), parts.info.context);
+  Weights weights(options, source);
+  ChosenBackend chosen = make_backend(options, source.config, weights, parts.info.context);
+  parts.backend = std::move(chosen.backend);
+  parts.info.backend_notice = std::move(chosen.notice);
   describe_model(source.config, parts.info);
   describe_program(*parts.backend, parts.info);
   parts.info.chat_template = parts.text.chat_template;

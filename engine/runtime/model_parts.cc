@@ -1,9 +1,12 @@
 #include "engine/runtime/model_parts.h"
 
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "fmt/format.h"
 
+#include "engine/backend/device_backend.h"
 #include "engine/backend/host_backend.h"
 #include "engine/torch/torch_backend.h"
 #include "vm/error.h"
@@ -24,6 +27,17 @@ HostBackendOptions host_options(const EngineOptions& options, int context) {
   return host;
 }
 
+DeviceBackendOptions device_options(const EngineOptions& options, int context) {
+  DeviceBackendOptions device;
+  device.context = static_cast<uint32_t>(context);
+  device.max_sequences = static_cast<uint32_t>(options.max_sequences);
+  device.sms = static_cast<uint32_t>(options.sms);
+  if (!options.policy.empty()) device.policy = policy_named(options.policy);
+  device.queue_kind = options.global_queue ? QueueKind::kGlobal : QueueKind::kPerSm;
+  device.stall_timeout_s = options.stall_timeout_s;
+  return device;
+}
+
 TorchBackendOptions torch_options(const EngineOptions& options, int context) {
   TorchBackendOptions torch;
   torch.context = static_cast<uint32_t>(context);
@@ -32,21 +46,71 @@ TorchBackendOptions torch_options(const EngineOptions& options, int context) {
   return torch;
 }
 
+// What --backend NAME stands before, in the error lines of that backend.
+template <class Check>
+void check_named(const char* name, Check&& check) {
+  try {
+    check();
+  } catch (const Error& error) {
+    throw Error(error.kind(), fmt::format("backend {}: {}", name, error.what()));
+  }
+}
+
+// Why no GPU can run the program; "" if one can.
+std::string obstacle() {
+  try {
+    check_device();
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+// Where the program was built without CUDA and there is no sign of a GPU, its user will not miss one.
+bool gpu_is_expected() {
+  constexpr const char* kDriverDevice = "/dev/nvidiactl";
+  std::error_code ignored;
+  return device_is_built() || std::filesystem::exists(kDriverDevice, ignored);
+}
+
+std::unique_ptr<Backend> make_device(const EngineOptions& options, const LlamaConfig& config,
+                                     const Weights& weights, int context) {
+  return make_device_backend(config, weights.source(), device_options(options, context), weights.progress());
+}
+
+std::unique_ptr<Backend> make_host(const EngineOptions& options, const LlamaConfig& config, Weights& weights,
+                                   int context) {
+  return make_host_backend(config, weights.on_host(), host_options(options, context));
+}
+
+// The GPU if it can run the model and has the memory for it, else the host interpreter.
+ChosenBackend make_best(const EngineOptions& options, const LlamaConfig& config, Weights& weights,
+                        int context) {
+  std::string reason = obstacle();
+  if (reason.empty()) {
+    try {
+      return {make_device(options, config, weights, context), ""};
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kOutOfMemory) throw;
+      reason = error.what();
+    }
+  }
+  const std::string notice = gpu_is_expected() ? fmt::format("running on the CPU: {}", reason) : "";
+  return {make_host(options, config, weights, context), notice};
+}
+
+LoadProgress weight_progress(const ProgressCallback& progress) {
+  if (!progress) return {};
+  return [progress](int64_t done, int64_t total) {
+    progress("weights", static_cast<uint64_t>(done), static_cast<uint64_t>(total));
+  };
+}
+
 }  // namespace
 
 void check_backend(const std::string& backend) {
-  if (backend == "device") {
-    throw Error(ErrorKind::kRuntime,
-                "backend device: this build has no GPU interpreter; use --backend host, which runs the same "
-                "programs");
-  }
-  if (backend == "torch") {
-    try {
-      load_torch_plugin();
-    } catch (const Error& error) {
-      throw Error(error.kind(), fmt::format("backend torch: {}", error.what()));
-    }
-  }
+  if (backend == "device") check_named("device", [] { check_device(); });
+  if (backend == "torch") check_named("torch", [] { load_torch_plugin(); });
 }
 
 void check_weights_exist(const EngineOptions& options, const ModelSource& source) {
@@ -57,24 +121,26 @@ void check_weights_exist(const EngineOptions& options, const ModelSource& source
                           source.config.name));
 }
 
-std::shared_ptr<const ModelWeights> load_weights(const EngineOptions& options, const ModelSource& source) {
-  LoadProgress progress;
-  if (options.progress) {
-    progress = [&](int64_t done, int64_t total) {
-      options.progress("weights", static_cast<uint64_t>(done), static_cast<uint64_t>(total));
-    };
-  }
-  return std::make_shared<const ModelWeights>(
-      options.random_weights ? ModelWeights::random(source.config, *options.random_weights, progress)
-                             : ModelWeights::load(source.directory, source.config, progress));
+Weights::Weights(const EngineOptions& options, const ModelSource& source)
+    : source_(options.random_weights ? make_random_weights(source.config, *options.random_weights)
+                                     : open_checkpoint_weights(source.directory, source.config)),
+      progress_(weight_progress(options.progress)) {}
+
+std::shared_ptr<const ModelWeights> Weights::on_host() {
+  if (!on_host_)
+    on_host_ = std::make_shared<const ModelWeights>(ModelWeights::materialise(source_, progress_));
+  return on_host_;
 }
 
-std::unique_ptr<Backend> make_backend(const EngineOptions& options, const LlamaConfig& config,
-                                      std::shared_ptr<const ModelWeights> weights, int context) {
-  if (options.backend == "torch") {
-    return make_torch_backend(config, std::move(weights), torch_options(options, context));
-  }
-  return make_host_backend(config, std::move(weights), host_options(options, context));
+ChosenBackend make_backend(const EngineOptions& options, const LlamaConfig& config, Weights& weights,
+                           int context) {
+  if (options.backend == "torch")
+    return {make_torch_backend(config, weights.on_host(), torch_options(options, context)), ""};
+  if (options.backend == "device") return {make_device(options, config, weights, context), ""};
+  // Only the host interpreter can interleave.
+  if (options.backend == "host" || options.interleaving)
+    return {make_host(options, config, weights, context), ""};
+  return make_best(options, config, weights, context);
 }
 
 }  // namespace serval

@@ -17,11 +17,31 @@ void check_backend(const std::string& backend);
 // Throws Error(kUsage) for a preset without random weights.
 void check_weights_exist(const EngineOptions& options, const ModelSource& source);
 
-// The checkpoint's, or random ones where options.random_weights asks for them. Throws as ModelWeights does.
-std::shared_ptr<const ModelWeights> load_weights(const EngineOptions& options, const ModelSource& source);
+// A model's weights: opened and checked at once, in host memory as soon as somebody wants them there.
+class Weights {
+ public:
+  // The checkpoint's, or random ones where options.random_weights asks for them. Throws as
+  // open_checkpoint_weights().
+  Weights(const EngineOptions& options, const ModelSource& source);
+
+  const WeightSource& source() const { return *source_; }
+  const LoadProgress& progress() const { return progress_; }
+  // Throws as ModelWeights::materialise().
+  std::shared_ptr<const ModelWeights> on_host();
+
+ private:
+  std::shared_ptr<const WeightSource> source_;
+  LoadProgress progress_;
+  std::shared_ptr<const ModelWeights> on_host_;
+};
+
+struct ChosenBackend {
+  std::unique_ptr<Backend> backend;
+  std::string notice;  // one line: why `auto` did not take a GPU that might be expected to run; else empty
+};
 
 // The backend that options.backend names. `context`: tokens a sequence may hold, as context_of() gives it.
-std::unique_ptr<Backend> make_backend(const EngineOptions& options, const LlamaConfig& config,
-                                      std::shared_ptr<const ModelWeights> weights, int context);
+ChosenBackend make_backend(const EngineOptions& options, const LlamaConfig& config, Weights& weights,
+                           int context);
 
 }  // namespace serval

@@ -110,6 +110,7 @@ struct EngineOptions {
 struct ModelInfo {
   std::string name;
   std::string backend;
+  std::string backend_notice;  // one line for the user: why backend "auto" runs on the CPU; mostly empty
   int hidden_size = 0;
   int intermediate_size = 0;
   int num_layers = 0;

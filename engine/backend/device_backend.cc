@@ -1,0 +1,186 @@
+#include "engine/backend/device_backend.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "fmt/format.h"
+
+#include "engine/backend/cache_fill.h"
+#include "engine/backend/device_state.h"
+#include "engine/backend/device_tensors.h"
+#include "engine/backend/gpu.h"
+#include "engine/backend/weight_kernels.h"
+#include "engine/backend/weight_upload.h"
+#include "instructions/common/footprint.h"
+#include "instructions/device_isa.h"
+#include "models/llama/graph.h"
+#include "models/llama/rope_table.h"
+#include "scheduler/compile.h"
+#include "scheduler/validate.h"
+#include "vm/device/cuda_resources.h"
+#include "vm/device/interpreter.h"
+#include "vm/error.h"
+#include "vm/kv_cache.h"
+#include "vm/state_check.h"
+
+namespace serval {
+namespace {
+
+// What the launch's rows need, read off once.
+struct RowsInUse {
+  uint32_t row_bound = 0;   // index of the last active row + 1
+  uint32_t slot_bound = 0;  // largest slot of an active row + 1
+  bool any_logits = false;
+};
+
+RowsInUse rows_in_use(const StateBlock& state) {
+  RowsInUse use;
+  for (uint32_t r = 0; r < kMaxRows; ++r) {
+    const PassRow& row = state.rows[r];
+    if (!row_is_active(row)) continue;
+    use.row_bound = r + 1;
+    use.slot_bound = std::max(use.slot_bound, row.slot + 1);
+    use.any_logits |= row_wants_logits(row);
+  }
+  return use;
+}
+
+DeviceMemory bind(const Program& program, const DeviceTensors& tensors, const DeviceState& state) {
+  DeviceMemory memory(program.tensors.size());
+  tensors.bind(program, memory);
+  state.bind(program, memory);
+  return memory;
+}
+
+class DeviceBackend final : public Backend {
+ public:
+  DeviceBackend(const Gpu& gpu, Program program, const DeviceOptions& options)
+      : gpu_(gpu),
+        program_(std::move(program)),
+        tensors_(std::array{&std::as_const(program_)}),
+        state_(blocks_per_sequence()),
+        interpreter_(program_, device_isa(), bind(program_, tensors_, state_), options) {}
+
+  const DeviceTensors& tensors() const { return tensors_; }
+
+  std::string name() const override { return "device"; }
+  const Program& program() const override { return program_; }
+  StateBlock& state() override { return state_.host(); }
+  std::span<int32_t> block_table() override { return state_.block_table(); }
+  uint32_t blocks_per_sequence() const override { return blocks_for_tokens(program_.limits.max_context); }
+  uint32_t num_kv_blocks() const override { return program_.limits.kv_blocks; }
+  void run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) override;
+  void request_stop() noexcept override { state_.request_stop(); }
+  std::span<const float> logits(int row) override;
+  std::optional<double> kernel_us() const override { return interpreter_.kernel_us(); }
+  void fill_cache() override;
+
+ private:
+  const Gpu gpu_;
+  const Program program_;
+  const DeviceTensors tensors_;
+  DeviceState state_;
+  const CudaStream stream_;
+  DeviceInterpreter interpreter_;
+  std::array<std::vector<float>, kMaxRows> logits_;  // of rows that were asked for
+};
+
+void DeviceBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) {
+  use_gpu(gpu_.index);  // of this thread
+  StateBlock& state = state_.host();
+  state.control = {
+      .passes_done = 0, .passes_wanted = passes, .last_pass = kKeepRunning, .stopped_by_host = 0};
+  check_state(program_, state, state_.block_table());
+  const RowsInUse use = rows_in_use(state);
+  state_.upload(use.slot_bound, stream_);
+  struct ClearStop {
+    DeviceState& state;
+    ~ClearStop() { state.clear_stop(); }
+  } const clear_stop{state_};
+  interpreter_.run(use.row_bound, passes, use.any_logits, stream_.get(), on_pass);
+  state_.download(stream_);
+  stream_.wait();
+}
+
+std::span<const float> DeviceBackend::logits(int row) {
+  use_gpu(gpu_.index);
+  const size_t vocab = program_.limits.vocab;
+  std::vector<float>& out = logits_.at(static_cast<size_t>(row));
+  out.resize(vocab);
+  const std::byte* from =
+      tensors_.data(llama_tensor::kLogits) + static_cast<size_t>(row) * vocab * sizeof(float);
+  SERVAL_CUDA_CHECK(cudaMemcpy(out.data(), from, vocab * sizeof(float), cudaMemcpyDeviceToHost));
+  return out;
+}
+
+void DeviceBackend::fill_cache() {
+  use_gpu(gpu_.index);
+  for (const Tensor& tensor : program_.tensors) {
+    if (tensor.kind != TensorKind::kKvCache) continue;
+    auto* cache = reinterpret_cast<uint16_t*>(tensors_.data(tensor.name));
+    fill_random(cache, tensor.rows * tensor.cols, cache_fill_key(tensor.name), kCacheFillScale,
+                stream_.get());
+  }
+  stream_.wait();
+}
+
+Program compile_for(const Gpu& gpu, const LlamaConfig& config, const DeviceBackendOptions& options) {
+  if (options.sms > gpu.sms) {
+    throw Error(ErrorKind::kUsage, fmt::format("sms: {}; limit: {} ({})", options.sms, gpu.sms, gpu.name));
+  }
+  Machine machine = h200_machine();
+  machine.sms = options.sms > 0 ? options.sms : gpu.sms;
+  const Graph graph =
+      build_llama_graph(config, {.sms = machine.sms,
+                                 .context = options.context,
+                                 .kv_blocks = options.max_sequences * blocks_for_tokens(options.context)});
+  Program program =
+      compile(graph, machine, {.policy = options.policy, .queue_kind = options.queue_kind, .context = {}});
+  require_valid(program);
+  return program;
+}
+
+void require_memory(const Gpu& gpu, const Program& program) {
+  constexpr double kGigabyte = 1e9;
+  const DeviceTensors::Sizes sizes = DeviceTensors::sizes(std::array{&program});
+  const uint64_t free = free_gpu_memory();
+  if (sizes.total() + staging_bytes(program) <= free) return;
+  const auto gigabytes = [](uint64_t bytes) { return static_cast<double>(bytes) / kGigabyte; };
+  throw Error(ErrorKind::kOutOfMemory,
+              fmt::format("{}: weights need {:.2f} GB, the KV cache {:.2f} GB (a smaller context, or fewer "
+                          "sequences, needs less), activations {:.2f} GB; limit: {:.2f} GB are free",
+                          gpu.name, gigabytes(sizes.weights), gigabytes(sizes.caches),
+                          gigabytes(sizes.others), gigabytes(free)));
+}
+
+}  // namespace
+
+bool device_is_built() {
+  return true;
+}
+
+void check_device(int gpu) {
+  find_gpu(gpu);
+}
+
+std::unique_ptr<Backend> make_device_backend(const LlamaConfig& config, const WeightSource& weights,
+                                             const DeviceBackendOptions& options,
+                                             const LoadProgress& progress) {
+  const Gpu gpu = find_gpu(options.gpu);
+  use_gpu(gpu.index);
+  Program program = compile_for(gpu, config, options);
+  require_memory(gpu, program);
+  auto backend = std::make_unique<DeviceBackend>(
+      gpu, std::move(program),
+      DeviceOptions{.stall_timeout_s = options.stall_timeout_s, .device = gpu.index});
+  const DeviceTensors& tensors = backend->tensors();
+  upload_weights(weights, backend->program(), tensors, gpu, progress);
+  const std::vector<float> rope = make_rope_table(config, options.context);
+  SERVAL_CUDA_CHECK(cudaMemcpy(tensors.data(llama_tensor::kRope), rope.data(), rope.size() * sizeof(float),
+                               cudaMemcpyHostToDevice));
+  return backend;
+}
+
+}  // namespace serval

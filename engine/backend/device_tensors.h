@@ -1,0 +1,46 @@
+// GPU memory for a model's tensors, found by name: programs over the same model share it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "vm/device/cuda_resources.h"
+#include "vm/device/interpreter.h"
+#include "vm/program.h"
+
+namespace serval {
+
+// What a tensor occupies: weights of more than one row are page images.
+uint64_t device_bytes(const Tensor& tensor);
+
+class DeviceTensors {
+ public:
+  // Bytes by kind, for those who ask before they allocate.
+  struct Sizes {
+    uint64_t weights = 0;
+    uint64_t caches = 0;
+    uint64_t others = 0;
+    uint64_t total() const { return weights + caches + others; }
+  };
+
+  // Room for all tensors of the programs, the state's apart (device_state.h). Tensors of one name are one
+  // memory, as large as the largest needs; where they outlive a launch, all programs must mean the same by
+  // them. Caches and activations are zero, weights and constants undefined. Throws Error(kOutOfMemory).
+  explicit DeviceTensors(std::span<const Program* const> programs);
+
+  static Sizes sizes(std::span<const Program* const> programs);
+
+  std::byte* data(std::string_view name) const;
+  // The program's tensors, the state's apart.
+  void bind(const Program& program, DeviceMemory& memory) const;
+
+ private:
+  std::map<std::string, uint64_t, std::less<>> offsets_;  // into memory_
+  DeviceBuffer memory_;
+};
+
+}  // namespace serval

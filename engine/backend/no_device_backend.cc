@@ -1,0 +1,22 @@
+// What stands in for device_backend.cc where the build has no CUDA.
+#include "engine/backend/device_backend.h"
+#include "vm/error.h"
+
+namespace serval {
+
+bool device_is_built() {
+  return false;
+}
+
+void check_device(int /*gpu*/) {
+  throw Error(ErrorKind::kRuntime, "this build has no GPU interpreter (CMake's option SERVAL_CUDA)");
+}
+
+std::unique_ptr<Backend> make_device_backend(const LlamaConfig& /*config*/, const WeightSource& /*weights*/,
+                                             const DeviceBackendOptions& options,
+                                             const LoadProgress& /*progress*/) {
+  check_device(options.gpu);
+  return nullptr;
+}
+
+}  // namespace serval
