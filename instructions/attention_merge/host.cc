@@ -9,6 +9,8 @@
 namespace serval {
 namespace {
 
+constexpr uint32_t kMaxHeadDim = 128;  // check() in op.h
+
 struct Local final : HostLocal {
   std::vector<SelectedRow> rows;
   std::vector<size_t> begin;  // of each (row, head) in leaves, in units of leaves; one more at the end
@@ -41,15 +43,21 @@ void merge(const float* leaves, size_t count, uint32_t head_dim, uint16_t* out) 
   const size_t stride = head_dim + PartialLayout::kExtra;
   float largest = -std::numeric_limits<float>::infinity();
   for (size_t i = 0; i < count; ++i) largest = std::max(largest, leaves[i * stride + head_dim]);
-  float total = 0;
-  float sums[128] = {};
+  float totals[kMergeClasses] = {};
+  float sums[kMergeClasses][kMaxHeadDim] = {};
   for (size_t i = 0; i < count; ++i) {
     const float* leaf = leaves + i * stride;
     const float weight = std::exp(leaf[head_dim] - largest);
-    total += weight * leaf[head_dim + 1];
-    for (uint32_t d = 0; d < head_dim; ++d) sums[d] += weight * leaf[d];
+    totals[i % kMergeClasses] += weight * leaf[head_dim + 1];
+    for (uint32_t d = 0; d < head_dim; ++d) sums[i % kMergeClasses][d] += weight * leaf[d];
   }
-  for (uint32_t d = 0; d < head_dim; ++d) out[d] = float_to_bf16(sums[d] / total);
+  for (uint32_t half = kMergeClasses / 2; half > 0; half /= 2) {
+    for (uint32_t c = 0; c < half; ++c) {
+      totals[c] += totals[c + half];
+      for (uint32_t d = 0; d < head_dim; ++d) sums[c][d] += sums[c + half][d];
+    }
+  }
+  for (uint32_t d = 0; d < head_dim; ++d) out[d] = float_to_bf16(sums[0][d] / totals[0]);
 }
 
 void compute(const AttentionMerge& op, const HostMemory&, Local& l) {

@@ -1,0 +1,65 @@
+#pragma once
+
+#include "instructions/attention_merge/merge.cuh"
+#include "vm/device/op.cuh"
+
+namespace serval::device {
+
+// Each warp takes 64 channels of a head at a time; all of them together take those of a head with many
+// leaves, unless there are heads enough for all.
+template <>
+struct DeviceOp<AttentionMerge> : GroupOp {
+  static __device__ bool in_range(const AttentionMerge& op) {
+    return op.first_head < op.q_heads && op.num_heads <= op.q_heads - op.first_head &&
+           attention_merge::LeafFinder::in_range(op);
+  }
+
+  static __device__ __forceinline__ void run(const AttentionMerge& op, const Group& group) {
+    using namespace attention_merge;
+    const LeafFinder finder(op, group.tensor<&AttentionMerge::partial, const float>());
+    const bool active = group.lane < kMaxRows && row_is_active(group.rows[group.lane % kMaxRows]);
+    uint32_t rows = __ballot_sync(kAllLanes, active);
+    const bool many = static_cast<uint32_t>(__popc(rows)) * op.num_heads >= kConsumerWarps;
+    Turn turn{__shfl_sync(kAllLanes, group.warp, 0), 0};
+    for (; rows != 0; rows &= rows - 1) {
+      const auto index = static_cast<uint32_t>(__ffs(static_cast<int>(rows)) - 1);
+      const PassRow& row = group.rows[index];
+      const bool together = !many && leaves_for_tokens(row.position + 1) > kMergeClasses;
+#pragma unroll 1
+      for (uint32_t head = op.first_head; head < op.first_head + op.num_heads; ++head) {
+        uint16_t* to = group.tensor<&AttentionMerge::output, uint16_t>() +
+                       (size_t{index} * op.q_heads + head) * op.head_dim;
+        merge_head(finder.leaves_of(row, index, head), group, together, turn, to);
+      }
+    }
+  }
+
+ private:
+  // Runs of channels are counted, so that each warp takes its turn and shared memory is used in turns.
+  struct Turn {
+    uint32_t warp;
+    uint32_t run;
+  };
+
+  static __device__ __forceinline__ void merge_head(const attention_merge::HeadLeaves& leaves,
+                                                    const Group& group, bool together, Turn& turn,
+                                                    uint16_t* to) {
+    using namespace attention_merge;
+    auto* scratch = reinterpret_cast<SharedSums*>(group.scratch);
+#pragma unroll 1
+    for (uint32_t first = 0; first < leaves.head_dim; first += kRunChannels, ++turn.run) {
+      const uint32_t channel = first + 2 * group.lane;
+      float2 values;
+      if (together) {
+        values = merge_channels_together(leaves, channel, group, scratch[turn.run % 2]);
+        if (turn.warp != 0) continue;
+      } else {
+        if (turn.run % kConsumerWarps != turn.warp) continue;
+        values = merge_channels(leaves, channel, group.lane);
+      }
+      *reinterpret_cast<uint32_t*>(to + channel) = ptx::pack_bf16(values.x, values.y);
+    }
+  }
+};
+
+}  // namespace serval::device

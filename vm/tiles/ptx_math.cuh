@@ -1,0 +1,18 @@
+// Fast arithmetic on floats.
+#pragma once
+
+namespace serval::tiles::ptx {
+
+// Base-2 exponential, within 2 ulp; results below 2^-126 are 0.
+__device__ __forceinline__ float exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+// e^x: the error grows with |x|, half an ulp of x log2(e) in the exponent.
+__device__ __forceinline__ float exp(float x) {
+  constexpr float kLog2E = 1.44269504f;
+  return exp2(x * kLog2E);
+}
+
+}  // namespace serval::tiles::ptx

@@ -1,0 +1,36 @@
+// The tensor cores' instructions on registers, one thin function each.
+#pragma once
+
+#include "vm/tiles/types/element.cuh"
+
+namespace serval::tiles::ptx {
+
+// d += a × b, accumulated in fp32: a is 16×16 (row), b is 16×8 (column), d is 16×8.
+template <Element16 T>
+__device__ __forceinline__ void mma_16x8x16(float2& upper, float2& lower, const uint32_t (&a)[4],
+                                            const uint32_t (&b)[2]);
+template <>
+__device__ __forceinline__ void mma_16x8x16<Bf16>(float2& upper, float2& lower, const uint32_t (&a)[4],
+                                                  const uint32_t (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(upper.x), "+f"(upper.y), "+f"(lower.x), "+f"(lower.y)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+template <>
+__device__ __forceinline__ void mma_16x8x16<Fp16>(float2& upper, float2& lower, const uint32_t (&a)[4],
+                                                  const uint32_t (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(upper.x), "+f"(upper.y), "+f"(lower.x), "+f"(lower.y)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// Transposes an 8×8 matrix of 16-bit elements.
+__device__ __forceinline__ uint32_t transpose_8x8(uint32_t pair) {
+  uint32_t out;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(out) : "r"(pair));
+  return out;
+}
+
+}  // namespace serval::tiles::ptx
