@@ -10,6 +10,10 @@ TEST_JOBS ?= 2
 TEST_TIMEOUT_S ?= 300
 SANITIZE_TIMEOUT_S ?= 600
 TIDY_TARGET ?= all
+# Device code is compiled wherever CUDA's compiler is; the demo takes the time for that only beside a GPU.
+NVCC := $(firstword $(shell command -v nvcc) $(wildcard $(CUDA_HOME)/bin/nvcc /usr/local/cuda/bin/nvcc))
+CUDA ?= $(if $(NVCC),ON,OFF)
+DEMO_CUDA ?= $(if $(wildcard /dev/nvidiactl),$(CUDA),OFF)
 FUZZ_SECONDS ?= 60
 FUZZ_OUT ?= build-fuzz/found
 
@@ -21,7 +25,7 @@ help: ## List the targets
 
 # A fresh machine has no GoogleTest, so the tests are configured only by `make test`, in the same folder.
 $(BUILD)/build.ninja:
-	cmake --preset host -D SERVAL_BUILD_TESTS=OFF
+	cmake --preset host -D SERVAL_BUILD_TESTS=OFF -D SERVAL_CUDA=$(DEMO_CUDA)
 
 .PHONY: executable
 executable:
@@ -34,11 +38,19 @@ demo: executable ## Install packages, build the executable, tell a story (PROMPT
 	$(BUILD)/bin/serval generate -p "$(PROMPT)" -n $(DEMO_TOKENS)
 
 .PHONY: test
-test: ## Install packages, build everything, run the tests
+test: build-tests ## Install packages, build everything, run the tests
+	@TEST_TIMEOUT_S=$(TEST_TIMEOUT_S) tools/run_gpu_tests.sh $(BUILD)
+	ctest --test-dir $(BUILD) -LE gpu --output-on-failure --no-tests=error --parallel $(TEST_JOBS) --timeout $(TEST_TIMEOUT_S)
+
+.PHONY: test-gpu
+test-gpu: build-tests ## Run only the tests that need a GPU
+	@TEST_TIMEOUT_S=$(TEST_TIMEOUT_S) tools/run_gpu_tests.sh $(BUILD) --required
+
+.PHONY: build-tests
+build-tests:
 	@tools/install_packages.sh demo test
-	cmake --preset host -D SERVAL_BUILD_TESTS=ON
+	cmake --preset host -D SERVAL_BUILD_TESTS=ON -D SERVAL_CUDA=$(CUDA)
 	$(call BUILD_ALL,$(BUILD))
-	ctest --test-dir $(BUILD) --output-on-failure --no-tests=error --parallel $(TEST_JOBS) --timeout $(TEST_TIMEOUT_S)
 
 # Everything but what runs no C++ of ours or, as transformers do, takes long to run little of it.
 SANITIZE_SKIP := ^(checkpoint\.|layers\.|parity\.)

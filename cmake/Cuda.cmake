@@ -11,7 +11,7 @@ if(NOT CMAKE_CUDA_COMPILER)
 endif()
 # sm_90a: bulk copies, mbarriers and wgmma are Hopper's, and the "a" says that no other GPU will run the code.
 if(NOT CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES 90a)
+  set(CMAKE_CUDA_ARCHITECTURES 90a-real)
 endif()
 set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
 enable_language(CUDA)

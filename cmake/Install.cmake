@@ -23,5 +23,9 @@ install(FILES ${PROJECT_BINARY_DIR}/ServalConfig.cmake ${PROJECT_BINARY_DIR}/Ser
 # pkg-config's ${pcfiledir} is the folder of serval.pc; from there, the way back to the prefix.
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX}/${serval_pkgconfig_dir}
            OUTPUT_VARIABLE serval_pc_to_prefix)
+set(serval_pc_cuda "")
+if(SERVAL_CUDA)
+  set(serval_pc_cuda " -L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -ldl -lrt")
+endif()
 configure_file(${CMAKE_CURRENT_LIST_DIR}/serval.pc.in ${PROJECT_BINARY_DIR}/serval.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/serval.pc DESTINATION ${serval_pkgconfig_dir})

@@ -15,12 +15,13 @@ import tiny_model
 
 PROGRAM = os.environ.get("SERVAL_TEST_PROGRAM", "build/bin/serval")
 PATIENCE = 240  # seconds that nothing but a hang takes
+BACKEND = os.environ.get("SERVAL_TEST_BACKEND", "host")  # which every machine has, and without a notice
 
 
 def environment(extra=None):
     """The caller's, without any SERVAL_ variable."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("SERVAL_") or k == "SERVAL_ASSETS"}
-    return {**kept, "TERM": "xterm", **(extra or {})}
+    return {**kept, "SERVAL_BACKEND": BACKEND, "TERM": "xterm", **(extra or {})}
 
 
 def default_signals():

@@ -5,10 +5,12 @@
 #include <fstream>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "engine/backend/device_backend.h"
 #include "engine/runtime/model_source.h"
 #include "engine/runtime/options.h"
 #include "serval/engine.h"
@@ -96,12 +98,33 @@ TEST(Options, LimitTheContextToWhatTheModelWasMadeFor) {
   EXPECT_THROW(context_of({.context = 1}, 2048), Error);
 }
 
+bool gpu_is_there() {
+  try {
+    check_device();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+TEST(Load, TakesTheHostWhereThereIsNoGpu) {
+  if (gpu_is_there()) GTEST_SKIP() << "there is a GPU";
+  const ModelInfo info = Engine::load({}).info();
+  EXPECT_EQ(info.backend, "host");
+  if (device_is_built()) {
+    EXPECT_THAT(info.backend_notice, testing::StartsWith("running on the CPU: "));
+  }
+  EXPECT_EQ(Engine::load({.backend = "host"}).info().backend_notice, "");
+}
+
 TEST(Load, SaysThatABackendIsNotThere) {
   setenv("SERVAL_TORCH_PLUGIN", "/nowhere/libserval_torch.so", 1);
-  for (const char* backend : {"device", "torch"}) {
+  std::vector<std::string> absent = {"torch"};
+  if (!gpu_is_there()) absent.emplace_back("device");
+  for (const std::string& backend : absent) {
     const Error error = refusal([&] { Engine::load({.backend = backend}); });
     EXPECT_EQ(error.kind(), ErrorKind::kRuntime);
-    EXPECT_THAT(error.what(), HasSubstr(std::string("backend ") + backend));
+    EXPECT_THAT(error.what(), HasSubstr("backend " + backend));
   }
   unsetenv("SERVAL_TORCH_PLUGIN");
 }

@@ -42,6 +42,7 @@ inline HostBackendOptions host_options(uint32_t context, uint32_t sms, uint32_t 
 
 class Decoder {
  public:
+  explicit Decoder(std::unique_ptr<Backend> backend);
   Decoder(const LlamaConfig& config, std::shared_ptr<const ModelWeights> weights,
           const HostBackendOptions& options);
 

@@ -1,0 +1,222 @@
+// The GPU as a backend: near the host's logits, and with bits of its own that do not show how they were
+// computed.
+#include "engine/backend/device_backend.h"
+
+#include <fmt/format.h>
+#include <numeric>
+
+#include "gtest/gtest.h"
+
+#include "engine/backend/gpu.h"
+#include "tests/llama/decoder.h"
+#include "tests/llama/tiny_model.h"
+#include "vm/error.h"
+
+namespace serval::testing {
+namespace {
+
+constexpr uint32_t kContext = 320;  // two attention leaves
+constexpr uint64_t kSeed = 3;
+
+DeviceBackendOptions device_options(uint32_t sms = 0) {
+  DeviceBackendOptions options;
+  options.context = kContext;
+  options.sms = sms;
+  options.stall_timeout_s = 5;
+  return options;
+}
+
+std::unique_ptr<Backend> make_device(const LlamaConfig& config, const DeviceBackendOptions& options) {
+  return make_device_backend(config, *make_random_weights(config, kSeed), options);
+}
+Decoder make_decoder(const DeviceBackendOptions& options) {
+  return Decoder(make_device(tiny_config(), options));
+}
+
+Sequence sequence(size_t prompt, uint32_t num_tokens, uint32_t id = 0) {
+  return {random_tokens(tiny_config(), prompt, id + 1), num_tokens, id % 2 == 0 ? 0.9F : 0.0F,
+          id % 3 == 0 ? 1.2F : 1.0F, id};
+}
+
+// A prompt over the end of a block, and one over the end of a leaf.
+const std::vector<Sequence>& two_sequences() {
+  static const std::vector<Sequence> made = {sequence(57, 14), sequence(250, 14, 1)};
+  return made;
+}
+
+const std::vector<Answer>& expected() {
+  static const std::vector<Answer> made = make_decoder(device_options()).answer(two_sequences());
+  return made;
+}
+
+// Both round to bf16 at the same points, but sum in other orders, so that now and then one rounds up where
+// the other rounds down.
+void expect_near(const std::vector<std::vector<float>>& found, const std::vector<std::vector<float>>& host) {
+  constexpr double kMostNmse = 1e-4;
+  ASSERT_EQ(found.size(), host.size());
+  double square = 0, power = 0;
+  for (size_t p = 0; p < host.size(); ++p) {
+    for (size_t v = 0; v < host[p].size(); ++v) {
+      const double off = double{found[p][v]} - host[p][v];
+      square += off * off;
+      power += double{host[p][v]} * host[p][v];
+    }
+  }
+  fmt::print("[ figures  ] NMSE against the host: {:.2g}\n", square / power);
+  EXPECT_LE(square, kMostNmse * power);
+}
+
+TEST(DeviceBackend, HasTheHostsLogits) {
+  for (const LlamaConfig& config : {tiny_config(), tiny_untied_config()}) {
+    const std::vector<int32_t> tokens = random_tokens(config, 300, 9);
+    Decoder device(make_device(config, device_options()));
+    Decoder host(config, std::make_shared<const ModelWeights>(ModelWeights::random(config, kSeed)),
+                 host_options(kContext, 4, 2));
+    expect_near(device.force(tokens), host.force(tokens));
+  }
+}
+
+TEST(DeviceBackend, SmsPolicyAndQueuesDoNotShow) {
+  std::vector<DeviceBackendOptions> ways = {device_options(1), device_options(7), device_options(64)};
+  for (const Policy policy : kPolicies) {
+    ways.push_back(device_options());
+    ways.back().policy = policy;
+  }
+  ways.push_back(device_options());
+  ways.back().queue_kind = QueueKind::kGlobal;
+  for (const DeviceBackendOptions& way : ways) {
+    SCOPED_TRACE(fmt::format("{} SMs, {}", way.sms, way.policy ? name_of(*way.policy) : "no policy"));
+    EXPECT_EQ(make_decoder(way).answer(two_sequences()), expected());
+  }
+}
+
+TEST(DeviceBackend, ChunksOfAPromptDoNotShow) {
+  Decoder decoder = make_decoder(device_options());
+  for (const uint32_t chunk : {1U, 5U, 16U}) {
+    EXPECT_EQ(decoder.answer(two_sequences(), {.chunk = chunk}), expected()) << chunk;
+  }
+}
+
+TEST(DeviceBackend, LaunchesOfManyPassesAreLikeManyLaunches) {
+  for (const QueueKind kind : {QueueKind::kPerSm, QueueKind::kGlobal}) {
+    DeviceBackendOptions options = device_options();
+    options.queue_kind = kind;
+    Decoder decoder = make_decoder(options);
+    for (const uint32_t passes : {2U, 5U, 13U, 100U}) {
+      const std::vector<Answer> found = decoder.answer(two_sequences(), {.passes = passes});
+      for (size_t i = 0; i < found.size(); ++i) {
+        EXPECT_EQ(found[i].tokens, expected()[i].tokens) << passes;
+        EXPECT_EQ(found[i].log_probabilities, expected()[i].log_probabilities) << passes;
+      }
+    }
+  }
+}
+
+TEST(DeviceBackend, NeighboursDoNotShow) {
+  std::vector<Sequence> sixteen;
+  for (uint32_t i = 0; i < kMaxSlots; ++i) sixteen.push_back(sequence(1 + 17 * i, 3 + i % 6, i));
+  Decoder decoder = make_decoder(device_options());
+  const std::vector<Answer> together = decoder.answer(sixteen);
+  for (uint32_t i = 0; i < kMaxSlots; ++i) {
+    ASSERT_EQ(together[i].tokens.size(), sixteen[i].num_tokens);
+    EXPECT_EQ(decoder.answer({sixteen[i]}), std::vector{together[i]}) << "alone in slot 0: " << i;
+    EXPECT_EQ(decoder.answer({sixteen[i]}, {.first_slot = 15 - i}), std::vector{together[i]}) << i;
+  }
+}
+
+TEST(DeviceBackend, KvBlocksMayLieAnywhere) {
+  Decoder decoder = make_decoder(device_options());
+  for (const uint32_t seed : {1U, 2U, 3U}) {
+    decoder.shuffle_blocks(seed);
+    EXPECT_EQ(decoder.answer(two_sequences()), expected());
+  }
+}
+
+TEST(DeviceBackend, RunsItselfAgainToTheSameBits) {
+  Decoder decoder = make_decoder(device_options());
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(decoder.answer(two_sequences()), expected());
+}
+
+TEST(DeviceBackend, LeftoversOfOtherSequencesDoNotShow) {
+  Decoder decoder = make_decoder(device_options());
+  decoder.answer({sequence(300, 10, 5), sequence(290, 10, 6)});
+  EXPECT_EQ(decoder.answer(two_sequences()), expected());
+}
+
+TEST(DeviceBackend, StopsBetweenPasses) {
+  const auto backend = make_device(tiny_config(), device_options());
+  StateBlock& state = backend->state();
+  state.rows[0] = {.active = 1, .wants_logits = 1, .slot = 0, .token = 1, .position = 0};
+  state.slots[0].end_position = kContext;
+  std::iota(backend->block_table().begin(), backend->block_table().end(), 0);
+  uint32_t passes = 0;
+  backend->run(300, [&](uint32_t pass) {
+    EXPECT_EQ(pass, passes++);
+    EXPECT_EQ(state.output[pass][0].valid, 1U);
+    EXPECT_EQ(state.output[pass][0].position, pass + 1);
+    if (pass == 3) backend->request_stop();
+  });
+  EXPECT_GE(passes, 4U);
+  EXPECT_LT(passes, 300U);
+  EXPECT_EQ(state.control.stopped_by_host, 1U);
+  EXPECT_EQ(state.rows[0].position, passes);
+  EXPECT_EQ(state.rows[0].active, 1U) << "the sequence may go on";
+  const uint32_t before = passes;
+  backend->run(2, [&](uint32_t) { ++passes; });
+  EXPECT_EQ(passes, before + 2) << "the stop is over";
+}
+
+TEST(DeviceBackend, RefusesABadStateBeforeAnythingRuns) {
+  const auto backend = make_device(tiny_config(), device_options());
+  StateBlock& state = backend->state();
+  state.rows[2] = {
+      .active = 1, .wants_logits = 1, .slot = 1, .token = tiny_config().vocab_size, .position = 0};
+  state.slots[1].end_position = kContext;
+  EXPECT_THROW(backend->run(1, {}), Error);
+  state.rows[2].token = 5;
+  backend->run(1, {});
+  EXPECT_EQ(state.output[0][2].valid, 1U);
+  EXPECT_EQ(state.output[0][2].position, 1U);
+}
+
+ErrorKind kind_of_refusal(const LlamaConfig& config, const DeviceBackendOptions& options) {
+  try {
+    make_device(config, options);
+  } catch (const Error& error) {
+    fmt::print("[ figures  ] {}\n", error.what());
+    return error.kind();
+  }
+  ADD_FAILURE() << "was not refused";
+  return ErrorKind::kRuntime;
+}
+
+TEST(DeviceBackend, RefusesWhatTheGpuDoesNotHave) {
+  EXPECT_EQ(kind_of_refusal(tiny_config(), device_options(find_gpu(0).sms + 1)), ErrorKind::kUsage);
+  LlamaConfig long_context = tiny_config();
+  long_context.max_position = 1 << 24;
+  DeviceBackendOptions options = device_options();
+  options.context = 1 << 24;
+  EXPECT_EQ(kind_of_refusal(long_context, options), ErrorKind::kOutOfMemory);
+}
+
+TEST(DeviceBackend, FillsItsCacheWithWhatTheHostHas) {
+  const LlamaConfig config = tiny_config();
+  const auto device = make_device(config, device_options());
+  const auto host =
+      make_host_backend(config, std::make_shared<const ModelWeights>(ModelWeights::random(config, kSeed)),
+                        host_options(kContext, 4));
+  std::vector<std::vector<float>> logits;
+  for (Backend* backend : {device.get(), host.get()}) {
+    backend->fill_cache();
+    std::iota(backend->block_table().begin(), backend->block_table().end(), 0);
+    backend->state().rows[0] = {
+        .active = 1, .wants_logits = 1, .slot = 0, .token = 1, .position = kContext - 1};
+    backend->state().slots[0].end_position = kContext;
+    backend->run(1, {});
+    logits.emplace_back(backend->logits(0).begin(), backend->logits(0).end());
+  }
+  expect_near({logits[0]}, {logits[1]});
+}
+
+}  // namespace
+}  // namespace serval::testing

@@ -1,0 +1,15 @@
+// Exit code 0 where tests that need a GPU can run; otherwise 1, and the reason on stdout.
+#include <cstdio>
+
+#include "engine/backend/device_backend.h"
+#include "vm/error.h"
+
+int main() {
+  try {
+    serval::check_device();
+  } catch (const serval::Error& error) {
+    std::printf("%s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,19 @@
+// Where there is no GPU, all tests of the executable are skipped, in the words that ctest looks for.
+#include <cstdio>
+
+#include "gtest/gtest.h"
+
+#include "engine/backend/device_backend.h"
+#include "vm/error.h"
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  if (testing::GTEST_FLAG(list_tests)) return RUN_ALL_TESTS();
+  try {
+    serval::check_device();
+  } catch (const serval::Error& error) {
+    std::printf("[  SKIPPED ] %s\n", error.what());
+    return 0;
+  }
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,143 @@
+// Kernels that write page images, against the layout's own definition (page_image::element_offset) and the
+// host's random weights.
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "engine/backend/weight_kernels.h"
+#include "models/checkpoint/random_weights.h"
+#include "vm/device/cuda_resources.h"
+#include "vm/device/page_image.h"
+
+namespace serval {
+namespace {
+
+constexpr uint16_t kPoison = 0xDEAD;  // what the image holds before; no value of the tests
+
+struct Shape {
+  uint64_t rows, cols;
+  uint32_t head_dim;  // 0: rows in sequence
+};
+
+// Full and partial chunks, chunks whose half is no multiple of a product pair, last units with rows missing,
+// and both orders.
+const Shape kShapes[] = {{8, 1024, 0},  {16, 2048, 0},   {203, 96, 0},     {8, 16, 0},
+                         {24, 1040, 0}, {40, 2080, 0},   {64, 3072, 0},    {33, 8192, 0},
+                         {128, 96, 64}, {256, 2048, 64}, {384, 3072, 128}, {256, 1072, 128}};
+
+Tensor weight_of(const Shape& shape) {
+  return {.name = "model.layers.3.mlp.up_proj.weight",
+          .rows = shape.rows,
+          .cols = shape.cols,
+          .dtype = DType::kBF16,
+          .kind = TensorKind::kWeight,
+          .row_order = shape.head_dim > 0 ? RowOrder::kRotaryPairs : RowOrder::kSequential,
+          .head_dim = shape.head_dim};
+}
+
+std::vector<uint16_t> random_matrix(const Shape& shape, uint64_t seed) {
+  std::vector<uint16_t> out(shape.rows * shape.cols);
+  fill_random_matrix(out, random_tensor_key(weight_of(shape).name, seed), 0,
+                     random_matrix_scale(static_cast<int64_t>(shape.cols)));
+  return out;
+}
+
+// The row of the matrix that stands in row `row` of the image, as instructions/qkv_rope/host.cc has its
+// channels.
+uint64_t matrix_row(const Shape& shape, uint64_t row) {
+  if (shape.head_dim == 0) return row;
+  const uint64_t head = row / shape.head_dim, unit = row % shape.head_dim / kUnitRows, i = row % kUnitRows;
+  const uint64_t channel = i < 4 ? 4 * unit + i : 4 * unit + (i - 4) + shape.head_dim / 2;
+  return head * shape.head_dim + channel;
+}
+
+// The image element by element; what no element fills is zero.
+std::vector<uint16_t> expected_image(const Shape& shape, const std::vector<uint16_t>& matrix) {
+  const auto cols = static_cast<uint32_t>(shape.cols);
+  std::vector<uint16_t> image(page_image::bytes(shape.rows, cols) / sizeof(uint16_t), 0);
+  for (uint64_t row = 0; row < shape.rows; ++row) {
+    for (uint32_t col = 0; col < cols; ++col) {
+      const uint32_t chunk = col / page_image::kChunkCols;
+      const uint64_t byte =
+          page_image::page_offset(cols, static_cast<uint32_t>(row / kUnitRows), chunk) +
+          page_image::element_offset(page_image::half_cols(cols, chunk),
+                                     static_cast<uint32_t>(row % kUnitRows), col % page_image::kChunkCols);
+      image.at(byte / sizeof(uint16_t)) = matrix.at(matrix_row(shape, row) * shape.cols + col);
+    }
+  }
+  return image;
+}
+
+class ImageOnGpu {
+ public:
+  explicit ImageOnGpu(const Shape& shape)
+      : elements_(page_image::bytes(shape.rows, static_cast<uint32_t>(shape.cols)) / sizeof(uint16_t)),
+        buffer_(elements_ * sizeof(uint16_t)) {
+    const std::vector<uint16_t> poison(elements_, kPoison);
+    SERVAL_CUDA_CHECK(cudaMemcpy(buffer_.data(), poison.data(), buffer_.size(), cudaMemcpyHostToDevice));
+  }
+  std::byte* data() const { return buffer_.data(); }
+  std::vector<uint16_t> download() const {
+    std::vector<uint16_t> out(elements_);
+    SERVAL_CUDA_CHECK(cudaMemcpy(out.data(), buffer_.data(), buffer_.size(), cudaMemcpyDeviceToHost));
+    return out;
+  }
+
+ private:
+  size_t elements_;
+  DeviceBuffer buffer_;
+};
+
+// As upload_weights() does it: the matrix in slices of `slice` times the least number of rows.
+std::vector<uint16_t> pack_in_slices(const Shape& shape, const std::vector<uint16_t>& matrix,
+                                     uint64_t slice) {
+  const Tensor weight = weight_of(shape);
+  const ImageOnGpu image(shape);
+  const uint64_t step = slice * slice_rows(weight);
+  const CudaStream stream;
+  for (uint64_t first = 0; first < shape.rows; first += step) {
+    const uint64_t rows = std::min(step, shape.rows - first);
+    const DeviceBuffer staged(rows * shape.cols * sizeof(uint16_t));
+    SERVAL_CUDA_CHECK(
+        cudaMemcpy(staged.data(), matrix.data() + first * shape.cols, staged.size(), cudaMemcpyHostToDevice));
+    pack_rows(weight, first, rows, reinterpret_cast<const uint16_t*>(staged.data()), image.data(),
+              stream.get());
+    stream.wait();
+  }
+  return image.download();
+}
+
+TEST(PageImage, IsThatOfTheLayout) {
+  for (const Shape& shape : kShapes) {
+    const std::vector<uint16_t> matrix = random_matrix(shape, 5);
+    const std::vector<uint16_t> expected = expected_image(shape, matrix);
+    for (const uint64_t slice : {1, 3, 1000}) {
+      EXPECT_EQ(pack_in_slices(shape, matrix, slice), expected)
+          << shape.rows << " x " << shape.cols << ", head_dim " << shape.head_dim << ", slices of " << slice;
+    }
+  }
+}
+
+TEST(PageImage, OfRandomWeightsIsTheHosts) {
+  for (const uint64_t seed : {uint64_t{0}, uint64_t{7}, ~uint64_t{0}}) {
+    for (const Shape& shape : kShapes) {
+      const ImageOnGpu image(shape);
+      pack_random(weight_of(shape), seed, image.data(), nullptr);
+      EXPECT_EQ(image.download(), expected_image(shape, random_matrix(shape, seed)))
+          << shape.rows << " x " << shape.cols << ", head_dim " << shape.head_dim << ", seed " << seed;
+    }
+  }
+}
+
+TEST(FillRandom, IsTheHosts) {
+  constexpr size_t kCount = 100'000;
+  const DeviceBuffer on_gpu(kCount * sizeof(uint16_t));
+  fill_random(reinterpret_cast<uint16_t*>(on_gpu.data()), kCount, 99, 0x1p-8F, nullptr);
+  std::vector<uint16_t> found(kCount), expected(kCount);
+  SERVAL_CUDA_CHECK(cudaMemcpy(found.data(), on_gpu.data(), on_gpu.size(), cudaMemcpyDeviceToHost));
+  fill_random_matrix(expected, 99, 0, 0x1p-8F);
+  EXPECT_EQ(found, expected);
+}
+
+}  // namespace
+}  // namespace serval
