@@ -42,6 +42,9 @@ class Backend {
 
   // Of the last run: microseconds that the GPU's kernel took. None where there is no GPU.
   virtual std::optional<double> kernel_us() const { return std::nullopt; }
+  // Measures what memory gives a program that does nothing but read, in 1e9 bytes a second. Slow; none where
+  // there is no GPU.
+  virtual std::optional<double> stream_limit_gb_per_s() { return std::nullopt; }
   // Fills the KV cache with arbitrary finite values, as if sequences had been read: to measure long contexts.
   // Throws Error(kRuntime) where the backend cannot.
   virtual void fill_cache() { throw Error(ErrorKind::kRuntime, name() + ": has no KV cache to fill"); }

@@ -21,6 +21,7 @@
 #include "scheduler/validate.h"
 #include "vm/device/cuda_resources.h"
 #include "vm/device/interpreter.h"
+#include "vm/device/stream_limit.h"
 #include "vm/error.h"
 #include "vm/kv_cache.h"
 #include "vm/state_check.h"
@@ -75,6 +76,7 @@ class DeviceBackend final : public Backend {
   void request_stop() noexcept override { state_.request_stop(); }
   std::span<const float> logits(int row) override;
   std::optional<double> kernel_us() const override { return interpreter_.kernel_us(); }
+  std::optional<double> stream_limit_gb_per_s() override;
   void fill_cache() override;
 
  private:
@@ -126,11 +128,17 @@ void DeviceBackend::fill_cache() {
   stream_.wait();
 }
 
+std::optional<double> DeviceBackend::stream_limit_gb_per_s() {
+  use_gpu(gpu_.index);
+  return measure_stream_limit(gpu_.sms, stream_.get());
+}
+
 Program compile_for(const Gpu& gpu, const LlamaConfig& config, const DeviceBackendOptions& options) {
   if (options.sms > gpu.sms) {
     throw Error(ErrorKind::kUsage, fmt::format("sms: {}; limit: {} ({})", options.sms, gpu.sms, gpu.name));
   }
   Machine machine = h200_machine();
+  machine.name = gpu.name;
   machine.sms = options.sms > 0 ? options.sms : gpu.sms;
   const Graph graph =
       build_llama_graph(config, {.sms = machine.sms,

@@ -10,10 +10,12 @@
 
 #include "engine/cli/commands.h"
 #include "engine/cli/common_options.h"
+#include "engine/cli/depth_bench.h"
 #include "engine/cli/json_text.h"
 #include "engine/cli/output.h"
 #include "engine/cli/signals.h"
 #include "engine/cli/speed.h"
+#include "vm/state.h"
 
 namespace serval::cli {
 namespace {
@@ -21,7 +23,8 @@ namespace {
 constexpr const char* kExamples =
     "  serval bench\n"
     "  serval bench -p 64,256 -n 32 -r 3 -o json\n"
-    "  serval bench -m llama-3.2-1b --random-weights 1 -p 16 -n 8 -r 1 -b 1,4\n";
+    "  serval bench -m llama-3.2-1b --random-weights 1 -p 16 -n 8 -r 1 -b 1,4\n"
+    "  serval bench -m llama-3.2-1b --random-weights 1 -p 0 -n 128 -d 0,8192 --record results.jsonl\n";
 
 constexpr int kMaxRepetitions = 10000;
 
@@ -31,10 +34,14 @@ struct Flags {
   std::vector<int> prompt_lengths;
   std::vector<int> generation_lengths;
   std::vector<int> batch_sizes;
+  std::vector<int> depths;  // empty: behind no context, through the engine
   int repetitions = 5;
+  int launch_passes = 64;
   std::string format = "md";
+  std::string record_file;
 
   void declare(FlagSet& set);
+  void check(const FlagSet& set) const;
   void fill_defaults();
 };
 
@@ -52,6 +59,14 @@ void Flags::declare(FlagSet& set) {
   set.list(
       "-b,--batch-size", "LIST", fmt::format("sequences together, 1 to {}. Default: 1", kMaxBatchSequences),
       [this](const FlagValue& v) { append(&batch_sizes, parse_integer_list(v, 1, kMaxBatchSequences)); });
+  set.list(
+      "-d,--depth", "LIST",
+      "tokens in the KV cache before each test, as 0,4096: made up, not read. Times the passes themselves",
+      [this](const FlagValue& v) { append(&depths, parse_integer_list(v, 0, kMaxContext)); });
+  set.value("--launch-passes", "N", "with --depth: passes of generation in one launch. Default: 64",
+            [this](const FlagValue& v) {
+              launch_passes = static_cast<int>(parse_integer(v, 1, kMaxLaunchPasses));
+            });
   set.value(
       "-r,--repetitions", "N", "runs of each test, after one that does not count. Default: 5",
       [this](const FlagValue& v) { repetitions = static_cast<int>(parse_integer(v, 1, kMaxRepetitions)); });
@@ -60,7 +75,18 @@ void Flags::declare(FlagSet& set) {
   set.value("-o,--output-format", "FORMAT", "md, json or csv. Default: md", [this](const FlagValue& v) {
     format = parse_choice(v, {"md", "json", "csv"});
   });
+  set.value("--record", "FILE", "with --depth: append each result to FILE, as one line of JSON",
+            [this](const FlagValue& v) { record_file = parse_text(v); });
   set.examples(kExamples);
+}
+
+void Flags::check(const FlagSet& set) const {
+  if (!depths.empty()) return;
+  for (const char* flag : {"--launch-passes", "--record"}) {
+    if (set.given(flag))
+      throw Error(ErrorKind::kUsage,
+                  fmt::format("{}: has a meaning with --depth only{}", flag, set.see_help()));
+  }
 }
 
 void Flags::fill_defaults() {
@@ -94,6 +120,16 @@ std::vector<Test> tests_of(const Flags& flags) {
   }
   if (tests.empty()) throw Error(ErrorKind::kUsage, "no test: -p and -n are both 0; see serval bench --help");
   return tests;
+}
+
+// The tests of --depth: each of the others behind each depth.
+std::vector<DepthTest> depth_tests_of(const Flags& flags, const std::vector<Test>& tests) {
+  std::vector<DepthTest> out;
+  for (const int depth : flags.depths) {
+    for (const Test& test : tests)
+      out.push_back({test.kind == Test::Kind::kPrompt, test.tokens, test.batch, depth});
+  }
+  return out;
 }
 
 struct Result {
@@ -276,9 +312,25 @@ EngineOptions options_for(const Flags& flags, const std::vector<Test>& tests) {
   return options;
 }
 
+int bench_depths(const Flags& flags, const std::vector<Test>& tests) {
+  DepthBench bench;
+  bench.tests = depth_tests_of(flags, tests);
+  bench.engine = flags.engine.options(*std::max_element(flags.batch_sizes.begin(), flags.batch_sizes.end()));
+  for (const DepthTest& test : bench.tests) {
+    if (flags.engine.context == 0) bench.engine.context = std::max(bench.engine.context, test.context());
+  }
+  bench.repetitions = flags.repetitions;
+  bench.launch_passes = flags.launch_passes;
+  bench.format = flags.format;
+  bench.record_file = flags.record_file;
+  bench.progress = flags.output.progress;
+  return run_depth_bench(bench);
+}
+
 int bench(Flags flags) {
   flags.fill_defaults();
   const std::vector<Test> tests = tests_of(flags);
+  if (!flags.depths.empty()) return bench_depths(flags, tests);
   Engine engine = load_engine(options_for(flags, tests), flags.output.progress);
   Bench runner(flags, engine);
   const int all_threads = static_cast<int>(std::thread::hardware_concurrency());
@@ -306,6 +358,7 @@ int run_bench(const Arguments& arguments) {
     write_stdout(set.help());
     return 0;
   }
+  flags.check(set);
   return bench(flags);
 }
 

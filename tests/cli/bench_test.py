@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import os
+import tempfile
 import unittest
 
 import schema
@@ -41,6 +43,32 @@ class Bench(Case):
     def test_batch_sizes_multiply_the_tests(self):
         rows = json.loads(self.bench("-o", "json", "-b", "1,3"))
         self.assertEqual([r["batch"] for r in rows], [1, 1, 1, 3, 3, 3])
+
+    def test_depth_multiplies_the_tests_and_records_them(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "records.jsonl")
+            arguments = ["-d", "0,17", "-b", "1,2", "--launch-passes", "2", "--record", file]
+            rows = json.loads(self.bench("-o", "json", *arguments))
+            schema.check(rows, schema.load("bench_depth.schema.json"))
+            tests = [(r["test"], r["batch"]) for r in rows]
+            kinds = ["pp4", "pp20", "tg3"]
+            self.assertEqual(tests, [(f"{t} @ d{d}", b) for d in (0, 17) for b in (1, 2) for t in kinds])
+            self.bench("-o", "csv", *arguments)
+            with open(file, encoding="utf-8") as lines:
+                records = [json.loads(line) for line in lines]
+            self.assertEqual(records[: len(rows)], rows)
+            self.assertEqual(len(records), 2 * len(rows), msg="appended")
+
+    def test_depth_has_tables_too(self):
+        lines = self.bench("-d", "5").splitlines()
+        self.assertEqual(len(lines), 2 + 3)
+        self.assertIn("| tg3 @ d5 |", lines[-1])
+        rows = list(csv.DictReader(io.StringIO(self.bench("-d", "5", "-o", "csv"))))
+        self.assertTrue(all(float(r["us_per_pass_total"]) > 0 and r["us_per_pass_kernel"] == "" for r in rows))
+
+    def test_flags_of_depth_need_it(self):
+        self.check_fails(2, "--record", "--depth", arguments=["bench", "--record", "x"])
+        self.check_fails(2, "--launch-passes", "--depth", arguments=["bench", "--launch-passes", "2"])
 
     def test_0_leaves_a_kind_out(self):
         result = run("bench", *self.with_model, "-p", "0", "-n", "2", "-r", "1", "-o", "json")

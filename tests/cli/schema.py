@@ -8,6 +8,7 @@ TYPES = {
     "array": list,
     "string": str,
     "boolean": bool,
+    "null": type(None),
     "integer": int,
     "number": (int, float),
 }
@@ -28,7 +29,7 @@ def load(name):
 
 def has_type(value, name):
     if isinstance(value, bool):
-        return name == "boolean"
+        return name == "boolean"  # which Python takes for an integer, too
     return isinstance(value, TYPES[name])
 
 
@@ -36,8 +37,12 @@ def check(value, schema, path="$"):
     unknown = set(schema) - KNOWN
     if unknown:
         raise Invalid(f"{path}: the schema uses {sorted(unknown)}, which this checker does not know")
-    if "type" in schema and not has_type(value, schema["type"]):
-        raise Invalid(f"{path}: {value!r} is no {schema['type']}")
+    types = schema.get("type", [])
+    types = [types] if isinstance(types, str) else types
+    if types and not any(has_type(value, name) for name in types):
+        raise Invalid(f"{path}: {value!r} is no {' or '.join(types)}")
+    if value is None:
+        return
     if "enum" in schema and value not in schema["enum"]:
         raise Invalid(f"{path}: {value!r} is not one of {schema['enum']}")
     if "minimum" in schema and value < schema["minimum"]:

@@ -1,0 +1,106 @@
+#include "engine/cli/depth_bench.h"
+
+#include <memory>
+
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
+
+#include "engine/cli/bench_record.h"
+#include "engine/cli/json_text.h"
+#include "engine/cli/log.h"
+#include "engine/cli/output.h"
+#include "engine/cli/pass_timer.h"
+#include "engine/cli/signals.h"
+#include "engine/runtime/model_parts.h"
+#include "engine/runtime/options.h"
+#include "vm/error.h"
+
+namespace serval::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+struct Loaded {
+  ModelSource source;
+  std::unique_ptr<Backend> backend;
+};
+
+Loaded load(EngineOptions options, ProgressMode mode) {
+  ProgressBar bar(mode);
+  options.progress = [&bar](const char* stage, uint64_t done, uint64_t total) {
+    bar.update(stage, done, total, ProgressBar::Unit::kBytes);
+  };
+  check_options(options);
+  check_backend(options.backend);
+  ModelSource source = find_model(options.model);
+  check_weights_exist(options, source);
+  Weights weights(options, source);
+  ChosenBackend chosen =
+      make_backend(options, source.config, weights, context_of(options, source.config.max_position));
+  if (!chosen.notice.empty()) log_info(chosen.notice);
+  return {std::move(source), std::move(chosen.backend)};
+}
+
+// Prints records as they come, and appends them to the file that keeps them.
+class Report {
+ public:
+  explicit Report(const DepthBench& bench) : bench_(bench) {}
+
+  void begin() const {
+    if (bench_.format == "md") write_stdout(markdown_head());
+  }
+  void add(const ordered_json& record) {
+    if (!bench_.record_file.empty()) append_record(bench_.record_file, record);
+    erase_progress();
+    if (bench_.format == "md") write_stdout(markdown_row(record));
+    if (bench_.format == "csv") write_stdout((rows_.empty() ? csv_head(record) : "") + csv_row(record));
+    rows_.push_back(record);
+  }
+  void end() const {
+    if (bench_.format == "json") write_stdout(pretty(rows_));
+  }
+
+ private:
+  const DepthBench& bench_;
+  ordered_json rows_ = ordered_json::array();
+};
+
+// Empty where a signal ended it.
+std::vector<PassTimes> measure(PassTimer& timer, const DepthTest& test, const DepthBench& bench) {
+  ProgressBar bar(bench.progress);
+  const DeferScope between_runs;
+  std::vector<PassTimes> samples;
+  for (int r = 0; r <= bench.repetitions; ++r) {
+    bar.update(test.name(), static_cast<uint64_t>(r), static_cast<uint64_t>(bench.repetitions) + 1,
+               ProgressBar::Unit::kSteps);
+    const PassTimes times = timer.run(test);
+    if (pending_signal() != 0) return {};
+    if (r > 0) samples.push_back(times);  // the first run warms up
+  }
+  return samples;
+}
+
+}  // namespace
+
+std::string DepthTest::name() const {
+  return fmt::format("{}{} @ d{}", prompt ? "pp" : "tg", tokens, depth);
+}
+
+int run_depth_bench(const DepthBench& bench) {
+  const Loaded model = load(bench.engine, bench.progress);
+  const BenchSubject subject{model.source.config, *model.backend, model.backend->stream_limit_gb_per_s(),
+                             bench.launch_passes};
+  PassTimer timer(*model.backend, static_cast<uint32_t>(bench.launch_passes));
+  Report report(bench);
+  report.begin();
+  for (const DepthTest& test : bench.tests) {
+    const std::vector<PassTimes> samples = measure(timer, test, bench);
+    if (samples.empty()) break;
+    report.add(bench_record(subject, test, samples));
+  }
+  report.end();
+  const int signal = pending_signal();
+  return signal == 0 ? 0 : kSignalExitBase + signal;
+}
+
+}  // namespace serval::cli
