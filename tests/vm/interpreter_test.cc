@@ -1,6 +1,7 @@
 // The host interpreter on a toy instruction set: counters, passes, the gate, faults.
 #include "vm/host/interpreter.h"
 
+#include <atomic>
 #include <chrono>
 #include <stdexcept>
 #include <thread>
@@ -98,6 +99,24 @@ TEST(HostInterpreter, CountersMayWrapAround) {
       EXPECT_EQ(toy.cell(0), launch * 13 * 10);
     }
   }
+}
+
+// SM 0 has nothing to do, and its thread is held up until SM 1 has run all passes: the gate's counter is then
+// 2^31 ahead of what SM 0 waits for.
+TEST(HostInterpreter, AnSmThatComesPassesLateGoesThroughTheGates) {
+  constexpr uint32_t kIncrement = uint32_t{1} << 29, kPasses = 6;
+  ToyBuilder b(2);
+  const uint32_t end = b.counter();
+  b.add(1, kToyEnd, {}, {}, {{end, kIncrement}});
+  ToyMachine toy(b.build(end), 2);
+  uint32_t passes_seen = 0;
+  const auto hold_up = [&](uint32_t pass) {
+    ++passes_seen;
+    const std::atomic_ref last(toy.control.last_pass);
+    while (pass == 0 && last.load(std::memory_order_acquire) == kKeepRunning) std::this_thread::yield();
+  };
+  EXPECT_EQ(toy.run(kPasses, hold_up), kPasses);
+  EXPECT_EQ(passes_seen, kPasses);
 }
 
 TEST(HostInterpreter, ThresholdZeroWaitsForThePassBefore) {

@@ -80,7 +80,7 @@ struct HostInterpreter::Impl {
   bool step(Cursor& cursor, uint32_t thread);
   void execute(const Instruction& instruction, uint32_t thread);
   const Wait* blocked_on(const Instruction& instruction, uint32_t pass) const;
-  bool gate_open(uint32_t pass) const;
+  bool gate_open(uint32_t pass);
   bool is_last(uint32_t pass) const;
   void after_pass(uint32_t thread, uint32_t pass);
   void wait_or_fault(const Cursor& cursor, Backoff& backoff);
@@ -102,7 +102,8 @@ struct HostInterpreter::Impl {
 
   // Of the launch in flight.
   const std::function<void(uint32_t)>* on_pass = nullptr;
-  std::atomic<uint64_t> ticket{0};    // global queue: the next record
+  std::atomic<uint64_t> ticket{0};  // global queue: the next record
+  std::atomic<uint32_t> passes_over{0};
   std::atomic<uint64_t> progress{0};  // instructions finished
   std::atomic<int> busy{0};           // instructions and callbacks running
   std::atomic<bool> aborted{false};
@@ -172,6 +173,7 @@ uint32_t HostInterpreter::Impl::run(const std::function<void(uint32_t)>& callbac
   aborted = false;
   error = nullptr;
   ticket = 0;
+  passes_over = 0;
   busy = 0;  // what threw in the launch before is not running any more
   {
     const std::lock_guard lock(mutex);
@@ -219,10 +221,16 @@ const Wait* HostInterpreter::Impl::blocked_on(const Instruction& instruction, ui
   return nullptr;
 }
 
-// Whether pass `pass` is over, its decision published.
-bool HostInterpreter::Impl::gate_open(uint32_t pass) const {
+// Whether pass `pass` is over, its decision published. Who has nothing to do may ask passes later, when the
+// counter is too far ahead of the target to be compared with it; but before anybody began the next pass, he
+// saw that this one is over and said so.
+bool HostInterpreter::Impl::gate_open(uint32_t pass) {
+  if (pass < passes_over.load(std::memory_order_acquire)) return true;
   const uint32_t target = (epoch + pass + 1) * program.counters[program.gate_counter].increments_per_pass;
-  return counter_reached(counters[program.gate_counter].load(std::memory_order_acquire), target);
+  if (!counter_reached(counters[program.gate_counter].load(std::memory_order_acquire), target)) return false;
+  uint32_t expected = pass;
+  passes_over.compare_exchange_strong(expected, pass + 1, std::memory_order_acq_rel);
+  return true;
 }
 
 bool HostInterpreter::Impl::is_last(uint32_t pass) const {
