@@ -54,7 +54,8 @@ constexpr const char* kLlama3Marks = "<|start_header_id|>{{role}}<|end_header_id
 constexpr const char* kChatmlMarks = "<|im_start|>{{role}}\n{{content}}<|im_end|>";
 
 TEST(ChatTemplate, RendersWhatJinjaRenders) {
-  for (const json& test : golden::read("chat.json")["cases"]) {
+  const json goldens = golden::read("chat.json");
+  for (const json& test : goldens["cases"]) {
     const Tokenizer tokenizer = golden::tokenizer(tokenizer_for(test["template"]));
     const auto chat = ChatTemplate::named(test["template"].get<std::string>(), tokenizer);
     EXPECT_EQ(chat.render(messages_of(test["messages"]), test["generation_prompt"]),
@@ -63,7 +64,8 @@ TEST(ChatTemplate, RendersWhatJinjaRenders) {
 }
 
 TEST(ChatTemplate, EncodesWhatItRenders) {
-  for (const json& test : golden::read("chat.json")["cases"]) {
+  const json goldens = golden::read("chat.json");
+  for (const json& test : goldens["cases"]) {
     const Tokenizer tokenizer = golden::tokenizer(tokenizer_for(test["template"]));
     const auto chat = ChatTemplate::named(test["template"].get<std::string>(), tokenizer);
     EXPECT_EQ(chat.encode(tokenizer, messages_of(test["messages"]), test["generation_prompt"]),
