@@ -25,9 +25,6 @@ constexpr std::uint32_t kMatchLimit = 500'000;   // backtracking steps from one 
 constexpr std::uint32_t kMatchLimitPerByte = 4;  // and in addition for a long text
 constexpr std::uint32_t kMaxMatchLimit = 100'000'000;
 constexpr std::uint32_t kHeapLimitKiB = 256 * 1024;  // backtracking memory of one search
-constexpr std::size_t kSearchWindow = 16;            // starting positions tried before the clock is looked at
-constexpr double kCpuSeconds = 10.0;                 // for any text,
-constexpr double kCpuSecondsPerByte = 10.0 / (1 << 20);  // and in addition for a long one
 
 struct FreeCode {
   void operator()(pcre2_code* p) const { pcre2_code_free(p); }
@@ -87,28 +84,22 @@ std::string with_unicode_white_space(std::string_view pattern) {
   return out;
 }
 
-double thread_cpu_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  constexpr double kNanosecond = 1e-9;
-  return static_cast<double>(now.tv_sec) + kNanosecond * static_cast<double>(now.tv_nsec);
-}
-
 // CPU time and not wall time: a busy machine must not turn a good text into an error. But a thread's CPU time
 // is a system call and wall time is not, and no thread computes for longer than it lives: the CPU clock is
 // read only when the wall clock has passed the budget.
 class CpuBudget {
  public:
-  explicit CpuBudget(double seconds)
-      : wall_end_(std::chrono::steady_clock::now() +
-                  std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-                      std::chrono::duration<double>(seconds))),
-        cpu_end_(thread_cpu_seconds() + seconds) {}
-  bool spent() const {
-    return std::chrono::steady_clock::now() > wall_end_ && thread_cpu_seconds() > cpu_end_;
+  CpuBudget(const RegexBudget& budget, std::size_t bytes) : clock_(budget.clock) {
+    const double seconds = budget.seconds + budget.seconds_per_byte * static_cast<double>(bytes);
+    const std::chrono::duration<double> wall(seconds);
+    wall_end_ = std::chrono::steady_clock::now() +
+                std::chrono::duration_cast<std::chrono::steady_clock::duration>(wall);
+    cpu_end_ = clock_() + seconds;
   }
+  bool spent() const { return std::chrono::steady_clock::now() > wall_end_ && clock_() > cpu_end_; }
 
  private:
+  const std::function<double()>& clock_;
   std::chrono::steady_clock::time_point wall_end_;
   double cpu_end_;
 };
@@ -137,6 +128,7 @@ struct Regex::Compiled {
   Code code;
   std::string pattern;
   std::string where;
+  RegexBudget budget;
 
   [[noreturn]] void give_up(std::string_view text, std::string_view why) const {
     fail(where, fmt::format("pattern {} on a text of {} bytes: {}", in_quotes(pattern), text.size(), why));
@@ -148,12 +140,12 @@ namespace {
 // One pass over one text.
 class Search {
  public:
-  Search(pcre2_code* code, std::string_view text)
+  Search(pcre2_code* code, std::string_view text, const RegexBudget& budget)
       : code_(code),
         text_(text),
         context_(checked(MatchContext(pcre2_match_context_create(nullptr)))),
         data_(checked(MatchData(pcre2_match_data_create(1, nullptr)))),
-        budget_(kCpuSeconds + kCpuSecondsPerByte * static_cast<double>(text.size())) {
+        budget_(budget, text.size()) {
     pcre2_set_match_limit(context_.get(), match_limit(text.size()));
     pcre2_set_heap_limit(context_.get(), kHeapLimitKiB);
   }
@@ -166,7 +158,7 @@ class Search {
         error_ = "takes too much time";
         return std::nullopt;
       }
-      const std::size_t last_start = at + kSearchWindow;
+      const std::size_t last_start = at + Regex::kSearchWindow - 1;
       pcre2_set_offset_limit(context_.get(), last_start);
       const int found = match(at);
       if (found >= 0) {
@@ -207,7 +199,14 @@ class Search {
 
 }  // namespace
 
-Regex::Regex(std::string_view pattern, std::string where) {
+double thread_cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  constexpr double kNanosecond = 1e-9;
+  return static_cast<double>(now.tv_sec) + kNanosecond * static_cast<double>(now.tv_nsec);
+}
+
+Regex::Regex(std::string_view pattern, std::string where, RegexBudget budget) {
   if (pattern.size() > kMaxPatternBytes) {
     fail(where, fmt::format("a pattern of {} bytes, the limit is {}", pattern.size(), kMaxPatternBytes));
   }
@@ -222,8 +221,8 @@ Regex::Regex(std::string_view pattern, std::string where) {
   if (!code)
     fail(where, fmt::format("pattern {} does not compile: {}", in_quotes(pattern), message_of(error)));
   pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);  // where it fails, the interpreter runs the pattern
-  compiled_ =
-      std::make_unique<const Compiled>(Compiled{std::move(code), std::string(pattern), std::move(where)});
+  compiled_ = std::make_unique<const Compiled>(
+      Compiled{std::move(code), std::string(pattern), std::move(where), std::move(budget)});
 }
 
 Regex::~Regex() = default;
@@ -232,7 +231,7 @@ Regex& Regex::operator=(Regex&&) noexcept = default;
 
 std::vector<TextSpan> Regex::find_all(std::string_view text) const {
   std::vector<TextSpan> matches;
-  Search search(compiled_->code.get(), text);
+  Search search(compiled_->code.get(), text, compiled_->budget);
   std::size_t at = 0;
   while (const auto match = search.next(at)) {
     if (match->end < match->begin || match->begin < at)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -13,6 +14,16 @@ struct TextSpan {
   std::size_t begin, end;  // bytes
 };
 
+// CPU time that the calling thread has used.
+double thread_cpu_seconds();
+
+// What the search of one text may take. No honest pattern comes near.
+struct RegexBudget {
+  double seconds = 10.0;
+  double seconds_per_byte = 10.0 / (1 << 20);  // in addition, for a long text
+  std::function<double()> clock = thread_cpu_seconds;
+};
+
 // Immutable; find_all may run on several threads at once.
 //
 // Hugging Face's `tokenizers` runs these patterns in Oniguruma with Ruby's syntax; here PCRE2 does. They
@@ -21,14 +32,16 @@ struct TextSpan {
 class Regex {
  public:
   // `where` begins the one line about a pattern that does not compile, or that takes too long on a text.
-  Regex(std::string_view pattern, std::string where);
+  Regex(std::string_view pattern, std::string where, RegexBudget budget = {});
   ~Regex();
   Regex(Regex&&) noexcept;
   Regex& operator=(Regex&&) noexcept;
 
   // All matches in `text`, which is valid UTF-8, from left to right. They do not overlap; some may be empty.
-  // Gives up with an Error when it has used far more CPU time than any honest pattern needs.
+  // Gives up with an Error when the budget is spent, which it looks at after kSearchWindow starting
+  // positions.
   std::vector<TextSpan> find_all(std::string_view text) const;
+  static constexpr std::size_t kSearchWindow = 16;
 
  private:
   struct Compiled;
