@@ -120,4 +120,12 @@ void check_structure(const Program& p) {
   check_counters(p);
 }
 
+void check_records(const Program& program, CheckRecord check, const std::string& name) {
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    const std::string wrong = check(program, program.instructions[i]);
+    if (wrong.empty()) continue;
+    throw Error(ErrorKind::kRuntime, fmt::format("{}: instruction {}: {}", name, i, wrong));
+  }
+}
+
 }  // namespace serval

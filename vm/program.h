@@ -72,6 +72,12 @@ struct Program {
 // Opcodes and operands are the ISA's to check (instructions/isa.h).
 void check_structure(const Program& program);
 
+// Why an instruction set cannot run a record on a program; "" if it can.
+using CheckRecord = std::string (*)(const Program&, const Instruction&);
+// Throws Error(kRuntime), which names the program and the record, unless the instruction set can run all of
+// them.
+void check_records(const Program& program, CheckRecord check, const std::string& name);
+
 // A program file: see docs/program_format.md. Reading checks every length against the bytes at hand before it
 // allocates, then check_structure. Both throw Error(kRuntime) naming the file and field.
 std::vector<std::byte> serialise(const Program& program);

@@ -52,11 +52,7 @@ void Flags::declare(FlagSet& set) {
 // A file may hold any opcodes and operands; what follows relies on the instruction set's own.
 Program read_checked(const std::string& file) {
   Program program = read_program(file);
-  for (size_t i = 0; i < program.instructions.size(); ++i) {
-    const std::string wrong = check_instruction(program, program.instructions[i]);
-    if (wrong.empty()) continue;
-    throw Error(ErrorKind::kRuntime, fmt::format("{}: instruction {}: {}", file, i, wrong));
-  }
+  check_records(program, check_instruction, file);
   return program;
 }
 

@@ -10,11 +10,7 @@ namespace serval {
 
 PassControl* check_binding(const Program& program, const HostIsa& isa, const HostMemory& memory) {
   check_structure(program);
-  for (size_t n = 0; n < program.instructions.size(); ++n) {
-    const std::string wrong = isa.check(program, program.instructions[n]);
-    if (!wrong.empty())
-      throw Error(ErrorKind::kRuntime, fmt::format("program: instruction {}: {}", n, wrong));
-  }
+  check_records(program, isa.check, "program");
   for (uint32_t t = 0; t < program.tensors.size(); ++t) {
     if (memory.size() <= t || !memory.bound({t})) {
       throw Error(ErrorKind::kRuntime,
