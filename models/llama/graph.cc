@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
+#include <utility>
 
 #include "vm/error.h"
 
@@ -37,6 +38,10 @@ class Builder {
   TensorId state(const char* name, uint64_t rows, uint64_t bytes);
   TensorId activation(const char* name, DType dtype, uint64_t rows, uint64_t cols);
   TensorId cache(const std::string& name);
+
+  // A stage of instances of `op`, each over neighbouring ones of its units.
+  template <class Op>
+  void add_units(std::string stage, Op op, uint32_t units, uint16_t layer = kNoTag);
 
   void embed();
   void layer(uint16_t index);
@@ -151,6 +156,16 @@ void Builder::add_activations() {
   embedding_ = weight("model.embed_tokens.weight", vocab_, hidden_);
 }
 
+template <class Op>
+void Builder::add_units(std::string stage, Op op, uint32_t units, uint16_t layer) {
+  graph_.begin_stage(std::move(stage));
+  split(units, options_.sms, [&](uint32_t first, uint32_t count) {
+    op.first_unit = first;
+    op.num_units = count;
+    graph_.add(op, layer);
+  });
+}
+
 void Builder::embed() {
   graph_.begin_stage("embed");
   const uint32_t tiles = hidden_ / kTileDim;
@@ -199,12 +214,7 @@ void Builder::qkv_rope(uint16_t layer, const std::string& prefix, TensorId k_cac
              .max_context = options_.context,
              .kv_blocks = kv_blocks_,
              .epsilon = epsilon_};
-  graph_.begin_stage(fmt::format("layer {} qkv_rope", layer));
-  split((q_rows_ + 2 * kv_rows_) / kUnitRows, options_.sms, [&](uint32_t first, uint32_t count) {
-    op.first_unit = first;
-    op.num_units = count;
-    graph_.add(op, layer);
-  });
+  add_units(fmt::format("layer {} qkv_rope", layer), op, (q_rows_ + 2 * kv_rows_) / kUnitRows, layer);
 }
 
 void Builder::attention(uint16_t layer, TensorId k_cache, TensorId v_cache) {
@@ -249,19 +259,16 @@ void Builder::attention_merge(uint16_t layer) {
 }
 
 void Builder::matvec_residual(uint16_t layer, const std::string& name, TensorId input, uint32_t in_cols) {
-  const TensorId weights = weight(name, hidden_, in_cols);
-  graph_.begin_stage(fmt::format("layer {} matvec_residual {}", layer, graph_.tensors[input.index].name));
-  split(hidden_ / kUnitRows, options_.sms, [&](uint32_t first, uint32_t count) {
-    graph_.add(MatvecResidual{.weights = weights,
-                              .input = input,
-                              .rows = rows_,
-                              .residual = residual_,
-                              .first_unit = first,
-                              .num_units = count,
-                              .in_cols = in_cols,
-                              .out_cols = hidden_},
-               layer);
-  });
+  MatvecResidual op{.weights = weight(name, hidden_, in_cols),
+                    .input = input,
+                    .rows = rows_,
+                    .residual = residual_,
+                    .first_unit = 0,
+                    .num_units = 0,
+                    .in_cols = in_cols,
+                    .out_cols = hidden_};
+  add_units(fmt::format("layer {} matvec_residual {}", layer, graph_.tensors[input.index].name), op,
+            hidden_ / kUnitRows, layer);
 }
 
 void Builder::gate_up_silu(uint16_t layer, const std::string& prefix) {
@@ -276,12 +283,7 @@ void Builder::gate_up_silu(uint16_t layer, const std::string& prefix) {
                 .hidden = hidden_,
                 .intermediate = intermediate_,
                 .epsilon = epsilon_};
-  graph_.begin_stage(fmt::format("layer {} gate_up_silu", layer));
-  split(intermediate_ / kUnitRows, options_.sms, [&](uint32_t first, uint32_t count) {
-    op.first_unit = first;
-    op.num_units = count;
-    graph_.add(op, layer);
-  });
+  add_units(fmt::format("layer {} gate_up_silu", layer), op, intermediate_ / kUnitRows, layer);
 }
 
 void Builder::lm_head() {
@@ -295,12 +297,7 @@ void Builder::lm_head() {
             .hidden = hidden_,
             .vocab = vocab_,
             .epsilon = epsilon_};
-  graph_.begin_stage("lm_head");
-  split((vocab_ + kUnitRows - 1) / kUnitRows, options_.sms, [&](uint32_t first, uint32_t count) {
-    op.first_unit = first;
-    op.num_units = count;
-    graph_.add(op);
-  });
+  add_units("lm_head", op, (vocab_ + kUnitRows - 1) / kUnitRows);
 }
 
 void Builder::sample_and_advance() {
