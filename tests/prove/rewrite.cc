@@ -34,6 +34,8 @@ class Rewriter {
   }
   bool waited_as_a_whole(uint32_t counter);
   bool signals(const Step& step, uint32_t counter) const;
+  template <class Over>
+  std::vector<Step*> run(std::vector<Step*> left, Over&& over) const;
   std::vector<Step*> any_order();
   bool starts_only_after(uint32_t first, uint32_t second);
 
@@ -75,21 +77,28 @@ bool Rewriter::signals(const Step& step, uint32_t counter) const {
                      [&](const Signal& s) { return s.counter == counter; });
 }
 
-// All instructions in an order in which they could run, queues disregarded.
-std::vector<Step*> Rewriter::any_order() {
-  std::vector<Step*> left = draft_.steps(), out;
-  shuffle(left);
+// Runs what can run, the first in the list first: over(wait, count of its counter) says when a wait is over.
+template <class Over>
+std::vector<Step*> Rewriter::run(std::vector<Step*> left, Over&& over) const {
+  std::vector<Step*> out;
   std::vector<uint32_t> count(counters_.size(), 0);
-  while (!left.empty()) {
+  for (;;) {
     const auto next = std::find_if(left.begin(), left.end(), [&](const Step* step) {
       return std::all_of(step->waits.begin(), step->waits.end(),
-                         [&](const Wait& w) { return count[w.counter] >= w.threshold; });
+                         [&](const Wait& w) { return over(w, count[w.counter]); });
     });
+    if (next == left.end()) return out;
     out.push_back(*next);
     for (const Signal& s : out.back()->signals) count[s.counter] += s.increment;
     left.erase(next);
   }
-  return out;
+}
+
+// All instructions in an order in which they could run, queues disregarded.
+std::vector<Step*> Rewriter::any_order() {
+  std::vector<Step*> steps = draft_.steps();
+  shuffle(steps);
+  return run(std::move(steps), [](const Wait& w, uint32_t count) { return count >= w.threshold; });
 }
 
 bool Rewriter::rename_counters() {
@@ -154,21 +163,10 @@ bool Rewriter::split_threshold() {
 
 // Whether nobody who signals `second` can run before all of `first` is there.
 bool Rewriter::starts_only_after(uint32_t first, uint32_t second) {
-  std::vector<Step*> left = draft_.steps();
-  std::vector<uint32_t> count(counters_.size(), 0);
-  for (bool moved = true; moved;) {
-    moved = false;
-    std::erase_if(left, [&](const Step* step) {
-      const bool ready = std::all_of(step->waits.begin(), step->waits.end(), [&](const Wait& w) {
-        return count[w.counter] >= w.threshold && (w.counter != first || w.threshold < all_of(first));
-      });
-      if (!ready) return false;
-      for (const Signal& s : step->signals) count[s.counter] += s.increment;
-      moved = true;
-      return true;
-    });
-  }
-  return count[second] == 0;
+  const std::vector<Step*> early = run(draft_.steps(), [&](const Wait& w, uint32_t count) {
+    return count >= w.threshold && (w.counter != first || w.threshold < all_of(first));
+  });
+  return std::none_of(early.begin(), early.end(), [&](const Step* step) { return signals(*step, second); });
 }
 
 bool Rewriter::merge_joins() {

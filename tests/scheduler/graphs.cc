@@ -208,20 +208,6 @@ LlamaConfig shortened_preset(const char* name, int layers) {
   return config;
 }
 
-LlamaConfig tiny_config() {
-  LlamaConfig config = shortened_preset("llama-3.2-1b", 2);
-  config.hidden_size = 96;
-  config.intermediate_size = 176;
-  config.num_heads = 4;
-  config.num_kv_heads = 2;
-  config.head_dim = 64;
-  config.vocab_size = 203;
-  config.max_position = 2048;
-  config.eos_ids.clear();
-  config.bos_id.reset();
-  return config;
-}
-
 Graph random_graph(uint32_t seed) {
   return RandomGraph(seed).build();
 }

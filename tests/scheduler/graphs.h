@@ -7,6 +7,7 @@
 
 #include "models/checkpoint/config.h"
 #include "scheduler/compile.h"
+#include "tests/llama/tiny_model.h"
 
 namespace serval::testing {
 
@@ -14,8 +15,6 @@ inline const std::vector<uint32_t> kSmCounts = {1, 2, 7, 132};
 
 // The preset with `layers` layers only.
 LlamaConfig shortened_preset(const char* name, int layers);
-// Two layers, four heads, an odd vocabulary.
-LlamaConfig tiny_config();
 
 // Stages of instructions with random ranges over the tensors of a small Llama, in random order; every node's
 // tag is its index. The last node is `advance`.

@@ -103,7 +103,8 @@ TEST(TimePass, FindsADeadlock) {
 }
 
 TEST(TimePass, FollowsTheLongestChain) {
-  const Program p = compile_as(build_llama_graph(tiny_config(), {.sms = 7, .context = 600}),
+  const LlamaConfig config = tiny_config();
+  const Program p = compile_as(build_llama_graph(config, {.sms = 7, .context = 600}),
                                {Policy::kList, QueueKind::kPerSm, 7});
   for (const bool unlimited : {false, true}) {
     const PassTiming timing = time_pass(p, {}, unlimited);
@@ -112,7 +113,7 @@ TEST(TimePass, FollowsTheLongestChain) {
   }
   // Alone with unlimited SMs: embed, six stages a layer, lm_head, sample, advance.
   const PassTiming chain = time_pass(p, {}, true);
-  EXPECT_EQ(chain.critical_path.size(), 1 + 2 * 6 + 3U);
+  EXPECT_EQ(chain.critical_path.size(), 1 + static_cast<size_t>(config.num_layers) * 6 + 3);
 }
 
 }  // namespace
