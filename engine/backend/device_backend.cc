@@ -188,6 +188,8 @@ std::unique_ptr<Backend> make_device_backend(const LlamaConfig& config, const We
   const std::vector<float> rope = make_rope_table(config, options.context);
   SERVAL_CUDA_CHECK(cudaMemcpy(tensors.data(llama_tensor::kRope), rope.data(), rope.size() * sizeof(float),
                                cudaMemcpyHostToDevice));
+  // What was zeroed and copied so far was only enqueued, in a stream that the backend's does not wait for.
+  SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
   return backend;
 }
 

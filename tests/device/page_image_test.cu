@@ -94,15 +94,12 @@ std::vector<uint16_t> pack_in_slices(const Shape& shape, const std::vector<uint1
   const Tensor weight = weight_of(shape);
   const ImageOnGpu image(shape);
   const uint64_t step = slice * slice_rows(weight);
-  const CudaStream stream;
   for (uint64_t first = 0; first < shape.rows; first += step) {
     const uint64_t rows = std::min(step, shape.rows - first);
     const DeviceBuffer staged(rows * shape.cols * sizeof(uint16_t));
     SERVAL_CUDA_CHECK(
         cudaMemcpy(staged.data(), matrix.data() + first * shape.cols, staged.size(), cudaMemcpyHostToDevice));
-    pack_rows(weight, first, rows, reinterpret_cast<const uint16_t*>(staged.data()), image.data(),
-              stream.get());
-    stream.wait();
+    pack_rows(weight, first, rows, reinterpret_cast<const uint16_t*>(staged.data()), image.data(), nullptr);
   }
   return image.download();
 }

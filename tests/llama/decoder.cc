@@ -1,10 +1,20 @@
 #include "tests/llama/decoder.h"
 
 #include <algorithm>
+#include <iomanip>
 #include <numeric>
+#include <ostream>
 #include <random>
 
 namespace serval::testing {
+
+void PrintTo(const Answer& answer, std::ostream* out) {
+  for (size_t i = 0; i < answer.tokens.size(); ++i) {
+    *out << std::setprecision(9) << "\n  " << answer.tokens[i] << " (" << answer.log_probabilities[i] << ")";
+    if (i < answer.logits.size())
+      *out << " logits " << answer.logits[i].at(0) << ", " << answer.logits[i].at(1) << " ...";
+  }
+}
 
 Decoder::Decoder(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {
   shuffle_blocks(0);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iosfwd>
 #include <memory>
 #include <span>
 #include <vector>
@@ -25,6 +26,8 @@ struct Answer {
   std::vector<std::vector<float>> logits;  // that each token was drawn from; only of launches of one pass
   friend bool operator==(const Answer&, const Answer&) = default;
 };
+// What GoogleTest prints: tokens, and the first logits that one would compare.
+void PrintTo(const Answer& answer, std::ostream* out);
 
 struct Feeding {
   uint32_t chunk = 16;  // prompt tokens a pass
