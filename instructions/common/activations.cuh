@@ -15,32 +15,28 @@ __device__ __forceinline__ uint32_t col_of(const PreparerRole& role, uint32_t sw
   return sweep * kSweepCols + role.thread * kVector;
 }
 
-// Calls write(chunk, first_chunk_of_role) for every chunk in the order in which the consumers use them:
-// all at once if they are resident, else one at a time, once for every block of units.
+// Calls write(chunk, end) for the chunks in the order in which the consumers use them: all at once if they
+// are resident, else one at a time, once for every block of units.
 template <class Write>
 __device__ __forceinline__ void in_order(PreparerRole& role, const matvec::Plan& plan, Write&& write) {
-  if (plan.resident) {
-    role.acquire_chunks(plan.chunks);
-    write(0, plan.chunks);
-    role.publish_chunks(plan.chunks);
-    return;
-  }
-  for (uint32_t block = 0; block < plan.blocks(); ++block) {
-    for (uint32_t chunk = 0; chunk < plan.chunks; ++chunk) {
-      role.acquire_chunks(1);
-      write(chunk, chunk + 1);
-      role.publish_chunks(1);
-    }
+  const uint32_t at_once = plan.resident ? plan.chunks : 1;
+  const uint32_t total = plan.activation_chunks();
+  uint32_t chunk = 0;
+#pragma unroll 1
+  for (uint32_t n = 0; n < total; n += at_once) {
+    role.acquire_chunks(at_once);
+    write(chunk, chunk + at_once);
+    role.publish_chunks(at_once);
+    chunk = chunk + at_once < plan.chunks ? chunk + at_once : 0;
   }
 }
 
-// Where columns [col, col + 4) or [col, col + 8) of row `row` go; the chunks being written begin with
-// `first_chunk`.
-__device__ __forceinline__ std::byte* place(const PreparerRole& role, const matvec::Plan& plan,
-                                            uint32_t first_chunk, uint32_t row, uint32_t col) {
+// Where columns [col, col + 4) or [col, col + 8) of row `row` go in Shared::activations; the chunks being
+// written begin with `first_chunk`.
+__device__ __forceinline__ uint32_t place(const PreparerRole& role, const matvec::Plan& plan,
+                                          uint32_t first_chunk, uint32_t row, uint32_t col) {
   const uint32_t chunk = col / page_image::kChunkCols;
-  return activation_slot(role.s, role.launch, role.next_chunk + chunk - first_chunk) +
-         row * kActivationRowBytes +
+  return activation_slot(role.launch, role.next_chunk + chunk - first_chunk) + row * kActivationRowBytes +
          matvec::activation_offset(page_image::half_cols(plan.cols, chunk), col % page_image::kChunkCols);
 }
 
@@ -90,15 +86,19 @@ inline constexpr uint32_t kKept = 4;  // fp32 vectors that a thread keeps in reg
 __device__ __forceinline__ bool fits_registers(const Launch& launch, const matvec::Plan& plan) {
   return plan.resident && launch.row_bound == 1 && plan.cols <= kKept * kSweepCols;
 }
-__device__ __forceinline__ void prepare_one_row(PreparerRole& role, const matvec::Plan& plan) {
-  uint2 w[kKept];
+struct NormVectors {
+  uint2 of[kKept];
+  __device__ __forceinline__ void load(const PreparerRole& role, const matvec::Plan& plan) {
+#pragma unroll
+    for (uint32_t k = 0; k < kKept; ++k) of[k] = load_norm(plan.input.norm, col_of(role, k), plan.cols);
+  }
+};
+__device__ __forceinline__ void prepare_one_row(PreparerRole& role, const matvec::Plan& plan,
+                                                const NormVectors& norm) {
   float4 x[kKept];
 #pragma unroll
-  for (uint32_t k = 0; k < kKept; ++k) w[k] = load_norm(plan.input.norm, col_of(role, k), plan.cols);
-  role.acquire_chunks(plan.chunks);
-  role.wait_inputs();
-#pragma unroll
   for (uint32_t k = 0; k < kKept; ++k) x[k] = load_residual(plan.input.residual, col_of(role, k), plan.cols);
+  role.acquire_chunks(plan.chunks);
   float sum = 0;
 #pragma unroll
   for (uint32_t k = 0; k < kKept; ++k) sum = add_squares(x[k], sum);
@@ -109,7 +109,9 @@ __device__ __forceinline__ void prepare_one_row(PreparerRole& role, const matvec
 #pragma unroll
   for (uint32_t k = 0; k < kKept; ++k) {
     const uint32_t col = col_of(role, k);
-    if (col < end_col) write_scaled(place(role, plan, 0, 0, col), x[k], scale, w[k]);
+    if (col < end_col) {
+      write_scaled(role.s.activations + place(role, plan, 0, 0, col), x[k], scale, norm.of[k]);
+    }
   }
   role.publish_chunks(plan.chunks);
 }
@@ -135,8 +137,8 @@ __device__ __forceinline__ void normalise_row(PreparerRole& role, const matvec::
 #pragma unroll 4
   for (uint32_t col = first_chunk * page_image::kChunkCols + role.thread * kVector; col < end_col;
        col += kSweepCols) {
-    write_scaled(place(role, plan, first_chunk, row, col), load_residual(from, col, plan.cols), scale,
-                 load_norm(plan.input.norm, col, plan.cols));
+    write_scaled(role.s.activations + place(role, plan, first_chunk, row, col),
+                 load_residual(from, col, plan.cols), scale, load_norm(plan.input.norm, col, plan.cols));
   }
 }
 
@@ -160,7 +162,8 @@ __device__ __forceinline__ void copy_row(PreparerRole& role, const matvec::Plan&
 #pragma unroll
     for (uint32_t k = 0; k < kBatch; ++k) {
       const uint32_t col = base + k * kStep;
-      if (col < end_col) *reinterpret_cast<uint4*>(place(role, plan, first_chunk, row, col)) = x[k];
+      if (col < end_col)
+        *reinterpret_cast<uint4*>(role.s.activations + place(role, plan, first_chunk, row, col)) = x[k];
     }
   }
 }
@@ -169,15 +172,19 @@ __device__ __forceinline__ void copy_row(PreparerRole& role, const matvec::Plan&
 
 __device__ __forceinline__ void matvec::Stream::prepare(PreparerRole& role, const Plan& plan) {
   const bool normalise = plan.input.plain == nullptr;
-  if (plan.units > 0 && normalise && activations::fits_registers(role.launch, plan)) {
-    activations::prepare_one_row(role, plan);
-    return;
-  }
+  const bool one_row = normalise && activations::fits_registers(role.launch, plan);
+  activations::NormVectors norm{};
+  if (one_row) norm.load(role, plan);
   role.wait_inputs();
   if (plan.units == 0) return;
+  if (one_row) {
+    activations::prepare_one_row(role, plan, norm);
+    return;
+  }
   if (normalise) activations::sum_rows(role, plan);
   activations::in_order(role, plan, [&](uint32_t chunk, uint32_t end) {
     const uint32_t end_col = min(end * page_image::kChunkCols, activations::padded_cols(plan));
+#pragma unroll 1
     for (uint32_t r = 0; r < role.launch.row_bound; ++r) {
       if (!plan.input.wants(role.s.rows[r])) continue;
       if (normalise) {

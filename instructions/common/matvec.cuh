@@ -49,9 +49,10 @@ struct Input {
 struct Plan {
   Input input;
   uint32_t units;
-  uint32_t matrices;  // that a unit has rows of
+  uint32_t matrices;  // that a unit has rows of: 1 or 2
   uint32_t chunks;    // of columns
   uint32_t cols;
+  uint32_t slots;  // unit_slots()
   bool resident;
 
   __device__ __forceinline__ uint32_t unit_pages() const { return matrices * chunks; }
@@ -68,12 +69,13 @@ struct Plan {
   // Partial results of a unit that are summed by the storer, for each matrix.
   __device__ __forceinline__ uint32_t parts() const { return resident ? chunks : 1; }
   __device__ __forceinline__ uint32_t arrivals() const { return resident ? unit_pages() : 1; }
-  // Units whose partial results fit in shared memory at once.
-  __device__ __forceinline__ uint32_t unit_slots(uint32_t rows) const {
-    const uint32_t fit = kPartialBytes / (matrices * parts() * rows * kUnitRows * sizeof(float));
-    return fit < kUnitSlots ? fit : kUnitSlots;
-  }
 };
+
+// Units whose partial results are in shared memory at once: a power of two.
+__device__ __forceinline__ uint32_t unit_slots(const Launch& launch, uint32_t matrices, uint32_t parts) {
+  const uint32_t fit = kPartialBytes / (matrices * parts * launch.row_slots * kUnitRows * sizeof(float));
+  return fit < kUnitSlots ? 1u << (31 - __clz(static_cast<int>(fit))) : kUnitSlots;
+}
 
 // Bytes of a row's chunk in the slot: element `col` of the chunk.
 __device__ __forceinline__ uint32_t activation_offset(uint32_t half_cols, uint32_t col) {
@@ -121,7 +123,7 @@ __device__ __forceinline__ void multiply_page(ConsumerRole& role, uint32_t page,
                                               uint32_t chunk, Take&& take) {
   role.wait_page(page);
   const uint32_t weights = ptx::shared_address(role.s.ring[page % kRingPages]) + role.lane * 16;
-  const uint32_t x = ptx::shared_address(activation_slot(role.s, role.launch, chunk));
+  const uint32_t x = ptx::shared_address(role.s.activations) + activation_slot(role.launch, chunk);
   if (half_cols == page_image::kHalfCols) {
     uint4 w[kProducts];
 #pragma unroll
@@ -141,53 +143,99 @@ __device__ __forceinline__ void multiply_page(ConsumerRole& role, uint32_t page,
 // Where a lane leaves its results of row 0 in a part of a unit's: parts are [part][row][8].
 __device__ __forceinline__ float* part_place(const ConsumerRole& role, const Plan& plan, uint32_t unit,
                                              uint32_t part) {
-  const uint32_t rows = role.launch.row_bound;
-  const uint32_t slot = unit % plan.unit_slots(rows);
-  return role.s.partials + (slot * plan.matrices * plan.parts() + part) * rows * kUnitRows + role.lane / 4;
+  const uint32_t slot = unit & (plan.slots - 1);
+  return role.s.partials + (slot * plan.matrices * plan.parts() + part) * role.launch.row_slots * kUnitRows +
+         role.lane / 4;
 }
 
 // Returns when the storer no longer needs what lies where the unit's results will go.
 __device__ __forceinline__ void wait_part_place(ConsumerRole& role, const Plan& plan, uint32_t unit) {
-  const uint32_t slots = plan.unit_slots(role.launch.row_bound);
-  role.wait_stored(unit < slots ? role.next_unit : role.next_unit + unit - slots + 1);
+  role.wait_stored(unit < plan.slots ? role.next_unit : role.next_unit + unit - plan.slots + 1);
 }
 
-__device__ __forceinline__ void consume_resident(ConsumerRole& role, const Plan& plan) {
-  const uint32_t unit_pages = plan.unit_pages(), pages = plan.pages();
-  for (uint32_t q = (role.warp - role.next_page) % kConsumerWarps; q < pages; q += kConsumerWarps) {
-    const uint32_t unit = q / unit_pages, part = q % unit_pages, chunk = part % plan.chunks;
-    float* const to = part_place(role, plan, unit, part);
-    bool free = false;
-    multiply_page(role, role.next_page + q, page_image::half_cols(plan.cols, chunk), role.next_chunk + chunk,
-                  [&](uint32_t row, float value) {
-                    if (!free) wait_part_place(role, plan, unit);
-                    free = true;
-                    to[row * kUnitRows] = value;
-                  });
-    role.arrive_unit(role.next_unit + unit);
+// The pages of an instruction that one warp multiplies, in its order.
+struct Walk {
+  uint32_t page;  // of the instruction's
+  uint32_t unit;
+  uint32_t part;   // of the unit's pages: chunk, or chunks + chunk for the second matrix
+  uint32_t block;  // of units; only where activations are not resident
+
+  __device__ __forceinline__ uint32_t chunk(const Plan& plan) const {
+    return part < plan.chunks ? part : part - plan.chunks;
   }
+  __device__ __forceinline__ uint32_t matrix(const Plan& plan) const { return part < plan.chunks ? 0 : 1; }
+};
+
+// Resident: the warps take the pages in turn.
+__device__ __forceinline__ Walk first_resident(const ConsumerRole& role, const Plan& plan) {
+  const uint32_t page = (role.warp - role.next_page) % kConsumerWarps;
+  const uint32_t unit = page / plan.unit_pages();
+  return {.page = page, .unit = unit, .part = page - unit * plan.unit_pages(), .block = 0};
+}
+__device__ __forceinline__ void next_resident(const Plan& plan, Walk& at) {
+  at.page += kConsumerWarps;
+  for (at.part += kConsumerWarps; at.part >= plan.unit_pages(); at.part -= plan.unit_pages()) ++at.unit;
 }
 
-// A warp's unit of the block, chunk by chunk, summed where the storer will find it.
-__device__ __forceinline__ void consume_block(ConsumerRole& role, const Plan& plan, uint32_t block) {
-  const uint32_t units = plan.block_units(block);
-  if (role.warp >= units) return;
-  const uint32_t unit = block * kConsumerWarps + role.warp;
-  const uint32_t first_page = role.next_page + block * kConsumerWarps * plan.unit_pages();
-  const uint32_t first_chunk = role.next_chunk + block * plan.chunks;
-  wait_part_place(role, plan, unit);
-  for (uint32_t n = 0; n < plan.unit_pages(); ++n) {
-    const uint32_t chunk = n / plan.matrices, matrix = n % plan.matrices;
-    float* const to = part_place(role, plan, unit, matrix);
-    multiply_page(role, first_page + (chunk * units + role.warp) * plan.matrices + matrix,
-                  page_image::half_cols(plan.cols, chunk), first_chunk + chunk,
-                  [&](uint32_t row, float value) {
-                    float& sum = to[row * kUnitRows];
-                    sum = chunk == 0 ? value : sum + value;
-                  });
-    if (matrix + 1 == plan.matrices) role.used_chunks(first_chunk + chunk + 1);
+// Otherwise: each warp takes a unit of the block, chunk by chunk, and the matrices of a chunk one after the
+// other.
+__device__ __forceinline__ uint32_t streamed_page(const Plan& plan, const Walk& at) {
+  const uint32_t in_block = at.unit - at.block * kConsumerWarps;
+  return at.block * kConsumerWarps * plan.unit_pages() +
+         (at.chunk(plan) * plan.block_units(at.block) + in_block) * plan.matrices + at.matrix(plan);
+}
+__device__ __forceinline__ Walk first_streamed(const ConsumerRole& role, const Plan& plan) {
+  Walk at{.page = plan.pages(), .unit = role.warp, .part = 0, .block = 0};
+  if (at.unit < plan.units) at.page = streamed_page(plan, at);
+  return at;
+}
+__device__ __forceinline__ void next_streamed(const Plan& plan, Walk& at) {
+  const uint32_t chunk = at.chunk(plan);
+  const bool next_chunk = at.matrix(plan) + 1 == plan.matrices;
+  if (!next_chunk) {
+    at.part += plan.chunks;
+  } else if (chunk + 1 < plan.chunks) {
+    at.part = chunk + 1;
+  } else {
+    at.part = 0;
+    ++at.block;
+    at.unit += kConsumerWarps;
   }
-  role.arrive_unit(role.next_unit + unit);
+  at.page = at.unit < plan.units ? streamed_page(plan, at) : plan.pages();
+}
+
+// A page's results become a part of the unit's, or are added to it where one warp has all of them.
+__device__ __forceinline__ void consume_page(ConsumerRole& role, const Plan& plan, const Walk& at) {
+  const uint32_t chunk = at.chunk(plan);
+  float* const to = part_place(role, plan, at.unit, plan.resident ? at.part : at.matrix(plan));
+  const bool begins = plan.resident || chunk == 0;
+  bool free = !begins;
+  multiply_page(role, role.next_page + at.page, page_image::half_cols(plan.cols, chunk),
+                role.next_chunk + at.block * plan.chunks + chunk, [&](uint32_t row, float value) {
+                  if (!free) wait_part_place(role, plan, at.unit);
+                  free = true;
+                  float& sum = to[row * kUnitRows];
+                  sum = begins ? value : sum + value;
+                });
+}
+
+__device__ __forceinline__ void consume_pages(ConsumerRole& role, const Plan& plan) {
+  Walk at = plan.resident ? first_resident(role, plan) : first_streamed(role, plan);
+  while (at.page < plan.pages()) {
+    consume_page(role, plan, at);
+    Walk next = at;
+    if (plan.resident) {
+      next_resident(plan, next);
+      role.arrive_unit(role.next_unit + at.unit);
+    } else {
+      next_streamed(plan, next);
+      if (next.unit != at.unit) role.arrive_unit(role.next_unit + at.unit);
+      if (next.chunk(plan) != at.chunk(plan) || next.unit != at.unit) {
+        role.used_chunks(role.next_chunk + at.block * plan.chunks + at.chunk(plan) + 1);
+      }
+    }
+    at = next;
+  }
 }
 
 // What a lane of the storer finishes: one output.
@@ -198,30 +246,63 @@ struct Output {
   bool wanted;           // the pass has this row and wants the result
 };
 
+// A warp of 32 lanes finishes four times 8 outputs at once: of four rows, or of several units where there are
+// fewer rows.
+struct Batch {
+  uint32_t rows;   // that are finished at once
+  uint32_t units;  // likewise
+};
+__device__ __forceinline__ Batch batch_of(const Launch& launch) {
+  const uint32_t rows = min(launch.row_slots, kRowsOfTile);
+  return {.rows = rows, .units = kRowsOfTile / rows};
+}
+
 // The sum over a unit's chunks, in order.
 __device__ __forceinline__ float sum_parts(const StorerRole& role, const Plan& plan, const Output& out,
                                            uint32_t matrix) {
-  const uint32_t rows = role.launch.row_bound;
-  const uint32_t slot = out.unit % plan.unit_slots(rows);
-  const uint32_t row = min(out.row, rows - 1);
-  const float* from = role.s.partials +
-                      ((slot * plan.matrices + matrix) * plan.parts() * rows + row) * kUnitRows +
-                      out.row_of_unit;
+  const uint32_t slot = out.unit & (plan.slots - 1);
+  const uint32_t part_floats = role.launch.row_slots * kUnitRows;
+  const float* from = role.s.partials + (slot * plan.matrices + matrix) * plan.parts() * part_floats +
+                      out.row * kUnitRows + out.row_of_unit;
   float sum = 0;
-  for (uint32_t part = 0; part < plan.parts(); ++part) sum += from[part * rows * kUnitRows];
+#pragma unroll 2
+  for (uint32_t part = 0; part < plan.parts(); ++part) sum += from[part * part_floats];
   return sum;
 }
 
-// What all of them share of the preparers' and consumers' work.
+// What all of them share.
 struct Stream {
   using Plan = matvec::Plan;
-  static __device__ __forceinline__ void prepare(PreparerRole& role, const Plan& plan);  // activations.cuh
-  static __device__ __forceinline__ void consume(ConsumerRole& role, const Plan& plan) {
-    if (plan.resident) {
-      consume_resident(role, plan);
-    } else {
-      for (uint32_t block = 0; block < plan.blocks(); ++block) consume_block(role, plan, block);
+
+  // Resident: unit after unit, all chunks of each. Otherwise: block after block of units, and in a block
+  // chunk after chunk. image(unit, matrix) is where the pages of a unit begin.
+  template <class Image>
+  static __device__ __forceinline__ void load(LoaderRole& role, const Plan& plan, Image&& image) {
+    const uint32_t block_units = plan.resident ? 1 : kConsumerWarps;
+    const uint32_t chunks_at_once = plan.resident ? plan.chunks : 1;
+    const uint32_t unit_matrices = plan.matrices;
+#pragma unroll 1
+    for (uint32_t first = 0; first < plan.units; first += block_units) {
+      const uint32_t end = min(first + block_units, plan.units);
+#pragma unroll 1
+      for (uint32_t begin = 0; begin < plan.chunks; begin += chunks_at_once) {
+#pragma unroll 1
+        for (uint32_t n = 0; n < (end - first) * unit_matrices; ++n) {
+          const uint32_t unit = first + (unit_matrices == 1 ? n : n / 2);
+          const std::byte* pages = image(unit, unit_matrices == 1 ? 0 : n % 2);
+#pragma unroll 1
+          for (uint32_t chunk = begin; chunk < begin + chunks_at_once; ++chunk) {
+            role.page(pages + chunk * kPageBytes, page_image::page_bytes(plan.cols, chunk));
+          }
+        }
+      }
     }
+  }
+
+  static __device__ __forceinline__ void prepare(PreparerRole& role, const Plan& plan);  // activations.cuh
+
+  static __device__ __forceinline__ void consume(ConsumerRole& role, const Plan& plan) {
+    consume_pages(role, plan);
     role.next_page += plan.pages();
     role.next_unit += plan.units;
     role.next_chunk += plan.activation_chunks();
@@ -252,77 +333,57 @@ struct MatvecOp {
                                                       const Op& op) {
     const matvec::Input input = Derived::input(slot, op);
     const uint32_t chunks = page_image::chunks(Derived::cols(op));
+    const bool resident = chunks <= activation_slots(launch);
     return {.input = input,
             // After the launch's first pass every active row wants logits.
             .units = input.logits_only && launch.any_logits == 0 ? 0 : op.num_units,
             .matrices = Derived::kMatrices,
             .chunks = chunks,
             .cols = Derived::cols(op),
-            .resident = chunks <= activation_slots(launch)};
+            .slots = matvec::unit_slots(launch, Derived::kMatrices, resident ? chunks : 1),
+            .resident = resident};
   }
 
+  // Where the pages of a unit of the instruction begin.
   template <class Op>
-  static __device__ __forceinline__ void load(LoaderRole& role, const Op& op) {
-    const matvec::Plan p = plan(role.launch, *role.slot, op);
-    if (p.resident) {
-      for (uint32_t unit = 0; unit < p.units; ++unit) load_pages(role, op, p, unit, 0, p.chunks);
-      return;
-    }
-    for (uint32_t block = 0; block < p.blocks(); ++block) {
-      for (uint32_t chunk = 0; chunk < p.chunks; ++chunk) {
-        for (uint32_t u = 0; u < p.block_units(block); ++u) {
-          load_pages(role, op, p, block * kConsumerWarps + u, chunk, chunk + 1);
-        }
-      }
-    }
+  static __device__ __forceinline__ const std::byte* pages_of(const RecordSlot& slot, const Op& op,
+                                                              uint32_t unit, uint32_t matrix) {
+    uint32_t image_unit = op.first_unit + unit;
+    const std::byte* image = Derived::image(slot, op, matrix, image_unit);
+    return image + page_image::page_offset(Derived::cols(op), image_unit, 0);
   }
 
   template <class Op>
   static __device__ __forceinline__ void store(StorerRole& role, const Op& op) {
     const matvec::Plan p = plan(role.launch, *role.slot, op);
     role.wait_inputs();
-    if (p.units == 0) return;
-    matvec::Output first = output(role, p, 0, 0);
-    auto extra = Derived::fetch_extra(role, op, first);
-    for (uint32_t unit = 0; unit < p.units; ++unit) {
-      // What the next unit needs is under way while this one is waited for.
-      const matvec::Output next = output(role, p, min(unit + 1, p.units - 1), 0);
-      const auto next_extra = Derived::fetch_extra(role, op, next);
-      role.wait_unit(p.arrivals());
-      finish(role, op, p, first, extra);
-      for (uint32_t tile = 1; tile * matvec::kRowsOfTile < role.launch.row_bound; ++tile) {
-        const matvec::Output more = output(role, p, unit, tile);
-        finish(role, op, p, more, Derived::fetch_extra(role, op, more));
+    const matvec::Batch batch = matvec::batch_of(role.launch);
+    for (uint32_t unit = 0; unit < p.units; unit += batch.units) {
+      const uint32_t units = min(batch.units, p.units - unit);
+#pragma unroll 1
+      for (uint32_t row = 0; row < role.launch.row_bound; row += batch.rows) {
+        const matvec::Output out = output(role, p, batch, unit, row);
+        // On its way while the sums are waited for.
+        const auto extra = Derived::fetch_extra(role, op, out);
+        if (row == 0) role.wait_units(units, p.arrivals());
+        finish(role, op, p, out, extra);
       }
-      role.unit_stored();
-      first = next;
-      extra = next_extra;
+      __syncwarp();
+      role.units_stored(units);
     }
   }
 
  private:
-  template <class Op>
-  static __device__ __forceinline__ void load_pages(LoaderRole& role, const Op& op, const matvec::Plan& p,
-                                                    uint32_t unit, uint32_t first_chunk, uint32_t end_chunk) {
-#pragma unroll 1
-    for (uint32_t matrix = 0; matrix < Derived::kMatrices; ++matrix) {
-      uint32_t image_unit = op.first_unit + unit;
-      const std::byte* image = Derived::image(*role.slot, op, matrix, image_unit);
-#pragma unroll 1
-      for (uint32_t chunk = first_chunk; chunk < end_chunk; ++chunk) {
-        role.page(image + page_image::page_offset(p.cols, image_unit, chunk),
-                  page_image::page_bytes(p.cols, chunk));
-      }
-    }
-  }
-
   static __device__ __forceinline__ matvec::Output output(const StorerRole& role, const matvec::Plan& p,
-                                                          uint32_t unit, uint32_t tile) {
-    const uint32_t row = tile * matvec::kRowsOfTile + role.lane / kUnitRows;
+                                                          const matvec::Batch& batch, uint32_t first_unit,
+                                                          uint32_t first_row) {
+    const uint32_t which = role.lane / kUnitRows;
+    const uint32_t row = first_row + (which & (batch.rows - 1));
+    const uint32_t unit = first_unit + which * batch.units / matvec::kRowsOfTile;
     return {.unit = unit,
             .row_of_unit = role.lane % kUnitRows,
             .row = row,
-            .wanted = row < role.launch.row_bound && p.input.wants(role.s.rows[row])};
+            .wanted = unit < p.units && row < role.launch.row_bound && p.input.wants(role.s.rows[row])};
   }
 
   template <class Op, class Extra>

@@ -78,10 +78,13 @@ class Controller {
       slot.ends_launch = 0;
     }
     __syncwarp();
-    const Instruction& record = slot.record;
-    if (!record_in_range(record)) fault(slot, FaultKind::kBadRecord);
-    fetch_side_tables(slot);
-    if (!Isa::in_range(record)) fault(slot, FaultKind::kBadOperands);
+    FaultKind kind = FaultKind::kNone;
+    if (!record_in_range(slot.record) || !fetch_side_tables(slot)) {
+      kind = FaultKind::kBadRecord;
+    } else if (!Isa::in_range(slot.record)) {
+      kind = FaultKind::kBadOperands;
+    }
+    if (kind != FaultKind::kNone) fault(slot, kind);
     hand_out();
   }
 
@@ -93,7 +96,7 @@ class Controller {
   }
 
   // Tensors, waits and signals, each by a lane of its own.
-  __device__ void fetch_side_tables(RecordSlot& slot) {
+  __device__ bool fetch_side_tables(RecordSlot& slot) {
     const BoundProgram& program = launch_.program;
     const Instruction& record = slot.record;
     bool good = true;
@@ -111,7 +114,7 @@ class Controller {
       slot.signals[lane_] = program.signals[record.signal_begin + lane_];
       good = good && slot.signals[lane_].counter < program.num_counters;
     }
-    if (__any_sync(~0u, !good)) fault(slot, FaultKind::kBadRecord);
+    return __all_sync(~0u, good);
   }
 
   // What the controller does while it waits: carries the host's stop word over, follows others out, and gives

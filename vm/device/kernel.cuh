@@ -74,13 +74,16 @@ __device__ __forceinline__ void run_loader(Shared& s, const Launch& launch, uint
   LoaderRole role{.s = s, .launch = launch};
   for (uint32_t n = 0;; ++n) {
     const uint32_t at = n % kRecordSlots;
-    while (!ptx::mbarrier_try_wait(&s.record_ready[at], n / kRecordSlots & 1)) {
-      if (*static_cast<volatile uint32_t*>(&s.exit.set) != 0) role.drain_and_leave(role.next_page);
-    }
+    while (!ptx::mbarrier_try_wait(&s.record_ready[at], n / kRecordSlots & 1)) role.leave_if_asked();
     role.slot = &s.records[at];
-    if (role.slot->ends_launch == 0) {
-      Isa::dispatch(role.slot->record, [&]<class Op>(const Op& op) {
-        if constexpr (StreamingOp<Op>) DeviceOp<Op>::load(role, op);
+    typename Isa::Stream::Plan plan;
+    if (role.slot->ends_launch == 0 && Isa::plan(launch, *role.slot, plan)) {
+      Isa::Stream::load(role, plan, [&](uint32_t unit, uint32_t matrix) {
+        const std::byte* pages = nullptr;
+        Isa::dispatch(role.slot->record, [&]<class Op>(const Op& op) {
+          if constexpr (StreamingOp<Op>) pages = DeviceOp<Op>::pages_of(*role.slot, op, unit, matrix);
+        });
+        return pages;
       });
     }
     ptx::mbarrier_arrive(&s.record_free[at]);
@@ -172,8 +175,8 @@ __device__ __forceinline__ void run_storer(Shared& s, const Launch& launch, uint
         if constexpr (StreamingOp<Op>) {
           DeviceOp<Op>::store(role, op);
         } else {
-          role.wait_unit(kConsumerWarps);
-          role.unit_stored();
+          role.wait_units(1, kConsumerWarps);
+          role.units_stored(1);
         }
       });
       signal(role);
@@ -194,9 +197,10 @@ __device__ __forceinline__ void init_shared(Shared& s) {
     ptx::mbarrier_init(&s.preparer_barrier, kPreparerWarps);
     ptx::mbarrier_init(&s.consumer_barrier, kConsumerWarps);
     ptx::fence_mbarrier_init();
-    s.inputs_ready = s.activations_ready = s.units_stored = s.records_stored = 0;
+    s.pages_issued = s.inputs_ready = s.units_stored = s.records_stored = 0;
     s.exit.set = 0;
   }
+  if (threadIdx.x < kPreparerWarps) s.activations_ready[threadIdx.x] = 0;
   if (threadIdx.x < kConsumerWarps) s.activations_used[threadIdx.x] = 0;
   if (threadIdx.x < kUnitSlots) s.unit_arrivals[threadIdx.x] = 0;
 }

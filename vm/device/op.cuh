@@ -9,11 +9,12 @@
 // instructions at the same time; what differs from one streaming instruction to another is
 //
 //   plan(launch, slot, op)     numbers and addresses that preparers and consumers work by
-//   load(role, op)             loader: which pages, in which order
+//   pages_of(slot, op, unit, matrix)  where its pages are
 //   store(role, op)            storer: results to global memory; the signals follow
 //
 // and what they share is the instruction set's Stream (instructions/common/matvec.cuh): `Plan`, and the
-// functions prepare(PreparerRole&, const Plan&) and consume(ConsumerRole&, const Plan&). One copy of these in
+// functions load(LoaderRole&, const Plan&, pages_of), prepare(PreparerRole&, const Plan&) and
+// consume(ConsumerRole&, const Plan&). One copy of these in
 // the kernel serves all of them, which keeps the kernel small enough for the instruction cache.
 //
 // Both kinds have in_range(op): every index that is derived from the operands is inside its tensor.
@@ -42,6 +43,8 @@ struct GroupOp {
 // The Stream of an instruction set without streaming instructions.
 struct NoStream {
   struct Plan {};
+  template <class Image>
+  static __device__ void load(LoaderRole&, const Plan&, Image&&) {}
   static __device__ void prepare(PreparerRole&, const Plan&) {}
   static __device__ void consume(ConsumerRole&, const Plan&) {}
 };

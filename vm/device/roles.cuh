@@ -19,14 +19,16 @@ __device__ __forceinline__ T* tensor(const RecordSlot& slot) {
   return static_cast<T*>(slot.operands[operand_index<Member>()]);
 }
 
-// Chunks of activations lie in slots; a slot holds one chunk of every row that may be active.
+// Chunks of activations lie in slots; a slot holds one chunk of every row that may be active. Their number is
+// a power of two, so that finding one takes no division.
 inline constexpr uint32_t kActivationRowSlots = 32;
 inline constexpr uint32_t kActivationRowBytes = kScratchBytes / kActivationRowSlots;
 __device__ __forceinline__ uint32_t activation_slots(const Launch& launch) {
-  return kActivationRowSlots / launch.row_bound;
+  return kActivationRowSlots / launch.row_slots;
 }
-__device__ __forceinline__ std::byte* activation_slot(Shared& s, const Launch& launch, uint32_t chunk) {
-  return s.activations + chunk % activation_slots(launch) * launch.row_bound * kActivationRowBytes;
+// Where the slot of a chunk begins in Shared::activations.
+__device__ __forceinline__ uint32_t activation_slot(const Launch& launch, uint32_t chunk) {
+  return (chunk * launch.row_slots & (kActivationRowSlots - 1)) * kActivationRowBytes;
 }
 
 // True once the growing count `have` has reached `need`; counts may wrap.
@@ -38,35 +40,42 @@ __device__ __forceinline__ void wait_count(const uint32_t* count, uint32_t need,
 }
 
 // --- loader: one thread
+
 struct LoaderRole {
   Shared& s;
   const Launch& launch;
   const RecordSlot* slot = nullptr;
   uint32_t next_page = 0;
 
-  // Copies the next page of the ring from global memory as soon as there is room.
-  __device__ __forceinline__ void page(const void* from, uint32_t bytes) {
-    const uint32_t p = next_page++;
-    if (p >= kMaxPagesInFlight) wait(s.page_landed, p - kMaxPagesInFlight, p);
-    if (p >= kRingPages) wait(s.page_free, p - kRingPages, p);
-    const uint32_t at = p % kRingPages;
+  // Copies the next page of the ring from global memory as soon as there is room; address and size are
+  // multiples of 16.
+  __device__ __forceinline__ void page(const std::byte* from, uint32_t bytes) {
+    const uint32_t p = next_page, at = p % kRingPages;
+    if (p >= kMaxPagesInFlight) wait(s.page_landed, p - kMaxPagesInFlight);
+    if (p >= kRingPages) wait(s.page_free, p - kRingPages);
     ptx::mbarrier_arrive_expect_bytes(&s.page_landed[at], bytes);
     ptx::bulk_load(s.ring[at], from, bytes, &s.page_landed[at]);
+    next_page = p + 1;
+    ptx::shared_store_release(&s.pages_issued, next_page);
   }
-  // Leaves the kernel when every copy that is under way has landed: none may reach a block that is gone.
-  __device__ __forceinline__ void drain_and_leave(uint32_t issued) {
-    for (uint32_t p = issued > kRingPages ? issued - kRingPages : 0; p < issued; ++p) {
-      while (!ptx::mbarrier_try_wait(&s.page_landed[p % kRingPages], p / kRingPages & 1)) {
-      }
-    }
-    asm volatile("exit;");
+  __device__ __forceinline__ void leave_if_asked() {
+    if (*static_cast<volatile uint32_t*>(&s.exit.set) != 0) drain_and_leave();
   }
 
  private:
-  __device__ __forceinline__ void wait(uint64_t* barriers, uint32_t page, uint32_t issued) {
-    while (!ptx::mbarrier_try_wait(&barriers[page % kRingPages], page / kRingPages & 1)) {
-      if (*static_cast<volatile uint32_t*>(&s.exit.set) != 0) drain_and_leave(issued);
+  static __device__ __forceinline__ bool done(uint64_t* barriers, uint32_t page) {
+    return ptx::mbarrier_try_wait(&barriers[page % kRingPages], page / kRingPages & 1);
+  }
+  __device__ __forceinline__ void wait(uint64_t* barriers, uint32_t page) {
+    while (!done(barriers, page)) leave_if_asked();
+  }
+  // Leaves the kernel when every copy that is under way has landed: none may reach a block that is gone.
+  __device__ __forceinline__ void drain_and_leave() {
+    for (uint32_t p = next_page > kRingPages ? next_page - kRingPages : 0; p < next_page; ++p) {
+      while (!done(s.page_landed, p)) {
+      }
     }
+    asm volatile("exit;");
   }
 };
 
@@ -98,11 +107,11 @@ struct PreparerRole {
     const uint32_t needed = next_chunk + chunks - activation_slots(launch);
     wait_used(static_cast<int32_t>(needed - chunk_floor) > 0 ? needed : chunk_floor);
   }
-  // Hands the next `chunks` chunks to the consumers, once every preparer has written its part.
+  // This warp's part of the next `chunks` chunks is written; consumers wait for all warps'.
   __device__ __forceinline__ void publish_chunks(uint32_t chunks) {
-    sync();
     next_chunk += chunks;
-    if (thread == 0) ptx::shared_store_release(&s.activations_ready, next_chunk);
+    __syncwarp();
+    if (lane == 0) ptx::shared_store_release(&s.activations_ready[warp], next_chunk);
   }
   // Takes the memory of all slots, for an instruction that uses it as scratch: counts as one chunk.
   __device__ __forceinline__ void claim_scratch() {
@@ -172,7 +181,10 @@ struct ConsumerRole {
   uint32_t next_chunk = 0;
   uint32_t parity = 0;
 
+  // Copies do not land in order, so the page before this one in the same place, which is another warp's, may
+  // still be under way; once this one has been issued, that one has landed and is free.
   __device__ __forceinline__ void wait_page(uint32_t page) {
+    wait_count(&s.pages_issued, page + 1, &s.exit);
     wait_phase(&s.page_landed[page % kRingPages], page / kRingPages & 1, &s.exit);
   }
   __device__ __forceinline__ void free_page(uint32_t page) {
@@ -180,7 +192,8 @@ struct ConsumerRole {
     if (lane == 0) ptx::mbarrier_arrive(&s.page_free[page % kRingPages]);
   }
   __device__ __forceinline__ void wait_chunk(uint32_t chunk) {
-    wait_count(&s.activations_ready, chunk + 1, &s.exit);
+    const uint32_t* ready = &s.activations_ready[lane % kPreparerWarps];
+    while (!__all_sync(~0u, reached(ptx::shared_load_acquire(ready), chunk + 1))) leave_if_asked(&s.exit);
   }
   // This warp is done with all chunks before `chunk`.
   __device__ __forceinline__ void used_chunks(uint32_t chunk) {
@@ -206,19 +219,17 @@ struct StorerRole {
   uint32_t next_unit = 0;
 
   __device__ __forceinline__ void wait_inputs() { wait_count(&s.inputs_ready, record + 1, &s.exit); }
-  // Returns when `arrivals` parts of the next unit are in place.
-  __device__ __forceinline__ void wait_unit(uint32_t arrivals) {
-    while (ptx::shared_load_acquire(&s.unit_arrivals[next_unit % kUnitSlots]) != arrivals) {
-      leave_if_asked(&s.exit);
-    }
+  // Returns when `arrivals` parts of each of the next `units` units are in place.
+  __device__ __forceinline__ void wait_units(uint32_t units, uint32_t arrivals) {
+    const uint32_t mine = lane < units ? lane : 0;
+    const uint32_t* count = &s.unit_arrivals[(next_unit + mine) % kUnitSlots];
+    while (!__all_sync(~0u, ptx::shared_load_acquire(count) == arrivals)) leave_if_asked(&s.exit);
   }
-  __device__ __forceinline__ void unit_stored() {
+  __device__ __forceinline__ void units_stored(uint32_t units) {
+    if (lane < units) s.unit_arrivals[(next_unit + lane) % kUnitSlots] = 0;
+    next_unit += units;
     __syncwarp();
-    if (lane == 0) {
-      s.unit_arrivals[next_unit % kUnitSlots] = 0;
-      ptx::shared_store_release(&s.units_stored, next_unit + 1);
-    }
-    ++next_unit;
+    if (lane == 0) ptx::shared_store_release(&s.units_stored, next_unit);
   }
 };
 

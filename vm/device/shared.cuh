@@ -28,7 +28,7 @@ inline constexpr uint32_t kServiceRegisters = 48;
 inline constexpr uint32_t kPreparerRegisters = 80;
 inline constexpr uint32_t kConsumerRegisters = 192;
 
-inline constexpr uint32_t kRingPages = 9;
+inline constexpr uint32_t kRingPages = 8;
 inline constexpr uint32_t kMaxPagesInFlight = 4;  // issued and not landed: more only lengthens queues
 
 inline constexpr uint32_t kRecordSlots = 8;
@@ -68,12 +68,13 @@ struct Shared {
   uint64_t consumer_barrier;
   float preparer_sums[2][kMaxRows][kPreparerWarps];
   // Monotonic within a launch, so that nobody can mistake one lap for another.
-  uint32_t inputs_ready;                      // records whose waits are over
-  uint32_t activations_ready;                 // chunks of activations in place
-  uint32_t activations_used[kConsumerWarps];  // chunks that a consumer warp is done with
-  uint32_t units_stored;                      // units that the storer is done with
-  uint32_t records_stored;                    // records whose signals are out
-  uint32_t unit_arrivals[kUnitSlots];         // partial results of a unit that are in place
+  uint32_t pages_issued;
+  uint32_t inputs_ready;                       // records whose waits are over
+  uint32_t activations_ready[kPreparerWarps];  // chunks that a preparer warp has done its part of
+  uint32_t activations_used[kConsumerWarps];   // chunks that a consumer warp is done with
+  uint32_t units_stored;                       // units that the storer is done with
+  uint32_t records_stored;                     // records whose signals are out
+  uint32_t unit_arrivals[kUnitSlots];          // partial results of a unit that are in place
   ExitFlag exit;
 };
 inline constexpr size_t kMaxSharedBytes = 227 * 1024;
