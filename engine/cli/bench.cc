@@ -38,6 +38,7 @@ struct Flags {
   int repetitions = 5;
   int launch_passes = 64;
   std::string format = "md";
+  std::string compare;
   std::string record_file;
 
   void declare(FlagSet& set);
@@ -75,6 +76,10 @@ void Flags::declare(FlagSet& set) {
   set.value("-o,--output-format", "FORMAT", "md, json or csv. Default: md", [this](const FlagValue& v) {
     format = parse_choice(v, {"md", "json", "csv"});
   });
+  set.value(
+      "--compare", "NAME",
+      "with --depth: also time the generation of torch, LibTorch's operators replayed from a CUDA graph",
+      [this](const FlagValue& v) { compare = parse_choice(v, {"torch"}); });
   set.value("--record", "FILE", "with --depth: append each result to FILE, as one line of JSON",
             [this](const FlagValue& v) { record_file = parse_text(v); });
   set.examples(kExamples);
@@ -82,7 +87,7 @@ void Flags::declare(FlagSet& set) {
 
 void Flags::check(const FlagSet& set) const {
   if (!depths.empty()) return;
-  for (const char* flag : {"--launch-passes", "--record"}) {
+  for (const char* flag : {"--launch-passes", "--compare", "--record"}) {
     if (set.given(flag))
       throw Error(ErrorKind::kUsage,
                   fmt::format("{}: has a meaning with --depth only{}", flag, set.see_help()));
@@ -322,6 +327,7 @@ int bench_depths(const Flags& flags, const std::vector<Test>& tests) {
   bench.repetitions = flags.repetitions;
   bench.launch_passes = flags.launch_passes;
   bench.format = flags.format;
+  bench.compare_torch = flags.compare == "torch";
   bench.record_file = flags.record_file;
   bench.progress = flags.output.progress;
   return run_depth_bench(bench);

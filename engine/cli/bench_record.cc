@@ -73,8 +73,8 @@ std::string csv_cell(const ordered_json& value) {
 
 }  // namespace
 
-ordered_json bench_record(const BenchSubject& subject, const DepthTest& test,
-                          const std::vector<PassTimes>& samples) {
+ordered_json bench_record(const BenchSubject& subject, const DepthTest& test, const Measured& measured) {
+  const std::vector<PassTimes>& samples = measured.samples;
   const Program& program = subject.backend.program();
   const double total = *median_us(samples, [](const PassTimes& s) { return std::optional(s.total_us); });
   const std::optional<double> kernel = median_us(samples, [](const PassTimes& s) { return s.kernel_us; });
@@ -95,6 +95,7 @@ ordered_json bench_record(const BenchSubject& subject, const DepthTest& test,
   record["us_per_token_total"] = total / tokens_per_pass;
   record["us_per_pass_kernel"] = or_null(kernel);
   record["us_per_pass_total"] = total;
+  record["us_per_pass_torch"] = or_null(measured.torch_us);
   record["gb_per_s"] = or_null(speed);
   record["limit_gb_per_s"] = or_null(subject.limit_gb_per_s);
   record["share_of_limit"] = or_null(share);
@@ -118,17 +119,19 @@ void append_record(const std::string& file, const ordered_json& record) {
 }
 
 std::string markdown_head() {
-  return "| model | backend | batch | test | t/s | µs/pass | kernel µs/pass | GB/s | of the limit |\n"
-         "| --- | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: |\n";
+  return "| model | backend | batch | test | t/s | µs/pass | kernel µs/pass | torch µs/pass | GB/s | of the "
+         "limit |\n"
+         "| --- | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n";
 }
 
 std::string markdown_row(const ordered_json& r) {
   constexpr double kPercent = 100;
   const std::string share = cell(r.at("share_of_limit"), 1, kPercent);
-  return fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", r.at("model").get<std::string>(),
-                     r.at("backend").get<std::string>(), r.at("batch").get<int>(),
-                     r.at("test").get<std::string>(), cell(r.at("tokens_per_second"), 2),
-                     cell(r.at("us_per_pass_total"), 1), cell(r.at("us_per_pass_kernel"), 1),
+  return fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
+                     r.at("model").get<std::string>(), r.at("backend").get<std::string>(),
+                     r.at("batch").get<int>(), r.at("test").get<std::string>(),
+                     cell(r.at("tokens_per_second"), 2), cell(r.at("us_per_pass_total"), 1),
+                     cell(r.at("us_per_pass_kernel"), 1), cell(r.at("us_per_pass_torch"), 1),
                      cell(r.at("gb_per_s"), 0), share.empty() ? share : share + " %");
 }
 

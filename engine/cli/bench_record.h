@@ -19,11 +19,16 @@ struct BenchSubject {
   int launch_passes;
 };
 
+struct Measured {
+  std::vector<PassTimes> samples;
+  std::optional<double> torch_us;  // of a pass of LibTorch's
+};
+
 // Times are medians over the samples. A token's time is its pass's, divided by the tokens of the pass;
 // gb_per_s counts weights and cached keys and values, each once a pass, and is the kernel's where there is a
 // GPU. What was not measured is null.
 nlohmann::ordered_json bench_record(const BenchSubject& subject, const DepthTest& test,
-                                    const std::vector<PassTimes>& samples);
+                                    const Measured& measured);
 
 // Appends a line of JSON. Throws Error(kRuntime) naming the file.
 void append_record(const std::string& file, const nlohmann::ordered_json& record);

@@ -1,6 +1,7 @@
 #include "engine/cli/depth_bench.h"
 
 #include <memory>
+#include <optional>
 
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
@@ -13,6 +14,7 @@
 #include "engine/cli/signals.h"
 #include "engine/runtime/model_parts.h"
 #include "engine/runtime/options.h"
+#include "engine/torch/oracle.h"
 #include "vm/error.h"
 
 namespace serval::cli {
@@ -22,6 +24,7 @@ using nlohmann::ordered_json;
 
 struct Loaded {
   ModelSource source;
+  Weights weights;
   std::unique_ptr<Backend> backend;
 };
 
@@ -38,7 +41,7 @@ Loaded load(EngineOptions options, ProgressMode mode) {
   ChosenBackend chosen =
       make_backend(options, source.config, weights, context_of(options, source.config.max_position));
   if (!chosen.notice.empty()) log_info(chosen.notice);
-  return {std::move(source), std::move(chosen.backend)};
+  return {std::move(source), std::move(weights), std::move(chosen.backend)};
 }
 
 // Prints records as they come, and appends them to the file that keeps them.
@@ -80,6 +83,25 @@ std::vector<PassTimes> measure(PassTimer& timer, const DepthTest& test, const De
   return samples;
 }
 
+// LibTorch's own decoding step, on the same weights.
+class TorchTimer {
+ public:
+  TorchTimer(Loaded& model, bool wanted) {
+    if (!wanted) return;
+    constexpr int64_t kNoCells = 1;  // a replay has a cache of its own
+    oracle_.emplace(model.source.config, model.weights.on_host(),
+                    OracleOptions{OracleDtype::kBf16, OracleDevice::kCuda, kNoCells, 0});
+  }
+
+  std::optional<double> us_per_pass(const DepthTest& test) {
+    if (!oracle_ || test.prompt) return std::nullopt;
+    return oracle_->time_replay(test.batch, test.depth + test.tokens / 2, test.tokens);
+  }
+
+ private:
+  std::optional<Oracle> oracle_;
+};
+
 }  // namespace
 
 std::string DepthTest::name() const {
@@ -87,16 +109,18 @@ std::string DepthTest::name() const {
 }
 
 int run_depth_bench(const DepthBench& bench) {
-  const Loaded model = load(bench.engine, bench.progress);
+  if (bench.compare_torch) load_torch_plugin();
+  Loaded model = load(bench.engine, bench.progress);
   const BenchSubject subject{model.source.config, *model.backend, model.backend->stream_limit_gb_per_s(),
                              bench.launch_passes};
+  TorchTimer torch(model, bench.compare_torch);
   PassTimer timer(*model.backend, static_cast<uint32_t>(bench.launch_passes));
   Report report(bench);
   report.begin();
   for (const DepthTest& test : bench.tests) {
     const std::vector<PassTimes> samples = measure(timer, test, bench);
     if (samples.empty()) break;
-    report.add(bench_record(subject, test, samples));
+    report.add(bench_record(subject, test, {samples, torch.us_per_pass(test)}));
   }
   report.end();
   const int signal = pending_signal();

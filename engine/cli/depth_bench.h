@@ -25,8 +25,9 @@ struct DepthBench {
   std::vector<DepthTest> tests;
   int repetitions = 5;  // after one that does not count
   int launch_passes = 64;
-  std::string format = "md";  // md, json or csv
-  std::string record_file;    // one line of JSON is appended for each result; empty: none
+  std::string format = "md";   // md, json or csv
+  bool compare_torch = false;  // also time LibTorch's operators, replayed from a CUDA graph
+  std::string record_file;     // one line of JSON is appended for each result; empty: none
   ProgressMode progress = ProgressMode::kAuto;
 };
 

@@ -145,4 +145,11 @@ void Oracle::forward(const OracleTokens& input, std::span<float> logits) {
   check_status(*api_, api_->forward(oracle_.get(), &tokens, logits.data()));
 }
 
+double Oracle::time_replay(int64_t batch, int64_t context, int64_t replays) {
+  const ServalOracleReplay replay = {batch, context, replays};
+  double microseconds = 0;
+  check_status(*api_, api_->time_replay(oracle_.get(), &replay, &microseconds));
+  return microseconds;
+}
+
 }  // namespace serval

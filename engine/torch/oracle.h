@@ -49,6 +49,10 @@ class Oracle {
   // logits: [num_logits, vocabulary].
   void forward(const OracleTokens& input, std::span<float> logits);
 
+  // Microseconds that a decoding step takes as a replayed CUDA graph, the mean of `replays`: `batch`
+  // sequences with `context` tokens each in a cache of their own. The oracle must be on a GPU.
+  double time_replay(int64_t batch, int64_t context, int64_t replays);
+
   std::string library() const { return api_->library(); }  // "LibTorch 1.13.1"
   const char* device() const { return device_ == SERVAL_ORACLE_CUDA ? "cuda" : "cpu"; }
 

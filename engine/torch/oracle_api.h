@@ -17,7 +17,7 @@ extern "C" {
 #endif
 
 /* Raised with every change of this file: both sides must have been built from the same one. */
-#define SERVAL_ORACLE_ABI_VERSION 1u
+#define SERVAL_ORACLE_ABI_VERSION 2u
 #define SERVAL_ORACLE_ENTRY "serval_oracle_api"
 
 /* Values are the executable's exit codes. */
@@ -74,6 +74,14 @@ typedef struct ServalOracleTokens {
   int64_t num_logits; /* how many of the last tokens want logits, 0 to count */
 } ServalOracleTokens;
 
+/* A decoding step to be timed: each of `batch` sequences, with `context` positions in the cache, gets one
+ * more token. */
+typedef struct ServalOracleReplay {
+  int64_t batch;
+  int64_t context;
+  int64_t replays; /* that the mean is taken over, at least 1 */
+} ServalOracleReplay;
+
 typedef struct ServalOracle ServalOracle;
 
 typedef struct ServalOracleApi {
@@ -86,6 +94,10 @@ typedef struct ServalOracleApi {
                                size_t num_weights, ServalOracle** oracle);
   /* Writes fp32 logits [num_logits, vocab_size]. */
   ServalOracleStatus (*forward)(ServalOracle* oracle, const ServalOracleTokens* tokens, float* logits);
+  /* Captures the step as a CUDA graph, with a cache of its own, and writes what one replay takes. The oracle
+   * must be on a GPU. */
+  ServalOracleStatus (*time_replay)(ServalOracle* oracle, const ServalOracleReplay* replay,
+                                    double* microseconds);
   void (*destroy)(ServalOracle* oracle); /* NULL is fine */
 } ServalOracleApi;
 

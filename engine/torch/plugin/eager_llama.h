@@ -23,13 +23,20 @@ class EagerLlama {
   // fp32 logits [num_logits, vocab] on the CPU. The keys and values of the tokens are left in their cells.
   at::Tensor forward(const ServalOracleTokens& input);
 
- private:
   struct Layer {
     at::Tensor input_norm, post_attention_norm;  // [hidden]
     at::Tensor query, key, value, output;        // [out, in]
     at::Tensor gate, up, down;                   // [out, in]
     at::Tensor cached_keys, cached_values;       // [cells, KV heads, head_dim]
   };
+  const ServalOracleConfig& config() const { return config_; }
+  const at::Tensor& frequencies() const { return inverse_frequencies_; }
+  const at::Tensor& embedding() const { return embedding_; }
+  const at::Tensor& final_norm() const { return final_norm_; }
+  const at::Tensor& lm_head() const { return lm_head_; }
+  const std::vector<Layer>& layers() const { return layers_; }
+
+ private:
   // What all layers share in one call; n tokens after p earlier positions.
   struct Context {
     at::Tensor cosine, sine;  // [n, head_dim]

@@ -9,6 +9,7 @@
 
 #include "engine/torch/oracle_api.h"
 #include "engine/torch/plugin/eager_llama.h"
+#include "engine/torch/plugin/graph_replay.h"
 
 struct ServalOracle {
   serval::torch_plugin::EagerLlama model;
@@ -102,6 +103,15 @@ ServalOracleStatus forward(ServalOracle* oracle, const ServalOracleTokens* input
   });
 }
 
+ServalOracleStatus replay_step(ServalOracle* oracle, const ServalOracleReplay* replay, double* microseconds) {
+  return guarded([&] {
+    if (oracle->config.device != SERVAL_ORACLE_CUDA) throw std::invalid_argument("replay: not on a GPU");
+    if (replay->batch < 1 || replay->context < 0 || replay->replays < 1)
+      throw std::invalid_argument("replay: batch, context or replays out of range");
+    *microseconds = time_replay(oracle->model, *replay);
+  });
+}
+
 void destroy(ServalOracle* oracle) {
   delete oracle;
 }
@@ -111,8 +121,8 @@ void destroy(ServalOracle* oracle) {
 
 extern "C" __attribute__((visibility("default"))) const ServalOracleApi* serval_oracle_api() {
   namespace plugin = serval::torch_plugin;
-  static constexpr ServalOracleApi kApi = {
-      SERVAL_ORACLE_ABI_VERSION, plugin::library, plugin::cuda_available, plugin::last_error, plugin::create,
-      plugin::forward,           plugin::destroy};
+  static constexpr ServalOracleApi kApi = {SERVAL_ORACLE_ABI_VERSION, plugin::library, plugin::cuda_available,
+                                           plugin::last_error,        plugin::create,  plugin::forward,
+                                           plugin::replay_step,       plugin::destroy};
   return &kApi;
 }
