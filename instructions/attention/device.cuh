@@ -12,10 +12,13 @@ struct DeviceOp<Attention> : GroupOp {
   }
 
   static __device__ __forceinline__ void run(const Attention& op, const Group& group) {
-    if (op.head_dim == 64) {
-      attention::Worker<64, 3>(op, group).run();
+    using namespace attention;
+    if (op.head_dim == 128) {
+      Worker<128, 8>(op, group).run();
+    } else if (most_rows_of_a_slot(group) * (op.q_heads / op.kv_heads) <= 8) {
+      Worker<64, 8>(op, group).run();
     } else {
-      attention::Worker<128, 1>(op, group).run();
+      Worker<64, 16>(op, group).run();
     }
   }
 };

@@ -5,10 +5,11 @@
 
 #include "instructions/attention/op.h"
 #include "vm/device/group.cuh"
+#include "vm/tiles/types/layout.cuh"
 
 namespace serval::device::attention {
 
-inline constexpr uint32_t kAllLanes = 0xffffffff;
+using tiles::kAllLanes;
 
 // One leaf of one slot, for all rows of the pass that belong to the slot: they share its keys and values.
 struct Item {
@@ -28,52 +29,44 @@ struct Item {
 // lane r of each holds row r of the pass. All lanes of a warp call each function together.
 class Items {
  public:
-  __device__ __forceinline__ Items(const Attention& op, const Group& group)
-      : rows_(group.rows), lane_(op.lane), lanes_(op.lanes) {
-    const PassRow& row = rows_[group.lane % kMaxRows];
+  __device__ __forceinline__ Items(const Attention& op, const Group& group) : lanes_(op.lanes) {
+    const PassRow& row = group.rows[group.lane % kMaxRows];
     const bool active = group.lane < kMaxRows && row_is_active(row);
     slot_ = row.slot;
     tokens_ = active ? row.position + 1 : 0;
-    unvisited_ = __ballot_sync(kAllLanes, active);
+    const uint32_t turn = slot_ < lanes_ ? slot_ : slot_ % lanes_;
+    first_leaf_ = op.lane >= turn ? op.lane - turn : op.lane + lanes_ - turn;
+    waiting_ = __ballot_sync(kAllLanes, first_leaf_ * kLeafTokens < tokens_);
   }
 
-  __device__ __forceinline__ Item first() { return leaf_or_next_slot({}); }
+  __device__ __forceinline__ Item first() { return next_slot(); }
   __device__ __forceinline__ Item after(Item item) {
     item.leaf += lanes_;
     ++item.round;
-    return leaf_or_next_slot(item);
+    return item.begin() < item.tokens ? item : next_slot();
   }
 
  private:
-  __device__ __forceinline__ Item leaf_or_next_slot(Item item) {
-#pragma unroll 1
-    while (item.begin() >= item.tokens) {
-      if (unvisited_ == 0) return {};
-      item = first_of_slot(rows_[__ffs(static_cast<int>(unvisited_)) - 1].slot);
-    }
-    return item;
-  }
-  __device__ __forceinline__ Item first_of_slot(uint32_t slot) {
+  __device__ __forceinline__ Item next_slot() {
+    if (waiting_ == 0) return {};
+    const int lead = __ffs(static_cast<int>(waiting_)) - 1;
+    const uint32_t slot = __shfl_sync(kAllLanes, slot_, lead);
     const bool mine = tokens_ != 0 && slot_ == slot;
     const uint32_t rows = __ballot_sync(kAllLanes, mine);
-    unvisited_ &= ~rows;
-    return {rows, slot, __reduce_max_sync(kAllLanes, mine ? tokens_ : 0), first_leaf_of(slot), 0};
-  }
-  // first_leaf() without its divisions, which would delay the first load.
-  __device__ __forceinline__ uint32_t first_leaf_of(uint32_t slot) const {
-#pragma unroll 1
-    while (slot >= lanes_) slot -= lanes_;
-    return lane_ >= slot ? lane_ - slot : lane_ + lanes_ - slot;
+    waiting_ &= ~rows;
+    return {rows, slot, __reduce_max_sync(kAllLanes, mine ? tokens_ : 0),
+            __shfl_sync(kAllLanes, first_leaf_, lead), 0};
   }
 
-  const PassRow* rows_;
-  uint32_t lane_, lanes_;  // of the instance
-  uint32_t slot_, tokens_;
-  uint32_t unvisited_;  // rows whose slot has not been begun
+  uint32_t lanes_;       // of the instance
+  uint32_t slot_;        // of the lane's row
+  uint32_t tokens_;      // that it sees; 0 if it is not active
+  uint32_t first_leaf_;  // of its slot that belongs to the instance
+  uint32_t waiting_;     // rows that see this leaf and whose slot has not been begun
 };
 
-// Query n of an item is head n mod (heads of the group, rounded up to a power of two) of its n-th row:
-// positions that are no head, and rows beyond the last, are no queries.
+// Query n of an item is head n mod (heads of the group, rounded up to a power of two) of a row, rows one
+// after the other: places that are no head are no queries.
 class Queries {
  public:
   __device__ __forceinline__ explicit Queries(const Attention& op)
@@ -87,10 +80,8 @@ class Queries {
   };
 
   __device__ __forceinline__ uint32_t heads() const { return heads_; }
-  // Places for queries: one more than the last query's at least.
-  __device__ __forceinline__ uint32_t places(const Item& item) const {
-    return static_cast<uint32_t>(__popc(item.rows)) << log2_places_;
-  }
+  // No query of so many rows is this one or a later.
+  __device__ __forceinline__ uint32_t end(uint32_t rows) const { return rows << log2_places_; }
   __device__ __forceinline__ Query at(const Item& item, uint32_t n) const {
     const uint32_t head = n & ((1u << log2_places_) - 1);
     uint32_t rows = item.rows;
@@ -103,5 +94,16 @@ class Queries {
   uint32_t heads_;
   uint32_t log2_places_;
 };
+
+// The most rows of the pass that belong to one slot.
+__device__ __forceinline__ uint32_t most_rows_of_a_slot(const Group& group) {
+  const PassRow& row = group.rows[group.lane % kMaxRows];
+  const bool active = group.lane < kMaxRows && row_is_active(row);
+  const uint32_t rows = __ballot_sync(kAllLanes, active);
+  if (__popc(rows) < 2) return 1;
+  constexpr uint32_t kNoSlot = kMaxSlots;
+  const uint32_t same = __match_any_sync(kAllLanes, active ? row.slot : kNoSlot + group.lane);
+  return __reduce_max_sync(kAllLanes, static_cast<uint32_t>(__popc(same)));
+}
 
 }  // namespace serval::device::attention

@@ -1,6 +1,7 @@
 // The tensor cores' instructions on registers, one thin function each.
 #pragma once
 
+#include "vm/device/ptx.cuh"
 #include "vm/tiles/types/element.cuh"
 
 namespace serval::tiles::ptx {
@@ -31,6 +32,24 @@ __device__ __forceinline__ uint32_t transpose_8x8(uint32_t pair) {
   uint32_t out;
   asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(out) : "r"(pair));
   return out;
+}
+
+// Four 8×8 matrices of 16-bit elements from shared memory, or their transposes; lane l gives the address of
+// row l mod 8 of matrix l / 8.
+template <bool kTransposed>
+__device__ __forceinline__ void load_matrices(uint32_t (&to)[4], const void* row) {
+  const uint32_t address = device::ptx::shared_address(row);
+  if constexpr (kTransposed) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared::cta.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(address)
+                 : "memory");
+  } else {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared::cta.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(address)
+                 : "memory");
+  }
 }
 
 }  // namespace serval::tiles::ptx

@@ -15,10 +15,16 @@ __device__ __forceinline__ void fill(Tile& dst, float value) {
   }
 }
 
-// dst = f(src, of the element's column, the element's row).
-template <FloatTile Tile, class T, class F>
+template <int kLength>
+__device__ __forceinline__ void fill(RegisterVector<float, kLength, Along::kPairs>& dst, float value) {
+#pragma unroll
+  for (float2& v : dst.quadrant) v = {value, value};
+}
+
+// dst = f(src, of the element's column, the element's row)
+template <AccumulatorTile Tile, class T, class F>
 __device__ __forceinline__ void map_columns(Tile& dst, const Tile& src, const ColumnVector<Tile, T>& columns,
-                                            F&& f) requires(Tile::kLayout == Layout::kRow) {
+                                            F&& f) {
   const uint32_t lane = lane_id();
 #pragma unroll
   for (int r = 0; r < Tile::kQuadrantRows; ++r) {

@@ -8,7 +8,25 @@
 
 namespace serval::tiles {
 
-// d += a bᵀ; both operands have k along their columns, in any one order.
+// d += a b
+template <class D, class A, class B>
+requires ProductAB<D, A, B> __device__ __forceinline__ void mma_ab(D& d, const A& a, const B& b) {
+#pragma unroll
+  for (int k = 0; k < A::kQuadrantCols; k += 2) {
+#pragma unroll
+    for (int m = 0; m < A::kQuadrantRows; m += 2) {
+      const uint32_t left[4] = {a.quadrant[m][k], a.quadrant[m + 1][k], a.quadrant[m][k + 1],
+                                a.quadrant[m + 1][k + 1]};
+#pragma unroll
+      for (int n = 0; n < D::kQuadrantCols; ++n) {
+        ptx::mma_16x8x16<typename A::ElementType>(d.quadrant[m][n], d.quadrant[m + 1][n], left,
+                                                  {b.quadrant[k][n], b.quadrant[k + 1][n]});
+      }
+    }
+  }
+}
+
+// d += a bᵀ
 template <class D, class A, class B>
 requires ProductABt<D, A, B> __device__ __forceinline__ void mma_abt(D& d, const A& a, const B& b) {
 #pragma unroll
@@ -18,7 +36,7 @@ requires ProductABt<D, A, B> __device__ __forceinline__ void mma_abt(D& d, const
       const uint32_t left[4] = {a.quadrant[m][k], a.quadrant[m + 1][k], a.quadrant[m][k + 1],
                                 a.quadrant[m + 1][k + 1]};
 #pragma unroll
-      for (int n = 0; n < B::kQuadrantRows; ++n) {
+      for (int n = 0; n < D::kQuadrantCols; ++n) {
         ptx::mma_16x8x16<typename A::ElementType>(d.quadrant[m][n], d.quadrant[m + 1][n], left,
                                                   {b.quadrant[n][k], b.quadrant[n][k + 1]});
       }
@@ -26,7 +44,7 @@ requires ProductABt<D, A, B> __device__ __forceinline__ void mma_abt(D& d, const
   }
 }
 
-// d += aᵀ b; both operands have k along their rows, in any one order.
+// d += aᵀ b
 template <class D, class A, class B>
 requires ProductAtB<D, A, B> __device__ __forceinline__ void mma_atb(D& d, const A& a, const B& b) {
 #pragma unroll
@@ -36,7 +54,7 @@ requires ProductAtB<D, A, B> __device__ __forceinline__ void mma_atb(D& d, const
       const uint32_t left[4] = {a.quadrant[k][m], a.quadrant[k][m + 1], a.quadrant[k + 1][m],
                                 a.quadrant[k + 1][m + 1]};
 #pragma unroll
-      for (int n = 0; n < B::kQuadrantCols; ++n) {
+      for (int n = 0; n < D::kQuadrantCols; ++n) {
         ptx::mma_16x8x16<typename A::ElementType>(d.quadrant[m][n], d.quadrant[m + 1][n], left,
                                                   {b.quadrant[k][n], b.quadrant[k + 1][n]});
       }

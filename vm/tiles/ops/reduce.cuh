@@ -12,20 +12,19 @@ struct Max {
   static __device__ __forceinline__ float of(float a, float b) { return fmaxf(a, b); }
 };
 
-// Over all lanes that hold the same columns of a row-layout tile; all of them get the result.
+// Over the lanes that share a column of a row-layout tile; all of them get the result.
 template <class Reduction>
 __device__ __forceinline__ float reduce_singles(float v) {
 #pragma unroll
   for (int distance = kPairLanes; distance < static_cast<int>(kLanes); distance *= 2) {
-    v = Reduction::of(v, __shfl_xor_sync(~0u, v, distance));
+    v = Reduction::of(v, __shfl_xor_sync(kAllLanes, v, distance));
   }
   return v;
 }
 
-// dst[c] = the reduction of src[., c].
-template <class Reduction, FloatTile Tile>
-__device__ __forceinline__ void reduce_columns(ColumnVector<Tile>& dst,
-                                               const Tile& src) requires(Tile::kLayout == Layout::kRow) {
+// dst[c] = the reduction of src[., c]: a lane's quadrants one after the other, then over the lanes.
+template <class Reduction, AccumulatorTile Tile>
+__device__ __forceinline__ void reduce_columns(ColumnVector<Tile>& dst, const Tile& src) {
 #pragma unroll
   for (int c = 0; c < Tile::kQuadrantCols; ++c) {
     float2 v = src.quadrant[0][c];

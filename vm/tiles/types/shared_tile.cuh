@@ -10,27 +10,29 @@ namespace serval::tiles {
 struct NoSwizzle {
   static constexpr __host__ __device__ uint32_t unit(uint32_t, uint32_t unit) { return unit; }
 };
-// For a tile that is loaded with wide columns: eight lanes read half of a row's units, and of the next row's.
-struct WideSwizzle {
-  static constexpr __host__ __device__ uint32_t unit(uint32_t row, uint32_t unit) {
-    return unit ^ (row & 1) << 2;
-  }
+// For accesses to the same unit of eight rows, such as ldmatrix makes. It is TMA's 128-byte mode.
+struct OperandSwizzle {
+  static constexpr __host__ __device__ uint32_t unit(uint32_t row, uint32_t unit) { return unit ^ (row & 7); }
 };
-// For a warp that stores an accumulator with wide rows transposed: eight lanes write four rows, 2 apart, and
-// in each two units, 2 apart.
-struct TransposeSwizzle {
+// For accesses to two neighbouring units of four rows: pairs of fp32 in the layout of an accumulator.
+struct AccumulatorSwizzle {
   static constexpr __host__ __device__ uint32_t unit(uint32_t row, uint32_t unit) {
-    return unit ^ ((row >> 1 & 1) | (row & 4));
+    return unit ^ (row & 3) << 1;
   }
 };
 
-template <Element T, int kRowsOf, int kColsOf, class SwizzleOf = NoSwizzle>
+template <Element T>
+using DefaultSwizzle = std::conditional_t<std::same_as<T, float>, AccumulatorSwizzle, OperandSwizzle>;
+
+template <Element T, int kRowsOf, int kColsOf, class SwizzleOf = DefaultSwizzle<T>>
 struct SharedTile {
   using ElementType = T;
   using Swizzle = SwizzleOf;
   static constexpr int kRows = kRowsOf, kCols = kColsOf;
-  static constexpr uint32_t kUnitElements = 16 / sizeof(T);
-  static_assert(kCols * sizeof(T) % 128 == 0, "swizzles permute 128 bytes of a row");
+  static constexpr uint32_t kUnitBytes = 16, kUnitElements = kUnitBytes / sizeof(T);
+  static constexpr uint32_t kRowUnits = kCols / kUnitElements;
+  static_assert(kCols % kUnitElements == 0, "rows are whole units");
+  static_assert(kRowUnits % 8 == 0 || std::same_as<Swizzle, NoSwizzle>, "swizzles permute 8 units of a row");
 
   alignas(128) T data[kRows * kCols];
 
