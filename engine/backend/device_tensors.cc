@@ -4,6 +4,7 @@
 
 #include "fmt/format.h"
 
+#include "vm/device/activation_image.h"
 #include "vm/device/page_image.h"
 #include "vm/error.h"
 
@@ -32,6 +33,10 @@ std::map<std::string, Room> rooms_of(std::span<const Program* const> programs) {
 }  // namespace
 
 uint64_t device_bytes(const Tensor& tensor) {
+  if (tensor.kind == TensorKind::kActivation && tensor.dtype == DType::kBF16) {
+    // What a product reads is an activation image; the others are no larger.
+    return activation_image::bytes(static_cast<uint32_t>(tensor.cols));
+  }
   if (tensor.kind != TensorKind::kWeight || tensor.rows == 1) return tensor.bytes();
   return page_image::bytes(tensor.rows, static_cast<uint32_t>(tensor.cols));
 }

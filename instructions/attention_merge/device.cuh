@@ -1,6 +1,7 @@
 #pragma once
 
 #include "instructions/attention_merge/merge.cuh"
+#include "vm/device/activation_image.h"
 #include "vm/device/op.cuh"
 
 namespace serval::device {
@@ -27,14 +28,25 @@ struct DeviceOp<AttentionMerge> : GroupOp {
       const bool together = !many && leaves_for_tokens(row.position + 1) > kMergeClasses;
 #pragma unroll 1
       for (uint32_t head = op.first_head; head < op.first_head + op.num_heads; ++head) {
-        uint16_t* to = group.tensor<&AttentionMerge::output, uint16_t>() +
-                       (size_t{index} * op.q_heads + head) * op.head_dim;
+        const OutputPlace to{group.tensor<&AttentionMerge::output, std::byte>(), op.q_heads * op.head_dim,
+                             index, head * op.head_dim};
         merge_head(finder.leaves_of(row, index, head), group, together, turn, to);
       }
     }
   }
 
  private:
+  // A head of a row of the output, which is an activation image.
+  struct OutputPlace {
+    std::byte* image;
+    uint32_t cols;
+    uint32_t row;
+    uint32_t first_col;
+
+    __device__ __forceinline__ uint32_t* at(uint32_t channel) const {
+      return reinterpret_cast<uint32_t*>(image + activation_image::offset(cols, row, first_col + channel));
+    }
+  };
   // Runs of channels are counted, so that each warp takes its turn and shared memory is used in turns.
   struct Turn {
     uint32_t warp;
@@ -43,7 +55,7 @@ struct DeviceOp<AttentionMerge> : GroupOp {
 
   static __device__ __forceinline__ void merge_head(const attention_merge::HeadLeaves& leaves,
                                                     const Group& group, bool together, Turn& turn,
-                                                    uint16_t* to) {
+                                                    const OutputPlace& to) {
     using namespace attention_merge;
     auto* scratch = reinterpret_cast<SharedSums*>(group.scratch);
 #pragma unroll 1
@@ -57,7 +69,7 @@ struct DeviceOp<AttentionMerge> : GroupOp {
         if (turn.run % kConsumerWarps != turn.warp) continue;
         values = merge_channels(leaves, channel, group.lane);
       }
-      *reinterpret_cast<uint32_t*>(to + channel) = ptx::pack_bf16(values.x, values.y);
+      *to.at(channel) = ptx::pack_bf16(values.x, values.y);
     }
   }
 };

@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "instructions/common/footprint.h"
+#include "vm/device/activation_image.h"
 #include "vm/device/op.cuh"
 #include "vm/device/page_image.h"
 #include "vm/device/roles.cuh"
@@ -25,18 +26,16 @@ namespace matvec {
 
 inline constexpr uint32_t kRowsOfTile = 4;  // rows of the pass in one 8-column operand
 inline constexpr uint32_t kProducts = page_image::kHalfCols / page_image::kProductCols;  // of a whole page
-inline constexpr uint32_t kChains = 4;  // independent sums, so that products overlap
+inline constexpr uint32_t kPairBytes = 64;  // of a row's half that two products cover
+inline constexpr uint32_t kChains = 4;      // independent sums, so that products overlap
 
-// A chunk of one row in shared memory: two halves, the second displaced by half the banks.
-inline constexpr uint32_t kHalfBytes = page_image::kHalfCols * 2;
-inline constexpr uint32_t kHalfStride = kHalfBytes + 64;
-static_assert(2 * kHalfStride == kActivationRowBytes);
+static_assert(activation_image::kRowBytes == kActivationRowBytes, "slots hold rows of images");
 
 // What the activations are: bf16 rows as they are, or fp32 rows to be normalised.
 struct Input {
-  const uint16_t* plain;  // [16, cols], or null
-  const float* residual;  // [16, cols], or null
-  const uint16_t* norm;   // [cols], with residual
+  const std::byte* plain;  // an activation image, or null
+  const float* residual;   // [16, cols], or null
+  const uint16_t* norm;    // [cols], with residual
   float epsilon;
   bool logits_only;  // only rows that want logits have results
 
@@ -52,9 +51,13 @@ struct Plan {
   uint32_t matrices;  // that a unit has rows of: 1 or 2
   uint32_t chunks;    // of columns
   uint32_t cols;
-  uint32_t slots;  // unit_slots()
+  uint32_t slots;      // unit_slots()
+  uint32_t last_half;  // columns of a half of the last chunk
   bool resident;
 
+  __device__ __forceinline__ uint32_t half_cols(uint32_t chunk) const {
+    return chunk + 1 < chunks ? page_image::kHalfCols : last_half;
+  }
   __device__ __forceinline__ uint32_t unit_pages() const { return matrices * chunks; }
   __device__ __forceinline__ uint32_t pages() const { return units * unit_pages(); }
   __device__ __forceinline__ uint32_t blocks() const { return (units + kConsumerWarps - 1) / kConsumerWarps; }
@@ -77,65 +80,90 @@ __device__ __forceinline__ uint32_t unit_slots(const Launch& launch, uint32_t ma
   return fit < kUnitSlots ? 1u << (31 - __clz(static_cast<int>(fit))) : kUnitSlots;
 }
 
-// Bytes of a row's chunk in the slot: element `col` of the chunk.
-__device__ __forceinline__ uint32_t activation_offset(uint32_t half_cols, uint32_t col) {
-  return col < half_cols ? col * 2 : kHalfStride + (col - half_cols) * 2;
-}
-
-// One tile of a page's results: lane l has row l / 4 of the unit for row l % 4 of the tile. `weight(j)` is
-// product j's operand of this lane; `x` the address of its column of the activations.
-template <uint32_t kUnroll, class Weight>
-__device__ __forceinline__ float multiply(uint32_t products, uint32_t x, Weight&& weight) {
-  float d[kChains][4] = {};
-#pragma unroll kUnroll
-  for (uint32_t j = 0; j < products; j += kChains) {
-    const uint4 x0 = ptx::shared_load(x), x1 = ptx::shared_load(x + 64);
-    ptx::mma_16x8x16(d[0], weight(j), x0.x, x0.y);
-    ptx::mma_16x8x16(d[1], weight(j + 1), x0.z, x0.w);
-    if (j + 2 < products) {
-      ptx::mma_16x8x16(d[2], weight(j + 2), x1.x, x1.y);
-      ptx::mma_16x8x16(d[3], weight(j + 3), x1.z, x1.w);
-    }
-    x += 128;
-  }
+// The sum of a tile's columns: lane l has row l / 4 of the unit for row l % 4 of the tile.
+__device__ __forceinline__ float fold(const float (&d)[kChains][4]) {
   return ((d[0][0] + d[1][0]) + (d[2][0] + d[3][0])) + ((d[0][3] + d[1][3]) + (d[2][3] + d[3][3]));
 }
 
-// Calls take(row, value) for every row that may be active; `column(row)` is the address of its activations.
-template <uint32_t kUnroll, class Weight, class Take>
-__device__ __forceinline__ void multiply_rows(const ConsumerRole& role, uint32_t products, uint32_t chunk,
-                                              Weight&& weight, Take&& take) {
+// One tile of a page that is in registers. The activations of the next four products are under way while four
+// are computed; the order is pinned, because the compiler would rather save the registers.
+__device__ __forceinline__ float multiply_registers(const uint4 (&w)[kProducts], uint32_t x) {
+  float d[kChains][4] = {};
+  uint4 even = ptx::shared_load(x), odd = ptx::shared_load(x + kPairBytes);
+#pragma unroll
+  for (uint32_t j = 0; j < kProducts; j += kChains) {
+    uint4 next_even = even, next_odd = odd;
+    if (j + kChains < kProducts) {
+      next_even = ptx::shared_load(x + (j / 2 + 2) * kPairBytes);
+      next_odd = ptx::shared_load(x + (j / 2 + 3) * kPairBytes);
+    }
+    ptx::mma_16x8x16(d[0], w[j], even.x, even.y);
+    ptx::mma_16x8x16(d[1], w[j + 1], even.z, even.w);
+    ptx::mma_16x8x16(d[2], w[j + 2], odd.x, odd.y);
+    ptx::mma_16x8x16(d[3], w[j + 3], odd.z, odd.w);
+    even = next_even;
+    odd = next_odd;
+  }
+  return fold(d);
+}
+
+// One tile of a page of any size, from shared memory.
+__device__ __forceinline__ float multiply_shared(uint32_t w, uint32_t products, uint32_t x) {
+  float d[kChains][4] = {};
+#pragma unroll 1
+  for (uint32_t j = 0; j < products; j += 2) {
+    const uint4 pair = ptx::shared_load(x + j / 2 * kPairBytes);
+    const uint32_t chain = j % kChains;
+    const uint4 w0 = ptx::shared_load(w + j * page_image::kProductBytes);
+    const uint4 w1 = ptx::shared_load(w + (j + 1) * page_image::kProductBytes);
+    ptx::mma_16x8x16(chain == 0 ? d[0] : d[2], w0, pair.x, pair.y);
+    ptx::mma_16x8x16(chain == 0 ? d[1] : d[3], w1, pair.z, pair.w);
+  }
+  return fold(d);
+}
+
+// Calls take(row, tile(x)) for every row that may be active, where `x` is the address of this lane's column
+// of the row's tile.
+template <class Tile, class Take>
+__device__ __forceinline__ void for_tiles(const ConsumerRole& role, uint32_t chunk, Tile&& tile,
+                                          Take&& take) {
   const uint32_t rows = role.launch.row_bound;
   const uint32_t column = role.lane / 4;
-  const uint32_t lane_offset = chunk + column % 2 * kHalfStride + role.lane % 4 * 16;
+  const uint32_t lane_columns = chunk + column % 2 * activation_image::kHalfStride + role.lane % 4 * 16;
 #pragma unroll 1
   for (uint32_t first = 0; first < rows; first += kRowsOfTile) {
     // Columns without a row repeat the last: what they give is not used.
     const uint32_t row = min(first + column / 2, rows - 1);
-    const float value = multiply<kUnroll>(products, lane_offset + row * kActivationRowBytes, weight);
+    const float value = tile(lane_columns + row * kActivationRowBytes);
     if (first + role.lane % 4 < rows) take(first + role.lane % 4, value);
   }
 }
 
 // Multiplies page `page` with chunk `chunk` of the activations, both counted through the launch.
 template <class Take>
-__device__ __forceinline__ void multiply_page(ConsumerRole& role, uint32_t page, uint32_t half_cols,
-                                              uint32_t chunk, Take&& take) {
-  role.wait_page(page);
-  const uint32_t weights = ptx::shared_address(role.s.ring[page % kRingPages]) + role.lane * 16;
+__device__ __forceinline__ void multiply_page(ConsumerRole& role, const Plan& plan, uint32_t page,
+                                              uint32_t half_cols, uint32_t chunk, Take&& take) {
+  const uint32_t streamed = role.next_streamed + chunk - role.next_chunk;
+  const uint32_t weights =
+      ptx::shared_address(role.s.ring[page % kRingPages]) + role.lane * static_cast<uint32_t>(sizeof(uint4));
   const uint32_t x = ptx::shared_address(role.s.activations) + activation_slot(role.launch, chunk);
+  const auto wait_activations = [&] {
+    plan.resident ? role.wait_prepared() : role.wait_streamed_chunk(streamed);
+  };
+  role.wait_page(page);
   if (half_cols == page_image::kHalfCols) {
     uint4 w[kProducts];
 #pragma unroll
     for (uint32_t j = 0; j < kProducts; ++j) w[j] = ptx::shared_load(weights + j * page_image::kProductBytes);
     role.free_page(page);
-    role.wait_chunk(chunk);
-    multiply_rows<kProducts / kChains>(
-        role, kProducts, x, [&](uint32_t j) { return w[j]; }, take);
+    wait_activations();
+    for_tiles(
+        role, x, [&](uint32_t column) { return multiply_registers(w, column); }, take);
   } else {
-    role.wait_chunk(chunk);
-    const auto weight = [&](uint32_t j) { return ptx::shared_load(weights + j * page_image::kProductBytes); };
-    multiply_rows<1>(role, half_cols / page_image::kProductCols, x, weight, take);
+    const uint32_t products = half_cols / page_image::kProductCols;
+    wait_activations();
+    for_tiles(
+        role, x, [&](uint32_t column) { return multiply_shared(weights, products, column); }, take);
     role.free_page(page);
   }
 }
@@ -210,7 +238,7 @@ __device__ __forceinline__ void consume_page(ConsumerRole& role, const Plan& pla
   float* const to = part_place(role, plan, at.unit, plan.resident ? at.part : at.matrix(plan));
   const bool begins = plan.resident || chunk == 0;
   bool free = !begins;
-  multiply_page(role, role.next_page + at.page, page_image::half_cols(plan.cols, chunk),
+  multiply_page(role, plan, role.next_page + at.page, plan.half_cols(chunk),
                 role.next_chunk + at.block * plan.chunks + chunk, [&](uint32_t row, float value) {
                   if (!free) wait_part_place(role, plan, at.unit);
                   free = true;
@@ -292,7 +320,8 @@ struct Stream {
           const std::byte* pages = image(unit, unit_matrices == 1 ? 0 : n % 2);
 #pragma unroll 1
           for (uint32_t chunk = begin; chunk < begin + chunks_at_once; ++chunk) {
-            role.page(pages + chunk * kPageBytes, page_image::page_bytes(plan.cols, chunk));
+            role.page(pages + chunk * kPageBytes,
+                      plan.half_cols(chunk) / page_image::kProductCols * page_image::kProductBytes);
           }
         }
       }
@@ -306,6 +335,7 @@ struct Stream {
     role.next_page += plan.pages();
     role.next_unit += plan.units;
     role.next_chunk += plan.activation_chunks();
+    if (!plan.resident) role.next_streamed += plan.activation_chunks();
     role.used_chunks(role.next_chunk);
   }
 };
@@ -341,6 +371,7 @@ struct MatvecOp {
             .chunks = chunks,
             .cols = Derived::cols(op),
             .slots = matvec::unit_slots(launch, Derived::kMatrices, resident ? chunks : 1),
+            .last_half = page_image::half_cols(Derived::cols(op), chunks - 1),
             .resident = resident};
   }
 

@@ -37,8 +37,9 @@ struct DeviceOp<GateUpSilu> : MatvecOp<DeviceOp<GateUpSilu>> {
     const float y = gate / (1.0F + __expf(-gate)) * up;
     const float neighbour = __shfl_down_sync(~0u, y, 1);
     if (!out.wanted || out.row_of_unit % 2 != 0) return;
-    auto* to = tensor<&GateUpSilu::output, uint16_t>(*role.slot) + size_t{out.row} * op.intermediate +
-               (op.first_unit + out.unit) * kUnitRows + out.row_of_unit;
+    auto* to = tensor<&GateUpSilu::output, std::byte>(*role.slot) +
+               activation_image::offset(op.intermediate, out.row,
+                                        (op.first_unit + out.unit) * kUnitRows + out.row_of_unit);
     ptx::store_relaxed(reinterpret_cast<uint32_t*>(to), ptx::pack_bf16(y, neighbour));
   }
 };

@@ -15,7 +15,7 @@ struct DeviceOp<MatvecResidual> : MatvecOp<DeviceOp<MatvecResidual>> {
     return op.out_cols / kUnitRows;
   }
   static __device__ __forceinline__ matvec::Input input(const RecordSlot& slot, const MatvecResidual&) {
-    return {.plain = tensor<&MatvecResidual::input, const uint16_t>(slot)};
+    return {.plain = tensor<&MatvecResidual::input, const std::byte>(slot)};
   }
   static __device__ __forceinline__ const std::byte* image(const RecordSlot& slot, const MatvecResidual&,
                                                            uint32_t, uint32_t&) {

@@ -173,7 +173,7 @@ class Controller {
   // Waits for a counter, or behind one of its own block's warps?
   __device__ void find_culprit(const RecordSlot& slot, FaultRecord& f) const {
     const uint32_t at = ptx::shared_load_acquire(&s_.records_stored);
-    if (reached(ptx::shared_load_acquire(&s_.inputs_ready), at + 1)) {
+    if (reached(ptx::shared_load_acquire(&s_.records_waited), at + 1)) {
       f.role = Role::kConsumer;
       return;
     }

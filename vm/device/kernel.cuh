@@ -102,9 +102,10 @@ __device__ __forceinline__ void run_preparer(Shared& s, const Launch& launch, ui
       } else if (Isa::plan(launch, *role.slot, plan)) {
         Isa::Stream::prepare(role, plan);
       } else {
-        role.wait_inputs();
         role.claim_scratch();
+        role.wait_inputs();
       }
+      role.arrive_prepared();
     });
   }
 }
@@ -113,7 +114,7 @@ __device__ __forceinline__ void run_preparer(Shared& s, const Launch& launch, ui
 template <class Isa>
 __device__ __forceinline__ void consume_group(ConsumerRole& role) {
   Shared& s = role.s;
-  role.wait_chunk(role.next_chunk);
+  role.wait_prepared();
   const Group group{.thread = role.warp * kWarpThreads + role.lane,
                     .warp = role.warp,
                     .lane = role.lane,
@@ -133,8 +134,8 @@ __device__ __forceinline__ void consume_group(ConsumerRole& role) {
 template <class Isa>
 __device__ __forceinline__ void run_consumer(Shared& s, const Launch& launch, uint32_t warp, uint32_t lane) {
   ConsumerRole role{.s = s, .launch = launch, .warp = warp, .lane = lane};
-  for (uint32_t n = 0;; ++n) {
-    next_record(role, n, lane, [&] {
+  for (;; ++role.record) {
+    next_record(role, role.record, lane, [&] {
       typename Isa::Stream::Plan plan;
       if (role.slot->ends_launch != 0) {
         wait_for_leave(s);
@@ -189,7 +190,10 @@ __device__ __forceinline__ void init_shared(Shared& s) {
     for (uint32_t i = 0; i < kRecordSlots; ++i) {
       ptx::mbarrier_init(&s.record_ready[i], 1);
       ptx::mbarrier_init(&s.record_free[i], kRecordReaders);
+      ptx::mbarrier_init(&s.inputs_ready[i], 1);
+      ptx::mbarrier_init(&s.prepared[i], kPreparerWarps);
     }
+    for (uint64_t& chunk : s.streamed_chunks) ptx::mbarrier_init(&chunk, kPreparerWarps);
     for (uint32_t i = 0; i < kRingPages; ++i) {
       ptx::mbarrier_init(&s.page_landed[i], 1);
       ptx::mbarrier_init(&s.page_free[i], 1);
@@ -197,10 +201,9 @@ __device__ __forceinline__ void init_shared(Shared& s) {
     ptx::mbarrier_init(&s.preparer_barrier, kPreparerWarps);
     ptx::mbarrier_init(&s.consumer_barrier, kConsumerWarps);
     ptx::fence_mbarrier_init();
-    s.pages_issued = s.inputs_ready = s.units_stored = s.records_stored = 0;
+    s.pages_issued = s.units_stored = s.records_waited = s.records_stored = 0;
     s.exit.set = 0;
   }
-  if (threadIdx.x < kPreparerWarps) s.activations_ready[threadIdx.x] = 0;
   if (threadIdx.x < kConsumerWarps) s.activations_used[threadIdx.x] = 0;
   if (threadIdx.x < kUnitSlots) s.unit_arrivals[threadIdx.x] = 0;
 }

@@ -21,8 +21,6 @@ __device__ __forceinline__ T* tensor(const RecordSlot& slot) {
 
 // Chunks of activations lie in slots; a slot holds one chunk of every row that may be active. Their number is
 // a power of two, so that finding one takes no division.
-inline constexpr uint32_t kActivationRowSlots = 32;
-inline constexpr uint32_t kActivationRowBytes = kScratchBytes / kActivationRowSlots;
 __device__ __forceinline__ uint32_t activation_slots(const Launch& launch) {
   return kActivationRowSlots / launch.row_slots;
 }
@@ -87,9 +85,10 @@ struct PreparerRole {
   uint32_t warp;  // of the preparers
   uint32_t lane;
   const RecordSlot* slot = nullptr;
-  uint32_t record = 0;       // counted from the launch's first
-  uint32_t next_chunk = 0;   // of activations
-  uint32_t chunk_floor = 0;  // chunks that must be used up before any slot is written again
+  uint32_t record = 0;         // counted from the launch's first
+  uint32_t next_chunk = 0;     // of activations
+  uint32_t next_streamed = 0;  // of those that are streamed
+  uint32_t chunk_floor = 0;    // chunks that must be used up before any slot is written again
   uint32_t parity = 0;
 
   __device__ __forceinline__ void sync() {
@@ -107,17 +106,29 @@ struct PreparerRole {
     const uint32_t needed = next_chunk + chunks - activation_slots(launch);
     wait_used(static_cast<int32_t>(needed - chunk_floor) > 0 ? needed : chunk_floor);
   }
-  // This warp's part of the next `chunks` chunks is written; consumers wait for all warps'.
-  __device__ __forceinline__ void publish_chunks(uint32_t chunks) {
+  // This warp's part of the next `chunks` chunks is written. Where chunks are streamed they come one at a
+  // time, and consumers wait for each; else for arrive_prepared().
+  __device__ __forceinline__ void publish_chunks(uint32_t chunks, bool streamed) {
     next_chunk += chunks;
+    if (!streamed) return;
     __syncwarp();
-    if (lane == 0) ptx::shared_store_release(&s.activations_ready[warp], next_chunk);
+    if (lane == 0) ptx::mbarrier_arrive(streamed_chunk());
+    ++next_streamed;
+  }
+  // What bulk copies of activations complete on.
+  __device__ __forceinline__ uint64_t* prepared() { return &s.prepared[record % kRecordSlots]; }
+  __device__ __forceinline__ uint64_t* streamed_chunk() {
+    return &s.streamed_chunks[next_streamed % kActivationRowSlots];
+  }
+  // Once a record: whatever this warp prepares for it is in place.
+  __device__ __forceinline__ void arrive_prepared() {
+    __syncwarp();
+    if (lane == 0) ptx::mbarrier_arrive(prepared());
   }
   // Takes the memory of all slots, for an instruction that uses it as scratch: counts as one chunk.
   __device__ __forceinline__ void claim_scratch() {
     wait_used(next_chunk);
-    publish_chunks(1);
-    chunk_floor = next_chunk;
+    chunk_floor = ++next_chunk;
   }
 
  private:
@@ -126,6 +137,11 @@ struct PreparerRole {
     while (!__all_sync(~0u, reached(ptx::shared_load_acquire(used), chunks))) leave_if_asked(&s.exit);
   }
   __device__ __forceinline__ void pass_gate();
+  __device__ __forceinline__ ResolvedTarget target_of(uint32_t wait) const {
+    if (wait < kSlotWaits) return slot->waits[wait];
+    const ResolvedWait w = launch.program.waits[slot->record.wait_begin + wait];
+    return {w.counter, w.threshold + (launch.epoch + slot->pass) * w.per_pass};
+  }
 };
 
 // Waits for the pass before and leaves if it was the last one.
@@ -149,24 +165,17 @@ __device__ __forceinline__ void PreparerRole::pass_gate() {
 
 __device__ __forceinline__ void PreparerRole::wait_inputs() {
   if (slot->begins_pass != 0) pass_gate();
-  const Instruction& i = slot->record;
-  const BoundProgram& program = launch.program;
-  for (uint32_t w = lane; w < i.wait_count; w += kWarpThreads) {
-    uint32_t counter, target;
-    if (w < kSlotWaits) {
-      counter = slot->waits[w].counter;
-      target = slot->waits[w].target;
-    } else {
-      const ResolvedWait wait = program.waits[i.wait_begin + w];
-      counter = wait.counter;
-      target = wait.threshold + (launch.epoch + slot->pass) * wait.per_pass;
-    }
-    while (!reached(ptx::load_acquire(program.counters + counter * kCounterStride), target)) {
-      leave_if_asked(&s.exit);
-    }
+  const uint32_t count = slot->record.wait_count;
+  for (uint32_t first = 0; first < count; first += kWarpThreads) {
+    // Lanes without a wait of their own repeat the last: the warp stays together.
+    const ResolvedTarget wait = target_of(min(first + lane, count - 1));
+    const uint32_t* counter = launch.program.counters + wait.counter * kCounterStride;
+    while (!__all_sync(~0u, reached(ptx::load_acquire(counter), wait.target))) leave_if_asked(&s.exit);
   }
-  __syncwarp();
-  if (thread == 0) ptx::shared_store_release(&s.inputs_ready, record + 1);
+  if (thread == 0) {
+    ptx::mbarrier_arrive(&s.inputs_ready[record % kRecordSlots]);
+    s.records_waited = record + 1;
+  }
 }
 
 // --- consumers: kConsumerWarps warps, each at its own page
@@ -176,13 +185,15 @@ struct ConsumerRole {
   uint32_t warp;  // of the consumers
   uint32_t lane;
   const RecordSlot* slot = nullptr;
+  uint32_t record = 0;
   uint32_t next_page = 0;
   uint32_t next_unit = 0;
   uint32_t next_chunk = 0;
+  uint32_t next_streamed = 0;
   uint32_t parity = 0;
 
-  // Copies do not land in order, so the page before this one in the same place, which is another warp's, may
-  // still be under way; once this one has been issued, that one has landed and is free.
+  // Copies do not land in order, so the page before this one in the same place, which may be another warp's,
+  // may still be under way; once this one has been issued, that one has landed and is free.
   __device__ __forceinline__ void wait_page(uint32_t page) {
     wait_count(&s.pages_issued, page + 1, &s.exit);
     wait_phase(&s.page_landed[page % kRingPages], page / kRingPages & 1, &s.exit);
@@ -191,9 +202,13 @@ struct ConsumerRole {
     __syncwarp();
     if (lane == 0) ptx::mbarrier_arrive(&s.page_free[page % kRingPages]);
   }
-  __device__ __forceinline__ void wait_chunk(uint32_t chunk) {
-    const uint32_t* ready = &s.activations_ready[lane % kPreparerWarps];
-    while (!__all_sync(~0u, reached(ptx::shared_load_acquire(ready), chunk + 1))) leave_if_asked(&s.exit);
+  // Whatever the preparers have prepared for the record is in place.
+  __device__ __forceinline__ void wait_prepared() {
+    wait_phase(&s.prepared[record % kRecordSlots], record / kRecordSlots & 1, &s.exit);
+  }
+  // The same for a chunk of activations that are streamed, counted through the launch's streamed ones.
+  __device__ __forceinline__ void wait_streamed_chunk(uint32_t n) {
+    wait_phase(&s.streamed_chunks[n % kActivationRowSlots], n / kActivationRowSlots & 1, &s.exit);
   }
   // This warp is done with all chunks before `chunk`.
   __device__ __forceinline__ void used_chunks(uint32_t chunk) {
@@ -218,7 +233,9 @@ struct StorerRole {
   uint32_t record = 0;
   uint32_t next_unit = 0;
 
-  __device__ __forceinline__ void wait_inputs() { wait_count(&s.inputs_ready, record + 1, &s.exit); }
+  __device__ __forceinline__ void wait_inputs() {
+    wait_phase(&s.inputs_ready[record % kRecordSlots], record / kRecordSlots & 1, &s.exit);
+  }
   // Returns when `arrivals` parts of each of the next `units` units are in place.
   __device__ __forceinline__ void wait_units(uint32_t units, uint32_t arrivals) {
     const uint32_t mine = lane < units ? lane : 0;

@@ -23,29 +23,34 @@ inline constexpr uint32_t kPreparerWarps = 4;
 inline constexpr uint32_t kPreparerThreads = kPreparerWarps * kWarpThreads;
 inline constexpr uint32_t kFirstConsumerWarp = 8;
 inline constexpr uint32_t kBlockThreads = (kFirstConsumerWarp + kConsumerWarps) * kWarpThreads;
-// 4 warps of each kind: 48 + 80 + 2 × 192 registers make 512, 4 × 128.
-inline constexpr uint32_t kServiceRegisters = 48;
-inline constexpr uint32_t kPreparerRegisters = 80;
-inline constexpr uint32_t kConsumerRegisters = 192;
+// 4 warps of each kind: 40 + 104 + 2 × 184 registers make 512, 4 × 128.
+inline constexpr uint32_t kServiceRegisters = 40;
+inline constexpr uint32_t kPreparerRegisters = 104;
+inline constexpr uint32_t kConsumerRegisters = 184;
 
 inline constexpr uint32_t kRingPages = 8;
-inline constexpr uint32_t kMaxPagesInFlight = 4;  // issued and not landed: more only lengthens queues
+inline constexpr uint32_t kMaxPagesInFlight = 3;  // issued and not landed: more only lengthens queues
 
 inline constexpr uint32_t kRecordSlots = 8;
 inline constexpr uint32_t kRecordReaders = 1 + kPreparerWarps + kConsumerWarps + 1;
 inline constexpr uint32_t kSlotWaits = 16;  // further ones are read from global memory
 inline constexpr uint32_t kSlotSignals = 8;
+// Shared::activations as slots for one row each.
+inline constexpr uint32_t kActivationRowSlots = 32;
+inline constexpr uint32_t kActivationRowBytes = kScratchBytes / kActivationRowSlots;
 inline constexpr uint32_t kUnitSlots = 16;
 inline constexpr uint32_t kPartialBytes = 6 * 1024;
+
+struct ResolvedTarget {
+  uint32_t counter;
+  uint32_t target;
+};
 
 // A fetched and checked instruction.
 struct alignas(16) RecordSlot {
   Instruction record;
   void* operands[kMaxTensorOperands];
-  struct {
-    uint32_t counter;
-    uint32_t target;
-  } waits[kSlotWaits];
+  ResolvedTarget waits[kSlotWaits];
   Signal signals[kSlotSignals];
   uint32_t pc;
   uint32_t pass;
@@ -62,19 +67,22 @@ struct Shared {
   PassRow rows[kMaxRows];  // of the pass whose instructions run
   uint64_t record_ready[kRecordSlots];
   uint64_t record_free[kRecordSlots];
+  uint64_t inputs_ready[kRecordSlots];            // the record's waits are over
+  uint64_t prepared[kRecordSlots];                // and its activations, where they are resident, in place
+  uint64_t streamed_chunks[kActivationRowSlots];  // by count of streamed chunks
   uint64_t page_landed[kRingPages];
   uint64_t page_free[kRingPages];
   uint64_t preparer_barrier;
   uint64_t consumer_barrier;
-  float preparer_sums[2][kMaxRows][kPreparerWarps];
+  float preparer_sums[2][kPreparerWarps];
+  float row_scale[kMaxRows];
   // Monotonic within a launch, so that nobody can mistake one lap for another.
   uint32_t pages_issued;
-  uint32_t inputs_ready;                       // records whose waits are over
-  uint32_t activations_ready[kPreparerWarps];  // chunks that a preparer warp has done its part of
-  uint32_t activations_used[kConsumerWarps];   // chunks that a consumer warp is done with
-  uint32_t units_stored;                       // units that the storer is done with
-  uint32_t records_stored;                     // records whose signals are out
-  uint32_t unit_arrivals[kUnitSlots];          // partial results of a unit that are in place
+  uint32_t activations_used[kConsumerWarps];  // chunks that a consumer warp is done with
+  uint32_t units_stored;                      // units that the storer is done with
+  uint32_t records_waited;                    // records whose waits are over
+  uint32_t records_stored;                    // records whose signals are out
+  uint32_t unit_arrivals[kUnitSlots];         // partial results of a unit that are in place
   ExitFlag exit;
 };
 inline constexpr size_t kMaxSharedBytes = 227 * 1024;

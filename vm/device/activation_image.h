@@ -1,0 +1,34 @@
+// Activation images: how a bf16 tensor [16, cols] that a product will read lies in GPU memory.
+//
+// Chunk of 1,024 columns after chunk; in a chunk row after row; a row is its two halves as the consumers read
+// them from shared memory (vm/device/page_image.h), the second displaced by half of the shared memory's
+// banks. So a chunk of the first n rows is one contiguous piece, which one bulk copy brings. Columns beyond
+// the tensor's last are zero: nobody writes them.
+#pragma once
+
+#include <cstdint>
+
+#include "vm/device/page_image.h"
+#include "vm/state.h"
+
+namespace serval::activation_image {
+
+inline constexpr uint32_t kHalfStride = page_image::kHalfCols * 2 + 64;  // bytes
+inline constexpr uint32_t kRowBytes = 2 * kHalfStride;
+inline constexpr uint32_t kChunkBytes = kMaxRows * kRowBytes;
+
+constexpr uint64_t bytes(uint32_t cols) {
+  return uint64_t{page_image::chunks(cols)} * kChunkBytes;
+}
+// Of column `col` of a chunk, in its row.
+constexpr uint32_t offset_in_row(uint32_t half_cols, uint32_t col) {
+  return col < half_cols ? col * 2 : kHalfStride + (col - half_cols) * 2;
+}
+// Of an element, in the image.
+constexpr uint64_t offset(uint32_t cols, uint32_t row, uint32_t col) {
+  const uint32_t chunk = col / page_image::kChunkCols;
+  return uint64_t{chunk} * kChunkBytes + row * kRowBytes +
+         offset_in_row(page_image::half_cols(cols, chunk), col % page_image::kChunkCols);
+}
+
+}  // namespace serval::activation_image
