@@ -13,9 +13,10 @@
 namespace serval {
 namespace {
 
-constexpr int64_t kSliceBytes = int64_t{8}
-                                << 20;  // what one copy brings: long enough for the bus's full speed
-constexpr size_t kStages = 8;           // copies that are being read, under way or packed
+// What one copy brings, and how many are being read, under way or packed. From the page cache of a machine
+// with 16 cores, 16 of 4 MiB came to an H200 at 50 GB/s and 8 of 8 MiB at 44; the bus alone gave 54.
+constexpr int64_t kSliceBytes = int64_t{4} << 20;
+constexpr size_t kStages = 16;
 
 bool is_packed(const Tensor& weight) {
   return weight.rows > 1;

@@ -1,5 +1,6 @@
 #include "engine/cli/depth_bench.h"
 
+#include <chrono>
 #include <memory>
 #include <optional>
 
@@ -28,6 +29,13 @@ struct Loaded {
   std::unique_ptr<Backend> backend;
 };
 
+std::string load_line(const LlamaConfig& config, double seconds) {
+  constexpr double kGigabyte = 1e9;
+  const double gigabytes = static_cast<double>(config.weight_bytes_bf16()) / kGigabyte;
+  return fmt::format("loaded {:.2f} GB of weights in {:.2f} s ({:.1f} GB/s)", gigabytes, seconds,
+                     gigabytes / seconds);
+}
+
 Loaded load(EngineOptions options, ProgressMode mode) {
   ProgressBar bar(mode);
   options.progress = [&bar](const char* stage, uint64_t done, uint64_t total) {
@@ -37,10 +45,13 @@ Loaded load(EngineOptions options, ProgressMode mode) {
   check_backend(options.backend);
   ModelSource source = find_model(options.model);
   check_weights_exist(options, source);
+  const auto begin = std::chrono::steady_clock::now();
   Weights weights(options, source);
   ChosenBackend chosen =
       make_backend(options, source.config, weights, context_of(options, source.config.max_position));
+  const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
   if (!chosen.notice.empty()) log_info(chosen.notice);
+  log_info(load_line(source.config, time.count()));
   return {std::move(source), std::move(weights), std::move(chosen.backend)};
 }
 
