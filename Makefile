@@ -12,8 +12,8 @@ SANITIZE_TIMEOUT_S ?= 600
 TIDY_TARGET ?= all
 # Device code is compiled wherever CUDA's compiler is; the demo takes the time for that only beside a GPU.
 NVCC := $(firstword $(shell command -v nvcc) $(wildcard $(CUDA_HOME)/bin/nvcc /usr/local/cuda/bin/nvcc))
-CUDA ?= $(if $(NVCC),ON,OFF)
-DEMO_CUDA ?= $(if $(wildcard /dev/nvidiactl),$(CUDA),OFF)
+SERVAL_CUDA ?= $(if $(NVCC),ON,OFF)
+DEMO_CUDA ?= $(if $(wildcard /dev/nvidiactl),$(SERVAL_CUDA),OFF)
 FUZZ_SECONDS ?= 60
 FUZZ_OUT ?= build-fuzz/found
 
@@ -49,7 +49,7 @@ test-gpu: build-tests ## Run only the tests that need a GPU
 .PHONY: build-tests
 build-tests:
 	@tools/install_packages.sh demo test
-	cmake --preset host -D SERVAL_BUILD_TESTS=ON -D SERVAL_CUDA=$(CUDA)
+	cmake --preset host -D SERVAL_BUILD_TESTS=ON -D SERVAL_CUDA=$(SERVAL_CUDA)
 	$(call BUILD_ALL,$(BUILD))
 
 # Everything but what runs no C++ of ours or, as transformers do, takes long to run little of it.

@@ -1,6 +1,7 @@
 #include "models/checkpoint/weights.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "fmt/format.h"
 
@@ -186,6 +187,58 @@ TEST(ModelWeights, ReportProgressUpToTheLastByte) {
   last = -1;
   ModelWeights::random(config, 1, progress);
   EXPECT_EQ(last, config.weight_bytes_bf16());
+}
+
+// Elements of all tensors, read in runs of `step`, are those of the materialised weights.
+void expect_reads_as_materialised(const std::shared_ptr<const WeightSource>& source, int64_t step) {
+  const ModelWeights weights = ModelWeights::materialise(source);
+  for (size_t t = 0; t < source->specs().size(); ++t) {
+    const WeightSpec& spec = source->specs()[t];
+    EXPECT_EQ(source->index_of(spec.name), t);
+    std::vector<uint16_t> read(static_cast<size_t>(spec.elements()));
+    for (int64_t first = 0; first < spec.elements(); first += step) {
+      const auto count = static_cast<size_t>(std::min(step, spec.elements() - first));
+      source->fetch(t, first, static_cast<int64_t>(count));
+      source->read(t, first, std::span(read).subspan(static_cast<size_t>(first), count));
+    }
+    EXPECT_TRUE(std::equal(read.begin(), read.end(), weights.matrix(spec.name).bf16)) << spec.name;
+  }
+}
+
+TEST(WeightSource, OfACheckpointIsReadInPieces) {
+  for (const char* dtype : {"BF16", "F16", "F32"}) {
+    for (const size_t padding : {0, 3}) {
+      const TempDir dir;
+      write_model(dir, tiny_tensors(dtype), padding);
+      const std::shared_ptr<const WeightSource> source = open_checkpoint_weights(dir.path(), tiny_config());
+      expect_reads_as_materialised(source, 24);
+      EXPECT_EQ(source->total_bytes(), tiny_config().weight_bytes_bf16());
+      EXPECT_EQ(source->seed(), std::nullopt);
+    }
+  }
+}
+
+TEST(WeightSource, OfRandomWeightsIsReadInPieces) {
+  const std::shared_ptr<const WeightSource> source = make_random_weights(tiny_config(), 9);
+  expect_reads_as_materialised(source, 24);
+  EXPECT_EQ(source->seed(), 9U);
+  EXPECT_EQ(source->in_place(0), nullptr);
+}
+
+TEST(WeightSource, RefusesAnUnknownName) {
+  EXPECT_EQ(error_of([] { (void)make_random_weights(tiny_config(), 1)->index_of("x"); }, ErrorKind::kUsage),
+            "weights: the model has no tensor \"x\"");
+}
+
+TEST(WeightPieces, WhatOneThrowsEndsAllAndReachesTheCaller) {
+  const std::vector<WeightPiece> pieces(1000, WeightPiece{0, 0, 1});
+  std::atomic<int> run = 0;
+  const auto fail = [&](const WeightPiece&) {
+    if (++run == 3) throw Error(ErrorKind::kOutOfMemory, "no more");
+  };
+  EXPECT_EQ(error_of([&] { for_each_weight_piece(pieces, fail, 1000, {}); }, ErrorKind::kOutOfMemory),
+            "no more");
+  EXPECT_LT(run, 1000);
 }
 
 TEST(RandomModelWeights, AreThoseOfTheHash) {
