@@ -125,7 +125,7 @@ __device__ __forceinline__ void prepare_one_row(PreparerRole& role, const matvec
 
 // A row by one warp, whose lanes stand for four threads each.
 struct WarpRow {
-  static constexpr uint32_t kSweeps = 4;  // that are kept in registers
+  static constexpr uint32_t kSweeps = 1;  // that are kept in registers
   float4 x[kSweeps][kPreparerWarps];
 
   static __device__ __forceinline__ uint32_t col(const PreparerRole& role, uint32_t sweep, uint32_t v) {

@@ -110,14 +110,15 @@ __device__ __forceinline__ float multiply_registers(const uint4 (&w)[kProducts],
 // One tile of a page of any size, from shared memory.
 __device__ __forceinline__ float multiply_shared(uint32_t w, uint32_t products, uint32_t x) {
   float d[kChains][4] = {};
-#pragma unroll 1
-  for (uint32_t j = 0; j < products; j += 2) {
+  const auto two = [&](uint32_t j, float(&even)[4], float(&odd)[4]) {
     const uint4 pair = ptx::shared_load(x + j / 2 * kPairBytes);
-    const uint32_t chain = j % kChains;
-    const uint4 w0 = ptx::shared_load(w + j * page_image::kProductBytes);
-    const uint4 w1 = ptx::shared_load(w + (j + 1) * page_image::kProductBytes);
-    ptx::mma_16x8x16(chain == 0 ? d[0] : d[2], w0, pair.x, pair.y);
-    ptx::mma_16x8x16(chain == 0 ? d[1] : d[3], w1, pair.z, pair.w);
+    ptx::mma_16x8x16(even, ptx::shared_load(w + j * page_image::kProductBytes), pair.x, pair.y);
+    ptx::mma_16x8x16(odd, ptx::shared_load(w + (j + 1) * page_image::kProductBytes), pair.z, pair.w);
+  };
+#pragma unroll 1
+  for (uint32_t j = 0; j < products; j += kChains) {
+    two(j, d[0], d[1]);
+    if (j + 2 < products) two(j + 2, d[2], d[3]);
   }
   return fold(d);
 }
@@ -359,8 +360,7 @@ struct MatvecOp {
   }
 
   template <class Op>
-  static __device__ __forceinline__ matvec::Plan plan(const Launch& launch, const RecordSlot& slot,
-                                                      const Op& op) {
+  static __device__ matvec::Plan plan(const Launch& launch, const RecordSlot& slot, const Op& op) {
     const matvec::Input input = Derived::input(slot, op);
     const uint32_t chunks = page_image::chunks(Derived::cols(op));
     const bool resident = chunks <= activation_slots(launch);
@@ -385,8 +385,7 @@ struct MatvecOp {
   }
 
   template <class Op>
-  static __device__ __forceinline__ void store(StorerRole& role, const Op& op) {
-    const matvec::Plan p = plan(role.launch, *role.slot, op);
+  static __device__ __forceinline__ void store(StorerRole& role, const Op& op, const matvec::Plan& p) {
     role.wait_inputs();
     const matvec::Batch batch = matvec::batch_of(role.launch);
     for (uint32_t unit = 0; unit < p.units; unit += batch.units) {

@@ -85,6 +85,7 @@ class Controller {
       kind = FaultKind::kBadOperands;
     }
     if (kind != FaultKind::kNone) fault(slot, kind);
+    if (lane_ == 0) Isa::make_plan(launch_, slot);
     hand_out();
   }
 

@@ -23,17 +23,19 @@ struct IsaList {
     uint32_t opcode = 0;
     (void)((record.opcode == opcode++ ? (visit(operands<Ops>(record)), true) : false) || ...);
   }
-  // Fills in the plan of a streaming instruction; false for any other.
-  static __device__ __forceinline__ bool plan(const Launch& launch, const RecordSlot& slot,
-                                              typename Stream::Plan& out) {
-    bool streams = false;
+  // Fills in the plan of a streaming instruction, once for all roles.
+  static __device__ void make_plan(const Launch& launch, RecordSlot& slot) {
+    static_assert(sizeof(typename Stream::Plan) <= kPlanBytes);
+    slot.streams = 0;
     dispatch(slot.record, [&]<class Op>(const Op& op) {
       if constexpr (StreamingOp<Op>) {
-        out = DeviceOp<Op>::plan(launch, slot, op);
-        streams = true;
+        *reinterpret_cast<typename Stream::Plan*>(slot.plan) = DeviceOp<Op>::plan(launch, slot, op);
+        slot.streams = 1;
       }
     });
-    return streams;
+  }
+  static __device__ __forceinline__ const typename Stream::Plan& plan(const RecordSlot& slot) {
+    return *reinterpret_cast<const typename Stream::Plan*>(slot.plan);
   }
   static __device__ bool in_range(const Instruction& record) {
     bool good = false;
@@ -76,9 +78,8 @@ __device__ __forceinline__ void run_loader(Shared& s, const Launch& launch, uint
     const uint32_t at = n % kRecordSlots;
     while (!ptx::mbarrier_try_wait(&s.record_ready[at], n / kRecordSlots & 1)) role.leave_if_asked();
     role.slot = &s.records[at];
-    typename Isa::Stream::Plan plan;
-    if (role.slot->ends_launch == 0 && Isa::plan(launch, *role.slot, plan)) {
-      Isa::Stream::load(role, plan, [&](uint32_t unit, uint32_t matrix) {
+    if (role.slot->ends_launch == 0 && role.slot->streams != 0) {
+      Isa::Stream::load(role, Isa::plan(*role.slot), [&](uint32_t unit, uint32_t matrix) {
         const std::byte* pages = nullptr;
         Isa::dispatch(role.slot->record, [&]<class Op>(const Op& op) {
           if constexpr (StreamingOp<Op>) pages = DeviceOp<Op>::pages_of(*role.slot, op, unit, matrix);
@@ -96,11 +97,10 @@ __device__ __forceinline__ void run_preparer(Shared& s, const Launch& launch, ui
       .s = s, .launch = launch, .thread = warp * kWarpThreads + lane, .warp = warp, .lane = lane};
   for (;; ++role.record) {
     next_record(role, role.record, lane, [&] {
-      typename Isa::Stream::Plan plan;
       if (role.slot->ends_launch != 0) {
         role.wait_gate();
-      } else if (Isa::plan(launch, *role.slot, plan)) {
-        Isa::Stream::prepare(role, plan);
+      } else if (role.slot->streams != 0) {
+        Isa::Stream::prepare(role, Isa::plan(*role.slot));
       } else {
         role.claim_scratch();
         role.wait_inputs();
@@ -136,11 +136,10 @@ __device__ __forceinline__ void run_consumer(Shared& s, const Launch& launch, ui
   ConsumerRole role{.s = s, .launch = launch, .warp = warp, .lane = lane};
   for (;; ++role.record) {
     next_record(role, role.record, lane, [&] {
-      typename Isa::Stream::Plan plan;
       if (role.slot->ends_launch != 0) {
         wait_for_leave(s);
-      } else if (Isa::plan(launch, *role.slot, plan)) {
-        Isa::Stream::consume(role, plan);
+      } else if (role.slot->streams != 0) {
+        Isa::Stream::consume(role, Isa::plan(*role.slot));
       } else {
         consume_group<Isa>(role);
       }
@@ -174,7 +173,7 @@ __device__ __forceinline__ void run_storer(Shared& s, const Launch& launch, uint
       if (role.slot->ends_launch != 0) wait_for_leave(s);
       Isa::dispatch(role.slot->record, [&]<class Op>(const Op& op) {
         if constexpr (StreamingOp<Op>) {
-          DeviceOp<Op>::store(role, op);
+          DeviceOp<Op>::store(role, op, Isa::plan(*role.slot));
         } else {
           role.wait_units(1, kConsumerWarps);
           role.units_stored(1);

@@ -23,10 +23,10 @@ inline constexpr uint32_t kPreparerWarps = 4;
 inline constexpr uint32_t kPreparerThreads = kPreparerWarps * kWarpThreads;
 inline constexpr uint32_t kFirstConsumerWarp = 8;
 inline constexpr uint32_t kBlockThreads = (kFirstConsumerWarp + kConsumerWarps) * kWarpThreads;
-// 4 warps of each kind: 40 + 104 + 2 × 184 registers make 512, 4 × 128.
+// 4 warps of each kind: 40 + 88 + 2 × 192 registers make 512, 4 × 128.
 inline constexpr uint32_t kServiceRegisters = 40;
-inline constexpr uint32_t kPreparerRegisters = 104;
-inline constexpr uint32_t kConsumerRegisters = 184;
+inline constexpr uint32_t kPreparerRegisters = 88;
+inline constexpr uint32_t kConsumerRegisters = 192;
 
 inline constexpr uint32_t kRingPages = 8;
 inline constexpr uint32_t kMaxPagesInFlight = 3;  // issued and not landed: more only lengthens queues
@@ -41,6 +41,8 @@ inline constexpr uint32_t kActivationRowBytes = kScratchBytes / kActivationRowSl
 inline constexpr uint32_t kUnitSlots = 16;
 inline constexpr uint32_t kPartialBytes = 6 * 1024;
 
+inline constexpr uint32_t kPlanBytes = 96;
+
 struct ResolvedTarget {
   uint32_t counter;
   uint32_t target;
@@ -52,6 +54,8 @@ struct alignas(16) RecordSlot {
   void* operands[kMaxTensorOperands];
   ResolvedTarget waits[kSlotWaits];
   Signal signals[kSlotSignals];
+  alignas(16) std::byte plan[kPlanBytes];  // the Stream's Plan, of a streaming instruction
+  uint32_t streams;                        // 1: a streaming instruction
   uint32_t pc;
   uint32_t pass;
   uint32_t begins_pass;  // 1: the first of its pass on this SM
