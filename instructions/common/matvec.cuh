@@ -310,6 +310,7 @@ struct Stream {
     const uint32_t block_units = plan.resident ? 1 : kConsumerWarps;
     const uint32_t chunks_at_once = plan.resident ? plan.chunks : 1;
     const uint32_t unit_matrices = plan.matrices;
+    const uint32_t in_flight = plan.pages() < kLongStreamPages ? kPagesInFlight : kPagesInFlightOfLong;
 #pragma unroll 1
     for (uint32_t first = 0; first < plan.units; first += block_units) {
       const uint32_t end = min(first + block_units, plan.units);
@@ -322,7 +323,8 @@ struct Stream {
 #pragma unroll 1
           for (uint32_t chunk = begin; chunk < begin + chunks_at_once; ++chunk) {
             role.page(pages + chunk * kPageBytes,
-                      plan.half_cols(chunk) / page_image::kProductCols * page_image::kProductBytes);
+                      plan.half_cols(chunk) / page_image::kProductCols * page_image::kProductBytes,
+                      in_flight);
           }
         }
       }

@@ -197,7 +197,6 @@ __device__ __forceinline__ void init_shared(Shared& s) {
       ptx::mbarrier_init(&s.page_landed[i], 1);
       ptx::mbarrier_init(&s.page_free[i], 1);
     }
-    ptx::mbarrier_init(&s.preparer_barrier, kPreparerWarps);
     ptx::mbarrier_init(&s.consumer_barrier, kConsumerWarps);
     ptx::fence_mbarrier_init();
     s.pages_issued = s.units_stored = s.records_waited = s.records_stored = 0;

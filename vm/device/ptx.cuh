@@ -58,6 +58,16 @@ __device__ __forceinline__ bool mbarrier_test_wait(uint64_t* barrier, uint32_t p
   return done != 0;
 }
 
+// --- named barriers of a block
+template <uint32_t kBarrier, uint32_t kThreads>
+__device__ __forceinline__ void barrier_sync() {
+  asm volatile("barrier.cta.sync %0, %1;" ::"n"(kBarrier), "n"(kThreads) : "memory");
+}
+template <uint32_t kBarrier, uint32_t kThreads>
+__device__ __forceinline__ void barrier_arrive() {
+  asm volatile("barrier.cta.arrive %0, %1;" ::"n"(kBarrier), "n"(kThreads) : "memory");
+}
+
 // --- bulk copies: `bytes` and both addresses are multiples of 16
 __device__ __forceinline__ void bulk_load(void* to_shared, const void* from_global, uint32_t bytes,
                                           uint64_t* landed) {

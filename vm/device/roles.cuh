@@ -45,11 +45,11 @@ struct LoaderRole {
   const RecordSlot* slot = nullptr;
   uint32_t next_page = 0;
 
-  // Copies the next page of the ring from global memory as soon as there is room; address and size are
-  // multiples of 16.
-  __device__ __forceinline__ void page(const std::byte* from, uint32_t bytes) {
+  // Copies the next page of the ring from global memory as soon as there is room and at most `in_flight` are
+  // under way; address and size are multiples of 16.
+  __device__ __forceinline__ void page(const std::byte* from, uint32_t bytes, uint32_t in_flight) {
     const uint32_t p = next_page, at = p % kRingPages;
-    if (p >= kMaxPagesInFlight) wait(s.page_landed, p - kMaxPagesInFlight);
+    if (p >= in_flight) wait(s.page_landed, p - in_flight);
     if (p >= kRingPages) wait(s.page_free, p - kRingPages);
     ptx::mbarrier_arrive_expect_bytes(&s.page_landed[at], bytes);
     ptx::bulk_load(s.ring[at], from, bytes, &s.page_landed[at]);
@@ -89,14 +89,8 @@ struct PreparerRole {
   uint32_t next_chunk = 0;     // of activations
   uint32_t next_streamed = 0;  // of those that are streamed
   uint32_t chunk_floor = 0;    // chunks that must be used up before any slot is written again
-  uint32_t parity = 0;
 
-  __device__ __forceinline__ void sync() {
-    __syncwarp();
-    if (lane == 0) ptx::mbarrier_arrive(&s.preparer_barrier);
-    wait_phase(&s.preparer_barrier, parity, &s.exit);
-    parity ^= 1;
-  }
+  __device__ __forceinline__ void sync() { ptx::barrier_sync<kPreparerBarrier, kPreparerThreads>(); }
   // Returns when the instruction's inputs may be read; the first of a pass also brings the pass's rows.
   __device__ __forceinline__ void wait_inputs();
   // At the slot that ends a launch: leaves once the last pass is over.
@@ -132,9 +126,17 @@ struct PreparerRole {
   }
 
  private:
+  // Who leaves arrives as often as another preparer may still wait for it at the barrier of this record.
+  __device__ __forceinline__ void leave_if_asked() const {
+    if (*static_cast<const volatile uint32_t*>(&s.exit.set) == 0) return;
+    __syncwarp();
+    for (uint32_t n = 0; n < kMaxPreparerSyncs; ++n)
+      ptx::barrier_arrive<kPreparerBarrier, kPreparerThreads>();
+    asm volatile("exit;");
+  }
   __device__ __forceinline__ void wait_used(uint32_t chunks) {
     const uint32_t* used = &s.activations_used[lane % kConsumerWarps];
-    while (!__all_sync(~0u, reached(ptx::shared_load_acquire(used), chunks))) leave_if_asked(&s.exit);
+    while (!__all_sync(~0u, reached(ptx::shared_load_acquire(used), chunks))) leave_if_asked();
   }
   __device__ __forceinline__ void pass_gate();
   __device__ __forceinline__ ResolvedTarget target_of(uint32_t wait) const {
@@ -150,7 +152,7 @@ __device__ __forceinline__ void PreparerRole::pass_gate() {
   if (slot->pass > 0) {
     const uint32_t target = (launch.epoch + slot->pass) * program.gate_per_pass;
     const uint32_t* gate = program.counters + program.gate_counter * kCounterStride;
-    while (!reached(ptx::load_acquire(gate), target)) leave_if_asked(&s.exit);
+    while (!reached(ptx::load_acquire(gate), target)) leave_if_asked();
     if (ptx::load_relaxed(&program.control->last_pass) < slot->pass) {
       *static_cast<volatile uint32_t*>(&s.exit.set) = 1;
       asm volatile("exit;");
@@ -170,7 +172,7 @@ __device__ __forceinline__ void PreparerRole::wait_inputs() {
     // Lanes without a wait of their own repeat the last: the warp stays together.
     const ResolvedTarget wait = target_of(min(first + lane, count - 1));
     const uint32_t* counter = launch.program.counters + wait.counter * kCounterStride;
-    while (!__all_sync(~0u, reached(ptx::load_acquire(counter), wait.target))) leave_if_asked(&s.exit);
+    while (!__all_sync(~0u, reached(ptx::load_acquire(counter), wait.target))) leave_if_asked();
   }
   if (thread == 0) {
     ptx::mbarrier_arrive(&s.inputs_ready[record % kRecordSlots]);

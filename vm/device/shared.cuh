@@ -28,8 +28,15 @@ inline constexpr uint32_t kServiceRegisters = 40;
 inline constexpr uint32_t kPreparerRegisters = 88;
 inline constexpr uint32_t kConsumerRegisters = 192;
 
-inline constexpr uint32_t kRingPages = 8;
-inline constexpr uint32_t kMaxPagesInFlight = 3;  // issued and not landed: more only lengthens queues
+inline constexpr uint32_t kRingPages = 9;
+// Issued and not landed: every page more lengthens the queue that each counter, each activation has to wait
+// in behind them. Long streams, where few wait, may fill the memory system.
+inline constexpr uint32_t kPagesInFlight = 2;
+inline constexpr uint32_t kPagesInFlightOfLong = 4;
+inline constexpr uint32_t kLongStreamPages = 64;
+// The one named barrier: of the preparers, once or more a record.
+inline constexpr uint32_t kPreparerBarrier = 1;
+inline constexpr uint32_t kMaxPreparerSyncs = 3;  // a record
 
 inline constexpr uint32_t kRecordSlots = 8;
 inline constexpr uint32_t kRecordReaders = 1 + kPreparerWarps + kConsumerWarps + 1;
@@ -76,7 +83,6 @@ struct Shared {
   uint64_t streamed_chunks[kActivationRowSlots];  // by count of streamed chunks
   uint64_t page_landed[kRingPages];
   uint64_t page_free[kRingPages];
-  uint64_t preparer_barrier;
   uint64_t consumer_barrier;
   float preparer_sums[2][kPreparerWarps];
   float row_scale[kMaxRows];
