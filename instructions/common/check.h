@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string>
 
-#include "instructions/common/reflect.h"
 #include "vm/program.h"
+#include "vm/reflect.h"
 
 namespace serval {
 

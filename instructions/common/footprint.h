@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "instructions/common/reflect.h"
 #include "vm/kv_cache.h"
+#include "vm/reflect.h"
 #include "vm/region.h"
 #include "vm/state.h"
 

@@ -1,13 +1,17 @@
 // Runs group instructions on the GPU without the interpreter: one block a record, all at the same time.
 #pragma once
 
+#include <cstring>
 #include <cuda_runtime.h>
+#include <set>
 #include <vector>
 
 #include "gtest/gtest.h"
 
-#include "instructions/common/reflect.h"
+#include "vm/reflect.h"
 #include "tests/instructions/scene.h"
+#include "vm/device/activation_image.h"
+#include "vm/device/device_array.h"
 #include "vm/device/op.cuh"
 
 namespace serval::testing {
@@ -19,12 +23,6 @@ namespace serval::testing {
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {                         \
       GTEST_SKIP() << "NOT TESTED: there is no GPU here, and this test is about nothing else"; \
     }                                                                                          \
-  } while (false)
-
-#define SERVAL_CUDA_OK(call)                                                     \
-  do {                                                                           \
-    const cudaError_t error = (call);                                            \
-    ASSERT_EQ(error, cudaSuccess) << #call << ": " << cudaGetErrorString(error); \
   } while (false)
 
 template <class Op>
@@ -65,53 +63,65 @@ __global__ void __maxnreg__(200)
 class GpuBench {
  public:
   explicit GpuBench(Bench& bench) : bench_(bench) {}
-  ~GpuBench() {
-    for (void* p : tensors_) cudaFree(p);
-    cudaFree(records_);
-    cudaFree(table_);
-  }
-  GpuBench(const GpuBench&) = delete;
-  GpuBench& operator=(const GpuBench&) = delete;
+
+  // A bf16 tensor [16, cols] that lies in GPU memory as a product will read it; before the first upload.
+  void keep_as_image(TensorId tensor) { images_.insert(tensor.index); }
 
   void upload() {
-    for (size_t i = tensors_.size(); i < bench_.memory.size(); ++i) {
-      void* p = nullptr;
-      SERVAL_CUDA_OK(cudaMalloc(&p, bench_.memory[i].size()));
-      tensors_.push_back(p);
+    std::vector<void*> bases;
+    for (uint32_t i = 0; i < bench_.memory.size(); ++i) {
+      const std::vector<std::byte> memory = images_.contains(i) ? image_of(i) : bench_.memory[i];
+      if (i == tensors_.size()) tensors_.emplace_back(memory.size());
+      SERVAL_CUDA_CHECK(cudaMemcpy(tensors_[i].data(), memory.data(), memory.size(), cudaMemcpyHostToDevice));
+      bases.push_back(tensors_[i].data());
     }
-    for (size_t i = 0; i < tensors_.size(); ++i) {
-      SERVAL_CUDA_OK(
-          cudaMemcpy(tensors_[i], bench_.memory[i].data(), bench_.memory[i].size(), cudaMemcpyHostToDevice));
-    }
-    copy_to(table_, tensors_);
+    bases_ = DeviceArray<void*>(std::span<void* const>(bases));
   }
   void download(TensorId tensor) {
-    auto& memory = bench_.memory[tensor.index];
-    SERVAL_CUDA_OK(cudaMemcpy(memory.data(), tensors_[tensor.index], memory.size(), cudaMemcpyDeviceToHost));
+    const std::vector<std::byte> memory = tensors_[tensor.index].download();
+    if (!images_.contains(tensor.index)) {
+      bench_.memory[tensor.index] = memory;
+      return;
+    }
+    for_elements(tensor.index, [&](std::byte* element, uint64_t in_image) {
+      std::memcpy(element, memory.data() + in_image, sizeof(uint16_t));
+    });
   }
   template <class Op>
   void run(const std::vector<Instruction>& records, TensorId rows) {
-    copy_to(records_, records);
-    SERVAL_CUDA_OK(cudaFuncSetAttribute(run_group_op<Op>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                        device::kScratchBytes));
+    const DeviceArray<Instruction> on_gpu{std::span<const Instruction>(records)};
+    SERVAL_CUDA_CHECK(cudaFuncSetAttribute(run_group_op<Op>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                           device::kScratchBytes));
     run_group_op<Op><<<static_cast<unsigned>(records.size()), device::kGroupThreads, device::kScratchBytes>>>(
-        records_, table_, rows.index);
-    SERVAL_CUDA_OK(cudaGetLastError());
-    SERVAL_CUDA_OK(cudaDeviceSynchronize());
+        on_gpu.data(), bases_.data(), rows.index);
+    SERVAL_CUDA_CHECK(cudaGetLastError());
+    SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
   }
 
  private:
-  template <class T>
-  static void copy_to(T*& to, const std::vector<T>& from) {
-    cudaFree(to);
-    SERVAL_CUDA_OK(cudaMalloc(&to, from.size() * sizeof(T)));
-    SERVAL_CUDA_OK(cudaMemcpy(to, from.data(), from.size() * sizeof(T), cudaMemcpyHostToDevice));
+  // Calls fn with each element of the tensor in the bench and its offset in the image.
+  template <class Fn>
+  void for_elements(uint32_t tensor, Fn&& fn) {
+    const auto cols = static_cast<uint32_t>(bench_.tensor({tensor}).cols);
+    for (uint32_t r = 0; r < kMaxRows; ++r) {
+      for (uint32_t c = 0; c < cols; ++c) {
+        fn(bench_.memory[tensor].data() + (size_t{r} * cols + c) * sizeof(uint16_t),
+           activation_image::offset(cols, r, c));
+      }
+    }
+  }
+  std::vector<std::byte> image_of(uint32_t tensor) {
+    std::vector<std::byte> out(activation_image::bytes(static_cast<uint32_t>(bench_.tensor({tensor}).cols)));
+    for_elements(tensor, [&](const std::byte* element, uint64_t in_image) {
+      std::memcpy(out.data() + in_image, element, sizeof(uint16_t));
+    });
+    return out;
   }
 
   Bench& bench_;
-  std::vector<void*> tensors_;
-  Instruction* records_ = nullptr;
-  void** table_ = nullptr;
+  std::set<uint32_t> images_;
+  std::vector<DeviceArray<std::byte>> tensors_;
+  DeviceArray<void*> bases_;
 };
 
 }  // namespace serval::testing

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "instructions/common/reflect.h"
 #include "vm/device/ptx.cuh"
+#include "vm/reflect.h"
 #include "vm/state.h"
 
 namespace serval::device {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <cuda_runtime.h>
 #include <fmt/format.h>
+#include <tuple>
 #include <utility>
 
 #include "vm/device/device_array.h"
@@ -78,6 +79,7 @@ struct DeviceInterpreter::Impl {
   uint32_t host_word(HostWord word) const {
     return std::atomic_ref(host_words.data()[word]).load(std::memory_order_acquire);
   }
+  std::vector<bool> pending_counters(const std::vector<FaultRecord>& all) const;
   [[noreturn]] void throw_fault();
   std::string describe(size_t sm, const FaultRecord& fault) const;
 
@@ -233,16 +235,39 @@ std::string DeviceInterpreter::Impl::describe(size_t sm, const FaultRecord& f) c
                      name_of(f.role));
 }
 
-// The report names the SM that most likely holds up the others: a bad record first, then one that is stuck in
-// its own block, then the earliest instruction that waits for a counter.
+// Counters that an instruction which has not finished will still add to in this pass, as far as that is
+// known: with a global queue, who has which instruction is not.
+std::vector<bool> DeviceInterpreter::Impl::pending_counters(const std::vector<FaultRecord>& all) const {
+  std::vector<bool> pending(program.counters.size(), program.queue_kind == QueueKind::kGlobal);
+  if (program.queue_kind == QueueKind::kGlobal) return pending;
+  uint32_t oldest = UINT32_MAX;
+  for (const FaultRecord& f : all) {
+    if (f.kind != FaultKind::kNone) oldest = std::min(oldest, f.pass);
+  }
+  for (uint32_t q = 0; q < program.num_queues(); ++q) {
+    if (all[q].pass != oldest) continue;
+    for (uint32_t pc = std::max(all[q].pc, program.queue_begin[q]); pc < program.queue_begin[q + 1]; ++pc) {
+      for (const Signal& signal : program.signals_of(program.instructions[pc]))
+        pending[signal.counter] = true;
+    }
+  }
+  return pending;
+}
+
+// The report names the SM that holds up the others: a bad record first, then one that is stuck in its own
+// block, then one that waits for a counter to which nobody will add any more, then the earliest that waits
+// for any.
 void DeviceInterpreter::Impl::throw_fault() {
   const std::vector<FaultRecord> all = faults.download();
-  const auto rank = [](const FaultRecord& f) {
-    const int kind = f.kind == FaultKind::kNone                                             ? 3
-                     : f.kind == FaultKind::kBadRecord || f.kind == FaultKind::kBadOperands ? 0
-                     : f.on_counter == 0                                                    ? 1
-                                                                                            : 2;
-    return std::pair(kind, uint64_t{f.pass} << 32 | f.pc);
+  const std::vector<bool> pending = pending_counters(all);
+  const auto rank = [&](const FaultRecord& f) {
+    int kind = 4;
+    if (f.kind == FaultKind::kBadRecord || f.kind == FaultKind::kBadOperands) {
+      kind = 0;
+    } else if (f.kind != FaultKind::kNone) {
+      kind = f.on_counter == 0 ? 1 : pending[f.counter] ? 3 : 2;
+    }
+    return std::tuple(kind, f.pass, f.pc);
   };
   const auto worst = std::min_element(all.begin(), all.end(),
                                       [&](const auto& a, const auto& b) { return rank(a) < rank(b); });

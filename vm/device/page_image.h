@@ -14,8 +14,8 @@
 
 #include <cstdint>
 
-#include "instructions/common/units.h"
 #include "vm/machine.h"
+#include "vm/units.h"
 
 namespace serval::page_image {
 

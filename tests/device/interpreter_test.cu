@@ -1,0 +1,236 @@
+// The device interpreter without Llama: order, queues, passes, the host's stop word, and what it says when a
+// program is wrong.
+#include <chrono>
+#include <numeric>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "tests/device/toy_isa.cuh"
+#include "tests/device/toy_program.h"
+#include "vm/error.h"
+
+namespace serval::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+constexpr uint32_t kSms = 132;
+constexpr uint64_t kVectorBytes = kToyWords * sizeof(uint32_t);
+constexpr auto kAnyOperand = 0xffffu;
+
+constexpr uint16_t code(ToyOpcode opcode) {
+  return static_cast<uint16_t>(opcode);
+}
+Wait after(uint32_t counter, uint32_t threshold = 1) {
+  return {counter, threshold, kAnyOperand};
+}
+
+class Bound {
+ public:
+  explicit Bound(Program program) : program_(std::move(program)), memory_(program_) {
+    DeviceOptions options;
+    options.stall_timeout_s = 1;
+    interpreter_ = std::make_unique<DeviceInterpreter>(program_, toy_isa(), memory_.bound(), options);
+  }
+  uint32_t run(uint32_t passes, const std::function<void(uint32_t)>& on_pass = {}) {
+    memory_.write(*program_.find_tensor(state_tensor::kControl),
+                  std::vector<PassControl>{{0, passes, kKeepRunning, 0}});
+    return interpreter_->run(1, passes, true, nullptr, on_pass);
+  }
+  const ToyMemory& memory() const { return memory_; }
+
+ private:
+  Program program_;
+  ToyMemory memory_;
+  std::unique_ptr<DeviceInterpreter> interpreter_;
+};
+
+void add_tick(ToyProgram& toy, uint32_t sm, const std::vector<Wait>& waits, uint32_t gate) {
+  toy.add(sm, code(ToyOpcode::kTick), Tick{toy.control, toy.host_stop}, {waits, {{gate}}});
+}
+
+// A vector goes from SM to SM and comes back to where it began: `length` instructions one after the other.
+struct RelayRing {
+  std::vector<TensorId> vectors;
+  Program program;
+};
+RelayRing relay_ring(uint32_t length, uint32_t bulk, QueueKind kind = QueueKind::kPerSm,
+                     uint32_t sms = kSms) {
+  ToyProgram toy(sms, kind);
+  RelayRing ring;
+  std::vector<uint32_t> done;
+  for (uint32_t i = 0; i < length; ++i) {
+    ring.vectors.push_back(toy.add_vector(kVectorBytes));
+    done.push_back(toy.add_counter());
+  }
+  const uint32_t gate = toy.add_counter();
+  for (uint32_t i = 0; i < length; ++i) {
+    const Relay op{ring.vectors[i], ring.vectors[(i + 1) % length], bulk};
+    const std::vector<Wait> waits = i == 0 ? std::vector<Wait>{} : std::vector<Wait>{after(done[i - 1])};
+    toy.add(i % sms, code(ToyOpcode::kRelay), op, {waits, {{done[i]}}});
+  }
+  add_tick(toy, 0, {after(done.back())}, gate);
+  ring.program = toy.finish(gate);
+  return ring;
+}
+
+void expect_relayed(const RelayRing& ring, uint32_t passes) {
+  Bound bound(ring.program);
+  ASSERT_EQ(bound.run(passes), passes);
+  const auto length = static_cast<uint32_t>(ring.vectors.size());
+  EXPECT_THAT(bound.memory().read<uint32_t>(ring.vectors[0], kToyWords), Each(passes * length));
+  ASSERT_EQ(bound.run(passes), passes) << "counters go on from launch to launch";
+  EXPECT_THAT(bound.memory().read<uint32_t>(ring.vectors[0], kToyWords), Each(2 * passes * length));
+}
+
+// docs/memory_model.md: generic stores, release, acquire, generic loads. More than 10^6 hand-overs.
+TEST(Litmus, PlainLoadsAfterACounterSeeWhatWasStoredBeforeIt) {
+  expect_relayed(relay_ring(2 * kSms, 0), kMaxLaunchPasses / 2);
+}
+
+// The same into bulk copies, which need a proxy fence after the acquire.
+TEST(Litmus, BulkCopiesAfterACounterSeeWhatWasStoredBeforeIt) {
+  expect_relayed(relay_ring(2 * kSms, 1), kMaxLaunchPasses / 2);
+}
+
+TEST(DeviceInterpreter, RunsAGlobalQueueInOrder) {
+  expect_relayed(relay_ring(3 * kSms + 7, 0, QueueKind::kGlobal), 100);
+}
+
+TEST(DeviceInterpreter, RunsOnFewSms) {
+  expect_relayed(relay_ring(20, 1, QueueKind::kPerSm, 3), 50);
+  expect_relayed(relay_ring(20, 0, QueueKind::kPerSm, 1), 50);
+}
+
+// Every SM streams more pages than its ring has, for many passes; the sums say that each was read whole.
+TEST(DeviceInterpreter, StreamsPagesInOrder) {
+  constexpr uint32_t kPages = 13;
+  ToyProgram toy(kSms);
+  const TensorId in = toy.add_vector(uint64_t{kPages} * kPageBytes);
+  std::vector<TensorId> out;
+  const uint32_t done = toy.add_counter(), gate = toy.add_counter();
+  for (uint32_t sm = 0; sm < kSms; ++sm) {
+    for (uint32_t n = 0; n < 3; ++n) {
+      out.push_back(toy.add_vector(kVectorBytes));
+      toy.add(sm, code(ToyOpcode::kSumPages), SumPages{in, out.back(), kPages - n, 0}, {{}, {{done}}});
+    }
+  }
+  add_tick(toy, 5, {after(done, 3 * kSms)}, gate);
+  Bound bound(toy.finish(gate));
+  std::vector<uint32_t> words(kPages * kPageBytes / sizeof(uint32_t));
+  std::vector<uint32_t> sums(kPages + 1);
+  for (size_t i = 0; i < words.size(); ++i) words[i] = static_cast<uint32_t>(i * 2654435761U);
+  for (uint32_t p = 0; p < kPages; ++p) {
+    const auto begin = words.begin() + static_cast<ptrdiff_t>(p * kPageBytes / sizeof(uint32_t));
+    sums[p + 1] = std::accumulate(begin, begin + kPageBytes / sizeof(uint32_t), sums[p]);
+  }
+  bound.memory().write(in, words);
+  ASSERT_EQ(bound.run(200), 200u);
+  for (size_t i = 0; i < out.size(); ++i) {
+    EXPECT_EQ(bound.memory().read<uint32_t>(out[i], 1)[0], sums[kPages - i % 3]) << "instruction " << i;
+  }
+}
+
+TEST(DeviceInterpreter, SaysWhichPassesAreDoneWhileItRuns) {
+  const RelayRing ring = relay_ring(8, 0);
+  Bound bound(ring.program);
+  std::vector<uint32_t> seen;
+  EXPECT_EQ(bound.run(64, [&](uint32_t pass) { seen.push_back(pass); }), 64u);
+  std::vector<uint32_t> all(64);
+  std::iota(all.begin(), all.end(), 0);
+  EXPECT_EQ(seen, all);
+}
+
+TEST(DeviceInterpreter, EndsSoonAfterTheHostAsksForIt) {
+  const RelayRing ring = relay_ring(2 * kSms, 0);  // about a millisecond a pass
+  Bound bound(ring.program);
+  const uint32_t passes = bound.run(kMaxLaunchPasses, [&](uint32_t pass) {
+    if (pass == 3) *static_cast<volatile uint32_t*>(bound.memory().host_stop()) = 1;
+  });
+  EXPECT_GE(passes, 4u);
+  EXPECT_LE(passes, 8u);
+  *bound.memory().host_stop() = 0;
+  EXPECT_EQ(bound.run(5), 5u) << "the next launch is not stopped";
+}
+
+// --- what it says when a program is wrong: in the end, not a hang
+
+std::string fault_of(const Program& program) {
+  const auto begin = std::chrono::steady_clock::now();
+  std::string report = "no fault";
+  try {
+    Bound(program).run(3);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kDeviceFault);
+    report = error.what();
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  // The process can use the GPU as if nothing had been.
+  expect_relayed(relay_ring(10, 0), 3);
+  return report;
+}
+
+TEST(DeviceFault, ThresholdThatIsNeverReached) {
+  RelayRing ring = relay_ring(10, 0);
+  ring.program.waits[4].threshold += 1;
+  EXPECT_THAT(fault_of(ring.program),
+              AllOf(HasSubstr("SM 5"), HasSubstr("relay"), HasSubstr("counter 4"), HasSubstr("1 of 2")));
+}
+
+TEST(DeviceFault, IncrementThatIsMissing) {
+  RelayRing ring = relay_ring(10, 0);
+  ring.program.instructions[6].signal_count = 0;  // the relay on SM 5
+  ring.program.counters[5].increments_per_pass = 0;
+  EXPECT_THAT(fault_of(ring.program),
+              AllOf(HasSubstr("SM 6"), HasSubstr("relay"), HasSubstr("counter 5"), HasSubstr("0 of 1")));
+}
+
+TEST(DeviceFault, OpcodeThatIsNotThere) {
+  RelayRing ring = relay_ring(10, 0);
+  ring.program.instructions[3].opcode = 77;
+  EXPECT_THAT(fault_of(ring.program), AllOf(HasSubstr("instruction 3"), HasSubstr("opcode is unknown")));
+}
+
+TEST(DeviceFault, TensorThatIsNotThere) {
+  RelayRing ring = relay_ring(10, 0);
+  ring.program.instructions[3].set(Relay{{12345}, {0}, 0});
+  EXPECT_THAT(fault_of(ring.program), AllOf(HasSubstr("instruction 3"), HasSubstr("outside the program")));
+}
+
+Program with_sum(const SumPages& sum, const std::function<TensorId(ToyProgram&)>& input) {
+  ToyProgram toy(2);
+  const TensorId in = input(toy), out = toy.add_vector(kVectorBytes);
+  const uint32_t done = toy.add_counter(), gate = toy.add_counter();
+  toy.add(1, code(ToyOpcode::kSumPages), SumPages{in, out, sum.pages, sum.keeps}, {{}, {{done}}});
+  add_tick(toy, 0, {after(done)}, gate);
+  return toy.finish(gate);
+}
+TensorId sixteen_pages(ToyProgram& toy) {
+  return toy.add_vector(uint64_t{kMaxRows} * kPageBytes);
+}
+
+TEST(DeviceFault, OperandOutOfRange) {
+  EXPECT_THAT(fault_of(with_sum({{}, {}, 1000, 0}, sixteen_pages)),
+              AllOf(HasSubstr("SM 1"), HasSubstr("sum_pages"), HasSubstr("operands out of range")));
+}
+
+TEST(DeviceFault, PageThatIsNeverReturned) {
+  EXPECT_THAT(fault_of(with_sum({{}, {}, kMaxRows, 1}, sixteen_pages)),
+              AllOf(HasSubstr("SM 1"), HasSubstr("sum_pages"), HasSubstr("do not finish")));
+}
+
+TEST(DeviceFault, InstructionThatNeverEnds) {
+  ToyProgram toy(kSms);
+  const TensorId flag = toy.add_vector(kVectorBytes);
+  const uint32_t done = toy.add_counter(), gate = toy.add_counter();
+  toy.add(9, code(ToyOpcode::kHang), Hang{flag}, {{}, {{done}}});
+  add_tick(toy, 0, {after(done)}, gate);
+  EXPECT_THAT(fault_of(toy.finish(gate)),
+              AllOf(HasSubstr("SM 9"), HasSubstr("hang"), HasSubstr("do not finish")));
+}
+
+}  // namespace
+}  // namespace serval::testing
