@@ -66,8 +66,7 @@ class Chat {
   int run() {
     if (reader_.interactive()) say("/help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves.\n");
     for (;;) {
-      if (reader_.interactive()) say("> ");
-      const LineReader::Result input = reader_.read();
+      const LineReader::Result input = reader_.read("> ");
       switch (input.event) {
         case LineReader::Event::kLine:
           if (const std::optional<int> exit_code = take(input.line)) return *exit_code;

@@ -96,8 +96,11 @@ bool LineReader::fill() {
   return count != 0;
 }
 
-LineReader::Result LineReader::read() {
-  const KeepTypedLine keep(interactive_);
+LineReader::Result LineReader::read(std::string_view prompt) {
+  const KeepTypedLine keep(interactive_);  // before anybody can have seen the prompt and begun to type
+  if (interactive_) {
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, prompt.data(), prompt.size());
+  }
   for (;;) {
     Result result{Event::kLine, ""};
     if (take_line(&result.line)) return result;

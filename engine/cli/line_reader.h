@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "engine/cli/signals.h"
 
@@ -27,8 +28,9 @@ class LineReader {
   LineReader();
   bool interactive() const { return interactive_; }
 
-  // Throws Error(kRuntime) if stdin cannot be read or a line is longer than kMaxLineBytes.
-  Result read();
+  // A person sees the prompt, on stderr. Throws Error(kRuntime) if stdin cannot be read or a line is longer
+  // than kMaxLineBytes.
+  Result read(std::string_view prompt);
 
  private:
   bool take_line(std::string* line);
