@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 
 #include "tests/instructions/scene.h"
+#include "tests/sample.h"
 
 namespace serval::testing {
 namespace {
@@ -17,14 +18,14 @@ namespace {
 using ::testing::StartsWith;
 
 constexpr ShapeLimits kSmall = {.max_hidden = 96, .max_intermediate = 96, .max_kv_heads = 2};
-constexpr int kScenes = 8;
+const uint32_t kScenes = sampled(8);
 
 using Memory = std::vector<std::vector<std::byte>>;
 
 // Scenes, each with all of its stages, each of these in random parts.
 template <class Fn>
 void over_random_stages(uint64_t seed, Fn&& fn) {
-  for (int n = 0; n < kScenes; ++n) {
+  for (uint32_t n = 0; n < kScenes; ++n) {
     Random random(seed + static_cast<uint64_t>(n));
     Scene s(random_shape(random, kSmall), random);
     s.new_pass(random);

@@ -7,12 +7,13 @@
 #include "gtest/gtest.h"
 
 #include "tests/instructions/scene.h"
+#include "tests/sample.h"
 
 namespace serval::testing {
 namespace {
 
 constexpr ShapeLimits kSmall = {.max_hidden = 160, .max_intermediate = 160, .max_kv_heads = 3};
-constexpr int kScenes = 12;
+const uint32_t kScenes = sampled(12);
 
 using Memory = std::vector<std::vector<std::byte>>;
 

@@ -8,12 +8,14 @@
 #include <thread>
 #include <vector>
 
+#include "tests/sample.h"
+
 namespace serval::testing {
 
-// The number in an environment variable, else `sample`.
+// The number in an environment variable, else as much of `sample` as long tests run.
 inline uint32_t campaign_size(const char* variable, uint32_t sample) {
   const char* text = std::getenv(variable);
-  return text == nullptr ? sample : static_cast<uint32_t>(std::strtoul(text, nullptr, 10));
+  return text == nullptr ? sampled(sample) : static_cast<uint32_t>(std::strtoul(text, nullptr, 10));
 }
 
 // Calls fn(i) once for each i in [0, count), on every core. What fn does must depend on i alone.
