@@ -530,6 +530,14 @@ TEST(Structure, GateThatNobodySignals) {
   expect_refused(program, Rule::kStructure, {"gate"});
 }
 
+TEST(Structure, CompiledForAnotherInstructionSet) {
+  Program program = Mlp().build();
+  program.metadata["isa"] = isa_fingerprint();
+  expect_accepted(program);
+  program.metadata["isa"] = "other";
+  expect_refused(program, Rule::kStructure, {"instruction set other", isa_fingerprint().c_str()});
+}
+
 TEST(Structure, EmptyProgram) {
   expect_refused(Program{}, Rule::kStructure, {});
 }
