@@ -16,8 +16,8 @@ using Llama = device::IsaList<device::matvec::Stream
 }  // namespace
 
 const DeviceIsa& device_isa() {
-  static const DeviceIsa isa{device::launch_kernel<Llama>, device::prepare_kernel<Llama>, check_instruction,
-                             op_name};
+  static const DeviceIsa isa{device::launch_kernel<Llama>, device::prepare_kernel<Llama>, device::kRingPages,
+                             check_instruction, op_name};
   return isa;
 }
 

@@ -175,6 +175,7 @@ using ToyIsa = device::IsaList<ToyStream, Relay, SumPages, Hang, Tick>;
 // Nothing is checked when a program is bound, so that tests can bind broken ones.
 inline const DeviceIsa& toy_isa() {
   static const DeviceIsa isa{device::launch_kernel<ToyIsa>, device::prepare_kernel<ToyIsa>,
+                             device::kRingPages,
                              [](const Program&, const Instruction&) { return std::string(); },
                              [](uint16_t opcode) {
                                constexpr const char* kNames[] = {"relay", "sum_pages", "hang", "tick"};

@@ -45,6 +45,10 @@ void check_program(const Program& program, const DeviceIsa& isa, const DeviceMem
                   fmt::format("program: instruction {}: {}", &i - program.instructions.data(), error));
     }
   }
+  if (program.machine.pages_per_sm > isa.pages) {
+    throw Error(ErrorKind::kRuntime, fmt::format("program: compiled for {} pages an SM; the kernel has {}",
+                                                 program.machine.pages_per_sm, isa.pages));
+  }
   for (uint32_t t = 0; t < program.tensors.size(); ++t) {
     if (t >= memory.size() || !memory.bound({t})) {
       throw Error(ErrorKind::kRuntime,

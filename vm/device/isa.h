@@ -14,6 +14,7 @@ struct DeviceIsa {
   int (*launch)(const device::Launch& launch, unsigned sms, void* stream);
   // Raises the kernel's limit of shared memory; once for each GPU. Returns a cudaError_t.
   int (*prepare)();
+  unsigned pages;  // of an SM's ring: what a program may be compiled for
   // Why a record may not run on this program ("" if it may).
   std::string (*check)(const Program&, const Instruction&);
   const char* (*name)(uint16_t opcode);
