@@ -1,0 +1,55 @@
+// What `sample` does on the GPU. The rules are sampler.h's; the host's draw and this one differ only where it
+// falls on a boundary between two tokens, as sums are rounded differently.
+#pragma once
+
+#include <cstdint>
+
+#include "instructions/sample/candidates.cuh"
+#include "instructions/sample/draw.cuh"
+#include "instructions/sample/logits_row.cuh"
+#include "instructions/sample/op.h"
+#include "instructions/sample/parameters.cuh"
+#include "instructions/sample/penalties.cuh"
+#include "instructions/sample/random.h"
+#include "instructions/sample/scratch.cuh"
+#include "instructions/sample/softmax.cuh"
+#include "vm/device/group.cuh"
+#include "vm/device/op.cuh"
+#include "vm/device/ptx.cuh"
+
+namespace serval::device {
+
+template <>
+struct DeviceOp<Sample> : GroupOp {
+  static __device__ bool in_range(const Sample& op) {
+    return op.row < kMaxRows && op.vocab > 0 && op.vocab <= sample::kLastToken + 1;
+  }
+
+  static __device__ __forceinline__ void run(const Sample& op, const Group& group) {
+    const PassRow pass_row = group.rows[op.row];
+    if (!row_wants_logits(pass_row)) return;
+    auto& scratch = *reinterpret_cast<sample::Scratch*>(group.scratch);
+    const sample::LogitsRow row(group.tensor<&Sample::logits, const float>(), op.row, op.vocab);
+    const SequenceSlot* slot = group.tensor<&Sample::slots, const SequenceSlot>() + pass_row.slot;
+    const auto p = sample::Parameters::load(slot);  // under way during the softmax
+
+    const sample::Softmax s = sample::softmax(group, scratch, row);
+    sample::Place drawn = s.first;
+    float logit = sample::logit_of(drawn);
+    if (p.temperature > 0 || p.repetition_penalty != 1) {
+      const sample::Penalties penalties(group, row, slot, p.repetition_penalty, scratch.penalised);
+      const sample::Candidates candidates(group, scratch, row, penalties, s.thread_largest, p.wanted());
+      drawn = sample::draw(candidates, p, uniform(p.seed, p.sequence, pass_row.position + 1), op.vocab);
+      logit = penalties.any() ? sample::clean(row.logit(sample::token_of(drawn))) : sample::logit_of(drawn);
+    }
+    const float log_probability =
+        sample::shortfall(logit, sample::logit_of(s.first)) - logf(static_cast<float>(s.sum));
+    if (group.thread == 0) {
+      SampledToken* out = group.tensor<&Sample::sampled, SampledToken>() + op.row;
+      ptx::store_relaxed(reinterpret_cast<uint32_t*>(&out->token), sample::token_of(drawn));
+      ptx::store_relaxed(&out->log_probability, log_probability);
+    }
+  }
+};
+
+}  // namespace serval::device

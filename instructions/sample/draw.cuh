@@ -1,0 +1,68 @@
+// Which candidate is drawn: top-k, top-p, min-p and temperature, in this order (sampler.h).
+#pragma once
+
+#include <cfloat>
+#include <cmath>
+#include <cstdint>
+
+#include "instructions/sample/candidates.cuh"
+#include "instructions/sample/order.cuh"
+#include "instructions/sample/parameters.cuh"
+#include "instructions/sample/weight.cuh"
+
+namespace serval::device::sample {
+
+// Each step finds the candidate at which a cumulative weight goes beyond a target.
+enum class Step : uint32_t { kFirst, kTopK, kTopP, kDraw, kCount };
+
+__device__ __forceinline__ bool applies(Step step, const Candidates& candidates, const Parameters& p,
+                                        uint32_t vocab) {
+  if (step == Step::kFirst) return !candidates.has(1);
+  if (p.temperature <= 0) return false;
+  if (step == Step::kTopK) return p.top_k > 0 && static_cast<uint32_t>(p.top_k) < vocab;
+  return step == Step::kDraw || p.top_p < 1;
+}
+
+// The first two steps count, and top-p looks at the untempered distribution.
+__device__ __forceinline__ float inverse_temperature(Step step, const Parameters& p) {
+  if (step == Step::kDraw) return fminf(1 / p.temperature, FLT_MAX);
+  return step == Step::kTopP ? 1 : 0;
+}
+
+// `total`: the weight of all candidates that are left; u is in [0, 1).
+__device__ __forceinline__ uint64_t target(Step step, const Parameters& p, float u, uint64_t total) {
+  if (step == Step::kFirst) return 0;
+  if (step == Step::kTopK) return static_cast<uint64_t>(p.top_k) * Weight::kFirst - 1;
+  if (step == Step::kDraw) return static_cast<uint64_t>(u * static_cast<double>(total));
+  const double enough = ceil(p.top_p * static_cast<double>(total));
+  return enough > 1 ? static_cast<uint64_t>(enough) - 1 : 0;  // one always stays
+}
+
+// A loop, so that what the steps share stands in the kernel once.
+__device__ __forceinline__ Place draw(const Candidates& candidates, const Parameters& p, float u,
+                                      uint32_t vocab) {
+  // Until the first is known, any logit will do: counting does not mind.
+  Place place = candidates.has(1) ? candidates.ranked(1) : place_of(INFINITY, 0);
+  Kept kept = {.largest = logit_of(place)};
+#pragma unroll 1
+  for (uint32_t i = 0; i < static_cast<uint32_t>(Step::kCount); ++i) {
+    const Step step{i};
+    if (!applies(step, candidates, p, vocab)) continue;
+    if (step == Step::kDraw && p.min_p > 0) kept.least_shortfall = fminf(logf(p.min_p), 0);
+    const bool needs_total = step == Step::kTopP || step == Step::kDraw;
+    if (step == Step::kTopK && candidates.has(static_cast<uint32_t>(p.top_k))) {
+      place = candidates.ranked(static_cast<uint32_t>(p.top_k));
+    } else {
+      place = candidates.at(kept, {inverse_temperature(step, p)}, needs_total,
+                            [&](uint64_t total) { return target(step, p, u, total); });
+    }
+    if (step == Step::kFirst) {
+      kept.largest = logit_of(place);
+    } else {
+      kept.end_with(place);
+    }
+  }
+  return place;
+}
+
+}  // namespace serval::device::sample

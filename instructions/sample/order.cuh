@@ -1,0 +1,58 @@
+// The order in which candidates stand: by logit, descending, then by token, ascending. A candidate's place in
+// it is one integer, so that ranges, bins and sorting need no comparisons of two fields.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+namespace serval::device::sample {
+
+inline constexpr float kMinusInfinity = -INFINITY;
+
+// NaN counts as the smallest.
+__device__ __forceinline__ float clean(float logit) {
+  return fmaxf(logit, kMinusInfinity);
+}
+
+// How far a logit is below the largest; equal ones, infinite ones included, are not at all.
+__device__ __forceinline__ float shortfall(float logit, float largest) {
+  return logit == largest ? 0.0F : logit - largest;
+}
+
+// The logit's key in the high bits, below it the token counted backwards: larger is earlier, and 0 is
+// nobody's.
+using Place = uint64_t;
+
+inline constexpr uint32_t kTokenBits = 24;  // as check() limits the vocabulary
+inline constexpr uint32_t kPlaceBits = 32 + kTokenBits;
+inline constexpr uint32_t kLastToken = (1U << kTokenBits) - 1;
+inline constexpr Place kFirstPlace = (Place{1} << kPlaceBits) - 1;  // nobody's, but nobody is ahead of it
+inline constexpr uint32_t kMinusInfinityKey = 0x007fffff;
+inline constexpr Place kLastPlace = Place{kMinusInfinityKey} << kTokenBits;
+
+// Larger logits have larger keys; -0 and 0 have the same. Not for NaN.
+inline constexpr uint32_t kSign = 0x80000000;
+__device__ __forceinline__ uint32_t key_of(float logit) {
+  const uint32_t bits = __float_as_uint(logit + 0.0F);  // -0 + 0 is 0
+  return (bits & kSign) != 0 ? ~bits : bits | kSign;
+}
+__device__ __forceinline__ float logit_of_key(uint32_t key) {
+  return __uint_as_float((key & kSign) != 0 ? key & ~kSign : ~key);
+}
+
+__device__ __forceinline__ Place place_of(float logit, uint32_t token) {
+  return Place{key_of(logit)} << kTokenBits | (kLastToken - token);
+}
+__device__ __forceinline__ float logit_of(Place place) {
+  return logit_of_key(static_cast<uint32_t>(place >> kTokenBits));
+}
+__device__ __forceinline__ uint32_t token_of(Place place) {
+  return kLastToken - (static_cast<uint32_t>(place) & kLastToken);
+}
+
+// From one place up to and including another.
+struct PlaceRange {
+  Place first, last;
+};
+
+}  // namespace serval::device::sample

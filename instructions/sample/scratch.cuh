@@ -1,0 +1,40 @@
+// How `sample` divides up its group's scratch memory.
+#pragma once
+
+#include <cstdint>
+
+#include "instructions/sample/bins.cuh"
+#include "instructions/sample/order.cuh"
+#include "instructions/sample/penalties.cuh"
+#include "instructions/sample/sort.cuh"
+#include "instructions/sample/staged.cuh"
+#include "vm/device/group.cuh"
+
+namespace serval::device::sample {
+
+// What a warp found in its part of a row (softmax.cuh).
+struct WarpSoftmax {
+  Place first;
+  double sum;
+};
+
+struct Scratch {
+  StagedQuads staged;
+  Bins bins;
+  UnsortedPlaces unsorted;
+  alignas(16) Place head[kRunCapacity];
+  alignas(16) Place window[kRunCapacity];
+  uint32_t tokens[kRunCapacity];
+  alignas(16) uint32_t thread_keys[kGroupThreads];
+  PenalisedTokens penalised;
+  WarpSoftmax warp_softmax[kConsumerWarps];
+  uint64_t warp_sums[kConsumerWarps];
+  uint64_t found_before;
+  uint32_t found_index;
+  uint32_t token_count;
+  uint32_t place_count;
+  uint32_t ranked_key;
+};
+static_assert(sizeof(Scratch) <= kScratchBytes);
+
+}  // namespace serval::device::sample
