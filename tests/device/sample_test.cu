@@ -1,0 +1,435 @@
+// Sampling on the GPU, against the host's sampler. Both add probabilities up, each in its own rounding, so a
+// draw that falls on the boundary between two tokens may go either way: such a token is accepted if an
+// evaluation in double gives it with the parameters moved by kBoundary.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "instructions/sample/device.cuh"
+#include "instructions/sample/random.h"
+#include "instructions/sample/sampler.h"
+#include "tests/device/run_group_op.cuh"
+#include "tests/instructions/scene.h"
+
+namespace serval::testing {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr double kBoundary = 1e-6;
+constexpr double kMostOff = 1e-4;         // of a log-probability
+constexpr double kMostBoundaries = 0.01;  // share of the draws that may fall on one
+
+// One row to be sampled.
+struct Case {
+  std::vector<float> logits;
+  SequenceSlot slot;
+  uint32_t position = 0;  // of the row's token, the one before that to be drawn
+};
+
+// --- the rules of sampler.h in double
+
+struct Nudge {
+  double u = 0, top_p = 0, min_p = 0;
+};
+
+double exact_shortfall(double logit, double largest) {
+  return logit == largest ? 0 : logit - largest;
+}
+
+// The logits after the penalty, NaN as the smallest, in order.
+std::vector<std::pair<double, int32_t>> ordered(const Case& c) {
+  std::vector<std::pair<double, int32_t>> out;
+  const auto& slot = c.slot;
+  const size_t window = std::min<size_t>(slot.history_length, kHistoryTokens);
+  for (size_t t = 0; t < c.logits.size(); ++t) {
+    const auto token = static_cast<int32_t>(t);
+    float logit = std::isnan(c.logits[t]) ? -kInfinity : c.logits[t];
+    if (slot.repetition_penalty != 1 && std::count(slot.history, slot.history + window, token) > 0) {
+      logit = logit > 0 ? logit / slot.repetition_penalty : logit * slot.repetition_penalty;
+    }
+    out.emplace_back(logit, token);
+  }
+  std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first > b.first : a.second < b.second;
+  });
+  return out;
+}
+
+int32_t exact_draw(const SequenceSlot& slot, const std::vector<std::pair<double, int32_t>>& order, double u,
+                   const Nudge& nudge) {
+  size_t keep = slot.top_k > 0 ? std::min(order.size(), static_cast<size_t>(slot.top_k)) : order.size();
+  const auto ratio = [&](size_t i, double temperature) {
+    return std::exp(exact_shortfall(order[i].first, order[0].first) / temperature);
+  };
+  const auto total = [&](double temperature) {
+    double sum = 0;
+    for (size_t i = 0; i < keep; ++i) sum += ratio(i, temperature);
+    return sum;
+  };
+  if (slot.top_p < 1) {
+    const double enough = (slot.top_p + nudge.top_p) * total(1);
+    size_t i = 0;
+    for (double sum = ratio(0, 1); sum < enough && i + 1 < keep; sum += ratio(i, 1)) ++i;
+    keep = i + 1;
+  }
+  if (slot.min_p > 0) {
+    size_t i = 1;
+    while (i < keep && ratio(i, 1) >= slot.min_p * (1 + nudge.min_p)) ++i;
+    keep = i;
+  }
+  const double target = (u + nudge.u) * total(slot.temperature);
+  size_t i = 0;
+  for (double sum = ratio(0, slot.temperature); sum <= target && i + 1 < keep;
+       sum += ratio(i, slot.temperature)) {
+    ++i;
+  }
+  return order[i].second;
+}
+
+// True if the draw is so near a boundary that the token may come out.
+bool may_be_drawn(const Case& c, int32_t token) {
+  const auto order = ordered(c);
+  const double u = uniform(c.slot.seed, c.slot.sequence, c.position + 1);
+  for (const double du : {-kBoundary, 0.0, kBoundary}) {
+    for (const double dp : {-kBoundary, 0.0, kBoundary}) {
+      for (const double dm : {-kBoundary, 0.0, kBoundary}) {
+        if (exact_draw(c.slot, order, u, {du, dp, dm}) == token) return true;
+      }
+    }
+  }
+  return false;
+}
+
+double exact_log_probability(const std::vector<float>& logits, int32_t token) {
+  const auto clean = [](float x) { return std::isnan(x) ? -kInfinity : x; };
+  double largest = -kInfinity, sum = 0;
+  for (const float x : logits) largest = std::max<double>(largest, clean(x));
+  for (const float x : logits) sum += std::exp(exact_shortfall(clean(x), largest));
+  return exact_shortfall(clean(logits[static_cast<size_t>(token)]), largest) - std::log(sum);
+}
+
+// --- the GPU
+
+// Memory for rows of one vocabulary.
+class Rows {
+ public:
+  explicit Rows(uint32_t vocab) : vocab_(vocab) {
+    using enum TensorKind;
+    logits_ = bench_.add("logits", DType::kF32, kActivation, kMaxRows, vocab);
+    rows_ = bench_.add("rows", DType::kBytes, kState, kMaxRows, sizeof(PassRow));
+    slots_ = bench_.add("slots", DType::kBytes, kState, kMaxSlots, sizeof(SequenceSlot));
+    sampled_ = bench_.add("sampled", DType::kBytes, kState, kMaxRows, sizeof(SampledToken));
+  }
+
+  // Samples one row a case, at row `first_row` and after; the other rows want no logits.
+  std::vector<SampledToken> sample(const std::vector<const Case*>& cases, uint32_t first_row = 0) {
+    fill(cases, first_row);
+    gpu_.upload();
+    std::vector<Instruction> records;
+    for (uint32_t row = 0; row < kMaxRows; ++row) {
+      records.push_back(make_instruction(Sample{logits_, rows_, slots_, sampled_, row, vocab_}));
+    }
+    gpu_.run<Sample>(records, rows_);
+    gpu_.download(sampled_);
+    const SampledToken* sampled = bench_.data<SampledToken>(sampled_);
+    for (uint32_t row = 0; row < kMaxRows; ++row) {
+      if (row >= first_row && row < first_row + cases.size()) continue;
+      EXPECT_EQ(sampled[row].token, -1) << "row " << row << " was not to be sampled";
+    }
+    return {sampled + first_row, sampled + first_row + cases.size()};
+  }
+
+ private:
+  void fill(const std::vector<const Case*>& cases, uint32_t first_row) {
+    bench_.poison(sampled_);
+    for (uint32_t row = 0; row < kMaxRows; ++row) bench_.data<PassRow>(rows_)[row] = {};
+    for (uint32_t i = 0; i < cases.size(); ++i) {
+      const uint32_t row = first_row + i, slot = (row * 5 + 3) % kMaxSlots;
+      std::copy(cases[i]->logits.begin(), cases[i]->logits.end(),
+                bench_.data<float>(logits_) + size_t{row} * vocab_);
+      bench_.data<SequenceSlot>(slots_)[slot] = cases[i]->slot;
+      bench_.data<PassRow>(rows_)[row] = {
+          .active = 1, .wants_logits = 1, .slot = slot, .position = cases[i]->position};
+    }
+  }
+
+  uint32_t vocab_;
+  TensorId logits_, rows_, slots_, sampled_;
+  Bench bench_;
+  GpuBench gpu_{bench_};
+};
+
+// Compares the GPU with the host, case by case.
+class Judge {
+ public:
+  void judge(const Case& c, const SampledToken& gpu) {
+    ++draws_;
+    ASSERT_GE(gpu.token, 0);
+    ASSERT_LT(static_cast<size_t>(gpu.token), c.logits.size());
+    const SampledToken host = sample_token(c.logits, c.slot, c.position + 1, candidates_);
+    double expected = host.log_probability;
+    if (gpu.token != host.token) {
+      ++boundaries_;
+      EXPECT_GT(c.slot.temperature, 0);
+      EXPECT_TRUE(may_be_drawn(c, gpu.token))
+          << describe(c) << ": host " << host.token << ", GPU " << gpu.token;
+      expected = exact_log_probability(c.logits, gpu.token);
+    }
+    if (gpu.log_probability == expected) return;  // infinite ones, too
+    const double off = std::abs(gpu.log_probability - expected);
+    EXPECT_LE(off, kMostOff) << describe(c) << ": expected " << expected << ", GPU " << gpu.log_probability;
+    most_off_ = std::max(most_off_, off);
+  }
+  void report(const char* name) const {
+    std::printf("[ figures  ] %s: %zu draws, %zu on a boundary, log-probabilities off by %.2g at most\n",
+                name, draws_, boundaries_, most_off_);
+    EXPECT_LE(static_cast<double>(boundaries_), std::ceil(kMostBoundaries * static_cast<double>(draws_)));
+  }
+
+ private:
+  static std::string describe(const Case& c) {
+    const SequenceSlot& s = c.slot;
+    return "vocab " + std::to_string(c.logits.size()) + ", seed " + std::to_string(s.seed) + ", position " +
+           std::to_string(c.position) + ", temperature " + std::to_string(s.temperature) + ", top_k " +
+           std::to_string(s.top_k) + ", top_p " + std::to_string(s.top_p) + ", min_p " +
+           std::to_string(s.min_p) + ", penalty " + std::to_string(s.repetition_penalty);
+  }
+
+  std::vector<Candidate> candidates_;
+  size_t draws_ = 0, boundaries_ = 0;
+  double most_off_ = 0;
+};
+
+// Samples all cases, of one vocabulary, 16 at a time, twice: the bits must be the same.
+void expect_like_host(const char* name, const std::vector<Case>& cases) {
+  Rows rows(static_cast<uint32_t>(cases.front().logits.size()));
+  Judge judge;
+  for (size_t begin = 0; begin < cases.size(); begin += kMaxRows) {
+    std::vector<const Case*> some;
+    for (size_t i = begin; i < std::min(cases.size(), begin + kMaxRows); ++i) some.push_back(&cases[i]);
+    const std::vector<SampledToken> first = rows.sample(some), again = rows.sample(some);
+    for (size_t i = 0; i < some.size(); ++i) {
+      EXPECT_EQ(std::memcmp(&first[i], &again[i], sizeof(SampledToken)), 0);
+      judge.judge(*some[i], first[i]);
+    }
+  }
+  judge.report(name);
+}
+
+// --- random cases
+
+// Normal, by Box and Muller.
+double normal(Random& random) {
+  constexpr double kTwoPi = 6.283185307179586;
+  return std::sqrt(-2 * std::log(random.real(1e-300, 1))) * std::cos(random.real(0, kTwoPi));
+}
+
+enum class Kind { kModel, kPeaked, kFlat, kTies, kEqual, kRising, kFalling, kHuge, kBroken, kCount };
+
+// What a language model gives: most tokens far below a few.
+void fill_model(Random& random, std::vector<float>& logits) {
+  const double spread = random.real(1, 3.5), centre = random.real(-5, 5);
+  for (float& x : logits) x = static_cast<float>(centre + spread * normal(random));
+  const uint32_t raised = random.below(60);
+  for (uint32_t i = 0; i < raised; ++i) {
+    logits[random.below(static_cast<uint32_t>(logits.size()))] +=
+        static_cast<float>(random.real(0, 4 * spread));
+  }
+}
+
+std::vector<float> random_logits(Random& random, uint32_t vocab, Kind kind) {
+  std::vector<float> logits(vocab);
+  fill_model(random, logits);
+  const double scale = random.real(0.01, 1);
+  switch (kind) {
+    case Kind::kPeaked:
+      logits[random.below(vocab)] = 60;
+      break;
+    case Kind::kFlat:
+      for (float& x : logits) x *= static_cast<float>(scale * 0.1);
+      break;
+    case Kind::kTies:
+      for (float& x : logits) x = std::round(x * 2) / 2;  // -0 and 0 among them
+      break;
+    case Kind::kEqual:
+      std::fill(logits.begin(), logits.end(), logits[0]);
+      break;
+    case Kind::kRising:
+      std::sort(logits.begin(), logits.end());
+      break;
+    case Kind::kFalling:
+      std::sort(logits.begin(), logits.end(), std::greater<>());
+      break;
+    case Kind::kHuge:
+      for (float& x : logits) x *= static_cast<float>(std::pow(10, random.real(0, 38)));
+      break;
+    case Kind::kBroken:
+      for (float& x : logits) {
+        if (random.chance(0.1)) x = random.pick<float>({kNan, -kNan, -kInfinity, kInfinity, 0, -0.0F});
+        if (x == kInfinity && scale < 0.8) x = -kInfinity;  // in most rows no plus infinity
+      }
+      if (scale < 0.05) std::fill(logits.begin(), logits.end(), random.pick<float>({kNan, -kInfinity}));
+      break;
+    default:
+      break;
+  }
+  return logits;
+}
+
+void fill_history(Random& random, Case& c) {
+  const auto vocab = static_cast<uint32_t>(c.logits.size());
+  c.slot.repetition_penalty = random.pick<float>({1, 1, 1.1F, 1.3F, 2, 0.8F, 10});
+  c.slot.history_length = random.below(2 * kHistoryTokens);
+  const auto largest = std::max_element(c.logits.begin(), c.logits.end()) - c.logits.begin();
+  for (int32_t& token : c.slot.history) {
+    token = static_cast<int32_t>(random.below(vocab));
+    if (random.chance(0.1)) token = static_cast<int32_t>(largest);
+    if (random.chance(0.1)) token = random.pick<int32_t>({-1, 0, static_cast<int32_t>(vocab), 1 << 30});
+    if (random.chance(0.1)) token = c.slot.history[0];
+  }
+}
+
+Case random_case(Random& random, uint32_t vocab) {
+  Case c;
+  constexpr auto kKinds = static_cast<uint32_t>(Kind::kCount);
+  const Kind kind = random.chance(0.5) ? Kind::kModel : static_cast<Kind>(random.below(kKinds));
+  c.logits = random_logits(random, vocab, kind);
+  const auto all = static_cast<int32_t>(vocab);
+  c.slot.seed = random.bits();
+  c.slot.sequence = random.below(100);
+  c.position = random.below(100000);
+  c.slot.temperature = random.pick<float>({0, -1, 0.1F, 0.7F, 1, 1, 1.5F, 100, 1e-30F});
+  c.slot.top_k = random.pick<int32_t>(
+      {0, -1, 1, 2, 40, 40, 240, 241, 1000, 5000, all - 1, all, std::numeric_limits<int32_t>::max()});
+  c.slot.top_p = random.pick<float>({1, 1, 0.95F, 0.9F, 0.5F, 0.999F, 1e-6F, 0});
+  c.slot.min_p = random.pick<float>({0, 0, 0.05F, 0.3F, 1e-6F, 1});
+  fill_history(random, c);
+  return c;
+}
+
+void expect_random_cases_like_host(uint32_t vocab, size_t count) {
+  Random random(vocab);
+  std::vector<Case> cases;
+  for (size_t i = 0; i < count; ++i) cases.push_back(random_case(random, vocab));
+  expect_like_host(("vocabulary of " + std::to_string(vocab)).c_str(), cases);
+}
+
+SequenceSlot sampling(float temperature) {
+  SequenceSlot slot;
+  slot.seed = 42;
+  slot.temperature = temperature;
+  return slot;
+}
+
+TEST(SampleOnGpu, DrawsWhatTheHostDrawsFrom17Tokens) {
+  SERVAL_NEEDS_GPU();
+  expect_random_cases_like_host(17, 4000);
+}
+TEST(SampleOnGpu, DrawsWhatTheHostDrawsFrom512Tokens) {
+  SERVAL_NEEDS_GPU();
+  expect_random_cases_like_host(512, 4000);
+}
+TEST(SampleOnGpu, DrawsWhatTheHostDrawsFrom2048Tokens) {
+  SERVAL_NEEDS_GPU();
+  expect_random_cases_like_host(2048, 2000);
+}
+TEST(SampleOnGpu, DrawsWhatTheHostDrawsFrom32000Tokens) {
+  SERVAL_NEEDS_GPU();
+  expect_random_cases_like_host(32000, 600);
+}
+TEST(SampleOnGpu, DrawsWhatTheHostDrawsFrom128256Tokens) {
+  SERVAL_NEEDS_GPU();
+  expect_random_cases_like_host(128256, 320);
+}
+
+// Rows of such vocabularies begin anywhere between two 16-byte boundaries.
+TEST(SampleOnGpu, VocabulariesNeedNotBeMultiplesOfFour) {
+  SERVAL_NEEDS_GPU();
+  for (const uint32_t vocab : {1U, 2U, 3U, 5U, 1023U, 8191U, 8193U, 16387U}) {
+    expect_random_cases_like_host(vocab, 64);
+  }
+}
+
+TEST(SampleOnGpu, GreedyTakesTheLowestIdAmongEquals) {
+  SERVAL_NEEDS_GPU();
+  constexpr uint32_t kVocab = 128256;
+  Random random(1);
+  std::vector<Case> cases;
+  for (int i = 0; i < 64; ++i) {
+    Case c{std::vector<float>(kVocab, -1), sampling(0)};
+    for (uint32_t n = random.between(1, 5); n > 0; --n)
+      c.logits[random.below(kVocab)] = i % 2 == 0 ? 3.0F : 0.0F;
+    if (i % 2 != 0) c.logits[random.below(kVocab)] = -0.0F;
+    cases.push_back(std::move(c));
+  }
+  expect_like_host("equal logits", cases);
+}
+
+// The case that none of the shortcuts is for: no candidate stands out, and every one may be drawn.
+TEST(SampleOnGpu, DrawsFromAFlatDistributionOverTheWholeVocabulary) {
+  SERVAL_NEEDS_GPU();
+  constexpr uint32_t kVocab = 128256;
+  Random random(2);
+  std::vector<Case> cases;
+  for (uint32_t i = 0; i < 48; ++i) {
+    Case c{std::vector<float>(kVocab, 0.0F), sampling(i % 3 == 0 ? 0.9F : 1), i};
+    if (i % 2 != 0) c.logits = random_logits(random, kVocab, Kind::kFlat);
+    if (i % 4 == 2) c.slot.top_p = 0.7F;
+    if (i % 8 == 3) c.slot.min_p = 0.5F;
+    if (i % 8 == 5) c.slot.top_k = 50000;
+    cases.push_back(std::move(c));
+  }
+  expect_like_host("flat distributions", cases);
+}
+
+TEST(SampleOnGpu, HoldsTheLargestVocabulary) {
+  SERVAL_NEEDS_GPU();
+  constexpr uint32_t kVocab = 1U << 24, kLastRow = kMaxRows - 1;
+  Rows rows(kVocab);
+  Random random(3);
+  Judge judge;
+  Case c{random_logits(random, kVocab, Kind::kModel), sampling(0)};
+  c.logits[kVocab - 1] = 100;
+  judge.judge(c, rows.sample({&c}, kLastRow)[0]);
+  c.logits[kVocab - 1] = 0;
+  c.slot = sampling(1);
+  c.slot.top_k = 50;
+  judge.judge(c, rows.sample({&c}, kLastRow)[0]);
+  c.slot.top_k = 0;
+  judge.judge(c, rows.sample({&c}, kLastRow)[0]);
+  judge.report("2^24 tokens");
+}
+
+TEST(SampleOnGpu, FrequenciesAreTheSoftmax) {
+  SERVAL_NEEDS_GPU();
+  constexpr uint32_t kVocab = 6, kDraws = 16000;
+  Case c{{0.3F, -1, 2, 1.1F, 0, 1.9F}, sampling(1)};
+  Rows rows(kVocab);
+  std::vector<Case> cases(kMaxRows, c);
+  std::vector<int> counts(kVocab, 0);
+  for (uint32_t draw = 0; draw < kDraws; draw += kMaxRows) {
+    std::vector<const Case*> some;
+    for (uint32_t i = 0; i < kMaxRows; ++i) {
+      cases[i].position = draw + i;
+      some.push_back(&cases[i]);
+    }
+    for (const SampledToken& t : rows.sample(some)) ++counts[static_cast<size_t>(t.token)];
+  }
+  constexpr double kSigmas = 5;
+  for (uint32_t t = 0; t < kVocab; ++t) {
+    const double p = std::exp(exact_log_probability(c.logits, static_cast<int32_t>(t)));
+    EXPECT_NEAR(counts[t], p * kDraws, kSigmas * std::sqrt(p * (1 - p) * kDraws)) << "token " << t;
+  }
+}
+
+}  // namespace
+}  // namespace serval::testing
