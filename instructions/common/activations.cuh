@@ -86,25 +86,18 @@ __device__ __forceinline__ bool fits_registers(const Launch& launch, const matve
   return plan.resident && launch.row_bound == 1 && plan.cols <= kKept * kSweepCols;
 }
 __device__ __forceinline__ void prepare_one_row(PreparerRole& role, const matvec::Plan& plan) {
-  const float* residual = plan.input.residual + role.thread * kVector;
+  const uint32_t first_col = role.thread * kVector;
   uint2 norm[kKept];
-  uint32_t to[kKept];
 #pragma unroll
   for (uint32_t k = 0; k < kKept; ++k) {
-    const uint32_t col = k * kSweepCols + role.thread * kVector;
-    norm[k] = load_norm(plan.input.norm, col, plan.cols);
-    to[k] = place(role, plan, 0, 0, col);
+    norm[k] = load_norm(plan.input.norm, k * kSweepCols + first_col, plan.cols);
   }
-  const float inverse_cols = 1.0F / static_cast<float>(plan.cols);
-  const uint32_t cols = plan.cols - role.thread * kVector, end = padded_cols(plan) - role.thread * kVector;
   role.acquire_chunks(plan.chunks);
   role.wait_inputs();
   float4 x[kKept];
 #pragma unroll
   for (uint32_t k = 0; k < kKept; ++k) {
-    x[k] = static_cast<int32_t>(cols) > static_cast<int32_t>(k * kSweepCols)
-               ? ptx::load_relaxed(reinterpret_cast<const float4*>(residual + k * kSweepCols))
-               : float4{0, 0, 0, 0};
+    x[k] = load_residual(plan.input.residual, k * kSweepCols + first_col, plan.cols);
   }
   float sum = 0;
 #pragma unroll
@@ -113,11 +106,63 @@ __device__ __forceinline__ void prepare_one_row(PreparerRole& role, const matvec
   float(&sums)[kPreparerWarps] = role.s.preparer_sums[role.record % 2];
   if (role.lane == 0) sums[role.warp] = sum;
   role.sync();
-  const float scale = scale_of(sums, inverse_cols, plan.input.epsilon);
+  const float scale = scale_of(sums, 1.0F / static_cast<float>(plan.cols), plan.input.epsilon);
+  const uint32_t end_col = padded_cols(plan);
 #pragma unroll
   for (uint32_t k = 0; k < kKept; ++k) {
-    if (static_cast<int32_t>(end) > static_cast<int32_t>(k * kSweepCols)) {
-      write_scaled(role.s.activations + to[k], x[k], scale, norm[k]);
+    const uint32_t col = k * kSweepCols + first_col;
+    if (col < end_col) {
+      write_scaled(role.s.activations + place(role, plan, 0, 0, col), x[k], scale, norm[k]);
+    }
+  }
+  role.publish_chunks(plan.chunks, false);
+}
+
+// One row of any length by all preparers, several sweeps at a time. Up to kLongKept sweeps it is read once.
+inline constexpr uint32_t kLongKept = 8;
+struct LongPart {
+  float4 x[kLongKept];
+
+  __device__ __forceinline__ void load(const PreparerRole& role, const matvec::Plan& plan,
+                                       uint32_t first_col) {
+#pragma unroll
+    for (uint32_t k = 0; k < kLongKept; ++k) {
+      x[k] =
+          load_residual(plan.input.residual, first_col + k * kSweepCols + role.thread * kVector, plan.cols);
+    }
+  }
+};
+__device__ __forceinline__ void prepare_long_row(PreparerRole& role, const matvec::Plan& plan) {
+  constexpr uint32_t kPartCols = kLongKept * kSweepCols;
+  role.acquire_chunks(plan.chunks);
+  role.wait_inputs();
+  if (!plan.input.wants(role.s.rows[0])) {
+    role.publish_chunks(plan.chunks, false);
+    return;
+  }
+  LongPart part;
+  float sum = 0;
+#pragma unroll 1
+  for (uint32_t begin = 0; begin < plan.cols; begin += kPartCols) {
+    part.load(role, plan, begin);
+#pragma unroll
+    for (const float4& x : part.x) sum = add_squares(x, sum);
+  }
+  sum = warp_sum(sum);
+  float(&sums)[kPreparerWarps] = role.s.preparer_sums[role.record % 2];
+  if (role.lane == 0) sums[role.warp] = sum;
+  role.sync();
+  const float scale = scale_of(sums, 1.0F / static_cast<float>(plan.cols), plan.input.epsilon);
+  const uint32_t end_col = padded_cols(plan);
+#pragma unroll 1
+  for (uint32_t begin = 0; begin < plan.cols; begin += kPartCols) {
+    if (plan.cols > kPartCols) part.load(role, plan, begin);
+#pragma unroll
+    for (uint32_t k = 0; k < kLongKept; ++k) {
+      const uint32_t col = begin + k * kSweepCols + role.thread * kVector;
+      if (col >= end_col) continue;
+      write_scaled(role.s.activations + place(role, plan, 0, 0, col), part.x[k], scale,
+                   load_norm(plan.input.norm, col, plan.cols));
     }
   }
   role.publish_chunks(plan.chunks, false);
@@ -247,6 +292,8 @@ __device__ __forceinline__ void matvec::Stream::prepare(PreparerRole& role, cons
     activations::copy_chunks(role, plan);
   } else if (activations::fits_registers(role.launch, plan)) {
     activations::prepare_one_row(role, plan);
+  } else if (role.launch.row_bound == 1 && plan.resident) {
+    activations::prepare_long_row(role, plan);
   } else {
     activations::prepare_rows(role, plan);
   }

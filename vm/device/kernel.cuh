@@ -92,11 +92,13 @@ __device__ __forceinline__ void run_loader(Shared& s, const Launch& launch, uint
 }
 
 template <class Isa>
-__device__ __forceinline__ void run_preparer(Shared& s, const Launch& launch, uint32_t warp, uint32_t lane) {
-  PreparerRole role{
-      .s = s, .launch = launch, .thread = warp * kWarpThreads + lane, .warp = warp, .lane = lane};
+__device__ __forceinline__ void run_preparer(Shared& s, const Launch& launch) {
+  PreparerRole role{.s = s, .launch = launch};
   for (;; ++role.record) {
-    next_record(role, role.record, lane, [&] {
+    role.thread = ptx::thread_index() - kFirstPreparerWarp * kWarpThreads;
+    role.lane = role.thread % kWarpThreads;
+    role.warp = role.thread / kWarpThreads;
+    next_record(role, role.record, role.lane, [&] {
       if (role.slot->ends_launch != 0) {
         role.wait_gate();
       } else if (role.slot->streams != 0) {
@@ -132,10 +134,12 @@ __device__ __forceinline__ void consume_group(ConsumerRole& role) {
 }
 
 template <class Isa>
-__device__ __forceinline__ void run_consumer(Shared& s, const Launch& launch, uint32_t warp, uint32_t lane) {
-  ConsumerRole role{.s = s, .launch = launch, .warp = warp, .lane = lane};
+__device__ __forceinline__ void run_consumer(Shared& s, const Launch& launch) {
+  ConsumerRole role{.s = s, .launch = launch};
   for (;; ++role.record) {
-    next_record(role, role.record, lane, [&] {
+    role.lane = ptx::thread_index() % kWarpThreads;
+    role.warp = ptx::thread_index() / kWarpThreads - kFirstConsumerWarp;
+    next_record(role, role.record, role.lane, [&] {
       if (role.slot->ends_launch != 0) {
         wait_for_leave(s);
       } else if (role.slot->streams != 0) {
@@ -215,10 +219,10 @@ __global__ void __launch_bounds__(kBlockThreads, 1) interpret(const __grid_const
   const uint32_t warp = threadIdx.x / kWarpThreads, lane = threadIdx.x % kWarpThreads;
   if (warp >= kFirstConsumerWarp) {
     ptx::set_max_registers_up<kConsumerRegisters>();
-    run_consumer<Isa>(s, launch, warp - kFirstConsumerWarp, lane);
+    run_consumer<Isa>(s, launch);
   } else if (warp >= kFirstPreparerWarp) {
     ptx::set_max_registers_down<kPreparerRegisters>();
-    run_preparer<Isa>(s, launch, warp - kFirstPreparerWarp, lane);
+    run_preparer<Isa>(s, launch);
   } else {
     ptx::set_max_registers_down<kServiceRegisters>();
     if (warp == kControllerWarp) {

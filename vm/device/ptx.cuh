@@ -197,6 +197,13 @@ __device__ __forceinline__ float bf16_high(uint32_t pair) {
   return __uint_as_float(pair & 0xffff0000u);
 }
 
+// The thread's index in its block, read anew each time: what is computed from it in a loop stays in the loop.
+// Else the compiler keeps the beginnings of all addresses of all instructions in registers, and spills.
+__device__ __forceinline__ uint32_t thread_index() {
+  uint32_t v;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(v));
+  return v;
+}
 template <uint32_t kRegisters>
 __device__ __forceinline__ void set_max_registers_up() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));

@@ -81,9 +81,10 @@ struct LoaderRole {
 struct PreparerRole {
   Shared& s;
   const Launch& launch;
-  uint32_t thread;
-  uint32_t warp;  // of the preparers
-  uint32_t lane;
+  // Set anew for each record (ptx::thread_index()).
+  uint32_t thread = 0;
+  uint32_t warp = 0;  // of the preparers
+  uint32_t lane = 0;
   const RecordSlot* slot = nullptr;
   uint32_t record = 0;         // counted from the launch's first
   uint32_t next_chunk = 0;     // of activations
@@ -184,8 +185,9 @@ __device__ __forceinline__ void PreparerRole::wait_inputs() {
 struct ConsumerRole {
   Shared& s;
   const Launch& launch;
-  uint32_t warp;  // of the consumers
-  uint32_t lane;
+  // Set anew for each record (ptx::thread_index()).
+  uint32_t warp = 0;  // of the consumers
+  uint32_t lane = 0;
   const RecordSlot* slot = nullptr;
   uint32_t record = 0;
   uint32_t next_page = 0;

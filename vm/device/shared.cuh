@@ -23,10 +23,10 @@ inline constexpr uint32_t kPreparerWarps = 4;
 inline constexpr uint32_t kPreparerThreads = kPreparerWarps * kWarpThreads;
 inline constexpr uint32_t kFirstConsumerWarp = 8;
 inline constexpr uint32_t kBlockThreads = (kFirstConsumerWarp + kConsumerWarps) * kWarpThreads;
-// 4 warps of each kind: 40 + 88 + 2 × 192 registers make 512, 4 × 128.
+// 4 warps of each kind: 40 + 96 + 2 × 184 registers make 512, 4 × 128.
 inline constexpr uint32_t kServiceRegisters = 40;
-inline constexpr uint32_t kPreparerRegisters = 88;
-inline constexpr uint32_t kConsumerRegisters = 192;
+inline constexpr uint32_t kPreparerRegisters = 96;
+inline constexpr uint32_t kConsumerRegisters = 184;
 
 inline constexpr uint32_t kRingPages = 9;
 // Issued and not landed: every page more lengthens the queue that each counter, each activation has to wait
