@@ -1,6 +1,7 @@
 #pragma once
 
-#include "instructions/attention/worker.cuh"
+#include "instructions/attention/strip_per_warp.cuh"
+#include "instructions/attention/tile_per_warp.cuh"
 #include "vm/device/op.cuh"
 
 namespace serval::device {
@@ -8,17 +9,24 @@ namespace serval::device {
 template <>
 struct DeviceOp<Attention> : GroupOp {
   static __device__ bool in_range(const Attention& op) {
-    return op.kv_head < op.kv_heads && op.lane < op.lanes;
+    // Tokens are counted to the end of the last leaf and a round of lanes further.
+    constexpr uint64_t kMaxLeaves = (uint64_t{1} << 32) / kLeafTokens;
+    return op.kv_head < op.kv_heads && op.lane < op.lanes &&
+           uint64_t{leaves_for_tokens(op.max_context)} + op.lanes < kMaxLeaves;
   }
 
   static __device__ __forceinline__ void run(const Attention& op, const Group& group) {
     using namespace attention;
+    // A lane that the compiler knows nothing of: address arithmetic stays in here, instead of holding
+    // registers while other instructions run.
+    Group mine = group;
+    asm volatile("" : "+r"(mine.lane));
     if (op.head_dim == 128) {
-      Worker<128, 8>(op, group).run();
-    } else if (most_rows_of_a_slot(group) * (op.q_heads / op.kv_heads) <= 8) {
-      Worker<64, 8>(op, group).run();
+      StripPerWarp<128>(op, mine).run();
+    } else if (Queries(op).end(most_rows_of_a_slot(mine)) <= kTileQueries) {
+      StripPerWarp<64>(op, mine).run();
     } else {
-      Worker<64, 16>(op, group).run();
+      TilePerWarp(op, mine).run();
     }
   }
 };

@@ -11,6 +11,11 @@ namespace serval::device::attention {
 
 using tiles::kAllLanes;
 
+// What is computed at a time: 32 tokens of a leaf, 8 queries.
+inline constexpr uint32_t kStripTokens = 32;
+inline constexpr uint32_t kStrips = kLeafTokens / kStripTokens;
+inline constexpr uint32_t kTileQueries = 8;
+
 // One leaf of one slot, for all rows of the pass that belong to the slot: they share its keys and values.
 struct Item {
   uint32_t rows;  // bit r: row r of the pass; 0 if there is nothing left to do
@@ -21,8 +26,13 @@ struct Item {
 
   __device__ __forceinline__ bool none() const { return rows == 0; }
   __device__ __forceinline__ uint32_t begin() const { return leaf * kLeafTokens; }
-  // Tokens of the leaf that some row sees.
-  __device__ __forceinline__ uint32_t visible() const { return min(tokens - begin(), kLeafTokens); }
+  // Strips of the leaf that hold a token which some row sees: the first ones.
+  __device__ __forceinline__ uint32_t strips() const {
+    return (min(tokens - begin(), kLeafTokens) + kStripTokens - 1) / kStripTokens;
+  }
+  __device__ __forceinline__ bool sees_strip(uint32_t strip) const {
+    return begin() + strip * kStripTokens < tokens;
+  }
 };
 
 // Goes through the items of an instance, slots in order of their first rows. Every warp does so on its own;
@@ -72,14 +82,28 @@ class Queries {
   __device__ __forceinline__ explicit Queries(const Attention& op)
       : heads_(op.q_heads / op.kv_heads), log2_places_(static_cast<uint32_t>(std::bit_width(heads_ - 1))) {}
 
-  // A query, or none.
+  // A query; if there is none, row and head are some that exist.
   struct Query {
     uint32_t row;   // of the pass
     uint32_t head;  // of the group
     bool exists;
   };
 
-  __device__ __forceinline__ uint32_t heads() const { return heads_; }
+  __device__ __forceinline__ PartialLayout layout(const Attention& op, uint32_t head_dim) const {
+    return {op.lanes, heads_, head_dim};
+  }
+  // Where a query is among all heads of all rows.
+  __device__ __forceinline__ uint64_t vector(const Attention& op, const Query& query) const {
+    return uint64_t{query.row} * op.q_heads + op.kv_head * heads_ + query.head;
+  }
+  // Where its result goes for the slot's first leaf.
+  __device__ __forceinline__ float* place(const Attention& op, const Group& group, uint32_t head_dim,
+                                          const Query& query) const {
+    const PartialLayout partial = layout(op, head_dim);
+    return group.tensor<&Attention::partial, float>() +
+           partial.row(op.kv_head, op.lane, query.row) * partial.cols(op.max_context) +
+           partial.col(0, query.head);
+  }
   // No query of so many rows is this one or a later.
   __device__ __forceinline__ uint32_t end(uint32_t rows) const { return rows << log2_places_; }
   __device__ __forceinline__ Query at(const Item& item, uint32_t n) const {
@@ -87,7 +111,8 @@ class Queries {
     uint32_t rows = item.rows;
 #pragma unroll 1
     for (uint32_t skip = n >> log2_places_; skip > 0; --skip) rows &= rows - 1;
-    return {static_cast<uint32_t>(__ffs(static_cast<int>(rows)) - 1), head, head < heads_ && rows != 0};
+    if (head >= heads_ || rows == 0) return {0, 0, false};
+    return {static_cast<uint32_t>(__ffs(static_cast<int>(rows)) - 1), head, true};
   }
 
  private:

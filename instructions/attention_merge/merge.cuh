@@ -48,8 +48,8 @@ class LeafFinder {
       : op_(op),
         partial_(partial),
         layout_(partial_layout(op)),
-        cols_(layout_.cols(op.max_context)),
-        by_lanes_(op.lanes) {}
+        by_lanes_(op.lanes),
+        cols_(by_lanes_.quotient(leaves_for_tokens(op.max_context) + op.lanes - 1) * layout_.leaf_cols()) {}
 
   // `row` is the pass's row `index`.
   __device__ __forceinline__ HeadLeaves leaves_of(const PassRow& row, uint32_t index, uint32_t head) const {
@@ -69,15 +69,15 @@ class LeafFinder {
   static __device__ bool in_range(const AttentionMerge& op) {
     constexpr uint64_t kLimit = uint64_t{1} << 32;
     return uint64_t{op.q_heads} * op.kv_heads < kLimit &&
-           uint64_t{leaves_for_tokens(op.max_context) + kMaxSlots} * op.lanes < kLimit;
+           (uint64_t{leaves_for_tokens(op.max_context)} + op.lanes + kMaxSlots) * op.lanes < kLimit;
   }
 
  private:
   const AttentionMerge& op_;
   const float* partial_;
   PartialLayout layout_;
-  uint64_t cols_;
   Divider by_lanes_;
+  uint64_t cols_;  // layout_.cols()
 };
 
 // What a lane reads of a leaf.
@@ -110,6 +110,10 @@ struct ClassSums {
   }
 };
 
+__device__ __forceinline__ float2 quotient(const float2& values, float weight) {
+  return {__fdividef(values.x, weight), __fdividef(values.y, weight)};
+}
+// Adds the upper half of the classes to the lower until one is left.
 __device__ __forceinline__ float2 merged(ClassSums (&sums)[kMergeClasses]) {
 #pragma unroll
   for (uint32_t half = kMergeClasses / 2; half > 0; half /= 2) {
@@ -118,19 +122,23 @@ __device__ __forceinline__ float2 merged(ClassSums (&sums)[kMergeClasses]) {
       if (c < half) sums[c].add(sums[c + half]);
     }
   }
-  return {__fdividef(sums[0].values.x, sums[0].weight), __fdividef(sums[0].values.y, sums[0].weight)};
+  return quotient(sums[0].values, sums[0].weight);
 }
 
-// The largest score of leaves `begin` and on. All lanes of a warp together.
-__device__ __forceinline__ float largest_score(const HeadLeaves& leaves, uint32_t begin, uint32_t lane) {
+// The largest of the scores that the lanes of a warp have.
+__device__ __forceinline__ float largest_of_warp(float score) {
+#pragma unroll
+  for (int distance = kWarpThreads / 2; distance > 0; distance /= 2) {
+    score = fmaxf(score, __shfl_xor_sync(kAllLanes, score, distance));
+  }
+  return score;
+}
+// The largest score of the leaves `begin` + lane, + 32, … in each lane.
+__device__ __forceinline__ float largest_of_lane(const HeadLeaves& leaves, uint32_t begin, uint32_t lane) {
   float largest = -INFINITY;
 #pragma unroll 4
   for (uint32_t leaf = begin + lane; leaf < leaves.count; leaf += kWarpThreads) {
     largest = fmaxf(largest, ptx::load_relaxed(leaves.at(leaf) + leaves.head_dim));
-  }
-#pragma unroll
-  for (uint32_t distance = kWarpThreads / 2; distance > 0; distance /= 2) {
-    largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, static_cast<int>(distance)));
   }
   return largest;
 }
@@ -138,17 +146,21 @@ __device__ __forceinline__ float largest_score(const HeadLeaves& leaves, uint32_
 // Channels `channel` and the next of a head, by one warp. The arguments but for `channel` and `lane` are the
 // same in all lanes.
 __device__ __forceinline__ float2 merge_channels(const HeadLeaves& leaves, uint32_t channel, uint32_t lane) {
-  ClassSums sums[kMergeClasses];
   LeafPart parts[kMergeClasses];
+  parts[0].load(leaves, 0, channel);
+  if (leaves.count == 1) return quotient(parts[0].values, parts[0].score.y);
+  ClassSums sums[kMergeClasses];
   float largest = -INFINITY;
   for (uint32_t round = 0; round < leaves.count; round += kMergeClasses) {
 #pragma unroll
     for (uint32_t c = 0; c < kMergeClasses; ++c) {
+      if (round + c == 0) continue;
       parts[c] = {};
       if (round + c < leaves.count) parts[c].load(leaves, round + c, channel);
     }
     if (round == 0) {
-      if (leaves.count > kMergeClasses) largest = largest_score(leaves, kMergeClasses, lane);
+      if (leaves.count > kMergeClasses)
+        largest = largest_of_warp(largest_of_lane(leaves, kMergeClasses, lane));
 #pragma unroll
       for (const LeafPart& part : parts) largest = fmaxf(largest, part.score.x);
     }
@@ -165,15 +177,16 @@ using SharedSums = ClassSums[kMergeClasses][kWarpThreads];
 // barrier.
 __device__ __forceinline__ float2 merge_channels_together(const HeadLeaves& leaves, uint32_t channel,
                                                           const Group& group, SharedSums& scratch) {
-  constexpr uint32_t kInFlight = 4;
-  const float largest = largest_score(leaves, 0, group.lane);
+  constexpr uint32_t kInFlight = 8;
   ClassSums sum;
+  float largest = -INFINITY;
   for (uint32_t leaf = group.warp; leaf < leaves.count; leaf += kInFlight * kMergeClasses) {
     LeafPart parts[kInFlight];
 #pragma unroll
     for (uint32_t i = 0; i < kInFlight; ++i) {
       if (leaf + i * kMergeClasses < leaves.count) parts[i].load(leaves, leaf + i * kMergeClasses, channel);
     }
+    if (leaf == group.warp) largest = largest_of_warp(largest_of_lane(leaves, 0, group.lane));
 #pragma unroll
     for (const LeafPart& part : parts) sum.add(part, largest);
   }

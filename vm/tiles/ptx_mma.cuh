@@ -52,4 +52,18 @@ __device__ __forceinline__ void load_matrices(uint32_t (&to)[4], const void* row
   }
 }
 
+template <bool kTransposed>
+__device__ __forceinline__ void store_matrices(void* row, const uint32_t (&from)[4]) {
+  const uint32_t address = device::ptx::shared_address(row);
+  if constexpr (kTransposed) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+                 "r"(from[0]), "r"(from[1]), "r"(from[2]), "r"(from[3])
+                 : "memory");
+  } else {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+                 "r"(from[0]), "r"(from[1]), "r"(from[2]), "r"(from[3])
+                 : "memory");
+  }
+}
+
 }  // namespace serval::tiles::ptx

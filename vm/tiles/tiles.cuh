@@ -1,9 +1,37 @@
-// The tile library: what instructions are written in.
+// The tile library: what instructions are written in, in the manner of ThunderKittens. Operations are
+// functions `name(dst, src…)` on typed tiles; a tile of the wrong shape, type or layout does not compile
+// (types/concepts.cuh).
+//
+//   types/element.cuh           Bf16, Fp16 and float; pairs of them
+//   types/layout.cuh            how the tensor cores spread a tile over a warp's lanes
+//   types/register_tile.cuh     RegisterTile, Accumulator
+//   types/register_vector.cuh   RegisterVector: RowVector and ColumnVector of a tile
+//   types/shared_tile.cuh       SharedTile and its swizzles
+//   types/global_tile.cuh       GlobalTile: a matrix in global memory, and who may write it meanwhile
+//   types/tensor_map.cuh        TensorMap: the same for the copy engine; types/make_tensor_map.h makes one
+//   types/concepts.cuh          what operations ask of their operands
+//
+//   ops/register/map.cuh        fill, map, add; map_rows, map_columns, broadcast_rows, broadcast_columns
+//   ops/register/reduce.cuh     reduce_rows, reduce_columns with Sum or Max; accumulate_columns, reduce_lanes
+//   ops/register/convert.cuh    convert, swap_layout, transpose
+//   ops/register/mma.cuh        mma_ab, mma_abt, mma_atb, mma_atbt
+//   ops/shared/load_store.cuh   load_left, load_right, load, store: shared memory ↔ registers
+//   ops/global/load_store.cuh   load, store, load_rows: global memory ↔ registers or shared memory
+//   ops/global/async.cuh        load_async, commit_async, wait_async: a warp's own asynchronous loads
+//   ops/global/bulk.cuh         load_async, store_async, commit_stores, wait_stores: the copy engine, row by
+//   row ops/global/tensor.cuh       load_async, store_async: the copy engine, through a TensorMap
+//
+//   ptx_*.cuh                   the PTX instructions that these are made of, one thin function each
+//
+// Room is left for wgmma in ops/register/ and for fp8 in types/element.cuh.
 #pragma once
 
-#include "vm/tiles/ops/async.cuh"
-#include "vm/tiles/ops/convert.cuh"
-#include "vm/tiles/ops/map.cuh"
-#include "vm/tiles/ops/mma.cuh"
-#include "vm/tiles/ops/reduce.cuh"
-#include "vm/tiles/ops/shared.cuh"
+#include "vm/tiles/ops/global/async.cuh"
+#include "vm/tiles/ops/global/bulk.cuh"
+#include "vm/tiles/ops/global/load_store.cuh"
+#include "vm/tiles/ops/global/tensor.cuh"
+#include "vm/tiles/ops/register/convert.cuh"
+#include "vm/tiles/ops/register/map.cuh"
+#include "vm/tiles/ops/register/mma.cuh"
+#include "vm/tiles/ops/register/reduce.cuh"
+#include "vm/tiles/ops/shared/load_store.cuh"

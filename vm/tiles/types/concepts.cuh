@@ -19,7 +19,16 @@ template <class T, int kRows, int kCols, class Swizzle>
 inline constexpr bool kIsSharedTile<SharedTile<T, kRows, kCols, Swizzle>> = true;
 
 template <class T>
+inline constexpr bool kIsRegisterVector = false;
+template <class T, int kLength, Along kAlong>
+inline constexpr bool kIsRegisterVector<RegisterVector<T, kLength, kAlong>> = true;
+
+template <class T>
 concept AnyRegisterTile = kIsRegisterTile<T>;
+template <class T>
+concept AnyRegisterVector = kIsRegisterVector<T>;
+template <class T>
+concept FloatVector = AnyRegisterVector<T> && std::same_as<typename T::ElementType, float>;
 template <class T>
 concept AnySharedTile = kIsSharedTile<T>;
 template <class T>
@@ -38,6 +47,22 @@ concept SameElement = std::same_as<typename A::ElementType, typename B::ElementT
 template <class A, class B>
 concept SameShape = A::kRows == B::kRows&& A::kCols == B::kCols;
 
+// Holds what the register tile does.
+template <class T, class Tile>
+concept SharedTileFor = AnySharedTile<T> && SameElement<T, Tile> && SameShape<T, Tile>;
+
+// The matrix of another tile, with one thing changed: the type, to fp32 or from it; the layout; rows and
+// columns, in the other layout.
+template <class T, class Tile>
+concept ConversionOf = AnyRegisterTile<T> && SameShape<T, Tile> && T::kLayout == Tile::kLayout &&
+                       (FloatTile<T> != FloatTile<Tile>);
+template <class T, class Tile>
+concept OtherLayoutOf =
+    OperandTile<T> && SameElement<T, Tile> && SameShape<T, Tile> && T::kLayout != Tile::kLayout;
+template <class T, class Tile>
+concept TransposeOf = OperandTile<T> && SameElement<T, Tile> &&
+                      T::kRows == Tile::kCols&& T::kCols == Tile::kRows&& T::kLayout != Tile::kLayout;
+
 // What mma takes at a time is 16 rows of d, 8 of its columns and 16 terms.
 template <class D, int kTerms>
 concept ProductShape = AccumulatorTile<D> && D::kRows % kBaseTile == 0 && kTerms % kBaseTile == 0;
@@ -53,5 +78,10 @@ concept ProductABt = RowOperand<A> && RowOperand<B> && SameElement<A, B> && A::k
 template <class D, class A, class B>
 concept ProductAtB = ColOperand<A> && ColOperand<B> && SameElement<A, B> && A::kCols == D::kRows&& B::kCols ==
                      D::kCols&& A::kRows == B::kRows&& ProductShape<D, A::kRows>;
+
+// d[m, n] += Σ a[k, m] b[n, k]
+template <class D, class A, class B>
+concept ProductAtBt = ColOperand<A> && RowOperand<B> && SameElement<A, B> && A::kCols ==
+                      D::kRows&& B::kRows == D::kCols&& A::kRows == B::kCols&& ProductShape<D, A::kRows>;
 
 }  // namespace serval::tiles

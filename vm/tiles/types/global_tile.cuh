@@ -3,7 +3,6 @@
 
 #include <type_traits>
 
-#include "vm/device/ptx.cuh"
 #include "vm/tiles/types/element.cuh"
 
 namespace serval::tiles {
@@ -14,21 +13,20 @@ enum class Coherence : uint8_t {
   kGpu,       // other SMs write it in this kernel, ordered by counters: loads go to L2
 };
 
-// Row-major; rows begin at multiples of 16 bytes. `T` may be const.
+// A matrix from its element (0, 0) on: row-major, `T` may be const. Operations that move 16 bytes at a time
+// need rows that begin at multiples of 16 bytes.
 template <class T, Coherence kCoherenceOf = Coherence::kConstant>
 requires Element<std::remove_const_t<T>>
 struct GlobalTile {
   using ElementType = std::remove_const_t<T>;
   static constexpr Coherence kCoherence = kCoherenceOf;
+
   T* data;
   uint32_t stride;  // elements from one row to the next
-};
 
-// Loads V (uint2, uint4, float2, …) as the tile's coherence demands.
-template <Coherence kCoherence, class V>
-__device__ __forceinline__ V read_global(const V* p) {
-  if constexpr (kCoherence == Coherence::kConstant) return device::ptx::load_constant(p);
-  return device::ptx::load_relaxed(p);
-}
+  __device__ __forceinline__ T* at(uint32_t row, uint32_t col) const {
+    return data + static_cast<size_t>(row) * stride + col;
+  }
+};
 
 }  // namespace serval::tiles

@@ -21,6 +21,9 @@ inline constexpr uint32_t kPairLanes = 4;
 
 enum class Layout : uint8_t { kRow, kCol };
 
+// Operations take the lane as their last argument, so that a caller can hand in one that the compiler knows
+// nothing of: it would move all address arithmetic to the top of an interpreter's loop otherwise, where it
+// takes registers from every instruction.
 __device__ __forceinline__ uint32_t lane_id() {
   return threadIdx.x % kLanes;
 }

@@ -8,14 +8,17 @@ namespace serval::tiles {
 // Where the unit `unit` of row `row` lies in its row: a permutation within each 8 units (128 bytes, all
 // banks).
 struct NoSwizzle {
+  static constexpr uint32_t kAlignment = 128;
   static constexpr __host__ __device__ uint32_t unit(uint32_t, uint32_t unit) { return unit; }
 };
 // For accesses to the same unit of eight rows, such as ldmatrix makes. It is TMA's 128-byte mode.
 struct OperandSwizzle {
+  static constexpr uint32_t kAlignment = 1024;  // of a tile: the copy engine swizzles by address
   static constexpr __host__ __device__ uint32_t unit(uint32_t row, uint32_t unit) { return unit ^ (row & 7); }
 };
 // For accesses to two neighbouring units of four rows: pairs of fp32 in the layout of an accumulator.
 struct AccumulatorSwizzle {
+  static constexpr uint32_t kAlignment = 128;
   static constexpr __host__ __device__ uint32_t unit(uint32_t row, uint32_t unit) {
     return unit ^ (row & 3) << 1;
   }
@@ -34,7 +37,7 @@ struct SharedTile {
   static_assert(kCols % kUnitElements == 0, "rows are whole units");
   static_assert(kRowUnits % 8 == 0 || std::same_as<Swizzle, NoSwizzle>, "swizzles permute 8 units of a row");
 
-  alignas(128) T data[kRows * kCols];
+  alignas(Swizzle::kAlignment) T data[kRows * kCols];
 
   static constexpr __host__ __device__ uint32_t offset(uint32_t row, uint32_t col) {
     return row * kCols + Swizzle::unit(row, col / kUnitElements) * kUnitElements + col % kUnitElements;

@@ -1,6 +1,8 @@
 // Products of register tiles on the tensor cores, accumulated in fp32.
 //
-// The order of additions depends on the shapes only: k in steps of 16, first to last.
+// An operand is given in the layout in which the tensor cores take it: a as it stands and b transposed have
+// rows along their lanes (kRow), aᵀ and b columns (kCol). The order of additions depends on the shapes only:
+// k in steps of 16, first to last.
 #pragma once
 
 #include "vm/tiles/ptx_mma.cuh"
@@ -9,8 +11,8 @@
 namespace serval::tiles {
 
 // d += a b
-template <class D, class A, class B>
-requires ProductAB<D, A, B> __device__ __forceinline__ void mma_ab(D& d, const A& a, const B& b) {
+template <OperandTile A, OperandTile B, ProductAB<A, B> D>
+__device__ __forceinline__ void mma_ab(D& d, const A& a, const B& b) {
 #pragma unroll
   for (int k = 0; k < A::kQuadrantCols; k += 2) {
 #pragma unroll
@@ -27,8 +29,8 @@ requires ProductAB<D, A, B> __device__ __forceinline__ void mma_ab(D& d, const A
 }
 
 // d += a bᵀ
-template <class D, class A, class B>
-requires ProductABt<D, A, B> __device__ __forceinline__ void mma_abt(D& d, const A& a, const B& b) {
+template <OperandTile A, OperandTile B, ProductABt<A, B> D>
+__device__ __forceinline__ void mma_abt(D& d, const A& a, const B& b) {
 #pragma unroll
   for (int k = 0; k < A::kQuadrantCols; k += 2) {
 #pragma unroll
@@ -45,8 +47,8 @@ requires ProductABt<D, A, B> __device__ __forceinline__ void mma_abt(D& d, const
 }
 
 // d += aᵀ b
-template <class D, class A, class B>
-requires ProductAtB<D, A, B> __device__ __forceinline__ void mma_atb(D& d, const A& a, const B& b) {
+template <OperandTile A, OperandTile B, ProductAtB<A, B> D>
+__device__ __forceinline__ void mma_atb(D& d, const A& a, const B& b) {
 #pragma unroll
   for (int k = 0; k < A::kQuadrantRows; k += 2) {
 #pragma unroll
@@ -57,6 +59,24 @@ requires ProductAtB<D, A, B> __device__ __forceinline__ void mma_atb(D& d, const
       for (int n = 0; n < D::kQuadrantCols; ++n) {
         ptx::mma_16x8x16<typename A::ElementType>(d.quadrant[m][n], d.quadrant[m + 1][n], left,
                                                   {b.quadrant[k][n], b.quadrant[k + 1][n]});
+      }
+    }
+  }
+}
+
+// d += aᵀ bᵀ
+template <OperandTile A, OperandTile B, ProductAtBt<A, B> D>
+__device__ __forceinline__ void mma_atbt(D& d, const A& a, const B& b) {
+#pragma unroll
+  for (int k = 0; k < A::kQuadrantRows; k += 2) {
+#pragma unroll
+    for (int m = 0; m < A::kQuadrantCols; m += 2) {
+      const uint32_t left[4] = {a.quadrant[k][m], a.quadrant[k][m + 1], a.quadrant[k + 1][m],
+                                a.quadrant[k + 1][m + 1]};
+#pragma unroll
+      for (int n = 0; n < D::kQuadrantCols; ++n) {
+        ptx::mma_16x8x16<typename A::ElementType>(d.quadrant[m][n], d.quadrant[m + 1][n], left,
+                                                  {b.quadrant[n][k], b.quadrant[n][k + 1]});
       }
     }
   }

@@ -1,0 +1,225 @@
+// The tile library between global memory and the rest: plain loads and stores, asynchronous ones, the copy
+// engine.
+#include "tests/device/tile_test.cuh"
+#include "vm/tiles/types/make_tensor_map.h"
+
+namespace serval::testing {
+namespace {
+
+using tiles::Coherence, tiles::GlobalTile, tiles::RegisterTile, tiles::SharedTile;
+
+constexpr int kMargin = 8;  // columns of the matrix beyond the tile: strides are not widths
+
+// A tile's worth of a wider matrix moves to another one; what lies beyond has to stay as it was.
+template <class T, int kRows, int kCols, class Body>
+void check_move(Random& random, Body body) {
+  constexpr int kStride = kCols + kMargin;
+  const Matrix<T> x(kRows, kStride, random), before(kRows, kStride, random);
+  const auto src = to_gpu(x), dst = to_gpu(before);
+  on_warp(body, static_cast<const T*>(src.data()), dst.data(), static_cast<uint32_t>(kStride));
+  expect_elements(dst, kRows, kStride,
+                  [&](int r, int c) { return c < kCols ? x.at(r, c) : before.at(r, c); });
+}
+
+// --- registers
+
+template <class Tile, Coherence kCoherence>
+struct RegisterMove {
+  using T = typename Tile::ElementType;
+  __device__ void operator()(const T* src, T* dst, uint32_t stride) const {
+    Tile x;
+    tiles::load(x, GlobalTile<const T, kCoherence>{src, stride});
+    tiles::store(GlobalTile<T>{dst, stride}, x);
+  }
+};
+
+TEST(TilesGlobal, MovesRegisterTilesInEveryTypeAndLayout) {
+  SERVAL_NEEDS_GPU();
+  Random random(1);
+  for_types<RegisterTile<float, 16, 16>, RegisterTile<float, 8, 64>, RegisterTile<Bf16, 16, 16>,
+            RegisterTile<Bf16, 32, 64>, RegisterTile<Fp16, 16, 32>, RegisterTile<Bf16, 16, 16, Layout::kCol>,
+            RegisterTile<Fp16, 64, 8, Layout::kCol>>([&]<class Tile>(std::type_identity<Tile>) {
+    using T = typename Tile::ElementType;
+    check_move<T, Tile::kRows, Tile::kCols>(random, RegisterMove<Tile, Coherence::kConstant>());
+    check_move<T, Tile::kRows, Tile::kCols>(random, RegisterMove<Tile, Coherence::kGpu>());
+  });
+}
+
+// Rows in reverse.
+template <class T>
+struct RowsMove {
+  __device__ void operator()(const T* src, T* dst, uint32_t stride) const {
+    RegisterTile<T, 8, 64> x;
+    const uint32_t row = 7 - x.row_of(tiles::lane_id(), 0, 0);
+    tiles::load_rows<Coherence::kGpu>(x, src + row * stride);
+    tiles::store(GlobalTile<T>{dst, stride}, x);
+  }
+};
+
+TEST(TilesGlobal, LoadsRowsThatLieAnywhere) {
+  SERVAL_NEEDS_GPU();
+  Random random(2);
+  const Matrix<Bf16> x(8, 64, random);
+  const auto src = to_gpu(x), dst = empty_on_gpu<Bf16>(8, 64);
+  on_warp(RowsMove<Bf16>(), static_cast<const Bf16*>(src.data()), dst.data(), 64U);
+  expect_elements(dst, 8, 64, [&](int r, int c) { return x.at(7 - r, c); });
+}
+
+// --- shared memory
+
+template <class Tile, Coherence kCoherence>
+struct SharedMove {
+  using T = typename Tile::ElementType;
+  __device__ void operator()(const T* src, T* dst, uint32_t stride) const {
+    __shared__ Tile x;
+    tiles::load(x, GlobalTile<const T, kCoherence>{src, stride});
+    __syncwarp();
+    tiles::store(GlobalTile<T>{dst, stride}, x);
+  }
+};
+template <class Tile>
+struct AsyncMove {
+  using T = typename Tile::ElementType;
+  // Two groups, of which the first is looked at while the second may be on its way.
+  __device__ void operator()(const T* src, T* dst, uint32_t stride) const {
+    __shared__ Tile x, y;
+    tiles::load_async(x, GlobalTile<const T>{src, stride});
+    tiles::commit_async();
+    tiles::load_async(y, GlobalTile<const T>{src, stride});
+    tiles::commit_async();
+    tiles::wait_async<1>();
+    tiles::store(GlobalTile<T>{dst, stride}, x);
+    tiles::wait_async<0>();
+    tiles::store(GlobalTile<T>{dst, stride}, y);
+  }
+};
+
+TEST(TilesGlobal, MovesSharedTilesAtOnceAndAsynchronously) {
+  SERVAL_NEEDS_GPU();
+  Random random(3);
+  for_types<SharedTile<Bf16, 32, 64>, SharedTile<Bf16, 16, 128>, SharedTile<Fp16, 8, 64>,
+            SharedTile<float, 16, 32>, SharedTile<float, 32, 64>, SharedTile<Bf16, 32, 16, tiles::NoSwizzle>>(
+      [&]<class Tile>(std::type_identity<Tile>) {
+        using T = typename Tile::ElementType;
+        check_move<T, Tile::kRows, Tile::kCols>(random, SharedMove<Tile, Coherence::kConstant>());
+        check_move<T, Tile::kRows, Tile::kCols>(random, SharedMove<Tile, Coherence::kGpu>());
+        check_move<T, Tile::kRows, Tile::kCols>(random, AsyncMove<Tile>());
+      });
+}
+
+// --- the copy engine
+
+__device__ void init_barrier(uint64_t* barrier) {
+  if (tiles::lane_id() == 0) {
+    device::ptx::mbarrier_init(barrier, 1);
+    device::ptx::fence_mbarrier_init();
+  }
+  __syncwarp();
+}
+__device__ void wait(uint64_t* barrier) {
+  while (!device::ptx::mbarrier_try_wait(barrier, 0)) {
+  }
+}
+
+// Through two shared tiles, so that what is stored was written by threads.
+template <class Tile>
+__device__ void copy_shared(Tile& dst, const Tile& src) {
+  for (uint32_t n = tiles::lane_id(); n < Tile::kRows * Tile::kCols; n += tiles::kLanes) {
+    *dst.at(n / Tile::kCols, n % Tile::kCols) = *src.at(n / Tile::kCols, n % Tile::kCols);
+  }
+  tiles::ptx::fence_proxy_async_shared();
+  __syncwarp();
+}
+
+template <class Tile>
+struct BulkMove {
+  using T = typename Tile::ElementType;
+  __device__ void operator()(const T* src, T* dst, uint32_t stride) const {
+    __shared__ Tile x, y;
+    __shared__ uint64_t landed;
+    init_barrier(&landed);
+    if (tiles::lane_id() == 0) tiles::load_async(x, GlobalTile<const T>{src, stride}, &landed);
+    wait(&landed);
+    copy_shared(y, x);
+    if (tiles::lane_id() != 0) return;
+    tiles::store_async(GlobalTile<T>{dst, stride}, y);
+    tiles::commit_stores();
+    tiles::wait_stores<0>();
+  }
+};
+
+TEST(TilesBulk, MovesRowsAndWholeTiles) {
+  SERVAL_NEEDS_GPU();
+  Random random(4);
+  for_types<SharedTile<Bf16, 16, 64, tiles::NoSwizzle>, SharedTile<Fp16, 8, 128, tiles::NoSwizzle>,
+            SharedTile<float, 32, 16, tiles::NoSwizzle>>([&]<class Tile>(std::type_identity<Tile>) {
+    using T = typename Tile::ElementType;
+    check_move<T, Tile::kRows, Tile::kCols>(random, BulkMove<Tile>());
+    const Matrix<T> x(Tile::kRows, Tile::kCols, random);
+    const auto src = to_gpu(x), dst = empty_on_gpu<T>(Tile::kRows, Tile::kCols);
+    on_warp(BulkMove<Tile>(), static_cast<const T*>(src.data()), dst.data(),
+            static_cast<uint32_t>(Tile::kCols));
+    expect_elements(dst, Tile::kRows, Tile::kCols, [&](int r, int c) { return x.at(r, c); });
+  });
+}
+
+template <class Tile>
+__global__ void move_by_tensor_map(const __grid_constant__ tiles::TensorMap<Tile> src,
+                                   const __grid_constant__ tiles::TensorMap<Tile> dst, uint32_t row,
+                                   uint32_t col, typename Tile::ElementType* seen) {
+  __shared__ Tile x, y;
+  __shared__ uint64_t landed;
+  init_barrier(&landed);
+  if (tiles::lane_id() == 0) tiles::load_async(x, src, row, col, &landed);
+  wait(&landed);
+  tiles::store(GlobalTile<typename Tile::ElementType>{seen, Tile::kCols}, x);
+  copy_shared(y, x);
+  if (tiles::lane_id() != 0) return;
+  tiles::store_async(dst, row, col, y);
+  tiles::commit_stores();
+  tiles::wait_stores<0>();
+}
+
+// A matrix of 3 × 2 tiles but for a few rows and columns; the tile at (row, col) moves, as far as there is
+// one.
+template <class Tile>
+void check_tensor_map(Random& random, int row, int col) {
+  using T = typename Tile::ElementType;
+  const int rows = 3 * Tile::kRows - 5, cols = 2 * Tile::kCols - kMargin, stride = 2 * Tile::kCols;
+  const Matrix<T> x(rows, stride, random), before(rows, stride, random);
+  const auto src = to_gpu(x), dst = to_gpu(before), seen = empty_on_gpu<T>(Tile::kRows, Tile::kCols);
+  const auto map = [&](const DeviceArray<T>& m) {
+    return tiles::make_tensor_map<Tile>(m.data(), rows, cols, stride);
+  };
+  move_by_tensor_map<Tile><<<1, tiles::kLanes>>>(map(src), map(dst), row, col, seen.data());
+  SERVAL_CUDA_CHECK(cudaGetLastError());
+  SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
+  expect_elements(seen, Tile::kRows, Tile::kCols, [&](int r, int c) {
+    return row + r < rows && col + c < cols ? x.at(row + r, col + c) : 0.0F;
+  });
+  expect_elements(dst, rows, stride, [&](int r, int c) {
+    const bool moved = r >= row && r < row + Tile::kRows && c >= col && c < col + Tile::kCols && c < cols;
+    return moved ? x.at(r, c) : before.at(r, c);
+  });
+}
+
+TEST(TilesTensorMap, MovesTilesAndStopsAtTheMatrixEdge) {
+  SERVAL_NEEDS_GPU();
+  Random random(5);
+  for_types<SharedTile<Bf16, 32, 64>, SharedTile<Fp16, 8, 64>, SharedTile<Bf16, 16, 32, tiles::NoSwizzle>,
+            SharedTile<float, 16, 32, tiles::NoSwizzle>>([&]<class Tile>(std::type_identity<Tile>) {
+    check_tensor_map<Tile>(random, 0, 0);
+    check_tensor_map<Tile>(random, 3, Tile::kCols / 2);
+    check_tensor_map<Tile>(random, 2 * Tile::kRows, Tile::kCols);
+  });
+}
+
+TEST(TilesTensorMap, RefusesWhatTheCopyEngineCannotRead) {
+  SERVAL_NEEDS_GPU();
+  using Tile = SharedTile<Bf16, 32, 64>;
+  const auto m = empty_on_gpu<Bf16>(64, 64);
+  EXPECT_THROW(tiles::make_tensor_map<Tile>(m.data(), 64, 60, 60), Error);  // rows of 120 bytes
+}
+
+}  // namespace
+}  // namespace serval::testing

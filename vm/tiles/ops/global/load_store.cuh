@@ -1,0 +1,89 @@
+// Between global memory and registers or shared memory, by one warp, which waits for what it loads.
+#pragma once
+
+#include "vm/tiles/ptx_memory.cuh"
+#include "vm/tiles/types/concepts.cuh"
+
+namespace serval::tiles {
+
+// dst = src
+template <AnyRegisterTile Dst, Coherence kCoherence>
+__device__ __forceinline__ void load(Dst& dst,
+                                     const GlobalTile<const typename Dst::ElementType, kCoherence>& src,
+                                     uint32_t lane = lane_id()) {
+#pragma unroll
+  for (int r = 0; r < Dst::kQuadrantRows; ++r) {
+#pragma unroll
+    for (int c = 0; c < Dst::kQuadrantCols; ++c) {
+      if constexpr (Dst::kLayout == Layout::kRow) {
+        const auto* from = src.at(Dst::row_of(lane, r, 0), Dst::col_of(lane, c, 0));
+        dst.quadrant[r][c] =
+            read_global<kCoherence>(reinterpret_cast<const Pair<typename Dst::ElementType>*>(from));
+      } else {
+        const uint32_t col = Dst::col_of(lane, c, 0);
+        const uint32_t low = read_global<kCoherence>(&src.at(Dst::row_of(lane, r, 0), col)->bits);
+        const uint32_t high = read_global<kCoherence>(&src.at(Dst::row_of(lane, r, 1), col)->bits);
+        dst.quadrant[r][c] = low | high << 16;
+      }
+    }
+  }
+}
+template <AnyRegisterTile Src>
+__device__ __forceinline__ void store(const GlobalTile<typename Src::ElementType>& dst, const Src& src,
+                                      uint32_t lane = lane_id()) {
+#pragma unroll
+  for (int r = 0; r < Src::kQuadrantRows; ++r) {
+#pragma unroll
+    for (int c = 0; c < Src::kQuadrantCols; ++c) {
+      auto* to = dst.at(Src::row_of(lane, r, 0), Src::col_of(lane, c, 0));
+      if constexpr (Src::kLayout == Layout::kRow) {
+        *reinterpret_cast<Pair<typename Src::ElementType>*>(to) = src.quadrant[r][c];
+      } else {
+        to->bits = static_cast<uint16_t>(src.quadrant[r][c]);
+        to[dst.stride].bits = static_cast<uint16_t>(src.quadrant[r][c] >> 16);
+      }
+    }
+  }
+}
+
+// Eight rows that lie anywhere: each lane gives the address of the row that it holds a part of.
+template <Coherence kCoherence, RowOperand Dst>
+__device__ __forceinline__ void load_rows(Dst& dst, const typename Dst::ElementType* row,
+                                          uint32_t lane = lane_id()) {
+  static_assert(Dst::kRows == kQuadrant, "a lane has a part of one row");
+  const auto* pairs = reinterpret_cast<const uint32_t*>(row) + lane % kPairLanes;
+#pragma unroll
+  for (int c = 0; c < Dst::kQuadrantCols; ++c) {
+    dst.quadrant[0][c] = read_global<kCoherence>(pairs + c * (kQuadrant / 2));
+  }
+}
+
+// Calls fn(row, col) for each unit of 16 bytes that this lane moves of a shared tile.
+template <AnySharedTile Tile, class Fn>
+__device__ __forceinline__ void for_units(uint32_t lane, Fn&& fn) {
+  constexpr uint32_t kUnits = Tile::kRows * Tile::kRowUnits;
+#pragma unroll
+  for (uint32_t first = 0; first < kUnits; first += kLanes) {
+    const uint32_t unit = first + lane;
+    if (kUnits % kLanes == 0 || unit < kUnits)
+      fn(unit / Tile::kRowUnits, unit % Tile::kRowUnits * Tile::kUnitElements);
+  }
+}
+template <AnySharedTile Dst, Coherence kCoherence>
+__device__ __forceinline__ void load(Dst& dst,
+                                     const GlobalTile<const typename Dst::ElementType, kCoherence>& src,
+                                     uint32_t lane = lane_id()) {
+  for_units<Dst>(lane, [&](uint32_t row, uint32_t col) {
+    const auto* from = reinterpret_cast<const uint4*>(src.at(row, col));
+    *reinterpret_cast<uint4*>(dst.at(row, col)) = read_global<kCoherence>(from);
+  });
+}
+template <AnySharedTile Src>
+__device__ __forceinline__ void store(const GlobalTile<typename Src::ElementType>& dst, const Src& src,
+                                      uint32_t lane = lane_id()) {
+  for_units<Src>(lane, [&](uint32_t row, uint32_t col) {
+    *reinterpret_cast<uint4*>(dst.at(row, col)) = *reinterpret_cast<const uint4*>(src.at(row, col));
+  });
+}
+
+}  // namespace serval::tiles

@@ -1,0 +1,46 @@
+// The same matrix in another type or layout, or its transpose.
+#pragma once
+
+#include "vm/tiles/ptx_convert.cuh"
+#include "vm/tiles/ptx_mma.cuh"
+#include "vm/tiles/types/concepts.cuh"
+
+namespace serval::tiles {
+
+// dst = src in another type; rounds to nearest, ties to even.
+template <AnyRegisterTile Src, ConversionOf<Src> Dst>
+__device__ __forceinline__ void convert(Dst& dst, const Src& src) {
+#pragma unroll
+  for (int r = 0; r < Src::kQuadrantRows; ++r) {
+#pragma unroll
+    for (int c = 0; c < Src::kQuadrantCols; ++c) {
+      if constexpr (FloatTile<Src>) {
+        dst.quadrant[r][c] = ptx::pack<typename Dst::ElementType>(src.quadrant[r][c]);
+      } else {
+        dst.quadrant[r][c] = ptx::unpack<typename Src::ElementType>(src.quadrant[r][c]);
+      }
+    }
+  }
+}
+
+// dst = src in the other layout: what a product gave becomes an operand.
+template <OperandTile Src, OtherLayoutOf<Src> Dst>
+__device__ __forceinline__ void swap_layout(Dst& dst, const Src& src) {
+#pragma unroll
+  for (int r = 0; r < Src::kQuadrantRows; ++r) {
+#pragma unroll
+    for (int c = 0; c < Src::kQuadrantCols; ++c) dst.quadrant[r][c] = ptx::transpose_8x8(src.quadrant[r][c]);
+  }
+}
+
+// dst = srcᵀ. In the other layout that is no more than other names for the same registers.
+template <OperandTile Src, TransposeOf<Src> Dst>
+__device__ __forceinline__ void transpose(Dst& dst, const Src& src) {
+#pragma unroll
+  for (int r = 0; r < Src::kQuadrantRows; ++r) {
+#pragma unroll
+    for (int c = 0; c < Src::kQuadrantCols; ++c) dst.quadrant[c][r] = src.quadrant[r][c];
+  }
+}
+
+}  // namespace serval::tiles

@@ -1,0 +1,110 @@
+// What happens to each element on its own. fp32 only: 16-bit tiles are operands, not numbers to compute with.
+#pragma once
+
+#include "vm/tiles/types/concepts.cuh"
+
+namespace serval::tiles {
+
+template <FloatTile Tile>
+__device__ __forceinline__ void fill(Tile& dst, float value) {
+#pragma unroll
+  for (int r = 0; r < Tile::kQuadrantRows; ++r) {
+#pragma unroll
+    for (int c = 0; c < Tile::kQuadrantCols; ++c) dst.quadrant[r][c] = {value, value};
+  }
+}
+template <FloatVector Vector>
+__device__ __forceinline__ void fill(Vector& dst, float value) {
+#pragma unroll
+  for (int q = 0; q < Vector::kQuadrants; ++q) {
+    if constexpr (Vector::kAlong == Along::kPairs) {
+      dst.quadrant[q] = {value, value};
+    } else {
+      dst.quadrant[q] = value;
+    }
+  }
+}
+
+// dst = f(src)
+template <FloatTile Tile, class F>
+__device__ __forceinline__ void map(Tile& dst, const Tile& src, F&& f) {
+#pragma unroll
+  for (int r = 0; r < Tile::kQuadrantRows; ++r) {
+#pragma unroll
+    for (int c = 0; c < Tile::kQuadrantCols; ++c) {
+      const float2 v = src.quadrant[r][c];
+      dst.quadrant[r][c] = {f(v.x), f(v.y)};
+    }
+  }
+}
+// dst = f(a, b)
+template <FloatTile Tile, class F>
+__device__ __forceinline__ void map(Tile& dst, const Tile& a, const Tile& b, F&& f) {
+#pragma unroll
+  for (int r = 0; r < Tile::kQuadrantRows; ++r) {
+#pragma unroll
+    for (int c = 0; c < Tile::kQuadrantCols; ++c) {
+      const float2 v = a.quadrant[r][c], w = b.quadrant[r][c];
+      dst.quadrant[r][c] = {f(v.x, w.x), f(v.y, w.y)};
+    }
+  }
+}
+template <FloatVector Vector, class F>
+__device__ __forceinline__ void map(Vector& dst, const Vector& a, const Vector& b, F&& f) {
+#pragma unroll
+  for (int q = 0; q < Vector::kQuadrants; ++q) {
+    if constexpr (Vector::kAlong == Along::kPairs) {
+      dst.quadrant[q] = {f(a.quadrant[q].x, b.quadrant[q].x), f(a.quadrant[q].y, b.quadrant[q].y)};
+    } else {
+      dst.quadrant[q] = f(a.quadrant[q], b.quadrant[q]);
+    }
+  }
+}
+template <FloatTile Tile>
+__device__ __forceinline__ void add(Tile& dst, const Tile& a, const Tile& b) {
+  map(dst, a, b, [](float v, float w) { return v + w; });
+}
+
+// dst = f(src, what the vector has for the element's row, the element's column)
+template <AccumulatorTile Tile, class T, class F>
+__device__ __forceinline__ void map_rows(Tile& dst, const Tile& src, const RowVector<Tile, T>& rows, F&& f,
+                                         uint32_t lane = lane_id()) {
+#pragma unroll
+  for (int r = 0; r < Tile::kQuadrantRows; ++r) {
+    const T of_row = rows.quadrant[r];
+#pragma unroll
+    for (int c = 0; c < Tile::kQuadrantCols; ++c) {
+      const float2 v = src.quadrant[r][c];
+      dst.quadrant[r][c] = {f(v.x, of_row, Tile::col_of(lane, c, 0)),
+                            f(v.y, of_row, Tile::col_of(lane, c, 1))};
+    }
+  }
+}
+// dst = f(src, what the vector has for the element's column, the element's row)
+template <AccumulatorTile Tile, class T, class F>
+__device__ __forceinline__ void map_columns(Tile& dst, const Tile& src, const ColumnVector<Tile, T>& columns,
+                                            F&& f, uint32_t lane = lane_id()) {
+#pragma unroll
+  for (int r = 0; r < Tile::kQuadrantRows; ++r) {
+    const uint32_t row = Tile::row_of(lane, r, 0);
+#pragma unroll
+    for (int c = 0; c < Tile::kQuadrantCols; ++c) {
+      const float2 v = src.quadrant[r][c];
+      const Pair<T> of_column = columns.quadrant[c];
+      dst.quadrant[r][c] = {f(v.x, of_column.x, row), f(v.y, of_column.y, row)};
+    }
+  }
+}
+
+// dst[r, c] = rows[r]
+template <AccumulatorTile Tile>
+__device__ __forceinline__ void broadcast_rows(Tile& dst, const RowVector<Tile>& rows) {
+  map_rows(dst, dst, rows, [](float, float of_row, uint32_t) { return of_row; });
+}
+// dst[r, c] = columns[c]
+template <AccumulatorTile Tile>
+__device__ __forceinline__ void broadcast_columns(Tile& dst, const ColumnVector<Tile>& columns) {
+  map_columns(dst, dst, columns, [](float, float of_column, uint32_t) { return of_column; });
+}
+
+}  // namespace serval::tiles

@@ -1,0 +1,78 @@
+// Sums and maxima over the rows or the columns of a tile. The order depends on the shape alone: first what a
+// lane holds, from the first quadrant to the last, then over the lanes, neighbours first.
+#pragma once
+
+#include "vm/tiles/ops/register/map.cuh"
+
+namespace serval::tiles {
+
+struct Sum {
+  static constexpr float kNeutral = 0;
+  static __device__ __forceinline__ float of(float a, float b) { return a + b; }
+};
+struct Max {
+  static constexpr float kNeutral = -INFINITY;
+  static __device__ __forceinline__ float of(float a, float b) { return fmaxf(a, b); }
+};
+
+// Over the lanes of which each has a part of the same row of a row-layout tile; all of them get the result.
+template <class Reduction>
+__device__ __forceinline__ float reduce_pair_lanes(float v) {
+#pragma unroll
+  for (int distance = 1; distance < static_cast<int>(kPairLanes); distance *= 2) {
+    v = Reduction::of(v, __shfl_xor_sync(kAllLanes, v, distance));
+  }
+  return v;
+}
+// The same for a column.
+template <class Reduction>
+__device__ __forceinline__ float reduce_single_lanes(float v) {
+#pragma unroll
+  for (int distance = kPairLanes; distance < static_cast<int>(kLanes); distance *= 2) {
+    v = Reduction::of(v, __shfl_xor_sync(kAllLanes, v, distance));
+  }
+  return v;
+}
+
+// dst[c] = the reduction of dst[c] and those elements of src[., c] that this lane holds.
+template <class Reduction, AccumulatorTile Tile>
+__device__ __forceinline__ void accumulate_columns(ColumnVector<Tile>& dst, const Tile& src) {
+#pragma unroll
+  for (int c = 0; c < Tile::kQuadrantCols; ++c) {
+    float2& v = dst.quadrant[c];
+#pragma unroll
+    for (int r = 0; r < Tile::kQuadrantRows; ++r) {
+      v = {Reduction::of(v.x, src.quadrant[r][c].x), Reduction::of(v.y, src.quadrant[r][c].y)};
+    }
+  }
+}
+// Completes that over the lanes.
+template <class Reduction, int kLength>
+__device__ __forceinline__ void reduce_lanes(RegisterVector<float, kLength, Along::kPairs>& v) {
+#pragma unroll
+  for (float2& pair : v.quadrant) {
+    pair = {reduce_single_lanes<Reduction>(pair.x), reduce_single_lanes<Reduction>(pair.y)};
+  }
+}
+// dst[c] = the reduction of src[., c]
+template <class Reduction, AccumulatorTile Tile>
+__device__ __forceinline__ void reduce_columns(ColumnVector<Tile>& dst, const Tile& src) {
+  fill(dst, Reduction::kNeutral);
+  accumulate_columns<Reduction>(dst, src);
+  reduce_lanes<Reduction>(dst);
+}
+// dst[r] = the reduction of src[r, .]
+template <class Reduction, AccumulatorTile Tile>
+__device__ __forceinline__ void reduce_rows(RowVector<Tile>& dst, const Tile& src) {
+#pragma unroll
+  for (int r = 0; r < Tile::kQuadrantRows; ++r) {
+    float v = Reduction::kNeutral;
+#pragma unroll
+    for (int c = 0; c < Tile::kQuadrantCols; ++c) {
+      v = Reduction::of(v, Reduction::of(src.quadrant[r][c].x, src.quadrant[r][c].y));
+    }
+    dst.quadrant[r] = reduce_pair_lanes<Reduction>(v);
+  }
+}
+
+}  // namespace serval::tiles
