@@ -21,7 +21,7 @@ struct DeviceOp<AttentionMerge> : GroupOp {
     const bool active = group.lane < kMaxRows && row_is_active(group.rows[group.lane % kMaxRows]);
     uint32_t rows = __ballot_sync(kAllLanes, active);
     const bool many = static_cast<uint32_t>(__popc(rows)) * op.num_heads >= kConsumerWarps;
-    Turn turn{__shfl_sync(kAllLanes, group.warp, 0), 0};
+    Turn turn{__shfl_sync(kAllLanes, group.warp, 0), 0, 0};
     for (; rows != 0; rows &= rows - 1) {
       const auto index = static_cast<uint32_t>(__ffs(static_cast<int>(rows)) - 1);
       const PassRow& row = group.rows[index];
@@ -47,10 +47,13 @@ struct DeviceOp<AttentionMerge> : GroupOp {
       return reinterpret_cast<uint32_t*>(image + activation_image::offset(cols, row, first_col + channel));
     }
   };
-  // Runs of channels are counted, so that each warp takes its turn and shared memory is used in turns.
+  // Runs of channels are counted: those that one warp takes alone, so that each has its turn, and those that
+  // all take together, so that two places in shared memory are used in turns. A barrier lies between two of
+  // the latter.
   struct Turn {
     uint32_t warp;
-    uint32_t run;
+    uint32_t alone;
+    uint32_t together;
   };
 
   static __device__ __forceinline__ void merge_head(const attention_merge::HeadLeaves& leaves,
@@ -59,14 +62,14 @@ struct DeviceOp<AttentionMerge> : GroupOp {
     using namespace attention_merge;
     auto* scratch = reinterpret_cast<SharedSums*>(group.scratch);
 #pragma unroll 1
-    for (uint32_t first = 0; first < leaves.head_dim; first += kRunChannels, ++turn.run) {
+    for (uint32_t first = 0; first < leaves.head_dim; first += kRunChannels) {
       const uint32_t channel = first + 2 * group.lane;
       float2 values;
       if (together) {
-        values = merge_channels_together(leaves, channel, group, scratch[turn.run % 2]);
+        values = merge_channels_together(leaves, channel, group, scratch[turn.together++ % 2]);
         if (turn.warp != 0) continue;
       } else {
-        if (turn.run % kConsumerWarps != turn.warp) continue;
+        if (turn.alone++ % kConsumerWarps != turn.warp) continue;
         values = merge_channels(leaves, channel, group.lane);
       }
       *to.at(channel) = ptx::pack_bf16(values.x, values.y);
