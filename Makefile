@@ -8,7 +8,7 @@ DEMO_TOKENS ?= 300
 JOBS ?= $(shell nproc)
 TEST_JOBS ?= 2
 TEST_TIMEOUT_S ?= 300
-SANITIZE_TIMEOUT_S ?= 600
+INSTRUMENTED_TIMEOUT_S ?= 600
 TIDY_TARGET ?= all
 # Device code is compiled wherever CUDA's compiler is; the demo takes the time for that only beside a GPU.
 NVCC := $(firstword $(shell command -v nvcc) $(wildcard $(CUDA_HOME)/bin/nvcc /usr/local/cuda/bin/nvcc))
@@ -52,18 +52,20 @@ build-tests:
 	cmake --preset host -D SERVAL_BUILD_TESTS=ON -D SERVAL_CUDA=$(SERVAL_CUDA)
 	$(call BUILD_ALL,$(BUILD))
 
-# Everything but what runs no C++ of ours or, as transformers do, takes long to run little of it.
-SANITIZE_SKIP := ^(checkpoint\.|layers\.|parity\.)
+# Sanitizers and coverage: everything but what runs no C++ of ours, or another project's.
+INSTRUMENTED_SKIP := ^(checkpoint\.|layers\.|package\.|parity\.)
 
 # sanitize-asan, sanitize-tsan: one of the two alone.
 .PHONY: sanitize sanitize-asan sanitize-tsan
 sanitize: sanitize-asan sanitize-tsan ## Run the tests under AddressSanitizer and UBSan, then under ThreadSanitizer
+# Where code is slowest, long tests run a quarter of their cases (tests/sample.h).
+sanitize-tsan coverage: export SERVAL_TEST_DIVISOR ?= 4
 sanitize-asan sanitize-tsan: sanitize-%:
 	@tools/install_packages.sh demo test
 	cmake --preset $*
 	$(call BUILD_ALL,build-$*)
 	ctest --test-dir build-$* --output-on-failure --no-tests=error --parallel $(TEST_JOBS) \
-	  --timeout $(SANITIZE_TIMEOUT_S) --exclude-regex '$(SANITIZE_SKIP)'
+	  --timeout $(INSTRUMENTED_TIMEOUT_S) --exclude-regex '$(INSTRUMENTED_SKIP)'
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZ_SECONDS=60; what is found goes to build-fuzz/found
@@ -78,6 +80,17 @@ prove: ## Mutate, rewrite and interleave programs by the thousand (make test run
 	cmake --preset host -D SERVAL_BUILD_TESTS=ON
 	$(call BUILD_ALL,$(BUILD)) --target prove_test
 	SERVAL_PROVE_MUTANTS=10000 SERVAL_PROVE_REWRITES=1000 SERVAL_PROVE_INTERLEAVINGS=2000 $(BUILD)/bin/prove_test
+
+# Branches that only an exception takes count for nothing: the compiler adds one to nearly every call.
+.PHONY: coverage
+coverage: ## Count which lines and branches of scheduler/, models/ and vm/host/ the tests run
+	@tools/install_packages.sh demo test coverage
+	cmake --preset coverage
+	$(call BUILD_ALL,build-coverage)
+	find build-coverage -name '*.gcda' -delete
+	ctest --test-dir build-coverage --output-on-failure --no-tests=error --parallel $(TEST_JOBS) \
+	  --timeout $(INSTRUMENTED_TIMEOUT_S) --exclude-regex '$(INSTRUMENTED_SKIP)'
+	tools/report_coverage.sh build-coverage scheduler models vm/host
 
 .PHONY: bench
 bench: ## Build and run the benchmarks

@@ -212,6 +212,14 @@ TEST(Vocabulary, FindsTokensAsTheFileWritesThem) {
   EXPECT_EQ(tokenizer.eos_id(), tokenizer.find("<|eot_id|>"));
 }
 
+TEST(Vocabulary, FindsTokensThatNoBytesSpell) {
+  json file = tiny::tokenizer_json();
+  file["model"]["vocab"]["日本"] = 999;
+  const Tokenizer tokenizer = tiny::load(file);
+  EXPECT_EQ(tokenizer.find("日本"), 999);
+  EXPECT_EQ(tokenizer.find("日"), std::nullopt);
+}
+
 TEST(Vocabulary, MayHaveHoles) {
   json file = tiny::tokenizer_json();
   file["added_tokens"][1]["id"] = 1000;
