@@ -10,23 +10,25 @@
 namespace serval::tiles {
 
 template <Element T>
-inline constexpr CUtensorMapDataType kTensorMapType = std::same_as<T, float>  ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
-                                                      : std::same_as<T, Bf16> ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-                                                                              : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+inline constexpr CUtensorMapDataType kTensorMapType =
+    std::same_as<T, float>  ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
+    : std::same_as<T, Bf16> ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                            : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
 template <class Swizzle>
 inline constexpr CUtensorMapSwizzle kTensorMapSwizzle =
     std::same_as<Swizzle, NoSwizzle> ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B;
 
-// Row-major, rows × cols, rows `stride` elements apart; the matrix and its rows begin at multiples of 16 bytes. Throws
-// Error(kRuntime) if the driver refuses it.
+// Row-major, rows × cols, rows `stride` elements apart; the matrix and its rows begin at multiples of 16
+// bytes. Throws Error(kRuntime) if the driver refuses it.
 template <TensorTile Tile>
-TensorMap<Tile> make_tensor_map(const typename Tile::ElementType* base, uint64_t rows, uint64_t cols, uint64_t stride) {
+TensorMap<Tile> make_tensor_map(const typename Tile::ElementType* base, uint64_t rows, uint64_t cols,
+                                uint64_t stride) {
   using T = typename Tile::ElementType;
   void* encode = nullptr;
   cudaDriverEntryPointQueryResult found{};
   constexpr unsigned kSinceCuda = 12000;
-  SERVAL_CUDA_CHECK(
-      cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode, kSinceCuda, cudaEnableDefault, &found));
+  SERVAL_CUDA_CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode, kSinceCuda,
+                                                     cudaEnableDefault, &found));
   const cuuint64_t sizes[2] = {cols, rows};
   const cuuint64_t row_bytes[1] = {stride * sizeof(T)};
   const cuuint32_t box[2] = {Tile::kCols, Tile::kRows};
@@ -34,9 +36,9 @@ TensorMap<Tile> make_tensor_map(const typename Tile::ElementType* base, uint64_t
   TensorMap<Tile> out;
   static_assert(sizeof(out) == sizeof(CUtensorMap) && alignof(TensorMap<Tile>) == alignof(CUtensorMap));
   const CUresult result = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(encode)(
-      reinterpret_cast<CUtensorMap*>(&out), kTensorMapType<T>, 2, const_cast<T*>(base), sizes, row_bytes, box, steps,
-      CU_TENSOR_MAP_INTERLEAVE_NONE, kTensorMapSwizzle<typename Tile::Swizzle>, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      reinterpret_cast<CUtensorMap*>(&out), kTensorMapType<T>, 2, const_cast<T*>(base), sizes, row_bytes, box,
+      steps, CU_TENSOR_MAP_INTERLEAVE_NONE, kTensorMapSwizzle<typename Tile::Swizzle>,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   check_cuda(result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue, "cuTensorMapEncodeTiled");
   return out;
 }
