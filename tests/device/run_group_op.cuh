@@ -1,18 +1,15 @@
 // Runs group instructions on the GPU without the interpreter: one block a record, all at the same time.
 #pragma once
 
-#include <cstring>
 #include <cuda_runtime.h>
-#include <set>
 #include <vector>
 
 #include "gtest/gtest.h"
 
-#include "vm/reflect.h"
+#include "tests/device/gpu_tensors.h"
 #include "tests/instructions/scene.h"
-#include "vm/device/activation_image.h"
-#include "vm/device/device_array.h"
 #include "vm/device/op.cuh"
+#include "vm/reflect.h"
 
 namespace serval::testing {
 
@@ -59,69 +56,21 @@ __global__ void __maxnreg__(200)
   device::DeviceOp<Op>::run(*reinterpret_cast<const Op*>(record.operands.data()), group);
 }
 
-// A copy of a bench's tensors in GPU memory.
-class GpuBench {
+// A copy of a bench's tensors in GPU memory, and group instructions on them.
+class GpuBench : public GpuTensors {
  public:
-  explicit GpuBench(Bench& bench) : bench_(bench) {}
+  using GpuTensors::GpuTensors;
 
-  // A bf16 tensor [16, cols] that lies in GPU memory as a product will read it; before the first upload.
-  void keep_as_image(TensorId tensor) { images_.insert(tensor.index); }
-
-  void upload() {
-    std::vector<void*> bases;
-    for (uint32_t i = 0; i < bench_.memory.size(); ++i) {
-      const std::vector<std::byte> memory = images_.contains(i) ? image_of(i) : bench_.memory[i];
-      if (i == tensors_.size()) tensors_.emplace_back(memory.size());
-      SERVAL_CUDA_CHECK(cudaMemcpy(tensors_[i].data(), memory.data(), memory.size(), cudaMemcpyHostToDevice));
-      bases.push_back(tensors_[i].data());
-    }
-    bases_ = DeviceArray<void*>(std::span<void* const>(bases));
-  }
-  void download(TensorId tensor) {
-    const std::vector<std::byte> memory = tensors_[tensor.index].download();
-    if (!images_.contains(tensor.index)) {
-      bench_.memory[tensor.index] = memory;
-      return;
-    }
-    for_elements(tensor.index, [&](std::byte* element, uint64_t in_image) {
-      std::memcpy(element, memory.data() + in_image, sizeof(uint16_t));
-    });
-  }
   template <class Op>
   void run(const std::vector<Instruction>& records, TensorId rows) {
     const DeviceArray<Instruction> on_gpu{std::span<const Instruction>(records)};
     SERVAL_CUDA_CHECK(cudaFuncSetAttribute(run_group_op<Op>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                            device::kScratchBytes));
     run_group_op<Op><<<static_cast<unsigned>(records.size()), device::kGroupThreads, device::kScratchBytes>>>(
-        on_gpu.data(), bases_.data(), rows.index);
+        on_gpu.data(), bases(), rows.index);
     SERVAL_CUDA_CHECK(cudaGetLastError());
     SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
   }
-
- private:
-  // Calls fn with each element of the tensor in the bench and its offset in the image.
-  template <class Fn>
-  void for_elements(uint32_t tensor, Fn&& fn) {
-    const auto cols = static_cast<uint32_t>(bench_.tensor({tensor}).cols);
-    for (uint32_t r = 0; r < kMaxRows; ++r) {
-      for (uint32_t c = 0; c < cols; ++c) {
-        fn(bench_.memory[tensor].data() + (size_t{r} * cols + c) * sizeof(uint16_t),
-           activation_image::offset(cols, r, c));
-      }
-    }
-  }
-  std::vector<std::byte> image_of(uint32_t tensor) {
-    std::vector<std::byte> out(activation_image::bytes(static_cast<uint32_t>(bench_.tensor({tensor}).cols)));
-    for_elements(tensor, [&](const std::byte* element, uint64_t in_image) {
-      std::memcpy(out.data() + in_image, element, sizeof(uint16_t));
-    });
-    return out;
-  }
-
-  Bench& bench_;
-  std::set<uint32_t> images_;
-  std::vector<DeviceArray<std::byte>> tensors_;
-  DeviceArray<void*> bases_;
 };
 
 }  // namespace serval::testing

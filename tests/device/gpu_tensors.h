@@ -1,0 +1,89 @@
+// A bench's tensors in GPU memory, laid out as the device's instructions read them.
+#pragma once
+
+#include <cstring>
+#include <set>
+#include <vector>
+
+#include "engine/backend/weight_kernels.h"
+#include "tests/instructions/scene.h"
+#include "vm/device/activation_image.h"
+#include "vm/device/device_array.h"
+#include "vm/device/page_image.h"
+
+namespace serval::testing {
+
+class GpuTensors {
+ public:
+  explicit GpuTensors(Bench& bench) : bench_(bench) {}
+
+  // A bf16 tensor [16, cols] that lies in GPU memory as a product will read it; before the first upload.
+  void keep_as_image(TensorId tensor) { images_.insert(tensor.index); }
+  // A weight whose rows a rotation pairs, in heads of `head_dim`; before it is packed.
+  void pair_rows(TensorId weight, uint32_t head_dim) {
+    bench_.program.tensors[weight.index].row_order = RowOrder::kRotaryPairs;
+    bench_.program.tensors[weight.index].head_dim = head_dim;
+  }
+
+  void upload() {
+    std::vector<void*> bases;
+    for (uint32_t i = 0; i < bench_.memory.size(); ++i) {
+      const std::vector<std::byte> memory = images_.contains(i) ? image_of(i) : bench_.memory[i];
+      if (i == tensors_.size()) tensors_.emplace_back(memory.size());
+      SERVAL_CUDA_CHECK(cudaMemcpy(tensors_[i].data(), memory.data(), memory.size(), cudaMemcpyHostToDevice));
+      bases.push_back(tensors_[i].data());
+    }
+    bases_ = DeviceArray<void*>(std::span<void* const>(bases));
+  }
+  // Makes page images of all weights of more than one row, as they were uploaded.
+  void pack_weights() {
+    for (uint32_t i = 0; i < tensors_.size(); ++i) {
+      const Tensor& t = bench_.tensor({i});
+      if (t.kind != TensorKind::kWeight || t.rows == 1) continue;
+      DeviceArray<std::byte> image(page_image::bytes(t.rows, static_cast<uint32_t>(t.cols)));
+      pack_rows(t, 0, t.rows, reinterpret_cast<const uint16_t*>(tensors_[i].data()), image.data(), nullptr);
+      SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
+      tensors_[i] = std::move(image);
+    }
+  }
+  void download(TensorId tensor) {
+    const std::vector<std::byte> memory = tensors_[tensor.index].download();
+    if (!images_.contains(tensor.index)) {
+      bench_.memory[tensor.index] = memory;
+      return;
+    }
+    for_elements(tensor.index, [&](std::byte* element, uint64_t in_image) {
+      std::memcpy(element, memory.data() + in_image, sizeof(uint16_t));
+    });
+  }
+  void* base(TensorId tensor) const { return tensors_[tensor.index].data(); }
+  // [tensors], in GPU memory.
+  void* const* bases() const { return bases_.data(); }
+
+ private:
+  // Calls fn with each element of the tensor in the bench and its offset in the image.
+  template <class Fn>
+  void for_elements(uint32_t tensor, Fn&& fn) {
+    const auto cols = static_cast<uint32_t>(bench_.tensor({tensor}).cols);
+    for (uint32_t r = 0; r < kMaxRows; ++r) {
+      for (uint32_t c = 0; c < cols; ++c) {
+        fn(bench_.memory[tensor].data() + (size_t{r} * cols + c) * sizeof(uint16_t),
+           activation_image::offset(cols, r, c));
+      }
+    }
+  }
+  std::vector<std::byte> image_of(uint32_t tensor) {
+    std::vector<std::byte> out(activation_image::bytes(static_cast<uint32_t>(bench_.tensor({tensor}).cols)));
+    for_elements(tensor, [&](const std::byte* element, uint64_t in_image) {
+      std::memcpy(out.data() + in_image, element, sizeof(uint16_t));
+    });
+    return out;
+  }
+
+  Bench& bench_;
+  std::set<uint32_t> images_;
+  std::vector<DeviceArray<std::byte>> tensors_;
+  DeviceArray<void*> bases_;
+};
+
+}  // namespace serval::testing

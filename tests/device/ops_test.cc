@@ -1,0 +1,315 @@
+// Every instruction of the ISA, run by the device interpreter as a program of its own, against the host's
+// handler on the same inputs: random tensors, random rows, instances of random sizes on random SMs. An
+// instruction that joins the ISA is compared as soon as tests/instructions/scene.h has its stage, and fails
+// here until then.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fmt/format.h>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "instructions/device_isa.h"
+#include "tests/device/gpu_tensors.h"
+#include "tests/instructions/scene.h"
+#include "vm/bf16.h"
+#include "vm/device/interpreter.h"
+#include "vm/units.h"
+
+namespace serval::testing {
+namespace {
+
+constexpr double kMostNmse = 2e-5;
+// Of an fp32 result, as a share of the largest magnitude in its tensor: sums in another order.
+constexpr double kMostSumError = 0x1p-20;
+// Where bf16 roundings went before, such as those of attention's probabilities: now and then one goes the
+// other way.
+constexpr double kMostRoundedError = 0x1p-12;
+// Of a bf16 result besides, as a share of itself.
+constexpr double kBf16Ulp = 0x1p-7;
+constexpr float kMostLogProbabilityError = 1e-4F;
+
+using Memory = std::vector<std::vector<std::byte>>;  // one buffer a tensor
+
+// A scene's tensors in GPU memory, and one instruction's instances as a program of one pass.
+class DeviceScene {
+ public:
+  explicit DeviceScene(Scene& scene) : scene_(scene), tensors_(scene.bench), control_(one_pass()), stop_(1) {
+    tensors_.keep_as_image(scene.t.attended);
+    tensors_.keep_as_image(scene.t.product);
+    tensors_.pair_rows(scene.t.wq, scene.shape.head_dim);
+    tensors_.pair_rows(scene.t.wk, scene.shape.head_dim);
+    tensors_.upload();
+    tensors_.pack_weights();
+  }
+
+  // Leaves what the instances wrote in the scene's memory.
+  void run(const std::vector<Instruction>& instances, uint32_t sms) {
+    const Program program = program_of(instances, sms);
+    DeviceMemory memory(program.tensors.size());
+    const size_t scene_tensors = scene_.bench.memory.size();
+    for (uint32_t t = 0; t < scene_tensors; ++t) memory.bind({t}, tensors_.base({t}));
+    memory.bind({static_cast<uint32_t>(scene_tensors)}, control_.data());
+    memory.bind({static_cast<uint32_t>(scene_tensors + 1)}, stop_.device_data());
+    DeviceInterpreter interpreter(program, device_isa(), memory, {.stall_timeout_s = 2, .device = 0});
+    ASSERT_EQ(interpreter.run(row_bound(), 1, any_logits(), nullptr, {}), 1U);
+    for (uint32_t t = 0; t < scene_tensors; ++t) {
+      if (!is_immutable(scene_.bench.tensor({t}).kind)) tensors_.download({t});
+    }
+  }
+
+ private:
+  // The launch ends after its first pass, whatever the instances decide.
+  static DeviceArray<PassControl> one_pass() {
+    const PassControl control{.passes_done = 0, .passes_wanted = 1, .last_pass = 0, .stopped_by_host = 0};
+    return DeviceArray<PassControl>(std::span(&control, 1));
+  }
+
+  // Instances are independent: all signal the gate. The interpreter reads a control and a stop word of its
+  // own, so that instances may do to the scene's what they like.
+  Program program_of(const std::vector<Instruction>& instances, uint32_t sms) const {
+    Program p = scene_.bench.program;
+    p.machine = h200_machine();
+    p.machine.sms = sms;
+    p.limits = {scene_.shape.vocab, scene_.shape.max_context, scene_.kv_blocks};
+    p.tensors[scene_.t.control.index].name = "the scene's control";
+    p.tensors[scene_.t.host_stop.index].name = "the scene's stop word";
+    const auto add_state = [&](const char* name, uint64_t bytes) {
+      p.tensors.push_back(
+          {.name = name, .rows = 1, .cols = bytes, .dtype = DType::kBytes, .kind = TensorKind::kState});
+    };
+    add_state(state_tensor::kControl, sizeof(PassControl));
+    add_state(state_tensor::kHostStop, sizeof(uint32_t));
+    p.counters.push_back({.increments_per_pass = static_cast<uint32_t>(instances.size())});
+    p.queue_begin = {0};
+    for (uint32_t sm = 0; sm < sms; ++sm) {
+      for (size_t i = sm; i < instances.size(); i += sms) {
+        p.instructions.push_back(instances[i]);
+        p.instructions.back().signal_begin = static_cast<uint32_t>(p.signals.size());
+        p.instructions.back().signal_count = 1;
+        p.signals.push_back({});
+      }
+      p.queue_begin.push_back(static_cast<uint32_t>(p.instructions.size()));
+    }
+    return p;
+  }
+  uint32_t row_bound() const { return scene_.active_rows().back() + 1; }
+  bool any_logits() const { return std::any_of(scene_.rows(), scene_.rows() + kMaxRows, row_wants_logits); }
+
+  Scene& scene_;
+  GpuTensors tensors_;
+  DeviceArray<PassControl> control_;
+  PinnedArray<uint32_t> stop_;
+};
+
+// What instances may write, given the pass.
+Cover written_by(const Scene& scene, const std::vector<Instruction>& instances) {
+  Cover cover = empty_cover(scene.bench);
+  const StateView view = scene.view();
+  for (const Instruction& i : instances) add_to_cover(scene.bench, footprint_of(i, &view), writes, cover);
+  return cover;
+}
+
+double value_of(DType dtype, const std::byte* from) {
+  if (dtype == DType::kBF16) {
+    uint16_t bits = 0;
+    std::memcpy(&bits, from, sizeof bits);
+    return bf16_to_float(bits);
+  }
+  float value = 0;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+// How far results are from the host's, over all cases of an instruction.
+class Tally {
+ public:
+  explicit Tally(Opcode opcode)
+      : most_f32_error_(opcode == Opcode::kAttention ? kMostRoundedError : kMostSumError) {}
+  void add(DType dtype, const std::vector<double>& device, const std::vector<double>& host) {
+    double largest = 0;
+    for (const double h : host) largest = std::max(largest, std::abs(h));
+    if (largest == 0) return;
+    for (size_t i = 0; i < host.size(); ++i) {
+      const double off = std::abs(device[i] - host[i]);
+      const double allowed = dtype == DType::kBF16
+                                 ? kMostRoundedError * largest + kBf16Ulp * std::abs(host[i])
+                                 : most_f32_error_ * largest;
+      if (!(off <= allowed)) ++too_far_;
+      largest_share_ = std::max(largest_share_, off / allowed);
+      square_ += off * off / (largest * largest);
+      power_ += host[i] * host[i] / (largest * largest);
+    }
+    values_ += host.size();
+  }
+  void finish(const char* name) const {
+    if (values_ == 0) return;
+    fmt::print("[ figures  ] {}: {} values, NMSE {:.2g}, largest error {:.2g} of what is allowed\n", name,
+               values_, square_ / power_, largest_share_);
+    EXPECT_EQ(too_far_, 0U) << name;
+    EXPECT_LE(square_, kMostNmse * power_) << name;
+  }
+
+ private:
+  const double most_f32_error_;
+  size_t values_ = 0, too_far_ = 0;
+  double square_ = 0, power_ = 0, largest_share_ = 0;
+};
+
+void expect_same_samples(const std::vector<std::byte>& device, const std::vector<std::byte>& host) {
+  for (size_t at = 0; at < host.size(); at += sizeof(SampledToken)) {
+    SampledToken d, h;
+    std::memcpy(&d, device.data() + at, sizeof d);
+    std::memcpy(&h, host.data() + at, sizeof h);
+    EXPECT_EQ(d.token, h.token) << "row " << at / sizeof(SampledToken);
+    if (std::memcmp(&d, &h, sizeof d) == 0) continue;
+    EXPECT_NEAR(d.log_probability, h.log_probability, kMostLogProbabilityError);
+  }
+}
+
+// Numbers are near the host's, anything else is the same; what the instances may not write is as it was.
+void compare(const Scene& scene, const Cover& written, const Memory& device, const Memory& host,
+             const Memory& before, Tally& tally) {
+  for (uint32_t t = 0; t < host.size(); ++t) {
+    const Tensor& tensor = scene.bench.tensor({t});
+    if (is_immutable(tensor.kind)) continue;
+    if (tensor.name == state_tensor::kSampled) {
+      expect_same_samples(device[t], host[t]);
+      continue;
+    }
+    const size_t bytes = size_of(tensor.dtype);
+    const bool is_number = tensor.dtype == DType::kBF16 || tensor.dtype == DType::kF32;
+    std::vector<double> found, wanted;
+    size_t changed = 0;
+    for (size_t i = 0; i < written[t].size(); ++i) {
+      const std::byte* d = device[t].data() + i * bytes;
+      if (written[t][i] != 0 && is_number) {
+        found.push_back(value_of(tensor.dtype, d));
+        wanted.push_back(value_of(tensor.dtype, host[t].data() + i * bytes));
+      } else {
+        const Memory& same = written[t][i] != 0 ? host : before;
+        if (std::memcmp(d, same[t].data() + i * bytes, bytes) != 0) ++changed;
+      }
+    }
+    EXPECT_EQ(changed, 0U) << tensor.name << ": elements that are not the host's";
+    tally.add(tensor.dtype, found, wanted);
+  }
+}
+
+// Half of the time the active rows come first, as the engine places them; some want no logits.
+void arrange_rows(Scene& scene, Random& random) {
+  if (random.chance(0.5)) {
+    std::stable_partition(scene.rows(), scene.rows() + kMaxRows, row_is_active);
+  }
+  for (const uint32_t r : scene.active_rows()) {
+    if (random.chance(0.2)) scene.rows()[r].wants_logits = 0;
+  }
+}
+
+// Columns of an embedding are copied in pairs: its instances begin and end at whole tiles, as the graph's do.
+Stage whole_tiles(const Stage& stage) {
+  if (stage.opcode != Opcode::kEmbed) return stage;
+  return {stage.opcode, stage.units / kTileDim, stage.most_per_part / kTileDim,
+          [make = stage.make](uint32_t first, uint32_t count) {
+            return make(first * kTileDim, count * kTileDim);
+          }};
+}
+
+void compare_pass(Scene& scene, Opcode opcode, Random& random, Tally& tally) {
+  const Stage stage = whole_tiles(scene.stage(opcode));
+  scene.poison_outputs(stage);
+  const std::vector<Instruction> instances = split(stage, random);
+  const Cover written = written_by(scene, instances);
+  const Memory before = scene.bench.memory;
+  DeviceScene device(scene);
+  ASSERT_NO_FATAL_FAILURE(device.run(instances, random.pick<uint32_t>({1, 3, 132})));
+  const Memory found = scene.bench.memory;
+  scene.bench.memory = before;
+  scene.bench.run(instances);
+  compare(scene, written, found, scene.bench.memory, before, tally);
+}
+
+// Residual rows that are no multiple of a chunk, one that exceeds the shared memory of 16 rows, inputs of
+// attention's projection that do so with fewer, both head dimensions, a vocabulary that is no multiple of 8.
+const std::vector<Shape>& shapes() {
+  static const std::vector<Shape> all = {
+      {.hidden = 272,
+       .intermediate = 48,
+       .head_dim = 64,
+       .q_heads = 8,
+       .kv_heads = 2,
+       .vocab = 203,
+       .max_context = 300,
+       .lanes = 2,
+       .epsilon = 1e-5F},
+      {.hidden = 1040,
+       .intermediate = 1040,
+       .head_dim = 128,
+       .q_heads = 3,
+       .kv_heads = 3,
+       .vocab = 61,
+       .max_context = 130,
+       .lanes = 16,
+       .epsilon = 1e-6F},
+      {.hidden = 3072,
+       .intermediate = 272,
+       .head_dim = 64,
+       .q_heads = 4,
+       .kv_heads = 1,
+       .vocab = 1001,
+       .max_context = 70,
+       .lanes = 1,
+       .epsilon = 1e-5F},
+      {.hidden = 144,
+       .intermediate = 16,
+       .head_dim = 128,
+       .q_heads = 64,
+       .kv_heads = 8,
+       .vocab = 9,
+       .max_context = 66,
+       .lanes = 7,
+       .epsilon = 1e-5F},
+      {.hidden = 272,
+       .intermediate = 144,
+       .head_dim = 128,
+       .q_heads = 112,
+       .kv_heads = 16,
+       .vocab = 300,
+       .max_context = 64,
+       .lanes = 1,
+       .epsilon = 1e-3F},
+  };
+  return all;
+}
+
+class Ops : public ::testing::TestWithParam<uint16_t> {};
+
+TEST_P(Ops, HaveTheHostsResults) {
+  const auto opcode = static_cast<Opcode>(GetParam());
+  Random random(4711 + GetParam());
+  Tally tally(opcode);
+  for (const Shape& shape : shapes()) {
+    Scene scene(shape, random);
+    ASSERT_GT(scene.stages().size(), GetParam()) << "tests/instructions/scene.cc has no such stage";
+    ASSERT_EQ(scene.stage(opcode).opcode, opcode) << "tests/instructions/scene.cc: stages out of order";
+    for (const uint32_t rows : {1U, 2U, 3U, 5U, 8U, 16U}) {
+      SCOPED_TRACE(fmt::format("{}; {} rows", shape.text(), rows));
+      std::vector<uint32_t> positions(rows);
+      for (uint32_t& p : positions) p = random.below(shape.max_context);
+      scene.new_pass(random, positions);
+      arrange_rows(scene, random);
+      ASSERT_NO_FATAL_FAILURE(compare_pass(scene, opcode, random, tally));
+    }
+    SCOPED_TRACE(shape.text() + "; chunks of prompts");
+    scene.new_pass(random);
+    ASSERT_NO_FATAL_FAILURE(compare_pass(scene, opcode, random, tally));
+  }
+  tally.finish(op_name(GetParam()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, Ops, ::testing::Range(uint16_t{0}, kNumOpcodes),
+                         [](const auto& instance) { return std::string(op_name(instance.param)); });
+
+}  // namespace
+}  // namespace serval::testing
