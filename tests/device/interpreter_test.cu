@@ -36,9 +36,13 @@ class Bound {
     interpreter_ = std::make_unique<DeviceInterpreter>(program_, toy_isa(), memory_.bound(), options);
   }
   uint32_t run(uint32_t passes, const std::function<void(uint32_t)>& on_pass = {}) {
+    return run_until(passes, passes, on_pass);
+  }
+  // A launch that might have `most` passes and whose program ends it after `passes`.
+  uint32_t run_until(uint32_t passes, uint32_t most, const std::function<void(uint32_t)>& on_pass = {}) {
     memory_.write(*program_.find_tensor(state_tensor::kControl),
                   std::vector<PassControl>{{0, passes, kKeepRunning, 0}});
-    return interpreter_->run(1, passes, true, nullptr, on_pass);
+    return interpreter_->run(1, most, true, nullptr, on_pass);
   }
   const ToyMemory& memory() const { return memory_; }
 
@@ -105,9 +109,22 @@ TEST(DeviceInterpreter, RunsOnFewSms) {
   expect_relayed(relay_ring(20, 0, QueueKind::kPerSm, 1), 50);
 }
 
-// Every SM streams more pages than its ring has, for many passes; the sums say that each was read whole.
-TEST(DeviceInterpreter, StreamsPagesInOrder) {
-  constexpr uint32_t kPages = 13;
+// A number for each word of a tensor, and their sums up to the end of each of its parts.
+struct Words {
+  Words(uint32_t parts, size_t words_of_part) : words(parts * words_of_part), sums(parts + 1) {
+    for (size_t i = 0; i < words.size(); ++i) words[i] = static_cast<uint32_t>(i * 2654435761U);
+    for (uint32_t p = 0; p < parts; ++p) {
+      const auto begin = words.begin() + static_cast<ptrdiff_t>(p * words_of_part);
+      sums[p + 1] = std::accumulate(begin, begin + static_cast<ptrdiff_t>(words_of_part), sums[p]);
+    }
+  }
+  std::vector<uint32_t> words, sums;
+};
+
+// Every SM streams more pages than its ring has, for many passes; what it adds up says that each was read
+// whole. More than 10^6 pages.
+TEST(Litmus, PagesOfTheRingAreReadWholeAndInOrder) {
+  constexpr uint32_t kPages = 13, kPasses = 220;
   ToyProgram toy(kSms);
   const TensorId in = toy.add_vector(uint64_t{kPages} * kPageBytes);
   std::vector<TensorId> out;
@@ -120,18 +137,84 @@ TEST(DeviceInterpreter, StreamsPagesInOrder) {
   }
   add_tick(toy, 5, {after(done, 3 * kSms)}, gate);
   Bound bound(toy.finish(gate));
-  std::vector<uint32_t> words(kPages * kPageBytes / sizeof(uint32_t));
-  std::vector<uint32_t> sums(kPages + 1);
-  for (size_t i = 0; i < words.size(); ++i) words[i] = static_cast<uint32_t>(i * 2654435761U);
-  for (uint32_t p = 0; p < kPages; ++p) {
-    const auto begin = words.begin() + static_cast<ptrdiff_t>(p * kPageBytes / sizeof(uint32_t));
-    sums[p + 1] = std::accumulate(begin, begin + kPageBytes / sizeof(uint32_t), sums[p]);
-  }
-  bound.memory().write(in, words);
-  ASSERT_EQ(bound.run(200), 200u);
+  const Words pages(kPages, kPageBytes / sizeof(uint32_t));
+  bound.memory().write(in, pages.words);
+  ASSERT_EQ(bound.run(kPasses), kPasses);
   for (size_t i = 0; i < out.size(); ++i) {
-    EXPECT_EQ(bound.memory().read<uint32_t>(out[i], 1)[0], sums[kPages - i % 3]) << "instruction " << i;
+    EXPECT_EQ(bound.memory().read<uint32_t>(out[i], 1)[0], kPasses * pages.sums[kPages - i % 3])
+        << "instruction " << i;
   }
+}
+
+// Preparers to consumers, and the slots back: by stores and by bulk copies, all chunks together and one by
+// one, in turns through the same slots. More than 10^6 chunks, 700,000 of either kind.
+TEST(Litmus, ActivationsAreWholeWhenConsumersReadThem) {
+  constexpr uint32_t kResident = 29, kStreamed = 45, kPasses = 80;
+  const std::vector<SumChunks> kinds = {{{}, {}, kResident, 0, 0},
+                                        {{}, {}, kStreamed, 1, 1},
+                                        {{}, {}, kResident, 0, 1},
+                                        {{}, {}, kStreamed, 1, 0}};
+  ToyProgram toy(kSms);
+  const TensorId in = toy.add_vector(uint64_t{kStreamed} * kToyChunkWords * sizeof(uint32_t));
+  std::vector<TensorId> out;
+  const uint32_t done = toy.add_counter(), gate = toy.add_counter();
+  for (uint32_t i = 0; i < kSms * kinds.size(); ++i) {
+    SumChunks op = kinds[i / kSms];
+    op.in = in;
+    op.out = toy.add_vector(kVectorBytes);
+    out.push_back(op.out);
+    toy.add(i % kSms, code(ToyOpcode::kSumChunks), op, {{}, {{done}}});
+  }
+  add_tick(toy, 5, {after(done, static_cast<uint32_t>(out.size()))}, gate);
+  Bound bound(toy.finish(gate));
+  const Words chunks(kStreamed, kToyChunkWords);
+  bound.memory().write(in, chunks.words);
+  ASSERT_EQ(bound.run(kPasses), kPasses);
+  for (size_t i = 0; i < out.size(); ++i) {
+    EXPECT_EQ(bound.memory().read<uint32_t>(out[i], 1)[0], kPasses * chunks.sums[kinds[i / kSms].chunks])
+        << "instruction " << i;
+  }
+}
+
+// Every SM learns at the gate that a pass was the last, in launches that might have gone on: one that missed
+// it would wait for a pass that never comes. More than 10^6 readings.
+TEST(Litmus, EverySmLeavesAfterTheLastPass) {
+  ToyProgram toy(kSms);
+  const TensorId in = toy.add_vector(kVectorBytes);
+  const uint32_t done = toy.add_counter(), gate = toy.add_counter();
+  for (uint32_t sm = 0; sm < kSms; ++sm) {
+    toy.add(sm, code(ToyOpcode::kRelay), Relay{in, toy.add_vector(kVectorBytes), 0}, {{}, {{done}}});
+  }
+  add_tick(toy, 7, {after(done, kSms)}, gate);
+  Bound bound(toy.finish(gate));
+  for (uint32_t launch = 0; launch < 8000; ++launch) {
+    ASSERT_EQ(bound.run_until(1 + launch % 2, 4), 1 + launch % 2) << "launch " << launch;
+  }
+}
+
+// The output table lies in host memory; the host reads an entry as soon as it hears of the pass, and clears
+// it. More than 10^6 entries.
+TEST(Litmus, HostSeesThePassesOutputWhenItHearsOfThePass) {
+  ToyProgram toy(2);
+  const TensorId output = toy.add_tensor(state_tensor::kOutput, kMaxLaunchPasses,
+                                         kToyOutputWords * sizeof(uint32_t), TensorKind::kState);
+  const uint32_t done = toy.add_counter(), gate = toy.add_counter();
+  toy.add(1, code(ToyOpcode::kPublish), Publish{toy.control, output}, {{}, {{done}}});
+  add_tick(toy, 0, {after(done)}, gate);
+  Bound bound(toy.finish(gate));
+  uint64_t wrong = 0;
+  for (uint32_t launch = 0; launch < 250; ++launch) {
+    ASSERT_EQ(bound.run(kMaxLaunchPasses,
+                        [&](uint32_t pass) {
+                          uint32_t* entry = bound.memory().output() + pass * kToyOutputWords;
+                          for (uint32_t w = 0; w < kToyOutputWords; ++w) {
+                            wrong += entry[w] != pass + 1 ? 1 : 0;
+                            entry[w] = 0;
+                          }
+                        }),
+              kMaxLaunchPasses);
+  }
+  EXPECT_EQ(wrong, 0U) << "words";
 }
 
 TEST(DeviceInterpreter, SaysWhichPassesAreDoneWhileItRuns) {
@@ -175,7 +258,7 @@ std::string fault_of(const Program& program) {
 
 TEST(DeviceFault, ThresholdThatIsNeverReached) {
   RelayRing ring = relay_ring(10, 0);
-  ring.program.waits[4].threshold += 1;
+  ring.program.waits[5].threshold += 1;  // the relay on SM 5: the tick on SM 0 has the first wait
   EXPECT_THAT(fault_of(ring.program),
               AllOf(HasSubstr("SM 5"), HasSubstr("relay"), HasSubstr("counter 4"), HasSubstr("1 of 2")));
 }

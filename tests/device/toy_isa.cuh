@@ -8,6 +8,9 @@
 namespace serval::testing {
 
 inline constexpr uint32_t kToyWords = 1024;  // of a toy vector: 4 KiB
+inline constexpr uint32_t kToyChunkWords = device::kActivationRowBytes / sizeof(uint32_t);
+inline constexpr uint32_t kMostToyChunks = 64;
+inline constexpr uint32_t kToyOutputWords = 64;  // of a pass's entry in the output table
 
 // out[i] = in[i] + 1. `bulk`: the input is read by a bulk copy instead of plain loads.
 struct Relay {
@@ -22,7 +25,7 @@ struct Relay {
   }
 };
 
-// out[0] = sum of the words of `pages` pages; a page that is not freed stays with its warp for good.
+// out[0] += the words of `pages` pages; a page that is not freed stays with its warp for good.
 struct SumPages {
   TensorId in;
   TensorId out;
@@ -31,9 +34,37 @@ struct SumPages {
   template <class V>
   static constexpr void fields(V&& v) {
     v(&SumPages::in, "in", "in [pages, 4096] i32");
-    v(&SumPages::out, "out", "out [1, 1024] i32");
+    v(&SumPages::out, "out", "in and out [1, 1024] i32");
     v(&SumPages::pages, "pages", "pages");
     v(&SumPages::keeps, "keeps", "1: pages are not freed");
+  }
+};
+
+// out[0] += the words of `chunks` chunks, which the preparers bring into the slots of activations.
+struct SumChunks {
+  TensorId in;
+  TensorId out;
+  uint32_t chunks;
+  uint32_t streamed;  // 1: consumers wait for each chunk, else for all of them
+  uint32_t bulk;      // 1: by bulk copies instead of loads and stores
+  template <class V>
+  static constexpr void fields(V&& v) {
+    v(&SumChunks::in, "in", "in [chunks, kToyChunkWords] i32");
+    v(&SumChunks::out, "out", "in and out [1, 1024] i32");
+    v(&SumChunks::chunks, "chunks", "chunks");
+    v(&SumChunks::streamed, "streamed", "1: one after the other");
+    v(&SumChunks::bulk, "bulk", "1: by bulk copies");
+  }
+};
+
+// Writes the pass's entry of the output table, which lies in host memory: its words are pass + 1.
+struct Publish {
+  TensorId control;
+  TensorId output;
+  template <class V>
+  static constexpr void fields(V&& v) {
+    v(&Publish::control, "control", "in: the number of the pass");
+    v(&Publish::output, "output", "out [4096, kToyOutputWords] i32");
   }
 };
 
@@ -57,14 +88,17 @@ struct Tick {
   }
 };
 
-enum class ToyOpcode : uint16_t { kRelay, kSumPages, kHang, kTick };
+enum class ToyOpcode : uint16_t { kRelay, kSumPages, kHang, kTick, kSumChunks, kPublish };
 
-// How SumPages streams: the pages of one tensor, one after the other.
+// How SumPages and SumChunks stream: the pages, or the chunks, of one tensor, one after the other.
 struct ToyStream {
   struct Plan {
     const std::byte* from;
     uint32_t pages;
     uint32_t keeps;
+    uint32_t chunks;
+    uint32_t streamed;
+    uint32_t bulk;
   };
   template <class PagesOf>
   static __device__ void load(device::LoaderRole& role, const Plan& plan, PagesOf&& pages_of) {
@@ -72,21 +106,80 @@ struct ToyStream {
       role.page(pages_of(p, 0), kPageBytes, device::kPagesInFlight);
     }
   }
-  static __device__ void prepare(device::PreparerRole& role, const Plan&) { role.wait_inputs(); }
+  static __device__ void prepare(device::PreparerRole& role, const Plan& plan) {
+    role.wait_inputs();
+    if (plan.bulk != 0 && role.thread == 0) device::ptx::fence_proxy_async_global();
+    for (uint32_t c = 0; c < plan.chunks; ++c) {
+      role.acquire_chunks(1);
+      prepare_chunk(role, plan, c);
+      role.publish_chunks(1, plan.streamed != 0);
+    }
+  }
   static __device__ void consume(device::ConsumerRole& role, const Plan& plan) {
-    int sum = 0;
+    const uint32_t sum = __reduce_add_sync(~0u, sum_of_pages(role, plan) + sum_of_chunks(role, plan));
+    role.wait_stored(role.next_unit);
+    if (role.lane == 0) reinterpret_cast<uint32_t*>(role.s.partials)[role.warp] = sum;
+    role.arrive_unit(role.next_unit++);
+    role.next_page += plan.pages;
+    role.next_chunk += plan.chunks;
+    if (plan.streamed != 0) role.next_streamed += plan.chunks;
+  }
+  static __device__ void store(device::StorerRole& role, uint32_t* out) {
+    role.wait_inputs();
+    role.wait_units(1, device::kConsumerWarps);
+    if (role.lane == 0) {
+      uint32_t sum = device::ptx::load_relaxed(out);
+      for (uint32_t w = 0; w < device::kConsumerWarps; ++w) {
+        sum += reinterpret_cast<const uint32_t*>(role.s.partials)[w];
+      }
+      device::ptx::store_relaxed(out, sum);
+    }
+    __syncwarp();
+    role.units_stored(1);
+  }
+
+ private:
+  static __device__ void prepare_chunk(device::PreparerRole& role, const Plan& plan, uint32_t chunk) {
+    std::byte* slot = role.s.activations + device::activation_slot(role.launch, role.next_chunk);
+    const std::byte* from = plan.from + size_t{chunk} * device::kActivationRowBytes;
+    if (plan.bulk == 0) {
+      for (uint32_t i = role.thread; i < kToyChunkWords; i += device::kPreparerThreads) {
+        reinterpret_cast<uint32_t*>(slot)[i] =
+            device::ptx::load_relaxed(reinterpret_cast<const uint32_t*>(from) + i);
+      }
+    } else if (role.thread == 0) {
+      uint64_t* landed = plan.streamed != 0 ? role.streamed_chunk() : role.prepared();
+      device::ptx::mbarrier_expect_bytes(landed, device::kActivationRowBytes);
+      device::ptx::bulk_load(slot, from, device::kActivationRowBytes, landed);
+    }
+  }
+  static __device__ uint32_t sum_of_chunks(device::ConsumerRole& role, const Plan& plan) {
+    uint32_t sum = 0;
+    if (plan.chunks != 0 && plan.streamed == 0) role.wait_prepared();
+    for (uint32_t c = 0; c < plan.chunks; ++c) {
+      if (plan.streamed != 0) role.wait_streamed_chunk(role.next_streamed + c);
+      const uint32_t chunk = role.next_chunk + c;
+      const auto* words =
+          reinterpret_cast<const uint32_t*>(role.s.activations + device::activation_slot(role.launch, chunk));
+      for (uint32_t i = role.warp * device::kWarpThreads + role.lane; i < kToyChunkWords;
+           i += device::kGroupThreads) {
+        sum += words[i];
+      }
+      role.used_chunks(chunk + 1);
+    }
+    return sum;
+  }
+  static __device__ uint32_t sum_of_pages(device::ConsumerRole& role, const Plan& plan) {
+    uint32_t sum = 0;
     for (uint32_t p = role.warp; p < plan.pages; p += device::kConsumerWarps) {
       const uint32_t page = role.next_page + p;
       role.wait_page(page);
-      const int* words = reinterpret_cast<const int*>(role.s.ring[page % device::kRingPages]);
-      for (uint32_t i = role.lane; i < kPageBytes / sizeof(int); i += device::kWarpThreads) sum += words[i];
+      const auto* words = reinterpret_cast<const uint32_t*>(role.s.ring[page % device::kRingPages]);
+      for (uint32_t i = role.lane; i < kPageBytes / sizeof(uint32_t); i += device::kWarpThreads)
+        sum += words[i];
       if (plan.keeps == 0) role.free_page(page);
     }
-    sum = __reduce_add_sync(~0u, sum);
-    role.wait_stored(role.next_unit);
-    if (role.lane == 0) reinterpret_cast<int*>(role.s.partials)[role.warp] = sum;
-    role.arrive_unit(role.next_unit++);
-    role.next_page += plan.pages;
+    return sum;
   }
 };
 
@@ -128,22 +221,47 @@ struct DeviceOp<testing::SumPages> {
   static __device__ bool in_range(const testing::SumPages& op) { return op.pages <= kMaxRows; }
   static __device__ testing::ToyStream::Plan plan(const Launch&, const RecordSlot& slot,
                                                   const testing::SumPages& op) {
-    return {tensor<&testing::SumPages::in, const std::byte>(slot), op.pages, op.keeps};
+    return {
+        .from = tensor<&testing::SumPages::in, const std::byte>(slot), .pages = op.pages, .keeps = op.keeps};
   }
   static __device__ const std::byte* pages_of(const RecordSlot& slot, const testing::SumPages&, uint32_t page,
                                               uint32_t) {
     return tensor<&testing::SumPages::in, const std::byte>(slot) + page * kPageBytes;
   }
   static __device__ void store(StorerRole& role, const testing::SumPages&, const testing::ToyStream::Plan&) {
-    role.wait_inputs();
-    role.wait_units(1, kConsumerWarps);
-    if (role.lane == 0) {
-      int sum = 0;
-      for (uint32_t w = 0; w < kConsumerWarps; ++w) sum += reinterpret_cast<const int*>(role.s.partials)[w];
-      ptx::store_relaxed(tensor<&testing::SumPages::out, uint32_t>(*role.slot), static_cast<uint32_t>(sum));
-    }
-    __syncwarp();
-    role.units_stored(1);
+    testing::ToyStream::store(role, tensor<&testing::SumPages::out, uint32_t>(*role.slot));
+  }
+};
+
+template <>
+struct DeviceOp<testing::SumChunks> {
+  static __device__ bool in_range(const testing::SumChunks& op) {
+    return op.chunks <= testing::kMostToyChunks;
+  }
+  static __device__ testing::ToyStream::Plan plan(const Launch&, const RecordSlot& slot,
+                                                  const testing::SumChunks& op) {
+    return {.from = tensor<&testing::SumChunks::in, const std::byte>(slot),
+            .chunks = op.chunks,
+            .streamed = op.streamed,
+            .bulk = op.bulk};
+  }
+  static __device__ const std::byte* pages_of(const RecordSlot&, const testing::SumChunks&, uint32_t,
+                                              uint32_t) {
+    return nullptr;  // it has none
+  }
+  static __device__ void store(StorerRole& role, const testing::SumChunks&, const testing::ToyStream::Plan&) {
+    testing::ToyStream::store(role, tensor<&testing::SumChunks::out, uint32_t>(*role.slot));
+  }
+};
+
+template <>
+struct DeviceOp<testing::Publish> : GroupOp {
+  static __device__ void run(const testing::Publish&, const Group& group) {
+    if (group.thread >= testing::kToyOutputWords) return;
+    const auto* control = group.tensor<&testing::Publish::control, const PassControl>();
+    const uint32_t pass = ptx::load_relaxed(&control->passes_done);
+    uint32_t* entry = group.tensor<&testing::Publish::output, uint32_t>() + pass * testing::kToyOutputWords;
+    entry[group.thread] = pass + 1;
   }
 };
 
@@ -170,17 +288,17 @@ struct DeviceOp<testing::Tick> : GroupOp {
 
 namespace serval::testing {
 
-using ToyIsa = device::IsaList<ToyStream, Relay, SumPages, Hang, Tick>;
+using ToyIsa = device::IsaList<ToyStream, Relay, SumPages, Hang, Tick, SumChunks, Publish>;
 
 // Nothing is checked when a program is bound, so that tests can bind broken ones.
 inline const DeviceIsa& toy_isa() {
-  static const DeviceIsa isa{device::launch_kernel<ToyIsa>, device::prepare_kernel<ToyIsa>,
-                             device::kRingPages,
-                             [](const Program&, const Instruction&) { return std::string(); },
-                             [](uint16_t opcode) {
-                               constexpr const char* kNames[] = {"relay", "sum_pages", "hang", "tick"};
-                               return opcode < std::size(kNames) ? kNames[opcode] : "unknown";
-                             }};
+  static const DeviceIsa isa{
+      device::launch_kernel<ToyIsa>, device::prepare_kernel<ToyIsa>, device::kRingPages,
+      [](const Program&, const Instruction&) { return std::string(); },
+      [](uint16_t opcode) {
+        constexpr const char* kNames[] = {"relay", "sum_pages", "hang", "tick", "sum_chunks", "publish"};
+        return opcode < std::size(kNames) ? kNames[opcode] : "unknown";
+      }};
   return isa;
 }
 

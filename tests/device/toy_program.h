@@ -87,13 +87,18 @@ class ToyProgram {
   std::vector<std::vector<Item>> queues_;
 };
 
-// Zeroed GPU memory for each of a program's tensors; the host's stop word is pinned.
+// Zeroed GPU memory for each of a program's tensors; the host's stop word and the output table are pinned.
 class ToyMemory {
  public:
-  explicit ToyMemory(const Program& program) : memory_(program.tensors.size()), stop_(1) {
+  explicit ToyMemory(const Program& program)
+      : memory_(program.tensors.size()), stop_(1), output_(output_words(program)) {
     for (uint32_t t = 0; t < program.tensors.size(); ++t) {
       if (program.tensors[t].name == state_tensor::kHostStop) {
         memory_.bind({t}, stop_.device_data());
+        continue;
+      }
+      if (program.tensors[t].name == state_tensor::kOutput) {
+        memory_.bind({t}, output_.device_data());
         continue;
       }
       arrays_.push_back(std::make_unique<DeviceArray<std::byte>>(program.tensors[t].bytes()));
@@ -102,6 +107,7 @@ class ToyMemory {
   }
   const DeviceMemory& bound() const { return memory_; }
   uint32_t* host_stop() const { return stop_.data(); }
+  uint32_t* output() const { return output_.data(); }
 
   template <class T>
   void write(TensorId tensor, const std::vector<T>& values) const {
@@ -117,8 +123,14 @@ class ToyMemory {
   }
 
  private:
+  static size_t output_words(const Program& program) {
+    const auto output = program.find_tensor(state_tensor::kOutput);
+    return output ? program.tensors[output->index].bytes() / sizeof(uint32_t) : 1;
+  }
+
   DeviceMemory memory_;
   PinnedArray<uint32_t> stop_;
+  PinnedArray<uint32_t> output_;
   std::vector<std::unique_ptr<DeviceArray<std::byte>>> arrays_;
 };
 
