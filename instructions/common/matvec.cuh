@@ -74,6 +74,10 @@ struct Plan {
   __device__ __forceinline__ uint32_t arrivals() const { return resident ? unit_pages() : 1; }
 };
 
+// Where a warp has a unit of its own, all units of a block must have room: a warp that waited for it would
+// hold a page that another needs.
+static_assert(kPartialBytes >= 2 * kConsumerWarps * kMaxRows * kUnitRows * sizeof(float));
+
 // Units whose partial results are in shared memory at once: a power of two.
 __device__ __forceinline__ uint32_t unit_slots(const Launch& launch, uint32_t matrices, uint32_t parts) {
   const uint32_t fit = kPartialBytes / (matrices * parts * launch.row_slots * kUnitRows * sizeof(float));
@@ -335,6 +339,8 @@ struct Stream {
 
   static __device__ __forceinline__ void consume(ConsumerRole& role, const Plan& plan) {
     consume_pages(role, plan);
+    // Each record's phase is waited for once, so that the next in its place cannot be taken for it.
+    if (plan.units == 0 || !plan.resident) role.wait_prepared();
     role.next_page += plan.pages();
     role.next_unit += plan.units;
     role.next_chunk += plan.activation_chunks();

@@ -16,21 +16,17 @@ struct DeviceOp<Embed> : GroupOp {
   static __device__ void run(const Embed& op, const Group& group) {
     const auto* image = group.tensor<&Embed::table, const std::byte>();
     auto* residual = group.tensor<&Embed::residual, float>();
-    const uint32_t pairs = op.num_cols / 2;
-    for (uint32_t n = group.thread; n < kMaxRows * pairs; n += kGroupThreads) {
-      const uint32_t r = n / pairs, col = op.first_col + n % pairs * 2;
+    for (uint32_t n = group.thread; n < kMaxRows * op.num_cols; n += kGroupThreads) {
+      const uint32_t r = n / op.num_cols, col = op.first_col + n % op.num_cols;
       const PassRow& row = group.rows[r];
       if (!row_is_active(row)) continue;
       const auto token = static_cast<uint32_t>(row.token);
       const uint32_t chunk = col / page_image::kChunkCols;
-      const auto* from = reinterpret_cast<const uint32_t*>(
+      const auto* from = reinterpret_cast<const uint16_t*>(
           image + page_image::page_offset(op.hidden, token / kUnitRows, chunk) +
           page_image::element_offset(page_image::half_cols(op.hidden, chunk), token % kUnitRows,
                                      col % page_image::kChunkCols));
-      const uint32_t two = __ldg(from);
-      float* to = residual + size_t{r} * op.hidden + col;
-      ptx::store_relaxed(to, ptx::bf16_low(two));
-      ptx::store_relaxed(to + 1, ptx::bf16_high(two));
+      ptx::store_relaxed(residual + size_t{r} * op.hidden + col, ptx::bf16_low(__ldg(from)));
     }
   }
 };

@@ -104,6 +104,12 @@ TEST(DeviceInterpreter, RunsAGlobalQueueInOrder) {
   expect_relayed(relay_ring(3 * kSms + 7, 0, QueueKind::kGlobal), 100);
 }
 
+// Most SMs take their first record from a pass that comes later, or never.
+TEST(DeviceInterpreter, RunsAGlobalQueueWithFewerRecordsThanSms) {
+  expect_relayed(relay_ring(10, 0, QueueKind::kGlobal), 7);
+  expect_relayed(relay_ring(10, 1, QueueKind::kGlobal), 1);
+}
+
 TEST(DeviceInterpreter, RunsOnFewSms) {
   expect_relayed(relay_ring(20, 1, QueueKind::kPerSm, 3), 50);
   expect_relayed(relay_ring(20, 0, QueueKind::kPerSm, 1), 50);

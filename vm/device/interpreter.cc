@@ -84,6 +84,7 @@ struct DeviceInterpreter::Impl {
     return std::atomic_ref(host_words.data()[word]).load(std::memory_order_acquire);
   }
   std::vector<bool> pending_counters(const std::vector<FaultRecord>& all) const;
+  void reset_after_failure(cudaStream_t stream) noexcept;
   [[noreturn]] void throw_fault();
   std::string describe(size_t sm, const FaultRecord& fault) const;
 
@@ -201,16 +202,23 @@ uint32_t DeviceInterpreter::Impl::hand_out_passes(const std::function<void(uint3
   return handed;
 }
 
+// Whatever on_pass or CUDA has thrown is on its way to the caller; what goes wrong here must not take its
+// place.
+void DeviceInterpreter::Impl::reset_after_failure(cudaStream_t stream) noexcept {
+  (void)cudaStreamSynchronize(stream);
+  (void)cudaMemset(counters.data(), 0, counters.size() * sizeof(uint32_t));
+  (void)cudaGetLastError();
+  words_are_dirty = true;
+  launch.epoch = 0;
+}
+
 uint32_t DeviceInterpreter::Impl::run(cudaStream_t stream, const std::function<void(uint32_t)>& on_pass) {
   start(stream);
   uint32_t passes = 0;
   try {
     passes = hand_out_passes(on_pass);
   } catch (...) {
-    cudaStreamSynchronize(stream);
-    words_are_dirty = true;
-    counters.clear();
-    launch.epoch = 0;
+    reset_after_failure(stream);
     throw;
   }
   kernel_us = CudaEvent::milliseconds(began, ended) * kMicrosecondsPerMillisecond;

@@ -179,6 +179,7 @@ __device__ __forceinline__ void run_storer(Shared& s, const Launch& launch, uint
         if constexpr (StreamingOp<Op>) {
           DeviceOp<Op>::store(role, op, Isa::plan(*role.slot));
         } else {
+          role.wait_inputs();
           role.wait_units(1, kConsumerWarps);
           role.units_stored(1);
         }

@@ -140,6 +140,14 @@ struct PreparerRole {
     while (!__all_sync(~0u, reached(ptx::shared_load_acquire(used), chunks))) leave_if_asked();
   }
   __device__ __forceinline__ void pass_gate();
+  // The pass of the record in hand never runs.
+  __device__ __forceinline__ bool ends_before_this_pass() const {
+    return ptx::load_relaxed(&launch.program.control->last_pass) < slot->pass;
+  }
+  __device__ __forceinline__ void leave() const {
+    *static_cast<volatile uint32_t*>(&s.exit.set) = 1;
+    leave_if_asked();
+  }
   __device__ __forceinline__ ResolvedTarget target_of(uint32_t wait) const {
     if (wait < kSlotWaits) return slot->waits[wait];
     const ResolvedWait w = launch.program.waits[slot->record.wait_begin + wait];
@@ -153,11 +161,13 @@ __device__ __forceinline__ void PreparerRole::pass_gate() {
   if (slot->pass > 0) {
     const uint32_t target = (launch.epoch + slot->pass) * program.gate_per_pass;
     const uint32_t* gate = program.counters + program.gate_counter * kCounterStride;
-    while (!reached(ptx::load_acquire(gate), target)) leave_if_asked();
-    if (ptx::load_relaxed(&program.control->last_pass) < slot->pass) {
-      *static_cast<volatile uint32_t*>(&s.exit.set) = 1;
-      asm volatile("exit;");
+    while (!reached(ptx::load_acquire(gate), target)) {
+      // An SM that took its record from a global queue may be passes ahead of the launch's last: it may leave
+      // once what it took before is done.
+      if (ends_before_this_pass() && ptx::shared_load_acquire(&s.records_stored) == record) leave();
+      leave_if_asked();
     }
+    if (ends_before_this_pass()) leave();
   }
   constexpr uint32_t kWords = sizeof(s.rows) / sizeof(uint32_t);
   static_assert(kWords == kPreparerThreads, "one word a thread");
@@ -174,6 +184,7 @@ __device__ __forceinline__ void PreparerRole::wait_inputs() {
     const ResolvedTarget wait = target_of(min(first + lane, count - 1));
     const uint32_t* counter = launch.program.counters + wait.counter * kCounterStride;
     while (!__all_sync(~0u, reached(ptx::load_acquire(counter), wait.target))) leave_if_asked();
+    __syncwarp();  // each lane's acquire is the whole warp's
   }
   if (thread == 0) {
     ptx::mbarrier_arrive(&s.inputs_ready[record % kRecordSlots]);

@@ -46,7 +46,7 @@ inline constexpr uint32_t kSlotSignals = 8;
 inline constexpr uint32_t kActivationRowSlots = 32;
 inline constexpr uint32_t kActivationRowBytes = kScratchBytes / kActivationRowSlots;
 inline constexpr uint32_t kUnitSlots = 16;
-inline constexpr uint32_t kPartialBytes = 6 * 1024;
+inline constexpr uint32_t kPartialBytes = 8 * 1024;
 
 inline constexpr uint32_t kPlanBytes = 96;
 
