@@ -326,8 +326,7 @@ struct Stream {
           const std::byte* pages = image(unit, unit_matrices == 1 ? 0 : n % 2);
 #pragma unroll 1
           for (uint32_t chunk = begin; chunk < begin + chunks_at_once; ++chunk) {
-            role.page(pages + chunk * kPageBytes,
-                      plan.half_cols(chunk) / page_image::kProductCols * page_image::kProductBytes,
+            role.page(pages + chunk * kPageBytes, page_image::bytes_of_half(plan.half_cols(chunk)),
                       in_flight);
           }
         }

@@ -109,7 +109,7 @@ class Controller {
     if (lane_ < record.wait_count && lane_ < kSlotWaits) {
       const ResolvedWait wait = program.waits[record.wait_begin + lane_];
       good = good && wait.counter < program.num_counters;
-      slot.waits[lane_] = {wait.counter, wait.threshold + (launch_.epoch + slot.pass) * wait.per_pass};
+      slot.waits[lane_] = {wait.counter, wait.target(launch_.epoch + slot.pass)};
     }
     if (lane_ < record.signal_count && lane_ < kSlotSignals) {
       slot.signals[lane_] = program.signals[record.signal_begin + lane_];
@@ -190,7 +190,7 @@ class Controller {
     }
   }
   __device__ bool note_counter(FaultRecord& f, uint32_t counter, uint32_t need) const {
-    const uint32_t have = ptx::load_acquire(launch_.program.counters + counter * kCounterStride);
+    const uint32_t have = ptx::load_acquire(counter_of(launch_.program, counter));
     if (reached(have, need)) return false;
     f.on_counter = 1;
     f.counter = counter;
@@ -211,7 +211,7 @@ class Controller {
 
   // Every warp of the block leaves at its next wait.
   __device__ void give_leave() {
-    *static_cast<volatile uint32_t*>(&s_.exit.set) = 1;
+    ask_to_leave(&s_.exit);
     asm volatile("exit;");
   }
 

@@ -22,10 +22,16 @@ inline constexpr uint32_t kScratchAlignment = 1024;
 struct ExitFlag {
   uint32_t set;
 };
+__device__ __forceinline__ bool asked_to_leave(const ExitFlag* flag) {
+  return *reinterpret_cast<const volatile uint32_t*>(&flag->set) != 0;
+}
+__device__ __forceinline__ void ask_to_leave(ExitFlag* flag) {
+  *reinterpret_cast<volatile uint32_t*>(&flag->set) = 1;
+}
 // Leaves the kernel if the launch has been given up or is over. Only in loops that wait: whoever waits holds
 // nothing that another warp needs to leave, too.
 __device__ __forceinline__ void leave_if_asked(const ExitFlag* flag) {
-  if (*reinterpret_cast<const volatile uint32_t*>(&flag->set) != 0) asm volatile("exit;");
+  if (asked_to_leave(flag)) asm volatile("exit;");
 }
 
 // Waits for a phase of an mbarrier.

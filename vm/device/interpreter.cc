@@ -38,13 +38,7 @@ std::vector<ResolvedWait> resolve(const Program& program) {
 
 void check_program(const Program& program, const DeviceIsa& isa, const DeviceMemory& memory) {
   check_structure(program);
-  for (const Instruction& i : program.instructions) {
-    const std::string error = isa.check(program, i);
-    if (!error.empty()) {
-      throw Error(ErrorKind::kRuntime,
-                  fmt::format("program: instruction {}: {}", &i - program.instructions.data(), error));
-    }
-  }
+  check_records(program, isa.check, "program");
   if (program.machine.pages_per_sm > isa.pages) {
     throw Error(ErrorKind::kRuntime, fmt::format("program: compiled for {} pages an SM; the kernel has {}",
                                                  program.machine.pages_per_sm, isa.pages));
@@ -58,7 +52,7 @@ void check_program(const Program& program, const DeviceIsa& isa, const DeviceMem
 }
 
 const char* name_of(Role role) {
-  constexpr std::array kNames = {"controller", "loader", "preparers", "consumers", "storer"};
+  constexpr std::array kNames = {"controller", "preparers", "consumers"};
   return kNames.at(static_cast<size_t>(role));
 }
 

@@ -100,7 +100,7 @@ __device__ __forceinline__ void run_preparer(Shared& s, const Launch& launch) {
     role.warp = role.thread / kWarpThreads;
     next_record(role, role.record, role.lane, [&] {
       if (role.slot->ends_launch != 0) {
-        role.wait_gate();
+        role.pass_gate();
       } else if (role.slot->streams != 0) {
         Isa::Stream::prepare(role, Isa::plan(*role.slot));
       } else {
@@ -159,7 +159,7 @@ __device__ __forceinline__ void signal(const StorerRole& role) {
   bool gate = false;
   for (uint32_t n = role.lane; n < slot.record.signal_count; n += kWarpThreads) {
     const Signal signal = n < kSlotSignals ? slot.signals[n] : program.signals[slot.record.signal_begin + n];
-    ptx::add_release(program.counters + signal.counter * kCounterStride, signal.increment);
+    ptx::add_release(counter_of(program, signal.counter), signal.increment);
     gate = signal.counter == program.gate_counter;
   }
   if (gate) ptx::store_release_system(role.launch.published, slot.pass + 1);

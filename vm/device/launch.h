@@ -18,6 +18,9 @@ struct alignas(16) ResolvedWait {
   uint32_t threshold;
   uint32_t per_pass;
   uint32_t reserved;
+
+  // What the counter has to reach in a pass; `epoch` counts passes since the counters were zero.
+  constexpr uint32_t target(uint32_t epoch) const { return threshold + epoch * per_pass; }
 };
 
 // A bound program in GPU memory; constant from bind to bind but for `counters` and `ticket`.
@@ -49,7 +52,7 @@ enum class FaultKind : uint32_t {
 };
 
 // Which warps were at work on the record that a fault names.
-enum class Role : uint32_t { kController = 0, kLoader = 1, kPreparer = 2, kConsumer = 3, kStorer = 4 };
+enum class Role : uint32_t { kController = 0, kPreparer = 1, kConsumer = 2 };
 
 // One SM's view of why a launch was given up.
 struct FaultRecord {

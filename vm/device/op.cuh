@@ -40,13 +40,4 @@ struct GroupOp {
   }
 };
 
-// The Stream of an instruction set without streaming instructions.
-struct NoStream {
-  struct Plan {};
-  template <class Image>
-  static __device__ void load(LoaderRole&, const Plan&, Image&&) {}
-  static __device__ void prepare(PreparerRole&, const Plan&) {}
-  static __device__ void consume(ConsumerRole&, const Plan&) {}
-};
-
 }  // namespace serval::device

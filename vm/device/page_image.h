@@ -35,8 +35,11 @@ constexpr uint32_t half_cols(uint32_t cols, uint32_t chunk) {
   if (left >= kChunkCols) return kHalfCols;
   return (left / 2 + kPairCols - 1) / kPairCols * kPairCols;
 }
+constexpr uint32_t bytes_of_half(uint32_t half_cols) {
+  return half_cols / kProductCols * kProductBytes;
+}
 constexpr uint32_t page_bytes(uint32_t cols, uint32_t chunk) {
-  return half_cols(cols, chunk) / kProductCols * kProductBytes;
+  return bytes_of_half(half_cols(cols, chunk));
 }
 // Bytes of all chunks of a unit.
 constexpr uint64_t unit_bytes(uint32_t cols) {

@@ -29,6 +29,9 @@ __device__ __forceinline__ uint32_t activation_slot(const Launch& launch, uint32
   return (chunk * launch.row_slots & (kActivationRowSlots - 1)) * kActivationRowBytes;
 }
 
+__device__ __forceinline__ uint32_t* counter_of(const BoundProgram& program, uint32_t counter) {
+  return program.counters + counter * kCounterStride;
+}
 // True once the growing count `have` has reached `need`; counts may wrap.
 __device__ __forceinline__ bool reached(uint32_t have, uint32_t need) {
   return static_cast<int32_t>(have - need) >= 0;
@@ -57,7 +60,7 @@ struct LoaderRole {
     ptx::shared_store_release(&s.pages_issued, next_page);
   }
   __device__ __forceinline__ void leave_if_asked() {
-    if (*static_cast<volatile uint32_t*>(&s.exit.set) != 0) drain_and_leave();
+    if (asked_to_leave(&s.exit)) drain_and_leave();
   }
 
  private:
@@ -94,8 +97,8 @@ struct PreparerRole {
   __device__ __forceinline__ void sync() { ptx::barrier_sync<kPreparerBarrier, kPreparerThreads>(); }
   // Returns when the instruction's inputs may be read; the first of a pass also brings the pass's rows.
   __device__ __forceinline__ void wait_inputs();
-  // At the slot that ends a launch: leaves once the last pass is over.
-  __device__ __forceinline__ void wait_gate() { pass_gate(); }
+  // Waits for the pass before and leaves if it was the last one; else brings the pass's rows.
+  __device__ __forceinline__ void pass_gate();
   // Returns when the slots of the next `chunks` chunks may be written.
   __device__ __forceinline__ void acquire_chunks(uint32_t chunks) {
     const uint32_t needed = next_chunk + chunks - activation_slots(launch);
@@ -129,7 +132,7 @@ struct PreparerRole {
  private:
   // Who leaves arrives as often as another preparer may still wait for it at the barrier of this record.
   __device__ __forceinline__ void leave_if_asked() const {
-    if (*static_cast<const volatile uint32_t*>(&s.exit.set) == 0) return;
+    if (!asked_to_leave(&s.exit)) return;
     __syncwarp();
     for (uint32_t n = 0; n < kMaxPreparerSyncs; ++n)
       ptx::barrier_arrive<kPreparerBarrier, kPreparerThreads>();
@@ -139,28 +142,26 @@ struct PreparerRole {
     const uint32_t* used = &s.activations_used[lane % kConsumerWarps];
     while (!__all_sync(~0u, reached(ptx::shared_load_acquire(used), chunks))) leave_if_asked();
   }
-  __device__ __forceinline__ void pass_gate();
   // The pass of the record in hand never runs.
   __device__ __forceinline__ bool ends_before_this_pass() const {
     return ptx::load_relaxed(&launch.program.control->last_pass) < slot->pass;
   }
   __device__ __forceinline__ void leave() const {
-    *static_cast<volatile uint32_t*>(&s.exit.set) = 1;
+    ask_to_leave(&s.exit);
     leave_if_asked();
   }
   __device__ __forceinline__ ResolvedTarget target_of(uint32_t wait) const {
     if (wait < kSlotWaits) return slot->waits[wait];
     const ResolvedWait w = launch.program.waits[slot->record.wait_begin + wait];
-    return {w.counter, w.threshold + (launch.epoch + slot->pass) * w.per_pass};
+    return {w.counter, w.target(launch.epoch + slot->pass)};
   }
 };
 
-// Waits for the pass before and leaves if it was the last one.
 __device__ __forceinline__ void PreparerRole::pass_gate() {
   const BoundProgram& program = launch.program;
   if (slot->pass > 0) {
     const uint32_t target = (launch.epoch + slot->pass) * program.gate_per_pass;
-    const uint32_t* gate = program.counters + program.gate_counter * kCounterStride;
+    const uint32_t* gate = counter_of(program, program.gate_counter);
     while (!reached(ptx::load_acquire(gate), target)) {
       // An SM that took its record from a global queue may be passes ahead of the launch's last: it may leave
       // once what it took before is done.
@@ -182,7 +183,7 @@ __device__ __forceinline__ void PreparerRole::wait_inputs() {
   for (uint32_t first = 0; first < count; first += kWarpThreads) {
     // Lanes without a wait of their own repeat the last: the warp stays together.
     const ResolvedTarget wait = target_of(min(first + lane, count - 1));
-    const uint32_t* counter = launch.program.counters + wait.counter * kCounterStride;
+    const uint32_t* counter = counter_of(launch.program, wait.counter);
     while (!__all_sync(~0u, reached(ptx::load_acquire(counter), wait.target))) leave_if_asked();
     __syncwarp();  // each lane's acquire is the whole warp's
   }

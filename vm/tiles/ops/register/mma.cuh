@@ -10,76 +10,59 @@
 
 namespace serval::tiles {
 
-// d += a b
-template <OperandTile A, OperandTile B, ProductAB<A, B> D>
-__device__ __forceinline__ void mma_ab(D& d, const A& a, const B& b) {
+namespace detail {
+
+// Quadrant (i, j) of a tile, or of its transpose.
+template <bool kTransposed, class Tile>
+__device__ __forceinline__ uint32_t quadrant(const Tile& tile, int i, int j) {
+  return kTransposed ? tile.quadrant[j][i] : tile.quadrant[i][j];
+}
+
+// d += a b, each of a and b transposed if asked.
+template <bool kTransposedA, bool kTransposedB, class D, class A, class B>
+__device__ __forceinline__ void multiply(D& d, const A& a, const B& b) {
+  constexpr int kDepth = kTransposedA ? A::kQuadrantRows : A::kQuadrantCols;
+  constexpr int kRows = kTransposedA ? A::kQuadrantCols : A::kQuadrantRows;
 #pragma unroll
-  for (int k = 0; k < A::kQuadrantCols; k += 2) {
+  for (int k = 0; k < kDepth; k += 2) {
 #pragma unroll
-    for (int m = 0; m < A::kQuadrantRows; m += 2) {
-      const uint32_t left[4] = {a.quadrant[m][k], a.quadrant[m + 1][k], a.quadrant[m][k + 1],
-                                a.quadrant[m + 1][k + 1]};
+    for (int m = 0; m < kRows; m += 2) {
+      const uint32_t left[4] = {quadrant<kTransposedA>(a, m, k), quadrant<kTransposedA>(a, m + 1, k),
+                                quadrant<kTransposedA>(a, m, k + 1), quadrant<kTransposedA>(a, m + 1, k + 1)};
 #pragma unroll
       for (int n = 0; n < D::kQuadrantCols; ++n) {
-        ptx::mma_16x8x16<typename A::ElementType>(d.quadrant[m][n], d.quadrant[m + 1][n], left,
-                                                  {b.quadrant[k][n], b.quadrant[k + 1][n]});
+        ptx::mma_16x8x16<typename A::ElementType>(
+            d.quadrant[m][n], d.quadrant[m + 1][n], left,
+            {quadrant<kTransposedB>(b, k, n), quadrant<kTransposedB>(b, k + 1, n)});
       }
     }
   }
+}
+
+}  // namespace detail
+
+// d += a b
+template <OperandTile A, OperandTile B, ProductAB<A, B> D>
+__device__ __forceinline__ void mma_ab(D& d, const A& a, const B& b) {
+  detail::multiply<false, false>(d, a, b);
 }
 
 // d += a bᵀ
 template <OperandTile A, OperandTile B, ProductABt<A, B> D>
 __device__ __forceinline__ void mma_abt(D& d, const A& a, const B& b) {
-#pragma unroll
-  for (int k = 0; k < A::kQuadrantCols; k += 2) {
-#pragma unroll
-    for (int m = 0; m < A::kQuadrantRows; m += 2) {
-      const uint32_t left[4] = {a.quadrant[m][k], a.quadrant[m + 1][k], a.quadrant[m][k + 1],
-                                a.quadrant[m + 1][k + 1]};
-#pragma unroll
-      for (int n = 0; n < D::kQuadrantCols; ++n) {
-        ptx::mma_16x8x16<typename A::ElementType>(d.quadrant[m][n], d.quadrant[m + 1][n], left,
-                                                  {b.quadrant[n][k], b.quadrant[n][k + 1]});
-      }
-    }
-  }
+  detail::multiply<false, true>(d, a, b);
 }
 
 // d += aᵀ b
 template <OperandTile A, OperandTile B, ProductAtB<A, B> D>
 __device__ __forceinline__ void mma_atb(D& d, const A& a, const B& b) {
-#pragma unroll
-  for (int k = 0; k < A::kQuadrantRows; k += 2) {
-#pragma unroll
-    for (int m = 0; m < A::kQuadrantCols; m += 2) {
-      const uint32_t left[4] = {a.quadrant[k][m], a.quadrant[k][m + 1], a.quadrant[k + 1][m],
-                                a.quadrant[k + 1][m + 1]};
-#pragma unroll
-      for (int n = 0; n < D::kQuadrantCols; ++n) {
-        ptx::mma_16x8x16<typename A::ElementType>(d.quadrant[m][n], d.quadrant[m + 1][n], left,
-                                                  {b.quadrant[k][n], b.quadrant[k + 1][n]});
-      }
-    }
-  }
+  detail::multiply<true, false>(d, a, b);
 }
 
 // d += aᵀ bᵀ
 template <OperandTile A, OperandTile B, ProductAtBt<A, B> D>
 __device__ __forceinline__ void mma_atbt(D& d, const A& a, const B& b) {
-#pragma unroll
-  for (int k = 0; k < A::kQuadrantRows; k += 2) {
-#pragma unroll
-    for (int m = 0; m < A::kQuadrantCols; m += 2) {
-      const uint32_t left[4] = {a.quadrant[k][m], a.quadrant[k][m + 1], a.quadrant[k + 1][m],
-                                a.quadrant[k + 1][m + 1]};
-#pragma unroll
-      for (int n = 0; n < D::kQuadrantCols; ++n) {
-        ptx::mma_16x8x16<typename A::ElementType>(d.quadrant[m][n], d.quadrant[m + 1][n], left,
-                                                  {b.quadrant[n][k], b.quadrant[n][k + 1]});
-      }
-    }
-  }
+  detail::multiply<true, true>(d, a, b);
 }
 
 }  // namespace serval::tiles
