@@ -338,13 +338,14 @@ struct Stream {
 
   static __device__ __forceinline__ void consume(ConsumerRole& role, const Plan& plan) {
     consume_pages(role, plan);
-    // Each record's phase is waited for once, so that the next in its place cannot be taken for it.
-    if (plan.units == 0 || !plan.resident) role.wait_prepared();
     role.next_page += plan.pages();
     role.next_unit += plan.units;
     role.next_chunk += plan.activation_chunks();
     if (!plan.resident) role.next_streamed += plan.activation_chunks();
     role.used_chunks(role.next_chunk);
+    // Each record's phase is waited for once, so that the next in its place cannot be taken for it. Preparers
+    // of streamed chunks end only when every warp is done with those before.
+    if (plan.units == 0 || !plan.resident) role.wait_prepared();
   }
 };
 
