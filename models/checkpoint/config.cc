@@ -4,9 +4,9 @@
 
 #include "fmt/format.h"
 
-#include "models/checkpoint/json_fields.h"
-#include "models/json_file.h"
 #include "vm/error.h"
+#include "vm/json_fields.h"
+#include "vm/json_file.h"
 
 namespace serval {
 namespace {

@@ -15,11 +15,11 @@
 #include "spdlog/spdlog.h"
 
 #include "models/checkpoint/checkpoint.h"
-#include "models/checkpoint/json_fields.h"
 #include "models/checkpoint/parallel.h"
 #include "models/checkpoint/random_weights.h"
 #include "vm/bf16.h"
 #include "vm/error.h"
+#include "vm/json_fields.h"
 
 namespace serval {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "fmt/format.h"
 
-#include "models/checkpoint/json_fields.h"
 #include "vm/error.h"
+#include "vm/json_fields.h"
 
 namespace serval {
 namespace {

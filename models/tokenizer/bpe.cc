@@ -8,8 +8,8 @@
 #include <tuple>
 #include <utility>
 
-#include "models/json_file.h"
 #include "vm/error.h"
+#include "vm/json_file.h"
 
 namespace serval {
 namespace {

@@ -8,11 +8,11 @@
 #include <optional>
 #include <utility>
 
-#include "models/json_file.h"
 #include "models/tokenizer/json_field.h"
 #include "models/tokenizer/unicode.h"
 #include "models/tokenizer/utf8.h"
 #include "vm/error.h"
+#include "vm/json_file.h"
 
 namespace serval {
 namespace {

@@ -10,9 +10,9 @@
 #include <string>
 #include <utility>
 
-#include "models/json_file.h"
 #include "models/tokenizer/utf8.h"
 #include "vm/error.h"
+#include "vm/json_file.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>

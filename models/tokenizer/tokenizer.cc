@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "models/json_file.h"
 #include "models/tokenizer/added_tokens.h"
 #include "models/tokenizer/bpe.h"
 #include "models/tokenizer/json_field.h"
@@ -14,6 +13,7 @@
 #include "models/tokenizer/utf8.h"
 #include "models/tokenizer/vocabulary.h"
 #include "vm/error.h"
+#include "vm/json_file.h"
 
 namespace serval {
 namespace {

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "models/json_file.h"
 #include "models/tokenizer/byte_level.h"
+#include "vm/json_file.h"
 
 namespace serval {
 namespace {

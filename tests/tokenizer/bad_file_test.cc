@@ -3,9 +3,9 @@
 #include <fstream>
 #include <string>
 
-#include "models/json_file.h"
 #include "tests/tokenizer/golden_data.h"
 #include "tests/tokenizer/tiny_tokenizer.h"
+#include "vm/json_file.h"
 
 namespace serval {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "models/json_file.h"
 #include "models/tokenizer/tokenizer.h"
+#include "vm/json_file.h"
 
 namespace serval::golden {
 

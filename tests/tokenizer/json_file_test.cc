@@ -1,4 +1,4 @@
-#include "models/json_file.h"
+#include "vm/json_file.h"
 
 #include <string>
 

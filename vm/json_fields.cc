@@ -1,4 +1,4 @@
-#include "models/checkpoint/json_fields.h"
+#include "vm/json_fields.h"
 
 #include <cmath>
 #include <utility>

@@ -1,5 +1,5 @@
 // Typed, bounded reading of the fields of a JSON object; every failure is one line that names file, field,
-// what was found and what is allowed. Private to this folder: it includes nlohmann/json.
+// what was found and what is allowed. Private to the library: it includes nlohmann/json.
 #pragma once
 
 #include <cstdint>
