@@ -1,0 +1,103 @@
+// What the simulator knows about a GPU: a calibration file (configs/h200.sim.json) read into numbers that can
+// also be set one by one, to ask what if.
+//
+// A file is one JSON object:
+//   name        the GPU
+//   parameters  {NAME: {"value", "unit", "from"}}: each of sim_fields(), with its unit, and where its value
+//               comes from
+//   under_load  [{"in_flight_bytes", "gb_per_s", "round_us"}]: how memory answers the more, the more bytes
+//   each
+//               SM has in flight (a measurement on under_load_sms SMs); ascending, the first with none in
+//               flight
+//   ops         {OP: {"fixed_us", "us_per_kib", "window_bytes"}}: arithmetic of the instructions that do not
+//               stream weights; "default" is for those that are not named
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace serval {
+
+// One line of the measurement that latency under load comes from.
+struct LoadPoint {
+  double in_flight_bytes = 0;  // of each SM: asked for and not landed
+  double gb_per_s = 0;         // of all SMs together, 1e9 bytes a second
+  double round_us = 0;         // all SMs publish, signal a counter, wait for it, and read what was published
+};
+
+// An instruction that runs as one function of all consumer warps.
+struct OpTimes {
+  double fixed_us = 0;      // however little there is to do
+  double us_per_kib = 0;    // arithmetic on what it reads from memory
+  double window_bytes = 0;  // that it has in flight at a time
+};
+
+// Times are microseconds.
+struct SimParameters {
+  std::string name;
+
+  // Memory
+  double gb_per_s = 0;        // of HBM, shared by all SMs: 1e9 bytes a second
+  double l2_gb_per_s = 0;     // of what is in L2 already, likewise
+  double latency_factor = 1;  // of the time that memory takes when nothing else is in flight
+  double under_load_sms = 0;  // SMs of the measurement below
+  std::vector<LoadPoint> under_load;
+
+  // Synchronisation: shares of a round of the measurement above
+  double round_factor = 1;   // of a round's time as it was measured
+  double signal_rounds = 0;  // the last store to the counter's increment
+  double notice_rounds = 0;  // the counter's increment to whoever waits for it going on
+  double read_rounds = 0;    // asking for activations to having the first of them
+
+  // Shape of an SM
+  double ring_pages = 0;  // pages of 16 KiB; 0: the program's machine says
+  double pages_in_flight = 0;
+  double long_stream_pages = 0;     // instructions of so many pages …
+  double pages_in_flight_long = 0;  // … may have this many in flight
+  double record_slots = 0;          // instructions that are fetched and not done
+  double consumer_warps = 0;
+  double storer_warps = 0;
+  double activation_rows = 0;  // rows of 1,024 columns of activations that shared memory holds
+  double partial_bytes = 0;    // of shared memory for sums that are not stored
+  double unit_slots = 0;       // units whose sums are not stored, at most
+
+  // What the roles take
+  double fetch_us = 0;            // controller: an instruction
+  double issue_us = 0;            // loader: asking for a page
+  double prepare_us = 0;          // preparers: an instruction's activations, …
+  double prepare_us_per_kib = 0;  // … and each KiB of them
+  double take_us = 0;             // consumer warp: a page into registers
+  double multiply_us = 0;         // consumer warp: a page with four rows of the pass
+  double sm_page_us = 0;          // all consumer warps: a page and four rows, one after the other
+  double store_us = 0;            // storer: a unit's results of four rows
+
+  std::vector<OpTimes> ops;  // [kNumOpcodes]
+};
+
+// A number of SimParameters that has a name: of the file, of what-ifs and of fitting.
+struct SimField {
+  const char* name;
+  const char* unit;
+  double SimParameters::*member;
+  double least, most;
+  bool whole;  // only whole numbers
+};
+std::span<const SimField> sim_fields();
+
+// Throws Error(kRuntime), naming `name` and the field: missing, of another unit, out of range, or one that is
+// not there.
+SimParameters parse_sim_parameters(std::string_view json, const std::string& name);
+SimParameters read_sim_parameters(const std::filesystem::path& path);
+// configs/h200.sim.json, which the library carries.
+const SimParameters& h200_sim_parameters();
+
+// Sets a field, or OP.FIELD of an instruction ("attention.fixed_us"). Throws Error(kUsage) if there is none
+// of that name, or the value is out of its range.
+void set_sim_parameter(SimParameters& parameters, std::string_view name, double value);
+// "NAME=VALUE" or "NAME=xFACTOR": "gb_per_s=6000", "round_factor=x0.5". Throws as set_sim_parameter().
+void apply_what_if(SimParameters& parameters, std::string_view what_if);
+
+}  // namespace serval
