@@ -3,6 +3,9 @@
 #include <cmath>
 #include <fmt/format.h>
 
+#include "vm/state.h"
+#include "vm/units.h"
+
 namespace serval {
 
 void OperandCheck::fail(std::string message) {
@@ -37,6 +40,11 @@ void OperandCheck::dimension(const char* operand, uint64_t value, uint64_t multi
   if (value == 0 || value > kMaxDimension || value % multiple != 0) {
     fail(fmt::format("{}: {}, expected a multiple of {} up to {}", operand, value, multiple, kMaxDimension));
   }
+}
+
+void OperandCheck::weighted_rows(TensorId weighted, TensorId squares, uint64_t hidden) {
+  tensor("weighted", weighted, DType::kBF16, TensorKind::kActivation, kMaxRows, hidden);
+  tensor("squares", squares, DType::kF32, TensorKind::kActivation, kMaxRows, hidden / kUnitRows);
 }
 
 void OperandCheck::factor(const char* operand, float value) {

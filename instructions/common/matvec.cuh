@@ -6,19 +6,26 @@
 // A consumer warp takes its page into registers as soon as it has landed and frees it, and only then waits
 // for the activations: eight pages more are under way than the ring holds.
 //
+// Activations come as images (vm/device/activation_image.h), by bulk copies. Rows that are to be normalised
+// come with the squares of their residual, and what RMS norm divides by is left to the end: storers multiply
+// the sums with it (instructions/common/residual.h).
+//
 // Where the activations of all rows fit in shared memory, units are streamed one after the other, and a
-// unit's pages go to different warps ("resident"). Where they do not, eight units at a time are streamed
-// chunk by chunk, each unit by one warp, and a chunk of activations is dropped after its use. Either way an
-// output is the sum over chunks, in order, of a sum over the chunk's products whose order is fixed.
+// unit's pages go to different warps ("resident"). Where they do not, a block of units is streamed chunk by
+// chunk, and a chunk of activations is dropped after its use; a unit's pages go to different warps if there
+// is room for all of their results ("split"), else to one warp. Either way an output is the sum over chunks,
+// in order, of a sum over the chunk's products whose order is fixed.
 #pragma once
 
 #include <cstdint>
 
 #include "instructions/common/footprint.h"
+#include "instructions/common/residual.cuh"
 #include "vm/device/activation_image.h"
 #include "vm/device/op.cuh"
 #include "vm/device/page_image.h"
 #include "vm/device/roles.cuh"
+#include "vm/tiles/ptx_memory.cuh"
 
 namespace serval::device {
 
@@ -31,18 +38,18 @@ inline constexpr uint32_t kChains = 4;      // independent sums, so that product
 
 static_assert(activation_image::kRowBytes == kActivationRowBytes, "slots hold rows of images");
 
-// What the activations are: bf16 rows as they are, or fp32 rows to be normalised.
 struct Input {
-  const std::byte* plain;  // an activation image, or null
-  const float* residual;   // [16, cols], or null
-  const uint16_t* norm;    // [cols], with residual
-  float epsilon;
-  bool logits_only;  // only rows that want logits have results
+  const std::byte* activations;  // an image
+  const float* squares;          // [16, cols / 8] of the residual, where rows are to be normalised, or null
+  float epsilon;                 // with squares
+  bool logits_only;              // only rows that want logits have results
 
   __device__ __forceinline__ bool wants(const PassRow& row) const {
     return logits_only ? row_wants_logits(row) : row_is_active(row);
   }
 };
+
+enum class Mode : uint32_t { kResident, kSplit, kUnitPerWarp };
 
 // How an instruction is cut up; every role computes the same.
 struct Plan {
@@ -53,8 +60,9 @@ struct Plan {
   uint32_t cols;
   uint32_t slots;      // unit_slots()
   uint32_t last_half;  // columns of a half of the last chunk
-  bool resident;
+  Mode mode;
 
+  __device__ __forceinline__ bool resident() const { return mode == Mode::kResident; }
   __device__ __forceinline__ uint32_t half_cols(uint32_t chunk) const {
     return chunk + 1 < chunks ? page_image::kHalfCols : last_half;
   }
@@ -67,11 +75,13 @@ struct Plan {
   }
   // Chunks of activations that are brought in.
   __device__ __forceinline__ uint32_t activation_chunks() const {
-    return units == 0 ? 0 : resident ? chunks : blocks() * chunks;
+    return units == 0 ? 0 : resident() ? chunks : blocks() * chunks;
   }
   // Partial results of a unit that are summed by the storer, for each matrix.
-  __device__ __forceinline__ uint32_t parts() const { return resident ? chunks : 1; }
-  __device__ __forceinline__ uint32_t arrivals() const { return resident ? unit_pages() : 1; }
+  __device__ __forceinline__ uint32_t parts() const { return mode == Mode::kUnitPerWarp ? 1 : chunks; }
+  __device__ __forceinline__ uint32_t arrivals() const {
+    return mode == Mode::kUnitPerWarp ? 1 : unit_pages();
+  }
 };
 
 // Where a warp has a unit of its own, all units of a block must have room: a warp that waited for it would
@@ -81,7 +91,13 @@ static_assert(kPartialBytes >= 2 * kConsumerWarps * kMaxRows * kUnitRows * sizeo
 // Units whose partial results are in shared memory at once: a power of two.
 __device__ __forceinline__ uint32_t unit_slots(const Launch& launch, uint32_t matrices, uint32_t parts) {
   const uint32_t fit = kPartialBytes / (matrices * parts * launch.row_slots * kUnitRows * sizeof(float));
-  return fit < kUnitSlots ? 1u << (31 - __clz(static_cast<int>(fit))) : kUnitSlots;
+  return fit == 0 ? 0 : fit < kUnitSlots ? 1u << (31 - __clz(static_cast<int>(fit))) : kUnitSlots;
+}
+__device__ __forceinline__ Mode mode_of(const Launch& launch, uint32_t units, uint32_t matrices,
+                                        uint32_t chunks) {
+  if (chunks <= activation_slots(launch)) return Mode::kResident;
+  const bool one_block = units <= kConsumerWarps && units <= unit_slots(launch, matrices, chunks);
+  return one_block ? Mode::kSplit : Mode::kUnitPerWarp;
 }
 
 // The sum of a tile's columns: lane l has row l / 4 of the unit for row l % 4 of the tile.
@@ -153,7 +169,7 @@ __device__ __forceinline__ void multiply_page(ConsumerRole& role, const Plan& pl
       ptx::shared_address(role.s.ring[page % kRingPages]) + role.lane * static_cast<uint32_t>(sizeof(uint4));
   const uint32_t x = ptx::shared_address(role.s.activations) + activation_slot(role.launch, chunk);
   const auto wait_activations = [&] {
-    plan.resident ? role.wait_prepared() : role.wait_streamed_chunk(streamed);
+    plan.resident() ? role.wait_prepared() : role.wait_streamed_chunk(streamed);
   };
   role.wait_page(page);
   if (half_cols == page_image::kHalfCols) {
@@ -191,7 +207,7 @@ struct Walk {
   uint32_t page;  // of the instruction's
   uint32_t unit;
   uint32_t part;   // of the unit's pages: chunk, or chunks + chunk for the second matrix
-  uint32_t block;  // of units; only where activations are not resident
+  uint32_t block;  // of units; only where each warp has units of its own
 
   __device__ __forceinline__ uint32_t chunk(const Plan& plan) const {
     return part < plan.chunks ? part : part - plan.chunks;
@@ -199,9 +215,12 @@ struct Walk {
   __device__ __forceinline__ uint32_t matrix(const Plan& plan) const { return part < plan.chunks ? 0 : 1; }
 };
 
-// Resident: the warps take the pages in turn.
+// Resident: the warps take the pages in turn, unit by unit.
+__device__ __forceinline__ uint32_t first_in_turn(const ConsumerRole& role) {
+  return (role.warp - role.next_page) % kConsumerWarps;
+}
 __device__ __forceinline__ Walk first_resident(const ConsumerRole& role, const Plan& plan) {
-  const uint32_t page = (role.warp - role.next_page) % kConsumerWarps;
+  const uint32_t page = first_in_turn(role);
   const uint32_t unit = page / plan.unit_pages();
   return {.page = page, .unit = unit, .part = page - unit * plan.unit_pages(), .block = 0};
 }
@@ -210,19 +229,27 @@ __device__ __forceinline__ void next_resident(const Plan& plan, Walk& at) {
   for (at.part += kConsumerWarps; at.part >= plan.unit_pages(); at.part -= plan.unit_pages()) ++at.unit;
 }
 
+// Split: likewise, chunk by chunk; of a chunk unit by unit, and of a unit matrix by matrix.
+__device__ __forceinline__ Walk split_at(const Plan& plan, uint32_t page) {
+  const uint32_t of_chunk = plan.units * plan.matrices;
+  const uint32_t chunk = page / of_chunk, n = page - chunk * of_chunk;
+  const uint32_t unit = plan.matrices == 1 ? n : n / 2;
+  return {.page = page, .unit = unit, .part = (n - unit * plan.matrices) * plan.chunks + chunk, .block = 0};
+}
+
 // Otherwise: each warp takes a unit of the block, chunk by chunk, and the matrices of a chunk one after the
 // other.
-__device__ __forceinline__ uint32_t streamed_page(const Plan& plan, const Walk& at) {
+__device__ __forceinline__ uint32_t page_of_own_unit(const Plan& plan, const Walk& at) {
   const uint32_t in_block = at.unit - at.block * kConsumerWarps;
   return at.block * kConsumerWarps * plan.unit_pages() +
          (at.chunk(plan) * plan.block_units(at.block) + in_block) * plan.matrices + at.matrix(plan);
 }
-__device__ __forceinline__ Walk first_streamed(const ConsumerRole& role, const Plan& plan) {
+__device__ __forceinline__ Walk first_of_own_units(const ConsumerRole& role, const Plan& plan) {
   Walk at{.page = plan.pages(), .unit = role.warp, .part = 0, .block = 0};
-  if (at.unit < plan.units) at.page = streamed_page(plan, at);
+  if (at.unit < plan.units) at.page = page_of_own_unit(plan, at);
   return at;
 }
-__device__ __forceinline__ void next_streamed(const Plan& plan, Walk& at) {
+__device__ __forceinline__ void next_of_own_units(const Plan& plan, Walk& at) {
   const uint32_t chunk = at.chunk(plan);
   const bool next_chunk = at.matrix(plan) + 1 == plan.matrices;
   if (!next_chunk) {
@@ -234,60 +261,74 @@ __device__ __forceinline__ void next_streamed(const Plan& plan, Walk& at) {
     ++at.block;
     at.unit += kConsumerWarps;
   }
-  at.page = at.unit < plan.units ? streamed_page(plan, at) : plan.pages();
+  at.page = at.unit < plan.units ? page_of_own_unit(plan, at) : plan.pages();
+}
+
+__device__ __forceinline__ Walk first_page(const ConsumerRole& role, const Plan& plan) {
+  if (plan.resident()) return first_resident(role, plan);
+  return plan.mode == Mode::kSplit ? split_at(plan, first_in_turn(role)) : first_of_own_units(role, plan);
+}
+__device__ __forceinline__ void next_page(const Plan& plan, Walk& at) {
+  if (plan.resident()) {
+    next_resident(plan, at);
+  } else if (plan.mode == Mode::kSplit) {
+    at = split_at(plan, at.page + kConsumerWarps);
+  } else {
+    next_of_own_units(plan, at);
+  }
 }
 
 // A page's results become a part of the unit's, or are added to it where one warp has all of them.
 __device__ __forceinline__ void consume_page(ConsumerRole& role, const Plan& plan, const Walk& at) {
   const uint32_t chunk = at.chunk(plan);
-  float* const to = part_place(role, plan, at.unit, plan.resident ? at.part : at.matrix(plan));
-  const bool begins = plan.resident || chunk == 0;
-  bool free = !begins;
+  const bool own_unit = plan.mode == Mode::kUnitPerWarp;
+  float* const to = part_place(role, plan, at.unit, own_unit ? at.matrix(plan) : at.part);
+  const bool begins = !own_unit || chunk == 0;
+  if (begins) wait_part_place(role, plan, at.unit);
   multiply_page(role, plan, role.next_page + at.page, plan.half_cols(chunk),
                 role.next_chunk + at.block * plan.chunks + chunk, [&](uint32_t row, float value) {
-                  if (!free) wait_part_place(role, plan, at.unit);
-                  free = true;
                   float& sum = to[row * kUnitRows];
                   sum = begins ? value : sum + value;
                 });
 }
 
+// A warp is done with all chunks before that of its next page.
+__device__ __forceinline__ void pass_chunks_before(ConsumerRole& role, const Plan& plan, const Walk& next) {
+  const bool none_left = next.page >= plan.pages();
+  const uint32_t chunks = none_left ? plan.activation_chunks() : next.block * plan.chunks + next.chunk(plan);
+  role.used_chunks(role.next_chunk + chunks);
+}
+
 __device__ __forceinline__ void consume_pages(ConsumerRole& role, const Plan& plan) {
-  Walk at = plan.resident ? first_resident(role, plan) : first_streamed(role, plan);
+  Walk at = first_page(role, plan);
+  if (!plan.resident()) pass_chunks_before(role, plan, at);
   while (at.page < plan.pages()) {
     consume_page(role, plan, at);
     Walk next = at;
-    if (plan.resident) {
-      next_resident(plan, next);
-      role.arrive_unit(role.next_unit + at.unit);
-    } else {
-      next_streamed(plan, next);
-      if (next.unit != at.unit) role.arrive_unit(role.next_unit + at.unit);
-      if (next.chunk(plan) != at.chunk(plan) || next.unit != at.unit) {
-        role.used_chunks(role.next_chunk + at.block * plan.chunks + at.chunk(plan) + 1);
-      }
-    }
+    next_page(plan, next);
+    const bool other_unit = next.unit != at.unit || next.page >= plan.pages();
+    if (plan.mode != Mode::kUnitPerWarp || other_unit) role.arrive_unit(role.next_unit + at.unit);
+    if (!plan.resident()) pass_chunks_before(role, plan, next);
     at = next;
   }
 }
 
-// What a lane of the storer finishes: one output.
+// What a lane of a storer finishes: one output. A warp finishes the 8 of a unit for kRowsOfTile rows at once.
 struct Output {
   uint32_t unit;         // of the instruction's, from its first_unit
   uint32_t row_of_unit;  // 0 to 7
   uint32_t row;          // of the pass
   bool wanted;           // the pass has this row and wants the result
 };
+inline constexpr uint32_t kRowTiles = kMaxRows / kRowsOfTile;
 
-// A warp of 32 lanes finishes four times 8 outputs at once: of four rows, or of several units where there are
-// fewer rows.
-struct Batch {
-  uint32_t rows;   // that are finished at once
-  uint32_t units;  // likewise
-};
-__device__ __forceinline__ Batch batch_of(const Launch& launch) {
-  const uint32_t rows = min(launch.row_slots, kRowsOfTile);
-  return {.rows = rows, .units = kRowsOfTile / rows};
+__device__ __forceinline__ Output output_at(const StorerRole& role, const Plan& plan, uint32_t unit,
+                                            uint32_t first_row) {
+  const uint32_t row = first_row + role.lane / kUnitRows;
+  return {.unit = unit,
+          .row_of_unit = role.lane % kUnitRows,
+          .row = row,
+          .wanted = row < role.launch.row_bound && plan.input.wants(role.s.rows[row])};
 }
 
 // The sum over a unit's chunks, in order.
@@ -298,9 +339,36 @@ __device__ __forceinline__ float sum_parts(const StorerRole& role, const Plan& p
   const float* from = role.s.partials + (slot * plan.matrices + matrix) * plan.parts() * part_floats +
                       out.row * kUnitRows + out.row_of_unit;
   float sum = 0;
-#pragma unroll 2
+#pragma unroll 4
   for (uint32_t part = 0; part < plan.parts(); ++part) sum += from[part * part_floats];
   return sum;
+}
+
+// The pass's rows by the storers, kRowsOfTile each at most, all of whose loads are under way together.
+__device__ __forceinline__ void write_scales(StorerRole& role, const Plan& plan) {
+  static_assert(kMaxRows == kStorerWarps * kRowsOfTile);
+  const uint32_t units = plan.cols / kUnitRows, rows = role.launch.row_bound;
+  float sums[kRowsOfTile] = {};
+#pragma unroll 4
+  for (uint32_t unit = 2 * role.lane; unit < units; unit += 2 * kWarpThreads) {
+#pragma unroll
+    for (uint32_t i = 0; i < kRowsOfTile; ++i) {
+      const uint32_t row = role.warp + i * kStorerWarps;
+      if (row >= rows) continue;
+      const float2 two = tiles::ptx::load_relaxed(
+          reinterpret_cast<const float2*>(plan.input.squares + size_t{row} * units + unit));
+      sums[i] += two.x + two.y;
+    }
+  }
+  float* scales = role.scales();
+#pragma unroll
+  for (uint32_t i = 0; i < kRowsOfTile; ++i) {
+    const uint32_t row = role.warp + i * kStorerWarps;
+    if (row >= rows) continue;
+    const float mean = residual::warp_sum(sums[i]) * (1.0F / static_cast<float>(plan.cols));
+    if (role.lane == 0) scales[row] = rsqrtf(mean + plan.input.epsilon);
+  }
+  role.scales_written();
 }
 
 // What all of them share.
@@ -311,8 +379,8 @@ struct Stream {
   // chunk after chunk. image(unit, matrix) is where the pages of a unit begin.
   template <class Image>
   static __device__ __forceinline__ void load(LoaderRole& role, const Plan& plan, Image&& image) {
-    const uint32_t block_units = plan.resident ? 1 : kConsumerWarps;
-    const uint32_t chunks_at_once = plan.resident ? plan.chunks : 1;
+    const uint32_t block_units = plan.resident() ? 1 : kConsumerWarps;
+    const uint32_t chunks_at_once = plan.resident() ? plan.chunks : 1;
     const uint32_t unit_matrices = plan.matrices;
     const uint32_t in_flight = plan.pages() < kLongStreamPages ? kPagesInFlight : kPagesInFlightOfLong;
 #pragma unroll 1
@@ -334,18 +402,34 @@ struct Stream {
     }
   }
 
-  static __device__ __forceinline__ void prepare(PreparerRole& role, const Plan& plan);  // activations.cuh
+  // Chunks come in the order in which the consumers use them: all at once if they are resident, else one at a
+  // time, once for every block of units.
+  static __device__ __forceinline__ void prepare(PreparerRole& role, const Plan& plan) {
+    const uint32_t at_once = plan.resident() ? plan.chunks : 1;
+    const uint32_t total = plan.activation_chunks();
+    if (plan.resident() && total != 0) role.acquire_chunks(at_once);
+    role.wait_inputs();
+    if (role.lane == 0) ptx::fence_proxy_async_global();
+    uint32_t chunk = 0;
+#pragma unroll 1
+    for (uint32_t n = 0; n < total; n += at_once) {
+      if (!plan.resident()) role.acquire_chunks(at_once);
+      role.copy_chunks(plan.input.activations + size_t{chunk} * activation_image::kChunkBytes,
+                       activation_image::kChunkBytes, at_once, !plan.resident());
+      chunk = chunk + at_once < plan.chunks ? chunk + at_once : 0;
+    }
+  }
 
   static __device__ __forceinline__ void consume(ConsumerRole& role, const Plan& plan) {
     consume_pages(role, plan);
     role.next_page += plan.pages();
     role.next_unit += plan.units;
     role.next_chunk += plan.activation_chunks();
-    if (!plan.resident) role.next_streamed += plan.activation_chunks();
+    if (!plan.resident()) role.next_streamed += plan.activation_chunks();
     role.used_chunks(role.next_chunk);
-    // Each record's phase is waited for once, so that the next in its place cannot be taken for it. Preparers
-    // of streamed chunks end only when every warp is done with those before.
-    if (plan.units == 0 || !plan.resident) role.wait_prepared();
+    // Each record's phase is waited for once, so that the next in its place cannot be taken for it. The
+    // preparer of streamed chunks ends only when every warp is done with those before.
+    if (plan.units == 0 || !plan.resident()) role.wait_prepared();
   }
 };
 
@@ -371,16 +455,17 @@ struct MatvecOp {
   static __device__ matvec::Plan plan(const Launch& launch, const RecordSlot& slot, const Op& op) {
     const matvec::Input input = Derived::input(slot, op);
     const uint32_t chunks = page_image::chunks(Derived::cols(op));
-    const bool resident = chunks <= activation_slots(launch);
+    const matvec::Mode mode = matvec::mode_of(launch, op.num_units, Derived::kMatrices, chunks);
+    const uint32_t parts = mode == matvec::Mode::kUnitPerWarp ? 1 : chunks;
     return {.input = input,
             // After the launch's first pass every active row wants logits.
             .units = input.logits_only && launch.any_logits == 0 ? 0 : op.num_units,
             .matrices = Derived::kMatrices,
             .chunks = chunks,
             .cols = Derived::cols(op),
-            .slots = matvec::unit_slots(launch, Derived::kMatrices, resident ? chunks : 1),
+            .slots = matvec::unit_slots(launch, Derived::kMatrices, parts),
             .last_half = page_image::half_cols(Derived::cols(op), chunks - 1),
-            .resident = resident};
+            .mode = mode};
   }
 
   // Where the pages of a unit of the instruction begin.
@@ -392,45 +477,60 @@ struct MatvecOp {
     return image + page_image::page_offset(Derived::cols(op), image_unit, 0);
   }
 
+  // The storers take the units in turn. What an output needs besides its sum is on its way while that is
+  // waited for.
   template <class Op>
   static __device__ __forceinline__ void store(StorerRole& role, const Op& op, const matvec::Plan& p) {
-    role.wait_inputs();
-    const matvec::Batch batch = matvec::batch_of(role.launch);
-    for (uint32_t unit = 0; unit < p.units; unit += batch.units) {
-      const uint32_t units = min(batch.units, p.units - unit);
-#pragma unroll 1
-      for (uint32_t row = 0; row < role.launch.row_bound; row += batch.rows) {
-        const matvec::Output out = output(role, p, batch, unit, row);
-        // On its way while the sums are waited for.
-        const auto extra = Derived::fetch_extra(role, op, out);
-        if (row == 0) role.wait_units(units, p.arrivals());
-        finish(role, op, p, out, extra);
-      }
-      __syncwarp();
-      role.units_stored(units);
+    typename Derived::Extra extra[matvec::kRowTiles];
+    uint32_t unit = role.warp;
+    if (unit < p.units) fetch_extras(role, op, p, unit, extra);
+    const float* scales = nullptr;
+    if (p.input.squares != nullptr && p.units != 0) {
+      matvec::write_scales(role, p);
+      scales = role.scales();
+      ++role.next_scales;
     }
+#pragma unroll 1
+    while (unit < p.units) {
+      role.wait_unit(unit, p.arrivals());
+      store_unit(role, op, p, unit, scales, extra);
+      const uint32_t next = min(unit + kStorerWarps, p.units);
+      role.unit_stored(unit, next);
+      unit = next;
+      if (unit < p.units) fetch_extras(role, op, p, unit, extra);
+    }
+    role.units_stored(p.units);
   }
 
  private:
-  static __device__ __forceinline__ matvec::Output output(const StorerRole& role, const matvec::Plan& p,
-                                                          const matvec::Batch& batch, uint32_t first_unit,
-                                                          uint32_t first_row) {
-    const uint32_t which = role.lane / kUnitRows;
-    const uint32_t row = first_row + (which & (batch.rows - 1));
-    const uint32_t unit = first_unit + which * batch.units / matvec::kRowsOfTile;
-    return {.unit = unit,
-            .row_of_unit = role.lane % kUnitRows,
-            .row = row,
-            .wanted = unit < p.units && row < role.launch.row_bound && p.input.wants(role.s.rows[row])};
-  }
-
   template <class Op, class Extra>
-  static __device__ __forceinline__ void finish(StorerRole& role, const Op& op, const matvec::Plan& p,
-                                                const matvec::Output& out, const Extra& extra) {
-    float sums[Derived::kMatrices];
+  static __device__ __forceinline__ void fetch_extras(const StorerRole& role, const Op& op,
+                                                      const matvec::Plan& p, uint32_t unit,
+                                                      Extra (&extra)[matvec::kRowTiles]) {
 #pragma unroll
-    for (uint32_t m = 0; m < Derived::kMatrices; ++m) sums[m] = matvec::sum_parts(role, p, out, m);
-    Derived::store_output(role, op, out, sums, extra);
+    for (uint32_t t = 0; t < matvec::kRowTiles; ++t) {
+      const uint32_t row = t * matvec::kRowsOfTile;
+      if (row >= role.launch.row_bound) break;
+      extra[t] = Derived::fetch_extra(role, op, matvec::output_at(role, p, unit, row));
+    }
+  }
+  template <class Op, class Extra>
+  static __device__ __forceinline__ void store_unit(StorerRole& role, const Op& op, const matvec::Plan& p,
+                                                    uint32_t unit, const float* scales,
+                                                    const Extra (&extra)[matvec::kRowTiles]) {
+#pragma unroll
+    for (uint32_t t = 0; t < matvec::kRowTiles; ++t) {
+      const uint32_t row = t * matvec::kRowsOfTile;
+      if (row >= role.launch.row_bound) break;
+      const matvec::Output out = matvec::output_at(role, p, unit, row);
+      const float scale = scales != nullptr && out.wanted ? scales[out.row] : 1.0F;
+      float sums[Derived::kMatrices];
+#pragma unroll
+      for (uint32_t m = 0; m < Derived::kMatrices; ++m) {
+        sums[m] = out.wanted ? matvec::sum_parts(role, p, out, m) * scale : 0.0F;
+      }
+      Derived::store_output(role, op, out, sums, extra[t]);
+    }
   }
 };
 

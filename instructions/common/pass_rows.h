@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "instructions/common/residual.h"
 #include "vm/bf16.h"
 #include "vm/host/memory.h"
 #include "vm/state.h"
@@ -35,13 +36,33 @@ inline void load_bf16_rows(const HostMemory& m, TensorId tensor, const std::vect
   }
 }
 
-inline void load_f32_rows(const HostMemory& m, TensorId tensor, const std::vector<SelectedRow>& rows,
-                          size_t cols, std::vector<float>& out) {
-  out.resize(rows.size() * cols);
-  for (size_t r = 0; r < rows.size(); ++r) {
-    const float* from = m.data<const float>(tensor) + rows[r].index * cols;
-    std::copy(from, from + cols, out.begin() + static_cast<ptrdiff_t>(r * cols));
+// The weighted rows that `op` multiplies with, and what its sums are multiplied with at the end.
+template <class Op>
+void load_weighted_rows(const HostMemory& m, const Op& op, const std::vector<SelectedRow>& rows,
+                        std::vector<float>& x, std::vector<float>& scales) {
+  load_bf16_rows(m, op.weighted, rows, op.hidden, 0, op.hidden, x);
+  scales.clear();
+  for (const SelectedRow& r : rows) {
+    const float* squares = m.data<const float>(op.squares) + size_t{r.index} * (op.hidden / kUnitRows);
+    scales.push_back(rms_scale(squares, op.hidden, op.epsilon));
   }
+}
+
+// Multiplies each row of values [rows, …] with its scale.
+inline void scale_rows(const std::vector<float>& scales, std::vector<float>& values) {
+  if (scales.empty()) return;
+  const size_t cols = values.size() / scales.size();
+  for (size_t i = 0; i < values.size(); ++i) values[i] *= scales[i / cols];
+}
+
+// Columns [first, first + count) of row `row` of the residual, with what its next readers need.
+template <class Op>
+void store_residual(const Op& op, const HostMemory& m, size_t row, size_t cols, size_t first,
+                    const float* values, size_t count) {
+  std::copy(values, values + count, m.data<float>(op.residual) + row * cols + first);
+  weigh(values, m.data<const uint16_t>(op.norm) + first, count,
+        m.data<uint16_t>(op.weighted) + row * cols + first,
+        m.data<float>(op.squares) + (row * cols + first) / kUnitRows);
 }
 
 }  // namespace serval

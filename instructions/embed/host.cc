@@ -1,5 +1,6 @@
 #include "instructions/common/host_op.h"
 #include "instructions/common/pass_rows.h"
+#include "instructions/common/residual.h"
 #include "instructions/embed/op.h"
 
 namespace serval {
@@ -7,27 +8,33 @@ namespace {
 
 struct Local final : HostLocal {
   std::vector<SelectedRow> rows;
-  std::vector<float> x;  // [rows, num_cols]
+  std::vector<float> x;  // [rows, num_units × 8]
 };
+
+size_t num_cols(const Embed& op) {
+  return size_t{op.num_units} * kUnitRows;
+}
+size_t first_col(const Embed& op) {
+  return size_t{op.first_unit} * kUnitRows;
+}
 
 void load(const Embed& op, const HostMemory& m, Local& l) {
   select_rows(m, op.rows, row_is_active, l.rows);
 }
 
 void compute(const Embed& op, const HostMemory& m, Local& l) {
-  l.x.resize(l.rows.size() * op.num_cols);
+  l.x.resize(l.rows.size() * num_cols(op));
   for (size_t r = 0; r < l.rows.size(); ++r) {
     const uint16_t* from = m.data<const uint16_t>(op.table) +
-                           static_cast<size_t>(l.rows[r].row.token) * op.hidden + op.first_col;
-    for (size_t c = 0; c < op.num_cols; ++c) l.x[r * op.num_cols + c] = bf16_to_float(from[c]);
+                           static_cast<size_t>(l.rows[r].row.token) * op.hidden + first_col(op);
+    for (size_t c = 0; c < num_cols(op); ++c) l.x[r * num_cols(op) + c] = bf16_to_float(from[c]);
   }
 }
 
 void store(const Embed& op, const HostMemory& m, Local& l) {
   for (size_t r = 0; r < l.rows.size(); ++r) {
-    const float* from = l.x.data() + r * op.num_cols;
-    std::copy(from, from + op.num_cols,
-              m.data<float>(op.residual) + l.rows[r].index * op.hidden + op.first_col);
+    const float* from = l.x.data() + r * num_cols(op);
+    store_residual(op, m, l.rows[r].index, op.hidden, first_col(op), from, num_cols(op));
   }
 }
 

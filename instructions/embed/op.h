@@ -1,4 +1,5 @@
-// Token embedding: residual[r, c] = table[token(r), c] as fp32.
+// Token embedding: residual[r, c] = table[token(r), c] as fp32, and what its readers need
+// (common/residual.h).
 #pragma once
 
 #include "instructions/common/check.h"
@@ -11,9 +12,12 @@ namespace serval {
 struct Embed {
   TensorId table;
   TensorId rows;
+  TensorId norm;
   TensorId residual;
-  uint32_t first_col;
-  uint32_t num_cols;
+  TensorId weighted;
+  TensorId squares;
+  uint32_t first_unit;
+  uint32_t num_units;
   uint32_t hidden;
   uint32_t vocab;
 
@@ -21,23 +25,31 @@ struct Embed {
   static constexpr void fields(V&& v) {
     v(&Embed::table, "table", "in [vocab, hidden] bf16");
     v(&Embed::rows, "rows", "in: the pass's rows");
+    v(&Embed::norm, "norm", "in [1, hidden] bf16: of the residual's next readers");
     v(&Embed::residual, "residual", "out [16, hidden] f32");
-    v(&Embed::first_col, "first_col", "columns");
-    v(&Embed::num_cols, "num_cols", "columns");
+    v(&Embed::weighted, "weighted", "out [16, hidden] bf16: residual * norm");
+    v(&Embed::squares, "squares", "out [16, hidden / 8] f32");
+    v(&Embed::first_unit, "first_unit", "units of 8 columns");
+    v(&Embed::num_units, "num_units", "units of 8 columns");
     v(&Embed::hidden, "hidden", "columns");
     v(&Embed::vocab, "vocab", "tokens");
   }
 };
 
 inline void footprint(const Embed& op, const StateView*, FootprintBuilder<Embed>& f) {
-  const uint64_t end = uint64_t{op.first_col} + op.num_cols;
-  f.read<&Embed::table>({0, op.vocab, op.first_col, end});
+  const uint64_t first_unit = op.first_unit, end_unit = first_unit + op.num_units;
+  const uint64_t begin = first_unit * kUnitRows, end = end_unit * kUnitRows;
+  f.read<&Embed::table>({0, op.vocab, begin, end});
+  f.read<&Embed::norm>({0, 1, begin, end});
   f.pass_rows<&Embed::rows>();
-  f.active_rows<&Embed::residual>(Access::kWrite, op.first_col, end);
+  f.active_rows<&Embed::residual>(Access::kWrite, begin, end);
+  f.active_rows<&Embed::weighted>(Access::kWrite, begin, end);
+  f.active_rows<&Embed::squares>(Access::kWrite, first_unit, end_unit);
 }
 
 inline Cost cost(const Embed& op, const CostContext& c) {
-  return {.bytes = uint64_t{c.rows} * op.num_cols * (size_of(DType::kBF16) + size_of(DType::kF32)),
+  return {.bytes = uint64_t{c.rows} * op.num_units * kUnitRows *
+                   (2 * size_of(DType::kBF16) + size_of(DType::kF32)),
           .operations = 0};
 }
 
@@ -48,9 +60,11 @@ inline PageNeed pages(const Embed&) {
 inline void check(const Embed& op, OperandCheck& c) {
   c.dimension("hidden", op.hidden, kTileDim);
   c.dimension("vocab", op.vocab, 1);
-  c.range("first_col", op.first_col, op.num_cols, op.hidden);
+  c.range("first_unit", op.first_unit, op.num_units, op.hidden / kUnitRows);
   c.tensor("table", op.table, DType::kBF16, TensorKind::kWeight, op.vocab, op.hidden);
   c.tensor("rows", op.rows, DType::kBytes, TensorKind::kState, kMaxRows, sizeof(PassRow));
+  c.tensor("norm", op.norm, DType::kBF16, TensorKind::kWeight, 1, op.hidden);
+  c.weighted_rows(op.weighted, op.squares, op.hidden);
   c.tensor("residual", op.residual, DType::kF32, TensorKind::kActivation, kMaxRows, op.hidden);
 }
 

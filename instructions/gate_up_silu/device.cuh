@@ -1,6 +1,6 @@
 #pragma once
 
-#include "instructions/common/activations.cuh"
+#include "instructions/common/matvec.cuh"
 #include "instructions/gate_up_silu/op.h"
 
 namespace serval::device {
@@ -15,8 +15,8 @@ struct DeviceOp<GateUpSilu> : MatvecOp<DeviceOp<GateUpSilu>> {
     return op.intermediate / kUnitRows;
   }
   static __device__ __forceinline__ matvec::Input input(const RecordSlot& slot, const GateUpSilu& op) {
-    return {.residual = tensor<&GateUpSilu::residual, const float>(slot),
-            .norm = tensor<&GateUpSilu::norm, const uint16_t>(slot),
+    return {.activations = tensor<&GateUpSilu::weighted, const std::byte>(slot),
+            .squares = tensor<&GateUpSilu::squares, const float>(slot),
             .epsilon = op.epsilon,
             .logits_only = false};
   }

@@ -3,7 +3,7 @@
 #include "instructions/common/host_op.h"
 #include "instructions/common/matvec.h"
 #include "instructions/common/pass_rows.h"
-#include "instructions/common/rms_norm.h"
+#include "instructions/common/residual.h"
 #include "instructions/gate_up_silu/op.h"
 
 namespace serval {
@@ -11,28 +11,27 @@ namespace {
 
 struct Local final : HostLocal {
   std::vector<SelectedRow> rows;
-  std::vector<float> residual;  // [rows, hidden]
-  std::vector<float> x;         // [rows, hidden], normalised
+  std::vector<float> x;         // [rows, hidden], weighted
+  std::vector<float> scales;    // [rows]
   std::vector<float> gate, up;  // [rows, num_units × 8]
 };
 
 void load(const GateUpSilu& op, const HostMemory& m, Local& l) {
   select_rows(m, op.rows, row_is_active, l.rows);
-  load_f32_rows(m, op.residual, l.rows, op.hidden, l.residual);
+  load_weighted_rows(m, op, l.rows, l.x, l.scales);
 }
 
 void compute(const GateUpSilu& op, const HostMemory& m, Local& l) {
   const size_t outputs = size_t{op.num_units} * kUnitRows;
   const size_t first = size_t{op.first_unit} * kUnitRows * op.hidden;
-  l.x.resize(l.residual.size());
   l.gate.resize(l.rows.size() * outputs);
   l.up.resize(l.rows.size() * outputs);
-  rms_norm_rows(l.residual.data(), m.data<const uint16_t>(op.norm), l.rows.size(), op.hidden, op.epsilon,
-                l.x.data());
   matvec(m.data<const uint16_t>(op.gate) + first, outputs, op.hidden, l.x.data(), l.rows.size(),
          l.gate.data(), outputs);
   matvec(m.data<const uint16_t>(op.up) + first, outputs, op.hidden, l.x.data(), l.rows.size(), l.up.data(),
          outputs);
+  scale_rows(l.scales, l.gate);
+  scale_rows(l.scales, l.up);
   for (size_t i = 0; i < l.gate.size(); ++i) l.gate[i] = l.gate[i] / (1.0F + std::exp(-l.gate[i])) * l.up[i];
 }
 

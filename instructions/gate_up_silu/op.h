@@ -1,4 +1,5 @@
-// The MLP's first half: x = rms_norm(residual), output[r, j] = silu(gate[j] · x) × (up[j] · x).
+// The MLP's first half: x = rms_norm(residual) as weighted rows and a scale
+// (common/residual.h), output[r, j] = silu(gate[j] · x) × (up[j] · x).
 #pragma once
 
 #include "instructions/common/check.h"
@@ -9,8 +10,8 @@
 namespace serval {
 
 struct GateUpSilu {
-  TensorId residual;
-  TensorId norm;
+  TensorId weighted;
+  TensorId squares;
   TensorId gate;
   TensorId up;
   TensorId rows;
@@ -23,8 +24,8 @@ struct GateUpSilu {
 
   template <class V>
   static constexpr void fields(V&& v) {
-    v(&GateUpSilu::residual, "residual", "in [16, hidden] f32");
-    v(&GateUpSilu::norm, "norm", "in [1, hidden] bf16");
+    v(&GateUpSilu::weighted, "weighted", "in [16, hidden] bf16: residual * norm");
+    v(&GateUpSilu::squares, "squares", "in [16, hidden / 8] f32: of the residual");
     v(&GateUpSilu::gate, "gate", "in [intermediate, hidden] bf16");
     v(&GateUpSilu::up, "up", "in [intermediate, hidden] bf16");
     v(&GateUpSilu::rows, "rows", "in: the pass's rows");
@@ -40,8 +41,8 @@ struct GateUpSilu {
 inline void footprint(const GateUpSilu& op, const StateView*, FootprintBuilder<GateUpSilu>& f) {
   const uint64_t begin = uint64_t{op.first_unit} * kUnitRows,
                  end = begin + uint64_t{op.num_units} * kUnitRows;
-  f.active_rows<&GateUpSilu::residual>(Access::kRead, 0, op.hidden);
-  f.read<&GateUpSilu::norm>({0, 1, 0, op.hidden});
+  f.active_rows<&GateUpSilu::weighted>(Access::kRead, 0, op.hidden);
+  f.active_rows<&GateUpSilu::squares>(Access::kRead, 0, op.hidden / kUnitRows);
   f.read<&GateUpSilu::gate>({begin, end, 0, op.hidden});
   f.read<&GateUpSilu::up>({begin, end, 0, op.hidden});
   f.pass_rows<&GateUpSilu::rows>();
@@ -50,7 +51,7 @@ inline void footprint(const GateUpSilu& op, const StateView*, FootprintBuilder<G
 
 inline Cost cost(const GateUpSilu& op, const CostContext& c) {
   const uint64_t weights = 2 * uint64_t{op.num_units} * kUnitRows * op.hidden;
-  return {.bytes = weights * size_of(DType::kBF16) + uint64_t{c.rows} * op.hidden * size_of(DType::kF32),
+  return {.bytes = (weights + uint64_t{c.rows} * op.hidden) * size_of(DType::kBF16),
           .operations = 2 * weights * c.rows};
 }
 
@@ -63,8 +64,7 @@ inline void check(const GateUpSilu& op, OperandCheck& c) {
   c.factor("epsilon", op.epsilon);
   c.dimension("intermediate", op.intermediate, kTileDim);
   c.range("first_unit", op.first_unit, op.num_units, op.intermediate / kUnitRows);
-  c.tensor("residual", op.residual, DType::kF32, TensorKind::kActivation, kMaxRows, op.hidden);
-  c.tensor("norm", op.norm, DType::kBF16, TensorKind::kWeight, 1, op.hidden);
+  c.weighted_rows(op.weighted, op.squares, op.hidden);
   c.tensor("gate", op.gate, DType::kBF16, TensorKind::kWeight, op.intermediate, op.hidden);
   c.tensor("up", op.up, DType::kBF16, TensorKind::kWeight, op.intermediate, op.hidden);
   c.tensor("rows", op.rows, DType::kBytes, TensorKind::kState, kMaxRows, sizeof(PassRow));

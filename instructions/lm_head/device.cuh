@@ -1,6 +1,6 @@
 #pragma once
 
-#include "instructions/common/activations.cuh"
+#include "instructions/common/matvec.cuh"
 #include "instructions/lm_head/op.h"
 
 namespace serval::device {
@@ -15,8 +15,8 @@ struct DeviceOp<LmHead> : MatvecOp<DeviceOp<LmHead>> {
     return (op.vocab + kUnitRows - 1) / kUnitRows;
   }
   static __device__ __forceinline__ matvec::Input input(const RecordSlot& slot, const LmHead& op) {
-    return {.residual = tensor<&LmHead::residual, const float>(slot),
-            .norm = tensor<&LmHead::norm, const uint16_t>(slot),
+    return {.activations = tensor<&LmHead::weighted, const std::byte>(slot),
+            .squares = tensor<&LmHead::squares, const float>(slot),
             .epsilon = op.epsilon,
             .logits_only = true};
   }

@@ -1,7 +1,7 @@
 #include "instructions/common/host_op.h"
 #include "instructions/common/matvec.h"
 #include "instructions/common/pass_rows.h"
-#include "instructions/common/rms_norm.h"
+#include "instructions/common/residual.h"
 #include "instructions/lm_head/op.h"
 
 namespace serval {
@@ -9,9 +9,9 @@ namespace {
 
 struct Local final : HostLocal {
   std::vector<SelectedRow> rows;
-  std::vector<float> residual;  // [rows, hidden]
-  std::vector<float> x;         // [rows, hidden], normalised
-  std::vector<float> y;         // [rows, tokens of this instance]
+  std::vector<float> x;       // [rows, hidden], weighted
+  std::vector<float> scales;  // [rows]
+  std::vector<float> y;       // [rows, tokens of this instance]
 };
 
 size_t num_tokens(const LmHead& op) {
@@ -21,17 +21,15 @@ size_t num_tokens(const LmHead& op) {
 
 void load(const LmHead& op, const HostMemory& m, Local& l) {
   select_rows(m, op.rows, row_wants_logits, l.rows);
-  load_f32_rows(m, op.residual, l.rows, op.hidden, l.residual);
+  load_weighted_rows(m, op, l.rows, l.x, l.scales);
 }
 
 void compute(const LmHead& op, const HostMemory& m, Local& l) {
-  l.x.resize(l.residual.size());
   l.y.resize(l.rows.size() * num_tokens(op));
-  rms_norm_rows(l.residual.data(), m.data<const uint16_t>(op.norm), l.rows.size(), op.hidden, op.epsilon,
-                l.x.data());
   if (l.rows.empty()) return;
   matvec(m.data<const uint16_t>(op.weights) + size_t{op.first_unit} * kUnitRows * op.hidden, num_tokens(op),
          op.hidden, l.x.data(), l.rows.size(), l.y.data(), num_tokens(op));
+  scale_rows(l.scales, l.y);
 }
 
 void store(const LmHead& op, const HostMemory& m, Local& l) {

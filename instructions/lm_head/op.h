@@ -11,8 +11,8 @@
 namespace serval {
 
 struct LmHead {
-  TensorId residual;
-  TensorId norm;
+  TensorId weighted;
+  TensorId squares;
   TensorId weights;
   TensorId rows;
   TensorId logits;
@@ -24,8 +24,8 @@ struct LmHead {
 
   template <class V>
   static constexpr void fields(V&& v) {
-    v(&LmHead::residual, "residual", "in [16, hidden] f32");
-    v(&LmHead::norm, "norm", "in [1, hidden] bf16");
+    v(&LmHead::weighted, "weighted", "in [16, hidden] bf16: residual * norm");
+    v(&LmHead::squares, "squares", "in [16, hidden / 8] f32: of the residual");
     v(&LmHead::weights, "weights", "in [vocab, hidden] bf16");
     v(&LmHead::rows, "rows", "in: the pass's rows");
     v(&LmHead::logits, "logits", "out [16, vocab] f32");
@@ -40,8 +40,8 @@ struct LmHead {
 inline void footprint(const LmHead& op, const StateView*, FootprintBuilder<LmHead>& f) {
   const uint64_t begin = uint64_t{op.first_unit} * kUnitRows;
   const uint64_t end = std::min<uint64_t>(op.vocab, begin + uint64_t{op.num_units} * kUnitRows);
-  f.rows_where<&LmHead::residual>(row_wants_logits, Access::kRead, 0, op.hidden);
-  f.read<&LmHead::norm>({0, 1, 0, op.hidden});
+  f.rows_where<&LmHead::weighted>(row_wants_logits, Access::kRead, 0, op.hidden);
+  f.rows_where<&LmHead::squares>(row_wants_logits, Access::kRead, 0, op.hidden / kUnitRows);
   f.read<&LmHead::weights>({begin, end, 0, op.hidden});
   f.pass_rows<&LmHead::rows>();
   f.rows_where<&LmHead::logits>(row_wants_logits, Access::kWrite, begin, end);
@@ -49,7 +49,7 @@ inline void footprint(const LmHead& op, const StateView*, FootprintBuilder<LmHea
 
 inline Cost cost(const LmHead& op, const CostContext& c) {
   const uint64_t weights = uint64_t{op.num_units} * kUnitRows * op.hidden;
-  return {.bytes = weights * size_of(DType::kBF16) + uint64_t{c.rows} * op.hidden * size_of(DType::kF32),
+  return {.bytes = (weights + uint64_t{c.rows} * op.hidden) * size_of(DType::kBF16),
           .operations = 2 * weights * c.rows};
 }
 
@@ -62,8 +62,7 @@ inline void check(const LmHead& op, OperandCheck& c) {
   c.factor("epsilon", op.epsilon);
   c.dimension("vocab", op.vocab, 1);
   c.range("first_unit", op.first_unit, op.num_units, (uint64_t{op.vocab} + kUnitRows - 1) / kUnitRows);
-  c.tensor("residual", op.residual, DType::kF32, TensorKind::kActivation, kMaxRows, op.hidden);
-  c.tensor("norm", op.norm, DType::kBF16, TensorKind::kWeight, 1, op.hidden);
+  c.weighted_rows(op.weighted, op.squares, op.hidden);
   c.tensor("weights", op.weights, DType::kBF16, TensorKind::kWeight, op.vocab, op.hidden);
   c.tensor("rows", op.rows, DType::kBytes, TensorKind::kState, kMaxRows, sizeof(PassRow));
   c.tensor("logits", op.logits, DType::kF32, TensorKind::kActivation, kMaxRows, op.vocab);

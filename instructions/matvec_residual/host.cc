@@ -1,6 +1,7 @@
 #include "instructions/common/host_op.h"
 #include "instructions/common/matvec.h"
 #include "instructions/common/pass_rows.h"
+#include "instructions/common/residual.h"
 #include "instructions/matvec_residual/op.h"
 
 namespace serval {
@@ -27,9 +28,11 @@ void compute(const MatvecResidual& op, const HostMemory& m, Local& l) {
 void store(const MatvecResidual& op, const HostMemory& m, Local& l) {
   const size_t outputs = size_t{op.num_units} * kUnitRows;
   for (size_t r = 0; r < l.rows.size(); ++r) {
-    float* to = m.data<float>(op.residual) + size_t{l.rows[r].index} * op.out_cols +
-                size_t{op.first_unit} * kUnitRows;
-    for (size_t j = 0; j < outputs; ++j) to[j] += l.y[r * outputs + j];
+    const size_t first = size_t{op.first_unit} * kUnitRows;
+    const float* old = m.data<const float>(op.residual) + size_t{l.rows[r].index} * op.out_cols + first;
+    float* sum = l.y.data() + r * outputs;
+    for (size_t j = 0; j < outputs; ++j) sum[j] += old[j];
+    store_residual(op, m, l.rows[r].index, op.out_cols, first, sum, outputs);
   }
 }
 

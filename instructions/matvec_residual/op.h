@@ -1,5 +1,5 @@
 // residual[r, j] += Σ_k weights[j, k] × input[r, k]: the attention's output projection and the MLP's down
-// projection.
+// projection; and what the residual's next readers need (common/residual.h).
 #pragma once
 
 #include "instructions/common/check.h"
@@ -13,7 +13,10 @@ struct MatvecResidual {
   TensorId weights;
   TensorId input;
   TensorId rows;
+  TensorId norm;
   TensorId residual;
+  TensorId weighted;
+  TensorId squares;
   uint32_t first_unit;
   uint32_t num_units;
   uint32_t in_cols;
@@ -24,7 +27,10 @@ struct MatvecResidual {
     v(&MatvecResidual::weights, "weights", "in [out_cols, in_cols] bf16");
     v(&MatvecResidual::input, "input", "in [16, in_cols] bf16");
     v(&MatvecResidual::rows, "rows", "in: the pass's rows");
+    v(&MatvecResidual::norm, "norm", "in [1, out_cols] bf16: of the residual's next readers");
     v(&MatvecResidual::residual, "residual", "in and out [16, out_cols] f32");
+    v(&MatvecResidual::weighted, "weighted", "out [16, out_cols] bf16: residual * norm");
+    v(&MatvecResidual::squares, "squares", "out [16, out_cols / 8] f32");
     v(&MatvecResidual::first_unit, "first_unit", "units of 8 rows of weights");
     v(&MatvecResidual::num_units, "num_units", "units of 8 rows of weights");
     v(&MatvecResidual::in_cols, "in_cols", "columns");
@@ -33,12 +39,15 @@ struct MatvecResidual {
 };
 
 inline void footprint(const MatvecResidual& op, const StateView*, FootprintBuilder<MatvecResidual>& f) {
-  const uint64_t begin = uint64_t{op.first_unit} * kUnitRows,
-                 end = begin + uint64_t{op.num_units} * kUnitRows;
+  const uint64_t first_unit = op.first_unit, end_unit = first_unit + op.num_units;
+  const uint64_t begin = first_unit * kUnitRows, end = end_unit * kUnitRows;
   f.read<&MatvecResidual::weights>({begin, end, 0, op.in_cols});
   f.active_rows<&MatvecResidual::input>(Access::kRead, 0, op.in_cols);
   f.pass_rows<&MatvecResidual::rows>();
+  f.read<&MatvecResidual::norm>({0, 1, begin, end});
   f.active_rows<&MatvecResidual::residual>(Access::kReadWrite, begin, end);
+  f.active_rows<&MatvecResidual::weighted>(Access::kWrite, begin, end);
+  f.active_rows<&MatvecResidual::squares>(Access::kWrite, first_unit, end_unit);
 }
 
 inline Cost cost(const MatvecResidual& op, const CostContext& c) {
@@ -58,6 +67,8 @@ inline void check(const MatvecResidual& op, OperandCheck& c) {
   c.tensor("weights", op.weights, DType::kBF16, TensorKind::kWeight, op.out_cols, op.in_cols);
   c.tensor("input", op.input, DType::kBF16, TensorKind::kActivation, kMaxRows, op.in_cols);
   c.tensor("rows", op.rows, DType::kBytes, TensorKind::kState, kMaxRows, sizeof(PassRow));
+  c.tensor("norm", op.norm, DType::kBF16, TensorKind::kWeight, 1, op.out_cols);
+  c.weighted_rows(op.weighted, op.squares, op.out_cols);
   c.tensor("residual", op.residual, DType::kF32, TensorKind::kActivation, kMaxRows, op.out_cols);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "instructions/common/activations.cuh"
+#include "instructions/common/matvec.cuh"
 #include "instructions/qkv_rope/op.h"
 #include "vm/kv_cache.h"
 
@@ -23,8 +23,8 @@ struct DeviceOp<QkvRope> : MatvecOp<DeviceOp<QkvRope>> {
     return (op.q_heads + 2 * op.kv_heads) * (op.head_dim / kUnitRows);
   }
   static __device__ __forceinline__ matvec::Input input(const RecordSlot& slot, const QkvRope& op) {
-    return {.residual = tensor<&QkvRope::residual, const float>(slot),
-            .norm = tensor<&QkvRope::norm, const uint16_t>(slot),
+    return {.activations = tensor<&QkvRope::weighted, const std::byte>(slot),
+            .squares = tensor<&QkvRope::squares, const float>(slot),
             .epsilon = op.epsilon,
             .logits_only = false};
   }

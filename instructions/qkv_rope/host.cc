@@ -1,7 +1,7 @@
 #include "instructions/common/host_op.h"
 #include "instructions/common/matvec.h"
 #include "instructions/common/pass_rows.h"
-#include "instructions/common/rms_norm.h"
+#include "instructions/common/residual.h"
 #include "instructions/qkv_rope/op.h"
 
 namespace serval {
@@ -10,8 +10,8 @@ namespace {
 struct Local final : HostLocal {
   std::vector<SelectedRow> rows;
   std::vector<int32_t> blocks;  // KV block that each row's K and V go to
-  std::vector<float> residual;  // [rows, hidden]
-  std::vector<float> x;         // [rows, hidden], normalised
+  std::vector<float> x;         // [rows, hidden], weighted
+  std::vector<float> scales;    // [rows]
   std::vector<float> y;         // [rows, num_units, 8]: each unit's outputs, RoPE applied to Q and K
 };
 
@@ -24,7 +24,7 @@ constexpr uint32_t channel_of(const QkvRope& op, const QkvUnit& u, uint32_t i) {
 
 void load(const QkvRope& op, const HostMemory& m, Local& l) {
   select_rows(m, op.rows, row_is_active, l.rows);
-  load_f32_rows(m, op.residual, l.rows, op.hidden, l.residual);
+  load_weighted_rows(m, op, l.rows, l.x, l.scales);
   const uint32_t blocks_per_sequence = blocks_for_tokens(op.max_context);
   l.blocks.clear();
   for (const SelectedRow& r : l.rows) {
@@ -46,11 +46,18 @@ void rotate(const QkvRope& op, const HostMemory& m, const QkvUnit& u, uint32_t p
   }
 }
 
+void rotate_units(const QkvRope& op, const HostMemory& m, Local& l) {
+  const size_t row_stride = size_t{op.num_units} * kUnitRows;
+  for (uint32_t n = 0; n < op.num_units; ++n) {
+    const QkvUnit u = qkv_unit(op, op.first_unit + n);
+    if (u.part == QkvPart::kV) continue;
+    float* out = l.y.data() + size_t{n} * kUnitRows;
+    for (size_t r = 0; r < l.rows.size(); ++r) rotate(op, m, u, l.rows[r].row.position, out + r * row_stride);
+  }
+}
+
 void compute(const QkvRope& op, const HostMemory& m, Local& l) {
-  l.x.resize(l.residual.size());
   l.y.resize(l.rows.size() * op.num_units * kUnitRows);
-  rms_norm_rows(l.residual.data(), m.data<const uint16_t>(op.norm), l.rows.size(), op.hidden, op.epsilon,
-                l.x.data());
   const size_t row_stride = size_t{op.num_units} * kUnitRows;
   for (uint32_t n = 0; n < op.num_units; ++n) {
     const QkvUnit u = qkv_unit(op, op.first_unit + n);
@@ -61,9 +68,9 @@ void compute(const QkvRope& op, const HostMemory& m, Local& l) {
       matvec(head + size_t{channel_of(op, u, i)} * op.hidden, 1, op.hidden, l.x.data(), l.rows.size(),
              out + i, row_stride);
     }
-    if (u.part == QkvPart::kV) continue;
-    for (size_t r = 0; r < l.rows.size(); ++r) rotate(op, m, u, l.rows[r].row.position, out + r * row_stride);
   }
+  scale_rows(l.scales, l.y);
+  rotate_units(op, m, l);
 }
 
 void store(const QkvRope& op, const HostMemory& m, Local& l) {

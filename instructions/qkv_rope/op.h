@@ -15,8 +15,8 @@
 namespace serval {
 
 struct QkvRope {
-  TensorId residual;
-  TensorId norm;
+  TensorId weighted;
+  TensorId squares;
   TensorId wq;
   TensorId wk;
   TensorId wv;
@@ -38,8 +38,8 @@ struct QkvRope {
 
   template <class V>
   static constexpr void fields(V&& v) {
-    v(&QkvRope::residual, "residual", "in [16, hidden] f32");
-    v(&QkvRope::norm, "norm", "in [1, hidden] bf16");
+    v(&QkvRope::weighted, "weighted", "in [16, hidden] bf16: residual * norm");
+    v(&QkvRope::squares, "squares", "in [16, hidden / 8] f32: of the residual");
     v(&QkvRope::wq, "wq", "in [q_heads * head_dim, hidden] bf16");
     v(&QkvRope::wk, "wk", "in [kv_heads * head_dim, hidden] bf16");
     v(&QkvRope::wv, "wv", "in [kv_heads * head_dim, hidden] bf16");
@@ -109,8 +109,8 @@ void cache_rows(const QkvRope& op, const StateView* state, FootprintBuilder<QkvR
 }  // namespace qkv_detail
 
 inline void footprint(const QkvRope& op, const StateView* state, FootprintBuilder<QkvRope>& f) {
-  f.active_rows<&QkvRope::residual>(Access::kRead, 0, op.hidden);
-  f.read<&QkvRope::norm>({0, 1, 0, op.hidden});
+  f.active_rows<&QkvRope::weighted>(Access::kRead, 0, op.hidden);
+  f.active_rows<&QkvRope::squares>(Access::kRead, 0, op.hidden / kUnitRows);
   f.read<&QkvRope::rope>({0, op.max_context, 0, op.head_dim});
   f.pass_rows<&QkvRope::rows>();
   f.read<&QkvRope::block_table>({0, kMaxSlots, 0, blocks_for_tokens(op.max_context)});
@@ -148,7 +148,7 @@ inline void footprint(const QkvRope& op, const StateView* state, FootprintBuilde
 
 inline Cost cost(const QkvRope& op, const CostContext& c) {
   const uint64_t weights = uint64_t{op.num_units} * kUnitRows * op.hidden;
-  return {.bytes = weights * size_of(DType::kBF16) + uint64_t{c.rows} * op.hidden * size_of(DType::kF32),
+  return {.bytes = (weights + uint64_t{c.rows} * op.hidden) * size_of(DType::kBF16),
           .operations = 2 * weights * c.rows};
 }
 
@@ -170,8 +170,7 @@ inline void check(const QkvRope& op, OperandCheck& c) {
   const uint64_t kv_rows = uint64_t{op.kv_heads} * op.head_dim;
   const uint64_t kv_cols = uint64_t{op.kv_blocks} * kKvBlockTokens;
   c.range("first_unit", op.first_unit, op.num_units, (q_rows + 2 * kv_rows) / kUnitRows);
-  c.tensor("residual", op.residual, DType::kF32, TensorKind::kActivation, kMaxRows, op.hidden);
-  c.tensor("norm", op.norm, DType::kBF16, TensorKind::kWeight, 1, op.hidden);
+  c.weighted_rows(op.weighted, op.squares, op.hidden);
   c.tensor("wq", op.wq, DType::kBF16, TensorKind::kWeight, q_rows, op.hidden);
   c.tensor("wk", op.wk, DType::kBF16, TensorKind::kWeight, kv_rows, op.hidden);
   c.tensor("wv", op.wv, DType::kBF16, TensorKind::kWeight, kv_rows, op.hidden);

@@ -48,7 +48,10 @@ class Builder {
   void qkv_rope(uint16_t layer, const std::string& prefix, TensorId k_cache, TensorId v_cache);
   void attention(uint16_t layer, TensorId k_cache, TensorId v_cache);
   void attention_merge(uint16_t layer);
-  void matvec_residual(uint16_t layer, const std::string& name, TensorId input, uint32_t in_cols);
+  void matvec_residual(uint16_t layer, const std::string& name, TensorId input, uint32_t in_cols,
+                       TensorId norm);
+  // The norm of the residual before layer `index`, or after the last.
+  TensorId norm_before(int index);
   void gate_up_silu(uint16_t layer, const std::string& prefix);
   void lm_head();
   void sample_and_advance();
@@ -61,7 +64,7 @@ class Builder {
   uint32_t kv_blocks_;
   uint32_t lanes_;  // over which a KV head's leaves are spread
   Graph graph_;
-  TensorId embedding_, rope_, residual_, query_, partial_, attention_, mlp_, logits_;
+  TensorId embedding_, rope_, residual_, weighted_, squares_, query_, partial_, attention_, mlp_, logits_;
   TensorId rows_, slots_, sampled_, control_, output_, host_stop_, block_table_;
 };
 
@@ -142,6 +145,8 @@ void Builder::add_state() {
 void Builder::add_activations() {
   const PartialLayout partial{lanes_, q_heads_ / kv_heads_, head_dim_};
   residual_ = activation(llama_tensor::kResidual, DType::kF32, kMaxRows, hidden_);
+  weighted_ = activation(llama_tensor::kWeighted, DType::kBF16, kMaxRows, hidden_);
+  squares_ = activation(llama_tensor::kSquares, DType::kF32, kMaxRows, hidden_ / kUnitRows);
   query_ = activation(llama_tensor::kQuery, DType::kBF16, kMaxRows, q_rows_);
   partial_ = activation(llama_tensor::kPartial, DType::kF32, uint64_t{kv_heads_} * lanes_ * kMaxRows,
                         partial.cols(options_.context));
@@ -168,14 +173,18 @@ void Builder::add_units(std::string stage, Op op, uint32_t units, uint16_t layer
 
 void Builder::embed() {
   graph_.begin_stage("embed");
-  const uint32_t tiles = hidden_ / kTileDim;
-  split(tiles, std::min(options_.sms, (hidden_ + kEmbedColumns - 1) / kEmbedColumns),
+  constexpr uint32_t kUnitsOfTile = kTileDim / kUnitRows;
+  const TensorId norm = norm_before(0);
+  split(hidden_ / kTileDim, std::min(options_.sms, (hidden_ + kEmbedColumns - 1) / kEmbedColumns),
         [&](uint32_t first, uint32_t count) {
           graph_.add(Embed{.table = embedding_,
                            .rows = rows_,
+                           .norm = norm,
                            .residual = residual_,
-                           .first_col = first * kTileDim,
-                           .num_cols = count * kTileDim,
+                           .weighted = weighted_,
+                           .squares = squares_,
+                           .first_unit = first * kUnitsOfTile,
+                           .num_units = count * kUnitsOfTile,
                            .hidden = hidden_,
                            .vocab = vocab_});
         });
@@ -188,14 +197,21 @@ void Builder::layer(uint16_t index) {
   qkv_rope(index, prefix, k_cache, v_cache);
   attention(index, k_cache, v_cache);
   attention_merge(index);
-  matvec_residual(index, prefix + "self_attn.o_proj.weight", attention_, q_rows_);
+  matvec_residual(index, prefix + "self_attn.o_proj.weight", attention_, q_rows_,
+                  weight(prefix + "post_attention_layernorm.weight", 1, hidden_));
   gate_up_silu(index, prefix);
-  matvec_residual(index, prefix + "mlp.down_proj.weight", mlp_, intermediate_);
+  matvec_residual(index, prefix + "mlp.down_proj.weight", mlp_, intermediate_, norm_before(index + 1));
+}
+
+TensorId Builder::norm_before(int index) {
+  return weight(index < config_.num_layers ? fmt::format("model.layers.{}.input_layernorm.weight", index)
+                                           : "model.norm.weight",
+                1, hidden_);
 }
 
 void Builder::qkv_rope(uint16_t layer, const std::string& prefix, TensorId k_cache, TensorId v_cache) {
-  QkvRope op{.residual = residual_,
-             .norm = weight(prefix + "input_layernorm.weight", 1, hidden_),
+  QkvRope op{.weighted = weighted_,
+             .squares = squares_,
              .wq = weight(prefix + "self_attn.q_proj.weight", q_rows_, hidden_, RowOrder::kRotaryPairs),
              .wk = weight(prefix + "self_attn.k_proj.weight", kv_rows_, hidden_, RowOrder::kRotaryPairs),
              .wv = weight(prefix + "self_attn.v_proj.weight", kv_rows_, hidden_),
@@ -258,11 +274,15 @@ void Builder::attention_merge(uint16_t layer) {
   });
 }
 
-void Builder::matvec_residual(uint16_t layer, const std::string& name, TensorId input, uint32_t in_cols) {
+void Builder::matvec_residual(uint16_t layer, const std::string& name, TensorId input, uint32_t in_cols,
+                              TensorId norm) {
   MatvecResidual op{.weights = weight(name, hidden_, in_cols),
                     .input = input,
                     .rows = rows_,
+                    .norm = norm,
                     .residual = residual_,
+                    .weighted = weighted_,
+                    .squares = squares_,
                     .first_unit = 0,
                     .num_units = 0,
                     .in_cols = in_cols,
@@ -272,8 +292,8 @@ void Builder::matvec_residual(uint16_t layer, const std::string& name, TensorId 
 }
 
 void Builder::gate_up_silu(uint16_t layer, const std::string& prefix) {
-  GateUpSilu op{.residual = residual_,
-                .norm = weight(prefix + "post_attention_layernorm.weight", 1, hidden_),
+  GateUpSilu op{.weighted = weighted_,
+                .squares = squares_,
                 .gate = weight(prefix + "mlp.gate_proj.weight", intermediate_, hidden_),
                 .up = weight(prefix + "mlp.up_proj.weight", intermediate_, hidden_),
                 .rows = rows_,
@@ -287,8 +307,8 @@ void Builder::gate_up_silu(uint16_t layer, const std::string& prefix) {
 }
 
 void Builder::lm_head() {
-  LmHead op{.residual = residual_,
-            .norm = weight("model.norm.weight", 1, hidden_),
+  LmHead op{.weighted = weighted_,
+            .squares = squares_,
             .weights = config_.tie_word_embeddings ? embedding_ : weight("lm_head.weight", vocab_, hidden_),
             .rows = rows_,
             .logits = logits_,

@@ -19,6 +19,8 @@ struct GraphOptions {
 namespace llama_tensor {
 inline constexpr const char* kRope = "rope";
 inline constexpr const char* kResidual = "residual";
+inline constexpr const char* kWeighted = "weighted";
+inline constexpr const char* kSquares = "squares";
 inline constexpr const char* kQuery = "query";
 inline constexpr const char* kPartial = "partial";
 inline constexpr const char* kAttention = "attention";

@@ -92,13 +92,10 @@ __device__ __forceinline__ void run_loader(Shared& s, const Launch& launch, uint
 }
 
 template <class Isa>
-__device__ __forceinline__ void run_preparer(Shared& s, const Launch& launch) {
-  PreparerRole role{.s = s, .launch = launch};
+__device__ __forceinline__ void run_preparer(Shared& s, const Launch& launch, uint32_t lane) {
+  PreparerRole role{.s = s, .launch = launch, .lane = lane};
   for (;; ++role.record) {
-    role.thread = ptx::thread_index() - kFirstPreparerWarp * kWarpThreads;
-    role.lane = role.thread % kWarpThreads;
-    role.warp = role.thread / kWarpThreads;
-    next_record(role, role.record, role.lane, [&] {
+    next_record(role, role.record, lane, [&] {
       if (role.slot->ends_launch != 0) {
         role.pass_gate();
       } else if (role.slot->streams != 0) {
@@ -164,27 +161,33 @@ __device__ __forceinline__ void signal(const StorerRole& role) {
   }
   if (gate) ptx::store_release_system(role.launch.published, slot.pass + 1);
   if (role.lane == 0) {
+    role.s.storers_done[role.record % kRecordSlots] = 0;
     ptx::store_relaxed(role.launch.progress + blockIdx.x, role.record + 1);
     ptx::shared_store_release(&role.s.records_stored, role.record + 1);
   }
 }
 
 template <class Isa>
-__device__ __forceinline__ void run_storer(Shared& s, const Launch& launch, uint32_t lane) {
-  StorerRole role{.s = s, .launch = launch, .lane = lane};
+__device__ __forceinline__ void run_storer(Shared& s, const Launch& launch) {
+  StorerRole role{.s = s, .launch = launch};
   for (;; ++role.record) {
-    next_record(role, role.record, lane, [&] {
+    role.lane = ptx::thread_index() % kWarpThreads;
+    role.warp = ptx::thread_index() / kWarpThreads - kFirstStorerWarp;
+    next_record(role, role.record, role.lane, [&] {
       if (role.slot->ends_launch != 0) wait_for_leave(s);
-      Isa::dispatch(role.slot->record, [&]<class Op>(const Op& op) {
-        if constexpr (StreamingOp<Op>) {
-          DeviceOp<Op>::store(role, op, Isa::plan(*role.slot));
-        } else {
-          role.wait_inputs();
-          role.wait_units(1, kConsumerWarps);
-          role.units_stored(1);
+      role.wait_inputs();
+      if (role.slot->streams != 0) {
+        Isa::dispatch(role.slot->record, [&]<class Op>(const Op& op) {
+          if constexpr (StreamingOp<Op>) DeviceOp<Op>::store(role, op, Isa::plan(*role.slot));
+        });
+      } else {
+        if (role.warp == 0) {
+          role.wait_unit(0, kConsumerWarps);
+          role.unit_stored(0, 1);
         }
-      });
-      signal(role);
+        role.units_stored(1);
+      }
+      if (role.last_to_store()) signal(role);
     });
   }
 }
@@ -195,18 +198,21 @@ __device__ __forceinline__ void init_shared(Shared& s) {
       ptx::mbarrier_init(&s.record_ready[i], 1);
       ptx::mbarrier_init(&s.record_free[i], kRecordReaders);
       ptx::mbarrier_init(&s.inputs_ready[i], 1);
-      ptx::mbarrier_init(&s.prepared[i], kPreparerWarps);
+      ptx::mbarrier_init(&s.prepared[i], 1);
+      s.storers_done[i] = 0;
     }
-    for (uint64_t& chunk : s.streamed_chunks) ptx::mbarrier_init(&chunk, kPreparerWarps);
+    for (uint64_t& chunk : s.streamed_chunks) ptx::mbarrier_init(&chunk, 1);
+    ptx::mbarrier_init(&s.scales_ready, kStorerWarps);
     for (uint32_t i = 0; i < kRingPages; ++i) {
       ptx::mbarrier_init(&s.page_landed[i], 1);
       ptx::mbarrier_init(&s.page_free[i], 1);
     }
     ptx::mbarrier_init(&s.consumer_barrier, kConsumerWarps);
     ptx::fence_mbarrier_init();
-    s.pages_issued = s.units_stored = s.records_waited = s.records_stored = 0;
+    s.pages_issued = s.records_waited = s.records_stored = 0;
     s.exit.set = 0;
   }
+  if (threadIdx.x < kStorerWarps) s.units_stored[threadIdx.x] = 0;
   if (threadIdx.x < kConsumerWarps) s.activations_used[threadIdx.x] = 0;
   if (threadIdx.x < kUnitSlots) s.unit_arrivals[threadIdx.x] = 0;
 }
@@ -221,17 +227,17 @@ __global__ void __launch_bounds__(kBlockThreads, 1) interpret(const __grid_const
   if (warp >= kFirstConsumerWarp) {
     ptx::set_max_registers_up<kConsumerRegisters>();
     run_consumer<Isa>(s, launch);
-  } else if (warp >= kFirstPreparerWarp) {
-    ptx::set_max_registers_down<kPreparerRegisters>();
-    run_preparer<Isa>(s, launch);
+  } else if (warp >= kFirstStorerWarp) {
+    ptx::set_max_registers_down<kStorerRegisters>();
+    run_storer<Isa>(s, launch);
   } else {
     ptx::set_max_registers_down<kServiceRegisters>();
     if (warp == kControllerWarp) {
       Controller<Isa>(s, launch, lane).run();
     } else if (warp == kLoaderWarp) {
       run_loader<Isa>(s, launch, lane);
-    } else if (warp == kStorerWarp) {
-      run_storer<Isa>(s, launch, lane);
+    } else if (warp == kPreparerWarp) {
+      run_preparer<Isa>(s, launch, lane);
     }
   }
 }

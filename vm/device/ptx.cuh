@@ -46,16 +46,6 @@ __device__ __forceinline__ bool mbarrier_try_wait(uint64_t* barrier, uint32_t pa
   return done != 0;
 }
 
-// --- named barriers of a block
-template <uint32_t kBarrier, uint32_t kThreads>
-__device__ __forceinline__ void barrier_sync() {
-  asm volatile("barrier.cta.sync %0, %1;" ::"n"(kBarrier), "n"(kThreads) : "memory");
-}
-template <uint32_t kBarrier, uint32_t kThreads>
-__device__ __forceinline__ void barrier_arrive() {
-  asm volatile("barrier.cta.arrive %0, %1;" ::"n"(kBarrier), "n"(kThreads) : "memory");
-}
-
 // --- bulk copies: `bytes` and both addresses are multiples of 16
 __device__ __forceinline__ void bulk_load(void* to_shared, const void* from_global, uint32_t bytes,
                                           uint64_t* landed) {
@@ -148,6 +138,14 @@ __device__ __forceinline__ void shared_store_release(uint32_t* p, uint32_t value
 __device__ __forceinline__ void shared_add_release(uint32_t* p, uint32_t increment) {
   asm volatile("red.release.cta.shared::cta.add.u32 [%0], %1;" ::"r"(shared_address(p)), "r"(increment)
                : "memory");
+}
+__device__ __forceinline__ uint32_t shared_fetch_add_acquire_release(uint32_t* p, uint32_t increment) {
+  uint32_t v;
+  asm volatile("atom.acq_rel.cta.shared::cta.add.u32 %0, [%1], %2;"
+               : "=r"(v)
+               : "r"(shared_address(p)), "r"(increment)
+               : "memory");
+  return v;
 }
 __device__ __forceinline__ uint4 shared_load(uint32_t address) {
   uint4 v;

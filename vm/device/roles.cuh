@@ -80,45 +80,31 @@ struct LoaderRole {
   }
 };
 
-// --- preparers: kPreparerThreads threads
+// --- preparer: one warp
 struct PreparerRole {
   Shared& s;
   const Launch& launch;
-  // Set anew for each record (ptx::thread_index()).
-  uint32_t thread = 0;
-  uint32_t warp = 0;  // of the preparers
-  uint32_t lane = 0;
+  uint32_t lane;
   const RecordSlot* slot = nullptr;
   uint32_t record = 0;         // counted from the launch's first
   uint32_t next_chunk = 0;     // of activations
   uint32_t next_streamed = 0;  // of those that are streamed
   uint32_t chunk_floor = 0;    // chunks that must be used up before any slot is written again
 
-  __device__ __forceinline__ void sync() { ptx::barrier_sync<kPreparerBarrier, kPreparerThreads>(); }
   // Returns when the instruction's inputs may be read; the first of a pass also brings the pass's rows.
   __device__ __forceinline__ void wait_inputs();
   // Waits for the pass before and leaves if it was the last one; else brings the pass's rows.
   __device__ __forceinline__ void pass_gate();
   // Returns when the slots of the next `chunks` chunks may be written.
-  __device__ __forceinline__ void acquire_chunks(uint32_t chunks) {
+  __device__ __forceinline__ void acquire_chunks(uint32_t chunks) const {
     const uint32_t needed = next_chunk + chunks - activation_slots(launch);
     wait_used(static_cast<int32_t>(needed - chunk_floor) > 0 ? needed : chunk_floor);
   }
-  // This warp's part of the next `chunks` chunks is written. Where chunks are streamed they come one at a
-  // time, and consumers wait for each; else for arrive_prepared().
-  __device__ __forceinline__ void publish_chunks(uint32_t chunks, bool streamed) {
-    next_chunk += chunks;
-    if (!streamed) return;
-    __syncwarp();
-    if (lane == 0) ptx::mbarrier_arrive(streamed_chunk());
-    ++next_streamed;
-  }
-  // What bulk copies of activations complete on.
-  __device__ __forceinline__ uint64_t* prepared() { return &s.prepared[record % kRecordSlots]; }
-  __device__ __forceinline__ uint64_t* streamed_chunk() {
-    return &s.streamed_chunks[next_streamed % kActivationRowSlots];
-  }
-  // Once a record: whatever this warp prepares for it is in place.
+  // Bulk copies of the next `chunks` chunks of activations, an image's from `from` on, to their slots. Where
+  // chunks are streamed, consumers wait for each; else for all that is prepared.
+  __device__ __forceinline__ void copy_chunks(const std::byte* from, uint32_t stride, uint32_t chunks,
+                                              bool streamed);
+  // Once a record: whatever is prepared for it is in place or under way.
   __device__ __forceinline__ void arrive_prepared() {
     __syncwarp();
     if (lane == 0) ptx::mbarrier_arrive(prepared());
@@ -130,17 +116,10 @@ struct PreparerRole {
   }
 
  private:
-  // Who leaves arrives as often as another preparer may still wait for it at the barrier of this record.
-  __device__ __forceinline__ void leave_if_asked() const {
-    if (!asked_to_leave(&s.exit)) return;
-    __syncwarp();
-    for (uint32_t n = 0; n < kMaxPreparerSyncs; ++n)
-      ptx::barrier_arrive<kPreparerBarrier, kPreparerThreads>();
-    asm volatile("exit;");
-  }
-  __device__ __forceinline__ void wait_used(uint32_t chunks) {
+  __device__ __forceinline__ uint64_t* prepared() const { return &s.prepared[record % kRecordSlots]; }
+  __device__ __forceinline__ void wait_used(uint32_t chunks) const {
     const uint32_t* used = &s.activations_used[lane % kConsumerWarps];
-    while (!__all_sync(~0u, reached(ptx::shared_load_acquire(used), chunks))) leave_if_asked();
+    while (!__all_sync(~0u, reached(ptx::shared_load_acquire(used), chunks))) leave_if_asked(&s.exit);
   }
   // The pass of the record in hand never runs.
   __device__ __forceinline__ bool ends_before_this_pass() const {
@@ -148,7 +127,7 @@ struct PreparerRole {
   }
   __device__ __forceinline__ void leave() const {
     ask_to_leave(&s.exit);
-    leave_if_asked();
+    leave_if_asked(&s.exit);
   }
   __device__ __forceinline__ ResolvedTarget target_of(uint32_t wait) const {
     if (wait < kSlotWaits) return slot->waits[wait];
@@ -156,6 +135,26 @@ struct PreparerRole {
     return {w.counter, w.target(launch.epoch + slot->pass)};
   }
 };
+
+__device__ __forceinline__ void PreparerRole::copy_chunks(const std::byte* from, uint32_t stride,
+                                                          uint32_t chunks, bool streamed) {
+  const uint32_t first = next_chunk;
+  next_chunk += chunks;
+  if (lane == 0) {
+    const uint32_t bytes = launch.row_bound * kActivationRowBytes;
+    uint64_t* landed = streamed ? &s.streamed_chunks[next_streamed % kActivationRowSlots] : prepared();
+    if (streamed) {
+      ptx::mbarrier_arrive_expect_bytes(landed, chunks * bytes);
+    } else {
+      ptx::mbarrier_expect_bytes(landed, chunks * bytes);
+    }
+    for (uint32_t c = 0; c < chunks; ++c) {
+      ptx::bulk_load(s.activations + activation_slot(launch, first + c), from + size_t{c} * stride, bytes,
+                     landed);
+    }
+  }
+  if (streamed) ++next_streamed;
+}
 
 __device__ __forceinline__ void PreparerRole::pass_gate() {
   const BoundProgram& program = launch.program;
@@ -166,15 +165,14 @@ __device__ __forceinline__ void PreparerRole::pass_gate() {
       // An SM that took its record from a global queue may be passes ahead of the launch's last: it may leave
       // once what it took before is done.
       if (ends_before_this_pass() && ptx::shared_load_acquire(&s.records_stored) == record) leave();
-      leave_if_asked();
+      leave_if_asked(&s.exit);
     }
     if (ends_before_this_pass()) leave();
   }
-  constexpr uint32_t kWords = sizeof(s.rows) / sizeof(uint32_t);
-  static_assert(kWords == kPreparerThreads, "one word a thread");
-  const auto* from = reinterpret_cast<const uint32_t*>(program.rows);
-  reinterpret_cast<uint32_t*>(s.rows)[thread] = ptx::load_relaxed(from + thread);
-  sync();
+  static_assert(sizeof(s.rows) == kWarpThreads * sizeof(uint4), "16 bytes a lane");
+  const auto* from = reinterpret_cast<const uint4*>(program.rows);
+  reinterpret_cast<uint4*>(s.rows)[lane] = ptx::load_relaxed(from + lane);
+  __syncwarp();
 }
 
 __device__ __forceinline__ void PreparerRole::wait_inputs() {
@@ -184,10 +182,10 @@ __device__ __forceinline__ void PreparerRole::wait_inputs() {
     // Lanes without a wait of their own repeat the last: the warp stays together.
     const ResolvedTarget wait = target_of(min(first + lane, count - 1));
     const uint32_t* counter = counter_of(launch.program, wait.counter);
-    while (!__all_sync(~0u, reached(ptx::load_acquire(counter), wait.target))) leave_if_asked();
+    while (!__all_sync(~0u, reached(ptx::load_acquire(counter), wait.target))) leave_if_asked(&s.exit);
     __syncwarp();  // each lane's acquire is the whole warp's
   }
-  if (thread == 0) {
+  if (lane == 0) {
     ptx::mbarrier_arrive(&s.inputs_ready[record % kRecordSlots]);
     s.records_waited = record + 1;
   }
@@ -231,8 +229,11 @@ struct ConsumerRole {
     __syncwarp();
     if (lane == 0) ptx::shared_store_release(&s.activations_used[warp], chunk);
   }
-  // Returns when the storer is done with all units before `unit`.
-  __device__ __forceinline__ void wait_stored(uint32_t unit) { wait_count(&s.units_stored, unit, &s.exit); }
+  // Returns when the storers are done with all units before `unit`. For whole warps.
+  __device__ __forceinline__ void wait_stored(uint32_t unit) {
+    const uint32_t* stored = &s.units_stored[lane % kStorerWarps];
+    while (!__all_sync(~0u, reached(ptx::shared_load_acquire(stored), unit))) leave_if_asked(&s.exit);
+  }
   // A part of the unit's results is in place.
   __device__ __forceinline__ void arrive_unit(uint32_t unit) {
     __syncwarp();
@@ -240,29 +241,52 @@ struct ConsumerRole {
   }
 };
 
-// --- storer: one warp
+// --- storers: kStorerWarps warps, each with units of its own
 struct StorerRole {
   Shared& s;
   const Launch& launch;
-  uint32_t lane;
+  // Set anew for each record (ptx::thread_index()).
+  uint32_t warp = 0;  // of the storers
+  uint32_t lane = 0;
   const RecordSlot* slot = nullptr;
   uint32_t record = 0;
   uint32_t next_unit = 0;
+  uint32_t next_scales = 0;  // records whose rows have had scales
 
   __device__ __forceinline__ void wait_inputs() {
     wait_phase(&s.inputs_ready[record % kRecordSlots], record / kRecordSlots & 1, &s.exit);
   }
-  // Returns when `arrivals` parts of each of the next `units` units are in place.
-  __device__ __forceinline__ void wait_units(uint32_t units, uint32_t arrivals) {
-    const uint32_t mine = lane < units ? lane : 0;
-    const uint32_t* count = &s.unit_arrivals[(next_unit + mine) % kUnitSlots];
-    while (!__all_sync(~0u, ptx::shared_load_acquire(count) == arrivals)) leave_if_asked(&s.exit);
+  // Returns when `arrivals` parts of the instruction's unit `unit` are in place.
+  __device__ __forceinline__ void wait_unit(uint32_t unit, uint32_t arrivals) {
+    const uint32_t* count = &s.unit_arrivals[(next_unit + unit) % kUnitSlots];
+    while (ptx::shared_load_acquire(count) != arrivals) leave_if_asked(&s.exit);
   }
+  // This warp is done with that unit, and with all of its own before `next`.
+  __device__ __forceinline__ void unit_stored(uint32_t unit, uint32_t next) {
+    __syncwarp();
+    if (lane != 0) return;
+    s.unit_arrivals[(next_unit + unit) % kUnitSlots] = 0;
+    ptx::shared_store_release(&s.units_stored[warp], next_unit + next);
+  }
+  // This warp is done with all of the instruction's units.
   __device__ __forceinline__ void units_stored(uint32_t units) {
-    if (lane < units) s.unit_arrivals[(next_unit + lane) % kUnitSlots] = 0;
     next_unit += units;
     __syncwarp();
-    if (lane == 0) ptx::shared_store_release(&s.units_stored, next_unit);
+    if (lane == 0) ptx::shared_store_release(&s.units_stored[warp], next_unit);
+  }
+  // What the rows of this record are multiplied with: written by all storers, each some rows, then read.
+  __device__ __forceinline__ float* scales() { return s.row_scales[next_scales % 2]; }
+  __device__ __forceinline__ void scales_written() {
+    __syncwarp();
+    if (lane == 0) ptx::mbarrier_arrive(&s.scales_ready);
+    wait_phase(&s.scales_ready, next_scales & 1, &s.exit);
+  }
+  // True for the last of the storers to come here, all of whose stores are then visible to this warp.
+  __device__ __forceinline__ bool last_to_store() {
+    __syncwarp();
+    uint32_t before = 0;
+    if (lane == 0) before = ptx::shared_fetch_add_acquire_release(&s.storers_done[record % kRecordSlots], 1);
+    return __shfl_sync(~0u, before, 0) == kStorerWarps - 1;
   }
 };
 

@@ -12,20 +12,19 @@
 
 namespace serval::device {
 
-// Warpgroup 0: controller, loader, storer and one warp without work; warpgroup 1: preparers; then consumers.
+// Warpgroup 0: controller, loader, preparer and one warp without work; warpgroup 1: storers; then consumers.
 // The copy engine's users need few registers, and consumers hold a page each.
 inline constexpr uint32_t kControllerWarp = 0;
 inline constexpr uint32_t kLoaderWarp = 1;
-inline constexpr uint32_t kStorerWarp = 2;
+inline constexpr uint32_t kPreparerWarp = 2;
 inline constexpr uint32_t kWarpsOfGroup = 4;  // that setmaxnreg acts on together
-inline constexpr uint32_t kFirstPreparerWarp = 4;
-inline constexpr uint32_t kPreparerWarps = 4;
-inline constexpr uint32_t kPreparerThreads = kPreparerWarps * kWarpThreads;
+inline constexpr uint32_t kFirstStorerWarp = 4;
+inline constexpr uint32_t kStorerWarps = 4;
 inline constexpr uint32_t kFirstConsumerWarp = 8;
 inline constexpr uint32_t kBlockThreads = (kFirstConsumerWarp + kConsumerWarps) * kWarpThreads;
 // 4 warps of each kind: 40 + 96 + 2 × 184 registers make 512, 4 × 128.
 inline constexpr uint32_t kServiceRegisters = 40;
-inline constexpr uint32_t kPreparerRegisters = 96;
+inline constexpr uint32_t kStorerRegisters = 96;
 inline constexpr uint32_t kConsumerRegisters = 184;
 
 inline constexpr uint32_t kRingPages = 9;
@@ -34,12 +33,9 @@ inline constexpr uint32_t kRingPages = 9;
 inline constexpr uint32_t kPagesInFlight = 2;
 inline constexpr uint32_t kPagesInFlightOfLong = 4;
 inline constexpr uint32_t kLongStreamPages = 64;
-// The one named barrier: of the preparers, once or more a record.
-inline constexpr uint32_t kPreparerBarrier = 1;
-inline constexpr uint32_t kMaxPreparerSyncs = 3;  // a record
 
 inline constexpr uint32_t kRecordSlots = 8;
-inline constexpr uint32_t kRecordReaders = 1 + kPreparerWarps + kConsumerWarps + 1;
+inline constexpr uint32_t kRecordReaders = 2 + kConsumerWarps + kStorerWarps;
 inline constexpr uint32_t kSlotWaits = 16;  // further ones are read from global memory
 inline constexpr uint32_t kSlotSignals = 8;
 // Shared::activations as slots for one row each.
@@ -84,12 +80,13 @@ struct Shared {
   uint64_t page_landed[kRingPages];
   uint64_t page_free[kRingPages];
   uint64_t consumer_barrier;
-  float preparer_sums[2][kPreparerWarps];
-  float row_scale[kMaxRows];
+  uint64_t scales_ready;                // of kStorerWarps arrivals
+  float row_scales[2][kMaxRows];        // of the records in turn that have any
+  uint32_t storers_done[kRecordSlots];  // storers that are done with the record
   // Monotonic within a launch, so that nobody can mistake one lap for another.
   uint32_t pages_issued;
   uint32_t activations_used[kConsumerWarps];  // chunks that a consumer warp is done with
-  uint32_t units_stored;                      // units that the storer is done with
+  uint32_t units_stored[kStorerWarps];        // a storer's own units before this one are stored
   uint32_t records_waited;                    // records whose waits are over
   uint32_t records_stored;                    // records whose signals are out
   uint32_t unit_arrivals[kUnitSlots];         // partial results of a unit that are in place

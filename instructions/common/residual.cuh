@@ -1,0 +1,50 @@
+// Writing the residual stream on the GPU, with what its next readers need (instructions/common/residual.h).
+#pragma once
+
+#include <cstdint>
+
+#include "instructions/common/residual.h"
+#include "vm/device/activation_image.h"
+#include "vm/device/group.cuh"
+#include "vm/device/ptx.cuh"
+
+namespace serval::device::residual {
+
+// Sums over lanes that stand together, neighbours first: every lane gets its own kLanes' sum.
+template <uint32_t kLanes>
+__device__ __forceinline__ float add_neighbours(float value, uint32_t mask) {
+#pragma unroll
+  for (uint32_t step = 1; step < kLanes; step *= 2) value += __shfl_xor_sync(mask, value, step);
+  return value;
+}
+__device__ __forceinline__ float warp_sum(float value) {
+  return add_neighbours<kWarpThreads>(value, ~0u);
+}
+
+// Where a row's values go.
+struct Place {
+  float* residual;      // [16, cols]
+  std::byte* weighted;  // an activation image of [16, cols]
+  float* squares;       // [16, cols / 8]
+  uint32_t cols;
+};
+
+// Each of the 8 neighbouring lanes that `mask` holds has one value of a unit: column `col` of row `row`.
+// Without `wanted`, which is the same for all 8, nothing is stored.
+__device__ __forceinline__ void store(const Place& to, uint32_t row, uint32_t col, float value, uint16_t norm,
+                                      bool wanted, uint32_t mask) {
+  const float weighted = value * ptx::bf16_low(norm);
+  const float neighbour = __shfl_xor_sync(mask, weighted, 1);
+  const float squares = add_neighbours<kUnitRows>(__fmul_rn(value, value), mask);
+  if (!wanted) return;
+  ptx::store_relaxed(to.residual + size_t{row} * to.cols + col, value);
+  if (col % 2 == 0) {
+    ptx::store_relaxed(reinterpret_cast<uint32_t*>(to.weighted + activation_image::offset(to.cols, row, col)),
+                       ptx::pack_bf16(weighted, neighbour));
+  }
+  if (col % kUnitRows == 0) {
+    ptx::store_relaxed(to.squares + size_t{row} * (to.cols / kUnitRows) + col / kUnitRows, squares);
+  }
+}
+
+}  // namespace serval::device::residual
