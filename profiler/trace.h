@@ -97,8 +97,12 @@ struct Trace {
   std::vector<PageSample> samples;    // in order of SM and time; may be empty
 };
 
+// Whether it opens the gate to the next pass. The instruction is in range.
+bool signals_gate(const TraceProgram& program, uint32_t instruction);
+
 // Throws Error(kRuntime), naming `name` and the field, unless every index of the trace is in range, every
-// time is in [0, 2^53), a role's events of an execution are in order, and windows follow each other.
+// time is in [0, 2^53), a role's events of an execution are in order, windows follow each other, and their
+// passes are complete.
 void check_trace(const Trace& trace, const std::string& name);
 
 }  // namespace serval

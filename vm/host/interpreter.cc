@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
@@ -13,6 +14,7 @@
 
 #include "vm/error.h"
 #include "vm/host/bind_check.h"
+#include "vm/host/recorder.h"
 #include "vm/state.h"
 
 namespace serval {
@@ -27,6 +29,7 @@ struct Cursor {
   size_t at = 0;      // index into Program::instructions
   size_t end = 0;     // one past the queue's last
   bool done = false;
+  uint32_t waiting_for = kNoCounter;  // when it was last asked
 };
 
 // Waiting costs little while it is short and little CPU when it is long. It also remembers since when nothing
@@ -78,13 +81,17 @@ struct HostInterpreter::Impl {
   void work_queues(uint32_t thread);
   void work_global(uint32_t thread);
   bool step(Cursor& cursor, uint32_t thread);
-  void execute(const Instruction& instruction, uint32_t thread);
+  void execute(const Cursor& cursor, uint32_t thread);
   const Wait* blocked_on(const Instruction& instruction, uint32_t pass) const;
   bool gate_open(uint32_t pass);
   bool is_last(uint32_t pass) const;
   void after_pass(uint32_t thread, uint32_t pass);
   void wait_or_fault(const Cursor& cursor, Backoff& backoff);
   std::string describe(const Cursor& cursor) const;
+  void record(const Cursor& cursor, EventKind kind, uint32_t argument = 0);
+  void record_waiting(Cursor& cursor, uint32_t counter);
+  void record_at_gate(Cursor& cursor);
+  void record_ready(Cursor& cursor);
   void fail(std::exception_ptr error);
   void thread_main(uint32_t thread);
   void zero_counters();
@@ -99,6 +106,7 @@ struct HostInterpreter::Impl {
   uint32_t epoch = 0;  // passes run before this launch
   // locals[thread][opcode], kept from instruction to instruction so that their memory is allocated once.
   std::vector<std::vector<std::unique_ptr<HostLocal>>> locals;
+  std::unique_ptr<HostRecorder> recorder;  // null: nothing is recorded
 
   // Of the launch in flight.
   const std::function<void(uint32_t)>* on_pass = nullptr;
@@ -179,6 +187,7 @@ uint32_t HostInterpreter::Impl::run(const std::function<void(uint32_t)>& callbac
     const std::lock_guard lock(mutex);
     running = static_cast<uint32_t>(threads.size());
     ++launch;
+    if (recorder) recorder->begin_launch();
   }
   wake.notify_all();
   work(0);
@@ -186,6 +195,7 @@ uint32_t HostInterpreter::Impl::run(const std::function<void(uint32_t)>& callbac
     std::unique_lock lock(mutex);
     finished.wait(lock, [&] { return running == 0; });
   }
+  if (recorder) recorder->end_launch();
   if (error) {
     zero_counters();
     std::rethrow_exception(error);
@@ -237,13 +247,43 @@ bool HostInterpreter::Impl::is_last(uint32_t pass) const {
   return std::atomic_ref(control->last_pass).load(std::memory_order_acquire) <= pass;
 }
 
-void HostInterpreter::Impl::execute(const Instruction& instruction, uint32_t thread) {
+void HostInterpreter::Impl::record(const Cursor& cursor, EventKind kind, uint32_t argument) {
+  if (recorder) recorder->record(cursor.sm, kind, cursor.at, cursor.pass, argument);
+}
+
+// The cursor cannot go on; it may be asked again and again.
+void HostInterpreter::Impl::record_waiting(Cursor& cursor, uint32_t counter) {
+  if (cursor.waiting_for == kNoCounter) record(cursor, EventKind::kWaitBegin, counter);
+  cursor.waiting_for = counter;
+}
+
+// Recorded of the SM's first instruction in the next pass: that is what has to wait.
+void HostInterpreter::Impl::record_at_gate(Cursor& cursor) {
+  if (!recorder || cursor.waiting_for != kNoCounter || program.queue(cursor.sm).empty()) return;
+  cursor.waiting_for = program.gate_counter;
+  recorder->record(cursor.sm, EventKind::kWaitBegin, program.queue_begin[cursor.sm], cursor.pass + 1,
+                   program.gate_counter);
+}
+
+void HostInterpreter::Impl::record_ready(Cursor& cursor) {
+  record(cursor, EventKind::kInputsReady, cursor.waiting_for);
+  cursor.waiting_for = kNoCounter;
+}
+
+void HostInterpreter::Impl::execute(const Cursor& cursor, uint32_t thread) {
+  const Instruction& instruction = program.instructions[cursor.at];
   busy.fetch_add(1, std::memory_order_relaxed);
   const HostHandler& handler = *isa.handlers[instruction.opcode];
   HostLocal& local = *locals[thread][instruction.opcode];
   handler.load(instruction, memory, local);
+  record(cursor, EventKind::kPrepared);
+  record(cursor, EventKind::kComputeBegin);
   handler.compute(instruction, memory, local);
+  record(cursor, EventKind::kComputeEnd);
+  record(cursor, EventKind::kStoreBegin);
   handler.store(instruction, memory, local);
+  record(cursor, EventKind::kStored);
+  record(cursor, EventKind::kSignalled);
   for (const Signal& s : program.signals_of(instruction)) {
     counters[s.counter].fetch_add(s.increment, std::memory_order_release);
   }
@@ -262,13 +302,19 @@ void HostInterpreter::Impl::after_pass(uint32_t thread, uint32_t pass) {
 // Runs the SM's next record, or takes it through the gate. False if it has to wait.
 bool HostInterpreter::Impl::step(Cursor& cursor, uint32_t thread) {
   if (cursor.at < cursor.end) {
-    const Instruction& instruction = program.instructions[cursor.at];
-    if (blocked_on(instruction, cursor.pass) != nullptr) return false;
-    execute(instruction, thread);
+    if (const Wait* wait = blocked_on(program.instructions[cursor.at], cursor.pass)) {
+      record_waiting(cursor, wait->counter);
+      return false;
+    }
+    record_ready(cursor);
+    execute(cursor, thread);
     ++cursor.at;
     return true;
   }
-  if (!gate_open(cursor.pass)) return false;
+  if (!gate_open(cursor.pass)) {
+    record_at_gate(cursor);
+    return false;
+  }
   if (cursor.sm == 0) after_pass(thread, cursor.pass);
   cursor.done = is_last(cursor.pass);
   cursor.at = program.queue_begin[cursor.sm];
@@ -279,7 +325,7 @@ bool HostInterpreter::Impl::step(Cursor& cursor, uint32_t thread) {
 void HostInterpreter::Impl::work_queues(uint32_t thread) {
   std::vector<Cursor> cursors;
   for (uint32_t sm = thread; sm < program.num_queues(); sm += options.threads) {
-    cursors.push_back({sm, 0, program.queue_begin[sm], program.queue_begin[sm + 1], false});
+    cursors.push_back({sm, 0, program.queue_begin[sm], program.queue_begin[sm + 1]});
   }
   Backoff backoff;
   for (size_t left = cursors.size(); left > 0;) {
@@ -311,20 +357,24 @@ void HostInterpreter::Impl::work_global(uint32_t thread) {
   uint32_t passed = 0;  // gates this thread has gone through; with few records a ticket may be passes ahead
   for (;;) {
     const uint64_t n = ticket.fetch_add(1, std::memory_order_relaxed);
-    const Cursor cursor{thread, static_cast<uint32_t>(n / count), n % count, count, false};
+    Cursor cursor{thread, static_cast<uint32_t>(n / count), n % count, count};
     for (; passed < cursor.pass; ++passed) {
-      const Cursor gate{thread, passed, count, count, false};
+      const Cursor gate{thread, passed, count, count};
       for (backoff.reset(); !gate_open(passed); wait_or_fault(gate, backoff)) {
+        record_waiting(cursor, program.gate_counter);
         if (aborted.load(std::memory_order_relaxed)) return;
       }
       after_pass(thread, passed);
       if (is_last(passed)) return;
     }
-    const Instruction& instruction = program.instructions[cursor.at];
-    for (backoff.reset(); blocked_on(instruction, cursor.pass) != nullptr; wait_or_fault(cursor, backoff)) {
+    backoff.reset();
+    while (const Wait* wait = blocked_on(program.instructions[cursor.at], cursor.pass)) {
+      record_waiting(cursor, wait->counter);
+      wait_or_fault(cursor, backoff);
       if (aborted.load(std::memory_order_relaxed)) return;
     }
-    execute(instruction, thread);
+    record_ready(cursor);
+    execute(cursor, thread);
   }
 }
 
@@ -365,6 +415,17 @@ HostInterpreter::HostInterpreter(const Program& program, const HostIsa& isa, Hos
 HostInterpreter::~HostInterpreter() = default;
 uint32_t HostInterpreter::run(const std::function<void(uint32_t)>& on_pass) {
   return impl_->run(on_pass);
+}
+
+void HostInterpreter::record(uint32_t events_of_ring) {
+  impl_->recorder.reset();
+  if (events_of_ring == 0) return;
+  const uint32_t sms = std::max(impl_->program.machine.sms, impl_->options.threads);
+  impl_->recorder = std::make_unique<HostRecorder>(sms, std::bit_ceil(events_of_ring));
+}
+
+const EventRings& HostInterpreter::events() const {
+  return impl_->recorder->rings();
 }
 
 }  // namespace serval

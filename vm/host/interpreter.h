@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 
+#include "vm/events.h"
 #include "vm/host/handler.h"
 #include "vm/host/memory.h"
 #include "vm/program.h"
@@ -31,6 +32,12 @@ class HostInterpreter {
   // nothing moves any more, and whatever on_pass throws; after either, counters are zeroed, and the state is
   // as the launch left it.
   uint32_t run(const std::function<void(uint32_t)>& on_pass);
+
+  // From the next run on, records events into rings for at least `events_of_ring` of each role of each SM; 0:
+  // no more. A launch begins with empty rings. With a global queue, an SM is a thread.
+  void record(uint32_t events_of_ring);
+  // Of the last run, which recorded.
+  const EventRings& events() const;
 
  private:
   struct Impl;
