@@ -14,7 +14,7 @@
 namespace serval {
 
 // Of one op, or of all.
-struct OpTimes {
+struct OpSummary {
   std::string op;
   uint64_t executions = 0;  // a token
   uint64_t bytes = 0;       // a token
@@ -23,7 +23,7 @@ struct OpTimes {
   double wait_ns = 0, load_ns = 0, compute_ns = 0, store_ns = 0;
 };
 
-struct PathTime {
+struct PathSummary {
   std::string op;
   SliceState state = SliceState::kIdle;
   double ns = 0;     // a token
@@ -31,7 +31,7 @@ struct PathTime {
 };
 
 // Times at which an SM's consumers had nothing to compute, by what they waited for.
-struct SmTimes {
+struct SmSummary {
   uint32_t sm = 0;
   double compute_ns = 0;
   double wait_ns = 0;  // for counters
@@ -67,11 +67,11 @@ struct Report {
   double median_token_ns = 0;
   uint64_t bytes = 0;  // a token
   double gb_per_s = 0;
-  double limit_gb_per_s = 0;   // of the machine that the program was compiled for
-  double limit_ns = 0;         // a token's bytes at the limit
-  std::vector<PathTime> path;  // longest first; adds up to the mean token
-  std::vector<OpTimes> ops;    // in order of first execution
-  std::vector<SmTimes> by_sm;
+  double limit_gb_per_s = 0;      // of the machine that the program was compiled for
+  double limit_ns = 0;            // a token's bytes at the limit
+  std::vector<PathSummary> path;  // longest first; adds up to the mean token
+  std::vector<OpSummary> ops;     // in order of first execution
+  std::vector<SmSummary> by_sm;
   double imbalance = 0;               // bytes of the fullest SM over the mean, minus one
   double compute_imbalance = 0;       // the same of the time in which consumers compute
   Track bandwidth;                    // GB/s over the trace

@@ -16,6 +16,7 @@ demo|libfmt-dev|header fmt/format.h|text formatting
 demo|libspdlog-dev|header spdlog/spdlog.h|logging
 demo|libcli11-dev|header CLI/CLI.hpp|command line
 demo|libpcre2-dev|header pcre2.h|the regular expression that splits text before tokenization
+demo|zlib1g-dev|header zlib.h|compressed trace files
 test|libgtest-dev|header gtest/gtest.h|GoogleTest
 test|libgmock-dev|header gmock/gmock.h|GoogleMock
 test|python3|command python3|tests of the executable and of the layering, 3.10 or later

@@ -67,7 +67,8 @@ std::string reason_of(std::string_view message) {
 // Builds the tree as nlohmann::json::parse would, and refuses what that would let pass.
 class TreeBuilder {
  public:
-  TreeBuilder(const std::string& name, const std::size_t* offset) : name_(name), offset_(offset) {}
+  TreeBuilder(const std::string& name, const std::size_t* offset, const TakeJsonElement& take)
+      : name_(name), offset_(offset), take_(take) {}
 
   json take() { return std::move(root_); }
 
@@ -88,6 +89,7 @@ class TreeBuilder {
     auto [member, inserted] = open_.back()->get_ref<json::object_t&>().emplace(name, nullptr);
     if (!inserted) fail_here(fmt::format("key {} is twice in one object", in_quotes(name)));
     member_ = &member->second;
+    if (open_.size() == 1) root_member_ = name;
     return true;
   }
 
@@ -115,26 +117,43 @@ class TreeBuilder {
 
   bool add(json value) {
     place(std::move(value));
+    return finish();
+  }
+
+  // A value is complete. An element of the root's member may be taken, and then it is as if it had not been.
+  bool finish() {
+    if (!take_ || open_.size() != 2 || !open_.back()->is_array() || !root_.is_object()) return true;
+    auto& elements = open_.back()->get_ref<json::array_t&>();
+    if (take_(root_member_, elements.back())) {
+      elements.pop_back();
+      values_ = kept_;
+    } else {
+      kept_ = values_;
+    }
     return true;
   }
 
   bool open(json value) {
     if (open_.size() == kMaxJsonDepth) fail_here(fmt::format("nested deeper than {}", kMaxJsonDepth));
     open_.push_back(place(std::move(value)));
+    if (open_.size() == 2) kept_ = values_;
     return true;
   }
 
   bool close() {
     open_.pop_back();
-    return true;
+    return finish();
   }
 
   const std::string& name_;
   const std::size_t* offset_;
+  const TakeJsonElement& take_;  // may be empty
   json root_;
   json* member_ = nullptr;   // where the value of the last key goes
+  std::string root_member_;  // the root's key that was last
   std::vector<json*> open_;  // from the root to the innermost open array or object
   std::size_t values_ = 0;
+  std::size_t kept_ = 0;  // without the element of a root's member that is being read
 };
 
 }  // namespace
@@ -167,12 +186,16 @@ std::string in_quotes(std::string_view text) {
 }
 
 json parse_json_text(std::string_view text, const std::string& name) {
+  return parse_json_elements(text, name, {});
+}
+
+json parse_json_elements(std::string_view text, const std::string& name, const TakeJsonElement& take) {
   // The parser takes a zero byte for the end of its input and would accept whatever follows.
   if (const std::size_t zero = text.find('\0'); zero != text.npos) {
     throw Error(ErrorKind::kRuntime, name + ": byte " + std::to_string(zero + 1) + ": a zero byte");
   }
   std::size_t offset = 0;
-  TreeBuilder builder(name, &offset);
+  TreeBuilder builder(name, &offset, take);
   const CountingIterator begin(text.data(), &offset);
   const CountingIterator end(text.data() + text.size(), &offset);
   json::sax_parse(begin, end, &builder);

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -21,6 +22,14 @@ std::string read_text_file(const std::filesystem::path& path, std::size_t size_l
 
 // `name` is what messages call the text, usually a file's path.
 nlohmann::json parse_json_text(std::string_view text, const std::string& name);
+
+// Takes an element of an array that is a member of the root object, or returns false.
+using TakeJsonElement = std::function<bool(const std::string& member, const nlohmann::json& element)>;
+
+// The same, but what `take` takes is not kept and does not count: for long lists of small things. Whatever
+// `take` throws passes through.
+nlohmann::json parse_json_elements(std::string_view text, const std::string& name,
+                                   const TakeJsonElement& take);
 
 nlohmann::json parse_json_file(const std::filesystem::path& path, std::size_t size_limit);
 

@@ -1,0 +1,59 @@
+// Whether events are what the Trace Event Format asks for, as far as a trace of ours uses it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace serval {
+
+// Takes the events of one trace, in the order of the file.
+class ChromeCheck {
+ public:
+  explicit ChromeCheck(std::string name) : name_(std::move(name)) {}
+
+  // Throws Error(kRuntime), naming the trace, the event's number, the field and what is wrong: a phase other
+  // than X, M, C, s, f; a field that its phase needs missing or of a wrong type; a thread's slices or a
+  // counter's values that go back in time; slices that overlap (the format lets one lie inside another; ours
+  // never do).
+  void add(const nlohmann::json& event);
+  // All are there. Throws as well if a flow does not begin and end once each, ends before it begins, or has
+  // an end outside every slice of its thread.
+  void finish() const;
+
+  uint64_t slices() const { return num_slices_; }
+  uint64_t flows() const { return starts_.size(); }
+
+ private:
+  struct Span {
+    int64_t begin_ns, end_ns;
+  };
+  using Thread = std::pair<int64_t, int64_t>;  // process, thread
+  struct FlowEnd {
+    Thread thread;
+    int64_t at_ns;
+  };
+  using Flows = std::map<int64_t, FlowEnd>;  // by id
+
+  [[noreturn]] void refuse(const std::string& what) const;
+  int64_t integer(const nlohmann::json& event, const char* key) const;
+  int64_t nanoseconds(const nlohmann::json& event, const char* key) const;
+  std::string text(const nlohmann::json& event, const char* key) const;
+  Thread thread_of(const nlohmann::json& event) const;
+  void add_slice(const nlohmann::json& event);
+  void add_counter(const nlohmann::json& event);
+  void add_flow(const nlohmann::json& event, Flows& flows);
+  void check_enclosed(int64_t id, const FlowEnd& end) const;
+
+  std::string name_;
+  uint64_t event_ = 0;  // in hand
+  uint64_t num_slices_ = 0;
+  std::map<Thread, std::vector<Span>> slices_;
+  std::map<std::string, int64_t> counters_;  // time of the last value
+  Flows starts_, ends_;
+};
+
+}  // namespace serval
