@@ -94,6 +94,8 @@ SimParameters read_sim_parameters(const std::filesystem::path& path);
 // configs/h200.sim.json, which the library carries.
 const SimParameters& h200_sim_parameters();
 
+// A field, or OP.FIELD of an instruction. Throws as set_sim_parameter().
+double sim_parameter(const SimParameters& parameters, std::string_view name);
 // Sets a field, or OP.FIELD of an instruction ("attention.fixed_us"). Throws Error(kUsage) if there is none
 // of that name, or the value is out of its range.
 void set_sim_parameter(SimParameters& parameters, std::string_view name, double value);

@@ -1,0 +1,57 @@
+// What happens when: the queue of moments at which a role of an SM goes on.
+#pragma once
+
+#include <cstdint>
+#include <queue>
+#include <vector>
+
+namespace serval::sim {
+
+enum class Step : uint8_t {
+  kFetched,     // controller: a record is brought
+  kIssue,       // loader: may look again
+  kNoticed,     // preparers: the waits are over
+  kPrepared,    // preparers: activations are in place
+  kMultiplied,  // consumer warp `which`: a page
+  kGroupRead,   // group: a window of what it reads is there
+  kGroupDone,   // group: all is computed
+  kStored,      // storer `which`: a unit
+  kSignalled,   // storer `which`: an instruction's counters
+};
+
+struct Moment {
+  double at;       // µs
+  uint64_t order;  // of moments that are at the same time
+  uint32_t sm;
+  Step step;
+  uint8_t which;
+};
+
+class Clock {
+ public:
+  double now() const { return now_; }
+  void schedule(double at, uint32_t sm, Step step, uint32_t which = 0) {
+    moments_.push({at, order_++, sm, step, static_cast<uint8_t>(which)});
+  }
+  bool empty() const { return moments_.empty(); }
+  double next_at() const { return moments_.top().at; }
+  Moment next() {
+    const Moment moment = moments_.top();
+    moments_.pop();
+    now_ = moment.at;
+    return moment;
+  }
+  void advance(double now) { now_ = now; }
+
+ private:
+  struct Later {
+    bool operator()(const Moment& a, const Moment& b) const {
+      return a.at != b.at ? a.at > b.at : a.order > b.order;
+    }
+  };
+  double now_ = 0;
+  uint64_t order_ = 0;
+  std::priority_queue<Moment, std::vector<Moment>, Later> moments_;
+};
+
+}  // namespace serval::sim

@@ -1,0 +1,205 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "profiler/sim/sm.h"
+
+namespace serval::sim {
+namespace {
+
+constexpr uint32_t kRowsOfTile = 4;  // rows of the pass that a product takes
+
+double tiles(const Gpu& gpu) {
+  return (gpu.rows.bound + kRowsOfTile - 1) / kRowsOfTile;
+}
+
+}  // namespace
+
+Consumers::Consumers(Sm& sm)
+    : sm_(sm), warps_(static_cast<size_t>(sm.gpu.parameters.consumer_warps), Warp(sm.ring.size())) {}
+
+void Consumers::wake(uint32_t warp) {
+  woken_ |= uint64_t{1} << warp;
+  sm_.wake(Wake::kConsumers);
+}
+
+void Consumers::wake_all() {
+  woken_ = (uint64_t{1} << warps_.size()) - 1;
+  sm_.wake(Wake::kConsumers);
+}
+
+void Consumers::step() {
+  while (woken_ != 0) {
+    const auto warp = static_cast<uint32_t>(std::countr_zero(woken_));
+    woken_ &= woken_ - 1;
+    step(warp);
+  }
+}
+
+void Consumers::step(uint32_t index) {
+  Warp& warp = warps_[index];
+  while (sm_.has(warp.record)) {
+    Record& r = sm_.at(warp.record);
+    if (!warp.begun) begin_record(index, r);
+    if (r.work.kind != Work::Kind::kStream) {
+      start_group(r);
+      return;
+    }
+    if (warp.state == State::kIdle && warp.pages_left == 0) {
+      // Preparers of streamed chunks end only when every warp is done with those before.
+      if (!r.resident && !r.prepared) return;
+      end_record(warp, r.first_chunk + r.activation_chunks);
+      continue;
+    }
+    if (warp.state == State::kIdle && !take_page(warp, r)) return;
+    if (warp.state == State::kHolding && !multiply(index, r)) return;
+    if (warp.state == State::kMultiplying) return;
+    if (warp.state == State::kNoPlace && !end_page(warp, r)) return;
+  }
+}
+
+void Consumers::begin_record(uint32_t index, Record& r) {
+  Warp& warp = warps_[index];
+  warp.begun = true;
+  warp.idle_since = sm_.gpu.clock.now();
+  if (r.work.kind == Work::Kind::kStream) {
+    warp.pages_left = pages_of(index, r);
+  } else {
+    ++r.warps_arrived;
+  }
+}
+
+uint32_t Consumers::pages_of(uint32_t index, const Record& r) const {
+  const auto warps = static_cast<uint32_t>(warps_.size());
+  // How many of the n numbers from 0 on are `first` modulo the number of warps.
+  const auto count = [&](uint32_t n, uint32_t first) { return n > first ? (n - first - 1) / warps + 1 : 0; };
+  if (!r.resident) return count(r.work.units, index) * r.work.unit_pages();
+  const auto offset = static_cast<uint32_t>(r.first_page % warps);
+  return count(r.work.pages(), (index + warps - offset) % warps);
+}
+
+// A whole page goes into registers as soon as it has landed, which frees its place in the ring.
+bool Consumers::take_page(Warp& warp, Record& r) {
+  if (warp.pages.empty() || !sm_.page(warp.pages.front()).landed) return false;
+  const double now = sm_.gpu.clock.now();
+  r.starved_us += now - std::max(warp.idle_since, std::min(now, r.compute_begin));
+  warp.taken_at = now;
+  warp.page = sm_.page(warp.pages.front());
+  warp.state = State::kHolding;
+  if (warp.page.whole) {
+    warp.taken_at += sm_.gpu.parameters.take_us;
+    free_page(warp, warp.taken_at);
+  }
+  return true;
+}
+
+void Consumers::free_page(Warp& warp, double at) {
+  sm_.page(warp.pages.front()).free_at = at;
+  warp.pages.pop();
+  sm_.wake(Wake::kLoader);
+}
+
+bool Consumers::multiply(uint32_t index, Record& r) {
+  Gpu& gpu = sm_.gpu;
+  const SimParameters& p = gpu.parameters;
+  Warp& warp = warps_[index];
+  if (warp.page.sequence >= r.chunks_prepared) return false;
+  const double begin = std::max(gpu.clock.now(), warp.taken_at);
+  multiplying_until_ = std::max(multiplying_until_, begin) + tiles(gpu) * p.sm_page_us;
+  const double end = std::max(begin + tiles(gpu) * p.multiply_us, multiplying_until_);
+  r.compute_begin = std::min(r.compute_begin, begin);
+  warp.state = State::kMultiplying;
+  gpu.clock.schedule(end, sm_.index, Step::kMultiplied, index);
+  return true;
+}
+
+void Consumers::multiplied(uint32_t index) {
+  warps_[index].state = State::kNoPlace;
+  wake(index);
+}
+
+// A page's results go where those of an earlier unit were, once they are stored.
+bool Consumers::end_page(Warp& warp, Record& r) {
+  const double now = sm_.gpu.clock.now();
+  const Page& page = warp.page;
+  const uint32_t earlier = page.unit < r.unit_slots ? 0 : page.unit - r.unit_slots + 1;
+  if (sm_.storers.stored_units() < r.first_unit + earlier) return false;
+  if (!page.whole) free_page(warp, now);
+  if (page.ends_chunk) {
+    warp.used = r.first_chunk + page.sequence + 1;
+    sm_.wake(Wake::kPreparer);
+  }
+  sm_.units.arrive(r.first_unit + page.unit, r.work.unit_pages());
+  sm_.wake(Wake::kStorers);
+  note(r, EventKind::kComputeEnd, now);
+  --warp.pages_left;
+  warp.idle_since = now;
+  warp.state = State::kIdle;
+  return true;
+}
+
+void Consumers::end_record(Warp& warp, uint64_t used) {
+  warp.used = used;
+  ++warp.record;
+  warp.begun = false;
+  sm_.wake(Wake::kPreparer);
+  sm_.wake(Wake::kController);
+}
+
+// --- a group instruction: all warps together, once the inputs are there
+
+void Consumers::start_group(Record& r) {
+  if (group_runs_ || r.warps_arrived < warps_.size() || !r.prepared) return;
+  group_runs_ = true;
+  group_bytes_left_ = r.work.bytes;
+  r.compute_begin = sm_.gpu.clock.now();
+  group_read();
+}
+
+// What it reads comes in windows, one after the other.
+void Consumers::group_read() {
+  Gpu& gpu = sm_.gpu;
+  const double now = gpu.clock.now();
+  const Record& r = sm_.at(warps_.front().record);
+  const OpTimes& times = gpu.parameters.ops[gpu.program.instructions[r.instruction].opcode];
+  if (group_bytes_left_ == 0) {
+    const double us =
+        r.work.kind == Work::Kind::kNothing ? 0 : times.fixed_us + kib(r.work.bytes) * times.us_per_kib;
+    gpu.clock.schedule(now + us, sm_.index, Step::kGroupDone);
+    return;
+  }
+  const auto window =
+      static_cast<uint32_t>(std::min(static_cast<double>(group_bytes_left_), times.window_bytes));
+  group_bytes_left_ -= window;
+  if (r.work.from_hbm) {
+    gpu.hbm.request(now, window, {sm_.index, false});
+  } else {
+    const double at = gpu.l2.read(now, window, gpu.rounds(gpu.parameters.read_rounds));
+    gpu.clock.schedule(at, sm_.index, Step::kGroupRead);
+  }
+}
+
+void Consumers::group_done() {
+  group_runs_ = false;
+  Record& r = sm_.at(warps_.front().record);
+  note(r, EventKind::kComputeEnd, sm_.gpu.clock.now());
+  r.execution.bytes = r.work.bytes;
+  sm_.units.arrive(r.first_unit, 1);
+  for (Warp& warp : warps_) end_record(warp, r.first_chunk + 1);
+  wake_all();
+  sm_.wake(Wake::kStorers);
+}
+
+uint64_t Consumers::oldest_record() const {
+  uint64_t oldest = warps_.front().record;
+  for (const Warp& warp : warps_) oldest = std::min(oldest, warp.record);
+  return oldest;
+}
+
+uint64_t Consumers::used_chunks() const {
+  uint64_t used = warps_.front().used;
+  for (const Warp& warp : warps_) used = std::min(used, warp.used);
+  return used;
+}
+
+}  // namespace serval::sim

@@ -1,0 +1,117 @@
+#include <algorithm>
+#include <bit>
+#include <fmt/format.h>
+
+#include "profiler/sim/sm.h"
+#include "vm/error.h"
+#include "vm/units.h"
+
+namespace serval::sim {
+namespace {
+
+// Pages of a launch, 4 TiB of weights: what a damaged program claims must not keep the simulator busy for
+// hours.
+constexpr uint64_t kMaxPages = uint64_t{1} << 28;
+
+uint32_t whole(double value) {
+  return static_cast<uint32_t>(value);
+}
+
+// Rows that memory is laid out for.
+uint32_t row_slots(const Gpu& gpu) {
+  return std::bit_ceil(gpu.rows.bound);
+}
+
+uint32_t activation_slots(const Gpu& gpu) {
+  return std::max(1u, whole(gpu.parameters.activation_rows) / row_slots(gpu));
+}
+
+uint32_t unit_slots(const Gpu& gpu, const Work& work, bool resident) {
+  const SimParameters& p = gpu.parameters;
+  const uint32_t parts = work.matrices * (resident ? work.chunks : 1);
+  const uint64_t unit_bytes = uint64_t{parts} * row_slots(gpu) * kUnitRows * sizeof(float);
+  const auto fit =
+      static_cast<uint32_t>(std::min(p.partial_bytes / static_cast<double>(unit_bytes), p.unit_slots));
+  const uint32_t slots = std::bit_floor(std::max(1u, fit));
+  // Where a warp has a unit of its own, all units of a block have room.
+  return resident ? slots : std::max(slots, whole(p.consumer_warps));
+}
+
+}  // namespace
+
+void Controller::step() {
+  Gpu& gpu = sm_.gpu;
+  if (fetching_ || ended_ || sm_.fetched - sm_.oldest_record() >= sm_.records.size()) return;
+  if (!take_ticket()) {
+    ended_ = true;
+    return;
+  }
+  fetching_ = true;
+  note(next_, EventKind::kFetchBegin, gpu.clock.now());
+  gpu.clock.schedule(gpu.clock.now() + gpu.parameters.fetch_us, sm_.index, Step::kFetched);
+}
+
+// Which instruction comes next; false after the launch's last.
+bool Controller::take_ticket() {
+  Gpu& gpu = sm_.gpu;
+  const Program& program = gpu.program;
+  const bool global = program.queue_kind == QueueKind::kGlobal;
+  const uint32_t queue = global ? 0 : sm_.index;
+  const uint32_t begin = program.queue_begin[queue];
+  const uint32_t length = program.queue_begin[queue + 1] - begin;
+  if (length == 0) return false;
+  const uint64_t ticket = global ? gpu.ticket++ : tickets_++;
+  if (ticket / length >= gpu.rows.passes.size()) return false;
+  next_ = {};
+  next_.pass = static_cast<uint32_t>(ticket / length);
+  next_.instruction = begin + static_cast<uint32_t>(ticket % length);
+  next_.begins_pass = next_.pass + 1 != last_pass_;
+  last_pass_ = next_.pass + 1;
+  next_.execution.instruction = next_.instruction;
+  next_.execution.pass = next_.pass;
+  next_.execution.sm = sm_.index;
+  return true;
+}
+
+void Controller::fetched() {
+  fetching_ = false;
+  plan(next_);
+  note(next_, EventKind::kFetched, sm_.gpu.clock.now());
+  sm_.at(sm_.fetched) = next_;
+  ++sm_.fetched;
+  for (const Wake role :
+       {Wake::kController, Wake::kLoader, Wake::kPreparer, Wake::kConsumers, Wake::kStorers})
+    sm_.wake(role);
+  sm_.consumers.wake_all();
+}
+
+void Controller::count_pages(uint64_t pages) {
+  sm_.gpu.pages += pages;
+  if (sm_.gpu.pages <= kMaxPages) return;
+  throw Error(ErrorKind::kRuntime, fmt::format("simulation: {} pages; limit: {}", sm_.gpu.pages, kMaxPages));
+}
+
+void Controller::plan(Record& record) {
+  const Gpu& gpu = sm_.gpu;
+  record.work = work_of(gpu.program, gpu.program.instructions[record.instruction],
+                        gpu.rows.passes[record.pass], gpu.rows.blocks);
+  const Work& work = record.work;
+  record.first_page = next_page_;
+  record.first_unit = next_unit_;
+  record.first_chunk = next_chunk_;
+  record.activation_chunks = 1;
+  if (work.kind == Work::Kind::kStream) {
+    count_pages(work.pages());
+    const uint32_t warps = whole(gpu.parameters.consumer_warps);
+    const uint32_t blocks = (work.units + warps - 1) / warps;
+    record.activation_slots = activation_slots(gpu);
+    record.resident = work.chunks <= record.activation_slots;
+    record.activation_chunks = record.resident ? work.chunks : blocks * work.chunks;
+    record.unit_slots = unit_slots(gpu, work, record.resident);
+    next_page_ += work.pages();
+  }
+  next_unit_ += record.units();
+  next_chunk_ += record.activation_chunks;
+}
+
+}  // namespace serval::sim

@@ -1,0 +1,65 @@
+// What all SMs share: the program, the clock, memory, counters, and where the trace goes.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "profiler/sim/clock.h"
+#include "profiler/sim/counters.h"
+#include "profiler/sim/memory.h"
+#include "profiler/sim/parameters.h"
+#include "profiler/sim/work.h"
+#include "profiler/trace.h"
+#include "vm/program.h"
+
+namespace serval::sim {
+
+// Executions and samples as they come about; order is made later.
+struct Recording {
+  std::vector<Execution> executions;
+  std::vector<PageSample> samples;
+};
+
+constexpr double kib(uint64_t bytes) {
+  constexpr double kKib = 1024;
+  return static_cast<double>(bytes) / kKib;
+}
+
+// What a launch works on.
+struct Rows {
+  std::vector<Pass> passes;
+  BlockTable blocks;
+  uint32_t bound;  // rows from this one on are not active
+};
+
+struct Gpu {
+  Gpu(const Program& the_program, const SimParameters& p, Rows of_launch, Recording* where)
+      : program(the_program),
+        parameters(p),
+        rows(std::move(of_launch)),
+        hbm(p),
+        l2(p),
+        counters(the_program),
+        round_us(round_curve(p)),
+        gate_at(rows.passes.size(), 0),
+        recording(where) {}
+
+  const Program& program;
+  const SimParameters& parameters;
+  const Rows rows;
+  Clock clock;
+  Hbm hbm;
+  L2 l2;
+  Counters counters;
+  const Curve round_us;         // by hbm.queued_us()
+  uint64_t ticket = 0;          // of a global queue: records handed out
+  uint64_t pages = 0;           // of all records fetched
+  std::vector<double> gate_at;  // [passes] when the pass was over
+  Recording* const recording;   // or null
+
+  // What a step of a synchronisation takes now, of which a round has `rounds`.
+  double rounds(double share) const { return share * round_us(hbm.queued_us()); }
+};
+
+}  // namespace serval::sim

@@ -1,0 +1,158 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "profiler/sim/sm.h"
+
+namespace serval::sim {
+namespace {
+
+constexpr double kUnknown = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+void Loader::step() {
+  const double now = sm_.gpu.clock.now();
+  while (sm_.has(record)) {
+    Record& r = sm_.at(record);
+    if (r.work.kind != Work::Kind::kStream) {
+      ++record;
+      sm_.wake(Wake::kController);
+      continue;
+    }
+    if (done_ == 0 && !r.execution.has(EventKind::kLoadBegin)) {
+      note(r, EventKind::kLoadBegin, now);
+      sample(now);
+    }
+    if (now < busy_until_) return look_again(busy_until_);
+    if (!room()) return;
+    issue(r);
+  }
+}
+
+// Whether a page may be asked for now; if not, the loader is woken when that may change.
+bool Loader::room() {
+  const SimParameters& p = sm_.gpu.parameters;
+  const double now = sm_.gpu.clock.now();
+  const bool is_long = sm_.at(record).work.pages() >= p.long_stream_pages;
+  const double limit = is_long ? p.pages_in_flight_long : p.pages_in_flight;
+  if (static_cast<double>(issued_ - landed_) >= limit) return false;
+  const double free_at = issued_ < sm_.ring.size() ? 0 : sm_.page(issued_).free_at;
+  if (free_at <= now) {
+    if (no_room_since_ >= 0) room_us_ += now - no_room_since_;
+    no_room_since_ = -1;
+    return true;
+  }
+  if (no_room_since_ < 0) no_room_since_ = now;
+  if (free_at != kUnknown) look_again(free_at);
+  return false;
+}
+
+void Loader::look_again(double at) {
+  if (scheduled_) return;
+  scheduled_ = true;
+  sm_.gpu.clock.schedule(at, sm_.index, Step::kIssue);
+}
+
+void Loader::issue_again() {
+  scheduled_ = false;
+  sm_.wake(Wake::kLoader);
+}
+
+void Loader::issue(Record& r) {
+  Gpu& gpu = sm_.gpu;
+  const double now = gpu.clock.now();
+  const Page page = page_of(r);
+  sm_.page(issued_) = page;
+  gpu.hbm.request(now, page.bytes, {sm_.index, true});
+  sm_.consumers.issued(issued_, page.warp);
+  bytes_in_flight_ += page.bytes;
+  r.execution.bytes += page.bytes;
+  ++issued_;
+  busy_until_ = now + gpu.parameters.issue_us;
+  advance(r);
+  if (done_ < r.work.pages()) return;
+  note(r, EventKind::kLoadIssued, now);
+  r.execution.room_ns = std::llround(room_us_ * 1e3);
+  room_us_ = 0;
+  sample(now);
+  done_ = first_unit_ = chunk_ = unit_ = matrix_ = 0;
+  ++record;
+  sm_.wake(Wake::kController);
+}
+
+Page Loader::page_of(const Record& r) const {
+  const auto warps = static_cast<uint32_t>(sm_.consumers.warps());
+  const Work& work = r.work;
+  Page page;
+  page.record = record;
+  page.unit = first_unit_ + unit_;
+  page.bytes = work.page_bytes(chunk_);
+  page.whole = work.whole_page(chunk_);
+  page.free_at = kUnknown;
+  if (r.resident) {
+    page.sequence = chunk_;
+    page.warp = static_cast<uint32_t>(issued_ % warps);
+  } else {
+    page.sequence = page.unit / warps * work.chunks + chunk_;
+    page.warp = unit_;
+    page.ends_chunk = matrix_ + 1 == work.matrices;
+  }
+  return page;
+}
+
+// Resident: unit after unit, all chunks of its matrices. Otherwise: block after block of units, and in a
+// block chunk after chunk.
+void Loader::advance(const Record& r) {
+  const Work& work = r.work;
+  ++done_;
+  if (r.resident) {
+    if (++chunk_ < work.chunks) return;
+    chunk_ = 0;
+    if (++matrix_ < work.matrices) return;
+    matrix_ = 0;
+    ++unit_;
+    return;
+  }
+  if (++matrix_ < work.matrices) return;
+  matrix_ = 0;
+  const uint32_t block_units =
+      std::min(static_cast<uint32_t>(sm_.consumers.warps()), work.units - first_unit_);
+  if (++unit_ < block_units) return;
+  unit_ = 0;
+  if (++chunk_ < work.chunks) return;
+  chunk_ = 0;
+  first_unit_ += block_units;
+}
+
+// Memory answers in order.
+void Loader::landed() {
+  const double now = sm_.gpu.clock.now();
+  Page& page = sm_.page(landed_++);
+  page.landed = true;
+  bytes_in_flight_ -= page.bytes;
+  Record& r = sm_.at(page.record);
+  if (r.pages_landed++ == 0) {
+    note(r, EventKind::kFirstLanded, now);
+    sample(now);
+  }
+  if (r.pages_landed == r.work.pages()) {
+    note(r, EventKind::kLastLanded, now);
+    sample(now);
+  }
+  sm_.consumers.wake(page.warp);
+  sm_.wake(Wake::kConsumers);
+  sm_.wake(Wake::kLoader);
+}
+
+void Loader::sample(double at) const {
+  Recording* recording = sm_.gpu.recording;
+  if (recording == nullptr) return;
+  uint32_t free_pages = 0;
+  for (uint64_t p = issued_ < sm_.ring.size() ? 0 : issued_ - sm_.ring.size(); p < issued_; ++p)
+    free_pages += sm_.page(p).free_at <= at ? 1 : 0;
+  if (issued_ < sm_.ring.size()) free_pages += static_cast<uint32_t>(sm_.ring.size() - issued_);
+  recording->samples.push_back({std::llround(at * 1e3), sm_.index, bytes_in_flight_, free_pages});
+}
+
+}  // namespace serval::sim

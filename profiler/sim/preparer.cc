@@ -1,0 +1,130 @@
+#include <cmath>
+
+#include "profiler/sim/sm.h"
+
+namespace serval::sim {
+
+void Preparer::step() {
+  while (sm_.has(record)) {
+    Record& r = sm_.at(record);
+    switch (phase_) {
+      case Phase::kBegin:
+        if (!begin(r)) return;
+        break;
+      case Phase::kWaiting:
+        if (unmet_ > 0) return;
+        wait_over(r);
+        return;
+      case Phase::kInputs:
+        if (!read(r)) return;
+        break;
+      case Phase::kNoticing:
+      case Phase::kReading:
+        return;
+    }
+  }
+}
+
+// Whether the slots of the next `chunks` chunks may be written.
+bool Preparer::acquired(uint32_t chunks, uint32_t slots) const {
+  const uint64_t after = next_chunk_ + chunks;
+  const uint64_t needed = std::max(after > slots ? after - slots : 0, chunk_floor_);
+  return sm_.consumers.used_chunks() >= needed;
+}
+
+// Where shared memory is needed before the waits, there has to be some; a group takes all of it.
+bool Preparer::begin(Record& r) {
+  const bool streams = r.work.kind == Work::Kind::kStream;
+  if (streams && r.resident && !acquired(r.activation_chunks, r.activation_slots)) return false;
+  if (!streams && sm_.consumers.used_chunks() < next_chunk_) return false;
+  note(r, EventKind::kWaitBegin, sm_.gpu.clock.now());
+  ask_counters(r);
+  phase_ = Phase::kWaiting;
+  return true;
+}
+
+void Preparer::ask_counters(const Record& r) {
+  Gpu& gpu = sm_.gpu;
+  unmet_ = 0;
+  last_change_ = -1;
+  const auto ask = [&](uint32_t counter, uint64_t target) {
+    if (gpu.counters.wait(sm_.index, counter, target)) {
+      if (gpu.counters.changed_at(counter) > last_change_) reached_last(counter);
+    } else {
+      ++unmet_;
+    }
+  };
+  for (const Wait& wait : gpu.program.waits_of(gpu.program.instructions[r.instruction]))
+    ask(wait.counter, gpu.counters.target(wait, r.pass));
+  if (r.begins_pass) ask(gpu.program.gate_counter, gpu.counters.gate_target(r.pass));
+}
+
+void Preparer::reached_last(uint32_t counter) {
+  sm_.at(record).execution.last_counter = counter;
+  last_change_ = sm_.gpu.counters.changed_at(counter);
+}
+
+void Preparer::counter_reached(uint32_t counter) {
+  --unmet_;
+  reached_last(counter);
+  sm_.wake(Wake::kPreparer);
+}
+
+// The first of a pass reads the pass's rows, too.
+void Preparer::wait_over(const Record& r) {
+  Gpu& gpu = sm_.gpu;
+  const SimParameters& p = gpu.parameters;
+  phase_ = Phase::kNoticing;
+  const double us = gpu.rounds(p.notice_rounds + (r.begins_pass ? p.read_rounds : 0));
+  gpu.clock.schedule(gpu.clock.now() + us, sm_.index, Step::kNoticed);
+}
+
+void Preparer::noticed() {
+  Record& r = sm_.at(record);
+  r.inputs_ready = true;
+  note(r, EventKind::kInputsReady, sm_.gpu.clock.now());
+  phase_ = Phase::kInputs;
+  sm_.wake(Wake::kStorers);
+  sm_.wake(Wake::kPreparer);
+}
+
+// All activations at once, or the next chunk of them.
+bool Preparer::read(Record& r) {
+  if (r.work.kind != Work::Kind::kStream) {
+    chunk_floor_ = ++next_chunk_;
+    finish(r);
+    return true;
+  }
+  const uint32_t chunks = r.resident ? r.activation_chunks : 1;
+  if (!r.resident && !acquired(chunks, r.activation_slots)) return false;
+  Gpu& gpu = sm_.gpu;
+  const SimParameters& p = gpu.parameters;
+  const uint64_t bytes = r.work.input_bytes * chunks / r.work.chunks;
+  const double read_at = gpu.l2.read(gpu.clock.now(), bytes, gpu.rounds(p.read_rounds));
+  const double us = (r.chunks_prepared == 0 ? p.prepare_us : 0) + kib(bytes) * p.prepare_us_per_kib;
+  gpu.clock.schedule(read_at + us, sm_.index, Step::kPrepared);
+  phase_ = Phase::kReading;
+  return true;
+}
+
+void Preparer::prepared() {
+  Record& r = sm_.at(record);
+  const uint32_t chunks = r.resident ? r.activation_chunks : 1;
+  next_chunk_ += chunks;
+  r.chunks_prepared += chunks;
+  phase_ = Phase::kInputs;
+  sm_.consumers.wake_all();
+  if (r.chunks_prepared == r.activation_chunks) finish(r);
+  sm_.wake(Wake::kPreparer);
+}
+
+void Preparer::finish(Record& r) {
+  r.prepared = true;
+  note(r, EventKind::kPrepared, sm_.gpu.clock.now());
+  phase_ = Phase::kBegin;
+  ++record;
+  sm_.consumers.wake_all();
+  sm_.wake(Wake::kController);
+}
+
+}  // namespace serval::sim

@@ -1,0 +1,78 @@
+// What the roles of an SM share: the instructions that are in hand, the ring of pages, the units of results.
+// All numbers count through the SM's launch, as they do on the GPU (vm/device/roles.cuh).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "profiler/sim/work.h"
+#include "profiler/trace.h"
+
+namespace serval::sim {
+
+// An instruction that has been fetched.
+struct Record {
+  uint32_t instruction = 0;  // of the program
+  uint32_t pass = 0;
+  bool begins_pass = false;
+  Work work;
+
+  // How it is cut up (instructions/common/matvec.cuh: Plan).
+  bool resident = true;            // all chunks of activations are there at once
+  uint32_t activation_chunks = 0;  // that the preparers bring, or 1: a group's scratch memory
+  uint32_t activation_slots = 1;   // chunks that there is room for
+  uint32_t unit_slots = 1;         // units of it whose sums have room
+  uint64_t first_page = 0, first_unit = 0, first_chunk = 0;
+  uint32_t units() const { return work.kind == Work::Kind::kStream ? work.units : 1; }
+
+  // How far it is.
+  uint32_t pages_landed = 0;
+  bool inputs_ready = false;
+  uint32_t chunks_prepared = 0;
+  bool prepared = false;
+  uint32_t warps_arrived = 0;
+  uint32_t storers_done = 0;
+  double compute_begin = std::numeric_limits<double>::infinity();
+  double starved_us = 0;  // of all warps together
+  Execution execution;
+};
+
+// A page of the ring.
+struct Page {
+  uint64_t record = 0;
+  uint32_t unit = 0;      // of the record's
+  uint32_t sequence = 0;  // of the chunks of activations that the record uses
+  uint32_t warp = 0;
+  uint32_t bytes = 0;
+  bool whole = true;        // a warp can take it into registers
+  bool ends_chunk = false;  // the last of its chunk for its warp
+  bool landed = false;
+  double free_at = 0;  // infinity: nobody has taken it
+};
+
+// A count of parts that are to come, of each unit that has room.
+class Units {
+ public:
+  explicit Units(uint32_t slots) : slots_(slots) {}
+
+  void arrive(uint64_t unit, uint32_t parts) {
+    Slot& slot = slots_[unit % slots_.size()];
+    if (slot.unit != unit) slot = {unit, parts};
+    --slot.parts_left;
+  }
+  bool complete(uint64_t unit) const {
+    const Slot& slot = slots_[unit % slots_.size()];
+    return slot.unit == unit && slot.parts_left == 0;
+  }
+
+ private:
+  struct Slot {
+    uint64_t unit = std::numeric_limits<uint64_t>::max();
+    uint32_t parts_left = 0;
+  };
+  std::vector<Slot> slots_;
+};
+
+}  // namespace serval::sim

@@ -1,0 +1,213 @@
+#include "profiler/sim/simulate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <memory>
+#include <tuple>
+#include <utility>
+
+#include "instructions/isa.h"
+#include "profiler/sim/sm.h"
+#include "profiler/trace_program.h"
+#include "vm/error.h"
+
+namespace serval {
+namespace sim {
+namespace {
+
+// A launch on the model, from its first moment to its last.
+class Simulation {
+ public:
+  Simulation(const Program& program, const SimParameters& parameters, Rows rows, Recording* recording);
+  void run();
+  const std::vector<double>& gate_at() const { return gpu_.gate_at; }
+
+ private:
+  bool step();
+  void go_on(const Moment& moment);
+  void signal(const Record& record);
+  void check_ended() const;
+  std::string stuck_at(const Sm& sm) const;
+
+  Gpu gpu_;
+  std::vector<std::unique_ptr<Sm>> sms_;
+};
+
+Simulation::Simulation(const Program& program, const SimParameters& parameters, Rows rows,
+                       Recording* recording)
+    : gpu_(program, parameters, std::move(rows), recording) {
+  for (uint32_t sm = 0; sm < program.machine.sms; ++sm) sms_.push_back(std::make_unique<Sm>(gpu_, sm));
+}
+
+void Simulation::run() {
+  for (const auto& sm : sms_) sm->settle();
+  while (step()) {
+  }
+  check_ended();
+}
+
+// The next thing that happens: memory answers, or a role goes on.
+bool Simulation::step() {
+  Clock& clock = gpu_.clock;
+  const std::optional<double> answer_at = gpu_.hbm.next_answer();
+  if (!answer_at && clock.empty()) return false;
+  if (answer_at && (clock.empty() || *answer_at <= clock.next_at())) {
+    clock.advance(std::max(clock.now(), *answer_at));
+    const Requester requester = gpu_.hbm.answer(clock.now());
+    Sm& sm = *sms_[requester.sm];
+    sm.answer(requester.page);
+    sm.settle();
+    return true;
+  }
+  go_on(clock.next());
+  return true;
+}
+
+void Simulation::go_on(const Moment& moment) {
+  Sm& sm = *sms_[moment.sm];
+  if (moment.step == Step::kSignalled) signal(sm.at(sm.storers.record_of(moment.which)));
+  sm.go_on(moment.step, moment.which);
+  sm.settle();
+}
+
+void Simulation::signal(const Record& record) {
+  const Program& program = gpu_.program;
+  for (const Signal& signal : program.signals_of(program.instructions[record.instruction])) {
+    gpu_.counters.add(gpu_.clock.now(), signal, [&](uint32_t waiting) {
+      Sm& sm = *sms_[waiting];
+      sm.preparer.counter_reached(signal.counter);
+      sm.settle();
+    });
+    const bool gate = signal.counter == program.gate_counter;
+    if (gate && gpu_.counters.value(signal.counter) >= gpu_.counters.gate_target(record.pass + 1))
+      gpu_.gate_at[record.pass] = gpu_.clock.now();
+  }
+}
+
+// The SM whose instruction is the first of the program to be stuck says most of why.
+void Simulation::check_ended() const {
+  const Sm* first = nullptr;
+  const auto at = [](const Sm& sm) {
+    const Record& r = sm.records[sm.oldest_record() % sm.records.size()];
+    return std::tuple(!sm.preparer.waits_for_counters(), r.pass, r.instruction);
+  };
+  for (const auto& sm : sms_) {
+    if (!sm->done() && (first == nullptr || at(*sm) < at(*first))) first = sm.get();
+  }
+  if (first != nullptr) throw Error(ErrorKind::kRuntime, "simulation: deadlock: " + stuck_at(*first));
+}
+
+std::string Simulation::stuck_at(const Sm& sm) const {
+  const Program& program = gpu_.program;
+  const uint64_t record = sm.preparer.waits_for_counters() ? sm.preparer.record : sm.oldest_record();
+  const Record& r = sm.records[record % sm.records.size()];
+  const Instruction& instruction = program.instructions[r.instruction];
+  const std::string where = fmt::format("SM {}: instruction {} ({}) of pass {}", sm.index, r.instruction,
+                                        op_name(instruction.opcode), r.pass);
+  const auto waits_for = [&](uint32_t counter, uint64_t need) {
+    return fmt::format("{} waits for counter {}: {} of {}", where, counter, gpu_.counters.value(counter),
+                       need);
+  };
+  if (r.begins_pass && gpu_.counters.value(program.gate_counter) < gpu_.counters.gate_target(r.pass))
+    return waits_for(program.gate_counter, gpu_.counters.gate_target(r.pass));
+  for (const Wait& wait : program.waits_of(instruction)) {
+    const uint64_t need = gpu_.counters.target(wait, r.pass);
+    if (gpu_.counters.value(wait.counter) < need) return waits_for(wait.counter, need);
+  }
+  return fmt::format("{} waits for shared memory that an instruction behind it holds", where);
+}
+
+uint32_t row_bound(const std::vector<PassRow>& rows) {
+  uint32_t bound = 0;
+  for (uint32_t r = 0; r < rows.size(); ++r) bound = row_is_active(rows[r]) ? r + 1 : bound;
+  return bound;
+}
+
+uint32_t most_tokens(const std::vector<PassRow>& rows) {
+  uint32_t most = 0;
+  for (const PassRow& row : rows) most = row_is_active(row) ? std::max(most, row.position + 1) : most;
+  return most;
+}
+
+// Of each pass until no row is active.
+Rows rows_of(const Program& program, const SimLaunch& launch) {
+  std::vector<Pass> passes;
+  uint32_t tokens = 0;
+  std::vector<PassRow> rows = launch.rows;
+  while (passes.size() < launch.passes && std::any_of(rows.begin(), rows.end(), row_is_active)) {
+    tokens = std::max(tokens, most_tokens(rows));
+    passes.emplace_back(rows);
+    rows = passes.back().next_rows(program.limits.max_context);
+  }
+  return {std::move(passes), BlockTable(tokens), row_bound(launch.rows)};
+}
+
+void check_launch(const Program& program, const SimLaunch& launch) {
+  const auto refuse = [](const std::string& what) { throw Error(ErrorKind::kUsage, "simulation: " + what); };
+  if (launch.rows.size() > kMaxRows) refuse(fmt::format("rows: {}; limit: {}", launch.rows.size(), kMaxRows));
+  if (row_bound(launch.rows) == 0) refuse("rows: none is active");
+  if (launch.passes < 1 || launch.passes > kMaxLaunchPasses)
+    refuse(fmt::format("passes: {}; limit: 1 to {}", launch.passes, kMaxLaunchPasses));
+  for (const PassRow& row : launch.rows) {
+    if (row_is_active(row) && row.position >= program.limits.max_context)
+      refuse(fmt::format("position: {}; limit: {} (the program's context)", row.position,
+                         program.limits.max_context - 1));
+    if (row_is_active(row) && row.slot >= kMaxSlots)
+      refuse(fmt::format("slot: {}; limit: {}", row.slot, kMaxSlots - 1));
+  }
+}
+
+std::vector<double> run(const Program& program, const SimLaunch& launch, const SimParameters& parameters,
+                        Recording* recording) {
+  check_launch(program, launch);
+  check_structure(program);
+  check_records(program, check_instruction, "program");
+  Simulation simulation(program, parameters, rows_of(program, launch), recording);
+  simulation.run();
+  return simulation.gate_at();
+}
+
+}  // namespace
+}  // namespace sim
+
+SimLaunch decode_launch(uint32_t sequences, uint32_t context_tokens, uint32_t passes) {
+  SimLaunch launch{.rows = {}, .passes = passes};
+  for (uint32_t slot = 0; slot < sequences; ++slot)
+    launch.rows.push_back(
+        {.active = 1, .wants_logits = 1, .slot = slot, .token = 0, .position = context_tokens});
+  return launch;
+}
+
+Trace simulate(const Program& program, const SimLaunch& launch, const SimParameters& parameters,
+               std::map<std::string, std::string> metadata) {
+  sim::Recording recording;
+  const std::vector<double> gate_at = sim::run(program, launch, parameters, &recording);
+  const sim::Pass first(launch.rows);
+  Trace trace;
+  trace.source = TraceSource::kSim;
+  trace.metadata = std::move(metadata);
+  trace.program = trace_program(program, trace_isa(),
+                                {.rows = first.active_rows(), .context_tokens = first.mean_context_tokens()});
+  for (uint32_t pass = 0; pass < gate_at.size(); ++pass) {
+    const double begin = pass == 0 ? 0 : gate_at[pass - 1];
+    trace.windows.push_back({pass, std::llround(begin * 1e3), std::llround(gate_at[pass] * 1e3)});
+  }
+  trace.executions = std::move(recording.executions);
+  trace.samples = std::move(recording.samples);
+  // Both came about in order of time.
+  std::stable_sort(trace.executions.begin(), trace.executions.end(),
+                   [](const Execution& a, const Execution& b) {
+                     return std::pair(a.pass, a.sm) < std::pair(b.pass, b.sm);
+                   });
+  std::stable_sort(trace.samples.begin(), trace.samples.end(),
+                   [](const PageSample& a, const PageSample& b) { return a.sm < b.sm; });
+  return trace;
+}
+
+double predict_us(const Program& program, const SimLaunch& launch, const SimParameters& parameters) {
+  const std::vector<double> gate_at = sim::run(program, launch, parameters, nullptr);
+  return gate_at.back() - (gate_at.size() > 1 ? gate_at[gate_at.size() - 2] : 0);
+}
+
+}  // namespace serval

@@ -1,0 +1,86 @@
+#include "profiler/sim/sm.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace serval::sim {
+namespace {
+
+size_t ring_pages(const Gpu& gpu) {
+  const auto asked = static_cast<size_t>(gpu.parameters.ring_pages);
+  return asked > 0 ? asked : std::max(1U, gpu.program.machine.pages_per_sm);
+}
+
+// Units whose parts arrive while others are not stored: of one record as many as have room, and the groups'
+// that follow it.
+uint32_t units_at_once(const SimParameters& p) {
+  return static_cast<uint32_t>(std::max(p.unit_slots, p.consumer_warps) + p.record_slots);
+}
+
+}  // namespace
+
+Sm::Sm(Gpu& the_gpu, uint32_t sm)
+    : gpu(the_gpu),
+      index(sm),
+      records(static_cast<size_t>(gpu.parameters.record_slots)),
+      ring(ring_pages(gpu)),
+      units(units_at_once(gpu.parameters)),
+      controller(*this),
+      loader(*this),
+      preparer(*this),
+      consumers(*this),
+      storers(*this) {}
+
+void Sm::settle() {
+  const auto take = [this](Wake role) {
+    const auto bit = static_cast<uint8_t>(role);
+    const bool woken = (woken_ & bit) != 0;
+    woken_ &= static_cast<uint8_t>(~bit);
+    return woken;
+  };
+  while (woken_ != 0) {
+    if (take(Wake::kController)) controller.step();
+    if (take(Wake::kLoader)) loader.step();
+    if (take(Wake::kPreparer)) preparer.step();
+    if (take(Wake::kConsumers)) consumers.step();
+    if (take(Wake::kStorers)) storers.step();
+  }
+}
+
+void Sm::go_on(Step step, uint32_t which) {
+  switch (step) {
+    case Step::kFetched:
+      return controller.fetched();
+    case Step::kIssue:
+      return loader.issue_again();
+    case Step::kNoticed:
+      return preparer.noticed();
+    case Step::kPrepared:
+      return preparer.prepared();
+    case Step::kMultiplied:
+      return consumers.multiplied(which);
+    case Step::kGroupRead:
+      return consumers.group_read();
+    case Step::kGroupDone:
+      return consumers.group_done();
+    case Step::kStored:
+      return storers.stored(which);
+    case Step::kSignalled:
+      return storers.signalled(which);
+  }
+}
+
+void Sm::answer(bool page) {
+  page ? loader.landed() : consumers.group_read();
+}
+
+uint64_t Sm::oldest_record() const {
+  return std::min({loader.record, preparer.record, consumers.oldest_record(), storers.oldest_record()});
+}
+
+void note(Record& record, EventKind kind, double us) {
+  constexpr double kNsOfUs = 1e3;
+  record.execution.set(kind, std::llround(us * kNsOfUs));
+}
+
+}  // namespace serval::sim

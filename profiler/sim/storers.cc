@@ -1,0 +1,104 @@
+#include <algorithm>
+#include <cmath>
+
+#include "profiler/sim/sm.h"
+
+namespace serval::sim {
+namespace {
+
+constexpr uint32_t kRowsAtOnce = 4;
+
+}  // namespace
+
+Storers::Storers(Sm& sm) : sm_(sm), storers_(static_cast<size_t>(sm.gpu.parameters.storer_warps)) {}
+
+void Storers::step() {
+  for (uint32_t s = 0; s < storers_.size(); ++s) step(s);
+}
+
+void Storers::step(uint32_t index) {
+  Gpu& gpu = sm_.gpu;
+  Storer& storer = storers_[index];
+  while (!storer.busy && sm_.has(storer.record)) {
+    Record& r = sm_.at(storer.record);
+    if (!r.inputs_ready) return;
+    if (!storer.begun) {
+      storer.begun = true;
+      storer.next_unit = index;
+    }
+    if (storer.next_unit >= r.units()) {
+      end_record(index, r);
+      continue;
+    }
+    if (!sm_.units.complete(r.first_unit + storer.next_unit)) return;
+    note(r, EventKind::kStoreBegin, gpu.clock.now());
+    storer.busy = true;
+    const bool stream = r.work.kind == Work::Kind::kStream;
+    const uint32_t times = stream ? (gpu.rows.bound + kRowsAtOnce - 1) / kRowsAtOnce : 0;
+    gpu.clock.schedule(gpu.clock.now() + times * gpu.parameters.store_us, sm_.index, Step::kStored, index);
+  }
+}
+
+void Storers::stored(uint32_t index) {
+  Storer& storer = storers_[index];
+  Record& r = sm_.at(storer.record);
+  note(r, EventKind::kStored, sm_.gpu.clock.now());
+  storer.busy = false;
+  storer.next_unit += static_cast<uint32_t>(storers_.size());
+  storer.stored = r.first_unit + std::min(storer.next_unit, r.units());
+  sm_.consumers.wake_all();
+  sm_.wake(Wake::kStorers);
+}
+
+// The last to be done with a record signals.
+void Storers::end_record(uint32_t index, Record& r) {
+  Gpu& gpu = sm_.gpu;
+  Storer& storer = storers_[index];
+  storer.stored = r.first_unit + r.units();
+  sm_.consumers.wake_all();
+  if (++r.storers_done == storers_.size()) {
+    storer.busy = true;
+    const double us = gpu.rounds(gpu.parameters.signal_rounds);
+    gpu.clock.schedule(gpu.clock.now() + us, sm_.index, Step::kSignalled, index);
+    return;
+  }
+  next_record(storer);
+}
+
+void Storers::next_record(Storer& storer) {
+  ++storer.record;
+  storer.begun = false;
+  storer.busy = false;
+  sm_.wake(Wake::kController);
+  sm_.wake(Wake::kStorers);
+}
+
+void Storers::signalled(uint32_t index) {
+  Storer& storer = storers_[index];
+  Record& r = sm_.at(storer.record);
+  note(r, EventKind::kSignalled, sm_.gpu.clock.now());
+  record_execution(r);
+  next_record(storer);
+}
+
+void Storers::record_execution(Record& r) {
+  Recording* recording = sm_.gpu.recording;
+  if (recording == nullptr) return;
+  note(r, EventKind::kComputeBegin, r.compute_begin);
+  r.execution.starved_ns = std::llround(r.starved_us * 1e3 / static_cast<double>(sm_.consumers.warps()));
+  recording->executions.push_back(r.execution);
+}
+
+uint64_t Storers::oldest_record() const {
+  uint64_t oldest = storers_.front().record;
+  for (const Storer& storer : storers_) oldest = std::min(oldest, storer.record);
+  return oldest;
+}
+
+uint64_t Storers::stored_units() const {
+  uint64_t stored = storers_.front().stored;
+  for (const Storer& storer : storers_) stored = std::min(stored, storer.stored);
+  return stored;
+}
+
+}  // namespace serval::sim

@@ -1,0 +1,144 @@
+#include "profiler/sim/work.h"
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+
+#include "instructions/isa.h"
+#include "vm/device/page_image.h"
+#include "vm/kv_cache.h"
+
+namespace serval::sim {
+namespace {
+
+uint64_t area(const Box& box) {
+  return (box.row_end - box.row_begin) * (box.col_end - box.col_begin);
+}
+
+bool is_matrix_of_weights(const Tensor& tensor) {
+  return tensor.kind == TensorKind::kWeight && tensor.rows > 1;
+}
+
+// What the regions cover, counted once where neighbouring columns are covered twice: rows of one sequence
+// read the same keys.
+uint64_t covered_bytes(const Program& program, Footprint& regions) {
+  const auto key = [](const Region& r) {
+    return std::tuple(r.tensor.index, r.box.row_begin, r.box.row_end, r.box.col_begin, r.box.col_end);
+  };
+  std::sort(regions.begin(), regions.end(),
+            [&](const Region& a, const Region& b) { return key(a) < key(b); });
+  uint64_t bytes = 0;
+  const Region* before = nullptr;
+  uint64_t covered_to = 0;
+  for (const Region& r : regions) {
+    const bool same_rows = before != nullptr && before->tensor == r.tensor &&
+                           before->box.row_begin == r.box.row_begin && before->box.row_end == r.box.row_end;
+    Box box = r.box;
+    if (same_rows) box.col_begin = std::max(box.col_begin, covered_to);
+    covered_to = same_rows ? std::max(covered_to, r.box.col_end) : r.box.col_end;
+    before = &r;
+    if (!box.empty()) bytes += area(box) * size_of(program.tensors[r.tensor.index].dtype);
+  }
+  return bytes;
+}
+
+// A footprint by what is done with it.
+struct Touched {
+  uint64_t weight_rows = 0;      // of matrices
+  uint64_t weight_elements = 0;  // likewise
+  uint32_t cols = 0;             // of these matrices
+  uint64_t written = 0;          // elements
+  Footprint reads;               // of activations and the KV cache that it does not also write
+  bool reads_cache = false;
+};
+
+Touched touched_by(const Program& program, const Footprint& footprint) {
+  Touched t;
+  for (const Region& region : footprint) {
+    const Tensor& tensor = program.tensors[region.tensor.index];
+    if (writes(region.access)) {
+      t.written += area(region.box);
+    } else if (is_matrix_of_weights(tensor)) {
+      t.weight_rows += region.box.row_end - region.box.row_begin;
+      t.weight_elements += area(region.box);
+      t.cols = static_cast<uint32_t>(tensor.cols);
+    } else if (tensor.kind == TensorKind::kActivation || tensor.kind == TensorKind::kKvCache) {
+      t.reads.push_back(region);
+      t.reads_cache |= tensor.kind == TensorKind::kKvCache;
+    }
+  }
+  return t;
+}
+
+// A unit has 8 rows of as many matrices as it takes to make 8 results of a row of the pass.
+Work stream_of(const Program& program, Touched& t, uint32_t active_rows) {
+  Work work{.kind = Work::Kind::kStream};
+  const uint64_t results = std::max<uint64_t>(1, t.written / std::max(1u, active_rows));
+  work.matrices = static_cast<uint32_t>(std::max<uint64_t>(1, (t.weight_rows + results / 2) / results));
+  const uint64_t unit_rows = uint64_t{kUnitRows} * work.matrices;
+  work.units = static_cast<uint32_t>((t.weight_rows + unit_rows - 1) / unit_rows);
+  work.cols = t.cols;
+  work.chunks = page_image::chunks(t.cols);
+  work.input_bytes = covered_bytes(program, t.reads);
+  return work;
+}
+
+}  // namespace
+
+BlockTable::BlockTable(uint32_t tokens)
+    : blocks_per_sequence_(blocks_for_tokens(tokens)), blocks_(size_t{kMaxSlots} * blocks_per_sequence_) {
+  std::iota(blocks_.begin(), blocks_.end(), 0);
+}
+
+Pass::Pass(const std::vector<PassRow>& rows) {
+  std::copy(rows.begin(), rows.end(), rows_.begin());
+}
+
+uint32_t Pass::active_rows() const {
+  return static_cast<uint32_t>(std::count_if(rows_.begin(), rows_.end(), row_is_active));
+}
+
+uint32_t Pass::mean_context_tokens() const {
+  uint64_t sum = 0;
+  for (const PassRow& row : rows_) sum += row_is_active(row) ? row.position : 0;
+  return static_cast<uint32_t>(sum / std::max(1u, active_rows()));
+}
+
+std::vector<PassRow> Pass::next_rows(uint32_t max_context) const {
+  std::vector<PassRow> next(rows_.begin(), rows_.end());
+  for (PassRow& row : next) {
+    const bool goes_on = row_wants_logits(row) && row.position + 1 < max_context;
+    row.active = goes_on ? 1 : 0;
+    ++row.position;
+  }
+  return next;
+}
+
+uint32_t Work::page_bytes(uint32_t chunk) const {
+  return page_image::page_bytes(cols, chunk);
+}
+
+bool Work::whole_page(uint32_t chunk) const {
+  return page_image::half_cols(cols, chunk) == page_image::kHalfCols;
+}
+
+Work work_of(const Program& program, const Instruction& instruction, const Pass& pass,
+             const BlockTable& blocks) {
+  const OpInfo& op = op_info(instruction.opcode);
+  const StateView view = pass.view(blocks);
+  Footprint footprint;
+  op.footprint(instruction, &view, footprint);
+  const Cost cost =
+      op.cost(instruction, {.rows = pass.active_rows(), .context_tokens = pass.mean_context_tokens()});
+  Touched t = touched_by(program, footprint);
+  if (t.written == 0) return {};
+  // Weights that are all multiplied are streamed; of a table only some rows are looked up.
+  if (t.weight_elements > 0 && cost.operations >= t.weight_elements)
+    return stream_of(program, t, pass.active_rows());
+  Work work{.kind = Work::Kind::kGroup};
+  work.bytes = t.weight_elements > 0 ? cost.bytes : covered_bytes(program, t.reads);
+  work.from_hbm = t.weight_elements > 0 || t.reads_cache;
+  return work;
+}
+
+}  // namespace serval::sim

@@ -1,0 +1,65 @@
+// What one instruction has an SM do in a pass, from its footprint and its cost.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "vm/program.h"
+#include "vm/state.h"
+
+namespace serval::sim {
+
+// The KV blocks of all slots. Where blocks lie makes no difference to time: each is its own.
+class BlockTable {
+ public:
+  explicit BlockTable(uint32_t tokens);  // of a sequence, at most
+  StateView view(const PassRow* rows) const { return {rows, blocks_.data(), blocks_per_sequence_}; }
+
+ private:
+  uint32_t blocks_per_sequence_;
+  std::vector<int32_t> blocks_;
+};
+
+// The rows of one pass.
+class Pass {
+ public:
+  explicit Pass(const std::vector<PassRow>& rows);
+
+  StateView view(const BlockTable& blocks) const { return blocks.view(rows_.data()); }
+  uint32_t active_rows() const;
+  uint32_t mean_context_tokens() const;
+  // Of the pass after this one; inactive where the sequence is at its end.
+  std::vector<PassRow> next_rows(uint32_t max_context) const;
+
+ private:
+  std::array<PassRow, kMaxRows> rows_{};
+};
+
+// An instruction streams weights, page by page; or it is one function of all consumer warps (a group); or it
+// has nothing to do but to wait and to signal.
+struct Work {
+  enum class Kind : uint8_t { kNothing, kStream, kGroup };
+  Kind kind = Kind::kNothing;
+
+  // Of a stream: units of 8 rows of each of `matrices`, their pages in chunks of columns.
+  uint32_t units = 0;
+  uint32_t matrices = 1;
+  uint32_t cols = 0;
+  uint32_t chunks = 0;
+  uint64_t input_bytes = 0;  // activations that the preparers bring
+
+  // Of a group: what it reads.
+  uint64_t bytes = 0;
+  bool from_hbm = false;  // else from L2
+
+  uint32_t unit_pages() const { return matrices * chunks; }
+  uint32_t pages() const { return units * unit_pages(); }
+  uint32_t page_bytes(uint32_t chunk) const;
+  bool whole_page(uint32_t chunk) const;
+};
+
+Work work_of(const Program& program, const Instruction& instruction, const Pass& pass,
+             const BlockTable& blocks);
+
+}  // namespace serval::sim
