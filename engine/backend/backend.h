@@ -9,6 +9,7 @@
 #include <string>
 
 #include "vm/error.h"
+#include "vm/events.h"
 #include "vm/program.h"
 #include "vm/state.h"
 
@@ -48,6 +49,14 @@ class Backend {
   // Fills the KV cache with arbitrary finite values, as if sequences had been read: to measure long contexts.
   // Throws Error(kRuntime) where the backend cannot.
   virtual void fill_cache() { throw Error(ErrorKind::kRuntime, name() + ": has no KV cache to fill"); }
+
+  // From the next run on, records events (vm/events.h) into rings for at least `events_of_ring` of each role
+  // of each SM; 0: no more. Throws Error(kRuntime) where the backend cannot.
+  virtual void record(uint32_t /*events_of_ring*/) {
+    throw Error(ErrorKind::kRuntime, name() + ": this backend does not record events");
+  }
+  // Of the last run, if it recorded; valid until the next.
+  virtual const EventRings* events() { return nullptr; }
 };
 
 }  // namespace serval

@@ -63,6 +63,8 @@ class HostBackend final : public Backend {
     return {logits_ + static_cast<size_t>(row) * program_.limits.vocab, program_.limits.vocab};
   }
   void fill_cache() override;
+  void record(uint32_t events_of_ring) override;
+  const EventRings* events() override { return recording_ ? &interpreter_->events() : nullptr; }
 
  private:
   HostMemory bind();
@@ -79,6 +81,7 @@ class HostBackend final : public Backend {
   float* logits_ = nullptr;
   std::unique_ptr<HostInterpreter> interpreter_;  // or
   std::unique_ptr<ReplayInterpreter> replay_;
+  bool recording_ = false;
 };
 
 HostBackend::HostBackend(Program program, std::shared_ptr<const ModelWeights> weights,
@@ -155,6 +158,13 @@ void HostBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on_p
   check_state(program_, *state_, block_table_);
   replay_ ? replay_->run(on_pass) : interpreter_->run(on_pass);
   std::atomic_ref(host_stop_).store(0, std::memory_order_release);
+}
+
+void HostBackend::record(uint32_t events_of_ring) {
+  // What it interleaves has an order, but no times.
+  if (replay_) throw Error(ErrorKind::kRuntime, "host: an interleaving that a seed picks records no events");
+  interpreter_->record(events_of_ring);
+  recording_ = events_of_ring > 0;
 }
 
 void HostBackend::fill_cache() {
