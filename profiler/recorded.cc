@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "profiler/trim.h"
 #include "vm/error.h"
 
 namespace serval {
@@ -65,12 +66,17 @@ class Collector {
   void collect() {
     for (uint32_t sm = 0; sm < rings_.sms; ++sm) {
       for (uint32_t role = 0; role < kNumSmRoles; ++role) {
-        for (const TimedEvent& e : events_of(rings_, sm, static_cast<SmRole>(role))) add(sm, e);
+        const std::vector<TimedEvent> events = events_of(rings_, sm, static_cast<SmRole>(role));
+        for (const TimedEvent& e : events) add(sm, e);
+        const bool lost_some =
+            events.size() < rings_.written[EventRings::ring_of(sm, static_cast<SmRole>(role))];
+        if (lost_some) first_whole_pass = std::max(first_whole_pass, events.front().event->pass + 1U);
       }
     }
   }
   std::vector<Execution> executions;
   std::vector<PageSample> samples;
+  uint32_t first_whole_pass = 0;  // of passes before it, rings have lost events
 
  private:
   void add(uint32_t sm, const TimedEvent& timed);
@@ -146,14 +152,14 @@ std::map<uint32_t, PassEnd> pass_ends(const TraceProgram& program, const std::ve
   return ends;
 }
 
-// The last passes in a row that are complete and whose beginning is known.
+// The last passes in a row, from `first_pass` on, that are complete and whose beginning is known.
 std::vector<PassWindow> windows_of(const TraceProgram& program, const std::vector<Execution>& executions,
-                                   int64_t launch_begin_ns) {
+                                   uint32_t first_pass, int64_t launch_begin_ns) {
   std::vector<PassWindow> windows;
   int64_t before = launch_begin_ns;
   uint32_t next = 0;
   for (const auto& [pass, end] : pass_ends(program, executions)) {
-    const bool complete = end.signalled == program.instructions.size();
+    const bool complete = pass >= first_pass && end.signalled == program.instructions.size();
     if (pass != next) before = kNever;
     if (!complete || before == kNever) {
       windows.clear();
@@ -166,34 +172,10 @@ std::vector<PassWindow> windows_of(const TraceProgram& program, const std::vecto
   return windows;
 }
 
-int64_t first_time(const Execution& e) {
-  int64_t first = INT64_MAX;
-  for (const int64_t t : e.at) {
-    if (t != kNever) first = std::min(first, t);
-  }
-  return first;
-}
-
 int64_t launch_begin(const EventRings& rings) {
   uint64_t begin = UINT64_MAX;
   for (const SmClockSync& clock : rings.clocks) begin = std::min(begin, clock.begin.ns);
   return static_cast<int64_t>(begin);
-}
-
-int64_t earliest_time(const Trace& trace) {
-  int64_t first = trace.windows.front().begin_ns;
-  for (const Execution& e : trace.executions) first = std::min(first, first_time(e));
-  return first;
-}
-
-void shift_times(Trace& trace, int64_t by_ns) {
-  for (PassWindow& w : trace.windows) w = {w.pass, w.begin_ns + by_ns, w.end_ns + by_ns};
-  for (PageSample& s : trace.samples) s.at_ns += by_ns;
-  for (Execution& e : trace.executions) {
-    for (int64_t& t : e.at) {
-      if (t != kNever) t += by_ns;
-    }
-  }
 }
 
 // Of a pass, at most. Which SM takes how many from a global queue is open: four times its share, or all.
@@ -215,25 +197,20 @@ Trace trace_of(TraceProgram program, const EventRings& rings, TraceSource source
   Trace trace;
   trace.source = source;
   trace.metadata = std::move(metadata);
-  trace.windows = windows_of(program, collector.executions, launch_begin(rings));
+  trace.windows = windows_of(program, collector.executions, collector.first_whole_pass, launch_begin(rings));
   if (trace.windows.empty()) refuse("no pass is complete");
   trace.program = std::move(program);
   // The threads of a global queue may be more than the machine has SMs.
   trace.program.machine.sms = std::max(trace.program.machine.sms, rings.sms);
   trace.executions = std::move(collector.executions);
-  std::erase_if(trace.executions, [&](const Execution& e) {
-    return e.pass < trace.windows.front().pass || e.pass > trace.windows.back().pass + 1;
-  });
   const auto order = [](const Execution& e) {
     return std::tuple(e.pass, e.sm, first_time(e), e.instruction);
   };
   std::sort(trace.executions.begin(), trace.executions.end(),
             [&](const Execution& a, const Execution& b) { return order(a) < order(b); });
   trace.samples = std::move(collector.samples);
-  const int64_t origin = earliest_time(trace);
-  std::erase_if(trace.samples, [&](const PageSample& s) { return s.at_ns < origin; });
-  shift_times(trace, -origin);
-  return trace;
+  const auto all = static_cast<uint32_t>(trace.windows.size());
+  return last_tokens(std::move(trace), all);
 }
 
 uint32_t ring_capacity(const TraceProgram& program, uint32_t passes) {

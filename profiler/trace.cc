@@ -111,6 +111,7 @@ void TraceCheck::check_execution(size_t e) const {
   for (const int64_t ns : x.at) {
     if (ns != kNever) time("execution", e, ns);
   }
+  if (first_time(x) == INT64_MAX) refuse(fmt::format("execution {}: no event", e));
   time("execution", e, x.room_ns);
   time("execution", e, x.starved_ns);
   for (const auto& [first, second] : kInOrder) {
@@ -158,6 +159,14 @@ void TraceCheck::check_samples() const {
 }
 
 }  // namespace
+
+int64_t first_time(const Execution& execution) {
+  int64_t first = INT64_MAX;
+  for (const int64_t t : execution.at) {
+    if (t != kNever) first = std::min(first, t);
+  }
+  return first;
+}
 
 bool signals_gate(const TraceProgram& program, uint32_t instruction) {
   const TraceInstruction& i = program.instructions[instruction];

@@ -70,6 +70,9 @@ struct Execution {
   void set(EventKind kind, int64_t ns) { at[static_cast<size_t>(kind)] = ns; }
 };
 
+// The earliest of its events; INT64_MAX if it has none.
+int64_t first_time(const Execution& execution);
+
 // How an SM's pages stand at a moment.
 struct PageSample {
   int64_t at_ns = 0;

@@ -14,6 +14,7 @@ int run_chat(const Arguments& arguments);
 int run_schedule(const Arguments& arguments);
 int run_validate(const Arguments& arguments);
 int run_bench(const Arguments& arguments);
+int run_profile(const Arguments& arguments);
 int run_info(const Arguments& arguments);
 int run_verify(const Arguments& arguments);
 

@@ -1,7 +1,5 @@
 #include "engine/cli/depth_bench.h"
 
-#include <chrono>
-#include <memory>
 #include <optional>
 
 #include "fmt/format.h"
@@ -9,12 +7,10 @@
 
 #include "engine/cli/bench_record.h"
 #include "engine/cli/json_text.h"
-#include "engine/cli/log.h"
+#include "engine/cli/loaded_model.h"
 #include "engine/cli/output.h"
 #include "engine/cli/pass_timer.h"
 #include "engine/cli/signals.h"
-#include "engine/runtime/model_parts.h"
-#include "engine/runtime/options.h"
 #include "engine/torch/oracle.h"
 #include "vm/error.h"
 
@@ -22,38 +18,6 @@ namespace serval::cli {
 namespace {
 
 using nlohmann::ordered_json;
-
-struct Loaded {
-  ModelSource source;
-  Weights weights;
-  std::unique_ptr<Backend> backend;
-};
-
-std::string load_line(const LlamaConfig& config, double seconds) {
-  constexpr double kGigabyte = 1e9;
-  const double gigabytes = static_cast<double>(config.weight_bytes_bf16()) / kGigabyte;
-  return fmt::format("loaded {:.2f} GB of weights in {:.2f} s ({:.1f} GB/s)", gigabytes, seconds,
-                     gigabytes / seconds);
-}
-
-Loaded load(EngineOptions options, ProgressMode mode) {
-  ProgressBar bar(mode);
-  options.progress = [&bar](const char* stage, uint64_t done, uint64_t total) {
-    bar.update(stage, done, total, ProgressBar::Unit::kBytes);
-  };
-  check_options(options);
-  check_backend(options.backend);
-  ModelSource source = find_model(options.model);
-  check_weights_exist(options, source);
-  const auto begin = std::chrono::steady_clock::now();
-  Weights weights(options, source);
-  ChosenBackend chosen =
-      make_backend(options, source.config, weights, context_of(options, source.config.max_position));
-  const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
-  if (!chosen.notice.empty()) log_info(chosen.notice);
-  log_info(load_line(source.config, time.count()));
-  return {std::move(source), std::move(weights), std::move(chosen.backend)};
-}
 
 // Prints records as they come, and appends them to the file that keeps them.
 class Report {
@@ -97,7 +61,7 @@ std::vector<PassTimes> measure(PassTimer& timer, const DepthTest& test, const De
 // LibTorch's own decoding step, on the same weights.
 class TorchTimer {
  public:
-  TorchTimer(Loaded& model, bool wanted) {
+  TorchTimer(LoadedModel& model, bool wanted) {
     if (!wanted) return;
     constexpr int64_t kNoCells = 1;  // a replay has a cache of its own
     oracle_.emplace(model.source.config, model.weights.on_host(),
@@ -121,7 +85,7 @@ std::string DepthTest::name() const {
 
 int run_depth_bench(const DepthBench& bench) {
   if (bench.compare_torch) load_torch_plugin();
-  Loaded model = load(bench.engine, bench.progress);
+  LoadedModel model = load_model(bench.engine, bench.progress);
   const BenchSubject subject{model.source.config, *model.backend, model.backend->stream_limit_gb_per_s(),
                              bench.launch_passes};
   TorchTimer torch(model, bench.compare_torch);

@@ -1,0 +1,128 @@
+#include "engine/cli/profile_recording.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "fmt/format.h"
+
+#include "engine/cli/loaded_model.h"
+#include "engine/cli/log.h"
+#include "engine/cli/pass_timer.h"
+#include "engine/runtime/model_source.h"
+#include "engine/runtime/options.h"
+#include "instructions/common/cost.h"
+#include "models/llama/graph.h"
+#include "profiler/recorded.h"
+#include "profiler/savings.h"
+#include "profiler/sim/simulate.h"
+#include "profiler/trace_program.h"
+#include "profiler/trim.h"
+#include "scheduler/compile.h"
+#include "scheduler/validate.h"
+#include "serval_commit.h"
+#include "vm/error.h"
+#include "vm/kv_cache.h"
+
+namespace serval::cli {
+namespace {
+
+constexpr size_t kMostSavings = 5;
+
+CostContext cost_context(const RecordingOptions& options) {
+  return {.rows = static_cast<uint32_t>(options.batch),
+          .context_tokens = static_cast<uint32_t>(options.depth)};
+}
+
+uint32_t passes_of(const RecordingOptions& options) {
+  return static_cast<uint32_t>(kWarmUpPasses + options.tokens);
+}
+
+DepthTest test_of(const RecordingOptions& options) {
+  return {.prompt = false,
+          .tokens = static_cast<int>(passes_of(options)),
+          .batch = options.batch,
+          .depth = std::max(0, options.depth - kWarmUpPasses)};
+}
+
+SimLaunch launch_of(const RecordingOptions& options) {
+  const DepthTest test = test_of(options);
+  return decode_launch(static_cast<uint32_t>(test.batch), static_cast<uint32_t>(test.depth),
+                       passes_of(options));
+}
+
+std::map<std::string, std::string> metadata_of(const Program& program, const RecordingOptions& options) {
+  std::map<std::string, std::string> metadata = program.metadata;
+  metadata["context"] = std::to_string(options.depth);
+  metadata["sequences"] = std::to_string(options.batch);
+  metadata["commit"] = kCommit;
+  return metadata;
+}
+
+// A context that the run just fits, unless one was asked for.
+EngineOptions with_context(const RecordingOptions& options) {
+  EngineOptions engine = options.engine;
+  if (engine.context == 0) engine.context = test_of(options).context();
+  return engine;
+}
+
+// Compiles for the simulator's GPU. No weights are touched.
+Program compile_for_simulator(const RecordingOptions& options) {
+  const EngineOptions engine = with_context(options);
+  check_options(engine);
+  const LlamaConfig config = find_model(engine.model).config;
+  Machine machine = h200_machine();
+  machine.gb_per_s = options.simulator.gb_per_s;
+  if (engine.sms > 0) machine.sms = static_cast<uint32_t>(engine.sms);
+  const auto tokens = static_cast<uint32_t>(context_of(engine, config.max_position));
+  const Graph graph = build_llama_graph(
+      config, {.sms = machine.sms,
+               .context = tokens,
+               .kv_blocks = static_cast<uint32_t>(options.batch) * blocks_for_tokens(tokens)});
+  Program program = compile(graph, machine,
+                            {.policy = policy_named(engine.policy),
+                             .queue_kind = engine.global_queue ? QueueKind::kGlobal : QueueKind::kPerSm,
+                             .context = cost_context(options)});
+  require_valid(program);
+  return program;
+}
+
+std::vector<Saving> savings_of(const Program& program, const RecordingOptions& options) {
+  if (!options.savings) return {};
+  return predicted_savings(program, launch_of(options), options.simulator, kMostSavings);
+}
+
+ProfiledRun simulated(const RecordingOptions& options) {
+  const Program program = compile_for_simulator(options);
+  std::map<std::string, std::string> metadata = metadata_of(program, options);
+  metadata["calibration"] = options.simulator.name;
+  Trace trace = simulate(program, launch_of(options), options.simulator, std::move(metadata));
+  return {last_tokens(std::move(trace), static_cast<uint32_t>(options.tokens)), savings_of(program, options)};
+}
+
+ProfiledRun recorded(const RecordingOptions& options) {
+  LoadedModel model = load_model(with_context(options), options.progress);
+  Backend& backend = *model.backend;
+  TraceProgram program = trace_program(backend.program(), trace_isa(), cost_context(options));
+  PassTimer timer(backend, passes_of(options));
+  backend.record(0);  // says at once if the backend cannot
+  timer.run(test_of(options));
+  backend.record(ring_capacity(program, static_cast<uint32_t>(options.tokens)));
+  const PassTimes times = timer.run(test_of(options));
+  const bool host = backend.name() == "host";
+  Trace trace =
+      trace_of(std::move(program), *backend.events(), host ? TraceSource::kHost : TraceSource::kDevice,
+               metadata_of(backend.program(), options));
+  log_info(fmt::format("recorded {} passes: {:.1f} us each by the host's clock", times.passes,
+                       times.total_us / times.passes));
+  // The simulator is one of a GPU.
+  return {last_tokens(std::move(trace), static_cast<uint32_t>(options.tokens)),
+          host ? std::vector<Saving>{} : savings_of(backend.program(), options)};
+}
+
+}  // namespace
+
+ProfiledRun record_tokens(const RecordingOptions& options) {
+  return options.engine.backend == "sim" ? simulated(options) : recorded(options);
+}
+
+}  // namespace serval::cli
