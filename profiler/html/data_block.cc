@@ -1,0 +1,220 @@
+#include "profiler/html/data_block.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <vector>
+
+#include "profiler/critical_path.h"
+#include "profiler/edges.h"
+#include "profiler/gzip.h"
+#include "profiler/html/columns.h"
+#include "profiler/slices.h"
+#include "profiler/tracks.h"
+#include "vm/error.h"
+
+namespace serval::html {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int kFormat = 1;
+// Figures over time have about this many points a token: one for each pixel or two.
+constexpr int64_t kPointsOfToken = 800;
+constexpr const char* kBandwidthTrack = "GB/s";
+constexpr const char* kBusyTrack = "busy SMs";
+
+// One value of each element.
+template <class Number, class Range, class Of>
+std::vector<Number> column(const Range& range, Of&& of) {
+  std::vector<Number> out;
+  out.reserve(range.size());
+  for (const auto& element : range) out.push_back(static_cast<Number>(of(element)));
+  return out;
+}
+template <class Range, class Of>
+std::vector<uint64_t> numbers(const Range& range, Of&& of) {
+  return column<uint64_t>(range, of);
+}
+template <class Range, class Of>
+std::vector<int64_t> changing(const Range& range, Of&& of) {
+  return column<int64_t>(range, of);
+}
+
+// Slices of a row stand one behind the other, so that most gaps are 0. Where clocks of SMs disagree by a few
+// nanoseconds a slice begins when the one before it ends.
+void add_slices(Columns& columns, const Trace& trace) {
+  const std::vector<Slice> slices = slices_of(trace);
+  std::vector<uint64_t> of_row(size_t{trace.program.machine.sms} * kNumSmRoles), gaps, durations;
+  int64_t free_ns = 0;
+  for (const Slice& s : slices) {
+    uint64_t& count = of_row.at(EventRings::ring_of(s.sm, s.role));
+    if (count++ == 0) free_ns = 0;
+    const int64_t begin = std::max(s.begin_ns, free_ns);
+    const int64_t end = std::max(s.end_ns, begin);
+    gaps.push_back(static_cast<uint64_t>(begin - free_ns));
+    durations.push_back(static_cast<uint64_t>(end - begin));
+    free_ns = end;
+  }
+  columns.add("row.slices", of_row);
+  columns.add("slice.gap", gaps);
+  columns.add("slice.duration", durations);
+  columns.add("slice.state", numbers(slices, [](const Slice& s) { return s.state; }));
+  columns.add_differences("slice.execution", changing(slices, [](const Slice& s) { return s.execution; }));
+}
+
+// Events count from the execution's first one, plus one; 0 is an event that did not happen.
+void add_executions(Columns& columns, const std::vector<Execution>& executions) {
+  const auto changing_of = [&](const char* name, auto of) {
+    columns.add_differences(name, changing(executions, of));
+  };
+  changing_of("execution.instruction", [](const Execution& x) { return x.instruction; });
+  changing_of("execution.pass", [](const Execution& x) { return x.pass; });
+  changing_of("execution.sm", [](const Execution& x) { return x.sm; });
+  changing_of("execution.begin", [](const Execution& x) { return first_time(x); });
+  columns.add("execution.bytes", numbers(executions, [](const Execution& x) { return x.bytes; }));
+  for (size_t kind = 0; kind < kNumEventKinds; ++kind) {
+    columns.add(fmt::format("execution.{}", kEventInfos[kind].name),
+                numbers(executions, [&](const Execution& x) {
+                  return x.at[kind] == kNever ? 0 : x.at[kind] - first_time(x) + 1;
+                }));
+  }
+}
+
+void add_edges(Columns& columns, const Trace& trace) {
+  const std::vector<Edge> edges = edges_of(trace);
+  columns.add_differences("edge.from", changing(edges, [](const Edge& e) { return e.from; }));
+  columns.add_differences("edge.to", changing(edges, [](const Edge& e) { return e.to; }));
+  columns.add_differences("edge.signalled", changing(edges, [](const Edge& e) { return e.signalled_ns; }));
+  columns.add("edge.counter", numbers(edges, [](const Edge& e) { return e.counter; }));
+}
+
+void add_program(Columns& columns, const TraceProgram& program) {
+  const std::vector<TraceInstruction>& all = program.instructions;
+  using I = TraceInstruction;
+  columns.add("instruction.op", numbers(all, [](const I& i) { return i.op; }));
+  columns.add_differences("instruction.layer", changing(all, [](const I& i) { return i.layer; }));
+  columns.add_differences("instruction.queue", changing(all, [](const I& i) { return i.queue; }));
+  columns.add_differences("instruction.pc", changing(all, [](const I& i) { return i.pc; }));
+  columns.add_texts("instruction.text", column<std::string>(all, [](const I& i) { return i.text; }));
+  // Waits and signals of one instruction after those of the other, whatever their order in the program.
+  std::vector<Wait> waits;
+  std::vector<Signal> signals;
+  for (const I& i : all) {
+    for (uint32_t w = 0; w < i.wait_count; ++w) waits.push_back(program.waits[i.wait_begin + w]);
+    for (uint32_t s = 0; s < i.signal_count; ++s) signals.push_back(program.signals[i.signal_begin + s]);
+  }
+  columns.add("instruction.waits", numbers(all, [](const I& i) { return i.wait_count; }));
+  columns.add("instruction.signals", numbers(all, [](const I& i) { return i.signal_count; }));
+  columns.add("wait.counter", numbers(waits, [](const Wait& w) { return w.counter; }));
+  columns.add("wait.threshold", numbers(waits, [](const Wait& w) { return w.threshold; }));
+  columns.add("signal.counter", numbers(signals, [](const Signal& s) { return s.counter; }));
+  columns.add("signal.increment", numbers(signals, [](const Signal& s) { return s.increment; }));
+}
+
+// Steps cover their window without gaps, so their lengths say when they are.
+void add_path(Columns& columns, const Trace& trace) {
+  const std::vector<Edge> edges = edges_of(trace);
+  std::vector<PathStep> steps;
+  std::vector<uint64_t> of_window;
+  for (const PassWindow& window : trace.windows) {
+    const std::vector<PathStep> path = critical_path(trace, edges, window);
+    steps.insert(steps.end(), path.begin(), path.end());
+    of_window.push_back(path.size());
+  }
+  columns.add("window.steps", of_window);
+  columns.add("path.duration", numbers(steps, [](const PathStep& s) { return s.end_ns - s.begin_ns; }));
+  columns.add("path.role", numbers(steps, [](const PathStep& s) { return s.role; }));
+  columns.add_differences("path.execution", changing(steps, [](const PathStep& s) { return s.execution; }));
+}
+
+// Adds their points to the columns; returns what else the page has to know of them. `limit` is drawn as a
+// line, `top` is the least that their scales reach.
+ordered_json add_tracks(Columns& columns, const Trace& trace) {
+  const Machine& machine = trace.program.machine;
+  const int64_t token_ns = trace.windows.front().length_ns();
+  ordered_json out = ordered_json::array();
+  for (const Track& track : tracks_of(trace, std::max<int64_t>(1, token_ns / kPointsOfToken))) {
+    const std::string prefix = fmt::format("track.{}.", out.size());
+    columns.add_differences(prefix + "time",
+                            changing(track.points, [](const TrackPoint& p) { return p.at_ns; }));
+    columns.add_floats(prefix + "value",
+                       column<double>(track.points, [](const TrackPoint& p) { return p.value; }));
+    out.push_back({{"name", track.name},
+                   {"limit", track.name == kBandwidthTrack ? machine.gb_per_s : 0},
+                   {"top", track.name == kBusyTrack ? machine.sms : 0}});
+  }
+  return out;
+}
+
+ordered_json describe(const HtmlTrace& page) {
+  const Trace& trace = page.trace;
+  const Machine& machine = trace.program.machine;
+  ordered_json events = ordered_json::array(), windows = ordered_json::array();
+  for (const EventInfo& info : kEventInfos)
+    events.push_back({{"name", info.name}, {"meaning", info.meaning}});
+  for (const PassWindow& w : trace.windows)
+    windows.push_back({{"pass", w.pass}, {"begin", w.begin_ns}, {"end", w.end_ns}});
+  return {{"format", kFormat},
+          {"name", page.name},
+          {"source", kTraceSourceNames[static_cast<size_t>(trace.source)]},
+          {"metadata", trace.metadata},
+          {"machine", {{"name", machine.name}, {"sms", machine.sms}}},
+          {"roles", kSmRoleNames},
+          {"states", kSliceStateNames},
+          {"events", events},
+          {"ops", trace.program.ops},
+          {"windows", windows},
+          {"report", ordered_json::parse(to_json(page.report))}};
+}
+
+std::string base64(std::string_view bytes) {
+  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  constexpr size_t kBytesOfGroup = 3, kDigitsOfGroup = 4;
+  std::string out;
+  out.reserve((bytes.size() + kBytesOfGroup - 1) / kBytesOfGroup * kDigitsOfGroup);
+  for (size_t at = 0; at < bytes.size(); at += kBytesOfGroup) {
+    uint32_t group = 0;
+    for (size_t i = 0; i < kBytesOfGroup; ++i) {
+      group = group << 8 | (at + i < bytes.size() ? static_cast<unsigned char>(bytes[at + i]) : 0);
+    }
+    for (size_t i = 0; i < kDigitsOfGroup; ++i) {
+      const bool used = at + i <= bytes.size();
+      out += used ? kDigits[group >> (6 * (kDigitsOfGroup - 1 - i)) & 0x3f] : '=';
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string without_less_than(const std::string& json) {
+  std::string out;
+  out.reserve(json.size());
+  for (const char c : json) {
+    if (c == '<')
+      out += "\\u003c";
+    else
+      out += c;
+  }
+  return out;
+}
+
+std::string data_block(const HtmlTrace& page) {
+  if (page.trace.windows.empty())
+    throw Error(ErrorKind::kRuntime, fmt::format("{}: the trace has no complete pass", page.name));
+  Columns columns;
+  add_slices(columns, page.trace);
+  add_executions(columns, page.trace.executions);
+  add_edges(columns, page.trace);
+  add_program(columns, page.trace.program);
+  add_path(columns, page.trace);
+  ordered_json head = describe(page);
+  head["tracks"] = add_tracks(columns, page.trace);
+  head["columns"] = columns.descriptions();
+  const std::string json = head.dump(-1, ' ', /*ensure_ascii=*/false, ordered_json::error_handler_t::replace);
+  return without_less_than(json) + "\n" + base64(gzip(columns.bytes()));
+}
+
+}  // namespace serval::html

@@ -1,0 +1,12 @@
+// viewer/ as one page, made by the build (CMakeLists.txt).
+#pragma once
+
+#include <string_view>
+
+namespace serval::html {
+
+// Where the page's text is to have the traces.
+inline constexpr std::string_view kDataMark = "<!-- data -->";
+std::string_view page_text();
+
+}  // namespace serval::html

@@ -1,0 +1,139 @@
+// What a pane draws besides its rows: names in slices, the strip of the whole trace, figures over time.
+
+const kBusyTrack = "busy SMs";
+
+// Names stand in slices that are wide enough, in two lengths; the font's characters are all equally wide.
+function drawSliceLabels(pane) {
+  const { base, trace, rowsArea, lanes } = pane;
+  base.save();
+  base.beginPath();
+  base.rect(rowsArea.x, rowsArea.y, rowsArea.width, rowsArea.height);
+  base.clip();
+  base.font = `${pane.px(kSmallText)}px ${pane.theme.mono}`;
+  base.textAlign = "left";
+  base.textBaseline = "middle";
+  const character = base.measureText("0").width;
+  const { first, last } = pane.visibleRows;
+  const least = pane.px(kLabelWidth) / pane.perNs;
+  for (let i = first; i < last; ++i) {
+    const row = lanes.rows[i];
+    const middle = pane.topOf(row) + lanes.height / 2;
+    const from = trace.firstEndingAfter(row, pane.viewBegin + pane.window.begin);
+    for (let s = from; s < trace.rowBegin[row + 1] && pane.relative(trace.begin[s]) < pane.viewEnd; ++s) {
+      if (trace.finish[s] - trace.begin[s] >= least) drawSliceLabel(pane, s, middle, character);
+    }
+  }
+  base.restore();
+}
+
+function drawSliceLabel(pane, slice, middle, character) {
+  const { trace, rowsArea, base } = pane;
+  const left = Math.max(rowsArea.x, pane.xOf(pane.relative(trace.begin[slice]))) + pane.px(4);
+  const right = Math.min(rowsArea.x + rowsArea.width, pane.xOf(pane.relative(trace.finish[slice]))) - pane.px(2);
+  const room = Math.floor((right - left) / character);
+  const { op, layer } = trace.describe(trace.execution[slice]);
+  const state = trace.head.states[trace.state[slice]];
+  const place = layer < 0 ? op : `${op} ${layer}`;
+  const label = [`${place} · ${state}`, place, state, op.slice(0, Math.max(0, room - 1)) + "…"].find((text) => text.length <= room);
+  if (label === undefined || label.length < 3) return;
+  base.fillStyle = readableOn(pane.colours[slice]);
+  base.fillText(label, left, middle + 1);
+}
+
+// Black or white, whichever stands out from a packed colour.
+function readableOn(colour) {
+  const luminance = 0.299 * (colour & 0xff) + 0.587 * ((colour >>> 8) & 0xff) + 0.114 * ((colour >>> 16) & 0xff);
+  return luminance > 140 ? "#111820" : "#ffffff";
+}
+
+// Steps: a point's value holds until the next one. xOf takes the trace's clock to pixels.
+function traceSteps(context, points, from, to, xOf, yOf) {
+  for (let i = from; i < to; ++i) {
+    const y = yOf(points.value[i]);
+    context.lineTo(xOf(points.time[i]), y);
+    context.lineTo(xOf(i + 1 < points.time.length ? points.time[i + 1] : points.time[i]), y);
+  }
+}
+
+function trackPoints(trace, index) {
+  return { time: trace.columns[`track.${index}.time`], value: trace.columns[`track.${index}.value`] };
+}
+function formatTrack(name, value) {
+  return name.startsWith("bytes") ? formatBytes(Math.round(value)) : formatCount(value);
+}
+// Where a track's scale ends: at its largest value, or its limit if that is higher.
+function trackTop(trace, index) {
+  const { limit, top } = trace.head.tracks[index];
+  return trackPoints(trace, index).value.reduce((a, b) => Math.max(a, b), Math.max(limit, top, 1e-9));
+}
+
+function fillTrack(pane, index, area, xOf, from, to) {
+  const { base, theme } = pane;
+  const points = trackPoints(pane.trace, index);
+  if (to <= from) return;
+  const top = trackTop(pane.trace, index) * 1.06;
+  const floor = area.y + area.height;
+  const yOf = (value) => floor - (value / top) * area.height;
+  base.save();
+  base.beginPath();
+  base.rect(area.x, area.y, area.width, area.height);
+  base.clip();
+  base.beginPath();
+  base.moveTo(xOf(points.time[from]), floor);
+  traceSteps(base, points, from, to, xOf, yOf);
+  base.strokeStyle = theme.colours.track;
+  base.lineWidth = pane.px(1);
+  base.stroke();
+  base.lineTo(xOf(points.time[Math.min(to, points.time.length - 1)]), floor);
+  base.fillStyle = theme.colours["track-ground"];
+  base.fill();
+  base.stroke();
+  base.restore();
+  return yOf;
+}
+
+function drawTrack(pane, index, area) {
+  const { base, trace, theme } = pane;
+  const { name, limit } = trace.head.tracks[index];
+  const { time } = trackPoints(trace, index);
+  const from = Math.max(0, firstThat(0, time.length, (i) => pane.relative(time[i]) > pane.viewBegin) - 1);
+  const to = firstThat(from, time.length, (i) => pane.relative(time[i]) > pane.viewEnd);
+  const yOf = fillTrack(pane, index, area, (t) => pane.xOf(pane.relative(t)), from, to);
+  base.fillStyle = theme.colours.line;
+  base.fillRect(area.x, area.y + area.height, area.width, 1);
+  const middle = area.y + area.height / 2;
+  pane.text(name, area.x - pane.px(6), middle - pane.px(6), { align: "right", colour: theme.colours.text });
+  pane.text(`to ${formatTrack(name, trackTop(trace, index))}`, area.x - pane.px(6), middle + pane.px(7), { align: "right" });
+  if (limit && yOf) drawLimit(pane, area, Math.round(yOf(limit)));
+}
+
+function drawLimit(pane, area, y) {
+  const { base, theme } = pane;
+  base.strokeStyle = theme.colours.limit;
+  base.setLineDash([pane.px(5), pane.px(3)]);
+  base.lineWidth = pane.px(1);
+  base.beginPath();
+  base.moveTo(area.x, y + 0.5);
+  base.lineTo(area.x + area.width, y + 0.5);
+  base.stroke();
+  base.setLineDash([]);
+}
+
+// From a time of the trace to the strip that shows all of it.
+function overviewX(pane, time) {
+  return pane.overviewArea.x + (time / pane.trace.end) * pane.overviewArea.width;
+}
+
+function drawOverview(pane) {
+  const { base, trace, theme, overviewArea: area } = pane;
+  base.fillStyle = theme.colours.raised;
+  base.fillRect(area.x, area.y, area.width, area.height);
+  const track = Math.max(0, trace.head.tracks.findIndex(({ name }) => name === kBusyTrack));
+  const { time } = trace.head.tracks.length ? trackPoints(trace, track) : { time: [] };
+  if (time.length) fillTrack(pane, track, area, (t) => overviewX(pane, t), 0, time.length);
+  base.fillStyle = theme.colours.quiet;
+  trace.windows.forEach((window) => {
+    base.fillRect(Math.round(overviewX(pane, window.begin)), area.y, 1, area.height);
+  });
+  pane.text("busy SMs", area.x - pane.px(6), area.y + area.height / 2, { align: "right" });
+}

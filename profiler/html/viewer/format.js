@@ -1,0 +1,44 @@
+// Numbers as people read them.
+
+function fourDigits(value) {
+  const digits = value === 0 ? 3 : Math.min(3, Math.max(0, 3 - Math.floor(Math.log10(Math.abs(value)))));
+  return value.toFixed(digits).replace("-", "\u2212");
+}
+
+// 812 ns, 12.34 µs, 717.7 µs, 1.042 ms
+function formatTime(ns) {
+  const size = Math.abs(ns);
+  if (size < 1e3) return `${Math.round(ns)} ns`;
+  if (size < 1e6) return `${fourDigits(ns / 1e3)} µs`;
+  if (size < 1e9) return `${fourDigits(ns / 1e6)} ms`;
+  return `${fourDigits(ns / 1e9)} s`;
+}
+
+// Microseconds with a fixed number of digits, for the columns of tables.
+function formatMicros(ns) {
+  return (ns / 1e3).toFixed(2).replace("-", "\u2212");
+}
+
+function formatBytes(bytes) {
+  if (bytes < 1e3) return `${bytes} B`;
+  if (bytes < 1e6) return `${fourDigits(bytes / 1e3)} KB`;
+  if (bytes < 1e9) return `${fourDigits(bytes / 1e6)} MB`;
+  return `${fourDigits(bytes / 1e9)} GB`;
+}
+
+function formatPercent(share) {
+  return `${(100 * share).toFixed(1)} %`;
+}
+
+// With thin spaces between thousands; fractions only where they are most of the number.
+function formatCount(value) {
+  const text = value >= 10 || Number.isInteger(value) ? value.toFixed(0) : value.toFixed(1);
+  return text.replace(/\B(?=(\d{3})+$)/g, "\u2009");
+}
+
+// A round step (1, 2 or 5 × 10^n) so that `span` has at most `most` of them.
+function roundStep(span, most) {
+  const least = span / Math.max(1, most);
+  const power = 10 ** Math.floor(Math.log10(least));
+  return power * [1, 2, 5, 10].find((factor) => factor * power >= least);
+}

@@ -1,0 +1,80 @@
+// The bars above the charts: tokens, colours, rows, roles, switches, and the legend. They are drawn anew from the
+// app's state whenever it changes.
+
+const kColourings = ["state", "op", "layer"];
+const kGroupings = ["sm", "role"];
+const kGroupingNames = { sm: "SM", role: "role" };
+const kSwitches = [
+  ["path", "Critical path", "p"],
+  ["tracks", "Figures", "y"],
+  ["side", "Panel", "e"],
+];
+
+function toggleButton(text, pressed, keys, onclick) {
+  return element("button", { type: "button", "aria-pressed": `${pressed}`, "aria-keyshortcuts": keys,
+                             title: keys && `key ${keys.toUpperCase()}`, onclick }, text);
+}
+function groupName(text) {
+  return element("span", { class: "name" }, text);
+}
+
+// Buttons are kept where their group's content is the same, so that the keyboard's focus stays on them.
+function refill(group, children) {
+  const focused = [...group.children].indexOf(document.activeElement);
+  group.replaceChildren(...children);
+  if (focused >= 0) group.children[focused]?.focus();
+}
+
+function fillToolbar(app) {
+  const { settings } = app;
+  refill(byId("passes"), tokenPicker(app));
+  refill(byId("colours"), [groupName("Colour"), ...kColourings.map((by) =>
+    toggleButton(by, settings.colourBy === by, "c", () => app.colourBy(by)))]);
+  refill(byId("grouping"), [groupName("Rows by"), ...kGroupings.map((by) =>
+    toggleButton(kGroupingNames[by], settings.grouping === by, "g", () => app.groupBy(by)))]);
+  refill(byId("roles"), [groupName("Roles"), ...app.roles.map((name, role) =>
+    toggleButton(name, settings.roles[role], `${role + 1}`, () => app.toggleRole(role)))]);
+  const switches = [...kSwitches];
+  if (app.panes.length > 1) switches.push(["beside", "Side by side", "o"]);
+  refill(byId("switches"), [
+    ...switches.map(([name, text, key]) => toggleButton(text, settings[name], key, () => app.toggle(name))),
+    toggleButton("Dark", app.theme.dark, "t", () => app.toggleTheme()),
+    element("button", { type: "button", "aria-keyshortcuts": "?", title: "key ?", onclick: () => app.toggleHelp() }, "Keys"),
+  ]);
+}
+
+function tokenPicker(app) {
+  const { trace, token } = app.panes[0];
+  const lengths = trace.windows.map((window) => window.end - window.begin);
+  const step = (by, text, key) =>
+    element("button", { type: "button", "aria-label": by < 0 ? "token before" : "next token", title: `key ${key}`,
+                        "aria-keyshortcuts": key, disabled: !app.hasToken(token + by), onclick: () => app.stepToken(by) }, text);
+  const select = element("select", { "aria-label": "Token", onchange: (event) => app.showTokenNumber(Number(event.target.value)) },
+    ...lengths.map((length, w) => element("option", { value: w, selected: w === token },
+      `${w + 1} of ${lengths.length}: ${formatTime(length)}${lengths.length > 1 && w === trace.slowestWindow ? ", slowest" : ""}`)));
+  return [groupName("Token"), step(-1, "‹", "["), select, step(1, "›", "]")];
+}
+
+// Pressing an entry shows its slices alone; pressing it again, all.
+function fillLegend(app) {
+  const { names, colours } = app.panes[0].colouring;
+  refill(byId("legend"), names.map((name, category) => {
+    const swatch = element("i", { style: `background: ${cssColour(colours[category])}` });
+    const button = element("button", { type: "button", "aria-pressed": `${app.alone === category}`,
+                                       onclick: () => app.showAlone(category) }, swatch, name);
+    return button;
+  }));
+}
+
+function fillFacts(app) {
+  const { head } = app.panes[0].trace;
+  const title = app.panes.length > 1 ? `${app.panes[0].name} and ${app.panes[1].name}` : app.panes[0].name;
+  byId("title").textContent = title;
+  document.title = `${title} – Serval profile`;
+  if (app.panes.length === 1) byId("facts").replaceChildren(...factsOf(head));
+}
+
+function factsOf({ source, machine, metadata }) {
+  const facts = [["backend", source], ["machine", `${machine.name}, ${machine.sms} SMs`], ...Object.entries(metadata)];
+  return facts.flatMap(([name, value], i) => [i ? " · " : "", `${name} `, element("b", {}, value)]);
+}
