@@ -297,11 +297,10 @@ TEST(CheckInstruction, RefusesTensorsThatDoNotExistOrAreOfAnotherKind) {
 }
 
 bool is_count(const std::string& name) {
-  return name == "num_units" || name == "num_cols" || name == "num_heads";
+  return name.starts_with("num_");
 }
 bool is_index(const std::string& name) {
-  return name == "first_unit" || name == "first_col" || name == "first_head" || name == "kv_head" ||
-         name == "lane" || name == "row";
+  return name.starts_with("first_") || name == "kv_head" || name == "lane" || name == "row";
 }
 
 TEST(CheckInstruction, RefusesNumbersOutOfRange) {

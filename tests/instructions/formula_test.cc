@@ -6,8 +6,7 @@
 // from its own terms (sum_error), which the output must keep. Where an output is rounded to bf16 the two may
 // fall on either side of the middle between two bf16 numbers: then the output must be one of the numbers
 // between which the bound leaves the choice; those flips are counted, and rare enough for the NMSE to hold
-// with them. Inside an instruction the same may happen to a normalised activation, which the inputs are drawn
-// to avoid (Scene::fill_residual), and to an attention probability, see Attention below.
+// with them. Inside an instruction the same may happen to an attention probability, see Attention below.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -15,7 +14,7 @@
 
 #include "gtest/gtest.h"
 
-#include "instructions/common/rms_norm.h"
+#include "instructions/common/residual.h"
 #include "instructions/sample/sampler.h"
 #include "tests/instructions/scene.h"
 #include "vm/bf16.h"
@@ -24,7 +23,7 @@
 namespace serval::testing {
 namespace {
 
-constexpr double kMostNmse = 1e-9;
+constexpr double kMostNmse = 1e-8;          // a flip of one of the largest outputs alone is 3.4e-9
 constexpr double kMostSettledNmse = 1e-12;  // of fp32 outputs where no rounding to bf16 is in doubt
 constexpr double kMostFlips = 0.001;        // share of bf16 outputs
 constexpr double kUlp = 0x1p-23;            // of fp32, relative
@@ -103,12 +102,38 @@ std::vector<double> widen(const uint16_t* from, size_t n) {
   return out;
 }
 
-// The rounded input of the projections that follow a norm.
-std::vector<double> normalised(const Scene& s, uint32_t row) {
-  std::vector<double> x = exact_norm(s.bench.data<const float>(s.t.residual) + size_t{row} * s.shape.hidden,
-                                     s.bench.data<const uint16_t>(s.t.norm), s.shape.hidden, s.shape.epsilon);
-  for (double& v : x) v = round_to_bf16(v);
-  return x;
+// 1 / sqrt(mean square + epsilon) of a row, from the sums of squares of its units. A pair of sums, a lane's
+// chain and five folds, a division and an addition go under the root, which halves what they are off by; the
+// root and the reciprocal follow.
+Exact exact_scale(const float* squares, uint32_t cols, float epsilon) {
+  constexpr uint32_t kLanes = 32, kFolds = 5;
+  const uint32_t units = cols / kUnitRows;
+  double sum = 0;
+  for (uint32_t u = 0; u < units; ++u) sum += squares[u];
+  const double scale = 1 / std::sqrt(sum / cols + static_cast<double>(epsilon));
+  const uint32_t chain = 1 + (units / 2 + kLanes - 1) / kLanes + kFolds;
+  return {scale, rounding_error(chain + 2, scale) / 2 + rounding_error(2, scale)};
+}
+
+// The row that the projections after a norm multiply with: as its writer left it, and what its sums are to be
+// multiplied with.
+struct NormedRow {
+  std::vector<double> x;
+  Exact scale;
+};
+
+NormedRow normed_row(const Scene& s, uint32_t row) {
+  const uint32_t hidden = s.shape.hidden;
+  return {widen(s.bench.data<const uint16_t>(s.t.weighted) + size_t{row} * hidden, hidden),
+          exact_scale(s.bench.data<const float>(s.t.squares) + size_t{row} * (hidden / kUnitRows), hidden,
+                      s.shape.epsilon)};
+}
+
+Exact normed_dot(const uint16_t* weights, const NormedRow& row) {
+  const Exact sum = dot(weights, row.x);
+  const double value = sum.value * row.scale.value;
+  return {value, sum.error * (row.scale.value + row.scale.error) + std::abs(sum.value) * row.scale.error +
+                     rounding_error(1, std::abs(value))};
 }
 
 const uint16_t* weight_row(const Scene& s, TensorId weights, uint64_t row) {
@@ -162,51 +187,135 @@ void over_random_scenes(Opcode opcode, int shapes, const ShapeLimits& limits, Ju
 
 using Memory = std::vector<std::vector<std::byte>>;
 
-TEST(RmsNorm, IsTheNearestBf16OrItsNeighbourWhereFp32CannotTell) {
-  Tally tally;
-  Random random(1);
-  for (int n = 0; n < 300; ++n) {
-    tally.new_shape();
-    const uint32_t cols = random.between(1, 256) * kTileDim;
-    std::vector<float> x(cols), out(cols);
-    std::vector<uint16_t> w(cols);
-    const double scale = std::exp2(random.real(-12, 12));
-    for (uint32_t i = 0; i < cols; ++i) {
-      x[i] = static_cast<float>(random.real(-scale, scale));
-      w[i] = float_to_bf16(static_cast<float>(random.real(-2, 2)));
+// The three things that a writer of the residual leaves, apart: their sizes differ too much for one NMSE.
+struct ResidualTally {
+  Tally residual, weighted, squares;
+  // The square and the three additions of a unit's tree.
+  void add_unit(const float* x, const uint16_t* norm, const uint16_t* weighted_to, float squares_to) {
+    double sum = 0;
+    for (uint32_t i = 0; i < kUnitRows; ++i) {
+      sum += static_cast<double>(x[i]) * x[i];
+      weighted.add_bf16(weighted_to[i], {static_cast<double>(x[i]) * bf16_to_float(norm[i]), 0});
     }
-    rms_norm(x.data(), w.data(), cols, 1e-5F, out.data());
-    const std::vector<double> exact = exact_norm(x.data(), w.data(), cols, 1e-5F);
-    for (uint32_t i = 0; i < cols; ++i) {
-      ASSERT_EQ(bf16_to_float(float_to_bf16(out[i])), out[i]);
-      tally.add_bf16(float_to_bf16(out[i]),
-                     {exact[i], std::abs(exact[i]) * (0.5 * sum_error(cols, 1) + 3 * kUlp)});
+    squares.add(squares_to, {sum, rounding_error(4, sum)});
+  }
+  void finish(const std::string& name) const {
+    weighted.finish((name + ", weighted").c_str());
+    squares.finish((name + ", squares").c_str());
+  }
+};
+
+// x and weights as no model has them: over 24 powers of two.
+struct NormInput {
+  explicit NormInput(Random& random) : x(random.between(1, 256) * kTileDim), norm(x.size()) {
+    const double scale = std::exp2(random.real(-12, 12));
+    for (size_t i = 0; i < x.size(); ++i) {
+      x[i] = static_cast<float>(random.real(-scale, scale));
+      norm[i] = float_to_bf16(static_cast<float>(random.real(-2, 2)));
     }
   }
-  tally.finish("rms_norm");
+  std::vector<float> x;
+  std::vector<uint16_t> norm;
+};
+
+struct Weighed {
+  explicit Weighed(const NormInput& in) : weighted(in.x.size()), squares(in.x.size() / kUnitRows) {
+    weigh(in.x.data(), in.norm.data(), in.x.size(), weighted.data(), squares.data());
+  }
+  std::vector<uint16_t> weighted;
+  std::vector<float> squares;
+};
+
+TEST(Weigh, LeavesProductsAsBf16AndTheSquaresOfEveryUnit) {
+  ResidualTally tally;
+  Random random(1);
+  for (int n = 0; n < 300; ++n) {
+    const NormInput in(random);
+    const Weighed out(in);
+    for (size_t u = 0; u < out.squares.size(); ++u) {
+      const size_t first = u * kUnitRows;
+      tally.add_unit(&in.x[first], &in.norm[first], &out.weighted[first], out.squares[u]);
+    }
+  }
+  tally.finish("weigh");
 }
 
-TEST(Embed, CopiesTheTokensRowOfTheTable) {
+TEST(RmsScale, IsOneOverTheRootOfTheMeanSquare) {
+  Tally tally;
+  Random random(2);
+  for (int n = 0; n < 3000; ++n) {
+    const NormInput in(random);
+    const auto cols = static_cast<uint32_t>(in.x.size());
+    const Weighed out(in);
+    for (const float epsilon : {1e-5F, 1e-3F}) {
+      tally.add(rms_scale(out.squares.data(), cols, epsilon), exact_scale(out.squares.data(), cols, epsilon));
+    }
+  }
+  tally.finish("rms_scale");
+}
+
+// What weigh() and rms_scale() make together, from the residual itself: one rounding to bf16 is between them.
+TEST(RmsScale, CompletesWeighedRowsToTheRmsNorm) {
+  constexpr double kHalfUlpOfBf16 = 0x1p-8;  // relative, at most
+  constexpr float kEpsilon = 1e-5F;
+  double square_error = 0, power = 0;
+  Random random(3);
+  for (int n = 0; n < 300; ++n) {
+    const NormInput in(random);
+    const Weighed out(in);
+    double squares = 0;
+    for (const float x : in.x) squares += static_cast<double>(x) * x;
+    const double root = std::sqrt(squares / static_cast<double>(in.x.size()) + static_cast<double>(kEpsilon));
+    const double scale = rms_scale(out.squares.data(), in.x.size(), kEpsilon);
+    for (size_t i = 0; i < in.x.size(); ++i) {
+      const double want = in.x[i] / root * bf16_to_float(in.norm[i]);
+      const double off = std::abs(bf16_to_float(out.weighted[i]) * scale - want);
+      ASSERT_LE(off, std::abs(want) * (kHalfUlpOfBf16 + 16 * kUlp));
+      square_error += off * off;
+      power += want * want;
+    }
+  }
+  EXPECT_LE(square_error / power, kHalfUlpOfBf16 * kHalfUlpOfBf16 / 3);
+}
+
+// Judges what the residual's next readers will find in row r, from the residual as it is now.
+void judge_for_readers(const Scene& s, uint32_t r, ResidualTally& tally, Cover& compared) {
+  for (uint32_t c = 0; c < s.shape.hidden; c += kUnitRows) {
+    const uint64_t at = s.bench.element(s.t.residual, r, c), unit = at / kUnitRows;
+    std::fill_n(&compared[s.t.weighted.index][at], kUnitRows, uint8_t{1});
+    compared[s.t.squares.index][unit] = 1;
+    tally.add_unit(s.bench.data<const float>(s.t.residual) + at, s.bench.data<const uint16_t>(s.t.norm) + c,
+                   s.bench.data<const uint16_t>(s.t.weighted) + at,
+                   s.bench.data<const float>(s.t.squares)[unit]);
+  }
+}
+
+TEST(Embed, CopiesTheTokensRowOfTheTableAndWeighsIt) {
+  ResidualTally tally;
   over_random_scenes(
-      Opcode::kEmbed, 60, kNarrow, [](const Scene& s, const Memory&, Tally& tally, Cover& compared) {
+      Opcode::kEmbed, 60, kNarrow, tally.residual,
+      [&](const Scene& s, const Memory&, Tally& residual, Cover& compared) {
         for (const uint32_t r : s.active_rows()) {
           const uint16_t* from = weight_row(s, s.t.table, static_cast<uint64_t>(s.rows()[r].token));
           for (uint32_t c = 0; c < s.shape.hidden; ++c) {
             const uint64_t e = s.bench.element(s.t.residual, r, c);
             compared[s.t.residual.index][e] = 1;
             EXPECT_EQ(s.bench.data<const float>(s.t.residual)[e], bf16_to_float(from[c]));
-            tally.add(s.bench.data<const float>(s.t.residual)[e], {bf16_to_float(from[c]), 0});
+            residual.add(s.bench.data<const float>(s.t.residual)[e], {bf16_to_float(from[c]), 0});
           }
+          judge_for_readers(s, r, tally, compared);
         }
       });
+  tally.residual.finish("embed");
+  tally.finish("embed");
 }
 
 // Outputs of one head of a projection, RoPE applied if `cosines` is given.
-std::vector<Exact> head_outputs(const Scene& s, TensorId weights, uint32_t head, const std::vector<double>& x,
+std::vector<Exact> head_outputs(const Scene& s, TensorId weights, uint32_t head, const NormedRow& x,
                                 const float* cosines) {
   const uint32_t d = s.shape.head_dim;
   std::vector<Exact> y(d);
-  for (uint32_t c = 0; c < d; ++c) y[c] = dot(weight_row(s, weights, uint64_t{head} * d + c), x);
+  for (uint32_t c = 0; c < d; ++c) y[c] = normed_dot(weight_row(s, weights, uint64_t{head} * d + c), x);
   if (cosines == nullptr) return y;
   std::vector<Exact> out(d);
   const float* sines = cosines + d / 2;
@@ -227,7 +336,7 @@ TEST(QkvRope, IsTheRotatedProjectionOfTheNormalisedRow) {
                        const uint32_t d = s.shape.head_dim;
                        for (const uint32_t r : s.active_rows()) {
                          const PassRow& row = s.rows()[r];
-                         const std::vector<double> x = normalised(s, r);
+                         const NormedRow x = normed_row(s, r);
                          const float* cosines =
                              s.bench.data<const float>(s.t.rope) + size_t{row.position} * d;
                          const uint64_t token =
@@ -459,32 +568,37 @@ TEST(AttentionMerge, CompletesAttentionToThePlainSoftmax) {
   EXPECT_LE(square_error / power, 1e-5);  // (2^-9)² / 3 from each rounding
 }
 
-TEST(MatvecResidual, AddsTheProductToTheResidual) {
-  over_random_scenes(
-      Opcode::kMatvecResidual, 30, {.max_kv_heads = 2, .max_context = 100},
-      [](const Scene& s, const Memory& before, Tally& tally, Cover& compared) {
-        const uint32_t cols = s.shape.q_heads * s.shape.head_dim;
-        const auto* old = reinterpret_cast<const float*>(before[s.t.residual.index].data());
-        for (const uint32_t r : s.active_rows()) {
-          const std::vector<double> x =
-              widen(s.bench.data<const uint16_t>(s.t.attended) + size_t{r} * cols, cols);
-          for (uint32_t j = 0; j < s.shape.hidden; ++j) {
-            const uint64_t at = s.bench.element(s.t.residual, r, j);
-            const Exact product = dot(weight_row(s, s.t.wo, j), x);
-            compared[s.t.residual.index][at] = 1;
-            tally.add(s.bench.data<const float>(s.t.residual)[at], {old[at] + product.value, product.error});
-          }
-        }
-      });
+TEST(MatvecResidual, AddsTheProductToTheResidualAndWeighsIt) {
+  ResidualTally tally;
+  over_random_scenes(Opcode::kMatvecResidual, 30, {.max_kv_heads = 2, .max_context = 100}, tally.residual,
+                     [&](const Scene& s, const Memory& before, Tally& residual, Cover& compared) {
+                       const uint32_t cols = s.shape.q_heads * s.shape.head_dim;
+                       const auto* old = reinterpret_cast<const float*>(before[s.t.residual.index].data());
+                       for (const uint32_t r : s.active_rows()) {
+                         const std::vector<double> x =
+                             widen(s.bench.data<const uint16_t>(s.t.attended) + size_t{r} * cols, cols);
+                         for (uint32_t j = 0; j < s.shape.hidden; ++j) {
+                           const uint64_t at = s.bench.element(s.t.residual, r, j);
+                           const Exact product = dot(weight_row(s, s.t.wo, j), x);
+                           compared[s.t.residual.index][at] = 1;
+                           residual.add(s.bench.data<const float>(s.t.residual)[at],
+                                        {old[at] + product.value, product.error});
+                         }
+                         judge_for_readers(s, r, tally, compared);
+                       }
+                     });
+  tally.residual.finish("matvec_residual");
+  tally.finish("matvec_residual");
 }
 
 TEST(GateUpSilu, IsTheGatedProductOfTheNormalisedRow) {
   over_random_scenes(
       Opcode::kGateUpSilu, 40, kNarrow, [](const Scene& s, const Memory&, Tally& tally, Cover& compared) {
         for (const uint32_t r : s.active_rows()) {
-          const std::vector<double> x = normalised(s, r);
+          const NormedRow x = normed_row(s, r);
           for (uint32_t j = 0; j < s.shape.intermediate; ++j) {
-            const Exact g = dot(weight_row(s, s.t.gate, j), x), u = dot(weight_row(s, s.t.up, j), x);
+            const Exact g = normed_dot(weight_row(s, s.t.gate, j), x);
+            const Exact u = normed_dot(weight_row(s, s.t.up, j), x);
             const double silu = g.value / (1 + std::exp(-g.value));
             constexpr double kSteepest = 1.1;  // of silu's slope
             const double error = kSteepest * g.error * (std::abs(u.value) + u.error) +
@@ -502,11 +616,11 @@ TEST(LmHead, GivesLogitsToTheRowsThatWantThem) {
       Opcode::kLmHead, 40, kNarrow, [](const Scene& s, const Memory&, Tally& tally, Cover& compared) {
         for (const uint32_t r : s.active_rows()) {
           if (s.rows()[r].wants_logits == 0) continue;
-          const std::vector<double> x = normalised(s, r);
+          const NormedRow x = normed_row(s, r);
           for (uint32_t j = 0; j < s.shape.vocab; ++j) {
             const uint64_t at = s.bench.element(s.t.logits, r, j);
             compared[s.t.logits.index][at] = 1;
-            tally.add(s.bench.data<const float>(s.t.logits)[at], dot(weight_row(s, s.t.head, j), x));
+            tally.add(s.bench.data<const float>(s.t.logits)[at], normed_dot(weight_row(s, s.t.head, j), x));
           }
         }
       });

@@ -14,26 +14,12 @@
 namespace serval::testing {
 namespace {
 
-constexpr double kHalfUlp = 0x1p-24;  // of fp32, relative
-
 void fill_bf16(Random& random, double scale, size_t n, uint16_t* out) {
   for (size_t i = 0; i < n; ++i) out[i] = float_to_bf16(static_cast<float>(random.real(-scale, scale)));
 }
 
 void fill_f32(Random& random, double scale, size_t n, float* out) {
   for (size_t i = 0; i < n; ++i) out[i] = static_cast<float>(random.real(-scale, scale));
-}
-
-// fp32 might round a value this close to the middle of two bf16 numbers to either of them.
-bool is_toss_up(double value, double relative_error) {
-  const double error = std::abs(value) * relative_error;
-  return round_to_bf16(value - error) != round_to_bf16(value + error);
-}
-
-// What rms_norm may be off by in fp32: half the relative error of the sum of squares, then a division, an
-// addition, a square root, a reciprocal and two products.
-double norm_relative_error(uint32_t n) {
-  return 0.5 * sum_error(n, 1) + 6 * kHalfUlp;
 }
 
 }  // namespace
@@ -180,6 +166,8 @@ Scene::Scene(const Shape& s, Random& random) : shape(s) {
   t.up = weight("up", s.intermediate, s.hidden);
   t.head = weight("head", s.vocab, s.hidden);
   t.residual = activation("residual", DType::kF32, s.hidden);
+  t.weighted = activation("weighted", DType::kBF16, s.hidden);
+  t.squares = activation("squares", DType::kF32, s.hidden / kUnitRows);
   t.q = activation("q", DType::kBF16, q_rows);
   t.attended = activation("attended", DType::kBF16, q_rows);
   t.product = activation("product", DType::kBF16, s.intermediate);
@@ -352,12 +340,13 @@ void Scene::fill_residual(Random& random) {
   const uint16_t* norm = bench.data<const uint16_t>(t.norm);
   for (uint32_t r = 0; r < kMaxRows; ++r) {
     float* row = bench.data<float>(t.residual) + size_t{r} * shape.hidden;
-    bool settled = false;
-    while (!settled) {
-      fill_f32(random, random.pick<double>({0.02, 1, 50}), shape.hidden, row);
-      const std::vector<double> x = exact_norm(row, norm, shape.hidden, shape.epsilon);
-      settled = std::none_of(x.begin(), x.end(),
-                             [&](double v) { return is_toss_up(v, norm_relative_error(shape.hidden)); });
+    uint16_t* weighted = bench.data<uint16_t>(t.weighted) + size_t{r} * shape.hidden;
+    float* squares = bench.data<float>(t.squares) + size_t{r} * (shape.hidden / kUnitRows);
+    fill_f32(random, random.pick<double>({0.02, 1, 50}), shape.hidden, row);
+    std::fill_n(squares, shape.hidden / kUnitRows, 0.0F);
+    for (uint32_t c = 0; c < shape.hidden; ++c) {
+      weighted[c] = float_to_bf16(row[c] * bf16_to_float(norm[c]));
+      squares[c / kUnitRows] += row[c] * row[c];
     }
   }
 }
@@ -442,20 +431,21 @@ std::vector<Stage> Scene::stages() const {
                      return make_instruction(op);
                    }});
   };
-  add(Embed{t.table, t.rows, t.residual, 0, 0, s.hidden, s.vocab}, s.hidden, &Embed::first_col,
-      &Embed::num_cols);
-  add(QkvRope{t.residual,    t.norm,    t.wq,       t.wk,          t.wv,      t.rope,   t.rows,
+  add(Embed{t.table, t.rows, t.norm, t.residual, t.weighted, t.squares, 0, 0, s.hidden, s.vocab},
+      s.hidden / kUnitRows, &Embed::first_unit, &Embed::num_units);
+  add(QkvRope{t.weighted,    t.squares, t.wq,       t.wk,          t.wv,      t.rope,   t.rows,
               t.block_table, t.q,       t.k_cache,  t.v_cache,     0,         0,        s.hidden,
               s.head_dim,    s.q_heads, s.kv_heads, s.max_context, kv_blocks, s.epsilon},
       (s.q_heads + 2 * s.kv_heads) * s.head_dim / kUnitRows, &QkvRope::first_unit, &QkvRope::num_units);
   out.push_back(attention_stage(s.lanes));
   out.push_back(merge_stage(s.lanes));
-  add(MatvecResidual{t.wo, t.attended, t.rows, t.residual, 0, 0, s.q_heads * s.head_dim, s.hidden},
+  add(MatvecResidual{t.wo, t.attended, t.rows, t.norm, t.residual, t.weighted, t.squares, 0, 0,
+                     s.q_heads * s.head_dim, s.hidden},
       s.hidden / kUnitRows, &MatvecResidual::first_unit, &MatvecResidual::num_units);
-  add(GateUpSilu{t.residual, t.norm, t.gate, t.up, t.rows, t.product, 0, 0, s.hidden, s.intermediate,
+  add(GateUpSilu{t.weighted, t.squares, t.gate, t.up, t.rows, t.product, 0, 0, s.hidden, s.intermediate,
                  s.epsilon},
       s.intermediate / kUnitRows, &GateUpSilu::first_unit, &GateUpSilu::num_units);
-  add(LmHead{t.residual, t.norm, t.head, t.rows, t.logits, 0, 0, s.hidden, s.vocab, s.epsilon},
+  add(LmHead{t.weighted, t.squares, t.head, t.rows, t.logits, 0, 0, s.hidden, s.vocab, s.epsilon},
       (s.vocab + kUnitRows - 1) / kUnitRows, &LmHead::first_unit, &LmHead::num_units);
   Sample sample{t.logits, t.rows, t.slots, t.sampled, 0, s.vocab};
   out.push_back({Opcode::kSample, kMaxRows, 1, [sample](uint32_t first, uint32_t) mutable {
@@ -485,15 +475,6 @@ void Scene::poison_outputs(const Stage& stage) {
   }
 }
 
-std::vector<double> exact_norm(const float* x, const uint16_t* weights, uint32_t n, float epsilon) {
-  double squares = 0;
-  for (uint32_t i = 0; i < n; ++i) squares += static_cast<double>(x[i]) * x[i];
-  const double root = std::sqrt(squares / n + static_cast<double>(epsilon));
-  std::vector<double> out(n);
-  for (uint32_t i = 0; i < n; ++i) out[i] = x[i] / root * bf16_to_float(weights[i]);
-  return out;
-}
-
 double round_to_bf16(double value) {
   constexpr int kSignificantBits = 8, kSmallestExponent = -126;
   if (value == 0 || !std::isfinite(value)) return value;
@@ -503,10 +484,14 @@ double round_to_bf16(double value) {
   return std::ldexp(std::nearbyint(std::ldexp(value, -quantum)), quantum);
 }
 
+double rounding_error(uint32_t operations, double magnitude) {
+  constexpr double kHalfUlp = 0x1p-24;  // of fp32, relative
+  return operations * kHalfUlp / (1 - operations * kHalfUlp) * magnitude;
+}
+
 double sum_error(uint32_t terms, double magnitude) {
   constexpr uint32_t kPartials = 32, kFolds = 5;
-  const uint32_t chain = (terms + kPartials - 1) / kPartials + kFolds;
-  return chain * kHalfUlp / (1 - chain * kHalfUlp) * magnitude;
+  return rounding_error((terms + kPartials - 1) / kPartials + kFolds, magnitude);
 }
 
 Cover empty_cover(const Bench& bench) {

@@ -124,8 +124,8 @@ struct Scene {
   uint32_t kv_blocks;
   Bench bench;
   struct {
-    TensorId table, norm, wq, wk, wv, rope, wo, gate, up, head;  // weights and constants
-    TensorId residual, q, attended, product, logits;             // activations
+    TensorId table, norm, wq, wk, wv, rope, wo, gate, up, head;          // weights and constants
+    TensorId residual, weighted, squares, q, attended, product, logits;  // activations
     TensorId k_cache, v_cache;
     TensorId rows, slots, sampled, control, output, host_stop, block_table;  // state
   } t;
@@ -140,17 +140,18 @@ struct Scene {
   void fill_slots(Random& random);
   void place_rows(Random& random, const std::vector<PassRow>& active);
   void fill_block_table(Random& random);
-  // Residual rows whose normalised values are nowhere near the middle between two bf16 numbers.
+  // The residual, and what its last writer left for whoever reads it next (instructions/common/residual.h).
   void fill_residual(Random& random);
 
   std::map<uint32_t, TensorId> partials_;  // by number of lanes
 };
 
-// RMS norm evaluated in double, before its rounding to bf16.
-std::vector<double> exact_norm(const float* x, const uint16_t* weights, uint32_t n, float epsilon);
 // The nearest bf16 number, ties to even, straight from a double.
 double round_to_bf16(double value);
 
+// A bound on what `operations` fp32 operations, one after the other, may be off by: half an ulp of
+// `magnitude` each, and what follows from that (Higham's gamma).
+double rounding_error(uint32_t operations, double magnitude);
 // A bound on |fp32 sum - exact sum| for sums in the order of instructions/common/matvec.h: the longest chain
 // of additions, each off by half an ulp at most, over terms whose magnitudes add up to `magnitude`.
 double sum_error(uint32_t terms, double magnitude);

@@ -32,12 +32,13 @@ class RandomGraph {
   template <class Op>
   void by_units(Op op, uint32_t units);
   QkvRope qkv_rope(uint32_t layer) const;
+  MatvecResidual matvec_residual(TensorId weights, TensorId input, uint32_t in_cols) const;
   void attention(uint32_t layer);
 
   std::mt19937 random_;
   Graph graph_;
   TensorId rows_, slots_, sampled_, control_, output_, host_stop_, block_table_;
-  TensorId residual_, query_, partial_, attention_, mlp_, logits_, rope_, table_, norm_;
+  TensorId residual_, weighted_, squares_, query_, partial_, attention_, mlp_, logits_, rope_, table_, norm_;
   TensorId wq_, wk_, wv_, wo_, gate_, up_, down_;
   TensorId k_[2], v_[2];
 };
@@ -69,6 +70,8 @@ void RandomGraph::add_tensors() {
   block_table_ = tensor(state_tensor::kBlockTable, kMaxSlots, blocks_for_tokens(kContext), DType::kI32,
                         TensorKind::kState);
   residual_ = activation("residual", kHidden, DType::kF32);
+  weighted_ = activation("weighted", kHidden, DType::kBF16);
+  squares_ = activation("squares", kHidden / kUnitRows, DType::kF32);
   query_ = activation("query", kQHeads * kHeadDim, DType::kBF16);
   attention_ = activation("attention", kQHeads * kHeadDim, DType::kBF16);
   mlp_ = activation("mlp", kIntermediate, DType::kBF16);
@@ -112,8 +115,8 @@ void RandomGraph::by_units(Op op, uint32_t units) {
 }
 
 QkvRope RandomGraph::qkv_rope(uint32_t layer) const {
-  return {.residual = residual_,
-          .norm = norm_,
+  return {.weighted = weighted_,
+          .squares = squares_,
           .wq = wq_,
           .wk = wk_,
           .wv = wv_,
@@ -132,6 +135,20 @@ QkvRope RandomGraph::qkv_rope(uint32_t layer) const {
           .max_context = kContext,
           .kv_blocks = kKvBlocks,
           .epsilon = 1e-5F};
+}
+
+MatvecResidual RandomGraph::matvec_residual(TensorId weights, TensorId input, uint32_t in_cols) const {
+  return {.weights = weights,
+          .input = input,
+          .rows = rows_,
+          .norm = norm_,
+          .residual = residual_,
+          .weighted = weighted_,
+          .squares = squares_,
+          .first_unit = 0,
+          .num_units = 0,
+          .in_cols = in_cols,
+          .out_cols = kHidden};
 }
 
 void RandomGraph::attention(uint32_t layer) {
@@ -158,10 +175,8 @@ void RandomGraph::stage() {
   graph_.begin_stage("stage " + std::to_string(graph_.stages.size()));
   switch (below(9)) {
     case 0:
-      ranges(kHidden / 16, [&](uint32_t first, uint32_t count) {
-        add(Embed{table_, rows_, residual_, first * 16, count * 16, kHidden, kVocab});
-      });
-      return;
+      return by_units(Embed{table_, rows_, norm_, residual_, weighted_, squares_, 0, 0, kHidden, kVocab},
+                      kHidden / kUnitRows);
     case 1:
       return by_units(qkv_rope(below(2)), (kQHeads + 2 * kKvHeads) * kHeadDim / kUnitRows);
     case 2:
@@ -173,17 +188,15 @@ void RandomGraph::stage() {
       });
       return;
     case 4:
-      return by_units(MatvecResidual{wo_, attention_, rows_, residual_, 0, 0, kQHeads * kHeadDim, kHidden},
-                      kHidden / kUnitRows);
+      return by_units(matvec_residual(wo_, attention_, kQHeads * kHeadDim), kHidden / kUnitRows);
     case 5:
       return by_units(
-          GateUpSilu{residual_, norm_, gate_, up_, rows_, mlp_, 0, 0, kHidden, kIntermediate, 1e-5F},
+          GateUpSilu{weighted_, squares_, gate_, up_, rows_, mlp_, 0, 0, kHidden, kIntermediate, 1e-5F},
           kIntermediate / kUnitRows);
     case 6:
-      return by_units(MatvecResidual{down_, mlp_, rows_, residual_, 0, 0, kIntermediate, kHidden},
-                      kHidden / kUnitRows);
+      return by_units(matvec_residual(down_, mlp_, kIntermediate), kHidden / kUnitRows);
     case 7:
-      return by_units(LmHead{residual_, norm_, table_, rows_, logits_, 0, 0, kHidden, kVocab, 1e-5F},
+      return by_units(LmHead{weighted_, squares_, table_, rows_, logits_, 0, 0, kHidden, kVocab, 1e-5F},
                       (kVocab + kUnitRows - 1) / kUnitRows);
     default:
       ranges(kMaxRows, [&](uint32_t first, uint32_t) {

@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 
 constexpr uint32_t kHidden = 32, kIntermediate = 32, kVocab = 24;
 constexpr uint32_t kUnits = kHidden / kUnitRows;
-constexpr uint32_t kHalf = kHidden / 2;
+constexpr uint32_t kHalf = kUnits / 2;
 
 enum TensorIndex : uint32_t {
   kTable,
@@ -30,6 +30,8 @@ enum TensorIndex : uint32_t {
   kDown,
   kRows,
   kResidual,
+  kWeighted,
+  kSquares,
   kMlp,
   kLogits
 };
@@ -59,21 +61,26 @@ class Hand {
     add("down", kHidden, kIntermediate, DType::kBF16, TensorKind::kWeight);
     add("rows", kMaxRows, sizeof(PassRow), DType::kBytes, TensorKind::kState);
     add("residual", kMaxRows, kHidden, DType::kF32, TensorKind::kActivation);
+    add("weighted", kMaxRows, kHidden, DType::kBF16, TensorKind::kActivation);
+    add("squares", kMaxRows, kUnits, DType::kF32, TensorKind::kActivation);
     add("mlp", kMaxRows, kIntermediate, DType::kBF16, TensorKind::kActivation);
     add("logits", kMaxRows, kVocab, DType::kF32, TensorKind::kActivation);
   }
 
-  // residual[:, first:first + cols] = …
-  void embed(uint32_t sm, uint32_t first, uint32_t cols, std::vector<Wait> waits,
+  // residual[:, 8 first:8 (first + units)] = …, and the same of weighted and squares
+  void embed(uint32_t sm, uint32_t first, uint32_t units, std::vector<Wait> waits,
              std::vector<Signal> signals) {
-    add(sm, Embed{{kTable}, {kRows}, {kResidual}, first, cols, kHidden, kVocab}, waits, signals);
+    add(sm,
+        Embed{
+            {kTable}, {kRows}, {kNorm}, {kResidual}, {kWeighted}, {kSquares}, first, units, kHidden, kVocab},
+        waits, signals);
   }
-  // mlp[:, 8 first:8 (first + units)] = … all of residual
+  // mlp[:, 8 first:8 (first + units)] = … all of weighted and squares
   void gate_up(uint32_t sm, uint32_t first, uint32_t units, std::vector<Wait> waits,
                std::vector<Signal> signals) {
     add(sm,
-        GateUpSilu{{kResidual},
-                   {kNorm},
+        GateUpSilu{{kWeighted},
+                   {kSquares},
                    {kGateWeights},
                    {kUpWeights},
                    {kRows},
@@ -85,16 +92,27 @@ class Hand {
                    1e-5F},
         waits, signals);
   }
-  // residual += … all of mlp
+  // residual += … all of mlp; weighted and squares with it
   void down(uint32_t sm, std::vector<Wait> waits, std::vector<Signal> signals) {
-    add(sm, MatvecResidual{{kDown}, {kMlp}, {kRows}, {kResidual}, 0, kUnits, kIntermediate, kHidden}, waits,
-        signals);
+    add(sm,
+        MatvecResidual{{kDown},
+                       {kMlp},
+                       {kRows},
+                       {kNorm},
+                       {kResidual},
+                       {kWeighted},
+                       {kSquares},
+                       0,
+                       kUnits,
+                       kIntermediate,
+                       kHidden},
+        waits, signals);
   }
-  // logits = … all of residual
+  // logits = … all of weighted and squares
   void lm_head(uint32_t sm, std::vector<Wait> waits, std::vector<Signal> signals) {
     add(sm,
-        LmHead{{kResidual},
-               {kNorm},
+        LmHead{{kWeighted},
+               {kSquares},
                {kTable},
                {kRows},
                {kLogits},
@@ -152,7 +170,8 @@ class Hand {
   std::vector<std::vector<Item>> queues_;
 };
 
-constexpr uint32_t kReadsResidual = guards<&GateUpSilu::residual>();
+constexpr uint32_t kReadsResidual = guards<&GateUpSilu::weighted, &GateUpSilu::squares>();
+constexpr uint32_t kHeadReadsResidual = guards<&LmHead::weighted, &LmHead::squares>();
 constexpr uint32_t kReadsMlp = guards<&MatvecResidual::input>();
 
 // Two halves of an embedding, an MLP over both: SM 0 and SM 1, counters 0 (halves), 1 (mlp) and 2 (the gate).
@@ -165,7 +184,7 @@ struct Mlp {
   Program build() const {
     Hand hand(2);
     hand.embed(0, 0, kHalf, {}, {{0, 1}});
-    hand.embed(1, second_half_begins, kHidden - second_half_begins, {}, second_half_signals);
+    hand.embed(1, second_half_begins, kUnits - second_half_begins, {}, second_half_signals);
     hand.gate_up(0, 0, kUnits, gate_up_waits, {{1, 1}});
     hand.down(1, down_waits, {{2, 1}});
     return hand.build(2);
@@ -212,7 +231,7 @@ TEST(Race, WaitLoweredByOne) {
   Mlp mlp;
   mlp.gate_up_waits = {{0, 1, kReadsResidual}};
   expect_refused_and_seen(mlp.build(), Rule::kRace,
-                          {"embed", "gate_up_silu", "residual", "SM 0 pc 1", "nothing orders"});
+                          {"embed", "gate_up_silu", "weighted", "SM 0 pc 1", "nothing orders"});
 }
 
 TEST(Race, WaitDropped) {
@@ -237,14 +256,20 @@ TEST(Race, SignalToAnotherCounter) {
 
 TEST(Race, GuardsTheWrongOperand) {
   Mlp mlp;
-  mlp.gate_up_waits = {{0, 2, guards<&GateUpSilu::norm, &GateUpSilu::rows>()}};
-  expect_refused_and_seen(mlp.build(), Rule::kRace, {"residual"});
+  mlp.gate_up_waits = {{0, 2, guards<&GateUpSilu::gate, &GateUpSilu::rows>()}};
+  expect_refused_and_seen(mlp.build(), Rule::kRace, {"weighted"});
+}
+
+TEST(Race, GuardsOneOfTwoOperands) {
+  Mlp mlp;
+  mlp.gate_up_waits = {{0, 2, guards<&GateUpSilu::weighted>()}};
+  expect_refused_and_seen(mlp.build(), Rule::kRace, {"squares"});
 }
 
 TEST(Race, WaitOfThePreviousPass) {
   Mlp mlp;
   mlp.gate_up_waits = {{0, 0, kReadsResidual}};
-  expect_refused_and_seen(mlp.build(), Rule::kRace, {"residual"});
+  expect_refused_and_seen(mlp.build(), Rule::kRace, {"weighted"});
 }
 
 TEST(Race, TwoWritersOfARegion) {
@@ -256,23 +281,23 @@ TEST(Race, TwoWritersOfARegion) {
 
 TEST(Race, OverwritesWhatIsStillRead) {
   Hand hand(2);
-  hand.embed(0, 0, kHidden, {}, {{0, 1}});
+  hand.embed(0, 0, kUnits, {}, {{0, 1}});
   hand.gate_up(0, 0, kUnits, {{0, 1, kReadsResidual}}, {{1, 1}});
-  hand.embed(1, 0, kHidden, {{0, 1, guards<&Embed::residual>()}}, {{1, 1}});
+  hand.embed(1, 0, kUnits, {{0, 1, guards<&Embed::residual>()}}, {{1, 1}});
   expect_refused_and_seen(hand.build(1), Rule::kRace, {"gate_up_silu", "SM 1 pc 0 (embed)"});
 }
 
 TEST(Race, TheOrderOfAQueueIsNoOrder) {
   Hand hand(1);
-  hand.embed(0, 0, kHidden, {}, {{0, 1}});
+  hand.embed(0, 0, kUnits, {}, {{0, 1}});
   hand.gate_up(0, 0, kUnits, {}, {{0, 1}});
   expect_refused_and_seen(hand.build(0), Rule::kRace, {"SM 0 pc 0 (embed)", "SM 0 pc 1 (gate_up_silu)"});
 }
 
 TEST(Race, ThresholdThatOthersReach) {
   Hand hand(3);
-  hand.embed(0, 0, kHidden, {}, {{0, 1}});
-  hand.lm_head(1, {{0, 1, guards<&LmHead::residual>()}}, {{1, 1}});
+  hand.embed(0, 0, kUnits, {}, {{0, 1}});
+  hand.lm_head(1, {{0, 1, kHeadReadsResidual}}, {{1, 1}});
   hand.gate_up(2, 0, kUnits, {{0, 1, kReadsResidual}}, {{1, 1}});
   // Needs the MLP alone, and takes whichever of the two readers comes first.
   hand.down(0, {{1, 1, kReadsMlp}}, {{2, 1}});
@@ -284,13 +309,13 @@ TEST(Race, IncrementOfTwoStandsInForAnother) {
   hand.embed(0, 0, kHalf, {}, {{0, 2}});
   hand.embed(1, kHalf, kHalf, {}, {{0, 1}});
   hand.gate_up(0, 0, kUnits, {{0, 2, kReadsResidual}}, {{0, 1}});
-  expect_refused_and_seen(hand.build(0), Rule::kRace, {"SM 1 pc 0 (embed)", "residual[0:16, 16:32]"});
+  expect_refused_and_seen(hand.build(0), Rule::kRace, {"SM 1 pc 0 (embed)", "weighted[0:16, 16:32]"});
 }
 
 TEST(Race, SecondStageOfASharedCounterDoesNotWaitForTheFirst) {
   Hand hand(2);
-  hand.embed(0, 0, kHidden, {}, {{0, 1}});
-  hand.embed(1, 0, kHidden, {{1, 0, guards<&Embed::residual>()}}, {{0, 1}});
+  hand.embed(0, 0, kUnits, {}, {{0, 1}});
+  hand.embed(1, 0, kUnits, {{1, 0, guards<&Embed::residual>()}}, {{0, 1}});
   hand.gate_up(0, 0, kUnits, {{0, 1, kReadsResidual}}, {{1, 1}});
   expect_refused_and_seen(hand.build(1), Rule::kRace, {"embed"});
 }
@@ -299,17 +324,17 @@ TEST(Race, SecondStageOfASharedCounterDoesNotWaitForTheFirst) {
 
 TEST(Gate, InstructionNobodyWaitsFor) {
   Hand hand(2);
-  hand.embed(0, 0, kHidden, {}, {{0, 1}});
+  hand.embed(0, 0, kUnits, {}, {{0, 1}});
   hand.gate_up(0, 0, kUnits, {{0, 1, kReadsResidual}}, {{1, 1}});
-  hand.lm_head(1, {{0, 1, guards<&LmHead::residual>()}}, {{2, 1}});
+  hand.lm_head(1, {{0, 1, kHeadReadsResidual}}, {{2, 1}});
   expect_refused_and_seen(hand.build(1), Rule::kGate, {"SM 1 pc 0 (lm_head)", "counter 1"});
 }
 
 TEST(Gate, InstructionThatSignalsNothing) {
   Hand hand(2);
-  hand.embed(0, 0, kHidden, {}, {{0, 1}});
+  hand.embed(0, 0, kUnits, {}, {{0, 1}});
   hand.gate_up(0, 0, kUnits, {{0, 1, kReadsResidual}}, {{1, 1}});
-  hand.lm_head(1, {{0, 1, guards<&LmHead::residual>()}}, {});
+  hand.lm_head(1, {{0, 1, kHeadReadsResidual}}, {});
   expect_refused_and_seen(hand.build(1), Rule::kGate, {"SM 1 pc 0 (lm_head)"});
 }
 
@@ -331,7 +356,7 @@ TEST(Progress, TwoSMsWaitForEachOther) {
 TEST(Progress, ProducerBehindItsConsumerInTheQueue) {
   Hand hand(1);
   hand.gate_up(0, 0, kUnits, {{0, 1, kReadsResidual}}, {{1, 1}});
-  hand.embed(0, 0, kHidden, {}, {{0, 1}});
+  hand.embed(0, 0, kUnits, {}, {{0, 1}});
   expect_refused_and_seen(hand.build(1), Rule::kProgress,
                           {"SM 0 pc 0 (gate_up_silu)", "counter 0", "reach 1"});
 }
@@ -339,7 +364,7 @@ TEST(Progress, ProducerBehindItsConsumerInTheQueue) {
 TEST(Progress, GlobalQueueNotTopological) {
   Hand hand(4, QueueKind::kGlobal);
   hand.gate_up(0, 0, kUnits, {{0, 1, kReadsResidual}}, {{1, 1}});
-  hand.embed(0, 0, kHidden, {}, {{0, 1}});
+  hand.embed(0, 0, kUnits, {}, {{0, 1}});
   expect_refused_and_seen(hand.build(1), Rule::kProgress, {"queue pc 0 (gate_up_silu)"});
 }
 
@@ -351,7 +376,7 @@ TEST(Progress, WaitForMoreThanAllIncrements) {
 
 TEST(Progress, WaitForItself) {
   Hand hand(1);
-  hand.embed(0, 0, kHidden, {{0, 1, 0}}, {{0, 1}});
+  hand.embed(0, 0, kUnits, {{0, 1, 0}}, {{0, 1}});
   expect_refused_and_seen(hand.build(0), Rule::kProgress, {"SM 0 pc 0 (embed)"});
 }
 
@@ -377,7 +402,7 @@ TEST(Pages, NoneAtAll) {
 
 TEST(Pages, OfOneSmForAGlobalQueue) {
   Hand hand(4, QueueKind::kGlobal);
-  hand.embed(0, 0, kHidden, {}, {{0, 1}});
+  hand.embed(0, 0, kUnits, {}, {{0, 1}});
   hand.gate_up(0, 0, kUnits, {{0, 1, kReadsResidual}}, {{1, 1}});
   Program program = hand.build(1);
   program.machine.pages_per_sm = 1;  // four SMs have four, but one instruction cannot use another SM's
@@ -394,7 +419,7 @@ TEST(Scope, BlockCounterOfTwoSMs) {
 
 TEST(Scope, BlockCounterInAGlobalQueue) {
   Hand hand(2, QueueKind::kGlobal);
-  hand.embed(0, 0, kHidden, {}, {{0, 1}});
+  hand.embed(0, 0, kUnits, {}, {{0, 1}});
   Program program = hand.build(0);
   program.counters[0].scope = CounterScope::kBlock;
   expect_refused(program, Rule::kScope, {"counter 0", "any SM"});
@@ -402,7 +427,7 @@ TEST(Scope, BlockCounterInAGlobalQueue) {
 
 TEST(Scope, GateOfOneBlock) {
   Hand hand(2);
-  hand.embed(0, 0, kHidden, {}, {{0, 1}});
+  hand.embed(0, 0, kUnits, {}, {{0, 1}});
   Program program = hand.build(0);
   program.counters[0].scope = CounterScope::kBlock;
   expect_refused(program, Rule::kScope, {"counter 0", "gate"});
@@ -413,18 +438,18 @@ TEST(Scope, GateOfOneBlock) {
 TEST(Stale, ReadOfWhatNobodyWrites) {
   Hand hand(1);
   hand.gate_up(0, 0, kUnits, {}, {{0, 1}});
-  expect_refused_and_seen(hand.build(0), Rule::kStale, {"gate_up_silu", "residual[0:16, 0:32]"});
+  expect_refused_and_seen(hand.build(0), Rule::kStale, {"gate_up_silu", "weighted[0:16, 0:32]"});
 }
 
 TEST(Stale, ReadOfAPartThatNobodyWrites) {
   Mlp mlp;
-  mlp.second_half_begins = kHalf + kTileDim / 2;
-  expect_refused_and_seen(mlp.build(), Rule::kStale, {"gate_up_silu", "residual[0:16, 16:24]"});
+  mlp.second_half_begins = kHalf + 1;
+  expect_refused_and_seen(mlp.build(), Rule::kStale, {"gate_up_silu", "weighted[0:16, 16:24]"});
 }
 
 TEST(Stale, ReadOfWhatIsWrittenLaterInThePass) {
   Hand hand(2);
-  hand.embed(0, 0, kHidden, {}, {{0, 1}});
+  hand.embed(0, 0, kUnits, {}, {{0, 1}});
   hand.down(0, {{0, 1, guards<&MatvecResidual::residual>()}}, {{1, 1}});
   hand.gate_up(1, 0, kUnits, {{1, 1, kReadsResidual | guards<&GateUpSilu::output>()}}, {{2, 1}});
   expect_refused_and_seen(hand.build(2), Rule::kStale, {"matvec_residual", "mlp"});
@@ -453,8 +478,8 @@ TEST_F(Operands, UnitsBeyondTheTensor) {
 }
 
 TEST_F(Operands, RangeThatWrapsAround) {
-  expect_refused_and_seen(changed<Embed>(kEmbedIndex, [](Embed& op) { op.first_col = 0xffffffff; }),
-                          Rule::kOperands, {"first_col"});
+  expect_refused_and_seen(changed<Embed>(kEmbedIndex, [](Embed& op) { op.first_unit = 0xffffffff; }),
+                          Rule::kOperands, {"first_unit"});
 }
 
 TEST_F(Operands, NothingToDo) {
@@ -555,24 +580,24 @@ TEST(Accepts, ThresholdsOfTwoStagesOnOneCounter) {
 
 TEST(Accepts, PartialThresholdThatTheProducerIsNeededFor) {
   Hand hand(2);
-  hand.embed(0, 0, kHidden, {}, {{0, 2}});
-  hand.lm_head(1, {{0, 2, guards<&LmHead::residual>()}}, {{0, 1}});
+  hand.embed(0, 0, kUnits, {}, {{0, 2}});
+  hand.lm_head(1, {{0, 2, kHeadReadsResidual}}, {{0, 1}});
   hand.gate_up(0, 0, kUnits, {{0, 2, kReadsResidual}}, {{0, 1}});
   // Of the four increments two may be missing, but not those of the embedding, which the readers wait for.
-  hand.embed(1, 0, kHidden, {{0, 4, guards<&Embed::residual>()}}, {{1, 1}});
+  hand.embed(1, 0, kUnits, {{0, 4, guards<&Embed::residual>()}}, {{1, 1}});
   expect_accepted(hand.build(1));
 }
 
 TEST(Accepts, AWrittenOperandThatNoWaitNames) {
   Hand hand(2);
-  hand.embed(0, 0, kHidden, {}, {{0, 1}});
-  hand.embed(1, 0, kHidden, {{0, 1, 0}}, {{1, 1}});  // a write comes after every wait of its instruction
+  hand.embed(0, 0, kUnits, {}, {{0, 1}});
+  hand.embed(1, 0, kUnits, {{0, 1, 0}}, {{1, 1}});  // a write comes after every wait of its instruction
   expect_accepted(hand.build(1));
 }
 
 TEST(Accepts, BlockCounterWithinOneSm) {
   Hand hand(2);
-  hand.embed(0, 0, kHidden, {}, {{0, 1}});
+  hand.embed(0, 0, kUnits, {}, {{0, 1}});
   hand.gate_up(0, 0, kUnits, {{0, 1, kReadsResidual}}, {{1, 1}});
   Program program = hand.build(1);
   program.counters[0].scope = CounterScope::kBlock;
@@ -624,7 +649,7 @@ TEST(Explanation, ShowsBothInstructionsAndTheWaitThatIsTooShort) {
 
 TEST(Explanation, ShowsTheOperandThatNoWaitGuards) {
   Mlp mlp;
-  mlp.gate_up_waits = {{0, 2, guards<&GateUpSilu::norm>()}};
+  mlp.gate_up_waits = {{0, 2, guards<&GateUpSilu::gate>()}};
   EXPECT_THAT(explanation_of(mlp.build()), HasSubstr("do not guard operand 0 of SM 0 pc 1 (gate_up_silu)"));
 }
 
@@ -648,7 +673,7 @@ TEST(Explanation, FollowsTheChainToTheWaitThatIsTooShort) {
   hand.embed(0, 0, kHalf, {}, {{0, 2}});
   hand.embed(1, kHalf, kHalf, {}, {{0, 1}});
   hand.embed(0, 0, kHalf, {{0, 2, guards<&Embed::residual>()}}, {{1, 1}});
-  hand.lm_head(1, {{1, 1, guards<&LmHead::residual>()}}, {{2, 1}});
+  hand.lm_head(1, {{1, 1, kHeadReadsResidual}}, {{2, 1}});
   EXPECT_THAT(
       explanation_of(hand.build(2)),
       AllOf(HasSubstr("missing: SM 1 pc 0 (embed) -> counter 0 -> SM 0 pc 1 (embed) -> SM 1 pc 1 (lm_head)"),
