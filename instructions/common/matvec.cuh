@@ -34,7 +34,8 @@ namespace matvec {
 inline constexpr uint32_t kRowsOfTile = 4;  // rows of the pass in one 8-column operand
 inline constexpr uint32_t kProducts = page_image::kHalfCols / page_image::kProductCols;  // of a whole page
 inline constexpr uint32_t kPairBytes = 64;  // of a row's half that two products cover
-inline constexpr uint32_t kChains = 4;      // independent sums, so that products overlap
+inline constexpr uint32_t kFloatBytes = sizeof(float);
+inline constexpr uint32_t kChains = 4;  // independent sums, so that products overlap
 
 static_assert(activation_image::kRowBytes == kActivationRowBytes, "slots hold rows of images");
 
@@ -51,36 +52,29 @@ struct Input {
 
 enum class Mode : uint32_t { kResident, kSplit, kUnitPerWarp };
 
-// How an instruction is cut up; every role computes the same.
+// How an instruction is cut up: written once, read by every role.
 struct Plan {
   Input input;
+  Mode mode;
   uint32_t units;
   uint32_t matrices;  // that a unit has rows of: 1 or 2
   uint32_t chunks;    // of columns
   uint32_t cols;
-  uint32_t slots;      // unit_slots()
   uint32_t last_half;  // columns of a half of the last chunk
-  Mode mode;
+  uint32_t unit_pages;
+  uint32_t pages;
+  uint32_t activation_chunks;  // that are brought in
+  uint32_t parts;              // partial results of a unit that storers add up, for each matrix
+  uint32_t arrivals;           // of warps, until a unit's partial results are in place
+  uint32_t slots;              // units whose partial results have a place
 
   __device__ __forceinline__ bool resident() const { return mode == Mode::kResident; }
   __device__ __forceinline__ uint32_t half_cols(uint32_t chunk) const {
     return chunk + 1 < chunks ? page_image::kHalfCols : last_half;
   }
-  __device__ __forceinline__ uint32_t unit_pages() const { return matrices * chunks; }
-  __device__ __forceinline__ uint32_t pages() const { return units * unit_pages(); }
-  __device__ __forceinline__ uint32_t blocks() const { return (units + kConsumerWarps - 1) / kConsumerWarps; }
   __device__ __forceinline__ uint32_t block_units(uint32_t block) const {
     const uint32_t left = units - block * kConsumerWarps;
     return left < kConsumerWarps ? left : kConsumerWarps;
-  }
-  // Chunks of activations that are brought in.
-  __device__ __forceinline__ uint32_t activation_chunks() const {
-    return units == 0 ? 0 : resident() ? chunks : blocks() * chunks;
-  }
-  // Partial results of a unit that are summed by the storer, for each matrix.
-  __device__ __forceinline__ uint32_t parts() const { return mode == Mode::kUnitPerWarp ? 1 : chunks; }
-  __device__ __forceinline__ uint32_t arrivals() const {
-    return mode == Mode::kUnitPerWarp ? 1 : unit_pages();
   }
 };
 
@@ -98,6 +92,29 @@ __device__ __forceinline__ Mode mode_of(const Launch& launch, uint32_t units, ui
   if (chunks <= activation_slots(launch)) return Mode::kResident;
   const bool one_block = units <= kConsumerWarps && units <= unit_slots(launch, matrices, chunks);
   return one_block ? Mode::kSplit : Mode::kUnitPerWarp;
+}
+__device__ __forceinline__ Plan make_plan(const Launch& launch, const Input& input, uint32_t units,
+                                          uint32_t matrices, uint32_t cols) {
+  const uint32_t chunks = page_image::chunks(cols), unit_pages = matrices * chunks;
+  const Mode mode = mode_of(launch, units, matrices, chunks);
+  const bool own_unit = mode == Mode::kUnitPerWarp;
+  const uint32_t parts = own_unit ? 1 : chunks;
+  // After the launch's first pass every active row wants logits.
+  if (input.logits_only && launch.any_logits == 0) units = 0;
+  const uint32_t blocks = own_unit ? (units + kConsumerWarps - 1) / kConsumerWarps : min(units, 1u);
+  return {.input = input,
+          .mode = mode,
+          .units = units,
+          .matrices = matrices,
+          .chunks = chunks,
+          .cols = cols,
+          .last_half = page_image::half_cols(cols, chunks - 1),
+          .unit_pages = unit_pages,
+          .pages = units * unit_pages,
+          .activation_chunks = blocks * chunks,
+          .parts = parts,
+          .arrivals = own_unit ? 1 : unit_pages,
+          .slots = unit_slots(launch, matrices, parts)};
 }
 
 // The sum of a tile's columns: lane l has row l / 4 of the unit for row l % 4 of the tile.
@@ -160,16 +177,18 @@ __device__ __forceinline__ void for_tiles(const ConsumerRole& role, uint32_t chu
   }
 }
 
-// Multiplies page `page` with chunk `chunk` of the activations, both counted through the launch.
-template <class Take>
+// Multiplies page `page` with chunk `chunk` of the activations, both counted through the launch; wait_place()
+// returns when results may be taken.
+template <class WaitPlace, class Take>
 __device__ __forceinline__ void multiply_page(ConsumerRole& role, const Plan& plan, uint32_t page,
-                                              uint32_t half_cols, uint32_t chunk, Take&& take) {
-  const uint32_t streamed = role.next_streamed + chunk - role.next_chunk;
+                                              uint32_t half_cols, uint32_t chunk, WaitPlace&& wait_place,
+                                              Take&& take) {
   const uint32_t weights =
       ptx::shared_address(role.s.ring[page % kRingPages]) + role.lane * static_cast<uint32_t>(sizeof(uint4));
   const uint32_t x = ptx::shared_address(role.s.activations) + activation_slot(role.launch, chunk);
   const auto wait_activations = [&] {
-    plan.resident() ? role.wait_prepared() : role.wait_streamed_chunk(streamed);
+    wait_place();
+    role.wait_chunk(chunk);
   };
   role.wait_page(page);
   if (half_cols == page_image::kHalfCols) {
@@ -189,12 +208,12 @@ __device__ __forceinline__ void multiply_page(ConsumerRole& role, const Plan& pl
   }
 }
 
-// Where a lane leaves its results of row 0 in a part of a unit's: parts are [part][row][8].
-__device__ __forceinline__ float* part_place(const ConsumerRole& role, const Plan& plan, uint32_t unit,
-                                             uint32_t part) {
+// Where in shared memory a lane leaves its results of row 0 in a part of a unit's: parts are [part][row][8].
+__device__ __forceinline__ uint32_t part_place(const ConsumerRole& role, const Plan& plan, uint32_t unit,
+                                               uint32_t part) {
   const uint32_t slot = unit & (plan.slots - 1);
-  return role.s.partials + (slot * plan.matrices * plan.parts() + part) * role.launch.row_slots * kUnitRows +
-         role.lane / 4;
+  const uint32_t row = (slot * plan.matrices * plan.parts + part) * role.launch.row_slots;
+  return ptx::shared_address(role.s.partials) + (row * kUnitRows + role.lane / 4) * kFloatBytes;
 }
 
 // Returns when the storer no longer needs what lies where the unit's results will go.
@@ -213,6 +232,7 @@ struct Walk {
     return part < plan.chunks ? part : part - plan.chunks;
   }
   __device__ __forceinline__ uint32_t matrix(const Plan& plan) const { return part < plan.chunks ? 0 : 1; }
+  __device__ __forceinline__ bool ends_unit(const Plan& plan) const { return part + 1 == plan.unit_pages; }
 };
 
 // Resident: the warps take the pages in turn, unit by unit.
@@ -221,12 +241,12 @@ __device__ __forceinline__ uint32_t first_in_turn(const ConsumerRole& role) {
 }
 __device__ __forceinline__ Walk first_resident(const ConsumerRole& role, const Plan& plan) {
   const uint32_t page = first_in_turn(role);
-  const uint32_t unit = page / plan.unit_pages();
-  return {.page = page, .unit = unit, .part = page - unit * plan.unit_pages(), .block = 0};
+  const uint32_t unit = page / plan.unit_pages;
+  return {.page = page, .unit = unit, .part = page - unit * plan.unit_pages, .block = 0};
 }
 __device__ __forceinline__ void next_resident(const Plan& plan, Walk& at) {
   at.page += kConsumerWarps;
-  for (at.part += kConsumerWarps; at.part >= plan.unit_pages(); at.part -= plan.unit_pages()) ++at.unit;
+  for (at.part += kConsumerWarps; at.part >= plan.unit_pages; at.part -= plan.unit_pages) ++at.unit;
 }
 
 // Split: likewise, chunk by chunk; of a chunk unit by unit, and of a unit matrix by matrix.
@@ -241,11 +261,11 @@ __device__ __forceinline__ Walk split_at(const Plan& plan, uint32_t page) {
 // other.
 __device__ __forceinline__ uint32_t page_of_own_unit(const Plan& plan, const Walk& at) {
   const uint32_t in_block = at.unit - at.block * kConsumerWarps;
-  return at.block * kConsumerWarps * plan.unit_pages() +
+  return at.block * kConsumerWarps * plan.unit_pages +
          (at.chunk(plan) * plan.block_units(at.block) + in_block) * plan.matrices + at.matrix(plan);
 }
 __device__ __forceinline__ Walk first_of_own_units(const ConsumerRole& role, const Plan& plan) {
-  Walk at{.page = plan.pages(), .unit = role.warp, .part = 0, .block = 0};
+  Walk at{.page = plan.pages, .unit = role.warp, .part = 0, .block = 0};
   if (at.unit < plan.units) at.page = page_of_own_unit(plan, at);
   return at;
 }
@@ -261,7 +281,7 @@ __device__ __forceinline__ void next_of_own_units(const Plan& plan, Walk& at) {
     ++at.block;
     at.unit += kConsumerWarps;
   }
-  at.page = at.unit < plan.units ? page_of_own_unit(plan, at) : plan.pages();
+  at.page = at.unit < plan.units ? page_of_own_unit(plan, at) : plan.pages;
 }
 
 __device__ __forceinline__ Walk first_page(const ConsumerRole& role, const Plan& plan) {
@@ -282,34 +302,35 @@ __device__ __forceinline__ void next_page(const Plan& plan, Walk& at) {
 __device__ __forceinline__ void consume_page(ConsumerRole& role, const Plan& plan, const Walk& at) {
   const uint32_t chunk = at.chunk(plan);
   const bool own_unit = plan.mode == Mode::kUnitPerWarp;
-  float* const to = part_place(role, plan, at.unit, own_unit ? at.matrix(plan) : at.part);
+  const uint32_t to = part_place(role, plan, at.unit, own_unit ? at.matrix(plan) : at.part);
   const bool begins = !own_unit || chunk == 0;
-  if (begins) wait_part_place(role, plan, at.unit);
-  multiply_page(role, plan, role.next_page + at.page, plan.half_cols(chunk),
-                role.next_chunk + at.block * plan.chunks + chunk, [&](uint32_t row, float value) {
-                  float& sum = to[row * kUnitRows];
-                  sum = begins ? value : sum + value;
-                });
+  multiply_page(
+      role, plan, role.next_page + at.page, plan.half_cols(chunk),
+      role.next_chunk + at.block * plan.chunks + chunk,
+      [&] {
+        if (begins) wait_part_place(role, plan, at.unit);
+      },
+      [&](uint32_t row, float value) {
+        const uint32_t at_row = to + row * kUnitRows * kFloatBytes;
+        ptx::shared_store(at_row, begins ? value : ptx::shared_load_float(at_row) + value);
+      });
 }
 
 // A warp is done with all chunks before that of its next page.
 __device__ __forceinline__ void pass_chunks_before(ConsumerRole& role, const Plan& plan, const Walk& next) {
-  const bool none_left = next.page >= plan.pages();
-  const uint32_t chunks = none_left ? plan.activation_chunks() : next.block * plan.chunks + next.chunk(plan);
+  const bool none_left = next.page >= plan.pages;
+  const uint32_t chunks = none_left ? plan.activation_chunks : next.block * plan.chunks + next.chunk(plan);
   role.used_chunks(role.next_chunk + chunks);
 }
 
 __device__ __forceinline__ void consume_pages(ConsumerRole& role, const Plan& plan) {
   Walk at = first_page(role, plan);
   if (!plan.resident()) pass_chunks_before(role, plan, at);
-  while (at.page < plan.pages()) {
+  while (at.page < plan.pages) {
     consume_page(role, plan, at);
-    Walk next = at;
-    next_page(plan, next);
-    const bool other_unit = next.unit != at.unit || next.page >= plan.pages();
-    if (plan.mode != Mode::kUnitPerWarp || other_unit) role.arrive_unit(role.next_unit + at.unit);
-    if (!plan.resident()) pass_chunks_before(role, plan, next);
-    at = next;
+    if (plan.mode != Mode::kUnitPerWarp || at.ends_unit(plan)) role.arrive_unit(role.next_unit + at.unit);
+    next_page(plan, at);
+    if (!plan.resident()) pass_chunks_before(role, plan, at);
   }
 }
 
@@ -320,27 +341,45 @@ struct Output {
   uint32_t row;          // of the pass
   bool wanted;           // the pass has this row and wants the result
 };
-inline constexpr uint32_t kRowTiles = kMaxRows / kRowsOfTile;
 
-__device__ __forceinline__ Output output_at(const StorerRole& role, const Plan& plan, uint32_t unit,
-                                            uint32_t first_row) {
-  const uint32_t row = first_row + role.lane / kUnitRows;
-  return {.unit = unit,
-          .row_of_unit = role.lane % kUnitRows,
-          .row = row,
-          .wanted = row < role.launch.row_bound && plan.input.wants(role.s.rows[row])};
-}
+// The tiles of rows of all units, which the storers take in turn.
+struct TileWalk {
+  uint32_t unit;
+  uint32_t tile;
+  uint32_t tiles;  // of a unit
+
+  __device__ __forceinline__ explicit TileWalk(const StorerRole& role)
+      : unit(0), tile(role.warp), tiles((role.launch.row_bound + kRowsOfTile - 1) / kRowsOfTile) {
+    carry();
+  }
+  __device__ __forceinline__ void next() {
+    tile += kStorerWarps;
+    carry();
+  }
+  __device__ __forceinline__ Output output(const StorerRole& role, const Plan& plan) const {
+    const uint32_t row = tile * kRowsOfTile + role.lane / kUnitRows;
+    return {.unit = unit,
+            .row_of_unit = role.lane % kUnitRows,
+            .row = row,
+            .wanted = row < role.launch.row_bound && plan.input.wants(role.s.rows[row])};
+  }
+
+ private:
+  __device__ __forceinline__ void carry() {
+    for (; tile >= tiles; tile -= tiles) ++unit;
+  }
+};
 
 // The sum over a unit's chunks, in order.
 __device__ __forceinline__ float sum_parts(const StorerRole& role, const Plan& plan, const Output& out,
                                            uint32_t matrix) {
   const uint32_t slot = out.unit & (plan.slots - 1);
   const uint32_t part_floats = role.launch.row_slots * kUnitRows;
-  const float* from = role.s.partials + (slot * plan.matrices + matrix) * plan.parts() * part_floats +
+  const float* from = role.s.partials + (slot * plan.matrices + matrix) * plan.parts * part_floats +
                       out.row * kUnitRows + out.row_of_unit;
   float sum = 0;
 #pragma unroll 4
-  for (uint32_t part = 0; part < plan.parts(); ++part) sum += from[part * part_floats];
+  for (uint32_t part = 0; part < plan.parts; ++part) sum += from[part * part_floats];
   return sum;
 }
 
@@ -382,7 +421,7 @@ struct Stream {
     const uint32_t block_units = plan.resident() ? 1 : kConsumerWarps;
     const uint32_t chunks_at_once = plan.resident() ? plan.chunks : 1;
     const uint32_t unit_matrices = plan.matrices;
-    const uint32_t in_flight = plan.pages() < kLongStreamPages ? kPagesInFlight : kPagesInFlightOfLong;
+    const uint32_t in_flight = plan.pages < kLongStreamPages ? kPagesInFlight : kPagesInFlightOfLong;
 #pragma unroll 1
     for (uint32_t first = 0; first < plan.units; first += block_units) {
       const uint32_t end = min(first + block_units, plan.units);
@@ -406,7 +445,7 @@ struct Stream {
   // time, once for every block of units.
   static __device__ __forceinline__ void prepare(PreparerRole& role, const Plan& plan) {
     const uint32_t at_once = plan.resident() ? plan.chunks : 1;
-    const uint32_t total = plan.activation_chunks();
+    const uint32_t total = plan.activation_chunks;
     if (plan.resident() && total != 0) role.acquire_chunks(at_once);
     role.wait_inputs();
     if (role.lane == 0) ptx::fence_proxy_async_global();
@@ -415,21 +454,17 @@ struct Stream {
     for (uint32_t n = 0; n < total; n += at_once) {
       if (!plan.resident()) role.acquire_chunks(at_once);
       role.copy_chunks(plan.input.activations + size_t{chunk} * activation_image::kChunkBytes,
-                       activation_image::kChunkBytes, at_once, !plan.resident());
+                       activation_image::kChunkBytes, at_once);
       chunk = chunk + at_once < plan.chunks ? chunk + at_once : 0;
     }
   }
 
   static __device__ __forceinline__ void consume(ConsumerRole& role, const Plan& plan) {
     consume_pages(role, plan);
-    role.next_page += plan.pages();
+    role.next_page += plan.pages;
     role.next_unit += plan.units;
-    role.next_chunk += plan.activation_chunks();
-    if (!plan.resident()) role.next_streamed += plan.activation_chunks();
+    role.next_chunk += plan.activation_chunks;
     role.used_chunks(role.next_chunk);
-    // Each record's phase is waited for once, so that the next in its place cannot be taken for it. The
-    // preparer of streamed chunks ends only when every warp is done with those before.
-    if (plan.units == 0 || !plan.resident()) role.wait_prepared();
   }
 };
 
@@ -453,19 +488,8 @@ struct MatvecOp {
 
   template <class Op>
   static __device__ matvec::Plan plan(const Launch& launch, const RecordSlot& slot, const Op& op) {
-    const matvec::Input input = Derived::input(slot, op);
-    const uint32_t chunks = page_image::chunks(Derived::cols(op));
-    const matvec::Mode mode = matvec::mode_of(launch, op.num_units, Derived::kMatrices, chunks);
-    const uint32_t parts = mode == matvec::Mode::kUnitPerWarp ? 1 : chunks;
-    return {.input = input,
-            // After the launch's first pass every active row wants logits.
-            .units = input.logits_only && launch.any_logits == 0 ? 0 : op.num_units,
-            .matrices = Derived::kMatrices,
-            .chunks = chunks,
-            .cols = Derived::cols(op),
-            .slots = matvec::unit_slots(launch, Derived::kMatrices, parts),
-            .last_half = page_image::half_cols(Derived::cols(op), chunks - 1),
-            .mode = mode};
+    return matvec::make_plan(launch, Derived::input(slot, op), op.num_units, Derived::kMatrices,
+                             Derived::cols(op));
   }
 
   // Where the pages of a unit of the instruction begin.
@@ -477,13 +501,12 @@ struct MatvecOp {
     return image + page_image::page_offset(Derived::cols(op), image_unit, 0);
   }
 
-  // The storers take the units in turn. What an output needs besides its sum is on its way while that is
-  // waited for.
+  // What an output needs besides its sum is on its way while that of this tile and the one before is waited
+  // for.
   template <class Op>
   static __device__ __forceinline__ void store(StorerRole& role, const Op& op, const matvec::Plan& p) {
-    typename Derived::Extra extra[matvec::kRowTiles];
-    uint32_t unit = role.warp;
-    if (unit < p.units) fetch_extras(role, op, p, unit, extra);
+    matvec::TileWalk at(role);
+    typename Derived::Extra extra = fetch(role, op, p, at);
     const float* scales = nullptr;
     if (p.input.squares != nullptr && p.units != 0) {
       matvec::write_scales(role, p);
@@ -491,46 +514,36 @@ struct MatvecOp {
       ++role.next_scales;
     }
 #pragma unroll 1
-    while (unit < p.units) {
-      role.wait_unit(unit, p.arrivals());
-      store_unit(role, op, p, unit, scales, extra);
-      const uint32_t next = min(unit + kStorerWarps, p.units);
-      role.unit_stored(unit, next);
-      unit = next;
-      if (unit < p.units) fetch_extras(role, op, p, unit, extra);
+    while (at.unit < p.units) {
+      const uint32_t unit = at.unit;
+      const matvec::Output out = at.output(role, p);
+      at.next();
+      const typename Derived::Extra next_extra = fetch(role, op, p, at);
+      role.wait_unit(unit, p.arrivals);
+      store_tile(role, op, p, out, scales, extra);
+      role.tile_stored(unit, at.tiles, min(at.unit, p.units));
+      extra = next_extra;
     }
     role.units_stored(p.units);
   }
 
  private:
-  template <class Op, class Extra>
-  static __device__ __forceinline__ void fetch_extras(const StorerRole& role, const Op& op,
-                                                      const matvec::Plan& p, uint32_t unit,
-                                                      Extra (&extra)[matvec::kRowTiles]) {
-#pragma unroll
-    for (uint32_t t = 0; t < matvec::kRowTiles; ++t) {
-      const uint32_t row = t * matvec::kRowsOfTile;
-      if (row >= role.launch.row_bound) break;
-      extra[t] = Derived::fetch_extra(role, op, matvec::output_at(role, p, unit, row));
-    }
+  template <class Op>
+  static __device__ __forceinline__ auto fetch(const StorerRole& role, const Op& op, const matvec::Plan& p,
+                                               const matvec::TileWalk& at) {
+    return at.unit < p.units ? Derived::fetch_extra(role, op, at.output(role, p)) : typename Derived::Extra{};
   }
   template <class Op, class Extra>
-  static __device__ __forceinline__ void store_unit(StorerRole& role, const Op& op, const matvec::Plan& p,
-                                                    uint32_t unit, const float* scales,
-                                                    const Extra (&extra)[matvec::kRowTiles]) {
+  static __device__ __forceinline__ void store_tile(const StorerRole& role, const Op& op,
+                                                    const matvec::Plan& p, const matvec::Output& out,
+                                                    const float* scales, const Extra& extra) {
+    const float scale = scales != nullptr && out.wanted ? scales[out.row] : 1.0F;
+    float sums[Derived::kMatrices] = {};
+    if (out.wanted) {
 #pragma unroll
-    for (uint32_t t = 0; t < matvec::kRowTiles; ++t) {
-      const uint32_t row = t * matvec::kRowsOfTile;
-      if (row >= role.launch.row_bound) break;
-      const matvec::Output out = matvec::output_at(role, p, unit, row);
-      const float scale = scales != nullptr && out.wanted ? scales[out.row] : 1.0F;
-      float sums[Derived::kMatrices];
-#pragma unroll
-      for (uint32_t m = 0; m < Derived::kMatrices; ++m) {
-        sums[m] = out.wanted ? matvec::sum_parts(role, p, out, m) * scale : 0.0F;
-      }
-      Derived::store_output(role, op, out, sums, extra[t]);
+      for (uint32_t m = 0; m < Derived::kMatrices; ++m) sums[m] = matvec::sum_parts(role, p, out, m) * scale;
     }
+    Derived::store_output(role, op, out, sums, extra);
   }
 };
 

@@ -103,8 +103,8 @@ __device__ __forceinline__ void run_preparer(Shared& s, const Launch& launch, ui
       } else {
         role.claim_scratch();
         role.wait_inputs();
+        role.hand_over_scratch();
       }
-      role.arrive_prepared();
     });
   }
 }
@@ -113,7 +113,7 @@ __device__ __forceinline__ void run_preparer(Shared& s, const Launch& launch, ui
 template <class Isa>
 __device__ __forceinline__ void consume_group(ConsumerRole& role) {
   Shared& s = role.s;
-  role.wait_prepared();
+  role.wait_chunk(role.next_chunk);
   const Group group{.thread = role.warp * kWarpThreads + role.lane,
                     .warp = role.warp,
                     .lane = role.lane,
@@ -126,6 +126,7 @@ __device__ __forceinline__ void consume_group(ConsumerRole& role) {
   Isa::dispatch(role.slot->record, [&]<class Op>(const Op& op) {
     if constexpr (!StreamingOp<Op>) DeviceOp<Op>::run(op, group);
   });
+  role.wait_unit_slot(role.next_unit);
   role.arrive_unit(role.next_unit++);
   role.used_chunks(++role.next_chunk);
 }
@@ -183,7 +184,7 @@ __device__ __forceinline__ void run_storer(Shared& s, const Launch& launch) {
       } else {
         if (role.warp == 0) {
           role.wait_unit(0, kConsumerWarps);
-          role.unit_stored(0, 1);
+          role.tile_stored(0, 1, 1);
         }
         role.units_stored(1);
       }
@@ -198,10 +199,9 @@ __device__ __forceinline__ void init_shared(Shared& s) {
       ptx::mbarrier_init(&s.record_ready[i], 1);
       ptx::mbarrier_init(&s.record_free[i], kRecordReaders);
       ptx::mbarrier_init(&s.inputs_ready[i], 1);
-      ptx::mbarrier_init(&s.prepared[i], 1);
       s.storers_done[i] = 0;
     }
-    for (uint64_t& chunk : s.streamed_chunks) ptx::mbarrier_init(&chunk, 1);
+    for (uint64_t& chunk : s.chunk_landed) ptx::mbarrier_init(&chunk, 1);
     ptx::mbarrier_init(&s.scales_ready, kStorerWarps);
     for (uint32_t i = 0; i < kRingPages; ++i) {
       ptx::mbarrier_init(&s.page_landed[i], 1);
@@ -209,12 +209,12 @@ __device__ __forceinline__ void init_shared(Shared& s) {
     }
     ptx::mbarrier_init(&s.consumer_barrier, kConsumerWarps);
     ptx::fence_mbarrier_init();
-    s.pages_issued = s.records_waited = s.records_stored = 0;
+    s.pages_issued = s.chunks_issued = s.records_waited = s.records_stored = 0;
     s.exit.set = 0;
   }
   if (threadIdx.x < kStorerWarps) s.units_stored[threadIdx.x] = 0;
   if (threadIdx.x < kConsumerWarps) s.activations_used[threadIdx.x] = 0;
-  if (threadIdx.x < kUnitSlots) s.unit_arrivals[threadIdx.x] = 0;
+  if (threadIdx.x < kUnitSlots) s.unit_arrivals[threadIdx.x] = s.tiles_stored[threadIdx.x] = 0;
 }
 
 template <class Isa>

@@ -156,6 +156,15 @@ __device__ __forceinline__ uint4 shared_load(uint32_t address) {
   return v;
 }
 
+__device__ __forceinline__ float shared_load_float(uint32_t address) {
+  float v;
+  asm volatile("ld.shared::cta.f32 %0, [%1];" : "=f"(v) : "r"(address) : "memory");
+  return v;
+}
+__device__ __forceinline__ void shared_store(uint32_t address, float value) {
+  asm volatile("st.shared::cta.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
+}
+
 // --- arithmetic
 // d += a × b: a is 16×16 bf16 (row), b is 16×8 bf16 (column), d is 16×8 fp32.
 __device__ __forceinline__ void mma_16x8x16(float (&d)[4], const uint4& a, uint32_t b0, uint32_t b1) {

@@ -86,10 +86,9 @@ struct PreparerRole {
   const Launch& launch;
   uint32_t lane;
   const RecordSlot* slot = nullptr;
-  uint32_t record = 0;         // counted from the launch's first
-  uint32_t next_chunk = 0;     // of activations
-  uint32_t next_streamed = 0;  // of those that are streamed
-  uint32_t chunk_floor = 0;    // chunks that must be used up before any slot is written again
+  uint32_t record = 0;       // counted from the launch's first
+  uint32_t next_chunk = 0;   // of activations
+  uint32_t chunk_floor = 0;  // chunks that must be used up before any slot is written again
 
   // Returns when the instruction's inputs may be read; the first of a pass also brings the pass's rows.
   __device__ __forceinline__ void wait_inputs();
@@ -100,23 +99,24 @@ struct PreparerRole {
     const uint32_t needed = next_chunk + chunks - activation_slots(launch);
     wait_used(static_cast<int32_t>(needed - chunk_floor) > 0 ? needed : chunk_floor);
   }
-  // Bulk copies of the next `chunks` chunks of activations, an image's from `from` on, to their slots. Where
-  // chunks are streamed, consumers wait for each; else for all that is prepared.
-  __device__ __forceinline__ void copy_chunks(const std::byte* from, uint32_t stride, uint32_t chunks,
-                                              bool streamed);
-  // Once a record: whatever is prepared for it is in place or under way.
-  __device__ __forceinline__ void arrive_prepared() {
-    __syncwarp();
-    if (lane == 0) ptx::mbarrier_arrive(prepared());
-  }
-  // Takes the memory of all slots, for an instruction that uses it as scratch: counts as one chunk.
-  __device__ __forceinline__ void claim_scratch() {
-    wait_used(next_chunk);
+  // Bulk copies of the next `chunks` chunks of activations, `stride` bytes apart from `from` on, to their
+  // slots.
+  __device__ __forceinline__ void copy_chunks(const std::byte* from, uint32_t stride, uint32_t chunks);
+  // Takes the memory of all slots, for an instruction that uses it as scratch: it counts as one chunk, which
+  // has landed when the instruction's inputs may be read.
+  __device__ __forceinline__ void claim_scratch() const { wait_used(next_chunk); }
+  __device__ __forceinline__ void hand_over_scratch() {
+    if (lane == 0) {
+      ptx::mbarrier_arrive(landed(next_chunk));
+      ptx::shared_store_release(&s.chunks_issued, next_chunk + 1);
+    }
     chunk_floor = ++next_chunk;
   }
 
  private:
-  __device__ __forceinline__ uint64_t* prepared() const { return &s.prepared[record % kRecordSlots]; }
+  __device__ __forceinline__ uint64_t* landed(uint32_t chunk) const {
+    return &s.chunk_landed[chunk % kActivationRowSlots];
+  }
   __device__ __forceinline__ void wait_used(uint32_t chunks) const {
     const uint32_t* used = &s.activations_used[lane % kConsumerWarps];
     while (!__all_sync(~0u, reached(ptx::shared_load_acquire(used), chunks))) leave_if_asked(&s.exit);
@@ -137,23 +137,16 @@ struct PreparerRole {
 };
 
 __device__ __forceinline__ void PreparerRole::copy_chunks(const std::byte* from, uint32_t stride,
-                                                          uint32_t chunks, bool streamed) {
-  const uint32_t first = next_chunk;
-  next_chunk += chunks;
+                                                          uint32_t chunks) {
   if (lane == 0) {
     const uint32_t bytes = launch.row_bound * kActivationRowBytes;
-    uint64_t* landed = streamed ? &s.streamed_chunks[next_streamed % kActivationRowSlots] : prepared();
-    if (streamed) {
-      ptx::mbarrier_arrive_expect_bytes(landed, chunks * bytes);
-    } else {
-      ptx::mbarrier_expect_bytes(landed, chunks * bytes);
+    for (uint32_t c = next_chunk; c < next_chunk + chunks; ++c, from += stride) {
+      ptx::mbarrier_arrive_expect_bytes(landed(c), bytes);
+      ptx::bulk_load(s.activations + activation_slot(launch, c), from, bytes, landed(c));
     }
-    for (uint32_t c = 0; c < chunks; ++c) {
-      ptx::bulk_load(s.activations + activation_slot(launch, first + c), from + size_t{c} * stride, bytes,
-                     landed);
-    }
+    ptx::shared_store_release(&s.chunks_issued, next_chunk + chunks);
   }
-  if (streamed) ++next_streamed;
+  next_chunk += chunks;
 }
 
 __device__ __forceinline__ void PreparerRole::pass_gate() {
@@ -203,7 +196,6 @@ struct ConsumerRole {
   uint32_t next_page = 0;
   uint32_t next_unit = 0;
   uint32_t next_chunk = 0;
-  uint32_t next_streamed = 0;
   uint32_t parity = 0;
 
   // Copies do not land in order, so the page before this one in the same place, which may be another warp's,
@@ -216,13 +208,11 @@ struct ConsumerRole {
     __syncwarp();
     if (lane == 0) ptx::mbarrier_arrive(&s.page_free[page % kRingPages]);
   }
-  // Whatever the preparers have prepared for the record is in place.
-  __device__ __forceinline__ void wait_prepared() {
-    wait_phase(&s.prepared[record % kRecordSlots], record / kRecordSlots & 1, &s.exit);
-  }
-  // The same for a chunk of activations that are streamed, counted through the launch's streamed ones.
-  __device__ __forceinline__ void wait_streamed_chunk(uint32_t n) {
-    wait_phase(&s.streamed_chunks[n % kActivationRowSlots], n / kActivationRowSlots & 1, &s.exit);
+  // As with pages: once this chunk has been issued, those before it in its place have landed, since warps
+  // that were done with them had waited for them.
+  __device__ __forceinline__ void wait_chunk(uint32_t chunk) {
+    wait_count(&s.chunks_issued, chunk + 1, &s.exit);
+    wait_phase(&s.chunk_landed[chunk % kActivationRowSlots], chunk / kActivationRowSlots & 1, &s.exit);
   }
   // This warp is done with all chunks before `chunk`.
   __device__ __forceinline__ void used_chunks(uint32_t chunk) {
@@ -234,6 +224,8 @@ struct ConsumerRole {
     const uint32_t* stored = &s.units_stored[lane % kStorerWarps];
     while (!__all_sync(~0u, reached(ptx::shared_load_acquire(stored), unit))) leave_if_asked(&s.exit);
   }
+  // Returns when the unit's place among kUnitSlots is free.
+  __device__ __forceinline__ void wait_unit_slot(uint32_t unit) { wait_stored(unit + 1 - kUnitSlots); }
   // A part of the unit's results is in place.
   __device__ __forceinline__ void arrive_unit(uint32_t unit) {
     __syncwarp();
@@ -261,11 +253,16 @@ struct StorerRole {
     const uint32_t* count = &s.unit_arrivals[(next_unit + unit) % kUnitSlots];
     while (ptx::shared_load_acquire(count) != arrivals) leave_if_asked(&s.exit);
   }
-  // This warp is done with that unit, and with all of its own before `next`.
-  __device__ __forceinline__ void unit_stored(uint32_t unit, uint32_t next) {
+  // This warp is done with one of the `tiles` tiles of that unit, and with all of its own in units before
+  // `next`.
+  __device__ __forceinline__ void tile_stored(uint32_t unit, uint32_t tiles, uint32_t next) {
     __syncwarp();
     if (lane != 0) return;
-    s.unit_arrivals[(next_unit + unit) % kUnitSlots] = 0;
+    const uint32_t at = (next_unit + unit) % kUnitSlots;
+    if (tiles == 1 || ptx::shared_fetch_add_acquire_release(&s.tiles_stored[at], 1) == tiles - 1) {
+      s.tiles_stored[at] = 0;
+      s.unit_arrivals[at] = 0;
+    }
     ptx::shared_store_release(&s.units_stored[warp], next_unit + next);
   }
   // This warp is done with all of the instruction's units.

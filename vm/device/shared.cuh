@@ -30,7 +30,7 @@ inline constexpr uint32_t kConsumerRegisters = 184;
 inline constexpr uint32_t kRingPages = 9;
 // Issued and not landed: every page more lengthens the queue that each counter, each activation has to wait
 // in behind them. Long streams, where few wait, may fill the memory system.
-inline constexpr uint32_t kPagesInFlight = 2;
+inline constexpr uint32_t kPagesInFlight = 3;
 inline constexpr uint32_t kPagesInFlightOfLong = 4;
 inline constexpr uint32_t kLongStreamPages = 64;
 
@@ -74,9 +74,8 @@ struct Shared {
   PassRow rows[kMaxRows];  // of the pass whose instructions run
   uint64_t record_ready[kRecordSlots];
   uint64_t record_free[kRecordSlots];
-  uint64_t inputs_ready[kRecordSlots];            // the record's waits are over
-  uint64_t prepared[kRecordSlots];                // and its activations, where they are resident, in place
-  uint64_t streamed_chunks[kActivationRowSlots];  // by count of streamed chunks
+  uint64_t inputs_ready[kRecordSlots];         // the record's waits are over
+  uint64_t chunk_landed[kActivationRowSlots];  // of activations, by count of chunks
   uint64_t page_landed[kRingPages];
   uint64_t page_free[kRingPages];
   uint64_t consumer_barrier;
@@ -85,11 +84,13 @@ struct Shared {
   uint32_t storers_done[kRecordSlots];  // storers that are done with the record
   // Monotonic within a launch, so that nobody can mistake one lap for another.
   uint32_t pages_issued;
+  uint32_t chunks_issued;
   uint32_t activations_used[kConsumerWarps];  // chunks that a consumer warp is done with
   uint32_t units_stored[kStorerWarps];        // a storer's own units before this one are stored
   uint32_t records_waited;                    // records whose waits are over
   uint32_t records_stored;                    // records whose signals are out
   uint32_t unit_arrivals[kUnitSlots];         // partial results of a unit that are in place
+  uint32_t tiles_stored[kUnitSlots];          // tiles of a unit's rows that are stored
   ExitFlag exit;
 };
 inline constexpr size_t kMaxSharedBytes = 227 * 1024;
