@@ -370,42 +370,73 @@ struct TileWalk {
   }
 };
 
+// Sums of storers take this many terms at once, the last ones of which may be none: code that runs straight
+// on is fetched ahead, and a storer's next instruction is seldom the one that it ran last.
+inline constexpr uint32_t kTermsAtOnce = 4;
+
 // The sum over a unit's chunks, in order.
 __device__ __forceinline__ float sum_parts(const StorerRole& role, const Plan& plan, const Output& out,
                                            uint32_t matrix) {
   const uint32_t slot = out.unit & (plan.slots - 1);
   const uint32_t part_floats = role.launch.row_slots * kUnitRows;
+  const uint32_t row = min(out.row, role.launch.row_bound - 1);
   const float* from = role.s.partials + (slot * plan.matrices + matrix) * plan.parts * part_floats +
-                      out.row * kUnitRows + out.row_of_unit;
+                      row * kUnitRows + out.row_of_unit;
+  const uint32_t parts = plan.parts;
   float sum = 0;
-#pragma unroll 4
-  for (uint32_t part = 0; part < plan.parts; ++part) sum += from[part * part_floats];
+#pragma unroll 1
+  for (uint32_t first = 0; first < parts; first += kTermsAtOnce) {
+    float terms[kTermsAtOnce];
+#pragma unroll
+    for (uint32_t i = 0; i < kTermsAtOnce; ++i) terms[i] = from[min(first + i, parts - 1) * part_floats];
+#pragma unroll
+    for (uint32_t i = 0; i < kTermsAtOnce; ++i) sum += first + i < parts ? terms[i] : 0.0F;
+  }
   return sum;
 }
 
-// The pass's rows by the storers, kRowsOfTile each at most, all of whose loads are under way together.
-__device__ __forceinline__ void write_scales(StorerRole& role, const Plan& plan) {
-  static_assert(kMaxRows == kStorerWarps * kRowsOfTile);
-  const uint32_t units = plan.cols / kUnitRows, rows = role.launch.row_bound;
-  float sums[kRowsOfTile] = {};
-#pragma unroll 4
-  for (uint32_t unit = 2 * role.lane; unit < units; unit += 2 * kWarpThreads) {
+// The squares of up to kRowsOfTile rows of this warp, each lane its own pairs in order; rows that the pass
+// does not have repeat the last.
+__device__ __forceinline__ void add_squares(const StorerRole& role, const Plan& plan,
+                                            float (&sums)[kRowsOfTile]) {
+  const uint32_t pairs = plan.cols / kUnitRows / 2, last_row = role.launch.row_bound - 1;
+  const auto* squares = reinterpret_cast<const float2*>(plan.input.squares);
+#pragma unroll 1
+  for (uint32_t first = role.lane; first < pairs; first += kTermsAtOnce * kWarpThreads) {
+    float2 terms[kTermsAtOnce][kRowsOfTile];
 #pragma unroll
-    for (uint32_t i = 0; i < kRowsOfTile; ++i) {
-      const uint32_t row = role.warp + i * kStorerWarps;
-      if (row >= rows) continue;
-      const float2 two = tiles::ptx::load_relaxed(
-          reinterpret_cast<const float2*>(plan.input.squares + size_t{row} * units + unit));
-      sums[i] += two.x + two.y;
+    for (uint32_t t = 0; t < kTermsAtOnce; ++t) {
+      const uint32_t pair = min(first + t * kWarpThreads, pairs - 1);
+#pragma unroll
+      for (uint32_t i = 0; i < kRowsOfTile; ++i) {
+        const uint32_t row = min(role.warp + i * kStorerWarps, last_row);
+        terms[t][i] = tiles::ptx::load_relaxed(squares + size_t{row} * pairs + pair);
+      }
+    }
+#pragma unroll
+    for (uint32_t t = 0; t < kTermsAtOnce; ++t) {
+      const bool there = first + t * kWarpThreads < pairs;
+#pragma unroll
+      for (uint32_t i = 0; i < kRowsOfTile; ++i) sums[i] += there ? terms[t][i].x + terms[t][i].y : 0.0F;
     }
   }
-  float* scales = role.scales();
+}
+
+// What the pass's rows are multiplied with, by the storers, kRowsOfTile each at most.
+__device__ __forceinline__ void write_scales(StorerRole& role, const Plan& plan) {
+  static_assert(kMaxRows == kStorerWarps * kRowsOfTile);
+  if (role.warp < role.launch.row_bound) {
+    float sums[kRowsOfTile] = {};
+    add_squares(role, plan, sums);
+    const float inverse_cols = 1.0F / static_cast<float>(plan.cols);
 #pragma unroll
-  for (uint32_t i = 0; i < kRowsOfTile; ++i) {
-    const uint32_t row = role.warp + i * kStorerWarps;
-    if (row >= rows) continue;
-    const float mean = residual::warp_sum(sums[i]) * (1.0F / static_cast<float>(plan.cols));
-    if (role.lane == 0) scales[row] = rsqrtf(mean + plan.input.epsilon);
+    for (float& sum : sums) sum = rsqrtf(residual::warp_sum(sum) * inverse_cols + plan.input.epsilon);
+    const uint32_t row = role.warp + role.lane * kStorerWarps;
+    const float mine = role.lane == 0   ? sums[0]
+                       : role.lane == 1 ? sums[1]
+                       : role.lane == 2 ? sums[2]
+                                        : sums[3];
+    if (role.lane < kRowsOfTile && row < role.launch.row_bound) role.scales()[row] = mine;
   }
   role.scales_written();
 }
@@ -537,12 +568,10 @@ struct MatvecOp {
   static __device__ __forceinline__ void store_tile(const StorerRole& role, const Op& op,
                                                     const matvec::Plan& p, const matvec::Output& out,
                                                     const float* scales, const Extra& extra) {
-    const float scale = scales != nullptr && out.wanted ? scales[out.row] : 1.0F;
-    float sums[Derived::kMatrices] = {};
-    if (out.wanted) {
+    const float scale = scales != nullptr ? scales[min(out.row, role.launch.row_bound - 1)] : 1.0F;
+    float sums[Derived::kMatrices];
 #pragma unroll
-      for (uint32_t m = 0; m < Derived::kMatrices; ++m) sums[m] = matvec::sum_parts(role, p, out, m) * scale;
-    }
+    for (uint32_t m = 0; m < Derived::kMatrices; ++m) sums[m] = matvec::sum_parts(role, p, out, m) * scale;
     Derived::store_output(role, op, out, sums, extra);
   }
 };
