@@ -30,7 +30,7 @@ class Pointer {
     if (event.button !== 0) return;
     const { x, y } = this.#at(event);
     this.pane.chart.setPointerCapture(event.pointerId);
-    this.drag = { kind: this.#kindOf(event, x, y), x, y, moved: false, view: this.app.view, scroll: this.pane.scroll };
+    this.drag = { kind: this.#kindOf(event, x, y), x, y, moved: false, view: this.app.view.now, scroll: this.pane.scroll };
     if (this.drag.kind === "overview") this.#drag(x, y);
   }
 
@@ -44,7 +44,8 @@ class Pointer {
   #move(event) {
     const { x, y } = this.#at(event);
     if (!this.drag) {
-      this.app.hover({ pane: this.pane, slice: this.pane.sliceAt(x, y), time: this.pane.timeAt(x) }, event);
+      this.app.hover({ pane: this.pane, slice: this.pane.sliceAt(x, y), time: this.pane.timeAt(x) },
+                     { x: event.clientX, y: event.clientY });
       return;
     }
     this.drag.moved ||= Math.hypot(x - this.drag.x, y - this.drag.y) > this.pane.px(kDragFrom);
@@ -55,7 +56,7 @@ class Pointer {
     const { app, pane, drag } = this;
     if (drag.kind === "overview") {
       const time = ((x - pane.overviewArea.x) / pane.overviewArea.width) * pane.trace.end;
-      app.centre(pane.relative(time));
+      app.view.centre(pane.relative(time));
     } else if (drag.kind === "scroll") {
       app.scroll(pane, drag.scroll + ((y - drag.y) * pane.lanes.total) / pane.rowsArea.height);
     } else if (drag.kind === "range") {
@@ -63,7 +64,7 @@ class Pointer {
     } else {
       const shift = (drag.x - x) / pane.perNs;
       app.scroll(pane, drag.scroll + drag.y - y);
-      app.setView(drag.view.begin + shift, drag.view.end + shift);
+      app.view.set(drag.view.begin + shift, drag.view.end + shift);
     }
   }
 
@@ -87,12 +88,12 @@ class Pointer {
     const unit = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? 16 : 1;
     const deltaX = event.deltaX * unit, deltaY = event.deltaY * unit;
     if (event.ctrlKey || event.metaKey) {
-      app.zoom(Math.exp(deltaY * kZoomPerWheel), pane.timeAt(Math.max(x, pane.rowsArea.x)), { smooth: false });
+      app.view.zoom(Math.exp(deltaY * kZoomPerWheel), pane.timeAt(Math.max(x, pane.rowsArea.x)), { smooth: false });
     } else if (event.altKey) {
       app.changeRowHeight(deltaY < 0 ? 1 : -1);
     } else {
       const sideways = event.shiftKey ? deltaX + deltaY : deltaX;
-      if (sideways) app.pan((sideways * pane.ratio) / pane.rowsArea.width, { smooth: false });
+      if (sideways) app.view.pan((sideways * pane.ratio) / pane.rowsArea.width, { smooth: false });
       if (!event.shiftKey && deltaY) app.scroll(pane, pane.scroll + deltaY * pane.ratio);
     }
   }

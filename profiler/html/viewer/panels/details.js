@@ -100,6 +100,7 @@ function waitedFor(app, pane, it) {
     return element("div", {},
       element("p", {}, element("code", {}, `c${counter} ≥ ${threshold}`), guarded ? ` for ${guarded.replaceAll(" ", ", ")}` : "",
               threshold > 0 ? "" : ", of the token before"),
+      producers.length === 0 ? element("p", { class: "quiet" }, "not in this trace") : null,
       partners(app, pane, producers, note));
   });
   return element("div", { id: "waited-for" }, element("h4", {}, "Waited for"),

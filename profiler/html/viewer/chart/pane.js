@@ -52,22 +52,18 @@ class Pane {
     return this.window.end - this.window.begin;
   }
 
-  // Sets sizes from the element's; returns true if they have changed.
-  measure(settings) {
+  // Takes its size from the element's, and places what is in it.
+  measure({ tracks }) {
     this.ratio = devicePixelRatio;
-    const width = Math.round(this.chart.clientWidth * this.ratio);
-    const height = Math.round(this.chart.clientHeight * this.ratio);
-    const changed = width !== this.width || height !== this.height;
-    this.width = width;
-    this.height = height;
+    const width = (this.width = Math.round(this.chart.clientWidth * this.ratio));
+    const height = (this.height = Math.round(this.chart.clientHeight * this.ratio));
     for (const { canvas } of [this.base, this.overlay]) {
       if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
     }
-    this.#place(settings);
-    return changed;
+    this.#place(tracks);
   }
 
-  #place({ tracks }) {
+  #place(tracks) {
     const gutter = this.px(kGutter + kRoleGutter);
     const width = Math.max(1, this.width - gutter - this.px(8));
     const heads = this.trace.head.tracks;
@@ -95,6 +91,13 @@ class Pane {
 
   scrollTo(top) {
     this.scroll = Math.round(Math.max(0, Math.min(top, this.lanes.total - this.rowsArea.height)));
+  }
+
+  // Scrolls no further than it has to.
+  showRow(row) {
+    const top = this.lanes.tops[row];
+    const inSight = top >= this.scroll && top + this.lanes.height <= this.scroll + this.rowsArea.height;
+    if (top >= 0 && !inSight) this.scrollTo(top - this.rowsArea.height / 2);
   }
 
   setView({ begin, end }) {

@@ -71,10 +71,17 @@ function fillFacts(app) {
   const title = app.panes.length > 1 ? `${app.panes[0].name} and ${app.panes[1].name}` : app.panes[0].name;
   byId("title").textContent = title;
   document.title = `${title} – Serval profile`;
-  if (app.panes.length === 1) byId("facts").replaceChildren(...factsOf(head));
+  if (app.panes.length > 1) return;
+  byId("facts").replaceChildren(...factsOf(head));
+  byId("facts").title = factsInWords(head);
 }
 
-function factsOf({ source, machine, metadata }) {
-  const facts = [["backend", source], ["machine", `${machine.name}, ${machine.sms} SMs`], ...Object.entries(metadata)];
-  return facts.flatMap(([name, value], i) => [i ? " · " : "", `${name} `, element("b", {}, value)]);
+function factList({ source, machine, metadata }) {
+  return [["backend", source], ["machine", `${machine.name}, ${machine.sms} SMs`], ...Object.entries(metadata)];
+}
+function factsOf(head) {
+  return factList(head).flatMap(([name, value], i) => [i ? " · " : "", `${name} `, element("b", {}, value)]);
+}
+function factsInWords(head) {
+  return factList(head).map(([name, value]) => `${name}: ${value}`).join("\n");
 }
