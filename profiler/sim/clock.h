@@ -12,6 +12,7 @@ enum class Step : uint8_t {
   kIssue,       // loader: may look again
   kNoticed,     // preparers: the waits are over
   kPrepared,    // preparers: activations are in place
+  kScaled,      // storers: the rows' scales are known
   kMultiplied,  // consumer warp `which`: a page
   kGroupRead,   // group: a window of what it reads is there
   kGroupDone,   // group: all is computed

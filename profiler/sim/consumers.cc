@@ -5,15 +5,7 @@
 #include "profiler/sim/sm.h"
 
 namespace serval::sim {
-namespace {
-
-constexpr uint32_t kRowsOfTile = 4;  // rows of the pass that a product takes
-
-double tiles(const Gpu& gpu) {
-  return (gpu.rows.bound + kRowsOfTile - 1) / kRowsOfTile;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 Consumers::Consumers(Sm& sm)
     : sm_(sm), warps_(static_cast<size_t>(sm.gpu.parameters.consumer_warps), Warp(sm.ring.size())) {}
@@ -46,15 +38,13 @@ void Consumers::step(uint32_t index) {
       return;
     }
     if (warp.state == State::kIdle && warp.pages_left == 0) {
-      // Preparers of streamed chunks end only when every warp is done with those before.
-      if (!r.resident && !r.prepared) return;
-      end_record(warp, r.first_chunk + r.activation_chunks);
+      use_chunks(warp, r.first_chunk + r.activation_chunks);
+      end_record(warp);
       continue;
     }
     if (warp.state == State::kIdle && !take_page(warp, r)) return;
-    if (warp.state == State::kHolding && !multiply(index, r)) return;
-    if (warp.state == State::kMultiplying) return;
-    if (warp.state == State::kNoPlace && !end_page(warp, r)) return;
+    if (warp.state == State::kHolding) multiply(index, r);
+    return;
   }
 }
 
@@ -64,18 +54,26 @@ void Consumers::begin_record(uint32_t index, Record& r) {
   warp.idle_since = sm_.gpu.clock.now();
   if (r.work.kind == Work::Kind::kStream) {
     warp.pages_left = pages_of(index, r);
+    // Chunks before that of its first page it does not need.
+    if (r.mode == Mode::kSplit && warp.pages_left > 0)
+      use_chunks(warp, r.first_chunk + first_in_turn(index, r) / (r.work.units * r.work.matrices));
   } else {
     ++r.warps_arrived;
   }
+}
+
+// The first of a stream's pages that is the warp's, where they are taken in turn.
+uint32_t Consumers::first_in_turn(uint32_t index, const Record& r) const {
+  const auto warps = static_cast<uint32_t>(warps_.size());
+  return (index + warps - static_cast<uint32_t>(r.first_page % warps)) % warps;
 }
 
 uint32_t Consumers::pages_of(uint32_t index, const Record& r) const {
   const auto warps = static_cast<uint32_t>(warps_.size());
   // How many of the n numbers from 0 on are `first` modulo the number of warps.
   const auto count = [&](uint32_t n, uint32_t first) { return n > first ? (n - first - 1) / warps + 1 : 0; };
-  if (!r.resident) return count(r.work.units, index) * r.work.unit_pages();
-  const auto offset = static_cast<uint32_t>(r.first_page % warps);
-  return count(r.work.pages(), (index + warps - offset) % warps);
+  if (r.mode == Mode::kOwnUnits) return count(r.work.units, index) * r.work.unit_pages();
+  return count(r.work.pages(), first_in_turn(index, r));
 }
 
 // A whole page goes into registers as soon as it has landed, which frees its place in the ring.
@@ -99,57 +97,52 @@ void Consumers::free_page(Warp& warp, double at) {
   sm_.wake(Wake::kLoader);
 }
 
-bool Consumers::multiply(uint32_t index, Record& r) {
+// As soon as the activations are there, and the results of an earlier unit stored that are in these ones'
+// place.
+void Consumers::multiply(uint32_t index, Record& r) {
   Gpu& gpu = sm_.gpu;
   const SimParameters& p = gpu.parameters;
   Warp& warp = warps_[index];
-  if (warp.page.sequence >= r.chunks_prepared) return false;
+  const Page& page = warp.page;
+  const uint32_t earlier = page.unit < r.unit_slots ? 0 : page.unit - r.unit_slots + 1;
+  if (page.sequence >= r.chunks_prepared || sm_.storers.stored_units() < r.first_unit + earlier) return;
   const double begin = std::max(gpu.clock.now(), warp.taken_at);
-  multiplying_until_ = std::max(multiplying_until_, begin) + tiles(gpu) * p.sm_page_us;
-  const double end = std::max(begin + tiles(gpu) * p.multiply_us, multiplying_until_);
+  multiplying_until_ = std::max(multiplying_until_, begin) + gpu.tiles() * p.sm_page_us;
+  const double end = std::max(begin + gpu.tiles() * p.multiply_us, multiplying_until_);
   r.compute_begin = std::min(r.compute_begin, begin);
   warp.state = State::kMultiplying;
   gpu.clock.schedule(end, sm_.index, Step::kMultiplied, index);
-  return true;
 }
 
 void Consumers::multiplied(uint32_t index) {
-  warps_[index].state = State::kNoPlace;
-  wake(index);
-}
-
-// A page's results go where those of an earlier unit were, once they are stored.
-bool Consumers::end_page(Warp& warp, Record& r) {
   const double now = sm_.gpu.clock.now();
-  const Page& page = warp.page;
-  const uint32_t earlier = page.unit < r.unit_slots ? 0 : page.unit - r.unit_slots + 1;
-  if (sm_.storers.stored_units() < r.first_unit + earlier) return false;
-  if (!page.whole) free_page(warp, now);
-  if (page.ends_chunk) {
-    warp.used = r.first_chunk + page.sequence + 1;
-    sm_.wake(Wake::kPreparer);
-  }
-  sm_.units.arrive(r.first_unit + page.unit, r.work.unit_pages());
-  sm_.wake(Wake::kStorers);
+  Warp& warp = warps_[index];
+  Record& r = sm_.at(warp.record);
+  if (!warp.page.whole) free_page(warp, now);
+  if (!r.resident()) use_chunks(warp, r.first_chunk + warp.page.next_sequence);
+  if (sm_.units.arrive(r.first_unit + warp.page.unit, r.work.unit_pages())) sm_.wake(Wake::kStorers);
   note(r, EventKind::kComputeEnd, now);
   --warp.pages_left;
   warp.idle_since = now;
   warp.state = State::kIdle;
-  return true;
+  wake(index);
 }
 
-void Consumers::end_record(Warp& warp, uint64_t used) {
-  warp.used = used;
+void Consumers::use_chunks(Warp& warp, uint64_t chunks) {
+  warp.used = chunks;
+  sm_.wake(Wake::kPreparer);
+}
+
+void Consumers::end_record(Warp& warp) {
   ++warp.record;
   warp.begun = false;
-  sm_.wake(Wake::kPreparer);
   sm_.wake(Wake::kController);
 }
 
 // --- a group instruction: all warps together, once the inputs are there
 
 void Consumers::start_group(Record& r) {
-  if (group_runs_ || r.warps_arrived < warps_.size() || !r.prepared) return;
+  if (group_runs_ || r.warps_arrived < warps_.size() || r.chunks_prepared == 0) return;
   group_runs_ = true;
   group_bytes_left_ = r.work.bytes;
   r.compute_begin = sm_.gpu.clock.now();
@@ -185,7 +178,10 @@ void Consumers::group_done() {
   note(r, EventKind::kComputeEnd, sm_.gpu.clock.now());
   r.execution.bytes = r.work.bytes;
   sm_.units.arrive(r.first_unit, 1);
-  for (Warp& warp : warps_) end_record(warp, r.first_chunk + 1);
+  for (Warp& warp : warps_) {
+    use_chunks(warp, r.first_chunk + 1);
+    end_record(warp);
+  }
   wake_all();
   sm_.wake(Wake::kStorers);
 }

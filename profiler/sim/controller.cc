@@ -26,15 +26,19 @@ uint32_t activation_slots(const Gpu& gpu) {
   return std::max(1u, whole(gpu.parameters.activation_rows) / row_slots(gpu));
 }
 
-uint32_t unit_slots(const Gpu& gpu, const Work& work, bool resident) {
+// Units whose sums have room: a power of two, or none.
+uint32_t unit_slots(const Gpu& gpu, uint32_t matrices, uint32_t parts) {
   const SimParameters& p = gpu.parameters;
-  const uint32_t parts = work.matrices * (resident ? work.chunks : 1);
-  const uint64_t unit_bytes = uint64_t{parts} * row_slots(gpu) * kUnitRows * sizeof(float);
-  const auto fit =
-      static_cast<uint32_t>(std::min(p.partial_bytes / static_cast<double>(unit_bytes), p.unit_slots));
-  const uint32_t slots = std::bit_floor(std::max(1u, fit));
-  // Where a warp has a unit of its own, all units of a block have room.
-  return resident ? slots : std::max(slots, whole(p.consumer_warps));
+  const uint64_t bytes = uint64_t{matrices} * parts * row_slots(gpu) * kUnitRows * sizeof(float);
+  return std::bit_floor(
+      static_cast<uint32_t>(std::min(p.partial_bytes / static_cast<double>(bytes), p.unit_slots)));
+}
+
+Mode mode_of(const Gpu& gpu, const Work& work) {
+  if (work.chunks <= activation_slots(gpu)) return Mode::kResident;
+  const uint32_t warps = whole(gpu.parameters.consumer_warps);
+  const bool one_block = work.units <= warps && work.units <= unit_slots(gpu, work.matrices, work.chunks);
+  return one_block ? Mode::kSplit : Mode::kOwnUnits;
 }
 
 }  // namespace
@@ -104,10 +108,12 @@ void Controller::plan(Record& record) {
     count_pages(work.pages());
     const uint32_t warps = whole(gpu.parameters.consumer_warps);
     const uint32_t blocks = (work.units + warps - 1) / warps;
+    record.mode = mode_of(gpu, work);
     record.activation_slots = activation_slots(gpu);
-    record.resident = work.chunks <= record.activation_slots;
-    record.activation_chunks = record.resident ? work.chunks : blocks * work.chunks;
-    record.unit_slots = unit_slots(gpu, work, record.resident);
+    record.activation_chunks = record.resident() ? work.chunks : blocks * work.chunks;
+    // Where a warp has a unit of its own, all units of a block have room.
+    const bool own = record.mode == Mode::kOwnUnits;
+    record.unit_slots = std::max(own ? warps : 1, unit_slots(gpu, work.matrices, own ? 1 : work.chunks));
     next_page_ += work.pages();
   }
   next_unit_ += record.units();

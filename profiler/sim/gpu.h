@@ -58,6 +58,11 @@ struct Gpu {
   std::vector<double> gate_at;  // [passes] when the pass was over
   Recording* const recording;   // or null
 
+  // Rows of the pass are multiplied and stored four at a time.
+  uint32_t tiles() const {
+    constexpr uint32_t kRowsOfTile = 4;
+    return (rows.bound + kRowsOfTile - 1) / kRowsOfTile;
+  }
   // What a step of a synchronisation takes now, of which a round has `rounds`.
   double rounds(double share) const { return share * round_us(hbm.queued_us()); }
 };

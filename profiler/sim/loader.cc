@@ -24,7 +24,6 @@ void Loader::step() {
       note(r, EventKind::kLoadBegin, now);
       sample(now);
     }
-    if (now < busy_until_) return look_again(busy_until_);
     if (!room()) return;
     issue(r);
   }
@@ -37,6 +36,10 @@ bool Loader::room() {
   const bool is_long = sm_.at(record).work.pages() >= p.long_stream_pages;
   const double limit = is_long ? p.pages_in_flight_long : p.pages_in_flight;
   if (static_cast<double>(issued_ - landed_) >= limit) return false;
+  if (now < busy_until_) {
+    look_again(busy_until_);
+    return false;
+  }
   const double free_at = issued_ < sm_.ring.size() ? 0 : sm_.page(issued_).free_at;
   if (free_at <= now) {
     if (no_room_since_ >= 0) room_us_ += now - no_room_since_;
@@ -90,15 +93,24 @@ Page Loader::page_of(const Record& r) const {
   page.bytes = work.page_bytes(chunk_);
   page.whole = work.whole_page(chunk_);
   page.free_at = kUnknown;
-  if (r.resident) {
-    page.sequence = chunk_;
-    page.warp = static_cast<uint32_t>(issued_ % warps);
-  } else {
-    page.sequence = page.unit / warps * work.chunks + chunk_;
-    page.warp = unit_;
-    page.ends_chunk = matrix_ + 1 == work.matrices;
-  }
+  const bool own = r.mode == Mode::kOwnUnits;
+  page.warp = own ? unit_ : static_cast<uint32_t>(issued_ % warps);
+  page.sequence = own ? page.unit / warps * work.chunks + chunk_ : chunk_;
+  page.next_sequence = next_sequence(r, page);
   return page;
+}
+
+uint32_t Loader::next_sequence(const Record& r, const Page& page) const {
+  const auto warps = static_cast<uint32_t>(sm_.consumers.warps());
+  const Work& work = r.work;
+  if (r.resident()) return 0;  // none is given back before the last
+  if (r.mode == Mode::kSplit) {
+    const uint32_t next = done_ + warps;
+    return next < work.pages() ? next / (work.units * work.matrices) : r.activation_chunks;
+  }
+  if (matrix_ + 1 < work.matrices) return page.sequence;
+  const bool last = chunk_ + 1 == work.chunks && page.unit + warps >= work.units;
+  return last ? r.activation_chunks : page.sequence + 1;
 }
 
 // Resident: unit after unit, all chunks of its matrices. Otherwise: block after block of units, and in a
@@ -106,7 +118,7 @@ Page Loader::page_of(const Record& r) const {
 void Loader::advance(const Record& r) {
   const Work& work = r.work;
   ++done_;
-  if (r.resident) {
+  if (r.resident()) {
     if (++chunk_ < work.chunks) return;
     chunk_ = 0;
     if (++matrix_ < work.matrices) return;

@@ -1,4 +1,4 @@
-#include <cmath>
+#include <algorithm>
 
 #include "profiler/sim/sm.h"
 
@@ -15,11 +15,10 @@ void Preparer::step() {
         if (unmet_ > 0) return;
         wait_over(r);
         return;
-      case Phase::kInputs:
+      case Phase::kReading:
         if (!read(r)) return;
         break;
       case Phase::kNoticing:
-      case Phase::kReading:
         return;
     }
   }
@@ -35,7 +34,7 @@ bool Preparer::acquired(uint32_t chunks, uint32_t slots) const {
 // Where shared memory is needed before the waits, there has to be some; a group takes all of it.
 bool Preparer::begin(Record& r) {
   const bool streams = r.work.kind == Work::Kind::kStream;
-  if (streams && r.resident && !acquired(r.activation_chunks, r.activation_slots)) return false;
+  if (streams && r.resident() && !acquired(r.activation_chunks, r.activation_slots)) return false;
   if (!streams && sm_.consumers.used_chunks() < next_chunk_) return false;
   note(r, EventKind::kWaitBegin, sm_.gpu.clock.now());
   ask_counters(r);
@@ -80,50 +79,78 @@ void Preparer::wait_over(const Record& r) {
 }
 
 void Preparer::noticed() {
+  Gpu& gpu = sm_.gpu;
   Record& r = sm_.at(record);
+  const double now = gpu.clock.now();
   r.inputs_ready = true;
-  note(r, EventKind::kInputsReady, sm_.gpu.clock.now());
-  phase_ = Phase::kInputs;
+  note(r, EventKind::kInputsReady, now);
+  read_scales(r);
+  phase_ = Phase::kReading;
   sm_.wake(Wake::kStorers);
   sm_.wake(Wake::kPreparer);
 }
 
-// All activations at once, or the next chunk of them.
+// By the storers, while consumers multiply.
+void Preparer::read_scales(Record& r) {
+  Gpu& gpu = sm_.gpu;
+  r.scales_ready = r.work.scale_bytes == 0;
+  if (r.scales_ready) return;
+  const double at = gpu.l2.read(gpu.clock.now(), r.work.scale_bytes, gpu.rounds(gpu.parameters.read_rounds));
+  scaled_until_ = std::max(scaled_until_, at);
+  scales_.push(record);
+  gpu.clock.schedule(scaled_until_, sm_.index, Step::kScaled);
+}
+
+void Preparer::scaled() {
+  sm_.at(scales_.front()).scales_ready = true;
+  scales_.pop();
+  sm_.wake(Wake::kStorers);
+}
+
+// Asks for all activations at once, or for chunk after chunk as there is room.
 bool Preparer::read(Record& r) {
   if (r.work.kind != Work::Kind::kStream) {
     chunk_floor_ = ++next_chunk_;
-    finish(r);
+    r.chunks_prepared = 1;
+    note(r, EventKind::kPrepared, sm_.gpu.clock.now());
+    sm_.consumers.wake_all();
+    end_record();
     return true;
   }
-  const uint32_t chunks = r.resident ? r.activation_chunks : 1;
-  if (!r.resident && !acquired(chunks, r.activation_slots)) return false;
+  const uint32_t at_once = r.resident() ? r.activation_chunks : 1;
+  for (; r.chunks_asked < r.activation_chunks; r.chunks_asked += at_once) {
+    if (!r.resident() && !acquired(at_once, r.activation_slots)) return false;
+    ask_chunks(r, at_once);
+    next_chunk_ += at_once;
+  }
+  end_record();
+  return true;
+}
+
+// They are there in the order in which they were asked for.
+void Preparer::ask_chunks(const Record& r, uint32_t chunks) {
   Gpu& gpu = sm_.gpu;
   const SimParameters& p = gpu.parameters;
   const uint64_t bytes = r.work.input_bytes * chunks / r.work.chunks;
   const double read_at = gpu.l2.read(gpu.clock.now(), bytes, gpu.rounds(p.read_rounds));
-  const double us = (r.chunks_prepared == 0 ? p.prepare_us : 0) + kib(bytes) * p.prepare_us_per_kib;
-  gpu.clock.schedule(read_at + us, sm_.index, Step::kPrepared);
-  phase_ = Phase::kReading;
-  return true;
+  const double us = (r.chunks_asked == 0 ? p.prepare_us : 0) + kib(bytes) * p.prepare_us_per_kib;
+  prepared_until_ = std::max(prepared_until_, read_at) + us;
+  asked_.push({record, chunks});
+  gpu.clock.schedule(prepared_until_, sm_.index, Step::kPrepared);
 }
 
 void Preparer::prepared() {
-  Record& r = sm_.at(record);
-  const uint32_t chunks = r.resident ? r.activation_chunks : 1;
-  next_chunk_ += chunks;
-  r.chunks_prepared += chunks;
-  phase_ = Phase::kInputs;
+  const Asked asked = asked_.front();
+  asked_.pop();
+  Record& r = sm_.at(asked.record);
+  r.chunks_prepared += asked.chunks;
+  if (r.chunks_prepared == r.activation_chunks) note(r, EventKind::kPrepared, sm_.gpu.clock.now());
   sm_.consumers.wake_all();
-  if (r.chunks_prepared == r.activation_chunks) finish(r);
-  sm_.wake(Wake::kPreparer);
 }
 
-void Preparer::finish(Record& r) {
-  r.prepared = true;
-  note(r, EventKind::kPrepared, sm_.gpu.clock.now());
+void Preparer::end_record() {
   phase_ = Phase::kBegin;
   ++record;
-  sm_.consumers.wake_all();
   sm_.wake(Wake::kController);
 }
 

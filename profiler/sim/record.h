@@ -12,6 +12,11 @@
 
 namespace serval::sim {
 
+// How the warps share a stream's pages. Resident: in turn, unit by unit, and all chunks of activations are
+// there at once. Otherwise chunks come and go, and pages are in order of chunks: split, in turn as well; or
+// each warp has units of its own, as many at once as there are warps.
+enum class Mode : uint8_t { kResident, kSplit, kOwnUnits };
+
 // An instruction that has been fetched.
 struct Record {
   uint32_t instruction = 0;  // of the program
@@ -20,18 +25,20 @@ struct Record {
   Work work;
 
   // How it is cut up (instructions/common/matvec.cuh: Plan).
-  bool resident = true;            // all chunks of activations are there at once
+  Mode mode = Mode::kResident;
   uint32_t activation_chunks = 0;  // that the preparers bring, or 1: a group's scratch memory
   uint32_t activation_slots = 1;   // chunks that there is room for
   uint32_t unit_slots = 1;         // units of it whose sums have room
   uint64_t first_page = 0, first_unit = 0, first_chunk = 0;
   uint32_t units() const { return work.kind == Work::Kind::kStream ? work.units : 1; }
+  bool resident() const { return mode == Mode::kResident; }
 
   // How far it is.
   uint32_t pages_landed = 0;
   bool inputs_ready = false;
+  bool scales_ready = false;
+  uint32_t chunks_asked = 0;
   uint32_t chunks_prepared = 0;
-  bool prepared = false;
   uint32_t warps_arrived = 0;
   uint32_t storers_done = 0;
   double compute_begin = std::numeric_limits<double>::infinity();
@@ -39,15 +46,15 @@ struct Record {
   Execution execution;
 };
 
-// A page of the ring.
+// A page of the ring. `sequence` counts the chunks of activations that the record uses.
 struct Page {
   uint64_t record = 0;
-  uint32_t unit = 0;      // of the record's
-  uint32_t sequence = 0;  // of the chunks of activations that the record uses
+  uint32_t unit = 0;           // of the record's
+  uint32_t sequence = 0;       // that it is multiplied with
+  uint32_t next_sequence = 0;  // of the warp's next page; all chunks are before that of none
   uint32_t warp = 0;
   uint32_t bytes = 0;
-  bool whole = true;        // a warp can take it into registers
-  bool ends_chunk = false;  // the last of its chunk for its warp
+  bool whole = true;  // a warp can take it into registers
   bool landed = false;
   double free_at = 0;  // infinity: nobody has taken it
 };
@@ -57,10 +64,11 @@ class Units {
  public:
   explicit Units(uint32_t slots) : slots_(slots) {}
 
-  void arrive(uint64_t unit, uint32_t parts) {
+  // Of a unit of so many parts; true if it was the last.
+  bool arrive(uint64_t unit, uint32_t parts) {
     Slot& slot = slots_[unit % slots_.size()];
     if (slot.unit != unit) slot = {unit, parts};
-    --slot.parts_left;
+    return --slot.parts_left == 0;
   }
   bool complete(uint64_t unit) const {
     const Slot& slot = slots_[unit % slots_.size()];

@@ -57,6 +57,8 @@ void Sm::go_on(Step step, uint32_t which) {
       return preparer.noticed();
     case Step::kPrepared:
       return preparer.prepared();
+    case Step::kScaled:
+      return preparer.scaled();
     case Step::kMultiplied:
       return consumers.multiplied(which);
     case Step::kGroupRead:

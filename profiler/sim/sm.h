@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <queue>
 #include <string>
 #include <vector>
 
@@ -50,7 +51,8 @@ class Loader {
  private:
   bool room();
   void issue(Record& record);
-  Page page_of(const Record& record) const;
+  Page page_of(const Record& r) const;
+  uint32_t next_sequence(const Record& r, const Page& page) const;
   void advance(const Record& record);
   void look_again(double at);
   void sample(double at) const;
@@ -73,20 +75,28 @@ class Preparer {
   void step();
   void counter_reached(uint32_t counter);
   void noticed();
+  // What was asked for first is there: activations, or the rows' scales.
   void prepared();
+  void scaled();
 
   bool waits_for_counters() const { return phase_ == Phase::kWaiting; }
   uint64_t record = 0;
 
  private:
-  enum class Phase : uint8_t { kBegin, kWaiting, kNoticing, kInputs, kReading };
+  enum class Phase : uint8_t { kBegin, kWaiting, kNoticing, kReading };
+  struct Asked {
+    uint64_t record;
+    uint32_t chunks;
+  };
   bool acquired(uint32_t chunks, uint32_t slots) const;
   bool begin(Record& r);
   void ask_counters(const Record& r);
   void reached_last(uint32_t counter);
   void wait_over(const Record& r);
+  void read_scales(Record& r);
   bool read(Record& r);
-  void finish(Record& r);
+  void ask_chunks(const Record& r, uint32_t chunks);
+  void end_record();
 
   Sm& sm_;
   Phase phase_ = Phase::kBegin;
@@ -94,6 +104,10 @@ class Preparer {
   double last_change_ = -1;   // of those that were reached
   uint64_t next_chunk_ = 0;   // of activations
   uint64_t chunk_floor_ = 0;  // chunks that must be used up before any slot is written again
+  // On their way: chunks, and records' scales.
+  std::queue<Asked> asked_;
+  std::queue<uint64_t> scales_;
+  double prepared_until_ = 0, scaled_until_ = 0;
 };
 
 // Warps that take a page each into registers and multiply it, or run a group instruction together.
@@ -113,7 +127,7 @@ class Consumers {
   uint64_t used_chunks() const;  // that every warp is done with
 
  private:
-  enum class State : uint8_t { kIdle, kHolding, kMultiplying, kNoPlace };
+  enum class State : uint8_t { kIdle, kHolding, kMultiplying };
   // Pages that have been asked for and that a warp will take: no more than the ring has.
   class Fifo {
    public:
@@ -144,10 +158,11 @@ class Consumers {
   void begin_record(uint32_t index, Record& r);
   bool take_page(Warp& warp, Record& r);
   void free_page(Warp& warp, double at);
-  bool multiply(uint32_t index, Record& r);
-  bool end_page(Warp& warp, Record& r);
-  void end_record(Warp& warp, uint64_t used);
+  void multiply(uint32_t index, Record& r);
+  void use_chunks(Warp& warp, uint64_t chunks);
+  void end_record(Warp& warp);
   void start_group(Record& r);
+  uint32_t first_in_turn(uint32_t index, const Record& r) const;
   uint32_t pages_of(uint32_t index, const Record& r) const;
 
   Sm& sm_;
@@ -173,7 +188,7 @@ class Storers {
  private:
   struct Storer {
     uint64_t record = 0;
-    uint32_t next_unit = 0;
+    uint32_t next_task = 0;  // of the record
     uint64_t stored = 0;
     bool begun = false;
     bool busy = false;

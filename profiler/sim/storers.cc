@@ -6,7 +6,10 @@
 namespace serval::sim {
 namespace {
 
-constexpr uint32_t kRowsAtOnce = 4;
+// What the storers take in turn: a tile of rows of a unit.
+uint32_t tiles_of(const Gpu& gpu, const Record& r) {
+  return r.work.kind == Work::Kind::kStream ? gpu.tiles() : 1;
+}
 
 }  // namespace
 
@@ -21,21 +24,21 @@ void Storers::step(uint32_t index) {
   Storer& storer = storers_[index];
   while (!storer.busy && sm_.has(storer.record)) {
     Record& r = sm_.at(storer.record);
-    if (!r.inputs_ready) return;
+    if (!r.inputs_ready || !r.scales_ready) return;
     if (!storer.begun) {
       storer.begun = true;
-      storer.next_unit = index;
+      storer.next_task = index;
     }
-    if (storer.next_unit >= r.units()) {
+    const uint32_t unit = storer.next_task / tiles_of(gpu, r);
+    if (unit >= r.units()) {
       end_record(index, r);
       continue;
     }
-    if (!sm_.units.complete(r.first_unit + storer.next_unit)) return;
+    if (!sm_.units.complete(r.first_unit + unit)) return;
     note(r, EventKind::kStoreBegin, gpu.clock.now());
     storer.busy = true;
-    const bool stream = r.work.kind == Work::Kind::kStream;
-    const uint32_t times = stream ? (gpu.rows.bound + kRowsAtOnce - 1) / kRowsAtOnce : 0;
-    gpu.clock.schedule(gpu.clock.now() + times * gpu.parameters.store_us, sm_.index, Step::kStored, index);
+    const double us = r.work.kind == Work::Kind::kStream ? gpu.parameters.store_us : 0;
+    gpu.clock.schedule(gpu.clock.now() + us, sm_.index, Step::kStored, index);
   }
 }
 
@@ -44,8 +47,8 @@ void Storers::stored(uint32_t index) {
   Record& r = sm_.at(storer.record);
   note(r, EventKind::kStored, sm_.gpu.clock.now());
   storer.busy = false;
-  storer.next_unit += static_cast<uint32_t>(storers_.size());
-  storer.stored = r.first_unit + std::min(storer.next_unit, r.units());
+  storer.next_task += static_cast<uint32_t>(storers_.size());
+  storer.stored = r.first_unit + std::min(storer.next_task / tiles_of(sm_.gpu, r), r.units());
   sm_.consumers.wake_all();
   sm_.wake(Wake::kStorers);
 }

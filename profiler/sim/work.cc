@@ -70,8 +70,9 @@ Touched touched_by(const Program& program, const Footprint& footprint) {
   return t;
 }
 
-// A unit has 8 rows of as many matrices as it takes to make 8 results of a row of the pass.
-Work stream_of(const Program& program, Touched& t, uint32_t active_rows) {
+// A unit has 8 rows of as many matrices as it takes to make 8 results of a row of the pass. Products take
+// bf16 activations; fp32 ones are what results are multiplied with.
+Work stream_of(const Program& program, const Touched& t, uint32_t active_rows) {
   Work work{.kind = Work::Kind::kStream};
   const uint64_t results = std::max<uint64_t>(1, t.written / std::max(1u, active_rows));
   work.matrices = static_cast<uint32_t>(std::max<uint64_t>(1, (t.weight_rows + results / 2) / results));
@@ -79,7 +80,11 @@ Work stream_of(const Program& program, Touched& t, uint32_t active_rows) {
   work.units = static_cast<uint32_t>((t.weight_rows + unit_rows - 1) / unit_rows);
   work.cols = t.cols;
   work.chunks = page_image::chunks(t.cols);
-  work.input_bytes = covered_bytes(program, t.reads);
+  Footprint inputs, scales;
+  for (const Region& region : t.reads)
+    (program.tensors[region.tensor.index].dtype == DType::kBF16 ? inputs : scales).push_back(region);
+  work.input_bytes = covered_bytes(program, inputs);
+  work.scale_bytes = covered_bytes(program, scales);
   return work;
 }
 

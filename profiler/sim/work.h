@@ -47,14 +47,15 @@ struct Work {
   uint32_t matrices = 1;
   uint32_t cols = 0;
   uint32_t chunks = 0;
-  uint64_t input_bytes = 0;  // activations that the preparers bring
+  uint64_t input_bytes = 0;  // activations that the preparers bring: bf16
+  uint64_t scale_bytes = 0;  // and those that the storers need for the rows' scales: fp32
 
   // Of a group: what it reads.
   uint64_t bytes = 0;
   bool from_hbm = false;  // else from L2
 
   uint32_t unit_pages() const { return matrices * chunks; }
-  uint32_t pages() const { return units * unit_pages(); }
+  uint64_t pages() const { return uint64_t{units} * unit_pages(); }
   uint32_t page_bytes(uint32_t chunk) const;
   bool whole_page(uint32_t chunk) const;
 };
