@@ -7,6 +7,7 @@
 
 #include "fmt/format.h"
 
+#include "engine/backend/best_policy.h"
 #include "engine/backend/cache_fill.h"
 #include "engine/backend/device_state.h"
 #include "engine/backend/device_tensors.h"
@@ -140,12 +141,13 @@ Program compile_for(const Gpu& gpu, const LlamaConfig& config, const DeviceBacke
   Machine machine = h200_machine();
   machine.name = gpu.name;
   machine.sms = options.sms > 0 ? options.sms : gpu.sms;
-  const Graph graph =
-      build_llama_graph(config, {.sms = machine.sms,
-                                 .context = options.context,
-                                 .kv_blocks = options.max_sequences * blocks_for_tokens(options.context)});
+  const GraphOptions graph_options{.sms = machine.sms,
+                                   .context = options.context,
+                                   .kv_blocks = options.max_sequences * blocks_for_tokens(options.context)};
+  const Graph graph = build_llama_graph(config, graph_options);
+  const auto policy = options.best_policy ? best_policy(config, graph_options, machine, {}) : options.policy;
   Program program =
-      compile(graph, machine, {.policy = options.policy, .queue_kind = options.queue_kind, .context = {}});
+      compile(graph, machine, {.policy = policy, .queue_kind = options.queue_kind, .context = {}});
   require_valid(program);
   return program;
 }

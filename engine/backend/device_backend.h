@@ -16,7 +16,8 @@ struct DeviceBackendOptions {
   uint32_t context = 4096;       // tokens a sequence may hold
   uint32_t max_sequences = 16;   // full contexts that the KV cache holds
   uint32_t sms = 0;              // 0: as many as the GPU has, which is also the limit
-  std::optional<Policy> policy;  // none: what the cost model prefers
+  std::optional<Policy> policy;  // none: what the cost model prefers, or …
+  bool best_policy = false;      // … the simulator
   QueueKind queue_kind = QueueKind::kPerSm;
   double stall_timeout_s = 30;
   int gpu = 0;  // CUDA's index

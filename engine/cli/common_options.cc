@@ -3,6 +3,7 @@
 #include <climits>
 #include <random>
 
+#include "engine/backend/best_policy.h"
 #include "engine/cli/log.h"
 #include "vm/machine.h"
 
@@ -49,9 +50,10 @@ void ScheduleFlags::declare(FlagSet& flags) {
                 sms = static_cast<int>(parse_integer(v, 1, static_cast<int>(serval::kMaxSms)));
               });
   flags.value("--policy", "NAME",
-              "placement on SMs: round-robin, zig-zag, wave, list. Default: what the cost model prefers",
+              "placement on SMs: round-robin, zig-zag, wave, list, or best: what the GPU's simulator "
+              "prefers. Default: what the cost model prefers",
               [this](const FlagValue& v) {
-                policy = parse_choice(v, {"round-robin", "zig-zag", "wave", "list"});
+                policy = parse_choice(v, {"round-robin", "zig-zag", "wave", "list", kBestPolicy});
               });
   flags.value("--queue", "KIND", "per-sm: a queue for each SM; global: one for all. Default: per-sm",
               [this](const FlagValue& v) {

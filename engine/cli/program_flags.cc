@@ -6,6 +6,7 @@
 
 #include "fmt/format.h"
 
+#include "engine/backend/best_policy.h"
 #include "engine/cli/log.h"
 #include "engine/runtime/model_source.h"
 #include "engine/runtime/options.h"
@@ -16,6 +17,8 @@
 namespace serval::cli {
 namespace {
 
+constexpr const char* kHostMachine = "host";
+
 // What says how to compile, and so has no meaning for a program that is compiled.
 constexpr const char* kCompileFlags[] = {"--model",  "--ctx-size", "--machine", "--sms",
                                          "--policy", "--queue",    "--threads"};
@@ -23,7 +26,7 @@ constexpr const char* kCompileFlags[] = {"--model",  "--ctx-size", "--machine", 
 Machine machine_of(const ProgramFlags& flags) {
   const auto cores = std::max(1u, std::thread::hardware_concurrency());
   const uint32_t threads = flags.threads == 0 ? cores : static_cast<uint32_t>(flags.threads);
-  Machine machine = flags.machine == "host" ? host_machine(threads) : h200_machine();
+  Machine machine = flags.machine == kHostMachine ? host_machine(threads) : h200_machine();
   if (flags.schedule.sms != 0) machine.sms = static_cast<uint32_t>(flags.schedule.sms);
   return machine;
 }
@@ -40,7 +43,7 @@ void ProgramFlags::declare(FlagSet& set, const std::string& purpose) {
   schedule.declare(set);
   set.value("--machine", "NAME", "what to compile for: h200, host. Default: h200",
             [this](const FlagValue& v) {
-              machine = parse_choice(v, {"h200", "host"});
+              machine = parse_choice(v, {"h200", kHostMachine});
             });
   set.value("--threads", "N", "of the machine host; 0: all cores. Default: 0",
             [this](const FlagValue& v) { threads = static_cast<int>(parse_integer(v, 0, kMaxThreads)); });
@@ -63,11 +66,15 @@ Program ProgramFlags::compile_model(const CostContext& cost) const {
   const auto tokens = static_cast<uint32_t>(context_of(options, config.max_position));
 
   const auto begin = std::chrono::steady_clock::now();
-  const Graph graph = build_llama_graph(config, {.sms = target.sms, .context = tokens});
-  Program program = compile(graph, target,
-                            {.policy = policy_named(schedule.policy),
-                             .queue_kind = schedule.global_queue ? QueueKind::kGlobal : QueueKind::kPerSm,
-                             .context = cost});
+  const GraphOptions graph_options{.sms = target.sms, .context = tokens};
+  const Graph graph = build_llama_graph(config, graph_options);
+  // The simulator is one of a GPU.
+  const bool best = schedule.policy == kBestPolicy && machine != kHostMachine;
+  Program program = compile(
+      graph, target,
+      {.policy = best ? best_policy(config, graph_options, target, cost) : policy_named(schedule.policy),
+       .queue_kind = schedule.global_queue ? QueueKind::kGlobal : QueueKind::kPerSm,
+       .context = cost});
   const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - begin;
   log_info(fmt::format("compiled {} instructions in {:.1f} ms", program.instructions.size(), time.count()));
   return program;

@@ -6,6 +6,7 @@
 
 #include "fmt/format.h"
 
+#include "engine/backend/best_policy.h"
 #include "engine/backend/device_backend.h"
 #include "engine/backend/host_backend.h"
 #include "engine/torch/torch_backend.h"
@@ -20,7 +21,8 @@ HostBackendOptions host_options(const EngineOptions& options, int context) {
   host.max_sequences = static_cast<uint32_t>(options.max_sequences);
   host.threads = static_cast<uint32_t>(options.threads);
   host.sms = static_cast<uint32_t>(options.sms);
-  if (!options.policy.empty()) host.policy = policy_named(options.policy);
+  // The simulator is one of a GPU: of the host's threads, the cost model says what is best.
+  host.policy = policy_named(options.policy);
   host.queue_kind = options.global_queue ? QueueKind::kGlobal : QueueKind::kPerSm;
   host.stall_timeout_s = options.stall_timeout_s;
   host.interleaving = options.interleaving;
@@ -32,7 +34,8 @@ DeviceBackendOptions device_options(const EngineOptions& options, int context) {
   device.context = static_cast<uint32_t>(context);
   device.max_sequences = static_cast<uint32_t>(options.max_sequences);
   device.sms = static_cast<uint32_t>(options.sms);
-  if (!options.policy.empty()) device.policy = policy_named(options.policy);
+  device.policy = policy_named(options.policy);
+  device.best_policy = options.policy == kBestPolicy;
   device.queue_kind = options.global_queue ? QueueKind::kGlobal : QueueKind::kPerSm;
   device.stall_timeout_s = options.stall_timeout_s;
   return device;

@@ -9,6 +9,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
+#include "engine/backend/best_policy.h"
 #include "models/checkpoint/config.h"
 
 namespace serval {
@@ -46,7 +47,7 @@ void check_options(const EngineOptions& options) {
                 fmt::format("interleaving: {}; limit: backend host only", *options.interleaving));
   }
   if (!options.policy.empty()) {
-    require_one_of("policy", options.policy, {"round-robin", "zig-zag", "wave", "list"});
+    require_one_of("policy", options.policy, {"round-robin", "zig-zag", "wave", "list", kBestPolicy});
   }
   if (!options.chat_template.empty())
     require_one_of("chat_template", options.chat_template, {"llama3", "chatml"});

@@ -83,8 +83,8 @@ TEST(Options, NameTheFieldThatIsOutOfRange) {
                      "stall_timeout_s: nan; limit: more than 0, up to 86400");
   expect_usage_error([](EngineOptions& o) { o.backend = "gpu"; },
                      "backend: 'gpu'; limit: one of auto, device, host, torch");
-  expect_usage_error([](EngineOptions& o) { o.policy = "best"; },
-                     "policy: 'best'; limit: one of round-robin, zig-zag, wave, list");
+  expect_usage_error([](EngineOptions& o) { o.policy = "worst"; },
+                     "policy: 'worst'; limit: one of round-robin, zig-zag, wave, list, best");
   expect_usage_error([](EngineOptions& o) { o.chat_template = "alpaca"; },
                      "chat_template: 'alpaca'; limit: one of llama3, chatml");
 }

@@ -97,7 +97,8 @@ struct EngineOptions {
   std::string backend = "auto";            // auto | device | host | torch
   int threads = 0;                         // host interpreter; 0: all cores; up to 1024
   int sms = 0;                             // SMs to compile for; 0: the backend's own number; up to 1024
-  std::string policy = {};         // round-robin | zig-zag | wave | list; empty: what the cost model prefers
+  // round-robin | zig-zag | wave | list, or best: what the GPU's simulator prefers; empty: the cost model
+  std::string policy = {};
   bool global_queue = false;       // one queue for all SMs instead of one each
   std::string chat_template = {};  // llama3 | chatml; empty: recognised from the checkpoint
   // Host interpreter: one thread interleaves the instructions of all SMs in an order that this seed picks,
