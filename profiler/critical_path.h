@@ -20,6 +20,7 @@ struct PathStep {
   uint32_t counter = kNoCounter;  // of kWait
   SmRole role = SmRole::kController;
   SliceState state = SliceState::kIdle;
+  friend bool operator==(const PathStep&, const PathStep&) = default;
 };
 
 // Found backwards from the signal that opens the window's gate: of everything an event had to wait for, the

@@ -15,6 +15,7 @@ struct Edge {
   uint32_t to = 0;
   uint32_t counter = 0;
   int64_t signalled_ns = 0;  // by `from`
+  friend bool operator==(const Edge&, const Edge&) = default;
 };
 
 // In order of `to`; the gate of the pass before counts as a wait of the first instruction of each SM. Waits

@@ -75,7 +75,8 @@ void Reporter::add_bytes() {
   bytes /= tokens_;
   report_.bytes = static_cast<uint64_t>(bytes);
   report_.gb_per_s = bytes / report_.median_token_ns;  // a byte a nanosecond is 1e9 bytes a second
-  report_.limit_gb_per_s = trace_.program.machine.gb_per_s;
+  // What a host's memory gives is a guess of the cost model's.
+  if (trace_.source != TraceSource::kHost) report_.limit_gb_per_s = trace_.program.machine.gb_per_s;
   report_.limit_ns = report_.limit_gb_per_s > 0 ? bytes / report_.limit_gb_per_s : 0;
   report_.bandwidth = tracks_of(trace_, default_bin_ns(trace_)).front();
 }

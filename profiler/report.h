@@ -67,7 +67,7 @@ struct Report {
   double median_token_ns = 0;
   uint64_t bytes = 0;  // a token
   double gb_per_s = 0;
-  double limit_gb_per_s = 0;      // of the machine that the program was compiled for
+  double limit_gb_per_s = 0;      // of the machine that the program was compiled for; 0: not known (a host)
   double limit_ns = 0;            // a token's bytes at the limit
   std::vector<PathSummary> path;  // longest first; adds up to the mean token
   std::vector<OpSummary> ops;     // in order of first execution

@@ -19,7 +19,7 @@ struct Track {
   std::vector<TrackPoint> points;
 };
 
-// Means over bins of `bin_ns`:
+// Means over bins of `bin_ns`, from the first window's begin to the last one's end:
 //   GB/s             an execution's bytes, spread evenly over the time in which it loads
 //   busy SMs         those whose consumers compute
 //   bytes in flight  and

@@ -120,8 +120,9 @@ RecordingOptions Flags::options() const {
   engine.schedule = schedule;
   engine.context = context;
   engine.threads = threads;
-  engine.backend = backend;
   RecordingOptions out = recording;
+  out.simulate = backend == "sim";
+  if (!out.simulate) engine.backend = backend;
   out.engine = engine.options(recording.batch);
   out.simulator = calibration.empty() ? h200_sim_parameters() : read_sim_parameters(calibration);
   for (const std::string& what_if : what_ifs) apply_what_if(out.simulator, what_if);

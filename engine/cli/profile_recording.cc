@@ -122,7 +122,7 @@ ProfiledRun recorded(const RecordingOptions& options) {
 }  // namespace
 
 ProfiledRun record_tokens(const RecordingOptions& options) {
-  return options.engine.backend == "sim" ? simulated(options) : recorded(options);
+  return options.simulate ? simulated(options) : recorded(options);
 }
 
 }  // namespace serval::cli

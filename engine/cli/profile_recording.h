@@ -13,8 +13,9 @@
 namespace serval::cli {
 
 struct RecordingOptions {
-  EngineOptions engine;  // with a backend, or sim
-  int tokens = 1;        // to record, of each sequence
+  bool simulate = false;  // instead of running on the engine's backend
+  EngineOptions engine;
+  int tokens = 1;  // to record, of each sequence
   int batch = 1;
   int depth = 128;  // tokens in the KV cache before the first that is recorded; made up, not read
   SimParameters simulator;

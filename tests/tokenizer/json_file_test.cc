@@ -1,6 +1,7 @@
 #include "vm/json_file.h"
 
 #include <string>
+#include <vector>
 
 #include "tests/tokenizer/tiny_tokenizer.h"
 
@@ -33,6 +34,32 @@ TEST(JsonFile, RefusesDepthAndCountAboveTheLimits) {
   std::string many = "[0";
   for (std::size_t i = 0; i < kMaxJsonValues; ++i) many += ",0";
   EXPECT_THAT(error_of(many + "]"), HasSubstr("more than 4194304 values"));
+}
+
+TEST(JsonFile, HandsOutTheElementsOfLongLists) {
+  std::vector<std::string> taken;
+  const auto take = [&](const std::string& member, const json& element) {
+    if (member != "long") return false;
+    taken.push_back(element.dump());
+    return true;
+  };
+  const json rest = parse_json_elements(R"({"long":[1,{"a":[2]},[]],"short":[1,[2]],"in":{"long":[3]}})",
+                                        "file.json", take);
+  EXPECT_THAT(taken, testing::ElementsAre("1", R"({"a":[2]})", "[]"));
+  EXPECT_EQ(rest, json::parse(R"({"long":[],"short":[1,[2]],"in":{"long":[3]}})"));
+}
+
+TEST(JsonFile, WhatIsHandedOutDoesNotCount) {
+  std::string many = "{\"long\":[[0]";
+  for (std::size_t i = 0; i < kMaxJsonValues; ++i) many += ",[]";
+  std::size_t taken = 0;
+  parse_json_elements(many + "]}", "file.json", [&](const std::string&, const json&) { return ++taken > 0; });
+  EXPECT_EQ(taken, kMaxJsonValues + 1);
+  EXPECT_THAT(tiny::error_of([&] {
+                parse_json_elements(many + "]}", "file.json",
+                                    [](const std::string&, const json&) { return false; });
+              }),
+              HasSubstr("more than 4194304 values"));
 }
 
 TEST(JsonFile, RefusesWhateverHidesBehindAZeroByte) {

@@ -69,13 +69,30 @@ class End final : public ToyHandler {
   }
 };
 
+// A door between instructions that no counter knows of.
+class Open final : public ToyHandler {
+  uint32_t take(const ToyOperands& op, const HostMemory& m) const override {
+    std::atomic_ref(m.data<uint32_t>(kCells)[op.out]).store(op.value);
+    return 0;
+  }
+  void put(const ToyOperands&, const HostMemory&, uint32_t) const override {}
+};
+
+class Hold final : public ToyHandler {
+  uint32_t take(const ToyOperands& op, const HostMemory& m) const override {
+    while (std::atomic_ref(m.data<uint32_t>(kCells)[op.in]).load() < op.value) std::this_thread::yield();
+    return 0;
+  }
+  void put(const ToyOperands&, const HostMemory&, uint32_t) const override {}
+};
+
 std::string check(const Program&, const Instruction& i) {
-  return i.opcode > kToyEnd ? "opcode: unknown" : "";
+  return i.opcode > kToyHold ? "opcode: unknown" : "";
 }
 
 const char* name(uint16_t opcode) {
-  static constexpr const char* kNames[] = {"add", "trace", "throw", "end"};
-  return opcode <= kToyEnd ? kNames[opcode] : "unknown";
+  static constexpr const char* kNames[] = {"add", "trace", "throw", "end", "open", "hold"};
+  return opcode <= kToyHold ? kNames[opcode] : "unknown";
 }
 
 }  // namespace
@@ -85,7 +102,9 @@ const HostIsa& toy_isa() {
   static const Trace trace;
   static const Throw thrower;
   static const End end;
-  static const HostHandler* const handlers[] = {&add, &trace, &thrower, &end};
+  static const Open open;
+  static const Hold hold;
+  static const HostHandler* const handlers[] = {&add, &trace, &thrower, &end, &open, &hold};
   static const HostIsa isa{handlers, check, name};
   return isa;
 }

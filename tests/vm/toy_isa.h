@@ -1,4 +1,4 @@
-// An instruction set of four opcodes over an array of words, so that the machine can be tested on its own:
+// An instruction set of a few opcodes over an array of words, so that the machine can be tested on its own:
 // the counters are the only thing that orders the cells' plain loads and stores.
 #pragma once
 
@@ -17,6 +17,8 @@ enum ToyOpcode : uint16_t {
   kToyTrace = 1,  // cell[out + cell[in]++] = passes done, as read at that moment
   kToyThrow = 2,  // throws std::length_error if cell[in] != 0
   kToyEnd = 3,    // ends the pass: counts it; the last is that wanted, or one in which the stop cell is set
+  kToyOpen = 4,   // as it loads, cell[out] = value
+  kToyHold = 5,   // as it loads, returns no sooner than cell[in] >= value
 };
 
 struct ToyOperands {
@@ -60,6 +62,7 @@ class ToyMachine {
   // The passes run; `cells` and `control` are what they left.
   uint32_t run(uint32_t passes, const std::function<void(uint32_t)>& on_pass = {});
   uint32_t& cell(uint32_t index) { return cells[index]; }
+  HostInterpreter& interpreter() { return interpreter_; }
 
   Program program;
   std::vector<uint32_t> cells = std::vector<uint32_t>(kToyCells, 0);
