@@ -56,14 +56,18 @@ void add_tick(ToyProgram& toy, uint32_t sm, const std::vector<Wait>& waits, uint
   toy.add(sm, code(ToyOpcode::kTick), Tick{toy.control, toy.host_stop}, {waits, {{gate}}});
 }
 
-// A vector goes from SM to SM and comes back to where it began: `length` instructions one after the other.
+// Who hands a vector on: consumers, who read it by loads or by a bulk copy, or the storers.
+enum class By { kLoads, kBulkCopy, kStorers };
+
+// A vector goes from SM to SM and comes back to where it began: `length` instructions one after the other, by
+// each of `kinds` in turn.
 struct RelayRing {
   std::vector<TensorId> vectors;
   Program program;
 };
-RelayRing relay_ring(uint32_t length, uint32_t bulk, QueueKind kind = QueueKind::kPerSm,
+RelayRing relay_ring(uint32_t length, const std::vector<By>& kinds, QueueKind queues = QueueKind::kPerSm,
                      uint32_t sms = kSms) {
-  ToyProgram toy(sms, kind);
+  ToyProgram toy(sms, queues);
   RelayRing ring;
   std::vector<uint32_t> done;
   for (uint32_t i = 0; i < length; ++i) {
@@ -72,9 +76,15 @@ RelayRing relay_ring(uint32_t length, uint32_t bulk, QueueKind kind = QueueKind:
   }
   const uint32_t gate = toy.add_counter();
   for (uint32_t i = 0; i < length; ++i) {
-    const Relay op{ring.vectors[i], ring.vectors[(i + 1) % length], bulk};
+    const TensorId in = ring.vectors[i], out = ring.vectors[(i + 1) % length];
     const std::vector<Wait> waits = i == 0 ? std::vector<Wait>{} : std::vector<Wait>{after(done[i - 1])};
-    toy.add(i % sms, code(ToyOpcode::kRelay), op, {waits, {{done[i]}}});
+    const By by = kinds[i % kinds.size()];
+    if (by == By::kStorers) {
+      toy.add(i % sms, code(ToyOpcode::kStorerRelay), StorerRelay{in, out, i}, {waits, {{done[i]}}});
+    } else {
+      const Relay op{in, out, by == By::kBulkCopy ? 1U : 0U};
+      toy.add(i % sms, code(ToyOpcode::kRelay), op, {waits, {{done[i]}}});
+    }
   }
   add_tick(toy, 0, {after(done.back())}, gate);
   ring.program = toy.finish(gate);
@@ -92,27 +102,36 @@ void expect_relayed(const RelayRing& ring, uint32_t passes) {
 
 // docs/memory_model.md: generic stores, release, acquire, generic loads. More than 10^6 hand-overs.
 TEST(Litmus, PlainLoadsAfterACounterSeeWhatWasStoredBeforeIt) {
-  expect_relayed(relay_ring(2 * kSms, 0), kMaxLaunchPasses / 2);
+  expect_relayed(relay_ring(2 * kSms, {By::kLoads}), kMaxLaunchPasses / 2);
 }
 
 // The same into bulk copies, which need a proxy fence after the acquire.
 TEST(Litmus, BulkCopiesAfterACounterSeeWhatWasStoredBeforeIt) {
-  expect_relayed(relay_ring(2 * kSms, 1), kMaxLaunchPasses / 2);
+  expect_relayed(relay_ring(2 * kSms, {By::kBulkCopy}), kMaxLaunchPasses / 2);
+}
+
+// The four storers' stores, the scales that they tell each other, and the signal of the last: read by
+// storers, loads and bulk copies. More than 10^6 signals.
+TEST(Litmus, TheLastStorersSignalIsForAllFour) {
+  constexpr uint32_t kHops = 5;
+  expect_relayed(
+      relay_ring(kHops * kSms, {By::kStorers, By::kStorers, By::kLoads, By::kStorers, By::kBulkCopy}),
+      kMaxLaunchPasses / 2);
 }
 
 TEST(DeviceInterpreter, RunsAGlobalQueueInOrder) {
-  expect_relayed(relay_ring(3 * kSms + 7, 0, QueueKind::kGlobal), 100);
+  expect_relayed(relay_ring(3 * kSms + 7, {By::kLoads}, QueueKind::kGlobal), 100);
 }
 
 // Most SMs take their first record from a pass that comes later, or never.
 TEST(DeviceInterpreter, RunsAGlobalQueueWithFewerRecordsThanSms) {
-  expect_relayed(relay_ring(10, 0, QueueKind::kGlobal), 7);
-  expect_relayed(relay_ring(10, 1, QueueKind::kGlobal), 1);
+  expect_relayed(relay_ring(10, {By::kLoads}, QueueKind::kGlobal), 7);
+  expect_relayed(relay_ring(10, {By::kBulkCopy}, QueueKind::kGlobal), 1);
 }
 
 TEST(DeviceInterpreter, RunsOnFewSms) {
-  expect_relayed(relay_ring(20, 1, QueueKind::kPerSm, 3), 50);
-  expect_relayed(relay_ring(20, 0, QueueKind::kPerSm, 1), 50);
+  expect_relayed(relay_ring(20, {By::kBulkCopy}, QueueKind::kPerSm, 3), 50);
+  expect_relayed(relay_ring(20, {By::kLoads}, QueueKind::kPerSm, 1), 50);
 }
 
 // A number for each word of a tensor, and their sums up to the end of each of its parts.
@@ -127,57 +146,78 @@ struct Words {
   std::vector<uint32_t> words, sums;
 };
 
-// Every SM streams more pages than its ring has, for many passes; what it adds up says that each was read
-// whole. More than 10^6 pages.
-TEST(Litmus, PagesOfTheRingAreReadWholeAndInOrder) {
-  constexpr uint32_t kPages = 13, kPasses = 220;
+// Every tile of a unit has the unit's sum.
+uint32_t sum_of_tiles(const Bound& bound, TensorId out) {
+  const std::vector<uint32_t> tiles = bound.memory().read<uint32_t>(out, kToyTilesInAll);
+  for (uint32_t n = 0; n < kToyTilesInAll; n += kToyTiles) EXPECT_EQ(tiles[n], tiles[n + 1]) << "tile " << n;
+  return std::accumulate(tiles.begin(), tiles.end(), 0U);
+}
+
+// Every SM streams pages to sums of its own, one instruction for each of `sums`, whose tensors are filled in
+// here; what they add up to says that each page was read whole and each result stored once.
+void expect_sums_of_pages(const std::vector<SumPages>& sums, uint32_t most_pages, uint32_t passes) {
   ToyProgram toy(kSms);
-  const TensorId in = toy.add_vector(uint64_t{kPages} * kPageBytes);
+  const TensorId in = toy.add_vector(uint64_t{most_pages} * kPageBytes);
   std::vector<TensorId> out;
   const uint32_t done = toy.add_counter(), gate = toy.add_counter();
   for (uint32_t sm = 0; sm < kSms; ++sm) {
-    for (uint32_t n = 0; n < 3; ++n) {
-      out.push_back(toy.add_vector(kVectorBytes));
-      toy.add(sm, code(ToyOpcode::kSumPages), SumPages{in, out.back(), kPages - n, 0}, {{}, {{done}}});
+    for (SumPages op : sums) {
+      op.in = in;
+      op.out = toy.add_vector(kVectorBytes);
+      out.push_back(op.out);
+      toy.add(sm, code(ToyOpcode::kSumPages), op, {{}, {{done}}});
     }
   }
-  add_tick(toy, 5, {after(done, 3 * kSms)}, gate);
+  add_tick(toy, 5, {after(done, static_cast<uint32_t>(out.size()))}, gate);
   Bound bound(toy.finish(gate));
-  const Words pages(kPages, kPageBytes / sizeof(uint32_t));
+  const Words pages(most_pages, kPageBytes / sizeof(uint32_t));
   bound.memory().write(in, pages.words);
-  ASSERT_EQ(bound.run(kPasses), kPasses);
+  ASSERT_EQ(bound.run(passes), passes);
   for (size_t i = 0; i < out.size(); ++i) {
-    EXPECT_EQ(bound.memory().read<uint32_t>(out[i], 1)[0], kPasses * pages.sums[kPages - i % 3])
+    EXPECT_EQ(sum_of_tiles(bound, out[i]), kToyTiles * passes * pages.sums[sums[i % sums.size()].pages])
         << "instruction " << i;
   }
 }
 
-// Preparers to consumers, and the slots back: by stores and by bulk copies, all chunks together and one by
-// one, in turns through the same slots. More than 10^6 chunks, 700,000 of either kind.
+// More pages than the ring has, for many passes. More than 10^6 pages, and tiles of results.
+TEST(Litmus, PagesOfTheRingAreReadWholeAndInOrder) {
+  expect_sums_of_pages({{{}, {}, 13, 0, 0}, {{}, {}, 12, 0, 0}, {{}, {}, 11, 0, 0}}, 13, 220);
+}
+
+// Other storers are instructions ahead of one that is late, and must not take its units' places for theirs.
+TEST(DeviceInterpreter, WaitsForStorersThatAreLate) {
+  std::vector<SumPages> sums;
+  for (uint32_t n = 0; n < 4 * device::kStorerWarps; ++n) {
+    sums.push_back({{}, {}, 13 - n % 3, 0, n % 4 == 0 ? 1U << n / 4 : 0});
+  }
+  expect_sums_of_pages(sums, 13, 100);
+}
+
+// Bulk copies to consumers, and the slots back: all chunks together and one by one, in turns through the same
+// slots, which group instructions write to between. More than 10^6 chunks of either kind.
 TEST(Litmus, ActivationsAreWholeWhenConsumersReadThem) {
-  constexpr uint32_t kResident = 29, kStreamed = 45, kPasses = 80;
-  const std::vector<SumChunks> kinds = {{{}, {}, kResident, 0, 0},
-                                        {{}, {}, kStreamed, 1, 1},
-                                        {{}, {}, kResident, 0, 1},
-                                        {{}, {}, kStreamed, 1, 0}};
+  constexpr uint32_t kResident = 29, kStreamed = 45, kPasses = 264;
+  const std::vector<SumChunks> kinds = {{{}, {}, kResident, 0}, {{}, {}, kStreamed, 1}};
   ToyProgram toy(kSms);
   const TensorId in = toy.add_vector(uint64_t{kStreamed} * kToyChunkWords * sizeof(uint32_t));
   std::vector<TensorId> out;
   const uint32_t done = toy.add_counter(), gate = toy.add_counter();
-  for (uint32_t i = 0; i < kSms * kinds.size(); ++i) {
-    SumChunks op = kinds[i / kSms];
-    op.in = in;
-    op.out = toy.add_vector(kVectorBytes);
-    out.push_back(op.out);
-    toy.add(i % kSms, code(ToyOpcode::kSumChunks), op, {{}, {{done}}});
+  for (SumChunks op : kinds) {
+    for (uint32_t sm = 0; sm < kSms; ++sm) {
+      op.in = in;
+      op.out = toy.add_vector(kVectorBytes);
+      out.push_back(op.out);
+      toy.add(sm, code(ToyOpcode::kSumChunks), op, {{}, {{done}}});
+      toy.add(sm, code(ToyOpcode::kScribble), Scribble{kToyMark}, {{}, {{done}}});
+    }
   }
-  add_tick(toy, 5, {after(done, static_cast<uint32_t>(out.size()))}, gate);
+  add_tick(toy, 5, {after(done, 2 * static_cast<uint32_t>(out.size()))}, gate);
   Bound bound(toy.finish(gate));
   const Words chunks(kStreamed, kToyChunkWords);
   bound.memory().write(in, chunks.words);
   ASSERT_EQ(bound.run(kPasses), kPasses);
   for (size_t i = 0; i < out.size(); ++i) {
-    EXPECT_EQ(bound.memory().read<uint32_t>(out[i], 1)[0], kPasses * chunks.sums[kinds[i / kSms].chunks])
+    EXPECT_EQ(sum_of_tiles(bound, out[i]), kToyTiles * kPasses * chunks.sums[kinds[i / kSms].chunks])
         << "instruction " << i;
   }
 }
@@ -224,7 +264,7 @@ TEST(Litmus, HostSeesThePassesOutputWhenItHearsOfThePass) {
 }
 
 TEST(DeviceInterpreter, SaysWhichPassesAreDoneWhileItRuns) {
-  const RelayRing ring = relay_ring(8, 0);
+  const RelayRing ring = relay_ring(8, {By::kLoads});
   Bound bound(ring.program);
   std::vector<uint32_t> seen;
   EXPECT_EQ(bound.run(64, [&](uint32_t pass) { seen.push_back(pass); }), 64u);
@@ -234,7 +274,7 @@ TEST(DeviceInterpreter, SaysWhichPassesAreDoneWhileItRuns) {
 }
 
 TEST(DeviceInterpreter, EndsSoonAfterTheHostAsksForIt) {
-  const RelayRing ring = relay_ring(2 * kSms, 0);  // about a millisecond a pass
+  const RelayRing ring = relay_ring(2 * kSms, {By::kLoads});  // about a millisecond a pass
   Bound bound(ring.program);
   const uint32_t passes = bound.run(kMaxLaunchPasses, [&](uint32_t pass) {
     if (pass == 3) *static_cast<volatile uint32_t*>(bound.memory().host_stop()) = 1;
@@ -258,19 +298,19 @@ std::string fault_of(const Program& program) {
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
   // The process can use the GPU as if nothing had been.
-  expect_relayed(relay_ring(10, 0), 3);
+  expect_relayed(relay_ring(10, {By::kLoads}), 3);
   return report;
 }
 
 TEST(DeviceFault, ThresholdThatIsNeverReached) {
-  RelayRing ring = relay_ring(10, 0);
+  RelayRing ring = relay_ring(10, {By::kLoads});
   ring.program.waits[5].threshold += 1;  // the relay on SM 5: the tick on SM 0 has the first wait
   EXPECT_THAT(fault_of(ring.program),
               AllOf(HasSubstr("SM 5"), HasSubstr("relay"), HasSubstr("counter 4"), HasSubstr("1 of 2")));
 }
 
 TEST(DeviceFault, IncrementThatIsMissing) {
-  RelayRing ring = relay_ring(10, 0);
+  RelayRing ring = relay_ring(10, {By::kLoads});
   ring.program.instructions[6].signal_count = 0;  // the relay on SM 5
   ring.program.counters[5].increments_per_pass = 0;
   EXPECT_THAT(fault_of(ring.program),
@@ -278,13 +318,13 @@ TEST(DeviceFault, IncrementThatIsMissing) {
 }
 
 TEST(DeviceFault, OpcodeThatIsNotThere) {
-  RelayRing ring = relay_ring(10, 0);
+  RelayRing ring = relay_ring(10, {By::kLoads});
   ring.program.instructions[3].opcode = 77;
   EXPECT_THAT(fault_of(ring.program), AllOf(HasSubstr("instruction 3"), HasSubstr("opcode is unknown")));
 }
 
 TEST(DeviceFault, TensorThatIsNotThere) {
-  RelayRing ring = relay_ring(10, 0);
+  RelayRing ring = relay_ring(10, {By::kLoads});
   ring.program.instructions[3].set(Relay{{12345}, {0}, 0});
   EXPECT_THAT(fault_of(ring.program), AllOf(HasSubstr("instruction 3"), HasSubstr("outside the program")));
 }
@@ -293,7 +333,7 @@ Program with_sum(const SumPages& sum, const std::function<TensorId(ToyProgram&)>
   ToyProgram toy(2);
   const TensorId in = input(toy), out = toy.add_vector(kVectorBytes);
   const uint32_t done = toy.add_counter(), gate = toy.add_counter();
-  toy.add(1, code(ToyOpcode::kSumPages), SumPages{in, out, sum.pages, sum.keeps}, {{}, {{done}}});
+  toy.add(1, code(ToyOpcode::kSumPages), SumPages{in, out, sum.pages, sum.keeps, 0}, {{}, {{done}}});
   add_tick(toy, 0, {after(done)}, gate);
   return toy.finish(gate);
 }
@@ -302,12 +342,12 @@ TensorId sixteen_pages(ToyProgram& toy) {
 }
 
 TEST(DeviceFault, OperandOutOfRange) {
-  EXPECT_THAT(fault_of(with_sum({{}, {}, 1000, 0}, sixteen_pages)),
+  EXPECT_THAT(fault_of(with_sum({{}, {}, 1000, 0, 0}, sixteen_pages)),
               AllOf(HasSubstr("SM 1"), HasSubstr("sum_pages"), HasSubstr("operands out of range")));
 }
 
 TEST(DeviceFault, PageThatIsNeverReturned) {
-  EXPECT_THAT(fault_of(with_sum({{}, {}, kMaxRows, 1}, sixteen_pages)),
+  EXPECT_THAT(fault_of(with_sum({{}, {}, kMaxRows, 1, 0}, sixteen_pages)),
               AllOf(HasSubstr("SM 1"), HasSubstr("sum_pages"), HasSubstr("do not finish")));
 }
 

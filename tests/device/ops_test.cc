@@ -36,6 +36,7 @@ using Memory = std::vector<std::vector<std::byte>>;  // one buffer a tensor
 class DeviceScene {
  public:
   explicit DeviceScene(Scene& scene) : scene_(scene), tensors_(scene.bench), control_(one_pass()), stop_(1) {
+    tensors_.keep_as_image(scene.t.weighted);
     tensors_.keep_as_image(scene.t.attended);
     tensors_.keep_as_image(scene.t.product);
     tensors_.pair_rows(scene.t.wq, scene.shape.head_dim);
@@ -207,17 +208,8 @@ void arrange_rows(Scene& scene, Random& random) {
   }
 }
 
-// Columns of an embedding are copied in pairs: its instances begin and end at whole tiles, as the graph's do.
-Stage whole_tiles(const Stage& stage) {
-  if (stage.opcode != Opcode::kEmbed) return stage;
-  return {stage.opcode, stage.units / kTileDim, stage.most_per_part / kTileDim,
-          [make = stage.make](uint32_t first, uint32_t count) {
-            return make(first * kTileDim, count * kTileDim);
-          }};
-}
-
 void compare_pass(Scene& scene, Opcode opcode, Random& random, Tally& tally) {
-  const Stage stage = whole_tiles(scene.stage(opcode));
+  const Stage stage = scene.stage(opcode);
   scene.poison_outputs(stage);
   const std::vector<Instruction> instances = split(stage, random);
   const Cover written = written_by(scene, instances);

@@ -11,6 +11,10 @@ inline constexpr uint32_t kToyWords = 1024;  // of a toy vector: 4 KiB
 inline constexpr uint32_t kToyChunkWords = device::kActivationRowBytes / sizeof(uint32_t);
 inline constexpr uint32_t kMostToyChunks = 64;
 inline constexpr uint32_t kToyOutputWords = 64;  // of a pass's entry in the output table
+// What storers finish: a unit is the sum of one consumer warp, and its tiles go to different storers.
+inline constexpr uint32_t kToyTiles = 2;
+inline constexpr uint32_t kToyTilesInAll = device::kConsumerWarps * kToyTiles;
+inline constexpr uint32_t kToyMark = 1U << 30;  // added to a word that is wrong
 
 // out[i] = in[i] + 1. `bulk`: the input is read by a bulk copy instead of plain loads.
 struct Relay {
@@ -25,35 +29,60 @@ struct Relay {
   }
 };
 
-// out[0] += the words of `pages` pages; a page that is not freed stays with its warp for good.
+// The same by the storers, tile by tile; tiles are dealt to the warps anew with each `turn`. Words that are
+// not what the warps have told each other of are marked.
+struct StorerRelay {
+  TensorId in;
+  TensorId out;
+  uint32_t turn;
+  template <class V>
+  static constexpr void fields(V&& v) {
+    v(&StorerRelay::in, "in", "in [1, 1024] i32: the same number everywhere");
+    v(&StorerRelay::out, "out", "out [1, 1024] i32");
+    v(&StorerRelay::turn, "turn", "tiles by which the warps move on");
+  }
+};
+
+// out[n] += the words of the pages that consumer warp n / kToyTiles has had; a page that is not freed stays
+// with its warp for good.
 struct SumPages {
   TensorId in;
   TensorId out;
   uint32_t pages;
   uint32_t keeps;  // 1: pages are not freed
+  uint32_t late;   // storers that are late, a bit each
   template <class V>
   static constexpr void fields(V&& v) {
     v(&SumPages::in, "in", "in [pages, 4096] i32");
     v(&SumPages::out, "out", "in and out [1, 1024] i32");
     v(&SumPages::pages, "pages", "pages");
     v(&SumPages::keeps, "keeps", "1: pages are not freed");
+    v(&SumPages::late, "late", "storers that are late, a bit each");
   }
 };
 
-// out[0] += the words of `chunks` chunks, which the preparers bring into the slots of activations.
+// out[n] += what consumer warp n / kToyTiles has had of `chunks` chunks, which the preparer brings into the
+// slots of activations.
 struct SumChunks {
   TensorId in;
   TensorId out;
   uint32_t chunks;
-  uint32_t streamed;  // 1: consumers wait for each chunk, else for all of them
-  uint32_t bulk;      // 1: by bulk copies instead of loads and stores
+  uint32_t streamed;  // 1: a slot is taken for each chunk, else for all of them at once
   template <class V>
   static constexpr void fields(V&& v) {
     v(&SumChunks::in, "in", "in [chunks, kToyChunkWords] i32");
     v(&SumChunks::out, "out", "in and out [1, 1024] i32");
     v(&SumChunks::chunks, "chunks", "chunks");
     v(&SumChunks::streamed, "streamed", "1: one after the other");
-    v(&SumChunks::bulk, "bulk", "1: by bulk copies");
+  }
+};
+
+// Fills the scratch memory, which is that of the slots of activations.
+struct Scribble {
+  uint32_t word;
+  template <class V>
+  static constexpr void fields(V&& v) {
+    v(&Scribble::word, "word", "what is written");
   }
 };
 
@@ -88,9 +117,19 @@ struct Tick {
   }
 };
 
-enum class ToyOpcode : uint16_t { kRelay, kSumPages, kHang, kTick, kSumChunks, kPublish };
+enum class ToyOpcode : uint16_t {
+  kRelay,
+  kSumPages,
+  kHang,
+  kTick,
+  kSumChunks,
+  kPublish,
+  kScribble,
+  kStorerRelay
+};
 
 // How SumPages and SumChunks stream: the pages, or the chunks, of one tensor, one after the other.
+// StorerRelay has neither.
 struct ToyStream {
   struct Plan {
     const std::byte* from;
@@ -98,7 +137,6 @@ struct ToyStream {
     uint32_t keeps;
     uint32_t chunks;
     uint32_t streamed;
-    uint32_t bulk;
   };
   template <class PagesOf>
   static __device__ void load(device::LoaderRole& role, const Plan& plan, PagesOf&& pages_of) {
@@ -107,58 +145,53 @@ struct ToyStream {
     }
   }
   static __device__ void prepare(device::PreparerRole& role, const Plan& plan) {
+    const uint32_t at_once = plan.streamed != 0 ? 1 : plan.chunks;
+    if (plan.streamed == 0) role.acquire_chunks(at_once);
     role.wait_inputs();
-    if (plan.bulk != 0 && role.thread == 0) device::ptx::fence_proxy_async_global();
-    for (uint32_t c = 0; c < plan.chunks; ++c) {
-      role.acquire_chunks(1);
-      prepare_chunk(role, plan, c);
-      role.publish_chunks(1, plan.streamed != 0);
+    if (role.lane == 0) device::ptx::fence_proxy_async_global();
+    for (uint32_t c = 0; c < plan.chunks; c += at_once) {
+      if (plan.streamed != 0) role.acquire_chunks(at_once);
+      role.copy_chunks(plan.from + size_t{c} * device::kActivationRowBytes, device::kActivationRowBytes,
+                       at_once);
     }
   }
   static __device__ void consume(device::ConsumerRole& role, const Plan& plan) {
     const uint32_t sum = __reduce_add_sync(~0u, sum_of_pages(role, plan) + sum_of_chunks(role, plan));
-    role.wait_stored(role.next_unit);
-    if (role.lane == 0) reinterpret_cast<uint32_t*>(role.s.partials)[role.warp] = sum;
-    role.arrive_unit(role.next_unit++);
+    const uint32_t unit = role.next_unit + role.warp;
+    role.wait_unit_slot(unit);
+    if (role.lane == 0) reinterpret_cast<uint32_t*>(role.s.partials)[unit % device::kUnitSlots] = sum;
+    role.arrive_unit(unit);
+    role.next_unit += device::kConsumerWarps;
     role.next_page += plan.pages;
     role.next_chunk += plan.chunks;
-    if (plan.streamed != 0) role.next_streamed += plan.chunks;
   }
-  static __device__ void store(device::StorerRole& role, uint32_t* out) {
-    role.wait_inputs();
-    role.wait_units(1, device::kConsumerWarps);
-    if (role.lane == 0) {
-      uint32_t sum = device::ptx::load_relaxed(out);
-      for (uint32_t w = 0; w < device::kConsumerWarps; ++w) {
-        sum += reinterpret_cast<const uint32_t*>(role.s.partials)[w];
-      }
-      device::ptx::store_relaxed(out, sum);
+  // Calls take(tile, sum of its unit) for every tile of this warp.
+  template <class Take>
+  static __device__ void store(device::StorerRole& role, Take&& take) {
+    for (uint32_t tile = role.warp; tile < kToyTilesInAll;) {
+      const uint32_t unit = tile / kToyTiles;
+      role.wait_unit(unit, 1);
+      take(tile,
+           reinterpret_cast<const uint32_t*>(role.s.partials)[(role.next_unit + unit) % device::kUnitSlots]);
+      tile += device::kStorerWarps;
+      role.tile_stored(unit, kToyTiles, min(tile, kToyTilesInAll) / kToyTiles);
     }
-    __syncwarp();
-    role.units_stored(1);
+    role.units_stored(device::kConsumerWarps);
+  }
+  static __device__ void add_sums(device::StorerRole& role, uint32_t* out, uint32_t late) {
+    constexpr uint32_t kDelay_ns = 20'000;  // many records take less
+    store(role, [&](uint32_t tile, uint32_t sum) {
+      if ((late >> role.warp & 1) != 0) __nanosleep(kDelay_ns);
+      if (role.lane == 0) device::ptx::store_relaxed(out + tile, device::ptx::load_relaxed(out + tile) + sum);
+    });
   }
 
  private:
-  static __device__ void prepare_chunk(device::PreparerRole& role, const Plan& plan, uint32_t chunk) {
-    std::byte* slot = role.s.activations + device::activation_slot(role.launch, role.next_chunk);
-    const std::byte* from = plan.from + size_t{chunk} * device::kActivationRowBytes;
-    if (plan.bulk == 0) {
-      for (uint32_t i = role.thread; i < kToyChunkWords; i += device::kPreparerThreads) {
-        reinterpret_cast<uint32_t*>(slot)[i] =
-            device::ptx::load_relaxed(reinterpret_cast<const uint32_t*>(from) + i);
-      }
-    } else if (role.thread == 0) {
-      uint64_t* landed = plan.streamed != 0 ? role.streamed_chunk() : role.prepared();
-      device::ptx::mbarrier_expect_bytes(landed, device::kActivationRowBytes);
-      device::ptx::bulk_load(slot, from, device::kActivationRowBytes, landed);
-    }
-  }
   static __device__ uint32_t sum_of_chunks(device::ConsumerRole& role, const Plan& plan) {
     uint32_t sum = 0;
-    if (plan.chunks != 0 && plan.streamed == 0) role.wait_prepared();
     for (uint32_t c = 0; c < plan.chunks; ++c) {
-      if (plan.streamed != 0) role.wait_streamed_chunk(role.next_streamed + c);
       const uint32_t chunk = role.next_chunk + c;
+      role.wait_chunk(chunk);
       const auto* words =
           reinterpret_cast<const uint32_t*>(role.s.activations + device::activation_slot(role.launch, chunk));
       for (uint32_t i = role.warp * device::kWarpThreads + role.lane; i < kToyChunkWords;
@@ -228,8 +261,9 @@ struct DeviceOp<testing::SumPages> {
                                               uint32_t) {
     return tensor<&testing::SumPages::in, const std::byte>(slot) + page * kPageBytes;
   }
-  static __device__ void store(StorerRole& role, const testing::SumPages&, const testing::ToyStream::Plan&) {
-    testing::ToyStream::store(role, tensor<&testing::SumPages::out, uint32_t>(*role.slot));
+  static __device__ void store(StorerRole& role, const testing::SumPages& op,
+                               const testing::ToyStream::Plan&) {
+    testing::ToyStream::add_sums(role, tensor<&testing::SumPages::out, uint32_t>(*role.slot), op.late);
   }
 };
 
@@ -242,15 +276,65 @@ struct DeviceOp<testing::SumChunks> {
                                                   const testing::SumChunks& op) {
     return {.from = tensor<&testing::SumChunks::in, const std::byte>(slot),
             .chunks = op.chunks,
-            .streamed = op.streamed,
-            .bulk = op.bulk};
+            .streamed = op.streamed};
   }
   static __device__ const std::byte* pages_of(const RecordSlot&, const testing::SumChunks&, uint32_t,
                                               uint32_t) {
     return nullptr;  // it has none
   }
   static __device__ void store(StorerRole& role, const testing::SumChunks&, const testing::ToyStream::Plan&) {
-    testing::ToyStream::store(role, tensor<&testing::SumChunks::out, uint32_t>(*role.slot));
+    testing::ToyStream::add_sums(role, tensor<&testing::SumChunks::out, uint32_t>(*role.slot), 0);
+  }
+};
+
+template <>
+struct DeviceOp<testing::StorerRelay> {
+  static __device__ bool in_range(const testing::StorerRelay&) { return true; }
+  static __device__ testing::ToyStream::Plan plan(const Launch&, const RecordSlot&,
+                                                  const testing::StorerRelay&) {
+    return {};
+  }
+  static __device__ const std::byte* pages_of(const RecordSlot&, const testing::StorerRelay&, uint32_t,
+                                              uint32_t) {
+    return nullptr;  // it has none
+  }
+  // A tile of the vector for each tile of the units.
+  static __device__ void store(StorerRole& role, const testing::StorerRelay& op,
+                               const testing::ToyStream::Plan&) {
+    constexpr uint32_t kTileWords = testing::kToyWords / testing::kToyTilesInAll;
+    const auto* in = tensor<&testing::StorerRelay::in, const uint32_t>(*role.slot);
+    auto* out = tensor<&testing::StorerRelay::out, uint32_t>(*role.slot);
+    const uint32_t* told = exchange(role, in);
+    testing::ToyStream::store(role, [&](uint32_t n, uint32_t) {
+      const uint32_t tile = (n + op.turn) % testing::kToyTilesInAll;
+      for (uint32_t i = tile * kTileWords + role.lane; i < (tile + 1) * kTileWords; i += kWarpThreads) {
+        const uint32_t word = ptx::load_relaxed(in + i);
+        ptx::store_relaxed(out + i, word + 1 + (word == told[tile] ? 0 : testing::kToyMark));
+      }
+    });
+  }
+
+ private:
+  // A word of every tile, as the storers tell each other the scales of rows.
+  static __device__ const uint32_t* exchange(StorerRole& role, const uint32_t* in) {
+    static_assert(testing::kToyTilesInAll == kMaxRows, "as many words as rows have scales");
+    auto* told = reinterpret_cast<uint32_t*>(role.scales());
+    const uint32_t tile = role.warp + role.lane * kStorerWarps;
+    if (tile < kMaxRows) {
+      told[tile] = ptx::load_relaxed(in + tile * (testing::kToyWords / testing::kToyTilesInAll));
+    }
+    role.scales_written();
+    ++role.next_scales;
+    return told;
+  }
+};
+
+template <>
+struct DeviceOp<testing::Scribble> : GroupOp {
+  static __device__ void run(const testing::Scribble& op, const Group& group) {
+    for (uint32_t i = group.thread; i < kScratchBytes / sizeof(uint32_t); i += kGroupThreads) {
+      reinterpret_cast<uint32_t*>(group.scratch)[i] = op.word;
+    }
   }
 };
 
@@ -288,7 +372,8 @@ struct DeviceOp<testing::Tick> : GroupOp {
 
 namespace serval::testing {
 
-using ToyIsa = device::IsaList<ToyStream, Relay, SumPages, Hang, Tick, SumChunks, Publish>;
+using ToyIsa =
+    device::IsaList<ToyStream, Relay, SumPages, Hang, Tick, SumChunks, Publish, Scribble, StorerRelay>;
 
 // Nothing is checked when a program is bound, so that tests can bind broken ones.
 inline const DeviceIsa& toy_isa() {
@@ -296,7 +381,8 @@ inline const DeviceIsa& toy_isa() {
       device::launch_kernel<ToyIsa>, device::prepare_kernel<ToyIsa>, device::kRingPages,
       [](const Program&, const Instruction&) { return std::string(); },
       [](uint16_t opcode) {
-        constexpr const char* kNames[] = {"relay", "sum_pages", "hang", "tick", "sum_chunks", "publish"};
+        constexpr const char* kNames[] = {"relay",      "sum_pages", "hang",     "tick",
+                                          "sum_chunks", "publish",   "scribble", "storer_relay"};
         return opcode < std::size(kNames) ? kNames[opcode] : "unknown";
       }};
   return isa;
