@@ -50,6 +50,14 @@ struct Input {
   }
 };
 
+// What an instruction multiplies.
+struct Shape {
+  Input input;
+  uint32_t units;
+  uint32_t matrices;
+  uint32_t cols;
+};
+
 enum class Mode : uint32_t { kResident, kSplit, kUnitPerWarp };
 
 // How an instruction is cut up: written once, read by every role.
@@ -93,8 +101,9 @@ __device__ __forceinline__ Mode mode_of(const Launch& launch, uint32_t units, ui
   const bool one_block = units <= kConsumerWarps && units <= unit_slots(launch, matrices, chunks);
   return one_block ? Mode::kSplit : Mode::kUnitPerWarp;
 }
-__device__ __forceinline__ Plan make_plan(const Launch& launch, const Input& input, uint32_t units,
-                                          uint32_t matrices, uint32_t cols) {
+__device__ __forceinline__ Plan make_plan(const Launch& launch, const Shape& shape) {
+  const auto [input, all_units, matrices, cols] = shape;
+  uint32_t units = all_units;
   const uint32_t chunks = page_image::chunks(cols), unit_pages = matrices * chunks;
   const Mode mode = mode_of(launch, units, matrices, chunks);
   const bool own_unit = mode == Mode::kUnitPerWarp;
@@ -441,9 +450,42 @@ __device__ __forceinline__ void write_scales(StorerRole& role, const Plan& plan)
   role.scales_written();
 }
 
+// The sums of an output, one for each matrix.
+struct Sums {
+  float first;
+  float second;
+};
+__device__ __forceinline__ Sums sums_of(const StorerRole& role, const Plan& plan, const Output& out,
+                                        const float* scales) {
+  const float scale = scales != nullptr ? scales[min(out.row, role.launch.row_bound - 1)] : 1.0F;
+  const float first = sum_parts(role, plan, out, 0) * scale;
+  return {first, plan.matrices == 1 ? 0.0F : sum_parts(role, plan, out, 1) * scale};
+}
+
+// What the sums of each row are multiplied with, or null.
+__device__ __forceinline__ const float* scales_of(StorerRole& role, const Plan& plan) {
+  if (plan.input.squares == nullptr || plan.units == 0) return nullptr;
+  write_scales(role, plan);
+  const float* scales = role.scales();
+  ++role.next_scales;
+  return scales;
+}
+
+// What storing an output needs besides its sums; what is in it is each instruction's own.
+struct Extra {
+  float first;
+  float second;
+  uint32_t third;
+};
+
 // What all of them share.
 struct Stream {
   using Plan = matvec::Plan;
+  using Shape = matvec::Shape;
+
+  static __device__ __forceinline__ Plan plan(const Launch& launch, const Shape& shape) {
+    return make_plan(launch, shape);
+  }
 
   // Resident: unit after unit, all chunks of each. Otherwise: block after block of units, and in a block
   // chunk after chunk. image(unit, matrix) is where the pages of a unit begin.
@@ -490,6 +532,43 @@ struct Stream {
     }
   }
 
+  // The storers take the tiles of rows in turn. What the outputs of a tile and of the next need besides their
+  // sums is on its way while those are waited for. with_op(visit) calls visit.operator()<Op>(op) for the
+  // record's instruction: one copy of all the rest serves all of them.
+  template <class WithOp>
+  static __device__ __forceinline__ void store(StorerRole& role, const Plan& plan, WithOp&& with_op) {
+    const auto fetch = [&](const TileWalk& at) {
+      Extra extra{};
+      if (at.unit >= plan.units) return extra;
+      const Output out = at.output(role, plan);
+      with_op([&]<class Op>(const Op& op) { extra = DeviceOp<Op>::fetch_extra(role, op, out); });
+      return extra;
+    };
+    const float* scales = nullptr;
+    TileWalk at(role);
+    Output out{};
+    Extra extra{};
+    bool begun = false;
+#pragma unroll 1
+    for (;;) {
+      const Extra next_extra = fetch(at);
+      if (!begun) {
+        scales = scales_of(role, plan);
+      } else {
+        role.wait_unit(out.unit, plan.arrivals);
+        const Sums sums = sums_of(role, plan, out, scales);
+        with_op([&]<class Op>(const Op& op) { DeviceOp<Op>::store_output(role, op, out, sums, extra); });
+        role.tile_stored(out.unit, at.tiles, min(at.unit, plan.units));
+      }
+      if (at.unit >= plan.units) break;
+      begun = true;
+      out = at.output(role, plan);
+      extra = next_extra;
+      at.next();
+    }
+    role.units_stored(plan.units);
+  }
+
   static __device__ __forceinline__ void consume(ConsumerRole& role, const Plan& plan) {
     consume_pages(role, plan);
     role.next_page += plan.pages;
@@ -506,9 +585,8 @@ struct Stream {
 //   cols(op), units(op)                        columns of the weights; units in all
 //   input(slot, op)                            matvec::Input
 //   image(slot, op, matrix, unit)              the matrix's page image; changes `unit` to the image's
-//   fetch_extra(role, op, output)              what storing an output needs besides the sums; may be read
-//   early store_output(role, op, output, sums, extra)  called by all lanes, whether the output is wanted or
-//   not
+//   fetch_extra(role, op, output)              matvec::Extra, read before the sums are there
+//   store_output(role, op, output, sums, extra)  called by all lanes, whether the output is wanted or not
 template <class Derived>
 struct MatvecOp {
   template <class Op>
@@ -518,9 +596,8 @@ struct MatvecOp {
   }
 
   template <class Op>
-  static __device__ matvec::Plan plan(const Launch& launch, const RecordSlot& slot, const Op& op) {
-    return matvec::make_plan(launch, Derived::input(slot, op), op.num_units, Derived::kMatrices,
-                             Derived::cols(op));
+  static __device__ matvec::Shape shape(const RecordSlot& slot, const Op& op) {
+    return {Derived::input(slot, op), op.num_units, Derived::kMatrices, Derived::cols(op)};
   }
 
   // Where the pages of a unit of the instruction begin.
@@ -530,49 +607,6 @@ struct MatvecOp {
     uint32_t image_unit = op.first_unit + unit;
     const std::byte* image = Derived::image(slot, op, matrix, image_unit);
     return image + page_image::page_offset(Derived::cols(op), image_unit, 0);
-  }
-
-  // What an output needs besides its sum is on its way while that of this tile and the one before is waited
-  // for.
-  template <class Op>
-  static __device__ __forceinline__ void store(StorerRole& role, const Op& op, const matvec::Plan& p) {
-    matvec::TileWalk at(role);
-    typename Derived::Extra extra = fetch(role, op, p, at);
-    const float* scales = nullptr;
-    if (p.input.squares != nullptr && p.units != 0) {
-      matvec::write_scales(role, p);
-      scales = role.scales();
-      ++role.next_scales;
-    }
-#pragma unroll 1
-    while (at.unit < p.units) {
-      const uint32_t unit = at.unit;
-      const matvec::Output out = at.output(role, p);
-      at.next();
-      const typename Derived::Extra next_extra = fetch(role, op, p, at);
-      role.wait_unit(unit, p.arrivals);
-      store_tile(role, op, p, out, scales, extra);
-      role.tile_stored(unit, at.tiles, min(at.unit, p.units));
-      extra = next_extra;
-    }
-    role.units_stored(p.units);
-  }
-
- private:
-  template <class Op>
-  static __device__ __forceinline__ auto fetch(const StorerRole& role, const Op& op, const matvec::Plan& p,
-                                               const matvec::TileWalk& at) {
-    return at.unit < p.units ? Derived::fetch_extra(role, op, at.output(role, p)) : typename Derived::Extra{};
-  }
-  template <class Op, class Extra>
-  static __device__ __forceinline__ void store_tile(const StorerRole& role, const Op& op,
-                                                    const matvec::Plan& p, const matvec::Output& out,
-                                                    const float* scales, const Extra& extra) {
-    const float scale = scales != nullptr ? scales[min(out.row, role.launch.row_bound - 1)] : 1.0F;
-    float sums[Derived::kMatrices];
-#pragma unroll
-    for (uint32_t m = 0; m < Derived::kMatrices; ++m) sums[m] = matvec::sum_parts(role, p, out, m) * scale;
-    Derived::store_output(role, op, out, sums, extra);
   }
 };
 

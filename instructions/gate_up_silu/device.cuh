@@ -7,7 +7,6 @@ namespace serval::device {
 
 template <>
 struct DeviceOp<GateUpSilu> : MatvecOp<DeviceOp<GateUpSilu>> {
-  struct Extra {};
   static constexpr uint32_t kMatrices = 2;
 
   static __device__ __forceinline__ uint32_t cols(const GateUpSilu& op) { return op.hidden; }
@@ -26,14 +25,14 @@ struct DeviceOp<GateUpSilu> : MatvecOp<DeviceOp<GateUpSilu>> {
                        : tensor<&GateUpSilu::up, const std::byte>(slot);
   }
 
-  static __device__ __forceinline__ Extra fetch_extra(const StorerRole&, const GateUpSilu&,
-                                                      const matvec::Output&) {
+  static __device__ __forceinline__ matvec::Extra fetch_extra(const StorerRole&, const GateUpSilu&,
+                                                              const matvec::Output&) {
     return {};
   }
   static __device__ __forceinline__ void store_output(const StorerRole& role, const GateUpSilu& op,
-                                                      const matvec::Output& out, const float (&sums)[2],
-                                                      Extra) {
-    const float gate = sums[0], up = sums[1];
+                                                      const matvec::Output& out, const matvec::Sums& sums,
+                                                      const matvec::Extra&) {
+    const float gate = sums.first, up = sums.second;
     const float y = gate / (1.0F + __expf(-gate)) * up;
     const float neighbour = __shfl_down_sync(~0u, y, 1);
     if (!out.wanted || out.row_of_unit % 2 != 0) return;

@@ -7,7 +7,6 @@ namespace serval::device {
 
 template <>
 struct DeviceOp<LmHead> : MatvecOp<DeviceOp<LmHead>> {
-  struct Extra {};
   static constexpr uint32_t kMatrices = 1;
 
   static __device__ __forceinline__ uint32_t cols(const LmHead& op) { return op.hidden; }
@@ -25,17 +24,17 @@ struct DeviceOp<LmHead> : MatvecOp<DeviceOp<LmHead>> {
     return tensor<&LmHead::weights, const std::byte>(slot);
   }
 
-  static __device__ __forceinline__ Extra fetch_extra(const StorerRole&, const LmHead&,
-                                                      const matvec::Output&) {
+  static __device__ __forceinline__ matvec::Extra fetch_extra(const StorerRole&, const LmHead&,
+                                                              const matvec::Output&) {
     return {};
   }
   static __device__ __forceinline__ void store_output(const StorerRole& role, const LmHead& op,
-                                                      const matvec::Output& out, const float (&sums)[1],
-                                                      Extra) {
+                                                      const matvec::Output& out, const matvec::Sums& sums,
+                                                      const matvec::Extra&) {
     const uint32_t token = (op.first_unit + out.unit) * kUnitRows + out.row_of_unit;
     if (!out.wanted || token >= op.vocab) return;
     ptx::store_relaxed(tensor<&LmHead::logits, float>(*role.slot) + size_t{out.row} * op.vocab + token,
-                       sums[0]);
+                       sums.first);
   }
 };
 

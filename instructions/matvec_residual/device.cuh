@@ -7,10 +7,6 @@ namespace serval::device {
 
 template <>
 struct DeviceOp<MatvecResidual> : MatvecOp<DeviceOp<MatvecResidual>> {
-  struct Extra {
-    float old;      // what the residual holds
-    uint16_t norm;  // the column's weight
-  };
   static constexpr uint32_t kMatrices = 1;
 
   static __device__ __forceinline__ uint32_t cols(const MatvecResidual& op) { return op.in_cols; }
@@ -25,21 +21,24 @@ struct DeviceOp<MatvecResidual> : MatvecOp<DeviceOp<MatvecResidual>> {
     return tensor<&MatvecResidual::weights, const std::byte>(slot);
   }
 
-  static __device__ __forceinline__ Extra fetch_extra(const StorerRole& role, const MatvecResidual& op,
-                                                      const matvec::Output& out) {
+  // What the residual holds, and the column's weight of the norm.
+  static __device__ __forceinline__ matvec::Extra fetch_extra(const StorerRole& role,
+                                                              const MatvecResidual& op,
+                                                              const matvec::Output& out) {
     if (!out.wanted) return {};
     const uint32_t col = col_of(op, out);
     return {ptx::load_relaxed(tensor<&MatvecResidual::residual, const float>(*role.slot) +
                               size_t{out.row} * op.out_cols + col),
-            tiles::ptx::load_constant(tensor<&MatvecResidual::norm, const uint16_t>(*role.slot) + col)};
+            0, tiles::ptx::load_constant(tensor<&MatvecResidual::norm, const uint16_t>(*role.slot) + col)};
   }
   static __device__ __forceinline__ void store_output(const StorerRole& role, const MatvecResidual& op,
-                                                      const matvec::Output& out, const float (&sums)[1],
-                                                      const Extra& extra) {
+                                                      const matvec::Output& out, const matvec::Sums& sums,
+                                                      const matvec::Extra& extra) {
     const residual::Place to{tensor<&MatvecResidual::residual, float>(*role.slot),
                              tensor<&MatvecResidual::weighted, std::byte>(*role.slot),
                              tensor<&MatvecResidual::squares, float>(*role.slot), op.out_cols};
-    residual::store(to, out.row, col_of(op, out), extra.old + sums[0], extra.norm, out.wanted, ~0u);
+    residual::store(to, out.row, col_of(op, out), extra.first + sums.first,
+                    static_cast<uint16_t>(extra.third), out.wanted, ~0u);
   }
 
  private:

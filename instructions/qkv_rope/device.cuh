@@ -11,13 +11,6 @@ struct DeviceOp<QkvRope> : MatvecOp<DeviceOp<QkvRope>> {
   static constexpr uint32_t kMatrices = 1;
   static constexpr uint32_t kPairs = kUnitRows / 2;  // of RoPE in a unit
 
-  // The angle of an output's pair, and where its row's K and V go.
-  struct Extra {
-    float cosine;
-    float sine;
-    int32_t block;
-  };
-
   static __device__ __forceinline__ uint32_t cols(const QkvRope& op) { return op.hidden; }
   static __device__ __forceinline__ uint32_t units(const QkvRope& op) {
     return (op.q_heads + 2 * op.kv_heads) * (op.head_dim / kUnitRows);
@@ -43,38 +36,39 @@ struct DeviceOp<QkvRope> : MatvecOp<DeviceOp<QkvRope>> {
     }
   }
 
-  static __device__ __forceinline__ Extra fetch_extra(const StorerRole& role, const QkvRope& op,
-                                                      const matvec::Output& out) {
-    Extra extra{1, 0, 0};
+  // Cosine and sine of the angle of an output's pair, and the KV block that its row's K and V go to.
+  static __device__ __forceinline__ matvec::Extra fetch_extra(const StorerRole& role, const QkvRope& op,
+                                                              const matvec::Output& out) {
+    matvec::Extra extra{1, 0, 0};
     if (!out.wanted) return extra;
     const QkvUnit u = qkv_unit(op, op.first_unit + out.unit);
     const PassRow& row = role.s.rows[out.row];
     if (u.part != QkvPart::kV) {
       const float* cosines = tensor<&QkvRope::rope, const float>(*role.slot) +
                              size_t{row.position} * op.head_dim + u.index * kPairs + out.row_of_unit % kPairs;
-      extra.cosine = ptx::load_constant(cosines);
-      extra.sine = ptx::load_constant(cosines + op.head_dim / 2);
+      extra.first = ptx::load_constant(cosines);
+      extra.second = ptx::load_constant(cosines + op.head_dim / 2);
     }
     if (u.part != QkvPart::kQ) {
       const auto* table = tensor<&QkvRope::block_table, const uint32_t>(*role.slot);
-      extra.block = static_cast<int32_t>(ptx::load_relaxed(
-          table + size_t{row.slot} * blocks_for_tokens(op.max_context) + row.position / kKvBlockTokens));
+      extra.third = ptx::load_relaxed(table + size_t{row.slot} * blocks_for_tokens(op.max_context) +
+                                      row.position / kKvBlockTokens);
     }
     return extra;
   }
 
   static __device__ __forceinline__ void store_output(const StorerRole& role, const QkvRope& op,
-                                                      const matvec::Output& out, const float (&sums)[1],
-                                                      const Extra& extra) {
+                                                      const matvec::Output& out, const matvec::Sums& sums,
+                                                      const matvec::Extra& extra) {
     const QkvUnit u = qkv_unit(op, op.first_unit + out.unit);
-    const float mine = sums[0];
+    const float mine = sums.first;
     const float other = __shfl_xor_sync(~0u, mine, kPairs);
     const bool second = out.row_of_unit >= kPairs;
     if (!out.wanted) return;
     const PassRow& row = role.s.rows[out.row];
     // The host rounds each product and the sum: no fused multiply-add.
-    const float turned = second ? __fadd_rn(__fmul_rn(mine, extra.cosine), __fmul_rn(other, extra.sine))
-                                : __fsub_rn(__fmul_rn(mine, extra.cosine), __fmul_rn(other, extra.sine));
+    const float turned = second ? __fadd_rn(__fmul_rn(mine, extra.first), __fmul_rn(other, extra.second))
+                                : __fsub_rn(__fmul_rn(mine, extra.first), __fmul_rn(other, extra.second));
     if (u.part == QkvPart::kV) {
       put(cache<&QkvRope::v_cache>(role, op, u, row, extra) + u.index * kUnitRows + out.row_of_unit, mine);
       return;
@@ -96,10 +90,9 @@ struct DeviceOp<QkvRope> : MatvecOp<DeviceOp<QkvRope>> {
   template <auto Cache>
   static __device__ __forceinline__ uint16_t* cache(const StorerRole& role, const QkvRope& op,
                                                     const QkvUnit& u, const PassRow& row,
-                                                    const Extra& extra) {
-    return tensor<Cache, uint16_t>(*role.slot) + kv_offset(static_cast<uint64_t>(extra.block), u.head,
-                                                           row.position % kKvBlockTokens, op.kv_heads,
-                                                           op.head_dim);
+                                                    const matvec::Extra& extra) {
+    return tensor<Cache, uint16_t>(*role.slot) +
+           kv_offset(extra.third, u.head, row.position % kKvBlockTokens, op.kv_heads, op.head_dim);
   }
 };
 

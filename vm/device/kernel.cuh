@@ -26,13 +26,16 @@ struct IsaList {
   // Fills in the plan of a streaming instruction, once for all roles.
   static __device__ void make_plan(const Launch& launch, RecordSlot& slot) {
     static_assert(sizeof(typename Stream::Plan) <= kPlanBytes);
-    slot.streams = 0;
+    bool streams = false;
+    typename Stream::Shape shape{};
     dispatch(slot.record, [&]<class Op>(const Op& op) {
       if constexpr (StreamingOp<Op>) {
-        *reinterpret_cast<typename Stream::Plan*>(slot.plan) = DeviceOp<Op>::plan(launch, slot, op);
-        slot.streams = 1;
+        shape = DeviceOp<Op>::shape(slot, op);
+        streams = true;
       }
     });
+    slot.streams = streams ? 1 : 0;
+    if (streams) *reinterpret_cast<typename Stream::Plan*>(slot.plan) = Stream::plan(launch, shape);
   }
   static __device__ __forceinline__ const typename Stream::Plan& plan(const RecordSlot& slot) {
     return *reinterpret_cast<const typename Stream::Plan*>(slot.plan);
@@ -178,8 +181,10 @@ __device__ __forceinline__ void run_storer(Shared& s, const Launch& launch) {
       if (role.slot->ends_launch != 0) wait_for_leave(s);
       role.wait_inputs();
       if (role.slot->streams != 0) {
-        Isa::dispatch(role.slot->record, [&]<class Op>(const Op& op) {
-          if constexpr (StreamingOp<Op>) DeviceOp<Op>::store(role, op, Isa::plan(*role.slot));
+        Isa::Stream::store(role, Isa::plan(*role.slot), [&](auto&& visit) {
+          Isa::dispatch(role.slot->record, [&]<class Op>(const Op& op) {
+            if constexpr (StreamingOp<Op>) visit(op);
+          });
         });
       } else {
         if (role.warp == 0) {

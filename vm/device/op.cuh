@@ -8,14 +8,16 @@
 // A streaming instruction works on pages that wait for nobody, such as weights. Four roles work on different
 // instructions at the same time; what differs from one streaming instruction to another is
 //
-//   plan(launch, slot, op)     numbers and addresses that preparers and consumers work by
+//   shape(slot, op)            what it works on: a Stream::Shape
 //   pages_of(slot, op, unit, matrix)  where its pages are
-//   store(role, op)            storer: results to global memory; the signals follow
 //
-// and what they share is the instruction set's Stream (instructions/common/matvec.cuh): `Plan`, and the
-// functions load(LoaderRole&, const Plan&, pages_of), prepare(PreparerRole&, const Plan&) and
-// consume(ConsumerRole&, const Plan&). One copy of these in
-// the kernel serves all of them, which keeps the kernel small enough for the instruction cache.
+// and whatever storing its results takes. What they share is the instruction set's Stream
+// (instructions/common/matvec.cuh): `Plan`, which all
+// roles work by, and the functions plan(const Launch&, const Shape&), load(LoaderRole&, const Plan&,
+// pages_of), prepare(PreparerRole&, const Plan&), consume(ConsumerRole&, const Plan&) and store(StorerRole&,
+// const Plan&, with_op), whose results are in global memory when it returns; the signals follow.
+// with_op(visit) calls visit(op) for the record's instruction. One copy of these in the kernel serves all of
+// them, which keeps the kernel small enough for the instruction cache.
 //
 // Both kinds have in_range(op): every index that is derived from the operands is inside its tensor.
 #pragma once
@@ -28,8 +30,8 @@ template <class Op>
 struct DeviceOp;
 
 template <class Op>
-concept StreamingOp = requires(const Op& op, const Launch& launch, const RecordSlot& slot) {
-  DeviceOp<Op>::plan(launch, slot, op);
+concept StreamingOp = requires(const Op& op, const RecordSlot& slot) {
+  DeviceOp<Op>::shape(slot, op);
 };
 
 // Defaults of group instructions.
