@@ -138,6 +138,9 @@ struct ToyStream {
     uint32_t chunks;
     uint32_t streamed;
   };
+  using Shape = Plan;
+  static __device__ Plan plan(const device::Launch&, const Shape& shape) { return shape; }
+
   template <class PagesOf>
   static __device__ void load(device::LoaderRole& role, const Plan& plan, PagesOf&& pages_of) {
     for (uint32_t p = 0; p < plan.pages; ++p) {
@@ -165,9 +168,13 @@ struct ToyStream {
     role.next_page += plan.pages;
     role.next_chunk += plan.chunks;
   }
+  template <class WithOp>
+  static __device__ void store(device::StorerRole& role, const Plan&, WithOp&& with_op) {
+    with_op([&]<class Op>(const Op& op) { device::DeviceOp<Op>::store(role, op); });
+  }
   // Calls take(tile, sum of its unit) for every tile of this warp.
   template <class Take>
-  static __device__ void store(device::StorerRole& role, Take&& take) {
+  static __device__ void for_tiles(device::StorerRole& role, Take&& take) {
     for (uint32_t tile = role.warp; tile < kToyTilesInAll;) {
       const uint32_t unit = tile / kToyTiles;
       role.wait_unit(unit, 1);
@@ -180,7 +187,7 @@ struct ToyStream {
   }
   static __device__ void add_sums(device::StorerRole& role, uint32_t* out, uint32_t late) {
     constexpr uint32_t kDelay_ns = 20'000;  // many records take less
-    store(role, [&](uint32_t tile, uint32_t sum) {
+    for_tiles(role, [&](uint32_t tile, uint32_t sum) {
       if ((late >> role.warp & 1) != 0) __nanosleep(kDelay_ns);
       if (role.lane == 0) device::ptx::store_relaxed(out + tile, device::ptx::load_relaxed(out + tile) + sum);
     });
@@ -252,8 +259,7 @@ struct DeviceOp<testing::Relay> : GroupOp {
 template <>
 struct DeviceOp<testing::SumPages> {
   static __device__ bool in_range(const testing::SumPages& op) { return op.pages <= kMaxRows; }
-  static __device__ testing::ToyStream::Plan plan(const Launch&, const RecordSlot& slot,
-                                                  const testing::SumPages& op) {
+  static __device__ testing::ToyStream::Plan shape(const RecordSlot& slot, const testing::SumPages& op) {
     return {
         .from = tensor<&testing::SumPages::in, const std::byte>(slot), .pages = op.pages, .keeps = op.keeps};
   }
@@ -261,8 +267,7 @@ struct DeviceOp<testing::SumPages> {
                                               uint32_t) {
     return tensor<&testing::SumPages::in, const std::byte>(slot) + page * kPageBytes;
   }
-  static __device__ void store(StorerRole& role, const testing::SumPages& op,
-                               const testing::ToyStream::Plan&) {
+  static __device__ void store(StorerRole& role, const testing::SumPages& op) {
     testing::ToyStream::add_sums(role, tensor<&testing::SumPages::out, uint32_t>(*role.slot), op.late);
   }
 };
@@ -272,8 +277,7 @@ struct DeviceOp<testing::SumChunks> {
   static __device__ bool in_range(const testing::SumChunks& op) {
     return op.chunks <= testing::kMostToyChunks;
   }
-  static __device__ testing::ToyStream::Plan plan(const Launch&, const RecordSlot& slot,
-                                                  const testing::SumChunks& op) {
+  static __device__ testing::ToyStream::Plan shape(const RecordSlot& slot, const testing::SumChunks& op) {
     return {.from = tensor<&testing::SumChunks::in, const std::byte>(slot),
             .chunks = op.chunks,
             .streamed = op.streamed};
@@ -282,7 +286,7 @@ struct DeviceOp<testing::SumChunks> {
                                               uint32_t) {
     return nullptr;  // it has none
   }
-  static __device__ void store(StorerRole& role, const testing::SumChunks&, const testing::ToyStream::Plan&) {
+  static __device__ void store(StorerRole& role, const testing::SumChunks&) {
     testing::ToyStream::add_sums(role, tensor<&testing::SumChunks::out, uint32_t>(*role.slot), 0);
   }
 };
@@ -290,8 +294,7 @@ struct DeviceOp<testing::SumChunks> {
 template <>
 struct DeviceOp<testing::StorerRelay> {
   static __device__ bool in_range(const testing::StorerRelay&) { return true; }
-  static __device__ testing::ToyStream::Plan plan(const Launch&, const RecordSlot&,
-                                                  const testing::StorerRelay&) {
+  static __device__ testing::ToyStream::Plan shape(const RecordSlot&, const testing::StorerRelay&) {
     return {};
   }
   static __device__ const std::byte* pages_of(const RecordSlot&, const testing::StorerRelay&, uint32_t,
@@ -299,13 +302,12 @@ struct DeviceOp<testing::StorerRelay> {
     return nullptr;  // it has none
   }
   // A tile of the vector for each tile of the units.
-  static __device__ void store(StorerRole& role, const testing::StorerRelay& op,
-                               const testing::ToyStream::Plan&) {
+  static __device__ void store(StorerRole& role, const testing::StorerRelay& op) {
     constexpr uint32_t kTileWords = testing::kToyWords / testing::kToyTilesInAll;
     const auto* in = tensor<&testing::StorerRelay::in, const uint32_t>(*role.slot);
     auto* out = tensor<&testing::StorerRelay::out, uint32_t>(*role.slot);
     const uint32_t* told = exchange(role, in);
-    testing::ToyStream::store(role, [&](uint32_t n, uint32_t) {
+    testing::ToyStream::for_tiles(role, [&](uint32_t n, uint32_t) {
       const uint32_t tile = (n + op.turn) % testing::kToyTilesInAll;
       for (uint32_t i = tile * kTileWords + role.lane; i < (tile + 1) * kTileWords; i += kWarpThreads) {
         const uint32_t word = ptx::load_relaxed(in + i);
