@@ -20,9 +20,12 @@ class RoleSlices {
   void add(uint32_t execution, const Execution* next);
 
  private:
+  // A role of several warps may be at two instructions at once; the later one's slices begin where the
+  // earlier one's end.
   void slice(int64_t begin_ns, int64_t end_ns, SliceState state, uint32_t counter = kNoCounter) {
-    if (begin_ns == kNever || end_ns <= begin_ns) return;
-    out_.push_back({begin_ns, end_ns, execution_, counter, sm_, role_, state});
+    if (begin_ns == kNever || end_ns <= std::max(begin_ns, last_end_ns_)) return;
+    out_.push_back({std::max(begin_ns, last_end_ns_), end_ns, execution_, counter, sm_, role_, state});
+    last_end_ns_ = end_ns;
   }
   void loader(const Execution& x, const Execution* next);
   void preparer(const Execution& x);
@@ -34,6 +37,7 @@ class RoleSlices {
   const SmRole role_;
   std::vector<Slice>& out_;
   uint32_t execution_ = 0;
+  int64_t last_end_ns_ = 0;
   int64_t free_ns_ = 0;  // when the consumers were done with what they did before
 };
 

@@ -36,7 +36,8 @@ struct Slice {
 };
 static_assert(sizeof(Slice) == 32);
 
-// In order of SM, role and time; those of one SM and role do not overlap.
+// In order of SM, role and time; those of one SM and role do not overlap: where a role of several warps is at
+// two instructions at once, the later one's begin where the earlier one's end.
 //   controller  fetch: fetch_begin to fetched
 //   loader      room, then load: load_begin to last_landed, or until its next load_begin
 //   preparer    wait: wait_begin to inputs_ready; load: to prepared

@@ -5,6 +5,7 @@
 
 #include "fmt/format.h"
 
+#include "engine/backend/best_policy.h"
 #include "engine/cli/loaded_model.h"
 #include "engine/cli/log.h"
 #include "engine/cli/pass_timer.h"
@@ -74,14 +75,18 @@ Program compile_for_simulator(const RecordingOptions& options) {
   machine.gb_per_s = options.simulator.gb_per_s;
   if (engine.sms > 0) machine.sms = static_cast<uint32_t>(engine.sms);
   const auto tokens = static_cast<uint32_t>(context_of(engine, config.max_position));
-  const Graph graph = build_llama_graph(
-      config, {.sms = machine.sms,
-               .context = tokens,
-               .kv_blocks = static_cast<uint32_t>(options.batch) * blocks_for_tokens(tokens)});
-  Program program = compile(graph, machine,
-                            {.policy = policy_named(engine.policy),
-                             .queue_kind = engine.global_queue ? QueueKind::kGlobal : QueueKind::kPerSm,
-                             .context = cost_context(options)});
+  const GraphOptions graph_options{
+      .sms = machine.sms,
+      .context = tokens,
+      .kv_blocks = static_cast<uint32_t>(options.batch) * blocks_for_tokens(tokens)};
+  const Graph graph = build_llama_graph(config, graph_options);
+  const bool best = engine.policy == kBestPolicy;
+  Program program =
+      compile(graph, machine,
+              {.policy = best ? best_policy(config, graph_options, machine, cost_context(options))
+                              : policy_named(engine.policy),
+               .queue_kind = engine.global_queue ? QueueKind::kGlobal : QueueKind::kPerSm,
+               .context = cost_context(options)});
   require_valid(program);
   return program;
 }

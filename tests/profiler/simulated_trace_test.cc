@@ -1,0 +1,102 @@
+// Traces of whole models, as the simulator gives them: what must hold for any trace, at full size.
+#include <algorithm>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "models/checkpoint/presets.h"
+#include "models/llama/graph.h"
+#include "profiler/chrome_trace.h"
+#include "profiler/critical_path.h"
+#include "profiler/report.h"
+#include "profiler/savings.h"
+#include "profiler/sim/simulate.h"
+#include "profiler/slices.h"
+#include "profiler/trim.h"
+#include "scheduler/compile.h"
+#include "vm/device/page_image.h"
+
+namespace serval::testing {
+namespace {
+
+constexpr uint32_t kContext = 256, kCached = 128;
+
+const Program& llama_1b() {
+  static const Program program = [] {
+    const Machine machine = h200_machine();
+    const Graph graph =
+        build_llama_graph(*find_preset("llama-3.2-1b"), {.sms = machine.sms, .context = kContext});
+    return compile(graph, machine,
+                   {.policy = Policy::kRoundRobin, .queue_kind = QueueKind::kPerSm, .context = {}});
+  }();
+  return program;
+}
+
+const Trace& token_of_1b() {
+  static const Trace trace =
+      last_tokens(simulate(llama_1b(), decode_launch(1, kCached, 2), h200_sim_parameters()), 1);
+  return trace;
+}
+
+TEST(TraceOf1B, ChecksOut) {
+  check_trace(token_of_1b(), "1b");
+  EXPECT_EQ(token_of_1b().program.machine.sms, 132U);
+}
+
+TEST(TraceOf1B, StatesOfEverySmAndRoleAddUpToTheToken) {
+  const Trace& trace = token_of_1b();
+  const std::vector<Slice> slices = slices_of(trace);
+  for (size_t s = 1; s < slices.size(); ++s) {
+    const bool same = slices[s].sm == slices[s - 1].sm && slices[s].role == slices[s - 1].role;
+    ASSERT_TRUE(!same || slices[s].begin_ns >= slices[s - 1].end_ns) << "slice " << s;
+  }
+  const PassWindow& window = trace.windows.front();
+  for (const StateTimes& times : state_times(trace, slices, window)) {
+    int64_t sum = 0;
+    for (const int64_t t : times) {
+      ASSERT_GE(t, 0);
+      sum += t;
+    }
+    ASSERT_EQ(sum, window.length_ns());
+  }
+}
+
+TEST(TraceOf1B, ReadsEachWeightOnce) {
+  uint64_t weights = 0, streamed = 0;
+  for (const Tensor& t : llama_1b().tensors) {
+    if (t.kind == TensorKind::kWeight && t.rows > 1)
+      weights += page_image::bytes(t.rows, static_cast<uint32_t>(t.cols));
+  }
+  for (const Execution& x : token_of_1b().executions) {
+    if (x.pass == token_of_1b().windows.front().pass && x.has(EventKind::kLastLanded)) streamed += x.bytes;
+  }
+  EXPECT_EQ(streamed, weights);
+}
+
+TEST(TraceOf1B, ItsCriticalPathIsTheToken) {
+  const Trace& trace = token_of_1b();
+  const std::vector<PathStep> path = critical_path(trace, edges_of(trace), trace.windows.front());
+  ASSERT_FALSE(path.empty());
+  EXPECT_EQ(path.front().begin_ns, trace.windows.front().begin_ns);
+  EXPECT_EQ(path.back().end_ns, trace.windows.front().end_ns);
+  for (size_t s = 1; s < path.size(); ++s) EXPECT_EQ(path[s].begin_ns, path[s - 1].end_ns);
+}
+
+TEST(TraceOf1B, ItsFileIsSmallEnoughAndCanBeReadBack) {
+  constexpr size_t kLimit = 60'000'000;
+  const std::string text = to_chrome_json(token_of_1b());
+  EXPECT_LT(text.size(), kLimit);
+  EXPECT_TRUE(to_chrome_json(from_chrome_json(text, "1b.json")) == text);
+}
+
+TEST(Savings, NameChangesThatSaveTimeLargestFirst) {
+  const std::vector<Saving> savings =
+      predicted_savings(llama_1b(), decode_launch(1, kCached, 2), h200_sim_parameters(), 5);
+  ASSERT_EQ(savings.size(), 5U);
+  for (const Saving& s : savings) EXPECT_GT(s.saved_ns, 0) << s.change;
+  EXPECT_TRUE(std::is_sorted(savings.begin(), savings.end(),
+                             [](const Saving& a, const Saving& b) { return a.saved_ns > b.saved_ns; }));
+}
+
+}  // namespace
+}  // namespace serval::testing
