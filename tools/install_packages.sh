@@ -20,6 +20,7 @@ demo|zlib1g-dev|header zlib.h|compressed trace files
 test|libgtest-dev|header gtest/gtest.h|GoogleTest
 test|libgmock-dev|header gmock/gmock.h|GoogleMock
 test|python3|command python3|tests of the executable and of the layering, 3.10 or later
+test|chromium|optional|the browser in which the page of serval profile is tried
 test|libtorch-dev|optional|the reference model that answers are checked against
 test|libopenblas0-pthread|optional|its fp32 products, thirty times as fast as with the default BLAS
 bench|libbenchmark-dev|header benchmark/benchmark.h|Google Benchmark

@@ -1,7 +1,6 @@
 // The page: its state, what changes it, and when it is drawn. Actions of keys, pointer and buttons are its methods, or
 // those of its view (time) and navigator (from slice to slice).
 
-const kRowHeights = { sm: 13, role: null }; // CSS pixels; null: as high as they fit
 const kRowHeightStep = 2;
 const kFineBelow = 6; // rows lower than this change by one pixel
 const kShareOfView = 0.35; // that a slice takes after it was zoomed to
@@ -12,7 +11,7 @@ class App {
     this.diff = diff;
     this.roles = traces[0].roles;
     this.settings = {
-      colourBy: "state", grouping: "role", roles: this.roles.map(() => true), rowHeights: { ...kRowHeights },
+      colourBy: "state", grouping: "role", roles: this.roles.map(() => true), rowHeights: { sm: "readable", role: "fit" },
       path: true, tracks: true, side: true, beside: false,
     };
     this.alone = null; // the legend's entry that is shown alone
@@ -169,7 +168,7 @@ class App {
     this.#setRowHeight(Math.min(kMaxRowHeight, Math.max(1, Math.round(height + by * step))));
   }
   fitRows() {
-    this.#setRowHeight(null);
+    this.#setRowHeight("fit");
   }
   #setRowHeight(height) {
     this.settings.rowHeights[this.settings.grouping] = height;

@@ -2,7 +2,7 @@
 
 const kBusyTrack = "busy SMs";
 
-// Names stand in slices that are wide enough, in two lengths; the font's characters are all equally wide.
+// Names stand in slices that are wide enough for them; the font's characters are all equally wide.
 function drawSliceLabels(pane) {
   const { base, trace, rowsArea, lanes } = pane;
   base.save();
@@ -34,8 +34,8 @@ function drawSliceLabel(pane, slice, middle, character) {
   const { op, layer } = trace.describe(trace.execution[slice]);
   const state = trace.head.states[trace.state[slice]];
   const place = layer < 0 ? op : `${op} ${layer}`;
-  const label = [`${place} · ${state}`, place, state, op.slice(0, Math.max(0, room - 1)) + "…"].find((text) => text.length <= room);
-  if (label === undefined || label.length < 3) return;
+  const label = [`${place} · ${state}`, place, state].find((text) => text.length <= room);
+  if (label === undefined) return;
   base.fillStyle = readableOn(pane.colours[slice]);
   base.fillText(label, left, middle + 1);
 }

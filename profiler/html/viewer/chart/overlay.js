@@ -73,7 +73,7 @@ function lineOf(pane, row) {
     row = shown.reduce((best, other) => (Math.abs(other - row) < Math.abs(best - row) ? other : best));
   }
   const foot = lanes.height >= pane.px(kPathBesideLabels);
-  return pane.topOf(row) + (foot ? lanes.height - pane.px(1.5) : lanes.height / 2);
+  return pane.topOf(row) + (foot ? lanes.height - pane.px(0.5) : lanes.height / 2);
 }
 
 // One line from the token's first event to its last: strong where time passes, thin where it goes up or down from an
@@ -107,8 +107,8 @@ function drawPath(pane) {
     overlay.globalAlpha = 1;
   };
   stroke(between, theme.colours.path, 1, 0.6);
-  stroke(along, theme.colours.ground, 4.5, 0.8);
-  stroke(along, theme.colours.path, 2.5, 1);
+  stroke(along, theme.colours.ground, 4, 0.8);
+  stroke(along, theme.colours.path, 2.25, 1);
 }
 
 function outlineSlice(pane, slice, colour, width) {
@@ -217,7 +217,7 @@ function drawTrackValue(pane, index, area, time, x) {
 
 function drawScrollThumb(pane) {
   const { overlay, theme, rowsArea, lanes } = pane;
-  if (lanes.total <= rowsArea.height) return;
+  if (lanes.total < rowsArea.height + 1) return;
   const share = rowsArea.height / lanes.total;
   overlay.fillStyle = theme.colours.quiet;
   overlay.globalAlpha = 0.45;

@@ -12,6 +12,7 @@ const kAllTracksFrom = 480; // height of a pane from which on all tracks are sho
 const kFewTracks = 2;
 const kSmallText = 10;
 const kLabelRowHeight = 11;
+const kReadableHeight = 13;
 const kLabelWidth = 24;
 const kTickDistance = 80;
 
@@ -82,9 +83,11 @@ class Pane {
     }));
   }
 
+  // A row's height is in CSS pixels, or "fit": as high as all rows fit; "readable": that, but with names in slices.
   arrange({ grouping, roles, rowHeights }) {
-    const rowHeight = rowHeights[grouping];
-    const height = rowHeight === null ? this.lanes.heightThatFits(grouping, roles, this.rowsArea.height) : this.px(rowHeight);
+    const wanted = rowHeights[grouping];
+    const fit = this.lanes.heightThatFits(grouping, roles, this.rowsArea.height);
+    const height = { fit, readable: Math.max(fit, this.px(kReadableHeight)) }[wanted] ?? this.px(wanted);
     this.lanes.arrange(grouping, roles, height);
     this.scrollTo(this.scroll);
   }
@@ -261,11 +264,4 @@ class Pane {
 
 function nextPowerOfTwo(value) {
   return 2 ** Math.max(0, Math.ceil(Math.log2(value)));
-}
-
-// A time on a ruler whose ticks are `step` apart: as many digits as tell them apart.
-function formatTick(time, step) {
-  const [factor, unit] = step < 1e3 && Math.abs(time) < 1e5 ? [1, "ns"] : step < 1e6 ? [1e3, "µs"] : [1e6, "ms"];
-  const digits = Math.max(0, -Math.floor(Math.log10(step / factor) + 1e-9));
-  return `${(time / factor).toFixed(digits)} ${unit}`;
 }

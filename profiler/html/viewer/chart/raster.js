@@ -5,6 +5,8 @@
 // A slice at least this wide has an edge, so that two of one colour can be told apart.
 const kEdgeWidth = 7;
 const kEdgeStrength = 0.45;
+// Rows at least this high have a line between them.
+const kLinedHeight = 8;
 
 class Raster {
   constructor() {
@@ -24,6 +26,7 @@ class Raster {
     }
     this.context.putImageData(this.image, 0, 0, 0, 0, area.width, last - first);
     this.#stretch(target, lanes, first, last, area, scroll);
+    if (lanes.height >= kLinedHeight) drawLines(target, lanes, first, last, area, scroll, ground);
   }
 
   // Lines to rows. Rows of a group have no gaps between them: they are one picture.
@@ -43,6 +46,13 @@ class Raster {
     this.canvas.width = width;
     this.canvas.height = height;
     this.image = this.context.createImageData(width, height);
+  }
+}
+
+function drawLines(target, lanes, first, last, area, scroll, ground) {
+  target.fillStyle = cssColour([ground & 0xff, (ground >>> 8) & 0xff, (ground >>> 16) & 0xff]);
+  for (let i = first; i < last; ++i) {
+    target.fillRect(area.x, area.y + lanes.tops[lanes.rows[i]] + lanes.height - 1 - scroll, area.width, 1);
   }
 }
 
