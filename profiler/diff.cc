@@ -88,7 +88,7 @@ TraceDiff diff_of(const Report& before, const Report& after) {
 }
 
 std::string to_text(const TraceDiff& diff) {
-  return fmt::format("{:<28}{:>12}{:>12}{:>12}{:>11}\n", "us a token", "before", "after", "difference", "") +
+  return fmt::format("{:<28}{:>12}{:>12}{:>12}\n", "us a token", "before", "after", "difference") +
          line("token time", diff.token) + table("ops, on an average SM", diff.ops) +
          table("critical path", diff.path);
 }

@@ -7,7 +7,7 @@ import unittest
 from harness import run
 
 DOCS = os.path.join(os.path.dirname(__file__), "../../docs/cli.md")
-COMMANDS = ["generate", "chat", "schedule", "validate", "bench", "verify", "info"]
+COMMANDS = ["generate", "chat", "schedule", "validate", "bench", "verify", "profile", "profile diff", "info"]
 
 
 class Docs(unittest.TestCase):
@@ -16,7 +16,7 @@ class Docs(unittest.TestCase):
             page = file.read()
         helped = set()
         for command in COMMANDS:
-            helped |= set(re.findall(r"(--[a-z-]+)", run(command, "--help").stdout.decode()))
+            helped |= set(re.findall(r"(--[a-z-]+)", run(*command.split(), "--help").stdout.decode()))
         spans = re.findall(r"`([^`\n]+)`", page)
         documented = {flag for span in spans for flag in re.findall(r"--[a-z-]+", span)}
         self.assertEqual(helped - documented, {"--help"} - documented)
