@@ -114,9 +114,10 @@ std::string bandwidth_table(const Report& r) {
     for (size_t p = first; p < last; ++p) sum += points[p].value;
     const double mean = sum / static_cast<double>(last - first);
     const double bar = std::clamp(most > 0 ? mean / most : 0, 0.0, 1.0) * kBarLength;
-    out += fmt::format("{:>12.2f} us {:>9.0f}  {}\n",
-                       us(static_cast<double>(points[first].at_ns - points.front().at_ns)), mean,
-                       std::string(static_cast<size_t>(bar), '#'));
+    const double at = static_cast<double>(points[first].at_ns - points.front().at_ns);
+    out += fmt::format("{:>12.2f} us {:>9.0f}", us(at), mean);
+    if (bar >= 1) out += "  " + std::string(static_cast<size_t>(bar), '#');
+    out += '\n';
   }
   return out;
 }

@@ -6,6 +6,7 @@ usage: tests/fuzz/make_seeds.py [SERVAL]     the executable compiles the program
 To be run when a format changes. What fuzzers have found lies beside the seeds and stays as it is.
 """
 
+import gzip
 import json
 import pathlib
 import subprocess
@@ -109,6 +110,68 @@ def chat():
     write("chat", "bad-role", conversation(0, "", "<|user|>", "x"))
 
 
+# docs/profiling.md describes the format.
+EVENTS = ["fetch_begin", "fetched", "load_begin", "load_issued", "first_landed", "last_landed", "wait_begin"]
+EVENTS += ["inputs_ready", "prepared", "compute_begin", "compute_end", "store_begin", "stored", "signalled"]
+
+
+class TraceFile:
+    """SM 0's instruction waits for that of SM 1 and opens the gate; one token of 100 ns."""
+
+    def __init__(self):
+        name = {"name": "SM 0 controller"}
+        self.events = [{"ph": "M", "pid": 1, "tid": 1, "name": "thread_name", "args": name}]
+        self.executions = []
+
+    def slice(self, sm, role, begin, end, name):
+        place = {"pid": 1, "tid": 1 + 5 * sm + role}
+        self.events.append({"ph": "X", **place, "ts": begin / 1000, "dur": (end - begin) / 1000, "name": name})
+
+    def flow(self, phase, sm, role, at, **more):
+        place = {"pid": 1, "tid": 1 + 5 * sm + role}
+        self.events.append({"ph": phase, **place, "ts": at / 1000, "id": 0, "name": "c0", **more})
+
+    def execute(self, instruction, sm, last_counter, **times):
+        at = [times.get(event, -1) for event in EVENTS]
+        self.executions.append([instruction, 0, sm, last_counter, 4096, 0, 0, *at])
+
+    def text(self):
+        machine = {"name": "toy", "sms": 2, "pages_per_sm": 4, "gb_per_s": 10, "sm_gb_per_s": 5}
+        machine |= {"sm_gflop_per_s": 1, "synchronise_us": 1, "instruction_us": 0.5}
+        head = {"format": 1, "source": "device", "metadata": {"model": "é"}, "machine": machine}
+        head |= {"global_queue": False}
+        head |= {"gate_counter": 1, "increments_per_pass": [1, 1], "ops": ["a", "b"], "events": EVENTS}
+        head |= {"windows": [[0, 0, 100]], "waits": [[0, 1, 1]], "signals": [[1, 1], [0, 1]]}
+        instructions = [[0, 3, 0, 0, 4096, 2, 0, 1, 0, 1, "a"], [1, 65535, 1, 0, 4096, 2, 1, 0, 1, 1, "b"]]
+        root = {"displayTimeUnit": "ns", "traceEvents": self.events, "serval": head}
+        root |= {"servalInstructions": instructions, "servalExecutions": self.executions}
+        return compact(root | {"servalSamples": [[5, 0, 16384, 3]]})
+
+
+def trace():
+    file = TraceFile()
+    ready = {"wait_begin": 10, "inputs_ready": 50, "prepared": 60}
+    done = {"store_begin": 90, "stored": 95, "signalled": 100}
+    file.execute(0, 0, 0, compute_begin=60, compute_end=90, **ready, **done)
+    ready = {"load_begin": 0, "last_landed": 8, "inputs_ready": 5, "prepared": 6}
+    done = {"store_begin": 30, "stored": 35, "signalled": 40}
+    file.execute(1, 1, -1, compute_begin=10, compute_end=30, **ready, **done)
+    slices = {
+        0: [(2, 10, 50, "wait a"), (2, 50, 60, "load a"), (3, 0, 50, "wait a"), (3, 50, 60, "load a")],
+        1: [(1, 0, 8, "load b"), (2, 5, 6, "load b"), (3, 0, 5, "wait b"), (3, 5, 10, "load b")],
+    }
+    slices[0] += [(3, 60, 90, "a"), (4, 90, 95, "store a"), (4, 95, 100, "signal a")]
+    slices[1] += [(3, 10, 30, "b"), (4, 30, 35, "store b"), (4, 35, 40, "signal b")]
+    for sm, of_sm in slices.items():
+        for one in of_sm:
+            file.slice(sm, *one)
+    file.flow("s", 1, 4, 39)
+    file.flow("f", 0, 2, 49, bp="e")
+    file.events.append({"ph": "C", "pid": 1, "ts": 0, "name": "GB/s", "args": {"value": 40.96}})
+    write("trace", "two-sms", file.text())
+    write("trace", "compressed", gzip.compress(file.text().encode(), mtime=0))
+
+
 def program(serval):
     compilations = {
         "one-sm": ["--sms", "1", "--policy", "list", "-c", "64"],
@@ -130,6 +193,7 @@ def main():
     config()
     tokenizer()
     chat()
+    trace()
     program(sys.argv[1] if len(sys.argv) > 1 else str(ROOT / "build" / "bin" / "serval"))
 
 

@@ -1,0 +1,52 @@
+// A trace file, compressed or not. What is read can be written again, drawn, reported and compared.
+#include "profiler/chrome_trace.h"
+#include "profiler/diff.h"
+#include "profiler/edges.h"
+#include "profiler/gzip.h"
+#include "profiler/report.h"
+#include "profiler/slices.h"
+#include "profiler/trim.h"
+#include "tests/fuzz/fuzz_target.h"
+
+namespace serval::fuzz {
+namespace {
+
+constexpr uint64_t kMaxText = uint64_t{1} << 20;
+
+std::string unpacked(std::string_view bytes) {
+  return is_gzip(bytes) ? gunzip(bytes, kMaxText, "file") : std::string(bytes);
+}
+
+void check_slices(const Trace& trace) {
+  const std::vector<Slice> slices = slices_of(trace);
+  for (const PassWindow& window : trace.windows) {
+    for (const StateTimes& times : state_times(trace, slices, window))
+      promise(times[static_cast<size_t>(SliceState::kIdle)] >= 0, "no role is in two states at once");
+  }
+}
+
+void check_report(const Trace& trace) {
+  const Report report = report_of(trace);
+  promise(!to_text(report).empty() && !to_json(report).empty(), "a report can be printed");
+  promise(!to_text(diff_of(report, report)).empty(), "it can be compared");
+}
+
+void check(const Trace& trace) {
+  for (const Edge& edge : edges_of(trace))
+    promise(edge.from < trace.executions.size() && edge.to < trace.executions.size(), "edges are in range");
+  check_slices(trace);
+  accepts([&] { check_report(trace); });  // instructions may wait for each other in a circle
+  const std::string text = to_chrome_json(trace);
+  promise(to_chrome_json(from_chrome_json(text, "again")) == text, "what is written reads as the same trace");
+}
+
+}  // namespace
+}  // namespace serval::fuzz
+
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace serval;
+  using namespace serval::fuzz;
+  Trace trace;
+  if (accepts([&] { trace = from_chrome_json(unpacked(text_of(data, size)), "file"); })) check(trace);
+  return 0;
+}
