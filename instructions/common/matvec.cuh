@@ -190,14 +190,17 @@ __device__ __forceinline__ void for_tiles(const ConsumerRole& role, uint32_t chu
 // returns when results may be taken.
 template <class WaitPlace, class Take>
 __device__ __forceinline__ void multiply_page(ConsumerRole& role, const Plan& plan, uint32_t page,
-                                              uint32_t half_cols, uint32_t chunk, WaitPlace&& wait_place,
-                                              Take&& take) {
+                                              uint32_t half_cols, uint32_t chunk, uint32_t& chunks_seen,
+                                              WaitPlace&& wait_place, Take&& take) {
   const uint32_t weights =
       ptx::shared_address(role.s.ring[page % kRingPages]) + role.lane * static_cast<uint32_t>(sizeof(uint4));
   const uint32_t x = ptx::shared_address(role.s.activations) + activation_slot(role.launch, chunk);
   const auto wait_activations = [&] {
     wait_place();
-    role.wait_chunk(chunk);
+    // A warp waits once for a chunk that stays, and anew for each that is streamed.
+    const uint32_t bit = plan.resident() ? 1u << (chunk - role.next_chunk) : 0;
+    if ((chunks_seen & bit) == 0) role.wait_chunk(chunk);
+    chunks_seen |= bit;
   };
   role.wait_page(page);
   if (half_cols == page_image::kHalfCols) {
@@ -308,14 +311,15 @@ __device__ __forceinline__ void next_page(const Plan& plan, Walk& at) {
 }
 
 // A page's results become a part of the unit's, or are added to it where one warp has all of them.
-__device__ __forceinline__ void consume_page(ConsumerRole& role, const Plan& plan, const Walk& at) {
+__device__ __forceinline__ void consume_page(ConsumerRole& role, const Plan& plan, const Walk& at,
+                                             uint32_t& chunks_seen) {
   const uint32_t chunk = at.chunk(plan);
   const bool own_unit = plan.mode == Mode::kUnitPerWarp;
   const uint32_t to = part_place(role, plan, at.unit, own_unit ? at.matrix(plan) : at.part);
   const bool begins = !own_unit || chunk == 0;
   multiply_page(
       role, plan, role.next_page + at.page, plan.half_cols(chunk),
-      role.next_chunk + at.block * plan.chunks + chunk,
+      role.next_chunk + at.block * plan.chunks + chunk, chunks_seen,
       [&] {
         if (begins) wait_part_place(role, plan, at.unit);
       },
@@ -334,9 +338,10 @@ __device__ __forceinline__ void pass_chunks_before(ConsumerRole& role, const Pla
 
 __device__ __forceinline__ void consume_pages(ConsumerRole& role, const Plan& plan) {
   Walk at = first_page(role, plan);
+  uint32_t chunks_seen = 0;  // a bit for each of the record's
   if (!plan.resident()) pass_chunks_before(role, plan, at);
   while (at.page < plan.pages) {
-    consume_page(role, plan, at);
+    consume_page(role, plan, at, chunks_seen);
     if (plan.mode != Mode::kUnitPerWarp || at.ends_unit(plan)) role.arrive_unit(role.next_unit + at.unit);
     next_page(plan, at);
     if (!plan.resident()) pass_chunks_before(role, plan, at);

@@ -40,6 +40,12 @@ __device__ __forceinline__ void wait_count(const uint32_t* count, uint32_t need,
   while (!reached(ptx::shared_load_acquire(count), need)) leave_if_asked(exit);
 }
 
+// Returns when every storer is done with its units before `unit`. For whole warps.
+__device__ __forceinline__ void wait_all_stored(const Shared& s, uint32_t lane, uint32_t unit) {
+  const uint32_t* stored = &s.units_stored[lane % kStorerWarps];
+  while (!__all_sync(~0u, reached(ptx::shared_load_acquire(stored), unit))) leave_if_asked(&s.exit);
+}
+
 // --- loader: one thread
 
 struct LoaderRole {
@@ -196,6 +202,7 @@ struct ConsumerRole {
   uint32_t next_page = 0;
   uint32_t next_unit = 0;
   uint32_t next_chunk = 0;
+  uint32_t stored_seen = 0;  // units before this one are known to be stored
   uint32_t parity = 0;
 
   // Copies do not land in order, so the page before this one in the same place, which may be another warp's,
@@ -221,8 +228,9 @@ struct ConsumerRole {
   }
   // Returns when the storers are done with all units before `unit`. For whole warps.
   __device__ __forceinline__ void wait_stored(uint32_t unit) {
-    const uint32_t* stored = &s.units_stored[lane % kStorerWarps];
-    while (!__all_sync(~0u, reached(ptx::shared_load_acquire(stored), unit))) leave_if_asked(&s.exit);
+    if (reached(stored_seen, unit)) return;
+    wait_all_stored(s, lane, unit);
+    stored_seen = unit;
   }
   // Returns when the unit's place among kUnitSlots is free.
   __device__ __forceinline__ void wait_unit_slot(uint32_t unit) { wait_stored(unit + 1 - kUnitSlots); }
@@ -248,8 +256,10 @@ struct StorerRole {
   __device__ __forceinline__ void wait_inputs() {
     wait_phase(&s.inputs_ready[record % kRecordSlots], record / kRecordSlots & 1, &s.exit);
   }
-  // Returns when `arrivals` parts of the instruction's unit `unit` are in place.
+  // Returns when `arrivals` parts of the instruction's unit `unit` are in place. Another storer may still be
+  // at the unit that had its place before.
   __device__ __forceinline__ void wait_unit(uint32_t unit, uint32_t arrivals) {
+    wait_all_stored(s, lane, next_unit + unit + 1 - kUnitSlots);
     const uint32_t* count = &s.unit_arrivals[(next_unit + unit) % kUnitSlots];
     while (ptx::shared_load_acquire(count) != arrivals) leave_if_asked(&s.exit);
   }

@@ -22,10 +22,10 @@ inline constexpr uint32_t kFirstStorerWarp = 4;
 inline constexpr uint32_t kStorerWarps = 4;
 inline constexpr uint32_t kFirstConsumerWarp = 8;
 inline constexpr uint32_t kBlockThreads = (kFirstConsumerWarp + kConsumerWarps) * kWarpThreads;
-// 4 warps of each kind: 40 + 96 + 2 × 184 registers make 512, 4 × 128.
+// 4 warps of each kind: 40 + 80 + 2 × 192 registers make 504.
 inline constexpr uint32_t kServiceRegisters = 40;
-inline constexpr uint32_t kStorerRegisters = 96;
-inline constexpr uint32_t kConsumerRegisters = 184;
+inline constexpr uint32_t kStorerRegisters = 80;
+inline constexpr uint32_t kConsumerRegisters = 192;
 
 inline constexpr uint32_t kRingPages = 9;
 // Issued and not landed: every page more lengthens the queue that each counter, each activation has to wait
