@@ -34,9 +34,22 @@ void write_two(const Trace& before, const Trace& after, const std::filesystem::p
   write_html(pages, path);
 }
 
+// As the host interpreter records it: nobody fetches, nobody loads pages.
+Trace without_loader(Trace trace) {
+  for (Execution& x : trace.executions) {
+    for (size_t kind = 0; kind < kNumEventKinds; ++kind) {
+      const SmRole role = kEventInfos[kind].role;
+      if (role == SmRole::kController || role == SmRole::kLoader) x.at[kind] = kNever;
+    }
+  }
+  trace.source = TraceSource::kHost;
+  return trace;
+}
+
 void write_small(const std::filesystem::path& folder) {
   const Trace trace = wave_trace({});
   write_one(trace, "wave", folder / "one.html");
+  write_one(without_loader(trace), "host", folder / "host.html");
   write_two(trace, wave_trace({.compute_ns = 300}), folder / "two.html");
   Trace hostile = wave_trace({.tokens = 1, .slow_token = 0}, kHostile);
   hostile.metadata["model"] = kHostile;

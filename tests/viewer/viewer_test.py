@@ -255,9 +255,9 @@ class Selecting(Case):
         self.assertRegex(panel, r"14 events")
         waited = [line for line in self.browser.text("#waited-for").split("\n") if line]
         self.assertEqual(waited[1], "c1 ≥ 4 for input")
-        self.assertEqual(waited[2], "gate_up, layer 0 on SM 1 last, signalled 1.070 µs")
+        self.assertEqual(waited[2], "gate_up, layer 0 on SM 1 last, at 1.070 µs")
         self.assertEqual(len([line for line in waited if "gate_up" in line]), 4)
-        self.assertIn("gate_up, layer 1 on SM 3 inputs ready 2.240 µs", self.browser.text("#waited-by"))
+        self.assertIn("gate_up, layer 1 on SM 3 ready at 2.240 µs", self.browser.text("#waited-by"))
 
     def test_a_link_in_the_panel_selects_the_producer(self):
         self.browser.click(*self.find(["down, layer 0", "consumer: compute", "SM 2"]))
@@ -578,6 +578,20 @@ class Comparing(Case):
         panel = self.browser.text("#panel")
         self.assertIn("Report of before.json", panel)
         self.assertIn("Report of after.json", panel)
+
+
+class Host(Case):
+    page = "host.html"
+
+    def test_roles_that_did_nothing_are_not_shown_until_asked_for(self):
+        self.assertEqual(self.pressed("roles"), ["preparer", "consumer", "storer"])
+        self.find(["storer: signal", "SM 3"])
+        self.browser.key("2")
+        self.assertEqual(self.pressed("roles"), ["loader", "preparer", "consumer", "storer"])
+
+    def test_timings_are_of_the_events_that_happened(self):
+        self.browser.click(*self.find(["down, layer 0", "consumer: compute", "SM 2"]))
+        self.assertIn("8 events", self.browser.text("#panel"))
 
 
 class Hostile(Case):

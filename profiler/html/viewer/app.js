@@ -11,7 +11,7 @@ class App {
     this.diff = diff;
     this.roles = traces[0].roles;
     this.settings = {
-      colourBy: "state", grouping: "role", roles: this.roles.map(() => true), rowHeights: { sm: "readable", role: "fit" },
+      colourBy: "state", grouping: "role", roles: this.roles.map((_, role) => traces.some((trace) => trace.hasRole(role))), rowHeights: { sm: "readable", role: "fit" },
       path: true, tracks: true, side: true, beside: false,
     };
     this.alone = null; // the legend's entry that is shown alone
@@ -144,7 +144,7 @@ class App {
     if (!this.hasToken(token)) return;
     for (const pane of this.panes) pane.token = Math.min(token, pane.trace.windows.length - 1);
     this.selection = this.range = null;
-    this.search.run(this.search.query);
+    this.search.run(this.search.query.text);
     this.#repaint();
     fillPanel(this);
     this.view.showToken({ smooth: false });
@@ -234,7 +234,7 @@ class App {
     this.setRange(begin, end);
   }
   escape() {
-    if (this.search.query) this.clearSearch();
+    if (!this.search.query.isEmpty) this.clearSearch();
     else if (this.range) this.clearRange();
     else if (this.alone !== null) this.showAlone(this.alone);
     else this.select(this.current.pane, -1);
@@ -321,6 +321,7 @@ function middleOf({ begin, end }) {
 }
 
 function makePanes(traces) {
+  byId("panes").replaceChildren();
   const names = shortNames(traces.map((trace) => trace.head.name));
   return traces.map((trace, t) => {
     const host = element("section", { class: "pane", "aria-label": names[t] });

@@ -37,7 +37,7 @@ function drawSliceLabel(pane, slice, middle, character) {
   const label = [`${place} · ${state}`, place, state].find((text) => text.length <= room);
   if (label === undefined) return;
   base.fillStyle = readableOn(pane.colours[slice]);
-  base.fillText(label, left, middle + 1);
+  base.fillText(label, left, middle - pane.px(0.5));
 }
 
 // Black or white, whichever stands out from a packed colour.

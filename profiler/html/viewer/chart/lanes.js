@@ -3,7 +3,7 @@
 
 const kMaxRowHeight = 40;
 const kBlurredBelow = 4;
-const kLeastRowHeight = 0.4;
+const kLeastRowHeight = 0.2;
 // Between groups, as a share of a row.
 const kGroupGap = 0.5;
 

@@ -4,6 +4,8 @@
 const kArrowHead = 4;
 const kPathBesideLabels = 10; // rows at least this high have the path at their foot, under the names
 const kMaxArrows = 400;
+const kArrowStrength = 0.8; // of one; many of them are fainter
+const kFaintArrow = 0.25;
 
 function drawOverlay(pane, { path, selection, hover, range, cursor, marks }) {
   const { overlay, rowsArea } = pane;
@@ -129,11 +131,13 @@ function drawSelection(pane, slice) {
   const execution = trace.execution[slice];
   for (const other of trace.slicesOfExecution(execution)) outlineSlice(pane, other, theme.colours.accent, 1);
   outlineSlice(pane, slice, theme.colours.text, 2);
-  const edges = [...trace.edgesTo(execution), ...trace.edgesFrom(execution)];
-  for (const edge of edges.slice(0, kMaxArrows)) drawArrow(pane, edge);
+  for (const edges of [trace.edgesTo(execution), trace.edgesFrom(execution)]) {
+    const strength = Math.max(kFaintArrow, kArrowStrength / Math.sqrt(edges.length));
+    for (const edge of edges.subarray(0, kMaxArrows)) drawArrow(pane, edge, strength);
+  }
 }
 
-function drawArrow(pane, edge) {
+function drawArrow(pane, edge, strength) {
   const { trace, overlay, theme } = pane;
   const { columns } = trace;
   const from = columns["edge.from"][edge], to = columns["edge.to"][edge];
@@ -146,7 +150,7 @@ function drawArrow(pane, edge) {
   const bend = Math.max(pane.px(12), Math.abs(x1 - x0) / 2);
   overlay.strokeStyle = overlay.fillStyle = theme.colours.accent;
   overlay.lineWidth = pane.px(1.25);
-  overlay.globalAlpha = 0.75;
+  overlay.globalAlpha = strength;
   overlay.beginPath();
   overlay.moveTo(x0, y0);
   overlay.bezierCurveTo(x0 + bend, y0, x1 - bend, y1, x1 - pane.px(kArrowHead), y1);

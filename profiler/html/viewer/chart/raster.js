@@ -32,6 +32,7 @@ class Raster {
   // Lines to rows. Rows of a group have no gaps between them: they are one picture.
   #stretch(target, lanes, first, last, area, scroll) {
     target.imageSmoothingEnabled = !Number.isInteger(lanes.height);
+    target.imageSmoothingQuality = "high";
     for (let i = first; i < last; ) {
       const top = area.y + lanes.tops[lanes.rows[i]] - scroll;
       const end = Math.min(last, i + lanes.members - (i % lanes.members));

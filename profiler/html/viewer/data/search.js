@@ -1,56 +1,66 @@
-// Finding instructions. A query is words that must all be there: "layer=3" is an operand or the layer as a whole word,
-// "sm=17", "pc=4" and "#120" (the index in the program) likewise; any other word may stand anywhere in the listing.
+// Finding instructions. A query is words that must all be there: "layer=3", "first_unit=0", "pc=4" and "#120" (the index
+// in the program) as whole words, "sm=17" for what ran there; any other word may stand anywhere in the listing.
 
-function matcherOf(query) {
-  const words = query.toLowerCase().split(/\s+/).filter(Boolean);
-  if (!words.length) return null;
-  return (text) => words.every((word) => (/[=#]/.test(word) ? text.includes(` ${word} `) : text.includes(word)));
+class Query {
+  constructor(text) {
+    this.text = text;
+    const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+    const isSm = (word) => /^sm=\d+$/.test(word);
+    this.sms = words.filter(isSm).map((word) => Number(word.slice(3)));
+    this.words = words.filter((word) => !isSm(word));
+    this.isEmpty = words.length === 0;
+  }
+
+  matchesText(text) {
+    return this.words.every((word) => (/[=#]/.test(word) ? text.includes(` ${word} `) : text.includes(word)));
+  }
+  matchesSm(sm) {
+    return this.sms.every((wanted) => wanted === sm);
+  }
 }
 
 class Search {
   constructor(panes) {
     this.panes = panes;
-    this.texts = panes.map(({ trace }) => Search.#textsOf(trace));
-    this.clear();
+    this.texts = new Map(panes.map((pane) => [pane, Search.#textsOf(pane.trace)]));
+    this.run("");
   }
 
   static #textsOf({ columns }) {
-    return columns["instruction.text"].map((text, i) => {
-      const place = `sm=${columns["instruction.queue"][i]} pc=${columns["instruction.pc"][i]} #${i}`;
-      return ` ${text} ${place} `.toLowerCase();
-    });
-  }
-
-  clear() {
-    this.query = "";
-    this.found = null; // by pane: Uint8Array by instruction
-    this.hits = []; // { pane, execution } in order of time
-    this.current = -1;
+    return columns["instruction.text"].map((text, i) =>
+      ` ${text} pc=${columns["instruction.pc"][i]} #${i} `.toLowerCase());
   }
 
   // Hits are executions of the tokens that are shown.
-  run(query) {
-    this.clear();
-    const matches = matcherOf(query);
-    if (!matches) return;
-    this.query = query;
-    this.found = this.texts.map((texts) => Uint8Array.from(texts, (text) => matches(text)));
-    this.hits = this.panes.flatMap((pane, p) => this.#hitsOf(pane, this.found[p]));
+  run(text) {
+    this.query = new Query(text);
+    this.hits = []; // { pane, execution, time } in order of time, pane after pane
+    this.current = -1;
+    this.found = null; // by pane: whether an execution matches
+    if (this.query.isEmpty) return;
+    this.found = new Map(this.panes.map((pane) => [pane, this.#match(pane)]));
+    this.hits = this.panes.flatMap((pane) => this.#hitsOf(pane));
   }
 
-  #hitsOf(pane, found) {
+  #match(pane) {
+    const instructions = this.texts.get(pane).map((text) => this.query.matchesText(text));
+    const { columns } = pane.trace;
+    return Uint8Array.from(columns["execution.instruction"], (instruction, execution) =>
+      instructions[instruction] && this.query.matchesSm(columns["execution.sm"][execution]));
+  }
+
+  #hitsOf(pane) {
     const { columns } = pane.trace;
     const hits = [];
-    columns["execution.instruction"].forEach((instruction, execution) => {
-      if (!found[instruction] || columns["execution.pass"][execution] !== pane.window.pass) return;
+    this.found.get(pane).forEach((found, execution) => {
+      if (!found || columns["execution.pass"][execution] !== pane.window.pass) return;
       hits.push({ pane, execution, time: columns["execution.begin"][execution] });
     });
     return hits.sort((a, b) => a.time - b.time);
   }
 
   matches(pane, execution) {
-    return this.found === null ||
-           this.found[this.panes.indexOf(pane)][pane.trace.columns["execution.instruction"][execution]] === 1;
+    return this.found === null || this.found.get(pane)[execution] === 1;
   }
 
   // Goes `by` hits on, round and round; null if there is none.
@@ -62,9 +72,10 @@ class Search {
   }
 
   get status() {
-    if (this.found === null) return "";
+    const count = formatCount(this.hits.length);
+    if (this.query.isEmpty) return "";
     if (!this.hits.length) return "none";
-    return this.current < 0 ? `${formatCount(this.hits.length)} found` : `${this.current + 1} of ${formatCount(this.hits.length)}`;
+    return this.current < 0 ? `${count} found` : `${this.current + 1} of ${count}`;
   }
   // Times of all hits by pane, for the strip of the whole trace.
   get marks() {

@@ -106,6 +106,12 @@ class Trace {
     });
   }
 
+  // The host interpreter has no controller and no loader.
+  hasRole(role) {
+    return Array.from({ length: this.sms }, (_, sm) => this.rowOf(sm, role)).some((row) =>
+      this.rowBegin[row + 1] > this.rowBegin[row]);
+  }
+
   get slowestWindow() {
     const length = (window) => window.end - window.begin;
     return this.windows.reduce((worst, window, w) => (length(window) > length(this.windows[worst]) ? w : worst), 0);

@@ -95,7 +95,7 @@ function waitedFor(app, pane, it) {
     const signalled = (execution) => trace.eventTime(execution, "signalled");
     producers.sort((a, b) => (b === last) - (a === last) || signalled(b) - signalled(a));
     const note = (execution) =>
-      `${execution === last ? "last, " : ""}signalled ${formatTime(pane.relative(signalled(execution)))}`;
+      `${execution === last ? "last, " : ""}at ${formatTime(pane.relative(signalled(execution)))}`;
     const guarded = guardedBy(it.text, counter);
     return element("div", {},
       element("p", {}, element("code", {}, `c${counter} ≥ ${threshold}`), guarded ? ` for ${guarded.replaceAll(" ", ", ")}` : "",
@@ -116,7 +116,7 @@ function waitedBy(app, pane, it) {
     return element("div", {},
       element("p", {}, element("code", {}, `c${counter} + ${increment}`)),
       partners(app, pane, waiters, (execution) =>
-        ready(execution) < 0 ? "" : `inputs ready ${formatTime(pane.relative(ready(execution)))}`));
+        ready(execution) < 0 ? "" : `ready at ${formatTime(pane.relative(ready(execution)))}`));
   });
   return element("div", { id: "waited-by" }, element("h4", {}, "Who waits for it"),
                  ...(parts.length ? parts : [element("p", { class: "quiet" }, "nobody")]));

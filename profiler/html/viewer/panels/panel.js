@@ -1,7 +1,7 @@
 // The panel at the side: its tabs, and what the open one shows.
 
 const kTabs = [
-  ["selection", "Instruction", "i", showSelection],
+  ["selection", "Selection", "i", showSelection],
   ["report", "Report", "r", showReport],
   ["diff", "Comparison", "v", showDiff],
 ];
