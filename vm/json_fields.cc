@@ -47,6 +47,10 @@ JsonFields JsonFields::object(const char* key) const {
   return JsonFields(require(key), source_, prefix_ + key + ".");
 }
 
+JsonFields JsonFields::element(const char* key, size_t index) const {
+  return JsonFields(require(key).at(index), source_, fmt::format("{}{}[{}].", prefix_, key, index));
+}
+
 int64_t JsonFields::integer(const char* key, int64_t least, int64_t most) const {
   const json& value = require(key);
   const bool fits = value.is_number_unsigned() ? std::cmp_less_equal(value.get<uint64_t>(), INT64_MAX)

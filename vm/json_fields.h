@@ -24,6 +24,8 @@ class JsonFields {
   const nlohmann::json* find(const char* key) const;
   bool has(const char* key) const { return find(key) != nullptr; }
   JsonFields object(const char* key) const;
+  // An element of an array, which has it.
+  JsonFields element(const char* key, size_t index) const;
 
   int64_t integer(const char* key, int64_t least, int64_t most) const;
   int64_t integer_or(const char* key, int64_t fallback, int64_t least, int64_t most) const;

@@ -45,10 +45,15 @@ bool improve_along(Candidate& best, const std::string& name, double step,
 
 }  // namespace
 
+double predict_us(const MeasuredPass& pass, SimParameters parameters) {
+  for (const std::string& what_if : pass.what_ifs) apply_what_if(parameters, what_if);
+  return predict_us(pass.program, pass.launch, parameters);
+}
+
 double fit_error(const SimParameters& parameters, std::span<const MeasuredPass> measured) {
   double sum = 0;
   for (const MeasuredPass& pass : measured) {
-    const double error = std::log(predict_us(pass.program, pass.launch, parameters) / pass.us);
+    const double error = std::log(predict_us(pass, parameters) / pass.us);
     sum += error * error;
   }
   return std::sqrt(sum / static_cast<double>(measured.size()));

@@ -17,7 +17,11 @@ struct MeasuredPass {
   Program program;
   SimLaunch launch;  // its last pass is the one that was timed
   double us = 0;
+  std::vector<std::string> what_ifs;  // what the kernel that was timed had left out
 };
+
+// As predict_us(), with the pass's what-ifs.
+double predict_us(const MeasuredPass& pass, SimParameters parameters);
 
 // The root of the mean square of log(predicted / measured): 0.05 is an error of 5 %.
 double fit_error(const SimParameters& parameters, std::span<const MeasuredPass> measured);

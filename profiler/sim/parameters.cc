@@ -11,6 +11,7 @@
 #include "vm/error.h"
 #include "vm/json_fields.h"
 #include "vm/json_file.h"
+#include "vm/state.h"
 #include "vm/units.h"
 
 namespace serval {
@@ -26,6 +27,9 @@ constexpr double kMaxFactor = 1000;
 constexpr double kMaxWarps = 32;
 constexpr double kMaxSlots = 256;
 constexpr double kLeastPositive = 1e-3;
+constexpr size_t kMaxMeasured = 256;
+constexpr int64_t kMaxContext = 1 << 24;
+constexpr double kMaxTokenUs = 1e9;
 
 constexpr SimField kFields[] = {
     {"gb_per_s", "1e9 bytes/s", &SimParameters::gb_per_s, kLeastPositive, kMaxGbPerS, false},
@@ -82,6 +86,12 @@ auto* find_named(Fields& fields, std::string_view name) {
   return found == std::end(fields) ? nullptr : &*found;
 }
 
+std::string required_text(const JsonFields& from, const char* key) {
+  std::string text = from.text_or(key, "");
+  if (text.empty()) from.fail(key, "missing");
+  return text;
+}
+
 double read_number(const JsonFields& from, const SimField& field) {
   const double value = from.number("value", field.least, field.most);
   if (field.whole && value != std::floor(value))
@@ -98,7 +108,7 @@ void read_fields(const JsonFields& file, const nlohmann::json& json, SimParamete
     const std::string unit = parameter.text_or("unit", "");
     if (unit != field.unit)
       parameter.fail("unit", fmt::format("found {}, expected \"{}\"", in_quotes(unit), field.unit));
-    if (parameter.text_or("from", "").empty()) parameter.fail("from", "missing: where the value comes from");
+    required_text(parameter, "from");
     out.*field.member = read_number(parameter, field);
   }
 }
@@ -108,7 +118,7 @@ void read_under_load(const JsonFields& file, SimParameters& out) {
   if (points == nullptr || !points->is_array() || points->size() < 2 || points->size() > kMaxLoadPoints)
     file.fail("under_load", fmt::format("expected an array of 2 to {} points", kMaxLoadPoints));
   for (size_t i = 0; i < points->size(); ++i) {
-    const JsonFields point((*points)[i], "", "");
+    const JsonFields point = file.element("under_load", i);
     const double least_bytes = i == 0 ? 0 : out.under_load.back().in_flight_bytes + 1;
     out.under_load.push_back(
         {.in_flight_bytes = point.number("in_flight_bytes", least_bytes, i == 0 ? 0 : kMaxBytes),
@@ -135,6 +145,34 @@ void read_ops(const JsonFields& file, const nlohmann::json& json, SimParameters&
   const OpTimes otherwise = read_op(ops.object(kDefaultOp));
   for (const OpInfo& op : isa())
     out.ops.push_back(ops.has(op.name) ? read_op(ops.object(op.name)) : otherwise);
+}
+
+std::vector<std::string> read_what_ifs(const JsonFields& measured) {
+  constexpr const char* kKey = "what_if";
+  std::vector<std::string> what_ifs;
+  const nlohmann::json* list = measured.find(kKey);
+  if (list == nullptr) return what_ifs;
+  for (const nlohmann::json& one : *list) {
+    if (!list->is_array() || !one.is_string()) measured.fail(kKey, "expected an array of strings");
+    what_ifs.push_back(one);
+  }
+  return what_ifs;
+}
+
+void read_measured(const JsonFields& file, SimParameters& out) {
+  const nlohmann::json* all = file.find("measured");
+  if (all == nullptr || !all->is_array() || all->size() > kMaxMeasured)
+    file.fail("measured", fmt::format("expected an array of at most {} objects", kMaxMeasured));
+  for (size_t i = 0; i < all->size(); ++i) {
+    const JsonFields one = file.element("measured", i);
+    required_text(one, "from");
+    out.measured.push_back({.model = required_text(one, "model"),
+                            .policy = required_text(one, "policy"),
+                            .sequences = static_cast<uint32_t>(one.integer("sequences", 1, kMaxRows)),
+                            .context = static_cast<uint32_t>(one.integer("context", 0, kMaxContext)),
+                            .us = one.number("us", kLeastPositive, kMaxTokenUs),
+                            .what_ifs = read_what_ifs(one)});
+  }
 }
 
 [[noreturn]] void refuse(std::string_view name, const std::string& what) {
@@ -180,14 +218,14 @@ SimParameters parse_sim_parameters(std::string_view text, const std::string& nam
   const nlohmann::json json = parse_json_text(text, name);
   const JsonFields file(json, name);
   refuse_unknown(json, file, [](const std::string& key) {
-    return key == "name" || key == "parameters" || key == "under_load" || key == "ops";
+    return key == "name" || key == "parameters" || key == "under_load" || key == "ops" || key == "measured";
   });
   SimParameters out;
-  out.name = file.text_or("name", "");
-  if (out.name.empty()) file.fail("name", "missing");
+  out.name = required_text(file, "name");
   read_fields(file, json, out);
   read_under_load(file, out);
   read_ops(file, json, out);
+  read_measured(file, out);
   return out;
 }
 

@@ -11,8 +11,12 @@
 //               flight
 //   ops         {OP: {"fixed_us", "us_per_kib", "window_bytes"}}: arithmetic of the instructions that do not
 //               stream weights; "default" is for those that are not named
+//   measured    [{"model", "policy", "sequences", "context", "us", "from"}]: what passes of decoding took,
+//   the
+//               figures that fitted parameters were fitted to (benchmarks/fit_simulator.cc); may be empty
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -33,6 +37,16 @@ struct OpTimes {
   double fixed_us = 0;      // however little there is to do
   double us_per_kib = 0;    // arithmetic on what it reads from memory
   double window_bytes = 0;  // that it has in flight at a time
+};
+
+// A pass of decoding, timed on the GPU.
+struct MeasuredToken {
+  std::string model;  // a preset's name
+  std::string policy;
+  uint32_t sequences = 1;
+  uint32_t context = 0;  // tokens in the cache of each
+  double us = 0;
+  std::vector<std::string> what_ifs;
 };
 
 // Times are microseconds.
@@ -75,6 +89,8 @@ struct SimParameters {
   double store_us = 0;            // storer: a unit's results of four rows
 
   std::vector<OpTimes> ops;  // [kNumOpcodes]
+
+  std::vector<MeasuredToken> measured;
 };
 
 // A number of SimParameters that has a name: of the file, of what-ifs and of fitting.

@@ -11,10 +11,12 @@ void Preparer::step() {
       case Phase::kBegin:
         if (!begin(r)) return;
         break;
+      case Phase::kGate:
+        if (unmet_ > 0) return;
+        return notice(r.pass > 0, true);
       case Phase::kWaiting:
         if (unmet_ > 0) return;
-        wait_over(r);
-        return;
+        return notice(sm_.gpu.program.instructions[r.instruction].wait_count > 0, false);
       case Phase::kReading:
         if (!read(r)) return;
         break;
@@ -37,25 +39,30 @@ bool Preparer::begin(Record& r) {
   if (streams && r.resident() && !acquired(r.activation_chunks, r.activation_slots)) return false;
   if (!streams && sm_.consumers.used_chunks() < next_chunk_) return false;
   note(r, EventKind::kWaitBegin, sm_.gpu.clock.now());
-  ask_counters(r);
-  phase_ = Phase::kWaiting;
+  last_change_ = -1;
+  if (r.begins_pass) {
+    ask(sm_.gpu.program.gate_counter, sm_.gpu.counters.gate_target(r.pass));
+    phase_ = Phase::kGate;
+  } else {
+    ask_counters(r);
+  }
   return true;
 }
 
+void Preparer::ask(uint32_t counter, uint64_t target) {
+  Counters& counters = sm_.gpu.counters;
+  if (!counters.wait(sm_.index, counter, target)) {
+    ++unmet_;
+  } else if (counters.changed_at(counter) > last_change_) {
+    reached_last(counter);
+  }
+}
+
 void Preparer::ask_counters(const Record& r) {
-  Gpu& gpu = sm_.gpu;
-  unmet_ = 0;
-  last_change_ = -1;
-  const auto ask = [&](uint32_t counter, uint64_t target) {
-    if (gpu.counters.wait(sm_.index, counter, target)) {
-      if (gpu.counters.changed_at(counter) > last_change_) reached_last(counter);
-    } else {
-      ++unmet_;
-    }
-  };
+  const Gpu& gpu = sm_.gpu;
   for (const Wait& wait : gpu.program.waits_of(gpu.program.instructions[r.instruction]))
     ask(wait.counter, gpu.counters.target(wait, r.pass));
-  if (r.begins_pass) ask(gpu.program.gate_counter, gpu.counters.gate_target(r.pass));
+  phase_ = Phase::kWaiting;
 }
 
 void Preparer::reached_last(uint32_t counter) {
@@ -69,25 +76,26 @@ void Preparer::counter_reached(uint32_t counter) {
   sm_.wake(Wake::kPreparer);
 }
 
-// The first of a pass reads the pass's rows, too.
-void Preparer::wait_over(const Record& r) {
+// What was waited for is seen a while later. Behind the gate, the pass's rows are read.
+void Preparer::notice(bool waited, bool gate) {
   Gpu& gpu = sm_.gpu;
   const SimParameters& p = gpu.parameters;
-  phase_ = Phase::kNoticing;
-  const double us = gpu.rounds(p.notice_rounds + (r.begins_pass ? p.read_rounds : 0));
+  const double us = gpu.rounds((waited ? p.notice_rounds : 0) + (gate ? p.read_rounds : 0));
   gpu.clock.schedule(gpu.clock.now() + us, sm_.index, Step::kNoticed);
+  behind_gate_ = gate;
+  phase_ = Phase::kNoticing;
 }
 
 void Preparer::noticed() {
   Gpu& gpu = sm_.gpu;
   Record& r = sm_.at(record);
-  const double now = gpu.clock.now();
+  sm_.wake(Wake::kPreparer);
+  if (behind_gate_) return ask_counters(r);
   r.inputs_ready = true;
-  note(r, EventKind::kInputsReady, now);
+  note(r, EventKind::kInputsReady, gpu.clock.now());
   read_scales(r);
   phase_ = Phase::kReading;
   sm_.wake(Wake::kStorers);
-  sm_.wake(Wake::kPreparer);
 }
 
 // By the storers, while consumers multiply.

@@ -85,12 +85,14 @@ void Simulation::signal(const Record& record) {
   }
 }
 
-// The SM whose instruction is the first of the program to be stuck says most of why.
+// An SM that waits for itself is the cause; else the first instruction of those that wait for others is near
+// it.
 void Simulation::check_ended() const {
   const Sm* first = nullptr;
   const auto at = [](const Sm& sm) {
     const Record& r = sm.records[sm.oldest_record() % sm.records.size()];
-    return std::tuple(!sm.preparer.waits_for_counters(), r.pass, r.instruction);
+    const bool for_others = sm.preparer.waits_for_counters() && sm.preparer.record == sm.oldest_record();
+    return std::tuple(for_others, r.pass, r.instruction);
   };
   for (const auto& sm : sms_) {
     if (!sm->done() && (first == nullptr || at(*sm) < at(*first))) first = sm.get();
@@ -100,8 +102,7 @@ void Simulation::check_ended() const {
 
 std::string Simulation::stuck_at(const Sm& sm) const {
   const Program& program = gpu_.program;
-  const uint64_t record = sm.preparer.waits_for_counters() ? sm.preparer.record : sm.oldest_record();
-  const Record& r = sm.records[record % sm.records.size()];
+  const Record& r = sm.records[sm.oldest_record() % sm.records.size()];
   const Instruction& instruction = program.instructions[r.instruction];
   const std::string where = fmt::format("SM {}: instruction {} ({}) of pass {}", sm.index, r.instruction,
                                         op_name(instruction.opcode), r.pass);

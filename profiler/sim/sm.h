@@ -79,20 +79,21 @@ class Preparer {
   void prepared();
   void scaled();
 
-  bool waits_for_counters() const { return phase_ == Phase::kWaiting; }
+  bool waits_for_counters() const { return phase_ == Phase::kGate || phase_ == Phase::kWaiting; }
   uint64_t record = 0;
 
  private:
-  enum class Phase : uint8_t { kBegin, kWaiting, kNoticing, kReading };
+  enum class Phase : uint8_t { kBegin, kGate, kWaiting, kNoticing, kReading };
   struct Asked {
     uint64_t record;
     uint32_t chunks;
   };
   bool acquired(uint32_t chunks, uint32_t slots) const;
   bool begin(Record& r);
+  void ask(uint32_t counter, uint64_t target);
   void ask_counters(const Record& r);
   void reached_last(uint32_t counter);
-  void wait_over(const Record& r);
+  void notice(bool waited, bool gate);
   void read_scales(Record& r);
   bool read(Record& r);
   void ask_chunks(const Record& r, uint32_t chunks);
@@ -100,6 +101,7 @@ class Preparer {
 
   Sm& sm_;
   Phase phase_ = Phase::kBegin;
+  bool behind_gate_ = false;  // what is noticed is the gate
   uint32_t unmet_ = 0;        // counters that are waited for
   double last_change_ = -1;   // of those that were reached
   uint64_t next_chunk_ = 0;   // of activations
@@ -194,6 +196,7 @@ class Storers {
     bool busy = false;
   };
   void step(uint32_t index);
+  void take(Storer& storer, const Record& r, uint32_t task);
   void end_record(uint32_t index, Record& r);
   void next_record(Storer& storer);
   void record_execution(Record& r);

@@ -27,7 +27,7 @@ void Storers::step(uint32_t index) {
     if (!r.inputs_ready || !r.scales_ready) return;
     if (!storer.begun) {
       storer.begun = true;
-      storer.next_task = index;
+      take(storer, r, index);
     }
     const uint32_t unit = storer.next_task / tiles_of(gpu, r);
     if (unit >= r.units()) {
@@ -47,10 +47,15 @@ void Storers::stored(uint32_t index) {
   Record& r = sm_.at(storer.record);
   note(r, EventKind::kStored, sm_.gpu.clock.now());
   storer.busy = false;
-  storer.next_task += static_cast<uint32_t>(storers_.size());
-  storer.stored = r.first_unit + std::min(storer.next_task / tiles_of(sm_.gpu, r), r.units());
-  sm_.consumers.wake_all();
+  take(storer, r, storer.next_task + static_cast<uint32_t>(storers_.size()));
   sm_.wake(Wake::kStorers);
+}
+
+// All units before the next of its own are none of its business.
+void Storers::take(Storer& storer, const Record& r, uint32_t task) {
+  storer.next_task = task;
+  storer.stored = r.first_unit + std::min(task / tiles_of(sm_.gpu, r), r.units());
+  sm_.consumers.wake_all();
 }
 
 // The last to be done with a record signals.

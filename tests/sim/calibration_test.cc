@@ -1,0 +1,73 @@
+// What the calibration promises: its own measurements, within a tenth, and in their order.
+#include <gtest/gtest.h>
+
+#include "engine/backend/best_policy.h"
+#include "engine/backend/measured_pass.h"
+#include "models/llama/graph.h"
+#include "profiler/sim/simulate.h"
+#include "scheduler/compile.h"
+#include "tests/scheduler/graphs.h"
+#include "vm/error.h"
+
+namespace serval {
+namespace {
+
+double predicted_us(const MeasuredToken& token) {
+  return predict_us(measured_pass(token), h200_sim_parameters());
+}
+
+TEST(Calibration, PredictsATokenOf1BWithinATenth) {
+  int tried = 0;
+  for (const MeasuredToken& m : h200_sim_parameters().measured) {
+    if (m.model != "llama-3.2-1b" || m.sequences != 1 || !m.what_ifs.empty()) continue;
+    EXPECT_NEAR(predicted_us(m), m.us, 0.1 * m.us) << m.policy << ", context " << m.context;
+    ++tried;
+  }
+  EXPECT_GT(tried, 0);
+}
+
+// Two placements of the same that the GPU tells apart by more than its own scatter.
+bool tells_apart(const MeasuredToken& faster, const MeasuredToken& slower) {
+  constexpr double kScatter = 0.02;
+  return faster.model == slower.model && faster.sequences == slower.sequences &&
+         faster.context == slower.context && faster.what_ifs == slower.what_ifs &&
+         faster.us < slower.us * (1 - kScatter);
+}
+
+TEST(Calibration, RanksPlacementsAsTheGpuDoes) {
+  int compared = 0;
+  for (const MeasuredToken& a : h200_sim_parameters().measured) {
+    for (const MeasuredToken& b : h200_sim_parameters().measured) {
+      if (!tells_apart(a, b)) continue;
+      EXPECT_LT(predicted_us(a), predicted_us(b)) << a.model << ": " << a.policy << " against " << b.policy;
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 0);
+}
+
+TEST(MeasuredPass, RefusesWhatThereIsNoneOf) {
+  EXPECT_THROW(measured_pass({.model = "llama-9", .policy = "list", .what_ifs = {}}), Error);
+  EXPECT_THROW(measured_pass({.model = "llama-3.2-1b", .policy = "worst", .what_ifs = {}}), Error);
+}
+
+TEST(BestPolicy, IsTheOneThatTheSimulatorFindsFastest) {
+  const LlamaConfig config = testing::shortened_preset("llama-3.2-1b", 2);
+  const GraphOptions options{.sms = h200_machine().sms, .context = 512};
+  const Policy best = best_policy(config, options, h200_machine(), {});
+  const auto us_of = [&](Policy policy) {
+    const Program program = compile(build_llama_graph(config, options), h200_machine(),
+                                    {.policy = policy, .queue_kind = QueueKind::kPerSm, .context = {}});
+    return predict_us(program, decode_launch(1, CostContext{}.context_tokens, 2), h200_sim_parameters());
+  };
+  for (const Policy other : kPolicies) EXPECT_LE(us_of(best), us_of(other)) << name_of(other);
+}
+
+TEST(BestPolicy, WorksForTheShortestContext) {
+  const LlamaConfig config = testing::shortened_preset("llama-3.2-1b", 1);
+  EXPECT_NO_THROW(best_policy(config, {.sms = 4, .context = 2}, testing::machine_of(4), {}));
+  EXPECT_NO_THROW(best_policy(config, {.sms = 4, .context = 1}, testing::machine_of(4), {}));
+}
+
+}  // namespace
+}  // namespace serval

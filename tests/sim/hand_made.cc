@@ -1,0 +1,111 @@
+#include "tests/sim/hand_made.h"
+
+#include "instructions/isa.h"
+#include "scheduler/placement.h"
+#include "vm/units.h"
+
+namespace serval::testing {
+namespace {
+
+constexpr uint32_t kCols = 1024;
+constexpr uint32_t kMaxUnits = 64;
+
+struct Tensors {
+  TensorId weights, input, rows, norm, residual, weighted, squares;
+};
+
+Tensors add_tensors(Program& program) {
+  const auto add = [&](const char* name, uint64_t rows, uint64_t cols, DType dtype, TensorKind kind) {
+    program.tensors.push_back({.name = name, .rows = rows, .cols = cols, .dtype = dtype, .kind = kind});
+    return TensorId{static_cast<uint32_t>(program.tensors.size() - 1)};
+  };
+  const uint64_t out_cols = kMaxUnits * kUnitRows;
+  return {.weights = add("weights", out_cols, kCols, DType::kBF16, TensorKind::kWeight),
+          .input = add("input", kMaxRows, kCols, DType::kBF16, TensorKind::kActivation),
+          .rows = add("rows", kMaxRows, sizeof(PassRow), DType::kBytes, TensorKind::kState),
+          .norm = add("norm", 1, out_cols, DType::kBF16, TensorKind::kWeight),
+          .residual = add("residual", kMaxRows, out_cols, DType::kF32, TensorKind::kActivation),
+          .weighted = add("weighted", kMaxRows, out_cols, DType::kBF16, TensorKind::kActivation),
+          .squares = add("squares", kMaxRows, out_cols / kUnitRows, DType::kF32, TensorKind::kActivation)};
+}
+
+MatvecResidual product(const Tensors& t, uint32_t units) {
+  return {.weights = t.weights,
+          .input = t.input,
+          .rows = t.rows,
+          .norm = t.norm,
+          .residual = t.residual,
+          .weighted = t.weighted,
+          .squares = t.squares,
+          .first_unit = 0,
+          .num_units = units,
+          .in_cols = kCols,
+          .out_cols = kMaxUnits * kUnitRows};
+}
+
+}  // namespace
+
+HandMade::HandMade(uint32_t sms, QueueKind kind)
+    : sms_(sms), kind_(kind), queues_(kind == QueueKind::kGlobal ? 1 : sms) {}
+
+uint32_t HandMade::counter() {
+  return num_counters_++;
+}
+
+void HandMade::add(uint32_t queue, uint32_t units, std::vector<Wait> waits, std::vector<Signal> signals) {
+  queues_[queue].push_back({units, std::move(waits), std::move(signals)});
+}
+
+Program HandMade::build(uint32_t gate) const {
+  Program program;
+  program.machine = h200_machine();
+  program.machine.sms = sms_;
+  program.queue_kind = kind_;
+  program.limits = {.vocab = 1, .max_context = 1024, .kv_blocks = 16};
+  program.gate_counter = gate;
+  program.counters.resize(num_counters_);
+  const Tensors tensors = add_tensors(program);
+  program.queue_begin.push_back(0);
+  for (const std::vector<Item>& queue : queues_) {
+    for (const Item& item : queue) {
+      Instruction instruction = make_instruction(product(tensors, item.units));
+      instruction.wait_begin = static_cast<uint32_t>(program.waits.size());
+      instruction.wait_count = static_cast<uint16_t>(item.waits.size());
+      instruction.signal_begin = static_cast<uint32_t>(program.signals.size());
+      instruction.signal_count = static_cast<uint16_t>(item.signals.size());
+      program.waits.insert(program.waits.end(), item.waits.begin(), item.waits.end());
+      program.signals.insert(program.signals.end(), item.signals.begin(), item.signals.end());
+      for (const Signal& signal : item.signals)
+        program.counters[signal.counter].increments_per_pass += signal.increment;
+      program.instructions.push_back(instruction);
+    }
+    program.queue_begin.push_back(static_cast<uint32_t>(program.instructions.size()));
+  }
+  return program;
+}
+
+SimParameters round_numbers() {
+  SimParameters p = h200_sim_parameters();
+  p.gb_per_s = p.l2_gb_per_s = 1e6;  // nothing queues
+  p.under_load_sms = 1;
+  p.under_load = {{.in_flight_bytes = 0, .gb_per_s = 0, .round_us = 1},
+                  {.in_flight_bytes = 16384, .gb_per_s = 8.192, .round_us = 1}};  // 16 KiB in 2 µs
+  p.latency_factor = p.round_factor = 1;
+  p.signal_rounds = p.notice_rounds = p.read_rounds = 1;
+  p.ring_pages = 9;
+  p.pages_in_flight = p.pages_in_flight_long = 2;
+  p.record_slots = 8;
+  p.consumer_warps = 8;
+  p.storer_warps = 4;
+  p.activation_rows = 32;
+  p.partial_bytes = 8192;
+  p.unit_slots = 16;
+  p.fetch_us = 0.5;
+  p.issue_us = p.prepare_us = p.prepare_us_per_kib = p.sm_page_us = 0;
+  p.take_us = 0.25;
+  p.multiply_us = 1;
+  p.store_us = 0.5;
+  return p;
+}
+
+}  // namespace serval::testing

@@ -1,0 +1,311 @@
+#include "profiler/sim/simulate.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <map>
+
+#include "instructions/isa.h"
+#include "models/checkpoint/presets.h"
+#include "models/llama/graph.h"
+#include "profiler/critical_path.h"
+#include "scheduler/compile.h"
+#include "tests/scheduler/graphs.h"
+#include "tests/sim/hand_made.h"
+#include "vm/device/page_image.h"
+#include "vm/error.h"
+
+namespace serval {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::HandMade;
+using ::testing::HasSubstr;
+using testing::round_numbers;
+
+template <class Fn>
+std::string error_of(Fn&& fn) {
+  try {
+    fn();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// SM 0 runs `first`, then SM 1 `second`, which waits for it; SM 0 has more to do that nobody waits for.
+Program chain_of_two(uint32_t first, uint32_t second) {
+  HandMade hand(2);
+  const uint32_t done = hand.counter(), gate = hand.counter();
+  hand.add(0, first, {}, {{done, 1}});
+  hand.add(1, second, {{done, 1, 2}}, {{gate, 1}});
+  return hand.build(gate);
+}
+
+double us(int64_t ns) {
+  return static_cast<double>(ns) / 1e3;
+}
+
+TEST(Simulate, GivesTheTimesThatTheModelHasOnPaper) {
+  const Trace trace = simulate(chain_of_two(1, 1), decode_launch(1, 10, 1), round_numbers());
+  ASSERT_EQ(trace.executions.size(), 2U);
+  const Execution& a = trace.executions[0];
+  const auto at = [](const Execution& e, EventKind kind) { return us(e.time(kind)); };
+  EXPECT_EQ(at(a, EventKind::kFetched), 0.5);
+  EXPECT_EQ(at(a, EventKind::kLoadIssued), 0.5);
+  EXPECT_EQ(at(a, EventKind::kLastLanded), 2.5);     // memory: 2
+  EXPECT_EQ(at(a, EventKind::kInputsReady), 1.5);    // the pass's rows; there is nothing to wait for
+  EXPECT_EQ(at(a, EventKind::kPrepared), 2.5);       // reading the activations
+  EXPECT_EQ(at(a, EventKind::kComputeBegin), 2.75);  // the page is in registers
+  EXPECT_EQ(at(a, EventKind::kComputeEnd), 3.75);
+  EXPECT_EQ(at(a, EventKind::kStored), 4.25);
+  EXPECT_EQ(at(a, EventKind::kSignalled), 5.25);
+  const Execution& b = trace.executions[1];
+  EXPECT_EQ(at(b, EventKind::kLastLanded), 2.5);    // weights wait for nobody
+  EXPECT_EQ(at(b, EventKind::kInputsReady), 6.25);  // noticing the counter
+  EXPECT_EQ(at(b, EventKind::kPrepared), 7.25);
+  EXPECT_EQ(at(b, EventKind::kComputeEnd), 8.25);
+  EXPECT_EQ(at(b, EventKind::kSignalled), 9.75);
+  ASSERT_EQ(trace.windows.size(), 1U);
+  EXPECT_EQ(us(trace.windows[0].length_ns()), 9.75);
+}
+
+TEST(Simulate, StreamsPagesTwoAtATimeWhereMemoryTakesLongest) {
+  // Pages land in pairs at 2.5, 4.5, 6.5, 8.5; the last pair is multiplied by 9.75.
+  const Trace trace = simulate(chain_of_two(8, 1), decode_launch(1, 10, 1), round_numbers());
+  EXPECT_EQ(us(trace.executions[0].time(EventKind::kFirstLanded)), 2.5);
+  EXPECT_EQ(us(trace.executions[0].time(EventKind::kLastLanded)), 8.5);
+  EXPECT_EQ(us(trace.executions[0].time(EventKind::kComputeEnd)), 9.75);
+}
+
+TEST(Simulate, LoadsAheadNoMoreThanTheRingAndTheRegistersHold) {
+  SimParameters p = round_numbers();
+  p.ring_pages = 4;
+  p.consumer_warps = 2;
+  // B has to wait until 20 or so for A; until then 4 + 2 of its pages can land.
+  const Trace trace = simulate(chain_of_two(16, 12), decode_launch(1, 10, 1), p);
+  const Execution& b = trace.executions[1];
+  EXPECT_GT(b.room_ns, 0);
+  EXPECT_GT(b.time(EventKind::kLoadIssued), b.time(EventKind::kPrepared));
+  p.ring_pages = 12;
+  const Trace roomy = simulate(chain_of_two(16, 12), decode_launch(1, 10, 1), p);
+  EXPECT_EQ(roomy.executions[1].room_ns, 0);
+  EXPECT_LT(roomy.executions[1].time(EventKind::kLoadIssued), roomy.executions[1].time(EventKind::kPrepared));
+}
+
+TEST(Simulate, FindsTheCriticalPathThatAProgramWasMadeWith) {
+  HandMade hand(3);
+  const uint32_t left = hand.counter(), right = hand.counter(), gate = hand.counter();
+  hand.add(0, 12, {}, {{left, 1}});  // long
+  hand.add(1, 1, {}, {{right, 1}});  // short: nobody waits for it in the end
+  hand.add(2, 1, {{left, 1, 2}, {right, 1, 2}}, {{gate, 1}});
+  const Trace trace = simulate(hand.build(gate), decode_launch(1, 10, 1), round_numbers());
+  const std::vector<Edge> edges = edges_of(trace);
+  const auto path = executions_of(critical_path(trace, edges, trace.windows[0]));
+  std::vector<uint32_t> instructions;
+  for (const uint32_t e : path) instructions.push_back(trace.executions[e].instruction);
+  EXPECT_THAT(instructions, ElementsAre(0, 2));
+  EXPECT_EQ(trace.executions.back().last_counter, left);
+}
+
+TEST(Simulate, PassesFollowEachOtherThroughTheGate) {
+  const Trace trace = simulate(chain_of_two(1, 1), decode_launch(1, 10, 3), round_numbers());
+  ASSERT_EQ(trace.windows.size(), 3U);
+  for (size_t p = 1; p < 3; ++p) {
+    EXPECT_EQ(trace.windows[p].begin_ns, trace.windows[p - 1].end_ns);
+    // Weights are there already: noticing the gate and reading the rows (2), activations (1), product (1),
+    // store (0.5), signal (1); the second has read the rows when it notices the first (1 instead of 2).
+    EXPECT_EQ(us(trace.windows[p].length_ns()), 5.5 + 4.5);
+  }
+  EXPECT_NEAR(predict_us(chain_of_two(1, 1), decode_launch(1, 10, 3), round_numbers()), 10, 1e-4);
+}
+
+TEST(Simulate, EndsWhereTheContextIsFull) {
+  const Trace trace = simulate(chain_of_two(1, 1), decode_launch(1, 1022, 10), round_numbers());
+  EXPECT_EQ(trace.windows.size(), 2U);
+}
+
+Program llama_1b(uint32_t layers, Policy policy = Policy::kRoundRobin, QueueKind kind = QueueKind::kPerSm) {
+  const LlamaConfig config = testing::shortened_preset("llama-3.2-1b", static_cast<int>(layers));
+  return compile(build_llama_graph(config, {.sms = h200_machine().sms}), h200_machine(),
+                 {.policy = policy, .queue_kind = kind, .context = {}});
+}
+
+uint64_t page_bytes_of_weights(const Program& program) {
+  uint64_t bytes = 0;
+  for (const Tensor& t : program.tensors) {
+    if (t.kind == TensorKind::kWeight && t.rows > 1)
+      bytes += page_image::bytes(t.rows, static_cast<uint32_t>(t.cols));
+  }
+  return bytes;
+}
+
+TEST(Simulate, HasEveryByteOfTheProgramInTheTrace) {
+  const Program program = llama_1b(2);
+  for (const QueueKind kind : {QueueKind::kPerSm, QueueKind::kGlobal}) {
+    const Trace trace =
+        simulate(llama_1b(2, Policy::kList, kind), decode_launch(1, 128, 2), h200_sim_parameters());
+    std::map<uint32_t, uint64_t> streamed;  // by pass
+    for (const Execution& e : trace.executions)
+      streamed[e.pass] += e.has(EventKind::kLoadBegin) ? e.bytes : 0;
+    EXPECT_EQ(streamed[0], page_bytes_of_weights(program));
+    EXPECT_EQ(streamed[1], page_bytes_of_weights(program));
+    EXPECT_EQ(trace.executions.size(), 2 * program.instructions.size());
+  }
+}
+
+TEST(Simulate, GivesATraceThatChecks) {
+  for (const uint32_t rows : {1U, 3U, 8U, 16U}) {
+    const Trace trace = simulate(llama_1b(1), decode_launch(rows, 300, 2), h200_sim_parameters());
+    EXPECT_NO_THROW(check_trace(trace, "simulated"));
+    EXPECT_EQ(trace.source, TraceSource::kSim);
+  }
+}
+
+TEST(Simulate, GivesTheSameTraceEveryTime) {
+  const Program program = llama_1b(2);
+  const auto run = [&] { return simulate(program, decode_launch(2, 500, 2), h200_sim_parameters()); };
+  const Trace a = run(), b = run();
+  ASSERT_EQ(a.executions.size(), b.executions.size());
+  for (size_t i = 0; i < a.executions.size(); ++i) {
+    EXPECT_EQ(a.executions[i].instruction, b.executions[i].instruction);
+    EXPECT_EQ(a.executions[i].at, b.executions[i].at);
+  }
+  EXPECT_EQ(us(a.windows[1].length_ns()), us(b.windows[1].length_ns()));
+}
+
+TEST(Simulate, PredictsWhatTheTraceSays) {
+  const Program program = llama_1b(2);
+  const SimLaunch launch = decode_launch(1, 128, 2);
+  EXPECT_NEAR(predict_us(program, launch, h200_sim_parameters()),
+              us(simulate(program, launch, h200_sim_parameters()).windows[1].length_ns()), 0.002);
+}
+
+// A what-if that cannot hurt: nothing waits longer for it. (Of the ring and of what is in flight that is not
+// so: more of them makes every message slower.)
+TEST(Simulate, IsNeverSlowerOnABetterMachine) {
+  const Program program = llama_1b(2);
+  const SimLaunch launch = decode_launch(1, 128, 2);
+  const auto with = [&](const char* what_if) {
+    SimParameters p = h200_sim_parameters();
+    apply_what_if(p, what_if);
+    return predict_us(program, launch, p);
+  };
+  const double as_it_is = with("gb_per_s=x1");
+  double before = with("gb_per_s=x0.25");
+  for (const char* better : {"gb_per_s=x0.5", "gb_per_s=x1", "gb_per_s=x2", "gb_per_s=x8"}) {
+    EXPECT_LT(with(better), before) << better;
+    before = with(better);
+  }
+  for (const char* better : {"round_factor=x0.5", "signal_rounds=0", "notice_rounds=0", "read_rounds=0",
+                             "latency_factor=x0.5", "multiply_us=x0.5", "take_us=x0.5", "store_us=0",
+                             "prepare_us=0", "fetch_us=0", "attention.fixed_us=0", "sample.fixed_us=0"}) {
+    EXPECT_LE(with(better), as_it_is * (1 + 1e-3)) << better;
+  }
+  for (const char* worse : {"round_factor=x3", "multiply_us=x5", "attention.fixed_us=x10", "fetch_us=20",
+                            "ring_pages=2", "pages_in_flight=1", "record_slots=1"}) {
+    EXPECT_GT(with(worse), as_it_is) << worse;
+  }
+}
+
+TEST(Simulate, TakesNoLessThanItsBytesAtFullBandwidth) {
+  const Program program = llama_1b(2);
+  const double least_us =
+      static_cast<double>(page_bytes_of_weights(program)) / h200_sim_parameters().gb_per_s / 1e3;
+  EXPECT_GT(predict_us(program, decode_launch(1, 128, 2), h200_sim_parameters()), least_us);
+}
+
+TEST(Simulate, TakesLongerForMoreRowsAndLongerContexts) {
+  const Program program = llama_1b(1);
+  const auto us_of = [&](uint32_t rows, uint32_t context) {
+    return predict_us(program, decode_launch(rows, context, 2), h200_sim_parameters());
+  };
+  EXPECT_LT(us_of(1, 100), us_of(1, 4000));
+  EXPECT_LT(us_of(1, 100), us_of(8, 100));
+  EXPECT_LT(us_of(8, 100), us_of(16, 100));
+}
+
+TEST(Simulate, SkipsTheLmHeadOfRowsThatWantNoLogits) {
+  const Program program = llama_1b(1);
+  SimLaunch prompt = decode_launch(4, 100, 1);
+  for (PassRow& row : prompt.rows) row.wants_logits = 0;
+  const Trace trace = simulate(program, prompt, h200_sim_parameters());
+  for (const Execution& e : trace.executions) {
+    const bool lm_head = trace.program.ops[trace.program.instructions[e.instruction].op] == "lm_head";
+    EXPECT_EQ(e.has(EventKind::kLoadBegin) && lm_head, false);
+  }
+  EXPECT_EQ(trace.windows.size(), 1U);  // no row goes on
+}
+
+// What is proven valid runs to its end, whatever the machine.
+TEST(Simulate, RunsWhateverTheSchedulerCompiles) {
+  const std::vector<const char*> machines = {"ring_pages=1",     "pages_in_flight=1", "record_slots=1",
+                                             "unit_slots=1",     "storer_warps=1",    "consumer_warps=1",
+                                             "consumer_warps=3", "partial_bytes=32",  "activation_rows=1"};
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    const Graph graph = testing::random_graph(seed);
+    for (const uint32_t sms : testing::kSmCounts) {
+      for (const testing::Compilation& how : testing::compilations_for(sms)) {
+        const Program program = testing::compile_as(graph, how);
+        SimParameters p = h200_sim_parameters();
+        apply_what_if(p, machines[seed % machines.size()]);
+        for (const uint32_t rows : {1U, 7U, 16U}) {
+          SCOPED_TRACE(
+              fmt::format("seed {}, {} SMs, {}, {} rows", seed, sms, machines[seed % machines.size()], rows));
+          Trace trace;
+          ASSERT_NO_THROW(trace = simulate(program, decode_launch(rows, 40, 2), p));
+          EXPECT_EQ(trace.executions.size(), 2 * program.instructions.size());
+        }
+      }
+    }
+  }
+}
+
+TEST(Simulate, NamesWhereAProgramIsStuck) {
+  const auto stuck = [](const Program& program) {
+    return error_of([&] { simulate(program, decode_launch(1, 10, 2), round_numbers()); });
+  };
+  HandMade starved(2);
+  const uint32_t never = starved.counter(), gate = starved.counter();
+  starved.add(0, 1, {}, {{gate, 1}});
+  starved.add(1, 1, {{never, 3, 2}}, {{never, 2}});
+  EXPECT_EQ(
+      stuck(starved.build(gate)),
+      "simulation: deadlock: SM 1: instruction 1 (matvec_residual) of pass 0 waits for counter 0: 0 of 3");
+
+  // Each waits for what comes behind it on the other's SM.
+  HandMade crossed(2);
+  const uint32_t a = crossed.counter(), b = crossed.counter();
+  crossed.add(0, 1, {{a, 1, 2}}, {});
+  crossed.add(0, 1, {}, {{b, 1}});
+  crossed.add(1, 1, {{b, 1, 2}}, {});
+  crossed.add(1, 1, {}, {{a, 1}});
+  EXPECT_THAT(stuck(crossed.build(a)),
+              HasSubstr("SM 0: instruction 0 (matvec_residual) of pass 0 waits for counter 0"));
+}
+
+TEST(Simulate, RefusesALaunchThatTheProgramCannotRun) {
+  const Program program = chain_of_two(1, 1);
+  const auto error = [&](const SimLaunch& launch) {
+    return error_of([&] { simulate(program, launch, round_numbers()); });
+  };
+  EXPECT_EQ(error({.rows = {}, .passes = 1}), "simulation: rows: none is active");
+  EXPECT_EQ(error(decode_launch(17, 1, 1)), "simulation: rows: 17; limit: 16");
+  EXPECT_EQ(error(decode_launch(1, 1, 0)), "simulation: passes: 0; limit: 1 to 4096");
+  EXPECT_EQ(error(decode_launch(1, 1024, 1)),
+            "simulation: position: 1024; limit: 1023 (the program's context)");
+}
+
+TEST(Simulate, RefusesAProgramThatIsDamaged) {
+  Program program = chain_of_two(1, 1);
+  program.instructions[0].opcode = 999;
+  EXPECT_THAT(error_of([&] { predict_us(program, decode_launch(1, 1, 1), round_numbers()); }),
+              HasSubstr("opcode"));
+  program = chain_of_two(1, 1);
+  program.waits[0].counter = 77;
+  EXPECT_THAT(error_of([&] { predict_us(program, decode_launch(1, 1, 1), round_numbers()); }),
+              HasSubstr("counter 77"));
+}
+
+}  // namespace
+}  // namespace serval
