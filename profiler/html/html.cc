@@ -1,12 +1,12 @@
 #include "profiler/html/html.h"
 
 #include <fmt/format.h>
-#include <fstream>
 
 #include "profiler/diff.h"
 #include "profiler/html/data_block.h"
 #include "profiler/html/page_text.h"
 #include "vm/error.h"
+#include "vm/write_file.h"
 
 namespace serval {
 namespace {
@@ -34,11 +34,7 @@ std::string to_html(std::span<const HtmlTrace> traces) {
 }
 
 void write_html(std::span<const HtmlTrace> traces, const std::filesystem::path& path) {
-  const std::string page = to_html(traces);
-  std::ofstream out(path, std::ios::binary);
-  out.write(page.data(), static_cast<std::streamsize>(page.size()));
-  out.close();
-  if (!out) throw Error(ErrorKind::kRuntime, path.string() + ": cannot be written");
+  write_file(path, to_html(traces));
 }
 
 }  // namespace serval

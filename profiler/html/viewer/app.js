@@ -11,7 +11,9 @@ class App {
     this.diff = diff;
     this.roles = traces[0].roles;
     this.settings = {
-      colourBy: "state", grouping: "role", roles: this.roles.map((_, role) => traces.some((trace) => trace.hasRole(role))), rowHeights: { sm: "readable", role: "fit" },
+      colourBy: "state", grouping: "role",
+      roles: this.roles.map((_, role) => traces.some((trace) => trace.hasRole(role))),
+      rowHeights: { sm: "readable", role: "fit" },
       path: true, tracks: true, side: true, beside: false,
     };
     this.alone = null; // the legend's entry that is shown alone
@@ -326,7 +328,8 @@ function makePanes(traces) {
   return traces.map((trace, t) => {
     const host = element("section", { class: "pane", "aria-label": names[t] });
     if (traces.length > 1) {
-      host.append(element("h2", { title: factsInWords(trace.head) }, element("b", {}, names[t]), ...factsOf(trace.head)));
+      const facts = { title: factsInWords(trace.head) };
+      host.append(element("h2", facts, element("b", {}, names[t]), ...factsOf(trace.head)));
     }
     byId("panes").append(host);
     return new Pane(trace, names[t], host);

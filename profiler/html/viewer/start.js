@@ -7,6 +7,7 @@ readTraces()
   })
   .catch((error) => {
     document.body.dataset.ready = "failed";
-    byId("panes").replaceChildren(element("p", { class: "hint", role: "alert" }, `This page cannot be shown: ${error.message}`));
+    const message = `This page cannot be shown: ${error.message}`;
+    byId("panes").replaceChildren(element("p", { class: "hint", role: "alert" }, message));
     throw error;
   });

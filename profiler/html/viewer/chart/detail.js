@@ -9,7 +9,8 @@ class Blocks {
     this.trace = trace;
     this.size = size;
     const rows = trace.rowBegin.length - 1;
-    const blocks = Array.from({ length: rows }, (_, row) => Math.ceil((trace.rowBegin[row + 1] - trace.rowBegin[row]) / size));
+    const blocks = Array.from({ length: rows }, (_, row) =>
+      Math.ceil((trace.rowBegin[row + 1] - trace.rowBegin[row]) / size));
     this.blockBegin = runningTotal(blocks);
     const count = this.blockBegin.at(-1);
     // Nanoseconds of slices in a block, and the means of their colours.

@@ -1,14 +1,12 @@
 // What a pane draws besides its rows: names in slices, the strip of the whole trace, figures over time.
 
 const kBusyTrack = "busy SMs";
+const kRoomOverTop = 1.06;
+const kLabelWidth = 24; // CSS pixels: the least that a name takes
 
 // Names stand in slices that are wide enough for them; the font's characters are all equally wide.
 function drawSliceLabels(pane) {
-  const { base, trace, rowsArea, lanes } = pane;
-  base.save();
-  base.beginPath();
-  base.rect(rowsArea.x, rowsArea.y, rowsArea.width, rowsArea.height);
-  base.clip();
+  const { base, trace, lanes } = pane;
   base.font = `${pane.px(kSmallText)}px ${pane.theme.mono}`;
   base.textAlign = "left";
   base.textBaseline = "middle";
@@ -23,7 +21,6 @@ function drawSliceLabels(pane) {
       if (trace.finish[s] - trace.begin[s] >= least) drawSliceLabel(pane, s, middle, character);
     }
   }
-  base.restore();
 }
 
 function drawSliceLabel(pane, slice, middle, character) {
@@ -67,28 +64,25 @@ function trackTop(trace, index) {
   return trackPoints(trace, index).value.reduce((a, b) => Math.max(a, b), Math.max(limit, top, 1e-9));
 }
 
+// A track's points `from` to `to` in an area. Returns where a value stands; null if there are no points.
 function fillTrack(pane, index, area, xOf, from, to) {
   const { base, theme } = pane;
   const points = trackPoints(pane.trace, index);
-  if (to <= from) return;
-  const top = trackTop(pane.trace, index) * 1.06;
+  if (to <= from) return null;
+  const top = trackTop(pane.trace, index) * kRoomOverTop;
   const floor = area.y + area.height;
   const yOf = (value) => floor - (value / top) * area.height;
-  base.save();
-  base.beginPath();
-  base.rect(area.x, area.y, area.width, area.height);
-  base.clip();
-  base.beginPath();
-  base.moveTo(xOf(points.time[from]), floor);
-  traceSteps(base, points, from, to, xOf, yOf);
-  base.strokeStyle = theme.colours.track;
-  base.lineWidth = pane.px(1);
-  base.stroke();
-  base.lineTo(xOf(points.time[Math.min(to, points.time.length - 1)]), floor);
-  base.fillStyle = theme.colours["track-ground"];
-  base.fill();
-  base.stroke();
-  base.restore();
+  within(base, area, () => {
+    base.beginPath();
+    base.moveTo(xOf(points.time[from]), floor);
+    traceSteps(base, points, from, to, xOf, yOf);
+    base.lineTo(xOf(points.time[Math.min(to, points.time.length - 1)]), floor);
+    base.fillStyle = theme.colours["track-ground"];
+    base.fill();
+    base.strokeStyle = theme.colours.track;
+    base.lineWidth = pane.px(1);
+    base.stroke();
+  });
   return yOf;
 }
 
@@ -101,9 +95,9 @@ function drawTrack(pane, index, area) {
   const yOf = fillTrack(pane, index, area, (t) => pane.xOf(pane.relative(t)), from, to);
   base.fillStyle = theme.colours.line;
   base.fillRect(area.x, area.y + area.height, area.width, 1);
-  const middle = area.y + area.height / 2;
-  pane.text(name, area.x - pane.px(6), middle - pane.px(6), { align: "right", colour: theme.colours.text });
-  pane.text(`to ${formatTrack(name, trackTop(trace, index))}`, area.x - pane.px(6), middle + pane.px(7), { align: "right" });
+  const end = area.x - pane.px(kNameMargin), middle = area.y + area.height / 2, half = pane.px(kLineOfNames / 2);
+  pane.text(name, end, middle - half, { align: "right", colour: theme.colours.text });
+  pane.text(`to ${formatTrack(name, trackTop(trace, index))}`, end, middle + half, { align: "right" });
   if (limit && yOf) drawLimit(pane, area, Math.round(yOf(limit)));
 }
 
@@ -135,5 +129,5 @@ function drawOverview(pane) {
   trace.windows.forEach((window) => {
     base.fillRect(Math.round(overviewX(pane, window.begin)), area.y, 1, area.height);
   });
-  pane.text("busy SMs", area.x - pane.px(6), area.y + area.height / 2, { align: "right" });
+  pane.text(kBusyTrack, area.x - pane.px(kNameMargin), area.y + area.height / 2, { align: "right" });
 }

@@ -12,14 +12,11 @@ function drawOverlay(pane, { path, selection, hover, range, cursor, marks }) {
   overlay.clearRect(0, 0, pane.width, pane.height);
   drawWindowOfView(pane);
   drawMarks(pane, marks);
-  overlay.save();
-  overlay.beginPath();
-  overlay.rect(rowsArea.x, rowsArea.y, rowsArea.width, rowsArea.height);
-  overlay.clip();
-  if (path) drawPath(pane);
-  if (selection?.pane === pane) drawSelection(pane, selection.slice);
-  if (hover?.pane === pane && hover.slice >= 0) outlineSlice(pane, hover.slice, pane.theme.colours.text, 1);
-  overlay.restore();
+  within(overlay, rowsArea, () => {
+    if (path) drawPath(pane);
+    if (selection?.pane === pane) drawSelection(pane, selection.slice);
+    if (hover?.pane === pane && hover.slice >= 0) outlineSlice(pane, hover.slice, pane.theme.colours.text, 1);
+  });
   if (range) drawRange(pane, range);
   if (cursor !== null) drawCursor(pane, cursor);
   drawScrollThumb(pane);

@@ -2,8 +2,10 @@
 // the pointer is drawn by overlay.js on a canvas of its own. All sizes inside are device pixels; times are relative to
 // the beginning of the token that is shown, so that two traces stand under each other token by token.
 
-const kGutter = 62; // CSS pixels, as all of these
-const kRoleGutter = 62;
+// CSS pixels.
+const kGutter = 124; // on the left, for names
+const kRightMargin = 8;
+const kMargin = 4;
 const kOverviewHeight = 30;
 const kRulerHeight = 20;
 const kTrackHeight = 34;
@@ -12,8 +14,7 @@ const kHeightForTrack = 150; // of a pane, for each track that is shown
 const kSmallText = 10;
 const kLabelRowHeight = 11;
 const kReadableHeight = 13;
-const kLabelWidth = 24;
-const kTickDistance = 80;
+const kNeighbourStrength = 0.4; // of the tokens before and after the one that is shown
 
 class Pane {
   constructor(trace, name, host) {
@@ -64,21 +65,18 @@ class Pane {
   }
 
   #place(tracks) {
-    const gutter = this.px(kGutter + kRoleGutter);
-    const width = Math.max(1, this.width - gutter - this.px(8));
+    const x = this.px(kGutter), width = Math.max(1, this.width - x - this.px(kRightMargin));
     const heads = this.trace.head.tracks;
-    const count = tracks ? Math.min(heads.length, Math.max(1, Math.floor(this.height / this.px(kHeightForTrack)))) : 0;
+    const room = Math.max(1, Math.floor(this.height / this.px(kHeightForTrack)));
+    const count = tracks ? Math.min(heads.length, room) : 0;
     const trackHeight = this.px(kTrackHeight);
-    const tracksTop = this.height - count * trackHeight - this.px(4);
-    this.overviewArea = { x: gutter, y: this.px(4), width, height: this.px(kOverviewHeight) };
-    this.rulerArea = { x: gutter, y: this.px(4 + kOverviewHeight), width, height: this.px(kRulerHeight) };
-    const top = this.rulerArea.y + this.rulerArea.height;
-    this.rowsArea = { x: gutter, y: top, width, height: Math.max(1, tracksTop - top) };
+    const tracksTop = this.height - count * trackHeight - this.px(kMargin);
+    this.overviewArea = { x, y: this.px(kMargin), width, height: this.px(kOverviewHeight) };
+    this.rulerArea = { x, y: this.px(kMargin + kOverviewHeight), width, height: this.px(kRulerHeight) };
+    const y = this.rulerArea.y + this.rulerArea.height;
+    this.rowsArea = { x, y, width, height: Math.max(1, tracksTop - y) };
     this.trackAreas = heads.slice(0, count).map((_, t) => ({
-      x: gutter,
-      y: tracksTop + t * trackHeight + this.px(kTrackGap),
-      width,
-      height: trackHeight - this.px(kTrackGap),
+      x, y: tracksTop + t * trackHeight + this.px(kTrackGap), width, height: trackHeight - this.px(kTrackGap),
     }));
   }
 
@@ -150,33 +148,22 @@ class Pane {
     this.base.fillStyle = theme.colours.ground;
     this.base.fillRect(0, 0, this.width, this.height);
     this.#drawRows();
-    if (this.lanes.height >= this.px(kLabelRowHeight)) drawSliceLabels(this);
+    if (this.lanes.height >= this.px(kLabelRowHeight)) within(this.base, this.rowsArea, () => drawSliceLabels(this));
     this.#drawOtherTokens();
-    this.#drawGutter();
-    this.#drawRuler();
+    drawGutter(this);
+    drawRuler(this);
     drawOverview(this);
     this.trackAreas.forEach((area, t) => drawTrack(this, t, area));
   }
 
   #drawRows() {
-    const { base, rowsArea, lanes } = this;
-    base.save();
-    base.beginPath();
-    base.rect(rowsArea.x, rowsArea.y, rowsArea.width, rowsArea.height);
-    base.clip();
-    this.raster.draw(base, {
-      trace: this.trace,
-      lanes,
-      colours: this.colours,
-      levels: this.levels,
-      ...this.visibleRows,
-      area: rowsArea,
-      scroll: this.scroll,
+    const { trace, lanes, colours, levels, scroll, rowsArea: area } = this;
+    within(this.base, area, () => this.raster.draw(this.base, {
+      trace, lanes, colours, levels, scroll, area, ...this.visibleRows,
       begin: this.viewBegin + this.window.begin,
       scale: this.perNs,
       ground: packColour(parseHexColour(this.theme.colours.raised)),
-    });
-    base.restore();
+    }));
   }
 
   // What lies before and after the token belongs to its neighbours: it is there, but pale.
@@ -184,7 +171,7 @@ class Pane {
     const { base, rowsArea } = this;
     const left = Math.min(rowsArea.x + rowsArea.width, Math.max(rowsArea.x, this.xOf(0)));
     const right = Math.min(rowsArea.x + rowsArea.width, Math.max(rowsArea.x, this.xOf(this.length)));
-    base.globalAlpha = 0.6;
+    base.globalAlpha = 1 - kNeighbourStrength;
     base.fillStyle = this.theme.colours.ground;
     base.fillRect(rowsArea.x, rowsArea.y, left - rowsArea.x, rowsArea.height);
     base.fillRect(right, rowsArea.y, rowsArea.x + rowsArea.width - right, rowsArea.height);
@@ -198,69 +185,14 @@ class Pane {
     this.base.textBaseline = "middle";
     this.base.fillText(string, x, y);
   }
-
-  #drawGutter() {
-    const { base, rowsArea, lanes } = this;
-    base.save();
-    base.beginPath();
-    base.rect(0, rowsArea.y, rowsArea.x, rowsArea.height);
-    base.clip();
-    const { first, last } = this.visibleRows;
-    const names = lanes.by === "sm" ? (key) => `SM ${key}` : (key) => this.trace.roles[key];
-    const members = lanes.by === "sm" ? (row) => this.trace.roles[row % this.trace.roles.length]
-                                      : (row) => `SM ${Math.floor(row / this.trace.roles.length)}`;
-    this.#drawGroupNames(names);
-    this.#drawMemberNames(first, last, members);
-    base.restore();
-  }
-
-  // A group's name stands in its middle, as far as it is visible; one that has no room is left out.
-  #drawGroupNames(nameOf) {
-    const { rowsArea, lanes } = this;
-    const line = this.px(kSmallText + 3);
-    const every = nextPowerOfTwo(line / (lanes.groups[1]?.top ?? line));
-    lanes.groups.forEach((group, g) => {
-      if (g % every !== 0) return;
-      const top = Math.max(rowsArea.y, rowsArea.y + group.top - this.scroll);
-      const bottom = Math.min(rowsArea.y + rowsArea.height, rowsArea.y + group.top + group.height - this.scroll);
-      if (bottom <= rowsArea.y || top >= rowsArea.y + rowsArea.height) return;
-      const middle = Math.max(top + line / 2, Math.min(bottom - line / 2, (top + bottom) / 2));
-      const colour = this.theme.colours.text;
-      this.text(nameOf(group.key), this.px(kGutter - 4), every > 1 ? top + line / 2 : middle, { align: "right", colour });
-    });
-  }
-
-  // Each row's name where rows are high enough; else, of SMs, every second, fourth, eighth, …, at its row's top.
-  #drawMemberNames(first, last, nameOf) {
-    const { lanes } = this;
-    const line = this.px(kSmallText + 2);
-    const every = nextPowerOfTwo(line / lanes.height);
-    if (lanes.by === "sm" && every > 1) return;
-    for (let i = first; i < last; ++i) {
-      const member = i % lanes.members;
-      if (member % every !== 0 || (lanes.members - member) * lanes.height < line) continue;
-      const middle = this.topOf(lanes.rows[i]) + (every === 1 ? lanes.height : line) / 2;
-      this.text(nameOf(lanes.rows[i]), this.rowsArea.x - this.px(6), middle, { align: "right" });
-    }
-  }
-
-  #drawRuler() {
-    const { base, rulerArea, rowsArea } = this;
-    const step = roundStep(this.viewEnd - this.viewBegin, rulerArea.width / this.px(kTickDistance));
-    const bottom = this.trackAreas.length ? this.height : rowsArea.y + rowsArea.height;
-    for (let n = Math.ceil(this.viewBegin / step); n * step <= this.viewEnd; ++n) {
-      const x = Math.round(this.xOf(n * step)) + 0.5;
-      base.globalAlpha = 0.35;
-      base.fillStyle = this.theme.colours.quiet;
-      base.fillRect(x - 0.5, rulerArea.y + rulerArea.height - this.px(5), 1, this.px(5));
-      base.globalAlpha = 0.13;
-      base.fillRect(x - 0.5, rowsArea.y, 1, bottom - rowsArea.y);
-      base.globalAlpha = 1;
-      if (x < this.width - this.px(30)) this.text(formatTick(n * step, step), x + this.px(4), rulerArea.y + rulerArea.height / 2);
-    }
-  }
 }
 
-function nextPowerOfTwo(value) {
-  return 2 ** Math.max(0, Math.ceil(Math.log2(value)));
+// Draws what does not reach beyond an area.
+function within(context, { x, y, width, height }, draw) {
+  context.save();
+  context.beginPath();
+  context.rect(x, y, width, height);
+  context.clip();
+  draw();
+  context.restore();
 }

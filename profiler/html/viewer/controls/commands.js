@@ -62,8 +62,8 @@ const kMouse = [
   ["shift drag", "mark a range, as a drag on the ruler does"],
 ];
 const kKeyNames = {
-  ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓", PageUp: "Page ↑", PageDown: "Page ↓", Escape: "Esc",
-  N: "⇧ N",
+  ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓", PageUp: "Page ↑", PageDown: "Page ↓",
+  Escape: "Esc", N: "⇧ N",
 };
 // Keys that a focused button, list or panel needs for itself.
 const kKeysOfControls = ["Enter", "ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "PageUp", "PageDown", "Home"];
@@ -97,10 +97,12 @@ function fillHelp(dialog) {
   const spaced = (keys) => keys.flatMap((name, i) => (i ? [" ", key(name)] : [key(name)]));
   const section = (title, entries) =>
     element("section", {}, element("h3", {}, title), element("dl", {}, ...entries.flat()));
+  const group = ([title, commands]) =>
+    section(title, commands.map(([keys, label]) => entry(spaced(keys), label)));
   dialog.replaceChildren(
     element("h2", { id: "help-title" }, "Keys"),
     element("div", { class: "keys" },
-      ...kCommands.map(([title, commands]) => section(title, commands.map(([keys, label]) => entry(spaced(keys), label)))),
+      ...kCommands.map(group),
       section("Mouse", kMouse.map(([gesture, label]) => entry([element("kbd", {}, gesture)], label))),
     ),
     element("form", { method: "dialog" }, element("button", {}, "Close")),

@@ -35,8 +35,8 @@ class Navigator {
   #selectAny(pane) {
     const { begin, end } = this.app.view.wanted;
     const { first, last } = pane.visibleRows;
-    const slice = this.#nearest(pane.trace, pane.lanes.rows[(first + last) >> 1], (begin + end) / 2 + pane.window.begin);
-    this.app.reveal(pane, slice);
+    const row = pane.lanes.rows[(first + last) >> 1];
+    this.app.reveal(pane, this.#nearest(pane.trace, row, (begin + end) / 2 + pane.window.begin));
   }
 
   stepPath(by) {

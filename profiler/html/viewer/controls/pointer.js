@@ -30,7 +30,8 @@ class Pointer {
     if (event.button !== 0) return;
     const { x, y } = this.#at(event);
     this.pane.chart.setPointerCapture(event.pointerId);
-    this.drag = { kind: this.#kindOf(event, x, y), x, y, moved: false, view: this.app.view.now, scroll: this.pane.scroll };
+    const kind = this.#kindOf(event, x, y);
+    this.drag = { kind, x, y, moved: false, view: this.app.view.now, scroll: this.pane.scroll };
     if (this.drag.kind === "overview") this.#drag(x, y);
   }
 

@@ -1,5 +1,5 @@
-// Finding instructions. A query is words that must all be there: "layer=3", "first_unit=0", "pc=4" and "#120" (the index
-// in the program) as whole words, "sm=17" for what ran there; any other word may stand anywhere in the listing.
+// Finding instructions. A query is words that must all be there: "layer=3", "first_unit=0", "pc=4" and "#120" (the
+// index in the program) as whole words, "sm=17" for what ran there; any other word may stand anywhere in the listing.
 
 class Query {
   constructor(text) {

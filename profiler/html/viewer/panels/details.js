@@ -9,8 +9,8 @@ function showSelection(app, panel) {
   if (app.selection) parts.push(...instructionSections(app, app.selection.pane, app.selection.slice));
   if (!parts.length) {
     parts.push(element("p", { class: "hint" },
-      "Click a slice, or press an arrow key, to see its instruction, its timings, what it waited for and who waited for it. " +
-      "Shift and drag marks a range. Press ? for all keys."));
+      "Click a slice, or press an arrow key, to see its instruction, its timings, what it waited for and who waited " +
+      "for it. Shift and drag marks a range. Press ? for all keys."));
   }
   panel.replaceChildren(...parts);
 }
@@ -96,9 +96,9 @@ function waitedFor(app, pane, it) {
     producers.sort((a, b) => (b === last) - (a === last) || signalled(b) - signalled(a));
     const note = (execution) =>
       `${execution === last ? "last, " : ""}at ${formatTime(pane.relative(signalled(execution)))}`;
-    const guarded = guardedBy(it.text, counter);
+    const guarded = guardedBy(it.text, counter).replaceAll(" ", ", ");
     return element("div", {},
-      element("p", {}, element("code", {}, `c${counter} ≥ ${threshold}`), guarded ? ` for ${guarded.replaceAll(" ", ", ")}` : "",
+      element("p", {}, element("code", {}, `c${counter} ≥ ${threshold}`), guarded && ` for ${guarded}`,
               threshold > 0 ? "" : ", of the token before"),
       producers.length === 0 ? element("p", { class: "quiet" }, "not in this trace") : null,
       partners(app, pane, producers, note));
@@ -150,8 +150,8 @@ function rangeSection(app) {
   const columns = [
     { name: "state", of: (row) => row.state },
     ...app.panes.map((pane, p) => ({
-      name: app.panes.length > 1 ? pane.name : "share of the rows' time", of: (row) => row.shares[p], show: formatPercent,
-      number: true, bar: true,
+      name: app.panes.length > 1 ? pane.name : "share of the rows' time",
+      of: (row) => row.shares[p], show: formatPercent, number: true, bar: true,
     })),
   ];
   const shares = app.panes.map((pane) => timesOfRange(pane, app.range));

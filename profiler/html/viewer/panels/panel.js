@@ -9,9 +9,10 @@ const kTabs = [
 function fillPanel(app) {
   const tabs = kTabs.filter(([name]) => name !== "diff" || app.diff);
   refill(byId("tabs"), tabs.map(([name, text, key]) =>
-    element("button", { type: "button", role: "tab", id: `tab-${name}`, "aria-controls": "panel", "aria-keyshortcuts": key,
-                        title: `key ${key.toUpperCase()}`, "aria-selected": `${name === app.tab}`,
-                        onclick: () => app.showTab(name) }, text)));
+    element("button", {
+      type: "button", role: "tab", id: `tab-${name}`, "aria-controls": "panel", "aria-selected": `${name === app.tab}`,
+      "aria-keyshortcuts": key, title: `key ${key.toUpperCase()}`, onclick: () => app.showTab(name),
+    }, text)));
   const panel = byId("panel");
   panel.setAttribute("aria-labelledby", `tab-${app.tab}`);
   panel.dataset.tab = app.tab;

@@ -23,7 +23,8 @@ class Table {
   }
 
   #heading(column) {
-    const press = element("button", { type: "button", title: column.title ?? "sort", onclick: () => this.#sort(column) }, column.name);
+    const title = column.title ?? "sort";
+    const press = element("button", { type: "button", title, onclick: () => this.#sort(column) }, column.name);
     return element("th", { scope: "col", class: column.number ? "number" : null }, press);
   }
 

@@ -1,0 +1,73 @@
+// What says where one is in a chart: names of SMs and roles on the left, the ruler with its lines.
+
+// CSS pixels.
+const kGroupNameEnd = 58; // names of groups end here, those of their members at the rows
+const kNameMargin = 6;
+const kLineOfNames = kSmallText + 3;
+const kTickDistance = 80;
+const kTickLength = 5;
+const kTickText = 30; // the least that a tick's time takes
+
+function drawGutter(pane) {
+  const { trace, lanes, rowsArea: { x, y, height } } = pane;
+  const role = (row) => trace.roles[row % trace.roles.length];
+  const sm = (row) => `SM ${Math.floor(row / trace.roles.length)}`;
+  within(pane.base, { x: 0, y, width: x, height }, () => {
+    drawGroupNames(pane, (group) => (lanes.by === "sm" ? `SM ${group}` : trace.roles[group]));
+    drawMemberNames(pane, lanes.by === "sm" ? role : sm);
+  });
+}
+
+// A group's name stands in the middle of what is visible of it. Where there is no room for all, every second, fourth,
+// eighth, … has one, at its top.
+function drawGroupNames(pane, nameOf) {
+  const { rowsArea, lanes, scroll } = pane;
+  const line = pane.px(kLineOfNames);
+  const every = nextPowerOfTwo(line / (lanes.groups[1]?.top ?? line));
+  lanes.groups.forEach((group, g) => {
+    if (g % every !== 0) return;
+    const top = Math.max(rowsArea.y, rowsArea.y + group.top - scroll);
+    const bottom = Math.min(rowsArea.y + rowsArea.height, rowsArea.y + group.top + group.height - scroll);
+    if (bottom <= rowsArea.y || top >= rowsArea.y + rowsArea.height) return;
+    const middle = Math.max(top + line / 2, Math.min(bottom - line / 2, (top + bottom) / 2));
+    const y = every > 1 ? top + line / 2 : middle;
+    pane.text(nameOf(group.key), pane.px(kGroupNameEnd), y, { align: "right", colour: pane.theme.colours.text });
+  });
+}
+
+// Likewise; roles have names only where all have room.
+function drawMemberNames(pane, nameOf) {
+  const { lanes, rowsArea } = pane;
+  const line = pane.px(kSmallText + 2);
+  const every = nextPowerOfTwo(line / lanes.height);
+  if (lanes.by === "sm" && every > 1) return;
+  const { first, last } = pane.visibleRows;
+  for (let i = first; i < last; ++i) {
+    const member = i % lanes.members;
+    if (member % every !== 0 || (lanes.members - member) * lanes.height < line) continue;
+    const middle = pane.topOf(lanes.rows[i]) + (every === 1 ? lanes.height : line) / 2;
+    pane.text(nameOf(lanes.rows[i]), rowsArea.x - pane.px(kNameMargin), middle, { align: "right" });
+  }
+}
+
+function nextPowerOfTwo(value) {
+  return 2 ** Math.max(0, Math.ceil(Math.log2(value)));
+}
+
+function drawRuler(pane) {
+  const { base, rulerArea, rowsArea, theme } = pane;
+  const step = roundStep(pane.viewEnd - pane.viewBegin, rulerArea.width / pane.px(kTickDistance));
+  const bottom = pane.trackAreas.length ? pane.height : rowsArea.y + rowsArea.height;
+  const tick = pane.px(kTickLength);
+  for (let n = Math.ceil(pane.viewBegin / step); n * step <= pane.viewEnd; ++n) {
+    const x = Math.round(pane.xOf(n * step));
+    base.fillStyle = theme.colours.quiet;
+    base.globalAlpha = 0.35;
+    base.fillRect(x, rowsArea.y - tick, 1, tick);
+    base.globalAlpha = 0.13;
+    base.fillRect(x, rowsArea.y, 1, bottom - rowsArea.y);
+    base.globalAlpha = 1;
+    if (x > pane.width - pane.px(kTickText)) continue;
+    pane.text(formatTick(n * step, step), x + pane.px(kMargin), rulerArea.y + rulerArea.height / 2);
+  }
+}
