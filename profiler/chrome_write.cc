@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <fmt/format.h>
-#include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
@@ -10,7 +9,7 @@
 #include "profiler/gzip.h"
 #include "profiler/slices.h"
 #include "profiler/tracks.h"
-#include "vm/error.h"
+#include "vm/write_file.h"
 
 namespace serval {
 namespace {
@@ -236,10 +235,7 @@ std::string to_chrome_json(const Trace& trace) {
 void write_trace(const Trace& trace, const std::filesystem::path& path) {
   std::string text = to_chrome_json(trace);
   if (path.extension() == ".gz") text = gzip(text);
-  std::ofstream out(path, std::ios::binary);
-  out.write(text.data(), static_cast<std::streamsize>(text.size()));
-  out.close();
-  if (!out) throw Error(ErrorKind::kRuntime, path.string() + ": cannot be written");
+  write_file(path, text);
 }
 
 }  // namespace serval

@@ -1,33 +1,17 @@
 #include "profiler/report.h"
 
 #include <algorithm>
-#include <fmt/format.h>
 #include <map>
 #include <tuple>
 #include <utility>
 
 #include "vm/error.h"
+#include "vm/statistics.h"
 
 namespace serval {
 namespace {
 
 using Kind = EventKind;
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
-
-// Largest over mean, minus one; 0 where there is nothing.
-double imbalance_of(const std::vector<double>& values) {
-  double sum = 0, most = 0;
-  for (const double v : values) {
-    sum += v;
-    most = std::max(most, v);
-  }
-  return sum > 0 ? most * static_cast<double>(values.size()) / sum - 1 : 0;
-}
 
 class Reporter {
  public:

@@ -9,6 +9,7 @@
 
 #include "instructions/isa.h"
 #include "scheduler/timing.h"
+#include "vm/statistics.h"
 
 namespace serval {
 namespace {
@@ -50,13 +51,6 @@ std::string format_mask(const OpInfo& info, uint32_t mask) {
 
 uint64_t sum(const std::vector<uint64_t>& v) {
   return std::accumulate(v.begin(), v.end(), uint64_t{0});
-}
-
-double imbalance_of(const std::vector<uint64_t>& bytes) {
-  const uint64_t total = sum(bytes);
-  if (total == 0) return 0;
-  const double mean = static_cast<double>(total) / static_cast<double>(bytes.size());
-  return static_cast<double>(*std::max_element(bytes.begin(), bytes.end())) / mean - 1;
 }
 
 std::vector<std::string> name_path(const Program& program, const std::vector<uint32_t>& path) {

@@ -12,6 +12,7 @@
 
 #include "vm/error.h"
 #include "vm/program.h"
+#include "vm/write_file.h"
 
 namespace serval {
 namespace {
@@ -237,10 +238,7 @@ Program deserialise(std::span<const std::byte> bytes, const std::string& name) {
 
 void write_program(const Program& program, const std::filesystem::path& path) {
   const std::vector<std::byte> bytes = serialise(program);
-  std::ofstream out(path, std::ios::binary);
-  out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  out.close();
-  if (!out) throw Error(ErrorKind::kRuntime, path.string() + ": could not be written");
+  write_file(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 Program read_program(const std::filesystem::path& path) {

@@ -16,6 +16,7 @@
 #include "engine/cli/signals.h"
 #include "engine/cli/speed.h"
 #include "vm/state.h"
+#include "vm/statistics.h"
 
 namespace serval::cli {
 namespace {
@@ -151,12 +152,6 @@ struct Result {
     for (const double s : samples) squares += (s - mean()) * (s - mean());
     return std::sqrt(squares / static_cast<double>(samples.size() - 1));
   }
-  double median() const {
-    std::vector<double> sorted = samples;
-    std::sort(sorted.begin(), sorted.end());
-    const size_t half = sorted.size() / 2;
-    return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
-  }
 };
 
 // Token ids that differ from each other, so that no row of the embedding is favoured; the same in every run.
@@ -265,13 +260,14 @@ class Report {
     return fmt::format("| {} | {:.1f} MB | {:.2f} M | {} | {} | {} | {} | {:.2f} ± {:.2f} | {:.2f} |\n",
                        info_.name, static_cast<double>(info_.weight_bytes_per_token) / kMega,
                        static_cast<double>(info_.num_parameters) / kMega, info_.backend, threads_,
-                       r.test.batch, r.test.name(), r.mean(), r.deviation(), r.median());
+                       r.test.batch, r.test.name(), r.mean(), r.deviation(), median(r.samples));
   }
 
   std::string csv(const Result& r) const {
     return fmt::format("{},{},{},{},{},{},{},{:.3f},{:.3f},{:.3f},{}\n", csv_text(info_.name),
                        info_.weight_bytes_per_token, info_.num_parameters, csv_text(info_.backend), threads_,
-                       r.test.batch, r.test.name(), r.mean(), r.deviation(), r.median(), r.samples.size());
+                       r.test.batch, r.test.name(), r.mean(), r.deviation(), median(r.samples),
+                       r.samples.size());
   }
 
   // RFC 4180: quoted, with quotes doubled.
@@ -293,7 +289,7 @@ class Report {
             {"test", r.test.name()},
             {"mean_tokens_per_second", r.mean()},
             {"stddev_tokens_per_second", r.deviation()},
-            {"median_tokens_per_second", r.median()},
+            {"median_tokens_per_second", median(r.samples)},
             {"samples", r.samples}};
   }
 

@@ -1,6 +1,5 @@
 #include "engine/cli/bench_record.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
@@ -13,6 +12,7 @@
 #include "engine/cli/json_text.h"
 #include "serval_commit.h"
 #include "vm/error.h"
+#include "vm/statistics.h"
 #include "vm/version.h"
 
 namespace serval::cli {
@@ -22,12 +22,6 @@ using nlohmann::ordered_json;
 
 constexpr double kMicrosecondsPerSecond = 1e6;
 constexpr double kBytesPerMicrosecond = 1e3;  // in 1e9 bytes a second
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
 
 template <class Time>
 std::optional<double> median_us(const std::vector<PassTimes>& samples, Time&& time_of) {
