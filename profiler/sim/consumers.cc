@@ -1,11 +1,9 @@
 #include <algorithm>
-#include <cmath>
-#include <limits>
+#include <bit>
 
 #include "profiler/sim/sm.h"
 
 namespace serval::sim {
-namespace {}  // namespace
 
 Consumers::Consumers(Sm& sm)
     : sm_(sm), warps_(static_cast<size_t>(sm.gpu.parameters.consumer_warps), Warp(sm.ring.size())) {}

@@ -1,6 +1,7 @@
 // What all SMs share: the program, the clock, memory, counters, and where the trace goes.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -24,6 +25,12 @@ struct Recording {
 constexpr double kib(uint64_t bytes) {
   constexpr double kKib = 1024;
   return static_cast<double>(bytes) / kKib;
+}
+
+// As traces have it.
+inline int64_t ns_of(double us) {
+  constexpr double kNsOfUs = 1e3;
+  return std::llround(us * kNsOfUs);
 }
 
 // What a launch works on.

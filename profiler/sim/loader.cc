@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "profiler/sim/sm.h"
@@ -29,13 +28,22 @@ void Loader::step() {
   }
 }
 
+// How many pages may be in flight when the next one is asked for: decided once, when its turn comes.
+uint32_t Loader::limit() const {
+  const SimParameters& p = sm_.gpu.parameters;
+  const auto ahead = static_cast<uint64_t>(p.pages_ahead);
+  if (static_cast<double>(sm_.at(record).work.pages()) >= p.long_stream_pages)
+    return static_cast<uint32_t>(p.pages_in_flight_long);
+  const bool is_ahead = ahead > 0 && ahead <= std::min<uint64_t>(issued_, sm_.ring.size()) &&
+                        sm_.page(issued_ - ahead).free_at > sm_.gpu.clock.now();
+  return static_cast<uint32_t>(is_ahead ? p.pages_in_flight_ahead : p.pages_in_flight);
+}
+
 // Whether a page may be asked for now; if not, the loader is woken when that may change.
 bool Loader::room() {
-  const SimParameters& p = sm_.gpu.parameters;
   const double now = sm_.gpu.clock.now();
-  const bool is_long = sm_.at(record).work.pages() >= p.long_stream_pages;
-  const double limit = is_long ? p.pages_in_flight_long : p.pages_in_flight;
-  if (static_cast<double>(issued_ - landed_) >= limit) return false;
+  if (limit_ == 0) limit_ = limit();
+  if (issued_ - landed_ >= limit_) return false;
   if (now < busy_until_) {
     look_again(busy_until_);
     return false;
@@ -72,11 +80,12 @@ void Loader::issue(Record& r) {
   bytes_in_flight_ += page.bytes;
   r.execution.bytes += page.bytes;
   ++issued_;
+  limit_ = 0;
   busy_until_ = now + gpu.parameters.issue_us;
   advance(r);
   if (done_ < r.work.pages()) return;
   note(r, EventKind::kLoadIssued, now);
-  r.execution.room_ns = std::llround(room_us_ * 1e3);
+  r.execution.room_ns = ns_of(room_us_);
   room_us_ = 0;
   sample(now);
   done_ = first_unit_ = chunk_ = unit_ = matrix_ = 0;
@@ -153,7 +162,6 @@ void Loader::landed() {
     sample(now);
   }
   sm_.consumers.wake(page.warp);
-  sm_.wake(Wake::kConsumers);
   sm_.wake(Wake::kLoader);
 }
 
@@ -164,7 +172,7 @@ void Loader::sample(double at) const {
   for (uint64_t p = issued_ < sm_.ring.size() ? 0 : issued_ - sm_.ring.size(); p < issued_; ++p)
     free_pages += sm_.page(p).free_at <= at ? 1 : 0;
   if (issued_ < sm_.ring.size()) free_pages += static_cast<uint32_t>(sm_.ring.size() - issued_);
-  recording->samples.push_back({std::llround(at * 1e3), sm_.index, bytes_in_flight_, free_pages});
+  recording->samples.push_back({ns_of(at), sm_.index, bytes_in_flight_, free_pages});
 }
 
 }  // namespace serval::sim

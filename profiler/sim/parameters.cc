@@ -42,6 +42,8 @@ constexpr SimField kFields[] = {
     {"read_rounds", "rounds", &SimParameters::read_rounds, 0, kMaxFactor, false},
     {"ring_pages", "pages", &SimParameters::ring_pages, 0, kMaxPages, true},
     {"pages_in_flight", "pages", &SimParameters::pages_in_flight, 1, kMaxPages, true},
+    {"pages_ahead", "pages", &SimParameters::pages_ahead, 0, kMaxPages, true},
+    {"pages_in_flight_ahead", "pages", &SimParameters::pages_in_flight_ahead, 1, kMaxPages, true},
     {"long_stream_pages", "pages", &SimParameters::long_stream_pages, 0, kMaxBytes, true},
     {"pages_in_flight_long", "pages", &SimParameters::pages_in_flight_long, 1, kMaxPages, true},
     {"record_slots", "instructions", &SimParameters::record_slots, 1, kMaxSlots, true},

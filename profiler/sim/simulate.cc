@@ -1,7 +1,6 @@
 #include "profiler/sim/simulate.h"
 
 #include <algorithm>
-#include <cmath>
 #include <fmt/format.h>
 #include <memory>
 #include <tuple>
@@ -192,7 +191,7 @@ Trace simulate(const Program& program, const SimLaunch& launch, const SimParamet
                                 {.rows = first.active_rows(), .context_tokens = first.mean_context_tokens()});
   for (uint32_t pass = 0; pass < gate_at.size(); ++pass) {
     const double begin = pass == 0 ? 0 : gate_at[pass - 1];
-    trace.windows.push_back({pass, std::llround(begin * 1e3), std::llround(gate_at[pass] * 1e3)});
+    trace.windows.push_back({pass, sim::ns_of(begin), sim::ns_of(gate_at[pass])});
   }
   trace.executions = std::move(recording.executions);
   trace.samples = std::move(recording.samples);

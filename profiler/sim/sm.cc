@@ -1,7 +1,6 @@
 #include "profiler/sim/sm.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace serval::sim {
 namespace {
@@ -81,8 +80,7 @@ uint64_t Sm::oldest_record() const {
 }
 
 void note(Record& record, EventKind kind, double us) {
-  constexpr double kNsOfUs = 1e3;
-  record.execution.set(kind, std::llround(us * kNsOfUs));
+  record.execution.set(kind, ns_of(us));
 }
 
 }  // namespace serval::sim

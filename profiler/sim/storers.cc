@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 
 #include "profiler/sim/sm.h"
 
@@ -93,7 +92,7 @@ void Storers::record_execution(Record& r) {
   Recording* recording = sm_.gpu.recording;
   if (recording == nullptr) return;
   note(r, EventKind::kComputeBegin, r.compute_begin);
-  r.execution.starved_ns = std::llround(r.starved_us * 1e3 / static_cast<double>(sm_.consumers.warps()));
+  r.execution.starved_ns = ns_of(r.starved_us / static_cast<double>(sm_.consumers.warps()));
   recording->executions.push_back(r.execution);
 }
 

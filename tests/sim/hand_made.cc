@@ -94,6 +94,7 @@ SimParameters round_numbers() {
   p.signal_rounds = p.notice_rounds = p.read_rounds = 1;
   p.ring_pages = 9;
   p.pages_in_flight = p.pages_in_flight_long = 2;
+  p.pages_ahead = 0;
   p.record_slots = 8;
   p.consumer_warps = 8;
   p.storer_warps = 4;

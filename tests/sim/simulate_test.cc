@@ -93,6 +93,20 @@ TEST(Simulate, LoadsAheadNoMoreThanTheRingAndTheRegistersHold) {
   EXPECT_LT(roomy.executions[1].time(EventKind::kLoadIssued), roomy.executions[1].time(EventKind::kPrepared));
 }
 
+TEST(Simulate, HasFewerPagesInFlightWhileItIsAhead) {
+  // B's pages wait for A. Two of them are in flight until three are not taken, then one.
+  SimParameters p = round_numbers();
+  p.consumer_warps = 1;
+  const auto issued = [&] {
+    return us(
+        simulate(chain_of_two(16, 8), decode_launch(1, 10, 1), p).executions[1].time(EventKind::kLoadIssued));
+  };
+  const double as_ever = issued();
+  p.pages_ahead = 3;
+  p.pages_in_flight_ahead = 1;
+  EXPECT_GT(issued(), as_ever);
+}
+
 TEST(Simulate, FindsTheCriticalPathThatAProgramWasMadeWith) {
   HandMade hand(3);
   const uint32_t left = hand.counter(), right = hand.counter(), gate = hand.counter();

@@ -1,0 +1,57 @@
+// The preparers of an SM, which do everything together.
+#pragma once
+
+#include <cstdint>
+#include <queue>
+
+#include "profiler/sim/record.h"
+
+namespace serval::sim {
+
+class Sm;
+
+// Wait for counters, then bring activations.
+class Preparer {
+ public:
+  explicit Preparer(Sm& sm) : sm_(sm) {}
+  void step();
+  void counter_reached(uint32_t counter);
+  void noticed();
+  // What was asked for first is there: activations, or the rows' scales.
+  void prepared();
+  void scaled();
+
+  bool waits_for_counters() const { return phase_ == Phase::kGate || phase_ == Phase::kWaiting; }
+  uint64_t record = 0;
+
+ private:
+  enum class Phase : uint8_t { kBegin, kGate, kWaiting, kNoticing, kReading };
+  struct Asked {
+    uint64_t record;
+    uint32_t chunks;
+  };
+  bool acquired(uint32_t chunks, uint32_t slots) const;
+  bool begin(Record& r);
+  void ask(uint32_t counter, uint64_t target);
+  void ask_counters(const Record& r);
+  void reached_last(uint32_t counter);
+  void notice(bool waited, bool gate);
+  void read_scales(Record& r);
+  bool read(Record& r);
+  void ask_chunks(const Record& r, uint32_t chunks);
+  void end_record();
+
+  Sm& sm_;
+  Phase phase_ = Phase::kBegin;
+  bool behind_gate_ = false;  // what is noticed is the gate
+  uint32_t unmet_ = 0;        // counters that are waited for
+  double last_change_ = -1;   // of those that were reached
+  uint64_t next_chunk_ = 0;   // of activations
+  uint64_t chunk_floor_ = 0;  // chunks that must be used up before any slot is written again
+  // On their way: chunks, and records' scales.
+  std::queue<Asked> asked_;
+  std::queue<uint64_t> scales_;
+  double prepared_until_ = 0, scaled_until_ = 0;
+};
+
+}  // namespace serval::sim

@@ -1,0 +1,43 @@
+// The storers of an SM.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "profiler/sim/record.h"
+
+namespace serval::sim {
+
+class Sm;
+
+// Store units as they are complete; the last to be done with an instruction signals.
+class Storers {
+ public:
+  explicit Storers(Sm& sm);
+  void step();
+  void stored(uint32_t storer);
+  void signalled(uint32_t storer);
+
+  uint64_t oldest_record() const;
+  uint64_t stored_units() const;  // all before this one are stored
+  uint64_t record_of(uint32_t storer) const { return storers_[storer].record; }
+
+ private:
+  struct Storer {
+    uint64_t record = 0;
+    uint32_t next_task = 0;  // of the record
+    uint64_t stored = 0;
+    bool begun = false;
+    bool busy = false;
+  };
+  void step(uint32_t index);
+  void take(Storer& storer, const Record& r, uint32_t task);
+  void end_record(uint32_t index, Record& r);
+  void next_record(Storer& storer);
+  void record_execution(Record& r);
+
+  Sm& sm_;
+  std::vector<Storer> storers_;
+};
+
+}  // namespace serval::sim
