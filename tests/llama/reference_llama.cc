@@ -49,7 +49,9 @@ ReferenceLlama::Vector ReferenceLlama::normalise(const std::string& name, const 
   for (const float v : x) squares += double{v} * v;
   const double scale = 1 / std::sqrt(squares / static_cast<double>(x.size()) + config_.rms_norm_eps);
   Vector out(x.size());
-  for (size_t i = 0; i < x.size(); ++i) out[i] = rounded(x[i] * scale * bf16_to_float(w.bf16[i]));
+  for (size_t i = 0; i < x.size(); ++i) {
+    out[i] = static_cast<float>(scale * rounded(double{x[i]} * bf16_to_float(w.bf16[i])));
+  }
   return out;
 }
 

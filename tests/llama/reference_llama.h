@@ -1,7 +1,7 @@
 // Llama's forward pass written from its formulas, one token after another, with no code of the engine but the
 // names of weights and the conversions of bf16. Sums are in double; values are rounded to bf16 where docs and
-// ISA say so: the normalised activations, Q after RoPE, K, V, the attention probabilities and output, the
-// SiLU product.
+// ISA say so: the residual times the weights of a norm, Q after RoPE, K, V, the attention probabilities and
+// output, the SiLU product.
 #pragma once
 
 #include <cstdint>
