@@ -36,8 +36,11 @@ class Schedule(Case):
         self.assertGreater(out["weight_bytes"], 2 * 10**9)
 
     def test_machine_policy_and_queue_are_chosen_by_flags(self):
-        for policy in ["round-robin", "zig-zag", "wave", "list"]:
+        policies = ["round-robin", "zig-zag", "wave", "list"]
+        for policy in policies:
             self.assertEqual(self.statistics("--policy", policy)["metadata"]["policy"], policy)
+        self.assertIn(self.statistics("--policy", "best")["metadata"]["policy"], policies)
+        self.assertIn(self.statistics("--policy", "best", "--machine", "host")["metadata"]["policy"], policies)
         self.assertEqual(self.statistics("--queue", "global")["queue"], "global")
         out = self.statistics("--machine", "host", "--threads", "3")
         self.assertEqual((out["machine"], out["sms"]), ("host", 3))
