@@ -298,6 +298,20 @@ TEST(Simulate, NamesWhereAProgramIsStuck) {
               HasSubstr("SM 0: instruction 0 (matvec_residual) of pass 0 waits for counter 0"));
 }
 
+// Whichever wait cannot be satisfied, the simulation ends and says so.
+TEST(Simulate, EndsWhereAnyWaitIsForever) {
+  for (uint32_t seed = 0; seed < 5; ++seed) {
+    const Program good =
+        testing::compile_as(testing::random_graph(seed), {Policy::kWave, QueueKind::kPerSm, 2});
+    for (size_t w = 0; w < good.waits.size(); ++w) {
+      Program bad = good;
+      bad.waits[w].threshold += 1000;
+      EXPECT_THAT(error_of([&] { predict_us(bad, decode_launch(2, 40, 1), h200_sim_parameters()); }),
+                  HasSubstr("simulation: deadlock: SM"));
+    }
+  }
+}
+
 TEST(Simulate, RefusesALaunchThatTheProgramCannotRun) {
   const Program program = chain_of_two(1, 1);
   const auto error = [&](const SimLaunch& launch) {
