@@ -259,7 +259,7 @@ struct DeviceOp<testing::Relay> : GroupOp {
 template <>
 struct DeviceOp<testing::SumPages> {
   static __device__ bool in_range(const testing::SumPages& op) { return op.pages <= kMaxRows; }
-  static __device__ testing::ToyStream::Plan shape(const RecordSlot& slot, const testing::SumPages& op) {
+  static __device__ testing::ToyStream::Shape shape(const RecordSlot& slot, const testing::SumPages& op) {
     return {
         .from = tensor<&testing::SumPages::in, const std::byte>(slot), .pages = op.pages, .keeps = op.keeps};
   }
@@ -277,7 +277,7 @@ struct DeviceOp<testing::SumChunks> {
   static __device__ bool in_range(const testing::SumChunks& op) {
     return op.chunks <= testing::kMostToyChunks;
   }
-  static __device__ testing::ToyStream::Plan shape(const RecordSlot& slot, const testing::SumChunks& op) {
+  static __device__ testing::ToyStream::Shape shape(const RecordSlot& slot, const testing::SumChunks& op) {
     return {.from = tensor<&testing::SumChunks::in, const std::byte>(slot),
             .chunks = op.chunks,
             .streamed = op.streamed};
@@ -294,7 +294,7 @@ struct DeviceOp<testing::SumChunks> {
 template <>
 struct DeviceOp<testing::StorerRelay> {
   static __device__ bool in_range(const testing::StorerRelay&) { return true; }
-  static __device__ testing::ToyStream::Plan shape(const RecordSlot&, const testing::StorerRelay&) {
+  static __device__ testing::ToyStream::Shape shape(const RecordSlot&, const testing::StorerRelay&) {
     return {};
   }
   static __device__ const std::byte* pages_of(const RecordSlot&, const testing::StorerRelay&, uint32_t,
