@@ -19,7 +19,6 @@ namespace serval::testing {
 namespace {
 
 using nlohmann::json;
-using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 

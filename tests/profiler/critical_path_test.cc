@@ -103,7 +103,7 @@ TEST(CriticalPath, InstructionsThatWaitForEachOtherAreAnError) {
 // `quick`, whose signal is out by then: whatever the threads do, `slow` comes last.
 struct Race {
   static constexpr uint32_t kDoor = 0;
-  static constexpr uint32_t kQuick = 0, kBehindQuick = 1, kSlow = 2, kJoin = 3, kEnd = 4;
+  static constexpr uint32_t kSlow = 2, kJoin = 3, kEnd = 4;  // behind quick and the one that opens the door
 
   static Program program() {
     ToyBuilder b(3);

@@ -11,7 +11,6 @@
 namespace serval::testing {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // An SM that runs one instruction a pass, whose signal opens the gate.

@@ -9,8 +9,6 @@ namespace serval::testing {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::Field;
-using ::testing::IsEmpty;
 
 struct Part {
   int64_t begin_ns, end_ns;
