@@ -1,13 +1,14 @@
 #pragma once
 
-#include "instructions/attention/strip_per_warp.cuh"
-#include "instructions/attention/tile_per_warp.cuh"
+#include "instructions/attention/leaves.cuh"
 #include "vm/device/op.cuh"
 
 namespace serval::device {
 
 template <>
 struct DeviceOp<Attention> : GroupOp {
+  static constexpr bool kStartsEarly = true;
+
   static __device__ bool in_range(const Attention& op) {
     // Tokens are counted to the end of the last leaf and a round of lanes further.
     constexpr uint64_t kMaxLeaves = (uint64_t{1} << 32) / kLeafTokens;
@@ -21,12 +22,17 @@ struct DeviceOp<Attention> : GroupOp {
     // registers while other instructions run.
     Group mine = group;
     asm volatile("" : "+r"(mine.lane));
-    if (op.head_dim == 128) {
-      StripPerWarp<128>(op, mine).run();
-    } else if (Queries(op).end(most_rows_of_a_slot(mine)) <= kTileQueries) {
-      StripPerWarp<64>(op, mine).run();
+    const bool few = Queries(op).end(most_rows_of_a_slot(mine)) <= FewQueries<64>::kQueries;
+    if (op.head_dim == 64) {
+      if (few) {
+        FewQueries<64>(op, mine).run();
+      } else {
+        ManyQueries<64>(op, mine).run();
+      }
+    } else if (few) {
+      FewQueries<128>(op, mine).run();
     } else {
-      TilePerWarp(op, mine).run();
+      ManyQueries<128>(op, mine).run();
     }
   }
 };

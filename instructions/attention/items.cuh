@@ -11,10 +11,9 @@ namespace serval::device::attention {
 
 using tiles::kAllLanes;
 
-// What is computed at a time: 32 tokens of a leaf, 8 queries.
+// What is computed at a time: 32 tokens of a leaf.
 inline constexpr uint32_t kStripTokens = 32;
 inline constexpr uint32_t kStrips = kLeafTokens / kStripTokens;
-inline constexpr uint32_t kTileQueries = 8;
 
 // One leaf of one slot, for all rows of the pass that belong to the slot: they share its keys and values.
 struct Item {
@@ -50,6 +49,11 @@ class Items {
   }
 
   __device__ __forceinline__ Item first() { return next_slot(); }
+  // Tokens of the item's sequence that earlier passes have left in the cache: those before its first row.
+  __device__ __forceinline__ uint32_t tokens_before(const Item& item) const {
+    const bool mine = tokens_ != 0 && slot_ == item.slot;
+    return __reduce_min_sync(kAllLanes, mine ? tokens_ - 1 : ~0u);
+  }
   __device__ __forceinline__ Item after(Item item) {
     item.leaf += lanes_;
     ++item.round;

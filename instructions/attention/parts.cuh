@@ -1,15 +1,10 @@
-// Keys and values on their way from the cache to shared memory.
-//
-// Each warp brings one strip of a leaf, its keys and then its values, in parts of 64 channels. There are
-// places for two parts of each strip, so that the next but one is loaded in the place of a part that has been
-// used, be it of the same leaf or of the next: memory is busy while the warps compute.
+// Keys and values on their way from the cache: each warp brings one strip of a leaf, in parts of 64 channels.
+// While the warps compute, what comes next is on its way, be it of the same leaf or of the next.
 #pragma once
 
 #include "instructions/attention/strip.cuh"
 
 namespace serval::device::attention {
-
-inline constexpr uint32_t kPlaces = 2;
 
 // A leaf, some of its queries, and where this warp's strip of it is.
 struct Step {
@@ -37,10 +32,14 @@ class Steps {
 
   __device__ __forceinline__ Step first() { return first_of(items_.first()); }
   __device__ __forceinline__ Step after(const Step& step) {
+    if (step.none()) return step;
     const uint32_t query = step.first_query + kQueries;
     if (query < queries_.end(static_cast<uint32_t>(__popc(step.item.rows))))
       return {step.item, query, step.block};
     return first_of(items_.after(step.item));
+  }
+  __device__ __forceinline__ uint32_t tokens_before(const Step& step) const {
+    return items_.tokens_before(step.item);
   }
 
  private:
@@ -57,57 +56,132 @@ class Steps {
   Items items_;
 };
 
-// Parts are counted through a strip's keys and its values.
-template <uint32_t kHeadDim, class Place>
-class Parts {
+// Which strip of a leaf a warp brings, and from where.
+struct Source {
+  const Attention& op;
+  const Group& group;
+  uint32_t warp;
+
+  // How many rows of the strip hold tokens before `end`.
+  __device__ __forceinline__ uint32_t rows_before(const Item& item, uint32_t end) const {
+    const uint32_t begin = item.begin() + warp * kStripTokens;
+    return end <= begin ? 0 : min(end - begin, kStripTokens);
+  }
+  __device__ __forceinline__ uint32_t rows(const Item& item) const { return rows_before(item, item.tokens); }
+  __device__ __forceinline__ const tiles::Bf16* keys() const {
+    return group.tensor<&Attention::k_cache, const tiles::Bf16>();
+  }
+  __device__ __forceinline__ const tiles::Bf16* values() const {
+    return group.tensor<&Attention::v_cache, const tiles::Bf16>();
+  }
+  // Of the strip's first row, in a cache.
+  template <uint32_t kHeadDim>
+  __device__ __forceinline__ uint64_t offset(const Step& step) const {
+    return kv_offset(static_cast<uint64_t>(step.block), op.kv_head, warp % kStripsOfBlock * kStripTokens,
+                     op.kv_heads, kHeadDim);
+  }
+};
+
+// The keys of the warp's strip in its registers, of 64 channels: for more there is no room.
+class RegisterKeys {
  public:
-  static constexpr uint32_t kHalves = kHeadDim / kPartChannels;  // parts of the keys, and of the values
-  static constexpr uint32_t kCount = 2 * kHalves;
-
-  __device__ __forceinline__ Parts(const Attention& op, const Group& group, Place (&places)[kPlaces][kStrips],
-                                   uint32_t warp)
-      : op_(op), group_(group), places_(places), warp_(warp) {}
-
-  __device__ __forceinline__ Place& place(uint32_t part, uint32_t strip) const {
-    return places_[part % kPlaces][strip];
-  }
-
-  __device__ __forceinline__ void load_first(const Step& step) const {
+  // Rows `begin` to `end` - 1; the others stay as they are.
+  __device__ __forceinline__ void load(const Source& source, const Step& step, uint32_t begin, uint32_t end) {
+    if (begin == end) return;
+    const uint32_t lane = source.group.lane;
+    const uint32_t row_of_lane = lane / tiles::kPairLanes;
+    const auto* first =
+        source.keys() + source.template offset<kPartChannels>(step) + row_of_lane * kPartChannels;
 #pragma unroll
-    for (uint32_t part = 0; part < kPlaces; ++part) load(step, part);
-  }
-  // When `part` of `step` has been used.
-  __device__ __forceinline__ void load_ahead(const Step& step, const Step& next, uint32_t part) const {
-    if (part + kPlaces < kCount) {
-      load(step, part + kPlaces);
-    } else {
-      load(next, part + kPlaces - kCount);
+    for (uint32_t e = 0; e < kStripTokens / kEight; ++e) {
+      const uint32_t row = e * kEight + row_of_lane;
+      if (row < begin || row >= end) continue;
+      tiles::load_terms<tiles::Coherence::kGpu>(tile_, e, first + e * kEight * kPartChannels, lane);
     }
   }
-  // Returns when the strip's kReady oldest parts on their way have landed; two are.
-  template <uint32_t kReady>
-  __device__ __forceinline__ void wait() const {
-    tiles::wait_async<kPlaces - kReady>();
-  }
+  __device__ __forceinline__ const Keys& tile() const { return tile_; }
 
  private:
-  __device__ __forceinline__ void load(const Step& step, uint32_t part) const {
-    if (step.item.sees_strip(warp_)) {
-      const auto* cache = part < kHalves ? group_.tensor<&Attention::k_cache, const tiles::Bf16>()
-                                         : group_.tensor<&Attention::v_cache, const tiles::Bf16>();
-      const uint64_t strip = kv_offset(static_cast<uint64_t>(step.block), op_.kv_head,
-                                       warp_ % kStripsOfBlock * kStripTokens, op_.kv_heads, kHeadDim);
-      const tiles::GlobalTile<const tiles::Bf16> from{cache + strip + part % kHalves * kPartChannels,
-                                                      kHeadDim};
-      tiles::load_async(place(part, warp_).part, from, group_.lane);
+  Keys tile_ = {};
+};
+
+// Parts in shared memory: the values of the warp's strip, or its keys and then its values. There are places
+// for two parts of each strip: a part is loaded in the place of the part before the last, once that has been
+// used.
+template <uint32_t kHeadDim, bool kWithKeysOf>
+class Parts {
+ public:
+  static constexpr bool kWithKeys = kWithKeysOf;
+  static constexpr uint32_t kPlaces = 2;
+  static constexpr uint32_t kHalves = kHeadDim / kPartChannels;
+  static constexpr uint32_t kCount = (kWithKeys ? 2 : 1) * kHalves;  // of a step
+  static constexpr uint32_t kFirstValues = kCount - kHalves;         // parts before it are keys
+  using Places = Place[kPlaces][kStrips];
+
+  __device__ __forceinline__ Parts(const Source& source, Places& places) : source_(source), places_(places) {}
+
+  // Of a part of the step in hand.
+  __device__ __forceinline__ Place& place(uint32_t part, uint32_t strip) const {
+    return places_[(turn_ + part) % kPlaces][strip];
+  }
+  __device__ __forceinline__ void next_step() { turn_ = (turn_ + kCount) % kPlaces; }
+
+  // The first parts of the first step, but for what this pass adds to them …
+  __device__ __forceinline__ void load_known(const Step& step, uint32_t known) const {
+#pragma unroll 1
+    for (uint32_t part = 0; part < kFirstParts; ++part) load(step, part, part, known);
+  }
+  // … and that, and the parts after them.
+  __device__ __forceinline__ void load_new(const Step& step, const Step& next, uint32_t known) const {
+    const uint32_t begin = source_.rows_before(step.item, known), end = source_.rows(step.item);
+    if (begin < end) {
+      tiles::wait_async<0>();  // the rows' places hold zeros now
+#pragma unroll 1
+      for (uint32_t part = 0; part < kFirstParts; ++part)
+        tiles::load_rows_async(place(part, source_.warp).part, from(step, part), begin, end,
+                               source_.group.lane);
+    }
+    tiles::commit_async();
+    if (kFirstParts < kPlaces) {
+      load(next, 0, kCount, next.item.tokens);
+    } else {
+      tiles::commit_async();  // wait() counts one group a part
+    }
+  }
+  // When `part` of `step` has been used, of which `next` and `following` are the steps after it.
+  __device__ __forceinline__ void load_ahead(const Step& step, const Step& next, const Step& following,
+                                             uint32_t part) const {
+    const uint32_t ahead = part + kPlaces;
+    const Step of = ahead < kCount ? step : ahead < 2 * kCount ? next : following;
+    load(of, ahead % kCount, ahead, of.item.tokens);
+  }
+  // Returns when the next part has landed; the one after it is on its way.
+  __device__ __forceinline__ void wait() const { tiles::wait_async<1>(); }
+  // Returns when nothing is on its way.
+  __device__ __forceinline__ void wait_all() const { tiles::wait_async<0>(); }
+
+ private:
+  static constexpr uint32_t kFirstParts = kCount < kPlaces ? kCount : kPlaces;
+
+  __device__ __forceinline__ tiles::GlobalTile<const tiles::Bf16> from(const Step& step,
+                                                                       uint32_t part) const {
+    const auto* cache = kWithKeys && part < kHalves ? source_.keys() : source_.values();
+    return {cache + source_.template offset<kHeadDim>(step) + part % kHalves * kPartChannels, kHeadDim};
+  }
+  // Tokens of the strip before `end`, and zeros after them. Parts are counted from the step in hand on to
+  // find the place.
+  __device__ __forceinline__ void load(const Step& step, uint32_t part, uint32_t counted,
+                                       uint32_t end) const {
+    if (step.item.sees_strip(source_.warp)) {
+      tiles::load_async(place(counted, source_.warp).part, from(step, part),
+                        source_.rows_before(step.item, end), source_.group.lane);
     }
     tiles::commit_async();
   }
 
-  const Attention& op_;
-  const Group& group_;
-  Place (&places_)[kPlaces][kStrips];
-  uint32_t warp_;
+  Source source_;
+  Places& places_;
+  uint32_t turn_ = 0;  // place of the step's first part
 };
 
 }  // namespace serval::device::attention

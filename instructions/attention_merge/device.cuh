@@ -6,73 +6,110 @@
 
 namespace serval::device {
 
-// Each warp takes 64 channels of a head at a time; all of them together take those of a head with many
-// leaves, unless there are heads enough for all.
+// Runs of 64 channels of a head of a row are counted through all active rows. Half a warp takes one, or all
+// warps one after the other, if there are few and some of them have many leaves.
 template <>
 struct DeviceOp<AttentionMerge> : GroupOp {
+  static constexpr bool kStartsEarly = true;  // only to find out where everything is
+
   static __device__ bool in_range(const AttentionMerge& op) {
-    return op.first_head < op.q_heads && op.num_heads <= op.q_heads - op.first_head &&
+    return op.first_head < op.q_heads && op.num_heads > 0 && op.num_heads <= op.q_heads - op.first_head &&
            attention_merge::LeafFinder::in_range(op);
   }
 
   static __device__ __forceinline__ void run(const AttentionMerge& op, const Group& group) {
     using namespace attention_merge;
     const LeafFinder finder(op, group.tensor<&AttentionMerge::partial, const float>());
-    const bool active = group.lane < kMaxRows && row_is_active(group.rows[group.lane % kMaxRows]);
-    uint32_t rows = __ballot_sync(kAllLanes, active);
-    const bool many = static_cast<uint32_t>(__popc(rows)) * op.num_heads >= kConsumerWarps;
-    Turn turn{__shfl_sync(kAllLanes, group.warp, 0), 0, 0};
-    for (; rows != 0; rows &= rows - 1) {
-      const auto index = static_cast<uint32_t>(__ffs(static_cast<int>(rows)) - 1);
-      const PassRow& row = group.rows[index];
-      const bool together = !many && leaves_for_tokens(row.position + 1) > kMergeClasses;
-#pragma unroll 1
-      for (uint32_t head = op.first_head; head < op.first_head + op.num_heads; ++head) {
-        const OutputPlace to{group.tensor<&AttentionMerge::output, std::byte>(), op.q_heads * op.head_dim,
-                             index, head * op.head_dim};
-        merge_head(finder.leaves_of(row, index, head), group, together, turn, to);
-      }
+    const Runs runs(op, group);
+    if (runs.count() >= kConsumerWarps || runs.most_leaves() <= kMergeClasses) {
+      merge_alone(finder, runs, op, group);
+    } else {
+      merge_together(finder, runs, op, group);
     }
   }
 
  private:
-  // A head of a row of the output, which is an activation image.
-  struct OutputPlace {
-    std::byte* image;
-    uint32_t cols;
-    uint32_t row;
-    uint32_t first_col;
+  struct Run {
+    uint32_t row;  // of the pass
+    uint32_t head;
+    uint32_t channel;  // the first
+  };
 
-    __device__ __forceinline__ uint32_t* at(uint32_t channel) const {
-      return reinterpret_cast<uint32_t*>(image + activation_image::offset(cols, row, first_col + channel));
+  class Runs {
+   public:
+    __device__ __forceinline__ Runs(const AttentionMerge& op, const Group& group)
+        : op_(op), of_head_(op.head_dim / attention_merge::kRunChannels) {
+      const PassRow& row = group.rows[group.lane % kMaxRows];
+      const bool active = group.lane < kMaxRows && row_is_active(row);
+      rows_ = __ballot_sync(attention_merge::kAllLanes, active);
+      most_leaves_ = leaves_for_tokens(
+          __reduce_max_sync(attention_merge::kAllLanes, active ? row.position + 1 : 0));
     }
-  };
-  // Runs of channels are counted: those that one warp takes alone, so that each has its turn, and those that
-  // all take together, so that two places in shared memory are used in turns. A barrier lies between two of
-  // the latter.
-  struct Turn {
-    uint32_t warp;
-    uint32_t alone;
-    uint32_t together;
+    __device__ __forceinline__ uint32_t count() const {
+      return static_cast<uint32_t>(__popc(rows_)) * op_.num_heads * of_head_;
+    }
+    __device__ __forceinline__ uint32_t most_leaves() const { return most_leaves_; }
+    // n < count()
+    __device__ __forceinline__ Run at(uint32_t n) const {
+      const uint32_t head = n / of_head_, skip = head / op_.num_heads;
+      uint32_t rows = rows_;
+#pragma unroll 1
+      for (uint32_t i = 0; i < skip; ++i) rows &= rows - 1;
+      return {static_cast<uint32_t>(__ffs(static_cast<int>(rows)) - 1),
+              op_.first_head + head - skip * op_.num_heads,
+              (n - head * of_head_) * attention_merge::kRunChannels};
+    }
+
+   private:
+    const AttentionMerge& op_;
+    uint32_t of_head_;
+    uint32_t rows_;  // that are active
+    uint32_t most_leaves_;
   };
 
-  static __device__ __forceinline__ void merge_head(const attention_merge::HeadLeaves& leaves,
-                                                    const Group& group, bool together, Turn& turn,
-                                                    const OutputPlace& to) {
+  // Where a channel of the output is, which is an activation image.
+  static __device__ __forceinline__ std::byte* place(const AttentionMerge& op, const Group& group,
+                                                     const Run& run, uint32_t channel) {
+    return group.tensor<&AttentionMerge::output, std::byte>() +
+           activation_image::offset(op.q_heads * op.head_dim, run.row, run.head * op.head_dim + channel);
+  }
+
+  static __device__ __forceinline__ void merge_alone(const attention_merge::LeafFinder& finder,
+                                                     const Runs& runs, const AttentionMerge& op,
+                                                     const Group& group) {
     using namespace attention_merge;
-    auto* scratch = reinterpret_cast<SharedSums*>(group.scratch);
+    const uint32_t count = runs.count();
+    bool waited = false;
 #pragma unroll 1
-    for (uint32_t first = 0; first < leaves.head_dim; first += kRunChannels) {
-      const uint32_t channel = first + 2 * group.lane;
-      float2 values;
-      if (together) {
-        values = merge_channels_together(leaves, channel, group, scratch[turn.together++ % 2]);
-        if (turn.warp != 0) continue;
-      } else {
-        if (turn.alone++ % kConsumerWarps != turn.warp) continue;
-        values = merge_channels(leaves, channel, group.lane);
-      }
-      *to.at(channel) = ptx::pack_bf16(values.x, values.y);
+    for (uint32_t first = group.warp * 2; first < count; first += kGroupThreads / kHalfWarp) {
+      const uint32_t mine = first + group.lane / kHalfWarp;
+      const Run run = runs.at(min(mine, count - 1));
+      HeadLeaves leaves = finder.leaves_of(group.rows[run.row], run.row, run.head);
+      if (mine >= count) leaves.count = 0;
+      const uint32_t most = __reduce_max_sync(kAllLanes, leaves.count);
+      const uint32_t channel = run.channel + group.lane % kHalfWarp * 4;
+      std::byte* const to = place(op, group, run, channel);
+      if (!waited) group.wait_inputs();
+      waited = true;
+      const Merged<2> values = attention_merge::merge_alone(leaves, most, channel, group.lane);
+      if (mine < count) *reinterpret_cast<uint2*>(to) = {values.pairs[0], values.pairs[1]};
+    }
+  }
+
+  static __device__ __forceinline__ void merge_together(const attention_merge::LeafFinder& finder,
+                                                        const Runs& runs, const AttentionMerge& op,
+                                                        const Group& group) {
+    using namespace attention_merge;
+    const uint32_t count = runs.count();
+#pragma unroll 1
+    for (uint32_t n = 0; n < count; ++n) {
+      const Run run = runs.at(n);
+      const HeadLeaves leaves = finder.leaves_of(group.rows[run.row], run.row, run.head);
+      const uint32_t channel = run.channel + 2 * group.lane;
+      std::byte* const to = place(op, group, run, channel);
+      if (n == 0) group.wait_inputs();
+      const Merged<1> values = TogetherMerge(group, n).run(leaves, channel);
+      if (group.warp == 0) *reinterpret_cast<uint32_t*>(to) = values.pairs[0];
     }
   }
 };

@@ -1,17 +1,19 @@
-// The merge of 64 channels of one head of one row: a lane holds two neighbouring channels, and the sums of
-// all classes of leaves (op.h) until they are added up. By one warp, or by all warps of a group with a class
-// each, which gives the same bits.
+// The merge of the leaves of one head of one row, 64 channels at a time. Each lane holds some neighbouring
+// channels, and the sums of all classes of leaves (op.h) until they are added up. By half a warp, so that 16
+// of them are merged at the same time, or by all warps of a group with a class each, which gives the same
+// bits.
 #pragma once
 
 #include "instructions/attention_merge/op.h"
 #include "vm/device/group.cuh"
 #include "vm/tiles/ptx_math.cuh"
+#include "vm/tiles/ops/global/async.cuh"
 #include "vm/tiles/ptx_memory.cuh"
 
 namespace serval::device::attention_merge {
 
 inline constexpr uint32_t kAllLanes = 0xffffffff;
-inline constexpr uint32_t kRunChannels = 2 * kWarpThreads;
+inline constexpr uint32_t kRunChannels = 64;
 static_assert(kMergeClasses == kConsumerWarps, "a class for each warp of a group");
 
 // Divides by a number that is known once the kernel runs; n × divisor must be less than 2^32.
@@ -27,7 +29,7 @@ struct Divider {
 struct HeadLeaves {
   const float* first;   // place of leaf 0 if it were in lane 0
   uint64_t lane_cols;   // elements from a lane to the next
-  uint64_t round_cols;  // and from a leaf to the next in the same lane
+  uint32_t round_cols;  // and from a leaf to the next in the same lane
   uint32_t head_dim;
   uint32_t lanes;
   Divider by_lanes;
@@ -37,7 +39,7 @@ struct HeadLeaves {
   __device__ __forceinline__ const float* at(uint32_t leaf) const {
     const uint32_t round = by_lanes.quotient(leaf);
     const uint32_t lane = lane0 + leaf - round * lanes;
-    return first + (lane < lanes ? lane : lane - lanes) * lane_cols + round * round_cols;
+    return first + (lane < lanes ? lane : lane - lanes) * lane_cols + uint64_t{round} * round_cols;
   }
 };
 
@@ -58,7 +60,7 @@ class LeafFinder {
                          layout_.col(0, head - kv_head * layout_.group_heads);
     return {first,
             kMaxRows * cols_,
-            layout_.leaf_cols(),
+            static_cast<uint32_t>(layout_.leaf_cols()),
             op_.head_dim,
             op_.lanes,
             by_lanes_,
@@ -68,7 +70,7 @@ class LeafFinder {
   // The arithmetic above stays within 32 bits.
   static __device__ bool in_range(const AttentionMerge& op) {
     constexpr uint64_t kLimit = uint64_t{1} << 32;
-    return uint64_t{op.q_heads} * op.kv_heads < kLimit &&
+    return uint64_t{op.q_heads} * op.kv_heads < kLimit && uint64_t{op.q_heads} * (op.head_dim + 2) < kLimit &&
            (uint64_t{leaves_for_tokens(op.max_context)} + op.lanes + kMaxSlots) * op.lanes < kLimit;
   }
 
@@ -80,41 +82,60 @@ class LeafFinder {
   uint64_t cols_;  // layout_.cols()
 };
 
-// What a lane reads of a leaf.
+// What a lane reads of a leaf: of 2 × kPairs channels.
+template <uint32_t kPairs>
 struct LeafPart {
   float2 score{-INFINITY, 0};  // the largest, the sum of exponentials
-  float2 values{0, 0};         // of the lane's channels
+  float2 values[kPairs]{};
 
   __device__ __forceinline__ void load(const HeadLeaves& leaves, uint32_t leaf, uint32_t channel) {
     const float* from = leaves.at(leaf);
     score = tiles::ptx::load_relaxed(reinterpret_cast<const float2*>(from + leaves.head_dim));
-    values = tiles::ptx::load_relaxed(reinterpret_cast<const float2*>(from + channel));
+#pragma unroll
+    for (uint32_t p = 0; p < kPairs; ++p)
+      values[p] = tiles::ptx::load_relaxed(reinterpret_cast<const float2*>(from + channel + 2 * p));
   }
 };
 
 // The sums of one class, or of several.
+template <uint32_t kPairs>
 struct ClassSums {
   float weight = 0;
-  float2 values{0, 0};
+  float2 values[kPairs]{};
 
-  __device__ __forceinline__ void add(const LeafPart& leaf, float largest) {
+  __device__ __forceinline__ void add(const LeafPart<kPairs>& leaf, float largest) {
     const float factor = tiles::ptx::exp(leaf.score.x - largest);
     weight = fmaf(factor, leaf.score.y, weight);
-    values.x = fmaf(factor, leaf.values.x, values.x);
-    values.y = fmaf(factor, leaf.values.y, values.y);
+#pragma unroll
+    for (uint32_t p = 0; p < kPairs; ++p) {
+      values[p].x = fmaf(factor, leaf.values[p].x, values[p].x);
+      values[p].y = fmaf(factor, leaf.values[p].y, values[p].y);
+    }
   }
   __device__ __forceinline__ void add(const ClassSums& other) {
     weight += other.weight;
-    values.x += other.values.x;
-    values.y += other.values.y;
+#pragma unroll
+    for (uint32_t p = 0; p < kPairs; ++p) {
+      values[p].x += other.values[p].x;
+      values[p].y += other.values[p].y;
+    }
   }
 };
 
-__device__ __forceinline__ float2 quotient(const float2& values, float weight) {
-  return {__fdividef(values.x, weight), __fdividef(values.y, weight)};
-}
+// Channels as the next product reads them.
+template <uint32_t kPairs>
+struct Merged {
+  uint32_t pairs[kPairs];
+
+  __device__ __forceinline__ Merged(const float2 (&values)[kPairs], float weight) {
+#pragma unroll
+    for (uint32_t p = 0; p < kPairs; ++p)
+      pairs[p] = ptx::pack_bf16(__fdividef(values[p].x, weight), __fdividef(values[p].y, weight));
+  }
+};
 // Adds the upper half of the classes to the lower until one is left.
-__device__ __forceinline__ float2 merged(ClassSums (&sums)[kMergeClasses]) {
+template <uint32_t kPairs>
+__device__ __forceinline__ Merged<kPairs> merged(ClassSums<kPairs> (&sums)[kMergeClasses]) {
 #pragma unroll
   for (uint32_t half = kMergeClasses / 2; half > 0; half /= 2) {
 #pragma unroll
@@ -122,36 +143,43 @@ __device__ __forceinline__ float2 merged(ClassSums (&sums)[kMergeClasses]) {
       if (c < half) sums[c].add(sums[c + half]);
     }
   }
-  return quotient(sums[0].values, sums[0].weight);
+  return {sums[0].values, sums[0].weight};
 }
 
-// The largest of the scores that the lanes of a warp have.
-__device__ __forceinline__ float largest_of_warp(float score) {
+// The largest of the scores that kLanes neighbouring lanes have.
+template <uint32_t kLanes>
+__device__ __forceinline__ float largest_of_lanes(float score) {
 #pragma unroll
-  for (int distance = kWarpThreads / 2; distance > 0; distance /= 2) {
+  for (uint32_t distance = kLanes / 2; distance > 0; distance /= 2) {
     score = fmaxf(score, __shfl_xor_sync(kAllLanes, score, distance));
   }
   return score;
 }
-// The largest score of the leaves `begin` + lane, + 32, … in each lane.
-__device__ __forceinline__ float largest_of_lane(const HeadLeaves& leaves, uint32_t begin, uint32_t lane) {
+// The largest score of the leaves from `begin` on, which kLanes lanes look for together.
+template <uint32_t kLanes>
+__device__ __forceinline__ float largest_score(const HeadLeaves& leaves, uint32_t begin, uint32_t lane) {
   float largest = -INFINITY;
 #pragma unroll 4
-  for (uint32_t leaf = begin + lane; leaf < leaves.count; leaf += kWarpThreads) {
+  for (uint32_t leaf = begin + lane % kLanes; leaf < leaves.count; leaf += kLanes) {
     largest = fmaxf(largest, ptx::load_relaxed(leaves.at(leaf) + leaves.head_dim));
   }
-  return largest;
+  __syncwarp();
+  return largest_of_lanes<kLanes>(largest);
 }
 
-// Channels `channel` and the next of a head, by one warp. The arguments but for `channel` and `lane` are the
-// same in all lanes.
-__device__ __forceinline__ float2 merge_channels(const HeadLeaves& leaves, uint32_t channel, uint32_t lane) {
-  LeafPart parts[kMergeClasses];
-  parts[0].load(leaves, 0, channel);
-  if (leaves.count == 1) return quotient(parts[0].values, parts[0].score.y);
-  ClassSums sums[kMergeClasses];
+inline constexpr uint32_t kHalfWarp = kWarpThreads / 2;
+
+// By half a warp: the channels of a lane are `channel` and the next three. Both halves of a warp call it
+// together; a half that has nothing to merge has no leaves. `most` is the larger number of leaves.
+__device__ __forceinline__ Merged<2> merge_alone(const HeadLeaves& leaves, uint32_t most, uint32_t channel,
+                                                 uint32_t lane) {
+  LeafPart<2> parts[kMergeClasses];
+  if (leaves.count > 0) parts[0].load(leaves, 0, channel);
+  if (most == 1) return {parts[0].values, parts[0].score.y};
+  ClassSums<2> sums[kMergeClasses];
   float largest = -INFINITY;
-  for (uint32_t round = 0; round < leaves.count; round += kMergeClasses) {
+#pragma unroll 1
+  for (uint32_t round = 0; round < most; round += kMergeClasses) {
 #pragma unroll
     for (uint32_t c = 0; c < kMergeClasses; ++c) {
       if (round + c == 0) continue;
@@ -159,10 +187,9 @@ __device__ __forceinline__ float2 merge_channels(const HeadLeaves& leaves, uint3
       if (round + c < leaves.count) parts[c].load(leaves, round + c, channel);
     }
     if (round == 0) {
-      if (leaves.count > kMergeClasses)
-        largest = largest_of_warp(largest_of_lane(leaves, kMergeClasses, lane));
+      if (most > kMergeClasses) largest = largest_score<kHalfWarp>(leaves, kMergeClasses, lane);
 #pragma unroll
-      for (const LeafPart& part : parts) largest = fmaxf(largest, part.score.x);
+      for (const LeafPart<2>& part : parts) largest = fmaxf(largest, part.score.x);
     }
 #pragma unroll
     for (uint32_t c = 0; c < kMergeClasses; ++c) sums[c].add(parts[c], largest);
@@ -170,33 +197,83 @@ __device__ __forceinline__ float2 merge_channels(const HeadLeaves& leaves, uint3
   return merged(sums);
 }
 
-// What the warps of a group hand to warp 0.
-using SharedSums = ClassSums[kMergeClasses][kWarpThreads];
+// What the warps of a group share when they merge together: warp w has class w.
+struct SharedMerge {
+  static constexpr uint32_t kBatch = 24;  // leaves of a class that are in shared memory at once
+  float2 values[kMergeClasses][kBatch][kWarpThreads];  // a lane's channels of a leaf
+  float2 scores[kMergeClasses][kBatch];
+  // Used in turns: warp 0 may still read when the others are at the next run of channels.
+  struct {
+    float largest[kMergeClasses];
+    ClassSums<1> sums[kMergeClasses][kWarpThreads];
+  } turns[2];
+};
+static_assert(sizeof(SharedMerge) <= kScratchBytes);
 
-// The same by all warps of a group; warp 0 gets the result. `scratch` may be written again after the next
-// barrier.
-__device__ __forceinline__ float2 merge_channels_together(const HeadLeaves& leaves, uint32_t channel,
-                                                          const Group& group, SharedSums& scratch) {
-  constexpr uint32_t kInFlight = 8;
-  ClassSums sum;
-  float largest = -INFINITY;
-  for (uint32_t leaf = group.warp; leaf < leaves.count; leaf += kInFlight * kMergeClasses) {
-    LeafPart parts[kInFlight];
-#pragma unroll
-    for (uint32_t i = 0; i < kInFlight; ++i) {
-      if (leaf + i * kMergeClasses < leaves.count) parts[i].load(leaves, leaf + i * kMergeClasses, channel);
+// By all warps of a group: the channels of a lane are `channel` and the next. Warp 0 gets the result.
+class TogetherMerge {
+ public:
+  __device__ __forceinline__ TogetherMerge(const Group& group, uint32_t turn)
+      : group_(group), shared_(*reinterpret_cast<SharedMerge*>(group.scratch)), turn_(turn % 2) {}
+
+  __device__ __forceinline__ Merged<1> run(const HeadLeaves& leaves, uint32_t channel) const {
+    auto& turn = shared_.turns[turn_];
+    const uint32_t count = (leaves.count + kMergeClasses - 1 - group_.warp) / kMergeClasses;  // of the class
+    load(leaves, 0, count, channel);
+    const float largest_of_class = largest_score(leaves);
+    if (group_.lane == 0) turn.largest[group_.warp] = largest_of_class;
+    group_.sync();
+    const float largest = largest_of_lanes<kMergeClasses>(turn.largest[group_.lane % kMergeClasses]);
+    ClassSums<1> sum;
+#pragma unroll 1
+    for (uint32_t first = 0; first < count; first += SharedMerge::kBatch) {
+      if (first > 0) load(leaves, first, count, channel);
+      add(sum, min(count - first, SharedMerge::kBatch), largest);
     }
-    if (leaf == group.warp) largest = largest_of_warp(largest_of_lane(leaves, 0, group.lane));
+    turn.sums[group_.warp][group_.lane] = sum;
+    group_.sync();
+    ClassSums<1> sums[kMergeClasses];
+    if (group_.warp == 0) {
 #pragma unroll
-    for (const LeafPart& part : parts) sum.add(part, largest);
+      for (uint32_t c = 0; c < kMergeClasses; ++c) sums[c] = turn.sums[c][group_.lane];
+    }
+    return merged(sums);
   }
-  scratch[group.warp][group.lane] = sum;
-  group.sync();
-  ClassSums sums[kMergeClasses];
-  if (group.warp != 0) return {};
-#pragma unroll
-  for (uint32_t c = 0; c < kMergeClasses; ++c) sums[c] = scratch[c][group.lane];
-  return merged(sums);
-}
+
+ private:
+  // Has the class's leaves from `first` on brought to shared memory.
+  __device__ __forceinline__ void load(const HeadLeaves& leaves, uint32_t first, uint32_t count,
+                                       uint32_t channel) const {
+    __syncwarp();
+#pragma unroll 1
+    for (uint32_t i = 0; i < SharedMerge::kBatch && first + i < count; ++i) {
+      const float* from = leaves.at(group_.warp + (first + i) * kMergeClasses);
+      tiles::ptx::copy_async_8(&shared_.values[group_.warp][i][group_.lane], from + channel);
+      if (group_.lane == 0) tiles::ptx::copy_async_8(&shared_.scores[group_.warp][i], from + leaves.head_dim);
+    }
+    tiles::commit_async();
+  }
+  __device__ __forceinline__ float largest_score(const HeadLeaves& leaves) const {
+    float largest = -INFINITY;
+#pragma unroll 1
+    for (uint32_t leaf = group_.warp + group_.lane * kMergeClasses; leaf < leaves.count;
+         leaf += kWarpThreads * kMergeClasses) {
+      largest = fmaxf(largest, ptx::load_relaxed(leaves.at(leaf) + leaves.head_dim));
+    }
+    __syncwarp();
+    return largest_of_lanes<kWarpThreads>(largest);
+  }
+  __device__ __forceinline__ void add(ClassSums<1>& sum, uint32_t count, float largest) const {
+    tiles::wait_async<0>();
+#pragma unroll 4
+    for (uint32_t i = 0; i < count; ++i) {
+      sum.add({shared_.scores[group_.warp][i], {shared_.values[group_.warp][i][group_.lane]}}, largest);
+    }
+  }
+
+  const Group& group_;
+  SharedMerge& shared_;
+  uint32_t turn_;
+};
 
 }  // namespace serval::device::attention_merge

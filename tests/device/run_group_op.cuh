@@ -29,12 +29,13 @@ __global__ void __maxnreg__(200)
   __shared__ Instruction record;
   __shared__ void* operands[kMaxTensorOperands];
   __shared__ PassRow pass_rows[kMaxRows];
-  __shared__ uint64_t barrier;
+  __shared__ uint64_t barrier, inputs;
   __shared__ device::ExitFlag exit;
   const uint32_t thread = threadIdx.x;
   if (thread == 0) {
     record = records[blockIdx.x];
     device::ptx::mbarrier_init(&barrier, device::kConsumerWarps);
+    device::ptx::mbarrier_init(&inputs, 1);
     exit.set = 0;
   }
   if (thread < kMaxRows) pass_rows[thread] = static_cast<const PassRow*>(tensors[rows])[thread];
@@ -50,6 +51,8 @@ __global__ void __maxnreg__(200)
                             .scratch = scratch,
                             .operands = operands,
                             .rows = pass_rows,
+                            .inputs = &inputs,
+                            .inputs_parity = 1,  // of the phase before the first, which is over
                             .barrier = &barrier,
                             .barrier_parity = &parity,
                             .exit = &exit};

@@ -53,6 +53,11 @@ inline Matrix<float> random_matrix(int rows, int cols, Random& random) {
   return out;
 }
 
+// The column that a tile loaded as terms has in place of column `col`.
+inline int term_column(int col) {
+  return col / 32 * 32 + col % 8 / 2 * 8 + col % 32 / 8 * 2 + col % 2;
+}
+
 template <class T>
 DeviceArray<T> to_gpu(const Matrix<T>& m) {
   return DeviceArray<T>(std::span<const T>(m.data));

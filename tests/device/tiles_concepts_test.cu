@@ -132,6 +132,23 @@ TEST(TilesConcepts, SharedTilesHoldWhatIsLoadedAndStored) {
   static_assert(!Stores<SharedTile<Bf16, 16, 64>, Accumulator<16, 64>>, "without a conversion");
 }
 
+template <class Dst, class Src>
+concept LoadsColumns = requires(Dst& dst, const Src& src) {
+  tiles::load_right_columns(dst, src, 0);
+};
+template <class Dst, class Src>
+concept LoadsTerms = requires(Dst& dst, const Src& src) {
+  tiles::load_terms(dst, src);
+};
+
+TEST(TilesConcepts, PartsAndTermsComeFromTilesThatHaveThem) {
+  using Shared = SharedTile<Bf16, 32, 64, tiles::TermSwizzle>;
+  static_assert(LoadsColumns<Col<Bf16, 32, 16>, Shared> && !LoadsColumns<Col<Bf16, 16, 16>, Shared>);
+  static_assert(!LoadsColumns<Col<Bf16, 32, 8>, Shared>, "half a base tile of columns");
+  static_assert(LoadsTerms<Row<Bf16, 32, 64>, Shared> && !LoadsTerms<Col<Bf16, 32, 64>, Shared>);
+  static_assert(!LoadsTerms<Row<Bf16, 32, 64>, SharedTile<Bf16, 32, 64>>, "its banks would collide");
+}
+
 template <class Tile>
 concept LoadsInBulk = requires(Tile& dst, tiles::GlobalTile<const typename Tile::ElementType> src,
                                uint64_t* landed) {

@@ -45,24 +45,29 @@ TEST(TilesGlobal, MovesRegisterTilesInEveryTypeAndLayout) {
   });
 }
 
-// Rows in reverse.
-template <class T>
-struct RowsMove {
+// Rows in reverse, by eights and in them.
+template <class T, Coherence kCoherence>
+struct TermsMove {
   __device__ void operator()(const T* src, T* dst, uint32_t stride) const {
-    RegisterTile<T, 8, 64> x;
-    const uint32_t row = 7 - x.row_of(tiles::lane_id(), 0, 0);
-    tiles::load_rows<Coherence::kGpu>(x, src + row * stride);
+    RegisterTile<T, 16, 64> x;
+    for (uint32_t eight = 0; eight < 2; ++eight) {
+      const uint32_t row = 15 - x.row_of(tiles::lane_id(), eight, 0);
+      tiles::load_terms<kCoherence>(x, eight, src + row * stride);
+    }
     tiles::store(GlobalTile<T>{dst, stride}, x);
   }
 };
 
-TEST(TilesGlobal, LoadsRowsThatLieAnywhere) {
+TEST(TilesGlobal, LoadsTermsOfRowsThatLieAnywhere) {
   SERVAL_NEEDS_GPU();
   Random random(2);
-  const Matrix<Bf16> x(8, 64, random);
-  const auto src = to_gpu(x), dst = empty_on_gpu<Bf16>(8, 64);
-  on_warp(RowsMove<Bf16>(), static_cast<const Bf16*>(src.data()), dst.data(), 64U);
-  expect_elements(dst, 8, 64, [&](int r, int c) { return x.at(7 - r, c); });
+  const auto check = [&]<class Move>(std::type_identity<Move>) {
+    const Matrix<Bf16> x(16, 64, random);
+    const auto src = to_gpu(x), dst = empty_on_gpu<Bf16>(16, 64);
+    on_warp(Move(), static_cast<const Bf16*>(src.data()), dst.data(), 64U);
+    expect_elements(dst, 16, 64, [&](int r, int c) { return x.at(15 - r, term_column(c)); });
+  };
+  for_types<TermsMove<Bf16, Coherence::kGpu>, TermsMove<Bf16, Coherence::kBlock>>(check);
 }
 
 // --- shared memory
@@ -104,6 +109,46 @@ TEST(TilesGlobal, MovesSharedTilesAtOnceAndAsynchronously) {
         check_move<T, Tile::kRows, Tile::kCols>(random, SharedMove<Tile, Coherence::kConstant>());
         check_move<T, Tile::kRows, Tile::kCols>(random, SharedMove<Tile, Coherence::kGpu>());
         check_move<T, Tile::kRows, Tile::kCols>(random, AsyncMove<Tile>());
+      });
+}
+
+// `loaded` rows come at first, and rows `begin` to `end` - 1 later.
+template <class Tile>
+struct AsyncRowsMove {
+  using T = typename Tile::ElementType;
+  uint32_t loaded, begin, end;
+
+  __device__ void operator()(const T* src, T* dst, uint32_t stride) const {
+    __shared__ Tile x;
+    const GlobalTile<const T> from{src, stride};
+    tiles::load_async(x, from, loaded);
+    tiles::commit_async();
+    tiles::wait_async<0>();
+    tiles::load_rows_async(x, from, begin, end);
+    tiles::commit_async();
+    tiles::wait_async<0>();
+    tiles::store(GlobalTile<T>{dst, stride}, x);
+  }
+};
+
+TEST(TilesGlobal, LoadsSomeRowsAsynchronouslyAndZeroesTheRest) {
+  SERVAL_NEEDS_GPU();
+  Random random(4);
+  for_types<SharedTile<Bf16, 32, 64>, SharedTile<Bf16, 32, 64, tiles::TermSwizzle>, SharedTile<float, 16, 32>>(
+      [&]<class Tile>(std::type_identity<Tile>) {
+        using T = typename Tile::ElementType;
+        for (uint32_t loaded : {0U, 1U, 5U, 8U, static_cast<uint32_t>(Tile::kRows)}) {
+          const uint32_t begin = std::min<uint32_t>(loaded + 2, Tile::kRows);
+          const uint32_t end = std::min<uint32_t>(loaded + 9, Tile::kRows);
+          const Matrix<T> x(Tile::kRows, Tile::kCols, random);
+          const auto src = to_gpu(x), dst = empty_on_gpu<T>(Tile::kRows, Tile::kCols);
+          on_warp(AsyncRowsMove<Tile>{loaded, begin, end}, static_cast<const T*>(src.data()), dst.data(),
+                  static_cast<uint32_t>(Tile::kCols));
+          expect_elements(dst, Tile::kRows, Tile::kCols, [&](int r, int c) {
+            const auto row = static_cast<uint32_t>(r);
+            return row < loaded || (row >= begin && row < end) ? x.at(r, c) : 0.0F;
+          });
+        }
       });
 }
 

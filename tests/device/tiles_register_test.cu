@@ -50,6 +50,30 @@ TEST(TilesMap, ActsOnEachElement) {
   });
 }
 
+struct ColumnSums {
+  __device__ void operator()(const float* wide, const float* narrow, float* sum) const {
+    Accumulator<16, 64> x;
+    Accumulator<16, 16> y;
+    get(x, wide);
+    get(y, narrow);
+    tiles::add_columns(x, y, 16);
+    tiles::add_columns(x, y, 40);
+    put(sum, x);
+  }
+};
+
+TEST(TilesMap, AddsToSomeColumns) {
+  SERVAL_NEEDS_GPU();
+  Random random(7);
+  const Matrix<float> wide(16, 64, random), narrow(16, 16, random);
+  const auto gpu_wide = to_gpu(wide), gpu_narrow = to_gpu(narrow), sum = empty_on_gpu<float>(16, 64);
+  on_warp(ColumnSums(), gpu_wide.data(), gpu_narrow.data(), sum.data());
+  expect_elements(sum, 16, 64, [&](int r, int c) {
+    const int first = c < 40 ? 16 : 40;
+    return wide.at(r, c) + (c >= first && c < first + 16 ? narrow.at(r, c - first) : 0);
+  });
+}
+
 template <class Tile>
 struct Broadcasts {
   __device__ void operator()(const float* tile, const float* row_values, const float* col_values,

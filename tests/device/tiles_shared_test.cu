@@ -26,6 +26,7 @@ void expect_every_place_once() {
 TEST(TilesSwizzle, IsAPermutationOfUnitsWithinRows) {
   expect_every_place_once<SharedTile<Bf16, 32, 64>>();
   expect_every_place_once<SharedTile<Bf16, 16, 128>>();
+  expect_every_place_once<SharedTile<Bf16, 32, 64, tiles::TermSwizzle>>();
   expect_every_place_once<SharedTile<float, 16, 64>>();
   expect_every_place_once<SharedTile<Fp16, 8, 16, tiles::NoSwizzle>>();
 }
@@ -38,12 +39,29 @@ uint32_t bank_unit(uint32_t row, uint32_t col) {
   return Tile::offset(row, col) * sizeof(typename Tile::ElementType) % kBankBytes / Tile::kUnitBytes;
 }
 
-TEST(TilesSwizzle, EightRowsOfAnOperandAreInDifferentBanks) {
-  using Tile = SharedTile<Bf16, 32, 64>;
+template <class Tile>
+void expect_eight_rows_in_different_banks() {
   for (uint32_t row = 0; row < Tile::kRows; row += 8) {
     for (uint32_t col = 0; col < Tile::kCols; col += Tile::kUnitElements) {
       std::set<uint32_t> banks;
       for (uint32_t r = 0; r < 8; ++r) banks.insert(bank_unit<Tile>(row + r, col));
+      EXPECT_EQ(banks.size(), 8U);
+    }
+  }
+}
+
+TEST(TilesSwizzle, EightRowsOfAnOperandAreInDifferentBanks) {
+  expect_eight_rows_in_different_banks<SharedTile<Bf16, 32, 64>>();
+  expect_eight_rows_in_different_banks<SharedTile<Bf16, 32, 64, tiles::TermSwizzle>>();
+}
+
+TEST(TilesSwizzle, TwoRowsOfTermsAreInDifferentBanks) {
+  using Tile = SharedTile<Bf16, 32, 64, tiles::TermSwizzle>;
+  for (uint32_t row = 0; row < Tile::kRows; row += 2) {
+    for (uint32_t col = 0; col < Tile::kCols; col += tiles::kTermColumns) {
+      std::set<uint32_t> banks;
+      for (uint32_t lane = 0; lane < 8; ++lane)
+        banks.insert(bank_unit<Tile>(row + lane / 4, col + lane % 4 * Tile::kUnitElements));
       EXPECT_EQ(banks.size(), 8U);
     }
   }
@@ -116,11 +134,57 @@ TEST(TilesShared, MovesOperandsInBothLayouts) {
   Random random(1);
   for_types<SharedTile<Bf16, 16, 64>, SharedTile<Bf16, 32, 64>, SharedTile<Bf16, 8, 64>,
             SharedTile<Bf16, 64, 128>, SharedTile<Fp16, 16, 64>, SharedTile<Fp16, 32, 128>,
-            SharedTile<Bf16, 16, 16, tiles::NoSwizzle>, SharedTile<Fp16, 32, 32, tiles::NoSwizzle>>(
-      [&]<class Shared>(std::type_identity<Shared>) {
-        check_operand_moves<Shared, Layout::kRow>(random);
-        check_operand_moves<Shared, Layout::kCol>(random);
-      });
+            SharedTile<Bf16, 32, 64, tiles::TermSwizzle>, SharedTile<Bf16, 16, 16, tiles::NoSwizzle>,
+            SharedTile<Fp16, 32, 32, tiles::NoSwizzle>>([&]<class Shared>(std::type_identity<Shared>) {
+    check_operand_moves<Shared, Layout::kRow>(random);
+    check_operand_moves<Shared, Layout::kCol>(random);
+  });
+}
+
+// Some columns, and all of them as terms.
+template <class Shared, int kCols, Layout kLayout>
+struct PartMoves {
+  using T = typename Shared::ElementType;
+  __device__ void operator()(const T* src, T* columns, T* terms, uint32_t first) const {
+    __shared__ Shared in;
+    fill_shared(in, src);
+    RegisterTile<T, Shared::kRows, kCols, kLayout> x;
+    tiles::load_right_columns(x, in, first);
+    put(columns, x);
+    RegisterTile<T, Shared::kRows, Shared::kCols> y;
+    tiles::load_terms(y, in);
+    put(terms, y);
+  }
+};
+
+TEST(TilesShared, LoadsSomeColumnsAndTerms) {
+  SERVAL_NEEDS_GPU();
+  Random random(4);
+  const auto check = [&]<class Shared, int kCols, Layout kLayout>(std::type_identity<Shared>,
+                                                                  std::integral_constant<int, kCols>,
+                                                                  std::integral_constant<Layout, kLayout>) {
+    using T = typename Shared::ElementType;
+    const Matrix<T> x(Shared::kRows, Shared::kCols, random);
+    const auto src = to_gpu(x);
+    for (int first = 0; first < Shared::kCols; first += 16) {
+      if (first + kCols > Shared::kCols) break;
+      const auto columns = empty_on_gpu<T>(Shared::kRows, kCols),
+                 terms = empty_on_gpu<T>(Shared::kRows, Shared::kCols);
+      on_warp(PartMoves<Shared, kCols, kLayout>(), src.data(), columns.data(), terms.data(),
+              static_cast<uint32_t>(first));
+      expect_elements(columns, Shared::kRows, kCols, [&](int r, int c) { return x.at(r, first + c); });
+      expect_elements(terms, Shared::kRows, Shared::kCols,
+                      [&](int r, int c) { return x.at(r, term_column(c)); });
+    }
+  };
+  using Shared = SharedTile<Bf16, 32, 64, tiles::TermSwizzle>;
+  using Wide = SharedTile<Fp16, 16, 128, tiles::TermSwizzle>;
+  constexpr std::integral_constant<Layout, Layout::kRow> kRow;
+  constexpr std::integral_constant<Layout, Layout::kCol> kCol;
+  check(std::type_identity<Shared>(), std::integral_constant<int, 16>(), kCol);
+  check(std::type_identity<Shared>(), std::integral_constant<int, 32>(), kRow);
+  check(std::type_identity<Wide>(), std::integral_constant<int, 16>(), kRow);
+  check(std::type_identity<Wide>(), std::integral_constant<int, 16>(), kCol);
 }
 
 template <class Shared>

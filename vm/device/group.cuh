@@ -39,9 +39,12 @@ __device__ __forceinline__ void wait_phase(uint64_t* barrier, uint32_t parity, c
   while (!ptx::mbarrier_try_wait(barrier, parity)) leave_if_asked(flag);
 }
 
-// Handed to `run` of an instruction, once its inputs may be read; all kGroupThreads threads call it together.
-// When the last of them returns, the interpreter signals: everything stored by then is visible to whoever
-// waits.
+// Handed to `run` of an instruction; all kGroupThreads threads call it together. When the last of them
+// returns, the interpreter signals: everything stored by then is visible to whoever waits.
+//
+// It is handed out once the inputs may be read, or, to an instruction that starts early, before: what no
+// instruction of this pass writes may be read at once (the pass's rows, the block table, what earlier passes
+// have left in the KV cache), and scratch memory written. All else waits for wait_inputs().
 struct Group {
   uint32_t thread;  // 0 to kGroupThreads - 1
   uint32_t warp;    // 0 to kConsumerWarps - 1
@@ -49,6 +52,8 @@ struct Group {
   std::byte* scratch;        // kScratchBytes of shared memory, contents undefined
   void* const* operands;     // base of each tensor operand, in shared memory
   const PassRow* rows;       // [kMaxRows] of this pass, in shared memory
+  uint64_t* inputs;          // the phase after which the inputs may be read, and its parity
+  uint32_t inputs_parity;
   uint64_t* barrier;         // of kConsumerWarps arrivals
   uint32_t* barrier_parity;  // this thread's
   const ExitFlag* exit;
@@ -58,6 +63,7 @@ struct Group {
   __device__ __forceinline__ T* tensor() const {
     return static_cast<T*>(operands[operand_index<Member>()]);
   }
+  __device__ __forceinline__ void wait_inputs() const { wait_phase(inputs, inputs_parity, exit); }
   // All threads of the group; orders their accesses to shared and global memory. Not a named barrier, so that
   // a warp that leaves does not leave the others stuck.
   __device__ __forceinline__ void sync() const {

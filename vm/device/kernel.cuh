@@ -26,15 +26,19 @@ struct IsaList {
   // Fills in the plan of a streaming instruction, once for all roles.
   static __device__ void make_plan(const Launch& launch, RecordSlot& slot) {
     static_assert(sizeof(typename Stream::Plan) <= kPlanBytes);
-    bool streams = false;
+    bool streams = false, starts_early = false;
     typename Stream::Shape shape{};
     dispatch(slot.record, [&]<class Op>(const Op& op) {
       if constexpr (StreamingOp<Op>) {
         shape = DeviceOp<Op>::shape(slot, op);
         streams = true;
+      } else {
+        starts_early = DeviceOp<Op>::kStartsEarly;
       }
     });
     slot.streams = streams ? 1 : 0;
+    // The pass's first has the pass's rows with its inputs.
+    slot.starts_early = starts_early && slot.begins_pass == 0 ? 1 : 0;
     if (streams) *reinterpret_cast<typename Stream::Plan*>(slot.plan) = Stream::plan(launch, shape);
   }
   static __device__ __forceinline__ const typename Stream::Plan& plan(const RecordSlot& slot) {
@@ -112,17 +116,37 @@ __device__ __forceinline__ void run_preparer(Shared& s, const Launch& launch, ui
   }
 }
 
+// Calls fn(signal) for each of the record's signals, a lane each.
+template <class Role, class Fn>
+__device__ __forceinline__ void for_signals(const Role& role, Fn&& fn) {
+  const RecordSlot& slot = *role.slot;
+  for (uint32_t n = role.lane; n < slot.record.signal_count; n += kWarpThreads)
+    fn(n < kSlotSignals ? slot.signals[n] : role.launch.program.signals[slot.record.signal_begin + n]);
+}
+// Follows the stores of all warps that the caller has heard of.
+template <class Role>
+__device__ __forceinline__ void add_signals(const Role& role) {
+  __syncwarp();
+  for_signals(role, [&](const Signal& signal) {
+    ptx::add_release(counter_of(role.launch.program, signal.counter), signal.increment);
+  });
+  __syncwarp();
+}
+
 // A group instruction: all consumer threads together, with the activations' memory as scratch.
 template <class Isa>
 __device__ __forceinline__ void consume_group(ConsumerRole& role) {
   Shared& s = role.s;
-  role.wait_chunk(role.next_chunk);
+  role.wait_scratch();
+  if (role.slot->starts_early == 0) role.wait_inputs();
   const Group group{.thread = role.warp * kWarpThreads + role.lane,
                     .warp = role.warp,
                     .lane = role.lane,
                     .scratch = s.activations,
                     .operands = role.slot->operands,
                     .rows = s.rows,
+                    .inputs = role.inputs_ready(),
+                    .inputs_parity = role.inputs_parity(),
                     .barrier = &s.consumer_barrier,
                     .barrier_parity = &role.parity,
                     .exit = &s.exit};
@@ -130,7 +154,12 @@ __device__ __forceinline__ void consume_group(ConsumerRole& role) {
     if constexpr (!StreamingOp<Op>) DeviceOp<Op>::run(op, group);
   });
   role.wait_unit_slot(role.next_unit);
-  role.arrive_unit(role.next_unit++);
+  if (role.last_to_arrive(role.next_unit)) {
+    role.wait_inputs();  // who had nothing to do has not
+    add_signals(role);
+    role.arrive_unit(role.next_unit);
+  }
+  ++role.next_unit;
   role.used_chunks(++role.next_chunk);
 }
 
@@ -152,18 +181,12 @@ __device__ __forceinline__ void run_consumer(Shared& s, const Launch& launch) {
   }
 }
 
-// Signals follow the stores of the whole warp; the gate's comes before the host hears of the pass.
-__device__ __forceinline__ void signal(const StorerRole& role) {
-  const BoundProgram& program = role.launch.program;
-  const RecordSlot& slot = *role.slot;
-  __syncwarp();
-  bool gate = false;
-  for (uint32_t n = role.lane; n < slot.record.signal_count; n += kWarpThreads) {
-    const Signal signal = n < kSlotSignals ? slot.signals[n] : program.signals[slot.record.signal_begin + n];
-    ptx::add_release(counter_of(program, signal.counter), signal.increment);
-    gate = signal.counter == program.gate_counter;
-  }
-  if (gate) ptx::store_release_system(role.launch.published, slot.pass + 1);
+// The record's signals are out; the host hears of the pass after its gate.
+__device__ __forceinline__ void end_record(const StorerRole& role) {
+  for_signals(role, [&](const Signal& signal) {
+    if (signal.counter == role.launch.program.gate_counter)
+      ptx::store_release_system(role.launch.published, role.slot->pass + 1);
+  });
   if (role.lane == 0) {
     role.s.storers_done[role.record % kRecordSlots] = 0;
     ptx::store_relaxed(role.launch.progress + blockIdx.x, role.record + 1);
@@ -188,12 +211,14 @@ __device__ __forceinline__ void run_storer(Shared& s, const Launch& launch) {
         });
       } else {
         if (role.warp == 0) {
-          role.wait_unit(0, kConsumerWarps);
+          role.wait_unit(0, kGroupArrivals);
           role.tile_stored(0, 1, 1);
         }
         role.units_stored(1);
       }
-      if (role.last_to_store()) signal(role);
+      if (!role.last_to_store()) return;
+      if (role.slot->streams != 0) add_signals(role);
+      end_record(role);
     });
   }
 }

@@ -36,6 +36,10 @@ concept StreamingOp = requires(const Op& op, const RecordSlot& slot) {
 
 // Defaults of group instructions.
 struct GroupOp {
+  // True if `run` calls group.wait_inputs() itself, before it reads or writes what other instructions of the
+  // pass do.
+  static constexpr bool kStartsEarly = false;
+
   template <class Op>
   static __device__ bool in_range(const Op&) {
     return true;

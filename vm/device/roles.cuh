@@ -190,6 +190,10 @@ __device__ __forceinline__ void PreparerRole::wait_inputs() {
   }
 }
 
+// Arrivals at the unit of a group instruction: its warps, and the last of them again when the signals are
+// out.
+inline constexpr uint32_t kGroupArrivals = kConsumerWarps + 1;
+
 // --- consumers: kConsumerWarps warps, each at its own page
 struct ConsumerRole {
   Shared& s;
@@ -221,6 +225,19 @@ struct ConsumerRole {
     wait_count(&s.chunks_issued, chunk + 1, &s.exit);
     wait_phase(&s.chunk_landed[chunk % kActivationRowSlots], chunk / kActivationRowSlots & 1, &s.exit);
   }
+  __device__ __forceinline__ uint64_t* inputs_ready() const {
+    return &s.inputs_ready[record % kRecordSlots];
+  }
+  __device__ __forceinline__ uint32_t inputs_parity() const { return record / kRecordSlots & 1; }
+  __device__ __forceinline__ void wait_inputs() const {
+    wait_phase(inputs_ready(), inputs_parity(), &s.exit);
+  }
+  // Returns when the memory of all slots is scratch: no warp needs any more what was in it, which is what the
+  // preparer waits for, too.
+  __device__ __forceinline__ void wait_scratch() const {
+    const uint32_t* used = &s.activations_used[lane % kConsumerWarps];
+    while (!__all_sync(~0u, reached(ptx::shared_load_acquire(used), next_chunk))) leave_if_asked(&s.exit);
+  }
   // This warp is done with all chunks before `chunk`.
   __device__ __forceinline__ void used_chunks(uint32_t chunk) {
     __syncwarp();
@@ -238,6 +255,13 @@ struct ConsumerRole {
   __device__ __forceinline__ void arrive_unit(uint32_t unit) {
     __syncwarp();
     if (lane == 0) ptx::shared_add_release(&s.unit_arrivals[unit % kUnitSlots], 1);
+  }
+  // The same, of a group's: true for the last of its warps, which then has all that the others stored.
+  __device__ __forceinline__ bool last_to_arrive(uint32_t unit) {
+    __syncwarp();
+    uint32_t before = 0;
+    if (lane == 0) before = ptx::shared_fetch_add_acquire_release(&s.unit_arrivals[unit % kUnitSlots], 1);
+    return __shfl_sync(~0u, before, 0) == kConsumerWarps - 1;
   }
 };
 

@@ -59,6 +59,7 @@ struct alignas(16) RecordSlot {
   Signal signals[kSlotSignals];
   alignas(16) std::byte plan[kPlanBytes];  // the Stream's Plan, of a streaming instruction
   uint32_t streams;                        // 1: a streaming instruction
+  uint32_t starts_early;                   // 1: a group instruction that waits for its inputs itself
   uint32_t pc;
   uint32_t pass;
   uint32_t begins_pass;  // 1: the first of its pass on this SM

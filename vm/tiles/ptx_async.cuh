@@ -10,9 +10,15 @@ using device::ptx::shared_address;
 // --- cp.async: 16 bytes a thread, into groups of the thread's own
 
 // Both addresses are multiples of 16. The data comes from L2, never from L1: it may have been written by
-// another SM.
-__device__ __forceinline__ void copy_async_16(void* to_shared, const void* from_global) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to_shared)), "l"(from_global)
+// another SM. Of the 16 bytes, the first `bytes` are read and the others become zeros.
+__device__ __forceinline__ void copy_async_16(void* to_shared, const void* from_global, uint32_t bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to_shared)),
+               "l"(from_global), "r"(bytes)
+               : "memory");
+}
+// 8 bytes, through L1: like a weak load, it sees what was written before the block's last acquire.
+__device__ __forceinline__ void copy_async_8(void* to_shared, const void* from_global) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(shared_address(to_shared)), "l"(from_global)
                : "memory");
 }
 __device__ __forceinline__ void commit_copies() {

@@ -36,6 +36,16 @@ __device__ __forceinline__ float2 load_constant(const float2* p) {
   return v;
 }
 
+// What was written before the block's last acquire: L1, which the acquire emptied, may serve it.
+__device__ __forceinline__ uint4 load_weak(const uint4* p) {
+  uint4 v;
+  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(p)
+               : "memory");
+  return v;
+}
+
 }  // namespace serval::tiles::ptx
 
 namespace serval::tiles {
@@ -44,6 +54,8 @@ template <Coherence kCoherence, class V>
 __device__ __forceinline__ V read_global(const V* p) {
   if constexpr (kCoherence == Coherence::kConstant) {
     return ptx::load_constant(p);
+  } else if constexpr (kCoherence == Coherence::kBlock) {
+    return ptx::load_weak(p);
   } else {
     return ptx::load_relaxed(p);
   }

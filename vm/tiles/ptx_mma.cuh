@@ -37,8 +37,7 @@ __device__ __forceinline__ uint32_t transpose_8x8(uint32_t pair) {
 // Four 8×8 matrices of 16-bit elements from shared memory, or their transposes; lane l gives the address of
 // row l mod 8 of matrix l / 8.
 template <bool kTransposed>
-__device__ __forceinline__ void load_matrices(uint32_t (&to)[4], const void* row) {
-  const uint32_t address = device::ptx::shared_address(row);
+__device__ __forceinline__ void load_matrices(uint32_t (&to)[4], uint32_t address) {
   if constexpr (kTransposed) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared::cta.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -53,8 +52,7 @@ __device__ __forceinline__ void load_matrices(uint32_t (&to)[4], const void* row
 }
 
 template <bool kTransposed>
-__device__ __forceinline__ void store_matrices(void* row, const uint32_t (&from)[4]) {
-  const uint32_t address = device::ptx::shared_address(row);
+__device__ __forceinline__ void store_matrices(uint32_t address, const uint32_t (&from)[4]) {
   if constexpr (kTransposed) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
                  "r"(from[0]), "r"(from[1]), "r"(from[2]), "r"(from[3])

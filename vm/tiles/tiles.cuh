@@ -11,15 +11,21 @@
 //   types/tensor_map.cuh        TensorMap: the same for the copy engine; types/make_tensor_map.h makes one
 //   types/concepts.cuh          what operations ask of their operands
 //
-//   ops/register/map.cuh        fill, map, add; map_rows, map_columns, broadcast_rows, broadcast_columns
-//   ops/register/reduce.cuh     reduce_rows, reduce_columns with Sum or Max; accumulate_columns, reduce_lanes
+//   ops/register/map.cuh        fill, map, add, add_columns; map_rows, map_columns, broadcast_rows,
+//                               broadcast_columns
+//   ops/register/reduce.cuh     reduce_rows, reduce_columns with Sum or Max, in two steps: accumulate_rows,
+//                               accumulate_columns; reduce_lanes
 //   ops/register/convert.cuh    convert, swap_layout, transpose
+//   ops/register/terms.cuh      what load_terms does to columns
 //   ops/register/mma.cuh        mma_ab, mma_abt, mma_atb, mma_atbt
-//   ops/shared/load_store.cuh   load_left, load_right, load, store: shared memory ↔ registers
-//   ops/global/load_store.cuh   load, store, load_rows: global memory ↔ registers or shared memory
-//   ops/global/async.cuh        load_async, commit_async, wait_async: a warp's own asynchronous loads
-//   ops/global/bulk.cuh         load_async, store_async, commit_stores, wait_stores: the copy engine, row by
-//   row ops/global/tensor.cuh       load_async, store_async: the copy engine, through a TensorMap
+//   ops/shared/load_store.cuh   load_left, load_right, load_right_columns, load_terms, load, store: shared
+//                               memory ↔ registers
+//   ops/global/load_store.cuh   load, store, load_terms: global memory ↔ registers or shared memory
+//   ops/global/async.cuh        load_async, load_rows_async, commit_async, wait_async: a warp's own
+//                               asynchronous loads
+//   ops/global/bulk.cuh         load_async, store_async, commit_stores, wait_stores: the copy engine, row
+//                               after row
+//   ops/global/tensor.cuh       load_async, store_async: the copy engine, through a TensorMap
 //
 //   ptx_*.cuh                   the PTX instructions that these are made of, one thin function each
 //
@@ -34,4 +40,5 @@
 #include "vm/tiles/ops/register/map.cuh"
 #include "vm/tiles/ops/register/mma.cuh"
 #include "vm/tiles/ops/register/reduce.cuh"
+#include "vm/tiles/ops/register/terms.cuh"
 #include "vm/tiles/ops/shared/load_store.cuh"

@@ -51,6 +51,11 @@ concept SameShape = A::kRows == B::kRows&& A::kCols == B::kCols;
 template <class T, class Tile>
 concept SharedTileFor = AnySharedTile<T> && SameElement<T, Tile> && SameShape<T, Tile>;
 
+// Has the rows of the register tile, and columns for several of it.
+template <class T, class Tile>
+concept SharedTileAround = AnySharedTile<T> && SameElement<T, Tile> &&
+                           T::kRows == Tile::kRows&& T::kCols % Tile::kCols == 0 && Tile::kCols % kBaseTile == 0;
+
 // The matrix of another tile, with one thing changed: the type, to fp32 or from it; the layout; rows and
 // columns, in the other layout.
 template <class T, class Tile>

@@ -11,6 +11,7 @@ namespace serval::tiles {
 enum class Coherence : uint8_t {
   kConstant,  // nobody writes it while the kernel runs: L1 may keep it
   kGpu,       // other SMs write it in this kernel, ordered by counters: loads go to L2
+  kBlock,     // the same; what one warp of a block has loaded others find in L1
 };
 
 // A matrix from its element (0, 0) on: row-major, `T` may be const. Operations that move 16 bytes at a time

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "vm/tiles/ptx_memory.cuh"
-#include "vm/tiles/types/concepts.cuh"
+#include "vm/tiles/ops/register/terms.cuh"
 
 namespace serval::tiles {
 
@@ -46,16 +46,17 @@ __device__ __forceinline__ void store(const GlobalTile<typename Src::ElementType
   }
 }
 
-// Eight rows that lie anywhere: each lane gives the address of the row that it holds a part of.
+// Rows 8 `eight` to 8 `eight` + 7 of dst, which lie anywhere: each lane gives the address of the row that it
+// holds a part of, and reads 16 bytes at a time. This permutes the columns of each 32, in the same way for
+// every tile that is loaded as terms: a product that adds over them does not notice.
 template <Coherence kCoherence, RowOperand Dst>
-__device__ __forceinline__ void load_rows(Dst& dst, const typename Dst::ElementType* row,
-                                          uint32_t lane = lane_id()) {
-  static_assert(Dst::kRows == kQuadrant, "a lane has a part of one row");
-  const auto* pairs = reinterpret_cast<const uint32_t*>(row) + lane % kPairLanes;
+__device__ __forceinline__ void load_terms(Dst& dst, uint32_t eight, const typename Dst::ElementType* row,
+                                           uint32_t lane = lane_id()) {
+  static_assert(Dst::kCols % kTermColumns == 0, "a lane reads 16 bytes of every 32 columns");
+  const auto* units = reinterpret_cast<const uint4*>(row) + lane % kPairLanes;
 #pragma unroll
-  for (int c = 0; c < Dst::kQuadrantCols; ++c) {
-    dst.quadrant[0][c] = read_global<kCoherence>(pairs + c * (kQuadrant / 2));
-  }
+  for (uint32_t c = 0; c < Dst::kCols / kTermColumns; ++c)
+    put_terms(dst, eight, c, read_global<kCoherence>(units + c * kPairLanes));
 }
 
 // Calls fn(row, col) for each unit of 16 bytes that this lane moves of a shared tile.

@@ -65,6 +65,20 @@ __device__ __forceinline__ void add(Tile& dst, const Tile& a, const Tile& b) {
   map(dst, a, b, [](float v, float w) { return v + w; });
 }
 
+// Adds src to the columns of dst from `first` on, which is a multiple of 8.
+template <FloatTile Dst, FloatTile Src>
+requires(Dst::kLayout == Src::kLayout && Dst::kRows == Src::kRows && Dst::kCols % Src::kCols == 0)
+__device__ __forceinline__ void add_columns(Dst& dst, const Src& src, int first) {
+#pragma unroll
+  for (int r = 0; r < Src::kQuadrantRows; ++r) {
+#pragma unroll
+    for (int c = 0; c < Src::kQuadrantCols; ++c) {
+      float2& v = dst.quadrant[r][first / kQuadrant + c];
+      v = {v.x + src.quadrant[r][c].x, v.y + src.quadrant[r][c].y};
+    }
+  }
+}
+
 // dst = f(src, what the vector has for the element's row, the element's column)
 template <AccumulatorTile Tile, class T, class F>
 __device__ __forceinline__ void map_rows(Tile& dst, const Tile& src, const RowVector<Tile, T>& rows, F&& f,

@@ -46,7 +46,23 @@ __device__ __forceinline__ void accumulate_columns(ColumnVector<Tile>& dst, cons
     }
   }
 }
-// Completes that over the lanes.
+// dst[r] = the reduction of dst[r] and those elements of src[r, .] that this lane holds.
+template <class Reduction, AccumulatorTile Tile>
+__device__ __forceinline__ void accumulate_rows(RowVector<Tile>& dst, const Tile& src) {
+#pragma unroll
+  for (int r = 0; r < Tile::kQuadrantRows; ++r) {
+    float& v = dst.quadrant[r];
+#pragma unroll
+    for (int c = 0; c < Tile::kQuadrantCols; ++c)
+      v = Reduction::of(v, Reduction::of(src.quadrant[r][c].x, src.quadrant[r][c].y));
+  }
+}
+// Completes them over the lanes.
+template <class Reduction, int kLength>
+__device__ __forceinline__ void reduce_lanes(RegisterVector<float, kLength, Along::kSingles>& v) {
+#pragma unroll
+  for (float& of_lane : v.quadrant) of_lane = reduce_pair_lanes<Reduction>(of_lane);
+}
 template <class Reduction, int kLength>
 __device__ __forceinline__ void reduce_lanes(RegisterVector<float, kLength, Along::kPairs>& v) {
 #pragma unroll
@@ -64,15 +80,9 @@ __device__ __forceinline__ void reduce_columns(ColumnVector<Tile>& dst, const Ti
 // dst[r] = the reduction of src[r, .]
 template <class Reduction, AccumulatorTile Tile>
 __device__ __forceinline__ void reduce_rows(RowVector<Tile>& dst, const Tile& src) {
-#pragma unroll
-  for (int r = 0; r < Tile::kQuadrantRows; ++r) {
-    float v = Reduction::kNeutral;
-#pragma unroll
-    for (int c = 0; c < Tile::kQuadrantCols; ++c) {
-      v = Reduction::of(v, Reduction::of(src.quadrant[r][c].x, src.quadrant[r][c].y));
-    }
-    dst.quadrant[r] = reduce_pair_lanes<Reduction>(v);
-  }
+  fill(dst, Reduction::kNeutral);
+  accumulate_rows<Reduction>(dst, src);
+  reduce_lanes<Reduction>(dst);
 }
 
 }  // namespace serval::tiles

@@ -1,6 +1,7 @@
 // Between shared memory and registers, by one warp.
 #pragma once
 
+#include "vm/tiles/ops/register/terms.cuh"
 #include "vm/tiles/ptx_mma.cuh"
 #include "vm/tiles/types/concepts.cuh"
 
@@ -11,36 +12,41 @@ namespace serval::tiles {
 // do their registers.
 template <int kRowStepOf, bool kRowsFirst>
 struct Fours {
-  static constexpr int kRowStep = kRowStepOf, kColStep = 4 / kRowStep;
-  static constexpr __host__ __device__ int row(int i) { return kRowsFirst ? i % kRowStep : i / kColStep; }
-  static constexpr __host__ __device__ int col(int i) { return kRowsFirst ? i / kRowStep : i % kColStep; }
+  static constexpr uint32_t kRowStep = kRowStepOf, kColStep = 4 / kRowStep;
+  static constexpr __host__ __device__ uint32_t row(uint32_t i) {
+    return kRowsFirst ? i % kRowStep : i / kColStep;
+  }
+  static constexpr __host__ __device__ uint32_t col(uint32_t i) {
+    return kRowsFirst ? i / kRowStep : i % kColStep;
+  }
 };
 template <class Tile>
 inline constexpr int kFoursRows = Tile::kQuadrantRows % 2 == 0 ? 2 : 1;
 
-// Calls fn(r, c, row, col) for each four quadrants of a tile: (r, c) is the first of them, and (row, col) the
-// element at which the row begins that this lane gives the address of.
-template <class Tile, class Four, class Fn>
-__device__ __forceinline__ void for_fours(uint32_t lane, Fn&& fn) {
+// Calls fn(r, c, address) for each four quadrants of a tile: (r, c) is the first of them, and the address is
+// that of the row that this lane gives the address of.
+template <class Tile, class Four, class Shared, class Fn>
+__device__ __forceinline__ void for_fours(const Shared& shared, uint32_t first_col, uint32_t lane, Fn&& fn) {
   static_assert(Tile::kQuadrantCols % Four::kColStep == 0, "quadrants come by fours");
-  const int i = static_cast<int>(lane) / kQuadrant;
-  const int row = Four::row(i) * kQuadrant + static_cast<int>(lane) % kQuadrant;
-  const int col = Four::col(i) * kQuadrant;
+  constexpr uint32_t kBytes = sizeof(typename Shared::ElementType);
+  const uint32_t i = lane / kQuadrant % 4;
+  const uint32_t first = device::ptx::shared_address(
+      shared.at(Four::row(i) * kQuadrant + lane % kQuadrant, Four::col(i) * kQuadrant));
 #pragma unroll
-  for (int r = 0; r < Tile::kQuadrantRows; r += Four::kRowStep) {
+  for (uint32_t r = 0; r < Tile::kQuadrantRows; r += Four::kRowStep) {
 #pragma unroll
-    for (int c = 0; c < Tile::kQuadrantCols; c += Four::kColStep)
-      fn(r, c, r * kQuadrant + row, c * kQuadrant + col);
+    for (uint32_t c = 0; c < Tile::kQuadrantCols; c += Four::kColStep)
+      fn(r, c, Shared::template moved<kBytes>(first, r * kQuadrant, first_col + c * kQuadrant));
   }
 }
 
 template <class Four, class Dst, class Src>
-__device__ __forceinline__ void load_fours(Dst& dst, const Src& src, uint32_t lane) {
-  for_fours<Dst, Four>(lane, [&](int r, int c, int row, int col) {
+__device__ __forceinline__ void load_fours(Dst& dst, const Src& src, uint32_t first_col, uint32_t lane) {
+  for_fours<Dst, Four>(src, first_col, lane, [&](uint32_t r, uint32_t c, uint32_t address) {
     uint32_t four[4];
-    ptx::load_matrices<Dst::kLayout == Layout::kCol>(four, src.at(row, col));
+    ptx::load_matrices<Dst::kLayout == Layout::kCol>(four, address);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) dst.quadrant[r + Four::row(i)][c + Four::col(i)] = four[i];
+    for (uint32_t i = 0; i < 4; ++i) dst.quadrant[r + Four::row(i)][c + Four::col(i)] = four[i];
   });
 }
 
@@ -48,46 +54,70 @@ __device__ __forceinline__ void load_fours(Dst& dst, const Src& src, uint32_t la
 // mma's registers.
 template <OperandTile Dst, SharedTileFor<Dst> Src>
 __device__ __forceinline__ void load_left(Dst& dst, const Src& src, uint32_t lane = lane_id()) {
-  load_fours<Fours<kFoursRows<Dst>, Dst::kLayout == Layout::kRow>>(dst, src, lane);
+  load_fours<Fours<kFoursRows<Dst>, Dst::kLayout == Layout::kRow>>(dst, src, 0, lane);
 }
 // The same as the right operand: two quadrants side by side along the terms of the product belong together.
 template <OperandTile Dst, SharedTileFor<Dst> Src>
 __device__ __forceinline__ void load_right(Dst& dst, const Src& src, uint32_t lane = lane_id()) {
-  load_fours<Fours<kFoursRows<Dst>, Dst::kLayout == Layout::kCol>>(dst, src, lane);
+  load_fours<Fours<kFoursRows<Dst>, Dst::kLayout == Layout::kCol>>(dst, src, 0, lane);
+}
+// dst = the columns of src from `first` on, which is a multiple of 16.
+template <OperandTile Dst, SharedTileAround<Dst> Src>
+__device__ __forceinline__ void load_right_columns(Dst& dst, const Src& src, uint32_t first,
+                                                   uint32_t lane = lane_id()) {
+  load_fours<Fours<kFoursRows<Dst>, Dst::kLayout == Layout::kCol>>(dst, src, first, lane);
+}
+
+// dst = src with its columns permuted, as load_terms() from global memory does.
+template <RowOperand Dst, SharedTileFor<Dst> Src>
+requires std::same_as<typename Src::Swizzle, TermSwizzle>
+__device__ __forceinline__ void load_terms(Dst& dst, const Src& src, uint32_t lane = lane_id()) {
+  constexpr uint32_t kBytes = sizeof(typename Src::ElementType);
+  const uint32_t first = device::ptx::shared_address(
+      src.at(lane / kPairLanes % kQuadrant, lane % kPairLanes * Src::kUnitElements));
+#pragma unroll
+  for (uint32_t r = 0; r < Dst::kQuadrantRows; ++r) {
+#pragma unroll
+    for (uint32_t c = 0; c < Dst::kCols / kTermColumns; ++c)
+      put_terms(dst, r, c,
+                device::ptx::shared_load(Src::template moved<kBytes>(first, r * kQuadrant, c * kTermColumns)));
+  }
 }
 
 // dst = src
 template <OperandTile Src, SharedTileFor<Src> Dst>
 __device__ __forceinline__ void store(Dst& dst, const Src& src, uint32_t lane = lane_id()) {
   using Four = Fours<kFoursRows<Src>, Src::kLayout == Layout::kRow>;
-  for_fours<Src, Four>(lane, [&](int r, int c, int row, int col) {
+  for_fours<Src, Four>(dst, 0, lane, [&](uint32_t r, uint32_t c, uint32_t address) {
     uint32_t four[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) four[i] = src.quadrant[r + Four::row(i)][c + Four::col(i)];
-    ptx::store_matrices<Src::kLayout == Layout::kCol>(dst.at(row, col), four);
+    for (uint32_t i = 0; i < 4; ++i) four[i] = src.quadrant[r + Four::row(i)][c + Four::col(i)];
+    ptx::store_matrices<Src::kLayout == Layout::kCol>(address, four);
   });
+}
+
+// Calls fn(r, c, offset) for each quadrant of an accumulator: the offset is that of the lane's pair.
+template <AccumulatorTile Tile, SharedTileFor<Tile> Shared, class Fn>
+__device__ __forceinline__ void for_pairs(uint32_t lane, Fn&& fn) {
+  const uint32_t first = Shared::offset(Tile::row_of(lane, 0, 0), Tile::col_of(lane, 0, 0));
+#pragma unroll
+  for (int r = 0; r < Tile::kQuadrantRows; ++r) {
+#pragma unroll
+    for (int c = 0; c < Tile::kQuadrantCols; ++c)
+      fn(r, c, Shared::template moved<1>(first, r * kQuadrant, c * kQuadrant));
+  }
 }
 template <AccumulatorTile Src, SharedTileFor<Src> Dst>
 __device__ __forceinline__ void store(Dst& dst, const Src& src, uint32_t lane = lane_id()) {
-#pragma unroll
-  for (int r = 0; r < Src::kQuadrantRows; ++r) {
-#pragma unroll
-    for (int c = 0; c < Src::kQuadrantCols; ++c) {
-      auto* to = dst.at(Src::row_of(lane, r, 0), Src::col_of(lane, c, 0));
-      *reinterpret_cast<float2*>(to) = src.quadrant[r][c];
-    }
-  }
+  for_pairs<Src, Dst>(lane, [&](int r, int c, uint32_t offset) {
+    *reinterpret_cast<float2*>(dst.data + offset) = src.quadrant[r][c];
+  });
 }
 template <AccumulatorTile Dst, SharedTileFor<Dst> Src>
 __device__ __forceinline__ void load(Dst& dst, const Src& src, uint32_t lane = lane_id()) {
-#pragma unroll
-  for (int r = 0; r < Dst::kQuadrantRows; ++r) {
-#pragma unroll
-    for (int c = 0; c < Dst::kQuadrantCols; ++c) {
-      const auto* from = src.at(Dst::row_of(lane, r, 0), Dst::col_of(lane, c, 0));
-      dst.quadrant[r][c] = *reinterpret_cast<const float2*>(from);
-    }
-  }
+  for_pairs<Dst, Src>(lane, [&](int r, int c, uint32_t offset) {
+    dst.quadrant[r][c] = *reinterpret_cast<const float2*>(src.data + offset);
+  });
 }
 
 // Vectors are plain arrays in shared memory, aligned to 8 bytes.
