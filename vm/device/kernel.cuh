@@ -160,6 +160,7 @@ __device__ __forceinline__ void consume_group(ConsumerRole& role) {
     role.arrive_unit(role.next_unit);
   }
   ++role.next_unit;
+  role.wait_chunk(role.next_chunk);  // long there: every phase is waited for once
   role.used_chunks(++role.next_chunk);
 }
 
