@@ -2,8 +2,8 @@
 // of the leaf, and then each finishes some of the queries.
 //
 // Few queries (a token or two of each sequence) are one tile of 8, a strip a warp: a warp has the keys of its
-// strip in registers. Many, such as a chunk of a prompt has, are tiles of 16, half a leaf a warp: each key and
-// value that a warp reads serves 16 queries. The sums are the same to the bit.
+// strip in registers. Many, such as a chunk of a prompt has, are tiles of 16, half a leaf a warp: each key
+// and value that a warp reads serves 16 queries. The sums are the same to the bit.
 #pragma once
 
 #include "instructions/attention/parts.cuh"
@@ -291,8 +291,8 @@ class Leaves {
 #pragma unroll
         for (uint32_t c = 0; c < kPartChannels; c += 2 * kQueryLanes) {
           const uint32_t channel = c + 2 * (group_.lane % kQueryLanes);
-          const float2 total = total_of(step.item.strips(), part, h * kEights + query / kEight,
-                                        query % kEight, channel);
+          const float2 total =
+              total_of(step.item.strips(), part, h * kEights + query / kEight, query % kEight, channel);
           if (sees) *reinterpret_cast<float2*>(to + h * kPartChannels + channel) = total;
         }
       }

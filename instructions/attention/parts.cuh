@@ -99,7 +99,9 @@ class RegisterKeys {
       tiles::load_terms<tiles::Coherence::kGpu>(tile_, e, first + e * kEight * kPartChannels, lane);
     }
   }
-  __device__ __forceinline__ const Keys& tile() const { return tile_; }
+  __device__ __forceinline__ const Keys& tile() const {
+    return tile_;
+  }
 
  private:
   Keys tile_ = {};
@@ -156,9 +158,13 @@ class Parts {
     load(of, ahead % kCount, ahead, of.item.tokens);
   }
   // Returns when the next part has landed; the one after it is on its way.
-  __device__ __forceinline__ void wait() const { tiles::wait_async<1>(); }
+  __device__ __forceinline__ void wait() const {
+    tiles::wait_async<1>();
+  }
   // Returns when nothing is on its way.
-  __device__ __forceinline__ void wait_all() const { tiles::wait_async<0>(); }
+  __device__ __forceinline__ void wait_all() const {
+    tiles::wait_async<0>();
+  }
 
  private:
   static constexpr uint32_t kFirstParts = kCount < kPlaces ? kCount : kPlaces;

@@ -1,4 +1,5 @@
-// The arithmetic of attention on one strip: 32 tokens of a leaf and a tile of 8 or 16 queries. A warp computes
+// The arithmetic of attention on one strip: 32 tokens of a leaf and a tile of 8 or 16 queries. A warp
+// computes
 //
 //   scores[query, token]    = queries × keysᵀ
 //   weights[query, token]   = exp(score - the leaf's largest score)

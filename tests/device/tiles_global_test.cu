@@ -134,22 +134,22 @@ struct AsyncRowsMove {
 TEST(TilesGlobal, LoadsSomeRowsAsynchronouslyAndZeroesTheRest) {
   SERVAL_NEEDS_GPU();
   Random random(4);
-  for_types<SharedTile<Bf16, 32, 64>, SharedTile<Bf16, 32, 64, tiles::TermSwizzle>, SharedTile<float, 16, 32>>(
-      [&]<class Tile>(std::type_identity<Tile>) {
-        using T = typename Tile::ElementType;
-        for (uint32_t loaded : {0U, 1U, 5U, 8U, static_cast<uint32_t>(Tile::kRows)}) {
-          const uint32_t begin = std::min<uint32_t>(loaded + 2, Tile::kRows);
-          const uint32_t end = std::min<uint32_t>(loaded + 9, Tile::kRows);
-          const Matrix<T> x(Tile::kRows, Tile::kCols, random);
-          const auto src = to_gpu(x), dst = empty_on_gpu<T>(Tile::kRows, Tile::kCols);
-          on_warp(AsyncRowsMove<Tile>{loaded, begin, end}, static_cast<const T*>(src.data()), dst.data(),
-                  static_cast<uint32_t>(Tile::kCols));
-          expect_elements(dst, Tile::kRows, Tile::kCols, [&](int r, int c) {
-            const auto row = static_cast<uint32_t>(r);
-            return row < loaded || (row >= begin && row < end) ? x.at(r, c) : 0.0F;
-          });
-        }
+  for_types<SharedTile<Bf16, 32, 64>, SharedTile<Bf16, 32, 64, tiles::TermSwizzle>,
+            SharedTile<float, 16, 32>>([&]<class Tile>(std::type_identity<Tile>) {
+    using T = typename Tile::ElementType;
+    for (uint32_t loaded : {0U, 1U, 5U, 8U, static_cast<uint32_t>(Tile::kRows)}) {
+      const uint32_t begin = std::min<uint32_t>(loaded + 2, Tile::kRows);
+      const uint32_t end = std::min<uint32_t>(loaded + 9, Tile::kRows);
+      const Matrix<T> x(Tile::kRows, Tile::kCols, random);
+      const auto src = to_gpu(x), dst = empty_on_gpu<T>(Tile::kRows, Tile::kCols);
+      on_warp(AsyncRowsMove<Tile>{loaded, begin, end}, static_cast<const T*>(src.data()), dst.data(),
+              static_cast<uint32_t>(Tile::kCols));
+      expect_elements(dst, Tile::kRows, Tile::kCols, [&](int r, int c) {
+        const auto row = static_cast<uint32_t>(r);
+        return row < loaded || (row >= begin && row < end) ? x.at(r, c) : 0.0F;
       });
+    }
+  });
 }
 
 // --- the copy engine

@@ -49,10 +49,10 @@ struct Group {
   uint32_t thread;  // 0 to kGroupThreads - 1
   uint32_t warp;    // 0 to kConsumerWarps - 1
   uint32_t lane;
-  std::byte* scratch;        // kScratchBytes of shared memory, contents undefined
-  void* const* operands;     // base of each tensor operand, in shared memory
-  const PassRow* rows;       // [kMaxRows] of this pass, in shared memory
-  uint64_t* inputs;          // the phase after which the inputs may be read, and its parity
+  std::byte* scratch;     // kScratchBytes of shared memory, contents undefined
+  void* const* operands;  // base of each tensor operand, in shared memory
+  const PassRow* rows;    // [kMaxRows] of this pass, in shared memory
+  uint64_t* inputs;       // the phase after which the inputs may be read, and its parity
   uint32_t inputs_parity;
   uint64_t* barrier;         // of kConsumerWarps arrivals
   uint32_t* barrier_parity;  // this thread's

@@ -225,9 +225,7 @@ struct ConsumerRole {
     wait_count(&s.chunks_issued, chunk + 1, &s.exit);
     wait_phase(&s.chunk_landed[chunk % kActivationRowSlots], chunk / kActivationRowSlots & 1, &s.exit);
   }
-  __device__ __forceinline__ uint64_t* inputs_ready() const {
-    return &s.inputs_ready[record % kRecordSlots];
-  }
+  __device__ __forceinline__ uint64_t* inputs_ready() const { return &s.inputs_ready[record % kRecordSlots]; }
   __device__ __forceinline__ uint32_t inputs_parity() const { return record / kRecordSlots & 1; }
   __device__ __forceinline__ void wait_inputs() const {
     wait_phase(inputs_ready(), inputs_parity(), &s.exit);

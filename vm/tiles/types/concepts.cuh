@@ -53,8 +53,9 @@ concept SharedTileFor = AnySharedTile<T> && SameElement<T, Tile> && SameShape<T,
 
 // Has the rows of the register tile, and columns for several of it.
 template <class T, class Tile>
-concept SharedTileAround = AnySharedTile<T> && SameElement<T, Tile> &&
-                           T::kRows == Tile::kRows&& T::kCols % Tile::kCols == 0 && Tile::kCols % kBaseTile == 0;
+concept SharedTileAround =
+    AnySharedTile<T> && SameElement<T, Tile> && T::kRows == Tile::kRows&& T::kCols % Tile::kCols == 0 &&
+    Tile::kCols % kBaseTile == 0;
 
 // The matrix of another tile, with one thing changed: the type, to fp32 or from it; the layout; rows and
 // columns, in the other layout.

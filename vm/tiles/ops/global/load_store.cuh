@@ -1,8 +1,8 @@
 // Between global memory and registers or shared memory, by one warp, which waits for what it loads.
 #pragma once
 
-#include "vm/tiles/ptx_memory.cuh"
 #include "vm/tiles/ops/register/terms.cuh"
+#include "vm/tiles/ptx_memory.cuh"
 
 namespace serval::tiles {
 

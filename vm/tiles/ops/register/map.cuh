@@ -67,8 +67,9 @@ __device__ __forceinline__ void add(Tile& dst, const Tile& a, const Tile& b) {
 
 // Adds src to the columns of dst from `first` on, which is a multiple of 8.
 template <FloatTile Dst, FloatTile Src>
-requires(Dst::kLayout == Src::kLayout && Dst::kRows == Src::kRows && Dst::kCols % Src::kCols == 0)
-__device__ __forceinline__ void add_columns(Dst& dst, const Src& src, int first) {
+requires(Dst::kLayout == Src::kLayout && Dst::kRows == Src::kRows &&
+         Dst::kCols % Src::kCols == 0) __device__ __forceinline__
+    void add_columns(Dst& dst, const Src& src, int first) {
 #pragma unroll
   for (int r = 0; r < Src::kQuadrantRows; ++r) {
 #pragma unroll

@@ -70,8 +70,8 @@ __device__ __forceinline__ void load_right_columns(Dst& dst, const Src& src, uin
 
 // dst = src with its columns permuted, as load_terms() from global memory does.
 template <RowOperand Dst, SharedTileFor<Dst> Src>
-requires std::same_as<typename Src::Swizzle, TermSwizzle>
-__device__ __forceinline__ void load_terms(Dst& dst, const Src& src, uint32_t lane = lane_id()) {
+requires std::same_as<typename Src::Swizzle, TermSwizzle> __device__ __forceinline__ void load_terms(
+    Dst& dst, const Src& src, uint32_t lane = lane_id()) {
   constexpr uint32_t kBytes = sizeof(typename Src::ElementType);
   const uint32_t first = device::ptx::shared_address(
       src.at(lane / kPairLanes % kQuadrant, lane % kPairLanes * Src::kUnitElements));
@@ -79,8 +79,9 @@ __device__ __forceinline__ void load_terms(Dst& dst, const Src& src, uint32_t la
   for (uint32_t r = 0; r < Dst::kQuadrantRows; ++r) {
 #pragma unroll
     for (uint32_t c = 0; c < Dst::kCols / kTermColumns; ++c)
-      put_terms(dst, r, c,
-                device::ptx::shared_load(Src::template moved<kBytes>(first, r * kQuadrant, c * kTermColumns)));
+      put_terms(
+          dst, r, c,
+          device::ptx::shared_load(Src::template moved<kBytes>(first, r * kQuadrant, c * kTermColumns)));
   }
 }
 
