@@ -238,6 +238,36 @@ TEST(Litmus, EverySmLeavesAfterTheLastPass) {
   }
 }
 
+// An instruction that starts early reads, before any of its waits, what other SMs stored in the pass before,
+// by loads that L1 may serve; the lines were read two passes ago and have changed since. More than 10^6
+// readings.
+TEST(Litmus, WhoStartsEarlySeesWhatThePassBeforeLeft) {
+  constexpr uint32_t kPerSm = 2;
+  ToyProgram toy(kSms);
+  const TensorId in = toy.add_vector(kVectorBytes), kept = toy.add_vector(2 * kVectorBytes);
+  std::vector<TensorId> out;
+  const uint32_t is_kept = toy.add_counter(), done = toy.add_counter(), gate = toy.add_counter();
+  toy.add(3, code(ToyOpcode::kKeep), Keep{toy.control, kept}, {{}, {{is_kept}}});
+  for (uint32_t sm = 0; sm < kSms; ++sm) {
+    // The first of a pass on an SM waits for the gate.
+    toy.add(sm, code(ToyOpcode::kRelay), Relay{in, toy.add_vector(kVectorBytes), 0}, {{}, {{done}}});
+    for (uint32_t n = 0; n < kPerSm; ++n) {
+      out.push_back(toy.add_vector(kVectorBytes));
+      toy.add(sm, code(ToyOpcode::kRecall), Recall{toy.control, kept, out.back()},
+              {{after(is_kept)}, {{done}}});
+    }
+  }
+  add_tick(toy, 5, {after(done, (1 + kPerSm) * kSms)}, gate);
+  Bound bound(toy.finish(gate));
+  ASSERT_EQ(bound.run(kMaxLaunchPasses), kMaxLaunchPasses);
+  for (const TensorId id : out) {
+    std::vector<uint32_t> words = bound.memory().read<uint32_t>(id, device::kGroupThreads + 1);
+    EXPECT_EQ(words.back(), kMaxLaunchPasses);
+    words.pop_back();
+    EXPECT_THAT(words, Each(0U));
+  }
+}
+
 // The output table lies in host memory; the host reads an entry as soon as it hears of the pass, and clears
 // it. More than 10^6 entries.
 TEST(Litmus, HostSeesThePassesOutputWhenItHearsOfThePass) {

@@ -4,6 +4,7 @@
 #include "vm/device/isa.h"
 #include "vm/device/launch_kernel.cuh"
 #include "vm/device/op.cuh"
+#include "vm/tiles/ptx_memory.cuh"
 
 namespace serval::testing {
 
@@ -97,6 +98,31 @@ struct Publish {
   }
 };
 
+// Writes the pass's row of `kept`, the rows being used in turns: its words are pass + 1.
+struct Keep {
+  TensorId control;
+  TensorId kept;
+  template <class V>
+  static constexpr void fields(V&& v) {
+    v(&Keep::control, "control", "in: the number of the pass");
+    v(&Keep::kept, "kept", "out [2, 1024] i32");
+  }
+};
+
+// Starts early: reads what the pass before has kept, then waits for its inputs and reads what this one has.
+// out[0 … 255] += words that are wrong, out[256] += 1.
+struct Recall {
+  TensorId control;
+  TensorId kept;
+  TensorId out;
+  template <class V>
+  static constexpr void fields(V&& v) {
+    v(&Recall::control, "control", "in: the number of the pass");
+    v(&Recall::kept, "kept", "in [2, 1024] i32");
+    v(&Recall::out, "out", "in and out [1, 1024] i32");
+  }
+};
+
 // Waits for a value that nobody writes.
 struct Hang {
   TensorId flag;
@@ -125,7 +151,9 @@ enum class ToyOpcode : uint16_t {
   kSumChunks,
   kPublish,
   kScribble,
-  kStorerRelay
+  kStorerRelay,
+  kKeep,
+  kRecall
 };
 
 // How SumPages and SumChunks stream: the pages, or the chunks, of one tensor, one after the other.
@@ -352,6 +380,43 @@ struct DeviceOp<testing::Publish> : GroupOp {
 };
 
 template <>
+struct DeviceOp<testing::Keep> : GroupOp {
+  static __device__ void run(const testing::Keep&, const Group& group) {
+    const auto* control = group.tensor<&testing::Keep::control, const PassControl>();
+    const uint32_t pass = ptx::load_relaxed(&control->passes_done);
+    uint32_t* kept = group.tensor<&testing::Keep::kept, uint32_t>() + pass % 2 * testing::kToyWords;
+    for (uint32_t i = group.thread; i < testing::kToyWords; i += kGroupThreads) {
+      ptx::store_relaxed(kept + i, pass + 1);
+    }
+  }
+};
+
+template <>
+struct DeviceOp<testing::Recall> : GroupOp {
+  static constexpr bool kStartsEarly = true;
+
+  static __device__ void run(const testing::Recall&, const Group& group) {
+    const auto* control = group.tensor<&testing::Recall::control, const PassControl>();
+    const auto* kept = group.tensor<&testing::Recall::kept, const uint4>();
+    auto* out = group.tensor<&testing::Recall::out, uint32_t>();
+    constexpr uint32_t kQuads = testing::kToyWords / 4;
+    static_assert(kQuads == kGroupThreads, "four words a thread");
+    const uint32_t pass = ptx::load_relaxed(&control->passes_done);
+    const uint32_t before = wrong(tiles::ptx::load_weak(kept + (pass + 1) % 2 * kQuads + group.thread), pass);
+    group.wait_inputs();
+    const uint32_t now = wrong(ptx::load_relaxed(kept + pass % 2 * kQuads + group.thread), pass + 1);
+    out[group.thread] += before + now;
+    if (group.thread == 0) ++out[kGroupThreads];
+  }
+
+ private:
+  static __device__ uint32_t wrong(const uint4& words, uint32_t expected) {
+    return (words.x != expected ? 1 : 0) + (words.y != expected ? 1 : 0) + (words.z != expected ? 1 : 0) +
+           (words.w != expected ? 1 : 0);
+  }
+};
+
+template <>
 struct DeviceOp<testing::Hang> : GroupOp {
   static __device__ void run(const testing::Hang&, const Group& group) {
     for (;;) leave_if_asked(group.exit);
@@ -374,8 +439,8 @@ struct DeviceOp<testing::Tick> : GroupOp {
 
 namespace serval::testing {
 
-using ToyIsa =
-    device::IsaList<ToyStream, Relay, SumPages, Hang, Tick, SumChunks, Publish, Scribble, StorerRelay>;
+using ToyIsa = device::IsaList<ToyStream, Relay, SumPages, Hang, Tick, SumChunks, Publish, Scribble,
+                               StorerRelay, Keep, Recall>;
 
 // Nothing is checked when a program is bound, so that tests can bind broken ones.
 inline const DeviceIsa& toy_isa() {
@@ -383,8 +448,8 @@ inline const DeviceIsa& toy_isa() {
       device::launch_kernel<ToyIsa>, device::prepare_kernel<ToyIsa>, device::kRingPages,
       [](const Program&, const Instruction&) { return std::string(); },
       [](uint16_t opcode) {
-        constexpr const char* kNames[] = {"relay",      "sum_pages", "hang",     "tick",
-                                          "sum_chunks", "publish",   "scribble", "storer_relay"};
+        constexpr const char* kNames[] = {"relay",   "sum_pages", "hang",         "tick", "sum_chunks",
+                                          "publish", "scribble",  "storer_relay", "keep", "recall"};
         return opcode < std::size(kNames) ? kNames[opcode] : "unknown";
       }};
   return isa;
