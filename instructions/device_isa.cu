@@ -1,23 +1,13 @@
-// The one translation unit that compiles the megakernel: all instructions of isa.def.
+// The megakernel without a recorder, and the instruction set with both.
 #include "instructions/device_isa.h"
+#include "instructions/device_kernel.cuh"
 #include "instructions/isa.h"
-#include "instructions/isa_devices.cuh"
-#include "vm/device/launch_kernel.cuh"
 
 namespace serval {
-namespace {
-
-using Llama = device::IsaList<device::matvec::Stream
-#define SERVAL_OP(Type, folder, semantics) , Type
-#include "instructions/isa.def"
-#undef SERVAL_OP
-                              >;
-
-}  // namespace
 
 const DeviceIsa& device_isa() {
-  static const DeviceIsa isa{device::launch_kernel<Llama>, device::prepare_kernel<Llama>, device::kRingPages,
-                             check_instruction, op_name};
+  static const DeviceIsa isa{device::device_kernel<device::LlamaIsa, device::NoRecorder>(),
+                             recording_device_kernel(), device::kRingPages, check_instruction, op_name};
   return isa;
 }
 

@@ -82,7 +82,7 @@ class ChromeWriter {
     if (!text_.ends_with("[\n")) text_ += ",\n";
   }
   static uint32_t thread_of(uint32_t sm, SmRole role) {
-    return static_cast<uint32_t>(EventRings::ring_of(sm, role)) + chrome::kFirstThread;
+    return static_cast<uint32_t>(index_of_role(sm, role)) + chrome::kFirstThread;
   }
 
   void write_names();

@@ -128,7 +128,9 @@ void PathWalk::find_causes(const Moment& moment) {
   const uint32_t e = moment.execution;
   switch (moment.kind) {
     case Kind::kSignalled:
-      return add_cause(e, Kind::kStored, SliceState::kSignal);
+      add_cause(e, Kind::kStored, SliceState::kSignal);
+      if (causes_.empty()) add_cause(e, Kind::kInputsReady, SliceState::kSignal);  // nothing to do
+      return;
     case Kind::kStored:
       return add_cause(e, Kind::kStoreBegin, SliceState::kStore);
     case Kind::kStoreBegin:

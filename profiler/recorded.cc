@@ -43,16 +43,16 @@ struct TimedEvent {
   const Event* event;
 };
 
-// What a ring still holds, oldest first. Its clock's low words are completed backwards from the launch's end.
-std::vector<TimedEvent> events_of(const EventRings& rings, uint32_t sm, SmRole role) {
-  const size_t ring = EventRings::ring_of(sm, role);
+// What a ring still holds, oldest first. Its clock's low words are completed from the launch's end backwards.
+std::vector<TimedEvent> events_of(const EventRings& rings, uint32_t sm, size_t ring) {
   const uint32_t written = rings.written[ring], held = std::min(written, rings.capacity);
   const SmTime time(rings.clocks[sm]);
   std::vector<TimedEvent> out(held);
   uint64_t ticks = rings.clocks[sm].end.ticks;
   for (uint32_t n = 0; n < held; ++n) {
     const Event& event = rings.events[ring * rings.capacity + (written - 1 - n) % rings.capacity];
-    ticks -= static_cast<uint32_t>(static_cast<uint32_t>(ticks) - event.ticks);
+    ticks += static_cast<uint64_t>(
+        static_cast<int64_t>(static_cast<int32_t>(event.ticks - static_cast<uint32_t>(ticks))));
     out[held - 1 - n] = {time.at(ticks), &event};
   }
   return out;
@@ -65,11 +65,11 @@ class Collector {
 
   void collect() {
     for (uint32_t sm = 0; sm < rings_.sms; ++sm) {
-      for (uint32_t role = 0; role < kNumSmRoles; ++role) {
-        const std::vector<TimedEvent> events = events_of(rings_, sm, static_cast<SmRole>(role));
+      for (uint32_t writer = 0; writer < rings_.writers; ++writer) {
+        const size_t ring = size_t{sm} * rings_.writers + writer;
+        const std::vector<TimedEvent> events = events_of(rings_, sm, ring);
         for (const TimedEvent& e : events) add(sm, e);
-        const bool lost_some =
-            events.size() < rings_.written[EventRings::ring_of(sm, static_cast<SmRole>(role))];
+        const bool lost_some = events.size() < rings_.written[ring];
         if (lost_some) first_whole_pass = std::max(first_whole_pass, events.front().event->pass + 1U);
       }
     }
@@ -129,7 +129,7 @@ void Collector::add(uint32_t sm, const TimedEvent& timed) {
       break;
   }
   e.set(kind, timed.ns);
-  if (info_of(kind).role == SmRole::kLoader) {
+  if (event.pages != kNoPageSample) {
     samples.push_back({timed.ns, sm, pages_in_flight(event) * kPageBytes, pages_free(event)});
   }
 }
@@ -214,10 +214,7 @@ Trace trace_of(TraceProgram program, const EventRings& rings, TraceSource source
 }
 
 uint32_t ring_capacity(const TraceProgram& program, uint32_t passes) {
-  std::array<uint32_t, kNumSmRoles> events{};
-  for (const EventInfo& info : kEventInfos) ++events[static_cast<size_t>(info.role)];
-  const uint64_t of_record = *std::max_element(events.begin(), events.end());
-  const uint64_t needed = records_of_sm(program) * of_record * (uint64_t{passes} + 1);
+  const uint64_t needed = records_of_sm(program) * kNumEventKinds * (uint64_t{passes} + 1);
   constexpr uint64_t kMostEvents = uint64_t{1} << 31;
   return static_cast<uint32_t>(std::min(needed, kMostEvents));
 }

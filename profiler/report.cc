@@ -114,7 +114,7 @@ void Reporter::add_sms() {
   for (const PassWindow& window : trace_.windows) {
     const std::vector<StateTimes> times = state_times(trace_, slices_, window);
     for (SmSummary& sm : report_.by_sm) {
-      const StateTimes& of = times[EventRings::ring_of(sm.sm, SmRole::kConsumer)];
+      const StateTimes& of = times[index_of_role(sm.sm, SmRole::kConsumer)];
       const auto ns = [&](SliceState state) {
         return static_cast<double>(of[static_cast<size_t>(state)]) / tokens_;
       };

@@ -124,7 +124,7 @@ std::vector<StateTimes> state_times(const Trace& trace, std::span<const Slice> s
   std::vector<StateTimes> out(size_t{trace.program.machine.sms} * kNumSmRoles);
   for (const Slice& s : slices) {
     const int64_t begin = std::max(s.begin_ns, window.begin_ns), end = std::min(s.end_ns, window.end_ns);
-    if (begin < end) out.at(EventRings::ring_of(s.sm, s.role))[static_cast<size_t>(s.state)] += end - begin;
+    if (begin < end) out.at(index_of_role(s.sm, s.role))[static_cast<size_t>(s.state)] += end - begin;
   }
   for (StateTimes& times : out) {
     int64_t busy = 0;

@@ -1,8 +1,8 @@
 // Event records: what both interpreters write down while they run, for the profiler to read afterwards. Plain
 // structs, written by the host and by the GPU.
 //
-// Each SM has one ring for each role, which only that role writes, so recording takes no atomics: one 16-byte
-// store an event. A ring that is full goes on at its beginning, so that it always holds the last events.
+// Each SM has some rings, each of which has one writer, so recording takes no atomics: one 16-byte store an
+// event. A ring that is full goes on at its beginning, so that it always holds the last events.
 #pragma once
 
 #include <array>
@@ -50,14 +50,17 @@ constexpr const EventInfo& info_of(EventKind kind) {
 // The argument of kInputsReady where nothing was waited for.
 inline constexpr uint32_t kNoCounter = 0xffffffff;
 
-// One event. `pages` is a sample that comes with every event: how the SM's pages stand at that moment.
+// Event::pages of an event without a sample.
+inline constexpr uint8_t kNoPageSample = 0xff;
+
+// One event. `pages` is a sample that may come with it: how the SM's pages stand at that moment.
 struct alignas(16) Event {
-  uint32_t ticks = 0;        // low word of the recorder's clock
-  uint32_t instruction = 0;  // index into Program::instructions
-  uint32_t argument = 0;     // events.def says of what
-  uint16_t pass = 0;         // of the launch
-  uint8_t kind = 0;          // EventKind
-  uint8_t pages = 0;         // in flight (low 4 bits) and free (high 4 bits); from the loader only
+  uint32_t ticks = 0;             // low word of the recorder's clock
+  uint32_t instruction = 0;       // index into Program::instructions
+  uint32_t argument = 0;          // events.def says of what
+  uint16_t pass = 0;              // of the launch
+  uint8_t kind = 0;               // EventKind
+  uint8_t pages = kNoPageSample;  // in flight (low 4 bits) and free (high 4 bits)
 };
 static_assert(sizeof(Event) == 16);
 static_assert(std::is_trivially_copyable_v<Event>);
@@ -89,27 +92,32 @@ struct SmClockSync {
   ClockSync end;
 };
 
-// The events of all SMs: ring r of SM s is events[(s × kNumSmRoles + r) × capacity, … + capacity), and
-// written[s × kNumSmRoles + r] counts what was ever written to it, so event n is at n mod capacity. Clocks of
-// an SM are read when a launch begins and when it ends; the events of one launch are at most 2^32 ticks apart
-// from one to the next of a ring.
+// The events of all SMs: ring r of SM s is events[(s × writers + r) × capacity, … + capacity), and
+// written[s × writers + r] counts what was ever written to it, so event n is at n mod capacity. The host
+// interpreter has a ring for each role; on the GPU one warp writes what all roles of an SM leave it. Clocks
+// of an SM are read when a launch begins and when it ends; the events of one launch are at most 2^31 ticks
+// apart from one to the next of a ring.
 struct EventRings {
   uint32_t sms = 0;
+  uint32_t writers = 0;   // rings of each SM
   uint32_t capacity = 0;  // of each ring, a power of two
   std::vector<Event> events;
   std::vector<uint32_t> written;
   std::vector<SmClockSync> clocks;  // [sms]
 
   EventRings() = default;
-  EventRings(uint32_t num_sms, uint32_t events_of_ring)
+  EventRings(uint32_t num_sms, uint32_t writers_of_sm, uint32_t events_of_ring)
       : sms(num_sms),
+        writers(writers_of_sm),
         capacity(events_of_ring),
-        events(size_t{num_sms} * kNumSmRoles * events_of_ring),
-        written(size_t{num_sms} * kNumSmRoles),
+        events(size_t{num_sms} * writers_of_sm * events_of_ring),
+        written(size_t{num_sms} * writers_of_sm),
         clocks(num_sms) {}
-  static constexpr size_t ring_of(uint32_t sm, SmRole role) {
-    return size_t{sm} * kNumSmRoles + static_cast<size_t>(role);
-  }
 };
+
+// Index of a role of an SM among all of all.
+constexpr size_t index_of_role(uint32_t sm, SmRole role) {
+  return size_t{sm} * kNumSmRoles + static_cast<size_t>(role);
+}
 
 }  // namespace serval

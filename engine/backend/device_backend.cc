@@ -24,6 +24,7 @@
 #include "vm/device/interpreter.h"
 #include "vm/device/stream_limit.h"
 #include "vm/error.h"
+#include "vm/events.h"
 #include "vm/kv_cache.h"
 #include "vm/state_check.h"
 
@@ -79,6 +80,8 @@ class DeviceBackend final : public Backend {
   std::optional<double> kernel_us() const override { return interpreter_.kernel_us(); }
   std::optional<double> stream_limit_gb_per_s() override;
   void fill_cache() override;
+  void record(uint32_t events_of_ring) override;
+  const EventRings* events() override { return recording_ ? &interpreter_.events() : nullptr; }
 
  private:
   const Gpu gpu_;
@@ -87,6 +90,7 @@ class DeviceBackend final : public Backend {
   DeviceState state_;
   const CudaStream stream_;
   DeviceInterpreter interpreter_;
+  bool recording_ = false;
   std::array<std::vector<float>, kMaxRows> logits_;  // of rows that were asked for
 };
 
@@ -127,6 +131,12 @@ void DeviceBackend::fill_cache() {
                 stream_.get());
   }
   stream_.wait();
+}
+
+void DeviceBackend::record(uint32_t events_of_ring) {
+  use_gpu(gpu_.index);
+  interpreter_.record(events_of_ring);
+  recording_ = events_of_ring > 0;
 }
 
 std::optional<double> DeviceBackend::stream_limit_gb_per_s() {

@@ -39,6 +39,7 @@ struct Flags {
   int repetitions = 5;
   int launch_passes = 64;
   std::string format = "md";
+  int trace_tokens = 0;
   std::string compare;
   std::string record_file;
 
@@ -72,6 +73,10 @@ void Flags::declare(FlagSet& set) {
   set.value(
       "-r,--repetitions", "N", "runs of each test, after one that does not count. Default: 5",
       [this](const FlagValue& v) { repetitions = static_cast<int>(parse_integer(v, 1, kMaxRepetitions)); });
+  set.value(
+      "--trace-tokens", "N",
+      "with --depth: record events as serval profile does, of the last N tokens, to see what that costs",
+      [this](const FlagValue& v) { trace_tokens = static_cast<int>(parse_integer(v, 1, kMaxLaunchPasses)); });
   engine.declare(set);
   output.declare(set, "the same as -o json");
   set.value("-o,--output-format", "FORMAT", "md, json or csv. Default: md", [this](const FlagValue& v) {
@@ -88,7 +93,7 @@ void Flags::declare(FlagSet& set) {
 
 void Flags::check(const FlagSet& set) const {
   if (!depths.empty()) return;
-  for (const char* flag : {"--launch-passes", "--compare", "--record"}) {
+  for (const char* flag : {"--launch-passes", "--trace-tokens", "--compare", "--record"}) {
     if (set.given(flag))
       throw Error(ErrorKind::kUsage,
                   fmt::format("{}: has a meaning with --depth only{}", flag, set.see_help()));
@@ -321,6 +326,7 @@ int bench_depths(const Flags& flags, const std::vector<Test>& tests) {
     if (flags.engine.context == 0) bench.engine.context = std::max(bench.engine.context, test.context());
   }
   bench.repetitions = flags.repetitions;
+  bench.trace_tokens = flags.trace_tokens;
   bench.launch_passes = flags.launch_passes;
   bench.format = flags.format;
   bench.compare_torch = flags.compare == "torch";

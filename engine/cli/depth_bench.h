@@ -26,6 +26,7 @@ struct DepthBench {
   int repetitions = 5;  // after one that does not count
   int launch_passes = 64;
   std::string format = "md";   // md, json or csv
+  int trace_tokens = 0;        // > 0: events are recorded, into rings for so many of the last tokens
   bool compare_torch = false;  // also time LibTorch's operators, replayed from a CUDA graph
   std::string record_file;     // one line of JSON is appended for each result; empty: none
   ProgressMode progress = ProgressMode::kAuto;

@@ -104,6 +104,12 @@ ProfiledRun simulated(const RecordingOptions& options) {
   return {last_tokens(std::move(trace), static_cast<uint32_t>(options.tokens)), savings_of(program, options)};
 }
 
+std::string text_of(const PassTimes& times) {
+  std::string text = fmt::format("{:.1f} us each by the host's clock", times.total_us / times.passes);
+  if (times.kernel_us) text += fmt::format(", {:.1f} us by CUDA events", *times.kernel_us / times.passes);
+  return text;
+}
+
 ProfiledRun recorded(const RecordingOptions& options) {
   LoadedModel model = load_model(with_context(options), options.progress);
   Backend& backend = *model.backend;
@@ -117,8 +123,7 @@ ProfiledRun recorded(const RecordingOptions& options) {
   Trace trace =
       trace_of(std::move(program), *backend.events(), host ? TraceSource::kHost : TraceSource::kDevice,
                metadata_of(backend.program(), options));
-  log_info(fmt::format("recorded {} passes: {:.1f} us each by the host's clock", times.passes,
-                       times.total_us / times.passes));
+  log_info(fmt::format("recorded {} passes: {}", times.passes, text_of(times)));
   // The simulator is one of a GPU.
   return {last_tokens(std::move(trace), static_cast<uint32_t>(options.tokens)),
           host ? std::vector<Saving>{} : savings_of(backend.program(), options)};

@@ -188,21 +188,24 @@ __device__ __forceinline__ void for_tiles(const ConsumerRole& role, uint32_t chu
 
 // Multiplies page `page` with chunk `chunk` of the activations, both counted through the launch; wait_place()
 // returns when results may be taken.
-template <class WaitPlace, class Take>
-__device__ __forceinline__ void multiply_page(ConsumerRole& role, const Plan& plan, uint32_t page,
-                                              uint32_t half_cols, uint32_t chunk, uint32_t& chunks_seen,
-                                              WaitPlace&& wait_place, Take&& take) {
+template <class Role, class WaitPlace, class Take>
+__device__ __forceinline__ void multiply_page(Role& role, const Plan& plan, uint32_t page, uint32_t half_cols,
+                                              uint32_t chunk, uint32_t& chunks_seen, WaitPlace&& wait_place,
+                                              Take&& take) {
   const uint32_t weights =
       ptx::shared_address(role.s.ring[page % kRingPages]) + role.lane * static_cast<uint32_t>(sizeof(uint4));
   const uint32_t x = ptx::shared_address(role.s.activations) + activation_slot(role.launch, chunk);
+  [[maybe_unused]] const bool first = page == role.next_page, last = page + 1 == role.next_page + plan.pages;
   const auto wait_activations = [&] {
     wait_place();
     // A warp waits once for a chunk that stays, and anew for each that is streamed.
     const uint32_t bit = plan.resident() ? 1u << (chunk - role.next_chunk) : 0;
     if ((chunks_seen & bit) == 0) role.wait_chunk(chunk);
     chunks_seen |= bit;
+    role.recorder.computing(role.record, first && role.lane == 0);
   };
-  role.wait_page(page);
+  role.recorder.timed([&] { role.wait_page(page); });
+  role.recorder.has_page(role.record, first && role.lane == 0, last && role.lane == 0);
   if (half_cols == page_image::kHalfCols) {
     uint4 w[kProducts];
 #pragma unroll
@@ -218,6 +221,7 @@ __device__ __forceinline__ void multiply_page(ConsumerRole& role, const Plan& pl
         role, x, [&](uint32_t column) { return multiply_shared(weights, products, column); }, take);
     role.free_page(page);
   }
+  role.recorder.computed(role.record, last && role.lane == 0);
 }
 
 // Where in shared memory a lane leaves its results of row 0 in a part of a unit's: parts are [part][row][8].
@@ -311,7 +315,8 @@ __device__ __forceinline__ void next_page(const Plan& plan, Walk& at) {
 }
 
 // A page's results become a part of the unit's, or are added to it where one warp has all of them.
-__device__ __forceinline__ void consume_page(ConsumerRole& role, const Plan& plan, const Walk& at,
+template <class Role>
+__device__ __forceinline__ void consume_page(Role& role, const Plan& plan, const Walk& at,
                                              uint32_t& chunks_seen) {
   const uint32_t chunk = at.chunk(plan);
   const bool own_unit = plan.mode == Mode::kUnitPerWarp;
@@ -336,7 +341,8 @@ __device__ __forceinline__ void pass_chunks_before(ConsumerRole& role, const Pla
   role.used_chunks(role.next_chunk + chunks);
 }
 
-__device__ __forceinline__ void consume_pages(ConsumerRole& role, const Plan& plan) {
+template <class Role>
+__device__ __forceinline__ void consume_pages(Role& role, const Plan& plan) {
   Walk at = first_page(role, plan);
   uint32_t chunks_seen = 0;  // a bit for each of the record's
   if (!plan.resident()) pass_chunks_before(role, plan, at);
@@ -494,8 +500,8 @@ struct Stream {
 
   // Resident: unit after unit, all chunks of each. Otherwise: block after block of units, and in a block
   // chunk after chunk. image(unit, matrix) is where the pages of a unit begin.
-  template <class Image>
-  static __device__ __forceinline__ void load(LoaderRole& role, const Plan& plan, Image&& image) {
+  template <class Role, class Image>
+  static __device__ __forceinline__ void load(Role& role, const Plan& plan, Image&& image) {
     const uint32_t block_units = plan.resident() ? 1 : kConsumerWarps;
     const uint32_t chunks_at_once = plan.resident() ? plan.chunks : 1;
     const uint32_t unit_matrices = plan.matrices;
@@ -511,8 +517,8 @@ struct Stream {
           const std::byte* pages = image(unit, unit_matrices == 1 ? 0 : n % 2);
 #pragma unroll 1
           for (uint32_t chunk = begin; chunk < begin + chunks_at_once; ++chunk) {
-            role.page(pages + chunk * kPageBytes, page_image::bytes_of_half(plan.half_cols(chunk)),
-                      in_flight);
+            role.page(pages + chunk * kPageBytes, page_image::bytes_of_half(plan.half_cols(chunk)), in_flight,
+                      role.recorder);
           }
         }
       }
@@ -521,11 +527,12 @@ struct Stream {
 
   // Chunks come in the order in which the consumers use them: all at once if they are resident, else one at a
   // time, once for every block of units.
-  static __device__ __forceinline__ void prepare(PreparerRole& role, const Plan& plan) {
+  template <class Role>
+  static __device__ __forceinline__ void prepare(Role& role, const Plan& plan) {
     const uint32_t at_once = plan.resident() ? plan.chunks : 1;
     const uint32_t total = plan.activation_chunks;
     if (plan.resident() && total != 0) role.acquire_chunks(at_once);
-    role.wait_inputs();
+    role.wait_inputs(role.recorder);
     if (role.lane == 0) ptx::fence_proxy_async_global();
     uint32_t chunk = 0;
 #pragma unroll 1
@@ -540,8 +547,8 @@ struct Stream {
   // The storers take the tiles of rows in turn. What the outputs of a tile and of the next need besides their
   // sums is on its way while those are waited for. with_op(visit) calls visit.operator()<Op>(op) for the
   // record's instruction: one copy of all the rest serves all of them.
-  template <class WithOp>
-  static __device__ __forceinline__ void store(StorerRole& role, const Plan& plan, WithOp&& with_op) {
+  template <class Role, class WithOp>
+  static __device__ __forceinline__ void store(Role& role, const Plan& plan, WithOp&& with_op) {
     const auto fetch = [&](const TileWalk& at) {
       Extra extra{};
       if (at.unit >= plan.units) return extra;
@@ -561,6 +568,7 @@ struct Stream {
         scales = scales_of(role, plan);
       } else {
         role.wait_unit(out.unit, plan.arrivals);
+        role.recorder.note();
         const Sums sums = sums_of(role, plan, out, scales);
         with_op([&]<class Op>(const Op& op) { DeviceOp<Op>::store_output(role, op, out, sums, extra); });
         role.tile_stored(out.unit, at.tiles, min(at.unit, plan.units));
@@ -574,7 +582,8 @@ struct Stream {
     role.units_stored(plan.units);
   }
 
-  static __device__ __forceinline__ void consume(ConsumerRole& role, const Plan& plan) {
+  template <class Role>
+  static __device__ __forceinline__ void consume(Role& role, const Plan& plan) {
     consume_pages(role, plan);
     role.next_page += plan.pages;
     role.next_unit += plan.units;

@@ -49,7 +49,7 @@ void add_slices(Columns& columns, const Trace& trace) {
   std::vector<uint64_t> of_row(size_t{trace.program.machine.sms} * kNumSmRoles), gaps, durations;
   int64_t free_ns = 0;
   for (const Slice& s : slices) {
-    uint64_t& count = of_row.at(EventRings::ring_of(s.sm, s.role));
+    uint64_t& count = of_row.at(index_of_role(s.sm, s.role));
     if (count++ == 0) free_ns = 0;
     const int64_t begin = std::max(s.begin_ns, free_ns);
     const int64_t end = std::max(s.end_ns, begin);

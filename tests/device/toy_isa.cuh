@@ -169,16 +169,17 @@ struct ToyStream {
   using Shape = Plan;
   static __device__ Plan plan(const device::Launch&, const Shape& shape) { return shape; }
 
-  template <class PagesOf>
-  static __device__ void load(device::LoaderRole& role, const Plan& plan, PagesOf&& pages_of) {
+  template <class Role, class PagesOf>
+  static __device__ void load(Role& role, const Plan& plan, PagesOf&& pages_of) {
     for (uint32_t p = 0; p < plan.pages; ++p) {
-      role.page(pages_of(p, 0), kPageBytes, device::kPagesInFlight);
+      role.page(pages_of(p, 0), kPageBytes, device::kPagesInFlight, role.recorder);
     }
   }
-  static __device__ void prepare(device::PreparerRole& role, const Plan& plan) {
+  template <class Role>
+  static __device__ void prepare(Role& role, const Plan& plan) {
     const uint32_t at_once = plan.streamed != 0 ? 1 : plan.chunks;
     if (plan.streamed == 0) role.acquire_chunks(at_once);
-    role.wait_inputs();
+    role.wait_inputs(role.recorder);
     if (role.lane == 0) device::ptx::fence_proxy_async_global();
     for (uint32_t c = 0; c < plan.chunks; c += at_once) {
       if (plan.streamed != 0) role.acquire_chunks(at_once);
@@ -444,14 +445,16 @@ using ToyIsa = device::IsaList<ToyStream, Relay, SumPages, Hang, Tick, SumChunks
 
 // Nothing is checked when a program is bound, so that tests can bind broken ones.
 inline const DeviceIsa& toy_isa() {
-  static const DeviceIsa isa{
-      device::launch_kernel<ToyIsa>, device::prepare_kernel<ToyIsa>, device::kRingPages,
-      [](const Program&, const Instruction&) { return std::string(); },
-      [](uint16_t opcode) {
-        constexpr const char* kNames[] = {"relay",   "sum_pages", "hang",         "tick", "sum_chunks",
-                                          "publish", "scribble",  "storer_relay", "keep", "recall"};
-        return opcode < std::size(kNames) ? kNames[opcode] : "unknown";
-      }};
+  static const DeviceIsa isa{device::device_kernel<ToyIsa, device::NoRecorder>(),
+                             {},
+                             device::kRingPages,
+                             [](const Program&, const Instruction&) { return std::string(); },
+                             [](uint16_t opcode) {
+                               constexpr const char* kNames[] = {
+                                   "relay",   "sum_pages", "hang",         "tick", "sum_chunks",
+                                   "publish", "scribble",  "storer_relay", "keep", "recall"};
+                               return opcode < std::size(kNames) ? kNames[opcode] : "unknown";
+                             }};
   return isa;
 }
 

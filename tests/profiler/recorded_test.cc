@@ -23,12 +23,12 @@ TraceProgram one_instruction() {
 // Rings in which the events of passes are written by hand.
 class Rings {
  public:
-  explicit Rings(uint32_t sms, uint32_t capacity = 64) : rings_(sms, capacity) {}
+  explicit Rings(uint32_t sms, uint32_t capacity = 64) : rings_(sms, kNumSmRoles, capacity) {}
 
   void clock(uint32_t sm, ClockSync begin, ClockSync end) { rings_.clocks[sm] = {begin, end}; }
   void write(uint32_t sm, EventKind kind, uint64_t ticks, uint32_t pass, uint32_t instruction = 0,
              uint32_t argument = 0, uint8_t pages = 0) {
-    const size_t ring = EventRings::ring_of(sm, info_of(kind).role);
+    const size_t ring = index_of_role(sm, info_of(kind).role);
     const uint32_t n = rings_.written[ring]++;
     rings_.events[ring * rings_.capacity + n % rings_.capacity] = {
         static_cast<uint32_t>(ticks), instruction, argument, static_cast<uint16_t>(pass),

@@ -117,9 +117,9 @@ TEST(Slices, StatesOfEachSmAndRoleAddUpToTheToken) {
       }
       EXPECT_EQ(sum, window.length_ns());
     }
-    const StateTimes& slow = all[EventRings::ring_of(1, SmRole::kConsumer)];
+    const StateTimes& slow = all[index_of_role(1, SmRole::kConsumer)];
     EXPECT_EQ(slow[static_cast<size_t>(SliceState::kCompute)], 260);
-    const StateTimes& controller = all[EventRings::ring_of(1, SmRole::kController)];
+    const StateTimes& controller = all[index_of_role(1, SmRole::kController)];
     EXPECT_EQ(controller[static_cast<size_t>(SliceState::kIdle)], 1000);
   }
 }

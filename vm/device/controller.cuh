@@ -1,16 +1,17 @@
 // The controller warp: fetches records ahead of everybody, checks them, and watches over the launch.
 #pragma once
 
+#include "vm/device/recorder.cuh"
 #include "vm/device/roles.cuh"
 
 namespace serval::device {
 
 // Isa: the instruction set as a type (vm/device/kernel.cuh).
-template <class Isa>
+template <class Isa, class Recorder>
 class Controller {
  public:
   __device__ Controller(Shared& s, const Launch& launch, uint32_t lane)
-      : s_(s), launch_(launch), lane_(lane), last_move_ns_(ptx::global_nanoseconds()) {}
+      : s_(s), launch_(launch), lane_(lane), last_move_ns_(ptx::global_nanoseconds()), recorder_(s) {}
 
   __device__ void run() {
     const BoundProgram& program = launch_.program;
@@ -42,9 +43,15 @@ class Controller {
     const uint32_t at = fetched_ % kRecordSlots;
     if (fetched_ >= kRecordSlots) {
       const uint32_t parity = (fetched_ / kRecordSlots - 1) & 1;
-      while (!ptx::mbarrier_try_wait(&s_.record_free[at], parity)) watch();
+      while (!ptx::mbarrier_try_wait(&records_done()[at], parity)) watch();
     }
     return s_.records[at];
+  }
+
+  // Where events are recorded, a record is read once more after the roles are done with it.
+  __device__ uint64_t* records_done() const {
+    if constexpr (Recorder::kOn) return Recorder::memory(s_).record_written;
+    return s_.record_free;
   }
 
   __device__ void hand_out() {
@@ -66,6 +73,7 @@ class Controller {
 
   __device__ void fetch(RecordSlot& slot, uint32_t pc, uint32_t pass, bool begins_pass) {
     const BoundProgram& program = launch_.program;
+    begin_recording(pc, pass);
     constexpr uint32_t kPieces = sizeof(Instruction) / sizeof(uint4);
     if (lane_ < kPieces) {
       reinterpret_cast<uint4*>(&slot.record)[lane_] =
@@ -86,7 +94,18 @@ class Controller {
     }
     if (kind != FaultKind::kNone) fault(slot, kind);
     if (lane_ == 0) Isa::make_plan(launch_, slot);
+    if (lane_ == 0) recorder_.stamp(fetched_, EventKind::kFetched);
     hand_out();
+  }
+
+  __device__ void begin_recording(uint32_t pc, uint32_t pass) {
+    if constexpr (Recorder::kOn) {
+      if (lane_ != 0) return;
+      RecordTimes& times = recorder_.times(fetched_);
+      times.instruction = pc;
+      times.pass = pass;
+      recorder_.stamp(fetched_, EventKind::kFetchBegin);
+    }
   }
 
   __device__ bool record_in_range(const Instruction& record) const {
@@ -224,6 +243,7 @@ class Controller {
   uint32_t looks_ = 0;
   uint32_t last_progress_ = 0;
   uint64_t last_move_ns_;
+  [[no_unique_address]] Recorder recorder_;
 };
 
 }  // namespace serval::device

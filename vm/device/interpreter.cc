@@ -12,6 +12,7 @@
 
 #include "vm/device/device_array.h"
 #include "vm/device/isa.h"
+#include "vm/device/recording_buffers.h"
 #include "vm/error.h"
 
 namespace serval {
@@ -73,6 +74,7 @@ struct DeviceInterpreter::Impl {
   std::vector<void*> tensor_bases(const DeviceMemory& memory) const;
   BoundProgram bound(const DeviceMemory& memory) const;
   void start(cudaStream_t stream);
+  void record(uint32_t events_of_ring);
   uint32_t hand_out_passes(const std::function<void(uint32_t)>& on_pass);
   uint32_t host_word(HostWord word) const {
     return std::atomic_ref(host_words.data()[word]).load(std::memory_order_acquire);
@@ -95,6 +97,7 @@ struct DeviceInterpreter::Impl {
   DeviceArray<FaultRecord> faults;
   PinnedArray<uint32_t> host_words{kNumHostWords};
   CudaEvent began, ended;
+  std::unique_ptr<device::RecordingBuffers> recording;  // null: nothing is recorded
   Launch launch{};
   const uint32_t* host_stop = nullptr;
   bool words_are_dirty = false;  // the last launch left a ticket or a stop word behind
@@ -115,7 +118,7 @@ DeviceInterpreter::Impl::Impl(const Program& program_in, const DeviceIsa& isa_in
       tensors(tensor_bases(memory)),
       faults(program.machine.sms),
       host_stop(static_cast<const uint32_t*>(base_of(memory, state_tensor::kHostStop))) {
-  SERVAL_CUDA_CHECK(static_cast<cudaError_t>(isa.prepare()));
+  SERVAL_CUDA_CHECK(static_cast<cudaError_t>(isa.kernel.prepare()));
   int sms = 0;
   SERVAL_CUDA_CHECK(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, options.device));
   if (program.machine.sms > static_cast<uint32_t>(sms)) {
@@ -174,8 +177,10 @@ void DeviceInterpreter::Impl::start(cudaStream_t stream) {
   if (words_are_dirty) {
     SERVAL_CUDA_CHECK(cudaMemsetAsync(words.data(), 0, words.size() * sizeof(uint32_t), stream));
   }
+  if (recording) recording->begin_launch(stream);
+  const DeviceKernel& kernel = recording ? isa.recording_kernel : isa.kernel;
   began.record(stream);
-  SERVAL_CUDA_CHECK(static_cast<cudaError_t>(isa.launch(launch, program.machine.sms, stream)));
+  SERVAL_CUDA_CHECK(static_cast<cudaError_t>(kernel.launch(launch, program.machine.sms, stream)));
   ended.record(stream);
 }
 
@@ -300,6 +305,25 @@ uint32_t DeviceInterpreter::run(uint32_t row_bound, uint32_t passes, bool any_lo
 
 double DeviceInterpreter::kernel_us() const {
   return impl_->kernel_us;
+}
+
+void DeviceInterpreter::Impl::record(uint32_t events_of_ring) {
+  recording.reset();
+  launch.recording = {};
+  if (events_of_ring == 0) return;
+  if (isa.recording_kernel.launch == nullptr)
+    throw Error(ErrorKind::kRuntime, "this instruction set has no kernel that records");
+  SERVAL_CUDA_CHECK(static_cast<cudaError_t>(isa.recording_kernel.prepare()));
+  recording = std::make_unique<device::RecordingBuffers>(program.machine.sms, events_of_ring);
+  launch.recording = recording->device_view();
+}
+
+void DeviceInterpreter::record(uint32_t events_of_ring) {
+  impl_->record(events_of_ring);
+}
+
+const EventRings& DeviceInterpreter::events() {
+  return impl_->recording->download();
 }
 
 }  // namespace serval

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "vm/events.h"
 #include "vm/instruction.h"
 #include "vm/program.h"
 #include "vm/state.h"
@@ -61,6 +62,13 @@ class DeviceInterpreter {
                const std::function<void(uint32_t)>& on_pass);
   // Of the last run: what the kernel alone took.
   double kernel_us() const;
+
+  // From the next run on, runs the kernel that records events, into rings for at least `events_of_ring` of
+  // each SM; 0: no more. Throws Error(kRuntime) if the instruction set has no such kernel,
+  // Error(kOutOfMemory) where GPU memory ends.
+  void record(uint32_t events_of_ring);
+  // Of the last run, which recorded: a ring for each SM. Ticks are cycles of the SM's clock.
+  const EventRings& events();
 
  private:
   struct Impl;

@@ -6,7 +6,9 @@
 
 #include "vm/device/controller.cuh"
 #include "vm/device/op.cuh"
+#include "vm/device/recorder.cuh"
 #include "vm/device/roles.cuh"
+#include "vm/device/watcher.cuh"
 
 namespace serval::device {
 
@@ -62,30 +64,16 @@ struct IsaList {
   }
 };
 
-template <class Role, class Visit>
-__device__ __forceinline__ void next_record(Role& role, uint32_t n, uint32_t lane, Visit&& visit) {
-  Shared& s = role.s;
-  const uint32_t at = n % kRecordSlots;
-  wait_phase(&s.record_ready[at], n / kRecordSlots & 1, &s.exit);
-  role.slot = &s.records[at];
-  visit();
-  __syncwarp();
-  if (lane == 0) ptx::mbarrier_arrive(&s.record_free[at]);
-}
-
-__device__ __forceinline__ void wait_for_leave(const Shared& s) {
-  for (;;) leave_if_asked(&s.exit);
-}
-
-template <class Isa>
+template <class Isa, class Recorder>
 __device__ __forceinline__ void run_loader(Shared& s, const Launch& launch, uint32_t lane) {
   if (lane != 0) return;
-  LoaderRole role{.s = s, .launch = launch};
+  Recorded<LoaderRole, Recorder> role{{.s = s, .launch = launch}};
   for (uint32_t n = 0;; ++n) {
     const uint32_t at = n % kRecordSlots;
     while (!ptx::mbarrier_try_wait(&s.record_ready[at], n / kRecordSlots & 1)) role.leave_if_asked();
     role.slot = &s.records[at];
     if (role.slot->ends_launch == 0 && role.slot->streams != 0) {
+      role.recorder.stamp(n, EventKind::kLoadBegin);
       Isa::Stream::load(role, Isa::plan(*role.slot), [&](uint32_t unit, uint32_t matrix) {
         const std::byte* pages = nullptr;
         Isa::dispatch(role.slot->record, [&]<class Op>(const Op& op) {
@@ -93,14 +81,15 @@ __device__ __forceinline__ void run_loader(Shared& s, const Launch& launch, uint
         });
         return pages;
       });
+      role.recorder.loaded(n);
     }
     ptx::mbarrier_arrive(&s.record_free[at]);
   }
 }
 
-template <class Isa>
+template <class Isa, class Recorder>
 __device__ __forceinline__ void run_preparer(Shared& s, const Launch& launch, uint32_t lane) {
-  PreparerRole role{.s = s, .launch = launch, .lane = lane};
+  Recorded<PreparerRole, Recorder> role{{.s = s, .launch = launch, .lane = lane}};
   for (;; ++role.record) {
     next_record(role, role.record, lane, [&] {
       if (role.slot->ends_launch != 0) {
@@ -109,9 +98,10 @@ __device__ __forceinline__ void run_preparer(Shared& s, const Launch& launch, ui
         Isa::Stream::prepare(role, Isa::plan(*role.slot));
       } else {
         role.claim_scratch();
-        role.wait_inputs();
+        role.wait_inputs(role.recorder);
         role.hand_over_scratch();
       }
+      if constexpr (Recorder::kOn) role.wait_prepared(role.recorder);
     });
   }
 }
@@ -125,17 +115,22 @@ __device__ __forceinline__ void for_signals(const Role& role, Fn&& fn) {
 }
 // Follows the stores of all warps that the caller has heard of.
 template <class Role>
-__device__ __forceinline__ void add_signals(const Role& role) {
+__device__ __forceinline__ void add_signals(Role& role) {
   __syncwarp();
+  [[maybe_unused]] uint32_t ticks = 0;
+  if constexpr (Role::Recorder::kOn) ticks = ptx::clock_ticks();
   for_signals(role, [&](const Signal& signal) {
     ptx::add_release(counter_of(role.launch.program, signal.counter), signal.increment);
   });
   __syncwarp();
+  if constexpr (Role::Recorder::kOn) {
+    if (role.lane == 0) role.recorder.stamp_at(role.record, EventKind::kSignalled, ticks);
+  }
 }
 
 // A group instruction: all consumer threads together, with the activations' memory as scratch.
-template <class Isa>
-__device__ __forceinline__ void consume_group(ConsumerRole& role) {
+template <class Isa, class Role>
+__device__ __forceinline__ void consume_group(Role& role) {
   Shared& s = role.s;
   role.wait_scratch();
   if (role.slot->starts_early == 0) role.wait_inputs();
@@ -150,11 +145,13 @@ __device__ __forceinline__ void consume_group(ConsumerRole& role) {
                     .barrier = &s.consumer_barrier,
                     .barrier_parity = &role.parity,
                     .exit = &s.exit};
+  if (role.warp == 0 && role.lane == 0) role.recorder.stamp(role.record, EventKind::kComputeBegin);
   Isa::dispatch(role.slot->record, [&]<class Op>(const Op& op) {
     if constexpr (!StreamingOp<Op>) DeviceOp<Op>::run(op, group);
   });
   role.wait_unit_slot(role.next_unit);
   if (role.last_to_arrive(role.next_unit)) {
+    role.recorder.computed(role.record, role.lane == 0);
     role.wait_inputs();  // who had nothing to do has not
     add_signals(role);
     role.arrive_unit(role.next_unit);
@@ -164,9 +161,9 @@ __device__ __forceinline__ void consume_group(ConsumerRole& role) {
   role.used_chunks(++role.next_chunk);
 }
 
-template <class Isa>
+template <class Isa, class Recorder>
 __device__ __forceinline__ void run_consumer(Shared& s, const Launch& launch) {
-  ConsumerRole role{.s = s, .launch = launch};
+  Recorded<ConsumerRole, Recorder> role{{.s = s, .launch = launch}};
   for (;; ++role.record) {
     role.lane = ptx::thread_index() % kWarpThreads;
     role.warp = ptx::thread_index() / kWarpThreads - kFirstConsumerWarp;
@@ -195,9 +192,18 @@ __device__ __forceinline__ void end_record(const StorerRole& role) {
   }
 }
 
-template <class Isa>
+template <class Role>
+__device__ __forceinline__ void stamp_stores(Role& role) {
+  if constexpr (Role::Recorder::kOn) {
+    if (role.lane != 0) return;
+    role.recorder.stamp_at(role.record, EventKind::kStoreBegin, role.recorder.noted_ticks());
+    role.recorder.stamp_at(role.record, EventKind::kStored, role.recorder.end_ticks());
+  }
+}
+
+template <class Isa, class Recorder>
 __device__ __forceinline__ void run_storer(Shared& s, const Launch& launch) {
-  StorerRole role{.s = s, .launch = launch};
+  Recorded<StorerRole, Recorder> role{{.s = s, .launch = launch}};
   for (;; ++role.record) {
     role.lane = ptx::thread_index() % kWarpThreads;
     role.warp = ptx::thread_index() / kWarpThreads - kFirstStorerWarp;
@@ -210,6 +216,7 @@ __device__ __forceinline__ void run_storer(Shared& s, const Launch& launch) {
             if constexpr (StreamingOp<Op>) visit(op);
           });
         });
+        role.recorder.note_end();
       } else {
         if (role.warp == 0) {
           role.wait_unit(0, kGroupArrivals);
@@ -218,7 +225,10 @@ __device__ __forceinline__ void run_storer(Shared& s, const Launch& launch) {
         role.units_stored(1);
       }
       if (!role.last_to_store()) return;
-      if (role.slot->streams != 0) add_signals(role);
+      if (role.slot->streams != 0) {
+        add_signals(role);
+        stamp_stores(role);
+      }
       end_record(role);
     });
   }
@@ -248,27 +258,30 @@ __device__ __forceinline__ void init_shared(Shared& s) {
   if (threadIdx.x < kUnitSlots) s.unit_arrivals[threadIdx.x] = s.tiles_stored[threadIdx.x] = 0;
 }
 
-template <class Isa>
+template <class Isa, class Recorder>
 __global__ void __launch_bounds__(kBlockThreads, 1) interpret(const __grid_constant__ Launch launch) {
   extern __shared__ __align__(kScratchAlignment) std::byte memory[];
   Shared& s = *reinterpret_cast<Shared*>(memory);
+  if constexpr (Recorder::kOn) Recorder::init(s);
   init_shared(s);
   __syncthreads();
   const uint32_t warp = threadIdx.x / kWarpThreads, lane = threadIdx.x % kWarpThreads;
   if (warp >= kFirstConsumerWarp) {
     ptx::set_max_registers_up<kConsumerRegisters>();
-    run_consumer<Isa>(s, launch);
+    run_consumer<Isa, Recorder>(s, launch);
   } else if (warp >= kFirstStorerWarp) {
     ptx::set_max_registers_down<kStorerRegisters>();
-    run_storer<Isa>(s, launch);
+    run_storer<Isa, Recorder>(s, launch);
   } else {
     ptx::set_max_registers_down<kServiceRegisters>();
     if (warp == kControllerWarp) {
-      Controller<Isa>(s, launch, lane).run();
+      Controller<Isa, Recorder>(s, launch, lane).run();
     } else if (warp == kLoaderWarp) {
-      run_loader<Isa>(s, launch, lane);
+      run_loader<Isa, Recorder>(s, launch, lane);
     } else if (warp == kPreparerWarp) {
-      run_preparer<Isa>(s, launch, lane);
+      run_preparer<Isa, Recorder>(s, launch, lane);
+    } else if constexpr (Recorder::kOn) {
+      Watcher(s, launch, lane).run();
     }
   }
 }

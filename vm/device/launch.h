@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "vm/device/recording.h"
 #include "vm/instruction.h"
 #include "vm/program.h"
 #include "vm/state.h"
@@ -82,6 +83,7 @@ struct Launch {
   uint32_t* host_aborted;      // host memory: 1 once an SM gave up
   const uint32_t* host_stop;   // host memory: the host's stop word …
   uint32_t* host_stop_mirror;  // … and its copy in GPU memory, which the program reads
+  Recording recording;
 };
 
 }  // namespace serval::device

@@ -1,19 +1,22 @@
-// Starts the persistent kernel of an instruction set: what DeviceIsa points to.
+// Starts the persistent kernel of an instruction set: what DeviceIsa points to. Recorder: NoRecorder, or
+// EventRecorder for the kernel that records.
 #pragma once
 
 #include <cuda_runtime.h>
 
+#include "vm/device/isa.h"
 #include "vm/device/kernel.cuh"
 
 namespace serval::device {
 
-template <class Isa>
+template <class Isa, class Recorder>
 int prepare_kernel() {
-  return cudaFuncSetAttribute(interpret<Isa>, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Shared));
+  return cudaFuncSetAttribute(interpret<Isa, Recorder>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              Recorder::kSharedBytes);
 }
 
 // Cooperative: all blocks run at the same time, or the launch fails.
-template <class Isa>
+template <class Isa, class Recorder>
 int launch_kernel(const Launch& launch, unsigned sms, void* stream) {
   cudaLaunchAttribute cooperative{};
   cooperative.id = cudaLaunchAttributeCooperative;
@@ -21,11 +24,16 @@ int launch_kernel(const Launch& launch, unsigned sms, void* stream) {
   cudaLaunchConfig_t config{};
   config.gridDim = sms;
   config.blockDim = kBlockThreads;
-  config.dynamicSmemBytes = sizeof(Shared);
+  config.dynamicSmemBytes = Recorder::kSharedBytes;
   config.stream = static_cast<cudaStream_t>(stream);
   config.attrs = &cooperative;
   config.numAttrs = 1;
-  return cudaLaunchKernelEx(&config, interpret<Isa>, launch);
+  return cudaLaunchKernelEx(&config, interpret<Isa, Recorder>, launch);
+}
+
+template <class Isa, class Recorder>
+constexpr DeviceKernel device_kernel() {
+  return {launch_kernel<Isa, Recorder>, prepare_kernel<Isa, Recorder>};
 }
 
 }  // namespace serval::device

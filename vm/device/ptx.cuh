@@ -46,6 +46,19 @@ __device__ __forceinline__ bool mbarrier_try_wait(uint64_t* barrier, uint32_t pa
   return done != 0;
 }
 
+// The same, without sleep.
+__device__ __forceinline__ bool mbarrier_test_wait(uint64_t* barrier, uint32_t parity) {
+  uint32_t done;
+  asm volatile(
+      "{.reg .pred p;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;}"
+      : "=r"(done)
+      : "r"(shared_address(barrier)), "r"(parity)
+      : "memory");
+  return done != 0;
+}
+
 // --- bulk copies: `bytes` and both addresses are multiples of 16
 __device__ __forceinline__ void bulk_load(void* to_shared, const void* from_global, uint32_t bytes,
                                           uint64_t* landed) {
@@ -202,6 +215,18 @@ template <uint32_t kRegisters>
 __device__ __forceinline__ void set_max_registers_down() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
+// The SM's own clock, and its low word.
+__device__ __forceinline__ uint64_t clock_ticks64() {
+  uint64_t v;
+  asm volatile("mov.u64 %0, %%clock64;" : "=l"(v));
+  return v;
+}
+__device__ __forceinline__ uint32_t clock_ticks() {
+  uint32_t v;
+  asm volatile("mov.u32 %0, %%clock;" : "=r"(v));
+  return v;
+}
+// The clock that all SMs share; it moves in steps.
 __device__ __forceinline__ uint64_t global_nanoseconds() {
   uint64_t v;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(v));

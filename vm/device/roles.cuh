@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "vm/device/shared.cuh"
+#include "vm/events.h"
 
 namespace serval::device {
 
@@ -56,12 +57,17 @@ struct LoaderRole {
 
   // Copies the next page of the ring from global memory as soon as there is room and at most `in_flight` are
   // under way; address and size are multiples of 16.
-  __device__ __forceinline__ void page(const std::byte* from, uint32_t bytes, uint32_t in_flight) {
+  template <class Recorder>
+  __device__ __forceinline__ void page(const std::byte* from, uint32_t bytes, uint32_t in_flight,
+                                       Recorder& recorder) {
     const uint32_t p = next_page, at = p % kRingPages;
     if (p >= in_flight) wait(s.page_landed, p - in_flight);
-    if (p >= kRingPages) wait(s.page_free, p - kRingPages);
+    recorder.timed([&] {
+      if (p >= kRingPages) wait(s.page_free, p - kRingPages);
+    });
     ptx::mbarrier_arrive_expect_bytes(&s.page_landed[at], bytes);
     ptx::bulk_load(s.ring[at], from, bytes, &s.page_landed[at]);
+    recorder.page(bytes);
     next_page = p + 1;
     ptx::shared_store_release(&s.pages_issued, next_page);
   }
@@ -97,9 +103,18 @@ struct PreparerRole {
   uint32_t chunk_floor = 0;  // chunks that must be used up before any slot is written again
 
   // Returns when the instruction's inputs may be read; the first of a pass also brings the pass's rows.
-  __device__ __forceinline__ void wait_inputs();
+  template <class Recorder>
+  __device__ __forceinline__ void wait_inputs(Recorder& recorder);
   // Waits for the pass before and leaves if it was the last one; else brings the pass's rows.
   __device__ __forceinline__ void pass_gate();
+  // For those who record it: returns when the activations, or what else counts as a chunk, have landed.
+  template <class Recorder>
+  __device__ __forceinline__ void wait_prepared(Recorder& recorder) {
+    if (lane == 0) recorder.stamp_at(record, EventKind::kInputsReady, recorder.noted_ticks());
+    const uint32_t last = next_chunk - 1;
+    if (next_chunk != 0) wait_phase(landed(last), last / kActivationRowSlots & 1, &s.exit);
+    if (lane == 0) recorder.stamp(record, EventKind::kPrepared);
+  }
   // Returns when the slots of the next `chunks` chunks may be written.
   __device__ __forceinline__ void acquire_chunks(uint32_t chunks) const {
     const uint32_t needed = next_chunk + chunks - activation_slots(launch);
@@ -134,6 +149,10 @@ struct PreparerRole {
   __device__ __forceinline__ void leave() const {
     ask_to_leave(&s.exit);
     leave_if_asked(&s.exit);
+  }
+  __device__ __forceinline__ uint32_t first_counter() const {
+    if (slot->begins_pass != 0) return launch.program.gate_counter;
+    return slot->record.wait_count == 0 ? kNoCounter : target_of(0).counter;
   }
   __device__ __forceinline__ ResolvedTarget target_of(uint32_t wait) const {
     if (wait < kSlotWaits) return slot->waits[wait];
@@ -174,19 +193,39 @@ __device__ __forceinline__ void PreparerRole::pass_gate() {
   __syncwarp();
 }
 
-__device__ __forceinline__ void PreparerRole::wait_inputs() {
+template <class Recorder>
+__device__ __forceinline__ void PreparerRole::wait_inputs(Recorder& recorder) {
+  if constexpr (Recorder::kOn) {
+    if (lane == 0) {
+      recorder.stamp(record, EventKind::kWaitBegin);
+      recorder.times(record).first_counter = first_counter();
+    }
+  }
+  [[maybe_unused]] uint32_t late_counter = kNoCounter;
   if (slot->begins_pass != 0) pass_gate();
   const uint32_t count = slot->record.wait_count;
   for (uint32_t first = 0; first < count; first += kWarpThreads) {
     // Lanes without a wait of their own repeat the last: the warp stays together.
     const ResolvedTarget wait = target_of(min(first + lane, count - 1));
     const uint32_t* counter = counter_of(launch.program, wait.counter);
-    while (!__all_sync(~0u, reached(ptx::load_acquire(counter), wait.target))) leave_if_asked(&s.exit);
+    const auto there = [&] { return reached(ptx::load_acquire(counter), wait.target); };
+    if constexpr (Recorder::kOn) {
+      while (const uint32_t missing = __ballot_sync(~0u, !there())) {
+        late_counter = __shfl_sync(~0u, wait.counter, __ffs(static_cast<int>(missing)) - 1);
+        leave_if_asked(&s.exit);
+      }
+    } else {
+      while (!__all_sync(~0u, there())) leave_if_asked(&s.exit);
+    }
     __syncwarp();  // each lane's acquire is the whole warp's
   }
+  recorder.note();
   if (lane == 0) {
     ptx::mbarrier_arrive(&s.inputs_ready[record % kRecordSlots]);
     s.records_waited = record + 1;
+  }
+  if constexpr (Recorder::kOn) {
+    if (lane == 0) recorder.times(record).last_counter = late_counter;
   }
 }
 
@@ -318,5 +357,23 @@ struct StorerRole {
     return __shfl_sync(~0u, before, 0) == kStorerWarps - 1;
   }
 };
+
+// --- what all of them do
+
+// Calls visit() for the role's record `n`, counted from the launch's first. For whole warps.
+template <class Role, class Visit>
+__device__ __forceinline__ void next_record(Role& role, uint32_t n, uint32_t lane, Visit&& visit) {
+  Shared& s = role.s;
+  const uint32_t at = n % kRecordSlots;
+  wait_phase(&s.record_ready[at], n / kRecordSlots & 1, &s.exit);
+  role.slot = &s.records[at];
+  visit();
+  __syncwarp();
+  if (lane == 0) ptx::mbarrier_arrive(&s.record_free[at]);
+}
+
+__device__ __forceinline__ void wait_for_leave(const Shared& s) {
+  for (;;) leave_if_asked(&s.exit);
+}
 
 }  // namespace serval::device

@@ -12,16 +12,19 @@
 
 namespace serval::device {
 
-// Warpgroup 0: controller, loader, preparer and one warp without work; warpgroup 1: storers; then consumers.
+// Warpgroup 0: controller, loader, preparer, and one warp that has work only where events are recorded;
+// warpgroup 1: storers; then consumers.
 // The copy engine's users need few registers, and consumers hold a page each.
 inline constexpr uint32_t kControllerWarp = 0;
 inline constexpr uint32_t kLoaderWarp = 1;
 inline constexpr uint32_t kPreparerWarp = 2;
+inline constexpr uint32_t kWatcherWarp = 3;
 inline constexpr uint32_t kWarpsOfGroup = 4;  // that setmaxnreg acts on together
 inline constexpr uint32_t kFirstStorerWarp = 4;
 inline constexpr uint32_t kStorerWarps = 4;
 inline constexpr uint32_t kFirstConsumerWarp = 8;
-inline constexpr uint32_t kBlockThreads = (kFirstConsumerWarp + kConsumerWarps) * kWarpThreads;
+inline constexpr uint32_t kBlockWarps = kFirstConsumerWarp + kConsumerWarps;
+inline constexpr uint32_t kBlockThreads = kBlockWarps * kWarpThreads;
 // 4 warps of each kind: 40 + 80 + 2 × 192 registers make 504.
 inline constexpr uint32_t kServiceRegisters = 40;
 inline constexpr uint32_t kStorerRegisters = 80;

@@ -13,7 +13,7 @@ namespace serval {
 // ticks are nanoseconds.
 class HostRecorder {
  public:
-  HostRecorder(uint32_t sms, uint32_t events_of_ring) : rings_(sms, events_of_ring) {}
+  HostRecorder(uint32_t sms, uint32_t events_of_ring) : rings_(sms, kNumSmRoles, events_of_ring) {}
 
   void begin_launch() {
     std::fill(rings_.written.begin(), rings_.written.end(), 0U);
@@ -25,7 +25,7 @@ class HostRecorder {
     for (SmClockSync& clock : rings_.clocks) clock.end = {ns, ns};
   }
   void record(uint32_t sm, EventKind kind, size_t instruction, uint32_t pass, uint32_t argument = 0) {
-    const size_t ring = EventRings::ring_of(sm, info_of(kind).role);
+    const size_t ring = index_of_role(sm, info_of(kind).role);
     const uint32_t n = rings_.written[ring]++;
     rings_.events[ring * rings_.capacity + n % rings_.capacity] = {
         .ticks = static_cast<uint32_t>(now()),

@@ -1,0 +1,129 @@
+// What the warps of a block leave behind of what they do, for the watcher (vm/device/watcher.cuh) to bring to
+// GPU memory: one store to shared memory an event, since a store to global memory would hold up the next
+// release of the warp. A kernel is compiled with one of two recorders; with NoRecorder, nothing of all this
+// is in it.
+#pragma once
+
+#include <cstdint>
+
+#include "vm/device/recording.h"
+#include "vm/device/shared.cuh"
+#include "vm/events.h"
+
+namespace serval::device {
+
+struct NoRecorder {
+  static constexpr bool kOn = false;
+  static constexpr size_t kSharedBytes = sizeof(Shared);
+
+  __device__ explicit NoRecorder(Shared&) {}
+  __device__ __forceinline__ void stamp(uint32_t, EventKind) {}
+  __device__ __forceinline__ void note() {}
+  __device__ __forceinline__ void note_end() {}
+  __device__ __forceinline__ void page(uint32_t) {}
+  __device__ __forceinline__ void loaded(uint32_t) {}
+  __device__ __forceinline__ void has_page(uint32_t, bool, bool) {}
+  __device__ __forceinline__ void computing(uint32_t, bool) {}
+  __device__ __forceinline__ void computed(uint32_t, bool) {}
+  template <class Wait>
+  __device__ __forceinline__ void timed(Wait&& wait) {
+    wait();
+  }
+};
+
+// Behind Shared, in blocks that record.
+struct RecorderShared {
+  RecordTimes times[kRecordSlots];
+  uint64_t record_written[kRecordSlots];  // mbarriers: the watcher is done with the record, after all roles
+};
+
+// One warp's, or that of the only thread of one that works. Records are counted from the launch's first;
+// `leads` is true in one lane. Each event of a record has one warp that notes it: of several, the one with
+// the first page, with the last, or that stored last.
+class EventRecorder {
+ public:
+  static constexpr bool kOn = true;
+  static constexpr size_t kSharedBytes = sizeof(Shared) + sizeof(RecorderShared);
+  static_assert(kSharedBytes <= kMaxSharedBytes);
+
+  __device__ explicit EventRecorder(Shared& shared) : shared_(shared) {}
+
+  // All threads of a block, before the barrier that follows the initialisation of mbarriers.
+  static __device__ void init(Shared& shared) {
+    RecorderShared& recorder = memory(shared);
+    auto* words = reinterpret_cast<uint32_t*>(&recorder.times);
+    for (uint32_t i = threadIdx.x; i < sizeof(recorder.times) / sizeof(uint32_t); i += kBlockThreads)
+      words[i] = 0;
+    if (threadIdx.x == 0) {
+      for (uint64_t& barrier : recorder.record_written) ptx::mbarrier_init(&barrier, 1);
+    }
+  }
+  static __device__ __forceinline__ RecorderShared& memory(Shared& shared) {
+    return *reinterpret_cast<RecorderShared*>(&shared + 1);
+  }
+  __device__ __forceinline__ RecordTimes& times(uint32_t record) const {
+    return memory(shared_).times[record % kRecordSlots];
+  }
+
+  // The event happens now, or has at `ticks`.
+  __device__ __forceinline__ void stamp(uint32_t record, EventKind kind) {
+    stamp_at(record, kind, ptx::clock_ticks());
+  }
+  __device__ __forceinline__ void stamp_at(uint32_t record, EventKind kind, uint32_t ticks) {
+    times(record).at[static_cast<uint32_t>(kind)] = ticks | 1;  // 0: has not happened
+  }
+  // Remembers moments: what is written down later holds nobody up.
+  __device__ __forceinline__ void note() { noted_ticks_ = ptx::clock_ticks(); }
+  __device__ __forceinline__ void note_end() { end_ticks_ = ptx::clock_ticks(); }
+  __device__ __forceinline__ uint32_t noted_ticks() const { return noted_ticks_; }
+  __device__ __forceinline__ uint32_t end_ticks() const { return end_ticks_; }
+  // Adds up what waits have taken.
+  template <class Wait>
+  __device__ __forceinline__ void timed(Wait&& wait) {
+    const uint32_t begin = ptx::clock_ticks();
+    wait();
+    waited_ += ptx::clock_ticks() - begin;
+  }
+
+  // The loader has issued a page; then, all pages of the record.
+  __device__ __forceinline__ void page(uint32_t bytes) { bytes_ += bytes; }
+  __device__ __forceinline__ void loaded(uint32_t record) {
+    stamp(record, EventKind::kLoadIssued);
+    RecordTimes& t = times(record);
+    t.room_ticks = waited_;
+    t.bytes = bytes_;
+    waited_ = bytes_ = 0;
+  }
+  // A consumer sees that the record's first or last page has landed …
+  __device__ __forceinline__ void has_page(uint32_t record, bool first, bool last) {
+    if (first) stamp(record, EventKind::kFirstLanded);
+    if (last) stamp(record, EventKind::kLastLanded);
+  }
+  // … begins with the first one …
+  __device__ __forceinline__ void computing(uint32_t record, bool first) {
+    if (first) stamp(record, EventKind::kComputeBegin);
+  }
+  // … and has finished with a page.
+  __device__ __forceinline__ void computed(uint32_t record, bool last) {
+    if (!last) return;
+    stamp(record, EventKind::kComputeEnd);
+    times(record).starved_ticks = waited_;
+    waited_ = 0;
+  }
+
+ private:
+  Shared& shared_;
+  uint32_t waited_ = 0;
+  uint32_t bytes_ = 0;
+  uint32_t noted_ticks_ = 0;
+  uint32_t end_ticks_ = 0;
+};
+
+// A role and what records it.
+template <class Role, class RecorderOf>
+struct Recorded : Role {
+  using Recorder = RecorderOf;
+  [[no_unique_address]] Recorder recorder{this->s};
+};
+
+}  // namespace serval::device

@@ -1,0 +1,39 @@
+// The rings of a kernel that records, in GPU memory.
+#pragma once
+
+#include <bit>
+
+#include "vm/device/device_array.h"
+#include "vm/device/recording.h"
+
+namespace serval::device {
+
+// Not thread-safe. A ring for each SM, of at least `events_of_ring` events.
+class RecordingBuffers {
+ public:
+  RecordingBuffers(uint32_t sms, uint32_t events_of_ring)
+      : capacity_(std::bit_ceil((events_of_ring + kNumEventKinds - 1) / kNumEventKinds)),
+        records_(size_t{sms} * capacity_),
+        written_(sms),
+        clocks_(sms) {}
+
+  Recording device_view() const { return {records_.data(), written_.data(), clocks_.data(), capacity_}; }
+  // Forgets what the launch before has recorded.
+  void begin_launch(cudaStream_t stream) const {
+    SERVAL_CUDA_CHECK(cudaMemsetAsync(written_.data(), 0, written_.size() * sizeof(uint32_t), stream));
+  }
+  // Once the launch is over.
+  const EventRings& download() {
+    rings_ = events_of(records_.download(), written_.download(), clocks_.download(), capacity_);
+    return rings_;
+  }
+
+ private:
+  uint32_t capacity_;  // records of a ring
+  DeviceArray<RecordTimes> records_;
+  DeviceArray<uint32_t> written_;
+  DeviceArray<SmClockSync> clocks_;
+  EventRings rings_;
+};
+
+}  // namespace serval::device

@@ -1,0 +1,85 @@
+// The warp that, where events are recorded, brings the times of a record to the SM's ring in GPU memory once
+// all roles are done with it.
+#pragma once
+
+#include <cstdint>
+
+#include "vm/device/recorder.cuh"
+#include "vm/device/roles.cuh"
+
+namespace serval::device {
+
+class Watcher {
+ public:
+  __device__ Watcher(Shared& shared, const Launch& launch, uint32_t lane)
+      : s_(shared), launch_(launch), lane_(lane) {}
+
+  __device__ void run() {
+    read_clocks(launch_.recording.clocks[blockIdx.x].begin);
+    for (uint32_t n = 0;; ++n) {
+      while (!is_over(n)) leave_if_over(n);
+      RecorderShared& memory = EventRecorder::memory(s_);
+      const uint32_t pages = sample_pages();
+      if (lane_ == 0) memory.times[n % kRecordSlots].pages = pages;
+      __syncwarp();
+      write(n, reinterpret_cast<uint32_t*>(&memory.times[n % kRecordSlots]));
+      __syncwarp();
+      if (lane_ == 0) ptx::mbarrier_arrive(&memory.record_written[n % kRecordSlots]);
+    }
+  }
+
+ private:
+  __device__ bool is_over(uint32_t record) const {
+    return __all_sync(
+        ~0u, ptx::mbarrier_try_wait(&s_.record_free[record % kRecordSlots], record / kRecordSlots & 1));
+  }
+  // Pages in flight and free at this moment; a lane looks at each place of the ring.
+  __device__ uint32_t sample_pages() const {
+    const uint32_t issued = __shfl_sync(~0u, ptx::shared_load_acquire(&s_.pages_issued), 0);
+    const uint32_t page = (issued < kRingPages ? 0 : issued - kRingPages) + lane_;
+    const uint32_t at = page % kRingPages, parity = page / kRingPages & 1;
+    const bool here = lane_ < kRingPages && page < issued;
+    const bool in_flight = here && !ptx::mbarrier_test_wait(&s_.page_landed[at], parity);
+    const bool free = lane_ < kRingPages && (!here || ptx::mbarrier_test_wait(&s_.page_free[at], parity));
+    return pack_pages(static_cast<uint32_t>(__popc(__ballot_sync(~0u, in_flight))),
+                      static_cast<uint32_t>(__popc(__ballot_sync(~0u, free))));
+  }
+  // A word a lane; the place is free again then.
+  __device__ void write(uint32_t record, uint32_t* times) const {
+    constexpr uint32_t kWords = sizeof(RecordTimes) / sizeof(uint32_t);
+    static_assert(kWords <= kWarpThreads);
+    const Recording& to = launch_.recording;
+    const size_t at = size_t{blockIdx.x} * to.capacity + (record & (to.capacity - 1));
+    if (lane_ < kWords) {
+      reinterpret_cast<uint32_t*>(to.records + at)[lane_] = times[lane_];
+      times[lane_] = 0;
+    }
+    if (lane_ == 0) to.written[blockIdx.x] = record + 1;
+  }
+
+  // The same moment by both clocks: the shared one moves in steps, so one of them is waited for.
+  __device__ void read_clocks(ClockSync& sync) const {
+    if (lane_ != 0) return;
+    const uint64_t before = ptx::global_nanoseconds();
+    uint64_t now = before;
+    while (now == before) now = ptx::global_nanoseconds();
+    sync = {ptx::clock_ticks64(), now};
+  }
+  // The launch is over when the others leave; they may still be about to say that a record is.
+  __device__ void leave_if_over(uint32_t record) const {
+    constexpr uint32_t kLastWords_ns = 2'000;
+    if (!__any_sync(~0u, asked_to_leave(&s_.exit))) return;
+    const uint64_t begin = ptx::global_nanoseconds();
+    while (__any_sync(~0u, ptx::global_nanoseconds() - begin < kLastWords_ns)) {
+      if (is_over(record)) return;
+    }
+    read_clocks(launch_.recording.clocks[blockIdx.x].end);
+    asm volatile("exit;");
+  }
+
+  Shared& s_;
+  const Launch& launch_;
+  const uint32_t lane_;
+};
+
+}  // namespace serval::device
