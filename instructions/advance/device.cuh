@@ -6,58 +6,77 @@
 
 namespace serval::device {
 
-// One lane a row: the same rule as instructions/advance/rule.h, whose parts it calls.
+// One lane a row: the same rule as instructions/advance/rule.h, whose parts it calls. All but what was
+// sampled is there before this pass's samples are: no other instruction writes it.
 template <>
 struct DeviceOp<Advance> : GroupOp {
-  static __device__ void run(const Advance& op, const Group& group) {
+  static constexpr bool kStartsEarly = true;
+
+  static __device__ __forceinline__ void run(const Advance& op, const Group& group) {
     if (group.warp != 0) return;
     const uint32_t r = group.lane;
     PassControl* control = group.tensor<&Advance::control, PassControl>();
     PassControl now = *control;
-    const bool stop = ptx::load_acquire(group.tensor<&Advance::host_stop, const uint32_t>()) != 0;
+    const bool stop = ptx::load_relaxed(group.tensor<&Advance::host_stop, const uint32_t>()) != 0;
     PassRow row = group.rows[r % kMaxRows];
     const bool samples = r < kMaxRows && row_wants_logits(row);
-    OutputToken out{};
-    row.active = 0;
-    if (samples) out = finish_row(group, row);
-    if (r < kMaxRows) {
-      group.tensor<&Advance::output, OutputToken>()[size_t{now.passes_done} * kMaxRows + r] = out;
-      group.tensor<&Advance::rows, PassRow>()[r] = row;
-    }
-    append_to_history(group, out);
-    const bool any_active = __any_sync(~0u, row.active != 0);
+    SequenceSlot* slots = group.tensor<&Advance::slots, SequenceSlot>();
+    const EndRule rule = samples ? end_rule_of(slots[row.slot]) : EndRule{};
+    const History history(slots, row.slot, samples, r);
+    auto* out = group.tensor<&Advance::output, OutputToken>() + size_t{now.passes_done} * kMaxRows + r;
     now.last_pass = kKeepRunning;
+
+    group.wait_inputs();
+    OutputToken token{};
+    row.active = 0;
+    if (samples) token = finish_row(rule, group.tensor<&Advance::sampled, const SampledToken>()[r], row);
+    if (r < kMaxRows) {
+      group.tensor<&Advance::rows, PassRow>()[r] = row;
+      *out = token;
+    }
+    if (samples) history.append(token.token);
+    const bool any_active = __any_sync(~0u, row.active != 0);
     advance_control(now, any_active, stop);
     if (r == 0) store_control(*control, now);
   }
 
  private:
-  static __device__ OutputToken finish_row(const Group& group, PassRow& row) {
-    const SequenceSlot& slot = group.tensor<&Advance::slots, const SequenceSlot>()[row.slot];
-    const SampledToken sampled = group.tensor<&Advance::sampled, const SampledToken>()[group.lane];
+  static __device__ __forceinline__ OutputToken finish_row(const EndRule& rule, const SampledToken& sampled,
+                                                           PassRow& row) {
     const uint32_t position = row.position + 1;
-    const FinishReason finish = finish_of(slot, sampled.token, position);
+    const FinishReason finish = finish_of(rule, sampled.token, position);
     row.token = sampled.token;
     row.position = position;
     row.active = finish == FinishReason::kNone ? 1 : 0;
     return {1, row.slot, sampled.token, sampled.log_probability, position, finish};
   }
 
-  // Rows of one sequence append in their order.
-  static __device__ void append_to_history(const Group& group, const OutputToken& out) {
-    const uint32_t mine = out.valid != 0 ? out.slot : kMaxSlots + group.lane;
-    const uint32_t same = __match_any_sync(~0u, mine);
-    if (out.valid == 0) return;
-    SequenceSlot& slot = group.tensor<&Advance::slots, SequenceSlot>()[out.slot];
-    const auto before = static_cast<uint32_t>(__popc(same & ((1u << group.lane) - 1)));
-    const uint32_t length = slot.history_length;
-    slot.history[(length + before) % kHistoryTokens] = out.token;
-    __syncwarp(same);
-    if (before == 0) slot.history_length = length + static_cast<uint32_t>(__popc(same));
-  }
+  // Where a row's token goes in the history of its sequence. Rows of one sequence append in their order.
+  class History {
+   public:
+    __device__ __forceinline__ History(SequenceSlot* slots, uint32_t slot, bool samples, uint32_t lane)
+        : slot_(slots + slot) {
+      const uint32_t same = __match_any_sync(~0u, samples ? slot : kMaxSlots + lane);
+      const auto before = static_cast<uint32_t>(__popc(same & ((1u << lane) - 1)));
+      const uint32_t length = samples ? slot_->history_length : 0;
+      at_ = (length + before) % kHistoryTokens;
+      new_length_ = length + static_cast<uint32_t>(__popc(same));
+      first_ = before == 0;
+    }
+    __device__ __forceinline__ void append(int32_t token) const {
+      slot_->history[at_] = token;
+      if (first_) slot_->history_length = new_length_;
+    }
+
+   private:
+    SequenceSlot* slot_;
+    uint32_t at_;
+    uint32_t new_length_;
+    bool first_;  // of its sequence
+  };
 
   // SMs may still be reading the gate of the pass before: last_pass is written once a launch.
-  static __device__ void store_control(PassControl& to, const PassControl& now) {
+  static __device__ __forceinline__ void store_control(PassControl& to, const PassControl& now) {
     to.passes_done = now.passes_done;
     to.stopped_by_host = now.stopped_by_host;
     if (now.last_pass != kKeepRunning) ptx::store_relaxed(&to.last_pass, now.last_pass);

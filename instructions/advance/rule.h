@@ -2,7 +2,6 @@
 // evaluates the model without a program.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 
 #include "instructions/common/footprint.h"
@@ -10,11 +9,26 @@
 
 namespace serval {
 
+// What a sequence slot says about the end of its sequence.
+struct EndRule {
+  uint32_t end_position;
+  uint32_t num_stop_tokens;
+  int32_t stop_tokens[kMaxStopTokens];
+};
+constexpr EndRule end_rule_of(const SequenceSlot& slot) {
+  EndRule rule{slot.end_position, slot.num_stop_tokens, {}};
+  for (int i = 0; i < kMaxStopTokens; ++i) rule.stop_tokens[i] = slot.stop_tokens[i];
+  return rule;
+}
+
 // Why the sequence ends with this token at this position, or kNone.
-constexpr FinishReason finish_of(const SequenceSlot& slot, int32_t token, uint32_t position) {
-  const int32_t* end = slot.stop_tokens + std::min<uint32_t>(slot.num_stop_tokens, kMaxStopTokens);
-  if (std::find(slot.stop_tokens, end, token) != end) return FinishReason::kStopToken;
-  return position >= slot.end_position ? FinishReason::kLength : FinishReason::kNone;
+constexpr FinishReason finish_of(const EndRule& rule, int32_t token, uint32_t position) {
+  bool stops = false;
+  for (uint32_t i = 0; i < kMaxStopTokens; ++i) {
+    stops |= i < rule.num_stop_tokens && rule.stop_tokens[i] == token;
+  }
+  if (stops) return FinishReason::kStopToken;
+  return position >= rule.end_position ? FinishReason::kLength : FinishReason::kNone;
 }
 
 // rows, sampled and output are [kMaxRows], slots [kMaxSlots]. Moves the rows on and fills in what the pass
@@ -31,7 +45,7 @@ inline bool advance_rows(PassRow* rows, const SampledToken* sampled, const Seque
     }
     const int32_t token = sampled[r].token;
     const uint32_t position = row.position + 1;
-    const FinishReason finish = finish_of(slots[row.slot], token, position);
+    const FinishReason finish = finish_of(end_rule_of(slots[row.slot]), token, position);
     output[r] = {1, row.slot, token, sampled[r].log_probability, position, finish};
     row.token = token;
     row.position = position;

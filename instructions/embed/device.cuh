@@ -9,40 +9,86 @@ namespace serval::device {
 
 template <>
 struct DeviceOp<Embed> : GroupOp {
+  static constexpr bool kStartsBeforeGate = true;  // to find its columns and their norm
+
   static __device__ bool in_range(const Embed& op) {
     const uint32_t units = op.hidden / kUnitRows;
     return op.first_unit < units && op.num_units <= units - op.first_unit;
   }
 
-  // Eight neighbouring threads have a unit of a row. The table is a page image, too, since it may also be the
-  // LM head's weights.
-  static __device__ void run(const Embed& op, const Group& group) {
+  // Each thread has a column, eight neighbouring ones a unit.
+  static __device__ __forceinline__ void run(const Embed& op, const Group& group) {
     const residual::Place to{group.tensor<&Embed::residual, float>(),
                              group.tensor<&Embed::weighted, std::byte>(),
                              group.tensor<&Embed::squares, float>(), op.hidden};
-    const auto* norm = group.tensor<&Embed::norm, const uint16_t>();
+    const auto* norms = group.tensor<&Embed::norm, const uint16_t>();
     const uint32_t unit_lanes = ((1u << kUnitRows) - 1) << (group.lane & ~(kUnitRows - 1));
-    const uint32_t cols = op.num_units * kUnitRows;
+    const uint32_t end = (op.first_unit + op.num_units) * kUnitRows;
+    uint32_t col = op.first_unit * kUnitRows + group.thread;
+    // Threads without a column repeat the last.
+    Column column(op, group, min(col, end - 1));
+    uint16_t norm = __ldg(norms + min(col, end - 1));
+    group.wait_inputs();
+    const uint32_t active =
+        __ballot_sync(~0u, group.lane < kMaxRows && row_is_active(group.rows[group.lane % kMaxRows]));
 #pragma unroll 1
-    for (uint32_t n = group.thread; n < kMaxRows * cols; n += kGroupThreads) {
-      const uint32_t r = n / cols, col = op.first_unit * kUnitRows + n % cols;
-      const PassRow& row = group.rows[r];
-      if (!row_is_active(row)) continue;
-      residual::store(to, r, col, element(op, group, static_cast<uint32_t>(row.token), col),
-                      __ldg(norm + col), true, unit_lanes);
+    while (col < end) {
+      store_rows(to, group.rows, active, column, col, norm, unit_lanes);
+      col += kGroupThreads;
+      if (col >= end) break;
+      column = Column(op, group, col);
+      norm = __ldg(norms + col);
     }
   }
 
  private:
-  static __device__ __forceinline__ float element(const Embed& op, const Group& group, uint32_t token,
-                                                  uint32_t col) {
-    const uint32_t chunk = col / page_image::kChunkCols;
-    const auto* from = reinterpret_cast<const uint16_t*>(
-        group.tensor<&Embed::table, const std::byte>() +
-        page_image::page_offset(op.hidden, token / kUnitRows, chunk) +
-        page_image::element_offset(page_image::half_cols(op.hidden, chunk), token % kUnitRows,
-                                   col % page_image::kChunkCols));
-    return ptx::bf16_low(__ldg(from));
+  // Rows whose values are under way at the same time.
+  static constexpr uint32_t kRowsAtOnce = 4;
+
+  // A column of the table, which is a page image, too, since it may also be the LM head's weights.
+  class Column {
+   public:
+    __device__ __forceinline__ Column(const Embed& op, const Group& group, uint32_t col)
+        : unit_bytes_(page_image::unit_bytes(op.hidden)) {
+      const uint32_t chunk = col / page_image::kChunkCols;
+      from_ = group.tensor<&Embed::table, const std::byte>() + page_image::page_offset(op.hidden, 0, chunk) +
+              page_image::element_offset(page_image::half_cols(op.hidden, chunk), 0,
+                                         col % page_image::kChunkCols);
+    }
+    __device__ __forceinline__ uint16_t load(uint32_t token) const {
+      constexpr uint32_t kRowBytes = page_image::element_offset(page_image::kHalfCols, 1, 0);
+      return __ldg(reinterpret_cast<const uint16_t*>(from_ + token / kUnitRows * unit_bytes_ +
+                                                     token % kUnitRows * kRowBytes));
+    }
+
+   private:
+    const std::byte* from_;  // of token 0
+    uint64_t unit_bytes_;
+  };
+
+  // Of all rows in the mask `active`.
+  static __device__ __forceinline__ void store_rows(const residual::Place& to, const PassRow* rows,
+                                                    uint32_t active, const Column& column, uint32_t col,
+                                                    uint16_t norm, uint32_t unit_lanes) {
+#pragma unroll 1
+    while (active != 0) {
+      uint32_t row[kRowsAtOnce];
+      uint16_t value[kRowsAtOnce];
+#pragma unroll
+      for (uint32_t i = 0; i < kRowsAtOnce; ++i) {
+        row[i] = kMaxRows;  // none
+        value[i] = 0;
+        if (active == 0) continue;
+        row[i] = static_cast<uint32_t>(__ffs(static_cast<int>(active))) - 1;
+        value[i] = column.load(static_cast<uint32_t>(rows[row[i]].token));
+        active &= active - 1;
+      }
+#pragma unroll
+      for (uint32_t i = 0; i < kRowsAtOnce; ++i) {
+        if (row[i] == kMaxRows) break;
+        residual::store(to, row[i], col, ptx::bf16_low(value[i]), norm, true, unit_lanes);
+      }
+    }
   }
 };
 

@@ -1,7 +1,9 @@
 #pragma once
 
 #include "instructions/common/matvec.cuh"
+#include "instructions/common/unit_softmax.h"
 #include "instructions/lm_head/op.h"
+#include "vm/tiles/ptx_math.cuh"
 
 namespace serval::device {
 
@@ -11,7 +13,7 @@ struct DeviceOp<LmHead> : MatvecOp<DeviceOp<LmHead>> {
 
   static __device__ __forceinline__ uint32_t cols(const LmHead& op) { return op.hidden; }
   static __device__ __forceinline__ uint32_t units(const LmHead& op) {
-    return (op.vocab + kUnitRows - 1) / kUnitRows;
+    return static_cast<uint32_t>(vocabulary_units(op.vocab));
   }
   static __device__ __forceinline__ matvec::Input input(const RecordSlot& slot, const LmHead& op) {
     return {.activations = tensor<&LmHead::weighted, const std::byte>(slot),
@@ -31,10 +33,32 @@ struct DeviceOp<LmHead> : MatvecOp<DeviceOp<LmHead>> {
   static __device__ __forceinline__ void store_output(const StorerRole& role, const LmHead& op,
                                                       const matvec::Output& out, const matvec::Sums& sums,
                                                       const matvec::Extra&) {
-    const uint32_t token = (op.first_unit + out.unit) * kUnitRows + out.row_of_unit;
-    if (!out.wanted || token >= op.vocab) return;
-    ptx::store_relaxed(tensor<&LmHead::logits, float>(*role.slot) + size_t{out.row} * op.vocab + token,
-                       sums.first);
+    const uint32_t unit = op.first_unit + out.unit, token = unit * kUnitRows + out.row_of_unit;
+    const bool exists = token < op.vocab;
+    const UnitSoftmax softmax = softmax_of_unit(exists ? sums.first : -INFINITY, role.lane);
+    if (!out.wanted) return;
+    if (exists) {
+      ptx::store_relaxed(tensor<&LmHead::logits, float>(*role.slot) + size_t{out.row} * op.vocab + token,
+                         sums.first);
+    }
+    if (out.row_of_unit == 0) {
+      auto* to = tensor<&LmHead::unit_softmax, float2>(*role.slot);
+      ptx::store_relaxed(to + size_t{out.row} * units(op) + unit, {softmax.largest, softmax.sum});
+    }
+  }
+
+ private:
+  // Of the 8 neighbouring lanes that have a unit's logits, for all of them.
+  static __device__ __forceinline__ UnitSoftmax softmax_of_unit(float logit, uint32_t lane) {
+    float largest = fmaxf(logit, -INFINITY);  // never NaN
+#pragma unroll
+    for (uint32_t step = 1; step < kUnitRows; step *= 2) {
+      largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, step));
+    }
+    const uint32_t unit_lanes = __ballot_sync(~0u, logit == largest) >> (lane & ~(kUnitRows - 1));
+    const float sum = residual::add_neighbours<kUnitRows>(tiles::ptx::exp(logit), ~0u);
+    const auto first = static_cast<uint32_t>(__ffs(static_cast<int>(unit_lanes))) - 1;
+    return {largest, __uint_as_float(bits_with_first(__float_as_uint(sum), first))};
   }
 };
 

@@ -2,6 +2,7 @@
 #include "instructions/common/matvec.h"
 #include "instructions/common/pass_rows.h"
 #include "instructions/common/residual.h"
+#include "instructions/common/unit_softmax.h"
 #include "instructions/lm_head/op.h"
 
 namespace serval {
@@ -33,9 +34,13 @@ void compute(const LmHead& op, const HostMemory& m, Local& l) {
 }
 
 void store(const LmHead& op, const HostMemory& m, Local& l) {
-  const size_t count = num_tokens(op);
+  const size_t count = num_tokens(op), units = vocabulary_units(op.vocab);
   for (size_t r = 0; r < l.rows.size(); ++r) {
     const float* from = l.y.data() + r * count;
+    UnitSoftmax* to = m.data<UnitSoftmax>(op.unit_softmax) + l.rows[r].index * units + op.first_unit;
+    for (size_t i = 0; i < count; i += kUnitRows) {
+      *to++ = unit_softmax({from + i, std::min<size_t>(kUnitRows, count - i)});
+    }
     std::copy(
         from, from + count,
         m.data<float>(op.logits) + size_t{l.rows[r].index} * op.vocab + size_t{op.first_unit} * kUnitRows);

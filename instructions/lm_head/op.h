@@ -1,4 +1,5 @@
-// logits[r, j] = weights[j] · rms_norm(residual[r]) for the rows that want logits.
+// logits[r, j] = weights[j] · rms_norm(residual[r]) for the rows that want logits, and of each unit of 8
+// tokens what `sample` needs first (common/unit_softmax.h).
 #pragma once
 
 #include <algorithm>
@@ -6,6 +7,7 @@
 #include "instructions/common/check.h"
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
+#include "instructions/common/unit_softmax.h"
 #include "vm/units.h"
 
 namespace serval {
@@ -16,6 +18,7 @@ struct LmHead {
   TensorId weights;
   TensorId rows;
   TensorId logits;
+  TensorId unit_softmax;
   uint32_t first_unit;
   uint32_t num_units;
   uint32_t hidden;
@@ -29,6 +32,8 @@ struct LmHead {
     v(&LmHead::weights, "weights", "in [vocab, hidden] bf16");
     v(&LmHead::rows, "rows", "in: the pass's rows");
     v(&LmHead::logits, "logits", "out [16, vocab] f32");
+    v(&LmHead::unit_softmax, "unit_softmax",
+      "out [16, units × 2] f32: of each unit of 8 tokens a UnitSoftmax (common/unit_softmax.h)");
     v(&LmHead::first_unit, "first_unit", "units of 8 tokens; the last of the vocabulary may have fewer");
     v(&LmHead::num_units, "num_units", "units of 8 tokens");
     v(&LmHead::hidden, "hidden", "columns");
@@ -45,6 +50,9 @@ inline void footprint(const LmHead& op, const StateView*, FootprintBuilder<LmHea
   f.read<&LmHead::weights>({begin, end, 0, op.hidden});
   f.pass_rows<&LmHead::rows>();
   f.rows_where<&LmHead::logits>(row_wants_logits, Access::kWrite, begin, end);
+  const uint64_t first_unit = op.first_unit, end_unit = first_unit + op.num_units;
+  f.rows_where<&LmHead::unit_softmax>(row_wants_logits, Access::kWrite, first_unit * kUnitSoftmaxCols,
+                                      end_unit * kUnitSoftmaxCols);
 }
 
 inline Cost cost(const LmHead& op, const CostContext& c) {
@@ -61,11 +69,13 @@ inline void check(const LmHead& op, OperandCheck& c) {
   c.dimension("hidden", op.hidden, kTileDim);
   c.factor("epsilon", op.epsilon);
   c.dimension("vocab", op.vocab, 1);
-  c.range("first_unit", op.first_unit, op.num_units, (uint64_t{op.vocab} + kUnitRows - 1) / kUnitRows);
+  c.range("first_unit", op.first_unit, op.num_units, vocabulary_units(op.vocab));
   c.weighted_rows(op.weighted, op.squares, op.hidden);
   c.tensor("weights", op.weights, DType::kBF16, TensorKind::kWeight, op.vocab, op.hidden);
   c.tensor("rows", op.rows, DType::kBytes, TensorKind::kState, kMaxRows, sizeof(PassRow));
   c.tensor("logits", op.logits, DType::kF32, TensorKind::kActivation, kMaxRows, op.vocab);
+  c.tensor("unit_softmax", op.unit_softmax, DType::kF32, TensorKind::kActivation, kMaxRows,
+           vocabulary_units(op.vocab) * kUnitSoftmaxCols);
 }
 
 }  // namespace serval

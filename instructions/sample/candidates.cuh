@@ -14,8 +14,8 @@
 #include "instructions/sample/scratch.cuh"
 #include "instructions/sample/sort.cuh"
 #include "instructions/sample/staged.cuh"
-#include "instructions/sample/stream.cuh"
 #include "instructions/sample/token_list.cuh"
+#include "instructions/sample/units.cuh"
 #include "instructions/sample/weight.cuh"
 #include "vm/device/group.cuh"
 
@@ -27,8 +27,9 @@ class Candidates {
   // The head holds at least `wanted` candidates, if so many are readily found. `thread_largest` is the
   // largest logit among the thread's own, before penalties.
   __device__ __forceinline__ Candidates(const Group& group, Scratch& scratch, const LogitsRow& row,
-                                        const Penalties& penalties, float thread_largest, uint32_t wanted)
-      : group_(group), scratch_(scratch), row_(row), penalties_(penalties) {
+                                        const UnitsOfRow& units, const Penalties& penalties,
+                                        float thread_largest, uint32_t wanted)
+      : group_(group), scratch_(scratch), row_(row), units_(units), penalties_(penalties) {
     if (penalties.any()) wanted += kHistoryTokens;  // that many may fall behind
     const bool all = row.vocab() <= kRunCapacity;
     const Place last = all ? kLastPlace : reached_by(thread_largest, min(wanted, kMaxRank));
@@ -55,7 +56,7 @@ class Candidates {
 
  private:
   // The largest logits of the threads are logits of as many tokens: at least `rank` tokens reach the one of
-  // this rank, and not many more, as neighbouring tokens belong to different threads. Up to this rank: their
+  // this rank, and not many more, as neighbouring units belong to different threads. Up to this rank: their
   // number grows with the logarithm of 1 / (threads - rank).
   static constexpr uint32_t kMaxRank = 192;
 
@@ -80,10 +81,7 @@ class Candidates {
   // Sorts the candidates of the range into the head. Returns how many they are, 0 if too many.
   __device__ __forceinline__ uint32_t find_head(PlaceRange range) const {
     TokenList list(group_, scratch_);
-    ReachingTokens reaching(row_, logit_of(range.last), list);
-    stream(row_, group_.thread, reaching);
-    const uint32_t edge_token = row_.edge_token(group_.thread);
-    if (edge_token < row_.vocab()) list.add(edge_token);
+    if (!list_reaching(group_, scratch_, row_, units_, logit_of(range.last), list)) return 0;
     const uint32_t size = list.to_places(row_, penalties_, range);
     if (size > kRunCapacity) return 0;  // many equal ones
     sort(group_, scratch_.unsorted, size, scratch_.head);
@@ -193,6 +191,7 @@ class Candidates {
   const Group& group_;
   Scratch& scratch_;
   const LogitsRow& row_;
+  const UnitsOfRow& units_;
   const Penalties& penalties_;
   uint32_t head_size_;
 };

@@ -13,6 +13,7 @@
 #include "instructions/sample/random.h"
 #include "instructions/sample/scratch.cuh"
 #include "instructions/sample/softmax.cuh"
+#include "instructions/sample/units.cuh"
 #include "vm/device/group.cuh"
 #include "vm/device/op.cuh"
 #include "vm/device/ptx.cuh"
@@ -21,6 +22,8 @@ namespace serval::device {
 
 template <>
 struct DeviceOp<Sample> : GroupOp {
+  static constexpr bool kStartsEarly = true;  // its parameters are there before the logits
+
   static __device__ bool in_range(const Sample& op) {
     return op.row < kMaxRows && op.vocab > 0 && op.vocab <= sample::kLastToken + 1;
   }
@@ -31,19 +34,22 @@ struct DeviceOp<Sample> : GroupOp {
     auto& scratch = *reinterpret_cast<sample::Scratch*>(group.scratch);
     const sample::LogitsRow row(group.tensor<&Sample::logits, const float>(), op.row, op.vocab);
     const SequenceSlot* slot = group.tensor<&Sample::slots, const SequenceSlot>() + pass_row.slot;
-    const auto p = sample::Parameters::load(slot);  // under way during the softmax
+    const sample::UnitsOfRow units(group.tensor<&Sample::unit_softmax, const UnitSoftmax>(), op.row,
+                                   op.vocab);
+    const auto p = sample::Parameters::load(slot);
 
-    const sample::Softmax s = sample::softmax(group, scratch, row);
+    group.wait_inputs();
+    const sample::Softmax s = sample::softmax(group, scratch, row, units);
     sample::Place drawn = s.first;
     float logit = sample::logit_of(drawn);
     if (p.temperature > 0 || p.repetition_penalty != 1) {
       const sample::Penalties penalties(group, row, slot, p.repetition_penalty, scratch.penalised);
-      const sample::Candidates candidates(group, scratch, row, penalties, s.thread_largest, p.wanted());
+      const sample::Candidates candidates(group, scratch, row, units, penalties, s.thread_largest,
+                                          p.wanted());
       drawn = sample::draw(candidates, p, uniform(p.seed, p.sequence, pass_row.position + 1), op.vocab);
       logit = penalties.any() ? sample::clean(row.logit(sample::token_of(drawn))) : sample::logit_of(drawn);
     }
-    const float log_probability =
-        sample::shortfall(logit, sample::logit_of(s.first)) - logf(static_cast<float>(s.sum));
+    const float log_probability = sample::shortfall(logit, sample::logit_of(s.first)) - logf(s.sum);
     if (group.thread == 0) {
       SampledToken* out = group.tensor<&Sample::sampled, SampledToken>() + op.row;
       ptx::store_relaxed(reinterpret_cast<uint32_t*>(&out->token), sample::token_of(drawn));

@@ -40,13 +40,9 @@ class LogitsRow {
     return ptx::load_relaxed(reinterpret_cast<const float*>(quads_) + lead_ + token);
   }
 
-  // All quads with a logit of the row are [0, quads()), the whole ones [first_whole(), end_whole()).
+  // All quads with a logit of the row are [0, quads()).
   __device__ __forceinline__ uint32_t quads() const {
     return (lead_ + vocab_ + kQuadLogits - 1) / kQuadLogits;
-  }
-  __device__ __forceinline__ uint32_t first_whole() const { return lead_ > 0 ? 1 : 0; }
-  __device__ __forceinline__ uint32_t end_whole() const {
-    return max((lead_ + vocab_) / kQuadLogits, first_whole());
   }
   // Logits beyond the row, in quads that are not whole, are anything. Several reads may be under way.
   __device__ __forceinline__ LogitQuad quad(uint32_t q) const {
@@ -55,15 +51,6 @@ class LogitsRow {
   }
   // The token of a quad's first logit; if it lies before the row, this wraps.
   __device__ __forceinline__ uint32_t token(uint32_t q) const { return q * kQuadLogits - lead_; }
-
-  __device__ __forceinline__ bool has_edge_tokens() const {
-    return lead_ > 0 || (lead_ + vocab_) % kQuadLogits != 0;
-  }
-  // The tokens that are in no whole quad, six at most; vocab() or more if there are fewer.
-  __device__ __forceinline__ uint32_t edge_token(uint32_t i) const {
-    const uint32_t leading = min(token(first_whole()), vocab_);
-    return i < leading ? i : token(end_whole()) + i - leading;
-  }
 
  private:
   uint32_t vocab_;

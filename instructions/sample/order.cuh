@@ -40,8 +40,11 @@ __device__ __forceinline__ float logit_of_key(uint32_t key) {
   return __uint_as_float((key & kSign) != 0 ? key & ~kSign : ~key);
 }
 
+__device__ __forceinline__ Place place_of_key(uint32_t key, uint32_t token) {
+  return Place{key} << kTokenBits | (kLastToken - token);
+}
 __device__ __forceinline__ Place place_of(float logit, uint32_t token) {
-  return Place{key_of(logit)} << kTokenBits | (kLastToken - token);
+  return place_of_key(key_of(logit), token);
 }
 __device__ __forceinline__ float logit_of(Place place) {
   return logit_of_key(static_cast<uint32_t>(place >> kTokenBits));

@@ -12,10 +12,10 @@
 
 namespace serval::device::sample {
 
-// What a warp found in its part of a row (softmax.cuh).
+// What a warp found in its units of a row (softmax.cuh).
 struct WarpSoftmax {
   Place first;
-  double sum;
+  float sum;
 };
 
 struct Scratch {
@@ -24,6 +24,7 @@ struct Scratch {
   UnsortedPlaces unsorted;
   alignas(16) Place head[kRunCapacity];
   alignas(16) Place window[kRunCapacity];
+  uint32_t units[kRunCapacity];
   uint32_t tokens[kRunCapacity];
   alignas(16) uint32_t thread_keys[kGroupThreads];
   PenalisedTokens penalised;
@@ -31,6 +32,7 @@ struct Scratch {
   uint64_t warp_sums[kConsumerWarps];
   uint64_t found_before;
   uint32_t found_index;
+  uint32_t unit_count;
   uint32_t token_count;
   uint32_t place_count;
   uint32_t ranked_key;

@@ -7,6 +7,7 @@
 #include "instructions/sample/order.cuh"
 #include "instructions/sample/penalties.cuh"
 #include "instructions/sample/scratch.cuh"
+#include "instructions/sample/units.cuh"
 #include "vm/device/group.cuh"
 
 namespace serval::device::sample {
@@ -16,7 +17,7 @@ class TokenList {
  public:
   __device__ __forceinline__ TokenList(const Group& group, Scratch& scratch)
       : group_(group), scratch_(scratch) {
-    if (group.thread == 0) scratch.token_count = scratch.place_count = 0;
+    if (group.thread == 0) scratch.unit_count = scratch.token_count = scratch.place_count = 0;
     group.sync();
   }
 
@@ -60,44 +61,29 @@ class TokenList {
   Scratch& scratch_;
 };
 
-// A visitor of stream() that lists the tokens in whole quads whose logits, as they came, are at least
-// `least`.
-class ReachingTokens {
- public:
-  __device__ __forceinline__ ReachingTokens(const LogitsRow& row, float least, TokenList& list)
-      : row_(row), least_(least), list_(list) {}
-
-  __device__ __forceinline__ void add(uint32_t i, const LogitQuad& quad) {
-#pragma unroll
-    for (uint32_t j = 0; j < kQuadLogits; ++j) {
-      const uint32_t bit = 1U << (i % kQuadsOfWord * kQuadLogits + j);
-      if (clean(quad.logit[j]) >= least_) bits_[i / kQuadsOfWord] |= bit;
-    }
-  }
-  __device__ __forceinline__ void end_block(uint32_t first_quad) {
-#pragma unroll
-    for (uint32_t word = 0; word < kWords; ++word) {
-      const uint32_t q = first_quad + word * kQuadsOfWord * kGroupThreads;
+// Lists the tokens whose logits, as they came, are at least `least`: first the units that have any, then 8
+// lanes look into each. False if these are too many. For all threads.
+__device__ __forceinline__ bool list_reaching(const Group& group, Scratch& scratch, const LogitsRow& row,
+                                              const UnitsOfRow& units, float least, TokenList& list) {
 #pragma unroll 1
-      for (; bits_[word] != 0; bits_[word] &= bits_[word] - 1) {
-        add_token(q, static_cast<uint32_t>(__ffs(static_cast<int>(bits_[word]))) - 1);
-      }
+  for (uint32_t first = group.thread; first < units.count(); first += kReachingBatch * kGroupThreads) {
+    uint32_t reaching = units.reaching(first, least);
+#pragma unroll 1
+    for (; reaching != 0; reaching &= reaching - 1) {
+      const uint32_t i = atomicAdd(&scratch.unit_count, 1U);
+      const auto in_batch = static_cast<uint32_t>(__ffs(static_cast<int>(reaching))) - 1;
+      if (i < kRunCapacity) scratch.units[i] = first + in_batch * kGroupThreads;
     }
   }
-
- private:
-  static constexpr uint32_t kQuadsOfWord = 32 / kQuadLogits;
-  static constexpr uint32_t kWords = kBlockQuads / kQuadsOfWord;
-
-  __device__ __forceinline__ void add_token(uint32_t first_quad, uint32_t bit) {
-    const uint32_t q = first_quad + bit / kQuadLogits * kGroupThreads;
-    if (q < row_.end_whole()) list_.add(row_.token(q) + bit % kQuadLogits);
+  group.sync();
+  const uint32_t count = scratch.unit_count;
+  if (count > kRunCapacity) return false;
+#pragma unroll 1
+  for (uint32_t i = group.thread / kUnitRows; i < count; i += kGroupThreads / kUnitRows) {
+    const uint32_t token = scratch.units[i] * kUnitRows + group.thread % kUnitRows;
+    if (token < row.vocab() && clean(row.logit(token)) >= least) list.add(token);
   }
-
-  const LogitsRow& row_;
-  float least_;
-  TokenList& list_;
-  uint32_t bits_[kWords] = {};  // of this block's quads, in order
-};
+  return true;
+}
 
 }  // namespace serval::device::sample

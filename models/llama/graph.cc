@@ -64,7 +64,8 @@ class Builder {
   uint32_t kv_blocks_;
   uint32_t lanes_;  // over which a KV head's leaves are spread
   Graph graph_;
-  TensorId embedding_, rope_, residual_, weighted_, squares_, query_, partial_, attention_, mlp_, logits_;
+  TensorId embedding_, rope_, residual_, weighted_, squares_, query_, partial_, attention_, mlp_, logits_,
+      unit_softmax_;
   TensorId rows_, slots_, sampled_, control_, output_, host_stop_, block_table_;
 };
 
@@ -153,6 +154,8 @@ void Builder::add_activations() {
   attention_ = activation(llama_tensor::kAttention, DType::kBF16, kMaxRows, q_rows_);
   mlp_ = activation(llama_tensor::kMlp, DType::kBF16, kMaxRows, intermediate_);
   logits_ = activation(llama_tensor::kLogits, DType::kF32, kMaxRows, vocab_);
+  unit_softmax_ = activation(llama_tensor::kUnitSoftmax, DType::kF32, kMaxRows,
+                             vocabulary_units(vocab_) * kUnitSoftmaxCols);
   rope_ = graph_.add_tensor({.name = llama_tensor::kRope,
                              .rows = options_.context,
                              .cols = head_dim_,
@@ -312,19 +315,25 @@ void Builder::lm_head() {
             .weights = config_.tie_word_embeddings ? embedding_ : weight("lm_head.weight", vocab_, hidden_),
             .rows = rows_,
             .logits = logits_,
+            .unit_softmax = unit_softmax_,
             .first_unit = 0,
             .num_units = 0,
             .hidden = hidden_,
             .vocab = vocab_,
             .epsilon = epsilon_};
-  add_units("lm_head", op, (vocab_ + kUnitRows - 1) / kUnitRows);
+  add_units("lm_head", op, static_cast<uint32_t>(vocabulary_units(vocab_)));
 }
 
 void Builder::sample_and_advance() {
   graph_.begin_stage("sample");
   for (uint32_t row = 0; row < kMaxRows; ++row) {
-    graph_.add(Sample{
-        .logits = logits_, .rows = rows_, .slots = slots_, .sampled = sampled_, .row = row, .vocab = vocab_});
+    graph_.add(Sample{.logits = logits_,
+                      .unit_softmax = unit_softmax_,
+                      .rows = rows_,
+                      .slots = slots_,
+                      .sampled = sampled_,
+                      .row = row,
+                      .vocab = vocab_});
   }
   graph_.begin_stage("advance");
   graph_.add(Advance{.sampled = sampled_,

@@ -26,6 +26,7 @@ inline constexpr const char* kPartial = "partial";
 inline constexpr const char* kAttention = "attention";
 inline constexpr const char* kMlp = "mlp";
 inline constexpr const char* kLogits = "logits";
+inline constexpr const char* kUnitSoftmax = "unit_softmax";
 }  // namespace llama_tensor
 
 // No weights are touched. Throws Error(kUsage) if the options are out of range: 1 <= context <=

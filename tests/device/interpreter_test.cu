@@ -249,7 +249,7 @@ TEST(Litmus, WhoStartsEarlySeesWhatThePassBeforeLeft) {
   const uint32_t is_kept = toy.add_counter(), done = toy.add_counter(), gate = toy.add_counter();
   toy.add(3, code(ToyOpcode::kKeep), Keep{toy.control, kept}, {{}, {{is_kept}}});
   for (uint32_t sm = 0; sm < kSms; ++sm) {
-    // The first of a pass on an SM waits for the gate.
+    // The first of a pass on an SM waits for the gate, itself or before it is run.
     toy.add(sm, code(ToyOpcode::kRelay), Relay{in, toy.add_vector(kVectorBytes), 0}, {{}, {{done}}});
     for (uint32_t n = 0; n < kPerSm; ++n) {
       out.push_back(toy.add_vector(kVectorBytes));

@@ -3,6 +3,7 @@
 // instruction that joins the ISA is compared as soon as tests/instructions/scene.h has its stage, and fails
 // here until then.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 
 #include "gtest/gtest.h"
 
+#include "instructions/common/unit_softmax.h"
 #include "instructions/device_isa.h"
 #include "tests/device/gpu_tensors.h"
 #include "tests/instructions/scene.h"
@@ -169,6 +171,27 @@ void expect_same_samples(const std::vector<std::byte>& device, const std::vector
   }
 }
 
+// What the LM head leaves of a unit is the unit's, of the logits that it left.
+void expect_units_of_logits(const Scene& scene, const Memory& device) {
+  constexpr double kUlp = 0x1p-22;  // of an exponent's rounding, and of a few operations after it
+  const uint32_t vocab = scene.shape.vocab;
+  const auto* logits = reinterpret_cast<const float*>(device[scene.t.logits.index].data());
+  const auto* units = reinterpret_cast<const UnitSoftmax*>(device[scene.t.unit_softmax.index].data());
+  for (const uint32_t r : scene.active_rows()) {
+    if (!row_wants_logits(scene.rows()[r])) continue;
+    for (uint32_t u = 0; u < vocabulary_units(vocab); ++u) {
+      const float* first = logits + size_t{r} * vocab + size_t{u} * kUnitRows;
+      const UnitSoftmax want = unit_softmax({first, std::min(kUnitRows, vocab - u * kUnitRows)});
+      const UnitSoftmax& got = units[r * vocabulary_units(vocab) + u];
+      EXPECT_EQ(got.largest, want.largest) << "row " << r << ", unit " << u;
+      EXPECT_EQ((std::bit_cast<uint32_t>(got.sum) ^ std::bit_cast<uint32_t>(want.sum)) & kFirstOfUnitMask,
+                0U);
+      EXPECT_NEAR(got.sum, want.sum, (4 + std::abs(want.largest)) * kUlp * want.sum)
+          << "row " << r << ", unit " << u;
+    }
+  }
+}
+
 // Numbers are near the host's, anything else is the same; what the instances may not write is as it was.
 void compare(const Scene& scene, const Cover& written, const Memory& device, const Memory& host,
              const Memory& before, Tally& tally) {
@@ -185,6 +208,7 @@ void compare(const Scene& scene, const Cover& written, const Memory& device, con
     size_t changed = 0;
     for (size_t i = 0; i < written[t].size(); ++i) {
       const std::byte* d = device[t].data() + i * bytes;
+      if (written[t][i] != 0 && t == scene.t.unit_softmax.index) continue;  // expect_units_of_logits()
       if (written[t][i] != 0 && is_number) {
         found.push_back(value_of(tensor.dtype, d));
         wanted.push_back(value_of(tensor.dtype, host[t].data() + i * bytes));
@@ -220,6 +244,7 @@ void compare_pass(Scene& scene, Opcode opcode, Random& random, Tally& tally) {
   scene.bench.memory = before;
   scene.bench.run(instances);
   compare(scene, written, found, scene.bench.memory, before, tally);
+  if (opcode == Opcode::kLmHead) expect_units_of_logits(scene, found);
 }
 
 // Residual rows that are no multiple of a chunk, one that exceeds the shared memory of 16 rows, inputs of

@@ -125,6 +125,8 @@ class Rows {
   explicit Rows(uint32_t vocab) : vocab_(vocab) {
     using enum TensorKind;
     logits_ = bench_.add("logits", DType::kF32, kActivation, kMaxRows, vocab);
+    unit_softmax_ = bench_.add("unit_softmax", DType::kF32, kActivation, kMaxRows,
+                               vocabulary_units(vocab) * kUnitSoftmaxCols);
     rows_ = bench_.add("rows", DType::kBytes, kState, kMaxRows, sizeof(PassRow));
     slots_ = bench_.add("slots", DType::kBytes, kState, kMaxSlots, sizeof(SequenceSlot));
     sampled_ = bench_.add("sampled", DType::kBytes, kState, kMaxRows, sizeof(SampledToken));
@@ -136,7 +138,8 @@ class Rows {
     gpu_.upload();
     std::vector<Instruction> records;
     for (uint32_t row = 0; row < kMaxRows; ++row) {
-      records.push_back(make_instruction(Sample{logits_, rows_, slots_, sampled_, row, vocab_}));
+      records.push_back(
+          make_instruction(Sample{logits_, unit_softmax_, rows_, slots_, sampled_, row, vocab_}));
     }
     gpu_.run<Sample>(records, rows_);
     gpu_.download(sampled_);
@@ -160,10 +163,11 @@ class Rows {
       bench_.data<PassRow>(rows_)[row] = {
           .active = 1, .wants_logits = 1, .slot = slot, .position = cases[i]->position};
     }
+    fill_unit_softmax(bench_, logits_, unit_softmax_);
   }
 
   uint32_t vocab_;
-  TensorId logits_, rows_, slots_, sampled_;
+  TensorId logits_, unit_softmax_, rows_, slots_, sampled_;
   Bench bench_;
   GpuBench gpu_{bench_};
 };

@@ -258,7 +258,10 @@ namespace serval::device {
 
 template <>
 struct DeviceOp<testing::Relay> : GroupOp {
+  static constexpr bool kStartsBeforeGate = true;
+
   static __device__ void run(const testing::Relay& op, const Group& group) {
+    group.wait_inputs();
     const auto* in = group.tensor<&testing::Relay::in, const uint32_t>();
     auto* out = group.tensor<&testing::Relay::out, uint32_t>();
     if (op.bulk == 0) {

@@ -8,6 +8,7 @@
 // between which the bound leaves the choice; those flips are counted, and rare enough for the NMSE to hold
 // with them. Inside an instruction the same may happen to an attention probability, see Attention below.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -15,6 +16,7 @@
 #include "gtest/gtest.h"
 
 #include "instructions/common/residual.h"
+#include "instructions/common/unit_softmax.h"
 #include "instructions/sample/sampler.h"
 #include "tests/instructions/scene.h"
 #include "vm/bf16.h"
@@ -611,6 +613,24 @@ TEST(GateUpSilu, IsTheGatedProductOfTheNormalisedRow) {
       });
 }
 
+// The units of a row agree with its logits.
+void judge_unit_softmax(const Scene& s, uint32_t r, Cover& compared) {
+  const float* logits = s.bench.data<const float>(s.t.logits) + size_t{r} * s.shape.vocab;
+  for (uint32_t unit = 0; unit < vocabulary_units(s.shape.vocab); ++unit) {
+    const uint64_t at = s.bench.element(s.t.unit_softmax, r, uint64_t{unit} * kUnitSoftmaxCols);
+    compared[s.t.unit_softmax.index][at] = compared[s.t.unit_softmax.index][at + 1] = 1;
+    const float* got = s.bench.data<const float>(s.t.unit_softmax) + at;
+    const float* first = logits + size_t{unit} * kUnitRows;
+    const float* end = std::min(first + kUnitRows, logits + s.shape.vocab);
+    const float* largest = std::max_element(first, end);
+    EXPECT_EQ(got[0], *largest);
+    EXPECT_EQ(std::bit_cast<uint32_t>(got[1]) & kFirstOfUnitMask, static_cast<uint32_t>(largest - first));
+    double sum = 0;
+    for (const float* logit = first; logit < end; ++logit) sum += std::exp(static_cast<double>(*logit));
+    EXPECT_NEAR(got[1], sum, 16 * kUlp * sum);  // the lowest bits, exponentials, a tree of three additions
+  }
+}
+
 TEST(LmHead, GivesLogitsToTheRowsThatWantThem) {
   over_random_scenes(
       Opcode::kLmHead, 40, kNarrow, [](const Scene& s, const Memory&, Tally& tally, Cover& compared) {
@@ -622,8 +642,31 @@ TEST(LmHead, GivesLogitsToTheRowsThatWantThem) {
             compared[s.t.logits.index][at] = 1;
             tally.add(s.bench.data<const float>(s.t.logits)[at], normed_dot(weight_row(s, s.t.head, j), x));
           }
+          judge_unit_softmax(s, r, compared);
         }
       });
+}
+
+TEST(UnitSoftmax, SaysWhereLogitsMustBeReadAfterAll) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(),
+              infinity = std::numeric_limits<float>::infinity();
+  const auto of = [](std::vector<float> logits) { return unit_softmax(logits); };
+  EXPECT_EQ(of({-3, nan, 2}).largest, 2);
+  EXPECT_TRUE(std::isnan(of({-3, nan, 2}).sum));
+  EXPECT_EQ(of({nan, nan}).largest, -infinity);
+  EXPECT_EQ(of({-infinity, -infinity}).sum, 0);
+  EXPECT_FALSE(std::isfinite(of({1, 100}).sum));
+  EXPECT_FALSE(std::isfinite(of({1, infinity}).sum));
+}
+
+TEST(UnitSoftmax, NamesTheFirstOfEquals) {
+  const auto first = [](std::vector<float> logits) {
+    return std::bit_cast<uint32_t>(unit_softmax(logits).sum) & kFirstOfUnitMask;
+  };
+  EXPECT_EQ(first({0, 0, 0, 0, 0, 0, 0, 0}), 0U);
+  EXPECT_EQ(first({-1, -0.0F, 0, -1}), 1U);
+  EXPECT_EQ(first({-9, -9, -9, -9, -9, -9, -9, -8}), 7U);
+  EXPECT_EQ(first({std::numeric_limits<float>::quiet_NaN(), 3}), 1U);
 }
 
 TEST(Sample, DrawsForTheRowsThatWantLogits) {

@@ -8,6 +8,7 @@
 
 #include "gtest/gtest.h"
 
+#include "instructions/common/unit_softmax.h"
 #include "vm/bf16.h"
 #include "vm/kv_cache.h"
 
@@ -172,6 +173,7 @@ Scene::Scene(const Shape& s, Random& random) : shape(s) {
   t.attended = activation("attended", DType::kBF16, q_rows);
   t.product = activation("product", DType::kBF16, s.intermediate);
   t.logits = activation("logits", DType::kF32, s.vocab);
+  t.unit_softmax = activation("unit_softmax", DType::kF32, vocabulary_units(s.vocab) * kUnitSoftmaxCols);
   t.k_cache = bench.add("k_cache", DType::kBF16, TensorKind::kKvCache, kv_rows,
                         uint64_t{kv_blocks} * kKvBlockTokens, s.head_dim);
   t.v_cache = bench.add("v_cache", DType::kBF16, TensorKind::kKvCache, kv_rows,
@@ -195,6 +197,17 @@ TensorId Scene::add_partial(uint32_t lanes) {
                                  uint64_t{shape.kv_heads} * lanes * kMaxRows, layout.cols(shape.max_context));
   }
   return partials_[lanes];
+}
+
+void fill_unit_softmax(Bench& bench, TensorId logits, TensorId unit_softmax) {
+  const size_t vocab = bench.tensor(logits).cols;
+  const float* row = bench.data<const float>(logits);
+  auto* to = bench.data<UnitSoftmax>(unit_softmax);
+  for (uint32_t r = 0; r < kMaxRows; ++r, row += vocab) {
+    for (size_t first = 0; first < vocab; first += kUnitRows) {
+      *to++ = serval::unit_softmax({row + first, std::min<size_t>(kUnitRows, vocab - first)});
+    }
+  }
 }
 
 void Scene::fill_weights(Random& random) {
@@ -327,6 +340,7 @@ void Scene::fill_activations(Random& random) {
   fill_bf16(random, 1, count(t.k_cache), bench.data<uint16_t>(t.k_cache));
   fill_bf16(random, 1, count(t.v_cache), bench.data<uint16_t>(t.v_cache));
   fill_f32(random, 6, count(t.logits), bench.data<float>(t.logits));
+  fill_unit_softmax(bench, t.logits, t.unit_softmax);
   for (const auto& [lanes, id] : partials_) {
     float* values = bench.data<float>(id);
     fill_f32(random, 8, count(id), values);
@@ -445,9 +459,10 @@ std::vector<Stage> Scene::stages() const {
   add(GateUpSilu{t.weighted, t.squares, t.gate, t.up, t.rows, t.product, 0, 0, s.hidden, s.intermediate,
                  s.epsilon},
       s.intermediate / kUnitRows, &GateUpSilu::first_unit, &GateUpSilu::num_units);
-  add(LmHead{t.weighted, t.squares, t.head, t.rows, t.logits, 0, 0, s.hidden, s.vocab, s.epsilon},
-      (s.vocab + kUnitRows - 1) / kUnitRows, &LmHead::first_unit, &LmHead::num_units);
-  Sample sample{t.logits, t.rows, t.slots, t.sampled, 0, s.vocab};
+  add(LmHead{t.weighted, t.squares, t.head, t.rows, t.logits, t.unit_softmax, 0, 0, s.hidden, s.vocab,
+             s.epsilon},
+      static_cast<uint32_t>(vocabulary_units(s.vocab)), &LmHead::first_unit, &LmHead::num_units);
+  Sample sample{t.logits, t.unit_softmax, t.rows, t.slots, t.sampled, 0, s.vocab};
   out.push_back({Opcode::kSample, kMaxRows, 1, [sample](uint32_t first, uint32_t) mutable {
                    sample.row = first;
                    return make_instruction(sample);

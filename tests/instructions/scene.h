@@ -67,6 +67,9 @@ class Bench {
   std::vector<std::vector<std::byte>> memory;  // one buffer a tensor
 };
 
+// What `lm_head` would have left beside these logits, [16, vocab].
+void fill_unit_softmax(Bench& bench, TensorId logits, TensorId unit_softmax);
+
 struct Shape {
   uint32_t hidden, intermediate, head_dim, q_heads, kv_heads, vocab, max_context;
   uint32_t lanes;
@@ -124,8 +127,8 @@ struct Scene {
   uint32_t kv_blocks;
   Bench bench;
   struct {
-    TensorId table, norm, wq, wk, wv, rope, wo, gate, up, head;          // weights and constants
-    TensorId residual, weighted, squares, q, attended, product, logits;  // activations
+    TensorId table, norm, wq, wk, wv, rope, wo, gate, up, head;  // weights and constants
+    TensorId residual, weighted, squares, q, attended, product, logits, unit_softmax;  // activations
     TensorId k_cache, v_cache;
     TensorId rows, slots, sampled, control, output, host_stop, block_table;  // state
   } t;

@@ -38,7 +38,8 @@ class RandomGraph {
   std::mt19937 random_;
   Graph graph_;
   TensorId rows_, slots_, sampled_, control_, output_, host_stop_, block_table_;
-  TensorId residual_, weighted_, squares_, query_, partial_, attention_, mlp_, logits_, rope_, table_, norm_;
+  TensorId residual_, weighted_, squares_, query_, partial_, attention_, mlp_, logits_, unit_softmax_, rope_,
+      table_, norm_;
   TensorId wq_, wk_, wv_, wo_, gate_, up_, down_;
   TensorId k_[2], v_[2];
 };
@@ -76,6 +77,7 @@ void RandomGraph::add_tensors() {
   attention_ = activation("attention", kQHeads * kHeadDim, DType::kBF16);
   mlp_ = activation("mlp", kIntermediate, DType::kBF16);
   logits_ = activation("logits", kVocab, DType::kF32);
+  unit_softmax_ = activation("unit_softmax", vocabulary_units(kVocab) * kUnitSoftmaxCols, DType::kF32);
   const PartialLayout partial{kLanes, kQHeads / kKvHeads, kHeadDim};
   partial_ = tensor("partial", kKvHeads * kLanes * kMaxRows, partial.cols(kContext), DType::kF32,
                     TensorKind::kActivation);
@@ -196,11 +198,12 @@ void RandomGraph::stage() {
     case 6:
       return by_units(matvec_residual(down_, mlp_, kIntermediate), kHidden / kUnitRows);
     case 7:
-      return by_units(LmHead{weighted_, squares_, table_, rows_, logits_, 0, 0, kHidden, kVocab, 1e-5F},
-                      (kVocab + kUnitRows - 1) / kUnitRows);
+      return by_units(
+          LmHead{weighted_, squares_, table_, rows_, logits_, unit_softmax_, 0, 0, kHidden, kVocab, 1e-5F},
+          static_cast<uint32_t>(vocabulary_units(kVocab)));
     default:
       ranges(kMaxRows, [&](uint32_t first, uint32_t) {
-        add(Sample{logits_, rows_, slots_, sampled_, first, kVocab});
+        add(Sample{logits_, unit_softmax_, rows_, slots_, sampled_, first, kVocab});
       });
   }
 }

@@ -33,7 +33,8 @@ enum TensorIndex : uint32_t {
   kWeighted,
   kSquares,
   kMlp,
-  kLogits
+  kLogits,
+  kUnitSoftmax
 };
 
 template <auto... Members>
@@ -65,6 +66,8 @@ class Hand {
     add("squares", kMaxRows, kUnits, DType::kF32, TensorKind::kActivation);
     add("mlp", kMaxRows, kIntermediate, DType::kBF16, TensorKind::kActivation);
     add("logits", kMaxRows, kVocab, DType::kF32, TensorKind::kActivation);
+    add("unit_softmax", kMaxRows, vocabulary_units(kVocab) * kUnitSoftmaxCols, DType::kF32,
+        TensorKind::kActivation);
   }
 
   // residual[:, 8 first:8 (first + units)] = …, and the same of weighted and squares
@@ -116,6 +119,7 @@ class Hand {
                {kTable},
                {kRows},
                {kLogits},
+               {kUnitSoftmax},
                0,
                kVocab / kUnitRows,
                kHidden,

@@ -44,7 +44,8 @@ __device__ __forceinline__ void wait_phase(uint64_t* barrier, uint32_t parity, c
 //
 // It is handed out once the inputs may be read, or, to an instruction that starts early, before: what no
 // instruction of this pass writes may be read at once (the pass's rows, the block table, what earlier passes
-// have left in the KV cache), and scratch memory written. All else waits for wait_inputs().
+// have left in the KV cache), and scratch memory written. All else waits for wait_inputs(); the pass's rows,
+// too, where it is handed out before the gate (vm/device/op.cuh).
 struct Group {
   uint32_t thread;  // 0 to kGroupThreads - 1
   uint32_t warp;    // 0 to kConsumerWarps - 1

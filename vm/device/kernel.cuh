@@ -28,7 +28,7 @@ struct IsaList {
   // Fills in the plan of a streaming instruction, once for all roles.
   static __device__ void make_plan(const Launch& launch, RecordSlot& slot) {
     static_assert(sizeof(typename Stream::Plan) <= kPlanBytes);
-    bool streams = false, starts_early = false;
+    bool streams = false, starts_early = false, before_gate = false;
     typename Stream::Shape shape{};
     dispatch(slot.record, [&]<class Op>(const Op& op) {
       if constexpr (StreamingOp<Op>) {
@@ -36,11 +36,12 @@ struct IsaList {
         streams = true;
       } else {
         starts_early = DeviceOp<Op>::kStartsEarly;
+        before_gate = DeviceOp<Op>::kStartsBeforeGate;
       }
     });
     slot.streams = streams ? 1 : 0;
     // The pass's first has the pass's rows with its inputs.
-    slot.starts_early = starts_early && slot.begins_pass == 0 ? 1 : 0;
+    slot.starts_early = before_gate || (starts_early && slot.begins_pass == 0) ? 1 : 0;
     if (streams) *reinterpret_cast<typename Stream::Plan*>(slot.plan) = Stream::plan(launch, shape);
   }
   static __device__ __forceinline__ const typename Stream::Plan& plan(const RecordSlot& slot) {

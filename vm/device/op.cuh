@@ -39,6 +39,9 @@ struct GroupOp {
   // True if `run` calls group.wait_inputs() itself, before it reads or writes what other instructions of the
   // pass do.
   static constexpr bool kStartsEarly = false;
+  // True if it does so even as its SM's first of a pass, and reads nothing but weights and constants before,
+  // the pass's rows not either.
+  static constexpr bool kStartsBeforeGate = false;
 
   template <class Op>
   static __device__ bool in_range(const Op&) {

@@ -114,6 +114,10 @@ __device__ __forceinline__ uint4 load_relaxed(const uint4* p) {
 __device__ __forceinline__ void store_relaxed(float* p, float value) {
   asm volatile("st.relaxed.gpu.global.f32 [%0], %1;" ::"l"(p), "f"(value) : "memory");
 }
+__device__ __forceinline__ void store_relaxed(float2* p, float2 value) {
+  asm volatile("st.relaxed.gpu.global.v2.f32 [%0], {%1, %2};" ::"l"(p), "f"(value.x), "f"(value.y)
+               : "memory");
+}
 __device__ __forceinline__ void store_relaxed(uint32_t* p, uint32_t value) {
   asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(value) : "memory");
 }

@@ -179,17 +179,20 @@ __device__ __forceinline__ void PreparerRole::pass_gate() {
   if (slot->pass > 0) {
     const uint32_t target = (launch.epoch + slot->pass) * program.gate_per_pass;
     const uint32_t* gate = counter_of(program, program.gate_counter);
-    while (!reached(ptx::load_acquire(gate), target)) {
+    for (;;) {
+      const bool ends = ends_before_this_pass();  // on its way together with the counter
+      if (reached(ptx::load_acquire(gate), target)) break;
       // An SM that took its record from a global queue may be passes ahead of the launch's last: it may leave
       // once what it took before is done.
-      if (ends_before_this_pass() && ptx::shared_load_acquire(&s.records_stored) == record) leave();
+      if (ends && ptx::shared_load_acquire(&s.records_stored) == record) leave();
       leave_if_asked(&s.exit);
     }
-    if (ends_before_this_pass()) leave();
   }
   static_assert(sizeof(s.rows) == kWarpThreads * sizeof(uint4), "16 bytes a lane");
   const auto* from = reinterpret_cast<const uint4*>(program.rows);
-  reinterpret_cast<uint4*>(s.rows)[lane] = ptx::load_relaxed(from + lane);
+  const uint4 row = ptx::load_relaxed(from + lane);
+  if (slot->pass > 0 && ends_before_this_pass()) leave();  // one trip for both
+  reinterpret_cast<uint4*>(s.rows)[lane] = row;
   __syncwarp();
 }
 

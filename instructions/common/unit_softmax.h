@@ -1,0 +1,49 @@
+// What `lm_head` leaves beside the logits, so that `sample` need not read them: for each unit of 8 tokens its
+// largest logit, which token has it, and the unit's share of the softmax's denominator.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <span>
+
+#include "vm/units.h"
+
+namespace serval {
+
+// Stands in memory as two neighbouring f32. Exponents are taken as they come, so that `sample` has only to
+// add: where float's range ends, sums are not finite, or zero, and `sample` reads the logits after all.
+struct UnitSoftmax {
+  float largest;  // NaN counts as the smallest: never NaN
+  float sum;      // of exp(logit); its lowest bits say which of the unit's tokens is the first with `largest`
+};
+inline constexpr uint32_t kUnitSoftmaxCols = sizeof(UnitSoftmax) / sizeof(float);
+// What the lowest bits say: where no logit is more than -infinity, anything.
+inline constexpr uint32_t kFirstOfUnitMask = kUnitRows - 1;
+constexpr uint32_t bits_with_first(uint32_t sum_bits, uint32_t first) {
+  return (sum_bits & ~kFirstOfUnitMask) | (first & kFirstOfUnitMask);
+}
+
+// Of a vocabulary; the last may have fewer tokens.
+constexpr uint64_t vocabulary_units(uint64_t vocab) {
+  return (vocab + kUnitRows - 1) / kUnitRows;
+}
+
+// `logits`: a unit's, 1 to 8. They are added as a tree of neighbours, as lanes of a warp do. Thread-safe.
+inline UnitSoftmax unit_softmax(std::span<const float> logits) {
+  UnitSoftmax unit{-std::numeric_limits<float>::infinity(), 0};
+  float sums[kUnitRows] = {};
+  uint32_t first = 0;
+  for (uint32_t i = 0; i < logits.size(); ++i) {
+    if (logits[i] > unit.largest) unit.largest = logits[first = i];
+    sums[i] = std::exp(logits[i]);
+  }
+  for (uint32_t step = 1; step < kUnitRows; step *= 2) {
+    for (uint32_t i = 0; i < kUnitRows; i += 2 * step) sums[i] += sums[i + step];
+  }
+  unit.sum = std::bit_cast<float>(bits_with_first(std::bit_cast<uint32_t>(sums[0]), first));
+  return unit;
+}
+
+}  // namespace serval
