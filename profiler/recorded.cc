@@ -209,6 +209,9 @@ Trace trace_of(TraceProgram program, const EventRings& rings, TraceSource source
   std::sort(trace.executions.begin(), trace.executions.end(),
             [&](const Execution& a, const Execution& b) { return order(a) < order(b); });
   trace.samples = std::move(collector.samples);
+  std::sort(trace.samples.begin(), trace.samples.end(), [](const PageSample& a, const PageSample& b) {
+    return std::tuple(a.sm, a.at_ns) < std::tuple(b.sm, b.at_ns);
+  });
   const auto all = static_cast<uint32_t>(trace.windows.size());
   return last_tokens(std::move(trace), all);
 }

@@ -50,6 +50,12 @@ constexpr const EventInfo& info_of(EventKind kind) {
 // The argument of kInputsReady where nothing was waited for.
 inline constexpr uint32_t kNoCounter = 0xffffffff;
 
+// How much is recorded. Waits within an instruction's arithmetic cost the GPU a little more than the rest.
+enum class RecordingDetail : uint8_t {
+  kMoments = 1,  // the events, without the argument of compute_end
+  kStarving,     // all
+};
+
 // Event::pages of an event without a sample.
 inline constexpr uint8_t kNoPageSample = 0xff;
 
@@ -104,6 +110,7 @@ struct EventRings {
   std::vector<Event> events;
   std::vector<uint32_t> written;
   std::vector<SmClockSync> clocks;  // [sms]
+  double clock_error_ns = 0;        // that the clocks of two SMs may be apart
 
   EventRings() = default;
   EventRings(uint32_t num_sms, uint32_t writers_of_sm, uint32_t events_of_ring)

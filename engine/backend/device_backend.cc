@@ -80,7 +80,7 @@ class DeviceBackend final : public Backend {
   std::optional<double> kernel_us() const override { return interpreter_.kernel_us(); }
   std::optional<double> stream_limit_gb_per_s() override;
   void fill_cache() override;
-  void record(uint32_t events_of_ring) override;
+  void record(uint32_t events_of_ring, RecordingDetail detail) override;
   const EventRings* events() override { return recording_ ? &interpreter_.events() : nullptr; }
 
  private:
@@ -133,9 +133,9 @@ void DeviceBackend::fill_cache() {
   stream_.wait();
 }
 
-void DeviceBackend::record(uint32_t events_of_ring) {
+void DeviceBackend::record(uint32_t events_of_ring, RecordingDetail detail) {
   use_gpu(gpu_.index);
-  interpreter_.record(events_of_ring);
+  interpreter_.record(events_of_ring, detail);
   recording_ = events_of_ring > 0;
 }
 

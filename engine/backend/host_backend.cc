@@ -63,7 +63,7 @@ class HostBackend final : public Backend {
     return {logits_ + static_cast<size_t>(row) * program_.limits.vocab, program_.limits.vocab};
   }
   void fill_cache() override;
-  void record(uint32_t events_of_ring) override;
+  void record(uint32_t events_of_ring, RecordingDetail detail) override;
   const EventRings* events() override { return recording_ ? &interpreter_->events() : nullptr; }
 
  private:
@@ -160,7 +160,7 @@ void HostBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on_p
   std::atomic_ref(host_stop_).store(0, std::memory_order_release);
 }
 
-void HostBackend::record(uint32_t events_of_ring) {
+void HostBackend::record(uint32_t events_of_ring, RecordingDetail) {
   // What it interleaves has an order, but no times.
   if (replay_) throw Error(ErrorKind::kRuntime, "host: an interleaving that a seed picks records no events");
   interpreter_->record(events_of_ring);

@@ -71,6 +71,12 @@ void Flags::declare_run(FlagSet& set) {
   set.value(
       "-d,--depth", "N", "tokens in the KV cache before them: made up, not read. Default: 128",
       [this](const FlagValue& v) { recording.depth = static_cast<int>(parse_integer(v, 0, kMaxContext)); });
+  set.value("--detail", "N",
+            "1: when things happened; 2: also how long consumers waited for pages, which slows a GPU down a "
+            "little more. Default: 1",
+            [this](const FlagValue& v) {
+              recording.detail = static_cast<RecordingDetail>(parse_integer(v, 1, 2));
+            });
   set.group("Simulator");
   set.value("--calibration", "FILE", "what the simulator knows of the GPU. Default: the H200's",
             [this](const FlagValue& v) { calibration = parse_text(v); });
@@ -99,8 +105,8 @@ void Flags::declare(FlagSet& set) {
 
 // What says how to record, and so has no meaning for a trace that is recorded.
 constexpr const char* kRecordingFlags[] = {
-    "--model",   "--random-weights", "--ctx-size", "--sms",        "--policy",  "--queue",      "--backend",
-    "--threads", "--tokens",         "--depth",    "--batch-size", "--what-if", "--calibration"};
+    "--model",   "--random-weights", "--ctx-size", "--sms",   "--policy",     "--queue",   "--backend",
+    "--threads", "--tokens",         "--detail",   "--depth", "--batch-size", "--what-if", "--calibration"};
 
 void Flags::check(const FlagSet& set) const {
   if (!trace_input.empty()) {

@@ -117,12 +117,14 @@ ProfiledRun recorded(const RecordingOptions& options) {
   PassTimer timer(backend, passes_of(options));
   backend.record(0);  // says at once if the backend cannot
   timer.run(test_of(options));
-  backend.record(ring_capacity(program, static_cast<uint32_t>(options.tokens)));
+  backend.record(ring_capacity(program, static_cast<uint32_t>(options.tokens)), options.detail);
   const PassTimes times = timer.run(test_of(options));
   const bool host = backend.name() == "host";
-  Trace trace =
-      trace_of(std::move(program), *backend.events(), host ? TraceSource::kHost : TraceSource::kDevice,
-               metadata_of(backend.program(), options));
+  const EventRings& events = *backend.events();
+  std::map<std::string, std::string> metadata = metadata_of(backend.program(), options);
+  if (!host) metadata["clock_error"] = fmt::format("{:.0f} ns", events.clock_error_ns);
+  Trace trace = trace_of(std::move(program), events, host ? TraceSource::kHost : TraceSource::kDevice,
+                         std::move(metadata));
   log_info(fmt::format("recorded {} passes: {}", times.passes, text_of(times)));
   // The simulator is one of a GPU.
   return {last_tokens(std::move(trace), static_cast<uint32_t>(options.tokens)),

@@ -9,6 +9,7 @@
 #include "profiler/sim/parameters.h"
 #include "profiler/trace.h"
 #include "serval/engine.h"
+#include "vm/events.h"
 
 namespace serval::cli {
 
@@ -19,6 +20,7 @@ struct RecordingOptions {
   int batch = 1;
   int depth = 128;  // tokens in the KV cache before the first that is recorded; made up, not read
   SimParameters simulator;
+  RecordingDetail detail = RecordingDetail::kMoments;
   bool savings = false;  // predict them, too
   ProgressMode progress = ProgressMode::kAuto;
 };

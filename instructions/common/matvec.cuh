@@ -204,7 +204,7 @@ __device__ __forceinline__ void multiply_page(Role& role, const Plan& plan, uint
     chunks_seen |= bit;
     role.recorder.computing(role.record, first && role.lane == 0);
   };
-  role.recorder.timed([&] { role.wait_page(page); });
+  role.recorder.timed_if(role.launch.recording.starving, [&] { role.wait_page(page); });
   role.recorder.has_page(role.record, first && role.lane == 0, last && role.lane == 0);
   if (half_cols == page_image::kHalfCols) {
     uint4 w[kProducts];

@@ -27,7 +27,7 @@ class Rings {
 
   void clock(uint32_t sm, ClockSync begin, ClockSync end) { rings_.clocks[sm] = {begin, end}; }
   void write(uint32_t sm, EventKind kind, uint64_t ticks, uint32_t pass, uint32_t instruction = 0,
-             uint32_t argument = 0, uint8_t pages = 0) {
+             uint32_t argument = 0, uint8_t pages = kNoPageSample) {
     const size_t ring = index_of_role(sm, info_of(kind).role);
     const uint32_t n = rings_.written[ring]++;
     rings_.events[ring * rings_.capacity + n % rings_.capacity] = {

@@ -74,7 +74,7 @@ struct DeviceInterpreter::Impl {
   std::vector<void*> tensor_bases(const DeviceMemory& memory) const;
   BoundProgram bound(const DeviceMemory& memory) const;
   void start(cudaStream_t stream);
-  void record(uint32_t events_of_ring);
+  void record(uint32_t events_of_ring, RecordingDetail detail);
   uint32_t hand_out_passes(const std::function<void(uint32_t)>& on_pass);
   uint32_t host_word(HostWord word) const {
     return std::atomic_ref(host_words.data()[word]).load(std::memory_order_acquire);
@@ -307,7 +307,7 @@ double DeviceInterpreter::kernel_us() const {
   return impl_->kernel_us;
 }
 
-void DeviceInterpreter::Impl::record(uint32_t events_of_ring) {
+void DeviceInterpreter::Impl::record(uint32_t events_of_ring, RecordingDetail detail) {
   recording.reset();
   launch.recording = {};
   if (events_of_ring == 0) return;
@@ -316,10 +316,11 @@ void DeviceInterpreter::Impl::record(uint32_t events_of_ring) {
   SERVAL_CUDA_CHECK(static_cast<cudaError_t>(isa.recording_kernel.prepare()));
   recording = std::make_unique<device::RecordingBuffers>(program.machine.sms, events_of_ring);
   launch.recording = recording->device_view();
+  launch.recording.starving = detail == RecordingDetail::kStarving ? 1 : 0;
 }
 
-void DeviceInterpreter::record(uint32_t events_of_ring) {
-  impl_->record(events_of_ring);
+void DeviceInterpreter::record(uint32_t events_of_ring, RecordingDetail detail) {
+  impl_->record(events_of_ring, detail);
 }
 
 const EventRings& DeviceInterpreter::events() {

@@ -66,7 +66,7 @@ class DeviceInterpreter {
   // From the next run on, runs the kernel that records events, into rings for at least `events_of_ring` of
   // each SM; 0: no more. Throws Error(kRuntime) if the instruction set has no such kernel,
   // Error(kOutOfMemory) where GPU memory ends.
-  void record(uint32_t events_of_ring);
+  void record(uint32_t events_of_ring, RecordingDetail detail = RecordingDetail::kMoments);
   // Of the last run, which recorded: a ring for each SM. Ticks are cycles of the SM's clock.
   const EventRings& events();
 

@@ -102,7 +102,7 @@ __device__ __forceinline__ void run_preparer(Shared& s, const Launch& launch, ui
         role.wait_inputs(role.recorder);
         role.hand_over_scratch();
       }
-      if constexpr (Recorder::kOn) role.wait_prepared(role.recorder);
+      if constexpr (Recorder::kOn) role.stamp_inputs(role.recorder);
     });
   }
 }

@@ -29,6 +29,10 @@ struct NoRecorder {
   __device__ __forceinline__ void timed(Wait&& wait) {
     wait();
   }
+  template <class Wait>
+  __device__ __forceinline__ void timed_if(uint32_t, Wait&& wait) {
+    wait();
+  }
 };
 
 // Behind Shared, in blocks that record.
@@ -77,7 +81,15 @@ class EventRecorder {
   __device__ __forceinline__ void note_end() { end_ticks_ = ptx::clock_ticks(); }
   __device__ __forceinline__ uint32_t noted_ticks() const { return noted_ticks_; }
   __device__ __forceinline__ uint32_t end_ticks() const { return end_ticks_; }
-  // Adds up what waits have taken.
+  // Adds up what waits have taken, if that is asked for.
+  template <class Wait>
+  __device__ __forceinline__ void timed_if(uint32_t wanted, Wait&& wait) {
+    if (wanted == 0) {
+      wait();
+    } else {
+      timed(wait);
+    }
+  }
   template <class Wait>
   __device__ __forceinline__ void timed(Wait&& wait) {
     const uint32_t begin = ptx::clock_ticks();

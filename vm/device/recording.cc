@@ -30,6 +30,14 @@ uint32_t store_ticks(const RecordTimes& t, EventKind kind, uint32_t compute_end)
   return later(begin, stored) == stored ? begin : stored;
 }
 
+// Activations come by a copy whose end the preparer does not wait for. Where pages were there first,
+// arithmetic began when the activations were; else nobody has seen when. Groups have none.
+uint32_t prepared_ticks(const RecordTimes& t) {
+  const uint32_t ready = time_of(t, EventKind::kInputsReady), page = time_of(t, EventKind::kFirstLanded);
+  if (page == 0) return ready;
+  return later(page, ready) == ready ? time_of(t, EventKind::kComputeBegin) : 0;
+}
+
 // An instruction that starts early may begin before its inputs are ready and, if it has nothing to do, end:
 // it computes from then on.
 uint32_t ticks_of(const RecordTimes& t, EventKind kind) {
@@ -40,6 +48,8 @@ uint32_t ticks_of(const RecordTimes& t, EventKind kind) {
     case EventKind::kComputeBegin:
     case EventKind::kComputeEnd:
       return computed(kind);
+    case EventKind::kPrepared:
+      return prepared_ticks(t);
     case EventKind::kStoreBegin:
     case EventKind::kStored:
       return store_ticks(t, kind, computed(EventKind::kComputeEnd));
@@ -74,18 +84,47 @@ Event event_of(const RecordTimes& t, EventKind kind) {
           .pages = kind == EventKind::kSignalled ? static_cast<uint8_t>(t.pages) : kNoPageSample};
 }
 
+// Ticks that an SM's clock is ahead of the first one's, and the time that the signal takes, the same for all.
+int64_t clock_offset(const LaunchClock& clock, const SeenSignals& seen) {
+  int64_t least = INT64_MAX;
+  for (uint32_t r = 0; r < kClockRounds; ++r)
+    least = std::min(least, static_cast<int64_t>(seen[r] - clock.sent[r]));
+  return least;
+}
+
+// How far the second best of an SM's rounds is from the best: about what another series would differ by.
+int64_t offset_error(const LaunchClock& clock, const SeenSignals& seen) {
+  std::array<int64_t, kClockRounds> took;
+  for (uint32_t r = 0; r < kClockRounds; ++r) took[r] = static_cast<int64_t>(seen[r] - clock.sent[r]);
+  std::partial_sort(took.begin(), took.begin() + 2, took.end());
+  return took[1] - took[0];
+}
+
+void align_clocks(const RecordedLaunch& launch, EventRings& rings) {
+  int64_t error = 0;
+  for (uint32_t sm = 0; sm < rings.sms; ++sm) {
+    const auto offset = static_cast<uint64_t>(clock_offset(launch.clock, launch.seen[sm]));
+    rings.clocks[sm].begin = {launch.clock.begin.ticks + offset, launch.clock.begin.ns};
+    rings.clocks[sm].end = {launch.clock.end.ticks + offset, launch.clock.end.ns};
+    error = std::max(error, offset_error(launch.clock, launch.seen[sm]));
+  }
+  const auto ticks = static_cast<double>(launch.clock.end.ticks - launch.clock.begin.ticks);
+  const auto ns = static_cast<double>(launch.clock.end.ns - launch.clock.begin.ns);
+  rings.clock_error_ns = ticks > 0 ? static_cast<double>(error) * ns / ticks : 0;
+}
+
 }  // namespace
 
-EventRings events_of(std::span<const RecordTimes> records, std::span<const uint32_t> written,
-                     std::span<const SmClockSync> clocks, uint32_t capacity) {
-  const auto sms = static_cast<uint32_t>(written.size());
-  EventRings rings(sms, 1, std::bit_ceil(capacity * kEventsOfRecord));
-  std::copy(clocks.begin(), clocks.end(), rings.clocks.begin());
+EventRings events_of(const RecordedLaunch& launch) {
+  const auto sms = static_cast<uint32_t>(launch.written.size());
+  EventRings rings(sms, 1, std::bit_ceil(launch.capacity * kEventsOfRecord));
+  align_clocks(launch, rings);
   for (uint32_t sm = 0; sm < sms; ++sm) {
-    const uint32_t first = written[sm] > capacity ? written[sm] - capacity : 0;
+    const uint32_t written = launch.written[sm];
+    const uint32_t first = written > launch.capacity ? written - launch.capacity : 0;
     uint32_t& events = rings.written[sm];
-    for (uint32_t n = first; n != written[sm]; ++n) {
-      const RecordTimes& t = records[size_t{sm} * capacity + n % capacity];
+    for (uint32_t n = first; n != written; ++n) {
+      const RecordTimes& t = launch.records[size_t{sm} * launch.capacity + n % launch.capacity];
       for (uint32_t k = 0; k < kNumEventKinds; ++k) {
         const Event event = event_of(t, static_cast<EventKind>(k));
         if (event.ticks != 0) rings.events[size_t{sm} * rings.capacity + events++] = event;

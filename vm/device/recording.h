@@ -25,17 +25,39 @@ struct RecordTimes {
 };
 static_assert(sizeof(RecordTimes) == 96);
 
+// Every SM counts ticks from a beginning of its own. The first one sends a signal to all, several times, and
+// each notes when it sees it: what that took at least is nearly the same for all, so the difference between
+// the SMs is that of their clocks.
+inline constexpr uint32_t kClockRounds = 16;
+
+// By the first SM's clock.
+struct LaunchClock {
+  ClockSync begin, end;  // of the launch, beside the clock in nanoseconds
+  std::array<uint64_t, kClockRounds> sent;
+};
+using SeenSignals = std::array<uint64_t, kClockRounds>;  // by an SM's own clock
+
 // The rings of a launch, in GPU memory: one for each SM.
 struct Recording {
   RecordTimes* records;  // [SMs × capacity]
   uint32_t* written;     // [SMs] records, ever
-  SmClockSync* clocks;   // [SMs]
+  LaunchClock* clock;    // [1]
+  SeenSignals* seen;     // [SMs]
+  uint32_t* signal;      // [1] rounds sent
   uint32_t capacity;     // records of a ring, a power of two
+  uint32_t starving;     // 1: waits for pages are timed
 };
 
-// The events of the records that `records`, rings of `capacity` each, still hold: a ring of events for each
-// SM, that holds all of them.
-EventRings events_of(std::span<const RecordTimes> records, std::span<const uint32_t> written,
-                     std::span<const SmClockSync> clocks, uint32_t capacity);
+// The same, as the host has it.
+struct RecordedLaunch {
+  std::span<const RecordTimes> records;
+  std::span<const uint32_t> written;
+  LaunchClock clock;
+  std::span<const SeenSignals> seen;
+  uint32_t capacity;
+};
+
+// The events of the records that the rings still hold: a ring of events for each SM, that holds all of them.
+EventRings events_of(const RecordedLaunch& launch);
 
 }  // namespace serval::device

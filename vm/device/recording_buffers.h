@@ -15,16 +15,24 @@ class RecordingBuffers {
       : capacity_(std::bit_ceil((events_of_ring + kNumEventKinds - 1) / kNumEventKinds)),
         records_(size_t{sms} * capacity_),
         written_(sms),
-        clocks_(sms) {}
+        clock_(1),
+        seen_(sms),
+        signal_(1) {}
 
-  Recording device_view() const { return {records_.data(), written_.data(), clocks_.data(), capacity_}; }
+  Recording device_view() const {
+    return {records_.data(), written_.data(), clock_.data(), seen_.data(), signal_.data(), capacity_, 0};
+  }
   // Forgets what the launch before has recorded.
   void begin_launch(cudaStream_t stream) const {
     SERVAL_CUDA_CHECK(cudaMemsetAsync(written_.data(), 0, written_.size() * sizeof(uint32_t), stream));
+    SERVAL_CUDA_CHECK(cudaMemsetAsync(signal_.data(), 0, sizeof(uint32_t), stream));
   }
   // Once the launch is over.
   const EventRings& download() {
-    rings_ = events_of(records_.download(), written_.download(), clocks_.download(), capacity_);
+    const auto records = records_.download();
+    const auto written = written_.download();
+    const auto seen = seen_.download();
+    rings_ = events_of({records, written, clock_.download().front(), seen, capacity_});
     return rings_;
   }
 
@@ -32,7 +40,9 @@ class RecordingBuffers {
   uint32_t capacity_;  // records of a ring
   DeviceArray<RecordTimes> records_;
   DeviceArray<uint32_t> written_;
-  DeviceArray<SmClockSync> clocks_;
+  DeviceArray<LaunchClock> clock_;
+  DeviceArray<SeenSignals> seen_;
+  DeviceArray<uint32_t> signal_;
   EventRings rings_;
 };
 

@@ -62,9 +62,8 @@ struct LoaderRole {
                                        Recorder& recorder) {
     const uint32_t p = next_page, at = p % kRingPages;
     if (p >= in_flight) wait(s.page_landed, p - in_flight);
-    recorder.timed([&] {
-      if (p >= kRingPages) wait(s.page_free, p - kRingPages);
-    });
+    if (p >= kRingPages && !done(s.page_free, p - kRingPages))
+      recorder.timed([&] { wait(s.page_free, p - kRingPages); });
     ptx::mbarrier_arrive_expect_bytes(&s.page_landed[at], bytes);
     ptx::bulk_load(s.ring[at], from, bytes, &s.page_landed[at]);
     recorder.page(bytes);
@@ -98,22 +97,24 @@ struct PreparerRole {
   const Launch& launch;
   uint32_t lane;
   const RecordSlot* slot = nullptr;
-  uint32_t record = 0;       // counted from the launch's first
-  uint32_t next_chunk = 0;   // of activations
-  uint32_t chunk_floor = 0;  // chunks that must be used up before any slot is written again
+  uint32_t record = 0;                 // counted from the launch's first
+  uint32_t next_chunk = 0;             // of activations
+  uint32_t chunk_floor = 0;            // chunks that must be used up before any slot is written again
+  uint32_t late_counter = kNoCounter;  // that was waited for last; only where events are recorded
 
   // Returns when the instruction's inputs may be read; the first of a pass also brings the pass's rows.
   template <class Recorder>
   __device__ __forceinline__ void wait_inputs(Recorder& recorder);
   // Waits for the pass before and leaves if it was the last one; else brings the pass's rows.
   __device__ __forceinline__ void pass_gate();
-  // For those who record it: returns when the activations, or what else counts as a chunk, have landed.
+  // For those who record it: what wait_inputs() has seen.
   template <class Recorder>
-  __device__ __forceinline__ void wait_prepared(Recorder& recorder) {
-    if (lane == 0) recorder.stamp_at(record, EventKind::kInputsReady, recorder.noted_ticks());
-    const uint32_t last = next_chunk - 1;
-    if (next_chunk != 0) wait_phase(landed(last), last / kActivationRowSlots & 1, &s.exit);
-    if (lane == 0) recorder.stamp(record, EventKind::kPrepared);
+  __device__ __forceinline__ void stamp_inputs(Recorder& recorder) const {
+    if (lane != 0) return;
+    recorder.stamp_at(record, EventKind::kWaitBegin, recorder.noted_ticks());
+    recorder.stamp_at(record, EventKind::kInputsReady, recorder.end_ticks());
+    recorder.times(record).first_counter = first_counter();
+    recorder.times(record).last_counter = late_counter;
   }
   // Returns when the slots of the next `chunks` chunks may be written.
   __device__ __forceinline__ void acquire_chunks(uint32_t chunks) const {
@@ -198,13 +199,8 @@ __device__ __forceinline__ void PreparerRole::pass_gate() {
 
 template <class Recorder>
 __device__ __forceinline__ void PreparerRole::wait_inputs(Recorder& recorder) {
-  if constexpr (Recorder::kOn) {
-    if (lane == 0) {
-      recorder.stamp(record, EventKind::kWaitBegin);
-      recorder.times(record).first_counter = first_counter();
-    }
-  }
-  [[maybe_unused]] uint32_t late_counter = kNoCounter;
+  recorder.note();
+  if constexpr (Recorder::kOn) late_counter = kNoCounter;
   if (slot->begins_pass != 0) pass_gate();
   const uint32_t count = slot->record.wait_count;
   for (uint32_t first = 0; first < count; first += kWarpThreads) {
@@ -222,13 +218,10 @@ __device__ __forceinline__ void PreparerRole::wait_inputs(Recorder& recorder) {
     }
     __syncwarp();  // each lane's acquire is the whole warp's
   }
-  recorder.note();
+  recorder.note_end();
   if (lane == 0) {
     ptx::mbarrier_arrive(&s.inputs_ready[record % kRecordSlots]);
     s.records_waited = record + 1;
-  }
-  if constexpr (Recorder::kOn) {
-    if (lane == 0) recorder.times(record).last_counter = late_counter;
   }
 }
 

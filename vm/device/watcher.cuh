@@ -15,7 +15,7 @@ class Watcher {
       : s_(shared), launch_(launch), lane_(lane) {}
 
   __device__ void run() {
-    read_clocks(launch_.recording.clocks[blockIdx.x].begin);
+    align_clocks();
     for (uint32_t n = 0;; ++n) {
       while (!is_over(n)) leave_if_over(n);
       RecorderShared& memory = EventRecorder::memory(s_);
@@ -51,12 +51,30 @@ class Watcher {
     const Recording& to = launch_.recording;
     const size_t at = size_t{blockIdx.x} * to.capacity + (record & (to.capacity - 1));
     if (lane_ < kWords) {
-      reinterpret_cast<uint32_t*>(to.records + at)[lane_] = times[lane_];
+      ptx::store_evict_last(reinterpret_cast<uint32_t*>(to.records + at) + lane_, times[lane_]);
       times[lane_] = 0;
     }
     if (lane_ == 0) to.written[blockIdx.x] = record + 1;
   }
 
+  // See LaunchClock. Records wait meanwhile to be written; there are slots for those of this time.
+  __device__ void align_clocks() const {
+    constexpr uint64_t kRoundTicks = 3'000;
+    const Recording& to = launch_.recording;
+    if (blockIdx.x == 0) read_clocks(to.clock->begin);
+    for (uint32_t round = 0; round < kClockRounds; ++round) {
+      const uint64_t sent = ptx::clock_ticks64();
+      if (blockIdx.x == 0 && lane_ == 0) {
+        to.clock->sent[round] = sent;
+        ptx::store_relaxed(to.signal, round + 1);
+      }
+      while (ptx::load_relaxed(to.signal) <= round) leave_if_asked(&s_.exit);
+      const uint64_t seen = ptx::clock_ticks64();
+      if (lane_ == 0) to.seen[blockIdx.x][round] = seen;
+      while (blockIdx.x == 0 && ptx::clock_ticks64() - sent < kRoundTicks) leave_if_asked(&s_.exit);
+      __syncwarp();
+    }
+  }
   // The same moment by both clocks: the shared one moves in steps, so one of them is waited for.
   __device__ void read_clocks(ClockSync& sync) const {
     if (lane_ != 0) return;
@@ -73,7 +91,7 @@ class Watcher {
     while (__any_sync(~0u, ptx::global_nanoseconds() - begin < kLastWords_ns)) {
       if (is_over(record)) return;
     }
-    read_clocks(launch_.recording.clocks[blockIdx.x].end);
+    if (blockIdx.x == 0) read_clocks(launch_.recording.clock->end);
     asm volatile("exit;");
   }
 
