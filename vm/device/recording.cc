@@ -18,6 +18,11 @@ uint32_t later(uint32_t a, uint32_t b) {
   return static_cast<int32_t>(a - b) > 0 ? a : b;
 }
 
+uint32_t earlier(uint32_t a, uint32_t b) {
+  if (a == 0 || b == 0) return a | b;
+  return later(a, b) == a ? b : a;
+}
+
 // Moments of an instruction's stores. Without pages, it ran as a group whose consumers store what they have
 // computed. With pages, who stored last may have had nothing to store: then its last parts came with the end
 // of the arithmetic.
@@ -30,10 +35,18 @@ uint32_t store_ticks(const RecordTimes& t, EventKind kind, uint32_t compute_end)
   return later(begin, stored) == stored ? begin : stored;
 }
 
+// Of the consumers, one notes that it sees the first page, another that it sees the last, in either order; so
+// with the begin of the first page's products and the end of the last page's.
+uint32_t landed_ticks(const RecordTimes& t, EventKind kind) {
+  const uint32_t first = time_of(t, EventKind::kFirstLanded), last = time_of(t, EventKind::kLastLanded);
+  return kind == EventKind::kFirstLanded ? earlier(first, last) : later(first, last);
+}
+
 // Activations come by a copy whose end the preparer does not wait for. Where pages were there first,
 // arithmetic began when the activations were; else nobody has seen when. Groups have none.
 uint32_t prepared_ticks(const RecordTimes& t) {
-  const uint32_t ready = time_of(t, EventKind::kInputsReady), page = time_of(t, EventKind::kFirstLanded);
+  const uint32_t ready = time_of(t, EventKind::kInputsReady);
+  const uint32_t page = landed_ticks(t, EventKind::kFirstLanded);
   if (page == 0) return ready;
   return later(page, ready) == ready ? time_of(t, EventKind::kComputeBegin) : 0;
 }
@@ -45,14 +58,20 @@ uint32_t ticks_of(const RecordTimes& t, EventKind kind) {
     return time_of(t, k) == 0 ? 0 : later(time_of(t, k), time_of(t, EventKind::kInputsReady));
   };
   switch (kind) {
+    case EventKind::kLoadIssued:  // noted a few ticks after
+      return earlier(time_of(t, kind), landed_ticks(t, EventKind::kLastLanded));
+    case EventKind::kFirstLanded:
+    case EventKind::kLastLanded:
+      return landed_ticks(t, kind);
     case EventKind::kComputeBegin:
-    case EventKind::kComputeEnd:
       return computed(kind);
+    case EventKind::kComputeEnd:
+      return time_of(t, kind) == 0 ? 0 : later(computed(EventKind::kComputeBegin), computed(kind));
     case EventKind::kPrepared:
       return prepared_ticks(t);
     case EventKind::kStoreBegin:
     case EventKind::kStored:
-      return store_ticks(t, kind, computed(EventKind::kComputeEnd));
+      return store_ticks(t, kind, ticks_of(t, EventKind::kComputeEnd));
     default:
       return time_of(t, kind);
   }
