@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "profiler/align_clocks.h"
 #include "profiler/trim.h"
 #include "vm/error.h"
 
@@ -194,6 +195,8 @@ Trace trace_of(TraceProgram program, const EventRings& rings, TraceSource source
                std::map<std::string, std::string> metadata) {
   Collector collector(program, rings);
   collector.collect();
+  if (source == TraceSource::kDevice)
+    correct_clocks(clock_errors(collector.executions, rings.sms), collector.executions, collector.samples);
   Trace trace;
   trace.source = source;
   trace.metadata = std::move(metadata);

@@ -110,7 +110,6 @@ struct EventRings {
   std::vector<Event> events;
   std::vector<uint32_t> written;
   std::vector<SmClockSync> clocks;  // [sms]
-  double clock_error_ns = 0;        // that the clocks of two SMs may be apart
 
   EventRings() = default;
   EventRings(uint32_t num_sms, uint32_t writers_of_sm, uint32_t events_of_ring)

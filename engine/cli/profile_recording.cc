@@ -122,7 +122,6 @@ ProfiledRun recorded(const RecordingOptions& options) {
   const bool host = backend.name() == "host";
   const EventRings& events = *backend.events();
   std::map<std::string, std::string> metadata = metadata_of(backend.program(), options);
-  if (!host) metadata["clock_error"] = fmt::format("{:.0f} ns", events.clock_error_ns);
   Trace trace = trace_of(std::move(program), events, host ? TraceSource::kHost : TraceSource::kDevice,
                          std::move(metadata));
   log_info(fmt::format("recorded {} passes: {}", times.passes, text_of(times)));

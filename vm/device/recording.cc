@@ -111,25 +111,12 @@ int64_t clock_offset(const LaunchClock& clock, const SeenSignals& seen) {
   return least;
 }
 
-// How far the second best of an SM's rounds is from the best: about what another series would differ by.
-int64_t offset_error(const LaunchClock& clock, const SeenSignals& seen) {
-  std::array<int64_t, kClockRounds> took;
-  for (uint32_t r = 0; r < kClockRounds; ++r) took[r] = static_cast<int64_t>(seen[r] - clock.sent[r]);
-  std::partial_sort(took.begin(), took.begin() + 2, took.end());
-  return took[1] - took[0];
-}
-
 void align_clocks(const RecordedLaunch& launch, EventRings& rings) {
-  int64_t error = 0;
   for (uint32_t sm = 0; sm < rings.sms; ++sm) {
     const auto offset = static_cast<uint64_t>(clock_offset(launch.clock, launch.seen[sm]));
     rings.clocks[sm].begin = {launch.clock.begin.ticks + offset, launch.clock.begin.ns};
     rings.clocks[sm].end = {launch.clock.end.ticks + offset, launch.clock.end.ns};
-    error = std::max(error, offset_error(launch.clock, launch.seen[sm]));
   }
-  const auto ticks = static_cast<double>(launch.clock.end.ticks - launch.clock.begin.ticks);
-  const auto ns = static_cast<double>(launch.clock.end.ns - launch.clock.begin.ns);
-  rings.clock_error_ns = ticks > 0 ? static_cast<double>(error) * ns / ticks : 0;
 }
 
 }  // namespace

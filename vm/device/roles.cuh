@@ -62,8 +62,13 @@ struct LoaderRole {
                                        Recorder& recorder) {
     const uint32_t p = next_page, at = p % kRingPages;
     if (p >= in_flight) wait(s.page_landed, p - in_flight);
-    if (p >= kRingPages && !done(s.page_free, p - kRingPages))
-      recorder.timed([&] { wait(s.page_free, p - kRingPages); });
+    if (p >= kRingPages) {
+      if constexpr (Recorder::kOn) {
+        if (!done(s.page_free, p - kRingPages)) recorder.timed([&] { wait(s.page_free, p - kRingPages); });
+      } else {
+        wait(s.page_free, p - kRingPages);
+      }
+    }
     ptx::mbarrier_arrive_expect_bytes(&s.page_landed[at], bytes);
     ptx::bulk_load(s.ring[at], from, bytes, &s.page_landed[at]);
     recorder.page(bytes);
