@@ -50,9 +50,8 @@ class Backend {
   // Throws Error(kRuntime) where the backend cannot.
   virtual void fill_cache() { throw Error(ErrorKind::kRuntime, name() + ": has no KV cache to fill"); }
 
-  // From the next run on, records events (vm/events.h) into rings for at least `events_of_ring` of each role
-  // of each SM; 0: no more. A backend may record more than
-  // it is asked to. Throws Error(kRuntime) where the backend cannot.
+  // From the next run on, records events (vm/events.h) into rings for at least `events_of_ring` each; 0: no
+  // more. A backend may record in more detail than it is asked to. Throws Error(kRuntime) where it cannot.
   virtual void record(uint32_t /*events_of_ring*/, RecordingDetail = RecordingDetail::kMoments) {
     throw Error(ErrorKind::kRuntime, name() + ": this backend does not record events");
   }

@@ -53,7 +53,7 @@ void check_program(const Program& program, const DeviceIsa& isa, const DeviceMem
 }
 
 const char* name_of(Role role) {
-  constexpr std::array kNames = {"controller", "preparers", "consumers"};
+  constexpr std::array kNames = {"controller's fetches", "preparer's copies", "consumers"};
   return kNames.at(static_cast<size_t>(role));
 }
 
