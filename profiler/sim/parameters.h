@@ -9,7 +9,8 @@
 //   each
 //               SM has in flight (a measurement on under_load_sms SMs); ascending, the first with none in
 //               flight
-//   ops         {OP: {"fixed_us", "us_per_kib", "window_bytes"}}: arithmetic of the instructions that do not
+//   ops         {OP: {"fixed_us", "us_per_kib", "window_bytes", "from"}}: arithmetic of the instructions that
+//   do not
 //               stream weights; "default" is for those that are not named
 //   measured    [{"model", "policy", "sequences", "context", "us", "from"}]: what passes of decoding took,
 //   the
@@ -60,11 +61,15 @@ struct SimParameters {
   double under_load_sms = 0;  // SMs of the measurement below
   std::vector<LoadPoint> under_load;
 
-  // Synchronisation: shares of a round of the measurement above
+  // Synchronisation: shares of a round of the measurement above, which slow down as memory fills, and what
+  // takes the same under any load
   double round_factor = 1;   // of a round's time as it was measured
   double signal_rounds = 0;  // the last store to the counter's increment
-  double notice_rounds = 0;  // the counter's increment to whoever waits for it going on
-  double read_rounds = 0;    // asking for activations to having the first of them
+  double notice_rounds =
+      0;                 // the counter's increment to whoever waits for it going on: a share of a round, …
+  double notice_us = 0;  // … what it takes under any load, …
+  double join_us = 0;    // … and, for each doubling of the signals waited for, that the slowest is later
+  double read_rounds = 0;  // asking for activations to having the first of them
 
   // Shape of an SM
   double ring_pages = 0;  // pages of 16 KiB; 0: the program's machine says
@@ -83,8 +88,10 @@ struct SimParameters {
   // What the roles take
   double fetch_us = 0;            // controller: an instruction
   double issue_us = 0;            // loader: asking for a page
+  double land_us = 0;             // loader and consumers: seeing a page that memory has answered
   double prepare_us = 0;          // preparers: an instruction's activations, …
   double prepare_us_per_kib = 0;  // … and each KiB of them
+  double scale_us = 0;            // storers: an instruction's scales, behind their reading
   double take_us = 0;             // consumer warp: a page into registers
   double multiply_us = 0;         // consumer warp: a page with four rows of the pass
   double sm_page_us = 0;          // all consumer warps: a page and four rows, one after the other

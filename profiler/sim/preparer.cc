@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "profiler/sim/sm.h"
 
@@ -13,10 +14,10 @@ void Preparer::step() {
         break;
       case Phase::kGate:
         if (unmet_ > 0) return;
-        return notice(r.pass > 0, true);
+        return notice(r.pass > 0 ? 1 : 0, true);
       case Phase::kWaiting:
         if (unmet_ > 0) return;
-        return notice(sm_.gpu.program.instructions[r.instruction].wait_count > 0, false);
+        return notice(most_signals(r), false);
       case Phase::kReading:
         if (!read(r)) return;
         break;
@@ -76,11 +77,22 @@ void Preparer::counter_reached(uint32_t counter) {
   sm_.wake(Wake::kPreparer);
 }
 
+// Signals of the wait that is for most of them.
+uint32_t Preparer::most_signals(const Record& r) const {
+  const Program& program = sm_.gpu.program;
+  uint32_t most = 0;
+  for (const Wait& wait : program.waits_of(program.instructions[r.instruction]))
+    most = std::max(most, std::max(1U, wait.threshold));
+  return most;
+}
+
 // What was waited for is seen a while later. Behind the gate, the pass's rows are read.
-void Preparer::notice(bool waited, bool gate) {
+void Preparer::notice(uint32_t signals, bool gate) {
   Gpu& gpu = sm_.gpu;
   const SimParameters& p = gpu.parameters;
-  const double us = gpu.rounds((waited ? p.notice_rounds : 0) + (gate ? p.read_rounds : 0));
+  const bool waited = signals > 0;
+  const double us = gpu.rounds((waited ? p.notice_rounds : 0) + (gate ? p.read_rounds : 0)) +
+                    (waited ? p.notice_us + p.join_us * std::log2(signals) : 0);
   gpu.clock.schedule(gpu.clock.now() + us, sm_.index, Step::kNoticed);
   behind_gate_ = gate;
   phase_ = Phase::kNoticing;
@@ -103,7 +115,8 @@ void Preparer::read_scales(Record& r) {
   Gpu& gpu = sm_.gpu;
   r.scales_ready = r.work.scale_bytes == 0;
   if (r.scales_ready) return;
-  const double at = gpu.l2.read(gpu.clock.now(), r.work.scale_bytes, gpu.rounds(gpu.parameters.read_rounds));
+  const SimParameters& p = gpu.parameters;
+  const double at = gpu.l2.read(gpu.clock.now(), r.work.scale_bytes, gpu.rounds(p.read_rounds)) + p.scale_us;
   scaled_until_ = std::max(scaled_until_, at);
   scales_.push(record);
   gpu.clock.schedule(scaled_until_, sm_.index, Step::kScaled);

@@ -35,7 +35,8 @@ class Preparer {
   void ask(uint32_t counter, uint64_t target);
   void ask_counters(const Record& r);
   void reached_last(uint32_t counter);
-  void notice(bool waited, bool gate);
+  uint32_t most_signals(const Record& r) const;
+  void notice(uint32_t signals, bool gate);
   void read_scales(Record& r);
   bool read(Record& r);
   void ask_chunks(const Record& r, uint32_t chunks);

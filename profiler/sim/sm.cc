@@ -52,6 +52,8 @@ void Sm::go_on(Step step, uint32_t which) {
       return controller.fetched();
     case Step::kIssue:
       return loader.issue_again();
+    case Step::kLanded:
+      return loader.landed();
     case Step::kNoticed:
       return preparer.noticed();
     case Step::kPrepared:
@@ -72,7 +74,11 @@ void Sm::go_on(Step step, uint32_t which) {
 }
 
 void Sm::answer(bool page) {
-  page ? loader.landed() : consumers.group_read();
+  if (page) {
+    gpu.clock.schedule(gpu.clock.now() + gpu.parameters.land_us, index, Step::kLanded);
+  } else {
+    consumers.group_read();
+  }
 }
 
 uint64_t Sm::oldest_record() const {

@@ -1,5 +1,6 @@
 // What the calibration promises: its own measurements, within a tenth, and in their order.
 #include <gtest/gtest.h>
+#include <vector>
 
 #include "engine/backend/best_policy.h"
 #include "engine/backend/measured_pass.h"
@@ -16,22 +17,36 @@ double predicted_us(const MeasuredToken& token) {
   return predict_us(measured_pass(token), h200_sim_parameters());
 }
 
-TEST(Calibration, PredictsATokenOf1BWithinATenth) {
+TEST(Calibration, PredictsATokenWithinATenth) {
   int tried = 0;
   for (const MeasuredToken& m : h200_sim_parameters().measured) {
-    if (m.model != "llama-3.2-1b" || m.sequences != 1 || !m.what_ifs.empty()) continue;
-    EXPECT_NEAR(predicted_us(m), m.us, 0.1 * m.us) << m.policy << ", context " << m.context;
+    if (m.sequences != 1 || !m.what_ifs.empty()) continue;
+    EXPECT_NEAR(predicted_us(m), m.us, 0.1 * m.us)
+        << m.model << ", " << m.policy << ", context " << m.context;
     ++tried;
   }
   EXPECT_GT(tried, 0);
 }
 
+// Times of a kernel that has changed since, so they are no promise; but no parameter was fitted to them.
+TEST(Calibration, IsNearTokensThatItWasNotFittedTo) {
+  const std::vector<MeasuredToken> others = {
+      {.model = "llama-3.2-1b", .policy = "round-robin", .context = 4224, .us = 803, .what_ifs = {}},
+      {.model = "llama-3.2-1b", .policy = "round-robin", .context = 32896, .us = 1180, .what_ifs = {}},
+      {.model = "llama-3.1-8b", .policy = "list", .context = 256, .us = 3685, .what_ifs = {}}};
+  for (const MeasuredToken& m : others)
+    EXPECT_NEAR(predicted_us(m), m.us, 0.1 * m.us) << m.model << ", context " << m.context;
+}
+
+bool place_the_same(const MeasuredToken& a, const MeasuredToken& b) {
+  return a.model == b.model && a.sequences == b.sequences && a.context == b.context &&
+         a.what_ifs == b.what_ifs;
+}
+
 // Two placements of the same that the GPU tells apart by more than its own scatter.
 bool tells_apart(const MeasuredToken& faster, const MeasuredToken& slower) {
   constexpr double kScatter = 0.02;
-  return faster.model == slower.model && faster.sequences == slower.sequences &&
-         faster.context == slower.context && faster.what_ifs == slower.what_ifs &&
-         faster.us < slower.us * (1 - kScatter);
+  return place_the_same(faster, slower) && faster.us < slower.us * (1 - kScatter);
 }
 
 TEST(Calibration, RanksPlacementsAsTheGpuDoes) {
@@ -40,6 +55,18 @@ TEST(Calibration, RanksPlacementsAsTheGpuDoes) {
     for (const MeasuredToken& b : h200_sim_parameters().measured) {
       if (!tells_apart(a, b)) continue;
       EXPECT_LT(predicted_us(a), predicted_us(b)) << a.model << ": " << a.policy << " against " << b.policy;
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 0);
+}
+
+TEST(Calibration, HardlyTellsApartPlacementsThatTheGpuHardlyDoes) {
+  int compared = 0;
+  for (const MeasuredToken& a : h200_sim_parameters().measured) {
+    for (const MeasuredToken& b : h200_sim_parameters().measured) {
+      if (&a == &b || !place_the_same(a, b) || tells_apart(a, b) || tells_apart(b, a)) continue;
+      EXPECT_NEAR(predicted_us(a) / predicted_us(b), 1, 0.03) << a.policy << " against " << b.policy;
       ++compared;
     }
   }

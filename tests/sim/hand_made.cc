@@ -92,6 +92,7 @@ SimParameters round_numbers() {
                   {.in_flight_bytes = 16384, .gb_per_s = 8.192, .round_us = 1}};  // 16 KiB in 2 µs
   p.latency_factor = p.round_factor = 1;
   p.signal_rounds = p.notice_rounds = p.read_rounds = 1;
+  p.notice_us = p.join_us = p.scale_us = p.land_us = 0;
   p.ring_pages = 9;
   p.pages_in_flight = p.pages_in_flight_long = 2;
   p.pages_ahead = 0;

@@ -70,6 +70,35 @@ TEST(Simulate, GivesTheTimesThatTheModelHasOnPaper) {
   EXPECT_EQ(us(trace.windows[0].length_ns()), 9.75);
 }
 
+TEST(Simulate, AddsWhatTakesTheSameUnderAnyLoad) {
+  const auto with = [](double SimParameters::*member, uint32_t first) {
+    SimParameters p = round_numbers();
+    p.*member = 0.25;
+    return simulate(chain_of_two(first, 1), decode_launch(1, 10, 1), p);
+  };
+  const auto second_ready = [](const Trace& trace) {
+    return us(trace.executions[1].time(EventKind::kInputsReady));
+  };
+  EXPECT_EQ(second_ready(with(&SimParameters::notice_us, 1)), 6.25 + 0.25);
+  EXPECT_EQ(second_ready(with(&SimParameters::join_us, 1)), 6.25);  // one signal: nobody is late
+  const Trace landing = with(&SimParameters::land_us, 8);
+  EXPECT_EQ(us(landing.executions[0].time(EventKind::kFirstLanded)), 2.5 + 0.25);
+  EXPECT_EQ(us(landing.executions[0].time(EventKind::kLastLanded)), 8.5 + 4 * 0.25);  // four pairs
+}
+
+TEST(Simulate, WaitsLongerForTheSlowestOfMore) {
+  const auto second_half = [](uint32_t signals) {
+    HandMade hand(signals + 1);
+    const uint32_t done = hand.counter(), gate = hand.counter();
+    for (uint32_t sm = 0; sm < signals; ++sm) hand.add(sm, 1, {}, {{done, 1}});
+    hand.add(signals, 1, {{done, signals, 2}}, {{gate, 1}});
+    SimParameters p = round_numbers();
+    p.join_us = 0.25;
+    return predict_us(hand.build(gate), decode_launch(1, 10, 1), p);
+  };
+  EXPECT_NEAR(second_half(8), second_half(1) + 3 * 0.25, 1e-3);
+}
+
 TEST(Simulate, StreamsPagesTwoAtATimeWhereMemoryTakesLongest) {
   // Pages land in pairs at 2.5, 4.5, 6.5, 8.5; the last pair is multiplied by 9.75.
   const Trace trace = simulate(chain_of_two(8, 1), decode_launch(1, 10, 1), round_numbers());
@@ -211,9 +240,10 @@ TEST(Simulate, IsNeverSlowerOnABetterMachine) {
     EXPECT_LT(with(better), before) << better;
     before = with(better);
   }
-  for (const char* better : {"round_factor=x0.5", "signal_rounds=0", "notice_rounds=0", "read_rounds=0",
-                             "latency_factor=x0.5", "multiply_us=x0.5", "take_us=x0.5", "store_us=0",
-                             "prepare_us=0", "fetch_us=0", "attention.fixed_us=0", "sample.fixed_us=0"}) {
+  for (const char* better :
+       {"round_factor=x0.5", "signal_rounds=0", "notice_rounds=0", "read_rounds=0", "notice_us=0",
+        "join_us=0", "land_us=0", "scale_us=0", "latency_factor=x0.5", "multiply_us=x0.5", "take_us=x0.5",
+        "store_us=0", "prepare_us=0", "fetch_us=0", "attention.fixed_us=0", "sample.fixed_us=0"}) {
     EXPECT_LE(with(better), as_it_is * (1 + 1e-3)) << better;
   }
   for (const char* worse : {"round_factor=x3", "multiply_us=x5", "attention.fixed_us=x10", "fetch_us=20",
