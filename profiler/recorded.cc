@@ -1,7 +1,6 @@
 #include "profiler/recorded.h"
 
 #include <algorithm>
-#include <array>
 #include <fmt/format.h>
 #include <tuple>
 #include <vector>

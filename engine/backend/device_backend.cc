@@ -81,7 +81,7 @@ class DeviceBackend final : public Backend {
   std::optional<double> stream_limit_gb_per_s() override;
   void fill_cache() override;
   void record(uint32_t events_of_ring, RecordingDetail detail) override;
-  const EventRings* events() override { return recording_ ? &interpreter_.events() : nullptr; }
+  const EventRings* events() override { return interpreter_.events(); }
 
  private:
   const Gpu gpu_;
@@ -90,7 +90,6 @@ class DeviceBackend final : public Backend {
   DeviceState state_;
   const CudaStream stream_;
   DeviceInterpreter interpreter_;
-  bool recording_ = false;
   std::array<std::vector<float>, kMaxRows> logits_;  // of rows that were asked for
 };
 
@@ -136,7 +135,6 @@ void DeviceBackend::fill_cache() {
 void DeviceBackend::record(uint32_t events_of_ring, RecordingDetail detail) {
   use_gpu(gpu_.index);
   interpreter_.record(events_of_ring, detail);
-  recording_ = events_of_ring > 0;
 }
 
 std::optional<double> DeviceBackend::stream_limit_gb_per_s() {

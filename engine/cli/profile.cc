@@ -75,7 +75,9 @@ void Flags::declare_run(FlagSet& set) {
             "1: when things happened; 2: also how long consumers waited for pages, which slows a GPU down a "
             "little more. Default: 1",
             [this](const FlagValue& v) {
-              recording.detail = static_cast<RecordingDetail>(parse_integer(v, 1, 2));
+              recording.detail =
+                  static_cast<RecordingDetail>(parse_integer(v, static_cast<int>(RecordingDetail::kMoments),
+                                                             static_cast<int>(RecordingDetail::kStarving)));
             });
   set.group("Simulator");
   set.value("--calibration", "FILE", "what the simulator knows of the GPU. Default: the H200's",

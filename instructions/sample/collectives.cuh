@@ -21,14 +21,6 @@ __device__ __forceinline__ T sum_warp(T own) {
   return own;
 }
 
-__device__ __forceinline__ Place max_warp(Place own) {
-#pragma unroll
-  for (uint32_t distance = kWarpThreads / 2; distance > 0; distance /= 2) {
-    own = max(own, __shfl_xor_sync(kAllLanes, own, distance));
-  }
-  return own;
-}
-
 // Over all threads, for all of them; T has 8 bytes.
 template <class T>
 __device__ __forceinline__ T sum_all(const Group& group, Scratch& scratch, T own) {

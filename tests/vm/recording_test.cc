@@ -112,13 +112,18 @@ TEST(Recording, TheLoaderMayNoteLateThatItHasIssuedAll) {
   EXPECT_EQ(ticks_of(t, Kind::kLoadIssued), 61U);
 }
 
+// A group instruction, whose warps have begun at 31 and ended at 41.
+RecordTimes group(uint32_t inputs_ready) {
+  return record(1, 0,
+                {{Kind::kFetchBegin, 1},
+                 {Kind::kInputsReady, inputs_ready},
+                 {Kind::kComputeBegin, 31},
+                 {Kind::kComputeEnd, 41},
+                 {Kind::kSignalled, 61}});
+}
+
 TEST(Recording, AGroupStoresWhatItHasComputedAndHasNothingToPrepare) {
-  const RecordTimes t = record(1, 0,
-                               {{Kind::kFetchBegin, 1},
-                                {Kind::kInputsReady, 21},
-                                {Kind::kComputeBegin, 31},
-                                {Kind::kComputeEnd, 41},
-                                {Kind::kSignalled, 51}});
+  const RecordTimes t = group(21);
   EXPECT_EQ(ticks_of(t, Kind::kPrepared), 21U);
   EXPECT_EQ(ticks_of(t, Kind::kComputeBegin), 31U);
   EXPECT_EQ(ticks_of(t, Kind::kStoreBegin), 41U);
@@ -126,12 +131,7 @@ TEST(Recording, AGroupStoresWhatItHasComputedAndHasNothingToPrepare) {
 }
 
 TEST(Recording, WhoStartsEarlyComputesOnceItsInputsAreReady) {
-  const RecordTimes t = record(1, 0,
-                               {{Kind::kFetchBegin, 1},
-                                {Kind::kInputsReady, 51},
-                                {Kind::kComputeBegin, 31},
-                                {Kind::kComputeEnd, 41},
-                                {Kind::kSignalled, 61}});
+  const RecordTimes t = group(51);
   EXPECT_EQ(ticks_of(t, Kind::kComputeBegin), 51U);
   EXPECT_EQ(ticks_of(t, Kind::kComputeEnd), 51U);
 }

@@ -93,8 +93,10 @@ class Controller {
       kind = FaultKind::kBadOperands;
     }
     if (kind != FaultKind::kNone) fault(slot, kind);
-    if (lane_ == 0) Isa::make_plan(launch_, slot);
-    if (lane_ == 0) recorder_.stamp(fetched_, EventKind::kFetched);
+    if (lane_ == 0) {
+      Isa::make_plan(launch_, slot);
+      recorder_.stamp(fetched_, EventKind::kFetched);
+    }
     hand_out();
   }
 

@@ -323,8 +323,8 @@ void DeviceInterpreter::record(uint32_t events_of_ring, RecordingDetail detail) 
   impl_->record(events_of_ring, detail);
 }
 
-const EventRings& DeviceInterpreter::events() {
-  return impl_->recording->download();
+const EventRings* DeviceInterpreter::events() {
+  return impl_->recording ? &impl_->recording->download() : nullptr;
 }
 
 }  // namespace serval

@@ -67,8 +67,8 @@ class DeviceInterpreter {
   // each SM; 0: no more. Throws Error(kRuntime) if the instruction set has no such kernel,
   // Error(kOutOfMemory) where GPU memory ends.
   void record(uint32_t events_of_ring, RecordingDetail detail = RecordingDetail::kMoments);
-  // Of the last run, which recorded: a ring for each SM. Ticks are cycles of the SM's clock.
-  const EventRings& events();
+  // Of the last run, if it recorded: a ring for each SM. Ticks are cycles of the SM's clock. Null if not.
+  const EventRings* events();
 
  private:
   struct Impl;

@@ -65,6 +65,21 @@ struct IsaList {
   }
 };
 
+template <class Role, class Visit>
+__device__ __forceinline__ void next_record(Role& role, uint32_t n, uint32_t lane, Visit&& visit) {
+  Shared& s = role.s;
+  const uint32_t at = n % kRecordSlots;
+  wait_phase(&s.record_ready[at], n / kRecordSlots & 1, &s.exit);
+  role.slot = &s.records[at];
+  visit();
+  __syncwarp();
+  if (lane == 0) ptx::mbarrier_arrive(&s.record_free[at]);
+}
+
+__device__ __forceinline__ void wait_for_leave(const Shared& s) {
+  for (;;) leave_if_asked(&s.exit);
+}
+
 template <class Isa, class Recorder>
 __device__ __forceinline__ void run_loader(Shared& s, const Launch& launch, uint32_t lane) {
   if (lane != 0) return;

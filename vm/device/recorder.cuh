@@ -42,7 +42,7 @@ struct RecorderShared {
 };
 
 // One warp's, or that of the only thread of one that works. Records are counted from the launch's first;
-// `leads` is true in one lane. Each event of a record has one warp that notes it: of several, the one with
+// one lane calls what writes. Each event of a record has one warp that notes it: of several, the one with
 // the first page, with the last, or that stored last.
 class EventRecorder {
  public:

@@ -6,8 +6,6 @@
 namespace serval::device {
 namespace {
 
-constexpr uint32_t kEventsOfRecord = kNumEventKinds;
-
 uint32_t time_of(const RecordTimes& t, EventKind kind) {
   return t.at[static_cast<size_t>(kind)];
 }
@@ -123,7 +121,7 @@ void align_clocks(const RecordedLaunch& launch, EventRings& rings) {
 
 EventRings events_of(const RecordedLaunch& launch) {
   const auto sms = static_cast<uint32_t>(launch.written.size());
-  EventRings rings(sms, 1, std::bit_ceil(launch.capacity * kEventsOfRecord));
+  EventRings rings(sms, 1, std::bit_ceil(launch.capacity * kNumEventKinds));
   align_clocks(launch, rings);
   for (uint32_t sm = 0; sm < sms; ++sm) {
     const uint32_t written = launch.written[sm];

@@ -359,22 +359,4 @@ struct StorerRole {
   }
 };
 
-// --- what all of them do
-
-// Calls visit() for the role's record `n`, counted from the launch's first. For whole warps.
-template <class Role, class Visit>
-__device__ __forceinline__ void next_record(Role& role, uint32_t n, uint32_t lane, Visit&& visit) {
-  Shared& s = role.s;
-  const uint32_t at = n % kRecordSlots;
-  wait_phase(&s.record_ready[at], n / kRecordSlots & 1, &s.exit);
-  role.slot = &s.records[at];
-  visit();
-  __syncwarp();
-  if (lane == 0) ptx::mbarrier_arrive(&s.record_free[at]);
-}
-
-__device__ __forceinline__ void wait_for_leave(const Shared& s) {
-  for (;;) leave_if_asked(&s.exit);
-}
-
 }  // namespace serval::device

@@ -18,13 +18,11 @@ namespace serval::device {
 inline constexpr uint32_t kControllerWarp = 0;
 inline constexpr uint32_t kLoaderWarp = 1;
 inline constexpr uint32_t kPreparerWarp = 2;
-inline constexpr uint32_t kWatcherWarp = 3;
 inline constexpr uint32_t kWarpsOfGroup = 4;  // that setmaxnreg acts on together
 inline constexpr uint32_t kFirstStorerWarp = 4;
 inline constexpr uint32_t kStorerWarps = 4;
 inline constexpr uint32_t kFirstConsumerWarp = 8;
-inline constexpr uint32_t kBlockWarps = kFirstConsumerWarp + kConsumerWarps;
-inline constexpr uint32_t kBlockThreads = kBlockWarps * kWarpThreads;
+inline constexpr uint32_t kBlockThreads = (kFirstConsumerWarp + kConsumerWarps) * kWarpThreads;
 // 4 warps of each kind: 40 + 80 + 2 × 192 registers make 504.
 inline constexpr uint32_t kServiceRegisters = 40;
 inline constexpr uint32_t kStorerRegisters = 80;
