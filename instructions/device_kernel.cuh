@@ -1,12 +1,10 @@
-// All instructions of isa.def as the type that the megakernel is compiled for.
+// All instructions of isa.def as the type that the megakernel is compiled for, and what it is compiled for.
 #pragma once
 
 #include "instructions/isa_devices.cuh"
 #include "vm/device/launch_kernel.cuh"
 
-namespace serval {
-
-namespace device {
+namespace serval::device {
 
 using LlamaIsa = IsaList<matvec::Stream
 #define SERVAL_OP(Type, folder, semantics) , Type
@@ -14,8 +12,19 @@ using LlamaIsa = IsaList<matvec::Stream
 #undef SERVAL_OP
                          >;
 
-}  // namespace device
+// kHeadDim: of attention; 0: any.
+struct AnyPass : ManyRows {
+  static constexpr uint32_t kHeadDim = 0;
+};
+struct OneRowHeads64 : OneRow {
+  static constexpr uint32_t kHeadDim = 64;
+};
+struct OneRowHeads128 : OneRowMoreScratch {
+  static constexpr uint32_t kHeadDim = 128;
+};
 
-DeviceKernel recording_device_kernel();
+// Each in a file of its own (device_kernel.cu.in).
+template <class Config, template <class> class Recorder>
+DeviceKernel compiled_kernel();
 
-}  // namespace serval
+}  // namespace serval::device

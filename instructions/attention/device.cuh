@@ -16,23 +16,30 @@ struct DeviceOp<Attention> : GroupOp {
            uint64_t{leaves_for_tokens(op.max_context)} + op.lanes < kMaxLeaves;
   }
 
+  template <class Config>
   static __device__ __forceinline__ void run(const Attention& op, const Group& group) {
-    using namespace attention;
     // A lane that the compiler knows nothing of: address arithmetic stays in here, instead of holding
     // registers while other instructions run.
     Group mine = group;
     asm volatile("" : "+r"(mine.lane));
-    const bool few = Queries(op).end(most_rows_of_a_slot(mine)) <= FewQueries<64>::kQueries;
-    if (op.head_dim == 64) {
-      if (few) {
-        FewQueries<64>(op, mine).run();
-      } else {
-        ManyQueries<64>(op, mine).run();
-      }
-    } else if (few) {
-      FewQueries<128>(op, mine).run();
+    if constexpr (Config::kHeadDim == 0) {
+      op.head_dim == 64 ? run_head_dim<Config, 64>(op, mine) : run_head_dim<Config, 128>(op, mine);
     } else {
-      ManyQueries<128>(op, mine).run();
+      run_head_dim<Config, Config::kHeadDim>(op, mine);
+    }
+  }
+
+ private:
+  template <class Config, uint32_t kHeadDim>
+  static __device__ __forceinline__ void run_head_dim(const Attention& op, const Group& group) {
+    using namespace attention;
+    using Few = FewQueries<Config, kHeadDim>;
+    if constexpr (Config::kRows == 1) {
+      Few(op, group).run();
+    } else if (Queries(op).end(most_rows_of_a_slot(group)) <= Few::kQueries) {
+      Few(op, group).run();
+    } else {
+      ManyQueries<Config, kHeadDim>(op, group).run();
     }
   }
 };

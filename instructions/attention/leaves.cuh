@@ -10,7 +10,7 @@
 
 namespace serval::device::attention {
 
-template <uint32_t kHeadDim, uint32_t kTileWarpsOf>
+template <class Config, uint32_t kHeadDim, uint32_t kTileWarpsOf>
 class Leaves {
  public:
   static constexpr uint32_t kTileWarps = kTileWarpsOf;
@@ -61,6 +61,7 @@ class Leaves {
       if (next.none()) return;
       if (!kFew) tile = tile_of(next);
       parts_.next_step();
+      turn_ ^= 1;
       step = next;
       next = following;
     }
@@ -75,14 +76,20 @@ class Leaves {
   static constexpr uint32_t kHeldHalves = kFew ? kHalves : 1;
   // Else they come through shared memory, for all warps of the tile if there are many queries.
   static constexpr bool kKeysInRegisters = kFew && kHalves == 1;
-  using HeadParts = Parts<kHeadDim, !kKeysInRegisters>;
+  // Then there is room for the outputs of all warps beside one place for values: those of the next leaf are
+  // on their way as soon as a warp has used its own. Else a warp's outputs lie where its values were, and the
+  // next part is on its way while one is used.
+  static constexpr bool kOwnOutputs = kKeysInRegisters;
+  static constexpr uint32_t kPlaces = kOwnOutputs ? 1 : 2;
+  using HeadParts = Parts<kHeadDim, !kKeysInRegisters, kPlaces>;
 
   struct Scratch {
     typename HeadParts::Places places;
-    float largest[kQueries][kTileWarps];
+    WarpOutput outputs[kOwnOutputs ? kConsumerWarps : 1];
+    float largest[2][kQueries][kTileWarps];  // of the leaf in hand and of the one before
     float sums[kQueries][kTileWarps];
   };
-  static_assert(sizeof(Scratch) <= kScratchBytes);
+  static_assert(sizeof(Scratch) <= Config::kScratchBytes);
 
   // Of a query, in the lane of its number.
   struct Targets {
@@ -183,7 +190,7 @@ class Leaves {
       }
       tiles::reduce_lanes<tiles::Max>(largest[e]);
     }
-    publish(scratch_.largest, largest);
+    publish(scratch_.largest[turn_], largest);
   }
 
   // A value for each query, from this warp.
@@ -198,7 +205,7 @@ class Leaves {
 #pragma unroll
     for (uint32_t e = 0; e < kEights; ++e) {
       const uint32_t query = tile_index() * kTileQueries + query_of_lane(e);
-      largest[e].quadrant[0] = total_in_pairs<tiles::Max>(scratch_.largest[query]);
+      largest[e].quadrant[0] = total_in_pairs<tiles::Max>(scratch_.largest[turn_][query]);
     }
   }
 
@@ -243,10 +250,14 @@ class Leaves {
         parts_.load_ahead(step, next, following, part);
       }
       if (!kFew) group_.sync();
+      if (kOwnOutputs) {
+        __syncwarp();
+        parts_.load_ahead(step, next, following, last);
+      }
       hand_over(last, outputs);
       group_.sync();
       store(step, first, last, targets);
-      if (next.none() && last == HeadParts::kCount - 1) return;
+      if (kOwnOutputs || (next.none() && last == HeadParts::kCount - 1)) continue;
       group_.sync();  // now the outputs have been read
       parts_.load_ahead(step, next, following, last);
     }
@@ -263,10 +274,14 @@ class Leaves {
     }
   }
 
-  // To the other warps of the tile, in place of the values that this warp has brought.
+  // Where a warp's outputs go, for the other warps of the tile: in place of the values that it has brought,
+  // if they have no place of their own. They are read before the barrier of the next leaf.
+  __device__ __forceinline__ WarpOutput* outputs_of(uint32_t part, uint32_t warp) const {
+    return kOwnOutputs ? &scratch_.outputs[warp] : parts_.place(part, warp).outputs;
+  }
   __device__ __forceinline__ void hand_over(uint32_t part,
                                             const Output (&outputs)[kHeldHalves][kEights]) const {
-    auto& to = parts_.place(part, warp_).outputs;
+    WarpOutput* const to = outputs_of(part, warp_);
     __syncwarp();
 #pragma unroll
     for (uint32_t h = 0; h < kHeldHalves; ++h) {
@@ -306,7 +321,7 @@ class Leaves {
 #pragma unroll
     for (uint32_t w = 0; w < kTileWarps; ++w) {
       if (w * kWarpStrips >= strips) break;
-      const auto& outputs = parts_.place(part, tile_index() * kTileWarps + w).outputs[output];
+      const WarpOutput& outputs = outputs_of(part, tile_index() * kTileWarps + w)[output];
       const float2 of_warp = *reinterpret_cast<const float2*>(outputs.at(row, channel));
       float2& half = halves[2 * w / kTileWarps];
       half = {half.x + of_warp.x, half.y + of_warp.y};
@@ -319,7 +334,7 @@ class Leaves {
     if (group_.lane >= kTileQueries || targets.tokens <= step.item.begin()) return;
     const uint32_t query = tile_index() * kTileQueries + group_.lane;
     *reinterpret_cast<float2*>(targets.partial + leaf + kHeadDim) = {
-        total_in_pairs<tiles::Max>(scratch_.largest[query]) * kLn2,
+        total_in_pairs<tiles::Max>(scratch_.largest[turn_][query]) * kLn2,
         total_in_pairs<tiles::Sum>(scratch_.sums[query])};
   }
   static __device__ __forceinline__ float* shuffle(float* pointer, uint32_t lane) {
@@ -336,11 +351,12 @@ class Leaves {
   Source source_;
   HeadParts parts_;
   RegisterKeys keys_;  // if they are
+  uint32_t turn_ = 0;  // of the leaf in hand
 };
 
-template <uint32_t kHeadDim>
-using FewQueries = Leaves<kHeadDim, kConsumerWarps>;
-template <uint32_t kHeadDim>
-using ManyQueries = Leaves<kHeadDim, 2>;
+template <class Config, uint32_t kHeadDim>
+using FewQueries = Leaves<Config, kHeadDim, kConsumerWarps>;
+template <class Config, uint32_t kHeadDim>
+using ManyQueries = Leaves<Config, kHeadDim, 2>;
 
 }  // namespace serval::device::attention

@@ -108,13 +108,13 @@ class RegisterKeys {
 };
 
 // Parts in shared memory: the values of the warp's strip, or its keys and then its values. There are places
-// for two parts of each strip: a part is loaded in the place of the part before the last, once that has been
-// used.
-template <uint32_t kHeadDim, bool kWithKeysOf>
+// for one or two parts of each strip: a part is loaded in the place of the part that many before it, once
+// that has been used.
+template <uint32_t kHeadDim, bool kWithKeysOf, uint32_t kPlacesOf>
 class Parts {
  public:
   static constexpr bool kWithKeys = kWithKeysOf;
-  static constexpr uint32_t kPlaces = 2;
+  static constexpr uint32_t kPlaces = kPlacesOf;
   static constexpr uint32_t kHalves = kHeadDim / kPartChannels;
   static constexpr uint32_t kCount = (kWithKeys ? 2 : 1) * kHalves;  // of a step
   static constexpr uint32_t kFirstValues = kCount - kHalves;         // parts before it are keys
@@ -157,9 +157,9 @@ class Parts {
     const Step of = ahead < kCount ? step : ahead < 2 * kCount ? next : following;
     load(of, ahead % kCount, ahead, of.item.tokens);
   }
-  // Returns when the next part has landed; the one after it is on its way.
+  // Returns when the next part has landed; the one after it is on its way, if it has a place.
   __device__ __forceinline__ void wait() const {
-    tiles::wait_async<1>();
+    tiles::wait_async<kPlaces - 1>();
   }
   // Returns when nothing is on its way.
   __device__ __forceinline__ void wait_all() const {

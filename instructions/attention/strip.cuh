@@ -32,10 +32,12 @@ using Output = tiles::Accumulator<kEight, kPartChannels>;
 using PerQuery = tiles::RowVector<Scores>;
 using QueryTokens = tiles::RowVector<Scores, uint32_t>;  // that a query sees, of the whole sequence
 
-// In shared memory: a part of a strip, or what a warp hands to others of its outputs.
+// In shared memory: what a warp hands to others of its outputs …
+using WarpOutput = tiles::SharedTile<float, kEight, kPartChannels>;
+// … and a part of a strip, or outputs.
 union Place {
   SharedPart part;
-  tiles::SharedTile<float, kEight, kPartChannels> outputs[2];
+  WarpOutput outputs[2];
 };
 static_assert(sizeof(Place) == sizeof(SharedPart));
 

@@ -199,7 +199,7 @@ __device__ __forceinline__ Merged<2> merge_alone(const HeadLeaves& leaves, uint3
 
 // What the warps of a group share when they merge together: warp w has class w.
 struct SharedMerge {
-  static constexpr uint32_t kBatch = 24;               // leaves of a class that are in shared memory at once
+  static constexpr uint32_t kBatch = 20;               // leaves of a class that are in shared memory at once
   float2 values[kMergeClasses][kBatch][kWarpThreads];  // a lane's channels of a leaf
   float2 scores[kMergeClasses][kBatch];
   // Used in turns: warp 0 may still read when the others are at the next run of channels.

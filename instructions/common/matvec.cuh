@@ -31,13 +31,11 @@ namespace serval::device {
 
 namespace matvec {
 
-inline constexpr uint32_t kRowsOfTile = 4;  // rows of the pass in one 8-column operand
+inline constexpr uint32_t kRowsOfProduct = 4;  // rows of the pass in one 8-column operand
 inline constexpr uint32_t kProducts = page_image::kHalfCols / page_image::kProductCols;  // of a whole page
 inline constexpr uint32_t kPairBytes = 64;  // of a row's half that two products cover
 inline constexpr uint32_t kFloatBytes = sizeof(float);
 inline constexpr uint32_t kChains = 4;  // independent sums, so that products overlap
-
-static_assert(activation_image::kRowBytes == kActivationRowBytes, "slots hold rows of images");
 
 struct Input {
   const std::byte* activations;  // an image
@@ -91,21 +89,25 @@ struct Plan {
 static_assert(kPartialBytes >= 2 * kConsumerWarps * kMaxRows * kUnitRows * sizeof(float));
 
 // Units whose partial results are in shared memory at once: a power of two.
+template <class Config>
 __device__ __forceinline__ uint32_t unit_slots(const Launch& launch, uint32_t matrices, uint32_t parts) {
-  const uint32_t fit = kPartialBytes / (matrices * parts * launch.row_slots * kUnitRows * sizeof(float));
+  const uint32_t fit =
+      kPartialBytes / (matrices * parts * row_slots<Config>(launch) * kUnitRows * sizeof(float));
   return fit == 0 ? 0 : fit < kUnitSlots ? 1u << (31 - __clz(static_cast<int>(fit))) : kUnitSlots;
 }
+template <class Config>
 __device__ __forceinline__ Mode mode_of(const Launch& launch, uint32_t units, uint32_t matrices,
                                         uint32_t chunks) {
-  if (chunks <= activation_slots(launch)) return Mode::kResident;
-  const bool one_block = units <= kConsumerWarps && units <= unit_slots(launch, matrices, chunks);
+  if (chunks <= activation_slots<Config>(launch)) return Mode::kResident;
+  const bool one_block = units <= kConsumerWarps && units <= unit_slots<Config>(launch, matrices, chunks);
   return one_block ? Mode::kSplit : Mode::kUnitPerWarp;
 }
+template <class Config>
 __device__ __forceinline__ Plan make_plan(const Launch& launch, const Shape& shape) {
   const auto [input, all_units, matrices, cols] = shape;
   uint32_t units = all_units;
   const uint32_t chunks = page_image::chunks(cols), unit_pages = matrices * chunks;
-  const Mode mode = mode_of(launch, units, matrices, chunks);
+  const Mode mode = mode_of<Config>(launch, units, matrices, chunks);
   const bool own_unit = mode == Mode::kUnitPerWarp;
   const uint32_t parts = own_unit ? 1 : chunks;
   // After the launch's first pass every active row wants logits.
@@ -123,7 +125,7 @@ __device__ __forceinline__ Plan make_plan(const Launch& launch, const Shape& sha
           .activation_chunks = blocks * chunks,
           .parts = parts,
           .arrivals = own_unit ? 1 : unit_pages,
-          .slots = unit_slots(launch, matrices, parts)};
+          .slots = unit_slots<Config>(launch, matrices, parts)};
 }
 
 // The sum of a tile's columns: lane l has row l / 4 of the unit for row l % 4 of the tile.
@@ -171,14 +173,13 @@ __device__ __forceinline__ float multiply_shared(uint32_t w, uint32_t products, 
 
 // Calls take(row, tile(x)) for every row that may be active, where `x` is the address of this lane's column
 // of the row's tile.
-template <class Tile, class Take>
-__device__ __forceinline__ void for_tiles(const ConsumerRole& role, uint32_t chunk, Tile&& tile,
-                                          Take&& take) {
-  const uint32_t rows = role.launch.row_bound;
+template <class Role, class Tile, class Take>
+__device__ __forceinline__ void for_tiles(const Role& role, uint32_t chunk, Tile&& tile, Take&& take) {
+  const uint32_t rows = row_bound<typename Role::Config>(role.launch);
   const uint32_t column = role.lane / 4;
   const uint32_t lane_columns = chunk + column % 2 * activation_image::kHalfStride + role.lane % 4 * 16;
 #pragma unroll 1
-  for (uint32_t first = 0; first < rows; first += kRowsOfTile) {
+  for (uint32_t first = 0; first < rows; first += kRowsOfProduct) {
     // Columns without a row repeat the last: what they give is not used.
     const uint32_t row = min(first + column / 2, rows - 1);
     const float value = tile(lane_columns + row * kActivationRowBytes);
@@ -192,9 +193,10 @@ template <class Role, class WaitPlace, class Take>
 __device__ __forceinline__ void multiply_page(Role& role, const Plan& plan, uint32_t page, uint32_t half_cols,
                                               uint32_t chunk, uint32_t& chunks_seen, WaitPlace&& wait_place,
                                               Take&& take) {
-  const uint32_t weights =
-      ptx::shared_address(role.s.ring[page % kRingPages]) + role.lane * static_cast<uint32_t>(sizeof(uint4));
-  const uint32_t x = ptx::shared_address(role.s.activations) + activation_slot(role.launch, chunk);
+  using Config = typename Role::Config;
+  const uint32_t weights = ptx::shared_address(role.s.ring[page % Config::kRingPages]) +
+                           role.lane * static_cast<uint32_t>(sizeof(uint4));
+  const uint32_t x = ptx::shared_address(role.s.activations) + activation_slot<Config>(role.launch, chunk);
   [[maybe_unused]] const bool first = page == role.next_page, last = page + 1 == role.next_page + plan.pages;
   const auto wait_activations = [&] {
     wait_place();
@@ -225,15 +227,18 @@ __device__ __forceinline__ void multiply_page(Role& role, const Plan& plan, uint
 }
 
 // Where in shared memory a lane leaves its results of row 0 in a part of a unit's: parts are [part][row][8].
-__device__ __forceinline__ uint32_t part_place(const ConsumerRole& role, const Plan& plan, uint32_t unit,
+template <class Role>
+__device__ __forceinline__ uint32_t part_place(const Role& role, const Plan& plan, uint32_t unit,
                                                uint32_t part) {
   const uint32_t slot = unit & (plan.slots - 1);
-  const uint32_t row = (slot * plan.matrices * plan.parts + part) * role.launch.row_slots;
+  const uint32_t row =
+      (slot * plan.matrices * plan.parts + part) * row_slots<typename Role::Config>(role.launch);
   return ptx::shared_address(role.s.partials) + (row * kUnitRows + role.lane / 4) * kFloatBytes;
 }
 
 // Returns when the storer no longer needs what lies where the unit's results will go.
-__device__ __forceinline__ void wait_part_place(ConsumerRole& role, const Plan& plan, uint32_t unit) {
+template <class Role>
+__device__ __forceinline__ void wait_part_place(Role& role, const Plan& plan, uint32_t unit) {
   role.wait_stored(unit < plan.slots ? role.next_unit : role.next_unit + unit - plan.slots + 1);
 }
 
@@ -252,10 +257,12 @@ struct Walk {
 };
 
 // Resident: the warps take the pages in turn, unit by unit.
-__device__ __forceinline__ uint32_t first_in_turn(const ConsumerRole& role) {
+template <class Role>
+__device__ __forceinline__ uint32_t first_in_turn(const Role& role) {
   return (role.warp - role.next_page) % kConsumerWarps;
 }
-__device__ __forceinline__ Walk first_resident(const ConsumerRole& role, const Plan& plan) {
+template <class Role>
+__device__ __forceinline__ Walk first_resident(const Role& role, const Plan& plan) {
   const uint32_t page = first_in_turn(role);
   const uint32_t unit = page / plan.unit_pages;
   return {.page = page, .unit = unit, .part = page - unit * plan.unit_pages, .block = 0};
@@ -280,7 +287,8 @@ __device__ __forceinline__ uint32_t page_of_own_unit(const Plan& plan, const Wal
   return at.block * kConsumerWarps * plan.unit_pages +
          (at.chunk(plan) * plan.block_units(at.block) + in_block) * plan.matrices + at.matrix(plan);
 }
-__device__ __forceinline__ Walk first_of_own_units(const ConsumerRole& role, const Plan& plan) {
+template <class Role>
+__device__ __forceinline__ Walk first_of_own_units(const Role& role, const Plan& plan) {
   Walk at{.page = plan.pages, .unit = role.warp, .part = 0, .block = 0};
   if (at.unit < plan.units) at.page = page_of_own_unit(plan, at);
   return at;
@@ -300,7 +308,8 @@ __device__ __forceinline__ void next_of_own_units(const Plan& plan, Walk& at) {
   at.page = at.unit < plan.units ? page_of_own_unit(plan, at) : plan.pages;
 }
 
-__device__ __forceinline__ Walk first_page(const ConsumerRole& role, const Plan& plan) {
+template <class Role>
+__device__ __forceinline__ Walk first_page(const Role& role, const Plan& plan) {
   if (plan.resident()) return first_resident(role, plan);
   return plan.mode == Mode::kSplit ? split_at(plan, first_in_turn(role)) : first_of_own_units(role, plan);
 }
@@ -335,7 +344,8 @@ __device__ __forceinline__ void consume_page(Role& role, const Plan& plan, const
 }
 
 // A warp is done with all chunks before that of its next page.
-__device__ __forceinline__ void pass_chunks_before(ConsumerRole& role, const Plan& plan, const Walk& next) {
+template <class Role>
+__device__ __forceinline__ void pass_chunks_before(Role& role, const Plan& plan, const Walk& next) {
   const bool none_left = next.page >= plan.pages;
   const uint32_t chunks = none_left ? plan.activation_chunks : next.block * plan.chunks + next.chunk(plan);
   role.used_chunks(role.next_chunk + chunks);
@@ -354,40 +364,60 @@ __device__ __forceinline__ void consume_pages(Role& role, const Plan& plan) {
   }
 }
 
-// What a lane of a storer finishes: one output. A warp finishes the 8 of a unit for kRowsOfTile rows at once.
+// Storers finish tiles of outputs: of one row, as many units as a warp has lanes for; of more rows, a unit
+// for some of them.
+template <class Config>
+struct TileOfRows {
+  static constexpr uint32_t kAtOnce = kWarpThreads / kUnitRows;
+  static constexpr uint32_t kRows = Config::kRows < kAtOnce ? Config::kRows : kAtOnce;
+  static constexpr uint32_t kUnits = kAtOnce / kRows;
+};
+
+// What a lane of a storer finishes: one output.
 struct Output {
   uint32_t unit;         // of the instruction's, from its first_unit
   uint32_t row_of_unit;  // 0 to 7
   uint32_t row;          // of the pass
-  bool wanted;           // the pass has this row and wants the result
+  bool exists;           // the instruction has this unit
+  bool wanted;           // the pass has this row, too, and wants the result
 };
 
-// The tiles of rows of all units, which the storers take in turn.
-struct TileWalk {
-  uint32_t unit;
-  uint32_t tile;
-  uint32_t tiles;  // of a unit
+// Tiles of a unit: a power of two, so that a storer's tiles are all of the same rows.
+template <class Config>
+__device__ __forceinline__ uint32_t tiles_of_unit(const Launch& launch) {
+  return max(row_slots<Config>(launch) / TileOfRows<Config>::kRows, 1u);
+}
 
-  __device__ __forceinline__ explicit TileWalk(const StorerRole& role)
-      : unit(0), tile(role.warp), tiles((role.launch.row_bound + kRowsOfTile - 1) / kRowsOfTile) {
-    carry();
-  }
-  __device__ __forceinline__ void next() {
-    tile += kStorerWarps;
-    carry();
-  }
-  __device__ __forceinline__ Output output(const StorerRole& role, const Plan& plan) const {
-    const uint32_t row = tile * kRowsOfTile + role.lane / kUnitRows;
+// The tiles of an instruction, which its storers take in turn.
+template <class Config>
+class TileWalk {
+  using Tile = TileOfRows<Config>;
+
+ public:
+  __device__ __forceinline__ explicit TileWalk(const StorerRole<Config>& role)
+      : tiles_of_unit_(matvec::tiles_of_unit<Config>(role.launch)),
+        unit_(role.turn / tiles_of_unit_ * Tile::kUnits),
+        first_row_(role.turn % tiles_of_unit_ * Tile::kRows) {}
+
+  __device__ __forceinline__ uint32_t unit() const { return unit_; }  // the tile's first
+  __device__ __forceinline__ uint32_t first_row() const { return first_row_; }
+  __device__ __forceinline__ uint32_t tiles_of_unit() const { return tiles_of_unit_; }
+  __device__ __forceinline__ void next() { unit_ += kStorerWarps / tiles_of_unit_ * Tile::kUnits; }
+  __device__ __forceinline__ Output output(const StorerRole<Config>& role, const Plan& plan) const {
+    const uint32_t n = role.lane / kUnitRows;
+    const uint32_t unit = unit_ + n / Tile::kRows, row = first_row_ + n % Tile::kRows;
+    const bool exists = unit < plan.units;
     return {.unit = unit,
             .row_of_unit = role.lane % kUnitRows,
             .row = row,
-            .wanted = row < role.launch.row_bound && plan.input.wants(role.s.rows[row])};
+            .exists = exists,
+            .wanted = exists && row < row_bound<Config>(role.launch) && plan.input.wants(role.s.rows[row])};
   }
 
  private:
-  __device__ __forceinline__ void carry() {
-    for (; tile >= tiles; tile -= tiles) ++unit;
-  }
+  uint32_t tiles_of_unit_;
+  uint32_t unit_;
+  uint32_t first_row_;
 };
 
 // Sums of storers take this many terms at once, the last ones of which may be none: code that runs straight
@@ -395,11 +425,12 @@ struct TileWalk {
 inline constexpr uint32_t kTermsAtOnce = 4;
 
 // The sum over a unit's chunks, in order.
-__device__ __forceinline__ float sum_parts(const StorerRole& role, const Plan& plan, const Output& out,
-                                           uint32_t matrix) {
+template <class Config>
+__device__ __forceinline__ float sum_parts(const StorerRole<Config>& role, const Plan& plan,
+                                           const Output& out, uint32_t matrix) {
   const uint32_t slot = out.unit & (plan.slots - 1);
-  const uint32_t part_floats = role.launch.row_slots * kUnitRows;
-  const uint32_t row = min(out.row, role.launch.row_bound - 1);
+  const uint32_t part_floats = row_slots<Config>(role.launch) * kUnitRows;
+  const uint32_t row = min(out.row, row_bound<Config>(role.launch) - 1);
   const float* from = role.s.partials + (slot * plan.matrices + matrix) * plan.parts * part_floats +
                       row * kUnitRows + out.row_of_unit;
   const uint32_t parts = plan.parts;
@@ -415,50 +446,48 @@ __device__ __forceinline__ float sum_parts(const StorerRole& role, const Plan& p
   return sum;
 }
 
-// The squares of up to kRowsOfTile rows of this warp, each lane its own pairs in order; rows that the pass
-// does not have repeat the last.
-__device__ __forceinline__ void add_squares(const StorerRole& role, const Plan& plan,
-                                            float (&sums)[kRowsOfTile]) {
-  const uint32_t pairs = plan.cols / kUnitRows / 2, last_row = role.launch.row_bound - 1;
+// The squares of a tile's rows, each lane its own pairs in order; rows that the pass does not have repeat the
+// last.
+template <class Config, uint32_t kRows>
+__device__ __forceinline__ void add_squares(const StorerRole<Config>& role, const Plan& plan,
+                                            uint32_t first_row, float (&sums)[kRows]) {
+  const uint32_t pairs = plan.cols / kUnitRows / 2, last_row = row_bound<Config>(role.launch) - 1;
   const auto* squares = reinterpret_cast<const float2*>(plan.input.squares);
 #pragma unroll 1
   for (uint32_t first = role.lane; first < pairs; first += kTermsAtOnce * kWarpThreads) {
-    float2 terms[kTermsAtOnce][kRowsOfTile];
+    float2 terms[kTermsAtOnce][kRows];
 #pragma unroll
     for (uint32_t t = 0; t < kTermsAtOnce; ++t) {
       const uint32_t pair = min(first + t * kWarpThreads, pairs - 1);
 #pragma unroll
-      for (uint32_t i = 0; i < kRowsOfTile; ++i) {
-        const uint32_t row = min(role.warp + i * kStorerWarps, last_row);
-        terms[t][i] = tiles::ptx::load_relaxed(squares + size_t{row} * pairs + pair);
-      }
+      for (uint32_t i = 0; i < kRows; ++i)
+        terms[t][i] = tiles::ptx::load_relaxed(squares + size_t{min(first_row + i, last_row)} * pairs + pair);
     }
 #pragma unroll
     for (uint32_t t = 0; t < kTermsAtOnce; ++t) {
       const bool there = first + t * kWarpThreads < pairs;
 #pragma unroll
-      for (uint32_t i = 0; i < kRowsOfTile; ++i) sums[i] += there ? terms[t][i].x + terms[t][i].y : 0.0F;
+      for (uint32_t i = 0; i < kRows; ++i) sums[i] += there ? terms[t][i].x + terms[t][i].y : 0.0F;
     }
   }
 }
 
-// What the pass's rows are multiplied with, by the storers, kRowsOfTile each at most.
-__device__ __forceinline__ void write_scales(StorerRole& role, const Plan& plan) {
-  static_assert(kMaxRows == kStorerWarps * kRowsOfTile);
-  if (role.warp < role.launch.row_bound) {
-    float sums[kRowsOfTile] = {};
-    add_squares(role, plan, sums);
-    const float inverse_cols = 1.0F / static_cast<float>(plan.cols);
+// What the sums of the lane's row are multiplied with.
+template <class Config>
+__device__ __forceinline__ float scale_of(const StorerRole<Config>& role, const Plan& plan,
+                                          const TileWalk<Config>& at) {
+  constexpr uint32_t kRows = TileOfRows<Config>::kRows;
+  if (plan.input.squares == nullptr || plan.units == 0) return 1;
+  float sums[kRows] = {};
+  add_squares(role, plan, at.first_row(), sums);
+  const float inverse_cols = 1.0F / static_cast<float>(plan.cols);
+  float mine = 0;
 #pragma unroll
-    for (float& sum : sums) sum = rsqrtf(residual::warp_sum(sum) * inverse_cols + plan.input.epsilon);
-    const uint32_t row = role.warp + role.lane * kStorerWarps;
-    const float mine = role.lane == 0   ? sums[0]
-                       : role.lane == 1 ? sums[1]
-                       : role.lane == 2 ? sums[2]
-                                        : sums[3];
-    if (role.lane < kRowsOfTile && row < role.launch.row_bound) role.scales()[row] = mine;
+  for (uint32_t i = 0; i < kRows; ++i) {
+    const float scale = rsqrtf(residual::warp_sum(sums[i]) * inverse_cols + plan.input.epsilon);
+    mine = role.lane / kUnitRows % kRows == i ? scale : mine;
   }
-  role.scales_written();
+  return mine;
 }
 
 // The sums of an output, one for each matrix.
@@ -466,27 +495,20 @@ struct Sums {
   float first;
   float second;
 };
-__device__ __forceinline__ Sums sums_of(const StorerRole& role, const Plan& plan, const Output& out,
-                                        const float* scales) {
-  const float scale = scales != nullptr ? scales[min(out.row, role.launch.row_bound - 1)] : 1.0F;
+template <class Config>
+__device__ __forceinline__ Sums sums_of(const StorerRole<Config>& role, const Plan& plan, const Output& out,
+                                        float scale) {
   const float first = sum_parts(role, plan, out, 0) * scale;
   return {first, plan.matrices == 1 ? 0.0F : sum_parts(role, plan, out, 1) * scale};
 }
 
-// What the sums of each row are multiplied with, or null.
-__device__ __forceinline__ const float* scales_of(StorerRole& role, const Plan& plan) {
-  if (plan.input.squares == nullptr || plan.units == 0) return nullptr;
-  write_scales(role, plan);
-  const float* scales = role.scales();
-  ++role.next_scales;
-  return scales;
-}
-
-// What storing an output needs besides its sums; what is in it is each instruction's own.
+// What storing an output needs besides its sums, looked up before they are there; what is in it is each
+// instruction's own.
 struct Extra {
   float first;
   float second;
   uint32_t third;
+  void* to;
 };
 
 // What all of them share.
@@ -494,8 +516,16 @@ struct Stream {
   using Plan = matvec::Plan;
   using Shape = matvec::Shape;
 
+  template <class Config>
   static __device__ __forceinline__ Plan plan(const Launch& launch, const Shape& shape) {
-    return make_plan(launch, shape);
+    return make_plan<Config>(launch, shape);
+  }
+  static __device__ __forceinline__ uint32_t units(const Plan& plan) { return plan.units; }
+  // That have something to store, or else to say that there is nothing.
+  template <class Config>
+  static __device__ __forceinline__ uint32_t storers(const Launch& launch, const Plan& plan) {
+    constexpr uint32_t kUnits = TileOfRows<Config>::kUnits;
+    return max(1u, min((plan.units + kUnits - 1) / kUnits * tiles_of_unit<Config>(launch), kStorerWarps));
   }
 
   // Resident: unit after unit, all chunks of each. Otherwise: block after block of units, and in a block
@@ -544,41 +574,39 @@ struct Stream {
     }
   }
 
-  // The storers take the tiles of rows in turn. What the outputs of a tile and of the next need besides their
-  // sums is on its way while those are waited for. with_op(visit) calls visit.operator()<Op>(op) for the
-  // record's instruction: one copy of all the rest serves all of them.
-  template <class Role, class WithOp>
-  static __device__ __forceinline__ void store(Role& role, const Plan& plan, WithOp&& with_op) {
-    const auto fetch = [&](const TileWalk& at) {
-      Extra extra{};
-      if (at.unit >= plan.units) return extra;
-      const Output out = at.output(role, plan);
-      with_op([&]<class Op>(const Op& op) { extra = DeviceOp<Op>::fetch_extra(role, op, out); });
-      return extra;
-    };
-    const float* scales = nullptr;
+  // The storers take the tiles in turn. What the outputs of a tile and of the next need besides their sums is
+  // on its way while those are waited for; what nothing writes, before the inputs are there. with_op(visit)
+  // calls visit.operator()<Op>(op) for the record's instruction: one copy of all the rest serves all of them.
+  // stored() is called once the last tile of this warp is stored.
+  template <class Role, class WithOp, class Stored>
+  static __device__ __forceinline__ void store(Role& role, const Plan& plan, WithOp&& with_op,
+                                               Stored&& stored) {
+    if (role.slot->begins_pass != 0) role.wait_inputs();  // which bring the pass's rows
     TileWalk at(role);
-    Output out{};
-    Extra extra{};
+    role.own_units_stored(min(at.unit(), plan.units));
+    float scale = 1;
     bool begun = false;
 #pragma unroll 1
-    for (;;) {
-      const Extra next_extra = fetch(at);
-      if (!begun) {
-        scales = scales_of(role, plan);
-      } else {
-        role.wait_unit(out.unit, plan.arrivals);
-        role.recorder.note();
-        const Sums sums = sums_of(role, plan, out, scales);
-        with_op([&]<class Op>(const Op& op) { DeviceOp<Op>::store_output(role, op, out, sums, extra); });
-        role.tile_stored(out.unit, at.tiles, min(at.unit, plan.units));
-      }
-      if (at.unit >= plan.units) break;
+    do {
+      const Output out = at.output(role, plan);
+      Extra extra{};
+      with_op([&]<class Op>(const Op& op) { extra = DeviceOp<Op>::fetch_constant(role, op, out); });
+      if (!begun) role.wait_inputs();
+      with_op([&]<class Op>(const Op& op) { DeviceOp<Op>::fetch_written(role, op, out, extra); });
+      if (!begun) scale = scale_of(role, plan, at);
       begun = true;
-      out = at.output(role, plan);
-      extra = next_extra;
+      role.wait_unit_slots(min(at.unit() + TileOfRows<typename Role::Config>::kUnits, plan.units));
+      with_op([&]<class Op>(const Op& op) {
+        role.wait_units(out.unit, out.exists, plan.arrivals);
+        role.recorder.note();
+        const Sums sums = sums_of(role, plan, out, scale);
+        DeviceOp<Op>::store_output(role, op, out, sums, extra);
+      });
       at.next();
-    }
+      if (at.unit() >= plan.units) stored();
+      role.tile_stored(out.unit, out.exists && out.row_of_unit == 0 && out.row == at.first_row(),
+                       at.tiles_of_unit(), min(at.unit(), plan.units));
+    } while (at.unit() < plan.units);
     role.units_stored(plan.units);
   }
 
@@ -599,10 +627,22 @@ struct Stream {
 //   cols(op), units(op)                        columns of the weights; units in all
 //   input(slot, op)                            matvec::Input
 //   image(slot, op, matrix, unit)              the matrix's page image; changes `unit` to the image's
-//   fetch_extra(role, op, output)              matvec::Extra, read before the sums are there
+//   fetch_constant(role, op, output)           matvec::Extra: of what nothing writes while the pass runs
+//   fetch_written(role, op, output, extra)     adds to it what only the inputs bring; both before the sums
+//   are
+//                                              there
 //   store_output(role, op, output, sums, extra)  called by all lanes, whether the output is wanted or not
 template <class Derived>
 struct MatvecOp {
+  template <class Role, class Op>
+  static __device__ __forceinline__ matvec::Extra fetch_constant(const Role&, const Op&,
+                                                                 const matvec::Output&) {
+    return {};
+  }
+  template <class Role, class Op>
+  static __device__ __forceinline__ void fetch_written(const Role&, const Op&, const matvec::Output&,
+                                                       matvec::Extra&) {}
+
   template <class Op>
   static __device__ bool in_range(const Op& op) {
     return op.num_units > 0 && op.first_unit < Derived::units(op) &&

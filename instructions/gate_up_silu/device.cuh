@@ -25,11 +25,8 @@ struct DeviceOp<GateUpSilu> : MatvecOp<DeviceOp<GateUpSilu>> {
                        : tensor<&GateUpSilu::up, const std::byte>(slot);
   }
 
-  static __device__ __forceinline__ matvec::Extra fetch_extra(const StorerRole&, const GateUpSilu&,
-                                                              const matvec::Output&) {
-    return {};
-  }
-  static __device__ __forceinline__ void store_output(const StorerRole& role, const GateUpSilu& op,
+  template <class Role>
+  static __device__ __forceinline__ void store_output(const Role& role, const GateUpSilu& op,
                                                       const matvec::Output& out, const matvec::Sums& sums,
                                                       const matvec::Extra&) {
     const float gate = sums.first, up = sums.second;

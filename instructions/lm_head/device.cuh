@@ -26,11 +26,8 @@ struct DeviceOp<LmHead> : MatvecOp<DeviceOp<LmHead>> {
     return tensor<&LmHead::weights, const std::byte>(slot);
   }
 
-  static __device__ __forceinline__ matvec::Extra fetch_extra(const StorerRole&, const LmHead&,
-                                                              const matvec::Output&) {
-    return {};
-  }
-  static __device__ __forceinline__ void store_output(const StorerRole& role, const LmHead& op,
+  template <class Role>
+  static __device__ __forceinline__ void store_output(const Role& role, const LmHead& op,
                                                       const matvec::Output& out, const matvec::Sums& sums,
                                                       const matvec::Extra&) {
     const uint32_t unit = op.first_unit + out.unit, token = unit * kUnitRows + out.row_of_unit;

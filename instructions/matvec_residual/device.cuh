@@ -21,17 +21,24 @@ struct DeviceOp<MatvecResidual> : MatvecOp<DeviceOp<MatvecResidual>> {
     return tensor<&MatvecResidual::weights, const std::byte>(slot);
   }
 
-  // What the residual holds, and the column's weight of the norm.
-  static __device__ __forceinline__ matvec::Extra fetch_extra(const StorerRole& role,
-                                                              const MatvecResidual& op,
-                                                              const matvec::Output& out) {
+  // The column's weight of the norm …
+  template <class Role>
+  static __device__ __forceinline__ matvec::Extra fetch_constant(const Role& role, const MatvecResidual& op,
+                                                                 const matvec::Output& out) {
     if (!out.wanted) return {};
-    const uint32_t col = col_of(op, out);
-    return {ptx::load_relaxed(tensor<&MatvecResidual::residual, const float>(*role.slot) +
-                              size_t{out.row} * op.out_cols + col),
-            0, tiles::ptx::load_constant(tensor<&MatvecResidual::norm, const uint16_t>(*role.slot) + col)};
+    const auto* norm = tensor<&MatvecResidual::norm, const uint16_t>(*role.slot);
+    return {.third = tiles::ptx::load_constant(norm + col_of(op, out))};
   }
-  static __device__ __forceinline__ void store_output(const StorerRole& role, const MatvecResidual& op,
+  // … and what the residual holds.
+  template <class Role>
+  static __device__ __forceinline__ void fetch_written(const Role& role, const MatvecResidual& op,
+                                                       const matvec::Output& out, matvec::Extra& extra) {
+    if (!out.wanted) return;
+    const auto* residual = tensor<&MatvecResidual::residual, const float>(*role.slot);
+    extra.first = ptx::load_relaxed(residual + size_t{out.row} * op.out_cols + col_of(op, out));
+  }
+  template <class Role>
+  static __device__ __forceinline__ void store_output(const Role& role, const MatvecResidual& op,
                                                       const matvec::Output& out, const matvec::Sums& sums,
                                                       const matvec::Extra& extra) {
     const residual::Place to{tensor<&MatvecResidual::residual, float>(*role.slot),

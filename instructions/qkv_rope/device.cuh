@@ -36,63 +36,57 @@ struct DeviceOp<QkvRope> : MatvecOp<DeviceOp<QkvRope>> {
     }
   }
 
-  // Cosine and sine of the angle of an output's pair, and the KV block that its row's K and V go to.
-  static __device__ __forceinline__ matvec::Extra fetch_extra(const StorerRole& role, const QkvRope& op,
-                                                              const matvec::Output& out) {
-    matvec::Extra extra{1, 0, 0};
+  // Cosine and sine of the angle of an output's pair, and where the output goes.
+  template <class Role>
+  static __device__ __forceinline__ matvec::Extra fetch_constant(const Role& role, const QkvRope& op,
+                                                                 const matvec::Output& out) {
+    matvec::Extra extra{};
     if (!out.wanted) return extra;
     const QkvUnit u = qkv_unit(op, op.first_unit + out.unit);
     const PassRow& row = role.s.rows[out.row];
+    uint32_t channel = u.index * kUnitRows + out.row_of_unit;
     if (u.part != QkvPart::kV) {
-      const float* cosines = tensor<&QkvRope::rope, const float>(*role.slot) +
-                             size_t{row.position} * op.head_dim + u.index * kPairs + out.row_of_unit % kPairs;
+      const uint32_t pair = u.index * kPairs + out.row_of_unit % kPairs;
+      const float* cosines =
+          tensor<&QkvRope::rope, const float>(*role.slot) + size_t{row.position} * op.head_dim + pair;
       extra.first = ptx::load_constant(cosines);
       extra.second = ptx::load_constant(cosines + op.head_dim / 2);
+      extra.third = kTurned;
+      channel = pair + (out.row_of_unit < kPairs ? 0 : op.head_dim / 2);
     }
-    if (u.part != QkvPart::kQ) {
-      const auto* table = tensor<&QkvRope::block_table, const uint32_t>(*role.slot);
-      extra.third = ptx::load_relaxed(table + size_t{row.slot} * blocks_for_tokens(op.max_context) +
-                                      row.position / kKvBlockTokens);
-    }
+    uint16_t* const to = u.part == QkvPart::kQ ? tensor<&QkvRope::q, uint16_t>(*role.slot) +
+                                                     (size_t{out.row} * op.q_heads + u.head) * op.head_dim
+                                               : token_in_cache(role, op, u, row);
+    extra.to = to + channel;
     return extra;
   }
 
-  static __device__ __forceinline__ void store_output(const StorerRole& role, const QkvRope& op,
-                                                      const matvec::Output& out, const matvec::Sums& sums,
-                                                      const matvec::Extra& extra) {
-    const QkvUnit u = qkv_unit(op, op.first_unit + out.unit);
+  template <class Role>
+  static __device__ __forceinline__ void store_output(const Role&, const QkvRope&, const matvec::Output& out,
+                                                      const matvec::Sums& sums, const matvec::Extra& extra) {
     const float mine = sums.first;
     const float other = __shfl_xor_sync(~0u, mine, kPairs);
-    const bool second = out.row_of_unit >= kPairs;
-    if (!out.wanted) return;
-    const PassRow& row = role.s.rows[out.row];
     // The host rounds each product and the sum: no fused multiply-add.
-    const float turned = second ? __fadd_rn(__fmul_rn(mine, extra.first), __fmul_rn(other, extra.second))
-                                : __fsub_rn(__fmul_rn(mine, extra.first), __fmul_rn(other, extra.second));
-    if (u.part == QkvPart::kV) {
-      put(cache<&QkvRope::v_cache>(role, op, u, row, extra) + u.index * kUnitRows + out.row_of_unit, mine);
-      return;
-    }
-    const uint32_t channel = u.index * kPairs + out.row_of_unit % kPairs + (second ? op.head_dim / 2 : 0);
-    if (u.part == QkvPart::kK) {
-      put(cache<&QkvRope::k_cache>(role, op, u, row, extra) + channel, turned);
-    } else {
-      put(tensor<&QkvRope::q, uint16_t>(*role.slot) + (size_t{out.row} * op.q_heads + u.head) * op.head_dim +
-              channel,
-          turned);
-    }
+    const float cosine = __fmul_rn(mine, extra.first), sine = __fmul_rn(other, extra.second);
+    const float turned = out.row_of_unit < kPairs ? __fsub_rn(cosine, sine) : __fadd_rn(cosine, sine);
+    const float value = extra.third == kTurned ? turned : mine;
+    if (!out.wanted) return;
+    ptx::store_relaxed(static_cast<uint16_t*>(extra.to), static_cast<uint16_t>(ptx::pack_bf16(value, 0)));
   }
 
  private:
-  static __device__ __forceinline__ void put(uint16_t* to, float value) {
-    ptx::store_relaxed(to, static_cast<uint16_t>(ptx::pack_bf16(value, 0)));
-  }
-  template <auto Cache>
-  static __device__ __forceinline__ uint16_t* cache(const StorerRole& role, const QkvRope& op,
-                                                    const QkvUnit& u, const PassRow& row,
-                                                    const matvec::Extra& extra) {
-    return tensor<Cache, uint16_t>(*role.slot) +
-           kv_offset(extra.third, u.head, row.position % kKvBlockTokens, op.kv_heads, op.head_dim);
+  static constexpr uint32_t kTurned = 1;  // Extra::third of Q and K
+
+  // K or V of a row's token for a head.
+  template <class Role>
+  static __device__ __forceinline__ uint16_t* token_in_cache(const Role& role, const QkvRope& op,
+                                                             const QkvUnit& u, const PassRow& row) {
+    const auto* table = tensor<&QkvRope::block_table, const uint32_t>(*role.slot);
+    const uint32_t block = ptx::load_relaxed(table + size_t{row.slot} * blocks_for_tokens(op.max_context) +
+                                             row.position / kKvBlockTokens);
+    uint16_t* const cache = u.part == QkvPart::kK ? tensor<&QkvRope::k_cache, uint16_t>(*role.slot)
+                                                  : tensor<&QkvRope::v_cache, uint16_t>(*role.slot);
+    return cache + kv_offset(block, u.head, row.position % kKvBlockTokens, op.kv_heads, op.head_dim);
   }
 };
 

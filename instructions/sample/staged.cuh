@@ -8,7 +8,7 @@
 
 namespace serval::device::sample {
 
-inline constexpr uint32_t kStagedQuads = 8;
+inline constexpr uint32_t kStagedQuads = 4;
 
 // A few quads of each thread in shared memory. A thread reads what it has written itself, so nothing need be
 // synchronised.

@@ -80,7 +80,8 @@ RelayRing relay_ring(uint32_t length, const std::vector<By>& kinds, QueueKind qu
     const std::vector<Wait> waits = i == 0 ? std::vector<Wait>{} : std::vector<Wait>{after(done[i - 1])};
     const By by = kinds[i % kinds.size()];
     if (by == By::kStorers) {
-      toy.add(i % sms, code(ToyOpcode::kStorerRelay), StorerRelay{in, out, i}, {waits, {{done[i]}}});
+      const StorerRelay op{in, out, i, i % device::kStorerWarps + 1};
+      toy.add(i % sms, code(ToyOpcode::kStorerRelay), op, {waits, {{done[i]}}});
     } else {
       const Relay op{in, out, by == By::kBulkCopy ? 1U : 0U};
       toy.add(i % sms, code(ToyOpcode::kRelay), op, {waits, {{done[i]}}});

@@ -6,6 +6,7 @@
 
 #include "gtest/gtest.h"
 
+#include "instructions/device_kernel.cuh"
 #include "tests/device/gpu_tensors.h"
 #include "tests/instructions/scene.h"
 #include "vm/device/op.cuh"
@@ -56,7 +57,12 @@ __global__ void __maxnreg__(200)
                             .barrier = &barrier,
                             .barrier_parity = &parity,
                             .exit = &exit};
-  device::DeviceOp<Op>::run(*reinterpret_cast<const Op*>(record.operands.data()), group);
+  const auto& op = *reinterpret_cast<const Op*>(record.operands.data());
+  if constexpr (requires { device::DeviceOp<Op>::template run<device::AnyPass>(op, group); }) {
+    device::DeviceOp<Op>::template run<device::AnyPass>(op, group);
+  } else {
+    device::DeviceOp<Op>::run(op, group);
+  }
 }
 
 // A copy of a bench's tensors in GPU memory, and group instructions on them.
@@ -68,9 +74,10 @@ class GpuBench : public GpuTensors {
   void run(const std::vector<Instruction>& records, TensorId rows) {
     const DeviceArray<Instruction> on_gpu{std::span<const Instruction>(records)};
     SERVAL_CUDA_CHECK(cudaFuncSetAttribute(run_group_op<Op>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                           device::kScratchBytes));
-    run_group_op<Op><<<static_cast<unsigned>(records.size()), device::kGroupThreads, device::kScratchBytes>>>(
-        on_gpu.data(), bases(), rows.index);
+                                           device::AnyPass::kScratchBytes));
+    run_group_op<Op>
+        <<<static_cast<unsigned>(records.size()), device::kGroupThreads, device::AnyPass::kScratchBytes>>>(
+            on_gpu.data(), bases(), rows.index);
     SERVAL_CUDA_CHECK(cudaGetLastError());
     SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
   }

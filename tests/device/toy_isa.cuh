@@ -30,17 +30,19 @@ struct Relay {
   }
 };
 
-// The same by the storers, tile by tile; tiles are dealt to the warps anew with each `turn`. Words that are
-// not what the warps have told each other of are marked.
+// The same by the storers, tile by tile; tiles are dealt to the warps anew with each `turn`. Words that
+// differ from the first are marked.
 struct StorerRelay {
   TensorId in;
   TensorId out;
   uint32_t turn;
+  uint32_t storers;
   template <class V>
   static constexpr void fields(V&& v) {
     v(&StorerRelay::in, "in", "in [1, 1024] i32: the same number everywhere");
     v(&StorerRelay::out, "out", "out [1, 1024] i32");
     v(&StorerRelay::turn, "turn", "tiles by which the warps move on");
+    v(&StorerRelay::storers, "storers", "that share the tiles: 1 to 4");
   }
 };
 
@@ -165,9 +167,18 @@ struct ToyStream {
     uint32_t keeps;
     uint32_t chunks;
     uint32_t streamed;
+    uint32_t storers = device::kStorerWarps;
   };
   using Shape = Plan;
-  static __device__ Plan plan(const device::Launch&, const Shape& shape) { return shape; }
+  template <class Config>
+  static __device__ Plan plan(const device::Launch&, const Shape& shape) {
+    return shape;
+  }
+  static __device__ uint32_t units(const Plan&) { return device::kConsumerWarps; }
+  template <class Config>
+  static __device__ uint32_t storers(const device::Launch&, const Plan& plan) {
+    return plan.storers;
+  }
 
   template <class Role, class PagesOf>
   static __device__ void load(Role& role, const Plan& plan, PagesOf&& pages_of) {
@@ -187,7 +198,8 @@ struct ToyStream {
                        at_once);
     }
   }
-  static __device__ void consume(device::ConsumerRole& role, const Plan& plan) {
+  template <class Role>
+  static __device__ void consume(Role& role, const Plan& plan) {
     const uint32_t sum = __reduce_add_sync(~0u, sum_of_pages(role, plan) + sum_of_chunks(role, plan));
     const uint32_t unit = role.next_unit + role.warp;
     role.wait_unit_slot(unit);
@@ -197,39 +209,44 @@ struct ToyStream {
     role.next_page += plan.pages;
     role.next_chunk += plan.chunks;
   }
-  template <class WithOp>
-  static __device__ void store(device::StorerRole& role, const Plan&, WithOp&& with_op) {
-    with_op([&]<class Op>(const Op& op) { device::DeviceOp<Op>::store(role, op); });
-  }
-  // Calls take(tile, sum of its unit) for every tile of this warp.
-  template <class Take>
-  static __device__ void for_tiles(device::StorerRole& role, Take&& take) {
-    for (uint32_t tile = role.warp; tile < kToyTilesInAll;) {
-      const uint32_t unit = tile / kToyTiles;
-      role.wait_unit(unit, 1);
-      take(tile,
-           reinterpret_cast<const uint32_t*>(role.s.partials)[(role.next_unit + unit) % device::kUnitSlots]);
-      tile += device::kStorerWarps;
-      role.tile_stored(unit, kToyTiles, min(tile, kToyTilesInAll) / kToyTiles);
-    }
+  template <class Role, class WithOp, class Stored>
+  static __device__ void store(Role& role, const Plan& plan, WithOp&& with_op, Stored&& stored) {
+    role.wait_inputs();
+    with_op([&]<class Op>(const Op& op) { device::DeviceOp<Op>::store(role, op, plan.storers); });
+    stored();
     role.units_stored(device::kConsumerWarps);
   }
-  static __device__ void add_sums(device::StorerRole& role, uint32_t* out, uint32_t late) {
+  // Calls take(tile, sum of its unit) for every tile of this warp, one of `storers`.
+  template <class Role, class Take>
+  static __device__ void for_tiles(Role& role, uint32_t storers, Take&& take) {
+    for (uint32_t tile = role.turn; tile < kToyTilesInAll;) {
+      const uint32_t unit = tile / kToyTiles;
+      role.wait_unit_slots(unit + 1);
+      role.wait_units(unit, true, 1);
+      take(tile,
+           reinterpret_cast<const uint32_t*>(role.s.partials)[(role.next_unit + unit) % device::kUnitSlots]);
+      tile += storers;
+      role.tile_stored(unit, role.lane == 0, kToyTiles, min(tile, kToyTilesInAll) / kToyTiles);
+    }
+  }
+  template <class Role>
+  static __device__ void add_sums(Role& role, uint32_t storers, uint32_t* out, uint32_t late) {
     constexpr uint32_t kDelay_ns = 20'000;  // many records take less
-    for_tiles(role, [&](uint32_t tile, uint32_t sum) {
+    for_tiles(role, storers, [&](uint32_t tile, uint32_t sum) {
       if ((late >> role.warp & 1) != 0) __nanosleep(kDelay_ns);
       if (role.lane == 0) device::ptx::store_relaxed(out + tile, device::ptx::load_relaxed(out + tile) + sum);
     });
   }
 
  private:
-  static __device__ uint32_t sum_of_chunks(device::ConsumerRole& role, const Plan& plan) {
+  template <class Role>
+  static __device__ uint32_t sum_of_chunks(Role& role, const Plan& plan) {
     uint32_t sum = 0;
     for (uint32_t c = 0; c < plan.chunks; ++c) {
       const uint32_t chunk = role.next_chunk + c;
       role.wait_chunk(chunk);
-      const auto* words =
-          reinterpret_cast<const uint32_t*>(role.s.activations + device::activation_slot(role.launch, chunk));
+      const auto* words = reinterpret_cast<const uint32_t*>(
+          role.s.activations + device::activation_slot<typename Role::Config>(role.launch, chunk));
       for (uint32_t i = role.warp * device::kWarpThreads + role.lane; i < kToyChunkWords;
            i += device::kGroupThreads) {
         sum += words[i];
@@ -238,12 +255,13 @@ struct ToyStream {
     }
     return sum;
   }
-  static __device__ uint32_t sum_of_pages(device::ConsumerRole& role, const Plan& plan) {
+  template <class Role>
+  static __device__ uint32_t sum_of_pages(Role& role, const Plan& plan) {
     uint32_t sum = 0;
     for (uint32_t p = role.warp; p < plan.pages; p += device::kConsumerWarps) {
       const uint32_t page = role.next_page + p;
       role.wait_page(page);
-      const auto* words = reinterpret_cast<const uint32_t*>(role.s.ring[page % device::kRingPages]);
+      const auto* words = reinterpret_cast<const uint32_t*>(role.s.ring[page % Role::Config::kRingPages]);
       for (uint32_t i = role.lane; i < kPageBytes / sizeof(uint32_t); i += device::kWarpThreads)
         sum += words[i];
       if (plan.keeps == 0) role.free_page(page);
@@ -299,8 +317,10 @@ struct DeviceOp<testing::SumPages> {
                                               uint32_t) {
     return tensor<&testing::SumPages::in, const std::byte>(slot) + page * kPageBytes;
   }
-  static __device__ void store(StorerRole& role, const testing::SumPages& op) {
-    testing::ToyStream::add_sums(role, tensor<&testing::SumPages::out, uint32_t>(*role.slot), op.late);
+  template <class Role>
+  static __device__ void store(Role& role, const testing::SumPages& op, uint32_t storers) {
+    testing::ToyStream::add_sums(role, storers, tensor<&testing::SumPages::out, uint32_t>(*role.slot),
+                                 op.late);
   }
 };
 
@@ -318,48 +338,36 @@ struct DeviceOp<testing::SumChunks> {
                                               uint32_t) {
     return nullptr;  // it has none
   }
-  static __device__ void store(StorerRole& role, const testing::SumChunks&) {
-    testing::ToyStream::add_sums(role, tensor<&testing::SumChunks::out, uint32_t>(*role.slot), 0);
+  template <class Role>
+  static __device__ void store(Role& role, const testing::SumChunks&, uint32_t storers) {
+    testing::ToyStream::add_sums(role, storers, tensor<&testing::SumChunks::out, uint32_t>(*role.slot), 0);
   }
 };
 
 template <>
 struct DeviceOp<testing::StorerRelay> {
   static __device__ bool in_range(const testing::StorerRelay&) { return true; }
-  static __device__ testing::ToyStream::Shape shape(const RecordSlot&, const testing::StorerRelay&) {
-    return {};
+  static __device__ testing::ToyStream::Shape shape(const RecordSlot&, const testing::StorerRelay& op) {
+    return {.storers = op.storers};
   }
   static __device__ const std::byte* pages_of(const RecordSlot&, const testing::StorerRelay&, uint32_t,
                                               uint32_t) {
     return nullptr;  // it has none
   }
   // A tile of the vector for each tile of the units.
-  static __device__ void store(StorerRole& role, const testing::StorerRelay& op) {
+  template <class Role>
+  static __device__ void store(Role& role, const testing::StorerRelay& op, uint32_t storers) {
     constexpr uint32_t kTileWords = testing::kToyWords / testing::kToyTilesInAll;
     const auto* in = tensor<&testing::StorerRelay::in, const uint32_t>(*role.slot);
     auto* out = tensor<&testing::StorerRelay::out, uint32_t>(*role.slot);
-    const uint32_t* told = exchange(role, in);
-    testing::ToyStream::for_tiles(role, [&](uint32_t n, uint32_t) {
+    const uint32_t expected = ptx::load_relaxed(in);
+    testing::ToyStream::for_tiles(role, storers, [&](uint32_t n, uint32_t) {
       const uint32_t tile = (n + op.turn) % testing::kToyTilesInAll;
       for (uint32_t i = tile * kTileWords + role.lane; i < (tile + 1) * kTileWords; i += kWarpThreads) {
         const uint32_t word = ptx::load_relaxed(in + i);
-        ptx::store_relaxed(out + i, word + 1 + (word == told[tile] ? 0 : testing::kToyMark));
+        ptx::store_relaxed(out + i, word + 1 + (word == expected ? 0 : testing::kToyMark));
       }
     });
-  }
-
- private:
-  // A word of every tile, as the storers tell each other the scales of rows.
-  static __device__ const uint32_t* exchange(StorerRole& role, const uint32_t* in) {
-    static_assert(testing::kToyTilesInAll == kMaxRows, "as many words as rows have scales");
-    auto* told = reinterpret_cast<uint32_t*>(role.scales());
-    const uint32_t tile = role.warp + role.lane * kStorerWarps;
-    if (tile < kMaxRows) {
-      told[tile] = ptx::load_relaxed(in + tile * (testing::kToyWords / testing::kToyTilesInAll));
-    }
-    role.scales_written();
-    ++role.next_scales;
-    return told;
   }
 };
 
@@ -448,9 +456,10 @@ using ToyIsa = device::IsaList<ToyStream, Relay, SumPages, Hang, Tick, SumChunks
 
 // Nothing is checked when a program is bound, so that tests can bind broken ones.
 inline const DeviceIsa& toy_isa() {
-  static const DeviceIsa isa{device::device_kernel<ToyIsa, device::NoRecorder>(),
-                             {},
-                             device::kRingPages,
+  static const DeviceKernelChoice kernel{
+      device::device_kernel<ToyIsa, device::ManyRows, device::NoRecorder>(), {}, kMaxRows, nullptr};
+  static const DeviceIsa isa{{&kernel, 1},
+                             device::ManyRows::kRingPages,
                              [](const Program&, const Instruction&) { return std::string(); },
                              [](uint16_t opcode) {
                                constexpr const char* kNames[] = {

@@ -7,10 +7,10 @@
 namespace serval::device {
 
 // Isa: the instruction set as a type (vm/device/kernel.cuh).
-template <class Isa, class Recorder>
+template <class Isa, class Config, class Recorder>
 class Controller {
  public:
-  __device__ Controller(Shared& s, const Launch& launch, uint32_t lane)
+  __device__ Controller(Shared<Config>& s, const Launch& launch, uint32_t lane)
       : s_(s), launch_(launch), lane_(lane), last_move_ns_(ptx::global_nanoseconds()), recorder_(s) {}
 
   __device__ void run() {
@@ -94,7 +94,7 @@ class Controller {
     }
     if (kind != FaultKind::kNone) fault(slot, kind);
     if (lane_ == 0) {
-      Isa::make_plan(launch_, slot);
+      Isa::template make_plan<Config>(launch_, slot);
       recorder_.stamp(fetched_, EventKind::kFetched);
     }
     hand_out();
@@ -236,7 +236,7 @@ class Controller {
     asm volatile("exit;");
   }
 
-  Shared& s_;
+  Shared<Config>& s_;
   const Launch& launch_;
   const uint32_t lane_;
   uint32_t begin_ = 0;

@@ -14,8 +14,9 @@ namespace serval::device {
 inline constexpr uint32_t kWarpThreads = 32;
 inline constexpr uint32_t kConsumerWarps = 8;
 inline constexpr uint32_t kGroupThreads = kConsumerWarps * kWarpThreads;
-// Shared memory that an instruction may use while it runs, aligned to kScratchAlignment.
-inline constexpr uint32_t kScratchBytes = 68 * 1024;
+// Shared memory that an instruction may use while it runs, aligned to kScratchAlignment; some kernels have
+// more (vm/device/shared.cuh).
+inline constexpr uint32_t kScratchBytes = 52 * 1024;
 inline constexpr uint32_t kScratchAlignment = 1024;
 
 // Where the interpreter tells its warps to leave: set once a launch, never cleared.

@@ -79,6 +79,7 @@ struct DeviceInterpreter::Impl {
   uint32_t host_word(HostWord word) const {
     return std::atomic_ref(host_words.data()[word]).load(std::memory_order_acquire);
   }
+  const DeviceKernel& kernel() const;
   std::vector<bool> pending_counters(const std::vector<FaultRecord>& all) const;
   void reset_after_failure(cudaStream_t stream) noexcept;
   [[noreturn]] void throw_fault();
@@ -87,6 +88,7 @@ struct DeviceInterpreter::Impl {
   const Program& program;
   const DeviceIsa& isa;
   const DeviceOptions options;
+  std::vector<const DeviceKernelChoice*> kernels;  // that can run the program
   DeviceArray<Instruction> instructions;
   DeviceArray<uint32_t> queue_begin;
   DeviceArray<ResolvedWait> waits;
@@ -118,7 +120,11 @@ DeviceInterpreter::Impl::Impl(const Program& program_in, const DeviceIsa& isa_in
       tensors(tensor_bases(memory)),
       faults(program.machine.sms),
       host_stop(static_cast<const uint32_t*>(base_of(memory, state_tensor::kHostStop))) {
-  SERVAL_CUDA_CHECK(static_cast<cudaError_t>(isa.kernel.prepare()));
+  for (const DeviceKernelChoice& choice : isa.kernels) {
+    if (choice.runs == nullptr || choice.runs(program)) kernels.push_back(&choice);
+  }
+  for (const DeviceKernelChoice* choice : kernels)
+    SERVAL_CUDA_CHECK(static_cast<cudaError_t>(choice->plain.prepare()));
   int sms = 0;
   SERVAL_CUDA_CHECK(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, options.device));
   if (program.machine.sms > static_cast<uint32_t>(sms)) {
@@ -178,10 +184,16 @@ void DeviceInterpreter::Impl::start(cudaStream_t stream) {
     SERVAL_CUDA_CHECK(cudaMemsetAsync(words.data(), 0, words.size() * sizeof(uint32_t), stream));
   }
   if (recording) recording->begin_launch(stream);
-  const DeviceKernel& kernel = recording ? isa.recording_kernel : isa.kernel;
   began.record(stream);
-  SERVAL_CUDA_CHECK(static_cast<cudaError_t>(kernel.launch(launch, program.machine.sms, stream)));
+  SERVAL_CUDA_CHECK(static_cast<cudaError_t>(kernel().launch(launch, program.machine.sms, stream)));
   ended.record(stream);
+}
+
+// The first that can run the launch's passes.
+const DeviceKernel& DeviceInterpreter::Impl::kernel() const {
+  const auto choice =
+      std::ranges::find_if(kernels, [&](const DeviceKernelChoice* c) { return launch.row_bound <= c->rows; });
+  return recording ? (*choice)->recording : (*choice)->plain;
 }
 
 // Returns when the kernel has ended.
@@ -311,9 +323,11 @@ void DeviceInterpreter::Impl::record(uint32_t events_of_ring, RecordingDetail de
   recording.reset();
   launch.recording = {};
   if (events_of_ring == 0) return;
-  if (isa.recording_kernel.launch == nullptr)
-    throw Error(ErrorKind::kRuntime, "this instruction set has no kernel that records");
-  SERVAL_CUDA_CHECK(static_cast<cudaError_t>(isa.recording_kernel.prepare()));
+  for (const DeviceKernelChoice* choice : kernels) {
+    if (choice->recording.launch == nullptr)
+      throw Error(ErrorKind::kRuntime, "this instruction set has no kernel that records");
+    SERVAL_CUDA_CHECK(static_cast<cudaError_t>(choice->recording.prepare()));
+  }
   recording = std::make_unique<device::RecordingBuffers>(program.machine.sms, events_of_ring);
   launch.recording = recording->device_view();
   launch.recording.starving = detail == RecordingDetail::kStarving ? 1 : 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 
 #include "vm/device/launch.h"
@@ -16,10 +17,17 @@ struct DeviceKernel {
   int (*prepare)();
 };
 
+// A kernel that is compiled for some programs and passes.
+struct DeviceKernelChoice {
+  DeviceKernel plain;
+  DeviceKernel recording;        // the same, which also records events; without functions: there is none
+  unsigned rows;                 // that a pass may have
+  bool (*runs)(const Program&);  // null: it runs every program
+};
+
 struct DeviceIsa {
-  DeviceKernel kernel;
-  DeviceKernel recording_kernel;  // the same, which also records events
-  unsigned pages;                 // of an SM's ring: what a program may be compiled for
+  std::span<const DeviceKernelChoice> kernels;  // the first that can run a pass does; the last can run all
+  unsigned pages;  // of an SM's ring, at least: what a program may be compiled for
   // Why a record may not run on this program ("" if it may).
   std::string (*check)(const Program&, const Instruction&);
   const char* (*name)(uint16_t opcode);

@@ -26,6 +26,7 @@ struct IsaList {
     (void)((record.opcode == opcode++ ? (visit(operands<Ops>(record)), true) : false) || ...);
   }
   // Fills in the plan of a streaming instruction, once for all roles.
+  template <class Config>
   static __device__ void make_plan(const Launch& launch, RecordSlot& slot) {
     static_assert(sizeof(typename Stream::Plan) <= kPlanBytes);
     bool streams = false, starts_early = false, before_gate = false;
@@ -42,7 +43,8 @@ struct IsaList {
     slot.streams = streams ? 1 : 0;
     // The pass's first has the pass's rows with its inputs.
     slot.starts_early = before_gate || (starts_early && slot.begins_pass == 0) ? 1 : 0;
-    if (streams) *reinterpret_cast<typename Stream::Plan*>(slot.plan) = Stream::plan(launch, shape);
+    if (streams)
+      *reinterpret_cast<typename Stream::Plan*>(slot.plan) = Stream::template plan<Config>(launch, shape);
   }
   static __device__ __forceinline__ const typename Stream::Plan& plan(const RecordSlot& slot) {
     return *reinterpret_cast<const typename Stream::Plan*>(slot.plan);
@@ -67,7 +69,7 @@ struct IsaList {
 
 template <class Role, class Visit>
 __device__ __forceinline__ void next_record(Role& role, uint32_t n, uint32_t lane, Visit&& visit) {
-  Shared& s = role.s;
+  auto& s = role.s;
   const uint32_t at = n % kRecordSlots;
   wait_phase(&s.record_ready[at], n / kRecordSlots & 1, &s.exit);
   role.slot = &s.records[at];
@@ -76,14 +78,14 @@ __device__ __forceinline__ void next_record(Role& role, uint32_t n, uint32_t lan
   if (lane == 0) ptx::mbarrier_arrive(&s.record_free[at]);
 }
 
-__device__ __forceinline__ void wait_for_leave(const Shared& s) {
-  for (;;) leave_if_asked(&s.exit);
+__device__ __forceinline__ void wait_for_leave(const ExitFlag* exit) {
+  for (;;) leave_if_asked(exit);
 }
 
-template <class Isa, class Recorder>
-__device__ __forceinline__ void run_loader(Shared& s, const Launch& launch, uint32_t lane) {
+template <class Isa, class Config, template <class> class Recorder>
+__device__ __forceinline__ void run_loader(Shared<Config>& s, const Launch& launch, uint32_t lane) {
   if (lane != 0) return;
-  Recorded<LoaderRole, Recorder> role{{.s = s, .launch = launch}};
+  Recorded<LoaderRole<Config>, Recorder> role{{.s = s, .launch = launch}};
   for (uint32_t n = 0;; ++n) {
     const uint32_t at = n % kRecordSlots;
     while (!ptx::mbarrier_try_wait(&s.record_ready[at], n / kRecordSlots & 1)) role.leave_if_asked();
@@ -103,9 +105,9 @@ __device__ __forceinline__ void run_loader(Shared& s, const Launch& launch, uint
   }
 }
 
-template <class Isa, class Recorder>
-__device__ __forceinline__ void run_preparer(Shared& s, const Launch& launch, uint32_t lane) {
-  Recorded<PreparerRole, Recorder> role{{.s = s, .launch = launch, .lane = lane}};
+template <class Isa, class Config, template <class> class Recorder>
+__device__ __forceinline__ void run_preparer(Shared<Config>& s, const Launch& launch, uint32_t lane) {
+  Recorded<PreparerRole<Config>, Recorder> role{{.s = s, .launch = launch, .lane = lane}};
   for (;; ++role.record) {
     next_record(role, role.record, lane, [&] {
       if (role.slot->ends_launch != 0) {
@@ -117,27 +119,44 @@ __device__ __forceinline__ void run_preparer(Shared& s, const Launch& launch, ui
         role.wait_inputs(role.recorder);
         role.hand_over_scratch();
       }
-      if constexpr (Recorder::kOn) role.stamp_inputs(role.recorder);
+      if constexpr (Recorder<Config>::kOn) role.stamp_inputs(role.recorder);
     });
   }
 }
 
-// Calls fn(signal) for each of the record's signals, a lane each.
+// Calls fn(signal) for each of the record's signals from the `first` of the lane on.
 template <class Role, class Fn>
-__device__ __forceinline__ void for_signals(const Role& role, Fn&& fn) {
+__device__ __forceinline__ void for_signals(const Role& role, uint32_t first, Fn&& fn) {
   const RecordSlot& slot = *role.slot;
-  for (uint32_t n = role.lane; n < slot.record.signal_count; n += kWarpThreads)
+  for (uint32_t n = first; n < slot.record.signal_count; n += kWarpThreads)
     fn(n < kSlotSignals ? slot.signals[n] : role.launch.program.signals[slot.record.signal_begin + n]);
 }
+// What the lane will signal, looked up beforehand: nothing stands between a record's last store and its
+// signals.
+struct LaneSignal {
+  uint32_t* counter;  // null: none
+  uint32_t increment;
+
+  template <class Role>
+  __device__ __forceinline__ explicit LaneSignal(const Role& role) {
+    const Signal signal = role.slot->signals[role.lane % kSlotSignals];
+    const bool has = role.lane < min(uint32_t{role.slot->record.signal_count}, kSlotSignals);
+    counter = has ? counter_of(role.launch.program, signal.counter) : nullptr;
+    increment = signal.increment;
+  }
+};
 // Follows the stores of all warps that the caller has heard of.
 template <class Role>
-__device__ __forceinline__ void add_signals(Role& role) {
+__device__ __forceinline__ void add_signals(Role& role, const LaneSignal& mine) {
   __syncwarp();
   [[maybe_unused]] uint32_t ticks = 0;
   if constexpr (Role::Recorder::kOn) ticks = ptx::clock_ticks();
-  for_signals(role, [&](const Signal& signal) {
-    ptx::add_release(counter_of(role.launch.program, signal.counter), signal.increment);
-  });
+  if (mine.counter != nullptr) ptx::add_release(mine.counter, mine.increment);
+  if (role.slot->record.signal_count > kSlotSignals) {
+    for_signals(role, kSlotSignals + role.lane, [&](const Signal& signal) {
+      ptx::add_release(counter_of(role.launch.program, signal.counter), signal.increment);
+    });
+  }
   __syncwarp();
   if constexpr (Role::Recorder::kOn) {
     if (role.lane == 0) role.recorder.stamp_at(role.record, EventKind::kSignalled, ticks);
@@ -147,8 +166,9 @@ __device__ __forceinline__ void add_signals(Role& role) {
 // A group instruction: all consumer threads together, with the activations' memory as scratch.
 template <class Isa, class Role>
 __device__ __forceinline__ void consume_group(Role& role) {
-  Shared& s = role.s;
+  auto& s = role.s;
   role.wait_scratch();
+  role.wait_unit_slot(role.next_unit);
   if (role.slot->starts_early == 0) role.wait_inputs();
   const Group group{.thread = role.warp * kWarpThreads + role.lane,
                     .warp = role.warp,
@@ -163,13 +183,17 @@ __device__ __forceinline__ void consume_group(Role& role) {
                     .exit = &s.exit};
   if (role.warp == 0 && role.lane == 0) role.recorder.stamp(role.record, EventKind::kComputeBegin);
   Isa::dispatch(role.slot->record, [&]<class Op>(const Op& op) {
-    if constexpr (!StreamingOp<Op>) DeviceOp<Op>::run(op, group);
+    if constexpr (requires { DeviceOp<Op>::template run<typename Role::Config>(op, group); }) {
+      DeviceOp<Op>::template run<typename Role::Config>(op, group);
+    } else if constexpr (!StreamingOp<Op>) {
+      DeviceOp<Op>::run(op, group);
+    }
   });
-  role.wait_unit_slot(role.next_unit);
+  const LaneSignal signal(role);
   if (role.last_to_arrive(role.next_unit)) {
     role.recorder.computed(role.record, role.lane == 0);
     role.wait_inputs();  // who had nothing to do has not
-    add_signals(role);
+    add_signals(role, signal);
     role.arrive_unit(role.next_unit);
   }
   ++role.next_unit;
@@ -177,15 +201,15 @@ __device__ __forceinline__ void consume_group(Role& role) {
   role.used_chunks(++role.next_chunk);
 }
 
-template <class Isa, class Recorder>
-__device__ __forceinline__ void run_consumer(Shared& s, const Launch& launch) {
-  Recorded<ConsumerRole, Recorder> role{{.s = s, .launch = launch}};
+template <class Isa, class Config, template <class> class Recorder>
+__device__ __forceinline__ void run_consumer(Shared<Config>& s, const Launch& launch) {
+  Recorded<ConsumerRole<Config>, Recorder> role{{.s = s, .launch = launch}};
   for (;; ++role.record) {
     role.lane = ptx::thread_index() % kWarpThreads;
     role.warp = ptx::thread_index() / kWarpThreads - kFirstConsumerWarp;
     next_record(role, role.record, role.lane, [&] {
       if (role.slot->ends_launch != 0) {
-        wait_for_leave(s);
+        wait_for_leave(&s.exit);
       } else if (role.slot->streams != 0) {
         Isa::Stream::consume(role, Isa::plan(*role.slot));
       } else {
@@ -196,15 +220,16 @@ __device__ __forceinline__ void run_consumer(Shared& s, const Launch& launch) {
 }
 
 // The record's signals are out; the host hears of the pass after its gate.
-__device__ __forceinline__ void end_record(const StorerRole& role) {
-  for_signals(role, [&](const Signal& signal) {
+template <class Role>
+__device__ __forceinline__ void end_record(const Role& role) {
+  for_signals(role, role.lane, [&](const Signal& signal) {
     if (signal.counter == role.launch.program.gate_counter)
       ptx::store_release_system(role.launch.published, role.slot->pass + 1);
   });
   if (role.lane == 0) {
     role.s.storers_done[role.record % kRecordSlots] = 0;
     ptx::store_relaxed(role.launch.progress + blockIdx.x, role.record + 1);
-    ptx::shared_store_release(&role.s.records_stored, role.record + 1);
+    ptx::shared_add_release(&role.s.records_stored, 1);
   }
 }
 
@@ -217,40 +242,68 @@ __device__ __forceinline__ void stamp_stores(Role& role) {
   }
 }
 
-template <class Isa, class Recorder>
-__device__ __forceinline__ void run_storer(Shared& s, const Launch& launch) {
-  Recorded<StorerRole, Recorder> role{{.s = s, .launch = launch}};
+// True for the warp that has signalled: the only one with something to store, or the last.
+template <class Isa, class Role>
+__device__ __forceinline__ bool store_stream(Role& role, uint32_t storers) {
+  const LaneSignal signal(role);
+  const auto announce = [&] {
+    add_signals(role, signal);
+    stamp_stores(role);
+  };
+  Isa::Stream::store(
+      role, Isa::plan(*role.slot),
+      [&](auto&& visit) {
+        Isa::dispatch(role.slot->record, [&]<class Op>(const Op& op) {
+          if constexpr (StreamingOp<Op>) visit(op);
+        });
+      },
+      [&] {
+        role.recorder.note_end();
+        if (storers == 1) announce();
+      });
+  if (storers == 1) return true;
+  if (!role.last_to_store(storers)) return false;
+  announce();
+  return true;
+}
+// The consumers have signalled; what counts units and records goes on.
+template <class Role>
+__device__ __forceinline__ void follow_group(Role& role) {
+  role.wait_unit_slots(1);
+  role.wait_units(0, true, kGroupArrivals);
+  role.tile_stored(0, role.lane == 0, 1, 1);
+  role.units_stored(1);
+}
+
+template <class Isa, class Config, template <class> class Recorder>
+__device__ __forceinline__ void run_storer(Shared<Config>& s, const Launch& launch) {
+  Recorded<StorerRole<Config>, Recorder> role{{.s = s, .launch = launch}};
   for (;; ++role.record) {
     role.lane = ptx::thread_index() % kWarpThreads;
     role.warp = ptx::thread_index() / kWarpThreads - kFirstStorerWarp;
+    role.turn = (role.warp - role.record) % kStorerWarps;
     next_record(role, role.record, role.lane, [&] {
-      if (role.slot->ends_launch != 0) wait_for_leave(s);
-      role.wait_inputs();
+      if (role.slot->ends_launch != 0) wait_for_leave(&s.exit);
       if (role.slot->streams != 0) {
-        Isa::Stream::store(role, Isa::plan(*role.slot), [&](auto&& visit) {
-          Isa::dispatch(role.slot->record, [&]<class Op>(const Op& op) {
-            if constexpr (StreamingOp<Op>) visit(op);
-          });
-        });
-        role.recorder.note_end();
-      } else {
-        if (role.warp == 0) {
-          role.wait_unit(0, kGroupArrivals);
-          role.tile_stored(0, 1, 1);
+        const auto& plan = Isa::plan(*role.slot);
+        const uint32_t storers = Isa::Stream::template storers<Config>(launch, plan);
+        if (role.turn >= storers) {
+          role.pass_over(Isa::Stream::units(plan));
+        } else if (store_stream<Isa>(role, storers)) {
+          end_record(role);
         }
-        role.units_stored(1);
+      } else if (role.turn == 0) {
+        follow_group(role);
+        end_record(role);
+      } else {
+        role.pass_over(1);
       }
-      if (!role.last_to_store()) return;
-      if (role.slot->streams != 0) {
-        add_signals(role);
-        stamp_stores(role);
-      }
-      end_record(role);
     });
   }
 }
 
-__device__ __forceinline__ void init_shared(Shared& s) {
+template <class Config>
+__device__ __forceinline__ void init_shared(Shared<Config>& s) {
   if (threadIdx.x == 0) {
     for (uint32_t i = 0; i < kRecordSlots; ++i) {
       ptx::mbarrier_init(&s.record_ready[i], 1);
@@ -259,8 +312,7 @@ __device__ __forceinline__ void init_shared(Shared& s) {
       s.storers_done[i] = 0;
     }
     for (uint64_t& chunk : s.chunk_landed) ptx::mbarrier_init(&chunk, 1);
-    ptx::mbarrier_init(&s.scales_ready, kStorerWarps);
-    for (uint32_t i = 0; i < kRingPages; ++i) {
+    for (uint32_t i = 0; i < Config::kRingPages; ++i) {
       ptx::mbarrier_init(&s.page_landed[i], 1);
       ptx::mbarrier_init(&s.page_free[i], 1);
     }
@@ -274,30 +326,30 @@ __device__ __forceinline__ void init_shared(Shared& s) {
   if (threadIdx.x < kUnitSlots) s.unit_arrivals[threadIdx.x] = s.tiles_stored[threadIdx.x] = 0;
 }
 
-template <class Isa, class Recorder>
+template <class Isa, class Config, template <class> class Recorder>
 __global__ void __launch_bounds__(kBlockThreads, 1) interpret(const __grid_constant__ Launch launch) {
   extern __shared__ __align__(kScratchAlignment) std::byte memory[];
-  Shared& s = *reinterpret_cast<Shared*>(memory);
-  if constexpr (Recorder::kOn) Recorder::init(s);
+  auto& s = *reinterpret_cast<Shared<Config>*>(memory);
+  if constexpr (Recorder<Config>::kOn) Recorder<Config>::init(s);
   init_shared(s);
   __syncthreads();
   const uint32_t warp = threadIdx.x / kWarpThreads, lane = threadIdx.x % kWarpThreads;
   if (warp >= kFirstConsumerWarp) {
     ptx::set_max_registers_up<kConsumerRegisters>();
-    run_consumer<Isa, Recorder>(s, launch);
+    run_consumer<Isa, Config, Recorder>(s, launch);
   } else if (warp >= kFirstStorerWarp) {
     ptx::set_max_registers_down<kStorerRegisters>();
-    run_storer<Isa, Recorder>(s, launch);
+    run_storer<Isa, Config, Recorder>(s, launch);
   } else {
     ptx::set_max_registers_down<kServiceRegisters>();
     if (warp == kControllerWarp) {
-      Controller<Isa, Recorder>(s, launch, lane).run();
+      Controller<Isa, Config, Recorder<Config>>(s, launch, lane).run();
     } else if (warp == kLoaderWarp) {
-      run_loader<Isa, Recorder>(s, launch, lane);
+      run_loader<Isa, Config, Recorder>(s, launch, lane);
     } else if (warp == kPreparerWarp) {
-      run_preparer<Isa, Recorder>(s, launch, lane);
-    } else if constexpr (Recorder::kOn) {
-      Watcher(s, launch, lane).run();
+      run_preparer<Isa, Config, Recorder>(s, launch, lane);
+    } else if constexpr (Recorder<Config>::kOn) {
+      Watcher<Config>(s, launch, lane).run();
     }
   }
 }

@@ -1,5 +1,5 @@
-// Starts the persistent kernel of an instruction set: what DeviceIsa points to. Recorder: NoRecorder, or
-// EventRecorder for the kernel that records.
+// Starts the persistent kernel of an instruction set: what DeviceIsa points to. Config: what the kernel is
+// compiled for (vm/device/shared.cuh); Recorder: NoRecorder, or EventRecorder for the kernel that records.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,14 +9,14 @@
 
 namespace serval::device {
 
-template <class Isa, class Recorder>
+template <class Isa, class Config, template <class> class Recorder>
 int prepare_kernel() {
-  return cudaFuncSetAttribute(interpret<Isa, Recorder>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                              Recorder::kSharedBytes);
+  return cudaFuncSetAttribute(interpret<Isa, Config, Recorder>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              Recorder<Config>::kSharedBytes);
 }
 
 // Cooperative: all blocks run at the same time, or the launch fails.
-template <class Isa, class Recorder>
+template <class Isa, class Config, template <class> class Recorder>
 int launch_kernel(const Launch& launch, unsigned sms, void* stream) {
   cudaLaunchAttribute cooperative{};
   cooperative.id = cudaLaunchAttributeCooperative;
@@ -24,16 +24,16 @@ int launch_kernel(const Launch& launch, unsigned sms, void* stream) {
   cudaLaunchConfig_t config{};
   config.gridDim = sms;
   config.blockDim = kBlockThreads;
-  config.dynamicSmemBytes = Recorder::kSharedBytes;
+  config.dynamicSmemBytes = Recorder<Config>::kSharedBytes;
   config.stream = static_cast<cudaStream_t>(stream);
   config.attrs = &cooperative;
   config.numAttrs = 1;
-  return cudaLaunchKernelEx(&config, interpret<Isa, Recorder>, launch);
+  return cudaLaunchKernelEx(&config, interpret<Isa, Config, Recorder>, launch);
 }
 
-template <class Isa, class Recorder>
+template <class Isa, class Config, template <class> class Recorder>
 constexpr DeviceKernel device_kernel() {
-  return {launch_kernel<Isa, Recorder>, prepare_kernel<Isa, Recorder>};
+  return {launch_kernel<Isa, Config, Recorder>, prepare_kernel<Isa, Config, Recorder>};
 }
 
 }  // namespace serval::device

@@ -68,6 +68,18 @@ __device__ __forceinline__ void bulk_load(void* to_shared, const void* from_glob
       "l"(from_global), "r"(bytes), "r"(shared_address(landed))
       : "memory");
 }
+// The same, of what is read once and then not for long: it is the first to make room in L2.
+__device__ __forceinline__ void bulk_load_once(void* to_shared, const void* from_global, uint32_t bytes,
+                                               uint64_t* landed) {
+  asm volatile(
+      "{.reg .b64 policy;\n"
+      "createpolicy.fractional.L2::evict_first.b64 policy, 1.0;\n"
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, "
+      "[%3], "
+      "policy;}" ::"r"(shared_address(to_shared)),
+      "l"(from_global), "r"(bytes), "r"(shared_address(landed))
+      : "memory");
+}
 // Orders what this thread knows through the generic proxy before its later bulk copies from global memory.
 __device__ __forceinline__ void fence_proxy_async_global() {
   asm volatile("fence.proxy.async.global;" ::: "memory");

@@ -12,11 +12,12 @@
 
 namespace serval::device {
 
+template <class Config>
 struct NoRecorder {
   static constexpr bool kOn = false;
-  static constexpr size_t kSharedBytes = sizeof(Shared);
+  static constexpr size_t kSharedBytes = sizeof(Shared<Config>);
 
-  __device__ explicit NoRecorder(Shared&) {}
+  __device__ explicit NoRecorder(Shared<Config>&) {}
   __device__ __forceinline__ void stamp(uint32_t, EventKind) {}
   __device__ __forceinline__ void note() {}
   __device__ __forceinline__ void note_end() {}
@@ -44,16 +45,17 @@ struct RecorderShared {
 // One warp's, or that of the only thread of one that works. Records are counted from the launch's first;
 // one lane calls what writes. Each event of a record has one warp that notes it: of several, the one with
 // the first page, with the last, or that stored last.
+template <class Config>
 class EventRecorder {
  public:
   static constexpr bool kOn = true;
-  static constexpr size_t kSharedBytes = sizeof(Shared) + sizeof(RecorderShared);
+  static constexpr size_t kSharedBytes = sizeof(Shared<Config>) + sizeof(RecorderShared);
   static_assert(kSharedBytes <= kMaxSharedBytes);
 
-  __device__ explicit EventRecorder(Shared& shared) : shared_(shared) {}
+  __device__ explicit EventRecorder(Shared<Config>& shared) : shared_(shared) {}
 
   // All threads of a block, before the barrier that follows the initialisation of mbarriers.
-  static __device__ void init(Shared& shared) {
+  static __device__ void init(Shared<Config>& shared) {
     RecorderShared& recorder = memory(shared);
     auto* words = reinterpret_cast<uint32_t*>(&recorder.times);
     for (uint32_t i = threadIdx.x; i < sizeof(recorder.times) / sizeof(uint32_t); i += kBlockThreads)
@@ -62,7 +64,7 @@ class EventRecorder {
       for (uint64_t& barrier : recorder.record_written) ptx::mbarrier_init(&barrier, 1);
     }
   }
-  static __device__ __forceinline__ RecorderShared& memory(Shared& shared) {
+  static __device__ __forceinline__ RecorderShared& memory(Shared<Config>& shared) {
     return *reinterpret_cast<RecorderShared*>(&shared + 1);
   }
   __device__ __forceinline__ RecordTimes& times(uint32_t record) const {
@@ -124,7 +126,7 @@ class EventRecorder {
   }
 
  private:
-  Shared& shared_;
+  Shared<Config>& shared_;
   uint32_t waited_ = 0;
   uint32_t bytes_ = 0;
   uint32_t noted_ticks_ = 0;
@@ -132,9 +134,9 @@ class EventRecorder {
 };
 
 // A role and what records it.
-template <class Role, class RecorderOf>
+template <class Role, template <class> class RecorderOf>
 struct Recorded : Role {
-  using Recorder = RecorderOf;
+  using Recorder = RecorderOf<typename Role::Config>;
   [[no_unique_address]] Recorder recorder{this->s};
 };
 

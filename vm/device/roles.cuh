@@ -20,14 +20,27 @@ __device__ __forceinline__ T* tensor(const RecordSlot& slot) {
   return static_cast<T*>(slot.operands[operand_index<Member>()]);
 }
 
+// Rows of the pass from this one on are not active.
+template <class Config>
+__device__ __forceinline__ uint32_t row_bound(const Launch& launch) {
+  return Config::kRows == 1 ? 1 : launch.row_bound;
+}
+// Rows that memory is laid out for: a power of two.
+template <class Config>
+__device__ __forceinline__ uint32_t row_slots(const Launch& launch) {
+  return Config::kRows == 1 ? 1 : launch.row_slots;
+}
+
 // Chunks of activations lie in slots; a slot holds one chunk of every row that may be active. Their number is
 // a power of two, so that finding one takes no division.
+template <class Config>
 __device__ __forceinline__ uint32_t activation_slots(const Launch& launch) {
-  return kActivationRowSlots / launch.row_slots;
+  return Config::kActivationRowSlots / row_slots<Config>(launch);
 }
 // Where the slot of a chunk begins in Shared::activations.
+template <class Config>
 __device__ __forceinline__ uint32_t activation_slot(const Launch& launch, uint32_t chunk) {
-  return (chunk * launch.row_slots & (kActivationRowSlots - 1)) * kActivationRowBytes;
+  return (chunk * row_slots<Config>(launch) & (Config::kActivationRowSlots - 1)) * kActivationRowBytes;
 }
 
 __device__ __forceinline__ uint32_t* counter_of(const BoundProgram& program, uint32_t counter) {
@@ -42,15 +55,19 @@ __device__ __forceinline__ void wait_count(const uint32_t* count, uint32_t need,
 }
 
 // Returns when every storer is done with its units before `unit`. For whole warps.
-__device__ __forceinline__ void wait_all_stored(const Shared& s, uint32_t lane, uint32_t unit) {
+template <class Config>
+__device__ __forceinline__ void wait_all_stored(const Shared<Config>& s, uint32_t lane, uint32_t unit) {
   const uint32_t* stored = &s.units_stored[lane % kStorerWarps];
   while (!__all_sync(~0u, reached(ptx::shared_load_acquire(stored), unit))) leave_if_asked(&s.exit);
 }
 
 // --- loader: one thread
 
+template <class ConfigOf>
 struct LoaderRole {
-  Shared& s;
+  using Config = ConfigOf;
+
+  Shared<Config>& s;
   const Launch& launch;
   const RecordSlot* slot = nullptr;
   uint32_t next_page = 0;
@@ -60,17 +77,18 @@ struct LoaderRole {
   template <class Recorder>
   __device__ __forceinline__ void page(const std::byte* from, uint32_t bytes, uint32_t in_flight,
                                        Recorder& recorder) {
-    const uint32_t p = next_page, at = p % kRingPages;
+    const uint32_t p = next_page, at = p % Config::kRingPages;
     if (p >= in_flight) wait(s.page_landed, p - in_flight);
-    if (p >= kRingPages) {
+    if (p >= Config::kRingPages) {
       if constexpr (Recorder::kOn) {
-        if (!done(s.page_free, p - kRingPages)) recorder.timed([&] { wait(s.page_free, p - kRingPages); });
+        if (!done(s.page_free, p - Config::kRingPages))
+          recorder.timed([&] { wait(s.page_free, p - Config::kRingPages); });
       } else {
-        wait(s.page_free, p - kRingPages);
+        wait(s.page_free, p - Config::kRingPages);
       }
     }
     ptx::mbarrier_arrive_expect_bytes(&s.page_landed[at], bytes);
-    ptx::bulk_load(s.ring[at], from, bytes, &s.page_landed[at]);
+    ptx::bulk_load_once(s.ring[at], from, bytes, &s.page_landed[at]);
     recorder.page(bytes);
     next_page = p + 1;
     ptx::shared_store_release(&s.pages_issued, next_page);
@@ -81,14 +99,15 @@ struct LoaderRole {
 
  private:
   static __device__ __forceinline__ bool done(uint64_t* barriers, uint32_t page) {
-    return ptx::mbarrier_try_wait(&barriers[page % kRingPages], page / kRingPages & 1);
+    return ptx::mbarrier_try_wait(&barriers[page % Config::kRingPages], page / Config::kRingPages & 1);
   }
   __device__ __forceinline__ void wait(uint64_t* barriers, uint32_t page) {
     while (!done(barriers, page)) leave_if_asked();
   }
   // Leaves the kernel when every copy that is under way has landed: none may reach a block that is gone.
   __device__ __forceinline__ void drain_and_leave() {
-    for (uint32_t p = next_page > kRingPages ? next_page - kRingPages : 0; p < next_page; ++p) {
+    for (uint32_t p = next_page > Config::kRingPages ? next_page - Config::kRingPages : 0; p < next_page;
+         ++p) {
       while (!done(s.page_landed, p)) {
       }
     }
@@ -97,8 +116,11 @@ struct LoaderRole {
 };
 
 // --- preparer: one warp
+template <class ConfigOf>
 struct PreparerRole {
-  Shared& s;
+  using Config = ConfigOf;
+
+  Shared<Config>& s;
   const Launch& launch;
   uint32_t lane;
   const RecordSlot* slot = nullptr;
@@ -123,7 +145,7 @@ struct PreparerRole {
   }
   // Returns when the slots of the next `chunks` chunks may be written.
   __device__ __forceinline__ void acquire_chunks(uint32_t chunks) const {
-    const uint32_t needed = next_chunk + chunks - activation_slots(launch);
+    const uint32_t needed = next_chunk + chunks - activation_slots<Config>(launch);
     wait_used(static_cast<int32_t>(needed - chunk_floor) > 0 ? needed : chunk_floor);
   }
   // Bulk copies of the next `chunks` chunks of activations, `stride` bytes apart from `from` on, to their
@@ -142,7 +164,7 @@ struct PreparerRole {
 
  private:
   __device__ __forceinline__ uint64_t* landed(uint32_t chunk) const {
-    return &s.chunk_landed[chunk % kActivationRowSlots];
+    return &s.chunk_landed[chunk % Config::kActivationRowSlots];
   }
   __device__ __forceinline__ void wait_used(uint32_t chunks) const {
     const uint32_t* used = &s.activations_used[lane % kConsumerWarps];
@@ -167,20 +189,22 @@ struct PreparerRole {
   }
 };
 
-__device__ __forceinline__ void PreparerRole::copy_chunks(const std::byte* from, uint32_t stride,
-                                                          uint32_t chunks) {
+template <class Config>
+__device__ __forceinline__ void PreparerRole<Config>::copy_chunks(const std::byte* from, uint32_t stride,
+                                                                  uint32_t chunks) {
   if (lane == 0) {
-    const uint32_t bytes = launch.row_bound * kActivationRowBytes;
+    const uint32_t bytes = row_bound<Config>(launch) * kActivationRowBytes;
     for (uint32_t c = next_chunk; c < next_chunk + chunks; ++c, from += stride) {
       ptx::mbarrier_arrive_expect_bytes(landed(c), bytes);
-      ptx::bulk_load(s.activations + activation_slot(launch, c), from, bytes, landed(c));
+      ptx::bulk_load(s.activations + activation_slot<Config>(launch, c), from, bytes, landed(c));
     }
     ptx::shared_store_release(&s.chunks_issued, next_chunk + chunks);
   }
   next_chunk += chunks;
 }
 
-__device__ __forceinline__ void PreparerRole::pass_gate() {
+template <class Config>
+__device__ __forceinline__ void PreparerRole<Config>::pass_gate() {
   const BoundProgram& program = launch.program;
   if (slot->pass > 0) {
     const uint32_t target = (launch.epoch + slot->pass) * program.gate_per_pass;
@@ -202,8 +226,9 @@ __device__ __forceinline__ void PreparerRole::pass_gate() {
   __syncwarp();
 }
 
+template <class Config>
 template <class Recorder>
-__device__ __forceinline__ void PreparerRole::wait_inputs(Recorder& recorder) {
+__device__ __forceinline__ void PreparerRole<Config>::wait_inputs(Recorder& recorder) {
   recorder.note();
   if constexpr (Recorder::kOn) late_counter = kNoCounter;
   if (slot->begins_pass != 0) pass_gate();
@@ -235,8 +260,11 @@ __device__ __forceinline__ void PreparerRole::wait_inputs(Recorder& recorder) {
 inline constexpr uint32_t kGroupArrivals = kConsumerWarps + 1;
 
 // --- consumers: kConsumerWarps warps, each at its own page
+template <class ConfigOf>
 struct ConsumerRole {
-  Shared& s;
+  using Config = ConfigOf;
+
+  Shared<Config>& s;
   const Launch& launch;
   // Set anew for each record (ptx::thread_index()).
   uint32_t warp = 0;  // of the consumers
@@ -253,17 +281,18 @@ struct ConsumerRole {
   // may still be under way; once this one has been issued, that one has landed and is free.
   __device__ __forceinline__ void wait_page(uint32_t page) {
     wait_count(&s.pages_issued, page + 1, &s.exit);
-    wait_phase(&s.page_landed[page % kRingPages], page / kRingPages & 1, &s.exit);
+    wait_phase(&s.page_landed[page % Config::kRingPages], page / Config::kRingPages & 1, &s.exit);
   }
   __device__ __forceinline__ void free_page(uint32_t page) {
     __syncwarp();
-    if (lane == 0) ptx::mbarrier_arrive(&s.page_free[page % kRingPages]);
+    if (lane == 0) ptx::mbarrier_arrive(&s.page_free[page % Config::kRingPages]);
   }
   // As with pages: once this chunk has been issued, those before it in its place have landed, since warps
   // that were done with them had waited for them.
   __device__ __forceinline__ void wait_chunk(uint32_t chunk) {
     wait_count(&s.chunks_issued, chunk + 1, &s.exit);
-    wait_phase(&s.chunk_landed[chunk % kActivationRowSlots], chunk / kActivationRowSlots & 1, &s.exit);
+    wait_phase(&s.chunk_landed[chunk % Config::kActivationRowSlots], chunk / Config::kActivationRowSlots & 1,
+               &s.exit);
   }
   __device__ __forceinline__ uint64_t* inputs_ready() const { return &s.inputs_ready[record % kRecordSlots]; }
   __device__ __forceinline__ uint32_t inputs_parity() const { return record / kRecordSlots & 1; }
@@ -304,58 +333,68 @@ struct ConsumerRole {
 };
 
 // --- storers: kStorerWarps warps, each with units of its own
+template <class ConfigOf>
 struct StorerRole {
-  Shared& s;
+  using Config = ConfigOf;
+
+  Shared<Config>& s;
   const Launch& launch;
   // Set anew for each record (ptx::thread_index()).
   uint32_t warp = 0;  // of the storers
   uint32_t lane = 0;
+  // Of the record's storers: who begins changes from record to record, so that one that has to itself what
+  // there is to store is not still busy with the record before.
+  uint32_t turn = 0;
   const RecordSlot* slot = nullptr;
   uint32_t record = 0;
   uint32_t next_unit = 0;
-  uint32_t next_scales = 0;  // records whose rows have had scales
 
   __device__ __forceinline__ void wait_inputs() {
     wait_phase(&s.inputs_ready[record % kRecordSlots], record / kRecordSlots & 1, &s.exit);
   }
-  // Returns when `arrivals` parts of the instruction's unit `unit` are in place. Another storer may still be
-  // at the unit that had its place before.
-  __device__ __forceinline__ void wait_unit(uint32_t unit, uint32_t arrivals) {
-    wait_all_stored(s, lane, next_unit + unit + 1 - kUnitSlots);
-    const uint32_t* count = &s.unit_arrivals[(next_unit + unit) % kUnitSlots];
-    while (ptx::shared_load_acquire(count) != arrivals) leave_if_asked(&s.exit);
+  // The instruction's `units` units are for others. The pass's rows are there for the records that follow.
+  __device__ __forceinline__ void pass_over(uint32_t units) {
+    if (slot->begins_pass != 0) wait_inputs();
+    units_stored(units);
   }
-  // This warp is done with one of the `tiles` tiles of that unit, and with all of its own in units before
-  // `next`.
-  __device__ __forceinline__ void tile_stored(uint32_t unit, uint32_t tiles, uint32_t next) {
+  // Returns when no storer is at a unit that had the place of one of those before `end`.
+  __device__ __forceinline__ void wait_unit_slots(uint32_t end) {
+    wait_all_stored(s, lane, next_unit + end - kUnitSlots);
+  }
+  // Then, returns when `arrivals` parts of the lanes' units are in place; a lane without a unit waits with
+  // the others.
+  __device__ __forceinline__ void wait_units(uint32_t unit, bool exists, uint32_t arrivals) {
+    const uint32_t* count = &s.unit_arrivals[(next_unit + unit) % kUnitSlots];
+    while (!__all_sync(~0u, !exists || ptx::shared_load_acquire(count) == arrivals)) leave_if_asked(&s.exit);
+  }
+  // This warp is done with one of the `tiles` tiles of its lanes' units (of lanes that stand together, one
+  // says so), and with all of its own in units before `next`.
+  __device__ __forceinline__ void tile_stored(uint32_t unit, bool says, uint32_t tiles, uint32_t next) {
     __syncwarp();
-    if (lane != 0) return;
     const uint32_t at = (next_unit + unit) % kUnitSlots;
-    if (tiles == 1 || ptx::shared_fetch_add_acquire_release(&s.tiles_stored[at], 1) == tiles - 1) {
-      s.tiles_stored[at] = 0;
+    if (says && (tiles == 1 || ptx::shared_fetch_add_acquire_release(&s.tiles_stored[at], 1) == tiles - 1)) {
+      if (tiles != 1) s.tiles_stored[at] = 0;
       s.unit_arrivals[at] = 0;
     }
-    ptx::shared_store_release(&s.units_stored[warp], next_unit + next);
+    own_units_stored(next);
+  }
+  // This warp is done with all of its own of the instruction's units before `next`.
+  __device__ __forceinline__ void own_units_stored(uint32_t next) {
+    __syncwarp();
+    if (lane == 0) ptx::shared_store_release(&s.units_stored[warp], next_unit + next);
   }
   // This warp is done with all of the instruction's units.
   __device__ __forceinline__ void units_stored(uint32_t units) {
+    own_units_stored(units);
     next_unit += units;
-    __syncwarp();
-    if (lane == 0) ptx::shared_store_release(&s.units_stored[warp], next_unit);
   }
-  // What the rows of this record are multiplied with: written by all storers, each some rows, then read.
-  __device__ __forceinline__ float* scales() { return s.row_scales[next_scales % 2]; }
-  __device__ __forceinline__ void scales_written() {
-    __syncwarp();
-    if (lane == 0) ptx::mbarrier_arrive(&s.scales_ready);
-    wait_phase(&s.scales_ready, next_scales & 1, &s.exit);
-  }
-  // True for the last of the storers to come here, all of whose stores are then visible to this warp.
-  __device__ __forceinline__ bool last_to_store() {
+  // True for the last of the record's storers to come here, all of whose stores are then visible to this
+  // warp.
+  __device__ __forceinline__ bool last_to_store(uint32_t storers) {
     __syncwarp();
     uint32_t before = 0;
     if (lane == 0) before = ptx::shared_fetch_add_acquire_release(&s.storers_done[record % kRecordSlots], 1);
-    return __shfl_sync(~0u, before, 0) == kStorerWarps - 1;
+    return __shfl_sync(~0u, before, 0) == storers - 1;
   }
 };
 

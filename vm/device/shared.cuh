@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "vm/device/activation_image.h"
 #include "vm/device/group.cuh"
 #include "vm/device/launch.h"
 #include "vm/instruction.h"
@@ -28,7 +29,28 @@ inline constexpr uint32_t kServiceRegisters = 40;
 inline constexpr uint32_t kStorerRegisters = 80;
 inline constexpr uint32_t kConsumerRegisters = 192;
 
-inline constexpr uint32_t kRingPages = 9;
+// What a kernel is compiled for: the rows that a pass may have, and how a block's memory is divided. Any
+// program, and any pass.
+struct ManyRows {
+  static constexpr uint32_t kRows = kMaxRows;
+  static constexpr uint32_t kRingPages = 9;
+  static constexpr uint32_t kScratchBytes = 68 * 1024;  // for instructions that run as a group
+  static constexpr uint32_t kActivationRowSlots = 32;   // the same memory, as slots for one row each
+};
+// Passes of one row. Code without the loops and branches that more rows take is smaller, and what a warp
+// comes to next is in the instruction cache more often.
+struct OneRow {
+  static constexpr uint32_t kRows = 1;
+  static constexpr uint32_t kRingPages = 10;
+  static constexpr uint32_t kScratchBytes = 52 * 1024;
+  static constexpr uint32_t kActivationRowSlots = 16;
+};
+// The same, with as much scratch memory as there is for many rows.
+struct OneRowMoreScratch : OneRow {
+  static constexpr uint32_t kRingPages = ManyRows::kRingPages;
+  static constexpr uint32_t kScratchBytes = ManyRows::kScratchBytes;
+  static constexpr uint32_t kActivationRowSlots = ManyRows::kActivationRowSlots;
+};
 // Issued and not landed: every page more lengthens the queue that each counter, each activation has to wait
 // in behind them. Long streams, where few wait, may fill the memory system.
 inline constexpr uint32_t kPagesInFlight = 3;
@@ -39,9 +61,7 @@ inline constexpr uint32_t kRecordSlots = 8;
 inline constexpr uint32_t kRecordReaders = 2 + kConsumerWarps + kStorerWarps;
 inline constexpr uint32_t kSlotWaits = 16;  // further ones are read from global memory
 inline constexpr uint32_t kSlotSignals = 8;
-// Shared::activations as slots for one row each.
-inline constexpr uint32_t kActivationRowSlots = 32;
-inline constexpr uint32_t kActivationRowBytes = kScratchBytes / kActivationRowSlots;
+inline constexpr uint32_t kActivationRowBytes = activation_image::kRowBytes;
 inline constexpr uint32_t kUnitSlots = 16;
 inline constexpr uint32_t kPartialBytes = 8 * 1024;
 
@@ -67,22 +87,25 @@ struct alignas(16) RecordSlot {
   uint32_t ends_launch;  // 1: no record; the gate of its pass is the end
 };
 
+template <class ConfigOf>
 struct Shared {
-  alignas(kScratchAlignment) std::byte ring[kRingPages][kPageBytes];
+  using Config = ConfigOf;
+  static_assert(Config::kScratchBytes >= kScratchBytes, "what every instruction may rely on");
+  static_assert(Config::kActivationRowSlots * kActivationRowBytes <= Config::kScratchBytes);
+
+  alignas(kScratchAlignment) std::byte ring[Config::kRingPages][kPageBytes];
   // Activations, or the scratch memory of an instruction that runs as a group.
-  alignas(kScratchAlignment) std::byte activations[kScratchBytes];
+  alignas(kScratchAlignment) std::byte activations[Config::kScratchBytes];
   alignas(16) float partials[kPartialBytes / sizeof(float)];
   RecordSlot records[kRecordSlots];
   PassRow rows[kMaxRows];  // of the pass whose instructions run
   uint64_t record_ready[kRecordSlots];
   uint64_t record_free[kRecordSlots];
-  uint64_t inputs_ready[kRecordSlots];         // the record's waits are over
-  uint64_t chunk_landed[kActivationRowSlots];  // of activations, by count of chunks
-  uint64_t page_landed[kRingPages];
-  uint64_t page_free[kRingPages];
+  uint64_t inputs_ready[kRecordSlots];                 // the record's waits are over
+  uint64_t chunk_landed[Config::kActivationRowSlots];  // of activations, by count of chunks
+  uint64_t page_landed[Config::kRingPages];
+  uint64_t page_free[Config::kRingPages];
   uint64_t consumer_barrier;
-  uint64_t scales_ready;                // of kStorerWarps arrivals
-  float row_scales[2][kMaxRows];        // of the records in turn that have any
   uint32_t storers_done[kRecordSlots];  // storers that are done with the record
   // Monotonic within a launch, so that nobody can mistake one lap for another.
   uint32_t pages_issued;
@@ -90,12 +113,14 @@ struct Shared {
   uint32_t activations_used[kConsumerWarps];  // chunks that a consumer warp is done with
   uint32_t units_stored[kStorerWarps];        // a storer's own units before this one are stored
   uint32_t records_waited;                    // records whose waits are over
-  uint32_t records_stored;                    // records whose signals are out
+  uint32_t records_stored;                    // how many records' signals are out
   uint32_t unit_arrivals[kUnitSlots];         // partial results of a unit that are in place
   uint32_t tiles_stored[kUnitSlots];          // tiles of a unit's rows that are stored
   ExitFlag exit;
 };
 inline constexpr size_t kMaxSharedBytes = 227 * 1024;
-static_assert(sizeof(Shared) <= kMaxSharedBytes, "a block has 227 KiB of shared memory on Hopper");
+static_assert(sizeof(Shared<ManyRows>) <= kMaxSharedBytes && sizeof(Shared<OneRow>) <= kMaxSharedBytes &&
+                  sizeof(Shared<OneRowMoreScratch>) <= kMaxSharedBytes,
+              "a block has 227 KiB of shared memory on Hopper");
 
 }  // namespace serval::device

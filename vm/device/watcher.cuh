@@ -9,16 +9,17 @@
 
 namespace serval::device {
 
+template <class Config>
 class Watcher {
  public:
-  __device__ Watcher(Shared& shared, const Launch& launch, uint32_t lane)
+  __device__ Watcher(Shared<Config>& shared, const Launch& launch, uint32_t lane)
       : s_(shared), launch_(launch), lane_(lane) {}
 
   __device__ void run() {
     align_clocks();
     for (uint32_t n = 0;; ++n) {
       while (!is_over(n)) leave_if_over(n);
-      RecorderShared& memory = EventRecorder::memory(s_);
+      RecorderShared& memory = EventRecorder<Config>::memory(s_);
       const uint32_t pages = sample_pages();
       if (lane_ == 0) memory.times[n % kRecordSlots].pages = pages;
       __syncwarp();
@@ -35,6 +36,7 @@ class Watcher {
   }
   // Pages in flight and free at this moment; a lane looks at each place of the ring.
   __device__ uint32_t sample_pages() const {
+    constexpr uint32_t kRingPages = Config::kRingPages;
     const uint32_t issued = __shfl_sync(~0u, ptx::shared_load_acquire(&s_.pages_issued), 0);
     const uint32_t page = (issued < kRingPages ? 0 : issued - kRingPages) + lane_;
     const uint32_t at = page % kRingPages, parity = page / kRingPages & 1;
@@ -95,7 +97,7 @@ class Watcher {
     asm volatile("exit;");
   }
 
-  Shared& s_;
+  Shared<Config>& s_;
   const Launch& launch_;
   const uint32_t lane_;
 };
