@@ -204,7 +204,7 @@ __device__ __forceinline__ void multiply_page(Role& role, const Plan& plan, uint
     const uint32_t bit = plan.resident() ? 1u << (chunk - role.next_chunk) : 0;
     if ((chunks_seen & bit) == 0) role.wait_chunk(chunk);
     chunks_seen |= bit;
-    role.recorder.computing(role.record, first && role.lane == 0);
+    role.recorder.note();
   };
   role.recorder.timed_if(role.launch.recording.starving, [&] { role.wait_page(page); });
   role.recorder.has_page(role.record, first && role.lane == 0, last && role.lane == 0);
@@ -223,7 +223,7 @@ __device__ __forceinline__ void multiply_page(Role& role, const Plan& plan, uint
         role, x, [&](uint32_t column) { return multiply_shared(weights, products, column); }, take);
     role.free_page(page);
   }
-  role.recorder.computed(role.record, last && role.lane == 0);
+  role.recorder.note_end();
 }
 
 // Where in shared memory a lane leaves its results of row 0 in a part of a unit's: parts are [part][row][8].
@@ -359,6 +359,8 @@ __device__ __forceinline__ void consume_pages(Role& role, const Plan& plan) {
   while (at.page < plan.pages) {
     consume_page(role, plan, at, chunks_seen);
     if (plan.mode != Mode::kUnitPerWarp || at.ends_unit(plan)) role.arrive_unit(role.next_unit + at.unit);
+    role.recorder.used_page(role.record, at.page == 0 && role.lane == 0,
+                            at.page + 1 == plan.pages && role.lane == 0);
     next_page(plan, at);
     if (!plan.resident()) pass_chunks_before(role, plan, at);
   }

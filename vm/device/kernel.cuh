@@ -191,7 +191,9 @@ __device__ __forceinline__ void consume_group(Role& role) {
   });
   const LaneSignal signal(role);
   if (role.last_to_arrive(role.next_unit)) {
-    role.recorder.computed(role.record, role.lane == 0);
+    if constexpr (Role::Recorder::kOn) {
+      if (role.lane == 0) role.recorder.stamp(role.record, EventKind::kComputeEnd);
+    }
     role.wait_inputs();  // who had nothing to do has not
     add_signals(role, signal);
     role.arrive_unit(role.next_unit);

@@ -24,8 +24,7 @@ struct NoRecorder {
   __device__ __forceinline__ void page(uint32_t) {}
   __device__ __forceinline__ void loaded(uint32_t) {}
   __device__ __forceinline__ void has_page(uint32_t, bool, bool) {}
-  __device__ __forceinline__ void computing(uint32_t, bool) {}
-  __device__ __forceinline__ void computed(uint32_t, bool) {}
+  __device__ __forceinline__ void used_page(uint32_t, bool, bool) {}
   template <class Wait>
   __device__ __forceinline__ void timed(Wait&& wait) {
     wait();
@@ -113,14 +112,11 @@ class EventRecorder {
     if (first) stamp(record, EventKind::kFirstLanded);
     if (last) stamp(record, EventKind::kLastLanded);
   }
-  // … begins with the first one …
-  __device__ __forceinline__ void computing(uint32_t record, bool first) {
-    if (first) stamp(record, EventKind::kComputeBegin);
-  }
-  // … and has finished with a page.
-  __device__ __forceinline__ void computed(uint32_t record, bool last) {
+  // … and has used it, from the moment of note() to that of note_end().
+  __device__ __forceinline__ void used_page(uint32_t record, bool first, bool last) {
+    if (first) stamp_at(record, EventKind::kComputeBegin, noted_ticks_);
     if (!last) return;
-    stamp(record, EventKind::kComputeEnd);
+    stamp_at(record, EventKind::kComputeEnd, end_ticks_);
     times(record).starved_ticks = waited_;
     waited_ = 0;
   }

@@ -239,20 +239,22 @@ __device__ __forceinline__ void PreparerRole<Config>::wait_inputs(Recorder& reco
     const uint32_t* counter = counter_of(launch.program, wait.counter);
     const auto there = [&] { return reached(ptx::load_acquire(counter), wait.target); };
     if constexpr (Recorder::kOn) {
-      while (const uint32_t missing = __ballot_sync(~0u, !there())) {
-        late_counter = __shfl_sync(~0u, wait.counter, __ffs(static_cast<int>(missing)) - 1);
+      uint32_t missing = 0;
+      while (const uint32_t now = __ballot_sync(~0u, !there())) {
+        missing = now;
         leave_if_asked(&s.exit);
       }
+      if (missing != 0) late_counter = __shfl_sync(~0u, wait.counter, __ffs(static_cast<int>(missing)) - 1);
     } else {
       while (!__all_sync(~0u, there())) leave_if_asked(&s.exit);
     }
     __syncwarp();  // each lane's acquire is the whole warp's
   }
-  recorder.note_end();
   if (lane == 0) {
     ptx::mbarrier_arrive(&s.inputs_ready[record % kRecordSlots]);
     s.records_waited = record + 1;
   }
+  recorder.note_end();  // nobody waits for that
 }
 
 // Arrivals at the unit of a group instruction: its warps, and the last of them again when the signals are
