@@ -537,7 +537,6 @@ struct Stream {
     const uint32_t block_units = plan.resident() ? 1 : kConsumerWarps;
     const uint32_t chunks_at_once = plan.resident() ? plan.chunks : 1;
     const uint32_t unit_matrices = plan.matrices;
-    const uint32_t in_flight = plan.pages < kLongStreamPages ? kPagesInFlight : kPagesInFlightOfLong;
 #pragma unroll 1
     for (uint32_t first = 0; first < plan.units; first += block_units) {
       const uint32_t end = min(first + block_units, plan.units);
@@ -549,7 +548,7 @@ struct Stream {
           const std::byte* pages = image(unit, unit_matrices == 1 ? 0 : n % 2);
 #pragma unroll 1
           for (uint32_t chunk = begin; chunk < begin + chunks_at_once; ++chunk) {
-            role.page(pages + chunk * kPageBytes, page_image::bytes_of_half(plan.half_cols(chunk)), in_flight,
+            role.page(pages + chunk * kPageBytes, page_image::bytes_of_half(plan.half_cols(chunk)),
                       role.recorder);
           }
         }

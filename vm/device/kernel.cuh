@@ -86,8 +86,8 @@ template <class Isa, class Config, template <class> class Recorder>
 __device__ __forceinline__ void run_loader(Shared<Config>& s, const Launch& launch, uint32_t lane) {
   if (lane != 0) return;
   Recorded<LoaderRole<Config>, Recorder> role{{.s = s, .launch = launch}};
-  for (uint32_t n = 0;; ++n) {
-    const uint32_t at = n % kRecordSlots;
+  for (;; ++role.record) {
+    const uint32_t n = role.record, at = n % kRecordSlots;
     while (!ptx::mbarrier_try_wait(&s.record_ready[at], n / kRecordSlots & 1)) role.leave_if_asked();
     role.slot = &s.records[at];
     if (role.slot->ends_launch == 0 && role.slot->streams != 0) {

@@ -70,14 +70,15 @@ struct LoaderRole {
   Shared<Config>& s;
   const Launch& launch;
   const RecordSlot* slot = nullptr;
+  uint32_t record = 0;  // counted from the launch's first
   uint32_t next_page = 0;
 
-  // Copies the next page of the ring from global memory as soon as there is room and at most `in_flight` are
-  // under way; address and size are multiples of 16.
+  // Copies the next page of the ring from global memory as soon as there is room and not too much is under
+  // way; address and size are multiples of 16.
   template <class Recorder>
-  __device__ __forceinline__ void page(const std::byte* from, uint32_t bytes, uint32_t in_flight,
-                                       Recorder& recorder) {
+  __device__ __forceinline__ void page(const std::byte* from, uint32_t bytes, Recorder& recorder) {
     const uint32_t p = next_page, at = p % Config::kRingPages;
+    const uint32_t in_flight = inputs_are_there() ? kPagesInFlight : kPagesInFlightOfWaiting;
     if (p >= in_flight) wait(s.page_landed, p - in_flight);
     if (p >= Config::kRingPages) {
       if constexpr (Recorder::kOn) {
@@ -98,6 +99,10 @@ struct LoaderRole {
   }
 
  private:
+  // Of the record whose pages these are.
+  __device__ __forceinline__ bool inputs_are_there() const {
+    return reached(*const_cast<const volatile uint32_t*>(&s.records_waited), record + 1);
+  }
   static __device__ __forceinline__ bool done(uint64_t* barriers, uint32_t page) {
     return ptx::mbarrier_try_wait(&barriers[page % Config::kRingPages], page / Config::kRingPages & 1);
   }
