@@ -197,7 +197,6 @@ __device__ __forceinline__ void multiply_page(Role& role, const Plan& plan, uint
   const uint32_t weights = ptx::shared_address(role.s.ring[page % Config::kRingPages]) +
                            role.lane * static_cast<uint32_t>(sizeof(uint4));
   const uint32_t x = ptx::shared_address(role.s.activations) + activation_slot<Config>(role.launch, chunk);
-  [[maybe_unused]] const bool first = page == role.next_page, last = page + 1 == role.next_page + plan.pages;
   const auto wait_activations = [&] {
     wait_place();
     // A warp waits once for a chunk that stays, and anew for each that is streamed.
@@ -207,7 +206,7 @@ __device__ __forceinline__ void multiply_page(Role& role, const Plan& plan, uint
     role.recorder.note();
   };
   role.recorder.timed_if(role.launch.recording.starving, [&] { role.wait_page(page); });
-  role.recorder.has_page(role.record, first && role.lane == 0, last && role.lane == 0);
+  role.recorder.has_page(page == role.next_page);
   if (half_cols == page_image::kHalfCols) {
     uint4 w[kProducts];
 #pragma unroll
