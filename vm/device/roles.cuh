@@ -341,7 +341,7 @@ struct ConsumerRole {
   }
 };
 
-// --- storers: kStorerWarps warps, each with units of its own
+// --- storers: kStorerWarps warps, each with tiles of its own of the instruction's units
 template <class ConfigOf>
 struct StorerRole {
   using Config = ConfigOf;
