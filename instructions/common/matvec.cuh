@@ -575,9 +575,9 @@ struct Stream {
     }
   }
 
-  // The storers take the tiles in turn. What the outputs of a tile and of the next need besides their sums is
-  // on its way while those are waited for; what nothing writes, before the inputs are there. with_op(visit)
-  // calls visit.operator()<Op>(op) for the record's instruction: one copy of all the rest serves all of them.
+  // The storers take the tiles in turn. What the outputs of a tile need besides their sums is on its way
+  // while those are waited for; what nothing writes, before the inputs are there. with_op(visit) calls
+  // visit.operator()<Op>(op) for the record's instruction: one copy of all the rest serves all of them.
   // stored() is called once the last tile of this warp is stored.
   template <class Role, class WithOp, class Stored>
   static __device__ __forceinline__ void store(Role& role, const Plan& plan, WithOp&& with_op,
