@@ -165,8 +165,9 @@ struct PreparerRole {
     }
     chunk_floor = ++next_chunk;
   }
+  // Only the lane that issues the copies waits for them: others may be ahead of it.
   __device__ __forceinline__ void leave_if_asked() const {
-    if (asked_to_leave(&s.exit)) drain_and_leave(s.chunk_landed, next_chunk);
+    if (asked_to_leave(&s.exit)) drain_and_leave(s.chunk_landed, lane == 0 ? next_chunk : 0);
   }
 
  private:
