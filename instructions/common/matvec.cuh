@@ -7,8 +7,9 @@
 // for the activations: eight pages more are under way than the ring holds.
 //
 // Activations come as images (vm/device/activation_image.h), by bulk copies. Rows that are to be normalised
-// come with the squares of their residual, and what RMS norm divides by is left to the end: storers multiply
-// the sums with it (instructions/common/residual.h).
+// come with the squares of their residual, and what RMS norm divides by is left to the end: each storer adds
+// up the squares of the rows that it finishes and multiplies their sums with what follows from it
+// (instructions/common/residual.h).
 //
 // Where the activations of all rows fit in shared memory, units are streamed one after the other, and a
 // unit's pages go to different warps ("resident"). Where they do not, a block of units is streamed chunk by
@@ -574,9 +575,9 @@ struct Stream {
     }
   }
 
-  // The storers take the tiles in turn. What the outputs of a tile and of the next need besides their sums is
-  // on its way while those are waited for; what nothing writes, before the inputs are there. with_op(visit)
-  // calls visit.operator()<Op>(op) for the record's instruction: one copy of all the rest serves all of them.
+  // The storers take the tiles in turn. What the outputs of a tile need besides their sums is on its way
+  // while those are waited for; what nothing writes, before the inputs are there. with_op(visit) calls
+  // visit.operator()<Op>(op) for the record's instruction: one copy of all the rest serves all of them.
   // stored() is called once the last tile of this warp is stored.
   template <class Role, class WithOp, class Stored>
   static __device__ __forceinline__ void store(Role& role, const Plan& plan, WithOp&& with_op,
@@ -628,10 +629,9 @@ struct Stream {
 //   input(slot, op)                            matvec::Input
 //   image(slot, op, matrix, unit)              the matrix's page image; changes `unit` to the image's
 //   fetch_constant(role, op, output)           matvec::Extra: of what nothing writes while the pass runs
-//   fetch_written(role, op, output, extra)     adds to it what only the inputs bring; both before the sums
-//   are
-//                                              there
+//   fetch_written(role, op, output, extra)     adds what only the inputs bring
 //   store_output(role, op, output, sums, extra)  called by all lanes, whether the output is wanted or not
+// Storers call these one after the other, and wait for the sums when what they fetch is on its way.
 template <class Derived>
 struct MatvecOp {
   template <class Role, class Op>
