@@ -83,14 +83,15 @@ struct LoaderRole {
   Shared<Config>& s;
   const Launch& launch;
   const RecordSlot* slot = nullptr;
+  uint32_t record = 0;  // counted from the launch's first
   uint32_t next_page = 0;
 
-  // Copies the next page of the ring from global memory as soon as there is room and at most `in_flight` are
-  // under way; address and size are multiples of 16.
+  // Copies the next page of the ring from global memory as soon as there is room and not too much is under
+  // way; address and size are multiples of 16.
   template <class Recorder>
-  __device__ __forceinline__ void page(const std::byte* from, uint32_t bytes, uint32_t in_flight,
-                                       Recorder& recorder) {
+  __device__ __forceinline__ void page(const std::byte* from, uint32_t bytes, Recorder& recorder) {
     const uint32_t p = next_page, at = p % Config::kRingPages;
+    const uint32_t in_flight = inputs_are_there() ? kPagesInFlight : kPagesInFlightOfWaiting;
     if (p >= in_flight) wait(s.page_landed, p - in_flight);
     if (p >= Config::kRingPages) {
       if constexpr (Recorder::kOn) {
@@ -111,6 +112,10 @@ struct LoaderRole {
   }
 
  private:
+  // Of the record whose pages these are.
+  __device__ __forceinline__ bool inputs_are_there() const {
+    return reached(*const_cast<const volatile uint32_t*>(&s.records_waited), record + 1);
+  }
   static __device__ __forceinline__ bool done(uint64_t* barriers, uint32_t page) {
     return ptx::mbarrier_try_wait(&barriers[page % Config::kRingPages], page / Config::kRingPages & 1);
   }
@@ -248,20 +253,22 @@ __device__ __forceinline__ void PreparerRole<Config>::wait_inputs(Recorder& reco
     const uint32_t* counter = counter_of(launch.program, wait.counter);
     const auto there = [&] { return reached(ptx::load_acquire(counter), wait.target); };
     if constexpr (Recorder::kOn) {
-      while (const uint32_t missing = __ballot_sync(~0u, !there())) {
-        late_counter = __shfl_sync(~0u, wait.counter, __ffs(static_cast<int>(missing)) - 1);
+      uint32_t missing = 0;
+      while (const uint32_t now = __ballot_sync(~0u, !there())) {
+        missing = now;
         leave_if_asked();
       }
+      if (missing != 0) late_counter = __shfl_sync(~0u, wait.counter, __ffs(static_cast<int>(missing)) - 1);
     } else {
       while (!__all_sync(~0u, there())) leave_if_asked();
     }
     __syncwarp();  // each lane's acquire is the whole warp's
   }
-  recorder.note_end();
   if (lane == 0) {
     ptx::mbarrier_arrive(&s.inputs_ready[record % kRecordSlots]);
     s.records_waited = record + 1;
   }
+  recorder.note_end();  // nobody waits for that
 }
 
 // Arrivals at the unit of a group instruction: its warps, and the last of them again when the signals are
