@@ -110,13 +110,15 @@ void Preparer::noticed() {
   sm_.wake(Wake::kStorers);
 }
 
-// By the storers, while consumers multiply.
+// By each storer for the rows that it stores, while consumers multiply.
 void Preparer::read_scales(Record& r) {
   Gpu& gpu = sm_.gpu;
   r.scales_ready = r.work.scale_bytes == 0;
   if (r.scales_ready) return;
   const SimParameters& p = gpu.parameters;
-  const double at = gpu.l2.read(gpu.clock.now(), r.work.scale_bytes, gpu.rounds(p.read_rounds)) + p.scale_us;
+  const uint64_t bytes = r.work.scale_bytes * r.storers / gpu.tiles_of_unit();
+  const double at = gpu.l2.read(gpu.clock.now(), bytes, gpu.rounds(p.read_rounds)) +
+                    p.scale_us * static_cast<double>(gpu.stored_rows());
   scaled_until_ = std::max(scaled_until_, at);
   scales_.push(record);
   gpu.clock.schedule(scaled_until_, sm_.index, Step::kScaled);

@@ -5,11 +5,6 @@
 namespace serval::sim {
 namespace {
 
-size_t ring_pages(const Gpu& gpu) {
-  const auto asked = static_cast<size_t>(gpu.parameters.ring_pages);
-  return asked > 0 ? asked : std::max(1U, gpu.program.machine.pages_per_sm);
-}
-
 // Units whose parts arrive while others are not stored: of one record as many as have room, and the groups'
 // that follow it.
 uint32_t units_at_once(const SimParameters& p) {
@@ -22,7 +17,7 @@ Sm::Sm(Gpu& the_gpu, uint32_t sm)
     : gpu(the_gpu),
       index(sm),
       records(static_cast<size_t>(gpu.parameters.record_slots)),
-      ring(ring_pages(gpu)),
+      ring(static_cast<size_t>(gpu.kernel.ring_pages)),
       units(units_at_once(gpu.parameters)),
       controller(*this),
       loader(*this),

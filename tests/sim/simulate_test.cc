@@ -241,7 +241,7 @@ TEST(Simulate, IsNeverSlowerOnABetterMachine) {
     before = with(better);
   }
   for (const char* better :
-       {"round_factor=x0.5", "signal_rounds=0", "notice_rounds=0", "read_rounds=0", "notice_us=0",
+       {"round_factor=x0.5", "signal_us=0", "notice_rounds=0", "read_rounds=0", "notice_us=0",
         "join_us=0", "land_us=0", "scale_us=0", "latency_factor=x0.5", "multiply_us=x0.5", "take_us=x0.5",
         "store_us=0", "prepare_us=0", "fetch_us=0", "attention.fixed_us=0", "sample.fixed_us=0"}) {
     EXPECT_LE(with(better), as_it_is * (1 + 1e-3)) << better;
