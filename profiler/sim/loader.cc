@@ -43,7 +43,7 @@ uint32_t Loader::limit() const {
 bool Loader::room() {
   const double now = sm_.gpu.clock.now();
   if (limit_ == 0) limit_ = limit();
-  if (issued_ - landed_ >= limit_) return false;
+  if (issued_ - answered_ >= limit_) return false;
   if (now < busy_until_) {
     look_again(busy_until_);
     return false;
@@ -146,12 +146,18 @@ void Loader::advance(const Record& r) {
   first_unit_ += block_units;
 }
 
-// Memory answers in order.
+// Memory answers in order. The measurement under_load has in it how a loader sees that …
+void Loader::answered() {
+  bytes_in_flight_ -= sm_.page(answered_++).bytes;
+  sm_.wake(Wake::kLoader);
+  sm_.gpu.clock.schedule(sm_.gpu.clock.now() + sm_.gpu.parameters.land_us, sm_.index, Step::kLanded);
+}
+
+// … but not how a consumer does.
 void Loader::landed() {
   const double now = sm_.gpu.clock.now();
   Page& page = sm_.page(landed_++);
   page.landed = true;
-  bytes_in_flight_ -= page.bytes;
   Record& r = sm_.at(page.record);
   if (r.pages_landed++ == 0) {
     note(r, EventKind::kFirstLanded, now);
@@ -162,7 +168,6 @@ void Loader::landed() {
     sample(now);
   }
   sm_.consumers.wake(page.warp);
-  sm_.wake(Wake::kLoader);
 }
 
 void Loader::sample(double at) const {

@@ -15,6 +15,7 @@ class Loader {
   explicit Loader(Sm& sm) : sm_(sm) {}
   void step();
   void issue_again();
+  void answered();
   void landed();
 
   uint64_t record = 0;
@@ -30,7 +31,7 @@ class Loader {
   void sample(double at) const;
 
   Sm& sm_;
-  uint64_t issued_ = 0, landed_ = 0;  // pages
+  uint64_t issued_ = 0, answered_ = 0, landed_ = 0;  // pages
   uint32_t bytes_in_flight_ = 0;
   uint32_t limit_ = 0;  // of pages in flight, for the next one; 0: not decided
   double busy_until_ = 0;

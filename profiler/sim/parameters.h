@@ -98,7 +98,7 @@ struct SimParameters {
   // What the roles take
   double fetch_us = 0;            // controller: an instruction
   double issue_us = 0;            // loader: asking for a page
-  double land_us = 0;             // loader and consumers: seeing a page that memory has answered
+  double land_us = 0;             // consumers: seeing a page that memory has answered
   double prepare_us = 0;          // preparers: an instruction's activations, …
   double prepare_us_per_kib = 0;  // … and each KiB of them
   double scale_us = 0;            // storer: each row's scale, behind its reading

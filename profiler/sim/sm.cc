@@ -70,7 +70,7 @@ void Sm::go_on(Step step, uint32_t which) {
 
 void Sm::answer(bool page) {
   if (page) {
-    gpu.clock.schedule(gpu.clock.now() + gpu.parameters.land_us, index, Step::kLanded);
+    loader.answered();
   } else {
     consumers.group_read();
   }
