@@ -146,7 +146,16 @@ void Loader::advance(const Record& r) {
   first_unit_ += block_units;
 }
 
-// Memory answers in order. The measurement under_load has in it how a loader sees that …
+// Memory answers in order, all SMs together faster than one can receive.
+void Loader::answer() {
+  constexpr double kBytesPerUs = 1e3;  // of 1e9 bytes a second
+  const double now = sm_.gpu.clock.now();
+  const double us = sm_.page(received_++).bytes / (sm_.gpu.parameters.sm_gb_per_s * kBytesPerUs);
+  received_until_ = std::max(now, received_until_ + us);
+  sm_.gpu.clock.schedule(received_until_, sm_.index, Step::kAnswered);
+}
+
+// The measurement under_load has in it how a loader sees that …
 void Loader::answered() {
   bytes_in_flight_ -= sm_.page(answered_++).bytes;
   sm_.wake(Wake::kLoader);

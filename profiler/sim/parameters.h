@@ -66,6 +66,7 @@ struct SimParameters {
 
   // Memory
   double gb_per_s = 0;        // of HBM, shared by all SMs: 1e9 bytes a second
+  double sm_gb_per_s = 0;     // of it, that one SM's pages get at most
   double l2_gb_per_s = 0;     // of what is in L2 already, likewise
   double latency_factor = 1;  // of the time that memory takes when nothing else is in flight
   double under_load_sms = 0;  // SMs of the measurement below

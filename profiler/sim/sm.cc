@@ -47,6 +47,8 @@ void Sm::go_on(Step step, uint32_t which) {
       return controller.fetched();
     case Step::kIssue:
       return loader.issue_again();
+    case Step::kAnswered:
+      return loader.answered();
     case Step::kLanded:
       return loader.landed();
     case Step::kNoticed:
@@ -70,7 +72,7 @@ void Sm::go_on(Step step, uint32_t which) {
 
 void Sm::answer(bool page) {
   if (page) {
-    loader.answered();
+    loader.answer();
   } else {
     consumers.group_read();
   }

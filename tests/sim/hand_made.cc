@@ -86,7 +86,7 @@ Program HandMade::build(uint32_t gate) const {
 
 SimParameters round_numbers() {
   SimParameters p = h200_sim_parameters();
-  p.gb_per_s = p.l2_gb_per_s = 1e6;  // nothing queues
+  p.gb_per_s = p.sm_gb_per_s = p.l2_gb_per_s = 1e6;  // nothing queues
   p.under_load_sms = 1;
   p.under_load = {{.in_flight_bytes = 0, .gb_per_s = 0, .round_us = 1},
                   {.in_flight_bytes = 16384, .gb_per_s = 8.192, .round_us = 1}};  // 16 KiB in 2 µs
