@@ -22,6 +22,7 @@ void Loader::step() {
     if (done_ == 0 && !r.execution.has(EventKind::kLoadBegin)) {
       note(r, EventKind::kLoadBegin, now);
       sample(now);
+      busy_until_ = std::max(busy_until_, now + sm_.gpu.parameters.load_us);
     }
     if (!room()) return;
     issue(r);

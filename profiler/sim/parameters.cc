@@ -57,6 +57,7 @@ constexpr SimField kFields[] = {
     {"partial_bytes", "bytes", &SimParameters::partial_bytes, kUnitRows * sizeof(float), kMaxBytes, true},
     {"unit_slots", "units", &SimParameters::unit_slots, 1, kMaxSlots, true},
     {"fetch_us", "us", &SimParameters::fetch_us, 0, kMaxUs, false},
+    {"load_us", "us", &SimParameters::load_us, 0, kMaxUs, false},
     {"issue_us", "us", &SimParameters::issue_us, 0, kMaxUs, false},
     {"land_us", "us", &SimParameters::land_us, 0, kMaxUs, false},
     {"prepare_us", "us", &SimParameters::prepare_us, 0, kMaxUs, false},

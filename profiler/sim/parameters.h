@@ -98,6 +98,7 @@ struct SimParameters {
 
   // What the roles take
   double fetch_us = 0;            // controller: an instruction
+  double load_us = 0;             // loader: beginning with an instruction
   double issue_us = 0;            // loader: asking for a page
   double land_us = 0;             // consumers: seeing a page that memory has answered
   double prepare_us = 0;          // preparers: an instruction's activations, …

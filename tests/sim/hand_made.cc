@@ -103,7 +103,7 @@ SimParameters round_numbers() {
   p.partial_bytes = 8192;
   p.unit_slots = 16;
   p.fetch_us = 0.5;
-  p.issue_us = p.prepare_us = p.prepare_us_per_kib = p.sm_page_us = 0;
+  p.load_us = p.issue_us = p.prepare_us = p.prepare_us_per_kib = p.sm_page_us = 0;
   p.take_us = 0.25;
   p.multiply_us = 1;
   p.store_us = 0.5;
