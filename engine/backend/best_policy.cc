@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kLayersTried = 8;
 constexpr double kTellApart = 1e-3;  // of a pass
-constexpr uint32_t kPasses = 2;  // the second one begins while the first ends, as every later one does
+constexpr uint32_t kPasses = 2;      // the second one begins while the first ends, as every later one does
 
 LlamaConfig shortened(LlamaConfig config) {
   config.num_layers = std::min(config.num_layers, kLayersTried);

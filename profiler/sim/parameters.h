@@ -74,7 +74,7 @@ struct SimParameters {
 
   // Synchronisation: shares of a round of the measurement above, which slow down as memory fills, and what
   // takes the same under any load
-  double round_factor = 1;   // of a round's time as it was measured
+  double round_factor = 1;  // of a round's time as it was measured
   double notice_rounds =
       0;                 // the counter's increment to whoever waits for it going on: a share of a round, …
   double notice_us = 0;  // … what it takes under any load, …
@@ -101,7 +101,7 @@ struct SimParameters {
   double load_us = 0;             // loader: beginning with an instruction
   double issue_us = 0;            // loader: asking for a page
   double land_us = 0;             // consumers: seeing a page that memory has answered
-  double prepare_us = 0;          // preparers: an instruction's activations, …
+  double prepare_us = 0;          // preparers: activations that are asked for at once, …
   double prepare_us_per_kib = 0;  // … and each KiB of them
   double scale_us = 0;            // storer: each row's scale, behind its reading
   double take_us = 0;             // consumer warp: a page into registers

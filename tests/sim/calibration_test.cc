@@ -33,7 +33,12 @@ TEST(Calibration, IsNearTokensThatItWasNotFittedTo) {
   const std::vector<MeasuredToken> others = {
       {.model = "llama-3.2-1b", .policy = "list", .context = 4160, .us = 721.7, .what_ifs = {}},
       {.model = "llama-3.2-1b", .policy = "list", .context = 32800, .us = 1025.8, .what_ifs = {}},
-      {.model = "llama-3.2-1b", .policy = "list", .sequences = 8, .context = 192, .us = 782.9, .what_ifs = {}},
+      {.model = "llama-3.2-1b",
+       .policy = "list",
+       .sequences = 8,
+       .context = 192,
+       .us = 782.9,
+       .what_ifs = {}},
       {.model = "llama-3.2-3b", .policy = "list", .context = 160, .us = 1608.9, .what_ifs = {}},
       {.model = "llama-3.1-8b", .policy = "list", .context = 160, .us = 3486.4, .what_ifs = {}}};
   for (const MeasuredToken& m : others)

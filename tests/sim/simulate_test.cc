@@ -84,7 +84,8 @@ TEST(Simulate, AddsWhatTakesTheSameUnderAnyLoad) {
   EXPECT_EQ(second_ready(with(&SimParameters::join_us, 1)), 6.25);  // one signal: nobody is late
   const Trace landing = with(&SimParameters::land_us, 8);
   EXPECT_EQ(us(landing.executions[0].time(EventKind::kFirstLanded)), 2.5 + 0.25);
-  EXPECT_EQ(us(landing.executions[0].time(EventKind::kLastLanded)), 8.5 + 0.25);  // the loader goes on meanwhile
+  EXPECT_EQ(us(landing.executions[0].time(EventKind::kLastLanded)),
+            8.5 + 0.25);  // the loader goes on meanwhile
 }
 
 TEST(Simulate, WaitsLongerForTheSlowestOfMore) {
@@ -247,7 +248,8 @@ TEST(Simulate, StartsAttentionEarly) {
   const OpTimes& times = p.ops[static_cast<size_t>(Opcode::kAttention)];
   int found = 0;
   for (const Execution& e : trace.executions) {
-    if (trace.program.ops[trace.program.instructions[e.instruction].op] != "attention" || e.bytes == 0) continue;
+    if (trace.program.ops[trace.program.instructions[e.instruction].op] != "attention" || e.bytes == 0)
+      continue;
     const double most = times.fixed_us + static_cast<double>(e.bytes) / 1024 * times.us_per_kib;
     EXPECT_NEAR(us(e.time(EventKind::kComputeEnd) - e.time(EventKind::kInputsReady)), most, 0.01);
     ++found;
@@ -258,9 +260,8 @@ TEST(Simulate, StartsAttentionEarly) {
 TEST(KernelChoice, IsTheFirstThatCanRunThePass) {
   const SimParameters p = h200_sim_parameters();
   const LlamaConfig config = testing::shortened_preset("llama-3.2-3b", 1);  // heads of 128
-  const Program program =
-      compile(build_llama_graph(config, {.sms = h200_machine().sms}), h200_machine(),
-              {.policy = Policy::kList, .queue_kind = QueueKind::kPerSm, .context = {}});
+  const Program program = compile(build_llama_graph(config, {.sms = h200_machine().sms}), h200_machine(),
+                                  {.policy = Policy::kList, .queue_kind = QueueKind::kPerSm, .context = {}});
   EXPECT_EQ(kernel_choice(llama_1b(1), 1, p).head_dim, 64U);
   EXPECT_EQ(kernel_choice(program, 1, p).head_dim, 128U);
   EXPECT_EQ(kernel_choice(llama_1b(1), 2, p).rows, kMaxRows);
@@ -293,9 +294,10 @@ TEST(Simulate, IsNeverSlowerOnABetterMachine) {
     before = with(better);
   }
   for (const char* better :
-       {"round_factor=x0.5", "signal_us=0", "notice_rounds=0", "read_rounds=0", "notice_us=0",
-        "join_us=0", "land_us=0", "scale_us=0", "latency_factor=x0.5", "multiply_us=x0.5", "take_us=x0.5",
-        "store_us=0", "last_storer_us=0", "load_us=0", "prepare_us=0", "fetch_us=0", "attention.fixed_us=0", "sample.fixed_us=0"}) {
+       {"round_factor=x0.5", "signal_us=0", "notice_rounds=0", "read_rounds=0", "notice_us=0", "join_us=0",
+        "land_us=0", "scale_us=0", "latency_factor=x0.5", "multiply_us=x0.5", "take_us=x0.5", "store_us=0",
+        "last_storer_us=0", "load_us=0", "prepare_us=0", "fetch_us=0", "attention.fixed_us=0",
+        "sample.fixed_us=0"}) {
     EXPECT_LE(with(better), as_it_is * (1 + 1e-3)) << better;
   }
   for (const char* worse : {"round_factor=x3", "multiply_us=x5", "attention.fixed_us=x10", "fetch_us=20",
