@@ -110,7 +110,7 @@ void Controller::plan(Record& record) {
     const bool own = record.mode == Mode::kOwnUnits;
     record.unit_slots = std::max(own ? warps : 1, unit_slots(gpu, work.matrices, own ? 1 : work.chunks));
     next_page_ += work.pages();
-    record.tile_units = std::min(gpu.stored_units(), record.unit_slots);
+    record.tile_units = std::min(gpu.tile_units(), record.unit_slots);
     record.tiles = (work.units + record.tile_units - 1) / record.tile_units * gpu.tiles_of_unit();
     record.storers = std::clamp(record.tiles, 1u, whole(gpu.parameters.storer_warps));
   }

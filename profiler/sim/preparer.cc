@@ -118,7 +118,7 @@ void Preparer::read_scales(Record& r) {
   const SimParameters& p = gpu.parameters;
   const uint64_t bytes = r.work.scale_bytes * r.storers / gpu.tiles_of_unit();
   const double at = gpu.l2.read(gpu.clock.now(), bytes, gpu.rounds(p.read_rounds)) +
-                    p.scale_us * static_cast<double>(gpu.stored_rows());
+                    p.scale_us * static_cast<double>(gpu.tile_rows());
   scaled_until_ = std::max(scaled_until_, at);
   scales_.push(record);
   gpu.clock.schedule(scaled_until_, sm_.index, Step::kScaled);

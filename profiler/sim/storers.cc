@@ -3,6 +3,7 @@
 #include "profiler/sim/sm.h"
 
 namespace serval::sim {
+
 Storers::Storers(Sm& sm) : sm_(sm), storers_(static_cast<size_t>(sm.gpu.parameters.storer_warps)) {}
 
 void Storers::step() {
@@ -27,8 +28,7 @@ void Storers::step(uint32_t index) {
       take(storer, r, turn(index, storer.record));
     }
     if (turn(index, storer.record) >= r.storers) {
-      storer.stored = r.first_unit + r.units();
-      next_record(storer);
+      next_record(storer);  // there is nothing for it to store
       continue;
     }
     if (!r.inputs_ready || !r.scales_ready) return;
