@@ -1,4 +1,5 @@
-// The instruction set for the device interpreter; linked where the build has CUDA.
+// The instruction set for the device interpreter, with the kernels that are compiled for it; linked where the
+// build has CUDA.
 #pragma once
 
 #include "vm/device/isa.h"

@@ -12,6 +12,7 @@
 #include "engine/backend/device_state.h"
 #include "engine/backend/device_tensors.h"
 #include "engine/backend/gpu.h"
+#include "engine/backend/gpu_requirements.h"
 #include "engine/backend/weight_kernels.h"
 #include "engine/backend/weight_upload.h"
 #include "instructions/common/footprint.h"
@@ -160,17 +161,10 @@ Program compile_for(const Gpu& gpu, const LlamaConfig& config, const DeviceBacke
   return program;
 }
 
-void require_memory(const Gpu& gpu, const Program& program) {
-  constexpr double kGigabyte = 1e9;
+void require_room(const Gpu& gpu, const Program& program) {
   const DeviceTensors::Sizes sizes = DeviceTensors::sizes(std::array{&program});
-  const uint64_t free = free_gpu_memory();
-  if (sizes.total() + staging_bytes(program) <= free) return;
-  const auto gigabytes = [](uint64_t bytes) { return static_cast<double>(bytes) / kGigabyte; };
-  throw Error(ErrorKind::kOutOfMemory,
-              fmt::format("{}: weights need {:.2f} GB, the KV cache {:.2f} GB (a smaller context, or fewer "
-                          "sequences, needs less), activations {:.2f} GB; limit: {:.2f} GB are free",
-                          gpu.name, gigabytes(sizes.weights), gigabytes(sizes.caches),
-                          gigabytes(sizes.others), gigabytes(free)));
+  require_memory(gpu.name, {sizes.weights, sizes.caches, sizes.others, staging_bytes(program)},
+                 free_gpu_memory());
 }
 
 }  // namespace
@@ -189,7 +183,7 @@ std::unique_ptr<Backend> make_device_backend(const LlamaConfig& config, const We
   const Gpu gpu = find_gpu(options.gpu);
   use_gpu(gpu.index);
   Program program = compile_for(gpu, config, options);
-  require_memory(gpu, program);
+  require_room(gpu, program);
   auto backend = std::make_unique<DeviceBackend>(
       gpu, std::move(program),
       DeviceOptions{.stall_timeout_s = options.stall_timeout_s, .device = gpu.index});

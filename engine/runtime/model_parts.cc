@@ -59,16 +59,6 @@ void check_named(const char* name, Check&& check) {
   }
 }
 
-// Why no GPU can run the program; "" if one can.
-std::string obstacle() {
-  try {
-    check_device();
-    return "";
-  } catch (const Error& error) {
-    return error.what();
-  }
-}
-
 // Where the program was built without CUDA and there is no sign of a GPU, its user will not miss one.
 bool gpu_is_expected() {
   constexpr const char* kDriverDevice = "/dev/nvidiactl";
@@ -86,22 +76,6 @@ std::unique_ptr<Backend> make_host(const EngineOptions& options, const LlamaConf
   return make_host_backend(config, weights.on_host(), host_options(options, context));
 }
 
-// The GPU if it can run the model and has the memory for it, else the host interpreter.
-ChosenBackend make_best(const EngineOptions& options, const LlamaConfig& config, Weights& weights,
-                        int context) {
-  std::string reason = obstacle();
-  if (reason.empty()) {
-    try {
-      return {make_device(options, config, weights, context), ""};
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kOutOfMemory) throw;
-      reason = error.what();
-    }
-  }
-  const std::string notice = gpu_is_expected() ? fmt::format("running on the CPU: {}", reason) : "";
-  return {make_host(options, config, weights, context), notice};
-}
-
 LoadProgress weight_progress(const ProgressCallback& progress) {
   if (!progress) return {};
   return [progress](int64_t done, int64_t total) {
@@ -110,6 +84,24 @@ LoadProgress weight_progress(const ProgressCallback& progress) {
 }
 
 }  // namespace
+
+ChosenBackend device_or_host(const std::function<void()>& check, const MakeBackend& device,
+                             const MakeBackend& host, bool is_expected) {
+  const auto instead = [&](const Error& reason) -> ChosenBackend {
+    return {host(), is_expected ? fmt::format("running on the CPU: {}", reason.what()) : ""};
+  };
+  try {
+    check();
+  } catch (const Error& error) {
+    return instead(error);
+  }
+  try {
+    return {device(), ""};
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kOutOfMemory) throw;
+    return instead(error);
+  }
+}
 
 void check_backend(const std::string& backend) {
   if (backend == "device") check_named("device", [] { check_device(); });
@@ -139,11 +131,12 @@ ChosenBackend make_backend(const EngineOptions& options, const LlamaConfig& conf
                            int context) {
   if (options.backend == "torch")
     return {make_torch_backend(config, weights.on_host(), torch_options(options, context)), ""};
-  if (options.backend == "device") return {make_device(options, config, weights, context), ""};
+  const auto device = [&] { return make_device(options, config, weights, context); };
+  const auto host = [&] { return make_host(options, config, weights, context); };
+  if (options.backend == "device") return {device(), ""};
   // Only the host interpreter can interleave.
-  if (options.backend == "host" || options.interleaving)
-    return {make_host(options, config, weights, context), ""};
-  return make_best(options, config, weights, context);
+  if (options.backend == "host" || options.interleaving) return {host(), ""};
+  return device_or_host([] { check_device(); }, device, host, gpu_is_expected());
 }
 
 }  // namespace serval

@@ -1,6 +1,7 @@
 // The steps of Engine::load, for those who need a model's parts and no engine.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -35,10 +36,17 @@ class Weights {
   std::shared_ptr<const ModelWeights> on_host_;
 };
 
+using MakeBackend = std::function<std::unique_ptr<Backend>()>;
+
 struct ChosenBackend {
   std::unique_ptr<Backend> backend;
   std::string notice;  // one line: why `auto` did not take a GPU that might be expected to run; else empty
 };
+
+// `auto`: what `device` makes, or, where `check` finds no GPU that can run programs or `device` no memory
+// (Error(kOutOfMemory)), what `host` makes. The reason for that is the notice if a GPU `is_expected`.
+ChosenBackend device_or_host(const std::function<void()>& check, const MakeBackend& device,
+                             const MakeBackend& host, bool is_expected);
 
 // The backend that options.backend names. `context`: tokens a sequence may hold, as context_of() gives it.
 ChosenBackend make_backend(const EngineOptions& options, const LlamaConfig& config, Weights& weights,

@@ -7,8 +7,9 @@
 // for the activations: eight pages more are under way than the ring holds.
 //
 // Activations come as images (vm/device/activation_image.h), by bulk copies. Rows that are to be normalised
-// come with the squares of their residual, and what RMS norm divides by is left to the end: storers multiply
-// the sums with it (instructions/common/residual.h).
+// come with the squares of their residual, and what RMS norm divides by is left to the end: each storer adds
+// up the squares of the rows that it finishes and multiplies their sums with what follows from it
+// (instructions/common/residual.h).
 //
 // Where the activations of all rows fit in shared memory, units are streamed one after the other, and a
 // unit's pages go to different warps ("resident"). Where they do not, a block of units is streamed chunk by
@@ -197,17 +198,16 @@ __device__ __forceinline__ void multiply_page(Role& role, const Plan& plan, uint
   const uint32_t weights = ptx::shared_address(role.s.ring[page % Config::kRingPages]) +
                            role.lane * static_cast<uint32_t>(sizeof(uint4));
   const uint32_t x = ptx::shared_address(role.s.activations) + activation_slot<Config>(role.launch, chunk);
-  [[maybe_unused]] const bool first = page == role.next_page, last = page + 1 == role.next_page + plan.pages;
   const auto wait_activations = [&] {
     wait_place();
     // A warp waits once for a chunk that stays, and anew for each that is streamed.
     const uint32_t bit = plan.resident() ? 1u << (chunk - role.next_chunk) : 0;
     if ((chunks_seen & bit) == 0) role.wait_chunk(chunk);
     chunks_seen |= bit;
-    role.recorder.computing(role.record, first && role.lane == 0);
+    role.recorder.note();
   };
   role.recorder.timed_if(role.launch.recording.starving, [&] { role.wait_page(page); });
-  role.recorder.has_page(role.record, first && role.lane == 0, last && role.lane == 0);
+  role.recorder.has_page(page == role.next_page);
   if (half_cols == page_image::kHalfCols) {
     uint4 w[kProducts];
 #pragma unroll
@@ -223,7 +223,7 @@ __device__ __forceinline__ void multiply_page(Role& role, const Plan& plan, uint
         role, x, [&](uint32_t column) { return multiply_shared(weights, products, column); }, take);
     role.free_page(page);
   }
-  role.recorder.computed(role.record, last && role.lane == 0);
+  role.recorder.note_end();
 }
 
 // Where in shared memory a lane leaves its results of row 0 in a part of a unit's: parts are [part][row][8].
@@ -359,6 +359,8 @@ __device__ __forceinline__ void consume_pages(Role& role, const Plan& plan) {
   while (at.page < plan.pages) {
     consume_page(role, plan, at, chunks_seen);
     if (plan.mode != Mode::kUnitPerWarp || at.ends_unit(plan)) role.arrive_unit(role.next_unit + at.unit);
+    role.recorder.used_page(role.record, at.page == 0 && role.lane == 0,
+                            at.page + 1 == plan.pages && role.lane == 0);
     next_page(plan, at);
     if (!plan.resident()) pass_chunks_before(role, plan, at);
   }
@@ -535,7 +537,6 @@ struct Stream {
     const uint32_t block_units = plan.resident() ? 1 : kConsumerWarps;
     const uint32_t chunks_at_once = plan.resident() ? plan.chunks : 1;
     const uint32_t unit_matrices = plan.matrices;
-    const uint32_t in_flight = plan.pages < kLongStreamPages ? kPagesInFlight : kPagesInFlightOfLong;
 #pragma unroll 1
     for (uint32_t first = 0; first < plan.units; first += block_units) {
       const uint32_t end = min(first + block_units, plan.units);
@@ -547,7 +548,7 @@ struct Stream {
           const std::byte* pages = image(unit, unit_matrices == 1 ? 0 : n % 2);
 #pragma unroll 1
           for (uint32_t chunk = begin; chunk < begin + chunks_at_once; ++chunk) {
-            role.page(pages + chunk * kPageBytes, page_image::bytes_of_half(plan.half_cols(chunk)), in_flight,
+            role.page(pages + chunk * kPageBytes, page_image::bytes_of_half(plan.half_cols(chunk)),
                       role.recorder);
           }
         }
@@ -574,9 +575,9 @@ struct Stream {
     }
   }
 
-  // The storers take the tiles in turn. What the outputs of a tile and of the next need besides their sums is
-  // on its way while those are waited for; what nothing writes, before the inputs are there. with_op(visit)
-  // calls visit.operator()<Op>(op) for the record's instruction: one copy of all the rest serves all of them.
+  // The storers take the tiles in turn. What the outputs of a tile need besides their sums is on its way
+  // while those are waited for; what nothing writes, before the inputs are there. with_op(visit) calls
+  // visit.operator()<Op>(op) for the record's instruction: one copy of all the rest serves all of them.
   // stored() is called once the last tile of this warp is stored.
   template <class Role, class WithOp, class Stored>
   static __device__ __forceinline__ void store(Role& role, const Plan& plan, WithOp&& with_op,
@@ -628,10 +629,9 @@ struct Stream {
 //   input(slot, op)                            matvec::Input
 //   image(slot, op, matrix, unit)              the matrix's page image; changes `unit` to the image's
 //   fetch_constant(role, op, output)           matvec::Extra: of what nothing writes while the pass runs
-//   fetch_written(role, op, output, extra)     adds to it what only the inputs bring; both before the sums
-//   are
-//                                              there
+//   fetch_written(role, op, output, extra)     adds what only the inputs bring
 //   store_output(role, op, output, sums, extra)  called by all lanes, whether the output is wanted or not
+// Storers call these one after the other, and wait for the sums when what they fetch is on its way.
 template <class Derived>
 struct MatvecOp {
   template <class Role, class Op>

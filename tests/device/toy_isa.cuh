@@ -183,7 +183,7 @@ struct ToyStream {
   template <class Role, class PagesOf>
   static __device__ void load(Role& role, const Plan& plan, PagesOf&& pages_of) {
     for (uint32_t p = 0; p < plan.pages; ++p) {
-      role.page(pages_of(p, 0), kPageBytes, device::kPagesInFlight, role.recorder);
+      role.page(pages_of(p, 0), kPageBytes, role.recorder);
     }
   }
   template <class Role>

@@ -32,8 +32,8 @@ class DeviceMemory {
   std::vector<void*> base_;
 };
 
-// What the kernel of an instruction set is to the host; `instructions/device_isa.h` has Llama's, tests have
-// their own.
+// What an instruction set and its kernels are to the host (vm/device/isa.h); `instructions/device_isa.h` has
+// Llama's, tests have their own.
 struct DeviceIsa;
 
 struct DeviceOptions {
@@ -63,7 +63,7 @@ class DeviceInterpreter {
   // Of the last run: what the kernel alone took.
   double kernel_us() const;
 
-  // From the next run on, runs the kernel that records events, into rings for at least `events_of_ring` of
+  // From the next run on, runs kernels that record events, into rings for at least `events_of_ring` of
   // each SM; 0: no more. Throws Error(kRuntime) if the instruction set has no such kernel,
   // Error(kOutOfMemory) where GPU memory ends.
   void record(uint32_t events_of_ring, RecordingDetail detail = RecordingDetail::kMoments);

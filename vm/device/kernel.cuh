@@ -71,7 +71,7 @@ template <class Role, class Visit>
 __device__ __forceinline__ void next_record(Role& role, uint32_t n, uint32_t lane, Visit&& visit) {
   auto& s = role.s;
   const uint32_t at = n % kRecordSlots;
-  wait_phase(&s.record_ready[at], n / kRecordSlots & 1, &s.exit);
+  while (!ptx::mbarrier_try_wait(&s.record_ready[at], n / kRecordSlots & 1)) role.leave_if_asked();
   role.slot = &s.records[at];
   visit();
   __syncwarp();
@@ -86,8 +86,8 @@ template <class Isa, class Config, template <class> class Recorder>
 __device__ __forceinline__ void run_loader(Shared<Config>& s, const Launch& launch, uint32_t lane) {
   if (lane != 0) return;
   Recorded<LoaderRole<Config>, Recorder> role{{.s = s, .launch = launch}};
-  for (uint32_t n = 0;; ++n) {
-    const uint32_t at = n % kRecordSlots;
+  for (;; ++role.record) {
+    const uint32_t n = role.record, at = n % kRecordSlots;
     while (!ptx::mbarrier_try_wait(&s.record_ready[at], n / kRecordSlots & 1)) role.leave_if_asked();
     role.slot = &s.records[at];
     if (role.slot->ends_launch == 0 && role.slot->streams != 0) {
@@ -191,7 +191,9 @@ __device__ __forceinline__ void consume_group(Role& role) {
   });
   const LaneSignal signal(role);
   if (role.last_to_arrive(role.next_unit)) {
-    role.recorder.computed(role.record, role.lane == 0);
+    if constexpr (Role::Recorder::kOn) {
+      if (role.lane == 0) role.recorder.stamp(role.record, EventKind::kComputeEnd);
+    }
     role.wait_inputs();  // who had nothing to do has not
     add_signals(role, signal);
     role.arrive_unit(role.next_unit);

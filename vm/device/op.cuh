@@ -3,7 +3,8 @@
 //
 // A group instruction is one function of all consumer threads, called once its inputs may be read:
 //
-//   run(op, group)             vm/device/group.cuh
+//   run(op, group)             vm/device/group.cuh; or run<Config>(op, group), where it depends on what the
+//                              kernel is compiled for (vm/device/shared.cuh)
 //
 // A streaming instruction works on pages that wait for nobody, such as weights. Four roles work on different
 // instructions at the same time; what differs from one streaming instruction to another is
@@ -12,10 +13,15 @@
 //   pages_of(slot, op, unit, matrix)  where its pages are
 //
 // and whatever storing its results takes. What they share is the instruction set's Stream
-// (instructions/common/matvec.cuh): `Plan`, which all
-// roles work by, and the functions plan(const Launch&, const Shape&), load(LoaderRole&, const Plan&,
-// pages_of), prepare(PreparerRole&, const Plan&), consume(ConsumerRole&, const Plan&) and store(StorerRole&,
-// const Plan&, with_op), whose results are in global memory when it returns; the signals follow.
+// (instructions/common/matvec.cuh): `Plan`, which all roles work by, and the functions
+//
+//   plan<Config>(launch, shape)         the Plan
+//   units(plan)                         units of results
+//   storers<Config>(launch, plan)       storers that have something to store: 1 to kStorerWarps
+//   load(role, plan, pages_of), prepare(role, plan), consume(role, plan)
+//   store(role, plan, with_op, stored)  calls stored() once this warp has stored all of its own: a record's
+//                                       only storer signals there, of several the last one does later
+//
 // with_op(visit) calls visit(op) for the record's instruction. One copy of these in the kernel serves all of
 // them, which keeps the kernel small enough for the instruction cache.
 //

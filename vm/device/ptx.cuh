@@ -136,15 +136,6 @@ __device__ __forceinline__ void store_relaxed(uint32_t* p, uint32_t value) {
 __device__ __forceinline__ void store_relaxed(uint16_t* p, uint16_t value) {
   asm volatile("st.relaxed.gpu.global.u16 [%0], %1;" ::"l"(p), "h"(value) : "memory");
 }
-// For what is written over and over: it stays in L2 while weights stream through.
-__device__ __forceinline__ void store_evict_last(uint32_t* p, uint32_t value) {
-  asm volatile(
-      "{.reg .b64 policy;\n"
-      "createpolicy.fractional.L2::evict_last.b64 policy, 1.0;\n"
-      "st.global.L2::cache_hint.u32 [%0], %1, policy;}" ::"l"(p),
-      "r"(value)
-      : "memory");
-}
 // Weights and constants: never written while a program runs.
 __device__ __forceinline__ uint4 load_constant(const uint4* p) {
   uint4 v;

@@ -23,9 +23,8 @@ struct NoRecorder {
   __device__ __forceinline__ void note_end() {}
   __device__ __forceinline__ void page(uint32_t) {}
   __device__ __forceinline__ void loaded(uint32_t) {}
-  __device__ __forceinline__ void has_page(uint32_t, bool, bool) {}
-  __device__ __forceinline__ void computing(uint32_t, bool) {}
-  __device__ __forceinline__ void computed(uint32_t, bool) {}
+  __device__ __forceinline__ void has_page(bool) {}
+  __device__ __forceinline__ void used_page(uint32_t, bool, bool) {}
   template <class Wait>
   __device__ __forceinline__ void timed(Wait&& wait) {
     wait();
@@ -108,19 +107,21 @@ class EventRecorder {
     t.bytes = bytes_;
     waited_ = bytes_ = 0;
   }
-  // A consumer sees that the record's first or last page has landed …
-  __device__ __forceinline__ void has_page(uint32_t record, bool first, bool last) {
-    if (first) stamp(record, EventKind::kFirstLanded);
-    if (last) stamp(record, EventKind::kLastLanded);
+  // A consumer sees that a page has landed …
+  __device__ __forceinline__ void has_page(bool first) {
+    landed_ticks_ = ptx::clock_ticks();
+    if (first) first_landed_ticks_ = landed_ticks_;
   }
-  // … begins with the first one …
-  __device__ __forceinline__ void computing(uint32_t record, bool first) {
-    if (first) stamp(record, EventKind::kComputeBegin);
-  }
-  // … and has finished with a page.
-  __device__ __forceinline__ void computed(uint32_t record, bool last) {
+  // … and has used it, from the moment of note() to that of note_end(). The record's first and last are
+  // written down: nothing waits for that.
+  __device__ __forceinline__ void used_page(uint32_t record, bool first, bool last) {
+    if (first) {
+      stamp_at(record, EventKind::kFirstLanded, first_landed_ticks_);
+      stamp_at(record, EventKind::kComputeBegin, noted_ticks_);
+    }
     if (!last) return;
-    stamp(record, EventKind::kComputeEnd);
+    stamp_at(record, EventKind::kLastLanded, landed_ticks_);
+    stamp_at(record, EventKind::kComputeEnd, end_ticks_);
     times(record).starved_ticks = waited_;
     waited_ = 0;
   }
@@ -129,6 +130,8 @@ class EventRecorder {
   Shared<Config>& shared_;
   uint32_t waited_ = 0;
   uint32_t bytes_ = 0;
+  uint32_t first_landed_ticks_ = 0;
+  uint32_t landed_ticks_ = 0;
   uint32_t noted_ticks_ = 0;
   uint32_t end_ticks_ = 0;
 };

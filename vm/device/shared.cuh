@@ -51,11 +51,10 @@ struct OneRowMoreScratch : OneRow {
   static constexpr uint32_t kScratchBytes = ManyRows::kScratchBytes;
   static constexpr uint32_t kActivationRowSlots = ManyRows::kActivationRowSlots;
 };
-// Issued and not landed: every page more lengthens the queue that each counter, each activation has to wait
-// in behind them. Long streams, where few wait, may fill the memory system.
-inline constexpr uint32_t kPagesInFlight = 3;
-inline constexpr uint32_t kPagesInFlightOfLong = 4;
-inline constexpr uint32_t kLongStreamPages = 64;
+// Pages issued and not landed. While the SM waits for counters, every one lengthens the queue that its polls
+// and its activations wait in; once the record's inputs are there, the memory system may be kept full.
+inline constexpr uint32_t kPagesInFlightOfWaiting = 3;
+inline constexpr uint32_t kPagesInFlight = 6;
 
 inline constexpr uint32_t kRecordSlots = 8;
 inline constexpr uint32_t kRecordReaders = 2 + kConsumerWarps + kStorerWarps;

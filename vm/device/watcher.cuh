@@ -53,7 +53,7 @@ class Watcher {
     const Recording& to = launch_.recording;
     const size_t at = size_t{blockIdx.x} * to.capacity + (record & (to.capacity - 1));
     if (lane_ < kWords) {
-      ptx::store_evict_last(reinterpret_cast<uint32_t*>(to.records + at) + lane_, times[lane_]);
+      ptx::store_relaxed(reinterpret_cast<uint32_t*>(to.records + at) + lane_, times[lane_]);
       times[lane_] = 0;
     }
     if (lane_ == 0) to.written[blockIdx.x] = record + 1;
