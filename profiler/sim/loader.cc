@@ -32,12 +32,7 @@ void Loader::step() {
 // How many pages may be in flight when the next one is asked for: decided once, when its turn comes.
 uint32_t Loader::limit() const {
   const SimParameters& p = sm_.gpu.parameters;
-  const auto ahead = static_cast<uint64_t>(p.pages_ahead);
-  if (static_cast<double>(sm_.at(record).work.pages()) >= p.long_stream_pages)
-    return static_cast<uint32_t>(p.pages_in_flight_long);
-  const bool is_ahead = ahead > 0 && ahead <= std::min<uint64_t>(issued_, sm_.ring.size()) &&
-                        sm_.page(issued_ - ahead).free_at > sm_.gpu.clock.now();
-  return static_cast<uint32_t>(is_ahead ? p.pages_in_flight_ahead : p.pages_in_flight);
+  return static_cast<uint32_t>(sm_.at(record).inputs_ready ? p.pages_in_flight : p.pages_in_flight_waiting);
 }
 
 // Whether a page may be asked for now; if not, the loader is woken when that may change.

@@ -84,12 +84,10 @@ struct SimParameters {
   // Shape of an SM
   std::vector<KernelChoice> kernels;
   double ring_pages = 0;  // pages of 16 KiB; 0: the kernel's
-  double pages_in_flight = 0;
-  double pages_ahead = 0;            // while so many pages before the next are not taken (0: never) …
-  double pages_in_flight_ahead = 0;  // … the loader is ahead, and may have this many in flight
-  double long_stream_pages = 0;      // instructions of so many pages …
-  double pages_in_flight_long = 0;   // … may have this many in flight
-  double record_slots = 0;           // instructions that are fetched and not done
+  double pages_in_flight_waiting =
+      0;                       // pages that may be in flight while the instruction's inputs are missing …
+  double pages_in_flight = 0;  // … and once they are there
+  double record_slots = 0;     // instructions that are fetched and not done
   double consumer_warps = 0;
   double storer_warps = 0;
   double activation_rows = 0;  // rows of 1,024 columns of activations that there is room for; 0: the kernel's

@@ -94,8 +94,7 @@ SimParameters round_numbers() {
   p.notice_rounds = p.read_rounds = p.signal_us = 1;
   p.notice_us = p.join_us = p.last_storer_us = p.scale_us = p.land_us = 0;
   p.ring_pages = 9;
-  p.pages_in_flight = p.pages_in_flight_long = 2;
-  p.pages_ahead = 0;
+  p.pages_in_flight = p.pages_in_flight_waiting = 2;
   p.record_slots = 8;
   p.consumer_warps = 8;
   p.storer_warps = 4;
