@@ -71,7 +71,7 @@ template <class Role, class Visit>
 __device__ __forceinline__ void next_record(Role& role, uint32_t n, uint32_t lane, Visit&& visit) {
   auto& s = role.s;
   const uint32_t at = n % kRecordSlots;
-  while (!ptx::mbarrier_try_wait(&s.record_ready[at], n / kRecordSlots & 1)) role.leave_if_asked();
+  wait_phase(&s.record_ready[at], n / kRecordSlots & 1, &s.exit);
   role.slot = &s.records[at];
   visit();
   __syncwarp();

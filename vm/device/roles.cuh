@@ -61,19 +61,6 @@ __device__ __forceinline__ void wait_all_stored(const Shared<Config>& s, uint32_
   while (!__all_sync(~0u, reached(ptx::shared_load_acquire(stored), unit))) leave_if_asked(&s.exit);
 }
 
-// Leaves the kernel when the copies before `next`, of which copy n arrives at landed[n % kPlaces], are there:
-// none may reach a block that is gone. A function, so that no loop that waits has it in its code.
-template <uint32_t kPlaces>
-[[noreturn]] __device__ __noinline__ void drain_and_leave(uint64_t (&landed)[kPlaces], uint32_t next) {
-#pragma unroll 1
-  for (uint32_t n = next > kPlaces ? next - kPlaces : 0; n < next; ++n) {
-    while (!ptx::mbarrier_try_wait(&landed[n % kPlaces], n / kPlaces & 1)) {
-    }
-  }
-  asm volatile("exit;");
-  __builtin_unreachable();
-}
-
 // --- loader: one thread
 
 template <class ConfigOf>
@@ -107,8 +94,8 @@ struct LoaderRole {
     next_page = p + 1;
     ptx::shared_store_release(&s.pages_issued, next_page);
   }
-  __device__ __forceinline__ void leave_if_asked() const {
-    if (asked_to_leave(&s.exit)) drain_and_leave(s.page_landed, next_page);
+  __device__ __forceinline__ void leave_if_asked() {
+    if (asked_to_leave(&s.exit)) drain_and_leave();
   }
 
  private:
@@ -121,6 +108,15 @@ struct LoaderRole {
   }
   __device__ __forceinline__ void wait(uint64_t* barriers, uint32_t page) {
     while (!done(barriers, page)) leave_if_asked();
+  }
+  // Leaves the kernel when every copy that is under way has landed: none may reach a block that is gone.
+  __device__ __forceinline__ void drain_and_leave() {
+    for (uint32_t p = next_page > Config::kRingPages ? next_page - Config::kRingPages : 0; p < next_page;
+         ++p) {
+      while (!done(s.page_landed, p)) {
+      }
+    }
+    asm volatile("exit;");
   }
 };
 
@@ -170,10 +166,6 @@ struct PreparerRole {
     }
     chunk_floor = ++next_chunk;
   }
-  // Only the lane that issues the copies waits for them: others may be ahead of it.
-  __device__ __forceinline__ void leave_if_asked() const {
-    if (asked_to_leave(&s.exit)) drain_and_leave(s.chunk_landed, lane == 0 ? next_chunk : 0);
-  }
 
  private:
   __device__ __forceinline__ uint64_t* landed(uint32_t chunk) const {
@@ -181,16 +173,15 @@ struct PreparerRole {
   }
   __device__ __forceinline__ void wait_used(uint32_t chunks) const {
     const uint32_t* used = &s.activations_used[lane % kConsumerWarps];
-    while (!__all_sync(~0u, reached(ptx::shared_load_acquire(used), chunks))) leave_if_asked();
+    while (!__all_sync(~0u, reached(ptx::shared_load_acquire(used), chunks))) leave_if_asked(&s.exit);
   }
   // The pass of the record in hand never runs.
   __device__ __forceinline__ bool ends_before_this_pass() const {
     return ptx::load_relaxed(&launch.program.control->last_pass) < slot->pass;
   }
-  // All passes are over: every copy has been used.
   __device__ __forceinline__ void leave() const {
     ask_to_leave(&s.exit);
-    device::leave_if_asked(&s.exit);
+    leave_if_asked(&s.exit);
   }
   __device__ __forceinline__ uint32_t first_counter() const {
     if (slot->begins_pass != 0) return launch.program.gate_counter;
@@ -229,7 +220,7 @@ __device__ __forceinline__ void PreparerRole<Config>::pass_gate() {
       // An SM that took its record from a global queue may be passes ahead of the launch's last: it may leave
       // once what it took before is done.
       if (ends && ptx::shared_load_acquire(&s.records_stored) == record) leave();
-      leave_if_asked();
+      leave_if_asked(&s.exit);
     }
   }
   static_assert(sizeof(s.rows) == kWarpThreads * sizeof(uint4), "16 bytes a lane");
@@ -256,11 +247,11 @@ __device__ __forceinline__ void PreparerRole<Config>::wait_inputs(Recorder& reco
       uint32_t missing = 0;
       while (const uint32_t now = __ballot_sync(~0u, !there())) {
         missing = now;
-        leave_if_asked();
+        leave_if_asked(&s.exit);
       }
       if (missing != 0) late_counter = __shfl_sync(~0u, wait.counter, __ffs(static_cast<int>(missing)) - 1);
     } else {
-      while (!__all_sync(~0u, there())) leave_if_asked();
+      while (!__all_sync(~0u, there())) leave_if_asked(&s.exit);
     }
     __syncwarp();  // each lane's acquire is the whole warp's
   }
@@ -293,7 +284,6 @@ struct ConsumerRole {
   uint32_t stored_seen = 0;  // units before this one are known to be stored
   uint32_t parity = 0;
 
-  __device__ __forceinline__ void leave_if_asked() const { device::leave_if_asked(&s.exit); }
   // Copies do not land in order, so the page before this one in the same place, which may be another warp's,
   // may still be under way; once this one has been issued, that one has landed and is free.
   __device__ __forceinline__ void wait_page(uint32_t page) {
@@ -320,7 +310,7 @@ struct ConsumerRole {
   // preparer waits for, too.
   __device__ __forceinline__ void wait_scratch() const {
     const uint32_t* used = &s.activations_used[lane % kConsumerWarps];
-    while (!__all_sync(~0u, reached(ptx::shared_load_acquire(used), next_chunk))) leave_if_asked();
+    while (!__all_sync(~0u, reached(ptx::shared_load_acquire(used), next_chunk))) leave_if_asked(&s.exit);
   }
   // This warp is done with all chunks before `chunk`.
   __device__ __forceinline__ void used_chunks(uint32_t chunk) {
@@ -366,7 +356,6 @@ struct StorerRole {
   uint32_t record = 0;
   uint32_t next_unit = 0;
 
-  __device__ __forceinline__ void leave_if_asked() const { device::leave_if_asked(&s.exit); }
   __device__ __forceinline__ void wait_inputs() {
     wait_phase(&s.inputs_ready[record % kRecordSlots], record / kRecordSlots & 1, &s.exit);
   }
@@ -383,7 +372,7 @@ struct StorerRole {
   // the others.
   __device__ __forceinline__ void wait_units(uint32_t unit, bool exists, uint32_t arrivals) {
     const uint32_t* count = &s.unit_arrivals[(next_unit + unit) % kUnitSlots];
-    while (!__all_sync(~0u, !exists || ptx::shared_load_acquire(count) == arrivals)) leave_if_asked();
+    while (!__all_sync(~0u, !exists || ptx::shared_load_acquire(count) == arrivals)) leave_if_asked(&s.exit);
   }
   // This warp is done with one of the `tiles` tiles of its lanes' units (of lanes that stand together, one
   // says so), and with all of its own in units before `next`.
