@@ -28,13 +28,18 @@ TEST(Calibration, PredictsATokenWithinATenth) {
   EXPECT_GT(tried, 0);
 }
 
-// One H200, serval bench -p 0 -r 3 with -d 4096, -d 32768, -b 8, and other models at -d 128, when the loader had
-// three pages under way throughout.
+// One H200, serval bench -p 0 -r 3 with -d 4096, -d 32768, -b 8, and other models at -d 128, when the loader
+// had three pages under way throughout.
 TEST(Calibration, IsNearTokensThatItWasNotFittedTo) {
   std::vector<MeasuredToken> others = {
       {.model = "llama-3.2-1b", .policy = "list", .context = 4160, .us = 721.7, .what_ifs = {}},
       {.model = "llama-3.2-1b", .policy = "list", .context = 32800, .us = 1025.8, .what_ifs = {}},
-      {.model = "llama-3.2-1b", .policy = "list", .sequences = 8, .context = 192, .us = 782.9, .what_ifs = {}},
+      {.model = "llama-3.2-1b",
+       .policy = "list",
+       .sequences = 8,
+       .context = 192,
+       .us = 782.9,
+       .what_ifs = {}},
       {.model = "llama-3.2-3b", .policy = "list", .context = 160, .us = 1608.9, .what_ifs = {}},
       {.model = "llama-3.1-8b", .policy = "list", .context = 160, .us = 3486.4, .what_ifs = {}}};
   for (MeasuredToken& m : others) {
