@@ -7,6 +7,7 @@
 #include <string>
 
 #include "instructions/isa.h"
+#include "profiler/sim/kernel_choice.h"
 
 namespace serval {
 namespace {
@@ -17,15 +18,15 @@ struct WhatIf {
 };
 
 // Half of what a role or a step takes is what good work on it may win; twice the bandwidth is another GPU.
-std::vector<WhatIf> of_the_machine(const Program& program, const SimParameters& p) {
+std::vector<WhatIf> of_the_machine(const Program& program, const SimLaunch& launch, const SimParameters& p) {
   constexpr uint32_t kMorePages = 4;
-  const double pages = p.ring_pages > 0 ? p.ring_pages : program.machine.pages_per_sm;
+  const double pages = kernel_choice(program, row_bound(launch), p).ring_pages;
   return {
       {"memory bandwidth 10 % higher", {"gb_per_s=x1.1"}},
       {fmt::format("{} pages more", kMorePages), {fmt::format("ring_pages={}", pages + kMorePages)}},
       {"one page more in flight", {fmt::format("pages_in_flight={}", p.pages_in_flight + 1)}},
       {"one page less in flight", {fmt::format("pages_in_flight={}", std::max(1.0, p.pages_in_flight - 1))}},
-      {"signals out in half the time", {"signal_rounds=x0.5"}},
+      {"signals out in half the time", {"signal_us=x0.5", "last_storer_us=x0.5"}},
       {"signals noticed in half the time", {"notice_rounds=x0.5", "notice_us=x0.5", "join_us=x0.5"}},
       {"activations read in half the time", {"read_rounds=x0.5"}},
       {"activations prepared in half the time", {"prepare_us=x0.5", "prepare_us_per_kib=x0.5"}},
@@ -57,7 +58,7 @@ std::vector<Saving> predicted_savings(const Program& program, const SimLaunch& l
                                       const SimParameters& parameters, size_t most) {
   constexpr double kNsPerUs = 1e3;
   constexpr double kLeast_us = 0.01;  // what is less says nothing
-  std::vector<WhatIf> changes = of_the_machine(program, parameters);
+  std::vector<WhatIf> changes = of_the_machine(program, launch, parameters);
   const std::vector<WhatIf> ops = of_the_ops(program, parameters);
   changes.insert(changes.end(), ops.begin(), ops.end());
   const double before_us = predict_us(program, launch, parameters);

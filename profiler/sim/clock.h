@@ -10,7 +10,8 @@ namespace serval::sim {
 enum class Step : uint8_t {
   kFetched,     // controller: a record is brought
   kIssue,       // loader: may look again
-  kLanded,      // loader and consumers: see the oldest page that memory has answered
+  kAnswered,    // loader: the oldest page is there
+  kLanded,      // consumers: see the oldest page that memory has answered
   kNoticed,     // preparers: the waits are over
   kPrepared,    // preparers: activations are in place
   kScaled,      // storers: the rows' scales are known

@@ -139,12 +139,17 @@ void Consumers::end_record(Warp& warp) {
 
 // --- a group instruction: all warps together, once the inputs are there
 
+// One that starts early has its first window on its way before the inputs are there; of the first of a pass,
+// the rows are with the inputs.
 void Consumers::start_group(Record& r) {
-  if (group_runs_ || r.warps_arrived < warps_.size() || r.chunks_prepared == 0) return;
+  const bool ready = r.chunks_prepared > 0;
+  const bool may_start = ready || (r.work.starts_early && !r.begins_pass);
+  if (r.warps_arrived < warps_.size() || !may_start) return;
+  const bool go_on = !group_runs_ || (ready && group_held_);
+  if (!group_runs_) group_bytes_left_ = r.work.bytes;
   group_runs_ = true;
-  group_bytes_left_ = r.work.bytes;
-  r.compute_begin = sm_.gpu.clock.now();
-  group_read();
+  if (ready) r.compute_begin = std::min(r.compute_begin, sm_.gpu.clock.now());
+  if (go_on) group_read();
 }
 
 // What it reads comes in windows, one after the other.
@@ -152,6 +157,8 @@ void Consumers::group_read() {
   Gpu& gpu = sm_.gpu;
   const double now = gpu.clock.now();
   const Record& r = sm_.at(warps_.front().record);
+  group_held_ = r.chunks_prepared == 0 && group_bytes_left_ < r.work.bytes;
+  if (group_held_) return;
   const OpTimes& times = gpu.parameters.ops[gpu.program.instructions[r.instruction].opcode];
   if (group_bytes_left_ == 0) {
     const double us =

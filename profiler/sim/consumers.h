@@ -72,6 +72,7 @@ class Consumers {
   double multiplying_until_ = 0;  // what all warps share
   uint64_t group_bytes_left_ = 0;
   bool group_runs_ = false;
+  bool group_held_ = false;  // it has its first window and no inputs
 };
 
 }  // namespace serval::sim

@@ -17,19 +17,14 @@ uint32_t whole(double value) {
   return static_cast<uint32_t>(value);
 }
 
-// Rows that memory is laid out for.
-uint32_t row_slots(const Gpu& gpu) {
-  return std::bit_ceil(gpu.rows.bound);
-}
-
 uint32_t activation_slots(const Gpu& gpu) {
-  return std::max(1u, whole(gpu.parameters.activation_rows) / row_slots(gpu));
+  return std::max(1u, whole(gpu.kernel.activation_rows) / gpu.row_slots());
 }
 
 // Units whose sums have room: a power of two, or none.
 uint32_t unit_slots(const Gpu& gpu, uint32_t matrices, uint32_t parts) {
   const SimParameters& p = gpu.parameters;
-  const uint64_t bytes = uint64_t{matrices} * parts * row_slots(gpu) * kUnitRows * sizeof(float);
+  const uint64_t bytes = uint64_t{matrices} * parts * gpu.row_slots() * kUnitRows * sizeof(float);
   return std::bit_floor(
       static_cast<uint32_t>(std::min(p.partial_bytes / static_cast<double>(bytes), p.unit_slots)));
 }
@@ -115,6 +110,9 @@ void Controller::plan(Record& record) {
     const bool own = record.mode == Mode::kOwnUnits;
     record.unit_slots = std::max(own ? warps : 1, unit_slots(gpu, work.matrices, own ? 1 : work.chunks));
     next_page_ += work.pages();
+    record.tile_units = std::min(gpu.tile_units(), record.unit_slots);
+    record.tiles = (work.units + record.tile_units - 1) / record.tile_units * gpu.tiles_of_unit();
+    record.storers = std::clamp(record.tiles, 1u, whole(gpu.parameters.storer_warps));
   }
   next_unit_ += record.units();
   next_chunk_ += record.activation_chunks;

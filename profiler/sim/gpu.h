@@ -1,6 +1,8 @@
 // What all SMs share: the program, the clock, memory, counters, and where the trace goes.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <utility>
@@ -8,6 +10,7 @@
 
 #include "profiler/sim/clock.h"
 #include "profiler/sim/counters.h"
+#include "profiler/sim/kernel_choice.h"
 #include "profiler/sim/memory.h"
 #include "profiler/sim/parameters.h"
 #include "profiler/sim/work.h"
@@ -41,10 +44,13 @@ struct Rows {
 };
 
 struct Gpu {
+  static constexpr uint32_t kRowsOfTile = 4;
+
   Gpu(const Program& the_program, const SimParameters& p, Rows of_launch, Recording* where)
       : program(the_program),
         parameters(p),
         rows(std::move(of_launch)),
+        kernel(kernel_choice(the_program, rows.bound, p)),
         hbm(p),
         l2(p),
         counters(the_program),
@@ -55,6 +61,7 @@ struct Gpu {
   const Program& program;
   const SimParameters& parameters;
   const Rows rows;
+  const KernelChoice kernel;
   Clock clock;
   Hbm hbm;
   L2 l2;
@@ -65,11 +72,14 @@ struct Gpu {
   std::vector<double> gate_at;  // [passes] when the pass was over
   Recording* const recording;   // or null
 
-  // Rows of the pass are multiplied and stored four at a time.
-  uint32_t tiles() const {
-    constexpr uint32_t kRowsOfTile = 4;
-    return (rows.bound + kRowsOfTile - 1) / kRowsOfTile;
-  }
+  // Rows of the pass are multiplied four at a time.
+  uint32_t tiles() const { return (rows.bound + kRowsOfTile - 1) / kRowsOfTile; }
+  // Rows that memory is laid out for.
+  uint32_t row_slots() const { return std::bit_ceil(rows.bound); }
+  // Storers take four rows of a unit at a time or, where the kernel is for fewer, of more units.
+  uint32_t tile_rows() const { return std::min(kernel.rows, kRowsOfTile); }
+  uint32_t tile_units() const { return kRowsOfTile / tile_rows(); }
+  uint32_t tiles_of_unit() const { return std::max(1u, row_slots() / tile_rows()); }
   // What a step of a synchronisation takes now, of which a round has `rounds`.
   double rounds(double share) const { return share * round_us(hbm.queued_us()); }
 };

@@ -22,6 +22,7 @@ void Loader::step() {
     if (done_ == 0 && !r.execution.has(EventKind::kLoadBegin)) {
       note(r, EventKind::kLoadBegin, now);
       sample(now);
+      busy_until_ = std::max(busy_until_, now + sm_.gpu.parameters.load_us);
     }
     if (!room()) return;
     issue(r);
@@ -31,19 +32,14 @@ void Loader::step() {
 // How many pages may be in flight when the next one is asked for: decided once, when its turn comes.
 uint32_t Loader::limit() const {
   const SimParameters& p = sm_.gpu.parameters;
-  const auto ahead = static_cast<uint64_t>(p.pages_ahead);
-  if (static_cast<double>(sm_.at(record).work.pages()) >= p.long_stream_pages)
-    return static_cast<uint32_t>(p.pages_in_flight_long);
-  const bool is_ahead = ahead > 0 && ahead <= std::min<uint64_t>(issued_, sm_.ring.size()) &&
-                        sm_.page(issued_ - ahead).free_at > sm_.gpu.clock.now();
-  return static_cast<uint32_t>(is_ahead ? p.pages_in_flight_ahead : p.pages_in_flight);
+  return static_cast<uint32_t>(sm_.at(record).inputs_ready ? p.pages_in_flight : p.pages_in_flight_waiting);
 }
 
 // Whether a page may be asked for now; if not, the loader is woken when that may change.
 bool Loader::room() {
   const double now = sm_.gpu.clock.now();
   if (limit_ == 0) limit_ = limit();
-  if (issued_ - landed_ >= limit_) return false;
+  if (issued_ - answered_ >= limit_) return false;
   if (now < busy_until_) {
     look_again(busy_until_);
     return false;
@@ -146,12 +142,27 @@ void Loader::advance(const Record& r) {
   first_unit_ += block_units;
 }
 
-// Memory answers in order.
+// Memory answers in order, all SMs together faster than one can receive.
+void Loader::answer() {
+  constexpr double kBytesPerUs = 1e3;  // of 1e9 bytes a second
+  const double now = sm_.gpu.clock.now();
+  const double us = sm_.page(received_++).bytes / (sm_.gpu.parameters.sm_gb_per_s * kBytesPerUs);
+  received_until_ = std::max(now, received_until_ + us);
+  sm_.gpu.clock.schedule(received_until_, sm_.index, Step::kAnswered);
+}
+
+// The measurement under_load has in it how a loader sees that …
+void Loader::answered() {
+  bytes_in_flight_ -= sm_.page(answered_++).bytes;
+  sm_.wake(Wake::kLoader);
+  sm_.gpu.clock.schedule(sm_.gpu.clock.now() + sm_.gpu.parameters.land_us, sm_.index, Step::kLanded);
+}
+
+// … but not how a consumer does.
 void Loader::landed() {
   const double now = sm_.gpu.clock.now();
   Page& page = sm_.page(landed_++);
   page.landed = true;
-  bytes_in_flight_ -= page.bytes;
   Record& r = sm_.at(page.record);
   if (r.pages_landed++ == 0) {
     note(r, EventKind::kFirstLanded, now);
@@ -162,7 +173,6 @@ void Loader::landed() {
     sample(now);
   }
   sm_.consumers.wake(page.warp);
-  sm_.wake(Wake::kLoader);
 }
 
 void Loader::sample(double at) const {

@@ -15,6 +15,8 @@ class Loader {
   explicit Loader(Sm& sm) : sm_(sm) {}
   void step();
   void issue_again();
+  void answer();  // of memory
+  void answered();
   void landed();
 
   uint64_t record = 0;
@@ -30,10 +32,11 @@ class Loader {
   void sample(double at) const;
 
   Sm& sm_;
-  uint64_t issued_ = 0, landed_ = 0;  // pages
+  uint64_t issued_ = 0, received_ = 0, answered_ = 0, landed_ = 0;  // pages
   uint32_t bytes_in_flight_ = 0;
   uint32_t limit_ = 0;  // of pages in flight, for the next one; 0: not decided
   double busy_until_ = 0;
+  double received_until_ = 0;
   bool scheduled_ = false;
   double no_room_since_ = -1;
   double room_us_ = 0;

@@ -19,10 +19,12 @@ namespace {
 
 constexpr size_t kMaxFileBytes = 1 << 20;
 constexpr size_t kMaxLoadPoints = 64;
+constexpr size_t kMaxKernels = 16;
+constexpr int64_t kMaxHeadDim = 1024;
 constexpr double kMaxUs = 1e6;
 constexpr double kMaxGbPerS = 1e6;
 constexpr double kMaxBytes = 1 << 30;
-constexpr double kMaxPages = 4096;
+constexpr int kMaxPages = 4096;
 constexpr double kMaxFactor = 1000;
 constexpr double kMaxWarps = 32;
 constexpr double kMaxSlots = 256;
@@ -33,28 +35,26 @@ constexpr double kMaxTokenUs = 1e9;
 
 constexpr SimField kFields[] = {
     {"gb_per_s", "1e9 bytes/s", &SimParameters::gb_per_s, kLeastPositive, kMaxGbPerS, false},
+    {"sm_gb_per_s", "1e9 bytes/s", &SimParameters::sm_gb_per_s, kLeastPositive, kMaxGbPerS, false},
     {"l2_gb_per_s", "1e9 bytes/s", &SimParameters::l2_gb_per_s, kLeastPositive, kMaxGbPerS, false},
     {"latency_factor", "1", &SimParameters::latency_factor, kLeastPositive, kMaxFactor, false},
     {"under_load_sms", "SMs", &SimParameters::under_load_sms, 1, kMaxSms, true},
     {"round_factor", "1", &SimParameters::round_factor, 0, kMaxFactor, false},
-    {"signal_rounds", "rounds", &SimParameters::signal_rounds, 0, kMaxFactor, false},
     {"notice_rounds", "rounds", &SimParameters::notice_rounds, 0, kMaxFactor, false},
     {"notice_us", "us", &SimParameters::notice_us, 0, kMaxUs, false},
     {"join_us", "us", &SimParameters::join_us, 0, kMaxUs, false},
     {"read_rounds", "rounds", &SimParameters::read_rounds, 0, kMaxFactor, false},
     {"ring_pages", "pages", &SimParameters::ring_pages, 0, kMaxPages, true},
+    {"pages_in_flight_waiting", "pages", &SimParameters::pages_in_flight_waiting, 1, kMaxPages, true},
     {"pages_in_flight", "pages", &SimParameters::pages_in_flight, 1, kMaxPages, true},
-    {"pages_ahead", "pages", &SimParameters::pages_ahead, 0, kMaxPages, true},
-    {"pages_in_flight_ahead", "pages", &SimParameters::pages_in_flight_ahead, 1, kMaxPages, true},
-    {"long_stream_pages", "pages", &SimParameters::long_stream_pages, 0, kMaxBytes, true},
-    {"pages_in_flight_long", "pages", &SimParameters::pages_in_flight_long, 1, kMaxPages, true},
     {"record_slots", "instructions", &SimParameters::record_slots, 1, kMaxSlots, true},
     {"consumer_warps", "warps", &SimParameters::consumer_warps, 1, kMaxWarps, true},
     {"storer_warps", "warps", &SimParameters::storer_warps, 1, kMaxWarps, true},
-    {"activation_rows", "rows", &SimParameters::activation_rows, 1, kMaxPages, true},
+    {"activation_rows", "rows", &SimParameters::activation_rows, 0, kMaxPages, true},
     {"partial_bytes", "bytes", &SimParameters::partial_bytes, kUnitRows * sizeof(float), kMaxBytes, true},
     {"unit_slots", "units", &SimParameters::unit_slots, 1, kMaxSlots, true},
     {"fetch_us", "us", &SimParameters::fetch_us, 0, kMaxUs, false},
+    {"load_us", "us", &SimParameters::load_us, 0, kMaxUs, false},
     {"issue_us", "us", &SimParameters::issue_us, 0, kMaxUs, false},
     {"land_us", "us", &SimParameters::land_us, 0, kMaxUs, false},
     {"prepare_us", "us", &SimParameters::prepare_us, 0, kMaxUs, false},
@@ -64,6 +64,8 @@ constexpr SimField kFields[] = {
     {"multiply_us", "us", &SimParameters::multiply_us, 0, kMaxUs, false},
     {"sm_page_us", "us", &SimParameters::sm_page_us, 0, kMaxUs, false},
     {"store_us", "us", &SimParameters::store_us, 0, kMaxUs, false},
+    {"last_storer_us", "us", &SimParameters::last_storer_us, 0, kMaxUs, false},
+    {"signal_us", "us", &SimParameters::signal_us, 0, kMaxUs, false},
 };
 
 struct OpField {
@@ -130,6 +132,22 @@ void read_under_load(const JsonFields& file, SimParameters& out) {
         {.in_flight_bytes = point.number("in_flight_bytes", least_bytes, i == 0 ? 0 : kMaxBytes),
          .gb_per_s = point.number("gb_per_s", i == 0 ? 0 : kLeastPositive, kMaxGbPerS),
          .round_us = point.number("round_us", 0, kMaxUs)});
+  }
+}
+
+void read_kernels(const JsonFields& file, SimParameters& out) {
+  const nlohmann::json* all = file.find("kernels");
+  if (all == nullptr || !all->is_array() || all->empty() || all->size() > kMaxKernels)
+    file.fail("kernels", fmt::format("expected an array of 1 to {} objects", kMaxKernels));
+  for (size_t i = 0; i < all->size(); ++i) {
+    const JsonFields one = file.element("kernels", i);
+    required_text(one, "from");
+    const bool last = i + 1 == all->size();  // runs every pass
+    out.kernels.push_back(
+        {.rows = static_cast<uint32_t>(one.integer("rows", last ? kMaxRows : 1, kMaxRows)),
+         .head_dim = static_cast<uint32_t>(one.integer("head_dim", 0, last ? 0 : kMaxHeadDim)),
+         .ring_pages = static_cast<double>(one.integer("ring_pages", 1, kMaxPages)),
+         .activation_rows = static_cast<double>(one.integer("activation_rows", 1, kMaxPages))});
   }
 }
 
@@ -224,11 +242,13 @@ SimParameters parse_sim_parameters(std::string_view text, const std::string& nam
   const nlohmann::json json = parse_json_text(text, name);
   const JsonFields file(json, name);
   refuse_unknown(json, file, [](const std::string& key) {
-    return key == "name" || key == "parameters" || key == "under_load" || key == "ops" || key == "measured";
+    return key == "name" || key == "parameters" || key == "kernels" || key == "under_load" || key == "ops" ||
+           key == "measured";
   });
   SimParameters out;
   out.name = required_text(file, "name");
   read_fields(file, json, out);
+  read_kernels(file, out);
   read_under_load(file, out);
   read_ops(file, json, out);
   read_measured(file, out);

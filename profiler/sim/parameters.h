@@ -5,6 +5,8 @@
 //   name        the GPU
 //   parameters  {NAME: {"value", "unit", "from"}}: each of sim_fields(), with its unit, and where its value
 //               comes from
+//   kernels     [{"rows", "head_dim", "ring_pages", "activation_rows", "from"}]: what the kernel is compiled
+//               for; the first that can run a program's pass does, the last can run all
 //   under_load  [{"in_flight_bytes", "gb_per_s", "round_us"}]: how memory answers the more, the more bytes
 //   each
 //               SM has in flight (a measurement on under_load_sms SMs); ascending, the first with none in
@@ -33,6 +35,14 @@ struct LoadPoint {
   double round_us = 0;         // all SMs publish, signal a counter, wait for it, and read what was published
 };
 
+// A kernel, and how it divides an SM's shared memory.
+struct KernelChoice {
+  uint32_t rows = 0;           // that a pass may have
+  uint32_t head_dim = 0;       // of all attention; 0: any
+  double ring_pages = 0;       // of 16 KiB
+  double activation_rows = 0;  // rows of 1,024 columns of activations
+};
+
 // An instruction that runs as one function of all consumer warps.
 struct OpTimes {
   double fixed_us = 0;      // however little there is to do
@@ -56,6 +66,7 @@ struct SimParameters {
 
   // Memory
   double gb_per_s = 0;        // of HBM, shared by all SMs: 1e9 bytes a second
+  double sm_gb_per_s = 0;     // of it, that one SM's pages get at most
   double l2_gb_per_s = 0;     // of what is in L2 already, likewise
   double latency_factor = 1;  // of the time that memory takes when nothing else is in flight
   double under_load_sms = 0;  // SMs of the measurement below
@@ -63,8 +74,7 @@ struct SimParameters {
 
   // Synchronisation: shares of a round of the measurement above, which slow down as memory fills, and what
   // takes the same under any load
-  double round_factor = 1;   // of a round's time as it was measured
-  double signal_rounds = 0;  // the last store to the counter's increment
+  double round_factor = 1;  // of a round's time as it was measured
   double notice_rounds =
       0;                 // the counter's increment to whoever waits for it going on: a share of a round, …
   double notice_us = 0;  // … what it takes under any load, …
@@ -72,30 +82,32 @@ struct SimParameters {
   double read_rounds = 0;  // asking for activations to having the first of them
 
   // Shape of an SM
-  double ring_pages = 0;  // pages of 16 KiB; 0: the program's machine says
-  double pages_in_flight = 0;
-  double pages_ahead = 0;            // while so many pages before the next are not taken (0: never) …
-  double pages_in_flight_ahead = 0;  // … the loader is ahead, and may have this many in flight
-  double long_stream_pages = 0;      // instructions of so many pages …
-  double pages_in_flight_long = 0;   // … may have this many in flight
-  double record_slots = 0;           // instructions that are fetched and not done
+  std::vector<KernelChoice> kernels;
+  double ring_pages = 0;  // pages of 16 KiB; 0: the kernel's
+  double pages_in_flight_waiting =
+      0;                       // pages that may be in flight while the instruction's inputs are missing …
+  double pages_in_flight = 0;  // … and once they are there
+  double record_slots = 0;     // instructions that are fetched and not done
   double consumer_warps = 0;
   double storer_warps = 0;
-  double activation_rows = 0;  // rows of 1,024 columns of activations that shared memory holds
+  double activation_rows = 0;  // rows of 1,024 columns of activations that there is room for; 0: the kernel's
   double partial_bytes = 0;    // of shared memory for sums that are not stored
   double unit_slots = 0;       // units whose sums are not stored, at most
 
   // What the roles take
   double fetch_us = 0;            // controller: an instruction
+  double load_us = 0;             // loader: beginning with an instruction
   double issue_us = 0;            // loader: asking for a page
-  double land_us = 0;             // loader and consumers: seeing a page that memory has answered
-  double prepare_us = 0;          // preparers: an instruction's activations, …
+  double land_us = 0;             // consumers: seeing a page that memory has answered
+  double prepare_us = 0;          // preparers: activations that are asked for at once, …
   double prepare_us_per_kib = 0;  // … and each KiB of them
-  double scale_us = 0;            // storers: an instruction's scales, behind their reading
+  double scale_us = 0;            // storer: each row's scale, behind its reading
   double take_us = 0;             // consumer warp: a page into registers
   double multiply_us = 0;         // consumer warp: a page with four rows of the pass
   double sm_page_us = 0;          // all consumer warps: a page and four rows, one after the other
-  double store_us = 0;            // storer: a unit's results of four rows
+  double store_us = 0;            // storer: a tile of results
+  double last_storer_us = 0;      // storers: who was last, where there are several with something to store
+  double signal_us = 0;           // storer: the last store to the counter's increment
 
   std::vector<OpTimes> ops;  // [kNumOpcodes]
 

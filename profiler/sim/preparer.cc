@@ -110,13 +110,15 @@ void Preparer::noticed() {
   sm_.wake(Wake::kStorers);
 }
 
-// By the storers, while consumers multiply.
+// By each storer for the rows that it stores, while consumers multiply.
 void Preparer::read_scales(Record& r) {
   Gpu& gpu = sm_.gpu;
   r.scales_ready = r.work.scale_bytes == 0;
   if (r.scales_ready) return;
   const SimParameters& p = gpu.parameters;
-  const double at = gpu.l2.read(gpu.clock.now(), r.work.scale_bytes, gpu.rounds(p.read_rounds)) + p.scale_us;
+  const uint64_t bytes = r.work.scale_bytes * r.storers / gpu.tiles_of_unit();
+  const double at = gpu.l2.read(gpu.clock.now(), bytes, gpu.rounds(p.read_rounds)) +
+                    p.scale_us * static_cast<double>(gpu.tile_rows());
   scaled_until_ = std::max(scaled_until_, at);
   scales_.push(record);
   gpu.clock.schedule(scaled_until_, sm_.index, Step::kScaled);
@@ -153,9 +155,9 @@ void Preparer::ask_chunks(const Record& r, uint32_t chunks) {
   Gpu& gpu = sm_.gpu;
   const SimParameters& p = gpu.parameters;
   const uint64_t bytes = r.work.input_bytes * chunks / r.work.chunks;
-  const double read_at = gpu.l2.read(gpu.clock.now(), bytes, gpu.rounds(p.read_rounds));
-  const double us = (r.chunks_asked == 0 ? p.prepare_us : 0) + kib(bytes) * p.prepare_us_per_kib;
-  prepared_until_ = std::max(prepared_until_, read_at) + us;
+  const double latency_us = gpu.rounds(p.read_rounds) + p.prepare_us;
+  const double read_at = gpu.l2.read(gpu.clock.now(), bytes, latency_us);
+  prepared_until_ = std::max(prepared_until_, read_at) + kib(bytes) * p.prepare_us_per_kib;
   asked_.push({record, chunks});
   gpu.clock.schedule(prepared_until_, sm_.index, Step::kPrepared);
 }

@@ -30,6 +30,9 @@ struct Record {
   uint32_t activation_slots = 1;   // chunks that there is room for
   uint32_t unit_slots = 1;         // units of it whose sums have room
   uint64_t first_page = 0, first_unit = 0, first_chunk = 0;
+  uint32_t tile_units = 1;  // that a storer takes at once
+  uint32_t tiles = 1;       // of all units
+  uint32_t storers = 1;     // that have something to store
   uint32_t units() const { return work.kind == Work::Kind::kStream ? work.units : 1; }
   bool resident() const { return mode == Mode::kResident; }
 

@@ -118,12 +118,6 @@ std::string Simulation::stuck_at(const Sm& sm) const {
   return fmt::format("{} waits for shared memory that an instruction behind it holds", where);
 }
 
-uint32_t row_bound(const std::vector<PassRow>& rows) {
-  uint32_t bound = 0;
-  for (uint32_t r = 0; r < rows.size(); ++r) bound = row_is_active(rows[r]) ? r + 1 : bound;
-  return bound;
-}
-
 uint32_t most_tokens(const std::vector<PassRow>& rows) {
   uint32_t most = 0;
   for (const PassRow& row : rows) most = row_is_active(row) ? std::max(most, row.position + 1) : most;
@@ -140,13 +134,13 @@ Rows rows_of(const Program& program, const SimLaunch& launch) {
     passes.emplace_back(rows);
     rows = passes.back().next_rows(program.limits.max_context);
   }
-  return {std::move(passes), BlockTable(tokens), row_bound(launch.rows)};
+  return {std::move(passes), BlockTable(tokens), row_bound(launch)};
 }
 
 void check_launch(const Program& program, const SimLaunch& launch) {
   const auto refuse = [](const std::string& what) { throw Error(ErrorKind::kUsage, "simulation: " + what); };
   if (launch.rows.size() > kMaxRows) refuse(fmt::format("rows: {}; limit: {}", launch.rows.size(), kMaxRows));
-  if (row_bound(launch.rows) == 0) refuse("rows: none is active");
+  if (row_bound(launch) == 0) refuse("rows: none is active");
   if (launch.passes < 1 || launch.passes > kMaxLaunchPasses)
     refuse(fmt::format("passes: {}; limit: 1 to {}", launch.passes, kMaxLaunchPasses));
   for (const PassRow& row : launch.rows) {
@@ -170,6 +164,12 @@ std::vector<double> run(const Program& program, const SimLaunch& launch, const S
 
 }  // namespace
 }  // namespace sim
+
+uint32_t row_bound(const SimLaunch& launch) {
+  uint32_t bound = 0;
+  for (uint32_t r = 0; r < launch.rows.size(); ++r) bound = row_is_active(launch.rows[r]) ? r + 1 : bound;
+  return bound;
+}
 
 SimLaunch decode_launch(uint32_t sequences, uint32_t context_tokens, uint32_t passes) {
   SimLaunch launch{.rows = {}, .passes = passes};

@@ -29,6 +29,9 @@ struct SimLaunch {
   std::vector<PassRow> rows;  // at most kMaxRows; their slots are what KV blocks they share
   uint32_t passes = 1;        // at most; the launch ends where no row is active or the context is full
 };
+// Rows of the launch from this one on are not active.
+uint32_t row_bound(const SimLaunch& launch);
+
 // Every row a sequence of its own that has `context_tokens` tokens in the cache.
 SimLaunch decode_launch(uint32_t sequences, uint32_t context_tokens, uint32_t passes);
 

@@ -5,11 +5,6 @@
 namespace serval::sim {
 namespace {
 
-size_t ring_pages(const Gpu& gpu) {
-  const auto asked = static_cast<size_t>(gpu.parameters.ring_pages);
-  return asked > 0 ? asked : std::max(1U, gpu.program.machine.pages_per_sm);
-}
-
 // Units whose parts arrive while others are not stored: of one record as many as have room, and the groups'
 // that follow it.
 uint32_t units_at_once(const SimParameters& p) {
@@ -22,7 +17,7 @@ Sm::Sm(Gpu& the_gpu, uint32_t sm)
     : gpu(the_gpu),
       index(sm),
       records(static_cast<size_t>(gpu.parameters.record_slots)),
-      ring(ring_pages(gpu)),
+      ring(static_cast<size_t>(gpu.kernel.ring_pages)),
       units(units_at_once(gpu.parameters)),
       controller(*this),
       loader(*this),
@@ -52,6 +47,8 @@ void Sm::go_on(Step step, uint32_t which) {
       return controller.fetched();
     case Step::kIssue:
       return loader.issue_again();
+    case Step::kAnswered:
+      return loader.answered();
     case Step::kLanded:
       return loader.landed();
     case Step::kNoticed:
@@ -75,7 +72,7 @@ void Sm::go_on(Step step, uint32_t which) {
 
 void Sm::answer(bool page) {
   if (page) {
-    gpu.clock.schedule(gpu.clock.now() + gpu.parameters.land_us, index, Step::kLanded);
+    loader.answer();
   } else {
     consumers.group_read();
   }

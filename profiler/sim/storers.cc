@@ -3,14 +3,6 @@
 #include "profiler/sim/sm.h"
 
 namespace serval::sim {
-namespace {
-
-// What the storers take in turn: a tile of rows of a unit.
-uint32_t tiles_of(const Gpu& gpu, const Record& r) {
-  return r.work.kind == Work::Kind::kStream ? gpu.tiles() : 1;
-}
-
-}  // namespace
 
 Storers::Storers(Sm& sm) : sm_(sm), storers_(static_cast<size_t>(sm.gpu.parameters.storer_warps)) {}
 
@@ -18,22 +10,33 @@ void Storers::step() {
   for (uint32_t s = 0; s < storers_.size(); ++s) step(s);
 }
 
+// Who begins changes from record to record, so that one that has to itself what there is to store is not
+// still busy with the record before.
+uint32_t Storers::turn(uint32_t index, uint64_t record) const {
+  const auto storers = static_cast<uint32_t>(storers_.size());
+  return (index + storers - static_cast<uint32_t>(record % storers)) % storers;
+}
+
 void Storers::step(uint32_t index) {
   Gpu& gpu = sm_.gpu;
   Storer& storer = storers_[index];
   while (!storer.busy && sm_.has(storer.record)) {
     Record& r = sm_.at(storer.record);
-    if (!r.inputs_ready || !r.scales_ready) return;
+    if (r.begins_pass && !r.inputs_ready) return;  // which bring the pass's rows
     if (!storer.begun) {
       storer.begun = true;
-      take(storer, r, index);
+      take(storer, r, turn(index, storer.record));
     }
-    const uint32_t unit = storer.next_task / tiles_of(gpu, r);
-    if (unit >= r.units()) {
+    if (turn(index, storer.record) >= r.storers) {
+      next_record(storer);  // there is nothing for it to store
+      continue;
+    }
+    if (!r.inputs_ready || !r.scales_ready) return;
+    if (storer.next_tile >= r.tiles) {
       end_record(index, r);
       continue;
     }
-    if (!sm_.units.complete(r.first_unit + unit)) return;
+    if (!complete(r, first_unit(r, storer.next_tile))) return;
     note(r, EventKind::kStoreBegin, gpu.clock.now());
     storer.busy = true;
     const double us = r.work.kind == Work::Kind::kStream ? gpu.parameters.store_us : 0;
@@ -41,31 +44,45 @@ void Storers::step(uint32_t index) {
   }
 }
 
+uint32_t Storers::first_unit(const Record& r, uint32_t tile) const {
+  const uint32_t tiles_of_unit = r.work.kind == Work::Kind::kStream ? sm_.gpu.tiles_of_unit() : 1;
+  return std::min(tile / tiles_of_unit * r.tile_units, r.units());
+}
+
+// Whether all units of a tile have their sums.
+bool Storers::complete(const Record& r, uint32_t unit) const {
+  for (const uint32_t end = std::min(unit + r.tile_units, r.units()); unit < end; ++unit) {
+    if (!sm_.units.complete(r.first_unit + unit)) return false;
+  }
+  return true;
+}
+
 void Storers::stored(uint32_t index) {
   Storer& storer = storers_[index];
   Record& r = sm_.at(storer.record);
   note(r, EventKind::kStored, sm_.gpu.clock.now());
   storer.busy = false;
-  take(storer, r, storer.next_task + static_cast<uint32_t>(storers_.size()));
+  take(storer, r, storer.next_tile + static_cast<uint32_t>(storers_.size()));
   sm_.wake(Wake::kStorers);
 }
 
 // All units before the next of its own are none of its business.
-void Storers::take(Storer& storer, const Record& r, uint32_t task) {
-  storer.next_task = task;
-  storer.stored = r.first_unit + std::min(task / tiles_of(sm_.gpu, r), r.units());
+void Storers::take(Storer& storer, const Record& r, uint32_t tile) {
+  storer.next_tile = tile;
+  storer.stored = r.first_unit + first_unit(r, tile);
   sm_.consumers.wake_all();
 }
 
-// The last to be done with a record signals.
+// Who stores alone signals; else the last of several.
 void Storers::end_record(uint32_t index, Record& r) {
   Gpu& gpu = sm_.gpu;
   Storer& storer = storers_[index];
   storer.stored = r.first_unit + r.units();
   sm_.consumers.wake_all();
-  if (++r.storers_done == storers_.size()) {
+  if (++r.storers_done == r.storers) {
+    const SimParameters& p = gpu.parameters;
     storer.busy = true;
-    const double us = gpu.rounds(gpu.parameters.signal_rounds);
+    const double us = p.signal_us + (r.storers > 1 ? p.last_storer_us : 0);
     gpu.clock.schedule(gpu.clock.now() + us, sm_.index, Step::kSignalled, index);
     return;
   }

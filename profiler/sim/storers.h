@@ -10,7 +10,7 @@ namespace serval::sim {
 
 class Sm;
 
-// Store units as they are complete; the last to be done with an instruction signals.
+// Store tiles of units as they are complete; the last to be done with an instruction signals.
 class Storers {
  public:
   explicit Storers(Sm& sm);
@@ -25,13 +25,16 @@ class Storers {
  private:
   struct Storer {
     uint64_t record = 0;
-    uint32_t next_task = 0;  // of the record
+    uint32_t next_tile = 0;  // of the record
     uint64_t stored = 0;
     bool begun = false;
     bool busy = false;
   };
   void step(uint32_t index);
-  void take(Storer& storer, const Record& r, uint32_t task);
+  uint32_t turn(uint32_t index, uint64_t record) const;
+  uint32_t first_unit(const Record& r, uint32_t tile) const;
+  bool complete(const Record& r, uint32_t unit) const;
+  void take(Storer& storer, const Record& r, uint32_t tile);
   void end_record(uint32_t index, Record& r);
   void next_record(Storer& storer);
   void record_execution(Record& r);

@@ -143,6 +143,7 @@ Work work_of(const Program& program, const Instruction& instruction, const Pass&
   Work work{.kind = Work::Kind::kGroup};
   work.bytes = t.weight_elements > 0 ? cost.bytes : covered_bytes(program, t.reads);
   work.from_hbm = t.weight_elements > 0 || t.reads_cache;
+  work.starts_early = t.reads_cache && work.bytes > 0;
   return work;
 }
 

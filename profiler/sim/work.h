@@ -52,7 +52,8 @@ struct Work {
 
   // Of a group: what it reads.
   uint64_t bytes = 0;
-  bool from_hbm = false;  // else from L2
+  bool from_hbm = false;      // else from L2
+  bool starts_early = false;  // earlier passes have left what it reads
 
   uint32_t unit_pages() const { return matrices * chunks; }
   uint64_t pages() const { return uint64_t{units} * unit_pages(); }

@@ -20,7 +20,7 @@ double predicted_us(const MeasuredToken& token) {
 TEST(Calibration, PredictsATokenWithinATenth) {
   int tried = 0;
   for (const MeasuredToken& m : h200_sim_parameters().measured) {
-    if (m.sequences != 1 || !m.what_ifs.empty()) continue;
+    if (m.sequences != 1) continue;
     EXPECT_NEAR(predicted_us(m), m.us, 0.1 * m.us)
         << m.model << ", " << m.policy << ", context " << m.context;
     ++tried;
@@ -28,14 +28,24 @@ TEST(Calibration, PredictsATokenWithinATenth) {
   EXPECT_GT(tried, 0);
 }
 
-// Times of a kernel that has changed since, so they are no promise; but no parameter was fitted to them.
+// One H200, serval bench -p 0 -r 3 with -d 4096, -d 32768, -b 8, and other models at -d 128, when the loader
+// had three pages under way throughout.
 TEST(Calibration, IsNearTokensThatItWasNotFittedTo) {
-  const std::vector<MeasuredToken> others = {
-      {.model = "llama-3.2-1b", .policy = "round-robin", .context = 4224, .us = 803, .what_ifs = {}},
-      {.model = "llama-3.2-1b", .policy = "round-robin", .context = 32896, .us = 1180, .what_ifs = {}},
-      {.model = "llama-3.1-8b", .policy = "list", .context = 256, .us = 3685, .what_ifs = {}}};
-  for (const MeasuredToken& m : others)
-    EXPECT_NEAR(predicted_us(m), m.us, 0.1 * m.us) << m.model << ", context " << m.context;
+  std::vector<MeasuredToken> others = {
+      {.model = "llama-3.2-1b", .policy = "list", .context = 4160, .us = 721.7, .what_ifs = {}},
+      {.model = "llama-3.2-1b", .policy = "list", .context = 32800, .us = 1025.8, .what_ifs = {}},
+      {.model = "llama-3.2-1b",
+       .policy = "list",
+       .sequences = 8,
+       .context = 192,
+       .us = 782.9,
+       .what_ifs = {}},
+      {.model = "llama-3.2-3b", .policy = "list", .context = 160, .us = 1608.9, .what_ifs = {}},
+      {.model = "llama-3.1-8b", .policy = "list", .context = 160, .us = 3486.4, .what_ifs = {}}};
+  for (MeasuredToken& m : others) {
+    m.what_ifs = {"pages_in_flight=3"};
+    EXPECT_NEAR(predicted_us(m), m.us, 0.1 * m.us) << m.model << ", " << m.sequences << " x " << m.context;
+  }
 }
 
 bool place_the_same(const MeasuredToken& a, const MeasuredToken& b) {
@@ -87,7 +97,9 @@ TEST(BestPolicy, IsTheOneThatTheSimulatorFindsFastest) {
                                     {.policy = policy, .queue_kind = QueueKind::kPerSm, .context = {}});
     return predict_us(program, decode_launch(1, CostContext{}.context_tokens, 2), h200_sim_parameters());
   };
-  for (const Policy other : kPolicies) EXPECT_LE(us_of(best), us_of(other)) << name_of(other);
+  constexpr double kTellApart = 1e-3;
+  for (const Policy other : kPolicies)
+    EXPECT_LE(us_of(best), us_of(other) * (1 + kTellApart)) << name_of(other);
 }
 
 TEST(BestPolicy, WorksForTheShortestContext) {

@@ -30,14 +30,14 @@ TEST(Fit, FindsTheParametersThatTheTimesCameFrom) {
   SimParameters truth = round_numbers();
   truth.pages_in_flight = 8;
   truth.multiply_us = 3;
-  truth.signal_rounds = 2;
+  truth.signal_us = 2;
   const std::vector<MeasuredPass> passes = {measured(1, truth), measured(40, truth)};
-  const std::vector<std::string> names = {"multiply_us", "signal_rounds"};
+  const std::vector<std::string> names = {"multiply_us", "signal_us"};
   SimParameters begin = round_numbers();
   begin.pages_in_flight = truth.pages_in_flight;
   const SimParameters found = fit(begin, names, passes);
   EXPECT_NEAR(found.multiply_us, 3, 0.15);
-  EXPECT_NEAR(found.signal_rounds, 2, 0.15);
+  EXPECT_NEAR(found.signal_us, 2, 0.15);
   EXPECT_LT(fit_error(found, passes), 0.01);
   EXPECT_EQ(found.store_us, truth.store_us);  // it was not asked for
 }

@@ -86,16 +86,15 @@ Program HandMade::build(uint32_t gate) const {
 
 SimParameters round_numbers() {
   SimParameters p = h200_sim_parameters();
-  p.gb_per_s = p.l2_gb_per_s = 1e6;  // nothing queues
+  p.gb_per_s = p.sm_gb_per_s = p.l2_gb_per_s = 1e6;  // nothing queues
   p.under_load_sms = 1;
   p.under_load = {{.in_flight_bytes = 0, .gb_per_s = 0, .round_us = 1},
                   {.in_flight_bytes = 16384, .gb_per_s = 8.192, .round_us = 1}};  // 16 KiB in 2 µs
   p.latency_factor = p.round_factor = 1;
-  p.signal_rounds = p.notice_rounds = p.read_rounds = 1;
-  p.notice_us = p.join_us = p.scale_us = p.land_us = 0;
+  p.notice_rounds = p.read_rounds = p.signal_us = 1;
+  p.notice_us = p.join_us = p.last_storer_us = p.scale_us = p.land_us = 0;
   p.ring_pages = 9;
-  p.pages_in_flight = p.pages_in_flight_long = 2;
-  p.pages_ahead = 0;
+  p.pages_in_flight = p.pages_in_flight_waiting = 2;
   p.record_slots = 8;
   p.consumer_warps = 8;
   p.storer_warps = 4;
@@ -103,7 +102,7 @@ SimParameters round_numbers() {
   p.partial_bytes = 8192;
   p.unit_slots = 16;
   p.fetch_us = 0.5;
-  p.issue_us = p.prepare_us = p.prepare_us_per_kib = p.sm_page_us = 0;
+  p.load_us = p.issue_us = p.prepare_us = p.prepare_us_per_kib = p.sm_page_us = 0;
   p.take_us = 0.25;
   p.multiply_us = 1;
   p.store_us = 0.5;
