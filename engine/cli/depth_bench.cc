@@ -11,9 +11,8 @@
 #include "engine/cli/output.h"
 #include "engine/cli/pass_timer.h"
 #include "engine/cli/signals.h"
+#include "engine/runtime/token_trace.h"
 #include "engine/torch/oracle.h"
-#include "profiler/recorded.h"
-#include "profiler/trace_program.h"
 #include "vm/error.h"
 
 namespace serval::cli {
@@ -60,11 +59,6 @@ std::vector<PassTimes> measure(PassTimer& timer, const DepthTest& test, const De
   return samples;
 }
 
-// What recording costs is part of what is timed.
-void record_last(Backend& backend, uint32_t tokens) {
-  backend.record(ring_capacity(trace_program(backend.program(), trace_isa(), {}), tokens));
-}
-
 // LibTorch's own decoding step, on the same weights.
 class TorchTimer {
  public:
@@ -96,7 +90,8 @@ int run_depth_bench(const DepthBench& bench) {
   const BenchSubject subject{model.source.config, *model.backend, model.backend->stream_limit_gb_per_s(),
                              bench.launch_passes};
   TorchTimer torch(model, bench.compare_torch);
-  if (bench.trace_tokens > 0) record_last(*model.backend, static_cast<uint32_t>(bench.trace_tokens));
+  // What recording costs is part of what is timed.
+  if (bench.trace_tokens > 0) keep_last_tokens(*model.backend, static_cast<uint32_t>(bench.trace_tokens));
   PassTimer timer(*model.backend, static_cast<uint32_t>(bench.launch_passes));
   Report report(bench);
   report.begin();

@@ -10,10 +10,12 @@
 #include "engine/cli/json_text.h"
 #include "engine/cli/log.h"
 #include "engine/cli/output.h"
+#include "engine/cli/parse_value.h"
 #include "engine/cli/prompts.h"
 #include "engine/cli/response_json.h"
 #include "engine/cli/signals.h"
 #include "engine/cli/speed.h"
+#include "vm/state.h"
 
 namespace serval::cli {
 namespace {
@@ -30,6 +32,8 @@ struct Flags {
   SamplingFlags sampling;
   OutputFlags output;
   bool no_echo = false;
+  std::string trace_file;
+  int trace_tokens = 16;
 
   void declare(FlagSet& set) {
     prompts.declare(set);
@@ -37,6 +41,12 @@ struct Flags {
     engine.declare(set);
     output.declare(set, "print one JSON object instead of text");
     set.toggle("--no-echo", "print what is generated without the prompt before it", no_echo);
+    set.value("--trace", "FILE",
+              "write what each SM did in the last tokens, as serval profile does: FILE.json or FILE.json.gz",
+              [this](const FlagValue& v) { trace_file = parse_text(v); });
+    set.value("--trace-tokens", "N", "with --trace: tokens at most. Default: 16", [this](const FlagValue& v) {
+      trace_tokens = static_cast<int>(parse_integer(v, 1, kMaxLaunchPasses));
+    });
     set.examples(kExamples);
   }
 };
@@ -178,7 +188,9 @@ void log_batch(const std::vector<Response>& responses, uint64_t seed, double wal
 int generate(const Flags& flags) {
   const std::vector<std::string> prompts = flags.prompts.collect();
   const int sequences = static_cast<int>(std::min<size_t>(prompts.size(), kMaxBatchSequences));
-  Engine engine = load_engine(flags.engine.options(sequences), flags.output.progress);
+  EngineOptions options = flags.engine.options(sequences);
+  options.trace_tokens = flags.trace_file.empty() ? 0 : flags.trace_tokens;
+  Engine engine = load_engine(options, flags.output.progress);
   const std::vector<Request> requests =
       make_requests(prompts, flags.sampling, flags.sampling.apply(engine.info().default_sampling));
 
@@ -199,6 +211,10 @@ int generate(const Flags& flags) {
     responses.size() == 1 ? log_single(responses[0], seed) : log_batch(responses, seed, wall.count());
   } else {
     write_stdout(compact(results_json(engine, prompts, responses, seed, wall.count())));
+  }
+  if (!flags.trace_file.empty()) {
+    engine.write_trace(flags.trace_file);
+    log_info(flags.trace_file + ": written; serval profile reads it, as does https://ui.perfetto.dev");
   }
   const int signal = pending_signal();
   return signal == 0 ? 0 : kSignalExitBase + signal;

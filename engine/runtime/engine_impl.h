@@ -21,6 +21,7 @@ struct EngineParts {
   TextModel text;
   std::unique_ptr<Backend> backend;
   double load_ms = 0;
+  uint32_t trace_tokens = 0;  // whose events are kept
 };
 
 struct Engine::Impl {

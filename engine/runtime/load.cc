@@ -9,6 +9,7 @@
 #include "engine/runtime/model_source.h"
 #include "engine/runtime/options.h"
 #include "engine/runtime/text_model.h"
+#include "engine/runtime/token_trace.h"
 #include "serval/engine.h"
 
 namespace serval {
@@ -70,6 +71,8 @@ Engine Engine::load(const EngineOptions& options) {
   describe_model(source.config, parts.info);
   describe_program(*parts.backend, parts.info);
   parts.info.chat_template = parts.text.chat_template;
+  parts.trace_tokens = static_cast<uint32_t>(options.trace_tokens);
+  if (parts.trace_tokens > 0) keep_last_tokens(*parts.backend, parts.trace_tokens);
   parts.load_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   return Impl::make(std::move(parts));
 }

@@ -11,6 +11,7 @@
 
 #include "engine/backend/best_policy.h"
 #include "models/checkpoint/config.h"
+#include "vm/state.h"
 
 namespace serval {
 namespace {
@@ -36,6 +37,7 @@ void check_options(const EngineOptions& options) {
   require_range("max_sequences", options.max_sequences, 1, kMaxBatchSequences);
   require_range("threads", options.threads, 0, OptionLimits::kMaxThreads);
   require_range("sms", options.sms, 0, OptionLimits::kMaxSms);
+  require_range("trace_tokens", options.trace_tokens, 0, kMaxLaunchPasses);
   if (!(options.stall_timeout_s > 0)) {
     throw Error(ErrorKind::kUsage, fmt::format("stall_timeout_s: {}; limit: more than 0, up to {}",
                                                options.stall_timeout_s, OptionLimits::kMaxStallTimeoutS));

@@ -1,6 +1,7 @@
 """serval generate: one prompt, several, files of prompts; JSON; seeds; what goes where."""
 
 import json
+import os
 import unittest
 
 import schema
@@ -99,6 +100,18 @@ class Generate(Case):
     def test_the_context_bounds_the_text(self):
         response = self.responses("-p", "12345678", "-c", "16", "--ignore-eos")[0]
         self.assertEqual((len(response["tokens"]), response["finish_reason"]), (8, "length"))
+
+    def test_the_last_tokens_can_be_traced(self):
+        path = os.path.join(self.directory.name, "last.json.gz")
+        arguments = ["-p", "x", "-n", "12", "--ignore-eos"]
+        traced = self.responses(*arguments, "--trace", path, "--trace-tokens", "5")
+        self.assertEqual(traced[0]["tokens"], self.responses(*arguments)[0]["tokens"])
+        report = json.loads(run("profile", path, "--json").stdout)
+        self.assertEqual(report["tokens"], 5)
+
+    def test_a_trace_that_cannot_be_written_is_said(self):
+        result = run("generate", *self.with_model, "-p", "x", "-n", "2", "--trace", "/nowhere/t.json")
+        self.assertEqual((result.returncode, result.stderr.count(b"/nowhere/t.json: could not be written")), (1, 1))
 
     def test_placement_does_not_change_the_text(self):
         arguments = ["-p", "x", "-n", "6", "--ignore-eos"]

@@ -11,6 +11,7 @@
 #include "engine/backend/host_backend.h"
 #include "engine/runtime/model_source.h"
 #include "models/checkpoint/weights.h"
+#include "profiler/chrome_trace.h"
 #include "serval/engine.h"
 
 namespace serval {
@@ -186,6 +187,18 @@ TEST(BundledModel, FillsItsContextToTheLastToken) {
   EXPECT_EQ(engine().generate(full).tokens.size(), 1u);
   full.prompt_ids.push_back(5);
   EXPECT_THROW(engine().generate(full), Error);
+}
+
+TEST(BundledModel, KeepsTheEventsOfItsLastTokens) {
+  EngineOptions options = host_options();
+  options.trace_tokens = 3;
+  Engine traced = Engine::load(options);
+  const std::string path = ::testing::TempDir() + "last_tokens.json.gz";
+  EXPECT_THROW(traced.write_trace(path), Error) << "nothing has run";
+  expect_same_bits(traced.generate(story("Once", 8)), engine().generate(story("Once", 8)));
+  traced.write_trace(path);
+  EXPECT_EQ(read_trace(path).windows.size(), 3U);
+  EXPECT_THROW(engine().write_trace(path), Error) << "keeps none";
 }
 
 TEST(BundledModel, TurnsTextIntoTokensAndBack) {

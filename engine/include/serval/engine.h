@@ -105,6 +105,9 @@ struct EngineOptions {
   // always the same. Slow; no valid program's results depend on it, so it serves to find and repeat races.
   std::optional<uint64_t> interleaving = {};
   double stall_timeout_s = 30;  // a launch without progress for this long is a fault; up to a day
+  // > 0: events of the last so many tokens are kept for write_trace(), while the engine works; up to 4096.
+  // What that costs: docs/profiling.md.
+  int trace_tokens = 0;
   ProgressCallback progress = {};
 };
 
@@ -160,6 +163,12 @@ class Engine {
   // Runs up to kMaxBatchSequences requests together; more wait their turn. Responses in the order of the
   // requests. One that is out of range is an error before any runs.
   std::vector<Response> decode_batch(std::span<const Request> requests, const TokenCallback& on_token = {});
+
+  // Writes what each SM did in the last tokens, at most EngineOptions::trace_tokens and no more than the last
+  // launch made, as Chrome trace events: a file that ends in .json, or .json.gz, which is compressed. `serval
+  // profile FILE` reads it. Waits for what runs now. Errors: kUsage without trace_tokens, kRuntime if nothing
+  // has run yet or the file cannot be written.
+  void write_trace(const std::string& path) const;
 
   // Ends whatever runs now within one pass: its responses finish as kCancelled. Batches that are between two
   // steps and requests that wait count as running.
