@@ -11,8 +11,6 @@
 namespace serval {
 namespace {
 
-constexpr double kTellApart = 1e-3;  // of an estimate
-
 struct Placed {
   Policy policy;
   Placement placement;
@@ -22,13 +20,15 @@ struct Placed {
 Placed place_best(const Graph& graph, const Dependencies& deps, const Machine& machine,
                   const CompileOptions& options) {
   const std::vector<NodeTime> times = node_times(graph, machine, options.context);
-  Placed best{Policy::kRoundRobin, {}, std::numeric_limits<double>::infinity()};
+  Placed best{Policy::kRoundRobin, {}, 0};
+  double least_us = std::numeric_limits<double>::infinity();
   for (const Policy policy : kPolicies) {
     if (options.policy && *options.policy != policy) continue;
     Placement placement = place(graph, deps, machine, policy, times);
     const double us = makespan_us(deps, placement, machine, times);
-    // The last of those that the model cannot tell apart: list, which the GPU runs a little faster.
-    if (us < best.estimate_us * (1 + kTellApart)) best = {policy, std::move(placement), us};
+    if (us > least_us * (1 + kTellApart)) continue;
+    best = {policy, std::move(placement), us};
+    least_us = std::min(least_us, us);
   }
   return best;
 }

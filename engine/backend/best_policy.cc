@@ -10,8 +10,7 @@ namespace serval {
 namespace {
 
 constexpr int kLayersTried = 8;
-constexpr double kTellApart = 1e-3;  // of a pass
-constexpr uint32_t kPasses = 2;      // the second one begins while the first ends, as every later one does
+constexpr uint32_t kPasses = 2;  // the second one begins while the first ends, as every later one does
 
 LlamaConfig shortened(LlamaConfig config) {
   config.num_layers = std::min(config.num_layers, kLayersTried);
@@ -32,7 +31,6 @@ Policy best_policy(const LlamaConfig& config, const GraphOptions& options, const
     const Program program =
         compile(graph, machine, {.policy = policy, .queue_kind = QueueKind::kPerSm, .context = pass});
     const double us = predict_us(program, launch, h200_sim_parameters());
-    // The last of those that the simulator cannot tell apart: list, which the GPU runs a little faster.
     if (us > least_us * (1 + kTellApart)) continue;
     best = policy;
     least_us = std::min(least_us, us);

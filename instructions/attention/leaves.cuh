@@ -1,9 +1,9 @@
 // Attention over the leaves of an instance: some warps work on the same tile of queries, each on some strips
 // of the leaf, and then each finishes some of the queries.
 //
-// Few queries (a token or two of each sequence) are one tile of 8, a strip a warp: a warp has the keys of its
-// strip in registers. Many, such as a chunk of a prompt has, are tiles of 16, half a leaf a warp: each key
-// and value that a warp reads serves 16 queries. The sums are the same to the bit.
+// Few queries (a token or two of each sequence) are one tile of 8, a strip a warp: of heads of 64 it has
+// the keys of its strip in registers. Many, such as a chunk of a prompt has, are tiles of 16, half a leaf a
+// warp: each key and value that a warp reads serves 16 queries. The sums are the same to the bit.
 #pragma once
 
 #include "instructions/attention/parts.cuh"

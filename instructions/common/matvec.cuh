@@ -129,13 +129,14 @@ __device__ __forceinline__ Plan make_plan(const Launch& launch, const Shape& sha
           .slots = unit_slots<Config>(launch, matrices, parts)};
 }
 
-// The sum of a tile's columns: lane l has row l / 4 of the unit for row l % 4 of the tile.
+// The sum of a product's columns: lane l has row l / 4 of the unit for row l % 4 of the product's.
 __device__ __forceinline__ float fold(const float (&d)[kChains][4]) {
   return ((d[0][0] + d[1][0]) + (d[2][0] + d[3][0])) + ((d[0][3] + d[1][3]) + (d[2][3] + d[3][3]));
 }
 
-// One tile of a page that is in registers. The activations of the next four products are under way while four
-// are computed; the order is pinned, because the compiler would rather save the registers.
+// A page that is in registers, with the rows of one product. The activations of the next four products are
+// under way while four are computed; the order is pinned, because the compiler would rather save the
+// registers.
 __device__ __forceinline__ float multiply_registers(const uint4 (&w)[kProducts], uint32_t x) {
   float d[kChains][4] = {};
   uint4 even = ptx::shared_load(x), odd = ptx::shared_load(x + kPairBytes);
@@ -156,7 +157,7 @@ __device__ __forceinline__ float multiply_registers(const uint4 (&w)[kProducts],
   return fold(d);
 }
 
-// One tile of a page of any size, from shared memory.
+// A page of any size, from shared memory, with the rows of one product.
 __device__ __forceinline__ float multiply_shared(uint32_t w, uint32_t products, uint32_t x) {
   float d[kChains][4] = {};
   const auto two = [&](uint32_t j, float(&even)[4], float(&odd)[4]) {
@@ -172,10 +173,11 @@ __device__ __forceinline__ float multiply_shared(uint32_t w, uint32_t products, 
   return fold(d);
 }
 
-// Calls take(row, tile(x)) for every row that may be active, where `x` is the address of this lane's column
-// of the row's tile.
-template <class Role, class Tile, class Take>
-__device__ __forceinline__ void for_tiles(const Role& role, uint32_t chunk, Tile&& tile, Take&& take) {
+// Calls take(row, product(x)) for every row that may be active, where `x` is the address of this lane's
+// column of the product that the row is in.
+template <class Role, class Product, class Take>
+__device__ __forceinline__ void for_products(const Role& role, uint32_t chunk, Product&& product,
+                                             Take&& take) {
   const uint32_t rows = row_bound<typename Role::Config>(role.launch);
   const uint32_t column = role.lane / 4;
   const uint32_t lane_columns = chunk + column % 2 * activation_image::kHalfStride + role.lane % 4 * 16;
@@ -183,7 +185,7 @@ __device__ __forceinline__ void for_tiles(const Role& role, uint32_t chunk, Tile
   for (uint32_t first = 0; first < rows; first += kRowsOfProduct) {
     // Columns without a row repeat the last: what they give is not used.
     const uint32_t row = min(first + column / 2, rows - 1);
-    const float value = tile(lane_columns + row * kActivationRowBytes);
+    const float value = product(lane_columns + row * kActivationRowBytes);
     if (first + role.lane % 4 < rows) take(first + role.lane % 4, value);
   }
 }
@@ -214,12 +216,12 @@ __device__ __forceinline__ void multiply_page(Role& role, const Plan& plan, uint
     for (uint32_t j = 0; j < kProducts; ++j) w[j] = ptx::shared_load(weights + j * page_image::kProductBytes);
     role.free_page(page);
     wait_activations();
-    for_tiles(
+    for_products(
         role, x, [&](uint32_t column) { return multiply_registers(w, column); }, take);
   } else {
     const uint32_t products = half_cols / page_image::kProductCols;
     wait_activations();
-    for_tiles(
+    for_products(
         role, x, [&](uint32_t column) { return multiply_shared(weights, products, column); }, take);
     role.free_page(page);
   }
@@ -383,6 +385,13 @@ struct Output {
   bool exists;           // the instruction has this unit
   bool wanted;           // the pass has this row, too, and wants the result
 };
+
+// A storer waits for all units of a tile: their partial results must have room at the same time.
+template <class Config>
+inline constexpr bool kTilesHaveRoom = kPartialBytes >= TileOfRows<Config>::kUnits * 2 *
+                                                            Config::kActivationRowSlots* kUnitRows *
+                                                            sizeof(float);
+static_assert(kTilesHaveRoom<OneRow> && kTilesHaveRoom<OneRowMoreScratch>);
 
 // Tiles of a unit: a power of two, so that a storer's tiles are all of the same rows.
 template <class Config>

@@ -174,7 +174,7 @@ class Controller {
     return __reduce_add_sync(~0u, sum);
   }
 
-  // The record that the slowest role is at.
+  // The record that the slowest role is at, or one behind it that had nothing to store.
   __device__ const RecordSlot& current_slot() const {
     return s_.records[ptx::shared_load_acquire(&s_.records_stored) % kRecordSlots];
   }

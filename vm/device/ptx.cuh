@@ -27,12 +27,6 @@ __device__ __forceinline__ void mbarrier_arrive_expect_bytes(uint64_t* barrier, 
                "r"(bytes)
                : "memory");
 }
-// Without arriving: the phase is not over before these bytes have come, either.
-__device__ __forceinline__ void mbarrier_expect_bytes(uint64_t* barrier, uint32_t bytes) {
-  asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
-               "r"(bytes)
-               : "memory");
-}
 // True once the phase of this parity is complete; may sleep for a while first.
 __device__ __forceinline__ bool mbarrier_try_wait(uint64_t* barrier, uint32_t parity) {
   uint32_t done;
