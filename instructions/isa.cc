@@ -1,5 +1,6 @@
 #include "instructions/isa.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <fmt/format.h>
 
@@ -99,6 +100,12 @@ std::string check_instruction(const Program& program, const Instruction& instruc
     return fmt::format("opcode: {}, limit {}", instruction.opcode, kNumOpcodes - 1);
   std::string error = table()[instruction.opcode].check(program, instruction);
   return error.empty() ? error : fmt::format("{}: {}", table()[instruction.opcode].name, error);
+}
+
+bool has_heads_of(const Program& program, uint32_t head_dim) {
+  return std::ranges::all_of(program.instructions, [&](const Instruction& i) {
+    return i.opcode != static_cast<uint16_t>(Opcode::kAttention) || i.as<Attention>().head_dim == head_dim;
+  });
 }
 
 }  // namespace serval

@@ -69,6 +69,8 @@ const char* op_name(uint16_t opcode);
 std::string isa_fingerprint();
 // "" if the record may run on this program; checks the opcode, then its operands.
 std::string check_instruction(const Program& program, const Instruction& instruction);
+// All attention of the program has heads of this size.
+bool has_heads_of(const Program& program, uint32_t head_dim);
 
 template <class Op>
 Instruction make_instruction(const Op& op, uint16_t tag = kNoTag) {

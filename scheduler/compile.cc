@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <fmt/format.h>
-#include <limits>
 #include <utility>
 
 #include "scheduler/timing.h"
@@ -21,14 +20,12 @@ Placed place_best(const Graph& graph, const Dependencies& deps, const Machine& m
                   const CompileOptions& options) {
   const std::vector<NodeTime> times = node_times(graph, machine, options.context);
   Placed best{Policy::kRoundRobin, {}, 0};
-  double least_us = std::numeric_limits<double>::infinity();
+  LeastEstimate least;
   for (const Policy policy : kPolicies) {
     if (options.policy && *options.policy != policy) continue;
     Placement placement = place(graph, deps, machine, policy, times);
     const double us = makespan_us(deps, placement, machine, times);
-    if (us > least_us * (1 + kTellApart)) continue;
-    best = {policy, std::move(placement), us};
-    least_us = std::min(least_us, us);
+    if (least.takes(us)) best = {policy, std::move(placement), us};
   }
   return best;
 }

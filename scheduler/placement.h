@@ -1,7 +1,9 @@
 // Which SM runs which node, and in what order.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,12 +22,25 @@ enum class Policy : uint8_t {
   kWave,        // each stage is dealt out, largest first, to the least loaded SMs before the next
   kList,        // list scheduling by critical path on the cost model
 };
-// Estimates that differ by less than this part of them tell no policies apart; the last of kPolicies is
-// chosen then: list, which the GPU runs a little faster.
-inline constexpr double kTellApart = 1e-3;
 inline constexpr Policy kPolicies[] = {Policy::kRoundRobin, Policy::kZigZag, Policy::kWave, Policy::kList};
 const char* name_of(Policy policy);
 std::optional<Policy> policy_named(std::string_view name);
+
+// Which of kPolicies is best, by estimates of what a pass takes. Those that the estimates do not tell apart
+// are as good, and the last of them is taken: list, which the GPU runs a little faster.
+class LeastEstimate {
+ public:
+  // Whether the policy that takes `us`, the next one, is the best so far.
+  bool takes(double us) {
+    constexpr double kTellApart = 1e-3;  // of an estimate
+    if (us > least_us_ * (1 + kTellApart)) return false;
+    least_us_ = std::min(least_us_, us);
+    return true;
+  }
+
+ private:
+  double least_us_ = std::numeric_limits<double>::infinity();
+};
 
 // Nodes of each SM in the order in which it runs them.
 using Placement = std::vector<std::vector<uint32_t>>;

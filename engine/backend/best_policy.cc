@@ -1,7 +1,6 @@
 #include "engine/backend/best_policy.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "profiler/sim/simulate.h"
 #include "scheduler/compile.h"
@@ -26,14 +25,11 @@ Policy best_policy(const LlamaConfig& config, const GraphOptions& options, const
   const uint32_t cached = std::min(pass.context_tokens, options.context - std::min(options.context, kPasses));
   const SimLaunch launch = decode_launch(pass.rows, cached, kPasses);
   Policy best = Policy::kRoundRobin;
-  double least_us = std::numeric_limits<double>::infinity();
+  LeastEstimate least;
   for (const Policy policy : kPolicies) {
     const Program program =
         compile(graph, machine, {.policy = policy, .queue_kind = QueueKind::kPerSm, .context = pass});
-    const double us = predict_us(program, launch, h200_sim_parameters());
-    if (us > least_us * (1 + kTellApart)) continue;
-    best = policy;
-    least_us = std::min(least_us, us);
+    if (least.takes(predict_us(program, launch, h200_sim_parameters()))) best = policy;
   }
   return best;
 }

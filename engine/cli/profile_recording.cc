@@ -11,12 +11,11 @@
 #include "engine/cli/pass_timer.h"
 #include "engine/runtime/model_source.h"
 #include "engine/runtime/options.h"
+#include "engine/runtime/token_trace.h"
 #include "instructions/common/cost.h"
 #include "models/llama/graph.h"
-#include "profiler/recorded.h"
 #include "profiler/savings.h"
 #include "profiler/sim/simulate.h"
-#include "profiler/trace_program.h"
 #include "profiler/trim.h"
 #include "scheduler/compile.h"
 #include "scheduler/validate.h"
@@ -113,21 +112,18 @@ std::string text_of(const PassTimes& times) {
 ProfiledRun recorded(const RecordingOptions& options) {
   LoadedModel model = load_model(with_context(options), options.progress);
   Backend& backend = *model.backend;
-  TraceProgram program = trace_program(backend.program(), trace_isa(), cost_context(options));
+  const auto tokens = static_cast<uint32_t>(options.tokens);
   PassTimer timer(backend, passes_of(options));
   backend.record(0);  // says at once if the backend cannot
   timer.run(test_of(options));
-  backend.record(ring_capacity(program, static_cast<uint32_t>(options.tokens)), options.detail);
+  keep_last_tokens(backend, tokens, options.detail);
   const PassTimes times = timer.run(test_of(options));
-  const bool host = backend.name() == "host";
-  const EventRings& events = *backend.events();
-  std::map<std::string, std::string> metadata = metadata_of(backend.program(), options);
-  Trace trace = trace_of(std::move(program), events, host ? TraceSource::kHost : TraceSource::kDevice,
-                         std::move(metadata));
+  Trace trace =
+      trace_of_last_tokens(backend, tokens, cost_context(options), metadata_of(backend.program(), options));
   log_info(fmt::format("recorded {} passes: {}", times.passes, text_of(times)));
   // The simulator is one of a GPU.
-  return {last_tokens(std::move(trace), static_cast<uint32_t>(options.tokens)),
-          host ? std::vector<Saving>{} : savings_of(backend.program(), options)};
+  const bool host = trace.source == TraceSource::kHost;
+  return {std::move(trace), host ? std::vector<Saving>{} : savings_of(backend.program(), options)};
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "engine/runtime/token_trace.h"
 
-#include <filesystem>
 #include <mutex>
 #include <utility>
 
@@ -13,24 +12,26 @@
 
 namespace serval {
 
-void keep_last_tokens(Backend& backend, uint32_t tokens) {
-  backend.record(ring_capacity(trace_program(backend.program(), trace_isa(), {}), tokens));
+void keep_last_tokens(Backend& backend, uint32_t tokens, RecordingDetail detail) {
+  backend.record(ring_capacity(trace_program(backend.program(), trace_isa(), {}), tokens), detail);
 }
 
-Trace trace_of_last_tokens(Backend& backend, uint32_t tokens) {
+Trace trace_of_last_tokens(Backend& backend, uint32_t tokens, const CostContext& context,
+                           std::map<std::string, std::string> metadata) {
   const EventRings* events = backend.events();
   if (events == nullptr) throw Error(ErrorKind::kRuntime, "trace: nothing has run that was recorded");
   const TraceSource source = backend.name() == "host" ? TraceSource::kHost : TraceSource::kDevice;
-  return last_tokens(trace_of(trace_program(backend.program(), trace_isa(), {}), *events, source,
-                              backend.program().metadata),
-                     tokens);
+  return last_tokens(
+      trace_of(trace_program(backend.program(), trace_isa(), context), *events, source, std::move(metadata)),
+      tokens);
 }
 
 void Engine::write_trace(const std::string& path) const {
   const uint32_t tokens = impl_->parts.trace_tokens;
   if (tokens == 0) throw Error(ErrorKind::kUsage, "trace_tokens: 0; limit: 1 or more, to write a trace");
   const std::lock_guard lock(impl_->run_mutex);
-  serval::write_trace(trace_of_last_tokens(*impl_->parts.backend, tokens), std::filesystem::path(path));
+  Backend& backend = *impl_->parts.backend;
+  serval::write_trace(trace_of_last_tokens(backend, tokens, {}, backend.program().metadata), path);
 }
 
 }  // namespace serval

@@ -5,15 +5,6 @@
 #include "instructions/isa.h"
 
 namespace serval {
-namespace {
-
-bool has_heads_of(const Program& program, uint32_t head_dim) {
-  return std::ranges::all_of(program.instructions, [&](const Instruction& i) {
-    return i.opcode != static_cast<uint16_t>(Opcode::kAttention) || i.as<Attention>().head_dim == head_dim;
-  });
-}
-
-}  // namespace
 
 KernelChoice kernel_choice(const Program& program, uint32_t rows, const SimParameters& parameters) {
   KernelChoice choice = *std::ranges::find_if(parameters.kernels, [&](const KernelChoice& k) {

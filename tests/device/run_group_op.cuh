@@ -57,12 +57,7 @@ __global__ void __maxnreg__(200)
                             .barrier = &barrier,
                             .barrier_parity = &parity,
                             .exit = &exit};
-  const auto& op = *reinterpret_cast<const Op*>(record.operands.data());
-  if constexpr (requires { device::DeviceOp<Op>::template run<device::AnyPass>(op, group); }) {
-    device::DeviceOp<Op>::template run<device::AnyPass>(op, group);
-  } else {
-    device::DeviceOp<Op>::run(op, group);
-  }
+  device::run_group<device::AnyPass>(*reinterpret_cast<const Op*>(record.operands.data()), group);
 }
 
 // A copy of a bench's tensors in GPU memory, and group instructions on them.

@@ -183,11 +183,7 @@ __device__ __forceinline__ void consume_group(Role& role) {
                     .exit = &s.exit};
   if (role.warp == 0 && role.lane == 0) role.recorder.stamp(role.record, EventKind::kComputeBegin);
   Isa::dispatch(role.slot->record, [&]<class Op>(const Op& op) {
-    if constexpr (requires { DeviceOp<Op>::template run<typename Role::Config>(op, group); }) {
-      DeviceOp<Op>::template run<typename Role::Config>(op, group);
-    } else if constexpr (!StreamingOp<Op>) {
-      DeviceOp<Op>::run(op, group);
-    }
+    if constexpr (!StreamingOp<Op>) run_group<typename Role::Config>(op, group);
   });
   const LaneSignal signal(role);
   if (role.last_to_arrive(role.next_unit)) {

@@ -40,6 +40,16 @@ concept StreamingOp = requires(const Op& op, const RecordSlot& slot) {
   DeviceOp<Op>::shape(slot, op);
 };
 
+// Runs a group instruction, in a kernel that is compiled for Config.
+template <class Config, class Op>
+__device__ __forceinline__ void run_group(const Op& op, const Group& group) {
+  if constexpr (requires { DeviceOp<Op>::template run<Config>(op, group); }) {
+    DeviceOp<Op>::template run<Config>(op, group);
+  } else {
+    DeviceOp<Op>::run(op, group);
+  }
+}
+
 // Defaults of group instructions.
 struct GroupOp {
   // True if `run` calls group.wait_inputs() itself, before it reads or writes what other instructions of the

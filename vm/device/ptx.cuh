@@ -68,9 +68,8 @@ __device__ __forceinline__ void bulk_load_once(void* to_shared, const void* from
   asm volatile(
       "{.reg .b64 policy;\n"
       "createpolicy.fractional.L2::evict_first.b64 policy, 1.0;\n"
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, "
-      "[%3], "
-      "policy;}" ::"r"(shared_address(to_shared)),
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1], %2, [%3], policy;}" ::"r"(shared_address(to_shared)),
       "l"(from_global), "r"(bytes), "r"(shared_address(landed))
       : "memory");
 }
