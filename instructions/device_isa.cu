@@ -22,6 +22,7 @@ DeviceKernelChoice choice() {
 
 const DeviceIsa& device_isa() {
   static const std::array kernels = {choice<device::OneRowHeads64>(), choice<device::OneRowHeads128>(),
+                                     choice<device::FourRows>(), choice<device::EightRows>(),
                                      choice<device::AnyPass>()};
   static const DeviceIsa isa{kernels, device::AnyPass::kRingPages, check_instruction, op_name};
   return isa;

@@ -13,14 +13,22 @@ using LlamaIsa = IsaList<matvec::Stream
                          >;
 
 // kHeadDim: of attention; 0: any.
-struct AnyPass : ManyRows {
-  static constexpr uint32_t kHeadDim = 0;
-};
 struct OneRowHeads64 : OneRow {
   static constexpr uint32_t kHeadDim = 64;
 };
 struct OneRowHeads128 : OneRowMoreScratch {
   static constexpr uint32_t kHeadDim = 128;
+};
+struct FourRows : ManyRows {
+  static constexpr uint32_t kRows = 4;
+  static constexpr uint32_t kHeadDim = 0;
+};
+struct EightRows : ManyRows {
+  static constexpr uint32_t kRows = 8;
+  static constexpr uint32_t kHeadDim = 0;
+};
+struct AnyPass : ManyRows {
+  static constexpr uint32_t kHeadDim = 0;
 };
 
 // Each in a file of its own (device_kernel.cu.in).

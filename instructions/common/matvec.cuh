@@ -91,16 +91,14 @@ static_assert(kPartialBytes >= 2 * kConsumerWarps * kMaxRows * kUnitRows * sizeo
 
 // Units whose partial results are in shared memory at once: a power of two.
 template <class Config>
-__device__ __forceinline__ uint32_t unit_slots(const Launch& launch, uint32_t matrices, uint32_t parts) {
-  const uint32_t fit =
-      kPartialBytes / (matrices * parts * row_slots<Config>(launch) * kUnitRows * sizeof(float));
+__device__ __forceinline__ uint32_t unit_slots(uint32_t matrices, uint32_t parts) {
+  const uint32_t fit = kPartialBytes / (matrices * parts * Config::kRows * kUnitRows * sizeof(float));
   return fit == 0 ? 0 : fit < kUnitSlots ? 1u << (31 - __clz(static_cast<int>(fit))) : kUnitSlots;
 }
 template <class Config>
-__device__ __forceinline__ Mode mode_of(const Launch& launch, uint32_t units, uint32_t matrices,
-                                        uint32_t chunks) {
-  if (chunks <= activation_slots<Config>(launch)) return Mode::kResident;
-  const bool one_block = units <= kConsumerWarps && units <= unit_slots<Config>(launch, matrices, chunks);
+__device__ __forceinline__ Mode mode_of(uint32_t units, uint32_t matrices, uint32_t chunks) {
+  if (chunks <= kActivationSlots<Config>) return Mode::kResident;
+  const bool one_block = units <= kConsumerWarps && units <= unit_slots<Config>(matrices, chunks);
   return one_block ? Mode::kSplit : Mode::kUnitPerWarp;
 }
 template <class Config>
@@ -108,7 +106,7 @@ __device__ __forceinline__ Plan make_plan(const Launch& launch, const Shape& sha
   const auto [input, all_units, matrices, cols] = shape;
   uint32_t units = all_units;
   const uint32_t chunks = page_image::chunks(cols), unit_pages = matrices * chunks;
-  const Mode mode = mode_of<Config>(launch, units, matrices, chunks);
+  const Mode mode = mode_of<Config>(units, matrices, chunks);
   const bool own_unit = mode == Mode::kUnitPerWarp;
   const uint32_t parts = own_unit ? 1 : chunks;
   // After the launch's first pass every active row wants logits.
@@ -126,7 +124,7 @@ __device__ __forceinline__ Plan make_plan(const Launch& launch, const Shape& sha
           .activation_chunks = blocks * chunks,
           .parts = parts,
           .arrivals = own_unit ? 1 : unit_pages,
-          .slots = unit_slots<Config>(launch, matrices, parts)};
+          .slots = unit_slots<Config>(matrices, parts)};
 }
 
 // The sum of a product's columns: lane l has row l / 4 of the unit for row l % 4 of the product's.
@@ -199,7 +197,7 @@ __device__ __forceinline__ void multiply_page(Role& role, const Plan& plan, uint
   using Config = typename Role::Config;
   const uint32_t weights = ptx::shared_address(role.s.ring[page % Config::kRingPages]) +
                            role.lane * static_cast<uint32_t>(sizeof(uint4));
-  const uint32_t x = ptx::shared_address(role.s.activations) + activation_slot<Config>(role.launch, chunk);
+  const uint32_t x = ptx::shared_address(role.s.activations) + activation_slot<Config>(chunk);
   const auto wait_activations = [&] {
     wait_place();
     // A warp waits once for a chunk that stays, and anew for each that is streamed.
@@ -233,8 +231,7 @@ template <class Role>
 __device__ __forceinline__ uint32_t part_place(const Role& role, const Plan& plan, uint32_t unit,
                                                uint32_t part) {
   const uint32_t slot = unit & (plan.slots - 1);
-  const uint32_t row =
-      (slot * plan.matrices * plan.parts + part) * row_slots<typename Role::Config>(role.launch);
+  const uint32_t row = (slot * plan.matrices * plan.parts + part) * Role::Config::kRows;
   return ptx::shared_address(role.s.partials) + (row * kUnitRows + role.lane / 4) * kFloatBytes;
 }
 
@@ -395,9 +392,7 @@ static_assert(kTilesHaveRoom<OneRow> && kTilesHaveRoom<OneRowMoreScratch>);
 
 // Tiles of a unit: a power of two, so that a storer's tiles are all of the same rows.
 template <class Config>
-__device__ __forceinline__ uint32_t tiles_of_unit(const Launch& launch) {
-  return max(row_slots<Config>(launch) / TileOfRows<Config>::kRows, 1u);
-}
+inline constexpr uint32_t kTilesOfUnit = Config::kRows / TileOfRows<Config>::kRows;
 
 // The tiles of an instruction, which its storers take in turn.
 template <class Config>
@@ -406,14 +401,12 @@ class TileWalk {
 
  public:
   __device__ __forceinline__ explicit TileWalk(const StorerRole<Config>& role)
-      : tiles_of_unit_(matvec::tiles_of_unit<Config>(role.launch)),
-        unit_(role.turn / tiles_of_unit_ * Tile::kUnits),
-        first_row_(role.turn % tiles_of_unit_ * Tile::kRows) {}
+      : unit_(role.turn / kTilesOfUnit<Config> * Tile::kUnits),
+        first_row_(role.turn % kTilesOfUnit<Config> * Tile::kRows) {}
 
   __device__ __forceinline__ uint32_t unit() const { return unit_; }  // the tile's first
   __device__ __forceinline__ uint32_t first_row() const { return first_row_; }
-  __device__ __forceinline__ uint32_t tiles_of_unit() const { return tiles_of_unit_; }
-  __device__ __forceinline__ void next() { unit_ += kStorerWarps / tiles_of_unit_ * Tile::kUnits; }
+  __device__ __forceinline__ void next() { unit_ += kStorerWarps / kTilesOfUnit<Config> * Tile::kUnits; }
   __device__ __forceinline__ Output output(const StorerRole<Config>& role, const Plan& plan) const {
     const uint32_t n = role.lane / kUnitRows;
     const uint32_t unit = unit_ + n / Tile::kRows, row = first_row_ + n % Tile::kRows;
@@ -426,7 +419,6 @@ class TileWalk {
   }
 
  private:
-  uint32_t tiles_of_unit_;
   uint32_t unit_;
   uint32_t first_row_;
 };
@@ -440,9 +432,9 @@ template <class Config>
 __device__ __forceinline__ float sum_parts(const StorerRole<Config>& role, const Plan& plan,
                                            const Output& out, uint32_t matrix) {
   const uint32_t slot = out.unit & (plan.slots - 1);
-  const uint32_t part_floats = row_slots<Config>(role.launch) * kUnitRows;
+  constexpr uint32_t kPartFloats = Config::kRows * kUnitRows;
   const uint32_t row = min(out.row, row_bound<Config>(role.launch) - 1);
-  const float* from = role.s.partials + (slot * plan.matrices + matrix) * plan.parts * part_floats +
+  const float* from = role.s.partials + (slot * plan.matrices + matrix) * plan.parts * kPartFloats +
                       row * kUnitRows + out.row_of_unit;
   const uint32_t parts = plan.parts;
   float sum = 0;
@@ -450,7 +442,7 @@ __device__ __forceinline__ float sum_parts(const StorerRole<Config>& role, const
   for (uint32_t first = 0; first < parts; first += kTermsAtOnce) {
     float terms[kTermsAtOnce];
 #pragma unroll
-    for (uint32_t i = 0; i < kTermsAtOnce; ++i) terms[i] = from[min(first + i, parts - 1) * part_floats];
+    for (uint32_t i = 0; i < kTermsAtOnce; ++i) terms[i] = from[min(first + i, parts - 1) * kPartFloats];
 #pragma unroll
     for (uint32_t i = 0; i < kTermsAtOnce; ++i) sum += first + i < parts ? terms[i] : 0.0F;
   }
@@ -536,7 +528,7 @@ struct Stream {
   template <class Config>
   static __device__ __forceinline__ uint32_t storers(const Launch& launch, const Plan& plan) {
     constexpr uint32_t kUnits = TileOfRows<Config>::kUnits;
-    return max(1u, min((plan.units + kUnits - 1) / kUnits * tiles_of_unit<Config>(launch), kStorerWarps));
+    return max(1u, min((plan.units + kUnits - 1) / kUnits * kTilesOfUnit<Config>, kStorerWarps));
   }
 
   // Resident: unit after unit, all chunks of each. Otherwise: block after block of units, and in a block
@@ -615,7 +607,7 @@ struct Stream {
       at.next();
       if (at.unit() >= plan.units) stored();
       role.tile_stored(out.unit, out.exists && out.row_of_unit == 0 && out.row == at.first_row(),
-                       at.tiles_of_unit(), min(at.unit(), plan.units));
+                       kTilesOfUnit<typename Role::Config>, min(at.unit(), plan.units));
     } while (at.unit() < plan.units);
     role.units_stored(plan.units);
   }

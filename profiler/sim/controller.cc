@@ -18,13 +18,13 @@ uint32_t whole(double value) {
 }
 
 uint32_t activation_slots(const Gpu& gpu) {
-  return std::max(1u, whole(gpu.kernel.activation_rows) / gpu.row_slots());
+  return std::max(1u, whole(gpu.kernel.activation_rows) / gpu.kernel.rows);
 }
 
 // Units whose sums have room: a power of two, or none.
 uint32_t unit_slots(const Gpu& gpu, uint32_t matrices, uint32_t parts) {
   const SimParameters& p = gpu.parameters;
-  const uint64_t bytes = uint64_t{matrices} * parts * gpu.row_slots() * kUnitRows * sizeof(float);
+  const uint64_t bytes = uint64_t{matrices} * parts * gpu.kernel.rows * kUnitRows * sizeof(float);
   return std::bit_floor(
       static_cast<uint32_t>(std::min(p.partial_bytes / static_cast<double>(bytes), p.unit_slots)));
 }

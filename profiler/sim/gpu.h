@@ -74,12 +74,10 @@ struct Gpu {
 
   // Rows of the pass are multiplied four at a time.
   uint32_t tiles() const { return (rows.bound + kRowsOfTile - 1) / kRowsOfTile; }
-  // Rows that memory is laid out for.
-  uint32_t row_slots() const { return std::bit_ceil(rows.bound); }
   // Storers take four rows of a unit at a time or, where the kernel is for fewer, of more units.
   uint32_t tile_rows() const { return std::min(kernel.rows, kRowsOfTile); }
   uint32_t tile_units() const { return kRowsOfTile / tile_rows(); }
-  uint32_t tiles_of_unit() const { return std::max(1u, row_slots() / tile_rows()); }
+  uint32_t tiles_of_unit() const { return kernel.rows / tile_rows(); }
   // What a step of a synchronisation takes now, of which a round has `rounds`.
   double rounds(double share) const { return share * round_us(hbm.queued_us()); }
 };

@@ -111,7 +111,7 @@ double config_member(const std::string& name, const std::string& member) {
 TEST(SimParameters, HaveTheKernelsConfigurations) {
   const std::regex reference(R"((\w+) of instructions/device_kernel.cuh)");
   const json kernels = calibration()["kernels"];
-  EXPECT_EQ(kernels.size(), 3U);
+  EXPECT_EQ(kernels.size(), 5U);
   for (const json& kernel : kernels) {
     std::smatch name;
     const std::string from = kernel["from"];

@@ -73,7 +73,6 @@ struct Launch {
   uint32_t epoch;       // passes run since the counters were zero
   uint32_t passes;      // at most
   uint32_t row_bound;   // rows of the pass from this one on are not active
-  uint32_t row_slots;   // the power of two from row_bound on: rows that memory is laid out for
   uint32_t any_logits;  // 0: no row of the first pass wants logits, so the launch has one pass
   uint64_t stall_ns;
   uint32_t* abort;             // GPU memory: 1 once an SM gave up

@@ -25,22 +25,14 @@ template <class Config>
 __device__ __forceinline__ uint32_t row_bound(const Launch& launch) {
   return Config::kRows == 1 ? 1 : launch.row_bound;
 }
-// Rows that memory is laid out for: a power of two.
-template <class Config>
-__device__ __forceinline__ uint32_t row_slots(const Launch& launch) {
-  return Config::kRows == 1 ? 1 : launch.row_slots;
-}
-
 // Chunks of activations lie in slots; a slot holds one chunk of every row that may be active. Their number is
 // a power of two, so that finding one takes no division.
 template <class Config>
-__device__ __forceinline__ uint32_t activation_slots(const Launch& launch) {
-  return Config::kActivationRowSlots / row_slots<Config>(launch);
-}
+inline constexpr uint32_t kActivationSlots = Config::kActivationRowSlots / Config::kRows;
 // Where the slot of a chunk begins in Shared::activations.
 template <class Config>
-__device__ __forceinline__ uint32_t activation_slot(const Launch& launch, uint32_t chunk) {
-  return (chunk * row_slots<Config>(launch) & (Config::kActivationRowSlots - 1)) * kActivationRowBytes;
+__device__ __forceinline__ uint32_t activation_slot(uint32_t chunk) {
+  return (chunk & (kActivationSlots<Config> - 1)) * (Config::kRows * kActivationRowBytes);
 }
 
 __device__ __forceinline__ uint32_t* counter_of(const BoundProgram& program, uint32_t counter) {
@@ -150,7 +142,7 @@ struct PreparerRole {
   }
   // Returns when the slots of the next `chunks` chunks may be written.
   __device__ __forceinline__ void acquire_chunks(uint32_t chunks) const {
-    const uint32_t needed = next_chunk + chunks - activation_slots<Config>(launch);
+    const uint32_t needed = next_chunk + chunks - kActivationSlots<Config>;
     wait_used(static_cast<int32_t>(needed - chunk_floor) > 0 ? needed : chunk_floor);
   }
   // Bulk copies of the next `chunks` chunks of activations, `stride` bytes apart from `from` on, to their
@@ -201,7 +193,7 @@ __device__ __forceinline__ void PreparerRole<Config>::copy_chunks(const std::byt
     const uint32_t bytes = row_bound<Config>(launch) * kActivationRowBytes;
     for (uint32_t c = next_chunk; c < next_chunk + chunks; ++c, from += stride) {
       ptx::mbarrier_arrive_expect_bytes(landed(c), bytes);
-      ptx::bulk_load(s.activations + activation_slot<Config>(launch, c), from, bytes, landed(c));
+      ptx::bulk_load(s.activations + activation_slot<Config>(c), from, bytes, landed(c));
     }
     ptx::shared_store_release(&s.chunks_issued, next_chunk + chunks);
   }

@@ -29,16 +29,16 @@ inline constexpr uint32_t kServiceRegisters = 40;
 inline constexpr uint32_t kStorerRegisters = 80;
 inline constexpr uint32_t kConsumerRegisters = 192;
 
-// What a kernel is compiled for: the rows that a pass may have, and how a block's memory is divided. Any
-// program, and any pass.
+// What a kernel is compiled for: the most rows that a pass may have, a power of two, which memory is laid out
+// for; and how a block's memory is divided. Any program. Code without the loops, branches and divisions that
+// more rows take, or rows whose number is not known, is smaller, and what a warp comes to next is in the
+// instruction cache more often.
 struct ManyRows {
   static constexpr uint32_t kRows = kMaxRows;
   static constexpr uint32_t kRingPages = 9;
   static constexpr uint32_t kScratchBytes = 68 * 1024;  // for instructions that run as a group
   static constexpr uint32_t kActivationRowSlots = 32;   // the same memory, as slots for one row each
 };
-// Passes of one row. Code without the loops and branches that more rows take is smaller, and what a warp
-// comes to next is in the instruction cache more often.
 struct OneRow {
   static constexpr uint32_t kRows = 1;
   static constexpr uint32_t kRingPages = 10;
@@ -46,10 +46,8 @@ struct OneRow {
   static constexpr uint32_t kActivationRowSlots = 16;
 };
 // The same, with as much scratch memory as there is for many rows.
-struct OneRowMoreScratch : OneRow {
-  static constexpr uint32_t kRingPages = ManyRows::kRingPages;
-  static constexpr uint32_t kScratchBytes = ManyRows::kScratchBytes;
-  static constexpr uint32_t kActivationRowSlots = ManyRows::kActivationRowSlots;
+struct OneRowMoreScratch : ManyRows {
+  static constexpr uint32_t kRows = 1;
 };
 // Pages issued and not landed. While the SM waits for counters, every one lengthens the queue that its polls
 // and its activations wait in; once the record's inputs are there, the memory system may be kept full.
@@ -119,8 +117,7 @@ struct Shared {
   ExitFlag exit;
 };
 inline constexpr size_t kMaxSharedBytes = 227 * 1024;
-static_assert(sizeof(Shared<ManyRows>) <= kMaxSharedBytes && sizeof(Shared<OneRow>) <= kMaxSharedBytes &&
-                  sizeof(Shared<OneRowMoreScratch>) <= kMaxSharedBytes,
+static_assert(sizeof(Shared<ManyRows>) <= kMaxSharedBytes && sizeof(Shared<OneRow>) <= kMaxSharedBytes,
               "a block has 227 KiB of shared memory on Hopper");
 
 }  // namespace serval::device
