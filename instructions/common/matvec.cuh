@@ -524,6 +524,7 @@ struct Stream {
     return make_plan<Config>(launch, shape);
   }
   static __device__ __forceinline__ uint32_t units(const Plan& plan) { return plan.units; }
+  static __device__ __forceinline__ bool has_chunks(const Plan& plan) { return plan.activation_chunks != 0; }
   // That have something to store, or else to say that there is nothing.
   template <class Config>
   static __device__ __forceinline__ uint32_t storers(const Launch& launch, const Plan& plan) {
@@ -609,7 +610,7 @@ struct Stream {
       role.tile_stored(out.unit, out.exists && out.row_of_unit == 0 && out.row == at.first_row(),
                        kTilesOfUnit<typename Role::Config>, min(at.unit(), plan.units));
     } while (at.unit() < plan.units);
-    role.units_stored(plan.units);
+    role.next_unit += plan.units;
   }
 
   template <class Role>

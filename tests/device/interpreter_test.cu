@@ -2,6 +2,8 @@
 // program is wrong.
 #include <chrono>
 #include <numeric>
+#include <ostream>
+#include <thread>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -15,6 +17,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr uint32_t kSms = 132;
@@ -28,12 +31,35 @@ Wait after(uint32_t counter, uint32_t threshold = 1) {
   return {counter, threshold, kAnyOperand};
 }
 
+// What the toy instructions are compiled for.
+struct Kernel {
+  const char* name;
+  const DeviceIsa* isa;
+  uint32_t activation_slots;  // in passes of one row
+};
+void PrintTo(const Kernel& kernel, std::ostream* out) {
+  *out << kernel.name;
+}
+template <class Config>
+Kernel kernel_for(const char* name) {
+  return {name, &toy_isa<Config>(), Config::kActivationRowSlots};
+}
+const Kernel& many_rows() {
+  static const Kernel kernel = kernel_for<device::ManyRows>("ManyRows");
+  return kernel;
+}
+const Kernel& one_row() {
+  static const Kernel kernel = kernel_for<device::OneRow>("OneRow");
+  return kernel;
+}
+
 class Bound {
  public:
-  explicit Bound(Program program) : program_(std::move(program)), memory_(program_) {
+  explicit Bound(Program program, const Kernel& kernel = many_rows())
+      : program_(std::move(program)), memory_(program_) {
     DeviceOptions options;
     options.stall_timeout_s = 1;
-    interpreter_ = std::make_unique<DeviceInterpreter>(program_, toy_isa(), memory_.bound(), options);
+    interpreter_ = std::make_unique<DeviceInterpreter>(program_, *kernel.isa, memory_.bound(), options);
   }
   uint32_t run(uint32_t passes, const std::function<void(uint32_t)>& on_pass = {}) {
     return run_until(passes, passes, on_pass);
@@ -92,8 +118,8 @@ RelayRing relay_ring(uint32_t length, const std::vector<By>& kinds, QueueKind qu
   return ring;
 }
 
-void expect_relayed(const RelayRing& ring, uint32_t passes) {
-  Bound bound(ring.program);
+void expect_relayed(const RelayRing& ring, uint32_t passes, const Kernel& kernel = many_rows()) {
+  Bound bound(ring.program, kernel);
   ASSERT_EQ(bound.run(passes), passes);
   const auto length = static_cast<uint32_t>(ring.vectors.size());
   EXPECT_THAT(bound.memory().read<uint32_t>(ring.vectors[0], kToyWords), Each(passes * length));
@@ -101,23 +127,33 @@ void expect_relayed(const RelayRing& ring, uint32_t passes) {
   EXPECT_THAT(bound.memory().read<uint32_t>(ring.vectors[0], kToyWords), Each(2 * passes * length));
 }
 
-// docs/memory_model.md: generic stores, release, acquire, generic loads. More than 10^6 hand-overs.
-TEST(Litmus, PlainLoadsAfterACounterSeeWhatWasStoredBeforeIt) {
-  expect_relayed(relay_ring(2 * kSms, {By::kLoads}), kMaxLaunchPasses / 2);
+// docs/memory_model.md, in each kind of kernel.
+class Litmus : public ::testing::TestWithParam<Kernel> {
+ protected:
+  const Kernel& kernel() const { return GetParam(); }
+};
+std::string name_of(const ::testing::TestParamInfo<Kernel>& test) {
+  return test.param.name;
+}
+INSTANTIATE_TEST_SUITE_P(Kernels, Litmus, ::testing::Values(many_rows(), one_row()), name_of);
+
+// Generic stores, release, acquire, generic loads. More than 10^6 hand-overs.
+TEST_P(Litmus, PlainLoadsAfterACounterSeeWhatWasStoredBeforeIt) {
+  expect_relayed(relay_ring(2 * kSms, {By::kLoads}), kMaxLaunchPasses / 2, kernel());
 }
 
 // The same into bulk copies, which need a proxy fence after the acquire.
-TEST(Litmus, BulkCopiesAfterACounterSeeWhatWasStoredBeforeIt) {
-  expect_relayed(relay_ring(2 * kSms, {By::kBulkCopy}), kMaxLaunchPasses / 2);
+TEST_P(Litmus, BulkCopiesAfterACounterSeeWhatWasStoredBeforeIt) {
+  expect_relayed(relay_ring(2 * kSms, {By::kBulkCopy}), kMaxLaunchPasses / 2, kernel());
 }
 
 // The stores of one to four storers and the signal of the last, or of the only one: read by storers, loads
 // and bulk copies. More than 10^6 signals.
-TEST(Litmus, TheLastStorersSignalIsForAll) {
+TEST_P(Litmus, TheLastStorersSignalIsForAll) {
   constexpr uint32_t kHops = 5;
   expect_relayed(
       relay_ring(kHops * kSms, {By::kStorers, By::kStorers, By::kLoads, By::kStorers, By::kBulkCopy}),
-      kMaxLaunchPasses / 2);
+      kMaxLaunchPasses / 2, kernel());
 }
 
 TEST(DeviceInterpreter, RunsAGlobalQueueInOrder) {
@@ -156,7 +192,8 @@ uint32_t sum_of_tiles(const Bound& bound, TensorId out) {
 
 // Every SM streams pages to sums of its own, one instruction for each of `sums`, whose tensors are filled in
 // here; what they add up to says that each page was read whole and each result stored once.
-void expect_sums_of_pages(const std::vector<SumPages>& sums, uint32_t most_pages, uint32_t passes) {
+void expect_sums_of_pages(const std::vector<SumPages>& sums, uint32_t most_pages, uint32_t passes,
+                          const Kernel& kernel = many_rows()) {
   ToyProgram toy(kSms);
   const TensorId in = toy.add_vector(uint64_t{most_pages} * kPageBytes);
   std::vector<TensorId> out;
@@ -170,7 +207,7 @@ void expect_sums_of_pages(const std::vector<SumPages>& sums, uint32_t most_pages
     }
   }
   add_tick(toy, 5, {after(done, static_cast<uint32_t>(out.size()))}, gate);
-  Bound bound(toy.finish(gate));
+  Bound bound(toy.finish(gate), kernel);
   const Words pages(most_pages, kPageBytes / sizeof(uint32_t));
   bound.memory().write(in, pages.words);
   ASSERT_EQ(bound.run(passes), passes);
@@ -181,8 +218,8 @@ void expect_sums_of_pages(const std::vector<SumPages>& sums, uint32_t most_pages
 }
 
 // More pages than the ring has, for many passes. More than 10^6 pages, and tiles of results.
-TEST(Litmus, PagesOfTheRingAreReadWholeAndInOrder) {
-  expect_sums_of_pages({{{}, {}, 13, 0, 0}, {{}, {}, 12, 0, 0}, {{}, {}, 11, 0, 0}}, 13, 220);
+TEST_P(Litmus, PagesOfTheRingAreReadWholeAndInOrder) {
+  expect_sums_of_pages({{{}, {}, 13, 0, 0}, {{}, {}, 12, 0, 0}, {{}, {}, 11, 0, 0}}, 13, 220, kernel());
 }
 
 // Other storers are instructions ahead of one that is late, and must not take its units' places for theirs.
@@ -196,9 +233,10 @@ TEST(DeviceInterpreter, WaitsForStorersThatAreLate) {
 
 // Bulk copies to consumers, and the slots back: all chunks together and one by one, in turns through the same
 // slots, which group instructions write to between. More than 10^6 chunks of either kind.
-TEST(Litmus, ActivationsAreWholeWhenConsumersReadThem) {
-  constexpr uint32_t kResident = 29, kStreamed = 45, kPasses = 264;
-  const std::vector<SumChunks> kinds = {{{}, {}, kResident, 0}, {{}, {}, kStreamed, 1}};
+TEST_P(Litmus, ActivationsAreWholeWhenConsumersReadThem) {
+  constexpr uint32_t kStreamed = 45, kTogether = 1'000'000;
+  const uint32_t resident = kernel().activation_slots - 3, passes = kTogether / (resident * kSms) + 1;
+  const std::vector<SumChunks> kinds = {{{}, {}, resident, 0}, {{}, {}, kStreamed, 1}};
   ToyProgram toy(kSms);
   const TensorId in = toy.add_vector(uint64_t{kStreamed} * kToyChunkWords * sizeof(uint32_t));
   std::vector<TensorId> out;
@@ -213,19 +251,19 @@ TEST(Litmus, ActivationsAreWholeWhenConsumersReadThem) {
     }
   }
   add_tick(toy, 5, {after(done, 2 * static_cast<uint32_t>(out.size()))}, gate);
-  Bound bound(toy.finish(gate));
+  Bound bound(toy.finish(gate), kernel());
   const Words chunks(kStreamed, kToyChunkWords);
   bound.memory().write(in, chunks.words);
-  ASSERT_EQ(bound.run(kPasses), kPasses);
+  ASSERT_EQ(bound.run(passes), passes);
   for (size_t i = 0; i < out.size(); ++i) {
-    EXPECT_EQ(sum_of_tiles(bound, out[i]), kToyTiles * kPasses * chunks.sums[kinds[i / kSms].chunks])
+    EXPECT_EQ(sum_of_tiles(bound, out[i]), kToyTiles * passes * chunks.sums[kinds[i / kSms].chunks])
         << "instruction " << i;
   }
 }
 
 // Every SM learns at the gate that a pass was the last, in launches that might have gone on: one that missed
 // it would wait for a pass that never comes. More than 10^6 readings.
-TEST(Litmus, EverySmLeavesAfterTheLastPass) {
+TEST_P(Litmus, EverySmLeavesAfterTheLastPass) {
   ToyProgram toy(kSms);
   const TensorId in = toy.add_vector(kVectorBytes);
   const uint32_t done = toy.add_counter(), gate = toy.add_counter();
@@ -233,7 +271,7 @@ TEST(Litmus, EverySmLeavesAfterTheLastPass) {
     toy.add(sm, code(ToyOpcode::kRelay), Relay{in, toy.add_vector(kVectorBytes), 0}, {{}, {{done}}});
   }
   add_tick(toy, 7, {after(done, kSms)}, gate);
-  Bound bound(toy.finish(gate));
+  Bound bound(toy.finish(gate), kernel());
   for (uint32_t launch = 0; launch < 8000; ++launch) {
     ASSERT_EQ(bound.run_until(1 + launch % 2, 4), 1 + launch % 2) << "launch " << launch;
   }
@@ -242,7 +280,7 @@ TEST(Litmus, EverySmLeavesAfterTheLastPass) {
 // An instruction that starts early reads, before any of its waits, what other SMs stored in the pass before,
 // by loads that L1 may serve; the lines were read two passes ago and have changed since. More than 10^6
 // readings.
-TEST(Litmus, WhoStartsEarlySeesWhatThePassBeforeLeft) {
+TEST_P(Litmus, WhoStartsEarlySeesWhatThePassBeforeLeft) {
   constexpr uint32_t kPerSm = 2;
   ToyProgram toy(kSms);
   const TensorId in = toy.add_vector(kVectorBytes), kept = toy.add_vector(2 * kVectorBytes);
@@ -250,8 +288,14 @@ TEST(Litmus, WhoStartsEarlySeesWhatThePassBeforeLeft) {
   const uint32_t is_kept = toy.add_counter(), done = toy.add_counter(), gate = toy.add_counter();
   toy.add(3, code(ToyOpcode::kKeep), Keep{toy.control, kept}, {{}, {{is_kept}}});
   for (uint32_t sm = 0; sm < kSms; ++sm) {
-    // The first of a pass on an SM waits for the gate, itself or before it is run.
-    toy.add(sm, code(ToyOpcode::kRelay), Relay{in, toy.add_vector(kVectorBytes), 0}, {{}, {{done}}});
+    // The first of a pass on an SM waits for the gate, itself or before it is run; one that has nothing to
+    // read tells its consumers of it all the same.
+    if (sm % 2 == 0) {
+      toy.add(sm, code(ToyOpcode::kRelay), Relay{in, toy.add_vector(kVectorBytes), 0}, {{}, {{done}}});
+    } else {
+      toy.add(sm, code(ToyOpcode::kSumPages), SumPages{in, toy.add_vector(kVectorBytes), 0, 0, 0},
+              {{}, {{done}}});
+    }
     for (uint32_t n = 0; n < kPerSm; ++n) {
       out.push_back(toy.add_vector(kVectorBytes));
       toy.add(sm, code(ToyOpcode::kRecall), Recall{toy.control, kept, out.back()},
@@ -259,7 +303,7 @@ TEST(Litmus, WhoStartsEarlySeesWhatThePassBeforeLeft) {
     }
   }
   add_tick(toy, 5, {after(done, (1 + kPerSm) * kSms)}, gate);
-  Bound bound(toy.finish(gate));
+  Bound bound(toy.finish(gate), kernel());
   ASSERT_EQ(bound.run(kMaxLaunchPasses), kMaxLaunchPasses);
   for (const TensorId id : out) {
     std::vector<uint32_t> words = bound.memory().read<uint32_t>(id, device::kGroupThreads + 1);
@@ -271,14 +315,14 @@ TEST(Litmus, WhoStartsEarlySeesWhatThePassBeforeLeft) {
 
 // The output table lies in host memory; the host reads an entry as soon as it hears of the pass, and clears
 // it. More than 10^6 entries.
-TEST(Litmus, HostSeesThePassesOutputWhenItHearsOfThePass) {
+TEST_P(Litmus, HostSeesThePassesOutputWhenItHearsOfThePass) {
   ToyProgram toy(2);
   const TensorId output = toy.add_tensor(state_tensor::kOutput, kMaxLaunchPasses,
                                          kToyOutputWords * sizeof(uint32_t), TensorKind::kState);
   const uint32_t done = toy.add_counter(), gate = toy.add_counter();
   toy.add(1, code(ToyOpcode::kPublish), Publish{toy.control, output}, {{}, {{done}}});
   add_tick(toy, 0, {after(done)}, gate);
-  Bound bound(toy.finish(gate));
+  Bound bound(toy.finish(gate), kernel());
   uint64_t wrong = 0;
   for (uint32_t launch = 0; launch < 250; ++launch) {
     ASSERT_EQ(bound.run(kMaxLaunchPasses,
@@ -302,6 +346,29 @@ TEST(DeviceInterpreter, SaysWhichPassesAreDoneWhileItRuns) {
   std::vector<uint32_t> all(64);
   std::iota(all.begin(), all.end(), 0);
   EXPECT_EQ(seen, all);
+}
+
+// A storer signals a pass's gate and is late to say so to the host: another has said it of the next pass by
+// then, which is the launch's last, and the host was not looking.
+TEST(DeviceInterpreter, HandsOutEveryPassWhenAStorerIsAPassLate) {
+  constexpr uint32_t kPasses = 3, kLateStorer = 3;  // the second pass's: its record is the launch's fourth
+  ToyProgram toy(1);
+  const TensorId in = toy.add_vector(kVectorBytes), out = toy.add_vector(kVectorBytes);
+  const uint32_t ticked = toy.add_counter(), gate = toy.add_counter();
+  add_tick(toy, 0, {}, ticked);
+  toy.add(0, code(ToyOpcode::kStorerRelay), StorerRelay{in, out, 0, 1, 1U << kLateStorer},
+          {{after(ticked)}, {{gate}}});
+  Bound bound(toy.finish(gate));
+  for (uint32_t launch = 0; launch < 20; ++launch) {
+    std::vector<uint32_t> seen;
+    ASSERT_EQ(bound.run(kPasses,
+                        [&](uint32_t pass) {
+                          seen.push_back(pass);
+                          std::this_thread::sleep_for(std::chrono::milliseconds(2));
+                        }),
+              kPasses);
+    EXPECT_THAT(seen, ElementsAre(0, 1, 2));
+  }
 }
 
 TEST(DeviceInterpreter, EndsSoonAfterTheHostAsksForIt) {
@@ -380,6 +447,32 @@ TEST(DeviceFault, OperandOutOfRange) {
 TEST(DeviceFault, PageThatIsNeverReturned) {
   EXPECT_THAT(fault_of(with_sum({{}, {}, kMaxRows, 1, 0}, sixteen_pages)),
               AllOf(HasSubstr("SM 1"), HasSubstr("sum_pages"), HasSubstr("do not finish")));
+}
+
+// A launch is given up on every SM while bulk copies to its pages and chunks are under way. None may reach a
+// block that is gone, and waiting for them comes to an end.
+TEST(DeviceFault, WhileCopiesAreUnderWay) {
+  constexpr uint16_t kNoOpcode = 77;
+  for (const Kernel* kernel : {&many_rows(), &one_row()}) {
+    ToyProgram toy(kSms);
+    const TensorId in = toy.add_vector(uint64_t{kMaxRows} * kPageBytes), out = toy.add_vector(kVectorBytes);
+    const uint32_t done = toy.add_counter(), gate = toy.add_counter();
+    for (uint32_t sm = 0; sm < kSms; ++sm) {
+      toy.add(sm, code(ToyOpcode::kSumPages), SumPages{in, out, sm % kMaxRows, 0, 0}, {{}, {{done}}});
+      toy.add(sm, code(ToyOpcode::kSumChunks), SumChunks{in, out, kernel->activation_slots, sm % 2},
+              {{}, {{done}}});
+      for (uint32_t n = 0; n < sm % device::kRecordSlots; ++n) {
+        toy.add(sm, code(ToyOpcode::kScribble), Scribble{kToyMark}, {{}, {{done}}});
+      }
+      toy.add(sm, kNoOpcode, Hang{in}, {{}, {{done}}});
+    }
+    add_tick(toy, 0, {after(done, UINT32_MAX)}, gate);
+    Bound bound(toy.finish(gate), *kernel);
+    for (uint32_t launch = 0; launch < 100; ++launch) {
+      EXPECT_THROW(bound.run(1), Error);
+    }
+    expect_relayed(relay_ring(10, {By::kLoads}), 3, *kernel);
+  }
 }
 
 TEST(DeviceFault, InstructionThatNeverEnds) {

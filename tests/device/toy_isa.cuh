@@ -37,12 +37,14 @@ struct StorerRelay {
   TensorId out;
   uint32_t turn;
   uint32_t storers;
+  uint32_t late = 0;
   template <class V>
   static constexpr void fields(V&& v) {
     v(&StorerRelay::in, "in", "in [1, 1024] i32: the same number everywhere");
     v(&StorerRelay::out, "out", "out [1, 1024] i32");
     v(&StorerRelay::turn, "turn", "tiles by which the warps move on");
     v(&StorerRelay::storers, "storers", "that share the tiles: 1 to 4");
+    v(&StorerRelay::late, "late", "storers that are late when all is stored, a bit each");
   }
 };
 
@@ -112,7 +114,8 @@ struct Keep {
 };
 
 // Starts early: reads what the pass before has kept, then waits for its inputs and reads what this one has.
-// out[0 … 255] += words that are wrong, out[256] += 1.
+// out[0 … 255] += words that are wrong, out[256] += 1, which counts passes: control has to have the same,
+// else this one has not begun.
 struct Recall {
   TensorId control;
   TensorId kept;
@@ -158,6 +161,9 @@ enum class ToyOpcode : uint16_t {
   kRecall
 };
 
+// Long for a storer: many records take less.
+inline constexpr uint32_t kLate_ns = 20'000;
+
 // How SumPages and SumChunks stream: the pages, or the chunks, of one tensor, one after the other.
 // StorerRelay has neither.
 struct ToyStream {
@@ -168,6 +174,7 @@ struct ToyStream {
     uint32_t chunks;
     uint32_t streamed;
     uint32_t storers = device::kStorerWarps;
+    uint32_t late = 0;  // storers that are late when all is stored
   };
   using Shape = Plan;
   template <class Config>
@@ -175,6 +182,7 @@ struct ToyStream {
     return shape;
   }
   static __device__ uint32_t units(const Plan&) { return device::kConsumerWarps; }
+  static __device__ bool has_chunks(const Plan& plan) { return plan.chunks != 0; }
   template <class Config>
   static __device__ uint32_t storers(const device::Launch&, const Plan& plan) {
     return plan.storers;
@@ -212,13 +220,14 @@ struct ToyStream {
   template <class Role, class WithOp, class Stored>
   static __device__ void store(Role& role, const Plan& plan, WithOp&& with_op, Stored&& stored) {
     role.wait_inputs();
-    with_op([&]<class Op>(const Op& op) { device::DeviceOp<Op>::store(role, op, plan.storers); });
-    stored();
-    role.units_stored(device::kConsumerWarps);
+    with_op([&]<class Op>(const Op& op) { device::DeviceOp<Op>::store(role, op, plan.storers, stored); });
+    role.next_unit += device::kConsumerWarps;
+    if ((plan.late >> role.warp & 1) != 0) __nanosleep(kLate_ns);
   }
-  // Calls take(tile, sum of its unit) for every tile of this warp, one of `storers`.
-  template <class Role, class Take>
-  static __device__ void for_tiles(Role& role, uint32_t storers, Take&& take) {
+  // Calls take(tile, sum of its unit) for every tile of this warp, one of `storers`, and stored() after the
+  // last, whose unit is still in hand then.
+  template <class Role, class Stored, class Take>
+  static __device__ void for_tiles(Role& role, uint32_t storers, Stored&& stored, Take&& take) {
     for (uint32_t tile = role.turn; tile < kToyTilesInAll;) {
       const uint32_t unit = tile / kToyTiles;
       role.wait_unit_slots(unit + 1);
@@ -226,14 +235,15 @@ struct ToyStream {
       take(tile,
            reinterpret_cast<const uint32_t*>(role.s.partials)[(role.next_unit + unit) % device::kUnitSlots]);
       tile += storers;
+      if (tile >= kToyTilesInAll) stored();
       role.tile_stored(unit, role.lane == 0, kToyTiles, min(tile, kToyTilesInAll) / kToyTiles);
     }
   }
-  template <class Role>
-  static __device__ void add_sums(Role& role, uint32_t storers, uint32_t* out, uint32_t late) {
-    constexpr uint32_t kDelay_ns = 20'000;  // many records take less
-    for_tiles(role, storers, [&](uint32_t tile, uint32_t sum) {
-      if ((late >> role.warp & 1) != 0) __nanosleep(kDelay_ns);
+  template <class Role, class Stored>
+  static __device__ void add_sums(Role& role, uint32_t storers, Stored&& stored, uint32_t* out,
+                                  uint32_t late) {
+    for_tiles(role, storers, stored, [&](uint32_t tile, uint32_t sum) {
+      if ((late >> role.warp & 1) != 0) __nanosleep(kLate_ns);
       if (role.lane == 0) device::ptx::store_relaxed(out + tile, device::ptx::load_relaxed(out + tile) + sum);
     });
   }
@@ -299,7 +309,10 @@ struct DeviceOp<testing::Relay> : GroupOp {
       ptx::bulk_load(copy, in, kBytes, landed);
     }
     group.sync();
-    wait_phase(landed, 0, group.exit);
+    // Also where the launch is given up: nobody else knows of this copy, and it may not reach a block that is
+    // gone.
+    while (!ptx::mbarrier_try_wait(landed, 0)) {
+    }
     for (uint32_t i = group.thread; i < testing::kToyWords; i += kGroupThreads) {
       ptx::store_relaxed(out + i, copy[i] + 1);
     }
@@ -317,9 +330,9 @@ struct DeviceOp<testing::SumPages> {
                                               uint32_t) {
     return tensor<&testing::SumPages::in, const std::byte>(slot) + page * kPageBytes;
   }
-  template <class Role>
-  static __device__ void store(Role& role, const testing::SumPages& op, uint32_t storers) {
-    testing::ToyStream::add_sums(role, storers, tensor<&testing::SumPages::out, uint32_t>(*role.slot),
+  template <class Role, class Stored>
+  static __device__ void store(Role& role, const testing::SumPages& op, uint32_t storers, Stored&& stored) {
+    testing::ToyStream::add_sums(role, storers, stored, tensor<&testing::SumPages::out, uint32_t>(*role.slot),
                                  op.late);
   }
 };
@@ -338,9 +351,10 @@ struct DeviceOp<testing::SumChunks> {
                                               uint32_t) {
     return nullptr;  // it has none
   }
-  template <class Role>
-  static __device__ void store(Role& role, const testing::SumChunks&, uint32_t storers) {
-    testing::ToyStream::add_sums(role, storers, tensor<&testing::SumChunks::out, uint32_t>(*role.slot), 0);
+  template <class Role, class Stored>
+  static __device__ void store(Role& role, const testing::SumChunks&, uint32_t storers, Stored&& stored) {
+    testing::ToyStream::add_sums(role, storers, stored,
+                                 tensor<&testing::SumChunks::out, uint32_t>(*role.slot), 0);
   }
 };
 
@@ -348,20 +362,21 @@ template <>
 struct DeviceOp<testing::StorerRelay> {
   static __device__ bool in_range(const testing::StorerRelay&) { return true; }
   static __device__ testing::ToyStream::Shape shape(const RecordSlot&, const testing::StorerRelay& op) {
-    return {.storers = op.storers};
+    return {.storers = op.storers, .late = op.late};
   }
   static __device__ const std::byte* pages_of(const RecordSlot&, const testing::StorerRelay&, uint32_t,
                                               uint32_t) {
     return nullptr;  // it has none
   }
   // A tile of the vector for each tile of the units.
-  template <class Role>
-  static __device__ void store(Role& role, const testing::StorerRelay& op, uint32_t storers) {
+  template <class Role, class Stored>
+  static __device__ void store(Role& role, const testing::StorerRelay& op, uint32_t storers,
+                               Stored&& stored) {
     constexpr uint32_t kTileWords = testing::kToyWords / testing::kToyTilesInAll;
     const auto* in = tensor<&testing::StorerRelay::in, const uint32_t>(*role.slot);
     auto* out = tensor<&testing::StorerRelay::out, uint32_t>(*role.slot);
     const uint32_t expected = ptx::load_relaxed(in);
-    testing::ToyStream::for_tiles(role, storers, [&](uint32_t n, uint32_t) {
+    testing::ToyStream::for_tiles(role, storers, stored, [&](uint32_t n, uint32_t) {
       const uint32_t tile = (n + op.turn) % testing::kToyTilesInAll;
       for (uint32_t i = tile * kTileWords + role.lane; i < (tile + 1) * kTileWords; i += kWarpThreads) {
         const uint32_t word = ptx::load_relaxed(in + i);
@@ -418,7 +433,7 @@ struct DeviceOp<testing::Recall> : GroupOp {
     group.wait_inputs();
     const uint32_t now = wrong(ptx::load_relaxed(kept + pass % 2 * kQuads + group.thread), pass + 1);
     out[group.thread] += before + now;
-    if (group.thread == 0) ++out[kGroupThreads];
+    if (group.thread == 0 && pass != out[kGroupThreads]++) ++out[0];
   }
 
  private:
@@ -455,11 +470,12 @@ using ToyIsa = device::IsaList<ToyStream, Relay, SumPages, Hang, Tick, SumChunks
                                StorerRelay, Keep, Recall>;
 
 // Nothing is checked when a program is bound, so that tests can bind broken ones.
-inline const DeviceIsa& toy_isa() {
+template <class Config>
+const DeviceIsa& toy_isa() {
   static const DeviceKernelChoice kernel{
-      device::device_kernel<ToyIsa, device::ManyRows, device::NoRecorder>(), {}, kMaxRows, nullptr};
+      device::device_kernel<ToyIsa, Config, device::NoRecorder>(), {}, Config::kRows, nullptr};
   static const DeviceIsa isa{{&kernel, 1},
-                             device::ManyRows::kRingPages,
+                             Config::kRingPages,
                              [](const Program&, const Instruction&) { return std::string(); },
                              [](uint16_t opcode) {
                                constexpr const char* kNames[] = {

@@ -94,7 +94,8 @@ class Controller {
     }
     if (kind != FaultKind::kNone) fault(slot, kind);
     if (lane_ == 0) {
-      Isa::template make_plan<Config>(launch_, slot);
+      const RecordSlot& before = s_.records[(fetched_ - 1) % kRecordSlots];
+      Isa::template make_plan<Config>(launch_, before, slot);
       recorder_.stamp(fetched_, EventKind::kFetched);
     }
     hand_out();

@@ -76,6 +76,7 @@ struct DeviceInterpreter::Impl {
   void start(cudaStream_t stream);
   void record(uint32_t events_of_ring, RecordingDetail detail);
   uint32_t hand_out_passes(const std::function<void(uint32_t)>& on_pass);
+  uint32_t passes_through_the_gate() const;
   uint32_t host_word(HostWord word) const {
     return std::atomic_ref(host_words.data()[word]).load(std::memory_order_acquire);
   }
@@ -196,21 +197,32 @@ const DeviceKernel& DeviceInterpreter::Impl::kernel() const {
   return recording ? (*choice)->recording : (*choice)->plain;
 }
 
-// Returns when the kernel has ended.
+// Returns when the kernel has ended. What it publishes may go back: a storer that is late may say that a pass
+// is done after another has said it of the next one.
 uint32_t DeviceInterpreter::Impl::hand_out_passes(const std::function<void(uint32_t)>& on_pass) {
   constexpr uint32_t kLooksBetweenQueries = 1024;
   uint32_t handed = 0;
-  const auto hand_out = [&] {
-    for (; handed < host_word(kPublished); ++handed) {
+  const auto hand_out = [&](uint32_t done) {
+    for (; handed < done; ++handed) {
       if (on_pass) on_pass(handed);
     }
   };
   for (uint32_t looks = 1;; ++looks) {
-    hand_out();
+    hand_out(host_word(kPublished));
     if (looks % kLooksBetweenQueries == 0 && ended.reached()) break;
   }
-  hand_out();
+  hand_out(host_word(kPublished));
+  if (handed < launch.passes && host_word(kAborted) == 0) hand_out(passes_through_the_gate());
   return handed;
+}
+
+// Of the launch, whose kernel has ended: what the gate's counter has grown by.
+uint32_t DeviceInterpreter::Impl::passes_through_the_gate() const {
+  const BoundProgram& p = launch.program;
+  uint32_t gate = 0;
+  SERVAL_CUDA_CHECK(cudaMemcpy(&gate, p.counters + size_t{p.gate_counter} * device::kCounterStride,
+                               sizeof gate, cudaMemcpyDeviceToHost));
+  return (gate - launch.epoch * p.gate_per_pass) / p.gate_per_pass;
 }
 
 // Whatever on_pass or CUDA has thrown is on its way to the caller; what goes wrong here must not take its

@@ -54,10 +54,10 @@ class DeviceInterpreter {
 
   // Runs up to `passes` passes from the state as it stands, in `stream` (a cudaStream_t; earlier work in it
   // is finished first), until the program's control says which is the last; calls on_pass(p) on this thread
-  // as soon as output[p] is complete. `row_bound`: rows of the pass from this one on are not active;
-  // `any_logits`: some row of the first pass wants logits. Returns the passes run, when the kernel has ended.
-  // Throws Error(kDeviceFault) with the fault's report; counters are zeroed then, and the next launch starts
-  // afresh.
+  // for each of them, in order, as soon as output[p] is known to be complete. `row_bound`: rows of the pass
+  // from this one on are not active; `any_logits`: some row of the first pass wants logits. Returns the
+  // passes run, when the kernel has ended. Throws Error(kDeviceFault) with the fault's report; counters are
+  // zeroed then, and the next launch starts afresh.
   uint32_t run(uint32_t row_bound, uint32_t passes, bool any_logits, void* stream,
                const std::function<void(uint32_t)>& on_pass);
   // Of the last run: what the kernel alone took.

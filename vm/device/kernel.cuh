@@ -25,9 +25,10 @@ struct IsaList {
     uint32_t opcode = 0;
     (void)((record.opcode == opcode++ ? (visit(operands<Ops>(record)), true) : false) || ...);
   }
-  // Fills in the plan of a streaming instruction, once for all roles.
+  // Fills in what roles read besides the record, once for all of them: of a streaming instruction, its plan.
+  // `before`: the slot of the SM's record before.
   template <class Config>
-  static __device__ void make_plan(const Launch& launch, RecordSlot& slot) {
+  static __device__ void make_plan(const Launch& launch, const RecordSlot& before, RecordSlot& slot) {
     static_assert(sizeof(typename Stream::Plan) <= kPlanBytes);
     bool streams = false, starts_early = false, before_gate = false;
     typename Stream::Shape shape{};
@@ -41,10 +42,15 @@ struct IsaList {
       }
     });
     slot.streams = streams ? 1 : 0;
-    // The pass's first has the pass's rows with its inputs.
-    slot.starts_early = before_gate || (starts_early && slot.begins_pass == 0) ? 1 : 0;
-    if (streams)
-      *reinterpret_cast<typename Stream::Plan*>(slot.plan) = Stream::template plan<Config>(launch, shape);
+    // The pass's rows come with its gate: a record whose consumers have not been told of it does not start
+    // early.
+    const bool gate_seen = slot.begins_pass == 0 && before.tells_gate != 0;
+    slot.starts_early = before_gate || (starts_early && gate_seen) ? 1 : 0;
+    slot.tells_gate = 1;
+    if (!streams) return;
+    auto& plan = *reinterpret_cast<typename Stream::Plan*>(slot.plan);
+    plan = Stream::template plan<Config>(launch, shape);
+    slot.tells_gate = gate_seen || Stream::has_chunks(plan) ? 1 : 0;
   }
   static __device__ __forceinline__ const typename Stream::Plan& plan(const RecordSlot& slot) {
     return *reinterpret_cast<const typename Stream::Plan*>(slot.plan);
@@ -84,11 +90,11 @@ __device__ __forceinline__ void wait_for_leave(const ExitFlag* exit) {
 
 template <class Isa, class Config, template <class> class Recorder>
 __device__ __forceinline__ void run_loader(Shared<Config>& s, const Launch& launch, uint32_t lane) {
-  if (lane != 0) return;
+  if (lane != 0) asm volatile("exit;");  // at once: leave_last() waits for it
   Recorded<LoaderRole<Config>, Recorder> role{{.s = s, .launch = launch}};
   for (;; ++role.record) {
     const uint32_t n = role.record, at = n % kRecordSlots;
-    while (!ptx::mbarrier_try_wait(&s.record_ready[at], n / kRecordSlots & 1)) role.leave_if_asked();
+    while (!ptx::mbarrier_try_wait(&s.record_ready[at], n / kRecordSlots & 1)) leave_if_asked(&s.exit);
     role.slot = &s.records[at];
     if (role.slot->ends_launch == 0 && role.slot->streams != 0) {
       role.recorder.stamp(n, EventKind::kLoadBegin);
@@ -270,7 +276,7 @@ __device__ __forceinline__ void follow_group(Role& role) {
   role.wait_unit_slots(1);
   role.wait_units(0, true, kGroupArrivals);
   role.tile_stored(0, role.lane == 0, 1, 1);
-  role.units_stored(1);
+  ++role.next_unit;
 }
 
 template <class Isa, class Config, template <class> class Recorder>
@@ -346,8 +352,9 @@ __global__ void __launch_bounds__(kBlockThreads, 1) interpret(const __grid_const
       run_loader<Isa, Config, Recorder>(s, launch, lane);
     } else if (warp == kPreparerWarp) {
       run_preparer<Isa, Config, Recorder>(s, launch, lane);
-    } else if constexpr (Recorder<Config>::kOn) {
-      Watcher<Config>(s, launch, lane).run();
+    } else {
+      if constexpr (Recorder<Config>::kOn) Watcher<Config>(s, launch, lane).run();
+      leave_last(s, lane);
     }
   }
 }

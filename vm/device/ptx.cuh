@@ -209,6 +209,12 @@ __device__ __forceinline__ float bf16_high(uint32_t pair) {
   return __uint_as_float(pair & 0xffff0000u);
 }
 
+// Returns when all other threads of the block have exited: a block barrier counts those that have not. None
+// of them may come to one any more.
+__device__ __forceinline__ void wait_for_others_to_exit() {
+  asm volatile("barrier.cta.sync 0;" ::: "memory");
+}
+
 // The thread's index in its block, read anew each time: what is computed from it in a loop stays in the loop.
 // Else the compiler keeps the beginnings of all addresses of all instructions in registers, and spills.
 __device__ __forceinline__ uint32_t thread_index() {

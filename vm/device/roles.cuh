@@ -86,9 +86,6 @@ struct LoaderRole {
     next_page = p + 1;
     ptx::shared_store_release(&s.pages_issued, next_page);
   }
-  __device__ __forceinline__ void leave_if_asked() {
-    if (asked_to_leave(&s.exit)) drain_and_leave();
-  }
 
  private:
   // Of the record whose pages these are.
@@ -99,16 +96,7 @@ struct LoaderRole {
     return ptx::mbarrier_try_wait(&barriers[page % Config::kRingPages], page / Config::kRingPages & 1);
   }
   __device__ __forceinline__ void wait(uint64_t* barriers, uint32_t page) {
-    while (!done(barriers, page)) leave_if_asked();
-  }
-  // Leaves the kernel when every copy that is under way has landed: none may reach a block that is gone.
-  __device__ __forceinline__ void drain_and_leave() {
-    for (uint32_t p = next_page > Config::kRingPages ? next_page - Config::kRingPages : 0; p < next_page;
-         ++p) {
-      while (!done(s.page_landed, p)) {
-      }
-    }
-    asm volatile("exit;");
+    while (!done(barriers, page)) leave_if_asked(&s.exit);
   }
 };
 
@@ -218,7 +206,9 @@ __device__ __forceinline__ void PreparerRole<Config>::pass_gate() {
   static_assert(sizeof(s.rows) == kWarpThreads * sizeof(uint4), "16 bytes a lane");
   const auto* from = reinterpret_cast<const uint4*>(program.rows);
   const uint4 row = ptx::load_relaxed(from + lane);
-  if (slot->pass > 0 && ends_before_this_pass()) leave();  // one trip for both
+  // One trip for both. The gate is open: all records have signalled, so a storer that is asked to leave now
+  // has at most a count in hand that nobody reads any more, or the host's, which does not rely on it.
+  if (slot->pass > 0 && ends_before_this_pass()) leave();
   reinterpret_cast<uint4*>(s.rows)[lane] = row;
   __syncwarp();
 }
@@ -354,7 +344,8 @@ struct StorerRole {
   // The instruction's `units` units are for others. The pass's rows are there for the records that follow.
   __device__ __forceinline__ void pass_over(uint32_t units) {
     if (slot->begins_pass != 0) wait_inputs();
-    units_stored(units);
+    own_units_stored(units);
+    next_unit += units;
   }
   // Returns when no storer is at a unit that had the place of one of those before `end`.
   __device__ __forceinline__ void wait_unit_slots(uint32_t end) {
@@ -367,7 +358,7 @@ struct StorerRole {
     while (!__all_sync(~0u, !exists || ptx::shared_load_acquire(count) == arrivals)) leave_if_asked(&s.exit);
   }
   // This warp is done with one of the `tiles` tiles of its lanes' units (of lanes that stand together, one
-  // says so), and with all of its own in units before `next`.
+  // says so), and with all of its own in units before `next`: after its last tile, all of the instruction's.
   __device__ __forceinline__ void tile_stored(uint32_t unit, bool says, uint32_t tiles, uint32_t next) {
     __syncwarp();
     const uint32_t at = (next_unit + unit) % kUnitSlots;
@@ -382,11 +373,6 @@ struct StorerRole {
     __syncwarp();
     if (lane == 0) ptx::shared_store_release(&s.units_stored[warp], next_unit + next);
   }
-  // This warp is done with all of the instruction's units.
-  __device__ __forceinline__ void units_stored(uint32_t units) {
-    own_units_stored(units);
-    next_unit += units;
-  }
   // True for the last of the record's storers to come here, all of whose stores are then visible to this
   // warp.
   __device__ __forceinline__ bool last_to_store(uint32_t storers) {
@@ -396,5 +382,26 @@ struct StorerRole {
     return __shfl_sync(~0u, before, 0) == storers - 1;
   }
 };
+
+// --- the block's last warp
+
+// Returns when the last copies to a ring have landed, of `issued` in all.
+template <uint32_t kPlaces>
+__device__ __forceinline__ void await_copies(uint64_t (&landed)[kPlaces], uint32_t issued) {
+  for (uint32_t n = issued > kPlaces ? issued - kPlaces : 0; n < issued; ++n) {
+    while (!ptx::mbarrier_try_wait(&landed[n % kPlaces], n / kPlaces & 1)) {
+    }
+  }
+}
+// Leaves the kernel when all other warps have, so that no more copies are issued, and every copy that was
+// under way has landed: none may reach a block that is gone. Nobody else has to think of that.
+template <class Config>
+__device__ __forceinline__ void leave_last(Shared<Config>& s, uint32_t lane) {
+  if (lane != 0) asm volatile("exit;");
+  ptx::wait_for_others_to_exit();
+  await_copies(s.page_landed, ptx::shared_load_acquire(&s.pages_issued));
+  await_copies(s.chunk_landed, ptx::shared_load_acquire(&s.chunks_issued));
+  asm volatile("exit;");
+}
 
 }  // namespace serval::device

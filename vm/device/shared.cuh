@@ -13,9 +13,9 @@
 
 namespace serval::device {
 
-// Warpgroup 0: controller, loader, preparer, and one warp that has work only where events are recorded;
-// warpgroup 1: storers; then consumers.
-// The copy engine's users need few registers, and consumers hold a page each.
+// Warpgroup 0: controller, loader, preparer, and one warp that leaves last and has other work only where
+// events are recorded; warpgroup 1: storers; then consumers. The copy engine's users need few registers, and
+// consumers hold a page each.
 inline constexpr uint32_t kControllerWarp = 0;
 inline constexpr uint32_t kLoaderWarp = 1;
 inline constexpr uint32_t kPreparerWarp = 2;
@@ -82,6 +82,7 @@ struct alignas(16) RecordSlot {
   uint32_t pass;
   uint32_t begins_pass;  // 1: the first of its pass on this SM
   uint32_t ends_launch;  // 1: no record; the gate of its pass is the end
+  uint32_t tells_gate;   // 1: consumers that are done with it know that the gate of its pass is open
 };
 
 template <class ConfigOf>

@@ -15,10 +15,13 @@ class Watcher {
   __device__ Watcher(Shared<Config>& shared, const Launch& launch, uint32_t lane)
       : s_(shared), launch_(launch), lane_(lane) {}
 
+  // Returns when the launch is over or has been given up.
   __device__ void run() {
-    align_clocks();
+    if (!align_clocks()) return;
     for (uint32_t n = 0;; ++n) {
-      while (!is_over(n)) leave_if_over(n);
+      while (!is_over(n)) {
+        if (launch_is_over(n)) return;
+      }
       RecorderShared& memory = EventRecorder<Config>::memory(s_);
       const uint32_t pages = sample_pages();
       if (lane_ == 0) memory.times[n % kRecordSlots].pages = pages;
@@ -59,8 +62,9 @@ class Watcher {
     if (lane_ == 0) to.written[blockIdx.x] = record + 1;
   }
 
-  // See LaunchClock. Records wait meanwhile to be written; there are slots for those of this time.
-  __device__ void align_clocks() const {
+  // See LaunchClock. Records wait meanwhile to be written; there are slots for those of this time. False if
+  // the launch has been given up.
+  __device__ bool align_clocks() const {
     constexpr uint64_t kRoundTicks = 3'000;
     const Recording& to = launch_.recording;
     if (blockIdx.x == 0) read_clocks(to.clock->begin);
@@ -70,12 +74,22 @@ class Watcher {
         to.clock->sent[round] = sent;
         ptx::store_relaxed(to.signal, round + 1);
       }
-      while (ptx::load_relaxed(to.signal) <= round) leave_if_asked(&s_.exit);
+      const bool signalled = await([&] { return ptx::load_relaxed(to.signal) > round; });
       const uint64_t seen = ptx::clock_ticks64();
-      if (lane_ == 0) to.seen[blockIdx.x][round] = seen;
-      while (blockIdx.x == 0 && ptx::clock_ticks64() - sent < kRoundTicks) leave_if_asked(&s_.exit);
-      __syncwarp();
+      if (lane_ == 0 && signalled) to.seen[blockIdx.x][round] = seen;
+      const auto round_is_over = [&] { return ptx::clock_ticks64() - sent >= kRoundTicks; };
+      const bool goes_on = signalled && (blockIdx.x != 0 || await(round_is_over));
+      if (!__all_sync(~0u, goes_on)) return false;
     }
+    return true;
+  }
+  // False if the launch was given up before it is done().
+  template <class Done>
+  __device__ bool await(Done&& done) const {
+    while (!done()) {
+      if (asked_to_leave(&s_.exit)) return false;
+    }
+    return true;
   }
   // The same moment by both clocks: the shared one moves in steps, so one of them is waited for.
   __device__ void read_clocks(ClockSync& sync) const {
@@ -86,15 +100,15 @@ class Watcher {
     sync = {ptx::clock_ticks64(), now};
   }
   // The launch is over when the others leave; they may still be about to say that a record is.
-  __device__ void leave_if_over(uint32_t record) const {
+  __device__ bool launch_is_over(uint32_t record) const {
     constexpr uint32_t kLastWords_ns = 2'000;
-    if (!__any_sync(~0u, asked_to_leave(&s_.exit))) return;
+    if (!__any_sync(~0u, asked_to_leave(&s_.exit))) return false;
     const uint64_t begin = ptx::global_nanoseconds();
     while (__any_sync(~0u, ptx::global_nanoseconds() - begin < kLastWords_ns)) {
-      if (is_over(record)) return;
+      if (is_over(record)) return false;
     }
     if (blockIdx.x == 0) read_clocks(launch_.recording.clock->end);
-    asm volatile("exit;");
+    return true;
   }
 
   Shared<Config>& s_;
