@@ -256,7 +256,7 @@ struct ToyStream {
       const uint32_t chunk = role.next_chunk + c;
       role.wait_chunk(chunk);
       const auto* words = reinterpret_cast<const uint32_t*>(
-          role.s.activations + device::activation_slot<typename Role::Config>(role.launch, chunk));
+          role.s.activations + device::activation_slot<typename Role::Config>(chunk));
       for (uint32_t i = role.warp * device::kWarpThreads + role.lane; i < kToyChunkWords;
            i += device::kGroupThreads) {
         sum += words[i];
