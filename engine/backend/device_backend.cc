@@ -106,9 +106,9 @@ void DeviceBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on
     DeviceState& state;
     ~ClearStop() { state.clear_stop(); }
   } const clear_stop{state_};
-  interpreter_.run(use.row_bound, passes, use.any_logits, stream_.get(), on_pass);
-  state_.download(stream_);
-  stream_.wait();
+  // The state comes down as soon as the kernel has ended, without the host in between.
+  interpreter_.run(use.row_bound, passes, use.any_logits, stream_.get(), on_pass,
+                   [&] { state_.download(stream_); });
 }
 
 std::span<const float> DeviceBackend::logits(int row) {

@@ -145,8 +145,8 @@ TEST(SimParameters, RefuseAFileAndNameTheField) {
   EXPECT_EQ(complaint([](json& f) { f["more"] = 1; }), "file: \"more\": there is no such field");
   EXPECT_EQ(complaint([](json& f) { f["kernels"] = json::array(); }),
             "file: kernels: expected an array of 1 to 16 objects");
-  EXPECT_EQ(complaint([](json& f) { f["kernels"].erase(2); }),
-            "file: kernels[1].rows: found 1, expected an integer from 16 to 16");
+  EXPECT_EQ(complaint([](json& f) { f["kernels"].erase(f["kernels"].size() - 1); }),
+            "file: kernels[3].rows: found 8, expected an integer from 16 to 16");
   EXPECT_EQ(complaint([](json& f) { f["under_load"] = json::array(); }),
             "file: under_load: expected an array of 2 to 64 points");
   EXPECT_THAT(complaint([](json& f) { std::swap(f["under_load"][1], f["under_load"][2]); }),

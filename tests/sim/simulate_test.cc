@@ -262,7 +262,9 @@ TEST(KernelChoice, IsTheFirstThatCanRunThePass) {
                                   {.policy = Policy::kList, .queue_kind = QueueKind::kPerSm, .context = {}});
   EXPECT_EQ(kernel_choice(llama_1b(1), 1, p).head_dim, 64U);
   EXPECT_EQ(kernel_choice(program, 1, p).head_dim, 128U);
-  EXPECT_EQ(kernel_choice(llama_1b(1), 2, p).rows, kMaxRows);
+  EXPECT_EQ(kernel_choice(llama_1b(1), 2, p).rows, 4U);
+  EXPECT_EQ(kernel_choice(llama_1b(1), 5, p).rows, 8U);
+  EXPECT_EQ(kernel_choice(program, 9, p).rows, kMaxRows);
   SimParameters changed = p;
   apply_what_if(changed, "ring_pages=12");
   EXPECT_EQ(kernel_choice(llama_1b(1), 1, changed).ring_pages, 12);

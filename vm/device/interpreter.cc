@@ -68,7 +68,8 @@ struct DeviceInterpreter::Impl {
   Impl(const Program& program_in, const DeviceIsa& isa_in, const DeviceMemory& memory,
        const DeviceOptions& options_in);
 
-  uint32_t run(cudaStream_t stream, const std::function<void(uint32_t)>& on_pass);
+  uint32_t run(cudaStream_t stream, const std::function<void(uint32_t)>& on_pass,
+               const std::function<void()>& enqueue_after);
 
   void* base_of(const DeviceMemory& memory, const char* name) const;
   std::vector<void*> tensor_bases(const DeviceMemory& memory) const;
@@ -99,7 +100,7 @@ struct DeviceInterpreter::Impl {
   DeviceArray<void*> tensors;
   DeviceArray<FaultRecord> faults;
   PinnedArray<uint32_t> host_words{kNumHostWords};
-  CudaEvent began, ended;
+  CudaEvent began, ended, all_done;                     // the kernel, and what follows it in the stream
   std::unique_ptr<device::RecordingBuffers> recording;  // null: nothing is recorded
   Launch launch{};
   const uint32_t* host_stop = nullptr;
@@ -209,7 +210,7 @@ uint32_t DeviceInterpreter::Impl::hand_out_passes(const std::function<void(uint3
   };
   for (uint32_t looks = 1;; ++looks) {
     hand_out(host_word(kPublished));
-    if (looks % kLooksBetweenQueries == 0 && ended.reached()) break;
+    if (looks % kLooksBetweenQueries == 0 && all_done.reached()) break;
   }
   hand_out(host_word(kPublished));
   if (handed < launch.passes && host_word(kAborted) == 0) hand_out(passes_through_the_gate());
@@ -235,10 +236,13 @@ void DeviceInterpreter::Impl::reset_after_failure(cudaStream_t stream) noexcept 
   launch.epoch = 0;
 }
 
-uint32_t DeviceInterpreter::Impl::run(cudaStream_t stream, const std::function<void(uint32_t)>& on_pass) {
+uint32_t DeviceInterpreter::Impl::run(cudaStream_t stream, const std::function<void(uint32_t)>& on_pass,
+                                      const std::function<void()>& enqueue_after) {
   start(stream);
   uint32_t passes = 0;
   try {
+    if (enqueue_after) enqueue_after();
+    all_done.record(stream);
     passes = hand_out_passes(on_pass);
   } catch (...) {
     reset_after_failure(stream);
@@ -319,11 +323,12 @@ DeviceInterpreter::DeviceInterpreter(const Program& program, const DeviceIsa& is
 DeviceInterpreter::~DeviceInterpreter() = default;
 
 uint32_t DeviceInterpreter::run(uint32_t row_bound, uint32_t passes, bool any_logits, void* stream,
-                                const std::function<void(uint32_t)>& on_pass) {
+                                const std::function<void(uint32_t)>& on_pass,
+                                const std::function<void()>& enqueue_after) {
   impl_->launch.row_bound = std::clamp<uint32_t>(row_bound, 1, kMaxRows);
   impl_->launch.passes = passes;
   impl_->launch.any_logits = any_logits ? 1 : 0;
-  return impl_->run(static_cast<cudaStream_t>(stream), on_pass);
+  return impl_->run(static_cast<cudaStream_t>(stream), on_pass, enqueue_after);
 }
 
 double DeviceInterpreter::kernel_us() const {

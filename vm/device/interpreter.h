@@ -55,11 +55,12 @@ class DeviceInterpreter {
   // Runs up to `passes` passes from the state as it stands, in `stream` (a cudaStream_t; earlier work in it
   // is finished first), until the program's control says which is the last; calls on_pass(p) on this thread
   // for each of them, in order, as soon as output[p] is known to be complete. `row_bound`: rows of the pass
-  // from this one on are not active; `any_logits`: some row of the first pass wants logits. Returns the
-  // passes run, when the kernel has ended. Throws Error(kDeviceFault) with the fault's report; counters are
+  // from this one on are not active; `any_logits`: some row of the first pass wants logits. `enqueue_after`,
+  // if there is one, puts work into the stream that follows the kernel. Returns the passes run, when all of
+  // that is done. Throws Error(kDeviceFault) with the fault's report; counters are
   // zeroed then, and the next launch starts afresh.
   uint32_t run(uint32_t row_bound, uint32_t passes, bool any_logits, void* stream,
-               const std::function<void(uint32_t)>& on_pass);
+               const std::function<void(uint32_t)>& on_pass, const std::function<void()>& enqueue_after = {});
   // Of the last run: what the kernel alone took.
   double kernel_us() const;
 
