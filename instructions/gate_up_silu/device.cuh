@@ -17,7 +17,7 @@ struct DeviceOp<GateUpSilu> : MatvecOp<DeviceOp<GateUpSilu>> {
     return {.activations = tensor<&GateUpSilu::weighted, const std::byte>(slot),
             .squares = tensor<&GateUpSilu::squares, const float>(slot),
             .epsilon = op.epsilon,
-            .logits_only = false};
+            .logits_only = op.logits_only != 0};
   }
   static __device__ __forceinline__ const std::byte* image(const RecordSlot& slot, const GateUpSilu&,
                                                            uint32_t matrix, uint32_t&) {

@@ -21,6 +21,7 @@ struct GateUpSilu {
   uint32_t hidden;
   uint32_t intermediate;
   float epsilon;
+  uint32_t logits_only = 0;
 
   template <class V>
   static constexpr void fields(V&& v) {
@@ -35,18 +36,20 @@ struct GateUpSilu {
     v(&GateUpSilu::hidden, "hidden", "columns");
     v(&GateUpSilu::intermediate, "intermediate", "columns");
     v(&GateUpSilu::epsilon, "epsilon", "of the RMS norm");
+    v(&GateUpSilu::logits_only, "logits_only", "1: only rows of which logits are wanted; 0: all");
   }
 };
 
 inline void footprint(const GateUpSilu& op, const StateView*, FootprintBuilder<GateUpSilu>& f) {
+  const RowFilter rows = computed_rows(op.logits_only);
   const uint64_t begin = uint64_t{op.first_unit} * kUnitRows,
                  end = begin + uint64_t{op.num_units} * kUnitRows;
-  f.active_rows<&GateUpSilu::weighted>(Access::kRead, 0, op.hidden);
-  f.active_rows<&GateUpSilu::squares>(Access::kRead, 0, op.hidden / kUnitRows);
+  f.rows_where<&GateUpSilu::weighted>(rows, Access::kRead, 0, op.hidden);
+  f.rows_where<&GateUpSilu::squares>(rows, Access::kRead, 0, op.hidden / kUnitRows);
   f.read<&GateUpSilu::gate>({begin, end, 0, op.hidden});
   f.read<&GateUpSilu::up>({begin, end, 0, op.hidden});
   f.pass_rows<&GateUpSilu::rows>();
-  f.active_rows<&GateUpSilu::output>(Access::kWrite, begin, end);
+  f.rows_where<&GateUpSilu::output>(rows, Access::kWrite, begin, end);
 }
 
 inline Cost cost(const GateUpSilu& op, const CostContext& c) {
@@ -60,6 +63,7 @@ inline PageNeed pages(const GateUpSilu&) {
 }  // a page of the gate and one of up at a time
 
 inline void check(const GateUpSilu& op, OperandCheck& c) {
+  c.require(op.logits_only <= 1, "logits_only", op.logits_only, "0 or 1");
   c.dimension("hidden", op.hidden, kTileDim);
   c.factor("epsilon", op.epsilon);
   c.dimension("intermediate", op.intermediate, kTileDim);

@@ -13,8 +13,11 @@ struct DeviceOp<MatvecResidual> : MatvecOp<DeviceOp<MatvecResidual>> {
   static __device__ __forceinline__ uint32_t units(const MatvecResidual& op) {
     return op.out_cols / kUnitRows;
   }
-  static __device__ __forceinline__ matvec::Input input(const RecordSlot& slot, const MatvecResidual&) {
-    return {.activations = tensor<&MatvecResidual::input, const std::byte>(slot)};
+  static __device__ __forceinline__ matvec::Input input(const RecordSlot& slot, const MatvecResidual& op) {
+    return {.activations = tensor<&MatvecResidual::input, const std::byte>(slot),
+            .squares = nullptr,
+            .epsilon = 0,
+            .logits_only = op.logits_only != 0};
   }
   static __device__ __forceinline__ const std::byte* image(const RecordSlot& slot, const MatvecResidual&,
                                                            uint32_t, uint32_t&) {

@@ -21,6 +21,7 @@ struct MatvecResidual {
   uint32_t num_units;
   uint32_t in_cols;
   uint32_t out_cols;
+  uint32_t logits_only = 0;
 
   template <class V>
   static constexpr void fields(V&& v) {
@@ -35,19 +36,21 @@ struct MatvecResidual {
     v(&MatvecResidual::num_units, "num_units", "units of 8 rows of weights");
     v(&MatvecResidual::in_cols, "in_cols", "columns");
     v(&MatvecResidual::out_cols, "out_cols", "columns");
+    v(&MatvecResidual::logits_only, "logits_only", "1: only rows of which logits are wanted; 0: all");
   }
 };
 
 inline void footprint(const MatvecResidual& op, const StateView*, FootprintBuilder<MatvecResidual>& f) {
+  const RowFilter rows = computed_rows(op.logits_only);
   const uint64_t first_unit = op.first_unit, end_unit = first_unit + op.num_units;
   const uint64_t begin = first_unit * kUnitRows, end = end_unit * kUnitRows;
   f.read<&MatvecResidual::weights>({begin, end, 0, op.in_cols});
-  f.active_rows<&MatvecResidual::input>(Access::kRead, 0, op.in_cols);
+  f.rows_where<&MatvecResidual::input>(rows, Access::kRead, 0, op.in_cols);
   f.pass_rows<&MatvecResidual::rows>();
   f.read<&MatvecResidual::norm>({0, 1, begin, end});
-  f.active_rows<&MatvecResidual::residual>(Access::kReadWrite, begin, end);
-  f.active_rows<&MatvecResidual::weighted>(Access::kWrite, begin, end);
-  f.active_rows<&MatvecResidual::squares>(Access::kWrite, first_unit, end_unit);
+  f.rows_where<&MatvecResidual::residual>(rows, Access::kReadWrite, begin, end);
+  f.rows_where<&MatvecResidual::weighted>(rows, Access::kWrite, begin, end);
+  f.rows_where<&MatvecResidual::squares>(rows, Access::kWrite, first_unit, end_unit);
 }
 
 inline Cost cost(const MatvecResidual& op, const CostContext& c) {
@@ -61,6 +64,7 @@ inline PageNeed pages(const MatvecResidual&) {
 }  // a page of weights at a time
 
 inline void check(const MatvecResidual& op, OperandCheck& c) {
+  c.require(op.logits_only <= 1, "logits_only", op.logits_only, "0 or 1");
   c.dimension("in_cols", op.in_cols, kTileDim);
   c.dimension("out_cols", op.out_cols, kTileDim);
   c.range("first_unit", op.first_unit, op.num_units, op.out_cols / kUnitRows);

@@ -50,6 +50,9 @@ class Builder {
   void attention_merge(uint16_t layer);
   void matvec_residual(uint16_t layer, const std::string& name, TensorId input, uint32_t in_cols,
                        TensorId norm);
+  // After the last layer's attention, nobody reads rows of which no logits are wanted, such as a prompt's
+  // inner tokens have.
+  uint32_t logits_only(uint16_t layer) const { return layer + 1 == config_.num_layers ? 1 : 0; }
   // The norm of the residual before layer `index`, or after the last.
   TensorId norm_before(int index);
   void gate_up_silu(uint16_t layer, const std::string& prefix);
@@ -289,7 +292,8 @@ void Builder::matvec_residual(uint16_t layer, const std::string& name, TensorId 
                     .first_unit = 0,
                     .num_units = 0,
                     .in_cols = in_cols,
-                    .out_cols = hidden_};
+                    .out_cols = hidden_,
+                    .logits_only = logits_only(layer)};
   add_units(fmt::format("layer {} matvec_residual {}", layer, graph_.tensors[input.index].name), op,
             hidden_ / kUnitRows, layer);
 }
@@ -305,7 +309,8 @@ void Builder::gate_up_silu(uint16_t layer, const std::string& prefix) {
                 .num_units = 0,
                 .hidden = hidden_,
                 .intermediate = intermediate_,
-                .epsilon = epsilon_};
+                .epsilon = epsilon_,
+                .logits_only = logits_only(layer)};
   add_units(fmt::format("layer {} gate_up_silu", layer), op, intermediate_ / kUnitRows, layer);
 }
 

@@ -303,6 +303,10 @@ bool is_index(const std::string& name) {
   return name.starts_with("first_") || name == "kv_head" || name == "lane" || name == "row";
 }
 
+bool is_flag(const std::string& name) {
+  return name == "logits_only";
+}
+
 TEST(CheckInstruction, RefusesNumbersOutOfRange) {
   constexpr uint32_t kTooLarge = (1U << 24) + 16;
   for (uint64_t seed = 0; seed < kScenes; ++seed) {
@@ -316,7 +320,8 @@ TEST(CheckInstruction, RefusesNumbersOutOfRange) {
         SCOPED_TRACE(op + "." + f.name);
         const std::string name = f.name;
         std::vector<uint32_t> bad = {kTooLarge, 0x80000000U, 0xFFFFFFFFU};
-        if (!is_index(name)) bad.push_back(0);
+        if (!is_index(name) && !is_flag(name)) bad.push_back(0);
+        if (is_flag(name)) bad.push_back(2);
         if (name == "hidden" || name == "intermediate" || name == "in_cols" || name == "out_cols")
           bad.push_back(8);
         if (name == "head_dim") bad.insert(bad.end(), {32, 63, 96, 127, 256});

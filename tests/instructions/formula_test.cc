@@ -576,7 +576,7 @@ TEST(MatvecResidual, AddsTheProductToTheResidualAndWeighsIt) {
                      [&](const Scene& s, const Memory& before, Tally& residual, Cover& compared) {
                        const uint32_t cols = s.shape.q_heads * s.shape.head_dim;
                        const auto* old = reinterpret_cast<const float*>(before[s.t.residual.index].data());
-                       for (const uint32_t r : s.active_rows()) {
+                       for (const uint32_t r : s.computed_rows()) {
                          const std::vector<double> x =
                              widen(s.bench.data<const uint16_t>(s.t.attended) + size_t{r} * cols, cols);
                          for (uint32_t j = 0; j < s.shape.hidden; ++j) {
@@ -596,7 +596,7 @@ TEST(MatvecResidual, AddsTheProductToTheResidualAndWeighsIt) {
 TEST(GateUpSilu, IsTheGatedProductOfTheNormalisedRow) {
   over_random_scenes(
       Opcode::kGateUpSilu, 40, kNarrow, [](const Scene& s, const Memory&, Tally& tally, Cover& compared) {
-        for (const uint32_t r : s.active_rows()) {
+        for (const uint32_t r : s.computed_rows()) {
           const NormedRow x = normed_row(s, r);
           for (uint32_t j = 0; j < s.shape.intermediate; ++j) {
             const Exact g = normed_dot(weight_row(s, s.t.gate, j), x);

@@ -267,6 +267,7 @@ void Scene::new_pass(Random& random, const std::vector<uint32_t>& positions) {
 }
 
 void Scene::place_rows(Random& random, const std::vector<PassRow>& active) {
+  logits_only = random.below(2);
   std::vector<uint32_t> index;
   for (uint32_t r = 0; r < kMaxRows; ++r) {
     index.push_back(r);
@@ -373,6 +374,12 @@ std::vector<uint32_t> Scene::active_rows() const {
   return out;
 }
 
+std::vector<uint32_t> Scene::computed_rows() const {
+  std::vector<uint32_t> out = active_rows();
+  if (logits_only != 0) std::erase_if(out, [&](uint32_t r) { return rows()[r].wants_logits == 0; });
+  return out;
+}
+
 StateView Scene::view() const {
   return {rows(), bench.data<const int32_t>(t.block_table), blocks_for_tokens(shape.max_context)};
 }
@@ -454,10 +461,10 @@ std::vector<Stage> Scene::stages() const {
   out.push_back(attention_stage(s.lanes));
   out.push_back(merge_stage(s.lanes));
   add(MatvecResidual{t.wo, t.attended, t.rows, t.norm, t.residual, t.weighted, t.squares, 0, 0,
-                     s.q_heads * s.head_dim, s.hidden},
+                     s.q_heads * s.head_dim, s.hidden, logits_only},
       s.hidden / kUnitRows, &MatvecResidual::first_unit, &MatvecResidual::num_units);
   add(GateUpSilu{t.weighted, t.squares, t.gate, t.up, t.rows, t.product, 0, 0, s.hidden, s.intermediate,
-                 s.epsilon},
+                 s.epsilon, logits_only},
       s.intermediate / kUnitRows, &GateUpSilu::first_unit, &GateUpSilu::num_units);
   add(LmHead{t.weighted, t.squares, t.head, t.rows, t.logits, t.unit_softmax, 0, 0, s.hidden, s.vocab,
              s.epsilon},

@@ -119,12 +119,16 @@ struct Scene {
   const PassRow* rows() const { return bench.data<const PassRow>(t.rows); }
   SequenceSlot* slots() { return bench.data<SequenceSlot>(t.slots); }
   std::vector<uint32_t> active_rows() const;
+  // Those of the instructions that may leave out rows of which no logits are wanted: with this pass, all or
+  // some.
+  std::vector<uint32_t> computed_rows() const;
   StateView view() const;
   // The KV block that holds token `position` of the row's sequence.
   uint64_t block_of(const PassRow& row, uint32_t position) const;
 
   Shape shape;
   uint32_t kv_blocks;
+  uint32_t logits_only = 0;  // as in their operands
   Bench bench;
   struct {
     TensorId table, norm, wq, wk, wv, rope, wo, gate, up, head;  // weights and constants

@@ -31,5 +31,19 @@ TEST(LlamaGraph, RefusesMachinesAndContextsOutOfRange) {
   EXPECT_THAT(refusal({.sms = 1, .context = longest + 1}), HasSubstr("context: 1025 tokens"));
 }
 
+// Behind the last attention, a prompt's inner tokens have nothing more to give.
+TEST(LlamaGraph, ComputesTheLastLayerOnlyWhereLogitsAreWanted) {
+  const LlamaConfig config = tiny_config();
+  ASSERT_GT(config.num_layers, 1);
+  for (const Instruction& node : build_llama_graph(config, {.sms = 2, .context = 64}).nodes) {
+    const uint32_t wanted = node.tag + 1 == config.num_layers ? 1 : 0;
+    if (node.opcode == static_cast<uint16_t>(Opcode::kGateUpSilu)) {
+      EXPECT_EQ(node.as<GateUpSilu>().logits_only, wanted) << "layer " << node.tag;
+    } else if (node.opcode == static_cast<uint16_t>(Opcode::kMatvecResidual)) {
+      EXPECT_EQ(node.as<MatvecResidual>().logits_only, wanted) << "layer " << node.tag;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace serval::testing
