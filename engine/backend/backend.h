@@ -22,7 +22,7 @@ class Backend {
   virtual const Program& program() const = 0;
 
   // The host's copy of the state. Write it between launches only; after a launch rows, slots, control and
-  // output are what the program left there.
+  // output are what the program left there. In on_pass, read nothing but the output of passes handed out.
   virtual StateBlock& state() = 0;
   // [kMaxSlots][blocks of a sequence] ids of KV blocks; write between launches only.
   virtual std::span<int32_t> block_table() = 0;

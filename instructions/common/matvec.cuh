@@ -98,19 +98,19 @@ __device__ __forceinline__ uint32_t unit_slots(uint32_t matrices, uint32_t parts
 template <class Config>
 __device__ __forceinline__ Mode mode_of(uint32_t units, uint32_t matrices, uint32_t chunks) {
   if (chunks <= kActivationSlots<Config>) return Mode::kResident;
-  const bool one_block = units <= kConsumerWarps && units <= unit_slots<Config>(matrices, chunks);
+  const bool one_block =
+      units != 0 && units <= kConsumerWarps && units <= unit_slots<Config>(matrices, chunks);
   return one_block ? Mode::kSplit : Mode::kUnitPerWarp;
 }
 template <class Config>
 __device__ __forceinline__ Plan make_plan(const Launch& launch, const Shape& shape) {
   const auto [input, all_units, matrices, cols] = shape;
-  uint32_t units = all_units;
+  // After the launch's first pass every active row wants logits.
+  const uint32_t units = input.logits_only && launch.any_logits == 0 ? 0 : all_units;
   const uint32_t chunks = page_image::chunks(cols), unit_pages = matrices * chunks;
   const Mode mode = mode_of<Config>(units, matrices, chunks);
   const bool own_unit = mode == Mode::kUnitPerWarp;
   const uint32_t parts = own_unit ? 1 : chunks;
-  // After the launch's first pass every active row wants logits.
-  if (input.logits_only && launch.any_logits == 0) units = 0;
   const uint32_t blocks = own_unit ? (units + kConsumerWarps - 1) / kConsumerWarps : min(units, 1u);
   return {.input = input,
           .mode = mode,
@@ -527,7 +527,7 @@ struct Stream {
   static __device__ __forceinline__ bool has_chunks(const Plan& plan) { return plan.activation_chunks != 0; }
   // That have something to store, or else to say that there is nothing.
   template <class Config>
-  static __device__ __forceinline__ uint32_t storers(const Launch& launch, const Plan& plan) {
+  static __device__ __forceinline__ uint32_t storers(const Plan& plan) {
     constexpr uint32_t kUnits = TileOfRows<Config>::kUnits;
     return max(1u, min((plan.units + kUnits - 1) / kUnits * kTilesOfUnit<Config>, kStorerWarps));
   }

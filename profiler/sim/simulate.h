@@ -25,6 +25,8 @@
 namespace serval {
 
 // What a launch starts from. A pass moves each row that wants logits on by one token; the others end with it.
+// Passes of decoding are modelled; of one with rows of which no logits are wanted, what may leave such rows
+// out is not (LmHead, and the last layer's MatvecResidual and GateUpSilu).
 struct SimLaunch {
   std::vector<PassRow> rows;  // at most kMaxRows; their slots are what KV blocks they share
   uint32_t passes = 1;        // at most; the launch ends where no row is active or the context is full

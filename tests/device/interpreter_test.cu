@@ -282,7 +282,7 @@ TEST_P(Litmus, EverySmLeavesAfterTheLastPass) {
 // by loads that L1 may serve; the lines were read two passes ago and have changed since. More than 10^6
 // readings.
 TEST_P(Litmus, WhoStartsEarlySeesWhatThePassBeforeLeft) {
-  constexpr uint32_t kPerSm = 2;
+  constexpr uint32_t kPerSm = 3;
   ToyProgram toy(kSms);
   const TensorId in = toy.add_vector(kVectorBytes), kept = toy.add_vector(2 * kVectorBytes);
   std::vector<TensorId> out;
@@ -290,7 +290,7 @@ TEST_P(Litmus, WhoStartsEarlySeesWhatThePassBeforeLeft) {
   toy.add(3, code(ToyOpcode::kKeep), Keep{toy.control, kept}, {{}, {{is_kept}}});
   for (uint32_t sm = 0; sm < kSms; ++sm) {
     // The first of a pass on an SM waits for the gate, itself or before it is run; one that has nothing to
-    // read tells its consumers of it all the same.
+    // read does not tell its consumers of it, and what follows it must not start early.
     if (sm % 2 == 0) {
       toy.add(sm, code(ToyOpcode::kRelay), Relay{in, toy.add_vector(kVectorBytes), 0}, {{}, {{done}}});
     } else {

@@ -184,7 +184,7 @@ struct ToyStream {
   static __device__ uint32_t units(const Plan&) { return device::kConsumerWarps; }
   static __device__ bool has_chunks(const Plan& plan) { return plan.chunks != 0; }
   template <class Config>
-  static __device__ uint32_t storers(const device::Launch&, const Plan& plan) {
+  static __device__ uint32_t storers(const Plan& plan) {
     return plan.storers;
   }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <bit>
 #include <cstring>
 #include <cuda_runtime.h>
 #include <fmt/format.h>
@@ -198,8 +197,8 @@ const DeviceKernel& DeviceInterpreter::Impl::kernel() const {
   return recording ? (*choice)->recording : (*choice)->plain;
 }
 
-// Returns when the kernel has ended. What it publishes may go back: a storer that is late may say that a pass
-// is done after another has said it of the next one.
+// Returns when the kernel has ended, and what was enqueued behind it. What the kernel publishes may go back:
+// a storer that is late may say that a pass is done after another has said it of the next one.
 uint32_t DeviceInterpreter::Impl::hand_out_passes(const std::function<void(uint32_t)>& on_pass) {
   constexpr uint32_t kLooksBetweenQueries = 1024;
   uint32_t handed = 0;

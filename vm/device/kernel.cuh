@@ -290,7 +290,7 @@ __device__ __forceinline__ void run_storer(Shared<Config>& s, const Launch& laun
       if (role.slot->ends_launch != 0) wait_for_leave(&s.exit);
       if (role.slot->streams != 0) {
         const auto& plan = Isa::plan(*role.slot);
-        const uint32_t storers = Isa::Stream::template storers<Config>(launch, plan);
+        const uint32_t storers = Isa::Stream::template storers<Config>(plan);
         if (role.turn >= storers) {
           role.pass_over(Isa::Stream::units(plan));
         } else if (store_stream<Isa>(role, storers)) {

@@ -18,7 +18,7 @@
 //   plan<Config>(launch, shape)         the Plan
 //   units(plan)                         units of results
 //   has_chunks(plan)                    of activations: its consumers wait for them, and so for its inputs
-//   storers<Config>(launch, plan)       storers that have something to store: 1 to kStorerWarps
+//   storers<Config>(plan)               storers that have something to store: 1 to kStorerWarps
 //   load(role, plan, pages_of), prepare(role, plan), consume(role, plan)
 //   store(role, plan, with_op, stored)  calls stored() once this warp has stored all of its own: a record's
 //                                       only storer signals there, of several the last one does later

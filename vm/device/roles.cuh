@@ -394,7 +394,8 @@ __device__ __forceinline__ void await_copies(uint64_t (&landed)[kPlaces], uint32
   }
 }
 // Leaves the kernel when all other warps have, so that no more copies are issued, and every copy that was
-// under way has landed: none may reach a block that is gone. Nobody else has to think of that.
+// under way has landed: none may reach a block that is gone. Of the loader's and the preparer's copies nobody
+// else has to think; an instruction with copies of its own waits for them, whatever happens.
 template <class Config>
 __device__ __forceinline__ void leave_last(Shared<Config>& s, uint32_t lane) {
   if (lane != 0) asm volatile("exit;");
