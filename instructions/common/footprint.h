@@ -33,10 +33,9 @@ constexpr bool row_wants_logits(const PassRow& row) {
   return row.active != 0 && row.wants_logits != 0;
 }
 
-// The rows of an instruction that may leave out those of which no logits are wanted.
-using RowFilter = bool (*)(const PassRow&);
-constexpr RowFilter computed_rows(uint32_t logits_only) {
-  return logits_only != 0 ? row_wants_logits : row_is_active;
+// Whether an instruction computes a row, if it may leave out those of which no logits are wanted.
+constexpr auto computed_rows(bool logits_only) {
+  return [=](const PassRow& row) { return logits_only ? row_wants_logits(row) : row_is_active(row); };
 }
 
 template <class Op>

@@ -44,9 +44,7 @@ struct Input {
   float epsilon;                 // with squares
   bool logits_only;              // only rows that want logits have results
 
-  __device__ __forceinline__ bool wants(const PassRow& row) const {
-    return logits_only ? row_wants_logits(row) : row_is_active(row);
-  }
+  __device__ __forceinline__ bool wants(const PassRow& row) const { return computed_rows(logits_only)(row); }
 };
 
 // What an instruction multiplies.

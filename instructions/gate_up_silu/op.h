@@ -41,7 +41,7 @@ struct GateUpSilu {
 };
 
 inline void footprint(const GateUpSilu& op, const StateView*, FootprintBuilder<GateUpSilu>& f) {
-  const RowFilter rows = computed_rows(op.logits_only);
+  const auto rows = computed_rows(op.logits_only != 0);
   const uint64_t begin = uint64_t{op.first_unit} * kUnitRows,
                  end = begin + uint64_t{op.num_units} * kUnitRows;
   f.rows_where<&GateUpSilu::weighted>(rows, Access::kRead, 0, op.hidden);

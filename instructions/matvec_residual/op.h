@@ -41,7 +41,7 @@ struct MatvecResidual {
 };
 
 inline void footprint(const MatvecResidual& op, const StateView*, FootprintBuilder<MatvecResidual>& f) {
-  const RowFilter rows = computed_rows(op.logits_only);
+  const auto rows = computed_rows(op.logits_only != 0);
   const uint64_t first_unit = op.first_unit, end_unit = first_unit + op.num_units;
   const uint64_t begin = first_unit * kUnitRows, end = end_unit * kUnitRows;
   f.read<&MatvecResidual::weights>({begin, end, 0, op.in_cols});

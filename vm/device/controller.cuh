@@ -234,7 +234,7 @@ class Controller {
   // Every warp of the block leaves at its next wait.
   __device__ void give_leave() {
     ask_to_leave(&s_.exit);
-    asm volatile("exit;");
+    ptx::exit_thread();
   }
 
   Shared<Config>& s_;

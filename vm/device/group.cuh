@@ -32,7 +32,7 @@ __device__ __forceinline__ void ask_to_leave(ExitFlag* flag) {
 // Leaves the kernel if the launch has been given up or is over. Only in loops that wait: whoever waits holds
 // nothing that another warp needs to leave, too.
 __device__ __forceinline__ void leave_if_asked(const ExitFlag* flag) {
-  if (asked_to_leave(flag)) asm volatile("exit;");
+  if (asked_to_leave(flag)) ptx::exit_thread();
 }
 
 // Waits for a phase of an mbarrier.

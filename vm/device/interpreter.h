@@ -57,9 +57,8 @@ class DeviceInterpreter {
   // for each of them, in order, as soon as output[p] is known to be complete. `row_bound`: rows of the pass
   // from this one on are not active; `any_logits`: some row of the first pass wants logits. `enqueue_after`,
   // if there is one, puts work into the stream that follows the kernel, also one that ends in a fault: it may
-  // run while on_pass is called. Returns the passes run, when all of
-  // that is done. Throws Error(kDeviceFault) with the fault's report; counters are
-  // zeroed then, and the next launch starts afresh.
+  // run while on_pass is called. Returns the passes run, when all of that is done. Throws
+  // Error(kDeviceFault) with the fault's report; counters are zeroed then, and the next launch starts afresh.
   uint32_t run(uint32_t row_bound, uint32_t passes, bool any_logits, void* stream,
                const std::function<void(uint32_t)>& on_pass, const std::function<void()>& enqueue_after = {});
   // Of the last run: what the kernel alone took.

@@ -90,11 +90,11 @@ __device__ __forceinline__ void wait_for_leave(const ExitFlag* exit) {
 
 template <class Isa, class Config, template <class> class Recorder>
 __device__ __forceinline__ void run_loader(Shared<Config>& s, const Launch& launch, uint32_t lane) {
-  if (lane != 0) asm volatile("exit;");  // at once: leave_last() waits for it
+  if (lane != 0) ptx::exit_thread();  // at once: leave_last() waits for it
   Recorded<LoaderRole<Config>, Recorder> role{{.s = s, .launch = launch}};
   for (;; ++role.record) {
     const uint32_t n = role.record, at = n % kRecordSlots;
-    while (!ptx::mbarrier_try_wait(&s.record_ready[at], n / kRecordSlots & 1)) leave_if_asked(&s.exit);
+    wait_phase(&s.record_ready[at], n / kRecordSlots & 1, &s.exit);
     role.slot = &s.records[at];
     if (role.slot->ends_launch == 0 && role.slot->streams != 0) {
       role.recorder.stamp(n, EventKind::kLoadBegin);

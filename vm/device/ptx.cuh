@@ -209,6 +209,10 @@ __device__ __forceinline__ float bf16_high(uint32_t pair) {
   return __uint_as_float(pair & 0xffff0000u);
 }
 
+// This thread leaves the kernel.
+__device__ __forceinline__ void exit_thread() {
+  asm volatile("exit;");
+}
 // Returns when all other threads of the block have exited: a block barrier counts those that have not. None
 // of them may come to one any more.
 __device__ __forceinline__ void wait_for_others_to_exit() {

@@ -25,6 +25,7 @@ template <class Config>
 __device__ __forceinline__ uint32_t row_bound(const Launch& launch) {
   return Config::kRows == 1 ? 1 : launch.row_bound;
 }
+
 // Chunks of activations lie in slots; a slot holds one chunk of every row that may be active. Their number is
 // a power of two, so that finding one takes no division.
 template <class Config>
@@ -96,7 +97,7 @@ struct LoaderRole {
     return ptx::mbarrier_try_wait(&barriers[page % Config::kRingPages], page / Config::kRingPages & 1);
   }
   __device__ __forceinline__ void wait(uint64_t* barriers, uint32_t page) {
-    while (!done(barriers, page)) leave_if_asked(&s.exit);
+    wait_phase(&barriers[page % Config::kRingPages], page / Config::kRingPages & 1, &s.exit);
   }
 };
 
@@ -398,11 +399,11 @@ __device__ __forceinline__ void await_copies(uint64_t (&landed)[kPlaces], uint32
 // else has to think; an instruction with copies of its own waits for them, whatever happens.
 template <class Config>
 __device__ __forceinline__ void leave_last(Shared<Config>& s, uint32_t lane) {
-  if (lane != 0) asm volatile("exit;");
+  if (lane != 0) ptx::exit_thread();
   ptx::wait_for_others_to_exit();
   await_copies(s.page_landed, ptx::shared_load_acquire(&s.pages_issued));
   await_copies(s.chunk_landed, ptx::shared_load_acquire(&s.chunks_issued));
-  asm volatile("exit;");
+  ptx::exit_thread();
 }
 
 }  // namespace serval::device
