@@ -172,7 +172,7 @@ __device__ void copy_shared(Tile& dst, const Tile& src) {
   for (uint32_t n = tiles::lane_id(); n < Tile::kRows * Tile::kCols; n += tiles::kLanes) {
     *dst.at(n / Tile::kCols, n % Tile::kCols) = *src.at(n / Tile::kCols, n % Tile::kCols);
   }
-  tiles::ptx::fence_proxy_async_shared();
+  device::ptx::fence_proxy_async_shared();
   __syncwarp();
 }
 

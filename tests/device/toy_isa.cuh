@@ -305,6 +305,7 @@ struct DeviceOp<testing::Relay> : GroupOp {
       ptx::mbarrier_init(landed, 1);
       ptx::fence_mbarrier_init();
       ptx::fence_proxy_async_global();
+      ptx::fence_proxy_async_shared();  // scratch memory was read and written through the generic proxy
       ptx::mbarrier_arrive_expect_bytes(landed, kBytes);
       ptx::bulk_load(copy, in, kBytes, landed);
     }

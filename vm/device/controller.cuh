@@ -93,6 +93,7 @@ class Controller {
       kind = FaultKind::kBadOperands;
     }
     if (kind != FaultKind::kNone) fault(slot, kind);
+    __syncwarp();  // the plan reads what all lanes have brought
     if (lane_ == 0) {
       const RecordSlot& before = s_.records[(fetched_ - 1) % kRecordSlots];
       Isa::template make_plan<Config>(launch_, before, slot);

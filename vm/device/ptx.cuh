@@ -77,6 +77,11 @@ __device__ __forceinline__ void bulk_load_once(void* to_shared, const void* from
 __device__ __forceinline__ void fence_proxy_async_global() {
   asm volatile("fence.proxy.async.global;" ::: "memory");
 }
+// Orders reads and writes of shared memory through the generic proxy, as far as this thread knows of them,
+// before later bulk copies from or to there.
+__device__ __forceinline__ void fence_proxy_async_shared() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
 
 // --- global memory that other SMs write: never from L1
 __device__ __forceinline__ uint32_t load_acquire(const uint32_t* p) {

@@ -47,11 +47,14 @@ __device__ __forceinline__ void wait_count(const uint32_t* count, uint32_t need,
   while (!reached(ptx::shared_load_acquire(count), need)) leave_if_asked(exit);
 }
 
-// Returns when every storer is done with its units before `unit`. For whole warps.
-template <class Config>
-__device__ __forceinline__ void wait_all_stored(const Shared<Config>& s, uint32_t lane, uint32_t unit) {
-  const uint32_t* stored = &s.units_stored[lane % kStorerWarps];
-  while (!__all_sync(~0u, reached(ptx::shared_load_acquire(stored), unit))) leave_if_asked(&s.exit);
+// Returns when each of the kCounts counts has reached `need`. For whole warps. A lane acquires one of the
+// counts; a vote orders no memory accesses, so __syncwarp makes each lane's acquire the whole warp's.
+template <uint32_t kCounts>
+__device__ __forceinline__ void wait_counts(const uint32_t (&counts)[kCounts], uint32_t lane, uint32_t need,
+                                            const ExitFlag* exit) {
+  const uint32_t* count = &counts[lane % kCounts];
+  while (!__all_sync(~0u, reached(ptx::shared_load_acquire(count), need))) leave_if_asked(exit);
+  __syncwarp();
 }
 
 // --- loader: one thread
@@ -80,6 +83,7 @@ struct LoaderRole {
       } else {
         wait(s.page_free, p - Config::kRingPages);
       }
+      ptx::fence_proxy_async_shared();  // a consumer read the page that was here
     }
     ptx::mbarrier_arrive_expect_bytes(&s.page_landed[at], bytes);
     ptx::bulk_load_once(s.ring[at], from, bytes, &s.page_landed[at]);
@@ -129,10 +133,11 @@ struct PreparerRole {
     recorder.times(record).first_counter = first_counter();
     recorder.times(record).last_counter = late_counter;
   }
-  // Returns when the slots of the next `chunks` chunks may be written.
+  // Returns when bulk copies may write the slots of the next `chunks` chunks.
   __device__ __forceinline__ void acquire_chunks(uint32_t chunks) const {
     const uint32_t needed = next_chunk + chunks - kActivationSlots<Config>;
     wait_used(static_cast<int32_t>(needed - chunk_floor) > 0 ? needed : chunk_floor);
+    if (lane == 0) ptx::fence_proxy_async_shared();  // consumers read what was there
   }
   // Bulk copies of the next `chunks` chunks of activations, `stride` bytes apart from `from` on, to their
   // slots.
@@ -153,8 +158,7 @@ struct PreparerRole {
     return &s.chunk_landed[chunk % Config::kActivationRowSlots];
   }
   __device__ __forceinline__ void wait_used(uint32_t chunks) const {
-    const uint32_t* used = &s.activations_used[lane % kConsumerWarps];
-    while (!__all_sync(~0u, reached(ptx::shared_load_acquire(used), chunks))) leave_if_asked(&s.exit);
+    wait_counts(s.activations_used, lane, chunks, &s.exit);
   }
   // The pass of the record in hand never runs.
   __device__ __forceinline__ bool ends_before_this_pass() const {
@@ -292,8 +296,7 @@ struct ConsumerRole {
   // Returns when the memory of all slots is scratch: no warp needs any more what was in it, which is what the
   // preparer waits for, too.
   __device__ __forceinline__ void wait_scratch() const {
-    const uint32_t* used = &s.activations_used[lane % kConsumerWarps];
-    while (!__all_sync(~0u, reached(ptx::shared_load_acquire(used), next_chunk))) leave_if_asked(&s.exit);
+    wait_counts(s.activations_used, lane, next_chunk, &s.exit);
   }
   // This warp is done with all chunks before `chunk`.
   __device__ __forceinline__ void used_chunks(uint32_t chunk) {
@@ -303,7 +306,7 @@ struct ConsumerRole {
   // Returns when the storers are done with all units before `unit`. For whole warps.
   __device__ __forceinline__ void wait_stored(uint32_t unit) {
     if (reached(stored_seen, unit)) return;
-    wait_all_stored(s, lane, unit);
+    wait_counts(s.units_stored, lane, unit, &s.exit);
     stored_seen = unit;
   }
   // Returns when the unit's place among kUnitSlots is free.
@@ -350,7 +353,7 @@ struct StorerRole {
   }
   // Returns when no storer is at a unit that had the place of one of those before `end`.
   __device__ __forceinline__ void wait_unit_slots(uint32_t end) {
-    wait_all_stored(s, lane, next_unit + end - kUnitSlots);
+    wait_counts(s.units_stored, lane, next_unit + end - kUnitSlots, &s.exit);
   }
   // Then, returns when `arrivals` parts of the lanes' units are in place; a lane without a unit waits with
   // the others.

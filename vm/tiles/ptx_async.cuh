@@ -32,10 +32,6 @@ __device__ __forceinline__ void wait_copies() {
 // --- the copy engine: one thread, any number of bytes; loads report to an mbarrier (vm/device/ptx.cuh),
 // stores are groups
 
-// Orders what the generic proxy wrote to shared memory before later copies from there.
-__device__ __forceinline__ void fence_proxy_async_shared() {
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
 __device__ __forceinline__ void bulk_store(void* to_global, const void* from_shared, uint32_t bytes) {
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to_global),
                "r"(shared_address(from_shared)), "r"(bytes)

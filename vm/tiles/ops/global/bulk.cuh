@@ -1,9 +1,9 @@
 // Between global and shared memory by the copy engine, which one thread asks to move whole rows. It knows
 // nothing of swizzles.
 //
-// What other threads wrote to the memory that is read has to be ordered first: by a barrier, and a proxy
-// fence in each thread that wrote to shared memory (ptx::fence_proxy_async_shared) or in the one that copies
-// from global memory (device::ptx::fence_proxy_async_global).
+// What other threads wrote to the memory that is read, or read and wrote in the memory that is written, has
+// to be ordered first: by a barrier, and by a proxy fence (device::ptx), fence_proxy_async_shared() in each
+// thread that wrote to shared memory or fence_proxy_async_global() in the one that copies from global memory.
 #pragma once
 
 #include "vm/tiles/ptx_async.cuh"
