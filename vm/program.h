@@ -24,7 +24,7 @@ enum class QueueKind : uint8_t {
 
 inline constexpr uint32_t kMaxDevices = 64;
 
-// What a state block may hold when this program runs (vm/state.h's check_state).
+// What a state block may hold when this program runs (vm/state_check.h).
 struct StateLimits {
   uint32_t vocab = 0;        // token ids are < vocab
   uint32_t max_context = 0;  // positions are < max_context
@@ -32,14 +32,14 @@ struct StateLimits {
   friend bool operator==(const StateLimits&, const StateLimits&) = default;
 };
 
-// Plain data; whoever holds a const Program may share it between threads.
+// Plain data; threads may share a const Program.
 struct Program {
   Machine machine;
   QueueKind queue_kind = QueueKind::kPerSm;
   uint32_t num_devices = 1;
   StateLimits limits;
   // The counter that the last instruction of a pass signals: no SM starts pass e + 1 before it has reached
-  // (e + 1) × increments_per_pass, and PassControl::run_next is read then.
+  // (e + 1) × increments_per_pass, and PassControl::last_pass is read then.
   uint32_t gate_counter = 0;
 
   std::vector<Instruction> instructions;  // queue after queue

@@ -1,4 +1,4 @@
-// A program's tensors: what they are called, how large they are and who may write them. No memory is attached
+// A program's tensors: what they are called, how large they are and what may write them. No memory is attached
 // here.
 #pragma once
 
