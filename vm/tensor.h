@@ -1,5 +1,5 @@
-// A program's tensors: what they are called, how large they are and what may write them. No memory is attached
-// here.
+// A program's tensors: what they are called, how large they are and what may write them. No memory is
+// attached here.
 #pragma once
 
 #include <cstdint>
