@@ -1,6 +1,7 @@
 #include "engine/runtime/text_model.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "models/tokenizer/stream_decoder.h"
 #include "models/tokenizer/tokenizer.h"
 #include "vm/error.h"
+#include "vm/json_file.h"
 #include "vm/state.h"
 
 namespace serval {
@@ -27,36 +29,56 @@ class DecoderStream final : public TextStream {
   StreamDecoder decoder_;
 };
 
-class TokenizerCodec final : public TextCodec {
- public:
-  explicit TokenizerCodec(Tokenizer tokenizer) : tokenizer_(std::move(tokenizer)) {}
-  std::vector<int32_t> encode(std::string_view text) const override {
-    constexpr bool kAddSpecialTokens = true;
-    return tokenizer_.encode(text, kAddSpecialTokens);
-  }
-  std::string decode(std::span<const int32_t> ids) const override {
-    return tokenizer_.decode(ids, kSkipSpecialTokens);
-  }
-  std::unique_ptr<TextStream> stream() const override { return std::make_unique<DecoderStream>(tokenizer_); }
+// A tokenizer may have tokens that the model has no row for, as long as no text needs them.
+struct ModelTokenizer {
+  Tokenizer tokenizer;
+  std::filesystem::path file;
+  int32_t model_vocab_size;
 
- private:
-  Tokenizer tokenizer_;
+  std::vector<int32_t> checked(std::vector<int32_t> ids) const {
+    for (const int32_t id : ids) {
+      if (id < model_vocab_size) continue;
+      throw Error(ErrorKind::kRuntime,
+                  fmt::format("{}: token {} of the text is {}; limit: 0 to {} (vocab_size in config.json)",
+                              file.string(), in_quotes(tokenizer.token_bytes(id)), id, model_vocab_size - 1));
+    }
+    return ids;
+  }
 };
 
-std::vector<int32_t> encode_with(const ChatTemplate& chat, const Tokenizer& tokenizer,
+class TokenizerCodec final : public TextCodec {
+ public:
+  explicit TokenizerCodec(ModelTokenizer model) : model_(std::move(model)) {}
+  std::vector<int32_t> encode(std::string_view text) const override {
+    constexpr bool kAddSpecialTokens = true;
+    return model_.checked(model_.tokenizer.encode(text, kAddSpecialTokens));
+  }
+  std::string decode(std::span<const int32_t> ids) const override {
+    return model_.tokenizer.decode(ids, kSkipSpecialTokens);
+  }
+  std::unique_ptr<TextStream> stream() const override {
+    return std::make_unique<DecoderStream>(model_.tokenizer);
+  }
+
+ private:
+  ModelTokenizer model_;
+};
+
+std::vector<int32_t> encode_with(const ChatTemplate& chat, const ModelTokenizer& model,
                                  std::span<const ChatTurn> turns) {
   constexpr bool kAddGenerationPrompt = true;
-  return chat.encode(tokenizer, turns, kAddGenerationPrompt);
+  return model.checked(chat.encode(model.tokenizer, turns, kAddGenerationPrompt));
 }
 
 // Sets encode_chat and chat_template; returns the template where there is one.
 std::optional<ChatTemplate> add_chat_template(TextModel& text, const ModelSource& source,
-                                              const std::string& name, const Tokenizer& tokenizer) {
+                                              const std::string& name, const ModelTokenizer& model) {
   try {
+    const Tokenizer& tokenizer = model.tokenizer;
     const ChatTemplate chat = name.empty() ? ChatTemplate::recognise(source.directory, tokenizer)
                                            : ChatTemplate::named(name, tokenizer);
     text.chat_template = chat.name();
-    text.encode_chat = [=](std::span<const ChatTurn> turns) { return encode_with(chat, tokenizer, turns); };
+    text.encode_chat = [=](std::span<const ChatTurn> turns) { return encode_with(chat, model, turns); };
     return chat;
   } catch (const Error& error) {
     // What was asked for by name has to work; what the checkpoint has matters only once somebody chats.
@@ -97,15 +119,16 @@ TextModel byte_text_model(const LlamaConfig& config, const std::string& chat_tem
 
 TextModel load_text_model(const ModelSource& source, const std::string& chat_template, bool random_weights) {
   const LlamaConfig& config = source.config;
-  const bool has_tokenizer =
-      !source.directory.empty() && std::filesystem::exists(source.directory / "tokenizer.json");
+  const std::filesystem::path file = source.directory / "tokenizer.json";
+  const bool has_tokenizer = !source.directory.empty() && std::filesystem::exists(file);
   TextModel text;
   if (!has_tokenizer && random_weights) {
     text = byte_text_model(config, chat_template);
   } else {
     const Tokenizer tokenizer = Tokenizer::load(source.directory);
-    text.codec = std::make_unique<TokenizerCodec>(tokenizer);
-    const std::optional<ChatTemplate> chat = add_chat_template(text, source, chat_template, tokenizer);
+    const ModelTokenizer model{tokenizer, file, config.vocab_size};
+    text.codec = std::make_unique<TokenizerCodec>(model);
+    const std::optional<ChatTemplate> chat = add_chat_template(text, source, chat_template, model);
     for (const int32_t token : config.eos_ids) add_stop_token(text, config, token);
     if (const auto eos = tokenizer.eos_id()) add_stop_token(text, config, *eos);
     if (chat) {

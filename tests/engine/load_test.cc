@@ -14,6 +14,7 @@
 #include "engine/runtime/model_source.h"
 #include "engine/runtime/options.h"
 #include "serval/engine.h"
+#include "tests/tokenizer/tiny_tokenizer.h"
 
 namespace serval {
 namespace {
@@ -186,6 +187,20 @@ TEST(Load, NeedsATokenizerWhereWeightsAreReal) {
   const Error error = refusal([&] { Engine::load({.model = directory.path()}); });
   EXPECT_EQ(error.kind(), ErrorKind::kRuntime);
   EXPECT_THAT(error.what(), HasSubstr("tokenizer.json"));
+}
+
+TEST(Load, NamesTheTokenizerWhereItsTokensAreNotTheModels) {
+  const ModelDirectory directory;
+  nlohmann::json tokenizer = tiny::tokenizer_json();
+  tokenizer["added_tokens"][0]["id"] = 320;  // kTinyConfig has 0 to 319
+  directory.write("tokenizer.json", tokenizer.dump());
+  Engine engine = Engine::load(tiny_options(directory));
+  EXPECT_EQ(engine.generate({.prompt = "abc", .max_tokens = 1}).prompt_tokens, 1);
+  const Error error = refusal([&] { engine.generate({.prompt = "abc<end>"}); });
+  EXPECT_EQ(error.kind(), ErrorKind::kRuntime);
+  EXPECT_EQ(error.what(), directory.path() +
+                              "/tokenizer.json: token \"<end>\" of the text is 320; limit: 0 to 319"
+                              " (vocab_size in config.json)");
 }
 
 TEST(Load, RefusesConversationsWithoutATokenizer) {
