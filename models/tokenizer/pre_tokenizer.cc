@@ -13,8 +13,17 @@ namespace {
 constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kDigitPattern = R"(\p{N})";
-// Unicode's, and the rest of ASCII's. `tokenizers` has the list of Unicode 8, some 100 rare characters less.
-constexpr std::string_view kPunctuationPattern = R"([\p{P}$+<=>^`|~])";
+// `tokenizers` has Unicode 8's punctuation and the rest of ASCII's: two characters that have changed since,
+// and none of those that are newer.
+constexpr std::string_view kPunctuationPattern =
+    R"([\p{P}$+<=>^`|~\x{166D}\x{111C9}&&[^)"
+    R"(\x{61D}\x{9FD}\x{A76}\x{C77}\x{C84}\x{1B7D}-\x{1B7E}\x{2E43}-\x{2E4F}\x{2E52}-\x{2E5D})"
+    R"(\x{10EAD}\x{10F55}-\x{10F59}\x{10F86}-\x{10F89}\x{1144B}-\x{1144F}\x{1145A}-\x{1145B})"
+    R"(\x{1145D}\x{11660}-\x{1166C}\x{116B9}\x{1183B}\x{11944}-\x{11946}\x{119E2})"
+    R"(\x{11A3F}-\x{11A46}\x{11A9A}-\x{11A9C}\x{11A9E}-\x{11AA2}\x{11C41}-\x{11C45})"
+    R"(\x{11C70}-\x{11C71}\x{11EF7}-\x{11EF8}\x{11FFF}\x{12FF1}-\x{12FF2}\x{16E97}-\x{16E9A})"
+    R"(\x{16FE2}\x{1E95E}-\x{1E95F})"
+    "]]";
 
 std::string literal_pattern(std::string_view text) {
   constexpr std::string_view kMeta = R"(\^$.[]|()?*+{}-#&~)";

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "models/tokenizer/oniguruma/pattern.h"
 #include "models/tokenizer/utf8.h"
 #include "vm/error.h"
 #include "vm/json_file.h"
@@ -61,27 +62,6 @@ std::string message_of(int error) {
 
 PCRE2_SPTR units(std::string_view text) {
   return reinterpret_cast<PCRE2_SPTR>(text.data());
-}
-
-// PCRE2's \s has U+180E as well, which is no white space since Unicode 6.3 and none to Oniguruma.
-std::string with_unicode_white_space(std::string_view pattern) {
-  std::string out;
-  for (std::size_t i = 0; i < pattern.size(); ++i) {
-    if (pattern[i] != '\\' || i + 1 == pattern.size()) {
-      out += pattern[i];
-      continue;
-    }
-    const char escaped = pattern[++i];
-    if (escaped == 's') {
-      out += "\\p{White_Space}";
-    } else if (escaped == 'S') {
-      out += "\\P{White_Space}";
-    } else {
-      out += '\\';
-      out += escaped;
-    }
-  }
-  return out;
 }
 
 // CPU time and not wall time: a busy machine must not turn a good text into an error. But a thread's CPU time
@@ -206,13 +186,19 @@ double thread_cpu_seconds() {
   return static_cast<double>(now.tv_sec) + kNanosecond * static_cast<double>(now.tv_nsec);
 }
 
+std::string unicode_version() {
+  std::array<char, 32> text{};  // more than PCRE2 needs
+  pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, text.data());
+  return text.data();
+}
+
 Regex::Regex(std::string_view pattern, std::string where, RegexBudget budget) {
   if (pattern.size() > kMaxPatternBytes) {
     fail(where, fmt::format("a pattern of {} bytes, the limit is {}", pattern.size(), kMaxPatternBytes));
   }
   const CompileContext context = checked(CompileContext(pcre2_compile_context_create(nullptr)));
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
-  const std::string translated = with_unicode_white_space(pattern);
+  const std::string translated = oniguruma::to_pcre2(pattern, where);
   constexpr std::uint32_t kOptions =
       PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT;
   int error = 0;

@@ -17,6 +17,10 @@ struct TextSpan {
 // CPU time that the calling thread has used.
 double thread_cpu_seconds();
 
+// Version of the Unicode tables that patterns and all other questions about characters use: "14.0.0". They
+// are PCRE2's. Characters that are newer count as unassigned.
+std::string unicode_version();
+
 // What the search of one text may take. No honest pattern comes near.
 struct RegexBudget {
   double seconds = 10.0;
@@ -26,9 +30,8 @@ struct RegexBudget {
 
 // Immutable; find_all may run on several threads at once.
 //
-// Hugging Face's `tokenizers` runs these patterns in Oniguruma with Ruby's syntax; here PCRE2 does. They
-// agree on what tokenizers use: Unicode properties, classes, (?i:), lookaround, possessive quantifiers; ^ and
-// $ match at each line.
+// Hugging Face's `tokenizers` runs these patterns in Oniguruma; here PCRE2 runs a translation
+// (models/tokenizer/oniguruma/pattern.h), which refuses what the two read differently.
 class Regex {
  public:
   // `where` begins the one line about a pattern that does not compile, or that takes too long on a text.

@@ -1,0 +1,13 @@
+// A bracket expression: [a-z\d[:punct:]&&[^x]].
+#pragma once
+
+#include "models/tokenizer/oniguruma/case_folding.h"
+#include "models/tokenizer/oniguruma/character_set.h"
+#include "models/tokenizer/oniguruma/cursor.h"
+
+namespace serval::oniguruma {
+
+// After its '['. `folding` is there under (?i).
+CharacterSet take_bracket(Cursor& cursor, CaseFolding* folding);
+
+}  // namespace serval::oniguruma
