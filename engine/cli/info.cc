@@ -16,6 +16,7 @@
 #include "engine/runtime/model_source.h"
 #include "engine/runtime/text_model.h"
 #include "engine/torch/oracle.h"
+#include "models/tokenizer/regex.h"
 #include "vm/version.h"
 
 namespace serval::cli {
@@ -54,6 +55,7 @@ std::vector<std::string> backends() {
 ordered_json program_facts() {
   return {{"version", version()},
           {"compiler", fmt::format("{} ({})", SERVAL_COMPILER, kBuildType)},
+          {"unicode", unicode_version()},
           {"backends", backends()}};
 }
 

@@ -21,6 +21,9 @@ class Info(Case):
         self.assertEqual(model["parameters"], 1_235_814_400)
         self.assertEqual(model["kv_bytes_per_token"], 2 * 2 * 16 * 8 * 64)
 
+    def test_the_version_of_the_unicode_tables_is_there(self):
+        self.assertRegex(self.facts()["serval"]["unicode"], r"^\d+\.\d+\.\d+$")
+
     def test_a_directory_is_described(self):
         model = self.facts("-m", self.model)["model"]
         self.assertEqual(model["directory"], self.model)
