@@ -45,8 +45,8 @@ double peak_rss_mib() {
 }
 
 std::unique_ptr<Backend> backend_of(const Model& model) {
-  HostBackendOptions options;
-  options.context = kContext;
+  BackendOptions options;
+  options.limits.context = kContext;
   auto backend = make_host_backend(model.config, model.weights, options);
   std::iota(backend->block_table().begin(), backend->block_table().end(), 0);
   return backend;

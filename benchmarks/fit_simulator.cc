@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/backend/measured_pass.h"
+#include "engine/compile/measured_pass.h"
 #include "profiler/sim/fit.h"
 #include "vm/error.h"
 #include "vm/json_file.h"

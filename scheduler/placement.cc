@@ -134,27 +134,6 @@ Placement list(const Dependencies& deps, const Machine& machine, const std::vect
 
 }  // namespace
 
-const char* name_of(Policy policy) {
-  switch (policy) {
-    case Policy::kRoundRobin:
-      return "round-robin";
-    case Policy::kZigZag:
-      return "zig-zag";
-    case Policy::kWave:
-      return "wave";
-    case Policy::kList:
-      return "list";
-  }
-  return "?";
-}
-
-std::optional<Policy> policy_named(std::string_view name) {
-  for (const Policy p : kPolicies) {
-    if (name == name_of(p)) return p;
-  }
-  return std::nullopt;
-}
-
 NodeTime node_time(const Instruction& node, const Machine& machine, const CostContext& context) {
   const Cost cost = op_info(node.opcode).cost(node, context);
   return {

@@ -4,14 +4,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "instructions/common/cost.h"
 #include "scheduler/dependencies.h"
 #include "scheduler/graph.h"
+#include "vm/enum_names.h"
 #include "vm/machine.h"
 
 namespace serval {
@@ -22,9 +21,14 @@ enum class Policy : uint8_t {
   kWave,        // each stage is dealt out, largest first, to the least loaded SMs before the next
   kList,        // list scheduling by critical path on the cost model
 };
-inline constexpr Policy kPolicies[] = {Policy::kRoundRobin, Policy::kZigZag, Policy::kWave, Policy::kList};
-const char* name_of(Policy policy);
-std::optional<Policy> policy_named(std::string_view name);
+template <>
+struct EnumNames<Policy> {
+  static constexpr EnumName<Policy> kTable[] = {{Policy::kRoundRobin, "round-robin"},
+                                                {Policy::kZigZag, "zig-zag"},
+                                                {Policy::kWave, "wave"},
+                                                {Policy::kList, "list"}};
+};
+inline constexpr auto kPolicies = enumerators<Policy>();
 
 // Which of kPolicies is best, by estimates of what a pass takes. Those that the estimates do not tell apart
 // are as good, and the last of them is taken: list, which the GPU runs a little faster.

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "vm/enum_names.h"
+
 namespace serval {
 
 enum class DType : uint8_t { kBF16 = 0, kF32 = 1, kI32 = 2, kBytes = 3 };
@@ -22,18 +24,10 @@ constexpr uint32_t size_of(DType type) {
   return 0;
 }
 
-constexpr const char* name_of(DType type) {
-  switch (type) {
-    case DType::kBF16:
-      return "bf16";
-    case DType::kF32:
-      return "f32";
-    case DType::kI32:
-      return "i32";
-    case DType::kBytes:
-      return "bytes";
-  }
-  return "?";
-}
+template <>
+struct EnumNames<DType> {
+  static constexpr EnumName<DType> kTable[] = {
+      {DType::kBF16, "bf16"}, {DType::kF32, "f32"}, {DType::kI32, "i32"}, {DType::kBytes, "bytes"}};
+};
 
 }  // namespace serval

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "vm/enum_names.h"
 #include "vm/instruction.h"
 #include "vm/machine.h"
 #include "vm/tensor.h"
@@ -20,6 +21,11 @@ namespace serval {
 enum class QueueKind : uint8_t {
   kPerSm = 0,   // one queue an SM
   kGlobal = 1,  // one queue, popped first in, first out by whichever SM is free
+};
+template <>
+struct EnumNames<QueueKind> {
+  static constexpr EnumName<QueueKind> kTable[] = {{QueueKind::kPerSm, "per-sm"},
+                                                   {QueueKind::kGlobal, "global"}};
 };
 
 inline constexpr uint32_t kMaxDevices = 64;

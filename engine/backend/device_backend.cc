@@ -7,7 +7,6 @@
 
 #include "fmt/format.h"
 
-#include "engine/backend/best_policy.h"
 #include "engine/backend/cache_fill.h"
 #include "engine/backend/device_state.h"
 #include "engine/backend/device_tensors.h"
@@ -19,8 +18,6 @@
 #include "instructions/device_isa.h"
 #include "models/llama/graph.h"
 #include "models/llama/rope_table.h"
-#include "scheduler/compile.h"
-#include "scheduler/validate.h"
 #include "vm/device/cuda_resources.h"
 #include "vm/device/interpreter.h"
 #include "vm/device/stream_limit.h"
@@ -60,21 +57,21 @@ DeviceMemory bind(const Program& program, const DeviceTensors& tensors, const De
 
 class DeviceBackend final : public Backend {
  public:
-  DeviceBackend(const Gpu& gpu, Program program, const DeviceOptions& options)
+  DeviceBackend(const Gpu& gpu, ValidProgram program, const DeviceOptions& options)
       : gpu_(gpu),
         program_(std::move(program)),
-        tensors_(std::array{&std::as_const(program_)}),
+        tensors_(std::array{&*program_}),
         state_(blocks_per_sequence()),
-        interpreter_(program_, device_isa(), bind(program_, tensors_, state_), options) {}
+        interpreter_(*program_, device_isa(), bind(*program_, tensors_, state_), options) {}
 
   const DeviceTensors& tensors() const { return tensors_; }
 
   std::string name() const override { return "device"; }
-  const Program& program() const override { return program_; }
+  const Program& program() const override { return *program_; }
   StateBlock& state() override { return state_.host(); }
   std::span<int32_t> block_table() override { return state_.block_table(); }
-  uint32_t blocks_per_sequence() const override { return blocks_for_tokens(program_.limits.max_context); }
-  uint32_t num_kv_blocks() const override { return program_.limits.kv_blocks; }
+  uint32_t blocks_per_sequence() const override { return blocks_for_tokens(program_->limits.max_context); }
+  uint32_t num_kv_blocks() const override { return program_->limits.kv_blocks; }
   void run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) override;
   void request_stop() noexcept override { state_.request_stop(); }
   std::span<const float> logits(int row) override;
@@ -86,7 +83,7 @@ class DeviceBackend final : public Backend {
 
  private:
   const Gpu gpu_;
-  const Program program_;
+  const ValidProgram program_;
   const DeviceTensors tensors_;
   DeviceState state_;
   const CudaStream stream_;
@@ -99,7 +96,7 @@ void DeviceBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on
   StateBlock& state = state_.host();
   state.control = {
       .passes_done = 0, .passes_wanted = passes, .last_pass = kKeepRunning, .stopped_by_host = 0};
-  check_state(program_, state, state_.block_table());
+  check_state(*program_, state, state_.block_table());
   const RowsInUse use = rows_in_use(state);
   state_.upload(use.slot_bound, stream_);
   struct ClearStop {
@@ -113,7 +110,7 @@ void DeviceBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on
 
 std::span<const float> DeviceBackend::logits(int row) {
   use_gpu(gpu_.index);
-  const size_t vocab = program_.limits.vocab;
+  const size_t vocab = program_->limits.vocab;
   std::vector<float>& out = logits_.at(static_cast<size_t>(row));
   out.resize(vocab);
   const std::byte* from =
@@ -124,7 +121,7 @@ std::span<const float> DeviceBackend::logits(int row) {
 
 void DeviceBackend::fill_cache() {
   use_gpu(gpu_.index);
-  for (const Tensor& tensor : program_.tensors) {
+  for (const Tensor& tensor : program_->tensors) {
     if (tensor.kind != TensorKind::kKvCache) continue;
     auto* cache = reinterpret_cast<uint16_t*>(tensors_.data(tensor.name));
     fill_random(cache, tensor.rows * tensor.cols, cache_fill_key(tensor.name), kCacheFillScale,
@@ -143,22 +140,14 @@ std::optional<double> DeviceBackend::stream_limit_gb_per_s() {
   return measure_stream_limit(gpu_.sms, stream_.get());
 }
 
-Program compile_for(const Gpu& gpu, const LlamaConfig& config, const DeviceBackendOptions& options) {
+ValidProgram compile_for(const Gpu& gpu, const LlamaConfig& config, const BackendOptions& options) {
   if (options.sms > gpu.sms) {
     throw Error(ErrorKind::kUsage, fmt::format("sms: {}; limit: {} ({})", options.sms, gpu.sms, gpu.name));
   }
   Machine machine = h200_machine();
   machine.name = gpu.name;
   machine.sms = options.sms > 0 ? options.sms : gpu.sms;
-  const GraphOptions graph_options{.sms = machine.sms,
-                                   .context = options.context,
-                                   .kv_blocks = options.max_sequences * blocks_for_tokens(options.context)};
-  const Graph graph = build_llama_graph(config, graph_options);
-  const auto policy = options.best_policy ? best_policy(config, graph_options, machine, {}) : options.policy;
-  Program program =
-      compile(graph, machine, {.policy = policy, .queue_kind = options.queue_kind, .context = {}});
-  require_valid(program);
-  return program;
+  return compile_model(config, machine, options.limits, options.schedule);
 }
 
 void require_room(const Gpu& gpu, const Program& program) {
@@ -178,18 +167,17 @@ void check_device(int gpu) {
 }
 
 std::unique_ptr<Backend> make_device_backend(const LlamaConfig& config, const WeightSource& weights,
-                                             const DeviceBackendOptions& options,
-                                             const LoadProgress& progress) {
+                                             const BackendOptions& options, const LoadProgress& progress) {
   const Gpu gpu = find_gpu(options.gpu);
   use_gpu(gpu.index);
-  Program program = compile_for(gpu, config, options);
-  require_room(gpu, program);
+  ValidProgram program = compile_for(gpu, config, options);
+  require_room(gpu, *program);
   auto backend = std::make_unique<DeviceBackend>(
       gpu, std::move(program),
       DeviceOptions{.stall_timeout_s = options.stall_timeout_s, .device = gpu.index});
   const DeviceTensors& tensors = backend->tensors();
   upload_weights(weights, backend->program(), tensors, gpu, progress);
-  const std::vector<float> rope = make_rope_table(config, options.context);
+  const std::vector<float> rope = make_rope_table(config, options.limits.context);
   SERVAL_CUDA_CHECK(cudaMemcpy(tensors.data(llama_tensor::kRope), rope.data(), rope.size() * sizeof(float),
                                cudaMemcpyHostToDevice));
   // What was zeroed and copied so far was only enqueued, in a stream that the backend's does not wait for.

@@ -13,8 +13,6 @@
 #include "models/checkpoint/host_buffer.h"
 #include "models/llama/graph.h"
 #include "models/llama/rope_table.h"
-#include "scheduler/compile.h"
-#include "scheduler/validate.h"
 #include "vm/error.h"
 #include "vm/host/interpreter.h"
 #include "vm/host/replay.h"
@@ -48,19 +46,19 @@ class LazyMemory {
 
 class HostBackend final : public Backend {
  public:
-  HostBackend(Program program, std::shared_ptr<const ModelWeights> weights, std::vector<float> rope,
-              const HostOptions& options, std::optional<uint64_t> interleaving);
+  HostBackend(ValidProgram program, std::shared_ptr<const ModelWeights> weights, std::vector<float> rope,
+              const BackendOptions& options);
 
   std::string name() const override { return "host"; }
-  const Program& program() const override { return program_; }
+  const Program& program() const override { return *program_; }
   StateBlock& state() override { return *state_; }
   std::span<int32_t> block_table() override { return block_table_; }
-  uint32_t blocks_per_sequence() const override { return blocks_for_tokens(program_.limits.max_context); }
-  uint32_t num_kv_blocks() const override { return program_.limits.kv_blocks; }
+  uint32_t blocks_per_sequence() const override { return blocks_for_tokens(program_->limits.max_context); }
+  uint32_t num_kv_blocks() const override { return program_->limits.kv_blocks; }
   void run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) override;
   void request_stop() noexcept override { std::atomic_ref(host_stop_).store(1, std::memory_order_release); }
   std::span<const float> logits(int row) override {
-    return {logits_ + static_cast<size_t>(row) * program_.limits.vocab, program_.limits.vocab};
+    return {logits_ + static_cast<size_t>(row) * program_->limits.vocab, program_->limits.vocab};
   }
   void fill_cache() override;
   void record(uint32_t events_of_ring, RecordingDetail detail) override;
@@ -70,7 +68,7 @@ class HostBackend final : public Backend {
   HostMemory bind();
   void* state_memory(const std::string& name);
 
-  const Program program_;
+  const ValidProgram program_;
   const std::shared_ptr<const ModelWeights> weights_;
   std::vector<float> rope_;
   std::vector<int32_t> block_table_;
@@ -84,16 +82,19 @@ class HostBackend final : public Backend {
   bool recording_ = false;
 };
 
-HostBackend::HostBackend(Program program, std::shared_ptr<const ModelWeights> weights,
-                         std::vector<float> rope, const HostOptions& options,
-                         std::optional<uint64_t> interleaving)
+uint32_t threads_of(const BackendOptions& options) {
+  return options.threads > 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
+}
+
+HostBackend::HostBackend(ValidProgram program, std::shared_ptr<const ModelWeights> weights,
+                         std::vector<float> rope, const BackendOptions& options)
     : program_(std::move(program)), weights_(std::move(weights)), rope_(std::move(rope)) {
-  require_valid(program_);
   block_table_.resize(size_t{kMaxSlots} * blocks_per_sequence());
-  if (interleaving) {
-    replay_ = std::make_unique<ReplayInterpreter>(program_, host_isa(), bind(), *interleaving);
+  if (options.interleaving) {
+    replay_ = std::make_unique<ReplayInterpreter>(*program_, host_isa(), bind(), *options.interleaving);
   } else {
-    interpreter_ = std::make_unique<HostInterpreter>(program_, host_isa(), bind(), options);
+    interpreter_ = std::make_unique<HostInterpreter>(
+        *program_, host_isa(), bind(), HostOptions{threads_of(options), options.stall_timeout_s});
   }
 }
 
@@ -123,10 +124,10 @@ void require_memory(const Program& program) {
 }
 
 HostMemory HostBackend::bind() {
-  require_memory(program_);
-  HostMemory memory(program_.tensors.size());
-  for (uint32_t t = 0; t < program_.tensors.size(); ++t) {
-    const Tensor& tensor = program_.tensors[t];
+  require_memory(*program_);
+  HostMemory memory(program_->tensors.size());
+  for (uint32_t t = 0; t < program_->tensors.size(); ++t) {
+    const Tensor& tensor = program_->tensors[t];
     switch (tensor.kind) {
       case TensorKind::kWeight:
         // Handlers only read weights; the table of pointers is one for all kinds.
@@ -155,7 +156,7 @@ HostMemory HostBackend::bind() {
 void HostBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) {
   state_->control = {
       .passes_done = 0, .passes_wanted = passes, .last_pass = kKeepRunning, .stopped_by_host = 0};
-  check_state(program_, *state_, block_table_);
+  check_state(*program_, *state_, block_table_);
   replay_ ? replay_->run(on_pass) : interpreter_->run(on_pass);
   std::atomic_ref(host_stop_).store(0, std::memory_order_release);
 }
@@ -169,39 +170,27 @@ void HostBackend::record(uint32_t events_of_ring, RecordingDetail) {
 
 void HostBackend::fill_cache() {
   auto cache = caches_.begin();
-  for (const Tensor& tensor : program_.tensors) {
+  for (const Tensor& tensor : program_->tensors) {
     if (tensor.kind == TensorKind::kKvCache)
       fill_random_matrix(*cache++, cache_fill_key(tensor.name), 0, kCacheFillScale);
   }
-}
-
-uint32_t threads_of(const HostBackendOptions& options) {
-  return options.threads > 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
 }
 
 }  // namespace
 
 std::unique_ptr<Backend> make_host_backend(const LlamaConfig& config,
                                            std::shared_ptr<const ModelWeights> weights,
-                                           const HostBackendOptions& options) {
-  const uint32_t sms = options.sms > 0 ? options.sms : threads_of(options);
-  const Graph graph =
-      build_llama_graph(config, {.sms = sms,
-                                 .context = options.context,
-                                 .kv_blocks = options.max_sequences * blocks_for_tokens(options.context)});
-  Machine machine = host_machine(sms);
-  Program program =
-      compile(graph, machine, {.policy = options.policy, .queue_kind = options.queue_kind, .context = {}});
-  return bind_host_backend(std::move(program), config, std::move(weights), options);
+                                           const BackendOptions& options) {
+  const Machine machine = host_machine(options.sms > 0 ? options.sms : threads_of(options));
+  return bind_host_backend(compile_model(config, machine, options.limits, options.schedule), config,
+                           std::move(weights), options);
 }
 
-std::unique_ptr<Backend> bind_host_backend(Program program, const LlamaConfig& config,
+std::unique_ptr<Backend> bind_host_backend(ValidProgram program, const LlamaConfig& config,
                                            std::shared_ptr<const ModelWeights> weights,
-                                           const HostBackendOptions& options) {
-  std::vector<float> rope = make_rope_table(config, program.limits.max_context);
-  return std::make_unique<HostBackend>(std::move(program), std::move(weights), std::move(rope),
-                                       HostOptions{threads_of(options), options.stall_timeout_s},
-                                       options.interleaving);
+                                           const BackendOptions& options) {
+  std::vector<float> rope = make_rope_table(config, program->limits.max_context);
+  return std::make_unique<HostBackend>(std::move(program), std::move(weights), std::move(rope), options);
 }
 
 }  // namespace serval

@@ -13,7 +13,7 @@ void check_device(int /*gpu*/) {
 }
 
 std::unique_ptr<Backend> make_device_backend(const LlamaConfig& /*config*/, const WeightSource& /*weights*/,
-                                             const DeviceBackendOptions& options,
+                                             const BackendOptions& options,
                                              const LoadProgress& /*progress*/) {
   check_device(options.gpu);
   return nullptr;

@@ -30,7 +30,7 @@ constexpr const char* kExamples =
 constexpr int kMaxRepetitions = 10000;
 
 struct Flags {
-  EngineFlags engine;
+  EngineOptions engine;
   OutputFlags output;
   std::vector<int> prompt_lengths;
   std::vector<int> generation_lengths;
@@ -77,7 +77,7 @@ void Flags::declare(FlagSet& set) {
       "--trace-tokens", "N",
       "with --depth: record events as serval profile does, of the last N tokens, to see what that costs",
       [this](const FlagValue& v) { trace_tokens = static_cast<int>(parse_integer(v, 1, kMaxLaunchPasses)); });
-  engine.declare(set);
+  declare_engine(set, engine);
   output.declare(set, "the same as -o json");
   set.value("-o,--output-format", "FORMAT", "md, json or csv. Default: md", [this](const FlagValue& v) {
     format = parse_choice(v, {"md", "json", "csv"});
@@ -313,7 +313,8 @@ EngineOptions options_for(const Flags& flags, const std::vector<Test>& tests) {
     longest = std::max(longest, test.tokens);
   }
   constexpr int kFirstAndLast = 2;  // a prompt's next token; a generation's first token and its prompt
-  EngineOptions options = flags.engine.options(batch);
+  EngineOptions options = flags.engine;
+  options.max_sequences = batch;
   if (options.context == 0) options.context = longest + kFirstAndLast;
   return options;
 }
@@ -321,7 +322,8 @@ EngineOptions options_for(const Flags& flags, const std::vector<Test>& tests) {
 int bench_depths(const Flags& flags, const std::vector<Test>& tests) {
   DepthBench bench;
   bench.tests = depth_tests_of(flags, tests);
-  bench.engine = flags.engine.options(*std::max_element(flags.batch_sizes.begin(), flags.batch_sizes.end()));
+  bench.engine = flags.engine;
+  bench.engine.max_sequences = *std::max_element(flags.batch_sizes.begin(), flags.batch_sizes.end());
   for (const DepthTest& test : bench.tests) {
     if (flags.engine.context == 0) bench.engine.context = std::max(bench.engine.context, test.context());
   }

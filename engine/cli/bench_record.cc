@@ -83,7 +83,7 @@ ordered_json bench_record(const BenchSubject& subject, const DepthTest& test, co
                          {"test", test.name()},
                          {"context", test.depth},
                          {"batch", test.batch},
-                         {"dtype", "bf16"},
+                         {"dtype", name_of(DType::kBF16)},
                          {"tokens_per_second", kMicrosecondsPerSecond * tokens_per_pass / total}};
   record["us_per_token_kernel"] = kernel ? ordered_json(*kernel / tokens_per_pass) : ordered_json(nullptr);
   record["us_per_token_total"] = total / tokens_per_pass;
@@ -97,7 +97,7 @@ ordered_json bench_record(const BenchSubject& subject, const DepthTest& test, co
   record["gpu"] = kernel ? ordered_json(program.machine.name) : ordered_json(nullptr);
   record["sms"] = program.machine.sms;
   record["policy"] = policy == program.metadata.end() ? "" : policy->second;
-  record["queue"] = program.queue_kind == QueueKind::kGlobal ? "global" : "per-sm";
+  record["queue"] = name_of(program.queue_kind);
   record["launch_passes"] = subject.launch_passes;
   record["repetitions"] = samples.size();
   record["version"] = version();

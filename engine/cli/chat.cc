@@ -34,7 +34,7 @@ constexpr const char* kChatCommands =
     "Ctrl-C         stop the answer; where nothing is typed, leave";
 
 struct Flags {
-  EngineFlags engine;
+  EngineOptions engine;
   SamplingFlags sampling;
   OutputFlags output;
   std::string system;
@@ -44,7 +44,7 @@ struct Flags {
     set.value("--system", "TEXT", "the system message",
               [this](const FlagValue& v) { system = repair_utf8(parse_text(v)); });
     sampling.declare(set);
-    engine.declare(set);
+    declare_engine(set, engine);
     output.declare(set, "print each answer as one line of JSON");
     set.examples(kExamples);
   }
@@ -184,7 +184,9 @@ class Chat {
 };
 
 int chat(const Flags& flags) {
-  Engine engine = load_engine(flags.engine.options(1), flags.output.progress);
+  EngineOptions options = flags.engine;
+  options.max_sequences = 1;
+  Engine engine = load_engine(options, flags.output.progress);
   const ModelInfo& info = engine.info();
   const ChatMessage probe{"user", "?"};
   (void)engine.tokenize_chat({&probe, 1});  // a model that has no usable template says so now

@@ -3,9 +3,12 @@
 #include <climits>
 #include <random>
 
-#include "engine/backend/best_policy.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+
 #include "engine/cli/log.h"
-#include "vm/machine.h"
+#include "engine/runtime/options.h"
+#include "models/tokenizer/chat_template.h"
 
 namespace serval::cli {
 namespace {
@@ -14,10 +17,17 @@ constexpr float kMaxTemperature = 100;
 constexpr float kMaxRepetitionPenalty = 10;
 constexpr int kMaxTopK = 1 << 20;
 
-ProgressMode parse_progress(const FlagValue& value) {
-  const std::string choice = parse_choice(value, {"auto", "on", "off"});
-  if (choice == "auto") return ProgressMode::kAuto;
-  return choice == "on" ? ProgressMode::kOn : ProgressMode::kOff;
+std::string load_line(const LlamaConfig& config, double seconds) {
+  constexpr double kGigabyte = 1e9;
+  const double gigabytes = static_cast<double>(config.weight_bytes_bf16()) / kGigabyte;
+  return fmt::format("loaded {:.2f} GB of weights in {:.2f} s ({:.1f} GB/s)", gigabytes, seconds,
+                     gigabytes / seconds);
+}
+
+ProgressCallback drawn_by(ProgressBar& bar) {
+  return [&bar](const char* stage, uint64_t done, uint64_t total) {
+    bar.update(stage, done, total, ProgressBar::Unit::kBytes);
+  };
 }
 
 }  // namespace
@@ -25,93 +35,98 @@ ProgressMode parse_progress(const FlagValue& value) {
 void OutputFlags::declare(FlagSet& flags, const std::string& json_help) {
   flags.group("Output");
   if (!json_help.empty()) flags.toggle("--json", json_help, json);
-  flags.value("--progress", "WHEN", "a progress bar on stderr: auto (on a terminal), on, off. Default: auto",
-              [this](const FlagValue& v) { progress = parse_progress(v); });
-  flags.value("--log-level", "LEVEL", "what stderr gets: trace, debug, info, warn, error. Default: info",
-              [](const FlagValue& v) {
-                set_log_level(parse_choice(v, {"trace", "debug", "info", "warn", "error"}));
-              });
+  flags.value("--progress", "WHEN",
+              fmt::format("a progress bar on stderr: {}; auto: on a terminal. Default: {}",
+                          listed<ProgressMode>(), name_of(progress)),
+              [this](const FlagValue& v) { progress = parse_enumerator<ProgressMode>(v); });
+  const std::vector<std::string> levels = {"trace", "debug", "info", "warn", "error"};
+  flags.value("--log-level", "LEVEL",
+              fmt::format("what stderr gets: {}. Default: info", fmt::join(levels, ", ")),
+              [levels](const FlagValue& v) { set_log_level(parse_choice(v, levels)); });
 }
 
-void ModelFlags::declare(FlagSet& flags) {
+void declare_model_name(FlagSet& flags, std::string& model) {
   flags.group("Model");
   flags.value("-m,--model", "MODEL",
               "a Hugging Face directory or a preset's name. Default: the bundled model",
-              [this](const FlagValue& v) { model = parse_text(v); });
+              [&model](const FlagValue& v) { model = parse_text(v); });
+}
+
+void declare_model(FlagSet& flags, EngineOptions& options) {
+  declare_model_name(flags, options.model);
   flags.value("--random-weights", "SEED",
               "weights made from SEED instead of a checkpoint's; a preset needs it",
-              [this](const FlagValue& v) { random_weights = parse_unsigned(v, UINT64_MAX); });
+              [&options](const FlagValue& v) { options.random_weights = parse_unsigned(v, UINT64_MAX); });
 }
 
-void ScheduleFlags::declare(FlagSet& flags) {
+void declare_context(FlagSet& flags, EngineOptions& options) {
+  flags.group("Model");
+  flags.value("-c,--ctx-size", "N", "tokens a sequence may hold. Default: the model's maximum, at most 4096",
+              [&options](const FlagValue& v) {
+                options.context = static_cast<int>(parse_integer(v, 0, kMaxContext));
+              });
+}
+
+void declare_schedule(FlagSet& flags, EngineOptions& options) {
   flags.group("Machine");
   flags.value("--sms", "N", "SMs to compile for. Default: the machine's own number",
-              [this](const FlagValue& v) {
-                sms = static_cast<int>(parse_integer(v, 1, static_cast<int>(serval::kMaxSms)));
+              [&options](const FlagValue& v) {
+                options.sms = static_cast<int>(parse_integer(v, 1, OptionLimits::kMaxSms));
               });
   flags.value("--policy", "NAME",
-              "placement on SMs: round-robin, zig-zag, wave, list, or best: what the GPU's simulator "
-              "prefers. Default: what the cost model prefers",
-              [this](const FlagValue& v) {
-                policy = parse_choice(v, {"round-robin", "zig-zag", "wave", "list", kBestPolicy});
-              });
-  flags.value("--queue", "KIND", "per-sm: a queue for each SM; global: one for all. Default: per-sm",
-              [this](const FlagValue& v) {
-                global_queue = parse_choice(v, {"per-sm", "global"}) == "global";
+              fmt::format("placement on SMs: {}; {}: what the GPU's simulator prefers. Default: what the "
+                          "cost model prefers",
+                          fmt::join(policy_names(), ", "), kBestPolicy),
+              [&options](const FlagValue& v) { options.policy = parse_choice(v, policy_names()); });
+  flags.value("--queue", "KIND",
+              fmt::format("{}: a queue for each SM; {}: one for all. Default: {}", name_of(QueueKind::kPerSm),
+                          name_of(QueueKind::kGlobal), name_of(QueueKind::kPerSm)),
+              [&options](const FlagValue& v) {
+                options.global_queue = parse_enumerator<QueueKind>(v) == QueueKind::kGlobal;
               });
 }
 
-void declare_context(FlagSet& flags, int& context) {
-  flags.group("Model");
+void declare_threads(FlagSet& flags, EngineOptions& options, const std::string& of) {
+  flags.value("--threads", "N", fmt::format("threads of {}; 0: all cores. Default: 0", of),
+              [&options](const FlagValue& v) {
+                options.threads = static_cast<int>(parse_integer(v, 0, OptionLimits::kMaxThreads));
+              });
+}
+
+void declare_engine(FlagSet& flags, EngineOptions& options) {
+  declare_model(flags, options);
+  declare_context(flags, options);
   flags.value(
-      "-c,--ctx-size", "N", "tokens a sequence may hold. Default: the model's maximum, at most 4096",
-      [&context](const FlagValue& v) { context = static_cast<int>(parse_integer(v, 0, kMaxContext)); });
-}
-
-void EngineFlags::declare(FlagSet& flags) {
-  model.declare(flags);
-  declare_context(flags, context);
-  flags.value("--chat-template", "NAME", "llama3 or chatml. Default: recognised from the checkpoint",
-              [this](const FlagValue& v) {
-                chat_template = parse_choice(v, {"llama3", "chatml"});
-              });
-  schedule.declare(flags);
-  flags.value("--backend", "NAME", "what runs the program: auto, device, host, torch. Default: auto",
-              [this](const FlagValue& v) {
-                backend = parse_choice(v, {"auto", "device", "host", "torch"});
-              });
-  flags.value("--threads", "N", "threads of the host interpreter; 0: all cores. Default: 0",
-              [this](const FlagValue& v) { threads = static_cast<int>(parse_integer(v, 0, kMaxThreads)); });
+      "--chat-template", "NAME",
+      fmt::format("{}. Default: recognised from the checkpoint", fmt::join(ChatTemplate::names(), " or ")),
+      [&options](const FlagValue& v) { options.chat_template = parse_choice(v, ChatTemplate::names()); });
+  declare_schedule(flags, options);
+  flags.value("--backend", "NAME",
+              fmt::format("what runs the program: {}. Default: {}", fmt::join(backend_names(), ", "),
+                          options.backend),
+              [&options](const FlagValue& v) { options.backend = parse_choice(v, backend_names()); });
+  declare_threads(flags, options, "the host interpreter");
   flags.value(
       "--interleaving", "SEED",
       "run the host interpreter's instructions on one thread, interleaved as SEED says: to look for a race",
-      [this](const FlagValue& v) { interleaving = parse_unsigned(v, UINT64_MAX); });
-}
-
-EngineOptions EngineFlags::options(int max_sequences) const {
-  EngineOptions options;
-  options.model = model.model;
-  options.random_weights = model.random_weights;
-  options.context = context;
-  options.max_sequences = max_sequences;
-  options.backend = backend;
-  options.threads = threads;
-  options.sms = schedule.sms;
-  options.policy = schedule.policy;
-  options.global_queue = schedule.global_queue;
-  options.chat_template = chat_template;
-  options.interleaving = interleaving;
-  return options;
+      [&options](const FlagValue& v) { options.interleaving = parse_unsigned(v, UINT64_MAX); });
 }
 
 Engine load_engine(EngineOptions options, ProgressMode progress) {
   ProgressBar bar(progress);
-  options.progress = [&bar](const char* stage, uint64_t done, uint64_t total) {
-    bar.update(stage, done, total, ProgressBar::Unit::kBytes);
-  };
+  options.progress = drawn_by(bar);
   Engine engine = Engine::load(options);
   if (!engine.info().backend_notice.empty()) log_info(engine.info().backend_notice);
   return engine;
+}
+
+LoadedModel load_model(EngineOptions options, ProgressMode progress) {
+  ProgressBar bar(progress);
+  options.progress = drawn_by(bar);
+  LoadedModel model = serval::load_model(options, open_model(options));
+  if (!model.notice.empty()) log_info(model.notice);
+  log_info(load_line(model.source.config, model.load_seconds));
+  return model;
 }
 
 void SamplingFlags::declare(FlagSet& flags) {

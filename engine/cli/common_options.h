@@ -8,6 +8,8 @@
 
 #include "engine/cli/flags.h"
 #include "engine/cli/progress.h"
+#include "engine/runtime/load_model.h"
+#include "models/checkpoint/config.h"
 #include "serval/engine.h"
 
 namespace serval::cli {
@@ -20,45 +22,26 @@ struct OutputFlags {
   void declare(FlagSet& flags, const std::string& json_help);
 };
 
+inline constexpr int kMaxContext = ConfigLimits::kMaxPosition;  // tokens; the model's own limit comes later
+
+// -m: a directory or a preset's name.
+void declare_model_name(FlagSet& flags, std::string& model);
 // -m, --random-weights: which model.
-struct ModelFlags {
-  std::string model;  // a directory or a preset's name; empty: the bundled model
-  std::optional<uint64_t> random_weights;
-
-  void declare(FlagSet& flags);
-};
-
-// --sms, --policy, --queue: how it is compiled.
-struct ScheduleFlags {
-  int sms = 0;         // 0: the machine's own number
-  std::string policy;  // empty: what the cost model prefers
-  bool global_queue = false;
-
-  void declare(FlagSet& flags);
-};
-
-inline constexpr int kMaxContext = 1 << 24;  // tokens; the model's own maximum is checked when it is loaded
-inline constexpr int kMaxThreads = 1024;
-
+void declare_model(FlagSet& flags, EngineOptions& options);
 // -c.
-void declare_context(FlagSet& flags, int& context);
-
-// Everything that loading a model needs.
-struct EngineFlags {
-  ModelFlags model;
-  ScheduleFlags schedule;
-  int context = 0;
-  int threads = 0;
-  std::string backend = "auto";
-  std::string chat_template;
-  std::optional<uint64_t> interleaving;
-
-  void declare(FlagSet& flags);
-  EngineOptions options(int max_sequences) const;
-};
+void declare_context(FlagSet& flags, EngineOptions& options);
+// --sms, --policy, --queue: how it is compiled.
+void declare_schedule(FlagSet& flags, EngineOptions& options);
+// --threads, `of` what.
+void declare_threads(FlagSet& flags, EngineOptions& options, const std::string& of);
+// All of these and the rest that loading a model needs: --chat-template, --backend, --interleaving.
+void declare_engine(FlagSet& flags, EngineOptions& options);
 
 // Loads with a progress bar. Throws as Engine::load does.
 Engine load_engine(EngineOptions options, ProgressMode progress);
+// The same without an engine, for the commands that time or record passes themselves; says on stderr how long
+// it took.
+LoadedModel load_model(EngineOptions options, ProgressMode progress);
 
 // -n, -s, --temp and their like. What is not given is the model's own default.
 struct SamplingFlags {

@@ -6,8 +6,8 @@
 #include "nlohmann/json.hpp"
 
 #include "engine/cli/bench_record.h"
+#include "engine/cli/common_options.h"
 #include "engine/cli/json_text.h"
-#include "engine/cli/loaded_model.h"
 #include "engine/cli/output.h"
 #include "engine/cli/pass_timer.h"
 #include "engine/cli/signals.h"

@@ -27,7 +27,7 @@ constexpr const char* kExamples =
     "  serval generate -m llama-3.2-1b --random-weights 1 -p 'Hello' -n 16\n";
 
 struct Flags {
-  EngineFlags engine;
+  EngineOptions engine;
   PromptFlags prompts;
   SamplingFlags sampling;
   OutputFlags output;
@@ -38,7 +38,7 @@ struct Flags {
   void declare(FlagSet& set) {
     prompts.declare(set);
     sampling.declare(set);
-    engine.declare(set);
+    declare_engine(set, engine);
     output.declare(set, "print one JSON object instead of text");
     set.toggle("--no-echo", "print what is generated without the prompt before it", no_echo);
     set.value("--trace", "FILE",
@@ -188,7 +188,8 @@ void log_batch(const std::vector<Response>& responses, uint64_t seed, double wal
 int generate(const Flags& flags) {
   const std::vector<std::string> prompts = flags.prompts.collect();
   const int sequences = static_cast<int>(std::min<size_t>(prompts.size(), kMaxBatchSequences));
-  EngineOptions options = flags.engine.options(sequences);
+  EngineOptions options = flags.engine;
+  options.max_sequences = sequences;
   options.trace_tokens = flags.trace_file.empty() ? 0 : flags.trace_tokens;
   Engine engine = load_engine(options, flags.output.progress);
   const std::vector<Request> requests =

@@ -36,16 +36,16 @@ constexpr const char* kBuildType = "debug";
 
 // What --backend can name here.
 std::vector<std::string> backends() {
-  std::vector<std::string> names = {"host"};
+  std::vector<std::string> names = {name_of(BackendKind::kHost)};
   try {
     check_device();
-    names.push_back("device");
+    names.emplace_back(name_of(BackendKind::kDevice));
   } catch (const Error&) {
     // No GPU, which --backend device explains.
   }
   try {
     (void)load_torch_plugin();
-    names.push_back("torch");
+    names.emplace_back(name_of(BackendKind::kTorch));
   } catch (const Error&) {
     // Not installed, which --backend torch explains.
   }
@@ -133,12 +133,10 @@ std::string as_text(const ordered_json& facts) {
 }  // namespace
 
 int run_info(const Arguments& arguments) {
-  ModelFlags model;
+  std::string model;
   OutputFlags output;
   FlagSet set("info", "Prints facts about the program, this machine and a model.", "[FLAGS]");
-  set.group("Model");
-  set.value("-m,--model", "MODEL", "a Hugging Face directory or a preset's name. Default: the bundled model",
-            [&](const FlagValue& v) { model.model = parse_text(v); });
+  declare_model_name(set, model);
   output.declare(set, "print one JSON object");
   set.examples(kExamples);
   if (!set.parse(arguments)) {
@@ -146,7 +144,7 @@ int run_info(const Arguments& arguments) {
     return 0;
   }
   const ordered_json facts = {
-      {"serval", program_facts()}, {"machine", machine_facts()}, {"model", model_facts(model.model)}};
+      {"serval", program_facts()}, {"machine", machine_facts()}, {"model", model_facts(model)}};
   write_stdout(output.json ? pretty(facts) : as_text(facts));
   return 0;
 }

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <system_error>
 
-#include "fmt/format.h"
-
 #include "vm/error.h"
 
 namespace serval::cli {
@@ -80,8 +78,8 @@ float parse_real(const FlagValue& value, float low, float high, LowerBound bound
                     : fmt::format("is out of range: above {}, up to {}", low, high));
 }
 
-std::string parse_choice(const FlagValue& value, std::initializer_list<std::string_view> choices) {
-  for (const std::string_view choice : choices) {
+std::string parse_choice(const FlagValue& value, const std::vector<std::string>& choices) {
+  for (const std::string& choice : choices) {
     if (value.text == choice) return value.text;
   }
   reject(value, fmt::format("is not one of {}", fmt::join(choices, ", ")));

@@ -5,10 +5,13 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+
+#include "vm/enum_names.h"
 
 namespace serval::cli {
 
@@ -33,7 +36,18 @@ enum class LowerBound { kIncluded, kExcluded };
 float parse_real(const FlagValue& value, float low, float high, LowerBound bound = LowerBound::kIncluded);
 
 // One of `choices`, exactly.
-std::string parse_choice(const FlagValue& value, std::initializer_list<std::string_view> choices);
+std::string parse_choice(const FlagValue& value, const std::vector<std::string>& choices);
+// A choice among the names of an enumeration.
+template <NamedEnum E>
+E parse_enumerator(const FlagValue& value) {
+  const auto names = enumerator_names<E>();
+  return *enumerator_named<E>(parse_choice(value, {names.begin(), names.end()}));
+}
+// The same names for a help text: "auto, on, off".
+template <NamedEnum E>
+std::string listed() {
+  return fmt::format("{}", fmt::join(enumerator_names<E>(), ", "));
+}
 
 // 1, true, yes, on; 0, false, no, off.
 bool parse_boolean(const FlagValue& value);

@@ -2,7 +2,9 @@
 #include "engine/cli/profile.h"
 
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 
+#include "engine/backend/options.h"
 #include "engine/cli/common_options.h"
 #include "engine/cli/log.h"
 #include "engine/cli/output.h"
@@ -25,14 +27,10 @@ constexpr const char* kExamples =
     "  serval profile diff before.json.gz after.json.gz --fail-above 3%\n";
 
 constexpr int kMaxTokens = 1024;
+constexpr const char* kSimulator = "sim";  // what --backend calls it
 
 struct Flags {
   std::string trace_input;  // empty: record
-  ModelFlags model;
-  ScheduleFlags schedule;
-  int context = 0;
-  int threads = 0;
-  std::string backend = "auto";
   RecordingOptions recording;
   std::string calibration;
   std::vector<std::string> what_ifs;
@@ -42,23 +40,31 @@ struct Flags {
 
   void declare(FlagSet& set);
   void declare_run(FlagSet& set);
+  void read_backend(const std::string& name);
   void declare_output(FlagSet& set);
   void check(const FlagSet& set) const;
   bool wants_report() const { return report || output.json || (trace_file.empty() && html_file.empty()); }
   RecordingOptions options() const;
 };
 
+// The last of several wins.
+void Flags::read_backend(const std::string& name) {
+  recording.simulate = name == kSimulator;
+  if (!recording.simulate) recording.engine.backend = name;
+}
+
 void Flags::declare_run(FlagSet& set) {
-  model.declare(set);
-  declare_context(set, context);
-  schedule.declare(set);
+  EngineOptions& engine = recording.engine;
+  declare_model(set, engine);
+  declare_context(set, engine);
+  declare_schedule(set, engine);
+  const std::vector<std::string> backends = {name_of(BackendKind::kAuto), name_of(BackendKind::kDevice),
+                                             name_of(BackendKind::kHost), kSimulator};
   set.value("--backend", "NAME",
-            "what runs the program: auto, device, host, or sim, a model of the GPU. Default: auto",
-            [this](const FlagValue& v) {
-              backend = parse_choice(v, {"auto", "device", "host", "sim"});
-            });
-  set.value("--threads", "N", "threads of the host interpreter; 0: all cores. Default: 0",
-            [this](const FlagValue& v) { threads = static_cast<int>(parse_integer(v, 0, kMaxThreads)); });
+            fmt::format("what runs the program: {}; {}: a model of the GPU. Default: {}",
+                        fmt::join(backends, ", "), kSimulator, engine.backend),
+            [this, backends](const FlagValue& v) { read_backend(parse_choice(v, backends)); });
+  declare_threads(set, engine, "the host interpreter");
   set.group("What is recorded");
   set.value("-n,--tokens", "N", "tokens, the last ones of a launch. Default: 1", [this](const FlagValue& v) {
     recording.tokens = static_cast<int>(parse_integer(v, 1, kMaxTokens));
@@ -118,20 +124,13 @@ void Flags::check(const FlagSet& set) const {
                     fmt::format("{}: {} is recorded already{}", flag, trace_input, set.see_help()));
     }
   }
-  if (backend != "sim" && set.given("--what-if"))
+  if (!recording.simulate && set.given("--what-if"))
     throw Error(ErrorKind::kUsage, "--what-if: has a meaning with --backend sim only" + set.see_help());
 }
 
 RecordingOptions Flags::options() const {
-  EngineFlags engine;
-  engine.model = model;
-  engine.schedule = schedule;
-  engine.context = context;
-  engine.threads = threads;
   RecordingOptions out = recording;
-  out.simulate = backend == "sim";
-  if (!out.simulate) engine.backend = backend;
-  out.engine = engine.options(recording.batch);
+  out.engine.max_sequences = recording.batch;
   out.simulator = calibration.empty() ? h200_sim_parameters() : read_sim_parameters(calibration);
   for (const std::string& what_if : what_ifs) apply_what_if(out.simulator, what_if);
   out.savings = wants_report() || !html_file.empty();

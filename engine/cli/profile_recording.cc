@@ -5,23 +5,19 @@
 
 #include "fmt/format.h"
 
-#include "engine/backend/best_policy.h"
-#include "engine/cli/loaded_model.h"
+#include "engine/cli/common_options.h"
 #include "engine/cli/log.h"
 #include "engine/cli/pass_timer.h"
+#include "engine/compile/compile_model.h"
 #include "engine/runtime/model_source.h"
 #include "engine/runtime/options.h"
 #include "engine/runtime/token_trace.h"
 #include "instructions/common/cost.h"
-#include "models/llama/graph.h"
 #include "profiler/savings.h"
 #include "profiler/sim/simulate.h"
 #include "profiler/trim.h"
-#include "scheduler/compile.h"
-#include "scheduler/validate.h"
 #include "serval_commit.h"
 #include "vm/error.h"
-#include "vm/kv_cache.h"
 
 namespace serval::cli {
 namespace {
@@ -66,28 +62,16 @@ EngineOptions with_context(const RecordingOptions& options) {
 }
 
 // Compiles for the simulator's GPU. No weights are touched.
-Program compile_for_simulator(const RecordingOptions& options) {
+ValidProgram compile_for_simulator(const RecordingOptions& options) {
   const EngineOptions engine = with_context(options);
   check_options(engine);
   const LlamaConfig config = find_model(engine.model).config;
   Machine machine = h200_machine();
   machine.gb_per_s = options.simulator.gb_per_s;
   if (engine.sms > 0) machine.sms = static_cast<uint32_t>(engine.sms);
-  const auto tokens = static_cast<uint32_t>(context_of(engine, config.max_position));
-  const GraphOptions graph_options{
-      .sms = machine.sms,
-      .context = tokens,
-      .kv_blocks = static_cast<uint32_t>(options.batch) * blocks_for_tokens(tokens)};
-  const Graph graph = build_llama_graph(config, graph_options);
-  const bool best = engine.policy == kBestPolicy;
-  Program program =
-      compile(graph, machine,
-              {.policy = best ? best_policy(config, graph_options, machine, cost_context(options))
-                              : policy_named(engine.policy),
-               .queue_kind = engine.global_queue ? QueueKind::kGlobal : QueueKind::kPerSm,
-               .context = cost_context(options)});
-  require_valid(program);
-  return program;
+  BackendOptions backend = backend_options(engine, context_of(engine, config.max_position));
+  backend.schedule.pass = cost_context(options);
+  return compile_model(config, machine, backend.limits, backend.schedule);
 }
 
 std::vector<Saving> savings_of(const Program& program, const RecordingOptions& options) {
@@ -96,7 +80,8 @@ std::vector<Saving> savings_of(const Program& program, const RecordingOptions& o
 }
 
 ProfiledRun simulated(const RecordingOptions& options) {
-  const Program program = compile_for_simulator(options);
+  const ValidProgram valid = compile_for_simulator(options);
+  const Program& program = *valid;
   std::map<std::string, std::string> metadata = metadata_of(program, options);
   metadata["calibration"] = options.simulator.name;
   Trace trace = simulate(program, launch_of(options), options.simulator, std::move(metadata));

@@ -6,12 +6,10 @@
 
 #include "fmt/format.h"
 
-#include "engine/backend/best_policy.h"
 #include "engine/cli/log.h"
+#include "engine/compile/compile_model.h"
 #include "engine/runtime/model_source.h"
 #include "engine/runtime/options.h"
-#include "models/llama/graph.h"
-#include "scheduler/compile.h"
 #include "vm/error.h"
 
 namespace serval::cli {
@@ -25,9 +23,9 @@ constexpr const char* kCompileFlags[] = {"--model",  "--ctx-size", "--machine", 
 
 Machine machine_of(const ProgramFlags& flags) {
   const auto cores = std::max(1u, std::thread::hardware_concurrency());
-  const uint32_t threads = flags.threads == 0 ? cores : static_cast<uint32_t>(flags.threads);
+  const uint32_t threads = flags.engine.threads == 0 ? cores : static_cast<uint32_t>(flags.engine.threads);
   Machine machine = flags.machine == kHostMachine ? host_machine(threads) : h200_machine();
-  if (flags.schedule.sms != 0) machine.sms = static_cast<uint32_t>(flags.schedule.sms);
+  if (flags.engine.sms != 0) machine.sms = static_cast<uint32_t>(flags.engine.sms);
   return machine;
 }
 
@@ -36,17 +34,14 @@ Machine machine_of(const ProgramFlags& flags) {
 void ProgramFlags::declare(FlagSet& set, const std::string& purpose) {
   set.positional("PROGRAM", fmt::format("a program file to {}, instead of compiling a model", purpose),
                  [this](const FlagValue& v) { program_file = parse_text(v); });
-  set.group("Model");
-  set.value("-m,--model", "MODEL", "a Hugging Face directory or a preset's name. Default: the bundled model",
-            [this](const FlagValue& v) { model = parse_text(v); });
-  declare_context(set, context);
-  schedule.declare(set);
+  declare_model_name(set, engine.model);
+  declare_context(set, engine);
+  declare_schedule(set, engine);
   set.value("--machine", "NAME", "what to compile for: h200, host. Default: h200",
             [this](const FlagValue& v) {
               machine = parse_choice(v, {"h200", kHostMachine});
             });
-  set.value("--threads", "N", "of the machine host; 0: all cores. Default: 0",
-            [this](const FlagValue& v) { threads = static_cast<int>(parse_integer(v, 0, kMaxThreads)); });
+  declare_threads(set, engine, "the machine host");
 }
 
 void ProgramFlags::check(const FlagSet& set) const {
@@ -58,25 +53,15 @@ void ProgramFlags::check(const FlagSet& set) const {
   }
 }
 
-Program ProgramFlags::compile_model(const CostContext& cost) const {
-  const LlamaConfig config = find_model(model).config;
-  const Machine target = machine_of(*this);
-  EngineOptions options;
-  options.context = context;
-  const auto tokens = static_cast<uint32_t>(context_of(options, config.max_position));
-
+ValidProgram ProgramFlags::compile(const CostContext& cost) const {
+  const LlamaConfig config = find_model(engine.model).config;
+  const auto context = static_cast<uint32_t>(context_of(engine, config.max_position));
+  ScheduleOptions schedule = schedule_options(engine);
+  schedule.pass = cost;
   const auto begin = std::chrono::steady_clock::now();
-  const GraphOptions graph_options{.sms = target.sms, .context = tokens};
-  const Graph graph = build_llama_graph(config, graph_options);
-  // The simulator is one of a GPU.
-  const bool best = schedule.policy == kBestPolicy && machine != kHostMachine;
-  Program program = compile(
-      graph, target,
-      {.policy = best ? best_policy(config, graph_options, target, cost) : policy_named(schedule.policy),
-       .queue_kind = schedule.global_queue ? QueueKind::kGlobal : QueueKind::kPerSm,
-       .context = cost});
+  ValidProgram program = compile_model(config, machine_of(*this), {.context = context}, schedule);
   const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - begin;
-  log_info(fmt::format("compiled {} instructions in {:.1f} ms", program.instructions.size(), time.count()));
+  log_info(fmt::format("compiled {} instructions in {:.1f} ms", program->instructions.size(), time.count()));
   return program;
 }
 

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "vm/enum_names.h"
+
 namespace serval::cli {
 
 enum class ProgressMode { kAuto, kOn, kOff };  // auto: on a terminal that is not "dumb"
@@ -33,3 +35,11 @@ class ProgressBar {
 void erase_progress() noexcept;
 
 }  // namespace serval::cli
+
+namespace serval {
+template <>
+struct EnumNames<cli::ProgressMode> {
+  static constexpr EnumName<cli::ProgressMode> kTable[] = {
+      {cli::ProgressMode::kAuto, "auto"}, {cli::ProgressMode::kOn, "on"}, {cli::ProgressMode::kOff, "off"}};
+};
+}  // namespace serval

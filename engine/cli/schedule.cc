@@ -56,20 +56,17 @@ Program read_checked(const std::string& file) {
   return program;
 }
 
-const char* queue_name(const Program& program) {
-  return program.queue_kind == QueueKind::kGlobal ? "global" : "per-sm";
-}
-
 std::string statistics_text(const Program& program, const ProgramStatistics& statistics) {
   std::string out = fmt::format("machine           {}, {} SMs, {} queues\n", program.machine.name,
-                                program.machine.sms, queue_name(program));
+                                program.machine.sms, name_of(program.queue_kind));
   for (const auto& [key, value] : program.metadata) out += fmt::format("{:<18}{}\n", key, value);
   return out + '\n' + to_text(statistics);
 }
 
 ordered_json statistics_json(const Program& program, const ProgramStatistics& statistics) {
-  ordered_json out = {
-      {"machine", program.machine.name}, {"queue", queue_name(program)}, {"metadata", program.metadata}};
+  ordered_json out = {{"machine", program.machine.name},
+                      {"queue", name_of(program.queue_kind)},
+                      {"metadata", program.metadata}};
   out.update(ordered_json::parse(to_json(statistics)));
   return out;
 }
@@ -82,7 +79,7 @@ void check_combination(const Flags& flags, const FlagSet& set) {
 }
 
 int schedule(const Flags& flags) {
-  const Program program = flags.program.program_file.empty() ? flags.program.compile_model(flags.cost)
+  const Program program = flags.program.program_file.empty() ? *flags.program.compile(flags.cost)
                                                              : read_checked(flags.program.program_file);
   if (!flags.output_file.empty()) write_program(program, flags.output_file);
   if (flags.disassemble) {

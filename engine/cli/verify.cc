@@ -14,8 +14,7 @@
 #include "engine/cli/log.h"
 #include "engine/cli/output.h"
 #include "engine/cli/verify_text.h"
-#include "engine/runtime/model_parts.h"
-#include "engine/runtime/options.h"
+#include "engine/runtime/load_model.h"
 #include "engine/runtime/text_model.h"
 #include "engine/torch/fidelity.h"
 #include "engine/torch/logits_file.h"
@@ -39,7 +38,7 @@ constexpr size_t kMaxTextBytes = size_t{64} << 20;
 constexpr int kOutsideGate = 1;
 
 struct Flags {
-  EngineFlags engine;
+  EngineOptions engine;
   OutputFlags output;
   int positions = kFewestPositions;
   std::string text_file;
@@ -51,12 +50,6 @@ struct Flags {
 
   void declare(FlagSet& set);
 };
-
-OracleDevice parse_device(const FlagValue& value) {
-  const std::string device = parse_choice(value, {"auto", "cpu", "cuda"});
-  if (device == "auto") return OracleDevice::kAuto;
-  return device == "cuda" ? OracleDevice::kCuda : OracleDevice::kCpu;
-}
 
 void Flags::declare(FlagSet& set) {
   set.group("Text");
@@ -70,12 +63,13 @@ void Flags::declare(FlagSet& set) {
   set.value("--random-tokens", "SEED",
             "pseudo-random tokens instead of a text. Default with --random-weights: the same seed",
             [this](const FlagValue& v) { random_tokens = parse_unsigned(v, UINT64_MAX); });
-  engine.declare(set);
+  declare_engine(set, engine);
   set.group("Reference");
   set.value("--reference", "DIR", "the reference takes its weights from DIR. Default: the model's own",
             [this](const FlagValue& v) { reference = parse_text(v); });
-  set.value("--reference-device", "NAME", "where LibTorch computes: auto, cpu, cuda. Default: auto",
-            [this](const FlagValue& v) { device = parse_device(v); });
+  set.value("--reference-device", "NAME",
+            fmt::format("where LibTorch computes: {}. Default: {}", listed<OracleDevice>(), name_of(device)),
+            [this](const FlagValue& v) { device = parse_enumerator<OracleDevice>(v); });
   set.toggle("--ours-only", "compute no reference and compare nothing; for --dump", ours_only);
   output.declare(set, "print one JSON object");
   set.value("--dump", "FILE", "write tokens and logits to FILE, in the safetensors format",
@@ -120,7 +114,7 @@ std::vector<int32_t> text_tokens(const Flags& flags, const ModelSource& source) 
 
 std::vector<int32_t> choose_tokens(const Flags& flags, const ModelSource& source) {
   std::optional<uint64_t> seed = flags.random_tokens;
-  if (!seed && flags.text_file.empty()) seed = flags.engine.model.random_weights;
+  if (!seed && flags.text_file.empty()) seed = flags.engine.random_weights;
   if (!seed) return text_tokens(flags, source);
   return pseudo_random_tokens(*seed, static_cast<size_t>(flags.positions), source.config.vocab_size);
 }
@@ -160,14 +154,13 @@ class Verification {
 Verification::Verification(const Flags& flags)
     : flags_(flags),
       bar_(flags.output.progress),
-      options_(flags.engine.options(/*max_sequences=*/1)),
-      source_(find_model(options_.model)),
+      options_(flags.engine),
+      source_(open_model(options_)),
       vocab_(static_cast<size_t>(source_.config.vocab_size)) {
+  options_.max_sequences = 1;
   options_.progress = [this](const char* stage, uint64_t done, uint64_t total) {
     bar_.update(stage, done, total, ProgressBar::Unit::kBytes);
   };
-  check_options(options_);
-  check_weights_exist(options_, source_);
   tokens_ = choose_tokens(flags_, source_);
 }
 
@@ -178,13 +171,11 @@ TeacherProgress Verification::computing(const char* label) {
 }
 
 void Verification::run_ours() {
-  check_backend(options_.backend);
-  weights_.emplace(options_, source_);
-  const int context = context_of(options_, source_.config.max_position);
-  const auto [backend, notice] = make_backend(options_, source_.config, *weights_, context);
-  if (!notice.empty()) log_info(notice);
-  backend_ = backend->name();
-  ours_ = teacher_force(*backend, tokens_, computing("ours"));
+  LoadedModel model = serval::load_model(options_, source_);
+  if (!model.notice.empty()) log_info(model.notice);
+  backend_ = model.backend->name();
+  ours_ = teacher_force(*model.backend, tokens_, computing("ours"));
+  weights_ = std::move(model.weights);
 }
 
 std::shared_ptr<const ModelWeights> Verification::reference_weights() {

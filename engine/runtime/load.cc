@@ -1,13 +1,10 @@
 // Engine::load: from options to a model that runs.
 #include <chrono>
-#include <filesystem>
 #include <memory>
 #include <utility>
 
 #include "engine/runtime/engine_impl.h"
-#include "engine/runtime/model_parts.h"
-#include "engine/runtime/model_source.h"
-#include "engine/runtime/options.h"
+#include "engine/runtime/load_model.h"
 #include "engine/runtime/text_model.h"
 #include "engine/runtime/token_trace.h"
 #include "serval/engine.h"
@@ -46,6 +43,7 @@ void describe_model(const LlamaConfig& config, ModelInfo& info) {
 void describe_program(const Backend& backend, ModelInfo& info) {
   const Program& program = backend.program();
   info.backend = backend.name();
+  info.context = static_cast<int>(program.limits.max_context);
   info.sms = static_cast<int>(program.machine.sms);
   info.instructions = static_cast<int64_t>(program.instructions.size());
   const auto policy = program.metadata.find("policy");
@@ -56,19 +54,13 @@ void describe_program(const Backend& backend, ModelInfo& info) {
 
 Engine Engine::load(const EngineOptions& options) {
   const Clock::time_point start = Clock::now();
-  check_options(options);
-  check_backend(options.backend);
-  const ModelSource source = find_model(options.model);
-  check_weights_exist(options, source);
-
+  ModelSource source = open_model(options);
   EngineParts parts;
-  parts.info.context = context_of(options, source.config.max_position);
   parts.text = load_text_model(source, options.chat_template, options.random_weights.has_value());
-  Weights weights(options, source);
-  ChosenBackend chosen = make_backend(options, source.config, weights, parts.info.context);
-  parts.backend = std::move(chosen.backend);
-  parts.info.backend_notice = std::move(chosen.notice);
-  describe_model(source.config, parts.info);
+  LoadedModel model = load_model(options, std::move(source));
+  parts.backend = std::move(model.backend);
+  parts.info.backend_notice = std::move(model.notice);
+  describe_model(model.source.config, parts.info);
   describe_program(*parts.backend, parts.info);
   parts.info.chat_template = parts.text.chat_template;
   parts.trace_tokens = static_cast<uint32_t>(options.trace_tokens);

@@ -1,16 +1,14 @@
 #include "engine/runtime/options.h"
 
 #include <algorithm>
-#include <initializer_list>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
-#include "engine/backend/best_policy.h"
 #include "models/checkpoint/config.h"
+#include "models/tokenizer/chat_template.h"
 #include "vm/state.h"
 
 namespace serval {
@@ -23,14 +21,29 @@ void require_range(const char* field, T found, T least, T most) {
   throw Error(ErrorKind::kUsage, fmt::format("{}: {}; limit: {} to {}", field, found, least, most));
 }
 
-void require_one_of(const char* field, const std::string& found,
-                    std::initializer_list<std::string_view> choices) {
+void require_one_of(const char* field, const std::string& found, const std::vector<std::string>& choices) {
   if (std::find(choices.begin(), choices.end(), found) != choices.end()) return;
   throw Error(ErrorKind::kUsage,
               fmt::format("{}: '{}'; limit: one of {}", field, found, fmt::join(choices, ", ")));
 }
 
+template <NamedEnum E>
+std::vector<std::string> names_of() {
+  const auto names = enumerator_names<E>();
+  return {names.begin(), names.end()};
+}
+
 }  // namespace
+
+std::vector<std::string> policy_names() {
+  std::vector<std::string> names = names_of<Policy>();
+  names.emplace_back(kBestPolicy);
+  return names;
+}
+
+std::vector<std::string> backend_names() {
+  return names_of<BackendKind>();
+}
 
 void check_options(const EngineOptions& options) {
   require_range("context", options.context, 0, ConfigLimits::kMaxPosition);
@@ -43,16 +56,15 @@ void check_options(const EngineOptions& options) {
                                                options.stall_timeout_s, OptionLimits::kMaxStallTimeoutS));
   }
   require_range("stall_timeout_s", options.stall_timeout_s, 0.0, OptionLimits::kMaxStallTimeoutS);
-  require_one_of("backend", options.backend, {"auto", "device", "host", "torch"});
-  if (options.interleaving && options.backend != "auto" && options.backend != "host") {
+  require_one_of("backend", options.backend, backend_names());
+  const BackendKind backend = backend_kind(options);
+  if (options.interleaving && backend != BackendKind::kAuto && backend != BackendKind::kHost) {
     throw Error(ErrorKind::kUsage,
                 fmt::format("interleaving: {}; limit: backend host only", *options.interleaving));
   }
-  if (!options.policy.empty()) {
-    require_one_of("policy", options.policy, {"round-robin", "zig-zag", "wave", "list", kBestPolicy});
-  }
+  if (!options.policy.empty()) require_one_of("policy", options.policy, policy_names());
   if (!options.chat_template.empty())
-    require_one_of("chat_template", options.chat_template, {"llama3", "chatml"});
+    require_one_of("chat_template", options.chat_template, ChatTemplate::names());
 }
 
 int context_of(const EngineOptions& options, int model_max_position) {
@@ -61,6 +73,27 @@ int context_of(const EngineOptions& options, int model_max_position) {
   if (options.context >= OptionLimits::kMinContext && options.context <= most) return options.context;
   throw Error(ErrorKind::kUsage, fmt::format("context: {}; limit: {} to {} (the model's maximum)",
                                              options.context, OptionLimits::kMinContext, most));
+}
+
+BackendKind backend_kind(const EngineOptions& options) {
+  return enumerator_named<BackendKind>(options.backend).value();
+}
+
+ScheduleOptions schedule_options(const EngineOptions& options) {
+  return {.policy = enumerator_named<Policy>(options.policy),
+          .simulate = options.policy == kBestPolicy,
+          .queue_kind = options.global_queue ? QueueKind::kGlobal : QueueKind::kPerSm,
+          .pass = {}};
+}
+
+BackendOptions backend_options(const EngineOptions& options, int context) {
+  return {.limits = {.context = static_cast<uint32_t>(context),
+                     .sequences = static_cast<uint32_t>(options.max_sequences)},
+          .schedule = schedule_options(options),
+          .sms = static_cast<uint32_t>(options.sms),
+          .threads = static_cast<uint32_t>(options.threads),
+          .stall_timeout_s = options.stall_timeout_s,
+          .interleaving = options.interleaving};
 }
 
 }  // namespace serval

@@ -1,6 +1,10 @@
 // EngineOptions, checked.
 #pragma once
 
+#include <string>
+#include <vector>
+
+#include "engine/backend/options.h"
 #include "engine/include/serval/engine.h"
 #include "vm/machine.h"
 
@@ -14,11 +18,22 @@ struct OptionLimits {
   static constexpr double kMaxStallTimeoutS = 86400;
 };
 
+// EngineOptions::policy where the simulator is to choose.
+inline constexpr const char* kBestPolicy = "best";
+// The names that options may have, in the order in which help texts list them.
+std::vector<std::string> policy_names();
+std::vector<std::string> backend_names();
+
 // What does not depend on the model. Throws Error(kUsage) with one line: the field, what was found, the
 // limit.
 void check_options(const EngineOptions& options);
 
 // Tokens a sequence may hold. Throws Error(kUsage) where more are asked for than the model was made for.
 int context_of(const EngineOptions& options, int model_max_position);
+
+// The checked options, as backends take them; `context` as context_of() gives it.
+BackendKind backend_kind(const EngineOptions& options);
+ScheduleOptions schedule_options(const EngineOptions& options);
+BackendOptions backend_options(const EngineOptions& options, int context);
 
 }  // namespace serval

@@ -9,6 +9,7 @@
 #include "engine/torch/oracle_api.h"
 #include "models/checkpoint/config.h"
 #include "models/checkpoint/weights.h"
+#include "vm/enum_names.h"
 
 namespace serval {
 
@@ -22,6 +23,11 @@ const ServalOracleApi& load_torch_plugin();
 
 enum class OracleDtype { kFp32, kBf16 };
 enum class OracleDevice { kAuto, kCpu, kCuda };  // auto: the GPU where LibTorch finds one
+template <>
+struct EnumNames<OracleDevice> {
+  static constexpr EnumName<OracleDevice> kTable[] = {
+      {OracleDevice::kAuto, "auto"}, {OracleDevice::kCpu, "cpu"}, {OracleDevice::kCuda, "cuda"}};
+};
 
 struct OracleOptions {
   OracleDtype dtype = OracleDtype::kFp32;
@@ -54,7 +60,9 @@ class Oracle {
   double time_replay(int64_t batch, int64_t context, int64_t replays);
 
   std::string library() const { return api_->library(); }  // "LibTorch 1.13.1"
-  const char* device() const { return device_ == SERVAL_ORACLE_CUDA ? "cuda" : "cpu"; }
+  const char* device() const {
+    return name_of(device_ == SERVAL_ORACLE_CUDA ? OracleDevice::kCuda : OracleDevice::kCpu);
+  }
 
  private:
   struct Destroy {

@@ -4,14 +4,13 @@
 #include <memory>
 
 #include "engine/backend/backend.h"
+#include "engine/backend/options.h"
 #include "engine/torch/oracle.h"
 
 namespace serval {
 
-struct TorchBackendOptions {
-  uint32_t context = 4096;      // tokens a sequence may hold
-  uint32_t max_sequences = 16;  // full contexts that the KV cache holds
-  uint32_t threads = 0;         // of the CPU; 0: LibTorch's choice
+// Where and in which type LibTorch computes.
+struct TorchOptions {
   OracleDtype dtype = OracleDtype::kFp32;
   OracleDevice device = OracleDevice::kAuto;
 };
@@ -20,6 +19,6 @@ struct TorchBackendOptions {
 // evaluated together, sequences one after the other: simple, not fast. Throws as Oracle's constructor does.
 std::unique_ptr<Backend> make_torch_backend(const LlamaConfig& config,
                                             std::shared_ptr<const ModelWeights> weights,
-                                            const TorchBackendOptions& options);
+                                            const BackendOptions& options, const TorchOptions& torch = {});
 
 }  // namespace serval

@@ -31,16 +31,16 @@ uint64_t hash_of(std::span<const float> logits) {
   return hash;
 }
 
-DeviceBackendOptions options_of(uint32_t sms = 0) {
-  DeviceBackendOptions options;
-  options.context = kContext;
+BackendOptions options_of(uint32_t sms = 0) {
+  BackendOptions options;
+  options.limits.context = kContext;
   options.sms = sms;
   return options;
 }
 
 class Walk {
  public:
-  explicit Walk(const DeviceBackendOptions& options)
+  explicit Walk(const BackendOptions& options)
       : config_(load_config(kModel)),
         backend_(make_device_backend(config_, *open_checkpoint_weights(kModel, config_), options)) {
     std::iota(backend_->block_table().begin(), backend_->block_table().end(), 0);
@@ -88,7 +88,7 @@ const std::vector<uint64_t>& expected() {
   return made;
 }
 
-void expect_the_same(const DeviceBackendOptions& options, uint32_t at_once = 1) {
+void expect_the_same(const BackendOptions& options, uint32_t at_once = 1) {
   const auto begin = std::chrono::steady_clock::now();
   const std::vector<uint64_t> found = Walk(options).hashes(at_once);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
@@ -113,8 +113,8 @@ TEST(Determinism, RunsAgainToTheSameBits) {
 TEST(Determinism, PolicyDoesNotShow) {
   for (const Policy policy : kPolicies) {
     SCOPED_TRACE(name_of(policy));
-    DeviceBackendOptions options = options_of();
-    options.policy = policy;
+    BackendOptions options = options_of();
+    options.schedule.policy = policy;
     expect_the_same(options);
   }
 }
@@ -127,8 +127,8 @@ TEST(Determinism, NumberOfSmsDoesNotShow) {
 }
 
 TEST(Determinism, GlobalQueueDoesNotShow) {
-  DeviceBackendOptions options = options_of();
-  options.queue_kind = QueueKind::kGlobal;
+  BackendOptions options = options_of();
+  options.schedule.queue_kind = QueueKind::kGlobal;
   expect_the_same(options);
 }
 

@@ -18,18 +18,18 @@ namespace {
 constexpr uint32_t kContext = 320;  // two attention leaves
 constexpr uint64_t kSeed = 3;
 
-DeviceBackendOptions device_options(uint32_t sms = 0) {
-  DeviceBackendOptions options;
-  options.context = kContext;
+BackendOptions device_options(uint32_t sms = 0) {
+  BackendOptions options;
+  options.limits.context = kContext;
   options.sms = sms;
   options.stall_timeout_s = 5;
   return options;
 }
 
-std::unique_ptr<Backend> make_device(const LlamaConfig& config, const DeviceBackendOptions& options) {
+std::unique_ptr<Backend> make_device(const LlamaConfig& config, const BackendOptions& options) {
   return make_device_backend(config, *make_random_weights(config, kSeed), options);
 }
-Decoder make_decoder(const DeviceBackendOptions& options) {
+Decoder make_decoder(const BackendOptions& options) {
   return Decoder(make_device(tiny_config(), options));
 }
 
@@ -77,15 +77,16 @@ TEST(DeviceBackend, HasTheHostsLogits) {
 }
 
 TEST(DeviceBackend, SmsPolicyAndQueuesDoNotShow) {
-  std::vector<DeviceBackendOptions> ways = {device_options(1), device_options(7), device_options(64)};
+  std::vector<BackendOptions> ways = {device_options(1), device_options(7), device_options(64)};
   for (const Policy policy : kPolicies) {
     ways.push_back(device_options());
-    ways.back().policy = policy;
+    ways.back().schedule.policy = policy;
   }
   ways.push_back(device_options());
-  ways.back().queue_kind = QueueKind::kGlobal;
-  for (const DeviceBackendOptions& way : ways) {
-    SCOPED_TRACE(fmt::format("{} SMs, {}", way.sms, way.policy ? name_of(*way.policy) : "no policy"));
+  ways.back().schedule.queue_kind = QueueKind::kGlobal;
+  for (const BackendOptions& way : ways) {
+    SCOPED_TRACE(fmt::format("{} SMs, {}", way.sms,
+                             way.schedule.policy ? name_of(*way.schedule.policy) : "no policy"));
     EXPECT_EQ(make_decoder(way).answer(two_sequences()), expected());
   }
 }
@@ -99,8 +100,8 @@ TEST(DeviceBackend, ChunksOfAPromptDoNotShow) {
 
 TEST(DeviceBackend, LaunchesOfManyPassesAreLikeManyLaunches) {
   for (const QueueKind kind : {QueueKind::kPerSm, QueueKind::kGlobal}) {
-    DeviceBackendOptions options = device_options();
-    options.queue_kind = kind;
+    BackendOptions options = device_options();
+    options.schedule.queue_kind = kind;
     Decoder decoder = make_decoder(options);
     for (const uint32_t passes : {2U, 5U, 13U, 100U}) {
       const std::vector<Answer> found = decoder.answer(two_sequences(), {.passes = passes});
@@ -179,7 +180,7 @@ TEST(DeviceBackend, RefusesABadStateBeforeAnythingRuns) {
   EXPECT_EQ(state.output[0][2].position, 1U);
 }
 
-ErrorKind kind_of_refusal(const LlamaConfig& config, const DeviceBackendOptions& options) {
+ErrorKind kind_of_refusal(const LlamaConfig& config, const BackendOptions& options) {
   try {
     make_device(config, options);
   } catch (const Error& error) {
@@ -194,8 +195,8 @@ TEST(DeviceBackend, RefusesWhatTheGpuDoesNotHave) {
   EXPECT_EQ(kind_of_refusal(tiny_config(), device_options(find_gpu(0).sms + 1)), ErrorKind::kUsage);
   LlamaConfig long_context = tiny_config();
   long_context.max_position = 1 << 24;
-  DeviceBackendOptions options = device_options();
-  options.context = 1 << 24;
+  BackendOptions options = device_options();
+  options.limits.context = 1 << 24;
   EXPECT_EQ(kind_of_refusal(long_context, options), ErrorKind::kOutOfMemory);
 }
 

@@ -21,15 +21,15 @@ std::vector<int32_t> tokens() {
 }
 
 std::vector<float> device_logits(const TempDir& dir, bool tied, const LoadProgress& progress = {}) {
-  DeviceBackendOptions options;
-  options.context = kContext;
+  BackendOptions options;
+  options.limits.context = kContext;
   const auto weights = open_checkpoint_weights(dir.path(), tiny_config(tied));
   return teacher_force(*make_device_backend(tiny_config(tied), *weights, options, progress), tokens());
 }
 
 std::vector<float> host_logits(const TempDir& dir, bool tied) {
-  HostBackendOptions options;
-  options.context = kContext;
+  BackendOptions options;
+  options.limits.context = kContext;
   options.threads = 2;
   const auto weights =
       std::make_shared<const ModelWeights>(ModelWeights::load(dir.path(), tiny_config(tied)));

@@ -89,9 +89,8 @@ TEST(BundledModel, ReadsAPromptInChunksAsTokenByToken) {
   const ModelSource source = find_model("");
   const auto weights =
       std::make_shared<const ModelWeights>(ModelWeights::load(source.directory, source.config));
-  HostBackendOptions options;
-  options.context = kContext;
-  options.max_sequences = 1;
+  BackendOptions options;
+  options.limits = {.context = kContext, .sequences = 1};
   const auto backend = make_host_backend(source.config, weights, options);
   std::mt19937 random(1);
   for (const size_t length : {1u, 17u, 64u, 65u, 130u}) {

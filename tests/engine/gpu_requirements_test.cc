@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-#include "engine/runtime/model_parts.h"
+#include "engine/runtime/load_model.h"
 #include "vm/error.h"
 
 namespace serval {

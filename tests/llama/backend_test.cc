@@ -22,7 +22,7 @@ std::shared_ptr<const ModelWeights> weights() {
   return made;
 }
 
-Decoder make_decoder(const HostBackendOptions& options) {
+Decoder make_decoder(const BackendOptions& options) {
   return {tiny_config(), weights(), options};
 }
 Decoder make_decoder(uint32_t sms, uint32_t threads = 1) {
@@ -49,16 +49,16 @@ TEST(HostBackend, SmsPolicyQueuesAndThreadsDoNotShow) {
   uint32_t number = 0;
   for (const uint32_t sms : {1U, 2U, 7U, 132U}) {
     for (const uint32_t threads : {1U, 2U}) {
-      std::vector<HostBackendOptions> ways(1, host_options(kContext, sms, threads));
-      ways.front().queue_kind = QueueKind::kGlobal;
+      std::vector<BackendOptions> ways(1, host_options(kContext, sms, threads));
+      ways.front().schedule.queue_kind = QueueKind::kGlobal;
       for (const Policy policy : kPolicies) {
         ways.push_back(host_options(kContext, sms, threads));
-        ways.back().policy = policy;
+        ways.back().schedule.policy = policy;
       }
-      for (const HostBackendOptions& way : ways) {
+      for (const BackendOptions& way : ways) {
         if (!in_sample(number++)) continue;
         SCOPED_TRACE(fmt::format("{} SMs, {} threads, {}", sms, threads,
-                                 way.policy ? name_of(*way.policy) : "global queue"));
+                                 way.schedule.policy ? name_of(*way.schedule.policy) : "global queue"));
         ASSERT_EQ(make_decoder(way).answer(two_sequences()), expected());
       }
     }
@@ -74,8 +74,8 @@ TEST(HostBackend, ChunksOfAPromptDoNotShow) {
 
 TEST(HostBackend, LaunchesOfManyPassesAreLikeManyLaunches) {
   for (const QueueKind kind : {QueueKind::kPerSm, QueueKind::kGlobal}) {
-    HostBackendOptions options = host_options(kContext, 7, 2);
-    options.queue_kind = kind;
+    BackendOptions options = host_options(kContext, 7, 2);
+    options.schedule.queue_kind = kind;
     Decoder decoder = make_decoder(options);
     for (const uint32_t passes : {2U, 5U, 13U, 100U}) {
       const std::vector<Answer> found = decoder.answer(two_sequences(), {.passes = passes});
@@ -117,7 +117,7 @@ TEST(HostBackend, RunsItselfAgainToTheSameBits) {
 
 TEST(HostBackend, ItsProgramStaysAsItWasCompiled) {
   for (const bool replay : {false, true}) {
-    HostBackendOptions options = host_options(kContext, 7, 2);
+    BackendOptions options = host_options(kContext, 7, 2);
     if (replay) options.interleaving = 1;
     Decoder decoder = make_decoder(options);
     const std::vector<std::byte> before = serialise(decoder.program());
@@ -127,15 +127,15 @@ TEST(HostBackend, ItsProgramStaysAsItWasCompiled) {
 }
 
 TEST(HostBackend, RefusesAProgramThatIsNotProven) {
-  const HostBackendOptions options = host_options(kContext, 2);
+  const BackendOptions options = host_options(kContext, 2);
   Program program = make_decoder(options).program();
-  EXPECT_NO_THROW(bind_host_backend(program, tiny_config(), weights(), options));
+  EXPECT_NO_THROW(bind_host_backend(ValidProgram(program), tiny_config(), weights(), options));
   const auto wait =
       std::find_if(program.waits.begin(), program.waits.end(), [](const Wait& w) { return w.threshold > 1; });
   ASSERT_NE(wait, program.waits.end());
   --wait->threshold;
   try {
-    bind_host_backend(program, tiny_config(), weights(), options);
+    bind_host_backend(ValidProgram(program), tiny_config(), weights(), options);
     ADD_FAILURE() << "it was bound";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kRuntime);

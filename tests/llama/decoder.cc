@@ -21,7 +21,7 @@ Decoder::Decoder(std::unique_ptr<Backend> backend) : backend_(std::move(backend)
 }
 
 Decoder::Decoder(const LlamaConfig& config, std::shared_ptr<const ModelWeights> weights,
-                 const HostBackendOptions& options)
+                 const BackendOptions& options)
     : Decoder(make_host_backend(config, std::move(weights), options)) {}
 
 void Decoder::shuffle_blocks(uint32_t seed) {

@@ -35,9 +35,9 @@ struct Feeding {
   uint32_t first_slot = 0;
 };
 
-inline HostBackendOptions host_options(uint32_t context, uint32_t sms, uint32_t threads = 1) {
-  HostBackendOptions options;
-  options.context = context;
+inline BackendOptions host_options(uint32_t context, uint32_t sms, uint32_t threads = 1) {
+  BackendOptions options;
+  options.limits.context = context;
   options.sms = sms;
   options.threads = threads;
   return options;
@@ -47,7 +47,7 @@ class Decoder {
  public:
   explicit Decoder(std::unique_ptr<Backend> backend);
   Decoder(const LlamaConfig& config, std::shared_ptr<const ModelWeights> weights,
-          const HostBackendOptions& options);
+          const BackendOptions& options);
 
   // KV blocks in another order; 0: ascending.
   void shuffle_blocks(uint32_t seed);

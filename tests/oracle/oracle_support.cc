@@ -23,9 +23,8 @@ GoldenModel golden_model(const nlohmann::json& entry) {
 }  // namespace
 
 std::unique_ptr<Backend> host_backend(const GoldenModel& model, uint32_t context, uint32_t max_sequences) {
-  HostBackendOptions options;
-  options.context = context;
-  options.max_sequences = max_sequences;
+  BackendOptions options;
+  options.limits = {.context = context, .sequences = max_sequences};
   options.threads = 1;
   return make_host_backend(model.config, model.weights, options);
 }

@@ -23,9 +23,9 @@ class TorchBackendTest : public WithTorch {
     if (!IsSkipped()) model = golden_models().front();
   }
   std::unique_ptr<Backend> torch() const {
-    return make_torch_backend(
-        model.config, model.weights,
-        {.context = kContext, .max_sequences = kSequences, .device = OracleDevice::kCpu});
+    BackendOptions options;
+    options.limits = {.context = kContext, .sequences = kSequences};
+    return make_torch_backend(model.config, model.weights, options, {.device = OracleDevice::kCpu});
   }
   std::unique_ptr<Backend> host() const { return host_backend(model, kContext, kSequences); }
 

@@ -37,7 +37,7 @@ const std::vector<Sequence>& sequences() {
   return made;
 }
 
-std::vector<Answer> answer(const HostBackendOptions& options) {
+std::vector<Answer> answer(const BackendOptions& options) {
   static const auto weights = std::make_shared<const ModelWeights>(ModelWeights::random(tiny_config(), 3));
   return Decoder(tiny_config(), weights, options).answer(sequences());
 }
@@ -46,8 +46,8 @@ TEST(Replay, SeedsGiveTheBitsOfTheFastMode) {
   const std::vector<Answer> expected = answer(host_options(kContext, 2, 2));
   for_each_seed(campaign_size("SERVAL_PROVE_INTERLEAVINGS", kSampleSeeds), [&](uint32_t seed) {
     constexpr uint32_t kSms[] = {1, 2, 3, 7};
-    HostBackendOptions options = host_options(kContext, kSms[seed / 2 % std::size(kSms)]);
-    options.queue_kind = seed / 8 % 2 == 0 ? QueueKind::kPerSm : QueueKind::kGlobal;
+    BackendOptions options = host_options(kContext, kSms[seed / 2 % std::size(kSms)]);
+    options.schedule.queue_kind = seed / 8 % 2 == 0 ? QueueKind::kPerSm : QueueKind::kGlobal;
     options.interleaving = seed;
     EXPECT_EQ(answer(options), expected) << "interleaving " << seed;
   });

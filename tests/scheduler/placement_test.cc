@@ -102,12 +102,12 @@ TEST(Placement, NoneIsFasterThanItsBusiestSm) {
 }
 
 TEST(Placement, PoliciesHaveTheirNames) {
-  for (const Policy policy : kPolicies) EXPECT_EQ(policy_named(name_of(policy)), policy);
-  EXPECT_EQ(policy_named("round-robin"), Policy::kRoundRobin);
-  EXPECT_EQ(policy_named("zig-zag"), Policy::kZigZag);
-  EXPECT_EQ(policy_named("wave"), Policy::kWave);
-  EXPECT_EQ(policy_named("list"), Policy::kList);
-  EXPECT_EQ(policy_named("List"), std::nullopt);
+  for (const Policy policy : kPolicies) EXPECT_EQ(enumerator_named<Policy>(name_of(policy)), policy);
+  EXPECT_EQ(enumerator_named<Policy>("round-robin"), Policy::kRoundRobin);
+  EXPECT_EQ(enumerator_named<Policy>("zig-zag"), Policy::kZigZag);
+  EXPECT_EQ(enumerator_named<Policy>("wave"), Policy::kWave);
+  EXPECT_EQ(enumerator_named<Policy>("list"), Policy::kList);
+  EXPECT_EQ(enumerator_named<Policy>("List"), std::nullopt);
 }
 
 TEST(SmClock, StreamsNoFurtherAheadThanItsPages) {

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 #include <vector>
 
-#include "engine/backend/best_policy.h"
-#include "engine/backend/measured_pass.h"
+#include "engine/compile/best_policy.h"
+#include "engine/compile/measured_pass.h"
 #include "models/llama/graph.h"
 #include "profiler/sim/simulate.h"
 #include "scheduler/compile.h"
@@ -90,12 +90,11 @@ TEST(MeasuredPass, RefusesWhatThereIsNoneOf) {
 
 TEST(BestPolicy, IsTheOneThatTheSimulatorFindsFastest) {
   const LlamaConfig config = testing::shortened_preset("llama-3.2-1b", 2);
-  const GraphOptions options{.sms = h200_machine().sms, .context = 512};
-  const Policy best = best_policy(config, options, h200_machine(), {});
+  const ProgramLimits limits{.context = 512};
+  const Policy best = best_policy(config, h200_machine(), limits, {});
   const auto us_of = [&](Policy policy) {
-    const Program program = compile(build_llama_graph(config, options), h200_machine(),
-                                    {.policy = policy, .queue_kind = QueueKind::kPerSm, .context = {}});
-    return predict_us(program, decode_launch(1, CostContext{}.context_tokens, 2), h200_sim_parameters());
+    const ValidProgram program = compile_model(config, h200_machine(), limits, {.policy = policy});
+    return predict_us(*program, decode_launch(1, CostContext{}.context_tokens, 2), h200_sim_parameters());
   };
   constexpr double kTellApart = 1e-3;
   for (const Policy other : kPolicies)
@@ -104,8 +103,8 @@ TEST(BestPolicy, IsTheOneThatTheSimulatorFindsFastest) {
 
 TEST(BestPolicy, WorksForTheShortestContext) {
   const LlamaConfig config = testing::shortened_preset("llama-3.2-1b", 1);
-  EXPECT_NO_THROW(best_policy(config, {.sms = 4, .context = 2}, testing::machine_of(4), {}));
-  EXPECT_NO_THROW(best_policy(config, {.sms = 4, .context = 1}, testing::machine_of(4), {}));
+  EXPECT_NO_THROW(best_policy(config, testing::machine_of(4), {.context = 2}, {}));
+  EXPECT_NO_THROW(best_policy(config, testing::machine_of(4), {.context = 1}, {}));
 }
 
 }  // namespace

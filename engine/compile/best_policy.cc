@@ -1,9 +1,8 @@
-#include "engine/backend/best_policy.h"
+#include "engine/compile/best_policy.h"
 
 #include <algorithm>
 
 #include "profiler/sim/simulate.h"
-#include "scheduler/compile.h"
 
 namespace serval {
 namespace {
@@ -18,18 +17,17 @@ LlamaConfig shortened(LlamaConfig config) {
 
 }  // namespace
 
-Policy best_policy(const LlamaConfig& config, const GraphOptions& options, const Machine& machine,
-                   const CostContext& pass) {
+Policy best_policy(const LlamaConfig& config, const Machine& machine, const ProgramLimits& limits,
+                   const ScheduleOptions& schedule) {
   const LlamaConfig tried = shortened(config);
-  const Graph graph = build_llama_graph(tried, options);
-  const uint32_t cached = std::min(pass.context_tokens, options.context - std::min(options.context, kPasses));
+  const CostContext& pass = schedule.pass;
+  const uint32_t cached = std::min(pass.context_tokens, limits.context - std::min(limits.context, kPasses));
   const SimLaunch launch = decode_launch(pass.rows, cached, kPasses);
   Policy best = Policy::kRoundRobin;
   LeastEstimate least;
   for (const Policy policy : kPolicies) {
-    const Program program =
-        compile(graph, machine, {.policy = policy, .queue_kind = QueueKind::kPerSm, .context = pass});
-    if (least.takes(predict_us(program, launch, h200_sim_parameters()))) best = policy;
+    const ValidProgram program = compile_model(tried, machine, limits, {.policy = policy, .pass = pass});
+    if (least.takes(predict_us(*program, launch, h200_sim_parameters()))) best = policy;
   }
   return best;
 }

@@ -1,4 +1,4 @@
-// The steps of Engine::load, for those who need a model's parts and no engine.
+// From options to a model on a backend: the one way for the engine and for commands that need no engine.
 #pragma once
 
 #include <functional>
@@ -12,13 +12,7 @@
 
 namespace serval {
 
-// Throws Error(kRuntime) where this program or this machine has no such backend. Reads no model.
-void check_backend(const std::string& backend);
-
-// Throws Error(kUsage) for a preset without random weights.
-void check_weights_exist(const EngineOptions& options, const ModelSource& source);
-
-// A model's weights: opened and checked at once, in host memory as soon as somebody wants them there.
+// A model's weights: opened and checked at once, in host memory as soon as they are wanted there.
 class Weights {
  public:
   // The checkpoint's, or random ones where options.random_weights asks for them. Throws as
@@ -36,20 +30,32 @@ class Weights {
   std::shared_ptr<const ModelWeights> on_host_;
 };
 
+struct LoadedModel {
+  ModelSource source;
+  Weights weights;
+  std::unique_ptr<Backend> backend;
+  std::string notice;   // one line: why `auto` did not take a GPU that might be expected to run; else empty
+  double load_seconds;  // of compiling, and of bringing the weights to where they are used
+};
+
+// The model that the options name, once it is clear that they are within their limits, that the backend is
+// to be had here and that the model comes with weights or is to have random ones. Reads no weight. Throws
+// Error(kUsage) and Error(kRuntime) with one line.
+ModelSource open_model(const EngineOptions& options);
+// The same model's weights on the backend that the options name. Throws as open_model(), as the backends do,
+// and Error(kUsage) for a context that is longer than the model's.
+LoadedModel load_model(const EngineOptions& options, ModelSource source);
+
 using MakeBackend = std::function<std::unique_ptr<Backend>()>;
 
 struct ChosenBackend {
   std::unique_ptr<Backend> backend;
-  std::string notice;  // one line: why `auto` did not take a GPU that might be expected to run; else empty
+  std::string notice;  // as in LoadedModel
 };
 
 // `auto`: what `device` makes, or, where `check` finds no GPU that can run programs or `device` no memory
 // (Error(kOutOfMemory)), what `host` makes. The reason for that is the notice if a GPU `is_expected`.
 ChosenBackend device_or_host(const std::function<void()>& check, const MakeBackend& device,
                              const MakeBackend& host, bool is_expected);
-
-// The backend that options.backend names. `context`: tokens a sequence may hold, as context_of() gives it.
-ChosenBackend make_backend(const EngineOptions& options, const LlamaConfig& config, Weights& weights,
-                           int context);
 
 }  // namespace serval

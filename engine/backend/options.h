@@ -1,0 +1,37 @@
+// What making a backend takes, whichever it is; each reads what concerns it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "engine/compile/compile_model.h"
+#include "vm/enum_names.h"
+
+namespace serval {
+
+enum class BackendKind : uint8_t {
+  kAuto,    // the device where one can run programs, else the host
+  kDevice,  // one GPU
+  kHost,    // CPU threads
+  kTorch,   // the LibTorch reference
+};
+template <>
+struct EnumNames<BackendKind> {
+  static constexpr EnumName<BackendKind> kTable[] = {{BackendKind::kAuto, "auto"},
+                                                     {BackendKind::kDevice, "device"},
+                                                     {BackendKind::kHost, "host"},
+                                                     {BackendKind::kTorch, "torch"}};
+};
+
+struct BackendOptions {
+  ProgramLimits limits = {};
+  ScheduleOptions schedule = {};
+  uint32_t sms = 0;             // to compile for; 0: all of a GPU's, as many as the host's threads
+  uint32_t threads = 0;         // of the CPU: host and torch; 0: one for each core, LibTorch's choice
+  double stall_timeout_s = 30;  // host and device: a launch without progress for this long is a fault
+  // Host: runs on one thread in the order that this seed picks (vm/host/replay.h), to find or repeat a race.
+  std::optional<uint64_t> interleaving = {};
+  int gpu = 0;  // device: CUDA's index
+};
+
+}  // namespace serval

@@ -1,0 +1,39 @@
+// From a model to a program that may run: the one way there is.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "instructions/common/cost.h"
+#include "models/checkpoint/config.h"
+#include "scheduler/placement.h"
+#include "scheduler/valid_program.h"
+#include "vm/kv_cache.h"
+#include "vm/machine.h"
+#include "vm/program.h"
+#include "vm/state.h"
+
+namespace serval {
+
+// What a program can hold.
+struct ProgramLimits {
+  uint32_t context = 4096;         // tokens of a sequence
+  uint32_t sequences = kMaxSlots;  // full contexts that the KV cache holds
+  uint32_t kv_blocks() const { return sequences * blocks_for_tokens(context); }
+};
+
+// How it is placed on a machine. None of it changes what a program computes.
+struct ScheduleOptions {
+  std::optional<Policy> policy = {};  // none: the one whose pass is estimated to be shortest
+  bool simulate = false;  // the estimates are the simulator's (profiler/sim), not the cost model's. It models
+                          // a GPU: for the host's threads the cost model is asked all the same
+  QueueKind queue_kind = QueueKind::kPerSm;
+  CostContext pass = {};  // whose time is estimated
+};
+
+// Builds the model's graph, places it and proves the program. No weights are touched. Throws Error(kUsage) if
+// the limits or the machine's SMs are out of range.
+ValidProgram compile_model(const LlamaConfig& config, const Machine& machine, const ProgramLimits& limits,
+                           const ScheduleOptions& schedule = {});
+
+}  // namespace serval

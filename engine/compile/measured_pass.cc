@@ -1,0 +1,40 @@
+#include "engine/compile/measured_pass.h"
+
+#include <fmt/format.h>
+
+#include "engine/compile/compile_model.h"
+#include "models/checkpoint/presets.h"
+#include "vm/error.h"
+
+namespace serval {
+namespace {
+
+constexpr uint32_t kPasses = 2;  // the second one begins while the first ends, as every later one does
+
+LlamaConfig preset(const std::string& name) {
+  std::optional<LlamaConfig> config = find_preset(name);
+  if (!config) throw Error(ErrorKind::kRuntime, fmt::format("measured: there is no preset '{}'", name));
+  return *std::move(config);
+}
+
+Policy policy(const std::string& name) {
+  const std::optional<Policy> found = enumerator_named<Policy>(name);
+  if (!found) throw Error(ErrorKind::kRuntime, fmt::format("measured: there is no policy '{}'", name));
+  return *found;
+}
+
+}  // namespace
+
+MeasuredPass measured_pass(const MeasuredToken& token) {
+  const ValidProgram program = compile_model(
+      preset(token.model), h200_machine(), {.context = token.context + kPasses, .sequences = token.sequences},
+      {.policy = policy(token.policy)});
+  return {.name = fmt::format("{}, {}, {} x {}{}", token.model, token.policy, token.sequences, token.context,
+                              token.what_ifs.empty() ? "" : ", in parts"),
+          .program = *program,
+          .launch = decode_launch(token.sequences, token.context, kPasses),
+          .us = token.us,
+          .what_ifs = token.what_ifs};
+}
+
+}  // namespace serval

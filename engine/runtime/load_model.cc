@@ -1,0 +1,129 @@
+#include "engine/runtime/load_model.h"
+
+#include <chrono>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "fmt/format.h"
+
+#include "engine/backend/device_backend.h"
+#include "engine/backend/host_backend.h"
+#include "engine/runtime/options.h"
+#include "engine/torch/torch_backend.h"
+#include "vm/error.h"
+
+namespace serval {
+namespace {
+
+// What --backend NAME stands before, in the error lines of that backend.
+template <class Check>
+void check_named(BackendKind kind, Check&& check) {
+  try {
+    check();
+  } catch (const Error& error) {
+    throw Error(error.kind(), fmt::format("backend {}: {}", name_of(kind), error.what()));
+  }
+}
+
+// Throws Error(kRuntime) where this program or this machine has no such backend.
+void check_backend(BackendKind kind) {
+  if (kind == BackendKind::kDevice) check_named(kind, [] { check_device(); });
+  if (kind == BackendKind::kTorch) check_named(kind, [] { load_torch_plugin(); });
+}
+
+void check_weights_exist(const EngineOptions& options, const ModelSource& source) {
+  if (!source.directory.empty() || options.random_weights) return;
+  throw Error(ErrorKind::kUsage,
+              fmt::format("model {0}: a preset has no weights; give the directory of a checkpoint, or "
+                          "random_weights (--random-weights SEED)",
+                          source.config.name));
+}
+
+// Where the program was built without CUDA and there is no sign of a GPU, its user will not miss one.
+bool gpu_is_expected() {
+  constexpr const char* kDriverDevice = "/dev/nvidiactl";
+  std::error_code ignored;
+  return device_is_built() || std::filesystem::exists(kDriverDevice, ignored);
+}
+
+LoadProgress weight_progress(const ProgressCallback& progress) {
+  if (!progress) return {};
+  return [progress](int64_t done, int64_t total) {
+    progress("weights", static_cast<uint64_t>(done), static_cast<uint64_t>(total));
+  };
+}
+
+ChosenBackend make_backend(BackendKind kind, const BackendOptions& options, const LlamaConfig& config,
+                           Weights& weights) {
+  const auto device = [&] {
+    return make_device_backend(config, weights.source(), options, weights.progress());
+  };
+  const auto host = [&] { return make_host_backend(config, weights.on_host(), options); };
+  switch (kind) {
+    case BackendKind::kTorch:
+      return {make_torch_backend(config, weights.on_host(), options), ""};
+    case BackendKind::kDevice:
+      return {device(), ""};
+    case BackendKind::kHost:
+      return {host(), ""};
+    case BackendKind::kAuto:
+      break;
+  }
+  // Only the host interpreter can interleave.
+  if (options.interleaving) return {host(), ""};
+  return device_or_host([] { check_device(); }, device, host, gpu_is_expected());
+}
+
+}  // namespace
+
+Weights::Weights(const EngineOptions& options, const ModelSource& source)
+    : source_(options.random_weights ? make_random_weights(source.config, *options.random_weights)
+                                     : open_checkpoint_weights(source.directory, source.config)),
+      progress_(weight_progress(options.progress)) {}
+
+std::shared_ptr<const ModelWeights> Weights::on_host() {
+  if (!on_host_)
+    on_host_ = std::make_shared<const ModelWeights>(ModelWeights::materialise(source_, progress_));
+  return on_host_;
+}
+
+ChosenBackend device_or_host(const std::function<void()>& check, const MakeBackend& device,
+                             const MakeBackend& host, bool is_expected) {
+  const auto instead = [&](const Error& reason) -> ChosenBackend {
+    return {host(), is_expected ? fmt::format("running on the CPU: {}", reason.what()) : ""};
+  };
+  try {
+    check();
+  } catch (const Error& error) {
+    return instead(error);
+  }
+  try {
+    return {device(), ""};
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kOutOfMemory) throw;
+    return instead(error);
+  }
+}
+
+ModelSource open_model(const EngineOptions& options) {
+  check_options(options);
+  check_backend(backend_kind(options));
+  ModelSource source = find_model(options.model);
+  check_weights_exist(options, source);
+  context_of(options, source.config.max_position);
+  return source;
+}
+
+LoadedModel load_model(const EngineOptions& options, ModelSource source) {
+  const auto begin = std::chrono::steady_clock::now();
+  Weights weights(options, source);
+  ChosenBackend chosen = make_backend(
+      backend_kind(options), backend_options(options, context_of(options, source.config.max_position)),
+      source.config, weights);
+  const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
+  return {std::move(source), std::move(weights), std::move(chosen.backend), std::move(chosen.notice),
+          time.count()};
+}
+
+}  // namespace serval
