@@ -2,6 +2,7 @@
 #include "models/checkpoint/random_weights.h"
 #include "vm/device/cuda_check.h"
 #include "vm/device/page_image.h"
+#include "vm/warp.h"
 
 namespace serval {
 namespace {
@@ -9,7 +10,6 @@ namespace {
 using page_image::kChunkCols;
 using page_image::kPairCols;
 
-constexpr uint32_t kWarpLanes = 32;
 constexpr uint32_t kBlockThreads = 256;
 constexpr uint32_t kGroupCols = 8;  // elements that one thread reads at a time: 16 bytes
 constexpr uint32_t kQuadLanes = kPairCols / kGroupCols;
@@ -70,12 +70,12 @@ static_assert(kRandomElementsPerWord == kGroupCols);
 template <class Elements>
 __global__ void __launch_bounds__(kBlockThreads)
     pack(Elements elements, PackedShape shape, uint32_t first_unit, uint64_t num_pairs, std::byte* image) {
-  const uint64_t pair_index = (uint64_t{blockIdx.x} * kBlockThreads + threadIdx.x) / kWarpLanes;
+  const uint64_t pair_index = (uint64_t{blockIdx.x} * kBlockThreads + threadIdx.x) / kWarpThreads;
   if (pair_index >= num_pairs) return;
   const auto unit_pairs = static_cast<uint32_t>(page_image::unit_bytes(shape.cols) / kPairBytes);
   const uint32_t unit = first_unit + static_cast<uint32_t>(pair_index / unit_pairs);
   const auto pair = static_cast<uint32_t>(pair_index % unit_pairs);
-  const uint32_t lane = threadIdx.x % kWarpLanes;
+  const uint32_t lane = threadIdx.x % kWarpThreads;
 
   const uint32_t chunk = pair / kPagePairs;
   const uint32_t row = matrix_row(shape, unit, lane / kQuadLanes);
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   auto* out =
       reinterpret_cast<uint4*>(image + page_image::page_offset(shape.cols, unit, 0) + pair * kPairBytes);
   out[lane] = {first.x, second.x, first.y, second.y};
-  out[kWarpLanes + lane] = {first.z, second.z, first.w, second.w};
+  out[kWarpThreads + lane] = {first.z, second.z, first.w, second.w};
 }
 
 template <class Elements>
@@ -97,7 +97,7 @@ void launch_pack(const Elements& elements, const PackedShape& shape, uint64_t fi
                  std::byte* image, cudaStream_t stream) {
   const uint64_t num_units = (num_rows + kUnitRows - 1) / kUnitRows;
   const uint64_t num_pairs = num_units * (page_image::unit_bytes(shape.cols) / kPairBytes);
-  constexpr uint32_t kBlockPairs = kBlockThreads / kWarpLanes;
+  constexpr uint32_t kBlockPairs = kBlockThreads / kWarpThreads;
   const auto blocks = static_cast<uint32_t>((num_pairs + kBlockPairs - 1) / kBlockPairs);
   pack<<<blocks, kBlockThreads, 0, stream>>>(elements, shape, static_cast<uint32_t>(first_row / kUnitRows),
                                              num_pairs, image);

@@ -9,8 +9,6 @@
 
 namespace serval::device::attention {
 
-using tiles::kAllLanes;
-
 // What is computed at a time: 32 tokens of a leaf.
 inline constexpr uint32_t kStripTokens = 32;
 inline constexpr uint32_t kStrips = kLeafTokens / kStripTokens;

@@ -11,7 +11,7 @@
 #pragma once
 
 #include "instructions/attention/items.cuh"
-#include "vm/tiles/ptx_math.cuh"
+#include "vm/ptx/math.cuh"
 #include "vm/tiles/tiles.cuh"
 
 namespace serval::device::attention {
@@ -86,7 +86,7 @@ inline constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 // Turns scores into weights.
 __device__ __forceinline__ void soften(Scores& scores, const PerQuery& largest) {
   tiles::map_rows(scores, scores, largest,
-                  [](float score, float most, uint32_t) { return tiles::ptx::exp2(score - most); });
+                  [](float score, float most, uint32_t) { return ptx::exp2(score - most); });
 }
 
 // Adds a strip's output: of 16 channels at a time, which takes few registers.

@@ -41,9 +41,8 @@ struct DeviceOp<AttentionMerge> : GroupOp {
         : op_(op), of_head_(op.head_dim / attention_merge::kRunChannels) {
       const PassRow& row = group.rows[group.lane % kMaxRows];
       const bool active = group.lane < kMaxRows && row_is_active(row);
-      rows_ = __ballot_sync(attention_merge::kAllLanes, active);
-      most_leaves_ =
-          leaves_for_tokens(__reduce_max_sync(attention_merge::kAllLanes, active ? row.position + 1 : 0));
+      rows_ = __ballot_sync(kAllLanes, active);
+      most_leaves_ = leaves_for_tokens(__reduce_max_sync(kAllLanes, active ? row.position + 1 : 0));
     }
     __device__ __forceinline__ uint32_t count() const {
       return static_cast<uint32_t>(__popc(rows_)) * op_.num_heads * of_head_;

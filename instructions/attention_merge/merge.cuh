@@ -6,13 +6,12 @@
 
 #include "instructions/attention_merge/op.h"
 #include "vm/device/group.cuh"
+#include "vm/ptx/math.cuh"
+#include "vm/ptx/memory.cuh"
 #include "vm/tiles/ops/global/async.cuh"
-#include "vm/tiles/ptx_math.cuh"
-#include "vm/tiles/ptx_memory.cuh"
 
 namespace serval::device::attention_merge {
 
-inline constexpr uint32_t kAllLanes = 0xffffffff;
 inline constexpr uint32_t kRunChannels = 64;
 static_assert(kMergeClasses == kConsumerWarps, "a class for each warp of a group");
 
@@ -90,10 +89,10 @@ struct LeafPart {
 
   __device__ __forceinline__ void load(const HeadLeaves& leaves, uint32_t leaf, uint32_t channel) {
     const float* from = leaves.at(leaf);
-    score = tiles::ptx::load_relaxed(reinterpret_cast<const float2*>(from + leaves.head_dim));
+    score = ptx::load_relaxed(reinterpret_cast<const float2*>(from + leaves.head_dim));
 #pragma unroll
     for (uint32_t p = 0; p < kPairs; ++p)
-      values[p] = tiles::ptx::load_relaxed(reinterpret_cast<const float2*>(from + channel + 2 * p));
+      values[p] = ptx::load_relaxed(reinterpret_cast<const float2*>(from + channel + 2 * p));
   }
 };
 
@@ -104,7 +103,7 @@ struct ClassSums {
   float2 values[kPairs]{};
 
   __device__ __forceinline__ void add(const LeafPart<kPairs>& leaf, float largest) {
-    const float factor = tiles::ptx::exp(leaf.score.x - largest);
+    const float factor = ptx::exp(leaf.score.x - largest);
     weight = fmaf(factor, leaf.score.y, weight);
 #pragma unroll
     for (uint32_t p = 0; p < kPairs; ++p) {
@@ -248,8 +247,8 @@ class TogetherMerge {
 #pragma unroll 1
     for (uint32_t i = 0; i < SharedMerge::kBatch && first + i < count; ++i) {
       const float* from = leaves.at(group_.warp + (first + i) * kMergeClasses);
-      tiles::ptx::copy_async_8(&shared_.values[group_.warp][i][group_.lane], from + channel);
-      if (group_.lane == 0) tiles::ptx::copy_async_8(&shared_.scores[group_.warp][i], from + leaves.head_dim);
+      ptx::copy_async_8(&shared_.values[group_.warp][i][group_.lane], from + channel);
+      if (group_.lane == 0) ptx::copy_async_8(&shared_.scores[group_.warp][i], from + leaves.head_dim);
     }
     tiles::commit_async();
   }

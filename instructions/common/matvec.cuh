@@ -26,7 +26,7 @@
 #include "vm/device/op.cuh"
 #include "vm/device/page_image.h"
 #include "vm/device/roles.cuh"
-#include "vm/tiles/ptx_memory.cuh"
+#include "vm/ptx/memory.cuh"
 
 namespace serval::device {
 
@@ -143,10 +143,10 @@ __device__ __forceinline__ float multiply_registers(const uint4 (&w)[kProducts],
       next_even = ptx::shared_load(x + (j / 2 + 2) * kPairBytes);
       next_odd = ptx::shared_load(x + (j / 2 + 3) * kPairBytes);
     }
-    ptx::mma_16x8x16(d[0], w[j], even.x, even.y);
-    ptx::mma_16x8x16(d[1], w[j + 1], even.z, even.w);
-    ptx::mma_16x8x16(d[2], w[j + 2], odd.x, odd.y);
-    ptx::mma_16x8x16(d[3], w[j + 3], odd.z, odd.w);
+    ptx::mma_16x8x16_in_order(d[0], w[j], even.x, even.y);
+    ptx::mma_16x8x16_in_order(d[1], w[j + 1], even.z, even.w);
+    ptx::mma_16x8x16_in_order(d[2], w[j + 2], odd.x, odd.y);
+    ptx::mma_16x8x16_in_order(d[3], w[j + 3], odd.z, odd.w);
     even = next_even;
     odd = next_odd;
   }
@@ -158,8 +158,8 @@ __device__ __forceinline__ float multiply_shared(uint32_t w, uint32_t products, 
   float d[kChains][4] = {};
   const auto two = [&](uint32_t j, float(&even)[4], float(&odd)[4]) {
     const uint4 pair = ptx::shared_load(x + j / 2 * kPairBytes);
-    ptx::mma_16x8x16(even, ptx::shared_load(w + j * page_image::kProductBytes), pair.x, pair.y);
-    ptx::mma_16x8x16(odd, ptx::shared_load(w + (j + 1) * page_image::kProductBytes), pair.z, pair.w);
+    ptx::mma_16x8x16_in_order(even, ptx::shared_load(w + j * page_image::kProductBytes), pair.x, pair.y);
+    ptx::mma_16x8x16_in_order(odd, ptx::shared_load(w + (j + 1) * page_image::kProductBytes), pair.z, pair.w);
   };
 #pragma unroll 1
   for (uint32_t j = 0; j < products; j += kChains) {
@@ -462,7 +462,7 @@ __device__ __forceinline__ void add_squares(const StorerRole<Config>& role, cons
       const uint32_t pair = min(first + t * kWarpThreads, pairs - 1);
 #pragma unroll
       for (uint32_t i = 0; i < kRows; ++i)
-        terms[t][i] = tiles::ptx::load_relaxed(squares + size_t{min(first_row + i, last_row)} * pairs + pair);
+        terms[t][i] = ptx::load_relaxed(squares + size_t{min(first_row + i, last_row)} * pairs + pair);
     }
 #pragma unroll
     for (uint32_t t = 0; t < kTermsAtOnce; ++t) {

@@ -6,7 +6,7 @@
 #include "instructions/common/residual.h"
 #include "vm/device/activation_image.h"
 #include "vm/device/group.cuh"
-#include "vm/device/ptx.cuh"
+#include "vm/ptx/ptx.cuh"
 
 namespace serval::device::residual {
 

@@ -3,7 +3,7 @@
 #include "instructions/common/matvec.cuh"
 #include "instructions/common/unit_softmax.h"
 #include "instructions/lm_head/op.h"
-#include "vm/tiles/ptx_math.cuh"
+#include "vm/ptx/math.cuh"
 
 namespace serval::device {
 
@@ -53,7 +53,7 @@ struct DeviceOp<LmHead> : MatvecOp<DeviceOp<LmHead>> {
       largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, step));
     }
     const uint32_t unit_lanes = __ballot_sync(~0u, logit == largest) >> (lane & ~(kUnitRows - 1));
-    const float sum = residual::add_neighbours<kUnitRows>(tiles::ptx::exp(logit), ~0u);
+    const float sum = residual::add_neighbours<kUnitRows>(ptx::exp(logit), ~0u);
     const auto first = static_cast<uint32_t>(__ffs(static_cast<int>(unit_lanes))) - 1;
     return {largest, __uint_as_float(bits_with_first(__float_as_uint(sum), first))};
   }

@@ -30,7 +30,7 @@ struct DeviceOp<MatvecResidual> : MatvecOp<DeviceOp<MatvecResidual>> {
                                                                  const matvec::Output& out) {
     if (!out.wanted) return {};
     const auto* norm = tensor<&MatvecResidual::norm, const uint16_t>(*role.slot);
-    return {.third = tiles::ptx::load_constant(norm + col_of(op, out))};
+    return {.third = ptx::load_constant(norm + col_of(op, out))};
   }
   // … and what the residual holds.
   template <class Role>

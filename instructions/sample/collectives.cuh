@@ -9,8 +9,6 @@
 
 namespace serval::device::sample {
 
-inline constexpr uint32_t kAllLanes = 0xffffffff;
-
 // Over the warp's lanes, for all of them.
 template <class T>
 __device__ __forceinline__ T sum_warp(T own) {

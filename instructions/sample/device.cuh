@@ -16,7 +16,7 @@
 #include "instructions/sample/units.cuh"
 #include "vm/device/group.cuh"
 #include "vm/device/op.cuh"
-#include "vm/device/ptx.cuh"
+#include "vm/ptx/ptx.cuh"
 
 namespace serval::device {
 

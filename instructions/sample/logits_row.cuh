@@ -9,7 +9,7 @@
 
 #include "instructions/sample/order.cuh"
 #include "vm/device/group.cuh"
-#include "vm/device/ptx.cuh"
+#include "vm/ptx/ptx.cuh"
 
 namespace serval::device::sample {
 

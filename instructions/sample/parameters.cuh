@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "vm/device/ptx.cuh"
+#include "vm/ptx/ptx.cuh"
 #include "vm/state.h"
 
 namespace serval::device::sample {

@@ -7,7 +7,7 @@
 #include "instructions/sample/logits_row.cuh"
 #include "instructions/sample/order.cuh"
 #include "vm/device/group.cuh"
-#include "vm/device/ptx.cuh"
+#include "vm/ptx/ptx.cuh"
 #include "vm/state.h"
 
 namespace serval::device::sample {

@@ -16,7 +16,7 @@
 #include "instructions/sample/staged.cuh"
 #include "instructions/sample/units.cuh"
 #include "vm/device/group.cuh"
-#include "vm/tiles/ptx_math.cuh"
+#include "vm/ptx/math.cuh"
 
 namespace serval::device::sample {
 
@@ -89,7 +89,7 @@ __device__ __forceinline__ Softmax softmax(const Group& group, Scratch& scratch,
   }
   const float largest = logit_of(s.first);
   if (largest == kMinusInfinity) s.first = place_of(largest, 0);  // all are equal
-  s.sum *= tiles::ptx::exp(-largest);
+  s.sum *= ptx::exp(-largest);
   const bool in_range = largest >= kLeastLargest && s.sum > 0 && s.sum <= FLT_MAX;
   if (!in_range) s.sum = careful_sum(group, scratch, row, largest);
   return s;

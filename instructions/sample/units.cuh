@@ -9,8 +9,8 @@
 #include "instructions/common/unit_softmax.h"
 #include "instructions/sample/order.cuh"
 #include "vm/device/group.cuh"
-#include "vm/device/ptx.cuh"
-#include "vm/tiles/ptx_memory.cuh"
+#include "vm/ptx/memory.cuh"
+#include "vm/ptx/ptx.cuh"
 
 namespace serval::device::sample {
 
@@ -62,7 +62,7 @@ class UnitsOfRow {
     for (uint32_t i = 0; i < kBatchUnits; ++i) {
       const uint32_t unit = first + i * kGroupThreads;
       batch[i] = {kMinusInfinity, 0};
-      if (unit < count_) batch[i] = tiles::ptx::load_relaxed(units_ + unit);
+      if (unit < count_) batch[i] = ptx::load_relaxed(units_ + unit);
     }
   }
   template <class Fn>

@@ -35,8 +35,8 @@ __global__ void __maxnreg__(200)
   const uint32_t thread = threadIdx.x;
   if (thread == 0) {
     record = records[blockIdx.x];
-    device::ptx::mbarrier_init(&barrier, device::kConsumerWarps);
-    device::ptx::mbarrier_init(&inputs, 1);
+    ptx::mbarrier_init(&barrier, device::kConsumerWarps);
+    ptx::mbarrier_init(&inputs, 1);
     exit.set = 0;
   }
   if (thread < kMaxRows) pass_rows[thread] = static_cast<const PassRow*>(tensors[rows])[thread];
@@ -47,8 +47,8 @@ __global__ void __maxnreg__(200)
   __syncthreads();
   uint32_t parity = 0;
   const device::Group group{.thread = thread,
-                            .warp = thread / device::kWarpThreads,
-                            .lane = thread % device::kWarpThreads,
+                            .warp = thread / kWarpThreads,
+                            .lane = thread % kWarpThreads,
                             .scratch = scratch,
                             .operands = operands,
                             .rows = pass_rows,

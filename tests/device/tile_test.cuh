@@ -91,7 +91,7 @@ __global__ void run_warp(Body body, Arguments... arguments) {
 }
 template <class Body, class... Arguments>
 void on_warp(Body body, Arguments... arguments) {
-  run_warp<<<1, tiles::kLanes>>>(body, arguments...);
+  run_warp<<<1, kWarpThreads>>>(body, arguments...);
   SERVAL_CUDA_CHECK(cudaGetLastError());
   SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
 }
@@ -155,7 +155,7 @@ __device__ void put(typename Vector::ElementType* dst,
 // Expects each lane to hold its elements of the vector that f(i) gives.
 template <tiles::Along kAlong, class F>
 void expect_vector(const DeviceArray<float>& got, int length, F&& f) {
-  expect_elements(got, tiles::kLanes, length, [&](int lane, int i) {
+  expect_elements(got, kWarpThreads, length, [&](int lane, int i) {
     const bool holds = kAlong == tiles::Along::kPairs ? i % 8 / 2 == lane % 4 : i % 8 == lane / 4;
     return holds ? f(i) : 0.0F;
   });

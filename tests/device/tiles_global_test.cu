@@ -156,23 +156,23 @@ TEST(TilesGlobal, LoadsSomeRowsAsynchronouslyAndZeroesTheRest) {
 
 __device__ void init_barrier(uint64_t* barrier) {
   if (tiles::lane_id() == 0) {
-    device::ptx::mbarrier_init(barrier, 1);
-    device::ptx::fence_mbarrier_init();
+    ptx::mbarrier_init(barrier, 1);
+    ptx::fence_mbarrier_init();
   }
   __syncwarp();
 }
 __device__ void wait(uint64_t* barrier) {
-  while (!device::ptx::mbarrier_try_wait(barrier, 0)) {
+  while (!ptx::mbarrier_try_wait(barrier, 0)) {
   }
 }
 
 // Through two shared tiles, so that what is stored was written by threads.
 template <class Tile>
 __device__ void copy_shared(Tile& dst, const Tile& src) {
-  for (uint32_t n = tiles::lane_id(); n < Tile::kRows * Tile::kCols; n += tiles::kLanes) {
+  for (uint32_t n = tiles::lane_id(); n < Tile::kRows * Tile::kCols; n += kWarpThreads) {
     *dst.at(n / Tile::kCols, n % Tile::kCols) = *src.at(n / Tile::kCols, n % Tile::kCols);
   }
-  device::ptx::fence_proxy_async_shared();
+  ptx::fence_proxy_async_shared();
   __syncwarp();
 }
 
@@ -236,7 +236,7 @@ void check_tensor_map(Random& random, int row, int col) {
   const auto map = [&](const DeviceArray<T>& m) {
     return tiles::make_tensor_map<Tile>(m.data(), rows, cols, stride);
   };
-  move_by_tensor_map<Tile><<<1, tiles::kLanes>>>(map(src), map(dst), row, col, seen.data());
+  move_by_tensor_map<Tile><<<1, kWarpThreads>>>(map(src), map(dst), row, col, seen.data());
   SERVAL_CUDA_CHECK(cudaGetLastError());
   SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
   expect_elements(seen, Tile::kRows, Tile::kCols, [&](int r, int c) {

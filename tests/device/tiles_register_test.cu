@@ -136,8 +136,8 @@ TEST(TilesMap, ActsOnVectors) {
       [&]<class Vector>(std::type_identity<Vector>) {
         constexpr int kLength = Vector::kLength;
         const Matrix<float> a(1, kLength, random), b(1, kLength, random);
-        const auto filled = empty_on_gpu<float>(tiles::kLanes, kLength),
-                   product = empty_on_gpu<float>(tiles::kLanes, kLength);
+        const auto filled = empty_on_gpu<float>(kWarpThreads, kLength),
+                   product = empty_on_gpu<float>(kWarpThreads, kLength);
         const auto gpu_a = to_gpu(a), gpu_b = to_gpu(b);
         on_warp(VectorMaps<Vector>(), gpu_a.data(), gpu_b.data(), filled.data(), product.data());
         expect_vector<Vector::kAlong>(filled, kLength, [](int) { return -1.5F; });
@@ -173,8 +173,8 @@ TEST(TilesReduce, SumsAndMaximaOverRowsAndColumns) {
       constexpr int kRows = Tile::kRows, kCols = Tile::kCols;
       const Matrix<float> x(kRows, kCols, random);
       const auto gpu_x = to_gpu(x);
-      const auto rows = empty_on_gpu<float>(tiles::kLanes, kRows),
-                 columns = empty_on_gpu<float>(tiles::kLanes, kCols);
+      const auto rows = empty_on_gpu<float>(kWarpThreads, kRows),
+                 columns = empty_on_gpu<float>(kWarpThreads, kCols);
       on_warp(Reductions<Reduction, Tile>(), gpu_x.data(), rows.data(), columns.data());
       expect_vector<RowVector<Tile>::kAlong>(rows, kRows, [&](int r) {
         float v = x.at(r, 0);

@@ -84,7 +84,7 @@ TEST(TilesSwizzle, HalfAWarpStoresPairsOfAnAccumulatorInDifferentBanks) {
 // Fills a shared tile element by element.
 template <class Tile>
 __device__ void fill_shared(Tile& dst, const typename Tile::ElementType* src) {
-  for (uint32_t n = tiles::lane_id(); n < Tile::kRows * Tile::kCols; n += tiles::kLanes) {
+  for (uint32_t n = tiles::lane_id(); n < Tile::kRows * Tile::kCols; n += kWarpThreads) {
     *dst.at(n / Tile::kCols, n % Tile::kCols) = src[n];
   }
   __syncwarp();
@@ -92,7 +92,7 @@ __device__ void fill_shared(Tile& dst, const typename Tile::ElementType* src) {
 template <class Tile>
 __device__ void read_shared(typename Tile::ElementType* dst, const Tile& src) {
   __syncwarp();
-  for (uint32_t n = tiles::lane_id(); n < Tile::kRows * Tile::kCols; n += tiles::kLanes) {
+  for (uint32_t n = tiles::lane_id(); n < Tile::kRows * Tile::kCols; n += kWarpThreads) {
     dst[n] = *src.at(n / Tile::kCols, n % Tile::kCols);
   }
 }
@@ -220,14 +220,14 @@ template <class Vector>
 struct VectorMoves {
   __device__ void operator()(const float* src, float* loaded, float* stored) const {
     alignas(16) __shared__ float in[Vector::kLength], out[Vector::kLength];
-    for (uint32_t i = tiles::lane_id(); i < Vector::kLength; i += tiles::kLanes) in[i] = src[i];
+    for (uint32_t i = tiles::lane_id(); i < Vector::kLength; i += kWarpThreads) in[i] = src[i];
     __syncwarp();
     Vector x;
     tiles::load(x, in);
     put(loaded, x);
     tiles::store(out, x);
     __syncwarp();
-    for (uint32_t i = tiles::lane_id(); i < Vector::kLength; i += tiles::kLanes) stored[i] = out[i];
+    for (uint32_t i = tiles::lane_id(); i < Vector::kLength; i += kWarpThreads) stored[i] = out[i];
   }
 };
 
@@ -241,7 +241,7 @@ TEST(TilesShared, MovesVectors) {
         constexpr int kLength = Vector::kLength;
         const Matrix<float> x = random_matrix(1, kLength, random);
         const auto src = to_gpu(x), stored = empty_on_gpu<float>(1, kLength);
-        const auto loaded = empty_on_gpu<float>(tiles::kLanes, kLength);
+        const auto loaded = empty_on_gpu<float>(kWarpThreads, kLength);
         on_warp(VectorMoves<Vector>(), src.data(), loaded.data(), stored.data());
         expect_vector<Vector::kAlong>(loaded, kLength, [&](int i) { return x.at(0, i); });
         expect_elements(stored, 1, kLength, [&](int, int i) { return x.at(0, i); });

@@ -4,7 +4,7 @@
 #include "vm/device/isa.h"
 #include "vm/device/launch_kernel.cuh"
 #include "vm/device/op.cuh"
-#include "vm/tiles/ptx_memory.cuh"
+#include "vm/ptx/memory.cuh"
 
 namespace serval::testing {
 
@@ -199,7 +199,7 @@ struct ToyStream {
     const uint32_t at_once = plan.streamed != 0 ? 1 : plan.chunks;
     if (plan.streamed == 0) role.acquire_chunks(at_once);
     role.wait_inputs(role.recorder);
-    if (role.lane == 0) device::ptx::fence_proxy_async_global();
+    if (role.lane == 0) ptx::fence_proxy_async_global();
     for (uint32_t c = 0; c < plan.chunks; c += at_once) {
       if (plan.streamed != 0) role.acquire_chunks(at_once);
       role.copy_chunks(plan.from + size_t{c} * device::kActivationRowBytes, device::kActivationRowBytes,
@@ -244,7 +244,7 @@ struct ToyStream {
                                   uint32_t late) {
     for_tiles(role, storers, stored, [&](uint32_t tile, uint32_t sum) {
       if ((late >> role.warp & 1) != 0) __nanosleep(kLate_ns);
-      if (role.lane == 0) device::ptx::store_relaxed(out + tile, device::ptx::load_relaxed(out + tile) + sum);
+      if (role.lane == 0) ptx::store_relaxed(out + tile, ptx::load_relaxed(out + tile) + sum);
     });
   }
 
@@ -257,7 +257,7 @@ struct ToyStream {
       role.wait_chunk(chunk);
       const auto* words = reinterpret_cast<const uint32_t*>(
           role.s.activations + device::activation_slot<typename Role::Config>(chunk));
-      for (uint32_t i = role.warp * device::kWarpThreads + role.lane; i < kToyChunkWords;
+      for (uint32_t i = role.warp * kWarpThreads + role.lane; i < kToyChunkWords;
            i += device::kGroupThreads) {
         sum += words[i];
       }
@@ -272,7 +272,7 @@ struct ToyStream {
       const uint32_t page = role.next_page + p;
       role.wait_page(page);
       const auto* words = reinterpret_cast<const uint32_t*>(role.s.ring[page % Role::Config::kRingPages]);
-      for (uint32_t i = role.lane; i < kPageBytes / sizeof(uint32_t); i += device::kWarpThreads)
+      for (uint32_t i = role.lane; i < kPageBytes / sizeof(uint32_t); i += kWarpThreads)
         sum += words[i];
       if (plan.keeps == 0) role.free_page(page);
     }
@@ -430,7 +430,7 @@ struct DeviceOp<testing::Recall> : GroupOp {
     constexpr uint32_t kQuads = testing::kToyWords / 4;
     static_assert(kQuads == kGroupThreads, "four words a thread");
     const uint32_t pass = ptx::load_relaxed(&control->passes_done);
-    const uint32_t before = wrong(tiles::ptx::load_weak(kept + (pass + 1) % 2 * kQuads + group.thread), pass);
+    const uint32_t before = wrong(ptx::load_weak(kept + (pass + 1) % 2 * kQuads + group.thread), pass);
     group.wait_inputs();
     const uint32_t now = wrong(ptx::load_relaxed(kept + pass % 2 * kQuads + group.thread), pass + 1);
     out[group.thread] += before + now;

@@ -5,13 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "vm/device/ptx.cuh"
+#include "vm/ptx/ptx.cuh"
 #include "vm/reflect.h"
 #include "vm/state.h"
+#include "vm/warp.h"
 
 namespace serval::device {
 
-inline constexpr uint32_t kWarpThreads = 32;
 inline constexpr uint32_t kConsumerWarps = 8;
 inline constexpr uint32_t kGroupThreads = kConsumerWarps * kWarpThreads;
 // Shared memory that an instruction may use while it runs, aligned to kScratchAlignment; some kernels have

@@ -2,9 +2,9 @@
 #include <array>
 
 #include "vm/device/cuda_resources.h"
-#include "vm/device/ptx.cuh"
 #include "vm/device/stream_limit.h"
 #include "vm/machine.h"
+#include "vm/ptx/ptx.cuh"
 
 namespace serval {
 namespace {
@@ -22,18 +22,18 @@ __global__ void stream_pages(const std::byte* from, uint64_t num_pages) {
   extern __shared__ __align__(1024) std::byte ring[];
   __shared__ uint64_t landed[kPagesInFlight];
   if (threadIdx.x != 0) return;
-  for (uint64_t& barrier : landed) device::ptx::mbarrier_init(&barrier, 1);
-  device::ptx::fence_mbarrier_init();
+  for (uint64_t& barrier : landed) ptx::mbarrier_init(&barrier, 1);
+  ptx::fence_mbarrier_init();
   const auto issue = [&](uint64_t page, uint32_t slot) {
-    device::ptx::mbarrier_arrive_expect_bytes(&landed[slot], kPageBytes);
-    device::ptx::bulk_load(ring + slot * kPageBytes, from + page * kPageBytes, kPageBytes, &landed[slot]);
+    ptx::mbarrier_arrive_expect_bytes(&landed[slot], kPageBytes);
+    ptx::bulk_load(ring + slot * kPageBytes, from + page * kPageBytes, kPageBytes, &landed[slot]);
   };
   uint64_t next = blockIdx.x;
   for (uint32_t slot = 0; slot < kPagesInFlight && next < num_pages; ++slot, next += gridDim.x)
     issue(next, slot);
   uint32_t slot = 0, parity = 0;
   for (uint64_t page = blockIdx.x; page < num_pages; page += gridDim.x) {
-    while (!device::ptx::mbarrier_try_wait(&landed[slot], parity)) {
+    while (!ptx::mbarrier_try_wait(&landed[slot], parity)) {
     }
     if (next < num_pages) issue(next, slot);
     next += gridDim.x;

@@ -27,7 +27,7 @@
 //                               after row
 //   ops/global/tensor.cuh       load_async, store_async: the copy engine, through a TensorMap
 //
-//   ptx_*.cuh                   the PTX instructions that these are made of, one thin function each
+// They are made of the functions of vm/ptx/, one thin function for each PTX instruction.
 //
 // Room is left for wgmma in ops/register/ and for fp8 in types/element.cuh.
 #pragma once

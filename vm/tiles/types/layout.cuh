@@ -9,10 +9,10 @@
 
 #include <cstdint>
 
+#include "vm/warp.h"
+
 namespace serval::tiles {
 
-inline constexpr uint32_t kLanes = 32;
-inline constexpr uint32_t kAllLanes = 0xffffffff;
 inline constexpr int kQuadrant = 8;   // rows and columns of a quadrant
 inline constexpr int kBaseTile = 16;  // of a base tile
 // Lanes side by side along the dimension of the pairs, with two elements each; along the other there are
@@ -25,7 +25,7 @@ enum class Layout : uint8_t { kRow, kCol };
 // nothing of: it would move all address arithmetic to the top of an interpreter's loop otherwise, where it
 // takes registers from every instruction.
 __device__ __forceinline__ uint32_t lane_id() {
-  return threadIdx.x % kLanes;
+  return threadIdx.x % kWarpThreads;
 }
 
 // Place in a quadrant of element `i` (0 or 1) of a lane's pair.

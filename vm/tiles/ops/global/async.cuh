@@ -1,7 +1,7 @@
 // From global to shared memory while a warp goes on, by the warp's own loads.
 #pragma once
 
-#include "vm/tiles/ptx_async.cuh"
+#include "vm/ptx/copy.cuh"
 #include "vm/tiles/types/concepts.cuh"
 
 namespace serval::tiles {
@@ -12,8 +12,8 @@ template <AnySharedTile Dst, Coherence kCoherence>
 __device__ __forceinline__ void load_async(Dst& dst,
                                            const GlobalTile<const typename Dst::ElementType, kCoherence>& src,
                                            uint32_t rows = Dst::kRows, uint32_t lane = lane_id()) {
-  static_assert(kLanes % Dst::kRowUnits == 0, "a warp copies some whole rows at a time");
-  constexpr uint32_t kRowsAtOnce = kLanes / Dst::kRowUnits;
+  static_assert(kWarpThreads % Dst::kRowUnits == 0, "a warp copies some whole rows at a time");
+  constexpr uint32_t kRowsAtOnce = kWarpThreads / Dst::kRowUnits;
   static_assert(Dst::kRows % kRowsAtOnce == 0, "and all of them in the end");
   const uint32_t row_of_lane = lane / Dst::kRowUnits % kRowsAtOnce;
   const uint32_t col = lane % Dst::kRowUnits * Dst::kUnitElements;
@@ -33,7 +33,7 @@ __device__ __forceinline__ void load_rows_async(
     uint32_t end, uint32_t lane = lane_id()) {
   const uint32_t col = lane % Dst::kRowUnits * Dst::kUnitElements;
 #pragma unroll 1
-  for (uint32_t row = begin + lane / Dst::kRowUnits; row < end; row += kLanes / Dst::kRowUnits)
+  for (uint32_t row = begin + lane / Dst::kRowUnits; row < end; row += kWarpThreads / Dst::kRowUnits)
     ptx::copy_async_16(dst.at(row, col), src.at(row, col), Dst::kUnitBytes);
 }
 // Copies since the last commit are a group.

@@ -2,11 +2,11 @@
 // nothing of swizzles.
 //
 // What other threads wrote to the memory that is read, or read and wrote in the memory that is written, has
-// to be ordered first: by a barrier, and by a proxy fence (device::ptx), fence_proxy_async_shared() in each
+// to be ordered first: by a barrier, and by a proxy fence (vm/ptx/copy.cuh), fence_proxy_async_shared() in each
 // thread that wrote to shared memory or fence_proxy_async_global() in the one that copies from global memory.
 #pragma once
 
-#include "vm/tiles/ptx_async.cuh"
+#include "vm/ptx/copy.cuh"
 #include "vm/tiles/types/concepts.cuh"
 
 namespace serval::tiles {
@@ -21,13 +21,13 @@ template <PlainSharedTile Dst, Coherence kCoherence>
 __device__ __forceinline__ void load_async(Dst& dst,
                                            const GlobalTile<const typename Dst::ElementType, kCoherence>& src,
                                            uint64_t* landed) {
-  device::ptx::mbarrier_arrive_expect_bytes(landed, kTileBytes<Dst>);
+  ptx::mbarrier_arrive_expect_bytes(landed, kTileBytes<Dst>);
   if (src.stride == Dst::kCols) {
-    device::ptx::bulk_load(dst.data, src.data, kTileBytes<Dst>, landed);
+    ptx::bulk_load(dst.data, src.data, kTileBytes<Dst>, landed);
     return;
   }
   for (uint32_t row = 0; row < Dst::kRows; ++row) {
-    device::ptx::bulk_load(dst.at(row, 0), src.at(row, 0), kTileBytes<Dst> / Dst::kRows, landed);
+    ptx::bulk_load(dst.at(row, 0), src.at(row, 0), kTileBytes<Dst> / Dst::kRows, landed);
   }
 }
 // dst = src, as part of the group that the thread commits next.

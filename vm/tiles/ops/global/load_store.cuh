@@ -1,8 +1,8 @@
 // Between global memory and registers or shared memory, by one warp, which waits for what it loads.
 #pragma once
 
+#include "vm/tiles/ops/global/read.cuh"
 #include "vm/tiles/ops/register/terms.cuh"
-#include "vm/tiles/ptx_memory.cuh"
 
 namespace serval::tiles {
 
@@ -64,9 +64,9 @@ template <AnySharedTile Tile, class Fn>
 __device__ __forceinline__ void for_units(uint32_t lane, Fn&& fn) {
   constexpr uint32_t kUnits = Tile::kRows * Tile::kRowUnits;
 #pragma unroll
-  for (uint32_t first = 0; first < kUnits; first += kLanes) {
+  for (uint32_t first = 0; first < kUnits; first += kWarpThreads) {
     const uint32_t unit = first + lane;
-    if (kUnits % kLanes == 0 || unit < kUnits)
+    if (kUnits % kWarpThreads == 0 || unit < kUnits)
       fn(unit / Tile::kRowUnits, unit % Tile::kRowUnits * Tile::kUnitElements);
   }
 }

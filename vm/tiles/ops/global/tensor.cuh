@@ -12,7 +12,7 @@ namespace serval::tiles {
 template <TensorTile Dst>
 __device__ __forceinline__ void load_async(Dst& dst, const TensorMap<Dst>& src, uint32_t row, uint32_t col,
                                            uint64_t* landed) {
-  device::ptx::mbarrier_arrive_expect_bytes(landed, kTileBytes<Dst>);
+  ptx::mbarrier_arrive_expect_bytes(landed, kTileBytes<Dst>);
   ptx::tensor_load(dst.data, &src, row, col, landed);
 }
 // The matrix from (row, col) on = src, as part of the group that the thread commits next.

@@ -5,7 +5,7 @@
 // k in steps of 16, first to last.
 #pragma once
 
-#include "vm/tiles/ptx_mma.cuh"
+#include "vm/ptx/mma.cuh"
 #include "vm/tiles/types/concepts.cuh"
 
 namespace serval::tiles {
@@ -31,9 +31,12 @@ __device__ __forceinline__ void multiply(D& d, const A& a, const B& b) {
                                 quadrant<kTransposedA>(a, m, k + 1), quadrant<kTransposedA>(a, m + 1, k + 1)};
 #pragma unroll
       for (int n = 0; n < D::kQuadrantCols; ++n) {
-        ptx::mma_16x8x16<typename A::ElementType>(
-            d.quadrant[m][n], d.quadrant[m + 1][n], left,
-            {quadrant<kTransposedB>(b, k, n), quadrant<kTransposedB>(b, k + 1, n)});
+        const uint32_t right[2] = {quadrant<kTransposedB>(b, k, n), quadrant<kTransposedB>(b, k + 1, n)};
+        if constexpr (std::same_as<typename A::ElementType, Bf16>) {
+          ptx::mma_16x8x16_bf16(d.quadrant[m][n], d.quadrant[m + 1][n], left, right);
+        } else {
+          ptx::mma_16x8x16_fp16(d.quadrant[m][n], d.quadrant[m + 1][n], left, right);
+        }
       }
     }
   }

@@ -28,7 +28,7 @@ __device__ __forceinline__ float reduce_pair_lanes(float v) {
 template <class Reduction>
 __device__ __forceinline__ float reduce_single_lanes(float v) {
 #pragma unroll
-  for (int distance = kPairLanes; distance < static_cast<int>(kLanes); distance *= 2) {
+  for (int distance = kPairLanes; distance < static_cast<int>(kWarpThreads); distance *= 2) {
     v = Reduction::of(v, __shfl_xor_sync(kAllLanes, v, distance));
   }
   return v;

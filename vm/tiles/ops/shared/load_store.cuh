@@ -1,8 +1,8 @@
 // Between shared memory and registers, by one warp.
 #pragma once
 
+#include "vm/ptx/mma.cuh"
 #include "vm/tiles/ops/register/terms.cuh"
-#include "vm/tiles/ptx_mma.cuh"
 #include "vm/tiles/types/concepts.cuh"
 
 namespace serval::tiles {
@@ -30,8 +30,8 @@ __device__ __forceinline__ void for_fours(const Shared& shared, uint32_t first_c
   static_assert(Tile::kQuadrantCols % Four::kColStep == 0, "quadrants come by fours");
   constexpr uint32_t kBytes = sizeof(typename Shared::ElementType);
   const uint32_t i = lane / kQuadrant % 4;
-  const uint32_t first = device::ptx::shared_address(
-      shared.at(Four::row(i) * kQuadrant + lane % kQuadrant, Four::col(i) * kQuadrant));
+  const uint32_t first =
+      ptx::shared_address(shared.at(Four::row(i) * kQuadrant + lane % kQuadrant, Four::col(i) * kQuadrant));
 #pragma unroll
   for (uint32_t r = 0; r < Tile::kQuadrantRows; r += Four::kRowStep) {
 #pragma unroll
@@ -73,15 +73,14 @@ template <RowOperand Dst, SharedTileFor<Dst> Src>
 requires std::same_as<typename Src::Swizzle, TermSwizzle> __device__ __forceinline__ void load_terms(
     Dst& dst, const Src& src, uint32_t lane = lane_id()) {
   constexpr uint32_t kBytes = sizeof(typename Src::ElementType);
-  const uint32_t first = device::ptx::shared_address(
-      src.at(lane / kPairLanes % kQuadrant, lane % kPairLanes * Src::kUnitElements));
+  const uint32_t first =
+      ptx::shared_address(src.at(lane / kPairLanes % kQuadrant, lane % kPairLanes * Src::kUnitElements));
 #pragma unroll
   for (uint32_t r = 0; r < Dst::kQuadrantRows; ++r) {
 #pragma unroll
     for (uint32_t c = 0; c < Dst::kCols / kTermColumns; ++c)
-      put_terms(
-          dst, r, c,
-          device::ptx::shared_load(Src::template moved<kBytes>(first, r * kQuadrant, c * kTermColumns)));
+      put_terms(dst, r, c,
+                ptx::shared_load(Src::template moved<kBytes>(first, r * kQuadrant, c * kTermColumns)));
   }
 }
 

@@ -1,7 +1,9 @@
 // Fast arithmetic on floats.
 #pragma once
 
-namespace serval::tiles::ptx {
+#include <cstdint>
+
+namespace serval::ptx {
 
 // Base-2 exponential, within 2 ulp; results below 2^-126 are 0.
 __device__ __forceinline__ float exp2(float x) {
@@ -15,4 +17,4 @@ __device__ __forceinline__ float exp(float x) {
   return exp2(x * kLog2E);
 }
 
-}  // namespace serval::tiles::ptx
+}  // namespace serval::ptx

@@ -1,30 +1,33 @@
-// The tensor cores' instructions on registers, one thin function each.
+// The tensor cores' instructions of one warp, and what moves their operands, one thin function each.
 #pragma once
 
-#include "vm/device/ptx.cuh"
-#include "vm/tiles/types/element.cuh"
+#include <cstdint>
 
-namespace serval::tiles::ptx {
+namespace serval::ptx {
 
 // d += a × b, accumulated in fp32: a is 16×16 (row), b is 16×8 (column), d is 16×8.
-template <Element16 T>
-__device__ __forceinline__ void mma_16x8x16(float2& upper, float2& lower, const uint32_t (&a)[4],
-                                            const uint32_t (&b)[2]);
-template <>
-__device__ __forceinline__ void mma_16x8x16<Bf16>(float2& upper, float2& lower, const uint32_t (&a)[4],
-                                                  const uint32_t (&b)[2]) {
+__device__ __forceinline__ void mma_16x8x16_bf16(float2& upper, float2& lower, const uint32_t (&a)[4],
+                                                 const uint32_t (&b)[2]) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
       "{%0, %1, %2, %3};"
       : "+f"(upper.x), "+f"(upper.y), "+f"(lower.x), "+f"(lower.y)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
-template <>
-__device__ __forceinline__ void mma_16x8x16<Fp16>(float2& upper, float2& lower, const uint32_t (&a)[4],
-                                                  const uint32_t (&b)[2]) {
+__device__ __forceinline__ void mma_16x8x16_fp16(float2& upper, float2& lower, const uint32_t (&a)[4],
+                                                 const uint32_t (&b)[2]) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
       "{%0, %1, %2, %3};"
       : "+f"(upper.x), "+f"(upper.y), "+f"(lower.x), "+f"(lower.y)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+// The same of bf16, in the order in which it stands among other products: the compiler does not move it.
+__device__ __forceinline__ void mma_16x8x16_in_order(float (&d)[4], const uint4& a, uint32_t b0,
+                                                     uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
 }
 
 // Transposes an 8×8 matrix of 16-bit elements.
@@ -64,4 +67,4 @@ __device__ __forceinline__ void store_matrices(uint32_t address, const uint32_t 
   }
 }
 
-}  // namespace serval::tiles::ptx
+}  // namespace serval::ptx

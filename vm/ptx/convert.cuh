@@ -1,0 +1,37 @@
+// Pairs of fp32 as one register of 16-bit elements, and back.
+#pragma once
+
+#include <cstdint>
+
+namespace serval::ptx {
+
+// Two floats, each rounded to nearest, ties to even; `low` is in the lower half.
+__device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
+  uint32_t v;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(high), "f"(low));
+  return v;
+}
+__device__ __forceinline__ float bf16_low(uint32_t pair) {
+  return __uint_as_float(pair << 16);
+}
+__device__ __forceinline__ float bf16_high(uint32_t pair) {
+  return __uint_as_float(pair & 0xffff0000u);
+}
+
+__device__ __forceinline__ uint32_t pack_fp16(float low, float high) {
+  uint32_t v;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(high), "f"(low));
+  return v;
+}
+__device__ __forceinline__ float2 unpack_fp16(uint32_t pair) {
+  float2 v;
+  asm("{.reg .f16 low, high;\n"
+      "mov.b32 {low, high}, %2;\n"
+      "cvt.f32.f16 %0, low;\n"
+      "cvt.f32.f16 %1, high;}"
+      : "=f"(v.x), "=f"(v.y)
+      : "r"(pair));
+  return v;
+}
+
+}  // namespace serval::ptx

@@ -1,0 +1,12 @@
+// The PTX instructions that device code uses: one thin function each, named after what it does. Files are
+// sorted by what they act on.
+#pragma once
+
+#include "vm/ptx/address.cuh"
+#include "vm/ptx/barrier.cuh"
+#include "vm/ptx/convert.cuh"
+#include "vm/ptx/copy.cuh"
+#include "vm/ptx/math.cuh"
+#include "vm/ptx/memory.cuh"
+#include "vm/ptx/mma.cuh"
+#include "vm/ptx/thread.cuh"
