@@ -6,7 +6,7 @@
 
 namespace serval::device {
 
-using LlamaIsa = IsaList<matvec::Stream
+using LlamaIsa = IsaList<StreamList<matvec::Stream>
 #define SERVAL_OP(Type, folder, semantics) , Type
 #include "instructions/isa.def"
 #undef SERVAL_OP

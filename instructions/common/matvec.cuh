@@ -19,6 +19,8 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 #include "instructions/common/footprint.h"
 #include "instructions/common/residual.cuh"
@@ -503,14 +505,26 @@ __device__ __forceinline__ Sums sums_of(const StorerRole<Config>& role, const Pl
   return {first, plan.matrices == 1 ? 0.0F : sum_parts(role, plan, out, 1) * scale};
 }
 
-// What storing an output needs besides its sums, looked up before they are there; what is in it is each
-// instruction's own.
-struct Extra {
-  float first;
-  float second;
-  uint32_t third;
-  void* to;
+// What storing an output needs besides its sums, fetched before they are there: a struct of the instruction's
+// own, DeviceOp<Op>::Fetched. One copy of the storer's loop serves all instructions, so it keeps the words.
+class Fetched {
+ public:
+  template <class T>
+  __device__ __forceinline__ void set(const T& value) {
+    static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= sizeof(words_));
+    memcpy(words_, &value, sizeof(T));
+  }
+  template <class T>
+  __device__ __forceinline__ T as() const {
+    T value;
+    memcpy(&value, words_, sizeof(T));
+    return value;
+  }
+
+ private:
+  uint64_t words_[3] = {};
 };
+struct NothingFetched {};
 
 // What all of them share.
 struct Stream {
@@ -590,10 +604,17 @@ struct Stream {
 #pragma unroll 1
     do {
       const Output out = at.output(role, plan);
-      Extra extra{};
-      with_op([&]<class Op>(const Op& op) { extra = DeviceOp<Op>::fetch_constant(role, op, out); });
+      Fetched fetched;
+      with_op([&]<class Op>(const Op& op) { fetched.set(DeviceOp<Op>::fetch_constant(role, op, out)); });
       if (!begun) role.wait_inputs();
-      with_op([&]<class Op>(const Op& op) { DeviceOp<Op>::fetch_written(role, op, out, extra); });
+      with_op([&]<class Op>(const Op& op) {
+        using OfOp = typename DeviceOp<Op>::Fetched;
+        if constexpr (requires(OfOp & f) { DeviceOp<Op>::fetch_written(role, op, out, f); }) {
+          auto more = fetched.template as<OfOp>();
+          DeviceOp<Op>::fetch_written(role, op, out, more);
+          fetched.set(more);
+        }
+      });
       if (!begun) scale = scale_of(role, plan, at);
       begun = true;
       role.wait_unit_slots(min(at.unit() + TileOfRows<typename Role::Config>::kUnits, plan.units));
@@ -601,7 +622,8 @@ struct Stream {
         role.wait_units(out.unit, out.exists, plan.arrivals);
         role.recorder.note();
         const Sums sums = sums_of(role, plan, out, scale);
-        DeviceOp<Op>::store_output(role, op, out, sums, extra);
+        DeviceOp<Op>::store_output(role, op, out, sums,
+                                   fetched.template as<typename DeviceOp<Op>::Fetched>());
       });
       at.next();
       if (at.unit() >= plan.units) stored();
@@ -628,20 +650,18 @@ struct Stream {
 //   cols(op), units(op)                        columns of the weights; units in all
 //   input(slot, op)                            matvec::Input
 //   image(slot, op, matrix, unit)              the matrix's page image; changes `unit` to the image's
-//   fetch_constant(role, op, output)           matvec::Extra: of what nothing writes while the pass runs
-//   fetch_written(role, op, output, extra)     adds what only the inputs bring
-//   store_output(role, op, output, sums, extra)  called by all lanes, whether the output is wanted or not
+//   Fetched                                    what storing an output needs besides its sums
+//   fetch_constant(role, op, output)           Fetched: of what nothing writes while the pass runs
+//   fetch_written(role, op, output, fetched)   adds what only the inputs bring; optional
+//   store_output(role, op, output, sums, fetched)  called by all lanes, whether the output is wanted or not
 // Storers call these one after the other, and wait for the sums when what they fetch is on its way.
 template <class Derived>
 struct MatvecOp {
+  using Fetched = matvec::NothingFetched;
   template <class Role, class Op>
-  static __device__ __forceinline__ matvec::Extra fetch_constant(const Role&, const Op&,
-                                                                 const matvec::Output&) {
+  static __device__ __forceinline__ Fetched fetch_constant(const Role&, const Op&, const matvec::Output&) {
     return {};
   }
-  template <class Role, class Op>
-  static __device__ __forceinline__ void fetch_written(const Role&, const Op&, const matvec::Output&,
-                                                       matvec::Extra&) {}
 
   template <class Op>
   static __device__ bool in_range(const Op& op) {

@@ -28,7 +28,7 @@ struct DeviceOp<GateUpSilu> : MatvecOp<DeviceOp<GateUpSilu>> {
   template <class Role>
   static __device__ __forceinline__ void store_output(const Role& role, const GateUpSilu& op,
                                                       const matvec::Output& out, const matvec::Sums& sums,
-                                                      const matvec::Extra&) {
+                                                      const Fetched&) {
     const float gate = sums.first, up = sums.second;
     const float y = gate / (1.0F + __expf(-gate)) * up;
     const float neighbour = __shfl_down_sync(~0u, y, 1);

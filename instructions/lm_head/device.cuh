@@ -29,7 +29,7 @@ struct DeviceOp<LmHead> : MatvecOp<DeviceOp<LmHead>> {
   template <class Role>
   static __device__ __forceinline__ void store_output(const Role& role, const LmHead& op,
                                                       const matvec::Output& out, const matvec::Sums& sums,
-                                                      const matvec::Extra&) {
+                                                      const Fetched&) {
     const uint32_t unit = op.first_unit + out.unit, token = unit * kUnitRows + out.row_of_unit;
     const bool exists = token < op.vocab;
     const UnitSoftmax softmax = softmax_of_unit(exists ? sums.first : -INFINITY, role.lane);

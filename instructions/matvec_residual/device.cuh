@@ -24,31 +24,33 @@ struct DeviceOp<MatvecResidual> : MatvecOp<DeviceOp<MatvecResidual>> {
     return tensor<&MatvecResidual::weights, const std::byte>(slot);
   }
 
-  // The column's weight of the norm …
+  struct Fetched {
+    float residual;
+    uint32_t norm;  // the column's weight in the next norm, a bf16
+  };
   template <class Role>
-  static __device__ __forceinline__ matvec::Extra fetch_constant(const Role& role, const MatvecResidual& op,
-                                                                 const matvec::Output& out) {
+  static __device__ __forceinline__ Fetched fetch_constant(const Role& role, const MatvecResidual& op,
+                                                           const matvec::Output& out) {
     if (!out.wanted) return {};
     const auto* norm = tensor<&MatvecResidual::norm, const uint16_t>(*role.slot);
-    return {.third = ptx::load_constant(norm + col_of(op, out))};
+    return {.residual = 0, .norm = ptx::load_constant(norm + col_of(op, out))};
   }
-  // … and what the residual holds.
   template <class Role>
   static __device__ __forceinline__ void fetch_written(const Role& role, const MatvecResidual& op,
-                                                       const matvec::Output& out, matvec::Extra& extra) {
+                                                       const matvec::Output& out, Fetched& fetched) {
     if (!out.wanted) return;
     const auto* residual = tensor<&MatvecResidual::residual, const float>(*role.slot);
-    extra.first = ptx::load_relaxed(residual + size_t{out.row} * op.out_cols + col_of(op, out));
+    fetched.residual = ptx::load_relaxed(residual + size_t{out.row} * op.out_cols + col_of(op, out));
   }
   template <class Role>
   static __device__ __forceinline__ void store_output(const Role& role, const MatvecResidual& op,
                                                       const matvec::Output& out, const matvec::Sums& sums,
-                                                      const matvec::Extra& extra) {
+                                                      const Fetched& fetched) {
     const residual::Place to{tensor<&MatvecResidual::residual, float>(*role.slot),
                              tensor<&MatvecResidual::weighted, std::byte>(*role.slot),
                              tensor<&MatvecResidual::squares, float>(*role.slot), op.out_cols};
-    residual::store(to, out.row, col_of(op, out), extra.first + sums.first,
-                    static_cast<uint16_t>(extra.third), out.wanted, ~0u);
+    residual::store(to, out.row, col_of(op, out), fetched.residual + sums.first,
+                    static_cast<uint16_t>(fetched.norm), out.wanted, ~0u);
   }
 
  private:

@@ -36,12 +36,16 @@ struct DeviceOp<QkvRope> : MatvecOp<DeviceOp<QkvRope>> {
     }
   }
 
-  // Cosine and sine of the angle of an output's pair, and where the output goes.
+  struct Fetched {
+    float cosine, sine;  // of the angle of the output's pair
+    uint32_t is_turned;  // 1: Q or K
+    uint16_t* to;        // where the output goes
+  };
   template <class Role>
-  static __device__ __forceinline__ matvec::Extra fetch_constant(const Role& role, const QkvRope& op,
-                                                                 const matvec::Output& out) {
-    matvec::Extra extra{};
-    if (!out.wanted) return extra;
+  static __device__ __forceinline__ Fetched fetch_constant(const Role& role, const QkvRope& op,
+                                                           const matvec::Output& out) {
+    Fetched fetched{};
+    if (!out.wanted) return fetched;
     const QkvUnit u = qkv_unit(op, op.first_unit + out.unit);
     const PassRow& row = role.s.rows[out.row];
     uint32_t channel = u.index * kUnitRows + out.row_of_unit;
@@ -49,34 +53,32 @@ struct DeviceOp<QkvRope> : MatvecOp<DeviceOp<QkvRope>> {
       const uint32_t pair = u.index * kPairs + out.row_of_unit % kPairs;
       const float* cosines =
           tensor<&QkvRope::rope, const float>(*role.slot) + size_t{row.position} * op.head_dim + pair;
-      extra.first = ptx::load_constant(cosines);
-      extra.second = ptx::load_constant(cosines + op.head_dim / 2);
-      extra.third = kTurned;
+      fetched.cosine = ptx::load_constant(cosines);
+      fetched.sine = ptx::load_constant(cosines + op.head_dim / 2);
+      fetched.is_turned = 1;
       channel = pair + (out.row_of_unit < kPairs ? 0 : op.head_dim / 2);
     }
     uint16_t* const to = u.part == QkvPart::kQ ? tensor<&QkvRope::q, uint16_t>(*role.slot) +
                                                      (size_t{out.row} * op.q_heads + u.head) * op.head_dim
                                                : token_in_cache(role, op, u, row);
-    extra.to = to + channel;
-    return extra;
+    fetched.to = to + channel;
+    return fetched;
   }
 
   template <class Role>
   static __device__ __forceinline__ void store_output(const Role&, const QkvRope&, const matvec::Output& out,
-                                                      const matvec::Sums& sums, const matvec::Extra& extra) {
+                                                      const matvec::Sums& sums, const Fetched& fetched) {
     const float mine = sums.first;
     const float other = __shfl_xor_sync(~0u, mine, kPairs);
     // The host rounds each product and the sum: no fused multiply-add.
-    const float cosine = __fmul_rn(mine, extra.first), sine = __fmul_rn(other, extra.second);
+    const float cosine = __fmul_rn(mine, fetched.cosine), sine = __fmul_rn(other, fetched.sine);
     const float turned = out.row_of_unit < kPairs ? __fsub_rn(cosine, sine) : __fadd_rn(cosine, sine);
-    const float value = extra.third == kTurned ? turned : mine;
+    const float value = fetched.is_turned == 1 ? turned : mine;
     if (!out.wanted) return;
-    ptx::store_relaxed(static_cast<uint16_t*>(extra.to), static_cast<uint16_t>(ptx::pack_bf16(value, 0)));
+    ptx::store_relaxed(fetched.to, static_cast<uint16_t>(ptx::pack_bf16(value, 0)));
   }
 
  private:
-  static constexpr uint32_t kTurned = 1;  // Extra::third of Q and K
-
   // K or V of a row's token for a head.
   template <class Role>
   static __device__ __forceinline__ uint16_t* token_in_cache(const Role& role, const QkvRope& op,

@@ -70,9 +70,8 @@ class GpuBench : public GpuTensors {
     const DeviceArray<Instruction> on_gpu{std::span<const Instruction>(records)};
     SERVAL_CUDA_CHECK(cudaFuncSetAttribute(run_group_op<Op>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                            device::AnyPass::kScratchBytes));
-    run_group_op<Op>
-        <<<static_cast<unsigned>(records.size()), device::kGroupThreads, device::AnyPass::kScratchBytes>>>(
-            on_gpu.data(), bases(), rows.index);
+    run_group_op<Op><<<static_cast<unsigned>(records.size()), device::kGroupThreads,
+                       device::AnyPass::kScratchBytes>>>(on_gpu.data(), bases(), rows.index);
     SERVAL_CUDA_CHECK(cudaGetLastError());
     SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
   }

@@ -467,8 +467,8 @@ struct DeviceOp<testing::Tick> : GroupOp {
 
 namespace serval::testing {
 
-using ToyIsa = device::IsaList<ToyStream, Relay, SumPages, Hang, Tick, SumChunks, Publish, Scribble,
-                               StorerRelay, Keep, Recall>;
+using ToyIsa = device::IsaList<device::StreamList<ToyStream>, Relay, SumPages, Hang, Tick, SumChunks, Publish,
+                               Scribble, StorerRelay, Keep, Recall>;
 
 // Nothing is checked when a program is bound, so that tests can bind broken ones.
 template <class Config>

@@ -12,12 +12,28 @@
 
 namespace serval::device {
 
-// An instruction set as a type: what its streaming instructions share, then the operand structs in order of
-// opcode.
-template <class StreamOfIsa, class... Ops>
-struct IsaList {
-  using Stream = StreamOfIsa;
+// The streams of an instruction set.
+template <class... Types>
+struct StreamList {};
+
+// An instruction set as a type: its streams, then the operand structs in order of opcode.
+template <class Streams, class... Ops>
+struct IsaList;
+
+template <class... StreamTypes, class... Ops>
+struct IsaList<StreamList<StreamTypes...>, Ops...> {
   static constexpr uint32_t kNumOps = sizeof...(Ops);
+  static_assert((... && (sizeof(typename StreamTypes::Plan) <= kPlanBytes)));
+
+  // The stream that runs an instruction: the first that can.
+  template <class Op>
+  static constexpr uint32_t stream_of() {
+    uint32_t stream = kNoStream, at = kNoStream;
+    (void)((++at, Streams<StreamTypes, Op> ? (stream = at, true) : false) || ...);
+    return stream;
+  }
+  template <class Op>
+  static constexpr bool kStreams = stream_of<Op>() != kNoStream;
 
   // Calls visit.operator()<Op>(op) for the record's instruction.
   template <class Visit>
@@ -25,35 +41,44 @@ struct IsaList {
     uint32_t opcode = 0;
     (void)((record.opcode == opcode++ ? (visit(operands<Ops>(record)), true) : false) || ...);
   }
+  // Calls visit.operator()<Stream>(plan) for the stream of a streaming record.
+  template <class Visit>
+  static __device__ __forceinline__ void with_stream(const RecordSlot& slot, Visit&& visit) {
+    constexpr bool kOnlyOne = sizeof...(StreamTypes) == 1;
+    uint32_t stream = kNoStream;
+    (void)((kOnlyOne || slot.stream == ++stream
+                ? (visit.template operator()<StreamTypes>(plan<StreamTypes>(slot)), true)
+                : false) ||
+           ...);
+  }
   // Fills in what roles read besides the record, once for all of them: of a streaming instruction, its plan.
   // `before`: the slot of the SM's record before.
   template <class Config>
   static __device__ void make_plan(const Launch& launch, const RecordSlot& before, RecordSlot& slot) {
-    static_assert(sizeof(typename Stream::Plan) <= kPlanBytes);
-    bool streams = false, starts_early = false, before_gate = false;
-    typename Stream::Shape shape{};
+    bool starts_early = false, before_gate = false;
+    uint32_t stream = kNoStream;
+    Shapes shapes;
     dispatch(slot.record, [&]<class Op>(const Op& op) {
-      if constexpr (StreamingOp<Op>) {
-        shape = DeviceOp<Op>::shape(slot, op);
-        streams = true;
+      if constexpr (kStreams<Op>) {
+        stream = stream_of<Op>();
+        (set_shape<StreamTypes>(shapes, slot, op), ...);
       } else {
         starts_early = DeviceOp<Op>::kStartsEarly;
         before_gate = DeviceOp<Op>::kStartsBeforeGate;
       }
     });
-    slot.streams = streams ? 1 : 0;
+    slot.stream = stream;
     // The pass's rows come with its gate: a record whose consumers have not been told of it does not start
     // early.
     const bool gate_seen = slot.begins_pass == 0 && before.tells_gate != 0;
     slot.starts_early = before_gate || (starts_early && gate_seen) ? 1 : 0;
     slot.tells_gate = 1;
-    if (!streams) return;
-    auto& plan = *reinterpret_cast<typename Stream::Plan*>(slot.plan);
-    plan = Stream::template plan<Config>(launch, shape);
-    slot.tells_gate = gate_seen || Stream::has_chunks(plan) ? 1 : 0;
-  }
-  static __device__ __forceinline__ const typename Stream::Plan& plan(const RecordSlot& slot) {
-    return *reinterpret_cast<const typename Stream::Plan*>(slot.plan);
+    if (stream == kNoStream) return;
+    with_stream(slot, [&]<class Stream>(const typename Stream::Plan&) {
+      auto& plan = *reinterpret_cast<typename Stream::Plan*>(slot.plan);
+      plan = Stream::template plan<Config>(launch, static_cast<ShapeOf<Stream>&>(shapes).shape);
+      slot.tells_gate = gate_seen || Stream::has_chunks(plan) ? 1 : 0;
+    });
   }
   static __device__ bool in_range(const Instruction& record) {
     bool good = false;
@@ -67,9 +92,25 @@ struct IsaList {
   }
 
  private:
+  // A record's shape, in the terms of each stream that can run it.
+  template <class Stream>
+  struct ShapeOf {
+    typename Stream::Shape shape{};
+  };
+  struct Shapes : ShapeOf<StreamTypes>... {};
+  template <class Stream, class Op>
+  static __device__ __forceinline__ void set_shape(Shapes& shapes, const RecordSlot& slot, const Op& op) {
+    if constexpr (Streams<Stream, Op>)
+      static_cast<ShapeOf<Stream>&>(shapes).shape = DeviceOp<Op>::shape(slot, op);
+  }
+
   template <class Op>
   static __device__ __forceinline__ const Op& operands(const Instruction& record) {
     return *reinterpret_cast<const Op*>(record.operands.data());
+  }
+  template <class Stream>
+  static __device__ __forceinline__ const typename Stream::Plan& plan(const RecordSlot& slot) {
+    return *reinterpret_cast<const typename Stream::Plan*>(slot.plan);
   }
 };
 
@@ -96,14 +137,16 @@ __device__ __forceinline__ void run_loader(Shared<Config>& s, const Launch& laun
     const uint32_t n = role.record, at = n % kRecordSlots;
     wait_phase(&s.record_ready[at], n / kRecordSlots & 1, &s.exit);
     role.slot = &s.records[at];
-    if (role.slot->ends_launch == 0 && role.slot->streams != 0) {
+    if (role.slot->ends_launch == 0 && role.slot->stream != kNoStream) {
       role.recorder.stamp(n, EventKind::kLoadBegin);
-      Isa::Stream::load(role, Isa::plan(*role.slot), [&](uint32_t unit, uint32_t matrix) {
-        const std::byte* pages = nullptr;
-        Isa::dispatch(role.slot->record, [&]<class Op>(const Op& op) {
-          if constexpr (StreamingOp<Op>) pages = DeviceOp<Op>::pages_of(*role.slot, op, unit, matrix);
+      Isa::with_stream(*role.slot, [&]<class Stream>(const typename Stream::Plan& plan) {
+        Stream::load(role, plan, [&](uint32_t unit, uint32_t matrix) {
+          const std::byte* pages = nullptr;
+          Isa::dispatch(role.slot->record, [&]<class Op>(const Op& op) {
+            if constexpr (Streams<Stream, Op>) pages = DeviceOp<Op>::pages_of(*role.slot, op, unit, matrix);
+          });
+          return pages;
         });
-        return pages;
       });
       role.recorder.loaded(n);
     }
@@ -118,8 +161,10 @@ __device__ __forceinline__ void run_preparer(Shared<Config>& s, const Launch& la
     next_record(role, role.record, lane, [&] {
       if (role.slot->ends_launch != 0) {
         role.pass_gate();
-      } else if (role.slot->streams != 0) {
-        Isa::Stream::prepare(role, Isa::plan(*role.slot));
+      } else if (role.slot->stream != kNoStream) {
+        Isa::with_stream(*role.slot, [&]<class Stream>(const typename Stream::Plan& plan) {
+          Stream::prepare(role, plan);
+        });
       } else {
         role.claim_scratch();
         role.wait_inputs(role.recorder);
@@ -189,7 +234,7 @@ __device__ __forceinline__ void consume_group(Role& role) {
                     .exit = &s.exit};
   if (role.warp == 0 && role.lane == 0) role.recorder.stamp(role.record, EventKind::kComputeBegin);
   Isa::dispatch(role.slot->record, [&]<class Op>(const Op& op) {
-    if constexpr (!StreamingOp<Op>) run_group<typename Role::Config>(op, group);
+    if constexpr (!Isa::template kStreams<Op>) run_group<typename Role::Config>(op, group);
   });
   const LaneSignal signal(role);
   if (role.last_to_arrive(role.next_unit)) {
@@ -215,8 +260,10 @@ __device__ __forceinline__ void run_consumer(Shared<Config>& s, const Launch& la
     next_record(role, role.record, role.lane, [&] {
       if (role.slot->ends_launch != 0) {
         wait_for_leave(&s.exit);
-      } else if (role.slot->streams != 0) {
-        Isa::Stream::consume(role, Isa::plan(*role.slot));
+      } else if (role.slot->stream != kNoStream) {
+        Isa::with_stream(*role.slot, [&]<class Stream>(const typename Stream::Plan& plan) {
+          Stream::consume(role, plan);
+        });
       } else {
         consume_group<Isa>(role);
       }
@@ -248,18 +295,19 @@ __device__ __forceinline__ void stamp_stores(Role& role) {
 }
 
 // True for the warp that has signalled: the only one with something to store, or the last.
-template <class Isa, class Role>
-__device__ __forceinline__ bool store_stream(Role& role, uint32_t storers) {
+template <class Isa, class Stream, class Role>
+__device__ __forceinline__ bool store_stream(Role& role, const typename Stream::Plan& plan,
+                                             uint32_t storers) {
   const LaneSignal signal(role);
   const auto announce = [&] {
     add_signals(role, signal);
     stamp_stores(role);
   };
-  Isa::Stream::store(
-      role, Isa::plan(*role.slot),
+  Stream::store(
+      role, plan,
       [&](auto&& visit) {
         Isa::dispatch(role.slot->record, [&]<class Op>(const Op& op) {
-          if constexpr (StreamingOp<Op>) visit(op);
+          if constexpr (Streams<Stream, Op>) visit(op);
         });
       },
       [&] {
@@ -289,14 +337,15 @@ __device__ __forceinline__ void run_storer(Shared<Config>& s, const Launch& laun
     role.turn = (role.warp - role.record) % kStorerWarps;
     next_record(role, role.record, role.lane, [&] {
       if (role.slot->ends_launch != 0) wait_for_leave(&s.exit);
-      if (role.slot->streams != 0) {
-        const auto& plan = Isa::plan(*role.slot);
-        const uint32_t storers = Isa::Stream::template storers<Config>(plan);
-        if (role.turn >= storers) {
-          role.pass_over(Isa::Stream::units(plan));
-        } else if (store_stream<Isa>(role, storers)) {
-          end_record(role);
-        }
+      if (role.slot->stream != kNoStream) {
+        Isa::with_stream(*role.slot, [&]<class Stream>(const typename Stream::Plan& plan) {
+          const uint32_t storers = Stream::template storers<Config>(plan);
+          if (role.turn >= storers) {
+            role.pass_over(Stream::units(plan));
+          } else if (store_stream<Isa, Stream>(role, plan, storers)) {
+            end_record(role);
+          }
+        });
       } else if (role.turn == 0) {
         follow_group(role);
         end_record(role);

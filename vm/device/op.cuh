@@ -9,11 +9,13 @@
 // A streaming instruction works on pages that wait for nobody, such as weights. Four roles work on different
 // instructions at the same time; what differs from one streaming instruction to another is
 //
-//   shape(slot, op)            what it works on: a Stream::Shape
+//   shape(slot, op)            what it works on: the stream's Shape
 //   pages_of(slot, op, unit, matrix)  where its pages are
 //
-// and whatever storing its results takes. What they share is the instruction set's Stream
-// (instructions/common/matvec.cuh): `Plan`, which all roles work by, and the functions
+// and whatever storing its results takes. A stream is a way in which pages meet activations, such as
+// instructions/common/matvec.cuh. An instruction set names the streams that its kernels have; an instruction
+// runs on the first of them whose Shape it gives. A stream is a struct with `Plan`, which all roles work by,
+// and the functions
 //
 //   plan<Config>(launch, shape)         the Plan
 //   units(plan)                         units of results
@@ -29,6 +31,8 @@
 // Both kinds have in_range(op): every index that is derived from the operands is inside its tensor.
 #pragma once
 
+#include <concepts>
+
 #include "vm/device/roles.cuh"
 
 namespace serval::device {
@@ -36,9 +40,10 @@ namespace serval::device {
 template <class Op>
 struct DeviceOp;
 
-template <class Op>
-concept StreamingOp = requires(const Op& op, const RecordSlot& slot) {
-  DeviceOp<Op>::shape(slot, op);
+// The stream can run the instruction, which says what it works on in the stream's terms.
+template <class Stream, class Op>
+concept Streams = requires(const Op& op, const RecordSlot& slot) {
+  { DeviceOp<Op>::shape(slot, op) } -> std::same_as<typename Stream::Shape>;
 };
 
 // Runs a group instruction, in a kernel that is compiled for Config.

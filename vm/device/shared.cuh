@@ -69,14 +69,17 @@ struct ResolvedTarget {
   uint32_t target;
 };
 
+// RecordSlot::stream of a group instruction; streams are counted from 1.
+inline constexpr uint32_t kNoStream = 0;
+
 // A fetched and checked instruction.
 struct alignas(16) RecordSlot {
   Instruction record;
   void* operands[kMaxTensorOperands];
   ResolvedTarget waits[kSlotWaits];
   Signal signals[kSlotSignals];
-  alignas(16) std::byte plan[kPlanBytes];  // the Stream's Plan, of a streaming instruction
-  uint32_t streams;                        // 1: a streaming instruction
+  alignas(16) std::byte plan[kPlanBytes];  // the stream's Plan, of a streaming instruction
+  uint32_t stream;                         // kNoStream, or which of the instruction set's streams runs it
   uint32_t starts_early;                   // 1: a group instruction that waits for its inputs itself
   uint32_t pc;
   uint32_t pass;
