@@ -1,4 +1,4 @@
-// Which kernels there are, and which programs each can run.
+// The compiled kernels, and which programs each can run.
 #include <array>
 
 #include "instructions/device_isa.h"
@@ -6,25 +6,24 @@
 #include "instructions/isa.h"
 
 namespace serval {
-
 namespace {
 
 template <class Config>
 DeviceKernelChoice choice() {
-  DeviceKernelChoice made{device::compiled_kernel<Config, device::NoRecorder>(),
-                          device::compiled_kernel<Config, device::EventRecorder>(), Config::kRows, nullptr};
-  if constexpr (Config::kHeadDim != 0)
-    made.runs = [](const Program& program) { return has_heads_of(program, Config::kHeadDim); };
-  return made;
+  return {device::compiled_kernel<Config, device::NoRecorder>(),
+          device::compiled_kernel<Config, device::EventRecorder>(), Config::kRows,
+          [](const Program& program) { return runs(Config::kTraits, program); }};
 }
 
 }  // namespace
 
 const DeviceIsa& device_isa() {
-  static const std::array kernels = {choice<device::OneRowHeads64>(), choice<device::OneRowHeads128>(),
-                                     choice<device::FourRows>(), choice<device::EightRows>(),
-                                     choice<device::AnyPass>()};
-  static const DeviceIsa isa{kernels, device::AnyPass::kRingPages, check_instruction, op_name};
+  static const std::array choices = {
+#define SERVAL_KERNEL(Name, ...) choice<device::Name>(),
+#include "instructions/kernels.def"
+#undef SERVAL_KERNEL
+  };
+  static const DeviceIsa isa{choices, kernels().back().ring_pages, check_instruction, op_name};
   return isa;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "instructions/isa_devices.cuh"
+#include "instructions/kernels.h"
 #include "vm/device/launch_kernel.cuh"
 
 namespace serval::device {
@@ -12,24 +13,15 @@ using LlamaIsa = IsaList<StreamList<matvec::Stream>
 #undef SERVAL_OP
                          >;
 
-// kHeadDim: of attention; 0: any.
-struct OneRowHeads64 : OneRow {
-  static constexpr uint32_t kHeadDim = 64;
-};
-struct OneRowHeads128 : OneRowMoreScratch {
-  static constexpr uint32_t kHeadDim = 128;
-};
-struct FourRows : ManyRows {
-  static constexpr uint32_t kRows = 4;
-  static constexpr uint32_t kHeadDim = 0;
-};
-struct EightRows : ManyRows {
-  static constexpr uint32_t kRows = 8;
-  static constexpr uint32_t kHeadDim = 0;
-};
-struct AnyPass : ManyRows {
-  static constexpr uint32_t kHeadDim = 0;
-};
+// What each kernel of kernels.def is compiled for.
+#define SERVAL_KERNEL(Name, rows, head_dim, ring_pages, scratch_kib, activation_rows) \
+  struct Name : KernelConfig<rows, ring_pages, scratch_kib, activation_rows> {        \
+    static constexpr uint32_t kHeadDim = head_dim;                                    \
+    static constexpr KernelTraits kTraits = {                                         \
+        #Name, rows, head_dim, ring_pages, scratch_kib, activation_rows};             \
+  };
+#include "instructions/kernels.def"
+#undef SERVAL_KERNEL
 
 // Each in a file of its own (device_kernel.cu.in).
 template <class Config, template <class> class Recorder>

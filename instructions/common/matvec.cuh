@@ -388,7 +388,6 @@ template <class Config>
 inline constexpr bool kTilesHaveRoom = kPartialBytes >= TileOfRows<Config>::kUnits * 2 *
                                                             Config::kActivationRowSlots* kUnitRows *
                                                             sizeof(float);
-static_assert(kTilesHaveRoom<OneRow> && kTilesHaveRoom<OneRowMoreScratch>);
 
 // Tiles of a unit: a power of two, so that a storer's tiles are all of the same rows.
 template <class Config>
@@ -596,6 +595,7 @@ struct Stream {
   template <class Role, class WithOp, class Stored>
   static __device__ __forceinline__ void store(Role& role, const Plan& plan, WithOp&& with_op,
                                                Stored&& stored) {
+    static_assert(kTilesHaveRoom<typename Role::Config>);
     if (role.slot->begins_pass != 0) role.wait_inputs();  // which bring the pass's rows
     TileWalk at(role);
     role.own_units_stored(min(at.unit(), plan.units));

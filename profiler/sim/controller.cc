@@ -18,7 +18,7 @@ uint32_t whole(double value) {
 }
 
 uint32_t activation_slots(const Gpu& gpu) {
-  return std::max(1u, whole(gpu.kernel.activation_rows) / gpu.kernel.rows);
+  return std::max(1u, gpu.kernel.activation_rows / gpu.kernel.rows);
 }
 
 // Units whose sums have room: a power of two, or none.

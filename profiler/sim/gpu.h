@@ -60,7 +60,7 @@ struct Gpu {
   const Program& program;
   const SimParameters& parameters;
   const Rows rows;
-  const KernelChoice kernel;
+  const KernelTraits kernel;
   Clock clock;
   Hbm hbm;
   L2 l2;

@@ -3,13 +3,15 @@
 
 #include <cstdint>
 
+#include "instructions/kernels.h"
 #include "profiler/sim/parameters.h"
 #include "vm/program.h"
 
 namespace serval {
 
-// The first that can run the program's passes of so many rows, with the ring and the activations' rows that
-// the parameters ask for, where they do.
-KernelChoice kernel_choice(const Program& program, uint32_t rows, const SimParameters& parameters);
+// The first of instructions/kernels.def that can run the program's passes of `rows` rows, with the ring and
+// the activations' rows that the parameters ask for, where they do. Where none takes so many rows, the
+// largest, as if it were compiled for them.
+KernelTraits kernel_choice(const Program& program, uint32_t rows, const SimParameters& parameters);
 
 }  // namespace serval

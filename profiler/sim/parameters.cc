@@ -19,8 +19,6 @@ namespace {
 
 constexpr size_t kMaxFileBytes = 1 << 20;
 constexpr size_t kMaxLoadPoints = 64;
-constexpr size_t kMaxKernels = 16;
-constexpr int64_t kMaxHeadDim = 1024;
 constexpr double kMaxUs = 1e6;
 constexpr double kMaxGbPerS = 1e6;
 constexpr double kMaxBytes = 1 << 30;
@@ -135,22 +133,6 @@ void read_under_load(const JsonFields& file, SimParameters& out) {
   }
 }
 
-void read_kernels(const JsonFields& file, SimParameters& out) {
-  const nlohmann::json* all = file.find("kernels");
-  if (all == nullptr || !all->is_array() || all->empty() || all->size() > kMaxKernels)
-    file.fail("kernels", fmt::format("expected an array of 1 to {} objects", kMaxKernels));
-  for (size_t i = 0; i < all->size(); ++i) {
-    const JsonFields one = file.element("kernels", i);
-    required_text(one, "from");
-    const bool last = i + 1 == all->size();  // runs every pass
-    out.kernels.push_back(
-        {.rows = static_cast<uint32_t>(one.integer("rows", last ? kMaxRows : 1, kMaxRows)),
-         .head_dim = static_cast<uint32_t>(one.integer("head_dim", 0, last ? 0 : kMaxHeadDim)),
-         .ring_pages = static_cast<double>(one.integer("ring_pages", 1, kMaxPages)),
-         .activation_rows = static_cast<double>(one.integer("activation_rows", 1, kMaxPages))});
-  }
-}
-
 OpTimes read_op(const JsonFields& from) {
   OpTimes times;
   for (const OpField& field : kOpFields)
@@ -242,13 +224,11 @@ SimParameters parse_sim_parameters(std::string_view text, const std::string& nam
   const nlohmann::json json = parse_json_text(text, name);
   const JsonFields file(json, name);
   refuse_unknown(json, file, [](const std::string& key) {
-    return key == "name" || key == "parameters" || key == "kernels" || key == "under_load" || key == "ops" ||
-           key == "measured";
+    return key == "name" || key == "parameters" || key == "under_load" || key == "ops" || key == "measured";
   });
   SimParameters out;
   out.name = required_text(file, "name");
   read_fields(file, json, out);
-  read_kernels(file, out);
   read_under_load(file, out);
   read_ops(file, json, out);
   read_measured(file, out);

@@ -5,8 +5,6 @@
 //   name        the GPU
 //   parameters  {NAME: {"value", "unit", "from"}}: each of sim_fields(), with its unit, and where its value
 //               comes from
-//   kernels     [{"rows", "head_dim", "ring_pages", "activation_rows", "from"}]: what the kernel is compiled
-//               for; the first that can run a program's pass does, the last can run all
 //   under_load  [{"in_flight_bytes", "gb_per_s", "round_us"}]: how memory answers the more, the more bytes
 //   each
 //               SM has in flight (a measurement on under_load_sms SMs); ascending, the first with none in
@@ -33,14 +31,6 @@ struct LoadPoint {
   double in_flight_bytes = 0;  // of each SM: asked for and not landed
   double gb_per_s = 0;         // of all SMs together, 1e9 bytes a second
   double round_us = 0;         // all SMs publish, signal a counter, wait for it, and read what was published
-};
-
-// A kernel, and how it divides an SM's shared memory.
-struct KernelChoice {
-  uint32_t rows = 0;           // that a pass may have
-  uint32_t head_dim = 0;       // of all attention; 0: any
-  double ring_pages = 0;       // of 16 KiB
-  double activation_rows = 0;  // rows of 1,024 columns of activations
 };
 
 // An instruction that runs as one function of all consumer warps.
@@ -82,7 +72,6 @@ struct SimParameters {
   double read_rounds = 0;  // asking for activations to having the first of them
 
   // Shape of an SM
-  std::vector<KernelChoice> kernels;
   double ring_pages = 0;  // pages of 16 KiB; 0: the kernel's
   double pages_in_flight_waiting =
       0;                       // pages that may be in flight while the instruction's inputs are missing …

@@ -17,7 +17,7 @@ Sm::Sm(Gpu& the_gpu, uint32_t sm)
     : gpu(the_gpu),
       index(sm),
       records(static_cast<size_t>(gpu.parameters.record_slots)),
-      ring(static_cast<size_t>(gpu.kernel.ring_pages)),
+      ring(gpu.kernel.ring_pages),
       units(units_at_once(gpu.parameters)),
       controller(*this),
       loader(*this),

@@ -45,11 +45,11 @@ Kernel kernel_for(const char* name) {
   return {name, &toy_isa<Config>(), device::kActivationSlots<Config>};
 }
 const Kernel& many_rows() {
-  static const Kernel kernel = kernel_for<device::ManyRows>("ManyRows");
+  static const Kernel kernel = kernel_for<testing::ManyRows>("ManyRows");
   return kernel;
 }
 const Kernel& one_row() {
-  static const Kernel kernel = kernel_for<device::OneRow>("OneRow");
+  static const Kernel kernel = kernel_for<testing::OneRow>("OneRow");
   return kernel;
 }
 

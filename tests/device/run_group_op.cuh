@@ -57,7 +57,7 @@ __global__ void __maxnreg__(200)
                             .barrier = &barrier,
                             .barrier_parity = &parity,
                             .exit = &exit};
-  device::run_group<device::AnyPass>(*reinterpret_cast<const Op*>(record.operands.data()), group);
+  device::run_group<device::SixteenRows>(*reinterpret_cast<const Op*>(record.operands.data()), group);
 }
 
 // A copy of a bench's tensors in GPU memory, and group instructions on them.
@@ -69,9 +69,9 @@ class GpuBench : public GpuTensors {
   void run(const std::vector<Instruction>& records, TensorId rows) {
     const DeviceArray<Instruction> on_gpu{std::span<const Instruction>(records)};
     SERVAL_CUDA_CHECK(cudaFuncSetAttribute(run_group_op<Op>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                           device::AnyPass::kScratchBytes));
+                                           device::SixteenRows::kScratchBytes));
     run_group_op<Op><<<static_cast<unsigned>(records.size()), device::kGroupThreads,
-                       device::AnyPass::kScratchBytes>>>(on_gpu.data(), bases(), rows.index);
+                       device::SixteenRows::kScratchBytes>>>(on_gpu.data(), bases(), rows.index);
     SERVAL_CUDA_CHECK(cudaGetLastError());
     SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
   }

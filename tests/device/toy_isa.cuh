@@ -470,6 +470,10 @@ namespace serval::testing {
 using ToyIsa = device::IsaList<device::StreamList<ToyStream>, Relay, SumPages, Hang, Tick, SumChunks, Publish,
                                Scribble, StorerRelay, Keep, Recall>;
 
+// What the toy instructions are compiled for: the shapes of the kernels for many rows and for one.
+using ManyRows = device::KernelConfig<16, 9, 68, 32>;
+using OneRow = device::KernelConfig<1, 10, 52, 16>;
+
 // Nothing is checked when a program is bound, so that tests can bind broken ones.
 template <class Config>
 const DeviceIsa& toy_isa() {

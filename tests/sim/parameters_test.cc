@@ -86,43 +86,6 @@ TEST(SimParameters, FollowTheKernelsConstants) {
   EXPECT_GT(found, 5);
 }
 
-// The body of a struct of the kernel's configurations, and the struct that it is based on ("": none).
-struct ConfigText {
-  std::string base, body;
-};
-ConfigText config_text(const std::string& name) {
-  const std::string sources = text_of("vm/device/shared.cuh") + text_of("instructions/device_kernel.cuh");
-  std::smatch found;
-  if (!std::regex_search(sources, found, std::regex("struct " + name + R"((?: : (\w+))? \{([^}]*)\};)")))
-    return {};
-  return {found[1], found[2]};
-}
-
-// A member of a configuration, or of its base, as a number; -1 if there is none.
-double config_member(const std::string& name, const std::string& member) {
-  const ConfigText text = config_text(name);
-  std::smatch value;
-  if (!std::regex_search(text.body, value, std::regex(" " + member + R"( = (?:(\w+)::)?(\w+);)")))
-    return text.base.empty() ? -1 : config_member(text.base, member);
-  if (value[1].matched) return config_member(value[1], value[2]);
-  return value[2] == "kMaxRows" ? double{kMaxRows} : std::stod(value[2]);
-}
-
-TEST(SimParameters, HaveTheKernelsConfigurations) {
-  const std::regex reference(R"((\w+) of instructions/device_kernel.cuh)");
-  const json kernels = calibration()["kernels"];
-  EXPECT_EQ(kernels.size(), 5U);
-  for (const json& kernel : kernels) {
-    std::smatch name;
-    const std::string from = kernel["from"];
-    ASSERT_TRUE(std::regex_match(from, name, reference)) << from;
-    EXPECT_EQ(kernel["rows"].get<double>(), config_member(name[1], "kRows")) << from;
-    EXPECT_EQ(kernel["head_dim"].get<double>(), config_member(name[1], "kHeadDim")) << from;
-    EXPECT_EQ(kernel["ring_pages"].get<double>(), config_member(name[1], "kRingPages")) << from;
-    EXPECT_EQ(kernel["activation_rows"].get<double>(), config_member(name[1], "kActivationRowSlots")) << from;
-  }
-}
-
 TEST(SimParameters, RefuseAFileAndNameTheField) {
   EXPECT_EQ(complaint([](json& f) { f["parameters"].erase("gb_per_s"); }),
             "file: parameters.gb_per_s: missing");
@@ -143,10 +106,6 @@ TEST(SimParameters, RefuseAFileAndNameTheField) {
   EXPECT_EQ(complaint([](json& f) { f["ops"]["attention"].erase("fixed_us"); }),
             "file: ops.attention.fixed_us: missing");
   EXPECT_EQ(complaint([](json& f) { f["more"] = 1; }), "file: \"more\": there is no such field");
-  EXPECT_EQ(complaint([](json& f) { f["kernels"] = json::array(); }),
-            "file: kernels: expected an array of 1 to 16 objects");
-  EXPECT_EQ(complaint([](json& f) { f["kernels"].erase(f["kernels"].size() - 1); }),
-            "file: kernels[3].rows: found 8, expected an integer from 16 to 16");
   EXPECT_EQ(complaint([](json& f) { f["under_load"] = json::array(); }),
             "file: under_load: expected an array of 2 to 64 points");
   EXPECT_THAT(complaint([](json& f) { std::swap(f["under_load"][1], f["under_load"][2]); }),

@@ -264,10 +264,11 @@ TEST(KernelChoice, IsTheFirstThatCanRunThePass) {
   EXPECT_EQ(kernel_choice(program, 1, p).head_dim, 128U);
   EXPECT_EQ(kernel_choice(llama_1b(1), 2, p).rows, 4U);
   EXPECT_EQ(kernel_choice(llama_1b(1), 5, p).rows, 8U);
-  EXPECT_EQ(kernel_choice(program, 9, p).rows, kMaxRows);
+  EXPECT_EQ(kernel_choice(program, 9, p).rows, 16U);
+  EXPECT_EQ(kernel_choice(program, 48, p).rows, 64U) << "as if a kernel were compiled for so many";
   SimParameters changed = p;
   apply_what_if(changed, "ring_pages=12");
-  EXPECT_EQ(kernel_choice(llama_1b(1), 1, changed).ring_pages, 12);
+  EXPECT_EQ(kernel_choice(llama_1b(1), 1, changed).ring_pages, 12U);
 }
 
 TEST(Simulate, PredictsWhatTheTraceSays) {

@@ -11,6 +11,7 @@ namespace serval::device {
 
 template <class Isa, class Config, template <class> class Recorder>
 int prepare_kernel() {
+  static_assert(Recorder<Config>::kSharedBytes <= kMaxSharedBytes, "a block has 227 KiB of shared memory");
   return cudaFuncSetAttribute(interpret<Isa, Config, Recorder>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                               Recorder<Config>::kSharedBytes);
 }

@@ -30,24 +30,13 @@ inline constexpr uint32_t kStorerRegisters = 80;
 inline constexpr uint32_t kConsumerRegisters = 192;
 
 // What a kernel is compiled for: the most rows that a pass may have, a power of two, which memory is laid out
-// for; and how a block's memory is divided. Any program. Code without the loops, branches and divisions that
-// more rows take, or rows whose number is not known, is smaller, and what a warp comes to next is in the
-// instruction cache more often.
-struct ManyRows {
-  static constexpr uint32_t kRows = kMaxRows;
-  static constexpr uint32_t kRingPages = 9;
-  static constexpr uint32_t kScratchBytes = 68 * 1024;  // for instructions that run as a group
-  static constexpr uint32_t kActivationRowSlots = 32;   // the same memory, as slots for one row each
-};
-struct OneRow {
-  static constexpr uint32_t kRows = 1;
-  static constexpr uint32_t kRingPages = 10;
-  static constexpr uint32_t kScratchBytes = 52 * 1024;
-  static constexpr uint32_t kActivationRowSlots = 16;
-};
-// The same, with as much scratch memory as there is for many rows.
-struct OneRowMoreScratch : ManyRows {
-  static constexpr uint32_t kRows = 1;
+// for; and how a block's memory is divided.
+template <uint32_t kRowsOf, uint32_t kRingPagesOf, uint32_t kScratchKib, uint32_t kActivationRows>
+struct KernelConfig {
+  static constexpr uint32_t kRows = kRowsOf;
+  static constexpr uint32_t kRingPages = kRingPagesOf;
+  static constexpr uint32_t kScratchBytes = kScratchKib * 1024;     // for instructions that run as a group
+  static constexpr uint32_t kActivationRowSlots = kActivationRows;  // the same memory, a row of a chunk each
 };
 // Pages issued and not landed. While the SM waits for counters, every one lengthens the queue that its polls
 // and its activations wait in; once the record's inputs are there, the memory system may be kept full.
@@ -120,8 +109,6 @@ struct Shared {
   uint32_t tiles_stored[kUnitSlots];          // tiles of a unit's rows that are stored
   ExitFlag exit;
 };
-inline constexpr size_t kMaxSharedBytes = 227 * 1024;
-static_assert(sizeof(Shared<ManyRows>) <= kMaxSharedBytes && sizeof(Shared<OneRow>) <= kMaxSharedBytes,
-              "a block has 227 KiB of shared memory on Hopper");
+inline constexpr size_t kMaxSharedBytes = 227 * 1024;  // of a block, on Hopper
 
 }  // namespace serval::device
