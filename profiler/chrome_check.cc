@@ -69,7 +69,7 @@ void ChromeCheck::add_counter(const json& event) {
 void ChromeCheck::add_flow(const json& event, Flows& flows) {
   const FlowEnd end{thread_of(event), nanoseconds(event, "ts")};
   const int64_t id = integer(event, "id");
-  if (!flows.emplace(id, end).second) refuse(fmt::format("id: flow {} is there twice", id));
+  if (!flows.emplace(id, end).second) refuse(fmt::format("id: flow {} appears twice", id));
 }
 
 void ChromeCheck::add(const json& event) {
@@ -99,7 +99,7 @@ void ChromeCheck::check_enclosed(int64_t id, const FlowEnd& end) const {
                                         [](int64_t at, const Span& span) { return at < span.begin_ns; });
     inside = after != thread->second.begin() && end.at_ns < (after - 1)->end_ns;
   }
-  if (!inside) refuse(fmt::format("flow {}: an end of it is in no slice", id));
+  if (!inside) refuse(fmt::format("flow {}: one of its ends is in no slice", id));
 }
 
 void ChromeCheck::finish() const {
@@ -107,8 +107,8 @@ void ChromeCheck::finish() const {
     refuse(fmt::format("{} flows begin, {} end", starts_.size(), ends_.size()));
   for (const auto& [id, start] : starts_) {
     const auto end = ends_.find(id);
-    if (end == ends_.end()) refuse(fmt::format("flow {}: it does not end", id));
-    if (end->second.at_ns < start.at_ns) refuse(fmt::format("flow {}: it ends before it begins", id));
+    if (end == ends_.end()) refuse(fmt::format("flow {}: no end", id));
+    if (end->second.at_ns < start.at_ns) refuse(fmt::format("flow {}: ends before it begins", id));
     check_enclosed(id, start);
     check_enclosed(id, end->second);
   }

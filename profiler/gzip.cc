@@ -75,7 +75,7 @@ std::string gunzip(std::string_view bytes, uint64_t limit, const std::string& na
   if (out.size() > limit) refuse(fmt::format("more than {} bytes of text", limit));
   if (result == Z_BUF_ERROR) refuse("the data ends early");
   if (result != Z_STREAM_END) refuse("the data is damaged");
-  if (more) refuse("something follows its end");
+  if (more) refuse("the file continues after the compressed data");
   return out;
 }
 

@@ -198,7 +198,7 @@ Report Reporter::run() {
 }  // namespace
 
 Report report_of(const Trace& trace) {
-  if (trace.windows.empty()) throw Error(ErrorKind::kRuntime, "trace: it has no token to report on");
+  if (trace.windows.empty()) throw Error(ErrorKind::kRuntime, "trace: no token to report on");
   return Reporter(trace).run();
 }
 

@@ -86,16 +86,16 @@ void TraceCheck::check_program() const {
 }
 
 void TraceCheck::check_windows() const {
-  if (trace_.windows.empty()) refuse("it has no token");
+  if (trace_.windows.empty()) refuse("no token");
   for (size_t w = 0; w < trace_.windows.size(); ++w) {
     const PassWindow& window = trace_.windows[w];
     time("window", w, window.begin_ns);
     time("window", w, window.end_ns);
-    if (window.end_ns <= window.begin_ns) refuse(fmt::format("window {}: it ends before it begins", w));
+    if (window.end_ns <= window.begin_ns) refuse(fmt::format("window {}: ends before it begins", w));
     if (w == 0) continue;
     const PassWindow& before = trace_.windows[w - 1];
     if (window.pass != before.pass + 1 || window.begin_ns != before.end_ns)
-      refuse(fmt::format("window {}: it does not follow the one before", w));
+      refuse(fmt::format("window {}: does not follow the one before", w));
   }
 }
 
@@ -124,7 +124,7 @@ void TraceCheck::check_execution(size_t e) const {
 void TraceCheck::check_passes() const {
   const auto by_pass = [](const Execution& a, const Execution& b) { return a.pass < b.pass; };
   if (!std::is_sorted(trace_.executions.begin(), trace_.executions.end(), by_pass))
-    refuse("executions: they are not in order of their passes");
+    refuse("executions: not in order of their passes");
   size_t begin = 0;
   for (const PassWindow& window : trace_.windows) {
     size_t end = begin;
@@ -154,7 +154,7 @@ void TraceCheck::check_samples() const {
     if (s == 0) continue;
     const PageSample& before = trace_.samples[s - 1];
     if (std::pair(before.sm, before.at_ns) > std::pair(sample.sm, sample.at_ns))
-      refuse(fmt::format("sample {}: it is not in order of SM and time", s));
+      refuse(fmt::format("sample {}: not in order of SM and time", s));
   }
 }
 

@@ -73,7 +73,7 @@ void emit_queues(const Graph& graph, const Dependencies& deps, const Placement& 
 
 Program compile(const Graph& graph, const Machine& machine, const CompileOptions& options) {
   if (machine.sms == 0) throw Error(ErrorKind::kUsage, "sms: 0, expected at least 1");
-  if (graph.nodes.empty()) throw Error(ErrorKind::kRuntime, "graph: it has no instruction");
+  if (graph.nodes.empty()) throw Error(ErrorKind::kRuntime, "graph: no instruction");
   Program program;
   program.machine = machine;
   program.queue_kind = options.queue_kind;

@@ -25,9 +25,9 @@ void check_range(const char* what, size_t index, uint64_t begin, uint64_t count,
 
 void check_queues(const Program& p) {
   if (p.queue_begin.empty() || p.queue_begin.front() != 0 || p.queue_begin.back() != p.instructions.size()) {
-    refuse("queues: they do not cover the instructions");
+    refuse("queues: do not cover the instructions");
   }
-  if (!std::is_sorted(p.queue_begin.begin(), p.queue_begin.end())) refuse("queues: they overlap");
+  if (!std::is_sorted(p.queue_begin.begin(), p.queue_begin.end())) refuse("queues: overlap");
   const uint32_t wanted = p.queue_kind == QueueKind::kGlobal ? 1 : p.machine.sms;
   if (p.num_queues() != wanted) refuse(fmt::format("queues: {}, expected {}", p.num_queues(), wanted));
 }
@@ -82,7 +82,7 @@ void check_counters(const Program& p) {
   if (p.gate_counter >= p.counters.size()) {
     refuse(fmt::format("gate: counter {}, limit {}", p.gate_counter, p.counters.size()));
   }
-  if (p.counters[p.gate_counter].increments_per_pass == 0) refuse("gate: nothing increments its counter");
+  if (p.counters[p.gate_counter].increments_per_pass == 0) refuse("gate: no signal increments its counter");
 }
 
 void check_tensors(const Program& p) {

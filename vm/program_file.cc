@@ -81,7 +81,7 @@ class Reader {
     const auto size = value<uint32_t>(field);
     if (size > kMaxText) fail(field, fmt::format("{} bytes, limit {}", size, kMaxText));
     const std::string_view text(reinterpret_cast<const char*>(take(field, size)), size);
-    if (has_control_character(text)) fail(field, "it has a control character");
+    if (has_control_character(text)) fail(field, "contains a control character");
     return std::string(text);
   }
   // Finite and at least `least`.

@@ -95,8 +95,7 @@ void Flags::check(const FlagSet& set) const {
   if (!depths.empty()) return;
   for (const char* flag : {"--launch-passes", "--trace-tokens", "--compare", "--record"}) {
     if (set.given(flag))
-      throw Error(ErrorKind::kUsage,
-                  fmt::format("{}: has a meaning with --depth only{}", flag, set.see_help()));
+      throw Error(ErrorKind::kUsage, fmt::format("{}: needs --depth{}", flag, set.see_help()));
   }
 }
 

@@ -31,7 +31,7 @@ constexpr const char* kChatCommands =
     "/reset         forget the conversation; the system message stays\n"
     "/system TEXT   set the system message (none without TEXT) and forget the conversation\n"
     "/exit          leave, as Ctrl-D does\n"
-    "Ctrl-C         stop the answer; where nothing is typed, leave";
+    "Ctrl-C         stop the answer; at an empty line, leave";
 
 struct Flags {
   EngineOptions engine;
@@ -114,7 +114,7 @@ class Chat {
     } else if (name == "/system") {
       reset(rest);
     } else {
-      log_warning(fmt::format("{}: no such command; /help lists them", name));
+      log_warning(fmt::format("{}: unknown command; /help lists the commands", name));
     }
     return std::nullopt;
   }

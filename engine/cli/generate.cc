@@ -40,13 +40,14 @@ struct Flags {
     sampling.declare(set);
     declare_engine(set, engine);
     output.declare(set, "print one JSON object instead of text");
-    set.toggle("--no-echo", "print what is generated without the prompt before it", no_echo);
+    set.toggle("--no-echo", "print the generated text without the prompt", no_echo);
     set.value("--trace", "FILE",
               "write what each SM did in the last tokens, as serval profile does: FILE.json or FILE.json.gz",
               [this](const FlagValue& v) { trace_file = parse_text(v); });
-    set.value("--trace-tokens", "N", "with --trace: tokens at most. Default: 16", [this](const FlagValue& v) {
-      trace_tokens = static_cast<int>(parse_integer(v, 1, kMaxLaunchPasses));
-    });
+    set.value("--trace-tokens", "N", "with --trace: keep the last N tokens at most. Default: 16",
+              [this](const FlagValue& v) {
+                trace_tokens = static_cast<int>(parse_integer(v, 1, kMaxLaunchPasses));
+              });
     set.examples(kExamples);
   }
 };

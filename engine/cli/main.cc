@@ -30,7 +30,7 @@ constexpr Command kCommands[] = {
     {"generate", "continue one or several prompts", run_generate},
     {"chat", "talk with the model", run_chat},
     {"schedule", "compile a model and print the program or its statistics", run_schedule},
-    {"validate", "prove that a program may run, or say why not", run_validate},
+    {"validate", "prove that a program may run, or print why not", run_validate},
     {"bench", "measure the speed of prompts and of generation", run_bench},
     {"profile", "show where a token's time goes, or compare two traces", run_profile},
     {"info", "facts about a model and this machine", run_info},

@@ -77,16 +77,16 @@ void Flags::declare_run(FlagSet& set) {
   set.value(
       "-d,--depth", "N", "tokens in the KV cache before them: made up, not read. Default: 128",
       [this](const FlagValue& v) { recording.depth = static_cast<int>(parse_integer(v, 0, kMaxContext)); });
-  set.value("--detail", "N",
-            "1: when things happened; 2: also how long consumers waited for pages, which slows a GPU down a "
-            "little more. Default: 1",
-            [this](const FlagValue& v) {
-              recording.detail =
-                  static_cast<RecordingDetail>(parse_integer(v, static_cast<int>(RecordingDetail::kMoments),
-                                                             static_cast<int>(RecordingDetail::kStarving)));
-            });
+  set.value(
+      "--detail", "N",
+      "1: when each role did what; 2: also how long consumers waited for pages, which slows a GPU down a "
+      "little more. Default: 1",
+      [this](const FlagValue& v) {
+        recording.detail = static_cast<RecordingDetail>(parse_integer(
+            v, static_cast<int>(RecordingDetail::kMoments), static_cast<int>(RecordingDetail::kStarving)));
+      });
   set.group("Simulator");
-  set.value("--calibration", "FILE", "what the simulator knows of the GPU. Default: the H200's",
+  set.value("--calibration", "FILE", "the simulator's parameters of the GPU. Default: the H200's",
             [this](const FlagValue& v) { calibration = parse_text(v); });
   set.list(
       "--what-if", "NAME=VALUE",
@@ -104,7 +104,7 @@ void Flags::declare_output(FlagSet& set) {
 }
 
 void Flags::declare(FlagSet& set) {
-  set.positional("TRACE", "a trace file to look at, instead of recording one",
+  set.positional("TRACE", "a trace file to show, instead of recording one",
                  [this](const FlagValue& v) { trace_input = parse_text(v); });
   declare_run(set);
   declare_output(set);
@@ -125,7 +125,7 @@ void Flags::check(const FlagSet& set) const {
     }
   }
   if (!recording.simulate && set.given("--what-if"))
-    throw Error(ErrorKind::kUsage, "--what-if: has a meaning with --backend sim only" + set.see_help());
+    throw Error(ErrorKind::kUsage, "--what-if: needs --backend sim" + set.see_help());
 }
 
 RecordingOptions Flags::options() const {
@@ -167,7 +167,7 @@ int run_profile(const Arguments& arguments) {
   if (!arguments.empty() && arguments.front() == "diff")
     return run_profile_diff(Arguments(arguments.begin() + 1, arguments.end()));
   Flags flags;
-  FlagSet set("profile", "Records tokens and says where their time goes; profile diff compares two traces.",
+  FlagSet set("profile", "Records tokens and shows where their time goes; profile diff compares two traces.",
               "[TRACE] [FLAGS]");
   flags.declare(set);
   if (!set.parse(arguments)) {

@@ -41,7 +41,7 @@ void Flags::declare(FlagSet& set) {
   const auto add = [this](const FlagValue& v) { traces.push_back(parse_text(v)); };
   set.positional("BEFORE", "a trace file", add);
   set.positional("AFTER", "a trace file", add);
-  set.value("--fail-above", "PERCENT", "exit with 1 if a token takes so much longer than before",
+  set.value("--fail-above", "PERCENT", "exit with 1 if a token takes more than PERCENT longer than before",
             [this](const FlagValue& v) { fail_above = parse_percent(v); });
   set.value("--html", "FILE", "write a page with both traces side by side",
             [this](const FlagValue& v) { html_file = parse_text(v); });

@@ -35,7 +35,7 @@ struct Flags {
 
 void Flags::declare(FlagSet& set) {
   program.declare(set, "print");
-  set.group("Cost model: the pass that is looked at");
+  set.group("Cost model: the pass to estimate");
   set.value("--rows", "N", fmt::format("tokens computed together, 1 to {}. Default: 1", kMaxRows),
             [this](const FlagValue& v) { cost.rows = static_cast<uint32_t>(parse_integer(v, 1, kMaxRows)); });
   set.value("--cached-tokens", "N", "tokens in the KV cache before them. Default: 128",
@@ -73,7 +73,8 @@ ordered_json statistics_json(const Program& program, const ProgramStatistics& st
 
 void check_combination(const Flags& flags, const FlagSet& set) {
   if (flags.disassemble && flags.output.json) {
-    throw Error(ErrorKind::kUsage, "--json: is of the statistics, not with --disassemble" + set.see_help());
+    throw Error(ErrorKind::kUsage,
+                "--json: prints statistics; not together with --disassemble" + set.see_help());
   }
   flags.program.check(set);
 }

@@ -34,8 +34,7 @@ struct Flags {
 void Flags::declare(FlagSet& set) {
   program.declare(set, "look at");
   output.declare(set, "print one JSON object");
-  set.toggle("--explain", "say which instructions and waits are concerned, and which order is missing",
-             explain);
+  set.toggle("--explain", "also print the instructions and waits concerned, and the missing order", explain);
   set.examples(kExamples);
 }
 

@@ -264,7 +264,7 @@ void check_combination(const Flags& flags) {
     throw Error(ErrorKind::kUsage, "--random-tokens: not with --text; see serval verify --help");
   }
   if (flags.ours_only && flags.dump_file.empty()) {
-    throw Error(ErrorKind::kUsage, "--ours-only: has a meaning with --dump only; see serval verify --help");
+    throw Error(ErrorKind::kUsage, "--ours-only: needs --dump; see serval verify --help");
   }
 }
 

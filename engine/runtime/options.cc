@@ -24,7 +24,7 @@ void require_range(const char* field, T found, T least, T most) {
 void require_one_of(const char* field, const std::string& found, const std::vector<std::string>& choices) {
   if (std::find(choices.begin(), choices.end(), found) != choices.end()) return;
   throw Error(ErrorKind::kUsage,
-              fmt::format("{}: '{}'; limit: one of {}", field, found, fmt::join(choices, ", ")));
+              fmt::format("{}: '{}'; expected one of {}", field, found, fmt::join(choices, ", ")));
 }
 
 template <NamedEnum E>
@@ -60,7 +60,7 @@ void check_options(const EngineOptions& options) {
   const BackendKind backend = backend_kind(options);
   if (options.interleaving && backend != BackendKind::kAuto && backend != BackendKind::kHost) {
     throw Error(ErrorKind::kUsage,
-                fmt::format("interleaving: {}; limit: backend host only", *options.interleaving));
+                fmt::format("interleaving: {}; only backend host has interleavings", *options.interleaving));
   }
   if (!options.policy.empty()) require_one_of("policy", options.policy, policy_names());
   if (!options.chat_template.empty())

@@ -38,7 +38,7 @@ bool is_utf8(const std::string& text) {
 }
 
 void check_stop_string(size_t index, const std::string& stop) {
-  if (stop.empty()) refuse(fmt::format("stop[{}]: empty; limit: 1 byte at least", index));
+  if (stop.empty()) refuse(fmt::format("stop[{}]: empty; expected at least 1 byte", index));
   if (stop.size() > RequestLimits::kMaxStopBytes) {
     refuse(fmt::format("stop[{}]: {} bytes; limit: {}", index, stop.size(), RequestLimits::kMaxStopBytes));
   }
@@ -69,11 +69,11 @@ void check_token_ids(const char* field, std::span<const int32_t> ids, int32_t vo
 }
 
 void check_messages(std::span<const ChatMessage> messages) {
-  if (messages.empty()) refuse("messages: none; limit: 1 at least");
+  if (messages.empty()) refuse("messages: empty; expected at least 1");
   for (size_t i = 0; i < messages.size(); ++i) {
     const std::string& role = messages[i].role;
     if (role == "system" || role == "user" || role == "assistant") continue;
-    refuse(fmt::format("messages[{}]: role {:?}; limit: system, user or assistant", i, role));
+    refuse(fmt::format("messages[{}]: role {:?}; expected system, user or assistant", i, role));
   }
 }
 
@@ -88,16 +88,15 @@ void check_request(const Request& request) {
           "-1 (until the context is full) or more");
   check_stop_strings(request.stop);
   const bool has_ids = !request.prompt_ids.empty();
-  if (has_ids && !request.messages.empty())
-    refuse("prompt_ids and messages: both are set; limit: one of them");
-  if (!has_ids && text_bytes(request) == 0) refuse("prompt: empty; limit: 1 token at least");
+  if (has_ids && !request.messages.empty()) refuse("prompt_ids and messages: set either, not both");
+  if (!has_ids && text_bytes(request) == 0) refuse("prompt: empty; expected at least 1 token");
   require(text_bytes(request) <= RequestLimits::kMaxPromptBytes, "prompt bytes", text_bytes(request),
           "64 MiB");
 }
 
 PreparedRequest prepare_request(const Request& request, std::vector<int32_t> prompt,
                                 const ModelLimits& limits) {
-  if (prompt.empty()) refuse("prompt: empty; limit: 1 token at least");
+  if (prompt.empty()) refuse("prompt: empty; expected at least 1 token");
   if (prompt.size() >= limits.context) {
     refuse(fmt::format("prompt: {} tokens; limit: {} (context {})", prompt.size(), limits.context - 1,
                        limits.context));

@@ -14,7 +14,7 @@ class RunMutex {
  public:
   void lock() {
     if (owner_.load() == std::this_thread::get_id()) {
-      throw Error(ErrorKind::kUsage, "engine: called from inside a token callback of its own");
+      throw Error(ErrorKind::kUsage, "engine: called from inside its own token callback");
     }
     mutex_.lock();
     owner_.store(std::this_thread::get_id());

@@ -19,7 +19,7 @@ void keep_last_tokens(Backend& backend, uint32_t tokens, RecordingDetail detail)
 Trace trace_of_last_tokens(Backend& backend, uint32_t tokens, const CostContext& context,
                            std::map<std::string, std::string> metadata) {
   const EventRings* events = backend.events();
-  if (events == nullptr) throw Error(ErrorKind::kRuntime, "trace: nothing has run that was recorded");
+  if (events == nullptr) throw Error(ErrorKind::kRuntime, "trace: no recorded launch yet");
   const TraceSource source = backend.name() == "host" ? TraceSource::kHost : TraceSource::kDevice;
   return last_tokens(
       trace_of(trace_program(backend.program(), trace_isa(), context), *events, source, std::move(metadata)),
@@ -28,7 +28,7 @@ Trace trace_of_last_tokens(Backend& backend, uint32_t tokens, const CostContext&
 
 void Engine::write_trace(const std::string& path) const {
   const uint32_t tokens = impl_->parts.trace_tokens;
-  if (tokens == 0) throw Error(ErrorKind::kUsage, "trace_tokens: 0; limit: 1 or more, to write a trace");
+  if (tokens == 0) throw Error(ErrorKind::kUsage, "trace_tokens: 0; set 1 or more to write a trace");
   const std::lock_guard lock(impl_->run_mutex);
   Backend& backend = *impl_->parts.backend;
   serval::write_trace(trace_of_last_tokens(backend, tokens, {}, backend.program().metadata), path);

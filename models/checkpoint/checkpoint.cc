@@ -81,7 +81,7 @@ void Checkpoint::add_shards() {
     const size_t file = file_of.at(shard);
     const auto found = files_[file].tensors().find(name);
     if (found == files_[file].tensors().end())
-      throw Error(ErrorKind::kRuntime, fmt::format("{}: tensor {}: missing, though {} says it is here",
+      throw Error(ErrorKind::kRuntime, fmt::format("{}: tensor {}: missing, although {} lists it there",
                                                    files_[file].path(), shown(name), kIndexFile));
     entries_.emplace(name, Entry{&found->second, file});
   }

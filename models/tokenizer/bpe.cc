@@ -73,7 +73,7 @@ Bpe::Merge Bpe::read_merge(const JsonField& list, std::size_t rank) const {
     const std::string& text = field.text();
     const std::size_t space = text.find(' ');
     if (space == text.npos || text.find(' ', space + 1) != text.npos) {
-      field.fail(fmt::format("{} is not two tokens with a space between", in_quotes(text)));
+      field.fail(fmt::format("{} is not two tokens separated by a space", in_quotes(text)));
     }
     left = text.substr(0, space);
     right = text.substr(space + 1);

@@ -152,8 +152,8 @@ ChatTemplate ChatTemplate::recognise(const std::filesystem::path& model_dir, con
     program = program_of(JsonField(config, config_path.string()));
   }
   if (!program) {
-    throw Error(ErrorKind::kRuntime, fmt::format("{}: chat_template: there is none; choose with {}",
-                                                 config_path.string(), choices()));
+    throw Error(ErrorKind::kRuntime,
+                fmt::format("{}: chat_template: missing; choose with {}", config_path.string(), choices()));
   }
   return recognise_text(*program, config_path.string() + ": chat_template", tokenizer);
 }

@@ -63,7 +63,7 @@ void PostProcessor::add_template(const JsonField& field, const Vocabulary& vocab
     if (side.size() > kMaxTokensAround)
       single.fail(fmt::format("adds more than {} tokens", kMaxTokensAround));
   }
-  if (texts != 1) single.fail(fmt::format("has the text {} times, must have it once", texts));
+  if (texts != 1) single.fail(fmt::format("has the text {} times, expected once", texts));
   prefix_.insert(prefix_.begin(), before.begin(), before.end());
   suffix_.insert(suffix_.end(), after.begin(), after.end());
 }

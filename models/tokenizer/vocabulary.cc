@@ -76,7 +76,7 @@ void Vocabulary::read_added(const JsonField& list) {
                              *in_model));
     }
     if (!added_contents_.emplace(token.content, token.id).second) {
-      field.fail(fmt::format("{} is there twice", in_quotes(token.content)));
+      field.fail(fmt::format("{} is listed twice", in_quotes(token.content)));
     }
     Token& entry = in_model ? tokens_[token.id] : claim(token.id, field);
     entry.bytes = token.content;

@@ -81,7 +81,7 @@ constexpr OpField kOpFields[] = {
 template <class Known>
 void refuse_unknown(const nlohmann::json& object, const JsonFields& fields, Known&& known) {
   for (const auto& [key, value] : object.items()) {
-    if (!known(key)) fields.fail(in_quotes(key), "there is no such field");
+    if (!known(key)) fields.fail(in_quotes(key), "unknown field");
   }
 }
 
@@ -211,7 +211,7 @@ Named named(SimParameters& parameters, std::string_view name) {
       return {&(times.*field->member), field->least, field->most, false};
     }
   }
-  refuse(name, "there is no such parameter");
+  refuse(name, "unknown parameter");
 }
 
 }  // namespace

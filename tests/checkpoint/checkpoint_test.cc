@@ -81,7 +81,7 @@ TEST(Checkpoint, NamesATensorThatIsMissingInItsShard) {
   dir.write(kIndex, index_json(R"({"b": "one.safetensors"})"));
   EXPECT_EQ(error_of([&] { Checkpoint::open(dir.path()); }),
             (dir / "one.safetensors").string() +
-                ": tensor \"b\": missing, though model.safetensors.index.json says it is here");
+                ": tensor \"b\": missing, although model.safetensors.index.json lists it there");
 }
 
 TEST(Checkpoint, DoesNotWaitForAPipeInAFilesPlace) {

@@ -157,7 +157,7 @@ TEST(Engine, RefusesAnUnknownRole) {
   ToyEngine toy = saying({"a"});
   const Request request{.messages = {{"user", "hi"}, {"robot", "hello"}}};
   EXPECT_STREQ(error_of([&] { toy.engine.generate(request); }).what(),
-               "messages[1]: role \"robot\"; limit: system, user or assistant");
+               "messages[1]: role \"robot\"; expected system, user or assistant");
 }
 
 TEST(Engine, AnswersNoRequestsWithNoResponses) {

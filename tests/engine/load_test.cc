@@ -83,11 +83,11 @@ TEST(Options, NameTheFieldThatIsOutOfRange) {
   expect_usage_error([](EngineOptions& o) { o.stall_timeout_s = NAN; },
                      "stall_timeout_s: nan; limit: more than 0, up to 86400");
   expect_usage_error([](EngineOptions& o) { o.backend = "gpu"; },
-                     "backend: 'gpu'; limit: one of auto, device, host, torch");
+                     "backend: 'gpu'; expected one of auto, device, host, torch");
   expect_usage_error([](EngineOptions& o) { o.policy = "worst"; },
-                     "policy: 'worst'; limit: one of round-robin, zig-zag, wave, list, best");
+                     "policy: 'worst'; expected one of round-robin, zig-zag, wave, list, best");
   expect_usage_error([](EngineOptions& o) { o.chat_template = "alpaca"; },
-                     "chat_template: 'alpaca'; limit: one of llama3, chatml");
+                     "chat_template: 'alpaca'; expected one of llama3, chatml");
 }
 
 TEST(Options, LimitTheContextToWhatTheModelWasMadeFor) {

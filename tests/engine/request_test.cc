@@ -72,7 +72,8 @@ TEST(Request, RefusesAnEmptyPrompt) {
 }
 
 TEST(Request, RefusesTwoPromptsAtOnce) {
-  EXPECT_THAT(refusal_of({.prompt_ids = {1}, .messages = {{"user", "hi"}}}), HasSubstr("both are set"));
+  EXPECT_THAT(refusal_of({.prompt_ids = {1}, .messages = {{"user", "hi"}}}),
+              HasSubstr("set either, not both"));
 }
 
 TEST(Request, RefusesIdsOutsideTheVocabulary) {

@@ -83,10 +83,10 @@ TEST_F(OracleTest, RefusesTokensAndCellsThatDoNotExist) {
     return "accepted";
   };
   EXPECT_EQ(refusal({model.config.vocab_size}, {0}),
-            "LibTorch reference: tokens: an id is not in the vocabulary");
-  EXPECT_EQ(refusal({1}, {40}), "LibTorch reference: cells: one is not in the cache");
+            "LibTorch reference: tokens: an id is outside the vocabulary");
+  EXPECT_EQ(refusal({1}, {40}), "LibTorch reference: cells: a cell is outside the cache");
   EXPECT_EQ(refusal({1}, std::vector<int64_t>(41, 0)),
-            "LibTorch reference: tokens: more positions than the cache has cells");
+            "LibTorch reference: tokens: more positions than cells of the cache");
   EXPECT_EQ(refusal({1}, {0}), "accepted");
 }
 

@@ -179,8 +179,8 @@ TEST(ChromeTrace, TimeDoesNotGoBackAndSlicesDoNotOverlap) {
 
 TEST(ChromeTrace, FlowsBeginAndEndOnceInsideSlices) {
   EXPECT_THAT(error_after([](json& root) { first_event(root, "s")["id"] = 1; }),
-              HasSubstr("flow 1 is there twice"));
-  EXPECT_THAT(error_after([](json& root) { first_event(root, "s")["id"] = 99; }), HasSubstr("does not end"));
+              HasSubstr("flow 1 appears twice"));
+  EXPECT_THAT(error_after([](json& root) { first_event(root, "s")["id"] = 99; }), HasSubstr("no end"));
   EXPECT_THAT(error_after([](json& root) { first_event(root, "f")["ts"] = 0; }),
               HasSubstr("ends before it begins"));
   EXPECT_THAT(error_after([](json& root) { first_event(root, "f")["ts"] = 900; }), HasSubstr("in no slice"));

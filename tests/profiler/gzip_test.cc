@@ -46,7 +46,7 @@ TEST(Gzip, DamagedDataIsAnError) {
   std::string packed = gzip(some_text());
   packed[packed.size() / 2] ^= 0x55;
   EXPECT_THAT(error_of(packed), HasSubstr("a.gz: gzip: the data"));
-  EXPECT_EQ(error_of(gzip("abc") + "tail"), "a.gz: gzip: something follows its end");
+  EXPECT_EQ(error_of(gzip("abc") + "tail"), "a.gz: gzip: the file continues after the compressed data");
 }
 
 TEST(Gzip, AFileThatGrowsBeyondTheLimitIsAnError) {

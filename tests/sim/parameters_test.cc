@@ -100,12 +100,12 @@ TEST(SimParameters, RefuseAFileAndNameTheField) {
   EXPECT_EQ(complaint([](json& f) { f["parameters"]["consumer_warps"]["value"] = 7.5; }),
             "file: parameters.consumer_warps.value: found 7.5, expected a whole number");
   EXPECT_EQ(complaint([](json& f) { f["parameters"]["warp_speed"] = json::object(); }),
-            "file: parameters.\"warp_speed\": there is no such field");
+            "file: parameters.\"warp_speed\": unknown field");
   EXPECT_EQ(complaint([](json& f) { f["ops"]["attend"] = f["ops"]["default"]; }),
-            "file: ops.\"attend\": there is no such field");
+            "file: ops.\"attend\": unknown field");
   EXPECT_EQ(complaint([](json& f) { f["ops"]["attention"].erase("fixed_us"); }),
             "file: ops.attention.fixed_us: missing");
-  EXPECT_EQ(complaint([](json& f) { f["more"] = 1; }), "file: \"more\": there is no such field");
+  EXPECT_EQ(complaint([](json& f) { f["more"] = 1; }), "file: \"more\": unknown field");
   EXPECT_EQ(complaint([](json& f) { f["under_load"] = json::array(); }),
             "file: under_load: expected an array of 2 to 64 points");
   EXPECT_THAT(complaint([](json& f) { std::swap(f["under_load"][1], f["under_load"][2]); }),
@@ -134,8 +134,8 @@ TEST(WhatIf, SaysWhatIsWrong) {
   EXPECT_EQ(wrong("gb_per_s"), "simulator: \"gb_per_s\": expected NAME=VALUE or NAME=xFACTOR");
   EXPECT_EQ(wrong("gb_per_s=fast"), "simulator: \"gb_per_s=fast\": expected a number behind =");
   EXPECT_EQ(wrong("gb_per_s="), "simulator: \"gb_per_s=\": expected a number behind =");
-  EXPECT_EQ(wrong("warp_speed=9"), "simulator: \"warp_speed\": there is no such parameter");
-  EXPECT_EQ(wrong("attention.speed=9"), "simulator: \"attention.speed\": there is no such parameter");
+  EXPECT_EQ(wrong("warp_speed=9"), "simulator: \"warp_speed\": unknown parameter");
+  EXPECT_EQ(wrong("attention.speed=9"), "simulator: \"attention.speed\": unknown parameter");
   EXPECT_EQ(wrong("ring_pages=-1"), "simulator: \"ring_pages\": -1; limit: 0 to 4096, whole");
   EXPECT_EQ(wrong("ring_pages=2.5"), "simulator: \"ring_pages\": 2.5; limit: 0 to 4096, whole");
   EXPECT_EQ(wrong("multiply_us=nan"), "simulator: \"multiply_us\": nan; limit: 0 to 1000000");

@@ -130,9 +130,9 @@ TEST(TokenizerFile, MergesOnePairAtTwoRanks) {
 
 TEST(TokenizerFile, HasMergesThatAreNotPairs) {
   EXPECT_EQ(error_with([](json& t) { t["model"]["merges"][0] = "ab"; }),
-            "tokenizer.json: model.merges[0]: \"ab\" is not two tokens with a space between");
+            "tokenizer.json: model.merges[0]: \"ab\" is not two tokens separated by a space");
   EXPECT_EQ(error_with([](json& t) { t["model"]["merges"][0] = "a b c"; }),
-            "tokenizer.json: model.merges[0]: \"a b c\" is not two tokens with a space between");
+            "tokenizer.json: model.merges[0]: \"a b c\" is not two tokens separated by a space");
   EXPECT_EQ(error_with([](json& t) {
               t["model"]["merges"][0] = json{"a", "b", "c"};
             }),
@@ -151,7 +151,7 @@ TEST(TokenizerFile, HasAddedTokensThatContradictTheVocabulary) {
   EXPECT_EQ(error_with([](json& t) { t["added_tokens"][0]["id"] = 5; }),
             "tokenizer.json: added_tokens[0]: a second token with id 5");
   EXPECT_EQ(error_with([](json& t) { t["added_tokens"][1]["content"] = "<end>"; }),
-            "tokenizer.json: added_tokens[1]: \"<end>\" is there twice");
+            "tokenizer.json: added_tokens[1]: \"<end>\" is listed twice");
   EXPECT_EQ(error_with([](json& t) { t["added_tokens"][0]["content"] = ""; }),
             "tokenizer.json: added_tokens[0].content: 0 bytes long, must be 1…1024");
   EXPECT_EQ(error_with([](json& t) { t["added_tokens"][0]["content"] = std::string(1025, 'x'); }),
@@ -254,9 +254,9 @@ TEST(TokenizerFile, HasBadTemplates) {
     return error_with([&](json& t) { t["post_processor"] = template_with(single); });
   };
   EXPECT_EQ(error(json::array({kEndToken})),
-            "tokenizer.json: post_processor.single: has the text 0 times, must have it once");
+            "tokenizer.json: post_processor.single: has the text 0 times, expected once");
   EXPECT_EQ(error({kText, kText}),
-            "tokenizer.json: post_processor.single: has the text 2 times, must have it once");
+            "tokenizer.json: post_processor.single: has the text 2 times, expected once");
   EXPECT_EQ(error({kText, {{"SpecialToken", {{"id", "<bos>"}}}}}),
             "tokenizer.json: post_processor.special_tokens: has no \"<bos>\"");
   EXPECT_EQ(error({kText, {{"SpecialToken", {{"id", "<no>"}}}}}),

@@ -113,9 +113,9 @@ TEST(ChatTemplate, NamesTheChoicesWhereThereIsNoneOrItIsUnknown) {
   };
   const std::string choices = "; choose with --chat-template llama3|chatml";
 
-  EXPECT_THAT(error(), EndsWith("tokenizer_config.json: chat_template: there is none" + choices));
+  EXPECT_THAT(error(), EndsWith("tokenizer_config.json: chat_template: missing" + choices));
   folder.write("tokenizer_config.json", "{}");
-  EXPECT_THAT(error(), EndsWith("tokenizer_config.json: chat_template: there is none" + choices));
+  EXPECT_THAT(error(), EndsWith("tokenizer_config.json: chat_template: missing" + choices));
   folder.write("tokenizer_config.json", R"({"chat_template": "[INST] {{ content }} [/INST]"})");
   EXPECT_THAT(error(),
               EndsWith("tokenizer_config.json: chat_template: not one of the known templates" + choices));

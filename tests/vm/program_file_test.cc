@@ -76,7 +76,7 @@ TEST(ProgramFile, RefusesControlCharactersInText) {
   for (const char c : {'\0', '\n', '\x1b', '\x7f'}) {
     bytes[at] = static_cast<std::byte>(c);
     EXPECT_THAT([&] { deserialise(bytes, "memory"); },
-                ::testing::ThrowsMessage<Error>("memory: tensor.name: it has a control character"));
+                ::testing::ThrowsMessage<Error>("memory: tensor.name: contains a control character"));
     p.tensors.front().name = c;
     EXPECT_THROW(serialise(p), Error);
   }

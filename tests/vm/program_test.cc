@@ -134,7 +134,7 @@ TEST(CheckStructure, WantsAGateThatOpens) {
                 p.counters.push_back({});
                 p.gate_counter = 2;
               }),
-              HasSubstr("gate: nothing increments"));
+              HasSubstr("gate: no signal increments"));
 }
 
 TEST(CheckStructure, WantsDevicesThatExist) {

@@ -182,7 +182,7 @@ void ReplayInterpreter::Impl::stuck() {
   std::fill(counters.begin(), counters.end(), 0);
   epoch = 0;
   throw Error(ErrorKind::kDeviceFault,
-              fmt::format("host interpreter: {} waits for ever (interleaving {})", who, seed));
+              fmt::format("host interpreter: {} waits forever (interleaving {})", who, seed));
 }
 
 uint32_t ReplayInterpreter::Impl::run(const std::function<void(uint32_t)>& on_pass) {

@@ -84,14 +84,14 @@ void check(const ServalOracleConfig& config, const ServalOracleTokens& input) {
   };
   require(input.count > 0, "tokens: none given");
   require(input.first_position >= 0 && input.first_position <= config.cache_cells - input.count,
-          "tokens: more positions than the cache has cells");
-  require(input.num_logits >= 0 && input.num_logits <= input.count, "num_logits: more than there are tokens");
+          "tokens: more positions than cells of the cache");
+  require(input.num_logits >= 0 && input.num_logits <= input.count, "num_logits: more than the tokens");
   for (int64_t i = 0; i < input.count; ++i) {
     require(input.tokens[i] >= 0 && input.tokens[i] < config.vocab_size,
-            "tokens: an id is not in the vocabulary");
+            "tokens: an id is outside the vocabulary");
   }
   for (int64_t p = 0; p < input.first_position + input.count; ++p) {
-    require(input.cells[p] >= 0 && input.cells[p] < config.cache_cells, "cells: one is not in the cache");
+    require(input.cells[p] >= 0 && input.cells[p] < config.cache_cells, "cells: a cell is outside the cache");
   }
 }
 
@@ -105,7 +105,7 @@ ServalOracleStatus forward(ServalOracle* oracle, const ServalOracleTokens* input
 
 ServalOracleStatus replay_step(ServalOracle* oracle, const ServalOracleReplay* replay, double* microseconds) {
   return guarded([&] {
-    if (oracle->config.device != SERVAL_ORACLE_CUDA) throw std::invalid_argument("replay: not on a GPU");
+    if (oracle->config.device != SERVAL_ORACLE_CUDA) throw std::invalid_argument("replay: needs a GPU");
     if (replay->batch < 1 || replay->context < 0 || replay->replays < 1)
       throw std::invalid_argument("replay: batch, context or replays out of range");
     *microseconds = time_replay(oracle->model, *replay);
