@@ -34,7 +34,7 @@ struct Notice {
   int64_t ns;
 };
 
-// Who noticed the last signal to a counter, by pass and counter.
+// The SMs that noticed the last signal to a counter, by pass and counter.
 using Notices = std::map<std::pair<uint32_t, uint32_t>, std::vector<Notice>>;
 
 Notices notices_of(const std::vector<Execution>& executions) {

@@ -1,4 +1,4 @@
-// Who waited for whom: what a trace draws as arrows, and what a critical path walks along.
+// Which execution waited for which: what a trace draws as arrows, and what a critical path walks along.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,7 @@ Trace trace_of(TraceProgram program, const EventRings& rings, TraceSource source
                std::map<std::string, std::string> metadata);
 
 // Events that a ring needs to hold the last `passes` passes of a program, even if it is an SM's only one. The
-// loader and whoever else runs ahead add one pass.
+// the loader and other roles that run ahead add one pass.
 uint32_t ring_capacity(const TraceProgram& program, uint32_t passes);
 
 }  // namespace serval

@@ -150,7 +150,7 @@ void Reporter::add_worst_waits() {
   }
 }
 
-// Who came last of each join, compared with the others of its op there.
+// The last execution of each join, compared with the others of its op there.
 void Reporter::add_stragglers() {
   constexpr size_t kMostStragglers = 10;
   using Join = std::tuple<uint32_t, uint32_t, uint32_t>;  // pass, counter, op

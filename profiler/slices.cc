@@ -74,7 +74,7 @@ void RoleSlices::loader(const Execution& x, const Execution* next) {
   slice(room_end, end, SliceState::kLoad);
 }
 
-// Who waits when the trace ends waits until then.
+// A role that waits when the trace ends waits until then.
 void RoleSlices::preparer(const Execution& x) {
   const bool waits_to_end = !x.has(Kind::kInputsReady) && !trace_.windows.empty();
   const int64_t ready = waits_to_end ? trace_.windows.back().end_ns : x.time(Kind::kInputsReady);

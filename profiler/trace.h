@@ -2,7 +2,7 @@
 // simulator give the same trace, and everything that is drawn or reported is computed from it.
 //
 // What is stored is small: the program, and for each execution of an instruction the time of each event
-// (vm/events.def). Slices, edges and tracks follow from these and are computed when somebody wants them
+// (vm/events.def). Slices, edges and tracks follow from these and are computed when they are asked for
 // (profiler/slices.h, edges.h, tracks.h).
 //
 // All times are nanoseconds on one clock for all SMs; the earliest time of a trace is 0.

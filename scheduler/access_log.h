@@ -1,4 +1,4 @@
-// Who touched which part of each mutable tensor last, while nodes are visited in serial order.
+// The last accesses to each part of each mutable tensor, while nodes are visited in serial order.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ class AccessLog {
     }
   }
   void record(const Region& region, uint32_t node);
-  // Drops what a write to the region hides: whoever comes later and would have met it meets that write.
+  // Drops what a write to the region hides: a later access that would have met it meets that write.
   void forget(const Region& region);
 
  private:

@@ -60,7 +60,7 @@ class Derivation {
   std::vector<uint32_t> known_previous_;  // of each node in the second pass: joins of the first
   std::vector<Bitset> closure_;           // of each join: joins that are complete whenever it is
   Footprint footprint_;
-  std::vector<uint32_t> met_by_;   // of each node: who found an edge from it last
+  std::vector<uint32_t> met_by_;   // of each node: the node that found an edge from it last
   std::vector<StageEdges> edges_;  // the first num_edges_ are in use; their memory serves node after node
   size_t num_edges_ = 0;
   size_t last_edges_ = 0;  // the entry that the last edge went to
@@ -210,7 +210,7 @@ void Derivation::visit_first_pass(uint32_t node) {
   intern(node, known, known_);
 }
 
-// The last node ends the pass: it also waits for those that nobody else waits for.
+// The last node ends the pass: it also waits for the nodes that no other node waits for.
 void Derivation::finish_with_last() {
   const auto last = static_cast<uint32_t>(graph_.nodes.size() - 1);
   Join unheard;

@@ -1,4 +1,4 @@
-// From footprints to counters: who must have finished before whom, said with as few counters as it takes.
+// From footprints to counters: which node must have finished before which, with as few counters as possible.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace serval {
 
-// A set of nodes that somebody waits for: one counter, incremented once by each of them.
+// A set of nodes that a node waits for together: one counter, incremented once by each of them.
 using Join = std::vector<uint32_t>;  // node indices, ascending
 
 struct Need {

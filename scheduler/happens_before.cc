@@ -120,8 +120,8 @@ void HappensBefore::find_signallers() {
   }
 }
 
-// Those who themselves wait for an event, however indirectly, cannot help to bring it about; what the others
-// add up to decides. If all are needed for the lowest threshold, nobody waits for it.
+// Records that themselves wait for an event, however indirectly, cannot help to bring it about; the sum of
+// the others' increments decides. If all are needed for the lowest threshold, none of them waits for it.
 void HappensBefore::find_stages(uint32_t counter) {
   const uint32_t begin = events_begin_[counter], end = events_begin_[counter + 1];
   std::vector<Signaller>& all = signallers_[counter];

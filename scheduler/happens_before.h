@@ -22,7 +22,7 @@ struct Stuck {
 };
 
 // Works on any program whose structure checks, however its counters are used. An event is "counter c has
-// reached threshold t in this pass", for a t that somebody waits for. An instruction is certain to precede an
+// reached threshold t in this pass", for a t that some wait names. An instruction is certain to precede an
 // event if, without it, the counter stays below t or below a lower threshold, which is reached before: the
 // increments of those that can run before the event, without its own, do not suffice.
 class HappensBefore {
@@ -45,7 +45,7 @@ class HappensBefore {
 
   // What the answers took.
   struct Effort {
-    uint64_t steps;  // instructions run, once for each counter that not everybody is needed for; sets merged
+    uint64_t steps;  // instructions run, once for each counter with a threshold below its sum; sets merged
     uint64_t bytes;  // of sets of events
   };
   Effort effort() const;

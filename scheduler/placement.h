@@ -49,8 +49,8 @@ class LeastEstimate {
 // Nodes of each SM in the order in which it runs them.
 using Placement = std::vector<std::vector<uint32_t>>;
 
-// What a node costs its SM, all SMs sharing the memory. Loading may run ahead of computing: weights wait for
-// nobody.
+// What a node costs its SM, all SMs sharing the memory. Loading may run ahead of computing: weights need no
+// wait.
 struct NodeTime {
   double memory_us;  // streaming its bytes
   double busy_us;    // everything else

@@ -1,4 +1,4 @@
-// Reading JSON that came from somebody else: a size limit before anything is read, a depth and a value limit
+// Reading untrusted JSON: a size limit before anything is read, a depth and a value limit
 // while it is parsed, and no key twice in one object (RFC 8259 leaves that to the reader; most keep the last
 // one).
 //

@@ -19,7 +19,7 @@ uint64_t device_bytes(const Tensor& tensor);
 
 class DeviceTensors {
  public:
-  // Bytes by kind, for those who ask before they allocate.
+  // Bytes by kind, to be compared with the free memory before anything is allocated.
   struct Sizes {
     uint64_t weights = 0;
     uint64_t caches = 0;

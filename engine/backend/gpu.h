@@ -15,7 +15,7 @@ struct Gpu {
 // Throws Error(kRuntime) with one line that says what is missing: a driver, a newer one, a GPU, a Hopper GPU.
 Gpu find_gpu(int index);
 
-// Bytes of the thread's current GPU that nobody has taken.
+// Free bytes of the thread's current GPU.
 uint64_t free_gpu_memory();
 
 }  // namespace serval

@@ -97,7 +97,7 @@ bool LineReader::fill() {
 }
 
 LineReader::Result LineReader::read(std::string_view prompt) {
-  const KeepTypedLine keep(interactive_);  // before anybody can have seen the prompt and begun to type
+  const KeepTypedLine keep(interactive_);  // before the prompt can be seen and typed at
   if (interactive_) {
     [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, prompt.data(), prompt.size());
   }

@@ -14,7 +14,7 @@
 namespace serval::cli {
 namespace {
 
-// A pipe or terminal that was set non-blocking by somebody else.
+// A pipe or terminal that another program has set non-blocking.
 void wait_until_writable() {
   pollfd wanted{STDOUT_FILENO, POLLOUT, 0};
   poll(&wanted, 1, -1);

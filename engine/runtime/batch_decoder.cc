@@ -171,7 +171,7 @@ void BatchDecoder::hand_out(const PassPlan& plan, uint32_t pass, const Sink& sin
     const OutputToken& output = context_.backend.state().output[pass][r];
     if (output.valid == 0) continue;
     Sequence& sequence = running_[plan.rows[r].sequence].sequence;
-    // What a launch still makes after a stop string or a cancellation is nobody's.
+    // Tokens of a launch after a stop string or a cancellation are dropped.
     if (sequence.finished()) continue;
     if (!sink(sequence.accept(output))) sequence.cancel();
   }

@@ -70,7 +70,7 @@ class BatchDecoder {
     size_t cancel_index;  // into cancels_
   };
   // A place from which a sequence learns that it is cancelled. Handles are never used twice, so a cancel()
-  // that comes late hits nobody.
+  // that comes late cancels nothing.
   struct Cancel {
     std::atomic<uint64_t> running{0};
     std::atomic<uint64_t> requested{0};

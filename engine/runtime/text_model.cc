@@ -81,7 +81,7 @@ std::optional<ChatTemplate> add_chat_template(TextModel& text, const ModelSource
     text.encode_chat = [=](std::span<const ChatTurn> turns) { return encode_with(chat, model, turns); };
     return chat;
   } catch (const Error& error) {
-    // What was asked for by name has to work; what the checkpoint has matters only once somebody chats.
+    // What was asked for by name has to work; what the checkpoint has matters only for a conversation.
     if (!name.empty()) throw;
     text.encode_chat = [error](std::span<const ChatTurn>) -> std::vector<int32_t> { throw error; };
     return std::nullopt;

@@ -1,6 +1,6 @@
 // The host's one matrix-vector kernel. Every product of weights and activations goes through it, so that an
-// output's bits depend on its weights and its input row only: not on how many rows a pass has, nor on who
-// computes it.
+// output's bits depend on its weights and its input row only: not on how many rows a pass has, nor on the
+// thread that computes it.
 #pragma once
 
 #include <cstddef>

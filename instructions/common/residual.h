@@ -1,7 +1,7 @@
-// RMS norm in two halves. Whoever writes the residual also writes what its next readers need: each value
-// times its weight of their norm, rounded to bf16, and the sums of the squares of 8 values. A product of
-// weights with these rows, divided by the root of the mean square, is the product with the normalised rows:
-// readers copy rows as they are and multiply 8 sums at the end.
+// RMS norm in two halves. The instruction that writes the residual also writes what its next readers need:
+// each value times its weight of their norm, rounded to bf16, and the sums of the squares of 8 values. A
+// product of weights with these rows, divided by the root of the mean square, is the product with the
+// normalised rows: readers copy rows as they are and multiply 8 sums at the end.
 #pragma once
 
 #include <cstddef>

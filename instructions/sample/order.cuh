@@ -20,13 +20,13 @@ __device__ __forceinline__ float shortfall(float logit, float largest) {
 }
 
 // The logit's key in the high bits, below it the token counted backwards: larger is earlier, and 0 is
-// nobody's.
+// no token's.
 using Place = uint64_t;
 
 inline constexpr uint32_t kTokenBits = 24;  // as check() limits the vocabulary
 inline constexpr uint32_t kPlaceBits = 32 + kTokenBits;
 inline constexpr uint32_t kLastToken = (1U << kTokenBits) - 1;
-inline constexpr Place kFirstPlace = (Place{1} << kPlaceBits) - 1;  // nobody's, but nobody is ahead of it
+inline constexpr Place kFirstPlace = (Place{1} << kPlaceBits) - 1;  // no token's, ahead of all
 inline constexpr uint32_t kMinusInfinityKey = 0x007fffff;
 inline constexpr Place kLastPlace = Place{kMinusInfinityKey} << kTokenBits;
 

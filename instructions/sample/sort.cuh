@@ -25,7 +25,7 @@ __device__ __forceinline__ uint32_t is_ahead(Place other, Place own) {
 // to[i] = the i-th of `from`'s first `size`. Each thread counts how many are ahead of its own, which needs no
 // barriers between steps, as few as they are.
 __device__ __forceinline__ void sort(const Group& group, UnsortedPlaces& from, uint32_t size, Place* to) {
-  if (group.thread < kSortStep) from.places[size + group.thread] = 0;  // ahead of nobody
+  if (group.thread < kSortStep) from.places[size + group.thread] = 0;  // after all candidates
   group.sync();
 #pragma unroll 1
   for (uint32_t i = group.thread; i < size; i += kGroupThreads) {

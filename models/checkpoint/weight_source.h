@@ -1,4 +1,4 @@
-// Where a model's weights come from, piece by piece: for those who bring them somewhere else than into host
+// Where a model's weights come from, piece by piece: for code that brings them somewhere else than into host
 // memory.
 #pragma once
 

@@ -50,8 +50,8 @@ class Builder {
   void attention_merge(uint16_t layer);
   void matvec_residual(uint16_t layer, const std::string& name, TensorId input, uint32_t in_cols,
                        TensorId norm);
-  // After the last layer's attention, nobody reads rows of which no logits are wanted, such as a prompt's
-  // inner tokens have.
+  // After the last layer's attention, no instruction reads rows of which no logits are wanted, such as a
+  // prompt's inner tokens have.
   uint32_t logits_only(uint16_t layer) const { return layer + 1 == config_.num_layers ? 1 : 0; }
   // The norm of the residual before layer `index`, or after the last.
   TensorId norm_before(int index);

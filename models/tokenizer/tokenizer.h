@@ -36,7 +36,7 @@ class Tokenizer {
   // pattern of the tokenizer takes unreasonably long on it.
   std::vector<std::int32_t> encode(std::string_view text, bool add_special_tokens) const;
 
-  // For text that nobody vouches for: control tokens in it are encoded as the characters they are written
+  // For untrusted text: control tokens in it are encoded as the characters they are written
   // with. Never returns the id of a special token, unless the tokenizer has one that is a single byte or the
   // `unk_token`. `also_as_text` are tokens to be treated like special ones.
   std::vector<std::int32_t> encode_plain(std::string_view text,

@@ -1,4 +1,4 @@
-// The program's counters, and who waits for them.
+// The program's counters, and the roles that wait for them.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@
 
 namespace serval::sim {
 
-// Who a request is for.
+// The role that a request is for.
 struct Requester {
   uint32_t sm;
   bool page;  // a page of the ring; else a part of what a group instruction reads

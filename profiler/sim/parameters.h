@@ -65,10 +65,9 @@ struct SimParameters {
   // Synchronisation: shares of a round of the measurement above, which slow down as memory fills, and what
   // takes the same under any load
   double round_factor = 1;  // of a round's time as it was measured
-  double notice_rounds =
-      0;                 // the counter's increment to whoever waits for it going on: a share of a round, …
-  double notice_us = 0;  // … what it takes under any load, …
-  double join_us = 0;    // … and, for each doubling of the signals waited for, that the slowest is later
+  double notice_rounds = 0;  // the counter's increment to the waiting role's next step: a share of a round, …
+  double notice_us = 0;      // … what it takes under any load, …
+  double join_us = 0;      // … and, for each doubling of the signals waited for, that the slowest is later
   double read_rounds = 0;  // asking for activations to having the first of them
 
   // Shape of an SM
@@ -95,7 +94,7 @@ struct SimParameters {
   double multiply_us = 0;         // consumer warp: a page with four rows of the pass
   double sm_page_us = 0;          // all consumer warps: a page and four rows, one after the other
   double store_us = 0;            // storer: a tile of results
-  double last_storer_us = 0;      // storers: who was last, where there are several with something to store
+  double last_storer_us = 0;      // storers: the last one, where several have something to store
   double signal_us = 0;           // storer: the last store to the counter's increment
 
   std::vector<OpTimes> ops;  // [kNumOpcodes]

@@ -59,7 +59,7 @@ struct Page {
   uint32_t bytes = 0;
   bool whole = true;  // a warp can take it into registers
   bool landed = false;
-  double free_at = 0;  // infinity: nobody has taken it
+  double free_at = 0;  // infinity: not taken
 };
 
 // A count of parts that are to come, of each unit that has room.

@@ -1,7 +1,7 @@
 // One SM: the roles, each going through the SM's instructions on its own.
 //
-// A role goes on as far as it can and returns; whatever another role may wait for wakes that role. Nobody
-// calls a role but Sm::settle(), so roles do not nest.
+// A role goes on as far as it can and returns; everything that another role may wait for wakes that role. No
+// role calls a role but Sm::settle(), so roles do not nest.
 #pragma once
 
 #include <cstdint>

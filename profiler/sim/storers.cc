@@ -10,7 +10,7 @@ void Storers::step() {
   for (uint32_t s = 0; s < storers_.size(); ++s) step(s);
 }
 
-// Who begins changes from record to record, so that one that has to itself what there is to store is not
+// The first storer changes from record to record, so that one that stores a record alone is not
 // still busy with the record before.
 uint32_t Storers::turn(uint32_t index, uint64_t record) const {
   const auto storers = static_cast<uint32_t>(storers_.size());
@@ -73,7 +73,7 @@ void Storers::take(Storer& storer, const Record& r, uint32_t tile) {
   sm_.consumers.wake_all();
 }
 
-// Who stores alone signals; else the last of several.
+// A storer that stores alone signals; else the last of several.
 void Storers::end_record(uint32_t index, Record& r) {
   Gpu& gpu = sm_.gpu;
   Storer& storer = storers_[index];

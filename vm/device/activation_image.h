@@ -3,7 +3,7 @@
 // Chunk of 1,024 columns after chunk; in a chunk row after row; a row is its two halves as the consumers read
 // them from shared memory (vm/device/page_image.h), the second displaced by half of the shared memory's
 // banks. So a chunk of the first n rows is one contiguous piece, which one bulk copy brings. Columns beyond
-// the tensor's last are zero: nobody writes them.
+// the tensor's last are zero: no instruction writes them.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The controller warp: fetches records ahead of everybody, checks them, and watches over the launch.
+// The controller warp: fetches records ahead of the other roles, checks them, and watches over the launch.
 #pragma once
 
 #include "vm/device/recorder.cuh"
@@ -60,7 +60,7 @@ class Controller {
     ++fetched_;
   }
 
-  // The last slot of a launch holds no record: whoever comes to it leaves at the gate.
+  // The last slot of a launch holds no record: a role that comes to it leaves at the gate.
   __device__ void break_off(RecordSlot& slot, uint32_t pass) {
     if (lane_ == 0) {
       slot.pass = pass;

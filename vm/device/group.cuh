@@ -29,7 +29,7 @@ __device__ __forceinline__ bool asked_to_leave(const ExitFlag* flag) {
 __device__ __forceinline__ void ask_to_leave(ExitFlag* flag) {
   *reinterpret_cast<volatile uint32_t*>(&flag->set) = 1;
 }
-// Leaves the kernel if the launch has been given up or is over. Only in loops that wait: whoever waits holds
+// Leaves the kernel if the launch has been given up or is over. Only in loops that wait: a waiting warp holds
 // nothing that another warp needs to leave, too.
 __device__ __forceinline__ void leave_if_asked(const ExitFlag* flag) {
   if (asked_to_leave(flag)) ptx::exit_thread();
@@ -41,7 +41,7 @@ __device__ __forceinline__ void wait_phase(uint64_t* barrier, uint32_t parity, c
 }
 
 // Handed to `run` of an instruction; all kGroupThreads threads call it together. When the last of them
-// returns, the interpreter signals: everything stored by then is visible to whoever waits.
+// returns, the interpreter signals: everything stored by then is visible to all that wait for it.
 //
 // It is handed out once the inputs may be read, or, to an instruction that starts early, before: what no
 // instruction of this pass writes may be read at once (the pass's rows, the block table, what earlier passes

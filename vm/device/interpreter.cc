@@ -274,7 +274,7 @@ std::string DeviceInterpreter::Impl::describe(size_t sm, const FaultRecord& f) c
 }
 
 // Counters that an instruction which has not finished will still add to in this pass, as far as that is
-// known: with a global queue, who has which instruction is not.
+// known: with a global queue, which SM has which instruction is not.
 std::vector<bool> DeviceInterpreter::Impl::pending_counters(const std::vector<FaultRecord>& all) const {
   std::vector<bool> pending(program.counters.size(), program.queue_kind == QueueKind::kGlobal);
   if (program.queue_kind == QueueKind::kGlobal) return pending;
@@ -293,7 +293,7 @@ std::vector<bool> DeviceInterpreter::Impl::pending_counters(const std::vector<Fa
 }
 
 // The report names the SM that holds up the others: a bad record first, then one that is stuck in its own
-// block, then one that waits for a counter to which nobody will add any more, then the earliest that waits
+// block, then one that waits for a counter that no pending instruction adds to, then the earliest that waits
 // for any.
 void DeviceInterpreter::Impl::throw_fault() {
   const std::vector<FaultRecord> all = faults.download();

@@ -241,7 +241,7 @@ __device__ __forceinline__ void consume_group(Role& role) {
     if constexpr (Role::Recorder::kOn) {
       if (role.lane == 0) role.recorder.stamp(role.record, EventKind::kComputeEnd);
     }
-    role.wait_inputs();  // who had nothing to do has not
+    role.wait_inputs();  // a thread without work has not waited
     add_signals(role, signal);
     role.arrive_unit(role.next_unit);
   }

@@ -6,7 +6,7 @@
 //   run(op, group)             vm/device/group.cuh; or run<Config>(op, group), where it depends on what the
 //                              kernel is compiled for (vm/device/shared.cuh)
 //
-// A streaming instruction works on pages that wait for nobody, such as weights. Four roles work on different
+// A streaming instruction works on pages that need no wait, such as weights. Four roles work on different
 // instructions at the same time; what differs from one streaming instruction to another is
 //
 //   shape(slot, op)            what it works on: the stream's Shape

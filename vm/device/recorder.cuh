@@ -77,7 +77,7 @@ class EventRecorder {
   __device__ __forceinline__ void stamp_at(uint32_t record, EventKind kind, uint32_t ticks) {
     times(record).at[static_cast<uint32_t>(kind)] = ticks | 1;  // 0: has not happened
   }
-  // Remembers moments: what is written down later holds nobody up.
+  // Remembers moments: what is written down later delays no other role.
   __device__ __forceinline__ void note() { noted_ticks_ = ptx::clock_ticks(); }
   __device__ __forceinline__ void note_end() { end_ticks_ = ptx::clock_ticks(); }
   __device__ __forceinline__ uint32_t noted_ticks() const { return noted_ticks_; }

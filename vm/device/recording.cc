@@ -22,8 +22,8 @@ uint32_t earlier(uint32_t a, uint32_t b) {
 }
 
 // Moments of an instruction's stores. Without pages, it ran as a group whose consumers store what they have
-// computed. With pages, who stored last may have had nothing to store: then its last parts came with the end
-// of the arithmetic.
+// computed. With pages, the storer that came last may have had nothing to store: then its last parts came
+// with the end of the arithmetic.
 uint32_t store_ticks(const RecordTimes& t, EventKind kind, uint32_t compute_end) {
   const bool group = time_of(t, EventKind::kFirstLanded) == 0;
   if (group || compute_end == 0) return compute_end;
@@ -41,7 +41,7 @@ uint32_t landed_ticks(const RecordTimes& t, EventKind kind) {
 }
 
 // Activations come by a copy whose end the preparer does not wait for. Where pages were there first,
-// arithmetic began when the activations were; else nobody has seen when. Groups have none.
+// arithmetic began when the activations were; else no warp has noted when. Groups have none.
 uint32_t prepared_ticks(const RecordTimes& t) {
   const uint32_t ready = time_of(t, EventKind::kInputsReady);
   const uint32_t page = landed_ticks(t, EventKind::kFirstLanded);

@@ -124,7 +124,7 @@ struct PreparerRole {
   __device__ __forceinline__ void wait_inputs(Recorder& recorder);
   // Waits for the pass before and leaves if it was the last one; else brings the pass's rows.
   __device__ __forceinline__ void pass_gate();
-  // For those who record it: what wait_inputs() has seen.
+  // For the recorder: what wait_inputs() has seen.
   template <class Recorder>
   __device__ __forceinline__ void stamp_inputs(Recorder& recorder) const {
     if (lane != 0) return;
@@ -212,7 +212,7 @@ __device__ __forceinline__ void PreparerRole<Config>::pass_gate() {
   const auto* from = reinterpret_cast<const uint4*>(program.rows);
   const uint4 row = ptx::load_relaxed(from + lane);
   // One trip for both. The gate is open: all records have signalled, so a storer that is asked to leave now
-  // has at most a count in hand that nobody reads any more, or the host's, which does not rely on it.
+  // has at most a count in hand that no role reads any more, or the host's, which does not rely on it.
   if (slot->pass > 0 && ends_before_this_pass()) leave();
   reinterpret_cast<uint4*>(s.rows)[lane] = row;
   __syncwarp();
@@ -246,7 +246,7 @@ __device__ __forceinline__ void PreparerRole<Config>::wait_inputs(Recorder& reco
     ptx::mbarrier_arrive(&s.inputs_ready[record % kRecordSlots]);
     s.records_waited = record + 1;
   }
-  recorder.note_end();  // nobody waits for that
+  recorder.note_end();  // no role waits for that
 }
 
 // Arrivals at the unit of a group instruction: its warps, and the last of them again when the signals are
@@ -335,8 +335,8 @@ struct StorerRole {
   // Set anew for each record (ptx::thread_index()).
   uint32_t warp = 0;  // of the storers
   uint32_t lane = 0;
-  // Of the record's storers: who begins changes from record to record, so that one that has to itself what
-  // there is to store is not still busy with the record before.
+  // Its number among the record's storers. The first one changes from record to record, so that a storer that
+  // stores a record alone is not still busy with the record before.
   uint32_t turn = 0;
   const RecordSlot* slot = nullptr;
   uint32_t record = 0;
@@ -398,8 +398,8 @@ __device__ __forceinline__ void await_copies(uint64_t (&landed)[kPlaces], uint32
   }
 }
 // Leaves the kernel when all other warps have, so that no more copies are issued, and every copy that was
-// under way has landed: none may reach a block that is gone. Of the loader's and the preparer's copies nobody
-// else has to think; an instruction with copies of its own waits for them, whatever happens.
+// under way has landed: none may reach a block that is gone. No other code waits for the loader's and the
+// preparer's copies at the end; an instruction with copies of its own waits for them, whatever happens.
 template <class Config>
 __device__ __forceinline__ void leave_last(Shared<Config>& s, uint32_t lane) {
   if (lane != 0) ptx::exit_thread();

@@ -97,8 +97,8 @@ struct Shared {
   uint64_t page_free[Config::kRingPages];
   uint64_t consumer_barrier;
   uint32_t storers_done[kRecordSlots];  // of a record's storers, if it has several
-  // Monotonic within a launch, so that nobody can mistake one lap for another, but for the last two, which
-  // whoever stores sets back.
+  // Monotonic within a launch, so that no lap is mistaken for another; except the last two, which
+  // storers set back.
   uint32_t pages_issued;
   uint32_t chunks_issued;
   uint32_t activations_used[kConsumerWarps];  // chunks that a consumer warp is done with

@@ -33,7 +33,7 @@ struct Cursor {
 };
 
 // Waiting costs little while it is short and little CPU when it is long. It also remembers since when nothing
-// has happened, so that whoever waits can look at all it has to do between two looks at the clock.
+// has happened, so that a waiting thread can check all its SMs between two readings of the clock.
 class Backoff {
  public:
   void reset() { rounds_ = 0; }
@@ -51,7 +51,7 @@ class Backoff {
   bool long_wait() const {
     return rounds_ >= kYields;
   }
-  // Seconds for which `progress` has been the same and nobody was busy.
+  // Seconds for which `progress` has been the same and no thread was busy.
   double idle_s(uint64_t progress, bool busy) {
     const auto now = Clock::now();
     if (rounds_ == kYields || busy || progress != progress_) {
@@ -231,9 +231,9 @@ const Wait* HostInterpreter::Impl::blocked_on(const Instruction& instruction, ui
   return nullptr;
 }
 
-// Whether pass `pass` is over, its decision published. Who has nothing to do may ask passes later, when the
-// counter is too far ahead of the target to be compared with it; but before anybody began the next pass, he
-// saw that this one is over and said so.
+// Whether pass `pass` is over, its decision published. A thread without work may ask passes later, when the
+// counter is too far ahead of the target to be compared with it; but `passes_over` is set before any thread
+// begins the next pass.
 bool HostInterpreter::Impl::gate_open(uint32_t pass) {
   if (pass < passes_over.load(std::memory_order_acquire)) return true;
   const uint32_t target = (epoch + pass + 1) * program.counters[program.gate_counter].increments_per_pass;
@@ -350,7 +350,7 @@ void HostInterpreter::Impl::work_queues(uint32_t thread) {
   }
 }
 
-// Tickets number the records of all passes; whoever draws one runs that record, first in, first out.
+// Tickets number the records of all passes; the thread that draws one runs that record, first in, first out.
 void HostInterpreter::Impl::work_global(uint32_t thread) {
   const uint64_t count = program.instructions.size();
   Backoff backoff;

@@ -8,7 +8,7 @@
 
 namespace serval {
 
-// One base pointer for each tensor of the program, in table order; all of them live as long as whoever runs
+// One base pointer for each tensor of the program, in table order; all of them outlive every run of
 // it. Weights are row-major bf16 and are only read.
 class HostMemory {
  public:

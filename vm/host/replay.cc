@@ -171,18 +171,18 @@ void ReplayInterpreter::Impl::take(const Step& step) {
 }
 
 void ReplayInterpreter::Impl::stuck() {
-  std::string who = "the gate";
+  std::string blocked = "the gate";
   for (uint32_t s = 0; s < sms.size(); ++s) {
     if (sms[s].flight.empty()) continue;
     const uint32_t index = sms[s].flight.front().index;
-    who = fmt::format("SM {} pc {} ({})", s, index - queues[sms[s].queue].begin,
-                      isa.name(program.instructions[index].opcode));
+    blocked = fmt::format("SM {} pc {} ({})", s, index - queues[sms[s].queue].begin,
+                          isa.name(program.instructions[index].opcode));
     break;
   }
   std::fill(counters.begin(), counters.end(), 0);
   epoch = 0;
   throw Error(ErrorKind::kDeviceFault,
-              fmt::format("host interpreter: {} waits forever (interleaving {})", who, seed));
+              fmt::format("host interpreter: {} waits forever (interleaving {})", blocked, seed));
 }
 
 uint32_t ReplayInterpreter::Impl::run(const std::function<void(uint32_t)>& on_pass) {

@@ -63,7 +63,7 @@ __device__ __forceinline__ void tensor_store(const void* map, uint32_t row, uint
 __device__ __forceinline__ void commit_stores() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
-// Returns when all groups but the kPending latest are complete: visible to whoever is told so.
+// Returns when all groups but the kPending latest are complete: visible to the threads that are told so.
 template <uint32_t kPending>
 __device__ __forceinline__ void wait_stores() {
   asm volatile("cp.async.bulk.wait_group %0;" ::"n"(kPending) : "memory");

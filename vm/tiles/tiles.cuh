@@ -7,7 +7,7 @@
 //   types/register_tile.cuh     RegisterTile, Accumulator
 //   types/register_vector.cuh   RegisterVector: RowVector and ColumnVector of a tile
 //   types/shared_tile.cuh       SharedTile and its swizzles
-//   types/global_tile.cuh       GlobalTile: a matrix in global memory, and who may write it meanwhile
+//   types/global_tile.cuh       GlobalTile: a matrix in global memory, and what may write it meanwhile
 //   types/tensor_map.cuh        TensorMap: the same for the copy engine; types/make_tensor_map.h makes one
 //   types/concepts.cuh          what operations ask of their operands
 //

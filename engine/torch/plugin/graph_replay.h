@@ -1,5 +1,5 @@
 // A decoding step of LibTorch's operators as a CUDA graph: what they cost without being launched one by one,
-// to be measured against. It computes a token, greedily, and no logits for anybody.
+// to be measured against. It computes a token, greedily, and gives out no logits.
 #pragma once
 
 #include "engine/torch/oracle_api.h"

@@ -9,7 +9,7 @@ namespace serval::tiles {
 
 // How loads see what other SMs do.
 enum class Coherence : uint8_t {
-  kConstant,  // nobody writes it while the kernel runs: L1 may keep it
+  kConstant,  // not written while the kernel runs: L1 may keep it
   kGpu,       // other SMs write it in this kernel, ordered by counters: loads go to L2
   kBlock,     // the same; what one warp of a block has loaded others find in L1
 };
