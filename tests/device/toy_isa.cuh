@@ -272,8 +272,7 @@ struct ToyStream {
       const uint32_t page = role.next_page + p;
       role.wait_page(page);
       const auto* words = reinterpret_cast<const uint32_t*>(role.s.ring[page % Role::Config::kRingPages]);
-      for (uint32_t i = role.lane; i < kPageBytes / sizeof(uint32_t); i += kWarpThreads)
-        sum += words[i];
+      for (uint32_t i = role.lane; i < kPageBytes / sizeof(uint32_t); i += kWarpThreads) sum += words[i];
       if (plan.keeps == 0) role.free_page(page);
     }
     return sum;

@@ -2,8 +2,9 @@
 // nothing of swizzles.
 //
 // What other threads wrote to the memory that is read, or read and wrote in the memory that is written, has
-// to be ordered first: by a barrier, and by a proxy fence (vm/ptx/copy.cuh), fence_proxy_async_shared() in each
-// thread that wrote to shared memory or fence_proxy_async_global() in the one that copies from global memory.
+// to be ordered first: by a barrier, and by a proxy fence (vm/ptx/copy.cuh), fence_proxy_async_shared() in
+// each thread that wrote to shared memory or fence_proxy_async_global() in the one that copies from global
+// memory.
 #pragma once
 
 #include "vm/ptx/copy.cuh"
