@@ -7,7 +7,7 @@
 #include <sys/resource.h>
 
 #include "engine/backend/host_backend.h"
-#include "models/checkpoint/presets.h"
+#include "tests/llama/configs.h"
 
 namespace serval {
 namespace {
@@ -31,7 +31,7 @@ const Model& bundled() {
 
 const Model& llama_1b() {
   static const Model model = [] {
-    const LlamaConfig config = find_preset("llama-3.2-1b").value();
+    const LlamaConfig config = preset_config("llama-3.2-1b");
     return Model{config, std::make_shared<const ModelWeights>(ModelWeights::random(config, 1))};
   }();
   return model;

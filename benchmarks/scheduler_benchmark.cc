@@ -3,17 +3,17 @@
 // --benchmark_repetitions and take the best on a machine that is shared.
 #include <benchmark/benchmark.h>
 
-#include "models/checkpoint/presets.h"
 #include "models/llama/graph.h"
 #include "scheduler/compile.h"
 #include "scheduler/timing.h"
 #include "scheduler/validate.h"
+#include "tests/llama/configs.h"
 
 namespace serval {
 namespace {
 
 Graph graph_of(const char* preset) {
-  return build_llama_graph(find_preset(preset).value(), {.sms = h200_machine().sms});
+  return build_llama_graph(preset_config(preset), {.sms = h200_machine().sms});
 }
 
 void compile_model(benchmark::State& state, const char* preset) {

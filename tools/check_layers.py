@@ -2,8 +2,8 @@
 """Checks that includes go one way between the layers (docs/architecture.md).
 
 vm <- instructions <- scheduler <- models <- engine; the profiler knows vm, instructions and scheduler, and only the
-engine knows the profiler. Public headers, in engine/include, include only each other. Prints each breach as
-file:line: what, and exits with 1 if there is one.
+engine knows the profiler. Public headers, in engine/include, include only each other. A family of models is known in its
+own folder and in the table of architectures. Prints each breach as file:line: what, and exits with 1 if there is one.
 
 Usage: tools/check_layers.py [ROOT]
 """
@@ -22,6 +22,8 @@ ALLOWED = {
     "engine": {"vm", "instructions", "scheduler", "models", "profiler", "engine"},
     "profiler": {"vm", "instructions", "scheduler", "profiler"},
 }
+# Folders that only some files may include from, beside their own.
+PRIVATE = {Path("models/llama"): {Path("models/architectures.cc")}}
 # Folders whose code is built on the layers; no layer includes from them.
 OUTSIDE = {"tests", "benchmarks", "examples", "tools"}
 PUBLIC_HEADERS = Path("engine/include")
@@ -56,6 +58,15 @@ def owner(root: Path, includer: Path, name: str) -> str | None:
     return top if top in ALLOWED or top in OUTSIDE else None
 
 
+def is_private(root: Path, includer: Path, name: str) -> bool:
+    """Whether an include names a file of a folder that is not for the includer."""
+    target = next((p for p in (root / includer.parent / name, root / name) if p.is_file()), root / name).resolve()
+    return any(
+        target.is_relative_to(root / folder) and not includer.is_relative_to(folder) and includer not in allowed
+        for folder, allowed in PRIVATE.items()
+    )
+
+
 def breaches_of(root: Path, path: Path) -> Iterator[Breach]:
     layer = path.parts[0]
     public = path.is_relative_to(PUBLIC_HEADERS)
@@ -69,6 +80,8 @@ def breaches_of(root: Path, path: Path) -> Iterator[Breach]:
             yield Breach(path, line, f"{layer} includes {name} of {target}; it may include from {may}")
         elif public and target is not None and not name.startswith("serval/"):
             yield Breach(path, line, f"a public header includes {name}, which is not installed")
+        elif is_private(root, path, name):
+            yield Breach(path, line, f"{name} is private to its folder; models/model.h is the way to a model")
 
 
 def check(root: Path) -> tuple[int, list[Breach]]:

@@ -16,8 +16,6 @@
 #include "engine/backend/weight_upload.h"
 #include "instructions/common/footprint.h"
 #include "instructions/device_isa.h"
-#include "models/llama/graph.h"
-#include "models/llama/rope_table.h"
 #include "vm/device/cuda_resources.h"
 #include "vm/device/interpreter.h"
 #include "vm/device/stream_limit.h"
@@ -114,7 +112,7 @@ std::span<const float> DeviceBackend::logits(int row) {
   std::vector<float>& out = logits_.at(static_cast<size_t>(row));
   out.resize(vocab);
   const std::byte* from =
-      tensors_.data(llama_tensor::kLogits) + static_cast<size_t>(row) * vocab * sizeof(float);
+      tensors_.data(model_tensor::kLogits) + static_cast<size_t>(row) * vocab * sizeof(float);
   SERVAL_CUDA_CHECK(cudaMemcpy(out.data(), from, vocab * sizeof(float), cudaMemcpyDeviceToHost));
   return out;
 }
@@ -140,14 +138,14 @@ std::optional<double> DeviceBackend::stream_limit_gb_per_s() {
   return measure_stream_limit(gpu_.sms, stream_.get());
 }
 
-ValidProgram compile_for(const Gpu& gpu, const LlamaConfig& config, const BackendOptions& options) {
+ValidProgram compile_for(const Gpu& gpu, const Model& model, const BackendOptions& options) {
   if (options.sms > gpu.sms) {
     throw Error(ErrorKind::kUsage, fmt::format("sms: {}; limit: {} ({})", options.sms, gpu.sms, gpu.name));
   }
   Machine machine = h200_machine();
   machine.name = gpu.name;
   machine.sms = options.sms > 0 ? options.sms : gpu.sms;
-  return compile_model(config, machine, options.limits, options.schedule);
+  return compile_model(model, machine, options.limits, options.schedule);
 }
 
 void require_room(const Gpu& gpu, const Program& program) {
@@ -166,20 +164,21 @@ void check_device(int gpu) {
   find_gpu(gpu);
 }
 
-std::unique_ptr<Backend> make_device_backend(const LlamaConfig& config, const WeightSource& weights,
+std::unique_ptr<Backend> make_device_backend(const Model& model, const WeightSource& weights,
                                              const BackendOptions& options, const LoadProgress& progress) {
   const Gpu gpu = find_gpu(options.gpu);
   use_gpu(gpu.index);
-  ValidProgram program = compile_for(gpu, config, options);
+  ValidProgram program = compile_for(gpu, model, options);
   require_room(gpu, *program);
   auto backend = std::make_unique<DeviceBackend>(
       gpu, std::move(program),
       DeviceOptions{.stall_timeout_s = options.stall_timeout_s, .device = gpu.index});
   const DeviceTensors& tensors = backend->tensors();
   upload_weights(weights, backend->program(), tensors, gpu, progress);
-  const std::vector<float> rope = make_rope_table(config, options.limits.context);
-  SERVAL_CUDA_CHECK(cudaMemcpy(tensors.data(llama_tensor::kRope), rope.data(), rope.size() * sizeof(float),
-                               cudaMemcpyHostToDevice));
+  for (const ModelConstant& constant : model.constants(options.limits.context)) {
+    SERVAL_CUDA_CHECK(cudaMemcpy(tensors.data(constant.name), constant.values.data(),
+                                 constant.values.size() * sizeof(float), cudaMemcpyHostToDevice));
+  }
   // What was zeroed and copied so far was only enqueued, in a stream that the backend's does not wait for.
   SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
   return backend;

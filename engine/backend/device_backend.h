@@ -6,8 +6,8 @@
 
 #include "engine/backend/backend.h"
 #include "engine/backend/options.h"
-#include "models/checkpoint/config.h"
 #include "models/checkpoint/weight_source.h"
+#include "models/model.h"
 
 namespace serval {
 
@@ -20,7 +20,7 @@ void check_device(int gpu = 0);
 // Compiles the model for the GPU and brings the weights there, page image by page image. Throws as
 // check_device(), Error(kOutOfMemory) if weights, KV cache and activations do not fit, before any is read,
 // and Error(kUsage) for options out of range.
-std::unique_ptr<Backend> make_device_backend(const LlamaConfig& config, const WeightSource& weights,
+std::unique_ptr<Backend> make_device_backend(const Model& model, const WeightSource& weights,
                                              const BackendOptions& options,
                                              const LoadProgress& progress = {});
 

@@ -11,8 +11,6 @@
 #include "engine/backend/cache_fill.h"
 #include "instructions/isa.h"
 #include "models/checkpoint/host_buffer.h"
-#include "models/llama/graph.h"
-#include "models/llama/rope_table.h"
 #include "vm/error.h"
 #include "vm/host/interpreter.h"
 #include "vm/host/replay.h"
@@ -46,8 +44,8 @@ class LazyMemory {
 
 class HostBackend final : public Backend {
  public:
-  HostBackend(ValidProgram program, std::shared_ptr<const ModelWeights> weights, std::vector<float> rope,
-              const BackendOptions& options);
+  HostBackend(ValidProgram program, std::shared_ptr<const ModelWeights> weights,
+              std::vector<ModelConstant> constants, const BackendOptions& options);
 
   std::string name() const override { return "host"; }
   const Program& program() const override { return *program_; }
@@ -67,10 +65,11 @@ class HostBackend final : public Backend {
  private:
   HostMemory bind();
   void* state_memory(const std::string& name);
+  float* constant(const std::string& name);
 
   const ValidProgram program_;
   const std::shared_ptr<const ModelWeights> weights_;
-  std::vector<float> rope_;
+  std::vector<ModelConstant> constants_;
   std::vector<int32_t> block_table_;
   std::unique_ptr<StateBlock> state_ = std::make_unique<StateBlock>();
   uint32_t host_stop_ = 0;
@@ -87,8 +86,8 @@ uint32_t threads_of(const BackendOptions& options) {
 }
 
 HostBackend::HostBackend(ValidProgram program, std::shared_ptr<const ModelWeights> weights,
-                         std::vector<float> rope, const BackendOptions& options)
-    : program_(std::move(program)), weights_(std::move(weights)), rope_(std::move(rope)) {
+                         std::vector<ModelConstant> constants, const BackendOptions& options)
+    : program_(std::move(program)), weights_(std::move(weights)), constants_(std::move(constants)) {
   block_table_.resize(size_t{kMaxSlots} * blocks_per_sequence());
   if (options.interleaving) {
     replay_ = std::make_unique<ReplayInterpreter>(*program_, host_isa(), bind(), *options.interleaving);
@@ -107,6 +106,13 @@ void* HostBackend::state_memory(const std::string& name) {
   if (name == state_tensor::kHostStop) return &host_stop_;
   if (name == state_tensor::kBlockTable) return block_table_.data();
   throw Error(ErrorKind::kRuntime, fmt::format("program: tensor '{}': unknown part of the state", name));
+}
+
+float* HostBackend::constant(const std::string& name) {
+  for (ModelConstant& constant : constants_) {
+    if (constant.name == name) return constant.values.data();
+  }
+  throw Error(ErrorKind::kRuntime, fmt::format("program: tensor '{}': the model has no such constant", name));
 }
 
 // Its memory is taken page by page as it is written, so a cache that cannot fit would not fail until it is
@@ -134,7 +140,7 @@ HostMemory HostBackend::bind() {
         memory.bind({t}, const_cast<uint16_t*>(weights_->matrix(tensor.name).bf16));
         break;
       case TensorKind::kConstant:
-        memory.bind({t}, rope_.data());
+        memory.bind({t}, constant(tensor.name));
         break;
       case TensorKind::kState:
         memory.bind({t}, state_memory(tensor.name));
@@ -143,7 +149,7 @@ HostMemory HostBackend::bind() {
       case TensorKind::kKvCache:
         memory_.emplace_back(tensor.bytes(), fmt::format("tensor '{}'", tensor.name));
         memory.bind({t}, memory_.back().base());
-        if (tensor.name == llama_tensor::kLogits) logits_ = memory.data<float>({t});
+        if (tensor.name == model_tensor::kLogits) logits_ = memory.data<float>({t});
         if (tensor.kind == TensorKind::kKvCache) {
           caches_.emplace_back(memory.data<uint16_t>({t}), tensor.rows * tensor.cols);
         }
@@ -178,19 +184,18 @@ void HostBackend::fill_cache() {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_host_backend(const LlamaConfig& config,
-                                           std::shared_ptr<const ModelWeights> weights,
+std::unique_ptr<Backend> make_host_backend(const Model& model, std::shared_ptr<const ModelWeights> weights,
                                            const BackendOptions& options) {
   const Machine machine = host_machine(options.sms > 0 ? options.sms : threads_of(options));
-  return bind_host_backend(compile_model(config, machine, options.limits, options.schedule), config,
+  return bind_host_backend(compile_model(model, machine, options.limits, options.schedule), model,
                            std::move(weights), options);
 }
 
-std::unique_ptr<Backend> bind_host_backend(ValidProgram program, const LlamaConfig& config,
+std::unique_ptr<Backend> bind_host_backend(ValidProgram program, const Model& model,
                                            std::shared_ptr<const ModelWeights> weights,
                                            const BackendOptions& options) {
-  std::vector<float> rope = make_rope_table(config, program->limits.max_context);
-  return std::make_unique<HostBackend>(std::move(program), std::move(weights), std::move(rope), options);
+  std::vector<ModelConstant> constants = model.constants(program->limits.max_context);
+  return std::make_unique<HostBackend>(std::move(program), std::move(weights), std::move(constants), options);
 }
 
 }  // namespace serval

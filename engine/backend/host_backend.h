@@ -5,8 +5,8 @@
 
 #include "engine/backend/backend.h"
 #include "engine/backend/options.h"
-#include "models/checkpoint/config.h"
 #include "models/checkpoint/weights.h"
+#include "models/model.h"
 #include "scheduler/valid_program.h"
 
 namespace serval {
@@ -14,11 +14,10 @@ namespace serval {
 // Compiles the model and binds the program to memory of its own (activations, caches, state) and to the
 // weights. Throws Error(kOutOfMemory) if the KV cache or the activations do not fit, kUsage for options out
 // of range.
-std::unique_ptr<Backend> make_host_backend(const LlamaConfig& config,
-                                           std::shared_ptr<const ModelWeights> weights,
+std::unique_ptr<Backend> make_host_backend(const Model& model, std::shared_ptr<const ModelWeights> weights,
                                            const BackendOptions& options);
 // Binds a program of the model, its KV cache and placement as they were compiled.
-std::unique_ptr<Backend> bind_host_backend(ValidProgram program, const LlamaConfig& config,
+std::unique_ptr<Backend> bind_host_backend(ValidProgram program, const Model& model,
                                            std::shared_ptr<const ModelWeights> weights,
                                            const BackendOptions& options);
 

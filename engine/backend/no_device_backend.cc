@@ -12,7 +12,7 @@ void check_device(int /*gpu*/) {
   throw Error(ErrorKind::kRuntime, "this build has no GPU interpreter (CMake's option SERVAL_CUDA)");
 }
 
-std::unique_ptr<Backend> make_device_backend(const LlamaConfig& /*config*/, const WeightSource& /*weights*/,
+std::unique_ptr<Backend> make_device_backend(const Model& /*model*/, const WeightSource& /*weights*/,
                                              const BackendOptions& options,
                                              const LoadProgress& /*progress*/) {
   check_device(options.gpu);

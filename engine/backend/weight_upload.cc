@@ -18,6 +18,8 @@ namespace {
 constexpr int64_t kSliceBytes = int64_t{4} << 20;
 constexpr size_t kStages = 16;
 
+constexpr int64_t kBytesPerBf16 = size_of(DType::kBF16);
+
 bool is_packed(const Tensor& weight) {
   return weight.rows > 1;
 }
@@ -25,7 +27,7 @@ bool is_packed(const Tensor& weight) {
 // Rows of one slice: whole units, or whole heads, near kSliceBytes.
 int64_t rows_of_slice(const Tensor& weight) {
   const auto least = is_packed(weight) ? static_cast<int64_t>(slice_rows(weight)) : int64_t{1};
-  const int64_t least_bytes = least * static_cast<int64_t>(weight.cols) * LlamaConfig::kBytesPerBf16;
+  const int64_t least_bytes = least * static_cast<int64_t>(weight.cols) * kBytesPerBf16;
   return least * std::max<int64_t>(1, kSliceBytes / least_bytes);
 }
 
@@ -168,7 +170,7 @@ uint64_t staging_bytes(const Program& program) {
     const int64_t rows = std::min(rows_of_slice(tensor), static_cast<int64_t>(tensor.rows));
     largest = std::max(largest, rows * static_cast<int64_t>(tensor.cols));
   }
-  return kStages * static_cast<uint64_t>(largest * LlamaConfig::kBytesPerBf16);
+  return kStages * static_cast<uint64_t>(largest * kBytesPerBf16);
 }
 
 void upload_weights(const WeightSource& source, const Program& program, const DeviceTensors& tensors,

@@ -35,13 +35,10 @@ std::optional<double> median_us(const std::vector<PassTimes>& samples, Time&& ti
 }
 
 // What a pass of generation reads: all weights once, and each sequence's keys and values.
-double bytes_per_pass(const LlamaConfig& config, const DepthTest& test) {
-  constexpr int64_t kKeysAndValues = 2;
-  const int64_t kv_bytes_per_token =
-      kKeysAndValues * LlamaConfig::kBytesPerBf16 * config.num_layers * config.num_kv_heads * config.head_dim;
+double bytes_per_pass(const Model& model, const DepthTest& test) {
   const double mean_context = test.depth + (test.tokens + 1) / 2.0;  // of the passes of the test
-  return static_cast<double>(config.weight_bytes_per_token()) +
-         test.batch * mean_context * static_cast<double>(kv_bytes_per_token);
+  return static_cast<double>(model.weight_bytes_per_token()) +
+         test.batch * mean_context * static_cast<double>(model.kv_bytes_per_token());
 }
 
 ordered_json or_null(const std::optional<double>& value) {
@@ -75,11 +72,11 @@ ordered_json bench_record(const BenchSubject& subject, const DepthTest& test, co
   const double tokens_per_pass = static_cast<double>(test.tokens) * test.batch / samples.front().passes;
   std::optional<double> speed, share;
   if (!test.prompt)
-    speed = bytes_per_pass(subject.config, test) / kernel.value_or(total) / kBytesPerMicrosecond;
+    speed = bytes_per_pass(subject.model, test) / kernel.value_or(total) / kBytesPerMicrosecond;
   if (speed && subject.limit_gb_per_s) share = *speed / *subject.limit_gb_per_s;
   const auto policy = program.metadata.find("policy");
 
-  ordered_json record = {{"model", subject.config.name},
+  ordered_json record = {{"model", subject.model.name},
                          {"test", test.name()},
                          {"context", test.depth},
                          {"batch", test.batch},

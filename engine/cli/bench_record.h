@@ -8,12 +8,12 @@
 #include "engine/backend/backend.h"
 #include "engine/cli/depth_bench.h"
 #include "engine/cli/pass_timer.h"
-#include "models/checkpoint/config.h"
+#include "models/model.h"
 
 namespace serval::cli {
 
 struct BenchSubject {
-  const LlamaConfig& config;
+  const Model& model;
   const Backend& backend;
   std::optional<double> limit_gb_per_s;
   int launch_passes;

@@ -17,9 +17,9 @@ constexpr float kMaxTemperature = 100;
 constexpr float kMaxRepetitionPenalty = 10;
 constexpr int kMaxTopK = 1 << 20;
 
-std::string load_line(const LlamaConfig& config, double seconds) {
+std::string load_line(const Model& model, double seconds) {
   constexpr double kGigabyte = 1e9;
-  const double gigabytes = static_cast<double>(config.weight_bytes_bf16()) / kGigabyte;
+  const double gigabytes = static_cast<double>(model.weight_bytes_bf16()) / kGigabyte;
   return fmt::format("loaded {:.2f} GB of weights in {:.2f} s ({:.1f} GB/s)", gigabytes, seconds,
                      gigabytes / seconds);
 }
@@ -125,7 +125,7 @@ LoadedModel load_model(EngineOptions options, ProgressMode progress) {
   options.progress = drawn_by(bar);
   LoadedModel model = serval::load_model(options, open_model(options));
   if (!model.notice.empty()) log_info(model.notice);
-  log_info(load_line(model.source.config, model.load_seconds));
+  log_info(load_line(*model.source.model, model.load_seconds));
   return model;
 }
 

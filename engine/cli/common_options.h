@@ -9,7 +9,7 @@
 #include "engine/cli/flags.h"
 #include "engine/cli/progress.h"
 #include "engine/runtime/load_model.h"
-#include "models/checkpoint/config.h"
+#include "models/model.h"
 #include "serval/engine.h"
 
 namespace serval::cli {

@@ -65,7 +65,7 @@ class TorchTimer {
   TorchTimer(LoadedModel& model, bool wanted) {
     if (!wanted) return;
     constexpr int64_t kNoCells = 1;  // a replay has a cache of its own
-    oracle_.emplace(model.source.config, model.weights.on_host(),
+    oracle_.emplace(*model.source.model, model.weights.on_host(),
                     OracleOptions{OracleDtype::kBf16, OracleDevice::kCuda, kNoCells, 0});
   }
 
@@ -87,7 +87,7 @@ std::string DepthTest::name() const {
 int run_depth_bench(const DepthBench& bench) {
   if (bench.compare_torch) load_torch_plugin();
   LoadedModel model = load_model(bench.engine, bench.progress);
-  const BenchSubject subject{model.source.config, *model.backend, model.backend->stream_limit_gb_per_s(),
+  const BenchSubject subject{*model.source.model, *model.backend, model.backend->stream_limit_gb_per_s(),
                              bench.launch_passes};
   TorchTimer torch(model, bench.compare_torch);
   // What recording costs is part of what is timed.

@@ -1,6 +1,7 @@
 // serval info: facts about the program, this machine and a model. Reads the model's configuration and no
 // weights.
 #include <fstream>
+#include <map>
 #include <sys/utsname.h>
 #include <thread>
 #include <unistd.h>
@@ -91,15 +92,15 @@ std::string chat_template_of(const ModelSource& source) {
 
 ordered_json model_facts(const std::string& model) {
   const ModelSource source = find_model(model);
-  const LlamaConfig& c = source.config;
-  const int64_t kv_bytes =
-      int64_t{2} * LlamaConfig::kBytesPerBf16 * c.num_layers * c.num_kv_heads * c.head_dim;
+  const Model& c = *source.model;
+  const std::map<std::string, double> parameters = c.parameters();
+  const auto rope_theta = parameters.find("rope_theta");
   return {{"name", c.name},
           {"directory", source.directory.string()},
           {"parameters", c.num_parameters()},
           {"weight_bytes", c.weight_bytes_bf16()},
           {"weight_bytes_per_token", c.weight_bytes_per_token()},
-          {"kv_bytes_per_token", kv_bytes},
+          {"kv_bytes_per_token", c.kv_bytes_per_token()},
           {"layers", c.num_layers},
           {"hidden_size", c.hidden_size},
           {"intermediate_size", c.intermediate_size},
@@ -108,7 +109,7 @@ ordered_json model_facts(const std::string& model) {
           {"head_dim", c.head_dim},
           {"vocabulary", c.vocab_size},
           {"max_context", c.max_position},
-          {"rope_theta", c.rope_theta},
+          {"rope_theta", rope_theta == parameters.end() ? ordered_json() : ordered_json(rope_theta->second)},
           {"tied_embeddings", c.tie_word_embeddings},
           {"chat_template", chat_template_of(source)}};
 }

@@ -65,13 +65,13 @@ EngineOptions with_context(const RecordingOptions& options) {
 ValidProgram compile_for_simulator(const RecordingOptions& options) {
   const EngineOptions engine = with_context(options);
   check_options(engine);
-  const LlamaConfig config = find_model(engine.model).config;
+  const std::shared_ptr<const Model> model = find_model(engine.model).model;
   Machine machine = h200_machine();
   machine.gb_per_s = options.simulator.gb_per_s;
   if (engine.sms > 0) machine.sms = static_cast<uint32_t>(engine.sms);
-  BackendOptions backend = backend_options(engine, context_of(engine, config.max_position));
+  BackendOptions backend = backend_options(engine, context_of(engine, model->max_position));
   backend.schedule.pass = cost_context(options);
-  return compile_model(config, machine, backend.limits, backend.schedule);
+  return compile_model(*model, machine, backend.limits, backend.schedule);
 }
 
 std::vector<Saving> savings_of(const Program& program, const RecordingOptions& options) {

@@ -54,12 +54,12 @@ void ProgramFlags::check(const FlagSet& set) const {
 }
 
 ValidProgram ProgramFlags::compile(const CostContext& cost) const {
-  const LlamaConfig config = find_model(engine.model).config;
-  const auto context = static_cast<uint32_t>(context_of(engine, config.max_position));
+  const std::shared_ptr<const Model> model = find_model(engine.model).model;
+  const auto context = static_cast<uint32_t>(context_of(engine, model->max_position));
   ScheduleOptions schedule = schedule_options(engine);
   schedule.pass = cost;
   const auto begin = std::chrono::steady_clock::now();
-  ValidProgram program = compile_model(config, machine_of(*this), {.context = context}, schedule);
+  ValidProgram program = compile_model(*model, machine_of(*this), {.context = context}, schedule);
   const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - begin;
   log_info(fmt::format("compiled {} instructions in {:.1f} ms", program->instructions.size(), time.count()));
   return program;

@@ -116,7 +116,7 @@ std::vector<int32_t> choose_tokens(const Flags& flags, const ModelSource& source
   std::optional<uint64_t> seed = flags.random_tokens;
   if (!seed && flags.text_file.empty()) seed = flags.engine.random_weights;
   if (!seed) return text_tokens(flags, source);
-  return pseudo_random_tokens(*seed, static_cast<size_t>(flags.positions), source.config.vocab_size);
+  return pseudo_random_tokens(*seed, static_cast<size_t>(flags.positions), source.model->vocab_size);
 }
 
 // Everything about one model that a run computes with.
@@ -156,7 +156,7 @@ Verification::Verification(const Flags& flags)
       bar_(flags.output.progress),
       options_(flags.engine),
       source_(open_model(options_)),
-      vocab_(static_cast<size_t>(source_.config.vocab_size)) {
+      vocab_(static_cast<size_t>(source_.model->vocab_size)) {
   options_.max_sequences = 1;
   options_.progress = [this](const char* stage, uint64_t done, uint64_t total) {
     bar_.update(stage, done, total, ProgressBar::Unit::kBytes);
@@ -181,12 +181,12 @@ void Verification::run_ours() {
 std::shared_ptr<const ModelWeights> Verification::reference_weights() {
   if (flags_.reference.empty()) return weights_->on_host();
   weights_.reset();
-  return std::make_shared<const ModelWeights>(ModelWeights::load(flags_.reference, source_.config));
+  return std::make_shared<const ModelWeights>(ModelWeights::load(flags_.reference, *source_.model));
 }
 
 std::vector<float> Verification::run_oracle(const std::shared_ptr<const ModelWeights>& weights,
                                             OracleDtype dtype, const char* label) {
-  Oracle oracle(source_.config, weights,
+  Oracle oracle(*source_.model, weights,
                 {.dtype = dtype,
                  .device = flags_.device,
                  .cache_cells = static_cast<int64_t>(tokens_.size()),
@@ -221,7 +221,7 @@ std::string error_line(const std::string& name, const Fidelity& f) {
 }
 
 std::string Verification::model_line() const {
-  return fmt::format("{}, {} positions on backend {}\n", source_.config.name, tokens_.size(), backend_);
+  return fmt::format("{}, {} positions on backend {}\n", source_.model->name, tokens_.size(), backend_);
 }
 
 std::string Verification::as_text() const {
@@ -248,7 +248,7 @@ ordered_json error_json(const Fidelity& f) {
 }
 
 ordered_json Verification::as_json() const {
-  ordered_json out = {{"model", source_.config.name}, {"positions", tokens_.size()}, {"backend", backend_}};
+  ordered_json out = {{"model", source_.model->name}, {"positions", tokens_.size()}, {"backend", backend_}};
   if (flags_.ours_only) return out;
   out["reference"] = {{"library", library_}, {"device", device_}};
   out["ours"] = error_json(ours_error_);

@@ -1,6 +1,7 @@
 #include "engine/compile/best_policy.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "profiler/sim/simulate.h"
 
@@ -10,23 +11,18 @@ namespace {
 constexpr int kLayersTried = 8;
 constexpr uint32_t kPasses = 2;  // the second one begins while the first ends, as every later one does
 
-LlamaConfig shortened(LlamaConfig config) {
-  config.num_layers = std::min(config.num_layers, kLayersTried);
-  return config;
-}
-
 }  // namespace
 
-Policy best_policy(const LlamaConfig& config, const Machine& machine, const ProgramLimits& limits,
+Policy best_policy(const Model& model, const Machine& machine, const ProgramLimits& limits,
                    const ScheduleOptions& schedule) {
-  const LlamaConfig tried = shortened(config);
+  const std::unique_ptr<const Model> tried = model.shortened(kLayersTried);
   const CostContext& pass = schedule.pass;
   const uint32_t cached = std::min(pass.context_tokens, limits.context - std::min(limits.context, kPasses));
   const SimLaunch launch = decode_launch(pass.rows, cached, kPasses);
   Policy best = Policy::kRoundRobin;
   LeastEstimate least;
   for (const Policy policy : kPolicies) {
-    const ValidProgram program = compile_model(tried, machine, limits, {.policy = policy, .pass = pass});
+    const ValidProgram program = compile_model(*tried, machine, limits, {.policy = policy, .pass = pass});
     if (least.takes(predict_us(*program, launch, h200_sim_parameters()))) best = policy;
   }
   return best;

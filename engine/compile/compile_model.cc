@@ -1,7 +1,6 @@
 #include "engine/compile/compile_model.h"
 
 #include "engine/compile/best_policy.h"
-#include "models/llama/graph.h"
 #include "scheduler/compile.h"
 
 namespace serval {
@@ -13,13 +12,13 @@ bool is_gpu(const Machine& machine) {
 
 }  // namespace
 
-ValidProgram compile_model(const LlamaConfig& config, const Machine& machine, const ProgramLimits& limits,
+ValidProgram compile_model(const Model& model, const Machine& machine, const ProgramLimits& limits,
                            const ScheduleOptions& schedule) {
   const GraphOptions graph{.sms = machine.sms, .context = limits.context, .kv_blocks = limits.kv_blocks()};
   CompileOptions options{
       .policy = schedule.policy, .queue_kind = schedule.queue_kind, .context = schedule.pass};
-  if (schedule.simulate && is_gpu(machine)) options.policy = best_policy(config, machine, limits, schedule);
-  return ValidProgram(compile(build_llama_graph(config, graph), machine, options));
+  if (schedule.simulate && is_gpu(machine)) options.policy = best_policy(model, machine, limits, schedule);
+  return ValidProgram(compile(model.graph(graph), machine, options));
 }
 
 }  // namespace serval

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "instructions/common/cost.h"
-#include "models/checkpoint/config.h"
+#include "models/model.h"
 #include "scheduler/placement.h"
 #include "scheduler/valid_program.h"
 #include "vm/kv_cache.h"
@@ -33,7 +33,7 @@ struct ScheduleOptions {
 
 // Builds the model's graph, places it and proves the program. No weights are touched. Throws Error(kUsage) if
 // the limits or the machine's SMs are out of range.
-ValidProgram compile_model(const LlamaConfig& config, const Machine& machine, const ProgramLimits& limits,
+ValidProgram compile_model(const Model& model, const Machine& machine, const ProgramLimits& limits,
                            const ScheduleOptions& schedule = {});
 
 }  // namespace serval

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "engine/compile/compile_model.h"
-#include "models/checkpoint/presets.h"
+#include "models/presets.h"
 #include "vm/error.h"
 
 namespace serval {
@@ -11,10 +11,10 @@ namespace {
 
 constexpr uint32_t kPasses = 2;  // the second one begins while the first ends, as every later one does
 
-LlamaConfig preset(const std::string& name) {
-  std::optional<LlamaConfig> config = find_preset(name);
-  if (!config) throw Error(ErrorKind::kRuntime, fmt::format("measured: there is no preset '{}'", name));
-  return *std::move(config);
+std::shared_ptr<const Model> preset(const std::string& name) {
+  std::shared_ptr<const Model> model = find_preset(name);
+  if (!model) throw Error(ErrorKind::kRuntime, fmt::format("measured: there is no preset '{}'", name));
+  return model;
 }
 
 Policy policy(const std::string& name) {
@@ -27,8 +27,8 @@ Policy policy(const std::string& name) {
 
 MeasuredPass measured_pass(const MeasuredToken& token) {
   const ValidProgram program = compile_model(
-      preset(token.model), h200_machine(), {.context = token.context + kPasses, .sequences = token.sequences},
-      {.policy = policy(token.policy)});
+      *preset(token.model), h200_machine(),
+      {.context = token.context + kPasses, .sequences = token.sequences}, {.policy = policy(token.policy)});
   return {.name = fmt::format("{}, {}, {} x {}{}", token.model, token.policy, token.sequences, token.context,
                               token.what_ifs.empty() ? "" : ", in parts"),
           .program = *program,

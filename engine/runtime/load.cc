@@ -23,21 +23,19 @@ SamplingParams default_sampling(const GenerationDefaults& recommended) {
   return sampling;
 }
 
-void describe_model(const LlamaConfig& config, ModelInfo& info) {
-  info.name = config.name;
-  info.hidden_size = config.hidden_size;
-  info.intermediate_size = config.intermediate_size;
-  info.num_layers = config.num_layers;
-  info.num_heads = config.num_heads;
-  info.num_kv_heads = config.num_kv_heads;
-  info.head_dim = config.head_dim;
-  info.vocab_size = config.vocab_size;
-  info.num_parameters = config.num_parameters();
-  info.weight_bytes_per_token = config.weight_bytes_per_token();
-  constexpr int64_t kKeysAndValues = 2;
-  info.kv_bytes_per_token =
-      kKeysAndValues * LlamaConfig::kBytesPerBf16 * config.num_layers * config.num_kv_heads * config.head_dim;
-  info.default_sampling = default_sampling(config.generation);
+void describe_model(const Model& model, ModelInfo& info) {
+  info.name = model.name;
+  info.hidden_size = model.hidden_size;
+  info.intermediate_size = model.intermediate_size;
+  info.num_layers = model.num_layers;
+  info.num_heads = model.num_heads;
+  info.num_kv_heads = model.num_kv_heads;
+  info.head_dim = model.head_dim;
+  info.vocab_size = model.vocab_size;
+  info.num_parameters = model.num_parameters();
+  info.weight_bytes_per_token = model.weight_bytes_per_token();
+  info.kv_bytes_per_token = model.kv_bytes_per_token();
+  info.default_sampling = default_sampling(model.generation);
 }
 
 void describe_program(const Backend& backend, ModelInfo& info) {
@@ -60,7 +58,7 @@ Engine Engine::load(const EngineOptions& options) {
   LoadedModel model = load_model(options, std::move(source));
   parts.backend = std::move(model.backend);
   parts.info.backend_notice = std::move(model.notice);
-  describe_model(model.source.config, parts.info);
+  describe_model(*model.source.model, parts.info);
   describe_program(*parts.backend, parts.info);
   parts.info.chat_template = parts.text.chat_template;
   parts.trace_tokens = static_cast<uint32_t>(options.trace_tokens);

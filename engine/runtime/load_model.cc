@@ -37,7 +37,7 @@ void check_weights_exist(const EngineOptions& options, const ModelSource& source
   throw Error(ErrorKind::kUsage,
               fmt::format("model {0}: a preset has no weights; give the directory of a checkpoint, or "
                           "random_weights (--random-weights SEED)",
-                          source.config.name));
+                          source.model->name));
 }
 
 // Where the program was built without CUDA and there is no sign of a GPU, its user will not miss one.
@@ -54,15 +54,15 @@ LoadProgress weight_progress(const ProgressCallback& progress) {
   };
 }
 
-ChosenBackend make_backend(BackendKind kind, const BackendOptions& options, const LlamaConfig& config,
+ChosenBackend make_backend(BackendKind kind, const BackendOptions& options, const Model& model,
                            Weights& weights) {
   const auto device = [&] {
-    return make_device_backend(config, weights.source(), options, weights.progress());
+    return make_device_backend(model, weights.source(), options, weights.progress());
   };
-  const auto host = [&] { return make_host_backend(config, weights.on_host(), options); };
+  const auto host = [&] { return make_host_backend(model, weights.on_host(), options); };
   switch (kind) {
     case BackendKind::kTorch:
-      return {make_torch_backend(config, weights.on_host(), options), ""};
+      return {make_torch_backend(model, weights.on_host(), options), ""};
     case BackendKind::kDevice:
       return {device(), ""};
     case BackendKind::kHost:
@@ -78,8 +78,8 @@ ChosenBackend make_backend(BackendKind kind, const BackendOptions& options, cons
 }  // namespace
 
 Weights::Weights(const EngineOptions& options, const ModelSource& source)
-    : source_(options.random_weights ? make_random_weights(source.config, *options.random_weights)
-                                     : open_checkpoint_weights(source.directory, source.config)),
+    : source_(options.random_weights ? make_random_weights(*source.model, *options.random_weights)
+                                     : open_checkpoint_weights(source.directory, *source.model)),
       progress_(weight_progress(options.progress)) {}
 
 std::shared_ptr<const ModelWeights> Weights::on_host() {
@@ -111,16 +111,16 @@ ModelSource open_model(const EngineOptions& options) {
   check_backend(backend_kind(options));
   ModelSource source = find_model(options.model);
   check_weights_exist(options, source);
-  context_of(options, source.config.max_position);
+  context_of(options, source.model->max_position);
   return source;
 }
 
 LoadedModel load_model(const EngineOptions& options, ModelSource source) {
   const auto begin = std::chrono::steady_clock::now();
   Weights weights(options, source);
-  ChosenBackend chosen = make_backend(
-      backend_kind(options), backend_options(options, context_of(options, source.config.max_position)),
-      source.config, weights);
+  const int context = context_of(options, source.model->max_position);
+  ChosenBackend chosen =
+      make_backend(backend_kind(options), backend_options(options, context), *source.model, weights);
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
   return {std::move(source), std::move(weights), std::move(chosen.backend), std::move(chosen.notice),
           time.count()};

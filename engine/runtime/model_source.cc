@@ -2,12 +2,14 @@
 
 #include <cstdlib>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
-#include "models/checkpoint/presets.h"
+#include "models/architectures.h"
+#include "models/presets.h"
 #include "vm/error.h"
 
 namespace serval {
@@ -38,7 +40,7 @@ std::vector<fs::path> bundled_places() {
 }
 
 ModelSource model_in(const fs::path& directory) {
-  return {load_config(directory), directory};
+  return {read_model(directory), directory};
 }
 
 }  // namespace
@@ -58,7 +60,7 @@ ModelSource find_model(const std::string& model) {
   if (model.empty()) return model_in(bundled_model_directory());
   std::error_code ignored;
   if (fs::is_directory(model, ignored)) return model_in(model);
-  if (const auto preset = find_preset(model)) return {*preset, {}};
+  if (auto preset = find_preset(model)) return {std::move(preset), {}};
   if (fs::exists(model, ignored)) throw Error(ErrorKind::kRuntime, model + ": not a directory");
   throw Error(ErrorKind::kRuntime, fmt::format("model {}: neither a directory nor a preset ({})", model,
                                                fmt::join(preset_names(), ", ")));

@@ -2,16 +2,16 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
+#include <memory>
 #include <string>
 
-#include "models/checkpoint/config.h"
+#include "models/model.h"
 
 namespace serval {
 
 struct ModelSource {
-  LlamaConfig config;
-  std::filesystem::path directory;  // empty for a preset
+  std::shared_ptr<const Model> model;  // never null
+  std::filesystem::path directory;     // empty for a preset
 };
 
 // `model` is a directory or a preset's name; empty stands for the bundled model. Reads the configuration and

@@ -7,7 +7,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
-#include "models/checkpoint/config.h"
+#include "models/model.h"
 #include "models/tokenizer/chat_template.h"
 #include "vm/state.h"
 

@@ -88,54 +88,54 @@ std::optional<ChatTemplate> add_chat_template(TextModel& text, const ModelSource
   }
 }
 
-void add_stop_token(TextModel& text, const LlamaConfig& config, int32_t token) {
+void add_stop_token(TextModel& text, const ModelShape& model, int32_t token) {
   const bool known =
       std::find(text.stop_tokens.begin(), text.stop_tokens.end(), token) != text.stop_tokens.end();
-  if (!known && token < config.vocab_size) text.stop_tokens.push_back(token);
+  if (!known && token < model.vocab_size) text.stop_tokens.push_back(token);
 }
 
-void check_stop_tokens(const TextModel& text, const LlamaConfig& config) {
+void check_stop_tokens(const TextModel& text, const ModelShape& model) {
   if (text.stop_tokens.size() <= kMaxStopTokens) return;
   throw Error(ErrorKind::kRuntime, fmt::format("{}: eos_token_id: {} tokens end an answer; limit: {}",
-                                               config.name, text.stop_tokens.size(), kMaxStopTokens));
+                                               model.name, text.stop_tokens.size(), kMaxStopTokens));
 }
 
-TextModel byte_text_model(const LlamaConfig& config, const std::string& chat_template) {
+TextModel byte_text_model(const ModelShape& model, const std::string& chat_template) {
   if (!chat_template.empty()) {
     throw Error(ErrorKind::kUsage, fmt::format("chat_template: {} needs a tokenizer, and {} has none",
-                                               chat_template, config.name));
+                                               chat_template, model.name));
   }
-  spdlog::info("{} has no tokenizer: tokens 0 to 255 are bytes, others print as their number", config.name);
+  spdlog::info("{} has no tokenizer: tokens 0 to 255 are bytes, others print as their number", model.name);
   TextModel text;
-  text.codec = make_byte_codec(config.vocab_size);
-  text.encode_chat = [name = config.name](std::span<const ChatTurn>) -> std::vector<int32_t> {
+  text.codec = make_byte_codec(model.vocab_size);
+  text.encode_chat = [name = model.name](std::span<const ChatTurn>) -> std::vector<int32_t> {
     throw Error(ErrorKind::kUsage, fmt::format("messages: {} has no tokenizer, so no chat template", name));
   };
-  for (const int32_t token : config.eos_ids) add_stop_token(text, config, token);
+  for (const int32_t token : model.eos_ids) add_stop_token(text, model, token);
   return text;
 }
 
 }  // namespace
 
 TextModel load_text_model(const ModelSource& source, const std::string& chat_template, bool random_weights) {
-  const LlamaConfig& config = source.config;
+  const ModelShape& shape = *source.model;
   const std::filesystem::path file = source.directory / "tokenizer.json";
   const bool has_tokenizer = !source.directory.empty() && std::filesystem::exists(file);
   TextModel text;
   if (!has_tokenizer && random_weights) {
-    text = byte_text_model(config, chat_template);
+    text = byte_text_model(shape, chat_template);
   } else {
     const Tokenizer tokenizer = Tokenizer::load(source.directory);
-    const ModelTokenizer model{tokenizer, file, config.vocab_size};
+    const ModelTokenizer model{tokenizer, file, shape.vocab_size};
     text.codec = std::make_unique<TokenizerCodec>(model);
     const std::optional<ChatTemplate> chat = add_chat_template(text, source, chat_template, model);
-    for (const int32_t token : config.eos_ids) add_stop_token(text, config, token);
-    if (const auto eos = tokenizer.eos_id()) add_stop_token(text, config, *eos);
+    for (const int32_t token : shape.eos_ids) add_stop_token(text, shape, token);
+    if (const auto eos = tokenizer.eos_id()) add_stop_token(text, shape, *eos);
     if (chat) {
-      for (const int32_t token : chat->stop_ids(tokenizer)) add_stop_token(text, config, token);
+      for (const int32_t token : chat->stop_ids(tokenizer)) add_stop_token(text, shape, token);
     }
   }
-  check_stop_tokens(text, config);
+  check_stop_tokens(text, shape);
   return text;
 }
 

@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <map>
 #include <vector>
 
-#include "models/checkpoint/weight_specs.h"
 #include "vm/error.h"
 
 namespace serval {
@@ -41,23 +41,32 @@ std::string find_plugin() {
                           kTorchPluginName, fmt::join(places, ", "), kTorchPluginVariable));
 }
 
-ServalOracleConfig plugin_config(const LlamaConfig& config, const OracleOptions& options) {
+ServalOracleConfig plugin_config(const Model& model, const OracleOptions& options) {
+  const std::map<std::string, double> parameters = model.parameters();
+  const auto number = [&](const char* name) {
+    const auto found = parameters.find(name);
+    if (found != parameters.end()) return found->second;
+    throw Error(
+        ErrorKind::kRuntime,
+        fmt::format("LibTorch reference: {}: it has no {}, as models of Llama's kind do", model.name, name));
+  };
   ServalOracleConfig c = {};
-  c.hidden_size = config.hidden_size;
-  c.intermediate_size = config.intermediate_size;
-  c.num_layers = config.num_layers;
-  c.num_heads = config.num_heads;
-  c.num_kv_heads = config.num_kv_heads;
-  c.head_dim = config.head_dim;
-  c.vocab_size = config.vocab_size;
-  c.rms_norm_eps = config.rms_norm_eps;
-  c.rope_theta = config.rope_theta;
-  if (config.rope_scaling) {
+  c.hidden_size = model.hidden_size;
+  c.intermediate_size = model.intermediate_size;
+  c.num_layers = model.num_layers;
+  c.num_heads = model.num_heads;
+  c.num_kv_heads = model.num_kv_heads;
+  c.head_dim = model.head_dim;
+  c.vocab_size = model.vocab_size;
+  c.rms_norm_eps = number("rms_norm_eps");
+  c.rope_theta = number("rope_theta");
+  if (parameters.contains("rope_scaling.factor")) {
     c.has_llama3_scaling = 1;
-    c.rope_factor = config.rope_scaling->factor;
-    c.rope_low_freq_factor = config.rope_scaling->low_freq_factor;
-    c.rope_high_freq_factor = config.rope_scaling->high_freq_factor;
-    c.rope_original_max_position = config.rope_scaling->original_max_position;
+    c.rope_factor = number("rope_scaling.factor");
+    c.rope_low_freq_factor = number("rope_scaling.low_freq_factor");
+    c.rope_high_freq_factor = number("rope_scaling.high_freq_factor");
+    c.rope_original_max_position =
+        static_cast<int64_t>(number("rope_scaling.original_max_position_embeddings"));
   }
   c.cache_cells = options.cache_cells;
   c.dtype = options.dtype == OracleDtype::kBf16 ? SERVAL_ORACLE_BF16 : SERVAL_ORACLE_FP32;
@@ -78,11 +87,13 @@ void check_status(const ServalOracleApi& api, ServalOracleStatus status) {
   throw Error(kind, fmt::format("LibTorch reference: {}", api.last_error()));
 }
 
-ServalOracle* create_oracle(const ServalOracleApi& api, const LlamaConfig& config,
-                            const ModelWeights& weights, const ServalOracleConfig& plugin) {
+ServalOracle* create_oracle(const ServalOracleApi& api, const Model& model, const ModelWeights& weights,
+                            const ServalOracleConfig& plugin) {
   std::vector<std::string> names;
-  for (const WeightSpec& spec : weight_specs(config)) names.push_back(spec.name);
-  if (config.tie_word_embeddings) names.emplace_back(kLmHeadName);
+  for (const WeightSpec& spec : model.weights()) {
+    names.push_back(spec.name);
+    if (!spec.other_name.empty()) names.push_back(spec.other_name);
+  }
   std::vector<ServalOracleWeight> table;
   for (const std::string& name : names) {
     const Matrix matrix = weights.matrix(name);
@@ -120,16 +131,15 @@ const ServalOracleApi& load_torch_plugin() {
   return api;
 }
 
-Oracle::Oracle(const LlamaConfig& config, std::shared_ptr<const ModelWeights> weights,
-               const OracleOptions& options)
+Oracle::Oracle(const Model& model, std::shared_ptr<const ModelWeights> weights, const OracleOptions& options)
     : api_(&load_torch_plugin()),
       weights_(std::move(weights)),
-      vocab_(static_cast<size_t>(config.vocab_size)),
+      vocab_(static_cast<size_t>(model.vocab_size)),
       device_(device_of(*api_, options.device)),
       oracle_(nullptr, Destroy{api_}) {
-  ServalOracleConfig plugin = plugin_config(config, options);
+  ServalOracleConfig plugin = plugin_config(model, options);
   plugin.device = device_;
-  oracle_.reset(create_oracle(*api_, config, *weights_, plugin));
+  oracle_.reset(create_oracle(*api_, model, *weights_, plugin));
 }
 
 void Oracle::forward(const OracleTokens& input, std::span<float> logits) {

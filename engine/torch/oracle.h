@@ -7,8 +7,8 @@
 #include <string>
 
 #include "engine/torch/oracle_api.h"
-#include "models/checkpoint/config.h"
 #include "models/checkpoint/weights.h"
+#include "models/model.h"
 #include "vm/enum_names.h"
 
 namespace serval {
@@ -49,8 +49,7 @@ struct OracleTokens {
 class Oracle {
  public:
   // Where LibTorch is not built for a GPU, or none is there, kAuto is the CPU.
-  Oracle(const LlamaConfig& config, std::shared_ptr<const ModelWeights> weights,
-         const OracleOptions& options);
+  Oracle(const Model& model, std::shared_ptr<const ModelWeights> weights, const OracleOptions& options);
 
   // logits: [num_logits, vocabulary].
   void forward(const OracleTokens& input, std::span<float> logits);

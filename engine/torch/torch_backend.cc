@@ -127,16 +127,15 @@ void TorchBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on_
 
 }  // namespace
 
-std::unique_ptr<Backend> make_torch_backend(const LlamaConfig& config,
-                                            std::shared_ptr<const ModelWeights> weights,
+std::unique_ptr<Backend> make_torch_backend(const Model& model, std::shared_ptr<const ModelWeights> weights,
                                             const BackendOptions& options, const TorchOptions& torch) {
   Program program;
   program.machine.name = "LibTorch";
-  program.limits = {.vocab = static_cast<uint32_t>(config.vocab_size),
+  program.limits = {.vocab = static_cast<uint32_t>(model.vocab_size),
                     .max_context = options.limits.context,
                     .kv_blocks = options.limits.kv_blocks()};
   const int64_t cells = int64_t{program.limits.kv_blocks} * kKvBlockTokens;
-  Oracle oracle(config, std::move(weights), {torch.dtype, torch.device, cells, options.threads});
+  Oracle oracle(model, std::move(weights), {torch.dtype, torch.device, cells, options.threads});
   return std::make_unique<TorchBackend>(std::move(program), std::move(oracle));
 }
 

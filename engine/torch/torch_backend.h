@@ -17,8 +17,7 @@ struct TorchOptions {
 
 // Its program() has the state's limits and no instructions. Rows of a sequence that follow each other are
 // evaluated together, sequences one after the other: simple, not fast. Throws as Oracle's constructor does.
-std::unique_ptr<Backend> make_torch_backend(const LlamaConfig& config,
-                                            std::shared_ptr<const ModelWeights> weights,
+std::unique_ptr<Backend> make_torch_backend(const Model& model, std::shared_ptr<const ModelWeights> weights,
                                             const BackendOptions& options, const TorchOptions& torch = {});
 
 }  // namespace serval

@@ -35,7 +35,7 @@ void convert_elements(std::span<const std::byte> source, uint16_t* out, ToFloat 
 
 const TensorView& checked_tensor(const Checkpoint& checkpoint, const WeightSpec& spec) {
   std::vector<int64_t> expected = {spec.rows, spec.cols};
-  if (spec.kind == WeightKind::kNorm) expected.erase(expected.begin());
+  if (spec.kind != WeightKind::kMatrix) expected.erase(expected.begin());
   const auto fail = [&](const std::string& path, const std::string& found) {
     throw Error(ErrorKind::kRuntime, fmt::format("{}: tensor {}: {}, expected shape {} by config.json", path,
                                                  shown(spec.name), found, shape_text(expected)));
@@ -54,8 +54,11 @@ const TensorView& checked_tensor(const Checkpoint& checkpoint, const WeightSpec&
 
 void warn_of_unused(const Checkpoint& checkpoint, std::span<const WeightSpec> specs) {
   constexpr size_t kMaxListed = 3;
-  std::set<std::string, std::less<>> known = {kLmHeadName};  // some files repeat the tied embedding
-  for (const WeightSpec& spec : specs) known.insert(spec.name);
+  std::set<std::string, std::less<>> known;
+  for (const WeightSpec& spec : specs) {
+    known.insert(spec.name);
+    if (!spec.other_name.empty()) known.insert(spec.other_name);
+  }
   std::vector<std::string> unused;
   for (const std::string& name : checkpoint.names())
     if (!known.contains(name) && !name.ends_with(".rotary_emb.inv_freq")) unused.push_back(shown(name));
@@ -68,8 +71,8 @@ void warn_of_unused(const Checkpoint& checkpoint, std::span<const WeightSpec> sp
 
 class CheckpointWeights final : public WeightSource {
  public:
-  CheckpointWeights(const std::filesystem::path& model_dir, const LlamaConfig& config)
-      : WeightSource(config), checkpoint_(Checkpoint::open(model_dir)) {
+  CheckpointWeights(const std::filesystem::path& model_dir, const Model& model)
+      : WeightSource(model), checkpoint_(Checkpoint::open(model_dir)) {
     for (const WeightSpec& spec : specs()) tensors_.push_back(&checked_tensor(checkpoint_, spec));
     warn_of_unused(checkpoint_, specs());
   }
@@ -121,8 +124,8 @@ class CheckpointWeights final : public WeightSource {
 
 class RandomWeights final : public WeightSource {
  public:
-  RandomWeights(const LlamaConfig& config, uint64_t seed)
-      : WeightSource(config), name_(config.name + ": random weights"), seed_(seed) {}
+  RandomWeights(const Model& model, uint64_t seed)
+      : WeightSource(model), name_(model.name + ": random weights"), seed_(seed) {}
 
   std::string name() const override { return name_; }
   std::optional<uint64_t> seed() const override { return seed_; }
@@ -143,9 +146,8 @@ class RandomWeights final : public WeightSource {
 }  // namespace
 
 int64_t WeightSource::total_bytes() const {
-  return std::accumulate(specs_.begin(), specs_.end(), int64_t{0}, [](int64_t sum, const WeightSpec& spec) {
-    return sum + spec.elements() * LlamaConfig::kBytesPerBf16;
-  });
+  return std::accumulate(specs_.begin(), specs_.end(), int64_t{0},
+                         [](int64_t sum, const WeightSpec& spec) { return sum + spec.bytes(); });
 }
 
 size_t WeightSource::index_of(std::string_view name) const {
@@ -157,12 +159,12 @@ size_t WeightSource::index_of(std::string_view name) const {
 }
 
 std::unique_ptr<const WeightSource> open_checkpoint_weights(const std::filesystem::path& model_dir,
-                                                            const LlamaConfig& config) {
-  return std::make_unique<const CheckpointWeights>(model_dir, config);
+                                                            const Model& model) {
+  return std::make_unique<const CheckpointWeights>(model_dir, model);
 }
 
-std::unique_ptr<const WeightSource> make_random_weights(const LlamaConfig& config, uint64_t seed) {
-  return std::make_unique<const RandomWeights>(config, seed);
+std::unique_ptr<const WeightSource> make_random_weights(const Model& model, uint64_t seed) {
+  return std::make_unique<const RandomWeights>(model, seed);
 }
 
 void for_each_weight_piece(std::span<const WeightPiece> pieces,

@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
-#include "models/checkpoint/config.h"
-#include "models/checkpoint/weight_specs.h"
+#include "models/checkpoint/weight_spec.h"
+#include "models/model.h"
 
 namespace serval {
 
@@ -45,7 +45,7 @@ class WeightSource {
   virtual void report() const {}
 
  protected:
-  explicit WeightSource(const LlamaConfig& config) : specs_(weight_specs(config)) {}
+  explicit WeightSource(const Model& model) : specs_(model.weights()) {}
 
  private:
   std::vector<WeightSpec> specs_;
@@ -53,13 +53,13 @@ class WeightSource {
 
 // Opens the files and checks every name, shape and type; reads no weight. BF16 tensors are in place where the
 // file aligns them, F16 and F32 are rounded to the nearest bf16. Throws Error(kRuntime) where a tensor is
-// missing, of another shape than `config` asks, or of a type that is not one of the three. A tensor that the
+// missing, of another shape than `model` asks, or of a type that is not one of the three. A tensor that the
 // model has no use for is a warning.
 std::unique_ptr<const WeightSource> open_checkpoint_weights(const std::filesystem::path& model_dir,
-                                                            const LlamaConfig& config);
+                                                            const Model& model);
 
 // The weights that docs/random_weights.md defines.
-std::unique_ptr<const WeightSource> make_random_weights(const LlamaConfig& config, uint64_t seed);
+std::unique_ptr<const WeightSource> make_random_weights(const Model& model, uint64_t seed);
 
 // A run of elements of one tensor.
 struct WeightPiece {

@@ -16,8 +16,7 @@ constexpr int64_t kPieceElements = int64_t{1} << 20;  // what a thread takes at 
 constexpr int64_t kTensorAlignment = 64;              // bytes, of tensors in a buffer of ours: a cache line
 
 int64_t padded_bytes(const WeightSpec& spec) {
-  const int64_t bytes = spec.elements() * LlamaConfig::kBytesPerBf16;
-  return (bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
+  return (spec.bytes() + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
 }
 
 std::vector<WeightPiece> cut_into_pieces(std::span<const WeightSpec> specs) {
@@ -38,13 +37,13 @@ int64_t bytes_to_make(const WeightSource& source) {
 
 }  // namespace
 
-ModelWeights ModelWeights::load(const std::filesystem::path& model_dir, const LlamaConfig& config,
+ModelWeights ModelWeights::load(const std::filesystem::path& model_dir, const Model& model,
                                 const LoadProgress& progress) {
-  return materialise(open_checkpoint_weights(model_dir, config), progress);
+  return materialise(open_checkpoint_weights(model_dir, model), progress);
 }
 
-ModelWeights ModelWeights::random(const LlamaConfig& config, uint64_t seed, const LoadProgress& progress) {
-  return materialise(make_random_weights(config, seed), progress);
+ModelWeights ModelWeights::random(const Model& model, uint64_t seed, const LoadProgress& progress) {
+  return materialise(make_random_weights(model, seed), progress);
 }
 
 ModelWeights ModelWeights::materialise(std::shared_ptr<const WeightSource> source,
@@ -60,7 +59,9 @@ ModelWeights ModelWeights::materialise(std::shared_ptr<const WeightSource> sourc
       bf16 = made[tensor] = weights.buffer_.bf16(static_cast<size_t>(offset));
       offset += padded_bytes(specs[tensor]);
     }
-    weights.matrices_.emplace(specs[tensor].name, Matrix{bf16, specs[tensor].rows, specs[tensor].cols});
+    const Matrix matrix{bf16, specs[tensor].rows, specs[tensor].cols};
+    weights.matrices_.emplace(specs[tensor].name, matrix);
+    if (!specs[tensor].other_name.empty()) weights.matrices_.emplace(specs[tensor].other_name, matrix);
   }
   const auto load_piece = [&](const WeightPiece& piece) {
     uint16_t* out = made[piece.tensor];
@@ -69,8 +70,6 @@ ModelWeights ModelWeights::materialise(std::shared_ptr<const WeightSource> sourc
   };
   for_each_weight_piece(cut_into_pieces(specs), load_piece, source->total_bytes(), progress);
   source->report();
-  // A tied LM head is the embedding, and has no tensor of its own.
-  weights.matrices_.emplace(kLmHeadName, weights.matrix(kEmbeddingName));
   weights.source_ = std::move(source);
   return weights;
 }

@@ -1,4 +1,4 @@
-// A Llama model's weights in bf16 in host memory.
+// A model's weights in bf16 in host memory.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,6 @@
 #include <memory>
 #include <string_view>
 
-#include "models/checkpoint/config.h"
 #include "models/checkpoint/host_buffer.h"
 #include "models/checkpoint/weight_source.h"
 
@@ -30,12 +29,11 @@ class ModelWeights {
   static ModelWeights materialise(std::shared_ptr<const WeightSource> source,
                                   const LoadProgress& progress = {});
   // open_checkpoint_weights() and make_random_weights(), materialised.
-  static ModelWeights load(const std::filesystem::path& model_dir, const LlamaConfig& config,
+  static ModelWeights load(const std::filesystem::path& model_dir, const Model& model,
                            const LoadProgress& progress = {});
-  static ModelWeights random(const LlamaConfig& config, uint64_t seed, const LoadProgress& progress = {});
+  static ModelWeights random(const Model& model, uint64_t seed, const LoadProgress& progress = {});
 
-  // By a name of weight_specs.h. "lm_head.weight" is the embedding where the two are tied. Throws
-  // Error(kUsage) on another name.
+  // By a name, or the other name, of a spec. Throws Error(kUsage) on any else.
   Matrix matrix(std::string_view name) const;
 
  private:

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
+#include <map>
 #include <utility>
 
 #include "vm/error.h"
+#include "vm/kv_cache.h"
+#include "vm/state.h"
 
 namespace serval {
 namespace {
@@ -22,6 +25,10 @@ void split(uint32_t units, uint32_t parts, Fn&& fn) {
   }
 }
 
+std::string layer_prefix(int layer) {
+  return fmt::format("model.layers.{}.", layer);
+}
+
 // Fewer columns than this are not worth an instance of their own.
 constexpr uint32_t kEmbedColumns = 256;
 
@@ -33,8 +40,8 @@ class Builder {
  private:
   void add_state();
   void add_activations();
-  TensorId weight(const std::string& name, uint64_t rows, uint64_t cols,
-                  RowOrder order = RowOrder::kSequential);
+  // A tensor of the model's weights.
+  TensorId weight(const std::string& name);
   TensorId state(const char* name, uint64_t rows, uint64_t bytes);
   TensorId activation(const char* name, DType dtype, uint64_t rows, uint64_t cols);
   TensorId cache(const std::string& name);
@@ -67,6 +74,7 @@ class Builder {
   uint32_t kv_blocks_;
   uint32_t lanes_;  // over which a KV head's leaves are spread
   Graph graph_;
+  std::map<std::string, WeightSpec> weights_;  // by name
   TensorId embedding_, rope_, residual_, weighted_, squares_, query_, partial_, attention_, mlp_, logits_,
       unit_softmax_;
   TensorId rows_, slots_, sampled_, control_, output_, host_stop_, block_table_;
@@ -88,6 +96,7 @@ Builder::Builder(const LlamaConfig& config, const GraphOptions& options)
       lanes_(std::clamp(options.sms / kv_heads_, 1U, leaves_for_tokens(options.context))) {
   // Short sequences have one leaf each: at least as many lanes as slots, so that they do not share one.
   lanes_ = std::max(lanes_, std::min<uint32_t>(options.sms / kv_heads_, kMaxSlots));
+  for (WeightSpec& spec : llama_weights(config)) weights_.emplace(spec.name, std::move(spec));
 }
 
 Graph Builder::build() {
@@ -103,14 +112,15 @@ Graph Builder::build() {
   return std::move(graph_);
 }
 
-TensorId Builder::weight(const std::string& name, uint64_t rows, uint64_t cols, RowOrder order) {
+TensorId Builder::weight(const std::string& name) {
+  const WeightSpec& spec = weights_.at(name);
   return graph_.add_tensor({.name = name,
-                            .rows = rows,
-                            .cols = cols,
+                            .rows = static_cast<uint64_t>(spec.rows),
+                            .cols = static_cast<uint64_t>(spec.cols),
                             .dtype = DType::kBF16,
                             .kind = TensorKind::kWeight,
-                            .row_order = order,
-                            .head_dim = order == RowOrder::kRotaryPairs ? head_dim_ : 0});
+                            .row_order = spec.row_order,
+                            .head_dim = spec.row_order == RowOrder::kRotaryPairs ? head_dim_ : 0});
 }
 
 TensorId Builder::state(const char* name, uint64_t rows, uint64_t bytes) {
@@ -156,7 +166,7 @@ void Builder::add_activations() {
                         partial.cols(options_.context));
   attention_ = activation(llama_tensor::kAttention, DType::kBF16, kMaxRows, q_rows_);
   mlp_ = activation(llama_tensor::kMlp, DType::kBF16, kMaxRows, intermediate_);
-  logits_ = activation(llama_tensor::kLogits, DType::kF32, kMaxRows, vocab_);
+  logits_ = activation(model_tensor::kLogits, DType::kF32, kMaxRows, vocab_);
   unit_softmax_ = activation(llama_tensor::kUnitSoftmax, DType::kF32, kMaxRows,
                              vocabulary_units(vocab_) * kUnitSoftmaxCols);
   rope_ = graph_.add_tensor({.name = llama_tensor::kRope,
@@ -164,7 +174,7 @@ void Builder::add_activations() {
                              .cols = head_dim_,
                              .dtype = DType::kF32,
                              .kind = TensorKind::kConstant});
-  embedding_ = weight("model.embed_tokens.weight", vocab_, hidden_);
+  embedding_ = weight(llama_tensor::kEmbedding);
 }
 
 template <class Op>
@@ -197,30 +207,29 @@ void Builder::embed() {
 }
 
 void Builder::layer(uint16_t index) {
-  const std::string prefix = fmt::format("model.layers.{}.", index);
+  const std::string prefix = layer_prefix(index);
   const TensorId k_cache = cache(fmt::format("cache.{}.k", index));
   const TensorId v_cache = cache(fmt::format("cache.{}.v", index));
   qkv_rope(index, prefix, k_cache, v_cache);
   attention(index, k_cache, v_cache);
   attention_merge(index);
   matvec_residual(index, prefix + "self_attn.o_proj.weight", attention_, q_rows_,
-                  weight(prefix + "post_attention_layernorm.weight", 1, hidden_));
+                  weight(prefix + "post_attention_layernorm.weight"));
   gate_up_silu(index, prefix);
   matvec_residual(index, prefix + "mlp.down_proj.weight", mlp_, intermediate_, norm_before(index + 1));
 }
 
 TensorId Builder::norm_before(int index) {
-  return weight(index < config_.num_layers ? fmt::format("model.layers.{}.input_layernorm.weight", index)
-                                           : "model.norm.weight",
-                1, hidden_);
+  return weight(index < config_.num_layers ? layer_prefix(index) + "input_layernorm.weight"
+                                           : llama_tensor::kFinalNorm);
 }
 
 void Builder::qkv_rope(uint16_t layer, const std::string& prefix, TensorId k_cache, TensorId v_cache) {
   QkvRope op{.weighted = weighted_,
              .squares = squares_,
-             .wq = weight(prefix + "self_attn.q_proj.weight", q_rows_, hidden_, RowOrder::kRotaryPairs),
-             .wk = weight(prefix + "self_attn.k_proj.weight", kv_rows_, hidden_, RowOrder::kRotaryPairs),
-             .wv = weight(prefix + "self_attn.v_proj.weight", kv_rows_, hidden_),
+             .wq = weight(prefix + "self_attn.q_proj.weight"),
+             .wk = weight(prefix + "self_attn.k_proj.weight"),
+             .wv = weight(prefix + "self_attn.v_proj.weight"),
              .rope = rope_,
              .rows = rows_,
              .block_table = block_table_,
@@ -282,7 +291,7 @@ void Builder::attention_merge(uint16_t layer) {
 
 void Builder::matvec_residual(uint16_t layer, const std::string& name, TensorId input, uint32_t in_cols,
                               TensorId norm) {
-  MatvecResidual op{.weights = weight(name, hidden_, in_cols),
+  MatvecResidual op{.weights = weight(name),
                     .input = input,
                     .rows = rows_,
                     .norm = norm,
@@ -301,8 +310,8 @@ void Builder::matvec_residual(uint16_t layer, const std::string& name, TensorId 
 void Builder::gate_up_silu(uint16_t layer, const std::string& prefix) {
   GateUpSilu op{.weighted = weighted_,
                 .squares = squares_,
-                .gate = weight(prefix + "mlp.gate_proj.weight", intermediate_, hidden_),
-                .up = weight(prefix + "mlp.up_proj.weight", intermediate_, hidden_),
+                .gate = weight(prefix + "mlp.gate_proj.weight"),
+                .up = weight(prefix + "mlp.up_proj.weight"),
                 .rows = rows_,
                 .output = mlp_,
                 .first_unit = 0,
@@ -317,7 +326,7 @@ void Builder::gate_up_silu(uint16_t layer, const std::string& prefix) {
 void Builder::lm_head() {
   LmHead op{.weighted = weighted_,
             .squares = squares_,
-            .weights = config_.tie_word_embeddings ? embedding_ : weight("lm_head.weight", vocab_, hidden_),
+            .weights = config_.tie_word_embeddings ? embedding_ : weight(llama_tensor::kLmHead),
             .rows = rows_,
             .logits = logits_,
             .unit_softmax = unit_softmax_,
@@ -350,6 +359,41 @@ void Builder::sample_and_advance() {
 }
 
 }  // namespace
+
+std::vector<WeightSpec> llama_weights(const LlamaConfig& config) {
+  const int64_t hidden = config.hidden_size, intermediate = config.intermediate_size;
+  const int64_t query = int64_t{config.num_heads} * config.head_dim;
+  const int64_t key_value = int64_t{config.num_kv_heads} * config.head_dim;
+  std::vector<WeightSpec> specs;
+  std::string prefix;
+  const auto matrix = [&](const char* name, int64_t rows, int64_t cols,
+                          RowOrder order = RowOrder::kSequential) {
+    specs.push_back(
+        {.name = prefix + name, .kind = WeightKind::kMatrix, .rows = rows, .cols = cols, .row_order = order});
+  };
+  const auto norm = [&](const char* name) {
+    specs.push_back({.name = prefix + name, .kind = WeightKind::kNorm, .rows = 1, .cols = hidden});
+  };
+  matrix(llama_tensor::kEmbedding, config.vocab_size, hidden);
+  specs.back().gathered = !config.tie_word_embeddings;
+  if (config.tie_word_embeddings) specs.back().other_name = llama_tensor::kLmHead;
+  for (int layer = 0; layer < config.num_layers; ++layer) {
+    prefix = layer_prefix(layer);
+    norm("input_layernorm.weight");
+    matrix("self_attn.q_proj.weight", query, hidden, RowOrder::kRotaryPairs);
+    matrix("self_attn.k_proj.weight", key_value, hidden, RowOrder::kRotaryPairs);
+    matrix("self_attn.v_proj.weight", key_value, hidden);
+    matrix("self_attn.o_proj.weight", hidden, query);
+    norm("post_attention_layernorm.weight");
+    matrix("mlp.gate_proj.weight", intermediate, hidden);
+    matrix("mlp.up_proj.weight", intermediate, hidden);
+    matrix("mlp.down_proj.weight", hidden, intermediate);
+  }
+  prefix.clear();
+  norm(llama_tensor::kFinalNorm);
+  if (!config.tie_word_embeddings) matrix(llama_tensor::kLmHead, config.vocab_size, hidden);
+  return specs;
+}
 
 Graph build_llama_graph(const LlamaConfig& config, const GraphOptions& options) {
   if (options.sms < 1 || options.sms > kMaxSms) {

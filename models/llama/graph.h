@@ -1,21 +1,16 @@
-// Llama's decode pass as a graph of instructions: the network, top to bottom.
+// The network of Llama and its kind: which weights it has, and its pass as a graph of instructions.
 #pragma once
 
-#include <cstdint>
+#include <vector>
 
-#include "models/checkpoint/config.h"
+#include "models/llama/config.h"
 #include "scheduler/graph.h"
 
 namespace serval {
 
-struct GraphOptions {
-  uint32_t sms = 1;         // an operation is cut into at most this many instances
-  uint32_t context = 4096;  // tokens a sequence may hold
-  uint32_t kv_blocks = 0;   // blocks of the KV cache in all; 0: enough for kMaxSlots full contexts
-};
-
-// Names under which the graph's own tensors stand in the tensor table; weights have their checkpoint names,
-// the state's parts those of vm/state.h, and layer i's caches are "cache.i.k" and "cache.i.v".
+// Names under which the graph's own tensors stand in the tensor table, beside model_tensor::kLogits; weights
+// have their checkpoint names, the state's parts those of vm/state.h, and layer i's caches are "cache.i.k"
+// and "cache.i.v".
 namespace llama_tensor {
 inline constexpr const char* kRope = "rope";
 inline constexpr const char* kResidual = "residual";
@@ -25,12 +20,16 @@ inline constexpr const char* kQuery = "query";
 inline constexpr const char* kPartial = "partial";
 inline constexpr const char* kAttention = "attention";
 inline constexpr const char* kMlp = "mlp";
-inline constexpr const char* kLogits = "logits";
 inline constexpr const char* kUnitSoftmax = "unit_softmax";
+inline constexpr const char* kEmbedding = "model.embed_tokens.weight";
+inline constexpr const char* kFinalNorm = "model.norm.weight";
+inline constexpr const char* kLmHead = "lm_head.weight";
 }  // namespace llama_tensor
 
-// No weights are touched. Throws Error(kUsage) if the options are out of range: 1 <= context <=
-// config.max_position, 1 <= sms <= kMaxSms.
+// Hugging Face's names. A layer's begin with "model.layers.{layer}."; a tied LM head is the embedding.
+std::vector<WeightSpec> llama_weights(const LlamaConfig& config);
+
+// As Model::graph().
 Graph build_llama_graph(const LlamaConfig& config, const GraphOptions& options);
 
 }  // namespace serval

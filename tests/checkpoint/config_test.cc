@@ -1,10 +1,12 @@
-#include "models/checkpoint/config.h"
+#include "models/llama/config.h"
 
 #include <limits>
 
 #include "nlohmann/json.hpp"
 
+#include "models/generation_config.h"
 #include "tests/checkpoint/test_files.h"
+#include "tests/llama/configs.h"
 
 namespace serval {
 namespace {

@@ -5,9 +5,11 @@
 #include <string>
 
 #include "models/checkpoint/checkpoint.h"
-#include "models/checkpoint/config.h"
 #include "models/checkpoint/safetensors.h"
+#include "models/generation_config.h"
+#include "models/llama/rope.h"
 #include "tests/checkpoint/test_files.h"
+#include "tests/llama/configs.h"
 
 namespace serval {
 namespace {

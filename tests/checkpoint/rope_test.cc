@@ -1,9 +1,11 @@
+#include "models/llama/rope.h"
+
 #include <fstream>
 
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
-#include "models/checkpoint/config.h"
+#include "tests/llama/configs.h"
 
 namespace serval {
 namespace {

@@ -6,7 +6,8 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
-#include "models/checkpoint/weight_specs.h"
+#include "models/llama/graph.h"
+#include "tests/llama/configs.h"
 #include "vm/bf16.h"
 
 namespace serval {
@@ -76,7 +77,7 @@ float tiny_value(std::string_view tensor, size_t index) {
 std::vector<TestTensor> tiny_tensors(const std::string& dtype, bool tied) {
   std::map<float, std::string> known;
   std::vector<TestTensor> tensors;
-  for (const WeightSpec& spec : weight_specs(tiny_config(tied))) {
+  for (const WeightSpec& spec : tiny_config(tied).weights()) {
     TestTensor tensor = {spec.name, dtype, {spec.rows, spec.cols}, ""};
     if (spec.kind == WeightKind::kNorm) tensor.shape = {spec.cols};
     for (size_t i = 0; i < static_cast<size_t>(spec.elements()); ++i) {

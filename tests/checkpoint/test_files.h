@@ -13,7 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-#include "models/checkpoint/config.h"
+#include "models/llama/config.h"
 #include "vm/error.h"
 
 namespace serval {

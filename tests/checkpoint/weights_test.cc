@@ -5,9 +5,10 @@
 
 #include "fmt/format.h"
 
-#include "models/checkpoint/presets.h"
 #include "models/checkpoint/random_weights.h"
+#include "models/llama/graph.h"
 #include "tests/checkpoint/test_files.h"
+#include "tests/llama/configs.h"
 #include "vm/bf16.h"
 
 namespace serval {
@@ -20,7 +21,7 @@ void write_model(const TempDir& dir, const std::vector<TestTensor>& tensors, siz
 }
 
 void expect_tiny_values(const ModelWeights& weights, bool tied) {
-  for (const WeightSpec& spec : weight_specs(tiny_config(tied))) {
+  for (const WeightSpec& spec : tiny_config(tied).weights()) {
     const Matrix matrix = weights.matrix(spec.name);
     ASSERT_EQ(matrix.rows, spec.rows) << spec.name;
     ASSERT_EQ(matrix.cols, spec.cols) << spec.name;
@@ -77,9 +78,9 @@ TEST(ModelWeights, SurviveBeingMoved) {
   const TempDir dir;
   write_model(dir, tiny_tensors("BF16"));
   ModelWeights first = ModelWeights::load(dir.path(), tiny_config());
-  const uint16_t* before = first.matrix(kFinalNormName).bf16;
+  const uint16_t* before = first.matrix(llama_tensor::kFinalNorm).bf16;
   const ModelWeights second = std::move(first);
-  EXPECT_EQ(second.matrix(kFinalNormName).bf16, before);
+  EXPECT_EQ(second.matrix(llama_tensor::kFinalNorm).bf16, before);
   expect_tiny_values(second, true);
 }
 
@@ -88,20 +89,20 @@ TEST(ModelWeights, RoundF32ToNearestEven) {
   std::vector<float> values(64, 1.0F);
   values[0] = 1.0F + 0x1p-8F;
   values[1] = 1.0F + 0x3p-8F;
-  tensor_named(tensors, kFinalNormName).data = bytes_of(values);
+  tensor_named(tensors, llama_tensor::kFinalNorm).data = bytes_of(values);
   const TempDir dir;
   write_model(dir, tensors);
   const ModelWeights weights = ModelWeights::load(dir.path(), tiny_config());
-  EXPECT_EQ(weights.matrix(kFinalNormName).bf16[0], 0x3F80);
-  EXPECT_EQ(weights.matrix(kFinalNormName).bf16[1], 0x3F82);
+  EXPECT_EQ(weights.matrix(llama_tensor::kFinalNorm).bf16[0], 0x3F80);
+  EXPECT_EQ(weights.matrix(llama_tensor::kFinalNorm).bf16[1], 0x3F82);
 }
 
 TEST(ModelWeights, ATiedLmHeadIsTheEmbedding) {
   const TempDir dir;
   write_model(dir, tiny_tensors("BF16"));
   const ModelWeights weights = ModelWeights::load(dir.path(), tiny_config());
-  EXPECT_EQ(weights.matrix(kLmHeadName).bf16, weights.matrix(kEmbeddingName).bf16);
-  EXPECT_EQ(weights.matrix(kLmHeadName).rows, 24);
+  EXPECT_EQ(weights.matrix(llama_tensor::kLmHead).bf16, weights.matrix(llama_tensor::kEmbedding).bf16);
+  EXPECT_EQ(weights.matrix(llama_tensor::kLmHead).rows, 24);
 }
 
 TEST(ModelWeights, NamesAMissingTensorAndItsShape) {
@@ -113,7 +114,7 @@ TEST(ModelWeights, NamesAMissingTensorAndItsShape) {
 }
 
 TEST(ModelWeights, NamesATensorOfAnotherShape) {
-  for (const WeightSpec& spec : weight_specs(tiny_config())) {
+  for (const WeightSpec& spec : tiny_config().weights()) {
     std::vector<TestTensor> tensors = tiny_tensors("BF16");
     TestTensor& tensor = tensor_named(tensors, spec.name);
     tensor.shape = {2, spec.elements() / 2};
@@ -127,7 +128,7 @@ TEST(ModelWeights, NamesATensorOfAnotherShape) {
 
 TEST(ModelWeights, RefusesOtherTypes) {
   std::vector<TestTensor> tensors = tiny_tensors("BF16");
-  tensor_named(tensors, kFinalNormName).dtype = "I16";
+  tensor_named(tensors, llama_tensor::kFinalNorm).dtype = "I16";
   const TempDir dir;
   write_model(dir, tensors);
   EXPECT_EQ(error_of([&] { ModelWeights::load(dir.path(), tiny_config()); }),
@@ -245,7 +246,7 @@ TEST(RandomModelWeights, AreThoseOfTheHash) {
   LlamaConfig config = tiny_config(false);
   config.vocab_size = 40000;  // more than one piece, the last one short
   const ModelWeights weights = ModelWeights::random(config, 9);
-  for (const WeightSpec& spec : weight_specs(config)) {
+  for (const WeightSpec& spec : config.weights()) {
     const Matrix matrix = weights.matrix(spec.name);
     const uint64_t key = random_tensor_key(spec.name, 9);
     const float scale = random_matrix_scale(spec.cols);
@@ -257,7 +258,7 @@ TEST(RandomModelWeights, AreThoseOfTheHash) {
 }
 
 TEST(RandomModelWeights, SayHowMuchMemoryIsMissing) {
-  LlamaConfig config = *find_preset("llama-3.1-70b");
+  LlamaConfig config = preset_config("llama-3.1-70b");
   config.num_layers = ConfigLimits::kMaxLayers;
   EXPECT_THAT(error_of([&] { ModelWeights::random(config, 1); }, ErrorKind::kOutOfMemory),
               HasSubstr("llama-3.1-70b: random weights: needs 1756."));

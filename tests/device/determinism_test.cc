@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 
 #include "engine/backend/device_backend.h"
+#include "tests/llama/configs.h"
 
 namespace serval::testing {
 namespace {

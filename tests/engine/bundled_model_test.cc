@@ -88,15 +88,15 @@ std::vector<float> logits_after(Backend& backend, const std::vector<int32_t>& pr
 TEST(BundledModel, ReadsAPromptInChunksAsTokenByToken) {
   const ModelSource source = find_model("");
   const auto weights =
-      std::make_shared<const ModelWeights>(ModelWeights::load(source.directory, source.config));
+      std::make_shared<const ModelWeights>(ModelWeights::load(source.directory, *source.model));
   BackendOptions options;
   options.limits = {.context = kContext, .sequences = 1};
-  const auto backend = make_host_backend(source.config, weights, options);
+  const auto backend = make_host_backend(*source.model, weights, options);
   std::mt19937 random(1);
   for (const size_t length : {1u, 17u, 64u, 65u, 130u}) {
     std::vector<int32_t> prompt(length);
     for (int32_t& id : prompt)
-      id = static_cast<int32_t>(random() % static_cast<uint32_t>(source.config.vocab_size));
+      id = static_cast<int32_t>(random() % static_cast<uint32_t>(source.model->vocab_size));
     const std::vector<float> expected = logits_after(*backend, prompt, 1);
     for (const size_t chunk : {2u, 7u, 16u})
       EXPECT_EQ(logits_after(*backend, prompt, chunk), expected) << length;

@@ -1,8 +1,10 @@
 // config.json, then, after a NUL, generation_config.json.
 #include <cmath>
 
-#include "models/checkpoint/config.h"
+#include "models/generation_config.h"
+#include "models/llama/rope.h"
 #include "tests/fuzz/fuzz_target.h"
+#include "tests/llama/configs.h"
 
 namespace serval::fuzz {
 namespace {

@@ -66,6 +66,21 @@ class CheckLayers(unittest.TestCase):
             ["engine/include/serval/engine.h:2: a public header includes vm/dtype.h, which is not installed"],
         )
 
+    def test_keeps_a_family_of_models_in_its_folder(self):
+        self.write("models/llama/config.h", "")
+        self.write("models/llama/graph.cc", '#include "models/llama/config.h"\n')
+        self.write("models/architectures.cc", '#include "models/llama/config.h"\n')
+        self.assertEqual(self.breaches(), [])
+        self.write("models/presets.cc", '#include "llama/config.h"\n')
+        self.write("engine/a.cc", '#include "models/llama/config.h"\n')
+        self.assertEqual(
+            self.breaches(),
+            [
+                "engine/a.cc:1: models/llama/config.h is private to its folder",
+                "models/presets.cc:1: llama/config.h is private to its folder",
+            ],
+        )
+
     def test_refuses_includes_from_tests(self):
         self.write("engine/a.cc", '#include "tests/support/b.h"\n')
         self.assertEqual(self.breaches(), ["engine/a.cc:1: engine includes tests/support/b.h of tests"])

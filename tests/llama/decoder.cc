@@ -20,9 +20,9 @@ Decoder::Decoder(std::unique_ptr<Backend> backend) : backend_(std::move(backend)
   shuffle_blocks(0);
 }
 
-Decoder::Decoder(const LlamaConfig& config, std::shared_ptr<const ModelWeights> weights,
+Decoder::Decoder(const Model& model, std::shared_ptr<const ModelWeights> weights,
                  const BackendOptions& options)
-    : Decoder(make_host_backend(config, std::move(weights), options)) {}
+    : Decoder(make_host_backend(model, std::move(weights), options)) {}
 
 void Decoder::shuffle_blocks(uint32_t seed) {
   const std::span<int32_t> table = backend_->block_table();

@@ -46,8 +46,7 @@ inline BackendOptions host_options(uint32_t context, uint32_t sms, uint32_t thre
 class Decoder {
  public:
   explicit Decoder(std::unique_ptr<Backend> backend);
-  Decoder(const LlamaConfig& config, std::shared_ptr<const ModelWeights> weights,
-          const BackendOptions& options);
+  Decoder(const Model& model, std::shared_ptr<const ModelWeights> weights, const BackendOptions& options);
 
   // KV blocks in another order; 0: ascending.
   void shuffle_blocks(uint32_t seed);

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "models/checkpoint/config.h"
 #include "models/checkpoint/weights.h"
+#include "models/llama/config.h"
 
 namespace serval::testing {
 

@@ -8,6 +8,7 @@
 
 #include "gtest/gtest.h"
 
+#include "tests/llama/configs.h"
 #include "tests/llama/decoder.h"
 
 namespace serval::testing {

@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "models/checkpoint/config.h"
+#include "models/llama/config.h"
 
 namespace serval::testing {
 

@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "engine/backend/host_backend.h"
+#include "tests/llama/configs.h"
 
 namespace serval::testing {
 namespace {

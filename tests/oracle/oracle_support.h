@@ -9,8 +9,8 @@
 #include "gtest/gtest.h"
 
 #include "engine/backend/backend.h"
-#include "models/checkpoint/config.h"
 #include "models/checkpoint/weights.h"
+#include "models/llama/config.h"
 
 namespace serval::testing {
 

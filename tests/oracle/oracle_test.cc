@@ -96,13 +96,13 @@ TEST_F(OracleTest, BundledModelHasTheLogitsThatTransformersComputed) {
   constexpr float kTolerance = 2e-3F;  // the largest logits are about 20
   const ModelSource source = find_model("");
   const auto weights =
-      std::make_shared<const ModelWeights>(ModelWeights::load(source.directory, source.config));
-  const auto vocab = static_cast<size_t>(source.config.vocab_size);
+      std::make_shared<const ModelWeights>(ModelWeights::load(source.directory, *source.model));
+  const auto vocab = static_cast<size_t>(source.model->vocab_size);
   for (const nlohmann::json& prompt : read_goldens("stories/goldens.json", "prompts")) {
     auto tokens = prompt["ids"].get<std::vector<int32_t>>();
     const auto greedy = prompt["greedy"].get<std::vector<int32_t>>();
     tokens.insert(tokens.end(), greedy.begin(), greedy.end());
-    Oracle oracle(source.config, weights,
+    Oracle oracle(*source.model, weights,
                   {.device = OracleDevice::kCpu, .cache_cells = static_cast<int64_t>(tokens.size())});
     const std::vector<float> logits = teacher_force(oracle, tokens, vocab);
     for (const nlohmann::json& top : prompt["top"]) {

@@ -4,7 +4,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-#include "models/checkpoint/presets.h"
 #include "models/llama/graph.h"
 #include "profiler/chrome_trace.h"
 #include "profiler/critical_path.h"
@@ -14,6 +13,7 @@
 #include "profiler/slices.h"
 #include "profiler/trim.h"
 #include "scheduler/compile.h"
+#include "tests/llama/configs.h"
 #include "vm/device/page_image.h"
 
 namespace serval::testing {
@@ -25,7 +25,7 @@ const Program& llama_1b() {
   static const Program program = [] {
     const Machine machine = h200_machine();
     const Graph graph =
-        build_llama_graph(*find_preset("llama-3.2-1b"), {.sms = machine.sms, .context = kContext});
+        build_llama_graph(preset_config("llama-3.2-1b"), {.sms = machine.sms, .context = kContext});
     return compile(graph, machine,
                    {.policy = Policy::kRoundRobin, .queue_kind = QueueKind::kPerSm, .context = {}});
   }();

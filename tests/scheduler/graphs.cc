@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <random>
 
-#include "models/checkpoint/presets.h"
+#include "tests/llama/configs.h"
 #include "vm/state.h"
 
 namespace serval::testing {
@@ -219,7 +219,7 @@ Graph RandomGraph::build() {
 }  // namespace
 
 LlamaConfig shortened_preset(const char* name, int layers) {
-  LlamaConfig config = find_preset(name).value();
+  LlamaConfig config = preset_config(name);
   config.num_layers = layers;
   return config;
 }

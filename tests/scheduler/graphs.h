@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "models/checkpoint/config.h"
+#include "models/llama/config.h"
 #include "scheduler/compile.h"
 #include "tests/llama/tiny_model.h"
 

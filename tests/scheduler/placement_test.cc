@@ -5,8 +5,8 @@
 
 #include "gtest/gtest.h"
 
-#include "models/checkpoint/presets.h"
 #include "models/llama/graph.h"
+#include "tests/llama/configs.h"
 #include "tests/scheduler/graphs.h"
 
 namespace serval::testing {
@@ -79,7 +79,7 @@ TEST(Placement, WaveBalancesStageAfterStage) {
 // Greedy by priority, it cannot promise to win every time; compile() then takes the other.
 TEST(Placement, ListIsWithinAPercentOfRoundRobinOrBetterForThePresets) {
   for (const std::string& name : preset_names()) {
-    const Scene s = llama_scene(find_preset(name).value(), 132);
+    const Scene s = llama_scene(preset_config(name), 132);
     EXPECT_LE(s.us(Policy::kList), 1.01 * s.us(Policy::kRoundRobin)) << name;
   }
 }

@@ -7,9 +7,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-#include "models/checkpoint/presets.h"
 #include "models/llama/graph.h"
 #include "scheduler/timing.h"
+#include "tests/llama/configs.h"
 #include "tests/scheduler/graphs.h"
 #include "vm/error.h"
 
@@ -45,7 +45,7 @@ TEST(Statistics, AddUp) {
 
 TEST(Statistics, CountEveryWeightOnce) {
   for (const std::string& name : preset_names()) {
-    LlamaConfig config = find_preset(name).value();
+    LlamaConfig config = preset_config(name);
     config.num_layers = 2;
     const Program p =
         compile_as(build_llama_graph(config, {.sms = 7}), {Policy::kRoundRobin, QueueKind::kPerSm, 7});

@@ -6,8 +6,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-#include "models/checkpoint/presets.h"
 #include "models/llama/graph.h"
+#include "tests/llama/configs.h"
 #include "tests/prove/programs.h"
 #include "tests/scheduler/graphs.h"
 #include "vm/error.h"
@@ -619,7 +619,7 @@ class AcceptsPreset : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(AcceptsPreset, WhateverTheSchedulerMakes) {
   for (const uint32_t sms : kSmCounts) {
-    const Graph graph = build_llama_graph(find_preset(GetParam()).value(), {.sms = sms});
+    const Graph graph = build_llama_graph(preset_config(GetParam()), {.sms = sms});
     for (const Compilation& how : compilations_for(sms)) {
       const std::optional<Violation> violation = validate(compile_as(graph, how));
       EXPECT_FALSE(violation) << name_of(how.policy) << ", " << sms << " SMs: " << violation->message;

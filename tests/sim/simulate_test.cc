@@ -6,7 +6,6 @@
 #include <map>
 
 #include "instructions/isa.h"
-#include "models/checkpoint/presets.h"
 #include "models/llama/graph.h"
 #include "profiler/critical_path.h"
 #include "profiler/sim/kernel_choice.h"

@@ -7,10 +7,10 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-#include "models/checkpoint/presets.h"
 #include "models/llama/graph.h"
 #include "scheduler/compile.h"
 #include "scheduler/report.h"
+#include "tests/llama/configs.h"
 #include "vm/error.h"
 #include "vm/program.h"
 
@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 Program llama_program(uint32_t sms, QueueKind kind, int layers = 1) {
-  LlamaConfig config = find_preset("llama-3.2-1b").value();
+  LlamaConfig config = preset_config("llama-3.2-1b");
   config.num_layers = layers;
   return compile(build_llama_graph(config, {.sms = sms, .context = 1024}), h200_machine(),
                  {.policy = std::nullopt, .queue_kind = kind, .context = {}});
@@ -30,7 +30,7 @@ Program llama_program(uint32_t sms, QueueKind kind, int layers = 1) {
 Program small_program(QueueKind kind) {
   Machine machine = h200_machine();
   machine.sms = 3;
-  LlamaConfig config = find_preset("llama-3.2-1b").value();
+  LlamaConfig config = preset_config("llama-3.2-1b");
   config.num_layers = 1;
   return compile(build_llama_graph(config, {.sms = 3, .context = 128}), machine,
                  {.policy = std::nullopt, .queue_kind = kind, .context = {}});

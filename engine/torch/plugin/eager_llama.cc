@@ -65,6 +65,10 @@ class EagerLlama::Loader {
     return tensor;
   }
   at::Tensor vector(const std::string& name, int64_t size) { return matrix(name, 1, size).view({size}); }
+  Projection projection(const std::string& name, int64_t out, int64_t in) {
+    const std::string bias = name + ".bias";
+    return {matrix(name + ".weight", out, in), weights_.contains(bias) ? vector(bias, out) : at::Tensor()};
+  }
 
  private:
   static std::string shape(int64_t rows, int64_t cols) {
@@ -87,14 +91,14 @@ EagerLlama::EagerLlama(const ServalOracleConfig& c, const WeightTable& weights)
     const std::string prefix = "model.layers." + std::to_string(i) + ".";
     Layer layer;
     layer.input_norm = loader.vector(prefix + "input_layernorm.weight", c.hidden_size);
-    layer.query = loader.matrix(prefix + "self_attn.q_proj.weight", query_size, c.hidden_size);
-    layer.key = loader.matrix(prefix + "self_attn.k_proj.weight", key_size, c.hidden_size);
-    layer.value = loader.matrix(prefix + "self_attn.v_proj.weight", key_size, c.hidden_size);
-    layer.output = loader.matrix(prefix + "self_attn.o_proj.weight", c.hidden_size, query_size);
+    layer.query = loader.projection(prefix + "self_attn.q_proj", query_size, c.hidden_size);
+    layer.key = loader.projection(prefix + "self_attn.k_proj", key_size, c.hidden_size);
+    layer.value = loader.projection(prefix + "self_attn.v_proj", key_size, c.hidden_size);
+    layer.output = loader.projection(prefix + "self_attn.o_proj", c.hidden_size, query_size);
     layer.post_attention_norm = loader.vector(prefix + "post_attention_layernorm.weight", c.hidden_size);
-    layer.gate = loader.matrix(prefix + "mlp.gate_proj.weight", c.intermediate_size, c.hidden_size);
-    layer.up = loader.matrix(prefix + "mlp.up_proj.weight", c.intermediate_size, c.hidden_size);
-    layer.down = loader.matrix(prefix + "mlp.down_proj.weight", c.hidden_size, c.intermediate_size);
+    layer.gate = loader.projection(prefix + "mlp.gate_proj", c.intermediate_size, c.hidden_size);
+    layer.up = loader.projection(prefix + "mlp.up_proj", c.intermediate_size, c.hidden_size);
+    layer.down = loader.projection(prefix + "mlp.down_proj", c.hidden_size, c.intermediate_size);
     layer.cached_keys = at::empty({c.cache_cells, c.num_kv_heads, c.head_dim}, options_);
     layer.cached_values = at::empty_like(layer.cached_keys);
     layers_.push_back(std::move(layer));
@@ -124,10 +128,10 @@ at::Tensor EagerLlama::split_heads(const at::Tensor& x, int64_t heads) const {
 
 at::Tensor EagerLlama::attend(Layer& layer, const at::Tensor& x, const Context& context) const {
   const at::Tensor query =
-      rotate(split_heads(at::linear(x, layer.query), config_.num_heads), context.cosine, context.sine);
+      rotate(split_heads(layer.query(x), config_.num_heads), context.cosine, context.sine);
   const at::Tensor key =
-      rotate(split_heads(at::linear(x, layer.key), config_.num_kv_heads), context.cosine, context.sine);
-  const at::Tensor value = split_heads(at::linear(x, layer.value), config_.num_kv_heads);
+      rotate(split_heads(layer.key(x), config_.num_kv_heads), context.cosine, context.sine);
+  const at::Tensor value = split_heads(layer.value(x), config_.num_kv_heads);
   layer.cached_keys.index_copy_(0, context.own_cells, key.transpose(0, 1));
   layer.cached_values.index_copy_(0, context.own_cells, value.transpose(0, 1));
 
@@ -141,11 +145,11 @@ at::Tensor EagerLlama::attend(Layer& layer, const at::Tensor& x, const Context& 
       (at::matmul(query, keys.transpose(1, 2)) * scale).masked_fill(context.masked, -INFINITY);
   const at::Tensor weights = at::softmax(scores, -1, at::kFloat).to(options_);
   const at::Tensor mixed = at::matmul(weights, values).transpose(0, 1);
-  return at::linear(mixed.reshape({x.size(0), -1}), layer.output);
+  return layer.output(mixed.reshape({x.size(0), -1}));
 }
 
 at::Tensor EagerLlama::feed_forward(const Layer& layer, const at::Tensor& x) const {
-  return at::linear(at::silu(at::linear(x, layer.gate)) * at::linear(x, layer.up), layer.down);
+  return layer.down(at::silu(layer.gate(x)) * layer.up(x));
 }
 
 at::Tensor EagerLlama::forward(const ServalOracleTokens& input) {

@@ -23,11 +23,17 @@ class EagerLlama {
   // fp32 logits [num_logits, vocab] on the CPU. The keys and values of the tokens are left in their cells.
   at::Tensor forward(const ServalOracleTokens& input);
 
+  // x [..., in] to [..., out].
+  struct Projection {
+    at::Tensor weight;  // [out, in]
+    at::Tensor bias;    // [out]; undefined where the checkpoint has none
+    at::Tensor operator()(const at::Tensor& x) const { return at::linear(x, weight, bias); }
+  };
   struct Layer {
     at::Tensor input_norm, post_attention_norm;  // [hidden]
-    at::Tensor query, key, value, output;        // [out, in]
-    at::Tensor gate, up, down;                   // [out, in]
-    at::Tensor cached_keys, cached_values;       // [cells, KV heads, head_dim]
+    Projection query, key, value, output;
+    Projection gate, up, down;
+    at::Tensor cached_keys, cached_values;  // [cells, KV heads, head_dim]
   };
   const ServalOracleConfig& config() const { return config_; }
   const at::Tensor& frequencies() const { return inverse_frequencies_; }

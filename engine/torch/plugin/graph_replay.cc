@@ -24,7 +24,7 @@ class DecodeStep {
     at::Tensor keys, values;  // [batch, KV heads, context + 1, head_dim]
   };
   at::Tensor normalise(const at::Tensor& x, const at::Tensor& weight) const;
-  at::Tensor heads(const at::Tensor& x, const at::Tensor& weight, int64_t count) const;
+  at::Tensor heads(const at::Tensor& x, const EagerLlama::Projection& project, int64_t count) const;
   at::Tensor rotate(const at::Tensor& x) const;
   at::Tensor attend(const EagerLlama::Layer& layer, const Cache& cache, const at::Tensor& x) const;
   at::Tensor feed_forward(const EagerLlama::Layer& layer, const at::Tensor& x) const;
@@ -54,8 +54,9 @@ at::Tensor DecodeStep::normalise(const at::Tensor& x, const at::Tensor& weight) 
   return at::rms_norm(x, {model_.config().hidden_size}, weight, model_.config().rms_norm_eps);
 }
 
-at::Tensor DecodeStep::heads(const at::Tensor& x, const at::Tensor& weight, int64_t count) const {
-  return at::linear(x, weight).view({batch_, count, model_.config().head_dim});
+at::Tensor DecodeStep::heads(const at::Tensor& x, const EagerLlama::Projection& project,
+                             int64_t count) const {
+  return project(x).view({batch_, count, model_.config().head_dim});
 }
 
 // Channel i turns with channel i + head_dim / 2.
@@ -72,11 +73,11 @@ at::Tensor DecodeStep::attend(const EagerLlama::Layer& layer, const Cache& cache
   const at::Tensor mixed =
       at::scaled_dot_product_attention(query, cache.keys, cache.values, /*attn_mask=*/{}, /*dropout_p=*/0,
                                        /*is_causal=*/false, /*scale=*/{}, /*enable_gqa=*/true);
-  return at::linear(mixed.reshape({batch_, -1}), layer.output);
+  return layer.output(mixed.reshape({batch_, -1}));
 }
 
 at::Tensor DecodeStep::feed_forward(const EagerLlama::Layer& layer, const at::Tensor& x) const {
-  return at::linear(at::silu(at::linear(x, layer.gate)) * at::linear(x, layer.up), layer.down);
+  return layer.down(at::silu(layer.gate(x)) * layer.up(x));
 }
 
 void DecodeStep::run() {

@@ -1,6 +1,7 @@
-#include "models/checkpoint/presets.h"
+#include "models/presets.h"
 
-#include "models/checkpoint/preset_texts.h"
+#include "models/architectures.h"
+#include "models/preset_texts.h"
 
 namespace serval {
 
@@ -10,10 +11,10 @@ std::vector<std::string> preset_names() {
   return names;
 }
 
-std::optional<LlamaConfig> find_preset(std::string_view name) {
+std::shared_ptr<const Model> find_preset(std::string_view name) {
   for (const PresetText& preset : preset_texts())
-    if (preset.name == name) return parse_config(preset.json, std::string(name));
-  return std::nullopt;
+    if (preset.name == name) return parse_model(preset.json, std::string(name));
+  return nullptr;
 }
 
 }  // namespace serval

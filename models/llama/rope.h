@@ -4,9 +4,14 @@
 #include <cstdint>
 #include <vector>
 
-#include "models/checkpoint/config.h"
+#include "models/llama/config.h"
 
 namespace serval {
+
+// Radians a position for each pair of a head's elements: head_dim / 2 values, after "llama3" scaling where
+// the model has it. Computed in double, rounded once; the formulas are those of transformers'
+// modeling_rope_utils.
+std::vector<float> rope_inverse_frequencies(const LlamaConfig& config);
 
 // [positions, head_dim]: the cosines of a position's head_dim / 2 angles, then their sines. The angle is the
 // fp32 product of position and inverse frequency, as transformers computes it; its cosine and sine are

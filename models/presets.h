@@ -2,18 +2,19 @@
 // files.
 #pragma once
 
-#include <optional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "models/checkpoint/config.h"
+#include "models/model.h"
 
 namespace serval {
 
 // In alphabetical order.
 std::vector<std::string> preset_names();
 
-std::optional<LlamaConfig> find_preset(std::string_view name);
+// Null where there is none of that name.
+std::shared_ptr<const Model> find_preset(std::string_view name);
 
 }  // namespace serval

@@ -1,12 +1,13 @@
-#include "models/checkpoint/config.h"
+#include "models/llama/config.h"
 
-#include <system_error>
+#include <algorithm>
 
 #include "fmt/format.h"
 
-#include "vm/error.h"
+#include "models/generation_config.h"
+#include "models/llama/graph.h"
+#include "models/llama/rope.h"
 #include "vm/json_fields.h"
-#include "vm/json_file.h"
 
 namespace serval {
 namespace {
@@ -14,25 +15,10 @@ namespace {
 using nlohmann::json;
 using Limits = ConfigLimits;
 
-constexpr const char* kArchitecture = "LlamaForCausalLM";
-constexpr const char* kModelType = "llama";
-
 // transformers' LlamaConfig where config.json is silent.
 constexpr int kDefaultMaxPosition = 2048;
 constexpr double kDefaultRmsNormEps = 1e-6;
 constexpr double kDefaultRopeTheta = 1e4;
-
-void check_architecture(const JsonFields& fields) {
-  const json* architectures = fields.find("architectures");
-  const json* model_type = fields.find("model_type");
-  if (architectures == nullptr && model_type == nullptr)
-    fields.fail("architectures", fmt::format("missing, expected [\"{}\"]", kArchitecture));
-  if (model_type != nullptr && *model_type != kModelType)
-    fields.fail("model_type", fmt::format("found {}, supported is \"{}\"", shown(*model_type), kModelType));
-  if (architectures != nullptr && *architectures != json::array({kArchitecture}))
-    fields.fail("architectures",
-                fmt::format("found {}, supported is [\"{}\"]", shown(*architectures), kArchitecture));
-}
 
 // Options of LlamaConfig that would change the forward pass, and that Serval has no instruction for.
 void check_options(const JsonFields& fields) {
@@ -108,33 +94,10 @@ void read_heads(const JsonFields& fields, LlamaConfig& config) {
     fields.fail("head_dim", fmt::format("found {}, supported are 64 and 128", config.head_dim));
 }
 
-std::optional<int32_t> read_token_id(const JsonFields& fields, const char* key, const json& value,
-                                     int vocab_size) {
-  if (!value.is_number_integer() || value < 0 || value >= vocab_size)
-    fields.fail(key,
-                fmt::format("found {}, expected a token id below vocab_size {}", shown(value), vocab_size));
-  return value.get<int32_t>();
-}
-
-// eos_token_id is one id or a list of them.
-void read_special_tokens(const JsonFields& fields, LlamaConfig& config) {
-  if (const json* bos = fields.find("bos_token_id"))
-    config.bos_id = read_token_id(fields, "bos_token_id", *bos, config.vocab_size);
-  const json* eos = fields.find("eos_token_id");
-  if (eos == nullptr) return;
-  const json ids = eos->is_array() ? *eos : json::array({*eos});
-  if (ids.size() > Limits::kMaxEosIds)
-    fields.fail("eos_token_id", fmt::format("found {} ids, the limit is {}", ids.size(), Limits::kMaxEosIds));
-  config.eos_ids.clear();
-  for (const json& id : ids)
-    config.eos_ids.push_back(*read_token_id(fields, "eos_token_id", id, config.vocab_size));
-}
-
-LlamaConfig read_config(const json& document, const std::string& source) {
-  const JsonFields fields(document, source);
-  check_architecture(fields);
+std::unique_ptr<Model> read_config(const JsonFields& fields) {
   check_options(fields);
-  LlamaConfig config;
+  auto model = std::make_unique<LlamaConfig>();
+  LlamaConfig& config = *model;
   config.hidden_size = read_dimension(fields, "hidden_size", Limits::kMaxHiddenSize);
   config.intermediate_size = read_dimension(fields, "intermediate_size", Limits::kMaxIntermediateSize);
   config.num_layers = static_cast<int>(fields.integer("num_hidden_layers", 1, Limits::kMaxLayers));
@@ -146,70 +109,44 @@ LlamaConfig read_config(const json& document, const std::string& source) {
   config.tie_word_embeddings = fields.boolean_or("tie_word_embeddings", false);
   read_rope(fields, config);
   read_special_tokens(fields, config);
-  return config;
+  return model;
 }
 
-void read_generation_config(const json& document, const std::string& source, LlamaConfig& config) {
-  constexpr double kMaxTemperature = 100;
-  constexpr double kMaxPenalty = 100;
-  const JsonFields fields(document, source);
-  read_special_tokens(fields, config);
-  GenerationDefaults& defaults = config.generation;
-  if (!fields.boolean_or("do_sample", true)) {
-    defaults.temperature = 0.0F;
-  } else if (fields.has("temperature")) {
-    defaults.temperature = static_cast<float>(fields.number("temperature", 0, kMaxTemperature));
-  }
-  if (fields.has("top_p")) defaults.top_p = static_cast<float>(fields.number("top_p", 0, 1));
-  if (fields.has("top_k"))
-    defaults.top_k = static_cast<int>(fields.integer("top_k", 0, Limits::kMaxVocabSize));
-  if (fields.has("repetition_penalty"))
-    defaults.repetition_penalty = static_cast<float>(fields.number("repetition_penalty", 0, kMaxPenalty));
-}
-
-std::string directory_name(const std::filesystem::path& dir) {
-  const std::filesystem::path path = std::filesystem::absolute(dir).lexically_normal();
-  return (path.has_filename() ? path : path.parent_path()).filename().string();
-}
+constexpr Architecture kArchitectures[] = {{"llama", "LlamaForCausalLM", read_config}};
 
 }  // namespace
 
-int64_t LlamaConfig::num_parameters() const {
-  const int64_t hidden = hidden_size;
-  const int64_t embedding = vocab_size * hidden;
-  const int64_t query = int64_t{num_heads} * head_dim;
-  const int64_t key_value = int64_t{num_kv_heads} * head_dim;
-  const int64_t attention = hidden * (query + 2 * key_value) + query * hidden;
-  const int64_t mlp = 3 * hidden * intermediate_size;
-  const int64_t norms = 2 * hidden;
-  return (tie_word_embeddings ? 1 : 2) * embedding + num_layers * (attention + mlp + norms) + hidden;
+std::vector<WeightSpec> LlamaConfig::weights() const {
+  return llama_weights(*this);
 }
 
-int64_t LlamaConfig::weight_bytes_per_token() const {
-  const int64_t unread_rows = tie_word_embeddings ? 0 : vocab_size - 1;
-  return weight_bytes_bf16() - kBytesPerBf16 * unread_rows * hidden_size;
+std::vector<ModelConstant> LlamaConfig::constants(uint32_t context) const {
+  return {{llama_tensor::kRope, make_rope_table(*this, context)}};
 }
 
-LlamaConfig load_config(const std::filesystem::path& model_dir) {
-  const std::filesystem::path config_path = model_dir / "config.json";
-  LlamaConfig config = read_config(parse_json_file(config_path, Limits::kMaxFileBytes), config_path.string());
-  config.name = directory_name(model_dir);
-  const std::filesystem::path generation_path = model_dir / "generation_config.json";
-  std::error_code absent;
-  if (std::filesystem::exists(generation_path, absent))
-    read_generation_config(parse_json_file(generation_path, Limits::kMaxFileBytes), generation_path.string(),
-                           config);
-  return config;
+Graph LlamaConfig::graph(const GraphOptions& options) const {
+  return build_llama_graph(*this, options);
 }
 
-LlamaConfig parse_config(std::string_view json_text, const std::string& name) {
-  LlamaConfig config = read_config(parse_json_text(json_text, name), name);
-  config.name = name;
-  return config;
+std::unique_ptr<const Model> LlamaConfig::shortened(int layers) const {
+  auto model = std::make_unique<LlamaConfig>(*this);
+  model->num_layers = std::min(num_layers, layers);
+  return model;
 }
 
-void apply_generation_config(std::string_view json_text, const std::string& source, LlamaConfig& config) {
-  read_generation_config(parse_json_text(json_text, source), source, config);
+std::map<std::string, double> LlamaConfig::parameters() const {
+  std::map<std::string, double> out = {{"rms_norm_eps", rms_norm_eps}, {"rope_theta", rope_theta}};
+  if (!rope_scaling) return out;
+  out["rope_scaling.factor"] = rope_scaling->factor;
+  out["rope_scaling.low_freq_factor"] = rope_scaling->low_freq_factor;
+  out["rope_scaling.high_freq_factor"] = rope_scaling->high_freq_factor;
+  out["rope_scaling.original_max_position_embeddings"] =
+      static_cast<double>(rope_scaling->original_max_position);
+  return out;
+}
+
+std::span<const Architecture> llama_architectures() {
+  return kArchitectures;
 }
 
 }  // namespace serval

@@ -1,0 +1,91 @@
+#include "models/architectures.h"
+
+#include <system_error>
+#include <vector>
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+
+#include "models/architecture.h"
+#include "models/generation_config.h"
+#include "models/llama/config.h"
+#include "vm/json_fields.h"
+#include "vm/json_file.h"
+
+namespace serval {
+namespace {
+
+using nlohmann::json;
+
+// One line for each family.
+std::vector<Architecture> architectures() {
+  std::vector<Architecture> all;
+  for (const Architecture& llama : llama_architectures()) all.push_back(llama);
+  return all;
+}
+
+// "supported is X", "supported are X, Y": what `text` makes of each architecture.
+template <class Text>
+std::string supported(Text&& text) {
+  std::vector<std::string> texts;
+  for (const Architecture& architecture : architectures()) texts.push_back(text(architecture));
+  return fmt::format("supported {} {}", texts.size() == 1 ? "is" : "are", fmt::join(texts, ", "));
+}
+
+std::string type_text(const Architecture& architecture) {
+  return fmt::format("\"{}\"", architecture.model_type);
+}
+
+std::string class_text(const Architecture& architecture) {
+  return fmt::format("[\"{}\"]", architecture.class_name);
+}
+
+// Of the two fields, either may be missing; where both are there, they must be of one architecture.
+Architecture find_architecture(const JsonFields& fields) {
+  const json* class_names = fields.find("architectures");
+  const json* model_type = fields.find("model_type");
+  if (class_names == nullptr && model_type == nullptr)
+    fields.fail("architectures", "missing, " + supported(class_text));
+  bool type_is_known = false;
+  for (const Architecture& architecture : architectures()) {
+    if (model_type != nullptr && *model_type != architecture.model_type) continue;
+    type_is_known = true;
+    if (class_names == nullptr || *class_names == json::array({architecture.class_name})) return architecture;
+  }
+  if (!type_is_known)
+    fields.fail("model_type", fmt::format("found {}, {}", shown(*model_type), supported(type_text)));
+  fields.fail("architectures", fmt::format("found {}, {}", shown(*class_names), supported(class_text)));
+}
+
+std::unique_ptr<Model> read_named(const json& document, const std::string& source, std::string name) {
+  const JsonFields fields(document, source);
+  std::unique_ptr<Model> model = find_architecture(fields).read(fields);
+  model->name = std::move(name);
+  return model;
+}
+
+std::string directory_name(const std::filesystem::path& dir) {
+  const std::filesystem::path path = std::filesystem::absolute(dir).lexically_normal();
+  return (path.has_filename() ? path : path.parent_path()).filename().string();
+}
+
+}  // namespace
+
+std::shared_ptr<const Model> read_model(const std::filesystem::path& model_dir) {
+  const std::filesystem::path config = model_dir / "config.json";
+  std::unique_ptr<Model> model = read_named(parse_json_file(config, ConfigLimits::kMaxFileBytes),
+                                            config.string(), directory_name(model_dir));
+  const std::filesystem::path generation = model_dir / "generation_config.json";
+  std::error_code absent;
+  if (std::filesystem::exists(generation, absent)) {
+    const json document = parse_json_file(generation, ConfigLimits::kMaxFileBytes);
+    read_generation_config(JsonFields(document, generation.string()), *model);
+  }
+  return model;
+}
+
+std::shared_ptr<const Model> parse_model(std::string_view json_text, const std::string& name) {
+  return read_named(parse_json_text(json_text, name), name, name);
+}
+
+}  // namespace serval

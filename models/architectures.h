@@ -1,0 +1,23 @@
+// From a config.json to a model, by its "model_type" and "architectures".
+//
+// Everything read is checked against ConfigLimits before it is used. The functions throw
+// serval::Error(kRuntime) with one line that names the file and the field.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "models/model.h"
+
+namespace serval {
+
+// The model of a directory, called as it: config.json and, where there is one, generation_config.json, whose
+// token ids win. No weight is touched.
+std::shared_ptr<const Model> read_model(const std::filesystem::path& model_dir);
+
+// The text of a config.json; `name` becomes the model's name and the start of error lines.
+std::shared_ptr<const Model> parse_model(std::string_view json_text, const std::string& name);
+
+}  // namespace serval
