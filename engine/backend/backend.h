@@ -19,6 +19,9 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string name() const = 0;
+  // The one that ran last; before the first run, the one for most rows. A backend may hold several over the
+  // same tensors, and runs the smallest that has room for a launch's rows (engine/compile/program_set.h). All
+  // have the same limits.
   virtual const Program& program() const = 0;
 
   // The host's copy of the state. Write it between launches only; after a launch rows, slots, control and

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "engine/backend/gpu_requirements.h"
 #include "engine/backend/weight_kernels.h"
 #include "engine/backend/weight_upload.h"
+#include "engine/compile/program_set.h"
 #include "instructions/common/footprint.h"
 #include "instructions/device_isa.h"
 #include "vm/device/cuda_resources.h"
@@ -55,38 +57,45 @@ DeviceMemory bind(const Program& program, const DeviceTensors& tensors, const De
 
 class DeviceBackend final : public Backend {
  public:
-  DeviceBackend(const Gpu& gpu, ValidProgram program, const DeviceOptions& options)
+  DeviceBackend(const Gpu& gpu, ProgramSet programs, const DeviceOptions& options)
       : gpu_(gpu),
-        program_(std::move(program)),
-        tensors_(std::array{&*program_}),
+        programs_(std::move(programs)),
+        tensors_(programs_.programs()),
         state_(blocks_per_sequence()),
-        interpreter_(*program_, device_isa(), bind(*program_, tensors_, state_), options) {}
+        last_(programs_.size() - 1) {
+    for (const Program* program : programs_.programs()) {
+      interpreters_.push_back(std::make_unique<DeviceInterpreter>(*program, device_isa(),
+                                                                  bind(*program, tensors_, state_), options));
+    }
+  }
 
   const DeviceTensors& tensors() const { return tensors_; }
+  const Program& widest() const { return programs_.widest(); }
 
   std::string name() const override { return "device"; }
-  const Program& program() const override { return *program_; }
+  const Program& program() const override { return programs_.program(last_); }
   StateBlock& state() override { return state_.host(); }
   std::span<int32_t> block_table() override { return state_.block_table(); }
-  uint32_t blocks_per_sequence() const override { return blocks_for_tokens(program_->limits.max_context); }
-  uint32_t num_kv_blocks() const override { return program_->limits.kv_blocks; }
+  uint32_t blocks_per_sequence() const override { return blocks_for_tokens(widest().limits.max_context); }
+  uint32_t num_kv_blocks() const override { return widest().limits.kv_blocks; }
   void run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) override;
   void request_stop() noexcept override { state_.request_stop(); }
   std::span<const float> logits(int row) override;
-  std::optional<double> kernel_us() const override { return interpreter_.kernel_us(); }
+  std::optional<double> kernel_us() const override { return interpreters_[last_]->kernel_us(); }
   std::optional<double> stream_limit_gb_per_s() override;
   void fill_cache() override;
   void record(uint32_t events_of_ring, RecordingDetail detail) override;
-  const EventRings* events() override { return interpreter_.events(); }
+  const EventRings* events() override { return interpreters_[last_]->events(); }
 
  private:
   const Gpu gpu_;
-  const ValidProgram program_;
+  const ProgramSet programs_;
   const DeviceTensors tensors_;
   DeviceState state_;
   const CudaStream stream_;
-  DeviceInterpreter interpreter_;
-  std::array<std::vector<float>, kMaxRows> logits_;  // of rows that were asked for
+  std::vector<std::unique_ptr<DeviceInterpreter>> interpreters_;  // one for each program
+  size_t last_;                                                   // the program that ran last
+  std::array<std::vector<float>, kMaxRows> logits_;               // of rows that were asked for
 };
 
 void DeviceBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) {
@@ -94,21 +103,22 @@ void DeviceBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on
   StateBlock& state = state_.host();
   state.control = {
       .passes_done = 0, .passes_wanted = passes, .last_pass = kKeepRunning, .stopped_by_host = 0};
-  check_state(*program_, state, state_.block_table());
+  check_state(widest(), state, state_.block_table());
   const RowsInUse use = rows_in_use(state);
+  last_ = programs_.class_of(use.row_bound);
   state_.upload(use.slot_bound, stream_);
   struct ClearStop {
     DeviceState& state;
     ~ClearStop() { state.clear_stop(); }
   } const clear_stop{state_};
   // The state comes down as soon as the kernel has ended, without the host in between.
-  interpreter_.run(use.row_bound, passes, use.any_logits, stream_.get(), on_pass,
-                   [&] { state_.download(stream_); });
+  interpreters_[last_]->run(use.row_bound, passes, use.any_logits, stream_.get(), on_pass,
+                            [&] { state_.download(stream_); });
 }
 
 std::span<const float> DeviceBackend::logits(int row) {
   use_gpu(gpu_.index);
-  const size_t vocab = program_->limits.vocab;
+  const size_t vocab = widest().limits.vocab;
   std::vector<float>& out = logits_.at(static_cast<size_t>(row));
   out.resize(vocab);
   const std::byte* from =
@@ -119,7 +129,7 @@ std::span<const float> DeviceBackend::logits(int row) {
 
 void DeviceBackend::fill_cache() {
   use_gpu(gpu_.index);
-  for (const Tensor& tensor : program_->tensors) {
+  for (const Tensor& tensor : widest().tensors) {
     if (tensor.kind != TensorKind::kKvCache) continue;
     auto* cache = reinterpret_cast<uint16_t*>(tensors_.data(tensor.name));
     fill_random(cache, tensor.rows * tensor.cols, cache_fill_key(tensor.name), kCacheFillScale,
@@ -130,7 +140,7 @@ void DeviceBackend::fill_cache() {
 
 void DeviceBackend::record(uint32_t events_of_ring, RecordingDetail detail) {
   use_gpu(gpu_.index);
-  interpreter_.record(events_of_ring, detail);
+  for (const auto& interpreter : interpreters_) interpreter->record(events_of_ring, detail);
 }
 
 std::optional<double> DeviceBackend::stream_limit_gb_per_s() {
@@ -138,19 +148,19 @@ std::optional<double> DeviceBackend::stream_limit_gb_per_s() {
   return measure_stream_limit(gpu_.sms, stream_.get());
 }
 
-ValidProgram compile_for(const Gpu& gpu, const Model& model, const BackendOptions& options) {
+ProgramSet compile_for(const Gpu& gpu, const Model& model, const BackendOptions& options) {
   if (options.sms > gpu.sms) {
     throw Error(ErrorKind::kUsage, fmt::format("sms: {}; limit: {} ({})", options.sms, gpu.sms, gpu.name));
   }
   Machine machine = h200_machine();
   machine.name = gpu.name;
   machine.sms = options.sms > 0 ? options.sms : gpu.sms;
-  return compile_model(model, machine, options.limits, options.schedule);
+  return compile_programs(model, machine, options.limits, options.schedule, options.row_classes);
 }
 
-void require_room(const Gpu& gpu, const Program& program) {
-  const DeviceTensors::Sizes sizes = DeviceTensors::sizes(std::array{&program});
-  require_memory(gpu.name, {sizes.weights, sizes.caches, sizes.others, staging_bytes(program)},
+void require_room(const Gpu& gpu, const ProgramSet& programs) {
+  const DeviceTensors::Sizes sizes = DeviceTensors::sizes(programs.programs());
+  require_memory(gpu.name, {sizes.weights, sizes.caches, sizes.others, staging_bytes(programs.widest())},
                  free_gpu_memory());
 }
 
@@ -168,13 +178,13 @@ std::unique_ptr<Backend> make_device_backend(const Model& model, const WeightSou
                                              const BackendOptions& options, const LoadProgress& progress) {
   const Gpu gpu = find_gpu(options.gpu);
   use_gpu(gpu.index);
-  ValidProgram program = compile_for(gpu, model, options);
-  require_room(gpu, *program);
+  ProgramSet programs = compile_for(gpu, model, options);
+  require_room(gpu, programs);
   auto backend = std::make_unique<DeviceBackend>(
-      gpu, std::move(program),
+      gpu, std::move(programs),
       DeviceOptions{.stall_timeout_s = options.stall_timeout_s, .device = gpu.index});
   const DeviceTensors& tensors = backend->tensors();
-  upload_weights(weights, backend->program(), tensors, gpu, progress);
+  upload_weights(weights, backend->widest(), tensors, gpu, progress);
   for (const ModelConstant& constant : model.constants(options.limits.context)) {
     SERVAL_CUDA_CHECK(cudaMemcpy(tensors.data(constant.name), constant.values.data(),
                                  constant.values.size() * sizeof(float), cudaMemcpyHostToDevice));

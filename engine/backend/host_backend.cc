@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <atomic>
 #include <fmt/format.h>
+#include <map>
 #include <sys/mman.h>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "engine/backend/cache_fill.h"
+#include "instructions/common/footprint.h"
 #include "instructions/isa.h"
 #include "models/checkpoint/host_buffer.h"
 #include "vm/error.h"
@@ -44,40 +46,49 @@ class LazyMemory {
 
 class HostBackend final : public Backend {
  public:
-  HostBackend(ValidProgram program, std::shared_ptr<const ModelWeights> weights,
+  HostBackend(ProgramSet programs, std::shared_ptr<const ModelWeights> weights,
               std::vector<ModelConstant> constants, const BackendOptions& options);
 
   std::string name() const override { return "host"; }
-  const Program& program() const override { return *program_; }
+  const Program& program() const override { return programs_.program(last_); }
   StateBlock& state() override { return *state_; }
   std::span<int32_t> block_table() override { return block_table_; }
-  uint32_t blocks_per_sequence() const override { return blocks_for_tokens(program_->limits.max_context); }
-  uint32_t num_kv_blocks() const override { return program_->limits.kv_blocks; }
+  uint32_t blocks_per_sequence() const override { return blocks_for_tokens(limits().max_context); }
+  uint32_t num_kv_blocks() const override { return limits().kv_blocks; }
   void run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) override;
   void request_stop() noexcept override { std::atomic_ref(host_stop_).store(1, std::memory_order_release); }
   std::span<const float> logits(int row) override {
-    return {logits_ + static_cast<size_t>(row) * program_->limits.vocab, program_->limits.vocab};
+    const auto* all = static_cast<const float*>(memory_.at(model_tensor::kLogits).base());
+    return {all + static_cast<size_t>(row) * limits().vocab, limits().vocab};
   }
   void fill_cache() override;
   void record(uint32_t events_of_ring, RecordingDetail detail) override;
-  const EventRings* events() override { return recording_ ? &interpreter_->events() : nullptr; }
+  const EventRings* events() override {
+    return recording_ ? &interpreters_[last_].threads->events() : nullptr;
+  }
 
  private:
-  HostMemory bind();
+  // One of the two.
+  struct Interpreter {
+    std::unique_ptr<HostInterpreter> threads;
+    std::unique_ptr<ReplayInterpreter> replay;
+  };
+
+  const StateLimits& limits() const { return programs_.widest().limits; }
+  void allocate();
+  HostMemory bind(const Program& program);
   void* state_memory(const std::string& name);
   float* constant(const std::string& name);
 
-  const ValidProgram program_;
+  const ProgramSet programs_;
   const std::shared_ptr<const ModelWeights> weights_;
   std::vector<ModelConstant> constants_;
   std::vector<int32_t> block_table_;
   std::unique_ptr<StateBlock> state_ = std::make_unique<StateBlock>();
   uint32_t host_stop_ = 0;
-  std::vector<LazyMemory> memory_;
-  std::vector<std::span<uint16_t>> caches_;  // in memory_, in order of the tensor table
-  float* logits_ = nullptr;
-  std::unique_ptr<HostInterpreter> interpreter_;  // or
-  std::unique_ptr<ReplayInterpreter> replay_;
+  std::map<std::string, LazyMemory> memory_;  // of activations and KV caches, by name
+  std::vector<Interpreter> interpreters_;     // one for each program
+  size_t last_;                               // the program that ran last
   bool recording_ = false;
 };
 
@@ -85,15 +96,23 @@ uint32_t threads_of(const BackendOptions& options) {
   return options.threads > 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
 }
 
-HostBackend::HostBackend(ValidProgram program, std::shared_ptr<const ModelWeights> weights,
+HostBackend::HostBackend(ProgramSet programs, std::shared_ptr<const ModelWeights> weights,
                          std::vector<ModelConstant> constants, const BackendOptions& options)
-    : program_(std::move(program)), weights_(std::move(weights)), constants_(std::move(constants)) {
+    : programs_(std::move(programs)),
+      weights_(std::move(weights)),
+      constants_(std::move(constants)),
+      last_(programs_.size() - 1) {
   block_table_.resize(size_t{kMaxSlots} * blocks_per_sequence());
-  if (options.interleaving) {
-    replay_ = std::make_unique<ReplayInterpreter>(*program_, host_isa(), bind(), *options.interleaving);
-  } else {
-    interpreter_ = std::make_unique<HostInterpreter>(
-        *program_, host_isa(), bind(), HostOptions{threads_of(options), options.stall_timeout_s});
+  allocate();
+  for (const Program* program : programs_.programs()) {
+    Interpreter& interpreter = interpreters_.emplace_back();
+    if (options.interleaving) {
+      interpreter.replay =
+          std::make_unique<ReplayInterpreter>(*program, host_isa(), bind(*program), *options.interleaving);
+    } else {
+      interpreter.threads = std::make_unique<HostInterpreter>(
+          *program, host_isa(), bind(*program), HostOptions{threads_of(options), options.stall_timeout_s});
+    }
   }
 }
 
@@ -115,13 +134,12 @@ float* HostBackend::constant(const std::string& name) {
   throw Error(ErrorKind::kRuntime, fmt::format("program: tensor '{}': the model has no such constant", name));
 }
 
-// Its memory is taken page by page as it is written, so a cache that cannot fit would not fail until it is
-// full.
-void require_memory(const Program& program) {
-  uint64_t bytes = 0;
-  for (const Tensor& t : program.tensors) {
-    if (t.kind == TensorKind::kActivation || t.kind == TensorKind::kKvCache) bytes += t.bytes();
-  }
+bool is_allocated(TensorKind kind) {
+  return kind == TensorKind::kActivation || kind == TensorKind::kKvCache;
+}
+
+// Memory is taken page by page as it is written, so a cache that cannot fit would not fail until it is full.
+void require_memory(uint64_t bytes) {
   if (bytes <= available_host_memory()) return;
   throw Error(
       ErrorKind::kOutOfMemory,
@@ -129,11 +147,24 @@ void require_memory(const Program& program) {
                   bytes, available_host_memory()));
 }
 
-HostMemory HostBackend::bind() {
-  require_memory(*program_);
-  HostMemory memory(program_->tensors.size());
-  for (uint32_t t = 0; t < program_->tensors.size(); ++t) {
-    const Tensor& tensor = program_->tensors[t];
+// Of one name, as much as the program that needs most of it.
+void HostBackend::allocate() {
+  std::map<std::string, uint64_t> sizes;
+  for (const Program* program : programs_.programs()) {
+    for (const Tensor& tensor : program->tensors) {
+      if (is_allocated(tensor.kind)) sizes[tensor.name] = std::max(sizes[tensor.name], tensor.bytes());
+    }
+  }
+  uint64_t total = 0;
+  for (const auto& [name, bytes] : sizes) total += bytes;
+  require_memory(total);
+  for (const auto& [name, bytes] : sizes) memory_.try_emplace(name, bytes, fmt::format("tensor '{}'", name));
+}
+
+HostMemory HostBackend::bind(const Program& program) {
+  HostMemory memory(program.tensors.size());
+  for (uint32_t t = 0; t < program.tensors.size(); ++t) {
+    const Tensor& tensor = program.tensors[t];
     switch (tensor.kind) {
       case TensorKind::kWeight:
         // Handlers only read weights; the table of pointers is one for all kinds.
@@ -147,38 +178,47 @@ HostMemory HostBackend::bind() {
         break;
       case TensorKind::kActivation:
       case TensorKind::kKvCache:
-        memory_.emplace_back(tensor.bytes(), fmt::format("tensor '{}'", tensor.name));
-        memory.bind({t}, memory_.back().base());
-        if (tensor.name == model_tensor::kLogits) logits_ = memory.data<float>({t});
-        if (tensor.kind == TensorKind::kKvCache) {
-          caches_.emplace_back(memory.data<uint16_t>({t}), tensor.rows * tensor.cols);
-        }
+        memory.bind({t}, memory_.at(tensor.name).base());
         break;
     }
   }
   return memory;
 }
 
+// The last active row's index + 1.
+uint32_t row_bound(const StateBlock& state) {
+  uint32_t bound = 0;
+  for (uint32_t r = 0; r < kMaxRows; ++r) {
+    if (row_is_active(state.rows[r])) bound = r + 1;
+  }
+  return bound;
+}
+
 void HostBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) {
   state_->control = {
       .passes_done = 0, .passes_wanted = passes, .last_pass = kKeepRunning, .stopped_by_host = 0};
-  check_state(*program_, *state_, block_table_);
-  replay_ ? replay_->run(on_pass) : interpreter_->run(on_pass);
+  check_state(programs_.widest(), *state_, block_table_);
+  last_ = programs_.class_of(row_bound(*state_));
+  const Interpreter& interpreter = interpreters_[last_];
+  interpreter.replay ? interpreter.replay->run(on_pass) : interpreter.threads->run(on_pass);
   std::atomic_ref(host_stop_).store(0, std::memory_order_release);
 }
 
 void HostBackend::record(uint32_t events_of_ring, RecordingDetail) {
-  // What it interleaves has an order, but no times.
-  if (replay_) throw Error(ErrorKind::kRuntime, "host: an interleaving that a seed picks records no events");
-  interpreter_->record(events_of_ring);
+  for (const Interpreter& interpreter : interpreters_) {
+    // What it interleaves has an order, but no times.
+    if (interpreter.replay)
+      throw Error(ErrorKind::kRuntime, "host: an interleaving that a seed picks records no events");
+    interpreter.threads->record(events_of_ring);
+  }
   recording_ = events_of_ring > 0;
 }
 
 void HostBackend::fill_cache() {
-  auto cache = caches_.begin();
-  for (const Tensor& tensor : program_->tensors) {
-    if (tensor.kind == TensorKind::kKvCache)
-      fill_random_matrix(*cache++, cache_fill_key(tensor.name), 0, kCacheFillScale);
+  for (const Tensor& tensor : programs_.widest().tensors) {
+    if (tensor.kind != TensorKind::kKvCache) continue;
+    auto* cache = static_cast<uint16_t*>(memory_.at(tensor.name).base());
+    fill_random_matrix({cache, tensor.rows * tensor.cols}, cache_fill_key(tensor.name), 0, kCacheFillScale);
   }
 }
 
@@ -187,15 +227,17 @@ void HostBackend::fill_cache() {
 std::unique_ptr<Backend> make_host_backend(const Model& model, std::shared_ptr<const ModelWeights> weights,
                                            const BackendOptions& options) {
   const Machine machine = host_machine(options.sms > 0 ? options.sms : threads_of(options));
-  return bind_host_backend(compile_model(model, machine, options.limits, options.schedule), model,
-                           std::move(weights), options);
+  return bind_host_backend(
+      compile_programs(model, machine, options.limits, options.schedule, options.row_classes), model,
+      std::move(weights), options);
 }
 
-std::unique_ptr<Backend> bind_host_backend(ValidProgram program, const Model& model,
+std::unique_ptr<Backend> bind_host_backend(ProgramSet programs, const Model& model,
                                            std::shared_ptr<const ModelWeights> weights,
                                            const BackendOptions& options) {
-  std::vector<ModelConstant> constants = model.constants(program->limits.max_context);
-  return std::make_unique<HostBackend>(std::move(program), std::move(weights), std::move(constants), options);
+  std::vector<ModelConstant> constants = model.constants(programs.widest().limits.max_context);
+  return std::make_unique<HostBackend>(std::move(programs), std::move(weights), std::move(constants),
+                                       options);
 }
 
 }  // namespace serval

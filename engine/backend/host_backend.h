@@ -5,9 +5,9 @@
 
 #include "engine/backend/backend.h"
 #include "engine/backend/options.h"
+#include "engine/compile/program_set.h"
 #include "models/checkpoint/weights.h"
 #include "models/model.h"
-#include "scheduler/valid_program.h"
 
 namespace serval {
 
@@ -16,8 +16,8 @@ namespace serval {
 // of range.
 std::unique_ptr<Backend> make_host_backend(const Model& model, std::shared_ptr<const ModelWeights> weights,
                                            const BackendOptions& options);
-// Binds a program of the model, its KV cache and placement as they were compiled.
-std::unique_ptr<Backend> bind_host_backend(ValidProgram program, const Model& model,
+// Binds programs of the model, their KV cache and placement as they were compiled.
+std::unique_ptr<Backend> bind_host_backend(ProgramSet programs, const Model& model,
                                            std::shared_ptr<const ModelWeights> weights,
                                            const BackendOptions& options);
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "engine/compile/compile_model.h"
 #include "vm/enum_names.h"
@@ -26,6 +27,9 @@ struct EnumNames<BackendKind> {
 struct BackendOptions {
   ProgramLimits limits = {};
   ScheduleOptions schedule = {};
+  // Host and device: most rows of the passes that have a program of their own, each below kMaxRows; all other
+  // passes share one.
+  std::vector<uint32_t> row_classes = {};
   uint32_t sms = 0;             // to compile for; 0: all of a GPU's, as many as the host's threads
   uint32_t threads = 0;         // of the CPU: host and torch; 0: one for each core, LibTorch's choice
   double stall_timeout_s = 30;  // host and device: a launch without progress for this long is a fault

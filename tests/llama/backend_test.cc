@@ -65,6 +65,35 @@ TEST(HostBackend, SmsPolicyQueuesAndThreadsDoNotShow) {
   }
 }
 
+// Passes of up to 4 rows run another program than the chunks of prompts: for fewer SMs, so with smaller
+// activations, and placed otherwise.
+TEST(HostBackend, TheProgramThatAPassRunsDoesNotShow) {
+  const auto compiled = [](uint32_t sms, Policy policy) {
+    return compile_model(tiny_config(), host_machine(sms), {.context = kContext}, {.policy = policy});
+  };
+  Decoder decoder(bind_host_backend(
+      ProgramSet({{kMaxRows, compiled(7, Policy::kList)}, {4, compiled(3, Policy::kRoundRobin)}}),
+      tiny_config(), weights(), host_options(kContext, 7, 2)));
+  const auto sms = [&] { return decoder.program().machine.sms; };
+  EXPECT_EQ(sms(), 7U) << "before the first run";
+  for (const uint32_t chunk : {16U, 5U, 3U})
+    EXPECT_EQ(decoder.answer(two_sequences(), {.chunk = chunk}), expected()) << chunk;
+  EXPECT_EQ(sms(), 3U) << "two rows";
+  decoder.answer({sequence(5, 1)});
+  EXPECT_EQ(sms(), 7U) << "five rows";
+}
+
+TEST(HostBackend, CompilesAProgramForEachRowClass) {
+  BackendOptions options = host_options(kContext, 7);
+  options.row_classes = {4};
+  Decoder decoder = make_decoder(options);
+  const Program* const widest = &decoder.program();
+  EXPECT_EQ(decoder.answer(two_sequences()), expected());
+  EXPECT_NE(&decoder.program(), widest);
+  options.row_classes = {kMaxRows};
+  EXPECT_THROW(make_decoder(options), Error);
+}
+
 TEST(HostBackend, ChunksOfAPromptDoNotShow) {
   Decoder decoder = make_decoder(7);
   for (const uint32_t chunk : {1U, 5U, 16U}) {
@@ -126,16 +155,20 @@ TEST(HostBackend, ItsProgramStaysAsItWasCompiled) {
   }
 }
 
+ProgramSet one_program(const Program& program) {
+  return ProgramSet({{kMaxRows, ValidProgram(program)}});
+}
+
 TEST(HostBackend, RefusesAProgramThatIsNotProven) {
   const BackendOptions options = host_options(kContext, 2);
   Program program = make_decoder(options).program();
-  EXPECT_NO_THROW(bind_host_backend(ValidProgram(program), tiny_config(), weights(), options));
+  EXPECT_NO_THROW(bind_host_backend(one_program(program), tiny_config(), weights(), options));
   const auto wait =
       std::find_if(program.waits.begin(), program.waits.end(), [](const Wait& w) { return w.threshold > 1; });
   ASSERT_NE(wait, program.waits.end());
   --wait->threshold;
   try {
-    bind_host_backend(ValidProgram(program), tiny_config(), weights(), options);
+    bind_host_backend(one_program(program), tiny_config(), weights(), options);
     ADD_FAILURE() << "it was bound";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kRuntime);

@@ -1,0 +1,68 @@
+#include "engine/compile/program_set.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <string>
+#include <utility>
+
+#include "vm/error.h"
+
+namespace serval {
+namespace {
+
+[[noreturn]] void fail(const std::string& what) {
+  throw Error(ErrorKind::kRuntime, "programs of a model: " + what);
+}
+
+// What outlives a pass is one thing to all programs.
+void check_shared_tensors(const Program& one, const Program& other) {
+  for (const Tensor& tensor : other.tensors) {
+    const auto found = one.find_tensor(tensor.name);
+    if (!found) continue;
+    const Tensor& same = one.tensors[found->index];
+    if (same.kind != tensor.kind || (tensor.kind != TensorKind::kActivation && same != tensor))
+      fail(fmt::format("tensor '{}' is not the same in two of them", tensor.name));
+  }
+}
+
+}  // namespace
+
+ProgramSet::ProgramSet(std::vector<RowClass> classes) : classes_(std::move(classes)) {
+  if (classes_.empty()) fail("there is none");
+  std::sort(classes_.begin(), classes_.end(),
+            [](const RowClass& a, const RowClass& b) { return a.rows < b.rows; });
+  for (size_t i = 1; i < classes_.size(); ++i) {
+    if (classes_[i - 1].rows == classes_[i].rows) fail(fmt::format("two are for {} rows", classes_[i].rows));
+    if (program(i).limits != program(i - 1).limits) fail("their limits differ");
+    for (size_t before = 0; before < i; ++before) check_shared_tensors(program(before), program(i));
+  }
+}
+
+size_t ProgramSet::class_of(uint32_t row_bound) const {
+  const auto found = std::find_if(classes_.begin(), classes_.end(),
+                                  [&](const RowClass& row_class) { return row_class.rows >= row_bound; });
+  if (found != classes_.end()) return static_cast<size_t>(found - classes_.begin());
+  throw Error(ErrorKind::kUsage, fmt::format("pass: {} rows; limit: {}", row_bound, classes_.back().rows));
+}
+
+ProgramSet compile_programs(const Model& model, const Machine& machine, const ProgramLimits& limits,
+                            const ScheduleOptions& schedule, std::span<const uint32_t> row_classes) {
+  std::vector<RowClass> classes;
+  for (const uint32_t rows : row_classes) {
+    if (rows == 0 || rows >= kMaxRows)
+      throw Error(ErrorKind::kUsage, fmt::format("row class: {}; limit: 1 to {}", rows, kMaxRows - 1));
+    ScheduleOptions of_class = schedule;
+    of_class.pass.rows = rows;
+    classes.push_back({rows, compile_model(model, machine, limits, of_class)});
+  }
+  classes.push_back({kMaxRows, compile_model(model, machine, limits, schedule)});
+  return ProgramSet(std::move(classes));
+}
+
+std::vector<const Program*> ProgramSet::programs() const {
+  std::vector<const Program*> all;
+  for (const RowClass& row_class : classes_) all.push_back(&*row_class.program);
+  return all;
+}
+
+}  // namespace serval

@@ -1,0 +1,49 @@
+// Several programs of one model over the same tensors, for passes of different sizes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/compile/compile_model.h"
+#include "scheduler/valid_program.h"
+
+namespace serval {
+
+// A program, and the most rows of the passes that it is meant for.
+struct RowClass {
+  uint32_t rows;
+  ValidProgram program;
+};
+
+// Immutable. A pass runs the program of the smallest class that holds its rows; which one that is does not
+// show in its results. Weights, constants, KV caches and the state are found by name, and every program means
+// the same by them. Activations live within a pass, and one pass runs at a time: of one name they are one
+// memory, as large as the largest program needs.
+class ProgramSet {
+ public:
+  // In any order. Throws Error(kRuntime) where there is none, two are of one size, or two programs do not
+  // share their limits or a tensor that outlives a pass.
+  explicit ProgramSet(std::vector<RowClass> classes);
+
+  size_t size() const { return classes_.size(); }
+  const Program& program(size_t index) const { return *classes_.at(index).program; }
+  uint32_t rows(size_t index) const { return classes_.at(index).rows; }
+  // The smallest class that holds a pass whose last active row is row `row_bound` - 1. Throws Error(kUsage)
+  // where none does.
+  size_t class_of(uint32_t row_bound) const;
+  // The class for the most rows. What a state may hold are its program's limits, as all programs'.
+  const Program& widest() const { return *classes_.back().program; }
+  std::vector<const Program*> programs() const;
+
+ private:
+  std::vector<RowClass> classes_;  // by rows, ascending
+};
+
+// compile_model() for each number of `row_classes` and for passes of kMaxRows rows. Each program is placed
+// for a pass of as many rows as its class has, the one for kMaxRows as `schedule` says.
+ProgramSet compile_programs(const Model& model, const Machine& machine, const ProgramLimits& limits,
+                            const ScheduleOptions& schedule, std::span<const uint32_t> row_classes);
+
+}  // namespace serval

@@ -1,0 +1,90 @@
+// A set of programs: which one a pass runs, and what they must have in common.
+#include "engine/compile/program_set.h"
+
+#include <functional>
+#include <optional>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "tests/llama/tiny_model.h"
+#include "vm/error.h"
+
+namespace serval {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr ProgramLimits kLimits{.context = 300, .sequences = 2};
+
+ValidProgram compiled(uint32_t sms, const ProgramLimits& limits = kLimits,
+                      const LlamaConfig& model = testing::tiny_config()) {
+  return compile_model(model, host_machine(sms), limits);
+}
+
+std::string refusal(const std::function<void()>& call, ErrorKind kind = ErrorKind::kRuntime) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kind);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(ProgramSet, RunsTheSmallestThatHoldsThePass) {
+  const ProgramSet set({{16, compiled(4)}, {1, compiled(2)}, {4, compiled(3)}});
+  ASSERT_EQ(set.size(), 3U);
+  for (const auto& [rows, sms] : {std::pair{0U, 2U}, {1U, 2U}, {2U, 3U}, {4U, 3U}, {5U, 4U}, {16U, 4U}})
+    EXPECT_EQ(set.program(set.class_of(rows)).machine.sms, sms) << rows;
+  EXPECT_EQ(set.widest().machine.sms, 4U);
+  EXPECT_EQ(refusal([&] { (void)set.class_of(17); }, ErrorKind::kUsage), "pass: 17 rows; limit: 16");
+}
+
+TEST(ProgramSet, NeedsProgramsOfDifferentSizes) {
+  EXPECT_THAT(refusal([] { ProgramSet({}); }), HasSubstr("there is none"));
+  EXPECT_THAT(refusal([] {
+                ProgramSet({{4, compiled(2)}, {4, compiled(3)}});
+              }),
+              HasSubstr("two are for 4 rows"));
+}
+
+TEST(ProgramSet, SharesLimitsAndWhatOutlivesAPass) {
+  ProgramLimits longer = kLimits;
+  longer.context = 400;
+  EXPECT_THAT(refusal([&] {
+                ProgramSet({{4, compiled(2)}, {16, compiled(2, longer)}});
+              }),
+              HasSubstr("their limits differ"));
+  LlamaConfig wider = testing::tiny_config();
+  wider.intermediate_size += 16;
+  EXPECT_THAT(refusal([&] {
+                ProgramSet({{4, compiled(2)}, {16, compiled(2, kLimits, wider)}});
+              }),
+              HasSubstr("tensor 'model.layers.0.mlp.gate_proj.weight' is not the same"));
+}
+
+TEST(ProgramSet, LetsActivationsDiffer) {
+  const ValidProgram few = compiled(2), many = compiled(132);
+  const auto partial = [](const ValidProgram& program) {
+    return program->tensors[program->find_tensor("partial")->index];
+  };
+  ASSERT_NE(partial(few), partial(many));
+  EXPECT_NO_THROW(ProgramSet({{4, few}, {16, many}}));
+}
+
+TEST(CompilePrograms, MakesOneForEachClassAndOneForAllRows) {
+  const uint32_t classes[] = {4, 1};
+  const ProgramSet set = compile_programs(testing::tiny_config(), host_machine(2), kLimits, {}, classes);
+  ASSERT_EQ(set.size(), 3U);
+  EXPECT_EQ(set.rows(0), 1U);
+  EXPECT_EQ(set.rows(1), 4U);
+  EXPECT_EQ(set.rows(2), static_cast<uint32_t>(kMaxRows));
+  const uint32_t all[] = {kMaxRows};
+  EXPECT_THAT(refusal([&] { compile_programs(testing::tiny_config(), host_machine(2), kLimits, {}, all); },
+                      ErrorKind::kUsage),
+              HasSubstr("row class: 16; limit: 1 to 15"));
+}
+
+}  // namespace
+}  // namespace serval
