@@ -247,7 +247,6 @@ __device__ __forceinline__ void consume_group(Role& role) {
   }
   ++role.next_unit;
   role.wait_chunk(role.next_chunk);  // long there: every phase is waited for once
-  ptx::fence_proxy_async_shared();   // this thread wrote to slots that bulk copies will write
   role.used_chunks(++role.next_chunk);
 }
 

@@ -83,7 +83,6 @@ struct LoaderRole {
       } else {
         wait(s.page_free, p - Config::kRingPages);
       }
-      ptx::fence_proxy_async_shared();  // a consumer read the page that was here
     }
     ptx::mbarrier_arrive_expect_bytes(&s.page_landed[at], bytes);
     ptx::bulk_load_once(s.ring[at], from, bytes, &s.page_landed[at]);
@@ -137,7 +136,6 @@ struct PreparerRole {
   __device__ __forceinline__ void acquire_chunks(uint32_t chunks) const {
     const uint32_t needed = next_chunk + chunks - kActivationSlots<Config>;
     wait_used(static_cast<int32_t>(needed - chunk_floor) > 0 ? needed : chunk_floor);
-    if (lane == 0) ptx::fence_proxy_async_shared();  // consumers read what was there
   }
   // Bulk copies of the next `chunks` chunks of activations, `stride` bytes apart from `from` on, to their
   // slots.
@@ -278,6 +276,7 @@ struct ConsumerRole {
     wait_phase(&s.page_landed[page % Config::kRingPages], page / Config::kRingPages & 1, &s.exit);
   }
   __device__ __forceinline__ void free_page(uint32_t page) {
+    ptx::fence_proxy_async_shared();  // a bulk copy will write what this thread has read
     __syncwarp();
     if (lane == 0) ptx::mbarrier_arrive(&s.page_free[page % Config::kRingPages]);
   }
@@ -300,6 +299,8 @@ struct ConsumerRole {
   }
   // This warp is done with all chunks before `chunk`.
   __device__ __forceinline__ void used_chunks(uint32_t chunk) {
+    ptx::fence_proxy_async_shared();  // bulk copies will write what this thread has read, or written as
+                                      // scratch
     __syncwarp();
     if (lane == 0) ptx::shared_store_release(&s.activations_used[warp], chunk);
   }
