@@ -12,6 +12,7 @@
 #include <iterator>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 
 namespace serval {
 
@@ -27,7 +28,7 @@ template <class E>
 struct EnumNames;
 
 template <class E>
-concept NamedEnum = sizeof(EnumNames<E>::kTable) > 0;
+concept NamedEnum = std::is_array_v<decltype(EnumNames<E>::kTable)>;
 
 // "?" for a value that is not in the table.
 template <NamedEnum E>
