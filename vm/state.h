@@ -32,6 +32,7 @@ enum class FinishReason : uint32_t {
   kNone = 0,
   kStopToken = 1,  // an end-of-sequence token was sampled
   kLength = 2,     // the next position would be beyond `end_position`
+  kNotFinite = 3,  // a logit was NaN or infinite: the token means nothing
 };
 
 // Sampling parameters and history of one sequence.
@@ -55,7 +56,8 @@ static_assert(sizeof(SequenceSlot) == 48 + 4 * kMaxStopTokens + 4 * kHistoryToke
 // What `sample` found for a row.
 struct SampledToken {
   int32_t token = 0;
-  float log_probability = 0;  // natural log under the model's own softmax, before penalties and temperature
+  float log_probability = 0;  // natural log under the model's own softmax, before penalties and temperature;
+                              // NaN if, and only if, a logit of the row is NaN or infinite
 };
 
 // What `advance` publishes for a row of a pass: entry [pass][row] of the output table.

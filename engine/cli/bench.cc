@@ -209,7 +209,7 @@ class Bench {
     std::vector<bool> seen(requests.size());
     const Clock::time_point begin = Clock::now();
     Clock::time_point all_started = begin;
-    engine_.decode_batch(requests, [&](const TokenEvent& event) {
+    const std::vector<Response> responses = engine_.decode_batch(requests, [&](const TokenEvent& event) {
       if (!seen.at(event.sequence - 1)) {
         seen[event.sequence - 1] = true;
         if (++started == test.batch) all_started = Clock::now();
@@ -217,6 +217,9 @@ class Bench {
       return pending_signal() == 0;
     });
     const Clock::time_point end = Clock::now();
+    for (const Response& response : responses) {
+      if (response.finish == Finish::kError) throw Error(ErrorKind::kRuntime, response.error);
+    }
     const bool prompt = test.kind == Test::Kind::kPrompt;
     const std::chrono::duration<double, std::milli> time = prompt ? all_started - begin : end - all_started;
     return Speed{static_cast<size_t>(test.tokens) * requests.size(), time.count()}.tokens_per_second();

@@ -186,6 +186,17 @@ void log_batch(const std::vector<Response>& responses, uint64_t seed, double wal
                   all.tokens_per_second(), seed));
 }
 
+// Says which prompts could not be continued to their end. Returns whether all were.
+bool report_failures(const std::vector<Response>& responses) {
+  bool all_well = true;
+  for (size_t i = 0; i < responses.size(); ++i) {
+    if (responses[i].finish != Finish::kError) continue;
+    all_well = false;
+    log_error(fmt::format("prompt {} of {}: {}", i + 1, responses.size(), responses[i].error));
+  }
+  return all_well;
+}
+
 int generate(const Flags& flags) {
   const std::vector<std::string> prompts = flags.prompts.collect();
   const int sequences = static_cast<int>(std::min<size_t>(prompts.size(), kMaxBatchSequences));
@@ -218,8 +229,10 @@ int generate(const Flags& flags) {
     engine.write_trace(flags.trace_file);
     log_info(flags.trace_file + ": written; serval profile reads it, as does https://ui.perfetto.dev");
   }
+  const bool all_well = report_failures(responses);
   const int signal = pending_signal();
-  return signal == 0 ? 0 : kSignalExitBase + signal;
+  if (signal != 0) return kSignalExitBase + signal;
+  return all_well ? 0 : static_cast<int>(ErrorKind::kRuntime);
 }
 
 }  // namespace

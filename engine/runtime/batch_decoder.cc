@@ -1,6 +1,7 @@
 #include "engine/runtime/batch_decoder.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "fmt/format.h"
@@ -173,7 +174,8 @@ void BatchDecoder::hand_out(const PassPlan& plan, uint32_t pass, const Sink& sin
     Sequence& sequence = running_[plan.rows[r].sequence].sequence;
     // Tokens of a launch after a stop string or a cancellation are dropped.
     if (sequence.finished()) continue;
-    if (!sink(sequence.accept(output))) sequence.cancel();
+    const std::optional<TokenEvent> event = sequence.accept(output);
+    if (event && !sink(*event)) sequence.cancel();
   }
 }
 

@@ -33,8 +33,15 @@ const char* name_of(Finish finish) {
       return "length";
     case Finish::kCancelled:
       return "cancelled";
+    case Finish::kError:
+      return "error";
   }
   return "unknown";
+}
+
+Response throw_if_failed(Response response) {
+  if (response.finish == Finish::kError) throw Error(ErrorKind::kRuntime, response.error);
+  return response;
 }
 
 Engine::Impl::Impl(EngineParts from)
@@ -115,7 +122,7 @@ Response Engine::generate(const Request& request, const TokenCallback& on_token)
   }
   std::vector<PreparedRequest> requests;
   requests.push_back(impl_->prepare(request));
-  return std::move(impl_->run_to_end(std::move(requests), epoch, renumbered).front());
+  return throw_if_failed(std::move(impl_->run_to_end(std::move(requests), epoch, renumbered).front()));
 }
 
 std::vector<Response> Engine::decode_batch(std::span<const Request> requests, const TokenCallback& on_token) {

@@ -24,6 +24,9 @@ struct EngineParts {
   uint32_t trace_tokens = 0;  // whose events are kept
 };
 
+// Throws Error(kRuntime) with the response's error, if it has one.
+Response throw_if_failed(Response response);
+
 struct Engine::Impl {
   explicit Impl(EngineParts from);
   static Engine make(EngineParts parts);

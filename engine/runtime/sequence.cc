@@ -77,9 +77,16 @@ void Sequence::prompt_computed(uint32_t tokens) {
   if (request_.max_tokens == 0) response_.finish = Finish::kLength;
 }
 
-TokenEvent Sequence::accept(const OutputToken& output) {
+std::optional<TokenEvent> Sequence::accept(const OutputToken& output) {
   check_output(output);
   computed_ = output.position;
+  if (output.finish == FinishReason::kNotFinite) {
+    fail(
+        fmt::format("token {} of the text: the model's logits are NaN or infinite (weights that are, or "
+                    "activations that overflow)",
+                    output.position));
+    return std::nullopt;
+  }
   const Clock::time_point now = Clock::now();
   if (response_.tokens.empty()) first_token_ = now;
   response_.timings.decode_ms = milliseconds(now - first_token_);
@@ -112,6 +119,11 @@ void Sequence::check_output(const OutputToken& output) const {
   throw Error(ErrorKind::kDeviceFault,
               fmt::format("sequence {}: a token for position {} came; expected {}, limit {}", handle_,
                           output.position, length(), slot_.end_position));
+}
+
+void Sequence::fail(std::string error) {
+  response_.finish = Finish::kError;
+  response_.error = std::move(error);
 }
 
 void Sequence::cancel() {

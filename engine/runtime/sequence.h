@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/include/serval/engine.h"
@@ -43,8 +44,9 @@ class Sequence {
 
   // `tokens` more positions of the prompt are in the KV cache.
   void prompt_computed(uint32_t tokens);
-  // A token was sampled for it. Throws Error(kDeviceFault) if it is not the one that comes next.
-  TokenEvent accept(const OutputToken& output);
+  // A token was sampled for it. Throws Error(kDeviceFault) if it is not the one that comes next. Nothing if
+  // its logits were not finite: then the sequence ends with an error, and text that was held back is dropped.
+  std::optional<TokenEvent> accept(const OutputToken& output);
   // Ends it; text that was held back is dropped, so that the response has what the events had.
   void cancel();
   // Its blocks go back: only when no launch that knows it is in flight.
@@ -55,6 +57,7 @@ class Sequence {
   void remember(int32_t token);
   std::string text_of(int32_t token, Finish finish_without_stop);
   Finish finish_of(FinishReason reason) const;
+  void fail(std::string error);
   void check_output(const OutputToken& output) const;
 
   uint64_t handle_;

@@ -1,3 +1,6 @@
+#include <utility>
+
+#include "engine/runtime/engine_impl.h"
 #include "serval/engine.h"
 
 namespace serval {
@@ -23,8 +26,7 @@ const TokenEvent* TokenStream::next() {
     while (pending_.empty() && !batch_.idle()) pending_ = batch_.step();
   }
   if (at_ < pending_.size()) return &pending_[at_++];
-  if (sequence_ != 0) response_ = batch_.take(sequence_);
-  sequence_ = 0;
+  if (sequence_ != 0) response_ = throw_if_failed(batch_.take(std::exchange(sequence_, 0)));
   return nullptr;
 }
 

@@ -44,7 +44,7 @@ struct DeviceOp<Advance> : GroupOp {
   static __device__ __forceinline__ OutputToken finish_row(const EndRule& rule, const SampledToken& sampled,
                                                            PassRow& row) {
     const uint32_t position = row.position + 1;
-    const FinishReason finish = finish_of(rule, sampled.token, position);
+    const FinishReason finish = finish_of(rule, sampled, position);
     row.token = sampled.token;
     row.position = position;
     row.active = finish == FinishReason::kNone ? 1 : 0;

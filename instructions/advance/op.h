@@ -2,10 +2,10 @@
 // follows.
 //
 // For a row that wanted logits with sampled token t at position p = row.position + 1: output[pass][row] = (t,
-// p); the sequence ends if t is one of its stop tokens, or if p >= end_position; otherwise the row goes on
-// with (t, p). Rows that wanted none (the inner tokens of a prompt) become inactive. The launch ends when no
-// row is active, when the passes asked for are done, or when the host's stop flag is set: only this
-// instruction reads it.
+// p); the sequence ends if a logit was not finite, if t is one of its stop tokens, or if p >= end_position;
+// otherwise the row goes on with (t, p). Rows that wanted none (the inner tokens of a prompt) become
+// inactive. The launch ends when no row is active, when the passes asked for are done, or when the host's
+// stop flag is set: only this instruction reads it.
 #pragma once
 
 #include "instructions/common/check.h"

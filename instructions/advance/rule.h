@@ -22,11 +22,13 @@ constexpr EndRule end_rule_of(const SequenceSlot& slot) {
 }
 
 // Why the sequence ends with this token at this position, or kNone.
-constexpr FinishReason finish_of(const EndRule& rule, int32_t token, uint32_t position) {
+constexpr FinishReason finish_of(const EndRule& rule, const SampledToken& sampled, uint32_t position) {
   bool stops = false;
   for (uint32_t i = 0; i < kMaxStopTokens; ++i) {
-    stops |= i < rule.num_stop_tokens && rule.stop_tokens[i] == token;
+    stops |= i < rule.num_stop_tokens && rule.stop_tokens[i] == sampled.token;
   }
+  const bool is_nan = sampled.log_probability != sampled.log_probability;
+  if (is_nan) return FinishReason::kNotFinite;
   if (stops) return FinishReason::kStopToken;
   return position >= rule.end_position ? FinishReason::kLength : FinishReason::kNone;
 }
@@ -45,7 +47,7 @@ inline bool advance_rows(PassRow* rows, const SampledToken* sampled, const Seque
     }
     const int32_t token = sampled[r].token;
     const uint32_t position = row.position + 1;
-    const FinishReason finish = finish_of(end_rule_of(slots[row.slot]), token, position);
+    const FinishReason finish = finish_of(end_rule_of(slots[row.slot]), sampled[r], position);
     output[r] = {1, row.slot, token, sampled[r].log_probability, position, finish};
     row.token = token;
     row.position = position;

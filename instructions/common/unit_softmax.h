@@ -16,7 +16,8 @@ namespace serval {
 // add: where float's range ends, sums are not finite, or zero, and `sample` reads the logits after all.
 struct UnitSoftmax {
   float largest;  // NaN counts as the smallest: never NaN
-  float sum;      // of exp(logit); its lowest bits say which of the unit's tokens is the first with `largest`
+  float sum;  // of exp(logit); its lowest bits say which of the unit's tokens is the first with `largest`.
+              // NaN if a logit is NaN or infinite
 };
 inline constexpr uint32_t kUnitSoftmaxCols = sizeof(UnitSoftmax) / sizeof(float);
 // What the lowest bits say: where no logit is more than -infinity, anything.
@@ -30,6 +31,11 @@ constexpr uint64_t vocabulary_units(uint64_t vocab) {
   return (vocab + kUnitRows - 1) / kUnitRows;
 }
 
+// A logit's share of a sum, given as it would be: the same, but NaN where the logit is NaN or infinite.
+constexpr float share_if_finite(float logit, float share) {
+  return logit * 0.0F + share;  // one instruction on the GPU
+}
+
 // `logits`: a unit's, 1 to 8. They are added as a tree of neighbours, as lanes of a warp do. Thread-safe.
 inline UnitSoftmax unit_softmax(std::span<const float> logits) {
   UnitSoftmax unit{-std::numeric_limits<float>::infinity(), 0};
@@ -37,7 +43,7 @@ inline UnitSoftmax unit_softmax(std::span<const float> logits) {
   uint32_t first = 0;
   for (uint32_t i = 0; i < logits.size(); ++i) {
     if (logits[i] > unit.largest) unit.largest = logits[first = i];
-    sums[i] = std::exp(logits[i]);
+    sums[i] = share_if_finite(logits[i], std::exp(logits[i]));
   }
   for (uint32_t step = 1; step < kUnitRows; step *= 2) {
     for (uint32_t i = 0; i < kUnitRows; i += 2 * step) sums[i] += sums[i + step];

@@ -32,7 +32,7 @@ struct DeviceOp<LmHead> : MatvecOp<DeviceOp<LmHead>> {
                                                       const Fetched&) {
     const uint32_t unit = op.first_unit + out.unit, token = unit * kUnitRows + out.row_of_unit;
     const bool exists = token < op.vocab;
-    const UnitSoftmax softmax = softmax_of_unit(exists ? sums.first : -INFINITY, role.lane);
+    const UnitSoftmax softmax = softmax_of_unit(sums.first, exists, role.lane);
     if (!out.wanted) return;
     if (exists) {
       ptx::store_relaxed(tensor<&LmHead::logits, float>(*role.slot) + size_t{out.row} * op.vocab + token,
@@ -45,15 +45,18 @@ struct DeviceOp<LmHead> : MatvecOp<DeviceOp<LmHead>> {
   }
 
  private:
-  // Of the 8 neighbouring lanes that have a unit's logits, for all of them.
-  static __device__ __forceinline__ UnitSoftmax softmax_of_unit(float logit, uint32_t lane) {
+  // Of the 8 neighbouring lanes that have a unit's logits, for all of them. Where the vocabulary has ended, a
+  // lane's `value` is that of a row of zeros.
+  static __device__ __forceinline__ UnitSoftmax softmax_of_unit(float value, bool exists, uint32_t lane) {
+    const float logit = exists ? value : -INFINITY;
     float largest = fmaxf(logit, -INFINITY);  // never NaN
 #pragma unroll
     for (uint32_t step = 1; step < kUnitRows; step *= 2) {
       largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, step));
     }
     const uint32_t unit_lanes = __ballot_sync(~0u, logit == largest) >> (lane & ~(kUnitRows - 1));
-    const float sum = residual::add_neighbours<kUnitRows>(ptx::exp(logit), ~0u);
+    const float share = share_if_finite(value, ptx::exp(logit));
+    const float sum = residual::add_neighbours<kUnitRows>(share, ~0u);
     const auto first = static_cast<uint32_t>(__ffs(static_cast<int>(unit_lanes))) - 1;
     return {largest, __uint_as_float(bits_with_first(__float_as_uint(sum), first))};
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "instructions/common/unit_softmax.h"
 #include "instructions/sample/random.h"
 
 namespace serval {
@@ -28,7 +29,7 @@ float log_probability(std::span<const float> logits, int32_t token) {
   float largest = kSmallest;
   for (const float x : logits) largest = std::max(largest, clean(x));
   double sum = 0;
-  for (const float x : logits) sum += std::exp(shortfall(clean(x), largest));
+  for (const float x : logits) sum += share_if_finite(x, std::exp(shortfall(clean(x), largest)));
   return shortfall(clean(logits[static_cast<size_t>(token)]), largest) - static_cast<float>(std::log(sum));
 }
 

@@ -24,7 +24,7 @@ struct Candidate {
 // reaches p; min-p those with at least that share of the first one's probability; at least one stays. The
 // rest are softened by the temperature, and the first whose cumulative probability exceeds the draw is taken.
 // NaN logits count as the smallest. The log-probability is the token's under the softmax of the logits as
-// they came.
+// they came; NaN if one of them is NaN or infinite.
 SampledToken sample_token(std::span<const float> logits, const SequenceSlot& slot, uint32_t position,
                           std::vector<Candidate>& candidates);
 

@@ -1,14 +1,15 @@
 // The first candidate of a row as it came, and the sum of exponentials, from the row's units.
 //
 // Units' sums are of exp(logit) as it is: float holds what is e^80 times larger or smaller just as well.
-// Where that is not enough, or a logit is no number, the sum comes out as zero, infinite or NaN, and is taken
-// again, from the logits, relative to the largest.
+// Where that is not enough, or a logit is not finite, the sum comes out as zero, infinite or NaN, and is
+// taken again, from the logits, relative to the largest. It is NaN then only if a logit is not finite.
 #pragma once
 
 #include <cfloat>
 #include <cmath>
 #include <cstdint>
 
+#include "instructions/common/unit_softmax.h"
 #include "instructions/sample/collectives.cuh"
 #include "instructions/sample/logits_row.cuh"
 #include "instructions/sample/order.cuh"
@@ -48,7 +49,7 @@ struct ThreadSoftmax {
 struct Softmax {
   Place first;           // of the candidates, before any penalty
   float thread_largest;  // among this thread's logits
-  float sum;             // of exp(logit - largest), infinite ones being equal
+  float sum;             // of exp(logit - largest); NaN if a logit is NaN or infinite
 };
 
 // The first of the warp's candidates, for all lanes.
@@ -66,7 +67,8 @@ __device__ __forceinline__ float careful_sum(const Group& group, Scratch& scratc
   for_each_quad(row, group.thread, scratch.staged, [&](uint32_t token, const LogitQuad& quad) {
 #pragma unroll
     for (uint32_t i = 0; i < kQuadLogits; ++i) {
-      const float share = expf(shortfall(clean(quad.logit[i]), largest));
+      const float logit = quad.logit[i];
+      const float share = share_if_finite(logit, expf(shortfall(clean(logit), largest)));
       own += token + i < row.vocab() ? share : 0;
     }
   });

@@ -9,6 +9,7 @@
 
 #include "engine/backend/gpu.h"
 #include "tests/llama/decoder.h"
+#include "tests/llama/spoilt_model.h"
 #include "tests/llama/tiny_model.h"
 #include "vm/error.h"
 
@@ -142,6 +143,18 @@ TEST(DeviceBackend, LeftoversOfOtherSequencesDoNotShow) {
   Decoder decoder = make_decoder(device_options());
   decoder.answer({sequence(300, 10, 5), sequence(290, 10, 6)});
   EXPECT_EQ(decoder.answer(two_sequences()), expected());
+}
+
+std::unique_ptr<Backend> make_spoilt(const SpoiltWeights& weights) {
+  return make_device_backend(tiny_untied_config(), weights, device_options());
+}
+
+TEST(DeviceBackend, ASequenceWhoseLogitsAreNotFiniteEndsAlone) {
+  expect_only_the_spoilt_sequence_to_end(make_spoilt);
+}
+
+TEST(DeviceBackend, OneLogitThatIsNotFiniteEndsASequence) {
+  expect_one_spoilt_logit_to_end_all(make_spoilt);
 }
 
 TEST(DeviceBackend, StopsBetweenPasses) {

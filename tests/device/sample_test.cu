@@ -114,6 +114,7 @@ double exact_log_probability(const std::vector<float>& logits, int32_t token) {
   double largest = -kInfinity, sum = 0;
   for (const float x : logits) largest = std::max<double>(largest, clean(x));
   for (const float x : logits) sum += std::exp(exact_shortfall(clean(x), largest));
+  if (!std::all_of(logits.begin(), logits.end(), [](float x) { return std::isfinite(x); })) return kNan;
   return exact_shortfall(clean(logits[static_cast<size_t>(token)]), largest) - std::log(sum);
 }
 
@@ -189,6 +190,7 @@ class Judge {
       expected = exact_log_probability(c.logits, gpu.token);
     }
     if (gpu.log_probability == expected) return;  // infinite ones, too
+    if (std::isnan(expected) && std::isnan(gpu.log_probability)) return;
     const double off = std::abs(gpu.log_probability - expected);
     EXPECT_LE(off, kMostOff) << describe(c) << ": expected " << expected << ", GPU " << gpu.log_probability;
     most_off_ = std::max(most_off_, off);
@@ -393,6 +395,35 @@ TEST(SampleOnGpu, DrawsFromAFlatDistributionOverTheWholeVocabulary) {
     cases.push_back(std::move(c));
   }
   expect_like_host("flat distributions", cases);
+}
+
+// It is how `advance` knows. The units' sums tell, in rows that are added up from them and in others.
+TEST(SampleOnGpu, TheLogProbabilityIsNanIfAndOnlyIfALogitIsNotFinite) {
+  SERVAL_NEEDS_GPU();
+  Random random(4);
+  for (const uint32_t vocab : {17U, 2048U, 128256U}) {
+    std::vector<Case> cases;
+    for (uint32_t i = 0; i < 64; ++i) {
+      Case c{random_logits(random, vocab, Kind::kModel), sampling(i % 2 == 0 ? 0 : 1)};
+      if (i % 8 < 4) c.logits[random.below(vocab)] = random.pick<float>({kNan, -kNan, kInfinity, -kInfinity});
+      if (i % 8 == 4) c.logits[random.below(vocab)] = 100;  // its exponential is infinite
+      if (i % 8 == 5) c.logits[random.below(vocab)] = -1e30F;
+      cases.push_back(std::move(c));
+    }
+    Rows rows(vocab);
+    for (size_t begin = 0; begin < cases.size(); begin += kMaxRows) {
+      std::vector<const Case*> some;
+      for (size_t i = begin; i < begin + kMaxRows; ++i) some.push_back(&cases[i]);
+      const std::vector<SampledToken> sampled = rows.sample(some);
+      for (size_t i = 0; i < sampled.size(); ++i) {
+        const std::vector<float>& logits = some[i]->logits;
+        const bool finite =
+            std::all_of(logits.begin(), logits.end(), [](float x) { return std::isfinite(x); });
+        EXPECT_EQ(std::isnan(sampled[i].log_probability), !finite)
+            << "vocab " << vocab << ", case " << begin + i;
+      }
+    }
+  }
 }
 
 TEST(SampleOnGpu, HoldsTheLargestVocabulary) {

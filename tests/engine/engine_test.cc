@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <limits>
 #include <ranges>
 #include <string>
 #include <thread>
@@ -55,6 +56,64 @@ Error error_of(const std::function<void()>& call) {
   }
   ADD_FAILURE() << "no error";
   return Error(ErrorKind::kRuntime, "none");
+}
+
+// Its logits are not finite once the text has `length` tokens, if it begins with `spoilt`.
+ToyModel failing_model(int32_t spoilt, size_t length) {
+  const ToyModel healthy = hashing_model(300);
+  return [=](const SequenceSlot& slot, std::span<const int32_t> tokens) {
+    SampledToken sampled = healthy(slot, tokens);
+    if (tokens[0] == spoilt && tokens.size() >= length)
+      sampled.log_probability = std::numeric_limits<float>::quiet_NaN();
+    return sampled;
+  };
+}
+
+TEST(Engine, LogitsThatAreNotFiniteAreAnErrorOfTheirRequest) {
+  ToyEngine toy(failing_model(5, 6), {});
+  std::vector<int32_t> streamed;
+  const Error error = error_of([&] {
+    toy.engine.generate({.prompt_ids = {5, 5, 5}, .max_tokens = 20}, [&](const TokenEvent& event) {
+      streamed.push_back(event.token);
+      return true;
+    });
+  });
+  EXPECT_EQ(error.kind(), ErrorKind::kRuntime);
+  EXPECT_THAT(error.what(), HasSubstr("token 6 of the text: the model's logits are NaN or infinite"));
+  EXPECT_EQ(streamed.size(), 3u) << "what came before was good";
+  EXPECT_TRUE(toy.all_blocks_free());
+  EXPECT_EQ(toy.engine.generate({.prompt_ids = {6, 5, 5}, .max_tokens = 20}).tokens.size(), 20u);
+}
+
+TEST(Engine, NeighboursOfARequestThatFailsGoOn) {
+  ToyEngine toy(failing_model(5, 6), {});
+  std::vector<Request> requests;
+  for (const int32_t first : {4, 5, 6}) requests.push_back({.prompt_ids = {first, 1, 2}, .max_tokens = 20});
+  std::vector<uint64_t> finished;
+  const std::vector<Response> responses = toy.engine.decode_batch(requests, [&](const TokenEvent& event) {
+    if (event.finish != Finish::kNone) finished.push_back(event.sequence);
+    return true;
+  });
+  EXPECT_THAT(finished, ElementsAre(1, 3));
+  EXPECT_EQ(responses[1].finish, Finish::kError);
+  EXPECT_THAT(responses[1].error, HasSubstr("NaN or infinite"));
+  EXPECT_EQ(responses[1].tokens.size(), 3u);
+  for (const size_t i : {0, 2}) {
+    EXPECT_EQ(responses[i].finish, Finish::kLength);
+    EXPECT_EQ(responses[i].error, "");
+    EXPECT_EQ(responses[i].tokens, toy.engine.generate(requests[i]).tokens);
+  }
+}
+
+TEST(Engine, AStreamThrowsWhatItsRequestFailedWith) {
+  ToyEngine toy(failing_model(5, 6), {});
+  TokenStream stream(toy.engine, {.prompt_ids = {5, 5, 5}, .max_tokens = 20});
+  size_t tokens = 0;
+  const Error error = error_of([&] {
+    for ([[maybe_unused]] const TokenEvent& event : stream) ++tokens;
+  });
+  EXPECT_EQ(error.kind(), ErrorKind::kRuntime);
+  EXPECT_EQ(tokens, 3u);
 }
 
 TEST(Engine, StopsAtMaxTokens) {
@@ -367,6 +426,7 @@ TEST(Finish, HasNames) {
   EXPECT_STREQ(name_of(Finish::kStop), "stop");
   EXPECT_STREQ(name_of(Finish::kLength), "length");
   EXPECT_STREQ(name_of(Finish::kCancelled), "cancelled");
+  EXPECT_STREQ(name_of(Finish::kError), "error");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "gtest/gtest.h"
 
+#include "instructions/advance/rule.h"
 #include "vm/error.h"
 #include "vm/kv_cache.h"
 
@@ -24,11 +25,6 @@ uint64_t hash_of(const SequenceSlot& slot, std::span<const int32_t> tokens) {
   if (slot.temperature > 0) hash = mix(mix(hash, slot.seed), slot.sequence);
   for (const int32_t token : tokens) hash = mix(hash, static_cast<uint64_t>(token));
   return hash;
-}
-
-bool is_stop_token(const SequenceSlot& slot, int32_t token) {
-  const auto* end = slot.stop_tokens + slot.num_stop_tokens;
-  return std::find(slot.stop_tokens, end, token) != end;
 }
 
 bool any_active(const StateBlock& state) {
@@ -146,8 +142,7 @@ void FakeBackend::advance(uint32_t pass, int r) {
   SequenceSlot& slot = state_->slots[row.slot];
   const SampledToken sampled = model_(slot, tokens);
   const uint32_t position = row.position + 1;
-  FinishReason finish = position >= slot.end_position ? FinishReason::kLength : FinishReason::kNone;
-  if (is_stop_token(slot, sampled.token)) finish = FinishReason::kStopToken;
+  const FinishReason finish = finish_of(end_rule_of(slot), sampled, position);
   output = {1, row.slot, sampled.token, sampled.log_probability, position, finish};
   slot.history[slot.history_length++ % kHistoryTokens] = sampled.token;
   row.token = sampled.token;

@@ -1,4 +1,5 @@
 #include <cstring>
+#include <limits>
 
 #include "gtest/gtest.h"
 
@@ -120,6 +121,19 @@ TEST_F(AdvanceTest, AStopTokenAtTheEndPositionIsAStopToken) {
   decode(0, 1, 20, 7);
   run();
   EXPECT_EQ(output(0, 0).finish, FinishReason::kStopToken);
+}
+
+TEST_F(AdvanceTest, EndsASequenceWhoseLogitsWereNotFinite) {
+  slot(1).num_stop_tokens = 1;
+  slot(1).stop_tokens[0] = 7;
+  decode(0, 1, 999, 7, std::numeric_limits<float>::quiet_NaN());  // not by its stop token or length
+  decode(1, 2, 10, 7, -std::numeric_limits<float>::infinity());   // very unlikely, but a number
+  run();
+  EXPECT_EQ(row(0).active, 0U);
+  EXPECT_EQ(output(0, 0).valid, 1U);
+  EXPECT_EQ(output(0, 0).finish, FinishReason::kNotFinite);
+  EXPECT_EQ(row(1).active, 1U);
+  EXPECT_EQ(output(0, 1).finish, FinishReason::kNone);
 }
 
 TEST_F(AdvanceTest, RowsOfAPromptThatSampleNothingBecomeInactive) {

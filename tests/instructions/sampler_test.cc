@@ -272,7 +272,6 @@ TEST(Sampler, NanCountsAsTheSmallest) {
   EXPECT_EQ(greedy({kNan, -5, kNan}), 1);
   EXPECT_EQ(greedy({kNan, -kInfinity, 0}), 2);
   EXPECT_EQ(support({kNan, 1, kNan, 1}, sampling(1)), (std::set<int32_t>{1, 3}));
-  EXPECT_FLOAT_EQ(draw({kNan, 1, 1}, sampling(0)).log_probability, std::log(0.5F));
 }
 
 TEST(Sampler, MinusInfinityEverywhereButOneLeavesThatOne) {
@@ -280,14 +279,13 @@ TEST(Sampler, MinusInfinityEverywhereButOneLeavesThatOne) {
     SequenceSlot slot = sampling(temperature);
     const Logits logits = {-kInfinity, -kInfinity, -3, -kInfinity};
     EXPECT_EQ(support(logits, slot), (std::set<int32_t>{2}));
-    EXPECT_EQ(draw(logits, slot).log_probability, 0.0F);
     slot = seen(slot, 1.3F, {0, 2});
     EXPECT_EQ(support(logits, slot), (std::set<int32_t>{2}));
   }
 }
 
-// A model that overflows still gets a token and a log-probability that is a number.
-TEST(Sampler, InfiniteLogitsShareTheProbabilityAmongThem) {
+// A model that overflows still gets a token of its vocabulary.
+TEST(Sampler, InfiniteLogitsAreDrawnAlike) {
   struct Case {
     Logits logits;
     std::set<int32_t> tokens;
@@ -299,8 +297,23 @@ TEST(Sampler, InfiniteLogitsShareTheProbabilityAmongThem) {
   for (const Case& c : cases) {
     EXPECT_EQ(support(c.logits, sampling(1)), c.tokens);
     EXPECT_EQ(greedy(c.logits), *c.tokens.begin());
-    EXPECT_FLOAT_EQ(draw(c.logits, sampling(0)).log_probability,
-                    std::log(1 / static_cast<float>(c.tokens.size())));
+  }
+}
+
+TEST(Sampler, TheLogProbabilityIsNanWhereALogitIsNotFinite) {
+  for (const float bad : {kNan, -kNan, kInfinity, -kInfinity}) {
+    for (const Logits& logits : {Logits{bad, 1, 1}, Logits{1, 2, bad}, Logits{bad, bad}, Logits{bad}}) {
+      EXPECT_TRUE(std::isnan(draw(logits, sampling(0)).log_probability));
+      EXPECT_TRUE(std::isnan(draw(logits, seen(sampling(1), 1.3F, {0})).log_probability));
+    }
+  }
+}
+
+TEST(Sampler, TheLogProbabilityIsNeverNanWhereAllLogitsAreFinite) {
+  constexpr float kMost = std::numeric_limits<float>::max();
+  for (const Logits& logits : {Logits{kMost, -kMost}, Logits{-kMost, -kMost}, Logits{0, 1e-45F}}) {
+    EXPECT_FALSE(std::isnan(draw(logits, sampling(0)).log_probability));
+    EXPECT_FALSE(std::isnan(draw(logits, sampling(1e30F)).log_probability));
   }
 }
 

@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 
 #include "tests/llama/decoder.h"
+#include "tests/llama/spoilt_model.h"
 #include "tests/llama/tiny_model.h"
 #include "tests/sample.h"
 #include "vm/error.h"
@@ -157,6 +158,20 @@ TEST(HostBackend, ItsProgramStaysAsItWasCompiled) {
 
 ProgramSet one_program(const Program& program) {
   return ProgramSet({{kMaxRows, ValidProgram(program)}});
+}
+
+std::unique_ptr<Backend> make_spoilt(const SpoiltWeights& weights) {
+  auto on_host = std::make_shared<const ModelWeights>(
+      ModelWeights::materialise(std::make_shared<const SpoiltWeights>(weights)));
+  return make_host_backend(tiny_untied_config(), std::move(on_host), host_options(kContext, 3, 2));
+}
+
+TEST(HostBackend, ASequenceWhoseLogitsAreNotFiniteEndsAlone) {
+  expect_only_the_spoilt_sequence_to_end(make_spoilt);
+}
+
+TEST(HostBackend, OneLogitThatIsNotFiniteEndsASequence) {
+  expect_one_spoilt_logit_to_end_all(make_spoilt);
 }
 
 TEST(HostBackend, RefusesAProgramThatIsNotProven) {

@@ -53,8 +53,9 @@ enum class Finish {
   kStop,       // one of Request::stop was reached
   kLength,     // max_tokens, or the context is full
   kCancelled,  // cancel() was called or the callback returned false for this sequence
+  kError,      // it could not go on: Response::error says why
 };
-const char* name_of(Finish finish);  // "eos", "stop", "length", "cancelled"
+const char* name_of(Finish finish);  // "eos", "stop", "length", "cancelled", "error"
 
 struct TokenEvent {
   uint64_t sequence = 0;  // as Batch::add returned it; 0 for generate(), index + 1 for decode_batch()
@@ -78,6 +79,7 @@ struct Response {
   std::vector<float> log_probabilities;  // one for each token
   int prompt_tokens = 0;
   Finish finish = Finish::kNone;
+  std::string error;  // one line where finish is kError, else empty; what was generated before stays
   Timings timings;
 };
 
@@ -157,11 +159,13 @@ class Engine {
   std::vector<int32_t> tokenize_chat(std::span<const ChatMessage> messages) const;
 
   // Runs one request to its end. Errors: kUsage for parameters out of range or a prompt that is empty or does
-  // not fit the context, kOutOfMemory when no KV blocks are left, kDeviceFault when the interpreter gave up.
+  // not fit the context, kRuntime when the model's logits are not finite, kOutOfMemory when no KV blocks are
+  // left, kDeviceFault when the interpreter gave up.
   Response generate(const Request& request, const TokenCallback& on_token = {});
 
   // Runs up to kMaxBatchSequences requests together; more wait their turn. Responses in the order of the
-  // requests. One that is out of range is an error before any runs.
+  // requests. One that is out of range is an error before any runs; one whose logits are not finite finishes
+  // as kError, and the others go on.
   std::vector<Response> decode_batch(std::span<const Request> requests, const TokenCallback& on_token = {});
 
   // Writes what each SM did in the last tokens, at most EngineOptions::trace_tokens and no more than the last
@@ -198,8 +202,8 @@ class Batch {
   uint64_t add(const Request& request);
   // One pass: a new token for every sequence that has read its prompt, and chunks of the others' prompts, the
   // oldest first. Returns the tokens made, in order of handles; empty while all of them are still reading.
-  // A sequence that ends without a token (cancelled, or max_tokens is 0) has no event. After an error it may
-  // be called again.
+  // A sequence that ends without a token (cancelled, kError, or max_tokens is 0) has no event. After an error
+  // it may be called again.
   std::vector<TokenEvent> step();
   bool idle() const;                        // true when no sequence is running
   void cancel(uint64_t sequence) noexcept;  // takes effect in the next step
@@ -212,7 +216,7 @@ class Batch {
 };
 
 // The tokens of one request as a range, made one pass at a time as they are asked for: for (const TokenEvent&
-// t : TokenStream(engine, request)) …
+// t : TokenStream(engine, request)) … Errors as Engine::generate().
 class TokenStream {
  public:
   TokenStream(Engine& engine, const Request& request);
