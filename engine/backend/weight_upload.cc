@@ -147,6 +147,7 @@ class Upload {
     const StagePool::Loan stage(pool);
     source_.fetch(weight.source_index, slice.first, slice.count);
     source_.read(weight.source_index, slice.first, {stage->rows(), count});
+    source_.require_finite(weight.source_index, slice.first, {stage->rows(), count});
     void* copy_to = is_packed(tensor) ? static_cast<void*>(stage->device.data()) : to;
     SERVAL_CUDA_CHECK(
         cudaMemcpyAsync(copy_to, stage->pinned.data(), bytes, cudaMemcpyHostToDevice, stage->stream.get()));

@@ -57,6 +57,8 @@ void declare_model(FlagSet& flags, EngineOptions& options) {
   flags.value("--random-weights", "SEED",
               "weights made from SEED instead of a checkpoint's; a preset needs it",
               [&options](const FlagValue& v) { options.random_weights = parse_unsigned(v, UINT64_MAX); });
+  flags.toggle("--allow-nonfinite", "load weights that are NaN or infinite, or too large for bf16",
+               options.allow_nonfinite);
 }
 
 void declare_context(FlagSet& flags, EngineOptions& options) {

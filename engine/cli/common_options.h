@@ -26,7 +26,7 @@ inline constexpr int kMaxContext = ConfigLimits::kMaxPosition;  // tokens; the m
 
 // -m: a directory or a preset's name.
 void declare_model_name(FlagSet& flags, std::string& model);
-// -m, --random-weights: which model.
+// -m, --random-weights, --allow-nonfinite: which model.
 void declare_model(FlagSet& flags, EngineOptions& options);
 // -c.
 void declare_context(FlagSet& flags, EngineOptions& options);

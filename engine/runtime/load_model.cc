@@ -78,8 +78,11 @@ ChosenBackend make_backend(BackendKind kind, const BackendOptions& options, cons
 }  // namespace
 
 Weights::Weights(const EngineOptions& options, const ModelSource& source)
-    : source_(options.random_weights ? make_random_weights(*source.model, *options.random_weights)
-                                     : open_checkpoint_weights(source.directory, *source.model)),
+    : source_(
+          options.random_weights
+              ? make_random_weights(*source.model, *options.random_weights)
+              : open_checkpoint_weights(source.directory, *source.model,
+                                        options.allow_nonfinite ? NotFinite::kLoaded : NotFinite::kRefused)),
       progress_(weight_progress(options.progress)) {}
 
 std::shared_ptr<const ModelWeights> Weights::on_host() {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstring>
 #include <exception>
 #include <map>
@@ -15,6 +16,7 @@
 #include "spdlog/spdlog.h"
 
 #include "models/checkpoint/checkpoint.h"
+#include "models/checkpoint/not_finite.h"
 #include "models/checkpoint/parallel.h"
 #include "models/checkpoint/random_weights.h"
 #include "vm/bf16.h"
@@ -52,6 +54,11 @@ const TensorView& checked_tensor(const Checkpoint& checkpoint, const WeightSpec&
   return tensor;
 }
 
+// "1 tensor", "2 tensors".
+std::string counted(size_t count, const std::string& noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 void warn_of_unused(const Checkpoint& checkpoint, std::span<const WeightSpec> specs) {
   constexpr size_t kMaxListed = 3;
   std::set<std::string, std::less<>> known;
@@ -65,14 +72,14 @@ void warn_of_unused(const Checkpoint& checkpoint, std::span<const WeightSpec> sp
   if (unused.empty()) return;
   const size_t count = unused.size();
   unused.resize(std::min(count, kMaxListed));
-  spdlog::warn("{}: {} tensors that the model does not use: {}{}", checkpoint.source(), count,
+  spdlog::warn("{}: {} that the model does not use: {}{}", checkpoint.source(), counted(count, "tensor"),
                fmt::join(unused, ", "), count > kMaxListed ? ", ..." : "");
 }
 
 class CheckpointWeights final : public WeightSource {
  public:
-  CheckpointWeights(const std::filesystem::path& model_dir, const Model& model)
-      : WeightSource(model), checkpoint_(Checkpoint::open(model_dir)) {
+  CheckpointWeights(const std::filesystem::path& model_dir, const Model& model, NotFinite not_finite)
+      : WeightSource(model), checkpoint_(Checkpoint::open(model_dir)), not_finite_(not_finite) {
     for (const WeightSpec& spec : specs()) tensors_.push_back(&checked_tensor(checkpoint_, spec));
     warn_of_unused(checkpoint_, specs());
   }
@@ -99,16 +106,22 @@ class CheckpointWeights final : public WeightSource {
     read_in(bytes(tensor, first, count));
   }
 
+  void require_finite(size_t tensor, int64_t first, std::span<const uint16_t> bf16) const override {
+    if (not_finite_ == NotFinite::kLoaded) return;
+    const size_t index = first_not_finite(bf16);
+    if (index < bf16.size()) refuse(tensor, first + static_cast<int64_t>(index), bf16[index]);
+  }
+
   void report() const override {
     std::map<std::string_view, size_t> converted;
     for (const TensorView* tensor : tensors_)
       if (tensor->dtype != StoredType::kBF16) ++converted[dtype_name(tensor->dtype)];
     std::vector<std::string> counts;
     counts.reserve(converted.size());
-    for (const auto& [dtype, count] : converted) counts.push_back(fmt::format("{} {}", count, dtype));
+    for (const auto& [dtype, count] : converted)
+      counts.push_back(counted(count, fmt::format("{} tensor", dtype)));
     if (!counts.empty())
-      spdlog::info("{}: {} tensors rounded to the nearest bf16", checkpoint_.source(),
-                   fmt::join(counts, " and "));
+      spdlog::info("{}: {} rounded to the nearest bf16", checkpoint_.source(), fmt::join(counts, " and "));
   }
 
  private:
@@ -118,7 +131,22 @@ class CheckpointWeights final : public WeightSource {
                                            static_cast<size_t>(count * element_bytes));
   }
 
+  [[noreturn]] void refuse(size_t tensor, int64_t index, uint16_t bf16) const {
+    const TensorView& view = *tensors_[tensor];
+    float stored = bf16_to_float(bf16);
+    if (view.dtype == StoredType::kF32) std::memcpy(&stored, bytes(tensor, index, 1).data(), sizeof stored);
+    const WeightSpec& spec = specs()[tensor];
+    const std::string place = spec.kind == WeightKind::kMatrix
+                                  ? fmt::format("[{}, {}]", index / spec.cols, index % spec.cols)
+                                  : fmt::format("[{}]", index);
+    throw Error(ErrorKind::kRuntime,
+                fmt::format("{}: tensor {}: element {} is {}{}; --allow-nonfinite (allow_nonfinite) loads it",
+                            checkpoint_.path_of(view.name), shown(view.name), place, stored,
+                            std::isfinite(stored) ? ", more than bf16 can hold" : ""));
+  }
+
   const Checkpoint checkpoint_;
+  const NotFinite not_finite_;
   std::vector<const TensorView*> tensors_;  // in order of specs(), into checkpoint_
 };
 
@@ -159,8 +187,8 @@ size_t WeightSource::index_of(std::string_view name) const {
 }
 
 std::unique_ptr<const WeightSource> open_checkpoint_weights(const std::filesystem::path& model_dir,
-                                                            const Model& model) {
-  return std::make_unique<const CheckpointWeights>(model_dir, model);
+                                                            const Model& model, NotFinite not_finite) {
+  return std::make_unique<const CheckpointWeights>(model_dir, model, not_finite);
 }
 
 std::unique_ptr<const WeightSource> make_random_weights(const Model& model, uint64_t seed) {
@@ -172,18 +200,20 @@ void for_each_weight_piece(std::span<const WeightPiece> pieces,
                            const LoadProgress& progress) {
   std::exception_ptr failure;
   std::mutex failure_mutex;
-  std::atomic<bool> failed = false;
+  std::atomic<size_t> failed = pieces.size();  // the first piece that has
   const auto guarded = [&](size_t piece) {
-    if (failed) return;
+    if (piece > failed) return;
     try {
       run(pieces[piece]);
     } catch (...) {
       const std::lock_guard lock(failure_mutex);
-      if (!failed.exchange(true)) failure = std::current_exception();
+      if (piece > failed) return;
+      failed = piece;
+      failure = std::current_exception();
     }
   };
   const auto report = [&](size_t done) {
-    if (!progress || failed) return;
+    if (!progress || failed < pieces.size()) return;
     const double share = static_cast<double>(done) / static_cast<double>(pieces.size());
     progress(
         done == pieces.size() ? total_bytes : static_cast<int64_t>(share * static_cast<double>(total_bytes)),

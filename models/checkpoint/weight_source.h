@@ -39,6 +39,10 @@ class WeightSource {
   // use; fetch() brings those of some elements in.
   virtual const uint16_t* in_place(size_t /*tensor*/) const { return nullptr; }
   virtual void fetch(size_t /*tensor*/, int64_t /*first*/, int64_t /*count*/) const {}
+  // `bf16` is what read() or in_place() gave of a tensor from element `first` on. Throws Error(kRuntime) with
+  // the first of them that is NaN or infinite, unless the source is allowed to hold such.
+  virtual void require_finite(size_t /*tensor*/, int64_t /*first*/,
+                              std::span<const uint16_t> /*bf16*/) const {}
   // The seed, where read() gives what random_weights.h defines for it.
   virtual std::optional<uint64_t> seed() const { return std::nullopt; }
   // Says on the log what read() changes, once everything is read: conversions.
@@ -51,12 +55,16 @@ class WeightSource {
   std::vector<WeightSpec> specs_;
 };
 
+// What becomes of weights that are NaN or infinite, or too large for bf16.
+enum class NotFinite { kRefused, kLoaded };
+
 // Opens the files and checks every name, shape and type; reads no weight. BF16 tensors are in place where the
 // file aligns them, F16 and F32 are rounded to the nearest bf16. Throws Error(kRuntime) where a tensor is
 // missing, of another shape than `model` asks, or of a type that is not one of the three. A tensor that the
 // model has no use for is a warning.
 std::unique_ptr<const WeightSource> open_checkpoint_weights(const std::filesystem::path& model_dir,
-                                                            const Model& model);
+                                                            const Model& model,
+                                                            NotFinite not_finite = NotFinite::kRefused);
 
 // The weights that docs/random_weights.md defines.
 std::unique_ptr<const WeightSource> make_random_weights(const Model& model, uint64_t seed);
@@ -69,7 +77,8 @@ struct WeightPiece {
 };
 
 // Runs run(piece) for all pieces, on all cores, with progress by their share of the bytes. What `run` throws
-// ends it and goes on to the caller. Pieces should be of a size, or nearly.
+// ends it and goes on to the caller; of several exceptions, that of the first piece. Pieces should be of a
+// size, or nearly.
 void for_each_weight_piece(std::span<const WeightPiece> pieces,
                            const std::function<void(const WeightPiece&)>& run, int64_t total_bytes,
                            const LoadProgress& progress);

@@ -64,9 +64,14 @@ ModelWeights ModelWeights::materialise(std::shared_ptr<const WeightSource> sourc
     if (!specs[tensor].other_name.empty()) weights.matrices_.emplace(specs[tensor].other_name, matrix);
   }
   const auto load_piece = [&](const WeightPiece& piece) {
-    uint16_t* out = made[piece.tensor];
-    if (out == nullptr) return source->fetch(piece.tensor, piece.first, piece.count);
-    source->read(piece.tensor, piece.first, {out + piece.first, static_cast<size_t>(piece.count)});
+    const auto count = static_cast<size_t>(piece.count);
+    if (uint16_t* out = made[piece.tensor]) {
+      source->read(piece.tensor, piece.first, {out + piece.first, count});
+    } else {
+      source->fetch(piece.tensor, piece.first, piece.count);
+    }
+    const uint16_t* bf16 = weights.matrix(specs[piece.tensor].name).bf16;
+    source->require_finite(piece.tensor, piece.first, {bf16 + piece.first, count});
   };
   for_each_weight_piece(cut_into_pieces(specs), load_piece, source->total_bytes(), progress);
   source->report();

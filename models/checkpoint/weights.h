@@ -25,7 +25,7 @@ struct Matrix {
 class ModelWeights {
  public:
   // All of a source's tensors: used where they lie if they do, read into memory of its own if not. Throws
-  // Error(kOutOfMemory) where the latter do not fit.
+  // Error(kOutOfMemory) where the latter do not fit, and as WeightSource::require_finite().
   static ModelWeights materialise(std::shared_ptr<const WeightSource> source,
                                   const LoadProgress& progress = {});
   // open_checkpoint_weights() and make_random_weights(), materialised.

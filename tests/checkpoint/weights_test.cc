@@ -2,9 +2,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <thread>
 
 #include "fmt/format.h"
 
+#include "models/checkpoint/not_finite.h"
 #include "models/checkpoint/random_weights.h"
 #include "models/llama/graph.h"
 #include "tests/checkpoint/test_files.h"
@@ -136,6 +141,85 @@ TEST(ModelWeights, RefusesOtherTypes) {
                 ": tensor \"model.norm.weight\": found dtype I16, supported are BF16, F16 and F32");
 }
 
+// A model of which some elements of one tensor are replaced, and what loading it says.
+class SpoiltModel {
+ public:
+  explicit SpoiltModel(const std::string& dtype) : tensors_(tiny_tensors(dtype)) {}
+
+  template <typename T>
+  void put(const std::string& tensor, size_t index, T value) {
+    std::memcpy(tensor_named(tensors_, tensor).data.data() + index * sizeof value, &value, sizeof value);
+  }
+  // What comes after the file's name in the error line.
+  std::string refusal() const {
+    const TempDir dir;
+    write_model(dir, tensors_);
+    const std::string line = error_of([&] { ModelWeights::load(dir.path(), tiny_config()); });
+    const std::string file = (dir / "model.safetensors").string();
+    EXPECT_TRUE(line.starts_with(file)) << line;
+    return line.substr(std::min(file.size(), line.size()));
+  }
+  uint16_t loaded_all_the_same(const std::string& tensor, size_t index) const {
+    const TempDir dir;
+    write_model(dir, tensors_);
+    const auto weights =
+        ModelWeights::materialise(open_checkpoint_weights(dir.path(), tiny_config(), NotFinite::kLoaded));
+    return weights.matrix(tensor).bf16[index];
+  }
+
+ private:
+  std::vector<TestTensor> tensors_;
+};
+
+constexpr const char* kMatrixName = "model.layers.0.mlp.up_proj.weight";  // [32, 64]
+constexpr const char* kRefusal =
+    ": tensor \"{}\": element {} is {}; --allow-nonfinite (allow_nonfinite) loads it";
+
+TEST(ModelWeights, AreRefusedWithTheFirstElementThatIsNotFinite) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const float value : {kNan, kInfinity, -kInfinity}) {
+    SpoiltModel bf16("BF16");
+    bf16.put(kMatrixName, 2 * 64 + 5, float_to_bf16(value));
+    bf16.put(kMatrixName, 2 * 64 + 6, float_to_bf16(kNan));
+    bf16.put(kMatrixName, 20 * 64, float_to_bf16(kNan));
+    EXPECT_EQ(bf16.refusal(), fmt::format(kRefusal, kMatrixName, "[2, 5]", value));
+    EXPECT_EQ(bf16.loaded_all_the_same(kMatrixName, 2 * 64 + 5), float_to_bf16(value));
+    SpoiltModel f32("F32");
+    f32.put(llama_tensor::kFinalNorm, 63, value);
+    EXPECT_EQ(f32.refusal(), fmt::format(kRefusal, llama_tensor::kFinalNorm, "[63]", value));
+  }
+  SpoiltModel f16("F16");
+  f16.put(kMatrixName, 0, uint16_t{0xFC00});
+  EXPECT_EQ(f16.refusal(), fmt::format(kRefusal, kMatrixName, "[0, 0]", -kInfinity));
+}
+
+TEST(ModelWeights, AreRefusedWhereBf16CannotHoldThem) {
+  constexpr float kMostOfBf16 = 0x1.FEp127F;
+  constexpr float kRoundsToInfinity = 0x1.FFp127F;  // half way to 2^128
+  SpoiltModel model("F32");
+  model.put(kMatrixName, 63, std::nextafter(kRoundsToInfinity, 0.0F));
+  EXPECT_EQ(model.loaded_all_the_same(kMatrixName, 63), float_to_bf16(kMostOfBf16));
+  model.put(kMatrixName, 64, -kRoundsToInfinity);
+  EXPECT_EQ(model.refusal(), fmt::format(kRefusal, kMatrixName, "[1, 0]",
+                                         fmt::format("{}, more than bf16 can hold", -kRoundsToInfinity)));
+  EXPECT_EQ(model.loaded_all_the_same(kMatrixName, 64), 0xFF80);
+}
+
+TEST(FirstNotFinite, FindsItAnywhere) {
+  std::vector<uint16_t> bf16(20000);
+  for (size_t i = 0; i < bf16.size(); ++i) bf16[i] = static_cast<uint16_t>(i % 2 == 0 ? 0x7F7F : 0xFF7F);
+  EXPECT_EQ(first_not_finite(bf16), bf16.size());
+  EXPECT_EQ(first_not_finite({}), 0U);
+  for (const size_t at : {19999, 12288, 12287, 4096, 1, 0}) {
+    for (const uint16_t bits : {0x7F80, 0xFF80, 0x7FC0, 0x7F81, 0xFFFF}) {
+      bf16[at] = bits;
+      EXPECT_EQ(first_not_finite(bf16), at);
+      EXPECT_EQ(first_not_finite(std::span(bf16).first(at)), at);
+    }
+  }
+}
+
 TEST(ModelWeights, SayOnceThatTheyWereConverted) {
   const TempDir dir;
   write_model(dir, tiny_tensors("F16"));
@@ -156,7 +240,7 @@ TEST(ModelWeights, WarnOfTensorsThatTheModelDoesNotUse) {
   const TempDir dir;
   write_model(dir, tensors);
   EXPECT_THAT(log_of([&] { ModelWeights::load(dir.path(), tiny_config()); }),
-              HasSubstr("1 tensors that the model does not use: \"model.layers.0.self_attn.q_proj.bias\""));
+              HasSubstr("1 tensor that the model does not use: \"model.layers.0.self_attn.q_proj.bias\""));
 }
 
 TEST(ModelWeights, IgnoreRotaryTablesAndARepeatedLmHead) {
@@ -240,6 +324,18 @@ TEST(WeightPieces, WhatOneThrowsEndsAllAndReachesTheCaller) {
   EXPECT_EQ(error_of([&] { for_each_weight_piece(pieces, fail, 1000, {}); }, ErrorKind::kOutOfMemory),
             "no more");
   EXPECT_LT(run, 1000);
+}
+
+// So that a message does not depend on how pieces fell to threads.
+TEST(WeightPieces, OfSeveralFailuresTheFirstReachesTheCaller) {
+  std::vector<WeightPiece> pieces;
+  for (int64_t i = 0; i < 1000; ++i) pieces.push_back({0, i, 1});
+  const auto fail = [&](const WeightPiece& piece) {
+    if (piece.first == 40) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    if (piece.first >= 40) throw Error(ErrorKind::kRuntime, std::to_string(piece.first));
+  };
+  for (int i = 0; i < 20; ++i)
+    EXPECT_EQ(error_of([&] { for_each_weight_piece(pieces, fail, 1000, {}); }), "40");
 }
 
 TEST(RandomModelWeights, AreThoseOfTheHash) {

@@ -156,6 +156,30 @@ class Weights(BadInput):
         self.write_weights(self.header, self.data_bytes)
         self.refuses("model.safetensors", "model.norm.weight")
 
+    def spoil(self, tensor, index, bits):
+        begin = self.header[tensor]["data_offsets"][0] + len(json.dumps(self.header).encode()) + 8
+        with open(self.file("model.safetensors"), "r+b") as file:
+            file.seek(begin + 2 * index)
+            file.write(struct.pack("<H", bits))
+
+    def test_weights_that_are_not_finite(self):
+        for bits, name in [(0x7FC0, "nan"), (0x7F80, "inf"), (0xFF80, "-inf")]:
+            with self.subTest(value=name):
+                self.spoil("model.norm.weight", 3, bits)
+                where = f'model.safetensors: tensor "model.norm.weight": element [3] is {name}'
+                self.refuses(where, "--allow-nonfinite")
+
+    def test_logits_that_are_not_finite(self):
+        self.spoil("model.norm.weight", 3, 0x7FC0)
+        self.refuses("token 1 of the text: the model's logits are NaN", arguments=["--allow-nonfinite", "--no-echo"])
+        prompts = ["-p", "xy", "-p", "x"]
+        result = run("generate", "-m", self.broken, "--allow-nonfinite", "--json", *prompts)
+        self.assertEqual(result.returncode, 1)
+        for response, tokens in zip(json.loads(result.stdout)["responses"], [2, 1]):
+            self.assertEqual((response["finish_reason"], response["tokens"]), ("error", []))
+            self.assertIn(f"token {tokens} of the text: the model's logits are NaN", response["error"])
+        self.assertIn(b"error: prompt 2 of 2: token 1 of the text", result.stderr)
+
     def test_a_name_that_comes_twice(self):
         text = json.dumps(self.header)
         text = text[:-1] + ', "model.norm.weight": ' + json.dumps(self.header["model.norm.weight"]) + "}"

@@ -94,6 +94,7 @@ struct EngineOptions {
   std::string model = {};  // a Hugging Face directory or a preset's name; empty: the bundled model
   // The seed. A preset needs one, as does a directory without weights; weights that are there are not read.
   std::optional<uint64_t> random_weights = {};
+  bool allow_nonfinite = false;            // load weights that are NaN or infinite, or too large for bf16
   int context = 0;                         // tokens a sequence may hold; 0: min(model's maximum, 4096)
   int max_sequences = kMaxBatchSequences;  // KV blocks are reserved for this many full contexts; 1 to 16
   std::string backend = "auto";            // auto | device | host | torch
