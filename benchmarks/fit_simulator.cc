@@ -4,7 +4,6 @@
 //   fit_simulator configs/h200.sim.json                       a line a measurement
 //   fit_simulator configs/h200.sim.json round_factor …        fits these and writes them into the file
 #include <cstdio>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "profiler/sim/fit.h"
 #include "vm/error.h"
 #include "vm/json_file.h"
+#include "vm/write_file.h"
 
 namespace serval {
 namespace {
@@ -46,7 +46,7 @@ void write_back(const std::string& path, const SimParameters& parameters,
       replace_number(text, {"ops", name.substr(0, dot), name.substr(dot + 1)}, value);
     }
   }
-  std::ofstream(path) << text;
+  write_file(path, text);
 }
 
 void print(const SimParameters& parameters, const std::vector<MeasuredPass>& passes) {

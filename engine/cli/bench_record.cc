@@ -1,9 +1,6 @@
 #include "engine/cli/bench_record.h"
 
-#include <cerrno>
-#include <cstring>
 #include <ctime>
-#include <fstream>
 
 #include "fmt/chrono.h"
 #include "fmt/format.h"
@@ -11,9 +8,9 @@
 
 #include "engine/cli/json_text.h"
 #include "serval_commit.h"
-#include "vm/error.h"
 #include "vm/statistics.h"
 #include "vm/version.h"
+#include "vm/write_file.h"
 
 namespace serval::cli {
 namespace {
@@ -104,9 +101,7 @@ ordered_json bench_record(const BenchSubject& subject, const DepthTest& test, co
 }
 
 void append_record(const std::string& file, const ordered_json& record) {
-  std::ofstream out(file, std::ios::app);
-  out << compact(record) << std::flush;
-  if (!out) throw Error(ErrorKind::kRuntime, fmt::format("{}: {}", file, std::strerror(errno)));
+  append_to_file(file, compact(record));
 }
 
 std::string markdown_head() {

@@ -108,7 +108,7 @@ TEST(Html, AFileThatCannotBeWrittenIsAnErrorThatNamesIt) {
     write_html({&page, 1}, "/nowhere/page.html");
     FAIL() << "it was written";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("/nowhere/page.html: could not be written"));
+    EXPECT_THAT(error.what(), HasSubstr("/nowhere/page.html: cannot be written: No such file or directory"));
   }
 }
 
