@@ -64,6 +64,13 @@ std::unique_ptr<Model> read_named(const json& document, const std::string& sourc
   return model;
 }
 
+// Whether the directory has an entry of that name; a link that leads nowhere is one, so that reading it says
+// so.
+bool is_named(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(std::filesystem::symlink_status(path, ignored));
+}
+
 std::string directory_name(const std::filesystem::path& dir) {
   const std::filesystem::path path = std::filesystem::absolute(dir).lexically_normal();
   return (path.has_filename() ? path : path.parent_path()).filename().string();
@@ -76,8 +83,7 @@ std::shared_ptr<const Model> read_model(const std::filesystem::path& model_dir) 
   std::unique_ptr<Model> model = read_named(parse_json_file(config, ConfigLimits::kMaxFileBytes),
                                             config.string(), directory_name(model_dir));
   const std::filesystem::path generation = model_dir / "generation_config.json";
-  std::error_code absent;
-  if (std::filesystem::exists(generation, absent)) {
+  if (is_named(generation)) {
     const json document = parse_json_file(generation, ConfigLimits::kMaxFileBytes);
     read_generation_config(JsonFields(document, generation.string()), *model);
   }

@@ -245,6 +245,8 @@ int run_generate(const Arguments& arguments) {
     write_stdout(set.help());
     return 0;
   }
+  if (set.given("--trace-tokens") && flags.trace_file.empty())
+    throw Error(ErrorKind::kUsage, "--trace-tokens: needs --trace FILE" + set.see_help());
   return generate(flags);
 }
 

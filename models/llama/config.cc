@@ -5,6 +5,7 @@
 #include "fmt/format.h"
 
 #include "models/generation_config.h"
+#include "models/llama/config_options.h"
 #include "models/llama/graph.h"
 #include "models/llama/rope.h"
 #include "vm/json_fields.h"
@@ -19,17 +20,6 @@ using Limits = ConfigLimits;
 constexpr int kDefaultMaxPosition = 2048;
 constexpr double kDefaultRmsNormEps = 1e-6;
 constexpr double kDefaultRopeTheta = 1e4;
-
-// Options of LlamaConfig that would change the forward pass, and that Serval has no instruction for.
-void check_options(const JsonFields& fields) {
-  for (const char* key : {"attention_bias", "mlp_bias"})
-    if (fields.boolean_or(key, false)) fields.fail(key, "found true, supported is false");
-  const std::string activation = fields.text_or("hidden_act", "silu");
-  if (activation != "silu")
-    fields.fail("hidden_act", fmt::format("found {}, supported is \"silu\"", shown(activation)));
-  if (fields.has("quantization_config"))
-    fields.fail("quantization_config", "quantised checkpoints are not supported; use a BF16, F16 or F32 one");
-}
 
 void check_partial_rotary(const JsonFields& fields) {
   if (fields.number_or("partial_rotary_factor", 1, 0, 1) != 1)
@@ -95,7 +85,6 @@ void read_heads(const JsonFields& fields, LlamaConfig& config) {
 }
 
 std::unique_ptr<Model> read_config(const JsonFields& fields) {
-  check_options(fields);
   auto model = std::make_unique<LlamaConfig>();
   LlamaConfig& config = *model;
   config.hidden_size = read_dimension(fields, "hidden_size", Limits::kMaxHiddenSize);
@@ -107,6 +96,7 @@ std::unique_ptr<Model> read_config(const JsonFields& fields) {
       fields.integer_or("max_position_embeddings", kDefaultMaxPosition, 1, Limits::kMaxPosition));
   config.rms_norm_eps = fields.number_or("rms_norm_eps", kDefaultRmsNormEps, 0, 1);
   config.tie_word_embeddings = fields.boolean_or("tie_word_embeddings", false);
+  check_config_options(fields, config);
   read_rope(fields, config);
   read_special_tokens(fields, config);
   return model;

@@ -129,8 +129,7 @@ TEST(Config, NamesAnArchitectureThatIsNotLlama) {
 }
 
 TEST(Config, RefusesOptionsThatChangeTheForwardPass) {
-  EXPECT_EQ(error_with("attention_bias", true), "config: attention_bias: found true, supported is false");
-  EXPECT_EQ(error_with("mlp_bias", true), "config: mlp_bias: found true, supported is false");
+  EXPECT_EQ(error_with("logits_scaling", 8), "config: logits_scaling: found 8, supported is 1");
   EXPECT_EQ(error_with("hidden_act", "gelu"), "config: hidden_act: found \"gelu\", supported is \"silu\"");
   EXPECT_THAT(error_with("quantization_config", {{"bits", 4}}), HasSubstr("quantization_config: quantised"));
   EXPECT_THAT(error_with("partial_rotary_factor", 0.5), HasSubstr("partial_rotary_factor: supported is 1"));
@@ -261,6 +260,14 @@ TEST(LoadConfig, RefusesABadGenerationConfig) {
   EXPECT_THAT(error(R"({"top_p": 1.5})"), HasSubstr("generation: top_p: found 1.5"));
   EXPECT_THAT(error(R"({"top_k": "all"})"), HasSubstr("generation: top_k: found \"all\""));
   EXPECT_THAT(error(R"({"eos_token_id": 24})"), HasSubstr("below vocab_size 24"));
+}
+
+TEST(LoadConfig, AGenerationConfigThatLeadsNowhereIsAnError) {
+  const TempDir dir;
+  dir.write("config.json", tiny_config_json(true));
+  std::filesystem::create_symlink(dir / "nowhere", dir / "generation_config.json");
+  EXPECT_EQ(error_of([&] { load_config(dir.path()); }),
+            (dir / "generation_config.json").string() + ": no such file");
 }
 
 TEST(LoadConfig, NamesAMissingFile) {

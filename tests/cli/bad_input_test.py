@@ -95,6 +95,17 @@ class Configs(BadInput):
                 self.change(**{field: value})
                 self.refuses("config.json", field)
 
+    def test_keys_that_ask_for_another_forward_pass(self):
+        for field, value in [("sliding_window", 64), ("logits_scaling", 8.0), ("num_experts", 8)]:
+            with self.subTest(field=field):
+                tiny_model.write(self.broken)
+                self.change(**{field: value})
+                self.refuses("config.json: " + field)
+
+    def test_a_generation_config_that_is_a_link_to_nowhere(self):
+        os.symlink("nowhere", self.file("generation_config.json"))
+        self.refuses("generation_config.json: no such file")
+
     def test_text_that_is_no_json(self):
         for text in [b"", b"{", b"[1]", b"\xff\xfe", b'{"hidden_size": 1, "hidden_size": 2}', b"[" * 100000]:
             with self.subTest(text=text[:20]):

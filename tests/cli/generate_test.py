@@ -109,6 +109,9 @@ class Generate(Case):
         report = json.loads(run("profile", path, "--json").stdout)
         self.assertEqual(report["tokens"], 5)
 
+    def test_trace_tokens_need_a_trace(self):
+        self.check_fails(2, "--trace-tokens: needs --trace FILE", arguments=["generate", "-p", "x", "--trace-tokens", "4"])
+
     def test_a_trace_that_cannot_be_written_is_said(self):
         result = run("generate", *self.with_model, "-p", "x", "-n", "2", "--trace", "/nowhere/t.json")
         self.assertEqual(result.returncode, 1)
