@@ -1,7 +1,10 @@
 #include "models/generation_config.h"
 
+#include <cmath>
+
 #include "fmt/format.h"
 
+#include "instructions/sample/ranges.h"
 #include "vm/json_file.h"
 
 namespace serval {
@@ -16,6 +19,20 @@ std::optional<int32_t> read_token_id(const JsonFields& fields, const char* key, 
     fields.fail(key,
                 fmt::format("found {}, expected a token id below vocab_size {}", shown(value), vocab_size));
   return value.get<int32_t>();
+}
+
+std::optional<double> read_sampling(const JsonFields& fields, const SamplingRange& range) {
+  const json* value = fields.find(range.name);
+  if (value == nullptr) return std::nullopt;
+  const double number = value->is_number() ? value->get<double>() : std::nan("");
+  const bool whole = !range.is_whole || value->is_number_integer();
+  if (!range.holds(number) || !whole)
+    fields.fail(range.name, fmt::format("found {}; limit: {}", shown(*value), range.text()));
+  return number;
+}
+std::optional<float> read_real(const JsonFields& fields, const SamplingRange& range) {
+  const std::optional<double> number = read_sampling(fields, range);
+  return number ? std::optional(static_cast<float>(*number)) : std::nullopt;
 }
 
 }  // namespace
@@ -34,20 +51,18 @@ void read_special_tokens(const JsonFields& fields, ModelShape& model) {
 }
 
 void read_generation_config(const JsonFields& fields, ModelShape& model) {
-  constexpr double kMaxTemperature = 100;
-  constexpr double kMaxPenalty = 100;
   read_special_tokens(fields, model);
   GenerationDefaults& defaults = model.generation;
   if (!fields.boolean_or("do_sample", true)) {
     defaults.temperature = 0.0F;
-  } else if (fields.has("temperature")) {
-    defaults.temperature = static_cast<float>(fields.number("temperature", 0, kMaxTemperature));
+  } else {
+    defaults.temperature = read_real(fields, sampling_range::kTemperature);
   }
-  if (fields.has("top_p")) defaults.top_p = static_cast<float>(fields.number("top_p", 0, 1));
-  if (fields.has("top_k"))
-    defaults.top_k = static_cast<int>(fields.integer("top_k", 0, Limits::kMaxVocabSize));
-  if (fields.has("repetition_penalty"))
-    defaults.repetition_penalty = static_cast<float>(fields.number("repetition_penalty", 0, kMaxPenalty));
+  defaults.top_p = read_real(fields, sampling_range::kTopP);
+  if (const auto top_k = read_sampling(fields, sampling_range::kTopK))
+    defaults.top_k = static_cast<int>(*top_k);
+  defaults.min_p = read_real(fields, sampling_range::kMinP);
+  defaults.repetition_penalty = read_real(fields, sampling_range::kRepetitionPenalty);
 }
 
 void apply_generation_config(std::string_view json_text, const std::string& source, ModelShape& model) {

@@ -37,6 +37,7 @@ struct GenerationDefaults {
   std::optional<float> temperature;  // 0 where the file says "do_sample": false
   std::optional<float> top_p;
   std::optional<int> top_k;
+  std::optional<float> min_p;
   std::optional<float> repetition_penalty;
 };
 

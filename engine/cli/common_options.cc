@@ -8,14 +8,16 @@
 
 #include "engine/cli/log.h"
 #include "engine/runtime/options.h"
+#include "instructions/sample/ranges.h"
 #include "models/tokenizer/chat_template.h"
 
 namespace serval::cli {
 namespace {
 
-constexpr float kMaxTemperature = 100;
-constexpr float kMaxRepetitionPenalty = 10;
-constexpr int kMaxTopK = 1 << 20;
+float parse_real(const FlagValue& value, const SamplingRange& range) {
+  return parse_real(value, static_cast<float>(range.least), static_cast<float>(range.most),
+                    range.least_excluded ? LowerBound::kExcluded : LowerBound::kIncluded);
+}
 
 std::string load_line(const Model& model, double seconds) {
   constexpr double kGigabyte = 1e9;
@@ -140,21 +142,25 @@ void SamplingFlags::declare(FlagSet& flags) {
   flags.toggle("--ignore-eos", "go on after an end-of-text token", ignore_eos);
 
   flags.group("Sampling (defaults: the model's generation_config.json, else as stated)");
-  flags.value(
-      "-s,--seed", "N", "of the random numbers; -1: a new one each run. Default: -1",
-      [this](const FlagValue& v) { seed_ = v.text == "-1" ? random_seed() : parse_unsigned(v, UINT64_MAX); });
+  flags.value("-s,--seed", "N", "of the random numbers; -1: a new one each run. Default: -1",
+              [this](const FlagValue& v) {
+                seed_ = v.text == "-1" ? random_seed() : parse_unsigned(v, UINT64_MAX, "-1, or ");
+              });
   flags.value("--temp", "X", "temperature, 0 to 100; 0: always the likeliest token. Default: 0.8",
-              [this](const FlagValue& v) { temperature_ = parse_real(v, 0, kMaxTemperature); });
-  flags.value("--top-k", "N", "keep the N likeliest tokens; 0: all. Default: 40",
-              [this](const FlagValue& v) { top_k_ = static_cast<int>(parse_integer(v, 0, kMaxTopK)); });
+              [this](const FlagValue& v) { temperature_ = parse_real(v, sampling_range::kTemperature); });
+  flags.value("--top-k", "N", "keep the N likeliest tokens; 0: all. Default: 40", [this](const FlagValue& v) {
+    const SamplingRange& range = sampling_range::kTopK;
+    top_k_ = static_cast<int>(
+        parse_integer(v, static_cast<int64_t>(range.least), static_cast<int64_t>(range.most)));
+  });
   flags.value("--top-p", "X",
               "keep the likeliest tokens that make up X of the probability; 1: all. Default: 0.95",
-              [this](const FlagValue& v) { top_p_ = parse_real(v, 0, 1, LowerBound::kExcluded); });
+              [this](const FlagValue& v) { top_p_ = parse_real(v, sampling_range::kTopP); });
   flags.value("--min-p", "X", "drop tokens less likely than X times the likeliest; 0: none. Default: 0.05",
-              [this](const FlagValue& v) { min_p_ = parse_real(v, 0, 1); });
+              [this](const FlagValue& v) { min_p_ = parse_real(v, sampling_range::kMinP); });
   flags.value("--repeat-penalty", "X", "makes the last 64 tokens less likely; 1: off. Default: 1",
               [this](const FlagValue& v) {
-                repetition_penalty_ = parse_real(v, 0, kMaxRepetitionPenalty, LowerBound::kExcluded);
+                repetition_penalty_ = parse_real(v, sampling_range::kRepetitionPenalty);
               });
 }
 

@@ -1,5 +1,6 @@
 #include "engine/cli/log.h"
 
+#include <algorithm>
 #include <unistd.h>
 
 #include "fmt/format.h"
@@ -36,6 +37,30 @@ std::string escape_controls(const std::string& text) {
   return out;
 }
 
+// Without its middle if it is long: paths and names are as long as a person or a file makes them.
+std::string shortened(std::string_view word) {
+  constexpr size_t kMostBytes = 200, kEnd = kMostBytes / 2;
+  if (word.size() <= kMostBytes) return std::string(word);
+  const auto inside_character = [&](size_t at) {  // of UTF-8
+    return (static_cast<unsigned char>(word[at]) & 0xC0) == 0x80;
+  };
+  size_t head = kEnd, tail = word.size() - kEnd;
+  while (head > 0 && inside_character(head)) --head;
+  while (tail < word.size() && inside_character(tail)) ++tail;
+  return fmt::format("{}…{}", word.substr(0, head), word.substr(tail));
+}
+
+std::string shorten_words(std::string_view text) {
+  std::string out;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(' ', begin), text.size());
+    out += shortened(text.substr(begin, end - begin));
+    if (end < text.size()) out += ' ';
+    begin = end + 1;
+  }
+  return out;
+}
+
 }  // namespace
 
 void start_log() {
@@ -58,7 +83,7 @@ void log_warning(const std::string& line) {
   spdlog::warn("warning: {}", line);
 }
 void log_error(const std::string& line) {
-  spdlog::error("error: {}", escape_controls(line));
+  spdlog::error("error: {}", escape_controls(shorten_words(line)));
 }
 
 }  // namespace serval::cli

@@ -9,6 +9,7 @@
 #include "fmt/format.h"
 
 #include "engine/cli/commands.h"
+#include "engine/cli/flag_words.h"
 #include "engine/cli/log.h"
 #include "engine/cli/output.h"
 #include "engine/cli/signals.h"
@@ -81,7 +82,8 @@ int guarded_run(const Arguments& arguments) {
   } catch (const OutputClosed&) {
     return kClosedPipeExit;
   } catch (const Error& error) {
-    return fail(error.kind(), error.what());
+    const bool usage = error.kind() == ErrorKind::kUsage;
+    return fail(error.kind(), usage ? in_flag_words(error.what(), arguments) : error.what());
   } catch (const std::bad_alloc&) {
     return fail(ErrorKind::kOutOfMemory, "out of memory");
   } catch (const std::exception& error) {

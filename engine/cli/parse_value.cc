@@ -21,12 +21,12 @@ std::from_chars_result read_number(const std::string& text, T* out) {
 }
 
 template <class T>
-T read_whole_number(const FlagValue& value, T low, T high) {
+T read_whole_number(const FlagValue& value, T low, T high, std::string_view also = "") {
   T number = 0;
   const std::errc error = read_number(value.text, &number).ec;
   if (error == std::errc::invalid_argument) reject(value, "is not a whole number");
   if (error == std::errc::result_out_of_range || number < low || number > high) {
-    reject(value, fmt::format("is out of range: {} to {}", low, high));
+    reject(value, fmt::format("is out of range: {}{} to {}", also, low, high));
   }
   return number;
 }
@@ -43,15 +43,15 @@ int64_t parse_integer(const FlagValue& value, int64_t low, int64_t high) {
   return read_whole_number<int64_t>(value, low, high);
 }
 
-uint64_t parse_unsigned(const FlagValue& value, uint64_t high) {
+uint64_t parse_unsigned(const FlagValue& value, uint64_t high, std::string_view also) {
   // from_chars takes no sign for an unsigned type, but a minus sign is a number to a person.
   if (value.text.starts_with('-')) {
     int64_t negative = 0;
     if (read_number(value.text, &negative).ec != std::errc::invalid_argument) {
-      reject(value, fmt::format("is out of range: 0 to {}", high));
+      reject(value, fmt::format("is out of range: {}0 to {}", also, high));
     }
   }
-  return read_whole_number<uint64_t>(value, 0, high);
+  return read_whole_number<uint64_t>(value, 0, high, also);
 }
 
 std::vector<int> parse_integer_list(const FlagValue& value, int low, int high) {

@@ -26,7 +26,8 @@ struct FlagValue {
 
 // A whole number in decimal, low <= n <= high.
 int64_t parse_integer(const FlagValue& value, int64_t low, int64_t high);
-uint64_t parse_unsigned(const FlagValue& value, uint64_t high);
+// `also` is what the error line says of values that the caller takes itself: "-1, or ".
+uint64_t parse_unsigned(const FlagValue& value, uint64_t high, std::string_view also = "");
 
 // Comma-separated whole numbers, each within the limits; at least one.
 std::vector<int> parse_integer_list(const FlagValue& value, int low, int high);

@@ -19,6 +19,7 @@ SamplingParams default_sampling(const GenerationDefaults& recommended) {
   sampling.temperature = recommended.temperature.value_or(sampling.temperature);
   sampling.top_k = recommended.top_k.value_or(sampling.top_k);
   sampling.top_p = recommended.top_p.value_or(sampling.top_p);
+  sampling.min_p = recommended.min_p.value_or(sampling.min_p);
   sampling.repetition_penalty = recommended.repetition_penalty.value_or(sampling.repetition_penalty);
   return sampling;
 }

@@ -5,6 +5,7 @@
 
 #include "fmt/format.h"
 
+#include "instructions/sample/ranges.h"
 #include "models/tokenizer/utf8.h"
 #include "vm/state.h"
 
@@ -15,21 +16,20 @@ namespace {
   throw Error(ErrorKind::kUsage, line);
 }
 
-// `inside` is false for a NaN too, as every comparison with it is.
 template <typename T>
 void require(bool inside, const char* field, T found, const char* limit) {
   if (!inside) refuse(fmt::format("{}: {}; limit: {}", field, found, limit));
 }
 
 void check_sampling(const SamplingParams& p) {
-  const float t = p.temperature;
-  require(t >= 0 && t <= RequestLimits::kMaxTemperature, "temperature", t, "0 to 100");
-  require(p.top_k >= 0, "top_k", p.top_k, "0 (off) or more");
-  require(p.top_p > 0 && p.top_p <= 1, "top_p", p.top_p, "more than 0, up to 1 (off)");
-  require(p.min_p >= 0 && p.min_p <= 1, "min_p", p.min_p, "0 (off) to 1");
-  const float penalty = p.repetition_penalty;
-  require(penalty > 0 && penalty <= RequestLimits::kMaxRepetitionPenalty, "repetition_penalty", penalty,
-          "more than 0, up to 10; 1 is off");
+  const auto check = [](const SamplingRange& range, auto found) {
+    if (!range.holds(found)) refuse(fmt::format("{}: {}; limit: {}", range.name, found, range.text()));
+  };
+  check(sampling_range::kTemperature, p.temperature);
+  check(sampling_range::kTopK, p.top_k);
+  check(sampling_range::kTopP, p.top_p);
+  check(sampling_range::kMinP, p.min_p);
+  check(sampling_range::kRepetitionPenalty, p.repetition_penalty);
 }
 
 bool is_utf8(const std::string& text) {

@@ -10,10 +10,8 @@
 
 namespace serval {
 
-// What a request may contain, beside the ranges that serval/engine.h states.
+// What a request may contain, beside sampling parameters within instructions/sample/ranges.h.
 struct RequestLimits {
-  static constexpr float kMaxTemperature = 100;
-  static constexpr float kMaxRepetitionPenalty = 10;
   static constexpr size_t kMaxStopStrings = 64;
   static constexpr size_t kMaxStopBytes = 1024;
   static constexpr size_t kMaxPromptBytes = size_t{64} << 20;

@@ -226,13 +226,15 @@ TEST(LoadConfig, TheGenerationConfigsTokenIdsWin) {
   const TempDir dir;
   dir.write("config.json", tiny_config_json(true));
   dir.write("generation_config.json", R"({"bos_token_id": 3, "eos_token_id": [4, 5], "do_sample": true,
-    "temperature": 0.6, "top_p": 0.9, "top_k": 40, "repetition_penalty": 1.1, "transformers_version": "4.45.0"})");
+    "temperature": 0.6, "top_p": 0.9, "top_k": 40, "min_p": 0.1, "repetition_penalty": 1.1,
+    "transformers_version": "4.45.0"})");
   const LlamaConfig config = load_config(dir.path());
   EXPECT_EQ(config.bos_id, 3);
   EXPECT_THAT(config.eos_ids, testing::ElementsAre(4, 5));
   EXPECT_EQ(config.generation.temperature, 0.6F);
   EXPECT_EQ(config.generation.top_p, 0.9F);
   EXPECT_EQ(config.generation.top_k, 40);
+  EXPECT_EQ(config.generation.min_p, 0.1F);
   EXPECT_EQ(config.generation.repetition_penalty, 1.1F);
 }
 
@@ -256,9 +258,14 @@ TEST(LoadConfig, RefusesABadGenerationConfig) {
   const auto error = [&](const char* text) {
     return error_of([&] { apply_generation_config(text, "generation", config); });
   };
-  EXPECT_THAT(error(R"({"temperature": -1})"), HasSubstr("generation: temperature: found -1"));
-  EXPECT_THAT(error(R"({"top_p": 1.5})"), HasSubstr("generation: top_p: found 1.5"));
-  EXPECT_THAT(error(R"({"top_k": "all"})"), HasSubstr("generation: top_k: found \"all\""));
+  EXPECT_EQ(error(R"({"temperature": -1})"), "generation: temperature: found -1; limit: 0 to 100");
+  EXPECT_EQ(error(R"({"top_p": 0})"), "generation: top_p: found 0; limit: above 0, up to 1");
+  EXPECT_EQ(error(R"({"top_p": 1e-60})"), "generation: top_p: found 1e-60; limit: above 0, up to 1");
+  EXPECT_EQ(error(R"({"top_k": "all"})"), "generation: top_k: found \"all\"; limit: 0 to 2147483647");
+  EXPECT_EQ(error(R"({"top_k": 1.5})"), "generation: top_k: found 1.5; limit: 0 to 2147483647");
+  EXPECT_EQ(error(R"({"min_p": -0.1})"), "generation: min_p: found -0.1; limit: 0 to 1");
+  EXPECT_EQ(error(R"({"repetition_penalty": 11})"),
+            "generation: repetition_penalty: found 11; limit: above 0, up to 10");
   EXPECT_THAT(error(R"({"eos_token_id": 24})"), HasSubstr("below vocab_size 24"));
 }
 

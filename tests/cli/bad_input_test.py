@@ -102,6 +102,13 @@ class Configs(BadInput):
                 self.change(**{field: value})
                 self.refuses("config.json: " + field)
 
+    def test_recommended_sampling_out_of_range_names_its_file(self):
+        for field, value in [("top_p", 0), ("repetition_penalty", 11)]:
+            with self.subTest(field=field):
+                with open(self.file("generation_config.json"), "w", encoding="utf-8") as file:
+                    json.dump({field: value}, file)
+                self.refuses(f"generation_config.json: {field}: found {value}; limit: above 0, up to")
+
     def test_a_generation_config_that_is_a_link_to_nowhere(self):
         os.symlink("nowhere", self.file("generation_config.json"))
         self.refuses("generation_config.json: no such file")
@@ -221,7 +228,17 @@ class Prompts(Case):
             )
 
     def test_a_context_longer_than_the_model_allows(self):
-        self.check_fails(2, "context", "1000000", arguments=["generate", *self.with_model, "-c", "1000000", "-p", "x"])
+        arguments = ["generate", *self.with_model, "-p", "x"]
+        limit = "limit: 2 to 262144 (the model's maximum)"
+        self.check_fails(2, f"error: --ctx-size: 1000000; {limit}", arguments=[*arguments, "-c", "1000000"])
+        variable = {"SERVAL_CTX_SIZE": "1000000"}
+        self.check_fails(2, f"error: SERVAL_CTX_SIZE: 1000000; {limit}", arguments=arguments, env=variable)
+
+    def test_long_names_lose_their_middle(self):
+        name = "a" * 150 + "é" * 500 + "z" * 150
+        arguments = ["generate", "-m", name, "-p", "x"]
+        result = self.check_fails(1, f"model {'a' * 100}…{'z' * 99}: neither", arguments=arguments)
+        self.assertNotIn("a" * 101, result.stderr.decode())
 
     def test_prompt_files_that_cannot_be_read(self):
         self.check_fails(1, "/nonexistent", arguments=["generate", *self.with_model, "-f", "/nonexistent"])

@@ -51,7 +51,7 @@ TEST(Request, NamesTheSamplingParameterThatIsOutOfRange) {
   EXPECT_THAT(refusal_with([](Request& r) { r.sampling.top_p = NAN; }), HasSubstr("top_p: nan"));
   EXPECT_THAT(refusal_with([](Request& r) { r.sampling.min_p = 1.5f; }), HasSubstr("min_p: 1.5"));
   EXPECT_THAT(refusal_with([](Request& r) { r.sampling.repetition_penalty = 0; }),
-              HasSubstr("repetition_penalty: 0"));
+              HasSubstr("repetition_penalty: 0; limit: above 0, up to 10"));
   EXPECT_THAT(refusal_with([](Request& r) { r.sampling.repetition_penalty = 11; }), HasSubstr("up to 10"));
 }
 

@@ -24,7 +24,7 @@ inline constexpr int kMaxBatchSequences = 16;  // sequences that one Batch decod
 
 struct SamplingParams {
   float temperature = 0.8f;         // 0: greedy; otherwise in (0, 100]
-  int top_k = 40;                   // 0: off
+  int top_k = 40;                   // 0 or more; 0: off
   float top_p = 0.95f;              // (0, 1]; 1: off
   float min_p = 0.05f;              // [0, 1]; 0: off
   float repetition_penalty = 1.0f;  // (0, 10]; 1: off. Over the last 64 tokens, prompt included
