@@ -1,25 +1,10 @@
 """serval validate: programs are proven, or refused with a reason."""
 
 import json
-import struct
 import unittest
 
+import program_file
 from harness import Case, run
-
-HEADER_BYTES = 33  # up to the machine's name: docs/program_format.md
-MACHINE_BYTES = 4 + 4 + 5 * 8
-RECORD_BYTES, WAIT_BYTES = 128, 12
-
-
-def waits_of(data):
-    """Offsets of a program file's waits."""
-    at = HEADER_BYTES
-    at += 4 + struct.unpack_from("<I", data, at)[0] + MACHINE_BYTES
-    for size in (RECORD_BYTES, 4):  # instructions, queue_begin
-        at += 4 + struct.unpack_from("<I", data, at)[0] * size
-    count = struct.unpack_from("<I", data, at)[0]
-    return range(at + 4, at + 4 + count * WAIT_BYTES, WAIT_BYTES)
-
 
 class Validate(Case):
     def setUp(self):
@@ -33,17 +18,7 @@ class Validate(Case):
         return result.stdout.decode()
 
     def lower_a_threshold(self):
-        with open(self.program, "rb") as file:
-            data = bytearray(file.read())
-        for wait in waits_of(data):
-            counter, threshold, _ = struct.unpack_from("<III", data, wait)
-            if threshold < 2:
-                continue
-            struct.pack_into("<I", data, wait + 4, threshold - 1)
-            with open(self.program, "wb") as file:
-                file.write(data)
-            return counter, threshold
-        raise AssertionError("no instruction waits for two others")
+        return program_file.lower_a_threshold(self.program)
 
     def test_what_the_scheduler_makes_is_valid(self):
         for policy in ["round-robin", "zig-zag", "wave", "list"]:
