@@ -10,3 +10,4 @@
 #include "vm/ptx/memory.cuh"
 #include "vm/ptx/mma.cuh"
 #include "vm/ptx/thread.cuh"
+#include "vm/ptx/wgmma.cuh"

@@ -1,0 +1,133 @@
+// The tensor cores' instructions of a warpgroup (four warps that stand together): wgmma, with one operand in
+// registers. Asynchronous: a thread's registers that an instruction reads or adds to may be touched again
+// when its group is complete.
+#pragma once
+
+#include <cstdint>
+
+#include "vm/ptx/address.cuh"
+
+namespace serval::ptx {
+
+// Orders the threads' accesses to registers, and to shared memory as far as a proxy fence has, before the
+// instructions that follow.
+__device__ __forceinline__ void wgmma_fence() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void wgmma_commit() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+// Returns when all groups but the kPending latest are complete.
+template <uint32_t kPending>
+__device__ __forceinline__ void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+
+// Rows of 128 bytes in shared memory, swizzled as TMA's 128-byte mode does (tiles::OperandSwizzle), as wgmma
+// takes its second operand; 8 rows begin at a multiple of 1,024.
+__device__ __forceinline__ uint64_t wgmma_operand(uint32_t shared_address) {
+  constexpr uint64_t kEightRowsBytes = 1024, kSwizzle128 = 1, kUnit = 16;
+  constexpr uint64_t kFixed = uint64_t{1} << 16 | (kEightRowsBytes / kUnit) << 32 | kSwizzle128 << 62;
+  return (shared_address / kUnit & 0x3fff) | kFixed;
+}
+// What is added to an operand to go 16 columns of 16 bits on.
+inline constexpr uint64_t kWgmmaNextTerms = 2;
+
+// d += a × b, or d = a × b where `adds` is false; bf16, accumulated in fp32. d is 64 × kCols: of each 8
+// columns b, a thread has rows lane / 4 and lane / 4 + 8 of its warp's 16 at columns 8b + 2 (lane mod 4) and
+// the next. a is 64 × 16, of which a warp has 16 rows as mma's first operand; b is 16 × kCols in shared
+// memory, terms side by side.
+template <uint32_t kCols>
+__device__ __forceinline__ void wgmma_bf16(float (&d)[kCols / 2], const uint32_t (&a)[4], uint64_t b,
+                                           bool adds);
+
+#define SERVAL_D8(i)                                                                                    \
+  "+f"(d[i]), "+f"(d[(i) + 1]), "+f"(d[(i) + 2]), "+f"(d[(i) + 3]), "+f"(d[(i) + 4]), "+f"(d[(i) + 5]), \
+      "+f"(d[(i) + 6]), "+f"(d[(i) + 7])
+#define SERVAL_D16(i) SERVAL_D8(i), SERVAL_D8((i) + 8)
+#define SERVAL_D32(i) SERVAL_D16(i), SERVAL_D16((i) + 16)
+#define SERVAL_D64(i) SERVAL_D32(i), SERVAL_D32((i) + 32)
+#define SERVAL_D128(i) SERVAL_D64(i), SERVAL_D64((i) + 64)
+
+template <>
+__device__ __forceinline__ void wgmma_bf16<16>(float (&d)[8], const uint32_t (&a)[4], uint64_t b, bool adds) {
+  asm volatile(
+      "{.reg .pred adds;\n"
+      "setp.ne.b32 adds, %13, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7"
+      "}, {%8, %9, %10, %11}, %12, adds, 1, 1, 0;}"
+      : SERVAL_D8(0)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<uint32_t>(adds)));
+}
+
+template <>
+__device__ __forceinline__ void wgmma_bf16<32>(float (&d)[16], const uint32_t (&a)[4], uint64_t b,
+                                               bool adds) {
+  asm volatile(
+      "{.reg .pred adds;\n"
+      "setp.ne.b32 adds, %21, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+      "}, {%16, %17, %18, %19}, %20, adds, 1, 1, 0;}"
+      : SERVAL_D16(0)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<uint32_t>(adds)));
+}
+
+template <>
+__device__ __forceinline__ void wgmma_bf16<64>(float (&d)[32], const uint32_t (&a)[4], uint64_t b,
+                                               bool adds) {
+  asm volatile(
+      "{.reg .pred adds;\n"
+      "setp.ne.b32 adds, %37, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+      "}, {%32, %33, %34, %35}, %36, adds, 1, 1, 0;}"
+      : SERVAL_D32(0)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<uint32_t>(adds)));
+}
+
+template <>
+__device__ __forceinline__ void wgmma_bf16<128>(float (&d)[64], const uint32_t (&a)[4], uint64_t b,
+                                                bool adds) {
+  asm volatile(
+      "{.reg .pred adds;\n"
+      "setp.ne.b32 adds, %69, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+      "}, {%64, %65, %66, %67}, %68, adds, 1, 1, 0;}"
+      : SERVAL_D64(0)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<uint32_t>(adds)));
+}
+
+template <>
+__device__ __forceinline__ void wgmma_bf16<256>(float (&d)[128], const uint32_t (&a)[4], uint64_t b,
+                                                bool adds) {
+  asm volatile(
+      "{.reg .pred adds;\n"
+      "setp.ne.b32 adds, %133, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
+      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
+      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
+      "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
+      "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+      "}, {%128, %129, %130, %131}, %132, adds, 1, 1, 0;}"
+      : SERVAL_D128(0)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<uint32_t>(adds)));
+}
+
+#undef SERVAL_D8
+#undef SERVAL_D16
+#undef SERVAL_D32
+#undef SERVAL_D64
+#undef SERVAL_D128
+
+}  // namespace serval::ptx
