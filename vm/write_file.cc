@@ -117,7 +117,8 @@ void append_to_file(const fs::path& path, std::string_view bytes) {
   const off_t end = lseek(fd, 0, SEEK_END);  // fails for a pipe, of which nothing can be taken back
   const bool written = write_all(fd, bytes);
   const int reason = errno;
-  if (!written && end >= 0) (void)ftruncate(fd, end);
+  // What cannot be taken back stays: the reason that is reported is why it could not be written.
+  [[maybe_unused]] const bool taken_back = written || end < 0 || ftruncate(fd, end) == 0;
   close(fd);
   if (!written) fail_to_write(path, reason);
 }
