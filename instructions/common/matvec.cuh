@@ -97,7 +97,7 @@ __device__ __forceinline__ uint32_t unit_slots(uint32_t matrices, uint32_t parts
 }
 template <class Config>
 __device__ __forceinline__ Mode mode_of(uint32_t units, uint32_t matrices, uint32_t chunks) {
-  if (chunks <= kActivationSlots<Config>) return Mode::kResident;
+  if (chunks <= Config::kChunkSlots) return Mode::kResident;
   const bool one_block =
       units != 0 && units <= kConsumerWarps && units <= unit_slots<Config>(matrices, chunks);
   return one_block ? Mode::kSplit : Mode::kUnitPerWarp;
@@ -527,6 +527,7 @@ struct NothingFetched {};
 
 // What all of them share.
 struct Stream {
+  static constexpr bool kConsumersStore = false;
   using Plan = matvec::Plan;
   using Shape = matvec::Shape;
 
@@ -583,7 +584,8 @@ struct Stream {
     for (uint32_t n = 0; n < total; n += at_once) {
       if (!plan.resident()) role.acquire_chunks(at_once);
       role.copy_chunks(plan.input.activations + size_t{chunk} * activation_image::kChunkBytes,
-                       activation_image::kChunkBytes, at_once);
+                       activation_image::kChunkBytes, at_once,
+                       row_bound<typename Role::Config>(role.launch) * kActivationRowBytes);
       chunk = chunk + at_once < plan.chunks ? chunk + at_once : 0;
     }
   }
@@ -633,8 +635,8 @@ struct Stream {
     role.next_unit += plan.units;
   }
 
-  template <class Role>
-  static __device__ __forceinline__ void consume(Role& role, const Plan& plan) {
+  template <class Role, class WithOp, class Signal>
+  static __device__ __forceinline__ void consume(Role& role, const Plan& plan, WithOp&&, Signal&&) {
     consume_pages(role, plan);
     role.next_page += plan.pages;
     role.next_unit += plan.units;

@@ -42,7 +42,7 @@ void PrintTo(const Kernel& kernel, std::ostream* out) {
 }
 template <class Config>
 Kernel kernel_for(const char* name) {
-  return {name, &toy_isa<Config>(), device::kActivationSlots<Config>};
+  return {name, &toy_isa<Config>(), Config::kChunkSlots};
 }
 const Kernel& many_rows() {
   static const Kernel kernel = kernel_for<testing::ManyRows>("ManyRows");

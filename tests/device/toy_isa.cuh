@@ -167,6 +167,7 @@ inline constexpr uint32_t kLate_ns = 20'000;
 // How SumPages and SumChunks stream: the pages, or the chunks, of one tensor, one after the other.
 // StorerRelay has neither.
 struct ToyStream {
+  static constexpr bool kConsumersStore = false;
   struct Plan {
     const std::byte* from;
     uint32_t pages;
@@ -203,11 +204,12 @@ struct ToyStream {
     for (uint32_t c = 0; c < plan.chunks; c += at_once) {
       if (plan.streamed != 0) role.acquire_chunks(at_once);
       role.copy_chunks(plan.from + size_t{c} * device::kActivationRowBytes, device::kActivationRowBytes,
-                       at_once);
+                       at_once,
+                       device::row_bound<typename Role::Config>(role.launch) * device::kActivationRowBytes);
     }
   }
-  template <class Role>
-  static __device__ void consume(Role& role, const Plan& plan) {
+  template <class Role, class WithOp, class Signal>
+  static __device__ void consume(Role& role, const Plan& plan, WithOp&&, Signal&&) {
     const uint32_t sum = __reduce_add_sync(~0u, sum_of_pages(role, plan) + sum_of_chunks(role, plan));
     const uint32_t unit = role.next_unit + role.warp;
     role.wait_unit_slot(unit);

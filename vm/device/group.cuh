@@ -40,6 +40,25 @@ __device__ __forceinline__ void wait_phase(uint64_t* barrier, uint32_t parity, c
   while (!ptx::mbarrier_try_wait(barrier, parity)) leave_if_asked(flag);
 }
 
+// wait_phase() in the midst of a warpgroup's products, where a thread must not exit: returns also if the warp
+// is asked to leave. It goes on with whatever is in shared memory, and leaves when its products are complete.
+__device__ __forceinline__ void wait_phase_or_leave(uint64_t* barrier, uint32_t parity,
+                                                    const ExitFlag* flag) {
+  asm volatile(
+      "{.reg .pred done;\n"
+      ".reg .u32 leave;\n"
+      "WAIT:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra DONE;\n"
+      "ld.volatile.shared::cta.u32 leave, [%2];\n"
+      "setp.ne.u32 done, leave, 0;\n"
+      "@done bra DONE;\n"
+      "bra WAIT;\n"
+      "DONE:}" ::"r"(ptx::shared_address(barrier)),
+      "r"(parity), "r"(ptx::shared_address(&flag->set))
+      : "memory");
+}
+
 // Handed to `run` of an instruction; all kGroupThreads threads call it together. When the last of them
 // returns, the interpreter signals: everything stored by then is visible to all that wait for it.
 //

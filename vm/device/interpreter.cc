@@ -324,7 +324,7 @@ DeviceInterpreter::~DeviceInterpreter() = default;
 uint32_t DeviceInterpreter::run(uint32_t row_bound, uint32_t passes, bool any_logits, void* stream,
                                 const std::function<void(uint32_t)>& on_pass,
                                 const std::function<void()>& enqueue_after) {
-  impl_->launch.row_bound = std::clamp<uint32_t>(row_bound, 1, kMaxRows);
+  impl_->launch.row_bound = std::max(row_bound, 1U);
   impl_->launch.passes = passes;
   impl_->launch.any_logits = any_logits ? 1 : 0;
   return impl_->run(static_cast<cudaStream_t>(stream), on_pass, enqueue_after);

@@ -214,6 +214,29 @@ __device__ __forceinline__ void add_signals(Role& role, const LaneSignal& mine) 
   }
 }
 
+// Calls visit(op) for the record's instruction, which runs on the stream.
+template <class Isa, class Stream, class Role, class Visit>
+__device__ __forceinline__ void with_streaming_op(const Role& role, Visit&& visit) {
+  Isa::dispatch(role.slot->record, [&]<class Op>(const Op& op) {
+    if constexpr (Streams<Stream, Op>) visit(op);
+  });
+}
+
+// The consumers have stored a record's results themselves: the last of their warps signals.
+template <class Role>
+__device__ __forceinline__ void signal_as_group(Role& role) {
+  const LaneSignal signal(role);
+  if (role.last_to_arrive(role.next_unit)) {
+    if constexpr (Role::Recorder::kOn) {
+      if (role.lane == 0) role.recorder.stamp(role.record, EventKind::kComputeEnd);
+    }
+    role.wait_inputs();  // a record with nothing to do has not
+    add_signals(role, signal);
+    role.arrive_unit(role.next_unit);
+  }
+  ++role.next_unit;
+}
+
 // A group instruction: all consumer threads together, with the activations' memory as scratch.
 template <class Isa, class Role>
 __device__ __forceinline__ void consume_group(Role& role) {
@@ -236,16 +259,7 @@ __device__ __forceinline__ void consume_group(Role& role) {
   Isa::dispatch(role.slot->record, [&]<class Op>(const Op& op) {
     if constexpr (!Isa::template kStreams<Op>) run_group<typename Role::Config>(op, group);
   });
-  const LaneSignal signal(role);
-  if (role.last_to_arrive(role.next_unit)) {
-    if constexpr (Role::Recorder::kOn) {
-      if (role.lane == 0) role.recorder.stamp(role.record, EventKind::kComputeEnd);
-    }
-    role.wait_inputs();  // a thread without work has not waited
-    add_signals(role, signal);
-    role.arrive_unit(role.next_unit);
-  }
-  ++role.next_unit;
+  signal_as_group(role);
   role.wait_chunk(role.next_chunk);  // long there: every phase is waited for once
   role.used_chunks(++role.next_chunk);
 }
@@ -257,11 +271,13 @@ __device__ __forceinline__ void run_consumer(Shared<Config>& s, const Launch& la
     role.lane = ptx::thread_index() % kWarpThreads;
     role.warp = ptx::thread_index() / kWarpThreads - kFirstConsumerWarp;
     next_record(role, role.record, role.lane, [&] {
-      if (role.slot->ends_launch != 0) {
+      if (Config::uniform(role.slot->ends_launch) != 0) {
         wait_for_leave(&s.exit);
-      } else if (role.slot->stream != kNoStream) {
+      } else if (Config::uniform(role.slot->stream) != kNoStream) {
         Isa::with_stream(*role.slot, [&]<class Stream>(const typename Stream::Plan& plan) {
-          Stream::consume(role, plan);
+          Stream::consume(
+              role, plan, [&](auto&& visit) { with_streaming_op<Isa, Stream>(role, visit); },
+              [&] { signal_as_group(role); });
         });
       } else {
         consume_group<Isa>(role);
@@ -303,12 +319,7 @@ __device__ __forceinline__ bool store_stream(Role& role, const typename Stream::
     stamp_stores(role);
   };
   Stream::store(
-      role, plan,
-      [&](auto&& visit) {
-        Isa::dispatch(role.slot->record, [&]<class Op>(const Op& op) {
-          if constexpr (Streams<Stream, Op>) visit(op);
-        });
-      },
+      role, plan, [&](auto&& visit) { with_streaming_op<Isa, Stream>(role, visit); },
       [&] {
         role.recorder.note_end();
         if (storers == 1) announce();
@@ -327,6 +338,16 @@ __device__ __forceinline__ void follow_group(Role& role) {
   ++role.next_unit;
 }
 
+template <class Role>
+__device__ __forceinline__ void store_group(Role& role) {
+  if (role.turn == 0) {
+    follow_group(role);
+    end_record(role);
+  } else {
+    role.pass_over(1);
+  }
+}
+
 template <class Isa, class Config, template <class> class Recorder>
 __device__ __forceinline__ void run_storer(Shared<Config>& s, const Launch& launch) {
   Recorded<StorerRole<Config>, Recorder> role{{.s = s, .launch = launch}};
@@ -338,18 +359,20 @@ __device__ __forceinline__ void run_storer(Shared<Config>& s, const Launch& laun
       if (role.slot->ends_launch != 0) wait_for_leave(&s.exit);
       if (role.slot->stream != kNoStream) {
         Isa::with_stream(*role.slot, [&]<class Stream>(const typename Stream::Plan& plan) {
-          const uint32_t storers = Stream::template storers<Config>(plan);
-          if (role.turn >= storers) {
-            role.pass_over(Stream::units(plan));
-          } else if (store_stream<Isa, Stream>(role, plan, storers)) {
-            end_record(role);
+          if constexpr (Stream::kConsumersStore) {
+            Stream::look_up(role, plan);
+            store_group(role);
+          } else {
+            const uint32_t storers = Stream::template storers<Config>(plan);
+            if (role.turn >= storers) {
+              role.pass_over(Stream::units(plan));
+            } else if (store_stream<Isa, Stream>(role, plan, storers)) {
+              end_record(role);
+            }
           }
         });
-      } else if (role.turn == 0) {
-        follow_group(role);
-        end_record(role);
       } else {
-        role.pass_over(1);
+        store_group(role);
       }
     });
   }
@@ -367,15 +390,17 @@ __device__ __forceinline__ void init_shared(Shared<Config>& s) {
     for (uint64_t& chunk : s.chunk_landed) ptx::mbarrier_init(&chunk, 1);
     for (uint32_t i = 0; i < Config::kRingPages; ++i) {
       ptx::mbarrier_init(&s.page_landed[i], 1);
-      ptx::mbarrier_init(&s.page_free[i], 1);
+      ptx::mbarrier_init(&s.page_free[i], Config::kPageReaders);
     }
     ptx::mbarrier_init(&s.consumer_barrier, kConsumerWarps);
+    for (uint64_t& barrier : s.warpgroup_barrier) ptx::mbarrier_init(&barrier, kWarpsOfGroup);
+    for (uint64_t& barrier : s.tokens_ready) ptx::mbarrier_init(&barrier, kStorerWarps);
     ptx::fence_mbarrier_init();
     s.pages_issued = s.chunks_issued = s.records_waited = s.records_stored = 0;
     s.exit.set = 0;
   }
   if (threadIdx.x < kStorerWarps) s.units_stored[threadIdx.x] = 0;
-  if (threadIdx.x < kConsumerWarps) s.activations_used[threadIdx.x] = 0;
+  if (threadIdx.x < kConsumerWarps) s.activations_used[threadIdx.x] = s.tiles_used[threadIdx.x] = 0;
   if (threadIdx.x < kUnitSlots) s.unit_arrivals[threadIdx.x] = s.tiles_stored[threadIdx.x] = 0;
 }
 
@@ -388,10 +413,10 @@ __global__ void __launch_bounds__(kBlockThreads, 1) interpret(const __grid_const
   __syncthreads();
   const uint32_t warp = threadIdx.x / kWarpThreads, lane = threadIdx.x % kWarpThreads;
   if (warp >= kFirstConsumerWarp) {
-    ptx::set_max_registers_up<kConsumerRegisters>();
+    ptx::set_max_registers_up<Config::kConsumerRegisters>();
     run_consumer<Isa, Config, Recorder>(s, launch);
   } else if (warp >= kFirstStorerWarp) {
-    ptx::set_max_registers_down<kStorerRegisters>();
+    ptx::set_max_registers_down<Config::kStorerRegisters>();
     run_storer<Isa, Config, Recorder>(s, launch);
   } else {
     ptx::set_max_registers_down<kServiceRegisters>();

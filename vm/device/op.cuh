@@ -18,10 +18,17 @@
 // and the functions
 //
 //   plan<Config>(launch, shape)         the Plan
-//   units(plan)                         units of results
 //   has_chunks(plan)                    of activations: its consumers wait for them, and so for its inputs
+//   load(role, plan, pages_of), prepare(role, plan), consume(role, plan, with_op, signal)
+//
+// With kConsumersStore, consumers store what they have computed and call signal(); storers only help:
+//
+//   look_up(role, plan)                 called by all storers
+//
+// Without, consumers leave their results for the storers:
+//
+//   units(plan)                         units of results
 //   storers<Config>(plan)               storers that have something to store: 1 to kStorerWarps
-//   load(role, plan, pages_of), prepare(role, plan), consume(role, plan)
 //   store(role, plan, with_op, stored)  calls stored() once this warp has stored all of its own: a record's
 //                                       only storer signals there, of several the last one does later
 //

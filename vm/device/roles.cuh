@@ -26,14 +26,10 @@ __device__ __forceinline__ uint32_t row_bound(const Launch& launch) {
   return Config::kRows == 1 ? 1 : launch.row_bound;
 }
 
-// Chunks of activations lie in slots; a slot holds one chunk of every row that may be active. Their number is
-// a power of two, so that finding one takes no division.
-template <class Config>
-inline constexpr uint32_t kActivationSlots = Config::kActivationRowSlots / Config::kRows;
 // Where the slot of a chunk begins in Shared::activations.
 template <class Config>
 __device__ __forceinline__ uint32_t activation_slot(uint32_t chunk) {
-  return (chunk & (kActivationSlots<Config> - 1)) * (Config::kRows * kActivationRowBytes);
+  return (chunk & (Config::kChunkSlots - 1)) * Config::kChunkBytes;
 }
 
 __device__ __forceinline__ uint32_t* counter_of(const BoundProgram& program, uint32_t counter) {
@@ -73,8 +69,15 @@ struct LoaderRole {
   // way; address and size are multiples of 16.
   template <class Recorder>
   __device__ __forceinline__ void page(const std::byte* from, uint32_t bytes, Recorder& recorder) {
+    next(bytes, recorder,
+         [&](std::byte* to, uint64_t* landed) { ptx::bulk_load_once(to, from, bytes, landed); });
+  }
+  // The same of a page that comes in pieces: copy(to, landed) asks for all of its `bytes`.
+  template <class Recorder, class Copy>
+  __device__ __forceinline__ void next(uint32_t bytes, Recorder& recorder, Copy&& copy) {
     const uint32_t p = next_page, at = p % Config::kRingPages;
-    const uint32_t in_flight = inputs_are_there() ? kPagesInFlight : kPagesInFlightOfWaiting;
+    const uint32_t in_flight =
+        min(inputs_are_there() ? kPagesInFlight : kPagesInFlightOfWaiting, Config::kRingPages);
     if (p >= in_flight) wait(s.page_landed, p - in_flight);
     if (p >= Config::kRingPages) {
       if constexpr (Recorder::kOn) {
@@ -85,7 +88,7 @@ struct LoaderRole {
       }
     }
     ptx::mbarrier_arrive_expect_bytes(&s.page_landed[at], bytes);
-    ptx::bulk_load_once(s.ring[at], from, bytes, &s.page_landed[at]);
+    copy(s.ring[at], &s.page_landed[at]);
     recorder.page(bytes);
     next_page = p + 1;
     ptx::shared_store_release(&s.pages_issued, next_page);
@@ -134,12 +137,13 @@ struct PreparerRole {
   }
   // Returns when bulk copies may write the slots of the next `chunks` chunks.
   __device__ __forceinline__ void acquire_chunks(uint32_t chunks) const {
-    const uint32_t needed = next_chunk + chunks - kActivationSlots<Config>;
+    const uint32_t needed = next_chunk + chunks - Config::kChunkSlots;
     wait_used(static_cast<int32_t>(needed - chunk_floor) > 0 ? needed : chunk_floor);
   }
-  // Bulk copies of the next `chunks` chunks of activations, `stride` bytes apart from `from` on, to their
-  // slots.
-  __device__ __forceinline__ void copy_chunks(const std::byte* from, uint32_t stride, uint32_t chunks);
+  // Bulk copies of the next `chunks` chunks of activations of `bytes` each, `stride` apart from `from` on, to
+  // their slots.
+  __device__ __forceinline__ void copy_chunks(const std::byte* from, uint32_t stride, uint32_t chunks,
+                                              uint32_t bytes);
   // Takes the memory of all slots, for an instruction that uses it as scratch: it counts as one chunk, which
   // has landed when the instruction's inputs may be read.
   __device__ __forceinline__ void claim_scratch() const { wait_used(next_chunk); }
@@ -179,9 +183,8 @@ struct PreparerRole {
 
 template <class Config>
 __device__ __forceinline__ void PreparerRole<Config>::copy_chunks(const std::byte* from, uint32_t stride,
-                                                                  uint32_t chunks) {
+                                                                  uint32_t chunks, uint32_t bytes) {
   if (lane == 0) {
-    const uint32_t bytes = row_bound<Config>(launch) * kActivationRowBytes;
     for (uint32_t c = next_chunk; c < next_chunk + chunks; ++c, from += stride) {
       ptx::mbarrier_arrive_expect_bytes(landed(c), bytes);
       ptx::bulk_load(s.activations + activation_slot<Config>(c), from, bytes, landed(c));
@@ -206,7 +209,12 @@ __device__ __forceinline__ void PreparerRole<Config>::pass_gate() {
       leave_if_asked(&s.exit);
     }
   }
-  static_assert(sizeof(s.rows) == kWarpThreads * sizeof(uint4), "16 bytes a lane");
+  if constexpr (Config::kSharedRows == 0) {
+    if (slot->pass > 0 && ends_before_this_pass()) leave();
+    return;
+  }
+  static_assert(Config::kSharedRows == 0 || sizeof(s.rows) == kWarpThreads * sizeof(uint4),
+                "16 bytes a lane");
   const auto* from = reinterpret_cast<const uint4*>(program.rows);
   const uint4 row = ptx::load_relaxed(from + lane);
   // One trip for both. The gate is open: all records have signalled, so a storer that is asked to leave now
@@ -268,12 +276,27 @@ struct ConsumerRole {
   uint32_t next_chunk = 0;
   uint32_t stored_seen = 0;  // units before this one are known to be stored
   uint32_t parity = 0;
+  uint32_t warpgroup_parity = 0;
+  uint32_t next_tile = 0;  // of tokens, whose storers look something up
+
+  // All threads of the warp's warpgroup; orders their accesses to shared memory.
+  __device__ __forceinline__ void sync_warpgroup() {
+    uint64_t* barrier = &s.warpgroup_barrier[warp / kWarpsOfGroup];
+    __syncwarp();
+    if (lane == 0) ptx::mbarrier_arrive(barrier);
+    wait_phase(barrier, warpgroup_parity, &s.exit);
+    warpgroup_parity ^= 1;
+  }
 
   // Copies do not land in order, so the page before this one in the same place, which may be another warp's,
   // may still be under way; once this one has been issued, that one has landed and is free.
   __device__ __forceinline__ void wait_page(uint32_t page) {
     wait_count(&s.pages_issued, page + 1, &s.exit);
     wait_phase(&s.page_landed[page % Config::kRingPages], page / Config::kRingPages & 1, &s.exit);
+  }
+  // The same, for a warp that waits for every page, one after the other, in the midst of its products.
+  __device__ __forceinline__ void wait_next_page(uint32_t page) {
+    wait_phase_or_leave(&s.page_landed[page % Config::kRingPages], page / Config::kRingPages & 1, &s.exit);
   }
   __device__ __forceinline__ void free_page(uint32_t page) {
     ptx::fence_proxy_async_shared();  // a bulk copy will write what this thread has read
@@ -286,6 +309,11 @@ struct ConsumerRole {
     wait_count(&s.chunks_issued, chunk + 1, &s.exit);
     wait_phase(&s.chunk_landed[chunk % Config::kActivationRowSlots], chunk / Config::kActivationRowSlots & 1,
                &s.exit);
+  }
+  // The same, for a warp that waits for every chunk, one after the other, in the midst of its products.
+  __device__ __forceinline__ void wait_next_chunk(uint32_t chunk) {
+    wait_phase_or_leave(&s.chunk_landed[chunk % Config::kActivationRowSlots],
+                        chunk / Config::kActivationRowSlots & 1, &s.exit);
   }
   __device__ __forceinline__ uint64_t* inputs_ready() const { return &s.inputs_ready[record % kRecordSlots]; }
   __device__ __forceinline__ uint32_t inputs_parity() const { return record / kRecordSlots & 1; }
@@ -301,8 +329,17 @@ struct ConsumerRole {
   __device__ __forceinline__ void used_chunks(uint32_t chunk) {
     ptx::fence_proxy_async_shared();  // bulk copies will write what this thread has read, or written as
                                       // scratch
+    multiplied_chunks(chunk);
+  }
+  // The same of chunks that only the tensor cores have read: they are of the copies' proxy.
+  __device__ __forceinline__ void multiplied_chunks(uint32_t chunk) {
     __syncwarp();
     if (lane == 0) ptx::shared_store_release(&s.activations_used[warp], chunk);
+  }
+  // This warp is done with what storers looked up for all tiles before `tile`.
+  __device__ __forceinline__ void used_tiles(uint32_t tile) {
+    __syncwarp();
+    if (lane == 0) ptx::shared_store_release(&s.tiles_used[warp], tile);
   }
   // Returns when the storers are done with all units before `unit`. For whole warps.
   __device__ __forceinline__ void wait_stored(uint32_t unit) {
@@ -342,6 +379,7 @@ struct StorerRole {
   const RecordSlot* slot = nullptr;
   uint32_t record = 0;
   uint32_t next_unit = 0;
+  uint32_t next_tile = 0;  // of tokens, of which it looks something up
 
   __device__ __forceinline__ void wait_inputs() {
     wait_phase(&s.inputs_ready[record % kRecordSlots], record / kRecordSlots & 1, &s.exit);

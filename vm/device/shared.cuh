@@ -7,6 +7,7 @@
 #include "vm/device/activation_image.h"
 #include "vm/device/group.cuh"
 #include "vm/device/launch.h"
+#include "vm/device/slab_image.h"
 #include "vm/instruction.h"
 #include "vm/machine.h"
 #include "vm/state.h"
@@ -28,6 +29,7 @@ inline constexpr uint32_t kBlockThreads = (kFirstConsumerWarp + kConsumerWarps) 
 inline constexpr uint32_t kServiceRegisters = 40;
 inline constexpr uint32_t kStorerRegisters = 80;
 inline constexpr uint32_t kConsumerRegisters = 192;
+inline constexpr uint32_t kPartialBytes = 8 * 1024;
 
 // What a kernel is compiled for: the most rows that a pass may have, a power of two, which memory is laid out
 // for; and how a block's memory is divided.
@@ -35,8 +37,41 @@ template <uint32_t kRowsOf, uint32_t kRingPagesOf, uint32_t kScratchKib, uint32_
 struct KernelConfig {
   static constexpr uint32_t kRows = kRowsOf;
   static constexpr uint32_t kRingPages = kRingPagesOf;
+  static constexpr uint32_t kPageReaders = 1;                       // consumer warps that read a page
   static constexpr uint32_t kScratchBytes = kScratchKib * 1024;     // for instructions that run as a group
   static constexpr uint32_t kActivationRowSlots = kActivationRows;  // the same memory, a row of a chunk each
+  // Chunks of activations lie in slots; a slot holds one chunk of every row that may be active. Their number
+  // is a power of two, so that finding one takes no division.
+  static constexpr uint32_t kChunkSlots = kActivationRowSlots / kRows;
+  static constexpr uint32_t kChunkBytes = kRows * activation_image::kRowBytes;
+  static constexpr uint32_t kPartialBytes = device::kPartialBytes;  // for results that storers will finish
+  static constexpr uint32_t kSharedRows = kMaxRows;                 // of the pass, in shared memory
+  static constexpr uint32_t kStorerRegisters = device::kStorerRegisters;
+  static constexpr uint32_t kConsumerRegisters = device::kConsumerRegisters;
+
+  static __device__ __forceinline__ uint32_t uniform(uint32_t value) { return value; }
+};
+// The same of a kernel whose products are GEMMs: the tokens of a tile take the place of a pass's rows.
+template <uint32_t kRowsOf, uint32_t kTileTokensOf, uint32_t kRingPagesOf, uint32_t kChunkSlotsOf>
+struct GemmConfig {
+  static constexpr uint32_t kRows = kRowsOf;
+  static constexpr uint32_t kTileTokens = kTileTokensOf;
+  static constexpr uint32_t kRingPages = kRingPagesOf;
+  static constexpr uint32_t kPageReaders = kConsumerWarps;
+  static constexpr uint32_t kChunkSlots = kChunkSlotsOf;
+  static constexpr uint32_t kChunkBytes = kTileTokens * slab_image::kRowBytes;
+  static constexpr uint32_t kActivationRowSlots = kChunkSlots;
+  static constexpr uint32_t kScratchBytes = kChunkSlots * kChunkBytes;
+  static constexpr uint32_t kPartialBytes = 24 * 1024;
+  static constexpr uint32_t kSharedRows = 0;  // they stay in GPU memory
+  static constexpr uint32_t kStorerRegisters = 40;
+  static constexpr uint32_t kConsumerRegisters = 216;
+
+  // The value of the warp's first lane, for all: the compiler then knows that the warp stays together,
+  // without which it would not let a warpgroup's products overlap.
+  static __device__ __forceinline__ uint32_t uniform(uint32_t value) {
+    return __shfl_sync(kAllLanes, value, 0);
+  }
 };
 // Pages issued and not landed. While the SM waits for counters, every one lengthens the queue that its polls
 // and its activations wait in; once the record's inputs are there, the memory system may be kept full.
@@ -49,7 +84,6 @@ inline constexpr uint32_t kSlotWaits = 16;  // further ones are read from global
 inline constexpr uint32_t kSlotSignals = 8;
 inline constexpr uint32_t kActivationRowBytes = activation_image::kRowBytes;
 inline constexpr uint32_t kUnitSlots = 16;
-inline constexpr uint32_t kPartialBytes = 8 * 1024;
 
 inline constexpr uint32_t kPlanBytes = 96;
 
@@ -81,14 +115,14 @@ template <class ConfigOf>
 struct Shared {
   using Config = ConfigOf;
   static_assert(Config::kScratchBytes >= kScratchBytes, "what every instruction may rely on");
-  static_assert(Config::kActivationRowSlots * kActivationRowBytes <= Config::kScratchBytes);
+  static_assert(Config::kChunkSlots * Config::kChunkBytes <= Config::kScratchBytes);
 
   alignas(kScratchAlignment) std::byte ring[Config::kRingPages][kPageBytes];
   // Activations, or the scratch memory of an instruction that runs as a group.
   alignas(kScratchAlignment) std::byte activations[Config::kScratchBytes];
-  alignas(16) float partials[kPartialBytes / sizeof(float)];
+  alignas(16) float partials[Config::kPartialBytes / sizeof(float)];
   RecordSlot records[kRecordSlots];
-  PassRow rows[kMaxRows];  // of the pass whose instructions run
+  PassRow rows[Config::kSharedRows == 0 ? 1 : Config::kSharedRows];  // of the pass whose instructions run
   uint64_t record_ready[kRecordSlots];
   uint64_t record_free[kRecordSlots];
   uint64_t inputs_ready[kRecordSlots];                 // the record's waits are over
@@ -96,12 +130,15 @@ struct Shared {
   uint64_t page_landed[Config::kRingPages];
   uint64_t page_free[Config::kRingPages];
   uint64_t consumer_barrier;
+  uint64_t warpgroup_barrier[kConsumerWarps / kWarpsOfGroup];
+  uint64_t tokens_ready[2];  // what storers look up for a GEMM's consumers is there, by count of tiles
   uint32_t storers_done[kRecordSlots];  // of a record's storers, if it has several
   // Monotonic within a launch, so that no lap is mistaken for another; except the last two, which
   // storers set back.
   uint32_t pages_issued;
   uint32_t chunks_issued;
   uint32_t activations_used[kConsumerWarps];  // chunks that a consumer warp is done with
+  uint32_t tiles_used[kConsumerWarps];        // of what storers looked up, by a consumer warp
   uint32_t units_stored[kStorerWarps];        // a storer's own units before this one are stored
   uint32_t records_waited;                    // records whose waits are over
   uint32_t records_stored;                    // how many records' signals are out

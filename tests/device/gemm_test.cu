@@ -1,0 +1,258 @@
+// The GEMM stream (instructions/common/gemm.cuh) in the interpreter, without Llama.
+#include <cmath>
+#include <random>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "tests/device/gemm_isa.cuh"
+#include "tests/device/toy_program.h"
+#include "vm/bf16.h"
+
+namespace serval {
+namespace {
+
+using namespace serval::testing;
+
+constexpr uint32_t kSms = 3;
+constexpr uint32_t kImageRows = 512;
+
+struct Sizes {
+  uint32_t outputs;  // rows of the weights
+  uint32_t cols;
+  uint32_t rows;  // of the pass
+};
+
+std::vector<float> random_values(size_t n, uint32_t seed, float scale) {
+  std::mt19937 engine(seed);
+  std::uniform_real_distribution<float> values(-scale, scale);
+  std::vector<float> out(n);
+  for (float& v : out) v = bf16_to_float(float_to_bf16(values(engine)));
+  return out;
+}
+
+std::vector<uint16_t> page_images(const std::vector<float>& weights, uint32_t outputs, uint32_t cols) {
+  std::vector<uint16_t> image(page_image::bytes(outputs, cols) / sizeof(uint16_t));
+  for (uint32_t r = 0; r < outputs; ++r) {
+    for (uint32_t c = 0; c < cols; ++c) {
+      const uint32_t chunk = c / page_image::kChunkCols;
+      const uint64_t offset = page_image::page_offset(cols, r / kUnitRows, chunk) +
+                              page_image::element_offset(page_image::half_cols(cols, chunk), r % kUnitRows,
+                                                         c % page_image::kChunkCols);
+      image[offset / sizeof(uint16_t)] = float_to_bf16(weights[size_t{r} * cols + c]);
+    }
+  }
+  return image;
+}
+
+std::vector<uint16_t> slab_images(const std::vector<float>& values, uint32_t rows, uint32_t cols) {
+  std::vector<uint16_t> image(slab_image::bytes(kImageRows, cols) / sizeof(uint16_t));
+  for (uint32_t r = 0; r < rows; ++r) {
+    for (uint32_t c = 0; c < cols; ++c)
+      image[slab_image::offset(kImageRows, cols, r, c) / sizeof(uint16_t)] =
+          float_to_bf16(values[size_t{r} * cols + c]);
+  }
+  return image;
+}
+float from_image(const std::vector<uint16_t>& image, uint32_t cols, uint32_t row, uint32_t col) {
+  return bf16_to_float(image[slab_image::offset(kImageRows, cols, row, col) / sizeof(uint16_t)]);
+}
+
+double dot(const float* a, const float* b, uint32_t n) {
+  double sum = 0;
+  for (uint32_t i = 0; i < n; ++i) sum += double{a[i]} * b[i];
+  return sum;
+}
+
+// A program of one matrix: tiles of outputs and tokens dealt to a few SMs, and what it leaves behind.
+class Gemm {
+ public:
+  explicit Gemm(const Sizes& sizes)
+      : sizes_(sizes), input_(random_values(size_t{sizes.rows} * sizes.cols, 1, 1)) {}
+
+  template <class Config>
+  std::vector<float> add_to_residual(const std::vector<float>& weights, const std::vector<float>& residual,
+                                     const std::vector<float>& norm) {
+    begin();
+    const TensorId w = toy_->add_vector(page_image::bytes(sizes_.outputs, sizes_.cols));
+    const TensorId map = toy_->add_vector(sizeof(CUtensorMap));
+    const TensorId x = toy_->add_vector(slab_image::bytes(kImageRows, sizes_.cols));
+    const TensorId n = toy_->add_vector(sizes_.outputs * sizeof(uint16_t));
+    const TensorId r = toy_->add_vector(size_t{kImageRows} * sizes_.outputs * sizeof(float));
+    weighted_ = toy_->add_vector(slab_image::bytes(kImageRows, sizes_.outputs));
+    squares_ =
+        toy_->add_vector(size_t{kImageRows} * sizes_.outputs / device::gemm::kSquaresCols * sizeof(float));
+    add_tiles<Config>(device::gemm::kTileUnits,
+                      [&](uint32_t sm, uint32_t unit, uint32_t first, uint32_t end) {
+                        toy_->add(sm, static_cast<uint16_t>(GemmOpcode::kResidual),
+                                  GemmResidual{map, x, n, r, weighted_, squares_, unit, first, end,
+                                               kImageRows, sizes_.cols, sizes_.outputs},
+                                  {{}, {{done_}}});
+                      });
+    bind<Config>();
+    write_weights(w, map, weights, device::gemm::kTileUnits);
+    memory_->write(x, slab_images(input_, sizes_.rows, sizes_.cols));
+    memory_->write(r, residual);
+    std::vector<uint16_t> norms;
+    for (const float v : norm) norms.push_back(float_to_bf16(v));
+    memory_->write(n, norms);
+    run();
+    return memory_->read<float>(r, size_t{sizes_.rows} * sizes_.outputs);
+  }
+
+  template <class Config>
+  std::vector<uint16_t> silu(const std::vector<float>& gate, const std::vector<float>& up,
+                             const std::vector<float>& squares) {
+    begin();
+    const TensorId g = toy_->add_vector(page_image::bytes(sizes_.outputs, sizes_.cols));
+    const TensorId u = toy_->add_vector(page_image::bytes(sizes_.outputs, sizes_.cols));
+    const TensorId gate_map = toy_->add_vector(sizeof(CUtensorMap)),
+                   up_map = toy_->add_vector(sizeof(CUtensorMap));
+    const TensorId x = toy_->add_vector(slab_image::bytes(kImageRows, sizes_.cols));
+    const TensorId s =
+        toy_->add_vector(size_t{kImageRows} * sizes_.cols / device::gemm::kSquaresCols * sizeof(float));
+    const TensorId out = toy_->add_vector(slab_image::bytes(kImageRows, sizes_.outputs));
+    constexpr uint32_t kUnits = device::gemm::kTileUnits / 2;
+    add_tiles<Config>(kUnits, [&](uint32_t sm, uint32_t unit, uint32_t first, uint32_t end) {
+      toy_->add(
+          sm, static_cast<uint16_t>(GemmOpcode::kSilu),
+          GemmSilu{gate_map, up_map, x, s, out, unit, first, end, kImageRows, sizes_.cols, sizes_.outputs},
+          {{}, {{done_}}});
+    });
+    bind<Config>();
+    write_weights(g, gate_map, gate, kUnits);
+    write_weights(u, up_map, up, kUnits);
+    memory_->write(x, slab_images(input_, sizes_.rows, sizes_.cols));
+    memory_->write(s, squares);
+    run();
+    return memory_->read<uint16_t>(out, slab_image::bytes(kImageRows, sizes_.outputs) / sizeof(uint16_t));
+  }
+
+  const std::vector<float>& input() const { return input_; }
+  std::vector<uint16_t> weighted() const {
+    return memory_->read<uint16_t>(weighted_,
+                                   slab_image::bytes(kImageRows, sizes_.outputs) / sizeof(uint16_t));
+  }
+  std::vector<float> squares() const {
+    return memory_->read<float>(squares_, size_t{sizes_.rows} * sizes_.outputs / device::gemm::kSquaresCols);
+  }
+
+ private:
+  void begin() {
+    toy_ = std::make_unique<ToyProgram>(kSms);
+    done_ = toy_->add_counter();
+    gate_ = toy_->add_counter();
+  }
+  template <class Config, class Add>
+  void add_tiles(uint32_t units, Add&& add) {
+    uint32_t records = 0;
+    for (uint32_t first = 0; first < sizes_.rows; first += Config::kTileTokens) {
+      const uint32_t end = std::min(sizes_.rows, first + Config::kTileTokens);
+      for (uint32_t unit = 0; unit < sizes_.outputs / kUnitRows; unit += units)
+        add(records++ % kSms, unit, first, end);
+    }
+    toy_->add(0, static_cast<uint16_t>(GemmOpcode::kTick), Tick{toy_->control, toy_->host_stop},
+              {{{done_, records, 0xffff}}, {{gate_}}});
+  }
+  template <class Config>
+  void bind() {
+    program_ = toy_->finish(gate_);
+    memory_ = std::make_unique<ToyMemory>(program_);
+    DeviceOptions options;
+    options.stall_timeout_s = 1;
+    interpreter_ =
+        std::make_unique<DeviceInterpreter>(program_, gemm_isa<Config>(), memory_->bound(), options);
+  }
+  void write_weights(TensorId weights, TensorId map, const std::vector<float>& values, uint32_t box_units) {
+    memory_->write(weights, page_images(values, sizes_.outputs, sizes_.cols));
+    memory_->write(map, std::vector<CUtensorMap>{gemm_weight_map(memory_->bound().base(weights),
+                                                                 sizes_.outputs, sizes_.cols, box_units)});
+  }
+  void run() {
+    memory_->write(*program_.find_tensor(state_tensor::kControl),
+                   std::vector<PassControl>{{0, 1, kKeepRunning, 0}});
+    ASSERT_EQ(interpreter_->run(sizes_.rows, 1, true, nullptr, {}), 1U);
+  }
+
+  Sizes sizes_;
+  std::vector<float> input_;
+  std::unique_ptr<ToyProgram> toy_;
+  Program program_;
+  std::unique_ptr<ToyMemory> memory_;
+  std::unique_ptr<DeviceInterpreter> interpreter_;
+  uint32_t done_ = 0, gate_ = 0;
+  TensorId weighted_, squares_;
+};
+
+// Whole and ragged tiles of tokens; whole chunks of columns, a short last one, and an odd number of slabs.
+const Sizes kAllSizes[] = {
+    {128, 1024, 256}, {256, 2048, 300}, {256, 576, 77}, {128, 1152, 512}, {384, 1024, 1}};
+
+class GemmStream : public ::testing::TestWithParam<Sizes> {};
+INSTANTIATE_TEST_SUITE_P(Sizes, GemmStream, ::testing::ValuesIn(kAllSizes));
+
+TEST_P(GemmStream, AddsToTheResidualWhatTheProductsAddUpTo) {
+  const Sizes sizes = GetParam();
+  const std::vector<float> weights = random_values(size_t{sizes.outputs} * sizes.cols, 2, 0.1F);
+  const std::vector<float> residual = random_values(size_t{kImageRows} * sizes.outputs, 3, 1);
+  const std::vector<float> norm = random_values(sizes.outputs, 4, 2);
+  Gemm gemm(sizes);
+  const std::vector<float> got = gemm.add_to_residual<Tokens256>(weights, residual, norm);
+  const std::vector<uint16_t> weighted = gemm.weighted();
+  const std::vector<float> squares = gemm.squares();
+  for (uint32_t r = 0; r < sizes.rows; ++r) {
+    double sum = 0;
+    for (uint32_t c = 0; c < sizes.outputs; ++c) {
+      const size_t at = size_t{r} * sizes.outputs + c;
+      const double want = residual[at] + dot(&weights[size_t{c} * sizes.cols],
+                                             &gemm.input()[size_t{r} * sizes.cols], sizes.cols);
+      ASSERT_NEAR(got[at], want, 1e-4) << "row " << r << ", output " << c;
+      ASSERT_EQ(from_image(weighted, sizes.outputs, r, c), bf16_to_float(float_to_bf16(got[at] * norm[c])));
+      sum += double{got[at]} * got[at];
+      if (c % device::gemm::kSquaresCols + 1 < device::gemm::kSquaresCols) continue;
+      ASSERT_NEAR(squares[at / device::gemm::kSquaresCols], sum, 1e-4 * sum)
+          << "row " << r << ", up to output " << c;
+      sum = 0;
+    }
+  }
+}
+
+TEST_P(GemmStream, GatesWhatItNormalises) {
+  const Sizes sizes = GetParam();
+  const std::vector<float> gate = random_values(size_t{sizes.outputs} * sizes.cols, 2, 0.1F);
+  const std::vector<float> up = random_values(size_t{sizes.outputs} * sizes.cols, 3, 0.1F);
+  std::vector<float> squares =
+      random_values(size_t{kImageRows} * sizes.cols / device::gemm::kSquaresCols, 4, 20);
+  for (float& v : squares) v = std::abs(v) + 1;
+  Gemm gemm(sizes);
+  const std::vector<uint16_t> got = gemm.silu<Tokens256>(gate, up, squares);
+  const uint32_t groups = sizes.cols / device::gemm::kSquaresCols;
+  for (uint32_t r = 0; r < sizes.rows; ++r) {
+    double mean = 0;
+    for (uint32_t i = 0; i < groups; ++i) mean += squares[size_t{r} * groups + i] / sizes.cols;
+    const double scale = 1 / std::sqrt(mean + kGemmEpsilon);
+    for (uint32_t c = 0; c < sizes.outputs; ++c) {
+      const float* x = &gemm.input()[size_t{r} * sizes.cols];
+      const double g = scale * dot(&gate[size_t{c} * sizes.cols], x, sizes.cols);
+      const double u = scale * dot(&up[size_t{c} * sizes.cols], x, sizes.cols);
+      const double want = g / (1 + std::exp(-g)) * u;
+      ASSERT_NEAR(from_image(got, sizes.outputs, r, c), want, 0.005 * std::abs(want) + 1e-4)
+          << "row " << r << ", output " << c;
+    }
+  }
+}
+
+TEST_P(GemmStream, TilesOfTokensDoNotShow) {
+  const Sizes sizes = GetParam();
+  const std::vector<float> weights = random_values(size_t{sizes.outputs} * sizes.cols, 2, 0.1F);
+  const std::vector<float> residual = random_values(size_t{kImageRows} * sizes.outputs, 3, 1);
+  const std::vector<float> norm = random_values(sizes.outputs, 4, 2);
+  Gemm gemm(sizes);
+  const std::vector<float> large = gemm.add_to_residual<Tokens256>(weights, residual, norm);
+  const std::vector<float> large_squares = gemm.squares();
+  EXPECT_EQ(gemm.add_to_residual<Tokens128>(weights, residual, norm), large);
+  EXPECT_EQ(gemm.squares(), large_squares);
+}
+
+}  // namespace
+}  // namespace serval
