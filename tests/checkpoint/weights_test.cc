@@ -320,7 +320,8 @@ TEST(WeightPieces, WhatOneThrowsEndsAllAndReachesTheCaller) {
   std::atomic<int> run = 0;
   const auto fail = [&](const WeightPiece&) {
     if (++run == 3) throw Error(ErrorKind::kOutOfMemory, "no more");
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // many threads would be through with all before
+    std::this_thread::sleep_for(
+        std::chrono::milliseconds(1));  // many threads would be through with all before
   };
   EXPECT_EQ(error_of([&] { for_each_weight_piece(pieces, fail, 1000, {}); }, ErrorKind::kOutOfMemory),
             "no more");
