@@ -11,6 +11,7 @@
 #include "models/jinja/methods.h"
 #include "models/jinja/operators.h"
 #include "models/jinja/tests.h"
+#include "vm/json_file.h"
 
 namespace serval::jinja {
 namespace {
@@ -361,7 +362,7 @@ Value apply_filter(Evaluation& evaluation, std::string_view name, const Value& i
   for (const Forwarding& filter : kForwarding) {
     if (filter.name == name) return evaluation.checked(filter.apply(evaluation, input, arguments));
   }
-  evaluation.fail(fmt::format("the filter {} is not supported", name));
+  evaluation.fail(fmt::format("the filter {} is not supported", in_quotes(name)));
 }
 
 }  // namespace serval::jinja

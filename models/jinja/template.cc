@@ -42,7 +42,8 @@ Text Template::render(const Value& variables, const Clock& clock, const Limits& 
   Evaluation evaluation(limits, variables.weight(), clock, parsed_->where);
   InnerScope globals(evaluation, nullptr);
   add_functions(&*globals);
-  for (const auto& [name, value] : variables.entries()) globals->set(name.text().bytes(), value);
+  const Value given = evaluation.checked(variables);
+  for (const auto& [name, value] : given.entries()) globals->set(name.text().bytes(), value);
   const InnerScope own(evaluation, &*globals);
   run_body(evaluation, parsed_->body);
   return evaluation.take_output();

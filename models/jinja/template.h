@@ -20,7 +20,7 @@ inline constexpr std::size_t kMaxTemplateBytes = std::size_t{1} << 20;
 
 // What one run may take. No honest template comes near.
 struct Limits {
-  std::size_t iterations = 250'000;                 // of all loops
+  std::size_t iterations = 250'000;                   // of all loops
   std::size_t output_bytes = std::size_t{256} << 20;  // written, or held by one value
   std::size_t work = std::size_t{1} << 28;            // about bytes copied,
   std::size_t work_per_byte = 64;                     // and in addition for each of the variables

@@ -4,6 +4,7 @@
 
 #include "models/jinja/arguments.h"
 #include "models/jinja/operators.h"
+#include "vm/json_file.h"
 
 namespace serval::jinja {
 namespace {
@@ -69,7 +70,7 @@ bool apply_test(Evaluation& evaluation, std::string_view name, const Value& inpu
   if (name == "odd" || name == "even") return (remainder(evaluation, input, 2) == 1) == (name == "odd");
   if (name == "divisibleby") return remainder(evaluation, input, reader.take_integer("num", 1)) == 0;
   if (name == "sameas") return same(input, reader.take("other"));
-  evaluation.fail(fmt::format("the test {} is not supported", name));
+  evaluation.fail(fmt::format("the test {} is not supported", in_quotes(name)));
 }
 
 }  // namespace serval::jinja

@@ -1,6 +1,5 @@
-// A string of a template, which knows for each byte where it came from: the template or the data given to it.
-// A tokenizer of the written text can so tell a control token of the template from one that a
-// message spells.
+// A string of a template. It knows for each byte whether the template or the data given to it had that byte,
+// so that a tokenizer can tell a control token of the template from one that a message spells.
 #pragma once
 
 #include <cstddef>
