@@ -32,6 +32,11 @@ ProgressCallback drawn_by(ProgressBar& bar) {
   };
 }
 
+std::string parse_chat_template(const FlagValue& value) {
+  if (ChatTemplate::can_be_chosen(value.text)) return value.text;
+  reject(value, fmt::format("is not one of {}, and no file", fmt::join(ChatTemplate::names(), ", ")));
+}
+
 }  // namespace
 
 void OutputFlags::declare(FlagSet& flags, const std::string& json_help) {
@@ -100,10 +105,10 @@ void declare_threads(FlagSet& flags, EngineOptions& options, const std::string& 
 void declare_engine(FlagSet& flags, EngineOptions& options) {
   declare_model(flags, options);
   declare_context(flags, options);
-  flags.value(
-      "--chat-template", "NAME",
-      fmt::format("{}. Default: recognised from the checkpoint", fmt::join(ChatTemplate::names(), " or ")),
-      [&options](const FlagValue& v) { options.chat_template = parse_choice(v, ChatTemplate::names()); });
+  flags.value("--chat-template", "NAME",
+              fmt::format("{} or a file with a Jinja template. Default: the checkpoint's own",
+                          fmt::join(ChatTemplate::names(), ", ")),
+              [&options](const FlagValue& v) { options.chat_template = parse_chat_template(v); });
   declare_schedule(flags, options);
   flags.value("--backend", "NAME",
               fmt::format("what runs the program: {}. Default: {}", fmt::join(backend_names(), ", "),

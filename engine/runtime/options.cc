@@ -63,8 +63,11 @@ void check_options(const EngineOptions& options) {
                 fmt::format("interleaving: {}; only backend host has interleavings", *options.interleaving));
   }
   if (!options.policy.empty()) require_one_of("policy", options.policy, policy_names());
-  if (!options.chat_template.empty())
-    require_one_of("chat_template", options.chat_template, ChatTemplate::names());
+  if (!options.chat_template.empty() && !ChatTemplate::can_be_chosen(options.chat_template)) {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("chat_template: '{}'; expected one of {}, or a file", options.chat_template,
+                            fmt::join(ChatTemplate::names(), ", ")));
+  }
 }
 
 int context_of(const EngineOptions& options, int model_max_position) {

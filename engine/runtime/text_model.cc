@@ -75,8 +75,8 @@ std::optional<ChatTemplate> add_chat_template(TextModel& text, const ModelSource
                                               const std::string& name, const ModelTokenizer& model) {
   try {
     const Tokenizer& tokenizer = model.tokenizer;
-    const ChatTemplate chat = name.empty() ? ChatTemplate::recognise(source.directory, tokenizer)
-                                           : ChatTemplate::named(name, tokenizer);
+    const ChatTemplate chat = name.empty() ? ChatTemplate::of_checkpoint(source.directory, tokenizer)
+                                           : ChatTemplate::chosen(name, tokenizer);
     text.chat_template = chat.name();
     text.encode_chat = [=](std::span<const ChatTurn> turns) { return encode_with(chat, model, turns); };
     return chat;
@@ -132,7 +132,7 @@ TextModel load_text_model(const ModelSource& source, const std::string& chat_tem
     for (const int32_t token : shape.eos_ids) add_stop_token(text, shape, token);
     if (const auto eos = tokenizer.eos_id()) add_stop_token(text, shape, *eos);
     if (chat) {
-      for (const int32_t token : chat->stop_ids(tokenizer)) add_stop_token(text, shape, token);
+      for (const int32_t token : chat->stop_ids()) add_stop_token(text, shape, token);
     }
   }
   check_stop_tokens(text, shape);

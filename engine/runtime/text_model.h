@@ -25,9 +25,9 @@ struct TextModel {
   std::vector<int32_t> stop_tokens;  // what config, tokenizer and chat template name; at most kMaxStopTokens
 };
 
-// `chat_template`: llama3 or chatml; empty: recognised from the checkpoint, and where that fails, encode_chat
-// is what says so. Throws Error(kRuntime) where the tokenizer cannot be used. A model with random weights
-// does without one: its tokens are bytes, which one line of the log says.
+// `chat_template`: a name or a file; empty: the checkpoint's own, and where it has none or that cannot be
+// read, encode_chat is what says so. Throws Error(kRuntime) where the tokenizer cannot be used. A model with
+// random weights does without one: its tokens are bytes, which one line of the log says.
 TextModel load_text_model(const ModelSource& source, const std::string& chat_template, bool random_weights);
 
 }  // namespace serval

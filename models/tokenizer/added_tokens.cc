@@ -35,15 +35,25 @@ AddedTokenFinder::AddedTokenFinder(const std::vector<AddedToken>& tokens) {
   normalized_.sort();
 }
 
-std::vector<TextSegment> AddedTokenFinder::segment(std::string_view text, const TokenFilter& filter) const {
+TrustedText::Share TrustedText::share_of(std::string_view piece) const {
+  if (spans_.empty()) return Share::kNone;
+  const auto begin = static_cast<std::size_t>(piece.data() - text_.data()), end = begin + piece.size();
+  const auto next = std::partition_point(spans_.begin(), spans_.end(),
+                                         [begin](const TextSpan& span) { return span.end <= begin; });
+  if (next == spans_.end() || next->begin >= end) return Share::kNone;
+  return next->begin <= begin && end <= next->end ? Share::kAll : Share::kPart;
+}
+
+std::vector<TextSegment> AddedTokenFinder::segment(std::string_view text, const TokenFilter& filter,
+                                                   const TrustedText& trusted) const {
   std::vector<TextSegment> first;
-  raw_.segment(text, filter, &first);
+  raw_.segment(text, filter, trusted, &first);
   std::vector<TextSegment> segments;
   for (const TextSegment& piece : first) {
     if (piece.token) {
       segments.push_back(piece);
     } else {
-      normalized_.segment(piece.text, filter, &segments);
+      normalized_.segment(piece.text, filter, trusted, &segments);
     }
   }
   return segments;
@@ -73,7 +83,7 @@ const AddedToken* AddedTokenFinder::Set::longest_at(std::string_view rest) const
 
 // Follows AddedVocabulary::find_matches of `tokenizers`: a match that is passed over still uses up its text.
 void AddedTokenFinder::Set::segment(std::string_view text, const TokenFilter& filter,
-                                    std::vector<TextSegment>* out) const {
+                                    const TrustedText& trusted, std::vector<TextSegment>* out) const {
   std::size_t done = 0;
   for (std::size_t at = 0; at < text.size() && !tokens_.empty();) {
     const AddedToken* token = longest_at(text.substr(at));
@@ -82,9 +92,14 @@ void AddedTokenFinder::Set::segment(std::string_view text, const TokenFilter& fi
       continue;
     }
     const std::size_t begin = at;
+    const TrustedText::Share share = trusted.share_of(text.substr(begin, token->content.size()));
+    if (share == TrustedText::Share::kPart) {
+      ++at;
+      continue;
+    }
     at += token->content.size();
     const std::string_view after = text.substr(at);
-    if (filter.refuses(token->id, token->special)) continue;
+    if (share == TrustedText::Share::kNone && filter.refuses(token->id, token->special)) continue;
     if (token->single_word && !stands_alone(text.substr(0, begin), after)) continue;
     std::string_view before = text.substr(done, begin - done);
     if (token->lstrip) before.remove_suffix(trailing_space(before));

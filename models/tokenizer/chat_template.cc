@@ -8,8 +8,8 @@
 #include <optional>
 #include <utility>
 
+#include "models/jinja/template.h"
 #include "models/tokenizer/json_field.h"
-#include "models/tokenizer/unicode.h"
 #include "models/tokenizer/utf8.h"
 #include "vm/error.h"
 #include "vm/json_file.h"
@@ -17,21 +17,46 @@
 namespace serval {
 namespace {
 
-constexpr std::size_t kMaxTemplateBytes = std::size_t{1} << 20;
 constexpr std::size_t kMaxRoleBytes = 64;
 
-// White space as Python's str.strip() sees it, which is what Jinja's `trim` calls: four separators more than
-// Unicode's.
-bool is_stripped(std::string_view character) {
-  const std::uint32_t c = code_point(character);
-  return is_white_space(character) || (c >= 0x1C && c <= 0x1F);
+struct BuiltIn {
+  std::string_view name;
+  std::string_view jinja;
+  std::array<std::string_view, 4> tokens;  // that the vocabulary must have
+};
+
+constexpr BuiltIn kBuiltIn[] = {
+    {"llama3",
+     "{{ '<|begin_of_text|>' }}{% for message in messages %}"
+     "{{ '<|start_header_id|>' + message.role + '<|end_header_id|>\\n\\n' + message.content | trim + "
+     "'<|eot_id|>' }}"
+     "{% endfor %}"
+     "{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}",
+     {"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}},
+    {"chatml",
+     "{% for message in messages %}"
+     "{{ '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}"
+     "{% endfor %}"
+     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}",
+     {"<|im_start|>", "<|im_end|>"}},
+};
+
+// Tokens of which a model may write any to end its answer, although the template has one of them.
+constexpr std::array<std::string_view, 3> kEndTogether[] = {
+    {"<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"},
+    {"<|im_end|>", "<|endoftext|>"},
+    {"<end_of_turn>", "<eos>"},
+    {"<|end|>", "<|endoftext|>"},
+};
+
+const BuiltIn* find_built_in(std::string_view name) {
+  const auto found = std::find_if(std::begin(kBuiltIn), std::end(kBuiltIn),
+                                  [name](const BuiltIn& each) { return each.name == name; });
+  return found == std::end(kBuiltIn) ? nullptr : found;
 }
 
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && is_stripped(first_character(text)))
-    text.remove_prefix(first_character(text).size());
-  while (!text.empty() && is_stripped(last_character(text))) text.remove_suffix(last_character(text).size());
-  return text;
+std::string choices() {
+  return fmt::format("--chat-template {}|FILE", fmt::join(ChatTemplate::names(), "|"));
 }
 
 void check_role(std::string_view role) {
@@ -45,13 +70,23 @@ void check_role(std::string_view role) {
   }
 }
 
-std::int32_t id_of(const Tokenizer& tokenizer, std::string_view token) {
-  if (const auto id = tokenizer.find(token)) return *id;
-  throw Error(ErrorKind::kRuntime, fmt::format("chat template: the vocabulary has no {}", token));
+// Some templates make a control token out of a role. Those of this list may become one.
+jinja::Origin origin_of_role(std::string_view role) {
+  constexpr std::string_view kRoles[] = {"system", "user", "assistant", "tool", "developer", "ipython"};
+  const bool known = std::find(std::begin(kRoles), std::end(kRoles), role) != std::end(kRoles);
+  return known ? jinja::Origin::kTemplate : jinja::Origin::kData;
 }
 
-// `chat_template` of tokenizer_config.json is the program, or a list of {name, template}.
-std::optional<std::string> program_of(const JsonField& config) {
+jinja::Value message_of(const ChatTurn& turn) {
+  check_role(turn.role);
+  std::string repaired;
+  const std::string content(utf8_lossy(turn.content, &repaired));
+  return jinja::Value::dict({{jinja::Text("role"), jinja::Text(turn.role, origin_of_role(turn.role))},
+                             {jinja::Text("content"), jinja::Text(content, jinja::Origin::kData)}});
+}
+
+// `chat_template` of tokenizer_config.json is the template, or a list of {name, template}.
+std::optional<std::string> template_of(const JsonField& config) {
   const auto field = config.find("chat_template");
   if (!field) return std::nullopt;
   if (field->is_text()) return field->text();
@@ -63,183 +98,144 @@ std::optional<std::string> program_of(const JsonField& config) {
   return field->element(0).at("template").text();
 }
 
+std::optional<jinja::Text> text_of(const Tokenizer& tokenizer, std::optional<std::int32_t> token) {
+  if (!token) return std::nullopt;
+  std::string repaired;
+  return jinja::Text(std::string(utf8_lossy(tokenizer.token_bytes(*token), &repaired)));
+}
+
+std::vector<TextSpan> spans_of(const jinja::Text& text, jinja::Origin origin) {
+  std::vector<TextSpan> spans;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text.origin(i) != origin) continue;
+    if (spans.empty() || spans.back().end != i) spans.push_back({i, i});
+    spans.back().end = i + 1;
+  }
+  return spans;
+}
+
 }  // namespace
 
-struct ChatTemplate::Format {
-  std::string_view name;
-  std::string_view bos;         // a control token, or empty
-  std::string_view start;       // a control token
-  std::string_view after_role;  // a control token, or empty
-  std::string_view gap;         // text between role and content
-  std::string_view end;         // a control token
-  std::string_view after_end;   // text between messages
-  bool trims;                   // white space around the content
-  std::array<std::string_view, 3> stops;
+struct ChatTemplate::Loaded {
+  jinja::Template program;
+  std::string name;
+  std::optional<jinja::Text> bos, eos;
+  std::vector<std::int32_t> stop_ids;
 };
-
-// A stretch of the rendered conversation: one control token, or text that must not become one.
-struct ChatTemplate::Part {
-  std::string text;
-  bool control;
-};
-
-std::span<const ChatTemplate::Format> ChatTemplate::formats() {
-  static constexpr Format kFormats[] = {
-      {.name = "llama3",
-       .bos = "<|begin_of_text|>",
-       .start = "<|start_header_id|>",
-       .after_role = "<|end_header_id|>",
-       .gap = "\n\n",
-       .end = "<|eot_id|>",
-       .after_end = "",
-       .trims = true,
-       .stops = {"<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"}},
-      {.name = "chatml",
-       .bos = "",
-       .start = "<|im_start|>",
-       .after_role = "",
-       .gap = "\n",
-       .end = "<|im_end|>",
-       .after_end = "\n",
-       .trims = false,
-       .stops = {"<|im_end|>", "<|endoftext|>"}},
-  };
-  return kFormats;
-}
 
 std::vector<std::string> ChatTemplate::names() {
   std::vector<std::string> names;
-  for (const Format& format : formats()) names.emplace_back(format.name);
+  for (const BuiltIn& each : kBuiltIn) names.emplace_back(each.name);
   return names;
 }
 
-std::string ChatTemplate::choices() {
-  return fmt::format("--chat-template {}", fmt::join(names(), "|"));
+bool ChatTemplate::can_be_chosen(const std::string& name_or_file) {
+  std::error_code none;
+  return find_built_in(name_or_file) != nullptr || std::filesystem::is_regular_file(name_or_file, none);
 }
 
-std::string_view ChatTemplate::name() const {
-  return format_->name;
+const std::string& ChatTemplate::name() const {
+  return loaded_->name;
+}
+std::vector<std::int32_t> ChatTemplate::stop_ids() const {
+  return loaded_->stop_ids;
 }
 
-ChatTemplate ChatTemplate::of(const Format& format, std::string bos, const std::string& where,
-                              const Tokenizer& tokenizer) {
-  for (const std::string_view token : {std::string_view(bos), format.start, format.after_role, format.end}) {
+ChatTemplate ChatTemplate::of_text(std::string_view jinja, std::string where, std::string name,
+                                   const Tokenizer& tokenizer) {
+  auto loaded = std::make_shared<Loaded>(Loaded{jinja::Template(jinja, std::move(where)),
+                                                std::move(name),
+                                                text_of(tokenizer, tokenizer.bos_id()),
+                                                text_of(tokenizer, tokenizer.eos_id()),
+                                                {}});
+  loaded->stop_ids = ChatTemplate(loaded).find_stop_ids(tokenizer);
+  return ChatTemplate(std::move(loaded));
+}
+
+ChatTemplate ChatTemplate::chosen(const std::string& name_or_file, const Tokenizer& tokenizer) {
+  const BuiltIn* found = find_built_in(name_or_file);
+  if (found == nullptr && can_be_chosen(name_or_file)) {
+    return of_text(read_text_file(name_or_file, jinja::kMaxTemplateBytes), name_or_file, name_or_file,
+                   tokenizer);
+  }
+  if (found == nullptr) {
+    throw Error(ErrorKind::kUsage, fmt::format("chat template {}: neither a file nor a name; choose with {}",
+                                               in_quotes(name_or_file), choices()));
+  }
+  for (const std::string_view token : found->tokens) {
     if (token.empty() || tokenizer.find(token)) continue;
     throw Error(ErrorKind::kRuntime,
-                fmt::format("{}: the {} template needs {}, which the vocabulary lacks; choose with {}", where,
-                            format.name, token, choices()));
+                fmt::format("chat template: {} needs {}, which the vocabulary lacks; choose with {}",
+                            found->name, token, choices()));
   }
-  return ChatTemplate(format, std::move(bos));
+  return of_text(found->jinja, "chat template " + name_or_file, name_or_file, tokenizer);
 }
 
-ChatTemplate ChatTemplate::named(std::string_view name, const Tokenizer& tokenizer) {
-  for (const Format& format : formats()) {
-    if (format.name == name) return of(format, std::string(format.bos), "chat template", tokenizer);
-  }
-  throw Error(ErrorKind::kUsage,
-              fmt::format("chat template {}: unknown; choose with {}", in_quotes(name), choices()));
-}
-
-ChatTemplate ChatTemplate::recognise(const std::filesystem::path& model_dir, const Tokenizer& tokenizer) {
+ChatTemplate ChatTemplate::of_checkpoint(const std::filesystem::path& model_dir, const Tokenizer& tokenizer) {
   const auto own_file = model_dir / "chat_template.jinja";
   if (std::filesystem::exists(own_file)) {
-    return recognise_text(read_text_file(own_file, kMaxTemplateBytes), own_file.string(), tokenizer);
+    return of_text(read_text_file(own_file, jinja::kMaxTemplateBytes), own_file.string(),
+                   own_file.filename().string(), tokenizer);
   }
   const auto config_path = model_dir / "tokenizer_config.json";
   std::optional<std::string> program;
   if (std::filesystem::exists(config_path)) {
     const nlohmann::json config = parse_json_file(config_path, kMaxTokenizerFileBytes);
-    program = program_of(JsonField(config, config_path.string()));
+    program = template_of(JsonField(config, config_path.string()));
   }
-  if (!program) {
-    throw Error(ErrorKind::kRuntime,
-                fmt::format("{}: chat_template: missing; choose with {}", config_path.string(), choices()));
-  }
-  return recognise_text(*program, config_path.string() + ": chat_template", tokenizer);
+  const std::string where = config_path.string() + ": chat_template";
+  if (!program)
+    throw Error(ErrorKind::kRuntime, fmt::format("{}: missing; choose with {}", where, choices()));
+  return of_text(*program, where, config_path.filename().string(), tokenizer);
 }
 
-ChatTemplate ChatTemplate::recognise_text(std::string_view jinja, const std::string& where,
-                                          const Tokenizer& tokenizer) {
-  const auto mentions = [jinja](std::string_view mark) { return jinja.find(mark) != jinja.npos; };
-  const Format* found = nullptr;
-  int matches = 0;
-  for (const Format& format : formats()) {
-    if (!mentions(format.start) || !mentions(format.after_role) || !mentions(format.end)) continue;
-    found = &format;
-    ++matches;
-  }
-  if (matches != 1) {
-    throw Error(ErrorKind::kRuntime,
-                fmt::format("{}: not one of the known templates; choose with {}", where, choices()));
-  }
-  if (mentions("bos_token") && tokenizer.bos_id()) {
-    return of(*found, std::string(tokenizer.token_bytes(*tokenizer.bos_id())), where, tokenizer);
-  }
-  return of(*found, std::string(found->bos), where, tokenizer);
-}
-
-std::vector<ChatTemplate::Part> ChatTemplate::parts(std::span<const ChatTurn> messages,
-                                                    bool add_generation_prompt) const {
-  std::vector<Part> parts;
-  const auto control = [&parts](std::string_view token) {
-    if (!token.empty()) parts.push_back({std::string(token), true});
-  };
-  // Text that follows text is one stretch, or else the tokenizer would cut it where the model never saw a
-  // cut.
-  const auto text = [&parts](std::string_view more) {
-    if (parts.empty() || parts.back().control) parts.push_back({"", false});
-    parts.back().text += more;
-  };
-  const auto begin_message = [&](std::string_view role) {
-    control(format_->start);
-    text(role);
-    control(format_->after_role);
-    text(format_->gap);
-  };
-  control(bos_);
-  for (const ChatTurn& message : messages) {
-    check_role(message.role);
-    std::string repaired;
-    const std::string_view content = utf8_lossy(message.content, &repaired);
-    begin_message(message.role);
-    text(format_->trims ? trimmed(content) : content);
-    control(format_->end);
-    text(format_->after_end);
-  }
-  if (add_generation_prompt) begin_message("assistant");
-  return parts;
+jinja::Text ChatTemplate::written(std::span<const ChatTurn> messages, bool add_generation_prompt) const {
+  jinja::List list;
+  for (const ChatTurn& message : messages) list.push_back(message_of(message));
+  jinja::Entries variables = {{jinja::Text("messages"), jinja::Value::list(std::move(list))},
+                              {jinja::Text("tools"), jinja::Value()},
+                              {jinja::Text("documents"), jinja::Value()},
+                              {jinja::Text("add_generation_prompt"), add_generation_prompt}};
+  if (loaded_->bos) variables.emplace_back(jinja::Text("bos_token"), *loaded_->bos);
+  if (loaded_->eos) variables.emplace_back(jinja::Text("eos_token"), *loaded_->eos);
+  return loaded_->program.render(jinja::Value::dict(std::move(variables)));
 }
 
 std::string ChatTemplate::render(std::span<const ChatTurn> messages, bool add_generation_prompt) const {
-  std::string text;
-  for (const Part& part : parts(messages, add_generation_prompt)) text += part.text;
-  return text;
+  return written(messages, add_generation_prompt).bytes();
 }
 
 std::vector<std::int32_t> ChatTemplate::encode(const Tokenizer& tokenizer, std::span<const ChatTurn> messages,
                                                bool add_generation_prompt) const {
-  // Some checkpoints do not mark these as special.
-  std::vector<std::int32_t> control_ids = stop_ids(tokenizer);
-  for (const std::string_view token :
-       {std::string_view(bos_), format_->start, format_->after_role, format_->end}) {
-    if (!token.empty()) control_ids.push_back(id_of(tokenizer, token));
-  }
-  std::vector<std::int32_t> ids;
-  for (const Part& part : parts(messages, add_generation_prompt)) {
-    if (part.control) {
-      ids.push_back(id_of(tokenizer, part.text));
-    } else {
-      const auto text = tokenizer.encode_plain(part.text, control_ids);
-      ids.insert(ids.end(), text.begin(), text.end());
-    }
-  }
-  return ids;
+  const jinja::Text text = written(messages, add_generation_prompt);
+  return tokenizer.encode_partly_trusted(text.bytes(), spans_of(text, jinja::Origin::kTemplate),
+                                         loaded_->stop_ids);
 }
 
-std::vector<std::int32_t> ChatTemplate::stop_ids(const Tokenizer& tokenizer) const {
-  std::vector<std::int32_t> ids;
-  for (const std::string_view token : format_->stops) {
-    if (const auto id = tokenizer.find(token); id && !token.empty()) ids.push_back(*id);
+// The first token after the answer of a made-up conversation, and its companions.
+std::vector<std::int32_t> ChatTemplate::find_stop_ids(const Tokenizer& tokenizer) const {
+  const std::vector<ChatTurn> probe = {{"user", "Hello."}, {"assistant", "Hello."}};
+  jinja::Text text;
+  try {
+    text = written(probe, /*add_generation_prompt=*/false);
+  } catch (const Error&) {
+    return {};  // one that wants other conversations; the configuration's end of text is known in any case
+  }
+  const auto contents = spans_of(text, jinja::Origin::kData);
+  if (contents.empty()) return {};
+  const jinja::Text rest = text.slice(contents.back().end, text.size());
+  const auto tokens = tokenizer.encode(rest.bytes(), /*add_special_tokens=*/false);
+  const auto end =
+      std::find_if(tokens.begin(), tokens.end(), [&](std::int32_t id) { return tokenizer.is_added(id); });
+  if (end == tokens.end()) return {};
+  std::vector<std::int32_t> ids = {*end};
+  const auto is_end = [&](std::string_view token) { return !token.empty() && tokenizer.find(token) == *end; };
+  for (const auto& group : kEndTogether) {
+    if (std::none_of(group.begin(), group.end(), is_end)) continue;
+    for (const std::string_view token : group) {
+      const auto id = token.empty() ? std::nullopt : tokenizer.find(token);
+      if (id && std::find(ids.begin(), ids.end(), *id) == ids.end()) ids.push_back(*id);
+    }
   }
   return ids;
 }

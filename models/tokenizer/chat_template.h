@@ -1,23 +1,21 @@
-// Conversations as the tokens a chat model was tuned on. The Jinja programs that checkpoints carry are not
-// run; the two formats known here are recognised by the control tokens that such a program writes:
+// Conversations as the tokens a chat model was tuned on: the checkpoint's own Jinja template (models/jinja/)
+// is evaluated, as transformers' apply_chat_template does it. It gets `messages` (each with role and
+// content), `tools` and `documents` (none), `add_generation_prompt`, and `bos_token` and `eos_token` as far
+// as tokenizer_config.json names them.
 //
-//   llama3  <|begin_of_text|>, then for each message
-//           <|start_header_id|>ROLE<|end_header_id|>\n\nCONTENT<|eot_id|>
-//           with white space at the ends of CONTENT removed (Meta's "Llama 3 prompt format"). The preamble
-//           with dates that the programs of Llama 3.1 and later put into the system message is left out.
-//   chatml  for each message <|im_start|>ROLE\nCONTENT<|im_end|>\n, after the BOS token if the program names
-//   it.
-//
-// A BOS token that both the program and tokenizer_config.json name takes the place of <|begin_of_text|>.
+// Two templates are built in: llama3 (Meta's "Llama 3 prompt format", without the preamble that Llama 3.1 and
+// later put into the system message) and chatml.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "models/jinja/text.h"
 #include "models/tokenizer/tokenizer.h"
 
 namespace serval {
@@ -27,46 +25,44 @@ struct ChatTurn {
   std::string content;  // any text; control tokens written in it stay text
 };
 
-// Immutable; every member may be called from several threads at once.
+// Immutable; every member may be called from several threads at once. Copies share the template.
 class ChatTemplate {
  public:
   // The template of a checkpoint: chat_template.jinja, or `chat_template` in tokenizer_config.json. Throws
-  // Error(kRuntime), which names the choices, where there is none, it is unknown, or its tokens are not in
-  // the vocabulary.
-  static ChatTemplate recognise(const std::filesystem::path& model_dir, const Tokenizer& tokenizer);
+  // Error(kRuntime), which names the choices, where there is none, and one with the line of the template
+  // where it cannot be read.
+  static ChatTemplate of_checkpoint(const std::filesystem::path& model_dir, const Tokenizer& tokenizer);
 
-  // The same for the program's text; `where` begins the message of an Error.
-  static ChatTemplate recognise_text(std::string_view jinja, const std::string& where,
-                                     const Tokenizer& tokenizer);
+  // A template's text. `where` begins the message of an Error, `name` is what name() gives.
+  static ChatTemplate of_text(std::string_view jinja, std::string where, std::string name,
+                              const Tokenizer& tokenizer);
 
-  // One of names(). Throws Error(kUsage) for another, Error(kRuntime) where its tokens are not in the
-  // vocabulary.
-  static ChatTemplate named(std::string_view name, const Tokenizer& tokenizer);
+  // One of names(), or a file with a template. Throws Error(kUsage) where it is neither, Error(kRuntime)
+  // where a built-in template's tokens are not in the vocabulary, or as of_text.
+  static ChatTemplate chosen(const std::string& name_or_file, const Tokenizer& tokenizer);
   static std::vector<std::string> names();
+  static bool can_be_chosen(const std::string& name_or_file);
 
-  std::string_view name() const;
+  // A built-in template's name, the file that was chosen, or the checkpoint's file that has the template.
+  const std::string& name() const;
 
   // `add_generation_prompt` adds the beginning of the assistant's next message. Throws Error(kUsage) for a
-  // bad role.
+  // bad role, Error(kRuntime), "WHERE: line N: …", where the template refuses the messages or fails.
   std::vector<std::int32_t> encode(const Tokenizer& tokenizer, std::span<const ChatTurn> messages,
                                    bool add_generation_prompt) const;
   std::string render(std::span<const ChatTurn> messages, bool add_generation_prompt) const;
 
-  // The tokens that end an answer, as far as the vocabulary has them.
-  std::vector<std::int32_t> stop_ids(const Tokenizer& tokenizer) const;
+  // The tokens that end an answer: what the template writes after one, and those that models tuned with it
+  // use in its place, as far as the vocabulary has them.
+  std::vector<std::int32_t> stop_ids() const;
 
  private:
-  struct Format;
-  struct Part;
-  ChatTemplate(const Format& format, std::string bos) : format_(&format), bos_(std::move(bos)) {}
-  static std::span<const Format> formats();
-  static std::string choices();
-  static ChatTemplate of(const Format& format, std::string bos, const std::string& where,
-                         const Tokenizer& tokenizer);
-  std::vector<Part> parts(std::span<const ChatTurn> messages, bool add_generation_prompt) const;
+  struct Loaded;
+  explicit ChatTemplate(std::shared_ptr<const Loaded> loaded) : loaded_(std::move(loaded)) {}
+  jinja::Text written(std::span<const ChatTurn> messages, bool add_generation_prompt) const;
+  std::vector<std::int32_t> find_stop_ids(const Tokenizer& tokenizer) const;
 
-  const Format* format_;
-  std::string bos_;  // control token before the first message, or empty
+  std::shared_ptr<const Loaded> loaded_;
 };
 
 }  // namespace serval

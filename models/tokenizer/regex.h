@@ -8,11 +8,9 @@
 #include <string_view>
 #include <vector>
 
-namespace serval {
+#include "models/tokenizer/text_span.h"
 
-struct TextSpan {
-  std::size_t begin, end;  // bytes
-};
+namespace serval {
 
 // CPU time that the calling thread has used.
 double thread_cpu_seconds();

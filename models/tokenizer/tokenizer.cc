@@ -1,5 +1,6 @@
 #include "models/tokenizer/tokenizer.h"
 
+#include <algorithm>
 #include <deque>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -94,7 +95,8 @@ Tokenizer Tokenizer::from_json(std::string_view tokenizer_text, std::string_view
   return Tokenizer(std::make_shared<const Tables>(tokenizer, JsonField(config_tree, config_name)));
 }
 
-std::vector<std::int32_t> Tokenizer::encode_text(std::string_view text, const TokenFilter& filter) const {
+std::vector<std::int32_t> Tokenizer::encode_text(std::string_view text, const TokenFilter& filter,
+                                                 std::span<const TextSpan> trusted) const {
   if (text.size() > kMaxEncodedTextBytes) {
     throw Error(ErrorKind::kUsage, fmt::format("a text of {} bytes to encode, the limit is {}", text.size(),
                                                kMaxEncodedTextBytes));
@@ -102,7 +104,7 @@ std::vector<std::int32_t> Tokenizer::encode_text(std::string_view text, const To
   std::string repaired;
   text = utf8_lossy(text, &repaired);
   std::vector<std::int32_t> ids;
-  for (const TextSegment& segment : tables_->added_tokens.segment(text, filter)) {
+  for (const TextSegment& segment : tables_->added_tokens.segment(text, filter, {text, trusted})) {
     if (segment.token) {
       ids.push_back(*segment.token);
       continue;
@@ -130,6 +132,20 @@ std::vector<std::int32_t> Tokenizer::encode_plain(std::string_view text,
   return encode_text(text, {.special = true, .others = also_as_text});
 }
 
+std::vector<std::int32_t> Tokenizer::encode_partly_trusted(std::string_view text,
+                                                           std::span<const TextSpan> trusted,
+                                                           std::span<const std::int32_t> also_as_text) const {
+  std::vector<std::int32_t> controls(also_as_text.begin(), also_as_text.end());
+  for (const TextSpan& span : trusted) {
+    const std::string_view own = text.substr(span.begin, span.end - span.begin);
+    for (const TextSegment& segment : tables_->added_tokens.segment(own, TokenFilter{})) {
+      if (segment.token && std::find(controls.begin(), controls.end(), *segment.token) == controls.end())
+        controls.push_back(*segment.token);
+    }
+  }
+  return encode_text(text, {.special = true, .others = controls}, trusted);
+}
+
 std::string Tokenizer::decode(std::span<const std::int32_t> ids, bool skip_special_tokens) const {
   std::string bytes;
   for (const std::int32_t id : ids) {
@@ -147,6 +163,10 @@ bool Tokenizer::has(std::int32_t id) const {
 }
 bool Tokenizer::is_special(std::int32_t id) const {
   return tables_->vocabulary.is_special(id);
+}
+bool Tokenizer::is_added(std::int32_t id) const {
+  const auto& added = tables_->vocabulary.added_tokens();
+  return std::any_of(added.begin(), added.end(), [id](const AddedToken& token) { return token.id == id; });
 }
 std::int32_t Tokenizer::vocab_size() const {
   return tables_->vocabulary.size();

@@ -13,6 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "models/tokenizer/text_span.h"
+
 namespace serval {
 
 struct TokenFilter;
@@ -42,6 +44,12 @@ class Tokenizer {
   std::vector<std::int32_t> encode_plain(std::string_view text,
                                          std::span<const std::int32_t> also_as_text = {}) const;
 
+  // The same for valid UTF-8 of which the stretches `trusted` (in order, none empty) are the template's own:
+  // there control tokens are recognised. Elsewhere those that the trusted stretches have, and those of
+  // `also_as_text`, are text, whether or not the tokenizer calls them special.
+  std::vector<std::int32_t> encode_partly_trusted(std::string_view text, std::span<const TextSpan> trusted,
+                                                  std::span<const std::int32_t> also_as_text = {}) const;
+
   // The bytes of the tokens, joined; what is not UTF-8 in that becomes U+FFFD. Ids without a token stand for
   // nothing.
   // An added token always stands for its content; `tokenizers` garbles those whose characters, such as "é",
@@ -54,7 +62,8 @@ class Tokenizer {
 
   bool has(std::int32_t id) const;
   bool is_special(std::int32_t id) const;
-  std::int32_t vocab_size() const;  // largest id + 1; ids in between may be unused
+  bool is_added(std::int32_t id) const;  // special ones are
+  std::int32_t vocab_size() const;       // largest id + 1; ids in between may be unused
 
   // The token that tokenizer.json writes so: "<|eot_id|>", or "Ġthe" for " the".
   std::optional<std::int32_t> find(std::string_view token) const;
@@ -66,7 +75,8 @@ class Tokenizer {
  private:
   struct Tables;
   explicit Tokenizer(std::shared_ptr<const Tables> tables) : tables_(std::move(tables)) {}
-  std::vector<std::int32_t> encode_text(std::string_view text, const TokenFilter& filter) const;
+  std::vector<std::int32_t> encode_text(std::string_view text, const TokenFilter& filter,
+                                        std::span<const TextSpan> trusted = {}) const;
 
   std::shared_ptr<const Tables> tables_;
 };

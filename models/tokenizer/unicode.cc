@@ -35,6 +35,21 @@ std::uint32_t code_point(std::string_view character) {
   return value;
 }
 
+bool append_utf8(std::uint32_t code_point, std::string* out) {
+  constexpr std::uint32_t kFirstOf[] = {0, 0, 0x80, 0x800, 0x10000, 0x110000};  // by length
+  constexpr unsigned kLeadBits[] = {0, 0, 0xC0, 0xE0, 0xF0};
+  constexpr std::uint32_t kFirstSurrogate = 0xD800, kLastSurrogate = 0xDFFF, kLast = 0x10FFFF;
+  if (code_point > kLast || (code_point >= kFirstSurrogate && code_point <= kLastSurrogate)) return false;
+  int bytes = 1;
+  while (code_point >= kFirstOf[bytes + 1]) ++bytes;
+  *out += static_cast<char>(kLeadBits[bytes] | code_point >> (kPayloadBits * (bytes - 1)));
+  for (int left = bytes - 2; left >= 0; --left) {
+    *out +=
+        static_cast<char>(kContinuationBits | (code_point >> (kPayloadBits * left) & kContinuationPayload));
+  }
+  return true;
+}
+
 bool is_white_space(std::string_view character) {
   const std::uint32_t c = code_point(character);
   return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||

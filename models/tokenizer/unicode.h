@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace serval {
@@ -12,6 +13,9 @@ std::string_view first_character(std::string_view text);
 std::string_view last_character(std::string_view text);
 
 std::uint32_t code_point(std::string_view character);
+
+// Appends the character; false, and nothing is appended, where that is no character.
+bool append_utf8(std::uint32_t code_point, std::string* out);
 
 bool is_white_space(std::string_view character);  // Unicode's White_Space
 bool is_word_character(

@@ -215,9 +215,13 @@ class Tokenizers(BadInput):
         self.rewrite_json("tokenizer.json", lambda t: t["model"].update(type="Unigram"))
         self.refuses("tokenizer.json")
 
-    def test_an_unknown_chat_template_names_the_choices(self):
-        self.rewrite_json("tokenizer_config.json", lambda t: t.update(chat_template="{{ messages }}"))
-        self.check_fails(1, "--chat-template", "llama3", "chatml", arguments=["chat", "-m", self.broken])
+    def test_a_broken_chat_template_names_its_line(self):
+        self.rewrite_json("tokenizer_config.json", lambda t: t.update(chat_template="a\n{{ messages"))
+        self.check_fails(1, "tokenizer_config.json: chat_template: line 2:", arguments=["chat", "-m", self.broken])
+
+    def test_no_chat_template_names_the_choices(self):
+        self.rewrite_json("tokenizer_config.json", lambda t: t.pop("chat_template"))
+        self.check_fails(1, "--chat-template", "llama3", "chatml", "FILE", arguments=["chat", "-m", self.broken])
 
 
 class Prompts(Case):

@@ -28,7 +28,7 @@ class Info(Case):
         model = self.facts("-m", self.model)["model"]
         self.assertEqual(model["directory"], self.model)
         self.assertEqual((model["layers"], model["heads"], model["kv_heads"]), (1, 2, 1))
-        self.assertEqual(model["chat_template"], "chatml")
+        self.assertEqual(model["chat_template"], "tokenizer_config.json")
 
     def test_the_bundled_model_is_the_default(self):
         self.assertTrue(self.facts()["model"]["directory"])

@@ -87,7 +87,7 @@ TEST(Options, NameTheFieldThatIsOutOfRange) {
   expect_usage_error([](EngineOptions& o) { o.policy = "worst"; },
                      "policy: 'worst'; expected one of round-robin, zig-zag, wave, list, best");
   expect_usage_error([](EngineOptions& o) { o.chat_template = "alpaca"; },
-                     "chat_template: 'alpaca'; expected one of llama3, chatml");
+                     "chat_template: 'alpaca'; expected one of llama3, chatml, or a file");
 }
 
 TEST(Options, LimitTheContextToWhatTheModelWasMadeFor) {

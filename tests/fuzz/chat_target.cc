@@ -1,5 +1,5 @@
-// A conversation and a chat template's program, as a client and a checkpoint might send them. The first byte
-// has switches; then, each after a NUL, the program, roles and contents in turn.
+// A conversation and a chat template, as a client and a checkpoint might send them. The first byte
+// has switches; then, each after a NUL, the template, roles and contents in turn.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -82,13 +82,20 @@ void check_stream(const Tokenizer& tokenizer, std::string_view bytes) {
   promise(text + decoder.flush() == tokenizer.decode(ids, true), "the pieces make the text");
 }
 
+void check_tokens(const Tokenizer& tokenizer, const ChatTemplate& format,
+                  const std::vector<ChatTurn>& messages, bool prompt) {
+  promise(
+      tokenizer.decode(format.encode(tokenizer, messages, prompt), false) == format.render(messages, prompt),
+      "tokens are what is rendered");
+}
+
 void check_conversation(const Tokenizer& tokenizer, const ChatTemplate& format,
                         std::vector<ChatTurn> messages, bool prompt) {
   const auto controls = [&](const std::vector<int32_t>& ids) {
     return std::count_if(ids.begin(), ids.end(), [&](int32_t id) { return tokenizer.is_special(id); });
   };
+  check_tokens(tokenizer, format, messages, prompt);
   const std::vector<int32_t> ids = format.encode(tokenizer, messages, prompt);
-  promise(tokenizer.decode(ids, false) == format.render(messages, prompt), "tokens are what is rendered");
   for (ChatTurn& message : messages) message.content.clear();
   promise(controls(ids) == controls(format.encode(tokenizer, messages, prompt)),
           "contents add no control token");
@@ -104,7 +111,6 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const uint8_t switches = data[0];
   const std::vector<std::string_view> parts = split(text_of(data + 1, size - 1), kMaxParts);
-  accepts([&] { ChatTemplate::recognise_text(parts[0], "program", tokenizer); });
   std::vector<ChatTurn> messages;
   for (size_t i = 1; i + 1 < parts.size(); i += 2) {
     messages.push_back({std::string(parts[i]), std::string(parts[i + 1])});
@@ -113,7 +119,12 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     check_text(tokenizer, part);
     check_stream(tokenizer, part);
   }
-  const ChatTemplate format = ChatTemplate::named((switches & kChatMl) != 0 ? "chatml" : "llama3", tokenizer);
-  accepts([&] { check_conversation(tokenizer, format, messages, (switches & kGenerationPrompt) != 0); });
+  const bool prompt = (switches & kGenerationPrompt) != 0;
+  const ChatTemplate format =
+      ChatTemplate::chosen((switches & kChatMl) != 0 ? "chatml" : "llama3", tokenizer);
+  accepts([&] { check_conversation(tokenizer, format, messages, prompt); });
+  accepts([&] {
+    check_tokens(tokenizer, ChatTemplate::of_text(parts[0], "template", "", tokenizer), messages, prompt);
+  });
   return 0;
 }

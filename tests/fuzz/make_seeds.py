@@ -110,6 +110,13 @@ def chat():
     write("chat", "bad-role", conversation(0, "", "<|user|>", "x"))
 
 
+def jinja():
+    message = {"role": "user", "content": "Hi <|eot_id|>", "tool_calls": [{"name": "f", "arguments": {"a": [1, None]}}]}
+    variables = compact({"messages": [message], "add_generation_prompt": True, "bos_token": "<s>", "tools": None})
+    for path in sorted((ROOT / "tests" / "data" / "chat_templates").glob("*.jinja")):
+        write("jinja", path.stem, path.read_text(), variables)
+
+
 # docs/profiling.md describes the format.
 EVENTS = ["fetch_begin", "fetched", "load_begin", "load_issued", "first_landed", "last_landed", "wait_begin"]
 EVENTS += ["inputs_ready", "prepared", "compute_begin", "compute_end", "store_begin", "stored", "signalled"]
@@ -193,6 +200,7 @@ def main():
     config()
     tokenizer()
     chat()
+    jinja()
     trace()
     program(sys.argv[1] if len(sys.argv) > 1 else str(ROOT / "build" / "bin" / "serval"))
 

@@ -102,8 +102,9 @@ struct EngineOptions {
   int sms = 0;                             // SMs to compile for; 0: the backend's own number; up to 1024
   // round-robin | zig-zag | wave | list, or best: what the GPU's simulator prefers; empty: the cost model
   std::string policy = {};
-  bool global_queue = false;       // one queue for all SMs instead of one each
-  std::string chat_template = {};  // llama3 | chatml; empty: recognised from the checkpoint
+  bool global_queue = false;  // one queue for all SMs instead of one each
+  std::string chat_template =
+      {};  // llama3 | chatml | a file with a Jinja template; empty: the checkpoint's own
   // Host interpreter: one thread interleaves the instructions of all SMs in an order that this seed picks,
   // always the same. Slow; no valid program's results depend on it, so it serves to find and repeat races.
   std::optional<uint64_t> interleaving = {};
@@ -132,7 +133,7 @@ struct ModelInfo {
   std::string policy;
   int sms = 0;
   int64_t instructions = 0;         // of the compiled program
-  std::string chat_template;        // "" if the model has none
+  std::string chat_template;        // its name or its file; "" if the model has none
   SamplingParams default_sampling;  // the project's defaults overlaid with generation_config.json
 };
 

@@ -89,7 +89,7 @@ class Bracket {
     const bool complement = name.starts_with('^');
     if (complement) name.remove_prefix(1);
     const auto set = posix_bracket(name);
-    if (!set) cursor_.refuse(begin, fmt::format("[:{}:] is unknown", name));
+    if (!set) cursor_.refuse(begin, fmt::format("the set [:{}:] is unknown", in_quotes(name)));
     return complement ? complement_of(*set) : *set;
   }
 

@@ -206,7 +206,8 @@ class Translation {
         options.dot_is_any = on;
         open += 's';
       } else {
-        const std::string letter(cursor_.at_end() ? 0 : 1, cursor_.peek());
+        const bool printable = cursor_.peek() > ' ' && cursor_.peek() <= '~';
+        const std::string letter(printable ? 1 : 0, cursor_.peek());
         cursor_.refuse(begin, fmt::format("(?{} is not supported", letter));
       }
     }

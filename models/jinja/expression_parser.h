@@ -1,0 +1,59 @@
+// Expressions out of tokens, with Jinja's precedence: if else, or, and, not, comparisons, + -, ~, * / // %,
+// **, signs, then filters and tests, then .name, [item] and calls.
+#pragma once
+
+#include <string>
+
+#include "models/jinja/expression.h"
+#include "models/jinja/token_stream.h"
+
+namespace serval::jinja {
+
+class ExpressionParser {
+ public:
+  explicit ExpressionParser(TokenStream& tokens) : tokens_(tokens) {}
+
+  // One expression; a new one may have as many operations again.
+  ExpressionPointer expression();
+  // Without `if`, which in {% for %} is something else.
+  ExpressionPointer operand();
+  // (a, b=c)
+  ArgumentList arguments();
+
+ private:
+  ExpressionPointer nested();
+  ExpressionPointer conditional();
+  ExpressionPointer disjunction();
+  ExpressionPointer conjunction();
+  ExpressionPointer negation();
+  ExpressionPointer comparison();
+  ExpressionPointer sum();
+  ExpressionPointer concatenation();
+  ExpressionPointer product();
+  ExpressionPointer power();
+  ExpressionPointer signed_operand(bool with_filters);
+  ExpressionPointer primary();
+  ExpressionPointer constant_or_name();
+  ExpressionPointer text();
+  ExpressionPointer number();
+  ExpressionPointer parenthesised();
+  ExpressionPointer list();
+  ExpressionPointer dict();
+  ExpressionPointer with_postfix(ExpressionPointer object);
+  ExpressionPointer member(ExpressionPointer object);
+  ExpressionPointer subscript(ExpressionPointer object);
+  ExpressionPointer with_filters(ExpressionPointer input);
+  ExpressionPointer filter(ExpressionPointer input);
+  ExpressionPointer test(ExpressionPointer input);
+  ArgumentList test_arguments();
+  std::string sign_of_comparison();
+
+  // One more operation of this expression, whose number is limited: trees of them are walked by recursion.
+  void count_operation();
+
+  TokenStream& tokens_;
+  int operations_ = 0;
+  int depth_ = 0;
+};
+
+}  // namespace serval::jinja

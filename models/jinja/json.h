@@ -1,0 +1,22 @@
+// Values as JSON text, and JSON as values.
+#pragma once
+
+#include <optional>
+
+#include "models/jinja/evaluation.h"
+#include "models/jinja/value.h"
+
+namespace serval::jinja {
+
+struct JsonStyle {
+  bool ascii_only = false;
+  bool sorted = false;
+  std::optional<Text> indent;  // of a level; absent: all on one line
+  Text between = Text(", ");
+  Text after_key = Text(": ");
+};
+
+// As Python's json.dumps.
+Text to_json(Evaluation& evaluation, const Value& value, const JsonStyle& style);
+
+}  // namespace serval::jinja

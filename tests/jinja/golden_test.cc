@@ -1,0 +1,79 @@
+// Equal to `transformers`, on templates in the style of published ones.
+#include <ctime>
+#include <filesystem>
+#include <gtest/gtest.h>
+#include <iomanip>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+#include "models/jinja/template.h"
+#include "vm/error.h"
+#include "vm/json_file.h"
+
+namespace serval::jinja {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::size_t kMaxFileBytes = std::size_t{16} << 20;
+
+std::filesystem::path folder() {
+  return std::filesystem::path(SERVAL_TEST_DATA) / "chat_templates";
+}
+
+const ordered_json& goldens() {
+  static const ordered_json data =
+      ordered_json::parse(read_text_file(folder() / "goldens.json", kMaxFileBytes));
+  return data;
+}
+
+std::tm recorded_time() {
+  std::tm time{};
+  std::istringstream(goldens()["now"].get<std::string>()) >> std::get_time(&time, "%Y-%m-%dT%H:%M:%S");
+  std::mktime(&time);
+  return time;
+}
+
+// As transformers calls a template: `tools` and `documents` are always there.
+Value variables_of(const ordered_json& example) {
+  ordered_json variables = {{"tools", nullptr}, {"documents", nullptr}};
+  variables.update(example);
+  variables.update(goldens()["tokens"]);
+  for (ordered_json& message : variables["messages"]) {
+    if (message.contains("reasoning_content")) message["thinking"] = message["reasoning_content"];
+  }
+  return from_json(variables, Origin::kData);
+}
+
+ordered_json rendered(const Template& program, const ordered_json& example) {
+  try {
+    return program.render(variables_of(example), recorded_time).bytes();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kRuntime);
+    return {{"error", error.what()}};
+  }
+}
+
+TEST(JinjaGolden, HasEnoughTemplatesAndConversations) {
+  EXPECT_GE(goldens()["texts"].size(), 25u);
+  EXPECT_EQ(goldens()["cases"].size(), 20u);
+}
+
+TEST(JinjaGolden, WritesWhatTransformersWrites) {
+  for (const auto& [name, texts] : goldens()["texts"].items()) {
+    const std::string file = name + ".jinja";
+    const Template program(read_text_file(folder() / file, kMaxTemplateBytes), file);
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      const ordered_json text = rendered(program, goldens()["cases"][i]);
+      if (texts[i].is_null()) {
+        EXPECT_TRUE(text.is_object()) << name << " of conversation " << i << " does not raise: " << text;
+      } else {
+        EXPECT_EQ(text, texts[i]) << name << " of conversation " << i;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace serval::jinja
