@@ -26,13 +26,6 @@ class AccessLog {
       for (const uint32_t node : r.nodes) fn(node);
     }
   }
-  // Calls fn(box) for what is written and not hidden, where it overlaps the region.
-  template <class Fn>
-  void for_writes(const Region& region, Fn&& fn) const {
-    for (const Written& w : tensors_[region.tensor.index].written) {
-      if (w.box.overlaps(region.box)) fn(w.box);
-    }
-  }
   void record(const Region& region, uint32_t node);
   // Drops what a write to the region hides: a later access that would have met it meets that write.
   void forget(const Region& region);

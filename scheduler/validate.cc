@@ -7,10 +7,12 @@
 
 #include "instructions/isa.h"
 #include "scheduler/access_log.h"
-#include "scheduler/boxes.h"
+#include "scheduler/coverage.h"
 #include "scheduler/happens_before.h"
 #include "scheduler/report.h"
 #include "vm/error.h"
+#include "vm/state.h"
+#include "vm/state_parts.h"
 
 namespace serval {
 namespace {
@@ -30,6 +32,13 @@ std::string format_region(const Program& program, TensorId tensor, const Box& bo
                      box.col_begin, box.col_end);
 }
 
+// The part of a tensor that a read must find written in its pass: of a cache, which lives across passes, the
+// tokens of this one. None if what the tensor holds may be older.
+std::optional<Part> fresh_part(const Tensor& tensor, Part read) {
+  if (tensor.kind == TensorKind::kKvCache) return Part::kNewTokens;
+  return lives_within_pass(tensor) ? std::optional(read) : std::nullopt;
+}
+
 class Validator {
  public:
   explicit Validator(const Program& program) : program_(program) {}
@@ -37,13 +46,18 @@ class Validator {
 
  private:
   bool check_isa();
+  bool check_state_parts();
   bool check_records();
   bool check_scopes();
   bool check_pages();
   bool check_progress(const HappensBefore& hb);
   bool check_accesses(const HappensBefore& hb);
+  bool check_access(const HappensBefore& hb, uint32_t index, const Region& region, bool also_written);
+  void record(uint32_t index, const Region& region);
   bool check_conflicts(const HappensBefore& hb, uint32_t index, const Region& region, bool also_written);
   bool check_fresh(const HappensBefore& hb, uint32_t index, const Region& region);
+  bool fail_stale(uint32_t index, const Region& region);
+  bool check_decision();
   bool fail_unordered(const HappensBefore& hb, uint32_t first, uint32_t second, const Region& region);
   std::optional<uint32_t> later_writer(const HappensBefore& hb, uint32_t index, const Region& part);
   bool check_gate(const HappensBefore& hb);
@@ -55,6 +69,8 @@ class Validator {
 
   const Program& program_;
   AccessLog log_{program_.tensors.size()};
+  Coverage written_{program_.tensors.size()};
+  std::vector<uint32_t> deciders_;  // instructions that write the pass's control
   Footprint footprint_;
   std::vector<Box> uncovered_;
   std::optional<Violation> found_;
@@ -77,9 +93,10 @@ std::optional<Violation> Validator::run() {
     fail(Rule::kStructure, {}, e.what());
     return found_;
   }
-  if (!check_isa() || !check_records() || !check_scopes() || !check_pages()) return found_;
+  if (!check_isa() || !check_state_parts() || !check_records() || !check_scopes() || !check_pages())
+    return found_;
   const HappensBefore hb(program_);
-  if (check_progress(hb) && check_accesses(hb)) check_gate(hb);
+  if (check_progress(hb) && check_accesses(hb) && check_gate(hb)) check_decision();
   return found_;
 }
 
@@ -90,6 +107,15 @@ bool Validator::check_isa() {
   return fail(
       Rule::kStructure, {},
       fmt::format("compiled for instruction set {}, this build has {}", isa->second, isa_fingerprint()));
+}
+
+// Two backends know these parts, and no others.
+bool Validator::check_state_parts() {
+  for (const Tensor& t : program_.tensors) {
+    if (t.kind != TensorKind::kState || state_part(t.name, program_.limits)) continue;
+    return fail(Rule::kStructure, {}, fmt::format("tensor '{}': the state has no such part", t.name));
+  }
+  return true;
 }
 
 bool Validator::check_records() {
@@ -169,21 +195,35 @@ bool Validator::check_accesses(const HappensBefore& hb) {
     uint32_t written = 0;
     for (const Region& r : footprint_) written |= writes(r.access) ? 1U << r.operand : 0;
     for (const Region& r : footprint_) {
-      const Tensor& tensor = program_.tensors[r.tensor.index];
-      if (r.box.row_end > tensor.rows || r.box.col_end > tensor.cols) {
-        return fail(Rule::kOperands, {i},
-                    fmt::format("{}: {} is outside [{}, {}]", where(program_, i),
-                                format_region(program_, r.tensor, r.box), tensor.rows, tensor.cols));
-      }
-      if (is_immutable(tensor.kind)) continue;
-      if (!check_conflicts(hb, i, r, (written >> r.operand & 1) != 0)) return false;
-      if (tensor.kind == TensorKind::kActivation && reads(r.access) && !check_fresh(hb, i, r)) return false;
+      if (!check_access(hb, i, r, (written >> r.operand & 1) != 0)) return false;
     }
-    for (const Region& r : footprint_) {
-      if (!is_immutable(program_.tensors[r.tensor.index].kind)) log_.record(r, i);
-    }
+    for (const Region& r : footprint_) record(i, r);
   }
   return true;
+}
+
+bool Validator::check_access(const HappensBefore& hb, uint32_t index, const Region& region,
+                             bool also_written) {
+  const Tensor& tensor = program_.tensors[region.tensor.index];
+  if (region.box.row_end > tensor.rows || region.box.col_end > tensor.cols) {
+    return fail(Rule::kOperands, {index},
+                fmt::format("{}: {} is outside [{}, {}]", where(program_, index),
+                            format_region(program_, region.tensor, region.box), tensor.rows, tensor.cols));
+  }
+  if (is_immutable(tensor.kind)) return true;
+  return check_conflicts(hb, index, region, also_written) &&
+         (!reads(region.access) || check_fresh(hb, index, region));
+}
+
+// What is certainly written counts for every later read: check_conflicts has found the read ordered after all
+// that is written where it reads.
+void Validator::record(uint32_t index, const Region& region) {
+  const Tensor& tensor = program_.tensors[region.tensor.index];
+  if (is_immutable(tensor.kind)) return;
+  log_.record(region, index);
+  if (!writes(region.access)) return;
+  if (tensor.kind == TensorKind::kState && tensor.name == state_tensor::kControl) deciders_.push_back(index);
+  if (region.certain && fresh_part(tensor, region.part)) written_.add(region);
 }
 
 // Reading may begin when the waits that guard the operand are over; writing, when all are.
@@ -283,15 +323,32 @@ std::optional<uint32_t> Validator::later_writer(const HappensBefore& hb, uint32_
 }
 
 bool Validator::check_fresh(const HappensBefore& hb, uint32_t index, const Region& region) {
+  const auto part = fresh_part(program_.tensors[region.tensor.index], region.part);
+  if (!part) return true;
+  Region missing = region;
+  missing.part = *part;
   uncovered_.assign(1, region.box);
-  log_.for_writes(region, [&](const Box& box) { subtract(uncovered_, box); });
+  written_.subtract_from(uncovered_, missing);
   if (uncovered_.empty()) return true;
-  Region part = region;
-  part.box = uncovered_.front();
-  if (const auto writer = later_writer(hb, index, part)) return fail_unordered(hb, *writer, index, part);
-  return fail(Rule::kStale, {index},
-              fmt::format("{}: reads {}, which nothing has written in this pass", where(program_, index),
-                          format_region(program_, part.tensor, part.box)));
+  missing.box = uncovered_.front();
+  if (const auto writer = later_writer(hb, index, missing))
+    return fail_unordered(hb, *writer, index, missing);
+  return fail_stale(index, missing);
+}
+
+bool Validator::fail_stale(uint32_t index, const Region& missing) {
+  const std::string read = fmt::format("{}: reads {}", where(program_, index),
+                                       format_region(program_, missing.tensor, missing.box));
+  if (missing.part == Part::kNewTokens)
+    return fail(Rule::kStale, {index}, read + ", into which nothing has written this pass's tokens");
+  Region of_logits = missing;
+  of_logits.part = Part::kLogitsRows;
+  std::vector<Box> left = {missing.box};
+  written_.subtract_from(left, of_logits);
+  if (missing.part == Part::kActiveRows && left.empty()) {
+    return fail(Rule::kStale, {index}, read + ", of which this pass has written only rows that want logits");
+  }
+  return fail(Rule::kStale, {index}, read + ", which nothing has written in this pass");
 }
 
 bool Validator::check_gate(const HappensBefore& hb) {
@@ -302,6 +359,19 @@ bool Validator::check_gate(const HappensBefore& hb) {
                             where(program_, i), program_.gate_counter));
   }
   return true;
+}
+
+// Rows and passes are counted once a pass, and a launch ends because somebody says so. A program without the
+// pass's control cannot be bound.
+bool Validator::check_decision() {
+  if (!program_.find_tensor(state_tensor::kControl) || deciders_.size() == 1) return true;
+  if (deciders_.empty()) {
+    return fail(Rule::kGate, {},
+                fmt::format("no instruction writes {}, so no launch would end", state_tensor::kControl));
+  }
+  return fail(Rule::kGate, {deciders_[0], deciders_[1]},
+              fmt::format("{} and {} both decide whether another pass follows", where(program_, deciders_[0]),
+                          where(program_, deciders_[1])));
 }
 
 }  // namespace

@@ -18,8 +18,8 @@ enum class Rule : uint8_t {
   kProgress,   // every wait is satisfied in the end: no deadlock under the order of the queues
   kPages,      // every instruction can get the pages it needs
   kRace,       // of two accesses to a region, one a write, one is certainly first: across passes, too
-  kStale,      // what lives within a pass is written in that pass before it is read
-  kGate,       // when the gate opens, the pass is over, so epochs cannot mix
+  kStale,  // what lives within a pass, and a pass's tokens in a cache, is certainly written before it is read
+  kGate,   // when the gate opens, the pass is over, so epochs cannot mix; one instruction ends a launch
 };
 const char* name_of(Rule rule);
 

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <string_view>
+#include <unordered_set>
 
 #include "vm/error.h"
+#include "vm/state_parts.h"
 
 namespace serval {
 namespace {
@@ -78,6 +81,10 @@ void check_counters(const Program& p) {
     if (p.counters[c].device >= p.num_devices) {
       refuse(fmt::format("counter {}: device {}, limit {}", c, p.counters[c].device, p.num_devices - 1));
     }
+    if (p.counters[c].scope == CounterScope::kSystem) {
+      refuse(
+          fmt::format("counter {}: system scope, which no interpreter of this build orders accesses by", c));
+    }
   }
   if (p.gate_counter >= p.counters.size()) {
     refuse(fmt::format("gate: counter {}, limit {}", p.gate_counter, p.counters.size()));
@@ -85,9 +92,30 @@ void check_counters(const Program& p) {
   if (p.counters[p.gate_counter].increments_per_pass == 0) refuse("gate: no signal increments its counter");
 }
 
+void check_limits(const StateLimits& limits) {
+  const auto check = [](const char* field, uint32_t value) {
+    if (value > kMaxStateLimit) refuse(fmt::format("{}: {}, limit {}", field, value, kMaxStateLimit));
+  };
+  check("limits.vocab", limits.vocab);
+  check("limits.max_context", limits.max_context);
+  check("limits.kv_blocks", limits.kv_blocks);
+}
+
+// Names that no part of the state has are the binding's to refuse: only it knows what they might be.
+void check_state_part(size_t index, const Tensor& t, const StateLimits& limits) {
+  const std::optional<Tensor> part = state_part(t.name, limits);
+  if (!part ||
+      (t.kind == part->kind && t.dtype == part->dtype && t.rows == part->rows && t.cols == part->cols))
+    return;
+  refuse(fmt::format("tensor {} '{}': {}, expected {}", index, t.name, describe(t), describe(*part)));
+}
+
 void check_tensors(const Program& p) {
+  std::unordered_set<std::string_view> names;
   for (size_t i = 0; i < p.tensors.size(); ++i) {
     const Tensor& t = p.tensors[i];
+    if (!names.insert(t.name).second)
+      refuse(fmt::format("tensor {} '{}': an earlier tensor has this name", i, t.name));
     if (t.rows == 0 || t.cols == 0 || t.cols > kMaxTensorBytes / size_of(t.dtype) / t.rows) {
       refuse(fmt::format("tensor {} '{}': [{}, {}] is empty or larger than {} bytes", i, t.name, t.rows,
                          t.cols, kMaxTensorBytes));
@@ -95,10 +123,15 @@ void check_tensors(const Program& p) {
     if (t.device >= p.num_devices) {
       refuse(fmt::format("tensor {} '{}': device {}, limit {}", i, t.name, t.device, p.num_devices - 1));
     }
+    check_state_part(i, t, p.limits);
   }
 }
 
 }  // namespace
+
+std::string describe(const Tensor& t) {
+  return fmt::format("{} [{}, {}] of kind {}", name_of(t.dtype), t.rows, t.cols, static_cast<int>(t.kind));
+}
 
 std::optional<TensorId> Program::find_tensor(std::string_view name) const {
   for (uint32_t i = 0; i < tensors.size(); ++i) {
@@ -108,12 +141,13 @@ std::optional<TensorId> Program::find_tensor(std::string_view name) const {
 }
 
 void check_structure(const Program& p) {
-  if (p.num_devices < 1 || p.num_devices > kMaxDevices) {
-    refuse(fmt::format("devices: {}, limit {}", p.num_devices, kMaxDevices));
+  if (p.num_devices != kNumDevices) {
+    refuse(fmt::format("devices: {}; this build runs programs of {}", p.num_devices, kNumDevices));
   }
   if (p.machine.sms < 1 || p.machine.sms > kMaxSms) {
     refuse(fmt::format("machine: {} SMs, limit 1 to {}", p.machine.sms, kMaxSms));
   }
+  check_limits(p.limits);
   check_queues(p);
   check_side_tables(p);
   check_tensors(p);

@@ -28,9 +28,12 @@ struct EnumNames<QueueKind> {
                                                    {QueueKind::kGlobal, "global"}};
 };
 
-inline constexpr uint32_t kMaxDevices = 64;
+// The file's header and the tables have room for several devices; the interpreters run programs of one.
+inline constexpr uint32_t kNumDevices = 1;
+inline constexpr uint32_t kMaxStateLimit = 1U << 24;
 
-// What a state block may hold when this program runs (vm/state_check.h).
+// What a state block may hold when this program runs (vm/state_check.h). The state's parts have sizes that
+// follow from it (vm/state_parts.h), and records state the same numbers.
 struct StateLimits {
   uint32_t vocab = 0;        // token ids are < vocab
   uint32_t max_context = 0;  // positions are < max_context
@@ -72,9 +75,14 @@ struct Program {
   }
 };
 
+// Type, shape and kind as error lines give them: "bf16 [16, 64] of kind 2".
+std::string describe(const Tensor& tensor);
+
 // Throws Error(kRuntime), naming the field, unless every index in the program is in range: queues partition
-// the records, waits and signals name counters, increments add up to less than 2^31, tensors have sizes that
-// fit in 63 bits, the machine has 1 to kMaxSms SMs.
+// the records, waits and signals name counters, increments add up to less than 2^31, tensors have names of
+// their own and sizes that fit in 63 bits, parts of the state the type and size that follow from the limits,
+// the machine has 1 to kMaxSms SMs; and unless every interpreter can run it: one device, no counter of system
+// scope.
 // Opcodes and operands are the ISA's to check (instructions/isa.h).
 void check_structure(const Program& program);
 

@@ -33,12 +33,38 @@ constexpr bool writes(Access a) {
   return a != Access::kRead;
 }
 
+// What of a box an instruction touches depends on the pass's state. Two regions of the same part (and layout)
+// touch the same elements of what their boxes share, in every state.
+enum class Part : uint8_t {
+  kWhole,       // all of the box
+  kActiveRows,  // of a tensor with a row for each of the pass's: the rows that are active
+  kLogitsRows,  // … the active rows of which logits are wanted
+  kNewTokens,   // of a KV cache: the tokens of the active rows
+  kSeenLeaves,  // of attention's partial results: the leaves that the active rows see
+};
+
+// Whether `outer` of a box holds all of its part `inner`, in every state.
+constexpr bool includes(Part outer, Part inner) {
+  return outer == inner || outer == Part::kWhole ||
+         (outer == Part::kActiveRows && inner == Part::kLogitsRows);
+}
+
+// An access has two sides. What may be touched: no more than `part` of the box; conflicts are found with it.
+// What is certainly written: all of `part`, if the access is a write and `certain`; only that proves that a
+// later read finds something written. Exact footprints have whole boxes.
 struct Region {
   TensorId tensor;
   Box box;
   Access access = Access::kRead;
   uint8_t operand = 0;  // which tensor operand of the instruction (bit of Wait::operand_mask)
+  Part part = Part::kWhole;
+  bool certain = false;
+  uint32_t layout = 0;  // of kSeenLeaves: how the tensor is divided into leaves (instructions/attention/op.h)
 };
+
+constexpr bool certainly_writes(const Region& r) {
+  return r.certain && writes(r.access);
+}
 
 using Footprint = std::vector<Region>;
 

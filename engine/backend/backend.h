@@ -33,9 +33,9 @@ class Backend {
   virtual uint32_t num_kv_blocks() const = 0;
 
   // Runs up to `passes` (<= kMaxLaunchPasses) passes from the state as it stands and returns when they are
-  // done, when no row is active any more, or after request_stop(). `on_pass(p)` is called on this thread once
-  // output[p] is complete, in order; it may be empty. Throws Error(kDeviceFault) with the interpreter's
-  // report.
+  // done, when no row is active any more, or after request_stop(); one that checks each pass runs one.
+  // `on_pass(p)` is called on this thread once output[p] is complete, in order; it may be empty. Throws
+  // Error(kDeviceFault) with the interpreter's report.
   virtual void run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) = 0;
   // Ends the launch in flight after the pass in flight. Any thread, signal handlers included. Cleared by
   // run().

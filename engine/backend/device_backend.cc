@@ -18,6 +18,7 @@
 #include "engine/compile/program_set.h"
 #include "instructions/common/footprint.h"
 #include "instructions/device_isa.h"
+#include "models/program_fit.h"
 #include "vm/device/cuda_resources.h"
 #include "vm/device/interpreter.h"
 #include "vm/device/stream_limit.h"
@@ -164,6 +165,13 @@ void require_room(const Gpu& gpu, const ProgramSet& programs) {
                  free_gpu_memory());
 }
 
+// Compiled for another machine, it may want more SMs than there are.
+void require_sms(const Gpu& gpu, const Program& program) {
+  if (program.machine.sms <= gpu.sms) return;
+  throw Error(ErrorKind::kRuntime,
+              fmt::format("program: compiled for {} SMs, {} has {}", program.machine.sms, gpu.name, gpu.sms));
+}
+
 }  // namespace
 
 bool device_is_built() {
@@ -176,16 +184,26 @@ void check_device(int gpu) {
 
 std::unique_ptr<Backend> make_device_backend(const Model& model, const WeightSource& weights,
                                              const BackendOptions& options, const LoadProgress& progress) {
+  return bind_device_backend(compile_for(find_gpu(options.gpu), model, options), model, weights, options,
+                             progress);
+}
+
+std::unique_ptr<Backend> bind_device_backend(ProgramSet programs, const Model& model,
+                                             const WeightSource& weights, const BackendOptions& options,
+                                             const LoadProgress& progress) {
   const Gpu gpu = find_gpu(options.gpu);
   use_gpu(gpu.index);
-  ProgramSet programs = compile_for(gpu, model, options);
+  for (const Program* program : programs.programs()) {
+    require_fit(*program, model);
+    require_sms(gpu, *program);
+  }
   require_room(gpu, programs);
   auto backend = std::make_unique<DeviceBackend>(
       gpu, std::move(programs),
       DeviceOptions{.stall_timeout_s = options.stall_timeout_s, .device = gpu.index});
   const DeviceTensors& tensors = backend->tensors();
   upload_weights(weights, backend->widest(), tensors, gpu, progress);
-  for (const ModelConstant& constant : model.constants(options.limits.context)) {
+  for (const ModelConstant& constant : model.constants(backend->widest().limits.max_context)) {
     SERVAL_CUDA_CHECK(cudaMemcpy(tensors.data(constant.name), constant.values.data(),
                                  constant.values.size() * sizeof(float), cudaMemcpyHostToDevice));
   }

@@ -6,6 +6,7 @@
 
 #include "engine/backend/backend.h"
 #include "engine/backend/options.h"
+#include "engine/compile/program_set.h"
 #include "models/checkpoint/weight_source.h"
 #include "models/model.h"
 
@@ -22,6 +23,12 @@ void check_device(int gpu = 0);
 // and Error(kUsage) for options out of range.
 std::unique_ptr<Backend> make_device_backend(const Model& model, const WeightSource& weights,
                                              const BackendOptions& options,
+                                             const LoadProgress& progress = {});
+// The same with programs as they were compiled; of the options, what says how to compile is not read. Throws
+// Error(kRuntime), before anything is bound, unless the programs are the model's (models/program_fit.h) and
+// for no more SMs than the GPU has.
+std::unique_ptr<Backend> bind_device_backend(ProgramSet programs, const Model& model,
+                                             const WeightSource& weights, const BackendOptions& options,
                                              const LoadProgress& progress = {});
 
 }  // namespace serval

@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "engine/backend/cache_fill.h"
+#include "engine/backend/checked_passes.h"
 #include "instructions/common/footprint.h"
 #include "instructions/isa.h"
 #include "models/checkpoint/host_buffer.h"
+#include "models/program_fit.h"
 #include "vm/error.h"
 #include "vm/host/interpreter.h"
 #include "vm/host/replay.h"
@@ -68,10 +70,11 @@ class HostBackend final : public Backend {
   }
 
  private:
-  // One of the two.
   struct Interpreter {
+    // One of the two.
     std::unique_ptr<HostInterpreter> threads;
     std::unique_ptr<ReplayInterpreter> replay;
+    std::unique_ptr<CheckedPasses> checked;  // may be null
   };
 
   const StateLimits& limits() const { return programs_.widest().limits; }
@@ -106,6 +109,8 @@ HostBackend::HostBackend(ProgramSet programs, std::shared_ptr<const ModelWeights
   allocate();
   for (const Program* program : programs_.programs()) {
     Interpreter& interpreter = interpreters_.emplace_back();
+    if (options.checked)
+      interpreter.checked = std::make_unique<CheckedPasses>(*program, options.interleaving.value_or(0));
     if (options.interleaving) {
       interpreter.replay =
           std::make_unique<ReplayInterpreter>(*program, host_isa(), bind(*program), *options.interleaving);
@@ -195,11 +200,13 @@ uint32_t row_bound(const StateBlock& state) {
 }
 
 void HostBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) {
+  last_ = programs_.class_of(row_bound(*state_));
+  const Interpreter& interpreter = interpreters_[last_];
+  if (interpreter.checked) passes = 1;  // its footprints are of the state as it stands
   state_->control = {
       .passes_done = 0, .passes_wanted = passes, .last_pass = kKeepRunning, .stopped_by_host = 0};
   check_state(programs_.widest(), *state_, block_table_);
-  last_ = programs_.class_of(row_bound(*state_));
-  const Interpreter& interpreter = interpreters_[last_];
+  if (interpreter.checked) interpreter.checked->check(*state_, block_table_);
   interpreter.replay ? interpreter.replay->run(on_pass) : interpreter.threads->run(on_pass);
   std::atomic_ref(host_stop_).store(0, std::memory_order_release);
 }
@@ -235,6 +242,7 @@ std::unique_ptr<Backend> make_host_backend(const Model& model, std::shared_ptr<c
 std::unique_ptr<Backend> bind_host_backend(ProgramSet programs, const Model& model,
                                            std::shared_ptr<const ModelWeights> weights,
                                            const BackendOptions& options) {
+  for (const Program* program : programs.programs()) require_fit(*program, model);
   std::vector<ModelConstant> constants = model.constants(programs.widest().limits.max_context);
   return std::make_unique<HostBackend>(std::move(programs), std::move(weights), std::move(constants),
                                        options);

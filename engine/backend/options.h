@@ -35,6 +35,9 @@ struct BackendOptions {
   double stall_timeout_s = 30;  // host and device: a launch without progress for this long is a fault
   // Host: runs on one thread in the order that this seed picks (vm/host/replay.h), to find or repeat a race.
   std::optional<uint64_t> interleaving = {};
+  // Host: before each pass, runs the program in the checked mode over what the pass will touch
+  // (checked_passes.h), interleaved as `interleaving` says, or 0. A launch then has one pass.
+  bool checked = false;
   int gpu = 0;  // device: CUDA's index
 };
 

@@ -121,6 +121,16 @@ void declare_engine(FlagSet& flags, EngineOptions& options) {
       [&options](const FlagValue& v) { options.interleaving = parse_unsigned(v, UINT64_MAX); });
 }
 
+void check_not_compiled(const FlagSet& set, const std::string& program_file,
+                        std::initializer_list<const char*> flags) {
+  if (program_file.empty()) return;
+  for (const char* flag : flags) {
+    if (!set.given(flag)) continue;
+    throw Error(ErrorKind::kUsage,
+                fmt::format("{}: {} is compiled already{}", flag, program_file, set.see_help()));
+  }
+}
+
 Engine load_engine(EngineOptions options, ProgressMode progress) {
   ProgressBar bar(progress);
   options.progress = drawn_by(bar);

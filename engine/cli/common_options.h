@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,6 +37,11 @@ void declare_schedule(FlagSet& flags, EngineOptions& options);
 void declare_threads(FlagSet& flags, EngineOptions& options, const std::string& of);
 // All of these and the rest that loading a model needs: --chat-template, --backend, --interleaving.
 void declare_engine(FlagSet& flags, EngineOptions& options);
+
+// Throws Error(kUsage) if one of the flags, which say how to compile, is given though there is a program
+// file.
+void check_not_compiled(const FlagSet& set, const std::string& program_file,
+                        std::initializer_list<const char*> flags);
 
 // Loads with a progress bar. Throws as Engine::load does.
 Engine load_engine(EngineOptions options, ProgressMode progress);

@@ -48,6 +48,13 @@ struct Flags {
               [this](const FlagValue& v) {
                 trace_tokens = static_cast<int>(parse_integer(v, 1, kMaxLaunchPasses));
               });
+    set.group("Program");
+    set.value("--program", "FILE",
+              "run this program file, from serval schedule -o, instead of compiling the model",
+              [this](const FlagValue& v) { engine.program = parse_text(v); });
+    set.toggle("--checked",
+               "before each pass, check on the host, without arithmetic, that what it touches is ordered",
+               engine.checked);
     set.examples(kExamples);
   }
 };

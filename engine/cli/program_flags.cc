@@ -17,10 +17,6 @@ namespace {
 
 constexpr const char* kHostMachine = "host";
 
-// What says how to compile, and so has no meaning for a program that is compiled.
-constexpr const char* kCompileFlags[] = {"--model",  "--ctx-size", "--machine", "--sms",
-                                         "--policy", "--queue",    "--threads"};
-
 Machine machine_of(const ProgramFlags& flags) {
   const auto cores = std::max(1u, std::thread::hardware_concurrency());
   const uint32_t threads = flags.engine.threads == 0 ? cores : static_cast<uint32_t>(flags.engine.threads);
@@ -45,12 +41,8 @@ void ProgramFlags::declare(FlagSet& set, const std::string& purpose) {
 }
 
 void ProgramFlags::check(const FlagSet& set) const {
-  if (program_file.empty()) return;
-  for (const char* flag : kCompileFlags) {
-    if (!set.given(flag)) continue;
-    throw Error(ErrorKind::kUsage,
-                fmt::format("{}: {} is compiled already{}", flag, program_file, set.see_help()));
-  }
+  check_not_compiled(set, program_file,
+                     {"--model", "--ctx-size", "--machine", "--sms", "--policy", "--queue", "--threads"});
 }
 
 ValidProgram ProgramFlags::compile(const CostContext& cost) const {

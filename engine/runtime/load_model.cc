@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -54,12 +55,33 @@ LoadProgress weight_progress(const ProgressCallback& progress) {
   };
 }
 
-ChosenBackend make_backend(BackendKind kind, const BackendOptions& options, const Model& model,
-                           Weights& weights) {
+// Binds a program file. What is wrong with the program is said with the file's name before it.
+template <class Bind>
+std::unique_ptr<Backend> bind_file(const std::string& file, Bind&& bind) {
+  Program program = read_program(file);
+  try {
+    return bind(ProgramSet({{kMaxRows, ValidProgram(std::move(program))}}));
+  } catch (const Error& error) {
+    if (!std::string_view(error.what()).starts_with("program: ")) throw;
+    throw Error(error.kind(), fmt::format("{}: {}", file, error.what()));
+  }
+}
+
+// `program`: a file to run instead of compiling; may be empty.
+ChosenBackend make_backend(BackendKind kind, const BackendOptions& options, const std::string& program,
+                           const Model& model, Weights& weights) {
   const auto device = [&] {
-    return make_device_backend(model, weights.source(), options, weights.progress());
+    if (program.empty()) return make_device_backend(model, weights.source(), options, weights.progress());
+    return bind_file(program, [&](ProgramSet programs) {
+      return bind_device_backend(std::move(programs), model, weights.source(), options, weights.progress());
+    });
   };
-  const auto host = [&] { return make_host_backend(model, weights.on_host(), options); };
+  const auto host = [&] {
+    if (program.empty()) return make_host_backend(model, weights.on_host(), options);
+    return bind_file(program, [&](ProgramSet programs) {
+      return bind_host_backend(std::move(programs), model, weights.on_host(), options);
+    });
+  };
   switch (kind) {
     case BackendKind::kTorch:
       return {make_torch_backend(model, weights.on_host(), options), ""};
@@ -70,8 +92,8 @@ ChosenBackend make_backend(BackendKind kind, const BackendOptions& options, cons
     case BackendKind::kAuto:
       break;
   }
-  // Only the host interpreter can interleave.
-  if (options.interleaving) return {host(), ""};
+  // Only the host interpreter can interleave and check.
+  if (options.interleaving || options.checked) return {host(), ""};
   return device_or_host([] { check_device(); }, device, host, gpu_is_expected());
 }
 
@@ -122,8 +144,8 @@ LoadedModel load_model(const EngineOptions& options, ModelSource source) {
   const auto begin = std::chrono::steady_clock::now();
   Weights weights(options, source);
   const int context = context_of(options, source.model->max_position);
-  ChosenBackend chosen =
-      make_backend(backend_kind(options), backend_options(options, context), *source.model, weights);
+  ChosenBackend chosen = make_backend(backend_kind(options), backend_options(options, context),
+                                      options.program, *source.model, weights);
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
   return {std::move(source), std::move(weights), std::move(chosen.backend), std::move(chosen.notice),
           time.count()};

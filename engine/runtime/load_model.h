@@ -42,7 +42,8 @@ struct LoadedModel {
 // to be had here and that the model comes with weights or is to have random ones. Reads no weight. Throws
 // Error(kUsage) and Error(kRuntime) with one line.
 ModelSource open_model(const EngineOptions& options);
-// The same model's weights on the backend that the options name. Throws as open_model(), as the backends do,
+// The same model's weights on the backend that the options name, with options.program where one is given:
+// errors of that name the file. Throws as open_model(), as the backends do,
 // and Error(kUsage) for a context that is longer than the model's.
 LoadedModel load_model(const EngineOptions& options, ModelSource source);
 

@@ -33,6 +33,19 @@ std::vector<std::string> names_of() {
   return {names.begin(), names.end()};
 }
 
+// A program that is compiled leaves no choice in how to compile.
+void check_program_options(const EngineOptions& options) {
+  const auto refuse = [&](const char* field) {
+    throw Error(ErrorKind::kUsage, fmt::format("{}: {} is compiled already", field, options.program));
+  };
+  if (options.context != 0) refuse("context");
+  if (options.sms != 0) refuse("sms");
+  if (!options.policy.empty()) refuse("policy");
+  if (options.global_queue) refuse("global_queue");
+  if (backend_kind(options) == BackendKind::kTorch)
+    throw Error(ErrorKind::kUsage, "program: backend torch runs none, device and host do");
+}
+
 }  // namespace
 
 std::vector<std::string> policy_names() {
@@ -62,6 +75,9 @@ void check_options(const EngineOptions& options) {
     throw Error(ErrorKind::kUsage,
                 fmt::format("interleaving: {}; only backend host has interleavings", *options.interleaving));
   }
+  if (options.checked && backend != BackendKind::kAuto && backend != BackendKind::kHost)
+    throw Error(ErrorKind::kUsage, fmt::format("checked: on backend host only, not {}", options.backend));
+  if (!options.program.empty()) check_program_options(options);
   if (!options.policy.empty()) require_one_of("policy", options.policy, policy_names());
   if (!options.chat_template.empty() && !ChatTemplate::can_be_chosen(options.chat_template)) {
     throw Error(ErrorKind::kUsage,
@@ -96,7 +112,8 @@ BackendOptions backend_options(const EngineOptions& options, int context) {
           .sms = static_cast<uint32_t>(options.sms),
           .threads = static_cast<uint32_t>(options.threads),
           .stall_timeout_s = options.stall_timeout_s,
-          .interleaving = options.interleaving};
+          .interleaving = options.interleaving,
+          .checked = options.checked};
 }
 
 }  // namespace serval

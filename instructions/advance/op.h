@@ -34,13 +34,13 @@ struct Advance {
 };
 
 inline void footprint(const Advance&, const StateView* state, FootprintBuilder<Advance>& f) {
-  f.rows_where<&Advance::sampled>(row_wants_logits, Access::kRead, 0, sizeof(SampledToken));
+  f.read_rows<&Advance::sampled>(RowSet::kWantLogits, 0, sizeof(SampledToken));
   f.read<&Advance::host_stop>({0, 1, 0, sizeof(uint32_t)});
   f.read_write<&Advance::rows>({0, kMaxRows, 0, sizeof(PassRow)});
   f.read_write<&Advance::control>({0, 1, 0, sizeof(PassControl)});
-  f.write<&Advance::output>({0, kMaxLaunchPasses, 0, kMaxRows * sizeof(OutputToken)});
+  f.may_write<&Advance::output>({0, kMaxLaunchPasses, 0, kMaxRows * sizeof(OutputToken)});
   if (state == nullptr) {
-    f.read_write<&Advance::slots>({0, kMaxSlots, 0, sizeof(SequenceSlot)});
+    f.may_read_write<&Advance::slots>({0, kMaxSlots, 0, sizeof(SequenceSlot)});
     return;
   }
   for (const PassRow* row = state->rows; row != state->rows + kMaxRows; ++row) {

@@ -71,6 +71,9 @@ struct PartialLayout {
   constexpr uint64_t cols(uint32_t max_context) const {
     return (leaves_for_tokens(max_context) + lanes - 1) / lanes * leaf_cols();
   }
+  // Tells apart layouts that a tensor of one shape and a program's max_context allow: with both of these, its
+  // rows give the KV heads and its columns the query heads of each.
+  constexpr uint32_t key() const { return lanes * 2 + (head_dim > 64 ? 1 : 0); }
 };
 
 constexpr PartialLayout partial_layout(const Attention& op) {
@@ -91,10 +94,11 @@ inline void footprint(const Attention& op, const StateView* state, FootprintBuil
   if (state == nullptr) {
     const uint64_t all_tokens = uint64_t{op.kv_blocks} * kKvBlockTokens;
     const uint64_t first_row = layout.row(op.kv_head, op.lane, 0);
-    f.read<&Attention::q>({0, kMaxRows, op.kv_head * group_cols, (op.kv_head + 1) * group_cols});
+    f.read_rows<&Attention::q>(RowSet::kActive, op.kv_head * group_cols, (op.kv_head + 1) * group_cols);
     f.read<&Attention::k_cache>({k_begin, k_end, 0, all_tokens});
     f.read<&Attention::v_cache>({k_begin, k_end, 0, all_tokens});
-    f.write<&Attention::partial>({first_row, first_row + kMaxRows, 0, layout.cols(op.max_context)});
+    f.write<&Attention::partial>({first_row, first_row + kMaxRows, 0, layout.cols(op.max_context)},
+                                 Part::kSeenLeaves, layout.key());
     return;
   }
   for (int r = 0; r < kMaxRows; ++r) {
@@ -140,8 +144,8 @@ inline void check(const Attention& op, OperandCheck& c) {
   c.dimension("kv_heads", op.kv_heads, 1);
   c.dimension("q_heads", op.q_heads, 1);
   c.dimension("lanes", op.lanes, 1);
-  c.dimension("max_context", op.max_context, 1);
-  c.dimension("kv_blocks", op.kv_blocks, 1);
+  c.limit("max_context", op.max_context, &StateLimits::max_context);
+  c.limit("kv_blocks", op.kv_blocks, &StateLimits::kv_blocks);
   c.factor("scale", op.scale);
   if (!c.ok()) return;
   c.require(op.q_heads % op.kv_heads == 0, "q_heads", op.q_heads, "a multiple of kv_heads");

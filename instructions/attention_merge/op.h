@@ -46,13 +46,14 @@ inline void footprint(const AttentionMerge& op, const StateView* state, Footprin
   const PartialLayout layout = partial_layout(op);
   const uint32_t head_end = op.first_head + op.num_heads;
   f.pass_rows<&AttentionMerge::rows>();
-  f.active_rows<&AttentionMerge::output>(Access::kWrite, uint64_t{op.first_head} * op.head_dim,
-                                         uint64_t{head_end} * op.head_dim);
+  f.write_rows<&AttentionMerge::output>(RowSet::kActive, uint64_t{op.first_head} * op.head_dim,
+                                        uint64_t{head_end} * op.head_dim);
   if (state == nullptr) {
     const uint32_t first_group = op.first_head / layout.group_heads;
     const uint32_t last_group = (head_end - 1) / layout.group_heads;
     f.read<&AttentionMerge::partial>(
-        {layout.row(first_group, 0, 0), layout.row(last_group + 1, 0, 0), 0, layout.cols(op.max_context)});
+        {layout.row(first_group, 0, 0), layout.row(last_group + 1, 0, 0), 0, layout.cols(op.max_context)},
+        Part::kSeenLeaves, layout.key());
     return;
   }
   for (uint32_t r = 0; r < kMaxRows; ++r) {
@@ -83,7 +84,7 @@ inline void check(const AttentionMerge& op, OperandCheck& c) {
   c.dimension("kv_heads", op.kv_heads, 1);
   c.dimension("q_heads", op.q_heads, 1);
   c.dimension("lanes", op.lanes, 1);
-  c.dimension("max_context", op.max_context, 1);
+  c.limit("max_context", op.max_context, &StateLimits::max_context);
   if (!c.ok()) return;
   c.require(op.q_heads % op.kv_heads == 0, "q_heads", op.q_heads, "a multiple of kv_heads");
   c.range("first_head", op.first_head, op.num_heads, op.q_heads);

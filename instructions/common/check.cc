@@ -20,9 +20,8 @@ void OperandCheck::tensor(const char* operand, TensorId id, DType dtype, TensorK
   }
   const Tensor& t = program_.tensors[id.index];
   if (t.dtype != dtype || t.kind != kind || t.rows != rows || t.cols != cols) {
-    fail(fmt::format("{}: tensor '{}' is {} [{}, {}] of kind {}, expected {} [{}, {}] of kind {}", operand,
-                     t.name, name_of(t.dtype), t.rows, t.cols, static_cast<int>(t.kind), name_of(dtype), rows,
-                     cols, static_cast<int>(kind)));
+    const Tensor expected{.name = {}, .rows = rows, .cols = cols, .dtype = dtype, .kind = kind};
+    fail(fmt::format("{}: tensor '{}' is {}, expected {}", operand, t.name, describe(t), describe(expected)));
   }
 }
 
@@ -51,6 +50,12 @@ void OperandCheck::factor(const char* operand, float value) {
   if (!std::isfinite(value) || value < 0) {
     fail(fmt::format("{}: {}, expected a finite number from 0", operand, value));
   }
+}
+
+void OperandCheck::limit(const char* operand, uint64_t value, uint32_t StateLimits::*limit) {
+  dimension(operand, value, 1);
+  if (value == program_.limits.*limit) return;
+  fail(fmt::format("{}: {}, the program's limit is {}", operand, value, program_.limits.*limit));
 }
 
 uint64_t OperandCheck::tensor_rows(TensorId id) const {

@@ -24,6 +24,8 @@ class OperandCheck {
   void range(const char* operand, uint64_t first, uint64_t count, uint64_t limit);
   // The common limits of model dimensions: non-zero, a multiple of `multiple`, at most kMaxDimension.
   void dimension(const char* operand, uint64_t value, uint64_t multiple);
+  // A dimension that is also a limit of the program's state.
+  void limit(const char* operand, uint64_t value, uint32_t StateLimits::*limit);
   // The rows that `residual.h` speaks of: weighted [16, hidden] bf16 and squares [16, hidden / 8] f32.
   void weighted_rows(TensorId weighted, TensorId squares, uint64_t hidden);
   // A number that arithmetic may rely on: finite and not negative.

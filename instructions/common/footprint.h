@@ -10,22 +10,6 @@
 
 namespace serval {
 
-// Calls fn(begin, end) for each run of neighbouring rows that `wanted(row)` accepts; the whole range without
-// a state.
-template <class Wanted, class Fn>
-void for_row_runs(const StateView* state, Wanted&& wanted, Fn&& fn) {
-  if (state == nullptr) {
-    fn(0, kMaxRows);
-    return;
-  }
-  for (int begin = 0; begin < kMaxRows; ++begin) {
-    if (!wanted(state->rows[begin])) continue;
-    int end = begin + 1;
-    while (end < kMaxRows && wanted(state->rows[end])) ++end;
-    fn(begin, end);
-    begin = end;
-  }
-}
 constexpr bool row_is_active(const PassRow& row) {
   return row.active != 0;
 }
@@ -33,11 +17,41 @@ constexpr bool row_wants_logits(const PassRow& row) {
   return row.active != 0 && row.wants_logits != 0;
 }
 
-// Whether an instruction computes a row, if it may leave out those of which no logits are wanted.
-constexpr auto computed_rows(bool logits_only) {
-  return [=](const PassRow& row) { return logits_only ? row_wants_logits(row) : row_is_active(row); };
+// Which rows of the pass an instruction computes.
+enum class RowSet : uint8_t {
+  kActive,      // all that are active
+  kWantLogits,  // those of them of which logits are wanted
+};
+constexpr bool contains(RowSet set, const PassRow& row) {
+  return set == RowSet::kActive ? row_is_active(row) : row_wants_logits(row);
+}
+constexpr Part part_of(RowSet set) {
+  return set == RowSet::kActive ? Part::kActiveRows : Part::kLogitsRows;
+}
+// Of an instruction that may leave out rows of which no logits are wanted.
+constexpr RowSet computed_rows(bool logits_only) {
+  return logits_only ? RowSet::kWantLogits : RowSet::kActive;
 }
 
+// Calls fn(begin, end) for each run of neighbouring rows of the set; the whole range without a state.
+template <class Fn>
+void for_row_runs(const StateView* state, RowSet set, Fn&& fn) {
+  if (state == nullptr) {
+    fn(0, kMaxRows);
+    return;
+  }
+  for (int begin = 0; begin < kMaxRows; ++begin) {
+    if (!contains(set, state->rows[begin])) continue;
+    int end = begin + 1;
+    while (end < kMaxRows && contains(set, state->rows[end])) ++end;
+    fn(begin, end);
+    begin = end;
+  }
+}
+
+// A footprint states both sides of each access (vm/region.h). `write` and `read_write` promise that the part
+// is written in every state; what is written in some states only is `may_write` or `may_read_write`. Parts
+// count without a state: with one, boxes are given as they are touched.
 template <class Op>
 class FootprintBuilder {
  public:
@@ -45,27 +59,38 @@ class FootprintBuilder {
       : op_(op), state_(state), out_(out) {}
 
   template <auto Member>
-  void read(Box box) {
-    add<Member>(box, Access::kRead);
+  void read(Box box, Part part = Part::kWhole, uint32_t layout = 0) {
+    add<Member>(box, Access::kRead, false, part, layout);
   }
   template <auto Member>
-  void write(Box box) {
-    add<Member>(box, Access::kWrite);
+  void write(Box box, Part part = Part::kWhole, uint32_t layout = 0) {
+    add<Member>(box, Access::kWrite, true, part, layout);
   }
   template <auto Member>
-  void read_write(Box box) {
-    add<Member>(box, Access::kReadWrite);
+  void read_write(Box box, Part part = Part::kWhole) {
+    add<Member>(box, Access::kReadWrite, true, part);
   }
-  // Columns of the active rows of a [kMaxRows, …] tensor.
   template <auto Member>
-  void active_rows(Access access, uint64_t col_begin, uint64_t col_end) {
-    rows_where<Member>(row_is_active, access, col_begin, col_end);
+  void may_write(Box box) {
+    add<Member>(box, Access::kWrite, false, Part::kWhole);
   }
-  template <auto Member, class Wanted>
-  void rows_where(Wanted&& wanted, Access access, uint64_t col_begin, uint64_t col_end) {
-    for_row_runs(state_, wanted, [&](int begin, int end) {
-      add<Member>({static_cast<uint64_t>(begin), static_cast<uint64_t>(end), col_begin, col_end}, access);
-    });
+  template <auto Member>
+  void may_read_write(Box box) {
+    add<Member>(box, Access::kReadWrite, false, Part::kWhole);
+  }
+
+  // Columns of rows of a [kMaxRows, …] tensor.
+  template <auto Member>
+  void read_rows(RowSet rows, uint64_t col_begin, uint64_t col_end) {
+    add_rows<Member>(rows, Access::kRead, col_begin, col_end);
+  }
+  template <auto Member>
+  void write_rows(RowSet rows, uint64_t col_begin, uint64_t col_end) {
+    add_rows<Member>(rows, Access::kWrite, col_begin, col_end);
+  }
+  template <auto Member>
+  void read_write_rows(RowSet rows, uint64_t col_begin, uint64_t col_end) {
+    add_rows<Member>(rows, Access::kReadWrite, col_begin, col_end);
   }
   // The table of rows itself, which every instruction consults.
   template <auto Member>
@@ -75,8 +100,18 @@ class FootprintBuilder {
 
  private:
   template <auto Member>
-  void add(Box box, Access access) {
-    if (!box.empty()) out_.push_back({op_.*Member, box, access, operand_index<Member>()});
+  void add_rows(RowSet rows, Access access, uint64_t col_begin, uint64_t col_end) {
+    for_row_runs(state_, rows, [&](int begin, int end) {
+      add<Member>({static_cast<uint64_t>(begin), static_cast<uint64_t>(end), col_begin, col_end}, access,
+                  writes(access), part_of(rows));
+    });
+  }
+  template <auto Member>
+  void add(Box box, Access access, bool certain, Part part, uint32_t layout = 0) {
+    if (box.empty()) return;
+    const bool exact = state_ != nullptr;
+    out_.push_back({op_.*Member, box, access, operand_index<Member>(), exact ? Part::kWhole : part, certain,
+                    exact ? 0 : layout});
   }
 
   const Op& op_;

@@ -46,7 +46,9 @@ struct Input {
   float epsilon;                 // with squares
   bool logits_only;              // only rows that want logits have results
 
-  __device__ __forceinline__ bool wants(const PassRow& row) const { return computed_rows(logits_only)(row); }
+  __device__ __forceinline__ bool wants(const PassRow& row) const {
+    return contains(computed_rows(logits_only), row);
+  }
 };
 
 // What an instruction multiplies.

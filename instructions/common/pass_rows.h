@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "instructions/common/footprint.h"
 #include "instructions/common/residual.h"
 #include "vm/bf16.h"
 #include "vm/host/memory.h"
@@ -16,12 +17,11 @@ struct SelectedRow {
   PassRow row;
 };
 
-template <class Wanted>
-void select_rows(const HostMemory& m, TensorId rows, Wanted&& wanted, std::vector<SelectedRow>& out) {
+inline void select_rows(const HostMemory& m, TensorId rows, RowSet wanted, std::vector<SelectedRow>& out) {
   const PassRow* table = m.data<const PassRow>(rows);
   out.clear();
   for (uint32_t r = 0; r < kMaxRows; ++r) {
-    if (wanted(table[r])) out.push_back({r, table[r]});
+    if (contains(wanted, table[r])) out.push_back({r, table[r]});
   }
 }
 

@@ -42,9 +42,9 @@ inline void footprint(const Embed& op, const StateView*, FootprintBuilder<Embed>
   f.read<&Embed::table>({0, op.vocab, begin, end});
   f.read<&Embed::norm>({0, 1, begin, end});
   f.pass_rows<&Embed::rows>();
-  f.active_rows<&Embed::residual>(Access::kWrite, begin, end);
-  f.active_rows<&Embed::weighted>(Access::kWrite, begin, end);
-  f.active_rows<&Embed::squares>(Access::kWrite, first_unit, end_unit);
+  f.write_rows<&Embed::residual>(RowSet::kActive, begin, end);
+  f.write_rows<&Embed::weighted>(RowSet::kActive, begin, end);
+  f.write_rows<&Embed::squares>(RowSet::kActive, first_unit, end_unit);
 }
 
 inline Cost cost(const Embed& op, const CostContext& c) {
@@ -59,7 +59,7 @@ inline PageNeed pages(const Embed&) {
 
 inline void check(const Embed& op, OperandCheck& c) {
   c.dimension("hidden", op.hidden, kTileDim);
-  c.dimension("vocab", op.vocab, 1);
+  c.limit("vocab", op.vocab, &StateLimits::vocab);
   c.range("first_unit", op.first_unit, op.num_units, op.hidden / kUnitRows);
   c.tensor("table", op.table, DType::kBF16, TensorKind::kWeight, op.vocab, op.hidden);
   c.tensor("rows", op.rows, DType::kBytes, TensorKind::kState, kMaxRows, sizeof(PassRow));

@@ -41,15 +41,15 @@ struct GateUpSilu {
 };
 
 inline void footprint(const GateUpSilu& op, const StateView*, FootprintBuilder<GateUpSilu>& f) {
-  const auto rows = computed_rows(op.logits_only != 0);
+  const RowSet rows = computed_rows(op.logits_only != 0);
   const uint64_t begin = uint64_t{op.first_unit} * kUnitRows,
                  end = begin + uint64_t{op.num_units} * kUnitRows;
-  f.rows_where<&GateUpSilu::weighted>(rows, Access::kRead, 0, op.hidden);
-  f.rows_where<&GateUpSilu::squares>(rows, Access::kRead, 0, op.hidden / kUnitRows);
+  f.read_rows<&GateUpSilu::weighted>(rows, 0, op.hidden);
+  f.read_rows<&GateUpSilu::squares>(rows, 0, op.hidden / kUnitRows);
   f.read<&GateUpSilu::gate>({begin, end, 0, op.hidden});
   f.read<&GateUpSilu::up>({begin, end, 0, op.hidden});
   f.pass_rows<&GateUpSilu::rows>();
-  f.rows_where<&GateUpSilu::output>(rows, Access::kWrite, begin, end);
+  f.write_rows<&GateUpSilu::output>(rows, begin, end);
 }
 
 inline Cost cost(const GateUpSilu& op, const CostContext& c) {

@@ -45,13 +45,13 @@ struct LmHead {
 inline void footprint(const LmHead& op, const StateView*, FootprintBuilder<LmHead>& f) {
   const uint64_t begin = uint64_t{op.first_unit} * kUnitRows;
   const uint64_t end = std::min<uint64_t>(op.vocab, begin + uint64_t{op.num_units} * kUnitRows);
-  f.rows_where<&LmHead::weighted>(row_wants_logits, Access::kRead, 0, op.hidden);
-  f.rows_where<&LmHead::squares>(row_wants_logits, Access::kRead, 0, op.hidden / kUnitRows);
+  f.read_rows<&LmHead::weighted>(RowSet::kWantLogits, 0, op.hidden);
+  f.read_rows<&LmHead::squares>(RowSet::kWantLogits, 0, op.hidden / kUnitRows);
   f.read<&LmHead::weights>({begin, end, 0, op.hidden});
   f.pass_rows<&LmHead::rows>();
-  f.rows_where<&LmHead::logits>(row_wants_logits, Access::kWrite, begin, end);
+  f.write_rows<&LmHead::logits>(RowSet::kWantLogits, begin, end);
   const uint64_t first_unit = op.first_unit, end_unit = first_unit + op.num_units;
-  f.rows_where<&LmHead::unit_softmax>(row_wants_logits, Access::kWrite, first_unit * kUnitSoftmaxCols,
+  f.write_rows<&LmHead::unit_softmax>(RowSet::kWantLogits, first_unit * kUnitSoftmaxCols,
                                       end_unit * kUnitSoftmaxCols);
 }
 
@@ -68,7 +68,7 @@ inline PageNeed pages(const LmHead&) {
 inline void check(const LmHead& op, OperandCheck& c) {
   c.dimension("hidden", op.hidden, kTileDim);
   c.factor("epsilon", op.epsilon);
-  c.dimension("vocab", op.vocab, 1);
+  c.limit("vocab", op.vocab, &StateLimits::vocab);
   c.range("first_unit", op.first_unit, op.num_units, vocabulary_units(op.vocab));
   c.weighted_rows(op.weighted, op.squares, op.hidden);
   c.tensor("weights", op.weights, DType::kBF16, TensorKind::kWeight, op.vocab, op.hidden);

@@ -41,16 +41,16 @@ struct MatvecResidual {
 };
 
 inline void footprint(const MatvecResidual& op, const StateView*, FootprintBuilder<MatvecResidual>& f) {
-  const auto rows = computed_rows(op.logits_only != 0);
+  const RowSet rows = computed_rows(op.logits_only != 0);
   const uint64_t first_unit = op.first_unit, end_unit = first_unit + op.num_units;
   const uint64_t begin = first_unit * kUnitRows, end = end_unit * kUnitRows;
   f.read<&MatvecResidual::weights>({begin, end, 0, op.in_cols});
-  f.rows_where<&MatvecResidual::input>(rows, Access::kRead, 0, op.in_cols);
+  f.read_rows<&MatvecResidual::input>(rows, 0, op.in_cols);
   f.pass_rows<&MatvecResidual::rows>();
   f.read<&MatvecResidual::norm>({0, 1, begin, end});
-  f.rows_where<&MatvecResidual::residual>(rows, Access::kReadWrite, begin, end);
-  f.rows_where<&MatvecResidual::weighted>(rows, Access::kWrite, begin, end);
-  f.rows_where<&MatvecResidual::squares>(rows, Access::kWrite, first_unit, end_unit);
+  f.read_write_rows<&MatvecResidual::residual>(rows, begin, end);
+  f.write_rows<&MatvecResidual::weighted>(rows, begin, end);
+  f.write_rows<&MatvecResidual::squares>(rows, first_unit, end_unit);
 }
 
 inline Cost cost(const MatvecResidual& op, const CostContext& c) {

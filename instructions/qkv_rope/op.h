@@ -87,13 +87,13 @@ constexpr QkvUnit qkv_unit(const QkvRope& op, uint32_t unit) {
 
 namespace qkv_detail {
 
-// Where K or V of the rows of this pass go: the columns (tokens) of their KV blocks, all of them without a
-// state.
+// Where K or V of the rows of this pass go: the columns (tokens) of their KV blocks, which may be any without
+// a state.
 template <auto Member>
 void cache_rows(const QkvRope& op, const StateView* state, FootprintBuilder<QkvRope>& f, uint64_t begin,
                 uint64_t end) {
   if (state == nullptr) {
-    f.write<Member>({begin, end, 0, uint64_t{op.kv_blocks} * kKvBlockTokens});
+    f.write<Member>({begin, end, 0, uint64_t{op.kv_blocks} * kKvBlockTokens}, Part::kNewTokens);
     return;
   }
   for (int r = 0; r < kMaxRows; ++r) {
@@ -109,8 +109,8 @@ void cache_rows(const QkvRope& op, const StateView* state, FootprintBuilder<QkvR
 }  // namespace qkv_detail
 
 inline void footprint(const QkvRope& op, const StateView* state, FootprintBuilder<QkvRope>& f) {
-  f.active_rows<&QkvRope::weighted>(Access::kRead, 0, op.hidden);
-  f.active_rows<&QkvRope::squares>(Access::kRead, 0, op.hidden / kUnitRows);
+  f.read_rows<&QkvRope::weighted>(RowSet::kActive, 0, op.hidden);
+  f.read_rows<&QkvRope::squares>(RowSet::kActive, 0, op.hidden / kUnitRows);
   f.read<&QkvRope::rope>({0, op.max_context, 0, op.head_dim});
   f.pass_rows<&QkvRope::rows>();
   f.read<&QkvRope::block_table>({0, kMaxSlots, 0, blocks_for_tokens(op.max_context)});
@@ -128,8 +128,8 @@ inline void footprint(const QkvRope& op, const StateView* state, FootprintBuilde
       case QkvPart::kQ:
         f.read<&QkvRope::wq>({low, low_end, 0, op.hidden});
         f.read<&QkvRope::wq>({high, high_end, 0, op.hidden});
-        f.active_rows<&QkvRope::q>(Access::kWrite, low, low_end);
-        f.active_rows<&QkvRope::q>(Access::kWrite, high, high_end);
+        f.write_rows<&QkvRope::q>(RowSet::kActive, low, low_end);
+        f.write_rows<&QkvRope::q>(RowSet::kActive, high, high_end);
         break;
       case QkvPart::kK:
         f.read<&QkvRope::wk>({low, low_end, 0, op.hidden});
@@ -162,8 +162,8 @@ inline void check(const QkvRope& op, OperandCheck& c) {
   c.require(op.head_dim == 64 || op.head_dim == 128, "head_dim", op.head_dim, "64 or 128");
   c.dimension("kv_heads", op.kv_heads, 1);
   c.dimension("q_heads", op.q_heads, 1);
-  c.dimension("max_context", op.max_context, 1);
-  c.dimension("kv_blocks", op.kv_blocks, 1);
+  c.limit("max_context", op.max_context, &StateLimits::max_context);
+  c.limit("kv_blocks", op.kv_blocks, &StateLimits::kv_blocks);
   if (!c.ok()) return;
   c.require(op.q_heads % op.kv_heads == 0, "q_heads", op.q_heads, "a multiple of kv_heads");
   const uint64_t q_rows = uint64_t{op.q_heads} * op.head_dim;

@@ -36,10 +36,11 @@ inline void footprint(const Sample& op, const StateView* state, FootprintBuilder
   if (state != nullptr && !row_wants_logits(state->rows[row])) return;
   const uint64_t slot_begin = state == nullptr ? 0 : state->rows[row].slot;
   const uint64_t slot_end = state == nullptr ? kMaxSlots : slot_begin + 1;
-  f.read<&Sample::logits>({row, row + 1, 0, op.vocab});
-  f.read<&Sample::unit_softmax>({row, row + 1, 0, vocabulary_units(op.vocab) * kUnitSoftmaxCols});
+  f.read<&Sample::logits>({row, row + 1, 0, op.vocab}, Part::kLogitsRows);
+  f.read<&Sample::unit_softmax>({row, row + 1, 0, vocabulary_units(op.vocab) * kUnitSoftmaxCols},
+                                Part::kLogitsRows);
   f.read<&Sample::slots>({slot_begin, slot_end, 0, sizeof(SequenceSlot)});
-  f.write<&Sample::sampled>({row, row + 1, 0, sizeof(SampledToken)});
+  f.write<&Sample::sampled>({row, row + 1, 0, sizeof(SampledToken)}, Part::kLogitsRows);
 }
 
 inline Cost cost(const Sample& op, const CostContext& c) {
@@ -52,7 +53,7 @@ inline PageNeed pages(const Sample&) {
 }  // a page of logits at a time
 
 inline void check(const Sample& op, OperandCheck& c) {
-  c.dimension("vocab", op.vocab, 1);
+  c.limit("vocab", op.vocab, &StateLimits::vocab);
   c.range("row", op.row, 1, kMaxRows);
   c.tensor("logits", op.logits, DType::kF32, TensorKind::kActivation, kMaxRows, op.vocab);
   c.tensor("unit_softmax", op.unit_softmax, DType::kF32, TensorKind::kActivation, kMaxRows,

@@ -125,6 +125,7 @@ class Rows {
  public:
   explicit Rows(uint32_t vocab) : vocab_(vocab) {
     using enum TensorKind;
+    bench_.program.limits.vocab = vocab;
     logits_ = bench_.add("logits", DType::kF32, kActivation, kMaxRows, vocab);
     unit_softmax_ = bench_.add("unit_softmax", DType::kF32, kActivation, kMaxRows,
                                vocabulary_units(vocab) * kUnitSoftmaxCols);

@@ -5,13 +5,15 @@
 #include "vm/device/launch_kernel.cuh"
 #include "vm/device/op.cuh"
 #include "vm/ptx/memory.cuh"
+#include "vm/state.h"
 
 namespace serval::testing {
 
 inline constexpr uint32_t kToyWords = 1024;  // of a toy vector: 4 KiB
 inline constexpr uint32_t kToyChunkWords = device::kActivationRowBytes / sizeof(uint32_t);
 inline constexpr uint32_t kMostToyChunks = 64;
-inline constexpr uint32_t kToyOutputWords = 64;  // of a pass's entry in the output table
+// Of a pass's entry in the output table.
+inline constexpr uint32_t kToyOutputWords = kMaxRows * sizeof(OutputToken) / sizeof(uint32_t);
 // What storers finish: a unit is the sum of one consumer warp, and its tiles go to different storers.
 inline constexpr uint32_t kToyTiles = 2;
 inline constexpr uint32_t kToyTilesInAll = device::kConsumerWarps * kToyTiles;

@@ -1,14 +1,21 @@
-// A program file. What is read can be written again; what can be bound can be listed, timed and validated;
-// and what the validator accepts, `checked` runs clean.
+// A program file. What is read can be written again; what can be bound can be listed, timed, validated and
+// compared with a model; and what the validator accepts, `checked` runs clean, and runs to the same results
+// in any order and on any left-overs in memory.
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 
 #include "instructions/checked_isa.h"
 #include "instructions/isa.h"
+#include "models/program_fit.h"
 #include "scheduler/report.h"
 #include "scheduler/validate.h"
 #include "tests/fuzz/fuzz_target.h"
+#include "tests/fuzz/program_run.h"
+#include "tests/llama/tiny_model.h"
 #include "vm/host/checked.h"
 #include "vm/program.h"
+#include "vm/state.h"
 
 namespace serval::fuzz {
 namespace {
@@ -28,6 +35,16 @@ void check_runs(const Program& program) {
     if (failure) promise_one_line(failure->c_str());
     promise(!failure, failure ? failure->c_str() : "");
   }
+}
+
+// Programs without the pass's control are for tests of the validator: nothing would end them.
+void check_results(const Program& program) {
+  if (!program.find_tensor(state_tensor::kControl)) return;
+  constexpr std::byte kZero{0}, kNan{0xff};
+  const auto first = run_program(program, 0, kZero), second = run_program(program, 1, kNan);
+  if (!first || !second) return;
+  const bool same = std::memcmp(first->data(), second->data(), first->size() * sizeof(OutputToken)) == 0;
+  promise(same, "results do not depend on the interleaving or on what memory held");
 }
 
 bool binds(const Program& program) {
@@ -54,6 +71,8 @@ void check(const Program& program) {
     promise_one_line(violation->message.c_str());
   } else {
     check_runs(program);
+    accepts([&] { require_fit(program, testing::tiny_config()); });
+    check_results(program);
   }
 }
 

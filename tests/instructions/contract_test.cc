@@ -114,6 +114,112 @@ TEST(Footprint, OfAnyStateIsInsideItsBound) {
   EXPECT_GT(regions, sampled(10000));
 }
 
+// A few instances of each stage: covers of whole tensors are slow to build.
+std::vector<Instruction> some(std::vector<Instruction> instances) {
+  constexpr size_t kMost = 6;
+  if (instances.size() > kMost) instances.resize(kMost);
+  return instances;
+}
+
+// The elements of a bound's region that belong to its part in this state, as whole boxes.
+Footprint elements_of(const Scene& s, const Region& bound) {
+  Footprint out;
+  const auto add = [&](Box box) {
+    box = {std::max(box.row_begin, bound.box.row_begin), std::min(box.row_end, bound.box.row_end),
+           std::max(box.col_begin, bound.box.col_begin), std::min(box.col_end, bound.box.col_end)};
+    if (!box.empty()) out.push_back({bound.tensor, box, bound.access, bound.operand});
+  };
+  constexpr uint64_t kEnd = uint64_t{1} << 60;
+  if (bound.part == Part::kWhole) add(bound.box);
+  const PartialLayout layout{s.shape.lanes, s.shape.q_heads / s.shape.kv_heads, s.shape.head_dim};
+  for (const uint32_t r : s.active_rows()) {
+    const PassRow& row = s.rows()[r];
+    const uint64_t token = s.block_of(row, row.position) * kKvBlockTokens + row.position % kKvBlockTokens;
+    if (bound.part == Part::kActiveRows || (bound.part == Part::kLogitsRows && row_wants_logits(row)))
+      add({r, uint64_t{r} + 1, 0, kEnd});
+    if (bound.part == Part::kNewTokens) add({0, kEnd, token, token + 1});
+    if (bound.part != Part::kSeenLeaves) continue;
+    for (uint32_t leaf = 0; leaf < leaves_for_tokens(row.position + 1); ++leaf) {
+      for (uint32_t head = 0; head < s.shape.kv_heads; ++head) {
+        const uint64_t at = layout.row(head, layout.lane_of(row.slot, leaf), r);
+        add({at, at + 1, layout.col(leaf, 0), layout.col(leaf, 0) + layout.leaf_cols()});
+      }
+    }
+  }
+  return out;
+}
+
+Footprint elements_of(const Scene& s, const Footprint& bound, bool (*wanted)(const Region&)) {
+  Footprint out;
+  for (const Region& r : bound) {
+    if (!wanted(r)) continue;
+    for (const Region& element : elements_of(s, r)) out.push_back(element);
+  }
+  return out;
+}
+
+// Calls fn(tensor, element, times in a, times in b) for every element.
+template <class Fn>
+void compare_covers(const Bench& bench, const Footprint& a, const Footprint& b, bool (*wanted)(Access),
+                    Fn&& fn) {
+  Cover of_a = empty_cover(bench), of_b = empty_cover(bench);
+  add_to_cover(bench, a, wanted, of_a);
+  add_to_cover(bench, b, wanted, of_b);
+  for (size_t t = 0; t < of_a.size(); ++t) {
+    for (size_t e = 0; e < of_a[t].size(); ++e) fn(t, e, of_a[t][e], of_b[t][e]);
+  }
+}
+
+TEST(Footprint, OfAnyStateIsInsideThePartsOfItsBound) {
+  over_random_stages(24, [](Scene& s, const Stage&, const std::vector<Instruction>& instances, Random&) {
+    const StateView view = s.view();
+    for (const Instruction& i : some(instances)) {
+      const Footprint parts = elements_of(s, footprint_of(i, nullptr), [](const Region&) { return true; });
+      for (bool (*wanted)(Access) : {reads, writes}) {
+        size_t outside = 0;
+        compare_covers(
+            s.bench, footprint_of(i, &view), parts, wanted,
+            [&](size_t, size_t, uint8_t exact, uint8_t part) { outside += exact > 0 && part == 0; });
+        EXPECT_EQ(outside, 0U);
+      }
+    }
+  });
+}
+
+// The side that proves that a reader finds something: promised without a state, kept in every one.
+TEST(Footprint, WhatIsCertainlyWrittenIsWrittenInEveryState) {
+  size_t promised = 0;
+  over_random_stages(
+      26, [&](Scene& s, const Stage& stage, const std::vector<Instruction>& instances, Random&) {
+        const Memory kept = s.bench.memory;
+        s.poison_outputs(stage);
+        const Memory before = s.bench.memory;
+        for (const Instruction& i : some(instances)) {
+          s.bench.memory = before;
+          const StateView view = s.view();
+          s.bench.run(i);
+          const Footprint certain = elements_of(s, footprint_of(i, nullptr), certainly_writes);
+          size_t left_out = 0, still_poison = 0;
+          compare_covers(s.bench, certain, footprint_of(i, &view), writes,
+                         [&](size_t t, size_t e, uint8_t promise, uint8_t exact) {
+                           if (promise == 0) return;
+                           ++promised;
+                           left_out += exact == 0;
+                           if (s.bench.program.tensors[t].dtype == DType::kBytes)
+                             return;  // any byte may be right
+                           const size_t bytes = size_of(s.bench.program.tensors[t].dtype);
+                           const auto at = s.bench.memory[t].begin() + static_cast<std::ptrdiff_t>(e * bytes);
+                           still_poison += std::all_of(at, at + static_cast<std::ptrdiff_t>(bytes),
+                                                       [](std::byte b) { return b == kPoison; });
+                         });
+          EXPECT_EQ(left_out, 0U);
+          EXPECT_EQ(still_poison, 0U);
+        }
+        s.bench.memory = kept;
+      });
+  EXPECT_GT(promised, sampled(10000));
+}
+
 TEST(Footprint, InstancesOfAStageNeverWriteTheSameElement) {
   over_random_stages(30, [](Scene& s, const Stage&, const std::vector<Instruction>& instances, Random&) {
     const StateView view = s.view();
@@ -151,13 +257,6 @@ std::set<std::string> changed(const Bench& bench, const Cover& among, bool cover
     }
   }
   return out;
-}
-
-// A few instances of each stage: covers of whole tensors are slow to build.
-std::vector<Instruction> some(std::vector<Instruction> instances) {
-  constexpr size_t kMost = 6;
-  if (instances.size() > kMost) instances.resize(kMost);
-  return instances;
 }
 
 TEST(Footprint, HasEverythingThatIsWritten) {

@@ -146,6 +146,7 @@ std::vector<Instruction> split(const Stage& stage, Random& random) {
 Scene::Scene(const Shape& s, Random& random) : shape(s) {
   // Half of what 16 full sequences need, and a block for each; new_pass keeps within it.
   kv_blocks = kMaxSlots * blocks_for_tokens(s.max_context) / 2 + kMaxSlots;
+  bench.program.limits = {.vocab = s.vocab, .max_context = s.max_context, .kv_blocks = kv_blocks};
   const uint64_t q_rows = uint64_t{s.q_heads} * s.head_dim, kv_rows = uint64_t{s.kv_heads} * s.head_dim;
   const auto weight = [&](const char* name, uint64_t rows, uint64_t cols) {
     return bench.add(name, DType::kBF16, TensorKind::kWeight, rows, cols);

@@ -1,12 +1,15 @@
 // How a sequence is computed never shows in its bits: SMs, placement, threads, chunks, launches, neighbours,
 // blocks.
 #include <algorithm>
+#include <cstring>
 #include <fmt/format.h>
+#include <functional>
 #include <numeric>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "instructions/isa.h"
 #include "tests/llama/decoder.h"
 #include "tests/llama/spoilt_model.h"
 #include "tests/llama/tiny_model.h"
@@ -15,6 +18,8 @@
 
 namespace serval::testing {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr uint32_t kContext = 320;  // two attention leaves
 
@@ -187,7 +192,91 @@ TEST(HostBackend, RefusesAProgramThatIsNotProven) {
     ADD_FAILURE() << "it was bound";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kRuntime);
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("race"));
+    EXPECT_THAT(error.what(), HasSubstr("race"));
+  }
+}
+
+// The line with which a program that was changed is refused, or a model that is not the program's.
+std::string refusal(const std::function<void(Program&)>& change, const LlamaConfig& config = tiny_config()) {
+  const BackendOptions options = host_options(kContext, 2);
+  Program program = make_decoder(options).program();
+  change(program);
+  try {
+    bind_host_backend(one_program(program), config, weights(), options);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kRuntime);
+    return error.what();
+  }
+  return "bound";
+}
+
+Tensor& tensor(Program& program, const char* name) {
+  return program.tensors.at(program.find_tensor(name).value().index);
+}
+
+TEST(HostBackend, RefusesLimitsThatTheRecordsDoNotHave) {
+  EXPECT_THAT(refusal([](Program& p) { p.limits.max_context = 64; }), HasSubstr("state.block_table"));
+  EXPECT_THAT(refusal([](Program& p) { --p.limits.max_context; }), HasSubstr("limit is 319"));
+  EXPECT_THAT(refusal([](Program& p) { ++p.limits.kv_blocks; }), HasSubstr("kv_blocks"));
+  EXPECT_THAT(refusal([](Program& p) { --p.limits.vocab; }),
+              HasSubstr("vocab: 203, the program's limit is 202"));
+}
+
+TEST(HostBackend, RefusesAProgramOfAnotherModel) {
+  const auto as_it_is = [](Program&) {};
+  EXPECT_THAT(refusal(as_it_is, tiny_untied_config()), HasSubstr("limits.vocab: 203, the model has 64"));
+  LlamaConfig config = tiny_config();
+  config.max_position = 256;
+  EXPECT_THAT(refusal(as_it_is, config), HasSubstr("limits.max_context: 320, limit 1 to 256"));
+  config = tiny_config();
+  config.num_layers = 2;
+  EXPECT_THAT(refusal(as_it_is, config), HasSubstr("the model has none of this name"));
+  config.num_layers = 4;
+  EXPECT_THAT(refusal(as_it_is, config), HasSubstr("is missing"));
+}
+
+TEST(HostBackend, RefusesAWeightUnderANormsName) {
+  EXPECT_THAT(refusal([](Program& p) {
+                std::swap(tensor(p, "model.norm.weight").name, tensor(p, "model.embed_tokens.weight").name);
+              }),
+              HasSubstr("weight': bf16 ["));
+}
+
+TEST(HostBackend, RefusesTensorsThatTheModelHasNot) {
+  EXPECT_THAT(refusal([](Program& p) { tensor(p, "mlp").name = "ml"; }), HasSubstr("'mlp' is missing"));
+  EXPECT_THAT(refusal([](Program& p) { p.tensors.push_back({.name = "more", .rows = 1, .cols = 1}); }),
+              HasSubstr("'more': the model has none"));
+}
+
+TEST(HostBackend, RefusesRowOrdersAndHeadsThatAreNotTheModels) {
+  constexpr const char* kQuery = "model.layers.0.self_attn.q_proj.weight";
+  EXPECT_THAT(refusal([](Program& p) { tensor(p, kQuery).row_order = RowOrder::kSequential; }),
+              HasSubstr("row order 0"));
+  EXPECT_THAT(refusal([](Program& p) { tensor(p, kQuery).head_dim = 0; }), HasSubstr("head_dim 0"));
+}
+
+TEST(HostBackend, TakesTensorsInAnyOrder) {
+  EXPECT_EQ(refusal([](Program& p) {
+              std::swap(p.tensors[0], p.tensors[1]);
+              for (Instruction& i : p.instructions) {
+                for (const FieldInfo& f : op_info(i.opcode).fields) {
+                  uint32_t index = 0;
+                  std::memcpy(&index, i.operands.data() + f.offset, sizeof index);
+                  if (f.kind != FieldKind::kTensor || index > 1) continue;
+                  index = 1 - index;
+                  std::memcpy(i.operands.data() + f.offset, &index, sizeof index);
+                }
+              }
+            }),
+            "bound");
+}
+
+TEST(HostBackend, RunsTheSamePassesCheckedToTheSameBits) {
+  for (const bool interleaved : {false, true}) {
+    BackendOptions options = host_options(kContext, 2);
+    options.checked = true;
+    if (interleaved) options.interleaving = 1;
+    EXPECT_EQ(make_decoder(options).answer(two_sequences()), expected());
   }
 }
 

@@ -67,6 +67,13 @@ class Mutator {
   bool change_queues(Mutation mutation);
   bool change_operands(Mutation mutation);
   bool change_tables(Mutation mutation);
+  bool change_header(Mutation mutation);
+  bool flip_logits_only();
+  bool divide_leaves(Step& step);
+  bool change_limit();
+  bool rename_tensor();
+  bool reshape_tensor();
+  uint32_t near(uint32_t value);
   bool move_region(Step& step);
   bool take_region_of_another(Step& step);
   bool swap_tensor(Step& step);
@@ -249,6 +256,8 @@ bool Mutator::change_operands(Mutation mutation) {
       return swap_tensor(step);
     case Mutation::kBadOperand:
       return spoil_operand(step);
+    case Mutation::kLeavesElsewhere:
+      return divide_leaves(step);
     default:
       step.record.opcode = static_cast<uint16_t>(below(kNumOpcodes + 2));
       return true;
@@ -269,7 +278,112 @@ bool Mutator::change_tables(Mutation mutation) {
       rest.machine.pages_per_sm = below(3);
       return true;
     default:
-      counter.scope = CounterScope::kBlock;
+      counter.scope = mutation == Mutation::kBlockScope ? CounterScope::kBlock : CounterScope::kSystem;
+      return true;
+  }
+}
+
+uint32_t Mutator::near(uint32_t value) {
+  const std::array<uint32_t, 6> choices = {value + 1, value - 1, value * 2, value / 2, 64, 0};
+  return choices[below(choices.size())];
+}
+
+// One record, or all of its kind in a layer.
+bool Mutator::flip_logits_only() {
+  const auto field_of = [](const Step& step) -> const FieldInfo* {
+    if (step.record.opcode >= kNumOpcodes) return nullptr;
+    const std::vector<FieldInfo>& fields = op_info(step.record.opcode).fields;
+    const auto found = std::find_if(fields.begin(), fields.end(), [](const FieldInfo& f) {
+      return std::string_view(f.name) == "logits_only";
+    });
+    return found == fields.end() ? nullptr : &*found;
+  };
+  std::vector<Step*> having = draft_.steps();
+  std::erase_if(having, [&](const Step* s) { return field_of(*s) == nullptr; });
+  if (having.empty()) return false;
+  const Instruction one = any(having)->record;
+  const bool all = coin();
+  for (Step* step : having) {
+    Instruction& i = step->record;
+    if (i.operands != one.operands && !(all && i.opcode == one.opcode && i.tag == one.tag)) continue;
+    const FieldInfo& field = *field_of(*step);
+    write_field(i, field, 1 - std::min(read_field(i, field), 1U));
+  }
+  return true;
+}
+
+// Looks for attention's results where a tensor of the same shape would have them with other lanes.
+bool Mutator::divide_leaves(Step& step) {
+  if (step.record.opcode != static_cast<uint16_t>(Opcode::kAttentionMerge)) return false;
+  auto op = step.record.as<AttentionMerge>();
+  if (coin() && op.kv_heads % 2 == 0) {
+    op.kv_heads /= 2;
+    op.lanes *= 2;
+  } else if (op.lanes % 2 == 0) {
+    op.kv_heads *= 2;
+    op.lanes /= 2;
+  }
+  step.record.set(op);
+  return true;
+}
+
+bool Mutator::change_limit() {
+  StateLimits& limits = draft_.rest.limits;
+  const std::array<uint32_t*, 3> all = {&limits.vocab, &limits.max_context, &limits.kv_blocks};
+  uint32_t& limit = *all[below(all.size())];
+  limit = near(limit);
+  return true;
+}
+
+// Like another tensor, like a part of the state, or like nothing.
+bool Mutator::rename_tensor() {
+  std::vector<Tensor>& tensors = draft_.rest.tensors;
+  Tensor& tensor = any(tensors);
+  std::string name = coin() ? any(tensors).name : tensor.name + "x";
+  if (coin())
+    std::swap(tensor.name, any(tensors).name);
+  else
+    tensor.name = std::move(name);
+  return true;
+}
+
+bool Mutator::reshape_tensor() {
+  Tensor& tensor = any(draft_.rest.tensors);
+  switch (below(6)) {
+    case 0:
+      tensor.rows = near(static_cast<uint32_t>(tensor.rows));
+      return true;
+    case 1:
+      tensor.cols = near(static_cast<uint32_t>(tensor.cols));
+      return true;
+    case 2:
+      tensor.dtype = static_cast<DType>(below(kNumDTypes));
+      return true;
+    case 3:
+      tensor.kind = static_cast<TensorKind>(below(kNumTensorKinds));
+      return true;
+    case 4:
+      tensor.row_order = static_cast<RowOrder>(below(2));
+      return true;
+    default:
+      tensor.head_dim = near(tensor.head_dim);
+      return true;
+  }
+}
+
+bool Mutator::change_header(Mutation mutation) {
+  Program& rest = draft_.rest;
+  switch (mutation) {
+    case Mutation::kLimitChanged:
+      return change_limit();
+    case Mutation::kTensorRenamed:
+      return rename_tensor();
+    case Mutation::kTensorReshaped:
+      return reshape_tensor();
+    default:
+      rest.num_devices = coin() ? 1 : 2;
+      if (coin()) any(rest.tensors).device = 1;
+      if (coin()) any(rest.counters).device = 1;
       return true;
   }
 }
@@ -298,11 +412,20 @@ bool Mutator::apply(Mutation mutation) {
     case Mutation::kTensorSwapped:
     case Mutation::kBadOperand:
     case Mutation::kOpcodeChanged:
+    case Mutation::kLeavesElsewhere:
       return change_operands(mutation);
+    case Mutation::kLogitsOnlyFlipped:
+      return flip_logits_only();
+    case Mutation::kLimitChanged:
+    case Mutation::kTensorRenamed:
+    case Mutation::kTensorReshaped:
+    case Mutation::kSeveralDevices:
+      return change_header(mutation);
     case Mutation::kWrongEpoch:
     case Mutation::kGateMoved:
     case Mutation::kTooFewPages:
     case Mutation::kBlockScope:
+    case Mutation::kSystemScope:
       return change_tables(mutation);
     case Mutation::kTwoAtOnce:
       // An opcode may be unknown afterwards, so what looks at operands comes first.
@@ -338,6 +461,13 @@ const char* name_of(Mutation mutation) {
       "instruction duplicated",
       "too few pages",
       "counter of block scope",
+      "counter of system scope",
+      "several devices",
+      "rows without logits left out or not",
+      "leaves looked for elsewhere",
+      "limit of the state changed",
+      "tensor renamed",
+      "tensor of another shape or kind",
       "one of these and a wait dropped",
   };
   return kNames[static_cast<int>(mutation)];

@@ -34,6 +34,13 @@ enum class Mutation : uint8_t {
   kInstructionDuplicated,
   kTooFewPages,
   kBlockScope,
+  kSystemScope,
+  kSeveralDevices,
+  kLogitsOnlyFlipped,
+  kLeavesElsewhere,
+  kLimitChanged,
+  kTensorRenamed,
+  kTensorReshaped,
   kTwoAtOnce,
 };
 inline constexpr int kNumMutations = static_cast<int>(Mutation::kTwoAtOnce) + 1;

@@ -12,7 +12,7 @@ namespace serval::testing {
 const std::vector<Program>& small_programs() {
   static const std::vector<Program> programs = [] {
     std::vector<Program> out;
-    for (const uint32_t context : {200U, 700U}) {
+    for (const uint32_t context : {200U, 512U, 700U}) {
       for (const uint32_t sms : {1U, 2U, 3U, 7U}) {
         LlamaConfig config = tiny_config();
         config.num_layers = sms == 3 ? 3 : 2;

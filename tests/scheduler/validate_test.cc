@@ -1,6 +1,8 @@
 // One test for each way in which a program can be wrong, named after it, and what must not be refused.
 #include "scheduler/validate.h"
 
+#include <algorithm>
+#include <fmt/format.h>
 #include <initializer_list>
 
 #include "gmock/gmock.h"
@@ -8,6 +10,7 @@
 
 #include "models/llama/graph.h"
 #include "tests/llama/configs.h"
+#include "tests/prove/draft.h"
 #include "tests/prove/programs.h"
 #include "tests/scheduler/graphs.h"
 #include "vm/error.h"
@@ -50,6 +53,7 @@ class Hand {
     constexpr uint32_t kPages = 4;
     program_.machine = {.name = "hand", .sms = sms, .pages_per_sm = kPages};
     program_.queue_kind = kind;
+    program_.limits.vocab = kVocab;
     const auto add = [&](const char* name, uint64_t rows, uint64_t cols, DType dtype,
                          TensorKind tensor_kind) {
       program_.tensors.push_back(
@@ -60,7 +64,7 @@ class Hand {
     add("gate", kIntermediate, kHidden, DType::kBF16, TensorKind::kWeight);
     add("up", kIntermediate, kHidden, DType::kBF16, TensorKind::kWeight);
     add("down", kHidden, kIntermediate, DType::kBF16, TensorKind::kWeight);
-    add("rows", kMaxRows, sizeof(PassRow), DType::kBytes, TensorKind::kState);
+    add(state_tensor::kRows, kMaxRows, sizeof(PassRow), DType::kBytes, TensorKind::kState);
     add("residual", kMaxRows, kHidden, DType::kF32, TensorKind::kActivation);
     add("weighted", kMaxRows, kHidden, DType::kBF16, TensorKind::kActivation);
     add("squares", kMaxRows, kUnits, DType::kF32, TensorKind::kActivation);
@@ -225,6 +229,38 @@ void expect_refused_and_seen(const Program& program, Rule rule, std::initializer
   EXPECT_TRUE(some_run_fails(program));
 }
 
+// What the scheduler made of two layers for one SM.
+Draft two_layers() {
+  return Draft(small_programs().front());
+}
+
+std::vector<Step*> steps_of(Draft& draft, Opcode opcode, uint16_t layer = kNoTag) {
+  std::vector<Step*> out = draft.steps();
+  std::erase_if(out, [&](const Step* s) {
+    return s->record.opcode != static_cast<uint16_t>(opcode) || s->record.tag != layer;
+  });
+  return out;
+}
+
+template <class Op, class Fn>
+void change(Step& step, Fn&& fn) {
+  Op op = step.record.as<Op>();
+  fn(op);
+  step.record.set(op);
+}
+
+// Whether a run over what some states really touch shows that the program is wrong.
+bool some_exact_run_fails(const Program& program) {
+  constexpr uint64_t kStates = 20;
+  for (uint64_t seed = 0; seed < kStates; ++seed) {
+    RandomOrder random(seed);
+    const RandomPasses passes(program.limits, 2, random);
+    if (run_checked(program, checked_isa(), {.seed = seed, .passes = 2, .states = passes.views()}))
+      return true;
+  }
+  return false;
+}
+
 TEST(Accepts, AnMlp) {
   expect_accepted(Mlp().build());
 }
@@ -348,6 +384,28 @@ TEST(Gate, OpensInTheMiddleOfThePass) {
   expect_refused_and_seen(program, Rule::kGate, {"gate_up_silu", "counter 0"});
 }
 
+TEST(Gate, NoInstructionEndsALaunch) {
+  Draft draft = two_layers();
+  std::vector<Step>& queue = draft.queues.front();
+  ASSERT_EQ(queue.back().record.opcode, static_cast<uint16_t>(Opcode::kAdvance));
+  queue.back().record = make_instruction(steps_of(draft, Opcode::kEmbed).front()->record.as<Embed>());
+  expect_refused(draft.assemble(), Rule::kGate, {"state.control", "no launch would end"});
+}
+
+// One after the other, so that nothing races: each pass would count as two.
+TEST(Gate, TwoInstructionsEndALaunch) {
+  Draft draft = two_layers();
+  Step again = draft.queues.front().back();
+  ASSERT_EQ(again.record.opcode, static_cast<uint16_t>(Opcode::kAdvance));
+  again.waits = {{draft.rest.gate_counter, 1, 0xffff}};
+  again.signals = {{static_cast<uint32_t>(draft.rest.counters.size()), 1}};
+  draft.rest.gate_counter = again.signals.front().counter;
+  draft.rest.counters.push_back({});
+  draft.queues.front().push_back(again);
+  draft.count_increments();
+  expect_refused(draft.assemble(), Rule::kGate, {"advance", "both decide"});
+}
+
 // ---- progress
 
 TEST(Progress, TwoSMsWaitForEachOther) {
@@ -459,6 +517,76 @@ TEST(Stale, ReadOfWhatIsWrittenLaterInThePass) {
   expect_refused_and_seen(hand.build(2), Rule::kStale, {"matvec_residual", "mlp"});
 }
 
+TEST(Stale, WriterLeavesOutRowsThatItsReaderReads) {
+  Draft draft = two_layers();
+  for (Step* step : steps_of(draft, Opcode::kGateUpSilu, 0))
+    change<GateUpSilu>(*step, [](GateUpSilu& op) { op.logits_only = 1; });
+  const Program program = draft.assemble();
+  expect_refused(program, Rule::kStale,
+                 {"matvec_residual of layer 0", "mlp", "has written only rows that want logits"});
+  EXPECT_TRUE(some_exact_run_fails(program));
+}
+
+TEST(Accepts, WriterOfAllRowsForAReaderOfThoseThatWantLogits) {
+  Draft draft = two_layers();
+  for (Step* step : steps_of(draft, Opcode::kGateUpSilu, 1))
+    change<GateUpSilu>(*step, [](GateUpSilu& op) {
+      ASSERT_EQ(op.logits_only, 1U);
+      op.logits_only = 0;
+    });
+  // Its input is, too, of all rows: the projection before it may leave none out.
+  for (Step* step : steps_of(draft, Opcode::kMatvecResidual, 1))
+    change<MatvecResidual>(*step, [&](MatvecResidual& op) {
+      if (draft.rest.tensors[op.input.index].name != "mlp") op.logits_only = 0;
+    });
+  const Program program = draft.assemble();
+  expect_accepted(program);
+  EXPECT_FALSE(some_exact_run_fails(program));
+}
+
+TEST(Stale, DroppedSample) {
+  Draft draft = two_layers();
+  std::vector<Step>& queue = draft.queues.front();
+  const auto sample = std::find_if(queue.begin(), queue.end(), [](const Step& s) {
+    return s.record.opcode == static_cast<uint16_t>(Opcode::kSample);
+  });
+  ASSERT_NE(sample, queue.end());
+  const uint32_t row = sample->record.as<Sample>().row;
+  queue.erase(sample);
+  draft.count_increments_and_follow();
+  expect_refused_and_seen(draft.assemble(), Rule::kStale,
+                          {"advance", fmt::format("state.sampled[{}:{}, 0:8]", row, row + 1).c_str()});
+}
+
+TEST(Stale, CacheThatNoRecordWrites) {
+  Draft draft = two_layers();
+  QkvRope first{};
+  change<QkvRope>(*steps_of(draft, Opcode::kQkvRope, 0).front(), [&](QkvRope& op) { first = op; });
+  for (Step* step : steps_of(draft, Opcode::kQkvRope, 1))
+    change<QkvRope>(*step, [&](QkvRope& op) { op.k_cache = first.k_cache; });
+  const Program program = draft.assemble();
+  expect_refused_and_seen(program, Rule::kStale, {"attention of layer 1", "cache.1.k", "this pass's tokens"});
+  EXPECT_TRUE(some_exact_run_fails(program));
+}
+
+// The shape of a tensor of two leaves allows both layouts, so each record fits it.
+TEST(Stale, LeavesThatTheirReaderLooksForElsewhere) {
+  LlamaConfig config = tiny_config();
+  config.num_layers = 1;
+  const Graph graph = build_llama_graph(config, {.sms = 1, .context = 2 * kLeafTokens});
+  Draft draft(compile_as(graph, {Policy::kList, QueueKind::kPerSm, 1}));
+  for (Step* step : steps_of(draft, Opcode::kAttentionMerge, 0)) {
+    change<AttentionMerge>(*step, [](AttentionMerge& op) {
+      ASSERT_EQ(op.lanes, 1U);
+      op.lanes *= 2;
+      op.kv_heads /= 2;
+    });
+  }
+  const Program program = draft.assemble();
+  expect_refused(program, Rule::kStale, {"attention_merge", "partial"});
+  EXPECT_TRUE(some_exact_run_fails(program));
+}
+
 // ---- operands
 
 class Operands : public ::testing::Test {
@@ -500,6 +628,16 @@ TEST_F(Operands, TensorOfAnotherShape) {
 TEST_F(Operands, TensorThatDoesNotExist) {
   expect_refused_and_seen(changed<Embed>(kEmbedIndex, [](Embed& op) { op.table.index = 99; }),
                           Rule::kOperands, {"table", "99"});
+}
+
+TEST_F(Operands, LimitsOfTheStateThatAreNotTheRecords) {
+  for (const auto limit : {&StateLimits::vocab, &StateLimits::max_context, &StateLimits::kv_blocks}) {
+    for (const uint32_t by : {1U, ~0U}) {
+      Program program = small_programs().front();
+      program.limits.*limit += by;
+      expect_refused(program, Rule::kOperands, {"the program's limit is"});
+    }
+  }
 }
 
 TEST_F(Operands, UnknownOpcode) {
@@ -565,6 +703,36 @@ TEST(Structure, CompiledForAnotherInstructionSet) {
   expect_accepted(program);
   program.metadata["isa"] = "other";
   expect_refused(program, Rule::kStructure, {"instruction set other", isa_fingerprint().c_str()});
+}
+
+TEST(Structure, PartOfTheStateThatThereIsNot) {
+  Program program = Mlp().build();
+  program.tensors[kRows].name = "state.row";
+  expect_refused(program, Rule::kStructure, {"'state.row'", "no such part"});
+}
+
+TEST(Structure, TwoTensorsOfOneName) {
+  Program program = Mlp().build();
+  program.tensors[kMlp].name = "logits";
+  expect_refused(program, Rule::kStructure, {"'logits'", "earlier tensor has this name"});
+}
+
+TEST(Structure, SeveralDevices) {
+  Program program = Mlp().build();
+  program.num_devices = 2;
+  expect_refused(program, Rule::kStructure, {"devices: 2"});
+}
+
+TEST(Structure, CounterOfSystemScope) {
+  Program program = Mlp().build();
+  program.counters[1].scope = CounterScope::kSystem;
+  expect_refused(program, Rule::kStructure, {"counter 1", "system scope"});
+}
+
+TEST(Structure, ContextThatTheBlockTableDoesNotHold) {
+  Program program = small_programs().front();
+  program.limits.max_context = 64;
+  expect_refused(program, Rule::kStructure, {"state.block_table"});
 }
 
 TEST(Structure, EmptyProgram) {

@@ -2,6 +2,7 @@
 
 #include "instructions/isa.h"
 #include "scheduler/placement.h"
+#include "vm/state.h"
 #include "vm/units.h"
 
 namespace serval::testing {
@@ -22,7 +23,7 @@ Tensors add_tensors(Program& program) {
   const uint64_t out_cols = kMaxUnits * kUnitRows;
   return {.weights = add("weights", out_cols, kCols, DType::kBF16, TensorKind::kWeight),
           .input = add("input", kMaxRows, kCols, DType::kBF16, TensorKind::kActivation),
-          .rows = add("rows", kMaxRows, sizeof(PassRow), DType::kBytes, TensorKind::kState),
+          .rows = add(state_tensor::kRows, kMaxRows, sizeof(PassRow), DType::kBytes, TensorKind::kState),
           .norm = add("norm", 1, out_cols, DType::kBF16, TensorKind::kWeight),
           .residual = add("residual", kMaxRows, out_cols, DType::kF32, TensorKind::kActivation),
           .weighted = add("weighted", kMaxRows, out_cols, DType::kBF16, TensorKind::kActivation),

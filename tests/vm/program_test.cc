@@ -8,6 +8,7 @@
 
 #include "tests/vm/toy_isa.h"
 #include "vm/error.h"
+#include "vm/state_parts.h"
 
 namespace serval::testing {
 namespace {
@@ -73,7 +74,8 @@ TEST(CheckStructure, AcceptsASoundProgram) {
 
 TEST(CheckStructure, LimitsTheDevices) {
   EXPECT_THAT(refusal([](Program& p) { p.num_devices = 0; }), HasSubstr("devices: 0"));
-  EXPECT_THAT(refusal([](Program& p) { p.num_devices = kMaxDevices + 1; }), HasSubstr("devices: 65"));
+  EXPECT_THAT(refusal([](Program& p) { p.num_devices = 2; }),
+              HasSubstr("devices: 2; this build runs programs of 1"));
 }
 
 TEST(CheckStructure, LimitsTheSms) {
@@ -140,6 +142,49 @@ TEST(CheckStructure, WantsAGateThatOpens) {
 TEST(CheckStructure, WantsDevicesThatExist) {
   EXPECT_THAT(refusal([](Program& p) { p.counters[1].device = 1; }), HasSubstr("counter 1: device 1"));
   EXPECT_THAT(refusal([](Program& p) { p.tensors[0].device = 1; }), HasSubstr("'cells': device 1"));
+}
+
+TEST(CheckStructure, WantsScopesThatInterpretersHonour) {
+  EXPECT_EQ(refusal([](Program& p) { p.counters[0].scope = CounterScope::kBlock; }), "accepted");
+  EXPECT_THAT(refusal([](Program& p) { p.counters[1].scope = CounterScope::kSystem; }),
+              HasSubstr("counter 1: system scope"));
+}
+
+TEST(CheckStructure, WantsEveryTensorToHaveANameOfItsOwn) {
+  EXPECT_THAT(refusal([](Program& p) { p.tensors[2].name = p.tensors[0].name; }),
+              HasSubstr("tensor 2 'cells': an earlier tensor has this name"));
+}
+
+TEST(CheckStructure, WantsThePartsOfTheStateAsTheyAre) {
+  constexpr const char* kControl = "tensor 1 'state.control'";
+  EXPECT_THAT(refusal([](Program& p) { --p.tensors[1].cols; }), HasSubstr(kControl));
+  EXPECT_THAT(refusal([](Program& p) { ++p.tensors[1].rows; }), HasSubstr(kControl));
+  EXPECT_THAT(refusal([](Program& p) { p.tensors[1].dtype = DType::kF32; }), HasSubstr(kControl));
+  EXPECT_THAT(refusal([](Program& p) { p.tensors[1].kind = TensorKind::kActivation; }), HasSubstr(kControl));
+  EXPECT_THAT(refusal([](Program& p) { p.tensors[0].name = state_tensor::kSampled; }),
+              HasSubstr("tensor 0 'state.sampled'"));
+}
+
+TEST(CheckStructure, WantsABlockTableOfTheProgramsContext) {
+  const auto add_table = [](Program& p, uint32_t context) {
+    p.tensors.push_back(*state_part(state_tensor::kBlockTable, {.max_context = context}));
+  };
+  EXPECT_EQ(refusal([&](Program& p) {
+              p.limits.max_context = 65;
+              add_table(p, 128);
+            }),
+            "accepted");
+  EXPECT_THAT(refusal([&](Program& p) {
+                p.limits.max_context = 64;
+                add_table(p, 128);
+              }),
+              HasSubstr("'state.block_table': i32 [16, 2] of kind 4, expected i32 [16, 1]"));
+}
+
+TEST(CheckStructure, LimitsTheLimitsOfTheState) {
+  EXPECT_THAT(refusal([](Program& p) { p.limits.vocab = kMaxStateLimit + 1; }), HasSubstr("limits.vocab"));
+  EXPECT_THAT(refusal([](Program& p) { p.limits.max_context = ~0U; }), HasSubstr("limits.max_context"));
+  EXPECT_THAT(refusal([](Program& p) { p.limits.kv_blocks = ~0U; }), HasSubstr("limits.kv_blocks"));
 }
 
 TEST(CheckStructure, WantsTensorsWhoseSizeIsANumber) {

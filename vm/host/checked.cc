@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "vm/host/random_order.h"
+#include "vm/kv_cache.h"
+#include "vm/state_parts.h"
 
 namespace serval {
 namespace {
@@ -31,7 +33,13 @@ struct Increment {
 struct Touch {
   Box box;
   Access access;
+  bool certain;  // what is written is written in every state
   uint32_t id;
+};
+
+// Columns that a read has to find written.
+struct Columns {
+  uint64_t begin, end;
 };
 
 struct Sm {
@@ -70,6 +78,8 @@ class Checked {
   void collect_steps();
   void execute(Sm& sm, uint32_t slot);
   void touch(const Region& region, uint32_t pass, uint32_t index, const Clock& clock);
+  void find_new_tokens();
+  void check_reads(const Region& region, uint32_t pass, uint32_t index, const Clock& clock);
   void check_fresh(const Region& region, uint32_t pass, uint32_t index, const Clock& clock);
   std::string name(uint32_t id) const;
   std::string stuck() const;
@@ -84,8 +94,9 @@ class Checked {
   static constexpr uint32_t kNobody = 0xffffffff;
   uint32_t victim_ = kNobody;
   std::vector<Clock> clocks_;  // of each instruction of each pass, once it has run: what it knew
-  std::vector<std::vector<Increment>> history_;  // of each counter
-  std::vector<std::vector<Touch>> touches_;      // of each tensor
+  std::vector<std::vector<Increment>> history_;   // of each counter
+  std::vector<std::vector<Touch>> touches_;       // of each tensor
+  std::vector<std::vector<Columns>> new_tokens_;  // of each pass: the caches' columns of its rows
   std::vector<Sm> sms_;
   std::vector<Step> steps_;
   Footprint footprint_;
@@ -108,6 +119,24 @@ Checked::Checked(const Program& program, const CheckedIsa& isa, const CheckedOpt
   if (options.seed % 2 == 1 && count_ > 0) victim_ = static_cast<uint32_t>(random_.below(count_));
   for (uint32_t q = 0; q < program.num_queues(); ++q) {
     sms_.push_back({program.queue_begin[q], program.queue_begin[q], program.queue_begin[q + 1], 0, {}, 0});
+  }
+  find_new_tokens();
+}
+
+// Without states, they may be any.
+void Checked::find_new_tokens() {
+  constexpr uint64_t kEveryToken = ~uint64_t{0};
+  new_tokens_.assign(options_.passes, {});
+  if (options_.states.empty()) new_tokens_.assign(options_.passes, {{0, kEveryToken}});
+  for (uint32_t pass = 0; pass < options_.states.size(); ++pass) {
+    const StateView& state = options_.states[pass];
+    for (const PassRow& row : std::span(state.rows, kMaxRows)) {
+      if (row.active == 0) continue;
+      const auto block = static_cast<uint64_t>(
+          state.block_table[row.slot * uint64_t{state.blocks_per_sequence} + row.position / kKvBlockTokens]);
+      const uint64_t token = block * kKvBlockTokens + row.position % kKvBlockTokens;
+      new_tokens_[pass].push_back({token, token + 1});
+    }
   }
 }
 
@@ -185,11 +214,24 @@ void Checked::touch(const Region& region, uint32_t pass, uint32_t index, const C
   }
 }
 
+// A read of what lives within a pass, or of this pass's tokens in a cache.
+void Checked::check_reads(const Region& region, uint32_t pass, uint32_t index, const Clock& clock) {
+  const Tensor& tensor = program_.tensors[region.tensor.index];
+  if (lives_within_pass(tensor)) check_fresh(region, pass, index, clock);
+  if (tensor.kind != TensorKind::kKvCache) return;
+  for (const Columns& columns : new_tokens_[pass]) {
+    Region part = region;
+    part.box.col_begin = std::max(part.box.col_begin, columns.begin);
+    part.box.col_end = std::min(part.box.col_end, columns.end);
+    if (!part.box.empty()) check_fresh(part, pass, index, clock);
+  }
+}
+
 // Cuts what known instructions wrote in this pass out of the region, piece by piece.
 void Checked::check_fresh(const Region& region, uint32_t pass, uint32_t index, const Clock& clock) {
   std::vector<Box> left = {region.box};
   for (const Touch& t : touches_[region.tensor.index]) {
-    if (!writes(t.access) || t.id / count_ != pass || !knows(clock, t.id)) continue;
+    if (!writes(t.access) || !t.certain || t.id / count_ != pass || !knows(clock, t.id)) continue;
     std::vector<Box> rest;
     for (const Box& b : left) {
       if (!b.overlaps(t.box)) {
@@ -248,12 +290,12 @@ void Checked::execute(Sm& sm, uint32_t slot) {
       }
     }
     touch(r, sm.pass, index, clock);
-    if (tensor.kind == TensorKind::kActivation && reads(r.access)) check_fresh(r, sm.pass, index, clock);
+    if (reads(r.access)) check_reads(r, sm.pass, index, clock);
   }
   const uint32_t id = id_of(sm.pass, index);
   for (const Region& r : footprint_) {
     if (!is_immutable(program_.tensors[r.tensor.index].kind))
-      touches_[r.tensor.index].push_back({r.box, r.access, id});
+      touches_[r.tensor.index].push_back({r.box, r.access, r.certain, id});
   }
   clocks_[id] = std::move(all);
   for (const Signal& s : program_.signals_of(instruction)) {

@@ -108,6 +108,13 @@ struct EngineOptions {
   // Host interpreter: one thread interleaves the instructions of all SMs in an order that this seed picks,
   // always the same. Slow; no valid program's results depend on it, so it serves to find and repeat races.
   std::optional<uint64_t> interleaving = {};
+  // Host interpreter: before each pass, the program runs in the checked mode (footprints and vector clocks
+  // instead of arithmetic) over what the pass touches; what it finds is an error. Slow; finds what the proof
+  // of a program overlooked.
+  bool checked = false;
+  // A program file (serval schedule -o) to run instead of compiling the model; it has its own context, SMs,
+  // policy and queues, so these stay as they are by default. Error(kRuntime) if it is not one of the model.
+  std::string program = {};
   double stall_timeout_s = 30;  // a launch without progress for this long is a fault; up to a day
   // > 0: events of the last so many tokens are kept for write_trace(), while the engine works; up to 4096.
   // What that costs: docs/profiling.md.

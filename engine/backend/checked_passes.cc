@@ -1,0 +1,35 @@
+#include "engine/backend/checked_passes.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "fmt/format.h"
+
+#include "instructions/checked_isa.h"
+#include "vm/error.h"
+#include "vm/kv_cache.h"
+
+namespace serval {
+
+StateView CheckedPasses::view(const Pass& pass) const {
+  return {pass.rows.data(), pass.block_table.data(), blocks_for_tokens(program_.limits.max_context)};
+}
+
+void CheckedPasses::check(const StateBlock& state, std::span<const int32_t> block_table) {
+  previous_ = std::exchange(current_, {});
+  std::copy(std::begin(state.rows), std::end(state.rows), current_.rows.begin());
+  current_.block_table.assign(block_table.begin(), block_table.end());
+  std::vector<StateView> states;
+  if (passes_ > 0) states.push_back(view(previous_));
+  states.push_back(view(current_));
+  CheckedOptions options;
+  options.seed = seed_ + passes_;
+  options.passes = static_cast<uint32_t>(states.size());
+  options.states = states;
+  if (const auto found = run_checked(program_, checked_isa(), options)) {
+    throw Error(ErrorKind::kRuntime, fmt::format("checked: pass {} of the run: {}", passes_, *found));
+  }
+  ++passes_;
+}
+
+}  // namespace serval

@@ -1,0 +1,37 @@
+// The checked mode (vm/host/checked.h) over what a model really does: the exact footprints of each pass's
+// state.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "vm/program.h"
+#include "vm/state.h"
+
+namespace serval {
+
+class CheckedPasses {
+ public:
+  // The program must outlive it. Pass p is interleaved as `seed` + p says.
+  CheckedPasses(const Program& program, uint64_t seed) : program_(program), seed_(seed) {}
+
+  // Before each pass, with the state that it will read: runs it behind the one before. Throws
+  // Error(kRuntime) with what the checked mode found.
+  void check(const StateBlock& state, std::span<const int32_t> block_table);
+
+ private:
+  struct Pass {
+    std::array<PassRow, kMaxRows> rows;
+    std::vector<int32_t> block_table;
+  };
+  StateView view(const Pass& pass) const;
+
+  const Program& program_;
+  const uint64_t seed_;
+  uint64_t passes_ = 0;  // checked so far
+  Pass previous_, current_;
+};
+
+}  // namespace serval

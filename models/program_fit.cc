@@ -1,0 +1,54 @@
+#include "models/program_fit.h"
+
+#include <fmt/format.h>
+#include <string_view>
+#include <unordered_map>
+
+#include "vm/error.h"
+
+namespace serval {
+namespace {
+
+[[noreturn]] void refuse(const Model& model, const std::string& what) {
+  throw Error(ErrorKind::kRuntime, fmt::format("program: it is not of model {}: {}", model.name, what));
+}
+
+void require_limits(const StateLimits& limits, const Model& model) {
+  if (limits.vocab != static_cast<uint64_t>(model.vocab_size))
+    refuse(model, fmt::format("limits.vocab: {}, the model has {}", limits.vocab, model.vocab_size));
+  if (limits.max_context < 1 || limits.max_context > static_cast<uint64_t>(model.max_position)) {
+    refuse(model,
+           fmt::format("limits.max_context: {}, limit 1 to {}", limits.max_context, model.max_position));
+  }
+  if (limits.kv_blocks < 1) refuse(model, "limits.kv_blocks: 0, limit 1");
+}
+
+std::string layout_of(const Tensor& t) {
+  return fmt::format("{}, row order {}, head_dim {}", describe(t), static_cast<int>(t.row_order), t.head_dim);
+}
+
+}  // namespace
+
+void require_fit(const Program& program, const Model& model) {
+  const StateLimits& limits = program.limits;
+  require_limits(limits, model);
+  const Graph graph =
+      model.graph({.sms = program.machine.sms, .context = limits.max_context, .kv_blocks = limits.kv_blocks});
+  std::unordered_map<std::string_view, const Tensor*> found;
+  for (const Tensor& t : program.tensors) found.emplace(t.name, &t);
+  for (const Tensor& expected : graph.tensors) {
+    const auto tensor = found.find(expected.name);
+    if (tensor == found.end()) refuse(model, fmt::format("tensor '{}' is missing", expected.name));
+    if (*tensor->second != expected) {
+      refuse(model, fmt::format("tensor '{}': {}, expected {}", expected.name, layout_of(*tensor->second),
+                                layout_of(expected)));
+    }
+    found.erase(tensor);
+  }
+  for (const Tensor& t : program.tensors) {
+    if (found.contains(t.name))
+      refuse(model, fmt::format("tensor '{}': the model has none of this name", t.name));
+  }
+}
+
+}  // namespace serval

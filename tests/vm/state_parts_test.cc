@@ -1,0 +1,40 @@
+#include "vm/state_parts.h"
+
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "vm/state.h"
+
+namespace serval::testing {
+namespace {
+
+constexpr const char* kNames[] = {state_tensor::kRows,      state_tensor::kSlots,  state_tensor::kSampled,
+                                  state_tensor::kControl,   state_tensor::kOutput, state_tensor::kHostStop,
+                                  state_tensor::kBlockTable};
+
+TEST(StatePart, IsKnownByItsName) {
+  for (const char* name : kNames) EXPECT_EQ(state_part(name, {})->name, name);
+  EXPECT_EQ(state_part("state.row", {}), std::nullopt);
+}
+
+// A record says by its type and shape which part it wants (instructions/common/check.h).
+TEST(StatePart, HasRowsOfATypeAndSizeThatNoOtherHas) {
+  for (const char* a : kNames) {
+    for (const char* b : kNames) {
+      if (a == b) continue;
+      const Tensor x = *state_part(a, {.max_context = 200}), y = *state_part(b, {.max_context = 200});
+      EXPECT_FALSE(x.dtype == y.dtype && x.cols == y.cols) << a << " and " << b;
+    }
+  }
+}
+
+TEST(LivesWithinPass, AreActivationsAndWhatIsSampled) {
+  EXPECT_TRUE(lives_within_pass({.name = "mlp", .kind = TensorKind::kActivation}));
+  EXPECT_TRUE(lives_within_pass(*state_part(state_tensor::kSampled, {})));
+  EXPECT_FALSE(lives_within_pass(*state_part(state_tensor::kRows, {})));
+  EXPECT_FALSE(lives_within_pass({.name = "cache", .kind = TensorKind::kKvCache}));
+}
+
+}  // namespace
+}  // namespace serval::testing
