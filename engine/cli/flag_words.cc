@@ -19,6 +19,8 @@ constexpr Names kNames[] = {
     {"sms", "", "--sms", "SERVAL_SMS"},
     {"threads", "", "--threads", "SERVAL_THREADS"},
     {"interleaving", "", "--interleaving", "SERVAL_INTERLEAVING"},
+    {"policy", "", "--policy", "SERVAL_POLICY"},
+    {"global_queue", "", "--queue", "SERVAL_QUEUE"},
     {"backend", "", "--backend", "SERVAL_BACKEND"},
     {"chat_template", "", "--chat-template", "SERVAL_CHAT_TEMPLATE"},
     {"trace_tokens", "", "--trace-tokens", "SERVAL_TRACE_TOKENS"},
