@@ -188,7 +188,7 @@ std::unique_ptr<Backend> make_device_backend(const Model& model, const WeightSou
                              progress);
 }
 
-std::unique_ptr<Backend> bind_device_backend(ProgramSet programs, const Model& model,
+std::unique_ptr<Backend> bind_device_backend(ProgramSet&& programs, const Model& model,
                                              const WeightSource& weights, const BackendOptions& options,
                                              const LoadProgress& progress) {
   const Gpu gpu = find_gpu(options.gpu);

@@ -27,7 +27,7 @@ std::unique_ptr<Backend> make_device_backend(const Model& model, const WeightSou
 // The same with programs as they were compiled; of the options, what says how to compile is not read. Throws
 // Error(kRuntime), before anything is bound, unless the programs are the model's (models/program_fit.h) and
 // for no more SMs than the GPU has.
-std::unique_ptr<Backend> bind_device_backend(ProgramSet programs, const Model& model,
+std::unique_ptr<Backend> bind_device_backend(ProgramSet&& programs, const Model& model,
                                              const WeightSource& weights, const BackendOptions& options,
                                              const LoadProgress& progress = {});
 

@@ -19,7 +19,7 @@ std::unique_ptr<Backend> make_device_backend(const Model& /*model*/, const Weigh
   return nullptr;
 }
 
-std::unique_ptr<Backend> bind_device_backend(ProgramSet /*programs*/, const Model& /*model*/,
+std::unique_ptr<Backend> bind_device_backend(ProgramSet&& /*programs*/, const Model& /*model*/,
                                              const WeightSource& /*weights*/, const BackendOptions& options,
                                              const LoadProgress& /*progress*/) {
   check_device(options.gpu);
