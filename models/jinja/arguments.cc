@@ -21,8 +21,8 @@ Value ArgumentReader::take(std::string_view name) {
 }
 
 Value ArgumentReader::take(std::string_view name, Value otherwise) {
-  const Value* found = find(name);
-  return found == nullptr ? std::move(otherwise) : *found;
+  if (const Value* found = find(name)) return *found;
+  return otherwise;
 }
 
 Text ArgumentReader::text(std::string_view name, const Value& value) const {

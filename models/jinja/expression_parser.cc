@@ -55,7 +55,8 @@ ExpressionPointer ExpressionParser::disjunction() {
   while (tokens_.sees_name("or")) {
     const int line = tokens_.take().line;
     count_operation();
-    left = std::make_unique<Logical>(line, /*is_and=*/false, std::move(left), conjunction());
+    ExpressionPointer right = conjunction();
+    left = std::make_unique<Logical>(line, /*is_and=*/false, std::move(left), std::move(right));
   }
   return left;
 }
@@ -65,7 +66,8 @@ ExpressionPointer ExpressionParser::conjunction() {
   while (tokens_.sees_name("and")) {
     const int line = tokens_.take().line;
     count_operation();
-    left = std::make_unique<Logical>(line, /*is_and=*/true, std::move(left), negation());
+    ExpressionPointer right = negation();
+    left = std::make_unique<Logical>(line, /*is_and=*/true, std::move(left), std::move(right));
   }
   return left;
 }
@@ -98,8 +100,8 @@ ExpressionPointer ExpressionParser::comparison() {
     count_operation();
     rest.emplace_back(std::move(sign), sum());
   }
-  return rest.empty() ? std::move(first)
-                      : std::make_unique<Comparison>(line, std::move(first), std::move(rest));
+  if (rest.empty()) return first;
+  return std::make_unique<Comparison>(line, std::move(first), std::move(rest));
 }
 
 ExpressionPointer ExpressionParser::sum() {

@@ -310,7 +310,11 @@ Value map_attribute(Evaluation& evaluation, const Value& input, const Arguments&
   List out;
   for (const Value& element : elements_of(evaluation, input)) {
     Value part = path_of(evaluation, element, path);
-    out.push_back(part.is_undefined() && !otherwise.is_none() ? otherwise : std::move(part));
+    if (part.is_undefined() && !otherwise.is_none()) {
+      out.push_back(otherwise);
+    } else {
+      out.push_back(std::move(part));
+    }
   }
   return Value::generator(std::move(out));
 }
