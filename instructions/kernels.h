@@ -20,7 +20,7 @@ struct KernelTraits {
 
 // In the order of kernels.def.
 std::span<const KernelTraits> kernels();
-// Has the kernel the code for all of the program's instructions?
+// True if the kernel has the code for all of the program's instructions.
 bool runs(const KernelTraits& kernel, const Program& program);
 
 }  // namespace serval

@@ -70,7 +70,7 @@ __device__ __forceinline__ Workspace<Config>& workspace(Shared<Config>& s) {
 // A consumer warp's part of a tile: two units (8 weight rows each) and all tokens. Of each 8 tokens b, a lane
 // has in d[4b + i] its row of the first unit and in d[4b + 2 + i] that of the second, for token 8b + 2 (lane
 // mod 4) + i.
-struct Part {
+struct WarpTile {
   uint32_t warpgroup;
   uint32_t warp;  // of the warpgroup
   uint32_t lane;
@@ -87,7 +87,7 @@ struct Part {
   }
 };
 
-// What has been added up for a slab's step.
+// A warp's register operands of a step: four products, four registers each.
 using Terms = uint32_t[4][4];
 
 // The warp's operands of a page: product j has terms[j]. `second`: from the piece of the first unit to the
@@ -184,7 +184,7 @@ struct PieceOfRow {
   uint32_t group;  // of 4 units, of the warpgroup's 8
   uint32_t piece;
 
-  __device__ __forceinline__ explicit PieceOfRow(const Part& part) {
+  __device__ __forceinline__ explicit PieceOfRow(const WarpTile& part) {
     const uint32_t thread = part.warp * kWarpThreads + part.lane;
     token = thread / 8;
     group = thread / slab_image::kPiecesOfHalf % 2;
@@ -198,7 +198,7 @@ __device__ __forceinline__ uint32_t staged_float(uint32_t token, uint32_t unit, 
 }
 // A lane's sums of tokens [16 block, 16 block + 16) of a tile to shared memory.
 template <uint32_t kValues>
-__device__ __forceinline__ void put_block(float* staged, const Part& part, const float (&d)[kValues],
+__device__ __forceinline__ void put_block(float* staged, const WarpTile& part, const float (&d)[kValues],
                                           uint32_t block) {
   const uint32_t unit = part.warp * kWarpUnits;
   float* first = staged + staged_float(part.token(0, 0), unit, part.row_of_unit());
@@ -251,7 +251,7 @@ __device__ __forceinline__ void put_block(float* staged, const Part& part, const
 // Calls finish(block, staged, exists) for every 16 tokens of a tile, when a warpgroup's sums of them are in
 // shared memory.
 template <class Role, uint32_t kValues, class Finish>
-__device__ __forceinline__ void for_staged(Role& role, const Part& part, const float (&d)[kValues],
+__device__ __forceinline__ void for_staged(Role& role, const WarpTile& part, const float (&d)[kValues],
                                            const PieceOfRow& mine, Finish&& finish) {
   auto& work = workspace(role.s);
 #pragma unroll 1
@@ -283,7 +283,7 @@ struct ResidualPlace {
 // residual += d, with what its next readers need. first_unit: of the tile, in the matrix. What the residual
 // holds of the next tokens is on its way while those before are finished.
 template <class Role, uint32_t kValues>
-__device__ __forceinline__ void add_to_residual(Role& role, const Part& part, const ResidualPlace& to,
+__device__ __forceinline__ void add_to_residual(Role& role, const WarpTile& part, const ResidualPlace& to,
                                                 uint32_t first_unit, const float (&d)[kValues]) {
   constexpr uint32_t kUnits = 4;  // of a piece
   const PieceOfRow mine(part);
@@ -342,7 +342,7 @@ __device__ __forceinline__ void add_to_residual(Role& role, const Part& part, co
 // output = silu(gate) × up, both scaled by the tokens' scales; units of gate and up lie in turn. first_unit:
 // of the tile, in each matrix.
 template <class Role, uint32_t kValues>
-__device__ __forceinline__ void store_silu(Role& role, const Part& part, std::byte* output,
+__device__ __forceinline__ void store_silu(Role& role, const WarpTile& part, std::byte* output,
                                            uint32_t image_rows, uint32_t cols, uint32_t first_unit,
                                            const float (&d)[kValues]) {
   const PieceOfRow mine(part);
@@ -441,12 +441,13 @@ struct Stream {
       multiply(role, plan, d);
       const uint32_t first = plan.shape.first_row + tile * Config::kTileTokens;
       const uint32_t thread = ptx::thread_index();  // anew: addresses are not kept in registers meanwhile
-      const Part part{.warpgroup = thread / kWarpThreads / kWarpsOfGroup - kFirstConsumerWarp / kWarpsOfGroup,
-                      .warp = thread / kWarpThreads % kWarpsOfGroup,
-                      .lane = thread % kWarpThreads,
-                      .first_token = first,
-                      .end_token = min(plan.shape.end_row, first + Config::kTileTokens),
-                      .buffer = role.next_tile % kBuffers};
+      const WarpTile part{
+          .warpgroup = thread / kWarpThreads / kWarpsOfGroup - kFirstConsumerWarp / kWarpsOfGroup,
+          .warp = thread / kWarpThreads % kWarpsOfGroup,
+          .lane = thread % kWarpThreads,
+          .first_token = first,
+          .end_token = min(plan.shape.end_row, first + Config::kTileTokens),
+          .buffer = role.next_tile % kBuffers};
       if (looks_up(plan))
         wait_phase(&role.s.tokens_ready[part.buffer], role.next_tile / kBuffers & 1, &role.s.exit);
       with_op([&]<class Op>(const Op& op) { DeviceOp<Op>::finish_tile(role, op, part, d); });

@@ -159,7 +159,7 @@ TEST(ConfigOptions, SayWhatWouldBeRight) {
             "config: mlp_bias: found \"yes\", supported are models without it");
 }
 
-// How a model was trained and how it may be served, or keys that nobody knows.
+// How a model was trained and how it may be served, or unknown keys.
 TEST(ConfigOptions, KeysThatOnlyInformAreAccepted) {
   for (const char* key :
        {"attention_dropout", "initializer_range", "pretraining_tp", "use_cache", "torch_dtype", "dtype",

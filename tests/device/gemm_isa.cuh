@@ -96,7 +96,7 @@ struct DeviceOp<testing::GemmResidual> {
     return tensor<&Op::weights, const std::byte>(slot);
   }
   template <class Role, uint32_t kValues>
-  static __device__ __forceinline__ void finish_tile(Role& role, const Op& op, const gemm::Part& part,
+  static __device__ __forceinline__ void finish_tile(Role& role, const Op& op, const gemm::WarpTile& part,
                                                      const float (&d)[kValues]) {
     gemm::add_to_residual(
         role, part,
@@ -127,7 +127,7 @@ struct DeviceOp<testing::GemmSilu> {
     return matrix == 0 ? tensor<&Op::gate, const std::byte>(slot) : tensor<&Op::up, const std::byte>(slot);
   }
   template <class Role, uint32_t kValues>
-  static __device__ __forceinline__ void finish_tile(Role& role, const Op& op, const gemm::Part& part,
+  static __device__ __forceinline__ void finish_tile(Role& role, const Op& op, const gemm::WarpTile& part,
                                                      const float (&d)[kValues]) {
     gemm::store_silu(role, part, tensor<&Op::output, std::byte>(*role.slot), op.image_rows, op.out_cols,
                      op.first_unit, d);

@@ -189,14 +189,19 @@ const Sizes kAllSizes[] = {
     {128, 1024, 256}, {256, 2048, 300}, {256, 576, 77}, {128, 1152, 512}, {384, 1024, 1}};
 
 class GemmStream : public ::testing::TestWithParam<Sizes> {};
-INSTANTIATE_TEST_SUITE_P(Sizes, GemmStream, ::testing::ValuesIn(kAllSizes));
-
-TEST_P(GemmStream, AddsToTheResidualWhatTheProductsAddUpTo) {
+// With what is added to a residual.
+class GemmResidualStream : public GemmStream {
+ protected:
   const Sizes sizes = GetParam();
   const std::vector<float> weights = random_values(size_t{sizes.outputs} * sizes.cols, 2, 0.1F);
   const std::vector<float> residual = random_values(size_t{kImageRows} * sizes.outputs, 3, 1);
   const std::vector<float> norm = random_values(sizes.outputs, 4, 2);
-  Gemm gemm(sizes);
+  Gemm gemm{sizes};
+};
+INSTANTIATE_TEST_SUITE_P(Sizes, GemmResidualStream, ::testing::ValuesIn(kAllSizes));
+INSTANTIATE_TEST_SUITE_P(Sizes, GemmStream, ::testing::ValuesIn(kAllSizes));
+
+TEST_P(GemmResidualStream, AddsToTheResidualWhatTheProductsAddUpTo) {
   const std::vector<float> got = gemm.add_to_residual<Tokens256>(weights, residual, norm);
   const std::vector<uint16_t> weighted = gemm.weighted();
   const std::vector<float> squares = gemm.squares();
@@ -242,12 +247,7 @@ TEST_P(GemmStream, GatesWhatItNormalises) {
   }
 }
 
-TEST_P(GemmStream, TilesOfTokensDoNotShow) {
-  const Sizes sizes = GetParam();
-  const std::vector<float> weights = random_values(size_t{sizes.outputs} * sizes.cols, 2, 0.1F);
-  const std::vector<float> residual = random_values(size_t{kImageRows} * sizes.outputs, 3, 1);
-  const std::vector<float> norm = random_values(sizes.outputs, 4, 2);
-  Gemm gemm(sizes);
+TEST_P(GemmResidualStream, TilesOfTokensDoNotShow) {
   const std::vector<float> large = gemm.add_to_residual<Tokens256>(weights, residual, norm);
   const std::vector<float> large_squares = gemm.squares();
   EXPECT_EQ(gemm.add_to_residual<Tokens128>(weights, residual, norm), large);
