@@ -48,7 +48,7 @@ std::unique_ptr<Backend> backend_of(const Model& model) {
   BackendOptions options;
   options.limits.context = kContext;
   auto backend = make_host_backend(model.config, model.weights, options);
-  std::iota(backend->block_table().begin(), backend->block_table().end(), 0);
+  std::iota(backend->state().block_table.begin(), backend->state().block_table.end(), 0);
   return backend;
 }
 
@@ -86,8 +86,8 @@ void prefill(benchmark::State& state, const Model& (*model)()) {
   const auto length = static_cast<uint32_t>(state.range(0));
   const auto backend = backend_of(model());
   for (auto _ : state) {
-    for (uint32_t at = 0; at < length; at += kMaxRows) {
-      fill_rows(backend->state(), kMaxRows, at, true);
+    for (uint32_t at = 0; at < length; at += kDefaultRows) {
+      fill_rows(backend->state(), kDefaultRows, at, true);
       backend->run(1, {});
     }
   }

@@ -65,7 +65,9 @@ struct ModelShape {
 struct GraphOptions {
   uint32_t sms = 1;         // an operation is cut into at most this many instances
   uint32_t context = 4096;  // tokens a sequence may hold
-  uint32_t kv_blocks = 0;   // blocks of the KV cache in all; 0: enough for kMaxSlots full contexts
+  uint32_t kv_blocks = 0;   // blocks of the KV cache in all; 0: enough for a full context of each sequence
+  uint32_t rows = kDefaultRows;            // of a pass
+  uint32_t sequences = kDefaultSequences;  // slots of the state
 };
 
 // A tensor of the graph whose values follow from the model (TensorKind::kConstant).
@@ -90,7 +92,8 @@ class Model : public ModelShape {
   virtual std::vector<ModelConstant> constants(uint32_t context) const = 0;
   // The forward pass, then sampling and the step to the next token. Its weights are among weights(), its
   // constants are constants(options.context). Throws Error(kUsage) if the options are out of range:
-  // 1 <= context <= max_position, 1 <= sms <= kMaxSms.
+  // 1 <= context <= max_position, 1 <= sms <= kMaxSms, 1 <= rows <= kLargestRows, 1 <= sequences <=
+  // kLargestSequences.
   virtual Graph graph(const GraphOptions& options) const = 0;
   // The same model with its first `layers` layers only.
   virtual std::unique_ptr<const Model> shortened(int layers) const = 0;

@@ -11,8 +11,8 @@
 #include "scheduler/happens_before.h"
 #include "scheduler/report.h"
 #include "vm/error.h"
-#include "vm/state.h"
-#include "vm/state_parts.h"
+#include "vm/state/names.h"
+#include "vm/state/parts.h"
 
 namespace serval {
 namespace {

@@ -6,7 +6,7 @@
 #include <unordered_set>
 
 #include "vm/error.h"
-#include "vm/state_parts.h"
+#include "vm/state/parts.h"
 
 namespace serval {
 namespace {
@@ -99,6 +99,10 @@ void check_limits(const StateLimits& limits) {
   check("limits.vocab", limits.vocab);
   check("limits.max_context", limits.max_context);
   check("limits.kv_blocks", limits.kv_blocks);
+  if (limits.rows < 1 || limits.rows > kLargestRows)
+    refuse(fmt::format("limits: {} rows, limit 1 to {}", limits.rows, kLargestRows));
+  if (limits.sequences < 1 || limits.sequences > kLargestSequences)
+    refuse(fmt::format("limits: {} sequences, limit 1 to {}", limits.sequences, kLargestSequences));
 }
 
 // Names that no part of the state has are the binding's to refuse: only it knows what they might be.

@@ -14,6 +14,7 @@
 #include "vm/enum_names.h"
 #include "vm/instruction.h"
 #include "vm/machine.h"
+#include "vm/state/limits.h"
 #include "vm/tensor.h"
 
 namespace serval {
@@ -32,21 +33,12 @@ struct EnumNames<QueueKind> {
 inline constexpr uint32_t kNumDevices = 1;
 inline constexpr uint32_t kMaxStateLimit = 1U << 24;
 
-// What a state block may hold when this program runs (vm/state_check.h). The state's parts have sizes that
-// follow from it (vm/state_parts.h), and records state the same numbers.
-struct StateLimits {
-  uint32_t vocab = 0;        // token ids are < vocab
-  uint32_t max_context = 0;  // positions are < max_context
-  uint32_t kv_blocks = 0;    // entries of the block table are < kv_blocks
-  friend bool operator==(const StateLimits&, const StateLimits&) = default;
-};
-
 // Plain data; threads may share a const Program.
 struct Program {
   Machine machine;
   QueueKind queue_kind = QueueKind::kPerSm;
   uint32_t num_devices = 1;
-  StateLimits limits;
+  StateLimits limits;  // of the states it runs on: vm/state/check.h
   // The counter that the last instruction of a pass signals: no SM starts pass e + 1 before it has reached
   // (e + 1) × increments_per_pass, and PassControl::last_pass is read then.
   uint32_t gate_counter = 0;
@@ -81,9 +73,9 @@ std::string describe(const Tensor& tensor);
 // Throws Error(kRuntime), naming the field, unless every index in the program is in range: queues partition
 // the records, waits and signals name counters, increments add up to less than 2^31, tensors have names of
 // their own and sizes that fit in 63 bits, parts of the state the type and size that follow from the limits,
-// the machine has 1 to kMaxSms SMs; and unless every interpreter can run it: one device, no counter of system
-// scope.
-// Opcodes and operands are the ISA's to check (instructions/isa.h).
+// the machine has 1 to kMaxSms SMs, a pass 1 to kLargestRows rows and a state 1 to kLargestSequences
+// sequences; and unless every interpreter can run it: one device, no counter of system scope. Opcodes and
+// operands are the ISA's to check (instructions/isa.h).
 void check_structure(const Program& program);
 
 // Why an instruction set cannot run a record on a program; "" if it can.

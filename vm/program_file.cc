@@ -21,7 +21,7 @@ static_assert(std::endian::native == std::endian::little,
               "program files are little-endian and written as they lie");
 
 constexpr char kMagic[8] = {'S', 'E', 'R', 'V', 'A', 'L', 'P', '\n'};
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr uint32_t kMaxText = 1 << 16;  // bytes of a name or a metadata value
 
 // Names stand in error lines and listings, where these would end a line or drive a terminal.
@@ -206,7 +206,11 @@ Program deserialise(std::span<const std::byte> bytes, const std::string& name) {
   const auto magic = r.value<std::array<char, sizeof kMagic>>("magic");
   if (std::memcmp(magic.data(), kMagic, sizeof kMagic) != 0) r.fail("magic", "not a Serval program");
   const auto version = r.value<uint32_t>("version");
-  if (version != kVersion) r.fail("version", fmt::format("{}, this build reads {}", version, kVersion));
+  if (version != kVersion) {
+    r.fail("version",
+           fmt::format("{}, this build reads {}: compile the program again with serval schedule -o", version,
+                       kVersion));
+  }
   Program p;
   p.queue_kind = r.enumerator<QueueKind>("queue_kind", kNumQueueKinds);
   p.num_devices = r.value<uint32_t>("num_devices");

@@ -14,7 +14,7 @@ enum class TensorKind : uint8_t {
   kConstant = 1,    // immutable, computed from the model's shape (the RoPE table)
   kActivation = 2,  // lives within a pass
   kKvCache = 3,     // lives across passes
-  kState = 4,       // part of the state block (vm/state.h)
+  kState = 4,       // part of the state block (vm/state/block.h)
 };
 inline constexpr int kNumTensorKinds = 5;
 

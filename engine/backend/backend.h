@@ -11,7 +11,7 @@
 #include "vm/error.h"
 #include "vm/events.h"
 #include "vm/program.h"
-#include "vm/state.h"
+#include "vm/state/block.h"
 
 namespace serval {
 
@@ -24,18 +24,18 @@ class Backend {
   // have the same limits.
   virtual const Program& program() const = 0;
 
-  // The host's copy of the state. Write it between launches only; after a launch rows, slots, control and
-  // output are what the program left there. In on_pass, read nothing but the output of passes handed out.
+  // The host's copy of the state, block table included. Write it between launches only; after a launch rows,
+  // slots, control and output are what the program left there. In on_pass, read nothing but the output of
+  // passes handed out.
   virtual StateBlock& state() = 0;
-  // [kMaxSlots][blocks of a sequence] ids of KV blocks; write between launches only.
-  virtual std::span<int32_t> block_table() = 0;
-  virtual uint32_t blocks_per_sequence() const = 0;
-  virtual uint32_t num_kv_blocks() const = 0;
+  // Of the state: those of the largest program.
+  const StateLimits& limits() { return state().limits; }
+  uint32_t blocks_per_sequence() { return state().layout.blocks_per_sequence; }
 
-  // Runs up to `passes` (<= kMaxLaunchPasses) passes from the state as it stands and returns when they are
-  // done, when no row is active any more, or after request_stop(); one that checks each pass runs one.
-  // `on_pass(p)` is called on this thread once output[p] is complete, in order; it may be empty. Throws
-  // Error(kDeviceFault) with the interpreter's report.
+  // Runs up to `passes` (<= launch_passes() of the program's rows) passes from the state as it stands and
+  // returns when they are done, when no row is active any more, or after request_stop(); one that checks each
+  // pass runs one. `on_pass(p)` is called on this thread once output[p] is complete, in order; it may be
+  // empty. Throws Error(kDeviceFault) with the interpreter's report.
   virtual void run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) = 0;
   // Ends the launch in flight after the pass in flight. Any thread, signal handlers included. Cleared by
   // run().

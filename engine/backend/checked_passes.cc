@@ -1,6 +1,5 @@
 #include "engine/backend/checked_passes.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "fmt/format.h"
@@ -15,10 +14,10 @@ StateView CheckedPasses::view(const Pass& pass) const {
   return {pass.rows.data(), pass.block_table.data(), blocks_for_tokens(program_.limits.max_context)};
 }
 
-void CheckedPasses::check(const StateBlock& state, std::span<const int32_t> block_table) {
+void CheckedPasses::check(const StateBlock& state) {
   previous_ = std::exchange(current_, {});
-  std::copy(std::begin(state.rows), std::end(state.rows), current_.rows.begin());
-  current_.block_table.assign(block_table.begin(), block_table.end());
+  current_.rows.assign(state.rows.begin(), state.rows.end());
+  current_.block_table.assign(state.block_table.begin(), state.block_table.end());
   std::vector<StateView> states;
   if (passes_ > 0) states.push_back(view(previous_));
   states.push_back(view(current_));

@@ -2,13 +2,12 @@
 // state.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "vm/program.h"
-#include "vm/state.h"
+#include "vm/state/block.h"
+#include "vm/state/view.h"
 
 namespace serval {
 
@@ -19,11 +18,11 @@ class CheckedPasses {
 
   // Before each pass, with the state that it will read: runs it behind the one before. Throws
   // Error(kRuntime) with what the checked mode found.
-  void check(const StateBlock& state, std::span<const int32_t> block_table);
+  void check(const StateBlock& state);
 
  private:
   struct Pass {
-    std::array<PassRow, kMaxRows> rows;
+    std::vector<PassRow> rows;
     std::vector<int32_t> block_table;
   };
   StateView view(const Pass& pass) const;

@@ -25,25 +25,26 @@
 #include "vm/error.h"
 #include "vm/events.h"
 #include "vm/kv_cache.h"
-#include "vm/state_check.h"
+#include "vm/state/block.h"
+#include "vm/state/check.h"
 
 namespace serval {
 namespace {
 
 // What the launch's rows need, read off once.
 struct RowsInUse {
-  uint32_t row_bound = 0;   // index of the last active row + 1
-  uint32_t slot_bound = 0;  // largest slot of an active row + 1
+  uint32_t row_bound = 0;  // index of the last active row + 1
   bool any_logits = false;
+  StateInUse state;
 };
 
 RowsInUse rows_in_use(const StateBlock& state) {
   RowsInUse use;
-  for (uint32_t r = 0; r < kMaxRows; ++r) {
+  for (uint32_t r = 0; r < state.rows.size(); ++r) {
     const PassRow& row = state.rows[r];
     if (!row_is_active(row)) continue;
     use.row_bound = r + 1;
-    use.slot_bound = std::max(use.slot_bound, row.slot + 1);
+    use.state.slots = std::max(use.state.slots, row.slot + 1);
     use.any_logits |= row_wants_logits(row);
   }
   return use;
@@ -62,8 +63,9 @@ class DeviceBackend final : public Backend {
       : gpu_(gpu),
         programs_(std::move(programs)),
         tensors_(programs_.programs()),
-        state_(blocks_per_sequence()),
-        last_(programs_.size() - 1) {
+        state_(widest().limits),
+        last_(programs_.size() - 1),
+        logits_(widest().limits.rows) {
     for (const Program* program : programs_.programs()) {
       interpreters_.push_back(std::make_unique<DeviceInterpreter>(*program, device_isa(),
                                                                   bind(*program, tensors_, state_), options));
@@ -76,9 +78,6 @@ class DeviceBackend final : public Backend {
   std::string name() const override { return "device"; }
   const Program& program() const override { return programs_.program(last_); }
   StateBlock& state() override { return state_.host(); }
-  std::span<int32_t> block_table() override { return state_.block_table(); }
-  uint32_t blocks_per_sequence() const override { return blocks_for_tokens(widest().limits.max_context); }
-  uint32_t num_kv_blocks() const override { return widest().limits.kv_blocks; }
   void run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) override;
   void request_stop() noexcept override { state_.request_stop(); }
   std::span<const float> logits(int row) override;
@@ -96,7 +95,7 @@ class DeviceBackend final : public Backend {
   const CudaStream stream_;
   std::vector<std::unique_ptr<DeviceInterpreter>> interpreters_;  // one for each program
   size_t last_;                                                   // the program that ran last
-  std::array<std::vector<float>, kMaxRows> logits_;               // of rows that were asked for
+  std::vector<std::vector<float>> logits_;  // [rows of the widest program], of those that were asked for
 };
 
 void DeviceBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) {
@@ -104,17 +103,18 @@ void DeviceBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on
   StateBlock& state = state_.host();
   state.control = {
       .passes_done = 0, .passes_wanted = passes, .last_pass = kKeepRunning, .stopped_by_host = 0};
-  check_state(widest(), state, state_.block_table());
   const RowsInUse use = rows_in_use(state);
   last_ = programs_.class_of(use.row_bound);
-  state_.upload(use.slot_bound, stream_);
+  check_state(program(), state);
+  state.output = state.output_of(program().limits.rows);
+  state_.upload(use.state, stream_);
   struct ClearStop {
     DeviceState& state;
     ~ClearStop() { state.clear_stop(); }
   } const clear_stop{state_};
   // The state comes down as soon as the kernel has ended, without the host in between.
   interpreters_[last_]->run(use.row_bound, passes, use.any_logits, stream_.get(), on_pass,
-                            [&] { state_.download(stream_); });
+                            [&] { state_.download(use.state, stream_); });
 }
 
 std::span<const float> DeviceBackend::logits(int row) {
@@ -153,6 +153,13 @@ ProgramSet compile_for(const Gpu& gpu, const Model& model, const BackendOptions&
   if (options.sms > gpu.sms) {
     throw Error(ErrorKind::kUsage, fmt::format("sms: {}; limit: {} ({})", options.sms, gpu.sms, gpu.name));
   }
+  const uint32_t rows = options.limits.pass_rows(), most_rows = device_isa().kernels.back().rows;
+  if (rows > most_rows) {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("{} rows a pass (sequences or tokens of prompts together); limit: {} (the GPU's "
+                            "kernels)",
+                            rows, most_rows));
+  }
   Machine machine = h200_machine();
   machine.name = gpu.name;
   machine.sms = options.sms > 0 ? options.sms : gpu.sms;
@@ -161,8 +168,11 @@ ProgramSet compile_for(const Gpu& gpu, const Model& model, const BackendOptions&
 
 void require_room(const Gpu& gpu, const ProgramSet& programs) {
   const DeviceTensors::Sizes sizes = DeviceTensors::sizes(programs.programs());
-  require_memory(gpu.name, {sizes.weights, sizes.caches, sizes.others, staging_bytes(programs.widest())},
-                 free_gpu_memory());
+  const Program& widest = programs.widest();
+  require_memory(
+      gpu.name,
+      {sizes.weights, sizes.caches, sizes.others + device_state_bytes(widest.limits), staging_bytes(widest)},
+      free_gpu_memory());
 }
 
 // Compiled for another machine, it may want more SMs than there are.

@@ -20,7 +20,7 @@ void check_device(int gpu = 0);
 
 // Compiles the model for the GPU and brings the weights there, page image by page image. Throws as
 // check_device(), Error(kOutOfMemory) if weights, KV cache and activations do not fit, before any is read,
-// and Error(kUsage) for options out of range.
+// and Error(kUsage) for options out of range, more rows than the kernels take among them.
 std::unique_ptr<Backend> make_device_backend(const Model& model, const WeightSource& weights,
                                              const BackendOptions& options,
                                              const LoadProgress& progress = {});

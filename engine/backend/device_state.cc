@@ -1,50 +1,47 @@
 #include "engine/backend/device_state.h"
 
 #include <atomic>
-#include <cstring>
 #include <new>
+#include <optional>
 #include <string>
 
 #include "fmt/format.h"
 
 #include "vm/error.h"
+#include "vm/state/names.h"
 
 namespace serval {
 namespace {
 
-// What is copied up and down: rows, slots, sampled and control, all that stands before the output table.
-constexpr size_t kHeadBytes = offsetof(StateBlock, output);
-constexpr size_t kStopOffset = sizeof(StateBlock);
-static_assert(kStopOffset % alignof(uint32_t) == 0 && kHeadBytes % alignof(int32_t) == 0);
 static_assert(std::atomic_ref<uint32_t>::is_always_lock_free,
               "request_stop() is called from signal handlers");
 
+// Two copies are begun later than one: bytes of slots that are not in use are worth it up to here.
+constexpr size_t kUnusedBytesOfOneCopy = 16 * 1024;
+
 }  // namespace
 
-DeviceState::DeviceState(uint32_t blocks_per_sequence)
-    : blocks_per_sequence_(blocks_per_sequence),
-      pinned_(kStopOffset + sizeof(uint32_t)),
-      staging_(kHeadBytes + size_t{kMaxSlots} * blocks_per_sequence * sizeof(int32_t)),
-      device_(staging_.size()),
-      host_(new (pinned_.data()) StateBlock),
-      host_stop_(new (pinned_.data() + kStopOffset) uint32_t{0}) {
-  std::memset(staging_.data(), 0, staging_.size());
+size_t pinned_state_bytes(const StateLimits& limits) {
+  return StateLayout(limits).bytes + sizeof(uint32_t);
+}
+size_t device_state_bytes(const StateLimits& limits) {
+  return StateLayout(limits).output;
+}
+
+DeviceState::DeviceState(const StateLimits& limits)
+    : pinned_(pinned_state_bytes(limits)),
+      host_(limits, pinned_.data()),
+      device_(device_state_bytes(limits)),
+      host_stop_(new (pinned_.data() + host_.layout.bytes) uint32_t{0}) {
   SERVAL_CUDA_CHECK(cudaMemset(device_.data(), 0, device_.size()));
 }
 
-std::span<int32_t> DeviceState::block_table() {
-  return {reinterpret_cast<int32_t*>(staging_.data() + kHeadBytes), size_t{kMaxSlots} * blocks_per_sequence_};
-}
-
 void* DeviceState::device_address(const std::string& name) const {
-  if (name == state_tensor::kRows) return device_.data() + offsetof(StateBlock, rows);
-  if (name == state_tensor::kSlots) return device_.data() + offsetof(StateBlock, slots);
-  if (name == state_tensor::kSampled) return device_.data() + offsetof(StateBlock, sampled);
-  if (name == state_tensor::kControl) return device_.data() + offsetof(StateBlock, control);
-  if (name == state_tensor::kBlockTable) return device_.data() + kHeadBytes;
-  if (name == state_tensor::kOutput) return pinned_.device_data() + offsetof(StateBlock, output);
-  if (name == state_tensor::kHostStop) return pinned_.device_data() + kStopOffset;
-  throw Error(ErrorKind::kRuntime, fmt::format("program: tensor '{}': unknown part of the state", name));
+  if (name == state_tensor::kHostStop) return pinned_.device_data() + host_.layout.bytes;
+  const std::optional<size_t> offset = host_.layout.offset_of(name);
+  if (!offset)
+    throw Error(ErrorKind::kRuntime, fmt::format("program: tensor '{}': unknown part of the state", name));
+  return (name == state_tensor::kOutput ? pinned_.device_data() : device_.data()) + *offset;
 }
 
 void DeviceState::bind(const Program& program, DeviceMemory& memory) const {
@@ -54,15 +51,25 @@ void DeviceState::bind(const Program& program, DeviceMemory& memory) const {
   }
 }
 
-void DeviceState::upload(uint32_t slot_bound, const CudaStream& stream) {
-  std::memcpy(staging_.data(), static_cast<const void*>(host_), kHeadBytes);
-  const size_t bytes = kHeadBytes + size_t{slot_bound} * blocks_per_sequence_ * sizeof(int32_t);
-  SERVAL_CUDA_CHECK(
-      cudaMemcpyAsync(device_.data(), staging_.data(), bytes, cudaMemcpyHostToDevice, stream.get()));
+void DeviceState::copy_up(size_t begin, size_t end, const CudaStream& stream) {
+  SERVAL_CUDA_CHECK(cudaMemcpyAsync(device_.data() + begin, host_.memory() + begin, end - begin,
+                                    cudaMemcpyHostToDevice, stream.get()));
 }
 
-void DeviceState::download(const CudaStream& stream) {
-  SERVAL_CUDA_CHECK(cudaMemcpyAsync(host_, device_.data(), kHeadBytes, cudaMemcpyDeviceToHost, stream.get()));
+void DeviceState::upload(StateInUse use, const CudaStream& stream) {
+  const StateLayout& layout = host_.layout;
+  const size_t slots_end = layout.slots + use.slots * sizeof(SequenceSlot);
+  const size_t table_end =
+      layout.block_table + size_t{use.slots} * layout.blocks_per_sequence * sizeof(int32_t);
+  if (layout.block_table - slots_end <= kUnusedBytesOfOneCopy) return copy_up(0, table_end, stream);
+  copy_up(0, slots_end, stream);
+  copy_up(layout.block_table, table_end, stream);
+}
+
+void DeviceState::download(StateInUse use, const CudaStream& stream) {
+  SERVAL_CUDA_CHECK(cudaMemcpyAsync(host_.memory(), device_.data(),
+                                    host_.layout.slots + use.slots * sizeof(SequenceSlot),
+                                    cudaMemcpyDeviceToHost, stream.get()));
 }
 
 void DeviceState::request_stop() noexcept {

@@ -4,29 +4,34 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
+#include <string>
 
 #include "vm/device/cuda_resources.h"
 #include "vm/device/interpreter.h"
 #include "vm/program.h"
-#include "vm/state.h"
+#include "vm/state/block.h"
 
 namespace serval {
 
+// What a launch uses of the state: the parts that go to the GPU and come back are as long.
+struct StateInUse {
+  uint32_t slots = 0;  // largest slot of an active row + 1
+};
+
 class DeviceState {
  public:
-  explicit DeviceState(uint32_t blocks_per_sequence);
+  explicit DeviceState(const StateLimits& limits);
 
-  StateBlock& host() { return *host_; }
-  std::span<int32_t> block_table();  // [kMaxSlots][blocks_per_sequence]
+  StateBlock& host() { return host_; }
 
   // The output table and the stop word are the host's own memory, the rest is the copy.
   void bind(const Program& program, DeviceMemory& memory) const;
 
-  // Both only enqueue. Rows, slots, control, and the block table of slots below `slot_bound`, in one copy.
-  void upload(uint32_t slot_bound, const CudaStream& stream);
+  // Both only enqueue. Rows, sampled and control, and the slots and block-table rows in use; what has not
+  // changed since the last launch, too. One copy where that costs few bytes more than two.
+  void upload(StateInUse use, const CudaStream& stream);
   // Everything but the block table and the output, which is there already.
-  void download(const CudaStream& stream);
+  void download(StateInUse use, const CudaStream& stream);
 
   // Ends the launch in flight after the pass in flight. Any thread, signal handlers included.
   void request_stop() noexcept;
@@ -34,13 +39,16 @@ class DeviceState {
 
  private:
   void* device_address(const std::string& name) const;
+  void copy_up(size_t begin, size_t end, const CudaStream& stream);
 
-  uint32_t blocks_per_sequence_;
-  PinnedBuffer pinned_;   // the host's StateBlock and stop word
-  PinnedBuffer staging_;  // what is uploaded: a copy of the block's head, and the block table itself
-  DeviceBuffer device_;   // laid out as staging_
-  StateBlock* host_;
+  PinnedBuffer pinned_;  // the host's state block and stop word
+  StateBlock host_;
+  DeviceBuffer device_;  // laid out as the state block, without its output table
   uint32_t* host_stop_;
 };
+
+// Bytes of pinned host memory and of GPU memory that a state takes.
+size_t pinned_state_bytes(const StateLimits& limits);
+size_t device_state_bytes(const StateLimits& limits);
 
 }  // namespace serval

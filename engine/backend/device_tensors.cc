@@ -35,7 +35,7 @@ std::map<std::string, Room> rooms_of(std::span<const Program* const> programs) {
 uint64_t device_bytes(const Tensor& tensor) {
   if (tensor.kind == TensorKind::kActivation && tensor.dtype == DType::kBF16) {
     // What a product reads is an activation image; the others are no larger.
-    return activation_image::bytes(static_cast<uint32_t>(tensor.cols));
+    return activation_image::bytes(static_cast<uint32_t>(tensor.rows), static_cast<uint32_t>(tensor.cols));
   }
   if (tensor.kind != TensorKind::kWeight || tensor.rows == 1) return tensor.bytes();
   return page_image::bytes(tensor.rows, static_cast<uint32_t>(tensor.cols));

@@ -19,7 +19,9 @@
 #include "vm/host/interpreter.h"
 #include "vm/host/replay.h"
 #include "vm/kv_cache.h"
-#include "vm/state_check.h"
+#include "vm/state/block.h"
+#include "vm/state/check.h"
+#include "vm/state/names.h"
 
 namespace serval {
 namespace {
@@ -53,10 +55,7 @@ class HostBackend final : public Backend {
 
   std::string name() const override { return "host"; }
   const Program& program() const override { return programs_.program(last_); }
-  StateBlock& state() override { return *state_; }
-  std::span<int32_t> block_table() override { return block_table_; }
-  uint32_t blocks_per_sequence() const override { return blocks_for_tokens(limits().max_context); }
-  uint32_t num_kv_blocks() const override { return limits().kv_blocks; }
+  StateBlock& state() override { return state_; }
   void run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) override;
   void request_stop() noexcept override { std::atomic_ref(host_stop_).store(1, std::memory_order_release); }
   std::span<const float> logits(int row) override {
@@ -77,7 +76,6 @@ class HostBackend final : public Backend {
     std::unique_ptr<CheckedPasses> checked;  // may be null
   };
 
-  const StateLimits& limits() const { return programs_.widest().limits; }
   void allocate();
   HostMemory bind(const Program& program);
   void* state_memory(const std::string& name);
@@ -86,8 +84,7 @@ class HostBackend final : public Backend {
   const ProgramSet programs_;
   const std::shared_ptr<const ModelWeights> weights_;
   std::vector<ModelConstant> constants_;
-  std::vector<int32_t> block_table_;
-  std::unique_ptr<StateBlock> state_ = std::make_unique<StateBlock>();
+  StateBlock state_;
   uint32_t host_stop_ = 0;
   std::map<std::string, LazyMemory> memory_;  // of activations and KV caches, by name
   std::vector<Interpreter> interpreters_;     // one for each program
@@ -104,8 +101,8 @@ HostBackend::HostBackend(ProgramSet programs, std::shared_ptr<const ModelWeights
     : programs_(std::move(programs)),
       weights_(std::move(weights)),
       constants_(std::move(constants)),
+      state_(programs_.widest().limits),
       last_(programs_.size() - 1) {
-  block_table_.resize(size_t{kMaxSlots} * blocks_per_sequence());
   allocate();
   for (const Program* program : programs_.programs()) {
     Interpreter& interpreter = interpreters_.emplace_back();
@@ -122,13 +119,8 @@ HostBackend::HostBackend(ProgramSet programs, std::shared_ptr<const ModelWeights
 }
 
 void* HostBackend::state_memory(const std::string& name) {
-  if (name == state_tensor::kRows) return state_->rows;
-  if (name == state_tensor::kSlots) return state_->slots;
-  if (name == state_tensor::kSampled) return state_->sampled;
-  if (name == state_tensor::kControl) return &state_->control;
-  if (name == state_tensor::kOutput) return state_->output;
   if (name == state_tensor::kHostStop) return &host_stop_;
-  if (name == state_tensor::kBlockTable) return block_table_.data();
+  if (void* part = state_.part(name)) return part;
   throw Error(ErrorKind::kRuntime, fmt::format("program: tensor '{}': unknown part of the state", name));
 }
 
@@ -193,20 +185,21 @@ HostMemory HostBackend::bind(const Program& program) {
 // The last active row's index + 1.
 uint32_t row_bound(const StateBlock& state) {
   uint32_t bound = 0;
-  for (uint32_t r = 0; r < kMaxRows; ++r) {
+  for (uint32_t r = 0; r < state.rows.size(); ++r) {
     if (row_is_active(state.rows[r])) bound = r + 1;
   }
   return bound;
 }
 
 void HostBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) {
-  last_ = programs_.class_of(row_bound(*state_));
+  last_ = programs_.class_of(row_bound(state_));
   const Interpreter& interpreter = interpreters_[last_];
   if (interpreter.checked) passes = 1;  // its footprints are of the state as it stands
-  state_->control = {
+  state_.control = {
       .passes_done = 0, .passes_wanted = passes, .last_pass = kKeepRunning, .stopped_by_host = 0};
-  check_state(programs_.widest(), *state_, block_table_);
-  if (interpreter.checked) interpreter.checked->check(*state_, block_table_);
+  check_state(program(), state_);
+  state_.output = state_.output_of(program().limits.rows);
+  if (interpreter.checked) interpreter.checked->check(state_);
   interpreter.replay ? interpreter.replay->run(on_pass) : interpreter.threads->run(on_pass);
   std::atomic_ref(host_stop_).store(0, std::memory_order_release);
 }

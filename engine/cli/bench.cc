@@ -15,7 +15,8 @@
 #include "engine/cli/output.h"
 #include "engine/cli/signals.h"
 #include "engine/cli/speed.h"
-#include "vm/state.h"
+#include "engine/runtime/options.h"
+#include "vm/state/output.h"
 #include "vm/statistics.h"
 
 namespace serval::cli {
@@ -59,16 +60,18 @@ void Flags::declare(FlagSet& set) {
   set.list(
       "-n,--n-gen", "LIST", "numbers of tokens to generate; 0: none. Default: 128",
       [this](const FlagValue& v) { append(&generation_lengths, parse_integer_list(v, 0, kMaxContext)); });
-  set.list(
-      "-b,--batch-size", "LIST", fmt::format("sequences together, 1 to {}. Default: 1", kMaxBatchSequences),
-      [this](const FlagValue& v) { append(&batch_sizes, parse_integer_list(v, 1, kMaxBatchSequences)); });
+  set.list("-b,--batch-size", "LIST",
+           fmt::format("sequences together, 1 to {}. Default: 1", OptionLimits::kMaxSequences),
+           [this](const FlagValue& v) {
+             append(&batch_sizes, parse_integer_list(v, 1, OptionLimits::kMaxSequences));
+           });
   set.list(
       "-d,--depth", "LIST",
       "tokens in the KV cache before each test, as 0,4096: made up, not read. Times the passes themselves",
       [this](const FlagValue& v) { append(&depths, parse_integer_list(v, 0, kMaxContext)); });
   set.value("--launch-passes", "N", "with --depth: passes of generation in one launch. Default: 64",
             [this](const FlagValue& v) {
-              launch_passes = static_cast<int>(parse_integer(v, 1, kMaxLaunchPasses));
+              launch_passes = static_cast<int>(parse_integer(v, 1, kMostLaunchPasses));
             });
   set.value(
       "-r,--repetitions", "N", "runs of each test, after one that does not count. Default: 5",
@@ -76,7 +79,9 @@ void Flags::declare(FlagSet& set) {
   set.value(
       "--trace-tokens", "N",
       "with --depth: record events as serval profile does, of the last N tokens, to see what that costs",
-      [this](const FlagValue& v) { trace_tokens = static_cast<int>(parse_integer(v, 1, kMaxLaunchPasses)); });
+      [this](const FlagValue& v) {
+        trace_tokens = static_cast<int>(parse_integer(v, 1, kMostLaunchPasses));
+      });
   declare_engine(set, engine);
   output.declare(set, "the same as -o json");
   set.value("-o,--output-format", "FORMAT", "md, json or csv. Default: md", [this](const FlagValue& v) {

@@ -15,7 +15,7 @@
 #include "engine/cli/response_json.h"
 #include "engine/cli/signals.h"
 #include "engine/cli/speed.h"
-#include "vm/state.h"
+#include "vm/state/output.h"
 
 namespace serval::cli {
 namespace {
@@ -46,7 +46,7 @@ struct Flags {
               [this](const FlagValue& v) { trace_file = parse_text(v); });
     set.value("--trace-tokens", "N", "with --trace: keep the last N tokens at most. Default: 16",
               [this](const FlagValue& v) {
-                trace_tokens = static_cast<int>(parse_integer(v, 1, kMaxLaunchPasses));
+                trace_tokens = static_cast<int>(parse_integer(v, 1, kMostLaunchPasses));
               });
     set.group("Program");
     set.value("--program", "FILE",
@@ -206,9 +206,8 @@ bool report_failures(const std::vector<Response>& responses) {
 
 int generate(const Flags& flags) {
   const std::vector<std::string> prompts = flags.prompts.collect();
-  const int sequences = static_cast<int>(std::min<size_t>(prompts.size(), kMaxBatchSequences));
   EngineOptions options = flags.engine;
-  options.max_sequences = sequences;
+  options.max_sequences = static_cast<int>(std::min<size_t>(prompts.size(), EngineOptions{}.max_sequences));
   options.trace_tokens = flags.trace_file.empty() ? 0 : flags.trace_tokens;
   Engine engine = load_engine(options, flags.output.progress);
   const std::vector<Request> requests =

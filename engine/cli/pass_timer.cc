@@ -9,12 +9,13 @@
 namespace serval::cli {
 
 PassTimer::PassTimer(Backend& backend, uint32_t launch_passes)
-    : backend_(backend), launch_passes_(launch_passes) {
+    : backend_(backend),
+      launch_passes_(std::min(launch_passes, serval::launch_passes(backend.limits().rows))) {
   backend_.fill_cache();
-  const std::span<int32_t> blocks = backend_.block_table();
+  const std::span<int32_t> blocks = backend_.state().block_table;
   // Every sequence has blocks of its own, as far as there are any.
   std::iota(blocks.begin(), blocks.end(), 0);
-  for (int32_t& block : blocks) block %= static_cast<int32_t>(backend_.num_kv_blocks());
+  for (int32_t& block : blocks) block %= static_cast<int32_t>(backend_.limits().kv_blocks);
 }
 
 PassTimes PassTimer::run(const DepthTest& test) {
@@ -42,16 +43,17 @@ int32_t PassTimer::next_token() {
 // Chunk by chunk, one sequence after the other, as the engine reads prompts.
 void PassTimer::run_prompt(const DepthTest& test, PassTimes& times) {
   StateBlock& state = backend_.state();
+  const int rows_of_pass = static_cast<int>(state.rows.size());
   for (uint32_t slot = 0; slot < static_cast<uint32_t>(test.batch); ++slot) {
-    for (int first = 0; first < test.tokens; first += kMaxRows) {
-      const int rows = std::min(kMaxRows, test.tokens - first);
+    for (int first = 0; first < test.tokens; first += rows_of_pass) {
+      const int rows = std::min(rows_of_pass, test.tokens - first);
       std::fill(std::begin(state.rows), std::end(state.rows), PassRow{});
       for (int r = 0; r < rows; ++r) {
-        state.rows[r] = {.active = 1,
-                         .wants_logits = first + r + 1 == test.tokens ? 1U : 0U,
-                         .slot = slot,
-                         .token = next_token(),
-                         .position = static_cast<uint32_t>(test.depth + first + r)};
+        state.rows[static_cast<size_t>(r)] = {.active = 1,
+                                              .wants_logits = first + r + 1 == test.tokens ? 1U : 0U,
+                                              .slot = slot,
+                                              .token = next_token(),
+                                              .position = static_cast<uint32_t>(test.depth + first + r)};
       }
       launch(1, times);
     }

@@ -9,11 +9,11 @@
 #include "engine/cli/log.h"
 #include "engine/cli/output.h"
 #include "engine/cli/profile_recording.h"
+#include "engine/runtime/options.h"
 #include "profiler/chrome_trace.h"
 #include "profiler/html/html.h"
 #include "profiler/report.h"
 #include "vm/error.h"
-#include "vm/state.h"
 
 namespace serval::cli {
 namespace {
@@ -70,9 +70,9 @@ void Flags::declare_run(FlagSet& set) {
     recording.tokens = static_cast<int>(parse_integer(v, 1, kMaxTokens));
   });
   set.value("-b,--batch-size", "N",
-            fmt::format("sequences together, 1 to {}. Default: 1", kMaxBatchSequences),
+            fmt::format("sequences together, 1 to {}. Default: 1", OptionLimits::kMaxSequences),
             [this](const FlagValue& v) {
-              recording.batch = static_cast<int>(parse_integer(v, 1, kMaxBatchSequences));
+              recording.batch = static_cast<int>(parse_integer(v, 1, OptionLimits::kMaxSequences));
             });
   set.value(
       "-d,--depth", "N", "tokens in the KV cache before them: made up, not read. Default: 128",

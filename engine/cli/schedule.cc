@@ -10,7 +10,7 @@
 #include "instructions/isa.h"
 #include "scheduler/report.h"
 #include "vm/error.h"
-#include "vm/state.h"
+#include "vm/state/limits.h"
 
 namespace serval::cli {
 namespace {
@@ -36,8 +36,9 @@ struct Flags {
 void Flags::declare(FlagSet& set) {
   program.declare(set, "print");
   set.group("Cost model: the pass to estimate");
-  set.value("--rows", "N", fmt::format("tokens computed together, 1 to {}. Default: 1", kMaxRows),
-            [this](const FlagValue& v) { cost.rows = static_cast<uint32_t>(parse_integer(v, 1, kMaxRows)); });
+  set.value(
+      "--rows", "N", fmt::format("tokens computed together, 1 to {}. Default: 1", kDefaultRows),
+      [this](const FlagValue& v) { cost.rows = static_cast<uint32_t>(parse_integer(v, 1, kDefaultRows)); });
   set.value("--cached-tokens", "N", "tokens in the KV cache before them. Default: 128",
             [this](const FlagValue& v) {
               cost.context_tokens = static_cast<uint32_t>(parse_integer(v, 0, kMaxContext));

@@ -14,7 +14,11 @@ bool is_gpu(const Machine& machine) {
 
 ValidProgram compile_model(const Model& model, const Machine& machine, const ProgramLimits& limits,
                            const ScheduleOptions& schedule) {
-  const GraphOptions graph{.sms = machine.sms, .context = limits.context, .kv_blocks = limits.kv_blocks()};
+  const GraphOptions graph{.sms = machine.sms,
+                           .context = limits.context,
+                           .kv_blocks = limits.kv_blocks(),
+                           .rows = limits.pass_rows(),
+                           .sequences = limits.slots()};
   CompileOptions options{
       .policy = schedule.policy, .queue_kind = schedule.queue_kind, .context = schedule.pass};
   if (schedule.simulate && is_gpu(machine)) options.policy = best_policy(model, machine, limits, schedule);

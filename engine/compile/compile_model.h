@@ -1,6 +1,7 @@
 // From a model to a program that may run: the one way there is.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -11,14 +12,19 @@
 #include "vm/kv_cache.h"
 #include "vm/machine.h"
 #include "vm/program.h"
-#include "vm/state.h"
+#include "vm/state/limits.h"
 
 namespace serval {
 
 // What a program can hold.
 struct ProgramLimits {
-  uint32_t context = 4096;         // tokens of a sequence
-  uint32_t sequences = kMaxSlots;  // full contexts that the KV cache holds
+  uint32_t context = 4096;                 // tokens of a sequence
+  uint32_t sequences = kDefaultSequences;  // full contexts that the KV cache holds
+  uint32_t rows = 0;                       // of a pass; 0: one for each slot
+
+  // Of the state. Sequences that are shorter than the context may be more than the KV cache's full ones.
+  uint32_t slots() const { return std::max(sequences, kDefaultSequences); }
+  uint32_t pass_rows() const { return rows > 0 ? rows : slots(); }
   uint32_t kv_blocks() const { return sequences * blocks_for_tokens(context); }
 };
 

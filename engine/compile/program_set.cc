@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "vm/error.h"
+#include "vm/state/names.h"
 
 namespace serval {
 namespace {
@@ -14,13 +15,27 @@ namespace {
   throw Error(ErrorKind::kRuntime, "programs of a model: " + what);
 }
 
+// Parts of the state of which a program of fewer rows has a smaller tensor over the same memory
+// (vm/state/block.h).
+bool follows_rows(const Tensor& tensor) {
+  return tensor.name == state_tensor::kRows || tensor.name == state_tensor::kSampled ||
+         tensor.name == state_tensor::kOutput;
+}
+
+// But for its rows, what a state may hold is the same for all programs.
+bool share_limits(StateLimits one, const StateLimits& other) {
+  one.rows = other.rows;
+  return one == other;
+}
+
 // What outlives a pass is one thing to all programs.
 void check_shared_tensors(const Program& one, const Program& other) {
   for (const Tensor& tensor : other.tensors) {
     const auto found = one.find_tensor(tensor.name);
     if (!found) continue;
     const Tensor& same = one.tensors[found->index];
-    if (same.kind != tensor.kind || (tensor.kind != TensorKind::kActivation && same != tensor))
+    const bool may_differ = tensor.kind == TensorKind::kActivation || follows_rows(tensor);
+    if (same.kind != tensor.kind || (!may_differ && same != tensor))
       fail(fmt::format("tensor '{}' is not the same in two of them", tensor.name));
   }
 }
@@ -31,9 +46,14 @@ ProgramSet::ProgramSet(std::vector<RowClass> classes) : classes_(std::move(class
   if (classes_.empty()) fail("there is none");
   std::sort(classes_.begin(), classes_.end(),
             [](const RowClass& a, const RowClass& b) { return a.rows < b.rows; });
+  for (size_t i = 0; i < classes_.size(); ++i) {
+    if (classes_[i].rows > program(i).limits.rows)
+      fail(fmt::format("a program of {} rows is for {}", program(i).limits.rows, classes_[i].rows));
+    if (program(i).limits.rows > widest().limits.rows) fail("the one for most rows has not the most");
+  }
   for (size_t i = 1; i < classes_.size(); ++i) {
     if (classes_[i - 1].rows == classes_[i].rows) fail(fmt::format("two are for {} rows", classes_[i].rows));
-    if (program(i).limits != program(i - 1).limits) fail("their limits differ");
+    if (!share_limits(program(i).limits, program(i - 1).limits)) fail("their limits differ");
     for (size_t before = 0; before < i; ++before) check_shared_tensors(program(before), program(i));
   }
 }
@@ -48,14 +68,17 @@ size_t ProgramSet::class_of(uint32_t row_bound) const {
 ProgramSet compile_programs(const Model& model, const Machine& machine, const ProgramLimits& limits,
                             const ScheduleOptions& schedule, std::span<const uint32_t> row_classes) {
   std::vector<RowClass> classes;
+  const uint32_t most = limits.pass_rows();
   for (const uint32_t rows : row_classes) {
-    if (rows == 0 || rows >= kMaxRows)
-      throw Error(ErrorKind::kUsage, fmt::format("row class: {}; limit: 1 to {}", rows, kMaxRows - 1));
+    if (rows == 0 || rows >= most)
+      throw Error(ErrorKind::kUsage, fmt::format("row class: {}; limit: 1 to {}", rows, most - 1));
+    ProgramLimits limits_of_class = limits;
+    limits_of_class.rows = rows;
     ScheduleOptions of_class = schedule;
     of_class.pass.rows = rows;
-    classes.push_back({rows, compile_model(model, machine, limits, of_class)});
+    classes.push_back({rows, compile_model(model, machine, limits_of_class, of_class)});
   }
-  classes.push_back({kMaxRows, compile_model(model, machine, limits, schedule)});
+  classes.push_back({most, compile_model(model, machine, limits, schedule)});
   return ProgramSet(std::move(classes));
 }
 

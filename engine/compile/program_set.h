@@ -11,7 +11,7 @@
 
 namespace serval {
 
-// A program, and the most rows of the passes that it is meant for.
+// A program, and the most rows of the passes that it is meant for: as many as it has, or fewer.
 struct RowClass {
   uint32_t rows;
   ValidProgram program;
@@ -23,8 +23,9 @@ struct RowClass {
 // memory, as large as the largest program needs.
 class ProgramSet {
  public:
-  // In any order. Throws Error(kRuntime) where there is none, two are of one size, or two programs do not
-  // share their limits or a tensor that outlives a pass.
+  // In any order. Throws Error(kRuntime) where there is none, two are of one size, one has fewer rows than
+  // its class or more than the largest class's, or two programs do not share their limits but for rows, or a
+  // tensor that outlives a pass.
   explicit ProgramSet(std::vector<RowClass> classes);
 
   size_t size() const { return classes_.size(); }
@@ -33,7 +34,7 @@ class ProgramSet {
   // The smallest class that holds a pass whose last active row is row `row_bound` - 1. Throws Error(kUsage)
   // where none does.
   size_t class_of(uint32_t row_bound) const;
-  // The class for the most rows. What a state may hold are its program's limits, as all programs'.
+  // The class for the most rows. What a state may hold are its program's limits.
   const Program& widest() const { return *classes_.back().program; }
   std::vector<const Program*> programs() const;
 
@@ -41,8 +42,8 @@ class ProgramSet {
   std::vector<RowClass> classes_;  // by rows, ascending
 };
 
-// compile_model() for each number of `row_classes` and for passes of kMaxRows rows. Each program is placed
-// for a pass of as many rows as its class has, the one for kMaxRows as `schedule` says.
+// compile_model() for each number of `row_classes`, as many rows, and for limits.pass_rows(). Each program is
+// placed for a pass of as many rows as its class has, the largest as `schedule` says.
 ProgramSet compile_programs(const Model& model, const Machine& machine, const ProgramLimits& limits,
                             const ScheduleOptions& schedule, std::span<const uint32_t> row_classes);
 

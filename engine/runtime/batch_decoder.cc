@@ -10,16 +10,22 @@
 
 namespace serval {
 
-static_assert(kMaxBatchSequences <= kMaxSlots, "a sequence needs a slot of the state block");
-static_assert(kMaxBatchSequences <= kMaxRows, "every sequence that generates needs a row of each pass");
+uint32_t sequences_together(const StateLimits& limits) {
+  return std::min(limits.rows, limits.sequences);
+}
+
+BatchDecoder::BatchDecoder(const DecoderContext& context)
+    : context_(context), cancels_(sequences_together(context.backend.limits())) {
+  running_.reserve(max_sequences());
+}
 
 bool BatchDecoder::has_room_for(const PreparedRequest& request) const {
-  return running_.size() < kMaxBatchSequences &&
+  return running_.size() < max_sequences() &&
          blocks_for_tokens(request.positions()) <= context_.kv.unreserved();
 }
 
 uint64_t BatchDecoder::add(PreparedRequest request, uint64_t epoch) {
-  if (running_.size() == kMaxBatchSequences) {
+  if (running_.size() == max_sequences()) {
     throw Error(ErrorKind::kOutOfMemory,
                 fmt::format("batch: {0} sequences are running; limit: {0}", running_.size()));
   }
@@ -87,7 +93,7 @@ Response BatchDecoder::take(uint64_t handle) {
 PassPlan BatchDecoder::plan() const {
   std::vector<SequenceProgress> progress;
   for (const Running& running : running_) progress.push_back(running.sequence.progress());
-  return plan_pass(progress);
+  return plan_pass(progress, context_.backend.limits().rows);
 }
 
 void BatchDecoder::launch(const LaunchOptions& options, const Sink& sink) {
@@ -96,6 +102,7 @@ void BatchDecoder::launch(const LaunchOptions& options, const Sink& sink) {
   if (running_.empty()) return;
   const PassPlan pass_plan = plan();
   LaunchOptions chosen = options;
+  chosen.passes = std::min(chosen.passes, launch_passes(context_.backend.limits().rows));
   if (!pass_plan.prompts_complete) chosen.passes = 1;
   write_state(pass_plan, chosen.passes);
   try {
@@ -110,7 +117,7 @@ void BatchDecoder::launch(const LaunchOptions& options, const Sink& sink) {
 void BatchDecoder::write_state(const PassPlan& plan, uint32_t passes) {
   StateBlock& state = context_.backend.state();
   std::fill(std::begin(state.rows), std::end(state.rows), PassRow{});
-  for (uint32_t r = 0; r < plan.num_rows; ++r) {
+  for (size_t r = 0; r < plan.rows.size(); ++r) {
     const PlannedRow& row = plan.rows[r];
     Sequence& sequence = running_[row.sequence].sequence;
     sequence.hold_blocks_to(row.position + passes - 1);
@@ -120,12 +127,10 @@ void BatchDecoder::write_state(const PassPlan& plan, uint32_t passes) {
                      .token = sequence.token_at(row.position),
                      .position = row.position};
   }
-  const std::span<int32_t> table = context_.backend.block_table();
-  for (size_t s = 0; s < running_.size(); ++s) {
+  for (uint32_t s = 0; s < running_.size(); ++s) {
     const Sequence& sequence = running_[s].sequence;
     state.slots[s] = sequence.slot();
-    std::copy(sequence.blocks().begin(), sequence.blocks().end(),
-              table.begin() + static_cast<std::ptrdiff_t>(s * context_.backend.blocks_per_sequence()));
+    std::ranges::copy(sequence.blocks(), state.blocks_of(s).begin());
   }
 }
 
@@ -157,8 +162,8 @@ void BatchDecoder::run_passes(const PassPlan& plan, const LaunchOptions& options
 }
 
 void BatchDecoder::finish_prompts(const PassPlan& plan) {
-  std::array<uint32_t, kMaxBatchSequences> prompt_rows = {};
-  for (const PlannedRow& row : plan.planned()) {
+  std::vector<uint32_t> prompt_rows(running_.size(), 0);
+  for (const PlannedRow& row : plan.rows) {
     const SequenceProgress progress = running_[row.sequence].sequence.progress();
     if (row.position < progress.prompt_length) ++prompt_rows[row.sequence];
   }
@@ -168,8 +173,9 @@ void BatchDecoder::finish_prompts(const PassPlan& plan) {
 }
 
 void BatchDecoder::hand_out(const PassPlan& plan, uint32_t pass, const Sink& sink) {
-  for (uint32_t r = 0; r < plan.num_rows; ++r) {
-    const OutputToken& output = context_.backend.state().output[pass][r];
+  const std::span<const OutputToken> outputs = context_.backend.state().output[pass];
+  for (size_t r = 0; r < plan.rows.size(); ++r) {
+    const OutputToken& output = outputs[r];
     if (output.valid == 0) continue;
     Sequence& sequence = running_[plan.rows[r].sequence].sequence;
     // Tokens of a launch after a stop string or a cancellation are dropped.

@@ -5,12 +5,12 @@
 // KV blocks.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "engine/backend/backend.h"
@@ -22,6 +22,9 @@
 #include "engine/runtime/text_codec.h"
 
 namespace serval {
+
+// That decode together: each needs a slot of the state and, once it generates, a row of every pass.
+uint32_t sequences_together(const StateLimits& limits);
 
 // What decoders of one engine share; outlives them.
 struct DecoderContext {
@@ -44,12 +47,10 @@ class BatchDecoder {
     bool stop_on_finish = false;  // end the launch when a sequence ends, because another waits for its place
   };
 
-  explicit BatchDecoder(const DecoderContext& context) : context_(context) {
-    running_.reserve(kMaxBatchSequences);
-  }
+  explicit BatchDecoder(const DecoderContext& context);
 
   // Handles are 1, 2, … in the order of joining. `epoch` is the cancel_epoch under which the request was
-  // made. Throws Error(kOutOfMemory) where 16 sequences run or the blocks it may need are not free.
+  // made. Throws Error(kOutOfMemory) where max_sequences() run or the blocks it may need are not free.
   uint64_t add(PreparedRequest request, uint64_t epoch);
   bool has_room_for(const PreparedRequest& request) const;
 
@@ -57,6 +58,7 @@ class BatchDecoder {
   // throws; then no sequence has lost a token that was handed out.
   void launch(const LaunchOptions& options, const Sink& sink);
 
+  size_t max_sequences() const { return cancels_.size(); }  // that run together
   bool idle() const { return running_.empty(); }
   // Any thread, signal handlers included. Before the next pass, or after the one in flight.
   void cancel(uint64_t handle) noexcept;
@@ -90,7 +92,7 @@ class BatchDecoder {
   uint64_t last_handle_ = 0;
   std::vector<Running> running_;  // in order of handles; its index is the slot of a launch
   std::map<uint64_t, Response> finished_;
-  std::array<Cancel, kMaxBatchSequences> cancels_;
+  std::vector<Cancel> cancels_;  // [max_sequences()]
 };
 
 }  // namespace serval

@@ -13,7 +13,6 @@ namespace {
 // Passes of one launch while nothing has to be decided between them. Longer ones save nothing more, and keep
 // a request that joins waiting.
 constexpr uint32_t kLaunchPasses = 64;
-static_assert(kLaunchPasses <= kMaxLaunchPasses);
 
 ModelLimits limits_of(const EngineParts& parts) {
   return {parts.info.vocab_size, static_cast<uint32_t>(parts.info.context), parts.text.stop_tokens};
@@ -45,7 +44,7 @@ Response throw_if_failed(Response response) {
 }
 
 Engine::Impl::Impl(EngineParts from)
-    : parts(std::move(from)), limits(limits_of(parts)), kv(parts.backend->num_kv_blocks()) {}
+    : parts(std::move(from)), limits(limits_of(parts)), kv(parts.backend->limits().kv_blocks) {}
 
 Engine Engine::Impl::make(EngineParts parts) {
   return Engine(std::make_unique<Impl>(std::move(parts)));

@@ -44,6 +44,7 @@ void describe_program(const Backend& backend, ModelInfo& info) {
   info.backend = backend.name();
   info.context = static_cast<int>(program.limits.max_context);
   info.sms = static_cast<int>(program.machine.sms);
+  info.max_sequences = static_cast<int>(sequences_together(program.limits));
   info.instructions = static_cast<int64_t>(program.instructions.size());
   const auto policy = program.metadata.find("policy");
   if (policy != program.metadata.end()) info.policy = policy->second;

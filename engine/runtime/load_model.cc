@@ -60,7 +60,8 @@ template <class Bind>
 std::unique_ptr<Backend> bind_file(const std::string& file, Bind&& bind) {
   Program program = read_program(file);
   try {
-    return bind(ProgramSet({{kMaxRows, ValidProgram(std::move(program))}}));
+    const uint32_t rows = program.limits.rows;
+    return bind(ProgramSet({{rows, ValidProgram(std::move(program))}}));
   } catch (const Error& error) {
     if (!std::string_view(error.what()).starts_with("program: ")) throw;
     throw Error(error.kind(), fmt::format("{}: {}", file, error.what()));

@@ -9,7 +9,6 @@
 
 #include "models/model.h"
 #include "models/tokenizer/chat_template.h"
-#include "vm/state.h"
 
 namespace serval {
 namespace {
@@ -60,10 +59,11 @@ std::vector<std::string> backend_names() {
 
 void check_options(const EngineOptions& options) {
   require_range("context", options.context, 0, ConfigLimits::kMaxPosition);
-  require_range("max_sequences", options.max_sequences, 1, kMaxBatchSequences);
+  require_range("max_sequences", options.max_sequences, 1, OptionLimits::kMaxSequences);
+  require_range("max_batch_tokens", options.max_batch_tokens, 0, OptionLimits::kMaxBatchTokens);
   require_range("threads", options.threads, 0, OptionLimits::kMaxThreads);
   require_range("sms", options.sms, 0, OptionLimits::kMaxSms);
-  require_range("trace_tokens", options.trace_tokens, 0, kMaxLaunchPasses);
+  require_range("trace_tokens", options.trace_tokens, 0, OptionLimits::kMaxTraceTokens);
   if (!(options.stall_timeout_s > 0)) {
     throw Error(ErrorKind::kUsage, fmt::format("stall_timeout_s: {}; limit: more than 0, up to {}",
                                                options.stall_timeout_s, OptionLimits::kMaxStallTimeoutS));
@@ -107,7 +107,8 @@ ScheduleOptions schedule_options(const EngineOptions& options) {
 
 BackendOptions backend_options(const EngineOptions& options, int context) {
   return {.limits = {.context = static_cast<uint32_t>(context),
-                     .sequences = static_cast<uint32_t>(options.max_sequences)},
+                     .sequences = static_cast<uint32_t>(options.max_sequences),
+                     .rows = static_cast<uint32_t>(options.max_batch_tokens)},
           .schedule = schedule_options(options),
           .sms = static_cast<uint32_t>(options.sms),
           .threads = static_cast<uint32_t>(options.threads),

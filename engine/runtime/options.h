@@ -7,6 +7,8 @@
 #include "engine/backend/options.h"
 #include "engine/include/serval/engine.h"
 #include "vm/machine.h"
+#include "vm/state/limits.h"
+#include "vm/state/output.h"
 
 namespace serval {
 
@@ -15,6 +17,9 @@ struct OptionLimits {
   static constexpr int kMinContext = 2;         // one token of prompt, one new one
   static constexpr int kMaxThreads = 1024;
   static constexpr int kMaxSms = static_cast<int>(serval::kMaxSms);
+  static constexpr int kMaxSequences = static_cast<int>(kLargestSequences);
+  static constexpr int kMaxBatchTokens = static_cast<int>(kLargestRows);
+  static constexpr int kMaxTraceTokens = static_cast<int>(kMostLaunchPasses);
   static constexpr double kMaxStallTimeoutS = 86400;
 };
 

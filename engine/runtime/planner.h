@@ -1,11 +1,9 @@
 // What the rows of one pass are for: a pure function of how far each sequence is.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
-
-#include "vm/state.h"
+#include <vector>
 
 namespace serval {
 
@@ -23,18 +21,15 @@ struct PlannedRow {
 };
 
 struct PassPlan {
-  std::array<PlannedRow, kMaxRows> rows;
-  uint32_t num_rows = 0;
+  std::vector<PlannedRow> rows;
   // Every prompt is finished by this pass, so that further passes need nothing from the host.
   bool prompts_complete = true;
-
-  std::span<const PlannedRow> planned() const { return std::span(rows).first(num_rows); }
 };
 
-// Rows for at most kMaxRows sequences, in order of arrival: first one for every sequence that generates, then
-// chunks of the prompts of the others until the pass is full. The rows of a prompt are consecutive positions,
-// and only its last token wants logits. Every sequence that generates moves in every pass, and if none does,
-// the oldest prompt moves.
-PassPlan plan_pass(std::span<const SequenceProgress> sequences);
+// At most `max_rows` rows for at most as many sequences, in order of arrival: first one for every sequence
+// that generates, then chunks of the prompts of the others until the pass is full. The rows of a prompt are
+// consecutive positions, and only its last token wants logits. Every sequence that generates moves in every
+// pass, and if none does, the oldest prompt moves.
+PassPlan plan_pass(std::span<const SequenceProgress> sequences, uint32_t max_rows);
 
 }  // namespace serval

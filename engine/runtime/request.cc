@@ -7,7 +7,6 @@
 
 #include "instructions/sample/ranges.h"
 #include "models/tokenizer/utf8.h"
-#include "vm/state.h"
 
 namespace serval {
 namespace {

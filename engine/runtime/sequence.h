@@ -15,7 +15,8 @@
 #include "engine/runtime/request.h"
 #include "engine/runtime/stop_matcher.h"
 #include "engine/runtime/text_codec.h"
-#include "vm/state.h"
+#include "vm/state/output.h"
+#include "vm/state/slots.h"
 
 namespace serval {
 

@@ -12,7 +12,7 @@
 #include "models/tokenizer/tokenizer.h"
 #include "vm/error.h"
 #include "vm/json_file.h"
-#include "vm/state.h"
+#include "vm/state/slots.h"
 
 namespace serval {
 namespace {

@@ -14,8 +14,8 @@ constexpr uint32_t kSlot = 0;
 // Bounds the reference's attention scores: [heads, chunk, positions].
 constexpr size_t kOracleChunk = 256;
 
-void check_fits(const Backend& backend, size_t tokens) {
-  const StateLimits& limits = backend.program().limits;
+void check_fits(Backend& backend, size_t tokens) {
+  const StateLimits& limits = backend.limits();
   const size_t most = std::min<size_t>(limits.max_context, size_t{limits.kv_blocks} * kKvBlockTokens);
   if (tokens <= most) return;
   throw Error(ErrorKind::kUsage,
@@ -24,7 +24,7 @@ void check_fits(const Backend& backend, size_t tokens) {
 
 void write_rows(StateBlock& state, std::span<const int32_t> tokens, size_t first) {
   std::fill(std::begin(state.rows), std::end(state.rows), PassRow{});
-  const size_t count = std::min<size_t>(kMaxRows, tokens.size() - first);
+  const size_t count = std::min<size_t>(state.rows.size(), tokens.size() - first);
   for (size_t r = 0; r < count; ++r) {
     PassRow& row = state.rows[r];
     row.active = 1;
@@ -44,15 +44,15 @@ std::vector<float> teacher_force(Backend& backend, std::span<const int32_t> toke
   state.slots[kSlot] = {};  // greedy; what is sampled is not looked at
   state.slots[kSlot].end_position = backend.program().limits.max_context;
   const std::span<int32_t> blocks =
-      backend.block_table().first(blocks_for_tokens(static_cast<uint32_t>(tokens.size())));
+      state.blocks_of(kSlot).first(blocks_for_tokens(static_cast<uint32_t>(tokens.size())));
   std::iota(blocks.begin(), blocks.end(), 0);
 
   std::vector<float> logits;
   logits.reserve(tokens.size() * backend.program().limits.vocab);
-  for (size_t first = 0; first < tokens.size(); first += kMaxRows) {
+  for (size_t first = 0; first < tokens.size(); first += state.rows.size()) {
     write_rows(state, tokens, first);
     backend.run(1, {});
-    const size_t end = std::min(tokens.size(), first + kMaxRows);
+    const size_t end = std::min(tokens.size(), first + state.rows.size());
     for (size_t p = first; p < end; ++p) {
       const std::span<const float> row = backend.logits(static_cast<int>(p - first));
       logits.insert(logits.end(), row.begin(), row.end());

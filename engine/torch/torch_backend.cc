@@ -10,7 +10,8 @@
 #include "instructions/common/footprint.h"
 #include "instructions/sample/sampler.h"
 #include "vm/kv_cache.h"
-#include "vm/state_check.h"
+#include "vm/state/block.h"
+#include "vm/state/check.h"
 
 namespace serval {
 namespace {
@@ -18,9 +19,9 @@ namespace {
 // Rows of one slot at consecutive positions, in order: indices into the pass's rows.
 using RowGroup = std::vector<uint32_t>;
 
-std::vector<RowGroup> group_rows(const PassRow* rows) {
+std::vector<RowGroup> group_rows(std::span<const PassRow> rows) {
   RowGroup order;
-  for (uint32_t r = 0; r < kMaxRows; ++r) {
+  for (uint32_t r = 0; r < rows.size(); ++r) {
     if (rows[r].active != 0) order.push_back(r);
   }
   const auto place = [&](uint32_t r) { return std::tuple(rows[r].slot, rows[r].position); };
@@ -41,10 +42,7 @@ class TorchBackend final : public Backend {
 
   std::string name() const override { return "torch"; }
   const Program& program() const override { return program_; }
-  StateBlock& state() override { return *state_; }
-  std::span<int32_t> block_table() override { return block_table_; }
-  uint32_t blocks_per_sequence() const override { return blocks_for_tokens(program_.limits.max_context); }
-  uint32_t num_kv_blocks() const override { return program_.limits.kv_blocks; }
+  StateBlock& state() override { return state_; }
   void run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) override;
   void request_stop() noexcept override { stop_.store(true, std::memory_order_release); }
   std::span<const float> logits(int row) override { return row_logits(static_cast<uint32_t>(row)); }
@@ -57,9 +55,8 @@ class TorchBackend final : public Backend {
 
   const Program program_;
   Oracle oracle_;
-  std::vector<int32_t> block_table_;
-  std::unique_ptr<StateBlock> state_ = std::make_unique<StateBlock>();
-  std::vector<float> logits_;        // [kMaxRows, vocab]
+  StateBlock state_;
+  std::vector<float> logits_;        // [rows of the program, vocab]
   std::vector<float> group_logits_;  // scratch
   std::vector<Candidate> candidates_;
   std::atomic<bool> stop_{false};
@@ -68,8 +65,8 @@ class TorchBackend final : public Backend {
 TorchBackend::TorchBackend(Program program, Oracle oracle)
     : program_(std::move(program)),
       oracle_(std::move(oracle)),
-      block_table_(size_t{kMaxSlots} * blocks_per_sequence()),
-      logits_(size_t{kMaxRows} * program_.limits.vocab) {}
+      state_(program_.limits),
+      logits_(size_t{program_.limits.rows} * program_.limits.vocab) {}
 
 std::span<float> TorchBackend::row_logits(uint32_t row) {
   const size_t vocab = program_.limits.vocab;
@@ -77,7 +74,7 @@ std::span<float> TorchBackend::row_logits(uint32_t row) {
 }
 
 std::vector<int64_t> TorchBackend::cells_of(uint32_t slot, uint32_t positions) const {
-  const int32_t* blocks = block_table_.data() + size_t{slot} * blocks_per_sequence();
+  const std::span<const int32_t> blocks = state_.blocks_of(slot);
   std::vector<int64_t> cells(positions);
   for (uint32_t p = 0; p < positions; ++p) {
     cells[p] = int64_t{blocks[p / kKvBlockTokens]} * kKvBlockTokens + p % kKvBlockTokens;
@@ -86,7 +83,7 @@ std::vector<int64_t> TorchBackend::cells_of(uint32_t slot, uint32_t positions) c
 }
 
 void TorchBackend::evaluate(const RowGroup& group) {
-  const PassRow* rows = state_->rows;
+  const std::span<const PassRow> rows = state_.rows;
   std::vector<int32_t> tokens;
   for (const uint32_t r : group) tokens.push_back(rows[r].token);
   const auto wanted = [&](uint32_t r) { return row_wants_logits(rows[r]); };
@@ -102,24 +99,25 @@ void TorchBackend::evaluate(const RowGroup& group) {
 }
 
 void TorchBackend::sample_rows() {
-  for (uint32_t r = 0; r < kMaxRows; ++r) {
-    const PassRow& row = state_->rows[r];
+  for (uint32_t r = 0; r < state_.rows.size(); ++r) {
+    const PassRow& row = state_.rows[r];
     if (!row_wants_logits(row)) continue;
-    state_->sampled[r] = sample_token(row_logits(r), state_->slots[row.slot], row.position + 1, candidates_);
+    state_.sampled[r] = sample_token(row_logits(r), state_.slots[row.slot], row.position + 1, candidates_);
   }
 }
 
 void TorchBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) {
-  state_->control = {
+  state_.control = {
       .passes_done = 0, .passes_wanted = passes, .last_pass = kKeepRunning, .stopped_by_host = 0};
-  check_state(program_, *state_, block_table_);
-  while (state_->control.last_pass == kKeepRunning) {
-    const uint32_t pass = state_->control.passes_done;
-    for (const RowGroup& group : group_rows(state_->rows)) evaluate(group);
+  check_state(program_, state_);
+  while (state_.control.last_pass == kKeepRunning) {
+    const uint32_t pass = state_.control.passes_done;
+    for (const RowGroup& group : group_rows(state_.rows)) evaluate(group);
     sample_rows();
-    const bool any_active = advance_rows(state_->rows, state_->sampled, state_->slots, state_->output[pass]);
-    append_to_history(state_->output[pass], state_->slots);
-    advance_control(state_->control, any_active, stop_.load(std::memory_order_acquire));
+    const bool any_active =
+        advance_rows(state_.rows, state_.sampled.data(), state_.slots.data(), state_.output[pass].data());
+    append_to_history(state_.output[pass], state_.slots.data());
+    advance_control(state_.control, any_active, stop_.load(std::memory_order_acquire));
     if (on_pass) on_pass(pass);
   }
   stop_.store(false, std::memory_order_release);
@@ -133,7 +131,9 @@ std::unique_ptr<Backend> make_torch_backend(const Model& model, std::shared_ptr<
   program.machine.name = "LibTorch";
   program.limits = {.vocab = static_cast<uint32_t>(model.vocab_size),
                     .max_context = options.limits.context,
-                    .kv_blocks = options.limits.kv_blocks()};
+                    .kv_blocks = options.limits.kv_blocks(),
+                    .rows = options.limits.pass_rows(),
+                    .sequences = options.limits.slots()};
   const int64_t cells = int64_t{program.limits.kv_blocks} * kKvBlockTokens;
   Oracle oracle(model, std::move(weights), {torch.dtype, torch.device, cells, options.threads});
   return std::make_unique<TorchBackend>(std::move(program), std::move(oracle));

@@ -6,11 +6,13 @@
 
 namespace serval::device {
 
-// One lane a row: the same rule as instructions/advance/rule.h, whose parts it calls. All but what was
-// sampled is there before this pass's samples are: no other instruction writes it.
+// One lane a row, which the table of rows allows: the same rule as instructions/advance/rule.h, whose parts
+// it calls. All but what was sampled is there before this pass's samples are: no other instruction writes it.
 template <>
 struct DeviceOp<Advance> : GroupOp {
   static constexpr bool kStartsEarly = true;
+
+  static __device__ bool in_range(const Advance& op) { return op.max_rows <= kTableRows; }
 
   static __device__ __forceinline__ void run(const Advance& op, const Group& group) {
     if (group.warp != 0) return;
@@ -18,19 +20,19 @@ struct DeviceOp<Advance> : GroupOp {
     PassControl* control = group.tensor<&Advance::control, PassControl>();
     PassControl now = *control;
     const bool stop = ptx::load_relaxed(group.tensor<&Advance::host_stop, const uint32_t>()) != 0;
-    PassRow row = group.rows[r % kMaxRows];
-    const bool samples = r < kMaxRows && row_wants_logits(row);
+    PassRow row = group.rows[r % kTableRows];
+    const bool samples = r < kTableRows && row_wants_logits(row);
     SequenceSlot* slots = group.tensor<&Advance::slots, SequenceSlot>();
     const EndRule rule = samples ? end_rule_of(slots[row.slot]) : EndRule{};
     const History history(slots, row.slot, samples, r);
-    auto* out = group.tensor<&Advance::output, OutputToken>() + size_t{now.passes_done} * kMaxRows + r;
+    auto* out = group.tensor<&Advance::output, OutputToken>() + size_t{now.passes_done} * op.max_rows + r;
     now.last_pass = kKeepRunning;
 
     group.wait_inputs();
     OutputToken token{};
     row.active = 0;
     if (samples) token = finish_row(rule, group.tensor<&Advance::sampled, const SampledToken>()[r], row);
-    if (r < kMaxRows) {
+    if (r < op.max_rows) {
       group.tensor<&Advance::rows, PassRow>()[r] = row;
       *out = token;
     }
@@ -56,7 +58,7 @@ struct DeviceOp<Advance> : GroupOp {
    public:
     __device__ __forceinline__ History(SequenceSlot* slots, uint32_t slot, bool samples, uint32_t lane)
         : slot_(slots + slot) {
-      const uint32_t same = __match_any_sync(~0u, samples ? slot : kMaxSlots + lane);
+      const uint32_t same = __match_any_sync(~0u, samples ? slot : kLargestSequences + lane);
       const auto before = static_cast<uint32_t>(__popc(same & ((1u << lane) - 1)));
       const uint32_t length = samples ? slot_->history_length : 0;
       at_ = (length + before) % kHistoryTokens;

@@ -1,26 +1,35 @@
 #include <algorithm>
 #include <atomic>
+#include <vector>
 
 #include "instructions/advance/op.h"
 #include "instructions/advance/rule.h"
 #include "instructions/common/host_op.h"
-#include "vm/state.h"
+#include "vm/state/control.h"
+#include "vm/state/output.h"
+#include "vm/state/rows.h"
+#include "vm/state/slots.h"
 
 namespace serval {
 namespace {
 
 struct Local final : HostLocal {
-  PassRow rows[kMaxRows];
-  SampledToken sampled[kMaxRows];
-  SequenceSlot slots[kMaxSlots];  // those of the rows that sampled
+  std::vector<PassRow> rows;
+  std::vector<SampledToken> sampled;
+  std::vector<SequenceSlot>
+      slots;  // [max_sequences], of which only those of the rows that sampled are filled in
   PassControl control;
   bool host_stop = false;
-  OutputToken output[kMaxRows];
+  std::vector<OutputToken> output;
 };
 
 void load(const Advance& op, const HostMemory& m, Local& l) {
-  std::copy_n(m.data<const PassRow>(op.rows), kMaxRows, l.rows);
-  for (int r = 0; r < kMaxRows; ++r) {
+  const PassRow* rows = m.data<const PassRow>(op.rows);
+  l.rows.assign(rows, rows + op.max_rows);
+  l.sampled.resize(op.max_rows);
+  l.slots.resize(op.max_sequences);
+  l.output.resize(op.max_rows);
+  for (size_t r = 0; r < l.rows.size(); ++r) {
     if (!row_wants_logits(l.rows[r])) continue;
     l.sampled[r] = m.data<const SampledToken>(op.sampled)[r];
     const uint32_t slot = l.rows[r].slot;
@@ -32,15 +41,15 @@ void load(const Advance& op, const HostMemory& m, Local& l) {
 }
 
 void compute(const Advance&, const HostMemory&, Local& l) {
-  const bool any_active = advance_rows(l.rows, l.sampled, l.slots, l.output);
+  const bool any_active = advance_rows(l.rows, l.sampled.data(), l.slots.data(), l.output.data());
   advance_control(l.control, any_active, l.host_stop);
 }
 
 void store(const Advance& op, const HostMemory& m, Local& l) {
-  std::copy_n(l.output, kMaxRows,
-              m.data<OutputToken>(op.output) + size_t{l.control.passes_done - 1} * kMaxRows);
+  const OutputTable output{m.data<OutputToken>(op.output), op.max_rows};
+  std::ranges::copy(l.output, output[l.control.passes_done - 1].begin());
   append_to_history(l.output, m.data<SequenceSlot>(op.slots));
-  std::copy_n(l.rows, kMaxRows, m.data<PassRow>(op.rows));
+  std::ranges::copy(l.rows, m.data<PassRow>(op.rows));
   PassControl& control = *m.data<PassControl>(op.control);
   control.passes_done = l.control.passes_done;
   control.stopped_by_host = l.control.stopped_by_host;

@@ -11,6 +11,9 @@
 #include "instructions/common/check.h"
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
+#include "vm/state/control.h"
+#include "vm/state/output.h"
+#include "vm/state/slots.h"
 
 namespace serval {
 
@@ -21,6 +24,8 @@ struct Advance {
   TensorId slots;
   TensorId control;
   TensorId output;
+  uint32_t max_rows;
+  uint32_t max_sequences;
 
   template <class V>
   static constexpr void fields(V&& v) {
@@ -29,21 +34,23 @@ struct Advance {
     v(&Advance::rows, "rows", "in and out: the pass's rows");
     v(&Advance::slots, "slots", "in and out: history of the sequences");
     v(&Advance::control, "control", "in and out: the decision");
-    v(&Advance::output, "output", "out: the launch's tokens, by pass and row");
+    v(&Advance::output, "output", "out [passes of a launch, max_rows]: its tokens");
+    v(&Advance::max_rows, "max_rows", "rows of a pass");
+    v(&Advance::max_sequences, "max_sequences", "sequences of a state: its slots");
   }
 };
 
-inline void footprint(const Advance&, const StateView* state, FootprintBuilder<Advance>& f) {
+inline void footprint(const Advance& op, const StateView* state, FootprintBuilder<Advance>& f) {
   f.read_rows<&Advance::sampled>(RowSet::kWantLogits, 0, sizeof(SampledToken));
   f.read<&Advance::host_stop>({0, 1, 0, sizeof(uint32_t)});
-  f.read_write<&Advance::rows>({0, kMaxRows, 0, sizeof(PassRow)});
+  f.read_write<&Advance::rows>({0, op.max_rows, 0, sizeof(PassRow)});
   f.read_write<&Advance::control>({0, 1, 0, sizeof(PassControl)});
-  f.may_write<&Advance::output>({0, kMaxLaunchPasses, 0, kMaxRows * sizeof(OutputToken)});
+  f.may_write<&Advance::output>({0, launch_passes(op.max_rows), 0, op.max_rows * sizeof(OutputToken)});
   if (state == nullptr) {
-    f.may_read_write<&Advance::slots>({0, kMaxSlots, 0, sizeof(SequenceSlot)});
+    f.may_read_write<&Advance::slots>({0, op.max_sequences, 0, sizeof(SequenceSlot)});
     return;
   }
-  for (const PassRow* row = state->rows; row != state->rows + kMaxRows; ++row) {
+  for (const PassRow* row = state->rows; row != state->rows + op.max_rows; ++row) {
     if (row_wants_logits(*row)) {
       f.read_write<&Advance::slots>({row->slot, uint64_t{row->slot} + 1, 0, sizeof(SequenceSlot)});
     }
@@ -59,13 +66,14 @@ inline PageNeed pages(const Advance&) {
 }  // a few words
 
 inline void check(const Advance& op, OperandCheck& c) {
-  c.tensor("sampled", op.sampled, DType::kBytes, TensorKind::kState, kMaxRows, sizeof(SampledToken));
+  c.pass_rows(op.rows, op.max_rows);
+  if (!c.ok()) return;
+  c.tensor("sampled", op.sampled, DType::kBytes, TensorKind::kState, op.max_rows, sizeof(SampledToken));
   c.tensor("host_stop", op.host_stop, DType::kBytes, TensorKind::kState, 1, sizeof(uint32_t));
-  c.tensor("rows", op.rows, DType::kBytes, TensorKind::kState, kMaxRows, sizeof(PassRow));
-  c.tensor("slots", op.slots, DType::kBytes, TensorKind::kState, kMaxSlots, sizeof(SequenceSlot));
+  c.slots(op.slots, op.max_sequences);
   c.tensor("control", op.control, DType::kBytes, TensorKind::kState, 1, sizeof(PassControl));
-  c.tensor("output", op.output, DType::kBytes, TensorKind::kState, kMaxLaunchPasses,
-           kMaxRows * sizeof(OutputToken));
+  c.tensor("output", op.output, DType::kBytes, TensorKind::kState, launch_passes(op.max_rows),
+           op.max_rows * sizeof(OutputToken));
 }
 
 }  // namespace serval

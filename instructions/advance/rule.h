@@ -3,9 +3,13 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include "instructions/common/footprint.h"
-#include "vm/state.h"
+#include "vm/state/control.h"
+#include "vm/state/output.h"
+#include "vm/state/rows.h"
+#include "vm/state/slots.h"
 
 namespace serval {
 
@@ -33,12 +37,13 @@ constexpr FinishReason finish_of(const EndRule& rule, const SampledToken& sample
   return position >= rule.end_position ? FinishReason::kLength : FinishReason::kNone;
 }
 
-// rows, sampled and output are [kMaxRows], slots [kMaxSlots]. Moves the rows on and fills in what the pass
-// publishes: a row that sampled a token has a valid entry. Returns whether any row is active still.
-inline bool advance_rows(PassRow* rows, const SampledToken* sampled, const SequenceSlot* slots,
+// sampled and output have an entry for each row, slots one for each sequence. Moves the rows on and fills in
+// what the pass publishes: a row that sampled a token has a valid entry. Returns whether any row is active
+// still.
+inline bool advance_rows(std::span<PassRow> rows, const SampledToken* sampled, const SequenceSlot* slots,
                          OutputToken* output) {
   bool any_active = false;
-  for (int r = 0; r < kMaxRows; ++r) {
+  for (size_t r = 0; r < rows.size(); ++r) {
     PassRow& row = rows[r];
     output[r] = {};
     if (!row_wants_logits(row)) {
@@ -57,12 +62,12 @@ inline bool advance_rows(PassRow* rows, const SampledToken* sampled, const Seque
   return any_active;
 }
 
-// Adds the pass's tokens to the histories of their sequences, in the order of the rows.
-inline void append_to_history(const OutputToken* output, SequenceSlot* slots) {
-  for (int r = 0; r < kMaxRows; ++r) {
-    if (output[r].valid == 0) continue;
-    SequenceSlot& slot = slots[output[r].slot];
-    slot.history[slot.history_length % kHistoryTokens] = output[r].token;
+// Adds a pass's tokens to the histories of their sequences, in the order of the rows.
+inline void append_to_history(std::span<const OutputToken> output, SequenceSlot* slots) {
+  for (const OutputToken& token : output) {
+    if (token.valid == 0) continue;
+    SequenceSlot& slot = slots[token.slot];
+    slot.history[slot.history_length % kHistoryTokens] = token.token;
     ++slot.history_length;
   }
 }

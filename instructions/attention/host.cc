@@ -39,7 +39,7 @@ void copy_cache(const Attention& op, const HostMemory& m, TensorId cache, const 
 void load(const Attention& op, const HostMemory& m, Local& l) {
   const uint32_t group_heads = op.q_heads / op.kv_heads;
   const uint32_t blocks_per_sequence = blocks_for_tokens(op.max_context);
-  select_rows(m, op.rows, RowSet::kActive, l.rows);
+  select_rows(op, m, RowSet::kActive, l.rows);
   l.leaves.clear();
   for (size_t r = 0; r < l.rows.size(); ++r) {
     const PassRow& row = l.rows[r].row;

@@ -37,8 +37,8 @@ struct Item {
 class Items {
  public:
   __device__ __forceinline__ Items(const Attention& op, const Group& group) : lanes_(op.lanes) {
-    const PassRow& row = group.rows[group.lane % kMaxRows];
-    const bool active = group.lane < kMaxRows && row_is_active(row);
+    const PassRow& row = group.rows[group.lane % kTableRows];
+    const bool active = group.lane < kTableRows && row_is_active(row);
     slot_ = row.slot;
     tokens_ = active ? row.position + 1 : 0;
     const uint32_t turn = slot_ < lanes_ ? slot_ : slot_ % lanes_;
@@ -92,7 +92,7 @@ class Queries {
   };
 
   __device__ __forceinline__ PartialLayout layout(const Attention& op, uint32_t head_dim) const {
-    return {op.lanes, heads_, head_dim};
+    return {op.lanes, heads_, head_dim, kTableRows};
   }
   // Where a query is among all heads of all rows.
   __device__ __forceinline__ uint64_t vector(const Attention& op, const Query& query) const {
@@ -124,11 +124,11 @@ class Queries {
 
 // The most rows of the pass that belong to one slot.
 __device__ __forceinline__ uint32_t most_rows_of_a_slot(const Group& group) {
-  const PassRow& row = group.rows[group.lane % kMaxRows];
-  const bool active = group.lane < kMaxRows && row_is_active(row);
+  const PassRow& row = group.rows[group.lane % kTableRows];
+  const bool active = group.lane < kTableRows && row_is_active(row);
   const uint32_t rows = __ballot_sync(kAllLanes, active);
   if (__popc(rows) < 2) return 1;
-  constexpr uint32_t kNoSlot = kMaxSlots;
+  constexpr uint32_t kNoSlot = kLargestSequences;
   const uint32_t same = __match_any_sync(kAllLanes, active ? row.slot : kNoSlot + group.lane);
   return __reduce_max_sync(kAllLanes, static_cast<uint32_t>(__popc(same)));
 }

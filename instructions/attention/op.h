@@ -31,15 +31,17 @@ struct Attention {
   uint32_t max_context;
   uint32_t kv_blocks;
   float scale;
+  uint32_t max_rows;
+  uint32_t max_sequences;
 
   template <class V>
   static constexpr void fields(V&& v) {
-    v(&Attention::q, "q", "in [16, q_heads * head_dim] bf16");
+    v(&Attention::q, "q", "in [max_rows, q_heads * head_dim] bf16");
     v(&Attention::k_cache, "k_cache", "in [kv_heads * head_dim, kv_blocks * 64] bf16");
     v(&Attention::v_cache, "v_cache", "in [kv_heads * head_dim, kv_blocks * 64] bf16");
     v(&Attention::rows, "rows", "in: the pass's rows");
-    v(&Attention::block_table, "block_table", "in [16, blocks of a sequence] i32");
-    v(&Attention::partial, "partial", "out [kv_heads * lanes * 16, partial_cols] f32");
+    v(&Attention::block_table, "block_table", "in [max_sequences, blocks of a sequence] i32");
+    v(&Attention::partial, "partial", "out [kv_heads * lanes * rows, partial_cols] f32: PartialLayout");
     v(&Attention::kv_head, "kv_head", "head");
     v(&Attention::lane, "lane", "lane");
     v(&Attention::lanes, "lanes", "lanes");
@@ -49,21 +51,27 @@ struct Attention {
     v(&Attention::max_context, "max_context", "tokens");
     v(&Attention::kv_blocks, "kv_blocks", "blocks of 64 tokens");
     v(&Attention::scale, "scale", "of the scores: 1 / sqrt(head_dim)");
+    v(&Attention::max_rows, "max_rows", "rows of a pass");
+    v(&Attention::max_sequences, "max_sequences", "sequences of a state: its slots");
   }
 };
 
-// The tensor of partial results. Its row (kv_head × lanes + lane) × 16 + pass row holds, for each leaf of
-// that lane in order and each query head of the group, head_dim sums, then m, then l.
+// The tensor of partial results. Its row (kv_head × lanes + lane) × rows + pass row, where `rows` are those
+// of a pass in whole tiles (vm/state/rows.h), holds, for each leaf of that lane in order and each query head
+// of the group, head_dim sums, then m, then l. It grows with rows × max_context: 4 (head_dim + 2) bytes for
+// each row, leaf and query head.
 struct PartialLayout {
   uint32_t lanes;
   uint32_t group_heads;  // query heads of a KV head
   uint32_t head_dim;
+  uint32_t rows;
 
   static constexpr uint32_t kExtra = 2;  // m and l
   constexpr uint32_t lane_of(uint32_t slot, uint32_t leaf) const { return (slot + leaf) % lanes; }
   constexpr uint64_t row(uint32_t kv_head, uint32_t lane, uint32_t pass_row) const {
-    return (uint64_t{kv_head} * lanes + lane) * kMaxRows + pass_row;
+    return (uint64_t{kv_head} * lanes + lane) * rows + pass_row;
   }
+  constexpr uint64_t rows_of_all(uint32_t kv_heads) const { return uint64_t{kv_heads} * lanes * rows; }
   constexpr uint64_t leaf_cols() const { return uint64_t{group_heads} * (head_dim + kExtra); }
   constexpr uint64_t col(uint32_t leaf, uint32_t group_head) const {
     return leaf / lanes * leaf_cols() + uint64_t{group_head} * (head_dim + kExtra);
@@ -77,7 +85,7 @@ struct PartialLayout {
 };
 
 constexpr PartialLayout partial_layout(const Attention& op) {
-  return {op.lanes, op.q_heads / op.kv_heads, op.head_dim};
+  return {op.lanes, op.q_heads / op.kv_heads, op.head_dim, whole_row_tiles(op.max_rows)};
 }
 
 // The first leaf of `slot` that belongs to `lane`.
@@ -90,26 +98,25 @@ inline void footprint(const Attention& op, const StateView* state, FootprintBuil
   const uint64_t group_cols = uint64_t{layout.group_heads} * op.head_dim;
   const uint64_t k_begin = uint64_t{op.kv_head} * op.head_dim, k_end = k_begin + op.head_dim;
   f.pass_rows<&Attention::rows>();
-  f.read<&Attention::block_table>({0, kMaxSlots, 0, blocks_for_tokens(op.max_context)});
+  f.read<&Attention::block_table>({0, op.max_sequences, 0, blocks_for_tokens(op.max_context)});
   if (state == nullptr) {
     const uint64_t all_tokens = uint64_t{op.kv_blocks} * kKvBlockTokens;
     const uint64_t first_row = layout.row(op.kv_head, op.lane, 0);
     f.read_rows<&Attention::q>(RowSet::kActive, op.kv_head * group_cols, (op.kv_head + 1) * group_cols);
     f.read<&Attention::k_cache>({k_begin, k_end, 0, all_tokens});
     f.read<&Attention::v_cache>({k_begin, k_end, 0, all_tokens});
-    f.write<&Attention::partial>({first_row, first_row + kMaxRows, 0, layout.cols(op.max_context)},
+    f.write<&Attention::partial>({first_row, first_row + op.max_rows, 0, layout.cols(op.max_context)},
                                  Part::kSeenLeaves, layout.key());
     return;
   }
-  for (int r = 0; r < kMaxRows; ++r) {
+  for (uint32_t r = 0; r < op.max_rows; ++r) {
     const PassRow& row = state->rows[r];
     if (!row_is_active(row)) continue;
     const uint32_t tokens = row.position + 1;
     const uint32_t first = first_leaf(row.slot, op.lane, op.lanes);
     const uint32_t leaves = leaves_for_tokens(tokens);
     if (first >= leaves) continue;
-    const uint64_t pass_row = static_cast<uint64_t>(r);
-    f.read<&Attention::q>({pass_row, pass_row + 1, op.kv_head * group_cols, (op.kv_head + 1) * group_cols});
+    f.read<&Attention::q>({r, uint64_t{r} + 1, op.kv_head * group_cols, (op.kv_head + 1) * group_cols});
     for (uint32_t leaf = first; leaf < leaves; leaf += op.lanes) {
       const uint32_t leaf_end = (leaf + 1) * kLeafTokens < tokens ? (leaf + 1) * kLeafTokens : tokens;
       for (uint32_t t = leaf * kLeafTokens; t < leaf_end; t += kKvBlockTokens) {
@@ -119,7 +126,7 @@ inline void footprint(const Attention& op, const StateView* state, FootprintBuil
         f.read<&Attention::k_cache>({k_begin, k_end, begin, end});
         f.read<&Attention::v_cache>({k_begin, k_end, begin, end});
       }
-      const uint64_t out_row = layout.row(op.kv_head, op.lane, static_cast<uint32_t>(r));
+      const uint64_t out_row = layout.row(op.kv_head, op.lane, r);
       f.write<&Attention::partial>(
           {out_row, out_row + 1, layout.col(leaf, 0), layout.col(leaf, 0) + layout.leaf_cols()});
     }
@@ -140,6 +147,7 @@ inline PageNeed pages(const Attention&) {
 }  // a page of K and one of V at a time
 
 inline void check(const Attention& op, OperandCheck& c) {
+  c.pass_rows(op.rows, op.max_rows);
   c.require(op.head_dim == 64 || op.head_dim == 128, "head_dim", op.head_dim, "64 or 128");
   c.dimension("kv_heads", op.kv_heads, 1);
   c.dimension("q_heads", op.q_heads, 1);
@@ -154,14 +162,13 @@ inline void check(const Attention& op, OperandCheck& c) {
   const uint64_t q_cols = uint64_t{op.q_heads} * op.head_dim;
   const uint64_t kv_rows = uint64_t{op.kv_heads} * op.head_dim;
   const uint64_t kv_cols = uint64_t{op.kv_blocks} * kKvBlockTokens;
-  c.tensor("q", op.q, DType::kBF16, TensorKind::kActivation, kMaxRows, q_cols);
+  const PartialLayout layout = partial_layout(op);
+  c.activation("q", op.q, DType::kBF16, op.max_rows, q_cols);
   c.tensor("k_cache", op.k_cache, DType::kBF16, TensorKind::kKvCache, kv_rows, kv_cols);
   c.tensor("v_cache", op.v_cache, DType::kBF16, TensorKind::kKvCache, kv_rows, kv_cols);
-  c.tensor("rows", op.rows, DType::kBytes, TensorKind::kState, kMaxRows, sizeof(PassRow));
-  c.tensor("block_table", op.block_table, DType::kI32, TensorKind::kState, kMaxSlots,
-           blocks_for_tokens(op.max_context));
-  c.tensor("partial", op.partial, DType::kF32, TensorKind::kActivation,
-           uint64_t{op.kv_heads} * op.lanes * kMaxRows, partial_layout(op).cols(op.max_context));
+  c.block_table(op.block_table, op.max_sequences, op.max_context);
+  c.tensor("partial", op.partial, DType::kF32, TensorKind::kActivation, layout.rows_of_all(op.kv_heads),
+           layout.cols(op.max_context));
 }
 
 }  // namespace serval

@@ -39,8 +39,8 @@ struct DeviceOp<AttentionMerge> : GroupOp {
    public:
     __device__ __forceinline__ Runs(const AttentionMerge& op, const Group& group)
         : op_(op), of_head_(op.head_dim / attention_merge::kRunChannels) {
-      const PassRow& row = group.rows[group.lane % kMaxRows];
-      const bool active = group.lane < kMaxRows && row_is_active(row);
+      const PassRow& row = group.rows[group.lane % kTableRows];
+      const bool active = group.lane < kTableRows && row_is_active(row);
       rows_ = __ballot_sync(kAllLanes, active);
       most_leaves_ = leaves_for_tokens(__reduce_max_sync(kAllLanes, active ? row.position + 1 : 0));
     }
@@ -70,7 +70,8 @@ struct DeviceOp<AttentionMerge> : GroupOp {
   static __device__ __forceinline__ std::byte* place(const AttentionMerge& op, const Group& group,
                                                      const Run& run, uint32_t channel) {
     return group.tensor<&AttentionMerge::output, std::byte>() +
-           activation_image::offset(op.q_heads * op.head_dim, run.row, run.head * op.head_dim + channel);
+           activation_image::offset(kTableRows, op.q_heads * op.head_dim, run.row,
+                                    run.head * op.head_dim + channel);
   }
 
   static __device__ __forceinline__ void merge_alone(const attention_merge::LeafFinder& finder,

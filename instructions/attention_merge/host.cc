@@ -22,7 +22,7 @@ void load(const AttentionMerge& op, const HostMemory& m, Local& l) {
   const PartialLayout layout = partial_layout(op);
   const size_t stride = op.head_dim + PartialLayout::kExtra;
   const uint64_t cols = layout.cols(op.max_context);
-  select_rows(m, op.rows, RowSet::kActive, l.rows);
+  select_rows(op, m, RowSet::kActive, l.rows);
   l.begin.assign(1, 0);
   l.leaves.clear();
   for (const SelectedRow& r : l.rows) {

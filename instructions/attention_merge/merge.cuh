@@ -48,7 +48,7 @@ class LeafFinder {
   __device__ __forceinline__ LeafFinder(const AttentionMerge& op, const float* partial)
       : op_(op),
         partial_(partial),
-        layout_(partial_layout(op)),
+        layout_{op.lanes, op.q_heads / op.kv_heads, op.head_dim, kTableRows},
         by_lanes_(op.lanes),
         cols_(by_lanes_.quotient(leaves_for_tokens(op.max_context) + op.lanes - 1) * layout_.leaf_cols()) {}
 
@@ -58,7 +58,7 @@ class LeafFinder {
     const float* first = partial_ + layout_.row(kv_head, 0, index) * cols_ +
                          layout_.col(0, head - kv_head * layout_.group_heads);
     return {first,
-            kMaxRows * cols_,
+            kTableRows * cols_,
             static_cast<uint32_t>(layout_.leaf_cols()),
             op_.head_dim,
             op_.lanes,
@@ -70,7 +70,7 @@ class LeafFinder {
   static __device__ bool in_range(const AttentionMerge& op) {
     constexpr uint64_t kLimit = uint64_t{1} << 32;
     return uint64_t{op.q_heads} * op.kv_heads < kLimit && uint64_t{op.q_heads} * (op.head_dim + 2) < kLimit &&
-           (uint64_t{leaves_for_tokens(op.max_context)} + op.lanes + kMaxSlots) * op.lanes < kLimit;
+           (uint64_t{leaves_for_tokens(op.max_context)} + op.lanes + kLargestSequences) * op.lanes < kLimit;
   }
 
  private:

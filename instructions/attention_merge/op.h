@@ -22,12 +22,13 @@ struct AttentionMerge {
   uint32_t q_heads;
   uint32_t kv_heads;
   uint32_t max_context;
+  uint32_t max_rows;
 
   template <class V>
   static constexpr void fields(V&& v) {
-    v(&AttentionMerge::partial, "partial", "in [kv_heads * lanes * 16, partial_cols] f32");
+    v(&AttentionMerge::partial, "partial", "in [kv_heads * lanes * rows, partial_cols] f32: PartialLayout");
     v(&AttentionMerge::rows, "rows", "in: the pass's rows");
-    v(&AttentionMerge::output, "output", "out [16, q_heads * head_dim] bf16");
+    v(&AttentionMerge::output, "output", "out [max_rows, q_heads * head_dim] bf16");
     v(&AttentionMerge::first_head, "first_head", "query heads");
     v(&AttentionMerge::num_heads, "num_heads", "query heads");
     v(&AttentionMerge::lanes, "lanes", "lanes");
@@ -35,11 +36,12 @@ struct AttentionMerge {
     v(&AttentionMerge::q_heads, "q_heads", "heads");
     v(&AttentionMerge::kv_heads, "kv_heads", "heads");
     v(&AttentionMerge::max_context, "max_context", "tokens");
+    v(&AttentionMerge::max_rows, "max_rows", "rows of a pass");
   }
 };
 
 constexpr PartialLayout partial_layout(const AttentionMerge& op) {
-  return {op.lanes, op.q_heads / op.kv_heads, op.head_dim};
+  return {op.lanes, op.q_heads / op.kv_heads, op.head_dim, whole_row_tiles(op.max_rows)};
 }
 
 inline void footprint(const AttentionMerge& op, const StateView* state, FootprintBuilder<AttentionMerge>& f) {
@@ -51,12 +53,18 @@ inline void footprint(const AttentionMerge& op, const StateView* state, Footprin
   if (state == nullptr) {
     const uint32_t first_group = op.first_head / layout.group_heads;
     const uint32_t last_group = (head_end - 1) / layout.group_heads;
-    f.read<&AttentionMerge::partial>(
-        {layout.row(first_group, 0, 0), layout.row(last_group + 1, 0, 0), 0, layout.cols(op.max_context)},
-        Part::kSeenLeaves, layout.key());
+    const uint64_t begin = layout.row(first_group, 0, 0), end = layout.row(last_group + 1, 0, 0);
+    // One box where the pass fills its tiles of rows; else one for each KV head and lane.
+    const bool whole_tiles = op.max_rows == layout.rows;
+    const uint64_t step = whole_tiles ? end - begin : layout.rows;
+    const uint64_t rows = whole_tiles ? step : op.max_rows;
+    for (uint64_t row = begin; row < end; row += step) {
+      f.read<&AttentionMerge::partial>({row, row + rows, 0, layout.cols(op.max_context)}, Part::kSeenLeaves,
+                                       layout.key());
+    }
     return;
   }
-  for (uint32_t r = 0; r < kMaxRows; ++r) {
+  for (uint32_t r = 0; r < op.max_rows; ++r) {
     const PassRow& row = state->rows[r];
     if (!row_is_active(row)) continue;
     for (uint32_t head = op.first_head; head < head_end; ++head) {
@@ -80,6 +88,7 @@ inline PageNeed pages(const AttentionMerge&) {
 }  // leaves go through registers
 
 inline void check(const AttentionMerge& op, OperandCheck& c) {
+  c.pass_rows(op.rows, op.max_rows);
   c.require(op.head_dim == 64 || op.head_dim == 128, "head_dim", op.head_dim, "64 or 128");
   c.dimension("kv_heads", op.kv_heads, 1);
   c.dimension("q_heads", op.q_heads, 1);
@@ -88,11 +97,10 @@ inline void check(const AttentionMerge& op, OperandCheck& c) {
   if (!c.ok()) return;
   c.require(op.q_heads % op.kv_heads == 0, "q_heads", op.q_heads, "a multiple of kv_heads");
   c.range("first_head", op.first_head, op.num_heads, op.q_heads);
-  c.tensor("partial", op.partial, DType::kF32, TensorKind::kActivation,
-           uint64_t{op.kv_heads} * op.lanes * kMaxRows, partial_layout(op).cols(op.max_context));
-  c.tensor("rows", op.rows, DType::kBytes, TensorKind::kState, kMaxRows, sizeof(PassRow));
-  c.tensor("output", op.output, DType::kBF16, TensorKind::kActivation, kMaxRows,
-           uint64_t{op.q_heads} * op.head_dim);
+  const PartialLayout layout = partial_layout(op);
+  c.tensor("partial", op.partial, DType::kF32, TensorKind::kActivation, layout.rows_of_all(op.kv_heads),
+           layout.cols(op.max_context));
+  c.activation("output", op.output, DType::kBF16, op.max_rows, uint64_t{op.q_heads} * op.head_dim);
 }
 
 }  // namespace serval

@@ -3,7 +3,9 @@
 #include <cmath>
 #include <fmt/format.h>
 
-#include "vm/state.h"
+#include "vm/kv_cache.h"
+#include "vm/state/rows.h"
+#include "vm/state/slots.h"
 #include "vm/units.h"
 
 namespace serval {
@@ -41,9 +43,34 @@ void OperandCheck::dimension(const char* operand, uint64_t value, uint64_t multi
   }
 }
 
-void OperandCheck::weighted_rows(TensorId weighted, TensorId squares, uint64_t hidden) {
-  tensor("weighted", weighted, DType::kBF16, TensorKind::kActivation, kMaxRows, hidden);
-  tensor("squares", squares, DType::kF32, TensorKind::kActivation, kMaxRows, hidden / kUnitRows);
+void OperandCheck::bound(const char* operand, uint32_t found, uint32_t limit) {
+  if (found != limit) fail(fmt::format("{}: {}, the program has {}", operand, found, limit));
+}
+
+void OperandCheck::pass_rows(TensorId rows, uint32_t max_rows) {
+  bound("max_rows", max_rows, program_.limits.rows);
+  tensor("rows", rows, DType::kBytes, TensorKind::kState, max_rows, sizeof(PassRow));
+}
+
+void OperandCheck::slots(TensorId slots, uint32_t max_sequences) {
+  bound("max_sequences", max_sequences, program_.limits.sequences);
+  tensor("slots", slots, DType::kBytes, TensorKind::kState, max_sequences, sizeof(SequenceSlot));
+}
+
+void OperandCheck::block_table(TensorId block_table, uint32_t max_sequences, uint32_t max_context) {
+  bound("max_sequences", max_sequences, program_.limits.sequences);
+  tensor("block_table", block_table, DType::kI32, TensorKind::kState, max_sequences,
+         blocks_for_tokens(max_context));
+}
+
+void OperandCheck::activation(const char* operand, TensorId id, DType dtype, uint32_t max_rows,
+                              uint64_t cols) {
+  tensor(operand, id, dtype, TensorKind::kActivation, max_rows, cols);
+}
+
+void OperandCheck::weighted_rows(TensorId weighted, TensorId squares, uint32_t max_rows, uint64_t hidden) {
+  activation("weighted", weighted, DType::kBF16, max_rows, hidden);
+  activation("squares", squares, DType::kF32, max_rows, hidden / kUnitRows);
 }
 
 void OperandCheck::factor(const char* operand, float value) {

@@ -26,8 +26,16 @@ class OperandCheck {
   void dimension(const char* operand, uint64_t value, uint64_t multiple);
   // A dimension that is also a limit of the program's state.
   void limit(const char* operand, uint64_t value, uint32_t StateLimits::*limit);
-  // The rows that `residual.h` speaks of: weighted [16, hidden] bf16 and squares [16, hidden / 8] f32.
-  void weighted_rows(TensorId weighted, TensorId squares, uint64_t hidden);
+  // The row bound must be the program's, and the table of rows as long.
+  void pass_rows(TensorId rows, uint32_t max_rows);
+  // The bound of sequences must be the program's, and the tables of slots and of KV blocks as long.
+  void slots(TensorId slots, uint32_t max_sequences);
+  void block_table(TensorId block_table, uint32_t max_sequences, uint32_t max_context);
+  // A tensor of the pass's activations: [max_rows, cols].
+  void activation(const char* operand, TensorId id, DType dtype, uint32_t max_rows, uint64_t cols);
+  // The rows that `residual.h` speaks of: weighted [max_rows, hidden] bf16 and squares [max_rows, hidden / 8]
+  // f32.
+  void weighted_rows(TensorId weighted, TensorId squares, uint32_t max_rows, uint64_t hidden);
   // A number that arithmetic may rely on: finite and not negative.
   void factor(const char* operand, float value);
   uint64_t tensor_rows(TensorId id) const;
@@ -35,6 +43,7 @@ class OperandCheck {
 
  private:
   void fail(std::string message);
+  void bound(const char* operand, uint32_t found, uint32_t limit);
   const Program& program_;
   std::string error_;
 };

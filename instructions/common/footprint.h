@@ -6,16 +6,9 @@
 #include "vm/kv_cache.h"
 #include "vm/reflect.h"
 #include "vm/region.h"
-#include "vm/state.h"
+#include "vm/state/view.h"
 
 namespace serval {
-
-constexpr bool row_is_active(const PassRow& row) {
-  return row.active != 0;
-}
-constexpr bool row_wants_logits(const PassRow& row) {
-  return row.active != 0 && row.wants_logits != 0;
-}
 
 // Which rows of the pass an instruction computes.
 enum class RowSet : uint8_t {
@@ -33,25 +26,27 @@ constexpr RowSet computed_rows(bool logits_only) {
   return logits_only ? RowSet::kWantLogits : RowSet::kActive;
 }
 
-// Calls fn(begin, end) for each run of neighbouring rows of the set; the whole range without a state.
+// Calls fn(begin, end) for each run of neighbouring rows of the set, of the pass's `rows`; the whole range
+// without a state.
 template <class Fn>
-void for_row_runs(const StateView* state, RowSet set, Fn&& fn) {
+void for_row_runs(const StateView* state, uint32_t rows, RowSet set, Fn&& fn) {
   if (state == nullptr) {
-    fn(0, kMaxRows);
+    fn(uint64_t{0}, uint64_t{rows});
     return;
   }
-  for (int begin = 0; begin < kMaxRows; ++begin) {
+  for (uint32_t begin = 0; begin < rows; ++begin) {
     if (!contains(set, state->rows[begin])) continue;
-    int end = begin + 1;
-    while (end < kMaxRows && contains(set, state->rows[end])) ++end;
-    fn(begin, end);
+    uint32_t end = begin + 1;
+    while (end < rows && contains(set, state->rows[end])) ++end;
+    fn(uint64_t{begin}, uint64_t{end});
     begin = end;
   }
 }
 
 // A footprint states both sides of each access (vm/region.h). `write` and `read_write` promise that the part
 // is written in every state; what is written in some states only is `may_write` or `may_read_write`. Parts
-// count without a state: with one, boxes are given as they are touched.
+// count without a state: with one, boxes are given as they are touched. `Op` has an operand `max_rows`: rows
+// of a pass, for which its activations have room.
 template <class Op>
 class FootprintBuilder {
  public:
@@ -79,7 +74,7 @@ class FootprintBuilder {
     add<Member>(box, Access::kReadWrite, false, Part::kWhole);
   }
 
-  // Columns of rows of a [kMaxRows, …] tensor.
+  // Columns of rows of a [max_rows, …] tensor.
   template <auto Member>
   void read_rows(RowSet rows, uint64_t col_begin, uint64_t col_end) {
     add_rows<Member>(rows, Access::kRead, col_begin, col_end);
@@ -95,15 +90,14 @@ class FootprintBuilder {
   // The table of rows itself, which every instruction consults.
   template <auto Member>
   void pass_rows() {
-    read<Member>({0, kMaxRows, 0, sizeof(PassRow)});
+    read<Member>({0, op_.max_rows, 0, sizeof(PassRow)});
   }
 
  private:
   template <auto Member>
   void add_rows(RowSet rows, Access access, uint64_t col_begin, uint64_t col_end) {
-    for_row_runs(state_, rows, [&](int begin, int end) {
-      add<Member>({static_cast<uint64_t>(begin), static_cast<uint64_t>(end), col_begin, col_end}, access,
-                  writes(access), part_of(rows));
+    for_row_runs(state_, op_.max_rows, rows, [&](uint64_t begin, uint64_t end) {
+      add<Member>({begin, end, col_begin, col_end}, access, writes(access), part_of(rows));
     });
   }
   template <auto Member>

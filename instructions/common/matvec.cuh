@@ -42,7 +42,7 @@ inline constexpr uint32_t kChains = 4;  // independent sums, so that products ov
 
 struct Input {
   const std::byte* activations;  // an image
-  const float* squares;          // [16, cols / 8] of the residual, where rows are to be normalised, or null
+  const float* squares;          // [rows, cols / 8] of the residual, where rows are to be normalised, or null
   float epsilon;                 // with squares
   bool logits_only;              // only rows that want logits have results
 
@@ -88,8 +88,10 @@ struct Plan {
 };
 
 // Where a warp has a unit of its own, all units of a block must have room: a warp that waited for it would
-// hold a page that another needs.
-static_assert(kPartialBytes >= 2 * kConsumerWarps * kMaxRows * kUnitRows * sizeof(float));
+// hold a page that another needs. 16 rows fill the memory.
+template <class Config>
+inline constexpr bool kBlockHasRoom = kPartialBytes >=
+                                      2 * kConsumerWarps* Config::kRows* kUnitRows * sizeof(float);
 
 // Units whose partial results are in shared memory at once: a power of two.
 template <class Config>
@@ -106,6 +108,7 @@ __device__ __forceinline__ Mode mode_of(uint32_t units, uint32_t matrices, uint3
 }
 template <class Config>
 __device__ __forceinline__ Plan make_plan(const Launch& launch, const Shape& shape) {
+  static_assert(kBlockHasRoom<Config>, "more rows need more memory for partial results");
   const auto [input, all_units, matrices, cols] = shape;
   // After the launch's first pass every active row wants logits.
   const uint32_t units = input.logits_only && launch.any_logits == 0 ? 0 : all_units;
@@ -399,6 +402,7 @@ inline constexpr uint32_t kTilesOfUnit = Config::kRows / TileOfRows<Config>::kRo
 template <class Config>
 class TileWalk {
   using Tile = TileOfRows<Config>;
+  static_assert(kTilesOfUnit<Config> <= kStorerWarps, "a storer steps by whole units");
 
  public:
   __device__ __forceinline__ explicit TileWalk(const StorerRole<Config>& role)
@@ -585,8 +589,8 @@ struct Stream {
 #pragma unroll 1
     for (uint32_t n = 0; n < total; n += at_once) {
       if (!plan.resident()) role.acquire_chunks(at_once);
-      role.copy_chunks(plan.input.activations + size_t{chunk} * activation_image::kChunkBytes,
-                       activation_image::kChunkBytes, at_once,
+      role.copy_chunks(plan.input.activations + size_t{chunk} * activation_image::chunk_bytes(kTableRows),
+                       activation_image::chunk_bytes(kTableRows), at_once,
                        row_bound<typename Role::Config>(role.launch) * kActivationRowBytes);
       chunk = chunk + at_once < plan.chunks ? chunk + at_once : 0;
     }

@@ -7,25 +7,26 @@
 #include "instructions/common/residual.h"
 #include "vm/bf16.h"
 #include "vm/host/memory.h"
-#include "vm/state.h"
+#include "vm/state/rows.h"
 
 namespace serval {
 
 // A copy of one row of the pass and its index, taken by the load role.
 struct SelectedRow {
-  uint32_t index;  // row of the pass: row of the [kMaxRows, …] tensors
+  uint32_t index;  // row of the pass: row of the [max_rows, …] tensors
   PassRow row;
 };
 
-inline void select_rows(const HostMemory& m, TensorId rows, RowSet wanted, std::vector<SelectedRow>& out) {
-  const PassRow* table = m.data<const PassRow>(rows);
+template <class Op>
+void select_rows(const Op& op, const HostMemory& m, RowSet wanted, std::vector<SelectedRow>& out) {
+  const PassRow* table = m.data<const PassRow>(op.rows);
   out.clear();
-  for (uint32_t r = 0; r < kMaxRows; ++r) {
+  for (uint32_t r = 0; r < op.max_rows; ++r) {
     if (contains(wanted, table[r])) out.push_back({r, table[r]});
   }
 }
 
-// Copies columns [begin, begin + count) of the selected rows of a [kMaxRows, cols] bf16 tensor, widened to
+// Copies columns [begin, begin + count) of the selected rows of a [max_rows, cols] bf16 tensor, widened to
 // float.
 inline void load_bf16_rows(const HostMemory& m, TensorId tensor, const std::vector<SelectedRow>& rows,
                            size_t cols, size_t begin, size_t count, std::vector<float>& out) {

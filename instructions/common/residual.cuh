@@ -23,9 +23,9 @@ __device__ __forceinline__ float warp_sum(float value) {
 
 // Where a row's values go.
 struct Place {
-  float* residual;      // [16, cols]
-  std::byte* weighted;  // an activation image of [16, cols]
-  float* squares;       // [16, cols / 8]
+  float* residual;      // [rows, cols]
+  std::byte* weighted;  // an activation image of [rows, cols]
+  float* squares;       // [rows, cols / 8]
   uint32_t cols;
 };
 
@@ -39,8 +39,9 @@ __device__ __forceinline__ void store(const Place& to, uint32_t row, uint32_t co
   if (!wanted) return;
   ptx::store_relaxed(to.residual + size_t{row} * to.cols + col, value);
   if (col % 2 == 0) {
-    ptx::store_relaxed(reinterpret_cast<uint32_t*>(to.weighted + activation_image::offset(to.cols, row, col)),
-                       ptx::pack_bf16(weighted, neighbour));
+    ptx::store_relaxed(
+        reinterpret_cast<uint32_t*>(to.weighted + activation_image::offset(kTableRows, to.cols, row, col)),
+        ptx::pack_bf16(weighted, neighbour));
   }
   if (col % kUnitRows == 0) {
     ptx::store_relaxed(to.squares + size_t{row} * (to.cols / kUnitRows) + col / kUnitRows, squares);

@@ -30,7 +30,7 @@ struct DeviceOp<Embed> : GroupOp {
     uint16_t norm = __ldg(norms + min(col, end - 1));
     group.wait_inputs();
     const uint32_t active =
-        __ballot_sync(~0u, group.lane < kMaxRows && row_is_active(group.rows[group.lane % kMaxRows]));
+        __ballot_sync(~0u, group.lane < kTableRows && row_is_active(group.rows[group.lane % kTableRows]));
 #pragma unroll 1
     while (col < end) {
       store_rows(to, group.rows, active, column, col, norm, unit_lanes);
@@ -76,7 +76,7 @@ struct DeviceOp<Embed> : GroupOp {
       uint16_t value[kRowsAtOnce];
 #pragma unroll
       for (uint32_t i = 0; i < kRowsAtOnce; ++i) {
-        row[i] = kMaxRows;  // none
+        row[i] = kTableRows;  // none
         value[i] = 0;
         if (active == 0) continue;
         row[i] = static_cast<uint32_t>(__ffs(static_cast<int>(active))) - 1;
@@ -85,7 +85,7 @@ struct DeviceOp<Embed> : GroupOp {
       }
 #pragma unroll
       for (uint32_t i = 0; i < kRowsAtOnce; ++i) {
-        if (row[i] == kMaxRows) break;
+        if (row[i] == kTableRows) break;
         residual::store(to, row[i], col, ptx::bf16_low(value[i]), norm, true, unit_lanes);
       }
     }

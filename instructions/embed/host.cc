@@ -19,7 +19,7 @@ size_t first_col(const Embed& op) {
 }
 
 void load(const Embed& op, const HostMemory& m, Local& l) {
-  select_rows(m, op.rows, RowSet::kActive, l.rows);
+  select_rows(op, m, RowSet::kActive, l.rows);
 }
 
 void compute(const Embed& op, const HostMemory& m, Local& l) {

@@ -20,19 +20,21 @@ struct Embed {
   uint32_t num_units;
   uint32_t hidden;
   uint32_t vocab;
+  uint32_t max_rows;
 
   template <class V>
   static constexpr void fields(V&& v) {
     v(&Embed::table, "table", "in [vocab, hidden] bf16");
     v(&Embed::rows, "rows", "in: the pass's rows");
     v(&Embed::norm, "norm", "in [1, hidden] bf16: of the residual's next readers");
-    v(&Embed::residual, "residual", "out [16, hidden] f32");
-    v(&Embed::weighted, "weighted", "out [16, hidden] bf16: residual * norm");
-    v(&Embed::squares, "squares", "out [16, hidden / 8] f32");
+    v(&Embed::residual, "residual", "out [max_rows, hidden] f32");
+    v(&Embed::weighted, "weighted", "out [max_rows, hidden] bf16: residual * norm");
+    v(&Embed::squares, "squares", "out [max_rows, hidden / 8] f32");
     v(&Embed::first_unit, "first_unit", "units of 8 columns");
     v(&Embed::num_units, "num_units", "units of 8 columns");
     v(&Embed::hidden, "hidden", "columns");
     v(&Embed::vocab, "vocab", "tokens");
+    v(&Embed::max_rows, "max_rows", "rows of a pass");
   }
 };
 
@@ -58,14 +60,14 @@ inline PageNeed pages(const Embed&) {
 }  // rows go straight from the table to the residual
 
 inline void check(const Embed& op, OperandCheck& c) {
+  c.pass_rows(op.rows, op.max_rows);
   c.dimension("hidden", op.hidden, kTileDim);
   c.limit("vocab", op.vocab, &StateLimits::vocab);
   c.range("first_unit", op.first_unit, op.num_units, op.hidden / kUnitRows);
   c.tensor("table", op.table, DType::kBF16, TensorKind::kWeight, op.vocab, op.hidden);
-  c.tensor("rows", op.rows, DType::kBytes, TensorKind::kState, kMaxRows, sizeof(PassRow));
   c.tensor("norm", op.norm, DType::kBF16, TensorKind::kWeight, 1, op.hidden);
-  c.weighted_rows(op.weighted, op.squares, op.hidden);
-  c.tensor("residual", op.residual, DType::kF32, TensorKind::kActivation, kMaxRows, op.hidden);
+  c.weighted_rows(op.weighted, op.squares, op.max_rows, op.hidden);
+  c.activation("residual", op.residual, DType::kF32, op.max_rows, op.hidden);
 }
 
 }  // namespace serval

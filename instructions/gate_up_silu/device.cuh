@@ -34,7 +34,7 @@ struct DeviceOp<GateUpSilu> : MatvecOp<DeviceOp<GateUpSilu>> {
     const float neighbour = __shfl_down_sync(~0u, y, 1);
     if (!out.wanted || out.row_of_unit % 2 != 0) return;
     auto* to = tensor<&GateUpSilu::output, std::byte>(*role.slot) +
-               activation_image::offset(op.intermediate, out.row,
+               activation_image::offset(kTableRows, op.intermediate, out.row,
                                         (op.first_unit + out.unit) * kUnitRows + out.row_of_unit);
     ptx::store_relaxed(reinterpret_cast<uint32_t*>(to), ptx::pack_bf16(y, neighbour));
   }

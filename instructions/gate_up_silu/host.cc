@@ -17,7 +17,7 @@ struct Local final : HostLocal {
 };
 
 void load(const GateUpSilu& op, const HostMemory& m, Local& l) {
-  select_rows(m, op.rows, computed_rows(op.logits_only != 0), l.rows);
+  select_rows(op, m, computed_rows(op.logits_only != 0), l.rows);
   load_weighted_rows(m, op, l.rows, l.x, l.scales);
 }
 

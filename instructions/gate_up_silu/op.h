@@ -22,21 +22,23 @@ struct GateUpSilu {
   uint32_t intermediate;
   float epsilon;
   uint32_t logits_only = 0;
+  uint32_t max_rows;
 
   template <class V>
   static constexpr void fields(V&& v) {
-    v(&GateUpSilu::weighted, "weighted", "in [16, hidden] bf16: residual * norm");
-    v(&GateUpSilu::squares, "squares", "in [16, hidden / 8] f32: of the residual");
+    v(&GateUpSilu::weighted, "weighted", "in [max_rows, hidden] bf16: residual * norm");
+    v(&GateUpSilu::squares, "squares", "in [max_rows, hidden / 8] f32: of the residual");
     v(&GateUpSilu::gate, "gate", "in [intermediate, hidden] bf16");
     v(&GateUpSilu::up, "up", "in [intermediate, hidden] bf16");
     v(&GateUpSilu::rows, "rows", "in: the pass's rows");
-    v(&GateUpSilu::output, "output", "out [16, intermediate] bf16");
+    v(&GateUpSilu::output, "output", "out [max_rows, intermediate] bf16");
     v(&GateUpSilu::first_unit, "first_unit", "units of 8 rows of gate and 8 of up");
     v(&GateUpSilu::num_units, "num_units", "units of 8 rows of gate and 8 of up");
     v(&GateUpSilu::hidden, "hidden", "columns");
     v(&GateUpSilu::intermediate, "intermediate", "columns");
     v(&GateUpSilu::epsilon, "epsilon", "of the RMS norm");
     v(&GateUpSilu::logits_only, "logits_only", "1: only rows of which logits are wanted; 0: all");
+    v(&GateUpSilu::max_rows, "max_rows", "rows of a pass");
   }
 };
 
@@ -63,16 +65,16 @@ inline PageNeed pages(const GateUpSilu&) {
 }  // a page of the gate and one of up at a time
 
 inline void check(const GateUpSilu& op, OperandCheck& c) {
+  c.pass_rows(op.rows, op.max_rows);
   c.require(op.logits_only <= 1, "logits_only", op.logits_only, "0 or 1");
   c.dimension("hidden", op.hidden, kTileDim);
   c.factor("epsilon", op.epsilon);
   c.dimension("intermediate", op.intermediate, kTileDim);
   c.range("first_unit", op.first_unit, op.num_units, op.intermediate / kUnitRows);
-  c.weighted_rows(op.weighted, op.squares, op.hidden);
+  c.weighted_rows(op.weighted, op.squares, op.max_rows, op.hidden);
   c.tensor("gate", op.gate, DType::kBF16, TensorKind::kWeight, op.intermediate, op.hidden);
   c.tensor("up", op.up, DType::kBF16, TensorKind::kWeight, op.intermediate, op.hidden);
-  c.tensor("rows", op.rows, DType::kBytes, TensorKind::kState, kMaxRows, sizeof(PassRow));
-  c.tensor("output", op.output, DType::kBF16, TensorKind::kActivation, kMaxRows, op.intermediate);
+  c.activation("output", op.output, DType::kBF16, op.max_rows, op.intermediate);
 }
 
 }  // namespace serval

@@ -21,7 +21,7 @@ size_t num_tokens(const LmHead& op) {
 }
 
 void load(const LmHead& op, const HostMemory& m, Local& l) {
-  select_rows(m, op.rows, RowSet::kWantLogits, l.rows);
+  select_rows(op, m, RowSet::kWantLogits, l.rows);
   load_weighted_rows(m, op, l.rows, l.x, l.scales);
 }
 

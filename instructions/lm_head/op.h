@@ -24,21 +24,23 @@ struct LmHead {
   uint32_t hidden;
   uint32_t vocab;
   float epsilon;
+  uint32_t max_rows;
 
   template <class V>
   static constexpr void fields(V&& v) {
-    v(&LmHead::weighted, "weighted", "in [16, hidden] bf16: residual * norm");
-    v(&LmHead::squares, "squares", "in [16, hidden / 8] f32: of the residual");
+    v(&LmHead::weighted, "weighted", "in [max_rows, hidden] bf16: residual * norm");
+    v(&LmHead::squares, "squares", "in [max_rows, hidden / 8] f32: of the residual");
     v(&LmHead::weights, "weights", "in [vocab, hidden] bf16");
     v(&LmHead::rows, "rows", "in: the pass's rows");
-    v(&LmHead::logits, "logits", "out [16, vocab] f32");
+    v(&LmHead::logits, "logits", "out [max_rows, vocab] f32");
     v(&LmHead::unit_softmax, "unit_softmax",
-      "out [16, units × 2] f32: of each unit of 8 tokens a UnitSoftmax (common/unit_softmax.h)");
+      "out [max_rows, units × 2] f32: of each unit of 8 tokens a UnitSoftmax (common/unit_softmax.h)");
     v(&LmHead::first_unit, "first_unit", "units of 8 tokens; the last of the vocabulary may have fewer");
     v(&LmHead::num_units, "num_units", "units of 8 tokens");
     v(&LmHead::hidden, "hidden", "columns");
     v(&LmHead::vocab, "vocab", "tokens");
     v(&LmHead::epsilon, "epsilon", "of the RMS norm");
+    v(&LmHead::max_rows, "max_rows", "rows of a pass");
   }
 };
 
@@ -66,16 +68,16 @@ inline PageNeed pages(const LmHead&) {
 }  // a page of weights at a time
 
 inline void check(const LmHead& op, OperandCheck& c) {
+  c.pass_rows(op.rows, op.max_rows);
   c.dimension("hidden", op.hidden, kTileDim);
   c.factor("epsilon", op.epsilon);
   c.limit("vocab", op.vocab, &StateLimits::vocab);
   c.range("first_unit", op.first_unit, op.num_units, vocabulary_units(op.vocab));
-  c.weighted_rows(op.weighted, op.squares, op.hidden);
+  c.weighted_rows(op.weighted, op.squares, op.max_rows, op.hidden);
   c.tensor("weights", op.weights, DType::kBF16, TensorKind::kWeight, op.vocab, op.hidden);
-  c.tensor("rows", op.rows, DType::kBytes, TensorKind::kState, kMaxRows, sizeof(PassRow));
-  c.tensor("logits", op.logits, DType::kF32, TensorKind::kActivation, kMaxRows, op.vocab);
-  c.tensor("unit_softmax", op.unit_softmax, DType::kF32, TensorKind::kActivation, kMaxRows,
-           vocabulary_units(op.vocab) * kUnitSoftmaxCols);
+  c.activation("logits", op.logits, DType::kF32, op.max_rows, op.vocab);
+  c.activation("unit_softmax", op.unit_softmax, DType::kF32, op.max_rows,
+               vocabulary_units(op.vocab) * kUnitSoftmaxCols);
 }
 
 }  // namespace serval

@@ -14,7 +14,7 @@ struct Local final : HostLocal {
 };
 
 void load(const MatvecResidual& op, const HostMemory& m, Local& l) {
-  select_rows(m, op.rows, computed_rows(op.logits_only != 0), l.rows);
+  select_rows(op, m, computed_rows(op.logits_only != 0), l.rows);
   load_bf16_rows(m, op.input, l.rows, op.in_cols, 0, op.in_cols, l.x);
 }
 

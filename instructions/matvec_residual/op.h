@@ -22,21 +22,23 @@ struct MatvecResidual {
   uint32_t in_cols;
   uint32_t out_cols;
   uint32_t logits_only = 0;
+  uint32_t max_rows;
 
   template <class V>
   static constexpr void fields(V&& v) {
     v(&MatvecResidual::weights, "weights", "in [out_cols, in_cols] bf16");
-    v(&MatvecResidual::input, "input", "in [16, in_cols] bf16");
+    v(&MatvecResidual::input, "input", "in [max_rows, in_cols] bf16");
     v(&MatvecResidual::rows, "rows", "in: the pass's rows");
     v(&MatvecResidual::norm, "norm", "in [1, out_cols] bf16: of the residual's next readers");
-    v(&MatvecResidual::residual, "residual", "in and out [16, out_cols] f32");
-    v(&MatvecResidual::weighted, "weighted", "out [16, out_cols] bf16: residual * norm");
-    v(&MatvecResidual::squares, "squares", "out [16, out_cols / 8] f32");
+    v(&MatvecResidual::residual, "residual", "in and out [max_rows, out_cols] f32");
+    v(&MatvecResidual::weighted, "weighted", "out [max_rows, out_cols] bf16: residual * norm");
+    v(&MatvecResidual::squares, "squares", "out [max_rows, out_cols / 8] f32");
     v(&MatvecResidual::first_unit, "first_unit", "units of 8 rows of weights");
     v(&MatvecResidual::num_units, "num_units", "units of 8 rows of weights");
     v(&MatvecResidual::in_cols, "in_cols", "columns");
     v(&MatvecResidual::out_cols, "out_cols", "columns");
     v(&MatvecResidual::logits_only, "logits_only", "1: only rows of which logits are wanted; 0: all");
+    v(&MatvecResidual::max_rows, "max_rows", "rows of a pass");
   }
 };
 
@@ -64,16 +66,16 @@ inline PageNeed pages(const MatvecResidual&) {
 }  // a page of weights at a time
 
 inline void check(const MatvecResidual& op, OperandCheck& c) {
+  c.pass_rows(op.rows, op.max_rows);
   c.require(op.logits_only <= 1, "logits_only", op.logits_only, "0 or 1");
   c.dimension("in_cols", op.in_cols, kTileDim);
   c.dimension("out_cols", op.out_cols, kTileDim);
   c.range("first_unit", op.first_unit, op.num_units, op.out_cols / kUnitRows);
   c.tensor("weights", op.weights, DType::kBF16, TensorKind::kWeight, op.out_cols, op.in_cols);
-  c.tensor("input", op.input, DType::kBF16, TensorKind::kActivation, kMaxRows, op.in_cols);
-  c.tensor("rows", op.rows, DType::kBytes, TensorKind::kState, kMaxRows, sizeof(PassRow));
+  c.activation("input", op.input, DType::kBF16, op.max_rows, op.in_cols);
   c.tensor("norm", op.norm, DType::kBF16, TensorKind::kWeight, 1, op.out_cols);
-  c.weighted_rows(op.weighted, op.squares, op.out_cols);
-  c.tensor("residual", op.residual, DType::kF32, TensorKind::kActivation, kMaxRows, op.out_cols);
+  c.weighted_rows(op.weighted, op.squares, op.max_rows, op.out_cols);
+  c.activation("residual", op.residual, DType::kF32, op.max_rows, op.out_cols);
 }
 
 }  // namespace serval

@@ -23,7 +23,7 @@ constexpr uint32_t channel_of(const QkvRope& op, const QkvUnit& u, uint32_t i) {
 }
 
 void load(const QkvRope& op, const HostMemory& m, Local& l) {
-  select_rows(m, op.rows, RowSet::kActive, l.rows);
+  select_rows(op, m, RowSet::kActive, l.rows);
   load_weighted_rows(m, op, l.rows, l.x, l.scales);
   const uint32_t blocks_per_sequence = blocks_for_tokens(op.max_context);
   l.blocks.clear();

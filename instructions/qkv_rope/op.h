@@ -35,18 +35,20 @@ struct QkvRope {
   uint32_t max_context;
   uint32_t kv_blocks;
   float epsilon;
+  uint32_t max_rows;
+  uint32_t max_sequences;
 
   template <class V>
   static constexpr void fields(V&& v) {
-    v(&QkvRope::weighted, "weighted", "in [16, hidden] bf16: residual * norm");
-    v(&QkvRope::squares, "squares", "in [16, hidden / 8] f32: of the residual");
+    v(&QkvRope::weighted, "weighted", "in [max_rows, hidden] bf16: residual * norm");
+    v(&QkvRope::squares, "squares", "in [max_rows, hidden / 8] f32: of the residual");
     v(&QkvRope::wq, "wq", "in [q_heads * head_dim, hidden] bf16");
     v(&QkvRope::wk, "wk", "in [kv_heads * head_dim, hidden] bf16");
     v(&QkvRope::wv, "wv", "in [kv_heads * head_dim, hidden] bf16");
     v(&QkvRope::rope, "rope", "in [max_context, head_dim] f32: cosines, then sines");
     v(&QkvRope::rows, "rows", "in: the pass's rows");
-    v(&QkvRope::block_table, "block_table", "in [16, blocks of a sequence] i32");
-    v(&QkvRope::q, "q", "out [16, q_heads * head_dim] bf16");
+    v(&QkvRope::block_table, "block_table", "in [max_sequences, blocks of a sequence] i32");
+    v(&QkvRope::q, "q", "out [max_rows, q_heads * head_dim] bf16");
     v(&QkvRope::k_cache, "k_cache", "out [kv_heads * head_dim, kv_blocks * 64] bf16");
     v(&QkvRope::v_cache, "v_cache", "out [kv_heads * head_dim, kv_blocks * 64] bf16");
     v(&QkvRope::first_unit, "first_unit", "units of 8 rows");
@@ -58,6 +60,8 @@ struct QkvRope {
     v(&QkvRope::max_context, "max_context", "tokens");
     v(&QkvRope::kv_blocks, "kv_blocks", "blocks of 64 tokens");
     v(&QkvRope::epsilon, "epsilon", "of the RMS norm");
+    v(&QkvRope::max_rows, "max_rows", "rows of a pass");
+    v(&QkvRope::max_sequences, "max_sequences", "sequences of a state: its slots");
   }
 };
 
@@ -96,7 +100,7 @@ void cache_rows(const QkvRope& op, const StateView* state, FootprintBuilder<QkvR
     f.write<Member>({begin, end, 0, uint64_t{op.kv_blocks} * kKvBlockTokens}, Part::kNewTokens);
     return;
   }
-  for (int r = 0; r < kMaxRows; ++r) {
+  for (uint32_t r = 0; r < op.max_rows; ++r) {
     const PassRow& row = state->rows[r];
     if (!row_is_active(row)) continue;
     const uint64_t entry = uint64_t{row.slot} * state->blocks_per_sequence + row.position / kKvBlockTokens;
@@ -113,7 +117,7 @@ inline void footprint(const QkvRope& op, const StateView* state, FootprintBuilde
   f.read_rows<&QkvRope::squares>(RowSet::kActive, 0, op.hidden / kUnitRows);
   f.read<&QkvRope::rope>({0, op.max_context, 0, op.head_dim});
   f.pass_rows<&QkvRope::rows>();
-  f.read<&QkvRope::block_table>({0, kMaxSlots, 0, blocks_for_tokens(op.max_context)});
+  f.read<&QkvRope::block_table>({0, op.max_sequences, 0, blocks_for_tokens(op.max_context)});
   const uint32_t units_per_head = op.head_dim / kUnitRows;
   const uint32_t pairs = kUnitRows / 2;
   for (uint32_t unit = op.first_unit, last = op.first_unit + op.num_units; unit < last;) {
@@ -157,6 +161,7 @@ inline PageNeed pages(const QkvRope&) {
 }  // a page of weights at a time
 
 inline void check(const QkvRope& op, OperandCheck& c) {
+  c.pass_rows(op.rows, op.max_rows);
   c.dimension("hidden", op.hidden, kTileDim);
   c.factor("epsilon", op.epsilon);
   c.require(op.head_dim == 64 || op.head_dim == 128, "head_dim", op.head_dim, "64 or 128");
@@ -170,15 +175,13 @@ inline void check(const QkvRope& op, OperandCheck& c) {
   const uint64_t kv_rows = uint64_t{op.kv_heads} * op.head_dim;
   const uint64_t kv_cols = uint64_t{op.kv_blocks} * kKvBlockTokens;
   c.range("first_unit", op.first_unit, op.num_units, (q_rows + 2 * kv_rows) / kUnitRows);
-  c.weighted_rows(op.weighted, op.squares, op.hidden);
+  c.weighted_rows(op.weighted, op.squares, op.max_rows, op.hidden);
   c.tensor("wq", op.wq, DType::kBF16, TensorKind::kWeight, q_rows, op.hidden);
   c.tensor("wk", op.wk, DType::kBF16, TensorKind::kWeight, kv_rows, op.hidden);
   c.tensor("wv", op.wv, DType::kBF16, TensorKind::kWeight, kv_rows, op.hidden);
   c.tensor("rope", op.rope, DType::kF32, TensorKind::kConstant, op.max_context, op.head_dim);
-  c.tensor("rows", op.rows, DType::kBytes, TensorKind::kState, kMaxRows, sizeof(PassRow));
-  c.tensor("block_table", op.block_table, DType::kI32, TensorKind::kState, kMaxSlots,
-           blocks_for_tokens(op.max_context));
-  c.tensor("q", op.q, DType::kBF16, TensorKind::kActivation, kMaxRows, q_rows);
+  c.block_table(op.block_table, op.max_sequences, op.max_context);
+  c.activation("q", op.q, DType::kBF16, op.max_rows, q_rows);
   c.tensor("k_cache", op.k_cache, DType::kBF16, TensorKind::kKvCache, kv_rows, kv_cols);
   c.tensor("v_cache", op.v_cache, DType::kBF16, TensorKind::kKvCache, kv_rows, kv_cols);
 }

@@ -25,16 +25,17 @@ struct DeviceOp<Sample> : GroupOp {
   static constexpr bool kStartsEarly = true;  // its parameters are there before the logits
 
   static __device__ bool in_range(const Sample& op) {
-    return op.row < kMaxRows && op.vocab > 0 && op.vocab <= sample::kLastToken + 1;
+    return op.first_row < kTableRows && op.num_rows == 1 && op.vocab > 0 &&
+           op.vocab <= sample::kLastToken + 1;
   }
 
   static __device__ __forceinline__ void run(const Sample& op, const Group& group) {
-    const PassRow pass_row = group.rows[op.row];
+    const PassRow pass_row = group.rows[op.first_row];
     if (!row_wants_logits(pass_row)) return;
     auto& scratch = *reinterpret_cast<sample::Scratch*>(group.scratch);
-    const sample::LogitsRow row(group.tensor<&Sample::logits, const float>(), op.row, op.vocab);
+    const sample::LogitsRow row(group.tensor<&Sample::logits, const float>(), op.first_row, op.vocab);
     const SequenceSlot* slot = group.tensor<&Sample::slots, const SequenceSlot>() + pass_row.slot;
-    const sample::UnitsOfRow units(group.tensor<&Sample::unit_softmax, const UnitSoftmax>(), op.row,
+    const sample::UnitsOfRow units(group.tensor<&Sample::unit_softmax, const UnitSoftmax>(), op.first_row,
                                    op.vocab);
     const auto p = sample::Parameters::load(slot);
 
@@ -51,7 +52,7 @@ struct DeviceOp<Sample> : GroupOp {
     }
     const float log_probability = sample::shortfall(logit, sample::logit_of(s.first)) - logf(s.sum);
     if (group.thread == 0) {
-      SampledToken* out = group.tensor<&Sample::sampled, SampledToken>() + op.row;
+      SampledToken* out = group.tensor<&Sample::sampled, SampledToken>() + op.first_row;
       ptx::store_relaxed(reinterpret_cast<uint32_t*>(&out->token), sample::token_of(drawn));
       ptx::store_relaxed(&out->log_probability, log_probability);
     }

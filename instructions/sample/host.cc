@@ -1,3 +1,6 @@
+#include <span>
+#include <vector>
+
 #include "instructions/common/host_op.h"
 #include "instructions/common/pass_rows.h"
 #include "instructions/sample/op.h"
@@ -6,31 +9,46 @@
 namespace serval {
 namespace {
 
-struct Local final : HostLocal {
-  bool wanted = false;
-  uint32_t position = 0;  // of the token to be drawn
+// A row that wants a token.
+struct Draw {
+  uint32_t row;
+  uint32_t position;  // of the token to be drawn
   SequenceSlot slot;
   std::vector<float> logits;
-  std::vector<Candidate> candidates;
   SampledToken token;
 };
 
+struct Local final : HostLocal {
+  std::vector<Draw> draws;  // the first `count` are this instance's; kept for their memory
+  size_t count = 0;
+  std::vector<Candidate> candidates;
+};
+
 void load(const Sample& op, const HostMemory& m, Local& l) {
-  const PassRow row = m.data<const PassRow>(op.rows)[op.row];
-  l.wanted = row_wants_logits(row);
-  if (!l.wanted) return;
-  l.position = row.position + 1;
-  l.slot = m.data<const SequenceSlot>(op.slots)[row.slot];
-  const float* logits = m.data<const float>(op.logits) + size_t{op.row} * op.vocab;
-  l.logits.assign(logits, logits + op.vocab);
+  l.count = 0;
+  for (uint32_t r = op.first_row; r < op.first_row + op.num_rows; ++r) {
+    const PassRow row = m.data<const PassRow>(op.rows)[r];
+    if (!row_wants_logits(row)) continue;
+    if (l.count == l.draws.size()) l.draws.emplace_back();
+    Draw& draw = l.draws[l.count++];
+    draw.row = r;
+    draw.position = row.position + 1;
+    draw.slot = m.data<const SequenceSlot>(op.slots)[row.slot];
+    const float* logits = m.data<const float>(op.logits) + size_t{r} * op.vocab;
+    draw.logits.assign(logits, logits + op.vocab);
+  }
 }
 
 void compute(const Sample&, const HostMemory&, Local& l) {
-  if (l.wanted) l.token = sample_token(l.logits, l.slot, l.position, l.candidates);
+  for (Draw& draw : std::span(l.draws).first(l.count)) {
+    draw.token = sample_token(draw.logits, draw.slot, draw.position, l.candidates);
+  }
 }
 
 void store(const Sample& op, const HostMemory& m, Local& l) {
-  if (l.wanted) m.data<SampledToken>(op.sampled)[op.row] = l.token;
+  for (const Draw& draw : std::span(l.draws).first(l.count)) {
+    m.data<SampledToken>(op.sampled)[draw.row] = draw.token;
+  }
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "vm/ptx/ptx.cuh"
-#include "vm/state.h"
+#include "vm/state/slots.h"
 
 namespace serval::device::sample {
 

@@ -8,7 +8,7 @@
 #include "instructions/sample/order.cuh"
 #include "vm/device/group.cuh"
 #include "vm/ptx/ptx.cuh"
-#include "vm/state.h"
+#include "vm/state/slots.h"
 
 namespace serval::device::sample {
 

@@ -5,7 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "vm/state.h"
+#include "vm/state/output.h"
+#include "vm/state/slots.h"
 
 namespace serval {
 

@@ -8,7 +8,7 @@
 
 #include "vm/error.h"
 #include "vm/kv_cache.h"
-#include "vm/state.h"
+#include "vm/state/names.h"
 
 namespace serval {
 namespace {
@@ -31,6 +31,9 @@ std::string layer_prefix(int layer) {
 
 // Fewer columns than this are not worth an instance of their own.
 constexpr uint32_t kEmbedColumns = 256;
+// Instances that sampling is cut into even on fewer SMs: up to so many rows have one each, as the kernels on
+// a GPU need.
+constexpr uint32_t kSampleInstances = 16;
 
 class Builder {
  public:
@@ -92,15 +95,16 @@ Builder::Builder(const LlamaConfig& config, const GraphOptions& options)
       q_rows_(q_heads_ * head_dim_),
       kv_rows_(kv_heads_ * head_dim_),
       epsilon_(static_cast<float>(config.rms_norm_eps)),
-      kv_blocks_(options.kv_blocks > 0 ? options.kv_blocks : kMaxSlots * blocks_for_tokens(options.context)),
+      kv_blocks_(options.kv_blocks > 0 ? options.kv_blocks
+                                       : options.sequences * blocks_for_tokens(options.context)),
       lanes_(std::clamp(options.sms / kv_heads_, 1U, leaves_for_tokens(options.context))) {
   // Short sequences have one leaf each: at least as many lanes as slots, so that they do not share one.
-  lanes_ = std::max(lanes_, std::min<uint32_t>(options.sms / kv_heads_, kMaxSlots));
+  lanes_ = std::max(lanes_, std::min(options.sms / kv_heads_, options.sequences));
   for (WeightSpec& spec : llama_weights(config)) weights_.emplace(spec.name, std::move(spec));
 }
 
 Graph Builder::build() {
-  graph_.limits = {vocab_, options_.context, kv_blocks_};
+  graph_.limits = {vocab_, options_.context, kv_blocks_, options_.rows, options_.sequences};
   graph_.metadata["model"] = config_.name;
   graph_.metadata["layers"] = std::to_string(config_.num_layers);
   add_state();
@@ -143,32 +147,33 @@ TensorId Builder::cache(const std::string& name) {
 }
 
 void Builder::add_state() {
-  rows_ = state(state_tensor::kRows, kMaxRows, sizeof(PassRow));
-  slots_ = state(state_tensor::kSlots, kMaxSlots, sizeof(SequenceSlot));
-  sampled_ = state(state_tensor::kSampled, kMaxRows, sizeof(SampledToken));
+  rows_ = state(state_tensor::kRows, options_.rows, sizeof(PassRow));
+  slots_ = state(state_tensor::kSlots, options_.sequences, sizeof(SequenceSlot));
+  sampled_ = state(state_tensor::kSampled, options_.rows, sizeof(SampledToken));
   control_ = state(state_tensor::kControl, 1, sizeof(PassControl));
-  output_ = state(state_tensor::kOutput, kMaxLaunchPasses, kMaxRows * sizeof(OutputToken));
+  output_ = state(state_tensor::kOutput, launch_passes(options_.rows), options_.rows * sizeof(OutputToken));
   host_stop_ = state(state_tensor::kHostStop, 1, sizeof(uint32_t));
   block_table_ = graph_.add_tensor({.name = state_tensor::kBlockTable,
-                                    .rows = kMaxSlots,
+                                    .rows = options_.sequences,
                                     .cols = blocks_for_tokens(options_.context),
                                     .dtype = DType::kI32,
                                     .kind = TensorKind::kState});
 }
 
 void Builder::add_activations() {
-  const PartialLayout partial{lanes_, q_heads_ / kv_heads_, head_dim_};
-  residual_ = activation(llama_tensor::kResidual, DType::kF32, kMaxRows, hidden_);
-  weighted_ = activation(llama_tensor::kWeighted, DType::kBF16, kMaxRows, hidden_);
-  squares_ = activation(llama_tensor::kSquares, DType::kF32, kMaxRows, hidden_ / kUnitRows);
-  query_ = activation(llama_tensor::kQuery, DType::kBF16, kMaxRows, q_rows_);
-  partial_ = activation(llama_tensor::kPartial, DType::kF32, uint64_t{kv_heads_} * lanes_ * kMaxRows,
+  const uint32_t rows = options_.rows;
+  const PartialLayout partial{lanes_, q_heads_ / kv_heads_, head_dim_, whole_row_tiles(rows)};
+  residual_ = activation(llama_tensor::kResidual, DType::kF32, rows, hidden_);
+  weighted_ = activation(llama_tensor::kWeighted, DType::kBF16, rows, hidden_);
+  squares_ = activation(llama_tensor::kSquares, DType::kF32, rows, hidden_ / kUnitRows);
+  query_ = activation(llama_tensor::kQuery, DType::kBF16, rows, q_rows_);
+  partial_ = activation(llama_tensor::kPartial, DType::kF32, partial.rows_of_all(kv_heads_),
                         partial.cols(options_.context));
-  attention_ = activation(llama_tensor::kAttention, DType::kBF16, kMaxRows, q_rows_);
-  mlp_ = activation(llama_tensor::kMlp, DType::kBF16, kMaxRows, intermediate_);
-  logits_ = activation(model_tensor::kLogits, DType::kF32, kMaxRows, vocab_);
-  unit_softmax_ = activation(llama_tensor::kUnitSoftmax, DType::kF32, kMaxRows,
-                             vocabulary_units(vocab_) * kUnitSoftmaxCols);
+  attention_ = activation(llama_tensor::kAttention, DType::kBF16, rows, q_rows_);
+  mlp_ = activation(llama_tensor::kMlp, DType::kBF16, rows, intermediate_);
+  logits_ = activation(model_tensor::kLogits, DType::kF32, rows, vocab_);
+  unit_softmax_ =
+      activation(llama_tensor::kUnitSoftmax, DType::kF32, rows, vocabulary_units(vocab_) * kUnitSoftmaxCols);
   rope_ = graph_.add_tensor({.name = llama_tensor::kRope,
                              .rows = options_.context,
                              .cols = head_dim_,
@@ -202,7 +207,8 @@ void Builder::embed() {
                            .first_unit = first * kUnitsOfTile,
                            .num_units = count * kUnitsOfTile,
                            .hidden = hidden_,
-                           .vocab = vocab_});
+                           .vocab = vocab_,
+                           .max_rows = options_.rows});
         });
 }
 
@@ -244,7 +250,9 @@ void Builder::qkv_rope(uint16_t layer, const std::string& prefix, TensorId k_cac
              .kv_heads = kv_heads_,
              .max_context = options_.context,
              .kv_blocks = kv_blocks_,
-             .epsilon = epsilon_};
+             .epsilon = epsilon_,
+             .max_rows = options_.rows,
+             .max_sequences = options_.sequences};
   add_units(fmt::format("layer {} qkv_rope", layer), op, (q_rows_ + 2 * kv_rows_) / kUnitRows, layer);
 }
 
@@ -266,7 +274,9 @@ void Builder::attention(uint16_t layer, TensorId k_cache, TensorId v_cache) {
                            .kv_heads = kv_heads_,
                            .max_context = options_.context,
                            .kv_blocks = kv_blocks_,
-                           .scale = 1.0F / std::sqrt(static_cast<float>(head_dim_))},
+                           .scale = 1.0F / std::sqrt(static_cast<float>(head_dim_)),
+                           .max_rows = options_.rows,
+                           .max_sequences = options_.sequences},
                  layer);
     }
   }
@@ -284,7 +294,8 @@ void Builder::attention_merge(uint16_t layer) {
                               .head_dim = head_dim_,
                               .q_heads = q_heads_,
                               .kv_heads = kv_heads_,
-                              .max_context = options_.context},
+                              .max_context = options_.context,
+                              .max_rows = options_.rows},
                layer);
   });
 }
@@ -302,7 +313,8 @@ void Builder::matvec_residual(uint16_t layer, const std::string& name, TensorId 
                     .num_units = 0,
                     .in_cols = in_cols,
                     .out_cols = hidden_,
-                    .logits_only = logits_only(layer)};
+                    .logits_only = logits_only(layer),
+                    .max_rows = options_.rows};
   add_units(fmt::format("layer {} matvec_residual {}", layer, graph_.tensors[input.index].name), op,
             hidden_ / kUnitRows, layer);
 }
@@ -319,7 +331,8 @@ void Builder::gate_up_silu(uint16_t layer, const std::string& prefix) {
                 .hidden = hidden_,
                 .intermediate = intermediate_,
                 .epsilon = epsilon_,
-                .logits_only = logits_only(layer)};
+                .logits_only = logits_only(layer),
+                .max_rows = options_.rows};
   add_units(fmt::format("layer {} gate_up_silu", layer), op, intermediate_ / kUnitRows, layer);
 }
 
@@ -334,28 +347,34 @@ void Builder::lm_head() {
             .num_units = 0,
             .hidden = hidden_,
             .vocab = vocab_,
-            .epsilon = epsilon_};
+            .epsilon = epsilon_,
+            .max_rows = options_.rows};
   add_units("lm_head", op, static_cast<uint32_t>(vocabulary_units(vocab_)));
 }
 
 void Builder::sample_and_advance() {
   graph_.begin_stage("sample");
-  for (uint32_t row = 0; row < kMaxRows; ++row) {
+  split(options_.rows, std::max(options_.sms, kSampleInstances), [&](uint32_t first, uint32_t count) {
     graph_.add(Sample{.logits = logits_,
                       .unit_softmax = unit_softmax_,
                       .rows = rows_,
                       .slots = slots_,
                       .sampled = sampled_,
-                      .row = row,
-                      .vocab = vocab_});
-  }
+                      .first_row = first,
+                      .num_rows = count,
+                      .vocab = vocab_,
+                      .max_rows = options_.rows,
+                      .max_sequences = options_.sequences});
+  });
   graph_.begin_stage("advance");
   graph_.add(Advance{.sampled = sampled_,
                      .host_stop = host_stop_,
                      .rows = rows_,
                      .slots = slots_,
                      .control = control_,
-                     .output = output_});
+                     .output = output_,
+                     .max_rows = options_.rows,
+                     .max_sequences = options_.sequences});
 }
 
 }  // namespace
@@ -402,6 +421,13 @@ Graph build_llama_graph(const LlamaConfig& config, const GraphOptions& options) 
   if (options.context < 1 || options.context > static_cast<uint32_t>(config.max_position)) {
     throw Error(ErrorKind::kUsage,
                 fmt::format("context: {} tokens, limit 1 to {}", options.context, config.max_position));
+  }
+  if (options.rows < 1 || options.rows > kLargestRows) {
+    throw Error(ErrorKind::kUsage, fmt::format("rows: {}, limit 1 to {}", options.rows, kLargestRows));
+  }
+  if (options.sequences < 1 || options.sequences > kLargestSequences) {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("sequences: {}, limit 1 to {}", options.sequences, kLargestSequences));
   }
   return Builder(config, options).build();
 }

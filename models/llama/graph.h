@@ -9,8 +9,8 @@
 namespace serval {
 
 // Names under which the graph's own tensors stand in the tensor table, beside model_tensor::kLogits; weights
-// have their checkpoint names, the state's parts those of vm/state.h, and layer i's caches are "cache.i.k"
-// and "cache.i.v".
+// have their checkpoint names, the state's parts those of vm/state/names.h, and layer i's caches are
+// "cache.i.k" and "cache.i.v".
 namespace llama_tensor {
 inline constexpr const char* kRope = "rope";
 inline constexpr const char* kResidual = "residual";

@@ -11,7 +11,7 @@
 #include "vm/error.h"
 #include "vm/json_fields.h"
 #include "vm/json_file.h"
-#include "vm/state.h"
+#include "vm/state/limits.h"
 #include "vm/units.h"
 
 namespace serval {
@@ -25,7 +25,7 @@ constexpr double kMaxBytes = 1 << 30;
 constexpr int kMaxPages = 4096;
 constexpr double kMaxFactor = 1000;
 constexpr double kMaxWarps = 32;
-constexpr double kMaxSlots = 256;
+constexpr double kMostSlots = 256;
 constexpr double kLeastPositive = 1e-3;
 constexpr size_t kMaxMeasured = 256;
 constexpr int64_t kMaxContext = 1 << 24;
@@ -45,12 +45,12 @@ constexpr SimField kFields[] = {
     {"ring_pages", "pages", &SimParameters::ring_pages, 0, kMaxPages, true},
     {"pages_in_flight_waiting", "pages", &SimParameters::pages_in_flight_waiting, 1, kMaxPages, true},
     {"pages_in_flight", "pages", &SimParameters::pages_in_flight, 1, kMaxPages, true},
-    {"record_slots", "instructions", &SimParameters::record_slots, 1, kMaxSlots, true},
+    {"record_slots", "instructions", &SimParameters::record_slots, 1, kMostSlots, true},
     {"consumer_warps", "warps", &SimParameters::consumer_warps, 1, kMaxWarps, true},
     {"storer_warps", "warps", &SimParameters::storer_warps, 1, kMaxWarps, true},
     {"activation_rows", "rows", &SimParameters::activation_rows, 0, kMaxPages, true},
     {"partial_bytes", "bytes", &SimParameters::partial_bytes, kUnitRows * sizeof(float), kMaxBytes, true},
-    {"unit_slots", "units", &SimParameters::unit_slots, 1, kMaxSlots, true},
+    {"unit_slots", "units", &SimParameters::unit_slots, 1, kMostSlots, true},
     {"fetch_us", "us", &SimParameters::fetch_us, 0, kMaxUs, false},
     {"load_us", "us", &SimParameters::load_us, 0, kMaxUs, false},
     {"issue_us", "us", &SimParameters::issue_us, 0, kMaxUs, false},
@@ -172,12 +172,13 @@ void read_measured(const JsonFields& file, SimParameters& out) {
   for (size_t i = 0; i < all->size(); ++i) {
     const JsonFields one = file.element("measured", i);
     required_text(one, "from");
-    out.measured.push_back({.model = required_text(one, "model"),
-                            .policy = required_text(one, "policy"),
-                            .sequences = static_cast<uint32_t>(one.integer("sequences", 1, kMaxRows)),
-                            .context = static_cast<uint32_t>(one.integer("context", 0, kMaxContext)),
-                            .us = one.number("us", kLeastPositive, kMaxTokenUs),
-                            .what_ifs = read_what_ifs(one)});
+    out.measured.push_back(
+        {.model = required_text(one, "model"),
+         .policy = required_text(one, "policy"),
+         .sequences = static_cast<uint32_t>(one.integer("sequences", 1, kLargestSequences)),
+         .context = static_cast<uint32_t>(one.integer("context", 0, kMaxContext)),
+         .us = one.number("us", kLeastPositive, kMaxTokenUs),
+         .what_ifs = read_what_ifs(one)});
   }
 }
 

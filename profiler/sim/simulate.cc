@@ -10,6 +10,7 @@
 #include "profiler/sim/sm.h"
 #include "profiler/trace_program.h"
 #include "vm/error.h"
+#include "vm/state/output.h"
 
 namespace serval {
 namespace sim {
@@ -129,33 +130,36 @@ Rows rows_of(const Program& program, const SimLaunch& launch) {
   std::vector<Pass> passes;
   uint32_t tokens = 0;
   std::vector<PassRow> rows = launch.rows;
+  rows.resize(program.limits.rows);
   while (passes.size() < launch.passes && std::any_of(rows.begin(), rows.end(), row_is_active)) {
     tokens = std::max(tokens, most_tokens(rows));
     passes.emplace_back(rows);
     rows = passes.back().next_rows(program.limits.max_context);
   }
-  return {std::move(passes), BlockTable(tokens), row_bound(launch)};
+  return {std::move(passes), BlockTable(program.limits.sequences, tokens), row_bound(launch)};
 }
 
 void check_launch(const Program& program, const SimLaunch& launch) {
   const auto refuse = [](const std::string& what) { throw Error(ErrorKind::kUsage, "simulation: " + what); };
-  if (launch.rows.size() > kMaxRows) refuse(fmt::format("rows: {}; limit: {}", launch.rows.size(), kMaxRows));
+  const StateLimits& limits = program.limits;
+  if (launch.rows.size() > limits.rows)
+    refuse(fmt::format("rows: {}; limit: {}", launch.rows.size(), limits.rows));
   if (row_bound(launch) == 0) refuse("rows: none is active");
-  if (launch.passes < 1 || launch.passes > kMaxLaunchPasses)
-    refuse(fmt::format("passes: {}; limit: 1 to {}", launch.passes, kMaxLaunchPasses));
+  if (launch.passes < 1 || launch.passes > launch_passes(limits.rows))
+    refuse(fmt::format("passes: {}; limit: 1 to {}", launch.passes, launch_passes(limits.rows)));
   for (const PassRow& row : launch.rows) {
-    if (row_is_active(row) && row.position >= program.limits.max_context)
+    if (row_is_active(row) && row.position >= limits.max_context)
       refuse(fmt::format("position: {}; limit: {} (the program's context)", row.position,
-                         program.limits.max_context - 1));
-    if (row_is_active(row) && row.slot >= kMaxSlots)
-      refuse(fmt::format("slot: {}; limit: {}", row.slot, kMaxSlots - 1));
+                         limits.max_context - 1));
+    if (row_is_active(row) && row.slot >= limits.sequences)
+      refuse(fmt::format("slot: {}; limit: {}", row.slot, limits.sequences - 1));
   }
 }
 
 std::vector<double> run(const Program& program, const SimLaunch& launch, const SimParameters& parameters,
                         Recording* recording) {
-  check_launch(program, launch);
   check_structure(program);
+  check_launch(program, launch);
   check_records(program, check_instruction, "program");
   Simulation simulation(program, parameters, rows_of(program, launch), recording);
   simulation.run();

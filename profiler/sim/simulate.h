@@ -20,7 +20,7 @@
 #include "profiler/sim/parameters.h"
 #include "profiler/trace.h"
 #include "vm/program.h"
-#include "vm/state.h"
+#include "vm/state/rows.h"
 
 namespace serval {
 
@@ -28,7 +28,7 @@ namespace serval {
 // Passes of decoding are modelled; of one with rows of which no logits are wanted, what may leave such rows
 // out is not (LmHead, and the last layer's MatvecResidual and GateUpSilu).
 struct SimLaunch {
-  std::vector<PassRow> rows;  // at most kMaxRows; their slots are what KV blocks they share
+  std::vector<PassRow> rows;  // at most the program's; their slots are what KV blocks they share
   uint32_t passes = 1;        // at most; the launch ends where no row is active or the context is full
 };
 // Rows of the launch from this one on are not active.

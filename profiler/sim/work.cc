@@ -90,13 +90,9 @@ Work stream_of(const Program& program, const Touched& t, uint32_t active_rows) {
 
 }  // namespace
 
-BlockTable::BlockTable(uint32_t tokens)
-    : blocks_per_sequence_(blocks_for_tokens(tokens)), blocks_(size_t{kMaxSlots} * blocks_per_sequence_) {
+BlockTable::BlockTable(uint32_t sequences, uint32_t tokens)
+    : blocks_per_sequence_(blocks_for_tokens(tokens)), blocks_(size_t{sequences} * blocks_per_sequence_) {
   std::iota(blocks_.begin(), blocks_.end(), 0);
-}
-
-Pass::Pass(const std::vector<PassRow>& rows) {
-  std::copy(rows.begin(), rows.end(), rows_.begin());
 }
 
 uint32_t Pass::active_rows() const {
@@ -110,7 +106,7 @@ uint32_t Pass::mean_context_tokens() const {
 }
 
 std::vector<PassRow> Pass::next_rows(uint32_t max_context) const {
-  std::vector<PassRow> next(rows_.begin(), rows_.end());
+  std::vector<PassRow> next = rows_;
   for (PassRow& row : next) {
     const bool goes_on = row_wants_logits(row) && row.position + 1 < max_context;
     row.active = goes_on ? 1 : 0;

@@ -1,19 +1,19 @@
 // What one instruction has an SM do in a pass, from its footprint and its cost.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "vm/program.h"
-#include "vm/state.h"
+#include "vm/state/view.h"
 
 namespace serval::sim {
 
 // The KV blocks of all slots. Where blocks lie makes no difference to time: each is its own.
 class BlockTable {
  public:
-  explicit BlockTable(uint32_t tokens);  // of a sequence, at most
+  BlockTable(uint32_t sequences, uint32_t tokens);  // of a sequence, at most
   StateView view(const PassRow* rows) const { return {rows, blocks_.data(), blocks_per_sequence_}; }
 
  private:
@@ -21,10 +21,10 @@ class BlockTable {
   std::vector<int32_t> blocks_;
 };
 
-// The rows of one pass.
+// The rows of one pass: as many as the program has.
 class Pass {
  public:
-  explicit Pass(const std::vector<PassRow>& rows);
+  explicit Pass(std::vector<PassRow> rows) : rows_(std::move(rows)) {}
 
   StateView view(const BlockTable& blocks) const { return blocks.view(rows_.data()); }
   uint32_t active_rows() const;
@@ -33,7 +33,7 @@ class Pass {
   std::vector<PassRow> next_rows(uint32_t max_context) const;
 
  private:
-  std::array<PassRow, kMaxRows> rows_{};
+  std::vector<PassRow> rows_;
 };
 
 // An instruction streams weights, page by page; or it is one function of all consumer warps (a group); or it

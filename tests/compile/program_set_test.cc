@@ -64,6 +64,24 @@ TEST(ProgramSet, SharesLimitsAndWhatOutlivesAPass) {
               HasSubstr("tensor 'model.layers.0.mlp.gate_proj.weight' is not the same"));
 }
 
+// They share one state, made for the largest: a program of fewer rows uses the first ones.
+TEST(ProgramSet, LetsRowsDiffer) {
+  const auto of_rows = [](uint32_t rows) {
+    return compiled(2, {.context = 300, .sequences = 2, .rows = rows});
+  };
+  const ProgramSet set({{4, of_rows(4)}, {48, of_rows(48)}, {2, of_rows(16)}});
+  EXPECT_EQ(set.widest().limits.rows, 48U);
+  EXPECT_EQ(set.program(set.class_of(2)).limits.rows, 16U) << "it may have more than its class";
+  EXPECT_EQ(refusal([&] {
+              ProgramSet({{5, of_rows(4)}});
+            }),
+            "programs of a model: a program of 4 rows is for 5");
+  EXPECT_EQ(refusal([&] {
+              ProgramSet({{4, of_rows(48)}, {16, of_rows(16)}});
+            }),
+            "programs of a model: the one for most rows has not the most");
+}
+
 TEST(ProgramSet, LetsActivationsDiffer) {
   const ValidProgram few = compiled(2), many = compiled(132);
   const auto partial = [](const ValidProgram& program) {
@@ -79,8 +97,8 @@ TEST(CompilePrograms, MakesOneForEachClassAndOneForAllRows) {
   ASSERT_EQ(set.size(), 3U);
   EXPECT_EQ(set.rows(0), 1U);
   EXPECT_EQ(set.rows(1), 4U);
-  EXPECT_EQ(set.rows(2), static_cast<uint32_t>(kMaxRows));
-  const uint32_t all[] = {kMaxRows};
+  EXPECT_EQ(set.rows(2), kDefaultRows);
+  const uint32_t all[] = {kDefaultRows};
   EXPECT_THAT(refusal([&] { compile_programs(testing::tiny_config(), host_machine(2), kLimits, {}, all); },
                       ErrorKind::kUsage),
               HasSubstr("row class: 16; limit: 1 to 15"));

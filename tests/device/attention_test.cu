@@ -124,7 +124,7 @@ Shape shape_of(uint32_t head_dim, uint32_t kv_heads, uint32_t group_heads, uint3
 void make_chunk(Scene& s, uint32_t rows) {
   const uint32_t last = s.active_rows().front();
   const PassRow end = s.rows()[last];
-  for (uint32_t r = 0; r < kMaxRows; ++r) s.rows()[r].active = 0;
+  for (uint32_t r = 0; r < kDefaultRows; ++r) s.rows()[r].active = 0;
   for (uint32_t i = 0; i < rows; ++i) {
     s.rows()[i] = end;
     s.rows()[i].position = end.position + 1 - rows + i;
@@ -166,7 +166,7 @@ TEST(DeviceAttention, AgreesInLongContexts) {
 // Bits of a row's leaves, wherever the lanes put them.
 std::vector<float> leaves_of(const Scene& s, uint32_t lanes, TensorId partial, uint32_t row) {
   const uint32_t group = s.shape.q_heads / s.shape.kv_heads;
-  const PartialLayout layout{lanes, group, s.shape.head_dim};
+  const PartialLayout layout{lanes, group, s.shape.head_dim, whole_row_tiles(s.shape.rows)};
   const float* data = s.bench.data<const float>(partial);
   const PassRow& r = s.rows()[row];
   std::vector<float> out;
@@ -206,7 +206,7 @@ TEST(DeviceAttention, BitsDependNeitherOnLanesNorOnNeighbours) {
         ASSERT_EQ(std::memcmp(together.data(), other.data(), together.size() * sizeof(float)), 0)
             << lanes << " lanes, " << s.shape.text();
       }
-      for (uint32_t r = 0; r < kMaxRows; ++r) s.rows()[r].active = r == watched ? 1 : 0;
+      for (uint32_t r = 0; r < kDefaultRows; ++r) s.rows()[r].active = r == watched ? 1 : 0;
       const auto alone = gpu_leaves(s, 16, watched);
       ASSERT_EQ(std::memcmp(together.data(), alone.data(), together.size() * sizeof(float)), 0)
           << s.shape.text();

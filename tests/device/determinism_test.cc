@@ -44,7 +44,7 @@ class Walk {
   explicit Walk(const BackendOptions& options)
       : config_(load_config(kModel)),
         backend_(make_device_backend(config_, *open_checkpoint_weights(kModel, config_), options)) {
-    std::iota(backend_->block_table().begin(), backend_->block_table().end(), 0);
+    std::iota(backend_->state().block_table.begin(), backend_->state().block_table.end(), 0);
   }
   // The hash of the logits of every token of every sequence, `at_once` sequences at a time.
   std::vector<uint64_t> hashes(uint32_t at_once) {

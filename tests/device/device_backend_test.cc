@@ -116,10 +116,10 @@ TEST(DeviceBackend, LaunchesOfManyPassesAreLikeManyLaunches) {
 
 TEST(DeviceBackend, NeighboursDoNotShow) {
   std::vector<Sequence> sixteen;
-  for (uint32_t i = 0; i < kMaxSlots; ++i) sixteen.push_back(sequence(1 + 17 * i, 3 + i % 6, i));
+  for (uint32_t i = 0; i < kDefaultSequences; ++i) sixteen.push_back(sequence(1 + 17 * i, 3 + i % 6, i));
   Decoder decoder = make_decoder(device_options());
   const std::vector<Answer> together = decoder.answer(sixteen);
-  for (uint32_t i = 0; i < kMaxSlots; ++i) {
+  for (uint32_t i = 0; i < kDefaultSequences; ++i) {
     ASSERT_EQ(together[i].tokens.size(), sixteen[i].num_tokens);
     EXPECT_EQ(decoder.answer({sixteen[i]}), std::vector{together[i]}) << "alone in slot 0: " << i;
     EXPECT_EQ(decoder.answer({sixteen[i]}, {.first_slot = 15 - i}), std::vector{together[i]}) << i;
@@ -162,7 +162,7 @@ TEST(DeviceBackend, StopsBetweenPasses) {
   StateBlock& state = backend->state();
   state.rows[0] = {.active = 1, .wants_logits = 1, .slot = 0, .token = 1, .position = 0};
   state.slots[0].end_position = kContext;
-  std::iota(backend->block_table().begin(), backend->block_table().end(), 0);
+  std::iota(backend->state().block_table.begin(), backend->state().block_table.end(), 0);
   uint32_t passes = 0;
   backend->run(300, [&](uint32_t pass) {
     EXPECT_EQ(pass, passes++);
@@ -222,7 +222,7 @@ TEST(DeviceBackend, FillsItsCacheWithWhatTheHostHas) {
   std::vector<std::vector<float>> logits;
   for (Backend* backend : {device.get(), host.get()}) {
     backend->fill_cache();
-    std::iota(backend->block_table().begin(), backend->block_table().end(), 0);
+    std::iota(backend->state().block_table.begin(), backend->state().block_table.end(), 0);
     backend->state().rows[0] = {
         .active = 1, .wants_logits = 1, .slot = 0, .token = 1, .position = kContext - 1};
     backend->state().slots[0].end_position = kContext;

@@ -64,16 +64,19 @@ class GpuTensors {
   // Calls fn with each element of the tensor in the bench and its offset in the image.
   template <class Fn>
   void for_elements(uint32_t tensor, Fn&& fn) {
+    const auto rows = static_cast<uint32_t>(bench_.tensor({tensor}).rows);
     const auto cols = static_cast<uint32_t>(bench_.tensor({tensor}).cols);
-    for (uint32_t r = 0; r < kMaxRows; ++r) {
+    for (uint32_t r = 0; r < rows; ++r) {
       for (uint32_t c = 0; c < cols; ++c) {
         fn(bench_.memory[tensor].data() + (size_t{r} * cols + c) * sizeof(uint16_t),
-           activation_image::offset(cols, r, c));
+           activation_image::offset(rows, cols, r, c));
       }
     }
   }
   std::vector<std::byte> image_of(uint32_t tensor) {
-    std::vector<std::byte> out(activation_image::bytes(static_cast<uint32_t>(bench_.tensor({tensor}).cols)));
+    const Tensor& t = bench_.tensor({tensor});
+    std::vector<std::byte> out(
+        activation_image::bytes(static_cast<uint32_t>(t.rows), static_cast<uint32_t>(t.cols)));
     for_elements(tensor, [&](const std::byte* element, uint64_t in_image) {
       std::memcpy(out.data() + in_image, element, sizeof(uint16_t));
     });

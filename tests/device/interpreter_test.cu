@@ -139,12 +139,12 @@ INSTANTIATE_TEST_SUITE_P(Kernels, Litmus, ::testing::Values(many_rows(), one_row
 
 // Generic stores, release, acquire, generic loads. More than 10^6 hand-overs.
 TEST_P(Litmus, PlainLoadsAfterACounterSeeWhatWasStoredBeforeIt) {
-  expect_relayed(relay_ring(2 * kSms, {By::kLoads}), kMaxLaunchPasses / 2, kernel());
+  expect_relayed(relay_ring(2 * kSms, {By::kLoads}), kMostLaunchPasses / 2, kernel());
 }
 
 // The same into bulk copies, which need a proxy fence after the acquire.
 TEST_P(Litmus, BulkCopiesAfterACounterSeeWhatWasStoredBeforeIt) {
-  expect_relayed(relay_ring(2 * kSms, {By::kBulkCopy}), kMaxLaunchPasses / 2, kernel());
+  expect_relayed(relay_ring(2 * kSms, {By::kBulkCopy}), kMostLaunchPasses / 2, kernel());
 }
 
 // The stores of one to four storers and the signal of the last, or of the only one: read by storers, loads
@@ -153,7 +153,7 @@ TEST_P(Litmus, TheLastStorersSignalIsForAll) {
   constexpr uint32_t kHops = 5;
   expect_relayed(
       relay_ring(kHops * kSms, {By::kStorers, By::kStorers, By::kLoads, By::kStorers, By::kBulkCopy}),
-      kMaxLaunchPasses / 2, kernel());
+      kMostLaunchPasses / 2, kernel());
 }
 
 TEST(DeviceInterpreter, RunsAGlobalQueueInOrder) {
@@ -305,10 +305,10 @@ TEST_P(Litmus, WhoStartsEarlySeesWhatThePassBeforeLeft) {
   }
   add_tick(toy, 5, {after(done, (1 + kPerSm) * kSms)}, gate);
   Bound bound(toy.finish(gate), kernel());
-  ASSERT_EQ(bound.run(kMaxLaunchPasses), kMaxLaunchPasses);
+  ASSERT_EQ(bound.run(kMostLaunchPasses), kMostLaunchPasses);
   for (const TensorId id : out) {
     std::vector<uint32_t> words = bound.memory().read<uint32_t>(id, device::kGroupThreads + 1);
-    EXPECT_EQ(words.back(), kMaxLaunchPasses);
+    EXPECT_EQ(words.back(), kMostLaunchPasses);
     words.pop_back();
     EXPECT_THAT(words, Each(0U));
   }
@@ -318,7 +318,7 @@ TEST_P(Litmus, WhoStartsEarlySeesWhatThePassBeforeLeft) {
 // it. More than 10^6 entries.
 TEST_P(Litmus, HostSeesThePassesOutputWhenItHearsOfThePass) {
   ToyProgram toy(2);
-  const TensorId output = toy.add_tensor(state_tensor::kOutput, kMaxLaunchPasses,
+  const TensorId output = toy.add_tensor(state_tensor::kOutput, kMostLaunchPasses,
                                          kToyOutputWords * sizeof(uint32_t), TensorKind::kState);
   const uint32_t done = toy.add_counter(), gate = toy.add_counter();
   toy.add(1, code(ToyOpcode::kPublish), Publish{toy.control, output}, {{}, {{done}}});
@@ -326,7 +326,7 @@ TEST_P(Litmus, HostSeesThePassesOutputWhenItHearsOfThePass) {
   Bound bound(toy.finish(gate), kernel());
   uint64_t wrong = 0;
   for (uint32_t launch = 0; launch < 250; ++launch) {
-    ASSERT_EQ(bound.run(kMaxLaunchPasses,
+    ASSERT_EQ(bound.run(kMostLaunchPasses,
                         [&](uint32_t pass) {
                           uint32_t* entry = bound.memory().output() + pass * kToyOutputWords;
                           for (uint32_t w = 0; w < kToyOutputWords; ++w) {
@@ -334,7 +334,7 @@ TEST_P(Litmus, HostSeesThePassesOutputWhenItHearsOfThePass) {
                             entry[w] = 0;
                           }
                         }),
-              kMaxLaunchPasses);
+              kMostLaunchPasses);
   }
   EXPECT_EQ(wrong, 0U) << "words";
 }
@@ -375,7 +375,7 @@ TEST(DeviceInterpreter, HandsOutEveryPassWhenAStorerIsAPassLate) {
 TEST(DeviceInterpreter, EndsSoonAfterTheHostAsksForIt) {
   const RelayRing ring = relay_ring(2 * kSms, {By::kLoads});  // about a millisecond a pass
   Bound bound(ring.program);
-  const uint32_t passes = bound.run(kMaxLaunchPasses, [&](uint32_t pass) {
+  const uint32_t passes = bound.run(kMostLaunchPasses, [&](uint32_t pass) {
     if (pass == 3) *static_cast<volatile uint32_t*>(bound.memory().host_stop()) = 1;
   });
   EXPECT_GE(passes, 4u);
@@ -437,7 +437,7 @@ Program with_sum(const SumPages& sum, const std::function<TensorId(ToyProgram&)>
   return toy.finish(gate);
 }
 TensorId sixteen_pages(ToyProgram& toy) {
-  return toy.add_vector(uint64_t{kMaxRows} * kPageBytes);
+  return toy.add_vector(uint64_t{kMostPages} * kPageBytes);
 }
 
 TEST(DeviceFault, OperandOutOfRange) {
@@ -446,7 +446,7 @@ TEST(DeviceFault, OperandOutOfRange) {
 }
 
 TEST(DeviceFault, PageThatIsNeverReturned) {
-  EXPECT_THAT(fault_of(with_sum({{}, {}, kMaxRows, 1, 0}, sixteen_pages)),
+  EXPECT_THAT(fault_of(with_sum({{}, {}, kMostPages, 1, 0}, sixteen_pages)),
               AllOf(HasSubstr("SM 1"), HasSubstr("sum_pages"), HasSubstr("do not finish")));
 }
 
@@ -456,10 +456,10 @@ TEST(DeviceFault, WhileCopiesAreUnderWay) {
   constexpr uint16_t kNoOpcode = 77;
   for (const Kernel* kernel : {&many_rows(), &one_row()}) {
     ToyProgram toy(kSms);
-    const TensorId in = toy.add_vector(uint64_t{kMaxRows} * kPageBytes), out = toy.add_vector(kVectorBytes);
+    const TensorId in = toy.add_vector(uint64_t{kMostPages} * kPageBytes), out = toy.add_vector(kVectorBytes);
     const uint32_t done = toy.add_counter(), gate = toy.add_counter();
     for (uint32_t sm = 0; sm < kSms; ++sm) {
-      toy.add(sm, code(ToyOpcode::kSumPages), SumPages{in, out, sm % kMaxRows, 0, 0}, {{}, {{done}}});
+      toy.add(sm, code(ToyOpcode::kSumPages), SumPages{in, out, sm % kMostPages, 0, 0}, {{}, {{done}}});
       toy.add(sm, code(ToyOpcode::kSumChunks), SumChunks{in, out, kernel->activation_slots, sm % 2},
               {{}, {{done}}});
       for (uint32_t n = 0; n < sm % device::kRecordSlots; ++n) {

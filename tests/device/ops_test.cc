@@ -98,7 +98,9 @@ class DeviceScene {
     return p;
   }
   uint32_t row_bound() const { return scene_.active_rows().back() + 1; }
-  bool any_logits() const { return std::any_of(scene_.rows(), scene_.rows() + kMaxRows, row_wants_logits); }
+  bool any_logits() const {
+    return std::any_of(scene_.rows(), scene_.rows() + kDefaultRows, row_wants_logits);
+  }
 
   Scene& scene_;
   GpuTensors tensors_;
@@ -225,7 +227,7 @@ void compare(const Scene& scene, const Cover& written, const Memory& device, con
 // Half of the time the active rows come first, as the engine places them; some want no logits.
 void arrange_rows(Scene& scene, Random& random) {
   if (random.chance(0.5)) {
-    std::stable_partition(scene.rows(), scene.rows() + kMaxRows, row_is_active);
+    std::stable_partition(scene.rows(), scene.rows() + kDefaultRows, row_is_active);
   }
   for (const uint32_t r : scene.active_rows()) {
     if (random.chance(0.2)) scene.rows()[r].wants_logits = 0;

@@ -29,7 +29,7 @@ __global__ void __maxnreg__(200)
   extern __shared__ __align__(device::kScratchAlignment) std::byte scratch[];
   __shared__ Instruction record;
   __shared__ void* operands[kMaxTensorOperands];
-  __shared__ PassRow pass_rows[kMaxRows];
+  __shared__ PassRow pass_rows[device::kTableRows];
   __shared__ uint64_t barrier, inputs;
   __shared__ device::ExitFlag exit;
   const uint32_t thread = threadIdx.x;
@@ -39,7 +39,7 @@ __global__ void __maxnreg__(200)
     ptx::mbarrier_init(&inputs, 1);
     exit.set = 0;
   }
-  if (thread < kMaxRows) pass_rows[thread] = static_cast<const PassRow*>(tensors[rows])[thread];
+  if (thread < device::kTableRows) pass_rows[thread] = static_cast<const PassRow*>(tensors[rows])[thread];
   __syncthreads();
   if (thread < tensor_operands<Op>()) {
     operands[thread] = tensors[reinterpret_cast<const TensorId*>(record.operands.data())[thread].index];

@@ -126,12 +126,12 @@ class Rows {
   explicit Rows(uint32_t vocab) : vocab_(vocab) {
     using enum TensorKind;
     bench_.program.limits.vocab = vocab;
-    logits_ = bench_.add("logits", DType::kF32, kActivation, kMaxRows, vocab);
-    unit_softmax_ = bench_.add("unit_softmax", DType::kF32, kActivation, kMaxRows,
+    logits_ = bench_.add("logits", DType::kF32, kActivation, kDefaultRows, vocab);
+    unit_softmax_ = bench_.add("unit_softmax", DType::kF32, kActivation, kDefaultRows,
                                vocabulary_units(vocab) * kUnitSoftmaxCols);
-    rows_ = bench_.add("rows", DType::kBytes, kState, kMaxRows, sizeof(PassRow));
-    slots_ = bench_.add("slots", DType::kBytes, kState, kMaxSlots, sizeof(SequenceSlot));
-    sampled_ = bench_.add("sampled", DType::kBytes, kState, kMaxRows, sizeof(SampledToken));
+    rows_ = bench_.add("rows", DType::kBytes, kState, kDefaultRows, sizeof(PassRow));
+    slots_ = bench_.add("slots", DType::kBytes, kState, kDefaultSequences, sizeof(SequenceSlot));
+    sampled_ = bench_.add("sampled", DType::kBytes, kState, kDefaultRows, sizeof(SampledToken));
   }
 
   // Samples one row a case, at row `first_row` and after; the other rows want no logits.
@@ -139,14 +139,14 @@ class Rows {
     fill(cases, first_row);
     gpu_.upload();
     std::vector<Instruction> records;
-    for (uint32_t row = 0; row < kMaxRows; ++row) {
-      records.push_back(
-          make_instruction(Sample{logits_, unit_softmax_, rows_, slots_, sampled_, row, vocab_}));
+    for (uint32_t row = 0; row < kDefaultRows; ++row) {
+      records.push_back(make_instruction(Sample{logits_, unit_softmax_, rows_, slots_, sampled_, row, 1,
+                                                vocab_, kDefaultRows, kDefaultSequences}));
     }
     gpu_.run<Sample>(records, rows_);
     gpu_.download(sampled_);
     const SampledToken* sampled = bench_.data<SampledToken>(sampled_);
-    for (uint32_t row = 0; row < kMaxRows; ++row) {
+    for (uint32_t row = 0; row < kDefaultRows; ++row) {
       if (row >= first_row && row < first_row + cases.size()) continue;
       EXPECT_EQ(sampled[row].token, -1) << "row " << row << " was not to be sampled";
     }
@@ -156,9 +156,9 @@ class Rows {
  private:
   void fill(const std::vector<const Case*>& cases, uint32_t first_row) {
     bench_.poison(sampled_);
-    for (uint32_t row = 0; row < kMaxRows; ++row) bench_.data<PassRow>(rows_)[row] = {};
+    for (uint32_t row = 0; row < kDefaultRows; ++row) bench_.data<PassRow>(rows_)[row] = {};
     for (uint32_t i = 0; i < cases.size(); ++i) {
-      const uint32_t row = first_row + i, slot = (row * 5 + 3) % kMaxSlots;
+      const uint32_t row = first_row + i, slot = (row * 5 + 3) % kDefaultSequences;
       std::copy(cases[i]->logits.begin(), cases[i]->logits.end(),
                 bench_.data<float>(logits_) + size_t{row} * vocab_);
       bench_.data<SequenceSlot>(slots_)[slot] = cases[i]->slot;
@@ -220,9 +220,9 @@ class Judge {
 void expect_like_host(const char* name, const std::vector<Case>& cases) {
   Rows rows(static_cast<uint32_t>(cases.front().logits.size()));
   Judge judge;
-  for (size_t begin = 0; begin < cases.size(); begin += kMaxRows) {
+  for (size_t begin = 0; begin < cases.size(); begin += kDefaultRows) {
     std::vector<const Case*> some;
-    for (size_t i = begin; i < std::min(cases.size(), begin + kMaxRows); ++i) some.push_back(&cases[i]);
+    for (size_t i = begin; i < std::min(cases.size(), begin + kDefaultRows); ++i) some.push_back(&cases[i]);
     const std::vector<SampledToken> first = rows.sample(some), again = rows.sample(some);
     for (size_t i = 0; i < some.size(); ++i) {
       EXPECT_EQ(std::memcmp(&first[i], &again[i], sizeof(SampledToken)), 0);
@@ -412,9 +412,9 @@ TEST(SampleOnGpu, TheLogProbabilityIsNanIfAndOnlyIfALogitIsNotFinite) {
       cases.push_back(std::move(c));
     }
     Rows rows(vocab);
-    for (size_t begin = 0; begin < cases.size(); begin += kMaxRows) {
+    for (size_t begin = 0; begin < cases.size(); begin += kDefaultRows) {
       std::vector<const Case*> some;
-      for (size_t i = begin; i < begin + kMaxRows; ++i) some.push_back(&cases[i]);
+      for (size_t i = begin; i < begin + kDefaultRows; ++i) some.push_back(&cases[i]);
       const std::vector<SampledToken> sampled = rows.sample(some);
       for (size_t i = 0; i < sampled.size(); ++i) {
         const std::vector<float>& logits = some[i]->logits;
@@ -429,7 +429,7 @@ TEST(SampleOnGpu, TheLogProbabilityIsNanIfAndOnlyIfALogitIsNotFinite) {
 
 TEST(SampleOnGpu, HoldsTheLargestVocabulary) {
   SERVAL_NEEDS_GPU();
-  constexpr uint32_t kVocab = 1U << 24, kLastRow = kMaxRows - 1;
+  constexpr uint32_t kVocab = 1U << 24, kLastRow = kDefaultRows - 1;
   Rows rows(kVocab);
   Random random(3);
   Judge judge;
@@ -450,11 +450,11 @@ TEST(SampleOnGpu, FrequenciesAreTheSoftmax) {
   constexpr uint32_t kVocab = 6, kDraws = 16000;
   Case c{{0.3F, -1, 2, 1.1F, 0, 1.9F}, sampling(1)};
   Rows rows(kVocab);
-  std::vector<Case> cases(kMaxRows, c);
+  std::vector<Case> cases(kDefaultRows, c);
   std::vector<int> counts(kVocab, 0);
-  for (uint32_t draw = 0; draw < kDraws; draw += kMaxRows) {
+  for (uint32_t draw = 0; draw < kDraws; draw += kDefaultRows) {
     std::vector<const Case*> some;
-    for (uint32_t i = 0; i < kMaxRows; ++i) {
+    for (uint32_t i = 0; i < kDefaultRows; ++i) {
       cases[i].position = draw + i;
       some.push_back(&cases[i]);
     }

@@ -5,7 +5,10 @@
 #include "vm/device/launch_kernel.cuh"
 #include "vm/device/op.cuh"
 #include "vm/ptx/memory.cuh"
-#include "vm/state.h"
+#include "vm/state/control.h"
+#include "vm/state/limits.h"
+#include "vm/state/output.h"
+#include "vm/state/rows.h"
 
 namespace serval::testing {
 
@@ -13,7 +16,7 @@ inline constexpr uint32_t kToyWords = 1024;  // of a toy vector: 4 KiB
 inline constexpr uint32_t kToyChunkWords = device::kActivationRowBytes / sizeof(uint32_t);
 inline constexpr uint32_t kMostToyChunks = 64;
 // Of a pass's entry in the output table.
-inline constexpr uint32_t kToyOutputWords = kMaxRows * sizeof(OutputToken) / sizeof(uint32_t);
+inline constexpr uint32_t kToyOutputWords = kDefaultRows * sizeof(OutputToken) / sizeof(uint32_t);
 // What storers finish: a unit is the sum of one consumer warp, and its tiles go to different storers.
 inline constexpr uint32_t kToyTiles = 2;
 inline constexpr uint32_t kToyTilesInAll = device::kConsumerWarps * kToyTiles;
@@ -49,6 +52,8 @@ struct StorerRelay {
     v(&StorerRelay::late, "late", "storers that are late when all is stored, a bit each");
   }
 };
+
+inline constexpr uint32_t kMostPages = 16;  // that SumPages sums
 
 // out[n] += the words of the pages that consumer warp n / kToyTiles has had; a page that is not freed stays
 // with its warp for good.
@@ -325,7 +330,7 @@ struct DeviceOp<testing::Relay> : GroupOp {
 
 template <>
 struct DeviceOp<testing::SumPages> {
-  static __device__ bool in_range(const testing::SumPages& op) { return op.pages <= kMaxRows; }
+  static __device__ bool in_range(const testing::SumPages& op) { return op.pages <= testing::kMostPages; }
   static __device__ testing::ToyStream::Shape shape(const RecordSlot& slot, const testing::SumPages& op) {
     return {
         .from = tensor<&testing::SumPages::in, const std::byte>(slot), .pages = op.pages, .keeps = op.keeps};

@@ -8,6 +8,10 @@
 #include "vm/device/device_array.h"
 #include "vm/device/interpreter.h"
 #include "vm/program.h"
+#include "vm/state/control.h"
+#include "vm/state/names.h"
+#include "vm/state/output.h"
+#include "vm/state/rows.h"
 
 namespace serval::testing {
 
@@ -26,7 +30,7 @@ class ToyProgram {
     program_.machine.pages_per_sm = 1;
     program_.queue_kind = kind;
     program_.limits = {1, 1, 1};
-    add_tensor(state_tensor::kRows, kMaxRows, sizeof(PassRow), TensorKind::kState);
+    add_tensor(state_tensor::kRows, kDefaultRows, sizeof(PassRow), TensorKind::kState);
     control = add_tensor(state_tensor::kControl, 1, sizeof(PassControl), TensorKind::kState);
     host_stop = add_tensor(state_tensor::kHostStop, 1, sizeof(uint32_t), TensorKind::kState);
   }

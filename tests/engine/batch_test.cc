@@ -169,11 +169,30 @@ TEST(Batch, LetsSeveralBatchesAndGenerateTakeTurns) {
   expect_same(two.take(second), alone(toy, requests[1]));
 }
 
+// Rows of a pass and slots of the state are limits of the program; a sequence needs one of each.
+TEST(Batch, DecodesAsManyTogetherAsTheProgramHasRowsAndSlots) {
+  for (const auto& [rows, sequences] : {std::pair{1U, 16U}, {16U, 3U}, {48U, 40U}, {256U, 100U}}) {
+    ToyEngine toy(toy_model(),
+                  {.vocab_size = kVocabulary,
+                   .backend = {.context = 200, .kv_blocks = 400, .rows = rows, .sequences = sequences},
+                   .stop_tokens = {kEos}});
+    std::mt19937 random(rows);
+    std::vector<Request> requests;
+    for (uint32_t i = 0; i < 120; ++i) requests.push_back(random_request(random));
+    const std::vector<Response> together = toy.engine.decode_batch(requests);
+    for (size_t i = 0; i < requests.size(); ++i) expect_same(together[i], alone(toy, requests[i]));
+    Batch batch(toy.engine);
+    const uint32_t most = std::min(rows, sequences);
+    for (uint32_t i = 0; i < most; ++i) batch.add({.prompt_ids = {1, 2}, .max_tokens = 2});
+    EXPECT_THROW(batch.add({.prompt_ids = {1, 2}, .max_tokens = 2}), Error) << most;
+  }
+}
+
 TEST(Batch, RefusesASeventeenthSequence) {
   ToyEngine toy = toy_engine();
   Batch batch(toy.engine);
   const Request small{.prompt_ids = {1, 2}, .max_tokens = 2};
-  for (int i = 0; i < kMaxBatchSequences; ++i) batch.add(small);
+  for (int i = 0; i < 16; ++i) batch.add(small);
   try {
     batch.add(small);
     FAIL();

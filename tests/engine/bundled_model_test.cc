@@ -45,12 +45,14 @@ void expect_same_bits(const Response& found, const Response& expected) {
   EXPECT_EQ(found.finish, expected.finish);
 }
 
+constexpr size_t kSixteen = 16;
+
 // 16 requests of different lengths, parameters and seeds.
 std::vector<Request> sixteen_requests() {
   const std::string text =
       "Once upon a time there was a little fox who lived by the river. Every morning she went out";
   std::vector<Request> requests;
-  for (size_t i = 0; i < kMaxBatchSequences; ++i) {
+  for (size_t i = 0; i < kSixteen; ++i) {
     std::string prompt = text.substr(0, 5 + 5 * i);
     if (i % 5 == 4) prompt += prompt + prompt;
     requests.push_back(story(prompt, 10 + static_cast<int>(i), i));
@@ -63,16 +65,16 @@ std::vector<Request> sixteen_requests() {
 // Reads `prompt` in chunks of `chunk` rows and returns the logits after its last token, bit for bit.
 std::vector<float> logits_after(Backend& backend, const std::vector<int32_t>& prompt, size_t chunk) {
   for (uint32_t block = 0; block < backend.blocks_per_sequence(); ++block) {
-    backend.block_table()[block] = static_cast<int32_t>(block);
+    backend.state().block_table[block] = static_cast<int32_t>(block);
   }
   backend.state().slots[0] = {};
   backend.state().slots[0].end_position = static_cast<uint32_t>(prompt.size());
-  int last_row = 0;
+  size_t last_row = 0;
   for (size_t begin = 0; begin < prompt.size(); begin += chunk) {
     std::fill(std::begin(backend.state().rows), std::end(backend.state().rows), PassRow{});
     const size_t end = std::min(prompt.size(), begin + chunk);
     for (size_t position = begin; position < end; ++position) {
-      last_row = static_cast<int>(position - begin);
+      last_row = position - begin;
       backend.state().rows[last_row] = {.active = 1,
                                         .wants_logits = position + 1 == prompt.size(),
                                         .slot = 0,
@@ -81,7 +83,7 @@ std::vector<float> logits_after(Backend& backend, const std::vector<int32_t>& pr
     }
     backend.run(1, {});
   }
-  const std::span<const float> logits = backend.logits(last_row);
+  const std::span<const float> logits = backend.logits(static_cast<int>(last_row));
   return {logits.begin(), logits.end()};
 }
 
@@ -90,7 +92,7 @@ TEST(BundledModel, ReadsAPromptInChunksAsTokenByToken) {
   const auto weights =
       std::make_shared<const ModelWeights>(ModelWeights::load(source.directory, *source.model));
   BackendOptions options;
-  options.limits = {.context = kContext, .sequences = 1};
+  options.limits = {.context = kContext, .sequences = 1, .rows = 256};
   const auto backend = make_host_backend(*source.model, weights, options);
   std::mt19937 random(1);
   for (const size_t length : {1u, 17u, 64u, 65u, 130u}) {
@@ -98,7 +100,7 @@ TEST(BundledModel, ReadsAPromptInChunksAsTokenByToken) {
     for (int32_t& id : prompt)
       id = static_cast<int32_t>(random() % static_cast<uint32_t>(source.model->vocab_size));
     const std::vector<float> expected = logits_after(*backend, prompt, 1);
-    for (const size_t chunk : {2u, 7u, 16u})
+    for (const size_t chunk : {2u, 7u, 16u, 48u, 256u})
       EXPECT_EQ(logits_after(*backend, prompt, chunk), expected) << length;
   }
 }

@@ -32,6 +32,15 @@ bool any_active(const StateBlock& state) {
                      [](const PassRow& r) { return r.active != 0; });
 }
 
+Program program_of(const FakeBackendOptions& options) {
+  Program program;
+  program.limits.max_context = options.context;
+  program.limits.kv_blocks = options.kv_blocks;
+  program.limits.rows = options.rows;
+  program.limits.sequences = options.sequences;
+  return program;
+}
+
 }  // namespace
 
 ToyModel hashing_model(int32_t vocab_size, int32_t eos, uint32_t eos_period) {
@@ -52,9 +61,8 @@ ToyModel scripted_model(size_t prompt_length, std::vector<int32_t> script) {
 FakeBackend::FakeBackend(ToyModel model, const FakeBackendOptions& options)
     : model_(std::move(model)),
       options_(options),
-      blocks_per_sequence_(blocks_for_tokens(options.context)),
-      state_(std::make_unique<StateBlock>()),
-      block_table_(size_t{kMaxSlots} * blocks_per_sequence_),
+      program_(program_of(options)),
+      state_(program_.limits),
       kv_(size_t{options.kv_blocks} * kKvBlockTokens, -1) {
   forget_state();
 }
@@ -62,21 +70,21 @@ FakeBackend::FakeBackend(ToyModel model, const FakeBackendOptions& options)
 // Nothing that an engine does may rely on what the state held after the launch before.
 void FakeBackend::forget_state() {
   constexpr int32_t kNonsense = -12345;
-  for (SequenceSlot& slot : state_->slots) {
+  for (SequenceSlot& slot : state_.slots) {
     slot = {};
     slot.seed = 99;
     slot.history_length = 77;
   }
-  std::fill(block_table_.begin(), block_table_.end(), kNonsense);
+  std::ranges::fill(state_.block_table, kNonsense);
 }
 
 void FakeBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) {
   ASSERT_GE(passes, 1u);
-  ASSERT_LE(passes, static_cast<uint32_t>(kMaxLaunchPasses));
+  ASSERT_LE(passes, launch_passes(options_.rows));
   stop_ = false;
   ++launches_;
   uint32_t after_stop = 0;
-  for (uint32_t pass = 0; pass < passes && any_active(*state_); ++pass) {
+  for (uint32_t pass = 0; pass < passes && any_active(state_); ++pass) {
     if (stop_ && after_stop++ == options_.stop_latency) break;
     if (passes_run_ == fail_at_pass_) throw Error(ErrorKind::kDeviceFault, "fake: SM 3 pc 17: no progress");
     run_pass(pass);
@@ -88,14 +96,14 @@ void FakeBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on_p
 void FakeBackend::run_pass(uint32_t pass) {
   ++passes_run_;
   check_rows();
-  for (const PassRow& row : state_->rows) {
+  for (const PassRow& row : state_.rows) {
     if (row.active != 0) kv(row, row.position) = row.token;
   }
-  for (int r = 0; r < kMaxRows; ++r) advance(pass, r);
+  for (size_t r = 0; r < state_.rows.size(); ++r) advance(pass, r);
 }
 
 int32_t& FakeBackend::kv(const PassRow& row, uint32_t position) {
-  const int32_t block = block_table_.at(size_t{row.slot} * blocks_per_sequence_ + position / kKvBlockTokens);
+  const int32_t block = state_.blocks_of(row.slot)[position / kKvBlockTokens];
   EXPECT_TRUE(block >= 0 && block < static_cast<int32_t>(options_.kv_blocks)) << "position " << position;
   return kv_.at(static_cast<size_t>(block) * kKvBlockTokens + position % kKvBlockTokens);
 }
@@ -104,14 +112,14 @@ void FakeBackend::check_rows() const {
   std::set<std::pair<uint32_t, uint32_t>> places;
   std::set<int32_t> blocks;
   std::set<uint32_t> slots;
-  for (const PassRow& row : state_->rows) {
+  for (const PassRow& row : state_.rows) {
     if (row.active == 0) continue;
-    EXPECT_LT(row.slot, static_cast<uint32_t>(kMaxSlots));
+    ASSERT_LT(row.slot, options_.sequences);
     EXPECT_LT(row.position, options_.context);
     EXPECT_TRUE(places.insert({row.slot, row.position}).second) << "two rows for one position";
     if (!slots.insert(row.slot).second) continue;
     for (uint32_t b = 0; b <= row.position / kKvBlockTokens; ++b) {
-      const int32_t block = block_table_.at(size_t{row.slot} * blocks_per_sequence_ + b);
+      const int32_t block = state_.blocks_of(row.slot)[b];
       EXPECT_TRUE(blocks.insert(block).second) << "block " << block << " belongs to two places";
     }
   }
@@ -124,22 +132,22 @@ std::vector<int32_t> FakeBackend::tokens_before(const PassRow& row) {
 }
 
 void FakeBackend::check_history(const PassRow& row, std::span<const int32_t> tokens) const {
-  const SequenceSlot& slot = state_->slots[row.slot];
+  const SequenceSlot& slot = state_.slots[row.slot];
   ASSERT_EQ(slot.history_length, tokens.size());
   const size_t first = tokens.size() > kHistoryTokens ? tokens.size() - kHistoryTokens : 0;
   for (size_t t = first; t < tokens.size(); ++t) ASSERT_EQ(slot.history[t % kHistoryTokens], tokens[t]);
 }
 
-void FakeBackend::advance(uint32_t pass, int r) {
-  PassRow& row = state_->rows[r];
-  OutputToken& output = state_->output[pass][r];
+void FakeBackend::advance(uint32_t pass, size_t r) {
+  PassRow& row = state_.rows[r];
+  OutputToken& output = state_.output[pass][r];
   output = {};
   if (row.active == 0) return;
   row.active = 0;
   if (row.wants_logits == 0) return;
   const std::vector<int32_t> tokens = tokens_before(row);
   check_history(row, tokens);
-  SequenceSlot& slot = state_->slots[row.slot];
+  SequenceSlot& slot = state_.slots[row.slot];
   const SampledToken sampled = model_(slot, tokens);
   const uint32_t position = row.position + 1;
   const FinishReason finish = finish_of(end_rule_of(slot), sampled, position);

@@ -1,4 +1,4 @@
-// A backend for unit tests: the semantics of a pass (vm/state.h, instructions/advance) over a toy model
+// A backend for unit tests: the semantics of a pass (vm/state, instructions/advance) over a toy model
 // instead of tensors. Its KV cache holds tokens, addressed through the block table as the real one is, so a
 // wrong block, position or history shows in the tokens that come out.
 #pragma once
@@ -27,6 +27,8 @@ ToyModel scripted_model(size_t prompt_length, std::vector<int32_t> script);
 struct FakeBackendOptions {
   uint32_t context = 256;
   uint32_t kv_blocks = 64;
+  uint32_t rows = kDefaultRows;
+  uint32_t sequences = kDefaultSequences;
   uint32_t stop_latency = 0;  // passes that still run after the one in which a stop was requested
 };
 
@@ -36,10 +38,7 @@ class FakeBackend final : public Backend {
 
   std::string name() const override { return "fake"; }
   const Program& program() const override { return program_; }
-  StateBlock& state() override { return *state_; }
-  std::span<int32_t> block_table() override { return block_table_; }
-  uint32_t blocks_per_sequence() const override { return blocks_per_sequence_; }
-  uint32_t num_kv_blocks() const override { return options_.kv_blocks; }
+  StateBlock& state() override { return state_; }
   void run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) override;
   void request_stop() noexcept override { stop_ = true; }
   std::span<const float> logits(int) override { return {}; }
@@ -54,15 +53,13 @@ class FakeBackend final : public Backend {
   int32_t& kv(const PassRow& row, uint32_t position);
   std::vector<int32_t> tokens_before(const PassRow& row);
   void check_history(const PassRow& row, std::span<const int32_t> tokens) const;
-  void advance(uint32_t pass, int r);
+  void advance(uint32_t pass, size_t r);
   void forget_state();
 
   ToyModel model_;
   FakeBackendOptions options_;
-  uint32_t blocks_per_sequence_;
   Program program_;
-  std::unique_ptr<StateBlock> state_;
-  std::vector<int32_t> block_table_;
+  StateBlock state_;
   std::vector<int32_t> kv_;
   std::atomic<bool> stop_{false};
   uint64_t passes_run_ = 0;

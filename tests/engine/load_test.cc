@@ -77,7 +77,10 @@ void expect_usage_error(const std::function<void(EngineOptions&)>& change, const
 
 TEST(Options, NameTheFieldThatIsOutOfRange) {
   expect_usage_error([](EngineOptions& o) { o.context = -1; }, "context: -1; limit: 0 to 16777216");
-  expect_usage_error([](EngineOptions& o) { o.max_sequences = 17; }, "max_sequences: 17; limit: 1 to 16");
+  expect_usage_error([](EngineOptions& o) { o.max_sequences = 1025; },
+                     "max_sequences: 1025; limit: 1 to 1024");
+  expect_usage_error([](EngineOptions& o) { o.max_batch_tokens = 8193; },
+                     "max_batch_tokens: 8193; limit: 0 to 8192");
   expect_usage_error([](EngineOptions& o) { o.threads = 2000; }, "threads: 2000; limit: 0 to 1024");
   expect_usage_error([](EngineOptions& o) { o.sms = -3; }, "sms: -3; limit: 0 to 1024");
   expect_usage_error([](EngineOptions& o) { o.stall_timeout_s = NAN; },
@@ -88,6 +91,18 @@ TEST(Options, NameTheFieldThatIsOutOfRange) {
                      "policy: 'worst'; expected one of round-robin, zig-zag, wave, list, best");
   expect_usage_error([](EngineOptions& o) { o.chat_template = "alpaca"; },
                      "chat_template: 'alpaca'; expected one of llama3, chatml, or a file");
+}
+
+TEST(Options, GiveEachSequenceARowOfThePass) {
+  const auto limits = [](const EngineOptions& options) { return backend_options(options, 100).limits; };
+  EXPECT_EQ(limits({}).pass_rows(), 16U);
+  EXPECT_EQ(limits({}).slots(), 16U);
+  EXPECT_EQ(limits({.max_sequences = 3}).slots(), 16U) << "shorter ones may be more";
+  EXPECT_EQ(limits({.max_sequences = 3}).kv_blocks(), 3U * 2U);
+  EXPECT_EQ(limits({.max_sequences = 40}).slots(), 40U);
+  EXPECT_EQ(limits({.max_sequences = 40}).pass_rows(), 40U);
+  EXPECT_EQ(limits({.max_sequences = 40, .max_batch_tokens = 256}).pass_rows(), 256U);
+  EXPECT_EQ(limits({.max_batch_tokens = 1}).pass_rows(), 1U);
 }
 
 TEST(Options, LimitTheContextToWhatTheModelWasMadeFor) {

@@ -10,8 +10,10 @@
 #include "vm/error.h"
 #include "vm/host/replay.h"
 #include "vm/kv_cache.h"
-#include "vm/state_check.h"
-#include "vm/state_parts.h"
+#include "vm/state/block.h"
+#include "vm/state/check.h"
+#include "vm/state/names.h"
+#include "vm/state/parts.h"
 
 namespace serval::fuzz {
 namespace {
@@ -22,7 +24,8 @@ constexpr uint32_t kPasses = 3;
 constexpr uint32_t kPromptRows = 3;
 
 bool is_small(const Program& program) {
-  uint64_t bytes = 0, operations = 0;
+  if (program.limits.rows < kPromptRows + 2 || program.limits.sequences < 2) return false;
+  uint64_t bytes = StateLayout(program.limits).bytes, operations = 0;
   for (const Tensor& t : program.tensors) {
     if (t.bytes() > kMaxBytes) return false;
     bytes += t.bytes();
@@ -77,7 +80,7 @@ class Memory {
   Results results() const {
     Results out;
     if (const auto id = program_.find_tensor(state_tensor::kOutput)) {
-      out.resize(size_t{kPasses} * kMaxRows);
+      out.resize(size_t{kPasses} * program_.limits.rows);
       std::memcpy(out.data(), tensors_[id->index].data(), out.size() * sizeof(OutputToken));
     }
     return out;
@@ -102,20 +105,19 @@ class Memory {
 
 std::optional<Results> run_program(const Program& program, uint64_t seed, std::byte left_over) {
   if (!is_small(program)) return std::nullopt;
-  const auto state = std::make_unique<StateBlock>();
-  set_rows(program.limits, *state);
-  std::vector<int32_t> block_table(size_t{kMaxSlots} * blocks_for_tokens(program.limits.max_context));
-  std::iota(block_table.begin(), block_table.end(), 0);
+  StateBlock state(program.limits);
+  set_rows(program.limits, state);
+  std::iota(state.block_table.begin(), state.block_table.end(), 0);
   try {
-    check_state(program, *state, block_table);
+    check_state(program, state);
   } catch (const Error&) {
     return std::nullopt;
   }
   Memory memory(program, left_over);
-  memory.put(state_tensor::kRows, state->rows);
-  memory.put(state_tensor::kSlots, state->slots);
-  memory.put(state_tensor::kControl, &state->control);
-  memory.put(state_tensor::kBlockTable, block_table.data());
+  memory.put(state_tensor::kRows, state.rows.data());
+  memory.put(state_tensor::kSlots, state.slots.data());
+  memory.put(state_tensor::kControl, &state.control);
+  memory.put(state_tensor::kBlockTable, state.block_table.data());
   ReplayInterpreter(program, host_isa(), memory.host(), seed).run({});
   return memory.results();
 }

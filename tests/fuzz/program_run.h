@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "vm/program.h"
-#include "vm/state.h"
+#include "vm/state/output.h"
 
 namespace serval::fuzz {
 

@@ -15,7 +15,7 @@
 #include "tests/llama/tiny_model.h"
 #include "vm/host/checked.h"
 #include "vm/program.h"
-#include "vm/state.h"
+#include "vm/state/names.h"
 
 namespace serval::fuzz {
 namespace {

@@ -11,17 +11,19 @@ namespace {
 // The state of a pass that has been sampled, and the one record that ends it.
 class AdvanceTest : public ::testing::Test {
  protected:
-  AdvanceTest() {
-    const auto state = [&](const char* name, uint64_t rows, uint64_t cols) {
-      return bench_.add(name, DType::kBytes, TensorKind::kState, rows, cols);
+  explicit AdvanceTest(uint32_t rows = kDefaultRows, uint32_t sequences = kDefaultSequences) {
+    bench_.program.limits.rows = op_.max_rows = rows;
+    bench_.program.limits.sequences = op_.max_sequences = sequences;
+    const auto state = [&](const char* name, uint64_t count, uint64_t bytes) {
+      return bench_.add(name, DType::kBytes, TensorKind::kState, count, bytes);
     };
-    op_.sampled = state(state_tensor::kSampled, kMaxRows, sizeof(SampledToken));
+    op_.sampled = state(state_tensor::kSampled, rows, sizeof(SampledToken));
     op_.host_stop = state(state_tensor::kHostStop, 1, sizeof(uint32_t));
-    op_.rows = state(state_tensor::kRows, kMaxRows, sizeof(PassRow));
-    op_.slots = state(state_tensor::kSlots, kMaxSlots, sizeof(SequenceSlot));
+    op_.rows = state(state_tensor::kRows, rows, sizeof(PassRow));
+    op_.slots = state(state_tensor::kSlots, sequences, sizeof(SequenceSlot));
     op_.control = state(state_tensor::kControl, 1, sizeof(PassControl));
-    op_.output = state(state_tensor::kOutput, kMaxLaunchPasses, kMaxRows * sizeof(OutputToken));
-    for (uint32_t s = 0; s < kMaxSlots; ++s) {
+    op_.output = state(state_tensor::kOutput, launch_passes(rows), rows * sizeof(OutputToken));
+    for (uint32_t s = 0; s < sequences; ++s) {
       slot(s) = {};
       slot(s).end_position = 1000;
     }
@@ -35,7 +37,7 @@ class AdvanceTest : public ::testing::Test {
   PassControl& control() { return *bench_.data<PassControl>(op_.control); }
   uint32_t& host_stop() { return *bench_.data<uint32_t>(op_.host_stop); }
   const OutputToken& output(uint32_t pass, uint32_t r) {
-    return bench_.data<OutputToken>(op_.output)[size_t{pass} * kMaxRows + r];
+    return bench_.data<OutputToken>(op_.output)[size_t{pass} * op_.max_rows + r];
   }
 
   void decode(uint32_t r, uint32_t s, uint32_t position, int32_t sampled, float log_probability = -1) {
@@ -47,6 +49,36 @@ class AdvanceTest : public ::testing::Test {
   Bench bench_;
   Advance op_{};
 };
+
+// More rows than a word has bits, and sequences that are fewer.
+class AdvanceManyRows : public AdvanceTest {
+ protected:
+  static constexpr uint32_t kRows = 256, kSequences = 40;
+  AdvanceManyRows() : AdvanceTest(kRows, kSequences) {}
+};
+
+TEST_F(AdvanceManyRows, MovesEachRowOn) {
+  for (uint32_t r = 0; r < kSequences; ++r) decode(6 * r, r, 10 * r, static_cast<int32_t>(100 + r));
+  slot(31).end_position = 311;
+  run();
+  for (uint32_t r = 0; r < kRows; ++r) {
+    EXPECT_EQ(output(0, r).valid, r % 6 == 0 && r / 6 < kSequences ? 1U : 0U) << r;
+    if (output(0, r).valid == 0) continue;
+    EXPECT_EQ(row(r).active, r / 6 == 31 ? 0U : 1U) << r;
+    EXPECT_EQ(output(0, r).token, static_cast<int32_t>(100 + r / 6));
+    EXPECT_EQ(slot(r / 6).history[0], static_cast<int32_t>(100 + r / 6));
+  }
+}
+
+TEST_F(AdvanceManyRows, HasAnOutputTableOfFewerPasses) {
+  control().passes_wanted = launch_passes(kRows);
+  control().passes_done = launch_passes(kRows) - 1;
+  decode(255, 39, 0, 7);
+  run();
+  EXPECT_EQ(launch_passes(kRows), 256U);
+  EXPECT_EQ(output(255, 255).token, 7);
+  EXPECT_EQ(control().last_pass, 255U);
+}
 
 TEST_F(AdvanceTest, MovesADecodingRowToItsNextToken) {
   decode(4, 9, 17, 33, -0.5F);
@@ -197,7 +229,7 @@ TEST_F(AdvanceTest, TheHostsStopEndsTheLaunchAfterThisPass) {
 
 TEST_F(AdvanceTest, KeepsTheLastTokensInARing) {
   decode(0, 6, 0, 0);
-  control().passes_wanted = kMaxLaunchPasses;
+  control().passes_wanted = kMostLaunchPasses;
   constexpr int32_t kTokens = 2 * kHistoryTokens + 5;
   for (int32_t t = 0; t < kTokens; ++t) {
     bench_.data<SampledToken>(op_.sampled)[0] = {1000 + t, 0};
@@ -220,27 +252,27 @@ TEST_F(AdvanceTest, AFinishingTokenIsInTheHistoryToo) {
 }
 
 TEST_F(AdvanceTest, FillsOneLineOfTheOutputTableAPass) {
-  control().passes_wanted = kMaxLaunchPasses;
+  control().passes_wanted = kMostLaunchPasses;
   decode(3, 0, 0, 7);
   for (uint32_t pass = 0; pass < 5; ++pass) {
     const std::vector<std::byte> before = bench_.memory[op_.output.index];
     run();
     const std::vector<std::byte>& now = bench_.memory[op_.output.index];
-    const size_t line = kMaxRows * sizeof(OutputToken), begin = pass * line;
+    const size_t line = kDefaultRows * sizeof(OutputToken), begin = pass * line;
     EXPECT_EQ(std::memcmp(now.data(), before.data(), begin), 0);
     EXPECT_EQ(std::memcmp(&now[begin + line], &before[begin + line], now.size() - begin - line), 0);
-    for (uint32_t r = 0; r < kMaxRows; ++r) EXPECT_EQ(output(pass, r).valid, r == 3 ? 1U : 0U);
+    for (uint32_t r = 0; r < kDefaultRows; ++r) EXPECT_EQ(output(pass, r).valid, r == 3 ? 1U : 0U);
     EXPECT_EQ(output(pass, 3).position, pass + 1);
   }
 }
 
 TEST_F(AdvanceTest, ReachesTheLastLineOfTheOutputTable) {
-  control().passes_wanted = kMaxLaunchPasses;
-  control().passes_done = kMaxLaunchPasses - 1;
+  control().passes_wanted = kMostLaunchPasses;
+  control().passes_done = kMostLaunchPasses - 1;
   decode(15, 0, 0, 7);
   run();
-  EXPECT_EQ(output(kMaxLaunchPasses - 1, 15).token, 7);
-  EXPECT_EQ(control().last_pass, static_cast<uint32_t>(kMaxLaunchPasses - 1));
+  EXPECT_EQ(output(kMostLaunchPasses - 1, 15).token, 7);
+  EXPECT_EQ(control().last_pass, static_cast<uint32_t>(kMostLaunchPasses - 1));
 }
 
 // An SM may read `last_pass` late, so a pass that goes on must not touch it.
@@ -256,12 +288,12 @@ TEST_F(AdvanceTest, WritesTheLastPassOnlyWhenItDecides) {
 }
 
 TEST_F(AdvanceTest, ARowsFateDoesNotDependOnTheOthers) {
-  for (uint32_t r = 0; r < kMaxRows; ++r) decode(r, r, 10 * r, static_cast<int32_t>(100 + r));
+  for (uint32_t r = 0; r < kDefaultRows; ++r) decode(r, r, 10 * r, static_cast<int32_t>(100 + r));
   slot(3).end_position = 31;
   slot(8).num_stop_tokens = 1;
   slot(8).stop_tokens[0] = 108;
   run();
-  for (uint32_t r = 0; r < kMaxRows; ++r) {
+  for (uint32_t r = 0; r < kDefaultRows; ++r) {
     EXPECT_EQ(row(r).active, r == 3 || r == 8 ? 0U : 1U) << r;
     EXPECT_EQ(output(0, r).token, static_cast<int32_t>(100 + r));
     EXPECT_EQ(slot(r).history[0], static_cast<int32_t>(100 + r));

@@ -17,7 +17,8 @@ namespace {
 
 using ::testing::StartsWith;
 
-constexpr ShapeLimits kSmall = {.max_hidden = 96, .max_intermediate = 96, .max_kv_heads = 2};
+const ShapeLimits kSmall = {
+    .max_hidden = 96, .max_intermediate = 96, .max_kv_heads = 2, .rows = {1, 16, 48, 256}};
 const uint32_t kScenes = sampled(8);
 
 using Memory = std::vector<std::vector<std::byte>>;
@@ -131,7 +132,8 @@ Footprint elements_of(const Scene& s, const Region& bound) {
   };
   constexpr uint64_t kEnd = uint64_t{1} << 60;
   if (bound.part == Part::kWhole) add(bound.box);
-  const PartialLayout layout{s.shape.lanes, s.shape.q_heads / s.shape.kv_heads, s.shape.head_dim};
+  const PartialLayout layout{s.shape.lanes, s.shape.q_heads / s.shape.kv_heads, s.shape.head_dim,
+                             whole_row_tiles(s.shape.rows)};
   for (const uint32_t r : s.active_rows()) {
     const PassRow& row = s.rows()[r];
     const uint64_t token = s.block_of(row, row.position) * kKvBlockTokens + row.position % kKvBlockTokens;
@@ -399,7 +401,7 @@ bool is_count(const std::string& name) {
   return name.starts_with("num_");
 }
 bool is_index(const std::string& name) {
-  return name.starts_with("first_") || name == "kv_head" || name == "lane" || name == "row";
+  return name.starts_with("first_") || name == "kv_head" || name == "lane";
 }
 
 bool is_flag(const std::string& name) {
@@ -424,7 +426,8 @@ TEST(CheckInstruction, RefusesNumbersOutOfRange) {
         if (name == "hidden" || name == "intermediate" || name == "in_cols" || name == "out_cols")
           bad.push_back(8);
         if (name == "head_dim") bad.insert(bad.end(), {32, 63, 96, 127, 256});
-        if (name == "row") bad.push_back(kMaxRows);
+        if (name == "max_rows") bad.push_back(s.shape.rows + 1);
+        if (name == "max_sequences") bad.push_back(s.shape.sequences + 1);
         if (name == "lane") bad.push_back(s.shape.lanes);
         if (name == "kv_head") bad.push_back(s.shape.kv_heads);
         if (name.starts_with("first_")) bad.push_back(stage.units);

@@ -427,7 +427,7 @@ uint64_t partial_at(const Scene& s, uint32_t lanes, const PassRow& row, uint32_t
   const uint32_t leaves = (s.shape.max_context + kLeafTokens - 1) / kLeafTokens;
   const uint64_t cols = uint64_t{(leaves + lanes - 1) / lanes} * group * stride;
   const uint64_t lane = (row.slot + leaf) % lanes;
-  return ((q_head / group * lanes + lane) * kMaxRows + r) * cols +
+  return ((q_head / group * lanes + lane) * whole_row_tiles(s.shape.rows) + r) * cols +
          (uint64_t{leaf / lanes} * group + q_head % group) * stride;
 }
 
@@ -534,7 +534,10 @@ TEST(AttentionMerge, CompletesAttentionToThePlainSoftmax) {
   double square_error = 0, power = 0;
   for (int n = 0; n < 12; ++n) {
     Random random(500 + static_cast<uint64_t>(n));
-    Scene s(random_shape(random, {.max_hidden = 16, .max_intermediate = 16, .max_kv_heads = 2}), random);
+    Scene s(
+        random_shape(random,
+                     {.max_hidden = 16, .max_intermediate = 16, .max_kv_heads = 2, .rows = {1, 16, 48, 256}}),
+        random);
     s.new_pass(random);
     s.bench.run(split(s.stage(Opcode::kAttention), random));
     s.bench.run(split(s.stage(Opcode::kAttentionMerge), random));
@@ -675,14 +678,15 @@ TEST(UnitSoftmax, NamesTheFirstOfEquals) {
 TEST(Sample, DrawsForTheRowsThatWantLogits) {
   for (uint64_t n = 0; n < 40; ++n) {
     Random random(900 + n);
-    Scene s(random_shape(random, {.max_hidden = 16, .max_intermediate = 16}), random);
+    Scene s(random_shape(random, {.max_hidden = 16, .max_intermediate = 16, .rows = {1, 16, 48, 256}}),
+            random);
     s.new_pass(random);
     const Stage stage = s.stage(Opcode::kSample);
     s.poison_outputs(stage);
     const std::vector<std::byte> before = s.bench.memory[s.t.sampled.index];
     s.bench.run(split(stage, random));
     std::vector<Candidate> candidates;
-    for (uint32_t r = 0; r < kMaxRows; ++r) {
+    for (uint32_t r = 0; r < s.shape.rows; ++r) {
       const PassRow& row = s.rows()[r];
       const SampledToken& got = s.bench.data<const SampledToken>(s.t.sampled)[r];
       if (row.active != 0 && row.wants_logits != 0) {

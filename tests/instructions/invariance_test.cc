@@ -12,7 +12,8 @@
 namespace serval::testing {
 namespace {
 
-constexpr ShapeLimits kSmall = {.max_hidden = 160, .max_intermediate = 160, .max_kv_heads = 3};
+const ShapeLimits kSmall = {
+    .max_hidden = 160, .max_intermediate = 160, .max_kv_heads = 3, .rows = {1, 16, 48, 256}};
 const uint32_t kScenes = sampled(12);
 
 using Memory = std::vector<std::vector<std::byte>>;
@@ -81,7 +82,8 @@ TEST(Invariance, AnyNumberOfLanesGivesTheSameAttention) {
   }
 }
 
-// Rows of these tensors belong to rows of the pass: row i × 16 + r to row r.
+// Rows of these tensors belong to rows of the pass: row r to row r, and of partial results, of which there
+// are several for each row of the pass, row i × whole_row_tiles(rows) + r.
 bool has_pass_rows(const Scene& s, uint32_t tensor) {
   const Tensor& t = s.bench.program.tensors[tensor];
   return t.kind == TensorKind::kActivation || tensor == s.t.rows.index || tensor == s.t.sampled.index;
@@ -94,7 +96,8 @@ void swap_rows(Scene& s, uint32_t a, uint32_t b) {
     if (!has_pass_rows(s, i)) continue;
     const Tensor& t = s.bench.program.tensors[i];
     const size_t row = t.cols * size_of(t.dtype);
-    for (uint64_t base = 0; base < t.rows; base += kMaxRows) {
+    const uint64_t stride = t.rows == s.shape.rows ? t.rows : whole_row_tiles(s.shape.rows);
+    for (uint64_t base = 0; base < t.rows; base += stride) {
       std::byte* at = s.bench.memory[i].data() + base * row;
       std::swap_ranges(at + a * row, at + (a + 1) * row, at + b * row);
     }
@@ -102,7 +105,7 @@ void swap_rows(Scene& s, uint32_t a, uint32_t b) {
 }
 
 void leave_alone(Scene& s, uint32_t row) {
-  for (uint32_t r = 0; r < kMaxRows; ++r) {
+  for (uint32_t r = 0; r < s.shape.rows; ++r) {
     if (r != row) s.rows()[r].active = 0;
   }
 }
@@ -131,7 +134,7 @@ TEST(Invariance, ARowsBitsDoNotDependOnItsNeighboursOrItsPlace) {
       if (stage.opcode == Opcode::kAdvance) continue;
       const Memory together = after(s, before, stage, split(stage, random));
       for (int n = 0; n < 3; ++n) {
-        const uint32_t r = random.pick(active), place = random.below(kMaxRows);
+        const uint32_t r = random.pick(active), place = random.below(s.shape.rows);
         s.bench.memory = before;
         leave_alone(s, r);
         Cover written = empty_cover(s.bench);

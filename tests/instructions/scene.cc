@@ -106,6 +106,8 @@ std::string Shape::text() const {
   add("vocab", vocab);
   add("max_context", max_context);
   add("lanes", lanes);
+  add("rows", rows);
+  add("sequences", sequences);
   return out;
 }
 
@@ -120,6 +122,11 @@ Shape random_shape(Random& random, const ShapeLimits& limits) {
   s.max_context = random.between(limits.max_context / 2, limits.max_context);
   s.lanes = random.pick<uint32_t>({1, 2, 7, 16});
   s.epsilon = random.pick<float>({1e-5F, 1e-6F, 1e-3F});
+  if (!limits.rows.empty()) {
+    s.rows = random.pick(limits.rows);
+    s.sequences = random.pick<uint32_t>({3, 16, 64});
+    s.rows_of_sample = s.rows;
+  }
   return s;
 }
 
@@ -144,15 +151,15 @@ std::vector<Instruction> split(const Stage& stage, Random& random) {
 }
 
 Scene::Scene(const Shape& s, Random& random) : shape(s) {
-  // Half of what 16 full sequences need, and a block for each; new_pass keeps within it.
-  kv_blocks = kMaxSlots * blocks_for_tokens(s.max_context) / 2 + kMaxSlots;
-  bench.program.limits = {.vocab = s.vocab, .max_context = s.max_context, .kv_blocks = kv_blocks};
+  // Half of what all sequences need at full length, and a block for each; new_pass keeps within it.
+  kv_blocks = s.sequences * blocks_for_tokens(s.max_context) / 2 + s.sequences;
+  bench.program.limits = {s.vocab, s.max_context, kv_blocks, s.rows, s.sequences};
   const uint64_t q_rows = uint64_t{s.q_heads} * s.head_dim, kv_rows = uint64_t{s.kv_heads} * s.head_dim;
   const auto weight = [&](const char* name, uint64_t rows, uint64_t cols) {
     return bench.add(name, DType::kBF16, TensorKind::kWeight, rows, cols);
   };
   const auto activation = [&](const char* name, DType dtype, uint64_t cols) {
-    return bench.add(name, dtype, TensorKind::kActivation, kMaxRows, cols);
+    return bench.add(name, dtype, TensorKind::kActivation, s.rows, cols);
   };
   const auto state = [&](const char* name, uint64_t rows, uint64_t cols) {
     return bench.add(name, DType::kBytes, TensorKind::kState, rows, cols);
@@ -179,32 +186,33 @@ Scene::Scene(const Shape& s, Random& random) : shape(s) {
                         uint64_t{kv_blocks} * kKvBlockTokens, s.head_dim);
   t.v_cache = bench.add("v_cache", DType::kBF16, TensorKind::kKvCache, kv_rows,
                         uint64_t{kv_blocks} * kKvBlockTokens, s.head_dim);
-  t.rows = state(state_tensor::kRows, kMaxRows, sizeof(PassRow));
-  t.slots = state(state_tensor::kSlots, kMaxSlots, sizeof(SequenceSlot));
-  t.sampled = state(state_tensor::kSampled, kMaxRows, sizeof(SampledToken));
+  t.rows = state(state_tensor::kRows, s.rows, sizeof(PassRow));
+  t.slots = state(state_tensor::kSlots, s.sequences, sizeof(SequenceSlot));
+  t.sampled = state(state_tensor::kSampled, s.rows, sizeof(SampledToken));
   t.control = state(state_tensor::kControl, 1, sizeof(PassControl));
-  t.output = state(state_tensor::kOutput, kMaxLaunchPasses, kMaxRows * sizeof(OutputToken));
+  t.output = state(state_tensor::kOutput, launch_passes(s.rows), s.rows * sizeof(OutputToken));
   t.host_stop = state(state_tensor::kHostStop, 1, sizeof(uint32_t));
-  t.block_table = bench.add(state_tensor::kBlockTable, DType::kI32, TensorKind::kState, kMaxSlots,
+  t.block_table = bench.add(state_tensor::kBlockTable, DType::kI32, TensorKind::kState, s.sequences,
                             blocks_for_tokens(s.max_context));
   add_partial(s.lanes);
   fill_weights(random);
 }
 
 TensorId Scene::add_partial(uint32_t lanes) {
-  const PartialLayout layout{lanes, shape.q_heads / shape.kv_heads, shape.head_dim};
+  const PartialLayout layout{lanes, shape.q_heads / shape.kv_heads, shape.head_dim,
+                             whole_row_tiles(shape.rows)};
   if (!partials_.contains(lanes)) {
     partials_[lanes] = bench.add("partial" + std::to_string(lanes), DType::kF32, TensorKind::kActivation,
-                                 uint64_t{shape.kv_heads} * lanes * kMaxRows, layout.cols(shape.max_context));
+                                 layout.rows_of_all(shape.kv_heads), layout.cols(shape.max_context));
   }
   return partials_[lanes];
 }
 
 void fill_unit_softmax(Bench& bench, TensorId logits, TensorId unit_softmax) {
-  const size_t vocab = bench.tensor(logits).cols;
+  const size_t rows = bench.tensor(logits).rows, vocab = bench.tensor(logits).cols;
   const float* row = bench.data<const float>(logits);
   auto* to = bench.data<UnitSoftmax>(unit_softmax);
-  for (uint32_t r = 0; r < kMaxRows; ++r, row += vocab) {
+  for (size_t r = 0; r < rows; ++r, row += vocab) {
     for (size_t first = 0; first < vocab; first += kUnitRows) {
       *to++ = serval::unit_softmax({row + first, std::min<size_t>(kUnitRows, vocab - first)});
     }
@@ -230,18 +238,19 @@ void Scene::fill_weights(Random& random) {
 
 void Scene::new_pass(Random& random) {
   const std::vector<uint32_t> edges = {0, 63, 64, 255, 256, 257};
-  const uint32_t wanted = random.chance(0.3) ? kMaxRows : random.between(1, kMaxRows);
+  const uint32_t wanted = random.chance(0.3) ? shape.rows : random.between(1, shape.rows);
+  const uint32_t longest = std::max(6U, shape.rows / 4);
   std::vector<uint32_t> free_slots;
-  for (uint32_t s = 0; s < kMaxSlots; ++s) free_slots.push_back(s);
+  for (uint32_t s = 0; s < shape.sequences; ++s) free_slots.push_back(s);
   random.shuffle(free_slots);
   std::vector<PassRow> active;
   uint32_t blocks = 0;
   while (active.size() < wanted && !free_slots.empty()) {
     // A sequence that decodes one token, or a chunk of a prompt.
-    const uint32_t chunk = random.chance(0.7) ? 1 : random.between(2, 6);
+    const uint32_t chunk = random.chance(0.7) ? 1 : random.between(2, longest);
     uint32_t position = random.chance(0.5) ? random.pick(edges) : random.below(shape.max_context);
     position = std::min(position, shape.max_context - chunk);
-    if (blocks + blocks_for_tokens(position + chunk) + kMaxSlots > kv_blocks) position = 0;
+    if (blocks + blocks_for_tokens(position + chunk) + shape.sequences > kv_blocks) position = 0;
     blocks += blocks_for_tokens(position + chunk);
     for (uint32_t i = 0; i < chunk && active.size() < wanted; ++i) {
       PassRow row;
@@ -259,7 +268,7 @@ void Scene::new_pass(Random& random, const std::vector<uint32_t>& positions) {
   std::vector<PassRow> active;
   for (const uint32_t position : positions) {
     PassRow row;
-    row.slot = (5 * static_cast<uint32_t>(active.size()) + 3) % kMaxSlots;
+    row.slot = (5 * static_cast<uint32_t>(active.size()) + 3) % shape.sequences;
     row.position = position;
     row.wants_logits = 1;
     active.push_back(row);
@@ -270,7 +279,7 @@ void Scene::new_pass(Random& random, const std::vector<uint32_t>& positions) {
 void Scene::place_rows(Random& random, const std::vector<PassRow>& active) {
   logits_only = random.below(2);
   std::vector<uint32_t> index;
-  for (uint32_t r = 0; r < kMaxRows; ++r) {
+  for (uint32_t r = 0; r < shape.rows; ++r) {
     index.push_back(r);
     PassRow& garbage = rows()[r];  // what an inactive row holds must not matter
     garbage = {0, random.below(2), 0xFFFFFFFF, -7, 0xFFFFFFFF, {}};
@@ -305,7 +314,7 @@ void Scene::fill_block_table(Random& random) {
 }
 
 void Scene::fill_slots(Random& random) {
-  for (uint32_t s = 0; s < kMaxSlots; ++s) {
+  for (uint32_t s = 0; s < shape.sequences; ++s) {
     SequenceSlot slot;
     slot.seed = random.bits();
     slot.sequence = random.below(1000);
@@ -321,12 +330,12 @@ void Scene::fill_slots(Random& random) {
     for (int32_t& token : slot.history) token = static_cast<int32_t>(random.below(shape.vocab));
     slots()[s] = slot;
   }
-  for (int r = 0; r < kMaxRows; ++r) {
+  for (uint32_t r = 0; r < shape.rows; ++r) {
     bench.data<SampledToken>(t.sampled)[r] = {static_cast<int32_t>(random.below(shape.vocab)),
                                               static_cast<float>(random.real(-9, 0))};
   }
   PassControl control;
-  control.passes_done = random.below(20);
+  control.passes_done = random.below(std::min(20U, launch_passes(shape.rows)));
   control.passes_wanted = random.between(control.passes_done + 1, 40);
   *bench.data<PassControl>(t.control) = control;
   *bench.data<uint32_t>(t.host_stop) = random.below(4) == 0 ? 1 : 0;
@@ -354,7 +363,7 @@ void Scene::fill_activations(Random& random) {
 
 void Scene::fill_residual(Random& random) {
   const uint16_t* norm = bench.data<const uint16_t>(t.norm);
-  for (uint32_t r = 0; r < kMaxRows; ++r) {
+  for (uint32_t r = 0; r < shape.rows; ++r) {
     float* row = bench.data<float>(t.residual) + size_t{r} * shape.hidden;
     uint16_t* weighted = bench.data<uint16_t>(t.weighted) + size_t{r} * shape.hidden;
     float* squares = bench.data<float>(t.squares) + size_t{r} * (shape.hidden / kUnitRows);
@@ -369,7 +378,7 @@ void Scene::fill_residual(Random& random) {
 
 std::vector<uint32_t> Scene::active_rows() const {
   std::vector<uint32_t> out;
-  for (uint32_t r = 0; r < kMaxRows; ++r) {
+  for (uint32_t r = 0; r < shape.rows; ++r) {
     if (rows()[r].active != 0) out.push_back(r);
   }
   return out;
@@ -416,7 +425,9 @@ Stage Scene::attention_stage(uint32_t lanes) const {
                .kv_heads = shape.kv_heads,
                .max_context = shape.max_context,
                .kv_blocks = kv_blocks,
-               .scale = 1 / std::sqrt(static_cast<float>(shape.head_dim))};
+               .scale = 1 / std::sqrt(static_cast<float>(shape.head_dim)),
+               .max_rows = shape.rows,
+               .max_sequences = shape.sequences};
   return {Opcode::kAttention, shape.kv_heads * lanes, 1, [op](uint32_t first, uint32_t) mutable {
             op.kv_head = first / op.lanes;
             op.lane = first % op.lanes;
@@ -434,7 +445,8 @@ Stage Scene::merge_stage(uint32_t lanes) const {
                     .head_dim = shape.head_dim,
                     .q_heads = shape.q_heads,
                     .kv_heads = shape.kv_heads,
-                    .max_context = shape.max_context};
+                    .max_context = shape.max_context,
+                    .max_rows = shape.rows};
   return {Opcode::kAttentionMerge, shape.q_heads, shape.q_heads,
           [op](uint32_t first, uint32_t count) mutable {
             op.first_head = first;
@@ -453,29 +465,30 @@ std::vector<Stage> Scene::stages() const {
                      return make_instruction(op);
                    }});
   };
-  add(Embed{t.table, t.rows, t.norm, t.residual, t.weighted, t.squares, 0, 0, s.hidden, s.vocab},
+  add(Embed{t.table, t.rows, t.norm, t.residual, t.weighted, t.squares, 0, 0, s.hidden, s.vocab, s.rows},
       s.hidden / kUnitRows, &Embed::first_unit, &Embed::num_units);
-  add(QkvRope{t.weighted,    t.squares, t.wq,       t.wk,          t.wv,      t.rope,   t.rows,
-              t.block_table, t.q,       t.k_cache,  t.v_cache,     0,         0,        s.hidden,
-              s.head_dim,    s.q_heads, s.kv_heads, s.max_context, kv_blocks, s.epsilon},
+  add(QkvRope{t.weighted, t.squares,     t.wq,      t.wk,      t.wv,   t.rope,     t.rows,     t.block_table,
+              t.q,        t.k_cache,     t.v_cache, 0,         0,      s.hidden,   s.head_dim, s.q_heads,
+              s.kv_heads, s.max_context, kv_blocks, s.epsilon, s.rows, s.sequences},
       (s.q_heads + 2 * s.kv_heads) * s.head_dim / kUnitRows, &QkvRope::first_unit, &QkvRope::num_units);
   out.push_back(attention_stage(s.lanes));
   out.push_back(merge_stage(s.lanes));
   add(MatvecResidual{t.wo, t.attended, t.rows, t.norm, t.residual, t.weighted, t.squares, 0, 0,
-                     s.q_heads * s.head_dim, s.hidden, logits_only},
+                     s.q_heads * s.head_dim, s.hidden, logits_only, s.rows},
       s.hidden / kUnitRows, &MatvecResidual::first_unit, &MatvecResidual::num_units);
   add(GateUpSilu{t.weighted, t.squares, t.gate, t.up, t.rows, t.product, 0, 0, s.hidden, s.intermediate,
-                 s.epsilon, logits_only},
+                 s.epsilon, logits_only, s.rows},
       s.intermediate / kUnitRows, &GateUpSilu::first_unit, &GateUpSilu::num_units);
   add(LmHead{t.weighted, t.squares, t.head, t.rows, t.logits, t.unit_softmax, 0, 0, s.hidden, s.vocab,
-             s.epsilon},
+             s.epsilon, s.rows},
       static_cast<uint32_t>(vocabulary_units(s.vocab)), &LmHead::first_unit, &LmHead::num_units);
-  Sample sample{t.logits, t.unit_softmax, t.rows, t.slots, t.sampled, 0, s.vocab};
-  out.push_back({Opcode::kSample, kMaxRows, 1, [sample](uint32_t first, uint32_t) mutable {
-                   sample.row = first;
+  Sample sample{t.logits, t.unit_softmax, t.rows, t.slots, t.sampled, 0, 0, s.vocab, s.rows, s.sequences};
+  out.push_back({Opcode::kSample, s.rows, s.rows_of_sample, [sample](uint32_t first, uint32_t count) mutable {
+                   sample.first_row = first;
+                   sample.num_rows = count;
                    return make_instruction(sample);
                  }});
-  const Advance advance{t.sampled, t.host_stop, t.rows, t.slots, t.control, t.output};
+  const Advance advance{t.sampled, t.host_stop, t.rows, t.slots, t.control, t.output, s.rows, s.sequences};
   out.push_back(
       {Opcode::kAdvance, 1, 1, [advance](uint32_t, uint32_t) { return make_instruction(advance); }});
   return out;

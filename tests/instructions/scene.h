@@ -10,7 +10,12 @@
 #include <vector>
 
 #include "instructions/isa.h"
-#include "vm/state.h"
+#include "vm/state/control.h"
+#include "vm/state/limits.h"
+#include "vm/state/names.h"
+#include "vm/state/output.h"
+#include "vm/state/slots.h"
+#include "vm/state/view.h"
 
 namespace serval::testing {
 
@@ -67,13 +72,16 @@ class Bench {
   std::vector<std::vector<std::byte>> memory;  // one buffer a tensor
 };
 
-// What `lm_head` would have left beside these logits, [16, vocab].
+// What `lm_head` would have left beside these logits, [rows, vocab].
 void fill_unit_softmax(Bench& bench, TensorId logits, TensorId unit_softmax);
 
 struct Shape {
   uint32_t hidden, intermediate, head_dim, q_heads, kv_heads, vocab, max_context;
   uint32_t lanes;
   float epsilon;
+  uint32_t rows = kDefaultRows;            // of a pass
+  uint32_t sequences = kDefaultSequences;  // slots; no multiple of 5
+  uint32_t rows_of_sample = 1;             // that an instance of `sample` may take
   std::string text() const;
 };
 
@@ -83,6 +91,7 @@ struct ShapeLimits {
   uint32_t max_intermediate = 512;
   uint32_t max_kv_heads = 4;
   uint32_t max_context = 700;
+  std::vector<uint32_t> rows = {};  // of a pass: one of these; none: 16, which a GPU's kernels take
 };
 Shape random_shape(Random& random, const ShapeLimits& limits);
 
@@ -101,8 +110,8 @@ std::vector<Instruction> split(const Stage& stage, Random& random);
 struct Scene {
   Scene(const Shape& shape, Random& random);
 
-  // 1 to 16 active rows at random indices, several to a slot, with whatever lies in the rows between; block
-  // tables shuffled; every input of every stage filled.
+  // One to all rows active at random indices, several to a slot, with whatever lies in the rows between;
+  // block tables shuffled; every input of every stage filled.
   void new_pass(Random& random);
   // The same with exactly these positions, one row and slot each.
   void new_pass(Random& random, const std::vector<uint32_t>& positions);

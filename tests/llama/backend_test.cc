@@ -78,7 +78,7 @@ TEST(HostBackend, TheProgramThatAPassRunsDoesNotShow) {
     return compile_model(tiny_config(), host_machine(sms), {.context = kContext}, {.policy = policy});
   };
   Decoder decoder(bind_host_backend(
-      ProgramSet({{kMaxRows, compiled(7, Policy::kList)}, {4, compiled(3, Policy::kRoundRobin)}}),
+      ProgramSet({{kDefaultRows, compiled(7, Policy::kList)}, {4, compiled(3, Policy::kRoundRobin)}}),
       tiny_config(), weights(), host_options(kContext, 7, 2)));
   const auto sms = [&] { return decoder.program().machine.sms; };
   EXPECT_EQ(sms(), 7U) << "before the first run";
@@ -89,6 +89,21 @@ TEST(HostBackend, TheProgramThatAPassRunsDoesNotShow) {
   EXPECT_EQ(sms(), 7U) << "five rows";
 }
 
+TEST(HostBackend, RowClassesShareOneState) {
+  BackendOptions options = host_options(kContext, 7, 2);
+  options.limits.rows = 256;
+  options.row_classes = {1, 16, 48};
+  Decoder decoder = make_decoder(options);
+  for (const uint32_t chunk : {1U, 16U, 40U, 250U}) {
+    EXPECT_EQ(decoder.answer(two_sequences(), {.chunk = chunk}), expected()) << chunk;
+    EXPECT_EQ(decoder.program().limits.rows, 16U) << "two rows";
+  }
+  decoder.answer({sequence(250, 1)}, {.chunk = 250});
+  EXPECT_EQ(decoder.program().limits.rows, 256U);
+  decoder.answer({sequence(3, 3)}, {.chunk = 40});
+  EXPECT_EQ(decoder.program().limits.rows, 1U);
+}
+
 TEST(HostBackend, CompilesAProgramForEachRowClass) {
   BackendOptions options = host_options(kContext, 7);
   options.row_classes = {4};
@@ -96,7 +111,7 @@ TEST(HostBackend, CompilesAProgramForEachRowClass) {
   const Program* const widest = &decoder.program();
   EXPECT_EQ(decoder.answer(two_sequences()), expected());
   EXPECT_NE(&decoder.program(), widest);
-  options.row_classes = {kMaxRows};
+  options.row_classes = {kDefaultRows};
   EXPECT_THROW(make_decoder(options), Error);
 }
 
@@ -124,17 +139,54 @@ TEST(HostBackend, LaunchesOfManyPassesAreLikeManyLaunches) {
 
 TEST(HostBackend, NeighboursDoNotShow) {
   std::vector<Sequence> sixteen;
-  for (uint32_t i = 0; i < kMaxSlots; ++i) sixteen.push_back(sequence(1 + 17 * i, 3 + i % 6, i));
+  for (uint32_t i = 0; i < kDefaultSequences; ++i) sixteen.push_back(sequence(1 + 17 * i, 3 + i % 6, i));
   for (const uint32_t sms : {2U, 132U}) {
     Decoder decoder = make_decoder(sms, 2);
     const std::vector<Answer> together = decoder.answer(sixteen);
-    for (uint32_t i = 0; i < kMaxSlots; ++i) {
+    for (uint32_t i = 0; i < kDefaultSequences; ++i) {
       ASSERT_EQ(together[i].tokens.size(), sixteen[i].num_tokens);
       if (!in_sample(i)) continue;
       EXPECT_EQ(decoder.answer({sixteen[i]}), std::vector{together[i]}) << "alone in slot 0: " << i;
       EXPECT_EQ(decoder.answer({sixteen[i]}, {.first_slot = 15 - i}), std::vector{together[i]});
     }
   }
+}
+
+// What a pass may have is the program's shape, and none of its numbers.
+TEST(HostBackend, RowsAndSequencesOfTheProgramDoNotShow) {
+  for (const auto& [rows, sequences] : {std::pair{2U, 16U}, {48U, 16U}, {256U, 70U}}) {
+    for (const uint32_t sms : {2U, 132U}) {
+      BackendOptions options = host_options(kContext, sms, 2);
+      options.limits.rows = rows;
+      options.limits.sequences = sequences;
+      Decoder decoder = make_decoder(options);
+      SCOPED_TRACE(fmt::format("{} rows, {} sequences, {} SMs", rows, sequences, sms));
+      EXPECT_EQ(decoder.answer(two_sequences(), {.chunk = rows}), expected());
+      EXPECT_EQ(decoder.answer(two_sequences(), {.chunk = 1, .first_slot = sequences - 2}), expected());
+    }
+  }
+}
+
+TEST(HostBackend, RunsProgramsOfOneRow) {
+  BackendOptions options = host_options(kContext, 7);
+  options.limits.rows = 1;
+  Decoder decoder = make_decoder(options);
+  for (size_t i = 0; i < two_sequences().size(); ++i)
+    EXPECT_EQ(decoder.answer({two_sequences()[i]}, {.chunk = 1}), std::vector{expected()[i]});
+}
+
+TEST(HostBackend, DecodesHundredsOfSequencesAsOneByOne) {
+  constexpr uint32_t kSequences = 200;
+  std::vector<Sequence> many;
+  for (uint32_t i = 0; i < kSequences; ++i) many.push_back(sequence(1 + i % 9, 3 + i % 4, i));
+  BackendOptions options = host_options(kContext, 7, 2);
+  options.limits.rows = 256;
+  options.limits.sequences = kSequences;
+  Decoder decoder = make_decoder(options);
+  const std::vector<Answer> together = decoder.answer(many, {.chunk = 256, .passes = 64});
+  Decoder sixteen = make_decoder(7);
+  for (uint32_t i = 0; i < kSequences; i += 13)
+    EXPECT_EQ(sixteen.answer({many[i]}, {.passes = 64}), std::vector{together[i]}) << i;
 }
 
 TEST(HostBackend, KvBlocksMayLieAnywhere) {
@@ -162,7 +214,7 @@ TEST(HostBackend, ItsProgramStaysAsItWasCompiled) {
 }
 
 ProgramSet one_program(const Program& program) {
-  return ProgramSet({{kMaxRows, ValidProgram(program)}});
+  return ProgramSet({{kDefaultRows, ValidProgram(program)}});
 }
 
 std::unique_ptr<Backend> make_spoilt(const SpoiltWeights& weights) {
@@ -308,10 +360,10 @@ TEST_F(BadState, IsRefusedBeforeAnythingRuns) {
   expect_refused();
   state.rows[2].token = 5;
   expect_refused(0);
-  expect_refused(kMaxLaunchPasses + 1);
-  backend->block_table()[backend->blocks_per_sequence()] = -1;
+  expect_refused(kMostLaunchPasses + 1);
+  backend->state().block_table[backend->blocks_per_sequence()] = -1;
   expect_refused();
-  backend->block_table()[backend->blocks_per_sequence()] = 0;
+  backend->state().block_table[backend->blocks_per_sequence()] = 0;
   backend->run(1, {});
   EXPECT_EQ(state.output[0][2].valid, 1U);
   EXPECT_EQ(state.output[0][2].position, 1U);
@@ -321,7 +373,7 @@ TEST_F(BadState, OfALaterBlockIsRefusedToo) {
   StateBlock& state = backend->state();
   state.rows[0] = {.active = 1, .wants_logits = 1, .slot = 0, .token = 1, .position = 63};
   state.slots[0].end_position = kContext;
-  backend->block_table()[1] = 1 << 30;
+  backend->state().block_table[1] = 1 << 30;
   expect_refused(2);
   backend->run(1, {});
 }
@@ -331,7 +383,7 @@ TEST(HostBackend, StopsBetweenPasses) {
   StateBlock& state = backend->state();
   state.rows[0] = {.active = 1, .wants_logits = 1, .slot = 0, .token = 1, .position = 0};
   state.slots[0].end_position = kContext;
-  std::iota(backend->block_table().begin(), backend->block_table().end(), 0);
+  std::iota(backend->state().block_table.begin(), backend->state().block_table.end(), 0);
   uint32_t passes = 0;
   backend->run(300, [&](uint32_t pass) {
     EXPECT_EQ(pass, passes++);

@@ -25,7 +25,7 @@ Decoder::Decoder(const Model& model, std::shared_ptr<const ModelWeights> weights
     : Decoder(make_host_backend(model, std::move(weights), options)) {}
 
 void Decoder::shuffle_blocks(uint32_t seed) {
-  const std::span<int32_t> table = backend_->block_table();
+  const std::span<int32_t> table = backend_->state().block_table;
   std::iota(table.begin(), table.end(), 0);
   if (seed != 0) std::shuffle(table.begin(), table.end(), std::mt19937(seed));
 }
@@ -104,8 +104,8 @@ std::vector<std::vector<float>> Decoder::force(std::span<const int32_t> tokens) 
   StateBlock& state = backend_->state();
   begin({.prompt = {tokens.begin(), tokens.end()}}, 0);
   std::vector<std::vector<float>> out;
-  for (size_t at = 0; at < tokens.size(); at += kMaxRows) {
-    const size_t rows = std::min<size_t>(kMaxRows, tokens.size() - at);
+  for (size_t at = 0; at < tokens.size(); at += state.rows.size()) {
+    const size_t rows = std::min<size_t>(state.rows.size(), tokens.size() - at);
     std::fill(std::begin(state.rows), std::end(state.rows), PassRow{});
     for (size_t r = 0; r < rows; ++r) {
       state.rows[r] = {.active = 1,

@@ -55,7 +55,7 @@ inline std::vector<std::vector<OutputToken>> decode_together(Backend& backend,
                                                              const std::vector<int32_t>& first_tokens,
                                                              uint32_t passes) {
   StateBlock& state = backend.state();
-  std::iota(backend.block_table().begin(), backend.block_table().end(), 0);
+  std::iota(backend.state().block_table.begin(), backend.state().block_table.end(), 0);
   for (uint32_t s = 0; s < first_tokens.size(); ++s) {
     state.slots[s] = {};
     state.slots[s].end_position = passes;

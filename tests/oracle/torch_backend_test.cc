@@ -22,9 +22,9 @@ class TorchBackendTest : public WithTorch {
     WithTorch::SetUp();
     if (!IsSkipped()) model = golden_models().front();
   }
-  std::unique_ptr<Backend> torch() const {
+  std::unique_ptr<Backend> torch(uint32_t rows = kDefaultRows) const {
     BackendOptions options;
-    options.limits = {.context = kContext, .sequences = kSequences};
+    options.limits = {.context = kContext, .sequences = kSequences, .rows = rows};
     return make_torch_backend(model.config, model.weights, options, {.device = OracleDevice::kCpu});
   }
   std::unique_ptr<Backend> host() const { return host_backend(model, kContext, kSequences); }
@@ -36,7 +36,7 @@ class TorchBackendTest : public WithTorch {
 void write_two_sequences(Backend& backend) {
   StateBlock& state = backend.state();
   std::fill(std::begin(state.rows), std::end(state.rows), PassRow{});
-  const auto row = [&](int r, uint32_t slot, int32_t token, uint32_t position, bool wants) {
+  const auto row = [&](size_t r, uint32_t slot, int32_t token, uint32_t position, bool wants) {
     state.rows[r].active = 1;
     state.rows[r].wants_logits = wants ? 1 : 0;
     state.rows[r].slot = slot;
@@ -44,12 +44,12 @@ void write_two_sequences(Backend& backend) {
     state.rows[r].position = position;
   };
   row(0, 1, 42, 0, true);
-  for (uint32_t p = 0; p < 5; ++p) row(static_cast<int>(2 + p), 0, static_cast<int32_t>(100 + p), p, p == 4);
+  for (uint32_t p = 0; p < 5; ++p) row(2 + p, 0, static_cast<int32_t>(100 + p), p, p == 4);
   for (uint32_t s = 0; s < kSequences; ++s) {
     state.slots[s] = {};
     state.slots[s].end_position = kContext;
-    const std::span<int32_t> blocks = backend.block_table().subspan(size_t{s} * backend.blocks_per_sequence(),
-                                                                    backend.blocks_per_sequence());
+    const std::span<int32_t> blocks = backend.state().block_table.subspan(
+        size_t{s} * backend.blocks_per_sequence(), backend.blocks_per_sequence());
     std::iota(blocks.begin(), blocks.end(), static_cast<int32_t>(s * backend.blocks_per_sequence()));
   }
 }
@@ -88,6 +88,28 @@ TEST_F(TorchBackendTest, LeavesTheStateThatTheHostInterpreterLeaves) {
   EXPECT_EQ(theirs->state().control.last_pass, kPasses - 1);
 }
 
+TEST_F(TorchBackendTest, EvaluatesPassesOfAnyNumberOfRows) {
+  const std::unique_ptr<Backend> sixteen = torch();
+  write_two_sequences(*sixteen);
+  const std::vector<OutputToken> expected = run(*sixteen, 3);
+  for (const uint32_t rows : {7U, 48U, 256U}) {
+    const std::unique_ptr<Backend> backend = torch(rows);
+    write_two_sequences(*backend);
+    const std::vector<OutputToken> found = run(*backend, 3);
+    ASSERT_EQ(found.size(), size_t{3} * rows);
+    for (size_t pass = 0; pass < 3; ++pass) {
+      for (size_t r = 0; r < 7; ++r) {
+        EXPECT_EQ(found[pass * rows + r].token, expected[pass * kDefaultRows + r].token) << rows;
+      }
+    }
+  }
+  const std::unique_ptr<Backend> one = torch(1);
+  StateBlock& state = one->state();
+  state.rows[0] = {.active = 1, .wants_logits = 1, .slot = 0, .token = 42, .position = 0};
+  state.slots[0].end_position = kContext;
+  EXPECT_EQ(run(*one, 3)[0].token, expected[0].token);
+}
+
 TEST_F(TorchBackendTest, StopsAfterThePassInFlight) {
   const std::unique_ptr<Backend> backend = torch();
   write_two_sequences(*backend);
@@ -98,7 +120,7 @@ TEST_F(TorchBackendTest, StopsAfterThePassInFlight) {
   EXPECT_EQ(passes, 3U);
   EXPECT_EQ(backend->state().control.stopped_by_host, 1U);
   write_two_sequences(*backend);
-  EXPECT_EQ(run(*backend, 2).size(), size_t{2} * kMaxRows);
+  EXPECT_EQ(run(*backend, 2).size(), size_t{2} * backend->state().rows.size());
 }
 
 TEST_F(TorchBackendTest, KvBlocksMayLieAnywhere) {
@@ -106,8 +128,8 @@ TEST_F(TorchBackendTest, KvBlocksMayLieAnywhere) {
   write_two_sequences(*backend);
   const std::vector<OutputToken> expected = run(*backend, 4);
   write_two_sequences(*backend);
-  std::reverse(backend->block_table().begin(),
-               backend->block_table().begin() + kSequences * backend->blocks_per_sequence());
+  std::reverse(backend->state().block_table.begin(),
+               backend->state().block_table.begin() + kSequences * backend->blocks_per_sequence());
   const std::vector<OutputToken> found = run(*backend, 4);
   for (size_t i = 0; i < found.size(); ++i) EXPECT_EQ(found[i].token, expected[i].token);
 }

@@ -16,8 +16,7 @@ namespace {
 // An operand field that says which part of a tensor an instruction takes.
 bool is_range(const FieldInfo& field) {
   const std::string_view name = field.name;
-  return name.starts_with("first_") || name.starts_with("num_") || name == "kv_head" || name == "lane" ||
-         name == "row";
+  return name.starts_with("first_") || name.starts_with("num_") || name == "kv_head" || name == "lane";
 }
 
 uint32_t read_field(const Instruction& i, const FieldInfo& field) {

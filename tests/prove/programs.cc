@@ -16,7 +16,8 @@ const std::vector<Program>& small_programs() {
       for (const uint32_t sms : {1U, 2U, 3U, 7U}) {
         LlamaConfig config = tiny_config();
         config.num_layers = sms == 3 ? 3 : 2;
-        const Graph graph = build_llama_graph(config, {.sms = sms, .context = context});
+        const uint32_t rows = sms == 2 ? 48 : sms == 7 ? 2 : kDefaultRows;
+        const Graph graph = build_llama_graph(config, {.sms = sms, .context = context, .rows = rows});
         for (const Compilation& how : compilations_for(sms)) out.push_back(compile_as(graph, how));
       }
     }
@@ -27,7 +28,7 @@ const std::vector<Program>& small_programs() {
 
 RandomPasses::RandomPasses(const StateLimits& limits, uint32_t passes, RandomOrder& random) {
   const uint32_t blocks = blocks_for_tokens(limits.max_context);
-  block_table_.resize(size_t{kMaxSlots} * blocks);
+  block_table_.resize(size_t{limits.sequences} * blocks);
   std::iota(block_table_.begin(), block_table_.end(), 0);
   for (size_t i = block_table_.size(); i > 1; --i)
     std::swap(block_table_[i - 1], block_table_[random.below(i)]);
@@ -39,11 +40,11 @@ RandomPasses::RandomPasses(const StateLimits& limits, uint32_t passes, RandomOrd
 // Sequences one after another, each with a run of rows; its last one mostly wants logits.
 void RandomPasses::begin(const StateLimits& limits, uint32_t passes, RandomOrder& random) {
   constexpr uint64_t kLongestRun = 6;
-  Rows rows{};
+  Rows rows(limits.rows);
   uint32_t row = 0;
-  for (uint32_t slot = 0; slot < kMaxSlots && row < kMaxRows; ++slot) {
+  for (uint32_t slot = 0; slot < limits.sequences && row < limits.rows; ++slot) {
     const auto run = static_cast<uint32_t>(
-        std::min<uint64_t>(kMaxRows - row, random.below(2) == 0 ? 1 : 1 + random.below(kLongestRun)));
+        std::min<uint64_t>(limits.rows - row, random.below(2) == 0 ? 1 : 1 + random.below(kLongestRun)));
     const auto first = static_cast<uint32_t>(random.below(limits.max_context - run - passes));
     for (uint32_t r = 0; r < run; ++r, ++row) {
       rows[row].active = 1;

@@ -1,17 +1,17 @@
 // The programs that are mutated and rewritten: Llama passes small enough for thousands of runs.
 #pragma once
 
-#include <array>
 #include <vector>
 
 #include "instructions/checked_isa.h"
 #include "vm/host/random_order.h"
 #include "vm/program.h"
-#include "vm/state.h"
+#include "vm/state/view.h"
 
 namespace serval::testing {
 
-// Several SM counts, every policy and kind of queue, contexts of one leaf of attention and of several.
+// Several SM counts, every policy and kind of queue, 2, 16 and 48 rows a pass, contexts of one leaf of
+// attention and of several.
 const std::vector<Program>& small_programs();
 
 // States of passes that follow each other, within a program's limits: a few sequences, several rows of some.
@@ -21,7 +21,7 @@ class RandomPasses {
   const std::vector<StateView>& views() const { return views_; }
 
  private:
-  using Rows = std::array<PassRow, kMaxRows>;
+  using Rows = std::vector<PassRow>;  // [rows of the program]
   void begin(const StateLimits& limits, uint32_t passes, RandomOrder& random);
   static Rows following(const Rows& rows);
 

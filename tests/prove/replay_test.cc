@@ -48,6 +48,7 @@ TEST(Replay, SeedsGiveTheBitsOfTheFastMode) {
     constexpr uint32_t kSms[] = {1, 2, 3, 7};
     BackendOptions options = host_options(kContext, kSms[seed / 2 % std::size(kSms)]);
     options.schedule.queue_kind = seed / 8 % 2 == 0 ? QueueKind::kPerSm : QueueKind::kGlobal;
+    options.limits.rows = seed / 16 % 2 == 0 ? 16 : 48;
     options.interleaving = seed;
     EXPECT_EQ(answer(options), expected) << "interleaving " << seed;
   });

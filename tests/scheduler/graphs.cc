@@ -4,17 +4,25 @@
 #include <random>
 
 #include "tests/llama/configs.h"
-#include "vm/state.h"
+#include "vm/state/control.h"
+#include "vm/state/limits.h"
+#include "vm/state/names.h"
+#include "vm/state/output.h"
+#include "vm/state/rows.h"
+#include "vm/state/slots.h"
 
 namespace serval::testing {
 namespace {
 
 constexpr uint32_t kHidden = 64, kIntermediate = 128, kHeadDim = 64, kQHeads = 4, kKvHeads = 2, kVocab = 41;
+constexpr uint32_t kRows[] = {16, 1, 48, 256}, kSequences = 16;
 constexpr uint32_t kContext = 300, kKvBlocks = 7, kLanes = 2;
 
 class RandomGraph {
  public:
-  explicit RandomGraph(uint32_t seed) : random_(seed) { add_tensors(); }
+  explicit RandomGraph(uint32_t seed) : max_rows_(kRows[seed % std::size(kRows)]), random_(seed) {
+    add_tensors();
+  }
   Graph build();
 
  private:
@@ -35,6 +43,7 @@ class RandomGraph {
   MatvecResidual matvec_residual(TensorId weights, TensorId input, uint32_t in_cols) const;
   void attention(uint32_t layer);
 
+  const uint32_t max_rows_;
   std::mt19937 random_;
   Graph graph_;
   TensorId rows_, slots_, sampled_, control_, output_, host_stop_, block_table_;
@@ -53,7 +62,7 @@ void RandomGraph::add_tensors() {
     return tensor(name, rows, bytes, DType::kBytes, TensorKind::kState);
   };
   const auto activation = [&](const char* name, uint64_t cols, DType dtype) {
-    return tensor(name, kMaxRows, cols, dtype, TensorKind::kActivation);
+    return tensor(name, max_rows_, cols, dtype, TensorKind::kActivation);
   };
   const auto weight = [&](const char* name, uint64_t rows, uint64_t cols) {
     return tensor(name, rows, cols, DType::kBF16, TensorKind::kWeight);
@@ -62,13 +71,13 @@ void RandomGraph::add_tensors() {
     return tensor(name, uint64_t{kKvHeads} * kHeadDim, uint64_t{kKvBlocks} * kKvBlockTokens, DType::kBF16,
                   TensorKind::kKvCache);
   };
-  rows_ = state(state_tensor::kRows, kMaxRows, sizeof(PassRow));
-  slots_ = state(state_tensor::kSlots, kMaxSlots, sizeof(SequenceSlot));
-  sampled_ = state(state_tensor::kSampled, kMaxRows, sizeof(SampledToken));
+  rows_ = state(state_tensor::kRows, max_rows_, sizeof(PassRow));
+  slots_ = state(state_tensor::kSlots, kSequences, sizeof(SequenceSlot));
+  sampled_ = state(state_tensor::kSampled, max_rows_, sizeof(SampledToken));
   control_ = state(state_tensor::kControl, 1, sizeof(PassControl));
-  output_ = state(state_tensor::kOutput, kMaxLaunchPasses, kMaxRows * sizeof(OutputToken));
+  output_ = state(state_tensor::kOutput, launch_passes(max_rows_), max_rows_ * sizeof(OutputToken));
   host_stop_ = state(state_tensor::kHostStop, 1, sizeof(uint32_t));
-  block_table_ = tensor(state_tensor::kBlockTable, kMaxSlots, blocks_for_tokens(kContext), DType::kI32,
+  block_table_ = tensor(state_tensor::kBlockTable, kSequences, blocks_for_tokens(kContext), DType::kI32,
                         TensorKind::kState);
   residual_ = activation("residual", kHidden, DType::kF32);
   weighted_ = activation("weighted", kHidden, DType::kBF16);
@@ -78,8 +87,8 @@ void RandomGraph::add_tensors() {
   mlp_ = activation("mlp", kIntermediate, DType::kBF16);
   logits_ = activation("logits", kVocab, DType::kF32);
   unit_softmax_ = activation("unit_softmax", vocabulary_units(kVocab) * kUnitSoftmaxCols, DType::kF32);
-  const PartialLayout partial{kLanes, kQHeads / kKvHeads, kHeadDim};
-  partial_ = tensor("partial", kKvHeads * kLanes * kMaxRows, partial.cols(kContext), DType::kF32,
+  const PartialLayout partial{kLanes, kQHeads / kKvHeads, kHeadDim, whole_row_tiles(max_rows_)};
+  partial_ = tensor("partial", partial.rows_of_all(kKvHeads), partial.cols(kContext), DType::kF32,
                     TensorKind::kActivation);
   rope_ = tensor("rope", kContext, kHeadDim, DType::kF32, TensorKind::kConstant);
   table_ = weight("table", kVocab, kHidden);
@@ -136,7 +145,9 @@ QkvRope RandomGraph::qkv_rope(uint32_t layer) const {
           .kv_heads = kKvHeads,
           .max_context = kContext,
           .kv_blocks = kKvBlocks,
-          .epsilon = 1e-5F};
+          .epsilon = 1e-5F,
+          .max_rows = max_rows_,
+          .max_sequences = kSequences};
 }
 
 MatvecResidual RandomGraph::matvec_residual(TensorId weights, TensorId input, uint32_t in_cols) const {
@@ -150,7 +161,8 @@ MatvecResidual RandomGraph::matvec_residual(TensorId weights, TensorId input, ui
           .first_unit = 0,
           .num_units = 0,
           .in_cols = in_cols,
-          .out_cols = kHidden};
+          .out_cols = kHidden,
+          .max_rows = max_rows_};
 }
 
 void RandomGraph::attention(uint32_t layer) {
@@ -169,7 +181,9 @@ void RandomGraph::attention(uint32_t layer) {
                   .kv_heads = kKvHeads,
                   .max_context = kContext,
                   .kv_blocks = kKvBlocks,
-                  .scale = 0.125F});
+                  .scale = 0.125F,
+                  .max_rows = max_rows_,
+                  .max_sequences = kSequences});
   });
 }
 
@@ -177,8 +191,9 @@ void RandomGraph::stage() {
   graph_.begin_stage("stage " + std::to_string(graph_.stages.size()));
   switch (below(9)) {
     case 0:
-      return by_units(Embed{table_, rows_, norm_, residual_, weighted_, squares_, 0, 0, kHidden, kVocab},
-                      kHidden / kUnitRows);
+      return by_units(
+          Embed{table_, rows_, norm_, residual_, weighted_, squares_, 0, 0, kHidden, kVocab, max_rows_},
+          kHidden / kUnitRows);
     case 1:
       return by_units(qkv_rope(below(2)), (kQHeads + 2 * kKvHeads) * kHeadDim / kUnitRows);
     case 2:
@@ -186,33 +201,34 @@ void RandomGraph::stage() {
     case 3:
       ranges(kQHeads, [&](uint32_t first, uint32_t count) {
         add(AttentionMerge{partial_, rows_, attention_, first, count, kLanes, kHeadDim, kQHeads, kKvHeads,
-                           kContext});
+                           kContext, max_rows_});
       });
       return;
     case 4:
       return by_units(matvec_residual(wo_, attention_, kQHeads * kHeadDim), kHidden / kUnitRows);
     case 5:
-      return by_units(
-          GateUpSilu{weighted_, squares_, gate_, up_, rows_, mlp_, 0, 0, kHidden, kIntermediate, 1e-5F},
-          kIntermediate / kUnitRows);
+      return by_units(GateUpSilu{weighted_, squares_, gate_, up_, rows_, mlp_, 0, 0, kHidden, kIntermediate,
+                                 1e-5F, 0, max_rows_},
+                      kIntermediate / kUnitRows);
     case 6:
       return by_units(matvec_residual(down_, mlp_, kIntermediate), kHidden / kUnitRows);
     case 7:
-      return by_units(
-          LmHead{weighted_, squares_, table_, rows_, logits_, unit_softmax_, 0, 0, kHidden, kVocab, 1e-5F},
-          static_cast<uint32_t>(vocabulary_units(kVocab)));
+      return by_units(LmHead{weighted_, squares_, table_, rows_, logits_, unit_softmax_, 0, 0, kHidden,
+                             kVocab, 1e-5F, max_rows_},
+                      static_cast<uint32_t>(vocabulary_units(kVocab)));
     default:
-      ranges(kMaxRows, [&](uint32_t first, uint32_t) {
-        add(Sample{logits_, unit_softmax_, rows_, slots_, sampled_, first, kVocab});
+      ranges(max_rows_, [&](uint32_t first, uint32_t count) {
+        add(Sample{logits_, unit_softmax_, rows_, slots_, sampled_, first, count, kVocab, max_rows_,
+                   kSequences});
       });
   }
 }
 
 Graph RandomGraph::build() {
-  graph_.limits = {kVocab, kContext, kKvBlocks};
+  graph_.limits = {kVocab, kContext, kKvBlocks, max_rows_, kSequences};
   for (uint32_t n = 1 + below(12); n > 0; --n) stage();
   graph_.begin_stage("advance");
-  add(Advance{sampled_, host_stop_, rows_, slots_, control_, output_});
+  add(Advance{sampled_, host_stop_, rows_, slots_, control_, output_, max_rows_, kSequences});
   return std::move(graph_);
 }
 

@@ -14,6 +14,7 @@
 #include "tests/prove/programs.h"
 #include "tests/scheduler/graphs.h"
 #include "vm/error.h"
+#include "vm/state/names.h"
 #include "vm/kv_cache.h"
 
 namespace serval::testing {
@@ -64,13 +65,13 @@ class Hand {
     add("gate", kIntermediate, kHidden, DType::kBF16, TensorKind::kWeight);
     add("up", kIntermediate, kHidden, DType::kBF16, TensorKind::kWeight);
     add("down", kHidden, kIntermediate, DType::kBF16, TensorKind::kWeight);
-    add(state_tensor::kRows, kMaxRows, sizeof(PassRow), DType::kBytes, TensorKind::kState);
-    add("residual", kMaxRows, kHidden, DType::kF32, TensorKind::kActivation);
-    add("weighted", kMaxRows, kHidden, DType::kBF16, TensorKind::kActivation);
-    add("squares", kMaxRows, kUnits, DType::kF32, TensorKind::kActivation);
-    add("mlp", kMaxRows, kIntermediate, DType::kBF16, TensorKind::kActivation);
-    add("logits", kMaxRows, kVocab, DType::kF32, TensorKind::kActivation);
-    add("unit_softmax", kMaxRows, vocabulary_units(kVocab) * kUnitSoftmaxCols, DType::kF32,
+    add(state_tensor::kRows, kDefaultRows, sizeof(PassRow), DType::kBytes, TensorKind::kState);
+    add("residual", kDefaultRows, kHidden, DType::kF32, TensorKind::kActivation);
+    add("weighted", kDefaultRows, kHidden, DType::kBF16, TensorKind::kActivation);
+    add("squares", kDefaultRows, kUnits, DType::kF32, TensorKind::kActivation);
+    add("mlp", kDefaultRows, kIntermediate, DType::kBF16, TensorKind::kActivation);
+    add("logits", kDefaultRows, kVocab, DType::kF32, TensorKind::kActivation);
+    add("unit_softmax", kDefaultRows, vocabulary_units(kVocab) * kUnitSoftmaxCols, DType::kF32,
         TensorKind::kActivation);
   }
 
@@ -78,8 +79,17 @@ class Hand {
   void embed(uint32_t sm, uint32_t first, uint32_t units, std::vector<Wait> waits,
              std::vector<Signal> signals) {
     add(sm,
-        Embed{
-            {kTable}, {kRows}, {kNorm}, {kResidual}, {kWeighted}, {kSquares}, first, units, kHidden, kVocab},
+        Embed{{kTable},
+              {kRows},
+              {kNorm},
+              {kResidual},
+              {kWeighted},
+              {kSquares},
+              first,
+              units,
+              kHidden,
+              kVocab,
+              kDefaultRows},
         waits, signals);
   }
   // mlp[:, 8 first:8 (first + units)] = … all of weighted and squares
@@ -96,7 +106,9 @@ class Hand {
                    units,
                    kHidden,
                    kIntermediate,
-                   1e-5F},
+                   1e-5F,
+                   0,
+                   kDefaultRows},
         waits, signals);
   }
   // residual += … all of mlp; weighted and squares with it
@@ -112,7 +124,9 @@ class Hand {
                        0,
                        kUnits,
                        kIntermediate,
-                       kHidden},
+                       kHidden,
+                       0,
+                       kDefaultRows},
         waits, signals);
   }
   // logits = … all of weighted and squares
@@ -128,7 +142,8 @@ class Hand {
                kVocab / kUnitRows,
                kHidden,
                kVocab,
-               1e-5F},
+               1e-5F,
+               kDefaultRows},
         waits, signals);
   }
 
@@ -551,7 +566,7 @@ TEST(Stale, DroppedSample) {
     return s.record.opcode == static_cast<uint16_t>(Opcode::kSample);
   });
   ASSERT_NE(sample, queue.end());
-  const uint32_t row = sample->record.as<Sample>().row;
+  const uint32_t row = sample->record.as<Sample>().first_row;
   queue.erase(sample);
   draft.count_increments_and_follow();
   expect_refused_and_seen(draft.assemble(), Rule::kStale,
@@ -653,6 +668,8 @@ TEST_F(Operands, NoKvHeads) {
   Attention op{};
   op.head_dim = 64;
   op.q_heads = 4;
+  op.max_rows = kDefaultRows;
+  op.rows = {kRows};
   program.instructions[0].set(op);
   expect_refused_and_seen(program, Rule::kOperands, {"kv_heads"});
 }

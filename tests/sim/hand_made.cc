@@ -2,7 +2,8 @@
 
 #include "instructions/isa.h"
 #include "scheduler/placement.h"
-#include "vm/state.h"
+#include "vm/state/names.h"
+#include "vm/state/rows.h"
 #include "vm/units.h"
 
 namespace serval::testing {
@@ -21,13 +22,14 @@ Tensors add_tensors(Program& program) {
     return TensorId{static_cast<uint32_t>(program.tensors.size() - 1)};
   };
   const uint64_t out_cols = kMaxUnits * kUnitRows;
-  return {.weights = add("weights", out_cols, kCols, DType::kBF16, TensorKind::kWeight),
-          .input = add("input", kMaxRows, kCols, DType::kBF16, TensorKind::kActivation),
-          .rows = add(state_tensor::kRows, kMaxRows, sizeof(PassRow), DType::kBytes, TensorKind::kState),
-          .norm = add("norm", 1, out_cols, DType::kBF16, TensorKind::kWeight),
-          .residual = add("residual", kMaxRows, out_cols, DType::kF32, TensorKind::kActivation),
-          .weighted = add("weighted", kMaxRows, out_cols, DType::kBF16, TensorKind::kActivation),
-          .squares = add("squares", kMaxRows, out_cols / kUnitRows, DType::kF32, TensorKind::kActivation)};
+  return {
+      .weights = add("weights", out_cols, kCols, DType::kBF16, TensorKind::kWeight),
+      .input = add("input", kDefaultRows, kCols, DType::kBF16, TensorKind::kActivation),
+      .rows = add(state_tensor::kRows, kDefaultRows, sizeof(PassRow), DType::kBytes, TensorKind::kState),
+      .norm = add("norm", 1, out_cols, DType::kBF16, TensorKind::kWeight),
+      .residual = add("residual", kDefaultRows, out_cols, DType::kF32, TensorKind::kActivation),
+      .weighted = add("weighted", kDefaultRows, out_cols, DType::kBF16, TensorKind::kActivation),
+      .squares = add("squares", kDefaultRows, out_cols / kUnitRows, DType::kF32, TensorKind::kActivation)};
 }
 
 MatvecResidual product(const Tensors& t, uint32_t units) {
@@ -41,7 +43,8 @@ MatvecResidual product(const Tensors& t, uint32_t units) {
           .first_unit = 0,
           .num_units = units,
           .in_cols = kCols,
-          .out_cols = kMaxUnits * kUnitRows};
+          .out_cols = kMaxUnits * kUnitRows,
+          .max_rows = kDefaultRows};
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 
 #include "instructions/isa.h"
 #include "vm/error.h"
-#include "vm/state.h"
 
 namespace serval {
 namespace {

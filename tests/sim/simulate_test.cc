@@ -1,5 +1,6 @@
 #include "profiler/sim/simulate.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -270,6 +271,23 @@ TEST(KernelChoice, IsTheFirstThatCanRunThePass) {
   EXPECT_EQ(kernel_choice(llama_1b(1), 1, changed).ring_pages, 12U);
 }
 
+// No kernel takes more than 16 rows yet: the last stands in for one that would.
+TEST(Simulate, ModelsPassesOfAnyNumberOfRows) {
+  const SimParameters p = h200_sim_parameters();
+  const LlamaConfig config = testing::shortened_preset("llama-3.2-1b", 1);
+  double before = 0;
+  for (const uint32_t rows : {1U, 16U, 48U, 256U}) {
+    const Program program =
+        compile(build_llama_graph(config, {.sms = h200_machine().sms, .rows = rows, .sequences = rows}),
+                h200_machine(), {.policy = Policy::kList, .queue_kind = QueueKind::kPerSm, .context = {}});
+    const double us = predict_us(program, decode_launch(rows, 128, 2), p);
+    EXPECT_GT(us, before) << rows;
+    before = us;
+    EXPECT_EQ(error_of([&] { predict_us(program, decode_launch(rows + 1, 128, 2), p); }),
+              fmt::format("simulation: rows: {}; limit: {}", rows + 1, rows));
+  }
+}
+
 TEST(Simulate, PredictsWhatTheTraceSays) {
   const Program program = llama_1b(2);
   const SimLaunch launch = decode_launch(1, 128, 2);
@@ -390,7 +408,10 @@ TEST(Simulate, EndsWhereAnyWaitIsForever) {
     for (size_t w = 0; w < good.waits.size(); ++w) {
       Program bad = good;
       bad.waits[w].threshold += 1000;
-      EXPECT_THAT(error_of([&] { predict_us(bad, decode_launch(2, 40, 1), h200_sim_parameters()); }),
+      EXPECT_THAT(error_of([&] {
+                    predict_us(bad, decode_launch(std::min(2U, bad.limits.rows), 40, 1),
+                               h200_sim_parameters());
+                  }),
                   HasSubstr("simulation: deadlock: SM"));
     }
   }

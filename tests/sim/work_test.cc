@@ -23,7 +23,7 @@ const Program& tiny() {
 }
 
 Work work(const Instruction& instruction, const std::vector<PassRow>& rows) {
-  return work_of(tiny(), instruction, Pass(rows), BlockTable(1024));
+  return work_of(tiny(), instruction, Pass(rows), BlockTable(kDefaultSequences, 1024));
 }
 
 // Of all instances of an op.

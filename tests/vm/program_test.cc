@@ -8,7 +8,7 @@
 
 #include "tests/vm/toy_isa.h"
 #include "vm/error.h"
-#include "vm/state_parts.h"
+#include "vm/state/parts.h"
 
 namespace serval::testing {
 namespace {
@@ -87,6 +87,16 @@ TEST(CheckStructure, LimitsTheSms) {
                 p.machine.sms = 0xffffffff;
               }),
               HasSubstr("4294967295"));
+}
+
+TEST(CheckStructure, LimitsTheRowsAndSequences) {
+  EXPECT_EQ(refusal([](Program& p) { p.limits.rows = kLargestRows; }), "accepted");
+  EXPECT_THAT(refusal([](Program& p) { p.limits.rows = 0; }), HasSubstr("limits: 0 rows, limit 1 to 8192"));
+  EXPECT_THAT(refusal([](Program& p) { p.limits.rows = kLargestRows + 1; }), HasSubstr("8193 rows"));
+  EXPECT_EQ(refusal([](Program& p) { p.limits.sequences = kLargestSequences; }), "accepted");
+  EXPECT_THAT(refusal([](Program& p) { p.limits.sequences = 0; }), HasSubstr("0 sequences, limit 1 to 1024"));
+  EXPECT_THAT(refusal([](Program& p) { p.limits.sequences = kLargestSequences + 1; }),
+              HasSubstr("1025 sequences"));
 }
 
 TEST(CheckStructure, WantsQueuesThatPartitionTheInstructions) {

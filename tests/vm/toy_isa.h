@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "vm/host/interpreter.h"
-#include "vm/state.h"
+#include "vm/state/control.h"
+#include "vm/state/names.h"
+#include "vm/state/rows.h"
 
 namespace serval::testing {
 

@@ -7,13 +7,18 @@
 
 #include "vm/ptx/ptx.cuh"
 #include "vm/reflect.h"
-#include "vm/state.h"
+#include "vm/state/rows.h"
 #include "vm/warp.h"
 
 namespace serval::device {
 
 inline constexpr uint32_t kConsumerWarps = 8;
 inline constexpr uint32_t kGroupThreads = kConsumerWarps * kWarpThreads;
+// Rows of a pass that these kernels keep in a table in shared memory: lane r of a warp looks at row r, 16
+// bytes a lane bring the table, and sets of rows are the bits of a word. Kernels for more rows need another
+// table, and group instructions that walk it.
+inline constexpr uint32_t kTableRows = kRowTile;
+static_assert(kTableRows <= kWarpThreads && whole_row_tiles(kTableRows) == kTableRows);
 // Shared memory that an instruction may use while it runs, aligned to kScratchAlignment; some kernels have
 // more (vm/device/shared.cuh).
 inline constexpr uint32_t kScratchBytes = 52 * 1024;
@@ -72,7 +77,7 @@ struct Group {
   uint32_t lane;
   std::byte* scratch;     // kScratchBytes of shared memory, contents undefined
   void* const* operands;  // base of each tensor operand, in shared memory
-  const PassRow* rows;    // [kMaxRows] of this pass, in shared memory
+  const PassRow* rows;    // [kTableRows] of this pass, in shared memory
   uint64_t* inputs;       // the phase after which the inputs may be read, and its parity
   uint32_t inputs_parity;
   uint64_t* barrier;         // of kConsumerWarps arrivals

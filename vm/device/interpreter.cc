@@ -13,6 +13,7 @@
 #include "vm/device/isa.h"
 #include "vm/device/recording_buffers.h"
 #include "vm/error.h"
+#include "vm/state/names.h"
 
 namespace serval {
 namespace {
@@ -42,6 +43,10 @@ void check_program(const Program& program, const DeviceIsa& isa, const DeviceMem
   if (program.machine.pages_per_sm > isa.pages) {
     throw Error(ErrorKind::kRuntime, fmt::format("program: compiled for {} pages an SM; the kernel has {}",
                                                  program.machine.pages_per_sm, isa.pages));
+  }
+  if (program.limits.rows > isa.kernels.back().rows) {
+    throw Error(ErrorKind::kRuntime, fmt::format("program: {} rows a pass; limit: {} (the kernels)",
+                                                 program.limits.rows, isa.kernels.back().rows));
   }
   for (uint32_t t = 0; t < program.tensors.size(); ++t) {
     if (t >= memory.size() || !memory.bound({t})) {

@@ -13,7 +13,6 @@
 #include "vm/events.h"
 #include "vm/instruction.h"
 #include "vm/program.h"
-#include "vm/state.h"
 
 namespace serval {
 

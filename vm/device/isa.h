@@ -26,7 +26,8 @@ struct DeviceKernelChoice {
 };
 
 struct DeviceIsa {
-  std::span<const DeviceKernelChoice> kernels;  // the first that can run a pass does; the last can run all
+  // The first that can run a pass does; the last can run all, of programs of up to as many rows.
+  std::span<const DeviceKernelChoice> kernels;
   unsigned pages;  // of an SM's ring, at least: what a program may be compiled for
   // Why a record may not run on this program ("" if it may).
   std::string (*check)(const Program&, const Instruction&);

@@ -6,7 +6,8 @@
 #include "vm/device/recording.h"
 #include "vm/instruction.h"
 #include "vm/program.h"
-#include "vm/state.h"
+#include "vm/state/control.h"
+#include "vm/state/rows.h"
 
 namespace serval::device {
 
@@ -41,7 +42,7 @@ struct BoundProgram {
   uint32_t global_queue;  // 1: one queue for all SMs
   uint32_t gate_counter;
   uint32_t gate_per_pass;
-  const PassRow* rows;         // [kMaxRows]
+  const PassRow* rows;         // in whole tiles (vm/state/rows.h); those beyond the program's are not active
   const PassControl* control;  // [1]
 };
 

@@ -10,7 +10,7 @@
 #include "vm/device/slab_image.h"
 #include "vm/instruction.h"
 #include "vm/machine.h"
-#include "vm/state.h"
+#include "vm/state/rows.h"
 
 namespace serval::device {
 
@@ -45,7 +45,7 @@ struct KernelConfig {
   static constexpr uint32_t kChunkSlots = kActivationRowSlots / kRows;
   static constexpr uint32_t kChunkBytes = kRows * activation_image::kRowBytes;
   static constexpr uint32_t kPartialBytes = device::kPartialBytes;  // for results that storers will finish
-  static constexpr uint32_t kSharedRows = kMaxRows;                 // of the pass, in shared memory
+  static constexpr uint32_t kSharedRows = kTableRows;               // of the pass, in shared memory
   static constexpr uint32_t kStorerRegisters = device::kStorerRegisters;
   static constexpr uint32_t kConsumerRegisters = device::kConsumerRegisters;
 
@@ -116,6 +116,8 @@ struct Shared {
   using Config = ConfigOf;
   static_assert(Config::kScratchBytes >= kScratchBytes, "what every instruction may rely on");
   static_assert(Config::kChunkSlots * Config::kChunkBytes <= Config::kScratchBytes);
+  static_assert(Config::kSharedRows == 0 || Config::kRows <= Config::kSharedRows,
+                "the table of rows holds a pass");
 
   alignas(kScratchAlignment) std::byte ring[Config::kRingPages][kPageBytes];
   // Activations, or the scratch memory of an instruction that runs as a group.

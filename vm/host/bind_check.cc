@@ -5,6 +5,7 @@
 #include <string>
 
 #include "vm/error.h"
+#include "vm/state/names.h"
 
 namespace serval {
 

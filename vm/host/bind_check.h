@@ -4,7 +4,7 @@
 #include "vm/host/handler.h"
 #include "vm/host/memory.h"
 #include "vm/program.h"
-#include "vm/state.h"
+#include "vm/state/control.h"
 
 namespace serval {
 

@@ -6,7 +6,7 @@
 
 #include "vm/host/random_order.h"
 #include "vm/kv_cache.h"
-#include "vm/state_parts.h"
+#include "vm/state/parts.h"
 
 namespace serval {
 namespace {
@@ -130,7 +130,7 @@ void Checked::find_new_tokens() {
   if (options_.states.empty()) new_tokens_.assign(options_.passes, {{0, kEveryToken}});
   for (uint32_t pass = 0; pass < options_.states.size(); ++pass) {
     const StateView& state = options_.states[pass];
-    for (const PassRow& row : std::span(state.rows, kMaxRows)) {
+    for (const PassRow& row : std::span(state.rows, program_.limits.rows)) {
       if (row.active == 0) continue;
       const auto block = static_cast<uint64_t>(
           state.block_table[row.slot * uint64_t{state.blocks_per_sequence} + row.position / kKvBlockTokens]);

@@ -10,7 +10,7 @@
 
 #include "vm/program.h"
 #include "vm/region.h"
-#include "vm/state.h"
+#include "vm/state/view.h"
 
 namespace serval {
 

@@ -15,7 +15,7 @@
 #include "vm/error.h"
 #include "vm/host/bind_check.h"
 #include "vm/host/recorder.h"
-#include "vm/state.h"
+#include "vm/state/control.h"
 
 namespace serval {
 namespace {

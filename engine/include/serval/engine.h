@@ -1,4 +1,4 @@
-// Serval's public C++ API: load a model, generate text, decode up to 16 sequences together.
+// Serval's public C++ API: load a model, generate text, decode many sequences together.
 //
 //   serval::Engine engine = serval::Engine::load({});                    // the bundled model
 //   serval::Response r = engine.generate({.prompt = "Once upon a time"});
@@ -19,8 +19,6 @@
 #include "serval/error.h"
 
 namespace serval {
-
-inline constexpr int kMaxBatchSequences = 16;  // sequences that one Batch decodes together
 
 struct SamplingParams {
   float temperature = 0.8f;         // 0: greedy; otherwise in (0, 100]
@@ -94,12 +92,17 @@ struct EngineOptions {
   std::string model = {};  // a Hugging Face directory or a preset's name; empty: the bundled model
   // The seed. A preset needs one, as does a directory without weights; weights that are there are not read.
   std::optional<uint64_t> random_weights = {};
-  bool allow_nonfinite = false;            // load weights that are NaN or infinite, or too large for bf16
-  int context = 0;                         // tokens a sequence may hold; 0: min(model's maximum, 4096)
-  int max_sequences = kMaxBatchSequences;  // KV blocks are reserved for this many full contexts; 1 to 16
-  std::string backend = "auto";            // auto | device | host | torch
-  int threads = 0;                         // host interpreter; 0: all cores; up to 1024
-  int sms = 0;                             // SMs to compile for; 0: the backend's own number; up to 1024
+  bool allow_nonfinite = false;  // load weights that are NaN or infinite, or too large for bf16
+  int context = 0;               // tokens a sequence may hold; 0: min(model's maximum, 4096)
+  // KV blocks are reserved for this many full contexts; up to 1024. Shorter sequences may be more: 16 decode
+  // together, or this many, if it is more (ModelInfo::max_sequences).
+  int max_sequences = 16;
+  // Tokens of a pass, of prompts and of sequences that generate, each of which needs one; up to 8192. 0: as
+  // many as sequences decode together. The GPU's kernels take up to 16.
+  int max_batch_tokens = 0;
+  std::string backend = "auto";  // auto | device | host | torch
+  int threads = 0;               // host interpreter; 0: all cores; up to 1024
+  int sms = 0;                   // SMs to compile for; 0: the backend's own number; up to 1024
   // round-robin | zig-zag | wave | list, or best: what the GPU's simulator prefers; empty: the cost model
   std::string policy = {};
   bool global_queue = false;  // one queue for all SMs instead of one each
@@ -133,7 +136,8 @@ struct ModelInfo {
   int num_kv_heads = 0;
   int head_dim = 0;
   int vocab_size = 0;
-  int context = 0;  // tokens a sequence may hold in this engine
+  int context = 0;        // tokens a sequence may hold in this engine
+  int max_sequences = 0;  // that a Batch decodes together
   int64_t num_parameters = 0;
   int64_t weight_bytes_per_token = 0;  // what one token reads of the weights
   int64_t kv_bytes_per_token = 0;
@@ -172,9 +176,9 @@ class Engine {
   // left, kDeviceFault when the interpreter gave up.
   Response generate(const Request& request, const TokenCallback& on_token = {});
 
-  // Runs up to kMaxBatchSequences requests together; more wait their turn. Responses in the order of the
-  // requests. One that is out of range is an error before any runs; one whose logits are not finite finishes
-  // as kError, and the others go on.
+  // Runs up to ModelInfo::max_sequences requests together; more wait their turn. Responses in the order of
+  // the requests. One that is out of range is an error before any runs; one whose logits are not finite
+  // finishes as kError, and the others go on.
   std::vector<Response> decode_batch(std::span<const Request> requests, const TokenCallback& on_token = {});
 
   // Writes what each SM did in the last tokens, at most EngineOptions::trace_tokens and no more than the last
@@ -206,8 +210,8 @@ class Batch {
   ~Batch();
 
   // Joins at the next step. Returns its handle (> 0). Errors as generate(), and kOutOfMemory if
-  // kMaxBatchSequences are running or the KV cache has no room for the prompt and max_tokens more: they are
-  // reserved here, so that no sequence runs short later.
+  // ModelInfo::max_sequences are running or the KV cache has no room for the prompt and max_tokens more: they
+  // are reserved here, so that no sequence runs short later.
   uint64_t add(const Request& request);
   // One pass: a new token for every sequence that has read its prompt, and chunks of the others' prompts, the
   // oldest first. Returns the tokens made, in order of handles; empty while all of them are still reading.

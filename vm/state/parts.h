@@ -10,7 +10,7 @@
 
 namespace serval {
 
-// The tensor that a part of the state (state_tensor in vm/state.h) is in programs with these limits; none if
+// The tensor that a part of the state (vm/state/names.h) is in programs with these limits; none if
 // no part has the name. No two parts have rows of the same type and size, so a tensor's shape says which it
 // is.
 std::optional<Tensor> state_part(std::string_view name, const StateLimits& limits);

@@ -1,10 +1,10 @@
-#include "vm/state_parts.h"
+#include "vm/state/parts.h"
 
 #include <vector>
 
 #include "gtest/gtest.h"
 
-#include "vm/state.h"
+#include "vm/state/names.h"
 
 namespace serval::testing {
 namespace {

@@ -1,5 +1,6 @@
-#include "vm/state_check.h"
+#include "vm/state/check.h"
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -9,7 +10,6 @@
 #include "gtest/gtest.h"
 
 #include "vm/error.h"
-#include "vm/kv_cache.h"
 
 namespace serval::testing {
 namespace {
@@ -22,30 +22,32 @@ constexpr uint32_t kVocab = 100, kContext = 200, kKvBlocks = 40;
 // A state that checks: row 0 is slot 0 at position 70, row 3 is slot 2 at position 199.
 struct Case {
   Program program;
-  std::unique_ptr<StateBlock> state = std::make_unique<StateBlock>();
-  std::vector<int32_t> block_table;
+  std::unique_ptr<StateBlock> state;
 
-  Case() {
-    program.limits = {kVocab, kContext, kKvBlocks};
-    block_table.assign(size_t{kMaxSlots} * blocks(), -1);
+  explicit Case(const StateLimits& limits = {kVocab, kContext, kKvBlocks}) {
+    program.limits = limits;
+    state = std::make_unique<StateBlock>(limits);
+    std::ranges::fill(state->block_table, -1);
     state->control.passes_wanted = 1;
     fill(0, 0, 70, {5, 6, 7, 8});
     fill(3, 2, 199, {0, 39, 20, 21});
   }
-  static uint32_t blocks() { return blocks_for_tokens(kContext); }
-  void fill(int row, uint32_t slot, uint32_t position, const std::vector<int32_t>& blocks_of_slot) {
+  void fill(size_t row, uint32_t slot, uint32_t position, const std::vector<int32_t>& blocks_of_slot) {
     state->rows[row] = {.active = 1, .wants_logits = 1, .slot = slot, .token = 99, .position = position};
     state->slots[slot].end_position = kContext;
-    std::copy(blocks_of_slot.begin(), blocks_of_slot.end(), block_table.begin() + slot * blocks());
+    std::ranges::copy(blocks_of_slot, state->blocks_of(slot).begin());
   }
-  PassRow& row(int r) { return state->rows[r]; }
+  PassRow& row(size_t r) { return state->rows[r]; }
+  void fill_blocks(uint32_t slot) { std::ranges::fill(state->blocks_of(slot), 1); }
+  int32_t& block(size_t entry) { return state->block_table[entry]; }
 };
 
-std::string refusal(const std::function<void(Case&)>& damage) {
-  Case c;
+std::string refusal(const std::function<void(Case&)>& damage,
+                    const StateLimits& limits = {kVocab, kContext, kKvBlocks}) {
+  Case c(limits);
   damage(c);
   try {
-    check_state(c.program, *c.state, c.block_table);
+    check_state(c.program, *c.state);
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::kUsage);
     return e.what();
@@ -67,18 +69,56 @@ TEST(CheckState, LooksAtActiveRowsOnly) {
 
 TEST(CheckState, LimitsThePasses) {
   EXPECT_THAT(refusal([](Case& c) { c.state->control.passes_wanted = 0; }), HasSubstr("passes: 0"));
-  EXPECT_THAT(refusal([](Case& c) { c.state->control.passes_wanted = kMaxLaunchPasses + 1; }),
+  EXPECT_THAT(refusal([](Case& c) { c.state->control.passes_wanted = kMostLaunchPasses + 1; }),
               HasSubstr("passes: 4097"));
-  EXPECT_EQ(refusal([](Case& c) { c.state->control.passes_wanted = kMaxLaunchPasses; }), "accepted");
+  EXPECT_EQ(refusal([](Case& c) { c.state->control.passes_wanted = kMostLaunchPasses; }), "accepted");
 }
 
-TEST(CheckState, WantsABlockTableOfTheProgramsContext) {
-  EXPECT_THAT(refusal([](Case& c) { c.block_table.pop_back(); }), HasSubstr("block table: 63 entries"));
-  EXPECT_THAT(refusal([](Case& c) { c.block_table.clear(); }), HasSubstr("block table"));
+TEST(CheckState, WantsABlockOfTheProgramsSequencesAndContext) {
+  EXPECT_THAT(refusal([](Case& c) { c.program.limits.max_context = 300; }),
+              HasSubstr("block table: 4 blocks of a sequence, the program has 5"));
+  EXPECT_THAT(refusal([](Case& c) { c.program.limits.sequences = 17; }),
+              HasSubstr("16 sequences, the program has 17"));
+  EXPECT_THAT(refusal([](Case& c) { c.program.limits.rows = 17; }), HasSubstr("16 rows, the program has 17"));
+}
+
+// Programs of several row classes share a state block: that of the one of most rows.
+TEST(CheckState, LetsAProgramOfFewerRowsUseTheFirst) {
+  const auto with_rows = [](uint32_t rows) { return [=](Case& c) { c.program.limits.rows = rows; }; };
+  EXPECT_EQ(refusal(with_rows(4)), "accepted");
+  EXPECT_THAT(refusal(with_rows(3)), HasSubstr("row 3: active, the program has 3 rows"));
+}
+
+TEST(CheckState, LimitsThePassesOfManyRows) {
+  const StateLimits many{kVocab, kContext, kKvBlocks, 256, 16};
+  EXPECT_THAT(refusal([](Case& c) { c.state->control.passes_wanted = 257; }, many),
+              HasSubstr("passes: 257, limit 1 to 256"));
+  EXPECT_EQ(refusal([](Case& c) { c.state->control.passes_wanted = 256; }, many), "accepted");
+}
+
+TEST(CheckState, FindsTheSamePlaceAmongManyRows) {
+  const StateLimits most{kVocab, kContext, kKvBlocks, kLargestRows, 64};
+  const auto fill = [](Case& c) {
+    for (uint32_t r = 4; r < kLargestRows; ++r) {
+      c.row(r) = {.active = 1, .wants_logits = 0, .slot = 3 + r / 160, .token = 1, .position = r % 160};
+      c.state->slots[c.row(r).slot].end_position = kContext;
+      c.fill_blocks(c.row(r).slot);
+    }
+  };
+  EXPECT_EQ(refusal(fill, most), "accepted");
+  EXPECT_THAT(refusal(
+                  [&](Case& c) {
+                    fill(c);
+                    c.row(8000).slot = c.row(900).slot;
+                    c.row(8000).position = c.row(900).position;
+                  },
+                  most),
+              HasSubstr("rows 900 and 8000: same slot 8 and position 100"));
 }
 
 TEST(CheckState, LimitsTheSlot) {
-  EXPECT_THAT(refusal([](Case& c) { c.row(3).slot = kMaxSlots; }), HasSubstr("row 3: slot: 16, limit 15"));
+  EXPECT_THAT(refusal([](Case& c) { c.row(3).slot = kDefaultSequences; }),
+              HasSubstr("row 3: slot: 16, limit 15"));
 }
 
 TEST(CheckState, LimitsTheToken) {
@@ -104,9 +144,9 @@ TEST(CheckState, LimitsTheStopTokens) {
 }
 
 TEST(CheckState, WantsKvBlocksUpToThePosition) {
-  EXPECT_THAT(refusal([](Case& c) { c.block_table[1] = kKvBlocks; }), HasSubstr("KV block: 40, limit 39"));
-  EXPECT_THAT(refusal([](Case& c) { c.block_table[0] = -1; }), HasSubstr("KV block: -1"));
-  EXPECT_EQ(refusal([](Case& c) { c.block_table[2] = c.block_table[3] = -1; }), "accepted")
+  EXPECT_THAT(refusal([](Case& c) { c.block(1) = kKvBlocks; }), HasSubstr("KV block: 40, limit 39"));
+  EXPECT_THAT(refusal([](Case& c) { c.block(0) = -1; }), HasSubstr("KV block: -1"));
+  EXPECT_EQ(refusal([](Case& c) { c.block(2) = c.block(3) = -1; }), "accepted")
       << "position 70 needs two blocks";
 }
 
@@ -114,7 +154,7 @@ TEST(CheckState, WantsKvBlocksUpToThePosition) {
 TEST(CheckState, WantsKvBlocksForEveryPositionTheLaunchMayReach) {
   const auto launch = [](uint32_t passes, uint32_t end_position) {
     return [=](Case& c) {
-      c.block_table[2] = c.block_table[3] = -1;
+      c.block(2) = c.block(3) = -1;
       c.state->control.passes_wanted = passes;
       c.state->slots[0].end_position = end_position;
     };

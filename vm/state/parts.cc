@@ -1,9 +1,13 @@
-#include "vm/state_parts.h"
+#include "vm/state/parts.h"
 
 #include <string>
 
 #include "vm/kv_cache.h"
-#include "vm/state.h"
+#include "vm/state/control.h"
+#include "vm/state/names.h"
+#include "vm/state/output.h"
+#include "vm/state/rows.h"
+#include "vm/state/slots.h"
 
 namespace serval {
 
@@ -12,14 +16,15 @@ std::optional<Tensor> state_part(std::string_view name, const StateLimits& limit
     return Tensor{
         .name = std::string(name), .rows = rows, .cols = cols, .dtype = dtype, .kind = TensorKind::kState};
   };
-  if (name == state_tensor::kRows) return part(kMaxRows, sizeof(PassRow));
-  if (name == state_tensor::kSlots) return part(kMaxSlots, sizeof(SequenceSlot));
-  if (name == state_tensor::kSampled) return part(kMaxRows, sizeof(SampledToken));
+  if (name == state_tensor::kRows) return part(limits.rows, sizeof(PassRow));
+  if (name == state_tensor::kSlots) return part(limits.sequences, sizeof(SequenceSlot));
+  if (name == state_tensor::kSampled) return part(limits.rows, sizeof(SampledToken));
   if (name == state_tensor::kControl) return part(1, sizeof(PassControl));
-  if (name == state_tensor::kOutput) return part(kMaxLaunchPasses, kMaxRows * sizeof(OutputToken));
+  if (name == state_tensor::kOutput)
+    return part(launch_passes(limits.rows), limits.rows * sizeof(OutputToken));
   if (name == state_tensor::kHostStop) return part(1, sizeof(uint32_t));
   if (name == state_tensor::kBlockTable)
-    return part(kMaxSlots, blocks_for_tokens(limits.max_context), DType::kI32);
+    return part(limits.sequences, blocks_for_tokens(limits.max_context), DType::kI32);
   return std::nullopt;
 }
 

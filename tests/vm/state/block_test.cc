@@ -1,0 +1,101 @@
+#include "vm/state/block.h"
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "vm/kv_cache.h"
+#include "vm/state/names.h"
+
+namespace serval::testing {
+namespace {
+
+constexpr StateLimits limits_of(uint32_t rows, uint32_t sequences) {
+  return {.vocab = 100, .max_context = 200, .kv_blocks = 64, .rows = rows, .sequences = sequences};
+}
+
+TEST(StateBlock, HasPartsOfTheSizeOfItsLimits) {
+  const StateBlock block(limits_of(48, 7));
+  EXPECT_EQ(block.rows.size(), 48U);
+  EXPECT_EQ(block.sampled.size(), 48U);
+  EXPECT_EQ(block.slots.size(), 7U);
+  EXPECT_EQ(block.block_table.size(), 7U * blocks_for_tokens(200));
+  EXPECT_EQ(block.output[launch_passes(48) - 1].size(), 48U);
+}
+
+TEST(StateBlock, BeginsWithoutAnActiveRow) {
+  const StateBlock block(limits_of(16, 16));
+  for (const PassRow& row : block.rows) EXPECT_EQ(row.active, 0U);
+  EXPECT_EQ(block.slots[3].top_p, 1);
+  EXPECT_EQ(block.control.last_pass, kKeepRunning);
+  EXPECT_EQ(block.output[4095][15].valid, 0U);
+}
+
+// Each part is where the tensor of its name is bound, and none overlaps another.
+TEST(StateBlock, HasEachPartInAPlaceOfItsOwn) {
+  for (const auto& [rows, sequences] : {std::pair{1U, 1U}, {16U, 16U}, {48U, 3U}, {8192U, 1024U}}) {
+    const StateBlock block(limits_of(rows, sequences));
+    EXPECT_EQ(block.part(state_tensor::kRows), block.rows.data());
+    EXPECT_EQ(block.part(state_tensor::kSampled), block.sampled.data());
+    EXPECT_EQ(block.part(state_tensor::kControl), &block.control);
+    EXPECT_EQ(block.part(state_tensor::kSlots), block.slots.data());
+    EXPECT_EQ(block.part(state_tensor::kBlockTable), block.block_table.data());
+    EXPECT_EQ(block.part(state_tensor::kOutput), block.output.tokens);
+    EXPECT_EQ(block.part(state_tensor::kHostStop), nullptr);
+    const auto at = [&](const void* part) {
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(part) % StateLayout::kAlignment, 0U);
+      return static_cast<size_t>(static_cast<const std::byte*>(part) - block.memory());
+    };
+    EXPECT_EQ(at(block.rows.data()), 0U);
+    EXPECT_LE(whole_row_tiles(rows) * sizeof(PassRow), at(block.sampled.data()));
+    EXPECT_LE(at(block.sampled.data()) + block.sampled.size_bytes(), at(&block.control));
+    EXPECT_LE(at(&block.control) + sizeof(PassControl), at(block.slots.data()));
+    EXPECT_LE(at(block.slots.data()) + block.slots.size_bytes(), at(block.block_table.data()));
+    EXPECT_LE(at(block.block_table.data()) + block.block_table.size_bytes(), at(block.output.tokens));
+    EXPECT_LE(at(block.output.tokens) + output_tokens(rows) * sizeof(OutputToken), block.layout.bytes);
+  }
+}
+
+TEST(StateBlock, KeepsToTheMemoryThatItIsGiven) {
+  const StateLimits limits = limits_of(48, 7);
+  const StateLayout layout(limits);
+  constexpr std::byte kMark{0xA5};
+  std::vector<std::byte> memory(layout.bytes + 2 * StateLayout::kAlignment, kMark);
+  const auto address = reinterpret_cast<uintptr_t>(memory.data());
+  const size_t begin = StateLayout::kAlignment - address % StateLayout::kAlignment;
+  const StateBlock block(limits, memory.data() + begin);
+  EXPECT_EQ(reinterpret_cast<std::byte*>(block.rows.data()), memory.data() + begin);
+  for (size_t i = 0; i < begin; ++i) EXPECT_EQ(memory[i], kMark);
+  for (size_t i = begin + layout.bytes; i < memory.size(); ++i) EXPECT_EQ(memory[i], kMark);
+}
+
+TEST(StateBlock, KeepsItsPartsWhenItIsMoved) {
+  StateBlock from(limits_of(16, 4));
+  from.rows[3].position = 17;
+  const PassRow* rows = from.rows.data();
+  const StateBlock to = std::move(from);
+  EXPECT_EQ(to.rows.data(), rows);
+  EXPECT_EQ(to.rows[3].position, 17U);
+}
+
+// The output table is bounded, whatever the rows: fewer passes a launch for more of them.
+TEST(StateBlock, HasAnOutputTableForAnyProgramOfUpToItsRows) {
+  for (uint32_t most = 1; most <= kLargestRows; most += most < 64 ? 1 : 61) {
+    EXPECT_GE(launch_passes(most), 8U);
+    EXPECT_LE(output_tokens(most), kMostOutputTokens);
+    for (uint32_t rows = 1; rows <= most; rows += 1 + most / 16) {
+      EXPECT_LE(size_t{launch_passes(rows)} * rows, output_tokens(most)) << rows << " of " << most;
+    }
+  }
+  EXPECT_EQ(launch_passes(1), 4096U);
+  EXPECT_EQ(launch_passes(16), 4096U);
+  EXPECT_EQ(launch_passes(17), 3855U);
+  const StateBlock block(limits_of(256, 16));
+  EXPECT_EQ(block.output_of(16)[2].data(), block.output.tokens + 32);
+  EXPECT_EQ(block.output_of(256)[2].data(), block.output.tokens + 512);
+}
+
+}  // namespace
+}  // namespace serval::testing

@@ -1,0 +1,16 @@
+// The state block is checked before every launch: what it names must exist in the program that reads it.
+#pragma once
+
+#include "vm/program.h"
+#include "vm/state/block.h"
+
+namespace serval {
+
+// Throws Error(kUsage) naming the row and field unless the block has room for the program (as many rows, the
+// same sequences and blocks of a sequence), only rows of the program are active, 1 <= passes_wanted <=
+// launch_passes() of its rows, and for every active row: slot, token and position are within the program's
+// limits, the blocks up to the last position that it may reach in this launch exist, its slot's end_position
+// <= max_context, and no other row has the same slot and position. Takes rows × log(rows), and blocks.
+void check_state(const Program& program, const StateBlock& state);
+
+}  // namespace serval

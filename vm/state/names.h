@@ -1,0 +1,14 @@
+// Names under which the parts of the state stand in a program's tensor table.
+#pragma once
+
+namespace serval::state_tensor {
+
+inline constexpr const char* kRows = "state.rows";
+inline constexpr const char* kSlots = "state.slots";
+inline constexpr const char* kSampled = "state.sampled";
+inline constexpr const char* kControl = "state.control";
+inline constexpr const char* kOutput = "state.output";
+inline constexpr const char* kHostStop = "state.host_stop";      // one word the host may set at any time
+inline constexpr const char* kBlockTable = "state.block_table";  // int32 [sequences, blocks of a sequence]
+
+}  // namespace serval::state_tensor

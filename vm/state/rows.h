@@ -1,0 +1,33 @@
+// The rows of a pass, a part of the state block.
+#pragma once
+
+#include <cstdint>
+
+namespace serval {
+
+// One row of a pass: one token of one sequence.
+struct PassRow {
+  uint32_t active = 0;        // 0: the row is skipped everywhere
+  uint32_t wants_logits = 0;  // 0: an inner token of a prompt, no LM head and no sampling
+  uint32_t slot = 0;          // which sequence slot and block-table row it belongs to
+  int32_t token = 0;          // id in the vocabulary
+  uint32_t position = 0;      // tokens before it in its sequence
+  uint32_t reserved[3] = {};
+};
+static_assert(sizeof(PassRow) == 32);
+
+constexpr bool row_is_active(const PassRow& row) {
+  return row.active != 0;
+}
+constexpr bool row_wants_logits(const PassRow& row) {
+  return row.active != 0 && row.wants_logits != 0;
+}
+
+// Rows come in tiles. What is laid out row by row for all rows of a program has room for whole tiles, so that
+// programs of up to one tile share one layout.
+inline constexpr uint32_t kRowTile = 16;
+constexpr uint32_t whole_row_tiles(uint32_t rows) {
+  return (rows + kRowTile - 1) / kRowTile * kRowTile;
+}
+
+}  // namespace serval

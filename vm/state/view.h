@@ -1,0 +1,17 @@
+// What an exact footprint depends on.
+#pragma once
+
+#include <cstdint>
+
+#include "vm/state/rows.h"
+
+namespace serval {
+
+// Of a state within the program's limits. A null pointer to one asks for the bound over all states.
+struct StateView {
+  const PassRow* rows;         // [rows of the program]
+  const int32_t* block_table;  // [sequences of the program][blocks_per_sequence]
+  uint32_t blocks_per_sequence;
+};
+
+}  // namespace serval
