@@ -32,12 +32,11 @@ std::string layout_of(const Tensor& t) {
 void require_fit(const Program& program, const Model& model) {
   const StateLimits& limits = program.limits;
   require_limits(limits, model);
-  const Graph graph =
-      model.graph({.sms = program.machine.sms,
-                   .context = limits.max_context,
-                   .kv_blocks = limits.kv_blocks,
-                   .rows = limits.rows,
-                   .sequences = limits.sequences});
+  const Graph graph = model.graph({.sms = program.machine.sms,
+                                   .context = limits.max_context,
+                                   .kv_blocks = limits.kv_blocks,
+                                   .rows = limits.rows,
+                                   .sequences = limits.sequences});
   std::unordered_map<std::string_view, const Tensor*> found;
   for (const Tensor& t : program.tensors) found.emplace(t.name, &t);
   for (const Tensor& expected : graph.tensors) {

@@ -78,7 +78,7 @@ class Bench(Case):
         for value in ["", ",", "4,", "4,,5", "x", "4;5", "-1", "99999999999"]:
             with self.subTest(value=value):
                 self.check_fails(2, "--n-prompt", arguments=["bench", "-p", value])
-        self.check_fails(2, "--batch-size", "1 to 16", arguments=["bench", "-b", "17"])
+        self.check_fails(2, "--batch-size", "1 to 1024", arguments=["bench", "-b", "1025"])
         self.check_fails(2, "--repetitions", "1 to 10000", arguments=["bench", "-r", "0"])
         self.check_fails(2, "no test", arguments=["bench", "-p", "0", "-n", "0"])
 

@@ -14,8 +14,8 @@
 #include "tests/prove/programs.h"
 #include "tests/scheduler/graphs.h"
 #include "vm/error.h"
-#include "vm/state/names.h"
 #include "vm/kv_cache.h"
+#include "vm/state/names.h"
 
 namespace serval::testing {
 namespace {

@@ -365,7 +365,9 @@ TEST(Simulate, RunsWhateverTheSchedulerCompiles) {
         const Program program = testing::compile_as(graph, how);
         SimParameters p = h200_sim_parameters();
         apply_what_if(p, machines[seed % machines.size()]);
-        for (const uint32_t rows : {1U, 7U, 16U}) {
+        // As many rows as the program has, each of a sequence of its own, and fewer.
+        const uint32_t most = std::min(program.limits.rows, program.limits.sequences);
+        for (const uint32_t rows : {1U, std::min(7U, most), most}) {
           SCOPED_TRACE(
               fmt::format("seed {}, {} SMs, {}, {} rows", seed, sms, machines[seed % machines.size()], rows));
           Trace trace;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <map>
+#include <utility>
 
 #include "instructions/isa.h"
 #include "models/llama/graph.h"
@@ -22,8 +23,9 @@ const Program& tiny() {
   return program;
 }
 
-Work work(const Instruction& instruction, const std::vector<PassRow>& rows) {
-  return work_of(tiny(), instruction, Pass(rows), BlockTable(kDefaultSequences, 1024));
+Work work(const Instruction& instruction, std::vector<PassRow> rows) {
+  rows.resize(tiny().limits.rows);
+  return work_of(tiny(), instruction, Pass(std::move(rows)), BlockTable(kDefaultSequences, 1024));
 }
 
 // Of all instances of an op.
