@@ -36,13 +36,14 @@ struct Kernel {
   const char* name;
   const DeviceIsa* isa;
   uint32_t activation_slots;  // chunks of activations that have room
+  uint32_t rows;              // of a pass, at most
 };
 void PrintTo(const Kernel& kernel, std::ostream* out) {
   *out << kernel.name;
 }
 template <class Config>
 Kernel kernel_for(const char* name) {
-  return {name, &toy_isa<Config>(), Config::kChunkSlots};
+  return {name, &toy_isa<Config>(), Config::kChunkSlots, Config::kRows};
 }
 const Kernel& many_rows() {
   static const Kernel kernel = kernel_for<testing::ManyRows>("ManyRows");
@@ -317,19 +318,20 @@ TEST_P(Litmus, WhoStartsEarlySeesWhatThePassBeforeLeft) {
 // The output table lies in host memory; the host reads an entry as soon as it hears of the pass, and clears
 // it. More than 10^6 entries.
 TEST_P(Litmus, HostSeesThePassesOutputWhenItHearsOfThePass) {
-  ToyProgram toy(2);
-  const TensorId output = toy.add_tensor(state_tensor::kOutput, kMostLaunchPasses,
-                                         kToyOutputWords * sizeof(uint32_t), TensorKind::kState);
+  ToyProgram toy(2, QueueKind::kPerSm, kernel().rows);
+  const uint32_t words = kernel().rows * kToyOutputWordsOfRow;
+  const TensorId output =
+      toy.add_tensor(state_tensor::kOutput, kMostLaunchPasses, words * sizeof(uint32_t), TensorKind::kState);
   const uint32_t done = toy.add_counter(), gate = toy.add_counter();
-  toy.add(1, code(ToyOpcode::kPublish), Publish{toy.control, output}, {{}, {{done}}});
+  toy.add(1, code(ToyOpcode::kPublish), Publish{toy.control, output, words}, {{}, {{done}}});
   add_tick(toy, 0, {after(done)}, gate);
   Bound bound(toy.finish(gate), kernel());
   uint64_t wrong = 0;
   for (uint32_t launch = 0; launch < 250; ++launch) {
     ASSERT_EQ(bound.run(kMostLaunchPasses,
                         [&](uint32_t pass) {
-                          uint32_t* entry = bound.memory().output() + pass * kToyOutputWords;
-                          for (uint32_t w = 0; w < kToyOutputWords; ++w) {
+                          uint32_t* entry = bound.memory().output() + pass * words;
+                          for (uint32_t w = 0; w < words; ++w) {
                             wrong += entry[w] != pass + 1 ? 1 : 0;
                             entry[w] = 0;
                           }

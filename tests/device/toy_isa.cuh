@@ -16,7 +16,7 @@ inline constexpr uint32_t kToyWords = 1024;  // of a toy vector: 4 KiB
 inline constexpr uint32_t kToyChunkWords = device::kActivationRowBytes / sizeof(uint32_t);
 inline constexpr uint32_t kMostToyChunks = 64;
 // Of a pass's entry in the output table.
-inline constexpr uint32_t kToyOutputWords = kDefaultRows * sizeof(OutputToken) / sizeof(uint32_t);
+inline constexpr uint32_t kToyOutputWordsOfRow = sizeof(OutputToken) / sizeof(uint32_t);
 // What storers finish: a unit is the sum of one consumer warp, and its tiles go to different storers.
 inline constexpr uint32_t kToyTiles = 2;
 inline constexpr uint32_t kToyTilesInAll = device::kConsumerWarps * kToyTiles;
@@ -102,10 +102,12 @@ struct Scribble {
 struct Publish {
   TensorId control;
   TensorId output;
+  uint32_t words;
   template <class V>
   static constexpr void fields(V&& v) {
     v(&Publish::control, "control", "in: the number of the pass");
-    v(&Publish::output, "output", "out [4096, kToyOutputWords] i32");
+    v(&Publish::output, "output", "out [4096, words] i32");
+    v(&Publish::words, "words", "words of a pass");
   }
 };
 
@@ -406,11 +408,11 @@ struct DeviceOp<testing::Scribble> : GroupOp {
 
 template <>
 struct DeviceOp<testing::Publish> : GroupOp {
-  static __device__ void run(const testing::Publish&, const Group& group) {
-    if (group.thread >= testing::kToyOutputWords) return;
+  static __device__ void run(const testing::Publish& op, const Group& group) {
+    if (group.thread >= op.words) return;
     const auto* control = group.tensor<&testing::Publish::control, const PassControl>();
     const uint32_t pass = ptx::load_relaxed(&control->passes_done);
-    uint32_t* entry = group.tensor<&testing::Publish::output, uint32_t>() + pass * testing::kToyOutputWords;
+    uint32_t* entry = group.tensor<&testing::Publish::output, uint32_t>() + pass * op.words;
     entry[group.thread] = pass + 1;
   }
 };

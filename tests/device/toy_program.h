@@ -23,14 +23,15 @@ struct Edges {
 
 class ToyProgram {
  public:
-  explicit ToyProgram(uint32_t sms, QueueKind kind = QueueKind::kPerSm)
+  // Any kernel runs one row.
+  explicit ToyProgram(uint32_t sms, QueueKind kind = QueueKind::kPerSm, uint32_t rows = 1)
       : queues_(kind == QueueKind::kPerSm ? sms : 1) {
     program_.machine.name = "toy";
     program_.machine.sms = sms;
     program_.machine.pages_per_sm = 1;
     program_.queue_kind = kind;
-    program_.limits = {1, 1, 1};
-    add_tensor(state_tensor::kRows, kDefaultRows, sizeof(PassRow), TensorKind::kState);
+    program_.limits = {.vocab = 1, .max_context = 1, .kv_blocks = 1, .rows = rows};
+    add_tensor(state_tensor::kRows, rows, sizeof(PassRow), TensorKind::kState);
     control = add_tensor(state_tensor::kControl, 1, sizeof(PassControl), TensorKind::kState);
     host_stop = add_tensor(state_tensor::kHostStop, 1, sizeof(uint32_t), TensorKind::kState);
   }
@@ -105,7 +106,7 @@ class ToyMemory {
         memory_.bind({t}, output_.device_data());
         continue;
       }
-      arrays_.push_back(std::make_unique<DeviceArray<std::byte>>(program.tensors[t].bytes()));
+      arrays_.push_back(std::make_unique<DeviceArray<std::byte>>(bytes_of(program.tensors[t])));
       memory_.bind({t}, arrays_.back()->data());
     }
   }
@@ -127,6 +128,12 @@ class ToyMemory {
   }
 
  private:
+  // The interpreter copies whole tiles of rows.
+  static size_t bytes_of(const Tensor& tensor) {
+    return tensor.name == state_tensor::kRows
+               ? whole_row_tiles(static_cast<uint32_t>(tensor.rows)) * sizeof(PassRow)
+               : tensor.bytes();
+  }
   static size_t output_words(const Program& program) {
     const auto output = program.find_tensor(state_tensor::kOutput);
     return output ? program.tensors[output->index].bytes() / sizeof(uint32_t) : 1;
