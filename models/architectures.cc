@@ -94,4 +94,9 @@ std::shared_ptr<const Model> parse_model(std::string_view json_text, const std::
   return read_named(parse_json_text(json_text, name), name, name);
 }
 
+std::shared_ptr<const Model> parse_model_tree(const json& config, const std::string& source,
+                                              const std::string& name) {
+  return read_named(config, source, name);
+}
+
 }  // namespace serval

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
@@ -19,5 +20,9 @@ std::shared_ptr<const Model> read_model(const std::filesystem::path& model_dir);
 
 // The text of a config.json; `name` becomes the model's name and the start of error lines.
 std::shared_ptr<const Model> parse_model(std::string_view json_text, const std::string& name);
+
+// The same, parsed, for a model called `name`; `source` starts error lines.
+std::shared_ptr<const Model> parse_model_tree(const nlohmann::json& config, const std::string& source,
+                                              const std::string& name);
 
 }  // namespace serval

@@ -86,7 +86,7 @@ ordered_json machine_facts() {
 // A preset comes without a tokenizer, and so without a template.
 std::string chat_template_of(const ModelSource& source) {
   constexpr bool kMayLackTokenizer = true;
-  if (source.directory.empty()) return "";
+  if (!source.files) return "";
   return load_text_model(source, "", kMayLackTokenizer).chat_template;
 }
 
@@ -96,7 +96,7 @@ ordered_json model_facts(const std::string& model) {
   const std::map<std::string, double> parameters = c.parameters();
   const auto rope_theta = parameters.find("rope_theta");
   return {{"name", c.name},
-          {"directory", source.directory.string()},
+          {"directory", source.files ? source.files->path().string() : ""},
           {"parameters", c.num_parameters()},
           {"weight_bytes", c.weight_bytes_bf16()},
           {"weight_bytes_per_token", c.weight_bytes_per_token()},

@@ -34,11 +34,10 @@ void check_backend(BackendKind kind) {
 }
 
 void check_weights_exist(const EngineOptions& options, const ModelSource& source) {
-  if (!source.directory.empty() || options.random_weights) return;
-  throw Error(ErrorKind::kUsage,
-              fmt::format("model {0}: a preset has no weights; give the directory of a checkpoint, or "
-                          "random_weights (--random-weights SEED)",
-                          source.model->name));
+  if (source.files || options.random_weights) return;
+  throw Error(ErrorKind::kUsage, fmt::format("model {0}: a preset has no weights; give a checkpoint, or "
+                                             "random_weights (--random-weights SEED)",
+                                             source.model->name));
 }
 
 // Where the program was built without CUDA and there is no sign of a GPU, its user will not miss one.
@@ -101,11 +100,9 @@ ChosenBackend make_backend(BackendKind kind, const BackendOptions& options, cons
 }  // namespace
 
 Weights::Weights(const EngineOptions& options, const ModelSource& source)
-    : source_(
-          options.random_weights
-              ? make_random_weights(*source.model, *options.random_weights)
-              : open_checkpoint_weights(source.directory, *source.model,
-                                        options.allow_nonfinite ? NotFinite::kLoaded : NotFinite::kRefused)),
+    : source_(options.random_weights ? make_random_weights(*source.model, *options.random_weights)
+                                     : source.files->weights(options.allow_nonfinite ? NotFinite::kLoaded
+                                                                                     : NotFinite::kRefused)),
       progress_(weight_progress(options.progress)) {}
 
 std::shared_ptr<const ModelWeights> Weights::on_host() {

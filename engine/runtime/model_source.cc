@@ -8,7 +8,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
-#include "models/architectures.h"
+#include "models/gguf/gguf_file.h"
 #include "models/presets.h"
 #include "vm/error.h"
 
@@ -39,8 +39,9 @@ std::vector<fs::path> bundled_places() {
           fs::path(SERVAL_INSTALLED_ASSETS) / kBundledName, fs::path(SERVAL_SOURCE_ASSETS) / kBundledName};
 }
 
-ModelSource model_in(const fs::path& directory) {
-  return {read_model(directory), directory};
+ModelSource model_in(const fs::path& path) {
+  auto files = open_model_files(path);
+  return {files->model(), files};
 }
 
 }  // namespace
@@ -60,10 +61,12 @@ ModelSource find_model(const std::string& model) {
   if (model.empty()) return model_in(bundled_model_directory());
   std::error_code ignored;
   if (fs::is_directory(model, ignored)) return model_in(model);
-  if (auto preset = find_preset(model)) return {std::move(preset), {}};
-  if (fs::exists(model, ignored)) throw Error(ErrorKind::kRuntime, model + ": not a directory");
-  throw Error(ErrorKind::kRuntime, fmt::format("model {}: neither a directory nor a preset ({})", model,
-                                               fmt::join(preset_names(), ", ")));
+  if (auto preset = find_preset(model)) return {std::move(preset), nullptr};
+  if (looks_like_gguf(model)) return model_in(model);
+  if (fs::exists(model, ignored))
+    throw Error(ErrorKind::kRuntime, model + ": neither a directory nor a GGUF file");
+  throw Error(ErrorKind::kRuntime, fmt::format("model {}: neither a directory, a GGUF file nor a preset ({})",
+                                               model, fmt::join(preset_names(), ", ")));
 }
 
 }  // namespace serval

@@ -75,8 +75,8 @@ std::optional<ChatTemplate> add_chat_template(TextModel& text, const ModelSource
                                               const std::string& name, const ModelTokenizer& model) {
   try {
     const Tokenizer& tokenizer = model.tokenizer;
-    const ChatTemplate chat = name.empty() ? ChatTemplate::of_checkpoint(source.directory, tokenizer)
-                                           : ChatTemplate::chosen(name, tokenizer);
+    const ChatTemplate chat =
+        name.empty() ? source.files->chat_template(tokenizer) : ChatTemplate::chosen(name, tokenizer);
     text.chat_template = chat.name();
     text.encode_chat = [=](std::span<const ChatTurn> turns) { return encode_with(chat, model, turns); };
     return chat;
@@ -119,14 +119,13 @@ TextModel byte_text_model(const ModelShape& model, const std::string& chat_templ
 
 TextModel load_text_model(const ModelSource& source, const std::string& chat_template, bool random_weights) {
   const ModelShape& shape = *source.model;
-  const std::filesystem::path file = source.directory / "tokenizer.json";
-  const bool has_tokenizer = !source.directory.empty() && std::filesystem::exists(file);
+  const bool has_tokenizer = source.files && source.files->has_tokenizer();
   TextModel text;
   if (!has_tokenizer && random_weights) {
     text = byte_text_model(shape, chat_template);
   } else {
-    const Tokenizer tokenizer = Tokenizer::load(source.directory);
-    const ModelTokenizer model{tokenizer, file, shape.vocab_size};
+    const Tokenizer tokenizer = source.files->tokenizer();
+    const ModelTokenizer model{tokenizer, source.files->tokenizer_path(), shape.vocab_size};
     text.codec = std::make_unique<TokenizerCodec>(model);
     const std::optional<ChatTemplate> chat = add_chat_template(text, source, chat_template, model);
     for (const int32_t token : shape.eos_ids) add_stop_token(text, shape, token);

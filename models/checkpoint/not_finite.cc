@@ -1,6 +1,10 @@
 #include "models/checkpoint/not_finite.h"
 
 #include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+
+#include "vm/error.h"
 
 namespace serval {
 namespace {
@@ -30,6 +34,15 @@ size_t first_not_finite(std::span<const uint16_t> bf16) {
     return begin + static_cast<size_t>(bad - block.begin());
   }
   return bf16.size();
+}
+
+void refuse_not_finite(const std::string& where, const WeightSpec& spec, int64_t index, float stored) {
+  const std::string place = spec.kind == WeightKind::kMatrix
+                                ? fmt::format("[{}, {}]", index / spec.cols, index % spec.cols)
+                                : fmt::format("[{}]", index);
+  throw Error(ErrorKind::kRuntime,
+              fmt::format("{}: element {} is {}{}; --allow-nonfinite (allow_nonfinite) loads it", where,
+                          place, stored, std::isfinite(stored) ? ", more than bf16 can hold" : ""));
 }
 
 }  // namespace serval

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <cstring>
 #include <exception>
 #include <map>
@@ -116,12 +115,7 @@ class CheckpointWeights final : public WeightSource {
     std::map<std::string_view, size_t> converted;
     for (const TensorView* tensor : tensors_)
       if (tensor->dtype != StoredType::kBF16) ++converted[dtype_name(tensor->dtype)];
-    std::vector<std::string> counts;
-    counts.reserve(converted.size());
-    for (const auto& [dtype, count] : converted)
-      counts.push_back(counted(count, fmt::format("{} tensor", dtype)));
-    if (!counts.empty())
-      spdlog::info("{}: {} rounded to the nearest bf16", checkpoint_.source(), fmt::join(counts, " and "));
+    report_rounded(checkpoint_.source(), converted);
   }
 
  private:
@@ -135,14 +129,8 @@ class CheckpointWeights final : public WeightSource {
     const TensorView& view = *tensors_[tensor];
     float stored = bf16_to_float(bf16);
     if (view.dtype == StoredType::kF32) std::memcpy(&stored, bytes(tensor, index, 1).data(), sizeof stored);
-    const WeightSpec& spec = specs()[tensor];
-    const std::string place = spec.kind == WeightKind::kMatrix
-                                  ? fmt::format("[{}, {}]", index / spec.cols, index % spec.cols)
-                                  : fmt::format("[{}]", index);
-    throw Error(ErrorKind::kRuntime,
-                fmt::format("{}: tensor {}: element {} is {}{}; --allow-nonfinite (allow_nonfinite) loads it",
-                            checkpoint_.path_of(view.name), shown(view.name), place, stored,
-                            std::isfinite(stored) ? ", more than bf16 can hold" : ""));
+    refuse_not_finite(fmt::format("{}: tensor {}", checkpoint_.path_of(view.name), shown(view.name)),
+                      specs()[tensor], index, stored);
   }
 
   const Checkpoint checkpoint_;
@@ -184,6 +172,13 @@ size_t WeightSource::index_of(std::string_view name) const {
   if (found == specs_.end())
     throw Error(ErrorKind::kUsage, fmt::format("weights: the model has no tensor {}", shown(name)));
   return static_cast<size_t>(found - specs_.begin());
+}
+
+void report_rounded(const std::string& source, const std::map<std::string_view, size_t>& tensors) {
+  std::vector<std::string> counts;
+  counts.reserve(tensors.size());
+  for (const auto& [type, count] : tensors) counts.push_back(counted(count, fmt::format("{} tensor", type)));
+  if (!counts.empty()) spdlog::info("{}: {} rounded to the nearest bf16", source, fmt::join(counts, ", "));
 }
 
 std::unique_ptr<const WeightSource> open_checkpoint_weights(const std::filesystem::path& model_dir,

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -68,6 +69,9 @@ std::unique_ptr<const WeightSource> open_checkpoint_weights(const std::filesyste
 
 // The weights that docs/random_weights.md defines.
 std::unique_ptr<const WeightSource> make_random_weights(const Model& model, uint64_t seed);
+
+// Says on the log how many tensors of which stored type were made bf16; nothing where there are none.
+void report_rounded(const std::string& source, const std::map<std::string_view, size_t>& tensors);
 
 // A run of elements of one tensor.
 struct WeightPiece {

@@ -184,9 +184,12 @@ ChatTemplate ChatTemplate::of_checkpoint(const std::filesystem::path& model_dir,
     program = template_of(JsonField(config, config_path.string()));
   }
   const std::string where = config_path.string() + ": chat_template";
-  if (!program)
-    throw Error(ErrorKind::kRuntime, fmt::format("{}: missing; choose with {}", where, choices()));
+  if (!program) refuse_missing(where);
   return of_text(*program, where, config_path.filename().string(), tokenizer);
+}
+
+void ChatTemplate::refuse_missing(const std::string& where) {
+  throw Error(ErrorKind::kRuntime, fmt::format("{}: missing; choose with {}", where, choices()));
 }
 
 jinja::Text ChatTemplate::written(std::span<const ChatTurn> messages, bool add_generation_prompt) const {

@@ -37,6 +37,9 @@ class ChatTemplate {
   static ChatTemplate of_text(std::string_view jinja, std::string where, std::string name,
                               const Tokenizer& tokenizer);
 
+  // Throws the Error(kRuntime) of a model that has none `where` it would be.
+  [[noreturn]] static void refuse_missing(const std::string& where);
+
   // One of names(), or a file with a template. Throws Error(kUsage) where it is neither, Error(kRuntime)
   // where a built-in template's tokens are not in the vocabulary, or as of_text.
   static ChatTemplate chosen(const std::string& name_or_file, const Tokenizer& tokenizer);

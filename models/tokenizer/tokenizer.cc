@@ -95,6 +95,11 @@ Tokenizer Tokenizer::from_json(std::string_view tokenizer_text, std::string_view
   return Tokenizer(std::make_shared<const Tables>(tokenizer, JsonField(config_tree, config_name)));
 }
 
+Tokenizer Tokenizer::from_trees(const nlohmann::json& tokenizer, const nlohmann::json& config,
+                                const std::string& source) {
+  return Tokenizer(std::make_shared<const Tables>(JsonField(tokenizer, source), JsonField(config, source)));
+}
+
 std::vector<std::int32_t> Tokenizer::encode_text(std::string_view text, const TokenFilter& filter,
                                                  std::span<const TextSpan> trusted) const {
   if (text.size() > kMaxEncodedTextBytes) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -31,6 +32,11 @@ class Tokenizer {
 
   // The same from text in memory; an empty `config_text` stands for no tokenizer_config.json.
   static Tokenizer from_json(std::string_view tokenizer_text, std::string_view config_text = {});
+
+  // The same from trees: what tokenizer.json and tokenizer_config.json would have; `source` starts error
+  // lines.
+  static Tokenizer from_trees(const nlohmann::json& tokenizer, const nlohmann::json& config,
+                              const std::string& source);
 
   // The ids of `text`; what is not UTF-8 in it counts as U+FFFD. Added tokens in the text, control tokens
   // among them, are recognised. With `add_special_tokens`, the tokens of the post-processor (BOS) are put

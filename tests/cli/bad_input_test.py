@@ -48,7 +48,7 @@ class Models(BadInput):
         shutil.rmtree(self.broken)
         with open(self.broken, "w", encoding="utf-8") as file:
             file.write("{}")
-        self.refuses(self.broken, "not a directory")
+        self.refuses(self.broken, "neither a directory nor a GGUF file")
 
     def test_a_directory_without_a_config(self):
         os.remove(self.file("config.json"))

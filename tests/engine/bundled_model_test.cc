@@ -90,7 +90,7 @@ std::vector<float> logits_after(Backend& backend, const std::vector<int32_t>& pr
 TEST(BundledModel, ReadsAPromptInChunksAsTokenByToken) {
   const ModelSource source = find_model("");
   const auto weights =
-      std::make_shared<const ModelWeights>(ModelWeights::load(source.directory, *source.model));
+      std::make_shared<const ModelWeights>(ModelWeights::load(source.files->path(), *source.model));
   BackendOptions options;
   options.limits = {.context = kContext, .sequences = 1, .rows = 256};
   const auto backend = make_host_backend(*source.model, weights, options);

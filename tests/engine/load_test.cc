@@ -154,7 +154,8 @@ TEST(Load, NamesThePresetsWhereThereIsNoSuchModel) {
 TEST(Load, RefusesAFileInPlaceOfADirectory) {
   const ModelDirectory directory;
   const std::string file = directory.path() + "/config.json";
-  EXPECT_EQ(refusal([&] { Engine::load({.model = file}); }).what(), file + ": not a directory");
+  EXPECT_EQ(refusal([&] { Engine::load({.model = file}); }).what(),
+            file + ": neither a directory nor a GGUF file");
 }
 
 TEST(Load, AsksForASeedWhereAPresetHasNoWeights) {

@@ -96,7 +96,7 @@ TEST_F(OracleTest, BundledModelHasTheLogitsThatTransformersComputed) {
   constexpr float kTolerance = 2e-3F;  // the largest logits are about 20
   const ModelSource source = find_model("");
   const auto weights =
-      std::make_shared<const ModelWeights>(ModelWeights::load(source.directory, *source.model));
+      std::make_shared<const ModelWeights>(ModelWeights::load(source.files->path(), *source.model));
   const auto vocab = static_cast<size_t>(source.model->vocab_size);
   for (const nlohmann::json& prompt : read_goldens("stories/goldens.json", "prompts")) {
     auto tokens = prompt["ids"].get<std::vector<int32_t>>();

@@ -1,0 +1,44 @@
+#include "models/gguf/gguf_model.h"
+
+#include <utility>
+
+#include "models/gguf/gguf_config.h"
+#include "models/gguf/gguf_set.h"
+#include "models/gguf/gguf_tokenizer.h"
+#include "models/gguf/gguf_weights.h"
+
+namespace serval {
+namespace {
+
+class GgufModel final : public ModelFiles {
+ public:
+  explicit GgufModel(const std::filesystem::path& path)
+      : files_(std::make_shared<const GgufSet>(path)),
+        model_(read_gguf_model(
+            files_->fields(), [this](std::string_view name) { return files_->find(name); },
+            path.stem().string())) {}
+
+  std::shared_ptr<const Model> model() const override { return model_; }
+  std::filesystem::path path() const override { return files_->path(); }
+  bool has_tokenizer() const override { return has_gguf_tokenizer(files_->fields()); }
+  Tokenizer tokenizer() const override { return read_gguf_tokenizer(files_->fields()); }
+  std::filesystem::path tokenizer_path() const override { return files_->path(); }
+  ChatTemplate chat_template(const Tokenizer& tokenizer) const override {
+    return read_gguf_chat_template(files_->fields(), tokenizer);
+  }
+  std::unique_ptr<const WeightSource> weights(NotFinite not_finite) const override {
+    return open_gguf_weights(files_, *model_, not_finite);
+  }
+
+ private:
+  const std::shared_ptr<const GgufSet> files_;
+  const std::shared_ptr<const Model> model_;
+};
+
+}  // namespace
+
+std::shared_ptr<const ModelFiles> open_gguf_model(const std::filesystem::path& path) {
+  return std::make_shared<const GgufModel>(path);
+}
+
+}  // namespace serval

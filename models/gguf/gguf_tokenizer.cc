@@ -1,0 +1,186 @@
+#include "models/gguf/gguf_tokenizer.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
+#include "spdlog/spdlog.h"
+
+#include "models/gguf/pre_tokenizers.h"
+#include "models/jinja/template.h"
+#include "models/tokenizer/utf8.h"
+#include "models/tokenizer/vocabulary.h"
+#include "vm/json_file.h"
+
+namespace serval {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kModelKey = "tokenizer.ggml.model";
+constexpr const char* kPreKey = "tokenizer.ggml.pre";
+constexpr const char* kTokensKey = "tokenizer.ggml.tokens";
+constexpr const char* kTypesKey = "tokenizer.ggml.token_type";
+constexpr const char* kMergesKey = "tokenizer.ggml.merges";
+constexpr const char* kAddBosKey = "tokenizer.ggml.add_bos_token";
+constexpr const char* kAddEosKey = "tokenizer.ggml.add_eos_token";
+constexpr const char* kBosKey = "tokenizer.ggml.bos_token_id";
+constexpr const char* kEosKey = "tokenizer.ggml.eos_token_id";
+constexpr const char* kTemplateKey = "tokenizer.chat_template";
+
+// llama.cpp's numbers (enum llama_token_type).
+enum class TokenType : int64_t {
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,
+  kUserDefined = 4,
+  kUnused = 5,
+  kByte = 6
+};
+
+// The tokens and what they are, checked.
+class Tokens {
+ public:
+  explicit Tokens(const GgufFields& fields) : fields_(fields), texts_(fields.texts(kTokensKey)) {
+    if (texts_.empty() || texts_.size() > kMaxTokenId + std::size_t{1})
+      fields.fail(kTokensKey, fmt::format("{} tokens, limit 1 to {}", texts_.size(), kMaxTokenId + 1));
+    if (fields.has(kTypesKey)) types_ = fields.integers(kTypesKey);
+    if (!types_.empty() && types_.size() != texts_.size()) {
+      fields.fail(kTypesKey, fmt::format("{} types for {} tokens", types_.size(), texts_.size()));
+    }
+  }
+
+  std::size_t size() const { return texts_.size(); }
+  TokenType type(std::size_t id) const {
+    return types_.empty() ? TokenType::kNormal : static_cast<TokenType>(types_[id]);
+  }
+  // Valid UTF-8, which is what all else relies on.
+  std::string text(std::size_t id) const {
+    std::string repaired;
+    const std::string_view text = utf8_lossy(texts_[id], &repaired);
+    if (text != texts_[id]) fields_.fail(kTokensKey, fmt::format("token {} is not UTF-8", id));
+    return std::string(text);
+  }
+  // Of a field that names a token.
+  std::optional<std::string> named(const char* key) const {
+    const auto id = fields_.find_integer(key, 0, static_cast<int64_t>(texts_.size()) - 1);
+    return id ? std::optional(text(static_cast<std::size_t>(*id))) : std::nullopt;
+  }
+
+ private:
+  const GgufFields& fields_;
+  std::vector<std::string_view> texts_;
+  std::vector<int64_t> types_;  // empty: all normal
+};
+
+json added_token(std::size_t id, std::string text, bool special) {
+  return {{"id", id}, {"content", std::move(text)}, {"special", special}, {"normalized", false}};
+}
+
+// What the tokens become in a tokenizer.json; those that no text gives are left out.
+void add_tokens(const Tokens& tokens, const GgufFields& fields, json& tree) {
+  json vocabulary = json::object(), added = json::array();
+  for (std::size_t id = 0; id < tokens.size(); ++id) {
+    switch (tokens.type(id)) {
+      case TokenType::kControl:
+      case TokenType::kUnknown:
+        added.push_back(added_token(id, tokens.text(id), true));
+        break;
+      case TokenType::kUserDefined:
+        added.push_back(added_token(id, tokens.text(id), false));
+        break;
+      case TokenType::kUnused:
+        break;
+      default:
+        if (!vocabulary.emplace(tokens.text(id), id).second)
+          fields.fail(kTokensKey, fmt::format("{} is there twice", in_quotes(tokens.text(id))));
+    }
+  }
+  tree["model"]["vocab"] = std::move(vocabulary);
+  tree["added_tokens"] = std::move(added);
+}
+
+void add_merges(const GgufFields& fields, json& tree) {
+  json merges = json::array();
+  for (const std::string_view merge : fields.texts(kMergesKey)) {
+    std::string repaired;
+    merges.push_back(std::string(utf8_lossy(merge, &repaired)));
+  }
+  tree["model"]["merges"] = std::move(merges);
+}
+
+// BOS before a text and EOS after it, as far as the file asks for them.
+void add_around(const GgufFields& fields, const Tokens& tokens, bool bos_by_default, json& tree) {
+  json single = json::array({{{"Sequence", {{"id", "A"}}}}}), special = json::object();
+  const auto token = [&](const char* key) {
+    const auto id = fields.integer(key, 0, static_cast<int64_t>(tokens.size()) - 1);
+    const std::string name = tokens.text(static_cast<std::size_t>(id));
+    special[name] = {{"ids", json::array({id})}};
+    return json{{"SpecialToken", {{"id", name}}}};
+  };
+  if (fields.boolean_or(kAddBosKey, bos_by_default && fields.has(kBosKey)))
+    single.insert(single.begin(), token(kBosKey));
+  if (fields.boolean_or(kAddEosKey, false)) single.push_back(token(kEosKey));
+  tree["post_processor"] = {{"type", "TemplateProcessing"}, {"single", single}, {"special_tokens", special}};
+}
+
+json named_tokens(const Tokens& tokens) {
+  json config = json::object();
+  if (const auto bos = tokens.named(kBosKey)) config["bos_token"] = *bos;
+  if (const auto eos = tokens.named(kEosKey)) config["eos_token"] = *eos;
+  return config;
+}
+
+const GgufPreTokenizer& pre_tokenizer_of(const GgufFields& fields) {
+  constexpr std::string_view kDefault = "gpt-2";
+  if (!fields.has(kPreKey)) spdlog::warn("{}: {}: missing, {} is taken", fields.source(), kPreKey, kDefault);
+  const std::string name = fields.text_or(kPreKey, kDefault);
+  const GgufPreTokenizer* found = find_gguf_pre_tokenizer(name);
+  if (found == nullptr) {
+    fields.fail(kPreKey,
+                fmt::format("{} is not supported ({} are)", in_quotes(name), gguf_pre_tokenizer_names()));
+  }
+  return *found;
+}
+
+Tokenizer read_byte_level(const GgufFields& fields) {
+  const Tokens tokens(fields);
+  const GgufPreTokenizer& pre = pre_tokenizer_of(fields);
+  json tree = {{"model", {{"type", "BPE"}, {"ignore_merges", pre.ignore_merges}}},
+               {"pre_tokenizer", json::parse(pre.json)},
+               {"decoder", {{"type", "ByteLevel"}}}};
+  add_tokens(tokens, fields, tree);
+  add_merges(fields, tree);
+  add_around(fields, tokens, pre.adds_bos, tree);
+  return Tokenizer::from_trees(tree, named_tokens(tokens), fields.source() + ": tokenizer");
+}
+
+}  // namespace
+
+bool has_gguf_tokenizer(const GgufFields& fields) {
+  return fields.has(kModelKey);
+}
+
+Tokenizer read_gguf_tokenizer(const GgufFields& fields) {
+  const std::string_view model = fields.text(kModelKey);
+  if (model == "gpt2") return read_byte_level(fields);
+  fields.fail(kModelKey, fmt::format("{} is not supported (gpt2 is)", in_quotes(model)));
+}
+
+ChatTemplate read_gguf_chat_template(const GgufFields& fields, const Tokenizer& tokenizer) {
+  const std::string where = fmt::format("{}: {}", fields.source(), kTemplateKey);
+  if (!fields.has(kTemplateKey)) ChatTemplate::refuse_missing(where);
+  const std::string_view text = fields.text(kTemplateKey);
+  if (text.size() > jinja::kMaxTemplateBytes) {
+    fields.fail(kTemplateKey,
+                fmt::format("{} bytes, the limit is {}", text.size(), jinja::kMaxTemplateBytes));
+  }
+  return ChatTemplate::of_text(text, where, std::filesystem::path(fields.source()).filename().string(),
+                               tokenizer);
+}
+
+}  // namespace serval

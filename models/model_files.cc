@@ -1,0 +1,47 @@
+#include "models/model_files.h"
+
+#include <system_error>
+#include <utility>
+
+#include "models/architectures.h"
+#include "models/gguf/gguf_file.h"
+#include "models/gguf/gguf_model.h"
+
+namespace serval {
+namespace {
+
+class ModelDirectory final : public ModelFiles {
+ public:
+  explicit ModelDirectory(std::filesystem::path path) : path_(std::move(path)), model_(read_model(path_)) {}
+
+  std::shared_ptr<const Model> model() const override { return model_; }
+  std::filesystem::path path() const override { return path_; }
+  bool has_tokenizer() const override { return std::filesystem::exists(tokenizer_path()); }
+  Tokenizer tokenizer() const override { return Tokenizer::load(path_); }
+  std::filesystem::path tokenizer_path() const override { return path_ / "tokenizer.json"; }
+  ChatTemplate chat_template(const Tokenizer& tokenizer) const override {
+    return ChatTemplate::of_checkpoint(path_, tokenizer);
+  }
+  std::unique_ptr<const WeightSource> weights(NotFinite not_finite) const override {
+    return open_checkpoint_weights(path_, *model_, not_finite);
+  }
+
+ private:
+  const std::filesystem::path path_;
+  const std::shared_ptr<const Model> model_;
+};
+
+}  // namespace
+
+bool is_model_path(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path / "config.json", ignored) || looks_like_gguf(path);
+}
+
+std::shared_ptr<const ModelFiles> open_model_files(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return std::make_shared<const ModelDirectory>(path);
+  return open_gguf_model(path);
+}
+
+}  // namespace serval

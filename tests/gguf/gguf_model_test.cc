@@ -1,0 +1,285 @@
+// A GGUF file as a model: its configuration and its weights are those of the same model's directory.
+#include "models/gguf/gguf_model.h"
+
+#include <algorithm>
+
+#include "fmt/format.h"
+
+#include "models/checkpoint/weights.h"
+#include "models/gguf/tensor_names.h"
+#include "tests/gguf/gguf_bytes.h"
+#include "vm/bf16.h"
+
+namespace serval {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr int64_t kHeadDim = 64;
+
+// The rows in the order of llama.cpp's converter: convert_hf_to_gguf.py, LlamaModel.permute.
+std::string interleaved_rows(const std::string& data, int64_t rows) {
+  const size_t row_bytes = data.size() / static_cast<size_t>(rows);
+  std::string out;
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t head = row / kHeadDim, within = row % kHeadDim;
+    const int64_t from = head * kHeadDim + within % 2 * (kHeadDim / 2) + within / 2;
+    out += data.substr(static_cast<size_t>(from) * row_bytes, row_bytes);
+  }
+  return out;
+}
+
+uint32_t type_number(const std::string& dtype) {
+  return dtype == "F32" ? kGgmlF32 : dtype == "F16" ? kGgmlF16 : kGgmlBf16;
+}
+
+GgufBytes tiny_fields(const std::string& architecture = "llama") {
+  GgufBytes file;
+  const auto key = [&](const char* name) { return architecture + "." + name; };
+  file.text("general.architecture", architecture).u32(key("block_count"), 1).u32(key("embedding_length"), 64);
+  file.u32(key("feed_forward_length"), 32).u32(key("attention.head_count"), 2);
+  file.u32(key("attention.head_count_kv"), 1).u32(key("attention.key_length"), 64);
+  file.u32(key("attention.value_length"), 64).u32(key("rope.dimension_count"), 64);
+  file.u32(key("context_length"), 128).f32(key("attention.layer_norm_rms_epsilon"), 1e-5F);
+  return file.f32(key("rope.freq_base"), 1e4F);
+}
+
+// The tiny model of tests/checkpoint with GGUF's names and rows.
+void add_tiny_tensors(GgufBytes& file, const std::string& dtype, bool tied, size_t from = 0,
+                      size_t to = SIZE_MAX) {
+  const std::vector<TestTensor> tensors = tiny_tensors(dtype, tied);
+  for (size_t i = from; i < std::min(to, tensors.size()); ++i) {
+    const TestTensor& tensor = tensors[i];
+    const std::string name = gguf_tensor_name(tensor.name);
+    const bool reordered = name.ends_with("attn_q.weight") || name.ends_with("attn_k.weight");
+    std::vector<uint64_t> shape(tensor.shape.begin(), tensor.shape.end());
+    file.tensor(name, type_number(dtype), shape,
+                reordered ? interleaved_rows(tensor.data, tensor.shape[0]) : tensor.data);
+  }
+}
+
+std::string tiny_file(const std::string& dtype = "F32", bool tied = true) {
+  GgufBytes file = tiny_fields();
+  add_tiny_tensors(file, dtype, tied);
+  return file.bytes();
+}
+
+std::shared_ptr<const ModelFiles> opened(const TempDir& dir, const std::string& file) {
+  dir.write("tiny.gguf", file);
+  return open_gguf_model(dir / "tiny.gguf");
+}
+
+// The line with which opening ends, after the file's name.
+std::string refusal(const GgufBytes& file) {
+  const TempDir dir;
+  const std::string line = error_of([&] { opened(dir, file.bytes()); });
+  const std::string path = (dir / "tiny.gguf").string() + ": ";
+  EXPECT_TRUE(line.starts_with(path)) << line;
+  return line.substr(std::min(path.size(), line.size()));
+}
+
+void expect_tiny_values(const ModelFiles& files) {
+  const ModelWeights weights = ModelWeights::materialise(files.weights(NotFinite::kRefused));
+  for (const WeightSpec& spec : files.model()->weights()) {
+    const Matrix matrix = weights.matrix(spec.name);
+    for (size_t i = 0; i < static_cast<size_t>(spec.elements()); ++i)
+      ASSERT_EQ(bf16_to_float(matrix.bf16[i]), tiny_value(spec.name, i)) << spec.name << " element " << i;
+  }
+}
+
+TEST(GgufModel, HasTheShapeThatItsMetadataGive) {
+  const TempDir dir;
+  const auto files = opened(dir, tiny_file());
+  const Model& model = *files->model();
+  EXPECT_EQ(model.name, "tiny");
+  EXPECT_EQ(model.hidden_size, 64);
+  EXPECT_EQ(model.intermediate_size, 32);
+  EXPECT_EQ(model.num_layers, 1);
+  EXPECT_EQ(model.num_heads, 2);
+  EXPECT_EQ(model.num_kv_heads, 1);
+  EXPECT_EQ(model.head_dim, 64);
+  EXPECT_EQ(model.vocab_size, 24);
+  EXPECT_EQ(model.max_position, 128);
+  EXPECT_TRUE(model.tie_word_embeddings);
+  EXPECT_EQ(static_cast<float>(model.parameters().at("rms_norm_eps")), 1e-5F);
+  EXPECT_EQ(model.parameters().at("rope_theta"), 1e4);
+  EXPECT_FALSE(files->has_tokenizer());
+  EXPECT_FALSE(opened(dir, tiny_file("F32", false))->model()->tie_word_embeddings);
+}
+
+TEST(GgufModel, HasTheSpecialTokensOfItsMetadata) {
+  GgufBytes file = tiny_fields();
+  file.u32("tokenizer.ggml.bos_token_id", 3).u32("tokenizer.ggml.eos_token_id", 4);
+  file.u32("tokenizer.ggml.eot_token_id", 5).u32("tokenizer.ggml.eom_token_id", 4);
+  add_tiny_tensors(file, "F32", true);
+  const TempDir dir;
+  const auto files = opened(dir, file.bytes());
+  EXPECT_EQ(files->model()->bos_id, 3);
+  EXPECT_THAT(files->model()->eos_ids, ElementsAre(4, 5));
+}
+
+TEST(GgufModel, LoadsTheWeightsOfEveryPlainTypeWithQAndKInOrder) {
+  for (const char* dtype : {"F32", "F16", "BF16"}) {
+    for (const bool tied : {true, false}) {
+      const TempDir dir;
+      expect_tiny_values(*opened(dir, tiny_file(dtype, tied)));
+    }
+  }
+}
+
+TEST(GgufModel, ReadsPiecesOfAnySizeAsTheWhole) {
+  const TempDir dir;
+  const auto files = opened(dir, tiny_file());
+  const auto source = files->weights(NotFinite::kRefused);
+  for (size_t t = 0; t < source->specs().size(); ++t) {
+    const WeightSpec& spec = source->specs()[t];
+    for (const int64_t step : {int64_t{1}, int64_t{7}, int64_t{100}}) {
+      for (int64_t first = 0; first < spec.elements(); first += step) {
+        std::vector<uint16_t> piece(static_cast<size_t>(std::min(step, spec.elements() - first)));
+        source->read(t, first, piece);
+        for (size_t i = 0; i < piece.size(); ++i)
+          ASSERT_EQ(bf16_to_float(piece[i]), tiny_value(spec.name, static_cast<size_t>(first) + i))
+              << spec.name;
+      }
+    }
+  }
+}
+
+TEST(GgufModel, OpensASplitModelByItsFirstFile) {
+  const TempDir dir;
+  for (uint16_t number_of = 0; number_of < 3; ++number_of) {
+    GgufBytes file;
+    if (number_of == 0) file = tiny_fields();
+    file.field("split.no", GgufValueType::kU16, number(number_of));
+    file.field("split.count", GgufValueType::kU16, number<uint16_t>(3)).u32("split.tensors.count", 11);
+    add_tiny_tensors(file, "F32", true, number_of * size_t{4}, number_of * size_t{4} + 4);
+    dir.write(fmt::format("m-{:05}-of-00003.gguf", number_of + 1), file.bytes());
+  }
+  expect_tiny_values(*open_gguf_model(dir / "m-00001-of-00003.gguf"));
+  EXPECT_THAT(error_of([&] { open_gguf_model(dir / "m-00002-of-00003.gguf"); }),
+              HasSubstr("m-00002-of-00003.gguf: split.no: this is file 2 of a split model; give the first, "
+                        "m-00001-of-00003.gguf"));
+  std::filesystem::copy(dir / "m-00001-of-00003.gguf", dir / "renamed.gguf");
+  EXPECT_THAT(
+      error_of([&] { open_gguf_model(dir / "renamed.gguf"); }),
+      HasSubstr("renamed.gguf: split.count: file 1 of 3, whose name does not end in -00001-of-00003.gguf"));
+  std::filesystem::remove(dir / "m-00003-of-00003.gguf");
+  EXPECT_THAT(error_of([&] { open_gguf_model(dir / "m-00001-of-00003.gguf"); }),
+              HasSubstr("m-00003-of-00003.gguf: No such file"));
+  std::filesystem::copy(dir / "m-00002-of-00003.gguf", dir / "m-00003-of-00003.gguf");
+  EXPECT_THAT(error_of([&] { open_gguf_model(dir / "m-00001-of-00003.gguf"); }),
+              HasSubstr("m-00003-of-00003.gguf: split.no: found 1, expected an integer from 2 to 2"));
+}
+
+TEST(GgufModel, RefusesWhatItCannotRunByName) {
+  EXPECT_EQ(refusal(GgufBytes()), "general.architecture: missing");
+  EXPECT_EQ(refusal(tiny_fields("gemma2")),
+            "general.architecture: found \"gemma2\", supported are llama, qwen2 and qwen3");
+  EXPECT_EQ(refusal(tiny_fields()), "token_embd.weight: missing");
+  const auto with_embedding = [] {
+    GgufBytes file = tiny_fields();
+    return file.tensor("token_embd.weight", kGgmlF32, {24, 64}, std::string(24 * 64 * 4, '\0'));
+  };
+  for (const char* key :
+       {"llama.block_count", "llama.embedding_length", "llama.feed_forward_length",
+        "llama.attention.head_count", "llama.context_length", "llama.attention.layer_norm_rms_epsilon"}) {
+    EXPECT_EQ(refusal(with_embedding().without(key)), fmt::format("{}: missing", key));
+  }
+  EXPECT_EQ(refusal(with_embedding().u32("llama.expert_count", 8)),
+            "llama.expert_count: found 8, supported are models without it");
+  EXPECT_EQ(refusal(with_embedding().f32("llama.logit_scale", 2)),
+            "llama.logit_scale: found 2, supported is 1");
+  EXPECT_EQ(refusal(with_embedding().text("llama.rope.scaling.type", "yarn")),
+            "llama.rope.scaling.type: found \"yarn\", supported is \"none\"");
+  EXPECT_EQ(refusal(with_embedding().u32("llama.attention.sliding_window", 64)),
+            "sliding_window: found 64, supported is attention to all positions");
+  EXPECT_EQ(
+      refusal(with_embedding().without("llama.rope.dimension_count").u32("llama.rope.dimension_count", 32)),
+      "llama.rope.dimension_count: found 32, supported is 64, all of a head");
+  EXPECT_EQ(
+      refusal(
+          with_embedding().without("llama.attention.head_count_kv").u32("llama.attention.head_count_kv", 3)),
+      "num_key_value_heads: found 3, must divide num_attention_heads 2");
+}
+
+TEST(GgufModel, RefusesTensorsThatAreMissingMisshapenOrUnknown) {
+  const auto line = [](GgufBytes file, size_t count) {
+    const TempDir dir;
+    add_tiny_tensors(file, "F32", true, 0, count);
+    const auto files = opened(dir, file.bytes());
+    return error_of([&] { files->weights(NotFinite::kRefused); });
+  };
+  EXPECT_THAT(line(tiny_fields(), 10),
+              HasSubstr("tensor \"output_norm.weight\": missing, expected shape [64] by the metadata"));
+  GgufBytes misshapen = tiny_fields();
+  misshapen.tensor("output_norm.weight", kGgmlF32, {32}, std::string(128, '\0'));
+  EXPECT_THAT(line(misshapen, 10),
+              HasSubstr("tensor \"output_norm.weight\": found shape [32], expected shape [64]"));
+  GgufBytes biased = tiny_fields();
+  biased.tensor("blk.0.attn_q.bias", kGgmlF32, {128}, std::string(512, '\0'));
+  EXPECT_THAT(
+      line(biased, 11),
+      HasSubstr("tensor \"blk.0.attn_q.bias\": models of the architecture llama are supported without it"));
+}
+
+TEST(GgufModel, RefusesWeightsThatAreNotFinite) {
+  GgufBytes file = tiny_fields();
+  add_tiny_tensors(file, "F32", true, 0, 10);
+  std::string norm(256, '\0');
+  norm.replace(12, 4, number(std::numeric_limits<float>::infinity()));
+  file.tensor("output_norm.weight", kGgmlF32, {64}, norm);
+  const TempDir dir;
+  const auto files = opened(dir, file.bytes());
+  EXPECT_THAT(error_of([&] { ModelWeights::materialise(files->weights(NotFinite::kRefused)); }),
+              HasSubstr("tiny.gguf: tensor \"output_norm.weight\": element [3] is inf; --allow-nonfinite"));
+  ModelWeights::materialise(files->weights(NotFinite::kLoaded));
+}
+
+// What Llama 3.2 has instead of config.json's rope_scaling.
+std::vector<float> llama3_divisors(double factor) {
+  std::vector<float> divisors;
+  for (int pair = 0; pair < 32; ++pair) {
+    const double turns = 8192 * std::pow(5e5, -pair / 32.0) / (2 * M_PI);
+    const double kept = std::clamp((turns - 1) / 3, 0.0, 1.0);
+    divisors.push_back(static_cast<float>(1 / ((1 - kept) / factor + kept)));
+  }
+  return divisors;
+}
+
+TEST(GgufModel, RecognisesLlama3sRopeFactors) {
+  GgufBytes file = tiny_fields();
+  file.without("llama.rope.freq_base").f32("llama.rope.freq_base", 5e5F);
+  file.tensor("rope_freqs.weight", kGgmlF32, {32}, bytes_of(llama3_divisors(32)));
+  add_tiny_tensors(file, "F32", true);
+  const TempDir dir;
+  const auto files = opened(dir, file.bytes());
+  const auto parameters = files->model()->parameters();
+  EXPECT_EQ(parameters.at("rope_scaling.factor"), 32);
+  EXPECT_EQ(parameters.at("rope_scaling.low_freq_factor"), 1);
+  EXPECT_EQ(parameters.at("rope_scaling.high_freq_factor"), 4);
+  EXPECT_EQ(parameters.at("rope_scaling.original_max_position_embeddings"), 8192);
+  expect_tiny_values(*files);
+}
+
+TEST(GgufModel, RefusesOtherRopeFactors) {
+  std::vector<float> divisors = llama3_divisors(32);
+  divisors[20] *= 1.01F;
+  GgufBytes file = tiny_fields();
+  file.without("llama.rope.freq_base").f32("llama.rope.freq_base", 5e5F);
+  file.tensor("rope_freqs.weight", kGgmlF32, {32}, bytes_of(divisors));
+  add_tiny_tensors(file, "F32", true);
+  EXPECT_THAT(refusal(file), HasSubstr("rope_freqs.weight: factor 20 is "));
+}
+
+TEST(GgufTensorNames, AreThoseOfLlamaCpp) {
+  EXPECT_EQ(gguf_tensor_name("model.embed_tokens.weight"), "token_embd.weight");
+  EXPECT_EQ(gguf_tensor_name("lm_head.weight"), "output.weight");
+  EXPECT_EQ(gguf_tensor_name("model.layers.12.self_attn.k_norm.weight"), "blk.12.attn_k_norm.weight");
+  EXPECT_EQ(gguf_tensor_name("model.layers.0.self_attn.q_proj.bias"), "blk.0.attn_q.bias");
+  EXPECT_EQ(gguf_tensor_name("model.layers.0.other.weight"), "");
+  EXPECT_EQ(gguf_tensor_name("x"), "");
+}
+
+}  // namespace
+}  // namespace serval
