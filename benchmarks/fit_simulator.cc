@@ -9,9 +9,9 @@
 
 #include "engine/compile/measured_pass.h"
 #include "profiler/sim/fit.h"
-#include "vm/error.h"
-#include "vm/json_file.h"
-#include "vm/write_file.h"
+#include "vm/base/error.h"
+#include "vm/base/json_file.h"
+#include "vm/base/write_file.h"
 
 namespace serval {
 namespace {

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "models/model.h"
-#include "vm/json_fields.h"
+#include "vm/base/json_fields.h"
 
 namespace serval {
 

@@ -9,8 +9,8 @@
 #include "models/architecture.h"
 #include "models/generation_config.h"
 #include "models/llama/config.h"
-#include "vm/json_fields.h"
-#include "vm/json_file.h"
+#include "vm/base/json_fields.h"
+#include "vm/base/json_file.h"
 
 namespace serval {
 namespace {

@@ -5,7 +5,7 @@
 #include "fmt/format.h"
 
 #include "instructions/sample/ranges.h"
-#include "vm/json_file.h"
+#include "vm/base/json_file.h"
 
 namespace serval {
 namespace {

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "models/model.h"
-#include "vm/json_fields.h"
+#include "vm/base/json_fields.h"
 
 namespace serval {
 

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval {
 namespace {

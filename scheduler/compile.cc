@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "scheduler/timing.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval {
 namespace {

@@ -10,7 +10,7 @@
 #include "instructions/common/cost.h"
 #include "scheduler/dependencies.h"
 #include "scheduler/graph.h"
-#include "vm/enum_names.h"
+#include "vm/base/enum_names.h"
 #include "vm/machine.h"
 
 namespace serval {

@@ -9,7 +9,7 @@
 
 #include "instructions/isa.h"
 #include "scheduler/timing.h"
-#include "vm/statistics.h"
+#include "vm/base/statistics.h"
 
 namespace serval {
 namespace {

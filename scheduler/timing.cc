@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "scheduler/placement.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval {
 namespace {

@@ -10,7 +10,7 @@
 #include "scheduler/coverage.h"
 #include "scheduler/happens_before.h"
 #include "scheduler/report.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
 #include "vm/state/names.h"
 #include "vm/state/parts.h"
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "vm/enum_names.h"
+#include "vm/base/enum_names.h"
 
 namespace serval {
 

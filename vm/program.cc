@@ -5,7 +5,7 @@
 #include <string_view>
 #include <unordered_set>
 
-#include "vm/error.h"
+#include "vm/base/error.h"
 #include "vm/state/parts.h"
 
 namespace serval {

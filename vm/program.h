@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "vm/enum_names.h"
+#include "vm/base/enum_names.h"
 #include "vm/instruction.h"
 #include "vm/machine.h"
 #include "vm/state/limits.h"

@@ -10,9 +10,9 @@
 #include <string_view>
 #include <type_traits>
 
-#include "vm/error.h"
+#include "vm/base/error.h"
+#include "vm/base/write_file.h"
 #include "vm/program.h"
-#include "vm/write_file.h"
 
 namespace serval {
 namespace {

@@ -30,7 +30,7 @@ enum class RowOrder : uint8_t {
 
 // A matrix of `rows` × `cols` elements, row-major in memory, except a KV cache: its row is (KV head ×
 // head_dim + channel), its column (block × kKvBlockTokens + token in block), and its memory order is
-// vm/kv_cache.h's.
+// vm/layout/kv_cache.h's.
 struct Tensor {
   std::string name;
   uint64_t rows = 0;

@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "vm/error.h"
+#include "vm/base/error.h"
 #include "vm/events.h"
 #include "vm/program.h"
 #include "vm/state/block.h"

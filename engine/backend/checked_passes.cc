@@ -5,8 +5,8 @@
 #include "fmt/format.h"
 
 #include "instructions/checked_isa.h"
-#include "vm/error.h"
-#include "vm/kv_cache.h"
+#include "vm/base/error.h"
+#include "vm/layout/kv_cache.h"
 
 namespace serval {
 

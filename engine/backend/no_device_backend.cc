@@ -1,6 +1,6 @@
 // What stands in for device_backend.cc where the build has no CUDA.
 #include "engine/backend/device_backend.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval {
 

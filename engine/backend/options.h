@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/compile/compile_model.h"
-#include "vm/enum_names.h"
+#include "vm/base/enum_names.h"
 
 namespace serval {
 

@@ -8,13 +8,13 @@
 
 #include "fmt/format.h"
 
-#include "engine/cli/commands.h"
-#include "engine/cli/flag_words.h"
-#include "engine/cli/log.h"
-#include "engine/cli/output.h"
-#include "engine/cli/signals.h"
-#include "vm/error.h"
-#include "vm/version.h"
+#include "engine/cli/commands/commands.h"
+#include "engine/cli/flags/flag_words.h"
+#include "engine/cli/input/signals.h"
+#include "engine/cli/output/log.h"
+#include "engine/cli/output/output.h"
+#include "vm/base/error.h"
+#include "vm/base/version.h"
 
 namespace serval::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include "models/model.h"
 #include "scheduler/placement.h"
 #include "scheduler/valid_program.h"
-#include "vm/kv_cache.h"
+#include "vm/layout/kv_cache.h"
 #include "vm/machine.h"
 #include "vm/program.h"
 #include "vm/state/limits.h"

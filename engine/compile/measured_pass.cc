@@ -4,7 +4,7 @@
 
 #include "engine/compile/compile_model.h"
 #include "models/presets.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "vm/error.h"
+#include "vm/base/error.h"
 #include "vm/state/names.h"
 
 namespace serval {

@@ -6,7 +6,7 @@
 
 #include "fmt/format.h"
 
-#include "vm/kv_cache.h"
+#include "vm/layout/kv_cache.h"
 
 namespace serval {
 

@@ -2,7 +2,7 @@
 
 #include "engine/runtime/text_codec.h"
 #include "models/tokenizer/utf8.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval {
 namespace {

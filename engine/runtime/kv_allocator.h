@@ -1,4 +1,4 @@
-// Which sequence holds which block of the paged KV cache (vm/kv_cache.h).
+// Which sequence holds which block of the paged KV cache (vm/layout/kv_cache.h).
 //
 // A sequence reserves, when it joins, as many blocks as it can ever need, and takes them one by one as it
 // grows. So a sequence that runs is never short of a block, and memory that no sequence has reached yet is

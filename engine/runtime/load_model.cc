@@ -12,7 +12,7 @@
 #include "engine/backend/host_backend.h"
 #include "engine/runtime/options.h"
 #include "engine/torch/torch_backend.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "models/gguf/gguf_file.h"
 #include "models/presets.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval {
 namespace {

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <thread>
 
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval {
 

@@ -10,8 +10,8 @@
 
 #include "models/tokenizer/stream_decoder.h"
 #include "models/tokenizer/tokenizer.h"
-#include "vm/error.h"
-#include "vm/json_file.h"
+#include "vm/base/error.h"
+#include "vm/base/json_file.h"
 #include "vm/state/slots.h"
 
 namespace serval {

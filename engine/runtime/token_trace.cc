@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "engine/runtime/engine_impl.h"
-#include "profiler/chrome_trace.h"
-#include "profiler/recorded.h"
-#include "profiler/trace_program.h"
-#include "profiler/trim.h"
+#include "profiler/chrome/chrome_trace.h"
+#include "profiler/trace/recorded.h"
+#include "profiler/trace/trace_program.h"
+#include "profiler/trace/trim.h"
 #include "serval/engine.h"
 
 namespace serval {

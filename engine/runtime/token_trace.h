@@ -7,7 +7,7 @@
 
 #include "engine/backend/backend.h"
 #include "instructions/common/cost.h"
-#include "profiler/trace.h"
+#include "profiler/trace/trace.h"
 
 namespace serval {
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "vm/write_file.h"
+#include "vm/base/write_file.h"
 
 namespace serval {
 namespace {

@@ -8,7 +8,7 @@
 #include <map>
 #include <vector>
 
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval {
 namespace {

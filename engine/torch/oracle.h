@@ -9,7 +9,7 @@
 #include "engine/torch/oracle_api.h"
 #include "models/checkpoint/weights.h"
 #include "models/model.h"
-#include "vm/enum_names.h"
+#include "vm/base/enum_names.h"
 
 namespace serval {
 

@@ -9,7 +9,7 @@
 #include "instructions/advance/rule.h"
 #include "instructions/common/footprint.h"
 #include "instructions/sample/sampler.h"
-#include "vm/kv_cache.h"
+#include "vm/layout/kv_cache.h"
 #include "vm/state/block.h"
 #include "vm/state/check.h"
 

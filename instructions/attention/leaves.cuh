@@ -6,7 +6,7 @@
 // warp: each key and value that a warp reads serves 16 queries. The sums are the same to the bit.
 #pragma once
 
-#include "instructions/attention/parts.cuh"
+#include "instructions/attention/kv_tiles.cuh"
 
 namespace serval::device::attention {
 

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "instructions/attention_merge/merge.cuh"
-#include "vm/device/activation_image.h"
 #include "vm/device/op.cuh"
+#include "vm/layout/activation_image.h"
 
 namespace serval::device {
 

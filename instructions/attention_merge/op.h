@@ -6,6 +6,7 @@
 #pragma once
 
 #include "instructions/attention/op.h"
+#include "vm/layout/row_tiles.h"
 
 namespace serval {
 

@@ -3,10 +3,10 @@
 #include <cmath>
 #include <fmt/format.h>
 
-#include "vm/kv_cache.h"
+#include "vm/layout/kv_cache.h"
+#include "vm/layout/units.h"
 #include "vm/state/rows.h"
 #include "vm/state/slots.h"
-#include "vm/units.h"
 
 namespace serval {
 

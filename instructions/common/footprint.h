@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "vm/kv_cache.h"
+#include "vm/layout/kv_cache.h"
 #include "vm/reflect.h"
 #include "vm/region.h"
 #include "vm/state/view.h"

@@ -2,7 +2,7 @@
 // instructions/common/matvec.cuh multiplies for few rows, from the same page images.
 //
 // A record works on a tile of up to 16 units (128 weight rows) and, token tile after token tile, on the rows
-// that it is given. A step takes a slab: 64 columns of the page image's order (vm/device/slab_image.h). Of
+// that it is given. A step takes a slab: 64 columns of the page image's order (vm/layout/slab_image.h). Of
 // the weights it is a page of 16 pieces of 1 KiB, one of each unit, which go to the tensor cores through
 // registers: two units are a warp's 16 rows. Of the activations it is a chunk: the rows of the token tile,
 // 128 bytes each, read from shared memory by all warps. An output is one chain of products over the columns,
@@ -17,7 +17,7 @@
 #include "instructions/common/residual.cuh"
 #include "vm/device/op.cuh"
 #include "vm/device/roles.cuh"
-#include "vm/device/slab_image.h"
+#include "vm/layout/slab_image.h"
 
 namespace serval::device::gemm {
 

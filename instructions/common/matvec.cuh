@@ -1,12 +1,12 @@
 // Base of the instructions that multiply streamed weights with the pass's activations: qkv_rope,
 // matvec_residual, gate_up_silu, lm_head.
 //
-// Weights come as page images (vm/device/page_image.h), one page a warp. A page is the 16-row operand of the
+// Weights come as page images (vm/layout/page_image.h), one page a warp. A page is the 16-row operand of the
 // products; the other operand's 8 columns are 4 rows of the pass, each as two halves of the chunk's columns.
 // A consumer warp takes its page into registers as soon as it has landed and frees it, and only then waits
 // for the activations: eight pages more are under way than the ring holds.
 //
-// Activations come as images (vm/device/activation_image.h), by bulk copies. Rows that are to be normalised
+// Activations come as images (vm/layout/activation_image.h), by bulk copies. Rows that are to be normalised
 // come with the squares of their residual, and what RMS norm divides by is left to the end: each storer adds
 // up the squares of the rows that it finishes and multiplies their sums with what follows from it
 // (instructions/common/residual.h).
@@ -24,10 +24,10 @@
 
 #include "instructions/common/footprint.h"
 #include "instructions/common/residual.cuh"
-#include "vm/device/activation_image.h"
 #include "vm/device/op.cuh"
-#include "vm/device/page_image.h"
 #include "vm/device/roles.cuh"
+#include "vm/layout/activation_image.h"
+#include "vm/layout/page_image.h"
 #include "vm/ptx/memory.cuh"
 
 namespace serval::device {

@@ -5,7 +5,7 @@
 
 #include "instructions/common/footprint.h"
 #include "instructions/common/residual.h"
-#include "vm/bf16.h"
+#include "vm/base/bf16.h"
 #include "vm/host/memory.h"
 #include "vm/state/rows.h"
 

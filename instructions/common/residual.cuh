@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "instructions/common/residual.h"
-#include "vm/device/activation_image.h"
 #include "vm/device/group.cuh"
+#include "vm/layout/activation_image.h"
 #include "vm/ptx/ptx.cuh"
 
 namespace serval::device::residual {

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "vm/units.h"
+#include "vm/layout/units.h"
 
 namespace serval {
 

@@ -8,7 +8,7 @@
 #include <limits>
 #include <span>
 
-#include "vm/units.h"
+#include "vm/layout/units.h"
 
 namespace serval {
 

@@ -3,7 +3,7 @@
 #include "instructions/common/residual.cuh"
 #include "instructions/embed/op.h"
 #include "vm/device/op.cuh"
-#include "vm/device/page_image.h"
+#include "vm/layout/page_image.h"
 
 namespace serval::device {
 

@@ -8,7 +8,7 @@
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
 #include "instructions/common/unit_softmax.h"
-#include "vm/units.h"
+#include "vm/layout/units.h"
 
 namespace serval {
 

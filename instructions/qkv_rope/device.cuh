@@ -2,7 +2,7 @@
 
 #include "instructions/common/matvec.cuh"
 #include "instructions/qkv_rope/op.h"
-#include "vm/kv_cache.h"
+#include "vm/layout/kv_cache.h"
 
 namespace serval::device {
 

@@ -10,7 +10,7 @@
 #include "instructions/common/check.h"
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
-#include "vm/units.h"
+#include "vm/layout/units.h"
 
 namespace serval {
 

@@ -3,11 +3,11 @@
 
 #include <cstdint>
 
-#include "instructions/sample/bins.cuh"
-#include "instructions/sample/order.cuh"
-#include "instructions/sample/penalties.cuh"
-#include "instructions/sample/sort.cuh"
-#include "instructions/sample/staged.cuh"
+#include "instructions/sample/candidates/histogram.cuh"
+#include "instructions/sample/candidates/rank_key.cuh"
+#include "instructions/sample/candidates/sort.cuh"
+#include "instructions/sample/row/buffered_quads.cuh"
+#include "instructions/sample/row/penalties.cuh"
 #include "vm/device/group.cuh"
 
 namespace serval::device::sample {

@@ -8,7 +8,7 @@
 
 #include "fmt/format.h"
 
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval {
 namespace {

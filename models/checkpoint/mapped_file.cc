@@ -11,7 +11,7 @@
 
 #include "fmt/format.h"
 
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <fmt/format.h>
 
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval {
 namespace {

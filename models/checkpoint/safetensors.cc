@@ -10,9 +10,9 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
-#include "vm/error.h"
-#include "vm/json_fields.h"
-#include "vm/json_file.h"
+#include "vm/base/error.h"
+#include "vm/base/json_fields.h"
+#include "vm/base/json_file.h"
 
 namespace serval {
 namespace {

@@ -18,9 +18,9 @@
 #include "models/checkpoint/not_finite.h"
 #include "models/checkpoint/parallel.h"
 #include "models/checkpoint/random_weights.h"
-#include "vm/bf16.h"
-#include "vm/error.h"
-#include "vm/json_fields.h"
+#include "vm/base/bf16.h"
+#include "vm/base/error.h"
+#include "vm/base/json_fields.h"
 
 namespace serval {
 namespace {

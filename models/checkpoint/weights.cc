@@ -6,8 +6,8 @@
 
 #include "fmt/format.h"
 
-#include "vm/error.h"
-#include "vm/json_fields.h"
+#include "vm/base/error.h"
+#include "vm/base/json_fields.h"
 
 namespace serval {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "vm/bf16.h"
+#include "vm/base/bf16.h"
 
 namespace serval {
 namespace {

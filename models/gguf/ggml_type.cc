@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "models/gguf/dequantise.h"
-#include "vm/bf16.h"
+#include "vm/base/bf16.h"
 
 namespace serval {
 namespace {

@@ -7,7 +7,7 @@
 #include "nlohmann/json.hpp"
 
 #include "models/architectures.h"
-#include "vm/json_file.h"
+#include "vm/base/json_file.h"
 
 namespace serval {
 namespace {

@@ -6,8 +6,8 @@
 #include "fmt/format.h"
 
 #include "models/gguf/gguf_file.h"
-#include "vm/error.h"
-#include "vm/json_file.h"
+#include "vm/base/error.h"
+#include "vm/base/json_file.h"
 
 namespace serval {
 namespace {

@@ -14,7 +14,7 @@
 #include "models/jinja/template.h"
 #include "models/tokenizer/utf8.h"
 #include "models/tokenizer/vocabulary.h"
-#include "vm/json_file.h"
+#include "vm/base/json_file.h"
 
 namespace serval {
 namespace {

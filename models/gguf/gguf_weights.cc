@@ -10,9 +10,9 @@
 #include "models/checkpoint/not_finite.h"
 #include "models/checkpoint/safetensors.h"
 #include "models/gguf/tensor_names.h"
-#include "vm/bf16.h"
-#include "vm/error.h"
-#include "vm/json_file.h"
+#include "vm/base/bf16.h"
+#include "vm/base/error.h"
+#include "vm/base/json_file.h"
 
 namespace serval {
 namespace {

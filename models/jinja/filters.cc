@@ -11,7 +11,7 @@
 #include "models/jinja/methods.h"
 #include "models/jinja/operators.h"
 #include "models/jinja/tests.h"
-#include "vm/json_file.h"
+#include "vm/base/json_file.h"
 
 namespace serval::jinja {
 namespace {

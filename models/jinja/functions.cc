@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "models/jinja/arguments.h"
-#include "vm/json_file.h"
+#include "vm/base/json_file.h"
 
 namespace serval::jinja {
 namespace {

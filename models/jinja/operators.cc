@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "models/jinja/methods.h"
-#include "vm/json_file.h"
+#include "vm/base/json_file.h"
 
 namespace serval::jinja {
 namespace {

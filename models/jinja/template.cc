@@ -8,7 +8,7 @@
 #include "models/jinja/parser.h"
 #include "models/jinja/statement.h"
 #include "models/tokenizer/utf8.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval::jinja {
 

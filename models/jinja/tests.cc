@@ -4,7 +4,7 @@
 
 #include "models/jinja/arguments.h"
 #include "models/jinja/operators.h"
-#include "vm/json_file.h"
+#include "vm/base/json_file.h"
 
 namespace serval::jinja {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "vm/error.h"
-#include "vm/json_file.h"
+#include "vm/base/error.h"
+#include "vm/base/json_file.h"
 
 namespace serval::jinja {
 namespace {

@@ -8,7 +8,7 @@
 #include "models/llama/config_options.h"
 #include "models/llama/graph.h"
 #include "models/llama/rope.h"
-#include "vm/json_fields.h"
+#include "vm/base/json_fields.h"
 
 namespace serval {
 namespace {

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "models/model.h"
-#include "vm/json_fields.h"
+#include "vm/base/json_fields.h"
 
 namespace serval {
 

@@ -6,8 +6,9 @@
 #include <map>
 #include <utility>
 
-#include "vm/error.h"
-#include "vm/kv_cache.h"
+#include "vm/base/error.h"
+#include "vm/layout/kv_cache.h"
+#include "vm/layout/row_tiles.h"
 #include "vm/state/names.h"
 
 namespace serval {

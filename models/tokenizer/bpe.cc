@@ -8,8 +8,8 @@
 #include <tuple>
 #include <utility>
 
-#include "vm/error.h"
-#include "vm/json_file.h"
+#include "vm/base/error.h"
+#include "vm/base/json_file.h"
 
 namespace serval {
 namespace {

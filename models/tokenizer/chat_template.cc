@@ -11,8 +11,8 @@
 #include "models/jinja/template.h"
 #include "models/tokenizer/json_field.h"
 #include "models/tokenizer/utf8.h"
-#include "vm/error.h"
-#include "vm/json_file.h"
+#include "vm/base/error.h"
+#include "vm/base/json_file.h"
 
 namespace serval {
 namespace {

@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "vm/error.h"
-#include "vm/json_file.h"
+#include "vm/base/error.h"
+#include "vm/base/json_file.h"
 
 namespace serval {
 

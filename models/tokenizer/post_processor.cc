@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <string>
 
-#include "vm/json_file.h"
+#include "vm/base/json_file.h"
 
 namespace serval {
 namespace {

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <utility>
 
-#include "vm/json_file.h"
+#include "vm/base/json_file.h"
 
 namespace serval {
 namespace {

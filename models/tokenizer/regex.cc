@@ -12,8 +12,8 @@
 
 #include "models/tokenizer/oniguruma/pattern.h"
 #include "models/tokenizer/utf8.h"
-#include "vm/error.h"
-#include "vm/json_file.h"
+#include "vm/base/error.h"
+#include "vm/base/json_file.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>

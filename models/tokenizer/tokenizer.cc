@@ -13,8 +13,8 @@
 #include "models/tokenizer/pre_tokenizer.h"
 #include "models/tokenizer/utf8.h"
 #include "models/tokenizer/vocabulary.h"
-#include "vm/error.h"
-#include "vm/json_file.h"
+#include "vm/base/error.h"
+#include "vm/base/json_file.h"
 
 namespace serval {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "models/tokenizer/byte_level.h"
-#include "vm/json_file.h"
+#include "vm/base/json_file.h"
 
 namespace serval {
 namespace {

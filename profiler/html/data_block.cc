@@ -6,13 +6,13 @@
 #include <string_view>
 #include <vector>
 
-#include "profiler/critical_path.h"
-#include "profiler/edges.h"
-#include "profiler/gzip.h"
+#include "profiler/analysis/critical_path.h"
+#include "profiler/analysis/edges.h"
+#include "profiler/analysis/slices.h"
+#include "profiler/analysis/tracks.h"
+#include "profiler/chrome/gzip.h"
 #include "profiler/html/columns.h"
-#include "profiler/slices.h"
-#include "profiler/tracks.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval::html {
 namespace {

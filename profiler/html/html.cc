@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include "profiler/diff.h"
 #include "profiler/html/data_block.h"
 #include "profiler/html/page_text.h"
-#include "vm/error.h"
-#include "vm/write_file.h"
+#include "profiler/report/diff.h"
+#include "vm/base/error.h"
+#include "vm/base/write_file.h"
 
 namespace serval {
 namespace {

@@ -7,8 +7,8 @@
 #include <span>
 #include <string>
 
-#include "profiler/report.h"
-#include "profiler/trace.h"
+#include "profiler/report/report.h"
+#include "profiler/trace/trace.h"
 
 namespace serval {
 

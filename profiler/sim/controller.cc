@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "profiler/sim/sm.h"
-#include "vm/error.h"
-#include "vm/units.h"
+#include "vm/base/error.h"
+#include "vm/layout/units.h"
 
 namespace serval::sim {
 namespace {

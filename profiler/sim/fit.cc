@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval {
 namespace {

@@ -13,7 +13,7 @@
 #include "profiler/sim/memory.h"
 #include "profiler/sim/parameters.h"
 #include "profiler/sim/work.h"
-#include "profiler/trace.h"
+#include "profiler/trace/trace.h"
 #include "vm/program.h"
 
 namespace serval::sim {

@@ -8,11 +8,11 @@
 
 #include "instructions/isa.h"
 #include "profiler/sim/calibration_text.h"
-#include "vm/error.h"
-#include "vm/json_fields.h"
-#include "vm/json_file.h"
+#include "vm/base/error.h"
+#include "vm/base/json_fields.h"
+#include "vm/base/json_file.h"
+#include "vm/layout/units.h"
 #include "vm/state/limits.h"
-#include "vm/units.h"
 
 namespace serval {
 namespace {

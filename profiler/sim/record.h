@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "profiler/sim/work.h"
-#include "profiler/trace.h"
+#include "profiler/trace/trace.h"
 
 namespace serval::sim {
 

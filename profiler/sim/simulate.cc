@@ -8,8 +8,8 @@
 
 #include "instructions/isa.h"
 #include "profiler/sim/sm.h"
-#include "profiler/trace_program.h"
-#include "vm/error.h"
+#include "profiler/trace/trace_program.h"
+#include "vm/base/error.h"
 #include "vm/state/output.h"
 
 namespace serval {

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "profiler/sim/parameters.h"
-#include "profiler/trace.h"
+#include "profiler/trace/trace.h"
 #include "vm/program.h"
 #include "vm/state/rows.h"
 

@@ -5,8 +5,8 @@
 #include <tuple>
 
 #include "instructions/isa.h"
-#include "vm/device/page_image.h"
-#include "vm/kv_cache.h"
+#include "vm/layout/kv_cache.h"
+#include "vm/layout/page_image.h"
 
 namespace serval::sim {
 namespace {

@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
-#include "vm/bf16.h"
+#include "vm/base/bf16.h"
 
 namespace serval {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "models/llama/graph.h"
 #include "tests/llama/configs.h"
-#include "vm/bf16.h"
+#include "vm/base/bf16.h"
 
 namespace serval {
 namespace {

@@ -14,7 +14,7 @@
 #include "gtest/gtest.h"
 
 #include "models/llama/config.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval {
 

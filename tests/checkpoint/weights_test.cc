@@ -14,7 +14,7 @@
 #include "models/llama/graph.h"
 #include "tests/checkpoint/test_files.h"
 #include "tests/llama/configs.h"
-#include "vm/bf16.h"
+#include "vm/base/bf16.h"
 
 namespace serval {
 namespace {

@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 
 #include "tests/llama/tiny_model.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval {
 namespace {

@@ -9,8 +9,9 @@
 #include "instructions/attention/device.cuh"
 #include "instructions/attention_merge/device.cuh"
 #include "tests/device/run_group_op.cuh"
-#include "vm/bf16.h"
-#include "vm/kv_cache.h"
+#include "vm/base/bf16.h"
+#include "vm/layout/kv_cache.h"
+#include "vm/layout/row_tiles.h"
 
 namespace serval::testing {
 namespace {

@@ -7,11 +7,11 @@
 
 #include "gtest/gtest.h"
 
-#include "engine/backend/gpu.h"
+#include "engine/device/gpu.h"
 #include "tests/llama/decoder.h"
 #include "tests/llama/spoilt_model.h"
 #include "tests/llama/tiny_model.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval::testing {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "tests/device/gemm_isa.cuh"
 #include "tests/device/toy_program.h"
-#include "vm/bf16.h"
+#include "vm/base/bf16.h"
 
 namespace serval {
 namespace {

@@ -2,7 +2,7 @@
 #include <cstdio>
 
 #include "engine/backend/device_backend.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 int main() {
   try {

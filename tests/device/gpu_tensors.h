@@ -5,11 +5,11 @@
 #include <set>
 #include <vector>
 
-#include "engine/backend/weight_kernels.h"
+#include "engine/device/weight_kernels.h"
 #include "tests/instructions/scene.h"
-#include "vm/device/activation_image.h"
 #include "vm/device/device_array.h"
-#include "vm/device/page_image.h"
+#include "vm/layout/activation_image.h"
+#include "vm/layout/page_image.h"
 
 namespace serval::testing {
 

@@ -10,7 +10,7 @@
 
 #include "tests/device/toy_isa.cuh"
 #include "tests/device/toy_program.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval::testing {
 namespace {

@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 
 #include "engine/backend/device_backend.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);

@@ -15,9 +15,9 @@
 #include "instructions/device_isa.h"
 #include "tests/device/gpu_tensors.h"
 #include "tests/instructions/scene.h"
-#include "vm/bf16.h"
+#include "vm/base/bf16.h"
 #include "vm/device/interpreter.h"
-#include "vm/units.h"
+#include "vm/layout/units.h"
 
 namespace serval::testing {
 namespace {

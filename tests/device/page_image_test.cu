@@ -4,10 +4,10 @@
 
 #include "gtest/gtest.h"
 
-#include "engine/backend/weight_kernels.h"
+#include "engine/device/weight_kernels.h"
 #include "models/checkpoint/random_weights.h"
 #include "vm/device/cuda_resources.h"
-#include "vm/device/page_image.h"
+#include "vm/layout/page_image.h"
 
 namespace serval {
 namespace {

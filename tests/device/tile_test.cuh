@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 
 #include "tests/device/run_group_op.cuh"
-#include "vm/bf16.h"
+#include "vm/base/bf16.h"
 #include "vm/device/device_array.h"
 #include "vm/tiles/tiles.cuh"
 

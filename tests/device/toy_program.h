@@ -7,6 +7,7 @@
 
 #include "vm/device/device_array.h"
 #include "vm/device/interpreter.h"
+#include "vm/layout/row_tiles.h"
 #include "vm/program.h"
 #include "vm/state/control.h"
 #include "vm/state/names.h"

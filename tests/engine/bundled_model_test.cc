@@ -11,7 +11,7 @@
 #include "engine/backend/host_backend.h"
 #include "engine/runtime/model_source.h"
 #include "models/checkpoint/weights.h"
-#include "profiler/chrome_trace.h"
+#include "profiler/chrome/chrome_trace.h"
 #include "serval/engine.h"
 
 namespace serval {

@@ -6,8 +6,8 @@
 #include "gtest/gtest.h"
 
 #include "instructions/advance/rule.h"
-#include "vm/error.h"
-#include "vm/kv_cache.h"
+#include "vm/base/error.h"
+#include "vm/layout/kv_cache.h"
 
 namespace serval::testing {
 namespace {

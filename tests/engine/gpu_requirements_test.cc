@@ -1,5 +1,5 @@
 // What is said, and done, where no GPU can run a program. No GPU is needed for it.
-#include "engine/backend/gpu_requirements.h"
+#include "engine/device/gpu_requirements.h"
 
 #include <functional>
 #include <memory>
@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 
 #include "engine/runtime/load_model.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval {
 namespace {

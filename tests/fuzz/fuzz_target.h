@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 // The name is libFuzzer's.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);

@@ -6,10 +6,10 @@
 #include <numeric>
 
 #include "instructions/isa.h"
-#include "vm/bf16.h"
-#include "vm/error.h"
+#include "vm/base/bf16.h"
+#include "vm/base/error.h"
 #include "vm/host/replay.h"
-#include "vm/kv_cache.h"
+#include "vm/layout/kv_cache.h"
 #include "vm/state/block.h"
 #include "vm/state/check.h"
 #include "vm/state/names.h"

@@ -1,11 +1,11 @@
 // A trace file, compressed or not. What is read can be written again, drawn, reported and compared.
-#include "profiler/chrome_trace.h"
-#include "profiler/diff.h"
-#include "profiler/edges.h"
-#include "profiler/gzip.h"
-#include "profiler/report.h"
-#include "profiler/slices.h"
-#include "profiler/trim.h"
+#include "profiler/analysis/edges.h"
+#include "profiler/analysis/slices.h"
+#include "profiler/chrome/chrome_trace.h"
+#include "profiler/chrome/gzip.h"
+#include "profiler/report/diff.h"
+#include "profiler/report/report.h"
+#include "profiler/trace/trim.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace serval::fuzz {

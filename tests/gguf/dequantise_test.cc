@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "tests/gguf/gguf_bytes.h"
-#include "vm/bf16.h"
+#include "vm/base/bf16.h"
 
 namespace serval {
 namespace {

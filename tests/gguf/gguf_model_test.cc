@@ -8,7 +8,7 @@
 #include "models/checkpoint/weights.h"
 #include "models/gguf/tensor_names.h"
 #include "tests/gguf/gguf_bytes.h"
-#include "vm/bf16.h"
+#include "vm/base/bf16.h"
 
 namespace serval {
 namespace {

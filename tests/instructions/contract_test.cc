@@ -11,6 +11,7 @@
 
 #include "tests/instructions/scene.h"
 #include "tests/sample.h"
+#include "vm/layout/row_tiles.h"
 
 namespace serval::testing {
 namespace {

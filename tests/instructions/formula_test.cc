@@ -19,8 +19,9 @@
 #include "instructions/common/unit_softmax.h"
 #include "instructions/sample/sampler.h"
 #include "tests/instructions/scene.h"
-#include "vm/bf16.h"
-#include "vm/kv_cache.h"
+#include "vm/base/bf16.h"
+#include "vm/layout/kv_cache.h"
+#include "vm/layout/row_tiles.h"
 
 namespace serval::testing {
 namespace {

@@ -9,8 +9,9 @@
 #include "gtest/gtest.h"
 
 #include "instructions/common/unit_softmax.h"
-#include "vm/bf16.h"
-#include "vm/kv_cache.h"
+#include "vm/base/bf16.h"
+#include "vm/layout/kv_cache.h"
+#include "vm/layout/row_tiles.h"
 
 namespace serval::testing {
 namespace {

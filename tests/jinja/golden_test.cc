@@ -8,8 +8,8 @@
 #include <string>
 
 #include "models/jinja/template.h"
-#include "vm/error.h"
-#include "vm/json_file.h"
+#include "vm/base/error.h"
+#include "vm/base/json_file.h"
 
 namespace serval::jinja {
 namespace {

@@ -14,7 +14,7 @@
 #include "tests/llama/spoilt_model.h"
 #include "tests/llama/tiny_model.h"
 #include "tests/sample.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval::testing {
 namespace {

@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 
 #include "tests/llama/tiny_model.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
 #include "vm/state/names.h"
 #include "vm/state/output.h"
 

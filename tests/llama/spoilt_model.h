@@ -15,8 +15,8 @@
 #include "engine/backend/backend.h"
 #include "models/checkpoint/weight_source.h"
 #include "tests/llama/tiny_model.h"
-#include "vm/bf16.h"
-#include "vm/kv_cache.h"
+#include "vm/base/bf16.h"
+#include "vm/layout/kv_cache.h"
 
 namespace serval::testing {
 

@@ -7,7 +7,7 @@
 
 #include "engine/torch/oracle.h"
 #include "tests/oracle/oracle_support.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval::testing {
 namespace {

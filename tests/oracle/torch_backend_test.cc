@@ -7,8 +7,8 @@
 #include "engine/torch/teacher_forcing.h"
 #include "serval/engine.h"
 #include "tests/oracle/oracle_support.h"
-#include "vm/error.h"
-#include "vm/kv_cache.h"
+#include "vm/base/error.h"
+#include "vm/layout/kv_cache.h"
 
 namespace serval::testing {
 namespace {

@@ -5,16 +5,16 @@
 #include "gtest/gtest.h"
 
 #include "models/llama/graph.h"
-#include "profiler/chrome_trace.h"
-#include "profiler/critical_path.h"
-#include "profiler/report.h"
-#include "profiler/savings.h"
+#include "profiler/analysis/critical_path.h"
+#include "profiler/analysis/slices.h"
+#include "profiler/chrome/chrome_trace.h"
+#include "profiler/report/report.h"
+#include "profiler/report/savings.h"
 #include "profiler/sim/simulate.h"
-#include "profiler/slices.h"
-#include "profiler/trim.h"
+#include "profiler/trace/trim.h"
 #include "scheduler/compile.h"
 #include "tests/llama/configs.h"
-#include "vm/device/page_image.h"
+#include "vm/layout/page_image.h"
 
 namespace serval::testing {
 namespace {

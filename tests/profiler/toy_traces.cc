@@ -1,7 +1,7 @@
 #include "tests/profiler/toy_traces.h"
 
-#include "profiler/recorded.h"
-#include "profiler/trace_program.h"
+#include "profiler/trace/recorded.h"
+#include "profiler/trace/trace_program.h"
 
 namespace serval::testing {
 

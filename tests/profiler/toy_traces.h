@@ -1,7 +1,7 @@
 // Traces of toy programs that the host interpreter has run.
 #pragma once
 
-#include "profiler/trace.h"
+#include "profiler/trace/trace.h"
 #include "tests/vm/toy_isa.h"
 
 namespace serval::testing {

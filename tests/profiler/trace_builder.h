@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "profiler/trace.h"
+#include "profiler/trace/trace.h"
 
 namespace serval::testing {
 

@@ -17,7 +17,7 @@
 #include "tests/prove/programs.h"
 #include "tests/prove/rewrite.h"
 #include "tests/scheduler/graphs.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval::testing {
 namespace {

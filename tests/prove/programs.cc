@@ -5,7 +5,7 @@
 
 #include "models/llama/graph.h"
 #include "tests/scheduler/graphs.h"
-#include "vm/kv_cache.h"
+#include "vm/layout/kv_cache.h"
 
 namespace serval::testing {
 

@@ -11,7 +11,7 @@
 #include "tests/prove/campaign.h"
 #include "tests/scheduler/graphs.h"
 #include "tests/vm/toy_isa.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval::testing {
 namespace {

@@ -8,7 +8,7 @@
 #include "models/llama/graph.h"
 #include "scheduler/timing.h"
 #include "tests/scheduler/graphs.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval::testing {
 namespace {

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "tests/llama/configs.h"
+#include "vm/layout/row_tiles.h"
 #include "vm/state/control.h"
 #include "vm/state/limits.h"
 #include "vm/state/names.h"

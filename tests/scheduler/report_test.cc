@@ -11,7 +11,7 @@
 #include "scheduler/timing.h"
 #include "tests/llama/configs.h"
 #include "tests/scheduler/graphs.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval::testing {
 namespace {

@@ -13,8 +13,8 @@
 #include "tests/prove/draft.h"
 #include "tests/prove/programs.h"
 #include "tests/scheduler/graphs.h"
-#include "vm/error.h"
-#include "vm/kv_cache.h"
+#include "vm/base/error.h"
+#include "vm/layout/kv_cache.h"
 #include "vm/state/names.h"
 
 namespace serval::testing {

@@ -8,7 +8,7 @@
 #include "profiler/sim/simulate.h"
 #include "scheduler/compile.h"
 #include "tests/scheduler/graphs.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval {
 namespace {

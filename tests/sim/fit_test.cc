@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/sim/hand_made.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval {
 namespace {

@@ -2,9 +2,9 @@
 
 #include "instructions/isa.h"
 #include "scheduler/placement.h"
+#include "vm/layout/units.h"
 #include "vm/state/names.h"
 #include "vm/state/rows.h"
-#include "vm/units.h"
 
 namespace serval::testing {
 namespace {

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "instructions/isa.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval {
 namespace {

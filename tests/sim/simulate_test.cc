@@ -8,13 +8,13 @@
 
 #include "instructions/isa.h"
 #include "models/llama/graph.h"
-#include "profiler/critical_path.h"
+#include "profiler/analysis/critical_path.h"
 #include "profiler/sim/kernel_choice.h"
 #include "scheduler/compile.h"
 #include "tests/scheduler/graphs.h"
 #include "tests/sim/hand_made.h"
-#include "vm/device/page_image.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
+#include "vm/layout/page_image.h"
 
 namespace serval {
 namespace {

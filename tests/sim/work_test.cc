@@ -9,7 +9,7 @@
 #include "profiler/sim/simulate.h"
 #include "scheduler/compile.h"
 #include "tests/llama/tiny_model.h"
-#include "vm/device/page_image.h"
+#include "vm/layout/page_image.h"
 
 namespace serval::sim {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "tests/tokenizer/golden_data.h"
 #include "tests/tokenizer/tiny_tokenizer.h"
-#include "vm/json_file.h"
+#include "vm/base/json_file.h"
 
 namespace serval {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "models/tokenizer/tokenizer.h"
-#include "vm/json_file.h"
+#include "vm/base/json_file.h"
 
 namespace serval::golden {
 

@@ -1,4 +1,4 @@
-#include "vm/json_file.h"
+#include "vm/base/json_file.h"
 
 #include <string>
 #include <vector>

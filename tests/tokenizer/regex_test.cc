@@ -4,7 +4,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval {
 namespace {

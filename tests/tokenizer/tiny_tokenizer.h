@@ -9,7 +9,7 @@
 
 #include "models/tokenizer/byte_level.h"
 #include "models/tokenizer/tokenizer.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval::tiny {
 

@@ -7,7 +7,7 @@
 #include "profiler/html/columns.h"
 #include "profiler/html/data_block.h"
 #include "tests/viewer/wave_trace.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval {
 namespace {

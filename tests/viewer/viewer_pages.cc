@@ -3,10 +3,10 @@
 #include <cstring>
 #include <filesystem>
 
+#include "profiler/analysis/slices.h"
 #include "profiler/html/html.h"
-#include "profiler/slices.h"
 #include "tests/viewer/wave_trace.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "profiler/trace.h"
+#include "profiler/trace/trace.h"
 
 namespace serval {
 

@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 
 #include "tests/vm/toy_isa.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval::testing {
 namespace {

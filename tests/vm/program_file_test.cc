@@ -11,7 +11,7 @@
 #include "scheduler/compile.h"
 #include "scheduler/report.h"
 #include "tests/llama/configs.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
 #include "vm/program.h"
 
 namespace serval::testing {

@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 
 #include "tests/vm/toy_isa.h"
-#include "vm/error.h"
+#include "vm/base/error.h"
 #include "vm/state/parts.h"
 
 namespace serval::testing {

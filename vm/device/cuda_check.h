@@ -4,7 +4,7 @@
 #include <cuda_runtime_api.h>
 #include <string>
 
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval {
 

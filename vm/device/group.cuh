@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "vm/layout/row_tiles.h"
 #include "vm/ptx/ptx.cuh"
 #include "vm/reflect.h"
 #include "vm/state/rows.h"

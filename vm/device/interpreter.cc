@@ -9,10 +9,10 @@
 #include <tuple>
 #include <utility>
 
+#include "vm/base/error.h"
 #include "vm/device/device_array.h"
 #include "vm/device/isa.h"
 #include "vm/device/recording_buffers.h"
-#include "vm/error.h"
 #include "vm/state/names.h"
 
 namespace serval {

@@ -17,8 +17,8 @@
 namespace serval {
 
 // Where a program's tensors live in GPU memory, in table order. Weights with more than one row are page
-// images (vm/device/page_image.h), what products read as inputs in bf16 are activation images
-// (vm/device/activation_image.h), everything else is laid out as in host memory.
+// images (vm/layout/page_image.h), what products read as inputs in bf16 are activation images
+// (vm/layout/activation_image.h), everything else is laid out as in host memory.
 class DeviceMemory {
  public:
   explicit DeviceMemory(size_t num_tensors) : base_(num_tensors, nullptr) {}

@@ -27,8 +27,8 @@ static_assert(sizeof(RecordTimes) == 96);
 
 // Every SM counts ticks from a beginning of its own. The first one sends a signal to all, several times, and
 // each notes when it sees it: what that took at least is nearly the same for all, so the difference between
-// the SMs is that of their clocks then. They do not run at quite the same rate: profiler/align_clocks.h has
-// the rest.
+// the SMs is that of their clocks then. They do not run at quite the same rate: profiler/trace/align_clocks.h
+// has the rest.
 inline constexpr uint32_t kClockRounds = 16;
 
 // By the first SM's clock.

@@ -4,11 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "vm/device/activation_image.h"
 #include "vm/device/group.cuh"
 #include "vm/device/launch.h"
-#include "vm/device/slab_image.h"
 #include "vm/instruction.h"
+#include "vm/layout/activation_image.h"
+#include "vm/layout/slab_image.h"
 #include "vm/machine.h"
 #include "vm/state/rows.h"
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "vm/error.h"
+#include "vm/base/error.h"
 #include "vm/state/names.h"
 
 namespace serval {

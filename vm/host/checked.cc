@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "vm/host/random_order.h"
-#include "vm/kv_cache.h"
+#include "vm/layout/kv_cache.h"
 #include "vm/state/parts.h"
 
 namespace serval {

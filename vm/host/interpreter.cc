@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "vm/error.h"
+#include "vm/base/error.h"
 #include "vm/host/bind_check.h"
 #include "vm/host/recorder.h"
 #include "vm/state/control.h"

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <vector>
 
-#include "vm/error.h"
+#include "vm/base/error.h"
 #include "vm/host/bind_check.h"
 #include "vm/host/random_order.h"
 

@@ -6,7 +6,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "vm/kv_cache.h"
+#include "vm/layout/kv_cache.h"
+#include "vm/layout/row_tiles.h"
 #include "vm/state/names.h"
 
 namespace serval {

@@ -17,6 +17,7 @@
 #include <span>
 #include <string_view>
 
+#include "vm/layout/row_tiles.h"
 #include "vm/state/control.h"
 #include "vm/state/limits.h"
 #include "vm/state/output.h"

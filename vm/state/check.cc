@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 #include <vector>
 
-#include "vm/error.h"
-#include "vm/kv_cache.h"
+#include "vm/base/error.h"
+#include "vm/layout/kv_cache.h"
 
 namespace serval {
 namespace {

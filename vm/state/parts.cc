@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "vm/kv_cache.h"
+#include "vm/layout/kv_cache.h"
 #include "vm/state/control.h"
 #include "vm/state/names.h"
 #include "vm/state/output.h"

@@ -23,11 +23,4 @@ constexpr bool row_wants_logits(const PassRow& row) {
   return row.active != 0 && row.wants_logits != 0;
 }
 
-// Rows come in tiles. What is laid out row by row for all rows of a program has room for whole tiles, so that
-// programs of up to one tile share one layout.
-inline constexpr uint32_t kRowTile = 16;
-constexpr uint32_t whole_row_tiles(uint32_t rows) {
-  return (rows + kRowTile - 1) / kRowTile * kRowTile;
-}
-
 }  // namespace serval

@@ -5,7 +5,7 @@
 
 #include "models/tokenizer/oniguruma/escape.h"
 #include "models/tokenizer/oniguruma/properties.h"
-#include "vm/json_file.h"
+#include "vm/base/json_file.h"
 
 namespace serval::oniguruma {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "models/tokenizer/unicode.h"
 #include "models/tokenizer/utf8.h"
-#include "vm/error.h"
-#include "vm/json_file.h"
+#include "vm/base/error.h"
+#include "vm/base/json_file.h"
 
 namespace serval::oniguruma {
 namespace {

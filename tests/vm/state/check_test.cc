@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-#include "vm/error.h"
+#include "vm/base/error.h"
 
 namespace serval::testing {
 namespace {

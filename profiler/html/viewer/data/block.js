@@ -75,7 +75,7 @@ async function readTraces() {
   );
 }
 
-// What profiler/diff.h says of two traces; null where there is one.
+// What profiler/report/diff.h says of two traces; null where there is one.
 function readDiff() {
   const element = document.querySelector(kDiffSelector);
   return element && JSON.parse(element.textContent);

@@ -1,4 +1,4 @@
-// The panel that compares two traces: profiler/diff.h's figures, as its to_json writes them.
+// The panel that compares two traces: profiler/report/diff.h's figures, as its to_json writes them.
 
 function showDiff(app, panel) {
   const names = app.panes.map((pane) => pane.name);

@@ -1,4 +1,4 @@
-// The panel with the report's tables: profiler/report.h's figures, as its to_json writes them.
+// The panel with the report's tables: profiler/report/report.h's figures, as its to_json writes them.
 
 function showReport(app, panel) {
   panel.replaceChildren(...app.panes.flatMap((pane) => reportSections(app, pane)));

@@ -1,0 +1,18 @@
+// The commands of the executable. Each takes what follows its name and returns the exit code; errors are
+// exceptions, which main turns into one line and a code.
+#pragma once
+
+#include "engine/cli/flags/arguments.h"
+
+namespace serval::cli {
+
+int run_generate(const Arguments& arguments);
+int run_chat(const Arguments& arguments);
+int run_schedule(const Arguments& arguments);
+int run_validate(const Arguments& arguments);
+int run_bench(const Arguments& arguments);
+int run_profile(const Arguments& arguments);
+int run_info(const Arguments& arguments);
+int run_verify(const Arguments& arguments);
+
+}  // namespace serval::cli

@@ -1,0 +1,153 @@
+// serval info: facts about the program, this machine and a model. Reads the model's configuration and no
+// weights.
+#include <fstream>
+#include <map>
+#include <sys/utsname.h>
+#include <thread>
+#include <unistd.h>
+
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
+
+#include "engine/backend/device_backend.h"
+#include "engine/cli/commands/commands.h"
+#include "engine/cli/flags/common_options.h"
+#include "engine/cli/output/json_text.h"
+#include "engine/cli/output/output.h"
+#include "engine/runtime/model_source.h"
+#include "engine/runtime/text_model.h"
+#include "engine/torch/oracle.h"
+#include "models/tokenizer/regex.h"
+#include "vm/base/version.h"
+
+namespace serval::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kExamples =
+    "  serval info\n"
+    "  serval info -m llama-3.1-8b --json\n";
+
+#ifdef NDEBUG
+constexpr const char* kBuildType = "release";
+#else
+constexpr const char* kBuildType = "debug";
+#endif
+
+// What --backend can name here.
+std::vector<std::string> backends() {
+  std::vector<std::string> names = {name_of(BackendKind::kHost)};
+  try {
+    check_device();
+    names.emplace_back(name_of(BackendKind::kDevice));
+  } catch (const Error&) {
+    // No GPU, which --backend device explains.
+  }
+  try {
+    (void)load_torch_plugin();
+    names.emplace_back(name_of(BackendKind::kTorch));
+  } catch (const Error&) {
+    // Not installed, which --backend torch explains.
+  }
+  return names;
+}
+
+ordered_json program_facts() {
+  return {{"version", version()},
+          {"compiler", fmt::format("{} ({})", SERVAL_COMPILER, kBuildType)},
+          {"unicode", unicode_version()},
+          {"backends", backends()}};
+}
+
+std::string cpu_name() {
+  constexpr std::string_view kField = "model name";
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  for (std::string line; std::getline(cpuinfo, line);) {
+    const size_t colon = line.find(": ");
+    if (line.starts_with(kField) && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown";
+}
+
+int64_t memory_bytes() {
+  return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<int64_t>(sysconf(_SC_PAGE_SIZE));
+}
+
+ordered_json machine_facts() {
+  utsname system = {};
+  uname(&system);
+  return {{"system", fmt::format("{} {} {}", system.sysname, system.release, system.machine)},
+          {"cpu", cpu_name()},
+          {"threads", std::thread::hardware_concurrency()},
+          {"memory_bytes", memory_bytes()}};
+}
+
+// A preset comes without a tokenizer, and so without a template.
+std::string chat_template_of(const ModelSource& source) {
+  constexpr bool kMayLackTokenizer = true;
+  if (!source.files) return "";
+  return load_text_model(source, "", kMayLackTokenizer).chat_template;
+}
+
+ordered_json model_facts(const std::string& model) {
+  const ModelSource source = find_model(model);
+  const Model& c = *source.model;
+  const std::map<std::string, double> parameters = c.parameters();
+  const auto rope_theta = parameters.find("rope_theta");
+  return {{"name", c.name},
+          {"directory", source.files ? source.files->path().string() : ""},
+          {"parameters", c.num_parameters()},
+          {"weight_bytes", c.weight_bytes_bf16()},
+          {"weight_bytes_per_token", c.weight_bytes_per_token()},
+          {"kv_bytes_per_token", c.kv_bytes_per_token()},
+          {"layers", c.num_layers},
+          {"hidden_size", c.hidden_size},
+          {"intermediate_size", c.intermediate_size},
+          {"heads", c.num_heads},
+          {"kv_heads", c.num_kv_heads},
+          {"head_dim", c.head_dim},
+          {"vocabulary", c.vocab_size},
+          {"max_context", c.max_position},
+          {"rope_theta", rope_theta == parameters.end() ? ordered_json() : ordered_json(rope_theta->second)},
+          {"tied_embeddings", c.tie_word_embeddings},
+          {"chat_template", chat_template_of(source)}};
+}
+
+std::string or_none(const std::string& fact) {
+  return fact.empty() ? "none" : fact;
+}
+
+// "  weight_bytes            1234": one line a fact, under its section's name.
+std::string as_text(const ordered_json& facts) {
+  std::string out;
+  for (const auto& [section, values] : facts.items()) {
+    out += section + '\n';
+    for (const auto& [key, value] : values.items()) {
+      out += fmt::format("  {:<24}{}\n", key,
+                         value.is_string() ? or_none(value.get<std::string>()) : value.dump());
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+int run_info(const Arguments& arguments) {
+  std::string model;
+  OutputFlags output;
+  FlagSet set("info", "Prints facts about the program, this machine and a model.", "[FLAGS]");
+  declare_model_name(set, model);
+  output.declare(set, "print one JSON object");
+  set.examples(kExamples);
+  if (!set.parse(arguments)) {
+    write_stdout(set.help());
+    return 0;
+  }
+  const ordered_json facts = {
+      {"serval", program_facts()}, {"machine", machine_facts()}, {"model", model_facts(model)}};
+  write_stdout(output.json ? pretty(facts) : as_text(facts));
+  return 0;
+}
+
+}  // namespace serval::cli

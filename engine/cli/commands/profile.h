@@ -1,0 +1,11 @@
+// The parts of serval profile.
+#pragma once
+
+#include "engine/cli/commands/commands.h"
+
+namespace serval::cli {
+
+// serval profile diff: takes what follows "diff".
+int run_profile_diff(const Arguments& arguments);
+
+}  // namespace serval::cli

@@ -1,0 +1,198 @@
+#include "engine/cli/flags/common_options.h"
+
+#include <climits>
+#include <random>
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+
+#include "engine/cli/output/log.h"
+#include "engine/runtime/options.h"
+#include "instructions/sample/ranges.h"
+#include "models/tokenizer/chat_template.h"
+
+namespace serval::cli {
+namespace {
+
+float parse_real(const FlagValue& value, const SamplingRange& range) {
+  return parse_real(value, static_cast<float>(range.least), static_cast<float>(range.most),
+                    range.least_excluded ? LowerBound::kExcluded : LowerBound::kIncluded);
+}
+
+std::string load_line(const Model& model, double seconds) {
+  constexpr double kGigabyte = 1e9;
+  const double gigabytes = static_cast<double>(model.weight_bytes_bf16()) / kGigabyte;
+  return fmt::format("loaded {:.2f} GB of weights in {:.2f} s ({:.1f} GB/s)", gigabytes, seconds,
+                     gigabytes / seconds);
+}
+
+ProgressCallback drawn_by(ProgressBar& bar) {
+  return [&bar](const char* stage, uint64_t done, uint64_t total) {
+    bar.update(stage, done, total, ProgressBar::Unit::kBytes);
+  };
+}
+
+std::string parse_chat_template(const FlagValue& value) {
+  if (ChatTemplate::can_be_chosen(value.text)) return value.text;
+  reject(value, fmt::format("is not one of {}, and not a file", fmt::join(ChatTemplate::names(), ", ")));
+}
+
+}  // namespace
+
+void OutputFlags::declare(FlagSet& flags, const std::string& json_help) {
+  flags.group("Output");
+  if (!json_help.empty()) flags.toggle("--json", json_help, json);
+  flags.value("--progress", "WHEN",
+              fmt::format("a progress bar on stderr: {}; auto: on a terminal. Default: {}",
+                          listed<ProgressMode>(), name_of(progress)),
+              [this](const FlagValue& v) { progress = parse_enumerator<ProgressMode>(v); });
+  const std::vector<std::string> levels = {"trace", "debug", "info", "warn", "error"};
+  flags.value("--log-level", "LEVEL",
+              fmt::format("what stderr gets: {}. Default: info", fmt::join(levels, ", ")),
+              [levels](const FlagValue& v) { set_log_level(parse_choice(v, levels)); });
+}
+
+void declare_model_name(FlagSet& flags, std::string& model) {
+  flags.group("Model");
+  flags.value("-m,--model", "MODEL",
+              "a Hugging Face directory or a preset's name. Default: the bundled model",
+              [&model](const FlagValue& v) { model = parse_text(v); });
+}
+
+void declare_model(FlagSet& flags, EngineOptions& options) {
+  declare_model_name(flags, options.model);
+  flags.value("--random-weights", "SEED",
+              "weights made from SEED instead of a checkpoint's; a preset needs it",
+              [&options](const FlagValue& v) { options.random_weights = parse_unsigned(v, UINT64_MAX); });
+  flags.toggle("--allow-nonfinite", "load weights that are NaN or infinite, or too large for bf16",
+               options.allow_nonfinite);
+}
+
+void declare_context(FlagSet& flags, EngineOptions& options) {
+  flags.group("Model");
+  flags.value("-c,--ctx-size", "N", "tokens a sequence may hold. Default: the model's maximum, at most 4096",
+              [&options](const FlagValue& v) {
+                options.context = static_cast<int>(parse_integer(v, 0, kMaxContext));
+              });
+}
+
+void declare_schedule(FlagSet& flags, EngineOptions& options) {
+  flags.group("Machine");
+  flags.value("--sms", "N", "SMs to compile for. Default: the machine's own number",
+              [&options](const FlagValue& v) {
+                options.sms = static_cast<int>(parse_integer(v, 1, OptionLimits::kMaxSms));
+              });
+  flags.value("--policy", "NAME",
+              fmt::format("placement on SMs: {}; {}: what the GPU's simulator prefers. Default: what the "
+                          "cost model prefers",
+                          fmt::join(policy_names(), ", "), kBestPolicy),
+              [&options](const FlagValue& v) { options.policy = parse_choice(v, policy_names()); });
+  flags.value("--queue", "KIND",
+              fmt::format("{}: a queue for each SM; {}: one for all. Default: {}", name_of(QueueKind::kPerSm),
+                          name_of(QueueKind::kGlobal), name_of(QueueKind::kPerSm)),
+              [&options](const FlagValue& v) {
+                options.global_queue = parse_enumerator<QueueKind>(v) == QueueKind::kGlobal;
+              });
+}
+
+void declare_threads(FlagSet& flags, EngineOptions& options, const std::string& of) {
+  flags.value("--threads", "N", fmt::format("threads of {}; 0: all cores. Default: 0", of),
+              [&options](const FlagValue& v) {
+                options.threads = static_cast<int>(parse_integer(v, 0, OptionLimits::kMaxThreads));
+              });
+}
+
+void declare_engine(FlagSet& flags, EngineOptions& options) {
+  declare_model(flags, options);
+  declare_context(flags, options);
+  flags.value("--chat-template", "NAME",
+              fmt::format("{} or a file with a Jinja template. Default: the checkpoint's own",
+                          fmt::join(ChatTemplate::names(), ", ")),
+              [&options](const FlagValue& v) { options.chat_template = parse_chat_template(v); });
+  declare_schedule(flags, options);
+  flags.value("--backend", "NAME",
+              fmt::format("what runs the program: {}. Default: {}", fmt::join(backend_names(), ", "),
+                          options.backend),
+              [&options](const FlagValue& v) { options.backend = parse_choice(v, backend_names()); });
+  declare_threads(flags, options, "the host interpreter");
+  flags.value(
+      "--interleaving", "SEED",
+      "run the host interpreter's instructions on one thread, interleaved as SEED says: to look for a race",
+      [&options](const FlagValue& v) { options.interleaving = parse_unsigned(v, UINT64_MAX); });
+}
+
+void check_not_compiled(const FlagSet& set, const std::string& program_file,
+                        std::initializer_list<const char*> flags) {
+  if (program_file.empty()) return;
+  for (const char* flag : flags) {
+    if (!set.given(flag)) continue;
+    throw Error(ErrorKind::kUsage,
+                fmt::format("{}: {} is compiled already{}", flag, program_file, set.see_help()));
+  }
+}
+
+Engine load_engine(EngineOptions options, ProgressMode progress) {
+  ProgressBar bar(progress);
+  options.progress = drawn_by(bar);
+  Engine engine = Engine::load(options);
+  if (!engine.info().backend_notice.empty()) log_info(engine.info().backend_notice);
+  return engine;
+}
+
+LoadedModel load_model(EngineOptions options, ProgressMode progress) {
+  ProgressBar bar(progress);
+  options.progress = drawn_by(bar);
+  LoadedModel model = serval::load_model(options, open_model(options));
+  if (!model.notice.empty()) log_info(model.notice);
+  log_info(load_line(*model.source.model, model.load_seconds));
+  return model;
+}
+
+void SamplingFlags::declare(FlagSet& flags) {
+  flags.group("Text");
+  flags.value("-n,--n-predict", "N", "new tokens at most; -1: until the context is full. Default: -1",
+              [this](const FlagValue& v) { max_tokens = static_cast<int>(parse_integer(v, -1, INT_MAX)); });
+  flags.list("--stop", "TEXT", "the text ends before TEXT; may be given several times",
+             [this](const FlagValue& v) { stop.push_back(parse_text(v)); });
+  flags.toggle("--ignore-eos", "go on after an end-of-text token", ignore_eos);
+
+  flags.group("Sampling (defaults: the model's generation_config.json, else as stated)");
+  flags.value("-s,--seed", "N", "of the random numbers; -1: a new one each run. Default: -1",
+              [this](const FlagValue& v) {
+                seed_ = v.text == "-1" ? random_seed() : parse_unsigned(v, UINT64_MAX, "-1, or ");
+              });
+  flags.value("--temp", "X", "temperature, 0 to 100; 0: always the likeliest token. Default: 0.8",
+              [this](const FlagValue& v) { temperature_ = parse_real(v, sampling_range::kTemperature); });
+  flags.value("--top-k", "N", "keep the N likeliest tokens; 0: all. Default: 40", [this](const FlagValue& v) {
+    const SamplingRange& range = sampling_range::kTopK;
+    top_k_ = static_cast<int>(
+        parse_integer(v, static_cast<int64_t>(range.least), static_cast<int64_t>(range.most)));
+  });
+  flags.value("--top-p", "X",
+              "keep the likeliest tokens that make up X of the probability; 1: all. Default: 0.95",
+              [this](const FlagValue& v) { top_p_ = parse_real(v, sampling_range::kTopP); });
+  flags.value("--min-p", "X", "drop tokens less likely than X times the likeliest; 0: none. Default: 0.05",
+              [this](const FlagValue& v) { min_p_ = parse_real(v, sampling_range::kMinP); });
+  flags.value("--repeat-penalty", "X", "makes the last 64 tokens less likely; 1: off. Default: 1",
+              [this](const FlagValue& v) {
+                repetition_penalty_ = parse_real(v, sampling_range::kRepetitionPenalty);
+              });
+}
+
+SamplingParams SamplingFlags::apply(const SamplingParams& defaults) const {
+  SamplingParams sampling = defaults;
+  sampling.temperature = temperature_.value_or(defaults.temperature);
+  sampling.top_k = top_k_.value_or(defaults.top_k);
+  sampling.top_p = top_p_.value_or(defaults.top_p);
+  sampling.min_p = min_p_.value_or(defaults.min_p);
+  sampling.repetition_penalty = repetition_penalty_.value_or(defaults.repetition_penalty);
+  sampling.seed = seed_;
+  return sampling;
+}
+
+// 32 bits: short enough to type again, and exact in every JSON reader.
+uint64_t SamplingFlags::random_seed() {
+  return std::random_device()();
+}
+
+}  // namespace serval::cli

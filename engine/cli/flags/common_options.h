@@ -1,0 +1,72 @@
+// The flags that several commands share.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/cli/flags/flags.h"
+#include "engine/cli/output/progress.h"
+#include "engine/runtime/load_model.h"
+#include "models/model.h"
+#include "serval/engine.h"
+
+namespace serval::cli {
+
+// --json, --log-level, --progress.
+struct OutputFlags {
+  bool json = false;
+  ProgressMode progress = ProgressMode::kAuto;
+
+  void declare(FlagSet& flags, const std::string& json_help);
+};
+
+inline constexpr int kMaxContext = ConfigLimits::kMaxPosition;  // tokens; the model's own limit comes later
+
+// -m: a directory or a preset's name.
+void declare_model_name(FlagSet& flags, std::string& model);
+// -m, --random-weights, --allow-nonfinite: which model.
+void declare_model(FlagSet& flags, EngineOptions& options);
+// -c.
+void declare_context(FlagSet& flags, EngineOptions& options);
+// --sms, --policy, --queue: how it is compiled.
+void declare_schedule(FlagSet& flags, EngineOptions& options);
+// --threads, `of` what.
+void declare_threads(FlagSet& flags, EngineOptions& options, const std::string& of);
+// All of these and the rest that loading a model needs: --chat-template, --backend, --interleaving.
+void declare_engine(FlagSet& flags, EngineOptions& options);
+
+// Throws Error(kUsage) if one of the flags, which say how to compile, is given though there is a program
+// file.
+void check_not_compiled(const FlagSet& set, const std::string& program_file,
+                        std::initializer_list<const char*> flags);
+
+// Loads with a progress bar. Throws as Engine::load does.
+Engine load_engine(EngineOptions options, ProgressMode progress);
+// The same without an engine, for the commands that time or record passes themselves; says on stderr how long
+// it took.
+LoadedModel load_model(EngineOptions options, ProgressMode progress);
+
+// -n, -s, --temp and their like. What is not given is the model's own default.
+struct SamplingFlags {
+  int max_tokens = -1;
+  std::vector<std::string> stop;
+  bool ignore_eos = false;
+
+  void declare(FlagSet& flags);
+  // Sampling as asked for, where `defaults` fill the gaps. Without -s every run draws a seed of its own:
+  // seed().
+  SamplingParams apply(const SamplingParams& defaults) const;
+  uint64_t seed() const { return seed_; }
+
+ private:
+  std::optional<float> temperature_, top_p_, min_p_, repetition_penalty_;
+  std::optional<int> top_k_;
+  uint64_t seed_ = random_seed();
+
+  static uint64_t random_seed();
+};
+
+}  // namespace serval::cli

@@ -1,0 +1,103 @@
+#include "engine/cli/flags/parse_value.h"
+
+#include <charconv>
+#include <cmath>
+#include <system_error>
+
+#include "vm/base/error.h"
+
+namespace serval::cli {
+namespace {
+
+constexpr size_t kMaxQuotedBytes = 60;  // of a value in an error line
+
+// The whole of `text` as a number of type T.
+template <class T>
+std::from_chars_result read_number(const std::string& text, T* out) {
+  const char* end = text.data() + text.size();
+  std::from_chars_result result = std::from_chars(text.data(), end, *out);
+  if (result.ec == std::errc() && result.ptr != end) result.ec = std::errc::invalid_argument;
+  return result;
+}
+
+template <class T>
+T read_whole_number(const FlagValue& value, T low, T high, std::string_view also = "") {
+  T number = 0;
+  const std::errc error = read_number(value.text, &number).ec;
+  if (error == std::errc::invalid_argument) reject(value, "is not a whole number");
+  if (error == std::errc::result_out_of_range || number < low || number > high) {
+    reject(value, fmt::format("is out of range: {}{} to {}", also, low, high));
+  }
+  return number;
+}
+
+}  // namespace
+
+void reject(const FlagValue& value, const std::string& why) {
+  const bool cut = value.text.size() > kMaxQuotedBytes;
+  throw Error(ErrorKind::kUsage, fmt::format("{}: '{}{}' {}", value.source,
+                                             value.text.substr(0, kMaxQuotedBytes), cut ? "…" : "", why));
+}
+
+int64_t parse_integer(const FlagValue& value, int64_t low, int64_t high) {
+  return read_whole_number<int64_t>(value, low, high);
+}
+
+uint64_t parse_unsigned(const FlagValue& value, uint64_t high, std::string_view also) {
+  // from_chars takes no sign for an unsigned type, but a minus sign is a number to a person.
+  if (value.text.starts_with('-')) {
+    int64_t negative = 0;
+    if (read_number(value.text, &negative).ec != std::errc::invalid_argument) {
+      reject(value, fmt::format("is out of range: {}0 to {}", also, high));
+    }
+  }
+  return read_whole_number<uint64_t>(value, 0, high, also);
+}
+
+std::vector<int> parse_integer_list(const FlagValue& value, int low, int high) {
+  std::vector<int> numbers;
+  size_t begin = 0;
+  while (begin <= value.text.size()) {
+    const size_t end = std::min(value.text.find(',', begin), value.text.size());
+    const FlagValue item{value.source, value.text.substr(begin, end - begin), value.from_environment};
+    numbers.push_back(static_cast<int>(parse_integer(item, low, high)));
+    begin = end + 1;
+  }
+  return numbers;
+}
+
+float parse_real(const FlagValue& value, float low, float high, LowerBound bound) {
+  double wide = 0;
+  const std::errc error = read_number(value.text, &wide).ec;
+  if (error == std::errc::invalid_argument || std::isnan(wide)) reject(value, "is not a number");
+  const float number = static_cast<float>(wide);
+  const bool above = bound == LowerBound::kIncluded ? number >= low : number > low;
+  if (error == std::errc() && above && number <= high) return number;
+  reject(value, bound == LowerBound::kIncluded
+                    ? fmt::format("is out of range: {} to {}", low, high)
+                    : fmt::format("is out of range: above {}, up to {}", low, high));
+}
+
+std::string parse_choice(const FlagValue& value, const std::vector<std::string>& choices) {
+  for (const std::string& choice : choices) {
+    if (value.text == choice) return value.text;
+  }
+  reject(value, fmt::format("is not one of {}", fmt::join(choices, ", ")));
+}
+
+bool parse_boolean(const FlagValue& value) {
+  for (const std::string_view yes : {"1", "true", "yes", "on"}) {
+    if (value.text == yes) return true;
+  }
+  for (const std::string_view no : {"0", "false", "no", "off"}) {
+    if (value.text == no) return false;
+  }
+  reject(value, "is not one of 1, true, yes, on, 0, false, no, off");
+}
+
+std::string parse_text(const FlagValue& value) {
+  if (value.text.empty()) reject(value, "is empty");
+  return value.text;
+}
+
+}  // namespace serval::cli

@@ -1,0 +1,59 @@
+// Turns the text of a flag, or of the environment variable that stands in for it, into a value within its
+// limits.
+//
+// Every function throws Error(kUsage) with one line that names the flag or variable, the text and the limit.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+
+#include "vm/base/enum_names.h"
+
+namespace serval::cli {
+
+struct FlagValue {
+  std::string source;  // "--temp", or "SERVAL_TEMP"
+  std::string text;
+  bool from_environment = false;
+};
+
+// What is wrong with `value`, as an Error(kUsage).
+[[noreturn]] void reject(const FlagValue& value, const std::string& why);
+
+// A whole number in decimal, low <= n <= high.
+int64_t parse_integer(const FlagValue& value, int64_t low, int64_t high);
+// `also` is what the error line says of values that the caller takes itself: "-1, or ".
+uint64_t parse_unsigned(const FlagValue& value, uint64_t high, std::string_view also = "");
+
+// Comma-separated whole numbers, each within the limits; at least one.
+std::vector<int> parse_integer_list(const FlagValue& value, int low, int high);
+
+// A finite number, low <= x <= high, or low < x <= high. Compared as the float it becomes.
+enum class LowerBound { kIncluded, kExcluded };
+float parse_real(const FlagValue& value, float low, float high, LowerBound bound = LowerBound::kIncluded);
+
+// One of `choices`, exactly.
+std::string parse_choice(const FlagValue& value, const std::vector<std::string>& choices);
+// A choice among the names of an enumeration.
+template <NamedEnum E>
+E parse_enumerator(const FlagValue& value) {
+  const auto names = enumerator_names<E>();
+  return *enumerator_named<E>(parse_choice(value, {names.begin(), names.end()}));
+}
+// The same names for a help text: "auto, on, off".
+template <NamedEnum E>
+std::string listed() {
+  return fmt::format("{}", fmt::join(enumerator_names<E>(), ", "));
+}
+
+// 1, true, yes, on; 0, false, no, off.
+bool parse_boolean(const FlagValue& value);
+
+// Text of at least one byte.
+std::string parse_text(const FlagValue& value);
+
+}  // namespace serval::cli

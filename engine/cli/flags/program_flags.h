@@ -1,0 +1,26 @@
+// The flags of the commands that look at a program: a file that holds one, or a model and how to compile it.
+#pragma once
+
+#include <string>
+
+#include "engine/cli/flags/common_options.h"
+#include "instructions/common/cost.h"
+#include "scheduler/valid_program.h"
+
+namespace serval::cli {
+
+struct ProgramFlags {
+  std::string program_file;  // empty: compile
+  std::string machine = "h200";
+  EngineOptions engine;  // what of it says which model, and how it is compiled
+
+  // `purpose`: what is done with a program file, for the help.
+  void declare(FlagSet& set, const std::string& purpose);
+  // Throws Error(kUsage) if the command line says how to compile what is compiled already.
+  void check(const FlagSet& set) const;
+  // `cost`: the pass that the cost model looks at. No weights are touched. Throws as compile_model() does,
+  // and Error(kRuntime) for what is no model.
+  ValidProgram compile(const CostContext& cost) const;
+};
+
+}  // namespace serval::cli

@@ -1,0 +1,38 @@
+// serval bench --depth: passes timed on the backend itself, behind contexts that no prompt was read for.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/cli/output/progress.h"
+#include "serval/engine.h"
+
+namespace serval::cli {
+
+// `batch` sequences that have `depth` tokens each in the KV cache read `tokens` more, or generate them.
+struct DepthTest {
+  bool prompt;
+  int tokens;
+  int batch;
+  int depth;
+
+  std::string name() const;  // "tg128 @ d4096"
+  int context() const { return depth + tokens + 1; }
+};
+
+struct DepthBench {
+  EngineOptions engine;  // with a context for all tests
+  std::vector<DepthTest> tests;
+  int repetitions = 5;  // after one that does not count
+  int launch_passes = 64;
+  std::string format = "md";   // md, json or csv
+  int trace_tokens = 0;        // > 0: events are recorded, into rings for so many of the last tokens
+  bool compare_torch = false;  // also time LibTorch's operators, replayed from a CUDA graph
+  std::string record_file;     // one line of JSON is appended for each result; empty: none
+  ProgressMode progress = ProgressMode::kAuto;
+};
+
+// Prints a row for each test as it is done. Returns the exit code.
+int run_depth_bench(const DepthBench& bench);
+
+}  // namespace serval::cli

@@ -1,0 +1,120 @@
+#include "engine/cli/measure/profile_recording.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "fmt/format.h"
+
+#include "engine/cli/flags/common_options.h"
+#include "engine/cli/measure/pass_timer.h"
+#include "engine/cli/output/log.h"
+#include "engine/compile/compile_model.h"
+#include "engine/runtime/model_source.h"
+#include "engine/runtime/options.h"
+#include "engine/runtime/token_trace.h"
+#include "instructions/common/cost.h"
+#include "profiler/report/savings.h"
+#include "profiler/sim/simulate.h"
+#include "profiler/trace/trim.h"
+#include "serval_commit.h"
+#include "vm/base/error.h"
+
+namespace serval::cli {
+namespace {
+
+constexpr size_t kMostSavings = 5;
+
+CostContext cost_context(const RecordingOptions& options) {
+  return {.rows = static_cast<uint32_t>(options.batch),
+          .context_tokens = static_cast<uint32_t>(options.depth)};
+}
+
+uint32_t passes_of(const RecordingOptions& options) {
+  return static_cast<uint32_t>(kWarmUpPasses + options.tokens);
+}
+
+DepthTest test_of(const RecordingOptions& options) {
+  return {.prompt = false,
+          .tokens = static_cast<int>(passes_of(options)),
+          .batch = options.batch,
+          .depth = std::max(0, options.depth - kWarmUpPasses)};
+}
+
+SimLaunch launch_of(const RecordingOptions& options) {
+  const DepthTest test = test_of(options);
+  return decode_launch(static_cast<uint32_t>(test.batch), static_cast<uint32_t>(test.depth),
+                       passes_of(options));
+}
+
+std::map<std::string, std::string> metadata_of(const Program& program, const RecordingOptions& options) {
+  std::map<std::string, std::string> metadata = program.metadata;
+  metadata["context"] = std::to_string(options.depth);
+  metadata["sequences"] = std::to_string(options.batch);
+  metadata["commit"] = kCommit;
+  return metadata;
+}
+
+// A context that the run just fits, unless one was asked for.
+EngineOptions with_context(const RecordingOptions& options) {
+  EngineOptions engine = options.engine;
+  if (engine.context == 0) engine.context = test_of(options).context();
+  return engine;
+}
+
+// Compiles for the simulator's GPU. No weights are touched.
+ValidProgram compile_for_simulator(const RecordingOptions& options) {
+  const EngineOptions engine = with_context(options);
+  check_options(engine);
+  const std::shared_ptr<const Model> model = find_model(engine.model).model;
+  Machine machine = h200_machine();
+  machine.gb_per_s = options.simulator.gb_per_s;
+  if (engine.sms > 0) machine.sms = static_cast<uint32_t>(engine.sms);
+  BackendOptions backend = backend_options(engine, context_of(engine, model->max_position));
+  backend.schedule.pass = cost_context(options);
+  return compile_model(*model, machine, backend.limits, backend.schedule);
+}
+
+std::vector<Saving> savings_of(const Program& program, const RecordingOptions& options) {
+  if (!options.savings) return {};
+  return predicted_savings(program, launch_of(options), options.simulator, kMostSavings);
+}
+
+ProfiledRun simulated(const RecordingOptions& options) {
+  const ValidProgram valid = compile_for_simulator(options);
+  const Program& program = *valid;
+  std::map<std::string, std::string> metadata = metadata_of(program, options);
+  metadata["calibration"] = options.simulator.name;
+  Trace trace = simulate(program, launch_of(options), options.simulator, std::move(metadata));
+  return {last_tokens(std::move(trace), static_cast<uint32_t>(options.tokens)), savings_of(program, options)};
+}
+
+std::string text_of(const PassTimes& times) {
+  std::string text = fmt::format("{:.1f} us each by the host's clock", times.total_us / times.passes);
+  if (times.kernel_us) text += fmt::format(", {:.1f} us by CUDA events", *times.kernel_us / times.passes);
+  return text;
+}
+
+ProfiledRun recorded(const RecordingOptions& options) {
+  LoadedModel model = load_model(with_context(options), options.progress);
+  Backend& backend = *model.backend;
+  const auto tokens = static_cast<uint32_t>(options.tokens);
+  PassTimer timer(backend, passes_of(options));
+  backend.record(0);  // says at once if the backend cannot
+  timer.run(test_of(options));
+  keep_last_tokens(backend, tokens, options.detail);
+  const PassTimes times = timer.run(test_of(options));
+  Trace trace =
+      trace_of_last_tokens(backend, tokens, cost_context(options), metadata_of(backend.program(), options));
+  log_info(fmt::format("recorded {} passes: {}", times.passes, text_of(times)));
+  // The simulator is one of a GPU.
+  const bool host = trace.source == TraceSource::kHost;
+  return {std::move(trace), host ? std::vector<Saving>{} : savings_of(backend.program(), options)};
+}
+
+}  // namespace
+
+ProfiledRun record_tokens(const RecordingOptions& options) {
+  return options.simulate ? simulated(options) : recorded(options);
+}
+
+}  // namespace serval::cli

@@ -1,0 +1,89 @@
+#include "engine/cli/output/log.h"
+
+#include <algorithm>
+#include <unistd.h>
+
+#include "fmt/format.h"
+#include "spdlog/sinks/base_sink.h"
+#include "spdlog/spdlog.h"
+
+#include "engine/cli/output/progress.h"
+
+namespace serval::cli {
+namespace {
+
+constexpr const char* kPattern = "serval: %v";
+
+// stderr, where a progress bar may stand in the way. What cannot be written is lost, as there is nowhere to
+// say so.
+class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
+ private:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    erase_progress();
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+  }
+  void flush_() override {}
+};
+
+std::string escape_controls(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool control = byte < 0x20 || byte == 0x7f;
+    out += control ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
+  }
+  return out;
+}
+
+// Without its middle if it is long: paths and names are as long as a person or a file makes them.
+std::string shortened(std::string_view word) {
+  constexpr size_t kMostBytes = 200, kEnd = kMostBytes / 2;
+  if (word.size() <= kMostBytes) return std::string(word);
+  const auto inside_character = [&](size_t at) {  // of UTF-8
+    return (static_cast<unsigned char>(word[at]) & 0xC0) == 0x80;
+  };
+  size_t head = kEnd, tail = word.size() - kEnd;
+  while (head > 0 && inside_character(head)) --head;
+  while (tail < word.size() && inside_character(tail)) ++tail;
+  return fmt::format("{}…{}", word.substr(0, head), word.substr(tail));
+}
+
+std::string shorten_words(std::string_view text) {
+  std::string out;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(' ', begin), text.size());
+    out += shortened(text.substr(begin, end - begin));
+    if (end < text.size()) out += ' ';
+    begin = end + 1;
+  }
+  return out;
+}
+
+}  // namespace
+
+void start_log() {
+  auto logger = std::make_shared<spdlog::logger>("serval", std::make_shared<StderrSink>());
+  logger->set_pattern(kPattern);
+  spdlog::set_default_logger(std::move(logger));
+}
+
+void set_log_level(const std::string& level) {
+  spdlog::set_level(spdlog::level::from_str(level));
+}
+
+void log_debug(const std::string& line) {
+  spdlog::debug("{}", line);
+}
+void log_info(const std::string& line) {
+  spdlog::info("{}", line);
+}
+void log_warning(const std::string& line) {
+  spdlog::warn("warning: {}", line);
+}
+void log_error(const std::string& line) {
+  spdlog::error("error: {}", escape_controls(shorten_words(line)));
+}
+
+}  // namespace serval::cli

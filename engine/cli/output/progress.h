@@ -1,0 +1,45 @@
+// The progress bar: one line on stderr, on a terminal only, erased before anything else is written.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "vm/base/enum_names.h"
+
+namespace serval::cli {
+
+enum class ProgressMode { kAuto, kOn, kOff };  // auto: on a terminal that is not "dumb"
+
+// "weights  [#########...........]  46 %  1.1 of 2.4 GB", at most kProgressHz times a second. Not
+// thread-safe.
+class ProgressBar {
+ public:
+  enum class Unit { kBytes, kSteps };
+
+  explicit ProgressBar(ProgressMode mode);
+  ~ProgressBar();
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+
+  // done > total or total = 0 draws as finished.
+  void update(const std::string& label, uint64_t done, uint64_t total, Unit unit);
+
+ private:
+  bool shown_;
+  std::string label_;
+  std::chrono::steady_clock::time_point next_draw_{};
+};
+
+// Erases a bar that is on the screen. Safe in a signal handler.
+void erase_progress() noexcept;
+
+}  // namespace serval::cli
+
+namespace serval {
+template <>
+struct EnumNames<cli::ProgressMode> {
+  static constexpr EnumName<cli::ProgressMode> kTable[] = {
+      {cli::ProgressMode::kAuto, "auto"}, {cli::ProgressMode::kOn, "on"}, {cli::ProgressMode::kOff, "off"}};
+};
+}  // namespace serval

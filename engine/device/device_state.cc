@@ -1,0 +1,83 @@
+#include "engine/device/device_state.h"
+
+#include <atomic>
+#include <new>
+#include <optional>
+#include <string>
+
+#include "fmt/format.h"
+
+#include "vm/base/error.h"
+#include "vm/state/names.h"
+
+namespace serval {
+namespace {
+
+static_assert(std::atomic_ref<uint32_t>::is_always_lock_free,
+              "request_stop() is called from signal handlers");
+
+// Two copies are begun later than one: bytes of slots that are not in use are worth it up to here.
+constexpr size_t kUnusedBytesOfOneCopy = 16 * 1024;
+
+}  // namespace
+
+size_t pinned_state_bytes(const StateLimits& limits) {
+  return StateLayout(limits).bytes + sizeof(uint32_t);
+}
+size_t device_state_bytes(const StateLimits& limits) {
+  return StateLayout(limits).output;
+}
+
+DeviceState::DeviceState(const StateLimits& limits)
+    : pinned_(pinned_state_bytes(limits)),
+      host_(limits, pinned_.data()),
+      device_(device_state_bytes(limits)),
+      host_stop_(new (pinned_.data() + host_.layout.bytes) uint32_t{0}) {
+  SERVAL_CUDA_CHECK(cudaMemset(device_.data(), 0, device_.size()));
+}
+
+void* DeviceState::device_address(const std::string& name) const {
+  if (name == state_tensor::kHostStop) return pinned_.device_data() + host_.layout.bytes;
+  const std::optional<size_t> offset = host_.layout.offset_of(name);
+  if (!offset)
+    throw Error(ErrorKind::kRuntime, fmt::format("program: tensor '{}': unknown part of the state", name));
+  return (name == state_tensor::kOutput ? pinned_.device_data() : device_.data()) + *offset;
+}
+
+void DeviceState::bind(const Program& program, DeviceMemory& memory) const {
+  for (uint32_t t = 0; t < program.tensors.size(); ++t) {
+    const Tensor& tensor = program.tensors[t];
+    if (tensor.kind == TensorKind::kState) memory.bind({t}, device_address(tensor.name));
+  }
+}
+
+void DeviceState::copy_up(size_t begin, size_t end, const CudaStream& stream) {
+  SERVAL_CUDA_CHECK(cudaMemcpyAsync(device_.data() + begin, host_.memory() + begin, end - begin,
+                                    cudaMemcpyHostToDevice, stream.get()));
+}
+
+void DeviceState::upload(StateInUse use, const CudaStream& stream) {
+  const StateLayout& layout = host_.layout;
+  const size_t slots_end = layout.slots + use.slots * sizeof(SequenceSlot);
+  const size_t table_end =
+      layout.block_table + size_t{use.slots} * layout.blocks_per_sequence * sizeof(int32_t);
+  if (layout.block_table - slots_end <= kUnusedBytesOfOneCopy) return copy_up(0, table_end, stream);
+  copy_up(0, slots_end, stream);
+  copy_up(layout.block_table, table_end, stream);
+}
+
+void DeviceState::download(StateInUse use, const CudaStream& stream) {
+  SERVAL_CUDA_CHECK(cudaMemcpyAsync(host_.memory(), device_.data(),
+                                    host_.layout.slots + use.slots * sizeof(SequenceSlot),
+                                    cudaMemcpyDeviceToHost, stream.get()));
+}
+
+void DeviceState::request_stop() noexcept {
+  std::atomic_ref(*host_stop_).store(1, std::memory_order_release);
+}
+
+void DeviceState::clear_stop() noexcept {
+  std::atomic_ref(*host_stop_).store(0, std::memory_order_release);
+}
+
+}  // namespace serval

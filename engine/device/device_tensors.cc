@@ -1,0 +1,86 @@
+#include "engine/device/device_tensors.h"
+
+#include <algorithm>
+
+#include "fmt/format.h"
+
+#include "vm/base/error.h"
+#include "vm/layout/activation_image.h"
+#include "vm/layout/page_image.h"
+
+namespace serval {
+namespace {
+
+constexpr uint64_t kAlignment = 256;  // bytes; what cudaMalloc gives
+
+struct Room {
+  TensorKind kind;
+  uint64_t bytes;
+};
+
+std::map<std::string, Room> rooms_of(std::span<const Program* const> programs) {
+  std::map<std::string, Room> rooms;
+  for (const Program* program : programs) {
+    for (const Tensor& tensor : program->tensors) {
+      if (tensor.kind == TensorKind::kState) continue;
+      Room& room = rooms.try_emplace(tensor.name, Room{tensor.kind, 0}).first->second;
+      room.bytes = std::max(room.bytes, (device_bytes(tensor) + kAlignment - 1) / kAlignment * kAlignment);
+    }
+  }
+  return rooms;
+}
+
+}  // namespace
+
+uint64_t device_bytes(const Tensor& tensor) {
+  if (tensor.kind == TensorKind::kActivation && tensor.dtype == DType::kBF16) {
+    // What a product reads is an activation image; the others are no larger.
+    return activation_image::bytes(static_cast<uint32_t>(tensor.rows), static_cast<uint32_t>(tensor.cols));
+  }
+  if (tensor.kind != TensorKind::kWeight || tensor.rows == 1) return tensor.bytes();
+  return page_image::bytes(tensor.rows, static_cast<uint32_t>(tensor.cols));
+}
+
+DeviceTensors::Sizes DeviceTensors::sizes(std::span<const Program* const> programs) {
+  Sizes sizes;
+  for (const auto& [name, room] : rooms_of(programs)) {
+    uint64_t& sum = room.kind == TensorKind::kWeight    ? sizes.weights
+                    : room.kind == TensorKind::kKvCache ? sizes.caches
+                                                        : sizes.others;
+    sum += room.bytes;
+  }
+  return sizes;
+}
+
+// One allocation: a page of GPU memory is 2 MiB, and many tensors are a few KiB. What starts as zero comes
+// first.
+DeviceTensors::DeviceTensors(std::span<const Program* const> programs) {
+  const std::map<std::string, Room> rooms = rooms_of(programs);
+  uint64_t end = 0, zeroed = 0;
+  for (const bool immutable : {false, true}) {
+    for (const auto& [name, room] : rooms) {
+      if (is_immutable(room.kind) != immutable) continue;
+      offsets_.emplace(name, end);
+      end += room.bytes;
+    }
+    if (!immutable) zeroed = end;
+  }
+  memory_ = DeviceBuffer(end);
+  if (zeroed > 0) SERVAL_CUDA_CHECK(cudaMemset(memory_.data(), 0, zeroed));
+}
+
+std::byte* DeviceTensors::data(std::string_view name) const {
+  const auto found = offsets_.find(name);
+  if (found == offsets_.end())
+    throw Error(ErrorKind::kRuntime, fmt::format("program: tensor '{}' has no GPU memory", name));
+  return memory_.data() + found->second;
+}
+
+void DeviceTensors::bind(const Program& program, DeviceMemory& memory) const {
+  for (uint32_t t = 0; t < program.tensors.size(); ++t) {
+    const Tensor& tensor = program.tensors[t];
+    if (tensor.kind != TensorKind::kState) memory.bind({t}, data(tensor.name));
+  }
+}
+
+}  // namespace serval

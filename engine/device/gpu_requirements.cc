@@ -1,0 +1,50 @@
+#include "engine/device/gpu_requirements.h"
+
+#include "fmt/format.h"
+
+#include "vm/base/error.h"
+
+namespace serval {
+namespace {
+
+// The kernels are compiled for this architecture alone (cmake/Cuda.cmake).
+constexpr int kMajor = 9;
+constexpr int kMinor = 0;
+
+std::string version_text(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+// "" if the GPU can be used.
+std::string obstacle(const GpuReport& r) {
+  if (!r.driver_suffices) {
+    if (r.driver_version == 0) return "no NVIDIA driver on this machine";
+    return fmt::format("the NVIDIA driver supports CUDA {}; needed: {}", version_text(r.driver_version),
+                       version_text(r.runtime_version));
+  }
+  if (r.gpus == 0) return "no NVIDIA GPU on this machine";
+  if (r.index >= r.gpus) return fmt::format("no GPU {}; this machine has {}", r.index, r.gpus);
+  if (r.major == kMajor && r.minor == kMinor) return "";
+  return fmt::format("{} has compute capability {}.{}; needed: {}.{} (Hopper: H100, H200)", r.name, r.major,
+                     r.minor, kMajor, kMinor);
+}
+
+}  // namespace
+
+void require_usable(const GpuReport& report) {
+  const std::string reason = obstacle(report);
+  if (!reason.empty()) throw Error(ErrorKind::kRuntime, reason);
+}
+
+void require_memory(const std::string& name, const GpuMemoryNeed& need, uint64_t free) {
+  constexpr double kGigabyte = 1e9;
+  if (need.weights + need.caches + need.others + need.staging <= free) return;
+  const auto gigabytes = [](uint64_t bytes) { return static_cast<double>(bytes) / kGigabyte; };
+  throw Error(ErrorKind::kOutOfMemory,
+              fmt::format("{}: weights need {:.2f} GB, the KV cache {:.2f} GB (a smaller context, or fewer "
+                          "sequences, needs less), activations {:.2f} GB; limit: {:.2f} GB are free",
+                          name, gigabytes(need.weights), gigabytes(need.caches), gigabytes(need.others),
+                          gigabytes(free)));
+}
+
+}  // namespace serval

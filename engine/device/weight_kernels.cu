@@ -1,0 +1,140 @@
+#include "engine/device/weight_kernels.h"
+#include "models/checkpoint/random_weights.h"
+#include "vm/device/cuda_check.h"
+#include "vm/layout/page_image.h"
+#include "vm/warp.h"
+
+namespace serval {
+namespace {
+
+using page_image::kChunkCols;
+using page_image::kPairCols;
+
+constexpr uint32_t kBlockThreads = 256;
+constexpr uint32_t kGroupCols = 8;  // elements that one thread reads at a time: 16 bytes
+constexpr uint32_t kQuadLanes = kPairCols / kGroupCols;
+constexpr uint32_t kPairBytes = 2 * page_image::kProductBytes;
+constexpr uint32_t kPagePairs = kPageBytes / kPairBytes;
+
+struct PackedShape {
+  uint32_t rows, cols;
+  uint32_t head_dim;  // 0: rows in sequence
+};
+
+PackedShape shape_of(const Tensor& weight) {
+  const bool rotary = weight.row_order == RowOrder::kRotaryPairs;
+  return {static_cast<uint32_t>(weight.rows), static_cast<uint32_t>(weight.cols),
+          rotary ? weight.head_dim : 0};
+}
+
+// The matrix's row that is row `row` of unit `unit` of the image. With rotary pairs, rows 4-7 of a unit are
+// the channels that rows 0-3 turn with.
+__device__ uint32_t matrix_row(const PackedShape& shape, uint32_t unit, uint32_t row) {
+  if (shape.head_dim == 0) return unit * kUnitRows + row;
+  constexpr uint32_t kPairs = kUnitRows / 2;
+  const uint32_t head_units = shape.head_dim / kUnitRows;
+  const uint32_t channel =
+      unit % head_units * kPairs + row % kPairs + (row < kPairs ? 0 : shape.head_dim / 2);
+  return unit / head_units * shape.head_dim + channel;
+}
+
+// Sources of eight neighbouring elements of a matrix.
+struct RowMajor {
+  const uint16_t* rows;
+  uint64_t first_row;
+  uint32_t cols;
+  __device__ uint4 operator()(uint64_t row, uint32_t col) const {
+    return *reinterpret_cast<const uint4*>(rows + (row - first_row) * cols + col);
+  }
+};
+
+struct RandomMatrix {
+  uint64_t key;
+  float scale;
+  uint32_t cols;
+
+  __device__ uint32_t pair(uint64_t word, uint32_t i) const {
+    const auto value = [&](uint32_t byte) {
+      return random_matrix_value(static_cast<int8_t>(word >> (8 * byte)), scale);
+    };
+    return value(2 * i) | uint32_t{value(2 * i + 1)} << 16;
+  }
+  __device__ uint4 operator()(uint64_t row, uint32_t col) const {
+    const uint64_t word = random_word(key, (row * cols + col) / kRandomElementsPerWord);
+    return {pair(word, 0), pair(word, 1), pair(word, 2), pair(word, 3)};
+  }
+};
+static_assert(kRandomElementsPerWord == kGroupCols);
+
+// One warp makes the two products that cover 32 columns of each half of a page (vm/layout/page_image.h).
+template <class Elements>
+__global__ void __launch_bounds__(kBlockThreads)
+    pack(Elements elements, PackedShape shape, uint32_t first_unit, uint64_t num_pairs, std::byte* image) {
+  const uint64_t pair_index = (uint64_t{blockIdx.x} * kBlockThreads + threadIdx.x) / kWarpThreads;
+  if (pair_index >= num_pairs) return;
+  const auto unit_pairs = static_cast<uint32_t>(page_image::unit_bytes(shape.cols) / kPairBytes);
+  const uint32_t unit = first_unit + static_cast<uint32_t>(pair_index / unit_pairs);
+  const auto pair = static_cast<uint32_t>(pair_index % unit_pairs);
+  const uint32_t lane = threadIdx.x % kWarpThreads;
+
+  const uint32_t chunk = pair / kPagePairs;
+  const uint32_t row = matrix_row(shape, unit, lane / kQuadLanes);
+  const uint32_t col = chunk * kChunkCols + pair % kPagePairs * kPairCols + lane % kQuadLanes * kGroupCols;
+  const auto element_group = [&](uint32_t c) {
+    return row < shape.rows && c < shape.cols ? elements(row, c) : uint4{};
+  };
+  const uint4 first = element_group(col);
+  const uint4 second = element_group(col + page_image::half_cols(shape.cols, chunk));
+
+  auto* out =
+      reinterpret_cast<uint4*>(image + page_image::page_offset(shape.cols, unit, 0) + pair * kPairBytes);
+  out[lane] = {first.x, second.x, first.y, second.y};
+  out[kWarpThreads + lane] = {first.z, second.z, first.w, second.w};
+}
+
+template <class Elements>
+void launch_pack(const Elements& elements, const PackedShape& shape, uint64_t first_row, uint64_t num_rows,
+                 std::byte* image, cudaStream_t stream) {
+  const uint64_t num_units = (num_rows + kUnitRows - 1) / kUnitRows;
+  const uint64_t num_pairs = num_units * (page_image::unit_bytes(shape.cols) / kPairBytes);
+  constexpr uint32_t kBlockPairs = kBlockThreads / kWarpThreads;
+  const auto blocks = static_cast<uint32_t>((num_pairs + kBlockPairs - 1) / kBlockPairs);
+  pack<<<blocks, kBlockThreads, 0, stream>>>(elements, shape, static_cast<uint32_t>(first_row / kUnitRows),
+                                             num_pairs, image);
+  SERVAL_CUDA_CHECK(cudaGetLastError());
+}
+
+__global__ void __launch_bounds__(kBlockThreads)
+    fill(RandomMatrix elements, uint64_t num_groups, uint4* out) {
+  const uint64_t group = uint64_t{blockIdx.x} * kBlockThreads + threadIdx.x;
+  if (group < num_groups) out[group] = elements(group, 0);
+}
+
+}  // namespace
+
+uint32_t slice_rows(const Tensor& weight) {
+  return weight.row_order == RowOrder::kRotaryPairs ? weight.head_dim : kUnitRows;
+}
+
+void pack_rows(const Tensor& weight, uint64_t first_row, uint64_t num_rows, const uint16_t* rows,
+               std::byte* image, cudaStream_t stream) {
+  const PackedShape shape = shape_of(weight);
+  launch_pack(RowMajor{rows, first_row, shape.cols}, shape, first_row, num_rows, image, stream);
+}
+
+void pack_random(const Tensor& weight, uint64_t seed, std::byte* image, cudaStream_t stream) {
+  const PackedShape shape = shape_of(weight);
+  const RandomMatrix elements{random_tensor_key(weight.name, seed), random_matrix_scale(shape.cols),
+                              shape.cols};
+  launch_pack(elements, shape, 0, shape.rows, image, stream);
+}
+
+void fill_random(uint16_t* out, uint64_t count, uint64_t key, float scale, cudaStream_t stream) {
+  const uint64_t num_groups = count / kGroupCols;
+  const auto blocks = static_cast<uint32_t>((num_groups + kBlockThreads - 1) / kBlockThreads);
+  fill<<<blocks, kBlockThreads, 0, stream>>>(RandomMatrix{key, scale, kGroupCols}, num_groups,
+                                             reinterpret_cast<uint4*>(out));
+  SERVAL_CUDA_CHECK(cudaGetLastError());
+}
+
+}  // namespace serval

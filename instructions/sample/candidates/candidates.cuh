@@ -1,0 +1,199 @@
+// The tokens of a row as candidates in their order: which one lies at a given weight from the first.
+//
+// The head, the first few dozen or hundred, is kept sorted in shared memory. What lies beyond is found in the
+// row itself, by radix search over places, which takes several passes over it.
+#pragma once
+
+#include <cstdint>
+
+#include "instructions/sample/candidates/histogram.cuh"
+#include "instructions/sample/candidates/rank_key.cuh"
+#include "instructions/sample/candidates/sort.cuh"
+#include "instructions/sample/candidates/token_list.cuh"
+#include "instructions/sample/candidates/weight.cuh"
+#include "instructions/sample/collectives.cuh"
+#include "instructions/sample/row/buffered_quads.cuh"
+#include "instructions/sample/row/logits_row.cuh"
+#include "instructions/sample/row/penalties.cuh"
+#include "instructions/sample/row/unit_logits.cuh"
+#include "instructions/sample/scratch.cuh"
+#include "vm/device/group.cuh"
+
+namespace serval::device::sample {
+
+// All functions are for all threads of the group together and give all of them the same result.
+class Candidates {
+ public:
+  // The head holds at least `wanted` candidates, if so many are readily found. `thread_largest` is the
+  // largest logit among the thread's own, before penalties.
+  __device__ __forceinline__ Candidates(const Group& group, Scratch& scratch, const LogitsRow& row,
+                                        const UnitsOfRow& units, const Penalties& penalties,
+                                        float thread_largest, uint32_t wanted)
+      : group_(group), scratch_(scratch), row_(row), units_(units), penalties_(penalties) {
+    if (penalties.any()) wanted += kHistoryTokens;  // that many may fall behind
+    const bool all = row.vocab() <= kRunCapacity;
+    const Place last = all ? kLastPlace : reached_by(thread_largest, min(wanted, kMaxRank));
+    head_size_ = find_head({kFirstPlace, last});
+  }
+
+  // The candidate of this rank, 1 for the first, if it is in the head.
+  __device__ __forceinline__ bool has(uint32_t rank) const { return rank <= head_size_; }
+  __device__ __forceinline__ Place ranked(uint32_t rank) const { return scratch_.head[rank - 1]; }
+
+  // The first kept candidate at which their cumulative weight is more than target(total), or than target(0)
+  // if that does not depend on the total weight of those kept.
+  template <class Target>
+  __device__ __forceinline__ Place at(const Kept& kept, const Weight& weight, bool needs_total,
+                                      Target&& target) const {
+    const Place* head = scratch_.head;
+    const bool head_has_all = has_all(kept);
+    const uint64_t total = needs_total && !head_has_all ? row_total(kept, weight) : 0;
+    const Found found = first_beyond(
+        group_, scratch_, head_size_, [&](uint32_t i) { return kept.weigh(weight, head[i]); },
+        [&](uint64_t head_total) { return target(head_has_all ? head_total : total); });
+    return found.index < head_size_ ? head[found.index] : search(kept, weight, found.target);
+  }
+
+ private:
+  // The largest logits of the threads are logits of as many tokens: at least `rank` tokens reach the one of
+  // this rank, and not many more, as neighbouring units belong to different threads. Up to this rank: their
+  // number grows with the logarithm of 1 / (threads - rank).
+  static constexpr uint32_t kMaxRank = 192;
+
+  // A place that `rank` tokens reach, before penalties. Keys are compared without their last bits, which hold
+  // the thread, so that no two are equal.
+  __device__ __forceinline__ Place reached_by(float thread_largest, uint32_t rank) const {
+    constexpr uint32_t kThreadMask = kGroupThreads - 1, kChains = 4;
+    const uint32_t key = (key_of(thread_largest) & ~kThreadMask) | group_.thread;
+    scratch_.thread_keys[group_.thread] = key;
+    group_.sync();
+    uint32_t ahead[kChains] = {};
+#pragma unroll 8
+    for (uint32_t i = 0; i < kGroupThreads; i += kChains) {
+#pragma unroll
+      for (uint32_t j = 0; j < kChains; ++j) ahead[j] += scratch_.thread_keys[i + j] > key ? 1 : 0;
+    }
+    if ((ahead[0] + ahead[1]) + (ahead[2] + ahead[3]) + 1 == rank) scratch_.ranked_key = key & ~kThreadMask;
+    group_.sync();
+    return max(Place{scratch_.ranked_key} << kTokenBits, kLastPlace);
+  }
+
+  // Sorts the candidates of the range into the head. Returns how many they are, 0 if too many.
+  __device__ __forceinline__ uint32_t find_head(PlaceRange range) const {
+    TokenList list(group_, scratch_);
+    if (!list_reaching(group_, scratch_, row_, units_, logit_of(range.last), list)) return 0;
+    const uint32_t size = list.to_places(row_, penalties_, range);
+    if (size > kRunCapacity) return 0;  // many equal ones
+    sort(group_, scratch_.unsorted, size, scratch_.head);
+    return size;
+  }
+
+  // True if no kept candidate lies beyond the head.
+  __device__ __forceinline__ bool has_all(const Kept& kept) const {
+    if (head_size_ == row_.vocab()) return true;
+    if (head_size_ == 0) return false;
+    const Place last = scratch_.head[head_size_ - 1];
+    const bool ends_there = kept.last_logit == logit_of(last) && kept.last_token == token_of(last);
+    return ends_there || !kept.contains(token_of(last), logit_of(last));
+  }
+
+  __device__ __forceinline__ uint64_t row_total(const Kept& kept, const Weight& weight) const {
+    uint64_t own = 0;
+    for_each_quad(row_, group_.thread, scratch_.staged, [&](uint32_t token, const LogitQuad& quad) {
+#pragma unroll
+      for (uint32_t i = 0; i < kQuadLogits; ++i) {
+        const uint64_t w = kept.weigh(weight, token + i, clean(quad.logit[i]));
+        own += token + i < row_.vocab() ? w : 0;
+      }
+    });
+    penalties_.correct(group_.thread, [&](uint32_t token, float raw, float penalised) {
+      own += kept.weigh(weight, token, penalised) - kept.weigh(weight, token, raw);
+    });
+    return sum_all(group_, scratch_, own);
+  }
+
+  // at() without a head: sums the weights of the row's candidates in bins of places, goes on within the bin
+  // that holds the target, and finishes once its candidates fit into shared memory.
+  __device__ __forceinline__ Place search(const Kept& kept, const Weight& weight, uint64_t target) const {
+    PlaceRange range = {kFirstPlace, kLastPlace};
+    for (uint32_t range_bits = kPlaceBits;;) {
+      const uint32_t bin_bits = range_bits > kBinBits ? range_bits - kBinBits : 0;
+      fill_bins(kept, weight, range, bin_bits);
+      const Found bin = first_beyond(
+          group_, scratch_, kBins, [&](uint32_t i) { return scratch_.bins.sum(i); },
+          [&](uint64_t) { return target; });
+      target -= bin.before;
+      range.first -= Place{bin.index} << bin_bits;
+      if (bin_bits == 0) return range.first;
+      range.last = max(range.first - ((Place{1} << bin_bits) - 1), kLastPlace);
+      const uint32_t size = find_window(range);
+      if (size > 0) return at_window(kept, weight, target, size);
+      range_bits = bin_bits;
+    }
+  }
+
+  // Sorts the candidates of the range into the window. Returns how many they are, 0 if too many.
+  __device__ __forceinline__ uint32_t find_window(PlaceRange range) const {
+    TokenList list(group_, scratch_);
+    const float most = logit_of(range.first), least = logit_of(range.last);
+    const auto add = [&](uint32_t token, const LogitQuad& quad) {
+#pragma unroll
+      for (uint32_t i = 0; i < kQuadLogits; ++i) {
+        const float logit = clean(quad.logit[i]);
+        if (logit >= least && !(logit > most) && token + i < row_.vocab()) list.add(token + i);
+      }
+    };
+    for_each_quad(row_, group_.thread, scratch_.staged, add, [&] { return list.overflows(); });
+    const uint32_t size = list.to_places(row_, penalties_, range);
+    if (size > kRunCapacity) return 0;
+    sort(group_, scratch_.unsorted, size, scratch_.window);
+    return size;
+  }
+
+  // at() of the `size` candidates in the window.
+  __device__ __forceinline__ Place at_window(const Kept& kept, const Weight& weight, uint64_t target,
+                                             uint32_t size) const {
+    const Place* window = scratch_.window;
+    const Found found = first_beyond(
+        group_, scratch_, size, [&](uint32_t i) { return kept.weigh(weight, window[i]); },
+        [&](uint64_t) { return target; });
+    return window[found.index];
+  }
+
+  // Bin i: the weight of the range's kept candidates at places first - (i << bin_bits) and the 2^bin_bits - 1
+  // after it.
+  __device__ __forceinline__ void fill_bins(const Kept& kept, const Weight& weight, PlaceRange range,
+                                            uint32_t bin_bits) const {
+    Bins& bins = scratch_.bins;
+    bins.clear(group_.thread);
+    group_.sync();
+    const Binning binning = {kept, weight, range, bin_bits, row_.vocab()};
+    const float most = logit_of(range.first), least = logit_of(range.last);
+    for_each_quad(row_, group_.thread, scratch_.staged, [&](uint32_t token, const LogitQuad& quad) {
+      if (quad.largest() < least || quad.smallest() > most) return;
+      WeightInBin w[kQuadLogits];
+      uint32_t old[kQuadLogits];
+#pragma unroll
+      for (uint32_t i = 0; i < kQuadLogits; ++i) w[i] = binning(token + i, clean(quad.logit[i]));
+#pragma unroll
+      for (uint32_t i = 0; i < kQuadLogits; ++i) old[i] = bins.add_low(w[i].bin, w[i].weight);
+#pragma unroll
+      for (uint32_t i = 0; i < kQuadLogits; ++i) bins.add_high(w[i].bin, w[i].weight, old[i]);
+    });
+    penalties_.correct(group_.thread, [&](uint32_t token, float raw, float penalised) {
+      const WeightInBin out = binning(token, raw), in = binning(token, penalised);
+      bins.add_high(out.bin, 0 - out.weight, bins.add_low(out.bin, 0 - out.weight));
+      bins.add_high(in.bin, in.weight, bins.add_low(in.bin, in.weight));
+    });
+    group_.sync();
+  }
+
+  const Group& group_;
+  Scratch& scratch_;
+  const LogitsRow& row_;
+  const UnitsOfRow& units_;
+  const Penalties& penalties_;
+  uint32_t head_size_;
+};
+
+}  // namespace serval::device::sample

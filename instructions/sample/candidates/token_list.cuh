@@ -1,0 +1,89 @@
+// Tokens that a pass over the row selects, and their places.
+#pragma once
+
+#include <cstdint>
+
+#include "instructions/sample/candidates/rank_key.cuh"
+#include "instructions/sample/row/logits_row.cuh"
+#include "instructions/sample/row/penalties.cuh"
+#include "instructions/sample/row/unit_logits.cuh"
+#include "instructions/sample/scratch.cuh"
+#include "vm/device/group.cuh"
+
+namespace serval::device::sample {
+
+// Of the whole group, in any order; kRunCapacity at most.
+class TokenList {
+ public:
+  __device__ __forceinline__ TokenList(const Group& group, Scratch& scratch)
+      : group_(group), scratch_(scratch) {
+    if (group.thread == 0) scratch.unit_count = scratch.token_count = scratch.place_count = 0;
+    group.sync();
+  }
+
+  __device__ __forceinline__ void add(uint32_t token) {
+    const uint32_t i = atomicAdd(&scratch_.token_count, 1U);
+    if (i < kRunCapacity) scratch_.tokens[i] = token;
+  }
+  // True once more have been added than it holds.
+  __device__ __forceinline__ bool overflows() const {
+    return *static_cast<const volatile uint32_t*>(&scratch_.token_count) > kRunCapacity;
+  }
+
+  // Writes the places in `range` of the tokens and of all that are penalised, after the penalty, to
+  // Scratch::unsorted. Returns how many they are; more than kRunCapacity if too many. For all threads.
+  __device__ __forceinline__ uint32_t to_places(const LogitsRow& row, const Penalties& penalties,
+                                                PlaceRange range) {
+    group_.sync();
+    const uint32_t tokens = scratch_.token_count;
+    if (tokens > kRunCapacity) return tokens;
+#pragma unroll 1
+    for (uint32_t i = group_.thread; i < tokens; i += kGroupThreads) {
+      const uint32_t token = scratch_.tokens[i];
+      const float logit = clean(row.logit(token));
+      if (!penalties.contains(token)) add_place(place_of(logit, token), range);
+    }
+    penalties.correct(group_.thread, [&](uint32_t token, float, float penalised) {
+      add_place(place_of(penalised, token), range);
+    });
+    group_.sync();
+    return scratch_.place_count;
+  }
+
+ private:
+  __device__ __forceinline__ void add_place(Place place, PlaceRange range) {
+    if (place < range.last || place > range.first) return;
+    const uint32_t i = atomicAdd(&scratch_.place_count, 1U);
+    if (i < kRunCapacity) scratch_.unsorted.places[i] = place;
+  }
+
+  const Group& group_;
+  Scratch& scratch_;
+};
+
+// Lists the tokens whose logits, as they came, are at least `least`: first the units that have any, then 8
+// lanes look into each. False if these are too many. For all threads.
+__device__ __forceinline__ bool list_reaching(const Group& group, Scratch& scratch, const LogitsRow& row,
+                                              const UnitsOfRow& units, float least, TokenList& list) {
+#pragma unroll 1
+  for (uint32_t first = group.thread; first < units.count(); first += kReachingBatch * kGroupThreads) {
+    uint32_t reaching = units.reaching(first, least);
+#pragma unroll 1
+    for (; reaching != 0; reaching &= reaching - 1) {
+      const uint32_t i = atomicAdd(&scratch.unit_count, 1U);
+      const auto in_batch = static_cast<uint32_t>(__ffs(static_cast<int>(reaching))) - 1;
+      if (i < kRunCapacity) scratch.units[i] = first + in_batch * kGroupThreads;
+    }
+  }
+  group.sync();
+  const uint32_t count = scratch.unit_count;
+  if (count > kRunCapacity) return false;
+#pragma unroll 1
+  for (uint32_t i = group.thread / kUnitRows; i < count; i += kGroupThreads / kUnitRows) {
+    const uint32_t token = scratch.units[i] * kUnitRows + group.thread % kUnitRows;
+    if (token < row.vocab() && clean(row.logit(token)) >= least) list.add(token);
+  }
+  return true;
+}
+
+}  // namespace serval::device::sample

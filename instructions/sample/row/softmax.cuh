@@ -1,0 +1,100 @@
+// The first candidate of a row as it came, and the sum of exponentials, from the row's units.
+//
+// Units' sums are of exp(logit) as it is: float holds what is e^80 times larger or smaller just as well.
+// Where that is not enough, or a logit is not finite, the sum comes out as zero, infinite or NaN, and is
+// taken again, from the logits, relative to the largest. It is NaN then only if a logit is not finite.
+#pragma once
+
+#include <cfloat>
+#include <cmath>
+#include <cstdint>
+
+#include "instructions/common/unit_softmax.h"
+#include "instructions/sample/candidates/rank_key.cuh"
+#include "instructions/sample/collectives.cuh"
+#include "instructions/sample/row/buffered_quads.cuh"
+#include "instructions/sample/row/logits_row.cuh"
+#include "instructions/sample/row/unit_logits.cuh"
+#include "instructions/sample/scratch.cuh"
+#include "vm/device/group.cuh"
+#include "vm/ptx/math.cuh"
+
+namespace serval::device::sample {
+
+// With a smaller largest logit, exponentials that still count would be too small for float.
+inline constexpr float kLeastLargest = -60;
+
+// What one thread finds in its units.
+struct ThreadSoftmax {
+  float largest = kMinusInfinity;
+  uint32_t unit = 0;  // the first with it
+  float sum_of_unit = 0;
+  float sum = 0;
+
+  // The first with the largest logit.
+  __device__ __forceinline__ uint32_t token() const {
+    return unit * kUnitRows + (__float_as_uint(sum_of_unit) & kFirstOfUnitMask);
+  }
+
+  __device__ __forceinline__ void add(uint32_t index, const UnitSoftmax& of_unit) {
+    const bool larger = of_unit.largest > largest;
+    largest = larger ? of_unit.largest : largest;
+    unit = larger ? index : unit;
+    sum_of_unit = larger ? of_unit.sum : sum_of_unit;
+    sum += of_unit.sum;
+  }
+};
+
+// Of a whole row.
+struct Softmax {
+  Place first;           // of the candidates, before any penalty
+  float thread_largest;  // among this thread's logits
+  float sum;             // of exp(logit - largest); NaN if a logit is NaN or infinite
+};
+
+// The first of the warp's candidates, for all lanes.
+__device__ __forceinline__ Place first_of_warp(const ThreadSoftmax& thread) {
+  const uint32_t key = key_of(thread.largest);
+  const uint32_t largest = __reduce_max_sync(kAllLanes, key);
+  const uint32_t token = __reduce_min_sync(kAllLanes, key == largest ? thread.token() : UINT32_MAX);
+  return largest == kMinusInfinityKey ? kLastPlace : place_of_key(largest, token);
+}
+
+// The sum again, for rows with logits that are not finite or very far from 0.
+__device__ __forceinline__ float careful_sum(const Group& group, Scratch& scratch, const LogitsRow& row,
+                                             float largest) {
+  double own = 0;
+  for_each_quad(row, group.thread, scratch.staged, [&](uint32_t token, const LogitQuad& quad) {
+#pragma unroll
+    for (uint32_t i = 0; i < kQuadLogits; ++i) {
+      const float logit = quad.logit[i];
+      const float share = share_if_finite(logit, expf(shortfall(clean(logit), largest)));
+      own += token + i < row.vocab() ? share : 0;
+    }
+  });
+  return static_cast<float>(sum_all(group, scratch, own));
+}
+
+__device__ __forceinline__ Softmax softmax(const Group& group, Scratch& scratch, const LogitsRow& row,
+                                           const UnitsOfRow& units) {
+  ThreadSoftmax thread;
+  units.for_each(group.thread, [&](uint32_t unit, const UnitSoftmax& of_unit) { thread.add(unit, of_unit); });
+  const float warp_sum = sum_warp(thread.sum);
+  const Place warp_first = first_of_warp(thread);
+  if (group.lane == 0) scratch.warp_softmax[group.warp] = {warp_first, warp_sum};
+  group.sync();
+  Softmax s = {kLastPlace, thread.largest, 0};
+#pragma unroll
+  for (const WarpSoftmax& w : scratch.warp_softmax) {
+    s.first = max(s.first, w.first);
+    s.sum += w.sum;
+  }
+  const float largest = logit_of(s.first);
+  if (largest == kMinusInfinity) s.first = place_of(largest, 0);  // all are equal
+  s.sum *= ptx::exp(-largest);
+  const bool in_range = largest >= kLeastLargest && s.sum > 0 && s.sum <= FLT_MAX;
+  if (!in_range) s.sum = careful_sum(group, scratch, row, largest);
+  return s;
+}
+
+}  // namespace serval::device::sample

@@ -1,0 +1,80 @@
+// What `lm_head` left of a row beside its logits: a largest logit and a sum for each unit of 8 tokens
+// (instructions/common/unit_softmax.h), an eighth of the row's size.
+//
+// A thread takes every kGroupThreads-th unit.
+#pragma once
+
+#include <cstdint>
+
+#include "instructions/common/unit_softmax.h"
+#include "instructions/sample/candidates/rank_key.cuh"
+#include "vm/device/group.cuh"
+#include "vm/ptx/memory.cuh"
+#include "vm/ptx/ptx.cuh"
+
+namespace serval::device::sample {
+
+// Under way at the same time: all of a thread's, in vocabularies of up to 2^17 tokens. What is read has just
+// been written, while the next pass's weights come in: a trip to L2 takes a microsecond.
+inline constexpr uint32_t kBatchUnits = 64;
+inline constexpr uint32_t kReachingBatch = 32;  // a bit each
+
+class UnitsOfRow {
+ public:
+  // `unit_softmax`: [rows, units of the vocabulary].
+  __device__ __forceinline__ UnitsOfRow(const UnitSoftmax* unit_softmax, uint32_t row, uint32_t vocab)
+      : count_(static_cast<uint32_t>(vocabulary_units(vocab))),
+        units_(reinterpret_cast<const float2*>(unit_softmax) + size_t{row} * count_) {}
+
+  __device__ __forceinline__ uint32_t count() const { return count_; }
+
+  // Bit i: unit first + i * kGroupThreads has a logit that is at least `least`.
+  __device__ __forceinline__ uint32_t reaching(uint32_t first, float least) const {
+    float largest[kReachingBatch];
+#pragma unroll
+    for (uint32_t i = 0; i < kReachingBatch; ++i) {
+      largest[i] = ptx::load_relaxed(&units_[min(first + i * kGroupThreads, count_ - 1)].x);
+    }
+    uint32_t bits = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < kReachingBatch; ++i) {
+      const bool reaches = first + i * kGroupThreads < count_ && largest[i] >= least;
+      bits |= reaches ? 1U << i : 0;
+    }
+    return bits;
+  }
+
+  // For all units of this thread, in order: fn(unit, its UnitSoftmax), with -infinity and 0 for some that the
+  // row does not have.
+  template <class Fn>
+  __device__ __forceinline__ void for_each(uint32_t thread, Fn&& fn) const {
+#pragma unroll 1
+    for (uint32_t first = thread; first < count_; first += kBatchUnits * kGroupThreads) {
+      float2 batch[kBatchUnits];
+      load(first, batch);
+      visit(first, batch, fn);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ void load(uint32_t first, float2 (&batch)[kBatchUnits]) const {
+#pragma unroll
+    for (uint32_t i = 0; i < kBatchUnits; ++i) {
+      const uint32_t unit = first + i * kGroupThreads;
+      batch[i] = {kMinusInfinity, 0};
+      if (unit < count_) batch[i] = ptx::load_relaxed(units_ + unit);
+    }
+  }
+  template <class Fn>
+  static __device__ __forceinline__ void visit(uint32_t first, const float2 (&batch)[kBatchUnits], Fn& fn) {
+#pragma unroll
+    for (uint32_t i = 0; i < kBatchUnits; ++i) {
+      fn(first + i * kGroupThreads, UnitSoftmax{batch[i].x, batch[i].y});
+    }
+  }
+
+  uint32_t count_;
+  const float2* units_;
+};
+
+}  // namespace serval::device::sample

@@ -1,0 +1,109 @@
+#include "profiler/analysis/tracks.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace serval {
+namespace {
+
+constexpr double kBytesPerNsToGb = 1.0;  // a byte a nanosecond is 1e9 bytes a second
+
+// Of what came before the first window and after the last, a trace has only a part.
+int64_t begin_of(const Trace& trace) {
+  return trace.windows.empty() ? 0 : trace.windows.front().begin_ns;
+}
+int64_t end_of(const Trace& trace) {
+  return trace.windows.empty() ? 0 : trace.windows.back().end_ns;
+}
+
+// Sums over the trace's windows of what is spread evenly over stretches of time.
+class Bins {
+ public:
+  Bins(const Trace& trace, int64_t bin_ns)
+      : origin_ns_(begin_of(trace)),
+        end_ns_(end_of(trace)),
+        bin_ns_(bin_ns),
+        sums_(static_cast<size_t>((end_ns_ - origin_ns_ + bin_ns - 1) / bin_ns), 0) {}
+
+  // `rate` for each nanosecond from begin to end.
+  void add(int64_t begin_ns, int64_t end_ns, double rate) {
+    int64_t at = std::max(begin_ns, origin_ns_) - origin_ns_;
+    const int64_t end = std::min(end_ns, end_ns_) - origin_ns_;
+    while (at < end) {
+      const int64_t bin = at / bin_ns_, until = std::min(end, (bin + 1) * bin_ns_);
+      sums_[static_cast<size_t>(bin)] += rate * static_cast<double>(until - at);
+      at = until;
+    }
+  }
+  Track means(std::string name) const {
+    Track track{std::move(name), {}};
+    for (size_t b = 0; b < sums_.size(); ++b) {
+      const int64_t begin = static_cast<int64_t>(b) * bin_ns_;
+      const int64_t length = std::min(bin_ns_, end_ns_ - origin_ns_ - begin);
+      track.points.push_back({origin_ns_ + begin, sums_[b] / static_cast<double>(length)});
+    }
+    return track;
+  }
+
+ private:
+  int64_t origin_ns_, end_ns_, bin_ns_;
+  std::vector<double> sums_;
+};
+
+// When an execution's bytes come: with its pages, else while it computes.
+std::pair<int64_t, int64_t> loading_time(const Execution& x) {
+  if (x.has(EventKind::kLastLanded)) return {x.time(EventKind::kLoadBegin), x.time(EventKind::kLastLanded)};
+  return {x.time(EventKind::kComputeBegin), x.time(EventKind::kComputeEnd)};
+}
+
+Track bandwidth(const Trace& trace, int64_t bin_ns) {
+  Bins bins(trace, bin_ns);
+  for (const Execution& x : trace.executions) {
+    const auto [begin, end] = loading_time(x);
+    if (begin == kNever || end == kNever) continue;
+    // What took no time came at its end.
+    const int64_t first = std::min(begin, end - 1);
+    bins.add(first, end, kBytesPerNsToGb * static_cast<double>(x.bytes) / static_cast<double>(end - first));
+  }
+  return bins.means("GB/s");
+}
+
+Track busy_sms(const Trace& trace, int64_t bin_ns) {
+  Bins bins(trace, bin_ns);
+  for (const Execution& x : trace.executions) {
+    if (!x.has(EventKind::kComputeEnd)) continue;
+    bins.add(x.time(EventKind::kComputeBegin) + x.starved_ns, x.time(EventKind::kComputeEnd), 1);
+  }
+  return bins.means("busy SMs");
+}
+
+// Samples hold until the SM's next.
+template <class Value>
+Track sampled(const Trace& trace, int64_t bin_ns, std::string name, Value&& value) {
+  Bins bins(trace, bin_ns);
+  for (size_t s = 0; s < trace.samples.size(); ++s) {
+    const PageSample& sample = trace.samples[s];
+    const bool last = s + 1 == trace.samples.size() || trace.samples[s + 1].sm != sample.sm;
+    const int64_t until = last ? end_of(trace) : trace.samples[s + 1].at_ns;
+    bins.add(sample.at_ns, until, static_cast<double>(value(sample)));
+  }
+  return bins.means(std::move(name));
+}
+
+}  // namespace
+
+std::vector<Track> tracks_of(const Trace& trace, int64_t bin_ns) {
+  std::vector<Track> tracks = {bandwidth(trace, bin_ns), busy_sms(trace, bin_ns)};
+  if (trace.samples.empty()) return tracks;
+  tracks.push_back(
+      sampled(trace, bin_ns, "bytes in flight", [](const PageSample& s) { return s.bytes_in_flight; }));
+  tracks.push_back(sampled(trace, bin_ns, "free pages", [](const PageSample& s) { return s.free_pages; }));
+  return tracks;
+}
+
+int64_t default_bin_ns(const Trace& trace) {
+  constexpr int64_t kPoints = 1000;
+  return std::max<int64_t>(1, (end_of(trace) - begin_of(trace)) / kPoints);
+}
+
+}  // namespace serval

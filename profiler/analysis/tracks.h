@@ -1,0 +1,31 @@
+// Figures over time, of all SMs together.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "profiler/trace/trace.h"
+
+namespace serval {
+
+struct TrackPoint {
+  int64_t at_ns = 0;  // the value holds from here to the next point
+  double value = 0;
+};
+
+struct Track {
+  std::string name;  // "GB/s", "bytes in flight", "busy SMs", "free pages"
+  std::vector<TrackPoint> points;
+};
+
+// Means over bins of `bin_ns`, from the first window's begin to the last one's end:
+//   GB/s             an execution's bytes, spread evenly over the time in which it loads
+//   busy SMs         those whose consumers compute
+//   bytes in flight  and
+//   free pages       sums over SMs of their last samples; left out where a trace has no samples
+std::vector<Track> tracks_of(const Trace& trace, int64_t bin_ns);
+// A bin that gives about a thousand points.
+int64_t default_bin_ns(const Trace& trace);
+
+}  // namespace serval

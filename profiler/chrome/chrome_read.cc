@@ -1,0 +1,272 @@
+#include <algorithm>
+#include <fmt/format.h>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "profiler/analysis/slices.h"
+#include "profiler/chrome/chrome_check.h"
+#include "profiler/chrome/chrome_format.h"
+#include "profiler/chrome/chrome_trace.h"
+#include "profiler/chrome/gzip.h"
+#include "vm/base/error.h"
+#include "vm/base/json_fields.h"
+#include "vm/base/json_file.h"
+
+namespace serval {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kMaxWord = std::numeric_limits<uint32_t>::max();
+constexpr int64_t kMaxInteger = int64_t{1} << 53;
+
+// A list of integers with a fixed meaning each, taken from front to back.
+class Row {
+ public:
+  Row(const json& row, size_t size, const std::string& where) : row_(row), where_(where) {
+    if (!row.is_array() || row.size() != size) refuse(fmt::format("not a list of {} values", size));
+  }
+  int64_t integer(int64_t least, int64_t most) {
+    const json& value = row_[next_++];
+    if (!value.is_number_integer()) refuse(fmt::format("value {}: not an integer", next_));
+    const bool huge =
+        value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(kMaxInteger);
+    const int64_t v = huge ? kMaxInteger + 1 : value.get<int64_t>();
+    if (v < least || v > most) refuse(fmt::format("value {}: {}, limit {} to {}", next_, v, least, most));
+    return v;
+  }
+  uint32_t word() { return static_cast<uint32_t>(integer(0, kMaxWord)); }
+  std::string text() {
+    const json& value = row_[next_++];
+    if (!value.is_string()) refuse(fmt::format("value {}: not a text", next_));
+    return value.get<std::string>();
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw Error(ErrorKind::kRuntime, where_ + ": " + what);
+  }
+  const json& row_;
+  const std::string& where_;
+  size_t next_ = 0;
+};
+
+class ChromeReader {
+ public:
+  explicit ChromeReader(const std::string& name) : name_(name), check_(name) {}
+
+  Trace read(std::string_view text) {
+    const json root = parse_json_elements(
+        text, name_,
+        [this](const std::string& member, const json& element) { return take(member, element); });
+    check_.finish();
+    const JsonFields fields(root, name_);
+    if (!fields.has(chrome::kTraceMember))
+      fields.fail(chrome::kTraceMember, "missing: not a trace of serval profile");
+    read_trace_member(fields.object(chrome::kTraceMember));
+    check_trace(trace_, name_);
+    check_events();
+    return std::move(trace_);
+  }
+
+ private:
+  bool take(const std::string& member, const json& element);
+  void take_instruction(const json& element);
+  void take_execution(const json& element);
+  void take_sample(const json& element);
+  void read_trace_member(const JsonFields& fields);
+  void read_machine(const JsonFields& fields);
+  void read_lists(const JsonFields& fields);
+  void check_format(const JsonFields& fields) const;
+  void check_events() const;
+  void read_metadata(const JsonFields& fields);
+  const json& list(const JsonFields& fields, const char* key) const;
+  template <class Read>
+  void for_rows(const JsonFields& fields, const char* key, size_t size, Read&& read) const;
+  template <class Read>
+  void for_values(const JsonFields& fields, const char* key, Read&& read) const;
+
+  const std::string& name_;
+  ChromeCheck check_;
+  Trace trace_;
+};
+
+bool ChromeReader::take(const std::string& member, const json& element) {
+  if (member == "traceEvents") {
+    check_.add(element);
+  } else if (member == chrome::kInstructionsMember) {
+    take_instruction(element);
+  } else if (member == chrome::kExecutionsMember) {
+    take_execution(element);
+  } else if (member == chrome::kSamplesMember) {
+    take_sample(element);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void ChromeReader::take_instruction(const json& element) {
+  constexpr size_t kValues = 11;
+  const std::string where =
+      fmt::format("{}: {} {}", name_, chrome::kInstructionsMember, trace_.program.instructions.size());
+  Row row(element, kValues, where);
+  TraceInstruction& i = trace_.program.instructions.emplace_back();
+  i.op = row.word();
+  i.layer = static_cast<uint16_t>(row.integer(0, kNoTag));
+  i.queue = row.word();
+  i.pc = row.word();
+  i.bytes = static_cast<uint64_t>(row.integer(0, kMaxInteger));
+  i.operations = static_cast<uint64_t>(row.integer(0, kMaxInteger));
+  i.wait_begin = row.word();
+  i.wait_count = row.word();
+  i.signal_begin = row.word();
+  i.signal_count = row.word();
+  i.text = row.text();
+}
+
+void ChromeReader::take_execution(const json& element) {
+  constexpr size_t kValuesBeforeTimes = 7;
+  const std::string where =
+      fmt::format("{}: {} {}", name_, chrome::kExecutionsMember, trace_.executions.size());
+  Row row(element, kValuesBeforeTimes + kNumEventKinds, where);
+  Execution& x = trace_.executions.emplace_back();
+  x.instruction = row.word();
+  x.pass = row.word();
+  x.sm = row.word();
+  const int64_t counter = row.integer(-1, kMaxWord);
+  x.last_counter = counter < 0 ? kNoCounter : static_cast<uint32_t>(counter);
+  x.bytes = static_cast<uint64_t>(row.integer(0, kMaxInteger));
+  x.room_ns = row.integer(0, kMaxInteger);
+  x.starved_ns = row.integer(0, kMaxInteger);
+  for (int64_t& ns : x.at) ns = row.integer(kNever, kMaxInteger);
+}
+
+void ChromeReader::take_sample(const json& element) {
+  constexpr size_t kValues = 4;
+  const std::string where = fmt::format("{}: {} {}", name_, chrome::kSamplesMember, trace_.samples.size());
+  Row row(element, kValues, where);
+  PageSample& s = trace_.samples.emplace_back();
+  s.at_ns = row.integer(0, kMaxInteger);
+  s.sm = row.word();
+  s.bytes_in_flight = row.word();
+  s.free_pages = row.word();
+}
+
+void ChromeReader::check_format(const JsonFields& fields) const {
+  const int64_t format = fields.integer("format", 0, kMaxWord);
+  if (format != chrome::kFormat)
+    fields.fail("format", fmt::format("{}, expected {}", format, chrome::kFormat));
+  const json* events = fields.find("events");
+  bool same = events != nullptr && events->is_array() && events->size() == kNumEventKinds;
+  for (size_t k = 0; same && k < kNumEventKinds; ++k) same = (*events)[k] == kEventInfos[k].name;
+  if (!same) fields.fail("events", "not those of this version");
+}
+
+void ChromeReader::read_machine(const JsonFields& fields) {
+  constexpr double kMost = 1e12;
+  Machine& m = trace_.program.machine;
+  m.name = fields.text_or("name", "");
+  m.sms = static_cast<uint32_t>(fields.integer("sms", 1, kMaxSms));
+  m.pages_per_sm = static_cast<uint32_t>(fields.integer("pages_per_sm", 0, kMaxWord));
+  m.gb_per_s = fields.number("gb_per_s", 0, kMost);
+  m.sm_gb_per_s = fields.number("sm_gb_per_s", 0, kMost);
+  m.sm_gflop_per_s = fields.number("sm_gflop_per_s", 0, kMost);
+  m.synchronise_us = fields.number("synchronise_us", 0, kMost);
+  m.instruction_us = fields.number("instruction_us", 0, kMost);
+}
+
+const json& ChromeReader::list(const JsonFields& fields, const char* key) const {
+  const json* found = fields.find(key);
+  if (found == nullptr || !found->is_array()) fields.fail(key, "missing, or not a list");
+  return *found;
+}
+
+// Calls read(row) for each element of a list of lists.
+template <class Read>
+void ChromeReader::for_rows(const JsonFields& fields, const char* key, size_t size, Read&& read) const {
+  const std::string where = fmt::format("{}: {}.{}", name_, chrome::kTraceMember, key);
+  for (const json& element : list(fields, key)) {
+    Row row(element, size, where);
+    read(row);
+  }
+}
+
+// Calls read(row) for each value of a list.
+template <class Read>
+void ChromeReader::for_values(const JsonFields& fields, const char* key, Read&& read) const {
+  const json& values = list(fields, key);
+  const std::string where = fmt::format("{}: {}.{}", name_, chrome::kTraceMember, key);
+  Row row(values, values.size(), where);
+  for (size_t v = 0; v < values.size(); ++v) read(row);
+}
+
+void ChromeReader::read_metadata(const JsonFields& fields) {
+  const json* metadata = fields.find("metadata");
+  if (metadata == nullptr || !metadata->is_object()) fields.fail("metadata", "missing, or not an object");
+  for (const auto& [key, value] : metadata->items()) {
+    if (!value.is_string()) fields.fail("metadata", in_quotes(key) + " is not a text");
+    trace_.metadata[key] = value.get<std::string>();
+  }
+}
+
+void ChromeReader::read_lists(const JsonFields& fields) {
+  TraceProgram& program = trace_.program;
+  for_values(fields, "ops", [&](Row& row) { program.ops.push_back(row.text()); });
+  for_values(fields, "increments_per_pass",
+             [&](Row& row) { program.increments_per_pass.push_back(row.word()); });
+  for_rows(fields, "windows", 3, [&](Row& row) {
+    PassWindow& w = trace_.windows.emplace_back();
+    w.pass = row.word();
+    w.begin_ns = row.integer(0, kMaxInteger);
+    w.end_ns = row.integer(0, kMaxInteger);
+  });
+  for_rows(fields, "waits", 3, [&](Row& row) {
+    Wait& w = program.waits.emplace_back();
+    w.counter = row.word();
+    w.threshold = row.word();
+    w.operand_mask = row.word();
+  });
+  for_rows(fields, "signals", 2, [&](Row& row) {
+    Signal& s = program.signals.emplace_back();
+    s.counter = row.word();
+    s.increment = row.word();
+  });
+}
+
+void ChromeReader::read_trace_member(const JsonFields& fields) {
+  check_format(fields);
+  const std::string source = fields.text_or("source", "");
+  const auto known = std::find(kTraceSourceNames.begin(), kTraceSourceNames.end(), source);
+  if (known == kTraceSourceNames.end())
+    fields.fail("source", in_quotes(source) + ", not host, device or sim");
+  trace_.source = static_cast<TraceSource>(known - kTraceSourceNames.begin());
+  trace_.program.global_queue = fields.boolean_or("global_queue", false);
+  trace_.program.gate_counter = static_cast<uint32_t>(fields.integer("gate_counter", 0, kMaxWord));
+  read_machine(fields.object("machine"));
+  read_metadata(fields);
+  read_lists(fields);
+}
+
+// What is drawn and what it was drawn from have to be of one trace.
+void ChromeReader::check_events() const {
+  const size_t slices = slices_of(trace_).size();
+  if (check_.slices() != slices) {
+    throw Error(ErrorKind::kRuntime, fmt::format("{}: traceEvents: {} slices, its executions give {}", name_,
+                                                 check_.slices(), slices));
+  }
+}
+
+}  // namespace
+
+Trace from_chrome_json(std::string_view text, const std::string& name) {
+  return ChromeReader(name).read(text);
+}
+
+Trace read_trace(const std::filesystem::path& path) {
+  std::string text = read_text_file(path, kMaxTraceBytes);
+  if (is_gzip(text)) text = gunzip(text, kMaxTraceBytes, path.string());
+  return from_chrome_json(text, path.string());
+}
+
+}  // namespace serval

@@ -1,0 +1,241 @@
+#include <algorithm>
+#include <fmt/format.h>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "profiler/analysis/edges.h"
+#include "profiler/analysis/slices.h"
+#include "profiler/analysis/tracks.h"
+#include "profiler/chrome/chrome_format.h"
+#include "profiler/chrome/chrome_trace.h"
+#include "profiler/chrome/gzip.h"
+#include "vm/base/write_file.h"
+
+namespace serval {
+namespace {
+
+using nlohmann::json;
+
+std::string quoted(const std::string& text) {
+  return json(text).dump(-1, ' ', /*ensure_ascii=*/false, json::error_handler_t::replace);
+}
+
+// Microseconds with all their nanoseconds.
+std::string microseconds(int64_t ns) {
+  constexpr int64_t kNanosecondsPerMicrosecond = 1000;
+  return fmt::format("{}.{:03}", ns / kNanosecondsPerMicrosecond, ns % kNanosecondsPerMicrosecond);
+}
+
+// Which slices an execution has, to find where its arrows begin and end.
+class SliceIndex {
+ public:
+  SliceIndex(const Trace& trace, const std::vector<Slice>& slices)
+      : slices_(slices), by_execution_(trace.executions.size()) {
+    for (uint32_t s = 0; s < slices.size(); ++s) by_execution_[slices[s].execution].push_back(s);
+  }
+  // The execution's last slice of that role; null if it has none.
+  const Slice* last(uint32_t execution, SmRole role) const {
+    const Slice* found = nullptr;
+    for (const uint32_t s : by_execution_[execution]) {
+      if (slices_[s].role == role) found = &slices_[s];
+    }
+    return found;
+  }
+  const Slice* first(uint32_t execution, SmRole role) const {
+    for (const uint32_t s : by_execution_[execution]) {
+      if (slices_[s].role == role) return &slices_[s];
+    }
+    return nullptr;
+  }
+
+ private:
+  const std::vector<Slice>& slices_;
+  std::vector<std::vector<uint32_t>> by_execution_;
+};
+
+class ChromeWriter {
+ public:
+  explicit ChromeWriter(const Trace& trace) : trace_(trace), program_(trace.program) {}
+
+  std::string write() {
+    // Perfetto wants the unit first, and reads nothing behind a member that it does not know.
+    text_ = "{\"displayTimeUnit\":\"ns\",\n\"traceEvents\":[\n";
+    write_names();
+    const std::vector<Slice> slices = slices_of(trace_);
+    for (const Slice& slice : slices) write_slice(slice);
+    write_flows(slices);
+    write_tracks();
+    text_ += "],\n";
+    write_program();
+    write_executions();
+    text_ += "}\n";
+    return std::move(text_);
+  }
+
+ private:
+  template <class... Arguments>
+  void put(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    fmt::format_to(std::back_inserter(text_), format, std::forward<Arguments>(arguments)...);
+  }
+  // Elements of a list, a line each.
+  void begin_element() {
+    if (!text_.ends_with("[\n")) text_ += ",\n";
+  }
+  static uint32_t thread_of(uint32_t sm, SmRole role) {
+    return static_cast<uint32_t>(index_of_role(sm, role)) + chrome::kFirstThread;
+  }
+
+  void write_names();
+  void write_slice(const Slice& slice);
+  void write_flows(const std::vector<Slice>& slices);
+  void write_flow(uint64_t id, const Edge& edge, const Slice& from, const Slice& to);
+  void write_tracks();
+  void write_program();
+  void write_executions();
+
+  const Trace& trace_;
+  const TraceProgram& program_;
+  std::string text_;
+};
+
+void ChromeWriter::write_names() {
+  begin_element();
+  put(R"({{"ph":"M","pid":{},"name":"process_name","args":{{"name":{}}}}})", chrome::kProcess,
+      quoted(fmt::format("{} ({})", program_.machine.name,
+                         kTraceSourceNames[static_cast<size_t>(trace_.source)])));
+  for (uint32_t sm = 0; sm < program_.machine.sms; ++sm) {
+    for (uint32_t r = 0; r < kNumSmRoles; ++r) {
+      const uint32_t thread = thread_of(sm, static_cast<SmRole>(r));
+      begin_element();
+      put(R"({{"ph":"M","pid":{},"tid":{},"name":"thread_name","args":{{"name":"SM {} {}"}}}})",
+          chrome::kProcess, thread, sm, kSmRoleNames[r]);
+      begin_element();
+      put(R"({{"ph":"M","pid":{},"tid":{},"name":"thread_sort_index","args":{{"sort_index":{}}}}})",
+          chrome::kProcess, thread, thread);
+    }
+  }
+}
+
+// What computes is called by its op; other states come first, since they are what one looks for.
+void ChromeWriter::write_slice(const Slice& slice) {
+  const Execution& x = trace_.executions[slice.execution];
+  const TraceInstruction& i = program_.instructions[x.instruction];
+  const char* state = kSliceStateNames[static_cast<size_t>(slice.state)];
+  const std::string& op = program_.ops[i.op];
+  const bool computes = slice.state == SliceState::kCompute;
+  begin_element();
+  put(R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"cat":"{}","name":{},"args":{{"instruction":{},"pc":{},"pass":{})",
+      chrome::kProcess, thread_of(slice.sm, slice.role), microseconds(slice.begin_ns),
+      microseconds(slice.end_ns - slice.begin_ns), state, quoted(computes ? op : state + (" " + op)),
+      x.instruction, i.pc, x.pass);
+  if (i.layer != kNoTag) put(R"(,"layer":{})", i.layer);
+  if (slice.counter != kNoCounter) put(R"(,"counter":{})", slice.counter);
+  if (computes) put(R"(,"bytes":{},"text":{})", x.bytes, quoted(i.text));
+  text_ += "}}";
+}
+
+// From the producer's last moment of storing to the end of the wait, or to what began then.
+void ChromeWriter::write_flows(const std::vector<Slice>& slices) {
+  const SliceIndex index(trace_, slices);
+  uint64_t id = 0;
+  for (const Edge& edge : edges_of(trace_)) {
+    const Slice* from = index.last(edge.from, SmRole::kStorer);
+    const Slice* to = index.first(edge.to, SmRole::kPreparer);
+    if (to == nullptr) to = index.first(edge.to, SmRole::kConsumer);
+    if (from != nullptr && to != nullptr) write_flow(id++, edge, *from, *to);
+  }
+}
+
+void ChromeWriter::write_flow(uint64_t id, const Edge& edge, const Slice& from, const Slice& to) {
+  int64_t begin = from.end_ns - 1;
+  const int64_t ready = trace_.executions[edge.to].time(EventKind::kInputsReady);
+  const int64_t end = std::clamp(std::max(ready, begin), to.begin_ns, to.end_ns - 1);
+  // SMs' clocks may be a little apart; an arrow that would still point back in time is left out.
+  begin = std::min(begin, end);
+  if (begin < from.begin_ns) return;
+  const auto write = [&](const char* phase, const Slice& slice, int64_t at_ns) {
+    begin_element();
+    put(R"({{"ph":"{}","pid":{},"tid":{},"ts":{},"id":{},"cat":"counter","name":"c{}"{}}})", phase,
+        chrome::kProcess, thread_of(slice.sm, slice.role), microseconds(at_ns), id, edge.counter,
+        *phase == 'f' ? R"(,"bp":"e")" : "");
+  };
+  write("s", from, begin);
+  write("f", to, end);
+}
+
+void ChromeWriter::write_tracks() {
+  for (const Track& track : tracks_of(trace_, default_bin_ns(trace_))) {
+    for (const TrackPoint& point : track.points) {
+      begin_element();
+      put(R"({{"ph":"C","pid":{},"ts":{},"name":{},"args":{{"value":{:.6g}}}}})", chrome::kProcess,
+          microseconds(point.at_ns), quoted(track.name), point.value);
+    }
+  }
+}
+
+void ChromeWriter::write_program() {
+  const Machine& m = program_.machine;
+  json events = json::array(), windows = json::array(), waits = json::array(), signals = json::array();
+  for (const EventInfo& info : kEventInfos) events.push_back(info.name);
+  for (const PassWindow& w : trace_.windows) windows.push_back({w.pass, w.begin_ns, w.end_ns});
+  for (const Wait& w : program_.waits) waits.push_back({w.counter, w.threshold, w.operand_mask});
+  for (const Signal& s : program_.signals) signals.push_back({s.counter, s.increment});
+  const json out = {{"format", chrome::kFormat},
+                    {"source", kTraceSourceNames[static_cast<size_t>(trace_.source)]},
+                    {"metadata", trace_.metadata},
+                    {"machine",
+                     {{"name", m.name},
+                      {"sms", m.sms},
+                      {"pages_per_sm", m.pages_per_sm},
+                      {"gb_per_s", m.gb_per_s},
+                      {"sm_gb_per_s", m.sm_gb_per_s},
+                      {"sm_gflop_per_s", m.sm_gflop_per_s},
+                      {"synchronise_us", m.synchronise_us},
+                      {"instruction_us", m.instruction_us}}},
+                    {"global_queue", program_.global_queue},
+                    {"gate_counter", program_.gate_counter},
+                    {"increments_per_pass", program_.increments_per_pass},
+                    {"ops", program_.ops},
+                    {"events", events},
+                    {"windows", windows},
+                    {"waits", waits},
+                    {"signals", signals}};
+  put("\"{}\":{},\n", chrome::kTraceMember,
+      out.dump(-1, ' ', /*ensure_ascii=*/false, json::error_handler_t::replace));
+}
+
+void ChromeWriter::write_executions() {
+  put("\"{}\":[\n", chrome::kInstructionsMember);
+  for (const TraceInstruction& i : program_.instructions) {
+    begin_element();
+    put("[{},{},{},{},{},{},{},{},{},{},{}]", i.op, i.layer, i.queue, i.pc, i.bytes, i.operations,
+        i.wait_begin, i.wait_count, i.signal_begin, i.signal_count, quoted(i.text));
+  }
+  put("],\n\"{}\":[\n", chrome::kExecutionsMember);
+  for (const Execution& x : trace_.executions) {
+    begin_element();
+    put("[{},{},{},{},{},{},{},{}]", x.instruction, x.pass, x.sm,
+        x.last_counter == kNoCounter ? int64_t{-1} : int64_t{x.last_counter}, x.bytes, x.room_ns,
+        x.starved_ns, fmt::join(x.at, ","));
+  }
+  put("],\n\"{}\":[\n", chrome::kSamplesMember);
+  for (const PageSample& s : trace_.samples) {
+    begin_element();
+    put("[{},{},{},{}]", s.at_ns, s.sm, s.bytes_in_flight, s.free_pages);
+  }
+  text_ += "]";
+}
+
+}  // namespace
+
+std::string to_chrome_json(const Trace& trace) {
+  return ChromeWriter(trace).write();
+}
+
+void write_trace(const Trace& trace, const std::filesystem::path& path) {
+  std::string text = to_chrome_json(trace);
+  if (path.extension() == ".gz") text = gzip(text);
+  write_file(path, text);
+}
+
+}  // namespace serval

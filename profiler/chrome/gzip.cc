@@ -1,0 +1,82 @@
+#include "profiler/chrome/gzip.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <zlib.h>
+
+#include "vm/base/error.h"
+
+namespace serval {
+namespace {
+
+constexpr int kGzipWindow = 16 + MAX_WBITS;  // zlib's way to ask for gzip's head and tail
+constexpr int kMemoryLevel = 8;              // zlib's default
+constexpr size_t kPiece = size_t{1} << 20;   // bytes that the output grows by
+
+// zlib counts what it is given in 32 bits.
+void feed(z_stream& stream, std::string_view& text) {
+  if (stream.avail_in > 0 || text.empty()) return;
+  const size_t piece = std::min(text.size(), kPiece);
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = static_cast<uInt>(piece);
+  text.remove_prefix(piece);
+}
+
+// Runs `step` with room for another piece of output; returns what it returned.
+template <class Step>
+int grow(z_stream& stream, std::string& out, Step&& step) {
+  const size_t before = out.size();
+  out.resize(before + kPiece);
+  stream.next_out = reinterpret_cast<Bytef*>(out.data() + before);
+  stream.avail_out = static_cast<uInt>(kPiece);
+  const int result = step();
+  out.resize(out.size() - stream.avail_out);
+  return result;
+}
+
+}  // namespace
+
+std::string gzip(std::string_view text) {
+  z_stream stream{};
+  if (deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kGzipWindow, kMemoryLevel,
+                   Z_DEFAULT_STRATEGY) != Z_OK) {
+    throw Error(ErrorKind::kOutOfMemory, "out of memory for compression");
+  }
+  std::string out;
+  int result = Z_OK;
+  while (result != Z_STREAM_END) {
+    feed(stream, text);
+    const int flush = text.empty() ? Z_FINISH : Z_NO_FLUSH;
+    result = grow(stream, out, [&] { return deflate(&stream, flush); });
+  }
+  deflateEnd(&stream);
+  return out;
+}
+
+bool is_gzip(std::string_view bytes) {
+  return bytes.starts_with("\x1f\x8b");
+}
+
+std::string gunzip(std::string_view bytes, uint64_t limit, const std::string& name) {
+  z_stream stream{};
+  if (inflateInit2(&stream, kGzipWindow) != Z_OK)
+    throw Error(ErrorKind::kOutOfMemory, "out of memory for decompression");
+  std::string out;
+  int result = Z_OK;
+  while (result == Z_OK && out.size() <= limit) {
+    feed(stream, bytes);
+    result = grow(stream, out, [&] { return inflate(&stream, Z_NO_FLUSH); });
+  }
+  const bool more = stream.avail_in > 0 || !bytes.empty();
+  inflateEnd(&stream);
+  const auto refuse = [&](const std::string& what) {
+    throw Error(ErrorKind::kRuntime, fmt::format("{}: gzip: {}", name, what));
+  };
+  if (out.size() > limit) refuse(fmt::format("more than {} bytes of text", limit));
+  if (result == Z_BUF_ERROR) refuse("the data ends early");
+  if (result != Z_STREAM_END) refuse("the data is damaged");
+  if (more) refuse("the file continues after the compressed data");
+  return out;
+}
+
+}  // namespace serval

@@ -1,0 +1,205 @@
+#include "profiler/report/report.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "vm/base/error.h"
+#include "vm/base/statistics.h"
+
+namespace serval {
+namespace {
+
+using Kind = EventKind;
+
+class Reporter {
+ public:
+  explicit Reporter(const Trace& trace)
+      : trace_(trace),
+        tokens_(static_cast<double>(trace.windows.size())),
+        slices_(slices_of(trace)),
+        edges_(edges_of(trace)) {}
+
+  Report run();
+
+ private:
+  const std::string& op_of(uint32_t execution) const {
+    const Execution& x = trace_.executions[execution];
+    return trace_.program.ops[trace_.program.instructions[x.instruction].op];
+  }
+  bool in_window(const Execution& x) const { return x.pass <= trace_.windows.back().pass; }
+  void add_times();
+  void add_bytes();
+  void add_path();
+  void add_ops();
+  void add_sms();
+  void add_worst_waits();
+  void add_stragglers();
+
+  const Trace& trace_;
+  const double tokens_;
+  const std::vector<Slice> slices_;
+  const std::vector<Edge> edges_;
+  Report report_;
+};
+
+void Reporter::add_times() {
+  report_.source = trace_.source;
+  report_.metadata = trace_.metadata;
+  report_.sms = trace_.program.machine.sms;
+  report_.tokens = static_cast<uint32_t>(trace_.windows.size());
+  for (const PassWindow& w : trace_.windows) report_.token_ns.push_back(static_cast<double>(w.length_ns()));
+  report_.median_token_ns = median(report_.token_ns);
+}
+
+void Reporter::add_bytes() {
+  double bytes = 0;
+  for (const Execution& x : trace_.executions) bytes += in_window(x) ? static_cast<double>(x.bytes) : 0;
+  bytes /= tokens_;
+  report_.bytes = static_cast<uint64_t>(bytes);
+  report_.gb_per_s = bytes / report_.median_token_ns;  // a byte a nanosecond is 1e9 bytes a second
+  // What a host's memory gives is a guess of the cost model's.
+  if (trace_.source != TraceSource::kHost) report_.limit_gb_per_s = trace_.program.machine.gb_per_s;
+  report_.limit_ns = report_.limit_gb_per_s > 0 ? bytes / report_.limit_gb_per_s : 0;
+  report_.bandwidth = tracks_of(trace_, default_bin_ns(trace_)).front();
+}
+
+void Reporter::add_path() {
+  std::map<std::pair<std::string, SliceState>, PathSummary> sums;
+  for (const PassWindow& window : trace_.windows) {
+    for (const PathStep& step : critical_path(trace_, edges_, window)) {
+      PathSummary& sum = sums[{op_of(step.execution), step.state}];
+      sum.ns += static_cast<double>(step.end_ns - step.begin_ns) / tokens_;
+      sum.steps += 1 / tokens_;
+    }
+  }
+  for (auto& [key, sum] : sums) {
+    std::tie(sum.op, sum.state) = key;
+    report_.path.push_back(sum);
+  }
+  std::stable_sort(report_.path.begin(), report_.path.end(),
+                   [](const PathSummary& a, const PathSummary& b) { return a.ns > b.ns; });
+}
+
+void Reporter::add_ops() {
+  std::vector<OpSummary> ops(trace_.program.ops.size());
+  for (size_t o = 0; o < ops.size(); ++o) ops[o].op = trace_.program.ops[o];
+  for (const TraceInstruction& i : trace_.program.instructions) ++ops[i.op].executions;
+  const auto op_at = [&](const Execution& x) -> OpSummary& {
+    return ops[trace_.program.instructions[x.instruction].op];
+  };
+  std::vector<double> bytes(ops.size(), 0);
+  for (const Execution& x : trace_.executions) {
+    if (in_window(x)) bytes[trace_.program.instructions[x.instruction].op] += static_cast<double>(x.bytes);
+  }
+  for (size_t o = 0; o < ops.size(); ++o) ops[o].bytes = static_cast<uint64_t>(bytes[o] / tokens_);
+  for (const Slice& s : slices_) {
+    const Execution& x = trace_.executions[s.execution];
+    if (!in_window(x)) continue;
+    OpSummary& op = op_at(x);
+    const double ns = static_cast<double>(s.end_ns - s.begin_ns) / tokens_;
+    if (s.role == SmRole::kStorer) op.store_ns += ns;
+    if (s.role != SmRole::kConsumer) continue;
+    (s.state == SliceState::kWait   ? op.wait_ns
+     : s.state == SliceState::kLoad ? op.load_ns
+                                    : op.compute_ns) += ns;
+  }
+  report_.ops = std::move(ops);
+}
+
+void Reporter::add_sms() {
+  report_.by_sm.resize(report_.sms);
+  for (uint32_t sm = 0; sm < report_.sms; ++sm) report_.by_sm[sm].sm = sm;
+  for (const PassWindow& window : trace_.windows) {
+    const std::vector<StateTimes> times = state_times(trace_, slices_, window);
+    for (SmSummary& sm : report_.by_sm) {
+      const StateTimes& of = times[index_of_role(sm.sm, SmRole::kConsumer)];
+      const auto ns = [&](SliceState state) {
+        return static_cast<double>(of[static_cast<size_t>(state)]) / tokens_;
+      };
+      sm.compute_ns += ns(SliceState::kCompute);
+      sm.wait_ns += ns(SliceState::kWait);
+      sm.load_ns += ns(SliceState::kLoad);
+      sm.idle_ns += ns(SliceState::kIdle);
+    }
+  }
+  for (const Execution& x : trace_.executions) {
+    if (in_window(x)) report_.by_sm[x.sm].bytes += x.bytes / report_.tokens;
+  }
+  std::vector<double> bytes, compute;
+  for (const SmSummary& sm : report_.by_sm) {
+    bytes.push_back(static_cast<double>(sm.bytes));
+    compute.push_back(sm.compute_ns);
+  }
+  report_.imbalance = imbalance_of(bytes);
+  report_.compute_imbalance = imbalance_of(compute);
+}
+
+void Reporter::add_worst_waits() {
+  std::map<std::pair<uint32_t, std::string>, double> waits;  // by SM and op
+  for (const Slice& s : slices_) {
+    if (s.role != SmRole::kConsumer || s.state != SliceState::kWait) continue;
+    waits[{s.sm, op_of(s.execution)}] += static_cast<double>(s.end_ns - s.begin_ns) / tokens_;
+  }
+  for (const auto& [key, ns] : waits) {
+    SmSummary& sm = report_.by_sm[key.first];
+    if (ns <= sm.worst_wait_ns) continue;
+    sm.worst_wait = key.second;
+    sm.worst_wait_ns = ns;
+  }
+}
+
+// The last execution of each join, compared with the others of its op there.
+void Reporter::add_stragglers() {
+  constexpr size_t kMostStragglers = 10;
+  using Join = std::tuple<uint32_t, uint32_t, uint32_t>;  // pass, counter, op
+  std::map<Join, std::vector<double>> signalled;
+  const auto join_of = [&](const Execution& x, uint32_t counter) {
+    return Join{x.pass, counter, trace_.program.instructions[x.instruction].op};
+  };
+  for (const Execution& x : trace_.executions) {
+    if (!x.has(Kind::kSignalled)) continue;
+    const TraceInstruction& i = trace_.program.instructions[x.instruction];
+    for (uint32_t s = i.signal_begin; s < i.signal_begin + i.signal_count; ++s)
+      signalled[join_of(x, trace_.program.signals[s].counter)].push_back(
+          static_cast<double>(x.time(Kind::kSignalled)));
+  }
+  std::map<std::pair<uint32_t, uint32_t>, Straggler> found;  // by execution and counter
+  for (const Edge& edge : edges_) {
+    const Execution& x = trace_.executions[edge.from];
+    const std::vector<double>& others = signalled.at(join_of(x, edge.counter));
+    const auto [straggler, is_new] = found.try_emplace({edge.from, edge.counter});
+    if (!is_new) continue;
+    const TraceInstruction& i = trace_.program.instructions[x.instruction];
+    straggler->second = {edge.from,    op_of(edge.from),
+                         i.layer,      x.sm,
+                         edge.counter, static_cast<double>(edge.signalled_ns) - median(others)};
+  }
+  for (const auto& [key, straggler] : found) {
+    if (straggler.late_ns > 0) report_.stragglers.push_back(straggler);
+  }
+  std::stable_sort(report_.stragglers.begin(), report_.stragglers.end(),
+                   [](const Straggler& a, const Straggler& b) { return a.late_ns > b.late_ns; });
+  report_.stragglers.resize(std::min(report_.stragglers.size(), kMostStragglers));
+}
+
+Report Reporter::run() {
+  add_times();
+  add_bytes();
+  add_path();
+  add_ops();
+  add_sms();
+  add_worst_waits();
+  add_stragglers();
+  return std::move(report_);
+}
+
+}  // namespace
+
+Report report_of(const Trace& trace) {
+  if (trace.windows.empty()) throw Error(ErrorKind::kRuntime, "trace: no token to report on");
+  return Reporter(trace).run();
+}
+
+}  // namespace serval

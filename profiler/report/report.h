@@ -1,0 +1,88 @@
+// What a trace says in figures: where a token's time goes and what to do first.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "profiler/analysis/critical_path.h"
+#include "profiler/analysis/slices.h"
+#include "profiler/analysis/tracks.h"
+#include "profiler/trace/trace.h"
+
+namespace serval {
+
+// Of one op, or of all.
+struct OpSummary {
+  std::string op;
+  uint64_t executions = 0;  // a token
+  uint64_t bytes = 0;       // a token
+  // Of its SMs' roles, ns a token, added up over SMs: until its inputs were ready, until its data was there,
+  // arithmetic, and from results to signal.
+  double wait_ns = 0, load_ns = 0, compute_ns = 0, store_ns = 0;
+};
+
+struct PathSummary {
+  std::string op;
+  SliceState state = SliceState::kIdle;
+  double ns = 0;     // a token
+  double steps = 0;  // a token
+};
+
+// Times at which an SM's consumers had nothing to compute, by what they waited for.
+struct SmSummary {
+  uint32_t sm = 0;
+  double compute_ns = 0;
+  double wait_ns = 0;  // for counters
+  double load_ns = 0;  // for pages or activations
+  double idle_ns = 0;  // for the record, or for the token's end
+  uint64_t bytes = 0;
+  std::string worst_wait;  // the op whose inputs it waited for longest; "" if it never waited
+  double worst_wait_ns = 0;
+};
+
+// An execution that took longer than others of its op and layer, and held up the join it belongs to.
+struct Straggler {
+  uint32_t execution = 0;
+  std::string op;
+  uint16_t layer = kNoTag;
+  uint32_t sm = 0;
+  uint32_t counter = 0;  // of the join
+  double late_ns = 0;    // after the median producer of the join
+};
+
+// A change and what it would save, from the simulator (profiler/sim).
+struct Saving {
+  std::string change;
+  double saved_ns = 0;  // a token
+};
+
+struct Report {
+  TraceSource source = TraceSource::kHost;
+  std::map<std::string, std::string> metadata;
+  uint32_t sms = 0;
+  uint32_t tokens = 0;
+  std::vector<double> token_ns;  // of each
+  double median_token_ns = 0;
+  uint64_t bytes = 0;  // a token
+  double gb_per_s = 0;
+  double limit_gb_per_s = 0;      // of the machine that the program was compiled for; 0: not known (a host)
+  double limit_ns = 0;            // a token's bytes at the limit
+  std::vector<PathSummary> path;  // longest first; adds up to the mean token
+  std::vector<OpSummary> ops;     // in order of first execution
+  std::vector<SmSummary> by_sm;
+  double imbalance = 0;               // bytes of the fullest SM over the mean, minus one
+  double compute_imbalance = 0;       // the same of the time in which consumers compute
+  Track bandwidth;                    // GB/s over the trace
+  std::vector<Straggler> stragglers;  // latest first
+  std::vector<Saving> savings;        // largest first; empty without a simulator
+};
+
+// Of all windows of the trace. Throws Error(kRuntime) if it has none.
+Report report_of(const Trace& trace);
+std::string to_text(const Report& report);
+// A JSON object; docs/profiling.md lists its members.
+std::string to_json(const Report& report);
+
+}  // namespace serval

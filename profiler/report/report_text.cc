@@ -1,0 +1,151 @@
+#include <algorithm>
+#include <array>
+#include <fmt/format.h>
+#include <numeric>
+
+#include "profiler/report/report.h"
+
+namespace serval {
+namespace {
+
+constexpr double kNsPerUs = 1e3;
+constexpr double kMega = 1e6;
+
+double us(double ns) {
+  return ns / kNsPerUs;
+}
+double percent(double part, double whole) {
+  return whole > 0 ? 100 * part / whole : 0;
+}
+
+std::string head(const Report& r) {
+  std::string out;
+  for (const auto& [key, value] : r.metadata) out += fmt::format("{:<18}{}\n", key, value);
+  const auto [least, most] = std::minmax_element(r.token_ns.begin(), r.token_ns.end());
+  out += fmt::format("{:<18}{}, {} SMs\n", "source", kTraceSourceNames[static_cast<size_t>(r.source)], r.sms);
+  out += fmt::format("{:<18}{:.2f} us", "token time", us(r.median_token_ns));
+  if (r.tokens > 1) out += fmt::format(" (median of {}: {:.2f} to {:.2f})", r.tokens, us(*least), us(*most));
+  out += fmt::format("\n{:<18}{:.2f} MB a token, {:.0f} GB/s\n", "read", static_cast<double>(r.bytes) / kMega,
+                     r.gb_per_s);
+  if (r.limit_gb_per_s > 0) {
+    out += fmt::format("{:<18}{:.0f} GB/s, which takes {:.2f} us: {:.1f} % of the limit reached\n", "limit",
+                       r.limit_gb_per_s, us(r.limit_ns), percent(r.gb_per_s, r.limit_gb_per_s));
+  }
+  out += fmt::format("{:<18}bytes {:.1f} %, compute {:.1f} %: the fullest SM above the mean\n", "imbalance",
+                     100 * r.imbalance, 100 * r.compute_imbalance);
+  return out;
+}
+
+// A line for each op on the path, a column for each state.
+std::string path_table(const Report& r) {
+  std::string out = fmt::format("\ncritical path, us a token\n{:<18}", "op");
+  std::array<double, kNumSliceStates> sums{};
+  std::vector<std::string> ops;
+  double all = 0;
+  for (const PathSummary& p : r.path) {
+    sums[static_cast<size_t>(p.state)] += p.ns;
+    all += p.ns;
+    if (std::find(ops.begin(), ops.end(), p.op) == ops.end()) ops.push_back(p.op);
+  }
+  for (const char* state : kSliceStateNames) out += fmt::format("{:>9}", state);
+  out += fmt::format("{:>9}{:>9}\n", "all", "share");
+  const auto line = [&](const std::string& name, const std::array<double, kNumSliceStates>& times) {
+    out += fmt::format("{:<18}", name);
+    for (const double ns : times) out += fmt::format("{:>9.2f}", us(ns));
+    const double sum = std::accumulate(times.begin(), times.end(), 0.0);
+    out += fmt::format("{:>9.2f}{:>7.1f} %\n", us(sum), percent(sum, all));
+  };
+  for (const std::string& op : ops) {
+    std::array<double, kNumSliceStates> times{};
+    for (const PathSummary& p : r.path) {
+      if (p.op == op) times[static_cast<size_t>(p.state)] += p.ns;
+    }
+    line(op, times);
+  }
+  line("all", sums);
+  return out;
+}
+
+std::string op_table(const Report& r) {
+  std::string out = fmt::format("\nops, us a token on an average SM\n{:<18}{:>9}{:>11}{:>9}{:>9}{:>9}{:>9}\n",
+                                "op", "runs", "MB", "wait", "load", "compute", "store");
+  const auto sms = static_cast<double>(r.sms);
+  for (const OpSummary& op : r.ops) {
+    out += fmt::format("{:<18}{:>9}{:>11.2f}{:>9.2f}{:>9.2f}{:>9.2f}{:>9.2f}\n", op.op, op.executions,
+                       static_cast<double>(op.bytes) / kMega, us(op.wait_ns / sms), us(op.load_ns / sms),
+                       us(op.compute_ns / sms), us(op.store_ns / sms));
+  }
+  return out;
+}
+
+// The SMs whose consumers compute least.
+std::string sm_table(const Report& r) {
+  constexpr size_t kMostLines = 8;
+  std::vector<SmSummary> sms = r.by_sm;
+  std::stable_sort(sms.begin(), sms.end(),
+                   [](const SmSummary& a, const SmSummary& b) { return a.compute_ns < b.compute_ns; });
+  sms.resize(std::min(sms.size(), kMostLines));
+  std::string out =
+      fmt::format("\nbubbles, us a token: SMs that compute least\n{:<18}{:>9}{:>9}{:>9}{:>9}{:>11}  {}\n",
+                  "SM", "compute", "wait", "load", "idle", "MB", "longest wait");
+  for (const SmSummary& sm : sms) {
+    out += fmt::format("{:<18}{:>9.2f}{:>9.2f}{:>9.2f}{:>9.2f}{:>11.2f}  ", sm.sm, us(sm.compute_ns),
+                       us(sm.wait_ns), us(sm.load_ns), us(sm.idle_ns), static_cast<double>(sm.bytes) / kMega);
+    if (!sm.worst_wait.empty()) out += fmt::format("{} {:.2f} us", sm.worst_wait, us(sm.worst_wait_ns));
+    out += '\n';
+  }
+  return out;
+}
+
+// Bandwidth in a few steps, each with a bar up to the limit.
+std::string bandwidth_table(const Report& r) {
+  constexpr size_t kLines = 16;
+  constexpr double kBarLength = 40;
+  const std::vector<TrackPoint>& points = r.bandwidth.points;
+  double most = r.limit_gb_per_s;
+  if (most <= 0) {
+    for (const TrackPoint& p : points) most = std::max(most, p.value);
+  }
+  std::string out = fmt::format("\nbandwidth, GB/s; a full bar is {:.0f}\n", most);
+  const size_t step = (points.size() + kLines - 1) / kLines;
+  for (size_t first = 0; first < points.size(); first += step) {
+    const size_t last = std::min(points.size(), first + step);
+    double sum = 0;
+    for (size_t p = first; p < last; ++p) sum += points[p].value;
+    const double mean = sum / static_cast<double>(last - first);
+    const double bar = std::clamp(most > 0 ? mean / most : 0, 0.0, 1.0) * kBarLength;
+    const double at = static_cast<double>(points[first].at_ns - points.front().at_ns);
+    out += fmt::format("{:>12.2f} us {:>9.0f}", us(at), mean);
+    if (bar >= 1) out += "  " + std::string(static_cast<size_t>(bar), '#');
+    out += '\n';
+  }
+  return out;
+}
+
+std::string straggler_table(const Report& r) {
+  if (r.stragglers.empty()) return "";
+  std::string out = "\nstragglers: behind the median of their op in the same join\n";
+  for (const Straggler& s : r.stragglers) {
+    out += fmt::format("{:<18}SM {:<5}counter {:<7}{:>9.2f} us late", s.op, s.sm, s.counter, us(s.late_ns));
+    out += s.layer == kNoTag ? "\n" : fmt::format("  layer {}\n", s.layer);
+  }
+  return out;
+}
+
+std::string saving_table(const Report& r) {
+  if (r.savings.empty()) return "";
+  std::string out = "\nwhat would save most, as the simulator predicts\n";
+  for (const Saving& s : r.savings)
+    out += fmt::format("{:>9.2f} us {:>6.1f} %  {}\n", us(s.saved_ns), percent(s.saved_ns, r.median_token_ns),
+                       s.change);
+  return out;
+}
+
+}  // namespace
+
+std::string to_text(const Report& report) {
+  return head(report) + path_table(report) + op_table(report) + sm_table(report) + bandwidth_table(report) +
+         straggler_table(report) + saving_table(report);
+}
+
+}  // namespace serval

@@ -1,0 +1,24 @@
+// A program as a trace has it.
+#pragma once
+
+#include <string>
+
+#include "instructions/common/cost.h"
+#include "profiler/trace/trace.h"
+#include "vm/program.h"
+
+namespace serval {
+
+// What a trace asks of an instruction set; tests have toy ones.
+struct TraceIsa {
+  const char* (*name)(uint16_t opcode);
+  Cost (*cost)(const Instruction&, const CostContext&);
+  std::string (*text)(const Program&, const Instruction&);
+};
+// Llama's.
+const TraceIsa& trace_isa();
+
+// `context`: of the pass that is traced, for the costs. Thread-safe.
+TraceProgram trace_program(const Program& program, const TraceIsa& isa, const CostContext& context);
+
+}  // namespace serval

@@ -1,0 +1,67 @@
+#include "profiler/analysis/tracks.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "tests/profiler/trace_builder.h"
+
+namespace serval::testing {
+namespace {
+
+const Track& track_named(const std::vector<Track>& tracks, const std::string& name) {
+  for (const Track& track : tracks) {
+    if (track.name == name) return track;
+  }
+  ADD_FAILURE() << "no track " << name;
+  return tracks.front();
+}
+
+double area_of(const Track& track, int64_t end_ns) {
+  double sum = 0;
+  for (size_t p = 0; p < track.points.size(); ++p) {
+    const int64_t until = p + 1 < track.points.size() ? track.points[p + 1].at_ns : end_ns;
+    sum += track.points[p].value * static_cast<double>(until - track.points[p].at_ns);
+  }
+  return sum;
+}
+
+TEST(Tracks, BandwidthAddsUpToTheBytes) {
+  const Trace trace = two_sm_trace().trace();
+  for (const int64_t bin_ns : {1, 7, 100, 5000}) {
+    EXPECT_NEAR(area_of(track_named(tracks_of(trace, bin_ns), "GB/s"), 2000), 2 * 3150, 1e-6) << bin_ns;
+  }
+}
+
+TEST(Tracks, BytesComeWithThePagesOrWhileComputing) {
+  const Trace trace = two_sm_trace().trace();
+  const std::vector<TrackPoint> points = track_named(tracks_of(trace, 100), "GB/s").points;
+  ASSERT_EQ(points.size(), 20U);
+  EXPECT_EQ(points[1].at_ns, 100);
+  EXPECT_DOUBLE_EQ(points[1].value, 3000.0 / 498);                   // long's pages: 2 to 500
+  EXPECT_DOUBLE_EQ(points[0].value, 98 * (3000.0 / 498) / 100 + 1);  // and short's 100 bytes: 20 to 100
+  EXPECT_DOUBLE_EQ(points[6].value, 0);
+}
+
+TEST(Tracks, BusySmsAreThoseThatCompute) {
+  const std::vector<TrackPoint> points =
+      track_named(tracks_of(two_sm_trace().trace(), 100), "busy SMs").points;
+  EXPECT_DOUBLE_EQ(points[0].value, 0.8);
+  EXPECT_DOUBLE_EQ(points[3].value, 0.6);  // from 300, without pages until 340
+  EXPECT_DOUBLE_EQ(points[8].value, 1);
+}
+
+TEST(Tracks, SamplesHoldUntilTheNextOfTheirSm) {
+  TraceBuilder b = two_sm_trace();
+  EXPECT_EQ(tracks_of(b.trace(), 100).size(), 2U) << "none of pages without samples";
+  b.trace().samples = {{0, 0, 1000, 4}, {500, 0, 0, 2}, {1000, 1, 300, 1}};
+  const std::vector<Track> tracks = tracks_of(b.trace(), 500);
+  const std::vector<TrackPoint>& flight = track_named(tracks, "bytes in flight").points;
+  ASSERT_EQ(flight.size(), 4U);
+  EXPECT_DOUBLE_EQ(flight[0].value, 1000);
+  EXPECT_DOUBLE_EQ(flight[1].value, 0);
+  EXPECT_DOUBLE_EQ(flight[3].value, 300);
+  EXPECT_DOUBLE_EQ(track_named(tracks, "free pages").points[3].value, 3);
+}
+
+}  // namespace
+}  // namespace serval::testing

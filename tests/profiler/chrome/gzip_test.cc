@@ -1,0 +1,59 @@
+#include "profiler/chrome/gzip.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "vm/base/error.h"
+
+namespace serval {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint64_t kLimit = 1 << 24;
+
+std::string error_of(std::string_view bytes, uint64_t limit = kLimit) {
+  try {
+    gunzip(bytes, limit, "a.gz");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+std::string some_text() {
+  std::string text;
+  for (uint64_t i = 0; i < 400'000; ++i) text += std::to_string(i * 7919 % 1000003);
+  return text;
+}
+
+TEST(Gzip, GivesBackWhatWentIn) {
+  for (const std::string& text : {std::string(), std::string("x"), some_text()}) {
+    const std::string packed = gzip(text);
+    EXPECT_TRUE(is_gzip(packed));
+    EXPECT_EQ(gunzip(packed, kLimit, "a.gz"), text);
+  }
+  EXPECT_FALSE(is_gzip("{\"traceEvents\":[]}"));
+}
+
+TEST(Gzip, DataThatEndsEarlyIsAnError) {
+  const std::string packed = gzip(some_text());
+  for (size_t length = 2; length < packed.size(); length += 1 + packed.size() / 50)
+    EXPECT_EQ(error_of(packed.substr(0, length)), "a.gz: gzip: the data ends early") << length;
+}
+
+TEST(Gzip, DamagedDataIsAnError) {
+  std::string packed = gzip(some_text());
+  packed[packed.size() / 2] ^= 0x55;
+  EXPECT_THAT(error_of(packed), HasSubstr("a.gz: gzip: the data"));
+  EXPECT_EQ(error_of(gzip("abc") + "tail"), "a.gz: gzip: the file continues after the compressed data");
+}
+
+TEST(Gzip, AFileThatGrowsBeyondTheLimitIsAnError) {
+  const std::string bomb = gzip(std::string(1 << 22, '0'));
+  EXPECT_LT(bomb.size(), 10'000U);
+  EXPECT_THAT(error_of(bomb, 1 << 20), HasSubstr("more than 1048576 bytes"));
+}
+
+}  // namespace
+}  // namespace serval

@@ -1,0 +1,126 @@
+#include "vm/base/write_file.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <system_error>
+#include <unistd.h>
+
+#include "fmt/format.h"
+
+#include "vm/base/error.h"
+
+namespace serval {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr mode_t kNewFileMode = 0666;  // less the umask
+constexpr mode_t kPermissions = 07777;
+
+[[noreturn]] void fail_to_write(const fs::path& path, int reason) {
+  throw Error(ErrorKind::kRuntime,
+              fmt::format("{}: cannot be written: {}", path.string(), std::strerror(reason)));
+}
+
+// Returns whether all could be written; else errno says why not.
+bool write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno != EINTR) return false;
+    if (written > 0) bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return true;
+}
+
+// Returns whether what was written is on the disk. Some files cannot be told (EINVAL).
+bool sync_to_disk(int fd) {
+  return fsync(fd) == 0 || errno == EINVAL;
+}
+
+// So that a name outlives a power failure, too; a file system that does not do this loses nothing else.
+void sync_directory(const fs::path& directory) {
+  const int fd = open(directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return;
+  (void)fsync(fd);
+  close(fd);
+}
+
+// A name of this process's own in the directory.
+fs::path temporary_name(const fs::path& directory, int number) {
+  return directory / fmt::format(".serval-{}-{}.tmp", getpid(), number);
+}
+
+}  // namespace
+
+FileWriter::FileWriter(const fs::path& path) : path_(path) {
+  struct stat status = {};
+  const bool exists = stat(path.c_str(), &status) == 0;
+  if (!exists && errno != ENOENT) fail();
+  if (exists && !S_ISREG(status.st_mode)) {
+    fd_ = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    if (fd_ < 0) fail();
+    return;
+  }
+  if (exists && access(path.c_str(), W_OK) != 0) fail();
+  std::error_code ignored;
+  const fs::path behind_links = exists ? fs::canonical(path, ignored) : path;
+  open_beside(behind_links.empty() ? path : behind_links);
+  if (exists) (void)fchmod(fd_, status.st_mode & kPermissions);
+}
+
+void FileWriter::open_beside(const fs::path& target) {
+  target_ = target;
+  for (int number = 0; fd_ < 0; ++number) {
+    temporary_ = temporary_name(target.parent_path(), number);
+    fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kNewFileMode);
+    if (fd_ >= 0 || errno == EEXIST) continue;
+    temporary_.clear();
+    fail();
+  }
+}
+
+FileWriter::~FileWriter() {
+  if (fd_ >= 0) close(fd_);
+  if (!temporary_.empty()) unlink(temporary_.c_str());
+}
+
+void FileWriter::fail() const {
+  fail_to_write(path_, errno);
+}
+
+void FileWriter::write(std::string_view bytes) {
+  if (!write_all(fd_, bytes)) fail();
+}
+
+void FileWriter::commit() {
+  if (!temporary_.empty() && !sync_to_disk(fd_)) fail();
+  const int closed = close(fd_);
+  fd_ = -1;
+  if (closed != 0) fail();
+  if (temporary_.empty()) return;
+  if (rename(temporary_.c_str(), target_.c_str()) != 0) fail();
+  temporary_.clear();
+  sync_directory(target_.parent_path());
+}
+
+void write_file(const fs::path& path, std::string_view bytes) {
+  FileWriter file(path);
+  file.write(bytes);
+  file.commit();
+}
+
+void append_to_file(const fs::path& path, std::string_view bytes) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, kNewFileMode);
+  if (fd < 0) fail_to_write(path, errno);
+  const off_t end = lseek(fd, 0, SEEK_END);  // fails for a pipe, of which nothing can be taken back
+  const bool written = write_all(fd, bytes);
+  const int reason = errno;
+  // What cannot be taken back stays: the reason that is reported is why it could not be written.
+  [[maybe_unused]] const bool taken_back = written || end < 0 || ftruncate(fd, end) == 0;
+  close(fd);
+  if (!written) fail_to_write(path, reason);
+}
+
+}  // namespace serval

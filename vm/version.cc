@@ -1,9 +1,0 @@
-#include "vm/version.h"
-
-namespace serval {
-
-const char* version() noexcept {
-  return SERVAL_VERSION;
-}
-
-}  // namespace serval
