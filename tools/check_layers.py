@@ -2,8 +2,9 @@
 """Checks that includes go one way between the layers (docs/architecture.md).
 
 vm <- instructions <- scheduler <- models <- engine; the profiler knows vm, instructions and scheduler, and only the
-engine knows the profiler. Public headers, in engine/include, include only each other. A family of models is known in its
-own folder and in the table of architectures. Prints each breach as file:line: what, and exits with 1 if there is one.
+engine knows the profiler. Inside a layer, some rooms (folders) know only the rooms that are listed for them. Public headers,
+in engine/include, include only each other. A family of models is known in its own folder and in the table of architectures,
+the command line in its own folder. Prints each breach as file:line: what, and exits with 1 if there is one.
 
 Usage: tools/check_layers.py [ROOT]
 """
@@ -11,7 +12,7 @@ Usage: tools/check_layers.py [ROOT]
 import re
 import sys
 from pathlib import Path
-from typing import Iterator, NamedTuple
+from typing import Iterable, Iterator, NamedTuple
 
 # What a layer may include from, itself among them.
 ALLOWED = {
@@ -22,8 +23,26 @@ ALLOWED = {
     "engine": {"vm", "instructions", "scheduler", "models", "profiler", "engine"},
     "profiler": {"vm", "instructions", "scheduler", "profiler"},
 }
-# Folders that only some files may include from, beside their own.
-PRIVATE = {Path("models/llama"): {Path("models/architectures.cc")}}
+# What a room may include of its own layer, beside itself: folders, or single files.
+ROOMS = {
+    "vm/base": set(),
+    "vm/layout": {"vm/base", "vm/machine.h"},
+    "profiler/trace": set(),
+    "profiler/sim": {"profiler/trace"},
+    "profiler/analysis": {"profiler/trace"},
+    "profiler/chrome": {"profiler/trace", "profiler/analysis"},
+    "profiler/report": {"profiler/trace", "profiler/analysis", "profiler/sim"},
+    "engine/device": set(),
+    "engine/compile": set(),
+    "engine/cli/output": set(),
+    "engine/cli/flags": {"engine/cli/output", "engine/compile", "engine/runtime"},
+    "engine/cli/input": {"engine/cli/output", "engine/cli/flags"},
+}
+# Folders that only some files may include from, beside their own, and how else to get what is there.
+PRIVATE = {
+    "models/llama": ({"models/architectures.cc"}, "models/model.h is the way to a model"),
+    "engine/cli": (set(), "the engine does not know the command line"),
+}
 # Folders whose code is built on the layers; no layer includes from them.
 OUTSIDE = {"tests", "benchmarks", "examples", "tools"}
 PUBLIC_HEADERS = Path("engine/include")
@@ -47,24 +66,37 @@ def without_comments(text: str) -> str:
     return COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)
 
 
-def owner(root: Path, includer: Path, name: str) -> str | None:
-    """The layer or folder that an include names; None for the standard library and other projects."""
+def target_of(root: Path, includer: Path, name: str) -> Path | None:
+    """The file that an include names, relative to the root; None for the standard library and other projects."""
     beside = (root / includer.parent / name).resolve()
     if beside.is_file() and beside.is_relative_to(root):
-        return beside.relative_to(root).parts[0]
+        return beside.relative_to(root)
     top = Path(name).parts[0]
     if top == "serval":  # the installed name of a public header
-        return "engine"
-    return top if top in ALLOWED or top in OUTSIDE else None
+        return PUBLIC_HEADERS / name
+    return Path(name) if top in ALLOWED or top in OUTSIDE else None
 
 
-def is_private(root: Path, includer: Path, name: str) -> bool:
-    """Whether an include names a file of a folder that is not for the includer."""
-    target = next((p for p in (root / includer.parent / name, root / name) if p.is_file()), root / name).resolve()
-    return any(
-        target.is_relative_to(root / folder) and not includer.is_relative_to(folder) and includer not in allowed
-        for folder, allowed in PRIVATE.items()
-    )
+def is_among(path: Path, places: Iterable[str]) -> bool:
+    """Whether a file is one of these, or in one of these folders."""
+    return any(path.is_relative_to(place) for place in places)
+
+
+def breach_of_rooms(includer: Path, target: Path) -> str | None:
+    """What is wrong with an include inside a layer, if anything."""
+    for room, allowed in ROOMS.items():
+        if includer.is_relative_to(room) and not is_among(target, {room, str(PUBLIC_HEADERS)} | allowed):
+            may = ", ".join(sorted(allowed)) or "nothing else"
+            return f"{room} includes {target}; of its layer it may include {may}"
+    return None
+
+
+def breach_of_privacy(includer: Path, target: Path) -> str | None:
+    """What is wrong with an include of a file that is not for everybody, if anything."""
+    for folder, (allowed, instead) in PRIVATE.items():
+        if target.is_relative_to(folder) and not is_among(includer, {folder} | allowed):
+            return f"{target} is private to its folder; {instead}"
+    return None
 
 
 def breaches_of(root: Path, path: Path) -> Iterator[Breach]:
@@ -74,14 +106,18 @@ def breaches_of(root: Path, path: Path) -> Iterator[Breach]:
     for match in INCLUDE.finditer(text):
         name = match.group(1) or match.group(2)
         line = text.count("\n", 0, match.start()) + 1
-        target = owner(root, path, name)
-        if target is not None and target not in ALLOWED[layer]:
+        target = target_of(root, path, name)
+        if target is None:
+            continue
+        if target.parts[0] not in ALLOWED[layer]:
             may = ", ".join(sorted(ALLOWED[layer] - {layer})) or "no other layer"
-            yield Breach(path, line, f"{layer} includes {name} of {target}; it may include from {may}")
-        elif public and target is not None and not name.startswith("serval/"):
+            yield Breach(path, line, f"{layer} includes {name} of {target.parts[0]}; it may include from {may}")
+        elif public and not name.startswith("serval/"):
             yield Breach(path, line, f"a public header includes {name}, which is not installed")
-        elif is_private(root, path, name):
-            yield Breach(path, line, f"{name} is private to its folder; models/model.h is the way to a model")
+        elif target.parts[0] == layer and (what := breach_of_rooms(path, target)):
+            yield Breach(path, line, what)
+        elif what := breach_of_privacy(path, target):
+            yield Breach(path, line, what)
 
 
 def check(root: Path) -> tuple[int, list[Breach]]:

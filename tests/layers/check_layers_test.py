@@ -28,7 +28,7 @@ class CheckLayers(unittest.TestCase):
 
     def test_allows_lower_layers_and_other_projects(self):
         self.write("engine/a.cc", '#include <vector>\n#include "models/b.h"\n#include "profiler/c.h"\n')
-        self.write("models/b.h", '#include "nlohmann/json.hpp"\n#include "vm/error.h"\n')
+        self.write("models/b.h", '#include "nlohmann/json.hpp"\n#include "vm/base/error.h"\n')
         self.write("profiler/c.h", '#include "scheduler/d.h"\n')
         self.assertEqual(self.breaches(), [])
 
@@ -77,7 +77,28 @@ class CheckLayers(unittest.TestCase):
             self.breaches(),
             [
                 "engine/a.cc:1: models/llama/config.h is private to its folder",
-                "models/presets.cc:1: llama/config.h is private to its folder",
+                "models/presets.cc:1: models/llama/config.h is private to its folder",
+            ],
+        )
+
+    def test_keeps_the_command_line_out_of_the_engine(self):
+        self.write("engine/cli/main.cc", '#include "engine/cli/flags/flags.h"\n')
+        self.write("engine/runtime/a.cc", '#include "engine/cli/flags/flags.h"\n')
+        self.assertEqual(
+            self.breaches(), ["engine/runtime/a.cc:1: engine/cli/flags/flags.h is private to its folder"]
+        )
+
+    def test_lets_a_room_include_only_the_rooms_it_is_built_on(self):
+        self.write("profiler/sim/a.cc", '#include "profiler/sim/a.h"\n#include "profiler/trace/b.h"\n')
+        self.write("vm/layout/a.h", '#include "vm/machine.h"\n')
+        self.assertEqual(self.breaches(), [])
+        self.write("profiler/sim/b.cc", '#include "profiler/report/c.h"\n')
+        self.write("vm/base/a.h", '#include "vm/program.h"\n')
+        self.assertEqual(
+            self.breaches(),
+            [
+                "profiler/sim/b.cc:1: profiler/sim includes profiler/report/c.h",
+                "vm/base/a.h:1: vm/base includes vm/program.h",
             ],
         )
 
