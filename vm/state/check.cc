@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <tuple>
 #include <vector>
 
 #include "vm/base/error.h"
@@ -53,16 +54,16 @@ void check_row(const StateLimits& limits, const StateBlock& state, uint32_t r) {
 }
 
 // What two rows may not share, and the row that has it.
-struct Place {
+struct RowPosition {
   uint32_t slot, position, row;
-  friend auto operator<=>(const Place&, const Place&) = default;
 };
 
-void check_places(std::vector<Place> places) {
-  std::ranges::sort(places);
-  const auto same = std::ranges::adjacent_find(
-      places, [](const Place& a, const Place& b) { return a.slot == b.slot && a.position == b.position; });
-  if (same == places.end()) return;
+void check_positions(std::vector<RowPosition> positions) {
+  std::ranges::sort(positions, {}, [](const RowPosition& p) { return std::tie(p.slot, p.position, p.row); });
+  const auto same = std::ranges::adjacent_find(positions, [](const RowPosition& a, const RowPosition& b) {
+    return a.slot == b.slot && a.position == b.position;
+  });
+  if (same == positions.end()) return;
   refuse(fmt::format("rows {} and {}: same slot {} and position {}", same->row, (same + 1)->row, same->slot,
                      same->position));
 }
@@ -74,16 +75,16 @@ void check_state(const Program& program, const StateBlock& state) {
   check_room(limits, state);
   const uint32_t passes = state.control.passes_wanted, most = launch_passes(limits.rows);
   if (passes < 1 || passes > most) refuse(fmt::format("passes: {}, limit 1 to {}", passes, most));
-  std::vector<Place> places;
-  places.reserve(limits.rows);
+  std::vector<RowPosition> positions;
+  positions.reserve(limits.rows);
   for (uint32_t r = 0; r < state.rows.size(); ++r) {
     const PassRow& row = state.rows[r];
     if (!row_is_active(row)) continue;
     if (r >= limits.rows) refuse(fmt::format("row {}: active, the program has {} rows", r, limits.rows));
     check_row(limits, state, r);
-    places.push_back({row.slot, row.position, r});
+    positions.push_back({row.slot, row.position, r});
   }
-  check_places(std::move(places));
+  check_positions(std::move(positions));
 }
 
 }  // namespace serval
