@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs every fuzz target at once, FUZZ_PROCESSES=2 processes each: run.sh SECONDS OUT [FOLDER OF THE fuzz_* PROGRAMS]
 # Into the folder OUT go logs, what broke a target (crash-*, timeout-*, oom-*) and new-corpus.tar.gz: the inputs that
-# reach code the committed corpus does not. A table comes last; exit code 1 if anything broke.
+# reach code the committed corpus does not (tests/fuzz/corpus.py adds them to it). A table comes last; exit code 1 if
+# anything broke.
 # The folders corpus/ and dictionaries/ lie beside this script.
 set -euo pipefail
 
@@ -24,6 +25,12 @@ readonly kTargets=(chat config gguf index jinja program safetensors tokenizer tr
 declare -rA kMaxInputBytes=([chat]=2048 [config]=4096 [gguf]=8192 [index]=4096 [jinja]=4096 [program]=32768 [safetensors]=4096 [tokenizer]=8192
   [trace]=8192)
 
+copy_known() {  # target folder: its named seeds and the inputs of its archive
+  mkdir -p "$2"
+  cp -r "${kHere}/corpus/$1/." "$2"
+  if [[ -f ${kHere}/corpus/$1.tar.gz ]]; then tar -xzf "${kHere}/corpus/$1.tar.gz" -C "$2"; fi
+}
+
 fuzz() {  # target
   local target=$1 folder=${kOut}/$1
   local -a options=(-fork="${kProcesses}" -ignore_crashes=1 -ignore_timeouts=1 -ignore_ooms=1
@@ -33,14 +40,15 @@ fuzz() {  # target
     options+=(-dict="${kHere}/dictionaries/${target}.dict")
   fi
   mkdir -p "${folder}/work" "${folder}/corpus"
-  cp -r "${kHere}/corpus/${target}/." "${folder}/corpus"
+  copy_known "${target}" "${folder}/corpus"
   "${kPrograms}/fuzz_${target}" "${options[@]}" "${folder}/work" "${folder}/corpus" >"${folder}/log" 2>&1 || true
   # Into the known corpus goes only what adds to it.
   "${kPrograms}/fuzz_${target}" -merge=1 -timeout="${kTimeout_s}" -rss_limit_mb="${kMemory_MiB}" \
     -artifact_prefix="${folder}/merge-" "${folder}/corpus" "${folder}/work" >"${folder}/merge.log" 2>&1 || true
+  copy_known "${target}" "${folder}/known"
   local known
-  for known in "${kHere}/corpus/${target}"/*; do rm -f "${folder}/corpus/$(basename "${known}")"; done
-  rm -rf "${folder}/work"
+  for known in "${folder}/known"/*; do rm -f "${folder}/corpus/$(basename "${known}")"; done
+  rm -rf "${folder}/work" "${folder}/known"
 }
 
 smallest() {  # limit files... → at most so many files, the smallest first
