@@ -27,6 +27,9 @@ ALLOWED = {
 ROOMS = {
     "vm/base": set(),
     "vm/layout": {"vm/base", "vm/machine.h"},
+    "instructions/sample/rank": {"instructions/common"},
+    "instructions/sample/row": {"instructions/common", "instructions/sample/rank"},
+    "instructions/sample/draw": {"instructions/common", "instructions/sample/rank", "instructions/sample/row"},
     "profiler/trace": set(),
     "profiler/sim": {"profiler/trace"},
     "profiler/analysis": {"profiler/trace"},

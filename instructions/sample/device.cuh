@@ -4,16 +4,16 @@
 
 #include <cstdint>
 
-#include "instructions/sample/candidates/candidates.cuh"
-#include "instructions/sample/draw.cuh"
+#include "instructions/sample/draw/candidates.cuh"
+#include "instructions/sample/draw/draw.cuh"
+#include "instructions/sample/draw/parameters.cuh"
+#include "instructions/sample/draw/scratch.cuh"
+#include "instructions/sample/draw/softmax.cuh"
 #include "instructions/sample/op.h"
-#include "instructions/sample/parameters.cuh"
 #include "instructions/sample/random.h"
 #include "instructions/sample/row/logits_row.cuh"
 #include "instructions/sample/row/penalties.cuh"
-#include "instructions/sample/row/softmax.cuh"
 #include "instructions/sample/row/unit_logits.cuh"
-#include "instructions/sample/scratch.cuh"
 #include "vm/device/group.cuh"
 #include "vm/device/op.cuh"
 #include "vm/ptx/ptx.cuh"

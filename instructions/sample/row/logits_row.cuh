@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "instructions/sample/candidates/rank_key.cuh"
+#include "instructions/sample/rank/rank_key.cuh"
 #include "vm/device/group.cuh"
 #include "vm/ptx/ptx.cuh"
 

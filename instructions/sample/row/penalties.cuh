@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "instructions/sample/candidates/rank_key.cuh"
+#include "instructions/sample/rank/rank_key.cuh"
 #include "instructions/sample/row/logits_row.cuh"
 #include "vm/device/group.cuh"
 #include "vm/ptx/ptx.cuh"

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "instructions/common/unit_softmax.h"
-#include "instructions/sample/candidates/rank_key.cuh"
+#include "instructions/sample/rank/rank_key.cuh"
 #include "vm/device/group.cuh"
 #include "vm/ptx/memory.cuh"
 #include "vm/ptx/ptx.cuh"

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "instructions/sample/candidates/histogram.cuh"
-#include "instructions/sample/candidates/rank_key.cuh"
-#include "instructions/sample/candidates/sort.cuh"
+#include "instructions/sample/rank/histogram.cuh"
+#include "instructions/sample/rank/rank_key.cuh"
+#include "instructions/sample/rank/sort.cuh"
 #include "instructions/sample/row/buffered_quads.cuh"
 #include "instructions/sample/row/penalties.cuh"
 #include "vm/device/group.cuh"

@@ -6,17 +6,17 @@
 
 #include <cstdint>
 
-#include "instructions/sample/candidates/histogram.cuh"
-#include "instructions/sample/candidates/rank_key.cuh"
-#include "instructions/sample/candidates/sort.cuh"
-#include "instructions/sample/candidates/token_list.cuh"
-#include "instructions/sample/candidates/weight.cuh"
-#include "instructions/sample/collectives.cuh"
+#include "instructions/sample/draw/collectives.cuh"
+#include "instructions/sample/draw/scratch.cuh"
+#include "instructions/sample/draw/token_list.cuh"
+#include "instructions/sample/rank/histogram.cuh"
+#include "instructions/sample/rank/rank_key.cuh"
+#include "instructions/sample/rank/sort.cuh"
+#include "instructions/sample/rank/weight.cuh"
 #include "instructions/sample/row/buffered_quads.cuh"
 #include "instructions/sample/row/logits_row.cuh"
 #include "instructions/sample/row/penalties.cuh"
 #include "instructions/sample/row/unit_logits.cuh"
-#include "instructions/sample/scratch.cuh"
 #include "vm/device/group.cuh"
 
 namespace serval::device::sample {

@@ -3,11 +3,11 @@
 
 #include <cstdint>
 
-#include "instructions/sample/candidates/rank_key.cuh"
+#include "instructions/sample/draw/scratch.cuh"
+#include "instructions/sample/rank/rank_key.cuh"
 #include "instructions/sample/row/logits_row.cuh"
 #include "instructions/sample/row/penalties.cuh"
 #include "instructions/sample/row/unit_logits.cuh"
-#include "instructions/sample/scratch.cuh"
 #include "vm/device/group.cuh"
 
 namespace serval::device::sample {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "instructions/sample/candidates/rank_key.cuh"
+#include "instructions/sample/rank/rank_key.cuh"
 #include "vm/device/group.cuh"
 
 namespace serval::device::sample {

@@ -10,12 +10,12 @@
 #include <cstdint>
 
 #include "instructions/common/unit_softmax.h"
-#include "instructions/sample/candidates/rank_key.cuh"
-#include "instructions/sample/collectives.cuh"
+#include "instructions/sample/draw/collectives.cuh"
+#include "instructions/sample/draw/scratch.cuh"
+#include "instructions/sample/rank/rank_key.cuh"
 #include "instructions/sample/row/buffered_quads.cuh"
 #include "instructions/sample/row/logits_row.cuh"
 #include "instructions/sample/row/unit_logits.cuh"
-#include "instructions/sample/scratch.cuh"
 #include "vm/device/group.cuh"
 #include "vm/ptx/math.cuh"
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "instructions/sample/scratch.cuh"
+#include "instructions/sample/draw/scratch.cuh"
 #include "vm/device/group.cuh"
 
 namespace serval::device::sample {

@@ -3,9 +3,8 @@
 
 #include <cstdint>
 
-#include "instructions/sample/candidates/rank_key.cuh"
-#include "instructions/sample/candidates/weight.cuh"
-#include "instructions/sample/row/logits_row.cuh"
+#include "instructions/sample/rank/rank_key.cuh"
+#include "instructions/sample/rank/weight.cuh"
 #include "vm/device/group.cuh"
 
 namespace serval::device::sample {

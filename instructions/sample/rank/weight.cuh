@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "instructions/sample/candidates/rank_key.cuh"
+#include "instructions/sample/rank/rank_key.cuh"
 
 namespace serval::device::sample {
 

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <cstdint>
 
-#include "instructions/sample/candidates/candidates.cuh"
-#include "instructions/sample/candidates/rank_key.cuh"
-#include "instructions/sample/candidates/weight.cuh"
-#include "instructions/sample/parameters.cuh"
+#include "instructions/sample/draw/candidates.cuh"
+#include "instructions/sample/draw/parameters.cuh"
+#include "instructions/sample/rank/rank_key.cuh"
+#include "instructions/sample/rank/weight.cuh"
 
 namespace serval::device::sample {
 
