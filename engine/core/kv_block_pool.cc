@@ -1,0 +1,161 @@
+#include "engine/core/kv_block_pool.h"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <ranges>
+
+namespace serval {
+namespace {
+
+// The finaliser of MurmurHash3 (public domain): each bit of the result depends on each of the input.
+constexpr uint64_t mixed(uint64_t x) {
+  x = (x ^ (x >> 33)) * 0xff51afd7ed558ccd;
+  x = (x ^ (x >> 33)) * 0xc4ceb9fe1a85ec53;
+  return x ^ (x >> 33);
+}
+
+constexpr uint64_t kMultiplier = 0x9e3779b97f4a7c15;  // 2^64 over the golden ratio
+
+}  // namespace
+
+KvBlockPool::KvBlockPool(uint32_t num_blocks, uint64_t hash_seed)
+    : hash_seed_(hash_seed),
+      blocks_(num_blocks),
+      tokens_(size_t{num_blocks} * kKvBlockTokens),
+      buckets_(std::bit_ceil(size_t{num_blocks} + 1), kNone) {
+  free_.reserve(num_blocks);
+  for (uint32_t block = num_blocks; block > 0; --block) free_.push_back(static_cast<int32_t>(block - 1));
+}
+
+std::span<int32_t> KvBlockPool::tokens_of(int32_t block) {
+  return std::span(tokens_).subspan(static_cast<size_t>(block) * kKvBlockTokens, kKvBlockTokens);
+}
+std::span<const int32_t> KvBlockPool::tokens_of(int32_t block) const {
+  return std::span(tokens_).subspan(static_cast<size_t>(block) * kKvBlockTokens, kKvBlockTokens);
+}
+
+uint64_t KvBlockPool::hash_of(const KvLink& link, std::span<const int32_t> tokens) const {
+  uint64_t hash = link.parent == KvLink::kRoot ? mixed(hash_seed_ ^ mixed(link.domain + kMultiplier))
+                                               : at(link.parent).hash;
+  for (const int32_t token : tokens) hash = (hash ^ static_cast<uint32_t>(token)) * kMultiplier;
+  return mixed(hash);
+}
+
+int32_t KvBlockPool::find(const KvLink& link, std::span<const int32_t> tokens, uint64_t hash) const {
+  int32_t block = buckets_[hash & (buckets_.size() - 1)];
+  for (; block != kNone; block = at(block).next_in_bucket) {
+    const Block& candidate = at(block);
+    if (candidate.hash == hash && candidate.link.parent == link.parent &&
+        candidate.link.domain == link.domain && std::ranges::equal(tokens_of(block), tokens)) {
+      break;
+    }
+  }
+  return block;
+}
+
+std::optional<int32_t> KvBlockPool::allocate() {
+  if (free_.empty()) {
+    if (oldest_ == kNone) return std::nullopt;
+    const int32_t evicted = oldest_;
+    take_out_of_kept(evicted);
+    unpublish(evicted);
+    free_.push_back(evicted);
+  }
+  const int32_t block = free_.back();
+  free_.pop_back();
+  at(block).holders = 1;
+  return block;
+}
+
+void KvBlockPool::release(std::span<const int32_t> chain) {
+  for (const int32_t block : std::views::reverse(chain)) {
+    assert(at(block).holders > 0);
+    if (--at(block).holders > 0) continue;
+    if (at(block).published) {
+      keep(block);
+    } else {
+      free_.push_back(block);
+    }
+  }
+}
+
+std::optional<int32_t> KvBlockPool::reuse(const KvLink& link, std::span<const int32_t> tokens) {
+  assert(tokens.size() == kKvBlockTokens);
+  const int32_t block = find(link, tokens, hash_of(link, tokens));
+  if (block == kNone) return std::nullopt;
+  hold(block);
+  return block;
+}
+
+int32_t KvBlockPool::publish(int32_t block, const KvLink& link, std::span<const int32_t> tokens) {
+  assert(tokens.size() == kKvBlockTokens && at(block).holders == 1 && !at(block).published);
+  assert(link.parent == KvLink::kRoot || (at(link.parent).published && at(link.parent).holders > 0));
+  const uint64_t hash = hash_of(link, tokens);
+  const int32_t same = find(link, tokens, hash);
+  if (same != kNone) {
+    hold(same);
+    release({&block, 1});
+    return same;
+  }
+  Block& published = at(block);
+  published.published = true;
+  published.link = link;
+  published.hash = hash;
+  published.next_in_bucket = bucket_of(hash);
+  bucket_of(hash) = block;
+  std::ranges::copy(tokens, tokens_of(block).begin());
+  return block;
+}
+
+KvBlockPool::Match KvBlockPool::match(uint64_t domain, std::span<const int32_t> tokens) const {
+  Match match;
+  KvLink link{KvLink::kRoot, domain};
+  for (; tokens.size() >= kKvBlockTokens; tokens = tokens.subspan(kKvBlockTokens)) {
+    const std::span<const int32_t> first = tokens.first(kKvBlockTokens);
+    link.parent = find(link, first, hash_of(link, first));
+    if (link.parent == kNone) break;
+    ++match.blocks;
+    if (at(link.parent).holders > 0) ++match.held;
+  }
+  return match;
+}
+
+void KvBlockPool::drop_kept() {
+  while (oldest_ != kNone) {
+    const int32_t block = oldest_;
+    take_out_of_kept(block);
+    unpublish(block);
+    free_.push_back(block);
+  }
+}
+
+void KvBlockPool::hold(int32_t block) {
+  if (at(block).holders++ == 0) take_out_of_kept(block);
+}
+
+// Whoever held a block held all before it, and gave them back after it. So a parent is always newer here than
+// its children.
+void KvBlockPool::keep(int32_t block) {
+  at(block).older = newest_;
+  at(block).newer = kNone;
+  (newest_ == kNone ? oldest_ : at(newest_).newer) = block;
+  newest_ = block;
+  ++kept_;
+}
+
+void KvBlockPool::take_out_of_kept(int32_t block) {
+  const Block& b = at(block);
+  (b.older == kNone ? oldest_ : at(b.older).newer) = b.newer;
+  (b.newer == kNone ? newest_ : at(b.newer).older) = b.older;
+  --kept_;
+}
+
+void KvBlockPool::unpublish(int32_t block) {
+  int32_t* link = &bucket_of(at(block).hash);
+  while (*link != block) link = &at(*link).next_in_bucket;
+  *link = at(block).next_in_bucket;
+  at(block).published = false;
+}
+
+}  // namespace serval
