@@ -37,6 +37,8 @@ ROOMS = {
     "profiler/report": {"profiler/trace", "profiler/analysis", "profiler/sim"},
     "engine/device": set(),
     "engine/compile": set(),
+    "engine/text": set(),
+    "engine/core": {"engine/text", "engine/backend", "engine/compile"},
     "engine/cli/output": set(),
     "engine/cli/flags": {"engine/cli/output", "engine/compile", "engine/runtime"},
     "engine/cli/input": {"engine/cli/output", "engine/cli/flags"},

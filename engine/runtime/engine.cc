@@ -1,18 +1,16 @@
 #include "serval/engine.h"
 
-#include <mutex>
 #include <utility>
 
 #include "fmt/format.h"
 
+#include "engine/runtime/answers.h"
+#include "engine/runtime/blocking_run.h"
 #include "engine/runtime/engine_impl.h"
+#include "engine/runtime/request_handle.h"
 
 namespace serval {
 namespace {
-
-// Passes of one launch while nothing has to be decided between them. Longer ones save nothing more, and keep
-// a request that joins waiting.
-constexpr uint32_t kLaunchPasses = 64;
 
 ModelLimits limits_of(const EngineParts& parts) {
   return {parts.info.vocab_size, static_cast<uint32_t>(parts.info.context), parts.text.stop_tokens};
@@ -32,19 +30,18 @@ const char* name_of(Finish finish) {
       return "length";
     case Finish::kCancelled:
       return "cancelled";
+    case Finish::kDeadline:
+      return "deadline";
     case Finish::kError:
       return "error";
   }
   return "unknown";
 }
 
-Response throw_if_failed(Response response) {
-  if (response.finish == Finish::kError) throw Error(ErrorKind::kRuntime, response.error);
-  return response;
-}
-
 Engine::Impl::Impl(EngineParts from)
-    : parts(std::move(from)), limits(limits_of(parts)), kv(parts.backend->limits().kv_blocks) {}
+    : parts(std::move(from)),
+      limits(limits_of(parts)),
+      core(*parts.backend, *parts.text.codec, parts.load_ms, parts.loop) {}
 
 Engine Engine::Impl::make(EngineParts parts) {
   return Engine(std::make_unique<Impl>(std::move(parts)));
@@ -64,27 +61,21 @@ PreparedRequest Engine::Impl::prepare(const Request& request) const {
   return prepare_request(request, parts.text.codec->encode(request.prompt), limits);
 }
 
-DecoderContext Engine::Impl::decoder_context() {
-  return {*parts.backend, kv, *parts.text.codec, cancel_epoch, parts.load_ms};
+std::vector<PreparedRequest> Engine::Impl::prepare(std::span<const Request> requests) const {
+  std::vector<PreparedRequest> prepared;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    try {
+      prepared.push_back(prepare(requests[i]));
+    } catch (const Error& error) {
+      throw Error(error.kind(), fmt::format("requests[{}]: {}", i, error.what()));
+    }
+  }
+  return prepared;
 }
 
-std::vector<Response> Engine::Impl::run_to_end(std::vector<PreparedRequest> requests, uint64_t epoch,
-                                               const TokenCallback& on_token) {
-  const std::lock_guard lock(run_mutex);
-  BatchDecoder decoder(decoder_context());
-  const BatchDecoder::Sink sink = [&](const TokenEvent& event) { return !on_token || on_token(event); };
-  size_t joined = 0;
-  do {
-    while (joined < requests.size() && (decoder.idle() || decoder.has_room_for(requests[joined]))) {
-      decoder.add(std::move(requests[joined]), epoch);
-      ++joined;
-    }
-    decoder.launch({.passes = kLaunchPasses, .stop_on_finish = joined < requests.size()}, sink);
-  } while (!decoder.idle() || joined < requests.size());
-
-  std::vector<Response> responses;
-  for (uint64_t handle = 1; handle <= joined; ++handle) responses.push_back(decoder.take(handle));
-  return responses;
+PreparedRequest Engine::Impl::prepare_single(const Request& request) const {
+  if (request.n == 1) return prepare(request);
+  throw Error(ErrorKind::kUsage, fmt::format("n: {}; limit: 1 for a single response", request.n));
 }
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -109,37 +100,58 @@ std::vector<int32_t> Engine::tokenize_chat(std::span<const ChatMessage> messages
   return impl_->encode_chat(messages);
 }
 
-Response Engine::generate(const Request& request, const TokenCallback& on_token) {
-  const uint64_t epoch = impl_->cancel_epoch;
-  TokenCallback renumbered;
-  if (on_token) {
-    renumbered = [&](const TokenEvent& event) {
-      TokenEvent own = event;
-      own.sequence = 0;
-      return on_token(own);
-    };
+EngineStats Engine::stats() const {
+  return impl_->core.stats();
+}
+
+RequestHandle Engine::submit(const Request& request, EventSink sink) {
+  EventReader reader(impl_->core.signals());
+  const std::shared_ptr<Channel> channel =
+      sink ? std::make_shared<Channel>(impl_->core.signals(), std::move(sink)) : reader.make_channel();
+  PreparedRequest prepared = impl_->prepare(request);
+  if (channel->queue() != nullptr) reader.open(channel, static_cast<uint32_t>(request.n));
+  std::vector<Submission> submissions;
+  submissions.push_back({std::move(prepared), channel});
+  impl_->core.submit(std::move(submissions));
+  return RequestHandle(
+      std::make_unique<RequestHandle::Impl>(std::move(reader), channel, static_cast<uint32_t>(request.n)));
+}
+
+std::vector<RequestHandle> Engine::submit(std::span<const Request> requests) {
+  std::vector<PreparedRequest> prepared = impl_->prepare(requests);
+  std::vector<Submission> submissions;
+  std::vector<RequestHandle> handles;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const auto answers = static_cast<uint32_t>(requests[i].n);
+    EventReader reader(impl_->core.signals());
+    const std::shared_ptr<Channel> channel = reader.make_channel();
+    reader.open(channel, answers);
+    submissions.push_back({std::move(prepared[i]), channel});
+    handles.emplace_back(std::make_unique<RequestHandle::Impl>(std::move(reader), channel, answers));
   }
-  std::vector<PreparedRequest> requests;
-  requests.push_back(impl_->prepare(request));
-  return throw_if_failed(std::move(impl_->run_to_end(std::move(requests), epoch, renumbered).front()));
+  impl_->core.submit(std::move(submissions));
+  return handles;
+}
+
+Response Engine::generate(const Request& request, const TokenCallback& on_token) {
+  BlockingRun run(*impl_, 1);
+  std::vector<PreparedRequest> prepared;
+  prepared.push_back(impl_->prepare_single(request));
+  return throw_if_failed(std::move(run.run(std::move(prepared), on_token, 0).front()));
 }
 
 std::vector<Response> Engine::decode_batch(std::span<const Request> requests, const TokenCallback& on_token) {
-  const uint64_t epoch = impl_->cancel_epoch;
-  std::vector<PreparedRequest> prepared;
-  for (size_t i = 0; i < requests.size(); ++i) {
-    try {
-      prepared.push_back(impl_->prepare(requests[i]));
-    } catch (const Error& error) {
-      throw Error(error.kind(), fmt::format("requests[{}]: {}", i, error.what()));
-    }
-  }
-  return impl_->run_to_end(std::move(prepared), epoch, on_token);
+  BlockingRun run(*impl_, requests.size());
+  return run.run(impl_->prepare(requests), on_token, 1);
 }
 
 void Engine::cancel() noexcept {
-  ++impl_->cancel_epoch;
-  impl_->parts.backend->request_stop();
+  impl_->core.cancel_all();
+}
+
+void Engine::shutdown() {
+  impl_->core.signals()->refuse_loop_thread("shutdown");
+  impl_->core.shutdown();
 }
 
 }  // namespace serval

@@ -1,6 +1,8 @@
 // Engine::load: from options to a model that runs.
+#include <algorithm>
 #include <chrono>
 #include <memory>
+#include <random>
 #include <utility>
 
 #include "engine/runtime/engine_impl.h"
@@ -8,6 +10,7 @@
 #include "engine/runtime/text_model.h"
 #include "engine/runtime/token_trace.h"
 #include "serval/engine.h"
+#include "vm/layout/kv_cache.h"
 
 namespace serval {
 namespace {
@@ -44,10 +47,19 @@ void describe_program(const Backend& backend, ModelInfo& info) {
   info.backend = backend.name();
   info.context = static_cast<int>(program.limits.max_context);
   info.sms = static_cast<int>(program.machine.sms);
-  info.max_sequences = static_cast<int>(sequences_together(program.limits));
+  info.kv_cache_tokens = int64_t{program.limits.kv_blocks} * kKvBlockTokens;
   info.instructions = static_cast<int64_t>(program.instructions.size());
   const auto policy = program.metadata.find("policy");
   if (policy != program.metadata.end()) info.policy = policy->second;
+}
+
+// A chain of blocks is hard to collide with on purpose by one that does not know the seed.
+PassLoopOptions loop_options(const EngineOptions& options, Backend& backend) {
+  const StateLimits& limits = backend.limits();
+  std::random_device random;
+  return {.max_sequences =
+              std::min({static_cast<uint32_t>(options.max_sequences), limits.rows, limits.sequences}),
+          .hash_seed = uint64_t{random()} << 32 | random()};
 }
 
 }  // namespace
@@ -65,6 +77,8 @@ Engine Engine::load(const EngineOptions& options) {
   parts.info.chat_template = parts.text.chat_template;
   parts.trace_tokens = static_cast<uint32_t>(options.trace_tokens);
   if (parts.trace_tokens > 0) keep_last_tokens(*parts.backend, parts.trace_tokens);
+  parts.loop = loop_options(options, *parts.backend);
+  parts.info.max_sequences = static_cast<int>(parts.loop.max_sequences);
   parts.load_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   return Impl::make(std::move(parts));
 }

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/runtime/model_source.h"
-#include "engine/runtime/text_codec.h"
+#include "engine/text/text_codec.h"
 #include "models/tokenizer/chat_template.h"
 
 namespace serval {

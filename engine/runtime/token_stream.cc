@@ -1,12 +1,20 @@
 #include <utility>
 
+#include "engine/runtime/answers.h"
 #include "engine/runtime/engine_impl.h"
 #include "serval/engine.h"
 
 namespace serval {
+namespace {
 
-TokenStream::TokenStream(Engine& engine, const Request& request)
-    : batch_(engine), sequence_(batch_.add(request)) {}
+const Request& single(const Request& request) {
+  if (request.n != 1) throw Error(ErrorKind::kUsage, "n: a TokenStream has one answer; set n to 1");
+  return request;
+}
+
+}  // namespace
+
+TokenStream::TokenStream(Engine& engine, const Request& request) : handle_(engine.submit(single(request))) {}
 
 TokenStream::Iterator TokenStream::begin() {
   Iterator first;
@@ -20,13 +28,14 @@ TokenStream::Iterator& TokenStream::Iterator::operator++() {
 }
 
 const TokenEvent* TokenStream::next() {
-  if (at_ == pending_.size()) {
-    pending_.clear();
-    at_ = 0;
-    while (pending_.empty() && !batch_.idle()) pending_ = batch_.step();
+  while (std::optional<RequestEvent> event = handle_.next()) {
+    add_event(response_, *event);
+    if (event->kind == RequestEvent::Kind::kToken) {
+      current_ = std::move(event->token);
+      return &current_;
+    }
+    response_ = throw_if_failed(std::move(response_));
   }
-  if (at_ < pending_.size()) return &pending_[at_++];
-  if (sequence_ != 0) response_ = throw_if_failed(batch_.take(std::exchange(sequence_, 0)));
   return nullptr;
 }
 

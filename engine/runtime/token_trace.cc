@@ -1,6 +1,5 @@
 #include "engine/runtime/token_trace.h"
 
-#include <mutex>
 #include <utility>
 
 #include "engine/runtime/engine_impl.h"
@@ -29,9 +28,10 @@ Trace trace_of_last_tokens(Backend& backend, uint32_t tokens, const CostContext&
 void Engine::write_trace(const std::string& path) const {
   const uint32_t tokens = impl_->parts.trace_tokens;
   if (tokens == 0) throw Error(ErrorKind::kUsage, "trace_tokens: 0; set 1 or more to write a trace");
-  const std::lock_guard lock(impl_->run_mutex);
   Backend& backend = *impl_->parts.backend;
-  serval::write_trace(trace_of_last_tokens(backend, tokens, {}, backend.program().metadata), path);
+  impl_->core.on_loop([&] {
+    serval::write_trace(trace_of_last_tokens(backend, tokens, {}, backend.program().metadata), path);
+  });
 }
 
 }  // namespace serval

@@ -1,6 +1,7 @@
 #include "tests/engine/fake_backend.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "gtest/gtest.h"
@@ -64,38 +65,30 @@ FakeBackend::FakeBackend(ToyModel model, const FakeBackendOptions& options)
       program_(program_of(options)),
       state_(program_.limits),
       kv_(size_t{options.kv_blocks} * kKvBlockTokens, -1) {
-  forget_state();
-}
-
-// Nothing that an engine does may rely on what the state held after the launch before.
-void FakeBackend::forget_state() {
+  // Nothing that an engine does may rely on what it has not written.
   constexpr int32_t kNonsense = -12345;
-  for (SequenceSlot& slot : state_.slots) {
-    slot = {};
-    slot.seed = 99;
-    slot.history_length = 77;
-  }
+  for (SequenceSlot& slot : state_.slots) slot.history_length = 77;
   std::ranges::fill(state_.block_table, kNonsense);
 }
 
 void FakeBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) {
   ASSERT_GE(passes, 1u);
   ASSERT_LE(passes, launch_passes(options_.rows));
-  stop_ = false;
   ++launches_;
   uint32_t after_stop = 0;
   for (uint32_t pass = 0; pass < passes && any_active(state_); ++pass) {
-    if (stop_ && after_stop++ == options_.stop_latency) break;
     if (passes_run_ == fail_at_pass_) throw Error(ErrorKind::kDeviceFault, "fake: SM 3 pc 17: no progress");
+    if (before_pass_) before_pass_();
     run_pass(pass);
     if (on_pass) on_pass(pass);
+    if (stop_ && after_stop++ == options_.stop_latency) break;
   }
-  forget_state();
+  stop_ = false;
 }
 
 void FakeBackend::run_pass(uint32_t pass) {
   ++passes_run_;
-  check_rows();
+  if (options_.check) check_rows();
   for (const PassRow& row : state_.rows) {
     if (row.active != 0) kv(row, row.position) = row.token;
   }
@@ -108,20 +101,29 @@ int32_t& FakeBackend::kv(const PassRow& row, uint32_t position) {
   return kv_.at(static_cast<size_t>(block) * kKvBlockTokens + position % kKvBlockTokens);
 }
 
-void FakeBackend::check_rows() const {
+// Sequences may share blocks at the same places of their tables, as long as none of them writes there.
+void FakeBackend::check_rows() {
   std::set<std::pair<uint32_t, uint32_t>> places;
-  std::set<int32_t> blocks;
+  std::map<int32_t, std::set<uint32_t>> slots_of;  // by block
+  std::map<int32_t, uint32_t> index_of;
   std::set<uint32_t> slots;
   for (const PassRow& row : state_.rows) {
     if (row.active == 0) continue;
     ASSERT_LT(row.slot, options_.sequences);
     EXPECT_LT(row.position, options_.context);
     EXPECT_TRUE(places.insert({row.slot, row.position}).second) << "two rows for one position";
-    if (!slots.insert(row.slot).second) continue;
+    slots.insert(row.slot);
     for (uint32_t b = 0; b <= row.position / kKvBlockTokens; ++b) {
       const int32_t block = state_.blocks_of(row.slot)[b];
-      EXPECT_TRUE(blocks.insert(block).second) << "block " << block << " belongs to two places";
+      slots_of[block].insert(row.slot);
+      EXPECT_EQ(index_of.emplace(block, b).first->second, b) << "block " << block << " is in two places";
     }
+  }
+  most_sequences_ = std::max<size_t>(most_sequences_, slots.size());
+  for (const PassRow& row : state_.rows) {
+    if (row.active == 0) continue;
+    const int32_t written = state_.blocks_of(row.slot)[row.position / kKvBlockTokens];
+    EXPECT_EQ(slots_of[written].size(), 1u) << "block " << written << " is written and shared";
   }
 }
 
@@ -146,7 +148,7 @@ void FakeBackend::advance(uint32_t pass, size_t r) {
   row.active = 0;
   if (row.wants_logits == 0) return;
   const std::vector<int32_t> tokens = tokens_before(row);
-  check_history(row, tokens);
+  if (options_.check) check_history(row, tokens);
   SequenceSlot& slot = state_.slots[row.slot];
   const SampledToken sampled = model_(slot, tokens);
   const uint32_t position = row.position + 1;

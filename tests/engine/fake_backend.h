@@ -29,6 +29,7 @@ struct FakeBackendOptions {
   uint32_t kv_blocks = 64;
   uint32_t rows = kDefaultRows;
   uint32_t sequences = kDefaultSequences;
+  bool check = true;          // each pass: places, sharing of blocks, histories
   uint32_t stop_latency = 0;  // passes that still run after the one in which a stop was requested
 };
 
@@ -45,16 +46,17 @@ class FakeBackend final : public Backend {
 
   uint64_t passes_run() const { return passes_run_; }
   uint64_t launches() const { return launches_; }
+  size_t most_sequences() const { return most_sequences_; }   // that had rows in one pass
   void fail_at_pass(uint64_t pass) { fail_at_pass_ = pass; }  // run() throws a device fault there
+  void before_each_pass(std::function<void()> call) { before_pass_ = std::move(call); }
 
  private:
   void run_pass(uint32_t pass);
-  void check_rows() const;
+  void check_rows();
   int32_t& kv(const PassRow& row, uint32_t position);
   std::vector<int32_t> tokens_before(const PassRow& row);
   void check_history(const PassRow& row, std::span<const int32_t> tokens) const;
   void advance(uint32_t pass, size_t r);
-  void forget_state();
 
   ToyModel model_;
   FakeBackendOptions options_;
@@ -62,9 +64,12 @@ class FakeBackend final : public Backend {
   StateBlock state_;
   std::vector<int32_t> kv_;
   std::atomic<bool> stop_{false};
-  uint64_t passes_run_ = 0;
-  uint64_t launches_ = 0;
-  uint64_t fail_at_pass_ = ~uint64_t{0};
+  std::function<void()> before_pass_;
+  // Written by the thread that runs passes.
+  std::atomic<uint64_t> passes_run_ = 0;
+  std::atomic<uint64_t> launches_ = 0;
+  std::atomic<size_t> most_sequences_ = 0;
+  std::atomic<uint64_t> fail_at_pass_ = ~uint64_t{0};
 };
 
 }  // namespace serval::testing

@@ -1,29 +1,44 @@
-#include "engine/runtime/planner.h"
+#include "engine/core/planner.h"
 
 #include <algorithm>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
 
+#include "vm/layout/kv_cache.h"
+
 namespace serval {
 namespace {
 
+constexpr PlannerLimits kSixteen{.max_rows = 16, .max_sequences = 16, .max_passes = 64};
+constexpr uint32_t kManyBlocks = 1000;
+
+// That holds the blocks of its tokens.
+SequenceView sequence(uint32_t computed, uint32_t length, uint32_t end = 400) {
+  return {computed, length, end, blocks_for_tokens(length), true};
+}
+
+PassPlan plan_of(const std::vector<SequenceView>& running, uint32_t blocks = kManyBlocks) {
+  return plan({running, blocks}, kSixteen);
+}
+
 TEST(Planner, GivesEverySequenceThatGeneratesARowBeforeAnyPrompt) {
-  const PassPlan plan =
-      plan_pass(std::vector<SequenceProgress>{{0, 100, true}, {7, 5, true}, {9, 9, true}}, 16);
+  const PassPlan plan = plan_of({sequence(0, 100), sequence(7, 8), sequence(9, 10)});
   ASSERT_EQ(plan.rows.size(), 16u);
   EXPECT_EQ(plan.rows[0].sequence, 1u);
   EXPECT_EQ(plan.rows[0].position, 7u);
+  EXPECT_TRUE(plan.rows[0].wants_logits);
   EXPECT_EQ(plan.rows[1].sequence, 2u);
   EXPECT_EQ(plan.rows[2].sequence, 0u);
   EXPECT_EQ(plan.rows[15].position, 13u);
-  EXPECT_FALSE(plan.prompts_complete);
+  EXPECT_FALSE(plan.rows[15].wants_logits);
+  EXPECT_EQ(plan.passes, 1u);
 }
 
-TEST(Planner, LetsSeveralPromptsShareAPassInOrderOfArrival) {
-  const PassPlan plan =
-      plan_pass(std::vector<SequenceProgress>{{0, 3, true}, {4, 8, true}, {0, 20, true}}, 16);
+TEST(Planner, LetsSeveralPromptsShareAPassInTheOrderOfService) {
+  const PassPlan plan = plan_of({sequence(0, 3), sequence(4, 8), sequence(0, 20)});
   ASSERT_EQ(plan.rows.size(), 16u);
   EXPECT_EQ(plan.rows[2].sequence, 0u);
   EXPECT_TRUE(plan.rows[2].wants_logits);
@@ -33,54 +48,193 @@ TEST(Planner, LetsSeveralPromptsShareAPassInOrderOfArrival) {
 }
 
 TEST(Planner, SkipsTheLmHeadWhereNothingIsToBeSampled) {
-  const PassPlan plan = plan_pass(std::vector<SequenceProgress>{{0, 3, false}}, 16);
+  SequenceView only_read = sequence(0, 3);
+  only_read.generates = false;
+  const PassPlan plan = plan_of({only_read});
   ASSERT_EQ(plan.rows.size(), 3u);
-  EXPECT_TRUE(plan.prompts_complete);
   EXPECT_FALSE(plan.rows[2].wants_logits);
 }
 
-TEST(Planner, SaysThatPromptsAreCompleteOnlyWhenAllRowsFit) {
-  EXPECT_TRUE(plan_pass(std::vector<SequenceProgress>{{0, 16, true}}, 16).prompts_complete);
-  EXPECT_FALSE(plan_pass(std::vector<SequenceProgress>{{0, 17, true}}, 16).prompts_complete);
+TEST(Planner, RunsSeveralPassesOnlyOnceAllPromptsAreRead) {
+  EXPECT_EQ(plan_of({sequence(0, 16)}).passes, 64u);
+  EXPECT_EQ(plan_of({sequence(0, 17)}).passes, 1u);
 }
 
-void expect_consecutive_positions(const PassPlan& plan, const std::vector<SequenceProgress>& sequences) {
-  for (uint32_t s = 0; s < sequences.size(); ++s) {
-    uint32_t expected = sequences[s].computed;
-    for (const PlannedRow& row : plan.rows) {
-      if (row.sequence != s) continue;
-      EXPECT_EQ(row.position, expected);
-      const bool samples = expected + 1 >= sequences[s].prompt_length && sequences[s].generates;
-      EXPECT_EQ(row.wants_logits, samples);
-      ++expected;
-    }
-    EXPECT_LE(expected, std::max(sequences[s].prompt_length, sequences[s].computed + 1));
+TEST(Planner, RunsNoMorePassesThanThereAreBlocksFor) {
+  // 30 passes need a block more for each of the two, 40 passes two.
+  const std::vector<SequenceView> running = {sequence(62, 63), sequence(33, 34)};
+  EXPECT_EQ(plan_of(running, 2).passes, 64u);
+  EXPECT_EQ(plan_of(running, 1).passes, 16u);
+  EXPECT_EQ(plan_of(running, 0).passes, 2u);
+}
+
+TEST(Planner, ReservesNoBlocksBehindTheEndOfASequence) {
+  EXPECT_EQ(plan_of({sequence(60, 61, 64)}, 0).passes, 64u);
+}
+
+TEST(Planner, LetsTheLastGiveItsBlocksBackWhereThereAreTooFew) {
+  const std::vector<SequenceView> running = {{64, 65, 400, 1, true}, sequence(10, 11), sequence(0, 100)};
+  const PassPlan plan = plan_of(running, 0);
+  EXPECT_EQ(plan.give_back, 2u);
+  EXPECT_TRUE(plan.rows.empty());
+  EXPECT_EQ(plan_of({running.begin(), running.begin() + 2}, 1).give_back, std::nullopt);
+}
+
+TEST(Planner, LetsASequenceJoinWhereABlockForEachRemains) {
+  constexpr PlannerLimits limits{.max_rows = 16, .max_sequences = 3, .max_passes = 64};
+  EXPECT_TRUE(may_join(0, 10, limits, 10));
+  EXPECT_TRUE(may_join(2, 10, limits, 7));
+  EXPECT_FALSE(may_join(2, 10, limits, 8));
+  EXPECT_FALSE(may_join(3, 1000, limits, 1));
+}
+
+// A workload over a plain count of blocks. Sequences of three priorities arrive in any order, are served in
+// that of may_join() and plan(), and must all come to their ends.
+class Workload {
+ public:
+  explicit Workload(uint32_t seed) : random_(seed) {
+    constexpr uint32_t kRows[] = {1, 16, 48, 256};
+    limits_.max_rows = kRows[seed % std::size(kRows)];
+    limits_.max_sequences = 1 + random_() % std::min(limits_.max_rows, 40U);
+    limits_.max_passes = 1 + random_() % 64;
+    available_ = blocks_for_tokens(kContext) + random_() % 20;
+    all_ = available_;
+    for (uint32_t i = 0; i < 60; ++i) waiting_.push_back(arrive(i));
+    std::ranges::sort(waiting_, served_before);
   }
-}
 
-TEST(Planner, FillsThePassAndLeavesNobodyOut) {
-  constexpr uint32_t kClasses[] = {16, 1, 48, 256};
-  std::mt19937 random(11);
-  for (int round = 0; round < 5000; ++round) {
-    const uint32_t max_rows = kClasses[round % std::size(kClasses)];
-    std::vector<SequenceProgress> sequences(random() % (max_rows + 1));
-    uint32_t wanted = 0;
-    for (SequenceProgress& s : sequences) {
-      s.prompt_length = 1 + random() % 40;
-      s.computed = random() % 60;
-      s.generates = s.computed >= s.prompt_length || random() % 4 != 0;
-      wanted += s.computed >= s.prompt_length ? 1 : s.prompt_length - s.computed;
+  void run() {
+    for (uint32_t launch = 0; !waiting_.empty() || !running_.empty(); ++launch) {
+      ASSERT_LT(launch, 100000u) << "it does not end";
+      admit();
+      step();
+      if (::testing::Test::HasFailure()) return;
     }
-    const PassPlan plan = plan_pass(sequences, max_rows);
-    EXPECT_EQ(plan.rows.size(), std::min(wanted, max_rows));
-    EXPECT_EQ(plan.prompts_complete, wanted <= max_rows);
-    for (uint32_t s = 0; s < sequences.size(); ++s) {
-      if (sequences[s].computed < sequences[s].prompt_length) continue;
-      EXPECT_EQ(std::count_if(plan.rows.begin(), plan.rows.end(),
-                              [&](const PlannedRow& row) { return row.sequence == s; }),
-                1);
+    EXPECT_EQ(available_, all_);
+  }
+
+ private:
+  static constexpr uint32_t kContext = 600;
+  struct Job {
+    SequenceView view;
+    int priority;
+    uint32_t arrival;
+  };
+  static bool served_before(const Job& a, const Job& b) {
+    return std::pair(a.priority, a.arrival) < std::pair(b.priority, b.arrival);
+  }
+
+  Job arrive(uint32_t arrival) {
+    SequenceView view;
+    view.length = 1 + random_() % 400;
+    view.generates = random_() % 8 != 0;
+    view.end = view.length + (view.generates ? random_() % (kContext - view.length) : 0);
+    return {view, static_cast<int>(random_() % 3), arrival};
+  }
+
+  void admit() {
+    while (!waiting_.empty()) {
+      Job& job = waiting_.front();
+      const uint32_t blocks = blocks_for_tokens(job.view.length);
+      if (!may_join(running_.size(), available_, limits_, blocks)) break;
+      ASSERT_LE(blocks, available_);
+      available_ -= blocks;
+      job.view.blocks = blocks;
+      running_.insert(std::ranges::upper_bound(running_, job, served_before), job);
+      waiting_.erase(waiting_.begin());
     }
-    expect_consecutive_positions(plan, sequences);
+    ASSERT_FALSE(running_.empty()) << "one alone may always join";
+  }
+
+  std::vector<SequenceView> views() const {
+    std::vector<SequenceView> views;
+    for (const Job& job : running_) views.push_back(job.view);
+    return views;
+  }
+
+  void step() {
+    std::vector<SequenceView> now = views();
+    PassPlan pass_plan = plan({now, available_}, limits_);
+    while (pass_plan.give_back) {
+      ASSERT_EQ(*pass_plan.give_back, running_.size() - 1) << "the last in the order of service";
+      ASSERT_GT(running_.size(), 1u) << "never the first";
+      Job job = running_.back();
+      running_.pop_back();
+      available_ += job.view.blocks;
+      job.view.blocks = job.view.computed = 0;
+      waiting_.insert(std::ranges::upper_bound(waiting_, job, served_before), job);
+      now = views();
+      pass_plan = plan({now, available_}, limits_);
+    }
+    take_blocks(pass_plan.passes);
+    check_rows(pass_plan);
+    advance(pass_plan);
+  }
+
+  void take_blocks(uint32_t passes) {
+    for (Job& job : running_) {
+      const uint32_t wanted = std::max(job.view.blocks, blocks_for_launch(job.view, passes));
+      ASSERT_LE(wanted - job.view.blocks, available_) << "the launch has its blocks";
+      available_ -= wanted - job.view.blocks;
+      job.view.blocks = wanted;
+    }
+  }
+
+  void check_rows(const PassPlan& pass_plan) {
+    ASSERT_FALSE(pass_plan.rows.empty());
+    ASSERT_LE(pass_plan.rows.size(), limits_.max_rows);
+    std::vector<uint32_t> rows(running_.size(), 0);
+    for (const PlannedRow& row : pass_plan.rows) {
+      const SequenceView& view = running_[row.sequence].view;
+      ASSERT_EQ(row.position, view.computed + rows[row.sequence]++);
+      ASSERT_LT(row.position, view.length);
+      ASSERT_EQ(row.wants_logits, row.position + 1 == view.length && view.generates);
+    }
+    bool first_reader = true;
+    for (size_t i = 0; i < running_.size(); ++i) {
+      const bool reads =
+          running_[i].view.length - running_[i].view.computed > 1 || !running_[i].view.generates;
+      if (!reads) {
+        ASSERT_EQ(rows[i], 1u) << "every sequence that generates moves in every pass";
+      } else if (std::exchange(first_reader, false)) {
+        ASSERT_GE(rows[i], 1u) << "and the first that reads";
+      }
+    }
+  }
+
+  // Some launches end early.
+  void advance(const PassPlan& pass_plan) {
+    const uint32_t passes = 1 + random_() % pass_plan.passes;
+    for (const PlannedRow& row : pass_plan.rows) ++running_[row.sequence].view.computed;
+    for (const PlannedRow& row : pass_plan.rows) {
+      SequenceView& view = running_[row.sequence].view;
+      if (!row.wants_logits) continue;
+      const uint32_t made = std::min(passes, view.end + 1 - view.length);
+      view.length += made;
+      view.computed += made - 1;
+      ASSERT_LE(blocks_for_tokens(view.computed), view.blocks);
+    }
+    for (Job& job : running_) {
+      const SequenceView& view = job.view;
+      if (view.generates ? view.length <= view.end : view.computed < view.length) continue;
+      available_ += view.blocks;
+      job.arrival = kGone;
+    }
+    std::erase_if(running_, [](const Job& job) { return job.arrival == kGone; });
+  }
+
+  static constexpr uint32_t kGone = ~0U;
+  std::mt19937 random_;
+  PlannerLimits limits_;
+  uint32_t available_ = 0, all_ = 0;
+  std::vector<Job> waiting_, running_;
+};
+
+TEST(Planner, BringsEveryWorkloadToItsEnd) {
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(seed);
+    Workload(seed).run();
+    if (HasFailure()) return;
   }
 }
 

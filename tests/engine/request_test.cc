@@ -1,4 +1,4 @@
-#include "engine/runtime/request.h"
+#include "engine/core/request.h"
 
 #include <cmath>
 #include <functional>

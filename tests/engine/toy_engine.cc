@@ -45,6 +45,7 @@ EngineParts parts_of(std::unique_ptr<FakeBackend> backend, ToyOptions options) {
   parts.text.stop_tokens = std::move(options.stop_tokens);
   parts.text.codec = options.text ? std::move(options.text) : make_byte_codec(options.vocab_size);
   parts.backend = std::move(backend);
+  parts.loop = options.loop;
   return parts;
 }
 

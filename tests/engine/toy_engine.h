@@ -17,14 +17,17 @@ struct ToyOptions {
   FakeBackendOptions backend = {};
   std::vector<int32_t> stop_tokens = {};
   std::unique_ptr<TextCodec> text = nullptr;  // null: the byte codec
+  PassLoopOptions loop = {};
 };
 
 struct ToyEngine {
   ToyEngine(ToyModel model, ToyOptions options);
 
   Engine::Impl& impl() { return Engine::Impl::of(engine); }
-  bool all_blocks_free() {
-    return impl().kv.unused() == impl().kv.num_blocks() && impl().kv.unreserved() == impl().kv.num_blocks();
+  // Once nothing runs any more, no KV block is held.
+  bool all_blocks_come_back() {
+    impl().core.wait_until_idle();
+    return engine.stats().kv_blocks_held == 0;
   }
 
   FakeBackend* backend;  // the engine's

@@ -184,6 +184,7 @@ std::vector<Request> requests_of(const Test& test, int vocab_size) {
   request.sampling.temperature = 0;
   request.max_tokens = prompt ? 1 : test.tokens + 1;
   request.ignore_eos = true;
+  request.reuse_prefix = false;  // each run reads its prompt
   return std::vector<Request>(static_cast<size_t>(test.batch), request);
 }
 

@@ -12,6 +12,7 @@ nlohmann::ordered_json response_json(const std::string& prompt, const Response& 
   nlohmann::ordered_json out = {{"prompt", prompt},
                                 {"text", response.text},
                                 {"prompt_tokens", response.prompt_tokens},
+                                {"cached_tokens", response.cached_tokens},
                                 {"tokens", response.tokens},
                                 {"log_probabilities", response.log_probabilities},
                                 {"finish_reason", name_of(response.finish)}};

@@ -18,8 +18,10 @@ struct Speed {
   }
 };
 
+// Of what was read: not what the KV cache had already.
 inline Speed speed_of_prompt(const Response& response) {
-  return {static_cast<size_t>(response.prompt_tokens), response.timings.prompt_ms};
+  return {static_cast<size_t>(response.prompt_tokens - response.cached_tokens),
+          response.timings.prompt_ms - response.timings.queue_ms};
 }
 
 // The first token comes with the prompt's last chunk, so decoding made the others.

@@ -3,10 +3,15 @@
 //   serval::Engine engine = serval::Engine::load({});                    // the bundled model
 //   serval::Response r = engine.generate({.prompt = "Once upon a time"});
 //
+// All requests of an engine run together, whichever thread or function they come from: sequences join and
+// leave between two passes, and what one gets does not depend on the others (docs/engine.md).
+//
 // Errors are serval::Error (serval/error.h): kind() is the exit code a program should use, what() is one
 // line. Units: a token is one vocabulary id; times are milliseconds of wall clock.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <iterator>
@@ -42,21 +47,34 @@ struct Request {
   SamplingParams sampling = {};
   int max_tokens = -1;  // new tokens at most; -1: until the context is full; 0: read the prompt only
   std::vector<std::string> stop = {};  // the text ends before the first of these; UTF-8, up to 64 of 1 KiB
-  bool ignore_eos = false;             // the model's end-of-text tokens are tokens like any other
+  // An answer ends with the first of these; its text ends before. With the model's own up to 16.
+  std::vector<int32_t> stop_token_ids = {};
+  bool ignore_eos = false;  // the model's end-of-text tokens are tokens like any other
+  // Answers, 1 to 128. Answer i is what the request gets alone with the stream sampling.stream + i; the
+  // prompt is read once.
+  int n = 1;
+  int priority = 0;  // smaller ones are served first; of equals, the one that came first
+  // From submit() on; more than 0. What is not finished by then ends as kDeadline, within a pass.
+  std::optional<double> deadline_ms = {};
+  // false: the whole prompt is read, even where the KV cache has its beginning from another request.
+  bool reuse_prefix = true;
 };
 
 enum class Finish {
   kNone,       // still running
   kEos,        // the model ended the text
-  kStop,       // one of Request::stop was reached
+  kStop,       // one of Request::stop or stop_token_ids was reached
   kLength,     // max_tokens, or the context is full
-  kCancelled,  // cancel() was called or the callback returned false for this sequence
+  kCancelled,  // cancel() was called, the callback returned false for this sequence, or the engine has ended
+  kDeadline,   // Request::deadline_ms is over
   kError,      // it could not go on: Response::error says why
 };
-const char* name_of(Finish finish);  // "eos", "stop", "length", "cancelled", "error"
+const char* name_of(Finish finish);  // "eos", "stop", "length", "cancelled", "deadline", "error"
 
 struct TokenEvent {
-  uint64_t sequence = 0;  // as Batch::add returned it; 0 for generate(), index + 1 for decode_batch()
+  // As Batch::add returned it; 0 for generate(), for decode_batch() the index of the response + 1, for a
+  // RequestHandle the index of the answer.
+  uint64_t sequence = 0;
   int32_t token = 0;
   float log_probability = 0;  // natural log, under the model's own softmax (before penalties and temperature)
   // UTF-8 made available by this token: whole characters, and nothing that may yet become a stop string. The
@@ -67,7 +85,8 @@ struct TokenEvent {
 
 struct Timings {
   double load_ms = 0;    // Engine::load (the same in every response)
-  double prompt_ms = 0;  // until the prompt's last chunk is done: time to the first token
+  double queue_ms = 0;   // until the sequence first joined those that run
+  double prompt_ms = 0;  // until the prompt's last chunk is done, queue_ms included: time to the first token
   double decode_ms = 0;  // from the first generated token to the last
 };
 
@@ -76,14 +95,77 @@ struct Response {
   std::vector<int32_t> tokens;  // all that were generated, an end-of-text token or a stop string's included
   std::vector<float> log_probabilities;  // one for each token
   int prompt_tokens = 0;
+  int cached_tokens = 0;  // of these, how many were in the KV cache already
   Finish finish = Finish::kNone;
   std::string error;  // one line where finish is kError, else empty; what was generated before stays
+  ErrorKind error_kind = ErrorKind::kRuntime;  // of that
   Timings timings;
 };
 
-// Returns false to end the event's sequence. Called on the thread that called generate() or decode_batch(),
-// which it must not call itself. What it throws ends the call and goes on to the caller.
+// Returns false to end the event's request. Called on the thread that called generate() or decode_batch().
+// What it throws ends the call and goes on to the caller.
 using TokenCallback = std::function<bool(const TokenEvent&)>;
+
+// What becomes of a request. Of each answer come any number of kToken and then one kFinished or kError.
+struct RequestEvent {
+  enum class Kind {
+    kToken,     // `token`; its `finish` is kNone unless it is the answer's last
+    kFinished,  // the answer is complete: `response` is, but for text, tokens and log_probabilities
+    kError,     // the same where it could not go on, which response.error explains
+  };
+  Kind kind = Kind::kToken;
+  uint32_t answer = 0;  // index, below Request::n
+  TokenEvent token = {};
+  Response response = {};
+};
+
+// Called on the engine's own thread, between two passes: everything waits until it returns. It must not
+// throw, and must not wait for the engine; it may call submit() and RequestHandle::cancel().
+using EventSink = std::function<void(const RequestEvent&)>;
+
+// A request that was submitted. Movable. next() and wait() are for one thread at a time; the others are
+// thread-safe. It may outlive its engine, which ends what it still runs as kCancelled. The request of a
+// handle that is destroyed or assigned to is cancelled.
+class RequestHandle {
+ public:
+  RequestHandle();  // of no request: nothing comes from it
+  RequestHandle(RequestHandle&&) noexcept;
+  RequestHandle& operator=(RequestHandle&&) noexcept;
+  ~RequestHandle();
+
+  // The next event, waited for; none once all answers are complete. After cancel() no token comes any more.
+  // Only without an EventSink. Error(kUsage) on the engine's own thread.
+  std::optional<RequestEvent> next();
+  // The same; none also if nothing has come for so long, which done() tells apart.
+  std::optional<RequestEvent> next(std::chrono::nanoseconds timeout);
+  // All answers from the events that next() has not given out yet. Errors of an answer are in its response.
+  std::vector<Response> wait();
+  bool done() const;  // next() will give out nothing any more
+  // Its answers finish as kCancelled within a pass. Signal handlers may call it, too.
+  void cancel() noexcept;
+
+  struct Impl;
+  explicit RequestHandle(std::unique_ptr<Impl> impl);
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+// How an engine is doing; counts are of all its life.
+struct EngineStats {
+  uint32_t running = 0;         // sequences
+  uint32_t waiting = 0;         // for a place, or for KV blocks
+  uint32_t kv_blocks = 0;       // of kKvBlockTokens tokens
+  uint32_t kv_blocks_held = 0;  // by running sequences
+  uint32_t kv_blocks_kept = 0;  // by none, to be found again
+  uint64_t finished = 0;        // answers
+  uint64_t preemptions = 0;     // sequences that had to give their KV blocks back for a time
+  uint64_t prompt_tokens = 0;   // of sequences that joined, after a preemption again
+  uint64_t cached_tokens = 0;   // of these, found in the KV cache
+  uint64_t generated_tokens = 0;
+  uint64_t passes = 0;
+  uint64_t launches = 0;
+};
 
 // stage is "tensors", "weights", …; done and total in bytes. Called from the loading thread.
 using ProgressCallback = std::function<void(const char* stage, uint64_t done, uint64_t total)>;
@@ -94,9 +176,11 @@ struct EngineOptions {
   std::optional<uint64_t> random_weights = {};
   bool allow_nonfinite = false;  // load weights that are NaN or infinite, or too large for bf16
   int context = 0;               // tokens a sequence may hold; 0: min(model's maximum, 4096)
-  // KV blocks are reserved for this many full contexts; up to 1024. Shorter sequences may be more: 16 decode
-  // together, or this many, if it is more (ModelInfo::max_sequences).
-  int max_sequences = 16;
+  int max_sequences = 16;        // that run together; up to 1024. More wait their turn
+  // Bytes for keys and values, enough for one full context. 0: as many as max_sequences full contexts need.
+  uint64_t kv_cache_memory = 0;
+  // Instead of bytes, a share of the memory that is free beside the weights, above 0 and up to 1; 0: unset.
+  double kv_cache_share = 0;
   // Tokens of a pass, of prompts and of sequences that generate, each of which needs one; up to 8192. 0: as
   // many as sequences decode together. The GPU's kernels take up to 16.
   int max_batch_tokens = 0;
@@ -136,8 +220,9 @@ struct ModelInfo {
   int num_kv_heads = 0;
   int head_dim = 0;
   int vocab_size = 0;
-  int context = 0;        // tokens a sequence may hold in this engine
-  int max_sequences = 0;  // that a Batch decodes together
+  int context = 0;              // tokens a sequence may hold in this engine
+  int max_sequences = 0;        // that run together
+  int64_t kv_cache_tokens = 0;  // that the KV cache holds
   int64_t num_parameters = 0;
   int64_t weight_bytes_per_token = 0;  // what one token reads of the weights
   int64_t kv_bytes_per_token = 0;
@@ -150,9 +235,9 @@ struct ModelInfo {
 
 class Batch;
 
-// A loaded model and its compiled program. Movable, while batches of it live too. Calls that run the model
-// (generate, Batch::step) are serialised by a mutex inside; everything const is thread-safe; cancel() may be
-// called from any thread or signal handler.
+// A loaded model, its compiled program and the thread that runs it. Movable, while batches and handles of it
+// live too. All members but load(), moves and the destructor are thread-safe; cancel() may be called from a
+// signal handler, too. The destructor ends what runs, as shutdown() does.
 class Engine {
  public:
   // Errors: kUsage for options out of range, kRuntime for a model that is missing, damaged or not supported
@@ -163,6 +248,7 @@ class Engine {
   ~Engine();
 
   const ModelInfo& info() const;
+  EngineStats stats() const;
   // Ids of `text` with BOS where the model wants one; text of `ids`, special tokens left out. kUsage for an
   // id that is not in the vocabulary.
   std::vector<int32_t> tokenize(const std::string& text) const;
@@ -171,25 +257,32 @@ class Engine {
   // model has no chat template that is known here.
   std::vector<int32_t> tokenize_chat(std::span<const ChatMessage> messages) const;
 
-  // Runs one request to its end. Errors: kUsage for parameters out of range or a prompt that is empty or does
-  // not fit the context, kRuntime when the model's logits are not finite, kOutOfMemory when no KV blocks are
-  // left, kDeviceFault when the interpreter gave up.
+  // Queues the request and returns at once. Its events come from the handle, or go to `sink` where there is
+  // one. Errors: kUsage for parameters out of range, a prompt that is empty or does not fit the context, and
+  // after shutdown().
+  RequestHandle submit(const Request& request, EventSink sink = {});
+  // All or none, and none joins before all are queued. The error names the request: "requests[3]: …".
+  std::vector<RequestHandle> submit(std::span<const Request> requests);
+
+  // Runs one request to its end; Request::n must be 1. Errors as submit(); kRuntime when the model's logits
+  // are not finite, kDeviceFault when the interpreter gave up.
   Response generate(const Request& request, const TokenCallback& on_token = {});
 
-  // Runs up to ModelInfo::max_sequences requests together; more wait their turn. Responses in the order of
-  // the requests. One that is out of range is an error before any runs; one whose logits are not finite
-  // finishes as kError, and the others go on.
+  // Runs the requests to their ends, together with whatever else runs. Responses in the order of the
+  // requests, Request::n for each. Errors as submit(), before any runs, and kDeviceFault; one whose logits
+  // are not finite finishes as kError, and the others go on.
   std::vector<Response> decode_batch(std::span<const Request> requests, const TokenCallback& on_token = {});
 
   // Writes what each SM did in the last tokens, at most EngineOptions::trace_tokens and no more than the last
   // launch made, as Chrome trace events: a file that ends in .json, or .json.gz, which is compressed. `serval
-  // profile FILE` reads it. Waits for what runs now. Errors: kUsage without trace_tokens, kRuntime if nothing
-  // has run yet or the file cannot be written.
+  // profile FILE` reads it. Errors: kUsage without trace_tokens, kRuntime if nothing has run yet or the file
+  // cannot be written.
   void write_trace(const std::string& path) const;
 
-  // Ends whatever runs now within one pass: its responses finish as kCancelled. Batches that are between two
-  // steps and requests that wait count as running.
+  // Ends all requests that are submitted now within one pass: they finish as kCancelled.
   void cancel() noexcept;
+  // The same for good: no request is taken any more. Returns when nothing runs.
+  void shutdown();
 
   struct Impl;
 
@@ -199,9 +292,8 @@ class Engine {
   std::unique_ptr<Impl> impl_;
 };
 
-// Sequences that are decoded together and join and leave between passes. A sequence's tokens do not depend on
-// its neighbours. Not thread-safe itself, except cancel(); the engine must outlive it. KV blocks are returned
-// when a sequence ends, is cancelled, or the batch is destroyed.
+// Sequences whose tokens one thread takes as they come. Not thread-safe itself, except cancel(); the engine
+// must outlive it. What still runs when it is destroyed is cancelled.
 class Batch {
  public:
   explicit Batch(Engine& engine);
@@ -209,18 +301,16 @@ class Batch {
   Batch& operator=(Batch&&) noexcept;
   ~Batch();
 
-  // Joins at the next step. Returns its handle (> 0). Errors as generate(), and kOutOfMemory if
-  // ModelInfo::max_sequences are running or the KV cache has no room for the prompt and max_tokens more: they
-  // are reserved here, so that no sequence runs short later.
+  // Joins as soon as there is room. Returns its number (> 0). Request::n must be 1. Errors as submit().
   uint64_t add(const Request& request);
-  // One pass: a new token for every sequence that has read its prompt, and chunks of the others' prompts, the
-  // oldest first. Returns the tokens made, in order of handles; empty while all of them are still reading.
-  // A sequence that ends without a token (cancelled, kError, or max_tokens is 0) has no event. After an error
-  // it may be called again.
+  // Waits until a sequence has made a token or has ended; returns the tokens that were made since the last
+  // call, in their order. A sequence that ends without a token (cancelled, kError, or max_tokens is 0) has no
+  // event. Empty when idle.
   std::vector<TokenEvent> step();
-  bool idle() const;                        // true when no sequence is running
-  void cancel(uint64_t sequence) noexcept;  // takes effect in the next step
-  // The response of a finished sequence; forgets the handle. kUsage for one that is unknown or still running.
+  bool idle() const;                        // all sequences have ended, and step() has returned their tokens
+  void cancel(uint64_t sequence) noexcept;  // step() returns no more tokens of it
+  // The response of a sequence that has ended, as step() has seen; forgets its number. kUsage for one that is
+  // unknown or still running.
   Response take(uint64_t sequence);
 
  private:
@@ -228,8 +318,9 @@ class Batch {
   std::unique_ptr<Impl> impl_;
 };
 
-// The tokens of one request as a range, made one pass at a time as they are asked for: for (const TokenEvent&
-// t : TokenStream(engine, request)) … Errors as Engine::generate().
+// The tokens of one request as a range: for (const TokenEvent& t : TokenStream(engine, request)) … The engine
+// goes on while the range is read; a range that is left is cancelled. Request::n must be 1. Errors as
+// Engine::generate().
 class TokenStream {
  public:
   TokenStream(Engine& engine, const Request& request);
@@ -253,10 +344,8 @@ class TokenStream {
 
  private:
   const TokenEvent* next();
-  Batch batch_;
-  uint64_t sequence_;
-  std::vector<TokenEvent> pending_;
-  size_t at_ = 0;
+  RequestHandle handle_;
+  TokenEvent current_;
   Response response_;
 };
 

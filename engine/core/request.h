@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@ struct RequestLimits {
   static constexpr size_t kMaxStopStrings = 64;
   static constexpr size_t kMaxStopBytes = 1024;
   static constexpr size_t kMaxPromptBytes = size_t{64} << 20;
+  static constexpr int kMaxAnswers = 128;
 };
 
 // What the model allows.
@@ -28,12 +30,19 @@ struct ModelLimits {
 struct PreparedRequest {
   std::vector<int32_t> prompt;  // at least 1 token, fewer than the context
   SamplingParams sampling;
-  uint32_t max_tokens = 0;  // at most what the context leaves
-  std::vector<int32_t> stop_tokens;
+  uint32_t max_tokens = 0;           // at most what the context leaves
+  std::vector<int32_t> stop_tokens;  // the model's, then the request's own; at most kMaxStopTokens
+  size_t model_stop_tokens = 0;      // how many of them are the model's
   std::vector<std::string> stop;
+  int answers = 1;
+  int priority = 0;
+  std::optional<double> deadline_ms;
+  bool reuse_prefix = true;
 
   // Positions that are run: the last token that is generated is not.
   uint32_t positions() const;
+  // Whether the token is one of the request's own that end an answer, and not the model's.
+  bool is_own_stop_token(int32_t token) const;
 };
 
 // Throws Error(kUsage) naming the first id that is not in the vocabulary.
@@ -47,7 +56,8 @@ void check_messages(std::span<const ChatMessage> messages);
 void check_request(const Request& request);
 
 // `prompt` is the request's prompt as token ids. Throws Error(kUsage) where it is empty, holds an id that is
-// not in the vocabulary, or does not leave room for one token in the context.
+// not in the vocabulary, or does not leave room for one token in the context, and for stop tokens that are
+// too many or not in the vocabulary.
 PreparedRequest prepare_request(const Request& request, std::vector<int32_t> prompt,
                                 const ModelLimits& limits);
 

@@ -1,4 +1,4 @@
-#include "engine/runtime/request.h"
+#include "engine/core/request.h"
 
 #include <algorithm>
 #include <utility>
@@ -7,6 +7,7 @@
 
 #include "instructions/sample/ranges.h"
 #include "models/tokenizer/utf8.h"
+#include "vm/state/slots.h"
 
 namespace serval {
 namespace {
@@ -76,6 +77,12 @@ void check_messages(std::span<const ChatMessage> messages) {
   }
 }
 
+bool PreparedRequest::is_own_stop_token(int32_t token) const {
+  const auto own = stop_tokens.begin() + static_cast<std::ptrdiff_t>(model_stop_tokens);
+  return std::find(own, stop_tokens.end(), token) != stop_tokens.end() &&
+         std::find(stop_tokens.begin(), own, token) == own;
+}
+
 uint32_t PreparedRequest::positions() const {
   const auto length = static_cast<uint32_t>(prompt.size());
   return max_tokens == 0 ? length : length + max_tokens - 1;
@@ -86,12 +93,34 @@ void check_request(const Request& request) {
   require(request.max_tokens >= -1, "max_tokens", request.max_tokens,
           "-1 (until the context is full) or more");
   check_stop_strings(request.stop);
+  require(request.n >= 1 && request.n <= RequestLimits::kMaxAnswers, "n", request.n, "1 to 128");
+  // Written so that a NaN is outside.
+  if (request.deadline_ms && !(*request.deadline_ms > 0)) {
+    refuse(fmt::format("deadline_ms: {}; it is in the past; limit: more than 0", *request.deadline_ms));
+  }
   const bool has_ids = !request.prompt_ids.empty();
   if (has_ids && !request.messages.empty()) refuse("prompt_ids and messages: set either, not both");
   if (!has_ids && text_bytes(request) == 0) refuse("prompt: empty; expected at least 1 token");
   require(text_bytes(request) <= RequestLimits::kMaxPromptBytes, "prompt bytes", text_bytes(request),
           "64 MiB");
 }
+
+namespace {
+
+void add_stop_tokens(PreparedRequest& prepared, const Request& request, const ModelLimits& limits) {
+  check_token_ids("stop_token_ids", request.stop_token_ids, limits.vocab_size);
+  if (!request.ignore_eos) prepared.stop_tokens = limits.stop_tokens;
+  prepared.model_stop_tokens = prepared.stop_tokens.size();
+  for (const int32_t token : request.stop_token_ids) {
+    const auto& known = prepared.stop_tokens;
+    if (std::find(known.begin(), known.end(), token) == known.end()) prepared.stop_tokens.push_back(token);
+  }
+  if (prepared.stop_tokens.size() <= kMaxStopTokens) return;
+  refuse(fmt::format("stop_token_ids: {} tokens, {} of them the model's own; limit: {}",
+                     prepared.stop_tokens.size(), prepared.model_stop_tokens, kMaxStopTokens));
+}
+
+}  // namespace
 
 PreparedRequest prepare_request(const Request& request, std::vector<int32_t> prompt,
                                 const ModelLimits& limits) {
@@ -108,7 +137,11 @@ PreparedRequest prepare_request(const Request& request, std::vector<int32_t> pro
   prepared.max_tokens =
       request.max_tokens < 0 ? room : std::min(room, static_cast<uint32_t>(request.max_tokens));
   prepared.stop = request.stop;
-  if (!request.ignore_eos) prepared.stop_tokens = limits.stop_tokens;
+  prepared.answers = request.n;
+  prepared.priority = request.priority;
+  prepared.deadline_ms = request.deadline_ms;
+  prepared.reuse_prefix = request.reuse_prefix;
+  add_stop_tokens(prepared, request, limits);
   return prepared;
 }
 

@@ -1,4 +1,4 @@
-#include "engine/runtime/stop_matcher.h"
+#include "engine/text/stop_matcher.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,6 +1,6 @@
 #include "fmt/format.h"
 
-#include "engine/runtime/text_codec.h"
+#include "engine/text/text_codec.h"
 #include "models/tokenizer/utf8.h"
 #include "vm/base/error.h"
 

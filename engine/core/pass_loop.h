@@ -1,0 +1,104 @@
+// What the engine's thread does: sequences join, a launch runs, tokens are handed out, sequences leave.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/backend/backend.h"
+#include "engine/core/channel.h"
+#include "engine/core/kv_block_pool.h"
+#include "engine/core/pass_state.h"
+#include "engine/core/planner.h"
+#include "engine/core/sequence.h"
+
+namespace serval {
+
+struct PassLoopOptions {
+  uint32_t max_sequences = 0;  // that run together; 0, and at most: as the backend's rows and slots allow
+  uint64_t hash_seed = 0;      // of the KV block pool
+  TimePoint (*now)() = std::chrono::steady_clock::now;
+};
+
+// Owns the sequences, the KV blocks and, while it lives, the backend. One thread at a time.
+class PassLoop {
+ public:
+  // Throws Error(kOutOfMemory) where the KV cache has not the blocks of one full context.
+  PassLoop(Backend& backend, std::shared_ptr<CoreSignals> signals, const PassLoopOptions& options);
+  PassLoop(const PassLoop&) = delete;
+  PassLoop& operator=(const PassLoop&) = delete;
+  ~PassLoop();
+
+  // Waits from now on, behind all that came before with the same priority.
+  void add(std::unique_ptr<Sequence> sequence);
+  // One launch of the sequences that run, after those that can have joined. It ends when they need something
+  // from the host, a place came free that another waits for, a sequence is cancelled or, while there is room,
+  // CoreSignals::arrived is set. Errors of the backend end the sequences that run. False if there is none.
+  bool step();
+  // Ends all there are.
+  void end_all(Finish finish);
+
+  bool idle() const { return running_.empty() && waiting_.empty(); }
+  bool has_room() const { return running_.size() < limits_.max_sequences; }
+  uint32_t max_sequences() const { return limits_.max_sequences; }
+  EngineStats stats() const;
+
+ private:
+  using Running = std::vector<std::unique_ptr<Sequence>>;
+
+  // Between launches (pass_loop.cc).
+  void sweep();
+  std::optional<Finish> reason_to_end(Sequence& sequence, TimePoint now) const;
+  CoreView view();
+  void admit();
+  bool try_to_join(Sequence& sequence);
+  uint32_t blocks_to_join(const Sequence& sequence) const;
+  void look_up_prefixes();
+  PassPlan make_plan();
+  void give_back(uint32_t index);
+  void wait_again(std::unique_ptr<Sequence> sequence);
+  void note_deadline(const Sequence& sequence);
+  void retire();
+  void fail_running(const std::exception_ptr& failure);
+  void release_followers(Sequence& sequence);
+
+  // During one (launch.cc).
+  void launch(const PassPlan& plan);
+  void after_pass(const PassPlan& plan, uint32_t pass);
+  void hand_out_positions(const PassPlan& plan, TimePoint now);
+  void hand_out_tokens(const PassPlan& plan, uint32_t pass, TimePoint now);
+  bool launch_is_stale(TimePoint now) const;
+  void post(Sequence& sequence, RequestEvent event);
+  void post_end(Sequence& sequence, RequestEvent event);
+  void flush_events();
+
+  Backend& backend_;
+  const std::shared_ptr<CoreSignals> signals_;
+  TimePoint (*const now_)();
+  PlannerLimits limits_;
+  KvBlockPool pool_;
+  PassState state_;
+  uint64_t arrivals_ = 0;
+  std::map<ServiceOrder, std::unique_ptr<Sequence>> waiting_;
+  uint32_t followers_ = 0;  // that wait for their leader's prompt
+  Running running_;         // in the order of service
+  std::vector<SequenceView> views_;
+  std::optional<TimePoint> next_deadline_;  // no sequence has an earlier one
+  // What the head of the queue needs to join, as far as it has been found out.
+  struct Refusal {
+    ServiceOrder order;
+    uint32_t available = 0;  // it was refused with these
+  };
+  std::optional<Refusal> refusal_;
+
+  // Of the launch in flight.
+  bool some_finished_ = false, some_ended_by_host_ = false;
+  uint32_t passes_done_ = 0;
+  std::vector<EventQueue*> to_flush_;
+  EngineStats stats_;
+};
+
+}  // namespace serval

@@ -1,0 +1,41 @@
+#include "engine/core/pass_state.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace serval {
+
+PassState::PassState(StateBlock& state, uint32_t slots)
+    : state_(state), free_slots_(slots, true), rows_written_(state.rows.size()) {}
+
+uint32_t PassState::take_slot() {
+  const auto slot = std::find(free_slots_.begin(), free_slots_.end(), true);
+  assert(slot != free_slots_.end());
+  *slot = false;
+  return static_cast<uint32_t>(slot - free_slots_.begin());
+}
+
+void PassState::write_slot(const Sequence& sequence) {
+  state_.slots[sequence.slot()] = sequence.slot_state();
+}
+
+void PassState::write(const PassPlan& plan, std::span<const std::unique_ptr<Sequence>> running) {
+  for (const auto& sequence : running) {
+    KvChain& chain = sequence->chain();
+    const uint32_t first = chain.take_first_changed();
+    std::ranges::copy(chain.blocks().subspan(first), state_.blocks_of(sequence->slot()).begin() + first);
+  }
+  for (size_t r = 0; r < plan.rows.size(); ++r) {
+    const PlannedRow& row = plan.rows[r];
+    const Sequence& sequence = *running[row.sequence];
+    state_.rows[r] = {.active = 1,
+                      .wants_logits = row.wants_logits,
+                      .slot = sequence.slot(),
+                      .token = sequence.tokens()[row.position],
+                      .position = row.position};
+  }
+  for (size_t r = plan.rows.size(); r < rows_written_; ++r) state_.rows[r] = PassRow{};
+  rows_written_ = plan.rows.size();
+}
+
+}  // namespace serval

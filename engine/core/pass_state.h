@@ -1,0 +1,35 @@
+// The loop's hand on a backend's state block: writes what has changed since the last launch, and no more.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/core/planner.h"
+#include "engine/core/sequence.h"
+#include "vm/state/block.h"
+
+namespace serval {
+
+// Slots and block-table rows of sequences that run stay in the state block from launch to launch; the program
+// keeps the slots up to date. One thread at a time.
+class PassState {
+ public:
+  // The first `slots` slots are given out.
+  PassState(StateBlock& state, uint32_t slots);
+
+  // The lowest one that is free, so that those in use stay together. There is one.
+  uint32_t take_slot();
+  void give_back_slot(uint32_t slot) { free_slots_[slot] = true; }
+  void write_slot(const Sequence& sequence);
+
+  // The rows of the plan for `running`, and what has changed of their sequences' block tables.
+  void write(const PassPlan& plan, std::span<const std::unique_ptr<Sequence>> running);
+
+ private:
+  StateBlock& state_;
+  std::vector<bool> free_slots_;
+  size_t rows_written_ = 0;  // by the last write(): others are not active
+};
+
+}  // namespace serval

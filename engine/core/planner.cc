@@ -1,0 +1,70 @@
+#include "engine/core/planner.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "vm/layout/kv_cache.h"
+
+namespace serval {
+namespace {
+
+// What it has to run are more tokens than the one that it generated last.
+bool reads(const SequenceView& s) {
+  return s.length - s.computed > 1 || !s.generates;
+}
+
+// Returns whether the sequence is read to its end.
+bool add_rows(PassPlan& plan, uint32_t max_rows, uint32_t index, const SequenceView& s) {
+  const uint32_t room = max_rows - static_cast<uint32_t>(plan.rows.size());
+  const uint32_t end = std::min(s.length, s.computed + room);
+  for (uint32_t position = s.computed; position < end; ++position)
+    plan.rows.push_back({index, position, position + 1 == s.length && s.generates});
+  return end == s.length;
+}
+
+// Returns whether all sequences are read to their ends.
+bool fill(PassPlan& plan, const CoreView& view, uint32_t max_rows) {
+  bool complete = true;
+  for (const bool reading : {false, true}) {
+    for (uint32_t i = 0; i < view.running.size(); ++i) {
+      if (reads(view.running[i]) == reading) complete &= add_rows(plan, max_rows, i, view.running[i]);
+    }
+  }
+  return complete;
+}
+
+bool blocks_suffice(const CoreView& view, uint32_t passes) {
+  uint64_t wanted = 0;
+  for (const SequenceView& s : view.running) {
+    const uint32_t blocks = blocks_for_launch(s, passes);
+    wanted += blocks - std::min(blocks, s.blocks);
+  }
+  return wanted <= view.available_blocks;
+}
+
+}  // namespace
+
+bool may_join(size_t running, uint32_t available_blocks, const PlannerLimits& limits, uint32_t blocks) {
+  if (running >= limits.max_sequences) return false;
+  return running == 0 || uint64_t{blocks} + running + 1 <= available_blocks;
+}
+
+uint32_t blocks_for_launch(const SequenceView& s, uint32_t passes) {
+  return blocks_for_tokens(s.generates ? std::min(s.length - 1 + passes, s.end) : s.length);
+}
+
+PassPlan plan(const CoreView& view, const PlannerLimits& limits) {
+  assert(!view.running.empty() && view.running.size() <= limits.max_rows);
+  PassPlan plan;
+  if (!blocks_suffice(view, 1) && view.running.size() > 1) {
+    plan.give_back = static_cast<uint32_t>(view.running.size() - 1);
+    return plan;
+  }
+  plan.rows.reserve(limits.max_rows);
+  if (!fill(plan, view, limits.max_rows)) return plan;
+  plan.passes = limits.max_passes;
+  while (plan.passes > 1 && !blocks_suffice(view, plan.passes)) plan.passes /= 2;
+  return plan;
+}
+
+}  // namespace serval

@@ -1,0 +1,168 @@
+#include "engine/core/sequence.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "fmt/format.h"
+
+#include "vm/layout/kv_cache.h"
+
+namespace serval {
+namespace {
+
+double milliseconds(TimePoint::duration duration) {
+  return std::chrono::duration<double, std::milli>(duration).count();
+}
+
+// A year: further away than any engine lives, and far from where a duration overflows.
+constexpr double kLongestDeadlineMs = 1000.0 * 3600 * 24 * 365;
+
+std::optional<TimePoint> deadline_of(const PreparedRequest& request, TimePoint submitted) {
+  if (!request.deadline_ms) return std::nullopt;
+  const std::chrono::duration<double, std::milli> time(std::min(*request.deadline_ms, kLongestDeadlineMs));
+  return submitted + std::chrono::duration_cast<TimePoint::duration>(time);
+}
+
+}  // namespace
+
+Sequence::Sequence(PreparedRequest request, uint32_t answer, std::shared_ptr<Channel> channel,
+                   std::unique_ptr<TextStream> text, double load_ms, TimePoint submitted)
+    : order_{request.priority, 0, answer},
+      request_(std::move(request)),
+      prompt_length_(static_cast<uint32_t>(request_.prompt.size())),
+      end_(request_.positions()),
+      tokens_(std::move(request_.prompt)),
+      channel_(std::move(channel)),
+      text_(std::move(text)),
+      matcher_(std::move(request_.stop)),
+      submitted_(submitted),
+      deadline_(deadline_of(request_, submitted)) {
+  request_.sampling.stream += answer;
+  summary_.prompt_tokens = static_cast<int>(prompt_length_);
+  summary_.timings.load_ms = load_ms;
+}
+
+SequenceView Sequence::view() const {
+  return {.computed = computed_,
+          .length = length(),
+          .end = end_,
+          .blocks = chain_->size(),
+          .generates = generates()};
+}
+
+void Sequence::join(uint32_t slot, std::unique_ptr<KvChain> chain, uint32_t reused, TimePoint now) {
+  slot_ = slot;
+  chain_ = std::move(chain);
+  computed_ = reused;
+  if (joined_) return;
+  joined_ = now;
+  summary_.timings.queue_ms = milliseconds(now - submitted_);
+  summary_.cached_tokens = static_cast<int>(reused);
+}
+
+void Sequence::leave() {
+  chain_.reset();
+  computed_ = 0;
+}
+
+SequenceSlot Sequence::slot_state() const {
+  const SamplingParams& sampling = request_.sampling;
+  SequenceSlot slot;
+  slot.seed = sampling.seed;
+  slot.sequence = sampling.stream;
+  slot.temperature = sampling.temperature;
+  slot.top_k = sampling.top_k;
+  slot.top_p = sampling.top_p;
+  slot.min_p = sampling.min_p;
+  slot.repetition_penalty = sampling.repetition_penalty;
+  slot.end_position = end_;
+  slot.num_stop_tokens = static_cast<uint32_t>(request_.stop_tokens.size());
+  std::ranges::copy(request_.stop_tokens, slot.stop_tokens);
+  slot.history_length = length();
+  for (uint32_t t = length() - std::min(length(), uint32_t{kHistoryTokens}); t < length(); ++t)
+    slot.history[t % kHistoryTokens] = tokens_[t];
+  return slot;
+}
+
+void Sequence::reuse(uint32_t reused) {
+  if (generated() == 0) summary_.cached_tokens += static_cast<int>(reused - computed_);
+  computed_ = reused;
+}
+
+std::optional<RequestEvent> Sequence::positions_computed(uint32_t tokens, TimePoint now) {
+  computed_ += tokens;
+  if (!prompt_is_read() || generated() > 0) return std::nullopt;
+  summary_.timings.prompt_ms = milliseconds(now - submitted_);
+  if (generates()) return std::nullopt;
+  ended_by_program_ = true;
+  return end(Finish::kLength);
+}
+
+RequestEvent Sequence::accept(const OutputToken& output, TimePoint now) {
+  check_output(output);
+  computed_ = output.position;
+  ended_by_program_ = output.finish != FinishReason::kNone;
+  if (output.finish == FinishReason::kNotFinite) {
+    return fail(ErrorKind::kRuntime,
+                fmt::format("token {} of the text: the model's logits are NaN or infinite (weights that "
+                            "are, or activations that overflow)",
+                            output.position));
+  }
+  if (!first_token_) first_token_ = now;
+  summary_.timings.decode_ms = milliseconds(now - *first_token_);
+  tokens_.push_back(output.token);
+  const Finish finish = finish_of(output);
+  RequestEvent event;
+  event.answer = order_.answer;
+  event.token.sequence = order_.answer;
+  event.token.token = output.token;
+  event.token.log_probability = output.log_probability;
+  event.token.text = text_of(output.token, finish);
+  summary_.finish = event.token.finish = matcher_.stopped() ? Finish::kStop : finish;
+  return event;
+}
+
+// A request's own stop token is no text, as a stop string is none.
+std::string Sequence::text_of(int32_t token, Finish finish_without_stop) {
+  std::string text;
+  if (finish_without_stop != Finish::kStop) text = matcher_.push(text_->push(token));
+  if (finish_without_stop == Finish::kNone) return text;
+  text += matcher_.push(text_->flush());
+  return matcher_.stopped() ? text : text + matcher_.flush();
+}
+
+Finish Sequence::finish_of(const OutputToken& output) const {
+  if (output.finish == FinishReason::kLength) return Finish::kLength;
+  if (output.finish != FinishReason::kStopToken) return Finish::kNone;
+  return request_.is_own_stop_token(output.token) ? Finish::kStop : Finish::kEos;
+}
+
+void Sequence::check_output(const OutputToken& output) const {
+  if (output.position == length() && output.position <= end_) return;
+  throw Error(ErrorKind::kDeviceFault, fmt::format("a token for position {} came; expected {}, limit {}",
+                                                   output.position, length(), end_));
+}
+
+RequestEvent Sequence::last_event() const {
+  const bool failed = summary_.finish == Finish::kError;
+  RequestEvent event;
+  event.kind = failed ? RequestEvent::Kind::kError : RequestEvent::Kind::kFinished;
+  event.answer = order_.answer;
+  event.response = summary_;
+  return event;
+}
+
+RequestEvent Sequence::end(Finish finish) {
+  assert(!finished());
+  summary_.finish = finish;
+  return last_event();
+}
+
+RequestEvent Sequence::fail(ErrorKind kind, std::string error) {
+  summary_.error = std::move(error);
+  summary_.error_kind = kind;
+  return end(Finish::kError);
+}
+
+}  // namespace serval

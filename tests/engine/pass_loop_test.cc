@@ -1,0 +1,313 @@
+// What the loop decides between launches, one step at a time and without threads.
+#include "engine/core/pass_loop.h"
+
+#include <malloc.h>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "tests/engine/toy_engine.h"
+
+namespace serval::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::ElementsAre;
+
+constexpr int32_t kVocabulary = 300;
+TimePoint simulated_now;
+
+// A loop over the fake backend, on this thread, in simulated time: each pass takes a millisecond.
+class Loop {
+ public:
+  explicit Loop(const FakeBackendOptions& options = {}, uint32_t max_sequences = 0)
+      : model_(hashing_model(kVocabulary)),
+        backend(model_, options),
+        context_(options.context),
+        loop(backend, signals, {.max_sequences = max_sequences, .now = [] { return simulated_now; }}) {
+    backend.before_each_pass([] { simulated_now += milliseconds(1); });
+  }
+
+  // Handed to the loop; its events are collected.
+  size_t add(const Request& request) {
+    const size_t index = answers.size();
+    PreparedRequest prepared = prepare_request(request, request.prompt_ids, {kVocabulary, context_, {}});
+    answers.emplace_back();
+    const auto channel = std::make_shared<Channel>(signals, [this, index](const RequestEvent& event) {
+      if (event.kind == RequestEvent::Kind::kToken) {
+        answers[index].tokens.push_back(event.token.token);
+      } else {
+        const std::vector<int32_t> tokens = std::move(answers[index].tokens);
+        answers[index] = event.response;
+        answers[index].tokens = tokens;
+        ended.push_back(index);
+      }
+    });
+    channels.push_back(channel);
+    auto leader = sequence_of(prepared, 0, channel);
+    for (int answer = 1; answer < request.n; ++answer)
+      leader->followers.push_back(sequence_of(prepared, static_cast<uint32_t>(answer), channel));
+    loop.add(std::move(leader));
+    return index;
+  }
+
+  // Of requests that have ended.
+  void forget() {
+    answers = {};
+    channels = {};
+    ended = {};
+  }
+
+  void run_to_end() {
+    while (loop.step()) {
+    }
+    EXPECT_TRUE(loop.idle());
+    EXPECT_EQ(loop.stats().kv_blocks_held, 0u);
+  }
+
+  std::vector<int32_t> tokens_alone(const Request& request) {
+    return answer_alone(model_, prepare_request(request, request.prompt_ids, {kVocabulary, context_, {}}))
+        .tokens;
+  }
+
+ private:
+  ToyModel model_;
+
+ public:
+  std::shared_ptr<CoreSignals> signals = std::make_shared<CoreSignals>();
+  FakeBackend backend;
+
+ private:
+  uint32_t context_;
+  std::unique_ptr<TextCodec> text_ = make_byte_codec(kVocabulary);
+
+  std::unique_ptr<Sequence> sequence_of(const PreparedRequest& request, uint32_t answer,
+                                        const std::shared_ptr<Channel>& channel) {
+    return std::make_unique<Sequence>(request, answer, channel, text_->stream(), 0, simulated_now);
+  }
+
+ public:
+  PassLoop loop;
+  std::vector<Response> answers;
+  std::vector<std::shared_ptr<Channel>> channels;
+  std::vector<size_t> ended;  // in this order
+};
+
+Request request(size_t prompt, int max_tokens, int32_t token = 1) {
+  Request request;
+  request.prompt_ids.assign(prompt, token);
+  request.max_tokens = max_tokens;
+  request.sampling.temperature = 0;
+  return request;
+}
+
+TEST(PassLoop, ReadsPromptsInPiecesWhileOthersGenerate) {
+  Loop loop;
+  loop.add(request(1, 50));
+  loop.add(request(31, 50, 3));
+  std::vector<size_t> tokens;
+  for (int step = 0; step < 3; ++step) {
+    loop.loop.step();
+    tokens.push_back(loop.answers[0].tokens.size());
+  }
+  EXPECT_THAT(tokens, ElementsAre(1, 2, 50)) << "then both generate, in one launch";
+  EXPECT_EQ(loop.answers[1].tokens.size(), 50u);
+  EXPECT_EQ(loop.backend.launches(), 3u);
+}
+
+TEST(PassLoop, SharesTheFullBlocksOfPromptsThatBeginAlike) {
+  Loop loop({.context = 512, .kv_blocks = 64, .rows = 64});
+  loop.add(request(200, 5));
+  loop.run_to_end();
+  EXPECT_EQ(loop.loop.stats().kv_blocks_kept, 3u);
+  const uint64_t before = loop.backend.passes_run();
+  loop.add(request(200, 5));
+  loop.run_to_end();
+  EXPECT_EQ(loop.answers[1].cached_tokens, 192);
+  EXPECT_EQ(loop.backend.passes_run() - before, 5u) << "one pass for the prompt's tail";
+  EXPECT_EQ(loop.answers[1].tokens, loop.answers[0].tokens);
+}
+
+TEST(PassLoop, GoesOnWithAConversationWhereItsAnswerEnded) {
+  Loop loop({.context = 512, .kv_blocks = 64, .rows = 64});
+  loop.add(request(60, 80));
+  loop.run_to_end();
+  Request next = request(60, 10);
+  next.prompt_ids.insert(next.prompt_ids.end(), loop.answers[0].tokens.begin(), loop.answers[0].tokens.end());
+  next.prompt_ids.push_back(7);
+  loop.add(next);
+  loop.run_to_end();
+  EXPECT_EQ(loop.answers[1].cached_tokens, 128) << "of 141 tokens";
+  EXPECT_EQ(loop.answers[1].tokens, loop.tokens_alone(next));
+}
+
+TEST(PassLoop, ReadsAPromptOnceThatIsSharedByRequestsAtTheSameTime) {
+  Loop loop({.context = 512, .kv_blocks = 64, .rows = 64});
+  for (int i = 0; i < 8; ++i) loop.add(request(321, 1));
+  loop.run_to_end();
+  EXPECT_EQ(loop.loop.stats().cached_tokens, 7u * 320u);
+}
+
+TEST(PassLoop, ReadsThePromptOfSeveralAnswersOnce) {
+  Loop loop({.context = 512, .kv_blocks = 16, .rows = 64});
+  Request several = request(200, 5);
+  several.n = 6;
+  loop.add(several);
+  loop.run_to_end();
+  EXPECT_EQ(loop.ended.size(), 6u);
+  EXPECT_EQ(loop.loop.stats().cached_tokens, 5u * 192u);
+  EXPECT_EQ(loop.loop.stats().preemptions, 0u) << "six times three blocks would not fit";
+}
+
+TEST(PassLoop, ReadsAllAnewWhereThePrefixIsNotToBeReused) {
+  Loop loop({.context = 512, .kv_blocks = 64, .rows = 64});
+  Request alone = request(200, 5);
+  alone.reuse_prefix = false;
+  for (int i = 0; i < 2; ++i) {
+    loop.add(alone);
+    loop.run_to_end();
+  }
+  EXPECT_EQ(loop.loop.stats().cached_tokens, 0u);
+  EXPECT_EQ(loop.loop.stats().kv_blocks_kept, 0u);
+}
+
+TEST(PassLoop, LetsTheYoungestGiveItsBlocksBackAndGoOnLater) {
+  // Each grows to 6 blocks, of which 8 are there.
+  Loop loop({.context = 384, .kv_blocks = 8});
+  std::vector<Request> requests;
+  for (int32_t i = 0; i < 4; ++i) requests.push_back(request(60, 320, 10 + i));
+  for (const Request& r : requests) loop.add(r);
+  loop.run_to_end();
+  EXPECT_GT(loop.loop.stats().preemptions, 0u);
+  EXPECT_THAT(loop.ended, ElementsAre(0, 1, 2, 3));
+  for (size_t i = 0; i < requests.size(); ++i)
+    EXPECT_EQ(loop.answers[i].tokens, loop.tokens_alone(requests[i]));
+}
+
+TEST(PassLoop, ServesBySmallestPriorityThenByArrival) {
+  Loop loop({}, 1);
+  for (const int priority : {5, 0, 5, -1}) {
+    Request r = request(4, 3);
+    r.priority = priority;
+    loop.add(r);
+  }
+  loop.run_to_end();
+  EXPECT_THAT(loop.ended, ElementsAre(3, 1, 0, 2));
+}
+
+TEST(PassLoop, RunsAtMostMaxSequencesTogether) {
+  Loop loop({}, 3);
+  for (int i = 0; i < 10; ++i) loop.add(request(4, 30));
+  loop.run_to_end();
+  EXPECT_EQ(loop.backend.most_sequences(), 3u);
+}
+
+TEST(PassLoop, EndsALaunchWhenAnotherMayJoin) {
+  Loop loop;
+  loop.add(request(1, 100));
+  loop.backend.before_each_pass([&] {
+    if (loop.backend.passes_run() == 10) loop.signals->arrived = true;
+  });
+  loop.loop.step();
+  EXPECT_EQ(loop.answers[0].tokens.size(), 11u);
+}
+
+TEST(PassLoop, GoesOnWithALaunchThatNoneCanJoin) {
+  Loop loop({}, 1);
+  loop.add(request(1, 100));
+  loop.signals->arrived = true;
+  loop.loop.step();
+  EXPECT_EQ(loop.answers[0].tokens.size(), 64u);
+}
+
+TEST(PassLoop, EndsWhatIsLateWhetherItRunsOrWaits) {
+  Loop loop({}, 1);
+  Request late = request(1, 200);
+  late.deadline_ms = 20;
+  loop.add(late);
+  loop.add(late);
+  loop.add(request(1, 5));
+  loop.run_to_end();
+  EXPECT_EQ(loop.answers[0].finish, Finish::kDeadline);
+  EXPECT_EQ(loop.answers[0].tokens.size(), 20u);
+  EXPECT_EQ(loop.answers[1].finish, Finish::kDeadline);
+  EXPECT_EQ(loop.answers[1].tokens.size(), 0u);
+  EXPECT_EQ(loop.answers[2].finish, Finish::kLength);
+}
+
+TEST(PassLoop, EndsTheAnswersThatWaitForAPromptWhenItIsCancelled) {
+  Loop loop({.context = 512, .kv_blocks = 64});
+  Request several = request(300, 5);
+  several.n = 4;
+  const size_t index = loop.add(several);
+  loop.loop.step();
+  EXPECT_EQ(loop.loop.stats().waiting, 3u);
+  loop.channels[index]->cancel();
+  loop.run_to_end();
+  EXPECT_EQ(loop.ended.size(), 4u);
+  EXPECT_EQ(loop.answers[index].finish, Finish::kCancelled);
+}
+
+TEST(PassLoop, EndsWhatRunsWithTheErrorOfTheBackendAndGoesOnWithTheRest) {
+  Loop loop({}, 2);
+  loop.backend.fail_at_pass(5);
+  for (int i = 0; i < 3; ++i) loop.add(request(1, 20));
+  EXPECT_TRUE(loop.loop.step());
+  loop.backend.fail_at_pass(~uint64_t{0});
+  loop.run_to_end();
+  for (const size_t i : {0, 1}) {
+    EXPECT_EQ(loop.answers[i].finish, Finish::kError);
+    EXPECT_EQ(loop.answers[i].error_kind, ErrorKind::kDeviceFault);
+  }
+  EXPECT_EQ(loop.answers[2].finish, Finish::kLength);
+}
+
+TEST(PassLoop, MeasuresTheTimesOfAnAnswer) {
+  Loop loop({}, 1);
+  loop.add(request(40, 5));
+  loop.add(request(17, 5));
+  loop.run_to_end();
+  EXPECT_EQ(loop.answers[0].timings.queue_ms, 0);
+  EXPECT_EQ(loop.answers[0].timings.prompt_ms, 3) << "16 tokens a pass";
+  EXPECT_EQ(loop.answers[0].timings.decode_ms, 4);
+  EXPECT_EQ(loop.answers[1].timings.queue_ms, 7);
+  EXPECT_EQ(loop.answers[1].timings.prompt_ms, 9);
+}
+
+// 24 hours of passes of 100 ms each, with arrivals, cancellations and shared prefixes all the while.
+TEST(PassLoop, HoldsNoMoreMemoryAfterADayThanAfterAnHour) {
+  Loop loop({.context = 192, .kv_blocks = 9, .check = false}, 8);
+  loop.backend.before_each_pass([] { simulated_now += milliseconds(100); });
+  std::mt19937 random(1);
+  const TimePoint begin = simulated_now;
+  size_t after_an_hour = 0;
+  while (simulated_now < begin + std::chrono::hours(24)) {
+    while (loop.loop.stats().waiting < 4) {
+      Request r = request(1 + random() % 90, 1 + static_cast<int>(random() % 100),
+                          static_cast<int32_t>(random() % 4));
+      r.n = 1 + static_cast<int>(random() % 2);
+      if (random() % 4 == 0) r.max_tokens = 185 - static_cast<int>(r.prompt_ids.size());
+      if (random() % 2 == 0) r.sampling = {.temperature = 1, .seed = random()};
+      if (random() % 10 == 0) r.deadline_ms = 500;
+      loop.add(r);
+    }
+    if (random() % 20 == 0) loop.channels[random() % loop.channels.size()]->cancel();
+    loop.loop.step();
+    if (loop.channels.size() > 1000) {
+      loop.run_to_end();
+      loop.forget();
+    }
+    if (after_an_hour == 0 && simulated_now > begin + std::chrono::hours(1))
+      after_an_hour = mallinfo2().uordblks;
+  }
+  loop.run_to_end();
+  EXPECT_GT(loop.loop.stats().preemptions, 10u);
+  EXPECT_GT(loop.loop.stats().cached_tokens, 100000u);
+  EXPECT_LT(mallinfo2().uordblks, after_an_hour + 256 * 1024);
+}
+
+}  // namespace
+}  // namespace serval::testing
