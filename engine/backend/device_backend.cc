@@ -192,6 +192,11 @@ void check_device(int gpu) {
   find_gpu(gpu);
 }
 
+uint64_t free_device_memory(int gpu) {
+  use_gpu(find_gpu(gpu).index);
+  return free_gpu_memory();
+}
+
 std::unique_ptr<Backend> make_device_backend(const Model& model, const WeightSource& weights,
                                              const BackendOptions& options, const LoadProgress& progress) {
   return bind_device_backend(compile_for(find_gpu(options.gpu), model, options), model, weights, options,

@@ -2,6 +2,7 @@
 // where the build has no CUDA: what it declares then says so.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "engine/backend/backend.h"
@@ -17,6 +18,9 @@ bool device_is_built();
 
 // Throws Error(kRuntime) with one line that says why no GPU of this machine can run programs, if none can.
 void check_device(int gpu = 0);
+
+// Bytes of the GPU's memory that are free. Throws as check_device().
+uint64_t free_device_memory(int gpu = 0);
 
 // Compiles the model for the GPU and brings the weights there, page image by page image. Throws as
 // check_device(), Error(kOutOfMemory) if weights, KV cache and activations do not fit, before any is read,

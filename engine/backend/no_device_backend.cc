@@ -12,6 +12,11 @@ void check_device(int /*gpu*/) {
   throw Error(ErrorKind::kRuntime, "this build has no GPU interpreter (CMake's option SERVAL_CUDA)");
 }
 
+uint64_t free_device_memory(int gpu) {
+  check_device(gpu);
+  return 0;
+}
+
 std::unique_ptr<Backend> make_device_backend(const Model& /*model*/, const WeightSource& /*weights*/,
                                              const BackendOptions& options,
                                              const LoadProgress& /*progress*/) {

@@ -21,11 +21,14 @@ struct ProgramLimits {
   uint32_t context = 4096;                 // tokens of a sequence
   uint32_t sequences = kDefaultSequences;  // full contexts that the KV cache holds
   uint32_t rows = 0;                       // of a pass; 0: one for each slot
+  uint32_t cache_blocks = 0;               // of the KV cache; 0: for `sequences` full contexts
 
   // Of the state. Sequences that are shorter than the context may be more than the KV cache's full ones.
   uint32_t slots() const { return std::max(sequences, kDefaultSequences); }
   uint32_t pass_rows() const { return rows > 0 ? rows : slots(); }
-  uint32_t kv_blocks() const { return sequences * blocks_for_tokens(context); }
+  uint32_t kv_blocks() const {
+    return cache_blocks > 0 ? cache_blocks : sequences * blocks_for_tokens(context);
+  }
 };
 
 // How it is placed on a machine. None of it changes what a program computes.

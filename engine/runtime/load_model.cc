@@ -10,8 +10,10 @@
 
 #include "engine/backend/device_backend.h"
 #include "engine/backend/host_backend.h"
+#include "engine/runtime/kv_size.h"
 #include "engine/runtime/options.h"
 #include "engine/torch/torch_backend.h"
+#include "models/checkpoint/host_buffer.h"
 #include "vm/base/error.h"
 
 namespace serval {
@@ -67,24 +69,35 @@ std::unique_ptr<Backend> bind_file(const std::string& file, Bind&& bind) {
   }
 }
 
-// `program`: a file to run instead of compiling; may be empty.
-ChosenBackend make_backend(BackendKind kind, const BackendOptions& options, const std::string& program,
-                           const Model& model, Weights& weights) {
+// The backend options, and a KV cache as large as the memory of the backend allows and the options want.
+BackendOptions options_in(const EngineOptions& options, const Model& model, uint64_t free_bytes) {
+  const int context = context_of(options, model.max_position);
+  BackendOptions out = backend_options(options, context);
+  out.limits.cache_blocks = kv_blocks_of(options, model, context, free_bytes);
+  return out;
+}
+
+ChosenBackend make_backend(const EngineOptions& engine, const Model& model, Weights& weights) {
+  const std::string& program = engine.program;  // a file to run instead of compiling; may be empty
   const auto device = [&] {
+    const BackendOptions options = options_in(engine, model, free_device_memory());
     if (program.empty()) return make_device_backend(model, weights.source(), options, weights.progress());
     return bind_file(program, [&](ProgramSet programs) {
       return bind_device_backend(std::move(programs), model, weights.source(), options, weights.progress());
     });
   };
+  const auto host_options = [&] { return options_in(engine, model, available_host_memory()); };
   const auto host = [&] {
+    const BackendOptions options = host_options();
     if (program.empty()) return make_host_backend(model, weights.on_host(), options);
     return bind_file(program, [&](ProgramSet programs) {
       return bind_host_backend(std::move(programs), model, weights.on_host(), options);
     });
   };
+  const BackendKind kind = backend_kind(engine);
   switch (kind) {
     case BackendKind::kTorch:
-      return {make_torch_backend(model, weights.on_host(), options), ""};
+      return {make_torch_backend(model, weights.on_host(), host_options()), ""};
     case BackendKind::kDevice:
       return {device(), ""};
     case BackendKind::kHost:
@@ -93,7 +106,7 @@ ChosenBackend make_backend(BackendKind kind, const BackendOptions& options, cons
       break;
   }
   // Only the host interpreter can interleave and check.
-  if (options.interleaving || options.checked) return {host(), ""};
+  if (engine.interleaving || engine.checked) return {host(), ""};
   return device_or_host([] { check_device(); }, device, host, gpu_is_expected());
 }
 
@@ -141,9 +154,7 @@ ModelSource open_model(const EngineOptions& options) {
 LoadedModel load_model(const EngineOptions& options, ModelSource source) {
   const auto begin = std::chrono::steady_clock::now();
   Weights weights(options, source);
-  const int context = context_of(options, source.model->max_position);
-  ChosenBackend chosen = make_backend(backend_kind(options), backend_options(options, context),
-                                      options.program, *source.model, weights);
+  ChosenBackend chosen = make_backend(options, *source.model, weights);
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
   return {std::move(source), std::move(weights), std::move(chosen.backend), std::move(chosen.notice),
           time.count()};

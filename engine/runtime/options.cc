@@ -38,6 +38,7 @@ void check_program_options(const EngineOptions& options) {
     throw Error(ErrorKind::kUsage, fmt::format("{}: {} is compiled already", field, options.program));
   };
   if (options.context != 0) refuse("context");
+  if (options.kv_cache_memory > 0 || options.kv_cache_share > 0) refuse("kv_cache_memory");
   if (options.sms != 0) refuse("sms");
   if (!options.policy.empty()) refuse("policy");
   if (options.global_queue) refuse("global_queue");
@@ -61,6 +62,9 @@ void check_options(const EngineOptions& options) {
   require_range("context", options.context, 0, ConfigLimits::kMaxPosition);
   require_range("max_sequences", options.max_sequences, 1, OptionLimits::kMaxSequences);
   require_range("max_batch_tokens", options.max_batch_tokens, 0, OptionLimits::kMaxBatchTokens);
+  require_range("kv_cache_share", options.kv_cache_share, 0.0, 1.0);
+  if (options.kv_cache_memory > 0 && options.kv_cache_share > 0)
+    throw Error(ErrorKind::kUsage, "kv_cache_memory and kv_cache_share: set either, not both");
   require_range("threads", options.threads, 0, OptionLimits::kMaxThreads);
   require_range("sms", options.sms, 0, OptionLimits::kMaxSms);
   require_range("trace_tokens", options.trace_tokens, 0, OptionLimits::kMaxTraceTokens);

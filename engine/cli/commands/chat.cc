@@ -45,6 +45,7 @@ struct Flags {
               [this](const FlagValue& v) { system = repair_utf8(parse_text(v)); });
     sampling.declare(set);
     declare_engine(set, engine);
+    declare_capacity(set, engine);
     output.declare(set, "print each answer as one line of JSON");
     set.examples(kExamples);
   }

@@ -39,6 +39,7 @@ struct Flags {
     prompts.declare(set);
     sampling.declare(set);
     declare_engine(set, engine);
+    declare_capacity(set, engine);
     output.declare(set, "print one JSON object instead of text");
     set.toggle("--no-echo", "print the generated text without the prompt", no_echo);
     set.value("--trace", "FILE",
@@ -207,7 +208,8 @@ bool report_failures(const std::vector<Response>& responses) {
 int generate(const Flags& flags) {
   const std::vector<std::string> prompts = flags.prompts.collect();
   EngineOptions options = flags.engine;
-  options.max_sequences = static_cast<int>(std::min<size_t>(prompts.size(), EngineOptions{}.max_sequences));
+  options.max_sequences =
+      static_cast<int>(std::min(prompts.size(), static_cast<size_t>(options.max_sequences)));
   options.trace_tokens = flags.trace_file.empty() ? 0 : flags.trace_tokens;
   Engine engine = load_engine(options, flags.output.progress);
   const std::vector<Request> requests =

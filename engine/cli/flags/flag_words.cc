@@ -16,6 +16,9 @@ struct Names {
 
 constexpr Names kNames[] = {
     {"context", "-c", "--ctx-size", "SERVAL_CTX_SIZE"},
+    {"max_sequences", "", "--max-sequences", "SERVAL_MAX_SEQUENCES"},
+    {"max_batch_tokens", "", "--max-batch-tokens", "SERVAL_MAX_BATCH_TOKENS"},
+    {"kv_cache_memory", "", "--kv-cache-memory", "SERVAL_KV_CACHE_MEMORY"},
     {"sms", "", "--sms", "SERVAL_SMS"},
     {"threads", "", "--threads", "SERVAL_THREADS"},
     {"interleaving", "", "--interleaving", "SERVAL_INTERLEAVING"},

@@ -78,6 +78,22 @@ float parse_real(const FlagValue& value, float low, float high, LowerBound bound
                     : fmt::format("is out of range: above {}, up to {}", low, high));
 }
 
+MemorySize parse_memory_size(const FlagValue& value) {
+  constexpr std::string_view kUnits = "KMG";
+  constexpr int kUnitBits = 10;
+  constexpr int64_t kMostBytes = int64_t{1} << 50;
+  FlagValue number = value;
+  const char last = value.text.empty() ? ' ' : value.text.back();
+  const size_t unit = kUnits.find(last);
+  if (last == '%' || unit != std::string_view::npos) number.text.pop_back();
+  if (last == '%') {
+    constexpr float kWhole = 100;
+    return {0, static_cast<double>(parse_real(number, 0, kWhole, LowerBound::kExcluded) / kWhole)};
+  }
+  const int shift = unit == std::string_view::npos ? 0 : kUnitBits * static_cast<int>(unit + 1);
+  return {static_cast<uint64_t>(parse_integer(number, 1, kMostBytes >> shift)) << shift, 0};
+}
+
 std::string parse_choice(const FlagValue& value, const std::vector<std::string>& choices) {
   for (const std::string& choice : choices) {
     if (value.text == choice) return value.text;

@@ -36,6 +36,13 @@ std::vector<int> parse_integer_list(const FlagValue& value, int low, int high);
 enum class LowerBound { kIncluded, kExcluded };
 float parse_real(const FlagValue& value, float low, float high, LowerBound bound = LowerBound::kIncluded);
 
+// Bytes, with K, M or G for 2^10, 2^20 or 2^30 of them, or a percentage as a share; the other one is 0.
+struct MemorySize {
+  uint64_t bytes = 0;
+  double share = 0;  // above 0, up to 1
+};
+MemorySize parse_memory_size(const FlagValue& value);
+
 // One of `choices`, exactly.
 std::string parse_choice(const FlagValue& value, const std::vector<std::string>& choices);
 // A choice among the names of an enumeration.
