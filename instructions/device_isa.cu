@@ -1,6 +1,8 @@
 // The compiled kernels, and which programs each can run.
+#include <algorithm>
 #include <array>
 #include <string>
+#include <vector>
 
 #include "instructions/device_isa.h"
 #include "instructions/device_kernel.cuh"
@@ -12,16 +14,45 @@ namespace {
 template <class Config>
 DeviceKernelChoice choice() {
   return {device::compiled_kernel<Config, device::NoRecorder>(),
-          device::compiled_kernel<Config, device::EventRecorder>(), Config::kRows,
+          device::compiled_kernel<Config, device::EventRecorder>(), Config::kRows, Config::kRingPages,
           [](const Program& program) { return runs(Config::kTraits, program); }};
 }
 
 std::string check_on_device(const Program& program, const Instruction& instruction) {
   std::string wrong = check_instruction(program, instruction);
-  if (!wrong.empty() || instruction.opcode != static_cast<uint16_t>(Opcode::kSample)) return wrong;
+  if (!wrong.empty() || multiplies_tiles(program) ||
+      instruction.opcode != static_cast<uint16_t>(Opcode::kSample))
+    return wrong;
   const uint32_t rows = instruction.as<Sample>().num_rows;
   if (rows == 1) return "";
   return "num_rows: " + std::to_string(rows) + "; limit: 1 (the GPU's kernels sample a row an instance)";
+}
+
+template <class Op, auto... Members>
+void note_boxes(const Program& program, BoxKind kind, std::vector<BoxKind>& boxes) {
+  for (const Instruction& i : program.instructions) {
+    if (i.opcode != static_cast<uint16_t>(kOpcodeOf<Op>)) continue;
+    const Op op = i.as<Op>();
+    ((boxes[(op.*Members).index] = kind), ...);
+  }
+}
+// A tile of QKV may have half of its units of one matrix and half of another, where heads are small.
+BoxKind boxes_of_heads(const Program& program) {
+  const bool fill_tiles = std::ranges::all_of(program.instructions, [](const Instruction& i) {
+    return i.opcode != static_cast<uint16_t>(Opcode::kQkvRope) ||
+           i.as<QkvRope>().head_dim == kTileUnits * kUnitRows;
+  });
+  return fill_tiles ? BoxKind::kTiles : BoxKind::kHalfTiles;
+}
+std::vector<BoxKind> boxes_of(const Program& program) {
+  if (!multiplies_tiles(program)) return {};
+  std::vector<BoxKind> boxes(program.tensors.size(), BoxKind::kNone);
+  note_boxes<QkvRope, &QkvRope::wq, &QkvRope::wk, &QkvRope::wv>(program, boxes_of_heads(program), boxes);
+  note_boxes<MatvecResidual, &MatvecResidual::weights>(program, BoxKind::kTiles, boxes);
+  note_boxes<MatvecResidual, &MatvecResidual::residual>(program, BoxKind::kRows, boxes);
+  note_boxes<GateUpSilu, &GateUpSilu::gate, &GateUpSilu::up>(program, BoxKind::kHalfTiles, boxes);
+  note_boxes<LmHead, &LmHead::weights>(program, BoxKind::kTiles, boxes);
+  return boxes;
 }
 
 }  // namespace
@@ -29,10 +60,12 @@ std::string check_on_device(const Program& program, const Instruction& instructi
 const DeviceIsa& device_isa() {
   static const std::array choices = {
 #define SERVAL_KERNEL(Name, ...) choice<device::Name>(),
+#define SERVAL_GEMM_KERNEL(Name, ...) choice<device::Name>(),
 #include "instructions/kernels.def"
 #undef SERVAL_KERNEL
+#undef SERVAL_GEMM_KERNEL
   };
-  static const DeviceIsa isa{choices, kernels().back().ring_pages, check_on_device, op_name};
+  static const DeviceIsa isa{choices, check_on_device, op_name, boxes_of};
   return isa;
 }
 

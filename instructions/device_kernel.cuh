@@ -1,8 +1,12 @@
 // All instructions of isa.def as the type that the megakernel is compiled for, and what it is compiled for.
 #pragma once
 
+#include "instructions/gate_up_silu/gemm.cuh"
 #include "instructions/isa_devices.cuh"
 #include "instructions/kernels.h"
+#include "instructions/lm_head/gemm.cuh"
+#include "instructions/matvec_residual/gemm.cuh"
+#include "instructions/qkv_rope/gemm.cuh"
 #include "vm/device/launch_kernel.cuh"
 
 namespace serval::device {
@@ -13,15 +17,49 @@ using LlamaIsa = IsaList<StreamList<matvec::Stream>
 #undef SERVAL_OP
                          >;
 
+// An instruction that a kernel has no code for: programs for it have none.
+template <class Op>
+struct Absent : Op {};
+template <class Op>
+struct DeviceOp<Absent<Op>> : GroupOp {
+  static __device__ bool in_range(const Op&) { return false; }
+  static __device__ void run(const Op&, const Group&) {}
+};
+template <class Op>
+struct OfGemmKernels {
+  using Operands = Op;
+};
+template <>
+struct OfGemmKernels<Attention> {
+  using Operands = Absent<Attention>;
+};
+template <>
+struct OfGemmKernels<AttentionMerge> {
+  using Operands = Absent<AttentionMerge>;
+};
+
+using GemmIsa = IsaList<StreamList<gemm::Stream>
+#define SERVAL_OP(Type, folder, semantics) , OfGemmKernels<Type>::Operands
+#include "instructions/isa.def"
+#undef SERVAL_OP
+                        >;
+
 // What each kernel of kernels.def is compiled for.
-#define SERVAL_KERNEL(Name, rows, head_dim, ring_pages, scratch_kib, activation_rows) \
-  struct Name : KernelConfig<rows, ring_pages, scratch_kib, activation_rows> {        \
-    static constexpr uint32_t kHeadDim = head_dim;                                    \
-    static constexpr KernelTraits kTraits = {                                         \
-        #Name, rows, head_dim, ring_pages, scratch_kib, activation_rows};             \
+#define SERVAL_KERNEL(Name, rows, head_dim, ring_pages, scratch_kib, activation_rows)                  \
+  struct Name : KernelConfig<rows, ring_pages, scratch_kib, activation_rows> {                         \
+    static constexpr uint32_t kHeadDim = head_dim;                                                     \
+    static constexpr KernelTraits kTraits = {#Name,           rows, head_dim, ring_pages, scratch_kib, \
+                                             activation_rows, 0};                                      \
+    using Isa = LlamaIsa;                                                                              \
+  };
+#define SERVAL_GEMM_KERNEL(Name, rows, tile_rows, ring_pages, scratch_kib)                           \
+  struct Name : GemmConfig<rows, tile_rows, ring_pages, scratch_kib * 8 / tile_rows> {               \
+    static constexpr KernelTraits kTraits = {#Name, rows, 0, ring_pages, scratch_kib, 0, tile_rows}; \
+    using Isa = GemmIsa;                                                                             \
   };
 #include "instructions/kernels.def"
 #undef SERVAL_KERNEL
+#undef SERVAL_GEMM_KERNEL
 
 // Each in a file of its own (device_kernel.cu.in).
 template <class Config, template <class> class Recorder>

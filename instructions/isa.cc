@@ -102,6 +102,31 @@ std::string check_instruction(const Program& program, const Instruction& instruc
   return error.empty() ? error : fmt::format("{}: {}", table()[instruction.opcode].name, error);
 }
 
+namespace {
+
+// As a record says in how large groups the squares of a residual are added up; 0: it does not say.
+uint32_t square_cols(const Instruction& i) {
+  uint32_t found = 0;
+  const auto look = [&]<class Op>() {
+    if constexpr (requires(Op op) { op.square_cols; }) {
+      if (i.opcode == static_cast<uint16_t>(kOpcodeOf<Op>)) found = i.as<Op>().square_cols;
+    }
+  };
+#define SERVAL_OP(Type, folder, semantics) look.template operator()<Type>();
+#include "instructions/isa.def"
+#undef SERVAL_OP
+  return found;
+}
+
+}  // namespace
+
+bool multiplies_tiles(const Program& program) {
+  for (const Instruction& i : program.instructions) {
+    if (const uint32_t cols = square_cols(i); cols != 0) return cols == kSquareColsOfGemm;
+  }
+  return program.limits.rows > kDefaultRows;
+}
+
 bool has_heads_of(const Program& program, uint32_t head_dim) {
   return std::ranges::all_of(program.instructions, [&](const Instruction& i) {
     return i.opcode != static_cast<uint16_t>(Opcode::kAttention) || i.as<Attention>().head_dim == head_dim;

@@ -71,6 +71,8 @@ std::string isa_fingerprint();
 std::string check_instruction(const Program& program, const Instruction& instruction);
 // All attention of the program has heads of this size.
 bool has_heads_of(const Program& program, uint32_t head_dim);
+// The program multiplies its matrices with tiles of rows (GEMMs), not with vectors.
+bool multiplies_tiles(const Program& program);
 
 template <class Op>
 Instruction make_instruction(const Op& op, uint16_t tag = kNoTag) {

@@ -68,7 +68,12 @@ struct GraphOptions {
   uint32_t kv_blocks = 0;   // blocks of the KV cache in all; 0: enough for a full context of each sequence
   uint32_t rows = kDefaultRows;            // of a pass
   uint32_t sequences = kDefaultSequences;  // slots of the state
+  uint32_t tile_rows = 0;  // rows of a tile, where matrices are multiplied with tiles of rows (GEMMs); 0:
+                           // with vectors
 };
+
+// Metadata of a graph: GraphOptions::tile_rows, where it is not 0.
+inline constexpr const char* kTileRowsMetadata = "tile_rows";
 
 // A tensor of the graph whose values follow from the model (TensorKind::kConstant).
 struct ModelConstant {

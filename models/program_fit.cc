@@ -1,5 +1,6 @@
 #include "models/program_fit.h"
 
+#include <charconv>
 #include <fmt/format.h>
 #include <string_view>
 #include <unordered_map>
@@ -27,6 +28,16 @@ std::string layout_of(const Tensor& t) {
   return fmt::format("{}, row order {}, head_dim {}", describe(t), static_cast<int>(t.row_order), t.head_dim);
 }
 
+// As the graph that the program was compiled from said; what is said wrongly shows in the tensors' shapes.
+uint32_t tile_rows_of(const Program& program) {
+  const auto found = program.metadata.find(kTileRowsMetadata);
+  uint32_t rows = 0;
+  if (found == program.metadata.end()) return rows;
+  const char* end = found->second.data() + found->second.size();
+  const auto [at, error] = std::from_chars(found->second.data(), end, rows);
+  return error == std::errc() && at == end ? rows : 0;
+}
+
 }  // namespace
 
 void require_fit(const Program& program, const Model& model) {
@@ -36,7 +47,8 @@ void require_fit(const Program& program, const Model& model) {
                                    .context = limits.max_context,
                                    .kv_blocks = limits.kv_blocks,
                                    .rows = limits.rows,
-                                   .sequences = limits.sequences});
+                                   .sequences = limits.sequences,
+                                   .tile_rows = tile_rows_of(program)});
   std::unordered_map<std::string_view, const Tensor*> found;
   for (const Tensor& t : program.tensors) found.emplace(t.name, &t);
   for (const Tensor& expected : graph.tensors) {

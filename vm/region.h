@@ -39,7 +39,9 @@ enum class Part : uint8_t {
   kWhole,       // all of the box
   kActiveRows,  // of a tensor with a row for each of the pass's: the rows that are active
   kLogitsRows,  // … the active rows of which logits are wanted
-  kNewTokens,   // of a KV cache: the tokens of the active rows
+  kNewTokens,   // of a KV cache: the tokens of some active rows of the pass. Where they lie, the state says,
+                // but no two rows have the same: so a box's columns are the share of the tensor's that the
+                // rows have of the pass's
   kSeenLeaves,  // of attention's partial results: the leaves that the active rows see
 };
 

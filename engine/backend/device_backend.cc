@@ -33,8 +33,8 @@ namespace {
 
 // What the launch's rows need, read off once.
 struct RowsInUse {
-  uint32_t row_bound = 0;  // index of the last active row + 1
-  bool any_logits = false;
+  uint32_t row_bound = 0;    // index of the last active row + 1
+  uint32_t logit_bound = 0;  // index of the last row that wants logits + 1
   StateInUse state;
 };
 
@@ -45,7 +45,7 @@ RowsInUse rows_in_use(const StateBlock& state) {
     if (!row_is_active(row)) continue;
     use.row_bound = r + 1;
     use.state.slots = std::max(use.state.slots, row.slot + 1);
-    use.any_logits |= row_wants_logits(row);
+    if (row_wants_logits(row)) use.logit_bound = r + 1;
   }
   return use;
 }
@@ -65,7 +65,7 @@ class DeviceBackend final : public Backend {
         tensors_(programs_.programs()),
         state_(widest().limits),
         last_(programs_.size() - 1),
-        logits_(widest().limits.rows) {
+        logits_(logit_rows(widest().limits)) {
     for (const Program* program : programs_.programs()) {
       interpreters_.push_back(std::make_unique<DeviceInterpreter>(*program, device_isa(),
                                                                   bind(*program, tensors_, state_), options));
@@ -113,7 +113,7 @@ void DeviceBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on
     ~ClearStop() { state.clear_stop(); }
   } const clear_stop{state_};
   // The state comes down as soon as the kernel has ended, without the host in between.
-  interpreters_[last_]->run(use.row_bound, passes, use.any_logits, stream_.get(), on_pass,
+  interpreters_[last_]->run(use.row_bound, passes, use.logit_bound, stream_.get(), on_pass,
                             [&] { state_.download(use.state, stream_); });
 }
 
@@ -153,7 +153,7 @@ ProgramSet compile_for(const Gpu& gpu, const Model& model, const BackendOptions&
   if (options.sms > gpu.sms) {
     throw Error(ErrorKind::kUsage, fmt::format("sms: {}; limit: {} ({})", options.sms, gpu.sms, gpu.name));
   }
-  const uint32_t rows = options.limits.pass_rows(), most_rows = device_isa().kernels.back().rows;
+  const uint32_t rows = options.limits.pass_rows(), most_rows = kDefaultRows;
   if (rows > most_rows) {
     throw Error(ErrorKind::kUsage,
                 fmt::format("{} rows a pass (sequences or tokens of prompts together); limit: {} (the GPU's "

@@ -1,6 +1,9 @@
 #include "engine/compile/compile_model.h"
 
+#include <algorithm>
+
 #include "engine/compile/best_policy.h"
+#include "instructions/kernels.h"
 #include "scheduler/compile.h"
 
 namespace serval {
@@ -12,13 +15,16 @@ bool is_gpu(const Machine& machine) {
 
 }  // namespace
 
-ValidProgram compile_model(const Model& model, const Machine& machine, const ProgramLimits& limits,
+ValidProgram compile_model(const Model& model, const Machine& machine_in, const ProgramLimits& limits,
                            const ScheduleOptions& schedule) {
+  Machine machine = machine_in;
+  if (limits.tiles() > 0) machine.pages_per_sm = std::min(machine.pages_per_sm, gemm_ring_pages());
   const GraphOptions graph{.sms = machine.sms,
                            .context = limits.context,
                            .kv_blocks = limits.kv_blocks(),
                            .rows = limits.pass_rows(),
-                           .sequences = limits.slots()};
+                           .sequences = limits.slots(),
+                           .tile_rows = limits.tiles()};
   CompileOptions options{
       .policy = schedule.policy, .queue_kind = schedule.queue_kind, .context = schedule.pass};
   if (schedule.simulate && is_gpu(machine)) options.policy = best_policy(model, machine, limits, schedule);

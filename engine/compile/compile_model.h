@@ -22,9 +22,13 @@ struct ProgramLimits {
   uint32_t sequences = kDefaultSequences;  // full contexts that the KV cache holds
   uint32_t rows = 0;                       // of a pass; 0: one for each slot
   uint32_t cache_blocks = 0;               // of the KV cache; 0: for `sequences` full contexts
+  // Rows of a tile, in programs for passes of more than kDefaultRows (GraphOptions); 0: they multiply with
+  // vectors, too.
+  uint32_t tile_rows = 0;
 
   // Of the state. Sequences that are shorter than the context may be more than the KV cache's full ones.
   uint32_t slots() const { return std::max(sequences, kDefaultSequences); }
+  uint32_t tiles() const { return pass_rows() > kDefaultRows ? tile_rows : 0; }
   uint32_t pass_rows() const { return rows > 0 ? rows : slots(); }
   uint32_t kv_blocks() const {
     return cache_blocks > 0 ? cache_blocks : sequences * blocks_for_tokens(context);

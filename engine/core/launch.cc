@@ -64,9 +64,10 @@ void PassLoop::hand_out_tokens(const PassPlan& plan, uint32_t pass, TimePoint no
       signals_->cancelled = true;  // which may be about to be set: the sequence does not go on like this
       continue;
     }
-    if (outputs[r].valid == 0)
+    const OutputToken& output = outputs[state_.row_of(r)];
+    if (output.valid == 0)
       throw Error(ErrorKind::kDeviceFault, backend_.name() + ": a pass has ended without its token");
-    RequestEvent event = sequence.accept(outputs[r], now);
+    RequestEvent event = sequence.accept(output, now);
     if (event.kind != RequestEvent::Kind::kToken) {
       post_end(sequence, std::move(event));
       continue;

@@ -25,14 +25,21 @@ void PassState::write(const PassPlan& plan, std::span<const std::unique_ptr<Sequ
     const uint32_t first = chain.take_first_changed();
     std::ranges::copy(chain.blocks().subspan(first), state_.blocks_of(sequence->slot()).begin() + first);
   }
+  row_of_.resize(plan.rows.size());
+  uint32_t next = 0;
+  for (const bool wants_logits : {true, false}) {
+    for (size_t r = 0; r < plan.rows.size(); ++r) {
+      if (plan.rows[r].wants_logits == wants_logits) row_of_[r] = next++;
+    }
+  }
   for (size_t r = 0; r < plan.rows.size(); ++r) {
     const PlannedRow& row = plan.rows[r];
     const Sequence& sequence = *running[row.sequence];
-    state_.rows[r] = {.active = 1,
-                      .wants_logits = row.wants_logits,
-                      .slot = sequence.slot(),
-                      .token = sequence.tokens()[row.position],
-                      .position = row.position};
+    state_.rows[row_of_[r]] = {.active = 1,
+                               .wants_logits = row.wants_logits,
+                               .slot = sequence.slot(),
+                               .token = sequence.tokens()[row.position],
+                               .position = row.position};
   }
   for (size_t r = plan.rows.size(); r < rows_written_; ++r) state_.rows[r] = PassRow{};
   rows_written_ = plan.rows.size();

@@ -23,12 +23,17 @@ class PassState {
   void give_back_slot(uint32_t slot) { free_slots_[slot] = true; }
   void write_slot(const Sequence& sequence);
 
-  // The rows of the plan for `running`, and what has changed of their sequences' block tables.
+  // The rows of the plan for `running`, and what has changed of their sequences' block tables. Rows that want
+  // logits come first in the state (vm/state/limits.h).
   void write(const PassPlan& plan, std::span<const std::unique_ptr<Sequence>> running);
+
+  // The row of the state that is the plan's `planned`-th.
+  uint32_t row_of(size_t planned) const { return row_of_[planned]; }
 
  private:
   StateBlock& state_;
   std::vector<bool> free_slots_;
+  std::vector<uint32_t> row_of_;
   size_t rows_written_ = 0;  // by the last write(): others are not active
 };
 

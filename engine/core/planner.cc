@@ -4,6 +4,7 @@
 #include <cassert>
 
 #include "vm/layout/kv_cache.h"
+#include "vm/state/limits.h"
 
 namespace serval {
 namespace {
@@ -62,6 +63,8 @@ PassPlan plan(const CoreView& view, const PlannerLimits& limits) {
   }
   plan.rows.reserve(limits.max_rows);
   if (!fill(plan, view, limits.max_rows)) return plan;
+  // What goes on has fewer rows: a program for fewer rows runs it (engine/compile/program_set.h).
+  if (plan.rows.size() > std::max<size_t>(view.running.size(), kDefaultRows)) return plan;
   plan.passes = limits.max_passes;
   while (plan.passes > 1 && !blocks_suffice(view, plan.passes)) plan.passes /= 2;
   return plan;

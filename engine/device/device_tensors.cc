@@ -7,6 +7,7 @@
 #include "vm/base/error.h"
 #include "vm/layout/activation_image.h"
 #include "vm/layout/page_image.h"
+#include "vm/layout/slab_image.h"
 
 namespace serval {
 namespace {
@@ -34,8 +35,10 @@ std::map<std::string, Room> rooms_of(std::span<const Program* const> programs) {
 
 uint64_t device_bytes(const Tensor& tensor) {
   if (tensor.kind == TensorKind::kActivation && tensor.dtype == DType::kBF16) {
-    // What a product reads is an activation image; the others are no larger.
-    return activation_image::bytes(static_cast<uint32_t>(tensor.rows), static_cast<uint32_t>(tensor.cols));
+    // What a product reads is an activation image or, in programs of GEMMs, a slab image; others are no
+    // larger.
+    const auto rows = static_cast<uint32_t>(tensor.rows), cols = static_cast<uint32_t>(tensor.cols);
+    return std::max<uint64_t>(activation_image::bytes(rows, cols), slab_image::bytes(rows, cols));
   }
   if (tensor.kind != TensorKind::kWeight || tensor.rows == 1) return tensor.bytes();
   return page_image::bytes(tensor.rows, static_cast<uint32_t>(tensor.cols));

@@ -6,15 +6,24 @@
 
 namespace serval::device {
 
-// One lane a row, which the table of rows allows: the same rule as instructions/advance/rule.h, whose parts
+// In kernels with a table of rows, one lane a row: the same rule as instructions/advance/rule.h, whose parts
 // it calls. All but what was sampled is there before this pass's samples are: no other instruction writes it.
 template <>
 struct DeviceOp<Advance> : GroupOp {
   static constexpr bool kStartsEarly = true;
 
-  static __device__ bool in_range(const Advance& op) { return op.max_rows <= kTableRows; }
+  static __device__ bool in_range(const Advance& op) { return op.logit_rows <= op.max_rows; }
 
+  template <class Config>
   static __device__ __forceinline__ void run(const Advance& op, const Group& group) {
+    if constexpr (Config::kMultipliesTiles)
+      advance_many(op, group);
+    else
+      advance_table(op, group);
+  }
+
+ private:
+  static __device__ __forceinline__ void advance_table(const Advance& op, const Group& group) {
     if (group.warp != 0) return;
     const uint32_t r = group.lane;
     PassControl* control = group.tensor<&Advance::control, PassControl>();
@@ -42,7 +51,66 @@ struct DeviceOp<Advance> : GroupOp {
     if (r == 0) store_control(*control, now);
   }
 
- private:
+  // What the threads of a group have to tell each other.
+  struct Scratch {
+    uint32_t any_active;
+    uint32_t samples_of_slot[kLargestSequences];
+  };
+
+  // A thread takes every kGroupThreads-th row. What it reads of the state at first, no other instruction of
+  // the pass writes.
+  static __device__ __forceinline__ void advance_many(const Advance& op, const Group& group) {
+    auto& scratch = *reinterpret_cast<Scratch*>(group.scratch);
+    PassControl* control = group.tensor<&Advance::control, PassControl>();
+    PassControl now = *control;
+    now.last_pass = kKeepRunning;
+    const bool stop = ptx::load_relaxed(group.tensor<&Advance::host_stop, const uint32_t>()) != 0;
+    if (group.thread == 0) scratch.any_active = 0;
+    for (uint32_t s = group.thread; s < op.max_sequences; s += kGroupThreads) scratch.samples_of_slot[s] = 0;
+    group.sync();
+    for (uint32_t r = group.thread; r < op.logit_rows; r += kGroupThreads) {
+      if (row_wants_logits(group.rows[r])) atomicAdd(&scratch.samples_of_slot[group.rows[r].slot], 1U);
+    }
+    group.wait_inputs();
+    group.sync();
+    for (uint32_t r = group.thread; r < op.logit_rows; r += kGroupThreads) append(op, group, scratch, r);
+    group.sync();  // all rows have been read, and all lengths of histories
+    auto* out = group.tensor<&Advance::output, OutputToken>() + size_t{now.passes_done} * op.max_rows;
+    for (uint32_t r = group.thread; r < op.max_rows; r += kGroupThreads) {
+      PassRow& row = group.tensor<&Advance::rows, PassRow>()[r];
+      PassRow moved = row;
+      OutputToken token{};
+      moved.active = 0;
+      if (row_wants_logits(row)) {
+        SequenceSlot& slot = group.tensor<&Advance::slots, SequenceSlot>()[row.slot];
+        token =
+            finish_row(end_rule_of(slot), group.tensor<&Advance::sampled, const SampledToken>()[r], moved);
+        atomicAdd(&slot.history_length, 1U);
+      }
+      if (moved.active != 0) scratch.any_active = 1;
+      row = moved;
+      out[r] = token;
+    }
+    group.sync();
+    if (group.thread != 0) return;
+    advance_control(now, scratch.any_active != 0, stop);
+    store_control(*control, now);
+  }
+  // The row's token to the history of its sequence, behind those of rows before it.
+  static __device__ __forceinline__ void append(const Advance& op, const Group& group, const Scratch& scratch,
+                                                uint32_t r) {
+    const PassRow& row = group.rows[r];
+    if (!row_wants_logits(row)) return;
+    const uint32_t all = scratch.samples_of_slot[row.slot];
+    uint32_t before = 0;
+    for (uint32_t other = 0; all > 1 && other < r; ++other)
+      before += row_wants_logits(group.rows[other]) && group.rows[other].slot == row.slot ? 1 : 0;
+    if (all - before > kHistoryTokens) return;  // a later row's takes its place
+    SequenceSlot& slot = group.tensor<&Advance::slots, SequenceSlot>()[row.slot];
+    slot.history[(slot.history_length + before) % kHistoryTokens] =
+        group.tensor<&Advance::sampled, const SampledToken>()[r].token;
+  }
+
   static __device__ __forceinline__ OutputToken finish_row(const EndRule& rule, const SampledToken& sampled,
                                                            PassRow& row) {
     const uint32_t position = row.position + 1;

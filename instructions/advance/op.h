@@ -25,6 +25,7 @@ struct Advance {
   TensorId control;
   TensorId output;
   uint32_t max_rows;
+  uint32_t logit_rows;
   uint32_t max_sequences;
 
   template <class V>
@@ -36,12 +37,13 @@ struct Advance {
     v(&Advance::control, "control", "in and out: the decision");
     v(&Advance::output, "output", "out [passes of a launch, max_rows]: its tokens");
     v(&Advance::max_rows, "max_rows", "rows of a pass");
+    v(&Advance::logit_rows, "logit_rows", "rows of a pass that may want logits: its first");
     v(&Advance::max_sequences, "max_sequences", "sequences of a state: its slots");
   }
 };
 
 inline void footprint(const Advance& op, const StateView* state, FootprintBuilder<Advance>& f) {
-  f.read_rows<&Advance::sampled>(RowSet::kWantLogits, 0, sizeof(SampledToken));
+  f.read_rows<&Advance::sampled>({0, op.logit_rows}, RowSet::kWantLogits, 0, sizeof(SampledToken));
   f.read<&Advance::host_stop>({0, 1, 0, sizeof(uint32_t)});
   f.read_write<&Advance::rows>({0, op.max_rows, 0, sizeof(PassRow)});
   f.read_write<&Advance::control>({0, 1, 0, sizeof(PassControl)});
@@ -67,6 +69,7 @@ inline PageNeed pages(const Advance&) {
 
 inline void check(const Advance& op, OperandCheck& c) {
   c.pass_rows(op.rows, op.max_rows);
+  c.logit_rows(op.logit_rows);
   if (!c.ok()) return;
   c.tensor("sampled", op.sampled, DType::kBytes, TensorKind::kState, op.max_rows, sizeof(SampledToken));
   c.tensor("host_stop", op.host_stop, DType::kBytes, TensorKind::kState, 1, sizeof(uint32_t));

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <fmt/format.h>
 
+#include "instructions/common/residual.h"
 #include "vm/layout/kv_cache.h"
 #include "vm/layout/units.h"
 #include "vm/state/rows.h"
@@ -68,9 +69,42 @@ void OperandCheck::activation(const char* operand, TensorId id, DType dtype, uin
   tensor(operand, id, dtype, TensorKind::kActivation, max_rows, cols);
 }
 
-void OperandCheck::weighted_rows(TensorId weighted, TensorId squares, uint32_t max_rows, uint64_t hidden) {
+void OperandCheck::weighted_rows(TensorId weighted, TensorId squares, uint32_t max_rows, uint64_t hidden,
+                                 uint32_t square_cols) {
+  check_square_cols(square_cols);
+  if (!ok()) return;
+  require(hidden % square_cols == 0, "square_cols", square_cols, "a divisor of the residual's columns");
   activation("weighted", weighted, DType::kBF16, max_rows, hidden);
-  activation("squares", squares, DType::kF32, max_rows, hidden / kUnitRows);
+  activation("squares", squares, DType::kF32, max_rows, hidden / square_cols);
+}
+
+void OperandCheck::check_square_cols(uint32_t square_cols) {
+  require(square_cols == kSquareColsOfMatvec || square_cols == kSquareColsOfGemm, "square_cols", square_cols,
+          "8 or 64");
+}
+
+void OperandCheck::rows_of_logits(uint32_t first_row, uint32_t num_rows) {
+  range("first_row", first_row, num_rows, serval::logit_rows(program_.limits));
+}
+
+void OperandCheck::logits(const char* operand, TensorId id, uint64_t cols) {
+  tensor(operand, id, DType::kF32, TensorKind::kActivation, serval::logit_rows(program_.limits), cols);
+}
+
+void OperandCheck::logit_rows(uint32_t rows) {
+  bound("logit_rows", rows, serval::logit_rows(program_.limits));
+}
+
+void OperandCheck::rows_of_pass(uint32_t first_row, uint32_t num_rows, uint32_t max_rows) {
+  range("first_row", first_row, num_rows, max_rows);
+}
+
+void OperandCheck::square_units(uint32_t first_unit, uint32_t num_units, uint32_t square_cols) {
+  check_square_cols(square_cols);
+  if (!ok()) return;
+  const uint32_t units = square_cols / kUnitRows;
+  require(first_unit % units == 0, "first_unit", first_unit, "a multiple of square_cols / 8");
+  require(num_units % units == 0, "num_units", num_units, "a multiple of square_cols / 8");
 }
 
 void OperandCheck::factor(const char* operand, float value) {

@@ -33,9 +33,19 @@ class OperandCheck {
   void block_table(TensorId block_table, uint32_t max_sequences, uint32_t max_context);
   // A tensor of the pass's activations: [max_rows, cols].
   void activation(const char* operand, TensorId id, DType dtype, uint32_t max_rows, uint64_t cols);
-  // The rows that `residual.h` speaks of: weighted [max_rows, hidden] bf16 and squares [max_rows, hidden / 8]
-  // f32.
-  void weighted_rows(TensorId weighted, TensorId squares, uint32_t max_rows, uint64_t hidden);
+  // The rows that `residual.h` speaks of: weighted [max_rows, hidden] bf16 and squares [max_rows, hidden /
+  // square_cols] f32, of which an instance has [first_row, first_row + num_rows).
+  void weighted_rows(TensorId weighted, TensorId squares, uint32_t max_rows, uint64_t hidden,
+                     uint32_t square_cols);
+  // An instance's rows of those that may want logits, and a tensor with a row for each of them.
+  void rows_of_logits(uint32_t first_row, uint32_t num_rows);
+  void logits(const char* operand, TensorId id, uint64_t cols);
+  // The bound of rows that may want logits must be the program's.
+  void logit_rows(uint32_t rows);
+  // An instance's rows of the pass.
+  void rows_of_pass(uint32_t first_row, uint32_t num_rows, uint32_t max_rows);
+  // An instance's units, which are whole groups of columns whose squares are added up.
+  void square_units(uint32_t first_unit, uint32_t num_units, uint32_t square_cols);
   // A number that arithmetic may rely on: finite and not negative.
   void factor(const char* operand, float value);
   uint64_t tensor_rows(TensorId id) const;
@@ -44,6 +54,7 @@ class OperandCheck {
  private:
   void fail(std::string message);
   void bound(const char* operand, uint32_t found, uint32_t limit);
+  void check_square_cols(uint32_t square_cols);
   const Program& program_;
   std::string error_;
 };

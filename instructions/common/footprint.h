@@ -26,18 +26,30 @@ constexpr RowSet computed_rows(bool logits_only) {
   return logits_only ? RowSet::kWantLogits : RowSet::kActive;
 }
 
-// Calls fn(begin, end) for each run of neighbouring rows of the set, of the pass's `rows`; the whole range
-// without a state.
+// Rows of the pass that an instance is responsible for: those that its operands say, else all.
+struct RowRange {
+  uint32_t begin, end;
+};
+template <class Op>
+constexpr RowRange row_range(const Op& op) {
+  if constexpr (requires { op.num_rows; })
+    return {op.first_row, op.first_row + op.num_rows};
+  else
+    return {0, op.max_rows};
+}
+
+// Calls fn(begin, end) for each run of neighbouring rows of the set in the range; the whole range without a
+// state.
 template <class Fn>
-void for_row_runs(const StateView* state, uint32_t rows, RowSet set, Fn&& fn) {
+void for_row_runs(const StateView* state, RowRange range, RowSet set, Fn&& fn) {
   if (state == nullptr) {
-    fn(uint64_t{0}, uint64_t{rows});
+    fn(uint64_t{range.begin}, uint64_t{range.end});
     return;
   }
-  for (uint32_t begin = 0; begin < rows; ++begin) {
+  for (uint32_t begin = range.begin; begin < range.end; ++begin) {
     if (!contains(set, state->rows[begin])) continue;
     uint32_t end = begin + 1;
-    while (end < rows && contains(set, state->rows[end])) ++end;
+    while (end < range.end && contains(set, state->rows[end])) ++end;
     fn(uint64_t{begin}, uint64_t{end});
     begin = end;
   }
@@ -74,10 +86,15 @@ class FootprintBuilder {
     add<Member>(box, Access::kReadWrite, false, Part::kWhole);
   }
 
-  // Columns of rows of a [max_rows, …] tensor.
+  // Columns of the instance's rows of a [max_rows, …] tensor.
   template <auto Member>
   void read_rows(RowSet rows, uint64_t col_begin, uint64_t col_end) {
     add_rows<Member>(rows, Access::kRead, col_begin, col_end);
+  }
+  // Of the rows in `range`.
+  template <auto Member>
+  void read_rows(RowRange range, RowSet rows, uint64_t col_begin, uint64_t col_end) {
+    add_rows<Member>(range, rows, Access::kRead, col_begin, col_end);
   }
   template <auto Member>
   void write_rows(RowSet rows, uint64_t col_begin, uint64_t col_end) {
@@ -96,7 +113,11 @@ class FootprintBuilder {
  private:
   template <auto Member>
   void add_rows(RowSet rows, Access access, uint64_t col_begin, uint64_t col_end) {
-    for_row_runs(state_, op_.max_rows, rows, [&](uint64_t begin, uint64_t end) {
+    add_rows<Member>(row_range(op_), rows, access, col_begin, col_end);
+  }
+  template <auto Member>
+  void add_rows(RowRange range, RowSet rows, Access access, uint64_t col_begin, uint64_t col_end) {
+    for_row_runs(state_, range, rows, [&](uint64_t begin, uint64_t end) {
       add<Member>({begin, end, col_begin, col_end}, access, writes(access), part_of(rows));
     });
   }

@@ -8,31 +8,58 @@
 // 128 bytes each, read from shared memory by all warps. An output is one chain of products over the columns,
 // in the order of the image, whatever the tile and its neighbours.
 //
-// Consumers finish the tile themselves, from their registers (DeviceOp<Op>::finish_tile); what they need of
+// Consumers finish the tile themselves, from their registers (GemmOp<Op>::finish_tile); what they need of
 // the tokens is looked up by the storers meanwhile.
 #pragma once
 
 #include <cstdint>
 
 #include "instructions/common/residual.cuh"
+#include "vm/device/isa.h"
 #include "vm/device/op.cuh"
 #include "vm/device/roles.cuh"
+#include "vm/layout/kv_cache.h"
 #include "vm/layout/slab_image.h"
+
+namespace serval::device {
+
+// How an instruction runs on the GEMM stream: a specialisation in its folder's gemm.cuh.
+//
+//   shape(slot, op)              what it works on
+//   pages_of(program, op, part)  where the weights of a tile's first (0) and second (1) 8 units are, and,
+//   with
+//                                Shape::adds, the residual's columns (kResidualPart)
+//   in_range(op)                 as DeviceOp's
+//   finish_tile(role, op, tile, d)  what becomes of the products of a tile
+template <class Op>
+struct GemmOp;
+
+}  // namespace serval::device
 
 namespace serval::device::gemm {
 
-inline constexpr uint32_t kTileUnits = 16;
+using serval::kTileUnits;
 inline constexpr uint32_t kWarpUnits = 2;
+inline constexpr uint32_t kWarpgroupUnits = kWarpsOfGroup * kWarpUnits;
 inline constexpr uint32_t kWarpgroups = kConsumerWarps / kWarpsOfGroup;
 inline constexpr uint32_t kPieceBytes = kPageBytes / kTileUnits;  // of a unit in a slab
 // Squares of the residual are added up for as many columns as a warpgroup finishes.
-inline constexpr uint32_t kSquaresCols = kWarpsOfGroup * kWarpUnits * kUnitRows;
+inline constexpr uint32_t kSquaresCols = kSquareColsOfGemm;
+static_assert(kSquaresCols == kWarpsOfGroup * kWarpUnits * kUnitRows);
 // Results leave through shared memory, of so many tokens at a time: each thread of a warpgroup then finishes
 // a piece of a slab's row.
 inline constexpr uint32_t kStagedTokens = 16;
 inline constexpr uint32_t kStagedValues = kStagedTokens / 2;  // of a lane
 inline constexpr uint32_t kStagedRowFloats = kWarpsOfGroup * kWarpUnits * kUnitRows;
 inline constexpr uint32_t kBuffers = 2;
+inline constexpr uint32_t kResidualPart = 2;  // of what a tile needs, beside its two halves of units
+
+// Which 8 weight rows each the units of a tile are.
+enum class Units : uint32_t {
+  kNeighbours,       // of one matrix: a box of 16 units
+  kNeighboursApart,  // of one matrix in each half: two boxes of 8
+  kPairs,            // of two matrices in turn: two boxes of 8, of which a warp takes one unit each
+};
 
 // What an instruction multiplies.
 struct Shape {
@@ -42,17 +69,30 @@ struct Shape {
   uint32_t image_rows;
   uint32_t first_row;
   uint32_t end_row;
-  uint32_t first_unit;
-  uint32_t matrices;  // 2: 8 units of each of two, else 16 of one
+  Units units;
   uint32_t cols;
+  uint32_t logits_only;         // 1: rows of which no logits are wanted are left out
+  uint32_t adds;                // 1: to a residual, which the loader brings
+  const uint32_t* block_table;  // where K and V of a row's token go is looked up, or null
+  uint32_t blocks_of_sequence;
+};
+
+// Where something of a tile is.
+struct Pages {
+  const std::byte* map;  // a tensor map: of a matrix, with a row of words for each unit, or of the residual
+  uint32_t unit;         // the first unit, or the first column
 };
 
 // How a record is cut up: written once, read by every role.
 struct Plan {
   Shape shape;
+  const PassRow* rows;
   uint32_t tiles;  // of tokens
   uint32_t slabs;
 };
+
+// Instead of a token's position: its row is not active, or left out.
+inline constexpr uint32_t kNoToken = ~0u;
 
 // Behind the sums of few rows' kernels: what leaves the registers of a GEMM's consumers, and what comes from
 // storers.
@@ -60,6 +100,8 @@ template <class Config>
 struct Workspace {
   float staged[kWarpgroups][kBuffers][kStagedTokens * kStagedRowFloats];
   float scales[kBuffers][Config::kTileTokens];
+  uint32_t positions[kBuffers][Config::kTileTokens];  // or kNoToken
+  uint32_t places[kBuffers][Config::kTileTokens];     // KV block × its tokens + token in it
 };
 template <class Config>
 __device__ __forceinline__ Workspace<Config>& workspace(Shared<Config>& s) {
@@ -115,10 +157,10 @@ struct WarpPieces {
   uint32_t second;  // from the first unit's piece
 
   template <class Role>
-  __device__ __forceinline__ WarpPieces(const Role& role, uint32_t matrices)
-      : first(role.warp * (matrices == 2 ? 1 : kWarpUnits) * kPieceBytes +
+  __device__ __forceinline__ WarpPieces(const Role& role, bool pairs)
+      : first(role.warp * (pairs ? 1 : kWarpUnits) * kPieceBytes +
               role.lane * static_cast<uint32_t>(sizeof(uint4))),
-        second(matrices == 2 ? kPageBytes / 2 : kPieceBytes) {}
+        second(pairs ? kPageBytes / 2 : kPieceBytes) {}
 };
 
 // An instruction takes 128 tokens at most: a kernel of 512 threads has too few registers for one of 256.
@@ -159,7 +201,8 @@ template <class Role>
 __device__ __forceinline__ void multiply(Role& role, const Plan& plan,
                                          float (&d)[Role::Config::kTileTokens / 2]) {
   using Config = typename Role::Config;
-  const WarpPieces pieces(role, Config::uniform(plan.shape.matrices));
+  const WarpPieces pieces(role,
+                          Config::uniform(static_cast<uint32_t>(plan.shape.units == Units::kPairs)) != 0);
   Terms even, odd;
   const uint32_t slabs = Config::uniform(plan.slabs);
   // A step's operands stay in registers while the next one's are loaded: two steps at a time, so that the
@@ -250,10 +293,11 @@ __device__ __forceinline__ void put_block(float* staged, const WarpTile& part, c
 }
 // Calls finish(block, staged, exists) for every 16 tokens of a tile, when a warpgroup's sums of them are in
 // shared memory.
-template <class Role, uint32_t kValues, class Finish>
+template <class Role, uint32_t kValues, class Mine, class Finish>
 __device__ __forceinline__ void for_staged(Role& role, const WarpTile& part, const float (&d)[kValues],
-                                           const PieceOfRow& mine, Finish&& finish) {
+                                           const Mine& mine, Finish&& finish) {
   auto& work = workspace(role.s);
+  const uint32_t* positions = work.positions[part.buffer] + mine.token;
 #pragma unroll 1
   for (uint32_t block = 0; block < kValues / kStagedValues; ++block) {
     const uint32_t first_token = part.first_token + block * kStagedTokens;
@@ -261,11 +305,46 @@ __device__ __forceinline__ void for_staged(Role& role, const WarpTile& part, con
     float* staged = work.staged[part.warpgroup][block % kBuffers];
     put_block(staged, part, d, block);
     role.sync_warpgroup();
-    finish(block, staged, first_token + mine.token < part.end_token);
+    finish(block, staged, positions[block * kStagedTokens] != kNoToken);
   }
 }
-__device__ __forceinline__ float2 load_pair(const float* staged, const PieceOfRow& mine, uint32_t unit) {
-  return *reinterpret_cast<const float2*>(staged + staged_float(mine.token, unit, mine.piece * 2));
+// What a thread finishes where it takes whole units: one of the warpgroup's 8, of token `token`.
+struct UnitOfToken {
+  uint32_t token;  // 0 to kStagedTokens - 1
+  uint32_t unit;
+
+  __device__ __forceinline__ explicit UnitOfToken(const WarpTile& part) {
+    const uint32_t thread = part.warp * kWarpThreads + part.lane;
+    token = thread / kWarpgroupUnits;
+    unit = thread % kWarpgroupUnits;
+  }
+};
+__device__ __forceinline__ void load_unit(float (&values)[kUnitRows], const float* staged, uint32_t token,
+                                          uint32_t unit) {
+  const auto* from = reinterpret_cast<const float4*>(staged + staged_float(token, unit, 0));
+  const float4 low = from[0], high = from[1];
+  values[0] = low.x, values[1] = low.y, values[2] = low.z, values[3] = low.w;
+  values[4] = high.x, values[5] = high.y, values[6] = high.z, values[7] = high.w;
+}
+
+// --- what instructions ask
+
+// Of a matrix, or of the residual.
+__device__ __forceinline__ const std::byte* tensor_map(const BoundProgram& program, TensorId tensor) {
+  constexpr uint32_t kMapBytes = 128;
+  return program.tensor_maps + size_t{tensor.index} * kMapBytes;
+}
+// A tile's units are within the matrix, and whole warpgroups' but for the matrix's last.
+__device__ __forceinline__ bool units_in_range(uint32_t first, uint32_t count, uint32_t most, uint32_t all) {
+  return count > 0 && count <= most && first < all && count <= all - first;
+}
+template <class Op>
+__device__ __forceinline__ bool rows_in_range(const Op& op) {
+  return op.first_row < op.max_rows && op.num_rows <= op.max_rows - op.first_row;
+}
+// The warpgroup has units to finish: a matrix's last tile may have fewer.
+__device__ __forceinline__ bool has_units(const WarpTile& tile, uint32_t units) {
+  return tile.warpgroup * kWarpgroupUnits < units;
 }
 
 // --- what finishes a tile
@@ -280,93 +359,171 @@ struct ResidualPlace {
   uint32_t cols;
 };
 
-// residual += d, with what its next readers need. first_unit: of the tile, in the matrix. What the residual
-// holds of the next tokens is on its way while those before are finished.
-template <class Role, uint32_t kValues>
-__device__ __forceinline__ void add_to_residual(Role& role, const WarpTile& part, const ResidualPlace& to,
-                                                uint32_t first_unit, const float (&d)[kValues]) {
-  constexpr uint32_t kUnits = 4;  // of a piece
-  const PieceOfRow mine(part);
-  const uint32_t group_col =
-      (first_unit + part.warpgroup * kWarpsOfGroup * kWarpUnits + mine.group * kUnits) * kUnitRows;
-  const uint32_t col = group_col + mine.piece * 2;
-  uint32_t norms[kUnits];
+// The residual of a tile comes through the ring, behind the tile's weights: pages of kPageTokens tokens and
+// the tile's 128 columns, in boxes of 32 columns, swizzled by the copy engine (vm/device/tensor_maps.h).
+inline constexpr uint32_t kBoxCols = 32;
+inline constexpr uint32_t kBoxes = kTileUnits * kUnitRows / kBoxCols;
+inline constexpr uint32_t kPageTokens = kPageBytes / (kBoxes * kBoxCols * sizeof(float));
+inline constexpr uint32_t kBoxBytes = kPageTokens * kBoxCols * sizeof(float);
+static_assert(kPageTokens == 2 * kStagedTokens);
+__device__ __forceinline__ uint32_t residual_pages(uint32_t tokens) {
+  return (tokens + kPageTokens - 1) / kPageTokens;
+}
+// In a page, of token `token` of it and column `col` of the tile.
+__device__ __forceinline__ uint32_t residual_offset(uint32_t token, uint32_t col) {
+  constexpr uint32_t kPieceFloats = slab_image::kPieceBytes / sizeof(float);
+  const uint32_t piece = col % kBoxCols / kPieceFloats ^ token % slab_image::kSwizzledRows;
+  return col / kBoxCols * kBoxBytes + token * (kBoxCols * static_cast<uint32_t>(sizeof(float))) +
+         piece * slab_image::kPieceBytes + col % kPieceFloats * static_cast<uint32_t>(sizeof(float));
+}
+
+// A lane's sums of tokens [32 page, 32 page + 32) of a tile are added to a page of the residual.
+template <uint32_t kPage, uint32_t kValues>
+__device__ __forceinline__ void add_to_page(std::byte* page, const WarpTile& part,
+                                            const float (&d)[kValues]) {
+  constexpr uint32_t kPageValues = kPageTokens / 2;  // of a lane
+  if constexpr (kPage * kPageValues < kValues) {
+    const uint32_t col = part.unit() * kUnitRows + part.row_of_unit();
 #pragma unroll
-  for (uint32_t u = 0; u < kUnits; ++u)
-    norms[u] = ptx::load_constant(reinterpret_cast<const uint32_t*>(to.norm + col + u * kUnitRows));
-  const auto at = slab_image::place(to.cols, group_col);
-  const uint32_t first_row = part.first_token + mine.token;
-  float* row = to.residual + size_t{first_row} * to.cols + col;
-  std::byte* weighted =
-      to.weighted + slab_image::piece_offset(to.image_rows, first_row, at.slab, at.piece + mine.piece);
-  float* squares = to.squares + size_t{first_row} * (to.cols / kSquaresCols) + group_col / kSquaresCols;
-  float2 next[kUnits] = {};
-  const auto load = [&](const float* from, bool exists) {
-    if (!exists) return;
+    for (uint32_t v = 0; v < kPageValues; ++v) {
+      auto* at = reinterpret_cast<float*>(
+          page + residual_offset(part.token(v / 4, v % 2), col + v / 2 % 2 * kUnitRows));
+      *at += d[kPage * kPageValues + v];
+    }
+  }
+}
+template <uint32_t kValues>
+__device__ __forceinline__ void add_to_page(std::byte* to, const WarpTile& part, const float (&d)[kValues],
+                                            uint32_t page) {
+  // One jump: registers have no index.
+  switch (page) {
+    case 0:
+      return add_to_page<0>(to, part, d);
+    case 1:
+      return add_to_page<1>(to, part, d);
+    case 2:
+      return add_to_page<2>(to, part, d);
+    case 3:
+      return add_to_page<3>(to, part, d);
+    case 4:
+      return add_to_page<4>(to, part, d);
+    case 5:
+      return add_to_page<5>(to, part, d);
+    case 6:
+      return add_to_page<6>(to, part, d);
+    default:
+      return add_to_page<7>(to, part, d);
+  }
+}
+
+// What a thread finishes of a page's half of 16 tokens, where the residual is complete.
+class ResidualPiece {
+ public:
+  __device__ __forceinline__ ResidualPiece(const WarpTile& part, const ResidualPlace& to, uint32_t first_unit)
+      : to_(to), mine_(part) {
+    col_in_tile_ = (part.warpgroup * kWarpgroupUnits + mine_.group * kUnits) * kUnitRows + mine_.piece * 2;
+    col_ = first_unit * kUnitRows + col_in_tile_;
+    at_ = slab_image::place(to.cols, col_ - mine_.piece * 2);
 #pragma unroll
     for (uint32_t u = 0; u < kUnits; ++u)
-      next[u] = ptx::load_relaxed(reinterpret_cast<const float2*>(from + u * kUnitRows));
-  };
-  load(row, first_row < part.end_token);
-  for_staged(role, part, d, mine, [&](uint32_t block, const float* staged, bool exists) {
+      norms_[u] = ptx::load_constant(reinterpret_cast<const uint32_t*>(to.norm + col_ + u * kUnitRows));
+  }
+  __device__ __forceinline__ uint32_t token() const {
+    return mine_.token;
+  }
+
+  // Of token `token` of the page, row `row` of the pass.
+  __device__ __forceinline__ void store(const std::byte* page, uint32_t token, uint32_t row, bool exists,
+                                        uint32_t lane) const {
     float2 values[kUnits];
-#pragma unroll
-    for (uint32_t u = 0; u < kUnits; ++u) values[u] = next[u];
-    float* here = row;
-    row += size_t{kStagedTokens} * to.cols;
-    load(row, first_row + (block + 1) * kStagedTokens < part.end_token);
-    float sum = 0;
     uint32_t words[kUnits];
+    float sum = 0;
 #pragma unroll
     for (uint32_t u = 0; u < kUnits; ++u) {
-      const float2 added = load_pair(staged, mine, mine.group * kUnits + u);
-      values[u].x += added.x;
-      values[u].y += added.y;
+      values[u] =
+          *reinterpret_cast<const float2*>(page + residual_offset(token, col_in_tile_ + u * kUnitRows));
       sum += __fmul_rn(values[u].x, values[u].x) + __fmul_rn(values[u].y, values[u].y);
       words[u] =
-          ptx::pack_bf16(values[u].x * ptx::bf16_low(norms[u]), values[u].y * ptx::bf16_high(norms[u]));
+          ptx::pack_bf16(values[u].x * ptx::bf16_low(norms_[u]), values[u].y * ptx::bf16_high(norms_[u]));
     }
     sum = residual::add_neighbours<8>(sum, kAllLanes);  // the lanes of a token
-    if (exists) {
+    if (!exists) return;
+    float* out = to_.residual + size_t{row} * to_.cols + col_;
 #pragma unroll
-      for (uint32_t u = 0; u < kUnits; ++u)
-        ptx::store_relaxed(reinterpret_cast<float2*>(here + u * kUnitRows), values[u]);
-      *reinterpret_cast<uint4*>(weighted) = {words[0], words[1], words[2], words[3]};
-      if (part.lane % 8 == 0) ptx::store_relaxed(squares, sum);
+    for (uint32_t u = 0; u < kUnits; ++u)
+      ptx::store_relaxed(reinterpret_cast<float2*>(out + u * kUnitRows), values[u]);
+    *reinterpret_cast<uint4*>(
+        to_.weighted + slab_image::piece_offset(to_.image_rows, row, at_.slab, at_.piece + mine_.piece)) = {
+        words[0], words[1], words[2], words[3]};
+    if (lane % 8 == 0)
+      ptx::store_relaxed(to_.squares + size_t{row} * (to_.cols / kSquaresCols) + col_ / kSquaresCols, sum);
+  }
+
+ private:
+  static constexpr uint32_t kUnits = 4;  // of a piece
+
+  const ResidualPlace& to_;
+  const PieceOfRow mine_;
+  uint32_t col_in_tile_, col_;
+  slab_image::Place at_;
+  uint32_t norms_[kUnits];
+};
+
+// residual += d, with what its next readers need. first_unit: of the tile, in the matrix; a warpgroup without
+// units only lets the pages go.
+template <class Role, uint32_t kValues>
+__device__ __forceinline__ void add_to_residual(Role& role, const WarpTile& part, const ResidualPlace& to,
+                                                uint32_t first_unit, uint32_t units,
+                                                const float (&d)[kValues]) {
+  using Config = typename Role::Config;
+  const bool has = has_units(part, units);
+  const ResidualPiece piece(part, to, has ? first_unit : 0);
+  const uint32_t* positions = workspace(role.s).positions[part.buffer];
+  const uint32_t pages = residual_pages(part.end_token - part.first_token);
+#pragma unroll 1
+  for (uint32_t page = 0; page < pages; ++page) {
+    role.wait_page(role.next_page);
+    std::byte* residual = role.s.ring[role.next_page % Config::kRingPages];
+    if (has) add_to_page(residual, part, d, page);
+    role.sync_warpgroup();
+#pragma unroll
+    for (uint32_t half = 0; half < 2; ++half) {
+      const uint32_t token = half * kStagedTokens + piece.token(), in_tile = page * kPageTokens + token;
+      if (has)
+        piece.store(residual, token, part.first_token + in_tile, positions[in_tile] != kNoToken, part.lane);
     }
-    weighted += kStagedTokens * slab_image::kRowBytes;
-    squares += kStagedTokens * (to.cols / kSquaresCols);
-  });
+    role.free_page(role.next_page++);
+  }
 }
 
 // output = silu(gate) × up, both scaled by the tokens' scales; units of gate and up lie in turn. first_unit:
-// of the tile, in each matrix.
+// of the tile, in each matrix. A lane has a column of 2 tokens of each 8, its neighbour in the pair of
+// columns that a piece holds side by side has the next: each stores both columns of one of the tokens.
 template <class Role, uint32_t kValues>
 __device__ __forceinline__ void store_silu(Role& role, const WarpTile& part, std::byte* output,
                                            uint32_t image_rows, uint32_t cols, uint32_t first_unit,
                                            const float (&d)[kValues]) {
-  const PieceOfRow mine(part);
-  // Two threads share a piece: each has two of its four units.
-  const uint32_t first_col = (first_unit + part.warpgroup * kWarpsOfGroup) * kUnitRows;
-  const auto at = slab_image::place(cols, first_col);
-  std::byte* to =
-      output +
-      slab_image::piece_offset(image_rows, part.first_token + mine.token, at.slab, at.piece + mine.piece) +
-      mine.group * 8;
-  const float* scales = workspace(role.s).scales[part.buffer] + mine.token;
-  for_staged(role, part, d, mine, [&](uint32_t block, const float* staged, bool exists) {
-    const float scale = scales[block * kStagedTokens];
-    uint32_t words[2];
+  constexpr uint32_t kNeighbour = 4;  // lanes from a row of a unit to the next
+  const uint32_t odd = part.row_of_unit() % 2;
+  const auto at = slab_image::place(cols, (first_unit + part.warpgroup * kWarpsOfGroup) * kUnitRows);
+  std::byte* to = output +
+                  slab_image::piece_offset(image_rows, part.first_token + part.token(0, odd), at.slab,
+                                           at.piece + part.row_of_unit() / 2) +
+                  part.warp * sizeof(uint32_t);
+  auto& work = workspace(role.s);
+  const auto* scales = reinterpret_cast<const float2*>(work.scales[part.buffer] + part.token(0, 0));
+  const uint32_t* positions = work.positions[part.buffer] + part.token(0, odd);
+  const auto silu = [](float g, float x) { return __fdividef(g, 1.0F + __expf(-g)) * x; };
 #pragma unroll
-    for (uint32_t u = 0; u < 2; ++u) {
-      const uint32_t unit = (mine.group * 2 + u) * 2;
-      const float2 gate = load_pair(staged, mine, unit), up = load_pair(staged, mine, unit + 1);
-      const auto silu = [](float g, float x) { return g / (1.0F + __expf(-g)) * x; };
-      words[u] = ptx::pack_bf16(silu(gate.x * scale, up.x * scale), silu(gate.y * scale, up.y * scale));
-    }
-    if (exists) *reinterpret_cast<uint2*>(to) = {words[0], words[1]};
-    to += kStagedTokens * slab_image::kRowBytes;
-  });
+  for (uint32_t eight = 0; eight < kValues / 4; ++eight) {
+    const float2 scale = scales[eight * 4];
+    const float first = silu(d[eight * 4] * scale.x, d[eight * 4 + 2] * scale.x);
+    const float second = silu(d[eight * 4 + 1] * scale.y, d[eight * 4 + 3] * scale.y);
+    const float got = __shfl_xor_sync(kAllLanes, odd != 0 ? first : second, kNeighbour);
+    const uint32_t word = odd != 0 ? ptx::pack_bf16(got, second) : ptx::pack_bf16(first, got);
+    if (positions[eight * 8] != kNoToken)
+      ptx::store_relaxed(reinterpret_cast<uint32_t*>(to + eight * 8 * slab_image::kRowBytes), word);
+  }
 }
 
 // --- the stream
@@ -375,36 +532,46 @@ struct Stream {
   static constexpr bool kConsumersStore = true;
   using Plan = gemm::Plan;
   using Shape = gemm::Shape;
+  using Pages = gemm::Pages;
+  template <class T>
+  using Op = GemmOp<T>;
+
+  template <class T, class Role>
+  static __device__ __forceinline__ Pages pages_of(const Role& role, const T& op, uint32_t part, uint32_t) {
+    return GemmOp<T>::pages_of(role.launch.program, op, part);
+  }
 
   template <class Config>
   static __device__ __forceinline__ Plan plan(const Launch& launch, const Shape& shape) {
-    Plan made{.shape = shape, .tiles = 0, .slabs = slab_image::slabs(shape.cols)};
-    made.shape.end_row = min(shape.end_row, launch.row_bound);
+    Plan made{
+        .shape = shape, .rows = launch.program.rows, .tiles = 0, .slabs = slab_image::slabs(shape.cols)};
+    made.shape.end_row = min(shape.end_row, shape.logits_only != 0 ? launch.logit_bound : launch.row_bound);
     if (made.shape.first_row < made.shape.end_row)
       made.tiles =
           (made.shape.end_row - made.shape.first_row + Config::kTileTokens - 1) / Config::kTileTokens;
     return made;
   }
   static __device__ __forceinline__ bool has_chunks(const Plan& plan) { return plan.tiles != 0; }
-  static __device__ __forceinline__ bool looks_up(const Plan& plan) { return plan.shape.squares != nullptr; }
 
-  // For each tile of tokens slab after slab: a piece of each unit, which lie one after the other. map(matrix)
-  // is the matrix's tensor map: a row of words for each unit.
-  template <class Role, class Map>
-  static __device__ __forceinline__ void load(Role& role, const Plan& plan, Map&& map) {
+  // For each tile of tokens slab after slab: a piece of each unit, which lie one after the other.
+  template <class Role, class PagesOf>
+  static __device__ __forceinline__ void load(Role& role, const Plan& plan, PagesOf&& pages_of) {
     if (plan.tiles == 0) return;
-    const uint32_t matrices = plan.shape.matrices, first_unit = plan.shape.first_unit;
-    const std::byte *first = map(0, 0), *second = matrices == 2 ? map(0, 1) : nullptr;
+    const bool one_box = plan.shape.units == Units::kNeighbours;
+    const Pages first = pages_of(0, 0), second = one_box ? Pages{} : pages_of(1, 0);
 #pragma unroll 1
     for (uint32_t tile = 0; tile < plan.tiles; ++tile) {
 #pragma unroll 1
       for (uint32_t slab = 0; slab < plan.slabs; ++slab) {
         role.next(kPageBytes, role.recorder, [&](std::byte* to, uint64_t* landed) {
           const uint32_t col = slab * (kPieceBytes / sizeof(uint32_t));
-          ptx::tensor_load(to, first, first_unit, col, landed);
-          if (matrices == 2) ptx::tensor_load(to + kPageBytes / 2, second, first_unit, col, landed);
+          ptx::tensor_load(to, first.map, first.unit, col, landed);
+          if (!one_box) ptx::tensor_load(to + kPageBytes / 2, second.map, second.unit, col, landed);
         });
       }
+      if (plan.shape.adds != 0)
+        load_residual(role, plan, plan.shape.first_row + tile * Role::Config::kTileTokens,
+                      pages_of(kResidualPart, 0));
     }
   }
 
@@ -448,40 +615,76 @@ struct Stream {
           .first_token = first,
           .end_token = min(plan.shape.end_row, first + Config::kTileTokens),
           .buffer = role.next_tile % kBuffers};
-      if (looks_up(plan))
-        wait_phase(&role.s.tokens_ready[part.buffer], role.next_tile / kBuffers & 1, &role.s.exit);
-      with_op([&]<class Op>(const Op& op) { DeviceOp<Op>::finish_tile(role, op, part, d); });
-      if (looks_up(plan)) role.used_tiles(++role.next_tile);
+      wait_phase(&role.s.tokens_ready[part.buffer], role.next_tile / kBuffers & 1, &role.s.exit);
+      with_op([&]<class T>(const T& op) { GemmOp<T>::finish_tile(role, op, part, d); });
+      role.used_tiles(++role.next_tile);
     }
     signal();
   }
 
-  // Storers: what the scales of the tokens are, a tile ahead of the consumers.
+  // Storers: which of the tokens exist, where K and V of theirs go and what their scales are, a tile ahead of
+  // the consumers.
   template <class Role>
   static __device__ __forceinline__ void look_up(Role& role, const Plan& plan) {
     using Config = typename Role::Config;
-    if (!looks_up(plan)) return;
     if (plan.tiles != 0) role.wait_inputs();
-    const uint32_t sums = plan.shape.cols / kSquaresCols;
-    const float inverse_cols = 1.0F / static_cast<float>(plan.shape.cols);
 #pragma unroll 1
     for (uint32_t tile = 0; tile < plan.tiles; ++tile, ++role.next_tile) {
       const uint32_t buffer = role.next_tile % kBuffers;
       wait_counts(role.s.tiles_used, role.lane, role.next_tile + 1 - kBuffers, &role.s.exit);
-      float* scales = workspace(role.s).scales[buffer];
+#pragma unroll 1
       for (uint32_t n = role.warp * kWarpThreads + role.lane; n < Config::kTileTokens;
-           n += kStorerWarps * kWarpThreads) {
-        const uint32_t row =
-            min(plan.shape.first_row + tile * Config::kTileTokens + n, plan.shape.end_row - 1);
-        const float* squares = plan.shape.squares + size_t{row} * sums;
-        float sum = 0;
-#pragma unroll 4
-        for (uint32_t i = 0; i < sums; ++i) sum += ptx::load_relaxed(squares + i);
-        scales[n] = rsqrtf(sum * inverse_cols + plan.shape.epsilon);
-      }
+           n += kStorerWarps * kWarpThreads)
+        look_up_token(role, plan, plan.shape.first_row + tile * Config::kTileTokens + n, buffer, n);
       __syncwarp();
       if (role.lane == 0) ptx::mbarrier_arrive(&role.s.tokens_ready[buffer]);
     }
+  }
+
+ private:
+  // `from`: the residual's map, and the first of the tile's columns.
+  template <class Role>
+  static __device__ __forceinline__ void load_residual(Role& role, const Plan& plan, uint32_t row,
+                                                       const Pages& from) {
+    role.wait_inputs();
+    ptx::fence_proxy_async_global();
+    const uint32_t end = min(plan.shape.end_row, row + Role::Config::kTileTokens);
+#pragma unroll 1
+    for (; row < end; row += kPageTokens) {
+      role.next(kPageBytes, role.recorder, [&](std::byte* to, uint64_t* landed) {
+#pragma unroll
+        for (uint32_t box = 0; box < kBoxes; ++box)
+          ptx::tensor_load(to + box * kBoxBytes, from.map, row, from.unit + box * kBoxCols, landed);
+      });
+    }
+  }
+
+  template <class Role>
+  static __device__ __forceinline__ void look_up_token(Role& role, const Plan& plan, uint32_t row,
+                                                       uint32_t buffer, uint32_t n) {
+    auto& work = workspace(role.s);
+    work.positions[buffer][n] = kNoToken;
+    if (row >= plan.shape.end_row) return;
+    const auto* words = reinterpret_cast<const uint4*>(plan.rows + row);
+    const uint4 begin = ptx::load_relaxed(words);  // active, wants_logits, slot, token
+    const uint32_t position = ptx::load_relaxed(&plan.rows[row].position);
+    if (begin.x == 0 || (plan.shape.logits_only != 0 && begin.y == 0)) return;
+    work.positions[buffer][n] = position;
+    if (plan.shape.block_table != nullptr) {
+      const uint32_t block =
+          ptx::load_relaxed(plan.shape.block_table + size_t{begin.z} * plan.shape.blocks_of_sequence +
+                            position / kKvBlockTokens);
+      work.places[buffer][n] = block * kKvBlockTokens + position % kKvBlockTokens;
+    }
+    if (plan.shape.squares != nullptr) work.scales[buffer][n] = scale_of(plan.shape, row);
+  }
+  static __device__ __forceinline__ float scale_of(const Shape& shape, uint32_t row) {
+    const uint32_t sums = shape.cols / kSquaresCols;
+    const float* squares = shape.squares + size_t{row} * sums;
+    float sum = 0;
+#pragma unroll 8
+    for (uint32_t i = 0; i < sums; ++i) sum += ptx::load_relaxed(squares + i);
+    return rsqrtf(sum / static_cast<float>(shape.cols) + shape.epsilon);
   }
 };
 

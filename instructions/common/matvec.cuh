@@ -536,7 +536,15 @@ struct Stream {
   static constexpr bool kConsumersStore = false;
   using Plan = matvec::Plan;
   using Shape = matvec::Shape;
+  using Pages = const std::byte*;
+  template <class T>
+  using Op = DeviceOp<T>;
 
+  template <class T, class Role>
+  static __device__ __forceinline__ Pages pages_of(const Role& role, const T& op, uint32_t unit,
+                                                   uint32_t matrix) {
+    return DeviceOp<T>::pages_of(*role.slot, op, unit, matrix);
+  }
   template <class Config>
   static __device__ __forceinline__ Plan plan(const Launch& launch, const Shape& shape) {
     return make_plan<Config>(launch, shape);

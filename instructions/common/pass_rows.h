@@ -21,7 +21,8 @@ template <class Op>
 void select_rows(const Op& op, const HostMemory& m, RowSet wanted, std::vector<SelectedRow>& out) {
   const PassRow* table = m.data<const PassRow>(op.rows);
   out.clear();
-  for (uint32_t r = 0; r < op.max_rows; ++r) {
+  const RowRange range = row_range(op);
+  for (uint32_t r = range.begin; r < range.end; ++r) {
     if (contains(wanted, table[r])) out.push_back({r, table[r]});
   }
 }
@@ -44,8 +45,8 @@ void load_weighted_rows(const HostMemory& m, const Op& op, const std::vector<Sel
   load_bf16_rows(m, op.weighted, rows, op.hidden, 0, op.hidden, x);
   scales.clear();
   for (const SelectedRow& r : rows) {
-    const float* squares = m.data<const float>(op.squares) + size_t{r.index} * (op.hidden / kUnitRows);
-    scales.push_back(rms_scale(squares, op.hidden, op.epsilon));
+    const float* squares = m.data<const float>(op.squares) + size_t{r.index} * (op.hidden / op.square_cols);
+    scales.push_back(rms_scale(squares, op.hidden, op.square_cols, op.epsilon));
   }
 }
 
@@ -61,9 +62,9 @@ template <class Op>
 void store_residual(const Op& op, const HostMemory& m, size_t row, size_t cols, size_t first,
                     const float* values, size_t count) {
   std::copy(values, values + count, m.data<float>(op.residual) + row * cols + first);
-  weigh(values, m.data<const uint16_t>(op.norm) + first, count,
+  weigh(values, m.data<const uint16_t>(op.norm) + first, count, op.square_cols,
         m.data<uint16_t>(op.weighted) + row * cols + first,
-        m.data<float>(op.squares) + (row * cols + first) / kUnitRows);
+        m.data<float>(op.squares) + (row * cols + first) / op.square_cols);
 }
 
 }  // namespace serval

@@ -9,10 +9,9 @@
 namespace serval {
 namespace {
 
-// Halves the values by adding neighbours until one is left.
-template <size_t kValues>
-float add_neighbours(float (&x)[kValues]) {
-  for (size_t width = kValues; width > 1; width /= 2) {
+// Halves the `count` values, a power of two, by adding neighbours until one is left.
+float add_neighbours(float* x, size_t count) {
+  for (size_t width = count; width > 1; width /= 2) {
     for (size_t i = 0; i < width / 2; ++i) x[i] = x[2 * i] + x[2 * i + 1];
   }
   return x[0];
@@ -20,25 +19,27 @@ float add_neighbours(float (&x)[kValues]) {
 
 }  // namespace
 
-void weigh(const float* x, const uint16_t* norm, size_t n, uint16_t* weighted, float* squares) {
-  for (size_t first = 0; first < n; first += kUnitRows) {
-    float square[kUnitRows];
-    for (size_t i = 0; i < kUnitRows; ++i) {
+void weigh(const float* x, const uint16_t* norm, size_t n, size_t square_cols, uint16_t* weighted,
+           float* squares) {
+  for (size_t first = 0; first < n; first += square_cols) {
+    float square[kSquareColsOfGemm];
+    for (size_t i = 0; i < square_cols; ++i) {
       const float value = x[first + i];
       square[i] = value * value;
       weighted[first + i] = float_to_bf16(value * bf16_to_float(norm[first + i]));
     }
-    squares[first / kUnitRows] = add_neighbours(square);
+    squares[first / square_cols] = add_neighbours(square, square_cols);
   }
 }
 
-float rms_scale(const float* squares, size_t cols, float epsilon) {
+float rms_scale(const float* squares, size_t cols, size_t square_cols, float epsilon) {
   constexpr size_t kLanes = 32;
   float lanes[kLanes] = {};
-  for (size_t pair = 0; pair < cols / kUnitRows / 2; ++pair) {
-    lanes[pair % kLanes] += squares[2 * pair] + squares[2 * pair + 1];
+  const size_t sums = cols / square_cols;
+  for (size_t pair = 0; pair < (sums + 1) / 2; ++pair) {
+    lanes[pair % kLanes] += squares[2 * pair] + (2 * pair + 1 < sums ? squares[2 * pair + 1] : 0);
   }
-  return 1.0F / std::sqrt(add_neighbours(lanes) / static_cast<float>(cols) + epsilon);
+  return 1.0F / std::sqrt(add_neighbours(lanes, kLanes) / static_cast<float>(cols) + epsilon);
 }
 
 }  // namespace serval

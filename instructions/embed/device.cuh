@@ -4,6 +4,7 @@
 #include "instructions/embed/op.h"
 #include "vm/device/op.cuh"
 #include "vm/layout/page_image.h"
+#include "vm/layout/slab_image.h"
 
 namespace serval::device {
 
@@ -16,8 +17,17 @@ struct DeviceOp<Embed> : GroupOp {
     return op.first_unit < units && op.num_units <= units - op.first_unit;
   }
 
-  // Each thread has a column, eight neighbouring ones a unit.
+  template <class Config>
   static __device__ __forceinline__ void run(const Embed& op, const Group& group) {
+    if constexpr (Config::kMultipliesTiles)
+      run_rows(op, group);
+    else
+      run_columns(op, group);
+  }
+
+ private:
+  // Each thread has a column, eight neighbouring ones a unit.
+  static __device__ __forceinline__ void run_columns(const Embed& op, const Group& group) {
     const residual::Place to{group.tensor<&Embed::residual, float>(),
                              group.tensor<&Embed::weighted, std::byte>(),
                              group.tensor<&Embed::squares, float>(), op.hidden};
@@ -41,7 +51,52 @@ struct DeviceOp<Embed> : GroupOp {
     }
   }
 
- private:
+  // A warp takes the columns of a row whose squares are added up together, of several rows at a time: two
+  // columns a lane.
+  static __device__ __forceinline__ void run_rows(const Embed& op, const Group& group) {
+    static_assert(kSquareColsOfGemm == 2 * kWarpThreads);
+    const uint32_t groups = op.num_units * kUnitRows / kSquareColsOfGemm;
+    const auto* norms = group.tensor<&Embed::norm, const uint16_t>();
+    group.wait_inputs();
+    const uint32_t tasks = groups * op.num_rows;
+#pragma unroll 1
+    for (uint32_t task = group.warp * kRowsAtOnce; task < tasks; task += kConsumerWarps * kRowsAtOnce) {
+      uint32_t values[kRowsAtOnce];
+#pragma unroll
+      for (uint32_t i = 0; i < kRowsAtOnce; ++i) {
+        const uint32_t row = op.first_row + (task + i) % op.num_rows;
+        values[i] = 0;
+        if (task + i < tasks && row_is_active(group.rows[row]))
+          values[i] = Column(op, group, column_of(op, group, task + i))
+                          .load_pair(static_cast<uint32_t>(group.rows[row].token));
+      }
+#pragma unroll
+      for (uint32_t i = 0; i < kRowsAtOnce; ++i) {
+        const uint32_t row = op.first_row + (task + i) % op.num_rows;
+        if (task + i >= tasks || !row_is_active(group.rows[row])) continue;
+        const uint32_t col = column_of(op, group, task + i);
+        const uint32_t norm = __ldg(reinterpret_cast<const uint32_t*>(norms + col));
+        store_pair(op, group, row, col, values[i], norm);
+      }
+    }
+  }
+  static __device__ __forceinline__ uint32_t column_of(const Embed& op, const Group& group, uint32_t task) {
+    return op.first_unit * kUnitRows + task / op.num_rows * kSquareColsOfGemm + group.lane * 2;
+  }
+  static __device__ __forceinline__ void store_pair(const Embed& op, const Group& group, uint32_t row,
+                                                    uint32_t col, uint32_t values, uint32_t norm) {
+    const float2 value{ptx::bf16_low(values), ptx::bf16_high(values)};
+    const float squares = residual::warp_sum(__fmul_rn(value.x, value.x) + __fmul_rn(value.y, value.y));
+    float* to = group.tensor<&Embed::residual, float>() + size_t{row} * op.hidden + col;
+    ptx::store_relaxed(reinterpret_cast<float2*>(to), value);
+    ptx::store_relaxed(reinterpret_cast<uint32_t*>(group.tensor<&Embed::weighted, std::byte>() +
+                                                   slab_image::offset(op.max_rows, op.hidden, row, col)),
+                       ptx::pack_bf16(value.x * ptx::bf16_low(norm), value.y * ptx::bf16_high(norm)));
+    if (group.lane == 0)
+      ptx::store_relaxed(group.tensor<&Embed::squares, float>() +
+                             size_t{row} * (op.hidden / kSquareColsOfGemm) + col / kSquareColsOfGemm,
+                         squares);
+  }
   // Rows whose values are under way at the same time.
   static constexpr uint32_t kRowsAtOnce = 4;
 
@@ -58,6 +113,12 @@ struct DeviceOp<Embed> : GroupOp {
     __device__ __forceinline__ uint16_t load(uint32_t token) const {
       constexpr uint32_t kRowBytes = page_image::element_offset(page_image::kHalfCols, 1, 0);
       return __ldg(reinterpret_cast<const uint16_t*>(from_ + token / kUnitRows * unit_bytes_ +
+                                                     token % kUnitRows * kRowBytes));
+    }
+    // The column, which is even, and the next.
+    __device__ __forceinline__ uint32_t load_pair(uint32_t token) const {
+      constexpr uint32_t kRowBytes = page_image::element_offset(page_image::kHalfCols, 1, 0);
+      return __ldg(reinterpret_cast<const uint32_t*>(from_ + token / kUnitRows * unit_bytes_ +
                                                      token % kUnitRows * kRowBytes));
     }
 

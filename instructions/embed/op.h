@@ -5,6 +5,7 @@
 #include "instructions/common/check.h"
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
+#include "instructions/common/residual.h"
 #include "vm/layout/units.h"
 
 namespace serval {
@@ -21,6 +22,9 @@ struct Embed {
   uint32_t hidden;
   uint32_t vocab;
   uint32_t max_rows;
+  uint32_t first_row = 0;
+  uint32_t num_rows;
+  uint32_t square_cols = kSquareColsOfMatvec;
 
   template <class V>
   static constexpr void fields(V&& v) {
@@ -29,12 +33,15 @@ struct Embed {
     v(&Embed::norm, "norm", "in [1, hidden] bf16: of the residual's next readers");
     v(&Embed::residual, "residual", "out [max_rows, hidden] f32");
     v(&Embed::weighted, "weighted", "out [max_rows, hidden] bf16: residual * norm");
-    v(&Embed::squares, "squares", "out [max_rows, hidden / 8] f32");
+    v(&Embed::squares, "squares", "out [max_rows, hidden / square_cols] f32");
     v(&Embed::first_unit, "first_unit", "units of 8 columns");
     v(&Embed::num_units, "num_units", "units of 8 columns");
     v(&Embed::hidden, "hidden", "columns");
     v(&Embed::vocab, "vocab", "tokens");
     v(&Embed::max_rows, "max_rows", "rows of a pass");
+    v(&Embed::first_row, "first_row", "rows of the pass");
+    v(&Embed::num_rows, "num_rows", "rows of the pass");
+    v(&Embed::square_cols, "square_cols", "columns whose squares are added up together: 8 or 64");
   }
 };
 
@@ -46,7 +53,7 @@ inline void footprint(const Embed& op, const StateView*, FootprintBuilder<Embed>
   f.pass_rows<&Embed::rows>();
   f.write_rows<&Embed::residual>(RowSet::kActive, begin, end);
   f.write_rows<&Embed::weighted>(RowSet::kActive, begin, end);
-  f.write_rows<&Embed::squares>(RowSet::kActive, first_unit, end_unit);
+  f.write_rows<&Embed::squares>(RowSet::kActive, begin / op.square_cols, end / op.square_cols);
 }
 
 inline Cost cost(const Embed& op, const CostContext& c) {
@@ -61,12 +68,14 @@ inline PageNeed pages(const Embed&) {
 
 inline void check(const Embed& op, OperandCheck& c) {
   c.pass_rows(op.rows, op.max_rows);
+  c.rows_of_pass(op.first_row, op.num_rows, op.max_rows);
   c.dimension("hidden", op.hidden, kTileDim);
   c.limit("vocab", op.vocab, &StateLimits::vocab);
   c.range("first_unit", op.first_unit, op.num_units, op.hidden / kUnitRows);
+  c.square_units(op.first_unit, op.num_units, op.square_cols);
   c.tensor("table", op.table, DType::kBF16, TensorKind::kWeight, op.vocab, op.hidden);
   c.tensor("norm", op.norm, DType::kBF16, TensorKind::kWeight, 1, op.hidden);
-  c.weighted_rows(op.weighted, op.squares, op.max_rows, op.hidden);
+  c.weighted_rows(op.weighted, op.squares, op.max_rows, op.hidden, op.square_cols);
   c.activation("residual", op.residual, DType::kF32, op.max_rows, op.hidden);
 }
 

@@ -5,6 +5,7 @@
 #include "instructions/common/check.h"
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
+#include "instructions/common/residual.h"
 #include "vm/layout/units.h"
 
 namespace serval {
@@ -23,11 +24,14 @@ struct GateUpSilu {
   float epsilon;
   uint32_t logits_only = 0;
   uint32_t max_rows;
+  uint32_t first_row = 0;
+  uint32_t num_rows;
+  uint32_t square_cols = kSquareColsOfMatvec;
 
   template <class V>
   static constexpr void fields(V&& v) {
     v(&GateUpSilu::weighted, "weighted", "in [max_rows, hidden] bf16: residual * norm");
-    v(&GateUpSilu::squares, "squares", "in [max_rows, hidden / 8] f32: of the residual");
+    v(&GateUpSilu::squares, "squares", "in [max_rows, hidden / square_cols] f32: of the residual");
     v(&GateUpSilu::gate, "gate", "in [intermediate, hidden] bf16");
     v(&GateUpSilu::up, "up", "in [intermediate, hidden] bf16");
     v(&GateUpSilu::rows, "rows", "in: the pass's rows");
@@ -39,6 +43,9 @@ struct GateUpSilu {
     v(&GateUpSilu::epsilon, "epsilon", "of the RMS norm");
     v(&GateUpSilu::logits_only, "logits_only", "1: only rows of which logits are wanted; 0: all");
     v(&GateUpSilu::max_rows, "max_rows", "rows of a pass");
+    v(&GateUpSilu::first_row, "first_row", "rows of the pass");
+    v(&GateUpSilu::num_rows, "num_rows", "rows of the pass");
+    v(&GateUpSilu::square_cols, "square_cols", "columns whose squares are added up together: 8 or 64");
   }
 };
 
@@ -47,7 +54,7 @@ inline void footprint(const GateUpSilu& op, const StateView*, FootprintBuilder<G
   const uint64_t begin = uint64_t{op.first_unit} * kUnitRows,
                  end = begin + uint64_t{op.num_units} * kUnitRows;
   f.read_rows<&GateUpSilu::weighted>(rows, 0, op.hidden);
-  f.read_rows<&GateUpSilu::squares>(rows, 0, op.hidden / kUnitRows);
+  f.read_rows<&GateUpSilu::squares>(rows, 0, op.hidden / op.square_cols);
   f.read<&GateUpSilu::gate>({begin, end, 0, op.hidden});
   f.read<&GateUpSilu::up>({begin, end, 0, op.hidden});
   f.pass_rows<&GateUpSilu::rows>();
@@ -66,12 +73,13 @@ inline PageNeed pages(const GateUpSilu&) {
 
 inline void check(const GateUpSilu& op, OperandCheck& c) {
   c.pass_rows(op.rows, op.max_rows);
+  c.rows_of_pass(op.first_row, op.num_rows, op.max_rows);
   c.require(op.logits_only <= 1, "logits_only", op.logits_only, "0 or 1");
   c.dimension("hidden", op.hidden, kTileDim);
   c.factor("epsilon", op.epsilon);
   c.dimension("intermediate", op.intermediate, kTileDim);
   c.range("first_unit", op.first_unit, op.num_units, op.intermediate / kUnitRows);
-  c.weighted_rows(op.weighted, op.squares, op.max_rows, op.hidden);
+  c.weighted_rows(op.weighted, op.squares, op.max_rows, op.hidden, op.square_cols);
   c.tensor("gate", op.gate, DType::kBF16, TensorKind::kWeight, op.intermediate, op.hidden);
   c.tensor("up", op.up, DType::kBF16, TensorKind::kWeight, op.intermediate, op.hidden);
   c.activation("output", op.output, DType::kBF16, op.max_rows, op.intermediate);

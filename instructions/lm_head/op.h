@@ -7,6 +7,7 @@
 #include "instructions/common/check.h"
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
+#include "instructions/common/residual.h"
 #include "instructions/common/unit_softmax.h"
 #include "vm/layout/units.h"
 
@@ -25,22 +26,28 @@ struct LmHead {
   uint32_t vocab;
   float epsilon;
   uint32_t max_rows;
+  uint32_t first_row = 0;
+  uint32_t num_rows;
+  uint32_t square_cols = kSquareColsOfMatvec;
 
   template <class V>
   static constexpr void fields(V&& v) {
     v(&LmHead::weighted, "weighted", "in [max_rows, hidden] bf16: residual * norm");
-    v(&LmHead::squares, "squares", "in [max_rows, hidden / 8] f32: of the residual");
+    v(&LmHead::squares, "squares", "in [max_rows, hidden / square_cols] f32: of the residual");
     v(&LmHead::weights, "weights", "in [vocab, hidden] bf16");
     v(&LmHead::rows, "rows", "in: the pass's rows");
-    v(&LmHead::logits, "logits", "out [max_rows, vocab] f32");
+    v(&LmHead::logits, "logits", "out [logit_rows, vocab] f32");
     v(&LmHead::unit_softmax, "unit_softmax",
-      "out [max_rows, units × 2] f32: of each unit of 8 tokens a UnitSoftmax (common/unit_softmax.h)");
+      "out [logit_rows, units × 2] f32: of each unit of 8 tokens a UnitSoftmax (common/unit_softmax.h)");
     v(&LmHead::first_unit, "first_unit", "units of 8 tokens; the last of the vocabulary may have fewer");
     v(&LmHead::num_units, "num_units", "units of 8 tokens");
     v(&LmHead::hidden, "hidden", "columns");
     v(&LmHead::vocab, "vocab", "tokens");
     v(&LmHead::epsilon, "epsilon", "of the RMS norm");
     v(&LmHead::max_rows, "max_rows", "rows of a pass");
+    v(&LmHead::first_row, "first_row", "rows of the pass");
+    v(&LmHead::num_rows, "num_rows", "rows of the pass");
+    v(&LmHead::square_cols, "square_cols", "columns whose squares are added up together: 8 or 64");
   }
 };
 
@@ -48,7 +55,7 @@ inline void footprint(const LmHead& op, const StateView*, FootprintBuilder<LmHea
   const uint64_t begin = uint64_t{op.first_unit} * kUnitRows;
   const uint64_t end = std::min<uint64_t>(op.vocab, begin + uint64_t{op.num_units} * kUnitRows);
   f.read_rows<&LmHead::weighted>(RowSet::kWantLogits, 0, op.hidden);
-  f.read_rows<&LmHead::squares>(RowSet::kWantLogits, 0, op.hidden / kUnitRows);
+  f.read_rows<&LmHead::squares>(RowSet::kWantLogits, 0, op.hidden / op.square_cols);
   f.read<&LmHead::weights>({begin, end, 0, op.hidden});
   f.pass_rows<&LmHead::rows>();
   f.write_rows<&LmHead::logits>(RowSet::kWantLogits, begin, end);
@@ -69,15 +76,15 @@ inline PageNeed pages(const LmHead&) {
 
 inline void check(const LmHead& op, OperandCheck& c) {
   c.pass_rows(op.rows, op.max_rows);
+  c.rows_of_logits(op.first_row, op.num_rows);
   c.dimension("hidden", op.hidden, kTileDim);
   c.factor("epsilon", op.epsilon);
   c.limit("vocab", op.vocab, &StateLimits::vocab);
   c.range("first_unit", op.first_unit, op.num_units, vocabulary_units(op.vocab));
-  c.weighted_rows(op.weighted, op.squares, op.max_rows, op.hidden);
+  c.weighted_rows(op.weighted, op.squares, op.max_rows, op.hidden, op.square_cols);
   c.tensor("weights", op.weights, DType::kBF16, TensorKind::kWeight, op.vocab, op.hidden);
-  c.activation("logits", op.logits, DType::kF32, op.max_rows, op.vocab);
-  c.activation("unit_softmax", op.unit_softmax, DType::kF32, op.max_rows,
-               vocabulary_units(op.vocab) * kUnitSoftmaxCols);
+  c.logits("logits", op.logits, op.vocab);
+  c.logits("unit_softmax", op.unit_softmax, vocabulary_units(op.vocab) * kUnitSoftmaxCols);
 }
 
 }  // namespace serval

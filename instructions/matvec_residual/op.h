@@ -5,6 +5,7 @@
 #include "instructions/common/check.h"
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
+#include "instructions/common/residual.h"
 #include "vm/layout/units.h"
 
 namespace serval {
@@ -23,6 +24,9 @@ struct MatvecResidual {
   uint32_t out_cols;
   uint32_t logits_only = 0;
   uint32_t max_rows;
+  uint32_t first_row = 0;
+  uint32_t num_rows;
+  uint32_t square_cols = kSquareColsOfMatvec;
 
   template <class V>
   static constexpr void fields(V&& v) {
@@ -32,13 +36,16 @@ struct MatvecResidual {
     v(&MatvecResidual::norm, "norm", "in [1, out_cols] bf16: of the residual's next readers");
     v(&MatvecResidual::residual, "residual", "in and out [max_rows, out_cols] f32");
     v(&MatvecResidual::weighted, "weighted", "out [max_rows, out_cols] bf16: residual * norm");
-    v(&MatvecResidual::squares, "squares", "out [max_rows, out_cols / 8] f32");
+    v(&MatvecResidual::squares, "squares", "out [max_rows, out_cols / square_cols] f32");
     v(&MatvecResidual::first_unit, "first_unit", "units of 8 rows of weights");
     v(&MatvecResidual::num_units, "num_units", "units of 8 rows of weights");
     v(&MatvecResidual::in_cols, "in_cols", "columns");
     v(&MatvecResidual::out_cols, "out_cols", "columns");
     v(&MatvecResidual::logits_only, "logits_only", "1: only rows of which logits are wanted; 0: all");
     v(&MatvecResidual::max_rows, "max_rows", "rows of a pass");
+    v(&MatvecResidual::first_row, "first_row", "rows of the pass");
+    v(&MatvecResidual::num_rows, "num_rows", "rows of the pass");
+    v(&MatvecResidual::square_cols, "square_cols", "columns whose squares are added up together: 8 or 64");
   }
 };
 
@@ -52,7 +59,7 @@ inline void footprint(const MatvecResidual& op, const StateView*, FootprintBuild
   f.read<&MatvecResidual::norm>({0, 1, begin, end});
   f.read_write_rows<&MatvecResidual::residual>(rows, begin, end);
   f.write_rows<&MatvecResidual::weighted>(rows, begin, end);
-  f.write_rows<&MatvecResidual::squares>(rows, first_unit, end_unit);
+  f.write_rows<&MatvecResidual::squares>(rows, begin / op.square_cols, end / op.square_cols);
 }
 
 inline Cost cost(const MatvecResidual& op, const CostContext& c) {
@@ -67,14 +74,16 @@ inline PageNeed pages(const MatvecResidual&) {
 
 inline void check(const MatvecResidual& op, OperandCheck& c) {
   c.pass_rows(op.rows, op.max_rows);
+  c.rows_of_pass(op.first_row, op.num_rows, op.max_rows);
   c.require(op.logits_only <= 1, "logits_only", op.logits_only, "0 or 1");
   c.dimension("in_cols", op.in_cols, kTileDim);
   c.dimension("out_cols", op.out_cols, kTileDim);
   c.range("first_unit", op.first_unit, op.num_units, op.out_cols / kUnitRows);
+  c.square_units(op.first_unit, op.num_units, op.square_cols);
   c.tensor("weights", op.weights, DType::kBF16, TensorKind::kWeight, op.out_cols, op.in_cols);
   c.activation("input", op.input, DType::kBF16, op.max_rows, op.in_cols);
   c.tensor("norm", op.norm, DType::kBF16, TensorKind::kWeight, 1, op.out_cols);
-  c.weighted_rows(op.weighted, op.squares, op.max_rows, op.out_cols);
+  c.weighted_rows(op.weighted, op.squares, op.max_rows, op.out_cols, op.square_cols);
   c.activation("residual", op.residual, DType::kF32, op.max_rows, op.out_cols);
 }
 

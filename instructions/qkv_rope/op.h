@@ -10,6 +10,7 @@
 #include "instructions/common/check.h"
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
+#include "instructions/common/residual.h"
 #include "vm/layout/units.h"
 
 namespace serval {
@@ -37,11 +38,14 @@ struct QkvRope {
   float epsilon;
   uint32_t max_rows;
   uint32_t max_sequences;
+  uint32_t first_row = 0;
+  uint32_t num_rows;
+  uint32_t square_cols = kSquareColsOfMatvec;
 
   template <class V>
   static constexpr void fields(V&& v) {
     v(&QkvRope::weighted, "weighted", "in [max_rows, hidden] bf16: residual * norm");
-    v(&QkvRope::squares, "squares", "in [max_rows, hidden / 8] f32: of the residual");
+    v(&QkvRope::squares, "squares", "in [max_rows, hidden / square_cols] f32: of the residual");
     v(&QkvRope::wq, "wq", "in [q_heads * head_dim, hidden] bf16");
     v(&QkvRope::wk, "wk", "in [kv_heads * head_dim, hidden] bf16");
     v(&QkvRope::wv, "wv", "in [kv_heads * head_dim, hidden] bf16");
@@ -61,6 +65,9 @@ struct QkvRope {
     v(&QkvRope::kv_blocks, "kv_blocks", "blocks of 64 tokens");
     v(&QkvRope::epsilon, "epsilon", "of the RMS norm");
     v(&QkvRope::max_rows, "max_rows", "rows of a pass");
+    v(&QkvRope::first_row, "first_row", "rows of the pass");
+    v(&QkvRope::num_rows, "num_rows", "rows of the pass");
+    v(&QkvRope::square_cols, "square_cols", "columns whose squares are added up together: 8 or 64");
     v(&QkvRope::max_sequences, "max_sequences", "sequences of a state: its slots");
   }
 };
@@ -91,16 +98,20 @@ constexpr QkvUnit qkv_unit(const QkvRope& op, uint32_t unit) {
 
 namespace qkv_detail {
 
-// Where K or V of the rows of this pass go: the columns (tokens) of their KV blocks, which may be any without
-// a state.
+// Where K or V of the instance's rows go: the columns (tokens) of their KV blocks. Without a state these may
+// be any, but different rows' are different: the columns are divided among the pass's rows
+// (Part::kNewTokens).
 template <auto Member>
 void cache_rows(const QkvRope& op, const StateView* state, FootprintBuilder<QkvRope>& f, uint64_t begin,
                 uint64_t end) {
+  const RowRange rows = row_range(op);
   if (state == nullptr) {
-    f.write<Member>({begin, end, 0, uint64_t{op.kv_blocks} * kKvBlockTokens}, Part::kNewTokens);
+    const uint64_t tokens = uint64_t{op.kv_blocks} * kKvBlockTokens;
+    f.write<Member>({begin, end, tokens * rows.begin / op.max_rows, tokens * rows.end / op.max_rows},
+                    Part::kNewTokens);
     return;
   }
-  for (uint32_t r = 0; r < op.max_rows; ++r) {
+  for (uint32_t r = rows.begin; r < rows.end; ++r) {
     const PassRow& row = state->rows[r];
     if (!row_is_active(row)) continue;
     const uint64_t entry = uint64_t{row.slot} * state->blocks_per_sequence + row.position / kKvBlockTokens;
@@ -114,7 +125,7 @@ void cache_rows(const QkvRope& op, const StateView* state, FootprintBuilder<QkvR
 
 inline void footprint(const QkvRope& op, const StateView* state, FootprintBuilder<QkvRope>& f) {
   f.read_rows<&QkvRope::weighted>(RowSet::kActive, 0, op.hidden);
-  f.read_rows<&QkvRope::squares>(RowSet::kActive, 0, op.hidden / kUnitRows);
+  f.read_rows<&QkvRope::squares>(RowSet::kActive, 0, op.hidden / op.square_cols);
   f.read<&QkvRope::rope>({0, op.max_context, 0, op.head_dim});
   f.pass_rows<&QkvRope::rows>();
   f.read<&QkvRope::block_table>({0, op.max_sequences, 0, blocks_for_tokens(op.max_context)});
@@ -162,6 +173,7 @@ inline PageNeed pages(const QkvRope&) {
 
 inline void check(const QkvRope& op, OperandCheck& c) {
   c.pass_rows(op.rows, op.max_rows);
+  c.rows_of_pass(op.first_row, op.num_rows, op.max_rows);
   c.dimension("hidden", op.hidden, kTileDim);
   c.factor("epsilon", op.epsilon);
   c.require(op.head_dim == 64 || op.head_dim == 128, "head_dim", op.head_dim, "64 or 128");
@@ -175,13 +187,14 @@ inline void check(const QkvRope& op, OperandCheck& c) {
   const uint64_t kv_rows = uint64_t{op.kv_heads} * op.head_dim;
   const uint64_t kv_cols = uint64_t{op.kv_blocks} * kKvBlockTokens;
   c.range("first_unit", op.first_unit, op.num_units, (q_rows + 2 * kv_rows) / kUnitRows);
-  c.weighted_rows(op.weighted, op.squares, op.max_rows, op.hidden);
+  c.weighted_rows(op.weighted, op.squares, op.max_rows, op.hidden, op.square_cols);
   c.tensor("wq", op.wq, DType::kBF16, TensorKind::kWeight, q_rows, op.hidden);
   c.tensor("wk", op.wk, DType::kBF16, TensorKind::kWeight, kv_rows, op.hidden);
   c.tensor("wv", op.wv, DType::kBF16, TensorKind::kWeight, kv_rows, op.hidden);
   c.tensor("rope", op.rope, DType::kF32, TensorKind::kConstant, op.max_context, op.head_dim);
   c.block_table(op.block_table, op.max_sequences, op.max_context);
   c.activation("q", op.q, DType::kBF16, op.max_rows, q_rows);
+  c.require(kv_cols >= op.max_rows, "kv_blocks", op.kv_blocks, "room for a token of each row");
   c.tensor("k_cache", op.k_cache, DType::kBF16, TensorKind::kKvCache, kv_rows, kv_cols);
   c.tensor("v_cache", op.v_cache, DType::kBF16, TensorKind::kKvCache, kv_rows, kv_cols);
 }

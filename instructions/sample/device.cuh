@@ -25,18 +25,31 @@ struct DeviceOp<Sample> : GroupOp {
   static constexpr bool kStartsEarly = true;  // its parameters are there before the logits
 
   static __device__ bool in_range(const Sample& op) {
-    return op.first_row < kTableRows && op.num_rows == 1 && op.vocab > 0 &&
+    return op.first_row < op.max_rows && op.num_rows <= op.max_rows - op.first_row && op.vocab > 0 &&
            op.vocab <= sample::kLastToken + 1;
   }
 
+  template <class Config>
   static __device__ __forceinline__ void run(const Sample& op, const Group& group) {
-    const PassRow pass_row = group.rows[op.first_row];
+    if constexpr (Config::kMultipliesTiles) {
+#pragma unroll 1
+      for (uint32_t row = op.first_row; row < op.first_row + op.num_rows; ++row) {
+        draw_row(op, group, row);
+        group.sync();  // the next row takes the same scratch memory
+      }
+    } else {
+      draw_row(op, group, op.first_row);
+    }
+  }
+
+ private:
+  static __device__ __forceinline__ void draw_row(const Sample& op, const Group& group, uint32_t index) {
+    const PassRow pass_row = group.rows[index];
     if (!row_wants_logits(pass_row)) return;
     auto& scratch = *reinterpret_cast<sample::Scratch*>(group.scratch);
-    const sample::LogitsRow row(group.tensor<&Sample::logits, const float>(), op.first_row, op.vocab);
+    const sample::LogitsRow row(group.tensor<&Sample::logits, const float>(), index, op.vocab);
     const SequenceSlot* slot = group.tensor<&Sample::slots, const SequenceSlot>() + pass_row.slot;
-    const sample::UnitsOfRow units(group.tensor<&Sample::unit_softmax, const UnitSoftmax>(), op.first_row,
-                                   op.vocab);
+    const sample::UnitsOfRow units(group.tensor<&Sample::unit_softmax, const UnitSoftmax>(), index, op.vocab);
     const auto p = sample::Parameters::load(slot);
 
     group.wait_inputs();
@@ -52,7 +65,7 @@ struct DeviceOp<Sample> : GroupOp {
     }
     const float log_probability = sample::shortfall(logit, sample::logit_of(s.first)) - logf(s.sum);
     if (group.thread == 0) {
-      SampledToken* out = group.tensor<&Sample::sampled, SampledToken>() + op.first_row;
+      SampledToken* out = group.tensor<&Sample::sampled, SampledToken>() + index;
       ptx::store_relaxed(reinterpret_cast<uint32_t*>(&out->token), sample::token_of(drawn));
       ptx::store_relaxed(&out->log_probability, log_probability);
     }

@@ -27,9 +27,9 @@ struct Sample {
 
   template <class V>
   static constexpr void fields(V&& v) {
-    v(&Sample::logits, "logits", "in [max_rows, vocab] f32");
+    v(&Sample::logits, "logits", "in [logit_rows, vocab] f32");
     v(&Sample::unit_softmax, "unit_softmax",
-      "in [max_rows, units × 2] f32: of each unit of 8 tokens a UnitSoftmax (common/unit_softmax.h)");
+      "in [logit_rows, units × 2] f32: of each unit of 8 tokens a UnitSoftmax (common/unit_softmax.h)");
     v(&Sample::rows, "rows", "in: the pass's rows");
     v(&Sample::slots, "slots", "in: sampling parameters and history of the sequences");
     v(&Sample::sampled, "sampled", "out [max_rows]: tokens and their log-probabilities");
@@ -73,10 +73,9 @@ inline PageNeed pages(const Sample&) {
 inline void check(const Sample& op, OperandCheck& c) {
   c.pass_rows(op.rows, op.max_rows);
   c.limit("vocab", op.vocab, &StateLimits::vocab);
-  c.range("first_row", op.first_row, op.num_rows, op.max_rows);
-  c.activation("logits", op.logits, DType::kF32, op.max_rows, op.vocab);
-  c.activation("unit_softmax", op.unit_softmax, DType::kF32, op.max_rows,
-               vocabulary_units(op.vocab) * kUnitSoftmaxCols);
+  c.rows_of_logits(op.first_row, op.num_rows);
+  c.logits("logits", op.logits, op.vocab);
+  c.logits("unit_softmax", op.unit_softmax, vocabulary_units(op.vocab) * kUnitSoftmaxCols);
   c.slots(op.slots, op.max_sequences);
   c.tensor("sampled", op.sampled, DType::kBytes, TensorKind::kState, op.max_rows, sizeof(SampledToken));
 }

@@ -36,6 +36,9 @@ constexpr uint32_t kEmbedColumns = 256;
 // a GPU need.
 constexpr uint32_t kSampleInstances = 16;
 
+// Units of 8 weight rows in a GEMM's tile (instructions/common/gemm.cuh); of two matrices, half as many each.
+constexpr uint32_t kGemmUnits = 16;
+
 class Builder {
  public:
   Builder(const LlamaConfig& config, const GraphOptions& options);
@@ -50,9 +53,12 @@ class Builder {
   TensorId activation(const char* name, DType dtype, uint64_t rows, uint64_t cols);
   TensorId cache(const std::string& name);
 
-  // A stage of instances of `op`, each over neighbouring ones of its units.
+  // A stage of instances of `op`, each over neighbouring ones of its units, for the first `rows` rows. GEMMs:
+  // tiles of up to `tile_units` units and of as many rows as the options say.
   template <class Op>
-  void add_units(std::string stage, Op op, uint32_t units, uint16_t layer = kNoTag);
+  void add_units(std::string stage, Op op, uint32_t units, uint32_t tile_units, uint32_t rows,
+                 uint16_t layer = kNoTag);
+  bool multiplies_tiles() const { return options_.tile_rows > 0; }
 
   void embed();
   void layer(uint16_t index);
@@ -64,6 +70,9 @@ class Builder {
   // After the last layer's attention, no instruction reads rows of which no logits are wanted, such as a
   // prompt's inner tokens have.
   uint32_t logits_only(uint16_t layer) const { return layer + 1 == config_.num_layers ? 1 : 0; }
+  uint32_t computed_rows(uint16_t layer) const {
+    return logits_only(layer) != 0 ? logit_rows_ : options_.rows;
+  }
   // The norm of the residual before layer `index`, or after the last.
   TensorId norm_before(int index);
   void gate_up_silu(uint16_t layer, const std::string& prefix);
@@ -75,7 +84,9 @@ class Builder {
   const uint32_t hidden_, intermediate_, head_dim_, q_heads_, kv_heads_, vocab_;
   const uint32_t q_rows_, kv_rows_;  // q_heads × head_dim, kv_heads × head_dim
   const float epsilon_;
+  const uint32_t square_cols_;
   uint32_t kv_blocks_;
+  const uint32_t logit_rows_;
   uint32_t lanes_;  // over which a KV head's leaves are spread
   Graph graph_;
   std::map<std::string, WeightSpec> weights_;  // by name
@@ -96,8 +107,10 @@ Builder::Builder(const LlamaConfig& config, const GraphOptions& options)
       q_rows_(q_heads_ * head_dim_),
       kv_rows_(kv_heads_ * head_dim_),
       epsilon_(static_cast<float>(config.rms_norm_eps)),
+      square_cols_(options.tile_rows > 0 ? kSquareColsOfGemm : kSquareColsOfMatvec),
       kv_blocks_(options.kv_blocks > 0 ? options.kv_blocks
                                        : options.sequences * blocks_for_tokens(options.context)),
+      logit_rows_(logit_rows({.rows = options.rows, .sequences = options.sequences})),
       lanes_(std::clamp(options.sms / kv_heads_, 1U, leaves_for_tokens(options.context))) {
   // Short sequences have one leaf each: at least as many lanes as slots, so that they do not share one.
   lanes_ = std::max(lanes_, std::min(options.sms / kv_heads_, options.sequences));
@@ -108,6 +121,7 @@ Graph Builder::build() {
   graph_.limits = {vocab_, options_.context, kv_blocks_, options_.rows, options_.sequences};
   graph_.metadata["model"] = config_.name;
   graph_.metadata["layers"] = std::to_string(config_.num_layers);
+  if (multiplies_tiles()) graph_.metadata[kTileRowsMetadata] = std::to_string(options_.tile_rows);
   add_state();
   add_activations();
   embed();
@@ -166,15 +180,15 @@ void Builder::add_activations() {
   const PartialLayout partial{lanes_, q_heads_ / kv_heads_, head_dim_, whole_row_tiles(rows)};
   residual_ = activation(llama_tensor::kResidual, DType::kF32, rows, hidden_);
   weighted_ = activation(llama_tensor::kWeighted, DType::kBF16, rows, hidden_);
-  squares_ = activation(llama_tensor::kSquares, DType::kF32, rows, hidden_ / kUnitRows);
+  squares_ = activation(llama_tensor::kSquares, DType::kF32, rows, hidden_ / square_cols_);
   query_ = activation(llama_tensor::kQuery, DType::kBF16, rows, q_rows_);
   partial_ = activation(llama_tensor::kPartial, DType::kF32, partial.rows_of_all(kv_heads_),
                         partial.cols(options_.context));
   attention_ = activation(llama_tensor::kAttention, DType::kBF16, rows, q_rows_);
   mlp_ = activation(llama_tensor::kMlp, DType::kBF16, rows, intermediate_);
-  logits_ = activation(model_tensor::kLogits, DType::kF32, rows, vocab_);
-  unit_softmax_ =
-      activation(llama_tensor::kUnitSoftmax, DType::kF32, rows, vocabulary_units(vocab_) * kUnitSoftmaxCols);
+  logits_ = activation(model_tensor::kLogits, DType::kF32, logit_rows_, vocab_);
+  unit_softmax_ = activation(llama_tensor::kUnitSoftmax, DType::kF32, logit_rows_,
+                             vocabulary_units(vocab_) * kUnitSoftmaxCols);
   rope_ = graph_.add_tensor({.name = llama_tensor::kRope,
                              .rows = options_.context,
                              .cols = head_dim_,
@@ -184,32 +198,55 @@ void Builder::add_activations() {
 }
 
 template <class Op>
-void Builder::add_units(std::string stage, Op op, uint32_t units, uint16_t layer) {
+void Builder::add_units(std::string stage, Op op, uint32_t units, uint32_t tile_units, uint32_t rows,
+                        uint16_t layer) {
   graph_.begin_stage(std::move(stage));
-  split(units, options_.sms, [&](uint32_t first, uint32_t count) {
+  const auto add = [&](uint32_t first, uint32_t count) {
     op.first_unit = first;
     op.num_units = count;
     graph_.add(op, layer);
-  });
+  };
+  op.num_rows = rows;
+  if (!multiplies_tiles()) return split(units, options_.sms, add);
+  // Neighbouring instances share their weights: SMs that run them at the same time bring them once.
+  for (uint32_t unit = 0; unit < units; unit += tile_units) {
+    for (uint32_t row = 0; row < rows; row += options_.tile_rows) {
+      op.first_row = row;
+      op.num_rows = std::min(options_.tile_rows, rows - row);
+      add(unit, std::min(tile_units, units - unit));
+    }
+  }
 }
 
 void Builder::embed() {
   graph_.begin_stage("embed");
+  Embed op{.table = embedding_,
+           .rows = rows_,
+           .norm = norm_before(0),
+           .residual = residual_,
+           .weighted = weighted_,
+           .squares = squares_,
+           .first_unit = 0,
+           .num_units = hidden_ / kUnitRows,
+           .hidden = hidden_,
+           .vocab = vocab_,
+           .max_rows = options_.rows,
+           .num_rows = options_.rows,
+           .square_cols = square_cols_};
+  if (multiplies_tiles()) {
+    split(options_.rows, options_.sms, [&](uint32_t first, uint32_t count) {
+      op.first_row = first;
+      op.num_rows = count;
+      graph_.add(op);
+    });
+    return;
+  }
   constexpr uint32_t kUnitsOfTile = kTileDim / kUnitRows;
-  const TensorId norm = norm_before(0);
   split(hidden_ / kTileDim, std::min(options_.sms, (hidden_ + kEmbedColumns - 1) / kEmbedColumns),
         [&](uint32_t first, uint32_t count) {
-          graph_.add(Embed{.table = embedding_,
-                           .rows = rows_,
-                           .norm = norm,
-                           .residual = residual_,
-                           .weighted = weighted_,
-                           .squares = squares_,
-                           .first_unit = first * kUnitsOfTile,
-                           .num_units = count * kUnitsOfTile,
-                           .hidden = hidden_,
-                           .vocab = vocab_,
-                           .max_rows = options_.rows});
+          op.first_unit = first * kUnitsOfTile;
+          op.num_units = count * kUnitsOfTile;
+          graph_.add(op);
         });
 }
 
@@ -253,8 +290,11 @@ void Builder::qkv_rope(uint16_t layer, const std::string& prefix, TensorId k_cac
              .kv_blocks = kv_blocks_,
              .epsilon = epsilon_,
              .max_rows = options_.rows,
-             .max_sequences = options_.sequences};
-  add_units(fmt::format("layer {} qkv_rope", layer), op, (q_rows_ + 2 * kv_rows_) / kUnitRows, layer);
+             .max_sequences = options_.sequences,
+             .num_rows = options_.rows,
+             .square_cols = square_cols_};
+  add_units(fmt::format("layer {} qkv_rope", layer), op, (q_rows_ + 2 * kv_rows_) / kUnitRows, kGemmUnits,
+            options_.rows, layer);
 }
 
 void Builder::attention(uint16_t layer, TensorId k_cache, TensorId v_cache) {
@@ -315,9 +355,11 @@ void Builder::matvec_residual(uint16_t layer, const std::string& name, TensorId 
                     .in_cols = in_cols,
                     .out_cols = hidden_,
                     .logits_only = logits_only(layer),
-                    .max_rows = options_.rows};
+                    .max_rows = options_.rows,
+                    .num_rows = options_.rows,
+                    .square_cols = square_cols_};
   add_units(fmt::format("layer {} matvec_residual {}", layer, graph_.tensors[input.index].name), op,
-            hidden_ / kUnitRows, layer);
+            hidden_ / kUnitRows, kGemmUnits, computed_rows(layer), layer);
 }
 
 void Builder::gate_up_silu(uint16_t layer, const std::string& prefix) {
@@ -333,8 +375,11 @@ void Builder::gate_up_silu(uint16_t layer, const std::string& prefix) {
                 .intermediate = intermediate_,
                 .epsilon = epsilon_,
                 .logits_only = logits_only(layer),
-                .max_rows = options_.rows};
-  add_units(fmt::format("layer {} gate_up_silu", layer), op, intermediate_ / kUnitRows, layer);
+                .max_rows = options_.rows,
+                .num_rows = options_.rows,
+                .square_cols = square_cols_};
+  add_units(fmt::format("layer {} gate_up_silu", layer), op, intermediate_ / kUnitRows, kGemmUnits / 2,
+            computed_rows(layer), layer);
 }
 
 void Builder::lm_head() {
@@ -349,13 +394,15 @@ void Builder::lm_head() {
             .hidden = hidden_,
             .vocab = vocab_,
             .epsilon = epsilon_,
-            .max_rows = options_.rows};
-  add_units("lm_head", op, static_cast<uint32_t>(vocabulary_units(vocab_)));
+            .max_rows = options_.rows,
+            .num_rows = logit_rows_,
+            .square_cols = square_cols_};
+  add_units("lm_head", op, static_cast<uint32_t>(vocabulary_units(vocab_)), kGemmUnits, logit_rows_);
 }
 
 void Builder::sample_and_advance() {
   graph_.begin_stage("sample");
-  split(options_.rows, std::max(options_.sms, kSampleInstances), [&](uint32_t first, uint32_t count) {
+  split(logit_rows_, std::max(options_.sms, kSampleInstances), [&](uint32_t first, uint32_t count) {
     graph_.add(Sample{.logits = logits_,
                       .unit_softmax = unit_softmax_,
                       .rows = rows_,
@@ -375,6 +422,7 @@ void Builder::sample_and_advance() {
                      .control = control_,
                      .output = output_,
                      .max_rows = options_.rows,
+                     .logit_rows = logit_rows_,
                      .max_sequences = options_.sequences});
 }
 
@@ -425,6 +473,14 @@ Graph build_llama_graph(const LlamaConfig& config, const GraphOptions& options) 
   }
   if (options.rows < 1 || options.rows > kLargestRows) {
     throw Error(ErrorKind::kUsage, fmt::format("rows: {}, limit 1 to {}", options.rows, kLargestRows));
+  }
+  if (options.tile_rows > 0 &&
+      (config.hidden_size % kSquareColsOfGemm != 0 || config.intermediate_size % kSquareColsOfGemm != 0)) {
+    throw Error(
+        ErrorKind::kUsage,
+        fmt::format("hidden_size {}, intermediate_size {}: passes of more than {} rows need multiples "
+                    "of {}",
+                    config.hidden_size, config.intermediate_size, kDefaultRows, kSquareColsOfGemm));
   }
   if (options.sequences < 1 || options.sequences > kLargestSequences) {
     throw Error(ErrorKind::kUsage,

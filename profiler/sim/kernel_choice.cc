@@ -1,14 +1,16 @@
 #include "profiler/sim/kernel_choice.h"
 
-#include <algorithm>
 #include <bit>
 
 namespace serval {
 
 KernelTraits kernel_choice(const Program& program, uint32_t rows, const SimParameters& parameters) {
-  const auto found = std::ranges::find_if(
-      kernels(), [&](const KernelTraits& k) { return rows <= k.rows && runs(k, program); });
-  KernelTraits choice = found == kernels().end() ? kernels().back() : *found;
+  KernelTraits choice{};
+  for (const KernelTraits& kernel : kernels()) {
+    if (!runs(kernel, program)) continue;
+    choice = kernel;
+    if (rows <= kernel.rows) break;
+  }
   if (choice.rows < rows) choice.rows = std::bit_ceil(rows);
   if (parameters.ring_pages > 0) choice.ring_pages = static_cast<uint32_t>(parameters.ring_pages);
   if (parameters.activation_rows > 0)

@@ -1,11 +1,8 @@
 // An instruction set of two GEMMs for tests and timing of instructions/common/gemm.cuh: no Llama in it.
 #pragma once
 
-#include <cuda.h>
-
 #include "instructions/common/gemm.cuh"
 #include "tests/device/toy_isa.cuh"
-#include "vm/device/cuda_check.h"
 
 namespace serval::testing {
 
@@ -77,7 +74,7 @@ inline constexpr float kGemmEpsilon = 1e-5F;
 namespace serval::device {
 
 template <>
-struct DeviceOp<testing::GemmResidual> {
+struct GemmOp<testing::GemmResidual> {
   using Op = testing::GemmResidual;
 
   static __device__ bool in_range(const Op&) { return true; }
@@ -88,12 +85,17 @@ struct DeviceOp<testing::GemmResidual> {
             .image_rows = op.image_rows,
             .first_row = op.first_row,
             .end_row = op.end_row,
-            .first_unit = op.first_unit,
-            .matrices = 1,
-            .cols = op.in_cols};
+            .units = gemm::Units::kNeighbours,
+            .cols = op.in_cols,
+            .logits_only = 0,
+            .adds = 1,
+            .block_table = nullptr,
+            .blocks_of_sequence = 0};
   }
-  static __device__ const std::byte* pages_of(const RecordSlot& slot, const Op&, uint32_t, uint32_t) {
-    return tensor<&Op::weights, const std::byte>(slot);
+  static __device__ gemm::Pages pages_of(const BoundProgram& program, const Op& op, uint32_t part) {
+    if (part == gemm::kResidualPart)
+      return {gemm::tensor_map(program, op.residual), op.first_unit * kUnitRows};
+    return {gemm::tensor_map(program, op.weights), op.first_unit};
   }
   template <class Role, uint32_t kValues>
   static __device__ __forceinline__ void finish_tile(Role& role, const Op& op, const gemm::WarpTile& part,
@@ -103,12 +105,12 @@ struct DeviceOp<testing::GemmResidual> {
         {tensor<&Op::residual, float>(*role.slot), tensor<&Op::norm, const uint16_t>(*role.slot),
          tensor<&Op::weighted, std::byte>(*role.slot), tensor<&Op::squares, float>(*role.slot), op.image_rows,
          op.out_cols},
-        op.first_unit, d);
+        op.first_unit, gemm::kTileUnits, d);
   }
 };
 
 template <>
-struct DeviceOp<testing::GemmSilu> {
+struct GemmOp<testing::GemmSilu> {
   using Op = testing::GemmSilu;
 
   static __device__ bool in_range(const Op&) { return true; }
@@ -119,12 +121,15 @@ struct DeviceOp<testing::GemmSilu> {
             .image_rows = op.image_rows,
             .first_row = op.first_row,
             .end_row = op.end_row,
-            .first_unit = op.first_unit,
-            .matrices = 2,
-            .cols = op.in_cols};
+            .units = gemm::Units::kPairs,
+            .cols = op.in_cols,
+            .logits_only = 0,
+            .adds = 0,
+            .block_table = nullptr,
+            .blocks_of_sequence = 0};
   }
-  static __device__ const std::byte* pages_of(const RecordSlot& slot, const Op&, uint32_t, uint32_t matrix) {
-    return matrix == 0 ? tensor<&Op::gate, const std::byte>(slot) : tensor<&Op::up, const std::byte>(slot);
+  static __device__ gemm::Pages pages_of(const BoundProgram& program, const Op& op, uint32_t half) {
+    return {gemm::tensor_map(program, half == 0 ? op.gate : op.up), op.first_unit};
   }
   template <class Role, uint32_t kValues>
   static __device__ __forceinline__ void finish_tile(Role& role, const Op& op, const gemm::WarpTile& part,
@@ -144,37 +149,32 @@ using GemmIsa = device::IsaList<device::StreamList<device::gemm::Stream>, GemmRe
 using Tokens256 = device::GemmConfig<2048, 256, 4, 4>;
 using Tokens128 = device::GemmConfig<2048, 128, 6, 4>;
 
-// How the copy engine finds slabs in a matrix's page images: of `box_units` units, 1 KiB each.
-inline CUtensorMap gemm_weight_map(void* images, uint32_t outputs, uint32_t cols, uint32_t box_units) {
-  void* encode = nullptr;
-  cudaDriverEntryPointQueryResult found{};
-  constexpr unsigned kSinceCuda = 12000;
-  SERVAL_CUDA_CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode, kSinceCuda,
-                                                     cudaEnableDefault, &found));
-  constexpr uint32_t kWord = sizeof(uint32_t);
-  const cuuint64_t unit_bytes = page_image::unit_bytes(cols);
-  const cuuint64_t sizes[2] = {unit_bytes / kWord, outputs / kUnitRows};
-  const cuuint32_t box[2] = {device::gemm::kPieceBytes / kWord, box_units}, steps[2] = {1, 1};
-  CUtensorMap map{};
-  const CUresult result = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(encode)(
-      &map, CU_TENSOR_MAP_DATA_TYPE_UINT32, 2, images, sizes, &unit_bytes, box, steps,
-      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  check_cuda(result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue, "cuTensorMapEncodeTiled");
-  return map;
+// Of the tensors that the instructions name.
+inline std::vector<BoxKind> gemm_boxes(const Program& program) {
+  std::vector<BoxKind> boxes(program.tensors.size(), BoxKind::kNone);
+  for (const Instruction& i : program.instructions) {
+    if (i.opcode == static_cast<uint16_t>(GemmOpcode::kResidual)) {
+      boxes[i.as<GemmResidual>().weights.index] = BoxKind::kTiles;
+      boxes[i.as<GemmResidual>().residual.index] = BoxKind::kRows;
+    }
+    if (i.opcode != static_cast<uint16_t>(GemmOpcode::kSilu)) continue;
+    for (const TensorId matrix : {i.as<GemmSilu>().gate, i.as<GemmSilu>().up})
+      boxes[matrix.index] = BoxKind::kHalfTiles;
+  }
+  return boxes;
 }
 
 template <class Config>
 const DeviceIsa& gemm_isa() {
   static const DeviceKernelChoice kernel{
-      device::device_kernel<GemmIsa, Config, device::NoRecorder>(), {}, Config::kRows, nullptr};
+      device::device_kernel<GemmIsa, Config, device::NoRecorder>(), {}, Config::kRows, 1, nullptr};
   static const DeviceIsa isa{{&kernel, 1},
-                             1,
                              [](const Program&, const Instruction&) { return std::string(); },
                              [](uint16_t opcode) {
                                constexpr const char* kNames[] = {"gemm_residual", "gemm_silu", "tick"};
                                return opcode < std::size(kNames) ? kNames[opcode] : "unknown";
-                             }};
+                             },
+                             gemm_boxes};
   return isa;
 }
 

@@ -74,23 +74,23 @@ class Gemm {
   std::vector<float> add_to_residual(const std::vector<float>& weights, const std::vector<float>& residual,
                                      const std::vector<float>& norm) {
     begin();
-    const TensorId w = toy_->add_vector(page_image::bytes(sizes_.outputs, sizes_.cols));
-    const TensorId map = toy_->add_vector(sizeof(CUtensorMap));
+    const TensorId w = add_weights();
     const TensorId x = toy_->add_vector(slab_image::bytes(kImageRows, sizes_.cols));
     const TensorId n = toy_->add_vector(sizes_.outputs * sizeof(uint16_t));
-    const TensorId r = toy_->add_vector(size_t{kImageRows} * sizes_.outputs * sizeof(float));
+    const TensorId r =
+        toy_->add_tensor("residual", kImageRows, sizes_.outputs, TensorKind::kActivation, DType::kF32);
     weighted_ = toy_->add_vector(slab_image::bytes(kImageRows, sizes_.outputs));
     squares_ =
         toy_->add_vector(size_t{kImageRows} * sizes_.outputs / device::gemm::kSquaresCols * sizeof(float));
     add_tiles<Config>(device::gemm::kTileUnits,
                       [&](uint32_t sm, uint32_t unit, uint32_t first, uint32_t end) {
                         toy_->add(sm, static_cast<uint16_t>(GemmOpcode::kResidual),
-                                  GemmResidual{map, x, n, r, weighted_, squares_, unit, first, end,
-                                               kImageRows, sizes_.cols, sizes_.outputs},
+                                  GemmResidual{w, x, n, r, weighted_, squares_, unit, first, end, kImageRows,
+                                               sizes_.cols, sizes_.outputs},
                                   {{}, {{done_}}});
                       });
     bind<Config>();
-    write_weights(w, map, weights, device::gemm::kTileUnits);
+    write_weights(w, weights);
     memory_->write(x, slab_images(input_, sizes_.rows, sizes_.cols));
     memory_->write(r, residual);
     std::vector<uint16_t> norms;
@@ -104,24 +104,20 @@ class Gemm {
   std::vector<uint16_t> silu(const std::vector<float>& gate, const std::vector<float>& up,
                              const std::vector<float>& squares) {
     begin();
-    const TensorId g = toy_->add_vector(page_image::bytes(sizes_.outputs, sizes_.cols));
-    const TensorId u = toy_->add_vector(page_image::bytes(sizes_.outputs, sizes_.cols));
-    const TensorId gate_map = toy_->add_vector(sizeof(CUtensorMap)),
-                   up_map = toy_->add_vector(sizeof(CUtensorMap));
+    const TensorId g = add_weights(), u = add_weights();
     const TensorId x = toy_->add_vector(slab_image::bytes(kImageRows, sizes_.cols));
     const TensorId s =
         toy_->add_vector(size_t{kImageRows} * sizes_.cols / device::gemm::kSquaresCols * sizeof(float));
     const TensorId out = toy_->add_vector(slab_image::bytes(kImageRows, sizes_.outputs));
     constexpr uint32_t kUnits = device::gemm::kTileUnits / 2;
     add_tiles<Config>(kUnits, [&](uint32_t sm, uint32_t unit, uint32_t first, uint32_t end) {
-      toy_->add(
-          sm, static_cast<uint16_t>(GemmOpcode::kSilu),
-          GemmSilu{gate_map, up_map, x, s, out, unit, first, end, kImageRows, sizes_.cols, sizes_.outputs},
-          {{}, {{done_}}});
+      toy_->add(sm, static_cast<uint16_t>(GemmOpcode::kSilu),
+                GemmSilu{g, u, x, s, out, unit, first, end, kImageRows, sizes_.cols, sizes_.outputs},
+                {{}, {{done_}}});
     });
     bind<Config>();
-    write_weights(g, gate_map, gate, kUnits);
-    write_weights(u, up_map, up, kUnits);
+    write_weights(g, gate);
+    write_weights(u, up);
     memory_->write(x, slab_images(input_, sizes_.rows, sizes_.cols));
     memory_->write(s, squares);
     run();
@@ -139,7 +135,7 @@ class Gemm {
 
  private:
   void begin() {
-    toy_ = std::make_unique<ToyProgram>(kSms);
+    toy_ = std::make_unique<ToyProgram>(kSms, QueueKind::kPerSm, sizes_.rows);
     done_ = toy_->add_counter();
     gate_ = toy_->add_counter();
   }
@@ -163,15 +159,19 @@ class Gemm {
     interpreter_ =
         std::make_unique<DeviceInterpreter>(program_, gemm_isa<Config>(), memory_->bound(), options);
   }
-  void write_weights(TensorId weights, TensorId map, const std::vector<float>& values, uint32_t box_units) {
+  TensorId add_weights() {
+    return toy_->add_tensor("weights." + std::to_string(weights_++), sizes_.outputs, sizes_.cols,
+                            TensorKind::kWeight, DType::kBF16);
+  }
+  void write_weights(TensorId weights, const std::vector<float>& values) {
     memory_->write(weights, page_images(values, sizes_.outputs, sizes_.cols));
-    memory_->write(map, std::vector<CUtensorMap>{gemm_weight_map(memory_->bound().base(weights),
-                                                                 sizes_.outputs, sizes_.cols, box_units)});
   }
   void run() {
     memory_->write(*program_.find_tensor(state_tensor::kControl),
                    std::vector<PassControl>{{0, 1, kKeepRunning, 0}});
-    ASSERT_EQ(interpreter_->run(sizes_.rows, 1, true, nullptr, {}), 1U);
+    memory_->write(*program_.find_tensor(state_tensor::kRows),
+                   std::vector<PassRow>(sizes_.rows, PassRow{.active = 1}));
+    ASSERT_EQ(interpreter_->run(sizes_.rows, 1, sizes_.rows, nullptr, {}), 1U);
   }
 
   Sizes sizes_;
@@ -180,7 +180,7 @@ class Gemm {
   Program program_;
   std::unique_ptr<ToyMemory> memory_;
   std::unique_ptr<DeviceInterpreter> interpreter_;
-  uint32_t done_ = 0, gate_ = 0;
+  uint32_t done_ = 0, gate_ = 0, weights_ = 0;
   TensorId weighted_, squares_;
 };
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstring>
-#include <set>
+#include <map>
 #include <vector>
 
 #include "engine/device/weight_kernels.h"
@@ -10,6 +10,7 @@
 #include "vm/device/device_array.h"
 #include "vm/layout/activation_image.h"
 #include "vm/layout/page_image.h"
+#include "vm/layout/slab_image.h"
 
 namespace serval::testing {
 
@@ -17,8 +18,9 @@ class GpuTensors {
  public:
   explicit GpuTensors(Bench& bench) : bench_(bench) {}
 
-  // A bf16 tensor [16, cols] that lies in GPU memory as a product will read it; before the first upload.
-  void keep_as_image(TensorId tensor) { images_.insert(tensor.index); }
+  // A bf16 tensor [rows, cols] that lies in GPU memory as a product will read it: in programs of GEMMs, as a
+  // slab image. Before the first upload.
+  void keep_as_image(TensorId tensor, bool slabs) { images_.emplace(tensor.index, slabs); }
   // A weight whose rows a rotation pairs, in heads of `head_dim`; before it is packed.
   void pair_rows(TensorId weight, uint32_t head_dim) {
     bench_.program.tensors[weight.index].row_order = RowOrder::kRotaryPairs;
@@ -69,14 +71,16 @@ class GpuTensors {
     for (uint32_t r = 0; r < rows; ++r) {
       for (uint32_t c = 0; c < cols; ++c) {
         fn(bench_.memory[tensor].data() + (size_t{r} * cols + c) * sizeof(uint16_t),
-           activation_image::offset(rows, cols, r, c));
+           images_.at(tensor) ? slab_image::offset(rows, cols, r, c)
+                              : uint64_t{activation_image::offset(rows, cols, r, c)});
       }
     }
   }
   std::vector<std::byte> image_of(uint32_t tensor) {
     const Tensor& t = bench_.tensor({tensor});
-    std::vector<std::byte> out(
-        activation_image::bytes(static_cast<uint32_t>(t.rows), static_cast<uint32_t>(t.cols)));
+    const auto rows = static_cast<uint32_t>(t.rows), cols = static_cast<uint32_t>(t.cols);
+    std::vector<std::byte> out(images_.at(tensor) ? slab_image::bytes(rows, cols)
+                                                  : activation_image::bytes(rows, cols));
     for_elements(tensor, [&](const std::byte* element, uint64_t in_image) {
       std::memcpy(out.data() + in_image, element, sizeof(uint16_t));
     });
@@ -84,7 +88,7 @@ class GpuTensors {
   }
 
   Bench& bench_;
-  std::set<uint32_t> images_;
+  std::map<uint32_t, bool> images_;  // and whether they are slab images
   std::vector<DeviceArray<std::byte>> tensors_;
   DeviceArray<void*> bases_;
 };

@@ -177,6 +177,14 @@ inline constexpr uint32_t kLate_ns = 20'000;
 // StorerRelay has neither.
 struct ToyStream {
   static constexpr bool kConsumersStore = false;
+  using Pages = const std::byte*;
+  template <class T>
+  using Op = device::DeviceOp<T>;
+
+  template <class T, class Role>
+  static __device__ Pages pages_of(const Role& role, const T& op, uint32_t page, uint32_t matrix) {
+    return device::DeviceOp<T>::pages_of(*role.slot, op, page, matrix);
+  }
   struct Plan {
     const std::byte* from;
     uint32_t pages;
@@ -487,10 +495,12 @@ using OneRow = device::KernelConfig<1, 10, 52, 16>;
 // Nothing is checked when a program is bound, so that tests can bind broken ones.
 template <class Config>
 const DeviceIsa& toy_isa() {
-  static const DeviceKernelChoice kernel{
-      device::device_kernel<ToyIsa, Config, device::NoRecorder>(), {}, Config::kRows, nullptr};
+  static const DeviceKernelChoice kernel{device::device_kernel<ToyIsa, Config, device::NoRecorder>(),
+                                         {},
+                                         Config::kRows,
+                                         Config::kRingPages,
+                                         nullptr};
   static const DeviceIsa isa{{&kernel, 1},
-                             Config::kRingPages,
                              [](const Program&, const Instruction&) { return std::string(); },
                              [](uint16_t opcode) {
                                constexpr const char* kNames[] = {

@@ -7,6 +7,7 @@
 
 #include "vm/device/device_array.h"
 #include "vm/device/interpreter.h"
+#include "vm/layout/page_image.h"
 #include "vm/layout/row_tiles.h"
 #include "vm/program.h"
 #include "vm/state/control.h"
@@ -37,9 +38,9 @@ class ToyProgram {
     host_stop = add_tensor(state_tensor::kHostStop, 1, sizeof(uint32_t), TensorKind::kState);
   }
 
-  TensorId add_tensor(const std::string& name, uint64_t rows, uint64_t bytes, TensorKind kind) {
-    program_.tensors.push_back(
-        {.name = name, .rows = rows, .cols = bytes, .dtype = DType::kBytes, .kind = kind});
+  TensorId add_tensor(const std::string& name, uint64_t rows, uint64_t cols, TensorKind kind,
+                      DType dtype = DType::kBytes) {
+    program_.tensors.push_back({.name = name, .rows = rows, .cols = cols, .dtype = dtype, .kind = kind});
     return {static_cast<uint32_t>(program_.tensors.size() - 1)};
   }
   TensorId add_vector(uint64_t bytes) {
@@ -129,8 +130,10 @@ class ToyMemory {
   }
 
  private:
-  // The interpreter copies whole tiles of rows.
+  // The interpreter copies whole tiles of rows, and GEMMs read page images.
   static size_t bytes_of(const Tensor& tensor) {
+    if (tensor.kind == TensorKind::kWeight)
+      return page_image::bytes(tensor.rows, static_cast<uint32_t>(tensor.cols));
     return tensor.name == state_tensor::kRows
                ? whole_row_tiles(static_cast<uint32_t>(tensor.rows)) * sizeof(PassRow)
                : tensor.bytes();

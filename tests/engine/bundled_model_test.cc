@@ -69,21 +69,20 @@ std::vector<float> logits_after(Backend& backend, const std::vector<int32_t>& pr
   }
   backend.state().slots[0] = {};
   backend.state().slots[0].end_position = static_cast<uint32_t>(prompt.size());
-  size_t last_row = 0;
   for (size_t begin = 0; begin < prompt.size(); begin += chunk) {
     std::fill(std::begin(backend.state().rows), std::end(backend.state().rows), PassRow{});
     const size_t end = std::min(prompt.size(), begin + chunk);
+    // The row that wants logits comes first.
     for (size_t position = begin; position < end; ++position) {
-      last_row = position - begin;
-      backend.state().rows[last_row] = {.active = 1,
-                                        .wants_logits = position + 1 == prompt.size(),
-                                        .slot = 0,
-                                        .token = prompt[position],
-                                        .position = static_cast<uint32_t>(position)};
+      backend.state().rows[end - 1 - position] = {.active = 1,
+                                                  .wants_logits = position + 1 == prompt.size(),
+                                                  .slot = 0,
+                                                  .token = prompt[position],
+                                                  .position = static_cast<uint32_t>(position)};
     }
     backend.run(1, {});
   }
-  const std::span<const float> logits = backend.logits(static_cast<int>(last_row));
+  const std::span<const float> logits = backend.logits(0);
   return {logits.begin(), logits.end()};
 }
 

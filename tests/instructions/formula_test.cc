@@ -223,7 +223,7 @@ struct NormInput {
 
 struct Weighed {
   explicit Weighed(const NormInput& in) : weighted(in.x.size()), squares(in.x.size() / kUnitRows) {
-    weigh(in.x.data(), in.norm.data(), in.x.size(), weighted.data(), squares.data());
+    weigh(in.x.data(), in.norm.data(), in.x.size(), kUnitRows, weighted.data(), squares.data());
   }
   std::vector<uint16_t> weighted;
   std::vector<float> squares;
@@ -251,7 +251,8 @@ TEST(RmsScale, IsOneOverTheRootOfTheMeanSquare) {
     const auto cols = static_cast<uint32_t>(in.x.size());
     const Weighed out(in);
     for (const float epsilon : {1e-5F, 1e-3F}) {
-      tally.add(rms_scale(out.squares.data(), cols, epsilon), exact_scale(out.squares.data(), cols, epsilon));
+      tally.add(rms_scale(out.squares.data(), cols, kUnitRows, epsilon),
+                exact_scale(out.squares.data(), cols, epsilon));
     }
   }
   tally.finish("rms_scale");
@@ -269,7 +270,7 @@ TEST(RmsScale, CompletesWeighedRowsToTheRmsNorm) {
     double squares = 0;
     for (const float x : in.x) squares += static_cast<double>(x) * x;
     const double root = std::sqrt(squares / static_cast<double>(in.x.size()) + static_cast<double>(kEpsilon));
-    const double scale = rms_scale(out.squares.data(), in.x.size(), kEpsilon);
+    const double scale = rms_scale(out.squares.data(), in.x.size(), kUnitRows, kEpsilon);
     for (size_t i = 0; i < in.x.size(); ++i) {
       const double want = in.x[i] / root * bf16_to_float(in.norm[i]);
       const double off = std::abs(bf16_to_float(out.weighted[i]) * scale - want);

@@ -109,6 +109,7 @@ std::string Shape::text() const {
   add("lanes", lanes);
   add("rows", rows);
   add("sequences", sequences);
+  add("tile_rows", tile_rows);
   return out;
 }
 
@@ -127,6 +128,11 @@ Shape random_shape(Random& random, const ShapeLimits& limits) {
     s.rows = random.pick(limits.rows);
     s.sequences = random.pick<uint32_t>({3, 16, 64});
     s.rows_of_sample = s.rows;
+    if (limits.tiles && random.chance(0.5)) {
+      s.tile_rows = random.pick<uint32_t>({8, 16, 64});
+      s.hidden = (s.hidden + kSquareColsOfGemm - 1) / kSquareColsOfGemm * kSquareColsOfGemm;
+      s.intermediate = (s.intermediate + kSquareColsOfGemm - 1) / kSquareColsOfGemm * kSquareColsOfGemm;
+    }
   }
   return s;
 }
@@ -177,12 +183,13 @@ Scene::Scene(const Shape& s, Random& random) : shape(s) {
   t.head = weight("head", s.vocab, s.hidden);
   t.residual = activation("residual", DType::kF32, s.hidden);
   t.weighted = activation("weighted", DType::kBF16, s.hidden);
-  t.squares = activation("squares", DType::kF32, s.hidden / kUnitRows);
+  t.squares = activation("squares", DType::kF32, s.hidden / s.square_cols());
   t.q = activation("q", DType::kBF16, q_rows);
   t.attended = activation("attended", DType::kBF16, q_rows);
   t.product = activation("product", DType::kBF16, s.intermediate);
-  t.logits = activation("logits", DType::kF32, s.vocab);
-  t.unit_softmax = activation("unit_softmax", DType::kF32, vocabulary_units(s.vocab) * kUnitSoftmaxCols);
+  t.logits = bench.add("logits", DType::kF32, TensorKind::kActivation, s.logit_rows(), s.vocab);
+  t.unit_softmax = bench.add("unit_softmax", DType::kF32, TensorKind::kActivation, s.logit_rows(),
+                             vocabulary_units(s.vocab) * kUnitSoftmaxCols);
   t.k_cache = bench.add("k_cache", DType::kBF16, TensorKind::kKvCache, kv_rows,
                         uint64_t{kv_blocks} * kKvBlockTokens, s.head_dim);
   t.v_cache = bench.add("v_cache", DType::kBF16, TensorKind::kKvCache, kv_rows,
@@ -290,6 +297,7 @@ void Scene::place_rows(Random& random, const std::vector<PassRow>& active) {
     PassRow& row = rows()[index[i]];
     row = active[i];
     row.active = 1;
+    if (index[i] >= shape.logit_rows()) row.wants_logits = 0;
     row.token = static_cast<int32_t>(random.below(shape.vocab));
   }
   fill_block_table(random);
@@ -367,12 +375,12 @@ void Scene::fill_residual(Random& random) {
   for (uint32_t r = 0; r < shape.rows; ++r) {
     float* row = bench.data<float>(t.residual) + size_t{r} * shape.hidden;
     uint16_t* weighted = bench.data<uint16_t>(t.weighted) + size_t{r} * shape.hidden;
-    float* squares = bench.data<float>(t.squares) + size_t{r} * (shape.hidden / kUnitRows);
+    float* squares = bench.data<float>(t.squares) + size_t{r} * (shape.hidden / shape.square_cols());
     fill_f32(random, random.pick<double>({0.02, 1, 50}), shape.hidden, row);
-    std::fill_n(squares, shape.hidden / kUnitRows, 0.0F);
+    std::fill_n(squares, shape.hidden / shape.square_cols(), 0.0F);
     for (uint32_t c = 0; c < shape.hidden; ++c) {
       weighted[c] = float_to_bf16(row[c] * bf16_to_float(norm[c]));
-      squares[c / kUnitRows] += row[c] * row[c];
+      squares[c / shape.square_cols()] += row[c] * row[c];
     }
   }
 }
@@ -456,40 +464,66 @@ Stage Scene::merge_stage(uint32_t lanes) const {
           }};
 }
 
+// Tiles of units × rows, the rows of a unit one after the other.
+template <class Op>
+Stage tiles_of(Op op, uint32_t units, uint32_t Op::*first, uint32_t Op::*count, uint32_t tile_units,
+               uint32_t tile_rows) {
+  const uint32_t rows = op.num_rows, row_tiles = (rows + tile_rows - 1) / tile_rows;
+  const uint32_t tiles = (units + tile_units - 1) / tile_units * row_tiles;
+  return {kOpcodeOf<Op>, tiles, 1, [=](uint32_t tile, uint32_t) mutable {
+            op.*first = tile / row_tiles * tile_units;
+            op.*count = std::min(tile_units, units - op.*first);
+            op.first_row = tile % row_tiles * tile_rows;
+            op.num_rows = std::min(tile_rows, rows - op.first_row);
+            return make_instruction(op);
+          }};
+}
+
 std::vector<Stage> Scene::stages() const {
   const Shape& s = shape;
   std::vector<Stage> out;
-  const auto add = [&](auto op, uint32_t units, auto first, auto count) {
-    out.push_back({kOpcodeOf<decltype(op)>, units, units, [=](uint32_t begin, uint32_t n) mutable {
+  const auto add = [&]<class Op>(Op op, uint32_t units, uint32_t Op::*first, uint32_t Op::*count,
+                                 uint32_t tile_units) {
+    if constexpr (requires { op.square_cols; }) op.square_cols = s.square_cols();
+    if (s.tile_rows > 0) {
+      out.push_back(tiles_of(op, units, first, count, tile_units, s.tile_rows));
+      return;
+    }
+    out.push_back({kOpcodeOf<Op>, units, units, [=](uint32_t begin, uint32_t n) mutable {
                      op.*first = begin;
                      op.*count = n;
                      return make_instruction(op);
                    }});
   };
-  add(Embed{t.table, t.rows, t.norm, t.residual, t.weighted, t.squares, 0, 0, s.hidden, s.vocab, s.rows},
-      s.hidden / kUnitRows, &Embed::first_unit, &Embed::num_units);
-  add(QkvRope{t.weighted, t.squares,     t.wq,      t.wk,      t.wv,   t.rope,     t.rows,     t.block_table,
-              t.q,        t.k_cache,     t.v_cache, 0,         0,      s.hidden,   s.head_dim, s.q_heads,
-              s.kv_heads, s.max_context, kv_blocks, s.epsilon, s.rows, s.sequences},
-      (s.q_heads + 2 * s.kv_heads) * s.head_dim / kUnitRows, &QkvRope::first_unit, &QkvRope::num_units);
+  constexpr uint32_t kTile = 16;  // units
+  add(Embed{t.table, t.rows, t.norm, t.residual, t.weighted, t.squares, 0, 0, s.hidden, s.vocab, s.rows, 0,
+            s.rows},
+      s.hidden / kUnitRows, &Embed::first_unit, &Embed::num_units, s.hidden / kUnitRows);
+  add(QkvRope{t.weighted, t.squares,     t.wq,      t.wk,      t.wv,   t.rope,      t.rows,     t.block_table,
+              t.q,        t.k_cache,     t.v_cache, 0,         0,      s.hidden,    s.head_dim, s.q_heads,
+              s.kv_heads, s.max_context, kv_blocks, s.epsilon, s.rows, s.sequences, 0,          s.rows},
+      (s.q_heads + 2 * s.kv_heads) * s.head_dim / kUnitRows, &QkvRope::first_unit, &QkvRope::num_units,
+      kTile);
   out.push_back(attention_stage(s.lanes));
   out.push_back(merge_stage(s.lanes));
   add(MatvecResidual{t.wo, t.attended, t.rows, t.norm, t.residual, t.weighted, t.squares, 0, 0,
-                     s.q_heads * s.head_dim, s.hidden, logits_only, s.rows},
-      s.hidden / kUnitRows, &MatvecResidual::first_unit, &MatvecResidual::num_units);
+                     s.q_heads * s.head_dim, s.hidden, logits_only, s.rows, 0, s.rows},
+      s.hidden / kUnitRows, &MatvecResidual::first_unit, &MatvecResidual::num_units, kTile);
   add(GateUpSilu{t.weighted, t.squares, t.gate, t.up, t.rows, t.product, 0, 0, s.hidden, s.intermediate,
-                 s.epsilon, logits_only, s.rows},
-      s.intermediate / kUnitRows, &GateUpSilu::first_unit, &GateUpSilu::num_units);
+                 s.epsilon, logits_only, s.rows, 0, s.rows},
+      s.intermediate / kUnitRows, &GateUpSilu::first_unit, &GateUpSilu::num_units, kTile / 2);
   add(LmHead{t.weighted, t.squares, t.head, t.rows, t.logits, t.unit_softmax, 0, 0, s.hidden, s.vocab,
-             s.epsilon, s.rows},
-      static_cast<uint32_t>(vocabulary_units(s.vocab)), &LmHead::first_unit, &LmHead::num_units);
+             s.epsilon, s.rows, 0, s.logit_rows()},
+      static_cast<uint32_t>(vocabulary_units(s.vocab)), &LmHead::first_unit, &LmHead::num_units, kTile);
   Sample sample{t.logits, t.unit_softmax, t.rows, t.slots, t.sampled, 0, 0, s.vocab, s.rows, s.sequences};
-  out.push_back({Opcode::kSample, s.rows, s.rows_of_sample, [sample](uint32_t first, uint32_t count) mutable {
-                   sample.first_row = first;
-                   sample.num_rows = count;
-                   return make_instruction(sample);
-                 }});
-  const Advance advance{t.sampled, t.host_stop, t.rows, t.slots, t.control, t.output, s.rows, s.sequences};
+  out.push_back(
+      {Opcode::kSample, s.logit_rows(), s.rows_of_sample, [sample](uint32_t first, uint32_t count) mutable {
+         sample.first_row = first;
+         sample.num_rows = count;
+         return make_instruction(sample);
+       }});
+  const Advance advance{t.sampled, t.host_stop, t.rows,         t.slots,    t.control,
+                        t.output,  s.rows,      s.logit_rows(), s.sequences};
   out.push_back(
       {Opcode::kAdvance, 1, 1, [advance](uint32_t, uint32_t) { return make_instruction(advance); }});
   return out;

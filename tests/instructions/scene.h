@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "instructions/common/residual.h"
 #include "instructions/isa.h"
 #include "vm/state/control.h"
 #include "vm/state/limits.h"
@@ -82,6 +83,10 @@ struct Shape {
   uint32_t rows = kDefaultRows;            // of a pass
   uint32_t sequences = kDefaultSequences;  // slots; no multiple of 5
   uint32_t rows_of_sample = 1;             // that an instance of `sample` may take
+  uint32_t tile_rows =
+      0;  // of an instance, where matrices are multiplied with tiles of rows; 0: with vectors
+  uint32_t square_cols() const { return tile_rows > 0 ? kSquareColsOfGemm : kSquareColsOfMatvec; }
+  uint32_t logit_rows() const { return serval::logit_rows({.rows = rows, .sequences = sequences}); }
   std::string text() const;
 };
 
@@ -92,10 +97,11 @@ struct ShapeLimits {
   uint32_t max_kv_heads = 4;
   uint32_t max_context = 700;
   std::vector<uint32_t> rows = {};  // of a pass: one of these; none: 16, which a GPU's kernels take
+  bool tiles = false;               // now and then tiles of rows, if `rows` are given
 };
 Shape random_shape(Random& random, const ShapeLimits& limits);
 
-// All instances of one instruction that a pass needs, however it is divided.
+// All instances of one instruction that a pass needs, however it is divided. Of tiles, a part is one.
 struct Stage {
   Opcode opcode;
   uint32_t units;          // what there is to divide

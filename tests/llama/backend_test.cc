@@ -104,6 +104,29 @@ TEST(HostBackend, RowClassesShareOneState) {
   EXPECT_EQ(decoder.program().limits.rows, 1U);
 }
 
+// Programs of tiles add up the squares of a residual in larger groups: what comes of it is the same but for
+// rounding, and has the same bits however many rows a tile has, on however many SMs.
+TEST(HostBackend, TilesOfRowsDoNotShow) {
+  LlamaConfig config = tiny_config();
+  config.hidden_size = 128;
+  config.intermediate_size = 192;
+  const auto weights = std::make_shared<const ModelWeights>(ModelWeights::random(config, 3));
+  const std::vector<int32_t> tokens = random_tokens(config, 250, 1);
+  const auto logits_of = [&](uint32_t sms, uint32_t rows, uint32_t tile_rows) {
+    BackendOptions options = host_options(kContext, sms);
+    options.limits.rows = rows;
+    options.limits.tile_rows = tile_rows;
+    return Decoder(config, weights, options).force(tokens);
+  };
+  const auto tiled = logits_of(7, 250, 64), vectors = logits_of(7, 16, 0);
+  ASSERT_EQ(tiled.size(), vectors.size());
+  for (size_t t = 0; t < tiled.size(); ++t) {
+    for (size_t i = 0; i < tiled[t].size(); ++i) ASSERT_NEAR(tiled[t][i], vectors[t][i], 0.05) << t;
+  }
+  EXPECT_EQ(logits_of(3, 250, 8), tiled);
+  EXPECT_EQ(logits_of(1, 100, 256), tiled);
+}
+
 TEST(HostBackend, CompilesAProgramForEachRowClass) {
   BackendOptions options = host_options(kContext, 7);
   options.row_classes = {4};

@@ -54,19 +54,21 @@ void Decoder::feed_prompt(const Sequence& sequence, uint32_t slot, uint32_t chun
   for (uint32_t at = 0; at < length; at += chunk) {
     const uint32_t rows = std::min(chunk, length - at);
     std::fill(std::begin(state.rows), std::end(state.rows), PassRow{});
+    // The row that wants logits comes first, the chunk's last token.
     for (uint32_t r = 0; r < rows; ++r) {
+      const uint32_t position = at + (r + rows - 1) % rows;
       state.rows[r] = {.active = 1,
-                       .wants_logits = at + r + 1 == length ? 1U : 0U,
+                       .wants_logits = position + 1 == length ? 1U : 0U,
                        .slot = slot,
-                       .token = sequence.prompt[at + r],
-                       .position = at + r};
+                       .token = sequence.prompt[position],
+                       .position = position};
     }
     backend_->run(1, {});
     if (at + rows < length) continue;
-    const OutputToken& first = state.output[0][rows - 1];
+    const OutputToken& first = state.output[0][0];
     answer.tokens.push_back(first.token);
     answer.log_probabilities.push_back(first.log_probability);
-    answer.logits.push_back(logits(static_cast<int>(rows) - 1));
+    answer.logits.push_back(logits(0));
   }
 }
 
@@ -104,8 +106,9 @@ std::vector<std::vector<float>> Decoder::force(std::span<const int32_t> tokens) 
   StateBlock& state = backend_->state();
   begin({.prompt = {tokens.begin(), tokens.end()}}, 0);
   std::vector<std::vector<float>> out;
-  for (size_t at = 0; at < tokens.size(); at += state.rows.size()) {
-    const size_t rows = std::min<size_t>(state.rows.size(), tokens.size() - at);
+  const size_t most = logit_rows(state.limits);
+  for (size_t at = 0; at < tokens.size(); at += most) {
+    const size_t rows = std::min(most, tokens.size() - at);
     std::fill(std::begin(state.rows), std::end(state.rows), PassRow{});
     for (size_t r = 0; r < rows; ++r) {
       state.rows[r] = {.active = 1,

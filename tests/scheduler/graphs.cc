@@ -21,7 +21,10 @@ constexpr uint32_t kContext = 300, kKvBlocks = 7, kLanes = 2;
 
 class RandomGraph {
  public:
-  explicit RandomGraph(uint32_t seed) : max_rows_(kRows[seed % std::size(kRows)]), random_(seed) {
+  explicit RandomGraph(uint32_t seed)
+      : max_rows_(kRows[seed % std::size(kRows)]),
+        logit_rows_(logit_rows({.rows = max_rows_, .sequences = kSequences})),
+        random_(seed) {
     add_tensors();
   }
   Graph build();
@@ -44,7 +47,7 @@ class RandomGraph {
   MatvecResidual matvec_residual(TensorId weights, TensorId input, uint32_t in_cols) const;
   void attention(uint32_t layer);
 
-  const uint32_t max_rows_;
+  const uint32_t max_rows_, logit_rows_;
   std::mt19937 random_;
   Graph graph_;
   TensorId rows_, slots_, sampled_, control_, output_, host_stop_, block_table_;
@@ -86,8 +89,9 @@ void RandomGraph::add_tensors() {
   query_ = activation("query", kQHeads * kHeadDim, DType::kBF16);
   attention_ = activation("attention", kQHeads * kHeadDim, DType::kBF16);
   mlp_ = activation("mlp", kIntermediate, DType::kBF16);
-  logits_ = activation("logits", kVocab, DType::kF32);
-  unit_softmax_ = activation("unit_softmax", vocabulary_units(kVocab) * kUnitSoftmaxCols, DType::kF32);
+  logits_ = tensor("logits", logit_rows_, kVocab, DType::kF32, TensorKind::kActivation);
+  unit_softmax_ = tensor("unit_softmax", logit_rows_, vocabulary_units(kVocab) * kUnitSoftmaxCols,
+                         DType::kF32, TensorKind::kActivation);
   const PartialLayout partial{kLanes, kQHeads / kKvHeads, kHeadDim, whole_row_tiles(max_rows_)};
   partial_ = tensor("partial", partial.rows_of_all(kKvHeads), partial.cols(kContext), DType::kF32,
                     TensorKind::kActivation);
@@ -119,10 +123,17 @@ void RandomGraph::ranges(uint32_t units, Fn&& fn) {
 
 template <class Op>
 void RandomGraph::by_units(Op op, uint32_t units) {
+  const uint32_t rows = op.num_rows;
   ranges(units, [&](uint32_t first, uint32_t count) {
     op.first_unit = first;
     op.num_units = count;
-    add(op);
+    // All rows in one, or each half of them in an instance of its own.
+    const uint32_t half = below(2) == 0 ? rows : (rows + 1) / 2;
+    for (uint32_t row = 0; row < rows; row += half) {
+      op.first_row = row;
+      op.num_rows = std::min(half, rows - row);
+      add(op);
+    }
   });
 }
 
@@ -148,7 +159,8 @@ QkvRope RandomGraph::qkv_rope(uint32_t layer) const {
           .kv_blocks = kKvBlocks,
           .epsilon = 1e-5F,
           .max_rows = max_rows_,
-          .max_sequences = kSequences};
+          .max_sequences = kSequences,
+          .num_rows = max_rows_};
 }
 
 MatvecResidual RandomGraph::matvec_residual(TensorId weights, TensorId input, uint32_t in_cols) const {
@@ -163,7 +175,8 @@ MatvecResidual RandomGraph::matvec_residual(TensorId weights, TensorId input, ui
           .num_units = 0,
           .in_cols = in_cols,
           .out_cols = kHidden,
-          .max_rows = max_rows_};
+          .max_rows = max_rows_,
+          .num_rows = max_rows_};
 }
 
 void RandomGraph::attention(uint32_t layer) {
@@ -192,9 +205,9 @@ void RandomGraph::stage() {
   graph_.begin_stage("stage " + std::to_string(graph_.stages.size()));
   switch (below(9)) {
     case 0:
-      return by_units(
-          Embed{table_, rows_, norm_, residual_, weighted_, squares_, 0, 0, kHidden, kVocab, max_rows_},
-          kHidden / kUnitRows);
+      return by_units(Embed{table_, rows_, norm_, residual_, weighted_, squares_, 0, 0, kHidden, kVocab,
+                            max_rows_, 0, max_rows_},
+                      kHidden / kUnitRows);
     case 1:
       return by_units(qkv_rope(below(2)), (kQHeads + 2 * kKvHeads) * kHeadDim / kUnitRows);
     case 2:
@@ -209,16 +222,16 @@ void RandomGraph::stage() {
       return by_units(matvec_residual(wo_, attention_, kQHeads * kHeadDim), kHidden / kUnitRows);
     case 5:
       return by_units(GateUpSilu{weighted_, squares_, gate_, up_, rows_, mlp_, 0, 0, kHidden, kIntermediate,
-                                 1e-5F, 0, max_rows_},
+                                 1e-5F, 0, max_rows_, 0, max_rows_},
                       kIntermediate / kUnitRows);
     case 6:
       return by_units(matvec_residual(down_, mlp_, kIntermediate), kHidden / kUnitRows);
     case 7:
       return by_units(LmHead{weighted_, squares_, table_, rows_, logits_, unit_softmax_, 0, 0, kHidden,
-                             kVocab, 1e-5F, max_rows_},
+                             kVocab, 1e-5F, max_rows_, 0, logit_rows_},
                       static_cast<uint32_t>(vocabulary_units(kVocab)));
     default:
-      ranges(max_rows_, [&](uint32_t first, uint32_t count) {
+      ranges(logit_rows_, [&](uint32_t first, uint32_t count) {
         add(Sample{logits_, unit_softmax_, rows_, slots_, sampled_, first, count, kVocab, max_rows_,
                    kSequences});
       });
@@ -229,7 +242,7 @@ Graph RandomGraph::build() {
   graph_.limits = {kVocab, kContext, kKvBlocks, max_rows_, kSequences};
   for (uint32_t n = 1 + below(12); n > 0; --n) stage();
   graph_.begin_stage("advance");
-  add(Advance{sampled_, host_stop_, rows_, slots_, control_, output_, max_rows_, kSequences});
+  add(Advance{sampled_, host_stop_, rows_, slots_, control_, output_, max_rows_, logit_rows_, kSequences});
   return std::move(graph_);
 }
 

@@ -89,6 +89,8 @@ class Hand {
               units,
               kHidden,
               kVocab,
+              kDefaultRows,
+              0,
               kDefaultRows},
         waits, signals);
   }
@@ -108,6 +110,8 @@ class Hand {
                    kIntermediate,
                    1e-5F,
                    0,
+                   kDefaultRows,
+                   0,
                    kDefaultRows},
         waits, signals);
   }
@@ -126,6 +130,8 @@ class Hand {
                        kIntermediate,
                        kHidden,
                        0,
+                       kDefaultRows,
+                       0,
                        kDefaultRows},
         waits, signals);
   }
@@ -143,6 +149,8 @@ class Hand {
                kHidden,
                kVocab,
                1e-5F,
+               kDefaultRows,
+               0,
                kDefaultRows},
         waits, signals);
   }

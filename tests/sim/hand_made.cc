@@ -44,7 +44,8 @@ MatvecResidual product(const Tensors& t, uint32_t units) {
           .num_units = units,
           .in_cols = kCols,
           .out_cols = kMaxUnits * kUnitRows,
-          .max_rows = kDefaultRows};
+          .max_rows = kDefaultRows,
+          .num_rows = kDefaultRows};
 }
 
 }  // namespace

@@ -78,8 +78,9 @@ struct Group {
   uint32_t lane;
   std::byte* scratch;     // kScratchBytes of shared memory, contents undefined
   void* const* operands;  // base of each tensor operand, in shared memory
-  const PassRow* rows;    // [kTableRows] of this pass, in shared memory
-  uint64_t* inputs;       // the phase after which the inputs may be read, and its parity
+  const PassRow*
+      rows;  // of this pass: [kTableRows] in shared memory, or all in GPU memory (Config::kSharedRows)
+  uint64_t* inputs;  // the phase after which the inputs may be read, and its parity
   uint32_t inputs_parity;
   uint64_t* barrier;         // of kConsumerWarps arrivals
   uint32_t* barrier_parity;  // this thread's

@@ -13,6 +13,7 @@
 #include "vm/device/device_array.h"
 #include "vm/device/isa.h"
 #include "vm/device/recording_buffers.h"
+#include "vm/device/tensor_maps.h"
 #include "vm/state/names.h"
 
 namespace serval {
@@ -40,14 +41,6 @@ std::vector<ResolvedWait> resolve(const Program& program) {
 void check_program(const Program& program, const DeviceIsa& isa, const DeviceMemory& memory) {
   check_structure(program);
   check_records(program, isa.check, "program");
-  if (program.machine.pages_per_sm > isa.pages) {
-    throw Error(ErrorKind::kRuntime, fmt::format("program: compiled for {} pages an SM; the kernel has {}",
-                                                 program.machine.pages_per_sm, isa.pages));
-  }
-  if (program.limits.rows > isa.kernels.back().rows) {
-    throw Error(ErrorKind::kRuntime, fmt::format("program: {} rows a pass; limit: {} (the kernels)",
-                                                 program.limits.rows, isa.kernels.back().rows));
-  }
   for (uint32_t t = 0; t < program.tensors.size(); ++t) {
     if (t >= memory.size() || !memory.bound({t})) {
       throw Error(ErrorKind::kRuntime,
@@ -75,6 +68,7 @@ struct DeviceInterpreter::Impl {
   uint32_t run(cudaStream_t stream, const std::function<void(uint32_t)>& on_pass,
                const std::function<void()>& enqueue_after);
 
+  void check_kernels() const;
   void* base_of(const DeviceMemory& memory, const char* name) const;
   std::vector<void*> tensor_bases(const DeviceMemory& memory) const;
   BoundProgram bound(const DeviceMemory& memory) const;
@@ -102,6 +96,7 @@ struct DeviceInterpreter::Impl {
   DeviceArray<uint32_t> counters;
   DeviceArray<uint32_t> words;
   DeviceArray<void*> tensors;
+  DeviceArray<EncodedMap> tensor_maps;
   DeviceArray<FaultRecord> faults;
   PinnedArray<uint32_t> host_words{kNumHostWords};
   CudaEvent began, ended, all_done;                     // the kernel, and what follows it in the stream
@@ -124,11 +119,13 @@ DeviceInterpreter::Impl::Impl(const Program& program_in, const DeviceIsa& isa_in
       counters(program.counters.size() * device::kCounterStride),
       words(kProgress + program.machine.sms),
       tensors(tensor_bases(memory)),
+      tensor_maps(make_tensor_maps(program, isa, memory)),
       faults(program.machine.sms),
       host_stop(static_cast<const uint32_t*>(base_of(memory, state_tensor::kHostStop))) {
   for (const DeviceKernelChoice& choice : isa.kernels) {
     if (choice.runs == nullptr || choice.runs(program)) kernels.push_back(&choice);
   }
+  check_kernels();
   for (const DeviceKernelChoice* choice : kernels)
     SERVAL_CUDA_CHECK(static_cast<cudaError_t>(choice->plain.prepare()));
   int sms = 0;
@@ -146,6 +143,19 @@ DeviceInterpreter::Impl::Impl(const Program& program_in, const DeviceIsa& isa_in
   launch.published = host_words.device_data() + kPublished;
   launch.host_aborted = host_words.device_data() + kAborted;
   launch.host_stop = host_stop;
+}
+
+void DeviceInterpreter::Impl::check_kernels() const {
+  const unsigned rows = kernels.empty() ? 0 : kernels.back()->rows;
+  if (program.limits.rows > rows) {
+    throw Error(ErrorKind::kRuntime,
+                fmt::format("program: {} rows a pass; limit: {} (the kernels)", program.limits.rows, rows));
+  }
+  for (const DeviceKernelChoice* choice : kernels) {
+    if (program.machine.pages_per_sm <= choice->pages) continue;
+    throw Error(ErrorKind::kRuntime, fmt::format("program: compiled for {} pages an SM; the kernel has {}",
+                                                 program.machine.pages_per_sm, choice->pages));
+  }
 }
 
 void* DeviceInterpreter::Impl::base_of(const DeviceMemory& memory, const char* name) const {
@@ -170,6 +180,7 @@ BoundProgram DeviceInterpreter::Impl::bound(const DeviceMemory& memory) const {
           .waits = waits.data(),
           .signals = signals.data(),
           .tensors = tensors.data(),
+          .tensor_maps = reinterpret_cast<const std::byte*>(tensor_maps.data()),
           .counters = counters.data(),
           .ticket = words.data() + kTicket,
           .num_instructions = static_cast<uint32_t>(program.instructions.size()),
@@ -326,12 +337,13 @@ DeviceInterpreter::DeviceInterpreter(const Program& program, const DeviceIsa& is
 
 DeviceInterpreter::~DeviceInterpreter() = default;
 
-uint32_t DeviceInterpreter::run(uint32_t row_bound, uint32_t passes, bool any_logits, void* stream,
+uint32_t DeviceInterpreter::run(uint32_t row_bound, uint32_t passes, uint32_t logit_bound, void* stream,
                                 const std::function<void(uint32_t)>& on_pass,
                                 const std::function<void()>& enqueue_after) {
   impl_->launch.row_bound = std::max(row_bound, 1U);
+  impl_->launch.logit_bound = logit_bound;
   impl_->launch.passes = passes;
-  impl_->launch.any_logits = any_logits ? 1 : 0;
+  impl_->launch.any_logits = logit_bound > 0 ? 1 : 0;
   return impl_->run(static_cast<cudaStream_t>(stream), on_pass, enqueue_after);
 }
 

@@ -54,11 +54,11 @@ class DeviceInterpreter {
   // Runs up to `passes` passes from the state as it stands, in `stream` (a cudaStream_t; earlier work in it
   // is finished first), until the program's control says which is the last; calls on_pass(p) on this thread
   // for each of them, in order, as soon as output[p] is known to be complete. `row_bound`: rows of the pass
-  // from this one on are not active; `any_logits`: some row of the first pass wants logits. `enqueue_after`,
+  // from this one on are not active; `logit_bound`: from this one on they want no logits. `enqueue_after`,
   // if there is one, puts work into the stream that follows the kernel, also one that ends in a fault: it may
   // run while on_pass is called. Returns the passes run, when all of that is done. Throws
   // Error(kDeviceFault) with the fault's report; counters are zeroed then, and the next launch starts afresh.
-  uint32_t run(uint32_t row_bound, uint32_t passes, bool any_logits, void* stream,
+  uint32_t run(uint32_t row_bound, uint32_t passes, uint32_t logit_bound, void* stream,
                const std::function<void(uint32_t)>& on_pass, const std::function<void()>& enqueue_after = {});
   // Of the last run: what the kernel alone took.
   double kernel_us() const;

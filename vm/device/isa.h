@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "vm/device/launch.h"
 #include "vm/program.h"
@@ -22,16 +23,29 @@ struct DeviceKernelChoice {
   DeviceKernel plain;
   DeviceKernel recording;        // the same, which also records events; without functions: there is none
   unsigned rows;                 // that a pass may have
+  unsigned pages;                // of an SM's ring: what a program may be compiled for
   bool (*runs)(const Program&);  // null: it runs every program
 };
 
+// Units (8 weight rows each) of a GEMM's tile.
+inline constexpr uint32_t kTileUnits = 16;
+
+// In which boxes the copy engine brings a tensor (vm/device/tensor_maps.h).
+enum class BoxKind : uint8_t {
+  kNone,
+  kTiles,      // weights: a tile's units
+  kHalfTiles,  // weights: half as many
+  kRows,       // fp32: 32 rows and columns
+};
+
 struct DeviceIsa {
-  // The first that can run a pass does; the last can run all, of programs of up to as many rows.
+  // The first that can run a pass does; of those that run a program, the last takes the most rows.
   std::span<const DeviceKernelChoice> kernels;
-  unsigned pages;  // of an SM's ring, at least: what a program may be compiled for
   // Why a record may not run on this program ("" if it may).
   std::string (*check)(const Program&, const Instruction&);
   const char* (*name)(uint16_t opcode);
+  // Of each tensor, in which boxes GEMMs read it. May be null, or return nothing: none is read so.
+  std::vector<BoxKind> (*boxes)(const Program&) = nullptr;
 };
 
 }  // namespace serval

@@ -82,7 +82,14 @@ struct IsaList<StreamList<StreamTypes...>, Ops...> {
   }
   static __device__ bool in_range(const Instruction& record) {
     bool good = false;
-    dispatch(record, [&]<class Op>(const Op& op) { good = DeviceOp<Op>::in_range(op); });
+    dispatch(record, [&]<class Op>(const Op& op) {
+      if constexpr (kStreams<Op>) {
+        uint32_t stream = kNoStream;
+        (void)((++stream == stream_of<Op>() ? (good = in_range_of<StreamTypes>(op), true) : false) || ...);
+      } else {
+        good = DeviceOp<Op>::in_range(op);
+      }
+    });
     return good;
   }
   static __device__ uint32_t num_tensors(uint32_t opcode) {
@@ -92,6 +99,11 @@ struct IsaList<StreamList<StreamTypes...>, Ops...> {
   }
 
  private:
+  template <class Stream, class Op>
+  static __device__ __forceinline__ bool in_range_of(const Op& op) {
+    if constexpr (Streams<Stream, Op>) return Stream::template Op<Op>::in_range(op);
+    return false;
+  }
   // A record's shape, in the terms of each stream that can run it.
   template <class Stream>
   struct ShapeOf {
@@ -101,7 +113,7 @@ struct IsaList<StreamList<StreamTypes...>, Ops...> {
   template <class Stream, class Op>
   static __device__ __forceinline__ void set_shape(Shapes& shapes, const RecordSlot& slot, const Op& op) {
     if constexpr (Streams<Stream, Op>)
-      static_cast<ShapeOf<Stream>&>(shapes).shape = DeviceOp<Op>::shape(slot, op);
+      static_cast<ShapeOf<Stream>&>(shapes).shape = Stream::template Op<Op>::shape(slot, op);
   }
 
   template <class Op>
@@ -141,9 +153,9 @@ __device__ __forceinline__ void run_loader(Shared<Config>& s, const Launch& laun
       role.recorder.stamp(n, EventKind::kLoadBegin);
       Isa::with_stream(*role.slot, [&]<class Stream>(const typename Stream::Plan& plan) {
         Stream::load(role, plan, [&](uint32_t unit, uint32_t matrix) {
-          const std::byte* pages = nullptr;
+          typename Stream::Pages pages{};
           Isa::dispatch(role.slot->record, [&]<class Op>(const Op& op) {
-            if constexpr (Streams<Stream, Op>) pages = DeviceOp<Op>::pages_of(*role.slot, op, unit, matrix);
+            if constexpr (Streams<Stream, Op>) pages = Stream::pages_of(role, op, unit, matrix);
           });
           return pages;
         });
@@ -249,7 +261,7 @@ __device__ __forceinline__ void consume_group(Role& role) {
                     .lane = role.lane,
                     .scratch = s.activations,
                     .operands = role.slot->operands,
-                    .rows = s.rows,
+                    .rows = Role::Config::kSharedRows == 0 ? role.launch.program.rows : s.rows,
                     .inputs = role.inputs_ready(),
                     .inputs_parity = role.inputs_parity(),
                     .barrier = &s.consumer_barrier,

@@ -10,13 +10,14 @@
 // instructions at the same time; what differs from one streaming instruction to another is
 //
 //   shape(slot, op)            what it works on: the stream's Shape
-//   pages_of(slot, op, unit, matrix)  where its pages are
 //
-// and whatever storing its results takes. A stream is a way in which pages meet activations, such as
-// instructions/common/matvec.cuh. An instruction set names the streams that its kernels have; an instruction
-// runs on the first of them whose Shape it gives. A stream is a struct with `Plan`, which all roles work by,
-// and the functions
+// and whatever finding its pages and storing its results takes. A stream is a way in which pages meet
+// activations, such as instructions/common/matvec.cuh. An instruction set names the streams that its kernels
+// have; an instruction runs on the first of them whose Shape it gives. A stream is a struct with `Op<T>`,
+// what instruction T says in the stream's terms (DeviceOp<T>, or a template of the stream's own), `Plan`,
+// which all roles work by, `Pages`, and the functions
 //
+//   pages_of(role, op, unit, matrix)    where its pages are: Pages
 //   plan<Config>(launch, shape)         the Plan
 //   has_chunks(plan)                    of activations: its consumers wait for them, and so for its inputs
 //   load(role, plan, pages_of), prepare(role, plan), consume(role, plan, with_op, signal)
@@ -50,7 +51,7 @@ struct DeviceOp;
 // The stream can run the instruction, which says what it works on in the stream's terms.
 template <class Stream, class Op>
 concept Streams = requires(const Op& op, const RecordSlot& slot) {
-  { DeviceOp<Op>::shape(slot, op) } -> std::same_as<typename Stream::Shape>;
+  { Stream::template Op<Op>::shape(slot, op) } -> std::same_as<typename Stream::Shape>;
 };
 
 // Runs a group instruction, in a kernel that is compiled for Config.

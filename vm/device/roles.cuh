@@ -65,6 +65,9 @@ struct LoaderRole {
   uint32_t record = 0;  // counted from the launch's first
   uint32_t next_page = 0;
 
+  __device__ __forceinline__ void wait_inputs() const {
+    wait_phase(&s.inputs_ready[record % kRecordSlots], record / kRecordSlots & 1, &s.exit);
+  }
   // Copies the next page of the ring from global memory as soon as there is room and not too much is under
   // way; address and size are multiples of 16.
   template <class Recorder>

@@ -35,6 +35,7 @@ inline constexpr uint32_t kPartialBytes = 8 * 1024;
 // for; and how a block's memory is divided.
 template <uint32_t kRowsOf, uint32_t kRingPagesOf, uint32_t kScratchKib, uint32_t kActivationRows>
 struct KernelConfig {
+  static constexpr bool kMultipliesTiles = false;
   static constexpr uint32_t kRows = kRowsOf;
   static constexpr uint32_t kRingPages = kRingPagesOf;
   static constexpr uint32_t kPageReaders = 1;                       // consumer warps that read a page
@@ -54,6 +55,7 @@ struct KernelConfig {
 // The same of a kernel whose products are GEMMs: the tokens of a tile take the place of a pass's rows.
 template <uint32_t kRowsOf, uint32_t kTileTokensOf, uint32_t kRingPagesOf, uint32_t kChunkSlotsOf>
 struct GemmConfig {
+  static constexpr bool kMultipliesTiles = true;
   static constexpr uint32_t kRows = kRowsOf;
   static constexpr uint32_t kTileTokens = kTileTokensOf;
   static constexpr uint32_t kRingPages = kRingPagesOf;

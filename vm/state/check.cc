@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "vm/base/error.h"
@@ -48,24 +48,38 @@ void check_row(const StateLimits& limits, const StateBlock& state, uint32_t r) {
   limit(r, "end_position", state.slots[row.slot].end_position, int64_t{limits.max_context} + 1);
   limit(r, "num_stop_tokens", state.slots[row.slot].num_stop_tokens, kMaxStopTokens + 1);
   const std::span<const int32_t> blocks = state.blocks_of(row.slot);
+  if (row.wants_logits != 0 && r >= logit_rows(limits))
+    refuse(fmt::format("row {}: wants logits; only the first {} rows may", r, logit_rows(limits)));
   for (uint32_t block = 0; block <= last_position(state, row) / kKvBlockTokens; ++block) {
     limit(r, "KV block", blocks[block], limits.kv_blocks);
   }
 }
 
-// What two rows may not share, and the row that has it.
-struct RowPosition {
-  uint32_t slot, position, row;
+// What two rows may not share: a token of a sequence, and a place in the KV cache.
+struct RowKey {
+  uint64_t token;  // slot and position
+  uint64_t place;  // KV block and position in it
+  uint32_t row;
 };
 
-void check_positions(std::vector<RowPosition> positions) {
-  std::ranges::sort(positions, {}, [](const RowPosition& p) { return std::tie(p.slot, p.position, p.row); });
-  const auto same = std::ranges::adjacent_find(positions, [](const RowPosition& a, const RowPosition& b) {
-    return a.slot == b.slot && a.position == b.position;
-  });
-  if (same == positions.end()) return;
-  refuse(fmt::format("rows {} and {}: same slot {} and position {}", same->row, (same + 1)->row, same->slot,
-                     same->position));
+template <auto Member>
+const RowKey* find_same(std::vector<RowKey>& keys) {
+  const auto value = [](const RowKey& key) { return std::pair(key.*Member, key.row); };
+  std::ranges::sort(keys, {}, value);
+  const auto same = std::ranges::adjacent_find(keys, {}, Member);
+  return same == keys.end() ? nullptr : &*same;
+}
+
+void check_keys(const StateBlock& state, std::vector<RowKey> keys) {
+  if (const RowKey* same = find_same<&RowKey::token>(keys)) {
+    const PassRow& row = state.rows[same->row];
+    refuse(fmt::format("rows {} and {}: same slot {} and position {}", same->row, same[1].row, row.slot,
+                       row.position));
+  }
+  if (const RowKey* same = find_same<&RowKey::place>(keys)) {
+    refuse(fmt::format("rows {} and {}: same token {} of KV block {}", same->row, same[1].row,
+                       same->place % kKvBlockTokens, same->place / kKvBlockTokens));
+  }
 }
 
 }  // namespace
@@ -75,16 +89,18 @@ void check_state(const Program& program, const StateBlock& state) {
   check_room(limits, state);
   const uint32_t passes = state.control.passes_wanted, most = launch_passes(limits.rows);
   if (passes < 1 || passes > most) refuse(fmt::format("passes: {}, limit 1 to {}", passes, most));
-  std::vector<RowPosition> positions;
-  positions.reserve(limits.rows);
+  std::vector<RowKey> keys;
+  keys.reserve(limits.rows);
   for (uint32_t r = 0; r < state.rows.size(); ++r) {
     const PassRow& row = state.rows[r];
     if (!row_is_active(row)) continue;
     if (r >= limits.rows) refuse(fmt::format("row {}: active, the program has {} rows", r, limits.rows));
     check_row(limits, state, r);
-    positions.push_back({row.slot, row.position, r});
+    const auto block = static_cast<uint64_t>(state.blocks_of(row.slot)[row.position / kKvBlockTokens]);
+    keys.push_back(
+        {uint64_t{row.slot} << 32 | row.position, block * kKvBlockTokens + row.position % kKvBlockTokens, r});
   }
-  check_positions(std::move(positions));
+  check_keys(state, std::move(keys));
 }
 
 }  // namespace serval

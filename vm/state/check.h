@@ -7,10 +7,12 @@
 namespace serval {
 
 // Throws Error(kUsage) naming the row and field unless the block has room for the program (as many rows, the
-// same sequences and blocks of a sequence), only rows of the program are active, 1 <= passes_wanted <=
+// same sequences and blocks of a sequence), only rows of the program are active, only the first
+// logit_rows() want logits, 1 <= passes_wanted <=
 // launch_passes() of its rows, and for every active row: slot, token and position are within the program's
 // limits, the blocks up to the last position that it may reach in this launch exist, its slot's end_position
-// <= max_context, and no other row has the same slot and position. Takes rows × log(rows), and blocks.
+// <= max_context, and no other row has the same slot and position, or the same place in the KV
+// cache. Takes rows × log(rows), and blocks.
 void check_state(const Program& program, const StateBlock& state);
 
 }  // namespace serval

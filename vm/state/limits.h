@@ -1,6 +1,7 @@
 // What a state block may hold: the limits that a program is compiled for.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace serval {
@@ -21,5 +22,12 @@ struct StateLimits {
   uint32_t sequences = kDefaultSequences;  // slots, 1 to kLargestSequences
   friend bool operator==(const StateLimits&, const StateLimits&) = default;
 };
+
+// The first rows of a pass: only they may want logits, so that there is no room for those of every token of a
+// long prompt. One of each sequence, or as many as a short pass has.
+inline constexpr uint32_t kLeastLogitRows = 64;
+constexpr uint32_t logit_rows(const StateLimits& limits) {
+  return std::min(limits.rows, std::max(limits.sequences, kLeastLogitRows));
+}
 
 }  // namespace serval

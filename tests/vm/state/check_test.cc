@@ -38,7 +38,6 @@ struct Case {
     std::ranges::copy(blocks_of_slot, state->blocks_of(slot).begin());
   }
   PassRow& row(size_t r) { return state->rows[r]; }
-  void fill_blocks(uint32_t slot) { std::ranges::fill(state->blocks_of(slot), 1); }
   int32_t& block(size_t entry) { return state->block_table[entry]; }
 };
 
@@ -97,12 +96,15 @@ TEST(CheckState, LimitsThePassesOfManyRows) {
 }
 
 TEST(CheckState, FindsTheSamePlaceAmongManyRows) {
-  const StateLimits most{kVocab, kContext, kKvBlocks, kLargestRows, 64};
+  constexpr uint32_t kBlocksOfSlot = 4;
+  const StateLimits most{kVocab, kContext, kKvBlocks + 64 * kBlocksOfSlot, kLargestRows, 64};
   const auto fill = [](Case& c) {
     for (uint32_t r = 4; r < kLargestRows; ++r) {
       c.row(r) = {.active = 1, .wants_logits = 0, .slot = 3 + r / 160, .token = 1, .position = r % 160};
       c.state->slots[c.row(r).slot].end_position = kContext;
-      c.fill_blocks(c.row(r).slot);
+      const uint32_t slot = c.row(r).slot;
+      for (uint32_t b = 0; b < kBlocksOfSlot; ++b)
+        c.state->blocks_of(slot)[b] = static_cast<int32_t>(kKvBlocks + slot * kBlocksOfSlot + b);
     }
   };
   EXPECT_EQ(refusal(fill, most), "accepted");
@@ -114,6 +116,26 @@ TEST(CheckState, FindsTheSamePlaceAmongManyRows) {
                   },
                   most),
               HasSubstr("rows 900 and 8000: same slot 8 and position 100"));
+}
+
+TEST(CheckState, TwoSequencesWriteDifferentTokens) {
+  EXPECT_THAT(refusal([](Case& c) {
+                c.row(3).position = 70;
+                c.state->blocks_of(2)[1] = 6;
+              }),
+              HasSubstr("rows 0 and 3: same token 6 of KV block 6"));
+}
+
+TEST(CheckState, OnlyTheFirstRowsWantLogits) {
+  const StateLimits many{kVocab, kContext, kKvBlocks, 256, 16};
+  const auto at = [](uint32_t r) {
+    return [r](Case& c) {
+      c.row(r) = c.row(3);
+      c.row(3) = {};
+    };
+  };
+  EXPECT_EQ(refusal(at(63), many), "accepted");
+  EXPECT_THAT(refusal(at(64), many), HasSubstr("row 64: wants logits; only the first 64 rows may"));
 }
 
 TEST(CheckState, LimitsTheSlot) {

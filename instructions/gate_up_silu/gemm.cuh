@@ -1,0 +1,42 @@
+// gate_up_silu in programs that multiply tiles of rows.
+#pragma once
+
+#include "instructions/common/gemm.cuh"
+#include "instructions/gate_up_silu/op.h"
+
+namespace serval::device {
+
+template <>
+struct GemmOp<GateUpSilu> {
+  static __device__ bool in_range(const GateUpSilu& op) {
+    return op.num_units == gemm::kTileUnits / 2 &&
+           gemm::units_in_range(op.first_unit, op.num_units, gemm::kTileUnits / 2,
+                                op.intermediate / kUnitRows) &&
+           gemm::rows_in_range(op);
+  }
+  static __device__ gemm::Shape shape(const RecordSlot& slot, const GateUpSilu& op) {
+    return {.activations = tensor<&GateUpSilu::weighted, const std::byte>(slot),
+            .squares = tensor<&GateUpSilu::squares, const float>(slot),
+            .epsilon = op.epsilon,
+            .image_rows = op.max_rows,
+            .first_row = op.first_row,
+            .end_row = op.first_row + op.num_rows,
+            .units = gemm::Units::kPairs,
+            .cols = op.hidden,
+            .logits_only = op.logits_only,
+            .adds = 0,
+            .block_table = nullptr,
+            .blocks_of_sequence = 0};
+  }
+  static __device__ gemm::Pages pages_of(const BoundProgram& program, const GateUpSilu& op, uint32_t half) {
+    return {gemm::tensor_map(program, half == 0 ? op.gate : op.up), op.first_unit};
+  }
+  template <class Role, uint32_t kValues>
+  static __device__ __forceinline__ void finish_tile(Role& role, const GateUpSilu& op,
+                                                     const gemm::WarpTile& tile, const float (&d)[kValues]) {
+    gemm::store_silu(role, tile, tensor<&GateUpSilu::output, std::byte>(*role.slot), op.max_rows,
+                     op.intermediate, op.first_unit, d);
+  }
+};
+
+}  // namespace serval::device

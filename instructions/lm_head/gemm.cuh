@@ -1,0 +1,92 @@
+// lm_head in programs that multiply tiles of rows.
+#pragma once
+
+#include "instructions/common/gemm.cuh"
+#include "instructions/common/unit_softmax.h"
+#include "instructions/lm_head/op.h"
+#include "vm/ptx/math.cuh"
+
+namespace serval::device {
+
+template <>
+struct GemmOp<LmHead> {
+  static __device__ bool in_range(const LmHead& op) {
+    return gemm::units_in_range(op.first_unit, op.num_units, gemm::kTileUnits,
+                                static_cast<uint32_t>(vocabulary_units(op.vocab))) &&
+           gemm::rows_in_range(op);
+  }
+  static __device__ gemm::Shape shape(const RecordSlot& slot, const LmHead& op) {
+    return {.activations = tensor<&LmHead::weighted, const std::byte>(slot),
+            .squares = tensor<&LmHead::squares, const float>(slot),
+            .epsilon = op.epsilon,
+            .image_rows = op.max_rows,
+            .first_row = op.first_row,
+            .end_row = op.first_row + op.num_rows,
+            .units = gemm::Units::kNeighbours,
+            .cols = op.hidden,
+            .logits_only = 1,
+            .adds = 0,
+            .block_table = nullptr,
+            .blocks_of_sequence = 0};
+  }
+  static __device__ gemm::Pages pages_of(const BoundProgram& program, const LmHead& op, uint32_t) {
+    return {gemm::tensor_map(program, op.weights), op.first_unit};
+  }
+  // Each thread finishes a unit's logits of a token at a time.
+  template <class Role, uint32_t kValues>
+  static __device__ __forceinline__ void finish_tile(Role& role, const LmHead& op, const gemm::WarpTile& tile,
+                                                     const float (&d)[kValues]) {
+    const gemm::UnitOfToken mine(tile);
+    const uint32_t unit = op.first_unit + tile.warpgroup * gemm::kWarpgroupUnits + mine.unit;
+    const uint32_t first = unit * kUnitRows;
+    const uint32_t count = first < op.vocab ? min(kUnitRows, op.vocab - first) : 0;
+    const uint32_t units = static_cast<uint32_t>(vocabulary_units(op.vocab));
+    const float* scales = gemm::workspace(role.s).scales[tile.buffer] + mine.token;
+    float* logits = tensor<&LmHead::logits, float>(*role.slot) + first;
+    auto* softmax = tensor<&LmHead::unit_softmax, float2>(*role.slot) + unit;
+    gemm::for_staged(role, tile, d, mine, [&](uint32_t block, const float* staged, bool exists) {
+      if (!exists || count == 0) return;
+      const size_t row = tile.first_token + block * gemm::kStagedTokens + mine.token;
+      float values[kUnitRows];
+      gemm::load_unit(values, staged, mine.token, mine.unit);
+      const float scale = scales[block * gemm::kStagedTokens];
+#pragma unroll
+      for (float& value : values) value *= scale;
+      store_logits(logits + row * op.vocab, values, count, op.vocab % 4 == 0);
+      ptx::store_relaxed(softmax + row * units, softmax_of(values, count));
+    });
+  }
+
+ private:
+  static __device__ __forceinline__ void store_logits(float* to, const float (&values)[kUnitRows],
+                                                      uint32_t count, bool aligned) {
+    if (count == kUnitRows && aligned) {
+      reinterpret_cast<float4*>(to)[0] = {values[0], values[1], values[2], values[3]};
+      reinterpret_cast<float4*>(to)[1] = {values[4], values[5], values[6], values[7]};
+      return;
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < kUnitRows; ++i) {
+      if (i < count) ptx::store_relaxed(to + i, values[i]);
+    }
+  }
+  // As common/unit_softmax.h has it.
+  static __device__ __forceinline__ float2 softmax_of(const float (&values)[kUnitRows], uint32_t count) {
+    float largest = -INFINITY, sums[kUnitRows];
+    uint32_t first = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < kUnitRows; ++i) {
+      const bool exists = i < count;
+      sums[i] = exists ? share_if_finite(values[i], ptx::exp(values[i])) : 0;
+      if (exists && values[i] > largest) largest = values[i], first = i;
+    }
+#pragma unroll
+    for (uint32_t step = 1; step < kUnitRows; step *= 2) {
+#pragma unroll
+      for (uint32_t i = 0; i < kUnitRows; i += 2 * step) sums[i] += sums[i + step];
+    }
+    return {largest, __uint_as_float(bits_with_first(__float_as_uint(sums[0]), first))};
+  }
+};
+
+}  // namespace serval::device

@@ -1,0 +1,47 @@
+// matvec_residual in programs that multiply tiles of rows.
+#pragma once
+
+#include "instructions/common/gemm.cuh"
+#include "instructions/matvec_residual/op.h"
+
+namespace serval::device {
+
+template <>
+struct GemmOp<MatvecResidual> {
+  static __device__ bool in_range(const MatvecResidual& op) {
+    return gemm::units_in_range(op.first_unit, op.num_units, gemm::kTileUnits, op.out_cols / kUnitRows) &&
+           gemm::rows_in_range(op);
+  }
+  static __device__ gemm::Shape shape(const RecordSlot& slot, const MatvecResidual& op) {
+    return {.activations = tensor<&MatvecResidual::input, const std::byte>(slot),
+            .squares = nullptr,
+            .epsilon = 0,
+            .image_rows = op.max_rows,
+            .first_row = op.first_row,
+            .end_row = op.first_row + op.num_rows,
+            .units = gemm::Units::kNeighbours,
+            .cols = op.in_cols,
+            .logits_only = op.logits_only,
+            .adds = 1,
+            .block_table = nullptr,
+            .blocks_of_sequence = 0};
+  }
+  static __device__ gemm::Pages pages_of(const BoundProgram& program, const MatvecResidual& op,
+                                         uint32_t part) {
+    if (part == gemm::kResidualPart)
+      return {gemm::tensor_map(program, op.residual), op.first_unit * kUnitRows};
+    return {gemm::tensor_map(program, op.weights), op.first_unit};
+  }
+  template <class Role, uint32_t kValues>
+  static __device__ __forceinline__ void finish_tile(Role& role, const MatvecResidual& op,
+                                                     const gemm::WarpTile& tile, const float (&d)[kValues]) {
+    gemm::add_to_residual(role, tile,
+                          {tensor<&MatvecResidual::residual, float>(*role.slot),
+                           tensor<&MatvecResidual::norm, const uint16_t>(*role.slot),
+                           tensor<&MatvecResidual::weighted, std::byte>(*role.slot),
+                           tensor<&MatvecResidual::squares, float>(*role.slot), op.max_rows, op.out_cols},
+                          op.first_unit, op.num_units, d);
+  }
+};
+
+}  // namespace serval::device

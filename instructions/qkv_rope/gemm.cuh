@@ -1,0 +1,130 @@
+// qkv_rope in programs that multiply tiles of rows.
+#pragma once
+
+#include "instructions/common/gemm.cuh"
+#include "instructions/qkv_rope/op.h"
+#include "vm/layout/kv_cache.h"
+
+namespace serval::device {
+
+template <>
+struct GemmOp<QkvRope> {
+  static __device__ bool in_range(const QkvRope& op) {
+    return (op.head_dim == 64 || op.head_dim == 128) &&
+           gemm::units_in_range(op.first_unit, op.num_units, gemm::kTileUnits,
+                                (op.q_heads + 2 * op.kv_heads) * (op.head_dim / kUnitRows)) &&
+           gemm::rows_in_range(op);
+  }
+  // A head of 128 channels fills a tile; two of 64 may be of different matrices.
+  static __device__ gemm::Shape shape(const RecordSlot& slot, const QkvRope& op) {
+    return {.activations = tensor<&QkvRope::weighted, const std::byte>(slot),
+            .squares = tensor<&QkvRope::squares, const float>(slot),
+            .epsilon = op.epsilon,
+            .image_rows = op.max_rows,
+            .first_row = op.first_row,
+            .end_row = op.first_row + op.num_rows,
+            .units = op.head_dim == 128 ? gemm::Units::kNeighbours : gemm::Units::kNeighboursApart,
+            .cols = op.hidden,
+            .logits_only = 0,
+            .adds = 0,
+            .block_table = tensor<&QkvRope::block_table, const uint32_t>(slot),
+            .blocks_of_sequence = blocks_for_tokens(op.max_context)};
+  }
+  static __device__ gemm::Pages pages_of(const BoundProgram& program, const QkvRope& op, uint32_t half) {
+    // A last tile of one head has nothing in its other half: it is brought again.
+    const uint32_t unit = half * gemm::kWarpgroupUnits < op.num_units ? half * gemm::kWarpgroupUnits : 0;
+    const QkvUnit u = qkv_unit(op, op.first_unit + unit);
+    const TensorId matrix = u.part == QkvPart::kQ ? op.wq : u.part == QkvPart::kK ? op.wk : op.wv;
+    return {gemm::tensor_map(program, matrix), u.head * (op.head_dim / kUnitRows) + u.index};
+  }
+  // A warpgroup has one head's units: each thread finishes 8 neighbouring channels of a token at a time.
+  template <class Role, uint32_t kValues>
+  static __device__ __forceinline__ void finish_tile(Role& role, const QkvRope& op,
+                                                     const gemm::WarpTile& tile, const float (&d)[kValues]) {
+    if (!gemm::has_units(tile, op.num_units)) return;
+    const QkvUnit first = qkv_unit(op, op.first_unit + tile.warpgroup * gemm::kWarpgroupUnits);
+    if (first.part == QkvPart::kV)
+      store_values(role, op, tile, first, d);
+    else
+      store_turned(role, op, tile, first, d);
+  }
+
+ private:
+  static constexpr uint32_t kPairs = kUnitRows / 2;  // of RoPE in a unit
+
+  template <class Role, uint32_t kValues>
+  static __device__ __forceinline__ void store_values(Role& role, const QkvRope& op,
+                                                      const gemm::WarpTile& tile, const QkvUnit& first,
+                                                      const float (&d)[kValues]) {
+    const gemm::UnitOfToken mine(tile);
+    const auto& work = gemm::workspace(role.s);
+    const float* scales = work.scales[tile.buffer] + mine.token;
+    const uint32_t* places = work.places[tile.buffer] + mine.token;
+    auto* cache = tensor<&QkvRope::v_cache, uint16_t>(*role.slot) + (first.index + mine.unit) * kUnitRows;
+    gemm::for_staged(role, tile, d, mine, [&](uint32_t block, const float* staged, bool exists) {
+      if (!exists) return;
+      float values[kUnitRows];
+      gemm::load_unit(values, staged, mine.token, mine.unit);
+      const float scale = scales[block * gemm::kStagedTokens];
+#pragma unroll
+      for (float& value : values) value *= scale;
+      store(cache + place_in_cache(op, first.head, places[block * gemm::kStagedTokens]), values);
+    });
+  }
+
+  // Of 8 channels, 4 pairs are of one unit and 4 of the next; a pair's other channel is half a head away.
+  template <class Role, uint32_t kValues>
+  static __device__ __forceinline__ void store_turned(Role& role, const QkvRope& op,
+                                                      const gemm::WarpTile& tile, const QkvUnit& first,
+                                                      const float (&d)[kValues]) {
+    const gemm::UnitOfToken mine(tile);
+    const bool high = mine.unit >= kPairs;  // the second channels of its pairs
+    const uint32_t unit = mine.unit % kPairs * 2, pair = (first.index + unit) * kPairs;
+    const auto& work = gemm::workspace(role.s);
+    const float* scales = work.scales[tile.buffer] + mine.token;
+    const uint32_t* positions = work.positions[tile.buffer] + mine.token;
+    const uint32_t* places = work.places[tile.buffer] + mine.token;
+    const float* cosines = tensor<&QkvRope::rope, const float>(*role.slot) + pair;
+    const uint32_t channel = pair + (high ? op.head_dim / 2 : 0);
+    const bool is_query = first.part == QkvPart::kQ;
+    uint16_t* const to =
+        channel + (is_query ? tensor<&QkvRope::q, uint16_t>(*role.slot) + size_t{first.head} * op.head_dim
+                            : tensor<&QkvRope::k_cache, uint16_t>(*role.slot));
+    gemm::for_staged(role, tile, d, mine, [&](uint32_t block, const float* staged, bool exists) {
+      if (!exists) return;
+      const uint32_t at = block * gemm::kStagedTokens;
+      const float* angles = cosines + size_t{positions[at]} * op.head_dim;
+      const float scale = scales[at];
+      float values[kUnitRows];
+#pragma unroll
+      for (uint32_t u = 0; u < 2; ++u) {
+        float of_unit[kUnitRows];
+        gemm::load_unit(of_unit, staged, mine.token, unit + u);
+        const float4 c = __ldg(reinterpret_cast<const float4*>(angles) + u);
+        const float4 s = __ldg(reinterpret_cast<const float4*>(angles + op.head_dim / 2) + u);
+        const float cosine[kPairs] = {c.x, c.y, c.z, c.w}, sine[kPairs] = {s.x, s.y, s.z, s.w};
+#pragma unroll
+        for (uint32_t i = 0; i < kPairs; ++i) {
+          const float a = of_unit[i] * scale, b = of_unit[i + kPairs] * scale;
+          // The host rounds each product and the sum: no fused multiply-add.
+          values[u * kPairs + i] = high ? __fadd_rn(__fmul_rn(b, cosine[i]), __fmul_rn(a, sine[i]))
+                                        : __fsub_rn(__fmul_rn(a, cosine[i]), __fmul_rn(b, sine[i]));
+        }
+      }
+      const size_t row = tile.first_token + at + mine.token;
+      store(to + (is_query ? row * op.q_heads * op.head_dim : place_in_cache(op, first.head, places[at])),
+            values);
+    });
+  }
+
+  static __device__ __forceinline__ size_t place_in_cache(const QkvRope& op, uint32_t head, uint32_t place) {
+    return kv_offset(place / kKvBlockTokens, head, place % kKvBlockTokens, op.kv_heads, op.head_dim);
+  }
+  static __device__ __forceinline__ void store(uint16_t* to, const float (&values)[kUnitRows]) {
+    *reinterpret_cast<uint4*>(to) = {
+        ptx::pack_bf16(values[0], values[1]), ptx::pack_bf16(values[2], values[3]),
+        ptx::pack_bf16(values[4], values[5]), ptx::pack_bf16(values[6], values[7])};
+  }
+};
+
+}  // namespace serval::device

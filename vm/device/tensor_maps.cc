@@ -1,0 +1,92 @@
+#include "vm/device/tensor_maps.h"
+
+#include <algorithm>
+#include <cstring>
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+#include "vm/device/cuda_check.h"
+#include "vm/layout/page_image.h"
+
+namespace serval {
+namespace {
+
+static_assert(sizeof(EncodedMap) == sizeof(CUtensorMap));
+
+constexpr uint32_t kSlabBytesOfUnit = 2 * page_image::kProductBytes;
+constexpr uint32_t kBoxOfRows = 32;
+
+// Of a matrix of 4-byte elements, rows row_bytes apart.
+struct Matrix {
+  CUtensorMapDataType type;
+  void* base;
+  uint64_t rows, cols, row_bytes;
+  uint32_t box_rows, box_cols;
+  CUtensorMapSwizzle swizzle;
+};
+
+auto find_encoder() {
+  void* encode = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  constexpr unsigned kSinceCuda = 12000;
+  SERVAL_CUDA_CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode, kSinceCuda,
+                                                     cudaEnableDefault, &found));
+  return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(encode);
+}
+
+EncodedMap encode(const Matrix& m) {
+  static const auto encoder = find_encoder();
+  const cuuint64_t sizes[2] = {m.cols, m.rows}, row_bytes = m.row_bytes;
+  const cuuint32_t box[2] = {m.box_cols, m.box_rows}, steps[2] = {1, 1};
+  CUtensorMap map{};
+  const CUresult result =
+      encoder(&map, m.type, 2, m.base, sizes, &row_bytes, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+              m.swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  check_cuda(result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue, "cuTensorMapEncodeTiled");
+  EncodedMap out{};
+  std::memcpy(&out, &map, sizeof out);
+  return out;
+}
+
+}  // namespace
+
+EncodedMap map_of_weights(void* images, uint64_t rows, uint32_t cols, uint32_t units) {
+  constexpr uint32_t kWord = sizeof(uint32_t);
+  const uint64_t unit_bytes = page_image::unit_bytes(cols);
+  return encode({.type = CU_TENSOR_MAP_DATA_TYPE_UINT32,
+                 .base = images,
+                 .rows = (rows + kUnitRows - 1) / kUnitRows,
+                 .cols = unit_bytes / kWord,
+                 .row_bytes = unit_bytes,
+                 .box_rows = units,
+                 .box_cols = kSlabBytesOfUnit / kWord,
+                 .swizzle = CU_TENSOR_MAP_SWIZZLE_NONE});
+}
+
+EncodedMap map_of_rows(void* values, uint64_t rows, uint64_t cols) {
+  return encode({.type = CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+                 .base = values,
+                 .rows = rows,
+                 .cols = cols,
+                 .row_bytes = cols * sizeof(float),
+                 .box_rows = kBoxOfRows,
+                 .box_cols = kBoxOfRows,
+                 .swizzle = CU_TENSOR_MAP_SWIZZLE_128B});
+}
+
+std::vector<EncodedMap> make_tensor_maps(const Program& program, const DeviceIsa& isa,
+                                         const DeviceMemory& memory) {
+  const std::vector<BoxKind> kinds = isa.boxes == nullptr ? std::vector<BoxKind>() : isa.boxes(program);
+  std::vector<EncodedMap> maps(std::max<size_t>(kinds.size(), 1));
+  for (uint32_t t = 0; t < kinds.size(); ++t) {
+    const Tensor& tensor = program.tensors[t];
+    void* const base = memory.base({t});
+    const auto cols = static_cast<uint32_t>(tensor.cols);
+    if (kinds[t] == BoxKind::kRows) maps[t] = map_of_rows(base, tensor.rows, tensor.cols);
+    if (kinds[t] == BoxKind::kHalfTiles) maps[t] = map_of_weights(base, tensor.rows, cols, kTileUnits / 2);
+    if (kinds[t] == BoxKind::kTiles) maps[t] = map_of_weights(base, tensor.rows, cols, kTileUnits);
+  }
+  return maps;
+}
+
+}  // namespace serval
