@@ -61,7 +61,7 @@ std::string csv_cell(const ordered_json& value) {
 
 }  // namespace
 
-ordered_json bench_record(const BenchSubject& subject, const DepthTest& test, const Measured& measured) {
+ordered_json bench_result(const BenchSubject& subject, const DepthTest& test, const Measured& measured) {
   const std::vector<PassTimes>& samples = measured.samples;
   const Program& program = subject.backend.program();
   const double total = *median_us(samples, [](const PassTimes& s) { return std::optional(s.total_us); });
@@ -73,35 +73,35 @@ ordered_json bench_record(const BenchSubject& subject, const DepthTest& test, co
   if (speed && subject.limit_gb_per_s) share = *speed / *subject.limit_gb_per_s;
   const auto policy = program.metadata.find("policy");
 
-  ordered_json record = {{"model", subject.model.name},
+  ordered_json result = {{"model", subject.model.name},
                          {"test", test.name()},
                          {"context", test.depth},
                          {"batch", test.batch},
                          {"dtype", name_of(DType::kBF16)},
                          {"tokens_per_second", kMicrosecondsPerSecond * tokens_per_pass / total}};
-  record["us_per_token_kernel"] = kernel ? ordered_json(*kernel / tokens_per_pass) : ordered_json(nullptr);
-  record["us_per_token_total"] = total / tokens_per_pass;
-  record["us_per_pass_kernel"] = or_null(kernel);
-  record["us_per_pass_total"] = total;
-  record["us_per_pass_torch"] = or_null(measured.torch_us);
-  record["gb_per_s"] = or_null(speed);
-  record["limit_gb_per_s"] = or_null(subject.limit_gb_per_s);
-  record["share_of_limit"] = or_null(share);
-  record["backend"] = subject.backend.name();
-  record["gpu"] = kernel ? ordered_json(program.machine.name) : ordered_json(nullptr);
-  record["sms"] = program.machine.sms;
-  record["policy"] = policy == program.metadata.end() ? "" : policy->second;
-  record["queue"] = name_of(program.queue_kind);
-  record["launch_passes"] = subject.launch_passes;
-  record["repetitions"] = samples.size();
-  record["version"] = version();
-  record["commit"] = kCommit;
-  record["date"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
-  return record;
+  result["us_per_token_kernel"] = kernel ? ordered_json(*kernel / tokens_per_pass) : ordered_json(nullptr);
+  result["us_per_token_total"] = total / tokens_per_pass;
+  result["us_per_pass_kernel"] = or_null(kernel);
+  result["us_per_pass_total"] = total;
+  result["us_per_pass_torch"] = or_null(measured.torch_us);
+  result["gb_per_s"] = or_null(speed);
+  result["limit_gb_per_s"] = or_null(subject.limit_gb_per_s);
+  result["share_of_limit"] = or_null(share);
+  result["backend"] = subject.backend.name();
+  result["gpu"] = kernel ? ordered_json(program.machine.name) : ordered_json(nullptr);
+  result["sms"] = program.machine.sms;
+  result["policy"] = policy == program.metadata.end() ? "" : policy->second;
+  result["queue"] = name_of(program.queue_kind);
+  result["launch_passes"] = subject.launch_passes;
+  result["repetitions"] = samples.size();
+  result["version"] = version();
+  result["commit"] = kCommit;
+  result["date"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  return result;
 }
 
-void append_record(const std::string& file, const ordered_json& record) {
-  append_to_file(file, compact(record));
+void append_result(const std::string& file, const ordered_json& result) {
+  append_to_file(file, compact(result));
 }
 
 std::string markdown_head() {
@@ -121,15 +121,15 @@ std::string markdown_row(const ordered_json& r) {
                      cell(r.at("gb_per_s"), 0), share.empty() ? share : share + " %");
 }
 
-std::string csv_head(const ordered_json& record) {
+std::string csv_head(const ordered_json& result) {
   std::vector<std::string> names;
-  for (const auto& [name, value] : record.items()) names.push_back(name);
+  for (const auto& [name, value] : result.items()) names.push_back(name);
   return fmt::format("{}\n", fmt::join(names, ","));
 }
 
-std::string csv_row(const ordered_json& record) {
+std::string csv_row(const ordered_json& result) {
   std::vector<std::string> cells;
-  for (const ordered_json& value : record) cells.push_back(csv_cell(value));
+  for (const ordered_json& value : result) cells.push_back(csv_cell(value));
   return fmt::format("{}\n", fmt::join(cells, ","));
 }
 

@@ -1,4 +1,4 @@
-// One measured test as a record: what was measured, on what, from which commit.
+// The result of one measured test: what was measured, on what, from which commit.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -27,16 +27,16 @@ struct Measured {
 // Times are medians over the samples. A token's time is its pass's, divided by the tokens of the pass;
 // gb_per_s counts weights and cached keys and values, each once a pass, and is the kernel's where there is a
 // GPU. What was not measured is null.
-nlohmann::ordered_json bench_record(const BenchSubject& subject, const DepthTest& test,
+nlohmann::ordered_json bench_result(const BenchSubject& subject, const DepthTest& test,
                                     const Measured& measured);
 
 // Appends a line of JSON. Throws Error(kRuntime) naming the file.
-void append_record(const std::string& file, const nlohmann::ordered_json& record);
+void append_result(const std::string& file, const nlohmann::ordered_json& result);
 
 // A table row of some of the fields, and the head above it; the same as CSV, of all fields.
 std::string markdown_head();
-std::string markdown_row(const nlohmann::ordered_json& record);
-std::string csv_head(const nlohmann::ordered_json& record);
-std::string csv_row(const nlohmann::ordered_json& record);
+std::string markdown_row(const nlohmann::ordered_json& result);
+std::string csv_head(const nlohmann::ordered_json& result);
+std::string csv_row(const nlohmann::ordered_json& result);
 
 }  // namespace serval::cli

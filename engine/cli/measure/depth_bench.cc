@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Prints records as they come, and appends them to the file that keeps them.
+// Prints results as they come, and appends them to the file that keeps them.
 class Report {
  public:
   explicit Report(const DepthBench& bench) : bench_(bench) {}
@@ -28,12 +28,12 @@ class Report {
   void begin() const {
     if (bench_.format == "md") write_stdout(markdown_head());
   }
-  void add(const ordered_json& record) {
-    if (!bench_.record_file.empty()) append_record(bench_.record_file, record);
+  void add(const ordered_json& result) {
+    if (!bench_.record_file.empty()) append_result(bench_.record_file, result);
     erase_progress();
-    if (bench_.format == "md") write_stdout(markdown_row(record));
-    if (bench_.format == "csv") write_stdout((rows_.empty() ? csv_head(record) : "") + csv_row(record));
-    rows_.push_back(record);
+    if (bench_.format == "md") write_stdout(markdown_row(result));
+    if (bench_.format == "csv") write_stdout((rows_.empty() ? csv_head(result) : "") + csv_row(result));
+    rows_.push_back(result);
   }
   void end() const {
     if (bench_.format == "json") write_stdout(pretty(rows_));
@@ -51,7 +51,7 @@ std::vector<PassTimes> measure(PassTimer& timer, const DepthTest& test, const De
   std::vector<PassTimes> samples;
   for (int r = 0; r <= bench.repetitions; ++r) {
     bar.update(test.name(), static_cast<uint64_t>(r), static_cast<uint64_t>(bench.repetitions) + 1,
-               ProgressBar::Unit::kSteps);
+               ProgressBar::Measure::kSteps);
     const PassTimes times = timer.run(test);
     if (pending_signal() != 0) return {};
     if (r > 0) samples.push_back(times);  // the first run warms up
@@ -98,7 +98,7 @@ int run_depth_bench(const DepthBench& bench) {
   for (const DepthTest& test : bench.tests) {
     const std::vector<PassTimes> samples = measure(timer, test, bench);
     if (samples.empty()) break;
-    report.add(bench_record(subject, test, {samples, torch.us_per_pass(test)}));
+    report.add(bench_result(subject, test, {samples, torch.us_per_pass(test)}));
   }
   report.end();
   const int signal = pending_signal();
