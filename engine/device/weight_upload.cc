@@ -16,7 +16,7 @@ namespace {
 // What one copy brings, and how many are being read, under way or packed. From the page cache of a machine
 // with 16 cores, 16 of 4 MiB came to an H200 at 50 GB/s and 8 of 8 MiB at 44; the bus alone gave 54.
 constexpr int64_t kSliceBytes = int64_t{4} << 20;
-constexpr size_t kStages = 16;
+constexpr size_t kStagingBuffers = 16;
 
 constexpr int64_t kBytesPerBf16 = size_of(DType::kBF16);
 
@@ -32,8 +32,8 @@ int64_t rows_of_slice(const Tensor& weight) {
 }
 
 // A slice's way: read into `pinned`, copied to `device`, packed from there, the last two in `stream`.
-struct Stage {
-  explicit Stage(size_t bytes) : pinned(bytes), device(bytes) {}
+struct StagingBuffer {
+  explicit StagingBuffer(size_t bytes) : pinned(bytes), device(bytes) {}
   uint16_t* rows() const { return reinterpret_cast<uint16_t*>(pinned.data()); }
   uint16_t* device_rows() const { return reinterpret_cast<uint16_t*>(device.data()); }
   PinnedBuffer pinned;
@@ -41,50 +41,50 @@ struct Stage {
   CudaStream stream;
 };
 
-// Stages for many threads, oldest first, so that the work in the one that is taken has had the most time.
-class StagePool {
+// Buffers for many threads, oldest first, so that the work in the one that is taken has had the most time.
+class StagingPool {
  public:
-  StagePool(size_t count, size_t bytes) {
-    for (size_t i = 0; i < count; ++i) stages_.emplace_back(bytes);
-    for (Stage& stage : stages_) free_.push_back(&stage);
+  StagingPool(size_t count, size_t bytes) {
+    for (size_t i = 0; i < count; ++i) buffers_.emplace_back(bytes);
+    for (StagingBuffer& buffer : buffers_) free_.push_back(&buffer);
   }
 
-  // Lends a stage for the life of the result; waits for one, and for the work in it.
+  // Lends a buffer for the life of the result; waits for one, and for the work in it.
   class Loan {
    public:
-    explicit Loan(StagePool& pool) : pool_(pool), stage_(pool.take()) { stage_.stream.wait(); }
-    ~Loan() { pool_.give_back(stage_); }
+    explicit Loan(StagingPool& pool) : pool_(pool), buffer_(pool.take()) { buffer_.stream.wait(); }
+    ~Loan() { pool_.give_back(buffer_); }
     Loan(const Loan&) = delete;
     Loan& operator=(const Loan&) = delete;
-    Stage* operator->() const { return &stage_; }
+    StagingBuffer* operator->() const { return &buffer_; }
 
    private:
-    StagePool& pool_;
-    Stage& stage_;
+    StagingPool& pool_;
+    StagingBuffer& buffer_;
   };
 
   void wait() const {
-    for (const Stage& stage : stages_) stage.stream.wait();
+    for (const StagingBuffer& buffer : buffers_) buffer.stream.wait();
   }
 
  private:
-  Stage& take() {
+  StagingBuffer& take() {
     std::unique_lock lock(mutex_);
     given_back_.wait(lock, [&] { return !free_.empty(); });
-    Stage& stage = *free_.front();
+    StagingBuffer& buffer = *free_.front();
     free_.pop_front();
-    return stage;
+    return buffer;
   }
-  void give_back(Stage& stage) {
+  void give_back(StagingBuffer& buffer) {
     {
       const std::lock_guard lock(mutex_);
-      free_.push_back(&stage);
+      free_.push_back(&buffer);
     }
     given_back_.notify_one();
   }
 
-  std::deque<Stage> stages_;
-  std::deque<Stage*> free_;
+  std::deque<StagingBuffer> buffers_;
+  std::deque<StagingBuffer*> free_;
   std::mutex mutex_;
   std::condition_variable given_back_;
 };
@@ -113,10 +113,12 @@ class Upload {
     const std::vector<WeightPiece> slices = cut_into_slices();
     int64_t largest = 0;
     for (const WeightPiece& slice : slices) largest = std::max(largest, slice.count);
-    StagePool stages(std::min(kStages, slices.size()), static_cast<size_t>(largest) * sizeof(uint16_t));
+    StagingPool buffers(std::min(kStagingBuffers, slices.size()),
+                        static_cast<size_t>(largest) * sizeof(uint16_t));
     for_each_weight_piece(
-        slices, [&](const WeightPiece& slice) { copy_and_pack_slice(slice, stages); }, total_bytes, progress);
-    stages.wait();
+        slices, [&](const WeightPiece& slice) { copy_and_pack_slice(slice, buffers); }, total_bytes,
+        progress);
+    buffers.wait();
   }
 
  private:
@@ -137,23 +139,23 @@ class Upload {
     return slices;
   }
 
-  void copy_and_pack_slice(const WeightPiece& slice, StagePool& pool) const {
+  void copy_and_pack_slice(const WeightPiece& slice, StagingPool& pool) const {
     use_gpu(gpu_.index);  // of this thread
     const Weight& weight = weights_[slice.tensor];
     const Tensor& tensor = *weight.tensor;
     std::byte* to = tensors_.data(tensor.name);
     const auto count = static_cast<size_t>(slice.count);
     const size_t bytes = count * sizeof(uint16_t);
-    const StagePool::Loan stage(pool);
+    const StagingPool::Loan buffer(pool);
     source_.fetch(weight.source_index, slice.first, slice.count);
-    source_.read(weight.source_index, slice.first, {stage->rows(), count});
-    source_.require_finite(weight.source_index, slice.first, {stage->rows(), count});
-    void* copy_to = is_packed(tensor) ? static_cast<void*>(stage->device.data()) : to;
+    source_.read(weight.source_index, slice.first, {buffer->rows(), count});
+    source_.require_finite(weight.source_index, slice.first, {buffer->rows(), count});
+    void* copy_to = is_packed(tensor) ? static_cast<void*>(buffer->device.data()) : to;
     SERVAL_CUDA_CHECK(
-        cudaMemcpyAsync(copy_to, stage->pinned.data(), bytes, cudaMemcpyHostToDevice, stage->stream.get()));
+        cudaMemcpyAsync(copy_to, buffer->pinned.data(), bytes, cudaMemcpyHostToDevice, buffer->stream.get()));
     if (!is_packed(tensor)) return;
     pack_rows(tensor, static_cast<uint64_t>(slice.first) / tensor.cols, count / tensor.cols,
-              stage->device_rows(), to, stage->stream.get());
+              buffer->device_rows(), to, buffer->stream.get());
   }
 
   const WeightSource& source_;
@@ -171,7 +173,7 @@ uint64_t staging_bytes(const Program& program) {
     const int64_t rows = std::min(rows_of_slice(tensor), static_cast<int64_t>(tensor.rows));
     largest = std::max(largest, rows * static_cast<int64_t>(tensor.cols));
   }
-  return kStages * static_cast<uint64_t>(largest * kBytesPerBf16);
+  return kStagingBuffers * static_cast<uint64_t>(largest * kBytesPerBf16);
 }
 
 void upload_weights(const WeightSource& source, const Program& program, const DeviceTensors& tensors,
