@@ -27,13 +27,13 @@ struct Fidelity {
 Fidelity compare_logits(std::span<const float> got, std::span<const float> reference, size_t vocab);
 
 // Ours may be this much worse than the reference's own bf16 pass, both measured against its fp32 pass.
-inline constexpr double kFidelityGate = 1.05;
+inline constexpr double kFidelityBound = 1.05;
 
 struct FidelityRatio {
   double relative = 0;
   double kl = 0;
   // False where a figure is not a number.
-  bool within_gate() const { return relative <= kFidelityGate && kl <= kFidelityGate; }
+  bool within_gate() const { return relative <= kFidelityBound && kl <= kFidelityBound; }
 };
 
 FidelityRatio fidelity_ratio(const Fidelity& ours, const Fidelity& reference_bf16);

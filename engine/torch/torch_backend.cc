@@ -17,16 +17,16 @@ namespace serval {
 namespace {
 
 // Rows of one slot at consecutive positions, in order: indices into the pass's rows.
-using RowGroup = std::vector<uint32_t>;
+using SequenceRows = std::vector<uint32_t>;
 
-std::vector<RowGroup> group_rows(std::span<const PassRow> rows) {
-  RowGroup order;
+std::vector<SequenceRows> rows_by_sequence(std::span<const PassRow> rows) {
+  SequenceRows order;
   for (uint32_t r = 0; r < rows.size(); ++r) {
     if (rows[r].active != 0) order.push_back(r);
   }
   const auto place = [&](uint32_t r) { return std::tuple(rows[r].slot, rows[r].position); };
   std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return place(a) < place(b); });
-  std::vector<RowGroup> groups;
+  std::vector<SequenceRows> groups;
   for (const uint32_t r : order) {
     const bool follows = !groups.empty() && rows[groups.back().back()].slot == rows[r].slot &&
                          rows[groups.back().back()].position + 1 == rows[r].position;
@@ -50,7 +50,7 @@ class TorchBackend final : public Backend {
  private:
   std::span<float> row_logits(uint32_t row);
   std::vector<int64_t> cells_of(uint32_t slot, uint32_t positions) const;
-  void evaluate(const RowGroup& group);
+  void evaluate(const SequenceRows& group);
   void sample_rows();
 
   const Program program_;
@@ -82,7 +82,7 @@ std::vector<int64_t> TorchBackend::cells_of(uint32_t slot, uint32_t positions) c
   return cells;
 }
 
-void TorchBackend::evaluate(const RowGroup& group) {
+void TorchBackend::evaluate(const SequenceRows& group) {
   const std::span<const PassRow> rows = state_.rows;
   std::vector<int32_t> tokens;
   for (const uint32_t r : group) tokens.push_back(rows[r].token);
@@ -112,7 +112,7 @@ void TorchBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on_
   check_state(program_, state_);
   while (state_.control.last_pass == kKeepRunning) {
     const uint32_t pass = state_.control.passes_done;
-    for (const RowGroup& group : group_rows(state_.rows)) evaluate(group);
+    for (const SequenceRows& group : rows_by_sequence(state_.rows)) evaluate(group);
     sample_rows();
     const bool any_active =
         advance_rows(state_.rows, state_.sampled.data(), state_.slots.data(), state_.output[pass].data());

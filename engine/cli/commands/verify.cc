@@ -159,14 +159,14 @@ Verification::Verification(const Flags& flags)
       vocab_(static_cast<size_t>(source_.model->vocab_size)) {
   options_.max_sequences = 1;
   options_.progress = [this](const char* stage, uint64_t done, uint64_t total) {
-    bar_.update(stage, done, total, ProgressBar::Unit::kBytes);
+    bar_.update(stage, done, total, ProgressBar::Measure::kBytes);
   };
   tokens_ = choose_tokens(flags_, source_);
 }
 
 TeacherProgress Verification::computing(const char* label) {
   return [this, label](size_t done, size_t total) {
-    bar_.update(label, done, total, ProgressBar::Unit::kSteps);
+    bar_.update(label, done, total, ProgressBar::Measure::kSteps);
   };
 }
 
@@ -233,7 +233,7 @@ std::string Verification::as_text() const {
   out += error_line("ours", ours_error_);
   out += error_line("reference bf16", bf16_error_);
   out += fmt::format("{:<16}{:>16.3f}{:>16.3f}\n\n", "ratio", ratio_.relative, ratio_.kl);
-  return out + fmt::format("{} the gate of {}\n", passed() ? "within" : "OUTSIDE", kFidelityGate);
+  return out + fmt::format("{} the gate of {}\n", passed() ? "within" : "OUTSIDE", kFidelityBound);
 }
 
 ordered_json error_json(const Fidelity& f) {
@@ -254,7 +254,7 @@ ordered_json Verification::as_json() const {
   out["ours"] = error_json(ours_error_);
   out["reference_bf16"] = error_json(bf16_error_);
   out["ratio"] = {{"relative_error", ratio_.relative}, {"kl_divergence", ratio_.kl}};
-  out["gate"] = kFidelityGate;
+  out["gate"] = kFidelityBound;
   out["passed"] = passed();
   return out;
 }
