@@ -164,8 +164,8 @@ class App {
     this.scroll(pane, pane.scroll + by * pane.rowsArea.height * 0.8);
   }
   changeRowHeight(by) {
-    const { lanes, ratio } = this.panes[0];
-    const height = lanes.height / ratio;
+    const { rowLayout, ratio } = this.panes[0];
+    const height = rowLayout.height / ratio;
     const step = height < kFineBelow ? 1 : kRowHeightStep;
     this.#setRowHeight(Math.min(kMaxRowHeight, Math.max(1, Math.round(height + by * step))));
   }
@@ -187,7 +187,7 @@ class App {
   showSm(pane, sm) {
     this.settings.grouping = "sm";
     this.#applySettings();
-    pane.scrollTo(pane.lanes.groups[sm].top);
+    pane.scrollTo(pane.rowLayout.groups[sm].top);
     this.redraw();
     this.announce(`SM ${sm}`);
   }

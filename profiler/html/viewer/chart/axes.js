@@ -9,22 +9,22 @@ const kTickLength = 5;
 const kTickText = 30; // the least that a tick's time takes
 
 function drawGutter(pane) {
-  const { trace, lanes, rowsArea: { x, y, height } } = pane;
+  const { trace, rowLayout, rowsArea: { x, y, height } } = pane;
   const role = (row) => trace.roles[row % trace.roles.length];
   const sm = (row) => `SM ${Math.floor(row / trace.roles.length)}`;
   within(pane.base, { x: 0, y, width: x, height }, () => {
-    drawGroupNames(pane, (group) => (lanes.by === "sm" ? `SM ${group}` : trace.roles[group]));
-    drawMemberNames(pane, lanes.by === "sm" ? role : sm);
+    drawGroupNames(pane, (group) => (rowLayout.by === "sm" ? `SM ${group}` : trace.roles[group]));
+    drawMemberNames(pane, rowLayout.by === "sm" ? role : sm);
   });
 }
 
 // A group's name stands in the middle of what is visible of it. Where there is no room for all, every second, fourth,
 // eighth, … has one, at its top.
 function drawGroupNames(pane, nameOf) {
-  const { rowsArea, lanes, scroll } = pane;
+  const { rowsArea, rowLayout, scroll } = pane;
   const line = pane.px(kLineOfNames);
-  const every = nextPowerOfTwo(line / (lanes.groups[1]?.top ?? line));
-  lanes.groups.forEach((group, g) => {
+  const every = nextPowerOfTwo(line / (rowLayout.groups[1]?.top ?? line));
+  rowLayout.groups.forEach((group, g) => {
     if (g % every !== 0) return;
     const top = Math.max(rowsArea.y, rowsArea.y + group.top - scroll);
     const bottom = Math.min(rowsArea.y + rowsArea.height, rowsArea.y + group.top + group.height - scroll);
@@ -37,16 +37,16 @@ function drawGroupNames(pane, nameOf) {
 
 // Likewise; roles have names only where all have room.
 function drawMemberNames(pane, nameOf) {
-  const { lanes, rowsArea } = pane;
+  const { rowLayout, rowsArea } = pane;
   const line = pane.px(kSmallText + 2);
-  const every = nextPowerOfTwo(line / lanes.height);
-  if (lanes.by === "sm" && every > 1) return;
+  const every = nextPowerOfTwo(line / rowLayout.height);
+  if (rowLayout.by === "sm" && every > 1) return;
   const { first, last } = pane.visibleRows;
   for (let i = first; i < last; ++i) {
-    const member = i % lanes.members;
-    if (member % every !== 0 || (lanes.members - member) * lanes.height < line) continue;
-    const middle = pane.topOf(lanes.rows[i]) + (every === 1 ? lanes.height : line) / 2;
-    pane.text(nameOf(lanes.rows[i]), rowsArea.x - pane.px(kNameMargin), middle, { align: "right" });
+    const member = i % rowLayout.members;
+    if (member % every !== 0 || (rowLayout.members - member) * rowLayout.height < line) continue;
+    const middle = pane.topOf(rowLayout.rows[i]) + (every === 1 ? rowLayout.height : line) / 2;
+    pane.text(nameOf(rowLayout.rows[i]), rowsArea.x - pane.px(kNameMargin), middle, { align: "right" });
   }
 }
 

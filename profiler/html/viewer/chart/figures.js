@@ -6,7 +6,7 @@ const kLabelWidth = 24; // CSS pixels: the least that a name takes
 
 // Names stand in slices that are wide enough for them; the font's characters are all equally wide.
 function drawSliceLabels(pane) {
-  const { base, trace, lanes } = pane;
+  const { base, trace, rowLayout } = pane;
   base.font = `${pane.px(kSmallText)}px ${pane.theme.mono}`;
   base.textAlign = "left";
   base.textBaseline = "middle";
@@ -14,8 +14,8 @@ function drawSliceLabels(pane) {
   const { first, last } = pane.visibleRows;
   const least = pane.px(kLabelWidth) / pane.perNs;
   for (let i = first; i < last; ++i) {
-    const row = lanes.rows[i];
-    const middle = pane.topOf(row) + lanes.height / 2;
+    const row = rowLayout.rows[i];
+    const middle = pane.topOf(row) + rowLayout.height / 2;
     const from = trace.firstEndingAfter(row, pane.viewBegin + pane.window.begin);
     for (let s = from; s < trace.rowBegin[row + 1] && pane.relative(trace.begin[s]) < pane.viewEnd; ++s) {
       if (trace.finish[s] - trace.begin[s] >= least) drawSliceLabel(pane, s, middle, character);

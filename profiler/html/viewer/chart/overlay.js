@@ -64,15 +64,15 @@ function drawMarks(pane, marks) {
 
 // The middle of a row, or, where its role is not shown, of the nearest row of its SM; NaN if there is none.
 function lineOf(pane, row) {
-  const { lanes, trace } = pane;
-  if (lanes.tops[row] < 0) {
+  const { rowLayout, trace } = pane;
+  if (rowLayout.tops[row] < 0) {
     const first = row - (row % trace.roles.length);
-    const shown = trace.roles.map((_, role) => first + role).filter((other) => lanes.tops[other] >= 0);
-    if (!shown.length || lanes.by === "role") return NaN;
+    const shown = trace.roles.map((_, role) => first + role).filter((other) => rowLayout.tops[other] >= 0);
+    if (!shown.length || rowLayout.by === "role") return NaN;
     row = shown.reduce((best, other) => (Math.abs(other - row) < Math.abs(best - row) ? other : best));
   }
-  const foot = lanes.height >= pane.px(kPathBesideLabels);
-  return pane.topOf(row) + (foot ? lanes.height - pane.px(0.5) : lanes.height / 2);
+  const foot = rowLayout.height >= pane.px(kPathBesideLabels);
+  return pane.topOf(row) + (foot ? rowLayout.height - pane.px(0.5) : rowLayout.height / 2);
 }
 
 // One line from the token's first event to its last: strong where time passes, thin where it goes up or down from an
@@ -111,7 +111,7 @@ function drawPath(pane) {
 }
 
 function outlineSlice(pane, slice, colour, width) {
-  const { trace, overlay, lanes } = pane;
+  const { trace, overlay, rowLayout } = pane;
   const top = pane.topOf(trace.rowOfSlice(slice));
   if (Number.isNaN(top)) return;
   const left = pane.xOf(pane.relative(trace.begin[slice]));
@@ -119,7 +119,7 @@ function outlineSlice(pane, slice, colour, width) {
   const line = pane.px(width);
   overlay.strokeStyle = colour;
   overlay.lineWidth = line;
-  overlay.strokeRect(left - line / 2, top - line / 2, Math.max(line, right - left) + line, lanes.height + line);
+  overlay.strokeRect(left - line / 2, top - line / 2, Math.max(line, right - left) + line, rowLayout.height + line);
 }
 
 // The selected slice, the others of its execution, and arrows from what it waited for and to what waited for it.
@@ -217,9 +217,9 @@ function drawTrackValue(pane, index, area, time, x) {
 }
 
 function drawScrollThumb(pane) {
-  const { overlay, theme, rowsArea, lanes } = pane;
-  if (lanes.total < rowsArea.height + 1) return;
-  const share = rowsArea.height / lanes.total;
+  const { overlay, theme, rowsArea, rowLayout } = pane;
+  if (rowLayout.total < rowsArea.height + 1) return;
+  const share = rowsArea.height / rowLayout.total;
   overlay.fillStyle = theme.colours.quiet;
   overlay.globalAlpha = 0.45;
   overlay.fillRect(pane.width - pane.px(6), rowsArea.y + pane.scroll * share, pane.px(4), rowsArea.height * share);

@@ -21,7 +21,7 @@ class Pane {
     this.trace = trace;
     this.name = name;
     this.token = trace.slowestWindow;
-    this.lanes = new Lanes(trace);
+    this.rowLayout = new RowLayout(trace);
     this.raster = new Raster();
     this.scroll = 0;
     this.chart = element("div", {
@@ -83,20 +83,20 @@ class Pane {
   // A row's height is in CSS pixels, or "fit": as high as all rows fit; "readable": that, but with names in slices.
   arrange({ grouping, roles, rowHeights }) {
     const wanted = rowHeights[grouping];
-    const fit = this.lanes.heightThatFits(grouping, roles, this.rowsArea.height);
+    const fit = this.rowLayout.heightThatFits(grouping, roles, this.rowsArea.height);
     const height = { fit, readable: Math.max(fit, this.px(kReadableHeight)) }[wanted] ?? this.px(wanted);
-    this.lanes.arrange(grouping, roles, height);
+    this.rowLayout.arrange(grouping, roles, height);
     this.scrollTo(this.scroll);
   }
 
   scrollTo(top) {
-    this.scroll = Math.round(Math.max(0, Math.min(top, this.lanes.total - this.rowsArea.height)));
+    this.scroll = Math.round(Math.max(0, Math.min(top, this.rowLayout.total - this.rowsArea.height)));
   }
 
   // Scrolls no further than it has to.
   showRow(row) {
-    const top = this.lanes.tops[row];
-    const inSight = top >= this.scroll && top + this.lanes.height <= this.scroll + this.rowsArea.height;
+    const top = this.rowLayout.tops[row];
+    const inSight = top >= this.scroll && top + this.rowLayout.height <= this.scroll + this.rowsArea.height;
     if (top >= 0 && !inSight) this.scrollTo(top - this.rowsArea.height / 2);
   }
 
@@ -117,22 +117,22 @@ class Pane {
   }
   // A row's top on the canvas; NaN if the row is not shown.
   topOf(row) {
-    const top = this.lanes.tops[row];
+    const top = this.rowLayout.tops[row];
     return top < 0 ? NaN : this.rowsArea.y + top - this.scroll;
   }
   rowAt(y) {
     const { rowsArea } = this;
     if (y < rowsArea.y || y >= rowsArea.y + rowsArea.height) return -1;
-    return this.lanes.rowAt(y - rowsArea.y + this.scroll);
+    return this.rowLayout.rowAt(y - rowsArea.y + this.scroll);
   }
   sliceAt(x, y) {
     const row = this.rowAt(y);
     return row < 0 || x < this.rowsArea.x ? -1 : this.trace.sliceAt(row, this.timeAt(x) + this.window.begin);
   }
   get visibleRows() {
-    const first = this.lanes.firstBelow(this.scroll);
-    const last = firstThat(first, this.lanes.rows.length,
-                           (i) => this.lanes.tops[this.lanes.rows[i]] >= this.scroll + this.rowsArea.height);
+    const first = this.rowLayout.firstBelow(this.scroll);
+    const last = firstThat(first, this.rowLayout.rows.length,
+                           (i) => this.rowLayout.tops[this.rowLayout.rows[i]] >= this.scroll + this.rowsArea.height);
     return { first, last };
   }
 
@@ -148,7 +148,7 @@ class Pane {
     this.base.fillStyle = theme.colours.ground;
     this.base.fillRect(0, 0, this.width, this.height);
     this.#drawRows();
-    if (this.lanes.height >= this.px(kLabelRowHeight)) within(this.base, this.rowsArea, () => drawSliceLabels(this));
+    if (this.rowLayout.height >= this.px(kLabelRowHeight)) within(this.base, this.rowsArea, () => drawSliceLabels(this));
     this.#drawOtherTokens();
     drawGutter(this);
     drawRuler(this);
@@ -157,9 +157,9 @@ class Pane {
   }
 
   #drawRows() {
-    const { trace, lanes, colours, levels, scroll, rowsArea: area } = this;
+    const { trace, rowLayout, colours, levels, scroll, rowsArea: area } = this;
     within(this.base, area, () => this.raster.draw(this.base, {
-      trace, lanes, colours, levels, scroll, area, ...this.visibleRows,
+      trace, rowLayout, colours, levels, scroll, area, ...this.visibleRows,
       begin: this.viewBegin + this.window.begin,
       scale: this.perNs,
       ground: packColour(parseHexColour(this.theme.colours.raised)),

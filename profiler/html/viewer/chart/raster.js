@@ -14,30 +14,30 @@ class Raster {
     this.context = this.canvas.getContext("2d", { willReadFrequently: true });
   }
 
-  // Draws rows lanes.rows[first] to lanes.rows[last - 1] into `area` (x, y, width, height in device pixels), scrolled
+  // Draws rows rowLayout.rows[first] to rowLayout.rows[last - 1] into `area` (x, y, width, height in device pixels), scrolled
   // by `scroll`; time `begin` is at its left, `scale` pixels a nanosecond.
-  draw(target, { trace, lanes, colours, levels, first, last, area, scroll, begin, scale, ground }) {
+  draw(target, { trace, rowLayout, colours, levels, first, last, area, scroll, begin, scale, ground }) {
     if (last <= first || area.width < 1) return;
     this.#resize(area.width, last - first);
     const pixels = new Uint32Array(this.image.data.buffer);
     pixels.fill(ground);
     for (let i = first; i < last; ++i) {
-      paintRow(pixels, (i - first) * area.width, area.width, trace, lanes.rows[i], colours, levels, begin, scale);
+      paintRow(pixels, (i - first) * area.width, area.width, trace, rowLayout.rows[i], colours, levels, begin, scale);
     }
     this.context.putImageData(this.image, 0, 0, 0, 0, area.width, last - first);
-    this.#stretch(target, lanes, first, last, area, scroll);
-    if (lanes.height >= kLinedHeight) drawLines(target, lanes, first, last, area, scroll, ground);
+    this.#stretch(target, rowLayout, first, last, area, scroll);
+    if (rowLayout.height >= kLinedHeight) drawLines(target, rowLayout, first, last, area, scroll, ground);
   }
 
   // Lines to rows. Rows of a group have no gaps between them: they are one picture.
-  #stretch(target, lanes, first, last, area, scroll) {
-    target.imageSmoothingEnabled = !Number.isInteger(lanes.height);
+  #stretch(target, rowLayout, first, last, area, scroll) {
+    target.imageSmoothingEnabled = !Number.isInteger(rowLayout.height);
     target.imageSmoothingQuality = "high";
     for (let i = first; i < last; ) {
-      const top = area.y + lanes.tops[lanes.rows[i]] - scroll;
-      const end = Math.min(last, i + lanes.members - (i % lanes.members));
+      const top = area.y + rowLayout.tops[rowLayout.rows[i]] - scroll;
+      const end = Math.min(last, i + rowLayout.members - (i % rowLayout.members));
       target.drawImage(this.canvas, 0, i - first, area.width, end - i,
-                       area.x, top, area.width, (end - i) * lanes.height);
+                       area.x, top, area.width, (end - i) * rowLayout.height);
       i = end;
     }
   }
@@ -50,10 +50,10 @@ class Raster {
   }
 }
 
-function drawLines(target, lanes, first, last, area, scroll, ground) {
+function drawLines(target, rowLayout, first, last, area, scroll, ground) {
   target.fillStyle = cssColour([ground & 0xff, (ground >>> 8) & 0xff, (ground >>> 16) & 0xff]);
   for (let i = first; i < last; ++i) {
-    target.fillRect(area.x, area.y + lanes.tops[lanes.rows[i]] + lanes.height - 1 - scroll, area.width, 1);
+    target.fillRect(area.x, area.y + rowLayout.tops[rowLayout.rows[i]] + rowLayout.height - 1 - scroll, area.width, 1);
   }
 }
 

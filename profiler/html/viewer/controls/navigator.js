@@ -17,10 +17,10 @@ class Navigator {
   stepRow(by) {
     const { pane, slice } = this.app.current;
     if (slice < 0) return this.#selectAny(pane);
-    const { trace, lanes } = pane;
+    const { trace, rowLayout } = pane;
     const time = (trace.begin[slice] + trace.finish[slice]) / 2;
-    for (let i = lanes.rows.indexOf(trace.rowOfSlice(slice)) + by; i >= 0 && i < lanes.rows.length; i += by) {
-      const near = this.#nearest(trace, lanes.rows[i], time);
+    for (let i = rowLayout.rows.indexOf(trace.rowOfSlice(slice)) + by; i >= 0 && i < rowLayout.rows.length; i += by) {
+      const near = this.#nearest(trace, rowLayout.rows[i], time);
       if (near >= 0) return this.app.reveal(pane, near);
     }
   }
@@ -35,7 +35,7 @@ class Navigator {
   #selectAny(pane) {
     const { begin, end } = this.app.view.wanted;
     const { first, last } = pane.visibleRows;
-    const row = pane.lanes.rows[(first + last) >> 1];
+    const row = pane.rowLayout.rows[(first + last) >> 1];
     this.app.reveal(pane, this.#nearest(pane.trace, row, (begin + end) / 2 + pane.window.begin));
   }
 

@@ -59,7 +59,7 @@ class Pointer {
       const time = ((x - pane.overviewArea.x) / pane.overviewArea.width) * pane.trace.end;
       app.view.centre(pane.relative(time));
     } else if (drag.kind === "scroll") {
-      app.scroll(pane, drag.scroll + ((y - drag.y) * pane.lanes.total) / pane.rowsArea.height);
+      app.scroll(pane, drag.scroll + ((y - drag.y) * pane.rowLayout.total) / pane.rowsArea.height);
     } else if (drag.kind === "range") {
       app.setRange(...[pane.timeAt(drag.x), pane.timeAt(x)].sort((a, b) => a - b));
     } else {

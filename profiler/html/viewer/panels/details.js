@@ -135,12 +135,12 @@ function timesOfRange(pane, { begin, end }) {
   const { trace } = pane;
   const from = begin + pane.window.begin, to = end + pane.window.begin;
   const times = new Float64Array(trace.head.states.length);
-  for (const row of pane.lanes.rows) {
+  for (const row of pane.rowLayout.rows) {
     for (let s = trace.firstEndingAfter(row, from); s < trace.rowBegin[row + 1] && trace.begin[s] < to; ++s) {
       times[trace.state[s]] += Math.min(to, trace.finish[s]) - Math.max(from, trace.begin[s]);
     }
   }
-  const all = (to - from) * pane.lanes.rows.length;
+  const all = (to - from) * pane.rowLayout.rows.length;
   times[trace.head.states.indexOf("idle")] = all - times.reduce((a, b) => a + b, 0);
   return trace.head.states.map((state, s) => ({ state, share: all > 0 ? times[s] / all : 0 }));
 }

@@ -7,7 +7,7 @@ const kLeastRowHeight = 0.2;
 // Between groups, as a share of a row.
 const kGroupGap = 0.5;
 
-class Lanes {
+class RowLayout {
   constructor(trace) {
     this.trace = trace;
     this.rows = []; // in order from top to bottom
@@ -30,7 +30,7 @@ class Lanes {
     this.rows = groups.flatMap((group) =>
       members.map((member) => (by === "sm" ? this.trace.rowOf(group, member) : this.trace.rowOf(member, group))),
     );
-    const gap = Lanes.#gapFor(by, members.length, height);
+    const gap = RowLayout.#gapFor(by, members.length, height);
     this.tops.fill(-1);
     this.rows.forEach((row, i) => {
       this.tops[row] = i * height + Math.floor(i / members.length) * gap;
