@@ -36,8 +36,8 @@ class LeastEstimate {
  public:
   // Whether the policy that takes `us`, the next one, is the best so far.
   bool takes(double us) {
-    constexpr double kTellApart = 1e-3;  // of an estimate
-    if (us > least_us_ * (1 + kTellApart)) return false;
+    constexpr double kMinDifference = 1e-3;  // of an estimate
+    if (us > least_us_ * (1 + kMinDifference)) return false;
     least_us_ = std::min(least_us_, us);
     return true;
   }

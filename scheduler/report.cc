@@ -135,21 +135,22 @@ ProgramStatistics statistics_of(const Program& program, const CostContext& conte
 }
 
 std::string to_text(const ProgramStatistics& s) {
-  constexpr double kMega = 1e6;
+  constexpr double kMillion = 1e6;
   std::string out =
       fmt::format("{:<18}{:>14}{:>14}{:>14}\n", "op", "instructions", "MB a pass", "MFLOP a pass");
   for (const OpStatistics& op : s.ops) {
-    out += fmt::format("{:<18}{:>14}{:>14.2f}{:>14.2f}\n", op.name, op.instructions,
-                       static_cast<double>(op.bytes) / kMega, static_cast<double>(op.operations) / kMega);
+    out +=
+        fmt::format("{:<18}{:>14}{:>14.2f}{:>14.2f}\n", op.name, op.instructions,
+                    static_cast<double>(op.bytes) / kMillion, static_cast<double>(op.operations) / kMillion);
   }
   const auto [least, most] = std::minmax_element(s.bytes_per_queue.begin(), s.bytes_per_queue.end());
   out += fmt::format("{:<18}{:>14}{:>14.2f}\n\n", "all", s.instructions,
-                     static_cast<double>(sum(s.bytes_per_queue)) / kMega);
-  out += fmt::format("weights           {:.2f} MB\n", static_cast<double>(s.weight_bytes) / kMega);
+                     static_cast<double>(sum(s.bytes_per_queue)) / kMillion);
+  out += fmt::format("weights           {:.2f} MB\n", static_cast<double>(s.weight_bytes) / kMillion);
   out += fmt::format("queues            {} for {} SMs\n", s.bytes_per_queue.size(), s.sms);
-  out +=
-      fmt::format("bytes a queue     {:.3f} to {:.3f} MB, the largest {:.1f} % above the mean\n",
-                  static_cast<double>(*least) / kMega, static_cast<double>(*most) / kMega, 100 * s.imbalance);
+  out += fmt::format("bytes a queue     {:.3f} to {:.3f} MB, the largest {:.1f} % above the mean\n",
+                     static_cast<double>(*least) / kMillion, static_cast<double>(*most) / kMillion,
+                     100 * s.imbalance);
   out += fmt::format("counters          {} ({} waits, {} signals)\n", s.counters, s.waits, s.signals);
   out += fmt::format("a pass            {:.1f} us on the cost model\n", s.makespan_us);
   out += fmt::format("critical path     {:.1f} us with unlimited SMs and bandwidth: {}\n", s.critical_path_us,

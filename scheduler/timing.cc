@@ -9,11 +9,11 @@
 namespace serval {
 namespace {
 
-constexpr uint32_t kNobody = 0xffffffff;
+constexpr uint32_t kNoInstruction = 0xffffffff;
 
 struct Arrival {  // the latest increment of a counter
   double at_us = 0;
-  uint32_t by = kNobody;
+  uint32_t by = kNoInstruction;
 };
 
 class Simulation {
@@ -25,8 +25,8 @@ class Simulation {
         counted_(program.counters.size(), 0),
         counter_at_(program.counters.size()),
         clocks_(program.machine.sms, SmClock(program.machine)),
-        last_on_sm_(program.machine.sms, kNobody),
-        start_after_(program.instructions.size(), kNobody) {}
+        last_on_sm_(program.machine.sms, kNoInstruction),
+        start_after_(program.instructions.size(), kNoInstruction) {}
 
   PassTiming run();
 
@@ -90,7 +90,7 @@ PassTiming Simulation::run() {
     }
   }
   PassTiming out{last_.at_us, {}};
-  for (uint32_t i = last_.by; i != kNobody; i = start_after_[i]) out.critical_path.push_back(i);
+  for (uint32_t i = last_.by; i != kNoInstruction; i = start_after_[i]) out.critical_path.push_back(i);
   std::reverse(out.critical_path.begin(), out.critical_path.end());
   return out;
 }

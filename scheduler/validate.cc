@@ -140,11 +140,11 @@ bool Validator::check_scopes() {
     }
     return true;
   }
-  constexpr uint32_t kNobody = 0xffffffff;
-  std::vector<uint32_t> user(program_.counters.size(), kNobody);
+  constexpr uint32_t kNoQueue = 0xffffffff;
+  std::vector<uint32_t> user(program_.counters.size(), kNoQueue);
   const auto use = [&](uint32_t counter, uint32_t q, uint32_t index) {
     const uint32_t first = std::exchange(user[counter], q);
-    if (program_.counters[counter].scope != CounterScope::kBlock || first == kNobody || first == q)
+    if (program_.counters[counter].scope != CounterScope::kBlock || first == kNoQueue || first == q)
       return true;
     return fail(Rule::kScope, {index},
                 fmt::format("{}: counter {}: block scope, but SM {} uses it, too", where(program_, index),

@@ -11,11 +11,11 @@ namespace serval {
 namespace {
 
 using Kind = EventKind;
-constexpr uint32_t kNobody = 0xffffffff;
+constexpr uint32_t kNoExecution = 0xffffffff;
 
 // A moment on the path.
 struct Moment {
-  uint32_t execution = kNobody;
+  uint32_t execution = kNoExecution;
   Kind kind = Kind::kSignalled;
   int64_t at_ns = kNever;
 };
@@ -58,7 +58,7 @@ class PathWalk {
 PathWalk::PathWalk(const Trace& trace, std::span<const Edge> edges, const PassWindow& window)
     : trace_(trace), edges_(edges), window_(window) {
   for (uint32_t role = 0; role < kNumSmRoles; ++role) {
-    before_[role].assign(trace.executions.size(), kNobody);
+    before_[role].assign(trace.executions.size(), kNoExecution);
     Orders orders = role_order(trace, static_cast<SmRole>(role));
     for (const std::vector<uint32_t>& order : orders) {
       for (size_t n = 1; n < order.size(); ++n) before_[role][order[n]] = order[n - 1];
@@ -83,7 +83,7 @@ void PathWalk::add_cause(uint32_t e, Kind kind, SliceState state, uint32_t count
 
 void PathWalk::add_cause_before(uint32_t e, SmRole role, Kind kind, SliceState state) {
   const uint32_t before = before_[static_cast<size_t>(role)][e];
-  if (before != kNobody) add_cause(before, kind, state);
+  if (before != kNoExecution) add_cause(before, kind, state);
 }
 
 void PathWalk::causes_of_inputs(uint32_t e) {
@@ -110,7 +110,7 @@ uint32_t PathWalk::computing_at(uint32_t sm, int64_t ns) const {
   const auto after = std::upper_bound(order.begin(), order.end(), ns, [&](int64_t at, uint32_t e) {
     return at < trace_.executions[e].time(Kind::kComputeBegin);
   });
-  return after == order.begin() ? kNobody : *(after - 1);
+  return after == order.begin() ? kNoExecution : *(after - 1);
 }
 
 // Its page was asked for, or, where there was no room for it, a page was given back by what computed then.
@@ -120,7 +120,7 @@ void PathWalk::causes_of_page(uint32_t e) {
   if (x.room_ns == 0 || !x.has(Kind::kLoadBegin)) return;
   const int64_t room_ns = x.time(Kind::kLoadBegin) + x.room_ns;
   const uint32_t giver = computing_at(x.sm, room_ns);
-  if (giver != kNobody) causes_.push_back({{giver, Kind::kComputeEnd, room_ns}, SliceState::kLoad});
+  if (giver != kNoExecution) causes_.push_back({{giver, Kind::kComputeEnd, room_ns}, SliceState::kLoad});
 }
 
 void PathWalk::find_causes(const Moment& moment) {
@@ -180,7 +180,7 @@ void PathWalk::add_step(const Moment& to, const Cause& cause) {
 
 std::vector<PathStep> PathWalk::walk() {
   Moment at = end_of_window();
-  if (at.execution == kNobody) return {};
+  if (at.execution == kNoExecution) return {};
   // No moment comes twice in a trace that can have happened.
   size_t left = trace_.executions.size() * kNumEventKinds + 1;
   while (at.at_ns > window_.begin_ns) {

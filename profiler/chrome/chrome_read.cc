@@ -164,16 +164,16 @@ void ChromeReader::check_format(const JsonFields& fields) const {
 }
 
 void ChromeReader::read_machine(const JsonFields& fields) {
-  constexpr double kMost = 1e12;
+  constexpr double kMaxFigure = 1e12;
   Machine& m = trace_.program.machine;
   m.name = fields.text_or("name", "");
   m.sms = static_cast<uint32_t>(fields.integer("sms", 1, kMaxSms));
   m.pages_per_sm = static_cast<uint32_t>(fields.integer("pages_per_sm", 0, kMaxWord));
-  m.gb_per_s = fields.number("gb_per_s", 0, kMost);
-  m.sm_gb_per_s = fields.number("sm_gb_per_s", 0, kMost);
-  m.sm_gflop_per_s = fields.number("sm_gflop_per_s", 0, kMost);
-  m.synchronise_us = fields.number("synchronise_us", 0, kMost);
-  m.instruction_us = fields.number("instruction_us", 0, kMost);
+  m.gb_per_s = fields.number("gb_per_s", 0, kMaxFigure);
+  m.sm_gb_per_s = fields.number("sm_gb_per_s", 0, kMaxFigure);
+  m.sm_gflop_per_s = fields.number("sm_gflop_per_s", 0, kMaxFigure);
+  m.synchronise_us = fields.number("synchronise_us", 0, kMaxFigure);
+  m.instruction_us = fields.number("instruction_us", 0, kMaxFigure);
 }
 
 const json& ChromeReader::list(const JsonFields& fields, const char* key) const {

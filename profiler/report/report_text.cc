@@ -9,7 +9,7 @@ namespace serval {
 namespace {
 
 constexpr double kNsPerUs = 1e3;
-constexpr double kMega = 1e6;
+constexpr double kBytesPerMegabyte = 1e6;
 
 double us(double ns) {
   return ns / kNsPerUs;
@@ -25,8 +25,8 @@ std::string head(const Report& r) {
   out += fmt::format("{:<18}{}, {} SMs\n", "source", kTraceSourceNames[static_cast<size_t>(r.source)], r.sms);
   out += fmt::format("{:<18}{:.2f} us", "token time", us(r.median_token_ns));
   if (r.tokens > 1) out += fmt::format(" (median of {}: {:.2f} to {:.2f})", r.tokens, us(*least), us(*most));
-  out += fmt::format("\n{:<18}{:.2f} MB a token, {:.0f} GB/s\n", "read", static_cast<double>(r.bytes) / kMega,
-                     r.gb_per_s);
+  out += fmt::format("\n{:<18}{:.2f} MB a token, {:.0f} GB/s\n", "read",
+                     static_cast<double>(r.bytes) / kBytesPerMegabyte, r.gb_per_s);
   if (r.limit_gb_per_s > 0) {
     out += fmt::format("{:<18}{:.0f} GB/s, which takes {:.2f} us: {:.1f} % of the limit reached\n", "limit",
                        r.limit_gb_per_s, us(r.limit_ns), percent(r.gb_per_s, r.limit_gb_per_s));
@@ -72,8 +72,8 @@ std::string op_table(const Report& r) {
   const auto sms = static_cast<double>(r.sms);
   for (const OpSummary& op : r.ops) {
     out += fmt::format("{:<18}{:>9}{:>11.2f}{:>9.2f}{:>9.2f}{:>9.2f}{:>9.2f}\n", op.op, op.executions,
-                       static_cast<double>(op.bytes) / kMega, us(op.wait_ns / sms), us(op.load_ns / sms),
-                       us(op.compute_ns / sms), us(op.store_ns / sms));
+                       static_cast<double>(op.bytes) / kBytesPerMegabyte, us(op.wait_ns / sms),
+                       us(op.load_ns / sms), us(op.compute_ns / sms), us(op.store_ns / sms));
   }
   return out;
 }
@@ -90,7 +90,8 @@ std::string sm_table(const Report& r) {
                   "SM", "compute", "wait", "load", "idle", "MB", "longest wait");
   for (const SmSummary& sm : sms) {
     out += fmt::format("{:<18}{:>9.2f}{:>9.2f}{:>9.2f}{:>9.2f}{:>11.2f}  ", sm.sm, us(sm.compute_ns),
-                       us(sm.wait_ns), us(sm.load_ns), us(sm.idle_ns), static_cast<double>(sm.bytes) / kMega);
+                       us(sm.wait_ns), us(sm.load_ns), us(sm.idle_ns),
+                       static_cast<double>(sm.bytes) / kBytesPerMegabyte);
     if (!sm.worst_wait.empty()) out += fmt::format("{} {:.2f} us", sm.worst_wait, us(sm.worst_wait_ns));
     out += '\n';
   }

@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kSteps[] = {1.5, 1.2, 1.1, 1.05, 1.02};  // factors
 constexpr int kMaxRounds = 4;                             // of all parameters, for each step
-constexpr double kWorthwhile = 1e-5;                      // of the error
+constexpr double kMinImprovement = 1e-5;                  // of the error
 
 struct Candidate {
   SimParameters parameters;
@@ -26,7 +26,7 @@ bool improve(Candidate& best, const std::string& name, double factor,
     return false;  // out of its range
   }
   next.error = fit_error(next.parameters, measured);
-  if (next.error > best.error - kWorthwhile) return false;
+  if (next.error > best.error - kMinImprovement) return false;
   best = std::move(next);
   return true;
 }

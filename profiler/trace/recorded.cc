@@ -12,7 +12,7 @@
 namespace serval {
 namespace {
 
-constexpr uint32_t kNobody = 0xffffffff;
+constexpr uint32_t kNoExecution = 0xffffffff;
 
 [[noreturn]] void refuse(const std::string& what) {
   throw Error(ErrorKind::kRuntime, "recorded events: " + what);
@@ -93,9 +93,9 @@ Execution& Collector::execution(uint32_t sm, const Event& event) {
         fmt::format("SM {}: instruction {}, limit {}", sm, event.instruction, program_.instructions.size()));
   }
   std::vector<uint32_t>& of_pass = index_[event.pass];
-  if (of_pass.empty()) of_pass.assign(program_.instructions.size(), kNobody);
+  if (of_pass.empty()) of_pass.assign(program_.instructions.size(), kNoExecution);
   uint32_t& index = of_pass[event.instruction];
-  if (index == kNobody) {
+  if (index == kNoExecution) {
     index = static_cast<uint32_t>(executions.size());
     Execution& e = executions.emplace_back();
     e.instruction = event.instruction;

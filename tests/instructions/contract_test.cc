@@ -127,8 +127,8 @@ TEST(Footprint, OfAnyStateIsInsideItsBound) {
 
 // A few instances of each stage: covers of whole tensors are slow to build.
 std::vector<Instruction> some(std::vector<Instruction> instances) {
-  constexpr size_t kMost = 6;
-  if (instances.size() > kMost) instances.resize(kMost);
+  constexpr size_t kMaxInstances = 6;
+  if (instances.size() > kMaxInstances) instances.resize(kMaxInstances);
   return instances;
 }
 

@@ -189,14 +189,14 @@ bool Rewriter::merge_joins() {
 }
 
 bool Rewriter::scale_increments() {
-  constexpr uint32_t kMost = 4;
+  constexpr uint32_t kMaxFactor = 4;
   const uint32_t counter = below(counters_.size());
   const uint32_t before = all_of(counter);
   const bool each = waited_as_a_whole(counter);  // then every signal may add what it likes
-  const uint32_t factor = 2 + below(kMost - 1);
+  const uint32_t factor = 2 + below(kMaxFactor - 1);
   for (Step* step : draft_.steps()) {
     for (Signal& s : step->signals) {
-      if (s.counter == counter) s.increment *= each ? 1 + below(kMost) : factor;
+      if (s.counter == counter) s.increment *= each ? 1 + below(kMaxFactor) : factor;
     }
   }
   draft_.count_increments();

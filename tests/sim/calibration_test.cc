@@ -96,9 +96,9 @@ TEST(BestPolicy, IsTheOneThatTheSimulatorFindsFastest) {
     const ValidProgram program = compile_model(config, h200_machine(), limits, {.policy = policy});
     return predict_us(*program, decode_launch(1, CostContext{}.context_tokens, 2), h200_sim_parameters());
   };
-  constexpr double kTellApart = 1e-3;
+  constexpr double kMinDifference = 1e-3;
   for (const Policy other : kPolicies)
-    EXPECT_LE(us_of(best), us_of(other) * (1 + kTellApart)) << name_of(other);
+    EXPECT_LE(us_of(best), us_of(other) * (1 + kMinDifference)) << name_of(other);
 }
 
 TEST(BestPolicy, WorksForTheShortestContext) {

@@ -91,8 +91,8 @@ class Checked {
   RandomOrder random_;
   uint32_t sharing_;  // SMs that a queue feeds
   uint32_t depth_;    // instructions of a queue in flight
-  static constexpr uint32_t kNobody = 0xffffffff;
-  uint32_t victim_ = kNobody;
+  static constexpr uint32_t kNoInstruction = 0xffffffff;
+  uint32_t victim_ = kNoInstruction;
   std::vector<Clock> clocks_;  // of each instruction of each pass, once it has run: what it knew
   std::vector<std::vector<Increment>> history_;   // of each counter
   std::vector<std::vector<Touch>> touches_;       // of each tensor

@@ -73,8 +73,8 @@ struct ReplayInterpreter::Impl {
   RandomOrder random;
   PassControl* control;
   uint64_t depth;  // instructions an SM has in flight
-  static constexpr uint32_t kNobody = 0xffffffff;
-  uint32_t victim = kNobody;  // the instruction that is kept back
+  static constexpr uint32_t kNoInstruction = 0xffffffff;
+  uint32_t victim = kNoInstruction;  // the instruction that is kept back
   std::vector<uint32_t> counters;
   uint32_t epoch = 0;
   std::vector<Queue> queues;

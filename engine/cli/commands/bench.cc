@@ -198,7 +198,7 @@ class Bench {
     Result result{test, {}};
     for (int r = 0; r <= flags_.repetitions && pending_signal() == 0; ++r) {
       bar.update(test.name(), static_cast<uint64_t>(r), static_cast<uint64_t>(flags_.repetitions) + 1,
-                 ProgressBar::Unit::kSteps);
+                 ProgressBar::Measure::kSteps);
       const double speed = measure(test, requests);
       if (r > 0) result.samples.push_back(speed);  // the first run warms up
     }
@@ -269,10 +269,10 @@ class Report {
 
  private:
   std::string markdown(const Result& r) const {
-    constexpr double kMega = 1e6;
+    constexpr double kMillion = 1e6;
     return fmt::format("| {} | {:.1f} MB | {:.2f} M | {} | {} | {} | {} | {:.2f} ± {:.2f} | {:.2f} |\n",
-                       info_.name, static_cast<double>(info_.weight_bytes_per_token) / kMega,
-                       static_cast<double>(info_.num_parameters) / kMega, info_.backend, threads_,
+                       info_.name, static_cast<double>(info_.weight_bytes_per_token) / kMillion,
+                       static_cast<double>(info_.num_parameters) / kMillion, info_.backend, threads_,
                        r.test.batch, r.test.name(), r.mean(), r.deviation(), median(r.samples));
   }
 

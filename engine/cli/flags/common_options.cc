@@ -28,7 +28,7 @@ std::string load_line(const Model& model, double seconds) {
 
 ProgressCallback drawn_by(ProgressBar& bar) {
   return [&bar](const char* stage, uint64_t done, uint64_t total) {
-    bar.update(stage, done, total, ProgressBar::Unit::kBytes);
+    bar.update(stage, done, total, ProgressBar::Measure::kBytes);
   };
 }
 

@@ -28,12 +28,12 @@ bool stderr_is_a_screen() {
   return isatty(STDERR_FILENO) == 1 && term != nullptr && std::string_view(term) != "dumb";
 }
 
-std::string amounts(uint64_t done, uint64_t total, ProgressBar::Unit unit) {
-  if (unit == ProgressBar::Unit::kSteps) return fmt::format("{} of {}", done, total);
-  constexpr double kMega = 1e6;
-  constexpr double kGiga = 1e9;
-  const bool large = static_cast<double>(total) >= kGiga;
-  const double scale = large ? kGiga : kMega;
+std::string amounts(uint64_t done, uint64_t total, ProgressBar::Measure measure) {
+  if (measure == ProgressBar::Measure::kSteps) return fmt::format("{} of {}", done, total);
+  constexpr double kBytesPerMegabyte = 1e6;
+  constexpr double kBytesPerGigabyte = 1e9;
+  const bool large = static_cast<double>(total) >= kBytesPerGigabyte;
+  const double scale = large ? kBytesPerGigabyte : kBytesPerMegabyte;
   return fmt::format("{:.1f} of {:.1f} {}", static_cast<double>(done) / scale,
                      static_cast<double>(total) / scale, large ? "GB" : "MB");
 }
@@ -51,7 +51,7 @@ ProgressBar::~ProgressBar() {
   erase_progress();
 }
 
-void ProgressBar::update(const std::string& label, uint64_t done, uint64_t total, Unit unit) {
+void ProgressBar::update(const std::string& label, uint64_t done, uint64_t total, Measure measure) {
   if (!shown_) return;
   const auto now = std::chrono::steady_clock::now();
   if (label == label_ && now < next_draw_) return;
@@ -63,7 +63,7 @@ void ProgressBar::update(const std::string& label, uint64_t done, uint64_t total
   const auto filled = static_cast<size_t>(fraction * kBarCells);
   const std::string line =
       fmt::format("{}{:<10} [{}{}] {:3.0f} %  {}", kEraseLine, label, std::string(filled, '#'),
-                  std::string(kBarCells - filled, '.'), 100 * fraction, amounts(done, total, unit));
+                  std::string(kBarCells - filled, '.'), 100 * fraction, amounts(done, total, measure));
   bar_on_screen = true;
   write_stderr(line);
 }

@@ -15,7 +15,7 @@ enum class ProgressMode { kAuto, kOn, kOff };  // auto: on a terminal that is no
 // thread-safe.
 class ProgressBar {
  public:
-  enum class Unit { kBytes, kSteps };
+  enum class Measure { kBytes, kSteps };
 
   explicit ProgressBar(ProgressMode mode);
   ~ProgressBar();
@@ -23,7 +23,7 @@ class ProgressBar {
   ProgressBar& operator=(const ProgressBar&) = delete;
 
   // done > total or total = 0 draws as finished.
-  void update(const std::string& label, uint64_t done, uint64_t total, Unit unit);
+  void update(const std::string& label, uint64_t done, uint64_t total, Measure measure);
 
  private:
   bool shown_;
