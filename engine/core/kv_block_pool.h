@@ -1,4 +1,4 @@
-// Which block of the paged KV cache (vm/kv_cache.h) is held by how many sequences, and which can be found
+// Which block of the paged KV cache (vm/layout/kv_cache.h) is held by how many sequences, and which can be found
 // again by its tokens.
 //
 // A sequence holds its blocks as a chain: block i has the tokens [i × kKvBlockTokens, (i + 1) ×
