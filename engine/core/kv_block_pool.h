@@ -1,5 +1,5 @@
-// Which block of the paged KV cache (vm/layout/kv_cache.h) is held by how many sequences, and which can be found
-// again by its tokens.
+// Which block of the paged KV cache (vm/layout/kv_cache.h) is held by how many sequences, and which can be
+// found again by its tokens.
 //
 // A sequence holds its blocks as a chain: block i has the tokens [i × kKvBlockTokens, (i + 1) ×
 // kKvBlockTokens). What keys and values a block has depends on its tokens, on all tokens before it and on the
