@@ -35,9 +35,17 @@ std::span<const int32_t> KvBlockPool::tokens_of(int32_t block) const {
   return std::span(tokens_).subspan(static_cast<size_t>(block) * kKvBlockTokens, kKvBlockTokens);
 }
 
+uint64_t KvBlockPool::hash_before(const KvLink& link) const {
+  if (link.parent != KvLink::kRoot) return at(link.parent).hash;
+  return mixed(hash_seed_ ^ mixed(link.domain + kMultiplier));
+}
+
+uint64_t KvBlockPool::tail_hash_of(const KvLink& link) const {
+  return mixed(hash_before(link) + kMultiplier);
+}
+
 uint64_t KvBlockPool::hash_of(const KvLink& link, std::span<const int32_t> tokens) const {
-  uint64_t hash = link.parent == KvLink::kRoot ? mixed(hash_seed_ ^ mixed(link.domain + kMultiplier))
-                                               : at(link.parent).hash;
+  uint64_t hash = hash_before(link);
   for (const int32_t token : tokens) hash = (hash ^ static_cast<uint32_t>(token)) * kMultiplier;
   return mixed(hash);
 }
@@ -46,7 +54,7 @@ int32_t KvBlockPool::find(const KvLink& link, std::span<const int32_t> tokens, u
   int32_t block = buckets_[hash & (buckets_.size() - 1)];
   for (; block != kNone; block = at(block).next_in_bucket) {
     const Block& candidate = at(block);
-    if (candidate.hash == hash && candidate.link.parent == link.parent &&
+    if (candidate.hash == hash && candidate.published && candidate.link.parent == link.parent &&
         candidate.link.domain == link.domain && std::ranges::equal(tokens_of(block), tokens)) {
       break;
     }
@@ -59,7 +67,7 @@ std::optional<int32_t> KvBlockPool::allocate() {
     if (oldest_ == kNone) return std::nullopt;
     const int32_t evicted = oldest_;
     take_out_of_kept(evicted);
-    unpublish(evicted);
+    forget(evicted);
     free_.push_back(evicted);
   }
   const int32_t block = free_.back();
@@ -98,14 +106,50 @@ int32_t KvBlockPool::publish(int32_t block, const KvLink& link, std::span<const 
     release({&block, 1});
     return same;
   }
-  Block& published = at(block);
-  published.published = true;
-  published.link = link;
-  published.hash = hash;
-  published.next_in_bucket = bucket_of(hash);
+  at(block).published = true;
+  put_into_bucket(block, link, hash, tokens);
+  return block;
+}
+
+void KvBlockPool::put_into_bucket(int32_t block, const KvLink& link, uint64_t hash,
+                                  std::span<const int32_t> tokens) {
+  at(block).link = link;
+  at(block).hash = hash;
+  at(block).next_in_bucket = bucket_of(hash);
   bucket_of(hash) = block;
   std::ranges::copy(tokens, tokens_of(block).begin());
-  return block;
+}
+
+void KvBlockPool::leave_tail(int32_t block, const KvLink& link, std::span<const int32_t> tokens) {
+  assert(!tokens.empty() && tokens.size() < kKvBlockTokens);
+  assert(at(block).holders == 1 && !at(block).published);
+  at(block).holders = 0;
+  at(block).tail_tokens = static_cast<uint32_t>(tokens.size());
+  put_into_bucket(block, link, tail_hash_of(link), tokens);
+  keep(block);
+}
+
+std::optional<KvBlockPool::Tail> KvBlockPool::take_tail(const KvLink& link, std::span<const int32_t> tokens) {
+  const uint64_t hash = tail_hash_of(link);
+  Tail best{kNone, 0};
+  uint32_t looked_at = 0;
+  for (int32_t block = bucket_of(hash); block != kNone && looked_at < kTailsLookedAt;
+       block = at(block).next_in_bucket) {
+    const Block& tail = at(block);
+    if (tail.hash != hash || tail.tail_tokens == 0 || tail.link.parent != link.parent ||
+        tail.link.domain != link.domain) {
+      continue;
+    }
+    ++looked_at;
+    const std::span<const int32_t> own = tokens_of(block).first(tail.tail_tokens);
+    const auto common = static_cast<uint32_t>(std::ranges::mismatch(own, tokens).in1 - own.begin());
+    if (common > best.tokens) best = {block, common};
+  }
+  if (best.block == kNone) return std::nullopt;
+  take_out_of_kept(best.block);
+  forget(best.block);
+  at(best.block).holders = 1;
+  return best;
 }
 
 KvBlockPool::Match KvBlockPool::match(uint64_t domain, std::span<const int32_t> tokens) const {
@@ -125,7 +169,7 @@ void KvBlockPool::drop_kept() {
   while (oldest_ != kNone) {
     const int32_t block = oldest_;
     take_out_of_kept(block);
-    unpublish(block);
+    forget(block);
     free_.push_back(block);
   }
 }
@@ -151,11 +195,12 @@ void KvBlockPool::take_out_of_kept(int32_t block) {
   --kept_;
 }
 
-void KvBlockPool::unpublish(int32_t block) {
+void KvBlockPool::forget(int32_t block) {
   int32_t* link = &bucket_of(at(block).hash);
   while (*link != block) link = &at(*link).next_in_bucket;
   *link = at(block).next_in_bucket;
   at(block).published = false;
+  at(block).tail_tokens = 0;
 }
 
 }  // namespace serval

@@ -6,16 +6,20 @@
 // arithmetic that computed them (the domain), and on nothing else. So a block that is full may be published,
 // and another sequence that begins with the same tokens may hold it too. Blocks that are not full are never
 // published: of a shared prompt each sequence computes the tail of less than a block itself, and no block is
-// ever written while two hold it.
+// ever written while two hold it. But a sequence that ends may leave its tail, and one that begins with the
+// same tokens may take it over, to hold it alone and to write behind them: the next turn of a conversation.
 //
 // Invariants, which tests/engine/kv_block_pool_test.cc checks against a plain map:
-// - A block is in one of three states: free; held, by one sequence or more; or kept, which is published and
-//   held by none. free() + kept() + held() = num_blocks().
+// - A block is in one of three states: free; held, by one sequence or more; or kept, which is held by none
+// and
+//   published or a tail. free() + kept() + held() = num_blocks().
 // - allocate() gives a block that was not held, and fails only where all are held.
 // - While a block is published its tokens, its parent and its domain stay as they were; reuse() gives a block
 //   only if tokens, domain and the whole chain before it are equal to what was asked for. Hashes only find
 //   candidates: a collision costs time.
-// - The parent of a published block is published. So what is kept goes from the ends of the chains, the least
+// - A tail that is taken over was held by none, and what it has behind the common tokens does not count.
+// - The parent of a published block and of a tail is published. So what is kept goes from the ends of the
+// chains, the least
 //   recently used first.
 #pragma once
 
@@ -55,6 +59,18 @@ class KvBlockPool {
   // link.parent must be held by the caller.
   int32_t publish(int32_t block, const KvLink& link, std::span<const int32_t> tokens);
 
+  // A held block that nothing else holds has the computed tokens, fewer than kKvBlockTokens, behind `link`,
+  // whose parent the caller holds. It is not held any more, but kept for take_tail().
+  void leave_tail(int32_t block, const KvLink& link, std::span<const int32_t> tokens);
+  struct Tail {
+    int32_t block;
+    uint32_t tokens;  // at its beginning that are those asked for; at least 1
+  };
+  // The tail behind `link`, of the last kTailsLookedAt that were left there, which has the most tokens in
+  // common with the beginning of `tokens`. Held, by the caller alone. link.parent must be held by the caller.
+  static constexpr uint32_t kTailsLookedAt = 16;
+  std::optional<Tail> take_tail(const KvLink& link, std::span<const int32_t> tokens);
+
   // Of the chain that begins like `tokens`: full blocks that are published, and those of them that are held.
   struct Match {
     uint32_t blocks = 0;
@@ -78,6 +94,7 @@ class KvBlockPool {
   struct Block {
     uint32_t holders = 0;
     bool published = false;
+    uint32_t tail_tokens = 0;  // > 0: a tail
     KvLink link;
     uint64_t hash = 0;                     // of the chain up to and with this block
     int32_t next_in_bucket = kNone;        // of published blocks
@@ -88,13 +105,16 @@ class KvBlockPool {
   const Block& at(int32_t block) const { return blocks_[static_cast<size_t>(block)]; }
   std::span<int32_t> tokens_of(int32_t block);
   std::span<const int32_t> tokens_of(int32_t block) const;
+  uint64_t hash_before(const KvLink& link) const;
   uint64_t hash_of(const KvLink& link, std::span<const int32_t> tokens) const;
+  uint64_t tail_hash_of(const KvLink& link) const;
+  void put_into_bucket(int32_t block, const KvLink& link, uint64_t hash, std::span<const int32_t> tokens);
   int32_t& bucket_of(uint64_t hash) { return buckets_[hash & (buckets_.size() - 1)]; }
   int32_t find(const KvLink& link, std::span<const int32_t> tokens, uint64_t hash) const;
   void hold(int32_t block);
   void keep(int32_t block);
   void take_out_of_kept(int32_t block);
-  void unpublish(int32_t block);
+  void forget(int32_t block);
 
   const uint64_t hash_seed_;
   std::vector<Block> blocks_;

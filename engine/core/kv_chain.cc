@@ -28,7 +28,18 @@ uint32_t KvChain::reuse(std::span<const int32_t> tokens, uint32_t limit) {
     if (published_ < blocks_.size()) pool_.release({&blocks_[published_], 1});
     set(published_++, *found);
   }
-  return published_ * kKvBlockTokens;
+  return published_ * kKvBlockTokens + take_tail(tokens.first(limit));
+}
+
+// Returns how many tokens it has.
+uint32_t KvChain::take_tail(std::span<const int32_t> tokens) {
+  const std::span<const int32_t> rest = tokens.subspan(size_t{published_} * kKvBlockTokens);
+  if (rest.empty()) return 0;
+  const auto tail = pool_.take_tail(link(), rest.first(std::min<size_t>(rest.size(), kKvBlockTokens)));
+  if (!tail) return 0;
+  if (published_ < blocks_.size()) pool_.release({&blocks_[published_], 1});
+  set(published_, tail->block);
+  return tail->tokens;
 }
 
 bool KvChain::grow_to(uint32_t blocks) {
@@ -44,6 +55,17 @@ void KvChain::publish(std::span<const int32_t> tokens, uint32_t computed) {
     set(published_, pool_.publish(blocks_[published_], link(), content));
     ++published_;
   }
+}
+
+void KvChain::leave(std::span<const int32_t> tokens, uint32_t computed) {
+  const uint32_t full = published_ * kKvBlockTokens;
+  if (full < computed && computed < full + kKvBlockTokens) {
+    const std::span<const int32_t> held = blocks_;
+    pool_.release(held.subspan(published_ + 1));
+    pool_.leave_tail(held[published_], link(), tokens.subspan(full, computed - full));
+    blocks_.resize(published_);
+  }
+  release();
 }
 
 void KvChain::release() {

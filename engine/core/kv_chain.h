@@ -18,8 +18,9 @@ class KvChain {
   KvChain& operator=(const KvChain&) = delete;
   ~KvChain() { release(); }
 
-  // Takes published blocks for as many of the first `limit` tokens as there are, in place of its own that
-  // hold nothing yet. All tokens that are computed must be published. Returns how many tokens are, now.
+  // Takes published blocks, and a tail behind them, for as many of the first `limit` tokens as there are, in
+  // place of its own that hold nothing yet. All tokens that are computed must be published. Returns how many
+  // tokens are in its blocks, now.
   uint32_t reuse(std::span<const int32_t> tokens, uint32_t limit);
   // Holds at least `blocks`. False, and no more than before, where the pool has not as many.
   bool grow_to(uint32_t blocks);
@@ -27,6 +28,8 @@ class KvChain {
   // for ones with the same content, so only between launches.
   void publish(std::span<const int32_t> tokens, uint32_t computed);
   void release();
+  // The same, and leaves what behind the published blocks is computed, for another to take over.
+  void leave(std::span<const int32_t> tokens, uint32_t computed);
 
   std::span<const int32_t> blocks() const { return blocks_; }
   uint32_t size() const { return static_cast<uint32_t>(blocks_.size()); }
@@ -35,6 +38,7 @@ class KvChain {
 
  private:
   KvLink link() const;
+  uint32_t take_tail(std::span<const int32_t> tokens);
   void set(uint32_t index, int32_t block);
 
   KvBlockPool& pool_;

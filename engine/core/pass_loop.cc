@@ -188,10 +188,17 @@ PassPlan PassLoop::make_plan() {
   return pass_plan;
 }
 
+// What it has computed can be taken over.
+void PassLoop::leave_blocks(Sequence& sequence) {
+  if (sequence.reuses_prefix() && !sequence.failed())
+    sequence.chain().leave(sequence.tokens(), sequence.computed());
+}
+
 void PassLoop::give_back(uint32_t index) {
   std::unique_ptr<Sequence> sequence = std::move(running_[index]);
   running_.erase(running_.begin() + index);
   state_.give_back_slot(sequence->slot());
+  leave_blocks(*sequence);
   sequence->leave();
   ++stats_.preemptions;
   wait_again(std::move(sequence));
@@ -215,6 +222,7 @@ void PassLoop::retire() {
     if (sequence->finished() || sequence->prompt_is_read()) release_followers(*sequence);
     if (!sequence->finished()) continue;
     state_.give_back_slot(sequence->slot());
+    leave_blocks(*sequence);
     sequence.reset();
     some_left = true;
   }

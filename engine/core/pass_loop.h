@@ -59,6 +59,7 @@ class PassLoop {
   void look_up_prefixes();
   PassPlan make_plan();
   void give_back(uint32_t index);
+  static void leave_blocks(Sequence& sequence);
   void wait_again(std::unique_ptr<Sequence> sequence);
   void note_deadline(const Sequence& sequence);
   void retire();

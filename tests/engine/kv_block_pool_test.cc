@@ -80,6 +80,21 @@ TEST(KvBlockPool, HoldsOneOfTwoBlocksWithTheSameContent) {
   EXPECT_EQ(pool.free(), 3u);
 }
 
+TEST(KvBlockPool, GivesATailToOneThatGoesOnBehindItsBeginning) {
+  KvBlockPool pool(4);
+  const int32_t first = publish_new(pool, {}, block_of(1));
+  const int32_t tail = pool.allocate().value();
+  pool.leave_tail(tail, {first, 0}, Tokens{5, 6, 7});
+  EXPECT_EQ(pool.kept(), 1u);
+  EXPECT_FALSE(pool.take_tail({first, 0}, Tokens{6, 7})) << "another beginning";
+  EXPECT_FALSE(pool.take_tail({}, Tokens{5, 6})) << "behind other tokens";
+  const auto taken = pool.take_tail({first, 0}, Tokens{5, 6, 8, 9});
+  ASSERT_TRUE(taken);
+  EXPECT_EQ(taken->block, tail);
+  EXPECT_EQ(taken->tokens, 2u);
+  EXPECT_FALSE(pool.take_tail({first, 0}, Tokens{5, 6})) << "it has one holder";
+}
+
 TEST(KvBlockPool, CountsWhatAChainWouldTake) {
   KvBlockPool pool(8);
   Tokens tokens = block_of(1);
@@ -148,6 +163,36 @@ class Model {
     Chain& chain = chains_.emplace_back(Chain{random_() % 2, {}, {}, {}});
     while (random_() % 4 != 0 && take(chain, random_block())) {
     }
+    if (random_() % 2 == 0) take_tail(chain);
+  }
+
+  // Of up to 3 different tokens and then others.
+  Tokens random_tail() {
+    Tokens tokens(1 + random_() % 5);
+    for (int32_t& token : tokens) token = static_cast<int32_t>(random_() % 2);
+    return tokens;
+  }
+
+  void take_tail(Chain& chain) {
+    const Tokens wanted = random_tail();
+    const auto common_with = [&](const Tokens& tail) {
+      return static_cast<uint32_t>(std::ranges::mismatch(tail, wanted).in1 - tail.begin());
+    };
+    uint32_t most = 0;
+    for (const auto& [block, tail] : tails_) {
+      if (tail.first == Key{chain.domain, chain.tokens}) most = std::max(most, common_with(tail.second));
+    }
+    const auto found = pool_.take_tail(link_of(chain), wanted);
+    ASSERT_EQ(found.has_value(), most > 0);
+    if (!found) return;
+    ASSERT_TRUE(tails_.contains(found->block));
+    EXPECT_EQ(tails_[found->block].first, (Key{chain.domain, chain.tokens}));
+    EXPECT_EQ(found->tokens, most);
+    EXPECT_EQ(found->tokens, common_with(tails_[found->block].second));
+    tails_.erase(found->block);
+    kept_.remove(found->block);
+    holders_[found->block] = 1;
+    chain.open = found->block;
   }
 
   bool take(Chain& chain, const Tokens& next) {
@@ -187,6 +232,7 @@ class Model {
     if (!was_kept) return;
     EXPECT_EQ(block, kept_.front());
     kept_.remove(block);
+    tails_.erase(block);
     std::erase_if(published_, [&](const auto& entry) { return entry.second == block; });
   }
 
@@ -201,8 +247,15 @@ class Model {
 
   void end(Chains::iterator chain) {
     if (chain->open) {
-      pool_.release({&*chain->open, 1});
       holders_.erase(*chain->open);
+      if (random_() % 2 == 0) {
+        pool_.release({&*chain->open, 1});
+      } else {
+        const Tokens tail = random_tail();
+        pool_.leave_tail(*chain->open, link_of(*chain), tail);
+        kept_.push_back(*chain->open);
+        tails_[*chain->open] = {{chain->domain, chain->tokens}, tail};
+      }
     }
     pool_.release(chain->blocks);
     for (auto block = chain->blocks.rbegin(); block != chain->blocks.rend(); ++block) {
@@ -218,6 +271,8 @@ class Model {
     EXPECT_EQ(pool_.kept(), kept_.size());
     EXPECT_EQ(pool_.free() + pool_.kept() + pool_.held(), pool_.num_blocks());
     for (const auto& [block, holders] : holders_) EXPECT_EQ(pool_.is_shared(block), holders > 1);
+    for (const auto& [block, tail] : tails_)
+      EXPECT_TRUE(tail.first.second.empty() || published_.contains(tail.first));
     for (const auto& [key, block] : published_) {
       EXPECT_TRUE(pool_.is_published(block));
       Key parent = key;
@@ -232,6 +287,7 @@ class Model {
   std::map<int32_t, uint32_t> holders_;
   std::list<int32_t> kept_;  // the one that is given out first in front
   std::map<Key, int32_t> published_;
+  std::map<int32_t, std::pair<Key, Tokens>> tails_;  // by block: what is before it, and its own tokens
 };
 
 TEST(KvBlockPool, DoesWhatPlainContainersDo) {
