@@ -34,6 +34,8 @@ constexpr Command kCommands[] = {
     {"validate", "prove that a program may run, or print why not", run_validate},
     {"bench", "measure the speed of prompts and of generation", run_bench},
     {"profile", "show where a token's time goes, or compare two traces", run_profile},
+    {"tokenize", "print the token ids of a text", run_tokenize},
+    {"detokenize", "print the text of token ids", run_detokenize},
     {"info", "facts about a model and this machine", run_info},
     {"verify", "compare the model's logits with a reference's", run_verify},
 };

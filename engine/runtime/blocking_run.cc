@@ -11,8 +11,7 @@ BlockingRun::BlockingRun(Engine::Impl& engine, size_t requests)
   while (channels_.size() < requests) channels_.push_back(reader_.make_channel());
 }
 
-std::vector<Response> BlockingRun::run(std::vector<PreparedRequest> requests, const TokenCallback& on_token,
-                                       uint64_t first_number) {
+std::vector<Response> BlockingRun::run(std::vector<PreparedRequest> requests, const Callbacks& callbacks) {
   engine_.core.signals()->refuse_loop_thread("generate or decode_batch");
   std::vector<Submission> submissions;
   for (size_t i = 0; i < requests.size(); ++i) {
@@ -23,10 +22,10 @@ std::vector<Response> BlockingRun::run(std::vector<PreparedRequest> requests, co
   }
   engine_.core.submit(std::move(submissions));
   try {
-    take_events(on_token, first_number);
+    take_events(callbacks);
   } catch (...) {
     reader_.cancel_all();
-    take_events({}, 0);
+    take_events({});
     throw;
   }
   for (const Response& response : responses_) {
@@ -36,14 +35,17 @@ std::vector<Response> BlockingRun::run(std::vector<PreparedRequest> requests, co
   return std::move(responses_);
 }
 
-void BlockingRun::take_events(const TokenCallback& on_token, uint64_t first_number) {
+void BlockingRun::take_events(const Callbacks& callbacks) {
   while (std::optional<EventQueue::Entry> entry = reader_.next("generate or decode_batch")) {
     RequestEvent& event = entry->event;
     const size_t index = first_response_[entry->request - 1] + event.answer;
     add_event(responses_[index], event);
-    if (!on_token || event.kind != RequestEvent::Kind::kToken) continue;
-    event.token.sequence = first_number + index;
-    if (!on_token(event.token)) reader_.cancel(entry->request);
+    if (event.kind != RequestEvent::Kind::kToken) {
+      if (callbacks.on_response) callbacks.on_response(index, responses_[index]);
+    } else if (callbacks.on_token) {
+      event.token.sequence = callbacks.first_number + index;
+      if (!callbacks.on_token(event.token)) reader_.cancel(entry->request);
+    }
   }
 }
 

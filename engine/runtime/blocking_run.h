@@ -13,14 +13,17 @@ class BlockingRun {
   // From here on Engine::cancel() ends it.
   BlockingRun(Engine::Impl& engine, size_t requests);
 
-  // Responses in the order of the requests, as many for each as it wants answers. Tokens go to `on_token`, if
-  // it is set, numbered `first_number`, … by their response. Throws what that throws, when the requests have
-  // ended, and errors of the backend.
-  std::vector<Response> run(std::vector<PreparedRequest> requests, const TokenCallback& on_token,
-                            uint64_t first_number);
+  struct Callbacks {
+    uint64_t first_number = 0;  // tokens are numbered first_number, … by their response
+    TokenCallback on_token = {};
+    ResponseCallback on_response = {};
+  };
+  // Responses in the order of the requests, as many for each as it wants answers. Throws what callbacks
+  // throw, when the requests have ended, and errors of the backend.
+  std::vector<Response> run(std::vector<PreparedRequest> requests, const Callbacks& callbacks);
 
  private:
-  void take_events(const TokenCallback& on_token, uint64_t first_number);
+  void take_events(const Callbacks& callbacks);
 
   Engine::Impl& engine_;
   EventReader reader_;

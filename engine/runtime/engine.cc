@@ -16,6 +16,10 @@ ModelLimits limits_of(const EngineParts& parts) {
   return {parts.info.vocab_size, static_cast<uint32_t>(parts.info.context), parts.text.stop_tokens};
 }
 
+SpecialTokens special_tokens(bool written) {
+  return written ? SpecialTokens::kWritten : SpecialTokens::kNot;
+}
+
 }  // namespace
 
 const char* name_of(Finish finish) {
@@ -58,7 +62,8 @@ PreparedRequest Engine::Impl::prepare(const Request& request) const {
   check_request(request);
   if (!request.prompt_ids.empty()) return prepare_request(request, request.prompt_ids, limits);
   if (!request.messages.empty()) return prepare_request(request, encode_chat(request.messages), limits);
-  return prepare_request(request, parts.text.codec->encode(request.prompt), limits);
+  const SpecialTokens special = special_tokens(request.special);
+  return prepare_request(request, parts.text.codec->encode(request.prompt, special), limits);
 }
 
 std::vector<PreparedRequest> Engine::Impl::prepare(std::span<const Request> requests) const {
@@ -87,13 +92,13 @@ const ModelInfo& Engine::info() const {
   return impl_->parts.info;
 }
 
-std::vector<int32_t> Engine::tokenize(const std::string& text) const {
-  return impl_->parts.text.codec->encode(text);
+std::vector<int32_t> Engine::tokenize(const std::string& text, bool special) const {
+  return impl_->parts.text.codec->encode(text, special_tokens(special));
 }
 
-std::string Engine::detokenize(std::span<const int32_t> ids) const {
+std::string Engine::detokenize(std::span<const int32_t> ids, bool special) const {
   check_token_ids("ids", ids, impl_->limits.vocab_size);
-  return impl_->parts.text.codec->decode(ids);
+  return impl_->parts.text.codec->decode(ids, special_tokens(special));
 }
 
 std::vector<int32_t> Engine::tokenize_chat(std::span<const ChatMessage> messages) const {
@@ -137,12 +142,15 @@ Response Engine::generate(const Request& request, const TokenCallback& on_token)
   BlockingRun run(*impl_, 1);
   std::vector<PreparedRequest> prepared;
   prepared.push_back(impl_->prepare_single(request));
-  return throw_if_failed(std::move(run.run(std::move(prepared), on_token, 0).front()));
+  return throw_if_failed(
+      std::move(run.run(std::move(prepared), {.first_number = 0, .on_token = on_token}).front()));
 }
 
-std::vector<Response> Engine::decode_batch(std::span<const Request> requests, const TokenCallback& on_token) {
+std::vector<Response> Engine::decode_batch(std::span<const Request> requests, const TokenCallback& on_token,
+                                           const ResponseCallback& on_response) {
   BlockingRun run(*impl_, requests.size());
-  return run.run(impl_->prepare(requests), on_token, 1);
+  return run.run(impl_->prepare(requests),
+                 {.first_number = 1, .on_token = on_token, .on_response = on_response});
 }
 
 void Engine::cancel() noexcept {

@@ -49,12 +49,14 @@ struct ModelTokenizer {
 class TokenizerCodec final : public TextCodec {
  public:
   explicit TokenizerCodec(ModelTokenizer model) : model_(std::move(model)) {}
-  std::vector<int32_t> encode(std::string_view text) const override {
+  std::vector<int32_t> encode(std::string_view text, SpecialTokens special) const override {
     constexpr bool kAddSpecialTokens = true;
-    return model_.checked(model_.tokenizer.encode(text, kAddSpecialTokens));
+    const Tokenizer& tokenizer = model_.tokenizer;
+    if (special == SpecialTokens::kWritten) return model_.checked(tokenizer.encode(text, kAddSpecialTokens));
+    return model_.checked(tokenizer.with_special_tokens(tokenizer.encode_plain(text)));
   }
-  std::string decode(std::span<const int32_t> ids) const override {
-    return model_.tokenizer.decode(ids, kSkipSpecialTokens);
+  std::string decode(std::span<const int32_t> ids, SpecialTokens special) const override {
+    return model_.tokenizer.decode(ids, special == SpecialTokens::kNot);
   }
   std::unique_ptr<TextStream> stream() const override {
     return std::make_unique<DecoderStream>(model_.tokenizer);

@@ -26,14 +26,14 @@ class ByteCodec final : public TextCodec {
  public:
   explicit ByteCodec(int32_t vocab_size) : vocab_size_(vocab_size) {}
 
-  std::vector<int32_t> encode(std::string_view text) const override {
+  std::vector<int32_t> encode(std::string_view text, SpecialTokens /*special*/) const override {
     std::string storage;
     std::vector<int32_t> ids;
     for (const char c : utf8_lossy(text, &storage)) ids.push_back(token_of(static_cast<unsigned char>(c)));
     return ids;
   }
 
-  std::string decode(std::span<const int32_t> ids) const override {
+  std::string decode(std::span<const int32_t> ids, SpecialTokens /*special*/) const override {
     ByteStream stream;
     std::string text;
     for (const int32_t id : ids) text += stream.push(id);

@@ -20,14 +20,19 @@ class TextStream {
   virtual std::string flush() = 0;
 };
 
+// Of special (control) tokens, such as "<|eot_id|>": whether one that is written in a text means the token,
+// and whether a token is written in a text. Where not, the first is a text like any other, and the second is
+// left out.
+enum class SpecialTokens { kNot, kWritten };
+
 // Thread-safe: all functions are const.
 class TextCodec {
  public:
   virtual ~TextCodec() = default;
   // `text` is UTF-8; other bytes become U+FFFD. With BOS where the model wants one.
-  virtual std::vector<int32_t> encode(std::string_view text) const = 0;
-  // Special tokens are left out. Every id must be in the vocabulary.
-  virtual std::string decode(std::span<const int32_t> ids) const = 0;
+  virtual std::vector<int32_t> encode(std::string_view text, SpecialTokens special) const = 0;
+  // Every id must be in the vocabulary.
+  virtual std::string decode(std::span<const int32_t> ids, SpecialTokens special) const = 0;
   virtual std::unique_ptr<TextStream> stream() const = 0;
 };
 

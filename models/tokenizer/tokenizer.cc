@@ -124,11 +124,13 @@ std::vector<std::int32_t> Tokenizer::encode_text(std::string_view text, const To
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text, bool add_special_tokens) const {
   std::vector<std::int32_t> ids = encode_text(text, TokenFilter{});
-  if (add_special_tokens) {
-    const PostProcessor& around = tables_->post_processor;
-    ids.insert(ids.begin(), around.prefix().begin(), around.prefix().end());
-    ids.insert(ids.end(), around.suffix().begin(), around.suffix().end());
-  }
+  return add_special_tokens ? with_special_tokens(std::move(ids)) : ids;
+}
+
+std::vector<std::int32_t> Tokenizer::with_special_tokens(std::vector<std::int32_t> ids) const {
+  const PostProcessor& around = tables_->post_processor;
+  ids.insert(ids.begin(), around.prefix().begin(), around.prefix().end());
+  ids.insert(ids.end(), around.suffix().begin(), around.suffix().end());
   return ids;
 }
 

@@ -44,6 +44,9 @@ class Tokenizer {
   // pattern of the tokenizer takes unreasonably long on it.
   std::vector<std::int32_t> encode(std::string_view text, bool add_special_tokens) const;
 
+  // The same ids with the tokens of the post-processor around them.
+  std::vector<std::int32_t> with_special_tokens(std::vector<std::int32_t> ids) const;
+
   // For untrusted text: control tokens in it are encoded as the characters they are written
   // with. Never returns the id of a special token, unless the tokenizer has one that is a single byte or the
   // `unk_token`. `also_as_text` are tokens to be treated like special ones.

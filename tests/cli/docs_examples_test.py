@@ -19,7 +19,7 @@ import program_file
 from harness import PATIENCE, PROGRAM, environment, run
 
 DOCS = os.path.join(os.path.dirname(__file__), "../../docs/cli.md")
-BLOCK = re.compile(r"^(?:<!-- not compared: (?P<reason>.+) -->\n)?```console\n(?P<text>.*?)^```$", re.M | re.S)
+BLOCK = re.compile(r"^(?:<!-- not compared: (?P<reason>[^\n]+) -->\n)?```console\n(?P<text>.*?)^```$", re.M | re.S)
 ANY_LINES = "…"  # stands for the rest of an output
 
 # Figures that no two runs have in common.
@@ -28,7 +28,7 @@ VARYING = [
     (r"\d+(\.\d+)? tokens/s", "N tokens/s"),
     (r"\d+\.\d+ ± \d+\.\d+ \| \d+\.\d+ \|$", "N |"),  # bench: tokens a second
     (r"^(\| serval-stories \|.*\| host) \| \d+ \|", r"\1 | N |"),  # bench: threads
-    (r"^(  (compiler|backends|system|cpu|threads|memory_bytes|directory) +)\S.*$", r"\1X"),  # info
+    (r"^(  (compiler|backends|system|cpu|threads|memory_bytes|kv_tokens_that_fit|directory) +)\S.*$", r"\1X"),  # info
 ]
 TIMES = re.compile(r".*(_ms|_per_second)$")
 MOST_OFF = 1e-4  # of a log-probability: exponentials differ in their last bit between C libraries

@@ -17,7 +17,10 @@ class Generate(Case):
         return result
 
     def responses(self, *arguments, stdin=b""):
-        return json.loads(self.generate("--json", *arguments, stdin=stdin).stdout)["responses"]
+        out = self.generate("--json", *arguments, stdin=stdin).stdout
+        if "-f" not in arguments:
+            return json.loads(out)["responses"]
+        return sorted(map(json.loads, out.splitlines()), key=lambda response: response["index"])
 
     def test_text_goes_to_stdout_and_timings_to_stderr(self):
         result = self.generate("-p", "Once", "-n", "4", "--ignore-eos")
@@ -64,6 +67,26 @@ class Generate(Case):
         responses = self.responses("-f", "-", "-n", "2", "--ignore-eos", stdin=stdin)
         self.assertEqual([r["prompt"] for r in responses], [f"prompt {i}" for i in range(20)])
         self.assertTrue(all(len(r["tokens"]) == 2 for r in responses))
+
+    def test_answers_to_a_file_are_lines_in_the_order_in_which_they_end(self):
+        stdin = b"".join(b"prompt %d\n" % i for i in range(5))
+        lines = [json.loads(line) for line in self.generate("--json", "-f", "-", "-n", "3", stdin=stdin).stdout.splitlines()]
+        self.assertEqual(sorted(line["index"] for line in lines), list(range(5)))
+        for line in lines:
+            self.assertEqual((line.pop("seed"), line["prompt"]), (1, f"prompt {line.pop('index')}"))
+            schema.check(line, schema.load("response.schema.json"))
+
+    def test_a_prompt_file_is_one_prompt_with_its_newlines(self):
+        with open(self.path("story.txt"), "wb") as file:
+            file.write(b"one\n\ntwo\n")
+        responses = self.responses("--prompt-file", self.path("story.txt"), "-p", "three", "-n", "1")
+        self.assertEqual([r["prompt"] for r in responses], ["three", "one\n\ntwo\n"])
+        self.check_fails(1, "nowhere.txt", arguments=["generate", "--prompt-file", "nowhere.txt"])
+
+    def test_control_tokens_in_a_prompt_are_text_unless_special(self):
+        for flags, tokens in [([], 9), (["--special"], 2)]:  # of the bundled model: BOS and the token
+            result = run("generate", "-p", "<|eot_id|>", "-n", "1", "--json", *flags)
+            self.assertEqual(json.loads(result.stdout)["responses"][0]["prompt_tokens"], tokens)
 
     def test_a_prompt_does_not_depend_on_its_neighbours(self):
         alone = self.responses("-p", "first", "-n", "6", "--ignore-eos")

@@ -212,7 +212,7 @@ TEST(Load, NamesTheTokenizerWhereItsTokensAreNotTheModels) {
   directory.write("tokenizer.json", tokenizer.dump());
   Engine engine = Engine::load(tiny_options(directory));
   EXPECT_EQ(engine.generate({.prompt = "abc", .max_tokens = 1}).prompt_tokens, 1);
-  const Error error = refusal([&] { engine.generate({.prompt = "abc<end>"}); });
+  const Error error = refusal([&] { engine.generate({.prompt = "abc<end>", .special = true}); });
   EXPECT_EQ(error.kind(), ErrorKind::kRuntime);
   EXPECT_EQ(error.what(), directory.path() +
                               "/tokenizer.json: token \"<end>\" of the text is 320; limit: 0 to 319"

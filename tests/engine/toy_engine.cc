@@ -22,10 +22,10 @@ class PieceStream final : public TextStream {
 class PieceCodec final : public TextCodec {
  public:
   explicit PieceCodec(std::vector<std::string> pieces) : pieces_(std::move(pieces)) {}
-  std::vector<int32_t> encode(std::string_view text) const override {
+  std::vector<int32_t> encode(std::string_view text, SpecialTokens /*special*/) const override {
     return std::vector<int32_t>(text.size(), 0);
   }
-  std::string decode(std::span<const int32_t> ids) const override {
+  std::string decode(std::span<const int32_t> ids, SpecialTokens /*special*/) const override {
     PieceStream stream(pieces_);
     std::string text;
     for (const int32_t id : ids) text += stream.push(id);

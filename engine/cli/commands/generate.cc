@@ -1,5 +1,6 @@
 // serval generate: continues one prompt as it is written, or several as one batch.
 #include <chrono>
+#include <functional>
 #include <numeric>
 
 #include "fmt/format.h"
@@ -32,6 +33,7 @@ struct Flags {
   SamplingFlags sampling;
   OutputFlags output;
   bool no_echo = false;
+  bool special = false;
   std::string trace_file;
   int trace_tokens = 16;
 
@@ -39,8 +41,11 @@ struct Flags {
     prompts.declare(set);
     sampling.declare(set);
     declare_engine(set, engine);
+    declare_max_sequences(set, engine);
     declare_capacity(set, engine);
-    output.declare(set, "print one JSON object instead of text");
+    output.declare(set,
+                   "print one JSON object instead of text; of -f one line an answer, as each is complete");
+    set.toggle("--special", "control tokens that are written in a prompt mean these tokens", special);
     set.toggle("--no-echo", "print the generated text without the prompt", no_echo);
     set.value("--trace", "FILE",
               "write what each SM did in the last tokens, as serval profile does: FILE.json or FILE.json.gz",
@@ -113,12 +118,14 @@ class OrderedPrinter {
   bool ended_line_ = true;
 };
 
-std::vector<Request> make_requests(const std::vector<std::string>& prompts, const SamplingFlags& flags,
+std::vector<Request> make_requests(const std::vector<std::string>& prompts, const Flags& all,
                                    const SamplingParams& sampling) {
+  const SamplingFlags& flags = all.sampling;
   std::vector<Request> requests;
   for (const std::string& prompt : prompts) {
     Request request;
     request.prompt = prompt;
+    request.special = all.special;
     request.sampling = sampling;
     request.sampling.stream = static_cast<uint32_t>(requests.size());
     request.max_tokens = flags.max_tokens;
@@ -130,30 +137,40 @@ std::vector<Request> make_requests(const std::vector<std::string>& prompts, cons
 }
 
 // So that nothing is printed before a prompt is refused.
-void check_prompts_fit(const Engine& engine, const std::vector<std::string>& prompts) {
+void check_prompts_fit(const Engine& engine, const std::vector<std::string>& prompts, bool special) {
   const auto context = static_cast<size_t>(engine.info().context);
   for (size_t i = 0; i < prompts.size(); ++i) {
-    const size_t tokens = engine.tokenize(prompts[i]).size();
+    const size_t tokens = engine.tokenize(prompts[i], special).size();
     if (tokens < context) continue;
     throw Error(ErrorKind::kUsage, fmt::format("prompt {} of {}: {} tokens; limit: {} (--ctx-size {})", i + 1,
                                                prompts.size(), tokens, context - 1, context));
   }
 }
 
-// Calls on_event(index of the request, event) for each token, until a signal comes.
-template <class OnEvent>
-std::vector<Response> run_requests(Engine& engine, const std::vector<Request>& requests, OnEvent on_event) {
+// What becomes of the requests while they run. Indices are those of the requests.
+struct Progress {
+  std::function<void(size_t index, const TokenEvent&)> on_token;
+  ResponseCallback on_response;
+};
+
+// Until a signal comes. An error of a single request is thrown.
+std::vector<Response> run_requests(Engine& engine, const std::vector<Request>& requests,
+                                   const Progress& progress) {
   const CancelScope cancelled_by_signals(engine);
-  if (requests.size() == 1) {
-    return {engine.generate(requests[0], [&](const TokenEvent& event) {
-      on_event(0, event);
-      return pending_signal() == 0;
-    })};
-  }
-  return engine.decode_batch(requests, [&](const TokenEvent& event) {
-    on_event(event.sequence - 1, event);  // handles count from 1 in the order of the requests
+  const auto on_token = [&](const TokenEvent& event) {
+    progress.on_token(event.sequence - 1, event);
     return pending_signal() == 0;
-  });
+  };
+  std::vector<Response> responses = engine.decode_batch(requests, on_token, progress.on_response);
+  if (responses.size() == 1 && responses[0].finish == Finish::kError)
+    throw Error(responses[0].error_kind, responses[0].error);
+  return responses;
+}
+
+std::string line_json(size_t index, const std::string& prompt, const Response& response, uint64_t seed) {
+  nlohmann::ordered_json line = {{"index", index}, {"seed", seed}};
+  line.update(response_json(prompt, response));
+  return compact(line);
 }
 
 nlohmann::ordered_json results_json(const Engine& engine, const std::vector<std::string>& prompts,
@@ -213,24 +230,28 @@ int generate(const Flags& flags) {
   options.trace_tokens = flags.trace_file.empty() ? 0 : flags.trace_tokens;
   Engine engine = load_engine(options, flags.output.progress);
   const std::vector<Request> requests =
-      make_requests(prompts, flags.sampling, flags.sampling.apply(engine.info().default_sampling));
+      make_requests(prompts, flags, flags.sampling.apply(engine.info().default_sampling));
 
-  check_prompts_fit(engine, prompts);
+  check_prompts_fit(engine, prompts, flags.special);
   OrderedPrinter printer(prompts, !flags.no_echo);
-  const bool text = !flags.output.json;
+  const bool text = !flags.output.json, lines = !text && flags.prompts.from_lines();
+  const uint64_t seed = flags.sampling.seed();
+  Progress progress;
+  progress.on_token = [&](size_t index, const TokenEvent& event) {
+    if (text) printer.add(index, event);
+  };
+  progress.on_response = [&](size_t index, const Response& response) {
+    if (lines) write_stdout(line_json(index, prompts[index], response, seed));
+  };
   const auto begin = std::chrono::steady_clock::now();
   if (text) printer.start();
-  const std::vector<Response> responses =
-      run_requests(engine, requests, [&](size_t index, const TokenEvent& event) {
-        if (text) printer.add(index, event);
-      });
+  const std::vector<Response> responses = run_requests(engine, requests, progress);
   const std::chrono::duration<double, std::milli> wall = std::chrono::steady_clock::now() - begin;
 
-  const uint64_t seed = flags.sampling.seed();
   if (text) {
     printer.finish();
     responses.size() == 1 ? log_single(responses[0], seed) : log_batch(responses, seed, wall.count());
-  } else {
+  } else if (!lines) {
     write_stdout(compact(results_json(engine, prompts, responses, seed, wall.count())));
   }
   if (!flags.trace_file.empty()) {

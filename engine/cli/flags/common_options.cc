@@ -104,12 +104,6 @@ void declare_threads(FlagSet& flags, EngineOptions& options, const std::string& 
 
 void declare_capacity(FlagSet& flags, EngineOptions& options) {
   flags.group("Capacity");
-  flags.value("--max-sequences", "N",
-              fmt::format("sequences that run together, 1 to {}; more wait. Default: {}",
-                          OptionLimits::kMaxSequences, options.max_sequences),
-              [&options](const FlagValue& v) {
-                options.max_sequences = static_cast<int>(parse_integer(v, 1, OptionLimits::kMaxSequences));
-              });
   flags.value("--max-batch-tokens", "N",
               fmt::format("tokens of a pass, of prompts and of sequences that generate, 1 to {}. Default: as "
                           "many as sequences, at least {}",
@@ -125,6 +119,16 @@ void declare_capacity(FlagSet& flags, EngineOptions& options) {
                 const MemorySize size = parse_memory_size(v);
                 options.kv_cache_memory = size.bytes;
                 options.kv_cache_share = size.share;
+              });
+}
+
+void declare_max_sequences(FlagSet& flags, EngineOptions& options) {
+  flags.group("Capacity");
+  flags.value("--max-sequences", "N",
+              fmt::format("sequences that run together, 1 to {}; more wait. Default: {}",
+                          OptionLimits::kMaxSequences, options.max_sequences),
+              [&options](const FlagValue& v) {
+                options.max_sequences = static_cast<int>(parse_integer(v, 1, OptionLimits::kMaxSequences));
               });
 }
 

@@ -35,8 +35,10 @@ void declare_context(FlagSet& flags, EngineOptions& options);
 void declare_schedule(FlagSet& flags, EngineOptions& options);
 // --threads, `of` what.
 void declare_threads(FlagSet& flags, EngineOptions& options, const std::string& of);
-// --max-sequences, --max-batch-tokens, --kv-cache-memory: how much runs together.
+// --max-batch-tokens, --kv-cache-memory.
 void declare_capacity(FlagSet& flags, EngineOptions& options);
+// --max-sequences.
+void declare_max_sequences(FlagSet& flags, EngineOptions& options);
 // All of these but the capacity, and the rest that loading a model needs: --chat-template, --backend,
 // --interleaving.
 void declare_engine(FlagSet& flags, EngineOptions& options);

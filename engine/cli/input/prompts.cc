@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <iterator>
 #include <unistd.h>
 
 #include "fmt/format.h"
@@ -37,6 +38,8 @@ class InputFile {
   int fd_;
 };
 
+}  // namespace
+
 // Read rather than measured, so that a pipe serves too.
 std::string read_all(const std::string& name) {
   constexpr size_t kChunk = 64 << 10;
@@ -55,6 +58,8 @@ std::string read_all(const std::string& name) {
   }
 }
 
+namespace {
+
 // One prompt a line; empty lines are none, and a carriage return before the end of a line is not part of it.
 std::vector<std::string> read_prompts(const std::string& name) {
   const std::string text = read_all(name);
@@ -70,6 +75,12 @@ std::vector<std::string> read_prompts(const std::string& name) {
   return prompts;
 }
 
+std::string read_one_prompt(const std::string& name) {
+  std::string text = read_all(name);
+  if (text.empty()) fail(name, "holds no prompt");
+  return text;
+}
+
 }  // namespace
 
 std::string repair_utf8(const std::string& text) {
@@ -80,28 +91,48 @@ std::string repair_utf8(const std::string& text) {
 void PromptFlags::declare(FlagSet& flags) {
   flags.group("Prompts");
   flags.list("-p,--prompt", "TEXT", "a prompt to continue; several make a batch", [this](const FlagValue& v) {
-    sources_.push_back({false, v.from_environment, parse_text(v)});
+    sources_.push_back({Kind::kText, v.from_environment, parse_text(v)});
   });
   flags.list("-f,--file", "FILE", "prompts from a file, one a line; - is stdin", [this](const FlagValue& v) {
-    sources_.push_back({true, v.from_environment, parse_text(v)});
+    sources_.push_back({Kind::kFileOfPrompts, v.from_environment, parse_text(v)});
   });
+  flags.list("--prompt-file", "FILE", "one prompt from a file, its newlines included; - is stdin",
+             [this](const FlagValue& v) {
+               sources_.push_back({Kind::kFileOfOne, v.from_environment, parse_text(v)});
+             });
+}
+
+// A prompt on the command line, of any kind, stands before all in the environment.
+std::vector<PromptFlags::Source> PromptFlags::used() const {
+  std::vector<Source> sources = sources_;
+  const auto from_environment = [](const Source& source) { return source.from_environment; };
+  if (!std::ranges::all_of(sources, from_environment)) std::erase_if(sources, from_environment);
+  return sources;
+}
+
+bool PromptFlags::from_lines() const {
+  const std::vector<Source> sources = used();
+  return std::ranges::any_of(sources, [](const Source& s) { return s.kind == Kind::kFileOfPrompts; });
 }
 
 std::vector<std::string> PromptFlags::collect() const {
-  // A prompt on the command line, of either kind, stands before any in the environment.
-  const bool given =
-      std::any_of(sources_.begin(), sources_.end(), [](const Source& s) { return !s.from_environment; });
   std::vector<std::string> prompts;
-  for (const Source& source : sources_) {
-    if (given && source.from_environment) continue;
-    if (!source.is_file) {
-      prompts.push_back(repair_utf8(source.text));
-      continue;
+  for (const Source& source : used()) {
+    switch (source.kind) {
+      case Kind::kText:
+        prompts.push_back(source.text);
+        break;
+      case Kind::kFileOfOne:
+        prompts.push_back(read_one_prompt(source.text));
+        break;
+      case Kind::kFileOfPrompts:
+        std::ranges::move(read_prompts(source.text), std::back_inserter(prompts));
     }
-    for (const std::string& line : read_prompts(source.text)) prompts.push_back(repair_utf8(line));
   }
+  for (std::string& prompt : prompts) prompt = repair_utf8(prompt);
   if (prompts.empty()) {
-    throw Error(ErrorKind::kUsage, "no prompt: give -p TEXT or -f FILE; see serval generate --help");
+    throw Error(ErrorKind::kUsage,
+                "no prompt: give -p TEXT, -f FILE or --prompt-file FILE; see serval generate --help");
   }
   if (prompts.size() > kMaxPrompts) {
     throw Error(ErrorKind::kUsage, fmt::format("{} prompts: the limit is {}", prompts.size(), kMaxPrompts));

@@ -42,6 +42,7 @@ struct ChatMessage {
 
 struct Request {
   std::string prompt = {};  // UTF-8; other bytes become U+FFFD. Ignored if prompt_ids or messages is set
+  bool special = false;     // control tokens that are written in `prompt` ("<|eot_id|>") mean these tokens
   std::vector<int32_t> prompt_ids = {};    // token ids, used as they are (no BOS is added)
   std::vector<ChatMessage> messages = {};  // a conversation, rendered with the model's chat template
   SamplingParams sampling = {};
@@ -105,6 +106,10 @@ struct Response {
 // Returns false to end the event's request. Called on the thread that called generate() or decode_batch().
 // What it throws ends the call and goes on to the caller.
 using TokenCallback = std::function<bool(const TokenEvent&)>;
+
+// A response of decode_batch() is complete; `index` is its place among those that are returned. Otherwise as
+// a TokenCallback.
+using ResponseCallback = std::function<void(size_t index, const Response& response)>;
 
 // What becomes of a request. Of each answer come any number of kToken and then one kFinished or kError.
 struct RequestEvent {
@@ -249,10 +254,11 @@ class Engine {
 
   const ModelInfo& info() const;
   EngineStats stats() const;
-  // Ids of `text` with BOS where the model wants one; text of `ids`, special tokens left out. kUsage for an
-  // id that is not in the vocabulary.
-  std::vector<int32_t> tokenize(const std::string& text) const;
-  std::string detokenize(std::span<const int32_t> ids) const;
+  // Ids of `text` with BOS where the model wants one, and text of `ids`. `special`: control tokens in a text
+  // mean these tokens, and are written in one; else they are text like any other, and are left out. kUsage
+  // for an id that is not in the vocabulary.
+  std::vector<int32_t> tokenize(const std::string& text, bool special = false) const;
+  std::string detokenize(std::span<const int32_t> ids, bool special = false) const;
   // Ids of a conversation, ready for the assistant's answer. kUsage for an unknown role; an error where the
   // model has no chat template that is known here.
   std::vector<int32_t> tokenize_chat(std::span<const ChatMessage> messages) const;
@@ -271,7 +277,8 @@ class Engine {
   // Runs the requests to their ends, together with whatever else runs. Responses in the order of the
   // requests, Request::n for each. Errors as submit(), before any runs, and kDeviceFault; one whose logits
   // are not finite finishes as kError, and the others go on.
-  std::vector<Response> decode_batch(std::span<const Request> requests, const TokenCallback& on_token = {});
+  std::vector<Response> decode_batch(std::span<const Request> requests, const TokenCallback& on_token = {},
+                                     const ResponseCallback& on_response = {});
 
   // Writes what each SM did in the last tokens, at most EngineOptions::trace_tokens and no more than the last
   // launch made, as Chrome trace events: a file that ends in .json, or .json.gz, which is compressed. `serval
