@@ -70,6 +70,29 @@ class Bench(Case):
         self.check_fails(2, "--record", "--depth", arguments=["bench", "--record", "x"])
         self.check_fails(2, "--launch-passes", "--depth", arguments=["bench", "--launch-passes", "2"])
 
+    def test_requests_are_timed_under_the_names_of_vllm(self):
+        with open(self.path("pairs.txt"), "w", encoding="utf-8") as file:
+            file.write("3 4\n\n10 1\n")
+        for lengths, tokens in [([], (5 * 6, 5 * 2)), (["--lengths", self.path("pairs.txt")], (29, 14)), (["--lengths", "7"], None)]:
+            result = run("bench", *self.with_model, "--requests", "5", "--input", "6", "--output", "2", "--rate", "500", *lengths, "--json")
+            self.assertEqual(result.returncode, 0, msg=result.stderr)
+            figures = json.loads(result.stdout)
+            schema.check(figures, schema.load("bench_requests.schema.json"))
+            self.assertEqual((figures["num_prompts"], figures["completed"], figures["failed"]), (5, 5, 0))
+            if tokens:
+                self.assertEqual((figures["total_input_tokens"], figures["total_output_tokens"]), tokens)
+        for arguments in [[], ["-o", "csv"]]:
+            out = run("bench", *self.with_model, "--requests", "2", "--input", "4", "--output", "2", *arguments).stdout
+            self.assertTrue(out)
+
+    def test_flags_of_requests_need_it(self):
+        for flag in ["--input", "--output", "--rate", "--lengths", "--max-sequences"]:
+            self.check_fails(2, flag, "--requests", arguments=["bench", flag, "3"])
+        self.check_fails(2, "--depth", arguments=["bench", "--requests", "3", "-d", "3"])
+        with open(self.path("bad.txt"), "w", encoding="utf-8") as file:
+            file.write("3 4\n3\n")
+        self.check_fails(1, "bad.txt", "line 2", arguments=["bench", "--requests", "1", "--lengths", self.path("bad.txt")])
+
     def test_0_leaves_a_kind_out(self):
         result = run("bench", *self.with_model, "-p", "0", "-n", "2", "-r", "1", "-o", "json")
         self.assertEqual([r["test"] for r in json.loads(result.stdout)], ["tg2"])

@@ -12,6 +12,7 @@
 #include "engine/cli/flags/common_options.h"
 #include "engine/cli/input/signals.h"
 #include "engine/cli/measure/depth_bench.h"
+#include "engine/cli/measure/serving_bench.h"
 #include "engine/cli/output/json_text.h"
 #include "engine/cli/output/output.h"
 #include "engine/cli/output/speed.h"
@@ -26,9 +27,11 @@ constexpr const char* kExamples =
     "  serval bench\n"
     "  serval bench -p 64,256 -n 32 -r 3 -o json\n"
     "  serval bench -m llama-3.2-1b --random-weights 1 -p 16 -n 8 -r 1 -b 1,4\n"
-    "  serval bench -m llama-3.2-1b --random-weights 1 -p 0 -n 128 -d 0,8192 --record results.jsonl\n";
+    "  serval bench -m llama-3.2-1b --random-weights 1 -p 0 -n 128 -d 0,8192 --record results.jsonl\n"
+    "  serval bench --requests 100 --input 200 --output 50 --rate 4\n";
 
 constexpr int kMaxRepetitions = 10000;
+constexpr int kMaxRequests = 1000000;
 
 struct Flags {
   EngineOptions engine;
@@ -43,8 +46,13 @@ struct Flags {
   int trace_tokens = 0;
   std::string compare;
   std::string record_file;
+  int requests = 0;  // > 0: instead of tests
+  RequestSize size{512, 128};
+  std::string lengths;
+  double rate = 0;
 
   void declare(FlagSet& set);
+  void declare_serving(FlagSet& set);
   void check(const FlagSet& set) const;
   void fill_defaults();
 };
@@ -82,7 +90,10 @@ void Flags::declare(FlagSet& set) {
       [this](const FlagValue& v) {
         trace_tokens = static_cast<int>(parse_integer(v, 1, kMostLaunchPasses));
       });
+  declare_serving(set);
   declare_engine(set, engine);
+  declare_max_sequences(set, engine);
+  declare_capacity(set, engine);
   output.declare(set, "the same as -o json");
   set.value("-o,--output-format", "FORMAT", "md, json or csv. Default: md", [this](const FlagValue& v) {
     format = parse_choice(v, {"md", "json", "csv"});
@@ -96,12 +107,38 @@ void Flags::declare(FlagSet& set) {
   set.examples(kExamples);
 }
 
+void Flags::declare_serving(FlagSet& set) {
+  set.group("Serving, instead of tests");
+  set.value("--requests", "N",
+            "send N requests as clients of a server do, and time each: requests a second, time to the first "
+            "token, between tokens and to the end",
+            [this](const FlagValue& v) { requests = static_cast<int>(parse_integer(v, 1, kMaxRequests)); });
+  set.value("--input", "N", "with --requests: tokens of a prompt, or their mean. Default: 512",
+            [this](const FlagValue& v) { size.input = static_cast<int>(parse_integer(v, 1, kMaxContext)); });
+  set.value("--output", "N", "with --requests: tokens to generate, or their mean. Default: 128",
+            [this](const FlagValue& v) { size.output = static_cast<int>(parse_integer(v, 1, kMaxContext)); });
+  set.value("--lengths", "WHAT",
+            "with --requests: a number, the seed of exponentially distributed lengths; or a file with a pair "
+            "a line, 'INPUT OUTPUT'. Default: all alike",
+            [this](const FlagValue& v) { lengths = parse_text(v); });
+  set.value("--rate", "R", "with --requests: R arrive a second on average. Default: all at once",
+            [this](const FlagValue& v) {
+              constexpr float kMaxRate = 1e6;
+              rate = static_cast<double>(parse_real(v, 0, kMaxRate, LowerBound::kExcluded));
+            });
+}
+
 void Flags::check(const FlagSet& set) const {
-  if (!depths.empty()) return;
-  for (const char* flag : {"--launch-passes", "--trace-tokens", "--compare", "--record"}) {
-    if (set.given(flag))
-      throw Error(ErrorKind::kUsage, fmt::format("{}: needs --depth{}", flag, set.see_help()));
-  }
+  const auto need = [&](const char* needed, std::initializer_list<const char*> flags) {
+    for (const char* flag : flags) {
+      if (set.given(flag))
+        throw Error(ErrorKind::kUsage, fmt::format("{}: needs {}{}", flag, needed, set.see_help()));
+    }
+  };
+  if (depths.empty()) need("--depth", {"--launch-passes", "--trace-tokens", "--compare", "--record"});
+  if (requests == 0) need("--requests", {"--input", "--output", "--lengths", "--rate", "--max-sequences"});
+  if (requests > 0 && !depths.empty())
+    throw Error(ErrorKind::kUsage, "--requests and --depth: give either, not both" + set.see_help());
 }
 
 void Flags::fill_defaults() {
@@ -162,19 +199,6 @@ struct Result {
     return std::sqrt(squares / static_cast<double>(samples.size() - 1));
   }
 };
-
-// Token ids that differ from each other, so that no row of the embedding is favoured; the same in every run.
-std::vector<int32_t> made_up_prompt(int tokens, int vocab_size) {
-  constexpr uint64_t kMultiplier = 6364136223846793005;  // Knuth's MMIX generator
-  constexpr uint64_t kIncrement = 1442695040888963407;
-  uint64_t state = 1;
-  std::vector<int32_t> ids;
-  for (int i = 0; i < tokens; ++i) {
-    state = state * kMultiplier + kIncrement;
-    ids.push_back(static_cast<int32_t>((state >> 33) % static_cast<uint64_t>(vocab_size)));
-  }
-  return ids;
-}
 
 // Generation is timed from the first token, which belongs to the prompt, to the last.
 std::vector<Request> requests_of(const Test& test, int vocab_size) {
@@ -345,8 +369,19 @@ int bench_depths(const Flags& flags, const std::vector<Test>& tests) {
   return run_depth_bench(bench);
 }
 
+int bench_requests(const Flags& flags) {
+  ServingBench bench;
+  bench.engine = flags.engine;
+  bench.sizes = request_sizes(flags.lengths, flags.requests, flags.size);
+  bench.rate = flags.rate;
+  bench.format = flags.format;
+  bench.progress = flags.output.progress;
+  return run_serving_bench(bench);
+}
+
 int bench(Flags flags) {
   flags.fill_defaults();
+  if (flags.requests > 0) return bench_requests(flags);
   const std::vector<Test> tests = tests_of(flags);
   if (!flags.depths.empty()) return bench_depths(flags, tests);
   Engine engine = load_engine(options_for(flags, tests), flags.output.progress);

@@ -14,9 +14,11 @@
 #include "engine/cli/flags/common_options.h"
 #include "engine/cli/output/json_text.h"
 #include "engine/cli/output/output.h"
+#include "engine/runtime/kv_size.h"
 #include "engine/runtime/model_source.h"
 #include "engine/runtime/text_model.h"
 #include "engine/torch/oracle.h"
+#include "models/checkpoint/host_buffer.h"
 #include "models/tokenizer/regex.h"
 #include "vm/base/version.h"
 
@@ -90,6 +92,15 @@ std::string chat_template_of(const ModelSource& source) {
   return load_text_model(source, "", kMayLackTokenizer).chat_template;
 }
 
+// Of what the model would run on.
+uint64_t free_memory() {
+  try {
+    return free_device_memory();
+  } catch (const Error&) {
+    return available_host_memory();
+  }
+}
+
 ordered_json model_facts(const std::string& model) {
   const ModelSource source = find_model(model);
   const Model& c = *source.model;
@@ -101,6 +112,7 @@ ordered_json model_facts(const std::string& model) {
           {"weight_bytes", c.weight_bytes_bf16()},
           {"weight_bytes_per_token", c.weight_bytes_per_token()},
           {"kv_bytes_per_token", c.kv_bytes_per_token()},
+          {"kv_tokens_that_fit", kv_tokens_beside_weights(c, free_memory())},
           {"layers", c.num_layers},
           {"hidden_size", c.hidden_size},
           {"intermediate_size", c.intermediate_size},

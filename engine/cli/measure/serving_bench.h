@@ -1,0 +1,29 @@
+// serval bench --requests: many requests of an engine, and how long each of them took.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/cli/measure/workload.h"
+#include "engine/cli/output/progress.h"
+#include "serval/engine.h"
+
+namespace serval::cli {
+
+struct ServingBench {
+  EngineOptions engine;
+  std::vector<RequestSize> sizes;  // one a request
+  double rate = 0;                 // requests a second on average; 0: all at once
+  uint64_t seed = 0;               // of the arrivals
+  std::string format = "md";       // md, json or csv
+  ProgressMode progress = ProgressMode::kAuto;
+};
+
+// Runs the requests and prints the figures, with the names under which vLLM's `bench serve` saves them.
+// Returns the exit code.
+int run_serving_bench(const ServingBench& bench);
+
+// The value that `percent` of the values are at most, between two of them by a straight line; 0 of none.
+double percentile(std::vector<double> values, double percent);
+
+}  // namespace serval::cli
