@@ -31,13 +31,18 @@ bool merge(Box& box, const Box& other) {
 }  // namespace
 
 void Coverage::add(const Region& region) {
-  std::vector<OfPart>& parts = tensors_[region.tensor.index];
-  auto found = std::find_if(parts.begin(), parts.end(), [&](const OfPart& p) {
-    return p.part == region.part && p.layout == region.layout;
-  });
-  if (found == parts.end()) found = parts.insert(parts.end(), {region.part, region.layout, {}});
+  OfTensor& tensor = tensors_[region.tensor.index];
+  if (is_dealt(region.part)) return add_share(tensor, region);
+  add_part(tensor, region.part, region.layout, region.box);
+}
+
+void Coverage::add_part(OfTensor& tensor, Part part, uint32_t layout, const Box& added) {
+  std::vector<OfPart>& parts = tensor.parts;
+  auto found = std::find_if(parts.begin(), parts.end(),
+                            [&](const OfPart& p) { return p.part == part && p.layout == layout; });
+  if (found == parts.end()) found = parts.insert(parts.end(), {part, layout, {}});
   std::vector<Box>& boxes = found->boxes;
-  Box box = region.box;
+  Box box = added;
   for (size_t i = 0; i < boxes.size();) {
     if (boxes[i].contains(box)) return;
     if (!merge(box, boxes[i])) {
@@ -51,8 +56,25 @@ void Coverage::add(const Region& region) {
   boxes.push_back(box);
 }
 
+void Coverage::add_share(OfTensor& tensor, const Region& region) {
+  const auto find = [&](Part part) {
+    return std::find_if(tensor.deals.begin(), tensor.deals.end(), [&](const Deal& d) {
+      return d.region.part == part && d.region.layout == region.layout && d.region.box == region.box;
+    });
+  };
+  auto deal = find(region.part);
+  if (deal == tensor.deals.end())
+    deal = tensor.deals.insert(deal, {region, region.layout, std::vector<bool>(region.layout)});
+  if (deal->has[region.share]) return;
+  deal->has[region.share] = true;
+  if (--deal->missing > 0) return;
+  if (region.part == Part::kItemPlaces) return add_part(tensor, region.part, region.layout, region.box);
+  const auto rest = find(region.part == Part::kItemRows ? Part::kSplitRows : Part::kItemRows);
+  if (rest != tensor.deals.end() && rest->missing == 0) add_part(tensor, Part::kActiveRows, 0, region.box);
+}
+
 void Coverage::subtract_from(std::vector<Box>& boxes, const Region& region) const {
-  for (const OfPart& written : tensors_[region.tensor.index]) {
+  for (const OfPart& written : tensors_[region.tensor.index].parts) {
     if (!includes(written.part, region.part)) continue;
     if (written.part == region.part && written.layout != region.layout) continue;
     for (const Box& box : written.boxes) {

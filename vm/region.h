@@ -43,7 +43,17 @@ enum class Part : uint8_t {
                 // but no two rows have the same: so a box's columns are the share of the tensor's that the
                 // rows have of the pass's
   kSeenLeaves,  // of attention's partial results: the leaves that the active rows see
+  // What the state's list of attention items (vm/state/attention.h) deals out to the `layout` records that
+  // write the box; the region's `share` says which of them this is.
+  kItemPlaces,  // the places for partial results
+  kItemRows,    // of a tensor with a row for each of the pass's: what no two items share
+  kSplitRows,   // … and what they do: the rest of the active rows
 };
+
+// Whether several records write the part of one box together, a share each.
+constexpr bool is_dealt(Part part) {
+  return part == Part::kItemPlaces || part == Part::kItemRows || part == Part::kSplitRows;
+}
 
 // Whether `outer` of a box holds all of its part `inner`, in every state.
 constexpr bool includes(Part outer, Part inner) {
@@ -61,8 +71,17 @@ struct Region {
   uint8_t operand = 0;  // which tensor operand of the instruction (bit of Wait::operand_mask)
   Part part = Part::kWhole;
   bool certain = false;
-  uint32_t layout = 0;  // of kSeenLeaves: how the tensor is divided into leaves (instructions/attention/op.h)
+  // Of kSeenLeaves: how the tensor is divided into leaves (instructions/attention/op.h). Of what is dealt
+  // out: to how many records.
+  uint32_t layout = 0;
+  uint32_t share = 0;  // of what is dealt out, of a region that is written; one that is read has all of them
 };
+
+// Two shares of one deal have no element in common, in any state.
+constexpr bool are_apart(const Region& a, const Region& b) {
+  return is_dealt(a.part) && a.part == b.part && a.layout == b.layout && a.share != b.share &&
+         a.access == Access::kWrite && b.access == Access::kWrite;
+}
 
 constexpr bool certainly_writes(const Region& r) {
   return r.certain && writes(r.access);

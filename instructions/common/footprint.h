@@ -73,6 +73,11 @@ class FootprintBuilder {
   void write(Box box, Part part = Part::kWhole, uint32_t layout = 0) {
     add<Member>(box, Access::kWrite, true, part, layout);
   }
+  // Of a part that is dealt out: the share of one of `records`.
+  template <auto Member>
+  void write_share(Box box, Part part, uint32_t records, uint32_t share) {
+    add<Member>(box, Access::kWrite, true, part, records, share);
+  }
   template <auto Member>
   void read_write(Box box, Part part = Part::kWhole) {
     add<Member>(box, Access::kReadWrite, true, part);
@@ -122,11 +127,11 @@ class FootprintBuilder {
     });
   }
   template <auto Member>
-  void add(Box box, Access access, bool certain, Part part, uint32_t layout = 0) {
+  void add(Box box, Access access, bool certain, Part part, uint32_t layout = 0, uint32_t share = 0) {
     if (box.empty()) return;
     const bool exact = state_ != nullptr;
     out_.push_back({op_.*Member, box, access, operand_index<Member>(), exact ? Part::kWhole : part, certain,
-                    exact ? 0 : layout});
+                    exact ? 0 : layout, exact ? 0 : share});
   }
 
   const Op& op_;

@@ -65,5 +65,31 @@ TEST(Coverage, OfLeavesIsOneOfTheSameLayout) {
   EXPECT_FALSE(covers(coverage, region(kAll, Part::kSeenLeaves, 8)));
 }
 
+Region share(Part part, uint32_t share, uint32_t records = 3) {
+  Region r = region(kAll, part, records);
+  r.share = share;
+  return r;
+}
+
+TEST(Coverage, OfWhatIsDealtOutTakesAllShares) {
+  Coverage coverage(1);
+  for (const uint32_t s : {0U, 2U, 2U}) coverage.add(share(Part::kItemPlaces, s));
+  EXPECT_FALSE(covers(coverage, region(kAll, Part::kItemPlaces, 3)));
+  coverage.add(share(Part::kItemPlaces, 1));
+  EXPECT_TRUE(covers(coverage, region(kAll, Part::kItemPlaces, 3)));
+  EXPECT_FALSE(covers(coverage, region(kAll, Part::kItemPlaces, 4)));
+}
+
+TEST(Coverage, OfTheRowsOfItemsAndOfSplitsIsOneOfActiveRows) {
+  Coverage coverage(1);
+  for (const uint32_t s : {2U, 0U, 1U}) coverage.add(share(Part::kItemRows, s));
+  EXPECT_FALSE(covers(coverage, region(kAll, Part::kActiveRows)));
+  for (const uint32_t s : {0U, 1U}) coverage.add(share(Part::kSplitRows, s));
+  EXPECT_FALSE(covers(coverage, region(kAll, Part::kActiveRows)));
+  coverage.add(share(Part::kSplitRows, 2));
+  EXPECT_TRUE(covers(coverage, region(kAll, Part::kActiveRows)));
+  EXPECT_FALSE(covers(coverage, region(kAll)));
+}
+
 }  // namespace
 }  // namespace serval::testing

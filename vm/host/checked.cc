@@ -31,9 +31,7 @@ struct Increment {
 };
 
 struct Touch {
-  Box box;
-  Access access;
-  bool certain;  // what is written is written in every state
+  Region region;
   uint32_t id;
 };
 
@@ -206,8 +204,8 @@ std::string Checked::name(uint32_t id) const {
 void Checked::touch(const Region& region, uint32_t pass, uint32_t index, const Clock& clock) {
   const uint32_t id = id_of(pass, index);
   for (const Touch& t : touches_[region.tensor.index]) {
-    if (error_ || t.id == id || !t.box.overlaps(region.box)) continue;
-    if (!writes(t.access) && !writes(region.access)) continue;
+    if (error_ || t.id == id || !t.region.box.overlaps(region.box) || are_apart(t.region, region)) continue;
+    if (!writes(t.region.access) && !writes(region.access)) continue;
     if (knows(clock, t.id)) continue;
     error_ = fmt::format("race on {}: {} and {}", program_.tensors[region.tensor.index].name, name(t.id),
                          name(id));
@@ -231,19 +229,19 @@ void Checked::check_reads(const Region& region, uint32_t pass, uint32_t index, c
 void Checked::check_fresh(const Region& region, uint32_t pass, uint32_t index, const Clock& clock) {
   std::vector<Box> left = {region.box};
   for (const Touch& t : touches_[region.tensor.index]) {
-    if (!writes(t.access) || !t.certain || t.id / count_ != pass || !knows(clock, t.id)) continue;
+    if (!certainly_writes(t.region) || t.id / count_ != pass || !knows(clock, t.id)) continue;
     std::vector<Box> rest;
     for (const Box& b : left) {
-      if (!b.overlaps(t.box)) {
+      if (!b.overlaps(t.region.box)) {
         rest.push_back(b);
         continue;
       }
-      const uint64_t top = std::max(b.row_begin, t.box.row_begin),
-                     bottom = std::min(b.row_end, t.box.row_end);
+      const uint64_t top = std::max(b.row_begin, t.region.box.row_begin),
+                     bottom = std::min(b.row_end, t.region.box.row_end);
       const Box pieces[] = {{b.row_begin, top, b.col_begin, b.col_end},
                             {bottom, b.row_end, b.col_begin, b.col_end},
-                            {top, bottom, b.col_begin, std::max(b.col_begin, t.box.col_begin)},
-                            {top, bottom, std::min(b.col_end, t.box.col_end), b.col_end}};
+                            {top, bottom, b.col_begin, std::max(b.col_begin, t.region.box.col_begin)},
+                            {top, bottom, std::min(b.col_end, t.region.box.col_end), b.col_end}};
       std::copy_if(std::begin(pieces), std::end(pieces), std::back_inserter(rest),
                    [](const Box& p) { return !p.empty(); });
     }
@@ -294,8 +292,7 @@ void Checked::execute(Sm& sm, uint32_t slot) {
   }
   const uint32_t id = id_of(sm.pass, index);
   for (const Region& r : footprint_) {
-    if (!is_immutable(program_.tensors[r.tensor.index].kind))
-      touches_[r.tensor.index].push_back({r.box, r.access, r.certain, id});
+    if (!is_immutable(program_.tensors[r.tensor.index].kind)) touches_[r.tensor.index].push_back({r, id});
   }
   clocks_[id] = std::move(all);
   for (const Signal& s : program_.signals_of(instruction)) {
