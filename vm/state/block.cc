@@ -40,15 +40,17 @@ StateLayout::StateLayout(const StateLimits& limits)
   control = place(sizeof(PassControl));
   slots = place(limits.sequences * sizeof(SequenceSlot));
   block_table = place(size_t{limits.sequences} * blocks_per_sequence * sizeof(int32_t));
+  attention = place(attention_list_bytes(limits.rows));
   output = place(output_tokens(limits.rows) * sizeof(OutputToken));
   bytes = end;
 }
 
 std::optional<size_t> StateLayout::offset_of(std::string_view tensor) const {
   const std::pair<std::string_view, size_t> parts[] = {
-      {state_tensor::kRows, rows},       {state_tensor::kSampled, sampled},
-      {state_tensor::kControl, control}, {state_tensor::kSlots, slots},
-      {state_tensor::kOutput, output},   {state_tensor::kBlockTable, block_table}};
+      {state_tensor::kRows, rows},          {state_tensor::kSampled, sampled},
+      {state_tensor::kControl, control},    {state_tensor::kSlots, slots},
+      {state_tensor::kOutput, output},      {state_tensor::kBlockTable, block_table},
+      {state_tensor::kAttention, attention}};
   const auto* found = std::ranges::find(parts, tensor, &std::pair<std::string_view, size_t>::first);
   return found == std::end(parts) ? std::nullopt : std::optional(found->second);
 }
@@ -76,7 +78,9 @@ StateBlock::StateBlock(const StateLimits& state_limits, std::unique_ptr<std::byt
       slots(make_part<SequenceSlot>(memory_, layout.slots, limits.sequences)),
       block_table(make_part<int32_t>(memory_, layout.block_table,
                                      size_t{limits.sequences} * layout.blocks_per_sequence)),
+      attention(make_part<AttentionList>(memory_, layout.attention, 1).front()),
       output{make_part<OutputToken>(memory_, layout.output, output_tokens(limits.rows)).data(), limits.rows} {
+  std::uninitialized_value_construct_n(attention.item(), attention_items(limits.rows));
 }
 
 void* StateBlock::part(std::string_view tensor) const {

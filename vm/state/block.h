@@ -18,6 +18,7 @@
 #include <string_view>
 
 #include "vm/layout/row_tiles.h"
+#include "vm/state/attention.h"
 #include "vm/state/control.h"
 #include "vm/state/limits.h"
 #include "vm/state/output.h"
@@ -39,6 +40,7 @@ struct StateLayout {
   size_t control;      // PassControl
   size_t slots;        // SequenceSlot [limits.sequences]
   size_t block_table;  // int32 [limits.sequences][blocks_per_sequence]
+  size_t attention;    // attention_list_bytes(limits.rows)
   size_t output;       // OutputToken [output_tokens(limits.rows)]
   size_t bytes;        // in all
   uint32_t blocks_per_sequence;
@@ -73,6 +75,7 @@ class StateBlock {
   PassControl& control;
   const std::span<SequenceSlot> slots;   // [limits.sequences]
   const std::span<int32_t> block_table;  // [limits.sequences][layout.blocks_per_sequence] ids of KV blocks
+  AttentionList& attention;              // with attention_items(limits.rows) items
   OutputTable
       output;  // of the program that runs: of limits.rows rows, until it is set to output_of() another
 

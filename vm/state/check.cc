@@ -7,6 +7,7 @@
 
 #include "vm/base/error.h"
 #include "vm/layout/kv_cache.h"
+#include "vm/state/check_attention.h"
 
 namespace serval {
 namespace {
@@ -31,13 +32,6 @@ void check_room(const StateLimits& program, const StateBlock& state) {
     refuse(fmt::format("block table: {} blocks of a sequence, the program has {}",
                        state.layout.blocks_per_sequence, blocks));
   }
-}
-
-// The last position that the row may have before the launch ends.
-uint32_t last_position(const StateBlock& state, const PassRow& row) {
-  const uint32_t end = state.slots[row.slot].end_position;
-  if (row.wants_logits == 0 || end <= row.position) return row.position;
-  return row.position + std::min(state.control.passes_wanted, end - row.position) - 1;
 }
 
 void check_row(const StateLimits& limits, const StateBlock& state, uint32_t r) {
@@ -101,6 +95,7 @@ void check_state(const Program& program, const StateBlock& state) {
         {uint64_t{row.slot} << 32 | row.position, block * kKvBlockTokens + row.position % kKvBlockTokens, r});
   }
   check_keys(state, std::move(keys));
+  check_attention(program, state);
 }
 
 }  // namespace serval

@@ -12,7 +12,7 @@ namespace serval {
 // launch_passes() of its rows, and for every active row: slot, token and position are within the program's
 // limits, the blocks up to the last position that it may reach in this launch exist, its slot's end_position
 // <= max_context, and no other row has the same slot and position, or the same place in the KV
-// cache. Takes rows × log(rows), and blocks.
+// cache; and the list of attention's work is right (check_attention.h). Takes rows × log(rows), and blocks.
 void check_state(const Program& program, const StateBlock& state);
 
 }  // namespace serval

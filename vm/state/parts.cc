@@ -3,6 +3,7 @@
 #include <string>
 
 #include "vm/layout/kv_cache.h"
+#include "vm/state/attention.h"
 #include "vm/state/control.h"
 #include "vm/state/names.h"
 #include "vm/state/output.h"
@@ -25,6 +26,7 @@ std::optional<Tensor> state_part(std::string_view name, const StateLimits& limit
   if (name == state_tensor::kHostStop) return part(1, sizeof(uint32_t));
   if (name == state_tensor::kBlockTable)
     return part(limits.sequences, blocks_for_tokens(limits.max_context), DType::kI32);
+  if (name == state_tensor::kAttention) return part(1, attention_list_bytes(limits.rows));
   return std::nullopt;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "vm/state/attention.h"
 #include "vm/state/rows.h"
 
 namespace serval {
@@ -12,6 +13,7 @@ struct StateView {
   const PassRow* rows;         // [rows of the program]
   const int32_t* block_table;  // [sequences of the program][blocks_per_sequence]
   uint32_t blocks_per_sequence;
+  const AttentionList* attention = nullptr;  // of programs that plan their attention
 };
 
 }  // namespace serval

@@ -43,6 +43,7 @@ TEST(StateBlock, HasEachPartInAPlaceOfItsOwn) {
     EXPECT_EQ(block.part(state_tensor::kControl), &block.control);
     EXPECT_EQ(block.part(state_tensor::kSlots), block.slots.data());
     EXPECT_EQ(block.part(state_tensor::kBlockTable), block.block_table.data());
+    EXPECT_EQ(block.part(state_tensor::kAttention), &block.attention);
     EXPECT_EQ(block.part(state_tensor::kOutput), block.output.tokens);
     EXPECT_EQ(block.part(state_tensor::kHostStop), nullptr);
     const auto at = [&](const void* part) {
@@ -54,7 +55,8 @@ TEST(StateBlock, HasEachPartInAPlaceOfItsOwn) {
     EXPECT_LE(at(block.sampled.data()) + block.sampled.size_bytes(), at(&block.control));
     EXPECT_LE(at(&block.control) + sizeof(PassControl), at(block.slots.data()));
     EXPECT_LE(at(block.slots.data()) + block.slots.size_bytes(), at(block.block_table.data()));
-    EXPECT_LE(at(block.block_table.data()) + block.block_table.size_bytes(), at(block.output.tokens));
+    EXPECT_LE(at(block.block_table.data()) + block.block_table.size_bytes(), at(&block.attention));
+    EXPECT_LE(at(&block.attention) + attention_list_bytes(rows), at(block.output.tokens));
     EXPECT_LE(at(block.output.tokens) + output_tokens(rows) * sizeof(OutputToken), block.layout.bytes);
   }
 }

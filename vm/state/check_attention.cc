@@ -1,0 +1,173 @@
+#include "vm/state/check_attention.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "vm/base/error.h"
+#include "vm/state/names.h"
+
+namespace serval {
+namespace {
+
+template <class... Args>
+[[noreturn]] void refuse(fmt::format_string<Args...> what, Args&&... args) {
+  throw Error(ErrorKind::kUsage, "state: attention: " + fmt::format(what, std::forward<Args>(args)...));
+}
+
+uint32_t kv_heads_of(const Program& program) {
+  for (const Tensor& t : program.tensors) {
+    if (t.kind == TensorKind::kKvCache && t.head_dim > 0) return static_cast<uint32_t>(t.rows / t.head_dim);
+  }
+  return 0;
+}
+
+class AttentionCheck {
+ public:
+  AttentionCheck(const Program& program, const StateBlock& state)
+      : limits_(program.limits),
+        state_(state),
+        list_(state.attention),
+        heads_(kv_heads_of(program)),
+        sms_(program.machine.sms) {}
+
+  void run() {
+    check_ranges();
+    check_splits();
+    next_leaf_.assign(size_t{limits_.rows} * heads_, 0);
+    // Leaves of a row and head come in order of position, whichever records have them.
+    std::vector<uint32_t> order(list_.items);
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+      return list_.item()[a].first_leaf < list_.item()[b].first_leaf;
+    });
+    for (const uint32_t i : order) check_item(i);
+    check_ends();
+  }
+
+ private:
+  void check_ranges() const {
+    if (list_.records != sms_) refuse("{} records, the program has {} SMs", list_.records, sms_);
+    if (list_.items > attention_items(limits_.rows))
+      refuse("{} items, limit {}", list_.items, attention_items(limits_.rows));
+    if (list_.splits > kMostAttentionSplits)
+      refuse("{} splits, limit {}", list_.splits, kMostAttentionSplits);
+    const uint32_t* begin = list_.begin;
+    if (begin[0] != 0 || begin[sms_] != list_.items || !std::is_sorted(begin, begin + sms_ + 1))
+      refuse("the records' ranges are not the {} items", list_.items);
+  }
+
+  void check_splits() {
+    split_of_.assign(size_t{limits_.rows} * heads_, kNone);
+    std::vector<uint32_t> order(list_.splits);
+    std::iota(order.begin(), order.end(), 0);
+    uint32_t rows = 0;
+    for (uint32_t s = 0; s < list_.splits; ++s) {
+      const AttentionSplit& split = list_.split[s];
+      if (split.rows == 0 || split.rows > limits_.rows || split.first_row > limits_.rows - split.rows ||
+          split.head >= heads_)
+        refuse("split {}: rows {} of {}, KV head {}", s, split.rows, split.first_row, split.head);
+      if (split.rows_before != rows)
+        refuse("split {}: {} rows before, expected {}", s, split.rows_before, rows);
+      rows += split.rows;
+      const uint64_t end = split.first_place + uint64_t{split.rows} * split.row_places;
+      if (split.prefix_leaves == 0 || split.row_places == 0 || end > kAttentionPlaces)
+        refuse("split {}: {} places of {} rows from {} on, limit {}", s, split.row_places, split.rows,
+               split.first_place, kAttentionPlaces);
+      for (uint32_t r = split.first_row; r < split.first_row + split.rows; ++r) {
+        if (std::exchange(split_of_[size_t{r} * heads_ + split.head], s) != kNone)
+          refuse("split {}: row {} and KV head {} are in another", s, r, split.head);
+      }
+    }
+    if (rows != list_.split_rows) refuse("{} rows of splits, expected {}", list_.split_rows, rows);
+    std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+      return list_.split[a].first_place < list_.split[b].first_place;
+    });
+    for (uint32_t n = 1; n < order.size(); ++n) {
+      const AttentionSplit &before = list_.split[order[n - 1]], &split = list_.split[order[n]];
+      if (before.first_place + before.rows * before.row_places > split.first_place)
+        refuse("splits {} and {} share a place", order[n - 1], order[n]);
+    }
+  }
+
+  void check_item(uint32_t i) {
+    const AttentionItem& item = list_.item()[i];
+    if (item.rows == 0 || item.rows > limits_.rows || item.first_row > limits_.rows - item.rows)
+      refuse("item {}: rows {} of {}, limit {}", i, item.rows, item.first_row, limits_.rows);
+    if (item.heads == 0 || item.heads > heads_ || item.first_head > heads_ - item.heads)
+      refuse("item {}: KV heads {} of {}, limit {}", i, item.heads, item.first_head, heads_);
+    if (item.first_leaf >= item.end_leaf)
+      refuse("item {}: leaves {} to {}", i, item.first_leaf, item.end_leaf);
+    for (uint32_t n = 0; n < item.rows; ++n) {
+      const PassRow& row = state_.rows[item.first_row + n];
+      if (!row_is_active(row) || row.slot != item.slot)
+        refuse("item {}: row {} is not an active one of slot {}", i, item.first_row + n, item.slot);
+      for (uint32_t h = item.first_head; h < item.first_head + item.heads; ++h) check_part(i, n, h);
+    }
+  }
+
+  // A row and head of an item: it goes on where another has stopped, and what is partial has its place.
+  void check_part(uint32_t i, uint32_t n, uint32_t head) {
+    const AttentionItem& item = list_.item()[i];
+    const size_t at = size_t{item.first_row + n} * heads_ + head;
+    if (next_leaf_[at] != item.first_leaf) {
+      refuse("item {}: row {}, KV head {}: begins with leaf {}, expected {}", i, item.first_row + n, head,
+             item.first_leaf, next_leaf_[at]);
+    }
+    next_leaf_[at] = item.end_leaf;
+    const uint32_t s = split_of_[at];
+    const bool whole = item.first_leaf == 0 && item.end_leaf == kToTheEnd && item.first_place == kNoPlace;
+    if (s == kNone && whole) return;
+    bool right = s != kNone && item.heads == 1;
+    if (right) {
+      const AttentionSplit& split = list_.split[s];
+      const uint32_t row_place =
+          split.first_place + (item.first_row + n - split.first_row) * split.row_places;
+      const uint32_t place = item.first_place + n * item.row_places;
+      right = item.row_places == split.row_places &&
+              (item.first_leaf == 0 ? item.end_leaf == split.prefix_leaves && place == row_place
+                                    : place == row_place + 1 + item.first_leaf - split.prefix_leaves);
+    }
+    if (!right) refuse("item {}: its places are not those of a split of row {}", i, item.first_row + n);
+  }
+
+  void check_ends() const {
+    for (uint32_t r = 0; r < limits_.rows; ++r) {
+      if (!row_is_active(state_.rows[r])) continue;
+      const uint32_t leaves = planned_leaves(last_position(state_, state_.rows[r]) + 1);
+      for (uint32_t h = 0; h < heads_; ++h) {
+        const size_t at = size_t{r} * heads_ + h;
+        if (next_leaf_[at] < leaves)
+          refuse("row {}, KV head {}: no item has its leaves from {} on", r, h, next_leaf_[at]);
+        if (split_of_[at] == kNone) continue;
+        const AttentionSplit& split = list_.split[split_of_[at]];
+        if (leaves > split.prefix_leaves && leaves - split.prefix_leaves + 1 > split.row_places)
+          refuse("split {}: {} places for the {} leaves of row {}", split_of_[at], split.row_places, leaves,
+                 r);
+      }
+    }
+  }
+
+  static constexpr uint32_t kNone = 0xffffffff;
+  const StateLimits& limits_;
+  const StateBlock& state_;
+  const AttentionList& list_;
+  const uint32_t heads_, sms_;
+  std::vector<uint32_t> next_leaf_, split_of_;  // [rows, heads]
+};
+
+}  // namespace
+
+void check_attention(const Program& program, const StateBlock& state) {
+  if (program.find_tensor(state_tensor::kAttention)) AttentionCheck(program, state).run();
+}
+
+uint32_t last_position(const StateBlock& state, const PassRow& row) {
+  const uint32_t end = state.slots[row.slot].end_position;
+  if (row.wants_logits == 0 || end <= row.position) return row.position;
+  return row.position + std::min(state.control.passes_wanted, end - row.position) - 1;
+}
+
+}  // namespace serval
