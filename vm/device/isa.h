@@ -36,6 +36,7 @@ enum class BoxKind : uint8_t {
   kTiles,      // weights: a tile's units
   kHalfTiles,  // weights: half as many
   kRows,       // fp32: 32 rows and columns
+  kKvBlocks,   // a KV cache: a block's tokens of one head, 64 channels of them
 };
 
 struct DeviceIsa {

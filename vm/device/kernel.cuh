@@ -166,6 +166,23 @@ __device__ __forceinline__ void run_loader(Shared<Config>& s, const Launch& laun
   }
 }
 
+// What a group instruction has of the preparer: its scratch memory and its waits, and bulk copies of its own,
+// if it brings its inputs that way.
+template <class Isa, class Role>
+__device__ __forceinline__ void prepare_group(Role& role) {
+  role.claim_scratch();
+  bool prepared = false;
+  Isa::dispatch(role.slot->record, [&]<class Op>(const Op& op) {
+    if constexpr (!Isa::template kStreams<Op> && requires { DeviceOp<Op>::prepare(role, op); }) {
+      DeviceOp<Op>::prepare(role, op);
+      prepared = true;
+    }
+  });
+  if (prepared) return;
+  role.wait_inputs(role.recorder);
+  role.hand_over_scratch();
+}
+
 template <class Isa, class Config, template <class> class Recorder>
 __device__ __forceinline__ void run_preparer(Shared<Config>& s, const Launch& launch, uint32_t lane) {
   Recorded<PreparerRole<Config>, Recorder> role{{.s = s, .launch = launch, .lane = lane}};
@@ -178,9 +195,7 @@ __device__ __forceinline__ void run_preparer(Shared<Config>& s, const Launch& la
           Stream::prepare(role, plan);
         });
       } else {
-        role.claim_scratch();
-        role.wait_inputs(role.recorder);
-        role.hand_over_scratch();
+        prepare_group<Isa>(role);
       }
       if constexpr (Recorder<Config>::kOn) role.stamp_inputs(role.recorder);
     });

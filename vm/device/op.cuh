@@ -6,6 +6,10 @@
 //   run(op, group)             vm/device/group.cuh; or run<Config>(op, group), where it depends on what the
 //                              kernel is compiled for (vm/device/shared.cuh)
 //
+// It may bring its inputs by bulk copies of its own: prepare(role, op) is then called by the preparer's warp
+// when the scratch memory is free. It calls role.wait_inputs(role.recorder), then role.hand_over_scratch(),
+// and before it lets a warp leave, it waits for its copies.
+//
 // A streaming instruction works on pages that need no wait, such as weights. Four roles work on different
 // instructions at the same time; what differs from one streaming instruction to another is
 //

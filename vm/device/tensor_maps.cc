@@ -6,6 +6,7 @@
 #include <cuda_runtime.h>
 
 #include "vm/device/cuda_check.h"
+#include "vm/layout/kv_cache.h"
 #include "vm/layout/page_image.h"
 
 namespace serval {
@@ -16,7 +17,9 @@ static_assert(sizeof(EncodedMap) == sizeof(CUtensorMap));
 constexpr uint32_t kSlabBytesOfUnit = 2 * page_image::kProductBytes;
 constexpr uint32_t kBoxOfRows = 32;
 
-// Of a matrix of 4-byte elements, rows row_bytes apart.
+constexpr uint32_t kBoxChannels = 64;  // 128 bytes
+
+// Of a matrix, rows row_bytes apart.
 struct Matrix {
   CUtensorMapDataType type;
   void* base;
@@ -74,6 +77,17 @@ EncodedMap map_of_rows(void* values, uint64_t rows, uint64_t cols) {
                  .swizzle = CU_TENSOR_MAP_SWIZZLE_128B});
 }
 
+EncodedMap map_of_kv_blocks(void* cache, uint64_t tokens, uint32_t head_dim) {
+  return encode({.type = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                 .base = cache,
+                 .rows = tokens,
+                 .cols = head_dim,
+                 .row_bytes = head_dim * sizeof(uint16_t),
+                 .box_rows = kKvBlockTokens,
+                 .box_cols = kBoxChannels,
+                 .swizzle = CU_TENSOR_MAP_SWIZZLE_128B});
+}
+
 std::vector<EncodedMap> make_tensor_maps(const Program& program, const DeviceIsa& isa,
                                          const DeviceMemory& memory) {
   const std::vector<BoxKind> kinds = isa.boxes == nullptr ? std::vector<BoxKind>() : isa.boxes(program);
@@ -83,6 +97,8 @@ std::vector<EncodedMap> make_tensor_maps(const Program& program, const DeviceIsa
     void* const base = memory.base({t});
     const auto cols = static_cast<uint32_t>(tensor.cols);
     if (kinds[t] == BoxKind::kRows) maps[t] = map_of_rows(base, tensor.rows, tensor.cols);
+    if (kinds[t] == BoxKind::kKvBlocks)
+      maps[t] = map_of_kv_blocks(base, tensor.rows / tensor.head_dim * tensor.cols, tensor.head_dim);
     if (kinds[t] == BoxKind::kHalfTiles) maps[t] = map_of_weights(base, tensor.rows, cols, kTileUnits / 2);
     if (kinds[t] == BoxKind::kTiles) maps[t] = map_of_weights(base, tensor.rows, cols, kTileUnits);
   }

@@ -151,5 +151,10 @@ __device__ __forceinline__ float shared_load_float(uint32_t address) {
 __device__ __forceinline__ void shared_store(uint32_t address, float value) {
   asm volatile("st.shared::cta.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
 }
+__device__ __forceinline__ void shared_store(uint32_t address, uint4 value) {
+  asm volatile("st.shared::cta.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(value.x), "r"(value.y),
+               "r"(value.z), "r"(value.w)
+               : "memory");
+}
 
 }  // namespace serval::ptx

@@ -1,6 +1,6 @@
-// The tensor cores' instructions of a warpgroup (four warps that stand together): wgmma, with one operand in
-// registers. Asynchronous: a thread's registers that an instruction reads or adds to may be touched again
-// when its group is complete.
+// The tensor cores' instructions of a warpgroup (four warps that stand together): wgmma, its first operand in
+// registers or in shared memory, the second in shared memory. Asynchronous: a thread's registers that an
+// instruction reads or adds to may be touched again when its group is complete.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +33,16 @@ __device__ __forceinline__ uint64_t wgmma_operand(uint32_t shared_address) {
 // What is added to an operand to go 16 columns of 16 bits on.
 inline constexpr uint64_t kWgmmaNextTerms = 2;
 
+// The same rows as the second operand of wgmma_bf16_transposed(): a row of 64 columns for each term, and
+// `next_columns` bytes further on those of the next 64 columns.
+__device__ __forceinline__ uint64_t wgmma_operand_transposed(uint32_t shared_address, uint32_t next_columns) {
+  constexpr uint64_t kEightRowsBytes = 1024, kSwizzle128 = 1, kUnit = 16;
+  constexpr uint64_t kFixed = (kEightRowsBytes / kUnit) << 32 | kSwizzle128 << 62;
+  return (shared_address / kUnit & 0x3fff) | uint64_t{next_columns / kUnit & 0x3fff} << 16 | kFixed;
+}
+// What is added to it to go 16 terms on.
+inline constexpr uint64_t kWgmmaNextTransposedTerms = 128;
+
 // d += a × b, or d = a × b where `adds` is false; bf16, accumulated in fp32. d is 64 × kCols: of each 8
 // columns b, a thread has rows lane / 4 and lane / 4 + 8 of its warp's 16 at columns 8b + 2 (lane mod 4) and
 // the next. a is 64 × 16, of which a warp has 16 rows as mma's first operand; b is 16 × kCols in shared
@@ -40,6 +50,13 @@ inline constexpr uint64_t kWgmmaNextTerms = 2;
 template <uint32_t kCols>
 __device__ __forceinline__ void wgmma_bf16(float (&d)[kCols / 2], const uint32_t (&a)[4], uint64_t b,
                                            bool adds);
+
+// The same, b with the terms as rows and 64 columns side by side (wgmma_operand_transposed).
+template <uint32_t kCols>
+__device__ __forceinline__ void wgmma_bf16_transposed(float (&d)[kCols / 2], const uint32_t (&a)[4],
+                                                      uint64_t b, bool adds);
+// The same as wgmma_bf16, a in shared memory, too (wgmma_operand, of 64 rows).
+__device__ __forceinline__ void wgmma_bf16_shared(float (&d)[32], uint64_t a, uint64_t b, bool adds);
 
 #define SERVAL_D8(i)                                                                                    \
   "+f"(d[i]), "+f"(d[(i) + 1]), "+f"(d[(i) + 2]), "+f"(d[(i) + 3]), "+f"(d[(i) + 4]), "+f"(d[(i) + 5]), \
@@ -122,6 +139,48 @@ __device__ __forceinline__ void wgmma_bf16<256>(float (&d)[128], const uint32_t 
       "}, {%128, %129, %130, %131}, %132, adds, 1, 1, 0;}"
       : SERVAL_D128(0)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<uint32_t>(adds)));
+}
+
+template <>
+__device__ __forceinline__ void wgmma_bf16_transposed<64>(float (&d)[32], const uint32_t (&a)[4], uint64_t b,
+                                                          bool adds) {
+  asm volatile(
+      "{.reg .pred adds;\n"
+      "setp.ne.b32 adds, %37, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
+      "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+      "}, {%32, %33, %34, %35}, %36, adds, 1, 1, 1;}"
+      : SERVAL_D32(0)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<uint32_t>(adds)));
+}
+
+template <>
+__device__ __forceinline__ void wgmma_bf16_transposed<128>(float (&d)[64], const uint32_t (&a)[4], uint64_t b,
+                                                           bool adds) {
+  asm volatile(
+      "{.reg .pred adds;\n"
+      "setp.ne.b32 adds, %69, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
+      "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, "
+      "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, "
+      "%60, %61, %62, %63"
+      "}, {%64, %65, %66, %67}, %68, adds, 1, 1, 1;}"
+      : SERVAL_D64(0)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<uint32_t>(adds)));
+}
+
+__device__ __forceinline__ void wgmma_bf16_shared(float (&d)[32], uint64_t a, uint64_t b, bool adds) {
+  asm volatile(
+      "{.reg .pred adds;\n"
+      "setp.ne.b32 adds, %34, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+      "}, %32, %33, adds, 1, 1, 0, 0;}"
+      : SERVAL_D32(0)
+      : "l"(a), "l"(b), "r"(static_cast<uint32_t>(adds)));
 }
 
 #undef SERVAL_D8
