@@ -20,6 +20,10 @@ DeviceKernelChoice choice() {
 
 std::string check_on_device(const Program& program, const Instruction& instruction) {
   std::string wrong = check_instruction(program, instruction);
+  const bool is_planned = instruction.opcode == static_cast<uint16_t>(Opcode::kPlannedAttention) ||
+                          instruction.opcode == static_cast<uint16_t>(Opcode::kPlannedMerge);
+  if (wrong.empty() && is_planned)
+    return std::string(op_name(instruction.opcode)) + ": no kernel of this build has it";
   if (!wrong.empty() || multiplies_tiles(program) ||
       instruction.opcode != static_cast<uint16_t>(Opcode::kSample))
     return wrong;
@@ -52,6 +56,8 @@ std::vector<BoxKind> boxes_of(const Program& program) {
   note_boxes<MatvecResidual, &MatvecResidual::residual>(program, BoxKind::kRows, boxes);
   note_boxes<GateUpSilu, &GateUpSilu::gate, &GateUpSilu::up>(program, BoxKind::kHalfTiles, boxes);
   note_boxes<LmHead, &LmHead::weights>(program, BoxKind::kTiles, boxes);
+  note_boxes<PlannedAttention, &PlannedAttention::k_cache, &PlannedAttention::v_cache>(
+      program, BoxKind::kKvBlocks, boxes);
   return boxes;
 }
 

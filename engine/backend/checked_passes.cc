@@ -11,13 +11,16 @@
 namespace serval {
 
 StateView CheckedPasses::view(const Pass& pass) const {
-  return {pass.rows.data(), pass.block_table.data(), blocks_for_tokens(program_.limits.max_context)};
+  return {pass.rows.data(), pass.block_table.data(), blocks_for_tokens(program_.limits.max_context),
+          reinterpret_cast<const AttentionList*>(pass.attention.data())};
 }
 
 void CheckedPasses::check(const StateBlock& state) {
   previous_ = std::exchange(current_, {});
   current_.rows.assign(state.rows.begin(), state.rows.end());
   current_.block_table.assign(state.block_table.begin(), state.block_table.end());
+  const auto* list = reinterpret_cast<const uint32_t*>(&state.attention);
+  current_.attention.assign(list, list + attention_list_bytes(program_.limits.rows) / sizeof(uint32_t));
   std::vector<StateView> states;
   if (passes_ > 0) states.push_back(view(previous_));
   states.push_back(view(current_));

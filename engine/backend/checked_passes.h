@@ -24,6 +24,7 @@ class CheckedPasses {
   struct Pass {
     std::vector<PassRow> rows;
     std::vector<int32_t> block_table;
+    std::vector<uint32_t> attention;  // an AttentionList with its items
   };
   StateView view(const Pass& pass) const;
 

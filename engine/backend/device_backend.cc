@@ -18,6 +18,7 @@
 #include "engine/device/weight_upload.h"
 #include "instructions/common/footprint.h"
 #include "instructions/device_isa.h"
+#include "instructions/planned_attention/plan_launch.h"
 #include "models/program_fit.h"
 #include "vm/base/error.h"
 #include "vm/device/cuda_resources.h"
@@ -27,6 +28,7 @@
 #include "vm/layout/kv_cache.h"
 #include "vm/state/block.h"
 #include "vm/state/check.h"
+#include "vm/state/names.h"
 
 namespace serval {
 namespace {
@@ -105,9 +107,11 @@ void DeviceBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on
       .passes_done = 0, .passes_wanted = passes, .last_pass = kKeepRunning, .stopped_by_host = 0};
   const RowsInUse use = rows_in_use(state);
   last_ = programs_.class_of(use.row_bound);
+  plan_launch(program(), state);
   check_state(program(), state);
   state.output = state.output_of(program().limits.rows);
   state_.upload(use.state, stream_);
+  if (program().find_tensor(state_tensor::kAttention)) state_.upload_attention(stream_);
   struct ClearStop {
     DeviceState& state;
     ~ClearStop() { state.clear_stop(); }

@@ -13,6 +13,7 @@
 #include "engine/backend/checked_passes.h"
 #include "instructions/common/footprint.h"
 #include "instructions/isa.h"
+#include "instructions/planned_attention/plan_launch.h"
 #include "models/checkpoint/host_buffer.h"
 #include "models/program_fit.h"
 #include "vm/base/error.h"
@@ -197,6 +198,7 @@ void HostBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on_p
   if (interpreter.checked) passes = 1;  // its footprints are of the state as it stands
   state_.control = {
       .passes_done = 0, .passes_wanted = passes, .last_pass = kKeepRunning, .stopped_by_host = 0};
+  plan_launch(program(), state_);
   check_state(program(), state_);
   state_.output = state_.output_of(program().limits.rows);
   if (interpreter.checked) interpreter.checked->check(state_);

@@ -66,6 +66,11 @@ void DeviceState::upload(StateInUse use, const CudaStream& stream) {
   copy_up(layout.block_table, table_end, stream);
 }
 
+void DeviceState::upload_attention(const CudaStream& stream) {
+  const size_t begin = host_.layout.attention;
+  copy_up(begin, begin + sizeof(AttentionList) + host_.attention.items * sizeof(AttentionItem), stream);
+}
+
 void DeviceState::download(StateInUse use, const CudaStream& stream) {
   SERVAL_CUDA_CHECK(cudaMemcpyAsync(host_.memory(), device_.data(),
                                     host_.layout.slots + use.slots * sizeof(SequenceSlot),

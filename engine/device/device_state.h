@@ -30,7 +30,9 @@ class DeviceState {
   // Both only enqueue. Rows, sampled and control, and the slots and block-table rows in use; what has not
   // changed since the last launch, too. One copy where that costs few bytes more than two.
   void upload(StateInUse use, const CudaStream& stream);
-  // Everything but the block table and the output, which is there already.
+  // Only enqueues: the list of attention's work, for a program that has one.
+  void upload_attention(const CudaStream& stream);
+  // Everything but the block table, the list and the output, which is there already.
   void download(StateInUse use, const CudaStream& stream);
 
   // Ends the launch in flight after the pass in flight. Any thread, signal handlers included.

@@ -53,13 +53,22 @@ void OperandCheck::pass_rows(TensorId rows, uint32_t max_rows) {
   tensor("rows", rows, DType::kBytes, TensorKind::kState, max_rows, sizeof(PassRow));
 }
 
-void OperandCheck::slots(TensorId slots, uint32_t max_sequences) {
+void OperandCheck::sequences(uint32_t max_sequences) {
   bound("max_sequences", max_sequences, program_.limits.sequences);
+}
+
+void OperandCheck::records(uint32_t record, uint32_t records) {
+  bound("records", records, program_.machine.sms);
+  range("record", record, 1, records);
+}
+
+void OperandCheck::slots(TensorId slots, uint32_t max_sequences) {
+  sequences(max_sequences);
   tensor("slots", slots, DType::kBytes, TensorKind::kState, max_sequences, sizeof(SequenceSlot));
 }
 
 void OperandCheck::block_table(TensorId block_table, uint32_t max_sequences, uint32_t max_context) {
-  bound("max_sequences", max_sequences, program_.limits.sequences);
+  sequences(max_sequences);
   tensor("block_table", block_table, DType::kI32, TensorKind::kState, max_sequences,
          blocks_for_tokens(max_context));
 }
@@ -111,6 +120,11 @@ void OperandCheck::factor(const char* operand, float value) {
   if (!std::isfinite(value) || value < 0) {
     fail(fmt::format("{}: {}, expected a finite number from 0", operand, value));
   }
+}
+
+void OperandCheck::positive(const char* operand, float value) {
+  factor(operand, value);
+  if (value == 0) fail(fmt::format("{}: 0, expected more", operand));
 }
 
 void OperandCheck::limit(const char* operand, uint64_t value, uint32_t StateLimits::*limit) {

@@ -31,6 +31,9 @@ class OperandCheck {
   // The bound of sequences must be the program's, and the tables of slots and of KV blocks as long.
   void slots(TensorId slots, uint32_t max_sequences);
   void block_table(TensorId block_table, uint32_t max_sequences, uint32_t max_context);
+  void sequences(uint32_t max_sequences);
+  // One of the records that share what is planned for each of the machine's SMs.
+  void records(uint32_t record, uint32_t records);
   // A tensor of the pass's activations: [max_rows, cols].
   void activation(const char* operand, TensorId id, DType dtype, uint32_t max_rows, uint64_t cols);
   // The rows that `residual.h` speaks of: weighted [max_rows, hidden] bf16 and squares [max_rows, hidden /
@@ -48,6 +51,8 @@ class OperandCheck {
   void square_units(uint32_t first_unit, uint32_t num_units, uint32_t square_cols);
   // A number that arithmetic may rely on: finite and not negative.
   void factor(const char* operand, float value);
+  // … and not zero.
+  void positive(const char* operand, float value);
   uint64_t tensor_rows(TensorId id) const;
   uint64_t tensor_cols(TensorId id) const;
 

@@ -134,6 +134,7 @@ Rows rows_of(const Program& program, const SimLaunch& launch) {
   while (passes.size() < launch.passes && std::any_of(rows.begin(), rows.end(), row_is_active)) {
     tokens = std::max(tokens, most_tokens(rows));
     passes.emplace_back(rows);
+    passes.back().plan(program);
     rows = passes.back().next_rows(program.limits.max_context);
   }
   return {std::move(passes), BlockTable(program.limits.sequences, tokens), row_bound(launch)};

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "instructions/isa.h"
+#include "instructions/planned_attention/plan_launch.h"
 #include "vm/layout/kv_cache.h"
 #include "vm/layout/page_image.h"
 
@@ -93,6 +94,21 @@ Work stream_of(const Program& program, const Touched& t, uint32_t active_rows) {
 BlockTable::BlockTable(uint32_t sequences, uint32_t tokens)
     : blocks_per_sequence_(blocks_for_tokens(tokens)), blocks_(size_t{sequences} * blocks_per_sequence_) {
   std::iota(blocks_.begin(), blocks_.end(), 0);
+}
+
+void Pass::plan(const Program& program) {
+  const std::optional<AttentionPlanShape> shape = attention_plan_shape(program);
+  if (!shape) return;
+  attention_.resize(attention_list_bytes(shape->rows) / sizeof(uint32_t));
+  plan_attention(
+      *shape, rows_, [](const PassRow& row) { return row.position; },
+      *reinterpret_cast<AttentionList*>(attention_.data()));
+}
+
+StateView Pass::view(const BlockTable& blocks) const {
+  StateView view = blocks.view(rows_.data());
+  if (!attention_.empty()) view.attention = reinterpret_cast<const AttentionList*>(attention_.data());
+  return view;
 }
 
 uint32_t Pass::active_rows() const {

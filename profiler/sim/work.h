@@ -26,7 +26,9 @@ class Pass {
  public:
   explicit Pass(std::vector<PassRow> rows) : rows_(std::move(rows)) {}
 
-  StateView view(const BlockTable& blocks) const { return blocks.view(rows_.data()); }
+  // Deals out its attention, where the program plans it.
+  void plan(const Program& program);
+  StateView view(const BlockTable& blocks) const;
   uint32_t active_rows() const;
   uint32_t mean_context_tokens() const;
   // Of the pass after this one; inactive where the sequence is at its end.
@@ -34,6 +36,7 @@ class Pass {
 
  private:
   std::vector<PassRow> rows_;
+  std::vector<uint32_t> attention_;  // an AttentionList with its items, or nothing
 };
 
 // An instruction streams weights, page by page; or it is one function of all consumer warps (a group); or it

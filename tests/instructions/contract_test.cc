@@ -24,12 +24,25 @@ const uint32_t kScenes = sampled(8);
 
 using Memory = std::vector<std::vector<std::byte>>;
 
+// Every fourth has contexts of several leaves of planned attention, which items share.
+Shape shape_of_scene(uint32_t n, Random& random) {
+  if (n % 4 != 3) return random_shape(random, kSmall);
+  ShapeLimits limits = kSmall;
+  limits.max_context = 5000;
+  limits.max_kv_heads = 1;
+  limits.rows = {16};
+  Shape shape = random_shape(random, limits);
+  shape.sequences = 2;
+  shape.records = 5;
+  return shape;
+}
+
 // Scenes, each with all of its stages, each of these in random parts.
 template <class Fn>
 void over_random_stages(uint64_t seed, Fn&& fn) {
   for (uint32_t n = 0; n < kScenes; ++n) {
     Random random(seed + static_cast<uint64_t>(n));
-    Scene s(random_shape(random, kSmall), random);
+    Scene s(shape_of_scene(n, random), random);
     s.new_pass(random);
     for (const Stage& stage : s.stages()) {
       SCOPED_TRACE(stage.name() + ": " + s.shape.text());
@@ -132,6 +145,39 @@ std::vector<Instruction> some(std::vector<Instruction> instances) {
   return instances;
 }
 
+// What the list of items deals out to the region's record; to all, where it is read.
+template <class Add>
+void add_dealt(const Scene& s, const Region& bound, Add&& add) {
+  const AttentionList& list = *s.bench.data<const AttentionList>(s.t.items);
+  const uint64_t group_cols = uint64_t{s.shape.q_heads / s.shape.kv_heads} * s.shape.head_dim;
+  const uint32_t first = reads(bound.access) ? 0 : bound.share;
+  const uint32_t end = reads(bound.access) ? list.records : bound.share + 1;
+  for (uint32_t i = list.begin[first]; i < list.begin[end] && bound.part != Part::kSplitRows; ++i) {
+    const AttentionItem& item = list.item()[i];
+    for (uint32_t n = 0; n < item.rows; ++n) {
+      const uint64_t r = item.first_row + n, place = item.first_place + n * item.row_places;
+      const uint32_t leaves = planned_leaves(s.rows()[r].position + 1);
+      if (s.rows()[r].active == 0 || leaves <= item.first_leaf) continue;
+      const bool whole = item.first_place == kNoPlace;
+      if (bound.part == Part::kItemRows && whole)
+        add({r, r + 1, item.first_head * group_cols, (item.first_head + item.heads) * group_cols});
+      if (bound.part == Part::kItemPlaces && !whole) {
+        const uint32_t places = item.first_leaf == 0 ? 1 : std::min(leaves, item.end_leaf) - item.first_leaf;
+        add({place, place + places, 0, s.bench.tensor(s.t.places).cols});
+      }
+    }
+  }
+  if (bound.part != Part::kSplitRows) return;
+  uint32_t n = 0;  // rows of splits, counted through
+  for (uint32_t i = 0; i < list.splits; ++i) {
+    const AttentionSplit& split = list.split[i];
+    for (uint64_t r = split.first_row; r < split.first_row + split.rows; ++r, ++n) {
+      if (s.rows()[r].active != 0 && n % list.records == bound.share)
+        add({r, r + 1, split.head * group_cols, (split.head + 1) * group_cols});
+    }
+  }
+}
+
 // The elements of a bound's region that belong to its part in this state, as whole boxes.
 Footprint elements_of(const Scene& s, const Region& bound) {
   Footprint out;
@@ -142,6 +188,7 @@ Footprint elements_of(const Scene& s, const Region& bound) {
   };
   constexpr uint64_t kEnd = uint64_t{1} << 60;
   if (bound.part == Part::kWhole) add(bound.box);
+  if (is_dealt(bound.part)) add_dealt(s, bound, add);
   const PartialLayout layout{s.shape.lanes, s.shape.q_heads / s.shape.kv_heads, s.shape.head_dim,
                              whole_row_tiles(s.shape.rows)};
   for (const uint32_t r : s.active_rows()) {
@@ -242,7 +289,12 @@ TEST(Footprint, InstancesOfAStageNeverWriteTheSameElement) {
     const StateView view = s.view();
     for (const StateView* state : {static_cast<const StateView*>(nullptr), &view}) {
       Cover times = empty_cover(s.bench);
-      for (const Instruction& i : instances) add_to_cover(s.bench, footprint_of(i, state), writes, times);
+      for (const Instruction& i : instances) {
+        // Shares of a deal are told apart by the state only.
+        Footprint footprint = footprint_of(i, state);
+        std::erase_if(footprint, [](const Region& r) { return is_dealt(r.part); });
+        add_to_cover(s.bench, footprint, writes, times);
+      }
       for (size_t t = 0; t < times.size(); ++t) {
         EXPECT_LE(*std::max_element(times[t].begin(), times[t].end()), 1) << s.bench.program.tensors[t].name;
       }
@@ -416,7 +468,7 @@ bool is_count(const std::string& name) {
   return name.starts_with("num_");
 }
 bool is_index(const std::string& name) {
-  return name.starts_with("first_") || name == "kv_head" || name == "lane";
+  return name.starts_with("first_") || name == "kv_head" || name == "lane" || name == "record";
 }
 
 bool is_flag(const std::string& name) {
@@ -446,6 +498,7 @@ TEST(CheckInstruction, RefusesNumbersOutOfRange) {
         if (name == "max_rows") bad.push_back(s.shape.rows + 1);
         if (name == "max_sequences") bad.push_back(s.shape.sequences + 1);
         if (name == "lane") bad.push_back(s.shape.lanes);
+        if (name == "record" || name == "records") bad.push_back(s.shape.records + 1);
         if (name == "kv_head") bad.push_back(s.shape.kv_heads);
         const uint32_t all = name.ends_with("_row") || name.ends_with("_rows") ? s.shape.rows : stage.units;
         if (name.starts_with("first_")) bad.push_back(all);
@@ -483,7 +536,8 @@ TEST(CheckInstruction, RefusesHeadsThatDoNotDivide) {
   shape.kv_heads = 2;
   shape.q_heads = 6;
   Scene s(shape, random);
-  for (const Opcode opcode : {Opcode::kQkvRope, Opcode::kAttention, Opcode::kAttentionMerge}) {
+  for (const Opcode opcode : {Opcode::kQkvRope, Opcode::kAttention, Opcode::kAttentionMerge,
+                              Opcode::kPlannedAttention, Opcode::kPlannedMerge}) {
     const Instruction i = s.stage(opcode).make(0, 1);
     for (const FieldInfo& f : op_info(i.opcode).fields) {
       if (std::string(f.name) == "q_heads") {

@@ -531,9 +531,45 @@ TEST(AttentionMerge, WeighsEveryLeafByItsLargestScore) {
       });
 }
 
-// Leaves, lanes and rounding points left aside, the two instructions are softmax(q K / sqrt(d)) V.
+// How far the output of attention is from softmax(q K / sqrt(d)) V, which it is but for rounding points.
+struct SoftmaxError {
+  double square = 0, power = 0;
+
+  void add(const Scene& s) {
+    for (const uint32_t r : s.active_rows()) {
+      for (uint32_t h = 0; h < s.shape.q_heads; ++h) add(s, r, h);
+    }
+  }
+  void add(const Scene& s, uint32_t r, uint32_t h) {
+    const PassRow& row = s.rows()[r];
+    const uint32_t d = s.shape.head_dim, kv_head = h / (s.shape.q_heads / s.shape.kv_heads);
+    const auto cached = [&](TensorId cache, uint32_t token) {
+      const uint64_t col = s.block_of(row, token) * kKvBlockTokens + token % kKvBlockTokens;
+      return s.bench.data<const uint16_t>(cache) + s.bench.element(cache, uint64_t{kv_head} * d, col);
+    };
+    const std::vector<double> q =
+        widen(s.bench.data<const uint16_t>(s.t.q) + s.bench.element(s.t.q, r, uint64_t{h} * d), d);
+    std::vector<double> sums(d);
+    double total = 0;
+    for (uint32_t token = 0; token <= row.position; ++token) {
+      const double p = std::exp(dot(cached(s.t.k_cache, token), q).value / std::sqrt(d));
+      total += p;
+      for (uint32_t c = 0; c < d; ++c) sums[c] += p * bf16_to_float(cached(s.t.v_cache, token)[c]);
+    }
+    for (uint32_t c = 0; c < d; ++c) {
+      const double want = sums[c] / total;
+      const double got = bf16_to_float(
+          s.bench.data<const uint16_t>(s.t.attended)[s.bench.element(s.t.attended, r, h * d + c)]);
+      ASSERT_NEAR(got, want, 0x1p-7) << s.shape.text();  // values are at most 1; two bf16 roundings
+      square += (got - want) * (got - want);
+      power += want * want;
+    }
+  }
+  void finish() const { EXPECT_LE(square / power, 1e-5); }  // (2^-9)² / 3 from each rounding
+};
+
 TEST(AttentionMerge, CompletesAttentionToThePlainSoftmax) {
-  double square_error = 0, power = 0;
+  SoftmaxError error;
   for (int n = 0; n < 12; ++n) {
     Random random(500 + static_cast<uint64_t>(n));
     Scene s(
@@ -543,36 +579,43 @@ TEST(AttentionMerge, CompletesAttentionToThePlainSoftmax) {
     s.new_pass(random);
     s.bench.run(split(s.stage(Opcode::kAttention), random));
     s.bench.run(split(s.stage(Opcode::kAttentionMerge), random));
-    const uint32_t d = s.shape.head_dim;
-    for (const uint32_t r : s.active_rows()) {
-      const PassRow& row = s.rows()[r];
-      for (uint32_t h = 0; h < s.shape.q_heads; ++h) {
-        const uint32_t kv_head = h / (s.shape.q_heads / s.shape.kv_heads);
-        const auto cached = [&](TensorId cache, uint32_t token) {
-          const uint64_t col = s.block_of(row, token) * kKvBlockTokens + token % kKvBlockTokens;
-          return s.bench.data<const uint16_t>(cache) + s.bench.element(cache, uint64_t{kv_head} * d, col);
-        };
-        const std::vector<double> q =
-            widen(s.bench.data<const uint16_t>(s.t.q) + s.bench.element(s.t.q, r, uint64_t{h} * d), d);
-        std::vector<double> sums(d);
-        double total = 0;
-        for (uint32_t token = 0; token <= row.position; ++token) {
-          const double p = std::exp(dot(cached(s.t.k_cache, token), q).value / std::sqrt(d));
-          total += p;
-          for (uint32_t c = 0; c < d; ++c) sums[c] += p * bf16_to_float(cached(s.t.v_cache, token)[c]);
-        }
-        for (uint32_t c = 0; c < d; ++c) {
-          const double want = sums[c] / total;
-          const double got = bf16_to_float(
-              s.bench.data<const uint16_t>(s.t.attended)[s.bench.element(s.t.attended, r, h * d + c)]);
-          ASSERT_NEAR(got, want, 0x1p-7) << s.shape.text();  // values are at most 1; two bf16 roundings
-          square_error += (got - want) * (got - want);
-          power += want * want;
-        }
-      }
-    }
+    error.add(s);
   }
-  EXPECT_LE(square_error / power, 1e-5);  // (2^-9)² / 3 from each rounding
+  error.finish();
+}
+
+TEST(PlannedAttention, IsThePlainSoftmax) {
+  SoftmaxError error;
+  for (int n = 0; n < 12; ++n) {
+    Random random(600 + static_cast<uint64_t>(n));
+    Scene s(random_shape(random,
+                         {.max_hidden = 16, .max_intermediate = 16, .max_kv_heads = 2, .rows = {17, 256}}),
+            random);
+    s.new_pass(random);
+    s.poison_outputs(s.stage(Opcode::kPlannedAttention));
+    s.bench.run(split(s.stage(Opcode::kPlannedAttention), random));
+    error.add(s);
+  }
+  error.finish();
+}
+
+TEST(PlannedMerge, CompletesPlannedAttentionWhereItemsShareARow) {
+  SoftmaxError error;
+  for (const uint32_t records : {1U, 4U, 9U, 30U}) {
+    Random random(700 + records);
+    Shape shape = random_shape(random, {.max_hidden = 16, .max_intermediate = 16, .max_kv_heads = 2});
+    shape.q_heads = 3 * shape.kv_heads;
+    shape.max_context = 9000;
+    shape.records = records;
+    Scene s(shape, random);
+    s.new_pass(random, {8999, 1023, 5120, 4095, 40});
+    EXPECT_EQ(s.bench.data<AttentionList>(s.t.items)->splits > 0, records > 1);
+    s.poison_outputs(s.stage(Opcode::kPlannedAttention));
+    s.bench.run(split(s.stage(Opcode::kPlannedAttention), random));
+    s.bench.run(split(s.stage(Opcode::kPlannedMerge), random));
+    error.add(s);
+  }
+  error.finish();
 }
 
 TEST(MatvecResidual, AddsTheProductToTheResidualAndWeighsIt) {

@@ -83,10 +83,35 @@ TEST(Invariance, AnyNumberOfLanesGivesTheSameAttention) {
   }
 }
 
+// However leaves are dealt out: to one record, or cut up for many.
+TEST(Invariance, AnyNumberOfRecordsGivesTheSamePlannedAttention) {
+  for (uint64_t seed = 250; seed < 250 + kScenes / 2; ++seed) {
+    Random random(seed);
+    ShapeLimits limits = kSmall;
+    limits.max_context = 6000;
+    limits.max_kv_heads = 2;
+    limits.rows = {16, 48};
+    Shape shape = random_shape(random, limits);
+    shape.sequences = 3;
+    Scene s(shape, random);
+    s.new_pass(random);
+    std::vector<std::byte> first;
+    for (const uint32_t records : {1U, 2U, 7U, 24U}) {
+      s.plan(records);
+      s.poison_outputs(s.stage(Opcode::kPlannedAttention));
+      s.bench.run(split(s.stage(Opcode::kPlannedAttention), random));
+      s.bench.run(split(s.stage(Opcode::kPlannedMerge), random));
+      if (first.empty()) first = s.bench.memory[s.t.attended.index];
+      EXPECT_EQ(s.bench.memory[s.t.attended.index], first) << records << " records: " << s.shape.text();
+    }
+  }
+}
+
 // Rows of these tensors belong to rows of the pass: row r to row r, and of partial results, of which there
 // are several for each row of the pass, row i × whole_row_tiles(rows) + r.
 bool has_pass_rows(const Scene& s, uint32_t tensor) {
   const Tensor& t = s.bench.program.tensors[tensor];
+  if (tensor == s.t.places.index) return false;
   return t.kind == TensorKind::kActivation || tensor == s.t.rows.index || tensor == s.t.sampled.index;
 }
 
@@ -125,7 +150,8 @@ size_t differences(const Scene& s, const Cover& written, const Memory& a, const 
   return count;
 }
 
-// Every stage but advance, whose outputs are about the whole pass (advance_test.cc has it).
+// Every stage but advance, whose outputs are about the whole pass (advance_test.cc has it), and
+// planned_merge, which reads the places that a plan has made up for these rows.
 TEST(Invariance, ARowsBitsDoNotDependOnItsNeighboursOrItsPlace) {
   size_t compared = 0;
   for (uint64_t seed = 300; seed < 300 + kScenes; ++seed) {
@@ -134,7 +160,7 @@ TEST(Invariance, ARowsBitsDoNotDependOnItsNeighboursOrItsPlace) {
     const Memory before = s.bench.memory;
     const std::vector<uint32_t> active = s.active_rows();
     for (const Stage& stage : s.stages()) {
-      if (stage.opcode == Opcode::kAdvance) continue;
+      if (stage.opcode == Opcode::kAdvance || stage.opcode == Opcode::kPlannedMerge) continue;
       const Memory together = after(s, before, stage, split(stage, random));
       for (int n = 0; n < 3; ++n) {
         const uint32_t r = random.pick(active);
@@ -147,6 +173,7 @@ TEST(Invariance, ARowsBitsDoNotDependOnItsNeighboursOrItsPlace) {
         for (const Instruction& i : whole(stage))
           add_to_cover(s.bench, footprint_of(i, &view), writes, written);
         swap_rows(s, r, place);
+        s.plan(s.shape.records);
         s.poison_outputs(stage);
         s.bench.run(split(stage, random));
         swap_rows(s, r, place);
@@ -156,7 +183,7 @@ TEST(Invariance, ARowsBitsDoNotDependOnItsNeighboursOrItsPlace) {
       }
     }
   }
-  EXPECT_EQ(compared, size_t{kScenes} * (kNumOpcodes - 1) * 3);
+  EXPECT_EQ(compared, size_t{kScenes} * (kNumOpcodes - 2) * 3);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 
 #include "instructions/common/unit_softmax.h"
+#include "instructions/planned_attention/plan.h"
 #include "vm/base/bf16.h"
 #include "vm/layout/kv_cache.h"
 #include "vm/layout/row_tiles.h"
@@ -110,6 +111,7 @@ std::string Shape::text() const {
   add("rows", rows);
   add("sequences", sequences);
   add("tile_rows", tile_rows);
+  add("records", records);
   return out;
 }
 
@@ -133,6 +135,7 @@ Shape random_shape(Random& random, const ShapeLimits& limits) {
       s.hidden = (s.hidden + kSquareColsOfGemm - 1) / kSquareColsOfGemm * kSquareColsOfGemm;
       s.intermediate = (s.intermediate + kSquareColsOfGemm - 1) / kSquareColsOfGemm * kSquareColsOfGemm;
     }
+    s.records = random.pick<uint32_t>({1, 2, 5});
   }
   return s;
 }
@@ -160,6 +163,7 @@ std::vector<Instruction> split(const Stage& stage, Random& random) {
 Scene::Scene(const Shape& s, Random& random) : shape(s) {
   // Half of what all sequences need at full length, and a block for each; new_pass keeps within it.
   kv_blocks = s.sequences * blocks_for_tokens(s.max_context) / 2 + s.sequences;
+  bench.program.machine.sms = s.records;
   bench.program.limits = {s.vocab, s.max_context, kv_blocks, s.rows, s.sequences};
   const uint64_t q_rows = uint64_t{s.q_heads} * s.head_dim, kv_rows = uint64_t{s.kv_heads} * s.head_dim;
   const auto weight = [&](const char* name, uint64_t rows, uint64_t cols) {
@@ -202,6 +206,9 @@ Scene::Scene(const Shape& s, Random& random) : shape(s) {
   t.host_stop = state(state_tensor::kHostStop, 1, sizeof(uint32_t));
   t.block_table = bench.add(state_tensor::kBlockTable, DType::kI32, TensorKind::kState, s.sequences,
                             blocks_for_tokens(s.max_context));
+  t.items = state(state_tensor::kAttention, 1, attention_list_bytes(s.rows));
+  t.places = bench.add("places", DType::kF32, TensorKind::kActivation, s.places,
+                       PlaceLayout{s.q_heads / s.kv_heads, s.head_dim}.cols());
   add_partial(s.lanes);
   fill_weights(random);
 }
@@ -303,6 +310,20 @@ void Scene::place_rows(Random& random, const std::vector<PassRow>& active) {
   fill_block_table(random);
   fill_slots(random);
   fill_activations(random);
+  plan(shape.records);
+}
+
+void Scene::plan(uint32_t records) {
+  shape.records = bench.program.machine.sms = records;
+  bench.poison(t.items);
+  plan_attention(
+      {.group_heads = shape.q_heads / shape.kv_heads,
+       .kv_heads = shape.kv_heads,
+       .records = records,
+       .places = shape.places,
+       .rows = shape.rows},
+      {rows(), shape.rows}, [](const PassRow& row) { return row.position; },
+      *bench.data<AttentionList>(t.items));
 }
 
 void Scene::fill_block_table(Random& random) {
@@ -368,6 +389,10 @@ void Scene::fill_activations(Random& random) {
     const uint32_t stride = shape.head_dim + PartialLayout::kExtra;
     for (size_t i = stride - 1; i < count(id); i += stride) values[i] = 1 + std::abs(values[i]);
   }
+  float* values = bench.data<float>(t.places);
+  fill_f32(random, 8, count(t.places), values);
+  const uint32_t stride = shape.head_dim + PlaceLayout::kExtra;
+  for (size_t i = stride - 1; i < count(t.places); i += stride) values[i] = 1 + std::abs(values[i]);
 }
 
 void Scene::fill_residual(Random& random) {
@@ -400,7 +425,8 @@ std::vector<uint32_t> Scene::computed_rows() const {
 }
 
 StateView Scene::view() const {
-  return {rows(), bench.data<const int32_t>(t.block_table), blocks_for_tokens(shape.max_context)};
+  return {rows(), bench.data<const int32_t>(t.block_table), blocks_for_tokens(shape.max_context),
+          bench.data<const AttentionList>(t.items)};
 }
 
 uint64_t Scene::block_of(const PassRow& row, uint32_t position) const {
@@ -460,6 +486,52 @@ Stage Scene::merge_stage(uint32_t lanes) const {
           [op](uint32_t first, uint32_t count) mutable {
             op.first_head = first;
             op.num_heads = count;
+            return make_instruction(op);
+          }};
+}
+
+Stage Scene::planned_attention_stage() const {
+  PlannedAttention op{.q = t.q,
+                      .k_cache = t.k_cache,
+                      .v_cache = t.v_cache,
+                      .rows = t.rows,
+                      .block_table = t.block_table,
+                      .items = t.items,
+                      .partial = t.places,
+                      .output = t.attended,
+                      .record = 0,
+                      .records = shape.records,
+                      .places = shape.places,
+                      .head_dim = shape.head_dim,
+                      .q_heads = shape.q_heads,
+                      .kv_heads = shape.kv_heads,
+                      .max_context = shape.max_context,
+                      .kv_blocks = kv_blocks,
+                      .scale = 1 / std::sqrt(static_cast<float>(shape.head_dim)),
+                      .max_rows = shape.rows,
+                      .max_sequences = shape.sequences};
+  return {Opcode::kPlannedAttention, shape.records, 1, [op](uint32_t first, uint32_t) mutable {
+            op.record = first;
+            return make_instruction(op);
+          }};
+}
+
+Stage Scene::planned_merge_stage() const {
+  PlannedMerge op{.partial = t.places,
+                  .rows = t.rows,
+                  .items = t.items,
+                  .output = t.attended,
+                  .record = 0,
+                  .records = shape.records,
+                  .places = shape.places,
+                  .head_dim = shape.head_dim,
+                  .q_heads = shape.q_heads,
+                  .kv_heads = shape.kv_heads,
+                  .max_context = shape.max_context,
+                  .max_rows = shape.rows,
+                  .max_sequences = shape.sequences};
+  return {Opcode::kPlannedMerge, shape.records, 1, [op](uint32_t first, uint32_t) mutable {
+            op.record = first;
             return make_instruction(op);
           }};
 }
@@ -526,6 +598,8 @@ std::vector<Stage> Scene::stages() const {
                         t.output,  s.rows,      s.logit_rows(), s.sequences};
   out.push_back(
       {Opcode::kAdvance, 1, 1, [advance](uint32_t, uint32_t) { return make_instruction(advance); }});
+  out.push_back(planned_attention_stage());
+  out.push_back(planned_merge_stage());
   return out;
 }
 

@@ -87,6 +87,8 @@ struct Shape {
       0;  // of an instance, where matrices are multiplied with tiles of rows; 0: with vectors
   uint32_t square_cols() const { return tile_rows > 0 ? kSquareColsOfGemm : kSquareColsOfMatvec; }
   uint32_t logit_rows() const { return serval::logit_rows({.rows = rows, .sequences = sequences}); }
+  uint32_t records = 1;  // of planned attention: SMs of the machine
+  uint32_t places = 64;  // of its partial results
   std::string text() const;
 };
 
@@ -126,6 +128,8 @@ struct Scene {
   Stage stage(Opcode opcode) const;
   // Attention and its merge with another number of lanes; adds the tensor of partial results if need be.
   Stage attention(uint32_t lanes);
+  // Plans attention's items anew for so many records, and so for that machine.
+  void plan(uint32_t records);
   Stage merge(uint32_t lanes);
   // Fills what a stage only writes with kPoison.
   void poison_outputs(const Stage& stage);
@@ -149,7 +153,8 @@ struct Scene {
     TensorId table, norm, wq, wk, wv, rope, wo, gate, up, head;  // weights and constants
     TensorId residual, weighted, squares, q, attended, product, logits, unit_softmax;  // activations
     TensorId k_cache, v_cache;
-    TensorId rows, slots, sampled, control, output, host_stop, block_table;  // state
+    TensorId places;                                                                // of planned attention
+    TensorId rows, slots, sampled, control, output, host_stop, block_table, items;  // state
   } t;
 
  private:
@@ -157,6 +162,8 @@ struct Scene {
   TensorId add_partial(uint32_t lanes);
   Stage attention_stage(uint32_t lanes) const;
   Stage merge_stage(uint32_t lanes) const;
+  Stage planned_attention_stage() const;
+  Stage planned_merge_stage() const;
   void fill_weights(Random& random);
   void fill_activations(Random& random);
   void fill_slots(Random& random);

@@ -1,0 +1,174 @@
+// The preparer's part of attention: it finds the record's streams and brings their pages, as far ahead as
+// there is room, while the consumers are at those before.
+#pragma once
+
+#include "instructions/common/gemm.cuh"
+#include "instructions/planned_attention/streams.cuh"
+
+namespace serval::device::planned {
+
+// Few registers: what belongs to a stream is kept in shared memory.
+template <class Role, uint32_t kHeadDim>
+class Copies {
+ public:
+  using Op = PlannedAttention;
+  using Memory = PlacesOf<typename Role::Config, kHeadDim>;
+
+  __device__ __forceinline__ Copies(Role& role, const Op& op)
+      : role_(role), op_(op), memory_(*reinterpret_cast<Memory*>(role.s.activations)) {}
+
+  // The scratch memory is the instruction's.
+  __device__ __forceinline__ void init_barriers() {
+    if (role_.lane == 0) {
+      for (uint64_t& barrier : memory_.landed) ptx::mbarrier_init(&barrier, 1);
+      for (uint64_t& barrier : memory_.free) ptx::mbarrier_init(&barrier, kConsumerWarps);
+      for (uint64_t& barrier : memory_.stream_ready) ptx::mbarrier_init(&barrier, 1);
+      for (uint64_t& barrier : memory_.stream_free) ptx::mbarrier_init(&barrier, kConsumerWarps);
+      for (uint64_t& barrier : memory_.together) ptx::mbarrier_init(&barrier, kWarpsOfGroup);
+      ptx::fence_mbarrier_init();
+    }
+    __syncwarp();
+  }
+
+  // The inputs may be read.
+  __device__ __forceinline__ void run() {
+    if (role_.lane == 0) ptx::fence_proxy_async_global();
+    __syncwarp();
+    begin();
+    for (;;) {
+      Stream& stream = take_slot();
+      const bool more = find_stream(stream);
+      if (!more && role_.lane == 0) stream.blocks = 0;
+      hand_over();
+      if (!more) return;
+      bring_pages(stream);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ const AttentionList* list() const {
+    return tensor<&Op::items, const AttentionList>(*role_.slot);
+  }
+  __device__ __forceinline__ void begin() {
+    if (role_.lane == 0) {
+      memory_.cursor = {};
+      if (ptx::load_constant(&list()->records) == op_.records) {
+        memory_.cursor.item = ptx::load_constant(&list()->begin[op_.record]);
+        memory_.cursor.end_item =
+            min(ptx::load_constant(&list()->begin[op_.record + 1]), attention_items(op_.max_rows));
+      }
+    }
+    __syncwarp();
+  }
+
+  // The next stream that has something to do; false if there is none.
+  __device__ __forceinline__ bool find_stream(Stream& stream) {
+    for (;;) {
+      const Cursor cursor = memory_.cursor;
+      if (cursor.item >= cursor.end_item) return false;
+      constexpr uint32_t kPieces = sizeof(AttentionItem) / sizeof(uint4);
+      const auto* item = reinterpret_cast<const AttentionItem*>(list() + 1) + cursor.item;
+      if (role_.lane < kPieces)
+        reinterpret_cast<uint4*>(&stream.item)[role_.lane] =
+            ptx::load_constant(reinterpret_cast<const uint4*>(item) + role_.lane);
+      __syncwarp();
+      const bool good = in_bounds(op_, stream.item);
+      const uint32_t stream_rows = kWarpgroups * GroupHeads(op_.q_heads / op_.kv_heads).rows_of_tile();
+      if (role_.lane == 0) {
+        Cursor& next = memory_.cursor;
+        if (++next.head >= stream.item.heads || !good) {
+          next.head = 0;
+          next.first_row += stream_rows;
+          if (next.first_row >= stream.item.rows || !good) {
+            next.first_row = 0;
+            ++next.item;
+          }
+        }
+      }
+      __syncwarp();
+      if (good && describe(stream, cursor.first_row, min(stream.item.rows - cursor.first_row, stream_rows),
+                           stream.item.first_head + cursor.head))
+        return true;
+    }
+  }
+
+  // What is known of the stream beside its item; false if there is nothing to do.
+  __device__ __forceinline__ bool describe(Stream& stream, uint32_t first_row, uint32_t rows, uint32_t head) {
+    const auto* pass_rows = tensor<&Op::rows, const PassRow>(*role_.slot) + stream.item.first_row + first_row;
+    uint32_t tokens = 0;
+    for (uint32_t r = role_.lane; r < rows; r += kWarpThreads) {
+      const uint32_t visible = visible_tokens(stream.item, pass_rows + r);
+      stream.visible[r] = visible;
+      tokens = max(tokens, visible);
+    }
+    tokens = __reduce_max_sync(kAllLanes, tokens);
+    if (tokens == 0) return false;
+    if (role_.lane == 0) {
+      stream.head = head;
+      stream.first_row = first_row;
+      stream.tokens = tokens;
+      stream.first_block = stream.item.first_leaf * kLeafBlocks;
+      stream.blocks = blocks_for_tokens(tokens) - stream.first_block;
+    }
+    __syncwarp();
+    return true;
+  }
+
+  __device__ __forceinline__ void bring_pages(const Stream& stream) {
+    const auto* table = tensor<&Op::block_table, const uint32_t>(*role_.slot) +
+                        size_t{stream.item.slot} * blocks_for_tokens(op_.max_context) + stream.first_block;
+    const uint32_t blocks = stream.blocks;
+    uint32_t before = 0;  // whose values are still to come
+    uint32_t ids = 0;     // of 32 blocks, one a lane
+#pragma unroll 1
+    for (uint32_t b = 0; b <= blocks; ++b) {
+      uint32_t row = 0;
+      if (b < blocks) {
+        if (b % kWarpThreads == 0 && b + role_.lane < blocks)
+          ids = ptx::load_constant(table + b + role_.lane);
+        row = (__shfl_sync(kAllLanes, ids, b % kWarpThreads) * op_.kv_heads + stream.head) * kKvBlockTokens;
+        bring(gemm::tensor_map(role_.launch.program, op_.k_cache), row);
+      }
+      if (b > 0) bring(gemm::tensor_map(role_.launch.program, op_.v_cache), before);
+      before = row;
+    }
+  }
+  __device__ __forceinline__ void bring(const std::byte* map, uint32_t row) {
+    wait(&memory_.free[page_.at], page_.lap);
+    if (role_.lane == 0) {
+      uint64_t* landed = &memory_.landed[page_.at];
+      ptx::mbarrier_arrive_expect_bytes(landed, Memory::kPageBytes);
+#pragma unroll
+      for (uint32_t p = 0; p < Memory::kParts; ++p)
+        ptx::tensor_load(memory_.page[page_.at] + p * kPartBytes, map, row, p * kPartChannels, landed);
+    }
+    page_.advance(Memory::kPages);
+  }
+
+  __device__ __forceinline__ Stream& take_slot() {
+    wait(&memory_.stream_free[stream_.at], stream_.lap);
+    return memory_.streams[stream_.at];
+  }
+  __device__ __forceinline__ void hand_over() {
+    __syncwarp();
+    if (role_.lane == 0) ptx::mbarrier_arrive(&memory_.stream_ready[stream_.at]);
+    stream_.advance(kStreamSlots);
+  }
+
+  // Until what had the place in the lap before is done with. A block does not leave before its copies have
+  // landed.
+  __device__ __forceinline__ void wait(uint64_t* free, uint32_t lap) {
+    while (!ptx::mbarrier_try_wait(free, (lap & 1) ^ 1)) {
+      if (!asked_to_leave(&role_.s.exit)) continue;
+      await_copies(memory_.landed, page_.lap * Memory::kPages + page_.at);
+      ptx::exit_thread();
+    }
+  }
+
+  Role& role_;
+  const Op& op_;
+  Memory& memory_;
+  Place page_, stream_;  // the next ones
+};
+
+}  // namespace serval::device::planned

@@ -1,0 +1,212 @@
+// Attention over the paged KV cache for passes of many rows: what the state's list of items gives to this
+// record (vm/state/attention.h).
+//
+// A query's keys are cut into leaves of kPlannedLeafTokens tokens, a leaf into the cache's blocks of 64. In a
+// leaf, softmax goes from block to block: m = the largest score so far, l and o = the sums of exp(score - m)
+// and of bf16(exp(score - m)) × V, both scaled anew where m grows. Leaves are merged one after the other
+// (merge() in sums.h). Both orders are those of the positions: how rows and leaves are dealt out changes no
+// bit.
+//
+// An item that has all leaves of its rows writes their output. Else the item with the first leaf writes what
+// its leaves merge to, others write each leaf, in units of log2 for m, and planned_merge goes on from there.
+#pragma once
+
+#include <algorithm>
+
+#include "instructions/common/check.h"
+#include "instructions/common/cost.h"
+#include "instructions/common/footprint.h"
+#include "vm/state/attention.h"
+
+namespace serval {
+
+struct PlannedAttention {
+  TensorId q;
+  TensorId k_cache;
+  TensorId v_cache;
+  TensorId rows;
+  TensorId block_table;
+  TensorId items;
+  TensorId partial;
+  TensorId output;
+  uint32_t record;
+  uint32_t records;
+  uint32_t places;
+  uint32_t head_dim;
+  uint32_t q_heads;
+  uint32_t kv_heads;
+  uint32_t max_context;
+  uint32_t kv_blocks;
+  float scale;
+  uint32_t max_rows;
+  uint32_t max_sequences;
+
+  template <class V>
+  static constexpr void fields(V&& v) {
+    v(&PlannedAttention::q, "q", "in [max_rows, q_heads * head_dim] bf16");
+    v(&PlannedAttention::k_cache, "k_cache", "in [kv_heads * head_dim, kv_blocks * 64] bf16");
+    v(&PlannedAttention::v_cache, "v_cache", "in [kv_heads * head_dim, kv_blocks * 64] bf16");
+    v(&PlannedAttention::rows, "rows", "in: the pass's rows");
+    v(&PlannedAttention::block_table, "block_table", "in [max_sequences, blocks of a sequence] i32");
+    v(&PlannedAttention::items, "items", "in: the state's AttentionList");
+    v(&PlannedAttention::partial, "partial", "out [places, place_cols] f32: PlaceLayout");
+    v(&PlannedAttention::output, "output", "out [max_rows, q_heads * head_dim] bf16");
+    v(&PlannedAttention::record, "record", "record of the list");
+    v(&PlannedAttention::records, "records", "records: the machine's SMs");
+    v(&PlannedAttention::places, "places", "places for partial results");
+    v(&PlannedAttention::head_dim, "head_dim", "channels");
+    v(&PlannedAttention::q_heads, "q_heads", "heads");
+    v(&PlannedAttention::kv_heads, "kv_heads", "heads");
+    v(&PlannedAttention::max_context, "max_context", "tokens");
+    v(&PlannedAttention::kv_blocks, "kv_blocks", "blocks of 64 tokens");
+    v(&PlannedAttention::scale, "scale", "of the scores: 1 / sqrt(head_dim)");
+    v(&PlannedAttention::max_rows, "max_rows", "rows of a pass");
+    v(&PlannedAttention::max_sequences, "max_sequences", "sequences of a state: its slots");
+  }
+};
+
+// A place for partial results: of each query head of the group head_dim sums, then m, then l.
+struct PlaceLayout {
+  uint32_t group_heads;  // query heads of a KV head
+  uint32_t head_dim;
+
+  static constexpr uint32_t kExtra = 2;  // m and l
+  constexpr uint32_t head_cols() const { return head_dim + kExtra; }
+  constexpr uint64_t cols() const { return uint64_t{group_heads} * head_cols(); }
+};
+template <class Op>
+constexpr PlaceLayout place_layout(const Op& op) {
+  return {op.q_heads / op.kv_heads, op.head_dim};
+}
+
+// What a row has to do with an item of its sequence, in a pass: leaves [first, end), none if it sees none of
+// the item's.
+struct RowLeaves {
+  uint32_t first, end;
+  constexpr bool none() const { return first >= end; }
+  // Places that it writes, from place_of_row() on.
+  constexpr uint32_t places(const AttentionItem& item) const {
+    return item.first_leaf == 0 ? 1 : end - first;
+  }
+};
+constexpr RowLeaves row_leaves(const AttentionItem& item, const PassRow& row) {
+  if (!row_is_active(row) || row.slot != item.slot) return {0, 0};
+  const uint32_t leaves = planned_leaves(row.position + 1);
+  return {item.first_leaf, item.end_leaf < leaves ? item.end_leaf : leaves};
+}
+constexpr uint32_t place_of_row(const AttentionItem& item, uint32_t i) {
+  return item.first_place + i * item.row_places;
+}
+// The item names nothing outside the operation's tensors; others are left out.
+template <class Op>
+constexpr bool in_bounds(const Op& op, const AttentionItem& item) {
+  const bool rows = item.rows <= op.max_rows && item.first_row <= op.max_rows - item.rows;
+  const bool heads = item.heads <= op.kv_heads && item.first_head <= op.kv_heads - item.heads;
+  const uint32_t all_leaves = planned_leaves(op.max_context);
+  const uint32_t end_leaf = item.end_leaf < all_leaves ? item.end_leaf : all_leaves;
+  if (!rows || !heads || item.rows == 0 || item.first_leaf >= end_leaf) return false;
+  const uint64_t places =
+      uint64_t{item.rows - 1} * item.row_places + (item.first_leaf == 0 ? 1 : end_leaf - item.first_leaf);
+  const bool in_places = item.first_place == kNoPlace || item.first_place + places <= op.places;
+  return in_places && item.slot < op.max_sequences;
+}
+// Calls fn(item) for those of the record.
+template <class Op, class Fn>
+void for_items(const Op& op, const AttentionList& list, Fn&& fn) {
+  if (op.record >= list.records || list.records != op.records) return;
+  const uint32_t end = std::min(list.begin[op.record + 1], attention_items(op.max_rows));
+  for (uint32_t i = list.begin[op.record]; i < end; ++i) {
+    if (in_bounds(op, list.item()[i])) fn(list.item()[i]);
+  }
+}
+
+inline void footprint(const PlannedAttention& op, const StateView* state,
+                      FootprintBuilder<PlannedAttention>& f) {
+  using Op = PlannedAttention;
+  const PlaceLayout layout = place_layout(op);
+  const uint64_t head_rows = op.head_dim, group_cols = uint64_t{layout.group_heads} * op.head_dim;
+  const uint64_t all_tokens = uint64_t{op.kv_blocks} * kKvBlockTokens;
+  f.pass_rows<&Op::rows>();
+  f.read<&Op::block_table>({0, op.max_sequences, 0, blocks_for_tokens(op.max_context)});
+  f.read<&Op::items>({0, 1, 0, attention_list_bytes(op.max_rows)});
+  if (state == nullptr) {
+    f.read_rows<&Op::q>(RowSet::kActive, 0, op.kv_heads * group_cols);
+    f.read<&Op::k_cache>({0, op.kv_heads * head_rows, 0, all_tokens});
+    f.read<&Op::v_cache>({0, op.kv_heads * head_rows, 0, all_tokens});
+    f.write_share<&Op::partial>({0, op.places, 0, layout.cols()}, Part::kItemPlaces, op.records, op.record);
+    f.write_share<&Op::output>({0, op.max_rows, 0, op.kv_heads * group_cols}, Part::kItemRows, op.records,
+                               op.record);
+    return;
+  }
+  if (state->attention == nullptr) return;
+  for_items(op, *state->attention, [&](const AttentionItem& item) {
+    const uint64_t head_end = item.first_head + item.heads;
+    const Box cols{0, 0, item.first_head * group_cols, head_end * group_cols};
+    uint32_t tokens = 0;  // that the item reads, from its first leaf on
+    for (uint32_t i = 0; i < item.rows; ++i) {
+      const uint64_t r = item.first_row + i;
+      const RowLeaves leaves = row_leaves(item, state->rows[r]);
+      if (leaves.none()) continue;
+      tokens = std::max(tokens, std::min(state->rows[r].position + 1, leaves.end * kPlannedLeafTokens));
+      f.read<&Op::q>({r, r + 1, cols.col_begin, cols.col_end});
+      if (item.first_place == kNoPlace) {
+        f.write<&Op::output>({r, r + 1, cols.col_begin, cols.col_end});
+      } else {
+        const uint64_t place = place_of_row(item, i);
+        f.write<&Op::partial>({place, place + leaves.places(item), 0, layout.cols()});
+      }
+    }
+    const uint64_t k_begin = item.first_head * head_rows, k_end = head_end * head_rows;
+    for (uint32_t t = item.first_leaf * kPlannedLeafTokens; t < tokens; t += kKvBlockTokens) {
+      const uint64_t entry = uint64_t{item.slot} * state->blocks_per_sequence + t / kKvBlockTokens;
+      const uint64_t begin = static_cast<uint64_t>(state->block_table[entry]) * kKvBlockTokens;
+      const uint64_t end = begin + std::min(tokens - t, kKvBlockTokens);
+      f.read<&Op::k_cache>({k_begin, k_end, begin, end});
+      f.read<&Op::v_cache>({k_begin, k_end, begin, end});
+    }
+  });
+}
+
+inline Cost cost(const PlannedAttention& op, const CostContext& c) {
+  const uint64_t keys = uint64_t{c.rows} * c.context_tokens * op.kv_heads * op.head_dim / op.records;
+  return {.bytes = 2 * keys * size_of(DType::kBF16), .operations = 4 * keys * (op.q_heads / op.kv_heads)};
+}
+
+inline PageNeed pages(const PlannedAttention&) {
+  return {.pinned = 0, .streaming = 0};  // scratch memory does
+}
+
+// Operands that attention and its merge have in common.
+template <class Op>
+void check_planned(const Op& op, OperandCheck& c) {
+  c.pass_rows(op.rows, op.max_rows);
+  c.sequences(op.max_sequences);
+  c.records(op.record, op.records);
+  c.require(op.head_dim == 64 || op.head_dim == 128, "head_dim", op.head_dim, "64 or 128");
+  c.dimension("kv_heads", op.kv_heads, 1);
+  c.dimension("q_heads", op.q_heads, 1);
+  c.dimension("places", op.places, 1);
+  c.limit("max_context", op.max_context, &StateLimits::max_context);
+  if (!c.ok()) return;
+  constexpr uint32_t kMostGroupHeads = 64;  // the rows of a tile on the tensor cores
+  c.require(op.q_heads % op.kv_heads == 0 && op.q_heads / op.kv_heads <= kMostGroupHeads, "q_heads",
+            op.q_heads, "a multiple of kv_heads, up to 64 times as many");
+  c.tensor("items", op.items, DType::kBytes, TensorKind::kState, 1, attention_list_bytes(op.max_rows));
+  c.tensor("partial", op.partial, DType::kF32, TensorKind::kActivation, op.places, place_layout(op).cols());
+  c.activation("output", op.output, DType::kBF16, op.max_rows, uint64_t{op.q_heads} * op.head_dim);
+}
+
+inline void check(const PlannedAttention& op, OperandCheck& c) {
+  c.limit("kv_blocks", op.kv_blocks, &StateLimits::kv_blocks);
+  c.positive("scale", op.scale);
+  check_planned(op, c);
+  if (!c.ok()) return;
+  const uint64_t kv_rows = uint64_t{op.kv_heads} * op.head_dim;
+  const uint64_t kv_cols = uint64_t{op.kv_blocks} * kKvBlockTokens;
+  c.activation("q", op.q, DType::kBF16, op.max_rows, uint64_t{op.q_heads} * op.head_dim);
+  c.tensor("k_cache", op.k_cache, DType::kBF16, TensorKind::kKvCache, kv_rows, kv_cols);
+  c.tensor("v_cache", op.v_cache, DType::kBF16, TensorKind::kKvCache, kv_rows, kv_cols);
+  c.block_table(op.block_table, op.max_sequences, op.max_context);
+}
+
+}  // namespace serval

@@ -1,0 +1,35 @@
+#include "instructions/planned_attention/plan_launch.h"
+
+#include <algorithm>
+
+#include "instructions/isa.h"
+#include "vm/state/check_attention.h"
+#include "vm/state/names.h"
+
+namespace serval {
+
+std::optional<AttentionPlanShape> attention_plan_shape(const Program& program) {
+  if (!program.find_tensor(state_tensor::kAttention)) return std::nullopt;
+  const auto found = std::ranges::find(program.instructions, static_cast<uint16_t>(Opcode::kPlannedAttention),
+                                       &Instruction::opcode);
+  if (found == program.instructions.end()) return std::nullopt;
+  const auto op = found->as<PlannedAttention>();
+  return AttentionPlanShape{.group_heads = op.q_heads / op.kv_heads,
+                            .kv_heads = op.kv_heads,
+                            .records = op.records,
+                            .places = std::min(op.places, kAttentionPlaces),
+                            .rows = program.limits.rows};
+}
+
+void plan_launch(const Program& program, StateBlock& state) {
+  const std::optional<AttentionPlanShape> shape = attention_plan_shape(program);
+  if (!shape) return;
+  plan_attention(
+      *shape, state.rows,
+      [&](const PassRow& row) {
+        return row.slot < state.slots.size() ? last_position(state, row) : row.position;
+      },
+      state.attention);
+}
+
+}  // namespace serval

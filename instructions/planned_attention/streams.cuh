@@ -1,0 +1,104 @@
+// Streams: what the preparer brings and the consumers work on, and the shared memory that they meet in.
+//
+// A stream is a KV head of an item and as many of the item's rows as the warpgroups have tiles for. Its
+// blocks come as pages, one of keys and one of values each; the values of a block come after the keys of the
+// next, since that is when they are needed. Pages are counted through all streams of the record, and so are
+// streams: the preparer finds them and says what is to be done.
+#pragma once
+
+#include <cstdint>
+
+#include "instructions/planned_attention/op.h"
+#include "vm/device/op.cuh"
+#include "vm/device/roles.cuh"
+#include "vm/layout/kv_cache.h"
+
+namespace serval::device::planned {
+
+inline constexpr uint32_t kWarpgroups = kConsumerWarps / kWarpsOfGroup;
+inline constexpr uint32_t kTileRows = 64;  // query heads of rows, on the tensor cores
+inline constexpr uint32_t kRowBytes = 128;
+inline constexpr uint32_t kPartChannels = 64;  // 128 bytes of each token
+inline constexpr uint32_t kPartBytes = kTileRows * kRowBytes;
+inline constexpr uint32_t kLeafBlocks = kPlannedLeafTokens / kKvBlockTokens;
+static_assert(kKvBlockTokens == kTileRows);
+
+struct alignas(16) Stream {
+  AttentionItem item;
+  uint32_t head;       // KV head
+  uint32_t first_row;  // of the item's: where the first warpgroup's tile begins
+  uint32_t tokens;  // that the stream ends with, of the sequence: no row of the item sees more of the item's
+  uint32_t first_block;
+  uint32_t blocks;                            // 0: the record has no further stream
+  uint32_t visible[kWarpgroups * kTileRows];  // tokens that each row from first_row on sees; 0: none
+};
+inline constexpr uint32_t kStreamSlots = 3;
+
+// What the preparer looks for next.
+struct Cursor {
+  uint32_t item, end_item;  // of the list's
+  uint32_t first_row, head;
+};
+
+// Scratch memory: pages, and what is said about them. A page is a block's keys or values: channels in parts
+// of 64, of each part 64 rows of 128 bytes, swizzled as the copy engine does.
+template <uint32_t kScratch, uint32_t kHeadDim>
+struct Places {
+  static constexpr uint32_t kParts = kHeadDim / kPartChannels;
+  static constexpr uint32_t kOtherBytes = 2560;  // streams and barriers
+  static constexpr uint32_t kPageBytes = kParts * kPartBytes;
+  // Of queries. The last part may be in registers, of which it takes more than the products leave.
+  static constexpr uint32_t kSharedParts = kScratch > 96 * 1024 ? kParts : kParts - 1;
+  static constexpr uint32_t kQueryBytes = kSharedParts * kPartBytes;
+  static constexpr uint32_t kFit = (kScratch - kOtherBytes - kWarpgroups * kQueryBytes) / kPageBytes;
+  static constexpr uint32_t kMostPages = 16;
+  static constexpr uint32_t kPages = kFit < kMostPages ? kFit : kMostPages;
+  static_assert(kPages >= 2, "keys and values");
+
+  std::byte page[kPages][kPageBytes];
+  std::byte queries[kWarpgroups][kQueryBytes > 0 ? kQueryBytes : 16];
+  Stream streams[kStreamSlots];
+  Cursor cursor;
+  uint64_t landed[kPages];
+  uint64_t free[kPages];
+  uint64_t stream_ready[kStreamSlots];
+  uint64_t stream_free[kStreamSlots];
+  uint64_t together[kWarpgroups];  // a warpgroup's own
+};
+template <class Config, uint32_t kHeadDim>
+using PlacesOf = Places<Config::kScratchBytes, kHeadDim>;
+
+// Of what goes round in a ring.
+struct Place {
+  uint32_t at = 0;
+  uint32_t lap = 0;
+
+  __device__ __forceinline__ void advance(uint32_t places) {
+    if (++at < places) return;
+    at = 0;
+    ++lap;
+  }
+};
+
+// Rows of a tile that a row of the pass has: one for each query head of the group. Quotients of numbers below
+// 64.
+struct GroupHeads {
+  uint32_t count;
+  uint32_t inverse;
+
+  __device__ __forceinline__ explicit GroupHeads(uint32_t heads)
+      : count(heads), inverse((65536 + heads - 1) / heads) {}
+  __device__ __forceinline__ uint32_t row_of(uint32_t tile_row) const { return tile_row * inverse >> 16; }
+  __device__ __forceinline__ uint32_t rows_of_tile() const { return row_of(kTileRows); }
+};
+
+// Tokens that a row sees of an item's, counted from its sequence's first; 0 if it sees none of them.
+__device__ __forceinline__ uint32_t visible_tokens(const AttentionItem& item, const PassRow* row) {
+  const uint4 head = ptx::load_relaxed(reinterpret_cast<const uint4*>(row));  // active, …, slot, token
+  const uint32_t tokens = ptx::load_relaxed(&row->position) + 1;
+  const uint64_t end = uint64_t{item.end_leaf} * kPlannedLeafTokens;
+  const bool sees = head.x != 0 && head.z == item.slot && tokens > item.first_leaf * kPlannedLeafTokens;
+  return !sees ? 0 : tokens < end ? tokens : static_cast<uint32_t>(end);
+}
+
+}  // namespace serval::device::planned

@@ -1,0 +1,116 @@
+// Merges what several items have of a row and KV head (vm/state/attention.h): the leaves that the first of
+// them has merged, then leaf after leaf, in order of position. Rows of splits are dealt to records in turn.
+#pragma once
+
+#include "instructions/planned_attention/op.h"
+
+namespace serval {
+
+struct PlannedMerge {
+  TensorId partial;
+  TensorId rows;
+  TensorId items;
+  TensorId output;
+  uint32_t record;
+  uint32_t records;
+  uint32_t places;
+  uint32_t head_dim;
+  uint32_t q_heads;
+  uint32_t kv_heads;
+  uint32_t max_context;
+  uint32_t max_rows;
+  uint32_t max_sequences;
+
+  template <class V>
+  static constexpr void fields(V&& v) {
+    v(&PlannedMerge::partial, "partial", "in [places, place_cols] f32: PlaceLayout");
+    v(&PlannedMerge::rows, "rows", "in: the pass's rows");
+    v(&PlannedMerge::items, "items", "in: the state's AttentionList");
+    v(&PlannedMerge::output, "output", "out [max_rows, q_heads * head_dim] bf16");
+    v(&PlannedMerge::record, "record", "record of the list");
+    v(&PlannedMerge::records, "records", "records: the machine's SMs");
+    v(&PlannedMerge::places, "places", "places for partial results");
+    v(&PlannedMerge::head_dim, "head_dim", "channels");
+    v(&PlannedMerge::q_heads, "q_heads", "heads");
+    v(&PlannedMerge::kv_heads, "kv_heads", "heads");
+    v(&PlannedMerge::max_context, "max_context", "tokens");
+    v(&PlannedMerge::max_rows, "max_rows", "rows of a pass");
+    v(&PlannedMerge::max_sequences, "max_sequences", "sequences of a state: its slots");
+  }
+};
+
+// One row of a split, in a pass.
+struct SplitRow {
+  uint32_t row;     // of the pass
+  uint32_t head;    // KV head
+  uint32_t place;   // of what the first item has merged; leaves follow
+  uint32_t leaves;  // that follow
+};
+
+// The split that the list's `n`-th row of splits belongs to: an index below list.splits.
+constexpr uint32_t split_of(const AttentionList& list, uint32_t n) {
+  uint32_t begin = 0, end = list.splits < kMostAttentionSplits ? list.splits : kMostAttentionSplits;
+  while (begin + 1 < end) {
+    const uint32_t middle = (begin + end) / 2;
+    (list.split[middle].rows_before <= n ? begin : end) = middle;
+  }
+  return begin;
+}
+// Row `i` of a split; `places`: no more are named.
+constexpr SplitRow split_row(const AttentionSplit& split, uint32_t i, const PassRow& row) {
+  const uint32_t leaves = planned_leaves(row.position + 1);
+  return {split.first_row + i, split.head, split.first_place + i * split.row_places,
+          leaves > split.prefix_leaves ? leaves - split.prefix_leaves : 0};
+}
+template <class Op>
+constexpr bool in_bounds(const Op& op, const SplitRow& row) {
+  return row.head < op.kv_heads && row.place < op.places && row.leaves < op.places - row.place;
+}
+// Calls fn(row) for those of the record that are active.
+template <class Op, class Fn>
+void for_split_rows(const Op& op, const AttentionList& list, const PassRow* rows, Fn&& fn) {
+  if (op.record >= list.records || list.records != op.records || list.splits == 0) return;
+  for (uint32_t n = op.record; n < list.split_rows; n += op.records) {
+    const AttentionSplit& split = list.split[split_of(list, n)];
+    const uint32_t r = split.first_row + (n - split.rows_before);
+    if (r >= op.max_rows || !row_is_active(rows[r])) continue;
+    const SplitRow row = split_row(split, n - split.rows_before, rows[r]);
+    if (in_bounds(op, row)) fn(row);
+  }
+}
+
+inline void footprint(const PlannedMerge& op, const StateView* state, FootprintBuilder<PlannedMerge>& f) {
+  using Op = PlannedMerge;
+  const PlaceLayout layout = place_layout(op);
+  const uint64_t group_cols = uint64_t{layout.group_heads} * op.head_dim;
+  f.pass_rows<&Op::rows>();
+  f.read<&Op::items>({0, 1, 0, attention_list_bytes(op.max_rows)});
+  if (state == nullptr) {
+    f.read<&Op::partial>({0, op.places, 0, layout.cols()}, Part::kItemPlaces, op.records);
+    f.write_share<&Op::output>({0, op.max_rows, 0, op.kv_heads * group_cols}, Part::kSplitRows, op.records,
+                               op.record);
+    return;
+  }
+  if (state->attention == nullptr) return;
+  for_split_rows(op, *state->attention, state->rows, [&](const SplitRow& row) {
+    f.read<&Op::partial>({row.place, uint64_t{row.place} + 1 + row.leaves, 0, layout.cols()});
+    f.write<&Op::output>(
+        {row.row, uint64_t{row.row} + 1, row.head * group_cols, (row.head + 1) * group_cols});
+  });
+}
+
+// Of a typical pass, which splits few rows.
+inline Cost cost(const PlannedMerge& op, const CostContext& c) {
+  const uint64_t values = planned_leaves(c.context_tokens) * place_layout(op).cols();
+  return {.bytes = values * size_of(DType::kF32), .operations = 2 * values};
+}
+
+inline PageNeed pages(const PlannedMerge&) {
+  return {.pinned = 0, .streaming = 0};  // leaves go through registers
+}
+
+inline void check(const PlannedMerge& op, OperandCheck& c) {
+  check_planned(op, c);
+}
+
+}  // namespace serval

@@ -1,0 +1,187 @@
+// Planned attention and its merge on the GPU, against the host's handlers, which are themselves held against
+// the formula in double (tests/instructions/formula_test.cc).
+#include <cstdio>
+#include <cstdlib>
+
+#include "gtest/gtest.h"
+
+#include "tests/device/planned_attention_pass.cuh"
+
+namespace serval::testing {
+namespace {
+
+// Host and GPU round the same weights to bf16, but those differ in their last bits, so that one near the
+// middle between two bf16 numbers may be rounded to either; outputs likewise.
+constexpr double kMostNmse = 2e-6;
+constexpr double kMostOff = 0.01;  // relative to the largest output
+
+class Difference {
+ public:
+  void add(const Output& host, const Output& gpu) {
+    ASSERT_EQ(host.size(), gpu.size());
+    for (size_t i = 0; i < host.size(); ++i) {
+      const double a = bf16_to_float(host[i]), b = bf16_to_float(gpu[i]), off = std::abs(a - b);
+      square_ += off * off;
+      power_ += a * a;
+      most_ = off < HUGE_VAL ? std::fmax(most_, off) : HUGE_VAL;
+      largest_ = std::fmax(largest_, std::abs(a));
+    }
+    values_ += host.size();
+  }
+  void judge(const char* name) const {
+    std::printf("[ figures  ] %s: %zu values, NMSE %.2g, most off %.2g of the largest\n", name, values_,
+                square_ / power_, most_ / largest_);
+    EXPECT_LE(square_, kMostNmse * power_) << name;
+    EXPECT_LE(most_, kMostOff * largest_) << name;
+  }
+
+ private:
+  double square_ = 0, power_ = 0, most_ = 0, largest_ = 0;
+  size_t values_ = 0;
+};
+
+template <class Config>
+void compare(AttentionPass pass, uint32_t records, Difference& difference,
+             uint32_t places = kAttentionPlaces) {
+  difference.add(host_attention(pass), gpu_attention<Config>(pass, records, places));
+}
+
+TEST(DevicePlannedAttention, AgreesForEveryGroupSizeAndRaggedEnd) {
+  Difference difference;
+  for (const uint32_t head_dim : {64U, 128U}) {
+    for (uint32_t group = 1; group <= 8; ++group) {
+      SCOPED_TRACE(group);
+      const AttentionPass pass(
+          {head_dim, 2, group},
+          {{1}, {63}, {64, 64}, {65, 2}, {200 + group, 40}, {1023, 5}, {1025, 3}, {1300, 100}}, group);
+      compare<LargeScratch>(pass, 5, difference);
+      compare<SmallScratch>(pass, 3, difference);
+      if (HasFailure()) return;
+    }
+  }
+  difference.judge("group sizes");
+}
+
+TEST(DevicePlannedAttention, AgreesInLongContexts) {
+  Difference difference;
+  for (const uint32_t head_dim : {64U, 128U}) {
+    compare<LargeScratch>(AttentionPass({head_dim, 2, 4}, {{40000}, {9000, 3}, {4097, 70}, {17}}, head_dim),
+                          gpu_sms(), difference);
+    compare<SmallScratch>(AttentionPass({head_dim, 1, 5}, {{5000, 20}, {2048, 1}}, head_dim), 7, difference);
+  }
+  difference.judge("long contexts");
+}
+
+TEST(DevicePlannedAttention, AgreesForPrompts) {
+  Difference difference;
+  compare<LargeScratch>(AttentionPass({128, 2, 4}, {{2048, 2048}}, 1, 3), gpu_sms(), difference);
+  compare<LargeScratch>(AttentionPass({64, 2, 4}, {{700, 700}, {3000, 1000}, {1, 1}}, 2), gpu_sms(),
+                        difference);
+  difference.judge("prompts");
+}
+
+TEST(DevicePlannedAttention, AgreesOverRandomPasses) {
+  Difference difference;
+  for (uint32_t seed = 0; seed < 12; ++seed) {
+    std::mt19937 random(seed);
+    const auto below = [&](uint32_t n) { return static_cast<uint32_t>(random() % n); };
+    const Heads heads{below(2) == 0 ? 64U : 128U, 1 + below(3), 1 + below(8)};
+    std::vector<Sequence> sequences(1 + below(40));
+    for (Sequence& s : sequences) {
+      s.tokens = 1 + below(below(4) == 0 ? 4000 : 500);
+      s.rows = below(3) == 0 ? 1 + below(std::min(s.tokens, 90U)) : 1;
+    }
+    SCOPED_TRACE(seed);
+    const uint32_t records = 1 + below(gpu_sms());
+    compare<LargeScratch>(AttentionPass(heads, sequences, seed), records, difference, 1 + below(300));
+    if (HasFailure()) return;
+  }
+  difference.judge("random passes");
+}
+
+// The sequences' rows alone, one after the other.
+TEST(DevicePlannedAttention, BitsDependNeitherOnNeighboursNorOnDealing) {
+  for (const uint32_t head_dim : {64U, 128U}) {
+    const Heads heads{head_dim, 2, 4};
+    const AttentionPass pass(heads, {{3000}, {1500, 50}, {80}, {1030, 9}}, head_dim);
+    const Output together = gpu_attention<LargeScratch>(pass, gpu_sms());
+    EXPECT_EQ(gpu_attention<LargeScratch>(pass, 1), together);
+    EXPECT_EQ(gpu_attention<LargeScratch>(pass, 7, 40), together);
+    EXPECT_EQ(gpu_attention<SmallScratch>(pass, 11), together);
+    const size_t cols = heads.q_cols();
+    for (size_t r = 0; r < pass.rows.size(); ++r) {
+      AttentionPass alone = pass;
+      alone.rows = {pass.rows[r]};
+      alone.q.assign(pass.q.begin() + r * cols, pass.q.begin() + (r + 1) * cols);
+      const Output bits = gpu_attention<LargeScratch>(alone, r % 2 == 0 ? 1 : 20);
+      ASSERT_TRUE(std::equal(bits.begin(), bits.end(), together.begin() + r * cols)) << r;
+    }
+  }
+}
+
+// Rows that have ended since the list was made are left alone.
+TEST(DevicePlannedAttention, LeavesOutRowsThatAreNoMoreActive) {
+  AttentionPass pass({64, 2, 3}, {{300}, {400, 30}, {1200}, {70}}, 9);
+  GpuAttention<LargeScratch> gpu(pass, 4, kAttentionPlaces);
+  std::vector<PassRow> rows = pass.rows;
+  for (const size_t ended : {0UL, 3UL, 30UL, 31UL}) rows[ended].active = 0;
+  gpu.write_rows(rows);
+  gpu.run();
+  const Output got = gpu.output(), all = gpu_attention<LargeScratch>(pass, 4);
+  const size_t cols = pass.heads.q_cols();
+  for (size_t i = 0; i < got.size(); ++i) {
+    ASSERT_EQ(got[i], rows[i / cols].active != 0 ? all[i] : kUnwritten) << i / cols;
+  }
+}
+
+// --- speed: SERVAL_BENCHMARK=1 prints figures, which nothing judges
+
+bool benchmarks() {
+  return std::getenv("SERVAL_BENCHMARK") != nullptr;
+}
+
+double microseconds(const AttentionPass& pass, uint32_t layers) {
+  GpuAttention<LargeScratch> gpu(pass, gpu_sms(), kAttentionPlaces, layers);
+  std::vector<double> times;
+  for (int n = 0; n < 7; ++n) times.push_back(gpu.run());
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2] / layers;
+}
+
+TEST(DevicePlannedAttention, SpeedOfPrompts) {
+  if (!benchmarks()) GTEST_SKIP() << "SERVAL_BENCHMARK=1 measures";
+  for (const uint32_t tokens : {2048U, 8192U, 32768U}) {
+    const Heads heads{128, 8, 4};
+    const uint32_t rows = std::min(tokens, 2048U);
+    // In chunks of 2,048 rows, as an engine reads it; of 16 chunks, 4 that stand for all.
+    double us = 0;
+    const uint32_t step = tokens > 8192 ? 5 : 1, stands_for = tokens > 8192 ? 4 : 1;
+    for (uint32_t end = rows; end <= tokens; end += step * rows) {
+      AttentionPass pass(heads, {{end, rows}}, 1, 1, false);
+      us += microseconds(pass, 10) * stands_for;
+    }
+    const double operations = 2.0 * tokens * tokens * heads.q_cols();
+    std::printf("[ figures  ] prompt of %u in chunks of %u: %.0f us, %.0f TFLOP/s\n", tokens, rows, us,
+                operations / us / 1e6);
+  }
+}
+
+TEST(DevicePlannedAttention, SpeedOfManySequences) {
+  if (!benchmarks()) GTEST_SKIP() << "SERVAL_BENCHMARK=1 measures";
+  const auto measure = [](const char* name, const std::vector<Sequence>& sequences) {
+    const AttentionPass pass({128, 8, 4}, sequences, 1, 1, false);
+    const double us = microseconds(pass, 10);
+    double bytes = 0;
+    for (const Sequence& s : sequences) bytes += 2.0 * s.tokens * 8 * 128 * 2;
+    std::printf("[ figures  ] %s: %.1f us, %.0f GB/s\n", name, us, bytes / us / 1e3);
+  };
+  measure("256 sequences of 1,000", std::vector<Sequence>(256, {1000}));
+  measure("64 sequences of 128", std::vector<Sequence>(64, {128}));
+  measure("1 sequence of 32,768", {{32768}});
+  std::vector<Sequence> mixed(200, {500});
+  mixed.push_back({100000});
+  measure("100,000 among 200 of 500", mixed);
+}
+
+}  // namespace
+}  // namespace serval::testing
