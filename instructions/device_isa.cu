@@ -33,11 +33,11 @@ std::string check_on_device(const Program& program, const Instruction& instructi
 }
 
 template <class Op, auto... Members>
-void note_boxes(const Program& program, BoxKind kind, std::vector<BoxKind>& boxes) {
+void note_boxes(const Program& program, BoxKind kind, std::vector<Boxes>& boxes) {
   for (const Instruction& i : program.instructions) {
     if (i.opcode != static_cast<uint16_t>(kOpcodeOf<Op>)) continue;
     const Op op = i.as<Op>();
-    ((boxes[(op.*Members).index] = kind), ...);
+    ((boxes[(op.*Members).index] = {kind}), ...);
   }
 }
 // A tile of QKV may have half of its units of one matrix and half of another, where heads are small.
@@ -48,13 +48,16 @@ BoxKind boxes_of_heads(const Program& program) {
   });
   return fill_tiles ? BoxKind::kTiles : BoxKind::kHalfTiles;
 }
-std::vector<BoxKind> boxes_of(const Program& program) {
+std::vector<Boxes> boxes_of(const Program& program) {
   if (!multiplies_tiles(program)) return {};
-  std::vector<BoxKind> boxes(program.tensors.size(), BoxKind::kNone);
+  std::vector<Boxes> boxes(program.tensors.size());
   note_boxes<QkvRope, &QkvRope::wq, &QkvRope::wk, &QkvRope::wv>(program, boxes_of_heads(program), boxes);
   note_boxes<MatvecResidual, &MatvecResidual::weights>(program, BoxKind::kTiles, boxes);
   note_boxes<MatvecResidual, &MatvecResidual::residual>(program, BoxKind::kRows, boxes);
-  note_boxes<GateUpSilu, &GateUpSilu::gate, &GateUpSilu::up>(program, BoxKind::kHalfTiles, boxes);
+  for (const Instruction& i : program.instructions) {
+    if (i.opcode == static_cast<uint16_t>(Opcode::kGateUpSilu))
+      boxes[i.as<GateUpSilu>().gate.index] = {BoxKind::kPairs, i.as<GateUpSilu>().up};
+  }
   note_boxes<LmHead, &LmHead::weights>(program, BoxKind::kTiles, boxes);
   note_boxes<PlannedAttention, &PlannedAttention::k_cache, &PlannedAttention::v_cache>(
       program, BoxKind::kKvBlocks, boxes);

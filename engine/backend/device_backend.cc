@@ -18,6 +18,7 @@
 #include "engine/device/weight_upload.h"
 #include "instructions/common/footprint.h"
 #include "instructions/device_isa.h"
+#include "instructions/kernels.h"
 #include "instructions/planned_attention/plan_launch.h"
 #include "models/program_fit.h"
 #include "vm/base/error.h"
@@ -157,7 +158,11 @@ ProgramSet compile_for(const Gpu& gpu, const Model& model, const BackendOptions&
   if (options.sms > gpu.sms) {
     throw Error(ErrorKind::kUsage, fmt::format("sms: {}; limit: {} ({})", options.sms, gpu.sms, gpu.name));
   }
-  const uint32_t rows = options.limits.pass_rows(), most_rows = kDefaultRows;
+  ProgramLimits limits = options.limits;
+  const bool can_tile =
+      model.hidden_size % kSquareColsOfGemm == 0 && model.intermediate_size % kSquareColsOfGemm == 0;
+  limits.tile_rows = kernels().back().tile_rows;
+  const uint32_t rows = limits.pass_rows(), most_rows = can_tile ? kernels().back().rows : kDefaultRows;
   if (rows > most_rows) {
     throw Error(ErrorKind::kUsage,
                 fmt::format("{} rows a pass (sequences or tokens of prompts together); limit: {} (the GPU's "
@@ -167,7 +172,9 @@ ProgramSet compile_for(const Gpu& gpu, const Model& model, const BackendOptions&
   Machine machine = h200_machine();
   machine.name = gpu.name;
   machine.sms = options.sms > 0 ? options.sms : gpu.sms;
-  return compile_programs(model, machine, options.limits, options.schedule, options.row_classes);
+  std::vector<uint32_t> classes = options.row_classes;
+  if (classes.empty() && rows > kDefaultRows) classes = {kDefaultRows};
+  return compile_programs(model, machine, limits, options.schedule, classes);
 }
 
 void require_room(const Gpu& gpu, const ProgramSet& programs) {

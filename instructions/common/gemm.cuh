@@ -58,7 +58,7 @@ inline constexpr uint32_t kResidualPart = 2;  // of what a tile needs, beside it
 enum class Units : uint32_t {
   kNeighbours,       // of one matrix: a box of 16 units
   kNeighboursApart,  // of one matrix in each half: two boxes of 8
-  kPairs,            // of two matrices in turn: two boxes of 8, of which a warp takes one unit each
+  kPairs,            // 8 of each of two matrices, in one box: a warp takes one unit of each
 };
 
 // What an instruction multiplies.
@@ -307,6 +307,7 @@ __device__ __forceinline__ void for_staged(Role& role, const WarpTile& part, con
     role.sync_warpgroup();
     finish(block, staged, positions[block * kStagedTokens] != kNoToken);
   }
+  role.sync_warpgroup();  // the next tile begins with the first buffer, whichever was the last here
 }
 // What a thread finishes where it takes whole units: one of the warpgroup's 8, of token `token`.
 struct UnitOfToken {
@@ -557,16 +558,21 @@ struct Stream {
   template <class Role, class PagesOf>
   static __device__ __forceinline__ void load(Role& role, const Plan& plan, PagesOf&& pages_of) {
     if (plan.tiles == 0) return;
-    const bool one_box = plan.shape.units == Units::kNeighbours;
-    const Pages first = pages_of(0, 0), second = one_box ? Pages{} : pages_of(1, 0);
+    const Units units = plan.shape.units;
+    const Pages first = pages_of(0, 0), second = units == Units::kNeighboursApart ? pages_of(1, 0) : Pages{};
 #pragma unroll 1
     for (uint32_t tile = 0; tile < plan.tiles; ++tile) {
 #pragma unroll 1
       for (uint32_t slab = 0; slab < plan.slabs; ++slab) {
         role.next(kPageBytes, role.recorder, [&](std::byte* to, uint64_t* landed) {
           const uint32_t col = slab * (kPieceBytes / sizeof(uint32_t));
-          ptx::tensor_load(to, first.map, first.unit, col, landed);
-          if (!one_box) ptx::tensor_load(to + kPageBytes / 2, second.map, second.unit, col, landed);
+          if (units == Units::kPairs) {
+            ptx::tensor_load_all(to, first.map, first.unit, col, landed);
+          } else {
+            ptx::tensor_load(to, first.map, first.unit, col, landed);
+            if (units == Units::kNeighboursApart)
+              ptx::tensor_load(to + kPageBytes / 2, second.map, second.unit, col, landed);
+          }
         });
       }
       if (plan.shape.adds != 0)

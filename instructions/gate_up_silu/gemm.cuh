@@ -28,8 +28,8 @@ struct GemmOp<GateUpSilu> {
             .block_table = nullptr,
             .blocks_of_sequence = 0};
   }
-  static __device__ gemm::Pages pages_of(const BoundProgram& program, const GateUpSilu& op, uint32_t half) {
-    return {gemm::tensor_map(program, half == 0 ? op.gate : op.up), op.first_unit};
+  static __device__ gemm::Pages pages_of(const BoundProgram& program, const GateUpSilu& op, uint32_t) {
+    return {gemm::tensor_map(program, op.gate), op.first_unit};
   }
   template <class Role, uint32_t kValues>
   static __device__ __forceinline__ void finish_tile(Role& role, const GateUpSilu& op,

@@ -65,6 +65,9 @@ class Builder {
   void qkv_rope(uint16_t layer, const std::string& prefix, TensorId k_cache, TensorId v_cache);
   void attention(uint16_t layer, TensorId k_cache, TensorId v_cache);
   void attention_merge(uint16_t layer);
+  // The same for passes of many rows, as the host has planned them for the launch.
+  void planned_attention(uint16_t layer, TensorId k_cache, TensorId v_cache);
+  void planned_merge(uint16_t layer);
   void matvec_residual(uint16_t layer, const std::string& name, TensorId input, uint32_t in_cols,
                        TensorId norm);
   // After the last layer's attention, no instruction reads rows of which no logits are wanted, such as a
@@ -93,6 +96,7 @@ class Builder {
   TensorId embedding_, rope_, residual_, weighted_, squares_, query_, partial_, attention_, mlp_, logits_,
       unit_softmax_;
   TensorId rows_, slots_, sampled_, control_, output_, host_stop_, block_table_;
+  TensorId items_;  // of planned attention
 };
 
 Builder::Builder(const LlamaConfig& config, const GraphOptions& options)
@@ -173,6 +177,7 @@ void Builder::add_state() {
                                     .cols = blocks_for_tokens(options_.context),
                                     .dtype = DType::kI32,
                                     .kind = TensorKind::kState});
+  if (multiplies_tiles()) items_ = state(state_tensor::kAttention, 1, attention_list_bytes(options_.rows));
 }
 
 void Builder::add_activations() {
@@ -182,8 +187,11 @@ void Builder::add_activations() {
   weighted_ = activation(llama_tensor::kWeighted, DType::kBF16, rows, hidden_);
   squares_ = activation(llama_tensor::kSquares, DType::kF32, rows, hidden_ / square_cols_);
   query_ = activation(llama_tensor::kQuery, DType::kBF16, rows, q_rows_);
-  partial_ = activation(llama_tensor::kPartial, DType::kF32, partial.rows_of_all(kv_heads_),
-                        partial.cols(options_.context));
+  const PlaceLayout places{q_heads_ / kv_heads_, head_dim_};
+  partial_ = multiplies_tiles()
+                 ? activation(llama_tensor::kPartial, DType::kF32, kAttentionPlaces, places.cols())
+                 : activation(llama_tensor::kPartial, DType::kF32, partial.rows_of_all(kv_heads_),
+                              partial.cols(options_.context));
   attention_ = activation(llama_tensor::kAttention, DType::kBF16, rows, q_rows_);
   mlp_ = activation(llama_tensor::kMlp, DType::kBF16, rows, intermediate_);
   logits_ = activation(model_tensor::kLogits, DType::kF32, logit_rows_, vocab_);
@@ -255,8 +263,13 @@ void Builder::layer(uint16_t index) {
   const TensorId k_cache = cache(fmt::format("cache.{}.k", index));
   const TensorId v_cache = cache(fmt::format("cache.{}.v", index));
   qkv_rope(index, prefix, k_cache, v_cache);
-  attention(index, k_cache, v_cache);
-  attention_merge(index);
+  if (multiplies_tiles()) {
+    planned_attention(index, k_cache, v_cache);
+    planned_merge(index);
+  } else {
+    attention(index, k_cache, v_cache);
+    attention_merge(index);
+  }
   matvec_residual(index, prefix + "self_attn.o_proj.weight", attention_, q_rows_,
                   weight(prefix + "post_attention_layernorm.weight"));
   gate_up_silu(index, prefix);
@@ -339,6 +352,52 @@ void Builder::attention_merge(uint16_t layer) {
                               .max_rows = options_.rows},
                layer);
   });
+}
+
+void Builder::planned_attention(uint16_t layer, TensorId k_cache, TensorId v_cache) {
+  graph_.begin_stage(fmt::format("layer {} planned_attention", layer));
+  for (uint32_t record = 0; record < options_.sms; ++record) {
+    graph_.add(PlannedAttention{.q = query_,
+                                .k_cache = k_cache,
+                                .v_cache = v_cache,
+                                .rows = rows_,
+                                .block_table = block_table_,
+                                .items = items_,
+                                .partial = partial_,
+                                .output = attention_,
+                                .record = record,
+                                .records = options_.sms,
+                                .places = kAttentionPlaces,
+                                .head_dim = head_dim_,
+                                .q_heads = q_heads_,
+                                .kv_heads = kv_heads_,
+                                .max_context = options_.context,
+                                .kv_blocks = kv_blocks_,
+                                .scale = 1.0F / std::sqrt(static_cast<float>(head_dim_)),
+                                .max_rows = options_.rows,
+                                .max_sequences = options_.sequences},
+               layer);
+  }
+}
+
+void Builder::planned_merge(uint16_t layer) {
+  graph_.begin_stage(fmt::format("layer {} planned_merge", layer));
+  for (uint32_t record = 0; record < options_.sms; ++record) {
+    graph_.add(PlannedMerge{.partial = partial_,
+                            .rows = rows_,
+                            .items = items_,
+                            .output = attention_,
+                            .record = record,
+                            .records = options_.sms,
+                            .places = kAttentionPlaces,
+                            .head_dim = head_dim_,
+                            .q_heads = q_heads_,
+                            .kv_heads = kv_heads_,
+                            .max_context = options_.context,
+                            .max_rows = options_.rows,
+                            .max_sequences = options_.sequences},
+               layer);
+  }
 }
 
 void Builder::matvec_residual(uint16_t layer, const std::string& name, TensorId input, uint32_t in_cols,

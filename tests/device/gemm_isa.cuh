@@ -128,8 +128,8 @@ struct GemmOp<testing::GemmSilu> {
             .block_table = nullptr,
             .blocks_of_sequence = 0};
   }
-  static __device__ gemm::Pages pages_of(const BoundProgram& program, const Op& op, uint32_t half) {
-    return {gemm::tensor_map(program, half == 0 ? op.gate : op.up), op.first_unit};
+  static __device__ gemm::Pages pages_of(const BoundProgram& program, const Op& op, uint32_t) {
+    return {gemm::tensor_map(program, op.gate), op.first_unit};
   }
   template <class Role, uint32_t kValues>
   static __device__ __forceinline__ void finish_tile(Role& role, const Op& op, const gemm::WarpTile& part,
@@ -150,16 +150,15 @@ using Tokens256 = device::GemmConfig<2048, 256, 4, 4>;
 using Tokens128 = device::GemmConfig<2048, 128, 6, 4>;
 
 // Of the tensors that the instructions name.
-inline std::vector<BoxKind> gemm_boxes(const Program& program) {
-  std::vector<BoxKind> boxes(program.tensors.size(), BoxKind::kNone);
+inline std::vector<Boxes> gemm_boxes(const Program& program) {
+  std::vector<Boxes> boxes(program.tensors.size());
   for (const Instruction& i : program.instructions) {
     if (i.opcode == static_cast<uint16_t>(GemmOpcode::kResidual)) {
-      boxes[i.as<GemmResidual>().weights.index] = BoxKind::kTiles;
-      boxes[i.as<GemmResidual>().residual.index] = BoxKind::kRows;
+      boxes[i.as<GemmResidual>().weights.index] = {BoxKind::kTiles};
+      boxes[i.as<GemmResidual>().residual.index] = {BoxKind::kRows};
     }
     if (i.opcode != static_cast<uint16_t>(GemmOpcode::kSilu)) continue;
-    for (const TensorId matrix : {i.as<GemmSilu>().gate, i.as<GemmSilu>().up})
-      boxes[matrix.index] = BoxKind::kHalfTiles;
+    boxes[i.as<GemmSilu>().gate.index] = {BoxKind::kPairs, i.as<GemmSilu>().up};
   }
   return boxes;
 }

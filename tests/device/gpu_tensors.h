@@ -37,16 +37,24 @@ class GpuTensors {
     }
     bases_ = DeviceArray<void*>(std::span<void* const>(bases));
   }
-  // Makes page images of all weights of more than one row, as they were uploaded.
+  // Makes page images of all weights of more than one row, as they were uploaded: one behind the other.
   void pack_weights() {
+    constexpr size_t kAlignment = 256;
+    size_t end = 0;
     for (uint32_t i = 0; i < tensors_.size(); ++i) {
       const Tensor& t = bench_.tensor({i});
       if (t.kind != TensorKind::kWeight || t.rows == 1) continue;
-      DeviceArray<std::byte> image(page_image::bytes(t.rows, static_cast<uint32_t>(t.cols)));
-      pack_rows(t, 0, t.rows, reinterpret_cast<const uint16_t*>(tensors_[i].data()), image.data(), nullptr);
-      SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
-      tensors_[i] = std::move(image);
+      image_at_[i] = end;
+      end += (page_image::bytes(t.rows, static_cast<uint32_t>(t.cols)) + kAlignment - 1) / kAlignment *
+             kAlignment;
     }
+    packed_ = DeviceArray<std::byte>(end);
+    for (const auto& [i, offset] : image_at_) {
+      const Tensor& t = bench_.tensor({i});
+      pack_rows(t, 0, t.rows, reinterpret_cast<const uint16_t*>(tensors_[i].data()), packed_.data() + offset,
+                nullptr);
+    }
+    SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
   }
   void download(TensorId tensor) {
     const std::vector<std::byte> memory = tensors_[tensor.index].download();
@@ -58,7 +66,10 @@ class GpuTensors {
       std::memcpy(element, memory.data() + in_image, sizeof(uint16_t));
     });
   }
-  void* base(TensorId tensor) const { return tensors_[tensor.index].data(); }
+  void* base(TensorId tensor) const {
+    const auto image = image_at_.find(tensor.index);
+    return image == image_at_.end() ? tensors_[tensor.index].data() : packed_.data() + image->second;
+  }
   // [tensors], in GPU memory.
   void* const* bases() const { return bases_.data(); }
 
@@ -90,6 +101,8 @@ class GpuTensors {
   Bench& bench_;
   std::map<uint32_t, bool> images_;  // and whether they are slab images
   std::vector<DeviceArray<std::byte>> tensors_;
+  DeviceArray<std::byte> packed_;
+  std::map<uint32_t, size_t> image_at_;  // in packed_
   DeviceArray<void*> bases_;
 };
 

@@ -44,9 +44,9 @@ const DeviceIsa& attention_isa() {
         return opcode < std::size(kNames) ? kNames[opcode] : "unknown";
       },
       [](const Program& program) {
-        std::vector<BoxKind> boxes;
+        std::vector<Boxes> boxes;
         for (const Tensor& t : program.tensors)
-          boxes.push_back(t.kind == TensorKind::kKvCache ? BoxKind::kKvBlocks : BoxKind::kNone);
+          boxes.push_back({t.kind == TensorKind::kKvCache ? BoxKind::kKvBlocks : BoxKind::kNone, {}});
         return boxes;
       }};
   return isa;

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "vm/device/device_array.h"
@@ -99,6 +100,9 @@ class ToyMemory {
  public:
   explicit ToyMemory(const Program& program)
       : memory_(program.tensors.size()), stop_(1), output_(output_words(program)) {
+    constexpr size_t kAlignment = 1024;
+    std::vector<std::pair<uint32_t, size_t>> offsets;  // in the order of the table
+    size_t end = 0;
     for (uint32_t t = 0; t < program.tensors.size(); ++t) {
       if (program.tensors[t].name == state_tensor::kHostStop) {
         memory_.bind({t}, stop_.device_data());
@@ -108,9 +112,11 @@ class ToyMemory {
         memory_.bind({t}, output_.device_data());
         continue;
       }
-      arrays_.push_back(std::make_unique<DeviceArray<std::byte>>(bytes_of(program.tensors[t])));
-      memory_.bind({t}, arrays_.back()->data());
+      offsets.emplace_back(t, end);
+      end += (bytes_of(program.tensors[t]) + kAlignment - 1) / kAlignment * kAlignment;
     }
+    all_ = DeviceArray<std::byte>(end);
+    for (const auto& [t, offset] : offsets) memory_.bind({t}, all_.data() + offset);
   }
   const DeviceMemory& bound() const { return memory_; }
   uint32_t* host_stop() const { return stop_.data(); }
@@ -146,7 +152,7 @@ class ToyMemory {
   DeviceMemory memory_;
   PinnedArray<uint32_t> stop_;
   PinnedArray<uint32_t> output_;
-  std::vector<std::unique_ptr<DeviceArray<std::byte>>> arrays_;
+  DeviceArray<std::byte> all_;
 };
 
 }  // namespace serval::testing

@@ -254,7 +254,7 @@ void Scene::fill_weights(Random& random) {
 void Scene::new_pass(Random& random) {
   const std::vector<uint32_t> edges = {0, 63, 64, 255, 256, 257};
   const uint32_t wanted = random.chance(0.3) ? shape.rows : random.between(1, shape.rows);
-  const uint32_t longest = std::max(6U, shape.rows / 4);
+  const uint32_t longest = std::min(std::max(6U, shape.rows / 4), shape.max_context);
   std::vector<uint32_t> free_slots;
   for (uint32_t s = 0; s < shape.sequences; ++s) free_slots.push_back(s);
   random.shuffle(free_slots);

@@ -35,8 +35,14 @@ enum class BoxKind : uint8_t {
   kNone,
   kTiles,      // weights: a tile's units
   kHalfTiles,  // weights: half as many
+  kPairs,      // weights: half as many, and as many of the partner
   kRows,       // fp32: 32 rows and columns
   kKvBlocks,   // a KV cache: a block's tokens of one head, 64 channels of them
+};
+
+struct Boxes {
+  BoxKind kind = BoxKind::kNone;
+  TensorId partner = {};  // of kPairs: a matrix of the same shape that lies further on in memory
 };
 
 struct DeviceIsa {
@@ -46,7 +52,7 @@ struct DeviceIsa {
   std::string (*check)(const Program&, const Instruction&);
   const char* (*name)(uint16_t opcode);
   // Of each tensor, in which boxes GEMMs read it. May be null, or return nothing: none is read so.
-  std::vector<BoxKind> (*boxes)(const Program&) = nullptr;
+  std::vector<Boxes> (*boxes)(const Program&) = nullptr;
 };
 
 }  // namespace serval

@@ -126,15 +126,19 @@ struct IsaList<StreamList<StreamTypes...>, Ops...> {
   }
 };
 
-template <class Role, class Visit>
-__device__ __forceinline__ void next_record(Role& role, uint32_t n, uint32_t lane, Visit&& visit) {
+// What a role does with its next record stands between these two. They take no function: one as large as what
+// consumers do would not be inlined, and ptxas lets no products overlap in a kernel that calls functions.
+template <class Role>
+__device__ __forceinline__ void take_record(Role& role) {
   auto& s = role.s;
-  const uint32_t at = n % kRecordSlots;
-  wait_phase(&s.record_ready[at], n / kRecordSlots & 1, &s.exit);
+  const uint32_t at = role.record % kRecordSlots;
+  wait_phase(&s.record_ready[at], role.record / kRecordSlots & 1, &s.exit);
   role.slot = &s.records[at];
-  visit();
+}
+template <class Role>
+__device__ __forceinline__ void give_record_back(Role& role) {
   __syncwarp();
-  if (lane == 0) ptx::mbarrier_arrive(&s.record_free[at]);
+  if (role.lane == 0) ptx::mbarrier_arrive(&role.s.record_free[role.record % kRecordSlots]);
 }
 
 __device__ __forceinline__ void wait_for_leave(const ExitFlag* exit) {
@@ -187,18 +191,17 @@ template <class Isa, class Config, template <class> class Recorder>
 __device__ __forceinline__ void run_preparer(Shared<Config>& s, const Launch& launch, uint32_t lane) {
   Recorded<PreparerRole<Config>, Recorder> role{{.s = s, .launch = launch, .lane = lane}};
   for (;; ++role.record) {
-    next_record(role, role.record, lane, [&] {
-      if (role.slot->ends_launch != 0) {
-        role.pass_gate();
-      } else if (role.slot->stream != kNoStream) {
-        Isa::with_stream(*role.slot, [&]<class Stream>(const typename Stream::Plan& plan) {
-          Stream::prepare(role, plan);
-        });
-      } else {
-        prepare_group<Isa>(role);
-      }
-      if constexpr (Recorder<Config>::kOn) role.stamp_inputs(role.recorder);
-    });
+    take_record(role);
+    if (role.slot->ends_launch != 0) {
+      role.pass_gate();
+    } else if (role.slot->stream != kNoStream) {
+      Isa::with_stream(*role.slot,
+                       [&]<class Stream>(const typename Stream::Plan& plan) { Stream::prepare(role, plan); });
+    } else {
+      prepare_group<Isa>(role);
+    }
+    if constexpr (Recorder<Config>::kOn) role.stamp_inputs(role.recorder);
+    give_record_back(role);
   }
 }
 
@@ -297,19 +300,19 @@ __device__ __forceinline__ void run_consumer(Shared<Config>& s, const Launch& la
   for (;; ++role.record) {
     role.lane = ptx::thread_index() % kWarpThreads;
     role.warp = ptx::thread_index() / kWarpThreads - kFirstConsumerWarp;
-    next_record(role, role.record, role.lane, [&] {
-      if (Config::uniform(role.slot->ends_launch) != 0) {
-        wait_for_leave(&s.exit);
-      } else if (Config::uniform(role.slot->stream) != kNoStream) {
-        Isa::with_stream(*role.slot, [&]<class Stream>(const typename Stream::Plan& plan) {
-          Stream::consume(
-              role, plan, [&](auto&& visit) { with_streaming_op<Isa, Stream>(role, visit); },
-              [&] { signal_as_group(role); });
-        });
-      } else {
-        consume_group<Isa>(role);
-      }
-    });
+    take_record(role);
+    if (Config::uniform(role.slot->ends_launch) != 0) {
+      wait_for_leave(&s.exit);
+    } else if (Config::uniform(role.slot->stream) != kNoStream) {
+      Isa::with_stream(*role.slot, [&]<class Stream>(const typename Stream::Plan& plan) {
+        Stream::consume(
+            role, plan, [&](auto&& visit) { with_streaming_op<Isa, Stream>(role, visit); },
+            [&] { signal_as_group(role); });
+      });
+    } else {
+      consume_group<Isa>(role);
+    }
+    give_record_back(role);
   }
 }
 
@@ -382,26 +385,26 @@ __device__ __forceinline__ void run_storer(Shared<Config>& s, const Launch& laun
     role.lane = ptx::thread_index() % kWarpThreads;
     role.warp = ptx::thread_index() / kWarpThreads - kFirstStorerWarp;
     role.turn = (role.warp - role.record) % kStorerWarps;
-    next_record(role, role.record, role.lane, [&] {
-      if (role.slot->ends_launch != 0) wait_for_leave(&s.exit);
-      if (role.slot->stream != kNoStream) {
-        Isa::with_stream(*role.slot, [&]<class Stream>(const typename Stream::Plan& plan) {
-          if constexpr (Stream::kConsumersStore) {
-            Stream::look_up(role, plan);
-            store_group(role);
-          } else {
-            const uint32_t storers = Stream::template storers<Config>(plan);
-            if (role.turn >= storers) {
-              role.pass_over(Stream::units(plan));
-            } else if (store_stream<Isa, Stream>(role, plan, storers)) {
-              end_record(role);
-            }
+    take_record(role);
+    if (role.slot->ends_launch != 0) wait_for_leave(&s.exit);
+    if (role.slot->stream != kNoStream) {
+      Isa::with_stream(*role.slot, [&]<class Stream>(const typename Stream::Plan& plan) {
+        if constexpr (Stream::kConsumersStore) {
+          Stream::look_up(role, plan);
+          store_group(role);
+        } else {
+          const uint32_t storers = Stream::template storers<Config>(plan);
+          if (role.turn >= storers) {
+            role.pass_over(Stream::units(plan));
+          } else if (store_stream<Isa, Stream>(role, plan, storers)) {
+            end_record(role);
           }
-        });
-      } else {
-        store_group(role);
-      }
-    });
+        }
+      });
+    } else {
+      store_group(role);
+    }
+    give_record_back(role);
   }
 }
 

@@ -4,7 +4,9 @@
 #include <cstring>
 #include <cuda.h>
 #include <cuda_runtime.h>
+#include <functional>
 
+#include "vm/base/error.h"
 #include "vm/device/cuda_check.h"
 #include "vm/layout/kv_cache.h"
 #include "vm/layout/page_image.h"
@@ -19,11 +21,11 @@ constexpr uint32_t kBoxOfRows = 32;
 
 constexpr uint32_t kBoxChannels = 64;  // 128 bytes
 
-// Of a matrix, rows row_bytes apart.
+// Of one matrix, or two matrix_bytes apart: rows row_bytes apart.
 struct Matrix {
   CUtensorMapDataType type;
   void* base;
-  uint64_t rows, cols, row_bytes;
+  uint64_t rows, cols, row_bytes, matrix_bytes;  // matrix_bytes 0: one
   uint32_t box_rows, box_cols;
   CUtensorMapSwizzle swizzle;
 };
@@ -39,31 +41,47 @@ auto find_encoder() {
 
 EncodedMap encode(const Matrix& m) {
   static const auto encoder = find_encoder();
-  const cuuint64_t sizes[2] = {m.cols, m.rows}, row_bytes = m.row_bytes;
-  const cuuint32_t box[2] = {m.box_cols, m.box_rows}, steps[2] = {1, 1};
+  const cuuint64_t sizes[] = {m.cols, m.rows, 2}, strides[] = {m.row_bytes, m.matrix_bytes};
+  const cuuint32_t box[] = {m.box_cols, m.box_rows, 2}, steps[] = {1, 1, 1};
   CUtensorMap map{};
-  const CUresult result =
-      encoder(&map, m.type, 2, m.base, sizes, &row_bytes, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-              m.swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult result = encoder(&map, m.type, m.matrix_bytes == 0 ? 2 : 3, m.base, sizes, strides, box,
+                                  steps, CU_TENSOR_MAP_INTERLEAVE_NONE, m.swizzle,
+                                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   check_cuda(result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue, "cuTensorMapEncodeTiled");
   EncodedMap out{};
   std::memcpy(&out, &map, sizeof out);
   return out;
 }
 
+Matrix images_of(void* images, uint64_t rows, uint32_t cols, uint32_t units) {
+  constexpr uint32_t kWord = sizeof(uint32_t);
+  const uint64_t unit_bytes = page_image::unit_bytes(cols);
+  return {.type = CU_TENSOR_MAP_DATA_TYPE_UINT32,
+          .base = images,
+          .rows = (rows + kUnitRows - 1) / kUnitRows,
+          .cols = unit_bytes / kWord,
+          .row_bytes = unit_bytes,
+          .matrix_bytes = 0,
+          .box_rows = units,
+          .box_cols = kSlabBytesOfUnit / kWord,
+          .swizzle = CU_TENSOR_MAP_SWIZZLE_NONE};
+}
+
 }  // namespace
 
 EncodedMap map_of_weights(void* images, uint64_t rows, uint32_t cols, uint32_t units) {
-  constexpr uint32_t kWord = sizeof(uint32_t);
-  const uint64_t unit_bytes = page_image::unit_bytes(cols);
-  return encode({.type = CU_TENSOR_MAP_DATA_TYPE_UINT32,
-                 .base = images,
-                 .rows = (rows + kUnitRows - 1) / kUnitRows,
-                 .cols = unit_bytes / kWord,
-                 .row_bytes = unit_bytes,
-                 .box_rows = units,
-                 .box_cols = kSlabBytesOfUnit / kWord,
-                 .swizzle = CU_TENSOR_MAP_SWIZZLE_NONE});
+  return encode(images_of(images, rows, cols, units));
+}
+
+EncodedMap map_of_pairs(void* first, void* second, uint64_t rows, uint32_t cols, uint32_t units) {
+  Matrix both = images_of(first, rows, cols, units / 2);
+  if (std::less<>()(second, first) || first == second) {
+    throw Error(ErrorKind::kRuntime,
+                "program: of two matrices that are multiplied together, the second must lie "
+                "behind the first in GPU memory");
+  }
+  both.matrix_bytes = static_cast<uint64_t>(static_cast<std::byte*>(second) - static_cast<std::byte*>(first));
+  return encode(both);
 }
 
 EncodedMap map_of_rows(void* values, uint64_t rows, uint64_t cols) {
@@ -72,6 +90,7 @@ EncodedMap map_of_rows(void* values, uint64_t rows, uint64_t cols) {
                  .rows = rows,
                  .cols = cols,
                  .row_bytes = cols * sizeof(float),
+                 .matrix_bytes = 0,
                  .box_rows = kBoxOfRows,
                  .box_cols = kBoxOfRows,
                  .swizzle = CU_TENSOR_MAP_SWIZZLE_128B});
@@ -83,6 +102,7 @@ EncodedMap map_of_kv_blocks(void* cache, uint64_t tokens, uint32_t head_dim) {
                  .rows = tokens,
                  .cols = head_dim,
                  .row_bytes = head_dim * sizeof(uint16_t),
+                 .matrix_bytes = 0,
                  .box_rows = kKvBlockTokens,
                  .box_cols = kBoxChannels,
                  .swizzle = CU_TENSOR_MAP_SWIZZLE_128B});
@@ -90,17 +110,31 @@ EncodedMap map_of_kv_blocks(void* cache, uint64_t tokens, uint32_t head_dim) {
 
 std::vector<EncodedMap> make_tensor_maps(const Program& program, const DeviceIsa& isa,
                                          const DeviceMemory& memory) {
-  const std::vector<BoxKind> kinds = isa.boxes == nullptr ? std::vector<BoxKind>() : isa.boxes(program);
-  std::vector<EncodedMap> maps(std::max<size_t>(kinds.size(), 1));
-  for (uint32_t t = 0; t < kinds.size(); ++t) {
+  const std::vector<Boxes> boxes = isa.boxes == nullptr ? std::vector<Boxes>() : isa.boxes(program);
+  std::vector<EncodedMap> maps(std::max<size_t>(boxes.size(), 1));
+  for (uint32_t t = 0; t < boxes.size(); ++t) {
     const Tensor& tensor = program.tensors[t];
     void* const base = memory.base({t});
     const auto cols = static_cast<uint32_t>(tensor.cols);
-    if (kinds[t] == BoxKind::kRows) maps[t] = map_of_rows(base, tensor.rows, tensor.cols);
-    if (kinds[t] == BoxKind::kKvBlocks)
-      maps[t] = map_of_kv_blocks(base, tensor.rows / tensor.head_dim * tensor.cols, tensor.head_dim);
-    if (kinds[t] == BoxKind::kHalfTiles) maps[t] = map_of_weights(base, tensor.rows, cols, kTileUnits / 2);
-    if (kinds[t] == BoxKind::kTiles) maps[t] = map_of_weights(base, tensor.rows, cols, kTileUnits);
+    switch (boxes[t].kind) {
+      case BoxKind::kNone:
+        break;
+      case BoxKind::kTiles:
+        maps[t] = map_of_weights(base, tensor.rows, cols, kTileUnits);
+        break;
+      case BoxKind::kHalfTiles:
+        maps[t] = map_of_weights(base, tensor.rows, cols, kTileUnits / 2);
+        break;
+      case BoxKind::kPairs:
+        maps[t] = map_of_pairs(base, memory.base(boxes[t].partner), tensor.rows, cols, kTileUnits);
+        break;
+      case BoxKind::kKvBlocks:
+        maps[t] = map_of_kv_blocks(base, tensor.rows / tensor.head_dim * tensor.cols, tensor.head_dim);
+        break;
+      case BoxKind::kRows:
+        maps[t] = map_of_rows(base, tensor.rows, tensor.cols);
+        break;
+    }
   }
   return maps;
 }

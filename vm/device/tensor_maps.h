@@ -18,6 +18,9 @@ struct alignas(128) EncodedMap {
 // Of page images of [rows, cols] weights: a row of 32-bit words for each unit, in boxes of `units` units and
 // one slab (vm/layout/slab_image.h). Throws Error(kRuntime) where CUDA refuses.
 EncodedMap map_of_weights(void* images, uint64_t rows, uint32_t cols, uint32_t units);
+// The same of two matrices, whose boxes come together: half of the units of each. Throws besides where the
+// second does not lie behind the first.
+EncodedMap map_of_pairs(void* first, void* second, uint64_t rows, uint32_t cols, uint32_t units);
 // Of fp32 [rows, cols]: boxes of 32 rows and 32 columns, whose rows of 128 bytes are swizzled. Throws
 // likewise.
 EncodedMap map_of_rows(void* values, uint64_t rows, uint64_t cols);

@@ -54,6 +54,16 @@ __device__ __forceinline__ void tensor_load(void* to_shared, const void* map, ui
       "l"(map), "r"(col), "r"(row), "r"(shared_address(landed))
       : "memory");
 }
+// The same of a map of several matrices, from the first of them on.
+__device__ __forceinline__ void tensor_load_all(void* to_shared, const void* map, uint32_t row, uint32_t col,
+                                                uint64_t* landed) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, "
+      "%3, %4}], "
+      "[%5];" ::"r"(shared_address(to_shared)),
+      "l"(map), "r"(col), "r"(row), "r"(0), "r"(shared_address(landed))
+      : "memory");
+}
 __device__ __forceinline__ void tensor_store(const void* map, uint32_t row, uint32_t col,
                                              const void* from_shared) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map),

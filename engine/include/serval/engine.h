@@ -187,7 +187,8 @@ struct EngineOptions {
   // Instead of bytes, a share of the memory that is free beside the weights, above 0 and up to 1; 0: unset.
   double kv_cache_share = 0;
   // Tokens of a pass, of prompts and of sequences that generate, each of which needs one; up to 8192. 0: as
-  // many as sequences decode together. The GPU's kernels take up to 16.
+  // many as sequences decode together. On a GPU, more than 16 ask for programs of GEMMs, which read prompts
+  // faster, of models whose hidden and intermediate sizes are multiples of 64.
   int max_batch_tokens = 0;
   std::string backend = "auto";  // auto | device | host | torch
   int threads = 0;               // host interpreter; 0: all cores; up to 1024
