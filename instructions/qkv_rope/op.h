@@ -41,6 +41,9 @@ struct QkvRope {
   uint32_t first_row = 0;
   uint32_t num_rows;
   uint32_t square_cols = kSquareColsOfMatvec;
+  TensorId q_bias = {};  // tensor 0, which is none of the weights: there are no biases
+  TensorId k_bias = {};
+  TensorId v_bias = {};
 
   template <class V>
   static constexpr void fields(V&& v) {
@@ -69,8 +72,15 @@ struct QkvRope {
     v(&QkvRope::num_rows, "num_rows", "rows of the pass");
     v(&QkvRope::square_cols, "square_cols", "columns whose squares are added up together: 8 or 64");
     v(&QkvRope::max_sequences, "max_sequences", "sequences of a state: its slots");
+    v(&QkvRope::q_bias, "q_bias", "in [1, q_heads * head_dim] bf16, added before RoPE; 0: none");
+    v(&QkvRope::k_bias, "k_bias", "in [1, kv_heads * head_dim] bf16, added before RoPE; 0: none");
+    v(&QkvRope::v_bias, "v_bias", "in [1, kv_heads * head_dim] bf16, added before RoPE; 0: none");
   }
 };
+
+constexpr bool has_biases(const QkvRope& op) {
+  return op.q_bias.index != 0;
+}
 
 enum class QkvPart : uint8_t { kQ, kK, kV };
 
@@ -129,6 +139,11 @@ inline void footprint(const QkvRope& op, const StateView* state, FootprintBuilde
   f.read<&QkvRope::rope>({0, op.max_context, 0, op.head_dim});
   f.pass_rows<&QkvRope::rows>();
   f.read<&QkvRope::block_table>({0, op.max_sequences, 0, blocks_for_tokens(op.max_context)});
+  if (has_biases(op)) {
+    f.read<&QkvRope::q_bias>({0, 1, 0, uint64_t{op.q_heads} * op.head_dim});
+    f.read<&QkvRope::k_bias>({0, 1, 0, uint64_t{op.kv_heads} * op.head_dim});
+    f.read<&QkvRope::v_bias>({0, 1, 0, uint64_t{op.kv_heads} * op.head_dim});
+  }
   const uint32_t units_per_head = op.head_dim / kUnitRows;
   const uint32_t pairs = kUnitRows / 2;
   for (uint32_t unit = op.first_unit, last = op.first_unit + op.num_units; unit < last;) {
@@ -191,6 +206,14 @@ inline void check(const QkvRope& op, OperandCheck& c) {
   c.tensor("wq", op.wq, DType::kBF16, TensorKind::kWeight, q_rows, op.hidden);
   c.tensor("wk", op.wk, DType::kBF16, TensorKind::kWeight, kv_rows, op.hidden);
   c.tensor("wv", op.wv, DType::kBF16, TensorKind::kWeight, kv_rows, op.hidden);
+  if (has_biases(op)) {
+    c.tensor("q_bias", op.q_bias, DType::kBF16, TensorKind::kWeight, 1, q_rows);
+    c.tensor("k_bias", op.k_bias, DType::kBF16, TensorKind::kWeight, 1, kv_rows);
+    c.tensor("v_bias", op.v_bias, DType::kBF16, TensorKind::kWeight, 1, kv_rows);
+  } else {
+    c.require(op.k_bias.index == 0, "k_bias", op.k_bias.index, "0, as q_bias");
+    c.require(op.v_bias.index == 0, "v_bias", op.v_bias.index, "0, as q_bias");
+  }
   c.tensor("rope", op.rope, DType::kF32, TensorKind::kConstant, op.max_context, op.head_dim);
   c.block_table(op.block_table, op.max_sequences, op.max_context);
   c.activation("q", op.q, DType::kBF16, op.max_rows, q_rows);
