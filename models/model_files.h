@@ -21,6 +21,8 @@ class ModelFiles {
   virtual std::shared_ptr<const Model> model() const = 0;
   // The directory, or the file: what `-m` would name.
   virtual std::filesystem::path path() const = 0;
+  virtual const char* format() const = 0;    // of the weights' files: "safetensors" or "GGUF"
+  virtual int64_t stored_bytes() const = 0;  // of the weights in the files
   virtual bool has_tokenizer() const = 0;
   virtual Tokenizer tokenizer() const = 0;
   // The file that it comes from, for error lines.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian or Ubuntu packages that a purpose needs: demo, test, bench, check, fuzz, coverage.
+# Installs the Debian or Ubuntu packages that a purpose needs: demo, chat, test, bench, check, fuzz, coverage.
 # Does nothing, in milliseconds, when none is missing. Without apt, root or sudo it says what is needed and lets the
 # build go on if the tools are there from elsewhere.
 set -euo pipefail
@@ -17,6 +17,8 @@ demo|libspdlog-dev|header spdlog/spdlog.h|logging
 demo|libcli11-dev|header CLI/CLI.hpp|command line
 demo|libpcre2-dev|header pcre2.h|the regular expression that splits text before tokenization
 demo|zlib1g-dev|header zlib.h|compressed trace files
+chat|python3|command python3|fetches a model
+chat|python3-pip|module pip|downloads it from PyPI
 test|libgtest-dev|header gtest/gtest.h|GoogleTest
 test|libgmock-dev|header gmock/gmock.h|GoogleMock
 test|python3|command python3|tests of the executable and of the layering, 3.10 or later
@@ -68,10 +70,11 @@ without_unavailable() {  # optional packages...
   done
 }
 
-present() {  # "command NAME" or "header PATH" → is it there, wherever it came from?
+present() {  # "command NAME", "module NAME" (of Python) or "header PATH" → is it there, wherever it came from?
   case $1 in
     optional) return 0 ;;
     command\ *) command -v "${1#command }" >/dev/null ;;
+    module\ *) python3 -c "import ${1#module }" >/dev/null 2>&1 ;;
     header\ *) printf '#if !__has_include(<%s>)\n#error\n#endif\n' "${1#header }" |
       "${CXX:-g++}" -x c++ -E - >/dev/null 2>&1 ;;
   esac
@@ -119,8 +122,8 @@ main() {
   if [[ $# -eq 0 ]]; then set -- usage; fi
   for purpose in "$@"; do
     case ${purpose} in
-      demo | test | bench | check | fuzz | coverage) ;;
-      *) echo "usage: tools/install_packages.sh [demo|test|bench|check|fuzz|coverage]..." >&2; exit 2 ;;
+      demo | chat | test | bench | check | fuzz | coverage) ;;
+      *) echo "usage: tools/install_packages.sh [demo|chat|test|bench|check|fuzz|coverage]..." >&2; exit 2 ;;
     esac
   done
   local rows missing optional reason

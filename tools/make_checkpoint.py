@@ -4,7 +4,7 @@
     tools/make_checkpoint.py llama-3.2-1b OUT_DIR --seed 1
     tools/make_checkpoint.py tiny OUT_DIR --dtype F32 --shards 3 --set tie_word_embeddings=true
 
-MODEL is a preset of configs/, "tiny", or the path of a config.json. Every dtype holds the values exactly, so all files load
+MODEL is a preset of configs/, "tiny", "tiny-qwen2", "tiny-mistral", or the path of a config.json. Every dtype holds the values exactly, so all files load
 to the same bits. There is no tokenizer: compare logits or token ids.
 """
 
@@ -39,9 +39,17 @@ TINY = {
 }
 
 
+# Of other architectures: what differs from TINY.
+TINY_OF = {
+    "tiny-qwen2": {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "rms_norm_eps": 1e-06},
+    "tiny-mistral": {"architectures": ["MistralForCausalLM"], "model_type": "mistral", "sliding_window": None},
+}
+QKV_BIAS = {"qwen2"}  # by model_type: Q, K and V have biases
+
+
 def read_config(model):
-    if model == "tiny":
-        return dict(TINY)
+    if model == "tiny" or model in TINY_OF:
+        return TINY | TINY_OF.get(model, {})
     path = CONFIGS / f"{model}.json"
     config = json.loads((path if path.exists() else pathlib.Path(model)).read_text())
     config.pop("name", None)
@@ -68,6 +76,9 @@ def tensor_shapes(config):
             "mlp.down_proj": [hidden, inner],
         }
         shapes |= {f"model.layers.{layer}.{part}.weight": shape for part, shape in parts.items()}
+        if config["model_type"] in QKV_BIAS:
+            for part in ("q_proj", "k_proj", "v_proj"):
+                shapes[f"model.layers.{layer}.self_attn.{part}.bias"] = parts[f"self_attn.{part}"][:1]
     shapes["model.norm.weight"] = [hidden]
     if not config.get("tie_word_embeddings", False):
         shapes["lm_head.weight"] = [config["vocab_size"], hidden]
@@ -132,7 +143,7 @@ def parse_setting(text):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", help='a preset of configs/, "tiny", or a config.json')
+    parser.add_argument("model", help='a preset of configs/, "tiny", "tiny-ARCHITECTURE", or a config.json')
     parser.add_argument("out_dir", type=pathlib.Path)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dtype", choices=DTYPE_BYTES, default="BF16")

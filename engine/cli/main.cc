@@ -37,6 +37,7 @@ constexpr Command kCommands[] = {
     {"tokenize", "print the token ids of a text", run_tokenize},
     {"detokenize", "print the text of token ids", run_detokenize},
     {"info", "facts about a model and this machine", run_info},
+    {"models", "list the models in a cache and a folder", run_models},
     {"verify", "compare the model's logits with a reference's", run_verify},
 };
 

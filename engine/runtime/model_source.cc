@@ -9,6 +9,7 @@
 #include "fmt/ranges.h"
 
 #include "models/gguf/gguf_file.h"
+#include "models/hub_cache.h"
 #include "models/presets.h"
 #include "vm/base/error.h"
 
@@ -44,6 +45,13 @@ ModelSource model_in(const fs::path& path) {
   return {files->model(), files};
 }
 
+[[noreturn]] void refuse_missing(const std::string& hub_name) {
+  std::string command = "hf download " + hub_name;
+  if (const size_t at = command.find('@'); at != std::string::npos) command.replace(at, 1, " --revision ");
+  throw Error(ErrorKind::kRuntime, fmt::format("model {}: neither a directory nor in {}; to fetch it: {}",
+                                               hub_name, hub_cache_directory().string(), command));
+}
+
 }  // namespace
 
 fs::path bundled_model_directory() {
@@ -65,6 +73,8 @@ ModelSource find_model(const std::string& model) {
   if (looks_like_gguf(model)) return model_in(model);
   if (fs::exists(model, ignored))
     throw Error(ErrorKind::kRuntime, model + ": neither a directory nor a GGUF file");
+  if (const auto cached = find_in_hub_cache(model)) return model_in(*cached);
+  if (is_hub_name(model)) refuse_missing(model);
   throw Error(ErrorKind::kRuntime, fmt::format("model {}: neither a directory, a GGUF file nor a preset ({})",
                                                model, fmt::join(preset_names(), ", ")));
 }

@@ -15,9 +15,9 @@ struct ModelSource {
   std::shared_ptr<const ModelFiles> files;  // null for a preset
 };
 
-// `model` is a directory, a GGUF file or a preset's name; empty stands for the bundled model. Reads the
-// configuration and nothing else. Throws Error(kRuntime) where there is no such model, naming where it was
-// looked for.
+// `model` is a directory, a GGUF file, a preset's name or, as "org/name", a model in Hugging Face's cache;
+// empty stands for the bundled model. Reads the configuration and nothing else. Throws Error(kRuntime) where
+// there is no such model, naming where it was looked for.
 ModelSource find_model(const std::string& model);
 
 // The bundled model: $SERVAL_ASSETS/serval-stories where the variable is set, else

@@ -38,6 +38,7 @@ struct DeviceOp<QkvRope> : MatvecOp<DeviceOp<QkvRope>> {
 
   struct Fetched {
     float cosine, sine;  // of the angle of the output's pair
+    float bias;          // where there are biases
     uint32_t is_turned;  // 1: Q or K
     uint16_t* to;        // where the output goes
   };
@@ -58,6 +59,13 @@ struct DeviceOp<QkvRope> : MatvecOp<DeviceOp<QkvRope>> {
       fetched.is_turned = 1;
       channel = pair + (out.row_of_unit < kPairs ? 0 : op.head_dim / 2);
     }
+    if (has_biases(op)) {
+      const uint16_t* const biases =
+          u.part == QkvPart::kQ   ? tensor<&QkvRope::q_bias, const uint16_t>(*role.slot)
+          : u.part == QkvPart::kK ? tensor<&QkvRope::k_bias, const uint16_t>(*role.slot)
+                                  : tensor<&QkvRope::v_bias, const uint16_t>(*role.slot);
+      fetched.bias = __uint_as_float(uint32_t{__ldg(biases + u.head * op.head_dim + channel)} << 16);
+    }
     uint16_t* const to = u.part == QkvPart::kQ ? tensor<&QkvRope::q, uint16_t>(*role.slot) +
                                                      (size_t{out.row} * op.q_heads + u.head) * op.head_dim
                                                : token_in_cache(role, op, u, row);
@@ -66,9 +74,10 @@ struct DeviceOp<QkvRope> : MatvecOp<DeviceOp<QkvRope>> {
   }
 
   template <class Role>
-  static __device__ __forceinline__ void store_output(const Role&, const QkvRope&, const matvec::Output& out,
-                                                      const matvec::Sums& sums, const Fetched& fetched) {
-    const float mine = sums.first;
+  static __device__ __forceinline__ void store_output(const Role&, const QkvRope& op,
+                                                      const matvec::Output& out, const matvec::Sums& sums,
+                                                      const Fetched& fetched) {
+    const float mine = has_biases(op) ? __fadd_rn(sums.first, fetched.bias) : sums.first;
     const float other = __shfl_xor_sync(~0u, mine, kPairs);
     // The host rounds each product and the sum: no fused multiply-add.
     const float cosine = __fmul_rn(mine, fetched.cosine), sine = __fmul_rn(other, fetched.sine);

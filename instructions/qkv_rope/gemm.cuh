@@ -60,7 +60,9 @@ struct GemmOp<QkvRope> {
     const auto& work = gemm::workspace(role.s);
     const float* scales = work.scales[tile.buffer] + mine.token;
     const uint32_t* places = work.places[tile.buffer] + mine.token;
-    auto* cache = tensor<&QkvRope::v_cache, uint16_t>(*role.slot) + (first.index + mine.unit) * kUnitRows;
+    const uint32_t channel = (first.index + mine.unit) * kUnitRows;
+    const uint16_t* const biases = biases_of(role, op, first, channel);
+    auto* cache = tensor<&QkvRope::v_cache, uint16_t>(*role.slot) + channel;
     gemm::for_staged(role, tile, d, mine, [&](uint32_t block, const float* staged, bool exists) {
       if (!exists) return;
       float values[kUnitRows];
@@ -68,6 +70,10 @@ struct GemmOp<QkvRope> {
       const float scale = scales[block * gemm::kStagedTokens];
 #pragma unroll
       for (float& value : values) value *= scale;
+      if (biases != nullptr) {
+#pragma unroll
+        for (uint32_t i = 0; i < kUnitRows; ++i) values[i] = with_bias(values[i], biases + i);
+      }
       store(cache + place_in_cache(op, first.head, places[block * gemm::kStagedTokens]), values);
     });
   }
@@ -86,6 +92,7 @@ struct GemmOp<QkvRope> {
     const uint32_t* places = work.places[tile.buffer] + mine.token;
     const float* cosines = tensor<&QkvRope::rope, const float>(*role.slot) + pair;
     const uint32_t channel = pair + (high ? op.head_dim / 2 : 0);
+    const uint16_t* const biases = biases_of(role, op, first, pair);
     const bool is_query = first.part == QkvPart::kQ;
     uint16_t* const to =
         channel + (is_query ? tensor<&QkvRope::q, uint16_t>(*role.slot) + size_t{first.head} * op.head_dim
@@ -105,7 +112,11 @@ struct GemmOp<QkvRope> {
         const float cosine[kPairs] = {c.x, c.y, c.z, c.w}, sine[kPairs] = {s.x, s.y, s.z, s.w};
 #pragma unroll
         for (uint32_t i = 0; i < kPairs; ++i) {
-          const float a = of_unit[i] * scale, b = of_unit[i + kPairs] * scale;
+          float a = of_unit[i] * scale, b = of_unit[i + kPairs] * scale;
+          if (biases != nullptr) {
+            a = with_bias(a, biases + u * kPairs + i);
+            b = with_bias(b, biases + op.head_dim / 2 + u * kPairs + i);
+          }
           // The host rounds each product and the sum: no fused multiply-add.
           values[u * kPairs + i] = high ? __fadd_rn(__fmul_rn(b, cosine[i]), __fmul_rn(a, sine[i]))
                                         : __fsub_rn(__fmul_rn(a, cosine[i]), __fmul_rn(b, sine[i]));
@@ -117,6 +128,20 @@ struct GemmOp<QkvRope> {
     });
   }
 
+  // Of a head's channels from `channel` on; null where there are none.
+  template <class Role>
+  static __device__ __forceinline__ const uint16_t* biases_of(const Role& role, const QkvRope& op,
+                                                              const QkvUnit& u, uint32_t channel) {
+    if (!has_biases(op)) return nullptr;
+    const uint16_t* const biases =
+        u.part == QkvPart::kQ   ? tensor<&QkvRope::q_bias, const uint16_t>(*role.slot)
+        : u.part == QkvPart::kK ? tensor<&QkvRope::k_bias, const uint16_t>(*role.slot)
+                                : tensor<&QkvRope::v_bias, const uint16_t>(*role.slot);
+    return biases + u.head * op.head_dim + channel;
+  }
+  static __device__ __forceinline__ float with_bias(float value, const uint16_t* bf16) {
+    return __fadd_rn(value, __uint_as_float(uint32_t{__ldg(bf16)} << 16));
+  }
   static __device__ __forceinline__ size_t place_in_cache(const QkvRope& op, uint32_t head, uint32_t place) {
     return kv_offset(place / kKvBlockTokens, head, place % kKvBlockTokens, op.kv_heads, op.head_dim);
   }

@@ -46,6 +46,20 @@ void rotate(const QkvRope& op, const HostMemory& m, const QkvUnit& u, uint32_t p
   }
 }
 
+void add_biases(const QkvRope& op, const HostMemory& m, Local& l) {
+  if (!has_biases(op)) return;
+  const size_t row_stride = size_t{op.num_units} * kUnitRows;
+  for (uint32_t n = 0; n < op.num_units; ++n) {
+    const QkvUnit u = qkv_unit(op, op.first_unit + n);
+    const TensorId biases = u.part == QkvPart::kQ ? op.q_bias : u.part == QkvPart::kK ? op.k_bias : op.v_bias;
+    const uint16_t* head = m.data<const uint16_t>(biases) + size_t{u.head} * op.head_dim;
+    for (size_t r = 0; r < l.rows.size(); ++r) {
+      float* out = l.y.data() + r * row_stride + size_t{n} * kUnitRows;
+      for (uint32_t i = 0; i < kUnitRows; ++i) out[i] += bf16_to_float(head[channel_of(op, u, i)]);
+    }
+  }
+}
+
 void rotate_units(const QkvRope& op, const HostMemory& m, Local& l) {
   const size_t row_stride = size_t{op.num_units} * kUnitRows;
   for (uint32_t n = 0; n < op.num_units; ++n) {
@@ -70,6 +84,7 @@ void compute(const QkvRope& op, const HostMemory& m, Local& l) {
     }
   }
   scale_rows(l.scales, l.y);
+  add_biases(op, m, l);
   rotate_units(op, m, l);
 }
 

@@ -41,6 +41,9 @@ struct QkvRope {
   uint32_t first_row = 0;
   uint32_t num_rows;
   uint32_t square_cols = kSquareColsOfMatvec;
+  TensorId q_bias = {};  // all three the same tensor, whichever: there are no biases
+  TensorId k_bias = {};
+  TensorId v_bias = {};
 
   template <class V>
   static constexpr void fields(V&& v) {
@@ -69,8 +72,18 @@ struct QkvRope {
     v(&QkvRope::num_rows, "num_rows", "rows of the pass");
     v(&QkvRope::square_cols, "square_cols", "columns whose squares are added up together: 8 or 64");
     v(&QkvRope::max_sequences, "max_sequences", "sequences of a state: its slots");
+    v(&QkvRope::q_bias, "q_bias",
+      "in [1, q_heads * head_dim] bf16, added before RoPE; none where all three are one");
+    v(&QkvRope::k_bias, "k_bias",
+      "in [1, kv_heads * head_dim] bf16, added before RoPE; none where all three are one");
+    v(&QkvRope::v_bias, "v_bias",
+      "in [1, kv_heads * head_dim] bf16, added before RoPE; none where all three are one");
   }
 };
+
+constexpr bool has_biases(const QkvRope& op) {
+  return op.q_bias != op.k_bias;  // check() sees to the third
+}
 
 enum class QkvPart : uint8_t { kQ, kK, kV };
 
@@ -129,6 +142,11 @@ inline void footprint(const QkvRope& op, const StateView* state, FootprintBuilde
   f.read<&QkvRope::rope>({0, op.max_context, 0, op.head_dim});
   f.pass_rows<&QkvRope::rows>();
   f.read<&QkvRope::block_table>({0, op.max_sequences, 0, blocks_for_tokens(op.max_context)});
+  if (has_biases(op)) {
+    f.read<&QkvRope::q_bias>({0, 1, 0, uint64_t{op.q_heads} * op.head_dim});
+    f.read<&QkvRope::k_bias>({0, 1, 0, uint64_t{op.kv_heads} * op.head_dim});
+    f.read<&QkvRope::v_bias>({0, 1, 0, uint64_t{op.kv_heads} * op.head_dim});
+  }
   const uint32_t units_per_head = op.head_dim / kUnitRows;
   const uint32_t pairs = kUnitRows / 2;
   for (uint32_t unit = op.first_unit, last = op.first_unit + op.num_units; unit < last;) {
@@ -171,6 +189,26 @@ inline PageNeed pages(const QkvRope&) {
   return {.pinned = 0, .streaming = 1};
 }  // a page of weights at a time
 
+namespace qkv_detail {
+
+// Three of their own, or three times the same tensor.
+inline void check_biases(const QkvRope& op, OperandCheck& c, uint64_t q_rows, uint64_t kv_rows) {
+  const TensorId q = op.q_bias, k = op.k_bias, v = op.v_bias;
+  if (q != k && k != v && q != v) {
+    c.tensor("q_bias", q, DType::kBF16, TensorKind::kWeight, 1, q_rows);
+    c.tensor("k_bias", k, DType::kBF16, TensorKind::kWeight, 1, kv_rows);
+    c.tensor("v_bias", v, DType::kBF16, TensorKind::kWeight, 1, kv_rows);
+    return;
+  }
+  constexpr const char* kNone = "the same tensor as the other two, for no biases";
+  c.require(k != v || q == k, "q_bias", q.index, kNone);
+  c.require(q != v || k == q, "k_bias", k.index, kNone);
+  c.require(q != k || v == q, "v_bias", v.index, kNone);
+  c.require(c.tensor_rows(q) > 0, "q_bias", q.index, "a tensor of the program");
+}
+
+}  // namespace qkv_detail
+
 inline void check(const QkvRope& op, OperandCheck& c) {
   c.pass_rows(op.rows, op.max_rows);
   c.rows_of_pass(op.first_row, op.num_rows, op.max_rows);
@@ -191,6 +229,7 @@ inline void check(const QkvRope& op, OperandCheck& c) {
   c.tensor("wq", op.wq, DType::kBF16, TensorKind::kWeight, q_rows, op.hidden);
   c.tensor("wk", op.wk, DType::kBF16, TensorKind::kWeight, kv_rows, op.hidden);
   c.tensor("wv", op.wv, DType::kBF16, TensorKind::kWeight, kv_rows, op.hidden);
+  qkv_detail::check_biases(op, c, q_rows, kv_rows);
   c.tensor("rope", op.rope, DType::kF32, TensorKind::kConstant, op.max_context, op.head_dim);
   c.block_table(op.block_table, op.max_sequences, op.max_context);
   c.activation("q", op.q, DType::kBF16, op.max_rows, q_rows);

@@ -17,7 +17,7 @@ using Limits = ConfigLimits;
 
 // GGUF's names of architectures, under which the fields are filed. The same words are config.json's
 // model_type.
-constexpr std::string_view kArchitectures[] = {"llama", "qwen2", "qwen3"};
+constexpr std::string_view kArchitectures[] = {"llama", "qwen2"};
 
 constexpr const char* kArchitectureKey = "general.architecture";
 constexpr const char* kEmbeddingTensor = "token_embd.weight";
@@ -57,8 +57,7 @@ class ArchitectureFields {
   static std::string architecture(const GgufFields& fields) {
     std::string name(fields.text(kArchitectureKey));
     if (std::ranges::find(kArchitectures, name) == std::end(kArchitectures)) {
-      fields.fail(kArchitectureKey,
-                  fmt::format("found {}, supported are llama, qwen2 and qwen3", in_quotes(name)));
+      fields.fail(kArchitectureKey, fmt::format("found {}, supported are llama and qwen2", in_quotes(name)));
     }
     return name;
   }
@@ -81,8 +80,9 @@ void check_options(const ArchitectureFields& fields) {
 
 void add_heads(const ArchitectureFields& fields, json& config) {
   config["num_attention_heads"] = fields.integer("attention.head_count", Limits::kMaxHeads);
-  if (fields.has("attention.head_count_kv"))
-    config["num_key_value_heads"] = fields.integer("attention.head_count_kv", Limits::kMaxHeads);
+  config["num_key_value_heads"] = fields.has("attention.head_count_kv")
+                                      ? fields.integer("attention.head_count_kv", Limits::kMaxHeads)
+                                      : fields.integer("attention.head_count", Limits::kMaxHeads);
   const auto rotated = fields.find_integer("rope.dimension_count", Limits::kMaxHiddenSize);
   const auto key_length = fields.find_integer("attention.key_length", Limits::kMaxHiddenSize);
   const auto value_length = fields.find_integer("attention.value_length", Limits::kMaxHiddenSize);

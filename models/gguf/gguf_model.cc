@@ -20,6 +20,12 @@ class GgufModel final : public ModelFiles {
 
   std::shared_ptr<const Model> model() const override { return model_; }
   std::filesystem::path path() const override { return files_->path(); }
+  const char* format() const override { return "GGUF"; }
+  int64_t stored_bytes() const override {
+    int64_t bytes = 0;
+    for (const GgufTensor* tensor : files_->tensors()) bytes += static_cast<int64_t>(tensor->bytes.size());
+    return bytes;
+  }
   bool has_tokenizer() const override { return has_gguf_tokenizer(files_->fields()); }
   Tokenizer tokenizer() const override { return read_gguf_tokenizer(files_->fields()); }
   std::filesystem::path tokenizer_path() const override { return files_->path(); }

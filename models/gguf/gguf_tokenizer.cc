@@ -12,6 +12,7 @@
 
 #include "models/gguf/pre_tokenizers.h"
 #include "models/jinja/template.h"
+#include "models/tokenizer/sentencepiece.h"
 #include "models/tokenizer/utf8.h"
 #include "models/tokenizer/vocabulary.h"
 #include "vm/base/json_file.h"
@@ -26,21 +27,16 @@ constexpr const char* kPreKey = "tokenizer.ggml.pre";
 constexpr const char* kTokensKey = "tokenizer.ggml.tokens";
 constexpr const char* kTypesKey = "tokenizer.ggml.token_type";
 constexpr const char* kMergesKey = "tokenizer.ggml.merges";
+constexpr const char* kScoresKey = "tokenizer.ggml.scores";
+constexpr const char* kAddSpaceKey = "tokenizer.ggml.add_space_prefix";
 constexpr const char* kAddBosKey = "tokenizer.ggml.add_bos_token";
 constexpr const char* kAddEosKey = "tokenizer.ggml.add_eos_token";
 constexpr const char* kBosKey = "tokenizer.ggml.bos_token_id";
 constexpr const char* kEosKey = "tokenizer.ggml.eos_token_id";
 constexpr const char* kTemplateKey = "tokenizer.chat_template";
 
-// llama.cpp's numbers (enum llama_token_type).
-enum class TokenType : int64_t {
-  kNormal = 1,
-  kUnknown = 2,
-  kControl = 3,
-  kUserDefined = 4,
-  kUnused = 5,
-  kByte = 6
-};
+// llama.cpp's numbers (enum llama_token_type) are SentencePiece's.
+using TokenType = SentencePiece::Type;
 
 // The tokens and what they are, checked.
 class Tokens {
@@ -67,8 +63,12 @@ class Tokens {
   }
   // Of a field that names a token.
   std::optional<std::string> named(const char* key) const {
-    const auto id = fields_.find_integer(key, 0, static_cast<int64_t>(texts_.size()) - 1);
+    const auto id = named_id(key);
     return id ? std::optional(text(static_cast<std::size_t>(*id))) : std::nullopt;
+  }
+  std::optional<std::int32_t> named_id(const char* key) const {
+    const auto id = fields_.find_integer(key, 0, static_cast<int64_t>(texts_.size()) - 1);
+    return id ? std::optional(static_cast<std::int32_t>(*id)) : std::nullopt;
   }
 
  private:
@@ -153,10 +153,28 @@ Tokenizer read_byte_level(const GgufFields& fields) {
   json tree = {{"model", {{"type", "BPE"}, {"ignore_merges", pre.ignore_merges}}},
                {"pre_tokenizer", json::parse(pre.json)},
                {"decoder", {{"type", "ByteLevel"}}}};
+  if (pre.nfc) tree["normalizer"] = {{"type", "NFC"}};
   add_tokens(tokens, fields, tree);
   add_merges(fields, tree);
   add_around(fields, tokens, pre.adds_bos, tree);
   return Tokenizer::from_trees(tree, named_tokens(tokens), fields.source() + ": tokenizer");
+}
+
+Tokenizer read_sentencepiece(const GgufFields& fields) {
+  const Tokens tokens(fields);
+  const std::vector<float> scores = fields.floats(kScoresKey);
+  if (scores.size() != tokens.size())
+    fields.fail(kScoresKey, fmt::format("{} scores for {} tokens", scores.size(), tokens.size()));
+  SentencePieceModel model;
+  model.source = fields.source() + ": tokenizer";
+  for (std::size_t id = 0; id < tokens.size(); ++id)
+    model.pieces.push_back({tokens.text(id), scores[id], tokens.type(id)});
+  model.bos = tokens.named_id(kBosKey);
+  model.eos = tokens.named_id(kEosKey);
+  model.adds_space = fields.boolean_or(kAddSpaceKey, true);
+  model.adds_bos = fields.boolean_or(kAddBosKey, true);
+  model.adds_eos = fields.boolean_or(kAddEosKey, false);
+  return make_sentencepiece_tokenizer(model);
 }
 
 }  // namespace
@@ -168,7 +186,8 @@ bool has_gguf_tokenizer(const GgufFields& fields) {
 Tokenizer read_gguf_tokenizer(const GgufFields& fields) {
   const std::string_view model = fields.text(kModelKey);
   if (model == "gpt2") return read_byte_level(fields);
-  fields.fail(kModelKey, fmt::format("{} is not supported (gpt2 is)", in_quotes(model)));
+  if (model == "llama") return read_sentencepiece(fields);
+  fields.fail(kModelKey, fmt::format("{} is not supported (gpt2 and llama are)", in_quotes(model)));
 }
 
 ChatTemplate read_gguf_chat_template(const GgufFields& fields, const Tokenizer& tokenizer) {

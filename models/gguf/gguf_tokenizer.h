@@ -9,8 +9,8 @@ namespace serval {
 
 bool has_gguf_tokenizer(const GgufFields& fields);
 
-// tokenizer.ggml.model "gpt2", byte-level BPE, with a pre-tokenizer (tokenizer.ggml.pre) that is known.
-// Throws Error(kRuntime) with one line that names the file and the field.
+// tokenizer.ggml.model "gpt2", byte-level BPE, with a pre-tokenizer (tokenizer.ggml.pre) that is known, or
+// "llama", SentencePiece's BPE. Throws Error(kRuntime) with one line that names the file and the field.
 Tokenizer read_gguf_tokenizer(const GgufFields& fields);
 
 // tokenizer.chat_template. Throws, naming the choices, where there is none, and as ChatTemplate::of_text().

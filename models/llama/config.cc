@@ -1,6 +1,7 @@
 #include "models/llama/config.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "fmt/format.h"
 
@@ -102,7 +103,33 @@ std::unique_ptr<Model> read_config(const JsonFields& fields) {
   return model;
 }
 
-constexpr Architecture kArchitectures[] = {{"llama", "LlamaForCausalLM", read_config}};
+// transformers has other defaults for other architectures; all published files have these.
+void require_fields(const JsonFields& fields, std::initializer_list<const char*> keys) {
+  for (const char* key : keys)
+    if (!fields.has(key)) fields.fail(key, "missing");
+}
+
+// Mistral: a window over the last 4096 tokens unless the file says otherwise, as all since version 0.2 do.
+std::unique_ptr<Model> read_mistral(const JsonFields& fields) {
+  require_fields(fields, {"num_key_value_heads", "max_position_embeddings"});
+  if (!fields.mentions("sliding_window"))
+    fields.fail("sliding_window", "missing, which means 4096; supported is null");
+  return read_config(fields);
+}
+
+// Qwen2 and Qwen2.5: biases that no field states, and windows that none of the published sizes uses.
+std::unique_ptr<Model> read_qwen2(const JsonFields& fields) {
+  require_fields(fields, {"num_key_value_heads", "max_position_embeddings"});
+  if (fields.boolean_or("use_sliding_window", false))
+    fields.fail("use_sliding_window", "found true, supported is false");
+  std::unique_ptr<Model> model = read_config(fields);
+  static_cast<LlamaConfig&>(*model).qkv_bias = true;
+  return model;
+}
+
+constexpr Architecture kArchitectures[] = {{"llama", "LlamaForCausalLM", read_config},
+                                           {"mistral", "MistralForCausalLM", read_mistral},
+                                           {"qwen2", "Qwen2ForCausalLM", read_qwen2}};
 
 }  // namespace
 

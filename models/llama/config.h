@@ -30,6 +30,7 @@ struct LlamaConfig final : Model {
   double rms_norm_eps = 0;
   double rope_theta = 0;
   std::optional<Llama3RopeScaling> rope_scaling;
+  bool qkv_bias = false;  // Q, K and V have biases, the output projection has none
 
   std::vector<WeightSpec> weights() const override;
   std::vector<ModelConstant> constants(uint32_t context) const override;

@@ -306,6 +306,11 @@ void Builder::qkv_rope(uint16_t layer, const std::string& prefix, TensorId k_cac
              .max_sequences = options_.sequences,
              .num_rows = options_.rows,
              .square_cols = square_cols_};
+  if (config_.qkv_bias) {
+    op.q_bias = weight(prefix + "self_attn.q_proj.bias");
+    op.k_bias = weight(prefix + "self_attn.k_proj.bias");
+    op.v_bias = weight(prefix + "self_attn.v_proj.bias");
+  }
   add_units(fmt::format("layer {} qkv_rope", layer), op, (q_rows_ + 2 * kv_rows_) / kUnitRows, kGemmUnits,
             options_.rows, layer);
 }
@@ -501,6 +506,9 @@ std::vector<WeightSpec> llama_weights(const LlamaConfig& config) {
   const auto norm = [&](const char* name) {
     specs.push_back({.name = prefix + name, .kind = WeightKind::kNorm, .rows = 1, .cols = hidden});
   };
+  const auto bias = [&](const char* name, int64_t size) {
+    specs.push_back({.name = prefix + name, .kind = WeightKind::kBias, .rows = 1, .cols = size});
+  };
   matrix(llama_tensor::kEmbedding, config.vocab_size, hidden);
   specs.back().gathered = !config.tie_word_embeddings;
   if (config.tie_word_embeddings) specs.back().other_name = llama_tensor::kLmHead;
@@ -510,6 +518,11 @@ std::vector<WeightSpec> llama_weights(const LlamaConfig& config) {
     matrix("self_attn.q_proj.weight", query, hidden, RowOrder::kRotaryPairs);
     matrix("self_attn.k_proj.weight", key_value, hidden, RowOrder::kRotaryPairs);
     matrix("self_attn.v_proj.weight", key_value, hidden);
+    if (config.qkv_bias) {
+      bias("self_attn.q_proj.bias", query);
+      bias("self_attn.k_proj.bias", key_value);
+      bias("self_attn.v_proj.bias", key_value);
+    }
     matrix("self_attn.o_proj.weight", hidden, query);
     norm("post_attention_layernorm.weight");
     matrix("mlp.gate_proj.weight", intermediate, hidden);

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "models/tokenizer/utf8.h"
 #include "vm/base/error.h"
 #include "vm/base/json_file.h"
 
@@ -21,13 +22,12 @@ void refuse_text(const JsonField& model, std::string_view key, std::string_view 
 
 }  // namespace
 
-Bpe::Bpe(const JsonField& model, const Vocabulary& vocabulary) : vocabulary_(vocabulary) {
-  constexpr std::string_view kOnlyByteLevel = "not supported: only byte-level BPE is";
+Bpe::Bpe(const JsonField& model, const Vocabulary& vocabulary, std::optional<std::vector<BpeMerge>> merges)
+    : vocabulary_(vocabulary) {
+  constexpr std::string_view kOnlyByteLevel = "not supported: only BPE, byte-level or with byte_fallback, is";
   if (const auto type = model.find("type"); type && type->text() != "BPE") {
     type->fail(fmt::format("{} is {}", in_quotes(type->text()), kOnlyByteLevel));
   }
-  if (model.flag("byte_fallback", false))
-    model.at("byte_fallback").fail(fmt::format("true is {}", kOnlyByteLevel));
   refuse_text(model, "continuing_subword_prefix", kOnlyByteLevel);
   refuse_text(model, "end_of_word_suffix", kOnlyByteLevel);
   if (const auto dropout = model.find("dropout"); dropout && dropout->number() != 0) {
@@ -40,25 +40,41 @@ Bpe::Bpe(const JsonField& model, const Vocabulary& vocabulary) : vocabulary_(voc
     if (!id) unknown->fail(fmt::format("{} is not in model.vocab", in_quotes(unknown->text())));
     unknown_ = *id;
   }
+  read_byte_tokens(model);
+  if (merges) {
+    merges_ = *std::move(merges);
+    index_merges();
+  } else {
+    read_merges(model.at("merges"));
+  }
+}
+
+void Bpe::read_byte_tokens(const JsonField& model) {
+  const bool by_bytes = vocabulary_.spelling() == TokenSpelling::kByteLevel;
   for (std::size_t byte = 0; byte < byte_tokens_.size(); ++byte) {
     const char c = static_cast<char>(byte);
-    byte_tokens_[byte] = vocabulary_.find_word({&c, 1}).value_or(kNone);
+    const std::string written = by_bytes ? std::string(1, c) : fmt::format("<0x{:02X}>", byte);
+    byte_tokens_[byte] = vocabulary_.find_word(written).value_or(kNone);
+    if (!by_bytes && byte_tokens_[byte] == kNone)
+      model.at("vocab").fail(fmt::format("has no token {}, which byte_fallback needs", written));
   }
-  read_merges(model.at("merges"));
 }
 
 void Bpe::read_merges(const JsonField& list) {
   merges_.reserve(list.size());
   for (std::size_t rank = 0; rank < list.size(); ++rank) merges_.push_back(read_merge(list, rank));
-
-  const auto key = [](const Merge& m) { return std::tuple(m.left, m.right, m.rank); };
-  std::sort(merges_.begin(), merges_.end(), [&](const Merge& a, const Merge& b) { return key(a) < key(b); });
+  index_merges();
   for (std::size_t i = 1; i < merges_.size(); ++i) {
     const Merge &a = merges_[i - 1], &b = merges_[i];
     if (a.left == b.left && a.right == b.right) {
       list.element(b.rank).fail(fmt::format("the same pair as merge {}", a.rank));
     }
   }
+}
+
+void Bpe::index_merges() {
+  const auto key = [](const Merge& m) { return std::tuple(m.left, m.right, m.rank); };
+  std::sort(merges_.begin(), merges_.end(), [&](const Merge& a, const Merge& b) { return key(a) < key(b); });
   first_with_left_.assign(vocabulary_.size() + 1, 0);
   for (const Merge& merge : merges_) ++first_with_left_[merge.left + 1];
   for (std::size_t i = 1; i < first_with_left_.size(); ++i) first_with_left_[i] += first_with_left_[i - 1];
@@ -105,17 +121,11 @@ const Bpe::Merge* Bpe::find_merge(std::int32_t left, std::int32_t right, const T
 // A word while it is merged: symbols in a doubly linked list, and a heap of the merges that could be done.
 class Bpe::Word {
  public:
-  Word(const Bpe& bpe, std::string_view bytes, const TokenFilter& filter) : bpe_(bpe), filter_(filter) {
-    bool after_unknown = false;
-    for (const char c : bytes) {
-      const std::int32_t token = bpe.byte_tokens_[static_cast<unsigned char>(c)];
-      const bool unknown = token == kNone;
-      if (!unknown) {
-        append(token);
-      } else if (bpe.unknown_ != kNone && !(bpe.fuse_unknown_ && after_unknown)) {
-        append(bpe.unknown_);
-      }
-      after_unknown = unknown;
+  Word(const Bpe& bpe, std::string_view text, const TokenFilter& filter) : bpe_(bpe), filter_(filter) {
+    if (bpe.vocabulary_.spelling() == TokenSpelling::kByteLevel) {
+      append_bytes(text);
+    } else {
+      append_characters(text);
     }
   }
 
@@ -151,6 +161,32 @@ class Bpe::Word {
     }
   };
   using Heap = std::priority_queue<Candidate, std::vector<Candidate>, Later>;
+
+  void append_bytes(std::string_view bytes) {
+    bool after_unknown = false;
+    for (const char c : bytes) {
+      const std::int32_t token = bpe_.byte_tokens_[static_cast<unsigned char>(c)];
+      const bool unknown = token == kNone;
+      if (!unknown) {
+        append(token);
+      } else if (bpe_.unknown_ != kNone && !(bpe_.fuse_unknown_ && after_unknown)) {
+        append(bpe_.unknown_);
+      }
+      after_unknown = unknown;
+    }
+  }
+
+  void append_characters(std::string_view text) {
+    while (!text.empty()) {
+      const std::string_view character = text.substr(0, utf8_first(text).bytes);
+      if (const auto token = bpe_.vocabulary_.find_word(character)) {
+        append(*token);
+      } else {
+        append_bytes(character);
+      }
+      text.remove_prefix(character.size());
+    }
+  }
 
   void append(std::int32_t token) {
     const auto position = static_cast<std::int32_t>(symbols_.size());

@@ -9,8 +9,9 @@
 
 namespace serval {
 
-// What push() and flush() return, joined, is Tokenizer::decode of all the ids; each return is valid UTF-8 on
-// its own. For one sequence and one thread.
+// What push() and flush() return, joined, is Tokenizer::decode of all the ids, with the space that this
+// leaves out at the beginning: the ids continue a text. Each return is valid UTF-8 on its own. For one
+// sequence and one thread.
 class StreamDecoder {
  public:
   StreamDecoder(Tokenizer tokenizer, bool skip_special_tokens);

@@ -9,8 +9,10 @@
 #include "models/tokenizer/added_tokens.h"
 #include "models/tokenizer/bpe.h"
 #include "models/tokenizer/json_field.h"
+#include "models/tokenizer/normalizer.h"
 #include "models/tokenizer/post_processor.h"
 #include "models/tokenizer/pre_tokenizer.h"
+#include "models/tokenizer/sentencepiece.h"
 #include "models/tokenizer/utf8.h"
 #include "models/tokenizer/vocabulary.h"
 #include "vm/base/error.h"
@@ -19,17 +21,75 @@
 namespace serval {
 namespace {
 
-// Fails unless `step` and everything inside it (a Sequence has its steps in `list_key`) is of the type
-// `known`, which may be empty: then nothing but empty sequences is.
-void require_only(const JsonField& step, std::string_view list_key, std::string_view known) {
+// Calls fn(step) for a step and, of a Sequence, for everything inside it, which lies in `list_key`.
+template <class Fn>
+void for_each_step(const JsonField& step, std::string_view list_key, Fn&& fn) {
+  if (step.at("type").text() != "Sequence") return fn(step);
+  const JsonField list = step.at(list_key);
+  for (std::size_t i = 0; i < list.size(); ++i) for_each_step(list.element(i), list_key, fn);
+}
+
+[[noreturn]] void refuse_type(const JsonField& step, std::string_view supported) {
   const JsonField type = step.at("type");
-  if (type.text() == "Sequence") {
-    const JsonField list = step.at(list_key);
-    for (std::size_t i = 0; i < list.size(); ++i) require_only(list.element(i), list_key, known);
-  } else if (type.text() != known) {
-    const std::string only = known.empty() ? "none is" : fmt::format("{} is", known);
-    type.fail(fmt::format("{} is not supported ({})", in_quotes(type.text()), only));
+  type.fail(fmt::format("{} is not supported ({})", in_quotes(type.text()), supported));
+}
+
+void check_byte_level_decoder(const JsonField& decoder) {
+  for_each_step(decoder, "decoders", [](const JsonField& step) {
+    if (step.at("type").text() != "ByteLevel") refuse_type(step, "ByteLevel is");
+  });
+}
+
+// Whether a space at the beginning is left out. U+2581 becomes a space in any case.
+bool read_sentencepiece_decoder(const JsonField& decoder) {
+  bool strips = false;
+  for_each_step(decoder, "decoders", [&](const JsonField& step) {
+    const std::string& type = step.at("type").text();
+    if (type == "Strip") {
+      const bool one_space = step.at("content").text() == " " &&
+                             step.at("start").integer(0, INT32_MAX) == 1 &&
+                             step.at("stop").integer(0, INT32_MAX) == 0;
+      if (!one_space) step.fail("supported is one space at the start");
+      strips = true;
+    } else if (type == "Replace") {
+      if (step.at("pattern").at("String").text() != kWrittenSpace || step.at("content").text() != " ")
+        step.fail("supported is U+2581 to a space");
+    } else if (type == "Metaspace") {
+      const auto scheme = step.find("prepend_scheme");
+      strips = !scheme || scheme->text() != "never";
+    } else if (type != "ByteFallback" && type != "Fuse") {
+      refuse_type(step, "Sequence, Replace, ByteFallback, Fuse, Strip and Metaspace are");
+    }
+  });
+  return strips;
+}
+
+TokenSpelling spelling_of(const JsonField& tokenizer) {
+  const bool byte_fallback = tokenizer.at("model").flag("byte_fallback", false);
+  return byte_fallback ? TokenSpelling::kSentencePiece : TokenSpelling::kByteLevel;
+}
+
+Normalizer read_normalizer(const JsonField& tokenizer, const Vocabulary& vocabulary) {
+  const auto field = tokenizer.find("normalizer");
+  Normalizer normalizer = field ? Normalizer(*field) : Normalizer();
+  const auto pre_tokenizer = tokenizer.find("pre_tokenizer");
+  if (vocabulary.spelling() == TokenSpelling::kSentencePiece && pre_tokenizer)
+    normalizer.add_metaspace(*pre_tokenizer);
+  if (!normalizer.changes_text()) return normalizer;
+  for (const AddedToken& token : vocabulary.added_tokens()) {
+    if (token.normalized && !token.special) {
+      tokenizer.at("added_tokens")
+          .fail(fmt::format("{} is normalized, which is not supported beside a normalizer",
+                            in_quotes(token.content)));
+    }
   }
+  return normalizer;
+}
+
+// SentencePiece's way merges over the whole text.
+std::optional<PreTokenizer> read_pre_tokenizer(const JsonField& tokenizer, TokenSpelling spelling) {
+  if (spelling == TokenSpelling::kSentencePiece) return std::nullopt;
+  return PreTokenizer(tokenizer.at("pre_tokenizer"));
 }
 
 PostProcessor read_post_processor(const JsonField& tokenizer, const Vocabulary& vocabulary) {
@@ -48,17 +108,36 @@ std::optional<std::int32_t> read_named_token(const JsonField& config, std::strin
   return id;
 }
 
+// tokenizer.model, and from tokenizer_config.json whether BOS and EOS go around a text.
+Tokenizer load_sentencepiece(const std::filesystem::path& model_dir) {
+  const std::string path = (model_dir / "tokenizer.model").string();
+  SentencePieceModel model = parse_sentencepiece_file(read_text_file(path, kMaxTokenizerFileBytes), path);
+  const auto config_path = model_dir / "tokenizer_config.json";
+  if (std::filesystem::exists(config_path)) {
+    const nlohmann::json tree = parse_json_file(config_path, kMaxTokenizerFileBytes);
+    const JsonField config(tree, config_path.string());
+    model.adds_bos = config.flag("add_bos_token", model.adds_bos);
+    model.adds_eos = config.flag("add_eos_token", model.adds_eos);
+  }
+  return make_sentencepiece_tokenizer(model);
+}
+
 }  // namespace
 
 struct Tokenizer::Tables {
-  Tables(const JsonField& tokenizer, const std::optional<JsonField>& config)
-      : vocabulary(tokenizer),
+  Tables(const JsonField& tokenizer, const std::optional<JsonField>& config,
+         std::optional<std::vector<BpeMerge>> merges = std::nullopt)
+      : vocabulary(tokenizer, spelling_of(tokenizer)),
         added_tokens(vocabulary.added_tokens()),
-        pre_tokenizer(tokenizer.at("pre_tokenizer")),
-        bpe(tokenizer.at("model"), vocabulary),
+        normalizer(read_normalizer(tokenizer, vocabulary)),
+        pre_tokenizer(read_pre_tokenizer(tokenizer, vocabulary.spelling())),
+        bpe(tokenizer.at("model"), vocabulary, std::move(merges)),
         post_processor(read_post_processor(tokenizer, vocabulary)) {
-    if (const auto normalizer = tokenizer.find("normalizer")) require_only(*normalizer, "normalizers", "");
-    require_only(tokenizer.at("decoder"), "decoders", "ByteLevel");
+    if (vocabulary.spelling() == TokenSpelling::kSentencePiece) {
+      strips_space = read_sentencepiece_decoder(tokenizer.at("decoder"));
+    } else {
+      check_byte_level_decoder(tokenizer.at("decoder"));
+    }
     if (!config) return;
     bos = read_named_token(*config, "bos_token", vocabulary);
     eos = read_named_token(*config, "eos_token", vocabulary);
@@ -69,13 +148,18 @@ struct Tokenizer::Tables {
 
   Vocabulary vocabulary;
   AddedTokenFinder added_tokens;
-  PreTokenizer pre_tokenizer;
+  Normalizer normalizer;
+  std::optional<PreTokenizer> pre_tokenizer;
   Bpe bpe;
   PostProcessor post_processor;
+  bool strips_space = false;  // decoding leaves out a space at the beginning
   std::optional<std::int32_t> bos, eos;
 };
 
 Tokenizer Tokenizer::load(const std::filesystem::path& model_dir) {
+  if (!std::filesystem::exists(model_dir / "tokenizer.json") &&
+      std::filesystem::exists(model_dir / "tokenizer.model"))
+    return load_sentencepiece(model_dir);
   const auto path = model_dir / "tokenizer.json";
   const auto config_path = model_dir / "tokenizer_config.json";
   const nlohmann::json tree = parse_json_file(path, kMaxTokenizerFileBytes);
@@ -96,8 +180,9 @@ Tokenizer Tokenizer::from_json(std::string_view tokenizer_text, std::string_view
 }
 
 Tokenizer Tokenizer::from_trees(const nlohmann::json& tokenizer, const nlohmann::json& config,
-                                const std::string& source) {
-  return Tokenizer(std::make_shared<const Tables>(JsonField(tokenizer, source), JsonField(config, source)));
+                                const std::string& source, std::optional<std::vector<BpeMerge>> merges) {
+  return Tokenizer(std::make_shared<const Tables>(JsonField(tokenizer, source), JsonField(config, source),
+                                                  std::move(merges)));
 }
 
 std::vector<std::int32_t> Tokenizer::encode_text(std::string_view text, const TokenFilter& filter,
@@ -114,8 +199,15 @@ std::vector<std::int32_t> Tokenizer::encode_text(std::string_view text, const To
       ids.push_back(*segment.token);
       continue;
     }
+    std::string changed;
+    const bool at_begin = segment.text.data() == text.data();
+    const std::string_view normal = tables_->normalizer.apply(segment.text, at_begin, &changed);
+    if (!tables_->pre_tokenizer) {
+      tables_->bpe.encode(normal, filter, &ids);
+      continue;
+    }
     std::deque<std::string> storage;
-    for (const std::string_view word : tables_->pre_tokenizer.split(segment.text, &storage)) {
+    for (const std::string_view word : tables_->pre_tokenizer->split(normal, &storage)) {
       tables_->bpe.encode(word, filter, &ids);
     }
   }
@@ -158,8 +250,10 @@ std::string Tokenizer::decode(std::span<const std::int32_t> ids, bool skip_speci
   for (const std::int32_t id : ids) {
     if (!skip_special_tokens || !is_special(id)) bytes += token_bytes(id);
   }
+  std::string_view text = bytes;
+  if (tables_->strips_space && text.starts_with(' ')) text.remove_prefix(1);
   std::string repaired;
-  return std::string(utf8_lossy(bytes, &repaired));
+  return std::string(utf8_lossy(text, &repaired));
 }
 
 std::string_view Tokenizer::token_bytes(std::int32_t id) const {

@@ -1,6 +1,8 @@
-// Text to token ids and back, as Hugging Face's `tokenizers` does it for byte-level BPE (GPT-2, Llama 3, …).
-// The format is that of tokenizer.json as `tokenizers` 0.23 writes it; fields that would change the result
-// and are not known here are refused by name, `truncation` and `padding` (they are for training) are ignored.
+// Text to token ids and back, as Hugging Face's `tokenizers` does it for byte-level BPE (GPT-2, Llama 3, …)
+// and for SentencePiece's BPE with byte fallback (Llama 2, Mistral). Added tokens are looked for in the text
+// as it is; those that are `normalized` beside a normalizer are refused, unless they are special. The format
+// is that of tokenizer.json as `tokenizers` 0.23 writes it; fields that would change the result and are not
+// known here are refused by name, `truncation` and `padding` (they are for training) are ignored.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "models/tokenizer/bpe_merge.h"
 #include "models/tokenizer/text_span.h"
 
 namespace serval {
@@ -26,8 +29,8 @@ inline constexpr std::size_t kMaxEncodedTextBytes = std::size_t{1} << 30;
 // Immutable; every member may be called from several threads at once. Copies share the tables.
 class Tokenizer {
  public:
-  // Reads tokenizer.json, and tokenizer_config.json where there is one. Throws Error(kRuntime), one line:
-  // "…/tokenizer.json: FIELD: what is wrong".
+  // Reads tokenizer.json, or tokenizer.model where there is none, and tokenizer_config.json where there is
+  // one. Throws Error(kRuntime), one line: "…/tokenizer.json: FIELD: what is wrong".
   static Tokenizer load(const std::filesystem::path& model_dir);
 
   // The same from text in memory; an empty `config_text` stands for no tokenizer_config.json.
@@ -35,8 +38,10 @@ class Tokenizer {
 
   // The same from trees: what tokenizer.json and tokenizer_config.json would have; `source` starts error
   // lines.
+  // Merges may come apart from the tree of it.
   static Tokenizer from_trees(const nlohmann::json& tokenizer, const nlohmann::json& config,
-                              const std::string& source);
+                              const std::string& source,
+                              std::optional<std::vector<BpeMerge>> merges = std::nullopt);
 
   // The ids of `text`; what is not UTF-8 in it counts as U+FFFD. Added tokens in the text, control tokens
   // among them, are recognised. With `add_special_tokens`, the tokens of the post-processor (BOS) are put
@@ -61,6 +66,7 @@ class Tokenizer {
 
   // The bytes of the tokens, joined; what is not UTF-8 in that becomes U+FFFD. Ids without a token stand for
   // nothing.
+  // Of a text that began with the space which SentencePiece puts before one, the space is left out.
   // An added token always stands for its content; `tokenizers` garbles those whose characters, such as "é",
   // are also in the byte alphabet.
   std::string decode(std::span<const std::int32_t> ids, bool skip_special_tokens) const;

@@ -1,11 +1,13 @@
 #include "models/tokenizer/vocabulary.h"
 
 #include <algorithm>
+#include <charconv>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "models/tokenizer/byte_level.h"
+#include "models/tokenizer/normalizer.h"
 #include "vm/base/json_file.h"
 
 namespace serval {
@@ -13,6 +15,25 @@ namespace {
 
 std::int32_t token_id(const JsonField& field) {
   return static_cast<std::int32_t>(field.integer(0, kMaxTokenId));
+}
+
+// "<0x0A>" is that byte, all else text.
+std::string sentencepiece_bytes(std::string_view written) {
+  constexpr std::string_view kPrefix = "<0x";
+  constexpr std::size_t kLength = 6;
+  unsigned byte = 0;
+  if (written.size() == kLength && written.starts_with(kPrefix) && written.ends_with('>')) {
+    const char* digits = written.data() + kPrefix.size();
+    const auto [end, error] = std::from_chars(digits, digits + 2, byte, 16);
+    if (error == std::errc() && end == digits + 2) return std::string(1, static_cast<char>(byte));
+  }
+  std::string text;
+  for (std::size_t at = 0; at < written.size();) {
+    const bool is_space = written.substr(at).starts_with(kWrittenSpace);
+    text += is_space ? ' ' : written[at];
+    at += is_space ? kWrittenSpace.size() : 1;
+  }
+  return text;
 }
 
 AddedToken read_added_token(const JsonField& field) {
@@ -33,7 +54,7 @@ AddedToken read_added_token(const JsonField& field) {
 
 }  // namespace
 
-Vocabulary::Vocabulary(const JsonField& tokenizer) {
+Vocabulary::Vocabulary(const JsonField& tokenizer, TokenSpelling spelling) : spelling_(spelling) {
   read_model(tokenizer.at("model").at("vocab"));
   if (const auto list = tokenizer.find("added_tokens")) read_added(*list);
 }
@@ -55,7 +76,10 @@ void Vocabulary::read_model(const JsonField& vocab) {
     const std::int32_t id = value.get<std::int32_t>();
     if (has(id)) member().fail(fmt::format("a second token with id {}", id));
     Token& token = claim(id, vocab);
-    if (auto bytes = byte_level_decode(key)) {
+    if (spelling_ == TokenSpelling::kSentencePiece) {
+      token.bytes = sentencepiece_bytes(key);
+      words_.push_back({key, id});
+    } else if (auto bytes = byte_level_decode(key)) {
       token.bytes = *bytes;
       words_.push_back({*std::move(bytes), id});
     } else {
@@ -95,6 +119,7 @@ std::optional<std::int32_t> Vocabulary::find(std::string_view written) const {
 }
 
 std::optional<std::int32_t> Vocabulary::find_in_model(std::string_view written) const {
+  if (spelling_ == TokenSpelling::kSentencePiece) return find_word(written);
   if (const auto bytes = byte_level_decode(written)) return find_word(*bytes);
   const auto foreign = foreign_.find(written);
   if (foreign == foreign_.end()) return std::nullopt;

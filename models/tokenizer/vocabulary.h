@@ -39,10 +39,16 @@ struct TokenFilter {
   }
 };
 
+// How model.vocab writes what tokens stand for: bytes as characters of an alphabet of 256 ("Ġthe"), or text
+// with U+2581 for a space, and "<0x0A>" for a byte (SentencePiece's way).
+enum class TokenSpelling { kByteLevel, kSentencePiece };
+
 // Immutable.
 class Vocabulary {
  public:
-  explicit Vocabulary(const JsonField& tokenizer);
+  Vocabulary(const JsonField& tokenizer, TokenSpelling spelling);
+
+  TokenSpelling spelling() const { return spelling_; }
 
   std::int32_t size() const { return static_cast<std::int32_t>(tokens_.size()); }  // largest id + 1
   bool has(std::int32_t id) const { return in_range(id) && tokens_[id].exists; }
@@ -54,7 +60,8 @@ class Vocabulary {
   std::optional<std::int32_t> find(std::string_view written) const;
   // The same, but only in model.vocab.
   std::optional<std::int32_t> find_in_model(std::string_view written) const;
-  // By the bytes that a key of model.vocab stands for (" the").
+  // By the bytes that a key of model.vocab stands for (" the"); of SentencePiece's spelling by the key
+  // itself.
   std::optional<std::int32_t> find_word(std::string_view bytes) const;
 
   const std::vector<AddedToken>& added_tokens() const { return added_; }
@@ -76,6 +83,7 @@ class Vocabulary {
   void read_added(const JsonField& list);
   Token& claim(std::int32_t id, const JsonField& field);
 
+  TokenSpelling spelling_;
   std::vector<Token> tokens_;  // by id, with holes
   std::vector<Word> words_;    // sorted by bytes
   Contents foreign_;           // keys of model.vocab with characters outside the byte alphabet

@@ -120,12 +120,52 @@ TEST(Config, TakesTheModelTypeOrTheArchitecture) {
   EXPECT_THAT(error_of([&] { parse(document); }), HasSubstr("architectures: missing"));
 }
 
-TEST(Config, NamesAnArchitectureThatIsNotLlama) {
-  EXPECT_EQ(error_with("model_type", "mistral"),
-            "config: model_type: found \"mistral\", supported is \"llama\"");
-  EXPECT_EQ(error_with("architectures", {"MistralForCausalLM"}),
-            "config: architectures: found [\"MistralForCausalLM\"], supported is [\"LlamaForCausalLM\"]");
+TEST(Config, NamesAnArchitectureThatIsNotKnown) {
+  EXPECT_EQ(error_with("model_type", "gemma"),
+            "config: model_type: found \"gemma\", supported are \"llama\", \"mistral\", \"qwen2\"");
+  EXPECT_EQ(error_with("architectures", {"GemmaForCausalLM"}),
+            "config: architectures: found [\"GemmaForCausalLM\"], supported are [\"LlamaForCausalLM\"], "
+            "[\"MistralForCausalLM\"], [\"Qwen2ForCausalLM\"]");
+  EXPECT_THAT(error_with("architectures", {"MistralForCausalLM"}),
+              HasSubstr("found [\"MistralForCausalLM\"]"));
   EXPECT_THAT(error_with("architectures", 7), HasSubstr("architectures: found 7"));
+}
+
+// What the other architectures' files have that Llama's have not.
+json of_architecture(const char* model_type, const char* class_name) {
+  json document = llama_3_2_1b();
+  document["model_type"] = model_type;
+  document["architectures"] = {class_name};
+  return document;
+}
+
+TEST(Config, ReadsMistralWithoutAWindow) {
+  json document = of_architecture("mistral", "MistralForCausalLM");
+  document["sliding_window"] = nullptr;
+  EXPECT_FALSE(parse(document).qkv_bias);
+  document["sliding_window"] = 131072;  // as many tokens as there are positions
+  EXPECT_NO_THROW(parse(document));
+}
+
+TEST(Config, RefusesMistralWithAWindowInUse) {
+  json document = of_architecture("mistral", "MistralForCausalLM");
+  EXPECT_EQ(error_of([&] { parse(document); }),
+            "config: sliding_window: missing, which means 4096; supported is null");
+  document["sliding_window"] = 4096;
+  EXPECT_EQ(error_of([&] { parse(document); }),
+            "config: sliding_window: found 4096, supported is attention to all positions");
+  document["sliding_window"] = nullptr;
+  document.erase("num_key_value_heads");
+  EXPECT_EQ(error_of([&] { parse(document); }), "config: num_key_value_heads: missing");
+}
+
+TEST(Config, ReadsQwen2WithItsBiases) {
+  json document = of_architecture("qwen2", "Qwen2ForCausalLM");
+  document["use_sliding_window"] = false;
+  document["sliding_window"] = 4096;
+  EXPECT_TRUE(parse(document).qkv_bias);
+  document["use_sliding_window"] = true;
+  EXPECT_EQ(error_of([&] { parse(document); }), "config: use_sliding_window: found true, supported is false");
 }
 
 TEST(Config, RefusesOptionsThatChangeTheForwardPass) {

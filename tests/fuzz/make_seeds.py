@@ -17,6 +17,7 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "cli"))
+import tiny_gguf  # noqa: E402
 import tiny_model  # noqa: E402
 
 NUL = b"\0"
@@ -52,63 +53,26 @@ def safetensors():
     write("safetensors", "model-truncated", compact(header))
 
 
-class Gguf:
-    """A small file of that format, version 3."""
-
-    def __init__(self, **scalars):
-        self.fields, self.tensors, self.data = [], [], b""
-        for key, value in scalars.items():
-            self.field(key.replace("__", "."), value)
-
-    @staticmethod
-    def value(value):
-        """Number of its type, and its bytes."""
-        if isinstance(value, bool):
-            return 7, struct.pack("<B", value)
-        if isinstance(value, int):
-            return 4, struct.pack("<I", value)
-        if isinstance(value, float):
-            return 6, struct.pack("<f", value)
-        if isinstance(value, str):
-            return 8, struct.pack("<Q", len(value.encode())) + value.encode()
-        elements = [Gguf.value(element) for element in value]
-        return 9, struct.pack("<IQ", elements[0][0], len(elements)) + b"".join(b for _, b in elements)
-
-    def field(self, key, value):
-        kind, data = self.value(value)
-        self.fields.append(self.value(key)[1] + struct.pack("<I", kind) + data)
-
-    def tensor(self, name, kind, shape, size):
-        self.data += bytes(-len(self.data) % 32)
-        place = struct.pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), kind, len(self.data))
-        self.tensors.append(self.value(name)[1] + place)
-        self.data += bytes(range(256)) * (size // 256) + bytes(size % 256)
-
-    def bytes(self):
-        head = b"GGUF" + struct.pack("<IQQ", 3, len(self.tensors), len(self.fields))
-        head += b"".join(self.fields) + b"".join(self.tensors)
-        return head + bytes(-len(head) % 32) + self.data
-
-
 def gguf():
     shape = {"block_count": 1, "context_length": 64, "embedding_length": 64, "feed_forward_length": 32}
     shape |= {"attention.head_count": 1, "attention.layer_norm_rms_epsilon": 1e-5, "rope.freq_base": 1e4}
-    model = Gguf(general__architecture="llama", tokenizer__ggml__model="gpt2", tokenizer__ggml__pre="llama-bpe")
-    for key, value in shape.items():
-        model.field(f"llama.{key}", value)
-    model.field("tokenizer.ggml.tokens", ["a", "b", "Ġ", "ab", "Ġab", "<|end|>"])
-    model.field("tokenizer.ggml.token_type", [1, 1, 1, 1, 1, 3])
-    model.field("tokenizer.ggml.merges", ["a b", "Ġ ab"])
-    model.field("tokenizer.ggml.bos_token_id", 5)
-    model.field("tokenizer.ggml.add_bos_token", True)
-    model.field("tokenizer.chat_template", "{{ messages[0].content }}<|end|>")
-    model.tensor("token_embd.weight", 1, [6, 64], 768)
-    model.tensor("rope_freqs.weight", 0, [32], 128)
-    write("gguf", "model", model.bytes())
-    types = Gguf(general__alignment=32)
+    fields = {"general.architecture": "llama"} | {f"llama.{key}": value for key, value in shape.items()}
+    bpe = {"model": "gpt2", "pre": "llama-bpe", "merges": ["a b", "Ġ ab"], "bos_token_id": 5, "add_bos_token": True}
+    bpe |= {"tokens": ["a", "b", "Ġ", "ab", "Ġab", "<|end|>"], "token_type": [1, 1, 1, 1, 1, 3]}
+    pieces = ["<unk>", "<s>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", "a", "▁a"]
+    scored = {"model": "llama", "tokens": pieces, "scores": [-float(i) for i in range(len(pieces))], "bos_token_id": 1}
+    scored |= {"token_type": [2, 3] + [6] * 256 + [1] * 3, "add_space_prefix": True}
+    for name, tokens in (("bpe", bpe), ("sentencepiece", scored)):
+        vocabulary = {f"tokenizer.ggml.{key}": value for key, value in tokens.items()}
+        template = {"tokenizer.chat_template": "{{ messages[0].content }}<|end|>"}
+        model = tiny_gguf.File(fields | vocabulary | template)
+        model.tensor("token_embd.weight", 1, [6, 64], bytes(768))
+        model.tensor("rope_freqs.weight", 0, [32], struct.pack("<32f", *[8.0] * 32))
+        write("gguf", name, model.bytes())
+    types = tiny_gguf.File({"general.alignment": 32})
     for kind, elements, size in ((0, 1, 4), (2, 32, 18), (3, 32, 20), (6, 32, 22), (7, 32, 24), (8, 32, 34), (10, 256, 84),
                                  (11, 256, 110), (12, 256, 144), (13, 256, 176), (14, 256, 210), (30, 1, 2)):  # fmt: skip
-        types.tensor(f"t{kind}", kind, [2, elements], 2 * size)
+        types.tensor(f"t{kind}", kind, [2, elements], bytes(range(size)) * 2)
     write("gguf", "types", types.bytes())
 
 

@@ -128,6 +128,23 @@ TEST(GgufModel, LoadsTheWeightsOfEveryPlainTypeWithQAndKInOrder) {
   }
 }
 
+TEST(GgufModel, OfQwen2HasItsRowsAsTheyAreAndBiases) {
+  GgufBytes file = tiny_fields("qwen2");
+  for (const TestTensor& tensor : tiny_tensors("F32", true))
+    file.tensor(gguf_tensor_name(tensor.name), kGgmlF32, {tensor.shape.begin(), tensor.shape.end()},
+                tensor.data);
+  for (const auto& [name, size] : {std::pair("q", 128), {"k", 64}, {"v", 64}}) {
+    std::string data;
+    const std::string weight = fmt::format("model.layers.0.self_attn.{}_proj.bias", name);
+    for (int i = 0; i < size; ++i) data += number(tiny_value(weight, static_cast<size_t>(i)));
+    file.tensor(gguf_tensor_name(weight), kGgmlF32, {static_cast<uint64_t>(size)}, data);
+  }
+  const TempDir dir;
+  const auto files = opened(dir, file.bytes());
+  EXPECT_EQ(files->model()->weights().size(), tiny_config().weights().size() + 3);
+  expect_tiny_values(*files);
+}
+
 TEST(GgufModel, ReadsPiecesOfAnySizeAsTheWhole) {
   const TempDir dir;
   const auto files = opened(dir, tiny_file());
@@ -175,7 +192,7 @@ TEST(GgufModel, OpensASplitModelByItsFirstFile) {
 TEST(GgufModel, RefusesWhatItCannotRunByName) {
   EXPECT_EQ(refusal(GgufBytes()), "general.architecture: missing");
   EXPECT_EQ(refusal(tiny_fields("gemma2")),
-            "general.architecture: found \"gemma2\", supported are llama, qwen2 and qwen3");
+            "general.architecture: found \"gemma2\", supported are llama and qwen2");
   EXPECT_EQ(refusal(tiny_fields()), "token_embd.weight: missing");
   const auto with_embedding = [] {
     GgufBytes file = tiny_fields();

@@ -100,6 +100,12 @@ void ReferenceLlama::layer(int index, size_t position, Vector& x, Cache& cache) 
   Vector q = multiply(prefix + "self_attn.q_proj.weight", in);
   Vector k = multiply(prefix + "self_attn.k_proj.weight", in);
   Vector v = multiply(prefix + "self_attn.v_proj.weight", in);
+  if (config_.qkv_bias) {
+    for (const auto& [name, rows] : {std::pair{"q", &q}, {"k", &k}, {"v", &v}}) {
+      const Matrix bias = weights_.matrix(prefix + "self_attn." + name + "_proj.bias");
+      for (size_t i = 0; i < rows->size(); ++i) (*rows)[i] += bf16_to_float(bias.bf16[i]);
+    }
+  }
   rotate(q, position);
   rotate(k, position);
   for (Vector* rows : {&q, &k, &v}) {

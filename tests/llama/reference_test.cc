@@ -52,5 +52,11 @@ TEST(Llama, IsItsFormulasWithAnLmHeadOfItsOwnAndWideHeads) {
   expect_formulas(tiny_untied_config());
 }
 
+TEST(Llama, IsItsFormulasWithBiasesOfQueriesKeysAndValues) {
+  LlamaConfig config = tiny_config();
+  config.qkv_bias = true;
+  expect_formulas(config);
+}
+
 }  // namespace
 }  // namespace serval::testing

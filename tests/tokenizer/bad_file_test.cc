@@ -160,17 +160,20 @@ TEST(TokenizerFile, HasAddedTokensThatContradictTheVocabulary) {
 
 TEST(TokenizerFile, AsksForWhatIsNotSupported) {
   EXPECT_EQ(error_with([](json& t) { t["model"]["type"] = "WordPiece"; }),
-            "tokenizer.json: model.type: \"WordPiece\" is not supported: only byte-level BPE is");
+            "tokenizer.json: model.type: \"WordPiece\" is not supported: only BPE, byte-level or with "
+            "byte_fallback, is");
   EXPECT_EQ(error_with([](json& t) { t["model"]["byte_fallback"] = true; }),
-            "tokenizer.json: model.byte_fallback: true is not supported: only byte-level BPE is");
+            "tokenizer.json: pre_tokenizer.type: \"ByteLevel\" is not supported (Metaspace is)");
   EXPECT_EQ(error_with([](json& t) { t["model"]["end_of_word_suffix"] = "</w>"; }),
-            "tokenizer.json: model.end_of_word_suffix: not supported: only byte-level BPE is");
+            "tokenizer.json: model.end_of_word_suffix: not supported: only BPE, byte-level or with "
+            "byte_fallback, is");
   EXPECT_EQ(error_with([](json& t) { t["model"]["dropout"] = 0.1; }),
             "tokenizer.json: model.dropout: not supported: encoding would be random");
   EXPECT_EQ(error_with([](json& t) {
-              t["normalizer"] = {{"type", "NFC"}};
+              t["normalizer"] = {{"type", "NFKC"}};
             }),
-            "tokenizer.json: normalizer.type: \"NFC\" is not supported (none is)");
+            "tokenizer.json: normalizer.type: \"NFKC\" is not supported (Sequence, NFC, Prepend and "
+            "Replace are)");
   EXPECT_EQ(error_with([](json& t) {
               t["pre_tokenizer"] = {{"type", "Metaspace"}};
             }),

@@ -23,6 +23,8 @@ class JsonFields {
 
   const nlohmann::json* find(const char* key) const;
   bool has(const char* key) const { return find(key) != nullptr; }
+  // Also where it is null.
+  bool mentions(const char* key) const { return object_.contains(key); }
   JsonFields object(const char* key) const;
   // An element of an array, which has it.
   JsonFields element(const char* key, size_t index) const;

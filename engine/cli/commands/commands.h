@@ -13,6 +13,7 @@ int run_validate(const Arguments& arguments);
 int run_bench(const Arguments& arguments);
 int run_profile(const Arguments& arguments);
 int run_info(const Arguments& arguments);
+int run_models(const Arguments& arguments);
 int run_verify(const Arguments& arguments);
 int run_tokenize(const Arguments& arguments);
 int run_detokenize(const Arguments& arguments);

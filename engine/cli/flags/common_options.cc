@@ -55,7 +55,8 @@ void OutputFlags::declare(FlagSet& flags, const std::string& json_help) {
 void declare_model_name(FlagSet& flags, std::string& model) {
   flags.group("Model");
   flags.value("-m,--model", "MODEL",
-              "a Hugging Face directory or a preset's name. Default: the bundled model",
+              "a Hugging Face directory, a GGUF file, a preset's name, or ORG/NAME in Hugging Face's cache. "
+              "Default: the bundled model",
               [&model](const FlagValue& v) { model = parse_text(v); });
 }
 

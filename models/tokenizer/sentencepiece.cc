@@ -1,0 +1,157 @@
+#include "models/tokenizer/sentencepiece.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+#include <utility>
+
+#include "models/tokenizer/normalizer.h"
+#include "models/tokenizer/utf8.h"
+#include "models/tokenizer/vocabulary.h"
+#include "vm/base/error.h"
+#include "vm/base/json_file.h"
+
+namespace serval {
+namespace {
+
+using nlohmann::json;
+using Type = SentencePiece::Type;
+
+// Bounds what finding all merges takes. Published models have pieces of up to 93 bytes.
+constexpr std::size_t kMaxPieceBytes = 256;
+
+[[noreturn]] void fail(const SentencePieceModel& model, const std::string& what) {
+  throw Error(ErrorKind::kRuntime, fmt::format("{}: {}", model.source, what));
+}
+
+void check_pieces(const SentencePieceModel& model) {
+  if (model.pieces.empty() || model.pieces.size() > kMaxTokenId + std::size_t{1})
+    fail(model, fmt::format("{} pieces, limit 1 to {}", model.pieces.size(), kMaxTokenId + 1));
+  for (std::size_t id = 0; id < model.pieces.size(); ++id) {
+    const SentencePiece& piece = model.pieces[id];
+    std::string repaired;
+    if (utf8_lossy(piece.text, &repaired) != piece.text) fail(model, fmt::format("piece {}: not UTF-8", id));
+    if (piece.text.empty() || piece.text.size() > kMaxPieceBytes)
+      fail(model, fmt::format("piece {}: {} bytes, limit 1 to {}", id, piece.text.size(), kMaxPieceBytes));
+    if (std::isnan(piece.score)) fail(model, fmt::format("piece {}: its score is no number", id));
+  }
+  for (const auto& [token, name] : {std::pair(model.bos, "BOS"), {model.eos, "EOS"}}) {
+    if (token && (*token < 0 || std::cmp_greater_equal(*token, model.pieces.size())))
+      fail(model, fmt::format("{} is piece {}, of {}", name, *token, model.pieces.size()));
+  }
+}
+
+// User-defined pieces are looked for before spaces are written as U+2581.
+std::string content_of(const SentencePiece& piece) {
+  std::string content;
+  for (std::string_view rest = piece.text; !rest.empty();) {
+    const std::size_t space = rest.find(kWrittenSpace);
+    content += rest.substr(0, space);
+    if (space == std::string_view::npos) break;
+    content += ' ';
+    rest.remove_prefix(space + kWrittenSpace.size());
+  }
+  return content;
+}
+
+json added_token(std::size_t id, std::string content, bool special) {
+  return {{"id", id}, {"content", std::move(content)}, {"special", special}, {"normalized", false}};
+}
+
+// Which become what of a tokenizer.json. Unused pieces no text gives.
+void add_pieces(const SentencePieceModel& model, json& tree) {
+  json vocabulary = json::object(), added = json::array();
+  for (std::size_t id = 0; id < model.pieces.size(); ++id) {
+    const SentencePiece& piece = model.pieces[id];
+    switch (piece.type) {
+      case Type::kControl:
+      case Type::kUnknown:
+        added.push_back(added_token(id, piece.text, true));
+        break;
+      case Type::kUserDefined:
+        added.push_back(added_token(id, content_of(piece), false));
+        break;
+      case Type::kUnused:
+        break;
+      default:
+        if (!vocabulary.emplace(piece.text, id).second)
+          fail(model, fmt::format("piece {}: {} is there twice", id, in_quotes(piece.text)));
+    }
+  }
+  tree["model"]["vocab"] = std::move(vocabulary);
+  tree["added_tokens"] = std::move(added);
+}
+
+json normalizer_of(const SentencePieceModel& model) {
+  json steps = json::array();
+  if (model.adds_space) steps.push_back({{"type", "Prepend"}, {"prepend", kWrittenSpace}});
+  steps.push_back({{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kWrittenSpace}});
+  return {{"type", "Sequence"}, {"normalizers", steps}};
+}
+
+json decoder_of(const SentencePieceModel& model) {
+  json steps = json::array({{{"type", "ByteFallback"}}, {{"type", "Fuse"}}});
+  if (model.adds_space) steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  return {{"type", "Sequence"}, {"decoders", steps}};
+}
+
+void add_around(const SentencePieceModel& model, json& tree) {
+  json single = json::array({{{"Sequence", {{"id", "A"}}}}}), special = json::object();
+  const auto token = [&](std::int32_t id) {
+    const std::string& name = model.pieces[static_cast<std::size_t>(id)].text;
+    special[name] = {{"ids", json::array({id})}};
+    return json{{"SpecialToken", {{"id", name}}}};
+  };
+  if (model.adds_bos && model.bos) single.insert(single.begin(), token(*model.bos));
+  if (model.adds_eos && model.eos) single.push_back(token(*model.eos));
+  tree["post_processor"] = {{"type", "TemplateProcessing"}, {"single", single}, {"special_tokens", special}};
+}
+
+json named_tokens(const SentencePieceModel& model) {
+  json config = json::object();
+  if (model.bos) config["bos_token"] = model.pieces[static_cast<std::size_t>(*model.bos)].text;
+  if (model.eos) config["eos_token"] = model.pieces[static_cast<std::size_t>(*model.eos)].text;
+  return config;
+}
+
+// All ways to make a normal piece of two. Pieces of the same score have the same rank: the leftmost is merged
+// first.
+std::vector<BpeMerge> merges_of(const SentencePieceModel& model) {
+  std::unordered_map<std::string_view, std::int32_t> ids;
+  std::vector<float> scores;
+  for (std::size_t id = 0; id < model.pieces.size(); ++id) {
+    if (model.pieces[id].type != Type::kNormal) continue;
+    ids.emplace(model.pieces[id].text, static_cast<std::int32_t>(id));
+    scores.push_back(model.pieces[id].score);
+  }
+  std::ranges::sort(scores, std::greater());
+  scores.erase(std::unique(scores.begin(), scores.end()), scores.end());
+  std::vector<BpeMerge> merges;
+  for (const auto& [text, id] : ids) {
+    const float score = model.pieces[static_cast<std::size_t>(id)].score;
+    const auto rank = std::ranges::lower_bound(scores, score, std::greater()) - scores.begin();
+    for (std::size_t cut = utf8_first(text).bytes; cut < text.size();
+         cut += utf8_first(text.substr(cut)).bytes) {
+      const auto left = ids.find(text.substr(0, cut)), right = ids.find(text.substr(cut));
+      if (left == ids.end() || right == ids.end()) continue;
+      merges.push_back({left->second, right->second, static_cast<std::int32_t>(rank), id});
+    }
+  }
+  return merges;
+}
+
+}  // namespace
+
+Tokenizer make_sentencepiece_tokenizer(const SentencePieceModel& model) {
+  check_pieces(model);
+  json tree = {{"model", {{"type", "BPE"}, {"byte_fallback", true}}},
+               {"normalizer", normalizer_of(model)},
+               {"decoder", decoder_of(model)}};
+  add_pieces(model, tree);
+  add_around(model, tree);
+  return Tokenizer::from_trees(tree, named_tokens(model), model.source, merges_of(model));
+}
+
+}  // namespace serval
