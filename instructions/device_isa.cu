@@ -22,8 +22,8 @@ std::string check_on_device(const Program& program, const Instruction& instructi
   std::string wrong = check_instruction(program, instruction);
   const bool is_planned = instruction.opcode == static_cast<uint16_t>(Opcode::kPlannedAttention) ||
                           instruction.opcode == static_cast<uint16_t>(Opcode::kPlannedMerge);
-  if (wrong.empty() && is_planned)
-    return std::string(op_name(instruction.opcode)) + ": no kernel of this build has it";
+  if (wrong.empty() && is_planned && !multiplies_tiles(program))
+    return std::string(op_name(instruction.opcode)) + ": expected a program that multiplies tiles of rows";
   if (!wrong.empty() || multiplies_tiles(program) ||
       instruction.opcode != static_cast<uint16_t>(Opcode::kSample))
     return wrong;

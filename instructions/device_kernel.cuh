@@ -44,16 +44,6 @@ struct OfGemmKernels<AttentionMerge> {
   using Operands = Absent<AttentionMerge>;
 };
 
-// Not yet beside the GEMMs, whose kernel has no registers left for it.
-template <>
-struct OfGemmKernels<PlannedAttention> {
-  using Operands = Absent<PlannedAttention>;
-};
-template <>
-struct OfGemmKernels<PlannedMerge> {
-  using Operands = Absent<PlannedMerge>;
-};
-
 using LlamaIsa = IsaList<StreamList<matvec::Stream>
 #define SERVAL_OP(Type, folder, semantics) , OfMatvecKernels<Type>::Operands
 #include "instructions/isa.def"

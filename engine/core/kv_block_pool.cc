@@ -77,7 +77,8 @@ std::optional<int32_t> KvBlockPool::allocate() {
 }
 
 void KvBlockPool::release(std::span<const int32_t> chain) {
-  for (const int32_t block : std::views::reverse(chain)) {
+  for (size_t i = chain.size(); i-- > 0;) {
+    const int32_t block = chain[i];
     assert(at(block).holders > 0);
     if (--at(block).holders > 0) continue;
     if (at(block).published) {

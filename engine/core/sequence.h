@@ -2,12 +2,12 @@
 #pragma once
 
 #include <chrono>
-#include <compare>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "engine/core/channel.h"
@@ -29,7 +29,10 @@ struct ServiceOrder {
   int priority = 0;
   uint64_t arrival = 0;
   uint32_t answer = 0;
-  friend auto operator<=>(const ServiceOrder&, const ServiceOrder&) = default;
+  friend bool operator==(const ServiceOrder&, const ServiceOrder&) = default;
+  friend bool operator<(const ServiceOrder& a, const ServiceOrder& b) {
+    return std::tie(a.priority, a.arrival, a.answer) < std::tie(b.priority, b.arrival, b.answer);
+  }
 };
 
 // Waits, runs with a slot and KV blocks, may have to wait again, and ends. Not thread-safe.

@@ -27,6 +27,9 @@ struct QkvRope {
   TensorId q;
   TensorId k_cache;
   TensorId v_cache;
+  TensorId q_bias = {};  // all three the same tensor, whichever: there are no biases
+  TensorId k_bias = {};
+  TensorId v_bias = {};
   uint32_t first_unit;
   uint32_t num_units;
   uint32_t hidden;
@@ -41,9 +44,6 @@ struct QkvRope {
   uint32_t first_row = 0;
   uint32_t num_rows;
   uint32_t square_cols = kSquareColsOfMatvec;
-  TensorId q_bias = {};  // all three the same tensor, whichever: there are no biases
-  TensorId k_bias = {};
-  TensorId v_bias = {};
 
   template <class V>
   static constexpr void fields(V&& v) {
@@ -58,6 +58,12 @@ struct QkvRope {
     v(&QkvRope::q, "q", "out [max_rows, q_heads * head_dim] bf16");
     v(&QkvRope::k_cache, "k_cache", "out [kv_heads * head_dim, kv_blocks * 64] bf16");
     v(&QkvRope::v_cache, "v_cache", "out [kv_heads * head_dim, kv_blocks * 64] bf16");
+    v(&QkvRope::q_bias, "q_bias",
+      "in [1, q_heads * head_dim] bf16, added before RoPE; none where all three are one");
+    v(&QkvRope::k_bias, "k_bias",
+      "in [1, kv_heads * head_dim] bf16, added before RoPE; none where all three are one");
+    v(&QkvRope::v_bias, "v_bias",
+      "in [1, kv_heads * head_dim] bf16, added before RoPE; none where all three are one");
     v(&QkvRope::first_unit, "first_unit", "units of 8 rows");
     v(&QkvRope::num_units, "num_units", "units of 8 rows");
     v(&QkvRope::hidden, "hidden", "columns");
@@ -72,12 +78,6 @@ struct QkvRope {
     v(&QkvRope::num_rows, "num_rows", "rows of the pass");
     v(&QkvRope::square_cols, "square_cols", "columns whose squares are added up together: 8 or 64");
     v(&QkvRope::max_sequences, "max_sequences", "sequences of a state: its slots");
-    v(&QkvRope::q_bias, "q_bias",
-      "in [1, q_heads * head_dim] bf16, added before RoPE; none where all three are one");
-    v(&QkvRope::k_bias, "k_bias",
-      "in [1, kv_heads * head_dim] bf16, added before RoPE; none where all three are one");
-    v(&QkvRope::v_bias, "v_bias",
-      "in [1, kv_heads * head_dim] bf16, added before RoPE; none where all three are one");
   }
 };
 
