@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cassert>
-#include <ranges>
 
 namespace serval {
 namespace {
@@ -77,8 +76,8 @@ std::optional<int32_t> KvBlockPool::allocate() {
 }
 
 void KvBlockPool::release(std::span<const int32_t> chain) {
-  for (size_t i = chain.size(); i-- > 0;) {
-    const int32_t block = chain[i];
+  for (auto last = chain.rbegin(); last != chain.rend(); ++last) {
+    const int32_t block = *last;
     assert(at(block).holders > 0);
     if (--at(block).holders > 0) continue;
     if (at(block).published) {

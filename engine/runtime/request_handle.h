@@ -2,7 +2,7 @@
 #pragma once
 
 #include <memory>
-#include <optional>
+#include <utility>
 
 #include "engine/core/channel.h"
 #include "engine/include/serval/engine.h"
@@ -10,6 +10,9 @@
 namespace serval {
 
 struct RequestHandle::Impl {
+  Impl(EventReader its_reader, std::shared_ptr<Channel> its_channel, uint32_t its_answers)
+      : reader(std::move(its_reader)), channel(std::move(its_channel)), answers(its_answers) {}
+
   EventReader reader;  // of one request; of none where there is a sink
   std::shared_ptr<Channel> channel;
   uint32_t answers;
