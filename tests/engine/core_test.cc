@@ -71,8 +71,10 @@ TEST(RequestHandle, WaitsNoLongerThanItIsToldTo) {
   ToyEngine toy = toy_engine();
   slow_down(toy);
   RequestHandle handle = toy.engine.submit(request(3, 100));
-  EXPECT_EQ(handle.next(std::chrono::nanoseconds(1)), std::nullopt);
-  EXPECT_FALSE(handle.done());
+  // Tokens may be there before this thread asks for them, but not all of them.
+  bool in_vain = false;
+  while (!in_vain && !handle.done()) in_vain = !handle.next(std::chrono::nanoseconds(1));
+  EXPECT_TRUE(in_vain);
   EXPECT_EQ(handle.wait().at(0).tokens.size(), 100u);
 }
 
