@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <cstring>
 #include <cuda.h>
-#include <cuda_runtime.h>
 #include <functional>
 
 #include "vm/base/error.h"
-#include "vm/device/cuda_check.h"
+#include "vm/device/tensor_map_encoder.h"
 #include "vm/layout/kv_cache.h"
 #include "vm/layout/page_image.h"
 
@@ -30,24 +29,14 @@ struct Matrix {
   CUtensorMapSwizzle swizzle;
 };
 
-auto find_encoder() {
-  void* encode = nullptr;
-  cudaDriverEntryPointQueryResult found{};
-  constexpr unsigned kSinceCuda = 12000;
-  SERVAL_CUDA_CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode, kSinceCuda,
-                                                     cudaEnableDefault, &found));
-  return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(encode);
-}
-
 EncodedMap encode(const Matrix& m) {
-  static const auto encoder = find_encoder();
+  static const auto encoder = tensor_map_encoder();
   const cuuint64_t sizes[] = {m.cols, m.rows, 2}, strides[] = {m.row_bytes, m.matrix_bytes};
   const cuuint32_t box[] = {m.box_cols, m.box_rows, 2}, steps[] = {1, 1, 1};
   CUtensorMap map{};
-  const CUresult result = encoder(&map, m.type, m.matrix_bytes == 0 ? 2 : 3, m.base, sizes, strides, box,
-                                  steps, CU_TENSOR_MAP_INTERLEAVE_NONE, m.swizzle,
-                                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  check_cuda(result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue, "cuTensorMapEncodeTiled");
+  check_encoded(encoder(&map, m.type, m.matrix_bytes == 0 ? 2 : 3, m.base, sizes, strides, box, steps,
+                        CU_TENSOR_MAP_INTERLEAVE_NONE, m.swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
   EncodedMap out{};
   std::memcpy(&out, &map, sizeof out);
   return out;

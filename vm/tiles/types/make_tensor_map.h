@@ -2,9 +2,8 @@
 #pragma once
 
 #include <cuda.h>
-#include <cuda_runtime_api.h>
 
-#include "vm/device/cuda_check.h"
+#include "vm/device/tensor_map_encoder.h"
 #include "vm/tiles/types/tensor_map.cuh"
 
 namespace serval::tiles {
@@ -24,22 +23,16 @@ template <TensorTile Tile>
 TensorMap<Tile> make_tensor_map(const typename Tile::ElementType* base, uint64_t rows, uint64_t cols,
                                 uint64_t stride) {
   using T = typename Tile::ElementType;
-  void* encode = nullptr;
-  cudaDriverEntryPointQueryResult found{};
-  constexpr unsigned kSinceCuda = 12000;
-  SERVAL_CUDA_CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode, kSinceCuda,
-                                                     cudaEnableDefault, &found));
   const cuuint64_t sizes[2] = {cols, rows};
   const cuuint64_t row_bytes[1] = {stride * sizeof(T)};
   const cuuint32_t box[2] = {Tile::kCols, Tile::kRows};
   const cuuint32_t steps[2] = {1, 1};
   TensorMap<Tile> out;
   static_assert(sizeof(out) == sizeof(CUtensorMap) && alignof(TensorMap<Tile>) == alignof(CUtensorMap));
-  const CUresult result = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(encode)(
-      reinterpret_cast<CUtensorMap*>(&out), kTensorMapType<T>, 2, const_cast<T*>(base), sizes, row_bytes, box,
-      steps, CU_TENSOR_MAP_INTERLEAVE_NONE, kTensorMapSwizzle<typename Tile::Swizzle>,
-      CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  check_cuda(result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue, "cuTensorMapEncodeTiled");
+  check_encoded(tensor_map_encoder()(reinterpret_cast<CUtensorMap*>(&out), kTensorMapType<T>, 2,
+                                     const_cast<T*>(base), sizes, row_bytes, box, steps,
+                                     CU_TENSOR_MAP_INTERLEAVE_NONE, kTensorMapSwizzle<typename Tile::Swizzle>,
+                                     CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
   return out;
 }
 
