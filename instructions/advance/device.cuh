@@ -12,7 +12,10 @@ template <>
 struct DeviceOp<Advance> : GroupOp {
   static constexpr bool kStartsEarly = true;
 
-  static __device__ bool in_range(const Advance& op) { return op.logit_rows <= op.max_rows; }
+  template <class Config>
+  static __device__ bool in_range(const Advance& op) {
+    return op.logit_rows <= op.max_rows && (Config::kMultipliesTiles || op.max_rows <= kTableRows);
+  }
 
   template <class Config>
   static __device__ __forceinline__ void run(const Advance& op, const Group& group) {

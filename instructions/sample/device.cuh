@@ -24,9 +24,12 @@ template <>
 struct DeviceOp<Sample> : GroupOp {
   static constexpr bool kStartsEarly = true;  // its parameters are there before the logits
 
+  template <class Config>
   static __device__ bool in_range(const Sample& op) {
-    return op.first_row < op.max_rows && op.num_rows <= op.max_rows - op.first_row && op.vocab > 0 &&
-           op.vocab <= sample::kLastToken + 1;
+    const bool rows = Config::kMultipliesTiles
+                          ? op.first_row < op.max_rows && op.num_rows <= op.max_rows - op.first_row
+                          : op.first_row < kTableRows && op.num_rows == 1;
+    return rows && op.vocab > 0 && op.vocab <= sample::kLastToken + 1;
   }
 
   template <class Config>

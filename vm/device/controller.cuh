@@ -89,7 +89,7 @@ class Controller {
     FaultKind kind = FaultKind::kNone;
     if (!record_in_range(slot.record) || !fetch_side_tables(slot)) {
       kind = FaultKind::kBadRecord;
-    } else if (!Isa::in_range(slot.record)) {
+    } else if (!Isa::template in_range<Config>(slot.record)) {
       kind = FaultKind::kBadOperands;
     }
     if (kind != FaultKind::kNone) fault(slot, kind);

@@ -80,6 +80,7 @@ struct IsaList<StreamList<StreamTypes...>, Ops...> {
       slot.tells_gate = gate_seen || Stream::has_chunks(plan) ? 1 : 0;
     });
   }
+  template <class Config>
   static __device__ bool in_range(const Instruction& record) {
     bool good = false;
     dispatch(record, [&]<class Op>(const Op& op) {
@@ -87,7 +88,7 @@ struct IsaList<StreamList<StreamTypes...>, Ops...> {
         uint32_t stream = kNoStream;
         (void)((++stream == stream_of<Op>() ? (good = in_range_of<StreamTypes>(op), true) : false) || ...);
       } else {
-        good = DeviceOp<Op>::in_range(op);
+        good = group_in_range<Config>(op);
       }
     });
     return good;
