@@ -111,7 +111,7 @@ __device__ __forceinline__ Plan make_plan(const Launch& launch, const Shape& sha
   static_assert(kBlockHasRoom<Config>, "more rows need more memory for partial results");
   const auto [input, all_units, matrices, cols] = shape;
   // After the launch's first pass every active row wants logits.
-  const uint32_t units = input.logits_only && launch.any_logits == 0 ? 0 : all_units;
+  const uint32_t units = input.logits_only && launch.logit_bound == 0 ? 0 : all_units;
   const uint32_t chunks = page_image::chunks(cols), unit_pages = matrices * chunks;
   const Mode mode = mode_of<Config>(units, matrices, chunks);
   const bool own_unit = mode == Mode::kUnitPerWarp;

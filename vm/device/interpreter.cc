@@ -343,7 +343,6 @@ uint32_t DeviceInterpreter::run(uint32_t row_bound, uint32_t passes, uint32_t lo
   impl_->launch.row_bound = std::max(row_bound, 1U);
   impl_->launch.logit_bound = logit_bound;
   impl_->launch.passes = passes;
-  impl_->launch.any_logits = logit_bound > 0 ? 1 : 0;
   return impl_->run(static_cast<cudaStream_t>(stream), on_pass, enqueue_after);
 }
 

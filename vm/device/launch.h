@@ -72,11 +72,11 @@ struct FaultRecord {
 
 struct Launch {
   BoundProgram program;
-  uint32_t epoch;        // passes run since the counters were zero
-  uint32_t passes;       // at most
-  uint32_t row_bound;    // rows of the pass from this one on are not active
-  uint32_t logit_bound;  // rows of the pass from this one on want no logits
-  uint32_t any_logits;   // 0: no row of the first pass wants logits, so the launch has one pass
+  uint32_t epoch;      // passes run since the counters were zero
+  uint32_t passes;     // at most
+  uint32_t row_bound;  // rows of the pass from this one on are not active
+  // Rows of the pass from this one on want no logits; 0: none does, so the launch has one pass.
+  uint32_t logit_bound;
   uint64_t stall_ns;
   uint32_t* abort;             // GPU memory: 1 once an SM gave up
   uint32_t* progress;          // [SMs] records finished
