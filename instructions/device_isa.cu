@@ -19,17 +19,20 @@ DeviceKernelChoice choice() {
 }
 
 std::string check_on_device(const Program& program, const Instruction& instruction) {
-  std::string wrong = check_instruction(program, instruction);
-  const bool is_planned = instruction.opcode == static_cast<uint16_t>(Opcode::kPlannedAttention) ||
-                          instruction.opcode == static_cast<uint16_t>(Opcode::kPlannedMerge);
-  if (wrong.empty() && is_planned && !multiplies_tiles(program))
-    return std::string(op_name(instruction.opcode)) + ": expected a program that multiplies tiles of rows";
-  if (!wrong.empty() || multiplies_tiles(program) ||
-      instruction.opcode != static_cast<uint16_t>(Opcode::kSample))
-    return wrong;
-  const uint32_t rows = instruction.as<Sample>().num_rows;
-  if (rows == 1) return "";
-  return "num_rows: " + std::to_string(rows) + "; limit: 1 (the GPU's kernels sample a row an instance)";
+  if (std::string wrong = check_instruction(program, instruction); !wrong.empty()) return wrong;
+  if (multiplies_tiles(program)) return "";
+  switch (static_cast<Opcode>(instruction.opcode)) {
+    case Opcode::kPlannedAttention:
+    case Opcode::kPlannedMerge:
+      return std::string(op_name(instruction.opcode)) + ": expected a program that multiplies tiles of rows";
+    case Opcode::kSample:
+      if (const uint32_t rows = instruction.as<Sample>().num_rows; rows != 1)
+        return "num_rows: " + std::to_string(rows) +
+               "; limit: 1 (the GPU's kernels sample a row an instance)";
+      return "";
+    default:
+      return "";
+  }
 }
 
 template <class Op, auto... Members>

@@ -178,8 +178,8 @@ void KvBlockPool::hold(int32_t block) {
   if (at(block).holders++ == 0) take_out_of_kept(block);
 }
 
-// Whoever held a block held all before it, and gave them back after it. So a parent is always newer here than
-// its children.
+// Who holds a block holds all blocks before it too, and gives those back later. So a parent is always newer
+// here than its children.
 void KvBlockPool::keep(int32_t block) {
   at(block).older = newest_;
   at(block).newer = kNone;

@@ -71,7 +71,7 @@ struct Shape {
   uint32_t end_row;
   Units units;
   uint32_t cols;
-  uint32_t logits_only;         // 1: rows of which no logits are wanted are left out
+  uint32_t logits_only;         // 1: leave out rows of which no logits are wanted
   uint32_t adds;                // 1: to a residual, which the loader brings
   const uint32_t* block_table;  // where K and V of a row's token go is looked up, or null
   uint32_t blocks_of_sequence;
@@ -94,8 +94,8 @@ struct Plan {
 // Instead of a token's position: its row is not active, or left out.
 inline constexpr uint32_t kNoToken = ~0u;
 
-// Behind the sums of few rows' kernels: what leaves the registers of a GEMM's consumers, and what comes from
-// storers.
+// Lies where a kernel for few rows keeps its partial results: what a GEMM's consumers hand to storers, and
+// what storers look up for them.
 template <class Config>
 struct Workspace {
   float staged[kWarpgroups][kBuffers][kStagedTokens * kStagedRowFloats];

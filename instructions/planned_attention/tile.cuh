@@ -16,7 +16,8 @@
 namespace serval::device::planned {
 
 inline constexpr uint32_t kQuadLanes = 4;
-inline constexpr uint32_t kEverything = 0xffffffff;  // tokens that a query sees which nobody asks for
+inline constexpr uint32_t kEverything =
+    0xffffffff;  // a query without a row sees all tokens; nobody reads its result
 
 // Of a lane's two queries.
 using PerQuery = float[2];
