@@ -10,10 +10,10 @@ struct DeviceOp<Attention> : GroupOp {
   static constexpr bool kStartsEarly = true;
 
   static __device__ bool in_range(const Attention& op) {
-    // Tokens are counted to the end of the last leaf and a round of lanes further.
+    // Tokens are counted to the end of the last leaf and a round of splits further.
     constexpr uint64_t kMaxLeaves = (uint64_t{1} << 32) / kLeafTokens;
-    return op.kv_head < op.kv_heads && op.lane < op.lanes &&
-           uint64_t{leaves_for_tokens(op.max_context)} + op.lanes < kMaxLeaves;
+    return op.kv_head < op.kv_heads && op.split < op.splits &&
+           uint64_t{leaves_for_tokens(op.max_context)} + op.splits < kMaxLeaves;
   }
 
   template <class Config>

@@ -45,8 +45,8 @@ void load(const Attention& op, const HostMemory& m, Local& l) {
     const PassRow& row = l.rows[r].row;
     const uint32_t tokens = row.position + 1;
     const int32_t* table = m.data<const int32_t>(op.block_table) + row.slot * blocks_per_sequence;
-    for (uint32_t leaf = first_leaf(row.slot, op.lane, op.lanes); leaf < leaves_for_tokens(tokens);
-         leaf += op.lanes) {
+    for (uint32_t leaf = first_leaf(row.slot, op.split, op.splits); leaf < leaves_for_tokens(tokens);
+         leaf += op.splits) {
       Leaf item{r, leaf, std::min(kLeafTokens, tokens - leaf * kLeafTokens), {}};
       for (uint32_t b = 0; b < blocks_for_tokens(item.tokens); ++b)
         item.blocks[b] = table[leaf * kLeafBlocks + b];
@@ -102,7 +102,7 @@ void store(const Attention& op, const HostMemory& m, Local& l) {
   const PartialLayout layout = partial_layout(op);
   const size_t count = layout.leaf_cols();
   for (size_t i = 0; i < l.leaves.size(); ++i) {
-    const uint64_t row = layout.row(op.kv_head, op.lane, l.rows[l.leaves[i].row].index);
+    const uint64_t row = layout.row(op.kv_head, op.split, l.rows[l.leaves[i].row].index);
     const float* from = l.out.data() + i * count;
     std::copy(
         from, from + count,

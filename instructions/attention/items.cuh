@@ -19,7 +19,7 @@ struct Item {
   uint32_t slot;
   uint32_t tokens;  // of the sequence that the row sees which sees most
   uint32_t leaf;
-  uint32_t round;  // leaves of the slot that this lane has done before
+  uint32_t round;  // leaves of the slot that this split has done before
 
   __device__ __forceinline__ bool none() const { return rows == 0; }
   __device__ __forceinline__ uint32_t begin() const { return leaf * kLeafTokens; }
@@ -36,13 +36,13 @@ struct Item {
 // lane r of each holds row r of the pass. All lanes of a warp call each function together.
 class Items {
  public:
-  __device__ __forceinline__ Items(const Attention& op, const Group& group) : lanes_(op.lanes) {
+  __device__ __forceinline__ Items(const Attention& op, const Group& group) : splits_(op.splits) {
     const PassRow& row = group.rows[group.lane % kTableRows];
     const bool active = group.lane < kTableRows && row_is_active(row);
     slot_ = row.slot;
     tokens_ = active ? row.position + 1 : 0;
-    const uint32_t turn = slot_ < lanes_ ? slot_ : slot_ % lanes_;
-    first_leaf_ = op.lane >= turn ? op.lane - turn : op.lane + lanes_ - turn;
+    const uint32_t turn = slot_ < splits_ ? slot_ : slot_ % splits_;
+    first_leaf_ = op.split >= turn ? op.split - turn : op.split + splits_ - turn;
     waiting_ = __ballot_sync(kAllLanes, first_leaf_ * kLeafTokens < tokens_);
   }
 
@@ -53,7 +53,7 @@ class Items {
     return __reduce_min_sync(kAllLanes, mine ? tokens_ - 1 : ~0u);
   }
   __device__ __forceinline__ Item after(Item item) {
-    item.leaf += lanes_;
+    item.leaf += splits_;
     ++item.round;
     return item.begin() < item.tokens ? item : next_slot();
   }
@@ -70,7 +70,7 @@ class Items {
             __shfl_sync(kAllLanes, first_leaf_, lead), 0};
   }
 
-  uint32_t lanes_;       // of the instance
+  uint32_t splits_;      // of the instance
   uint32_t slot_;        // of the lane's row
   uint32_t tokens_;      // that it sees; 0 if it is not active
   uint32_t first_leaf_;  // of its slot that belongs to the instance
@@ -92,7 +92,7 @@ class Queries {
   };
 
   __device__ __forceinline__ PartialLayout layout(const Attention& op, uint32_t head_dim) const {
-    return {op.lanes, heads_, head_dim, kTableRows};
+    return {op.splits, heads_, head_dim, kTableRows};
   }
   // Where a query is among all heads of all rows.
   __device__ __forceinline__ uint64_t vector(const Attention& op, const Query& query) const {
@@ -103,7 +103,7 @@ class Queries {
                                           const Query& query) const {
     const PartialLayout partial = layout(op, head_dim);
     return group.tensor<&Attention::partial, float>() +
-           partial.row(op.kv_head, op.lane, query.row) * partial.cols(op.max_context) +
+           partial.row(op.kv_head, op.split, query.row) * partial.cols(op.max_context) +
            partial.col(0, query.head);
   }
   // No query of so many rows is this one or a later.

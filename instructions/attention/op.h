@@ -1,11 +1,11 @@
-// Attention over the paged KV cache, one KV head and one lane of leaves.
+// Attention over the paged KV cache, one KV head and one split of leaves.
 //
-// A sequence's keys are cut into leaves of kLeafTokens tokens. Leaf l of slot s belongs to lane (s + l) mod
-// lanes: the leaves of a long context spread over all lanes, those of short sequences over different ones.
-// The instance for (kv_head, lane) computes, for every active row and every leaf of its lane that the row can
-// see, and for each query head of the group: m = the largest score, l = sum of exp(score - m), o = sum of
+// A sequence's keys are cut into leaves of kLeafTokens tokens. Leaf l of slot s belongs to split (s + l) mod
+// splits: the leaves of a long context spread over all splits, those of short sequences over different ones.
+// The instance for (kv_head, split) computes, for every active row and every leaf of its split that the row
+// can see, and for each query head of the group: m = the largest score, l = sum of exp(score - m), o = sum of
 // bf16(exp(score - m)) × V. Where a leaf lies, and in which order it is summed, does not depend on the number
-// of lanes.
+// of splits.
 #pragma once
 
 #include "instructions/common/check.h"
@@ -24,8 +24,8 @@ struct Attention {
   TensorId block_table;
   TensorId partial;
   uint32_t kv_head;
-  uint32_t lane;
-  uint32_t lanes;
+  uint32_t split;
+  uint32_t splits;
   uint32_t head_dim;
   uint32_t q_heads;
   uint32_t kv_heads;
@@ -42,10 +42,10 @@ struct Attention {
     v(&Attention::v_cache, "v_cache", "in [kv_heads * head_dim, kv_blocks * 64] bf16");
     v(&Attention::rows, "rows", "in: the pass's rows");
     v(&Attention::block_table, "block_table", "in [max_sequences, blocks of a sequence] i32");
-    v(&Attention::partial, "partial", "out [kv_heads * lanes * rows, partial_cols] f32: PartialLayout");
+    v(&Attention::partial, "partial", "out [kv_heads * splits * rows, partial_cols] f32: PartialLayout");
     v(&Attention::kv_head, "kv_head", "head");
-    v(&Attention::lane, "lane", "lane");
-    v(&Attention::lanes, "lanes", "lanes");
+    v(&Attention::split, "split", "split");
+    v(&Attention::splits, "splits", "splits");
     v(&Attention::head_dim, "head_dim", "channels");
     v(&Attention::q_heads, "q_heads", "heads");
     v(&Attention::kv_heads, "kv_heads", "heads");
@@ -57,41 +57,41 @@ struct Attention {
   }
 };
 
-// The tensor of partial results. Its row (kv_head × lanes + lane) × rows + pass row, where `rows` are those
-// of a pass in whole tiles (vm/state/rows.h), holds, for each leaf of that lane in order and each query head
+// The tensor of partial results. Its row (kv_head × splits + split) × rows + pass row, where `rows` are those
+// of a pass in whole tiles (vm/state/rows.h), holds, for each leaf of that split in order and each query head
 // of the group, head_dim sums, then m, then l. It grows with rows × max_context: 4 (head_dim + 2) bytes for
 // each row, leaf and query head.
 struct PartialLayout {
-  uint32_t lanes;
+  uint32_t splits;
   uint32_t group_heads;  // query heads of a KV head
   uint32_t head_dim;
   uint32_t rows;
 
   static constexpr uint32_t kExtra = 2;  // m and l
-  constexpr uint32_t lane_of(uint32_t slot, uint32_t leaf) const { return (slot + leaf) % lanes; }
-  constexpr uint64_t row(uint32_t kv_head, uint32_t lane, uint32_t pass_row) const {
-    return (uint64_t{kv_head} * lanes + lane) * rows + pass_row;
+  constexpr uint32_t split_of(uint32_t slot, uint32_t leaf) const { return (slot + leaf) % splits; }
+  constexpr uint64_t row(uint32_t kv_head, uint32_t split, uint32_t pass_row) const {
+    return (uint64_t{kv_head} * splits + split) * rows + pass_row;
   }
-  constexpr uint64_t rows_of_all(uint32_t kv_heads) const { return uint64_t{kv_heads} * lanes * rows; }
+  constexpr uint64_t rows_of_all(uint32_t kv_heads) const { return uint64_t{kv_heads} * splits * rows; }
   constexpr uint64_t leaf_cols() const { return uint64_t{group_heads} * (head_dim + kExtra); }
   constexpr uint64_t col(uint32_t leaf, uint32_t group_head) const {
-    return leaf / lanes * leaf_cols() + uint64_t{group_head} * (head_dim + kExtra);
+    return leaf / splits * leaf_cols() + uint64_t{group_head} * (head_dim + kExtra);
   }
   constexpr uint64_t cols(uint32_t max_context) const {
-    return (leaves_for_tokens(max_context) + lanes - 1) / lanes * leaf_cols();
+    return (leaves_for_tokens(max_context) + splits - 1) / splits * leaf_cols();
   }
   // Tells apart layouts that a tensor of one shape and a program's max_context allow: with both of these, its
   // rows give the KV heads and its columns the query heads of each.
-  constexpr uint32_t key() const { return lanes * 2 + (head_dim > 64 ? 1 : 0); }
+  constexpr uint32_t key() const { return splits * 2 + (head_dim > 64 ? 1 : 0); }
 };
 
 constexpr PartialLayout partial_layout(const Attention& op) {
-  return {op.lanes, op.q_heads / op.kv_heads, op.head_dim, whole_row_tiles(op.max_rows)};
+  return {op.splits, op.q_heads / op.kv_heads, op.head_dim, whole_row_tiles(op.max_rows)};
 }
 
-// The first leaf of `slot` that belongs to `lane`.
-constexpr uint32_t first_leaf(uint32_t slot, uint32_t lane, uint32_t lanes) {
-  return (lane + lanes - slot % lanes) % lanes;
+// The first leaf of `slot` that belongs to `split`.
+constexpr uint32_t first_leaf(uint32_t slot, uint32_t split, uint32_t splits) {
+  return (split + splits - slot % splits) % splits;
 }
 
 inline void footprint(const Attention& op, const StateView* state, FootprintBuilder<Attention>& f) {
@@ -102,7 +102,7 @@ inline void footprint(const Attention& op, const StateView* state, FootprintBuil
   f.read<&Attention::block_table>({0, op.max_sequences, 0, blocks_for_tokens(op.max_context)});
   if (state == nullptr) {
     const uint64_t all_tokens = uint64_t{op.kv_blocks} * kKvBlockTokens;
-    const uint64_t first_row = layout.row(op.kv_head, op.lane, 0);
+    const uint64_t first_row = layout.row(op.kv_head, op.split, 0);
     f.read_rows<&Attention::q>(RowSet::kActive, op.kv_head * group_cols, (op.kv_head + 1) * group_cols);
     f.read<&Attention::k_cache>({k_begin, k_end, 0, all_tokens});
     f.read<&Attention::v_cache>({k_begin, k_end, 0, all_tokens});
@@ -114,11 +114,11 @@ inline void footprint(const Attention& op, const StateView* state, FootprintBuil
     const PassRow& row = state->rows[r];
     if (!row_is_active(row)) continue;
     const uint32_t tokens = row.position + 1;
-    const uint32_t first = first_leaf(row.slot, op.lane, op.lanes);
+    const uint32_t first = first_leaf(row.slot, op.split, op.splits);
     const uint32_t leaves = leaves_for_tokens(tokens);
     if (first >= leaves) continue;
     f.read<&Attention::q>({r, uint64_t{r} + 1, op.kv_head * group_cols, (op.kv_head + 1) * group_cols});
-    for (uint32_t leaf = first; leaf < leaves; leaf += op.lanes) {
+    for (uint32_t leaf = first; leaf < leaves; leaf += op.splits) {
       const uint32_t leaf_end = (leaf + 1) * kLeafTokens < tokens ? (leaf + 1) * kLeafTokens : tokens;
       for (uint32_t t = leaf * kLeafTokens; t < leaf_end; t += kKvBlockTokens) {
         const uint64_t entry = uint64_t{row.slot} * state->blocks_per_sequence + t / kKvBlockTokens;
@@ -127,7 +127,7 @@ inline void footprint(const Attention& op, const StateView* state, FootprintBuil
         f.read<&Attention::k_cache>({k_begin, k_end, begin, end});
         f.read<&Attention::v_cache>({k_begin, k_end, begin, end});
       }
-      const uint64_t out_row = layout.row(op.kv_head, op.lane, r);
+      const uint64_t out_row = layout.row(op.kv_head, op.split, r);
       f.write<&Attention::partial>(
           {out_row, out_row + 1, layout.col(leaf, 0), layout.col(leaf, 0) + layout.leaf_cols()});
     }
@@ -136,7 +136,7 @@ inline void footprint(const Attention& op, const StateView* state, FootprintBuil
 
 inline Cost cost(const Attention& op, const CostContext& c) {
   const uint64_t leaves = leaves_for_tokens(c.context_tokens);
-  const uint64_t mine = op.lane < leaves ? (leaves - op.lane + op.lanes - 1) / op.lanes : 0;
+  const uint64_t mine = op.split < leaves ? (leaves - op.split + op.splits - 1) / op.splits : 0;
   const uint64_t tokens =
       c.rows * (mine * kLeafTokens < c.context_tokens ? mine * kLeafTokens : c.context_tokens);
   const uint64_t kv = 2 * tokens * op.head_dim;
@@ -152,14 +152,14 @@ inline void check(const Attention& op, OperandCheck& c) {
   c.require(op.head_dim == 64 || op.head_dim == 128, "head_dim", op.head_dim, "64 or 128");
   c.dimension("kv_heads", op.kv_heads, 1);
   c.dimension("q_heads", op.q_heads, 1);
-  c.dimension("lanes", op.lanes, 1);
+  c.dimension("splits", op.splits, 1);
   c.limit("max_context", op.max_context, &StateLimits::max_context);
   c.limit("kv_blocks", op.kv_blocks, &StateLimits::kv_blocks);
   c.factor("scale", op.scale);
   if (!c.ok()) return;
   c.require(op.q_heads % op.kv_heads == 0, "q_heads", op.q_heads, "a multiple of kv_heads");
   c.range("kv_head", op.kv_head, 1, op.kv_heads);
-  c.range("lane", op.lane, 1, op.lanes);
+  c.range("split", op.split, 1, op.splits);
   const uint64_t q_cols = uint64_t{op.q_heads} * op.head_dim;
   const uint64_t kv_rows = uint64_t{op.kv_heads} * op.head_dim;
   const uint64_t kv_cols = uint64_t{op.kv_blocks} * kKvBlockTokens;

@@ -29,7 +29,8 @@ void load(const AttentionMerge& op, const HostMemory& m, Local& l) {
     const uint32_t leaves = leaves_for_tokens(r.row.position + 1);
     for (uint32_t head = op.first_head; head < op.first_head + op.num_heads; ++head) {
       for (uint32_t leaf = 0; leaf < leaves; ++leaf) {
-        const uint64_t row = layout.row(head / layout.group_heads, layout.lane_of(r.row.slot, leaf), r.index);
+        const uint64_t row =
+            layout.row(head / layout.group_heads, layout.split_of(r.row.slot, leaf), r.index);
         const float* from =
             m.data<const float>(op.partial) + row * cols + layout.col(leaf, head % layout.group_heads);
         l.leaves.insert(l.leaves.end(), from, from + stride);

@@ -26,19 +26,19 @@ struct Divider {
 
 // Where the leaves of one head of one row are.
 struct HeadLeaves {
-  const float* first;   // place of leaf 0 if it were in lane 0
-  uint64_t lane_cols;   // elements from a lane to the next
-  uint32_t round_cols;  // and from a leaf to the next in the same lane
+  const float* first;   // place of leaf 0 if it were in split 0
+  uint64_t split_cols;  // elements from a split to the next
+  uint32_t round_cols;  // and from a leaf to the next in the same split
   uint32_t head_dim;
-  uint32_t lanes;
+  uint32_t splits;
   Divider by_lanes;
-  uint32_t lane0;  // of leaf 0
+  uint32_t split0;  // of leaf 0
   uint32_t count;
 
   __device__ __forceinline__ const float* at(uint32_t leaf) const {
     const uint32_t round = by_lanes.quotient(leaf);
-    const uint32_t lane = lane0 + leaf - round * lanes;
-    return first + (lane < lanes ? lane : lane - lanes) * lane_cols + uint64_t{round} * round_cols;
+    const uint32_t split = split0 + leaf - round * splits;
+    return first + (split < splits ? split : split - splits) * split_cols + uint64_t{round} * round_cols;
   }
 };
 
@@ -48,9 +48,9 @@ class LeafFinder {
   __device__ __forceinline__ LeafFinder(const AttentionMerge& op, const float* partial)
       : op_(op),
         partial_(partial),
-        layout_{op.lanes, op.q_heads / op.kv_heads, op.head_dim, kTableRows},
-        by_lanes_(op.lanes),
-        cols_(by_lanes_.quotient(leaves_for_tokens(op.max_context) + op.lanes - 1) * layout_.leaf_cols()) {}
+        layout_{op.splits, op.q_heads / op.kv_heads, op.head_dim, kTableRows},
+        by_splits_(op.splits),
+        cols_(by_splits_.quotient(leaves_for_tokens(op.max_context) + op.splits - 1) * layout_.leaf_cols()) {}
 
   // `row` is the pass's row `index`.
   __device__ __forceinline__ HeadLeaves leaves_of(const PassRow& row, uint32_t index, uint32_t head) const {
@@ -61,23 +61,23 @@ class LeafFinder {
             kTableRows * cols_,
             static_cast<uint32_t>(layout_.leaf_cols()),
             op_.head_dim,
-            op_.lanes,
-            by_lanes_,
-            row.slot - by_lanes_.quotient(row.slot) * op_.lanes,
+            op_.splits,
+            by_splits_,
+            row.slot - by_splits_.quotient(row.slot) * op_.splits,
             leaves_for_tokens(row.position + 1)};
   }
   // The arithmetic above stays within 32 bits.
   static __device__ bool in_range(const AttentionMerge& op) {
     constexpr uint64_t kLimit = uint64_t{1} << 32;
     return uint64_t{op.q_heads} * op.kv_heads < kLimit && uint64_t{op.q_heads} * (op.head_dim + 2) < kLimit &&
-           (uint64_t{leaves_for_tokens(op.max_context)} + op.lanes + kLargestSequences) * op.lanes < kLimit;
+           (uint64_t{leaves_for_tokens(op.max_context)} + op.splits + kLargestSequences) * op.splits < kLimit;
   }
 
  private:
   const AttentionMerge& op_;
   const float* partial_;
   PartialLayout layout_;
-  Divider by_lanes_;
+  Divider by_splits_;
   uint64_t cols_;  // layout_.cols()
 };
 

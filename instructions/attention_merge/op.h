@@ -18,7 +18,7 @@ struct AttentionMerge {
   TensorId output;
   uint32_t first_head;
   uint32_t num_heads;
-  uint32_t lanes;
+  uint32_t splits;
   uint32_t head_dim;
   uint32_t q_heads;
   uint32_t kv_heads;
@@ -27,12 +27,12 @@ struct AttentionMerge {
 
   template <class V>
   static constexpr void fields(V&& v) {
-    v(&AttentionMerge::partial, "partial", "in [kv_heads * lanes * rows, partial_cols] f32: PartialLayout");
+    v(&AttentionMerge::partial, "partial", "in [kv_heads * splits * rows, partial_cols] f32: PartialLayout");
     v(&AttentionMerge::rows, "rows", "in: the pass's rows");
     v(&AttentionMerge::output, "output", "out [max_rows, q_heads * head_dim] bf16");
     v(&AttentionMerge::first_head, "first_head", "query heads");
     v(&AttentionMerge::num_heads, "num_heads", "query heads");
-    v(&AttentionMerge::lanes, "lanes", "lanes");
+    v(&AttentionMerge::splits, "splits", "splits");
     v(&AttentionMerge::head_dim, "head_dim", "channels");
     v(&AttentionMerge::q_heads, "q_heads", "heads");
     v(&AttentionMerge::kv_heads, "kv_heads", "heads");
@@ -42,7 +42,7 @@ struct AttentionMerge {
 };
 
 constexpr PartialLayout partial_layout(const AttentionMerge& op) {
-  return {op.lanes, op.q_heads / op.kv_heads, op.head_dim, whole_row_tiles(op.max_rows)};
+  return {op.splits, op.q_heads / op.kv_heads, op.head_dim, whole_row_tiles(op.max_rows)};
 }
 
 inline void footprint(const AttentionMerge& op, const StateView* state, FootprintBuilder<AttentionMerge>& f) {
@@ -55,7 +55,7 @@ inline void footprint(const AttentionMerge& op, const StateView* state, Footprin
     const uint32_t first_group = op.first_head / layout.group_heads;
     const uint32_t last_group = (head_end - 1) / layout.group_heads;
     const uint64_t begin = layout.row(first_group, 0, 0), end = layout.row(last_group + 1, 0, 0);
-    // One box where the pass fills its tiles of rows; else one for each KV head and lane.
+    // One box where the pass fills its tiles of rows; else one for each KV head and split.
     const bool whole_tiles = op.max_rows == layout.rows;
     const uint64_t step = whole_tiles ? end - begin : layout.rows;
     const uint64_t rows = whole_tiles ? step : op.max_rows;
@@ -70,7 +70,7 @@ inline void footprint(const AttentionMerge& op, const StateView* state, Footprin
     if (!row_is_active(row)) continue;
     for (uint32_t head = op.first_head; head < head_end; ++head) {
       for (uint32_t leaf = 0; leaf < leaves_for_tokens(row.position + 1); ++leaf) {
-        const uint64_t at = layout.row(head / layout.group_heads, layout.lane_of(row.slot, leaf), r);
+        const uint64_t at = layout.row(head / layout.group_heads, layout.split_of(row.slot, leaf), r);
         const uint64_t col = layout.col(leaf, head % layout.group_heads);
         f.read<&AttentionMerge::partial>({at, at + 1, col, col + op.head_dim + PartialLayout::kExtra});
       }
@@ -93,7 +93,7 @@ inline void check(const AttentionMerge& op, OperandCheck& c) {
   c.require(op.head_dim == 64 || op.head_dim == 128, "head_dim", op.head_dim, "64 or 128");
   c.dimension("kv_heads", op.kv_heads, 1);
   c.dimension("q_heads", op.q_heads, 1);
-  c.dimension("lanes", op.lanes, 1);
+  c.dimension("splits", op.splits, 1);
   c.limit("max_context", op.max_context, &StateLimits::max_context);
   if (!c.ok()) return;
   c.require(op.q_heads % op.kv_heads == 0, "q_heads", op.q_heads, "a multiple of kv_heads");

@@ -90,7 +90,7 @@ class Builder {
   const uint32_t square_cols_;
   uint32_t kv_blocks_;
   const uint32_t logit_rows_;
-  uint32_t lanes_;  // over which a KV head's leaves are spread
+  uint32_t splits_;  // over which a KV head's leaves are spread
   Graph graph_;
   std::map<std::string, WeightSpec> weights_;  // by name
   TensorId embedding_, rope_, residual_, weighted_, squares_, query_, partial_, attention_, mlp_, logits_,
@@ -115,9 +115,9 @@ Builder::Builder(const LlamaConfig& config, const GraphOptions& options)
       kv_blocks_(options.kv_blocks > 0 ? options.kv_blocks
                                        : options.sequences * blocks_for_tokens(options.context)),
       logit_rows_(logit_rows({.rows = options.rows, .sequences = options.sequences})),
-      lanes_(std::clamp(options.sms / kv_heads_, 1U, leaves_for_tokens(options.context))) {
-  // Short sequences have one leaf each: at least as many lanes as slots, so that they do not share one.
-  lanes_ = std::max(lanes_, std::min(options.sms / kv_heads_, options.sequences));
+      splits_(std::clamp(options.sms / kv_heads_, 1U, leaves_for_tokens(options.context))) {
+  // Short sequences have one leaf each: at least as many splits as slots, so that they do not share one.
+  splits_ = std::max(splits_, std::min(options.sms / kv_heads_, options.sequences));
   for (WeightSpec& spec : llama_weights(config)) weights_.emplace(spec.name, std::move(spec));
 }
 
@@ -182,7 +182,7 @@ void Builder::add_state() {
 
 void Builder::add_activations() {
   const uint32_t rows = options_.rows;
-  const PartialLayout partial{lanes_, q_heads_ / kv_heads_, head_dim_, whole_row_tiles(rows)};
+  const PartialLayout partial{splits_, q_heads_ / kv_heads_, head_dim_, whole_row_tiles(rows)};
   residual_ = activation(llama_tensor::kResidual, DType::kF32, rows, hidden_);
   weighted_ = activation(llama_tensor::kWeighted, DType::kBF16, rows, hidden_);
   squares_ = activation(llama_tensor::kSquares, DType::kF32, rows, hidden_ / square_cols_);
@@ -318,7 +318,7 @@ void Builder::qkv_rope(uint16_t layer, const std::string& prefix, TensorId k_cac
 void Builder::attention(uint16_t layer, TensorId k_cache, TensorId v_cache) {
   graph_.begin_stage(fmt::format("layer {} attention", layer));
   for (uint32_t head = 0; head < kv_heads_; ++head) {
-    for (uint32_t lane = 0; lane < lanes_; ++lane) {
+    for (uint32_t split = 0; split < splits_; ++split) {
       graph_.add(Attention{.q = query_,
                            .k_cache = k_cache,
                            .v_cache = v_cache,
@@ -326,8 +326,8 @@ void Builder::attention(uint16_t layer, TensorId k_cache, TensorId v_cache) {
                            .block_table = block_table_,
                            .partial = partial_,
                            .kv_head = head,
-                           .lane = lane,
-                           .lanes = lanes_,
+                           .split = split,
+                           .splits = splits_,
                            .head_dim = head_dim_,
                            .q_heads = q_heads_,
                            .kv_heads = kv_heads_,
@@ -349,7 +349,7 @@ void Builder::attention_merge(uint16_t layer) {
                               .output = attention_,
                               .first_head = first,
                               .num_heads = count,
-                              .lanes = lanes_,
+                              .splits = splits_,
                               .head_dim = head_dim_,
                               .q_heads = q_heads_,
                               .kv_heads = kv_heads_,

@@ -109,7 +109,7 @@ TEST(DeviceAttention, AgreesWithTheHostOverRandomPasses) {
 }
 
 Shape shape_of(uint32_t head_dim, uint32_t kv_heads, uint32_t group_heads, uint32_t max_context,
-               uint32_t lanes) {
+               uint32_t splits) {
   return {.hidden = 16,
           .intermediate = 16,
           .head_dim = head_dim,
@@ -117,7 +117,7 @@ Shape shape_of(uint32_t head_dim, uint32_t kv_heads, uint32_t group_heads, uint3
           .kv_heads = kv_heads,
           .vocab = 3,
           .max_context = max_context,
-          .lanes = lanes,
+          .splits = splits,
           .epsilon = 1e-5F};
 }
 
@@ -152,10 +152,10 @@ TEST(DeviceAttention, AgreesForEveryGroupSizeAndChunk) {
 TEST(DeviceAttention, AgreesInLongContexts) {
   SERVAL_NEEDS_GPU();
   Difference difference;
-  for (const uint32_t lanes : {1U, 3U, 16U}) {
+  for (const uint32_t splits : {1U, 3U, 16U}) {
     for (const uint32_t head_dim : {64U, 128U}) {
-      Random random(lanes + head_dim);
-      Scene s(shape_of(head_dim, 2, 4, 5003, lanes), random);
+      Random random(splits + head_dim);
+      Scene s(shape_of(head_dim, 2, 4, 5003, splits), random);
       s.new_pass(random, {5002, 4095, 4096, 2047 + random.below(900), 0});
       run_attention(s, s.stage(Opcode::kAttention), difference);
       if (HasFatalFailure()) return;
@@ -164,17 +164,17 @@ TEST(DeviceAttention, AgreesInLongContexts) {
   difference.judge("attention, long");
 }
 
-// Bits of a row's leaves, wherever the lanes put them.
-std::vector<float> leaves_of(const Scene& s, uint32_t lanes, TensorId partial, uint32_t row) {
+// Bits of a row's leaves, wherever the splits put them.
+std::vector<float> leaves_of(const Scene& s, uint32_t splits, TensorId partial, uint32_t row) {
   const uint32_t group = s.shape.q_heads / s.shape.kv_heads;
-  const PartialLayout layout{lanes, group, s.shape.head_dim, whole_row_tiles(s.shape.rows)};
+  const PartialLayout layout{splits, group, s.shape.head_dim, whole_row_tiles(s.shape.rows)};
   const float* data = s.bench.data<const float>(partial);
   const PassRow& r = s.rows()[row];
   std::vector<float> out;
   for (uint32_t head = 0; head < s.shape.q_heads; ++head) {
     for (uint32_t leaf = 0; leaf < leaves_for_tokens(r.position + 1); ++leaf) {
       const uint64_t at =
-          layout.row(head / group, layout.lane_of(r.slot, leaf), row) * layout.cols(s.shape.max_context) +
+          layout.row(head / group, layout.split_of(r.slot, leaf), row) * layout.cols(s.shape.max_context) +
           layout.col(leaf, head % group);
       out.insert(out.end(), data + at, data + at + s.shape.head_dim + PartialLayout::kExtra);
     }
@@ -182,14 +182,14 @@ std::vector<float> leaves_of(const Scene& s, uint32_t lanes, TensorId partial, u
   return out;
 }
 
-std::vector<float> gpu_leaves(Scene& s, uint32_t lanes, uint32_t row) {
-  const Stage stage = s.attention(lanes);
+std::vector<float> gpu_leaves(Scene& s, uint32_t splits, uint32_t row) {
+  const Stage stage = s.attention(splits);
   s.poison_outputs(stage);
   GpuBench gpu(s.bench);
   gpu.upload();
   gpu.run<Attention>(whole(stage), s.t.rows);
   gpu.download(partial_of(stage));
-  return leaves_of(s, lanes, partial_of(stage), row);
+  return leaves_of(s, splits, partial_of(stage), row);
 }
 
 TEST(DeviceAttention, BitsDependNeitherOnLanesNorOnNeighbours) {
@@ -202,10 +202,10 @@ TEST(DeviceAttention, BitsDependNeitherOnLanesNorOnNeighbours) {
       make_chunk(s, 16);
       const uint32_t watched = 3;
       const auto together = gpu_leaves(s, 16, watched);
-      for (const uint32_t lanes : {1U, 2U, 7U}) {
-        const auto other = gpu_leaves(s, lanes, watched);
+      for (const uint32_t splits : {1U, 2U, 7U}) {
+        const auto other = gpu_leaves(s, splits, watched);
         ASSERT_EQ(std::memcmp(together.data(), other.data(), together.size() * sizeof(float)), 0)
-            << lanes << " lanes, " << s.shape.text();
+            << splits << " splits, " << s.shape.text();
       }
       for (uint32_t r = 0; r < kDefaultRows; ++r) s.rows()[r].active = r == watched ? 1 : 0;
       const auto alone = gpu_leaves(s, 16, watched);
@@ -260,10 +260,10 @@ TEST(DeviceAttentionMerge, AgreesWithTheHost) {
 TEST(DeviceAttentionMerge, HoldsUpTo512Leaves) {
   SERVAL_NEEDS_GPU();
   size_t outputs = 0, flips = 0;
-  for (const uint32_t lanes : {7U, 16U}) {
-    const uint32_t head_dim = lanes == 7 ? 64 : 128, longest = 512 * kLeafTokens;
-    Random random(lanes);
-    Scene s(shape_of(head_dim, 1, 2, longest, lanes), random);
+  for (const uint32_t splits : {7U, 16U}) {
+    const uint32_t head_dim = splits == 7 ? 64 : 128, longest = 512 * kLeafTokens;
+    Random random(splits);
+    Scene s(shape_of(head_dim, 1, 2, longest, splits), random);
     s.new_pass(random, {longest - 1, longest - 1 - 300 * kLeafTokens, 16 * kLeafTokens, 8 * kLeafTokens - 1});
     run_merge(s, s.stage(Opcode::kAttentionMerge), random, outputs, flips);
     if (HasFatalFailure()) return;

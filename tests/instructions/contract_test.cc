@@ -189,7 +189,7 @@ Footprint elements_of(const Scene& s, const Region& bound) {
   constexpr uint64_t kEnd = uint64_t{1} << 60;
   if (bound.part == Part::kWhole) add(bound.box);
   if (is_dealt(bound.part)) add_dealt(s, bound, add);
-  const PartialLayout layout{s.shape.lanes, s.shape.q_heads / s.shape.kv_heads, s.shape.head_dim,
+  const PartialLayout layout{s.shape.splits, s.shape.q_heads / s.shape.kv_heads, s.shape.head_dim,
                              whole_row_tiles(s.shape.rows)};
   for (const uint32_t r : s.active_rows()) {
     const PassRow& row = s.rows()[r];
@@ -205,7 +205,7 @@ Footprint elements_of(const Scene& s, const Region& bound) {
     if (bound.part != Part::kSeenLeaves) continue;
     for (uint32_t leaf = 0; leaf < leaves_for_tokens(row.position + 1); ++leaf) {
       for (uint32_t head = 0; head < s.shape.kv_heads; ++head) {
-        const uint64_t at = layout.row(head, layout.lane_of(row.slot, leaf), r);
+        const uint64_t at = layout.row(head, layout.split_of(row.slot, leaf), r);
         add({at, at + 1, layout.col(leaf, 0), layout.col(leaf, 0) + layout.leaf_cols()});
       }
     }
@@ -468,7 +468,7 @@ bool is_count(const std::string& name) {
   return name.starts_with("num_");
 }
 bool is_index(const std::string& name) {
-  return name.starts_with("first_") || name == "kv_head" || name == "lane" || name == "record";
+  return name.starts_with("first_") || name == "kv_head" || name == "split" || name == "record";
 }
 
 bool is_flag(const std::string& name) {
@@ -497,7 +497,7 @@ TEST(CheckInstruction, RefusesNumbersOutOfRange) {
         if (name == "head_dim") bad.insert(bad.end(), {32, 63, 96, 127, 256});
         if (name == "max_rows") bad.push_back(s.shape.rows + 1);
         if (name == "max_sequences") bad.push_back(s.shape.sequences + 1);
-        if (name == "lane") bad.push_back(s.shape.lanes);
+        if (name == "split") bad.push_back(s.shape.splits);
         if (name == "record" || name == "records") bad.push_back(s.shape.records + 1);
         if (name == "kv_head") bad.push_back(s.shape.kv_heads);
         const uint32_t all = name.ends_with("_row") || name.ends_with("_rows") ? s.shape.rows : stage.units;

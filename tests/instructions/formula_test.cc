@@ -423,14 +423,14 @@ LeafResult leaf_of(const Scene& s, const PassRow& row, uint32_t r, uint32_t q_he
 }
 
 // Where a leaf's results lie, from the formula in attention/op.h.
-uint64_t partial_at(const Scene& s, uint32_t lanes, const PassRow& row, uint32_t r, uint32_t q_head,
+uint64_t partial_at(const Scene& s, uint32_t splits, const PassRow& row, uint32_t r, uint32_t q_head,
                     uint32_t leaf) {
   const uint32_t group = s.shape.q_heads / s.shape.kv_heads, stride = s.shape.head_dim + 2;
   const uint32_t leaves = (s.shape.max_context + kLeafTokens - 1) / kLeafTokens;
-  const uint64_t cols = uint64_t{(leaves + lanes - 1) / lanes} * group * stride;
-  const uint64_t lane = (row.slot + leaf) % lanes;
-  return ((q_head / group * lanes + lane) * whole_row_tiles(s.shape.rows) + r) * cols +
-         (uint64_t{leaf / lanes} * group + q_head % group) * stride;
+  const uint64_t cols = uint64_t{(leaves + splits - 1) / splits} * group * stride;
+  const uint64_t split = (row.slot + leaf) % splits;
+  return ((q_head / group * splits + split) * whole_row_tiles(s.shape.rows) + r) * cols +
+         (uint64_t{leaf / splits} * group + q_head % group) * stride;
 }
 
 // The three kinds of output apart: their sizes differ too much for one NMSE.
@@ -453,7 +453,7 @@ void judge_attention(const Scene& s, AttentionTally& tally, Cover& compared) {
     for (uint32_t h = 0; h < s.shape.q_heads; ++h) {
       for (uint32_t leaf = 0; leaf * kLeafTokens <= row.position; ++leaf) {
         const LeafResult want = leaf_of(s, row, r, h, leaf);
-        const uint64_t at = partial_at(s, s.shape.lanes, row, r, h, leaf);
+        const uint64_t at = partial_at(s, s.shape.splits, row, r, h, leaf);
         std::fill_n(&compared[partial.index].at(at), d + 2, uint8_t{1});
         for (uint32_t c = 0; c < d; ++c) {
           tally.values.add(got[at + c], want.values[c]);
@@ -476,12 +476,12 @@ TEST(Attention, IsTheSoftmaxWeightedSumOfEachLeaf) {
 
 TEST(Attention, HoldsInLongContexts) {
   AttentionTally tally;
-  for (const uint32_t lanes : {1U, 2U, 7U, 16U}) {
-    Random random(77 + lanes);
+  for (const uint32_t splits : {1U, 2U, 7U, 16U}) {
+    Random random(77 + splits);
     Shape shape = random_shape(random, {.max_hidden = 16, .max_intermediate = 16, .max_kv_heads = 2});
     shape.q_heads = 2 * shape.kv_heads;
     shape.max_context = 5003;
-    shape.lanes = lanes;
+    shape.splits = splits;
     Scene s(shape, random);
     tally.values.new_shape();
     s.new_pass(random, {5002, 4095, 4096, 2047 + random.below(900), 0});
@@ -508,7 +508,8 @@ TEST(AttentionMerge, WeighsEveryLeafByItsLargestScore) {
             std::vector<const float*> leaf;
             double largest = -HUGE_VAL, total = 0;
             for (uint32_t l = 0; l < leaves; ++l) {
-              leaf.push_back(s.bench.data<const float>(partial) + partial_at(s, s.shape.lanes, row, r, h, l));
+              leaf.push_back(s.bench.data<const float>(partial) +
+                             partial_at(s, s.shape.splits, row, r, h, l));
               largest = std::max<double>(largest, leaf.back()[d]);
             }
             for (const float* l : leaf) total += std::exp(l[d] - largest) * l[d + 1];

@@ -1,5 +1,5 @@
 // The bits of a row do not depend on who computes them, nor in whose company: they are the same for any split
-// of a stage into instances in any order, any number of lanes, among 16 rows or alone, in whichever row of
+// of a stage into instances in any order, any number of splits, among 16 rows or alone, in whichever row of
 // the pass, and again and again.
 #include <algorithm>
 #include <cstring>
@@ -71,14 +71,14 @@ TEST(Invariance, AnyNumberOfLanesGivesTheSameAttention) {
     Scene s(random_shape(random, limits), random);
     s.new_pass(random);
     std::vector<std::byte> first;
-    for (const uint32_t lanes : {1U, 2U, 7U, 16U}) {
-      const Stage attention = s.attention(lanes), merge = s.merge(lanes);
+    for (const uint32_t splits : {1U, 2U, 7U, 16U}) {
+      const Stage attention = s.attention(splits), merge = s.merge(splits);
       s.poison_outputs(attention);
       s.poison_outputs(merge);
       s.bench.run(split(attention, random));
       s.bench.run(split(merge, random));
       if (first.empty()) first = s.bench.memory[s.t.attended.index];
-      EXPECT_EQ(s.bench.memory[s.t.attended.index], first) << lanes << " lanes: " << s.shape.text();
+      EXPECT_EQ(s.bench.memory[s.t.attended.index], first) << splits << " splits: " << s.shape.text();
     }
   }
 }

@@ -107,7 +107,7 @@ std::string Shape::text() const {
   add("kv_heads", kv_heads);
   add("vocab", vocab);
   add("max_context", max_context);
-  add("lanes", lanes);
+  add("splits", splits);
   add("rows", rows);
   add("sequences", sequences);
   add("tile_rows", tile_rows);
@@ -124,7 +124,7 @@ Shape random_shape(Random& random, const ShapeLimits& limits) {
   s.q_heads = s.kv_heads * random.between(1, 8);
   s.vocab = random.between(1, 300) * 2 + 1;
   s.max_context = random.between(limits.max_context / 2, limits.max_context);
-  s.lanes = random.pick<uint32_t>({1, 2, 7, 16});
+  s.splits = random.pick<uint32_t>({1, 2, 7, 16});
   s.epsilon = random.pick<float>({1e-5F, 1e-6F, 1e-3F});
   if (!limits.rows.empty()) {
     s.rows = random.pick(limits.rows);
@@ -209,18 +209,18 @@ Scene::Scene(const Shape& s, Random& random) : shape(s) {
   t.items = state(state_tensor::kAttention, 1, attention_list_bytes(s.rows));
   t.places = bench.add("places", DType::kF32, TensorKind::kActivation, s.places,
                        PlaceLayout{s.q_heads / s.kv_heads, s.head_dim}.cols());
-  add_partial(s.lanes);
+  add_partial(s.splits);
   fill_weights(random);
 }
 
-TensorId Scene::add_partial(uint32_t lanes) {
-  const PartialLayout layout{lanes, shape.q_heads / shape.kv_heads, shape.head_dim,
+TensorId Scene::add_partial(uint32_t splits) {
+  const PartialLayout layout{splits, shape.q_heads / shape.kv_heads, shape.head_dim,
                              whole_row_tiles(shape.rows)};
-  if (!partials_.contains(lanes)) {
-    partials_[lanes] = bench.add("partial" + std::to_string(lanes), DType::kF32, TensorKind::kActivation,
-                                 layout.rows_of_all(shape.kv_heads), layout.cols(shape.max_context));
+  if (!partials_.contains(splits)) {
+    partials_[splits] = bench.add("partial" + std::to_string(splits), DType::kF32, TensorKind::kActivation,
+                                  layout.rows_of_all(shape.kv_heads), layout.cols(shape.max_context));
   }
-  return partials_[lanes];
+  return partials_[splits];
 }
 
 void fill_unit_softmax(Bench& bench, TensorId logits, TensorId unit_softmax) {
@@ -382,7 +382,7 @@ void Scene::fill_activations(Random& random) {
   fill_bf16(random, 1, count(t.v_cache), bench.data<uint16_t>(t.v_cache));
   fill_f32(random, 6, count(t.logits), bench.data<float>(t.logits));
   fill_unit_softmax(bench, t.logits, t.unit_softmax);
-  for (const auto& [lanes, id] : partials_) {
+  for (const auto& [splits, id] : partials_) {
     float* values = bench.data<float>(id);
     fill_f32(random, 8, count(id), values);
     // Every second from the end of a leaf's head is followed by a sum of exponentials, which is at least 1.
@@ -435,26 +435,26 @@ uint64_t Scene::block_of(const PassRow& row, uint32_t position) const {
       table[size_t{row.slot} * blocks_for_tokens(shape.max_context) + position / kKvBlockTokens]);
 }
 
-Stage Scene::attention(uint32_t lanes) {
-  add_partial(lanes);
-  return attention_stage(lanes);
+Stage Scene::attention(uint32_t splits) {
+  add_partial(splits);
+  return attention_stage(splits);
 }
 
-Stage Scene::merge(uint32_t lanes) {
-  add_partial(lanes);
-  return merge_stage(lanes);
+Stage Scene::merge(uint32_t splits) {
+  add_partial(splits);
+  return merge_stage(splits);
 }
 
-Stage Scene::attention_stage(uint32_t lanes) const {
+Stage Scene::attention_stage(uint32_t splits) const {
   Attention op{.q = t.q,
                .k_cache = t.k_cache,
                .v_cache = t.v_cache,
                .rows = t.rows,
                .block_table = t.block_table,
-               .partial = partial(lanes),
+               .partial = partial(splits),
                .kv_head = 0,
-               .lane = 0,
-               .lanes = lanes,
+               .split = 0,
+               .splits = splits,
                .head_dim = shape.head_dim,
                .q_heads = shape.q_heads,
                .kv_heads = shape.kv_heads,
@@ -463,20 +463,20 @@ Stage Scene::attention_stage(uint32_t lanes) const {
                .scale = 1 / std::sqrt(static_cast<float>(shape.head_dim)),
                .max_rows = shape.rows,
                .max_sequences = shape.sequences};
-  return {Opcode::kAttention, shape.kv_heads * lanes, 1, [op](uint32_t first, uint32_t) mutable {
-            op.kv_head = first / op.lanes;
-            op.lane = first % op.lanes;
+  return {Opcode::kAttention, shape.kv_heads * splits, 1, [op](uint32_t first, uint32_t) mutable {
+            op.kv_head = first / op.splits;
+            op.split = first % op.splits;
             return make_instruction(op);
           }};
 }
 
-Stage Scene::merge_stage(uint32_t lanes) const {
-  AttentionMerge op{.partial = partial(lanes),
+Stage Scene::merge_stage(uint32_t splits) const {
+  AttentionMerge op{.partial = partial(splits),
                     .rows = t.rows,
                     .output = t.attended,
                     .first_head = 0,
                     .num_heads = 0,
-                    .lanes = lanes,
+                    .splits = splits,
                     .head_dim = shape.head_dim,
                     .q_heads = shape.q_heads,
                     .kv_heads = shape.kv_heads,
@@ -600,8 +600,8 @@ std::vector<Stage> Scene::stages() const {
               s.rows},
       (s.q_heads + 2 * s.kv_heads) * s.head_dim / kUnitRows, &QkvRope::first_unit, &QkvRope::num_units,
       kTile);
-  out.push_back(attention_stage(s.lanes));
-  out.push_back(merge_stage(s.lanes));
+  out.push_back(attention_stage(s.splits));
+  out.push_back(merge_stage(s.splits));
   add(MatvecResidual{t.wo, t.attended, t.rows, t.norm, t.residual, t.weighted, t.squares, 0, 0,
                      s.q_heads * s.head_dim, s.hidden, logits_only, s.rows, 0, s.rows},
       s.hidden / kUnitRows, &MatvecResidual::first_unit, &MatvecResidual::num_units, kTile);

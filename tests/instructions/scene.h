@@ -78,7 +78,7 @@ void fill_unit_softmax(Bench& bench, TensorId logits, TensorId unit_softmax);
 
 struct Shape {
   uint32_t hidden, intermediate, head_dim, q_heads, kv_heads, vocab, max_context;
-  uint32_t lanes;
+  uint32_t splits;
   float epsilon;
   uint32_t rows = kDefaultRows;            // of a pass
   uint32_t sequences = kDefaultSequences;  // slots; no multiple of 5
@@ -126,11 +126,11 @@ struct Scene {
   // The instances of every instruction, in the order of the ISA.
   std::vector<Stage> stages() const;
   Stage stage(Opcode opcode) const;
-  // Attention and its merge with another number of lanes; adds the tensor of partial results if need be.
-  Stage attention(uint32_t lanes);
+  // Attention and its merge with another number of splits; adds the tensor of partial results if need be.
+  Stage attention(uint32_t splits);
   // Plans attention's items anew for so many records, and so for that machine.
   void plan(uint32_t records);
-  Stage merge(uint32_t lanes);
+  Stage merge(uint32_t splits);
   // Fills what a stage only writes with kPoison.
   void poison_outputs(const Stage& stage);
 
@@ -158,10 +158,10 @@ struct Scene {
   } t;
 
  private:
-  TensorId partial(uint32_t lanes) const { return partials_.at(lanes); }
-  TensorId add_partial(uint32_t lanes);
-  Stage attention_stage(uint32_t lanes) const;
-  Stage merge_stage(uint32_t lanes) const;
+  TensorId partial(uint32_t splits) const { return partials_.at(splits); }
+  TensorId add_partial(uint32_t splits);
+  Stage attention_stage(uint32_t splits) const;
+  Stage merge_stage(uint32_t splits) const;
   Stage planned_attention_stage() const;
   Stage planned_merge_stage() const;
   void fill_weights(Random& random);
@@ -172,7 +172,7 @@ struct Scene {
   // The residual, and what its last writer left for whoever reads it next (instructions/common/residual.h).
   void fill_residual(Random& random);
 
-  std::map<uint32_t, TensorId> partials_;  // by number of lanes
+  std::map<uint32_t, TensorId> partials_;  // by number of splits
 };
 
 // The nearest bf16 number, ties to even, straight from a double.

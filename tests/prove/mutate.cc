@@ -317,10 +317,10 @@ bool Mutator::divide_leaves(Step& step) {
   auto op = step.record.as<AttentionMerge>();
   if (coin() && op.kv_heads % 2 == 0) {
     op.kv_heads /= 2;
-    op.lanes *= 2;
-  } else if (op.lanes % 2 == 0) {
+    op.splits *= 2;
+  } else if (op.splits % 2 == 0) {
     op.kv_heads *= 2;
-    op.lanes /= 2;
+    op.splits /= 2;
   }
   step.record.set(op);
   return true;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint32_t kHidden = 64, kIntermediate = 128, kHeadDim = 64, kQHeads = 4, kKvHeads = 2, kVocab = 41;
 constexpr uint32_t kRows[] = {16, 1, 48, 256}, kSequences = 16;
-constexpr uint32_t kContext = 300, kKvBlocks = 7, kLanes = 2;
+constexpr uint32_t kContext = 300, kKvBlocks = 7, kSplits = 2;
 
 class RandomGraph {
  public:
@@ -92,7 +92,7 @@ void RandomGraph::add_tensors() {
   logits_ = tensor("logits", logit_rows_, kVocab, DType::kF32, TensorKind::kActivation);
   unit_softmax_ = tensor("unit_softmax", logit_rows_, vocabulary_units(kVocab) * kUnitSoftmaxCols,
                          DType::kF32, TensorKind::kActivation);
-  const PartialLayout partial{kLanes, kQHeads / kKvHeads, kHeadDim, whole_row_tiles(max_rows_)};
+  const PartialLayout partial{kSplits, kQHeads / kKvHeads, kHeadDim, whole_row_tiles(max_rows_)};
   partial_ = tensor("partial", partial.rows_of_all(kKvHeads), partial.cols(kContext), DType::kF32,
                     TensorKind::kActivation);
   rope_ = tensor("rope", kContext, kHeadDim, DType::kF32, TensorKind::kConstant);
@@ -180,16 +180,16 @@ MatvecResidual RandomGraph::matvec_residual(TensorId weights, TensorId input, ui
 }
 
 void RandomGraph::attention(uint32_t layer) {
-  ranges(kKvHeads * kLanes, [&](uint32_t first, uint32_t) {
+  ranges(kKvHeads * kSplits, [&](uint32_t first, uint32_t) {
     add(Attention{.q = query_,
                   .k_cache = k_[layer],
                   .v_cache = v_[layer],
                   .rows = rows_,
                   .block_table = block_table_,
                   .partial = partial_,
-                  .kv_head = first / kLanes,
-                  .lane = first % kLanes,
-                  .lanes = kLanes,
+                  .kv_head = first / kSplits,
+                  .split = first % kSplits,
+                  .splits = kSplits,
                   .head_dim = kHeadDim,
                   .q_heads = kQHeads,
                   .kv_heads = kKvHeads,
@@ -214,7 +214,7 @@ void RandomGraph::stage() {
       return attention(below(2));
     case 3:
       ranges(kQHeads, [&](uint32_t first, uint32_t count) {
-        add(AttentionMerge{partial_, rows_, attention_, first, count, kLanes, kHeadDim, kQHeads, kKvHeads,
+        add(AttentionMerge{partial_, rows_, attention_, first, count, kSplits, kHeadDim, kQHeads, kKvHeads,
                            kContext, max_rows_});
       });
       return;

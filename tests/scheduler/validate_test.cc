@@ -600,8 +600,8 @@ TEST(Stale, LeavesThatTheirReaderLooksForElsewhere) {
   Draft draft(compile_as(graph, {Policy::kList, QueueKind::kPerSm, 1}));
   for (Step* step : steps_of(draft, Opcode::kAttentionMerge, 0)) {
     change<AttentionMerge>(*step, [](AttentionMerge& op) {
-      ASSERT_EQ(op.lanes, 1U);
-      op.lanes *= 2;
+      ASSERT_EQ(op.splits, 1U);
+      op.splits *= 2;
       op.kv_heads /= 2;
     });
   }
