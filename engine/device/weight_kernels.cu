@@ -7,8 +7,8 @@
 namespace serval {
 namespace {
 
-using page_image::kChunkCols;
 using page_image::kPairCols;
+using page_image::kPanelCols;
 
 constexpr uint32_t kBlockThreads = 256;
 constexpr uint32_t kGroupCols = 8;  // elements that one thread reads at a time: 16 bytes
@@ -77,14 +77,14 @@ __global__ void __launch_bounds__(kBlockThreads)
   const auto pair = static_cast<uint32_t>(pair_index % unit_pairs);
   const uint32_t lane = threadIdx.x % kWarpThreads;
 
-  const uint32_t chunk = pair / kPagePairs;
+  const uint32_t panel = pair / kPagePairs;
   const uint32_t row = matrix_row(shape, unit, lane / kQuadLanes);
-  const uint32_t col = chunk * kChunkCols + pair % kPagePairs * kPairCols + lane % kQuadLanes * kGroupCols;
+  const uint32_t col = panel * kPanelCols + pair % kPagePairs * kPairCols + lane % kQuadLanes * kGroupCols;
   const auto element_group = [&](uint32_t c) {
     return row < shape.rows && c < shape.cols ? elements(row, c) : uint4{};
   };
   const uint4 first = element_group(col);
-  const uint4 second = element_group(col + page_image::half_cols(shape.cols, chunk));
+  const uint4 second = element_group(col + page_image::half_cols(shape.cols, panel));
 
   auto* out =
       reinterpret_cast<uint4*>(image + page_image::page_offset(shape.cols, unit, 0) + pair * kPairBytes);

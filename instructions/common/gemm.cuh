@@ -4,7 +4,7 @@
 // A record works on a tile of up to 16 units (128 weight rows) and, token tile after token tile, on the rows
 // that it is given. A step takes a slab: 64 columns of the page image's order (vm/layout/slab_image.h). Of
 // the weights it is a page of 16 pieces of 1 KiB, one of each unit, which go to the tensor cores through
-// registers: two units are a warp's 16 rows. Of the activations it is a chunk: the rows of the token tile,
+// registers: two units are a warp's 16 rows. Of the activations it is a panel: the rows of the token tile,
 // 128 bytes each, read from shared memory by all warps. An output is one chain of products over the columns,
 // in the order of the image, whatever the tile and its neighbours.
 //
@@ -178,9 +178,9 @@ __device__ __forceinline__ void begin_step(Role& role, const WarpPieces& pieces,
   load_terms(terms, ptx::shared_address(role.s.ring[role.next_page % Config::kRingPages]) + pieces.first,
              pieces.second);
   role.free_page(role.next_page++);
-  role.wait_next_chunk(role.next_chunk);
+  role.wait_next_panel(role.next_panel);
   const uint64_t rows =
-      ptx::wgmma_operand(ptx::shared_address(role.s.activations) + activation_slot<Config>(role.next_chunk));
+      ptx::wgmma_operand(ptx::shared_address(role.s.activations) + activation_slot<Config>(role.next_panel));
   ptx::wgmma_fence();
   constexpr uint32_t kValues = Sums<Config>::kValues;
 #pragma unroll
@@ -192,9 +192,9 @@ __device__ __forceinline__ void begin_step(Role& role, const WarpPieces& pieces,
           rows + h * (kValues * 2 * slab_image::kRowBytes / 16) + j * ptx::kWgmmaNextTerms, j != 0 || !first);
   }
   ptx::wgmma_commit();
-  ++role.next_chunk;
+  ++role.next_panel;
   ptx::wgmma_wait<1>();  // the step before is complete
-  role.multiplied_chunks(role.next_chunk - 1);
+  role.multiplied_panels(role.next_panel - 1);
 }
 
 template <class Role>
@@ -215,7 +215,7 @@ __device__ __forceinline__ void multiply(Role& role, const Plan& plan,
   if (slabs % 2 != 0) begin_step(role, pieces, even, d, slabs == 1);
   ptx::wgmma_wait<0>();
   leave_if_asked(&role.s.exit);
-  role.multiplied_chunks(role.next_chunk);
+  role.multiplied_panels(role.next_panel);
 }
 
 // --- from registers to pieces
@@ -552,7 +552,7 @@ struct Stream {
           (made.shape.end_row - made.shape.first_row + Config::kTileTokens - 1) / Config::kTileTokens;
     return made;
   }
-  static __device__ __forceinline__ bool has_chunks(const Plan& plan) { return plan.tiles != 0; }
+  static __device__ __forceinline__ bool has_panels(const Plan& plan) { return plan.tiles != 0; }
 
   // For each tile of tokens slab after slab: a piece of each unit, which lie one after the other.
   template <class Role, class PagesOf>
@@ -594,8 +594,8 @@ struct Stream {
       const std::byte* from = plan.shape.activations + size_t{row} * slab_image::kRowBytes;
 #pragma unroll 1
       for (uint32_t slab = 0; slab < plan.slabs; ++slab, from += slab_bytes) {
-        role.acquire_chunks(1);
-        role.copy_chunks(from, 0, 1, rows * slab_image::kRowBytes);
+        role.acquire_panels(1);
+        role.copy_panels(from, 0, 1, rows * slab_image::kRowBytes);
       }
     }
   }
@@ -607,7 +607,7 @@ struct Stream {
     role.wait_unit_slot(role.next_unit);
     const uint32_t tiles = Config::uniform(plan.tiles);
     role.next_page = Config::uniform(role.next_page);
-    role.next_chunk = Config::uniform(role.next_chunk);
+    role.next_panel = Config::uniform(role.next_panel);
 #pragma unroll 1
     for (uint32_t tile = 0; tile < tiles; ++tile) {
       float d[Config::kTileTokens / 2];

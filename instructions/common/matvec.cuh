@@ -2,7 +2,7 @@
 // matvec_residual, gate_up_silu, lm_head.
 //
 // Weights come as page images (vm/layout/page_image.h), one page a warp. A page is the 16-row operand of the
-// products; the other operand's 8 columns are 4 rows of the pass, each as two halves of the chunk's columns.
+// products; the other operand's 8 columns are 4 rows of the pass, each as two halves of the panel's columns.
 // A consumer warp takes its page into registers as soon as it has landed and frees it, and only then waits
 // for the activations: eight pages more are under way than the ring holds.
 //
@@ -12,10 +12,10 @@
 // (instructions/common/residual.h).
 //
 // Where the activations of all rows fit in shared memory, units are streamed one after the other, and a
-// unit's pages go to different warps ("resident"). Where they do not, a block of units is streamed chunk by
-// chunk, and a chunk of activations is dropped after its use; a unit's pages go to different warps if there
-// is room for all of their results ("split"), else to one warp. Either way an output is the sum over chunks,
-// in order, of a sum over the chunk's products whose order is fixed.
+// unit's pages go to different warps ("resident"). Where they do not, a block of units is streamed panel by
+// panel, and a panel of activations is dropped after its use; a unit's pages go to different warps if there
+// is room for all of their results ("split"), else to one warp. Either way an output is the sum over panels,
+// in order, of a sum over the panel's products whose order is fixed.
 #pragma once
 
 #include <cstdint>
@@ -67,19 +67,19 @@ struct Plan {
   Mode mode;
   uint32_t units;
   uint32_t matrices;  // that a unit has rows of: 1 or 2
-  uint32_t chunks;    // of columns
+  uint32_t panels;    // of columns
   uint32_t cols;
-  uint32_t last_half;  // columns of a half of the last chunk
+  uint32_t last_half;  // columns of a half of the last panel
   uint32_t unit_pages;
   uint32_t pages;
-  uint32_t activation_chunks;  // that are brought in
+  uint32_t activation_panels;  // that are brought in
   uint32_t parts;              // partial results of a unit that storers add up, for each matrix
   uint32_t arrivals;           // of warps, until a unit's partial results are in place
   uint32_t slots;              // units whose partial results have a place
 
   __device__ __forceinline__ bool resident() const { return mode == Mode::kResident; }
-  __device__ __forceinline__ uint32_t half_cols(uint32_t chunk) const {
-    return chunk + 1 < chunks ? page_image::kHalfCols : last_half;
+  __device__ __forceinline__ uint32_t half_cols(uint32_t panel) const {
+    return panel + 1 < panels ? page_image::kHalfCols : last_half;
   }
   __device__ __forceinline__ uint32_t block_units(uint32_t block) const {
     const uint32_t left = units - block * kConsumerWarps;
@@ -100,10 +100,10 @@ __device__ __forceinline__ uint32_t unit_slots(uint32_t matrices, uint32_t parts
   return fit == 0 ? 0 : fit < kUnitSlots ? 1u << (31 - __clz(static_cast<int>(fit))) : kUnitSlots;
 }
 template <class Config>
-__device__ __forceinline__ Mode mode_of(uint32_t units, uint32_t matrices, uint32_t chunks) {
-  if (chunks <= Config::kChunkSlots) return Mode::kResident;
+__device__ __forceinline__ Mode mode_of(uint32_t units, uint32_t matrices, uint32_t panels) {
+  if (panels <= Config::kPanelBuffers) return Mode::kResident;
   const bool one_block =
-      units != 0 && units <= kConsumerWarps && units <= unit_slots<Config>(matrices, chunks);
+      units != 0 && units <= kConsumerWarps && units <= unit_slots<Config>(matrices, panels);
   return one_block ? Mode::kSplit : Mode::kUnitPerWarp;
 }
 template <class Config>
@@ -112,21 +112,21 @@ __device__ __forceinline__ Plan make_plan(const Launch& launch, const Shape& sha
   const auto [input, all_units, matrices, cols] = shape;
   // After the launch's first pass every active row wants logits.
   const uint32_t units = input.logits_only && launch.logit_bound == 0 ? 0 : all_units;
-  const uint32_t chunks = page_image::chunks(cols), unit_pages = matrices * chunks;
-  const Mode mode = mode_of<Config>(units, matrices, chunks);
+  const uint32_t panels = page_image::panels(cols), unit_pages = matrices * panels;
+  const Mode mode = mode_of<Config>(units, matrices, panels);
   const bool own_unit = mode == Mode::kUnitPerWarp;
-  const uint32_t parts = own_unit ? 1 : chunks;
+  const uint32_t parts = own_unit ? 1 : panels;
   const uint32_t blocks = own_unit ? (units + kConsumerWarps - 1) / kConsumerWarps : min(units, 1u);
   return {.input = input,
           .mode = mode,
           .units = units,
           .matrices = matrices,
-          .chunks = chunks,
+          .panels = panels,
           .cols = cols,
-          .last_half = page_image::half_cols(cols, chunks - 1),
+          .last_half = page_image::half_cols(cols, panels - 1),
           .unit_pages = unit_pages,
           .pages = units * unit_pages,
-          .activation_chunks = blocks * chunks,
+          .activation_panels = blocks * panels,
           .parts = parts,
           .arrivals = own_unit ? 1 : unit_pages,
           .slots = unit_slots<Config>(matrices, parts)};
@@ -179,11 +179,11 @@ __device__ __forceinline__ float multiply_shared(uint32_t w, uint32_t products, 
 // Calls take(row, product(x)) for every row that may be active, where `x` is the address of this lane's
 // column of the product that the row is in.
 template <class Role, class Product, class Take>
-__device__ __forceinline__ void for_products(const Role& role, uint32_t chunk, Product&& product,
+__device__ __forceinline__ void for_products(const Role& role, uint32_t panel, Product&& product,
                                              Take&& take) {
   const uint32_t rows = row_bound<typename Role::Config>(role.launch);
   const uint32_t column = role.lane / 4;
-  const uint32_t lane_columns = chunk + column % 2 * activation_image::kHalfStride + role.lane % 4 * 16;
+  const uint32_t lane_columns = panel + column % 2 * activation_image::kHalfStride + role.lane % 4 * 16;
 #pragma unroll 1
   for (uint32_t first = 0; first < rows; first += kRowsOfProduct) {
     // Columns without a row repeat the last: what they give is not used.
@@ -193,22 +193,22 @@ __device__ __forceinline__ void for_products(const Role& role, uint32_t chunk, P
   }
 }
 
-// Multiplies page `page` with chunk `chunk` of the activations, both counted through the launch; wait_place()
+// Multiplies page `page` with panel `panel` of the activations, both counted through the launch; wait_place()
 // returns when results may be taken.
 template <class Role, class WaitPlace, class Take>
 __device__ __forceinline__ void multiply_page(Role& role, const Plan& plan, uint32_t page, uint32_t half_cols,
-                                              uint32_t chunk, uint32_t& chunks_seen, WaitPlace&& wait_place,
+                                              uint32_t panel, uint32_t& panels_seen, WaitPlace&& wait_place,
                                               Take&& take) {
   using Config = typename Role::Config;
   const uint32_t weights = ptx::shared_address(role.s.ring[page % Config::kRingPages]) +
                            role.lane * static_cast<uint32_t>(sizeof(uint4));
-  const uint32_t x = ptx::shared_address(role.s.activations) + activation_slot<Config>(chunk);
+  const uint32_t x = ptx::shared_address(role.s.activations) + activation_slot<Config>(panel);
   const auto wait_activations = [&] {
     wait_place();
-    // A warp waits once for a chunk that stays, and anew for each that is streamed.
-    const uint32_t bit = plan.resident() ? 1u << (chunk - role.next_chunk) : 0;
-    if ((chunks_seen & bit) == 0) role.wait_chunk(chunk);
-    chunks_seen |= bit;
+    // A warp waits once for a panel that stays, and anew for each that is streamed.
+    const uint32_t bit = plan.resident() ? 1u << (panel - role.next_panel) : 0;
+    if ((panels_seen & bit) == 0) role.wait_panel(panel);
+    panels_seen |= bit;
     role.recorder.note();
   };
   role.recorder.timed_if(role.launch.recording.starving, [&] { role.wait_page(page); });
@@ -250,13 +250,13 @@ __device__ __forceinline__ void wait_part_place(Role& role, const Plan& plan, ui
 struct Walk {
   uint32_t page;  // of the instruction's
   uint32_t unit;
-  uint32_t part;   // of the unit's pages: chunk, or chunks + chunk for the second matrix
+  uint32_t part;   // of the unit's pages: panel, or panels + panel for the second matrix
   uint32_t block;  // of units; only where each warp has units of its own
 
-  __device__ __forceinline__ uint32_t chunk(const Plan& plan) const {
-    return part < plan.chunks ? part : part - plan.chunks;
+  __device__ __forceinline__ uint32_t panel(const Plan& plan) const {
+    return part < plan.panels ? part : part - plan.panels;
   }
-  __device__ __forceinline__ uint32_t matrix(const Plan& plan) const { return part < plan.chunks ? 0 : 1; }
+  __device__ __forceinline__ uint32_t matrix(const Plan& plan) const { return part < plan.panels ? 0 : 1; }
   __device__ __forceinline__ bool ends_unit(const Plan& plan) const { return part + 1 == plan.unit_pages; }
 };
 
@@ -276,20 +276,20 @@ __device__ __forceinline__ void next_resident(const Plan& plan, Walk& at) {
   for (at.part += kConsumerWarps; at.part >= plan.unit_pages; at.part -= plan.unit_pages) ++at.unit;
 }
 
-// Split: likewise, chunk by chunk; of a chunk unit by unit, and of a unit matrix by matrix.
+// Split: likewise, panel by panel; of a panel unit by unit, and of a unit matrix by matrix.
 __device__ __forceinline__ Walk split_at(const Plan& plan, uint32_t page) {
-  const uint32_t of_chunk = plan.units * plan.matrices;
-  const uint32_t chunk = page / of_chunk, n = page - chunk * of_chunk;
+  const uint32_t of_panel = plan.units * plan.matrices;
+  const uint32_t panel = page / of_panel, n = page - panel * of_panel;
   const uint32_t unit = plan.matrices == 1 ? n : n / 2;
-  return {.page = page, .unit = unit, .part = (n - unit * plan.matrices) * plan.chunks + chunk, .block = 0};
+  return {.page = page, .unit = unit, .part = (n - unit * plan.matrices) * plan.panels + panel, .block = 0};
 }
 
-// Otherwise: each warp takes a unit of the block, chunk by chunk, and the matrices of a chunk one after the
+// Otherwise: each warp takes a unit of the block, panel by panel, and the matrices of a panel one after the
 // other.
 __device__ __forceinline__ uint32_t page_of_own_unit(const Plan& plan, const Walk& at) {
   const uint32_t in_block = at.unit - at.block * kConsumerWarps;
   return at.block * kConsumerWarps * plan.unit_pages +
-         (at.chunk(plan) * plan.block_units(at.block) + in_block) * plan.matrices + at.matrix(plan);
+         (at.panel(plan) * plan.block_units(at.block) + in_block) * plan.matrices + at.matrix(plan);
 }
 template <class Role>
 __device__ __forceinline__ Walk first_of_own_units(const Role& role, const Plan& plan) {
@@ -298,12 +298,12 @@ __device__ __forceinline__ Walk first_of_own_units(const Role& role, const Plan&
   return at;
 }
 __device__ __forceinline__ void next_of_own_units(const Plan& plan, Walk& at) {
-  const uint32_t chunk = at.chunk(plan);
-  const bool next_chunk = at.matrix(plan) + 1 == plan.matrices;
-  if (!next_chunk) {
-    at.part += plan.chunks;
-  } else if (chunk + 1 < plan.chunks) {
-    at.part = chunk + 1;
+  const uint32_t panel = at.panel(plan);
+  const bool next_panel = at.matrix(plan) + 1 == plan.matrices;
+  if (!next_panel) {
+    at.part += plan.panels;
+  } else if (panel + 1 < plan.panels) {
+    at.part = panel + 1;
   } else {
     at.part = 0;
     ++at.block;
@@ -330,14 +330,14 @@ __device__ __forceinline__ void next_page(const Plan& plan, Walk& at) {
 // A page's results become a part of the unit's, or are added to it where one warp has all of them.
 template <class Role>
 __device__ __forceinline__ void consume_page(Role& role, const Plan& plan, const Walk& at,
-                                             uint32_t& chunks_seen) {
-  const uint32_t chunk = at.chunk(plan);
+                                             uint32_t& panels_seen) {
+  const uint32_t panel = at.panel(plan);
   const bool own_unit = plan.mode == Mode::kUnitPerWarp;
   const uint32_t to = part_place(role, plan, at.unit, own_unit ? at.matrix(plan) : at.part);
-  const bool begins = !own_unit || chunk == 0;
+  const bool begins = !own_unit || panel == 0;
   multiply_page(
-      role, plan, role.next_page + at.page, plan.half_cols(chunk),
-      role.next_chunk + at.block * plan.chunks + chunk, chunks_seen,
+      role, plan, role.next_page + at.page, plan.half_cols(panel),
+      role.next_panel + at.block * plan.panels + panel, panels_seen,
       [&] {
         if (begins) wait_part_place(role, plan, at.unit);
       },
@@ -347,26 +347,26 @@ __device__ __forceinline__ void consume_page(Role& role, const Plan& plan, const
       });
 }
 
-// A warp is done with all chunks before that of its next page.
+// A warp is done with all panels before that of its next page.
 template <class Role>
-__device__ __forceinline__ void pass_chunks_before(Role& role, const Plan& plan, const Walk& next) {
+__device__ __forceinline__ void release_panels_before(Role& role, const Plan& plan, const Walk& next) {
   const bool none_left = next.page >= plan.pages;
-  const uint32_t chunks = none_left ? plan.activation_chunks : next.block * plan.chunks + next.chunk(plan);
-  role.used_chunks(role.next_chunk + chunks);
+  const uint32_t panels = none_left ? plan.activation_panels : next.block * plan.panels + next.panel(plan);
+  role.release_panels(role.next_panel + panels);
 }
 
 template <class Role>
 __device__ __forceinline__ void consume_pages(Role& role, const Plan& plan) {
   Walk at = first_page(role, plan);
-  uint32_t chunks_seen = 0;  // a bit for each of the record's
-  if (!plan.resident()) pass_chunks_before(role, plan, at);
+  uint32_t panels_seen = 0;  // a bit for each of the record's
+  if (!plan.resident()) release_panels_before(role, plan, at);
   while (at.page < plan.pages) {
-    consume_page(role, plan, at, chunks_seen);
+    consume_page(role, plan, at, panels_seen);
     if (plan.mode != Mode::kUnitPerWarp || at.ends_unit(plan)) role.arrive_unit(role.next_unit + at.unit);
     role.recorder.used_page(role.record, at.page == 0 && role.lane == 0,
                             at.page + 1 == plan.pages && role.lane == 0);
     next_page(plan, at);
-    if (!plan.resident()) pass_chunks_before(role, plan, at);
+    if (!plan.resident()) release_panels_before(role, plan, at);
   }
 }
 
@@ -432,7 +432,7 @@ class TileWalk {
 // on is fetched ahead, and a storer's next instruction is seldom the one that it ran last.
 inline constexpr uint32_t kTermsAtOnce = 4;
 
-// The sum over a unit's chunks, in order.
+// The sum over a unit's panels, in order.
 template <class Config>
 __device__ __forceinline__ float sum_parts(const StorerRole<Config>& role, const Plan& plan,
                                            const Output& out, uint32_t matrix) {
@@ -550,7 +550,7 @@ struct Stream {
     return make_plan<Config>(launch, shape);
   }
   static __device__ __forceinline__ uint32_t units(const Plan& plan) { return plan.units; }
-  static __device__ __forceinline__ bool has_chunks(const Plan& plan) { return plan.activation_chunks != 0; }
+  static __device__ __forceinline__ bool has_panels(const Plan& plan) { return plan.activation_panels != 0; }
   // That have something to store, or else to say that there is nothing.
   template <class Config>
   static __device__ __forceinline__ uint32_t storers(const Plan& plan) {
@@ -558,25 +558,25 @@ struct Stream {
     return max(1u, min((plan.units + kUnits - 1) / kUnits * kTilesOfUnit<Config>, kStorerWarps));
   }
 
-  // Resident: unit after unit, all chunks of each. Otherwise: block after block of units, and in a block
-  // chunk after chunk. image(unit, matrix) is where the pages of a unit begin.
+  // Resident: unit after unit, all panels of each. Otherwise: block after block of units, and in a block
+  // panel after panel. image(unit, matrix) is where the pages of a unit begin.
   template <class Role, class Image>
   static __device__ __forceinline__ void load(Role& role, const Plan& plan, Image&& image) {
     const uint32_t block_units = plan.resident() ? 1 : kConsumerWarps;
-    const uint32_t chunks_at_once = plan.resident() ? plan.chunks : 1;
+    const uint32_t panels_at_once = plan.resident() ? plan.panels : 1;
     const uint32_t unit_matrices = plan.matrices;
 #pragma unroll 1
     for (uint32_t first = 0; first < plan.units; first += block_units) {
       const uint32_t end = min(first + block_units, plan.units);
 #pragma unroll 1
-      for (uint32_t begin = 0; begin < plan.chunks; begin += chunks_at_once) {
+      for (uint32_t begin = 0; begin < plan.panels; begin += panels_at_once) {
 #pragma unroll 1
         for (uint32_t n = 0; n < (end - first) * unit_matrices; ++n) {
           const uint32_t unit = first + (unit_matrices == 1 ? n : n / 2);
           const std::byte* pages = image(unit, unit_matrices == 1 ? 0 : n % 2);
 #pragma unroll 1
-          for (uint32_t chunk = begin; chunk < begin + chunks_at_once; ++chunk) {
-            role.page(pages + chunk * kPageBytes, page_image::bytes_of_half(plan.half_cols(chunk)),
+          for (uint32_t panel = begin; panel < begin + panels_at_once; ++panel) {
+            role.page(pages + panel * kPageBytes, page_image::bytes_of_half(plan.half_cols(panel)),
                       role.recorder);
           }
         }
@@ -584,23 +584,23 @@ struct Stream {
     }
   }
 
-  // Chunks come in the order in which the consumers use them: all at once if they are resident, else one at a
+  // Panels come in the order in which the consumers use them: all at once if they are resident, else one at a
   // time, once for every block of units.
   template <class Role>
   static __device__ __forceinline__ void prepare(Role& role, const Plan& plan) {
-    const uint32_t at_once = plan.resident() ? plan.chunks : 1;
-    const uint32_t total = plan.activation_chunks;
-    if (plan.resident() && total != 0) role.acquire_chunks(at_once);
+    const uint32_t at_once = plan.resident() ? plan.panels : 1;
+    const uint32_t total = plan.activation_panels;
+    if (plan.resident() && total != 0) role.acquire_panels(at_once);
     role.wait_inputs(role.recorder);
     if (role.lane == 0) ptx::fence_proxy_async_global();
-    uint32_t chunk = 0;
+    uint32_t panel = 0;
 #pragma unroll 1
     for (uint32_t n = 0; n < total; n += at_once) {
-      if (!plan.resident()) role.acquire_chunks(at_once);
-      role.copy_chunks(plan.input.activations + size_t{chunk} * activation_image::chunk_bytes(kTableRows),
-                       activation_image::chunk_bytes(kTableRows), at_once,
+      if (!plan.resident()) role.acquire_panels(at_once);
+      role.copy_panels(plan.input.activations + size_t{panel} * activation_image::panel_bytes(kTableRows),
+                       activation_image::panel_bytes(kTableRows), at_once,
                        row_bound<typename Role::Config>(role.launch) * kActivationRowBytes);
-      chunk = chunk + at_once < plan.chunks ? chunk + at_once : 0;
+      panel = panel + at_once < plan.panels ? panel + at_once : 0;
     }
   }
 
@@ -654,8 +654,8 @@ struct Stream {
     consume_pages(role, plan);
     role.next_page += plan.pages;
     role.next_unit += plan.units;
-    role.next_chunk += plan.activation_chunks;
-    role.used_chunks(role.next_chunk);
+    role.next_panel += plan.activation_panels;
+    role.release_panels(role.next_panel);
   }
 };
 

@@ -105,10 +105,10 @@ struct DeviceOp<Embed> : GroupOp {
    public:
     __device__ __forceinline__ Column(const Embed& op, const Group& group, uint32_t col)
         : unit_bytes_(page_image::unit_bytes(op.hidden)) {
-      const uint32_t chunk = col / page_image::kChunkCols;
-      from_ = group.tensor<&Embed::table, const std::byte>() + page_image::page_offset(op.hidden, 0, chunk) +
-              page_image::element_offset(page_image::half_cols(op.hidden, chunk), 0,
-                                         col % page_image::kChunkCols);
+      const uint32_t panel = col / page_image::kPanelCols;
+      from_ = group.tensor<&Embed::table, const std::byte>() + page_image::page_offset(op.hidden, 0, panel) +
+              page_image::element_offset(page_image::half_cols(op.hidden, panel), 0,
+                                         col % page_image::kPanelCols);
     }
     __device__ __forceinline__ uint16_t load(uint32_t token) const {
       constexpr uint32_t kRowBytes = page_image::element_offset(page_image::kHalfCols, 1, 0);

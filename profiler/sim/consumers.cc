@@ -36,7 +36,7 @@ void Consumers::step(uint32_t index) {
       return;
     }
     if (warp.state == State::kIdle && warp.pages_left == 0) {
-      use_chunks(warp, r.first_chunk + r.activation_chunks);
+      use_panels(warp, r.first_panel + r.activation_panels);
       end_record(warp);
       continue;
     }
@@ -52,9 +52,9 @@ void Consumers::begin_record(uint32_t index, Record& r) {
   warp.idle_since = sm_.gpu.clock.now();
   if (r.work.kind == Work::Kind::kStream) {
     warp.pages_left = pages_of(index, r);
-    // Chunks before that of its first page it does not need.
+    // Panels before that of its first page it does not need.
     if (r.mode == Mode::kSplit && warp.pages_left > 0)
-      use_chunks(warp, r.first_chunk + first_in_turn(index, r) / (r.work.units * r.work.matrices));
+      use_panels(warp, r.first_panel + first_in_turn(index, r) / (r.work.units * r.work.matrices));
   } else {
     ++r.warps_arrived;
   }
@@ -103,7 +103,7 @@ void Consumers::multiply(uint32_t index, Record& r) {
   Warp& warp = warps_[index];
   const Page& page = warp.page;
   const uint32_t earlier = page.unit < r.unit_slots ? 0 : page.unit - r.unit_slots + 1;
-  if (page.sequence >= r.chunks_prepared || sm_.storers.stored_units() < r.first_unit + earlier) return;
+  if (page.sequence >= r.panels_prepared || sm_.storers.stored_units() < r.first_unit + earlier) return;
   const double begin = std::max(gpu.clock.now(), warp.taken_at);
   multiplying_until_ = std::max(multiplying_until_, begin) + gpu.tiles() * p.sm_page_us;
   const double end = std::max(begin + gpu.tiles() * p.multiply_us, multiplying_until_);
@@ -117,7 +117,7 @@ void Consumers::multiplied(uint32_t index) {
   Warp& warp = warps_[index];
   Record& r = sm_.at(warp.record);
   if (!warp.page.whole) free_page(warp, now);
-  if (!r.resident()) use_chunks(warp, r.first_chunk + warp.page.next_sequence);
+  if (!r.resident()) use_panels(warp, r.first_panel + warp.page.next_sequence);
   if (sm_.units.arrive(r.first_unit + warp.page.unit, r.work.unit_pages())) sm_.wake(Wake::kStorers);
   note(r, EventKind::kComputeEnd, now);
   --warp.pages_left;
@@ -126,8 +126,8 @@ void Consumers::multiplied(uint32_t index) {
   wake(index);
 }
 
-void Consumers::use_chunks(Warp& warp, uint64_t chunks) {
-  warp.used = chunks;
+void Consumers::use_panels(Warp& warp, uint64_t panels) {
+  warp.used = panels;
   sm_.wake(Wake::kPreparer);
 }
 
@@ -142,7 +142,7 @@ void Consumers::end_record(Warp& warp) {
 // One that starts early has its first window on its way before the inputs are there; of the first of a pass,
 // the rows are with the inputs.
 void Consumers::start_group(Record& r) {
-  const bool ready = r.chunks_prepared > 0;
+  const bool ready = r.panels_prepared > 0;
   const bool may_start = ready || (r.work.starts_early && !r.begins_pass);
   if (r.warps_arrived < warps_.size() || !may_start) return;
   const bool go_on = !group_runs_ || (ready && group_held_);
@@ -157,7 +157,7 @@ void Consumers::group_read() {
   Gpu& gpu = sm_.gpu;
   const double now = gpu.clock.now();
   const Record& r = sm_.at(warps_.front().record);
-  group_held_ = r.chunks_prepared == 0 && group_bytes_left_ < r.work.bytes;
+  group_held_ = r.panels_prepared == 0 && group_bytes_left_ < r.work.bytes;
   if (group_held_) return;
   const OpTimes& times = gpu.parameters.ops[gpu.program.instructions[r.instruction].opcode];
   if (group_bytes_left_ == 0) {
@@ -184,7 +184,7 @@ void Consumers::group_done() {
   r.execution.bytes = r.work.bytes;
   sm_.units.arrive(r.first_unit, 1);
   for (Warp& warp : warps_) {
-    use_chunks(warp, r.first_chunk + 1);
+    use_panels(warp, r.first_panel + 1);
     end_record(warp);
   }
   wake_all();
@@ -197,7 +197,7 @@ uint64_t Consumers::oldest_record() const {
   return oldest;
 }
 
-uint64_t Consumers::used_chunks() const {
+uint64_t Consumers::release_panels() const {
   uint64_t used = warps_.front().used;
   for (const Warp& warp : warps_) used = std::min(used, warp.used);
   return used;

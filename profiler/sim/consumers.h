@@ -25,7 +25,7 @@ class Consumers {
   void group_done();
 
   uint64_t oldest_record() const;
-  uint64_t used_chunks() const;  // that every warp is done with
+  uint64_t release_panels() const;  // that every warp is done with
 
  private:
   enum class State : uint8_t { kIdle, kHolding, kMultiplying };
@@ -51,7 +51,7 @@ class Consumers {
     double idle_since = 0;
     Page page;  // in hand
     double taken_at = 0;
-    uint64_t used = 0;  // chunks of activations
+    uint64_t used = 0;  // panels of activations
     Fifo pages;
   };
 
@@ -60,7 +60,7 @@ class Consumers {
   bool take_page(Warp& warp, Record& r);
   void free_page(Warp& warp, double at);
   void multiply(uint32_t index, Record& r);
-  void use_chunks(Warp& warp, uint64_t chunks);
+  void use_panels(Warp& warp, uint64_t panels);
   void end_record(Warp& warp);
   void start_group(Record& r);
   uint32_t first_in_turn(uint32_t index, const Record& r) const;

@@ -30,9 +30,9 @@ uint32_t unit_slots(const Gpu& gpu, uint32_t matrices, uint32_t parts) {
 }
 
 Mode mode_of(const Gpu& gpu, const Work& work) {
-  if (work.chunks <= activation_slots(gpu)) return Mode::kResident;
+  if (work.panels <= activation_slots(gpu)) return Mode::kResident;
   const uint32_t warps = whole(gpu.parameters.consumer_warps);
-  const bool one_block = work.units <= warps && work.units <= unit_slots(gpu, work.matrices, work.chunks);
+  const bool one_block = work.units <= warps && work.units <= unit_slots(gpu, work.matrices, work.panels);
   return one_block ? Mode::kSplit : Mode::kOwnUnits;
 }
 
@@ -97,25 +97,25 @@ void Controller::plan(Record& record) {
   const Work& work = record.work;
   record.first_page = next_page_;
   record.first_unit = next_unit_;
-  record.first_chunk = next_chunk_;
-  record.activation_chunks = 1;
+  record.first_panel = next_panel_;
+  record.activation_panels = 1;
   if (work.kind == Work::Kind::kStream) {
     count_pages(work.pages());
     const uint32_t warps = whole(gpu.parameters.consumer_warps);
     const uint32_t blocks = (work.units + warps - 1) / warps;
     record.mode = mode_of(gpu, work);
     record.activation_slots = activation_slots(gpu);
-    record.activation_chunks = record.resident() ? work.chunks : blocks * work.chunks;
+    record.activation_panels = record.resident() ? work.panels : blocks * work.panels;
     // Where a warp has a unit of its own, all units of a block have room.
     const bool own = record.mode == Mode::kOwnUnits;
-    record.unit_slots = std::max(own ? warps : 1, unit_slots(gpu, work.matrices, own ? 1 : work.chunks));
+    record.unit_slots = std::max(own ? warps : 1, unit_slots(gpu, work.matrices, own ? 1 : work.panels));
     next_page_ += work.pages();
     record.tile_units = std::min(gpu.tile_units(), record.unit_slots);
     record.tiles = (work.units + record.tile_units - 1) / record.tile_units * gpu.tiles_of_unit();
     record.storers = std::clamp(record.tiles, 1u, whole(gpu.parameters.storer_warps));
   }
   next_unit_ += record.units();
-  next_chunk_ += record.activation_chunks;
+  next_panel_ += record.activation_panels;
 }
 
 }  // namespace serval::sim

@@ -27,7 +27,7 @@ class Controller {
   bool ended_ = false;
   uint64_t tickets_ = 0;    // of a queue of its own
   uint32_t last_pass_ = 0;  // + 1
-  uint64_t next_page_ = 0, next_unit_ = 0, next_chunk_ = 0;
+  uint64_t next_page_ = 0, next_unit_ = 0, next_panel_ = 0;
   Record next_;
 };
 

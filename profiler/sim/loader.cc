@@ -84,7 +84,7 @@ void Loader::issue(Record& r) {
   r.execution.room_ns = ns_of(room_us_);
   room_us_ = 0;
   sample(now);
-  done_ = first_unit_ = chunk_ = unit_ = matrix_ = 0;
+  done_ = first_unit_ = panel_ = unit_ = matrix_ = 0;
   ++record;
   sm_.wake(Wake::kController);
 }
@@ -95,12 +95,12 @@ Page Loader::page_of(const Record& r) const {
   Page page;
   page.record = record;
   page.unit = first_unit_ + unit_;
-  page.bytes = work.page_bytes(chunk_);
-  page.whole = work.whole_page(chunk_);
+  page.bytes = work.page_bytes(panel_);
+  page.whole = work.whole_page(panel_);
   page.free_at = kUnknown;
   const bool own = r.mode == Mode::kOwnUnits;
   page.warp = own ? unit_ : static_cast<uint32_t>(issued_ % warps);
-  page.sequence = own ? page.unit / warps * work.chunks + chunk_ : chunk_;
+  page.sequence = own ? page.unit / warps * work.panels + panel_ : panel_;
   page.next_sequence = next_sequence(r, page);
   return page;
 }
@@ -111,21 +111,21 @@ uint32_t Loader::next_sequence(const Record& r, const Page& page) const {
   if (r.resident()) return 0;  // none is given back before the last
   if (r.mode == Mode::kSplit) {
     const uint32_t next = done_ + warps;
-    return next < work.pages() ? next / (work.units * work.matrices) : r.activation_chunks;
+    return next < work.pages() ? next / (work.units * work.matrices) : r.activation_panels;
   }
   if (matrix_ + 1 < work.matrices) return page.sequence;
-  const bool last = chunk_ + 1 == work.chunks && page.unit + warps >= work.units;
-  return last ? r.activation_chunks : page.sequence + 1;
+  const bool last = panel_ + 1 == work.panels && page.unit + warps >= work.units;
+  return last ? r.activation_panels : page.sequence + 1;
 }
 
-// Resident: unit after unit, all chunks of its matrices. Otherwise: block after block of units, and in a
-// block chunk after chunk.
+// Resident: unit after unit, all panels of its matrices. Otherwise: block after block of units, and in a
+// block panel after panel.
 void Loader::advance(const Record& r) {
   const Work& work = r.work;
   ++done_;
   if (r.resident()) {
-    if (++chunk_ < work.chunks) return;
-    chunk_ = 0;
+    if (++panel_ < work.panels) return;
+    panel_ = 0;
     if (++matrix_ < work.matrices) return;
     matrix_ = 0;
     ++unit_;
@@ -137,8 +137,8 @@ void Loader::advance(const Record& r) {
       std::min(static_cast<uint32_t>(sm_.consumers.warps()), work.units - first_unit_);
   if (++unit_ < block_units) return;
   unit_ = 0;
-  if (++chunk_ < work.chunks) return;
-  chunk_ = 0;
+  if (++panel_ < work.panels) return;
+  panel_ = 0;
   first_unit_ += block_units;
 }
 

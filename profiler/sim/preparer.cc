@@ -27,18 +27,18 @@ void Preparer::step() {
   }
 }
 
-// Whether the slots of the next `chunks` chunks may be written.
-bool Preparer::acquired(uint32_t chunks, uint32_t slots) const {
-  const uint64_t after = next_chunk_ + chunks;
-  const uint64_t needed = std::max(after > slots ? after - slots : 0, chunk_floor_);
-  return sm_.consumers.used_chunks() >= needed;
+// Whether the slots of the next `panels` panels may be written.
+bool Preparer::acquired(uint32_t panels, uint32_t slots) const {
+  const uint64_t after = next_panel_ + panels;
+  const uint64_t needed = std::max(after > slots ? after - slots : 0, panel_floor_);
+  return sm_.consumers.release_panels() >= needed;
 }
 
 // Where shared memory is needed before the waits, there has to be some; a group takes all of it.
 bool Preparer::begin(Record& r) {
   const bool streams = r.work.kind == Work::Kind::kStream;
-  if (streams && r.resident() && !acquired(r.activation_chunks, r.activation_slots)) return false;
-  if (!streams && sm_.consumers.used_chunks() < next_chunk_) return false;
+  if (streams && r.resident() && !acquired(r.activation_panels, r.activation_slots)) return false;
+  if (!streams && sm_.consumers.release_panels() < next_panel_) return false;
   note(r, EventKind::kWaitBegin, sm_.gpu.clock.now());
   last_change_ = -1;
   if (r.begins_pass) {
@@ -130,35 +130,35 @@ void Preparer::scaled() {
   sm_.wake(Wake::kStorers);
 }
 
-// Asks for all activations at once, or for chunk after chunk as there is room.
+// Asks for all activations at once, or for panel after panel as there is room.
 bool Preparer::read(Record& r) {
   if (r.work.kind != Work::Kind::kStream) {
-    chunk_floor_ = ++next_chunk_;
-    r.chunks_prepared = 1;
+    panel_floor_ = ++next_panel_;
+    r.panels_prepared = 1;
     note(r, EventKind::kPrepared, sm_.gpu.clock.now());
     sm_.consumers.wake_all();
     end_record();
     return true;
   }
-  const uint32_t at_once = r.resident() ? r.activation_chunks : 1;
-  for (; r.chunks_asked < r.activation_chunks; r.chunks_asked += at_once) {
+  const uint32_t at_once = r.resident() ? r.activation_panels : 1;
+  for (; r.panels_asked < r.activation_panels; r.panels_asked += at_once) {
     if (!r.resident() && !acquired(at_once, r.activation_slots)) return false;
-    ask_chunks(r, at_once);
-    next_chunk_ += at_once;
+    ask_panels(r, at_once);
+    next_panel_ += at_once;
   }
   end_record();
   return true;
 }
 
 // They are there in the order in which they were asked for.
-void Preparer::ask_chunks(const Record& r, uint32_t chunks) {
+void Preparer::ask_panels(const Record& r, uint32_t panels) {
   Gpu& gpu = sm_.gpu;
   const SimParameters& p = gpu.parameters;
-  const uint64_t bytes = r.work.input_bytes * chunks / r.work.chunks;
+  const uint64_t bytes = r.work.input_bytes * panels / r.work.panels;
   const double latency_us = gpu.rounds(p.read_rounds) + p.prepare_us;
   const double read_at = gpu.l2.read(gpu.clock.now(), bytes, latency_us);
   prepared_until_ = std::max(prepared_until_, read_at) + kib(bytes) * p.prepare_us_per_kib;
-  asked_.push({record, chunks});
+  asked_.push({record, panels});
   gpu.clock.schedule(prepared_until_, sm_.index, Step::kPrepared);
 }
 
@@ -166,8 +166,8 @@ void Preparer::prepared() {
   const Asked asked = asked_.front();
   asked_.pop();
   Record& r = sm_.at(asked.record);
-  r.chunks_prepared += asked.chunks;
-  if (r.chunks_prepared == r.activation_chunks) note(r, EventKind::kPrepared, sm_.gpu.clock.now());
+  r.panels_prepared += asked.panels;
+  if (r.panels_prepared == r.activation_panels) note(r, EventKind::kPrepared, sm_.gpu.clock.now());
   sm_.consumers.wake_all();
 }
 

@@ -28,9 +28,9 @@ class Preparer {
   enum class Phase : uint8_t { kBegin, kGate, kWaiting, kNoticing, kReading };
   struct Asked {
     uint64_t record;
-    uint32_t chunks;
+    uint32_t panels;
   };
-  bool acquired(uint32_t chunks, uint32_t slots) const;
+  bool acquired(uint32_t panels, uint32_t slots) const;
   bool begin(Record& r);
   void ask(uint32_t counter, uint64_t target);
   void ask_counters(const Record& r);
@@ -39,7 +39,7 @@ class Preparer {
   void notice(uint32_t signals, bool gate);
   void read_scales(Record& r);
   bool read(Record& r);
-  void ask_chunks(const Record& r, uint32_t chunks);
+  void ask_panels(const Record& r, uint32_t panels);
   void end_record();
 
   Sm& sm_;
@@ -47,9 +47,9 @@ class Preparer {
   bool behind_gate_ = false;  // what is noticed is the gate
   uint32_t unmet_ = 0;        // counters that are waited for
   double last_change_ = -1;   // of those that were reached
-  uint64_t next_chunk_ = 0;   // of activations
-  uint64_t chunk_floor_ = 0;  // chunks that must be used up before any slot is written again
-  // On their way: chunks, and records' scales.
+  uint64_t next_panel_ = 0;   // of activations
+  uint64_t panel_floor_ = 0;  // panels that must be used up before any slot is written again
+  // On their way: panels, and records' scales.
   std::queue<Asked> asked_;
   std::queue<uint64_t> scales_;
   double prepared_until_ = 0, scaled_until_ = 0;

@@ -12,8 +12,8 @@
 
 namespace serval::sim {
 
-// How the warps share a stream's pages. Resident: in turn, unit by unit, and all chunks of activations are
-// there at once. Otherwise chunks come and go, and pages are in order of chunks: split, in turn as well; or
+// How the warps share a stream's pages. Resident: in turn, unit by unit, and all panels of activations are
+// there at once. Otherwise panels come and go, and pages are in order of panels: split, in turn as well; or
 // each warp has units of its own, as many at once as there are warps.
 enum class Mode : uint8_t { kResident, kSplit, kOwnUnits };
 
@@ -26,10 +26,10 @@ struct Record {
 
   // How it is cut up (instructions/common/matvec.cuh: Plan).
   Mode mode = Mode::kResident;
-  uint32_t activation_chunks = 0;  // that the preparers bring, or 1: a group's scratch memory
-  uint32_t activation_slots = 1;   // chunks that there is room for
+  uint32_t activation_panels = 0;  // that the preparers bring, or 1: a group's scratch memory
+  uint32_t activation_slots = 1;   // panels that there is room for
   uint32_t unit_slots = 1;         // units of it whose sums have room
-  uint64_t first_page = 0, first_unit = 0, first_chunk = 0;
+  uint64_t first_page = 0, first_unit = 0, first_panel = 0;
   uint32_t tile_units = 1;  // that a storer takes at once
   uint32_t tiles = 1;       // of all units
   uint32_t storers = 1;     // that have something to store
@@ -40,8 +40,8 @@ struct Record {
   uint32_t pages_landed = 0;
   bool inputs_ready = false;
   bool scales_ready = false;
-  uint32_t chunks_asked = 0;
-  uint32_t chunks_prepared = 0;
+  uint32_t panels_asked = 0;
+  uint32_t panels_prepared = 0;
   uint32_t warps_arrived = 0;
   uint32_t storers_done = 0;
   double compute_begin = std::numeric_limits<double>::infinity();
@@ -49,12 +49,12 @@ struct Record {
   Execution execution;
 };
 
-// A page of the ring. `sequence` counts the chunks of activations that the record uses.
+// A page of the ring. `sequence` counts the panels of activations that the record uses.
 struct Page {
   uint64_t record = 0;
   uint32_t unit = 0;           // of the record's
   uint32_t sequence = 0;       // that it is multiplied with
-  uint32_t next_sequence = 0;  // of the warp's next page; all chunks are before that of none
+  uint32_t next_sequence = 0;  // of the warp's next page; all panels are before that of none
   uint32_t warp = 0;
   uint32_t bytes = 0;
   bool whole = true;  // a warp can take it into registers

@@ -80,7 +80,7 @@ Work stream_of(const Program& program, const Touched& t, uint32_t active_rows) {
   const uint64_t unit_rows = uint64_t{kUnitRows} * work.matrices;
   work.units = static_cast<uint32_t>((t.weight_rows + unit_rows - 1) / unit_rows);
   work.cols = t.cols;
-  work.chunks = page_image::chunks(t.cols);
+  work.panels = page_image::panels(t.cols);
   Footprint inputs, scales;
   for (const Region& region : t.reads)
     (program.tensors[region.tensor.index].dtype == DType::kBF16 ? inputs : scales).push_back(region);
@@ -131,12 +131,12 @@ std::vector<PassRow> Pass::next_rows(uint32_t max_context) const {
   return next;
 }
 
-uint32_t Work::page_bytes(uint32_t chunk) const {
-  return page_image::page_bytes(cols, chunk);
+uint32_t Work::page_bytes(uint32_t panel) const {
+  return page_image::page_bytes(cols, panel);
 }
 
-bool Work::whole_page(uint32_t chunk) const {
-  return page_image::half_cols(cols, chunk) == page_image::kHalfCols;
+bool Work::whole_page(uint32_t panel) const {
+  return page_image::half_cols(cols, panel) == page_image::kHalfCols;
 }
 
 Work work_of(const Program& program, const Instruction& instruction, const Pass& pass,

@@ -45,11 +45,11 @@ struct Work {
   enum class Kind : uint8_t { kNothing, kStream, kGroup };
   Kind kind = Kind::kNothing;
 
-  // Of a stream: units of 8 rows of each of `matrices`, their pages in chunks of columns.
+  // Of a stream: units of 8 rows of each of `matrices`, their pages in panels of columns.
   uint32_t units = 0;
   uint32_t matrices = 1;
   uint32_t cols = 0;
-  uint32_t chunks = 0;
+  uint32_t panels = 0;
   uint64_t input_bytes = 0;  // activations that the preparers bring: bf16
   uint64_t scale_bytes = 0;  // and those that the storers need for the rows' scales: fp32
 
@@ -58,10 +58,10 @@ struct Work {
   bool from_hbm = false;      // else from L2
   bool starts_early = false;  // earlier passes have left what it reads
 
-  uint32_t unit_pages() const { return matrices * chunks; }
+  uint32_t unit_pages() const { return matrices * panels; }
   uint64_t pages() const { return uint64_t{units} * unit_pages(); }
-  uint32_t page_bytes(uint32_t chunk) const;
-  bool whole_page(uint32_t chunk) const;
+  uint32_t page_bytes(uint32_t panel) const;
+  bool whole_page(uint32_t panel) const;
 };
 
 Work work_of(const Program& program, const Instruction& instruction, const Pass& pass,

@@ -35,10 +35,10 @@ std::vector<uint16_t> page_images(const std::vector<float>& weights, uint32_t ou
   std::vector<uint16_t> image(page_image::bytes(outputs, cols) / sizeof(uint16_t));
   for (uint32_t r = 0; r < outputs; ++r) {
     for (uint32_t c = 0; c < cols; ++c) {
-      const uint32_t chunk = c / page_image::kChunkCols;
-      const uint64_t offset = page_image::page_offset(cols, r / kUnitRows, chunk) +
-                              page_image::element_offset(page_image::half_cols(cols, chunk), r % kUnitRows,
-                                                         c % page_image::kChunkCols);
+      const uint32_t panel = c / page_image::kPanelCols;
+      const uint64_t offset = page_image::page_offset(cols, r / kUnitRows, panel) +
+                              page_image::element_offset(page_image::half_cols(cols, panel), r % kUnitRows,
+                                                         c % page_image::kPanelCols);
       image[offset / sizeof(uint16_t)] = float_to_bf16(weights[size_t{r} * cols + c]);
     }
   }
@@ -184,7 +184,7 @@ class Gemm {
   TensorId weighted_, squares_;
 };
 
-// Whole and ragged tiles of tokens; whole chunks of columns, a short last one, and an odd number of slabs.
+// Whole and ragged tiles of tokens; whole panels of columns, a short last one, and an odd number of slabs.
 const Sizes kAllSizes[] = {
     {128, 1024, 256}, {256, 2048, 300}, {256, 576, 77}, {128, 1152, 512}, {384, 1024, 1}};
 

@@ -35,7 +35,7 @@ Wait after(uint32_t counter, uint32_t threshold = 1) {
 struct Kernel {
   const char* name;
   const DeviceIsa* isa;
-  uint32_t activation_slots;  // chunks of activations that have room
+  uint32_t activation_slots;  // panels of activations that have room
   uint32_t rows;              // of a pass, at most
 };
 void PrintTo(const Kernel& kernel, std::ostream* out) {
@@ -43,7 +43,7 @@ void PrintTo(const Kernel& kernel, std::ostream* out) {
 }
 template <class Config>
 Kernel kernel_for(const char* name) {
-  return {name, &toy_isa<Config>(), Config::kChunkSlots, Config::kRows};
+  return {name, &toy_isa<Config>(), Config::kPanelBuffers, Config::kRows};
 }
 const Kernel& many_rows() {
   static const Kernel kernel = kernel_for<testing::ManyRows>("ManyRows");
@@ -232,33 +232,33 @@ TEST(DeviceInterpreter, WaitsForStorersThatAreLate) {
   expect_sums_of_pages(sums, 13, 100);
 }
 
-// Bulk copies to consumers, and the slots back: all chunks together and one by one, in turns through the same
-// slots, which group instructions write to between. More than 10^6 chunks of either kind.
+// Bulk copies to consumers, and the slots back: all panels together and one by one, in turns through the same
+// slots, which group instructions write to between. More than 10^6 panels of either kind.
 TEST_P(Litmus, ActivationsAreWholeWhenConsumersReadThem) {
   constexpr uint32_t kStreamed = 45, kTogether = 1'000'000;
   const uint32_t slots = kernel().activation_slots, resident = slots > 3 ? slots - 3 : slots;
   const uint32_t passes = kTogether / (resident * kSms) + 1;
-  const std::vector<SumChunks> kinds = {{{}, {}, resident, 0}, {{}, {}, kStreamed, 1}};
+  const std::vector<SumPanels> kinds = {{{}, {}, resident, 0}, {{}, {}, kStreamed, 1}};
   ToyProgram toy(kSms);
-  const TensorId in = toy.add_vector(uint64_t{kStreamed} * kToyChunkWords * sizeof(uint32_t));
+  const TensorId in = toy.add_vector(uint64_t{kStreamed} * kToyPanelWords * sizeof(uint32_t));
   std::vector<TensorId> out;
   const uint32_t done = toy.add_counter(), gate = toy.add_counter();
-  for (SumChunks op : kinds) {
+  for (SumPanels op : kinds) {
     for (uint32_t sm = 0; sm < kSms; ++sm) {
       op.in = in;
       op.out = toy.add_vector(kVectorBytes);
       out.push_back(op.out);
-      toy.add(sm, code(ToyOpcode::kSumChunks), op, {{}, {{done}}});
+      toy.add(sm, code(ToyOpcode::kSumPanels), op, {{}, {{done}}});
       toy.add(sm, code(ToyOpcode::kScribble), Scribble{kToyMark}, {{}, {{done}}});
     }
   }
   add_tick(toy, 5, {after(done, 2 * static_cast<uint32_t>(out.size()))}, gate);
   Bound bound(toy.finish(gate), kernel());
-  const Words chunks(kStreamed, kToyChunkWords);
-  bound.memory().write(in, chunks.words);
+  const Words panels(kStreamed, kToyPanelWords);
+  bound.memory().write(in, panels.words);
   ASSERT_EQ(bound.run(passes), passes);
   for (size_t i = 0; i < out.size(); ++i) {
-    EXPECT_EQ(sum_of_tiles(bound, out[i]), kToyTiles * passes * chunks.sums[kinds[i / kSms].chunks])
+    EXPECT_EQ(sum_of_tiles(bound, out[i]), kToyTiles * passes * panels.sums[kinds[i / kSms].panels])
         << "instruction " << i;
   }
 }
@@ -452,7 +452,7 @@ TEST(DeviceFault, PageThatIsNeverReturned) {
               AllOf(HasSubstr("SM 1"), HasSubstr("sum_pages"), HasSubstr("do not finish")));
 }
 
-// A launch is given up on every SM while bulk copies to its pages and chunks are under way. None may reach a
+// A launch is given up on every SM while bulk copies to its pages and panels are under way. None may reach a
 // block that is gone, and waiting for them comes to an end.
 TEST(DeviceFault, WhileCopiesAreUnderWay) {
   constexpr uint16_t kNoOpcode = 77;
@@ -462,7 +462,7 @@ TEST(DeviceFault, WhileCopiesAreUnderWay) {
     const uint32_t done = toy.add_counter(), gate = toy.add_counter();
     for (uint32_t sm = 0; sm < kSms; ++sm) {
       toy.add(sm, code(ToyOpcode::kSumPages), SumPages{in, out, sm % kMostPages, 0, 0}, {{}, {{done}}});
-      toy.add(sm, code(ToyOpcode::kSumChunks), SumChunks{in, out, kernel->activation_slots, sm % 2},
+      toy.add(sm, code(ToyOpcode::kSumPanels), SumPanels{in, out, kernel->activation_slots, sm % 2},
               {{}, {{done}}});
       for (uint32_t n = 0; n < sm % device::kRecordSlots; ++n) {
         toy.add(sm, code(ToyOpcode::kScribble), Scribble{kToyMark}, {{}, {{done}}});

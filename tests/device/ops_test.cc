@@ -260,7 +260,7 @@ void compare_pass(Scene& scene, Opcode opcode, Random& random, Tally& tally) {
   if (opcode == Opcode::kLmHead) expect_units_of_logits(scene, found);
 }
 
-// Residual rows that are no multiple of a chunk, one that exceeds the shared memory of 16 rows, inputs of
+// Residual rows that are no multiple of a panel, one that exceeds the shared memory of 16 rows, inputs of
 // attention's projection that do so with fewer, both head dimensions, a vocabulary that is no multiple of 8.
 const std::vector<Shape>& shapes() {
   static const std::vector<Shape> all = {

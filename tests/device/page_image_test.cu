@@ -19,7 +19,7 @@ struct Shape {
   uint32_t head_dim;  // 0: rows in sequence
 };
 
-// Full and partial chunks, chunks whose half is no multiple of a product pair, last units with rows missing,
+// Full and partial panels, panels whose half is no multiple of a product pair, last units with rows missing,
 // and both orders.
 const Shape kShapes[] = {{8, 1024, 0},  {16, 2048, 0},   {203, 96, 0},     {8, 16, 0},
                          {24, 1040, 0}, {40, 2080, 0},   {64, 3072, 0},    {33, 8192, 0},
@@ -57,11 +57,11 @@ std::vector<uint16_t> expected_image(const Shape& shape, const std::vector<uint1
   std::vector<uint16_t> image(page_image::bytes(shape.rows, cols) / sizeof(uint16_t), 0);
   for (uint64_t row = 0; row < shape.rows; ++row) {
     for (uint32_t col = 0; col < cols; ++col) {
-      const uint32_t chunk = col / page_image::kChunkCols;
+      const uint32_t panel = col / page_image::kPanelCols;
       const uint64_t byte =
-          page_image::page_offset(cols, static_cast<uint32_t>(row / kUnitRows), chunk) +
-          page_image::element_offset(page_image::half_cols(cols, chunk),
-                                     static_cast<uint32_t>(row % kUnitRows), col % page_image::kChunkCols);
+          page_image::page_offset(cols, static_cast<uint32_t>(row / kUnitRows), panel) +
+          page_image::element_offset(page_image::half_cols(cols, panel),
+                                     static_cast<uint32_t>(row % kUnitRows), col % page_image::kPanelCols);
       image.at(byte / sizeof(uint16_t)) = matrix.at(matrix_row(shape, row) * shape.cols + col);
     }
   }

@@ -13,8 +13,8 @@
 namespace serval::testing {
 
 inline constexpr uint32_t kToyWords = 1024;  // of a toy vector: 4 KiB
-inline constexpr uint32_t kToyChunkWords = device::kActivationRowBytes / sizeof(uint32_t);
-inline constexpr uint32_t kMostToyChunks = 64;
+inline constexpr uint32_t kToyPanelWords = device::kActivationRowBytes / sizeof(uint32_t);
+inline constexpr uint32_t kMostToyPanels = 64;
 // Of a pass's entry in the output table.
 inline constexpr uint32_t kToyOutputWordsOfRow = sizeof(OutputToken) / sizeof(uint32_t);
 // What storers finish: a unit is the sum of one consumer warp, and its tiles go to different storers.
@@ -73,19 +73,19 @@ struct SumPages {
   }
 };
 
-// out[n] += what consumer warp n / kToyTiles has had of `chunks` chunks, which the preparer brings into the
+// out[n] += what consumer warp n / kToyTiles has had of `panels` panels, which the preparer brings into the
 // slots of activations.
-struct SumChunks {
+struct SumPanels {
   TensorId in;
   TensorId out;
-  uint32_t chunks;
-  uint32_t streamed;  // 1: a slot is taken for each chunk, else for all of them at once
+  uint32_t panels;
+  uint32_t streamed;  // 1: a slot is taken for each panel, else for all of them at once
   template <class V>
   static constexpr void fields(V&& v) {
-    v(&SumChunks::in, "in", "in [chunks, kToyChunkWords] i32");
-    v(&SumChunks::out, "out", "in and out [1, 1024] i32");
-    v(&SumChunks::chunks, "chunks", "chunks");
-    v(&SumChunks::streamed, "streamed", "1: one after the other");
+    v(&SumPanels::in, "in", "in [panels, kToyPanelWords] i32");
+    v(&SumPanels::out, "out", "in and out [1, 1024] i32");
+    v(&SumPanels::panels, "panels", "panels");
+    v(&SumPanels::streamed, "streamed", "1: one after the other");
   }
 };
 
@@ -162,7 +162,7 @@ enum class ToyOpcode : uint16_t {
   kSumPages,
   kHang,
   kTick,
-  kSumChunks,
+  kSumPanels,
   kPublish,
   kScribble,
   kStorerRelay,
@@ -173,7 +173,7 @@ enum class ToyOpcode : uint16_t {
 // Long for a storer: many records take less.
 inline constexpr uint32_t kLate_ns = 20'000;
 
-// How SumPages and SumChunks stream: the pages, or the chunks, of one tensor, one after the other.
+// How SumPages and SumPanels stream: the pages, or the panels, of one tensor, one after the other.
 // StorerRelay has neither.
 struct ToyStream {
   static constexpr bool kConsumersStore = false;
@@ -189,7 +189,7 @@ struct ToyStream {
     const std::byte* from;
     uint32_t pages;
     uint32_t keeps;
-    uint32_t chunks;
+    uint32_t panels;
     uint32_t streamed;
     uint32_t storers = device::kStorerWarps;
     uint32_t late = 0;  // storers that are late when all is stored
@@ -200,7 +200,7 @@ struct ToyStream {
     return shape;
   }
   static __device__ uint32_t units(const Plan&) { return device::kConsumerWarps; }
-  static __device__ bool has_chunks(const Plan& plan) { return plan.chunks != 0; }
+  static __device__ bool has_panels(const Plan& plan) { return plan.panels != 0; }
   template <class Config>
   static __device__ uint32_t storers(const Plan& plan) {
     return plan.storers;
@@ -214,27 +214,27 @@ struct ToyStream {
   }
   template <class Role>
   static __device__ void prepare(Role& role, const Plan& plan) {
-    const uint32_t at_once = plan.streamed != 0 ? 1 : plan.chunks;
-    if (plan.streamed == 0) role.acquire_chunks(at_once);
+    const uint32_t at_once = plan.streamed != 0 ? 1 : plan.panels;
+    if (plan.streamed == 0) role.acquire_panels(at_once);
     role.wait_inputs(role.recorder);
     if (role.lane == 0) ptx::fence_proxy_async_global();
-    for (uint32_t c = 0; c < plan.chunks; c += at_once) {
-      if (plan.streamed != 0) role.acquire_chunks(at_once);
-      role.copy_chunks(plan.from + size_t{c} * device::kActivationRowBytes, device::kActivationRowBytes,
+    for (uint32_t c = 0; c < plan.panels; c += at_once) {
+      if (plan.streamed != 0) role.acquire_panels(at_once);
+      role.copy_panels(plan.from + size_t{c} * device::kActivationRowBytes, device::kActivationRowBytes,
                        at_once,
                        device::row_bound<typename Role::Config>(role.launch) * device::kActivationRowBytes);
     }
   }
   template <class Role, class WithOp, class Signal>
   static __device__ void consume(Role& role, const Plan& plan, WithOp&&, Signal&&) {
-    const uint32_t sum = __reduce_add_sync(~0u, sum_of_pages(role, plan) + sum_of_chunks(role, plan));
+    const uint32_t sum = __reduce_add_sync(~0u, sum_of_pages(role, plan) + sum_of_panels(role, plan));
     const uint32_t unit = role.next_unit + role.warp;
     role.wait_unit_slot(unit);
     if (role.lane == 0) reinterpret_cast<uint32_t*>(role.s.partials)[unit % device::kUnitSlots] = sum;
     role.arrive_unit(unit);
     role.next_unit += device::kConsumerWarps;
     role.next_page += plan.pages;
-    role.next_chunk += plan.chunks;
+    role.next_panel += plan.panels;
   }
   template <class Role, class WithOp, class Stored>
   static __device__ void store(Role& role, const Plan& plan, WithOp&& with_op, Stored&& stored) {
@@ -269,18 +269,18 @@ struct ToyStream {
 
  private:
   template <class Role>
-  static __device__ uint32_t sum_of_chunks(Role& role, const Plan& plan) {
+  static __device__ uint32_t sum_of_panels(Role& role, const Plan& plan) {
     uint32_t sum = 0;
-    for (uint32_t c = 0; c < plan.chunks; ++c) {
-      const uint32_t chunk = role.next_chunk + c;
-      role.wait_chunk(chunk);
+    for (uint32_t c = 0; c < plan.panels; ++c) {
+      const uint32_t panel = role.next_panel + c;
+      role.wait_panel(panel);
       const auto* words = reinterpret_cast<const uint32_t*>(
-          role.s.activations + device::activation_slot<typename Role::Config>(chunk));
-      for (uint32_t i = role.warp * kWarpThreads + role.lane; i < kToyChunkWords;
+          role.s.activations + device::activation_slot<typename Role::Config>(panel));
+      for (uint32_t i = role.warp * kWarpThreads + role.lane; i < kToyPanelWords;
            i += device::kGroupThreads) {
         sum += words[i];
       }
-      role.used_chunks(chunk + 1);
+      role.release_panels(panel + 1);
     }
     return sum;
   }
@@ -357,23 +357,23 @@ struct DeviceOp<testing::SumPages> {
 };
 
 template <>
-struct DeviceOp<testing::SumChunks> {
-  static __device__ bool in_range(const testing::SumChunks& op) {
-    return op.chunks <= testing::kMostToyChunks;
+struct DeviceOp<testing::SumPanels> {
+  static __device__ bool in_range(const testing::SumPanels& op) {
+    return op.panels <= testing::kMostToyPanels;
   }
-  static __device__ testing::ToyStream::Shape shape(const RecordSlot& slot, const testing::SumChunks& op) {
-    return {.from = tensor<&testing::SumChunks::in, const std::byte>(slot),
-            .chunks = op.chunks,
+  static __device__ testing::ToyStream::Shape shape(const RecordSlot& slot, const testing::SumPanels& op) {
+    return {.from = tensor<&testing::SumPanels::in, const std::byte>(slot),
+            .panels = op.panels,
             .streamed = op.streamed};
   }
-  static __device__ const std::byte* pages_of(const RecordSlot&, const testing::SumChunks&, uint32_t,
+  static __device__ const std::byte* pages_of(const RecordSlot&, const testing::SumPanels&, uint32_t,
                                               uint32_t) {
     return nullptr;  // it has none
   }
   template <class Role, class Stored>
-  static __device__ void store(Role& role, const testing::SumChunks&, uint32_t storers, Stored&& stored) {
+  static __device__ void store(Role& role, const testing::SumPanels&, uint32_t storers, Stored&& stored) {
     testing::ToyStream::add_sums(role, storers, stored,
-                                 tensor<&testing::SumChunks::out, uint32_t>(*role.slot), 0);
+                                 tensor<&testing::SumPanels::out, uint32_t>(*role.slot), 0);
   }
 };
 
@@ -485,7 +485,7 @@ struct DeviceOp<testing::Tick> : GroupOp {
 
 namespace serval::testing {
 
-using ToyIsa = device::IsaList<device::StreamList<ToyStream>, Relay, SumPages, Hang, Tick, SumChunks, Publish,
+using ToyIsa = device::IsaList<device::StreamList<ToyStream>, Relay, SumPages, Hang, Tick, SumPanels, Publish,
                                Scribble, StorerRelay, Keep, Recall>;
 
 // What the toy instructions are compiled for: the shapes of the kernels for many rows and for one.
@@ -504,7 +504,7 @@ const DeviceIsa& toy_isa() {
                              [](const Program&, const Instruction&) { return std::string(); },
                              [](uint16_t opcode) {
                                constexpr const char* kNames[] = {
-                                   "relay",   "sum_pages", "hang",         "tick", "sum_chunks",
+                                   "relay",   "sum_pages", "hang",         "tick", "sum_panels",
                                    "publish", "scribble",  "storer_relay", "keep", "recall"};
                                return opcode < std::size(kNames) ? kNames[opcode] : "unknown";
                              }};

@@ -42,8 +42,8 @@ uint64_t streamed_bytes(uint32_t rows) {
   for_all<Op>([&](const Instruction& i) {
     const Work w = work(i, decode_launch(rows, 100, 1).rows);
     EXPECT_EQ(w.kind, Work::Kind::kStream);
-    for (uint32_t chunk = 0; chunk < w.chunks; ++chunk)
-      bytes += uint64_t{w.units} * w.matrices * w.page_bytes(chunk);
+    for (uint32_t panel = 0; panel < w.panels; ++panel)
+      bytes += uint64_t{w.units} * w.matrices * w.page_bytes(panel);
   });
   return bytes;
 }

@@ -77,7 +77,7 @@ struct IsaList<StreamList<StreamTypes...>, Ops...> {
     with_stream(slot, [&]<class Stream>(const typename Stream::Plan&) {
       auto& plan = *reinterpret_cast<typename Stream::Plan*>(slot.plan);
       plan = Stream::template plan<Config>(launch, static_cast<ShapeOf<Stream>&>(shapes).shape);
-      slot.tells_gate = gate_seen || Stream::has_chunks(plan) ? 1 : 0;
+      slot.tells_gate = gate_seen || Stream::has_panels(plan) ? 1 : 0;
     });
   }
   template <class Config>
@@ -291,8 +291,8 @@ __device__ __forceinline__ void consume_group(Role& role) {
     if constexpr (!Isa::template kStreams<Op>) run_group<typename Role::Config>(op, group);
   });
   signal_as_group(role);
-  role.wait_chunk(role.next_chunk);  // long there: every phase is waited for once
-  role.used_chunks(++role.next_chunk);
+  role.wait_panel(role.next_panel);  // long there: every phase is waited for once
+  role.release_panels(++role.next_panel);
 }
 
 template <class Isa, class Config, template <class> class Recorder>
@@ -418,7 +418,7 @@ __device__ __forceinline__ void init_shared(Shared<Config>& s) {
       ptx::mbarrier_init(&s.inputs_ready[i], 1);
       s.storers_done[i] = 0;
     }
-    for (uint64_t& chunk : s.chunk_landed) ptx::mbarrier_init(&chunk, 1);
+    for (uint64_t& panel : s.panel_landed) ptx::mbarrier_init(&panel, 1);
     for (uint32_t i = 0; i < Config::kRingPages; ++i) {
       ptx::mbarrier_init(&s.page_landed[i], 1);
       ptx::mbarrier_init(&s.page_free[i], Config::kPageReaders);
@@ -427,11 +427,11 @@ __device__ __forceinline__ void init_shared(Shared<Config>& s) {
     for (uint64_t& barrier : s.warpgroup_barrier) ptx::mbarrier_init(&barrier, kWarpsOfGroup);
     for (uint64_t& barrier : s.tokens_ready) ptx::mbarrier_init(&barrier, kStorerWarps);
     ptx::fence_mbarrier_init();
-    s.pages_issued = s.chunks_issued = s.records_waited = s.records_stored = 0;
+    s.pages_issued = s.panels_issued = s.records_waited = s.records_stored = 0;
     s.exit.set = 0;
   }
   if (threadIdx.x < kStorerWarps) s.units_stored[threadIdx.x] = 0;
-  if (threadIdx.x < kConsumerWarps) s.activations_used[threadIdx.x] = s.tiles_used[threadIdx.x] = 0;
+  if (threadIdx.x < kConsumerWarps) s.panels_released[threadIdx.x] = s.tiles_used[threadIdx.x] = 0;
   if (threadIdx.x < kUnitSlots) s.unit_arrivals[threadIdx.x] = s.tiles_stored[threadIdx.x] = 0;
 }
 

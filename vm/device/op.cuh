@@ -23,7 +23,7 @@
 //
 //   pages_of(role, op, unit, matrix)    where its pages are: Pages
 //   plan<Config>(launch, shape)         the Plan
-//   has_chunks(plan)                    of activations: its consumers wait for them, and so for its inputs
+//   has_panels(plan)                    of activations: its consumers wait for them, and so for its inputs
 //   load(role, plan, pages_of), prepare(role, plan), consume(role, plan, with_op, signal)
 //
 // With kConsumersStore, consumers store what they have computed and call signal(); storers only help:

@@ -2,7 +2,7 @@
 // apart.
 //
 // Every role walks the SM's instructions on its own and derives the same numbers: pages, units of results and
-// chunks of activations are counted through from the launch's first instruction to its last, so that no role
+// panels of activations are counted through from the launch's first instruction to its last, so that no role
 // has to be told where another stands. All waiting is on mbarriers at most one phase behind, or on counts
 // that only grow.
 #pragma once
@@ -26,10 +26,10 @@ __device__ __forceinline__ uint32_t row_bound(const Launch& launch) {
   return Config::kRows == 1 ? 1 : launch.row_bound;
 }
 
-// Where the slot of a chunk begins in Shared::activations.
+// Where the slot of a panel begins in Shared::activations.
 template <class Config>
-__device__ __forceinline__ uint32_t activation_slot(uint32_t chunk) {
-  return (chunk & (Config::kChunkSlots - 1)) * Config::kChunkBytes;
+__device__ __forceinline__ uint32_t activation_slot(uint32_t panel) {
+  return (panel & (Config::kPanelBuffers - 1)) * Config::kPanelBytes;
 }
 
 __device__ __forceinline__ uint32_t* counter_of(const BoundProgram& program, uint32_t counter) {
@@ -120,8 +120,8 @@ struct PreparerRole {
   uint32_t lane;
   const RecordSlot* slot = nullptr;
   uint32_t record = 0;                 // counted from the launch's first
-  uint32_t next_chunk = 0;             // of activations
-  uint32_t chunk_floor = 0;            // chunks that must be used up before any slot is written again
+  uint32_t next_panel = 0;             // of activations
+  uint32_t panel_floor = 0;            // panels that must be used up before any slot is written again
   uint32_t late_counter = kNoCounter;  // that was waited for last; only where events are recorded
 
   // Returns when the instruction's inputs may be read; the first of a pass also brings the pass's rows.
@@ -138,32 +138,32 @@ struct PreparerRole {
     recorder.times(record).first_counter = first_counter();
     recorder.times(record).last_counter = late_counter;
   }
-  // Returns when bulk copies may write the slots of the next `chunks` chunks.
-  __device__ __forceinline__ void acquire_chunks(uint32_t chunks) const {
-    const uint32_t needed = next_chunk + chunks - Config::kChunkSlots;
-    wait_used(static_cast<int32_t>(needed - chunk_floor) > 0 ? needed : chunk_floor);
+  // Returns when bulk copies may write the slots of the next `panels` panels.
+  __device__ __forceinline__ void acquire_panels(uint32_t panels) const {
+    const uint32_t needed = next_panel + panels - Config::kPanelBuffers;
+    wait_used(static_cast<int32_t>(needed - panel_floor) > 0 ? needed : panel_floor);
   }
-  // Bulk copies of the next `chunks` chunks of activations of `bytes` each, `stride` apart from `from` on, to
+  // Bulk copies of the next `panels` panels of activations of `bytes` each, `stride` apart from `from` on, to
   // their slots.
-  __device__ __forceinline__ void copy_chunks(const std::byte* from, uint32_t stride, uint32_t chunks,
+  __device__ __forceinline__ void copy_panels(const std::byte* from, uint32_t stride, uint32_t panels,
                                               uint32_t bytes);
-  // Takes the memory of all slots, for an instruction that uses it as scratch: it counts as one chunk, which
+  // Takes the memory of all slots, for an instruction that uses it as scratch: it counts as one panel, which
   // has landed when the instruction's inputs may be read.
-  __device__ __forceinline__ void claim_scratch() const { wait_used(next_chunk); }
+  __device__ __forceinline__ void claim_scratch() const { wait_used(next_panel); }
   __device__ __forceinline__ void hand_over_scratch() {
     if (lane == 0) {
-      ptx::mbarrier_arrive(landed(next_chunk));
-      ptx::shared_store_release(&s.chunks_issued, next_chunk + 1);
+      ptx::mbarrier_arrive(landed(next_panel));
+      ptx::shared_store_release(&s.panels_issued, next_panel + 1);
     }
-    chunk_floor = ++next_chunk;
+    panel_floor = ++next_panel;
   }
 
  private:
-  __device__ __forceinline__ uint64_t* landed(uint32_t chunk) const {
-    return &s.chunk_landed[chunk % Config::kActivationRowSlots];
+  __device__ __forceinline__ uint64_t* landed(uint32_t panel) const {
+    return &s.panel_landed[panel % Config::kActivationRowSlots];
   }
-  __device__ __forceinline__ void wait_used(uint32_t chunks) const {
-    wait_counts(s.activations_used, lane, chunks, &s.exit);
+  __device__ __forceinline__ void wait_used(uint32_t panels) const {
+    wait_counts(s.panels_released, lane, panels, &s.exit);
   }
   // The pass of the record in hand never runs.
   __device__ __forceinline__ bool ends_before_this_pass() const {
@@ -185,16 +185,16 @@ struct PreparerRole {
 };
 
 template <class Config>
-__device__ __forceinline__ void PreparerRole<Config>::copy_chunks(const std::byte* from, uint32_t stride,
-                                                                  uint32_t chunks, uint32_t bytes) {
+__device__ __forceinline__ void PreparerRole<Config>::copy_panels(const std::byte* from, uint32_t stride,
+                                                                  uint32_t panels, uint32_t bytes) {
   if (lane == 0) {
-    for (uint32_t c = next_chunk; c < next_chunk + chunks; ++c, from += stride) {
+    for (uint32_t c = next_panel; c < next_panel + panels; ++c, from += stride) {
       ptx::mbarrier_arrive_expect_bytes(landed(c), bytes);
       ptx::bulk_load(s.activations + activation_slot<Config>(c), from, bytes, landed(c));
     }
-    ptx::shared_store_release(&s.chunks_issued, next_chunk + chunks);
+    ptx::shared_store_release(&s.panels_issued, next_panel + panels);
   }
-  next_chunk += chunks;
+  next_panel += panels;
 }
 
 template <class Config>
@@ -276,7 +276,7 @@ struct ConsumerRole {
   uint32_t record = 0;
   uint32_t next_page = 0;
   uint32_t next_unit = 0;
-  uint32_t next_chunk = 0;
+  uint32_t next_panel = 0;
   uint32_t stored_seen = 0;  // units before this one are known to be stored
   uint32_t parity = 0;
   uint32_t warpgroup_parity = 0;
@@ -306,17 +306,17 @@ struct ConsumerRole {
     __syncwarp();
     if (lane == 0) ptx::mbarrier_arrive(&s.page_free[page % Config::kRingPages]);
   }
-  // As with pages: once this chunk has been issued, those before it in its place have landed, since warps
+  // As with pages: once this panel has been issued, those before it in its place have landed, since warps
   // that were done with them had waited for them.
-  __device__ __forceinline__ void wait_chunk(uint32_t chunk) {
-    wait_count(&s.chunks_issued, chunk + 1, &s.exit);
-    wait_phase(&s.chunk_landed[chunk % Config::kActivationRowSlots], chunk / Config::kActivationRowSlots & 1,
+  __device__ __forceinline__ void wait_panel(uint32_t panel) {
+    wait_count(&s.panels_issued, panel + 1, &s.exit);
+    wait_phase(&s.panel_landed[panel % Config::kActivationRowSlots], panel / Config::kActivationRowSlots & 1,
                &s.exit);
   }
-  // The same, for a warp that waits for every chunk, one after the other, in the midst of its products.
-  __device__ __forceinline__ void wait_next_chunk(uint32_t chunk) {
-    wait_phase_or_leave(&s.chunk_landed[chunk % Config::kActivationRowSlots],
-                        chunk / Config::kActivationRowSlots & 1, &s.exit);
+  // The same, for a warp that waits for every panel, one after the other, in the midst of its products.
+  __device__ __forceinline__ void wait_next_panel(uint32_t panel) {
+    wait_phase_or_leave(&s.panel_landed[panel % Config::kActivationRowSlots],
+                        panel / Config::kActivationRowSlots & 1, &s.exit);
   }
   __device__ __forceinline__ uint64_t* inputs_ready() const { return &s.inputs_ready[record % kRecordSlots]; }
   __device__ __forceinline__ uint32_t inputs_parity() const { return record / kRecordSlots & 1; }
@@ -326,18 +326,18 @@ struct ConsumerRole {
   // Returns when the memory of all slots is scratch: no warp needs any more what was in it, which is what the
   // preparer waits for, too.
   __device__ __forceinline__ void wait_scratch() const {
-    wait_counts(s.activations_used, lane, next_chunk, &s.exit);
+    wait_counts(s.panels_released, lane, next_panel, &s.exit);
   }
-  // This warp is done with all chunks before `chunk`.
-  __device__ __forceinline__ void used_chunks(uint32_t chunk) {
+  // This warp is done with all panels before `panel`.
+  __device__ __forceinline__ void release_panels(uint32_t panel) {
     ptx::fence_proxy_async_shared();  // bulk copies will write what this thread has read, or written as
                                       // scratch
-    multiplied_chunks(chunk);
+    multiplied_panels(panel);
   }
-  // The same of chunks that only the tensor cores have read: they are of the copies' proxy.
-  __device__ __forceinline__ void multiplied_chunks(uint32_t chunk) {
+  // The same of panels that only the tensor cores have read: they are of the copies' proxy.
+  __device__ __forceinline__ void multiplied_panels(uint32_t panel) {
     __syncwarp();
-    if (lane == 0) ptx::shared_store_release(&s.activations_used[warp], chunk);
+    if (lane == 0) ptx::shared_store_release(&s.panels_released[warp], panel);
   }
   // This warp is done with what storers looked up for all tiles before `tile`.
   __device__ __forceinline__ void used_tiles(uint32_t tile) {
@@ -447,7 +447,7 @@ __device__ __forceinline__ void leave_last(Shared<Config>& s, uint32_t lane) {
   if (lane != 0) ptx::exit_thread();
   ptx::wait_for_others_to_exit();
   await_copies(s.page_landed, ptx::shared_load_acquire(&s.pages_issued));
-  await_copies(s.chunk_landed, ptx::shared_load_acquire(&s.chunks_issued));
+  await_copies(s.panel_landed, ptx::shared_load_acquire(&s.panels_issued));
   ptx::exit_thread();
 }
 

@@ -40,11 +40,11 @@ struct KernelConfig {
   static constexpr uint32_t kRingPages = kRingPagesOf;
   static constexpr uint32_t kPageReaders = 1;                       // consumer warps that read a page
   static constexpr uint32_t kScratchBytes = kScratchKib * 1024;     // for instructions that run as a group
-  static constexpr uint32_t kActivationRowSlots = kActivationRows;  // the same memory, a row of a chunk each
-  // Chunks of activations lie in slots; a slot holds one chunk of every row that may be active. Their number
+  static constexpr uint32_t kActivationRowSlots = kActivationRows;  // the same memory, a row of a panel each
+  // Panels of activations lie in slots; a slot holds one panel of every row that may be active. Their number
   // is a power of two, so that finding one takes no division.
-  static constexpr uint32_t kChunkSlots = kActivationRowSlots / kRows;
-  static constexpr uint32_t kChunkBytes = kRows * activation_image::kRowBytes;
+  static constexpr uint32_t kPanelBuffers = kActivationRowSlots / kRows;
+  static constexpr uint32_t kPanelBytes = kRows * activation_image::kRowBytes;
   static constexpr uint32_t kPartialBytes = device::kPartialBytes;  // for results that storers will finish
   static constexpr uint32_t kSharedRows = kTableRows;               // of the pass, in shared memory
   static constexpr uint32_t kStorerRegisters = device::kStorerRegisters;
@@ -53,17 +53,17 @@ struct KernelConfig {
   static __device__ __forceinline__ uint32_t uniform(uint32_t value) { return value; }
 };
 // The same of a kernel whose products are GEMMs: the tokens of a tile take the place of a pass's rows.
-template <uint32_t kRowsOf, uint32_t kTileTokensOf, uint32_t kRingPagesOf, uint32_t kChunkSlotsOf>
+template <uint32_t kRowsOf, uint32_t kTileTokensOf, uint32_t kRingPagesOf, uint32_t kPanelBuffersOf>
 struct GemmConfig {
   static constexpr bool kMultipliesTiles = true;
   static constexpr uint32_t kRows = kRowsOf;
   static constexpr uint32_t kTileTokens = kTileTokensOf;
   static constexpr uint32_t kRingPages = kRingPagesOf;
   static constexpr uint32_t kPageReaders = kConsumerWarps;
-  static constexpr uint32_t kChunkSlots = kChunkSlotsOf;
-  static constexpr uint32_t kChunkBytes = kTileTokens * slab_image::kRowBytes;
-  static constexpr uint32_t kActivationRowSlots = kChunkSlots;
-  static constexpr uint32_t kScratchBytes = kChunkSlots * kChunkBytes;
+  static constexpr uint32_t kPanelBuffers = kPanelBuffersOf;
+  static constexpr uint32_t kPanelBytes = kTileTokens * slab_image::kRowBytes;
+  static constexpr uint32_t kActivationRowSlots = kPanelBuffers;
+  static constexpr uint32_t kScratchBytes = kPanelBuffers * kPanelBytes;
   static constexpr uint32_t kPartialBytes = 24 * 1024;
   static constexpr uint32_t kSharedRows = 0;  // they stay in GPU memory
   static constexpr uint32_t kStorerRegisters = 40;
@@ -117,7 +117,7 @@ template <class ConfigOf>
 struct Shared {
   using Config = ConfigOf;
   static_assert(Config::kScratchBytes >= kScratchBytes, "what every instruction may rely on");
-  static_assert(Config::kChunkSlots * Config::kChunkBytes <= Config::kScratchBytes);
+  static_assert(Config::kPanelBuffers * Config::kPanelBytes <= Config::kScratchBytes);
   static_assert(Config::kSharedRows == 0 || Config::kRows <= Config::kSharedRows,
                 "the table of rows holds a pass");
 
@@ -130,7 +130,7 @@ struct Shared {
   uint64_t record_ready[kRecordSlots];
   uint64_t record_free[kRecordSlots];
   uint64_t inputs_ready[kRecordSlots];                 // the record's waits are over
-  uint64_t chunk_landed[Config::kActivationRowSlots];  // of activations, by count of chunks
+  uint64_t panel_landed[Config::kActivationRowSlots];  // of activations, by count of panels
   uint64_t page_landed[Config::kRingPages];
   uint64_t page_free[Config::kRingPages];
   uint64_t consumer_barrier;
@@ -140,14 +140,14 @@ struct Shared {
   // Monotonic within a launch, so that no lap is mistaken for another; except the last two, which
   // storers set back.
   uint32_t pages_issued;
-  uint32_t chunks_issued;
-  uint32_t activations_used[kConsumerWarps];  // chunks that a consumer warp is done with
-  uint32_t tiles_used[kConsumerWarps];        // of what storers looked up, by a consumer warp
-  uint32_t units_stored[kStorerWarps];        // a storer's own units before this one are stored
-  uint32_t records_waited;                    // records whose waits are over
-  uint32_t records_stored;                    // how many records' signals are out
-  uint32_t unit_arrivals[kUnitSlots];         // partial results of a unit that are in place
-  uint32_t tiles_stored[kUnitSlots];          // tiles of a unit's rows that are stored
+  uint32_t panels_issued;
+  uint32_t panels_released[kConsumerWarps];  // panels that a consumer warp is done with
+  uint32_t tiles_used[kConsumerWarps];       // of what storers looked up, by a consumer warp
+  uint32_t units_stored[kStorerWarps];       // a storer's own units before this one are stored
+  uint32_t records_waited;                   // records whose waits are over
+  uint32_t records_stored;                   // how many records' signals are out
+  uint32_t unit_arrivals[kUnitSlots];        // partial results of a unit that are in place
+  uint32_t tiles_stored[kUnitSlots];         // tiles of a unit's rows that are stored
   ExitFlag exit;
 };
 inline constexpr size_t kMaxSharedBytes = 227 * 1024;  // of a block, on Hopper

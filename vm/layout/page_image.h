@@ -1,8 +1,8 @@
 // Page images: how a weight matrix lies in GPU memory.
 //
 // A matrix of `rows` × `cols` bf16 is cut into units of 8 rows (the last may have fewer: its missing rows are
-// zero) and chunks of 1,024 columns. A unit's chunks follow each other; one chunk of one unit is a page of 16
-// KiB, which one bulk copy brings and one warp multiplies. A last chunk of fewer columns makes a smaller
+// zero) and panels of 1,024 columns. A unit's panels follow each other; one panel of one unit is a page of 16
+// KiB, which one bulk copy brings and one warp multiplies. A last panel of fewer columns makes a smaller
 // page.
 //
 // A page is read as 16 rows of half as many columns, which fills the tensor cores' 16-row operand: rows 0-7
@@ -19,41 +19,41 @@
 
 namespace serval::page_image {
 
-inline constexpr uint32_t kChunkCols = kPageBytes / (kUnitRows * 2);  // 2 bytes a bf16
-inline constexpr uint32_t kHalfCols = kChunkCols / 2;
+inline constexpr uint32_t kPanelCols = kPageBytes / (kUnitRows * 2);  // 2 bytes a bf16
+inline constexpr uint32_t kHalfCols = kPanelCols / 2;
 inline constexpr uint32_t kPairCols = 32;     // columns of a half that two products cover
 inline constexpr uint32_t kProductCols = 16;  // and that one does
 inline constexpr uint32_t kProductBytes = 512;
 
-constexpr uint32_t chunks(uint32_t cols) {
-  return (cols + kChunkCols - 1) / kChunkCols;
+constexpr uint32_t panels(uint32_t cols) {
+  return (cols + kPanelCols - 1) / kPanelCols;
 }
-// Columns of a half of chunk `chunk`: rounded up, so that columns beyond the matrix's last exist; they are
+// Columns of a half of panel `panel`: rounded up, so that columns beyond the matrix's last exist; they are
 // zero.
-constexpr uint32_t half_cols(uint32_t cols, uint32_t chunk) {
-  const uint32_t left = cols - chunk * kChunkCols;
-  if (left >= kChunkCols) return kHalfCols;
+constexpr uint32_t half_cols(uint32_t cols, uint32_t panel) {
+  const uint32_t left = cols - panel * kPanelCols;
+  if (left >= kPanelCols) return kHalfCols;
   return (left / 2 + kPairCols - 1) / kPairCols * kPairCols;
 }
 constexpr uint32_t bytes_of_half(uint32_t half_cols) {
   return half_cols / kProductCols * kProductBytes;
 }
-constexpr uint32_t page_bytes(uint32_t cols, uint32_t chunk) {
-  return bytes_of_half(half_cols(cols, chunk));
+constexpr uint32_t page_bytes(uint32_t cols, uint32_t panel) {
+  return bytes_of_half(half_cols(cols, panel));
 }
-// Bytes of all chunks of a unit.
+// Bytes of all panels of a unit.
 constexpr uint64_t unit_bytes(uint32_t cols) {
-  const uint32_t last = chunks(cols) - 1;
+  const uint32_t last = panels(cols) - 1;
   return uint64_t{last} * kPageBytes + page_bytes(cols, last);
 }
-constexpr uint64_t page_offset(uint32_t cols, uint32_t unit, uint32_t chunk) {
-  return unit * unit_bytes(cols) + uint64_t{chunk} * kPageBytes;
+constexpr uint64_t page_offset(uint32_t cols, uint32_t unit, uint32_t panel) {
+  return unit * unit_bytes(cols) + uint64_t{panel} * kPageBytes;
 }
 constexpr uint64_t bytes(uint64_t rows, uint32_t cols) {
   return (rows + kUnitRows - 1) / kUnitRows * unit_bytes(cols);
 }
 
-// Byte offset, in its page, of the element in row `row` of a unit and column `col` of a chunk.
+// Byte offset, in its page, of the element in row `row` of a unit and column `col` of a panel.
 constexpr uint32_t element_offset(uint32_t half_cols, uint32_t row, uint32_t col) {
   const uint32_t half = col / half_cols, in_half = col % half_cols;
   const uint32_t pair = in_half / kPairCols, quad = in_half % kPairCols / 8, in_quad = in_half % 8;

@@ -1,7 +1,7 @@
 // Slab images: how a bf16 tensor [rows, cols] that a GEMM will read lies in GPU memory.
 //
 // A slab is what one step of the tensor cores takes of the columns: a pair of products of a page image
-// (vm/layout/page_image.h), so 32 columns of each half of a chunk. Slab after slab; in a slab row after row,
+// (vm/layout/page_image.h), so 32 columns of each half of a panel. Slab after slab; in a slab row after row,
 // 128 bytes each, swizzled as wgmma and TMA's 128-byte mode have it. So a slab of some rows, from a multiple
 // of 8 on, is one contiguous piece, which one bulk copy brings. In a row the columns stand in the order in
 // which a page image's registers take them: the slab's 4 × 2 pieces of 16 bytes are 4 of each half, and piece
@@ -19,12 +19,12 @@ inline constexpr uint32_t kRowBytes = 128;
 inline constexpr uint32_t kPieceBytes = 16;
 inline constexpr uint32_t kPiecesOfHalf = 4;
 inline constexpr uint32_t kSwizzledRows = 8;
-inline constexpr uint32_t kSlabsOfChunk = page_image::kHalfCols / page_image::kPairCols;
+inline constexpr uint32_t kSlabsOfPanel = page_image::kHalfCols / page_image::kPairCols;
 
 // Of a tensor with so many columns.
 constexpr uint32_t slabs(uint32_t cols) {
-  const uint32_t last = page_image::chunks(cols) - 1;
-  return last * kSlabsOfChunk + page_image::half_cols(cols, last) / page_image::kPairCols;
+  const uint32_t last = page_image::panels(cols) - 1;
+  return last * kSlabsOfPanel + page_image::half_cols(cols, last) / page_image::kPairCols;
 }
 constexpr uint64_t bytes(uint32_t rows, uint32_t cols) {
   return uint64_t{slabs(cols)} * rows * kRowBytes;
@@ -36,11 +36,11 @@ struct Place {
   uint32_t byte;  // in the piece
 };
 constexpr Place place(uint32_t cols, uint32_t col) {
-  const uint32_t chunk = col / page_image::kChunkCols, in_chunk = col % page_image::kChunkCols;
-  const uint32_t half_cols = page_image::half_cols(cols, chunk);
-  const uint32_t half = in_chunk / half_cols, in_half = in_chunk % half_cols;
+  const uint32_t panel = col / page_image::kPanelCols, in_panel = col % page_image::kPanelCols;
+  const uint32_t half_cols = page_image::half_cols(cols, panel);
+  const uint32_t half = in_panel / half_cols, in_half = in_panel % half_cols;
   const uint32_t unit = in_half % page_image::kPairCols / kUnitRows, in_unit = in_half % kUnitRows;
-  return {chunk * kSlabsOfChunk + in_half / page_image::kPairCols, half * kPiecesOfHalf + in_unit / 2,
+  return {panel * kSlabsOfPanel + in_half / page_image::kPairCols, half * kPiecesOfHalf + in_unit / 2,
           unit * 4 + in_unit % 2 * 2};
 }
 // Of a piece, in the image of `rows` rows.
