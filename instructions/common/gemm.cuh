@@ -25,7 +25,7 @@ namespace serval::device {
 
 // How an instruction runs on the GEMM stream: a specialisation in its folder's gemm.cuh.
 //
-//   shape(slot, op)              what it works on
+//   shape(buffer, op)              what it works on
 //   pages_of(program, op, part)  where the weights of a tile's first (0) and second (1) 8 units are, and,
 //   with
 //                                Shape::adds, the residual's columns (kResidualPart)
@@ -179,8 +179,8 @@ __device__ __forceinline__ void begin_step(Role& role, const WarpPieces& pieces,
              pieces.second);
   role.free_page(role.next_page++);
   role.wait_next_panel(role.next_panel);
-  const uint64_t rows =
-      ptx::wgmma_operand(ptx::shared_address(role.s.activations) + activation_slot<Config>(role.next_panel));
+  const uint64_t rows = ptx::wgmma_operand(ptx::shared_address(role.s.activations) +
+                                           activation_buffer<Config>(role.next_panel));
   ptx::wgmma_fence();
   constexpr uint32_t kValues = Sums<Config>::kValues;
 #pragma unroll
@@ -604,7 +604,7 @@ struct Stream {
   static __device__ __forceinline__ void consume(Role& role, const Plan& plan, WithOp&& with_op,
                                                  Signal&& signal) {
     using Config = typename Role::Config;
-    role.wait_unit_slot(role.next_unit);
+    role.wait_partial_buffer(role.next_unit);
     const uint32_t tiles = Config::uniform(plan.tiles);
     role.next_page = Config::uniform(role.next_page);
     role.next_panel = Config::uniform(role.next_panel);

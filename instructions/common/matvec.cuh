@@ -75,7 +75,7 @@ struct Plan {
   uint32_t activation_panels;  // that are brought in
   uint32_t parts;              // partial results of a unit that storers add up, for each matrix
   uint32_t arrivals;           // of warps, until a unit's partial results are in place
-  uint32_t slots;              // units whose partial results have a place
+  uint32_t buffers;            // units whose partial results have a place
 
   __device__ __forceinline__ bool resident() const { return mode == Mode::kResident; }
   __device__ __forceinline__ uint32_t half_cols(uint32_t panel) const {
@@ -95,15 +95,15 @@ inline constexpr bool kBlockHasRoom = kPartialBytes >=
 
 // Units whose partial results are in shared memory at once: a power of two.
 template <class Config>
-__device__ __forceinline__ uint32_t unit_slots(uint32_t matrices, uint32_t parts) {
+__device__ __forceinline__ uint32_t partial_buffers(uint32_t matrices, uint32_t parts) {
   const uint32_t fit = kPartialBytes / (matrices * parts * Config::kRows * kUnitRows * sizeof(float));
-  return fit == 0 ? 0 : fit < kUnitSlots ? 1u << (31 - __clz(static_cast<int>(fit))) : kUnitSlots;
+  return fit == 0 ? 0 : fit < kPartialBuffers ? 1u << (31 - __clz(static_cast<int>(fit))) : kPartialBuffers;
 }
 template <class Config>
 __device__ __forceinline__ Mode mode_of(uint32_t units, uint32_t matrices, uint32_t panels) {
   if (panels <= Config::kPanelBuffers) return Mode::kResident;
   const bool one_block =
-      units != 0 && units <= kConsumerWarps && units <= unit_slots<Config>(matrices, panels);
+      units != 0 && units <= kConsumerWarps && units <= partial_buffers<Config>(matrices, panels);
   return one_block ? Mode::kSplit : Mode::kUnitPerWarp;
 }
 template <class Config>
@@ -129,7 +129,7 @@ __device__ __forceinline__ Plan make_plan(const Launch& launch, const Shape& sha
           .activation_panels = blocks * panels,
           .parts = parts,
           .arrivals = own_unit ? 1 : unit_pages,
-          .slots = unit_slots<Config>(matrices, parts)};
+          .buffers = partial_buffers<Config>(matrices, parts)};
 }
 
 // The sum of a product's columns: lane l has row l / 4 of the unit for row l % 4 of the product's.
@@ -202,7 +202,7 @@ __device__ __forceinline__ void multiply_page(Role& role, const Plan& plan, uint
   using Config = typename Role::Config;
   const uint32_t weights = ptx::shared_address(role.s.ring[page % Config::kRingPages]) +
                            role.lane * static_cast<uint32_t>(sizeof(uint4));
-  const uint32_t x = ptx::shared_address(role.s.activations) + activation_slot<Config>(panel);
+  const uint32_t x = ptx::shared_address(role.s.activations) + activation_buffer<Config>(panel);
   const auto wait_activations = [&] {
     wait_place();
     // A warp waits once for a panel that stays, and anew for each that is streamed.
@@ -235,15 +235,15 @@ __device__ __forceinline__ void multiply_page(Role& role, const Plan& plan, uint
 template <class Role>
 __device__ __forceinline__ uint32_t part_place(const Role& role, const Plan& plan, uint32_t unit,
                                                uint32_t part) {
-  const uint32_t slot = unit & (plan.slots - 1);
-  const uint32_t row = (slot * plan.matrices * plan.parts + part) * Role::Config::kRows;
+  const uint32_t buffer = unit & (plan.buffers - 1);
+  const uint32_t row = (buffer * plan.matrices * plan.parts + part) * Role::Config::kRows;
   return ptx::shared_address(role.s.partials) + (row * kUnitRows + role.lane / 4) * kFloatBytes;
 }
 
 // Returns when the storer no longer needs what lies where the unit's results will go.
 template <class Role>
 __device__ __forceinline__ void wait_part_place(Role& role, const Plan& plan, uint32_t unit) {
-  role.wait_stored(unit < plan.slots ? role.next_unit : role.next_unit + unit - plan.slots + 1);
+  role.wait_stored(unit < plan.buffers ? role.next_unit : role.next_unit + unit - plan.buffers + 1);
 }
 
 // The pages of an instruction that one warp multiplies, in its order.
@@ -391,7 +391,7 @@ struct Output {
 // A storer waits for all units of a tile: their partial results must have room at the same time.
 template <class Config>
 inline constexpr bool kTilesHaveRoom = kPartialBytes >= TileOfRows<Config>::kUnits * 2 *
-                                                            Config::kActivationRowSlots* kUnitRows *
+                                                            Config::kActivationRowBuffers* kUnitRows *
                                                             sizeof(float);
 
 // Tiles of a unit: a power of two, so that a storer's tiles are all of the same rows.
@@ -436,10 +436,10 @@ inline constexpr uint32_t kTermsAtOnce = 4;
 template <class Config>
 __device__ __forceinline__ float sum_parts(const StorerRole<Config>& role, const Plan& plan,
                                            const Output& out, uint32_t matrix) {
-  const uint32_t slot = out.unit & (plan.slots - 1);
+  const uint32_t buffer = out.unit & (plan.buffers - 1);
   constexpr uint32_t kPartFloats = Config::kRows * kUnitRows;
   const uint32_t row = min(out.row, row_bound<Config>(role.launch) - 1);
-  const float* from = role.s.partials + (slot * plan.matrices + matrix) * plan.parts * kPartFloats +
+  const float* from = role.s.partials + (buffer * plan.matrices + matrix) * plan.parts * kPartFloats +
                       row * kUnitRows + out.row_of_unit;
   const uint32_t parts = plan.parts;
   float sum = 0;
@@ -543,7 +543,7 @@ struct Stream {
   template <class T, class Role>
   static __device__ __forceinline__ Pages pages_of(const Role& role, const T& op, uint32_t unit,
                                                    uint32_t matrix) {
-    return DeviceOp<T>::pages_of(*role.slot, op, unit, matrix);
+    return DeviceOp<T>::pages_of(*role.buffer, op, unit, matrix);
   }
   template <class Config>
   static __device__ __forceinline__ Plan plan(const Launch& launch, const Shape& shape) {
@@ -612,7 +612,7 @@ struct Stream {
   static __device__ __forceinline__ void store(Role& role, const Plan& plan, WithOp&& with_op,
                                                Stored&& stored) {
     static_assert(kTilesHaveRoom<typename Role::Config>);
-    if (role.slot->begins_pass != 0) role.wait_inputs();  // which bring the pass's rows
+    if (role.buffer->begins_pass != 0) role.wait_inputs();  // which bring the pass's rows
     TileWalk at(role);
     role.own_units_stored(min(at.unit(), plan.units));
     float scale = 1;
@@ -633,7 +633,7 @@ struct Stream {
       });
       if (!begun) scale = scale_of(role, plan, at);
       begun = true;
-      role.wait_unit_slots(min(at.unit() + TileOfRows<typename Role::Config>::kUnits, plan.units));
+      role.wait_partial_buffers(min(at.unit() + TileOfRows<typename Role::Config>::kUnits, plan.units));
       with_op([&]<class Op>(const Op& op) {
         role.wait_units(out.unit, out.exists, plan.arrivals);
         role.recorder.note();
@@ -664,8 +664,8 @@ struct Stream {
 // `Derived` is DeviceOp<Op> and has
 //   kMatrices                                  matrices that a unit has rows of
 //   cols(op), units(op)                        columns of the weights; units in all
-//   input(slot, op)                            matvec::Input
-//   image(slot, op, matrix, unit)              the matrix's page image; changes `unit` to the image's
+//   input(buffer, op)                            matvec::Input
+//   image(buffer, op, matrix, unit)              the matrix's page image; changes `unit` to the image's
 //   Fetched                                    what storing an output needs besides its sums
 //   fetch_constant(role, op, output)           Fetched: of what nothing writes while the pass runs
 //   fetch_written(role, op, output, fetched)   adds what only the inputs bring; optional
@@ -686,16 +686,16 @@ struct MatvecOp {
   }
 
   template <class Op>
-  static __device__ matvec::Shape shape(const RecordSlot& slot, const Op& op) {
-    return {Derived::input(slot, op), op.num_units, Derived::kMatrices, Derived::cols(op)};
+  static __device__ matvec::Shape shape(const RecordBuffer& buffer, const Op& op) {
+    return {Derived::input(buffer, op), op.num_units, Derived::kMatrices, Derived::cols(op)};
   }
 
   // Where the pages of a unit of the instruction begin.
   template <class Op>
-  static __device__ __forceinline__ const std::byte* pages_of(const RecordSlot& slot, const Op& op,
+  static __device__ __forceinline__ const std::byte* pages_of(const RecordBuffer& buffer, const Op& op,
                                                               uint32_t unit, uint32_t matrix) {
     uint32_t image_unit = op.first_unit + unit;
-    const std::byte* image = Derived::image(slot, op, matrix, image_unit);
+    const std::byte* image = Derived::image(buffer, op, matrix, image_unit);
     return image + page_image::page_offset(Derived::cols(op), image_unit, 0);
   }
 };

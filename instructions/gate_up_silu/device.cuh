@@ -13,16 +13,16 @@ struct DeviceOp<GateUpSilu> : MatvecOp<DeviceOp<GateUpSilu>> {
   static __device__ __forceinline__ uint32_t units(const GateUpSilu& op) {
     return op.intermediate / kUnitRows;
   }
-  static __device__ __forceinline__ matvec::Input input(const RecordSlot& slot, const GateUpSilu& op) {
-    return {.activations = tensor<&GateUpSilu::weighted, const std::byte>(slot),
-            .squares = tensor<&GateUpSilu::squares, const float>(slot),
+  static __device__ __forceinline__ matvec::Input input(const RecordBuffer& buffer, const GateUpSilu& op) {
+    return {.activations = tensor<&GateUpSilu::weighted, const std::byte>(buffer),
+            .squares = tensor<&GateUpSilu::squares, const float>(buffer),
             .epsilon = op.epsilon,
             .logits_only = op.logits_only != 0};
   }
-  static __device__ __forceinline__ const std::byte* image(const RecordSlot& slot, const GateUpSilu&,
+  static __device__ __forceinline__ const std::byte* image(const RecordBuffer& buffer, const GateUpSilu&,
                                                            uint32_t matrix, uint32_t&) {
-    return matrix == 0 ? tensor<&GateUpSilu::gate, const std::byte>(slot)
-                       : tensor<&GateUpSilu::up, const std::byte>(slot);
+    return matrix == 0 ? tensor<&GateUpSilu::gate, const std::byte>(buffer)
+                       : tensor<&GateUpSilu::up, const std::byte>(buffer);
   }
 
   template <class Role>
@@ -33,7 +33,7 @@ struct DeviceOp<GateUpSilu> : MatvecOp<DeviceOp<GateUpSilu>> {
     const float y = gate / (1.0F + __expf(-gate)) * up;
     const float neighbour = __shfl_down_sync(~0u, y, 1);
     if (!out.wanted || out.row_of_unit % 2 != 0) return;
-    auto* to = tensor<&GateUpSilu::output, std::byte>(*role.slot) +
+    auto* to = tensor<&GateUpSilu::output, std::byte>(*role.buffer) +
                activation_image::offset(kTableRows, op.intermediate, out.row,
                                         (op.first_unit + out.unit) * kUnitRows + out.row_of_unit);
     ptx::store_relaxed(reinterpret_cast<uint32_t*>(to), ptx::pack_bf16(y, neighbour));

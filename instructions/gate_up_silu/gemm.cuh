@@ -14,9 +14,9 @@ struct GemmOp<GateUpSilu> {
                                 op.intermediate / kUnitRows) &&
            gemm::rows_in_range(op);
   }
-  static __device__ gemm::Shape shape(const RecordSlot& slot, const GateUpSilu& op) {
-    return {.activations = tensor<&GateUpSilu::weighted, const std::byte>(slot),
-            .squares = tensor<&GateUpSilu::squares, const float>(slot),
+  static __device__ gemm::Shape shape(const RecordBuffer& buffer, const GateUpSilu& op) {
+    return {.activations = tensor<&GateUpSilu::weighted, const std::byte>(buffer),
+            .squares = tensor<&GateUpSilu::squares, const float>(buffer),
             .epsilon = op.epsilon,
             .image_rows = op.max_rows,
             .first_row = op.first_row,
@@ -34,7 +34,7 @@ struct GemmOp<GateUpSilu> {
   template <class Role, uint32_t kValues>
   static __device__ __forceinline__ void finish_tile(Role& role, const GateUpSilu& op,
                                                      const gemm::WarpTile& tile, const float (&d)[kValues]) {
-    gemm::store_silu(role, tile, tensor<&GateUpSilu::output, std::byte>(*role.slot), op.max_rows,
+    gemm::store_silu(role, tile, tensor<&GateUpSilu::output, std::byte>(*role.buffer), op.max_rows,
                      op.intermediate, op.first_unit, d);
   }
 };

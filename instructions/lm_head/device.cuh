@@ -15,15 +15,15 @@ struct DeviceOp<LmHead> : MatvecOp<DeviceOp<LmHead>> {
   static __device__ __forceinline__ uint32_t units(const LmHead& op) {
     return static_cast<uint32_t>(vocabulary_units(op.vocab));
   }
-  static __device__ __forceinline__ matvec::Input input(const RecordSlot& slot, const LmHead& op) {
-    return {.activations = tensor<&LmHead::weighted, const std::byte>(slot),
-            .squares = tensor<&LmHead::squares, const float>(slot),
+  static __device__ __forceinline__ matvec::Input input(const RecordBuffer& buffer, const LmHead& op) {
+    return {.activations = tensor<&LmHead::weighted, const std::byte>(buffer),
+            .squares = tensor<&LmHead::squares, const float>(buffer),
             .epsilon = op.epsilon,
             .logits_only = true};
   }
-  static __device__ __forceinline__ const std::byte* image(const RecordSlot& slot, const LmHead&, uint32_t,
-                                                           uint32_t&) {
-    return tensor<&LmHead::weights, const std::byte>(slot);
+  static __device__ __forceinline__ const std::byte* image(const RecordBuffer& buffer, const LmHead&,
+                                                           uint32_t, uint32_t&) {
+    return tensor<&LmHead::weights, const std::byte>(buffer);
   }
 
   template <class Role>
@@ -35,11 +35,11 @@ struct DeviceOp<LmHead> : MatvecOp<DeviceOp<LmHead>> {
     const UnitSoftmax softmax = softmax_of_unit(sums.first, exists, role.lane);
     if (!out.wanted) return;
     if (exists) {
-      ptx::store_relaxed(tensor<&LmHead::logits, float>(*role.slot) + size_t{out.row} * op.vocab + token,
+      ptx::store_relaxed(tensor<&LmHead::logits, float>(*role.buffer) + size_t{out.row} * op.vocab + token,
                          sums.first);
     }
     if (out.row_of_unit == 0) {
-      auto* to = tensor<&LmHead::unit_softmax, float2>(*role.slot);
+      auto* to = tensor<&LmHead::unit_softmax, float2>(*role.buffer);
       ptx::store_relaxed(to + size_t{out.row} * units(op) + unit, {softmax.largest, softmax.sum});
     }
   }

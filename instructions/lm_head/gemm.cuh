@@ -15,9 +15,9 @@ struct GemmOp<LmHead> {
                                 static_cast<uint32_t>(vocabulary_units(op.vocab))) &&
            gemm::rows_in_range(op);
   }
-  static __device__ gemm::Shape shape(const RecordSlot& slot, const LmHead& op) {
-    return {.activations = tensor<&LmHead::weighted, const std::byte>(slot),
-            .squares = tensor<&LmHead::squares, const float>(slot),
+  static __device__ gemm::Shape shape(const RecordBuffer& buffer, const LmHead& op) {
+    return {.activations = tensor<&LmHead::weighted, const std::byte>(buffer),
+            .squares = tensor<&LmHead::squares, const float>(buffer),
             .epsilon = op.epsilon,
             .image_rows = op.max_rows,
             .first_row = op.first_row,
@@ -42,8 +42,8 @@ struct GemmOp<LmHead> {
     const uint32_t count = first < op.vocab ? min(kUnitRows, op.vocab - first) : 0;
     const uint32_t units = static_cast<uint32_t>(vocabulary_units(op.vocab));
     const float* scales = gemm::workspace(role.s).scales[tile.buffer] + mine.token;
-    float* logits = tensor<&LmHead::logits, float>(*role.slot) + first;
-    auto* softmax = tensor<&LmHead::unit_softmax, float2>(*role.slot) + unit;
+    float* logits = tensor<&LmHead::logits, float>(*role.buffer) + first;
+    auto* softmax = tensor<&LmHead::unit_softmax, float2>(*role.buffer) + unit;
     gemm::for_staged(role, tile, d, mine, [&](uint32_t block, const float* staged, bool exists) {
       if (!exists || count == 0) return;
       const size_t row = tile.first_token + block * gemm::kStagedTokens + mine.token;

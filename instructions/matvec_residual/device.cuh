@@ -13,15 +13,16 @@ struct DeviceOp<MatvecResidual> : MatvecOp<DeviceOp<MatvecResidual>> {
   static __device__ __forceinline__ uint32_t units(const MatvecResidual& op) {
     return op.out_cols / kUnitRows;
   }
-  static __device__ __forceinline__ matvec::Input input(const RecordSlot& slot, const MatvecResidual& op) {
-    return {.activations = tensor<&MatvecResidual::input, const std::byte>(slot),
+  static __device__ __forceinline__ matvec::Input input(const RecordBuffer& buffer,
+                                                        const MatvecResidual& op) {
+    return {.activations = tensor<&MatvecResidual::input, const std::byte>(buffer),
             .squares = nullptr,
             .epsilon = 0,
             .logits_only = op.logits_only != 0};
   }
-  static __device__ __forceinline__ const std::byte* image(const RecordSlot& slot, const MatvecResidual&,
+  static __device__ __forceinline__ const std::byte* image(const RecordBuffer& buffer, const MatvecResidual&,
                                                            uint32_t, uint32_t&) {
-    return tensor<&MatvecResidual::weights, const std::byte>(slot);
+    return tensor<&MatvecResidual::weights, const std::byte>(buffer);
   }
 
   struct Fetched {
@@ -32,23 +33,23 @@ struct DeviceOp<MatvecResidual> : MatvecOp<DeviceOp<MatvecResidual>> {
   static __device__ __forceinline__ Fetched fetch_constant(const Role& role, const MatvecResidual& op,
                                                            const matvec::Output& out) {
     if (!out.wanted) return {};
-    const auto* norm = tensor<&MatvecResidual::norm, const uint16_t>(*role.slot);
+    const auto* norm = tensor<&MatvecResidual::norm, const uint16_t>(*role.buffer);
     return {.residual = 0, .norm = ptx::load_constant(norm + col_of(op, out))};
   }
   template <class Role>
   static __device__ __forceinline__ void fetch_written(const Role& role, const MatvecResidual& op,
                                                        const matvec::Output& out, Fetched& fetched) {
     if (!out.wanted) return;
-    const auto* residual = tensor<&MatvecResidual::residual, const float>(*role.slot);
+    const auto* residual = tensor<&MatvecResidual::residual, const float>(*role.buffer);
     fetched.residual = ptx::load_relaxed(residual + size_t{out.row} * op.out_cols + col_of(op, out));
   }
   template <class Role>
   static __device__ __forceinline__ void store_output(const Role& role, const MatvecResidual& op,
                                                       const matvec::Output& out, const matvec::Sums& sums,
                                                       const Fetched& fetched) {
-    const residual::Place to{tensor<&MatvecResidual::residual, float>(*role.slot),
-                             tensor<&MatvecResidual::weighted, std::byte>(*role.slot),
-                             tensor<&MatvecResidual::squares, float>(*role.slot), op.out_cols};
+    const residual::Place to{tensor<&MatvecResidual::residual, float>(*role.buffer),
+                             tensor<&MatvecResidual::weighted, std::byte>(*role.buffer),
+                             tensor<&MatvecResidual::squares, float>(*role.buffer), op.out_cols};
     residual::store(to, out.row, col_of(op, out), fetched.residual + sums.first,
                     static_cast<uint16_t>(fetched.norm), out.wanted, ~0u);
   }

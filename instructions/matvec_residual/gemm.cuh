@@ -12,8 +12,8 @@ struct GemmOp<MatvecResidual> {
     return gemm::units_in_range(op.first_unit, op.num_units, gemm::kTileUnits, op.out_cols / kUnitRows) &&
            gemm::rows_in_range(op);
   }
-  static __device__ gemm::Shape shape(const RecordSlot& slot, const MatvecResidual& op) {
-    return {.activations = tensor<&MatvecResidual::input, const std::byte>(slot),
+  static __device__ gemm::Shape shape(const RecordBuffer& buffer, const MatvecResidual& op) {
+    return {.activations = tensor<&MatvecResidual::input, const std::byte>(buffer),
             .squares = nullptr,
             .epsilon = 0,
             .image_rows = op.max_rows,
@@ -36,10 +36,10 @@ struct GemmOp<MatvecResidual> {
   static __device__ __forceinline__ void finish_tile(Role& role, const MatvecResidual& op,
                                                      const gemm::WarpTile& tile, const float (&d)[kValues]) {
     gemm::add_to_residual(role, tile,
-                          {tensor<&MatvecResidual::residual, float>(*role.slot),
-                           tensor<&MatvecResidual::norm, const uint16_t>(*role.slot),
-                           tensor<&MatvecResidual::weighted, std::byte>(*role.slot),
-                           tensor<&MatvecResidual::squares, float>(*role.slot), op.max_rows, op.out_cols},
+                          {tensor<&MatvecResidual::residual, float>(*role.buffer),
+                           tensor<&MatvecResidual::norm, const uint16_t>(*role.buffer),
+                           tensor<&MatvecResidual::weighted, std::byte>(*role.buffer),
+                           tensor<&MatvecResidual::squares, float>(*role.buffer), op.max_rows, op.out_cols},
                           op.first_unit, op.num_units, d);
   }
 };

@@ -47,7 +47,7 @@ class Copies {
 
  private:
   __device__ __forceinline__ const AttentionList* list() const {
-    return tensor<&Op::items, const AttentionList>(*role_.slot);
+    return tensor<&Op::items, const AttentionList>(*role_.buffer);
   }
   __device__ __forceinline__ void begin() {
     if (role_.lane == 0) {
@@ -94,7 +94,8 @@ class Copies {
 
   // What is known of the stream beside its item; false if there is nothing to do.
   __device__ __forceinline__ bool describe(Stream& stream, uint32_t first_row, uint32_t rows, uint32_t head) {
-    const auto* pass_rows = tensor<&Op::rows, const PassRow>(*role_.slot) + stream.item.first_row + first_row;
+    const auto* pass_rows =
+        tensor<&Op::rows, const PassRow>(*role_.buffer) + stream.item.first_row + first_row;
     uint32_t tokens = 0;
     for (uint32_t r = role_.lane; r < rows; r += kWarpThreads) {
       const uint32_t visible = visible_tokens(stream.item, pass_rows + r);
@@ -115,7 +116,7 @@ class Copies {
   }
 
   __device__ __forceinline__ void bring_pages(const Stream& stream) {
-    const auto* table = tensor<&Op::block_table, const uint32_t>(*role_.slot) +
+    const auto* table = tensor<&Op::block_table, const uint32_t>(*role_.buffer) +
                         size_t{stream.item.slot} * blocks_for_tokens(op_.max_context) + stream.first_block;
     const uint32_t blocks = stream.blocks;
     uint32_t before = 0;  // whose values are still to come

@@ -15,24 +15,24 @@ struct DeviceOp<QkvRope> : MatvecOp<DeviceOp<QkvRope>> {
   static __device__ __forceinline__ uint32_t units(const QkvRope& op) {
     return (op.q_heads + 2 * op.kv_heads) * (op.head_dim / kUnitRows);
   }
-  static __device__ __forceinline__ matvec::Input input(const RecordSlot& slot, const QkvRope& op) {
-    return {.activations = tensor<&QkvRope::weighted, const std::byte>(slot),
-            .squares = tensor<&QkvRope::squares, const float>(slot),
+  static __device__ __forceinline__ matvec::Input input(const RecordBuffer& buffer, const QkvRope& op) {
+    return {.activations = tensor<&QkvRope::weighted, const std::byte>(buffer),
+            .squares = tensor<&QkvRope::squares, const float>(buffer),
             .epsilon = op.epsilon,
             .logits_only = false};
   }
   // Images of Q and K have their rows in the order of the units (RowOrder::kRotaryPairs).
-  static __device__ __forceinline__ const std::byte* image(const RecordSlot& slot, const QkvRope& op,
+  static __device__ __forceinline__ const std::byte* image(const RecordBuffer& buffer, const QkvRope& op,
                                                            uint32_t, uint32_t& unit) {
     const QkvUnit u = qkv_unit(op, unit);
     unit = u.head * (op.head_dim / kUnitRows) + u.index;
     switch (u.part) {
       case QkvPart::kQ:
-        return tensor<&QkvRope::wq, const std::byte>(slot);
+        return tensor<&QkvRope::wq, const std::byte>(buffer);
       case QkvPart::kK:
-        return tensor<&QkvRope::wk, const std::byte>(slot);
+        return tensor<&QkvRope::wk, const std::byte>(buffer);
       default:
-        return tensor<&QkvRope::wv, const std::byte>(slot);
+        return tensor<&QkvRope::wv, const std::byte>(buffer);
     }
   }
 
@@ -53,7 +53,7 @@ struct DeviceOp<QkvRope> : MatvecOp<DeviceOp<QkvRope>> {
     if (u.part != QkvPart::kV) {
       const uint32_t pair = u.index * kPairs + out.row_of_unit % kPairs;
       const float* cosines =
-          tensor<&QkvRope::rope, const float>(*role.slot) + size_t{row.position} * op.head_dim + pair;
+          tensor<&QkvRope::rope, const float>(*role.buffer) + size_t{row.position} * op.head_dim + pair;
       fetched.cosine = ptx::load_constant(cosines);
       fetched.sine = ptx::load_constant(cosines + op.head_dim / 2);
       fetched.is_turned = 1;
@@ -61,12 +61,12 @@ struct DeviceOp<QkvRope> : MatvecOp<DeviceOp<QkvRope>> {
     }
     if (has_biases(op)) {
       const uint16_t* const biases =
-          u.part == QkvPart::kQ   ? tensor<&QkvRope::q_bias, const uint16_t>(*role.slot)
-          : u.part == QkvPart::kK ? tensor<&QkvRope::k_bias, const uint16_t>(*role.slot)
-                                  : tensor<&QkvRope::v_bias, const uint16_t>(*role.slot);
+          u.part == QkvPart::kQ   ? tensor<&QkvRope::q_bias, const uint16_t>(*role.buffer)
+          : u.part == QkvPart::kK ? tensor<&QkvRope::k_bias, const uint16_t>(*role.buffer)
+                                  : tensor<&QkvRope::v_bias, const uint16_t>(*role.buffer);
       fetched.bias = __uint_as_float(uint32_t{__ldg(biases + u.head * op.head_dim + channel)} << 16);
     }
-    uint16_t* const to = u.part == QkvPart::kQ ? tensor<&QkvRope::q, uint16_t>(*role.slot) +
+    uint16_t* const to = u.part == QkvPart::kQ ? tensor<&QkvRope::q, uint16_t>(*role.buffer) +
                                                      (size_t{out.row} * op.q_heads + u.head) * op.head_dim
                                                : token_in_cache(role, op, u, row);
     fetched.to = to + channel;
@@ -92,11 +92,11 @@ struct DeviceOp<QkvRope> : MatvecOp<DeviceOp<QkvRope>> {
   template <class Role>
   static __device__ __forceinline__ uint16_t* token_in_cache(const Role& role, const QkvRope& op,
                                                              const QkvUnit& u, const PassRow& row) {
-    const auto* table = tensor<&QkvRope::block_table, const uint32_t>(*role.slot);
+    const auto* table = tensor<&QkvRope::block_table, const uint32_t>(*role.buffer);
     const uint32_t block = ptx::load_relaxed(table + size_t{row.slot} * blocks_for_tokens(op.max_context) +
                                              row.position / kKvBlockTokens);
-    uint16_t* const cache = u.part == QkvPart::kK ? tensor<&QkvRope::k_cache, uint16_t>(*role.slot)
-                                                  : tensor<&QkvRope::v_cache, uint16_t>(*role.slot);
+    uint16_t* const cache = u.part == QkvPart::kK ? tensor<&QkvRope::k_cache, uint16_t>(*role.buffer)
+                                                  : tensor<&QkvRope::v_cache, uint16_t>(*role.buffer);
     return cache + kv_offset(block, u.head, row.position % kKvBlockTokens, op.kv_heads, op.head_dim);
   }
 };

@@ -16,9 +16,9 @@ struct GemmOp<QkvRope> {
            gemm::rows_in_range(op);
   }
   // A head of 128 channels fills a tile; two of 64 may be of different matrices.
-  static __device__ gemm::Shape shape(const RecordSlot& slot, const QkvRope& op) {
-    return {.activations = tensor<&QkvRope::weighted, const std::byte>(slot),
-            .squares = tensor<&QkvRope::squares, const float>(slot),
+  static __device__ gemm::Shape shape(const RecordBuffer& buffer, const QkvRope& op) {
+    return {.activations = tensor<&QkvRope::weighted, const std::byte>(buffer),
+            .squares = tensor<&QkvRope::squares, const float>(buffer),
             .epsilon = op.epsilon,
             .image_rows = op.max_rows,
             .first_row = op.first_row,
@@ -27,7 +27,7 @@ struct GemmOp<QkvRope> {
             .cols = op.hidden,
             .logits_only = 0,
             .adds = 0,
-            .block_table = tensor<&QkvRope::block_table, const uint32_t>(slot),
+            .block_table = tensor<&QkvRope::block_table, const uint32_t>(buffer),
             .blocks_of_sequence = blocks_for_tokens(op.max_context)};
   }
   static __device__ gemm::Pages pages_of(const BoundProgram& program, const QkvRope& op, uint32_t half) {
@@ -62,7 +62,7 @@ struct GemmOp<QkvRope> {
     const uint32_t* places = work.places[tile.buffer] + mine.token;
     const uint32_t channel = (first.index + mine.unit) * kUnitRows;
     const uint16_t* const biases = biases_of(role, op, first, channel);
-    auto* cache = tensor<&QkvRope::v_cache, uint16_t>(*role.slot) + channel;
+    auto* cache = tensor<&QkvRope::v_cache, uint16_t>(*role.buffer) + channel;
     gemm::for_staged(role, tile, d, mine, [&](uint32_t block, const float* staged, bool exists) {
       if (!exists) return;
       float values[kUnitRows];
@@ -90,13 +90,13 @@ struct GemmOp<QkvRope> {
     const float* scales = work.scales[tile.buffer] + mine.token;
     const uint32_t* positions = work.positions[tile.buffer] + mine.token;
     const uint32_t* places = work.places[tile.buffer] + mine.token;
-    const float* cosines = tensor<&QkvRope::rope, const float>(*role.slot) + pair;
+    const float* cosines = tensor<&QkvRope::rope, const float>(*role.buffer) + pair;
     const uint32_t channel = pair + (high ? op.head_dim / 2 : 0);
     const uint16_t* const biases = biases_of(role, op, first, pair);
     const bool is_query = first.part == QkvPart::kQ;
     uint16_t* const to =
-        channel + (is_query ? tensor<&QkvRope::q, uint16_t>(*role.slot) + size_t{first.head} * op.head_dim
-                            : tensor<&QkvRope::k_cache, uint16_t>(*role.slot));
+        channel + (is_query ? tensor<&QkvRope::q, uint16_t>(*role.buffer) + size_t{first.head} * op.head_dim
+                            : tensor<&QkvRope::k_cache, uint16_t>(*role.buffer));
     gemm::for_staged(role, tile, d, mine, [&](uint32_t block, const float* staged, bool exists) {
       if (!exists) return;
       const uint32_t at = block * gemm::kStagedTokens;
@@ -134,9 +134,9 @@ struct GemmOp<QkvRope> {
                                                               const QkvUnit& u, uint32_t channel) {
     if (!has_biases(op)) return nullptr;
     const uint16_t* const biases =
-        u.part == QkvPart::kQ   ? tensor<&QkvRope::q_bias, const uint16_t>(*role.slot)
-        : u.part == QkvPart::kK ? tensor<&QkvRope::k_bias, const uint16_t>(*role.slot)
-                                : tensor<&QkvRope::v_bias, const uint16_t>(*role.slot);
+        u.part == QkvPart::kQ   ? tensor<&QkvRope::q_bias, const uint16_t>(*role.buffer)
+        : u.part == QkvPart::kK ? tensor<&QkvRope::k_bias, const uint16_t>(*role.buffer)
+                                : tensor<&QkvRope::v_bias, const uint16_t>(*role.buffer);
     return biases + u.head * op.head_dim + channel;
   }
   static __device__ __forceinline__ float with_bias(float value, const uint16_t* bf16) {

@@ -102,7 +102,7 @@ void Consumers::multiply(uint32_t index, Record& r) {
   const SimParameters& p = gpu.parameters;
   Warp& warp = warps_[index];
   const Page& page = warp.page;
-  const uint32_t earlier = page.unit < r.unit_slots ? 0 : page.unit - r.unit_slots + 1;
+  const uint32_t earlier = page.unit < r.partial_buffers ? 0 : page.unit - r.partial_buffers + 1;
   if (page.sequence >= r.panels_prepared || sm_.storers.stored_units() < r.first_unit + earlier) return;
   const double begin = std::max(gpu.clock.now(), warp.taken_at);
   multiplying_until_ = std::max(multiplying_until_, begin) + gpu.tiles() * p.sm_page_us;

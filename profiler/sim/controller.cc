@@ -17,22 +17,23 @@ uint32_t whole(double value) {
   return static_cast<uint32_t>(value);
 }
 
-uint32_t activation_slots(const Gpu& gpu) {
+uint32_t activation_buffers(const Gpu& gpu) {
   return std::max(1u, gpu.kernel.activation_rows / gpu.kernel.rows);
 }
 
 // Units whose sums have room: a power of two, or none.
-uint32_t unit_slots(const Gpu& gpu, uint32_t matrices, uint32_t parts) {
+uint32_t partial_buffers(const Gpu& gpu, uint32_t matrices, uint32_t parts) {
   const SimParameters& p = gpu.parameters;
   const uint64_t bytes = uint64_t{matrices} * parts * gpu.kernel.rows * kUnitRows * sizeof(float);
   return std::bit_floor(
-      static_cast<uint32_t>(std::min(p.partial_bytes / static_cast<double>(bytes), p.unit_slots)));
+      static_cast<uint32_t>(std::min(p.partial_bytes / static_cast<double>(bytes), p.partial_buffers)));
 }
 
 Mode mode_of(const Gpu& gpu, const Work& work) {
-  if (work.panels <= activation_slots(gpu)) return Mode::kResident;
+  if (work.panels <= activation_buffers(gpu)) return Mode::kResident;
   const uint32_t warps = whole(gpu.parameters.consumer_warps);
-  const bool one_block = work.units <= warps && work.units <= unit_slots(gpu, work.matrices, work.panels);
+  const bool one_block =
+      work.units <= warps && work.units <= partial_buffers(gpu, work.matrices, work.panels);
   return one_block ? Mode::kSplit : Mode::kOwnUnits;
 }
 
@@ -104,13 +105,14 @@ void Controller::plan(Record& record) {
     const uint32_t warps = whole(gpu.parameters.consumer_warps);
     const uint32_t blocks = (work.units + warps - 1) / warps;
     record.mode = mode_of(gpu, work);
-    record.activation_slots = activation_slots(gpu);
+    record.activation_buffers = activation_buffers(gpu);
     record.activation_panels = record.resident() ? work.panels : blocks * work.panels;
     // Where a warp has a unit of its own, all units of a block have room.
     const bool own = record.mode == Mode::kOwnUnits;
-    record.unit_slots = std::max(own ? warps : 1, unit_slots(gpu, work.matrices, own ? 1 : work.panels));
+    record.partial_buffers =
+        std::max(own ? warps : 1, partial_buffers(gpu, work.matrices, own ? 1 : work.panels));
     next_page_ += work.pages();
-    record.tile_units = std::min(gpu.tile_units(), record.unit_slots);
+    record.tile_units = std::min(gpu.tile_units(), record.partial_buffers);
     record.tiles = (work.units + record.tile_units - 1) / record.tile_units * gpu.tiles_of_unit();
     record.storers = std::clamp(record.tiles, 1u, whole(gpu.parameters.storer_warps));
   }

@@ -25,7 +25,7 @@ constexpr double kMaxBytes = 1 << 30;
 constexpr int kMaxPages = 4096;
 constexpr double kMaxFactor = 1000;
 constexpr double kMaxWarps = 32;
-constexpr double kMostSlots = 256;
+constexpr double kMaxBuffers = 256;
 constexpr double kLeastPositive = 1e-3;
 constexpr size_t kMaxMeasured = 256;
 constexpr int64_t kMaxContext = 1 << 24;
@@ -45,12 +45,12 @@ constexpr SimField kFields[] = {
     {"ring_pages", "pages", &SimParameters::ring_pages, 0, kMaxPages, true},
     {"pages_in_flight_waiting", "pages", &SimParameters::pages_in_flight_waiting, 1, kMaxPages, true},
     {"pages_in_flight", "pages", &SimParameters::pages_in_flight, 1, kMaxPages, true},
-    {"record_slots", "instructions", &SimParameters::record_slots, 1, kMostSlots, true},
+    {"record_buffers", "instructions", &SimParameters::record_buffers, 1, kMaxBuffers, true},
     {"consumer_warps", "warps", &SimParameters::consumer_warps, 1, kMaxWarps, true},
     {"storer_warps", "warps", &SimParameters::storer_warps, 1, kMaxWarps, true},
     {"activation_rows", "rows", &SimParameters::activation_rows, 0, kMaxPages, true},
     {"partial_bytes", "bytes", &SimParameters::partial_bytes, kUnitRows * sizeof(float), kMaxBytes, true},
-    {"unit_slots", "units", &SimParameters::unit_slots, 1, kMostSlots, true},
+    {"partial_buffers", "units", &SimParameters::partial_buffers, 1, kMaxBuffers, true},
     {"fetch_us", "us", &SimParameters::fetch_us, 0, kMaxUs, false},
     {"load_us", "us", &SimParameters::load_us, 0, kMaxUs, false},
     {"issue_us", "us", &SimParameters::issue_us, 0, kMaxUs, false},

@@ -75,12 +75,12 @@ struct SimParameters {
   double pages_in_flight_waiting =
       0;                       // pages that may be in flight while the instruction's inputs are missing …
   double pages_in_flight = 0;  // … and once they are there
-  double record_slots = 0;     // instructions that are fetched and not done
+  double record_buffers = 0;   // instructions that are fetched and not done
   double consumer_warps = 0;
   double storer_warps = 0;
   double activation_rows = 0;  // rows of 1,024 columns of activations that there is room for; 0: the kernel's
   double partial_bytes = 0;    // of shared memory for sums that are not stored
-  double unit_slots = 0;       // units whose sums are not stored, at most
+  double partial_buffers = 0;  // units whose sums are not stored, at most
 
   // What the roles take
   double fetch_us = 0;            // controller: an instruction

@@ -37,7 +37,7 @@ bool Preparer::acquired(uint32_t panels, uint32_t slots) const {
 // Where shared memory is needed before the waits, there has to be some; a group takes all of it.
 bool Preparer::begin(Record& r) {
   const bool streams = r.work.kind == Work::Kind::kStream;
-  if (streams && r.resident() && !acquired(r.activation_panels, r.activation_slots)) return false;
+  if (streams && r.resident() && !acquired(r.activation_panels, r.activation_buffers)) return false;
   if (!streams && sm_.consumers.release_panels() < next_panel_) return false;
   note(r, EventKind::kWaitBegin, sm_.gpu.clock.now());
   last_change_ = -1;
@@ -142,7 +142,7 @@ bool Preparer::read(Record& r) {
   }
   const uint32_t at_once = r.resident() ? r.activation_panels : 1;
   for (; r.panels_asked < r.activation_panels; r.panels_asked += at_once) {
-    if (!r.resident() && !acquired(at_once, r.activation_slots)) return false;
+    if (!r.resident() && !acquired(at_once, r.activation_buffers)) return false;
     ask_panels(r, at_once);
     next_panel_ += at_once;
   }

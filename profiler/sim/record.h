@@ -26,9 +26,9 @@ struct Record {
 
   // How it is cut up (instructions/common/matvec.cuh: Plan).
   Mode mode = Mode::kResident;
-  uint32_t activation_panels = 0;  // that the preparers bring, or 1: a group's scratch memory
-  uint32_t activation_slots = 1;   // panels that there is room for
-  uint32_t unit_slots = 1;         // units of it whose sums have room
+  uint32_t activation_panels = 0;   // that the preparers bring, or 1: a group's scratch memory
+  uint32_t activation_buffers = 1;  // panels that there is room for
+  uint32_t partial_buffers = 1;     // units of it whose sums have room
   uint64_t first_page = 0, first_unit = 0, first_panel = 0;
   uint32_t tile_units = 1;  // that a storer takes at once
   uint32_t tiles = 1;       // of all units

@@ -8,7 +8,7 @@ namespace {
 // Units whose parts arrive while others are not stored: of one record as many as have room, and the groups'
 // that follow it.
 uint32_t units_at_once(const SimParameters& p) {
-  return static_cast<uint32_t>(std::max(p.unit_slots, p.consumer_warps) + p.record_slots);
+  return static_cast<uint32_t>(std::max(p.partial_buffers, p.consumer_warps) + p.record_buffers);
 }
 
 }  // namespace
@@ -16,7 +16,7 @@ uint32_t units_at_once(const SimParameters& p) {
 Sm::Sm(Gpu& the_gpu, uint32_t sm)
     : gpu(the_gpu),
       index(sm),
-      records(static_cast<size_t>(gpu.parameters.record_slots)),
+      records(static_cast<size_t>(gpu.parameters.record_buffers)),
       ring(gpu.kernel.ring_pages),
       units(units_at_once(gpu.parameters)),
       controller(*this),

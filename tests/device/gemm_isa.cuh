@@ -78,8 +78,8 @@ struct GemmOp<testing::GemmResidual> {
   using Op = testing::GemmResidual;
 
   static __device__ bool in_range(const Op&) { return true; }
-  static __device__ gemm::Shape shape(const RecordSlot& slot, const Op& op) {
-    return {.activations = tensor<&Op::input, const std::byte>(slot),
+  static __device__ gemm::Shape shape(const RecordBuffer& buffer, const Op& op) {
+    return {.activations = tensor<&Op::input, const std::byte>(buffer),
             .squares = nullptr,
             .epsilon = 0,
             .image_rows = op.image_rows,
@@ -102,9 +102,9 @@ struct GemmOp<testing::GemmResidual> {
                                                      const float (&d)[kValues]) {
     gemm::add_to_residual(
         role, part,
-        {tensor<&Op::residual, float>(*role.slot), tensor<&Op::norm, const uint16_t>(*role.slot),
-         tensor<&Op::weighted, std::byte>(*role.slot), tensor<&Op::squares, float>(*role.slot), op.image_rows,
-         op.out_cols},
+        {tensor<&Op::residual, float>(*role.buffer), tensor<&Op::norm, const uint16_t>(*role.buffer),
+         tensor<&Op::weighted, std::byte>(*role.buffer), tensor<&Op::squares, float>(*role.buffer),
+         op.image_rows, op.out_cols},
         op.first_unit, gemm::kTileUnits, d);
   }
 };
@@ -114,9 +114,9 @@ struct GemmOp<testing::GemmSilu> {
   using Op = testing::GemmSilu;
 
   static __device__ bool in_range(const Op&) { return true; }
-  static __device__ gemm::Shape shape(const RecordSlot& slot, const Op& op) {
-    return {.activations = tensor<&Op::input, const std::byte>(slot),
-            .squares = tensor<&Op::squares, const float>(slot),
+  static __device__ gemm::Shape shape(const RecordBuffer& buffer, const Op& op) {
+    return {.activations = tensor<&Op::input, const std::byte>(buffer),
+            .squares = tensor<&Op::squares, const float>(buffer),
             .epsilon = testing::kGemmEpsilon,
             .image_rows = op.image_rows,
             .first_row = op.first_row,
@@ -134,7 +134,7 @@ struct GemmOp<testing::GemmSilu> {
   template <class Role, uint32_t kValues>
   static __device__ __forceinline__ void finish_tile(Role& role, const Op& op, const gemm::WarpTile& part,
                                                      const float (&d)[kValues]) {
-    gemm::store_silu(role, part, tensor<&Op::output, std::byte>(*role.slot), op.image_rows, op.out_cols,
+    gemm::store_silu(role, part, tensor<&Op::output, std::byte>(*role.buffer), op.image_rows, op.out_cols,
                      op.first_unit, d);
   }
 };

@@ -35,8 +35,8 @@ Wait after(uint32_t counter, uint32_t threshold = 1) {
 struct Kernel {
   const char* name;
   const DeviceIsa* isa;
-  uint32_t activation_slots;  // panels of activations that have room
-  uint32_t rows;              // of a pass, at most
+  uint32_t activation_buffers;  // panels of activations that have room
+  uint32_t rows;                // of a pass, at most
 };
 void PrintTo(const Kernel& kernel, std::ostream* out) {
   *out << kernel.name;
@@ -236,7 +236,7 @@ TEST(DeviceInterpreter, WaitsForStorersThatAreLate) {
 // slots, which group instructions write to between. More than 10^6 panels of either kind.
 TEST_P(Litmus, ActivationsAreWholeWhenConsumersReadThem) {
   constexpr uint32_t kStreamed = 45, kTogether = 1'000'000;
-  const uint32_t slots = kernel().activation_slots, resident = slots > 3 ? slots - 3 : slots;
+  const uint32_t slots = kernel().activation_buffers, resident = slots > 3 ? slots - 3 : slots;
   const uint32_t passes = kTogether / (resident * kSms) + 1;
   const std::vector<SumPanels> kinds = {{{}, {}, resident, 0}, {{}, {}, kStreamed, 1}};
   ToyProgram toy(kSms);
@@ -462,9 +462,9 @@ TEST(DeviceFault, WhileCopiesAreUnderWay) {
     const uint32_t done = toy.add_counter(), gate = toy.add_counter();
     for (uint32_t sm = 0; sm < kSms; ++sm) {
       toy.add(sm, code(ToyOpcode::kSumPages), SumPages{in, out, sm % kMostPages, 0, 0}, {{}, {{done}}});
-      toy.add(sm, code(ToyOpcode::kSumPanels), SumPanels{in, out, kernel->activation_slots, sm % 2},
+      toy.add(sm, code(ToyOpcode::kSumPanels), SumPanels{in, out, kernel->activation_buffers, sm % 2},
               {{}, {{done}}});
-      for (uint32_t n = 0; n < sm % device::kRecordSlots; ++n) {
+      for (uint32_t n = 0; n < sm % device::kRecordBuffers; ++n) {
         toy.add(sm, code(ToyOpcode::kScribble), Scribble{kToyMark}, {{}, {{done}}});
       }
       toy.add(sm, kNoOpcode, Hang{in}, {{}, {{done}}});

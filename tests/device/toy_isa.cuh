@@ -183,7 +183,7 @@ struct ToyStream {
 
   template <class T, class Role>
   static __device__ Pages pages_of(const Role& role, const T& op, uint32_t page, uint32_t matrix) {
-    return device::DeviceOp<T>::pages_of(*role.slot, op, page, matrix);
+    return device::DeviceOp<T>::pages_of(*role.buffer, op, page, matrix);
   }
   struct Plan {
     const std::byte* from;
@@ -229,8 +229,8 @@ struct ToyStream {
   static __device__ void consume(Role& role, const Plan& plan, WithOp&&, Signal&&) {
     const uint32_t sum = __reduce_add_sync(~0u, sum_of_pages(role, plan) + sum_of_panels(role, plan));
     const uint32_t unit = role.next_unit + role.warp;
-    role.wait_unit_slot(unit);
-    if (role.lane == 0) reinterpret_cast<uint32_t*>(role.s.partials)[unit % device::kUnitSlots] = sum;
+    role.wait_partial_buffer(unit);
+    if (role.lane == 0) reinterpret_cast<uint32_t*>(role.s.partials)[unit % device::kPartialBuffers] = sum;
     role.arrive_unit(unit);
     role.next_unit += device::kConsumerWarps;
     role.next_page += plan.pages;
@@ -249,10 +249,10 @@ struct ToyStream {
   static __device__ void for_tiles(Role& role, uint32_t storers, Stored&& stored, Take&& take) {
     for (uint32_t tile = role.turn; tile < kToyTilesInAll;) {
       const uint32_t unit = tile / kToyTiles;
-      role.wait_unit_slots(unit + 1);
+      role.wait_partial_buffers(unit + 1);
       role.wait_units(unit, true, 1);
-      take(tile,
-           reinterpret_cast<const uint32_t*>(role.s.partials)[(role.next_unit + unit) % device::kUnitSlots]);
+      take(tile, reinterpret_cast<const uint32_t*>(
+                     role.s.partials)[(role.next_unit + unit) % device::kPartialBuffers]);
       tile += storers;
       if (tile >= kToyTilesInAll) stored();
       role.tile_stored(unit, role.lane == 0, kToyTiles, min(tile, kToyTilesInAll) / kToyTiles);
@@ -275,7 +275,7 @@ struct ToyStream {
       const uint32_t panel = role.next_panel + c;
       role.wait_panel(panel);
       const auto* words = reinterpret_cast<const uint32_t*>(
-          role.s.activations + device::activation_slot<typename Role::Config>(panel));
+          role.s.activations + device::activation_buffer<typename Role::Config>(panel));
       for (uint32_t i = role.warp * kWarpThreads + role.lane; i < kToyPanelWords;
            i += device::kGroupThreads) {
         sum += words[i];
@@ -341,18 +341,19 @@ struct DeviceOp<testing::Relay> : GroupOp {
 template <>
 struct DeviceOp<testing::SumPages> {
   static __device__ bool in_range(const testing::SumPages& op) { return op.pages <= testing::kMostPages; }
-  static __device__ testing::ToyStream::Shape shape(const RecordSlot& slot, const testing::SumPages& op) {
-    return {
-        .from = tensor<&testing::SumPages::in, const std::byte>(slot), .pages = op.pages, .keeps = op.keeps};
+  static __device__ testing::ToyStream::Shape shape(const RecordBuffer& buffer, const testing::SumPages& op) {
+    return {.from = tensor<&testing::SumPages::in, const std::byte>(buffer),
+            .pages = op.pages,
+            .keeps = op.keeps};
   }
-  static __device__ const std::byte* pages_of(const RecordSlot& slot, const testing::SumPages&, uint32_t page,
-                                              uint32_t) {
-    return tensor<&testing::SumPages::in, const std::byte>(slot) + page * kPageBytes;
+  static __device__ const std::byte* pages_of(const RecordBuffer& buffer, const testing::SumPages&,
+                                              uint32_t page, uint32_t) {
+    return tensor<&testing::SumPages::in, const std::byte>(buffer) + page * kPageBytes;
   }
   template <class Role, class Stored>
   static __device__ void store(Role& role, const testing::SumPages& op, uint32_t storers, Stored&& stored) {
-    testing::ToyStream::add_sums(role, storers, stored, tensor<&testing::SumPages::out, uint32_t>(*role.slot),
-                                 op.late);
+    testing::ToyStream::add_sums(role, storers, stored,
+                                 tensor<&testing::SumPages::out, uint32_t>(*role.buffer), op.late);
   }
 };
 
@@ -361,29 +362,30 @@ struct DeviceOp<testing::SumPanels> {
   static __device__ bool in_range(const testing::SumPanels& op) {
     return op.panels <= testing::kMostToyPanels;
   }
-  static __device__ testing::ToyStream::Shape shape(const RecordSlot& slot, const testing::SumPanels& op) {
-    return {.from = tensor<&testing::SumPanels::in, const std::byte>(slot),
+  static __device__ testing::ToyStream::Shape shape(const RecordBuffer& buffer,
+                                                    const testing::SumPanels& op) {
+    return {.from = tensor<&testing::SumPanels::in, const std::byte>(buffer),
             .panels = op.panels,
             .streamed = op.streamed};
   }
-  static __device__ const std::byte* pages_of(const RecordSlot&, const testing::SumPanels&, uint32_t,
+  static __device__ const std::byte* pages_of(const RecordBuffer&, const testing::SumPanels&, uint32_t,
                                               uint32_t) {
     return nullptr;  // it has none
   }
   template <class Role, class Stored>
   static __device__ void store(Role& role, const testing::SumPanels&, uint32_t storers, Stored&& stored) {
     testing::ToyStream::add_sums(role, storers, stored,
-                                 tensor<&testing::SumPanels::out, uint32_t>(*role.slot), 0);
+                                 tensor<&testing::SumPanels::out, uint32_t>(*role.buffer), 0);
   }
 };
 
 template <>
 struct DeviceOp<testing::StorerRelay> {
   static __device__ bool in_range(const testing::StorerRelay&) { return true; }
-  static __device__ testing::ToyStream::Shape shape(const RecordSlot&, const testing::StorerRelay& op) {
+  static __device__ testing::ToyStream::Shape shape(const RecordBuffer&, const testing::StorerRelay& op) {
     return {.storers = op.storers, .late = op.late};
   }
-  static __device__ const std::byte* pages_of(const RecordSlot&, const testing::StorerRelay&, uint32_t,
+  static __device__ const std::byte* pages_of(const RecordBuffer&, const testing::StorerRelay&, uint32_t,
                                               uint32_t) {
     return nullptr;  // it has none
   }
@@ -392,8 +394,8 @@ struct DeviceOp<testing::StorerRelay> {
   static __device__ void store(Role& role, const testing::StorerRelay& op, uint32_t storers,
                                Stored&& stored) {
     constexpr uint32_t kTileWords = testing::kToyWords / testing::kToyTilesInAll;
-    const auto* in = tensor<&testing::StorerRelay::in, const uint32_t>(*role.slot);
-    auto* out = tensor<&testing::StorerRelay::out, uint32_t>(*role.slot);
+    const auto* in = tensor<&testing::StorerRelay::in, const uint32_t>(*role.buffer);
+    auto* out = tensor<&testing::StorerRelay::out, uint32_t>(*role.buffer);
     const uint32_t expected = ptx::load_relaxed(in);
     testing::ToyStream::for_tiles(role, storers, stored, [&](uint32_t n, uint32_t) {
       const uint32_t tile = (n + op.turn) % testing::kToyTilesInAll;

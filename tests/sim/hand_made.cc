@@ -100,12 +100,12 @@ SimParameters round_numbers() {
   p.notice_us = p.join_us = p.last_storer_us = p.scale_us = p.land_us = 0;
   p.ring_pages = 9;
   p.pages_in_flight = p.pages_in_flight_waiting = 2;
-  p.record_slots = 8;
+  p.record_buffers = 8;
   p.consumer_warps = 8;
   p.storer_warps = 4;
   p.activation_rows = 32;
   p.partial_bytes = 8192;
-  p.unit_slots = 16;
+  p.partial_buffers = 16;
   p.fetch_us = 0.5;
   p.load_us = p.issue_us = p.prepare_us = p.prepare_us_per_kib = p.sm_page_us = 0;
   p.take_us = 0.25;

@@ -319,7 +319,7 @@ TEST(Simulate, IsNeverSlowerOnABetterMachine) {
     EXPECT_LE(with(better), as_it_is * (1 + 1e-3)) << better;
   }
   for (const char* worse : {"round_factor=x3", "multiply_us=x5", "attention.fixed_us=x10", "fetch_us=20",
-                            "ring_pages=2", "pages_in_flight_waiting=1", "record_slots=1"}) {
+                            "ring_pages=2", "pages_in_flight_waiting=1", "record_buffers=1"}) {
     EXPECT_GT(with(worse), as_it_is) << worse;
   }
 }
@@ -355,9 +355,9 @@ TEST(Simulate, SkipsTheLmHeadOfRowsThatWantNoLogits) {
 
 // What is proven valid runs to its end, whatever the machine.
 TEST(Simulate, RunsWhateverTheSchedulerCompiles) {
-  const std::vector<const char*> machines = {"ring_pages=1",     "pages_in_flight=1", "record_slots=1",
-                                             "unit_slots=1",     "storer_warps=1",    "consumer_warps=1",
-                                             "consumer_warps=3", "partial_bytes=32",  "activation_rows=1"};
+  const std::vector<const char*> machines = {"ring_pages=1",      "pages_in_flight=1", "record_buffers=1",
+                                             "partial_buffers=1", "storer_warps=1",    "consumer_warps=1",
+                                             "consumer_warps=3",  "partial_bytes=32",  "activation_rows=1"};
   for (uint32_t seed = 0; seed < 20; ++seed) {
     const Graph graph = testing::random_graph(seed);
     for (const uint32_t sms : testing::kSmCounts) {

@@ -23,9 +23,9 @@ class Controller {
     for (uint32_t n = 0;; ++n) {
       const uint32_t ticket = take_ticket(n);
       const uint32_t pass = ticket / length_;
-      RecordSlot& slot = free_slot();
-      if (pass >= launch_.passes) break_off(slot, pass);
-      fetch(slot, begin_ + ticket % length_, pass, pass != last_pass);
+      RecordBuffer& buffer = free_buffer();
+      if (pass >= launch_.passes) break_off(buffer, pass);
+      fetch(buffer, begin_ + ticket % length_, pass, pass != last_pass);
       last_pass = pass;
     }
   }
@@ -39,10 +39,10 @@ class Controller {
     return __shfl_sync(~0u, ticket, 0);
   }
 
-  __device__ RecordSlot& free_slot() {
-    const uint32_t at = fetched_ % kRecordSlots;
-    if (fetched_ >= kRecordSlots) {
-      const uint32_t parity = (fetched_ / kRecordSlots - 1) & 1;
+  __device__ RecordBuffer& free_buffer() {
+    const uint32_t at = fetched_ % kRecordBuffers;
+    if (fetched_ >= kRecordBuffers) {
+      const uint32_t parity = (fetched_ / kRecordBuffers - 1) & 1;
       while (!ptx::mbarrier_try_wait(&records_done()[at], parity)) watch();
     }
     return s_.records[at];
@@ -56,47 +56,47 @@ class Controller {
 
   __device__ void hand_out() {
     __syncwarp();
-    if (lane_ == 0) ptx::mbarrier_arrive(&s_.record_ready[fetched_ % kRecordSlots]);
+    if (lane_ == 0) ptx::mbarrier_arrive(&s_.record_ready[fetched_ % kRecordBuffers]);
     ++fetched_;
   }
 
-  // The last slot of a launch holds no record: a role that comes to it leaves at the gate.
-  __device__ void break_off(RecordSlot& slot, uint32_t pass) {
+  // The last buffer of a launch holds no record: a role that comes to it leaves at the gate.
+  __device__ void break_off(RecordBuffer& buffer, uint32_t pass) {
     if (lane_ == 0) {
-      slot.pass = pass;
-      slot.begins_pass = 1;
-      slot.ends_launch = 1;
+      buffer.pass = pass;
+      buffer.begins_pass = 1;
+      buffer.ends_launch = 1;
     }
     hand_out();
     for (;;) watch();
   }
 
-  __device__ void fetch(RecordSlot& slot, uint32_t pc, uint32_t pass, bool begins_pass) {
+  __device__ void fetch(RecordBuffer& buffer, uint32_t pc, uint32_t pass, bool begins_pass) {
     const BoundProgram& program = launch_.program;
     begin_recording(pc, pass);
     constexpr uint32_t kPieces = sizeof(Instruction) / sizeof(uint4);
     if (lane_ < kPieces) {
-      reinterpret_cast<uint4*>(&slot.record)[lane_] =
+      reinterpret_cast<uint4*>(&buffer.record)[lane_] =
           ptx::load_constant(reinterpret_cast<const uint4*>(program.instructions + pc) + lane_);
     }
     if (lane_ == 0) {
-      slot.pc = pc;
-      slot.pass = pass;
-      slot.begins_pass = begins_pass ? 1 : 0;
-      slot.ends_launch = 0;
+      buffer.pc = pc;
+      buffer.pass = pass;
+      buffer.begins_pass = begins_pass ? 1 : 0;
+      buffer.ends_launch = 0;
     }
     __syncwarp();
     FaultKind kind = FaultKind::kNone;
-    if (!record_in_range(slot.record) || !fetch_side_tables(slot)) {
+    if (!record_in_range(buffer.record) || !fetch_side_tables(buffer)) {
       kind = FaultKind::kBadRecord;
-    } else if (!Isa::template in_range<Config>(slot.record)) {
+    } else if (!Isa::template in_range<Config>(buffer.record)) {
       kind = FaultKind::kBadOperands;
     }
-    if (kind != FaultKind::kNone) fault(slot, kind);
+    if (kind != FaultKind::kNone) fault(buffer, kind);
     __syncwarp();  // the plan reads what all lanes have brought
     if (lane_ == 0) {
-      const RecordSlot& before = s_.records[(fetched_ - 1) % kRecordSlots];
-      Isa::template make_plan<Config>(launch_, before, slot);
+      const RecordBuffer& before = s_.records[(fetched_ - 1) % kRecordBuffers];
+      Isa::template make_plan<Config>(launch_, before, buffer);
       recorder_.stamp(fetched_, EventKind::kFetched);
     }
     hand_out();
@@ -120,23 +120,23 @@ class Controller {
   }
 
   // Tensors, waits and signals, each by a lane of its own.
-  __device__ bool fetch_side_tables(RecordSlot& slot) {
+  __device__ bool fetch_side_tables(RecordBuffer& buffer) {
     const BoundProgram& program = launch_.program;
-    const Instruction& record = slot.record;
+    const Instruction& record = buffer.record;
     bool good = true;
     if (lane_ < Isa::num_tensors(record.opcode)) {
       const uint32_t id = reinterpret_cast<const uint32_t*>(record.operands.data())[lane_];
       good = id < program.num_tensors;
-      if (good) slot.operands[lane_] = program.tensors[id];
+      if (good) buffer.operands[lane_] = program.tensors[id];
     }
-    if (lane_ < record.wait_count && lane_ < kSlotWaits) {
+    if (lane_ < record.wait_count && lane_ < kFetchedWaits) {
       const ResolvedWait wait = program.waits[record.wait_begin + lane_];
       good = good && wait.counter < program.num_counters;
-      slot.waits[lane_] = {wait.counter, wait.target(launch_.epoch + slot.pass)};
+      buffer.waits[lane_] = {wait.counter, wait.target(launch_.epoch + buffer.pass)};
     }
-    if (lane_ < record.signal_count && lane_ < kSlotSignals) {
-      slot.signals[lane_] = program.signals[record.signal_begin + lane_];
-      good = good && slot.signals[lane_].counter < program.num_counters;
+    if (lane_ < record.signal_count && lane_ < kFetchedSignals) {
+      buffer.signals[lane_] = program.signals[record.signal_begin + lane_];
+      good = good && buffer.signals[lane_].counter < program.num_counters;
     }
     return __all_sync(~0u, good);
   }
@@ -148,7 +148,7 @@ class Controller {
     constexpr uint32_t kLooksBetween = 64;
     if (++looks_ % kLooksBetween != 0) return;
     if (ptx::load_relaxed(launch_.abort) != 0) {
-      record_fault(current_slot(), FaultKind::kNoProgress);
+      record_fault(current_buffer(), FaultKind::kNoProgress);
       give_leave();
     }
     if (blockIdx.x == 0 && lane_ == 0) carry_stop_word();
@@ -156,7 +156,7 @@ class Controller {
     if (now - last_move_ns_ < launch_.stall_ns) return;
     const uint32_t moved = progress_everywhere();
     if (moved == last_progress_) {
-      fault(current_slot(), FaultKind::kNoProgress);
+      fault(current_buffer(), FaultKind::kNoProgress);
     }
     last_progress_ = moved;
     last_move_ns_ = now;
@@ -177,39 +177,39 @@ class Controller {
   }
 
   // The record that the slowest role is at, or one behind it that had nothing to store.
-  __device__ const RecordSlot& current_slot() const {
-    return s_.records[ptx::shared_load_acquire(&s_.records_stored) % kRecordSlots];
+  __device__ const RecordBuffer& current_buffer() const {
+    return s_.records[ptx::shared_load_acquire(&s_.records_stored) % kRecordBuffers];
   }
 
-  __device__ void record_fault(const RecordSlot& slot, FaultKind kind) {
+  __device__ void record_fault(const RecordBuffer& buffer, FaultKind kind) {
     if (lane_ != 0) return;
     FaultRecord f{};
     f.kind = kind;
-    f.pass = slot.pass;
-    f.pc = slot.pc;
-    f.opcode = slot.record.opcode;
+    f.pass = buffer.pass;
+    f.pc = buffer.pc;
+    f.opcode = buffer.record.opcode;
     f.role = Role::kController;
-    if (kind == FaultKind::kNoProgress) find_culprit(slot, f);
+    if (kind == FaultKind::kNoProgress) find_culprit(buffer, f);
     launch_.faults[blockIdx.x] = f;
     __threadfence_system();
   }
 
   // Waits for a counter, or behind one of its own block's warps?
-  __device__ void find_culprit(const RecordSlot& slot, FaultRecord& f) const {
+  __device__ void find_culprit(const RecordBuffer& buffer, FaultRecord& f) const {
     const uint32_t at = ptx::shared_load_acquire(&s_.records_stored);
     if (reached(ptx::shared_load_acquire(&s_.records_waited), at + 1)) {
       f.role = Role::kConsumer;
       return;
     }
     f.role = Role::kPreparer;
-    const uint32_t epoch = launch_.epoch + slot.pass;
-    if (slot.begins_pass != 0 && slot.pass > 0) {
+    const uint32_t epoch = launch_.epoch + buffer.pass;
+    if (buffer.begins_pass != 0 && buffer.pass > 0) {
       const BoundProgram& program = launch_.program;
       if (note_counter(f, program.gate_counter, epoch * program.gate_per_pass)) return;
     }
-    if (slot.ends_launch != 0) return;
-    for (uint32_t w = 0; w < slot.record.wait_count && w < kSlotWaits; ++w) {
-      if (note_counter(f, slot.waits[w].counter, slot.waits[w].target)) return;
+    if (buffer.ends_launch != 0) return;
+    for (uint32_t w = 0; w < buffer.record.wait_count && w < kFetchedWaits; ++w) {
+      if (note_counter(f, buffer.waits[w].counter, buffer.waits[w].target)) return;
     }
   }
   __device__ bool note_counter(FaultRecord& f, uint32_t counter, uint32_t need) const {
@@ -222,8 +222,8 @@ class Controller {
     return true;
   }
 
-  __device__ void fault(const RecordSlot& slot, FaultKind kind) {
-    record_fault(slot, kind);
+  __device__ void fault(const RecordBuffer& buffer, FaultKind kind) {
+    record_fault(buffer, kind);
     __syncwarp();
     if (lane_ == 0) {
       atomicExch(launch_.abort, 1);

@@ -43,41 +43,41 @@ struct IsaList<StreamList<StreamTypes...>, Ops...> {
   }
   // Calls visit.operator()<Stream>(plan) for the stream of a streaming record.
   template <class Visit>
-  static __device__ __forceinline__ void with_stream(const RecordSlot& slot, Visit&& visit) {
+  static __device__ __forceinline__ void with_stream(const RecordBuffer& buffer, Visit&& visit) {
     constexpr bool kOnlyOne = sizeof...(StreamTypes) == 1;
     uint32_t stream = kNoStream;
-    (void)((kOnlyOne || slot.stream == ++stream
-                ? (visit.template operator()<StreamTypes>(plan<StreamTypes>(slot)), true)
+    (void)((kOnlyOne || buffer.stream == ++stream
+                ? (visit.template operator()<StreamTypes>(plan<StreamTypes>(buffer)), true)
                 : false) ||
            ...);
   }
   // Fills in what roles read besides the record, once for all of them: of a streaming instruction, its plan.
-  // `before`: the slot of the SM's record before.
+  // `before`: the buffer of the SM's record before.
   template <class Config>
-  static __device__ void make_plan(const Launch& launch, const RecordSlot& before, RecordSlot& slot) {
+  static __device__ void make_plan(const Launch& launch, const RecordBuffer& before, RecordBuffer& buffer) {
     bool starts_early = false, before_gate = false;
     uint32_t stream = kNoStream;
     Shapes shapes;
-    dispatch(slot.record, [&]<class Op>(const Op& op) {
+    dispatch(buffer.record, [&]<class Op>(const Op& op) {
       if constexpr (kStreams<Op>) {
         stream = stream_of<Op>();
-        (set_shape<StreamTypes>(shapes, slot, op), ...);
+        (set_shape<StreamTypes>(shapes, buffer, op), ...);
       } else {
         starts_early = DeviceOp<Op>::kStartsEarly;
         before_gate = DeviceOp<Op>::kStartsBeforeGate;
       }
     });
-    slot.stream = stream;
+    buffer.stream = stream;
     // The pass's rows come with its gate: a record whose consumers have not been told of it does not start
     // early.
-    const bool gate_seen = slot.begins_pass == 0 && before.tells_gate != 0;
-    slot.starts_early = before_gate || (starts_early && gate_seen) ? 1 : 0;
-    slot.tells_gate = 1;
+    const bool gate_seen = buffer.begins_pass == 0 && before.tells_gate != 0;
+    buffer.starts_early = before_gate || (starts_early && gate_seen) ? 1 : 0;
+    buffer.tells_gate = 1;
     if (stream == kNoStream) return;
-    with_stream(slot, [&]<class Stream>(const typename Stream::Plan&) {
-      auto& plan = *reinterpret_cast<typename Stream::Plan*>(slot.plan);
+    with_stream(buffer, [&]<class Stream>(const typename Stream::Plan&) {
+      auto& plan = *reinterpret_cast<typename Stream::Plan*>(buffer.plan);
       plan = Stream::template plan<Config>(launch, static_cast<ShapeOf<Stream>&>(shapes).shape);
-      slot.tells_gate = gate_seen || Stream::has_panels(plan) ? 1 : 0;
+      buffer.tells_gate = gate_seen || Stream::has_panels(plan) ? 1 : 0;
     });
   }
   template <class Config>
@@ -112,9 +112,9 @@ struct IsaList<StreamList<StreamTypes...>, Ops...> {
   };
   struct Shapes : ShapeOf<StreamTypes>... {};
   template <class Stream, class Op>
-  static __device__ __forceinline__ void set_shape(Shapes& shapes, const RecordSlot& slot, const Op& op) {
+  static __device__ __forceinline__ void set_shape(Shapes& shapes, const RecordBuffer& buffer, const Op& op) {
     if constexpr (Streams<Stream, Op>)
-      static_cast<ShapeOf<Stream>&>(shapes).shape = Stream::template Op<Op>::shape(slot, op);
+      static_cast<ShapeOf<Stream>&>(shapes).shape = Stream::template Op<Op>::shape(buffer, op);
   }
 
   template <class Op>
@@ -122,8 +122,8 @@ struct IsaList<StreamList<StreamTypes...>, Ops...> {
     return *reinterpret_cast<const Op*>(record.operands.data());
   }
   template <class Stream>
-  static __device__ __forceinline__ const typename Stream::Plan& plan(const RecordSlot& slot) {
-    return *reinterpret_cast<const typename Stream::Plan*>(slot.plan);
+  static __device__ __forceinline__ const typename Stream::Plan& plan(const RecordBuffer& buffer) {
+    return *reinterpret_cast<const typename Stream::Plan*>(buffer.plan);
   }
 };
 
@@ -132,14 +132,14 @@ struct IsaList<StreamList<StreamTypes...>, Ops...> {
 template <class Role>
 __device__ __forceinline__ void take_record(Role& role) {
   auto& s = role.s;
-  const uint32_t at = role.record % kRecordSlots;
-  wait_phase(&s.record_ready[at], role.record / kRecordSlots & 1, &s.exit);
-  role.slot = &s.records[at];
+  const uint32_t at = role.record % kRecordBuffers;
+  wait_phase(&s.record_ready[at], role.record / kRecordBuffers & 1, &s.exit);
+  role.buffer = &s.records[at];
 }
 template <class Role>
 __device__ __forceinline__ void give_record_back(Role& role) {
   __syncwarp();
-  if (role.lane == 0) ptx::mbarrier_arrive(&role.s.record_free[role.record % kRecordSlots]);
+  if (role.lane == 0) ptx::mbarrier_arrive(&role.s.record_free[role.record % kRecordBuffers]);
 }
 
 __device__ __forceinline__ void wait_for_leave(const ExitFlag* exit) {
@@ -151,15 +151,15 @@ __device__ __forceinline__ void run_loader(Shared<Config>& s, const Launch& laun
   if (lane != 0) ptx::exit_thread();  // at once: leave_last() waits for it
   Recorded<LoaderRole<Config>, Recorder> role{{.s = s, .launch = launch}};
   for (;; ++role.record) {
-    const uint32_t n = role.record, at = n % kRecordSlots;
-    wait_phase(&s.record_ready[at], n / kRecordSlots & 1, &s.exit);
-    role.slot = &s.records[at];
-    if (role.slot->ends_launch == 0 && role.slot->stream != kNoStream) {
+    const uint32_t n = role.record, at = n % kRecordBuffers;
+    wait_phase(&s.record_ready[at], n / kRecordBuffers & 1, &s.exit);
+    role.buffer = &s.records[at];
+    if (role.buffer->ends_launch == 0 && role.buffer->stream != kNoStream) {
       role.recorder.stamp(n, EventKind::kLoadBegin);
-      Isa::with_stream(*role.slot, [&]<class Stream>(const typename Stream::Plan& plan) {
+      Isa::with_stream(*role.buffer, [&]<class Stream>(const typename Stream::Plan& plan) {
         Stream::load(role, plan, [&](uint32_t unit, uint32_t matrix) {
           typename Stream::Pages pages{};
-          Isa::dispatch(role.slot->record, [&]<class Op>(const Op& op) {
+          Isa::dispatch(role.buffer->record, [&]<class Op>(const Op& op) {
             if constexpr (Streams<Stream, Op>) pages = Stream::pages_of(role, op, unit, matrix);
           });
           return pages;
@@ -177,7 +177,7 @@ template <class Isa, class Role>
 __device__ __forceinline__ void prepare_group(Role& role) {
   role.claim_scratch();
   bool prepared = false;
-  Isa::dispatch(role.slot->record, [&]<class Op>(const Op& op) {
+  Isa::dispatch(role.buffer->record, [&]<class Op>(const Op& op) {
     if constexpr (!Isa::template kStreams<Op> && requires { DeviceOp<Op>::prepare(role, op); }) {
       DeviceOp<Op>::prepare(role, op);
       prepared = true;
@@ -193,10 +193,10 @@ __device__ __forceinline__ void run_preparer(Shared<Config>& s, const Launch& la
   Recorded<PreparerRole<Config>, Recorder> role{{.s = s, .launch = launch, .lane = lane}};
   for (;; ++role.record) {
     take_record(role);
-    if (role.slot->ends_launch != 0) {
+    if (role.buffer->ends_launch != 0) {
       role.pass_gate();
-    } else if (role.slot->stream != kNoStream) {
-      Isa::with_stream(*role.slot,
+    } else if (role.buffer->stream != kNoStream) {
+      Isa::with_stream(*role.buffer,
                        [&]<class Stream>(const typename Stream::Plan& plan) { Stream::prepare(role, plan); });
     } else {
       prepare_group<Isa>(role);
@@ -209,9 +209,9 @@ __device__ __forceinline__ void run_preparer(Shared<Config>& s, const Launch& la
 // Calls fn(signal) for each of the record's signals from the `first` of the lane on.
 template <class Role, class Fn>
 __device__ __forceinline__ void for_signals(const Role& role, uint32_t first, Fn&& fn) {
-  const RecordSlot& slot = *role.slot;
-  for (uint32_t n = first; n < slot.record.signal_count; n += kWarpThreads)
-    fn(n < kSlotSignals ? slot.signals[n] : role.launch.program.signals[slot.record.signal_begin + n]);
+  const RecordBuffer& buffer = *role.buffer;
+  for (uint32_t n = first; n < buffer.record.signal_count; n += kWarpThreads)
+    fn(n < kFetchedSignals ? buffer.signals[n] : role.launch.program.signals[buffer.record.signal_begin + n]);
 }
 // What the lane will signal, looked up beforehand: nothing stands between a record's last store and its
 // signals.
@@ -221,8 +221,8 @@ struct LaneSignal {
 
   template <class Role>
   __device__ __forceinline__ explicit LaneSignal(const Role& role) {
-    const Signal signal = role.slot->signals[role.lane % kSlotSignals];
-    const bool has = role.lane < min(uint32_t{role.slot->record.signal_count}, kSlotSignals);
+    const Signal signal = role.buffer->signals[role.lane % kFetchedSignals];
+    const bool has = role.lane < min(uint32_t{role.buffer->record.signal_count}, kFetchedSignals);
     counter = has ? counter_of(role.launch.program, signal.counter) : nullptr;
     increment = signal.increment;
   }
@@ -234,8 +234,8 @@ __device__ __forceinline__ void add_signals(Role& role, const LaneSignal& mine) 
   [[maybe_unused]] uint32_t ticks = 0;
   if constexpr (Role::Recorder::kOn) ticks = ptx::clock_ticks();
   if (mine.counter != nullptr) ptx::add_release(mine.counter, mine.increment);
-  if (role.slot->record.signal_count > kSlotSignals) {
-    for_signals(role, kSlotSignals + role.lane, [&](const Signal& signal) {
+  if (role.buffer->record.signal_count > kFetchedSignals) {
+    for_signals(role, kFetchedSignals + role.lane, [&](const Signal& signal) {
       ptx::add_release(counter_of(role.launch.program, signal.counter), signal.increment);
     });
   }
@@ -248,7 +248,7 @@ __device__ __forceinline__ void add_signals(Role& role, const LaneSignal& mine) 
 // Calls visit(op) for the record's instruction, which runs on the stream.
 template <class Isa, class Stream, class Role, class Visit>
 __device__ __forceinline__ void with_streaming_op(const Role& role, Visit&& visit) {
-  Isa::dispatch(role.slot->record, [&]<class Op>(const Op& op) {
+  Isa::dispatch(role.buffer->record, [&]<class Op>(const Op& op) {
     if constexpr (Streams<Stream, Op>) visit(op);
   });
 }
@@ -273,13 +273,13 @@ template <class Isa, class Role>
 __device__ __forceinline__ void consume_group(Role& role) {
   auto& s = role.s;
   role.wait_scratch();
-  role.wait_unit_slot(role.next_unit);
-  if (role.slot->starts_early == 0) role.wait_inputs();
+  role.wait_partial_buffer(role.next_unit);
+  if (role.buffer->starts_early == 0) role.wait_inputs();
   const Group group{.thread = role.warp * kWarpThreads + role.lane,
                     .warp = role.warp,
                     .lane = role.lane,
                     .scratch = s.activations,
-                    .operands = role.slot->operands,
+                    .operands = role.buffer->operands,
                     .rows = Role::Config::kSharedRows == 0 ? role.launch.program.rows : s.rows,
                     .inputs = role.inputs_ready(),
                     .inputs_parity = role.inputs_parity(),
@@ -287,7 +287,7 @@ __device__ __forceinline__ void consume_group(Role& role) {
                     .barrier_parity = &role.parity,
                     .exit = &s.exit};
   if (role.warp == 0 && role.lane == 0) role.recorder.stamp(role.record, EventKind::kComputeBegin);
-  Isa::dispatch(role.slot->record, [&]<class Op>(const Op& op) {
+  Isa::dispatch(role.buffer->record, [&]<class Op>(const Op& op) {
     if constexpr (!Isa::template kStreams<Op>) run_group<typename Role::Config>(op, group);
   });
   signal_as_group(role);
@@ -302,10 +302,10 @@ __device__ __forceinline__ void run_consumer(Shared<Config>& s, const Launch& la
     role.lane = ptx::thread_index() % kWarpThreads;
     role.warp = ptx::thread_index() / kWarpThreads - kFirstConsumerWarp;
     take_record(role);
-    if (Config::uniform(role.slot->ends_launch) != 0) {
+    if (Config::uniform(role.buffer->ends_launch) != 0) {
       wait_for_leave(&s.exit);
-    } else if (Config::uniform(role.slot->stream) != kNoStream) {
-      Isa::with_stream(*role.slot, [&]<class Stream>(const typename Stream::Plan& plan) {
+    } else if (Config::uniform(role.buffer->stream) != kNoStream) {
+      Isa::with_stream(*role.buffer, [&]<class Stream>(const typename Stream::Plan& plan) {
         Stream::consume(
             role, plan, [&](auto&& visit) { with_streaming_op<Isa, Stream>(role, visit); },
             [&] { signal_as_group(role); });
@@ -322,10 +322,10 @@ template <class Role>
 __device__ __forceinline__ void end_record(const Role& role) {
   for_signals(role, role.lane, [&](const Signal& signal) {
     if (signal.counter == role.launch.program.gate_counter)
-      ptx::store_release_system(role.launch.published, role.slot->pass + 1);
+      ptx::store_release_system(role.launch.published, role.buffer->pass + 1);
   });
   if (role.lane == 0) {
-    role.s.storers_done[role.record % kRecordSlots] = 0;
+    role.s.storers_done[role.record % kRecordBuffers] = 0;
     ptx::store_relaxed(role.launch.progress + blockIdx.x, role.record + 1);
     ptx::shared_add_release(&role.s.records_stored, 1);
   }
@@ -363,7 +363,7 @@ __device__ __forceinline__ bool store_stream(Role& role, const typename Stream::
 // The consumers have signalled; what counts units and records goes on.
 template <class Role>
 __device__ __forceinline__ void follow_group(Role& role) {
-  role.wait_unit_slots(1);
+  role.wait_partial_buffers(1);
   role.wait_units(0, true, kGroupArrivals);
   role.tile_stored(0, role.lane == 0, 1, 1);
   ++role.next_unit;
@@ -387,9 +387,9 @@ __device__ __forceinline__ void run_storer(Shared<Config>& s, const Launch& laun
     role.warp = ptx::thread_index() / kWarpThreads - kFirstStorerWarp;
     role.turn = (role.warp - role.record) % kStorerWarps;
     take_record(role);
-    if (role.slot->ends_launch != 0) wait_for_leave(&s.exit);
-    if (role.slot->stream != kNoStream) {
-      Isa::with_stream(*role.slot, [&]<class Stream>(const typename Stream::Plan& plan) {
+    if (role.buffer->ends_launch != 0) wait_for_leave(&s.exit);
+    if (role.buffer->stream != kNoStream) {
+      Isa::with_stream(*role.buffer, [&]<class Stream>(const typename Stream::Plan& plan) {
         if constexpr (Stream::kConsumersStore) {
           Stream::look_up(role, plan);
           store_group(role);
@@ -412,7 +412,7 @@ __device__ __forceinline__ void run_storer(Shared<Config>& s, const Launch& laun
 template <class Config>
 __device__ __forceinline__ void init_shared(Shared<Config>& s) {
   if (threadIdx.x == 0) {
-    for (uint32_t i = 0; i < kRecordSlots; ++i) {
+    for (uint32_t i = 0; i < kRecordBuffers; ++i) {
       ptx::mbarrier_init(&s.record_ready[i], 1);
       ptx::mbarrier_init(&s.record_free[i], kRecordReaders);
       ptx::mbarrier_init(&s.inputs_ready[i], 1);
@@ -432,7 +432,7 @@ __device__ __forceinline__ void init_shared(Shared<Config>& s) {
   }
   if (threadIdx.x < kStorerWarps) s.units_stored[threadIdx.x] = 0;
   if (threadIdx.x < kConsumerWarps) s.panels_released[threadIdx.x] = s.tiles_used[threadIdx.x] = 0;
-  if (threadIdx.x < kUnitSlots) s.unit_arrivals[threadIdx.x] = s.tiles_stored[threadIdx.x] = 0;
+  if (threadIdx.x < kPartialBuffers) s.unit_arrivals[threadIdx.x] = s.tiles_stored[threadIdx.x] = 0;
 }
 
 template <class Isa, class Config, template <class> class Recorder>

@@ -13,7 +13,7 @@
 // A streaming instruction works on pages that need no wait, such as weights. Four roles work on different
 // instructions at the same time; what differs from one streaming instruction to another is
 //
-//   shape(slot, op)            what it works on: the stream's Shape
+//   shape(buffer, op)            what it works on: the stream's Shape
 //
 // and whatever finding its pages and storing its results takes. A stream is a way in which pages meet
 // activations, such as instructions/common/matvec.cuh. An instruction set names the streams that its kernels
@@ -55,8 +55,8 @@ struct DeviceOp;
 
 // The stream can run the instruction, which says what it works on in the stream's terms.
 template <class Stream, class Op>
-concept Streams = requires(const Op& op, const RecordSlot& slot) {
-  { Stream::template Op<Op>::shape(slot, op) } -> std::same_as<typename Stream::Shape>;
+concept Streams = requires(const Op& op, const RecordBuffer& buffer) {
+  { Stream::template Op<Op>::shape(buffer, op) } -> std::same_as<typename Stream::Shape>;
 };
 
 // Runs a group instruction, in a kernel that is compiled for Config.

@@ -37,8 +37,8 @@ struct NoRecorder {
 
 // Behind Shared, in blocks that record.
 struct RecorderShared {
-  RecordTimes times[kRecordSlots];
-  uint64_t record_written[kRecordSlots];  // mbarriers: the watcher is done with the record, after all roles
+  RecordTimes times[kRecordBuffers];
+  uint64_t record_written[kRecordBuffers];  // mbarriers: the watcher is done with the record, after all roles
 };
 
 // One warp's, or that of the only thread of one that works. Records are counted from the launch's first;
@@ -67,7 +67,7 @@ class EventRecorder {
     return *reinterpret_cast<RecorderShared*>(&shared + 1);
   }
   __device__ __forceinline__ RecordTimes& times(uint32_t record) const {
-    return memory(shared_).times[record % kRecordSlots];
+    return memory(shared_).times[record % kRecordBuffers];
   }
 
   // The event happens now, or has at `ticks`.

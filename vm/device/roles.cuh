@@ -14,10 +14,10 @@
 
 namespace serval::device {
 
-// Base of a tensor operand: tensor<&Embed::table, const std::byte>(slot).
+// Base of a tensor operand: tensor<&Embed::table, const std::byte>(buffer).
 template <auto Member, class T>
-__device__ __forceinline__ T* tensor(const RecordSlot& slot) {
-  return static_cast<T*>(slot.operands[operand_index<Member>()]);
+__device__ __forceinline__ T* tensor(const RecordBuffer& buffer) {
+  return static_cast<T*>(buffer.operands[operand_index<Member>()]);
 }
 
 // Rows of the pass from this one on are not active.
@@ -26,9 +26,9 @@ __device__ __forceinline__ uint32_t row_bound(const Launch& launch) {
   return Config::kRows == 1 ? 1 : launch.row_bound;
 }
 
-// Where the slot of a panel begins in Shared::activations.
+// Where the buffer of a panel begins in Shared::activations.
 template <class Config>
-__device__ __forceinline__ uint32_t activation_slot(uint32_t panel) {
+__device__ __forceinline__ uint32_t activation_buffer(uint32_t panel) {
   return (panel & (Config::kPanelBuffers - 1)) * Config::kPanelBytes;
 }
 
@@ -61,12 +61,12 @@ struct LoaderRole {
 
   Shared<Config>& s;
   const Launch& launch;
-  const RecordSlot* slot = nullptr;
+  const RecordBuffer* buffer = nullptr;
   uint32_t record = 0;  // counted from the launch's first
   uint32_t next_page = 0;
 
   __device__ __forceinline__ void wait_inputs() const {
-    wait_phase(&s.inputs_ready[record % kRecordSlots], record / kRecordSlots & 1, &s.exit);
+    wait_phase(&s.inputs_ready[record % kRecordBuffers], record / kRecordBuffers & 1, &s.exit);
   }
   // Copies the next page of the ring from global memory as soon as there is room and not too much is under
   // way; address and size are multiples of 16.
@@ -118,10 +118,10 @@ struct PreparerRole {
   Shared<Config>& s;
   const Launch& launch;
   uint32_t lane;
-  const RecordSlot* slot = nullptr;
+  const RecordBuffer* buffer = nullptr;
   uint32_t record = 0;                 // counted from the launch's first
   uint32_t next_panel = 0;             // of activations
-  uint32_t panel_floor = 0;            // panels that must be used up before any slot is written again
+  uint32_t panel_floor = 0;            // panels that must be used up before any buffer is written again
   uint32_t late_counter = kNoCounter;  // that was waited for last; only where events are recorded
 
   // Returns when the instruction's inputs may be read; the first of a pass also brings the pass's rows.
@@ -138,17 +138,17 @@ struct PreparerRole {
     recorder.times(record).first_counter = first_counter();
     recorder.times(record).last_counter = late_counter;
   }
-  // Returns when bulk copies may write the slots of the next `panels` panels.
+  // Returns when bulk copies may write the buffers of the next `panels` panels.
   __device__ __forceinline__ void acquire_panels(uint32_t panels) const {
     const uint32_t needed = next_panel + panels - Config::kPanelBuffers;
     wait_used(static_cast<int32_t>(needed - panel_floor) > 0 ? needed : panel_floor);
   }
   // Bulk copies of the next `panels` panels of activations of `bytes` each, `stride` apart from `from` on, to
-  // their slots.
+  // their buffers.
   __device__ __forceinline__ void copy_panels(const std::byte* from, uint32_t stride, uint32_t panels,
                                               uint32_t bytes);
-  // Takes the memory of all slots, for an instruction that uses it as scratch: it counts as one panel, which
-  // has landed when the instruction's inputs may be read.
+  // Takes the memory of all buffers, for an instruction that uses it as scratch: it counts as one panel,
+  // which has landed when the instruction's inputs may be read.
   __device__ __forceinline__ void claim_scratch() const { wait_used(next_panel); }
   __device__ __forceinline__ void hand_over_scratch() {
     if (lane == 0) {
@@ -160,27 +160,27 @@ struct PreparerRole {
 
  private:
   __device__ __forceinline__ uint64_t* landed(uint32_t panel) const {
-    return &s.panel_landed[panel % Config::kActivationRowSlots];
+    return &s.panel_landed[panel % Config::kActivationRowBuffers];
   }
   __device__ __forceinline__ void wait_used(uint32_t panels) const {
     wait_counts(s.panels_released, lane, panels, &s.exit);
   }
   // The pass of the record in hand never runs.
   __device__ __forceinline__ bool ends_before_this_pass() const {
-    return ptx::load_relaxed(&launch.program.control->last_pass) < slot->pass;
+    return ptx::load_relaxed(&launch.program.control->last_pass) < buffer->pass;
   }
   __device__ __forceinline__ void leave() const {
     ask_to_leave(&s.exit);
     leave_if_asked(&s.exit);
   }
   __device__ __forceinline__ uint32_t first_counter() const {
-    if (slot->begins_pass != 0) return launch.program.gate_counter;
-    return slot->record.wait_count == 0 ? kNoCounter : target_of(0).counter;
+    if (buffer->begins_pass != 0) return launch.program.gate_counter;
+    return buffer->record.wait_count == 0 ? kNoCounter : target_of(0).counter;
   }
   __device__ __forceinline__ ResolvedTarget target_of(uint32_t wait) const {
-    if (wait < kSlotWaits) return slot->waits[wait];
-    const ResolvedWait w = launch.program.waits[slot->record.wait_begin + wait];
-    return {w.counter, w.target(launch.epoch + slot->pass)};
+    if (wait < kFetchedWaits) return buffer->waits[wait];
+    const ResolvedWait w = launch.program.waits[buffer->record.wait_begin + wait];
+    return {w.counter, w.target(launch.epoch + buffer->pass)};
   }
 };
 
@@ -190,7 +190,7 @@ __device__ __forceinline__ void PreparerRole<Config>::copy_panels(const std::byt
   if (lane == 0) {
     for (uint32_t c = next_panel; c < next_panel + panels; ++c, from += stride) {
       ptx::mbarrier_arrive_expect_bytes(landed(c), bytes);
-      ptx::bulk_load(s.activations + activation_slot<Config>(c), from, bytes, landed(c));
+      ptx::bulk_load(s.activations + activation_buffer<Config>(c), from, bytes, landed(c));
     }
     ptx::shared_store_release(&s.panels_issued, next_panel + panels);
   }
@@ -200,8 +200,8 @@ __device__ __forceinline__ void PreparerRole<Config>::copy_panels(const std::byt
 template <class Config>
 __device__ __forceinline__ void PreparerRole<Config>::pass_gate() {
   const BoundProgram& program = launch.program;
-  if (slot->pass > 0) {
-    const uint32_t target = (launch.epoch + slot->pass) * program.gate_per_pass;
+  if (buffer->pass > 0) {
+    const uint32_t target = (launch.epoch + buffer->pass) * program.gate_per_pass;
     const uint32_t* gate = counter_of(program, program.gate_counter);
     for (;;) {
       const bool ends = ends_before_this_pass();  // on its way together with the counter
@@ -213,7 +213,7 @@ __device__ __forceinline__ void PreparerRole<Config>::pass_gate() {
     }
   }
   if constexpr (Config::kSharedRows == 0) {
-    if (slot->pass > 0 && ends_before_this_pass()) leave();
+    if (buffer->pass > 0 && ends_before_this_pass()) leave();
     return;
   }
   static_assert(Config::kSharedRows == 0 || sizeof(s.rows) == kWarpThreads * sizeof(uint4),
@@ -222,7 +222,7 @@ __device__ __forceinline__ void PreparerRole<Config>::pass_gate() {
   const uint4 row = ptx::load_relaxed(from + lane);
   // One trip for both. The gate is open: all records have signalled, so a storer that is asked to leave now
   // has at most a count in hand that no role reads any more, or the host's, which does not rely on it.
-  if (slot->pass > 0 && ends_before_this_pass()) leave();
+  if (buffer->pass > 0 && ends_before_this_pass()) leave();
   reinterpret_cast<uint4*>(s.rows)[lane] = row;
   __syncwarp();
 }
@@ -232,8 +232,8 @@ template <class Recorder>
 __device__ __forceinline__ void PreparerRole<Config>::wait_inputs(Recorder& recorder) {
   recorder.note();
   if constexpr (Recorder::kOn) late_counter = kNoCounter;
-  if (slot->begins_pass != 0) pass_gate();
-  const uint32_t count = slot->record.wait_count;
+  if (buffer->begins_pass != 0) pass_gate();
+  const uint32_t count = buffer->record.wait_count;
   for (uint32_t first = 0; first < count; first += kWarpThreads) {
     // Lanes without a wait of their own repeat the last: the warp stays together.
     const ResolvedTarget wait = target_of(min(first + lane, count - 1));
@@ -252,7 +252,7 @@ __device__ __forceinline__ void PreparerRole<Config>::wait_inputs(Recorder& reco
     __syncwarp();  // each lane's acquire is the whole warp's
   }
   if (lane == 0) {
-    ptx::mbarrier_arrive(&s.inputs_ready[record % kRecordSlots]);
+    ptx::mbarrier_arrive(&s.inputs_ready[record % kRecordBuffers]);
     s.records_waited = record + 1;
   }
   recorder.note_end();  // no role waits for that
@@ -272,7 +272,7 @@ struct ConsumerRole {
   // Set anew for each record (ptx::thread_index()).
   uint32_t warp = 0;  // of the consumers
   uint32_t lane = 0;
-  const RecordSlot* slot = nullptr;
+  const RecordBuffer* buffer = nullptr;
   uint32_t record = 0;
   uint32_t next_page = 0;
   uint32_t next_unit = 0;
@@ -310,21 +310,23 @@ struct ConsumerRole {
   // that were done with them had waited for them.
   __device__ __forceinline__ void wait_panel(uint32_t panel) {
     wait_count(&s.panels_issued, panel + 1, &s.exit);
-    wait_phase(&s.panel_landed[panel % Config::kActivationRowSlots], panel / Config::kActivationRowSlots & 1,
-               &s.exit);
+    wait_phase(&s.panel_landed[panel % Config::kActivationRowBuffers],
+               panel / Config::kActivationRowBuffers & 1, &s.exit);
   }
   // The same, for a warp that waits for every panel, one after the other, in the midst of its products.
   __device__ __forceinline__ void wait_next_panel(uint32_t panel) {
-    wait_phase_or_leave(&s.panel_landed[panel % Config::kActivationRowSlots],
-                        panel / Config::kActivationRowSlots & 1, &s.exit);
+    wait_phase_or_leave(&s.panel_landed[panel % Config::kActivationRowBuffers],
+                        panel / Config::kActivationRowBuffers & 1, &s.exit);
   }
-  __device__ __forceinline__ uint64_t* inputs_ready() const { return &s.inputs_ready[record % kRecordSlots]; }
-  __device__ __forceinline__ uint32_t inputs_parity() const { return record / kRecordSlots & 1; }
+  __device__ __forceinline__ uint64_t* inputs_ready() const {
+    return &s.inputs_ready[record % kRecordBuffers];
+  }
+  __device__ __forceinline__ uint32_t inputs_parity() const { return record / kRecordBuffers & 1; }
   __device__ __forceinline__ void wait_inputs() const {
     wait_phase(inputs_ready(), inputs_parity(), &s.exit);
   }
-  // Returns when the memory of all slots is scratch: no warp needs any more what was in it, which is what the
-  // preparer waits for, too.
+  // Returns when the memory of all buffers is scratch: no warp needs any more what was in it, which is what
+  // the preparer waits for, too.
   __device__ __forceinline__ void wait_scratch() const {
     wait_counts(s.panels_released, lane, next_panel, &s.exit);
   }
@@ -350,18 +352,21 @@ struct ConsumerRole {
     wait_counts(s.units_stored, lane, unit, &s.exit);
     stored_seen = unit;
   }
-  // Returns when the unit's place among kUnitSlots is free.
-  __device__ __forceinline__ void wait_unit_slot(uint32_t unit) { wait_stored(unit + 1 - kUnitSlots); }
+  // Returns when the unit's place among kPartialBuffers is free.
+  __device__ __forceinline__ void wait_partial_buffer(uint32_t unit) {
+    wait_stored(unit + 1 - kPartialBuffers);
+  }
   // A part of the unit's results is in place.
   __device__ __forceinline__ void arrive_unit(uint32_t unit) {
     __syncwarp();
-    if (lane == 0) ptx::shared_add_release(&s.unit_arrivals[unit % kUnitSlots], 1);
+    if (lane == 0) ptx::shared_add_release(&s.unit_arrivals[unit % kPartialBuffers], 1);
   }
   // The same, of a group's: true for the last of its warps, which then has all that the others stored.
   __device__ __forceinline__ bool last_to_arrive(uint32_t unit) {
     __syncwarp();
     uint32_t before = 0;
-    if (lane == 0) before = ptx::shared_fetch_add_acquire_release(&s.unit_arrivals[unit % kUnitSlots], 1);
+    if (lane == 0)
+      before = ptx::shared_fetch_add_acquire_release(&s.unit_arrivals[unit % kPartialBuffers], 1);
     return __shfl_sync(~0u, before, 0) == kConsumerWarps - 1;
   }
 };
@@ -379,35 +384,35 @@ struct StorerRole {
   // Its number among the record's storers. The first one changes from record to record, so that a storer that
   // stores a record alone is not still busy with the record before.
   uint32_t turn = 0;
-  const RecordSlot* slot = nullptr;
+  const RecordBuffer* buffer = nullptr;
   uint32_t record = 0;
   uint32_t next_unit = 0;
   uint32_t next_tile = 0;  // of tokens, of which it looks something up
 
   __device__ __forceinline__ void wait_inputs() {
-    wait_phase(&s.inputs_ready[record % kRecordSlots], record / kRecordSlots & 1, &s.exit);
+    wait_phase(&s.inputs_ready[record % kRecordBuffers], record / kRecordBuffers & 1, &s.exit);
   }
   // The instruction's `units` units are for others. The pass's rows are there for the records that follow.
   __device__ __forceinline__ void pass_over(uint32_t units) {
-    if (slot->begins_pass != 0) wait_inputs();
+    if (buffer->begins_pass != 0) wait_inputs();
     own_units_stored(units);
     next_unit += units;
   }
   // Returns when no storer is at a unit that had the place of one of those before `end`.
-  __device__ __forceinline__ void wait_unit_slots(uint32_t end) {
-    wait_counts(s.units_stored, lane, next_unit + end - kUnitSlots, &s.exit);
+  __device__ __forceinline__ void wait_partial_buffers(uint32_t end) {
+    wait_counts(s.units_stored, lane, next_unit + end - kPartialBuffers, &s.exit);
   }
   // Then, returns when `arrivals` parts of the lanes' units are in place; a lane without a unit waits with
   // the others.
   __device__ __forceinline__ void wait_units(uint32_t unit, bool exists, uint32_t arrivals) {
-    const uint32_t* count = &s.unit_arrivals[(next_unit + unit) % kUnitSlots];
+    const uint32_t* count = &s.unit_arrivals[(next_unit + unit) % kPartialBuffers];
     while (!__all_sync(~0u, !exists || ptx::shared_load_acquire(count) == arrivals)) leave_if_asked(&s.exit);
   }
   // This warp is done with one of the `tiles` tiles of its lanes' units (of lanes that stand together, one
   // says so), and with all of its own in units before `next`: after its last tile, all of the instruction's.
   __device__ __forceinline__ void tile_stored(uint32_t unit, bool says, uint32_t tiles, uint32_t next) {
     __syncwarp();
-    const uint32_t at = (next_unit + unit) % kUnitSlots;
+    const uint32_t at = (next_unit + unit) % kPartialBuffers;
     if (says && (tiles == 1 || ptx::shared_fetch_add_acquire_release(&s.tiles_stored[at], 1) == tiles - 1)) {
       if (tiles != 1) s.tiles_stored[at] = 0;
       s.unit_arrivals[at] = 0;
@@ -424,7 +429,8 @@ struct StorerRole {
   __device__ __forceinline__ bool last_to_store(uint32_t storers) {
     __syncwarp();
     uint32_t before = 0;
-    if (lane == 0) before = ptx::shared_fetch_add_acquire_release(&s.storers_done[record % kRecordSlots], 1);
+    if (lane == 0)
+      before = ptx::shared_fetch_add_acquire_release(&s.storers_done[record % kRecordBuffers], 1);
     return __shfl_sync(~0u, before, 0) == storers - 1;
   }
 };

@@ -38,12 +38,13 @@ struct KernelConfig {
   static constexpr bool kMultipliesTiles = false;
   static constexpr uint32_t kRows = kRowsOf;
   static constexpr uint32_t kRingPages = kRingPagesOf;
-  static constexpr uint32_t kPageReaders = 1;                       // consumer warps that read a page
-  static constexpr uint32_t kScratchBytes = kScratchKib * 1024;     // for instructions that run as a group
-  static constexpr uint32_t kActivationRowSlots = kActivationRows;  // the same memory, a row of a panel each
-  // Panels of activations lie in slots; a slot holds one panel of every row that may be active. Their number
-  // is a power of two, so that finding one takes no division.
-  static constexpr uint32_t kPanelBuffers = kActivationRowSlots / kRows;
+  static constexpr uint32_t kPageReaders = 1;                    // consumer warps that read a page
+  static constexpr uint32_t kScratchBytes = kScratchKib * 1024;  // for instructions that run as a group
+  static constexpr uint32_t kActivationRowBuffers =
+      kActivationRows;  // the same memory, a row of a panel each
+  // Panels of activations lie in buffers; a buffer holds one panel of every row that may be active. Their
+  // number is a power of two, so that finding one takes no division.
+  static constexpr uint32_t kPanelBuffers = kActivationRowBuffers / kRows;
   static constexpr uint32_t kPanelBytes = kRows * activation_image::kRowBytes;
   static constexpr uint32_t kPartialBytes = device::kPartialBytes;  // for results that storers will finish
   static constexpr uint32_t kSharedRows = kTableRows;               // of the pass, in shared memory
@@ -62,7 +63,7 @@ struct GemmConfig {
   static constexpr uint32_t kPageReaders = kConsumerWarps;
   static constexpr uint32_t kPanelBuffers = kPanelBuffersOf;
   static constexpr uint32_t kPanelBytes = kTileTokens * slab_image::kRowBytes;
-  static constexpr uint32_t kActivationRowSlots = kPanelBuffers;
+  static constexpr uint32_t kActivationRowBuffers = kPanelBuffers;
   static constexpr uint32_t kScratchBytes = kPanelBuffers * kPanelBytes;
   static constexpr uint32_t kPartialBytes = 24 * 1024;
   static constexpr uint32_t kSharedRows = 0;  // they stay in GPU memory
@@ -80,12 +81,12 @@ struct GemmConfig {
 inline constexpr uint32_t kPagesInFlightOfWaiting = 3;
 inline constexpr uint32_t kPagesInFlight = 6;
 
-inline constexpr uint32_t kRecordSlots = 8;
+inline constexpr uint32_t kRecordBuffers = 8;
 inline constexpr uint32_t kRecordReaders = 2 + kConsumerWarps + kStorerWarps;
-inline constexpr uint32_t kSlotWaits = 16;  // further ones are read from global memory
-inline constexpr uint32_t kSlotSignals = 8;
+inline constexpr uint32_t kFetchedWaits = 16;  // further ones are read from global memory
+inline constexpr uint32_t kFetchedSignals = 8;
 inline constexpr uint32_t kActivationRowBytes = activation_image::kRowBytes;
-inline constexpr uint32_t kUnitSlots = 16;
+inline constexpr uint32_t kPartialBuffers = 16;
 
 inline constexpr uint32_t kPlanBytes = 96;
 
@@ -94,15 +95,15 @@ struct ResolvedTarget {
   uint32_t target;
 };
 
-// RecordSlot::stream of a group instruction; streams are counted from 1.
+// RecordBuffer::stream of a group instruction; streams are counted from 1.
 inline constexpr uint32_t kNoStream = 0;
 
 // A fetched and checked instruction.
-struct alignas(16) RecordSlot {
+struct alignas(16) RecordBuffer {
   Instruction record;
   void* operands[kMaxTensorOperands];
-  ResolvedTarget waits[kSlotWaits];
-  Signal signals[kSlotSignals];
+  ResolvedTarget waits[kFetchedWaits];
+  Signal signals[kFetchedSignals];
   alignas(16) std::byte plan[kPlanBytes];  // the stream's Plan, of a streaming instruction
   uint32_t stream;                         // kNoStream, or which of the instruction set's streams runs it
   uint32_t starts_early;                   // 1: a group instruction that waits for its inputs itself
@@ -125,18 +126,18 @@ struct Shared {
   // Activations, or the scratch memory of an instruction that runs as a group.
   alignas(kScratchAlignment) std::byte activations[Config::kScratchBytes];
   alignas(16) float partials[Config::kPartialBytes / sizeof(float)];
-  RecordSlot records[kRecordSlots];
+  RecordBuffer records[kRecordBuffers];
   PassRow rows[Config::kSharedRows == 0 ? 1 : Config::kSharedRows];  // of the pass whose instructions run
-  uint64_t record_ready[kRecordSlots];
-  uint64_t record_free[kRecordSlots];
-  uint64_t inputs_ready[kRecordSlots];                 // the record's waits are over
-  uint64_t panel_landed[Config::kActivationRowSlots];  // of activations, by count of panels
+  uint64_t record_ready[kRecordBuffers];
+  uint64_t record_free[kRecordBuffers];
+  uint64_t inputs_ready[kRecordBuffers];                 // the record's waits are over
+  uint64_t panel_landed[Config::kActivationRowBuffers];  // of activations, by count of panels
   uint64_t page_landed[Config::kRingPages];
   uint64_t page_free[Config::kRingPages];
   uint64_t consumer_barrier;
   uint64_t warpgroup_barrier[kConsumerWarps / kWarpsOfGroup];
   uint64_t tokens_ready[2];  // what storers look up for a GEMM's consumers is there, by count of tiles
-  uint32_t storers_done[kRecordSlots];  // of a record's storers, if it has several
+  uint32_t storers_done[kRecordBuffers];  // of a record's storers, if it has several
   // Monotonic within a launch, so that no lap is mistaken for another; except the last two, which
   // storers set back.
   uint32_t pages_issued;
@@ -146,8 +147,8 @@ struct Shared {
   uint32_t units_stored[kStorerWarps];       // a storer's own units before this one are stored
   uint32_t records_waited;                   // records whose waits are over
   uint32_t records_stored;                   // how many records' signals are out
-  uint32_t unit_arrivals[kUnitSlots];        // partial results of a unit that are in place
-  uint32_t tiles_stored[kUnitSlots];         // tiles of a unit's rows that are stored
+  uint32_t unit_arrivals[kPartialBuffers];   // partial results of a unit that are in place
+  uint32_t tiles_stored[kPartialBuffers];    // tiles of a unit's rows that are stored
   ExitFlag exit;
 };
 inline constexpr size_t kMaxSharedBytes = 227 * 1024;  // of a block, on Hopper

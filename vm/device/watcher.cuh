@@ -24,18 +24,18 @@ class Watcher {
       }
       RecorderShared& memory = EventRecorder<Config>::memory(s_);
       const uint32_t pages = sample_pages();
-      if (lane_ == 0) memory.times[n % kRecordSlots].pages = pages;
+      if (lane_ == 0) memory.times[n % kRecordBuffers].pages = pages;
       __syncwarp();
-      write(n, reinterpret_cast<uint32_t*>(&memory.times[n % kRecordSlots]));
+      write(n, reinterpret_cast<uint32_t*>(&memory.times[n % kRecordBuffers]));
       __syncwarp();
-      if (lane_ == 0) ptx::mbarrier_arrive(&memory.record_written[n % kRecordSlots]);
+      if (lane_ == 0) ptx::mbarrier_arrive(&memory.record_written[n % kRecordBuffers]);
     }
   }
 
  private:
   __device__ bool is_over(uint32_t record) const {
     return __all_sync(
-        ~0u, ptx::mbarrier_try_wait(&s_.record_free[record % kRecordSlots], record / kRecordSlots & 1));
+        ~0u, ptx::mbarrier_try_wait(&s_.record_free[record % kRecordBuffers], record / kRecordBuffers & 1));
   }
   // Pages in flight and free at this moment; a lane looks at each place of the ring.
   __device__ uint32_t sample_pages() const {
@@ -62,7 +62,7 @@ class Watcher {
     if (lane_ == 0) to.written[blockIdx.x] = record + 1;
   }
 
-  // See LaunchClock. Records wait meanwhile to be written; there are slots for those of this time. False if
+  // See LaunchClock. Records wait meanwhile to be written; there are buffers for those of this time. False if
   // the launch has been given up.
   __device__ bool align_clocks() const {
     constexpr uint64_t kRoundTicks = 3'000;
