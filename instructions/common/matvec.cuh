@@ -12,7 +12,7 @@
 // (instructions/common/residual.h).
 //
 // Where the activations of all rows fit in shared memory, units are streamed one after the other, and a
-// unit's pages go to different warps ("resident"). Where they do not, a block of units is streamed panel by
+// unit's pages go to different warps ("resident"). Where they do not, a unit set is streamed panel by
 // panel, and a panel of activations is dropped after its use; a unit's pages go to different warps if there
 // is room for all of their results ("split"), else to one warp. Either way an output is the sum over panels,
 // in order, of a sum over the panel's products whose order is fixed.
@@ -59,7 +59,7 @@ struct Shape {
   uint32_t cols;
 };
 
-enum class Mode : uint32_t { kResident, kSplit, kUnitPerWarp };
+enum class Mode : uint32_t { kResident, kStreamedPages, kStreamedUnits };
 
 // How an instruction is cut up: written once, read by every role.
 struct Plan {
@@ -81,17 +81,17 @@ struct Plan {
   __device__ __forceinline__ uint32_t half_cols(uint32_t panel) const {
     return panel + 1 < panels ? page_image::kHalfCols : last_half;
   }
-  __device__ __forceinline__ uint32_t block_units(uint32_t block) const {
-    const uint32_t left = units - block * kConsumerWarps;
+  __device__ __forceinline__ uint32_t units_of_set(uint32_t unit_set) const {
+    const uint32_t left = units - unit_set * kConsumerWarps;
     return left < kConsumerWarps ? left : kConsumerWarps;
   }
 };
 
-// Where a warp has a unit of its own, all units of a block must have room: a warp that waited for it would
+// Where a warp has a unit of its own, all units of a unit set must have room: a warp that waited for it would
 // hold a page that another needs. 16 rows fill the memory.
 template <class Config>
-inline constexpr bool kBlockHasRoom = kPartialBytes >=
-                                      2 * kConsumerWarps* Config::kRows* kUnitRows * sizeof(float);
+inline constexpr bool kUnitSetHasRoom = kPartialBytes >=
+                                        2 * kConsumerWarps* Config::kRows* kUnitRows * sizeof(float);
 
 // Units whose partial results are in shared memory at once: a power of two.
 template <class Config>
@@ -102,21 +102,21 @@ __device__ __forceinline__ uint32_t partial_buffers(uint32_t matrices, uint32_t 
 template <class Config>
 __device__ __forceinline__ Mode mode_of(uint32_t units, uint32_t matrices, uint32_t panels) {
   if (panels <= Config::kPanelBuffers) return Mode::kResident;
-  const bool one_block =
+  const bool one_set =
       units != 0 && units <= kConsumerWarps && units <= partial_buffers<Config>(matrices, panels);
-  return one_block ? Mode::kSplit : Mode::kUnitPerWarp;
+  return one_set ? Mode::kStreamedPages : Mode::kStreamedUnits;
 }
 template <class Config>
 __device__ __forceinline__ Plan make_plan(const Launch& launch, const Shape& shape) {
-  static_assert(kBlockHasRoom<Config>, "more rows need more memory for partial results");
+  static_assert(kUnitSetHasRoom<Config>, "more rows need more memory for partial results");
   const auto [input, all_units, matrices, cols] = shape;
   // After the launch's first pass every active row wants logits.
   const uint32_t units = input.logits_only && launch.logit_bound == 0 ? 0 : all_units;
   const uint32_t panels = page_image::panels(cols), unit_pages = matrices * panels;
   const Mode mode = mode_of<Config>(units, matrices, panels);
-  const bool own_unit = mode == Mode::kUnitPerWarp;
+  const bool own_unit = mode == Mode::kStreamedUnits;
   const uint32_t parts = own_unit ? 1 : panels;
-  const uint32_t blocks = own_unit ? (units + kConsumerWarps - 1) / kConsumerWarps : min(units, 1u);
+  const uint32_t unit_sets = own_unit ? (units + kConsumerWarps - 1) / kConsumerWarps : min(units, 1u);
   return {.input = input,
           .mode = mode,
           .units = units,
@@ -126,7 +126,7 @@ __device__ __forceinline__ Plan make_plan(const Launch& launch, const Shape& sha
           .last_half = page_image::half_cols(cols, panels - 1),
           .unit_pages = unit_pages,
           .pages = units * unit_pages,
-          .activation_panels = blocks * panels,
+          .activation_panels = unit_sets * panels,
           .parts = parts,
           .arrivals = own_unit ? 1 : unit_pages,
           .buffers = partial_buffers<Config>(matrices, parts)};
@@ -193,18 +193,18 @@ __device__ __forceinline__ void for_products(const Role& role, uint32_t panel, P
   }
 }
 
-// Multiplies page `page` with panel `panel` of the activations, both counted through the launch; wait_place()
-// returns when results may be taken.
-template <class Role, class WaitPlace, class Take>
+// Multiplies page `page` with panel `panel` of the activations, both counted through the launch;
+// wait_buffer() returns when results may be taken.
+template <class Role, class WaitBuffer, class Take>
 __device__ __forceinline__ void multiply_page(Role& role, const Plan& plan, uint32_t page, uint32_t half_cols,
-                                              uint32_t panel, uint32_t& panels_seen, WaitPlace&& wait_place,
+                                              uint32_t panel, uint32_t& panels_seen, WaitBuffer&& wait_buffer,
                                               Take&& take) {
   using Config = typename Role::Config;
   const uint32_t weights = ptx::shared_address(role.s.ring[page % Config::kRingPages]) +
                            role.lane * static_cast<uint32_t>(sizeof(uint4));
   const uint32_t x = ptx::shared_address(role.s.activations) + activation_buffer<Config>(panel);
   const auto wait_activations = [&] {
-    wait_place();
+    wait_buffer();
     // A warp waits once for a panel that stays, and anew for each that is streamed.
     const uint32_t bit = plan.resident() ? 1u << (panel - role.next_panel) : 0;
     if ((panels_seen & bit) == 0) role.wait_panel(panel);
@@ -233,8 +233,8 @@ __device__ __forceinline__ void multiply_page(Role& role, const Plan& plan, uint
 
 // Where in shared memory a lane leaves its results of row 0 in a part of a unit's: parts are [part][row][8].
 template <class Role>
-__device__ __forceinline__ uint32_t part_place(const Role& role, const Plan& plan, uint32_t unit,
-                                               uint32_t part) {
+__device__ __forceinline__ uint32_t part_address(const Role& role, const Plan& plan, uint32_t unit,
+                                                 uint32_t part) {
   const uint32_t buffer = unit & (plan.buffers - 1);
   const uint32_t row = (buffer * plan.matrices * plan.parts + part) * Role::Config::kRows;
   return ptx::shared_address(role.s.partials) + (row * kUnitRows + role.lane / 4) * kFloatBytes;
@@ -242,7 +242,7 @@ __device__ __forceinline__ uint32_t part_place(const Role& role, const Plan& pla
 
 // Returns when the storer no longer needs what lies where the unit's results will go.
 template <class Role>
-__device__ __forceinline__ void wait_part_place(Role& role, const Plan& plan, uint32_t unit) {
+__device__ __forceinline__ void wait_partial_buffer(Role& role, const Plan& plan, uint32_t unit) {
   role.wait_stored(unit < plan.buffers ? role.next_unit : role.next_unit + unit - plan.buffers + 1);
 }
 
@@ -250,8 +250,8 @@ __device__ __forceinline__ void wait_part_place(Role& role, const Plan& plan, ui
 struct Walk {
   uint32_t page;  // of the instruction's
   uint32_t unit;
-  uint32_t part;   // of the unit's pages: panel, or panels + panel for the second matrix
-  uint32_t block;  // of units; only where each warp has units of its own
+  uint32_t part;      // of the unit's pages: panel, or panels + panel for the second matrix
+  uint32_t unit_set;  // only where each warp has units of its own
 
   __device__ __forceinline__ uint32_t panel(const Plan& plan) const {
     return part < plan.panels ? part : part - plan.panels;
@@ -269,7 +269,7 @@ template <class Role>
 __device__ __forceinline__ Walk first_resident(const Role& role, const Plan& plan) {
   const uint32_t page = first_in_turn(role);
   const uint32_t unit = page / plan.unit_pages;
-  return {.page = page, .unit = unit, .part = page - unit * plan.unit_pages, .block = 0};
+  return {.page = page, .unit = unit, .part = page - unit * plan.unit_pages, .unit_set = 0};
 }
 __device__ __forceinline__ void next_resident(const Plan& plan, Walk& at) {
   at.page += kConsumerWarps;
@@ -277,23 +277,24 @@ __device__ __forceinline__ void next_resident(const Plan& plan, Walk& at) {
 }
 
 // Split: likewise, panel by panel; of a panel unit by unit, and of a unit matrix by matrix.
-__device__ __forceinline__ Walk split_at(const Plan& plan, uint32_t page) {
+__device__ __forceinline__ Walk streamed_page_at(const Plan& plan, uint32_t page) {
   const uint32_t of_panel = plan.units * plan.matrices;
   const uint32_t panel = page / of_panel, n = page - panel * of_panel;
   const uint32_t unit = plan.matrices == 1 ? n : n / 2;
-  return {.page = page, .unit = unit, .part = (n - unit * plan.matrices) * plan.panels + panel, .block = 0};
+  return {
+      .page = page, .unit = unit, .part = (n - unit * plan.matrices) * plan.panels + panel, .unit_set = 0};
 }
 
-// Otherwise: each warp takes a unit of the block, panel by panel, and the matrices of a panel one after the
-// other.
+// Otherwise: each warp takes a unit of the unit set, panel by panel, and the matrices of a panel one after
+// the other.
 __device__ __forceinline__ uint32_t page_of_own_unit(const Plan& plan, const Walk& at) {
-  const uint32_t in_block = at.unit - at.block * kConsumerWarps;
-  return at.block * kConsumerWarps * plan.unit_pages +
-         (at.panel(plan) * plan.block_units(at.block) + in_block) * plan.matrices + at.matrix(plan);
+  const uint32_t in_set = at.unit - at.unit_set * kConsumerWarps;
+  return at.unit_set * kConsumerWarps * plan.unit_pages +
+         (at.panel(plan) * plan.units_of_set(at.unit_set) + in_set) * plan.matrices + at.matrix(plan);
 }
 template <class Role>
 __device__ __forceinline__ Walk first_of_own_units(const Role& role, const Plan& plan) {
-  Walk at{.page = plan.pages, .unit = role.warp, .part = 0, .block = 0};
+  Walk at{.page = plan.pages, .unit = role.warp, .part = 0, .unit_set = 0};
   if (at.unit < plan.units) at.page = page_of_own_unit(plan, at);
   return at;
 }
@@ -306,7 +307,7 @@ __device__ __forceinline__ void next_of_own_units(const Plan& plan, Walk& at) {
     at.part = panel + 1;
   } else {
     at.part = 0;
-    ++at.block;
+    ++at.unit_set;
     at.unit += kConsumerWarps;
   }
   at.page = at.unit < plan.units ? page_of_own_unit(plan, at) : plan.pages;
@@ -315,13 +316,14 @@ __device__ __forceinline__ void next_of_own_units(const Plan& plan, Walk& at) {
 template <class Role>
 __device__ __forceinline__ Walk first_page(const Role& role, const Plan& plan) {
   if (plan.resident()) return first_resident(role, plan);
-  return plan.mode == Mode::kSplit ? split_at(plan, first_in_turn(role)) : first_of_own_units(role, plan);
+  return plan.mode == Mode::kStreamedPages ? streamed_page_at(plan, first_in_turn(role))
+                                           : first_of_own_units(role, plan);
 }
 __device__ __forceinline__ void next_page(const Plan& plan, Walk& at) {
   if (plan.resident()) {
     next_resident(plan, at);
-  } else if (plan.mode == Mode::kSplit) {
-    at = split_at(plan, at.page + kConsumerWarps);
+  } else if (plan.mode == Mode::kStreamedPages) {
+    at = streamed_page_at(plan, at.page + kConsumerWarps);
   } else {
     next_of_own_units(plan, at);
   }
@@ -332,14 +334,14 @@ template <class Role>
 __device__ __forceinline__ void consume_page(Role& role, const Plan& plan, const Walk& at,
                                              uint32_t& panels_seen) {
   const uint32_t panel = at.panel(plan);
-  const bool own_unit = plan.mode == Mode::kUnitPerWarp;
-  const uint32_t to = part_place(role, plan, at.unit, own_unit ? at.matrix(plan) : at.part);
+  const bool own_unit = plan.mode == Mode::kStreamedUnits;
+  const uint32_t to = part_address(role, plan, at.unit, own_unit ? at.matrix(plan) : at.part);
   const bool begins = !own_unit || panel == 0;
   multiply_page(
       role, plan, role.next_page + at.page, plan.half_cols(panel),
-      role.next_panel + at.block * plan.panels + panel, panels_seen,
+      role.next_panel + at.unit_set * plan.panels + panel, panels_seen,
       [&] {
-        if (begins) wait_part_place(role, plan, at.unit);
+        if (begins) wait_partial_buffer(role, plan, at.unit);
       },
       [&](uint32_t row, float value) {
         const uint32_t at_row = to + row * kUnitRows * kFloatBytes;
@@ -351,7 +353,7 @@ __device__ __forceinline__ void consume_page(Role& role, const Plan& plan, const
 template <class Role>
 __device__ __forceinline__ void release_panels_before(Role& role, const Plan& plan, const Walk& next) {
   const bool none_left = next.page >= plan.pages;
-  const uint32_t panels = none_left ? plan.activation_panels : next.block * plan.panels + next.panel(plan);
+  const uint32_t panels = none_left ? plan.activation_panels : next.unit_set * plan.panels + next.panel(plan);
   role.release_panels(role.next_panel + panels);
 }
 
@@ -362,7 +364,7 @@ __device__ __forceinline__ void consume_pages(Role& role, const Plan& plan) {
   if (!plan.resident()) release_panels_before(role, plan, at);
   while (at.page < plan.pages) {
     consume_page(role, plan, at, panels_seen);
-    if (plan.mode != Mode::kUnitPerWarp || at.ends_unit(plan)) role.arrive_unit(role.next_unit + at.unit);
+    if (plan.mode != Mode::kStreamedUnits || at.ends_unit(plan)) role.arrive_unit(role.next_unit + at.unit);
     role.recorder.used_page(role.record, at.page == 0 && role.lane == 0,
                             at.page + 1 == plan.pages && role.lane == 0);
     next_page(plan, at);
@@ -558,16 +560,16 @@ struct Stream {
     return max(1u, min((plan.units + kUnits - 1) / kUnits * kTilesOfUnit<Config>, kStorerWarps));
   }
 
-  // Resident: unit after unit, all panels of each. Otherwise: block after block of units, and in a block
+  // Resident: unit after unit, all panels of each. Otherwise: unit set after unit set, and in a unit set
   // panel after panel. image(unit, matrix) is where the pages of a unit begin.
   template <class Role, class Image>
   static __device__ __forceinline__ void load(Role& role, const Plan& plan, Image&& image) {
-    const uint32_t block_units = plan.resident() ? 1 : kConsumerWarps;
+    const uint32_t units_of_set = plan.resident() ? 1 : kConsumerWarps;
     const uint32_t panels_at_once = plan.resident() ? plan.panels : 1;
     const uint32_t unit_matrices = plan.matrices;
 #pragma unroll 1
-    for (uint32_t first = 0; first < plan.units; first += block_units) {
-      const uint32_t end = min(first + block_units, plan.units);
+    for (uint32_t first = 0; first < plan.units; first += units_of_set) {
+      const uint32_t end = min(first + units_of_set, plan.units);
 #pragma unroll 1
       for (uint32_t begin = 0; begin < plan.panels; begin += panels_at_once) {
 #pragma unroll 1
@@ -585,7 +587,7 @@ struct Stream {
   }
 
   // Panels come in the order in which the consumers use them: all at once if they are resident, else one at a
-  // time, once for every block of units.
+  // time, once for every unit set.
   template <class Role>
   static __device__ __forceinline__ void prepare(Role& role, const Plan& plan) {
     const uint32_t at_once = plan.resident() ? plan.panels : 1;

@@ -53,7 +53,7 @@ void Consumers::begin_record(uint32_t index, Record& r) {
   if (r.work.kind == Work::Kind::kStream) {
     warp.pages_left = pages_of(index, r);
     // Panels before that of its first page it does not need.
-    if (r.mode == Mode::kSplit && warp.pages_left > 0)
+    if (r.mode == Mode::kStreamedPages && warp.pages_left > 0)
       use_panels(warp, r.first_panel + first_in_turn(index, r) / (r.work.units * r.work.matrices));
   } else {
     ++r.warps_arrived;
@@ -70,7 +70,7 @@ uint32_t Consumers::pages_of(uint32_t index, const Record& r) const {
   const auto warps = static_cast<uint32_t>(warps_.size());
   // How many of the n numbers from 0 on are `first` modulo the number of warps.
   const auto count = [&](uint32_t n, uint32_t first) { return n > first ? (n - first - 1) / warps + 1 : 0; };
-  if (r.mode == Mode::kOwnUnits) return count(r.work.units, index) * r.work.unit_pages();
+  if (r.mode == Mode::kStreamedUnits) return count(r.work.units, index) * r.work.unit_pages();
   return count(r.work.pages(), first_in_turn(index, r));
 }
 

@@ -32,9 +32,8 @@ uint32_t partial_buffers(const Gpu& gpu, uint32_t matrices, uint32_t parts) {
 Mode mode_of(const Gpu& gpu, const Work& work) {
   if (work.panels <= activation_buffers(gpu)) return Mode::kResident;
   const uint32_t warps = whole(gpu.parameters.consumer_warps);
-  const bool one_block =
-      work.units <= warps && work.units <= partial_buffers(gpu, work.matrices, work.panels);
-  return one_block ? Mode::kSplit : Mode::kOwnUnits;
+  const bool one_set = work.units <= warps && work.units <= partial_buffers(gpu, work.matrices, work.panels);
+  return one_set ? Mode::kStreamedPages : Mode::kStreamedUnits;
 }
 
 }  // namespace
@@ -103,12 +102,12 @@ void Controller::plan(Record& record) {
   if (work.kind == Work::Kind::kStream) {
     count_pages(work.pages());
     const uint32_t warps = whole(gpu.parameters.consumer_warps);
-    const uint32_t blocks = (work.units + warps - 1) / warps;
+    const uint32_t unit_sets = (work.units + warps - 1) / warps;
     record.mode = mode_of(gpu, work);
     record.activation_buffers = activation_buffers(gpu);
-    record.activation_panels = record.resident() ? work.panels : blocks * work.panels;
-    // Where a warp has a unit of its own, all units of a block have room.
-    const bool own = record.mode == Mode::kOwnUnits;
+    record.activation_panels = record.resident() ? work.panels : unit_sets * work.panels;
+    // Where a warp has a unit of its own, all units of a unit set have room.
+    const bool own = record.mode == Mode::kStreamedUnits;
     record.partial_buffers =
         std::max(own ? warps : 1, partial_buffers(gpu, work.matrices, own ? 1 : work.panels));
     next_page_ += work.pages();

@@ -98,7 +98,7 @@ Page Loader::page_of(const Record& r) const {
   page.bytes = work.page_bytes(panel_);
   page.whole = work.whole_page(panel_);
   page.free_at = kUnknown;
-  const bool own = r.mode == Mode::kOwnUnits;
+  const bool own = r.mode == Mode::kStreamedUnits;
   page.warp = own ? unit_ : static_cast<uint32_t>(issued_ % warps);
   page.sequence = own ? page.unit / warps * work.panels + panel_ : panel_;
   page.next_sequence = next_sequence(r, page);
@@ -109,7 +109,7 @@ uint32_t Loader::next_sequence(const Record& r, const Page& page) const {
   const auto warps = static_cast<uint32_t>(sm_.consumers.warps());
   const Work& work = r.work;
   if (r.resident()) return 0;  // none is given back before the last
-  if (r.mode == Mode::kSplit) {
+  if (r.mode == Mode::kStreamedPages) {
     const uint32_t next = done_ + warps;
     return next < work.pages() ? next / (work.units * work.matrices) : r.activation_panels;
   }
@@ -118,8 +118,8 @@ uint32_t Loader::next_sequence(const Record& r, const Page& page) const {
   return last ? r.activation_panels : page.sequence + 1;
 }
 
-// Resident: unit after unit, all panels of its matrices. Otherwise: block after block of units, and in a
-// block panel after panel.
+// Resident: unit after unit, all panels of its matrices. Otherwise: unit set after unit set, and in a
+// set panel after panel.
 void Loader::advance(const Record& r) {
   const Work& work = r.work;
   ++done_;
@@ -133,13 +133,13 @@ void Loader::advance(const Record& r) {
   }
   if (++matrix_ < work.matrices) return;
   matrix_ = 0;
-  const uint32_t block_units =
+  const uint32_t units_of_set =
       std::min(static_cast<uint32_t>(sm_.consumers.warps()), work.units - first_unit_);
-  if (++unit_ < block_units) return;
+  if (++unit_ < units_of_set) return;
   unit_ = 0;
   if (++panel_ < work.panels) return;
   panel_ = 0;
-  first_unit_ += block_units;
+  first_unit_ += units_of_set;
 }
 
 // Memory answers in order, all SMs together faster than one can receive.

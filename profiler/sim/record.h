@@ -15,7 +15,7 @@ namespace serval::sim {
 // How the warps share a stream's pages. Resident: in turn, unit by unit, and all panels of activations are
 // there at once. Otherwise panels come and go, and pages are in order of panels: split, in turn as well; or
 // each warp has units of its own, as many at once as there are warps.
-enum class Mode : uint8_t { kResident, kSplit, kOwnUnits };
+enum class Mode : uint8_t { kResident, kStreamedPages, kStreamedUnits };
 
 // An instruction that has been fetched.
 struct Record {

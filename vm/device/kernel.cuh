@@ -23,7 +23,7 @@ struct IsaList;
 template <class... StreamTypes, class... Ops>
 struct IsaList<StreamList<StreamTypes...>, Ops...> {
   static constexpr uint32_t kNumOps = sizeof...(Ops);
-  static_assert((... && (sizeof(typename StreamTypes::Plan) <= kPlanBytes)));
+  static_assert((... && (sizeof(typename StreamTypes::Plan) <= kStreamPlanBytes)));
 
   // The stream that runs an instruction: the first that can.
   template <class Op>

@@ -88,7 +88,7 @@ inline constexpr uint32_t kFetchedSignals = 8;
 inline constexpr uint32_t kActivationRowBytes = activation_image::kRowBytes;
 inline constexpr uint32_t kPartialBuffers = 16;
 
-inline constexpr uint32_t kPlanBytes = 96;
+inline constexpr uint32_t kStreamPlanBytes = 96;
 
 struct ResolvedTarget {
   uint32_t counter;
@@ -104,9 +104,9 @@ struct alignas(16) RecordBuffer {
   void* operands[kMaxTensorOperands];
   ResolvedTarget waits[kFetchedWaits];
   Signal signals[kFetchedSignals];
-  alignas(16) std::byte plan[kPlanBytes];  // the stream's Plan, of a streaming instruction
-  uint32_t stream;                         // kNoStream, or which of the instruction set's streams runs it
-  uint32_t starts_early;                   // 1: a group instruction that waits for its inputs itself
+  alignas(16) std::byte plan[kStreamPlanBytes];  // the stream's Plan, of a streaming instruction
+  uint32_t stream;        // kNoStream, or which of the instruction set's streams runs it
+  uint32_t starts_early;  // 1: a group instruction that waits for its inputs itself
   uint32_t pc;
   uint32_t pass;
   uint32_t begins_pass;  // 1: the first of its pass on this SM
