@@ -40,17 +40,17 @@ namespace serval::device::gemm {
 
 using serval::kTileUnits;
 inline constexpr uint32_t kWarpUnits = 2;
-inline constexpr uint32_t kWarpgroupUnits = kWarpsOfGroup * kWarpUnits;
-inline constexpr uint32_t kWarpgroups = kConsumerWarps / kWarpsOfGroup;
+inline constexpr uint32_t kWarpgroupUnits = kWarpgroupWarps * kWarpUnits;
+inline constexpr uint32_t kWarpgroups = kConsumerWarps / kWarpgroupWarps;
 inline constexpr uint32_t kPieceBytes = kPageBytes / kTileUnits;  // of a unit in a slab
 // Squares of the residual are added up for as many columns as a warpgroup finishes.
 inline constexpr uint32_t kSquaresCols = kSquareColsOfGemm;
-static_assert(kSquaresCols == kWarpsOfGroup * kWarpUnits * kUnitRows);
+static_assert(kSquaresCols == kWarpgroupWarps * kWarpUnits * kUnitRows);
 // Results leave through shared memory, of so many tokens at a time: each thread of a warpgroup then finishes
 // a piece of a slab's row.
 inline constexpr uint32_t kStagedTokens = 16;
 inline constexpr uint32_t kStagedValues = kStagedTokens / 2;  // of a lane
-inline constexpr uint32_t kStagedRowFloats = kWarpsOfGroup * kWarpUnits * kUnitRows;
+inline constexpr uint32_t kStagedRowFloats = kWarpgroupWarps * kWarpUnits * kUnitRows;
 inline constexpr uint32_t kBuffers = 2;
 inline constexpr uint32_t kResidualPart = 2;  // of what a tile needs, beside its two halves of units
 
@@ -122,7 +122,9 @@ struct WarpTile {
 
   __device__ __forceinline__ uint32_t row_of_unit() const { return lane / 4; }
   // Of the instruction's units: the first of the two.
-  __device__ __forceinline__ uint32_t unit() const { return (warpgroup * kWarpsOfGroup + warp) * kWarpUnits; }
+  __device__ __forceinline__ uint32_t unit() const {
+    return (warpgroup * kWarpgroupWarps + warp) * kWarpUnits;
+  }
   // In the tile; with `eight` b.
   __device__ __forceinline__ uint32_t token(uint32_t eight, uint32_t i) const {
     return eight * 8 + lane % 4 * 2 + i;
@@ -214,7 +216,7 @@ __device__ __forceinline__ void multiply(Role& role, const Plan& plan,
   }
   if (slabs % 2 != 0) begin_step(role, pieces, even, d, slabs == 1);
   ptx::wgmma_wait<0>();
-  leave_if_asked(&role.s.exit);
+  exit_if_requested(&role.s.exit);
   role.multiplied_panels(role.next_panel);
 }
 
@@ -506,7 +508,7 @@ __device__ __forceinline__ void store_silu(Role& role, const WarpTile& part, std
                                            const float (&d)[kValues]) {
   constexpr uint32_t kNeighbour = 4;  // lanes from a row of a unit to the next
   const uint32_t odd = part.row_of_unit() % 2;
-  const auto at = slab_image::place(cols, (first_unit + part.warpgroup * kWarpsOfGroup) * kUnitRows);
+  const auto at = slab_image::place(cols, (first_unit + part.warpgroup * kWarpgroupWarps) * kUnitRows);
   std::byte* to = output +
                   slab_image::piece_offset(image_rows, part.first_token + part.token(0, odd), at.slab,
                                            at.piece + part.row_of_unit() / 2) +
@@ -615,8 +617,8 @@ struct Stream {
       const uint32_t first = plan.shape.first_row + tile * Config::kTileTokens;
       const uint32_t thread = ptx::thread_index();  // anew: addresses are not kept in registers meanwhile
       const WarpTile part{
-          .warpgroup = thread / kWarpThreads / kWarpsOfGroup - kFirstConsumerWarp / kWarpsOfGroup,
-          .warp = thread / kWarpThreads % kWarpsOfGroup,
+          .warpgroup = thread / kWarpThreads / kWarpgroupWarps - kFirstConsumerWarp / kWarpgroupWarps,
+          .warp = thread / kWarpThreads % kWarpgroupWarps,
           .lane = thread % kWarpThreads,
           .first_token = first,
           .end_token = min(plan.shape.end_row, first + Config::kTileTokens),

@@ -262,12 +262,12 @@ struct Walk {
 
 // Resident: the warps take the pages in turn, unit by unit.
 template <class Role>
-__device__ __forceinline__ uint32_t first_in_turn(const Role& role) {
+__device__ __forceinline__ uint32_t first_of_warp(const Role& role) {
   return (role.warp - role.next_page) % kConsumerWarps;
 }
 template <class Role>
 __device__ __forceinline__ Walk first_resident(const Role& role, const Plan& plan) {
-  const uint32_t page = first_in_turn(role);
+  const uint32_t page = first_of_warp(role);
   const uint32_t unit = page / plan.unit_pages;
   return {.page = page, .unit = unit, .part = page - unit * plan.unit_pages, .unit_set = 0};
 }
@@ -316,7 +316,7 @@ __device__ __forceinline__ void next_of_own_units(const Plan& plan, Walk& at) {
 template <class Role>
 __device__ __forceinline__ Walk first_page(const Role& role, const Plan& plan) {
   if (plan.resident()) return first_resident(role, plan);
-  return plan.mode == Mode::kStreamedPages ? streamed_page_at(plan, first_in_turn(role))
+  return plan.mode == Mode::kStreamedPages ? streamed_page_at(plan, first_of_warp(role))
                                            : first_of_own_units(role, plan);
 }
 __device__ __forceinline__ void next_page(const Plan& plan, Walk& at) {
@@ -408,8 +408,8 @@ class TileWalk {
 
  public:
   __device__ __forceinline__ explicit TileWalk(const StorerRole<Config>& role)
-      : unit_(role.turn / kTilesOfUnit<Config> * Tile::kUnits),
-        first_row_(role.turn % kTilesOfUnit<Config> * Tile::kRows) {}
+      : unit_(role.storer_rank / kTilesOfUnit<Config> * Tile::kUnits),
+        first_row_(role.storer_rank % kTilesOfUnit<Config> * Tile::kRows) {}
 
   __device__ __forceinline__ uint32_t unit() const { return unit_; }  // the tile's first
   __device__ __forceinline__ uint32_t first_row() const { return first_row_; }
@@ -475,9 +475,9 @@ __device__ __forceinline__ void add_squares(const StorerRole<Config>& role, cons
     }
 #pragma unroll
     for (uint32_t t = 0; t < kTermsAtOnce; ++t) {
-      const bool there = first + t * kWarpThreads < pairs;
+      const bool in_range = first + t * kWarpThreads < pairs;
 #pragma unroll
-      for (uint32_t i = 0; i < kRows; ++i) sums[i] += there ? terms[t][i].x + terms[t][i].y : 0.0F;
+      for (uint32_t i = 0; i < kRows; ++i) sums[i] += in_range ? terms[t][i].x + terms[t][i].y : 0.0F;
     }
   }
 }

@@ -24,7 +24,7 @@ class Copies {
       for (uint64_t& barrier : memory_.free) ptx::mbarrier_init(&barrier, kConsumerWarps);
       for (uint64_t& barrier : memory_.stream_ready) ptx::mbarrier_init(&barrier, 1);
       for (uint64_t& barrier : memory_.stream_free) ptx::mbarrier_init(&barrier, kConsumerWarps);
-      for (uint64_t& barrier : memory_.together) ptx::mbarrier_init(&barrier, kWarpsOfGroup);
+      for (uint64_t& barrier : memory_.together) ptx::mbarrier_init(&barrier, kWarpgroupWarps);
       ptx::fence_mbarrier_init();
     }
     __syncwarp();
@@ -160,7 +160,7 @@ class Copies {
   // landed.
   __device__ __forceinline__ void wait(uint64_t* free, uint32_t lap) {
     while (!ptx::mbarrier_try_wait(free, (lap & 1) ^ 1)) {
-      if (!asked_to_leave(&role_.s.exit)) continue;
+      if (!exit_requested(&role_.s.exit)) continue;
       await_copies(memory_.landed, page_.lap * Memory::kPages + page_.at);
       ptx::exit_thread();
     }

@@ -15,7 +15,7 @@
 
 namespace serval::device::planned {
 
-inline constexpr uint32_t kWarpgroups = kConsumerWarps / kWarpsOfGroup;
+inline constexpr uint32_t kWarpgroups = kConsumerWarps / kWarpgroupWarps;
 inline constexpr uint32_t kTileRows = 64;  // query heads of rows, on the tensor cores
 inline constexpr uint32_t kRowBytes = 128;
 inline constexpr uint32_t kPartChannels = 64;  // 128 bytes of each token

@@ -33,8 +33,8 @@ class Tile {
         group_(group),
         memory_(*reinterpret_cast<Memory*>(group.scratch)),
         heads_(op.q_heads / op.kv_heads),
-        warpgroup_(Config::uniform(group.warp / kWarpsOfGroup)),
-        warp_(Config::uniform(group.warp % kWarpsOfGroup)),
+        warpgroup_(Config::uniform(group.warp / kWarpgroupWarps)),
+        warp_(Config::uniform(group.warp % kWarpgroupWarps)),
         scale_(op.scale * kLog2OfE) {}
 
   // All streams of the record.
@@ -49,7 +49,7 @@ class Tile {
       if (find_rows(stream)) {
         multiply(stream, blocks);
       } else {
-        pass_over(2 * blocks);
+        skip_units(2 * blocks);
       }
       first_page_ += 2 * blocks;
       __syncwarp();
@@ -150,7 +150,7 @@ class Tile {
   }
   // To shared memory, 16 bytes of a row a thread.
   __device__ __forceinline__ void share_queries(const Stream& stream) {
-    constexpr uint32_t kPieces = kSharedParts * kRowBytes / 16, kThreads = kWarpsOfGroup * kWarpThreads;
+    constexpr uint32_t kPieces = kSharedParts * kRowBytes / 16, kThreads = kWarpgroupWarps * kWarpThreads;
     const uint32_t thread = warp_ * kWarpThreads + group_.lane, piece = thread % kPieces;
     sync_warpgroup();  // all are done with the queries before
     uint4 values[kPieces / 2];
@@ -175,14 +175,14 @@ class Tile {
   // In the midst of products a warp does not leave: the page may then be any.
   __device__ __forceinline__ uint32_t wait_page(uint32_t page) const {
     const uint32_t at = page % Memory::kPages;
-    wait_phase_or_leave(&memory_.landed[at], page / Memory::kPages & 1, group_.exit);
+    wait_phase_or_exit(&memory_.landed[at], page / Memory::kPages & 1, group_.exit);
     return ptx::shared_address(memory_.page[at]);
   }
   __device__ __forceinline__ void free_page(uint32_t page) const {
     __syncwarp();
     if (group_.lane == 0) ptx::mbarrier_arrive(&memory_.free[page % Memory::kPages]);
   }
-  __device__ __forceinline__ void pass_over(uint32_t pages) const {
+  __device__ __forceinline__ void skip_units(uint32_t pages) const {
 #pragma unroll 1
     for (uint32_t p = first_page_; p < first_page_ + pages; ++p) {
       wait_phase(&memory_.landed[p % Memory::kPages], p / Memory::kPages & 1, group_.exit);
@@ -193,7 +193,7 @@ class Tile {
     uint64_t* barrier = &memory_.together[warpgroup_];
     __syncwarp();
     if (group_.lane == 0) ptx::mbarrier_arrive(barrier);
-    wait_phase_or_leave(barrier, together_parity_, group_.exit);
+    wait_phase_or_exit(barrier, together_parity_, group_.exit);
     together_parity_ ^= 1;
   }
 
@@ -227,7 +227,7 @@ class Tile {
   }
   // Tokens beyond the last have never been written, or are another sequence's.
   __device__ __forceinline__ void clear_values(uint32_t values, uint32_t tokens) {
-    constexpr uint32_t kThreads = kWarpsOfGroup * kWarpThreads, kRowPieces = kRowBytes / 16;
+    constexpr uint32_t kThreads = kWarpgroupWarps * kWarpThreads, kRowPieces = kRowBytes / 16;
     const uint32_t thread = warp_ * kWarpThreads + group_.lane;
 #pragma unroll
     for (uint32_t p = 0; p < Memory::kParts; ++p) {
@@ -323,7 +323,7 @@ class Tile {
       soften(scores, (block + 1) * kKvBlockTokens, shrink);
     }
     const uint32_t last_leaf = (first_block + blocks - 1) / kLeafBlocks;
-    leave_if_asked(group_.exit);
+    exit_if_requested(group_.exit);
     begin_leaf(leaves);
     end_leaf(stream, last_leaf, o, leaves);
     if (first_block == 0) finish(stream, last_leaf == 0, o, leaves);

@@ -54,14 +54,14 @@ void Consumers::begin_record(uint32_t index, Record& r) {
     warp.pages_left = pages_of(index, r);
     // Panels before that of its first page it does not need.
     if (r.mode == Mode::kStreamedPages && warp.pages_left > 0)
-      use_panels(warp, r.first_panel + first_in_turn(index, r) / (r.work.units * r.work.matrices));
+      use_panels(warp, r.first_panel + first_of_warp(index, r) / (r.work.units * r.work.matrices));
   } else {
     ++r.warps_arrived;
   }
 }
 
 // The first of a stream's pages that is the warp's, where they are taken in turn.
-uint32_t Consumers::first_in_turn(uint32_t index, const Record& r) const {
+uint32_t Consumers::first_of_warp(uint32_t index, const Record& r) const {
   const auto warps = static_cast<uint32_t>(warps_.size());
   return (index + warps - static_cast<uint32_t>(r.first_page % warps)) % warps;
 }
@@ -71,7 +71,7 @@ uint32_t Consumers::pages_of(uint32_t index, const Record& r) const {
   // How many of the n numbers from 0 on are `first` modulo the number of warps.
   const auto count = [&](uint32_t n, uint32_t first) { return n > first ? (n - first - 1) / warps + 1 : 0; };
   if (r.mode == Mode::kStreamedUnits) return count(r.work.units, index) * r.work.unit_pages();
-  return count(r.work.pages(), first_in_turn(index, r));
+  return count(r.work.pages(), first_of_warp(index, r));
 }
 
 // A whole page goes into registers as soon as it has landed, which frees its place in the ring.

@@ -247,7 +247,7 @@ struct ToyStream {
   // last, whose unit is still in hand then.
   template <class Role, class Stored, class Take>
   static __device__ void for_tiles(Role& role, uint32_t storers, Stored&& stored, Take&& take) {
-    for (uint32_t tile = role.turn; tile < kToyTilesInAll;) {
+    for (uint32_t tile = role.storer_rank; tile < kToyTilesInAll;) {
       const uint32_t unit = tile / kToyTiles;
       role.wait_partial_buffers(unit + 1);
       role.wait_units(unit, true, 1);
@@ -467,7 +467,7 @@ struct DeviceOp<testing::Recall> : GroupOp {
 template <>
 struct DeviceOp<testing::Hang> : GroupOp {
   static __device__ void run(const testing::Hang&, const Group& group) {
-    for (;;) leave_if_asked(group.exit);
+    for (;;) exit_if_requested(group.exit);
   }
 };
 

@@ -19,12 +19,12 @@ class Controller {
     begin_ = program.queue_begin[queue];
     length_ = program.queue_begin[queue + 1] - begin_;
     uint32_t last_pass = ~0u;
-    if (length_ == 0) give_leave();
+    if (length_ == 0) exit_block();
     for (uint32_t n = 0;; ++n) {
       const uint32_t ticket = take_ticket(n);
       const uint32_t pass = ticket / length_;
       RecordBuffer& buffer = free_buffer();
-      if (pass >= launch_.passes) break_off(buffer, pass);
+      if (pass >= launch_.passes) end_launch(buffer, pass);
       fetch(buffer, begin_ + ticket % length_, pass, pass != last_pass);
       last_pass = pass;
     }
@@ -61,7 +61,7 @@ class Controller {
   }
 
   // The last buffer of a launch holds no record: a role that comes to it leaves at the gate.
-  __device__ void break_off(RecordBuffer& buffer, uint32_t pass) {
+  __device__ void end_launch(RecordBuffer& buffer, uint32_t pass) {
     if (lane_ == 0) {
       buffer.pass = pass;
       buffer.begins_pass = 1;
@@ -144,12 +144,12 @@ class Controller {
   // What the controller does while it waits: carries the host's stop word over, follows others out, and gives
   // up when nothing has moved anywhere for too long.
   __device__ void watch() {
-    leave_if_asked(&s_.exit);
-    constexpr uint32_t kLooksBetween = 64;
-    if (++looks_ % kLooksBetween != 0) return;
+    exit_if_requested(&s_.exit);
+    constexpr uint32_t kPollsBetweenChecks = 64;
+    if (++polls_ % kPollsBetweenChecks != 0) return;
     if (ptx::load_relaxed(launch_.abort) != 0) {
       record_fault(current_buffer(), FaultKind::kNoProgress);
-      give_leave();
+      exit_block();
     }
     if (blockIdx.x == 0 && lane_ == 0) carry_stop_word();
     const uint64_t now = ptx::global_nanoseconds();
@@ -189,13 +189,13 @@ class Controller {
     f.pc = buffer.pc;
     f.opcode = buffer.record.opcode;
     f.role = Role::kController;
-    if (kind == FaultKind::kNoProgress) find_culprit(buffer, f);
+    if (kind == FaultKind::kNoProgress) find_blocked_role(buffer, f);
     launch_.faults[blockIdx.x] = f;
     __threadfence_system();
   }
 
   // Waits for a counter, or behind one of its own block's warps?
-  __device__ void find_culprit(const RecordBuffer& buffer, FaultRecord& f) const {
+  __device__ void find_blocked_role(const RecordBuffer& buffer, FaultRecord& f) const {
     const uint32_t at = ptx::shared_load_acquire(&s_.records_stored);
     if (reached(ptx::shared_load_acquire(&s_.records_waited), at + 1)) {
       f.role = Role::kConsumer;
@@ -229,12 +229,12 @@ class Controller {
       atomicExch(launch_.abort, 1);
       ptx::store_release_system(launch_.host_aborted, 1);
     }
-    give_leave();
+    exit_block();
   }
 
   // Every warp of the block leaves at its next wait.
-  __device__ void give_leave() {
-    ask_to_leave(&s_.exit);
+  __device__ void exit_block() {
+    request_exit(&s_.exit);
     ptx::exit_thread();
   }
 
@@ -244,7 +244,7 @@ class Controller {
   uint32_t begin_ = 0;
   uint32_t length_ = 0;
   uint32_t fetched_ = 0;
-  uint32_t looks_ = 0;
+  uint32_t polls_ = 0;
   uint32_t last_progress_ = 0;
   uint64_t last_move_ns_;
   [[no_unique_address]] Recorder recorder_;

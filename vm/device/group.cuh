@@ -29,27 +29,26 @@ inline constexpr uint32_t kScratchAlignment = 1024;
 struct ExitFlag {
   uint32_t set;
 };
-__device__ __forceinline__ bool asked_to_leave(const ExitFlag* flag) {
+__device__ __forceinline__ bool exit_requested(const ExitFlag* flag) {
   return *reinterpret_cast<const volatile uint32_t*>(&flag->set) != 0;
 }
-__device__ __forceinline__ void ask_to_leave(ExitFlag* flag) {
+__device__ __forceinline__ void request_exit(ExitFlag* flag) {
   *reinterpret_cast<volatile uint32_t*>(&flag->set) = 1;
 }
 // Leaves the kernel if the launch has been given up or is over. Only in loops that wait: a waiting warp holds
 // nothing that another warp needs to leave, too.
-__device__ __forceinline__ void leave_if_asked(const ExitFlag* flag) {
-  if (asked_to_leave(flag)) ptx::exit_thread();
+__device__ __forceinline__ void exit_if_requested(const ExitFlag* flag) {
+  if (exit_requested(flag)) ptx::exit_thread();
 }
 
 // Waits for a phase of an mbarrier.
 __device__ __forceinline__ void wait_phase(uint64_t* barrier, uint32_t parity, const ExitFlag* flag) {
-  while (!ptx::mbarrier_try_wait(barrier, parity)) leave_if_asked(flag);
+  while (!ptx::mbarrier_try_wait(barrier, parity)) exit_if_requested(flag);
 }
 
 // wait_phase() in the midst of a warpgroup's products, where a thread must not exit: returns also if the warp
-// is asked to leave. It goes on with whatever is in shared memory, and leaves when its products are complete.
-__device__ __forceinline__ void wait_phase_or_leave(uint64_t* barrier, uint32_t parity,
-                                                    const ExitFlag* flag) {
+// is asked to exit. It goes on with whatever is in shared memory, and leaves when its products are complete.
+__device__ __forceinline__ void wait_phase_or_exit(uint64_t* barrier, uint32_t parity, const ExitFlag* flag) {
   asm volatile(
       "{.reg .pred done;\n"
       ".reg .u32 leave;\n"

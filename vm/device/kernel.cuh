@@ -70,14 +70,14 @@ struct IsaList<StreamList<StreamTypes...>, Ops...> {
     buffer.stream = stream;
     // The pass's rows come with its gate: a record whose consumers have not been told of it does not start
     // early.
-    const bool gate_seen = buffer.begins_pass == 0 && before.tells_gate != 0;
+    const bool gate_seen = buffer.begins_pass == 0 && before.passes_gate_on != 0;
     buffer.starts_early = before_gate || (starts_early && gate_seen) ? 1 : 0;
-    buffer.tells_gate = 1;
+    buffer.passes_gate_on = 1;
     if (stream == kNoStream) return;
     with_stream(buffer, [&]<class Stream>(const typename Stream::Plan&) {
       auto& plan = *reinterpret_cast<typename Stream::Plan*>(buffer.plan);
       plan = Stream::template plan<Config>(launch, static_cast<ShapeOf<Stream>&>(shapes).shape);
-      buffer.tells_gate = gate_seen || Stream::has_panels(plan) ? 1 : 0;
+      buffer.passes_gate_on = gate_seen || Stream::has_panels(plan) ? 1 : 0;
     });
   }
   template <class Config>
@@ -142,13 +142,13 @@ __device__ __forceinline__ void give_record_back(Role& role) {
   if (role.lane == 0) ptx::mbarrier_arrive(&role.s.record_free[role.record % kRecordBuffers]);
 }
 
-__device__ __forceinline__ void wait_for_leave(const ExitFlag* exit) {
-  for (;;) leave_if_asked(exit);
+__device__ __forceinline__ void wait_for_exit(const ExitFlag* exit) {
+  for (;;) exit_if_requested(exit);
 }
 
 template <class Isa, class Config, template <class> class Recorder>
 __device__ __forceinline__ void run_loader(Shared<Config>& s, const Launch& launch, uint32_t lane) {
-  if (lane != 0) ptx::exit_thread();  // at once: leave_last() waits for it
+  if (lane != 0) ptx::exit_thread();  // at once: exit_last() waits for it
   Recorded<LoaderRole<Config>, Recorder> role{{.s = s, .launch = launch}};
   for (;; ++role.record) {
     const uint32_t n = role.record, at = n % kRecordBuffers;
@@ -303,7 +303,7 @@ __device__ __forceinline__ void run_consumer(Shared<Config>& s, const Launch& la
     role.warp = ptx::thread_index() / kWarpThreads - kFirstConsumerWarp;
     take_record(role);
     if (Config::uniform(role.buffer->ends_launch) != 0) {
-      wait_for_leave(&s.exit);
+      wait_for_exit(&s.exit);
     } else if (Config::uniform(role.buffer->stream) != kNoStream) {
       Isa::with_stream(*role.buffer, [&]<class Stream>(const typename Stream::Plan& plan) {
         Stream::consume(
@@ -371,11 +371,11 @@ __device__ __forceinline__ void follow_group(Role& role) {
 
 template <class Role>
 __device__ __forceinline__ void store_group(Role& role) {
-  if (role.turn == 0) {
+  if (role.storer_rank == 0) {
     follow_group(role);
     end_record(role);
   } else {
-    role.pass_over(1);
+    role.skip_units(1);
   }
 }
 
@@ -385,9 +385,9 @@ __device__ __forceinline__ void run_storer(Shared<Config>& s, const Launch& laun
   for (;; ++role.record) {
     role.lane = ptx::thread_index() % kWarpThreads;
     role.warp = ptx::thread_index() / kWarpThreads - kFirstStorerWarp;
-    role.turn = (role.warp - role.record) % kStorerWarps;
+    role.storer_rank = (role.warp - role.record) % kStorerWarps;
     take_record(role);
-    if (role.buffer->ends_launch != 0) wait_for_leave(&s.exit);
+    if (role.buffer->ends_launch != 0) wait_for_exit(&s.exit);
     if (role.buffer->stream != kNoStream) {
       Isa::with_stream(*role.buffer, [&]<class Stream>(const typename Stream::Plan& plan) {
         if constexpr (Stream::kConsumersStore) {
@@ -395,8 +395,8 @@ __device__ __forceinline__ void run_storer(Shared<Config>& s, const Launch& laun
           store_group(role);
         } else {
           const uint32_t storers = Stream::template storers<Config>(plan);
-          if (role.turn >= storers) {
-            role.pass_over(Stream::units(plan));
+          if (role.storer_rank >= storers) {
+            role.skip_units(Stream::units(plan));
           } else if (store_stream<Isa, Stream>(role, plan, storers)) {
             end_record(role);
           }
@@ -424,7 +424,7 @@ __device__ __forceinline__ void init_shared(Shared<Config>& s) {
       ptx::mbarrier_init(&s.page_free[i], Config::kPageReaders);
     }
     ptx::mbarrier_init(&s.consumer_barrier, kConsumerWarps);
-    for (uint64_t& barrier : s.warpgroup_barrier) ptx::mbarrier_init(&barrier, kWarpsOfGroup);
+    for (uint64_t& barrier : s.warpgroup_barrier) ptx::mbarrier_init(&barrier, kWarpgroupWarps);
     for (uint64_t& barrier : s.tokens_ready) ptx::mbarrier_init(&barrier, kStorerWarps);
     ptx::fence_mbarrier_init();
     s.pages_issued = s.panels_issued = s.records_waited = s.records_stored = 0;
@@ -459,7 +459,7 @@ __global__ void __launch_bounds__(kBlockThreads, 1) interpret(const __grid_const
       run_preparer<Isa, Config, Recorder>(s, launch, lane);
     } else {
       if constexpr (Recorder<Config>::kOn) Watcher<Config>(s, launch, lane).run();
-      leave_last(s, lane);
+      exit_last(s, lane);
     }
   }
 }

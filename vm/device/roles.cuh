@@ -40,7 +40,7 @@ __device__ __forceinline__ bool reached(uint32_t have, uint32_t need) {
   return static_cast<int32_t>(have - need) >= 0;
 }
 __device__ __forceinline__ void wait_count(const uint32_t* count, uint32_t need, const ExitFlag* exit) {
-  while (!reached(ptx::shared_load_acquire(count), need)) leave_if_asked(exit);
+  while (!reached(ptx::shared_load_acquire(count), need)) exit_if_requested(exit);
 }
 
 // Returns when each of the kCounts counts has reached `need`. For whole warps. A lane acquires one of the
@@ -49,7 +49,7 @@ template <uint32_t kCounts>
 __device__ __forceinline__ void wait_counts(const uint32_t (&counts)[kCounts], uint32_t lane, uint32_t need,
                                             const ExitFlag* exit) {
   const uint32_t* count = &counts[lane % kCounts];
-  while (!__all_sync(~0u, reached(ptx::shared_load_acquire(count), need))) leave_if_asked(exit);
+  while (!__all_sync(~0u, reached(ptx::shared_load_acquire(count), need))) exit_if_requested(exit);
   __syncwarp();
 }
 
@@ -80,7 +80,7 @@ struct LoaderRole {
   __device__ __forceinline__ void next(uint32_t bytes, Recorder& recorder, Copy&& copy) {
     const uint32_t p = next_page, at = p % Config::kRingPages;
     const uint32_t in_flight =
-        min(inputs_are_there() ? kPagesInFlight : kPagesInFlightOfWaiting, Config::kRingPages);
+        min(inputs_ready_seen() ? kPagesInFlight : kPagesInFlightBeforeInputs, Config::kRingPages);
     if (p >= in_flight) wait(s.page_landed, p - in_flight);
     if (p >= Config::kRingPages) {
       if constexpr (Recorder::kOn) {
@@ -99,7 +99,7 @@ struct LoaderRole {
 
  private:
   // Of the record whose pages these are.
-  __device__ __forceinline__ bool inputs_are_there() const {
+  __device__ __forceinline__ bool inputs_ready_seen() const {
     return reached(*const_cast<const volatile uint32_t*>(&s.records_waited), record + 1);
   }
   static __device__ __forceinline__ bool done(uint64_t* barriers, uint32_t page) {
@@ -170,8 +170,8 @@ struct PreparerRole {
     return ptx::load_relaxed(&launch.program.control->last_pass) < buffer->pass;
   }
   __device__ __forceinline__ void leave() const {
-    ask_to_leave(&s.exit);
-    leave_if_asked(&s.exit);
+    request_exit(&s.exit);
+    exit_if_requested(&s.exit);
   }
   __device__ __forceinline__ uint32_t first_counter() const {
     if (buffer->begins_pass != 0) return launch.program.gate_counter;
@@ -209,7 +209,7 @@ __device__ __forceinline__ void PreparerRole<Config>::pass_gate() {
       // An SM that took its record from a global queue may be passes ahead of the launch's last: it may leave
       // once what it took before is done.
       if (ends && ptx::shared_load_acquire(&s.records_stored) == record) leave();
-      leave_if_asked(&s.exit);
+      exit_if_requested(&s.exit);
     }
   }
   if constexpr (Config::kSharedRows == 0) {
@@ -220,7 +220,7 @@ __device__ __forceinline__ void PreparerRole<Config>::pass_gate() {
                 "16 bytes a lane");
   const auto* from = reinterpret_cast<const uint4*>(program.rows);
   const uint4 row = ptx::load_relaxed(from + lane);
-  // One trip for both. The gate is open: all records have signalled, so a storer that is asked to leave now
+  // One trip for both. The gate is open: all records have signalled, so a storer that is asked to exit now
   // has at most a count in hand that no role reads any more, or the host's, which does not rely on it.
   if (buffer->pass > 0 && ends_before_this_pass()) leave();
   reinterpret_cast<uint4*>(s.rows)[lane] = row;
@@ -238,16 +238,16 @@ __device__ __forceinline__ void PreparerRole<Config>::wait_inputs(Recorder& reco
     // Lanes without a wait of their own repeat the last: the warp stays together.
     const ResolvedTarget wait = target_of(min(first + lane, count - 1));
     const uint32_t* counter = counter_of(launch.program, wait.counter);
-    const auto there = [&] { return reached(ptx::load_acquire(counter), wait.target); };
+    const auto is_reached = [&] { return reached(ptx::load_acquire(counter), wait.target); };
     if constexpr (Recorder::kOn) {
       uint32_t missing = 0;
-      while (const uint32_t now = __ballot_sync(~0u, !there())) {
+      while (const uint32_t now = __ballot_sync(~0u, !is_reached())) {
         missing = now;
-        leave_if_asked(&s.exit);
+        exit_if_requested(&s.exit);
       }
       if (missing != 0) late_counter = __shfl_sync(~0u, wait.counter, __ffs(static_cast<int>(missing)) - 1);
     } else {
-      while (!__all_sync(~0u, there())) leave_if_asked(&s.exit);
+      while (!__all_sync(~0u, is_reached())) exit_if_requested(&s.exit);
     }
     __syncwarp();  // each lane's acquire is the whole warp's
   }
@@ -284,7 +284,7 @@ struct ConsumerRole {
 
   // All threads of the warp's warpgroup; orders their accesses to shared memory.
   __device__ __forceinline__ void sync_warpgroup() {
-    uint64_t* barrier = &s.warpgroup_barrier[warp / kWarpsOfGroup];
+    uint64_t* barrier = &s.warpgroup_barrier[warp / kWarpgroupWarps];
     __syncwarp();
     if (lane == 0) ptx::mbarrier_arrive(barrier);
     wait_phase(barrier, warpgroup_parity, &s.exit);
@@ -299,7 +299,7 @@ struct ConsumerRole {
   }
   // The same, for a warp that waits for every page, one after the other, in the midst of its products.
   __device__ __forceinline__ void wait_next_page(uint32_t page) {
-    wait_phase_or_leave(&s.page_landed[page % Config::kRingPages], page / Config::kRingPages & 1, &s.exit);
+    wait_phase_or_exit(&s.page_landed[page % Config::kRingPages], page / Config::kRingPages & 1, &s.exit);
   }
   __device__ __forceinline__ void free_page(uint32_t page) {
     ptx::fence_proxy_async_shared();  // a bulk copy will write what this thread has read
@@ -315,8 +315,8 @@ struct ConsumerRole {
   }
   // The same, for a warp that waits for every panel, one after the other, in the midst of its products.
   __device__ __forceinline__ void wait_next_panel(uint32_t panel) {
-    wait_phase_or_leave(&s.panel_landed[panel % Config::kActivationRowBuffers],
-                        panel / Config::kActivationRowBuffers & 1, &s.exit);
+    wait_phase_or_exit(&s.panel_landed[panel % Config::kActivationRowBuffers],
+                       panel / Config::kActivationRowBuffers & 1, &s.exit);
   }
   __device__ __forceinline__ uint64_t* inputs_ready() const {
     return &s.inputs_ready[record % kRecordBuffers];
@@ -383,7 +383,7 @@ struct StorerRole {
   uint32_t lane = 0;
   // Its number among the record's storers. The first one changes from record to record, so that a storer that
   // stores a record alone is not still busy with the record before.
-  uint32_t turn = 0;
+  uint32_t storer_rank = 0;
   const RecordBuffer* buffer = nullptr;
   uint32_t record = 0;
   uint32_t next_unit = 0;
@@ -393,7 +393,7 @@ struct StorerRole {
     wait_phase(&s.inputs_ready[record % kRecordBuffers], record / kRecordBuffers & 1, &s.exit);
   }
   // The instruction's `units` units are for others. The pass's rows are there for the records that follow.
-  __device__ __forceinline__ void pass_over(uint32_t units) {
+  __device__ __forceinline__ void skip_units(uint32_t units) {
     if (buffer->begins_pass != 0) wait_inputs();
     own_units_stored(units);
     next_unit += units;
@@ -406,14 +406,18 @@ struct StorerRole {
   // the others.
   __device__ __forceinline__ void wait_units(uint32_t unit, bool exists, uint32_t arrivals) {
     const uint32_t* count = &s.unit_arrivals[(next_unit + unit) % kPartialBuffers];
-    while (!__all_sync(~0u, !exists || ptx::shared_load_acquire(count) == arrivals)) leave_if_asked(&s.exit);
+    while (!__all_sync(~0u, !exists || ptx::shared_load_acquire(count) == arrivals))
+      exit_if_requested(&s.exit);
   }
   // This warp is done with one of the `tiles` tiles of its lanes' units (of lanes that stand together, one
-  // says so), and with all of its own in units before `next`: after its last tile, all of the instruction's.
-  __device__ __forceinline__ void tile_stored(uint32_t unit, bool says, uint32_t tiles, uint32_t next) {
+  // counts it), and with all of its own in units before `next`: after its last tile, all of the
+  // instruction's.
+  __device__ __forceinline__ void tile_stored(uint32_t unit, bool counts_tile, uint32_t tiles,
+                                              uint32_t next) {
     __syncwarp();
     const uint32_t at = (next_unit + unit) % kPartialBuffers;
-    if (says && (tiles == 1 || ptx::shared_fetch_add_acquire_release(&s.tiles_stored[at], 1) == tiles - 1)) {
+    if (counts_tile &&
+        (tiles == 1 || ptx::shared_fetch_add_acquire_release(&s.tiles_stored[at], 1) == tiles - 1)) {
       if (tiles != 1) s.tiles_stored[at] = 0;
       s.unit_arrivals[at] = 0;
     }
@@ -449,7 +453,7 @@ __device__ __forceinline__ void await_copies(uint64_t (&landed)[kPlaces], uint32
 // under way has landed: none may reach a block that is gone. No other code waits for the loader's and the
 // preparer's copies at the end; an instruction with copies of its own waits for them, whatever happens.
 template <class Config>
-__device__ __forceinline__ void leave_last(Shared<Config>& s, uint32_t lane) {
+__device__ __forceinline__ void exit_last(Shared<Config>& s, uint32_t lane) {
   if (lane != 0) ptx::exit_thread();
   ptx::wait_for_others_to_exit();
   await_copies(s.page_landed, ptx::shared_load_acquire(&s.pages_issued));

@@ -20,7 +20,7 @@ namespace serval::device {
 inline constexpr uint32_t kControllerWarp = 0;
 inline constexpr uint32_t kLoaderWarp = 1;
 inline constexpr uint32_t kPreparerWarp = 2;
-inline constexpr uint32_t kWarpsOfGroup = 4;  // that setmaxnreg acts on together
+inline constexpr uint32_t kWarpgroupWarps = 4;  // that setmaxnreg acts on together
 inline constexpr uint32_t kFirstStorerWarp = 4;
 inline constexpr uint32_t kStorerWarps = 4;
 inline constexpr uint32_t kFirstConsumerWarp = 8;
@@ -78,7 +78,7 @@ struct GemmConfig {
 };
 // Pages issued and not landed. While the SM waits for counters, every one lengthens the queue that its polls
 // and its activations wait in; once the record's inputs are there, the memory system may be kept full.
-inline constexpr uint32_t kPagesInFlightOfWaiting = 3;
+inline constexpr uint32_t kPagesInFlightBeforeInputs = 3;
 inline constexpr uint32_t kPagesInFlight = 6;
 
 inline constexpr uint32_t kRecordBuffers = 8;
@@ -109,9 +109,9 @@ struct alignas(16) RecordBuffer {
   uint32_t starts_early;  // 1: a group instruction that waits for its inputs itself
   uint32_t pc;
   uint32_t pass;
-  uint32_t begins_pass;  // 1: the first of its pass on this SM
-  uint32_t ends_launch;  // 1: no record; the gate of its pass is the end
-  uint32_t tells_gate;   // 1: consumers that are done with it know that the gate of its pass is open
+  uint32_t begins_pass;     // 1: the first of its pass on this SM
+  uint32_t ends_launch;     // 1: no record; the gate of its pass is the end
+  uint32_t passes_gate_on;  // 1: consumers that are done with it know that the gate of its pass is open
 };
 
 template <class ConfigOf>
@@ -135,7 +135,7 @@ struct Shared {
   uint64_t page_landed[Config::kRingPages];
   uint64_t page_free[Config::kRingPages];
   uint64_t consumer_barrier;
-  uint64_t warpgroup_barrier[kConsumerWarps / kWarpsOfGroup];
+  uint64_t warpgroup_barrier[kConsumerWarps / kWarpgroupWarps];
   uint64_t tokens_ready[2];  // what storers look up for a GEMM's consumers is there, by count of tiles
   uint32_t storers_done[kRecordBuffers];  // of a record's storers, if it has several
   // Monotonic within a launch, so that no lap is mistaken for another; except the last two, which

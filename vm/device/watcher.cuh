@@ -87,7 +87,7 @@ class Watcher {
   template <class Done>
   __device__ bool await(Done&& done) const {
     while (!done()) {
-      if (asked_to_leave(&s_.exit)) return false;
+      if (exit_requested(&s_.exit)) return false;
     }
     return true;
   }
@@ -101,10 +101,10 @@ class Watcher {
   }
   // The launch is over when the others leave; they may still be about to say that a record is.
   __device__ bool launch_is_over(uint32_t record) const {
-    constexpr uint32_t kLastWords_ns = 2'000;
-    if (!__any_sync(~0u, asked_to_leave(&s_.exit))) return false;
+    constexpr uint32_t kFinalEvents_ns = 2'000;
+    if (!__any_sync(~0u, exit_requested(&s_.exit))) return false;
     const uint64_t begin = ptx::global_nanoseconds();
-    while (__any_sync(~0u, ptx::global_nanoseconds() - begin < kLastWords_ns)) {
+    while (__any_sync(~0u, ptx::global_nanoseconds() - begin < kFinalEvents_ns)) {
       if (is_over(record)) return false;
     }
     if (blockIdx.x == 0) read_clocks(launch_.recording.clock->end);
