@@ -17,7 +17,8 @@ void expect_every_place_once() {
     for (uint32_t c = 0; c < Tile::kCols; ++c) {
       places.insert(Tile::offset(r, c));
       EXPECT_EQ(Tile::offset(r, c) / Tile::kCols, r) << "an element leaves its row";
-      EXPECT_EQ(Tile::offset(r, c) % Tile::kUnitElements, c % Tile::kUnitElements) << "a unit is torn";
+      EXPECT_EQ(Tile::offset(r, c) % Tile::kSegmentElements, c % Tile::kSegmentElements)
+          << "a segment is torn";
     }
   }
   EXPECT_EQ(places.size(), static_cast<size_t>(Tile::kRows) * Tile::kCols);
@@ -35,16 +36,16 @@ constexpr uint32_t kBankBytes = 128;  // all 32 banks
 
 // The 16-byte units of shared memory that lanes access at the same time, as the banks they are in.
 template <class Tile>
-uint32_t bank_unit(uint32_t row, uint32_t col) {
-  return Tile::offset(row, col) * sizeof(typename Tile::ElementType) % kBankBytes / Tile::kUnitBytes;
+uint32_t bank_segment(uint32_t row, uint32_t col) {
+  return Tile::offset(row, col) * sizeof(typename Tile::ElementType) % kBankBytes / Tile::kSegmentBytes;
 }
 
 template <class Tile>
 void expect_eight_rows_in_different_banks() {
   for (uint32_t row = 0; row < Tile::kRows; row += 8) {
-    for (uint32_t col = 0; col < Tile::kCols; col += Tile::kUnitElements) {
+    for (uint32_t col = 0; col < Tile::kCols; col += Tile::kSegmentElements) {
       std::set<uint32_t> banks;
-      for (uint32_t r = 0; r < 8; ++r) banks.insert(bank_unit<Tile>(row + r, col));
+      for (uint32_t r = 0; r < 8; ++r) banks.insert(bank_segment<Tile>(row + r, col));
       EXPECT_EQ(banks.size(), 8U);
     }
   }
@@ -61,7 +62,7 @@ TEST(TilesSwizzle, TwoRowsOfTermsAreInDifferentBanks) {
     for (uint32_t col = 0; col < Tile::kCols; col += tiles::kTermColumns) {
       std::set<uint32_t> banks;
       for (uint32_t lane = 0; lane < 8; ++lane)
-        banks.insert(bank_unit<Tile>(row + lane / 4, col + lane % 4 * Tile::kUnitElements));
+        banks.insert(bank_segment<Tile>(row + lane / 4, col + lane % 4 * Tile::kSegmentElements));
       EXPECT_EQ(banks.size(), 8U);
     }
   }
@@ -73,7 +74,7 @@ TEST(TilesSwizzle, HalfAWarpStoresPairsOfAnAccumulatorInDifferentBanks) {
     for (uint32_t col = 0; col < Tile::kCols; col += 8) {
       std::set<uint32_t> banks;
       for (uint32_t lane = 0; lane < 16; ++lane)
-        banks.insert(bank_unit<Tile>(row + lane / 4, col + 2 * (lane % 4)));
+        banks.insert(bank_segment<Tile>(row + lane / 4, col + 2 * (lane % 4)));
       EXPECT_EQ(banks.size(), 8U);
     }
   }

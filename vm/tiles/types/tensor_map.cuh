@@ -8,7 +8,7 @@ namespace serval::tiles {
 // Shared tiles that lie as the copy engine lays them: rows of one swizzle's width, or plain ones.
 template <class T>
 concept TensorTile = AnySharedTile<T> &&
-                         ((std::same_as<typename T::Swizzle, OperandSwizzle> && T::kRowUnits == 8) ||
+                         ((std::same_as<typename T::Swizzle, OperandSwizzle> && T::kRowSegments == 8) ||
                           std::same_as<typename T::Swizzle, NoSwizzle>)&&T::kRows
                          <= 256 &&
                      T::kCols <= 256;

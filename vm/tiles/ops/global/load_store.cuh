@@ -53,28 +53,28 @@ template <Coherence kCoherence, RowOperand Dst>
 __device__ __forceinline__ void load_terms(Dst& dst, uint32_t eight, const typename Dst::ElementType* row,
                                            uint32_t lane = lane_id()) {
   static_assert(Dst::kCols % kTermColumns == 0, "a lane reads 16 bytes of every 32 columns");
-  const auto* units = reinterpret_cast<const uint4*>(row) + lane % kPairLanes;
+  const auto* segments = reinterpret_cast<const uint4*>(row) + lane % kPairLanes;
 #pragma unroll
   for (uint32_t c = 0; c < Dst::kCols / kTermColumns; ++c)
-    put_terms(dst, eight, c, read_global<kCoherence>(units + c * kPairLanes));
+    put_terms(dst, eight, c, read_global<kCoherence>(segments + c * kPairLanes));
 }
 
-// Calls fn(row, col) for each unit of 16 bytes that this lane moves of a shared tile.
+// Calls fn(row, col) for each segment of 16 bytes that this lane moves of a shared tile.
 template <AnySharedTile Tile, class Fn>
-__device__ __forceinline__ void for_units(uint32_t lane, Fn&& fn) {
-  constexpr uint32_t kUnits = Tile::kRows * Tile::kRowUnits;
+__device__ __forceinline__ void for_segments(uint32_t lane, Fn&& fn) {
+  constexpr uint32_t kSegments = Tile::kRows * Tile::kRowSegments;
 #pragma unroll
-  for (uint32_t first = 0; first < kUnits; first += kWarpThreads) {
-    const uint32_t unit = first + lane;
-    if (kUnits % kWarpThreads == 0 || unit < kUnits)
-      fn(unit / Tile::kRowUnits, unit % Tile::kRowUnits * Tile::kUnitElements);
+  for (uint32_t first = 0; first < kSegments; first += kWarpThreads) {
+    const uint32_t segment = first + lane;
+    if (kSegments % kWarpThreads == 0 || segment < kSegments)
+      fn(segment / Tile::kRowSegments, segment % Tile::kRowSegments * Tile::kSegmentElements);
   }
 }
 template <AnySharedTile Dst, Coherence kCoherence>
 __device__ __forceinline__ void load(Dst& dst,
                                      const GlobalTile<const typename Dst::ElementType, kCoherence>& src,
                                      uint32_t lane = lane_id()) {
-  for_units<Dst>(lane, [&](uint32_t row, uint32_t col) {
+  for_segments<Dst>(lane, [&](uint32_t row, uint32_t col) {
     const auto* from = reinterpret_cast<const uint4*>(src.at(row, col));
     *reinterpret_cast<uint4*>(dst.at(row, col)) = read_global<kCoherence>(from);
   });
@@ -82,7 +82,7 @@ __device__ __forceinline__ void load(Dst& dst,
 template <AnySharedTile Src>
 __device__ __forceinline__ void store(const GlobalTile<typename Src::ElementType>& dst, const Src& src,
                                       uint32_t lane = lane_id()) {
-  for_units<Src>(lane, [&](uint32_t row, uint32_t col) {
+  for_segments<Src>(lane, [&](uint32_t row, uint32_t col) {
     *reinterpret_cast<uint4*>(dst.at(row, col)) = *reinterpret_cast<const uint4*>(src.at(row, col));
   });
 }

@@ -11,12 +11,12 @@ inline constexpr int kTermColumns = 32;
 
 // The lane's 16 bytes of columns 32 `c` to 32 `c` + 31 of its row among the rows from 8 `eight` on.
 template <RowOperand Dst>
-__device__ __forceinline__ void put_terms(Dst& dst, uint32_t eight, uint32_t c, const uint4& unit) {
+__device__ __forceinline__ void put_terms(Dst& dst, uint32_t eight, uint32_t c, const uint4& segment) {
   constexpr uint32_t kPairs = kTermColumns / kQuadrant;
-  dst.quadrant[eight][c * kPairs] = unit.x;
-  dst.quadrant[eight][c * kPairs + 1] = unit.y;
-  dst.quadrant[eight][c * kPairs + 2] = unit.z;
-  dst.quadrant[eight][c * kPairs + 3] = unit.w;
+  dst.quadrant[eight][c * kPairs] = segment.x;
+  dst.quadrant[eight][c * kPairs + 1] = segment.y;
+  dst.quadrant[eight][c * kPairs + 2] = segment.z;
+  dst.quadrant[eight][c * kPairs + 3] = segment.w;
 }
 
 }  // namespace serval::tiles

@@ -11,7 +11,7 @@ namespace serval::tiles {
 // the addresses of the rows of the i-th; those along the rows come one after the other if kRowsFirst, and so
 // do their registers.
 template <int kRowStepOf, bool kRowsFirst>
-struct Fours {
+struct QuadrantQuad {
   static constexpr uint32_t kRowStep = kRowStepOf, kColStep = 4 / kRowStep;
   static constexpr __host__ __device__ uint32_t row(uint32_t i) {
     return kRowsFirst ? i % kRowStep : i / kColStep;
@@ -21,12 +21,12 @@ struct Fours {
   }
 };
 template <class Tile>
-inline constexpr int kFoursRows = Tile::kQuadrantRows % 2 == 0 ? 2 : 1;
+inline constexpr int kQuadRows = Tile::kQuadrantRows % 2 == 0 ? 2 : 1;
 
 // Calls fn(r, c, address) for each four quadrants of a tile: (r, c) is the first of them, and the address is
 // that of the row that this lane gives the address of.
 template <class Tile, class Four, class Shared, class Fn>
-__device__ __forceinline__ void for_fours(const Shared& shared, uint32_t first_col, uint32_t lane, Fn&& fn) {
+__device__ __forceinline__ void for_quads(const Shared& shared, uint32_t first_col, uint32_t lane, Fn&& fn) {
   static_assert(Tile::kQuadrantCols % Four::kColStep == 0, "quadrants come by fours");
   constexpr uint32_t kBytes = sizeof(typename Shared::ElementType);
   const uint32_t i = lane / kQuadrant % 4;
@@ -41,8 +41,8 @@ __device__ __forceinline__ void for_fours(const Shared& shared, uint32_t first_c
 }
 
 template <class Four, class Dst, class Src>
-__device__ __forceinline__ void load_fours(Dst& dst, const Src& src, uint32_t first_col, uint32_t lane) {
-  for_fours<Dst, Four>(src, first_col, lane, [&](uint32_t r, uint32_t c, uint32_t address) {
+__device__ __forceinline__ void load_quads(Dst& dst, const Src& src, uint32_t first_col, uint32_t lane) {
+  for_quads<Dst, Four>(src, first_col, lane, [&](uint32_t r, uint32_t c, uint32_t address) {
     uint32_t four[4];
     ptx::load_matrices<Dst::kLayout == Layout::kCol>(four, address);
 #pragma unroll
@@ -54,18 +54,18 @@ __device__ __forceinline__ void load_fours(Dst& dst, const Src& src, uint32_t fi
 // mma's registers.
 template <OperandTile Dst, SharedTileFor<Dst> Src>
 __device__ __forceinline__ void load_left(Dst& dst, const Src& src, uint32_t lane = lane_id()) {
-  load_fours<Fours<kFoursRows<Dst>, Dst::kLayout == Layout::kRow>>(dst, src, 0, lane);
+  load_quads<QuadrantQuad<kQuadRows<Dst>, Dst::kLayout == Layout::kRow>>(dst, src, 0, lane);
 }
 // The same as the right operand: two quadrants side by side along the terms of the product belong together.
 template <OperandTile Dst, SharedTileFor<Dst> Src>
 __device__ __forceinline__ void load_right(Dst& dst, const Src& src, uint32_t lane = lane_id()) {
-  load_fours<Fours<kFoursRows<Dst>, Dst::kLayout == Layout::kCol>>(dst, src, 0, lane);
+  load_quads<QuadrantQuad<kQuadRows<Dst>, Dst::kLayout == Layout::kCol>>(dst, src, 0, lane);
 }
 // dst = the columns of src from `first` on, which is a multiple of 16.
 template <OperandTile Dst, SharedTileAround<Dst> Src>
 __device__ __forceinline__ void load_right_columns(Dst& dst, const Src& src, uint32_t first,
                                                    uint32_t lane = lane_id()) {
-  load_fours<Fours<kFoursRows<Dst>, Dst::kLayout == Layout::kCol>>(dst, src, first, lane);
+  load_quads<QuadrantQuad<kQuadRows<Dst>, Dst::kLayout == Layout::kCol>>(dst, src, first, lane);
 }
 
 // dst = src with its columns permuted, as load_terms() from global memory does.
@@ -74,7 +74,7 @@ requires std::same_as<typename Src::Swizzle, TermSwizzle> __device__ __forceinli
     Dst& dst, const Src& src, uint32_t lane = lane_id()) {
   constexpr uint32_t kBytes = sizeof(typename Src::ElementType);
   const uint32_t first =
-      ptx::shared_address(src.at(lane / kPairLanes % kQuadrant, lane % kPairLanes * Src::kUnitElements));
+      ptx::shared_address(src.at(lane / kPairLanes % kQuadrant, lane % kPairLanes * Src::kSegmentElements));
 #pragma unroll
   for (uint32_t r = 0; r < Dst::kQuadrantRows; ++r) {
 #pragma unroll
@@ -87,8 +87,8 @@ requires std::same_as<typename Src::Swizzle, TermSwizzle> __device__ __forceinli
 // dst = src
 template <OperandTile Src, SharedTileFor<Src> Dst>
 __device__ __forceinline__ void store(Dst& dst, const Src& src, uint32_t lane = lane_id()) {
-  using Four = Fours<kFoursRows<Src>, Src::kLayout == Layout::kRow>;
-  for_fours<Src, Four>(dst, 0, lane, [&](uint32_t r, uint32_t c, uint32_t address) {
+  using Four = QuadrantQuad<kQuadRows<Src>, Src::kLayout == Layout::kRow>;
+  for_quads<Src, Four>(dst, 0, lane, [&](uint32_t r, uint32_t c, uint32_t address) {
     uint32_t four[4];
 #pragma unroll
     for (uint32_t i = 0; i < 4; ++i) four[i] = src.quadrant[r + Four::row(i)][c + Four::col(i)];
