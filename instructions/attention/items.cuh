@@ -19,7 +19,7 @@ struct Item {
   uint32_t slot;
   uint32_t tokens;  // of the sequence that the row sees which sees most
   uint32_t leaf;
-  uint32_t round;  // leaves of the slot that this split has done before
+  uint32_t done_leaves;  // leaves of the slot that this split has done before
 
   __device__ __forceinline__ bool none() const { return rows == 0; }
   __device__ __forceinline__ uint32_t begin() const { return leaf * kLeafTokens; }
@@ -54,7 +54,7 @@ class Items {
   }
   __device__ __forceinline__ Item after(Item item) {
     item.leaf += splits_;
-    ++item.round;
+    ++item.done_leaves;
     return item.begin() < item.tokens ? item : next_slot();
   }
 

@@ -1,5 +1,5 @@
-// Keys and values on their way from the cache: each warp brings one strip of a leaf, in parts of 64 channels.
-// While the warps compute, what comes next is on its way, be it of the same leaf or of the next.
+// Keys and values on their way from the cache: each warp brings one strip of a leaf, in KV tiles of 64
+// channels. While the warps compute, what comes next is on its way, be it of the same leaf or of the next.
 #pragma once
 
 #include "instructions/attention/strip.cuh"
@@ -91,12 +91,13 @@ class RegisterKeys {
     const uint32_t lane = source.group.lane;
     const uint32_t row_of_lane = lane / tiles::kPairLanes;
     const auto* first =
-        source.keys() + source.template offset<kPartChannels>(step) + row_of_lane * kPartChannels;
+        source.keys() + source.template offset<kKvTileChannels>(step) + row_of_lane * kKvTileChannels;
 #pragma unroll
-    for (uint32_t e = 0; e < kStripTokens / kEight; ++e) {
-      const uint32_t row = e * kEight + row_of_lane;
+    for (uint32_t e = 0; e < kStripTokens / kFragmentQueries; ++e) {
+      const uint32_t row = e * kFragmentQueries + row_of_lane;
       if (row < begin || row >= end) continue;
-      tiles::load_terms<tiles::Coherence::kGpu>(tile_, e, first + e * kEight * kPartChannels, lane);
+      tiles::load_terms<tiles::Coherence::kGpu>(tile_, e, first + e * kFragmentQueries * kKvTileChannels,
+                                                lane);
     }
   }
   __device__ __forceinline__ const Keys& tile() const {
@@ -107,59 +108,60 @@ class RegisterKeys {
   Keys tile_ = {};
 };
 
-// Parts in shared memory: the values of the warp's strip, or its keys and then its values. There are places
-// for one or two parts of each strip: a part is loaded in the place of the part that many before it, once
-// that has been used.
-template <uint32_t kHeadDim, bool kWithKeysOf, uint32_t kPlacesOf>
-class Parts {
+// KV tiles in shared memory: the values of the warp's strip, or its keys and then its values. There are
+// buffers for one or two KV tiles of each strip: a tile is loaded into the buffer of the tile that many
+// before it, once that has been used.
+template <uint32_t kHeadDim, bool kWithKeysOf, uint32_t kKvBuffersOf>
+class KvTiles {
  public:
   static constexpr bool kWithKeys = kWithKeysOf;
-  static constexpr uint32_t kPlaces = kPlacesOf;
-  static constexpr uint32_t kHalves = kHeadDim / kPartChannels;
-  static constexpr uint32_t kCount = (kWithKeys ? 2 : 1) * kHalves;  // of a step
-  static constexpr uint32_t kFirstValues = kCount - kHalves;         // parts before it are keys
-  using Places = Place[kPlaces][kStrips];
+  static constexpr uint32_t kKvBuffers = kKvBuffersOf;
+  static constexpr uint32_t kHeadTiles = kHeadDim / kKvTileChannels;
+  static constexpr uint32_t kCount = (kWithKeys ? 2 : 1) * kHeadTiles;  // of a step
+  static constexpr uint32_t kFirstValues = kCount - kHeadTiles;         // tiles before it are keys
+  using KvBuffers = KvBuffer[kKvBuffers][kStrips];
 
-  __device__ __forceinline__ Parts(const Source& source, Places& places) : source_(source), places_(places) {}
+  __device__ __forceinline__ KvTiles(const Source& source, KvBuffers& buffers)
+      : source_(source), buffers_(buffers) {}
 
-  // Of a part of the step in hand.
-  __device__ __forceinline__ Place& place(uint32_t part, uint32_t strip) const {
-    return places_[(turn_ + part) % kPlaces][strip];
+  // Of a KV tile of the step in hand.
+  __device__ __forceinline__ KvBuffer& buffer(uint32_t kv_tile, uint32_t strip) const {
+    return buffers_[(first_buffer_ + kv_tile) % kKvBuffers][strip];
   }
-  __device__ __forceinline__ void next_step() { turn_ = (turn_ + kCount) % kPlaces; }
+  __device__ __forceinline__ void next_step() { first_buffer_ = (first_buffer_ + kCount) % kKvBuffers; }
 
-  // The first parts of the first step, but for what this pass adds to them …
+  // The first tiles of the first step, but for what this pass adds to them …
   __device__ __forceinline__ void load_known(const Step& step, uint32_t known) const {
 #pragma unroll 1
-    for (uint32_t part = 0; part < kFirstParts; ++part) load(step, part, part, known);
+    for (uint32_t kv_tile = 0; kv_tile < kFirstTiles; ++kv_tile) load(step, kv_tile, kv_tile, known);
   }
-  // … and that, and the parts after them.
+  // … and that, and the tiles after them.
   __device__ __forceinline__ void load_new(const Step& step, const Step& next, uint32_t known) const {
     const uint32_t begin = source_.rows_before(step.item, known), end = source_.rows(step.item);
     if (begin < end) {
-      tiles::wait_async<0>();  // the rows' places hold zeros now
+      tiles::wait_async<0>();  // the rows' buffers hold zeros now
 #pragma unroll 1
-      for (uint32_t part = 0; part < kFirstParts; ++part)
-        tiles::load_rows_async(place(part, source_.warp).part, from(step, part), begin, end,
+      for (uint32_t kv_tile = 0; kv_tile < kFirstTiles; ++kv_tile)
+        tiles::load_rows_async(buffer(kv_tile, source_.warp).tile, from(step, kv_tile), begin, end,
                                source_.group.lane);
     }
     tiles::commit_async();
-    if (kFirstParts < kPlaces) {
+    if (kFirstTiles < kKvBuffers) {
       load(next, 0, kCount, next.item.tokens);
     } else {
-      tiles::commit_async();  // wait() counts one group a part
+      tiles::commit_async();  // wait() counts one group a tile
     }
   }
-  // When `part` of `step` has been used, of which `next` and `following` are the steps after it.
+  // When `kv_tile` of `step` has been used, of which `next` and `following` are the steps after it.
   __device__ __forceinline__ void load_ahead(const Step& step, const Step& next, const Step& following,
-                                             uint32_t part) const {
-    const uint32_t ahead = part + kPlaces;
+                                             uint32_t kv_tile) const {
+    const uint32_t ahead = kv_tile + kKvBuffers;
     const Step of = ahead < kCount ? step : ahead < 2 * kCount ? next : following;
     load(of, ahead % kCount, ahead, of.item.tokens);
   }
-  // Returns when the next part has landed; the one after it is on its way, if it has a place.
+  // Returns when the next tile has landed; the one after it is on its way, if it has a buffer.
   __device__ __forceinline__ void wait() const {
-    tiles::wait_async<kPlaces - 1>();
+    tiles::wait_async<kKvBuffers - 1>();
   }
   // Returns when nothing is on its way.
   __device__ __forceinline__ void wait_all() const {
@@ -167,27 +169,28 @@ class Parts {
   }
 
  private:
-  static constexpr uint32_t kFirstParts = kCount < kPlaces ? kCount : kPlaces;
+  static constexpr uint32_t kFirstTiles = kCount < kKvBuffers ? kCount : kKvBuffers;
 
   __device__ __forceinline__ tiles::GlobalTile<const tiles::Bf16> from(const Step& step,
-                                                                       uint32_t part) const {
-    const auto* cache = kWithKeys && part < kHalves ? source_.keys() : source_.values();
-    return {cache + source_.template offset<kHeadDim>(step) + part % kHalves * kPartChannels, kHeadDim};
+                                                                       uint32_t kv_tile) const {
+    const auto* cache = kWithKeys && kv_tile < kHeadTiles ? source_.keys() : source_.values();
+    return {cache + source_.template offset<kHeadDim>(step) + kv_tile % kHeadTiles * kKvTileChannels,
+            kHeadDim};
   }
-  // Tokens of the strip before `end`, and zeros after them. Parts are counted from the step in hand on to
-  // find the place.
-  __device__ __forceinline__ void load(const Step& step, uint32_t part, uint32_t counted,
+  // Tokens of the strip before `end`, and zeros after them. Tiles are counted from the step in hand on to
+  // find the buffer.
+  __device__ __forceinline__ void load(const Step& step, uint32_t kv_tile, uint32_t counted,
                                        uint32_t end) const {
     if (step.item.sees_strip(source_.warp)) {
-      tiles::load_async(place(counted, source_.warp).part, from(step, part),
+      tiles::load_async(buffer(counted, source_.warp).tile, from(step, kv_tile),
                         source_.rows_before(step.item, end), source_.group.lane);
     }
     tiles::commit_async();
   }
 
   Source source_;
-  Places& places_;
-  uint32_t turn_ = 0;  // place of the step's first part
+  KvBuffers& buffers_;
+  uint32_t first_buffer_ = 0;  // of the step's first tile
 };
 
 }  // namespace serval::device::attention

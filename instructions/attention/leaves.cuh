@@ -15,9 +15,9 @@ class Leaves {
  public:
   static constexpr uint32_t kTileWarps = kTileWarpsOf;
   static constexpr uint32_t kTiles = kConsumerWarps / kTileWarps;  // at a time
-  static constexpr bool kFew = kTiles == 1;
-  static constexpr uint32_t kEights = kFew ? 1 : 2;
-  static constexpr uint32_t kTileQueries = kEights * kEight;
+  static constexpr bool kFewQueries = kTiles == 1;
+  static constexpr uint32_t kQueryFragments = kFewQueries ? 1 : 2;
+  static constexpr uint32_t kTileQueries = kQueryFragments * kFragmentQueries;
   static constexpr uint32_t kQueries = kTiles * kTileQueries;  // at a time
 
   __device__ __forceinline__ Leaves(const Attention& op, const Group& group)
@@ -28,7 +28,7 @@ class Leaves {
         queries_(op),
         steps_(op, group, queries_, warp_),
         source_{op, group, warp_},
-        parts_(source_, scratch_.places) {}
+        kv_tiles_(source_, scratch_.buffers) {}
 
   // What earlier passes have left in the cache is on its way before the inputs are there.
   __device__ __forceinline__ void run() {
@@ -37,31 +37,31 @@ class Leaves {
     const uint32_t known = steps_.tokens_before(step);
     const uint32_t known_rows = source_.rows_before(step.item, known);
     if (kKeysInRegisters) keys_.load(source_, step, 0, known_rows);
-    parts_.load_known(step, known);
+    kv_tiles_.load_known(step, known);
     Tile tile = tile_of(step);
     Step next = steps_.after(step);
     group_.wait_inputs();
-    if (kFew) fetch(tile, 0);
+    if (kFewQueries) fetch(tile, 0);
     if (kKeysInRegisters) keys_.load(source_, step, known_rows, source_.rows(step.item));
-    parts_.load_new(step, next, known);
+    kv_tiles_.load_new(step, next, known);
     for (;;) {
-      Scores scores[kWarpStrips][kEights];
+      Scores scores[kWarpStrips][kQueryFragments];
       score(step, next, tile, scores);
       const Targets targets = tile.targets;
       const Step following = steps_.after(next);
-      if (kFew && !next.none() && !next.same_queries(step)) {
+      if (kFewQueries && !next.none() && !next.same_queries(step)) {
         tile = tile_of(next);
         fetch(tile, 0);
       }
       group_.sync();
-      if (!kFew) parts_.load_ahead(step, next, following, kHalves - 1);
-      PerQuery largest[kEights];
+      if (!kFewQueries) kv_tiles_.load_ahead(step, next, following, kHeadTiles - 1);
+      PerQuery largest[kQueryFragments];
       largest_of_leaf(largest);
       weigh(step, next, following, scores, largest, targets);
       if (next.none()) return;
-      if (!kFew) tile = tile_of(next);
-      parts_.next_step();
-      turn_ ^= 1;
+      if (!kFewQueries) tile = tile_of(next);
+      kv_tiles_.next_step();
+      parity_ ^= 1;
       step = next;
       next = following;
     }
@@ -70,21 +70,21 @@ class Leaves {
  private:
   static constexpr uint32_t kWarpStrips = kStrips / kTileWarps;
   static constexpr uint32_t kWarpQueries = kTileQueries / kTileWarps;  // that a warp finishes
-  static constexpr uint32_t kHalves = kHeadDim / kPartChannels;
-  // Halves of the queries' channels that a warp has in registers at once, and of the outputs': many queries
+  static constexpr uint32_t kHeadTiles = kHeadDim / kKvTileChannels;
+  // KV tiles of the queries' channels that a warp has in registers at once, and of the outputs': many queries
   // leave room for one.
-  static constexpr uint32_t kHeldHalves = kFew ? kHalves : 1;
+  static constexpr uint32_t kHeldTiles = kFewQueries ? kHeadTiles : 1;
   // Else they come through shared memory, for all warps of the tile if there are many queries.
-  static constexpr bool kKeysInRegisters = kFew && kHalves == 1;
-  // Then there is room for the outputs of all warps beside one place for values: those of the next leaf are
+  static constexpr bool kKeysInRegisters = kFewQueries && kHeadTiles == 1;
+  // Then there is room for the outputs of all warps beside one buffer for values: those of the next leaf are
   // on their way as soon as a warp has used its own. Else a warp's outputs lie where its values were, and the
-  // next part is on its way while one is used.
+  // next tile is on its way while one is used.
   static constexpr bool kOwnOutputs = kKeysInRegisters;
-  static constexpr uint32_t kPlaces = kOwnOutputs ? 1 : 2;
-  using HeadParts = Parts<kHeadDim, !kKeysInRegisters, kPlaces>;
+  static constexpr uint32_t kKvBuffers = kOwnOutputs ? 1 : 2;
+  using HeadKvTiles = KvTiles<kHeadDim, !kKeysInRegisters, kKvBuffers>;
 
   struct Scratch {
-    typename HeadParts::Places places;
+    typename HeadKvTiles::KvBuffers buffers;
     WarpOutput outputs[kOwnOutputs ? kConsumerWarps : 1];
     float largest[2][kQueries][kTileWarps];  // of the leaf in hand and of the one before
     float sums[kQueries][kTileWarps];
@@ -98,17 +98,17 @@ class Leaves {
   };
   struct Tile {
     Targets targets;
-    uint32_t vectors[kEights];  // the lane's queries, among all heads of all rows
-    QueryTokens visible[kEights];
-    Queries8 queries[kHeldHalves][kEights];
+    uint32_t vectors[kQueryFragments];  // the lane's queries, among all heads of all rows
+    QueryTokens visible[kQueryFragments];
+    Queries8 queries[kHeldTiles][kQueryFragments];
   };
 
   __device__ __forceinline__ uint32_t tile_index() const { return warp_ / kTileWarps; }
   __device__ __forceinline__ uint32_t warp_of_tile() const { return warp_ % kTileWarps; }
   __device__ __forceinline__ uint32_t strip(uint32_t i) const { return warp_of_tile() * kWarpStrips + i; }
   // The number in the tile of the query that the lane holds a part of.
-  __device__ __forceinline__ uint32_t query_of_lane(uint32_t eight) const {
-    return eight * kEight + Scores::row_of(group_.lane, 0, 0);
+  __device__ __forceinline__ uint32_t query_of_lane(uint32_t fragment) const {
+    return fragment * kFragmentQueries + Scores::row_of(group_.lane, 0, 0);
   }
 
   // Each lane finds one query; others get it from there.
@@ -120,28 +120,28 @@ class Leaves {
     tile.targets.partial = queries_.place(op_, group_, kHeadDim, own);
     const auto vector = static_cast<uint32_t>(queries_.vector(op_, own));
 #pragma unroll
-    for (uint32_t e = 0; e < kEights; ++e) {
+    for (uint32_t e = 0; e < kQueryFragments; ++e) {
       const uint32_t query = query_of_lane(e);
       tile.visible[e].quadrant[0] = __shfl_sync(kAllLanes, tile.targets.tokens, query);
       tile.vectors[e] = __shfl_sync(kAllLanes, vector, query);
     }
     return tile;
   }
-  __device__ __forceinline__ void fetch(Tile& tile, uint32_t first_half) const {
-    const auto* q = group_.tensor<&Attention::q, const tiles::Bf16>() + first_half * kPartChannels;
+  __device__ __forceinline__ void fetch(Tile& tile, uint32_t first_tile) const {
+    const auto* q = group_.tensor<&Attention::q, const tiles::Bf16>() + first_tile * kKvTileChannels;
 #pragma unroll
-    for (uint32_t e = 0; e < kEights; ++e) {
+    for (uint32_t e = 0; e < kQueryFragments; ++e) {
       const auto* vector = q + size_t{tile.vectors[e]} * kHeadDim;
 #pragma unroll
-      for (uint32_t h = 0; h < kHeldHalves; ++h)
-        tiles::load_terms<tiles::Coherence::kBlock>(tile.queries[h][e], 0, vector + h * kPartChannels,
+      for (uint32_t h = 0; h < kHeldTiles; ++h)
+        tiles::load_terms<tiles::Coherence::kBlock>(tile.queries[h][e], 0, vector + h * kKvTileChannels,
                                                     group_.lane);
     }
   }
 
   // Scores of the warp's strips; tells the other warps of the tile the largest ones.
   __device__ __forceinline__ void score(const Step& step, const Step& next, Tile& tile,
-                                        Scores (&scores)[kWarpStrips][kEights]) {
+                                        Scores (&scores)[kWarpStrips][kQueryFragments]) {
 #pragma unroll
     for (uint32_t i = 0; i < kWarpStrips; ++i) {
 #pragma unroll
@@ -156,31 +156,31 @@ class Leaves {
     publish_largest(step, tile, scores);
   }
   __device__ __forceinline__ void score_shared(const Step& step, const Step& next, Tile& tile,
-                                               Scores (&scores)[kWarpStrips][kEights]) const {
-#pragma unroll kHeldHalves
-    for (uint32_t h = 0; h < kHalves; ++h) {
-      if (!kFew) fetch(tile, h);
-      parts_.wait();
-      if (!kFew) group_.sync();
+                                               Scores (&scores)[kWarpStrips][kQueryFragments]) const {
+#pragma unroll kHeldTiles
+    for (uint32_t h = 0; h < kHeadTiles; ++h) {
+      if (!kFewQueries) fetch(tile, h);
+      kv_tiles_.wait();
+      if (!kFewQueries) group_.sync();
 #pragma unroll
       for (uint32_t i = 0; i < kWarpStrips; ++i) {
         if (!step.item.sees_strip(strip(i))) continue;
         Keys keys;
-        tiles::load_terms(keys, parts_.place(h, strip(i)).part, group_.lane);
-        add_scores(scores[i], tile.queries[h % kHeldHalves], keys);
+        tiles::load_terms(keys, kv_tiles_.buffer(h, strip(i)).tile, group_.lane);
+        add_scores(scores[i], tile.queries[h % kHeldTiles], keys);
       }
-      if (!kFew && h + 1 == kHalves) break;  // the barrier that follows is for this part, too
-      kFew ? __syncwarp() : group_.sync();
-      parts_.load_ahead(step, next, next, h);
+      if (!kFewQueries && h + 1 == kHeadTiles) break;  // the barrier that follows is for this KV tile, too
+      kFewQueries ? __syncwarp() : group_.sync();
+      kv_tiles_.load_ahead(step, next, next, h);
     }
-    // With that barrier, the first part of the values is there for all.
-    if (!kFew) parts_.wait_all();
+    // With that barrier, the first tile of the values is there for all.
+    if (!kFewQueries) kv_tiles_.wait_all();
   }
   __device__ __forceinline__ void publish_largest(const Step& step, const Tile& tile,
-                                                  Scores (&scores)[kWarpStrips][kEights]) const {
-    PerQuery largest[kEights];
+                                                  Scores (&scores)[kWarpStrips][kQueryFragments]) const {
+    PerQuery largest[kQueryFragments];
 #pragma unroll
-    for (uint32_t e = 0; e < kEights; ++e) {
+    for (uint32_t e = 0; e < kQueryFragments; ++e) {
       largest[e].quadrant[0] = -INFINITY;
 #pragma unroll
       for (uint32_t i = 0; i < kWarpStrips; ++i) {
@@ -190,32 +190,32 @@ class Leaves {
       }
       tiles::reduce_lanes<tiles::Max>(largest[e]);
     }
-    publish(scratch_.largest[turn_], largest);
+    publish(scratch_.largest[parity_], largest);
   }
 
   // A value for each query, from this warp.
   __device__ __forceinline__ void publish(float (&to)[kQueries][kTileWarps],
-                                          const PerQuery (&values)[kEights]) const {
+                                          const PerQuery (&values)[kQueryFragments]) const {
     if (group_.lane % tiles::kPairLanes != 0) return;
 #pragma unroll
-    for (uint32_t e = 0; e < kEights; ++e)
+    for (uint32_t e = 0; e < kQueryFragments; ++e)
       to[tile_index() * kTileQueries + query_of_lane(e)][warp_of_tile()] = values[e].quadrant[0];
   }
-  __device__ __forceinline__ void largest_of_leaf(PerQuery (&largest)[kEights]) const {
+  __device__ __forceinline__ void largest_of_leaf(PerQuery (&largest)[kQueryFragments]) const {
 #pragma unroll
-    for (uint32_t e = 0; e < kEights; ++e) {
+    for (uint32_t e = 0; e < kQueryFragments; ++e) {
       const uint32_t query = tile_index() * kTileQueries + query_of_lane(e);
-      largest[e].quadrant[0] = total_in_pairs<tiles::Max>(scratch_.largest[turn_][query]);
+      largest[e].quadrant[0] = total_in_pairs<tiles::Max>(scratch_.largest[parity_][query]);
     }
   }
 
   // Turns scores into weights; tells the other warps of the tile their sums.
-  __device__ __forceinline__ void soften_all(Scores (&scores)[kWarpStrips][kEights],
-                                             const PerQuery (&largest)[kEights],
-                                             Weights (&weights)[kWarpStrips][kEights]) const {
-    PerQuery sums[kEights];
+  __device__ __forceinline__ void soften_all(Scores (&scores)[kWarpStrips][kQueryFragments],
+                                             const PerQuery (&largest)[kQueryFragments],
+                                             Weights (&weights)[kWarpStrips][kQueryFragments]) const {
+    PerQuery sums[kQueryFragments];
 #pragma unroll
-    for (uint32_t e = 0; e < kEights; ++e) {
+    for (uint32_t e = 0; e < kQueryFragments; ++e) {
       float of_strips[kWarpStrips];
 #pragma unroll
       for (uint32_t i = 0; i < kWarpStrips; ++i) {
@@ -231,97 +231,100 @@ class Leaves {
   }
 
   __device__ __forceinline__ void weigh(const Step& step, const Step& next, const Step& following,
-                                        Scores (&scores)[kWarpStrips][kEights],
-                                        const PerQuery (&largest)[kEights], const Targets& targets) const {
-    Weights weights[kWarpStrips][kEights];
+                                        Scores (&scores)[kWarpStrips][kQueryFragments],
+                                        const PerQuery (&largest)[kQueryFragments],
+                                        const Targets& targets) const {
+    Weights weights[kWarpStrips][kQueryFragments];
     soften_all(scores, largest, weights);
 #pragma unroll 1
-    for (uint32_t first = 0; first < kHalves; first += kHeldHalves) {
-      const uint32_t last = HeadParts::kFirstValues + first + kHeldHalves - 1;  // part
-      Output outputs[kHeldHalves][kEights];
+    for (uint32_t first = 0; first < kHeadTiles; first += kHeldTiles) {
+      const uint32_t last = HeadKvTiles::kFirstValues + first + kHeldTiles - 1;  // KV tile
+      Output outputs[kHeldTiles][kQueryFragments];
 #pragma unroll
-      for (uint32_t h = 0; h < kHeldHalves; ++h) {
-        const uint32_t part = HeadParts::kFirstValues + first + h;
-        if (kFew || first > 0) parts_.wait();
-        if (!kFew && first > 0) group_.sync();
-        weigh_strips(step, weights, part, outputs[h]);
-        if (part == last) continue;
+      for (uint32_t h = 0; h < kHeldTiles; ++h) {
+        const uint32_t kv_tile = HeadKvTiles::kFirstValues + first + h;
+        if (kFewQueries || first > 0) kv_tiles_.wait();
+        if (!kFewQueries && first > 0) group_.sync();
+        weigh_strips(step, weights, kv_tile, outputs[h]);
+        if (kv_tile == last) continue;
         __syncwarp();
-        parts_.load_ahead(step, next, following, part);
+        kv_tiles_.load_ahead(step, next, following, kv_tile);
       }
-      if (!kFew) group_.sync();
+      if (!kFewQueries) group_.sync();
       if (kOwnOutputs) {
         __syncwarp();
-        parts_.load_ahead(step, next, following, last);
+        kv_tiles_.load_ahead(step, next, following, last);
       }
       hand_over(last, outputs);
       group_.sync();
       store(step, first, last, targets);
-      if (kOwnOutputs || (next.none() && last == HeadParts::kCount - 1)) continue;
+      if (kOwnOutputs || (next.none() && last == HeadKvTiles::kCount - 1)) continue;
       group_.sync();  // now the outputs have been read
-      parts_.load_ahead(step, next, following, last);
+      kv_tiles_.load_ahead(step, next, following, last);
     }
   }
   __device__ __forceinline__ void weigh_strips(const Step& step,
-                                               const Weights (&weights)[kWarpStrips][kEights], uint32_t part,
-                                               Output (&total)[kEights]) const {
+                                               const Weights (&weights)[kWarpStrips][kQueryFragments],
+                                               uint32_t kv_tile, Output (&total)[kQueryFragments]) const {
 #pragma unroll
     for (Output& t : total) tiles::fill(t, 0);
 #pragma unroll
     for (uint32_t i = 0; i < kWarpStrips; ++i) {
       if (!step.item.sees_strip(strip(i))) continue;
-      add_output(total, weights[i], parts_.place(part, strip(i)).part, group_.lane);
+      add_output(total, weights[i], kv_tiles_.buffer(kv_tile, strip(i)).tile, group_.lane);
     }
   }
 
   // Where a warp's outputs go, for the other warps of the tile: in place of the values that it has brought,
-  // if they have no place of their own. They are read before the barrier of the next leaf.
-  __device__ __forceinline__ WarpOutput* outputs_of(uint32_t part, uint32_t warp) const {
-    return kOwnOutputs ? &scratch_.outputs[warp] : parts_.place(part, warp).outputs;
+  // if they have no memory of their own. They are read before the barrier of the next leaf.
+  __device__ __forceinline__ WarpOutput* outputs_of(uint32_t kv_tile, uint32_t warp) const {
+    return kOwnOutputs ? &scratch_.outputs[warp] : kv_tiles_.buffer(kv_tile, warp).outputs;
   }
-  __device__ __forceinline__ void hand_over(uint32_t part,
-                                            const Output (&outputs)[kHeldHalves][kEights]) const {
-    WarpOutput* const to = outputs_of(part, warp_);
+  __device__ __forceinline__ void hand_over(uint32_t kv_tile,
+                                            const Output (&outputs)[kHeldTiles][kQueryFragments]) const {
+    WarpOutput* const to = outputs_of(kv_tile, warp_);
     __syncwarp();
 #pragma unroll
-    for (uint32_t h = 0; h < kHeldHalves; ++h) {
+    for (uint32_t h = 0; h < kHeldTiles; ++h) {
 #pragma unroll
-      for (uint32_t e = 0; e < kEights; ++e) tiles::store(to[h * kEights + e], outputs[h][e], group_.lane);
+      for (uint32_t e = 0; e < kQueryFragments; ++e)
+        tiles::store(to[h * kQueryFragments + e], outputs[h][e], group_.lane);
     }
   }
 
-  // Adds up the strips of the queries that this warp finishes, for some of the halves of the channels.
-  __device__ __forceinline__ void store(const Step& step, uint32_t first_half, uint32_t part,
+  // Adds up the strips of the queries that this warp finishes, for some of the tiles of its channels.
+  __device__ __forceinline__ void store(const Step& step, uint32_t first_tile, uint32_t kv_tile,
                                         const Targets& targets) const {
     constexpr uint32_t kAtOnce = kWarpQueries < 4 ? kWarpQueries : 4;
     constexpr uint32_t kQueryLanes = kWarpThreads / kAtOnce;
-    const uint64_t leaf = step.item.round * queries_.layout(op_, kHeadDim).leaf_cols();
+    const uint64_t leaf = step.item.done_leaves * queries_.layout(op_, kHeadDim).leaf_cols();
 #pragma unroll 1
     for (uint32_t i = 0; i < kWarpQueries; i += kAtOnce) {
       const uint32_t query = warp_of_tile() * kWarpQueries + i + group_.lane / kQueryLanes;  // of the tile
       const bool sees = __shfl_sync(kAllLanes, targets.tokens, query) > step.item.begin();
-      float* const to = shuffle(targets.partial, query) + leaf + first_half * kPartChannels;
+      float* const to = shuffle(targets.partial, query) + leaf + first_tile * kKvTileChannels;
 #pragma unroll
-      for (uint32_t h = 0; h < kHeldHalves; ++h) {
+      for (uint32_t h = 0; h < kHeldTiles; ++h) {
 #pragma unroll
-        for (uint32_t c = 0; c < kPartChannels; c += 2 * kQueryLanes) {
+        for (uint32_t c = 0; c < kKvTileChannels; c += 2 * kQueryLanes) {
           const uint32_t channel = c + 2 * (group_.lane % kQueryLanes);
           const float2 total =
-              total_of(step.item.strips(), part, h * kEights + query / kEight, query % kEight, channel);
-          if (sees) *reinterpret_cast<float2*>(to + h * kPartChannels + channel) = total;
+              total_of(step.item.strips(), kv_tile, h * kQueryFragments + query / kFragmentQueries,
+                       query % kFragmentQueries, channel);
+          if (sees) *reinterpret_cast<float2*>(to + h * kKvTileChannels + channel) = total;
         }
       }
     }
-    if (first_half == 0 && warp_of_tile() == 0) store_scalars(step, targets, leaf);
+    if (first_tile == 0 && warp_of_tile() == 0) store_scalars(step, targets, leaf);
   }
   // Of two channels, over the strips.
-  __device__ __forceinline__ float2 total_of(uint32_t strips, uint32_t part, uint32_t output, uint32_t row,
+  __device__ __forceinline__ float2 total_of(uint32_t strips, uint32_t kv_tile, uint32_t output, uint32_t row,
                                              uint32_t channel) const {
     float2 halves[2] = {};
 #pragma unroll
     for (uint32_t w = 0; w < kTileWarps; ++w) {
       if (w * kWarpStrips >= strips) break;
-      const WarpOutput& outputs = outputs_of(part, tile_index() * kTileWarps + w)[output];
+      const WarpOutput& outputs = outputs_of(kv_tile, tile_index() * kTileWarps + w)[output];
       const float2 of_warp = *reinterpret_cast<const float2*>(outputs.at(row, channel));
       float2& half = halves[2 * w / kTileWarps];
       half = {half.x + of_warp.x, half.y + of_warp.y};
@@ -334,7 +337,7 @@ class Leaves {
     if (group_.lane >= kTileQueries || targets.tokens <= step.item.begin()) return;
     const uint32_t query = tile_index() * kTileQueries + group_.lane;
     *reinterpret_cast<float2*>(targets.partial + leaf + kHeadDim) = {
-        total_in_pairs<tiles::Max>(scratch_.largest[turn_][query]) * kLn2,
+        total_in_pairs<tiles::Max>(scratch_.largest[parity_][query]) * kLn2,
         total_in_pairs<tiles::Sum>(scratch_.sums[query])};
   }
   static __device__ __forceinline__ float* shuffle(float* pointer, uint32_t lane) {
@@ -349,9 +352,9 @@ class Leaves {
   Queries queries_;
   Steps<kQueries> steps_;
   Source source_;
-  HeadParts parts_;
-  RegisterKeys keys_;  // if they are
-  uint32_t turn_ = 0;  // of the leaf in hand
+  HeadKvTiles kv_tiles_;
+  RegisterKeys keys_;    // if they are
+  uint32_t parity_ = 0;  // of the leaf in hand
 };
 
 template <class Config, uint32_t kHeadDim>

@@ -17,58 +17,59 @@
 namespace serval::device::attention {
 
 inline constexpr uint32_t kStripsOfBlock = kKvBlockTokens / kStripTokens;
-// Keys and values come in parts of 64 channels.
-inline constexpr uint32_t kPartChannels = 64;
-// Queries come by eights: a lane holds a part of one of them.
-inline constexpr uint32_t kEight = tiles::kQuadrant;
+// Keys and values come in KV tiles of 64 channels.
+inline constexpr uint32_t kKvTileChannels = 64;
+// Queries come in fragments of 8: a lane holds a part of one of them.
+inline constexpr uint32_t kFragmentQueries = tiles::kQuadrant;
 
-using SharedPart = tiles::SharedTile<tiles::Bf16, kStripTokens, kPartChannels, tiles::TermSwizzle>;
+using SharedKvTile = tiles::SharedTile<tiles::Bf16, kStripTokens, kKvTileChannels, tiles::TermSwizzle>;
 // Loaded as terms.
-using Queries8 = tiles::RegisterTile<tiles::Bf16, kEight, kPartChannels>;
-using Keys = tiles::RegisterTile<tiles::Bf16, kStripTokens, kPartChannels>;
-using Scores = tiles::Accumulator<kEight, kStripTokens>;
-using Weights = tiles::RegisterTile<tiles::Bf16, kEight, kStripTokens>;
-using Output = tiles::Accumulator<kEight, kPartChannels>;
+using Queries8 = tiles::RegisterTile<tiles::Bf16, kFragmentQueries, kKvTileChannels>;
+using Keys = tiles::RegisterTile<tiles::Bf16, kStripTokens, kKvTileChannels>;
+using Scores = tiles::Accumulator<kFragmentQueries, kStripTokens>;
+using Weights = tiles::RegisterTile<tiles::Bf16, kFragmentQueries, kStripTokens>;
+using Output = tiles::Accumulator<kFragmentQueries, kKvTileChannels>;
 using PerQuery = tiles::RowVector<Scores>;
 using QueryTokens = tiles::RowVector<Scores, uint32_t>;  // that a query sees, of the whole sequence
 
 // In shared memory: what a warp hands to others of its outputs …
-using WarpOutput = tiles::SharedTile<float, kEight, kPartChannels>;
-// … and a part of a strip, or outputs.
-union Place {
-  SharedPart part;
+using WarpOutput = tiles::SharedTile<float, kFragmentQueries, kKvTileChannels>;
+// … and a KV tile of a strip, or outputs.
+union KvBuffer {
+  SharedKvTile tile;
   WarpOutput outputs[2];
 };
-static_assert(sizeof(Place) == sizeof(SharedPart));
+static_assert(sizeof(KvBuffer) == sizeof(SharedKvTile));
 
-// Calls multiply(d, a) on tiles of 16 rows, which is what the tensor cores take: two eights, or one and
-// nothing.
-template <class D, class A, uint32_t kEights, class Multiply>
-__device__ __forceinline__ void with_16_rows(D (&d)[kEights], const A (&a)[kEights], Multiply&& multiply) {
-  static_assert(kEights == 1 || kEights == 2);
-  tiles::Accumulator<2 * kEight, D::kCols> wide_d;
-  tiles::RegisterTile<typename A::ElementType, 2 * kEight, A::kCols> wide_a;
+// Calls multiply(d, a) on tiles of 16 rows, which is what the tensor cores take: two fragments, or one
+// and nothing.
+template <class D, class A, uint32_t kQueryFragments, class Multiply>
+__device__ __forceinline__ void with_16_rows(D (&d)[kQueryFragments], const A (&a)[kQueryFragments],
+                                             Multiply&& multiply) {
+  static_assert(kQueryFragments == 1 || kQueryFragments == 2);
+  tiles::Accumulator<2 * kFragmentQueries, D::kCols> wide_d;
+  tiles::RegisterTile<typename A::ElementType, 2 * kFragmentQueries, A::kCols> wide_a;
 #pragma unroll
   for (uint32_t r = 0; r < 2; ++r) {
 #pragma unroll
     for (int c = 0; c < D::kQuadrantCols; ++c)
-      wide_d.quadrant[r][c] = r < kEights ? d[r % kEights].quadrant[0][c] : float2{0, 0};
+      wide_d.quadrant[r][c] = r < kQueryFragments ? d[r % kQueryFragments].quadrant[0][c] : float2{0, 0};
 #pragma unroll
     for (int c = 0; c < A::kQuadrantCols; ++c)
-      wide_a.quadrant[r][c] = r < kEights ? a[r % kEights].quadrant[0][c] : 0;
+      wide_a.quadrant[r][c] = r < kQueryFragments ? a[r % kQueryFragments].quadrant[0][c] : 0;
   }
   multiply(wide_d, wide_a);
 #pragma unroll
-  for (uint32_t r = 0; r < kEights; ++r) {
+  for (uint32_t r = 0; r < kQueryFragments; ++r) {
 #pragma unroll
     for (int c = 0; c < D::kQuadrantCols; ++c) d[r].quadrant[0][c] = wide_d.quadrant[r][c];
   }
 }
 
 // Adds what 64 channels contribute.
-template <uint32_t kEights>
-__device__ __forceinline__ void add_scores(Scores (&scores)[kEights], const Queries8 (&queries)[kEights],
-                                           const Keys& keys) {
+template <uint32_t kQueryFragments>
+__device__ __forceinline__ void add_scores(Scores (&scores)[kQueryFragments],
+                                           const Queries8 (&queries)[kQueryFragments], const Keys& keys) {
   with_16_rows(scores, queries, [&](auto& d, const auto& a) { tiles::mma_abt(d, a, keys); });
 }
 
@@ -90,20 +91,21 @@ __device__ __forceinline__ void soften(Scores& scores, const PerQuery& largest) 
 }
 
 // Adds a strip's output: of 16 channels at a time, which takes few registers.
-template <uint32_t kEights>
-__device__ __forceinline__ void add_output(Output (&total)[kEights], const Weights (&weights)[kEights],
-                                           const SharedPart& part, uint32_t lane) {
+template <uint32_t kQueryFragments>
+__device__ __forceinline__ void add_output(Output (&total)[kQueryFragments],
+                                           const Weights (&weights)[kQueryFragments],
+                                           const SharedKvTile& tile, uint32_t lane) {
   constexpr int kChannels = tiles::kBaseTile;
 #pragma unroll
-  for (int first = 0; first < static_cast<int>(kPartChannels); first += kChannels) {
+  for (int first = 0; first < static_cast<int>(kKvTileChannels); first += kChannels) {
     tiles::RegisterTile<tiles::Bf16, kStripTokens, kChannels, tiles::Layout::kCol> values;
-    tiles::load_right_columns(values, part, first, lane);
-    tiles::Accumulator<kEight, kChannels> output[kEights];
+    tiles::load_right_columns(values, tile, first, lane);
+    tiles::Accumulator<kFragmentQueries, kChannels> output[kQueryFragments];
 #pragma unroll
     for (auto& o : output) tiles::fill(o, 0);
     with_16_rows(output, weights, [&](auto& d, const auto& a) { tiles::mma_ab(d, a, values); });
 #pragma unroll
-    for (uint32_t e = 0; e < kEights; ++e) tiles::add_columns(total[e], output[e], first);
+    for (uint32_t e = 0; e < kQueryFragments; ++e) tiles::add_columns(total[e], output[e], first);
   }
 }
 
