@@ -6,7 +6,7 @@
 
 namespace serval::device {
 
-// Runs of 64 channels of a head of a row are counted through all active rows. Half a warp takes one, or all
+// Spans of 64 channels of a head of a row are counted through all active rows. Half a warp takes one, or all
 // warps one after the other, if there are few and some of them have many leaves.
 template <>
 struct DeviceOp<AttentionMerge> : GroupOp {
@@ -20,25 +20,25 @@ struct DeviceOp<AttentionMerge> : GroupOp {
   static __device__ __forceinline__ void run(const AttentionMerge& op, const Group& group) {
     using namespace attention_merge;
     const LeafFinder finder(op, group.tensor<&AttentionMerge::partial, const float>());
-    const Runs runs(op, group);
-    if (runs.count() >= kConsumerWarps || runs.most_leaves() <= kMergeClasses) {
-      merge_alone(finder, runs, op, group);
+    const Spans spans(op, group);
+    if (spans.count() >= kConsumerWarps || spans.most_leaves() <= kMergeAccumulators) {
+      merge_alone(finder, spans, op, group);
     } else {
-      merge_together(finder, runs, op, group);
+      merge_together(finder, spans, op, group);
     }
   }
 
  private:
-  struct Run {
+  struct Span {
     uint32_t row;  // of the pass
     uint32_t head;
     uint32_t channel;  // the first
   };
 
-  class Runs {
+  class Spans {
    public:
-    __device__ __forceinline__ Runs(const AttentionMerge& op, const Group& group)
-        : op_(op), of_head_(op.head_dim / attention_merge::kRunChannels) {
+    __device__ __forceinline__ Spans(const AttentionMerge& op, const Group& group)
+        : op_(op), of_head_(op.head_dim / attention_merge::kSpanChannels) {
       const PassRow& row = group.rows[group.lane % kTableRows];
       const bool active = group.lane < kTableRows && row_is_active(row);
       rows_ = __ballot_sync(kAllLanes, active);
@@ -49,14 +49,14 @@ struct DeviceOp<AttentionMerge> : GroupOp {
     }
     __device__ __forceinline__ uint32_t most_leaves() const { return most_leaves_; }
     // n < count()
-    __device__ __forceinline__ Run at(uint32_t n) const {
+    __device__ __forceinline__ Span at(uint32_t n) const {
       const uint32_t head = n / of_head_, skip = head / op_.num_heads;
       uint32_t rows = rows_;
 #pragma unroll 1
       for (uint32_t i = 0; i < skip; ++i) rows &= rows - 1;
       return {static_cast<uint32_t>(__ffs(static_cast<int>(rows)) - 1),
               op_.first_head + head - skip * op_.num_heads,
-              (n - head * of_head_) * attention_merge::kRunChannels};
+              (n - head * of_head_) * attention_merge::kSpanChannels};
     }
 
    private:
@@ -68,27 +68,27 @@ struct DeviceOp<AttentionMerge> : GroupOp {
 
   // Where a channel of the output is, which is an activation image.
   static __device__ __forceinline__ std::byte* place(const AttentionMerge& op, const Group& group,
-                                                     const Run& run, uint32_t channel) {
+                                                     const Span& span, uint32_t channel) {
     return group.tensor<&AttentionMerge::output, std::byte>() +
-           activation_image::offset(kTableRows, op.q_heads * op.head_dim, run.row,
-                                    run.head * op.head_dim + channel);
+           activation_image::offset(kTableRows, op.q_heads * op.head_dim, span.row,
+                                    span.head * op.head_dim + channel);
   }
 
   static __device__ __forceinline__ void merge_alone(const attention_merge::LeafFinder& finder,
-                                                     const Runs& runs, const AttentionMerge& op,
+                                                     const Spans& spans, const AttentionMerge& op,
                                                      const Group& group) {
     using namespace attention_merge;
-    const uint32_t count = runs.count();
+    const uint32_t count = spans.count();
     bool waited = false;
 #pragma unroll 1
     for (uint32_t first = group.warp * 2; first < count; first += kGroupThreads / kHalfWarp) {
       const uint32_t mine = first + group.lane / kHalfWarp;
-      const Run run = runs.at(min(mine, count - 1));
-      HeadLeaves leaves = finder.leaves_of(group.rows[run.row], run.row, run.head);
+      const Span span = spans.at(min(mine, count - 1));
+      HeadLeaves leaves = finder.leaves_of(group.rows[span.row], span.row, span.head);
       if (mine >= count) leaves.count = 0;
       const uint32_t most = __reduce_max_sync(kAllLanes, leaves.count);
-      const uint32_t channel = run.channel + group.lane % kHalfWarp * 4;
-      std::byte* const to = place(op, group, run, channel);
+      const uint32_t channel = span.channel + group.lane % kHalfWarp * 4;
+      std::byte* const to = place(op, group, span, channel);
       if (!waited) group.wait_inputs();
       waited = true;
       const Merged<2> values = attention_merge::merge_alone(leaves, most, channel, group.lane);
@@ -97,16 +97,16 @@ struct DeviceOp<AttentionMerge> : GroupOp {
   }
 
   static __device__ __forceinline__ void merge_together(const attention_merge::LeafFinder& finder,
-                                                        const Runs& runs, const AttentionMerge& op,
+                                                        const Spans& spans, const AttentionMerge& op,
                                                         const Group& group) {
     using namespace attention_merge;
-    const uint32_t count = runs.count();
+    const uint32_t count = spans.count();
 #pragma unroll 1
     for (uint32_t n = 0; n < count; ++n) {
-      const Run run = runs.at(n);
-      const HeadLeaves leaves = finder.leaves_of(group.rows[run.row], run.row, run.head);
-      const uint32_t channel = run.channel + 2 * group.lane;
-      std::byte* const to = place(op, group, run, channel);
+      const Span span = spans.at(n);
+      const HeadLeaves leaves = finder.leaves_of(group.rows[span.row], span.row, span.head);
+      const uint32_t channel = span.channel + 2 * group.lane;
+      std::byte* const to = place(op, group, span, channel);
       if (n == 0) group.wait_inputs();
       const Merged<1> values = TogetherMerge(group, n).run(leaves, channel);
       if (group.warp == 0) *reinterpret_cast<uint32_t*>(to) = values.pairs[0];

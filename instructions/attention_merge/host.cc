@@ -44,15 +44,15 @@ void merge(const float* leaves, size_t count, uint32_t head_dim, uint16_t* out) 
   const size_t stride = head_dim + PartialLayout::kExtra;
   float largest = -std::numeric_limits<float>::infinity();
   for (size_t i = 0; i < count; ++i) largest = std::max(largest, leaves[i * stride + head_dim]);
-  float totals[kMergeClasses] = {};
-  float sums[kMergeClasses][kMaxHeadDim] = {};
+  float totals[kMergeAccumulators] = {};
+  float sums[kMergeAccumulators][kMaxHeadDim] = {};
   for (size_t i = 0; i < count; ++i) {
     const float* leaf = leaves + i * stride;
     const float weight = std::exp(leaf[head_dim] - largest);
-    totals[i % kMergeClasses] += weight * leaf[head_dim + 1];
-    for (uint32_t d = 0; d < head_dim; ++d) sums[i % kMergeClasses][d] += weight * leaf[d];
+    totals[i % kMergeAccumulators] += weight * leaf[head_dim + 1];
+    for (uint32_t d = 0; d < head_dim; ++d) sums[i % kMergeAccumulators][d] += weight * leaf[d];
   }
-  for (uint32_t half = kMergeClasses / 2; half > 0; half /= 2) {
+  for (uint32_t half = kMergeAccumulators / 2; half > 0; half /= 2) {
     for (uint32_t c = 0; c < half; ++c) {
       totals[c] += totals[c + half];
       for (uint32_t d = 0; d < head_dim; ++d) sums[c][d] += sums[c + half][d];

@@ -1,7 +1,7 @@
 // The merge of the leaves of one head of one row, 64 channels at a time. Each lane holds some neighbouring
-// channels, and the sums of all classes of leaves (op.h) until they are added up. By half a warp, so that 16
-// of them are merged at the same time, or by all warps of a group with a class each, which gives the same
-// bits.
+// channels, and the sums of all accumulators of leaves (op.h) until they are added up. By half a warp, so
+// that 16 of them are merged at the same time, or by all warps of a group with a accumulator each, which
+// gives the same bits.
 #pragma once
 
 #include "instructions/attention_merge/op.h"
@@ -12,8 +12,8 @@
 
 namespace serval::device::attention_merge {
 
-inline constexpr uint32_t kRunChannels = 64;
-static_assert(kMergeClasses == kConsumerWarps, "a class for each warp of a group");
+inline constexpr uint32_t kSpanChannels = 64;
+static_assert(kMergeAccumulators == kConsumerWarps, "a class for each warp of a group");
 
 // Divides by a number that is known once the kernel runs; n × divisor must be less than 2^32.
 struct Divider {
@@ -96,9 +96,9 @@ struct LeafPart {
   }
 };
 
-// The sums of one class, or of several.
+// The sums of one accumulator, or of several.
 template <uint32_t kPairs>
-struct ClassSums {
+struct AccumulatorSums {
   float weight = 0;
   float2 values[kPairs]{};
 
@@ -111,7 +111,7 @@ struct ClassSums {
       values[p].y = fmaf(factor, leaf.values[p].y, values[p].y);
     }
   }
-  __device__ __forceinline__ void add(const ClassSums& other) {
+  __device__ __forceinline__ void add(const AccumulatorSums& other) {
     weight += other.weight;
 #pragma unroll
     for (uint32_t p = 0; p < kPairs; ++p) {
@@ -132,13 +132,13 @@ struct Merged {
       pairs[p] = ptx::pack_bf16(__fdividef(values[p].x, weight), __fdividef(values[p].y, weight));
   }
 };
-// Adds the upper half of the classes to the lower until one is left.
+// Adds the upper half of the accumulators to the lower until one is left.
 template <uint32_t kPairs>
-__device__ __forceinline__ Merged<kPairs> merged(ClassSums<kPairs> (&sums)[kMergeClasses]) {
+__device__ __forceinline__ Merged<kPairs> merged(AccumulatorSums<kPairs> (&sums)[kMergeAccumulators]) {
 #pragma unroll
-  for (uint32_t half = kMergeClasses / 2; half > 0; half /= 2) {
+  for (uint32_t half = kMergeAccumulators / 2; half > 0; half /= 2) {
 #pragma unroll
-    for (uint32_t c = 0; c < kMergeClasses / 2; ++c) {
+    for (uint32_t c = 0; c < kMergeAccumulators / 2; ++c) {
       if (c < half) sums[c].add(sums[c + half]);
     }
   }
@@ -172,39 +172,39 @@ inline constexpr uint32_t kHalfWarp = kWarpThreads / 2;
 // together; a half that has nothing to merge has no leaves. `most` is the larger number of leaves.
 __device__ __forceinline__ Merged<2> merge_alone(const HeadLeaves& leaves, uint32_t most, uint32_t channel,
                                                  uint32_t lane) {
-  LeafPart<2> parts[kMergeClasses];
+  LeafPart<2> parts[kMergeAccumulators];
   if (leaves.count > 0) parts[0].load(leaves, 0, channel);
   if (most == 1) return {parts[0].values, parts[0].score.y};
-  ClassSums<2> sums[kMergeClasses];
+  AccumulatorSums<2> sums[kMergeAccumulators];
   float largest = -INFINITY;
 #pragma unroll 1
-  for (uint32_t round = 0; round < most; round += kMergeClasses) {
+  for (uint32_t round = 0; round < most; round += kMergeAccumulators) {
 #pragma unroll
-    for (uint32_t c = 0; c < kMergeClasses; ++c) {
+    for (uint32_t c = 0; c < kMergeAccumulators; ++c) {
       if (round + c == 0) continue;
       parts[c] = {};
       if (round + c < leaves.count) parts[c].load(leaves, round + c, channel);
     }
     if (round == 0) {
-      if (most > kMergeClasses) largest = largest_score<kHalfWarp>(leaves, kMergeClasses, lane);
+      if (most > kMergeAccumulators) largest = largest_score<kHalfWarp>(leaves, kMergeAccumulators, lane);
 #pragma unroll
       for (const LeafPart<2>& part : parts) largest = fmaxf(largest, part.score.x);
     }
 #pragma unroll
-    for (uint32_t c = 0; c < kMergeClasses; ++c) sums[c].add(parts[c], largest);
+    for (uint32_t c = 0; c < kMergeAccumulators; ++c) sums[c].add(parts[c], largest);
   }
   return merged(sums);
 }
 
-// What the warps of a group share when they merge together: warp w has class w.
+// What the warps of a group share when they merge together: warp w has accumulator w.
 struct SharedMerge {
-  static constexpr uint32_t kBatch = 20;               // leaves of a class that are in shared memory at once
-  float2 values[kMergeClasses][kBatch][kWarpThreads];  // a lane's channels of a leaf
-  float2 scores[kMergeClasses][kBatch];
-  // Used in turns: warp 0 may still read when the others are at the next run of channels.
+  static constexpr uint32_t kBatch = 20;  // leaves of a accumulator that are in shared memory at once
+  float2 values[kMergeAccumulators][kBatch][kWarpThreads];  // a lane's channels of a leaf
+  float2 scores[kMergeAccumulators][kBatch];
+  // Used in turns: warp 0 may still read when the others are at the next span of channels.
   struct {
-    float largest[kMergeClasses];
-    ClassSums<1> sums[kMergeClasses][kWarpThreads];
+    float largest[kMergeAccumulators];
+    AccumulatorSums<1> sums[kMergeAccumulators][kWarpThreads];
   } turns[2];
 };
 static_assert(sizeof(SharedMerge) <= kScratchBytes);
@@ -217,13 +217,15 @@ class TogetherMerge {
 
   __device__ __forceinline__ Merged<1> run(const HeadLeaves& leaves, uint32_t channel) const {
     auto& turn = shared_.turns[turn_];
-    const uint32_t count = (leaves.count + kMergeClasses - 1 - group_.warp) / kMergeClasses;  // of the class
+    const uint32_t count =
+        (leaves.count + kMergeAccumulators - 1 - group_.warp) / kMergeAccumulators;  // of the accumulator
     load(leaves, 0, count, channel);
-    const float largest_of_class = largest_score(leaves);
-    if (group_.lane == 0) turn.largest[group_.warp] = largest_of_class;
+    const float largest_of_accumulator = largest_score(leaves);
+    if (group_.lane == 0) turn.largest[group_.warp] = largest_of_accumulator;
     group_.sync();
-    const float largest = largest_of_lanes<kMergeClasses>(turn.largest[group_.lane % kMergeClasses]);
-    ClassSums<1> sum;
+    const float largest =
+        largest_of_lanes<kMergeAccumulators>(turn.largest[group_.lane % kMergeAccumulators]);
+    AccumulatorSums<1> sum;
 #pragma unroll 1
     for (uint32_t first = 0; first < count; first += SharedMerge::kBatch) {
       if (first > 0) load(leaves, first, count, channel);
@@ -231,22 +233,22 @@ class TogetherMerge {
     }
     turn.sums[group_.warp][group_.lane] = sum;
     group_.sync();
-    ClassSums<1> sums[kMergeClasses];
+    AccumulatorSums<1> sums[kMergeAccumulators];
     if (group_.warp == 0) {
 #pragma unroll
-      for (uint32_t c = 0; c < kMergeClasses; ++c) sums[c] = turn.sums[c][group_.lane];
+      for (uint32_t c = 0; c < kMergeAccumulators; ++c) sums[c] = turn.sums[c][group_.lane];
     }
     return merged(sums);
   }
 
  private:
-  // Has the class's leaves from `first` on brought to shared memory.
+  // Has the accumulator's leaves from `first` on brought to shared memory.
   __device__ __forceinline__ void load(const HeadLeaves& leaves, uint32_t first, uint32_t count,
                                        uint32_t channel) const {
     __syncwarp();
 #pragma unroll 1
     for (uint32_t i = 0; i < SharedMerge::kBatch && first + i < count; ++i) {
-      const float* from = leaves.at(group_.warp + (first + i) * kMergeClasses);
+      const float* from = leaves.at(group_.warp + (first + i) * kMergeAccumulators);
       ptx::copy_async_8(&shared_.values[group_.warp][i][group_.lane], from + channel);
       if (group_.lane == 0) ptx::copy_async_8(&shared_.scores[group_.warp][i], from + leaves.head_dim);
     }
@@ -255,14 +257,14 @@ class TogetherMerge {
   __device__ __forceinline__ float largest_score(const HeadLeaves& leaves) const {
     float largest = -INFINITY;
 #pragma unroll 1
-    for (uint32_t leaf = group_.warp + group_.lane * kMergeClasses; leaf < leaves.count;
-         leaf += kWarpThreads * kMergeClasses) {
+    for (uint32_t leaf = group_.warp + group_.lane * kMergeAccumulators; leaf < leaves.count;
+         leaf += kWarpThreads * kMergeAccumulators) {
       largest = fmaxf(largest, ptx::load_relaxed(leaves.at(leaf) + leaves.head_dim));
     }
     __syncwarp();
     return largest_of_lanes<kWarpThreads>(largest);
   }
-  __device__ __forceinline__ void add(ClassSums<1>& sum, uint32_t count, float largest) const {
+  __device__ __forceinline__ void add(AccumulatorSums<1>& sum, uint32_t count, float largest) const {
     tiles::wait_async<0>();
 #pragma unroll 4
     for (uint32_t i = 0; i < count; ++i) {

@@ -1,8 +1,8 @@
 // Merges the leaves of each head: with M = max m_i, output = (Σ exp(m_i - M) o_i) / (Σ exp(m_i - M) l_i).
 //
-// Both sums are taken in an order that depends on the number of leaves only: leaf i belongs to class i mod
-// kMergeClasses; a class is summed leaf after leaf, then the upper half of the classes is added to the lower
-// half until one is left.
+// Both sums are taken in an order that depends on the number of leaves only: leaf i belongs to accumulator i
+// mod kMergeAccumulators; a accumulator is summed leaf after leaf, then the upper half of the accumulators is
+// added to the lower half until one is left.
 #pragma once
 
 #include "instructions/attention/op.h"
@@ -10,7 +10,7 @@
 
 namespace serval {
 
-inline constexpr uint32_t kMergeClasses = 8;
+inline constexpr uint32_t kMergeAccumulators = 8;
 
 struct AttentionMerge {
   TensorId partial;
