@@ -57,7 +57,7 @@ struct DeviceOp<Sample> : GroupOp {
 
     group.wait_inputs();
     const sample::Softmax s = sample::softmax(group, scratch, row, units);
-    sample::Place drawn = s.first;
+    sample::RankKey drawn = s.first;
     float logit = sample::logit_of(drawn);
     if (p.temperature > 0 || p.repetition_penalty != 1) {
       const sample::Penalties penalties(group, row, slot, p.repetition_penalty, scratch.penalised);

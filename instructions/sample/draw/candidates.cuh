@@ -1,7 +1,7 @@
 // The tokens of a row as candidates in their order: which one lies at a given weight from the first.
 //
 // The head, the first few dozen or hundred, is kept sorted in shared memory. What lies beyond is found in the
-// row itself, by radix search over places, which takes several passes over it.
+// row itself, by radix search over rank keys, which takes several passes over it.
 #pragma once
 
 #include <cstdint>
@@ -31,21 +31,21 @@ class Candidates {
                                         float thread_largest, uint32_t wanted)
       : group_(group), scratch_(scratch), row_(row), units_(units), penalties_(penalties) {
     if (penalties.any()) wanted += kHistoryTokens;  // that many may fall behind
-    const bool all = row.vocab() <= kRunCapacity;
-    const Place last = all ? kLastPlace : reached_by(thread_largest, min(wanted, kMaxRank));
-    head_size_ = find_head({kFirstPlace, last});
+    const bool all = row.vocab() <= kSortedRunCapacity;
+    const RankKey last = all ? kLastRank : reached_by(thread_largest, min(wanted, kMaxRank));
+    head_size_ = find_head({kFirstRank, last});
   }
 
   // The candidate of this rank, 1 for the first, if it is in the head.
   __device__ __forceinline__ bool has(uint32_t rank) const { return rank <= head_size_; }
-  __device__ __forceinline__ Place ranked(uint32_t rank) const { return scratch_.head[rank - 1]; }
+  __device__ __forceinline__ RankKey ranked(uint32_t rank) const { return scratch_.head[rank - 1]; }
 
   // The first kept candidate at which their cumulative weight is more than target(total), or than target(0)
   // if that does not depend on the total weight of those kept.
   template <class Target>
-  __device__ __forceinline__ Place at(const Kept& kept, const Weight& weight, bool needs_total,
-                                      Target&& target) const {
-    const Place* head = scratch_.head;
+  __device__ __forceinline__ RankKey at(const Kept& kept, const Weight& weight, bool needs_total,
+                                        Target&& target) const {
+    const RankKey* head = scratch_.head;
     const bool head_has_all = has_all(kept);
     const uint64_t total = needs_total && !head_has_all ? row_total(kept, weight) : 0;
     const Found found = first_beyond(
@@ -60,9 +60,9 @@ class Candidates {
   // number grows with the logarithm of 1 / (threads - rank).
   static constexpr uint32_t kMaxRank = 192;
 
-  // A place that `rank` tokens reach, before penalties. Keys are compared without their last bits, which hold
-  // the thread, so that no two are equal.
-  __device__ __forceinline__ Place reached_by(float thread_largest, uint32_t rank) const {
+  // A rank key that `rank` tokens reach, before penalties. Keys are compared without their last bits, which
+  // hold the thread, so that no two are equal.
+  __device__ __forceinline__ RankKey reached_by(float thread_largest, uint32_t rank) const {
     constexpr uint32_t kThreadMask = kGroupThreads - 1, kChains = 4;
     const uint32_t key = (key_of(thread_largest) & ~kThreadMask) | group_.thread;
     scratch_.thread_keys[group_.thread] = key;
@@ -75,15 +75,15 @@ class Candidates {
     }
     if ((ahead[0] + ahead[1]) + (ahead[2] + ahead[3]) + 1 == rank) scratch_.ranked_key = key & ~kThreadMask;
     group_.sync();
-    return max(Place{scratch_.ranked_key} << kTokenBits, kLastPlace);
+    return max(RankKey{scratch_.ranked_key} << kTokenBits, kLastRank);
   }
 
   // Sorts the candidates of the range into the head. Returns how many they are, 0 if too many.
-  __device__ __forceinline__ uint32_t find_head(PlaceRange range) const {
+  __device__ __forceinline__ uint32_t find_head(RankRange range) const {
     TokenList list(group_, scratch_);
     if (!list_reaching(group_, scratch_, row_, units_, logit_of(range.last), list)) return 0;
-    const uint32_t size = list.to_places(row_, penalties_, range);
-    if (size > kRunCapacity) return 0;  // many equal ones
+    const uint32_t size = list.to_ranks(row_, penalties_, range);
+    if (size > kSortedRunCapacity) return 0;  // many equal ones
     sort(group_, scratch_.unsorted, size, scratch_.head);
     return size;
   }
@@ -92,7 +92,7 @@ class Candidates {
   __device__ __forceinline__ bool has_all(const Kept& kept) const {
     if (head_size_ == row_.vocab()) return true;
     if (head_size_ == 0) return false;
-    const Place last = scratch_.head[head_size_ - 1];
+    const RankKey last = scratch_.head[head_size_ - 1];
     const bool ends_there = kept.last_logit == logit_of(last) && kept.last_token == token_of(last);
     return ends_there || !kept.contains(token_of(last), logit_of(last));
   }
@@ -112,20 +112,20 @@ class Candidates {
     return sum_all(group_, scratch_, own);
   }
 
-  // at() without a head: sums the weights of the row's candidates in bins of places, goes on within the bin
-  // that holds the target, and finishes once its candidates fit into shared memory.
-  __device__ __forceinline__ Place search(const Kept& kept, const Weight& weight, uint64_t target) const {
-    PlaceRange range = {kFirstPlace, kLastPlace};
-    for (uint32_t range_bits = kPlaceBits;;) {
+  // at() without a head: sums the weights of the row's candidates in bins of rank keys, goes on within the
+  // bin that holds the target, and finishes once its candidates fit into shared memory.
+  __device__ __forceinline__ RankKey search(const Kept& kept, const Weight& weight, uint64_t target) const {
+    RankRange range = {kFirstRank, kLastRank};
+    for (uint32_t range_bits = kRankBits;;) {
       const uint32_t bin_bits = range_bits > kBinBits ? range_bits - kBinBits : 0;
       fill_bins(kept, weight, range, bin_bits);
       const Found bin = first_beyond(
           group_, scratch_, kBins, [&](uint32_t i) { return scratch_.bins.sum(i); },
           [&](uint64_t) { return target; });
       target -= bin.before;
-      range.first -= Place{bin.index} << bin_bits;
+      range.first -= RankKey{bin.index} << bin_bits;
       if (bin_bits == 0) return range.first;
-      range.last = max(range.first - ((Place{1} << bin_bits) - 1), kLastPlace);
+      range.last = max(range.first - ((RankKey{1} << bin_bits) - 1), kLastRank);
       const uint32_t size = find_window(range);
       if (size > 0) return at_window(kept, weight, target, size);
       range_bits = bin_bits;
@@ -133,7 +133,7 @@ class Candidates {
   }
 
   // Sorts the candidates of the range into the window. Returns how many they are, 0 if too many.
-  __device__ __forceinline__ uint32_t find_window(PlaceRange range) const {
+  __device__ __forceinline__ uint32_t find_window(RankRange range) const {
     TokenList list(group_, scratch_);
     const float most = logit_of(range.first), least = logit_of(range.last);
     const auto add = [&](uint32_t token, const LogitQuad& quad) {
@@ -144,25 +144,25 @@ class Candidates {
       }
     };
     for_each_quad(row_, group_.thread, scratch_.staged, add, [&] { return list.overflows(); });
-    const uint32_t size = list.to_places(row_, penalties_, range);
-    if (size > kRunCapacity) return 0;
+    const uint32_t size = list.to_ranks(row_, penalties_, range);
+    if (size > kSortedRunCapacity) return 0;
     sort(group_, scratch_.unsorted, size, scratch_.window);
     return size;
   }
 
   // at() of the `size` candidates in the window.
-  __device__ __forceinline__ Place at_window(const Kept& kept, const Weight& weight, uint64_t target,
-                                             uint32_t size) const {
-    const Place* window = scratch_.window;
+  __device__ __forceinline__ RankKey at_window(const Kept& kept, const Weight& weight, uint64_t target,
+                                               uint32_t size) const {
+    const RankKey* window = scratch_.window;
     const Found found = first_beyond(
         group_, scratch_, size, [&](uint32_t i) { return kept.weigh(weight, window[i]); },
         [&](uint64_t) { return target; });
     return window[found.index];
   }
 
-  // Bin i: the weight of the range's kept candidates at places first - (i << bin_bits) and the 2^bin_bits - 1
-  // after it.
-  __device__ __forceinline__ void fill_bins(const Kept& kept, const Weight& weight, PlaceRange range,
+  // Bin i: the weight of the range's kept candidates at rank keys first - (i << bin_bits) and the 2^bin_bits
+  // - 1 after it.
+  __device__ __forceinline__ void fill_bins(const Kept& kept, const Weight& weight, RankRange range,
                                             uint32_t bin_bits) const {
     Bins& bins = scratch_.bins;
     bins.clear(group_.thread);

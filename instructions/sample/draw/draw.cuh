@@ -39,11 +39,11 @@ __device__ __forceinline__ uint64_t target(Step step, const Parameters& p, float
 }
 
 // A loop, so that what the steps share stands in the kernel once.
-__device__ __forceinline__ Place draw(const Candidates& candidates, const Parameters& p, float u,
-                                      uint32_t vocab) {
+__device__ __forceinline__ RankKey draw(const Candidates& candidates, const Parameters& p, float u,
+                                        uint32_t vocab) {
   // Until the first is known, any logit will do: counting does not mind.
-  Place place = candidates.has(1) ? candidates.ranked(1) : place_of(INFINITY, 0);
-  Kept kept = {.largest = logit_of(place)};
+  RankKey key = candidates.has(1) ? candidates.ranked(1) : rank_of(INFINITY, 0);
+  Kept kept = {.largest = logit_of(key)};
 #pragma unroll 1
   for (uint32_t i = 0; i < static_cast<uint32_t>(Step::kCount); ++i) {
     const Step step{i};
@@ -51,18 +51,18 @@ __device__ __forceinline__ Place draw(const Candidates& candidates, const Parame
     if (step == Step::kDraw && p.min_p > 0) kept.least_shortfall = fminf(logf(p.min_p), 0);
     const bool needs_total = step == Step::kTopP || step == Step::kDraw;
     if (step == Step::kTopK && candidates.has(static_cast<uint32_t>(p.top_k))) {
-      place = candidates.ranked(static_cast<uint32_t>(p.top_k));
+      key = candidates.ranked(static_cast<uint32_t>(p.top_k));
     } else {
-      place = candidates.at(kept, {inverse_temperature(step, p)}, needs_total,
-                            [&](uint64_t total) { return target(step, p, u, total); });
+      key = candidates.at(kept, {inverse_temperature(step, p)}, needs_total,
+                          [&](uint64_t total) { return target(step, p, u, total); });
     }
     if (step == Step::kFirst) {
-      kept.largest = logit_of(place);
+      kept.largest = logit_of(key);
     } else {
-      kept.end_with(place);
+      kept.end_with(key);
     }
   }
-  return place;
+  return key;
 }
 
 }  // namespace serval::device::sample

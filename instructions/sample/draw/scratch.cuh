@@ -14,18 +14,18 @@ namespace serval::device::sample {
 
 // What a warp found in its units of a row (softmax.cuh).
 struct WarpSoftmax {
-  Place first;
+  RankKey first;
   float sum;
 };
 
 struct Scratch {
   StagedQuads staged;
   Bins bins;
-  UnsortedPlaces unsorted;
-  alignas(16) Place head[kRunCapacity];
-  alignas(16) Place window[kRunCapacity];
-  uint32_t units[kRunCapacity];
-  uint32_t tokens[kRunCapacity];
+  UnsortedRanks unsorted;
+  alignas(16) RankKey head[kSortedRunCapacity];
+  alignas(16) RankKey window[kSortedRunCapacity];
+  uint32_t units[kSortedRunCapacity];
+  uint32_t tokens[kSortedRunCapacity];
   alignas(16) uint32_t thread_keys[kGroupThreads];
   PenalisedTokens penalised;
   WarpSoftmax warp_softmax[kConsumerWarps];
@@ -34,7 +34,7 @@ struct Scratch {
   uint32_t found_index;
   uint32_t unit_count;
   uint32_t token_count;
-  uint32_t place_count;
+  uint32_t rank_count;
   uint32_t ranked_key;
 };
 static_assert(sizeof(Scratch) <= kScratchBytes);

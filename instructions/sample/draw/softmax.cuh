@@ -47,17 +47,17 @@ struct ThreadSoftmax {
 
 // Of a whole row.
 struct Softmax {
-  Place first;           // of the candidates, before any penalty
+  RankKey first;         // of the candidates, before any penalty
   float thread_largest;  // among this thread's logits
   float sum;             // of exp(logit - largest); NaN if a logit is NaN or infinite
 };
 
 // The first of the warp's candidates, for all lanes.
-__device__ __forceinline__ Place first_of_warp(const ThreadSoftmax& thread) {
+__device__ __forceinline__ RankKey first_of_warp(const ThreadSoftmax& thread) {
   const uint32_t key = key_of(thread.largest);
   const uint32_t largest = __reduce_max_sync(kAllLanes, key);
   const uint32_t token = __reduce_min_sync(kAllLanes, key == largest ? thread.token() : UINT32_MAX);
-  return largest == kMinusInfinityKey ? kLastPlace : place_of_key(largest, token);
+  return largest == kMinusInfinityKey ? kLastRank : rank_of_key(largest, token);
 }
 
 // The sum again, for rows with logits that are not finite or very far from 0.
@@ -80,17 +80,17 @@ __device__ __forceinline__ Softmax softmax(const Group& group, Scratch& scratch,
   ThreadSoftmax thread;
   units.for_each(group.thread, [&](uint32_t unit, const UnitSoftmax& of_unit) { thread.add(unit, of_unit); });
   const float warp_sum = sum_warp(thread.sum);
-  const Place warp_first = first_of_warp(thread);
+  const RankKey warp_first = first_of_warp(thread);
   if (group.lane == 0) scratch.warp_softmax[group.warp] = {warp_first, warp_sum};
   group.sync();
-  Softmax s = {kLastPlace, thread.largest, 0};
+  Softmax s = {kLastRank, thread.largest, 0};
 #pragma unroll
   for (const WarpSoftmax& w : scratch.warp_softmax) {
     s.first = max(s.first, w.first);
     s.sum += w.sum;
   }
   const float largest = logit_of(s.first);
-  if (largest == kMinusInfinity) s.first = place_of(largest, 0);  // all are equal
+  if (largest == kMinusInfinity) s.first = rank_of(largest, 0);  // all are equal
   s.sum *= ptx::exp(-largest);
   const bool in_range = largest >= kLeastLargest && s.sum > 0 && s.sum <= FLT_MAX;
   if (!in_range) s.sum = careful_sum(group, scratch, row, largest);

@@ -1,4 +1,4 @@
-// Tokens that a pass over the row selects, and their places.
+// Tokens that a pass over the row selects, and their rank keys.
 #pragma once
 
 #include <cstdint>
@@ -12,49 +12,49 @@
 
 namespace serval::device::sample {
 
-// Of the whole group, in any order; kRunCapacity at most.
+// Of the whole group, in any order; kSortedRunCapacity at most.
 class TokenList {
  public:
   __device__ __forceinline__ TokenList(const Group& group, Scratch& scratch)
       : group_(group), scratch_(scratch) {
-    if (group.thread == 0) scratch.unit_count = scratch.token_count = scratch.place_count = 0;
+    if (group.thread == 0) scratch.unit_count = scratch.token_count = scratch.rank_count = 0;
     group.sync();
   }
 
   __device__ __forceinline__ void add(uint32_t token) {
     const uint32_t i = atomicAdd(&scratch_.token_count, 1U);
-    if (i < kRunCapacity) scratch_.tokens[i] = token;
+    if (i < kSortedRunCapacity) scratch_.tokens[i] = token;
   }
   // True once more have been added than it holds.
   __device__ __forceinline__ bool overflows() const {
-    return *static_cast<const volatile uint32_t*>(&scratch_.token_count) > kRunCapacity;
+    return *static_cast<const volatile uint32_t*>(&scratch_.token_count) > kSortedRunCapacity;
   }
 
-  // Writes the places in `range` of the tokens and of all that are penalised, after the penalty, to
-  // Scratch::unsorted. Returns how many they are; more than kRunCapacity if too many. For all threads.
-  __device__ __forceinline__ uint32_t to_places(const LogitsRow& row, const Penalties& penalties,
-                                                PlaceRange range) {
+  // Writes the rank keys in `range` of the tokens and of all that are penalised, after the penalty, to
+  // Scratch::unsorted. Returns how many they are; more than kSortedRunCapacity if too many. For all threads.
+  __device__ __forceinline__ uint32_t to_ranks(const LogitsRow& row, const Penalties& penalties,
+                                               RankRange range) {
     group_.sync();
     const uint32_t tokens = scratch_.token_count;
-    if (tokens > kRunCapacity) return tokens;
+    if (tokens > kSortedRunCapacity) return tokens;
 #pragma unroll 1
     for (uint32_t i = group_.thread; i < tokens; i += kGroupThreads) {
       const uint32_t token = scratch_.tokens[i];
       const float logit = clean(row.logit(token));
-      if (!penalties.contains(token)) add_place(place_of(logit, token), range);
+      if (!penalties.contains(token)) add_rank(rank_of(logit, token), range);
     }
     penalties.correct(group_.thread, [&](uint32_t token, float, float penalised) {
-      add_place(place_of(penalised, token), range);
+      add_rank(rank_of(penalised, token), range);
     });
     group_.sync();
-    return scratch_.place_count;
+    return scratch_.rank_count;
   }
 
  private:
-  __device__ __forceinline__ void add_place(Place place, PlaceRange range) {
-    if (place < range.last || place > range.first) return;
-    const uint32_t i = atomicAdd(&scratch_.place_count, 1U);
-    if (i < kRunCapacity) scratch_.unsorted.places[i] = place;
+  __device__ __forceinline__ void add_rank(RankKey key, RankRange range) {
+    if (key < range.last || key > range.first) return;
+    const uint32_t i = atomicAdd(&scratch_.rank_count, 1U);
+    if (i < kSortedRunCapacity) scratch_.unsorted.ranks[i] = key;
   }
 
   const Group& group_;
@@ -72,12 +72,12 @@ __device__ __forceinline__ bool list_reaching(const Group& group, Scratch& scrat
     for (; reaching != 0; reaching &= reaching - 1) {
       const uint32_t i = atomicAdd(&scratch.unit_count, 1U);
       const auto in_batch = static_cast<uint32_t>(__ffs(static_cast<int>(reaching))) - 1;
-      if (i < kRunCapacity) scratch.units[i] = first + in_batch * kGroupThreads;
+      if (i < kSortedRunCapacity) scratch.units[i] = first + in_batch * kGroupThreads;
     }
   }
   group.sync();
   const uint32_t count = scratch.unit_count;
-  if (count > kRunCapacity) return false;
+  if (count > kSortedRunCapacity) return false;
 #pragma unroll 1
   for (uint32_t i = group.thread / kUnitRows; i < count; i += kGroupThreads / kUnitRows) {
     const uint32_t token = scratch.units[i] * kUnitRows + group.thread % kUnitRows;

@@ -1,4 +1,4 @@
-// Sums of weights by place: a radix search's histogram.
+// Sums of weights by rank key: a radix search's histogram.
 #pragma once
 
 #include <cstdint>
@@ -44,20 +44,20 @@ struct WeightInBin {
   uint64_t weight;
 };
 
-// Which bin a candidate of a range belongs to: bin i holds the places from range.first - (i << bin_bits) down
-// to the next bin's first. What is not in the range weighs nothing.
+// Which bin a candidate of a range belongs to: bin i holds the rank keys from range.first - (i << bin_bits)
+// down to the next bin's first. What is not in the range weighs nothing.
 struct Binning {
   const Kept& kept;
   Weight weight;
-  PlaceRange range;
+  RankRange range;
   uint32_t bin_bits;
   uint32_t vocab;
 
   __device__ __forceinline__ WeightInBin operator()(uint32_t token, float logit) const {
-    const Place place = place_of(logit, token);
-    const bool inside = (token < vocab) & (place >= range.last) & (place <= range.first);
+    const RankKey key = rank_of(logit, token);
+    const bool inside = (token < vocab) & (key >= range.last) & (key <= range.first);
     const uint64_t whole = kept.weigh(weight, token, logit);
-    const auto bin = static_cast<uint32_t>((range.first - place) >> bin_bits);
+    const auto bin = static_cast<uint32_t>((range.first - key) >> bin_bits);
     return {inside ? bin : 0, inside ? whole : 0};
   }
 };

@@ -1,5 +1,5 @@
-// The order in which candidates stand: by logit, descending, then by token, ascending. A candidate's place in
-// it is one integer, so that ranges, bins and sorting need no comparisons of two fields.
+// The order in which candidates stand: by logit, descending, then by token, ascending. A candidate's rank key
+// in it is one integer, so that ranges, bins and sorting need no comparisons of two fields.
 #pragma once
 
 #include <cmath>
@@ -21,14 +21,14 @@ __device__ __forceinline__ float shortfall(float logit, float largest) {
 
 // The logit's key in the high bits, below it the token counted backwards: larger is earlier, and 0 is
 // no token's.
-using Place = uint64_t;
+using RankKey = uint64_t;
 
 inline constexpr uint32_t kTokenBits = 24;  // as check() limits the vocabulary
-inline constexpr uint32_t kPlaceBits = 32 + kTokenBits;
+inline constexpr uint32_t kRankBits = 32 + kTokenBits;
 inline constexpr uint32_t kLastToken = (1U << kTokenBits) - 1;
-inline constexpr Place kFirstPlace = (Place{1} << kPlaceBits) - 1;  // no token's, ahead of all
+inline constexpr RankKey kFirstRank = (RankKey{1} << kRankBits) - 1;  // no token's, ahead of all
 inline constexpr uint32_t kMinusInfinityKey = 0x007fffff;
-inline constexpr Place kLastPlace = Place{kMinusInfinityKey} << kTokenBits;
+inline constexpr RankKey kLastRank = RankKey{kMinusInfinityKey} << kTokenBits;
 
 // Larger logits have larger keys; -0 and 0 have the same. Not for NaN.
 inline constexpr uint32_t kSign = 0x80000000;
@@ -40,22 +40,22 @@ __device__ __forceinline__ float logit_of_key(uint32_t key) {
   return __uint_as_float((key & kSign) != 0 ? key & ~kSign : ~key);
 }
 
-__device__ __forceinline__ Place place_of_key(uint32_t key, uint32_t token) {
-  return Place{key} << kTokenBits | (kLastToken - token);
+__device__ __forceinline__ RankKey rank_of_key(uint32_t key, uint32_t token) {
+  return RankKey{key} << kTokenBits | (kLastToken - token);
 }
-__device__ __forceinline__ Place place_of(float logit, uint32_t token) {
-  return place_of_key(key_of(logit), token);
+__device__ __forceinline__ RankKey rank_of(float logit, uint32_t token) {
+  return rank_of_key(key_of(logit), token);
 }
-__device__ __forceinline__ float logit_of(Place place) {
-  return logit_of_key(static_cast<uint32_t>(place >> kTokenBits));
+__device__ __forceinline__ float logit_of(RankKey key) {
+  return logit_of_key(static_cast<uint32_t>(key >> kTokenBits));
 }
-__device__ __forceinline__ uint32_t token_of(Place place) {
-  return kLastToken - (static_cast<uint32_t>(place) & kLastToken);
+__device__ __forceinline__ uint32_t token_of(RankKey key) {
+  return kLastToken - (static_cast<uint32_t>(key) & kLastToken);
 }
 
-// From one place up to and including another.
-struct PlaceRange {
-  Place first, last;
+// From one rank key up to and including another.
+struct RankRange {
+  RankKey first, last;
 };
 
 }  // namespace serval::device::sample

@@ -1,4 +1,4 @@
-// Sorts some hundreds of places in shared memory, the first candidate first.
+// Sorts some hundreds of rank keys in shared memory, the first candidate first.
 #pragma once
 
 #include <cstdint>
@@ -8,34 +8,34 @@
 
 namespace serval::device::sample {
 
-inline constexpr uint32_t kRunCapacity = 512;
-inline constexpr uint32_t kSortStep = 8;  // places that are compared at the same time
+inline constexpr uint32_t kSortedRunCapacity = 512;
+inline constexpr uint32_t kSortStep = 8;  // rank keys that are compared at the same time
 
-struct UnsortedPlaces {
-  alignas(16) Place places[kRunCapacity + kSortStep];
+struct UnsortedRanks {
+  alignas(16) RankKey ranks[kSortedRunCapacity + kSortStep];
 };
 
-// 1 if `other` is ahead of `own`, else 0. Places have less than 64 bits: the difference's top bit is its
+// 1 if `other` is ahead of `own`, else 0. Rank keys have less than 64 bits: the difference's top bit is its
 // sign.
-__device__ __forceinline__ uint32_t is_ahead(Place other, Place own) {
-  static_assert(kPlaceBits < 64);
+__device__ __forceinline__ uint32_t is_ahead(RankKey other, RankKey own) {
+  static_assert(kRankBits < 64);
   return static_cast<uint32_t>((own - other) >> 63);
 }
 
 // to[i] = the i-th of `from`'s first `size`. Each thread counts how many are ahead of its own, which needs no
 // barriers between steps, as few as they are.
-__device__ __forceinline__ void sort(const Group& group, UnsortedPlaces& from, uint32_t size, Place* to) {
-  if (group.thread < kSortStep) from.places[size + group.thread] = 0;  // after all candidates
+__device__ __forceinline__ void sort(const Group& group, UnsortedRanks& from, uint32_t size, RankKey* to) {
+  if (group.thread < kSortStep) from.ranks[size + group.thread] = 0;  // after all candidates
   group.sync();
 #pragma unroll 1
   for (uint32_t i = group.thread; i < size; i += kGroupThreads) {
-    const Place own = from.places[i];
+    const RankKey own = from.ranks[i];
     uint32_t ahead = 0;
 #pragma unroll 1
     for (uint32_t j = 0; j < size; j += kSortStep) {
       uint32_t of_step = 0;
 #pragma unroll
-      for (uint32_t k = 0; k < kSortStep; ++k) of_step += is_ahead(from.places[j + k], own);
+      for (uint32_t k = 0; k < kSortStep; ++k) of_step += is_ahead(from.ranks[j + k], own);
       ahead += of_step;
     }
     to[ahead] = own;

@@ -32,9 +32,9 @@ struct Kept {
   float last_logit = kMinusInfinity;
   uint32_t last_token = kLastToken;
 
-  __device__ __forceinline__ void end_with(Place place) {
-    last_logit = logit_of(place);
-    last_token = token_of(place);
+  __device__ __forceinline__ void end_with(RankKey key) {
+    last_logit = logit_of(key);
+    last_token = token_of(key);
   }
   // Without branches, so that the weights of several candidates can be computed at the same time.
   __device__ __forceinline__ bool contains(uint32_t token, float logit) const {
@@ -45,8 +45,8 @@ struct Kept {
     const uint64_t whole = weight.of(shortfall(logit, largest));
     return contains(token, logit) ? whole : 0;
   }
-  __device__ __forceinline__ uint64_t weigh(const Weight& weight, Place place) const {
-    return weigh(weight, token_of(place), logit_of(place));
+  __device__ __forceinline__ uint64_t weigh(const Weight& weight, RankKey key) const {
+    return weigh(weight, token_of(key), logit_of(key));
   }
 };
 
