@@ -52,7 +52,7 @@ struct DeviceOp<Sample> : GroupOp {
     auto& scratch = *reinterpret_cast<sample::Scratch*>(group.scratch);
     const sample::LogitsRow row(group.tensor<&Sample::logits, const float>(), index, op.vocab);
     const SequenceSlot* slot = group.tensor<&Sample::slots, const SequenceSlot>() + pass_row.slot;
-    const sample::UnitsOfRow units(group.tensor<&Sample::unit_softmax, const UnitSoftmax>(), index, op.vocab);
+    const sample::UnitLogits units(group.tensor<&Sample::unit_softmax, const UnitSoftmax>(), index, op.vocab);
     const auto p = sample::Parameters::load(slot);
 
     group.wait_inputs();

@@ -1,7 +1,7 @@
 // The tokens of a row as candidates in their order: which one lies at a given weight from the first.
 //
 // The head, the first few dozen or hundred, is kept sorted in shared memory. What lies beyond is found in the
-// row itself, by radix search over rank keys, which takes several passes over it.
+// row itself, by radix search over rank keys, which takes several sweeps over it.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class Candidates {
   // The head holds at least `wanted` candidates, if so many are readily found. `thread_largest` is the
   // largest logit among the thread's own, before penalties.
   __device__ __forceinline__ Candidates(const Group& group, Scratch& scratch, const LogitsRow& row,
-                                        const UnitsOfRow& units, const Penalties& penalties,
+                                        const UnitLogits& units, const Penalties& penalties,
                                         float thread_largest, uint32_t wanted)
       : group_(group), scratch_(scratch), row_(row), units_(units), penalties_(penalties) {
     if (penalties.any()) wanted += kHistoryTokens;  // that many may fall behind
@@ -99,7 +99,7 @@ class Candidates {
 
   __device__ __forceinline__ uint64_t row_total(const Kept& kept, const Weight& weight) const {
     uint64_t own = 0;
-    for_each_quad(row_, group_.thread, scratch_.staged, [&](uint32_t token, const LogitQuad& quad) {
+    for_each_quad(row_, group_.thread, scratch_.buffered, [&](uint32_t token, const LogitQuad& quad) {
 #pragma unroll
       for (uint32_t i = 0; i < kQuadLogits; ++i) {
         const uint64_t w = kept.weigh(weight, token + i, clean(quad.logit[i]));
@@ -120,7 +120,7 @@ class Candidates {
       const uint32_t bin_bits = range_bits > kBinBits ? range_bits - kBinBits : 0;
       fill_bins(kept, weight, range, bin_bits);
       const Found bin = first_beyond(
-          group_, scratch_, kBins, [&](uint32_t i) { return scratch_.bins.sum(i); },
+          group_, scratch_, kBins, [&](uint32_t i) { return scratch_.histogram.sum(i); },
           [&](uint64_t) { return target; });
       target -= bin.before;
       range.first -= RankKey{bin.index} << bin_bits;
@@ -143,7 +143,7 @@ class Candidates {
         if (logit >= least && !(logit > most) && token + i < row_.vocab()) list.add(token + i);
       }
     };
-    for_each_quad(row_, group_.thread, scratch_.staged, add, [&] { return list.overflows(); });
+    for_each_quad(row_, group_.thread, scratch_.buffered, add, [&] { return list.overflows(); });
     const uint32_t size = list.to_ranks(row_, penalties_, range);
     if (size > kSortedRunCapacity) return 0;
     sort(group_, scratch_.unsorted, size, scratch_.window);
@@ -164,26 +164,26 @@ class Candidates {
   // - 1 after it.
   __device__ __forceinline__ void fill_bins(const Kept& kept, const Weight& weight, RankRange range,
                                             uint32_t bin_bits) const {
-    Bins& bins = scratch_.bins;
-    bins.clear(group_.thread);
+    Histogram& histogram = scratch_.histogram;
+    histogram.clear(group_.thread);
     group_.sync();
     const Binning binning = {kept, weight, range, bin_bits, row_.vocab()};
     const float most = logit_of(range.first), least = logit_of(range.last);
-    for_each_quad(row_, group_.thread, scratch_.staged, [&](uint32_t token, const LogitQuad& quad) {
+    for_each_quad(row_, group_.thread, scratch_.buffered, [&](uint32_t token, const LogitQuad& quad) {
       if (quad.largest() < least || quad.smallest() > most) return;
       WeightInBin w[kQuadLogits];
       uint32_t old[kQuadLogits];
 #pragma unroll
       for (uint32_t i = 0; i < kQuadLogits; ++i) w[i] = binning(token + i, clean(quad.logit[i]));
 #pragma unroll
-      for (uint32_t i = 0; i < kQuadLogits; ++i) old[i] = bins.add_low(w[i].bin, w[i].weight);
+      for (uint32_t i = 0; i < kQuadLogits; ++i) old[i] = histogram.add_low(w[i].bin, w[i].weight);
 #pragma unroll
-      for (uint32_t i = 0; i < kQuadLogits; ++i) bins.add_high(w[i].bin, w[i].weight, old[i]);
+      for (uint32_t i = 0; i < kQuadLogits; ++i) histogram.add_high(w[i].bin, w[i].weight, old[i]);
     });
     penalties_.correct(group_.thread, [&](uint32_t token, float raw, float penalised) {
       const WeightInBin out = binning(token, raw), in = binning(token, penalised);
-      bins.add_high(out.bin, 0 - out.weight, bins.add_low(out.bin, 0 - out.weight));
-      bins.add_high(in.bin, in.weight, bins.add_low(in.bin, in.weight));
+      histogram.add_high(out.bin, 0 - out.weight, histogram.add_low(out.bin, 0 - out.weight));
+      histogram.add_high(in.bin, in.weight, histogram.add_low(in.bin, in.weight));
     });
     group_.sync();
   }
@@ -191,7 +191,7 @@ class Candidates {
   const Group& group_;
   Scratch& scratch_;
   const LogitsRow& row_;
-  const UnitsOfRow& units_;
+  const UnitLogits& units_;
   const Penalties& penalties_;
   uint32_t head_size_;
 };

@@ -19,8 +19,8 @@ struct WarpSoftmax {
 };
 
 struct Scratch {
-  StagedQuads staged;
-  Bins bins;
+  BufferedQuads buffered;
+  Histogram histogram;
   UnsortedRanks unsorted;
   alignas(16) RankKey head[kSortedRunCapacity];
   alignas(16) RankKey window[kSortedRunCapacity];

@@ -64,7 +64,7 @@ __device__ __forceinline__ RankKey first_of_warp(const ThreadSoftmax& thread) {
 __device__ __forceinline__ float careful_sum(const Group& group, Scratch& scratch, const LogitsRow& row,
                                              float largest) {
   double own = 0;
-  for_each_quad(row, group.thread, scratch.staged, [&](uint32_t token, const LogitQuad& quad) {
+  for_each_quad(row, group.thread, scratch.buffered, [&](uint32_t token, const LogitQuad& quad) {
 #pragma unroll
     for (uint32_t i = 0; i < kQuadLogits; ++i) {
       const float logit = quad.logit[i];
@@ -76,7 +76,7 @@ __device__ __forceinline__ float careful_sum(const Group& group, Scratch& scratc
 }
 
 __device__ __forceinline__ Softmax softmax(const Group& group, Scratch& scratch, const LogitsRow& row,
-                                           const UnitsOfRow& units) {
+                                           const UnitLogits& units) {
   ThreadSoftmax thread;
   units.for_each(group.thread, [&](uint32_t unit, const UnitSoftmax& of_unit) { thread.add(unit, of_unit); });
   const float warp_sum = sum_warp(thread.sum);

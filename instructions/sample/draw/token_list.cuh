@@ -1,4 +1,4 @@
-// Tokens that a pass over the row selects, and their rank keys.
+// Tokens that a sweep over the row selects, and their rank keys.
 #pragma once
 
 #include <cstdint>
@@ -64,9 +64,9 @@ class TokenList {
 // Lists the tokens whose logits, as they came, are at least `least`: first the units that have any, then 8
 // lanes look into each. False if these are too many. For all threads.
 __device__ __forceinline__ bool list_reaching(const Group& group, Scratch& scratch, const LogitsRow& row,
-                                              const UnitsOfRow& units, float least, TokenList& list) {
+                                              const UnitLogits& units, float least, TokenList& list) {
 #pragma unroll 1
-  for (uint32_t first = group.thread; first < units.count(); first += kReachingBatch * kGroupThreads) {
+  for (uint32_t first = group.thread; first < units.count(); first += kReachingAtOnce * kGroupThreads) {
     uint32_t reaching = units.reaching(first, least);
 #pragma unroll 1
     for (; reaching != 0; reaching &= reaching - 1) {

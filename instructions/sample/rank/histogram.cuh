@@ -14,7 +14,7 @@ inline constexpr uint32_t kBins = 1U << kBinBits;
 
 // In shared memory; all threads of the group add to them. In two halves, because shared memory adds 32 bits
 // at a time.
-struct Bins {
+struct Histogram {
   uint32_t low[kBins];
   uint32_t high[kBins];
 

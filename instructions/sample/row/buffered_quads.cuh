@@ -1,4 +1,4 @@
-// Passes over a row that do more to a logit than fits into an unrolled loop.
+// Sweeps over a row that do more to a logit than fits into an unrolled loop.
 #pragma once
 
 #include <cstdint>
@@ -8,46 +8,46 @@
 
 namespace serval::device::sample {
 
-inline constexpr uint32_t kStagedQuads = 4;
+inline constexpr uint32_t kBufferedQuads = 4;
 
 // A few quads of each thread in shared memory. A thread reads what it has written itself, so nothing need be
 // synchronised.
-using StagedQuads = float4[kStagedQuads][kGroupThreads];
+using BufferedQuads = float4[kBufferedQuads][kGroupThreads];
 
 // Calls fn(token, quad) for all quads of this thread: quad.logit[i] belongs to token + i, which may be beyond
-// the vocabulary or, wrapping, before it. Quads go through shared memory, a batch at a time: what fn does
-// stands in the kernel once, and registers are free for the next batch. Ends early once done() is true.
+// the vocabulary or, wrapping, before it. Quads go through shared memory, some at a time: what fn does
+// stands in the kernel once, and registers are free for the next ones. Ends early once done() is true.
 template <class Fn, class Done>
-__device__ __forceinline__ void for_each_quad(const LogitsRow& row, uint32_t thread, StagedQuads& staged,
+__device__ __forceinline__ void for_each_quad(const LogitsRow& row, uint32_t thread, BufferedQuads& buffered,
                                               Fn&& fn, Done&& done) {
-  LogitQuad batch[kStagedQuads];
+  LogitQuad batch[kBufferedQuads];
   const auto load = [&](uint32_t first) {
 #pragma unroll
-    for (uint32_t i = 0; i < kStagedQuads; ++i) {
+    for (uint32_t i = 0; i < kBufferedQuads; ++i) {
       batch[i] = row.quad(min(first + i * kGroupThreads, row.quads() - 1));
     }
   };
   load(thread);
 #pragma unroll 1
-  for (uint32_t first = thread; first < row.quads() && !done(); first += kStagedQuads * kGroupThreads) {
+  for (uint32_t first = thread; first < row.quads() && !done(); first += kBufferedQuads * kGroupThreads) {
 #pragma unroll
-    for (uint32_t i = 0; i < kStagedQuads; ++i) {
+    for (uint32_t i = 0; i < kBufferedQuads; ++i) {
       const float* logit = batch[i].logit;
-      staged[i][thread] = {logit[0], logit[1], logit[2], logit[3]};
+      buffered[i][thread] = {logit[0], logit[1], logit[2], logit[3]};
     }
-    load(first + kStagedQuads * kGroupThreads);
+    load(first + kBufferedQuads * kGroupThreads);
 #pragma unroll 2
-    for (uint32_t i = 0; i < kStagedQuads; ++i) {
-      const float4 v = staged[i][thread];
+    for (uint32_t i = 0; i < kBufferedQuads; ++i) {
+      const float4 v = buffered[i][thread];
       fn(row.token(first + i * kGroupThreads), LogitQuad{v.x, v.y, v.z, v.w});
     }
   }
 }
 
 template <class Fn>
-__device__ __forceinline__ void for_each_quad(const LogitsRow& row, uint32_t thread, StagedQuads& staged,
+__device__ __forceinline__ void for_each_quad(const LogitsRow& row, uint32_t thread, BufferedQuads& buffered,
                                               Fn&& fn) {
-  for_each_quad(row, thread, staged, fn, [] { return false; });
+  for_each_quad(row, thread, buffered, fn, [] { return false; });
 }
 
 }  // namespace serval::device::sample

@@ -1,4 +1,4 @@
-// The repetition penalty. At most kHistoryTokens logits of a row change, so passes over the row leave it out,
+// The repetition penalty. At most kHistoryTokens logits of a row change, so sweeps over the row leave it out,
 // and what they found is corrected for these tokens afterwards.
 #pragma once
 

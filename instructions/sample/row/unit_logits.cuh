@@ -16,13 +16,13 @@ namespace serval::device::sample {
 
 // Under way at the same time: all of a thread's, in vocabularies of up to 2^17 tokens. What is read has just
 // been written, while the next pass's weights come in: a trip to L2 takes a microsecond.
-inline constexpr uint32_t kBatchUnits = 64;
-inline constexpr uint32_t kReachingBatch = 32;  // a bit each
+inline constexpr uint32_t kUnitsAtOnce = 64;
+inline constexpr uint32_t kReachingAtOnce = 32;  // a bit each
 
-class UnitsOfRow {
+class UnitLogits {
  public:
   // `unit_softmax`: [rows, units of the vocabulary].
-  __device__ __forceinline__ UnitsOfRow(const UnitSoftmax* unit_softmax, uint32_t row, uint32_t vocab)
+  __device__ __forceinline__ UnitLogits(const UnitSoftmax* unit_softmax, uint32_t row, uint32_t vocab)
       : count_(static_cast<uint32_t>(vocabulary_units(vocab))),
         units_(reinterpret_cast<const float2*>(unit_softmax) + size_t{row} * count_) {}
 
@@ -30,14 +30,14 @@ class UnitsOfRow {
 
   // Bit i: unit first + i * kGroupThreads has a logit that is at least `least`.
   __device__ __forceinline__ uint32_t reaching(uint32_t first, float least) const {
-    float largest[kReachingBatch];
+    float largest[kReachingAtOnce];
 #pragma unroll
-    for (uint32_t i = 0; i < kReachingBatch; ++i) {
+    for (uint32_t i = 0; i < kReachingAtOnce; ++i) {
       largest[i] = ptx::load_relaxed(&units_[min(first + i * kGroupThreads, count_ - 1)].x);
     }
     uint32_t bits = 0;
 #pragma unroll
-    for (uint32_t i = 0; i < kReachingBatch; ++i) {
+    for (uint32_t i = 0; i < kReachingAtOnce; ++i) {
       const bool reaches = first + i * kGroupThreads < count_ && largest[i] >= least;
       bits |= reaches ? 1U << i : 0;
     }
@@ -49,26 +49,26 @@ class UnitsOfRow {
   template <class Fn>
   __device__ __forceinline__ void for_each(uint32_t thread, Fn&& fn) const {
 #pragma unroll 1
-    for (uint32_t first = thread; first < count_; first += kBatchUnits * kGroupThreads) {
-      float2 batch[kBatchUnits];
+    for (uint32_t first = thread; first < count_; first += kUnitsAtOnce * kGroupThreads) {
+      float2 batch[kUnitsAtOnce];
       load(first, batch);
       visit(first, batch, fn);
     }
   }
 
  private:
-  __device__ __forceinline__ void load(uint32_t first, float2 (&batch)[kBatchUnits]) const {
+  __device__ __forceinline__ void load(uint32_t first, float2 (&batch)[kUnitsAtOnce]) const {
 #pragma unroll
-    for (uint32_t i = 0; i < kBatchUnits; ++i) {
+    for (uint32_t i = 0; i < kUnitsAtOnce; ++i) {
       const uint32_t unit = first + i * kGroupThreads;
       batch[i] = {kMinusInfinity, 0};
       if (unit < count_) batch[i] = ptx::load_relaxed(units_ + unit);
     }
   }
   template <class Fn>
-  static __device__ __forceinline__ void visit(uint32_t first, const float2 (&batch)[kBatchUnits], Fn& fn) {
+  static __device__ __forceinline__ void visit(uint32_t first, const float2 (&batch)[kUnitsAtOnce], Fn& fn) {
 #pragma unroll
-    for (uint32_t i = 0; i < kBatchUnits; ++i) {
+    for (uint32_t i = 0; i < kUnitsAtOnce; ++i) {
       fn(first + i * kGroupThreads, UnitSoftmax{batch[i].x, batch[i].y});
     }
   }
