@@ -1,31 +1,11 @@
 #include "engine/core/core.h"
 
-#include <csignal>
 #include <future>
-#include <pthread.h>
 #include <utility>
 
+#include "vm/base/signals_blocked.h"
+
 namespace serval {
-namespace {
-
-// While it lives, this thread and those that it starts take no signals: they are for the program's own.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_ = {};
-};
-
-}  // namespace
-
 Core::Core(Backend& backend, const TextCodec& text, double load_ms, const PassLoopOptions& options)
     : backend_(backend),
       text_(text),
