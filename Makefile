@@ -105,11 +105,12 @@ bench: ## Build and run the benchmarks
 	$(call BUILD_ALL,$(BUILD)) --target bench
 
 .PHONY: docs
-docs: ## Write the generated pages again (docs/isa.md)
+docs: ## Write the generated pages again (docs/isa.md, docs/api.md)
 	@tools/install_packages.sh demo test
 	cmake --preset host -D SERVAL_BUILD_TESTS=ON
-	$(call BUILD_ALL,$(BUILD)) --target docs_test
+	$(call BUILD_ALL,$(BUILD)) --target docs_test server_test
 	SERVAL_WRITE_DOCS=1 $(BUILD)/bin/docs_test
+	SERVAL_WRITE_DOCS=1 $(BUILD)/bin/server_test --gtest_filter='ApiPage.*'
 
 .PHONY: install
 install: executable ## Install the executable, library, headers and bundled model (PREFIX=/usr/local)

@@ -42,6 +42,7 @@ EngineParts parts_of(std::unique_ptr<FakeBackend> backend, ToyOptions options) {
   parts.info.name = "toy";
   parts.info.context = static_cast<int>(options.backend.context);
   parts.info.vocab_size = options.vocab_size;
+  parts.info.max_sequences = static_cast<int>(options.backend.sequences);
   parts.text.stop_tokens = std::move(options.stop_tokens);
   parts.text.codec = options.text ? std::move(options.text) : make_byte_codec(options.vocab_size);
   parts.backend = std::move(backend);

@@ -15,6 +15,7 @@ int run_profile(const Arguments& arguments);
 int run_info(const Arguments& arguments);
 int run_models(const Arguments& arguments);
 int run_verify(const Arguments& arguments);
+int run_serve(const Arguments& arguments);
 int run_tokenize(const Arguments& arguments);
 int run_detokenize(const Arguments& arguments);
 

@@ -26,8 +26,9 @@ std::string load_line(const Model& model, double seconds) {
                      gigabytes / seconds);
 }
 
-ProgressCallback drawn_by(ProgressBar& bar) {
-  return [&bar](const char* stage, uint64_t done, uint64_t total) {
+ProgressCallback drawn_by(ProgressBar& bar, const ProgressCallback& also = {}) {
+  return [&bar, also](const char* stage, uint64_t done, uint64_t total) {
+    if (also) also(stage, done, total);
     bar.update(stage, done, total, ProgressBar::Measure::kBytes);
   };
 }
@@ -162,9 +163,9 @@ void check_not_compiled(const FlagSet& set, const std::string& program_file,
   }
 }
 
-Engine load_engine(EngineOptions options, ProgressMode progress) {
+Engine load_engine(EngineOptions options, ProgressMode progress, const ProgressCallback& also) {
   ProgressBar bar(progress);
-  options.progress = drawn_by(bar);
+  options.progress = drawn_by(bar, also);
   Engine engine = Engine::load(options);
   if (!engine.info().backend_notice.empty()) log_info(engine.info().backend_notice);
   return engine;

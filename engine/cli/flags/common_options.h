@@ -48,8 +48,8 @@ void declare_engine(FlagSet& flags, EngineOptions& options);
 void check_not_compiled(const FlagSet& set, const std::string& program_file,
                         std::initializer_list<const char*> flags);
 
-// Loads with a progress bar. Throws as Engine::load does.
-Engine load_engine(EngineOptions options, ProgressMode progress);
+// Loads with a progress bar, and tells `also` how far it is. Throws as Engine::load does.
+Engine load_engine(EngineOptions options, ProgressMode progress, const ProgressCallback& also = {});
 // The same without an engine, for the commands that time or record passes themselves; says on stderr how long
 // it took.
 LoadedModel load_model(EngineOptions options, ProgressMode progress);

@@ -4,10 +4,14 @@
 #include <unistd.h>
 
 #include "fmt/format.h"
+#include "spdlog/async.h"
 #include "spdlog/sinks/base_sink.h"
+#include "spdlog/sinks/basic_file_sink.h"
 #include "spdlog/spdlog.h"
 
 #include "engine/cli/output/progress.h"
+#include "vm/base/error.h"
+#include "vm/base/signals_blocked.h"
 
 namespace serval::cli {
 namespace {
@@ -84,6 +88,36 @@ void log_warning(const std::string& line) {
 }
 void log_error(const std::string& line) {
   spdlog::error("error: {}", escape_controls(shorten_words(line)));
+}
+
+struct RequestLog::Impl {
+  std::shared_ptr<spdlog::details::thread_pool> thread;
+  std::shared_ptr<spdlog::async_logger> logger;
+};
+
+RequestLog::RequestLog(const std::string& file) : impl_(std::make_unique<Impl>()) {
+  constexpr size_t kMostLines = 8192;
+  spdlog::sink_ptr sink = std::make_shared<StderrSink>();
+  if (!file.empty()) {
+    try {
+      sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file);
+    } catch (const spdlog::spdlog_ex& error) {
+      throw Error(ErrorKind::kRuntime, file + ": cannot be opened");
+    }
+  }
+  const SignalsBlocked blocked;
+  impl_->thread = std::make_shared<spdlog::details::thread_pool>(kMostLines, 1);
+  impl_->logger = std::make_shared<spdlog::async_logger>("requests", std::move(sink), impl_->thread,
+                                                         spdlog::async_overflow_policy::overrun_oldest);
+  impl_->logger->set_pattern(file.empty() ? kPattern : "%Y-%m-%dT%H:%M:%S.%eZ %v",
+                             spdlog::pattern_time_type::utc);
+  impl_->logger->flush_on(spdlog::level::info);
+}
+
+RequestLog::~RequestLog() = default;
+
+void RequestLog::write(const std::string& line) {
+  impl_->logger->info("{}", line);
 }
 
 }  // namespace serval::cli

@@ -1,0 +1,169 @@
+// serval serve: answers requests over HTTP, as OpenAI's clients make them.
+#include "fmt/format.h"
+
+#include "engine/cli/commands/commands.h"
+#include "engine/cli/flags/common_options.h"
+#include "engine/cli/flags/parse_value.h"
+#include "engine/cli/input/signals.h"
+#include "engine/cli/output/log.h"
+#include "engine/cli/output/output.h"
+#include "engine/server/http/descriptor_limit.h"
+#include "engine/server/server.h"
+#include "engine/server/service/request_log.h"
+
+namespace serval::cli {
+namespace {
+
+constexpr const char* kExamples =
+    "  serval serve\n"
+    "  serval serve -m path/to/Llama-3.2-1B-Instruct --alias llama --port 8000 --api-key-file keys\n"
+    "  curl localhost:8080/v1/completions -d '{\"prompt\": \"Once upon a time\"}'\n";
+
+constexpr int kMaxPort = 65535;
+constexpr int kMaxConnections = 65536;
+constexpr int kMaxQueue = 1'000'000;
+constexpr int kMaxSeconds = 86'400;
+constexpr int kMaxBodyBytes = 64 << 20;
+constexpr int kMaxHttpThreads = 64;
+
+struct Flags {
+  EngineOptions engine;
+  OutputFlags output;
+  server::ServerOptions server;
+  std::string api_key, api_key_file;
+  double drain_timeout_s = 60;
+  std::string request_log;
+
+  Flags() { server.service.timeout = std::chrono::seconds(600); }
+
+  void declare(FlagSet& set) {
+    declare_server(set);
+    declare_limits(set);
+    declare_engine(set, engine);
+    declare_max_sequences(set, engine);
+    declare_capacity(set, engine);
+    output.declare(set, "");
+    set.value("--request-log", "FILE", "append a line for each request to FILE; none: none. Default: stderr",
+              [this](const FlagValue& v) { request_log = parse_text(v); });
+    set.examples(kExamples);
+  }
+
+ private:
+  void declare_server(FlagSet& set);
+  void declare_limits(FlagSet& set);
+};
+
+void Flags::declare_server(FlagSet& set) {
+  set.group("Server");
+  set.value("--host", "ADDRESS", "the address to listen on; 0.0.0.0: all. Default: " + server.host,
+            [this](const FlagValue& v) { server.host = parse_text(v); });
+  set.value(
+      "--port", "N", fmt::format("the port; 0: one that is free. Default: {}", server.port),
+      [this](const FlagValue& v) { server.port = static_cast<uint16_t>(parse_integer(v, 0, kMaxPort)); });
+  set.value("--api-key", "KEY", "clients must send this key. Default: none is needed",
+            [this](const FlagValue& v) { api_key = parse_text(v); });
+  set.value("--api-key-file", "FILE", "clients must send one of these keys; lines NAME:KEY or KEY",
+            [this](const FlagValue& v) { api_key_file = parse_text(v); });
+  set.value("-a,--alias", "NAME", "what clients call the model. Default: its own name",
+            [this](const FlagValue& v) { server.service.alias = parse_text(v); });
+}
+
+void Flags::declare_limits(FlagSet& set) {
+  server::ServiceOptions& service = server.service;
+  server::HttpLimits& http = server.http;
+  set.group("Limits");
+  set.value("--max-queue", "N",
+            fmt::format("requests that wait; more are told to come back. Default: {}", service.max_queue),
+            [&service](const FlagValue& v) {
+              service.max_queue = static_cast<uint32_t>(parse_integer(v, 0, kMaxQueue));
+            });
+  set.value(
+      "--timeout", "SECONDS",
+      fmt::format("of a request, from its arrival to its end; 0: none. Default: {}", service.timeout.count()),
+      [&service](const FlagValue& v) {
+        service.timeout = std::chrono::duration<double>(parse_real(v, 0, kMaxSeconds));
+      });
+  set.value("--drain-timeout", "SECONDS",
+            fmt::format("after SIGTERM, for requests that run or wait. Default: {}", drain_timeout_s),
+            [this](const FlagValue& v) { drain_timeout_s = parse_real(v, 0, kMaxSeconds); });
+  set.value("--max-connections", "N", fmt::format("open connections. Default: {}", http.connections),
+            [&http](const FlagValue& v) {
+              http.connections = static_cast<size_t>(parse_integer(v, 1, kMaxConnections));
+            });
+  set.value("--max-body", "BYTES", fmt::format("of a request's body. Default: {}", http.body_bytes),
+            [&http](const FlagValue& v) {
+              http.body_bytes = static_cast<size_t>(parse_integer(v, 1, kMaxBodyBytes));
+            });
+  set.value("--threads-http", "N",
+            fmt::format("threads that read bodies and encode prompts. Default: {}", service.workers),
+            [&service](const FlagValue& v) {
+              service.workers = static_cast<int>(parse_integer(v, 1, kMaxHttpThreads));
+            });
+}
+
+server::ApiKeys keys_of(const Flags& flags) {
+  if (!flags.api_key.empty() && !flags.api_key_file.empty())
+    throw Error(ErrorKind::kUsage, "--api-key and --api-key-file: set either, not both");
+  if (!flags.api_key_file.empty()) return server::ApiKeys::read(flags.api_key_file);
+  server::ApiKeys keys;
+  if (!flags.api_key.empty()) keys.add({"default", flags.api_key});
+  return keys;
+}
+
+size_t connections_that_fit(size_t wanted) {
+  const size_t fit = server::raise_descriptor_limit(wanted);
+  if (fit < wanted)
+    log_warning(fmt::format("{} connections at most, because of the limit of open files (ulimit -n)", fit));
+  return std::max<size_t>(fit, 1);
+}
+
+Engine load_engine_for(server::Service& service, EngineOptions options, ProgressMode progress) {
+  return load_engine(
+      std::move(options), progress,
+      [&service](const char* stage, uint64_t done, uint64_t total) { service.loading(stage, done, total); });
+}
+
+int serve(Flags& flags) {
+  flags.server.service.keys = keys_of(flags);
+  flags.server.http.connections = connections_that_fit(flags.server.http.connections);
+  const bool needs_key = !flags.server.service.keys.empty();
+  const bool logs = flags.request_log != "none";
+  RequestLog log(logs ? flags.request_log : "");
+  if (logs) {
+    flags.server.service.on_record = [&log](const server::RequestRecord& record) {
+      log.write(server::log_line(record));
+    };
+  }
+  server::Server server(flags.server);
+  const std::string host =
+      flags.server.host.find(':') == std::string::npos ? flags.server.host : "[" + flags.server.host + "]";
+  log_info(
+      fmt::format("listening on http://{}:{}{}", host, server.port(), needs_key ? "; a key is needed" : ""));
+  Engine engine = load_engine_for(server.service(), flags.engine, flags.output.progress);
+  const DeferScope signals;
+  server.drain_on(signals.descriptor(), std::chrono::duration<double>(flags.drain_timeout_s),
+                  [] { log_info("no request is taken any more; those that run or wait are answered"); });
+  server.service().attach(engine);
+  log_info(fmt::format("ready: {} on {}, {} sequences of {} tokens", engine.info().name,
+                       engine.info().backend, engine.info().max_sequences, engine.info().context));
+  const auto outcome = server.wait();
+  server.service().detach();
+  if (outcome == server::Service::Outcome::kFault)
+    throw Error(ErrorKind::kDeviceFault, server.service().fault());
+  return 0;
+}
+
+}  // namespace
+
+int run_serve(const Arguments& arguments) {
+  Flags flags;
+  FlagSet set("serve", "Answers requests over HTTP, as OpenAI's clients make them.", "[FLAGS]");
+  flags.declare(set);
+  if (!set.parse(arguments)) {
+    write_stdout(set.help());
+    return 0;
+  }
+  return serve(flags);
+}
+
+}  // namespace serval::cli

@@ -1,0 +1,64 @@
+// Answers as OpenAI's clients read them: one JSON object, or one for each event of a stream.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/server/api/parameters.h"
+
+namespace serval::server {
+
+struct Usage {
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;  // of these, in the KV cache already
+  int64_t completion_tokens = 0;
+};
+
+// A token as log probabilities show it.
+struct TokenLogprob {
+  std::string text = {};
+  float log_probability = 0;
+  size_t text_offset = 0;  // of the token in the answer's text, in bytes
+};
+
+// A part of an answer's text, or the whole.
+struct Piece {
+  std::string text = {};
+  bool with_logprobs = false;
+  std::vector<TokenLogprob> logprobs = {};
+  std::string finish_reason = {};  // empty: the answer goes on
+};
+
+struct AnswerIdentity {
+  std::string id;
+  std::string model;
+  int64_t created = 0;  // seconds since 1970
+};
+
+// Of one request. Thread-safe.
+class AnswerFormat {
+ public:
+  AnswerFormat(TextPath path, AnswerIdentity identity) : path_(path), identity_(std::move(identity)) {}
+
+  // The whole answer; the choices in the order of their indices.
+  std::string complete(const std::vector<Piece>& choices, const Usage& usage) const;
+  // Events of a stream, as they go over the wire. `counts`: a last event will have the usage, of which the
+  // others then say that it is null.
+  std::string first_event(size_t choice, bool counts) const;  // empty for a completion, which has none
+  std::string event(size_t choice, const Piece& piece, bool counts) const;
+  std::string usage_event(const Usage& usage) const;
+
+  const AnswerIdentity& identity() const { return identity_; }
+
+ private:
+  const TextPath path_;
+  const AnswerIdentity identity_;
+};
+
+inline constexpr const char* kLastEvent = "data: [DONE]\n\n";
+// An event with an error object in it, or with anything else that is JSON in one line.
+std::string event_of(const std::string& json);
+
+}  // namespace serval::server

@@ -1,0 +1,39 @@
+#include "engine/server/api/api_error.h"
+
+#include "nlohmann/json.hpp"
+
+#include "engine/server/api/json_text.h"
+
+namespace serval::server {
+
+void refuse_parameter(const std::string& param, const std::string& problem) {
+  throw ApiError(400, "invalid_value", param + ": " + problem, param);
+}
+
+const char* error_type_of(int status) {
+  constexpr int kUnauthorized = 401, kTooManyRequests = 429, kServerErrors = 500;
+  if (status == kUnauthorized) return "authentication_error";
+  if (status == kTooManyRequests) return "rate_limit_error";
+  return status < kServerErrors ? "invalid_request_error" : "server_error";
+}
+
+std::string error_json(const ApiError& error) {
+  const auto or_null = [](const std::string& text) {
+    return text.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(text);
+  };
+  return json_text({{"error",
+                     {{"message", error.what()},
+                      {"type", error_type_of(error.status)},
+                      {"param", or_null(error.param)},
+                      {"code", or_null(error.code)}}}});
+}
+
+HttpResponse error_response(const ApiError& error) {
+  HttpResponse response{.status = error.status, .body = error_json(error)};
+  if (error.retry_after_s > 0)
+    response.headers.emplace_back("Retry-After", std::to_string(error.retry_after_s));
+  if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return response;
+}
+
+}  // namespace serval::server

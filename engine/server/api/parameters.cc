@@ -1,0 +1,113 @@
+#include "engine/server/api/parameters.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
+
+#include "engine/server/api/api_error.h"
+#include "engine/server/api/body_fields.h"
+#include "engine/server/api/limits.h"
+#include "instructions/sample/ranges.h"
+
+namespace serval::server {
+namespace {
+
+using nlohmann::json;
+
+std::string range(const SamplingRange& of) {
+  return of.text();
+}
+
+std::vector<Parameter> make_parameters() {
+  using namespace api_limit;
+  const std::string model_default = "the model's `generation_config.json`, else ";
+  const std::string names = fmt::format("{} bytes", kNameBytes);
+  const std::string stops = fmt::format("{} strings of 1 to {} bytes", kStopStrings, kStopBytes);
+  const std::string answers = fmt::format("1 to {}; of all prompts together {}", kAnswers, kAnswers);
+  constexpr bool kYes = true, kNo = false;
+  return {
+      {"model", kYes, kYes, "string", "the model that is served", names,
+       "its name, as `/v1/models` lists it"},
+      {"prompt", kYes, kNo, "string, token ids, or an array of either", "required",
+       fmt::format("1 to {} prompts; tokens: the context less one", kPrompts), "what is continued"},
+      {"messages", kNo, kYes, "array", "required", fmt::format("1 to {}", kMessages),
+       "`role` is `system`, `user` or `assistant`, `content` a string or parts of `type` `text`"},
+      {"max_tokens", kYes, kYes, "integer",
+       fmt::format("{}; chat: what the context leaves", kCompletionTokens), fmt::format("0 to {}", INT32_MAX),
+       "tokens of an answer at most; the context ends it before"},
+      {"max_completion_tokens", kNo, kYes, "integer", "as `max_tokens`", fmt::format("0 to {}", INT32_MAX),
+       "the same; set one of the two"},
+      {"temperature", kYes, kYes, "number", model_default + "0.8", range(sampling_range::kTemperature),
+       "0: always the likeliest token"},
+      {"top_p", kYes, kYes, "number", model_default + "0.95", range(sampling_range::kTopP),
+       "the likeliest tokens that make up this much; 1: all"},
+      {"top_k", kYes, kYes, "integer", model_default + "40", fmt::format("-1 to {}", INT32_MAX),
+       "so many of the likeliest tokens; 0 or -1: all"},
+      {"min_p", kYes, kYes, "number", model_default + "0.05", range(sampling_range::kMinP),
+       "drops tokens less likely than so many times the likeliest"},
+      {"repetition_penalty", kYes, kYes, "number", model_default + "1",
+       range(sampling_range::kRepetitionPenalty), "makes the last 64 tokens less likely; 1: off"},
+      {"seed", kYes, kYes, "integer", "random", "64 bits", "the same seed gives the same answers"},
+      {"n", kYes, kYes, "integer", "1", answers, "answers to a prompt, which is read once"},
+      {"best_of", kYes, kNo, "integer", "`n`", "`n`", "only as many as `n`"},
+      {"stop", kYes, kYes, "string or array", "none", stops, "the text ends before the first of these"},
+      {"stop_token_ids", kYes, kYes, "array of integers", "none",
+       fmt::format("{}, the model's own included", kStopTokens), "the text ends before the first of these"},
+      {"ignore_eos", kYes, kYes, "boolean", "false", "", "goes on after an end-of-text token"},
+      {"logprobs", kYes, kYes, "completions: integer; chat: boolean", "none", "0; `true`",
+       "log probabilities of the answer's tokens under the model's own softmax"},
+      {"echo", kYes, kNo, "boolean", "false", "not with `logprobs`", "the text begins with the prompt"},
+      {"stream", kYes, kYes, "boolean", "false", "", "server-sent events, one a token"},
+      {"stream_options", kYes, kYes, "object", "none", "only with `stream`",
+       "`include_usage`: a last event counts the tokens"},
+      {"priority", kYes, kYes, "integer", "0", fmt::format("{} to {}", -kPriority, kPriority),
+       "smaller ones are served first"},
+      {"user", kYes, kYes, "string", "none", names, "stands in the request's log line"},
+  };
+}
+
+// Members of OpenAI's requests that ask for nothing special with these values.
+bool asks_for_nothing(const std::string& name, const json& value) {
+  if (value.is_null()) return true;
+  if ((value.is_array() || value.is_object()) && value.empty())
+    return name == "tools" || name == "functions" || name == "logit_bias" || name == "metadata";
+  if (name == "response_format") return value == json{{"type", "text"}};
+  if (name == "modalities") return value == json{"text"};
+  if (name == "presence_penalty" || name == "frequency_penalty") return value.is_number() && value == 0;
+  if (name == "suffix") return value == "";
+  if (name == "store") return value == false;
+  if (name == "service_tier") return value == "auto" || value == "default";
+  return false;
+}
+
+}  // namespace
+
+std::span<const Parameter> parameters() {
+  static const std::vector<Parameter> all = make_parameters();
+  return all;
+}
+
+std::string parameter_table() {
+  std::string table =
+      "| parameter | of | type | default | limit | meaning |\n| --- | --- | --- | --- | --- | --- |\n";
+  for (const Parameter& p : parameters()) {
+    const char* paths = p.completions && p.chat ? "both" : p.chat ? "chat" : "completions";
+    table += fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", p.name, paths, p.type, p.fallback, p.limit,
+                         p.meaning);
+  }
+  return table;
+}
+
+void refuse_unsupported(const json& body, TextPath path) {
+  for (const auto& [name, value] : body.items()) {
+    const auto known = std::ranges::find(parameters(), name, &Parameter::name);
+    const bool is_known =
+        known != parameters().end() && (path == TextPath::kChat ? known->chat : known->completions);
+    if (is_known || asks_for_nothing(name, value)) continue;
+    BodyFields(json{{name, true}}).refuse_others({});
+  }
+}
+
+}  // namespace serval::server

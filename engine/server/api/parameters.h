@@ -1,0 +1,34 @@
+// Every parameter that a request of text may have, once: what is refused by name and docs/api.md follow from
+// it.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "nlohmann/json_fwd.hpp"
+
+namespace serval::server {
+
+enum class TextPath { kCompletions, kChat };
+
+struct Parameter {
+  std::string_view name;
+  bool completions = false;  // of /v1/completions
+  bool chat = false;         // of /v1/chat/completions
+  std::string_view type;
+  std::string fallback;  // in words
+  std::string limit;     // in words; empty: none
+  std::string_view meaning;
+};
+
+// In the order of the page.
+std::span<const Parameter> parameters();
+// The rows of docs/api.md's table.
+std::string parameter_table();
+
+// Refuses, by name, the first member of `body` that is no parameter of `path`. A member that is null, or that
+// asks for what happens anyway ("tools": [], "response_format": {"type": "text"}), is none.
+void refuse_unsupported(const nlohmann::json& body, TextPath path);
+
+}  // namespace serval::server

@@ -1,0 +1,84 @@
+#include "engine/server/api/prompts.h"
+
+#include "fmt/format.h"
+
+#include "engine/server/api/limits.h"
+
+namespace serval::server {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kExpected = "expected a string, an array of token ids, or an array of either";
+
+Prompt parse_prompt(const json& value, const std::string& name) {
+  if (value.empty() || value == "") refuse_parameter(name, "empty; expected at least 1 token");
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_array()) return token_ids_of(value, name, api_limit::kTokens);
+  refuse_parameter(name, shown_value(value) + "; " + kExpected);
+}
+
+// The texts of a message's parts, joined.
+std::string parse_parts(const json& parts, const std::string& name) {
+  if (parts.size() > api_limit::kContentParts)
+    refuse_parameter(name, fmt::format("{} parts; limit: {}", parts.size(), api_limit::kContentParts));
+  std::string text;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const std::string part = fmt::format("{}[{}]", name, i);
+    if (!parts[i].is_object()) refuse_parameter(part, shown_value(parts[i]) + "; expected an object");
+    const BodyFields fields(parts[i], part + ".");
+    const auto type = fields.text("type", api_limit::kNameBytes);
+    if (type != "text")
+      refuse_parameter(part + ".type", (type ? shown_value(*type) : "absent") + "; only text is supported");
+    fields.refuse_others({"type", "text"});
+    const auto piece = fields.text("text", SIZE_MAX);
+    if (!piece) refuse_parameter(part + ".text", "absent; expected a string");
+    text += *piece;
+  }
+  return text;
+}
+
+ChatMessage parse_message(const json& value, const std::string& name) {
+  if (!value.is_object()) refuse_parameter(name, shown_value(value) + "; expected an object");
+  const BodyFields fields(value, name + ".");
+  fields.refuse_others({"role", "content"});
+  const auto role = fields.text("role", api_limit::kNameBytes);
+  if (role != "system" && role != "user" && role != "assistant")
+    refuse_parameter(name + ".role",
+                     (role ? shown_value(*role) : "absent") + "; expected system, user or assistant");
+  const json* content = fields.find("content");
+  if (content == nullptr) refuse_parameter(name + ".content", "absent; expected a string or parts of text");
+  if (content->is_string()) return {*role, content->get<std::string>()};
+  if (!content->is_array())
+    refuse_parameter(name + ".content", shown_value(*content) + "; expected a string or parts of text");
+  return {*role, parse_parts(*content, name + ".content")};
+}
+
+}  // namespace
+
+std::vector<Prompt> parse_prompts(const json& value) {
+  const bool several = value.is_array() && !value.empty() && (value[0].is_string() || value[0].is_array());
+  if (!several) return {parse_prompt(value, "prompt")};
+  if (value.size() > api_limit::kPrompts)
+    refuse_parameter("prompt", fmt::format("{} prompts; limit: {}", value.size(), api_limit::kPrompts));
+  std::vector<Prompt> prompts;
+  for (size_t i = 0; i < value.size(); ++i) {
+    if (value[i].type() != value[0].type()) refuse_parameter("prompt", kExpected);
+    prompts.push_back(parse_prompt(value[i], fmt::format("prompt[{}]", i)));
+  }
+  return prompts;
+}
+
+std::vector<ChatMessage> parse_messages(const json& value) {
+  if (!value.is_array() || value.empty())
+    refuse_parameter("messages", (value.empty() ? "empty" : shown_value(value)) +
+                                     std::string("; expected an array of at least one message"));
+  if (value.size() > api_limit::kMessages)
+    refuse_parameter("messages", fmt::format("{} messages; limit: {}", value.size(), api_limit::kMessages));
+  std::vector<ChatMessage> messages;
+  for (size_t i = 0; i < value.size(); ++i)
+    messages.push_back(parse_message(value[i], fmt::format("messages[{}]", i)));
+  return messages;
+}
+
+}  // namespace serval::server

@@ -1,0 +1,122 @@
+#include "engine/server/api/text_request.h"
+
+#include <random>
+
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
+
+#include "engine/server/api/body_fields.h"
+#include "engine/server/api/limits.h"
+#include "engine/server/api/model_name.h"
+#include "engine/server/api/prompts.h"
+#include "instructions/sample/ranges.h"
+
+namespace serval::server {
+namespace {
+
+using nlohmann::json;
+
+void read_prompts(TextRequest& request, const BodyFields& fields) {
+  const char* name = request.path == TextPath::kChat ? "messages" : "prompt";
+  const json* value = fields.find(name);
+  if (value == nullptr) throw ApiError(400, "missing_parameter", fmt::format("{}: required", name), name);
+  if (request.path == TextPath::kChat) {
+    request.prompts = {parse_messages(*value)};
+  } else {
+    request.prompts = parse_prompts(*value);
+  }
+}
+
+float sampling_number(const BodyFields& fields, const SamplingRange& range, float fallback) {
+  const auto found = fields.number(range.name);
+  if (!found) return fallback;
+  if (!range.holds(*found)) refuse_parameter(range.name, fmt::format("{}; limit: {}", *found, range.text()));
+  return static_cast<float>(*found);
+}
+
+SamplingParams read_sampling(const BodyFields& fields, const SamplingParams& defaults) {
+  SamplingParams sampling = defaults;
+  sampling.temperature = sampling_number(fields, sampling_range::kTemperature, defaults.temperature);
+  sampling.top_p = sampling_number(fields, sampling_range::kTopP, defaults.top_p);
+  sampling.min_p = sampling_number(fields, sampling_range::kMinP, defaults.min_p);
+  sampling.repetition_penalty =
+      sampling_number(fields, sampling_range::kRepetitionPenalty, defaults.repetition_penalty);
+  const int64_t top_k = fields.integer("top_k", -1, INT32_MAX).value_or(defaults.top_k);
+  sampling.top_k = static_cast<int>(std::max<int64_t>(top_k, 0));
+  const auto seed = fields.integer("seed", INT64_MIN, INT64_MAX);
+  sampling.seed = seed ? static_cast<uint64_t>(*seed) : std::random_device()();
+  sampling.stream = 0;
+  return sampling;
+}
+
+int read_max_tokens(const BodyFields& fields, TextPath path) {
+  const auto tokens = fields.integer("max_tokens", 0, INT32_MAX);
+  if (path == TextPath::kCompletions) return static_cast<int>(tokens.value_or(api_limit::kCompletionTokens));
+  const auto completion = fields.integer("max_completion_tokens", 0, INT32_MAX);
+  if (tokens && completion && *tokens != *completion)
+    refuse_parameter("max_completion_tokens", "max_tokens is another; set either, not both");
+  const auto most = completion ? completion : tokens;
+  return static_cast<int>(most.value_or(-1));
+}
+
+std::vector<std::string> read_stop(const BodyFields& fields) {
+  std::vector<std::string> stop = fields.texts("stop", api_limit::kStopStrings, api_limit::kStopBytes);
+  for (const std::string& text : stop)
+    if (text.empty()) refuse_parameter("stop", "an empty string; expected at least 1 byte");
+  return stop;
+}
+
+int read_n(const BodyFields& fields, size_t prompts) {
+  const int64_t n = fields.integer("n", 1, api_limit::kAnswers).value_or(1);
+  if (n * static_cast<int64_t>(prompts) > api_limit::kAnswers)
+    refuse_parameter(
+        "n", fmt::format("{} answers to {} prompts; limit: {} answers", n, prompts, api_limit::kAnswers));
+  if (const auto best_of = fields.integer("best_of", 1, api_limit::kAnswers); best_of && *best_of != n)
+    refuse_parameter("best_of", fmt::format("{}; only as many as n, {}, are supported", *best_of, n));
+  return static_cast<int>(n);
+}
+
+bool read_logprobs(const BodyFields& fields, TextPath path) {
+  if (path == TextPath::kChat) return fields.boolean("logprobs").value_or(false);
+  return fields.integer("logprobs", 0, 0).has_value();
+}
+
+void read_stream(TextRequest& request, const BodyFields& fields) {
+  request.stream = fields.boolean("stream").value_or(false);
+  const json* options = fields.find("stream_options");
+  if (options == nullptr) return;
+  if (!options->is_object())
+    refuse_parameter("stream_options", shown_value(*options) + "; expected an object");
+  if (!request.stream) refuse_parameter("stream_options", "needs stream");
+  const BodyFields members(*options, "stream_options.");
+  members.refuse_others({"include_usage"});
+  request.include_usage = members.boolean("include_usage").value_or(false);
+}
+
+}  // namespace
+
+TextRequest parse_text_request(const std::string& body, TextPath path, const ModelDefaults& defaults) {
+  const json parsed = parse_body(body);
+  const BodyFields fields(parsed);
+  TextRequest request{.path = path};
+  refuse_unsupported(parsed, path);
+  check_model_name(fields, defaults.name);
+  read_prompts(request, fields);
+  Request& asked = request.request;
+  asked.sampling = read_sampling(fields, defaults.sampling);
+  asked.max_tokens = read_max_tokens(fields, path);
+  asked.stop = read_stop(fields);
+  asked.stop_token_ids = fields.token_ids("stop_token_ids", api_limit::kStopTokens);
+  asked.ignore_eos = fields.boolean("ignore_eos").value_or(false);
+  asked.n = read_n(fields, request.prompts.size());
+  asked.priority =
+      static_cast<int>(fields.integer("priority", -api_limit::kPriority, api_limit::kPriority).value_or(0));
+  read_stream(request, fields);
+  request.logprobs = read_logprobs(fields, path);
+  request.echo = fields.boolean("echo").value_or(false);
+  if (request.echo && request.logprobs) refuse_parameter("logprobs", "not with echo; set either, not both");
+  request.user = fields.text("user", api_limit::kNameBytes).value_or("");
+  return request;
+}
+
+}  // namespace serval::server

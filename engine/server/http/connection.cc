@@ -1,0 +1,306 @@
+#include "engine/server/http/connection.h"
+
+#include <utility>
+
+#include "boost/asio/buffer.hpp"
+#include "boost/beast/core/string.hpp"
+#include "boost/beast/http/read.hpp"
+#include "engine/server/http/head.h"
+
+namespace serval::server {
+
+namespace net = boost::asio;
+namespace http = boost::beast::http;
+
+namespace {
+
+constexpr size_t kReadBytes = 4096;
+// One read of a body takes so much; what does not fit waits in the socket.
+constexpr size_t kReceiveBytes = size_t{256} << 10;
+constexpr size_t kMostLingeredBytes = size_t{4} << 20;
+
+template <typename View>  // boost::string_view or another, as the release has it
+std::string text_of(const View& view) {
+  return {view.data(), view.size()};
+}
+
+}  // namespace
+
+// Of one request. Outlives its connection where the service takes its time.
+class ConnectionExchange final : public Exchange {
+ public:
+  ConnectionExchange(std::weak_ptr<Connection> connection, HttpRequest request)
+      : connection_(std::move(connection)), request_(std::move(request)) {}
+  ~ConnectionExchange() override {
+    if (complete_) return;
+    if (const auto connection = connection_.lock()) connection->close();
+  }
+
+  const HttpRequest& request() const override { return request_; }
+
+  void respond(const HttpResponse& response) override {
+    if (const auto connection = connection_.lock()) {
+      connection->begin_answer(response, response.body.size());
+      connection->send(response.body);
+      complete(*connection);
+    }
+  }
+  void begin_stream(const HttpResponse& head) override {
+    if (const auto connection = connection_.lock()) connection->begin_answer(head, std::nullopt);
+  }
+  void write(std::string_view bytes) override {
+    if (const auto connection = connection_.lock())
+      connection->send(connection->chunked_ ? chunk_of(bytes) : std::string(bytes));
+  }
+  void end_stream() override {
+    if (const auto connection = connection_.lock()) {
+      if (connection->chunked_) connection->send(kLastChunk);
+      complete(*connection);
+    }
+  }
+  void on_gone(std::function<void()> call) override {
+    if (connection_.expired() && !complete_) return call();
+    gone_ = std::move(call);
+  }
+
+  // The connection is no more.
+  void leave() {
+    connection_.reset();
+    if (!complete_ && gone_) std::exchange(gone_, {})();
+  }
+
+ private:
+  void complete(Connection& connection) {
+    complete_ = true;
+    gone_ = {};
+    connection.finish_answer();
+  }
+
+  std::weak_ptr<Connection> connection_;
+  const HttpRequest request_;
+  std::function<void()> gone_;
+  bool complete_ = false;
+};
+
+Connection::Connection(Socket socket, const ConnectionContext& context)
+    : context_(context), socket_(std::move(socket)), received_(kReceiveBytes) {}
+
+Connection::~Connection() = default;
+
+void Connection::start() {
+  ErrorCode ignored;
+  socket_.set_option(net::ip::tcp::no_delay(true), ignored);
+  read_first_bytes();
+}
+
+void Connection::enter(State state, std::chrono::milliseconds patience) {
+  state_ = state;
+  read_deadline_ = std::chrono::steady_clock::now() + patience;
+}
+
+void Connection::check_time(TimePoint now) {
+  if (write_deadline_ && *write_deadline_ <= now) return close();
+  if (!read_deadline_ || now < *read_deadline_) return;
+  if (state_ == State::kIdle || state_ == State::kLingering) return close();
+  refuse(408, "the request took too long to arrive");
+}
+
+void Connection::close() {
+  ErrorCode ignored;
+  socket_.shutdown(Socket::shutdown_both, ignored);
+  socket_.close(ignored);
+  sending_.clear();
+  unsent_.clear();
+  read_deadline_.reset();
+  write_deadline_.reset();
+  if (const auto exchange = exchange_.lock()) exchange->leave();
+  exchange_.reset();
+}
+
+void Connection::read_first_bytes() {
+  if (received_.size() > 0) return read_head();
+  enter(State::kIdle, context_.limits.idle);
+  reading_ = true;
+  socket_.async_read_some(received_.prepare(kReadBytes),
+                          [self = shared_from_this()](ErrorCode error, size_t bytes) {
+                            self->reading_ = false;
+                            if (error) return self->close();
+                            self->received_.commit(bytes);
+                            self->read_head();
+                          });
+}
+
+void Connection::read_head() {
+  enter(State::kHead, context_.limits.header);
+  parser_.emplace();
+  parser_->header_limit(static_cast<std::uint32_t>(context_.limits.header_bytes));
+  parser_->body_limit(context_.limits.body_bytes);
+  reading_ = true;
+  http::async_read_header(socket_, received_, *parser_, [self = shared_from_this()](ErrorCode error, size_t) {
+    self->reading_ = false;
+    self->on_head(error);
+  });
+}
+
+void Connection::on_head(ErrorCode error) {
+  if (state_ != State::kHead) return close();  // it was refused meanwhile
+  if (error) return fail_reading(error);
+  const auto& head = parser_->get();
+  if (head.version() < 10 || head.version() > 11) return refuse(400, "expected HTTP/1.0 or HTTP/1.1");
+  if (head.find(http::field::transfer_encoding) != head.end()) {
+    if (!parser_->chunked()) return refuse(501, "of transfer encodings only chunked is understood");
+    if (head.find(http::field::content_length) != head.end())
+      return refuse(400, "Content-Length and Transfer-Encoding: set either, not both");
+  }
+  keep_alive_ = parser_->keep_alive();
+  if (boost::beast::iequals(head[http::field::expect], "100-continue")) answer_continue();
+  if (closed()) return;
+  enter(State::kBody, context_.limits.body);
+  reading_ = true;
+  http::async_read(socket_, received_, *parser_, [self = shared_from_this()](ErrorCode body_error, size_t) {
+    self->reading_ = false;
+    self->on_body(body_error);
+  });
+}
+
+void Connection::answer_continue() {
+  if (!parser_->is_done()) send("HTTP/1.1 100 Continue\r\n\r\n");
+}
+
+void Connection::on_body(ErrorCode error) {
+  if (state_ != State::kBody) return close();
+  if (error) return fail_reading(error);
+  hand_over();
+}
+
+void Connection::hand_over() {
+  state_ = State::kAnswering;
+  read_deadline_.reset();
+  answered_ = chunked_ = false;
+  auto& message = parser_->get();
+  HttpRequest request{.method = text_of(message.method_string()),
+                      .target = text_of(message.target()),
+                      .authorization = text_of(message[http::field::authorization]),
+                      .body = std::move(message.body())};
+  const bool understands_chunks = message.version() == 11;
+  parser_.reset();
+  chunked_ = understands_chunks;
+  const auto exchange = std::make_shared<ConnectionExchange>(weak_from_this(), std::move(request));
+  exchange_ = exchange;
+  watch();
+  context_.handler(exchange);
+}
+
+// Reads while the answer is made, to see whether the client goes.
+void Connection::watch() {
+  if (received_.size() >= context_.limits.pipelined_bytes) return;
+  reading_ = true;
+  socket_.async_read_some(received_.prepare(kReadBytes),
+                          [self = shared_from_this()](ErrorCode error, size_t bytes) {
+                            self->reading_ = false;
+                            self->on_watched(error, bytes);
+                          });
+}
+
+void Connection::on_watched(ErrorCode error, size_t bytes) {
+  const bool next = error == net::error::operation_aborted && !closed() && state_ == State::kIdle;
+  if (error && !next) return close();
+  if (state_ == State::kLingering) return linger();
+  received_.commit(bytes);
+  if (state_ == State::kAnswering) return watch();
+  if (state_ == State::kIdle) read_first_bytes();
+}
+
+void Connection::fail_reading(ErrorCode error) {
+  if (error == http::error::header_limit || error == http::error::buffer_overflow)
+    return refuse(431, "the headers are too long");
+  if (error == http::error::body_limit) return refuse(413, "the body is too long");
+  if (error == http::error::end_of_stream || error == http::error::partial_message) return close();
+  if (error.category() == make_error_code(http::error::bad_method).category())
+    return refuse(400, "this is not HTTP: " + error.message());
+  close();
+}
+
+// Of a request that the handler does not get. The connection ends after it.
+void Connection::refuse(int status, const std::string& why) {
+  const HttpResponse response = context_.refusal(status, why);
+  keep_alive_ = false;
+  state_ = State::kAnswering;
+  read_deadline_.reset();
+  begin_answer(response, response.body.size());
+  send(response.body);
+  finish_answer();
+}
+
+void Connection::begin_answer(const HttpResponse& response, std::optional<size_t> length) {
+  if (closed()) return;
+  keep_alive_ = keep_alive_ && !context_.closing && (length || chunked_);
+  chunked_ = chunked_ && !length;
+  send(head_of(response, {.content_length = length, .chunked = chunked_, .keep_alive = keep_alive_}));
+}
+
+void Connection::finish_answer() {
+  answered_ = true;
+  exchange_.reset();
+  if (!has_unsent()) after_sending();
+}
+
+void Connection::send(std::string_view bytes) {
+  if (closed() || bytes.empty()) return;
+  if (unsent_.size() > context_.limits.backlog_bytes) return close();
+  unsent_ += bytes;
+  if (sending_.empty()) send_more();
+}
+
+void Connection::send_more() {
+  if (sent_ == sending_.size()) {
+    sent_ = 0;
+    sending_.clear();
+    std::swap(sending_, unsent_);
+  }
+  write_deadline_ = std::chrono::steady_clock::now() + context_.limits.write;
+  socket_.async_write_some(
+      net::buffer(sending_.data() + sent_, sending_.size() - sent_),
+      [self = shared_from_this()](ErrorCode error, size_t bytes) { self->on_sent(error, bytes); });
+}
+
+void Connection::on_sent(ErrorCode error, size_t bytes) {
+  if (error || closed()) return close();
+  sent_ += bytes;
+  if (sent_ < sending_.size() || !unsent_.empty()) return send_more();
+  sending_.clear();
+  sent_ = 0;
+  write_deadline_.reset();
+  after_sending();
+}
+
+// The answer is with the client's side: on to the next request, or the end.
+void Connection::after_sending() {
+  if (!answered_ || closed()) return;
+  if (!keep_alive_ || context_.closing) return linger();
+  answered_ = false;
+  enter(State::kIdle, context_.limits.idle);
+  if (!reading_) return read_first_bytes();
+  ErrorCode ignored;
+  socket_.cancel(ignored);  // on_watched() goes on
+}
+
+// What a client still sends would make its system throw the answer away if the socket were closed now.
+void Connection::linger() {
+  ErrorCode ignored;
+  socket_.shutdown(Socket::shutdown_send, ignored);
+  answered_ = false;
+  if (state_ != State::kLingering) enter(State::kLingering, context_.limits.linger);
+  received_.consume(received_.size());
+  if (reading_) return;
+  reading_ = true;
+  socket_.async_read_some(received_.prepare(kReadBytes),
+                          [self = shared_from_this()](ErrorCode error, size_t bytes) {
+                            self->reading_ = false;
+                            self->lingered_ += bytes;
+                            if (error || self->lingered_ > kMostLingeredBytes) return self->close();
+                            self->linger();
+                          });
+}
+
+}  // namespace serval::server

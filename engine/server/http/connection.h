@@ -1,0 +1,87 @@
+// One connection: requests are read one after another, and answered in their order.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "boost/asio/ip/tcp.hpp"
+#include "boost/beast/core/flat_buffer.hpp"
+#include "boost/beast/http/parser.hpp"
+#include "boost/beast/http/string_body.hpp"
+#include "engine/server/http/exchange.h"
+#include "engine/server/http/http_server.h"
+#include "engine/server/http/limits.h"
+
+namespace serval::server {
+
+// What connections of a server share.
+struct ConnectionContext {
+  HttpLimits limits;
+  HttpHandler handler;
+  HttpRefusal refusal;
+  bool closing = false;  // no request follows on a connection
+};
+
+class ConnectionExchange;
+
+// For the loop's thread. Kept alive by its pending reads and writes; the exchange only knows whether it is
+// still there.
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+  using Socket = boost::asio::ip::tcp::socket;
+
+  Connection(Socket socket, const ConnectionContext& context);
+  ~Connection();
+
+  void start();
+  // Ends what has taken too long.
+  void check_time(TimePoint now);
+  void close();
+  bool closed() const { return !socket_.is_open(); }
+  bool has_unsent() const { return !sending_.empty() || !unsent_.empty(); }
+
+ private:
+  friend class ConnectionExchange;
+  using ErrorCode = boost::beast::error_code;
+  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+  enum class State { kIdle, kHead, kBody, kAnswering, kLingering };
+
+  void enter(State state, std::chrono::milliseconds patience);
+  void read_first_bytes();
+  void read_head();
+  void on_head(ErrorCode error);
+  void on_body(ErrorCode error);
+  void answer_continue();
+  void hand_over();
+  void watch();
+  void on_watched(ErrorCode error, size_t bytes);
+  void fail_reading(ErrorCode error);
+  void refuse(int status, const std::string& why);
+  void linger();
+
+  void begin_answer(const HttpResponse& response, std::optional<size_t> length);
+  void finish_answer();
+  void send(std::string_view bytes);
+  void send_more();
+  void on_sent(ErrorCode error, size_t bytes);
+  void after_sending();
+
+  const ConnectionContext& context_;
+  Socket socket_;
+  boost::beast::flat_buffer received_;
+  std::optional<Parser> parser_;
+  State state_ = State::kIdle;
+  std::optional<TimePoint> read_deadline_, write_deadline_;
+  bool reading_ = false;  // an asynchronous read is under way
+
+  std::weak_ptr<ConnectionExchange> exchange_;
+  std::string sending_, unsent_;
+  size_t sent_ = 0;  // of sending_
+  bool keep_alive_ = true, chunked_ = false, answered_ = false;
+  size_t lingered_ = 0;
+};
+
+}  // namespace serval::server

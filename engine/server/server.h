@@ -1,0 +1,55 @@
+// The whole server: its loop, its sockets and what it does with requests.
+//
+//   Server server({.port = 8080});                // listens: /health says "loading"
+//   Engine engine = Engine::load(options);
+//   server.service().attach(engine);              // requests are taken
+//   const Service::Outcome outcome = server.wait();
+//   server.service().detach();
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "engine/server/http/http_server.h"
+#include "engine/server/http/limits.h"
+#include "engine/server/http/loop.h"
+#include "engine/server/service/service.h"
+
+namespace serval::server {
+
+struct ServerOptions {
+  std::string host = "127.0.0.1";
+  uint16_t port = 8080;  // 0: the system picks one
+  HttpLimits http = {};
+  ServiceOptions service = {};
+};
+
+// Thread-safe, but for the destructor, which closes all connections.
+class Server {
+ public:
+  // Throws Error(kRuntime) where it cannot listen.
+  explicit Server(ServerOptions options);
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+  ~Server();
+
+  uint16_t port() const { return port_; }
+  Service& service() { return service_; }
+  // Once there is something to read from `descriptor`, as when a signal has come: calls `before` on the
+  // loop's thread and drains the service.
+  void drain_on(int descriptor, std::chrono::duration<double> patience, std::function<void()> before);
+  // Until the service has its outcome, and the last answers have gone out or a while has passed.
+  Service::Outcome wait();
+
+ private:
+  bool has_unsent();
+
+  Loop loop_;
+  Service service_;
+  HttpServer http_;
+  uint16_t port_;
+};
+
+}  // namespace serval::server

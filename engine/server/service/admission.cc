@@ -1,0 +1,91 @@
+#include "engine/server/service/admission.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "fmt/format.h"
+
+namespace serval::server {
+namespace {
+
+// Answers that wait in the engine itself, so that one that ends is followed at once, are this part of those
+// that run. More would be less fair: what the engine has is not overtaken.
+constexpr uint32_t kPartAhead = 4;
+constexpr int kMostRetryAfter_s = 60;
+constexpr double kWeightOfLast = 0.1;
+
+}  // namespace
+
+void Admission::open(Engine& engine, std::shared_ptr<EventPump> pump) {
+  engine_ = &engine;
+  pump_ = std::move(pump);
+  const auto running = static_cast<uint32_t>(engine.info().max_sequences);
+  places_ = running + std::max(1U, running / kPartAhead);
+  start_next();
+}
+
+void Admission::close() {
+  engine_ = nullptr;
+  places_ = 0;
+}
+
+int Admission::retry_after_s() const {
+  const double each = average_s_ / std::max(1U, places_);
+  const double seconds = std::ceil(each * static_cast<double>(waiting()));
+  return static_cast<int>(std::clamp(seconds, 1.0, static_cast<double>(kMostRetryAfter_s)));
+}
+
+void Admission::reserve() {
+  const uint32_t in_engine = queue_.in_engine();
+  const uint32_t free = places_ > in_engine ? places_ - in_engine : 0;
+  if (waiting() >= size_t{max_queue_} + free) {
+    ApiError error(429, "queue_full",
+                   fmt::format("{} requests wait already; limit: {}", waiting(), max_queue_));
+    error.retry_after_s = retry_after_s();
+    throw error;
+  }
+  ++preparing_;
+}
+
+void Admission::add(const std::shared_ptr<Generation>& generation) {
+  generations_.emplace(generation->ticket().id, generation);
+  queue_.push(generation->ticket());
+  generation->listen();
+  start_next();
+}
+
+void Admission::start_next() {
+  while (engine_ != nullptr && queue_.in_engine() < places_) {
+    const auto number = queue_.pop();
+    if (!number) return;
+    const auto generation = generations_.at(*number);
+    generation->start(*engine_, *pump_);
+  }
+}
+
+void Admission::on_end(Generation& generation) {
+  if (!queue_.erase(generation.ticket())) queue_.end(generation.ticket());
+  average_s_ += kWeightOfLast * (generation.record().total_s - average_s_);
+  if (on_record_) on_record_(generation.record());
+  generations_.erase(generation.ticket().id);
+  start_next();
+}
+
+void Admission::check_time(Generation::Clock::time_point now) {
+  std::vector<std::shared_ptr<Generation>> late;
+  for (const auto& [number, generation] : generations_) {
+    if (!generation->started() && generation->deadline() && *generation->deadline() <= now)
+      late.push_back(generation);
+  }
+  for (const auto& generation : late)
+    generation->fail({504, "timeout", "the request waited longer than the server's limit"});
+}
+
+void Admission::fail_all(const ApiError& error) {
+  const auto all = generations_;
+  for (const auto& [number, generation] : all) generation->fail(error);
+}
+
+}  // namespace serval::server

@@ -1,0 +1,12 @@
+// From a request's texts to token ids, with the limits of the model.
+#pragma once
+
+#include "engine/include/serval/engine.h"
+#include "engine/server/service/generation.h"
+
+namespace serval::server {
+
+// Throws ApiError where a prompt cannot be encoded or does not fit the context. Thread-safe.
+EncodedRequest encode(const Engine& engine, TextRequest text);
+
+}  // namespace serval::server

@@ -1,0 +1,42 @@
+// The way of an engine's events to the loop: one wake-up for all events of a pass.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "engine/include/serval/engine.h"
+#include "engine/server/http/loop.h"
+
+namespace serval::server {
+
+// Takes a request's events on the loop's thread.
+class EventTarget {
+ public:
+  virtual ~EventTarget() = default;
+  virtual void on_event(size_t prompt, const RequestEvent& event) = 0;
+};
+
+// push() is for the engine's thread. Outlives the loop if the engine does.
+class EventPump : public std::enable_shared_from_this<EventPump> {
+ public:
+  explicit EventPump(Loop& loop) : loop_(loop) {}
+  // A sink for the events of one prompt's answers.
+  EventSink sink(std::shared_ptr<EventTarget> target, size_t prompt);
+
+ private:
+  struct Entry {
+    std::shared_ptr<EventTarget> target;
+    size_t prompt;
+    RequestEvent event;
+  };
+  void push(Entry entry);
+  void drain();
+
+  Loop& loop_;
+  std::mutex mutex_;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace serval::server

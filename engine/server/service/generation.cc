@@ -1,0 +1,210 @@
+#include "engine/server/service/generation.h"
+
+#include <utility>
+
+#include "vm/base/error.h"
+
+namespace serval::server {
+namespace {
+
+double seconds_since(Generation::Clock::time_point begin) {
+  return std::chrono::duration<double>(Generation::Clock::now() - begin).count();
+}
+
+FairQueue::Ticket ticket_of(const Generation::Arrival& arrival, const EncodedRequest& request) {
+  const auto answers =
+      static_cast<uint32_t>(request.prompts.size()) * static_cast<uint32_t>(request.text.request.n);
+  return {arrival.number, arrival.key, request.text.request.priority, answers};
+}
+
+std::string reason_of(Finish finish) {
+  return finish == Finish::kLength ? "length" : "stop";
+}
+
+// What a client is told of an answer that has not come to its end.
+ApiError error_of(const Response& response) {
+  if (response.finish == Finish::kDeadline)
+    return {504, "timeout", "the request took longer than the server's limit; what was generated is lost"};
+  if (response.finish == Finish::kCancelled) return {503, "shutting_down", "the server is shutting down"};
+  if (response.error_kind == ErrorKind::kUsage) return {400, "invalid_value", response.error};
+  return {500, "engine_error", response.error};
+}
+
+HttpResponse stream_head(const std::string& id) {
+  return {.content_type = "text/event-stream; charset=utf-8",
+          .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}, {"X-Request-Id", id}}};
+}
+
+}  // namespace
+
+Generation::Generation(Arrival arrival, EncodedRequest request, AnswerIdentity identity, OnEnd on_end)
+    : arrival_(std::move(arrival)),
+      request_(std::move(request)),
+      format_(request_.text.path, std::move(identity)),
+      ticket_(ticket_of(arrival_, request_)),
+      on_end_(std::move(on_end)),
+      answers_(ticket_.answers),
+      unfinished_(ticket_.answers) {
+  record_.id = format_.identity().id;
+  record_.key = arrival_.key;
+  record_.path = arrival_.path;
+  record_.user = request_.text.user;
+  record_.stream = request_.text.stream;
+  record_.body_bytes = arrival_.exchange->request().body.size();
+}
+
+void Generation::listen() {
+  arrival_.exchange->on_gone([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->gone();
+  });
+}
+
+void Generation::start(Engine& engine, EventPump& pump) {
+  engine_ = &engine;
+  before_engine_s_ = seconds_since(arrival_.at);
+  try {
+    for (size_t i = 0; i < request_.prompts.size(); ++i) {
+      Request& request = request_.prompts[i];
+      if (arrival_.deadline) {
+        const std::chrono::duration<double, std::milli> left = *arrival_.deadline - Clock::now();
+        request.deadline_ms = std::max(left.count(), 1.0);
+      }
+      handles_.push_back(engine.submit(request, pump.sink(shared_from_this(), i)));
+    }
+  } catch (const Error& error) {
+    fail(error.kind() == ErrorKind::kUsage ? ApiError(400, "invalid_value", error.what())
+                                           : ApiError(500, "engine_error", error.what()));
+  }
+}
+
+size_t Generation::index_of(size_t prompt, uint32_t answer) const {
+  return prompt * static_cast<size_t>(request_.text.request.n) + answer;
+}
+
+void Generation::on_event(size_t prompt, const RequestEvent& event) {
+  if (ended_) return;
+  const size_t index = index_of(prompt, event.answer);
+  if (event.kind == RequestEvent::Kind::kToken) return on_token(index, event.token);
+  on_finish(prompt, index, event.response);
+}
+
+void Generation::on_token(size_t index, const TokenEvent& token) {
+  Answer& answer = answers_[index];
+  if (record_.first_token_s == 0) record_.first_token_s = seconds_since(arrival_.at);
+  ++usage_.completion_tokens;
+  if (request_.text.logprobs) add_logprob(answer, token);
+  answer.text_bytes += token.text.size();
+  if (!request_.text.stream) {
+    answer.whole.text += token.text;
+  } else if (!token.text.empty()) {
+    begin(index);
+    send(index, {.text = token.text});
+  }
+}
+
+void Generation::add_logprob(Answer& answer, const TokenEvent& token) {
+  Piece& piece = request_.text.stream ? answer.unsent : answer.whole;
+  const std::string text = engine_->detokenize(std::span(&token.token, 1), true);
+  piece.logprobs.push_back({text, token.log_probability, answer.text_bytes});
+}
+
+// The stream's head, and the answer's first event, which may have the prompt.
+void Generation::begin(size_t index) {
+  if (!streaming_) {
+    streaming_ = true;
+    arrival_.exchange->begin_stream(stream_head(record_.id));
+  }
+  Answer& answer = answers_[index];
+  if (std::exchange(answer.begun, true)) return;
+  arrival_.exchange->write(format_.first_event(index, request_.text.include_usage));
+  const std::string& echo = request_.echoes[index / static_cast<size_t>(request_.text.request.n)];
+  if (!echo.empty())
+    arrival_.exchange->write(format_.event(index, {.text = echo}, request_.text.include_usage));
+}
+
+void Generation::send(size_t index, Piece piece) {
+  if (ended_) return;
+  if (request_.text.logprobs) {
+    piece.with_logprobs = true;
+    piece.logprobs = std::exchange(answers_[index].unsent.logprobs, {});
+  }
+  arrival_.exchange->write(format_.event(index, piece, request_.text.include_usage));
+}
+
+void Generation::on_finish(size_t prompt, size_t index, const Response& response) {
+  Answer& answer = answers_[index];
+  if (answer.finished) return;
+  const bool leads = index == index_of(prompt, 0);
+  if (leads) {
+    usage_.prompt_tokens += response.prompt_tokens;
+    usage_.cached_tokens += response.cached_tokens;
+    constexpr double kMilliseconds = 1e-3;
+    if (prompt == 0) record_.queue_s = before_engine_s_ + response.timings.queue_ms * kMilliseconds;
+  }
+  const bool well = response.finish == Finish::kEos || response.finish == Finish::kStop ||
+                    response.finish == Finish::kLength;
+  if (response.finish == Finish::kError && response.error_kind == ErrorKind::kDeviceFault)
+    fault_ = response.error;
+  if (!well) return fail(error_of(response));
+  answer.finished = true;
+  --unfinished_;
+  last_reason_ = reason_of(response.finish);
+  if (request_.text.stream) {
+    begin(index);
+    send(index, {.finish_reason = last_reason_});
+  } else {
+    answer.whole.finish_reason = last_reason_;
+  }
+  if (unfinished_ == 0 && !ended_) complete();
+}
+
+void Generation::complete() {
+  Exchange& exchange = *arrival_.exchange;
+  if (request_.text.stream) {
+    if (request_.text.include_usage) exchange.write(format_.usage_event(usage_));
+    exchange.write(kLastEvent);
+    exchange.end_stream();
+  } else {
+    std::vector<Piece> choices;
+    for (size_t i = 0; i < answers_.size(); ++i) {
+      Piece& whole = answers_[i].whole;
+      whole.with_logprobs = request_.text.logprobs;
+      whole.text.insert(0, request_.echoes[i / static_cast<size_t>(request_.text.request.n)]);
+      choices.push_back(std::move(whole));
+    }
+    exchange.respond({.headers = {{"X-Request-Id", record_.id}}, .body = format_.complete(choices, usage_)});
+  }
+  end(last_reason_);
+}
+
+void Generation::fail(const ApiError& error) {
+  if (ended_) return;
+  if (streaming_) {
+    arrival_.exchange->write(event_of(error_json(error)));
+    arrival_.exchange->end_stream();
+  } else {
+    record_.status = error.status;
+    HttpResponse response = error_response(error);
+    response.headers.emplace_back("X-Request-Id", record_.id);
+    arrival_.exchange->respond(response);
+  }
+  end(error.code);
+}
+
+void Generation::gone() {
+  end("gone");
+}
+
+void Generation::end(const std::string& reason) {
+  if (std::exchange(ended_, true)) return;
+  record_.reason = reason;
+  record_.prompt_tokens = usage_.prompt_tokens;
+  record_.cached_tokens = usage_.cached_tokens;
+  record_.completion_tokens = usage_.completion_tokens;
+  record_.total_s = seconds_since(arrival_.at);
+  const auto self = shared_from_this();  // on_end may let go of the last
+  handles_.clear();                      // cancels what still runs
+  on_end_(*this);
+}
+
+}  // namespace serval::server

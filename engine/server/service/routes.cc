@@ -1,0 +1,45 @@
+#include "engine/server/service/routes.h"
+
+#include <algorithm>
+
+#include "fmt/format.h"
+
+#include "engine/server/api/api_error.h"
+
+namespace serval::server {
+namespace {
+
+constexpr Route kRoutes[] = {
+    {"GET", "/health", Action::kHealth, false},
+    {"GET", "/ready", Action::kReady, false},
+    {"GET", "/version", Action::kVersion, false},
+    {"GET", "/v1/models", Action::kModels, true, true},
+    {"POST", "/v1/completions", Action::kCompletions, true},
+    {"POST", "/v1/chat/completions", Action::kChat, true},
+    {"POST", "/tokenize", Action::kTokenize, true},
+    {"POST", "/detokenize", Action::kDetokenize, true},
+};
+
+bool leads_to(const Route& route, const std::string& path) {
+  return path == route.path || !name_in(route, path).empty();
+}
+
+}  // namespace
+
+const Route& find_route(const std::string& path) {
+  const auto* route = std::ranges::find_if(kRoutes, [&](const Route& of) { return leads_to(of, path); });
+  if (route == std::end(kRoutes)) throw ApiError(404, "not_found", "this path is not served");
+  return *route;
+}
+
+void check_method(const Route& route, const std::string& method) {
+  if (method == route.method) return;
+  throw ApiError(405, "method_not_allowed", fmt::format("{}: expected {}", route.path, route.method));
+}
+
+std::string name_in(const Route& route, const std::string& path) {
+  const std::string before = route.path + std::string("/");
+  return route.has_name && path.starts_with(before) ? path.substr(before.size()) : std::string();
+}
+
+}  // namespace serval::server

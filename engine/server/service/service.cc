@@ -1,0 +1,229 @@
+#include "engine/server/service/service.h"
+
+#include <random>
+#include <utility>
+
+#include "fmt/format.h"
+
+#include "engine/server/api/json_text.h"
+#include "engine/server/api/token_requests.h"
+#include "engine/server/service/encode.h"
+#include "vm/base/error.h"
+#include "vm/base/version.h"
+
+namespace serval::server {
+namespace {
+
+using Clock = Generation::Clock;
+
+constexpr std::chrono::milliseconds kTick{100};
+constexpr std::chrono::milliseconds kRedNotice{1000};  // for those who ask /health after a fault
+
+int64_t unix_seconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+std::string random_id(TextPath path) {
+  static thread_local std::mt19937_64 random{std::random_device()()};
+  return fmt::format("{}-{:016x}{:016x}", path == TextPath::kChat ? "chatcmpl" : "cmpl", random(), random());
+}
+
+// The answer to what `call` threw.
+template <typename Call>
+HttpResponse answer_of(Call&& call) {
+  try {
+    return {.body = call()};
+  } catch (const ApiError& error) {
+    return error_response(error);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kUsage)
+      return error_response(ApiError(400, "invalid_value", error.what()));
+    return error_response(ApiError(500, "engine_error", error.what()));
+  } catch (const std::exception& error) {
+    return error_response(ApiError(500, "internal_error", error.what()));
+  }
+}
+
+std::string tokenized(const Engine& engine, const TokenizeRequest& request) {
+  const auto* text = std::get_if<std::string>(&request);
+  const std::vector<int32_t> ids = text != nullptr
+                                       ? engine.tokenize(*text)
+                                       : engine.tokenize_chat(std::get<std::vector<ChatMessage>>(request));
+  return tokenize_answer(ids, engine.info().context);
+}
+
+}  // namespace
+
+Service::Service(Loop& loop, ServiceOptions options)
+    : loop_(loop),
+      options_(std::move(options)),
+      pump_(std::make_shared<EventPump>(loop)),
+      admission_(options_.max_queue, options_.on_record),
+      workers_(options_.workers) {
+  loop_.every(kTick, [this] { check_time(); });
+}
+
+void Service::loading(const char* stage, uint64_t done, uint64_t total) {
+  loop_.post([this, stage = std::string(stage), done, total] { status_.load(stage.c_str(), done, total); });
+}
+
+void Service::attach(Engine& engine) {
+  loop_.post([this, &engine] {
+    engine_ = &engine;
+    defaults_ = {options_.alias.empty() ? engine.info().name : options_.alias,
+                 engine.info().default_sampling};
+    created_ = unix_seconds();
+    if (status_.state() == Status::State::kLoading) status_.serve();
+    admission_.open(engine, pump_);
+  });
+}
+
+void Service::detach() {
+  std::promise<void> done;
+  loop_.post([this, &done] {
+    engine_ = nullptr;
+    admission_.close();
+    done.set_value();
+  });
+  done.get_future().get();
+  workers_.wait_until_idle();
+}
+
+void Service::drain(std::chrono::duration<double> patience) {
+  loop_.post([this, patience] {
+    if (status_.state() == Status::State::kRed || drain_until_) return;
+    status_.drain();
+    drain_until_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(patience);
+  });
+}
+
+HttpHandler Service::handler() {
+  return [this](const std::shared_ptr<Exchange>& exchange) {
+    try {
+      handle(exchange);
+    } catch (const ApiError& error) {
+      exchange->respond(error_response(error));
+    }
+  };
+}
+
+void Service::handle(const std::shared_ptr<Exchange>& exchange) {
+  const HttpRequest& request = exchange->request();
+  const std::string path = path_of(request);
+  const Route& route = find_route(path);
+  const std::string* key = options_.keys.name_of(request.authorization);
+  if (route.needs_key && key == nullptr)
+    throw ApiError(401, "invalid_api_key",
+                   "expected the header Authorization: Bearer KEY, with a key of this server");
+  check_method(route, request.method);
+  switch (route.action) {
+    case Action::kHealth:
+      return exchange->respond(status_.health());
+    case Action::kReady:
+      return exchange->respond(status_.ready());
+    case Action::kVersion:
+      return exchange->respond({.body = json_text({{"version", version()}})});
+    case Action::kModels:
+      return exchange->respond(models(name_in(route, path)));
+    case Action::kCompletions:
+      return take_text(exchange, TextPath::kCompletions, *key);
+    case Action::kChat:
+      return take_text(exchange, TextPath::kChat, *key);
+    case Action::kTokenize:
+      return answer_aside(exchange, [exchange, engine = engine_, defaults = defaults_] {
+        return tokenized(*engine, parse_tokenize_request(exchange->request().body, defaults));
+      });
+    case Action::kDetokenize:
+      return answer_aside(exchange, [exchange, engine = engine_, defaults = defaults_] {
+        return detokenize_answer(
+            engine->detokenize(parse_detokenize_request(exchange->request().body, defaults)));
+      });
+  }
+}
+
+HttpResponse Service::models(const std::string& wanted) const {
+  status_.check_serving();
+  if (!wanted.empty() && wanted != defaults_.name)
+    throw ApiError(404, "model_not_found", "this model is not served here; /v1/models lists what is",
+                   "model");
+  const nlohmann::ordered_json model = {{"id", defaults_.name},
+                                        {"object", "model"},
+                                        {"created", created_},
+                                        {"owned_by", "serval"},
+                                        {"max_model_len", engine_->info().context}};
+  if (!wanted.empty()) return {.body = json_text(model)};
+  return {.body = json_text({{"object", "list"}, {"data", nlohmann::ordered_json::array({model})}})};
+}
+
+void Service::take_text(const std::shared_ptr<Exchange>& exchange, TextPath path, const std::string& key) {
+  status_.check_serving();
+  admission_.reserve();
+  Generation::Arrival arrival{.number = ++last_number_,
+                              .key = key,
+                              .path = path_of(exchange->request()),
+                              .exchange = exchange,
+                              .at = Clock::now()};
+  if (options_.timeout.count() > 0)
+    arrival.deadline = arrival.at + std::chrono::duration_cast<Clock::duration>(options_.timeout);
+  workers_.run([this, path, arrival = std::move(arrival), engine = engine_, defaults = defaults_]() mutable {
+    const auto encoded = std::make_shared<EncodedRequest>();
+    HttpResponse refused = answer_of([&] {
+      *encoded = encode(*engine, parse_text_request(arrival.exchange->request().body, path, defaults));
+      return std::string();
+    });
+    loop_.post([this, arrival = std::move(arrival), encoded, refused = std::move(refused)] {
+      admission_.release();
+      if (refused.status == 200) return add(arrival, std::move(*encoded));
+      arrival.exchange->respond(refused);
+    });
+  });
+}
+
+void Service::add(Generation::Arrival arrival, EncodedRequest request) {
+  const TextPath path = request.text.path;
+  const auto generation = std::make_shared<Generation>(
+      std::move(arrival), std::move(request), AnswerIdentity{random_id(path), defaults_.name, unix_seconds()},
+      [this](Generation& of) {
+        if (!of.fault().empty()) on_fault(of.fault());
+        admission_.on_end(of);
+      });
+  admission_.add(generation);
+  if (status_.state() == Status::State::kRed)
+    generation->fail(ApiError(500, "engine_error", "the engine has failed: " + fault_));
+}
+
+void Service::answer_aside(std::shared_ptr<Exchange> exchange, std::function<std::string()> answer) {
+  status_.check_serving();
+  workers_.run([this, exchange = std::move(exchange), answer = std::move(answer)]() mutable {
+    HttpResponse response = answer_of(answer);
+    answer = {};
+    loop_.post(
+        [exchange = std::move(exchange), response = std::move(response)] { exchange->respond(response); });
+  });
+}
+
+// Everything that is under way ends with the engine.
+void Service::on_fault(const std::string& line) {
+  if (status_.state() == Status::State::kRed) return;
+  fault_ = line;
+  status_.turn_red(line);
+  admission_.close();
+  loop_.post([this] { admission_.fail_all({500, "engine_error", "the engine has failed: " + fault_}); });
+  loop_.after(kRedNotice, [this] { end(Outcome::kFault); });
+}
+
+void Service::check_time() {
+  const auto now = Clock::now();
+  admission_.check_time(now);
+  if (!drain_until_ || status_.state() == Status::State::kRed) return;
+  if (*drain_until_ <= now) admission_.fail_all({503, "shutting_down", "the server is shutting down"});
+  if (admission_.idle()) end(Outcome::kDrained);
+}
+
+void Service::end(Outcome outcome) {
+  if (std::exchange(ending_, true)) return;
+  outcome_.set_value(outcome);
+}
+
+}  // namespace serval::server

@@ -1,0 +1,71 @@
+#include "engine/server/api/answer_format.h"
+
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace serval::server {
+namespace {
+
+using nlohmann::json;
+
+const AnswerFormat kCompletion(TextPath::kCompletions, {"cmpl-1", "toy", 7});
+const AnswerFormat kChat(TextPath::kChat, {"chatcmpl-1", "toy", 7});
+const Usage kUsage{.prompt_tokens = 5, .cached_tokens = 2, .completion_tokens = 3};
+
+json data_of(const std::string& event) {
+  EXPECT_TRUE(event.starts_with("data: ") && event.ends_with("\n\n")) << event;
+  EXPECT_EQ(event.find('\n'), event.size() - 2) << "an event's data is one line";
+  return json::parse(event.substr(6));
+}
+
+TEST(AnswerFormat, ACompletionHasItsChoicesAndItsUsage) {
+  const json answer = json::parse(kCompletion.complete(
+      {{.text = "a", .finish_reason = "stop"}, {.text = "b", .finish_reason = "length"}}, kUsage));
+  EXPECT_EQ(answer.at("id"), "cmpl-1");
+  EXPECT_EQ(answer.at("object"), "text_completion");
+  EXPECT_EQ(answer.at("created"), 7);
+  EXPECT_EQ(answer.at("choices").at(1).at("index"), 1);
+  EXPECT_EQ(answer.at("choices").at(1).at("text"), "b");
+  EXPECT_EQ(answer.at("choices").at(1).at("finish_reason"), "length");
+  EXPECT_EQ(answer.at("usage").at("total_tokens"), 8);
+  EXPECT_EQ(answer.at("usage").at("prompt_tokens_details").at("cached_tokens"), 2);
+}
+
+TEST(AnswerFormat, AChatHasAMessage) {
+  const json answer = json::parse(kChat.complete({{.text = "Hi", .finish_reason = "stop"}}, kUsage));
+  EXPECT_EQ(answer.at("object"), "chat.completion");
+  EXPECT_EQ(answer.at("choices").at(0).at("message").at("role"), "assistant");
+  EXPECT_EQ(answer.at("choices").at(0).at("message").at("content"), "Hi");
+}
+
+TEST(AnswerFormat, AStreamIsOneJsonALine) {
+  const json role = data_of(kChat.first_event(0, true)).at("choices").at(0).at("delta");
+  EXPECT_EQ(role.at("role"), "assistant");
+  const json token = data_of(kChat.event(2, {.text = "line\nbreak"}, true));
+  EXPECT_EQ(token.at("object"), "chat.completion.chunk");
+  EXPECT_EQ(token.at("choices").at(0).at("index"), 2);
+  EXPECT_EQ(token.at("choices").at(0).at("delta").at("content"), "line\nbreak");
+  EXPECT_TRUE(token.at("choices").at(0).at("finish_reason").is_null());
+  EXPECT_TRUE(token.at("usage").is_null());
+  const json end = data_of(kChat.event(2, {.finish_reason = "stop"}, true));
+  EXPECT_EQ(end.at("choices").at(0).at("delta"), json::object());
+  EXPECT_EQ(data_of(kChat.usage_event(kUsage)).at("choices"), json::array());
+  EXPECT_EQ(kCompletion.first_event(0, true), "");
+  EXPECT_FALSE(data_of(kCompletion.event(0, {.text = "x"}, false)).contains("usage"));
+}
+
+TEST(AnswerFormat, LogProbabilitiesAreOfTokens) {
+  const Piece piece{
+      .text = "ab", .with_logprobs = true, .logprobs = {{"a", -0.5F, 0}, {"\xEF\xBF\xBD", -1, 1}}};
+  const json completion = data_of(kCompletion.event(0, piece, false)).at("choices").at(0).at("logprobs");
+  EXPECT_EQ(completion.at("tokens").at(0), "a");
+  EXPECT_EQ(completion.at("token_logprobs").at(1), -1);
+  EXPECT_EQ(completion.at("text_offset"), json({0, 1}));
+  const json chat = data_of(kChat.event(0, piece, false)).at("choices").at(0).at("logprobs").at("content");
+  EXPECT_EQ(chat.at(0).at("bytes"), json({97}));
+  EXPECT_TRUE(chat.at(1).at("bytes").is_null()) << "part of a character";
+  EXPECT_EQ(chat.at(0).at("logprob"), -0.5);
+}
+
+}  // namespace
+}  // namespace serval::server

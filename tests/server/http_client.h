@@ -1,0 +1,75 @@
+// A client that sends exactly the bytes it is told to.
+#pragma once
+
+#include <arpa/inet.h>
+#include <chrono>
+#include <cstdint>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdexcept>
+#include <string>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace serval::testing {
+
+class HttpClient {
+ public:
+  explicit HttpClient(uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (::connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
+      throw std::runtime_error("connect");
+  }
+  HttpClient(const HttpClient&) = delete;
+  HttpClient& operator=(const HttpClient&) = delete;
+  ~HttpClient() { close(); }
+
+  void send(const std::string& bytes) {
+    for (size_t sent = 0; sent < bytes.size();) {
+      const ssize_t count = ::send(socket_, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+      if (count <= 0) return;
+      sent += static_cast<size_t>(count);
+    }
+  }
+  void close() {
+    if (socket_ >= 0) ::close(socket_);
+    socket_ = -1;
+  }
+  void shut_writing() { ::shutdown(socket_, SHUT_WR); }
+
+  // Reads until `text` has come; returns all that came before and with it. Shorter if the other side closes.
+  std::string read_until(const std::string& text) {
+    while (received_.find(text) == std::string::npos && read_some()) {
+    }
+    const size_t at = received_.find(text);
+    const size_t end = at == std::string::npos ? received_.size() : at + text.size();
+    std::string taken = received_.substr(0, end);
+    received_.erase(0, end);
+    return taken;
+  }
+  std::string read_to_end() {
+    while (read_some()) {
+    }
+    return std::exchange(received_, {});
+  }
+
+ private:
+  bool read_some() {
+    constexpr int kPatience_ms = 60'000;
+    pollfd wait = {socket_, POLLIN, 0};
+    if (::poll(&wait, 1, kPatience_ms) <= 0) throw std::runtime_error("nothing comes");
+    char buffer[4096];
+    const ssize_t count = ::recv(socket_, buffer, sizeof buffer, 0);
+    if (count <= 0) return false;
+    received_.append(buffer, static_cast<size_t>(count));
+    return true;
+  }
+
+  int socket_;
+  std::string received_;
+};
+
+}  // namespace serval::testing

@@ -1,0 +1,177 @@
+"""serval serve, as a client and an operator see it."""
+
+import json
+import signal
+import socket
+import unittest
+
+from serving import Case
+from harness import run
+
+STORY = "Once upon a time"
+
+
+def generated(prompt, tokens):
+    out = run("generate", "-p", prompt, "-n", str(tokens), "--temp", "0", "--json").stdout
+    return json.loads(out)["responses"][0]
+
+
+class Text(Case):
+    def test_greedy_text_is_that_of_generate(self):
+        for prompt in [STORY, "The fox", "Grüße, 世界"]:
+            body = {"prompt": prompt, "temperature": 0, "max_tokens": 60}
+            with self.subTest(prompt=prompt):
+                expected = generated(prompt, 60)
+                status, answer = self.server.post("/v1/completions", body)
+                self.assertEqual((status, answer["choices"][0]["text"]), (200, expected["text"]))
+                self.assertEqual(answer["usage"]["completion_tokens"], len(expected["tokens"]))
+                events = list(self.server.stream("/v1/completions", body))
+                self.assertEqual("".join(e["choices"][0]["text"] for e in events), expected["text"])
+
+    def test_a_stream_has_an_event_a_token(self):
+        body = {"prompt": STORY, "temperature": 0, "max_tokens": 20, "ignore_eos": True, "logprobs": 0}
+        events = list(self.server.stream("/v1/completions", body))
+        self.assertEqual(sum(len(e["choices"][0]["logprobs"]["tokens"]) for e in events), 20)
+        self.assertEqual(len(events), 21, "one for each token and the end")
+        self.assertEqual(events[-1]["choices"][0]["finish_reason"], "length")
+
+    def test_a_chat_streams_what_it_answers(self):
+        body = {"messages": [{"role": "user", "content": "Tell me about a fox."}], "temperature": 0, "max_tokens": 30}
+        _, answer = self.server.post("/v1/chat/completions", body)
+        events = list(self.server.stream("/v1/chat/completions", {**body, "stream_options": {"include_usage": True}}))
+        self.assertEqual(events[0]["choices"][0]["delta"], {"role": "assistant", "content": ""})
+        text = "".join(e["choices"][0]["delta"].get("content", "") for e in events if e["choices"])
+        self.assertEqual(text, answer["choices"][0]["message"]["content"])
+        self.assertEqual(events[-1]["usage"]["completion_tokens"], answer["usage"]["completion_tokens"])
+
+    def test_the_same_seed_gives_the_same_answers(self):
+        body = {"prompt": STORY, "seed": 7, "n": 3, "max_tokens": 20}
+        first, second = (self.server.post("/v1/completions", body)[1]["choices"] for _ in range(2))
+        self.assertEqual(first, second)
+        self.assertEqual(len({choice["text"] for choice in first}), 3)
+        alone = run("generate", "-p", STORY, "-n", "20", "-s", "7", "--json").stdout
+        self.assertEqual(first[0]["text"], json.loads(alone)["responses"][0]["text"])
+
+    def test_several_prompts_are_answered_in_their_order(self):
+        body = {"prompt": [STORY, "The fox"], "temperature": 0, "max_tokens": 10, "n": 2, "echo": True}
+        _, answer = self.server.post("/v1/completions", body)
+        texts = [choice["text"] for choice in answer["choices"]]
+        self.assertEqual([c["index"] for c in answer["choices"]], [0, 1, 2, 3])
+        self.assertEqual(texts[0], STORY + generated(STORY, 10)["text"])
+        self.assertEqual(texts[2], "The fox" + generated("The fox", 10)["text"])
+        self.assertEqual(texts[0], texts[1])
+
+    def test_the_text_ends_before_a_stop_string(self):
+        _, whole = self.server.post("/v1/completions", {"prompt": STORY, "temperature": 0, "max_tokens": 60})
+        text = whole["choices"][0]["text"]
+        stop = text[20:26]
+        body = {"prompt": STORY, "temperature": 0, "max_tokens": 60, "stop": [stop]}
+        _, answer = self.server.post("/v1/completions", body)
+        self.assertEqual(answer["choices"][0]["text"], text[: text.index(stop)])
+        self.assertEqual(answer["choices"][0]["finish_reason"], "stop")
+
+    def test_tokens_are_those_of_tokenize(self):
+        ids = [int(i) for i in run("tokenize", "-p", STORY).stdout.split()]
+        _, answer = self.server.post("/tokenize", {"prompt": STORY})
+        self.assertEqual(answer["tokens"], ids)
+        by_ids = {"prompt": ids, "temperature": 0, "max_tokens": 10}
+        by_text = {"prompt": STORY, "temperature": 0, "max_tokens": 10}
+        answers = [self.server.post("/v1/completions", body)[1]["choices"] for body in (by_ids, by_text)]
+        self.assertEqual(answers[0], answers[1])
+
+    def test_many_requests_at_once_get_their_own_answers(self):
+        prompts = [f"The {animal}" for animal in ["fox", "owl", "bear", "cat", "dog", "mouse"]]
+        expected = [generated(prompt, 30)["text"] for prompt in prompts]
+        streams = [self.server.stream("/v1/completions", {"prompt": p, "temperature": 0, "max_tokens": 30}) for p in prompts]
+        first = [next(stream)["choices"][0]["text"] for stream in streams]
+        texts = [f + "".join(e["choices"][0]["text"] for e in s) for f, s in zip(first, streams)]
+        self.assertEqual(texts, expected)
+
+
+class Operation(Case):
+    def long_stream(self, server):
+        return server.stream("/v1/completions", {"prompt": STORY, "max_tokens": 1500, "ignore_eos": True})
+
+    def test_sigterm_lets_what_runs_come_to_its_end(self):
+        server = self.serve()
+        stream = self.long_stream(server)
+        next(stream)
+        server.signal(signal.SIGTERM)
+        server.wait_for("no request is taken any more")
+        self.assertEqual(server.get("/ready")[0], 503)
+        self.assertEqual(server.post("/v1/completions", {"prompt": "x"})[0], 503)
+        self.assertEqual([e["choices"][0]["finish_reason"] for e in stream][-1], "length")
+        self.assertEqual(server.wait(), 0)
+
+    def test_what_runs_longer_than_the_drain_is_told_so(self):
+        server = self.serve("--drain-timeout", "0")
+        stream = self.long_stream(server)
+        next(stream)
+        server.signal(signal.SIGTERM)
+        events = list(stream)
+        self.assertEqual(events[-1]["error"]["code"], "shutting_down")
+        self.assertEqual(server.wait(), 0)
+
+    def test_a_second_signal_ends_it_at_once(self):
+        server = self.serve()
+        stream = self.long_stream(server)
+        next(stream)
+        server.signal(signal.SIGTERM)
+        server.wait_for("no request is taken any more")
+        server.signal(signal.SIGTERM)
+        self.assertEqual(server.wait(), 143)
+
+    def test_a_server_without_work_ends_at_once(self):
+        self.ends_well(self.serve())
+
+    def test_a_key_is_needed_where_it_was_given(self):
+        server = self.serve("--api-key", "secret", "--alias", "tiny")
+        self.assertEqual(server.get("/v1/models")[0], 401)
+        status, models = server.get("/v1/models", headers={"Authorization": "Bearer secret"})
+        self.assertEqual((status, models["data"][0]["id"]), (200, "tiny"))
+        self.assertEqual(server.get("/health"), (200, {"status": "ok"}))
+        self.assertFalse(any("secret" in line for line in server.log if line))
+
+    def test_a_request_over_its_time_ends_with_an_error(self):
+        server = self.serve("--timeout", "0.05")
+        status, answer = server.post("/v1/completions", {"prompt": STORY, "max_tokens": 2000, "ignore_eos": True})
+        self.assertEqual((status, answer["error"]["code"]), (504, "timeout"))
+
+    def test_each_request_is_a_line_of_the_log_without_its_text(self):
+        server = self.serve()
+        server.post("/v1/completions", {"prompt": "Secret words", "max_tokens": 3, "user": "ann\nbob"})
+        line = server.wait_for("request id=cmpl-")
+        for part in ["key=anonymous", "status=200", "reason=length", "generated_tokens=3", r'user="ann\nbob"']:
+            self.assertIn(part, line)
+        self.ends_well(server)
+        self.assertFalse(any("Secret" in line for line in server.log if line))
+
+    def test_a_full_disk_costs_lines_of_the_log_and_no_request(self):
+        server = self.serve("--request-log", "/dev/full")
+        for _ in range(3):
+            self.assertEqual(server.post("/v1/completions", {"prompt": "x", "max_tokens": 3})[0], 200)
+        self.ends_well(server)
+
+    def test_a_place_that_is_taken_is_one_line(self):
+        result = run("serve", "--port", str(self.server.port))
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(b"cannot listen on 127.0.0.1 port", result.stderr)
+
+    def test_keys_are_set_in_one_way(self):
+        result = run("serve", "--api-key", "a", "--api-key-file", "b")
+        self.assertEqual((result.returncode, result.stdout), (2, b""))
+        self.assertIn(b"set either, not both", result.stderr)
+
+    def test_a_slow_reader_does_not_slow_others(self):
+        slow = socket.create_connection(("127.0.0.1", self.server.port))
+        self.addCleanup(slow.close)
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+        body = json.dumps({"prompt": STORY, "max_tokens": 1500, "ignore_eos": True, "stream": True}).encode()
+        slow.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        for _ in range(5):
+            status, _ = self.server.post("/v1/completions", {"prompt": STORY, "max_tokens": 10})
+            self.assertEqual(status, 200)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,374 @@
+#include "engine/server/service/service.h"
+
+#include <condition_variable>
+#include <future>
+#include <mutex>
+#include <optional>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+#include "tests/engine/toy_engine.h"
+
+namespace serval::server {
+namespace {
+
+using nlohmann::json;
+using serval::testing::hashing_model;
+using serval::testing::ToyEngine;
+using ::testing::HasSubstr;
+
+constexpr int32_t kVocabulary = 300;
+
+// What a client sees, without sockets.
+class Client final : public Exchange {
+ public:
+  explicit Client(HttpRequest request) : request_(std::move(request)) {}
+
+  const HttpRequest& request() const override { return request_; }
+  void respond(const HttpResponse& response) override {
+    set([&] { answer_ = response; }, true);
+  }
+  void begin_stream(const HttpResponse& head) override {
+    set([&] { answer_ = head; }, false);
+  }
+  void write(std::string_view bytes) override {
+    set([&] { answer_.body += bytes; }, false);
+  }
+  void end_stream() override {
+    set([] {}, true);
+  }
+  void on_gone(std::function<void()> call) override {
+    if (went_) return call();
+    gone_ = std::move(call);
+  }
+  void go() {
+    went_ = true;
+    if (gone_) gone_();
+  }
+
+  HttpResponse wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return complete_; });
+    return answer_;
+  }
+  void wait_for(const std::string& text) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return answer_.body.find(text) != std::string::npos; });
+  }
+  bool complete() {
+    const std::lock_guard lock(mutex_);
+    return complete_;
+  }
+
+ private:
+  template <typename Change>
+  void set(Change change, bool complete) {
+    {
+      const std::lock_guard lock(mutex_);
+      change();
+      complete_ = complete;
+    }
+    changed_.notify_all();
+  }
+
+  const HttpRequest request_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  HttpResponse answer_;
+  bool complete_ = false;
+  bool went_ = false;
+  std::function<void()> gone_;
+};
+
+// Stops the engine before a pass.
+class Gate {
+ public:
+  void stop_at(int pass) { closed_from_ = pass; }
+  void pass() {
+    std::unique_lock lock(mutex_);
+    if (++passes_ < closed_from_) return;
+    ++arrived_;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return open_; });
+  }
+  void wait_for_arrival() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return arrived_ > 0; });
+  }
+  void open() {
+    const std::lock_guard lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int passes_ = 0, closed_from_ = 0, arrived_ = 0;
+  bool open_ = false;
+};
+
+class ServiceTest : public ::testing::Test {
+ protected:
+  // Before the engine is there.
+  void start(ServiceOptions options = {}, uint32_t sequences = 4) {
+    toy_.emplace(hashing_model(kVocabulary),
+                 serval::testing::ToyOptions{.vocab_size = kVocabulary, .backend = {.sequences = sequences}});
+    options.on_record = [this](const RequestRecord& record) { records_.push_back(record); };
+    service_.emplace(loop_, std::move(options));
+    loop_.start();
+  }
+  void serve(ServiceOptions options = {}, uint32_t sequences = 4) {
+    start(std::move(options), sequences);
+    service_->attach(toy_->engine);
+  }
+  void TearDown() override {
+    gate_.open();
+    service_->detach();
+    toy_.reset();
+    loop_.stop();
+  }
+  void stop_engine(int at_pass = 1) {
+    gate_.stop_at(at_pass);
+    toy_->backend->before_each_pass([this] { gate_.pass(); });
+  }
+
+  std::shared_ptr<Client> ask(const std::string& path, const json& body = nullptr,
+                              const std::string& key = "") {
+    const auto client =
+        std::make_shared<Client>(HttpRequest{.method = body.is_null() ? "GET" : "POST",
+                                             .target = path,
+                                             .authorization = key.empty() ? "" : "Bearer " + key,
+                                             .body = body.is_null() ? "" : body.dump()});
+    loop_.post([this, client] { service_->handler()(client); });
+    return client;
+  }
+  std::shared_ptr<Client> complete(int max_tokens, json more = json::object()) {
+    more.update(json{{"prompt", "Hi"}, {"max_tokens", max_tokens}, {"temperature", 0}});
+    return ask("/v1/completions", more);
+  }
+  void go(const std::shared_ptr<Client>& client) {
+    loop_.post([client] { client->go(); });
+    ask("/health")->wait();
+  }
+  // With one worker: what was asked before has been queued.
+  void wait_for_worker() { ask("/tokenize", {{"prompt", "Hi"}})->wait(); }
+  Response alone(int max_tokens) {
+    Request request{.prompt = "Hi", .max_tokens = max_tokens};
+    request.sampling.temperature = 0;
+    return toy_->engine.generate(request);
+  }
+
+  Loop loop_;
+  Gate gate_;
+  std::optional<ToyEngine> toy_;
+  std::optional<Service> service_;
+  std::vector<RequestRecord> records_;  // the loop's
+};
+
+TEST_F(ServiceTest, AnswersWhatTheEngineSays) {
+  serve();
+  const HttpResponse answer = complete(10)->wait();
+  EXPECT_EQ(answer.status, 200);
+  const json body = json::parse(answer.body);
+  EXPECT_EQ(body.at("choices").at(0).at("text"), alone(10).text);
+  EXPECT_EQ(body.at("usage").at("completion_tokens"), 10);
+  EXPECT_EQ(body.at("model"), "toy");
+}
+
+TEST_F(ServiceTest, TheAliasIsTheModelsName) {
+  serve({.alias = "other"});
+  EXPECT_EQ(json::parse(ask("/v1/models")->wait().body).at("data").at(0).at("id"), "other");
+  EXPECT_EQ(ask("/v1/models/other")->wait().status, 200);
+  EXPECT_EQ(ask("/v1/models/toy")->wait().status, 404);
+  EXPECT_EQ(complete(1, {{"model", "toy"}})->wait().status, 404);
+  EXPECT_EQ(json::parse(complete(1, {{"model", "other"}})->wait().body).at("model"), "other");
+}
+
+TEST_F(ServiceTest, SaysHowFarTheModelIsLoaded) {
+  start();
+  service_->loading("weights", 1, 4);
+  const HttpResponse health = ask("/health")->wait();
+  EXPECT_EQ(health.status, 503);
+  EXPECT_EQ(json::parse(health.body),
+            json({{"status", "loading"}, {"stage", "weights"}, {"progress", 0.25}}));
+  EXPECT_EQ(ask("/ready")->wait().status, 503);
+  EXPECT_EQ(complete(1)->wait().status, 503);
+  service_->attach(toy_->engine);
+  EXPECT_EQ(ask("/health")->wait().status, 200);
+  EXPECT_EQ(ask("/ready")->wait().status, 200);
+}
+
+TEST_F(ServiceTest, AKeyIsNeededWhereThereIsOne) {
+  ApiKeys keys;
+  keys.add({"ann", "secret"});
+  serve({.keys = keys});
+  EXPECT_EQ(ask("/v1/models")->wait().status, 401);
+  EXPECT_EQ(ask("/v1/models", nullptr, "wrong")->wait().status, 401);
+  EXPECT_EQ(ask("/v1/models", nullptr, "secret")->wait().status, 200);
+  for (const char* path : {"/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"})
+    EXPECT_EQ(ask(path, json::object())->wait().status, 401) << path;
+  for (const char* path : {"/health", "/ready", "/version"}) EXPECT_EQ(ask(path)->wait().status, 200) << path;
+}
+
+TEST_F(ServiceTest, PathsAndMethodsThatAreNotServedAreRefused) {
+  serve();
+  for (const char* path : {"/", "/v1", "/v1/completions/", "/../etc/passwd", "//health", "/healthy"})
+    EXPECT_EQ(ask(path)->wait().status, 404) << path;
+  EXPECT_EQ(ask("/v1/completions")->wait().status, 405);
+  EXPECT_EQ(ask("/health", json::object())->wait().status, 405);
+}
+
+TEST_F(ServiceTest, BeyondTheQueueClientsAreToldToComeBack) {
+  serve({.max_queue = 2}, 1);
+  stop_engine();
+  const auto first = complete(1);
+  gate_.wait_for_arrival();
+  std::vector<std::shared_ptr<Client>> clients;
+  for (int i = 0; i < 4; ++i)
+    clients.push_back(complete(1));  // one waits in the engine, two here, one is too many
+  const HttpResponse refused = clients.back()->wait();
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_EQ(refused.headers.at(0).first, "Retry-After");
+  EXPECT_GE(std::stoi(refused.headers.at(0).second), 1);
+  gate_.open();
+  clients.pop_back();
+  for (const auto& client : clients) EXPECT_EQ(client->wait().status, 200);
+  EXPECT_EQ(first->wait().status, 200);
+}
+
+TEST_F(ServiceTest, WhatAClientLeavesIsFreed) {
+  serve();
+  stop_engine(3);
+  const auto client = complete(100, {{"stream", true}});
+  client->wait_for("data: ");
+  gate_.wait_for_arrival();
+  go(client);
+  gate_.open();
+  EXPECT_TRUE(toy_->all_blocks_come_back());
+  EXPECT_FALSE(client->complete());
+}
+
+TEST_F(ServiceTest, ARequestThatWaitsIsForgottenWhenItsClientGoes) {
+  serve({.workers = 1}, 1);
+  stop_engine();
+  const auto first = complete(1);
+  gate_.wait_for_arrival();
+  std::vector<std::shared_ptr<Client>> clients;
+  for (int i = 0; i < 5; ++i) clients.push_back(complete(1));
+  wait_for_worker();
+  for (const auto& client : clients) go(client);
+  gate_.open();
+  EXPECT_EQ(first->wait().status, 200);
+  EXPECT_EQ(complete(1)->wait().status, 200);
+}
+
+TEST_F(ServiceTest, AfterAFaultEveryRequestFailsAndHealthIsRed) {
+  serve();
+  toy_->backend->fail_at_pass(5);
+  const auto plain = complete(100);
+  const auto stream = complete(100, {{"stream", true}});
+  EXPECT_EQ(plain->wait().status, 500);
+  EXPECT_THAT(stream->wait().body, HasSubstr("server_error"));
+  const HttpResponse health = ask("/health")->wait();
+  EXPECT_EQ(health.status, 503);
+  EXPECT_EQ(json::parse(health.body).at("status"), "red");
+  EXPECT_EQ(complete(1)->wait().status, 503);
+  EXPECT_EQ(service_->wait(), Service::Outcome::kFault);
+  EXPECT_NE(service_->fault(), "");
+}
+
+TEST_F(ServiceTest, WhileItDrainsWhatRunsIsAnsweredAndNothingElse) {
+  serve();
+  stop_engine();
+  const auto running = complete(20);
+  gate_.wait_for_arrival();
+  service_->drain(std::chrono::seconds(60));
+  EXPECT_EQ(ask("/ready")->wait().status, 503);
+  EXPECT_EQ(ask("/health")->wait().status, 200);
+  EXPECT_EQ(complete(1)->wait().status, 503);
+  gate_.open();
+  EXPECT_EQ(running->wait().status, 200);
+  EXPECT_EQ(service_->wait(), Service::Outcome::kDrained);
+}
+
+TEST_F(ServiceTest, WhatRunsLongerThanTheDrainIsToldSo) {
+  serve();
+  stop_engine();
+  const auto running = complete(20);
+  gate_.wait_for_arrival();
+  service_->drain(std::chrono::seconds(0));
+  const HttpResponse answer = running->wait();
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_EQ(json::parse(answer.body).at("error").at("code"), "shutting_down");
+  EXPECT_EQ(service_->wait(), Service::Outcome::kDrained);
+}
+
+TEST_F(ServiceTest, ARequestThatWaitsTooLongTimesOut) {
+  serve({.timeout = std::chrono::milliseconds(50)}, 1);
+  stop_engine();
+  std::vector<std::shared_ptr<Client>> clients;
+  for (int i = 0; i < 4; ++i) clients.push_back(complete(1));
+  EXPECT_EQ(clients.back()->wait().status, 504);
+  gate_.open();
+  for (const auto& client : clients) client->wait();
+}
+
+TEST_F(ServiceTest, OneKeysFloodDoesNotMakeAnotherWait) {
+  ApiKeys keys;
+  keys.add({"greedy", "g"});
+  keys.add({"modest", "m"});
+  serve({.keys = keys, .workers = 1}, 1);
+  stop_engine();
+  const json body = {{"prompt", "Hi"}, {"max_tokens", 1}};
+  std::vector<std::shared_ptr<Client>> greedy;
+  for (int i = 0; i < 20; ++i) greedy.push_back(ask("/v1/completions", body, "g"));
+  gate_.wait_for_arrival();
+  const auto modest = ask("/v1/completions", body, "m");
+  ask("/tokenize", {{"prompt", "Hi"}}, "m")->wait();  // of one worker: all before it have been queued
+  gate_.open();
+  modest->wait();
+  for (const auto& client : greedy) client->wait();
+  std::promise<size_t> place;
+  loop_.post([&] {
+    for (size_t i = 0; i < records_.size(); ++i)
+      if (records_[i].key == "modest") place.set_value(i);
+  });
+  EXPECT_LT(place.get_future().get(), 10U);
+}
+
+TEST_F(ServiceTest, TokensAndTextsTurnIntoEachOther) {
+  serve();
+  const json tokens = json::parse(ask("/tokenize", {{"prompt", "Hi"}})->wait().body);
+  EXPECT_EQ(tokens.at("count"), tokens.at("tokens").size());
+  EXPECT_EQ(json::parse(ask("/detokenize", {{"tokens", tokens.at("tokens")}})->wait().body).at("prompt"),
+            "Hi");
+  EXPECT_EQ(ask("/detokenize", {{"tokens", {kVocabulary}}})->wait().status, 400);
+  EXPECT_EQ(ask("/tokenize", {{"text", "Hi"}})->wait().status, 400);
+}
+
+TEST_F(ServiceTest, APromptThatDoesNotFitIsRefused) {
+  serve();
+  const HttpResponse answer = ask("/v1/completions", {{"prompt", std::string(300, 'x')}})->wait();
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_EQ(json::parse(answer.body).at("error").at("code"), "context_length_exceeded");
+  EXPECT_EQ(ask("/v1/completions", {{"prompt", {kVocabulary}}})->wait().status, 400);
+}
+
+TEST_F(ServiceTest, AStreamEndsWithItsReasonAndItsUsage) {
+  serve();
+  const auto client =
+      complete(3, {{"stream", true}, {"stream_options", {{"include_usage", true}}}, {"n", 2}});
+  const std::string events = client->wait().body;
+  EXPECT_TRUE(events.ends_with("data: [DONE]\n\n"));
+  EXPECT_THAT(events, HasSubstr("\"completion_tokens\":6"));
+  size_t ends = 0;
+  for (size_t at = 0; (at = events.find("\"finish_reason\":\"length\"", at)) != std::string::npos; ++at)
+    ++ends;
+  EXPECT_EQ(ends, 2U);
+}
+
+}  // namespace
+}  // namespace serval::server

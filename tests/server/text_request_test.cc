@@ -1,0 +1,163 @@
+#include "engine/server/api/text_request.h"
+
+#include <fstream>
+#include <sstream>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+#include "engine/server/api/api_error.h"
+
+namespace serval::server {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const ModelDefaults kDefaults{"toy", {.temperature = 0.5F, .top_k = 7}};
+
+TextRequest completion(const std::string& body) {
+  return parse_text_request(body, TextPath::kCompletions, kDefaults);
+}
+TextRequest chat(const std::string& body) {
+  return parse_text_request(body, TextPath::kChat, kDefaults);
+}
+
+ApiError refusal_of(const std::string& body, TextPath path = TextPath::kCompletions) {
+  try {
+    parse_text_request(body, path, kDefaults);
+  } catch (const ApiError& error) {
+    return error;
+  }
+  ADD_FAILURE() << body << " is accepted";
+  return {0, "", ""};
+}
+
+TEST(TextRequest, WhatIsNotGivenIsTheModelsOwn) {
+  const TextRequest request = completion(R"({"prompt": "Hi"})");
+  EXPECT_EQ(std::get<std::string>(request.prompts.at(0)), "Hi");
+  EXPECT_EQ(request.request.sampling.temperature, 0.5F);
+  EXPECT_EQ(request.request.sampling.top_k, 7);
+  EXPECT_EQ(request.request.max_tokens, 16);
+  EXPECT_EQ(request.request.n, 1);
+  EXPECT_FALSE(request.stream || request.logprobs || request.echo);
+  EXPECT_EQ(chat(R"({"messages": [{"role": "user", "content": "Hi"}]})").request.max_tokens, -1);
+}
+
+TEST(TextRequest, ReadsEveryParameter) {
+  const TextRequest request =
+      completion(R"({"model": "toy", "prompt": "Hi", "max_tokens": 3, "temperature": 0,
+    "top_p": 0.5, "top_k": -1, "min_p": 0.1, "repetition_penalty": 1.5, "seed": -2, "n": 2, "best_of": 2,
+    "stop": ["a", "b"], "stop_token_ids": [4], "ignore_eos": true, "logprobs": 0, "stream": true,
+    "stream_options": {"include_usage": true}, "priority": -3, "user": "ann", "echo": false})");
+  const Request& asked = request.request;
+  EXPECT_EQ(asked.max_tokens, 3);
+  EXPECT_EQ(asked.sampling.temperature, 0);
+  EXPECT_EQ(asked.sampling.top_p, 0.5F);
+  EXPECT_EQ(asked.sampling.top_k, 0) << "-1 is vLLM's word for off";
+  EXPECT_EQ(asked.sampling.min_p, 0.1F);
+  EXPECT_EQ(asked.sampling.repetition_penalty, 1.5F);
+  EXPECT_EQ(asked.sampling.seed, static_cast<uint64_t>(-2));
+  EXPECT_EQ(asked.n, 2);
+  EXPECT_THAT(asked.stop, ElementsAre("a", "b"));
+  EXPECT_THAT(asked.stop_token_ids, ElementsAre(4));
+  EXPECT_TRUE(asked.ignore_eos && request.logprobs && request.stream && request.include_usage);
+  EXPECT_EQ(asked.priority, -3);
+  EXPECT_EQ(request.user, "ann");
+}
+
+TEST(TextRequest, APromptIsATextOrTokensOrSeveralOfEither) {
+  EXPECT_EQ(completion(R"({"prompt": ["a", "b"]})").prompts.size(), 2U);
+  EXPECT_THAT(std::get<std::vector<int32_t>>(completion(R"({"prompt": [1, 2]})").prompts.at(0)),
+              ElementsAre(1, 2));
+  EXPECT_EQ(completion(R"({"prompt": [[1, 2], [3]]})").prompts.size(), 2U);
+  for (const char* prompt : {R"("")", "[]", "[[]]", R"(["a", ""])", R"(["a", [1]])", "7", "{}", "[1.5]",
+                             "[-1]", "[4294967296]", "[18446744073709551615]", "[true]"})
+    EXPECT_EQ(refusal_of(std::string(R"({"prompt": )") + prompt + "}").status, 400) << prompt;
+}
+
+TEST(TextRequest, AMessageIsATextOrPartsOfText) {
+  const TextRequest request = chat(R"({"messages": [{"role": "system", "content": "Be kind."},
+    {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]})");
+  const auto& messages = std::get<std::vector<ChatMessage>>(request.prompts.at(0));
+  EXPECT_EQ(messages.at(0).role, "system");
+  EXPECT_EQ(messages.at(1).content, "ab");
+}
+
+TEST(TextRequest, NamesTheParameterThatIsWrong) {
+  struct Case {
+    const char* body;
+    const char* param;
+  };
+  for (
+      const auto& [body, param] : {
+          Case{R"({"prompt": "x", "temperature": -1})", "temperature"},
+          {R"({"prompt": "x", "temperature": 1e300})", "temperature"},
+          {R"({"prompt": "x", "temperature": "hot"})", "temperature"},
+          {R"({"prompt": "x", "top_p": 0})", "top_p"},
+          {R"({"prompt": "x", "top_k": 1.5})", "top_k"},
+          {R"({"prompt": "x", "max_tokens": -1})", "max_tokens"},
+          {R"({"prompt": "x", "max_tokens": 99999999999999999999})", "max_tokens"},
+          {R"({"prompt": "x", "n": 0})", "n"},
+          {R"({"prompt": ["x", "y"], "n": 65})", "n"},
+          {R"({"prompt": "x", "n": 2, "best_of": 3})", "best_of"},
+          {R"({"prompt": "x", "stop": ""})", "stop"},
+          {R"({"prompt": "x", "stop": ["1","2","3","4","5","6","7","8","9","a","b","c","d","e","f","g","h"]})",
+           "stop"},
+          {R"({"prompt": "x", "stream_options": {"include_usage": true}})", "stream_options"},
+          {R"({"prompt": "x", "stream": true, "stream_options": {"other": 1}})", "stream_options.other"},
+          {R"({"prompt": "x", "stream": 1})", "stream"},
+          {R"({"prompt": "x", "echo": true, "logprobs": 0})", "logprobs"},
+          {R"({"prompt": "x", "model": 5})", "model"},
+          {R"({})", "prompt"},
+      })
+    EXPECT_EQ(refusal_of(body).param, param) << body;
+}
+
+TEST(TextRequest, WhatIsNotSupportedIsRefusedByName) {
+  for (const char* name :
+       {"tools", "tool_choice", "functions", "audio", "response_format", "modalities", "suffix", "prediction",
+        "web_search_options", "messages", "max_completion_tokens", "nonsense"}) {
+    const ApiError error = refusal_of(std::string(R"({"prompt": "x", ")") + name + R"(": "y"})");
+    EXPECT_EQ(error.param, name);
+    EXPECT_EQ(error.code, "unsupported_parameter");
+    EXPECT_THAT(error.what(), HasSubstr("not supported"));
+  }
+  const ApiError image = refusal_of(
+      R"({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]})",
+      TextPath::kChat);
+  EXPECT_EQ(image.param, "messages[0].content[0].type");
+  EXPECT_THAT(image.what(), HasSubstr("only text is supported"));
+}
+
+TEST(TextRequest, WhatAsksForNothingIsNoParameter) {
+  completion(R"({"prompt": "x", "tools": [], "suffix": null, "presence_penalty": 0, "logit_bias": {}})");
+  chat(R"({"messages": [{"role": "user", "content": "x"}], "response_format": {"type": "text"},
+    "modalities": ["text"], "store": false, "service_tier": "auto"})");
+}
+
+TEST(TextRequest, AnotherModelIsNotFound) {
+  const ApiError error = refusal_of(R"({"prompt": "x", "model": "gpt-4"})");
+  EXPECT_EQ(error.status, 404);
+  EXPECT_EQ(error.code, "model_not_found");
+}
+
+TEST(TextRequest, ABodyIsOneJsonObject) {
+  for (const char* body : {"", "[]", "7", "{", R"({"prompt": "x"} y)", "{\"prompt\": \"\xff\"}", "null",
+                           R"({"prompt": "x", "prompt": "y"})", R"({"prompt": "\ud800"})"})
+    EXPECT_EQ(refusal_of(body).status, 400) << body;
+  EXPECT_EQ(refusal_of(std::string(100'000, '[')).code, "invalid_json");
+}
+
+TEST(ErrorObject, HasOpenAisMembers) {
+  const auto error = nlohmann::json::parse(error_json({400, "invalid_value", "n: 0", "n"})).at("error");
+  EXPECT_EQ(error.at("message"), "n: 0");
+  EXPECT_EQ(error.at("type"), "invalid_request_error");
+  EXPECT_EQ(error.at("param"), "n");
+  EXPECT_EQ(error.at("code"), "invalid_value");
+  EXPECT_TRUE(nlohmann::json::parse(error_json({500, "", "x"})).at("error").at("param").is_null());
+}
+
+}  // namespace
+}  // namespace serval::server
