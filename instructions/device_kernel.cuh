@@ -1,11 +1,14 @@
 // All instructions of isa.def as the type that the megakernel is compiled for, and what it is compiled for.
 #pragma once
 
+#include <type_traits>
+
 #include "instructions/gate_up_silu/gemm.cuh"
 #include "instructions/isa_devices.cuh"
 #include "instructions/kernels.h"
 #include "instructions/lm_head/gemm.cuh"
 #include "instructions/matvec_residual/gemm.cuh"
+#include "instructions/qkv_project/gemm.cuh"
 #include "instructions/qkv_rope/gemm.cuh"
 #include "vm/device/launch_kernel.cuh"
 
@@ -31,6 +34,17 @@ template <>
 struct OfMatvecKernels<PlannedMerge> {
   using Operands = Absent<PlannedMerge>;
 };
+// Of matvec kernels without code for models with norms of heads.
+template <class Op>
+struct OfPlainKernels : OfMatvecKernels<Op> {};
+template <>
+struct OfPlainKernels<QkvProject> {
+  using Operands = Absent<QkvProject>;
+};
+template <>
+struct OfPlainKernels<QkNormRope> {
+  using Operands = Absent<QkNormRope>;
+};
 template <class Op>
 struct OfGemmKernels {
   using Operands = Op;
@@ -44,8 +58,13 @@ struct OfGemmKernels<AttentionMerge> {
   using Operands = Absent<AttentionMerge>;
 };
 
-using LlamaIsa = IsaList<StreamList<matvec::Stream>
+using MatvecIsa = IsaList<StreamList<matvec::Stream>
 #define SERVAL_OP(Type, folder, semantics) , OfMatvecKernels<Type>::Operands
+#include "instructions/isa.def"
+#undef SERVAL_OP
+                          >;
+using PlainIsa = IsaList<StreamList<matvec::Stream>
+#define SERVAL_OP(Type, folder, semantics) , OfPlainKernels<Type>::Operands
 #include "instructions/isa.def"
 #undef SERVAL_OP
                          >;
@@ -56,17 +75,17 @@ using GemmIsa = IsaList<StreamList<gemm::Stream>
                         >;
 
 // What each kernel of kernels.def is compiled for.
-#define SERVAL_KERNEL(Name, rows, head_dim, ring_pages, scratch_kib, activation_rows)                  \
-  struct Name : KernelConfig<rows, ring_pages, scratch_kib, activation_rows> {                         \
-    static constexpr uint32_t kHeadDim = head_dim;                                                     \
-    static constexpr KernelTraits kTraits = {#Name,           rows, head_dim, ring_pages, scratch_kib, \
-                                             activation_rows, 0};                                      \
-    using Isa = LlamaIsa;                                                                              \
+#define SERVAL_KERNEL(Name, rows, head_dim, head_norms, ring_pages, scratch_kib, activation_rows)       \
+  struct Name : KernelConfig<rows, ring_pages, scratch_kib, activation_rows> {                          \
+    static constexpr uint32_t kHeadDim = head_dim;                                                      \
+    static constexpr KernelTraits kTraits = {#Name,      rows,        head_dim,        head_norms != 0, \
+                                             ring_pages, scratch_kib, activation_rows, 0};              \
+    using Isa = std::conditional_t<head_norms != 0, MatvecIsa, PlainIsa>;                               \
   };
-#define SERVAL_GEMM_KERNEL(Name, rows, tile_rows, ring_pages, scratch_kib)                           \
-  struct Name : GemmConfig<rows, tile_rows, ring_pages, scratch_kib * 8 / tile_rows> {               \
-    static constexpr KernelTraits kTraits = {#Name, rows, 0, ring_pages, scratch_kib, 0, tile_rows}; \
-    using Isa = GemmIsa;                                                                             \
+#define SERVAL_GEMM_KERNEL(Name, rows, tile_rows, ring_pages, scratch_kib)                                 \
+  struct Name : GemmConfig<rows, tile_rows, ring_pages, scratch_kib * 8 / tile_rows> {                     \
+    static constexpr KernelTraits kTraits = {#Name, rows, 0, true, ring_pages, scratch_kib, 0, tile_rows}; \
+    using Isa = GemmIsa;                                                                                   \
   };
 #include "instructions/kernels.def"
 #undef SERVAL_KERNEL

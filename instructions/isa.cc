@@ -127,6 +127,12 @@ bool multiplies_tiles(const Program& program) {
   return program.limits.rows > kDefaultRows;
 }
 
+bool has_head_norms(const Program& program) {
+  return std::ranges::any_of(program.instructions, [](const Instruction& i) {
+    return i.opcode == static_cast<uint16_t>(Opcode::kQkvProject) ||
+           i.opcode == static_cast<uint16_t>(Opcode::kQkNormRope);
+  });
+}
 bool has_heads_of(const Program& program, uint32_t head_dim) {
   return std::ranges::all_of(program.instructions, [&](const Instruction& i) {
     return i.opcode != static_cast<uint16_t>(Opcode::kAttention) || i.as<Attention>().head_dim == head_dim;

@@ -71,6 +71,8 @@ std::string isa_fingerprint();
 std::string check_instruction(const Program& program, const Instruction& instruction);
 // All attention of the program has heads of this size.
 bool has_heads_of(const Program& program, uint32_t head_dim);
+// The program has instructions for models with norms of the heads of Q and K.
+bool has_head_norms(const Program& program);
 // The program multiplies its matrices with tiles of rows (GEMMs), not with vectors.
 bool multiplies_tiles(const Program& program);
 

@@ -8,10 +8,10 @@ namespace serval {
 namespace {
 
 constexpr KernelTraits kKernels[] = {
-#define SERVAL_KERNEL(Name, rows, head_dim, ring_pages, scratch_kib, activation_rows) \
-  {#Name, rows, head_dim, ring_pages, scratch_kib, activation_rows, 0},
+#define SERVAL_KERNEL(Name, rows, head_dim, head_norms, ring_pages, scratch_kib, activation_rows) \
+  {#Name, rows, head_dim, head_norms != 0, ring_pages, scratch_kib, activation_rows, 0},
 #define SERVAL_GEMM_KERNEL(Name, rows, tile_rows, ring_pages, scratch_kib) \
-  {#Name, rows, 0, ring_pages, scratch_kib, 0, tile_rows},
+  {#Name, rows, 0, true, ring_pages, scratch_kib, 0, tile_rows},
 #include "instructions/kernels.def"
 #undef SERVAL_KERNEL
 #undef SERVAL_GEMM_KERNEL
@@ -33,6 +33,7 @@ uint32_t gemm_ring_pages() {
 
 bool runs(const KernelTraits& kernel, const Program& program) {
   if (multiplies_tiles(program) != (kernel.tile_rows > 0)) return false;
+  if (!kernel.head_norms && has_head_norms(program)) return false;
   return kernel.head_dim == 0 || has_heads_of(program, kernel.head_dim);
 }
 

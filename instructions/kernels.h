@@ -13,6 +13,7 @@ struct KernelTraits {
   const char* name;
   uint32_t rows;
   uint32_t head_dim;
+  bool head_norms;
   uint32_t ring_pages;
   uint32_t scratch_kib;
   uint32_t activation_rows;

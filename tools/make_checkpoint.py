@@ -4,8 +4,8 @@
     tools/make_checkpoint.py llama-3.2-1b OUT_DIR --seed 1
     tools/make_checkpoint.py tiny OUT_DIR --dtype F32 --shards 3 --set tie_word_embeddings=true
 
-MODEL is a preset of configs/, "tiny", "tiny-qwen2", "tiny-mistral", or the path of a config.json. Every dtype holds the values exactly, so all files load
-to the same bits. There is no tokenizer: compare logits or token ids.
+MODEL is a preset of configs/, "tiny", "tiny-qwen2", "tiny-qwen3", "tiny-mistral", or the path of a config.json. Every dtype holds the
+values exactly, so all files load to the same bits. There is no tokenizer: compare logits or token ids.
 """
 
 import argparse
@@ -42,9 +42,11 @@ TINY = {
 # Of other architectures: what differs from TINY.
 TINY_OF = {
     "tiny-qwen2": {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "rms_norm_eps": 1e-06},
+    "tiny-qwen3": {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "rms_norm_eps": 1e-06, "head_dim": 128},
     "tiny-mistral": {"architectures": ["MistralForCausalLM"], "model_type": "mistral", "sliding_window": None},
 }
 QKV_BIAS = {"qwen2"}  # by model_type: Q, K and V have biases
+QK_NORM = {"qwen3"}  # the heads of Q and K have norms
 
 
 def read_config(model):
@@ -79,6 +81,9 @@ def tensor_shapes(config):
         if config["model_type"] in QKV_BIAS:
             for part in ("q_proj", "k_proj", "v_proj"):
                 shapes[f"model.layers.{layer}.self_attn.{part}.bias"] = parts[f"self_attn.{part}"][:1]
+        if config["model_type"] in QK_NORM:
+            for part in ("q_norm", "k_norm"):
+                shapes[f"model.layers.{layer}.self_attn.{part}.weight"] = [head_dim]
     shapes["model.norm.weight"] = [hidden]
     if not config.get("tie_word_embeddings", False):
         shapes["lm_head.weight"] = [config["vocab_size"], hidden]

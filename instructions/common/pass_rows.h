@@ -27,6 +27,18 @@ void select_rows(const Op& op, const HostMemory& m, RowSet wanted, std::vector<S
   }
 }
 
+// The KV block that the token of each row goes to.
+template <class Op>
+void blocks_of_rows(const Op& op, const HostMemory& m, const std::vector<SelectedRow>& rows,
+                    std::vector<int32_t>& out) {
+  const uint32_t blocks_per_sequence = blocks_for_tokens(op.max_context);
+  out.clear();
+  for (const SelectedRow& r : rows) {
+    const int32_t* table = m.data<const int32_t>(op.block_table) + size_t{r.row.slot} * blocks_per_sequence;
+    out.push_back(table[r.row.position / kKvBlockTokens]);
+  }
+}
+
 // Copies columns [begin, begin + count) of the selected rows of a [max_rows, cols] bf16 tensor, widened to
 // float.
 inline void load_bf16_rows(const HostMemory& m, TensorId tensor, const std::vector<SelectedRow>& rows,

@@ -28,4 +28,8 @@ void weigh(const float* x, const uint16_t* norm, size_t n, size_t square_cols, u
 // adds its own in order, and the lanes are added as a tree. Thread-safe.
 float rms_scale(const float* squares, size_t cols, size_t square_cols, float epsilon);
 
+// 1 / sqrt(mean square + epsilon) of a head of n channels, 64 or 128: squares of the channels i and i + n / 2
+// are added first, then neighbours of these sums as a tree. Thread-safe.
+float head_scale(const float* head, size_t n, float epsilon);
+
 }  // namespace serval

@@ -25,12 +25,7 @@ constexpr uint32_t channel_of(const QkvRope& op, const QkvUnit& u, uint32_t i) {
 void load(const QkvRope& op, const HostMemory& m, Local& l) {
   select_rows(op, m, RowSet::kActive, l.rows);
   load_weighted_rows(m, op, l.rows, l.x, l.scales);
-  const uint32_t blocks_per_sequence = blocks_for_tokens(op.max_context);
-  l.blocks.clear();
-  for (const SelectedRow& r : l.rows) {
-    const int32_t* table = m.data<const int32_t>(op.block_table) + r.row.slot * blocks_per_sequence;
-    l.blocks.push_back(table[r.row.position / kKvBlockTokens]);
-  }
+  blocks_of_rows(op, m, l.rows, l.blocks);
 }
 
 // Rotates the pairs (i, i + 4) of a unit's outputs by the angle of the row's position.

@@ -10,6 +10,7 @@
 #include "instructions/common/check.h"
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
+#include "instructions/common/new_tokens.h"
 #include "instructions/common/residual.h"
 #include "vm/layout/units.h"
 
@@ -109,33 +110,6 @@ constexpr QkvUnit qkv_unit(const QkvRope& op, uint32_t unit) {
   return {head == group_heads ? QkvPart::kK : QkvPart::kV, group, index};
 }
 
-namespace qkv_detail {
-
-// Where K or V of the instance's rows go: the columns (tokens) of their KV blocks. Without a state these may
-// be any, but different rows' are different: the columns are divided among the pass's rows
-// (Part::kNewTokens).
-template <auto Member>
-void cache_rows(const QkvRope& op, const StateView* state, FootprintBuilder<QkvRope>& f, uint64_t begin,
-                uint64_t end) {
-  const RowRange rows = row_range(op);
-  if (state == nullptr) {
-    const uint64_t tokens = uint64_t{op.kv_blocks} * kKvBlockTokens;
-    f.write<Member>({begin, end, tokens * rows.begin / op.max_rows, tokens * rows.end / op.max_rows},
-                    Part::kNewTokens);
-    return;
-  }
-  for (uint32_t r = rows.begin; r < rows.end; ++r) {
-    const PassRow& row = state->rows[r];
-    if (!row_is_active(row)) continue;
-    const uint64_t entry = uint64_t{row.slot} * state->blocks_per_sequence + row.position / kKvBlockTokens;
-    const uint64_t token =
-        static_cast<uint64_t>(state->block_table[entry]) * kKvBlockTokens + row.position % kKvBlockTokens;
-    f.write<Member>({begin, end, token, token + 1});
-  }
-}
-
-}  // namespace qkv_detail
-
 inline void footprint(const QkvRope& op, const StateView* state, FootprintBuilder<QkvRope>& f) {
   f.read_rows<&QkvRope::weighted>(RowSet::kActive, 0, op.hidden);
   f.read_rows<&QkvRope::squares>(RowSet::kActive, 0, op.hidden / op.square_cols);
@@ -167,12 +141,12 @@ inline void footprint(const QkvRope& op, const StateView* state, FootprintBuilde
       case QkvPart::kK:
         f.read<&QkvRope::wk>({low, low_end, 0, op.hidden});
         f.read<&QkvRope::wk>({high, high_end, 0, op.hidden});
-        qkv_detail::cache_rows<&QkvRope::k_cache>(op, state, f, low, low_end);
-        qkv_detail::cache_rows<&QkvRope::k_cache>(op, state, f, high, high_end);
+        write_new_tokens<&QkvRope::k_cache>(op, state, f, low, low_end);
+        write_new_tokens<&QkvRope::k_cache>(op, state, f, high, high_end);
         break;
       case QkvPart::kV:
         f.read<&QkvRope::wv>({v_begin, v_end, 0, op.hidden});
-        qkv_detail::cache_rows<&QkvRope::v_cache>(op, state, f, v_begin, v_end);
+        write_new_tokens<&QkvRope::v_cache>(op, state, f, v_begin, v_end);
         break;
     }
     unit += in_head;

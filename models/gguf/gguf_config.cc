@@ -17,7 +17,7 @@ using Limits = ConfigLimits;
 
 // GGUF's names of architectures, under which the fields are filed. The same words are config.json's
 // model_type.
-constexpr std::string_view kArchitectures[] = {"llama", "qwen2"};
+constexpr std::string_view kArchitectures[] = {"llama", "qwen2", "qwen3"};
 
 constexpr const char* kArchitectureKey = "general.architecture";
 constexpr const char* kEmbeddingTensor = "token_embd.weight";
@@ -57,7 +57,8 @@ class ArchitectureFields {
   static std::string architecture(const GgufFields& fields) {
     std::string name(fields.text(kArchitectureKey));
     if (std::ranges::find(kArchitectures, name) == std::end(kArchitectures)) {
-      fields.fail(kArchitectureKey, fmt::format("found {}, supported are llama and qwen2", in_quotes(name)));
+      fields.fail(kArchitectureKey,
+                  fmt::format("found {}, supported are llama, qwen2 and qwen3", in_quotes(name)));
     }
     return name;
   }

@@ -117,19 +117,34 @@ std::unique_ptr<Model> read_mistral(const JsonFields& fields) {
   return read_config(fields);
 }
 
+void refuse_windows(const JsonFields& fields) {
+  if (fields.boolean_or("use_sliding_window", false))
+    fields.fail("use_sliding_window", "found true, supported is false");
+}
+
 // Qwen2 and Qwen2.5: biases that no field states, and windows that none of the published sizes uses.
 std::unique_ptr<Model> read_qwen2(const JsonFields& fields) {
   require_fields(fields, {"num_key_value_heads", "max_position_embeddings"});
-  if (fields.boolean_or("use_sliding_window", false))
-    fields.fail("use_sliding_window", "found true, supported is false");
+  refuse_windows(fields);
   std::unique_ptr<Model> model = read_config(fields);
   static_cast<LlamaConfig&>(*model).qkv_bias = true;
   return model;
 }
 
+// Qwen3 (dense): norms of the heads of Q and K that no field states, heads whose size does not follow from
+// hidden_size, and windows as Qwen2's.
+std::unique_ptr<Model> read_qwen3(const JsonFields& fields) {
+  require_fields(fields, {"num_key_value_heads", "max_position_embeddings", "head_dim"});
+  refuse_windows(fields);
+  std::unique_ptr<Model> model = read_config(fields);
+  static_cast<LlamaConfig&>(*model).qk_norm = true;
+  return model;
+}
+
 constexpr Architecture kArchitectures[] = {{"llama", "LlamaForCausalLM", read_config},
                                            {"mistral", "MistralForCausalLM", read_mistral},
-                                           {"qwen2", "Qwen2ForCausalLM", read_qwen2}};
+                                           {"qwen2", "Qwen2ForCausalLM", read_qwen2},
+                                           {"qwen3", "Qwen3ForCausalLM", read_qwen3}};
 
 }  // namespace
 

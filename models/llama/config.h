@@ -31,6 +31,7 @@ struct LlamaConfig final : Model {
   double rope_theta = 0;
   std::optional<Llama3RopeScaling> rope_scaling;
   bool qkv_bias = false;  // Q, K and V have biases, the output projection has none
+  bool qk_norm = false;   // RMS norms of the heads of Q and K, before RoPE
 
   std::vector<WeightSpec> weights() const override;
   std::vector<ModelConstant> constants(uint32_t context) const override;

@@ -63,6 +63,9 @@ class Builder {
   void embed();
   void layer(uint16_t index);
   void qkv_rope(uint16_t layer, const std::string& prefix, TensorId k_cache, TensorId v_cache);
+  // The same in two stages, with norms of the heads of Q and K.
+  void qkv_project(uint16_t layer, const std::string& prefix);
+  void qk_norm_rope(uint16_t layer, const std::string& prefix, TensorId k_cache, TensorId v_cache);
   void attention(uint16_t layer, TensorId k_cache, TensorId v_cache);
   void attention_merge(uint16_t layer);
   // The same for passes of many rows, as the host has planned them for the launch.
@@ -93,8 +96,8 @@ class Builder {
   uint32_t splits_;  // over which a KV head's leaves are spread
   Graph graph_;
   std::map<std::string, WeightSpec> weights_;  // by name
-  TensorId embedding_, rope_, residual_, weighted_, squares_, query_, partial_, attention_, mlp_, logits_,
-      unit_softmax_;
+  TensorId embedding_, rope_, residual_, weighted_, squares_, projected_, query_, partial_, attention_, mlp_,
+      logits_, unit_softmax_;
   TensorId rows_, slots_, sampled_, control_, output_, host_stop_, block_table_;
   TensorId items_;  // of planned attention
 };
@@ -186,6 +189,8 @@ void Builder::add_activations() {
   residual_ = activation(llama_tensor::kResidual, DType::kF32, rows, hidden_);
   weighted_ = activation(llama_tensor::kWeighted, DType::kBF16, rows, hidden_);
   squares_ = activation(llama_tensor::kSquares, DType::kF32, rows, hidden_ / square_cols_);
+  if (config_.qk_norm)
+    projected_ = activation(llama_tensor::kProjected, DType::kF32, rows, q_rows_ + 2 * kv_rows_);
   query_ = activation(llama_tensor::kQuery, DType::kBF16, rows, q_rows_);
   const PlaceLayout places{q_heads_ / kv_heads_, head_dim_};
   partial_ = multiplies_tiles()
@@ -262,7 +267,12 @@ void Builder::layer(uint16_t index) {
   const std::string prefix = layer_prefix(index);
   const TensorId k_cache = cache(fmt::format("cache.{}.k", index));
   const TensorId v_cache = cache(fmt::format("cache.{}.v", index));
-  qkv_rope(index, prefix, k_cache, v_cache);
+  if (config_.qk_norm) {
+    qkv_project(index, prefix);
+    qk_norm_rope(index, prefix, k_cache, v_cache);
+  } else {
+    qkv_rope(index, prefix, k_cache, v_cache);
+  }
   if (multiplies_tiles()) {
     planned_attention(index, k_cache, v_cache);
     planned_merge(index);
@@ -313,6 +323,65 @@ void Builder::qkv_rope(uint16_t layer, const std::string& prefix, TensorId k_cac
   }
   add_units(fmt::format("layer {} qkv_rope", layer), op, (q_rows_ + 2 * kv_rows_) / kUnitRows, kGemmUnits,
             options_.rows, layer);
+}
+
+void Builder::qkv_project(uint16_t layer, const std::string& prefix) {
+  const QkvProject op{.weighted = weighted_,
+                      .squares = squares_,
+                      .wq = weight(prefix + "self_attn.q_proj.weight"),
+                      .wk = weight(prefix + "self_attn.k_proj.weight"),
+                      .wv = weight(prefix + "self_attn.v_proj.weight"),
+                      .rows = rows_,
+                      .projected = projected_,
+                      .first_unit = 0,
+                      .num_units = 0,
+                      .hidden = hidden_,
+                      .q_rows = q_rows_,
+                      .kv_rows = kv_rows_,
+                      .epsilon = epsilon_,
+                      .max_rows = options_.rows,
+                      .num_rows = options_.rows,
+                      .square_cols = square_cols_};
+  add_units(fmt::format("layer {} qkv_project", layer), op, (q_rows_ + 2 * kv_rows_) / kUnitRows, kGemmUnits,
+            options_.rows, layer);
+}
+
+void Builder::qk_norm_rope(uint16_t layer, const std::string& prefix, TensorId k_cache, TensorId v_cache) {
+  const uint32_t heads = q_heads_ + 2 * kv_heads_;
+  QkNormRope op{.projected = projected_,
+                .q_norm = weight(prefix + "self_attn.q_norm.weight"),
+                .k_norm = weight(prefix + "self_attn.k_norm.weight"),
+                .rope = rope_,
+                .rows = rows_,
+                .block_table = block_table_,
+                .q = query_,
+                .k_cache = k_cache,
+                .v_cache = v_cache,
+                .first_head = 0,
+                .num_heads = heads,
+                .head_dim = head_dim_,
+                .q_heads = q_heads_,
+                .kv_heads = kv_heads_,
+                .max_context = options_.context,
+                .kv_blocks = kv_blocks_,
+                .epsilon = epsilon_,
+                .max_rows = options_.rows,
+                .max_sequences = options_.sequences,
+                .num_rows = options_.rows};
+  graph_.begin_stage(fmt::format("layer {} qk_norm_rope", layer));
+  if (multiplies_tiles()) {
+    split(options_.rows, options_.sms, [&](uint32_t first, uint32_t count) {
+      op.first_row = first;
+      op.num_rows = count;
+      graph_.add(op, layer);
+    });
+    return;
+  }
+  split(heads, options_.sms, [&](uint32_t first, uint32_t count) {
+    op.first_head = first;
+    op.num_heads = count;
+    graph_.add(op, layer);
+  });
 }
 
 void Builder::attention(uint16_t layer, TensorId k_cache, TensorId v_cache) {
@@ -496,6 +565,8 @@ std::vector<WeightSpec> llama_weights(const LlamaConfig& config) {
   const int64_t hidden = config.hidden_size, intermediate = config.intermediate_size;
   const int64_t query = int64_t{config.num_heads} * config.head_dim;
   const int64_t key_value = int64_t{config.num_kv_heads} * config.head_dim;
+  // Where a norm comes between the product and RoPE, whole heads are rotated.
+  const RowOrder turned = config.qk_norm ? RowOrder::kSequential : RowOrder::kRotaryPairs;
   std::vector<WeightSpec> specs;
   std::string prefix;
   const auto matrix = [&](const char* name, int64_t rows, int64_t cols,
@@ -503,8 +574,8 @@ std::vector<WeightSpec> llama_weights(const LlamaConfig& config) {
     specs.push_back(
         {.name = prefix + name, .kind = WeightKind::kMatrix, .rows = rows, .cols = cols, .row_order = order});
   };
-  const auto norm = [&](const char* name) {
-    specs.push_back({.name = prefix + name, .kind = WeightKind::kNorm, .rows = 1, .cols = hidden});
+  const auto norm = [&](const char* name, int64_t size) {
+    specs.push_back({.name = prefix + name, .kind = WeightKind::kNorm, .rows = 1, .cols = size});
   };
   const auto bias = [&](const char* name, int64_t size) {
     specs.push_back({.name = prefix + name, .kind = WeightKind::kBias, .rows = 1, .cols = size});
@@ -514,23 +585,27 @@ std::vector<WeightSpec> llama_weights(const LlamaConfig& config) {
   if (config.tie_word_embeddings) specs.back().other_name = llama_tensor::kLmHead;
   for (int layer = 0; layer < config.num_layers; ++layer) {
     prefix = layer_prefix(layer);
-    norm("input_layernorm.weight");
-    matrix("self_attn.q_proj.weight", query, hidden, RowOrder::kRotaryPairs);
-    matrix("self_attn.k_proj.weight", key_value, hidden, RowOrder::kRotaryPairs);
+    norm("input_layernorm.weight", hidden);
+    matrix("self_attn.q_proj.weight", query, hidden, turned);
+    matrix("self_attn.k_proj.weight", key_value, hidden, turned);
     matrix("self_attn.v_proj.weight", key_value, hidden);
     if (config.qkv_bias) {
       bias("self_attn.q_proj.bias", query);
       bias("self_attn.k_proj.bias", key_value);
       bias("self_attn.v_proj.bias", key_value);
     }
+    if (config.qk_norm) {
+      norm("self_attn.q_norm.weight", config.head_dim);
+      norm("self_attn.k_norm.weight", config.head_dim);
+    }
     matrix("self_attn.o_proj.weight", hidden, query);
-    norm("post_attention_layernorm.weight");
+    norm("post_attention_layernorm.weight", hidden);
     matrix("mlp.gate_proj.weight", intermediate, hidden);
     matrix("mlp.up_proj.weight", intermediate, hidden);
     matrix("mlp.down_proj.weight", hidden, intermediate);
   }
   prefix.clear();
-  norm(llama_tensor::kFinalNorm);
+  norm(llama_tensor::kFinalNorm, hidden);
   if (!config.tie_word_embeddings) matrix(llama_tensor::kLmHead, config.vocab_size, hidden);
   return specs;
 }

@@ -16,6 +16,7 @@ inline constexpr const char* kRope = "rope";
 inline constexpr const char* kResidual = "residual";
 inline constexpr const char* kWeighted = "weighted";
 inline constexpr const char* kSquares = "squares";
+inline constexpr const char* kProjected = "projected";
 inline constexpr const char* kQuery = "query";
 inline constexpr const char* kPartial = "partial";
 inline constexpr const char* kAttention = "attention";

@@ -121,11 +121,12 @@ TEST(Config, TakesTheModelTypeOrTheArchitecture) {
 }
 
 TEST(Config, NamesAnArchitectureThatIsNotKnown) {
-  EXPECT_EQ(error_with("model_type", "gemma"),
-            "config: model_type: found \"gemma\", supported are \"llama\", \"mistral\", \"qwen2\"");
+  EXPECT_EQ(
+      error_with("model_type", "gemma"),
+      "config: model_type: found \"gemma\", supported are \"llama\", \"mistral\", \"qwen2\", \"qwen3\"");
   EXPECT_EQ(error_with("architectures", {"GemmaForCausalLM"}),
             "config: architectures: found [\"GemmaForCausalLM\"], supported are [\"LlamaForCausalLM\"], "
-            "[\"MistralForCausalLM\"], [\"Qwen2ForCausalLM\"]");
+            "[\"MistralForCausalLM\"], [\"Qwen2ForCausalLM\"], [\"Qwen3ForCausalLM\"]");
   EXPECT_THAT(error_with("architectures", {"MistralForCausalLM"}),
               HasSubstr("found [\"MistralForCausalLM\"]"));
   EXPECT_THAT(error_with("architectures", 7), HasSubstr("architectures: found 7"));
@@ -166,6 +167,27 @@ TEST(Config, ReadsQwen2WithItsBiases) {
   EXPECT_TRUE(parse(document).qkv_bias);
   document["use_sliding_window"] = true;
   EXPECT_EQ(error_of([&] { parse(document); }), "config: use_sliding_window: found true, supported is false");
+}
+
+TEST(Config, ReadsQwen3WithItsNormsOfHeads) {
+  json document = of_architecture("qwen3", "Qwen3ForCausalLM");
+  document["head_dim"] = 128;
+  document["attention_bias"] = false;
+  document["use_sliding_window"] = false;
+  document["sliding_window"] = nullptr;
+  document["max_window_layers"] = 28;
+  const LlamaConfig config = parse(document);
+  EXPECT_TRUE(config.qk_norm);
+  EXPECT_FALSE(config.qkv_bias);
+  EXPECT_EQ(config.head_dim, 128);
+  document["attention_bias"] = true;
+  EXPECT_EQ(error_of([&] { parse(document); }), "config: attention_bias: found true, supported is false");
+  document["attention_bias"] = false;
+  document["use_sliding_window"] = true;
+  EXPECT_EQ(error_of([&] { parse(document); }), "config: use_sliding_window: found true, supported is false");
+  document["use_sliding_window"] = false;
+  document.erase("head_dim");
+  EXPECT_EQ(error_of([&] { parse(document); }), "config: head_dim: missing");
 }
 
 TEST(Config, RefusesOptionsThatChangeTheForwardPass) {

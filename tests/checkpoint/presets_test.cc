@@ -9,10 +9,11 @@ namespace serval {
 namespace {
 
 TEST(Presets, AreThoseOfTheConfigsFolder) {
-  EXPECT_THAT(preset_names(),
-              testing::ElementsAre("llama-2-7b", "llama-3.1-70b", "llama-3.1-8b", "llama-3.2-1b",
-                                   "llama-3.2-3b", "mistral-7b-v0.3", "qwen2.5-0.5b", "qwen2.5-1.5b",
-                                   "qwen2.5-7b", "smollm2-1.7b", "smollm2-135m", "smollm2-360m"));
+  EXPECT_THAT(
+      preset_names(),
+      testing::ElementsAre("llama-2-7b", "llama-3.1-70b", "llama-3.1-8b", "llama-3.2-1b", "llama-3.2-3b",
+                           "mistral-7b-v0.3", "qwen2.5-0.5b", "qwen2.5-1.5b", "qwen2.5-7b", "qwen3-0.6b",
+                           "qwen3-8b", "smollm2-1.7b", "smollm2-135m", "smollm2-360m"));
 }
 
 TEST(Presets, HaveTheirModelsParameterCounts) {
@@ -25,6 +26,8 @@ TEST(Presets, HaveTheirModelsParameterCounts) {
   EXPECT_EQ(find_preset("qwen2.5-0.5b")->num_parameters(), 494'032'768);
   EXPECT_EQ(find_preset("qwen2.5-1.5b")->num_parameters(), 1'543'714'304);
   EXPECT_EQ(find_preset("qwen2.5-7b")->num_parameters(), 7'615'616'512);
+  EXPECT_EQ(find_preset("qwen3-0.6b")->num_parameters(), 596'049'920);
+  EXPECT_EQ(find_preset("qwen3-8b")->num_parameters(), 8'190'735'360);
   EXPECT_EQ(find_preset("smollm2-135m")->num_parameters(), 134'515'008);
   EXPECT_EQ(find_preset("smollm2-360m")->num_parameters(), 361'821'120);
   EXPECT_EQ(find_preset("smollm2-1.7b")->num_parameters(), 1'711'376'384);

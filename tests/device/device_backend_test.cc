@@ -68,13 +68,31 @@ void expect_near(const std::vector<std::vector<float>>& found, const std::vector
 }
 
 TEST(DeviceBackend, HasTheHostsLogits) {
-  for (const LlamaConfig& config : {tiny_config(), tiny_untied_config()}) {
+  LlamaConfig with_norms = tiny_untied_config(), with_biases = tiny_config();
+  with_norms.num_heads = 6;
+  with_norms.qk_norm = true;
+  with_biases.qkv_bias = true;
+  for (const LlamaConfig& config : {tiny_config(), tiny_untied_config(), with_norms, with_biases}) {
+    SCOPED_TRACE(fmt::format("{} heads, biases {}", config.num_heads, config.qkv_bias));
     const std::vector<int32_t> tokens = random_tokens(config, 300, 9);
     Decoder device(make_device(config, device_options()));
     Decoder host(config, std::make_shared<const ModelWeights>(ModelWeights::random(config, kSeed)),
                  host_options(kContext, 4, 2));
     expect_near(device.force(tokens), host.force(tokens));
   }
+}
+
+TEST(DeviceBackend, NeighboursAndSmsDoNotShowInModelsWithNormsOfHeads) {
+  LlamaConfig config = tiny_untied_config();
+  config.qk_norm = true;
+  std::vector<Sequence> eight;
+  for (uint32_t i = 0; i < 8; ++i)
+    eight.push_back({random_tokens(config, 1 + 31 * i, i + 1), 5, 0.9F, 1.0F, i});
+  const std::vector<Answer> together = Decoder(make_device(config, device_options())).answer(eight);
+  EXPECT_EQ(Decoder(make_device(config, device_options(7))).answer(eight), together);
+  Decoder decoder(make_device(config, device_options()));
+  for (size_t i = 0; i < eight.size(); ++i)
+    EXPECT_EQ(decoder.answer({eight[i]}), std::vector{together[i]}) << i;
 }
 
 TEST(DeviceBackend, SmsPolicyAndQueuesDoNotShow) {

@@ -128,21 +128,31 @@ TEST(GgufModel, LoadsTheWeightsOfEveryPlainTypeWithQAndKInOrder) {
   }
 }
 
-TEST(GgufModel, OfQwen2HasItsRowsAsTheyAreAndBiases) {
-  GgufBytes file = tiny_fields("qwen2");
+// The tiny model's tensors in their own order, and vectors of the layer beside them.
+void expect_rows_as_they_are(const char* architecture,
+                             const std::vector<std::pair<const char*, int>>& vectors) {
+  GgufBytes file = tiny_fields(architecture);
   for (const TestTensor& tensor : tiny_tensors("F32", true))
     file.tensor(gguf_tensor_name(tensor.name), kGgmlF32, {tensor.shape.begin(), tensor.shape.end()},
                 tensor.data);
-  for (const auto& [name, size] : {std::pair("q", 128), {"k", 64}, {"v", 64}}) {
+  for (const auto& [name, size] : vectors) {
     std::string data;
-    const std::string weight = fmt::format("model.layers.0.self_attn.{}_proj.bias", name);
+    const std::string weight = fmt::format("model.layers.0.self_attn.{}", name);
     for (int i = 0; i < size; ++i) data += number(tiny_value(weight, static_cast<size_t>(i)));
     file.tensor(gguf_tensor_name(weight), kGgmlF32, {static_cast<uint64_t>(size)}, data);
   }
   const TempDir dir;
   const auto files = opened(dir, file.bytes());
-  EXPECT_EQ(files->model()->weights().size(), tiny_config().weights().size() + 3);
+  EXPECT_EQ(files->model()->weights().size(), tiny_config().weights().size() + vectors.size());
   expect_tiny_values(*files);
+}
+
+TEST(GgufModel, OfQwen2HasItsRowsAsTheyAreAndBiases) {
+  expect_rows_as_they_are("qwen2", {{"q_proj.bias", 128}, {"k_proj.bias", 64}, {"v_proj.bias", 64}});
+}
+
+TEST(GgufModel, OfQwen3HasItsRowsAsTheyAreAndNormsOfHeads) {
+  expect_rows_as_they_are("qwen3", {{"q_norm.weight", 64}, {"k_norm.weight", 64}});
 }
 
 TEST(GgufModel, ReadsPiecesOfAnySizeAsTheWhole) {
@@ -192,7 +202,7 @@ TEST(GgufModel, OpensASplitModelByItsFirstFile) {
 TEST(GgufModel, RefusesWhatItCannotRunByName) {
   EXPECT_EQ(refusal(GgufBytes()), "general.architecture: missing");
   EXPECT_EQ(refusal(tiny_fields("gemma2")),
-            "general.architecture: found \"gemma2\", supported are llama and qwen2");
+            "general.architecture: found \"gemma2\", supported are llama, qwen2 and qwen3");
   EXPECT_EQ(refusal(tiny_fields()), "token_embd.weight: missing");
   const auto with_embedding = [] {
     GgufBytes file = tiny_fields();

@@ -537,7 +537,7 @@ TEST(CheckInstruction, RefusesHeadsThatDoNotDivide) {
   shape.q_heads = 6;
   Scene s(shape, random);
   for (const Opcode opcode : {Opcode::kQkvRope, Opcode::kAttention, Opcode::kAttentionMerge,
-                              Opcode::kPlannedAttention, Opcode::kPlannedMerge}) {
+                              Opcode::kPlannedAttention, Opcode::kPlannedMerge, Opcode::kQkNormRope}) {
     const Instruction i = s.stage(opcode).make(0, 1);
     for (const FieldInfo& f : op_info(i.opcode).fields) {
       if (std::string(f.name) == "q_heads") {

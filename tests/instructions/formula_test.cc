@@ -314,24 +314,29 @@ TEST(Embed, CopiesTheTokensRowOfTheTableAndWeighsIt) {
   tally.finish("embed");
 }
 
+// RoPE of a head: channel i turns with channel i + head_dim / 2.
+std::vector<Exact> rotated(const std::vector<Exact>& y, const float* cosines) {
+  const size_t pairs = y.size() / 2;
+  std::vector<Exact> out(y.size());
+  const float* sines = cosines + pairs;
+  for (size_t i = 0; i < pairs; ++i) {
+    const Exact a = y[i], b = y[i + pairs];
+    const double c = cosines[i], sn = sines[i];
+    const double error = (std::abs(c) + std::abs(sn)) * std::max(a.error, b.error);
+    const auto rounding = [&](double p, double q) { return (std::abs(p) + std::abs(q)) * kUlp; };
+    out[i] = {a.value * c - b.value * sn, error + rounding(a.value * c, b.value * sn)};
+    out[i + pairs] = {b.value * c + a.value * sn, error + rounding(b.value * c, a.value * sn)};
+  }
+  return out;
+}
+
 // Outputs of one head of a projection, RoPE applied if `cosines` is given.
 std::vector<Exact> head_outputs(const Scene& s, TensorId weights, uint32_t head, const NormedRow& x,
                                 const float* cosines) {
   const uint32_t d = s.shape.head_dim;
   std::vector<Exact> y(d);
   for (uint32_t c = 0; c < d; ++c) y[c] = normed_dot(weight_row(s, weights, uint64_t{head} * d + c), x);
-  if (cosines == nullptr) return y;
-  std::vector<Exact> out(d);
-  const float* sines = cosines + d / 2;
-  for (uint32_t i = 0; i < d / 2; ++i) {
-    const Exact a = y[i], b = y[i + d / 2];
-    const double c = cosines[i], sn = sines[i];
-    const double error = (std::abs(c) + std::abs(sn)) * std::max(a.error, b.error);
-    const auto rounding = [&](double p, double q) { return (std::abs(p) + std::abs(q)) * kUlp; };
-    out[i] = {a.value * c - b.value * sn, error + rounding(a.value * c, b.value * sn)};
-    out[i + d / 2] = {b.value * c + a.value * sn, error + rounding(b.value * c, a.value * sn)};
-  }
-  return out;
+  return cosines == nullptr ? y : rotated(y, cosines);
 }
 
 TEST(QkvRope, IsTheRotatedProjectionOfTheNormalisedRow) {
@@ -364,6 +369,78 @@ TEST(QkvRope, IsTheRotatedProjectionOfTheNormalisedRow) {
                          }
                        }
                      });
+}
+
+TEST(QkvProject, IsTheProjectionOfTheNormalisedRow) {
+  over_random_scenes(Opcode::kQkvProject, 24, {.max_hidden = 400, .max_kv_heads = 2},
+                     [](const Scene& s, const Memory&, Tally& tally, Cover& compared) {
+                       for (const uint32_t r : s.active_rows()) {
+                         const NormedRow x = normed_row(s, r);
+                         uint64_t col = 0;
+                         for (const TensorId w : {s.t.plain_wq, s.t.plain_wk, s.t.plain_wv}) {
+                           for (uint64_t j = 0; j < s.bench.tensor(w).rows; ++j, ++col) {
+                             const uint64_t at = s.bench.element(s.t.projected, r, col);
+                             compared[s.t.projected.index][at] = 1;
+                             tally.add(s.bench.data<const float>(s.t.projected)[at],
+                                       normed_dot(weight_row(s, w, j), x));
+                           }
+                         }
+                       }
+                     });
+}
+
+// A head divided by the root of its mean square, times the weights. Squares, their sum of a pair and a tree
+// over the pairs, a division and an addition go under the root, which halves what they are off by; the root,
+// the reciprocal and two products follow.
+std::vector<Exact> normed_head(const float* head, const uint16_t* norm, uint32_t d, float epsilon) {
+  double squares = 0;
+  for (uint32_t c = 0; c < d; ++c) squares += static_cast<double>(head[c]) * head[c];
+  const double scale = 1 / std::sqrt(squares / d + static_cast<double>(epsilon));
+  const auto levels = static_cast<uint32_t>(std::bit_width(d) - 1);
+  std::vector<Exact> out(d);
+  for (uint32_t c = 0; c < d; ++c) {
+    const double value = head[c] * scale * bf16_to_float(norm[c]);
+    out[c] = {value, rounding_error(levels + 3, std::abs(value)) / 2 + rounding_error(4, std::abs(value))};
+  }
+  return out;
+}
+
+TEST(QkNormRope, RotatesNormalisedHeadsAndKeepsValues) {
+  over_random_scenes(
+      Opcode::kQkNormRope, 24, {.max_hidden = 16, .max_intermediate = 16, .max_kv_heads = 2},
+      [](const Scene& s, const Memory&, Tally& tally, Cover& compared) {
+        const uint32_t d = s.shape.head_dim, q_heads = s.shape.q_heads, kv_heads = s.shape.kv_heads;
+        for (const uint32_t r : s.active_rows()) {
+          const PassRow& row = s.rows()[r];
+          const float* cosines = s.bench.data<const float>(s.t.rope) + size_t{row.position} * d;
+          const uint64_t token =
+              s.block_of(row, row.position) * kKvBlockTokens + row.position % kKvBlockTokens;
+          const auto head_at = [&](uint32_t head) {
+            return s.bench.data<const float>(s.t.projected) +
+                   s.bench.element(s.t.projected, r, uint64_t{head} * d);
+          };
+          const auto turned = [&](uint32_t head, TensorId norm) {
+            return rotated(normed_head(head_at(head), s.bench.data<const uint16_t>(norm), d, s.shape.epsilon),
+                           cosines);
+          };
+          const auto judge = [&](TensorId to, uint64_t at, const Exact& want) {
+            compared[to.index][at] = 1;
+            tally.add_bf16(s.bench.data<const uint16_t>(to)[at], want);
+          };
+          for (uint32_t h = 0; h < q_heads; ++h) {
+            const std::vector<Exact> q = turned(h, s.t.q_norm);
+            for (uint32_t c = 0; c < d; ++c) judge(s.t.q, s.bench.element(s.t.q, r, h * d + c), q[c]);
+          }
+          for (uint32_t h = 0; h < kv_heads; ++h) {
+            const std::vector<Exact> k = turned(q_heads + h, s.t.k_norm);
+            const float* v = head_at(q_heads + kv_heads + h);
+            for (uint32_t c = 0; c < d; ++c) {
+              judge(s.t.k_cache, s.bench.element(s.t.k_cache, h * d + c, token), k[c]);
+              judge(s.t.v_cache, s.bench.element(s.t.v_cache, h * d + c, token), {v[c], 0});
+            }
+          }
+        }
+      });
 }
 
 // One query head against one leaf of keys.

@@ -180,6 +180,11 @@ Scene::Scene(const Shape& s, Random& random) : shape(s) {
   t.wq = weight("wq", q_rows, s.hidden);
   t.wk = weight("wk", kv_rows, s.hidden);
   t.wv = weight("wv", kv_rows, s.hidden);
+  t.plain_wq = weight("plain_wq", q_rows, s.hidden);
+  t.plain_wk = weight("plain_wk", kv_rows, s.hidden);
+  t.plain_wv = weight("plain_wv", kv_rows, s.hidden);
+  t.q_norm = weight("q_norm", 1, s.head_dim);
+  t.k_norm = weight("k_norm", 1, s.head_dim);
   t.rope = bench.add("rope", DType::kF32, TensorKind::kConstant, s.max_context, s.head_dim);
   t.wo = weight("wo", s.hidden, q_rows);
   t.gate = weight("gate", s.intermediate, s.hidden);
@@ -189,6 +194,7 @@ Scene::Scene(const Shape& s, Random& random) : shape(s) {
   t.weighted = activation("weighted", DType::kBF16, s.hidden);
   t.squares = activation("squares", DType::kF32, s.hidden / s.square_cols());
   t.q = activation("q", DType::kBF16, q_rows);
+  t.projected = activation("projected", DType::kF32, q_rows + 2 * kv_rows);
   t.attended = activation("attended", DType::kBF16, q_rows);
   t.product = activation("product", DType::kBF16, s.intermediate);
   t.logits = bench.add("logits", DType::kF32, TensorKind::kActivation, s.logit_rows(), s.vocab);
@@ -235,7 +241,8 @@ void fill_unit_softmax(Bench& bench, TensorId logits, TensorId unit_softmax) {
 }
 
 void Scene::fill_weights(Random& random) {
-  for (const TensorId id : {t.table, t.norm, t.wq, t.wk, t.wv, t.wo, t.gate, t.up, t.head}) {
+  for (const TensorId id : {t.table, t.norm, t.wq, t.wk, t.wv, t.wo, t.gate, t.up, t.head, t.plain_wq,
+                            t.plain_wk, t.plain_wv, t.q_norm, t.k_norm}) {
     const Tensor& w = bench.tensor(id);
     const double scale = w.rows == 1 ? 2 : 2 / std::sqrt(static_cast<double>(w.cols));
     fill_bf16(random, scale, w.rows * w.cols, bench.data<uint16_t>(id));
@@ -380,6 +387,7 @@ void Scene::fill_activations(Random& random) {
   fill_bf16(random, 1, count(t.product), bench.data<uint16_t>(t.product));
   fill_bf16(random, 1, count(t.k_cache), bench.data<uint16_t>(t.k_cache));
   fill_bf16(random, 1, count(t.v_cache), bench.data<uint16_t>(t.v_cache));
+  fill_f32(random, random.pick<double>({0.02, 1, 50}), count(t.projected), bench.data<float>(t.projected));
   fill_f32(random, 6, count(t.logits), bench.data<float>(t.logits));
   fill_unit_softmax(bench, t.logits, t.unit_softmax);
   for (const auto& [splits, id] : partials_) {
@@ -624,6 +632,15 @@ std::vector<Stage> Scene::stages() const {
       {Opcode::kAdvance, 1, 1, [advance](uint32_t, uint32_t) { return make_instruction(advance); }});
   out.push_back(planned_attention_stage());
   out.push_back(planned_merge_stage());
+  const uint32_t heads = s.q_heads + 2 * s.kv_heads;
+  add(QkvProject{t.weighted, t.squares, t.plain_wq, t.plain_wk, t.plain_wv, t.rows, t.projected, 0, 0,
+                 s.hidden, s.q_heads * s.head_dim, s.kv_heads * s.head_dim, s.epsilon, s.rows, 0, s.rows},
+      heads * s.head_dim / kUnitRows, &QkvProject::first_unit, &QkvProject::num_units, kTile);
+  add(QkNormRope{t.projected, t.q_norm,   t.k_norm,      t.rope,    t.rows,    t.block_table,
+                 t.q,         t.k_cache,  t.v_cache,     0,         0,         s.head_dim,
+                 s.q_heads,   s.kv_heads, s.max_context, kv_blocks, s.epsilon, s.rows,
+                 s.sequences, 0,          s.rows},
+      heads, &QkNormRope::first_head, &QkNormRope::num_heads, heads);
   return out;
 }
 

@@ -151,7 +151,9 @@ struct Scene {
   Bench bench;
   struct {
     TensorId table, norm, wq, wk, wv, rope, wo, gate, up, head;  // weights and constants
+    TensorId plain_wq, plain_wk, plain_wv, q_norm, k_norm;       // of models with norms of Q and K
     TensorId residual, weighted, squares, q, attended, product, logits, unit_softmax;  // activations
+    TensorId projected;
     TensorId k_cache, v_cache;
     TensorId places;                                                                // of planned attention
     TensorId rows, slots, sampled, control, output, host_stop, block_table, items;  // state

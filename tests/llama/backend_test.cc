@@ -106,8 +106,7 @@ TEST(HostBackend, RowClassesShareOneState) {
 
 // Programs of tiles add up the squares of a residual in larger groups: what comes of it is the same but for
 // rounding, and has the same bits however many rows a tile has, on however many SMs.
-TEST(HostBackend, TilesOfRowsDoNotShow) {
-  LlamaConfig config = tiny_config();
+void expect_tiles_not_to_show(LlamaConfig config) {
   config.hidden_size = 128;
   config.intermediate_size = 192;
   const auto weights = std::make_shared<const ModelWeights>(ModelWeights::random(config, 3));
@@ -125,6 +124,16 @@ TEST(HostBackend, TilesOfRowsDoNotShow) {
   }
   EXPECT_EQ(logits_of(3, 250, 8), tiled);
   EXPECT_EQ(logits_of(1, 100, 256), tiled);
+}
+
+TEST(HostBackend, TilesOfRowsDoNotShow) {
+  expect_tiles_not_to_show(tiny_config());
+}
+
+TEST(HostBackend, TilesOfRowsDoNotShowInModelsWithNormsOfHeads) {
+  LlamaConfig config = tiny_config();
+  config.qk_norm = true;
+  expect_tiles_not_to_show(config);
 }
 
 TEST(HostBackend, CompilesAProgramForEachRowClass) {

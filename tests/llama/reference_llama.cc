@@ -69,6 +69,18 @@ void ReferenceLlama::rotate(Vector& heads, size_t position) const {
   }
 }
 
+void ReferenceLlama::normalise_heads(const std::string& name, Vector& heads) const {
+  const Matrix w = weights_.matrix(name);
+  const auto dim = static_cast<size_t>(config_.head_dim);
+  for (size_t base = 0; base < heads.size(); base += dim) {
+    double squares = 0;
+    for (size_t i = 0; i < dim; ++i) squares += double{heads[base + i]} * heads[base + i];
+    const double scale = 1 / std::sqrt(squares / static_cast<double>(dim) + config_.rms_norm_eps);
+    for (size_t i = 0; i < dim; ++i)
+      heads[base + i] = static_cast<float>(heads[base + i] * scale * bf16_to_float(w.bf16[i]));
+  }
+}
+
 ReferenceLlama::Vector ReferenceLlama::attend(const Vector& q, const Cache& cache) const {
   const auto dim = static_cast<size_t>(config_.head_dim);
   const size_t group = static_cast<size_t>(config_.num_heads / config_.num_kv_heads);
@@ -105,6 +117,10 @@ void ReferenceLlama::layer(int index, size_t position, Vector& x, Cache& cache) 
       const Matrix bias = weights_.matrix(prefix + "self_attn." + name + "_proj.bias");
       for (size_t i = 0; i < rows->size(); ++i) (*rows)[i] += bf16_to_float(bias.bf16[i]);
     }
+  }
+  if (config_.qk_norm) {
+    normalise_heads(prefix + "self_attn.q_norm.weight", q);
+    normalise_heads(prefix + "self_attn.k_norm.weight", k);
   }
   rotate(q, position);
   rotate(k, position);

@@ -32,6 +32,7 @@ class ReferenceLlama {
   float rounded(double x) const;
   Vector multiply(const std::string& name, const Vector& x) const;
   Vector normalise(const std::string& name, const Vector& x) const;
+  void normalise_heads(const std::string& name, Vector& heads) const;
   void rotate(Vector& heads, size_t position) const;
   Vector attend(const Vector& q, const Cache& cache) const;
   void layer(int index, size_t position, Vector& x, Cache& cache) const;

@@ -58,5 +58,12 @@ TEST(Llama, IsItsFormulasWithBiasesOfQueriesKeysAndValues) {
   expect_formulas(config);
 }
 
+TEST(Llama, IsItsFormulasWithNormsOfTheHeadsOfQueriesAndKeys) {
+  LlamaConfig config = tiny_untied_config();
+  config.num_heads = 6;
+  config.qk_norm = true;
+  expect_formulas(config);
+}
+
 }  // namespace
 }  // namespace serval::testing

@@ -35,6 +35,11 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilo
   return weight * (wide * scale).to(x.scalar_type());
 }
 
+// The same where there is a norm.
+at::Tensor norm_if_any(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
+  return weight.defined() ? rms_norm(x, weight, epsilon) : x;
+}
+
 // x [heads, n, head_dim]: channel i turns with channel i + head_dim / 2.
 at::Tensor rotate(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine) {
   const std::vector<at::Tensor> halves = x.chunk(2, -1);
@@ -65,9 +70,11 @@ class EagerLlama::Loader {
     return tensor;
   }
   at::Tensor vector(const std::string& name, int64_t size) { return matrix(name, 1, size).view({size}); }
+  at::Tensor vector_if_any(const std::string& name, int64_t size) {
+    return weights_.contains(name) ? vector(name, size) : at::Tensor();
+  }
   Projection projection(const std::string& name, int64_t out, int64_t in) {
-    const std::string bias = name + ".bias";
-    return {matrix(name + ".weight", out, in), weights_.contains(bias) ? vector(bias, out) : at::Tensor()};
+    return {matrix(name + ".weight", out, in), vector_if_any(name + ".bias", out)};
   }
 
  private:
@@ -94,6 +101,8 @@ EagerLlama::EagerLlama(const ServalOracleConfig& c, const WeightTable& weights)
     layer.query = loader.projection(prefix + "self_attn.q_proj", query_size, c.hidden_size);
     layer.key = loader.projection(prefix + "self_attn.k_proj", key_size, c.hidden_size);
     layer.value = loader.projection(prefix + "self_attn.v_proj", key_size, c.hidden_size);
+    layer.query_norm = loader.vector_if_any(prefix + "self_attn.q_norm.weight", c.head_dim);
+    layer.key_norm = loader.vector_if_any(prefix + "self_attn.k_norm.weight", c.head_dim);
     layer.output = loader.projection(prefix + "self_attn.o_proj", c.hidden_size, query_size);
     layer.post_attention_norm = loader.vector(prefix + "post_attention_layernorm.weight", c.hidden_size);
     layer.gate = loader.projection(prefix + "mlp.gate_proj", c.intermediate_size, c.hidden_size);
@@ -127,10 +136,11 @@ at::Tensor EagerLlama::split_heads(const at::Tensor& x, int64_t heads) const {
 }
 
 at::Tensor EagerLlama::attend(Layer& layer, const at::Tensor& x, const Context& context) const {
-  const at::Tensor query =
-      rotate(split_heads(layer.query(x), config_.num_heads), context.cosine, context.sine);
-  const at::Tensor key =
-      rotate(split_heads(layer.key(x), config_.num_kv_heads), context.cosine, context.sine);
+  const auto turned = [&](const at::Tensor& heads, const at::Tensor& norm) {
+    return rotate(norm_if_any(heads, norm, config_.rms_norm_eps), context.cosine, context.sine);
+  };
+  const at::Tensor query = turned(split_heads(layer.query(x), config_.num_heads), layer.query_norm);
+  const at::Tensor key = turned(split_heads(layer.key(x), config_.num_kv_heads), layer.key_norm);
   const at::Tensor value = split_heads(layer.value(x), config_.num_kv_heads);
   layer.cached_keys.index_copy_(0, context.own_cells, key.transpose(0, 1));
   layer.cached_values.index_copy_(0, context.own_cells, value.transpose(0, 1));

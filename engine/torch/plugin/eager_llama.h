@@ -32,6 +32,7 @@ class EagerLlama {
   struct Layer {
     at::Tensor input_norm, post_attention_norm;  // [hidden]
     Projection query, key, value, output;
+    at::Tensor query_norm, key_norm;  // [head_dim]; undefined where heads have none
     Projection gate, up, down;
     at::Tensor cached_keys, cached_values;  // [cells, KV heads, head_dim]
   };

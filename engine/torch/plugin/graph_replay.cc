@@ -23,6 +23,7 @@ class DecodeStep {
   struct Cache {
     at::Tensor keys, values;  // [batch, KV heads, context + 1, head_dim]
   };
+  // Over the last dimension; without a weight there is no norm.
   at::Tensor normalise(const at::Tensor& x, const at::Tensor& weight) const;
   at::Tensor heads(const at::Tensor& x, const EagerLlama::Projection& project, int64_t count) const;
   at::Tensor rotate(const at::Tensor& x) const;
@@ -51,7 +52,8 @@ DecodeStep::DecodeStep(const EagerLlama& model, const ServalOracleReplay& replay
 }
 
 at::Tensor DecodeStep::normalise(const at::Tensor& x, const at::Tensor& weight) const {
-  return at::rms_norm(x, {model_.config().hidden_size}, weight, model_.config().rms_norm_eps);
+  if (!weight.defined()) return x;
+  return at::rms_norm(x, weight.sizes(), weight, model_.config().rms_norm_eps);
 }
 
 at::Tensor DecodeStep::heads(const at::Tensor& x, const EagerLlama::Projection& project,
@@ -67,8 +69,11 @@ at::Tensor DecodeStep::rotate(const at::Tensor& x) const {
 
 at::Tensor DecodeStep::attend(const EagerLlama::Layer& layer, const Cache& cache, const at::Tensor& x) const {
   const ServalOracleConfig& c = model_.config();
-  const at::Tensor query = rotate(heads(x, layer.query, c.num_heads)).unsqueeze(2);
-  cache.keys.select(2, position_).copy_(rotate(heads(x, layer.key, c.num_kv_heads)));
+  const auto turned = [&](const EagerLlama::Projection& project, int64_t count, const at::Tensor& norm) {
+    return rotate(normalise(heads(x, project, count), norm));
+  };
+  const at::Tensor query = turned(layer.query, c.num_heads, layer.query_norm).unsqueeze(2);
+  cache.keys.select(2, position_).copy_(turned(layer.key, c.num_kv_heads, layer.key_norm));
   cache.values.select(2, position_).copy_(heads(x, layer.value, c.num_kv_heads));
   const at::Tensor mixed =
       at::scaled_dot_product_attention(query, cache.keys, cache.values, /*attn_mask=*/{}, /*dropout_p=*/0,

@@ -1,0 +1,142 @@
+// What models with norms of Q and K do with each head before attention: RMS norm of the heads of Q and K,
+// with weights of their own, then RoPE; K and V appended to the cache.
+//
+// A head's squares are added up in one order: those of its RoPE pairs i and i + head_dim / 2 first, then
+// neighbouring pairs, as a tree.
+#pragma once
+
+#include "instructions/common/check.h"
+#include "instructions/common/cost.h"
+#include "instructions/common/footprint.h"
+#include "instructions/common/new_tokens.h"
+
+namespace serval {
+
+struct QkNormRope {
+  TensorId projected;
+  TensorId q_norm;
+  TensorId k_norm;
+  TensorId rope;
+  TensorId rows;
+  TensorId block_table;
+  TensorId q;
+  TensorId k_cache;
+  TensorId v_cache;
+  uint32_t first_head;
+  uint32_t num_heads;
+  uint32_t head_dim;
+  uint32_t q_heads;
+  uint32_t kv_heads;
+  uint32_t max_context;
+  uint32_t kv_blocks;
+  float epsilon;
+  uint32_t max_rows;
+  uint32_t max_sequences;
+  uint32_t first_row = 0;
+  uint32_t num_rows;
+
+  template <class V>
+  static constexpr void fields(V&& v) {
+    v(&QkNormRope::projected, "projected", "in [max_rows, (q_heads + 2 * kv_heads) * head_dim] f32");
+    v(&QkNormRope::q_norm, "q_norm", "in [1, head_dim] bf16: of every head of Q");
+    v(&QkNormRope::k_norm, "k_norm", "in [1, head_dim] bf16: of every head of K");
+    v(&QkNormRope::rope, "rope", "in [max_context, head_dim] f32: cosines, then sines");
+    v(&QkNormRope::rows, "rows", "in: the pass's rows");
+    v(&QkNormRope::block_table, "block_table", "in [max_sequences, blocks of a sequence] i32");
+    v(&QkNormRope::q, "q", "out [max_rows, q_heads * head_dim] bf16");
+    v(&QkNormRope::k_cache, "k_cache", "out [kv_heads * head_dim, kv_blocks * 64] bf16");
+    v(&QkNormRope::v_cache, "v_cache", "out [kv_heads * head_dim, kv_blocks * 64] bf16");
+    v(&QkNormRope::first_head, "first_head", "heads: of Q, then of K, then of V");
+    v(&QkNormRope::num_heads, "num_heads", "heads");
+    v(&QkNormRope::head_dim, "head_dim", "channels");
+    v(&QkNormRope::q_heads, "q_heads", "heads");
+    v(&QkNormRope::kv_heads, "kv_heads", "heads");
+    v(&QkNormRope::max_context, "max_context", "tokens");
+    v(&QkNormRope::kv_blocks, "kv_blocks", "blocks of 64 tokens");
+    v(&QkNormRope::epsilon, "epsilon", "of the RMS norm of a head");
+    v(&QkNormRope::max_rows, "max_rows", "rows of a pass");
+    v(&QkNormRope::max_sequences, "max_sequences", "sequences of a state: its slots");
+    v(&QkNormRope::first_row, "first_row", "rows of the pass");
+    v(&QkNormRope::num_rows, "num_rows", "rows of the pass");
+  }
+};
+
+enum class HeadPart : uint8_t { kQ, kK, kV };
+
+// Which head of which part one of the q_heads + 2 × kv_heads is.
+struct ProjectedHead {
+  HeadPart part;
+  uint32_t index;
+};
+constexpr ProjectedHead projected_head(const QkNormRope& op, uint32_t head) {
+  if (head < op.q_heads) return {HeadPart::kQ, head};
+  if (head < op.q_heads + op.kv_heads) return {HeadPart::kK, head - op.q_heads};
+  return {HeadPart::kV, head - op.q_heads - op.kv_heads};
+}
+constexpr uint32_t projected_heads(const QkNormRope& op) {
+  return op.q_heads + 2 * op.kv_heads;
+}
+
+inline void footprint(const QkNormRope& op, const StateView* state, FootprintBuilder<QkNormRope>& f) {
+  const uint32_t end_head = op.first_head + op.num_heads;
+  const uint64_t d = op.head_dim;
+  f.read_rows<&QkNormRope::projected>(RowSet::kActive, op.first_head * d, end_head * d);
+  f.read<&QkNormRope::q_norm>({0, 1, 0, d});
+  f.read<&QkNormRope::k_norm>({0, 1, 0, d});
+  f.read<&QkNormRope::rope>({0, op.max_context, 0, d});
+  f.pass_rows<&QkNormRope::rows>();
+  f.read<&QkNormRope::block_table>({0, op.max_sequences, 0, blocks_for_tokens(op.max_context)});
+  // Calls write(begin, end) for the channels of the instance's heads of a part of `count`, `before` behind
+  // the first.
+  const auto heads_of = [&](uint32_t before, uint32_t count, auto&& write) {
+    const uint32_t begin = op.first_head > before ? op.first_head - before : 0;
+    const uint32_t end = end_head > before ? end_head - before : 0;
+    if (begin < count && begin < end) write(begin * d, (end < count ? end : count) * d);
+  };
+  heads_of(0, op.q_heads, [&](uint64_t begin, uint64_t end) {
+    f.write_rows<&QkNormRope::q>(RowSet::kActive, begin, end);
+  });
+  heads_of(op.q_heads, op.kv_heads, [&](uint64_t begin, uint64_t end) {
+    write_new_tokens<&QkNormRope::k_cache>(op, state, f, begin, end);
+  });
+  heads_of(op.q_heads + op.kv_heads, op.kv_heads, [&](uint64_t begin, uint64_t end) {
+    write_new_tokens<&QkNormRope::v_cache>(op, state, f, begin, end);
+  });
+}
+
+inline Cost cost(const QkNormRope& op, const CostContext& c) {
+  const uint64_t values = uint64_t{c.rows} * op.num_heads * op.head_dim;
+  return {.bytes = values * (size_of(DType::kF32) + size_of(DType::kBF16)), .operations = 6 * values};
+}
+
+inline PageNeed pages(const QkNormRope&) {
+  return {.pinned = 0, .streaming = 0};  // a head is a few numbers a lane
+}
+
+inline void check(const QkNormRope& op, OperandCheck& c) {
+  c.pass_rows(op.rows, op.max_rows);
+  c.rows_of_pass(op.first_row, op.num_rows, op.max_rows);
+  c.factor("epsilon", op.epsilon);
+  c.require(op.head_dim == 64 || op.head_dim == 128, "head_dim", op.head_dim, "64 or 128");
+  c.dimension("kv_heads", op.kv_heads, 1);
+  c.dimension("q_heads", op.q_heads, 1);
+  c.limit("max_context", op.max_context, &StateLimits::max_context);
+  c.limit("kv_blocks", op.kv_blocks, &StateLimits::kv_blocks);
+  if (!c.ok()) return;
+  c.require(op.q_heads % op.kv_heads == 0, "q_heads", op.q_heads, "a multiple of kv_heads");
+  c.range("first_head", op.first_head, op.num_heads, projected_heads(op));
+  const uint64_t q_rows = uint64_t{op.q_heads} * op.head_dim;
+  const uint64_t kv_rows = uint64_t{op.kv_heads} * op.head_dim;
+  const uint64_t kv_cols = uint64_t{op.kv_blocks} * kKvBlockTokens;
+  c.activation("projected", op.projected, DType::kF32, op.max_rows, q_rows + 2 * kv_rows);
+  c.tensor("q_norm", op.q_norm, DType::kBF16, TensorKind::kWeight, 1, op.head_dim);
+  c.tensor("k_norm", op.k_norm, DType::kBF16, TensorKind::kWeight, 1, op.head_dim);
+  c.tensor("rope", op.rope, DType::kF32, TensorKind::kConstant, op.max_context, op.head_dim);
+  c.block_table(op.block_table, op.max_sequences, op.max_context);
+  c.activation("q", op.q, DType::kBF16, op.max_rows, q_rows);
+  c.require(kv_cols >= op.max_rows, "kv_blocks", op.kv_blocks, "room for a token of each row");
+  c.tensor("k_cache", op.k_cache, DType::kBF16, TensorKind::kKvCache, kv_rows, kv_cols);
+  c.tensor("v_cache", op.v_cache, DType::kBF16, TensorKind::kKvCache, kv_rows, kv_cols);
+}
+
+}  // namespace serval

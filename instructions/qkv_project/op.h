@@ -1,0 +1,134 @@
+// Queries, keys and values before anything that works on whole heads: x = rms_norm(residual[r]), then rows of
+// [Wq; Wk; Wv] x in fp32. qk_norm_rope goes on from there.
+//
+// Units of 8 output rows are counted through Wq, then Wk, then Wv.
+#pragma once
+
+#include <algorithm>
+
+#include "instructions/common/check.h"
+#include "instructions/common/cost.h"
+#include "instructions/common/footprint.h"
+#include "instructions/common/residual.h"
+#include "vm/layout/units.h"
+
+namespace serval {
+
+struct QkvProject {
+  TensorId weighted;
+  TensorId squares;
+  TensorId wq;
+  TensorId wk;
+  TensorId wv;
+  TensorId rows;
+  TensorId projected;
+  uint32_t first_unit;
+  uint32_t num_units;
+  uint32_t hidden;
+  uint32_t q_rows;
+  uint32_t kv_rows;
+  float epsilon;
+  uint32_t max_rows;
+  uint32_t first_row = 0;
+  uint32_t num_rows;
+  uint32_t square_cols = kSquareColsOfMatvec;
+
+  template <class V>
+  static constexpr void fields(V&& v) {
+    v(&QkvProject::weighted, "weighted", "in [max_rows, hidden] bf16: residual * norm");
+    v(&QkvProject::squares, "squares", "in [max_rows, hidden / square_cols] f32: of the residual");
+    v(&QkvProject::wq, "wq", "in [q_rows, hidden] bf16");
+    v(&QkvProject::wk, "wk", "in [kv_rows, hidden] bf16");
+    v(&QkvProject::wv, "wv", "in [kv_rows, hidden] bf16");
+    v(&QkvProject::rows, "rows", "in: the pass's rows");
+    v(&QkvProject::projected, "projected", "out [max_rows, q_rows + 2 * kv_rows] f32");
+    v(&QkvProject::first_unit, "first_unit", "units of 8 rows");
+    v(&QkvProject::num_units, "num_units", "units of 8 rows");
+    v(&QkvProject::hidden, "hidden", "columns");
+    v(&QkvProject::q_rows, "q_rows", "weight rows");
+    v(&QkvProject::kv_rows, "kv_rows", "weight rows");
+    v(&QkvProject::epsilon, "epsilon", "of the RMS norm");
+    v(&QkvProject::max_rows, "max_rows", "rows of a pass");
+    v(&QkvProject::first_row, "first_row", "rows of the pass");
+    v(&QkvProject::num_rows, "num_rows", "rows of the pass");
+    v(&QkvProject::square_cols, "square_cols", "columns whose squares are added up together: 8 or 64");
+  }
+};
+
+constexpr uint32_t projected_cols(const QkvProject& op) {
+  return op.q_rows + 2 * op.kv_rows;
+}
+
+// Every tile of so many units has rows of one matrix only.
+constexpr bool fills_tiles(const QkvProject& op, uint32_t units) {
+  return op.q_rows % (units * kUnitRows) == 0 && op.kv_rows % (units * kUnitRows) == 0;
+}
+
+// The matrix that has a unit, and which of the matrix's units it is.
+struct ProjectedUnit {
+  TensorId matrix;
+  uint32_t index;
+};
+constexpr ProjectedUnit projected_unit(const QkvProject& op, uint32_t unit) {
+  const uint32_t q_units = op.q_rows / kUnitRows, kv_units = op.kv_rows / kUnitRows;
+  if (unit < q_units) return {op.wq, unit};
+  if (unit < q_units + kv_units) return {op.wk, unit - q_units};
+  return {op.wv, unit - q_units - kv_units};
+}
+
+namespace qkv_project_detail {
+
+// A matrix has whole halves of a GEMM's tile (instructions/common/gemm.cuh).
+inline constexpr uint32_t kRowsMultiple = 64;
+
+// The part of [begin, end) that a matrix of `rows` rows has whose first is row `first` of all.
+template <auto Matrix>
+void read_matrix(const QkvProject& op, FootprintBuilder<QkvProject>& f, uint64_t begin, uint64_t end,
+                 uint64_t first, uint64_t rows) {
+  const uint64_t low = std::max(begin, first), high = std::min(end, first + rows);
+  if (low < high) f.read<Matrix>({low - first, high - first, 0, op.hidden});
+}
+
+}  // namespace qkv_project_detail
+
+inline void footprint(const QkvProject& op, const StateView*, FootprintBuilder<QkvProject>& f) {
+  const uint64_t begin = uint64_t{op.first_unit} * kUnitRows;
+  const uint64_t end = begin + uint64_t{op.num_units} * kUnitRows;
+  f.read_rows<&QkvProject::weighted>(RowSet::kActive, 0, op.hidden);
+  f.read_rows<&QkvProject::squares>(RowSet::kActive, 0, op.hidden / op.square_cols);
+  using qkv_project_detail::read_matrix;
+  read_matrix<&QkvProject::wq>(op, f, begin, end, 0, op.q_rows);
+  read_matrix<&QkvProject::wk>(op, f, begin, end, op.q_rows, op.kv_rows);
+  read_matrix<&QkvProject::wv>(op, f, begin, end, uint64_t{op.q_rows} + op.kv_rows, op.kv_rows);
+  f.pass_rows<&QkvProject::rows>();
+  f.write_rows<&QkvProject::projected>(RowSet::kActive, begin, end);
+}
+
+inline Cost cost(const QkvProject& op, const CostContext& c) {
+  const uint64_t weights = uint64_t{op.num_units} * kUnitRows * op.hidden;
+  return {.bytes = (weights + uint64_t{c.rows} * op.hidden) * size_of(DType::kBF16),
+          .operations = 2 * weights * c.rows};
+}
+
+inline PageNeed pages(const QkvProject&) {
+  return {.pinned = 0, .streaming = 1};
+}  // a page of weights at a time
+
+inline void check(const QkvProject& op, OperandCheck& c) {
+  c.pass_rows(op.rows, op.max_rows);
+  c.rows_of_pass(op.first_row, op.num_rows, op.max_rows);
+  c.dimension("hidden", op.hidden, kTileDim);
+  c.factor("epsilon", op.epsilon);
+  c.dimension("q_rows", op.q_rows, qkv_project_detail::kRowsMultiple);
+  c.dimension("kv_rows", op.kv_rows, qkv_project_detail::kRowsMultiple);
+  if (!c.ok()) return;
+  const uint64_t cols = uint64_t{op.q_rows} + 2 * uint64_t{op.kv_rows};
+  c.range("first_unit", op.first_unit, op.num_units, cols / kUnitRows);
+  c.weighted_rows(op.weighted, op.squares, op.max_rows, op.hidden, op.square_cols);
+  c.tensor("wq", op.wq, DType::kBF16, TensorKind::kWeight, op.q_rows, op.hidden);
+  c.tensor("wk", op.wk, DType::kBF16, TensorKind::kWeight, op.kv_rows, op.hidden);
+  c.tensor("wv", op.wv, DType::kBF16, TensorKind::kWeight, op.kv_rows, op.hidden);
+  c.activation("projected", op.projected, DType::kF32, op.max_rows, cols);
+}
+
+}  // namespace serval
