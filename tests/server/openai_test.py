@@ -1,0 +1,168 @@
+"""OpenAI's own Python client drives every path and parameter.
+
+The package comes from PyPI, once, into the build folder (SERVAL_TEST_PYPI). Where it cannot be had, the test is skipped and
+says so."""
+
+import json
+import os
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+from serving import Case
+from harness import run
+
+SKIPPED = 77  # what ctest takes for "not run"
+REQUIREMENTS = Path(__file__).parent / "requirements.txt"
+STORY = "Once upon a time"
+GREEDY = {"temperature": 0, "max_tokens": 24}
+
+
+def fetch():
+    """openai, or None with a line that says why."""
+    folder = Path(os.environ.get("SERVAL_TEST_PYPI", "build/pypi"))
+    sys.path.insert(0, str(folder))
+    marker = folder / "installed.txt"
+    if not marker.exists() or marker.read_text() != REQUIREMENTS.read_text():
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", folder, "--upgrade", "-r", REQUIREMENTS]
+        done = subprocess.run(pip, capture_output=True, text=True)
+        if done.returncode != 0:
+            print(f"SKIPPED: {REQUIREMENTS.read_text().strip()} is not to be had from PyPI: {done.stderr.strip()[-300:]}")
+            return None
+        marker.write_text(REQUIREMENTS.read_text())
+    import openai
+
+    return openai
+
+
+openai = fetch()
+if openai is None:
+    sys.exit(SKIPPED)
+
+from openai.types import Completion, Model  # noqa: E402
+from openai.types.chat import ChatCompletion, ChatCompletionChunk  # noqa: E402
+
+
+class OpenAi(Case):
+    FLAGS = ("--api-key", "test-key", "--alias", "stories")
+
+    def setUp(self):
+        self.client = openai.OpenAI(base_url=f"http://127.0.0.1:{self.server.port}/v1", api_key="test-key", max_retries=0)
+        self.addCleanup(self.client.close)
+
+    def complete(self, prompt=STORY, **parameters):
+        """What the client parsed, after its types have been asked whether they find all they demand."""
+        raw = self.client.completions.with_raw_response.create(model="stories", prompt=prompt, **parameters)
+        Completion.model_validate(json.loads(raw.text if isinstance(raw.text, str) else raw.text()))
+        return raw.parse()
+
+    def chat(self, *texts, **parameters):
+        messages = [{"role": "user", "content": text} for text in texts]
+        raw = self.client.chat.completions.with_raw_response.create(model="stories", messages=messages, **parameters)
+        ChatCompletion.model_validate(json.loads(raw.text if isinstance(raw.text, str) else raw.text()))
+        return raw.parse()
+
+    def refuses(self, error, call, param=None):
+        with self.assertRaises(error) as caught:
+            call()
+        self.assertEqual(caught.exception.param, param)
+        return caught.exception
+
+    def test_lists_the_model(self):
+        models = self.client.models.list().data
+        self.assertEqual([model.id for model in models], ["stories"])
+        Model.model_validate(models[0].model_dump())
+        self.assertEqual(self.client.models.retrieve("stories").id, "stories")
+        self.refuses(openai.NotFoundError, lambda: self.client.models.retrieve("gpt"), "model")
+
+    def test_completes_as_generate_does(self):
+        expected = json.loads(run("generate", "-p", STORY, "-n", "24", "--temp", "0", "--json").stdout)["responses"][0]
+        answer = self.complete(**GREEDY)
+        self.assertEqual(answer.choices[0].text, expected["text"])
+        self.assertEqual(answer.usage.prompt_tokens, expected["prompt_tokens"])
+        chunks = list(self.client.completions.create(model="stories", prompt=STORY, stream=True, **GREEDY))
+        self.assertEqual("".join(chunk.choices[0].text for chunk in chunks), expected["text"])
+
+    def test_takes_every_parameter_of_a_completion(self):
+        answer = self.complete(
+            prompt=[STORY, "The fox"], n=2, best_of=2, seed=3, temperature=0.9, top_p=0.9, max_tokens=5, stop=["zzz"],
+            logprobs=0, user="ann",
+            extra_body={"top_k": 20, "min_p": 0.01, "repetition_penalty": 1.1, "ignore_eos": True, "priority": -1,
+                        "stop_token_ids": [5]},
+        )  # fmt: skip
+        self.assertEqual([choice.index for choice in answer.choices], [0, 1, 2, 3])
+        for choice in answer.choices:
+            self.assertEqual(len(choice.logprobs.tokens), len(choice.logprobs.token_logprobs))
+            self.assertTrue(all(value <= 0 for value in choice.logprobs.token_logprobs))
+
+    def test_a_completion_has_log_probabilities(self):
+        expected = json.loads(run("generate", "-p", STORY, "-n", "24", "--temp", "0", "--json").stdout)["responses"][0]
+        choice = self.complete(logprobs=0, **GREEDY).choices[0]
+        self.assertEqual(choice.text, expected["text"])
+        for ours, theirs in zip(choice.logprobs.token_logprobs, expected["log_probabilities"], strict=True):
+            self.assertAlmostEqual(ours, theirs, places=5)
+        self.assertEqual("".join(choice.logprobs.tokens), choice.text)
+
+    def test_echo_repeats_the_prompt(self):
+        self.assertTrue(self.complete(echo=True, max_tokens=2).choices[0].text.startswith(STORY))
+
+    def test_chats_and_streams(self):
+        answer = self.chat("Tell me about a fox.", temperature=0, max_completion_tokens=20)
+        chunks = list(
+            self.client.chat.completions.create(
+                model="stories", messages=[{"role": "user", "content": "Tell me about a fox."}], temperature=0,
+                max_completion_tokens=20, stream=True, stream_options={"include_usage": True},
+            )
+        )  # fmt: skip
+        for chunk in chunks:
+            ChatCompletionChunk.model_validate(chunk.model_dump())
+        text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+        self.assertEqual(text, answer.choices[0].message.content)
+        self.assertEqual(chunks[-1].usage.total_tokens, answer.usage.total_tokens)
+        self.assertEqual(chunks[0].choices[0].delta.role, "assistant")
+
+    def test_a_message_may_be_parts_of_text(self):
+        parts = [{"type": "text", "text": "Tell me "}, {"type": "text", "text": "about a fox."}]
+        self.assertEqual(
+            self.chat(parts, **GREEDY).choices[0].message.content,
+            self.chat("Tell me about a fox.", **GREEDY).choices[0].message.content,
+        )
+
+    def test_a_chat_has_log_probabilities(self):
+        choice = self.chat("Hello", logprobs=True, **GREEDY).choices[0]
+        self.assertEqual("".join(token.token for token in choice.logprobs.content), choice.message.content)
+        for token in choice.logprobs.content:
+            self.assertEqual(bytes(token.bytes).decode(), token.token)
+
+    def test_n_and_seed_give_what_they_gave_before(self):
+        first, second = (self.chat("Tell me a story.", n=3, seed=11, temperature=1, max_tokens=40) for _ in range(2))
+        texts = [[choice.message.content for choice in answer.choices] for answer in (first, second)]
+        self.assertEqual(texts[0], texts[1])
+        self.assertEqual(len(set(texts[0])), 3)
+
+    def test_what_is_wrong_is_the_clients_own_error(self):
+        self.refuses(openai.BadRequestError, lambda: self.complete(temperature=-1), "temperature")
+        self.refuses(openai.BadRequestError, lambda: self.chat("x", tools=[{"type": "function", "function": {"name": "f"}}]), "tools")
+        self.refuses(openai.BadRequestError, lambda: self.chat("x", response_format={"type": "json_object"}), "response_format")
+        image = [{"type": "image_url", "image_url": {"url": "data:"}}]
+        self.refuses(openai.BadRequestError, lambda: self.chat(image), "messages[0].content[0].type")
+        error = self.refuses(openai.BadRequestError, lambda: self.complete(prompt="x " * 4000), "prompt")
+        self.assertEqual(error.code, "context_length_exceeded")
+        self.refuses(openai.NotFoundError, lambda: self.client.completions.create(model="gpt", prompt="x"), "model")
+        wrong = openai.OpenAI(base_url=self.client.base_url, api_key="wrong", max_retries=0)
+        self.addCleanup(wrong.close)
+        self.refuses(openai.AuthenticationError, lambda: wrong.models.list())
+
+    def test_a_stream_that_is_left_ends(self):
+        stream = self.client.completions.create(
+            model="stories", prompt=STORY, max_tokens=1900, stream=True, extra_body={"ignore_eos": True}
+        )
+        next(iter(stream))
+        stream.close()
+        self.assertIn("reason=gone", self.server.wait_for("reason=gone"))
+
+
+if __name__ == "__main__":
+    print("openai", openai.__version__)
+    unittest.main()
