@@ -13,6 +13,7 @@ void PassLoop::launch(const PassPlan& plan) {
   ++stats_.launches;
   // The backend's threads are under way when it calls back, so an exception waits until they are done.
   std::exception_ptr failure;
+  const TimePoint begin = now_();
   const auto on_pass = [&](uint32_t pass) {
     if (failure) return;
     try {
@@ -29,6 +30,7 @@ void PassLoop::launch(const PassPlan& plan) {
   } catch (...) {
     if (!failure) failure = std::current_exception();
   }
+  stats_.pass_ms += std::chrono::duration<double, std::milli>(now_() - begin).count();
   if (failure) fail_running(failure);
 }
 
@@ -36,6 +38,7 @@ void PassLoop::after_pass(const PassPlan& plan, uint32_t pass) {
   const TimePoint now = now_();
   ++passes_done_;
   ++stats_.passes;
+  if (pass == 0) stats_.rows += plan.rows.size();
   if (pass == 0) hand_out_positions(plan, now);
   hand_out_tokens(plan, pass, now);
   flush_events();
@@ -60,6 +63,7 @@ void PassLoop::hand_out_tokens(const PassPlan& plan, uint32_t pass, TimePoint no
     Sequence& sequence = *running_[plan.rows[r].sequence];
     // Tokens of a launch after a stop string are dropped, and those after a cancellation.
     if (sequence.finished()) continue;
+    if (pass > 0) ++stats_.rows;
     if (sequence.channel().cancel_wanted()) {
       signals_->cancelled = true;  // which may be about to be set: the sequence does not go on like this
       continue;

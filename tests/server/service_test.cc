@@ -339,6 +339,22 @@ TEST_F(ServiceTest, OneKeysFloodDoesNotMakeAnotherWait) {
   EXPECT_LT(place.get_future().get(), 10U);
 }
 
+TEST_F(ServiceTest, MetricsCountWhatHasHappened) {
+  serve();
+  complete(10)->wait();
+  EXPECT_EQ(complete(-1)->wait().status, 400);
+  const std::string text = ask("/metrics")->wait().body;
+  for (const char* line :
+       {"serval:generation_tokens_total{model_name=\"toy\"} 10\n",
+        "serval:num_requests_running{model_name=\"toy\"} 0\n",
+        "serval:request_success_total{model_name=\"toy\",finished_reason=\"length\"} 1\n",
+        "serval:request_refused_total{model_name=\"toy\",status=\"400\"} 1\n",
+        "serval:inter_token_latency_seconds_count{model_name=\"toy\"} 9\n",
+        "serval:time_to_first_token_seconds_bucket{model_name=\"toy\",le=\"+Inf\"} 1\n",
+        "serval:passes_total{model_name=\"toy\"} 10\n", "serval:pass_rows_total{model_name=\"toy\"} 11\n"})
+    EXPECT_THAT(text, HasSubstr(line));
+}
+
 TEST_F(ServiceTest, TokensAndTextsTurnIntoEachOther) {
   serve();
   const json tokens = json::parse(ask("/tokenize", {{"prompt", "Hi"}})->wait().body);

@@ -8,8 +8,8 @@
 #include "engine/cli/output/log.h"
 #include "engine/cli/output/output.h"
 #include "engine/server/http/descriptor_limit.h"
+#include "engine/server/metrics/request_log.h"
 #include "engine/server/server.h"
-#include "engine/server/service/request_log.h"
 
 namespace serval::cli {
 namespace {

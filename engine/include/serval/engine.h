@@ -170,6 +170,8 @@ struct EngineStats {
   uint64_t generated_tokens = 0;
   uint64_t passes = 0;
   uint64_t launches = 0;
+  uint64_t rows = 0;   // of all passes
+  double pass_ms = 0;  // that all passes took
 };
 
 // stage is "tensors", "weights", …; done and total in bytes. Called from the loading thread.

@@ -68,7 +68,6 @@ void Admission::start_next() {
 void Admission::on_end(Generation& generation) {
   if (!queue_.erase(generation.ticket())) queue_.end(generation.ticket());
   average_s_ += kWeightOfLast * (generation.record().total_s - average_s_);
-  if (on_record_) on_record_(generation.record());
   generations_.erase(generation.ticket().id);
   start_next();
 }

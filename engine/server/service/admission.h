@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 
@@ -16,8 +15,7 @@ namespace serval::server {
 class Admission {
  public:
   // `max_queue`: requests that wait beside those that the engine has.
-  Admission(uint32_t max_queue, std::function<void(const RequestRecord&)> on_record)
-      : max_queue_(max_queue), on_record_(std::move(on_record)) {}
+  explicit Admission(uint32_t max_queue) : max_queue_(max_queue) {}
 
   // A request that is about to be read and encoded counts as one that waits. Throws ApiError (429) beyond the
   // limit.
@@ -42,7 +40,6 @@ class Admission {
   int retry_after_s() const;
 
   const uint32_t max_queue_;
-  const std::function<void(const RequestRecord&)> on_record_;
   Engine* engine_ = nullptr;
   std::shared_ptr<EventPump> pump_;
   uint32_t places_ = 0;  // answers that the engine gets before others wait here

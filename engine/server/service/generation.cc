@@ -1,5 +1,6 @@
 #include "engine/server/service/generation.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "vm/base/error.h"
@@ -37,12 +38,14 @@ HttpResponse stream_head(const std::string& id) {
 
 }  // namespace
 
-Generation::Generation(Arrival arrival, EncodedRequest request, AnswerIdentity identity, OnEnd on_end)
+Generation::Generation(Arrival arrival, EncodedRequest request, AnswerIdentity identity, OnEnd on_end,
+                       OnGap on_gap)
     : arrival_(std::move(arrival)),
       request_(std::move(request)),
       format_(request_.text.path, std::move(identity)),
       ticket_(ticket_of(arrival_, request_)),
       on_end_(std::move(on_end)),
+      on_gap_(std::move(on_gap)),
       answers_(ticket_.answers),
       unfinished_(ticket_.answers) {
   record_.id = format_.identity().id;
@@ -90,9 +93,12 @@ void Generation::on_event(size_t prompt, const RequestEvent& event) {
 
 void Generation::on_token(size_t index, const TokenEvent& token) {
   Answer& answer = answers_[index];
+  const auto now = Clock::now();
+  if (answer.last_token) on_gap_(std::chrono::duration<double>(now - *answer.last_token).count());
+  answer.last_token = now;
   if (record_.first_token_s == 0) record_.first_token_s = seconds_since(arrival_.at);
   ++usage_.completion_tokens;
-  if (request_.text.logprobs) add_logprob(answer, token);
+  if (request_.text.logprobs && !ends_text(token)) add_logprob(answer, token);
   answer.text_bytes += token.text.size();
   if (!request_.text.stream) {
     answer.whole.text += token.text;
@@ -100,6 +106,13 @@ void Generation::on_token(size_t index, const TokenEvent& token) {
     begin(index);
     send(index, {.text = token.text});
   }
+}
+
+// It is no part of the answer's text.
+bool Generation::ends_text(const TokenEvent& token) const {
+  const std::vector<int32_t>& own = request_.text.request.stop_token_ids;
+  return token.finish == Finish::kEos ||
+         (token.finish == Finish::kStop && std::ranges::find(own, token.token) != own.end());
 }
 
 void Generation::add_logprob(Answer& answer, const TokenEvent& token) {

@@ -13,9 +13,9 @@
 #include "engine/server/api/api_error.h"
 #include "engine/server/api/text_request.h"
 #include "engine/server/http/exchange.h"
+#include "engine/server/metrics/request_record.h"
 #include "engine/server/service/event_pump.h"
 #include "engine/server/service/fair_queue.h"
-#include "engine/server/service/request_record.h"
 
 namespace serval::server {
 
@@ -32,6 +32,8 @@ class Generation final : public EventTarget, public std::enable_shared_from_this
   using Clock = std::chrono::steady_clock;
   // Called once, when nothing is left to do: the answer is complete, or its client has gone.
   using OnEnd = std::function<void(Generation&)>;
+  // A token came so long after the one before it.
+  using OnGap = std::function<void(double seconds)>;
 
   struct Arrival {
     uint64_t number = 0;
@@ -42,7 +44,7 @@ class Generation final : public EventTarget, public std::enable_shared_from_this
     std::optional<Clock::time_point> deadline = {};
   };
 
-  Generation(Arrival arrival, EncodedRequest request, AnswerIdentity identity, OnEnd on_end);
+  Generation(Arrival arrival, EncodedRequest request, AnswerIdentity identity, OnEnd on_end, OnGap on_gap);
 
   const FairQueue::Ticket& ticket() const { return ticket_; }
   const RequestRecord& record() const { return record_; }
@@ -64,6 +66,7 @@ class Generation final : public EventTarget, public std::enable_shared_from_this
     Piece whole = {};   // where it is not streamed
     Piece unsent = {};  // log probabilities of tokens whose text has not come yet
     size_t text_bytes = 0;
+    std::optional<Clock::time_point> last_token = {};
     bool begun = false, finished = false;
   };
 
@@ -71,6 +74,7 @@ class Generation final : public EventTarget, public std::enable_shared_from_this
   void on_token(size_t index, const TokenEvent& token);
   void on_finish(size_t prompt, size_t index, const Response& response);
   void begin(size_t index);
+  bool ends_text(const TokenEvent& token) const;
   void add_logprob(Answer& answer, const TokenEvent& token);
   void send(size_t index, Piece piece);
   void complete();
@@ -82,6 +86,7 @@ class Generation final : public EventTarget, public std::enable_shared_from_this
   const AnswerFormat format_;
   const FairQueue::Ticket ticket_;
   OnEnd on_end_;
+  OnGap on_gap_;
   Engine* engine_ = nullptr;  // once it runs
   std::vector<RequestHandle> handles_;
   std::vector<Answer> answers_;

@@ -13,6 +13,7 @@ constexpr Route kRoutes[] = {
     {"GET", "/health", Action::kHealth, false},
     {"GET", "/ready", Action::kReady, false},
     {"GET", "/version", Action::kVersion, false},
+    {"GET", "/metrics", Action::kMetrics, false},
     {"GET", "/v1/models", Action::kModels, true, true},
     {"POST", "/v1/completions", Action::kCompletions, true},
     {"POST", "/v1/chat/completions", Action::kChat, true},

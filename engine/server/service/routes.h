@@ -7,7 +7,17 @@
 
 namespace serval::server {
 
-enum class Action { kHealth, kReady, kVersion, kModels, kCompletions, kChat, kTokenize, kDetokenize };
+enum class Action {
+  kHealth,
+  kReady,
+  kVersion,
+  kMetrics,
+  kModels,
+  kCompletions,
+  kChat,
+  kTokenize,
+  kDetokenize
+};
 
 struct Route {
   const char* method;

@@ -59,7 +59,7 @@ Service::Service(Loop& loop, ServiceOptions options)
     : loop_(loop),
       options_(std::move(options)),
       pump_(std::make_shared<EventPump>(loop)),
-      admission_(options_.max_queue, options_.on_record),
+      admission_(options_.max_queue),
       workers_(options_.workers) {
   loop_.every(kTick, [this] { check_time(); });
 }
@@ -103,6 +103,7 @@ HttpHandler Service::handler() {
     try {
       handle(exchange);
     } catch (const ApiError& error) {
+      metrics_.refuse(error.status);
       exchange->respond(error_response(error));
     }
   };
@@ -124,6 +125,8 @@ void Service::handle(const std::shared_ptr<Exchange>& exchange) {
       return exchange->respond(status_.ready());
     case Action::kVersion:
       return exchange->respond({.body = json_text({{"version", version()}})});
+    case Action::kMetrics:
+      return exchange->respond(metrics());
     case Action::kModels:
       return exchange->respond(models(name_in(route, path)));
     case Action::kCompletions:
@@ -140,6 +143,14 @@ void Service::handle(const std::shared_ptr<Exchange>& exchange) {
             engine->detokenize(parse_detokenize_request(exchange->request().body, defaults)));
       });
   }
+}
+
+HttpResponse Service::metrics() const {
+  const EngineStats stats = engine_ == nullptr ? EngineStats() : engine_->stats();
+  return {.content_type = "text/plain; version=0.0.4; charset=utf-8",
+          .body = metrics_.text(
+              defaults_.name,
+              {.engine = stats, .waiting = admission_.waiting(), .streams = admission_.running()})};
 }
 
 HttpResponse Service::models(const std::string& wanted) const {
@@ -175,6 +186,7 @@ void Service::take_text(const std::shared_ptr<Exchange>& exchange, TextPath path
     loop_.post([this, arrival = std::move(arrival), encoded, refused = std::move(refused)] {
       admission_.release();
       if (refused.status == 200) return add(arrival, std::move(*encoded));
+      metrics_.refuse(refused.status);
       arrival.exchange->respond(refused);
     });
   });
@@ -184,13 +196,17 @@ void Service::add(Generation::Arrival arrival, EncodedRequest request) {
   const TextPath path = request.text.path;
   const auto generation = std::make_shared<Generation>(
       std::move(arrival), std::move(request), AnswerIdentity{random_id(path), defaults_.name, unix_seconds()},
-      [this](Generation& of) {
-        if (!of.fault().empty()) on_fault(of.fault());
-        admission_.on_end(of);
-      });
+      [this](Generation& of) { on_end(of); }, [this](double seconds) { metrics_.add_gap(seconds); });
   admission_.add(generation);
   if (status_.state() == Status::State::kRed)
     generation->fail(ApiError(500, "engine_error", "the engine has failed: " + fault_));
+}
+
+void Service::on_end(Generation& generation) {
+  if (!generation.fault().empty()) on_fault(generation.fault());
+  metrics_.add(generation.record());
+  if (options_.on_record) options_.on_record(generation.record());
+  admission_.on_end(generation);
 }
 
 void Service::answer_aside(std::shared_ptr<Exchange> exchange, std::function<std::string()> answer) {

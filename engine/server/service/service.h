@@ -12,6 +12,7 @@
 #include "engine/server/api/text_request.h"
 #include "engine/server/http/exchange.h"
 #include "engine/server/http/loop.h"
+#include "engine/server/metrics/server_metrics.h"
 #include "engine/server/service/admission.h"
 #include "engine/server/service/api_keys.h"
 #include "engine/server/service/event_pump.h"
@@ -58,9 +59,11 @@ class Service {
 
  private:
   void handle(const std::shared_ptr<Exchange>& exchange);
+  HttpResponse metrics() const;
   HttpResponse models(const std::string& wanted) const;
   void take_text(const std::shared_ptr<Exchange>& exchange, TextPath path, const std::string& key);
   void add(Generation::Arrival arrival, EncodedRequest request);
+  void on_end(Generation& generation);
   // Runs `answer` on a worker, and sends what it returns or throws.
   void answer_aside(std::shared_ptr<Exchange> exchange, std::function<std::string()> answer);
   void on_fault(const std::string& line);
@@ -71,6 +74,7 @@ class Service {
   const ServiceOptions options_;
   const std::shared_ptr<EventPump> pump_;
   Status status_;
+  ServerMetrics metrics_;
   Admission admission_;
   Engine* engine_ = nullptr;
   ModelDefaults defaults_;

@@ -1,4 +1,4 @@
-#include "engine/server/service/request_log.h"
+#include "engine/server/metrics/request_log.h"
 
 #include "fmt/format.h"
 

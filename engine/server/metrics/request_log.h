@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/server/service/request_record.h"
+#include "engine/server/metrics/request_record.h"
 
 namespace serval::server {
 

@@ -1,0 +1,79 @@
+#include "engine/server/metrics/server_metrics.h"
+
+namespace serval::server {
+namespace {
+
+constexpr double kSeconds[] = {0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5,
+                               1,      2,     5,     10,    20,   50,   100,  200, 500};
+constexpr double kTokens[] = {1,   2,    5,    10,   20,    50,    100,   200,
+                              500, 1000, 2000, 5000, 10000, 20000, 50000, 100000};
+
+double share(uint32_t part, uint32_t whole) {
+  return whole == 0 ? 0.0 : static_cast<double>(part) / whole;
+}
+
+// A count without a kind of its own.
+double count(uint64_t value) {
+  return static_cast<double>(value);
+}
+
+void write_engine(MetricsText& text, const EngineStats& engine) {
+  text.gauge("serval:kv_cache_usage_perc", "Share of the KV blocks that running sequences hold, 0 to 1.",
+             share(engine.kv_blocks_held, engine.kv_blocks));
+  text.counter("serval:num_preemptions_total", "Sequences that had to give their KV blocks back for a time.",
+               count(engine.preemptions));
+  text.counter("serval:prefix_cache_queries_total", "Prompt tokens that were looked for in the KV cache.",
+               count(engine.prompt_tokens));
+  text.counter("serval:prefix_cache_hits_total", "Prompt tokens that were found there.",
+               count(engine.cached_tokens));
+  text.counter("serval:prompt_tokens_total", "Tokens of prompts, after a preemption again.",
+               count(engine.prompt_tokens));
+  text.counter("serval:generation_tokens_total", "Tokens generated.", count(engine.generated_tokens));
+  text.counter("serval:passes_total", "Passes of the model.", count(engine.passes));
+  text.counter("serval:pass_rows_total", "Rows of these passes: tokens of prompts and of answers.",
+               count(engine.rows));
+  constexpr double kMilliseconds = 1e-3;
+  text.counter("serval:pass_seconds_total", "Time that these passes took.", engine.pass_ms * kMilliseconds);
+}
+
+}  // namespace
+
+ServerMetrics::ServerMetrics()
+    : first_token_(kSeconds),
+      gaps_(kSeconds),
+      total_(kSeconds),
+      queue_(kSeconds),
+      prompt_tokens_(kTokens),
+      completion_tokens_(kTokens) {}
+
+void ServerMetrics::add(const RequestRecord& record) {
+  ++ended_[record.reason];
+  total_.observe(record.total_s);
+  if (record.first_token_s > 0) first_token_.observe(record.first_token_s);
+  if (record.prompt_tokens == 0) return;
+  queue_.observe(record.queue_s);
+  prompt_tokens_.observe(static_cast<double>(record.prompt_tokens));
+  completion_tokens_.observe(static_cast<double>(record.completion_tokens));
+}
+
+std::string ServerMetrics::text(const std::string& model, const Now& now) const {
+  MetricsText text(MetricsText::Labels{{"model_name", model}});
+  text.gauge("serval:num_requests_running", "Answers that the engine makes.", now.engine.running);
+  text.gauge("serval:num_requests_waiting", "Requests that wait in the server, and answers in the engine.",
+             static_cast<double>(now.waiting + now.engine.waiting));
+  text.gauge("serval:num_requests_open", "Requests that the engine has.", static_cast<double>(now.streams));
+  write_engine(text, now.engine);
+  text.counters("serval:request_success_total", "Requests that have ended, by reason.", "finished_reason",
+                ended_);
+  text.counters("serval:request_refused_total", "Requests that were refused, by status.", "status", refused_);
+  text.histogram("serval:time_to_first_token_seconds", "From a request's arrival to its first token.",
+                 first_token_);
+  text.histogram("serval:inter_token_latency_seconds", "Between two tokens of an answer.", gaps_);
+  text.histogram("serval:e2e_request_latency_seconds", "From a request's arrival to its end.", total_);
+  text.histogram("serval:request_queue_time_seconds", "From a request's arrival until it first ran.", queue_);
+  text.histogram("serval:request_prompt_tokens", "Tokens of a request's prompts.", prompt_tokens_);
+  text.histogram("serval:request_generation_tokens", "Tokens of a request's answers.", completion_tokens_);
+  return text.take();
+}
+
+}  // namespace serval::server
