@@ -135,6 +135,27 @@ def chat():
     write("chat", "bad-role", conversation(0, "", "<|user|>", "x"))
 
 
+def body():
+    """The first byte picks the path."""
+    message = {"role": "user", "content": [{"type": "text", "text": "a"}]}
+    sampling = {"temperature": 0.5, "top_p": 0.9, "top_k": 5, "min_p": 0.1, "seed": -1, "n": 2, "stop": ["x"]}
+    streamed = {"stream": True, "stream_options": {"include_usage": True}, "logprobs": 0, "user": "ann"}
+    write("body", "completion", "\x00" + compact({"model": "model", "prompt": "Hi", **sampling}))
+    write("body", "prompts", "\x00" + compact({"prompt": [[1, 2], [3]], "max_tokens": 1, **streamed}))
+    write("body", "chat", "\x01" + compact({"messages": [message], "max_completion_tokens": 5, "tools": []}))
+    write("body", "tokenize", "\x02" + compact({"prompt": "Hi"}))
+    write("body", "detokenize", "\x03" + compact({"tokens": [1, 2, 3]}))
+
+
+def http():
+    """The first byte says where the bytes are cut in two."""
+    lines = "Host: x\r\n"
+    write("http", "get", "\x40GET /health HTTP/1.1\r\n" + lines + "\r\n")
+    write("http", "post", "\x40POST /p HTTP/1.1\r\n" + lines + "Content-Length: 5\r\nExpect: 100-continue\r\n\r\nabcde")
+    write("http", "chunked", "\x7fPOST /p HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3;a=b\r\nabc\r\n0\r\nA: b\r\n\r\n")
+    write("http", "pipelined", "\x60" + 2 * ("GET / HTTP/1.1\r\n" + lines + "\r\n") + "GET / HTTP/1.0\r\n\r\n")
+
+
 def jinja():
     message = {"role": "user", "content": "Hi <|eot_id|>", "tool_calls": [{"name": "f", "arguments": {"a": [1, None]}}]}
     variables = compact({"messages": [message], "add_generation_prompt": True, "bos_token": "<s>", "tools": None})
@@ -226,6 +247,8 @@ def main():
     config()
     tokenizer()
     chat()
+    body()
+    http()
     jinja()
     trace()
     program(sys.argv[1] if len(sys.argv) > 1 else str(ROOT / "build" / "bin" / "serval"))
