@@ -104,9 +104,13 @@ class Browser:
 
     def open(self, path):
         """Opens a page of the viewer and waits until it is ready."""
+        self.visit(f"file://{path}", "document.body && document.body.dataset.ready")
+
+    def visit(self, address, ready):
+        """Opens a page and waits until an expression is true."""
         self.problems.clear()
-        self.page("Page.navigate", url=f"file://{path}")
-        self.wait_for("document.body && document.body.dataset.ready")
+        self.page("Page.navigate", url=address)
+        self.wait_for(ready)
         self.settle()
 
     def evaluate(self, expression):

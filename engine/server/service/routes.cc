@@ -10,6 +10,7 @@ namespace serval::server {
 namespace {
 
 constexpr Route kRoutes[] = {
+    {"GET", "/", Action::kPage, false},
     {"GET", "/health", Action::kHealth, false},
     {"GET", "/ready", Action::kReady, false},
     {"GET", "/version", Action::kVersion, false},

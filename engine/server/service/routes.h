@@ -8,6 +8,7 @@
 namespace serval::server {
 
 enum class Action {
+  kPage,
   kHealth,
   kReady,
   kVersion,

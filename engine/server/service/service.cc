@@ -7,6 +7,7 @@
 
 #include "engine/server/api/json_text.h"
 #include "engine/server/api/token_requests.h"
+#include "engine/server/page/page.h"
 #include "engine/server/service/encode.h"
 #include "vm/base/error.h"
 #include "vm/base/version.h"
@@ -119,6 +120,8 @@ void Service::handle(const std::shared_ptr<Exchange>& exchange) {
                    "expected the header Authorization: Bearer KEY, with a key of this server");
   check_method(route, request.method);
   switch (route.action) {
+    case Action::kPage:
+      return exchange->respond(chat_page());
     case Action::kHealth:
       return exchange->respond(status_.health());
     case Action::kReady:
