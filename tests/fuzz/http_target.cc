@@ -17,11 +17,12 @@ constexpr HttpLimits kLimits = {.body_bytes = 1000, .header_bytes = 2000, .pipel
 class EchoServer {
  public:
   EchoServer()
-      : server_(loop_, kLimits, [this](const std::shared_ptr<Exchange>& exchange) { answer(exchange); },
-                [](int status, const std::string& why) {
-                  promise_one_line(why.c_str());
-                  return HttpResponse{.status = status, .body = why};
-                }),
+      : server_(
+            loop_, kLimits, [this](const std::shared_ptr<Exchange>& exchange) { answer(exchange); },
+            [](int status, const std::string& why) {
+              promise_one_line(why.c_str());
+              return HttpResponse{.status = status, .body = why};
+            }),
         port_(server_.listen("127.0.0.1", 0)) {
     loop_.start();
   }

@@ -215,7 +215,8 @@ TEST_F(ServiceTest, AKeyIsNeededWhereThereIsOne) {
 
 TEST_F(ServiceTest, PathsAndMethodsThatAreNotServedAreRefused) {
   serve();
-  for (const char* path : {"/index.html", "/v1", "/v1/completions/", "/../etc/passwd", "//health", "/healthy"})
+  for (const char* path :
+       {"/index.html", "/v1", "/v1/completions/", "/../etc/passwd", "//health", "/healthy"})
     EXPECT_EQ(ask(path)->wait().status, 404) << path;
   EXPECT_EQ(ask("/v1/completions")->wait().status, 405);
   EXPECT_EQ(ask("/health", json::object())->wait().status, 405);
