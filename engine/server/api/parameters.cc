@@ -76,7 +76,7 @@ bool asks_for_nothing(const std::string& name, const json& value) {
   if (name == "response_format") return value == json{{"type", "text"}};
   if (name == "modalities") return value == json{"text"};
   if (name == "presence_penalty" || name == "frequency_penalty") return value.is_number() && value == 0;
-  if (name == "suffix") return value == "";
+  if (name == "suffix") return value.is_string() && value.get_ref<const std::string&>().empty();
   if (name == "store") return value == false;
   if (name == "service_tier") return value == "auto" || value == "default";
   return false;

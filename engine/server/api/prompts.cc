@@ -11,8 +11,12 @@ using nlohmann::json;
 
 constexpr const char* kExpected = "expected a string, an array of token ids, or an array of either";
 
+bool is_empty_text(const json& value) {
+  return value.is_string() && value.get_ref<const std::string&>().empty();
+}
+
 Prompt parse_prompt(const json& value, const std::string& name) {
-  if (value.empty() || value == "") refuse_parameter(name, "empty; expected at least 1 token");
+  if (value.empty() || is_empty_text(value)) refuse_parameter(name, "empty; expected at least 1 token");
   if (value.is_string()) return value.get<std::string>();
   if (value.is_array()) return token_ids_of(value, name, api_limit::kTokens);
   refuse_parameter(name, shown_value(value) + "; " + kExpected);
