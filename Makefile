@@ -52,6 +52,11 @@ test: build-tests ## Install packages, build everything, run the tests
 test-gpu: build-tests ## Run only the tests that need a GPU
 	@TEST_TIMEOUT_S=$(TEST_TIMEOUT_S) tools/run_gpu_tests.sh $(BUILD) --required
 
+.PHONY: test-deploy
+test-deploy: build-tests ## Run only the tests of the Debian package and of replicas behind a balancer
+	@tools/install_packages.sh package
+	ctest --test-dir $(BUILD) -R '^deploy\.' --output-on-failure --no-tests=error --timeout $(TEST_TIMEOUT_S)
+
 .PHONY: build-tests
 build-tests:
 	@tools/install_packages.sh demo test
@@ -116,6 +121,11 @@ docs: ## Write the generated pages again (docs/isa.md, docs/api.md)
 install: executable ## Install the executable, library, headers and bundled model (PREFIX=/usr/local)
 	$(call BUILD_ALL,$(BUILD))
 	cmake --install $(BUILD) --prefix "$(abspath $(PREFIX))"
+
+.PHONY: package
+package: executable ## Make a Debian package with a systemd service: build/serval_VERSION_ARCHITECTURE.deb
+	@tools/install_packages.sh package
+	cpack --config $(BUILD)/CPackConfig.cmake -B $(BUILD)
 
 .PHONY: format
 format: ## Lay out every source file with clang-format

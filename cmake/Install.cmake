@@ -11,7 +11,8 @@ install(EXPORT ServalTargets NAMESPACE Serval:: DESTINATION ${serval_cmake_dir})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/engine/include/serval DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.h")
 install(FILES ${PROJECT_SOURCE_DIR}/vm/base/error.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/serval)
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/assets/serval-stories DESTINATION ${CMAKE_INSTALL_DATADIR}/serval OPTIONAL)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/assets/serval-stories DESTINATION ${CMAKE_INSTALL_DATADIR}/serval
+        COMPONENT program OPTIONAL)
 
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/ServalConfig.cmake.in ${PROJECT_BINARY_DIR}/ServalConfig.cmake
                               INSTALL_DESTINATION ${serval_cmake_dir}
