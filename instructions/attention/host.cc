@@ -85,15 +85,16 @@ void compute(const Attention& op, const HostMemory&, Local& l) {
   const size_t stride = op.head_dim + PartialLayout::kExtra;
   const size_t leaf_values = size_t{kLeafTokens} * op.head_dim;
   l.out.assign(l.leaves.size() * group_heads * stride, 0.0F);
-  float scores[kLeafTokens];
+  std::vector<float> scores(size_t{group_heads} * kLeafTokens);
   for (size_t i = 0; i < l.leaves.size(); ++i) {
     const Leaf& leaf = l.leaves[i];
+    matvec(l.k.data() + i * leaf_values, leaf.tokens, op.head_dim,
+           l.q.data() + leaf.row * group_heads * op.head_dim, group_heads, scores.data(), kLeafTokens);
     for (uint32_t h = 0; h < group_heads; ++h) {
-      const float* q = l.q.data() + (leaf.row * group_heads + h) * op.head_dim;
+      float* of_head = scores.data() + size_t{h} * kLeafTokens;
       float* out = l.out.data() + (i * group_heads + h) * stride;
-      matvec(l.k.data() + i * leaf_values, leaf.tokens, op.head_dim, q, 1, scores, leaf.tokens);
-      out[op.head_dim] = soften(scores, leaf.tokens, op.scale, out[op.head_dim + 1]);
-      accumulate_rows(l.v.data() + i * leaf_values, leaf.tokens, op.head_dim, scores, out);
+      out[op.head_dim] = soften(of_head, leaf.tokens, op.scale, out[op.head_dim + 1]);
+      accumulate_rows(l.v.data() + i * leaf_values, leaf.tokens, op.head_dim, of_head, out);
     }
   }
 }

@@ -7,8 +7,10 @@
 // same results.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
+#define SERVAL_PICKS_CPU 1
 #define SERVAL_FOR_EACH_CPU __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
+#define SERVAL_PICKS_CPU 0
 #define SERVAL_FOR_EACH_CPU
 #endif
 #define SERVAL_INLINE inline __attribute__((always_inline))
@@ -16,13 +18,194 @@
 namespace serval {
 namespace {
 
-constexpr size_t kHalf =
-    kMatvecLanes / 2;  // 16 floats: one 512-bit register, and the step that cols is a multiple of
-typedef float Floats __attribute__((vector_size(kHalf * sizeof(float))));
-typedef uint32_t Words __attribute__((vector_size(kHalf * sizeof(uint32_t))));
-typedef uint16_t Halves __attribute__((vector_size(kHalf * sizeof(uint16_t))));
-
+constexpr size_t kHalf = kMatvecLanes / 2;
 constexpr int kBf16Shift = 16;  // a bf16 is the upper half of a float
+constexpr uint32_t kUpperHalf = 0xFFFF0000;
+
+// --- products
+
+// A register of so many floats.
+template <size_t kWidth>
+struct Vector {
+  typedef float Floats __attribute__((vector_size(kWidth * sizeof(float))));
+  typedef uint32_t Words __attribute__((vector_size(kWidth * sizeof(uint32_t))));
+};
+
+// Sums that are under way at once must have room in registers: of so many weight rows by so many rows of x,
+// two registers each. There are 32 registers of 16 floats, but only 16 of fewer.
+template <size_t kWidth>
+constexpr size_t kOutputsAtOnce = kWidth == 16 ? 4 : 2;
+constexpr size_t kRowsAtOnce = 3;
+// Rows of x that are multiplied with the same weights one after the other, and columns of them: what stays in
+// the first-level cache meanwhile.
+constexpr size_t kRowsOfBlock = 16;
+constexpr size_t kColsOfBlock = 1024;
+
+// The partial sums of an output, those of even columns first.
+using Lanes = float[kMatvecLanes];
+
+// Adds the products of `cols` columns, a multiple of 32, to sums that begin with 0 if `begins`. A word of
+// weights is an even column's bf16 below an odd one's; x has its columns in that order, too (matvec_row()).
+template <size_t kWidth, size_t kOutputs, size_t kRows>
+SERVAL_INLINE void add_products(const uint16_t* weights, size_t weights_stride, const float* x,
+                                size_t x_stride, size_t cols, bool begins, Lanes* lanes) {
+  using Floats = typename Vector<kWidth>::Floats;
+  using Words = typename Vector<kWidth>::Words;
+  for (size_t lane = 0; lane < kHalf; lane += kWidth) {
+    Floats even[kOutputs][kRows] = {}, odd[kOutputs][kRows] = {};
+    for (size_t j = 0; j < kOutputs && !begins; ++j) {
+      for (size_t r = 0; r < kRows; ++r) {
+        std::memcpy(&even[j][r], lanes[j * kRowsOfBlock + r] + lane, sizeof(Floats));
+        std::memcpy(&odd[j][r], lanes[j * kRowsOfBlock + r] + kHalf + lane, sizeof(Floats));
+      }
+    }
+    for (size_t k = 0; k < cols; k += kMatvecLanes) {
+      for (size_t j = 0; j < kOutputs; ++j) {
+        Words words;
+        std::memcpy(&words, weights + j * weights_stride + k + 2 * lane, sizeof words);
+        const Words low = words << kBf16Shift, high = words & kUpperHalf;
+        Floats w_even, w_odd;
+        std::memcpy(&w_even, &low, sizeof w_even);
+        std::memcpy(&w_odd, &high, sizeof w_odd);
+        for (size_t r = 0; r < kRows; ++r) {
+          Floats x_even, x_odd;
+          std::memcpy(&x_even, x + r * x_stride + k + lane, sizeof x_even);
+          std::memcpy(&x_odd, x + r * x_stride + k + kHalf + lane, sizeof x_odd);
+          even[j][r] += w_even * x_even;
+          odd[j][r] += w_odd * x_odd;
+        }
+      }
+    }
+    for (size_t j = 0; j < kOutputs; ++j) {
+      for (size_t r = 0; r < kRows; ++r) {
+        std::memcpy(lanes[j * kRowsOfBlock + r] + lane, &even[j][r], sizeof(Floats));
+        std::memcpy(lanes[j * kRowsOfBlock + r] + kHalf + lane, &odd[j][r], sizeof(Floats));
+      }
+    }
+  }
+}
+
+// The same for any number of rows up to kRowsOfBlock.
+template <size_t kWidth, size_t kOutputs>
+SERVAL_INLINE void add_rows(const uint16_t* weights, size_t weights_stride, const float* x, size_t x_stride,
+                            size_t cols, size_t rows, bool begins, Lanes* lanes) {
+  for (size_t r = 0; r < rows;) {
+    const size_t left = rows - r;
+    const float* from = x + r * x_stride;
+    if (left == kRowsAtOnce || left > kRowsAtOnce + 1) {
+      add_products<kWidth, kOutputs, kRowsAtOnce>(weights, weights_stride, from, x_stride, cols, begins,
+                                                  lanes + r);
+      r += kRowsAtOnce;
+    } else if (left > 1) {
+      add_products<kWidth, kOutputs, 2>(weights, weights_stride, from, x_stride, cols, begins, lanes + r);
+      r += 2;
+    } else {
+      add_products<kWidth, kOutputs, 1>(weights, weights_stride, from, x_stride, cols, begins, lanes + r);
+      r += 1;
+    }
+  }
+}
+
+// The upper half of an output's partial sums is added to the lower until one is left: lanes i and i + 16 are
+// 8 apart here, and neighbours, of an even and an odd column, come last.
+SERVAL_INLINE float fold(const Lanes& lanes) {
+  typedef float Eight __attribute__((vector_size(8 * sizeof(float))));
+  Eight even, odd, upper;
+  std::memcpy(&even, lanes, sizeof even);
+  std::memcpy(&upper, lanes + 8, sizeof upper);
+  even += upper;
+  std::memcpy(&odd, lanes + kHalf, sizeof odd);
+  std::memcpy(&upper, lanes + kHalf + 8, sizeof upper);
+  odd += upper;
+  Eight sums = __builtin_shufflevector(even, odd, 0, 1, 2, 3, 8, 9, 10, 11);
+  sums += __builtin_shufflevector(even, odd, 4, 5, 6, 7, 12, 13, 14, 15);
+  sums += __builtin_shufflevector(sums, sums, 2, 3, 2, 3, 6, 7, 6, 7);
+  sums += __builtin_shufflevector(sums, sums, 1, 1, 1, 1, 5, 5, 5, 5);
+  return sums[0] + sums[4];
+}
+
+// Columns behind the last 32: with zeros up to there. A sum that began with 0 does not change by them.
+template <size_t kWidth, size_t kOutputs>
+SERVAL_INLINE void add_last_cols(const uint16_t* weights, size_t cols, size_t done, const float* x,
+                                 size_t rows, Lanes* lanes) {
+  uint16_t padded[kOutputs * kMatvecLanes] = {};
+  for (size_t j = 0; j < kOutputs; ++j)
+    std::memcpy(padded + j * kMatvecLanes, weights + j * cols + done, (cols - done) * sizeof(uint16_t));
+  add_rows<kWidth, kOutputs>(padded, kMatvecLanes, x + done, matvec_cols(cols), kMatvecLanes, rows, done == 0,
+                             lanes);
+}
+
+template <size_t kWidth, size_t kOutputs>
+SERVAL_INLINE void multiply_block(const uint16_t* weights, size_t cols, const float* x, size_t rows,
+                                  float* out, size_t out_stride) {
+  Lanes lanes[kOutputs * kRowsOfBlock];
+  const size_t whole = cols / kMatvecLanes * kMatvecLanes;
+  for (size_t k = 0; k < whole; k += kColsOfBlock) {
+    const size_t count = whole - k < kColsOfBlock ? whole - k : kColsOfBlock;
+    add_rows<kWidth, kOutputs>(weights + k, cols, x + k, matvec_cols(cols), count, rows, k == 0, lanes);
+  }
+  if (whole < cols) add_last_cols<kWidth, kOutputs>(weights, cols, whole, x, rows, lanes);
+  for (size_t j = 0; j < kOutputs; ++j) {
+    for (size_t r = 0; r < rows; ++r) out[r * out_stride + j] = fold(lanes[j * kRowsOfBlock + r]);
+  }
+}
+
+template <size_t kWidth, size_t kOutputs>
+SERVAL_INLINE void multiply_outputs(const uint16_t* weights, size_t cols, const float* x, size_t num_rows,
+                                    float* out, size_t out_stride) {
+  for (size_t r = 0; r < num_rows; r += kRowsOfBlock) {
+    const size_t rows = num_rows - r < kRowsOfBlock ? num_rows - r : kRowsOfBlock;
+    multiply_block<kWidth, kOutputs>(weights, cols, x + r * matvec_cols(cols), rows, out + r * out_stride,
+                                     out_stride);
+  }
+}
+
+template <size_t kWidth>
+SERVAL_INLINE void multiply(const uint16_t* weights, size_t num_outputs, size_t cols, const float* x,
+                            size_t num_rows, float* out, size_t out_stride) {
+  constexpr size_t kOutputs = kOutputsAtOnce<kWidth>;
+  size_t j = 0;
+  for (; j + kOutputs <= num_outputs; j += kOutputs)
+    multiply_outputs<kWidth, kOutputs>(weights + j * cols, cols, x, num_rows, out + j, out_stride);
+  for (; j < num_outputs; ++j)
+    multiply_outputs<kWidth, 1>(weights + j * cols, cols, x, num_rows, out + j, out_stride);
+}
+
+using Multiply = void (*)(const uint16_t*, size_t, size_t, const float*, size_t, float*, size_t);
+
+void multiply_by_4(const uint16_t* weights, size_t num_outputs, size_t cols, const float* x, size_t num_rows,
+                   float* out, size_t out_stride) {
+  multiply<4>(weights, num_outputs, cols, x, num_rows, out, out_stride);
+}
+
+#if SERVAL_PICKS_CPU
+__attribute__((target("arch=x86-64-v3"))) void multiply_by_8(const uint16_t* weights, size_t num_outputs,
+                                                             size_t cols, const float* x, size_t num_rows,
+                                                             float* out, size_t out_stride) {
+  multiply<8>(weights, num_outputs, cols, x, num_rows, out, out_stride);
+}
+__attribute__((target("arch=x86-64-v4"))) void multiply_by_16(const uint16_t* weights, size_t num_outputs,
+                                                              size_t cols, const float* x, size_t num_rows,
+                                                              float* out, size_t out_stride) {
+  multiply<16>(weights, num_outputs, cols, x, num_rows, out, out_stride);
+}
+Multiply pick_multiply() {
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("x86-64-v4")) return multiply_by_16;
+  return __builtin_cpu_supports("x86-64-v3") ? multiply_by_8 : multiply_by_4;
+}
+#else
+Multiply pick_multiply() {
+  return multiply_by_4;
+}
+#endif
+
+// --- sums of weighted rows
+
+// 16 floats: one 512-bit register, and the step that cols is a multiple of.
+using Floats = Vector<kHalf>::Floats;
+using Words = Vector<kHalf>::Words;
+typedef uint16_t Halves __attribute__((vector_size(kHalf * sizeof(uint16_t))));
 
 SERVAL_INLINE void load_bf16(const uint16_t* p, Floats& out) {
   Halves h;
@@ -35,59 +218,30 @@ SERVAL_INLINE void load_floats(const float* p, Floats& out) {
   std::memcpy(&out, p, sizeof out);
 }
 
-SERVAL_INLINE float fold(const Floats& low, const Floats& high) {
-  float lanes[kHalf];
-  const Floats sum = low + high;
-  std::memcpy(lanes, &sum, sizeof sum);
-  for (size_t width = kHalf / 2; width > 0; width /= 2) {
-    for (size_t i = 0; i < width; ++i) lanes[i] += lanes[i + width];
-  }
-  return lanes[0];
-}
-
-// One weight row against R rows of x.
-template <size_t R>
-SERVAL_INLINE void dot_rows(const uint16_t* w, size_t cols, const float* x, float* out, size_t out_stride) {
-  Floats low[R] = {}, high[R] = {};
-  size_t k = 0;
-  for (; k + kMatvecLanes <= cols; k += kMatvecLanes) {
-    Floats w_low, w_high;
-    load_bf16(w + k, w_low);
-    load_bf16(w + k + kHalf, w_high);
-    for (size_t r = 0; r < R; ++r) {
-      Floats x_low, x_high;
-      load_floats(x + r * cols + k, x_low);
-      load_floats(x + r * cols + k + kHalf, x_high);
-      low[r] += w_low * x_low;
-      high[r] += w_high * x_high;
-    }
-  }
-  if (k < cols) {
-    Floats w_low;
-    load_bf16(w + k, w_low);
-    for (size_t r = 0; r < R; ++r) {
-      Floats x_low;
-      load_floats(x + r * cols + k, x_low);
-      low[r] += w_low * x_low;
-    }
-  }
-  for (size_t r = 0; r < R; ++r) out[r * out_stride] = fold(low[r], high[r]);
-}
-
 }  // namespace
 
-SERVAL_FOR_EACH_CPU
+void matvec_row(const uint16_t* row, size_t cols, float* out) {
+  const auto widen = [](uint16_t bits) {
+    const uint32_t word = uint32_t{bits} << kBf16Shift;
+    float value = 0;
+    std::memcpy(&value, &word, sizeof value);
+    return value;
+  };
+  const size_t whole = cols / kMatvecLanes * kMatvecLanes;
+  for (size_t k = 0; k < whole; k += kMatvecLanes) {
+    for (size_t i = 0; i < kHalf; ++i) {
+      out[k + i] = widen(row[k + 2 * i]);
+      out[k + kHalf + i] = widen(row[k + 2 * i + 1]);
+    }
+  }
+  std::memset(out + whole, 0, (matvec_cols(cols) - whole) * sizeof(float));
+  for (size_t k = whole; k < cols; ++k) out[whole + (k - whole) / 2 + (k % 2) * kHalf] = widen(row[k]);
+}
+
 void matvec(const uint16_t* weights, size_t num_outputs, size_t cols, const float* x, size_t num_rows,
             float* out, size_t out_stride) {
-  constexpr size_t kTile = 4;  // rows of x that share one pass over a weight row
-  for (size_t j = 0; j < num_outputs; ++j) {
-    const uint16_t* w = weights + j * cols;
-    size_t r = 0;
-    for (; r + kTile <= num_rows; r += kTile) {
-      dot_rows<kTile>(w, cols, x + r * cols, out + r * out_stride + j, out_stride);
-    }
-    for (; r < num_rows; ++r) dot_rows<1>(w, cols, x + r * cols, out + r * out_stride + j, out_stride);
-  }
+  static const Multiply picked = pick_multiply();
+  picked(weights, num_outputs, cols, x, num_rows, out, out_stride);
 }
 
 SERVAL_FOR_EACH_CPU

@@ -12,9 +12,20 @@ namespace serval {
 // then the upper half of the partials is added to the lower half until one is left.
 inline constexpr size_t kMatvecLanes = 32;
 
-// out[r × out_stride + j] = Σ_k weights[j × cols + k] × x[r × cols + k], for j < num_outputs and r <
-// num_rows. weights are bf16. x holds values that are exact in bf16, so each product is exact in fp32 and
-// fusing it with the addition changes nothing. cols is a multiple of 16. Thread-safe.
+// Floats of a row of x with so many columns: whole groups of 32.
+constexpr size_t matvec_cols(size_t cols) {
+  return (cols + kMatvecLanes - 1) / kMatvecLanes * kMatvecLanes;
+}
+// Widens a row of bf16 into the order in which matvec() reads x, [matvec_cols(cols)]: of each 32 columns the
+// even ones, then the odd ones, as the halves of a word of weights come; zeros for those that are missing.
+// cols is a multiple of 16; of several rows of whole groups, one behind the other, each is in order.
+// Thread-safe.
+void matvec_row(const uint16_t* row, size_t cols, float* out);
+
+// out[r × out_stride + j] = Σ_k weights[j × cols + k] × x[r, k], for j < num_outputs and r < num_rows; row r
+// of x is what matvec_row() makes, at r × matvec_cols(cols). weights are bf16. x holds values that are exact
+// in bf16, so each product is exact in fp32 and fusing it with the addition changes nothing. cols is a
+// multiple of 16. Thread-safe.
 void matvec(const uint16_t* weights, size_t num_outputs, size_t cols, const float* x, size_t num_rows,
             float* out, size_t out_stride);
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "instructions/common/footprint.h"
+#include "instructions/common/matvec.h"
 #include "instructions/common/residual.h"
 #include "vm/base/bf16.h"
 #include "vm/host/memory.h"
@@ -39,14 +40,14 @@ void blocks_of_rows(const Op& op, const HostMemory& m, const std::vector<Selecte
   }
 }
 
-// Copies columns [begin, begin + count) of the selected rows of a [max_rows, cols] bf16 tensor, widened to
-// float.
+// Columns [begin, begin + count) of the selected rows of a [max_rows, cols] bf16 tensor, as matvec() takes
+// them.
 inline void load_bf16_rows(const HostMemory& m, TensorId tensor, const std::vector<SelectedRow>& rows,
                            size_t cols, size_t begin, size_t count, std::vector<float>& out) {
-  out.resize(rows.size() * count);
+  out.resize(rows.size() * matvec_cols(count));
   for (size_t r = 0; r < rows.size(); ++r) {
-    const uint16_t* from = m.data<const uint16_t>(tensor) + rows[r].index * cols + begin;
-    for (size_t i = 0; i < count; ++i) out[r * count + i] = bf16_to_float(from[i]);
+    matvec_row(m.data<const uint16_t>(tensor) + rows[r].index * cols + begin, count,
+               out.data() + r * matvec_cols(count));
   }
 }
 

@@ -42,7 +42,8 @@ void load_rows(const PlannedAttention& op, const HostMemory& m, Work& w) {
     tokens = std::max(tokens, std::min(row.position + 1, leaves.end * kPlannedLeafTokens));
     const uint16_t* q =
         m.data<const uint16_t>(op.q) + (size_t{w.item.first_row + i} * op.kv_heads + w.head) * group_cols;
-    for (size_t c = 0; c < group_cols; ++c) w.q.push_back(bf16_to_float(q[c]));
+    w.q.resize(w.q.size() + group_cols);
+    matvec_row(q, group_cols, w.q.data() + w.q.size() - group_cols);
   }
   w.blocks = blocks_for_tokens(tokens) - w.item.first_leaf * (kPlannedLeafTokens / kKvBlockTokens);
 }

@@ -51,8 +51,8 @@ struct DeviceOp<QkNormRope> : GroupOp {
   template <uint32_t kPairs>
   static __device__ __forceinline__ Pairs<kPairs> angles_of(const Op& op, const Group& group,
                                                             uint32_t position) {
-    const float* cosines = group.tensor<&Op::rope, const float>() + size_t{position} * op.head_dim +
-                           group.lane * kPairs;
+    const float* cosines =
+        group.tensor<&Op::rope, const float>() + size_t{position} * op.head_dim + group.lane * kPairs;
     const float* sines = cosines + op.head_dim / 2;
     Pairs<kPairs> angles;
 #pragma unroll
@@ -108,9 +108,8 @@ struct DeviceOp<QkNormRope> : GroupOp {
   template <uint32_t kPairs, uint32_t kAtOnce>
   static __device__ __forceinline__ void run_heads(const Op& op, const Group& group) {
     const uint32_t groups = (op.num_heads + kAtOnce - 1) / kAtOnce, tasks = groups * op.num_rows;
-    const Norms<kPairs> norms{
-        weights_of<kPairs>(op, group, group.tensor<&Op::q_norm, const uint16_t>()),
-        weights_of<kPairs>(op, group, group.tensor<&Op::k_norm, const uint16_t>())};
+    const Norms<kPairs> norms{weights_of<kPairs>(op, group, group.tensor<&Op::q_norm, const uint16_t>()),
+                              weights_of<kPairs>(op, group, group.tensor<&Op::k_norm, const uint16_t>())};
     bool waited = false;
 #pragma unroll 1
     for (uint32_t task = group.warp; task < tasks; task += kConsumerWarps) {
@@ -130,8 +129,8 @@ struct DeviceOp<QkNormRope> : GroupOp {
                                                       const RowOfPass<kPairs>& row, uint32_t r,
                                                       uint32_t first) {
     const uint32_t end = op.first_head + op.num_heads, channel = group.lane * kPairs;
-    const float* from = group.tensor<&Op::projected, const float>() +
-                        size_t{r} * projected_heads(op) * op.head_dim + channel;
+    const float* from =
+        group.tensor<&Op::projected, const float>() + size_t{r} * projected_heads(op) * op.head_dim + channel;
     Pairs<kPairs> heads[kAtOnce];
 #pragma unroll
     for (uint32_t i = 0; i < kAtOnce; ++i) {
@@ -160,7 +159,8 @@ struct DeviceOp<QkNormRope> : GroupOp {
     float sum = 0;
 #pragma unroll
     for (uint32_t i = 0; i < kPairs; ++i) {
-      const float squares = __fadd_rn(__fmul_rn(head.low[i], head.low[i]), __fmul_rn(head.high[i], head.high[i]));
+      const float squares =
+          __fadd_rn(__fmul_rn(head.low[i], head.low[i]), __fmul_rn(head.high[i], head.high[i]));
       sum = i == 0 ? squares : __fadd_rn(sum, squares);
     }
     const float mean = residual::warp_sum(sum) / static_cast<float>(op.head_dim);
@@ -183,8 +183,8 @@ struct DeviceOp<QkNormRope> : GroupOp {
   }
 
   static __device__ __forceinline__ uint16_t* place(const Op& op, const Group& group,
-                                                    const ProjectedHead& head, uint32_t block,
-                                                    uint32_t token, uint32_t r) {
+                                                    const ProjectedHead& head, uint32_t block, uint32_t token,
+                                                    uint32_t r) {
     if (head.part == HeadPart::kQ)
       return group.tensor<&Op::q, uint16_t>() + (size_t{r} * op.q_heads + head.index) * op.head_dim;
     uint16_t* const cache = head.part == HeadPart::kK ? group.tensor<&Op::k_cache, uint16_t>()

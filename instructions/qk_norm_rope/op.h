@@ -93,9 +93,8 @@ inline void footprint(const QkNormRope& op, const StateView* state, FootprintBui
     const uint32_t end = end_head > before ? end_head - before : 0;
     if (begin < count && begin < end) write(begin * d, (end < count ? end : count) * d);
   };
-  heads_of(0, op.q_heads, [&](uint64_t begin, uint64_t end) {
-    f.write_rows<&QkNormRope::q>(RowSet::kActive, begin, end);
-  });
+  heads_of(0, op.q_heads,
+           [&](uint64_t begin, uint64_t end) { f.write_rows<&QkNormRope::q>(RowSet::kActive, begin, end); });
   heads_of(op.q_heads, op.kv_heads, [&](uint64_t begin, uint64_t end) {
     write_new_tokens<&QkNormRope::k_cache>(op, state, f, begin, end);
   });

@@ -15,18 +15,19 @@ struct GemmOp<QkvProject> {
   }
   // Matrices of whole tiles share none; else a tile's halves may be of different matrices.
   static __device__ gemm::Shape shape(const RecordBuffer& buffer, const QkvProject& op) {
-    return {.activations = tensor<&QkvProject::weighted, const std::byte>(buffer),
-            .squares = tensor<&QkvProject::squares, const float>(buffer),
-            .epsilon = op.epsilon,
-            .image_rows = op.max_rows,
-            .first_row = op.first_row,
-            .end_row = op.first_row + op.num_rows,
-            .units = fills_tiles(op, gemm::kTileUnits) ? gemm::Units::kNeighbours : gemm::Units::kNeighboursApart,
-            .cols = op.hidden,
-            .logits_only = 0,
-            .adds = 0,
-            .block_table = nullptr,
-            .blocks_of_sequence = 0};
+    return {
+        .activations = tensor<&QkvProject::weighted, const std::byte>(buffer),
+        .squares = tensor<&QkvProject::squares, const float>(buffer),
+        .epsilon = op.epsilon,
+        .image_rows = op.max_rows,
+        .first_row = op.first_row,
+        .end_row = op.first_row + op.num_rows,
+        .units = fills_tiles(op, gemm::kTileUnits) ? gemm::Units::kNeighbours : gemm::Units::kNeighboursApart,
+        .cols = op.hidden,
+        .logits_only = 0,
+        .adds = 0,
+        .block_table = nullptr,
+        .blocks_of_sequence = 0};
   }
   static __device__ gemm::Pages pages_of(const BoundProgram& program, const QkvProject& op, uint32_t half) {
     // A last tile of 8 units has nothing in its other half: it is brought again.

@@ -73,9 +73,10 @@ void compute(const QkvRope& op, const HostMemory& m, Local& l) {
     const TensorId weights = u.part == QkvPart::kQ ? op.wq : u.part == QkvPart::kK ? op.wk : op.wv;
     const uint16_t* head = m.data<const uint16_t>(weights) + size_t{u.head} * op.head_dim * op.hidden;
     float* out = l.y.data() + size_t{n} * kUnitRows;
-    for (uint32_t i = 0; i < kUnitRows; ++i) {
-      matvec(head + size_t{channel_of(op, u, i)} * op.hidden, 1, op.hidden, l.x.data(), l.rows.size(),
-             out + i, row_stride);
+    // Of Q and K, each half of a unit is of neighbouring channels.
+    for (uint32_t i = 0; i < kUnitRows; i += kUnitRows / 2) {
+      matvec(head + size_t{channel_of(op, u, i)} * op.hidden, kUnitRows / 2, op.hidden, l.x.data(),
+             l.rows.size(), out + i, row_stride);
     }
   }
   scale_rows(l.scales, l.y);

@@ -1,0 +1,60 @@
+// The order of the host's sums of products is a promise, whatever the CPU has for registers: every output is
+// bit for bit what the order of instructions/common/matvec.h gives, one addition after the other.
+#include "instructions/common/matvec.h"
+
+#include <bit>
+#include <cmath>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "tests/instructions/scene.h"
+#include "vm/base/bf16.h"
+
+namespace serval::testing {
+namespace {
+
+float in_order(const uint16_t* weights, const uint16_t* x, size_t cols) {
+  float partials[kMatvecLanes] = {};
+  for (size_t k = 0; k < cols; ++k)
+    partials[k % kMatvecLanes] += bf16_to_float(weights[k]) * bf16_to_float(x[k]);
+  for (size_t half = kMatvecLanes / 2; half > 0; half /= 2) {
+    for (size_t i = 0; i < half; ++i) partials[i] += partials[i + half];
+  }
+  return partials[0];
+}
+
+std::vector<uint16_t> random_bf16(Random& random, size_t n) {
+  std::vector<uint16_t> out(n);
+  for (uint16_t& value : out) {
+    value = float_to_bf16(static_cast<float>(random.real(-1, 1) * std::exp2(random.real(-20, 20))));
+  }
+  return out;
+}
+
+TEST(Matvec, AddsInTheOrderThatItPromises) {
+  Random random(1);
+  for (int n = 0; n < 200; ++n) {
+    // Now and then more columns and rows than are worked on at a time.
+    const size_t cols = 16 * (random.chance(0.1) ? random.between(60, 200) : random.between(1, 20));
+    const size_t outputs = random.between(1, 9), rows = random.chance(0.1) ? 37 : random.between(1, 19);
+    const size_t stride = outputs + random.below(3);
+    const std::vector<uint16_t> weights = random_bf16(random, outputs * cols);
+    const std::vector<uint16_t> rows_of_x = random_bf16(random, rows * cols);
+    std::vector<float> x(rows * matvec_cols(cols)), out(rows * stride, -1);
+    for (size_t r = 0; r < rows; ++r)
+      matvec_row(rows_of_x.data() + r * cols, cols, x.data() + r * matvec_cols(cols));
+    matvec(weights.data(), outputs, cols, x.data(), rows, out.data(), stride);
+    for (size_t r = 0; r < rows; ++r) {
+      for (size_t j = 0; j < stride; ++j) {
+        const float want =
+            j < outputs ? in_order(weights.data() + j * cols, rows_of_x.data() + r * cols, cols) : -1;
+        ASSERT_EQ(std::bit_cast<uint32_t>(out[r * stride + j]), std::bit_cast<uint32_t>(want))
+            << cols << " columns, " << rows << " rows, row " << r << ", output " << j << " of " << outputs;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace serval::testing
