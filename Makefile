@@ -54,7 +54,8 @@ test-gpu: build-tests ## Run only the tests that need a GPU
 
 .PHONY: test-deploy
 test-deploy: build-tests ## Run only the tests of the Debian package and of replicas behind a balancer
-	@tools/install_packages.sh package
+	@tools/install_packages.sh package ray
+	python3 -m venv $(BUILD)/ray && $(BUILD)/ray/bin/pip install --quiet --requirement deploy/ray/requirements.txt
 	ctest --test-dir $(BUILD) -R '^deploy\.' --output-on-failure --no-tests=error --timeout $(TEST_TIMEOUT_S)
 
 .PHONY: build-tests

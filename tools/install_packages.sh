@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian or Ubuntu packages that a purpose needs: demo, chat, test, bench, check, fuzz, coverage, package.
+# Installs the Debian or Ubuntu packages that a purpose needs: demo, chat, test, bench, check, fuzz, coverage, package, ray.
 # Does nothing, in milliseconds, when none is missing. Without apt, root or sudo it says what is needed and lets the
 # build go on if the tools are there from elsewhere.
 set -euo pipefail
@@ -26,6 +26,7 @@ test|python3|command python3|tests of the executable and of the layering, 3.10 o
 test|chromium|optional|the browser in which the page of serval profile is tried
 test|libtorch-dev|optional|the reference model that answers are checked against
 test|libopenblas0-pthread|optional|its fp32 products, thirty times as fast as with the default BLAS
+ray|python3-venv|module venv|an environment for Ray, which comes from PyPI
 package|dpkg-dev|command dpkg-shlibdeps|finds what a package depends on
 test|haproxy|optional|the balancer before which replicas are tried
 bench|libbenchmark-dev|header benchmark/benchmark.h|Google Benchmark
@@ -125,8 +126,8 @@ main() {
   if [[ $# -eq 0 ]]; then set -- usage; fi
   for purpose in "$@"; do
     case ${purpose} in
-      demo | chat | test | bench | check | fuzz | coverage | package) ;;
-      *) echo "usage: tools/install_packages.sh [demo|chat|test|bench|check|fuzz|coverage|package]..." >&2; exit 2 ;;
+      demo | chat | test | bench | check | fuzz | coverage | package | ray) ;;
+      *) echo "usage: tools/install_packages.sh [demo|chat|test|bench|check|fuzz|coverage|package|ray]..." >&2; exit 2 ;;
     esac
   done
   local rows missing optional reason

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,19 +15,15 @@ from pathlib import Path
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../server"))
 
-from serving import Case, Server  # noqa: E402
+from serving import Case  # noqa: E402
 from harness import PATIENCE  # noqa: E402
+
+from load import BODY, ask, free_port, outcome  # noqa: E402
 
 SKIPPED = 77  # as CMakeLists.txt says
 CONFIGURATION = Path(__file__).resolve().parents[2] / "deploy/haproxy/haproxy.cfg"
 CLIENTS = 60
-TOKENS = 150
-BODY = {"prompt": "Once upon a time", "temperature": 0, "max_tokens": TOKENS, "ignore_eos": True}
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
+MOST_BEGUN = 5  # of one replica: its sequences, and one whose end is on its way
 
 
 class Balancer:
@@ -48,26 +43,6 @@ class Balancer:
         self.process.terminate()
         self.process.wait()
         self.file.close()
-
-
-async def ask(port, body, began=None):
-    """(status, body, whether the answer is whole). `began` is called at the first byte of the answer."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    payload = json.dumps(body).encode()
-    writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(payload))
-    writer.write(payload)
-    try:
-        answer = await reader.read(1)
-        if began:
-            began()
-        answer += await reader.read()
-    except ConnectionResetError:
-        answer = b""
-    writer.close()
-    head, _, rest = answer.partition(b"\r\n\r\n")
-    status = int(head.split()[1]) if head else 0
-    whole = rest.endswith(b"0\r\n\r\n") and b"[DONE]" in rest if body.get("stream") else rest.endswith(b"}")
-    return status, rest, whole
 
 
 class HaProxy(Case):
@@ -113,14 +88,10 @@ class HaProxy(Case):
             return await asyncio.wait_for(asyncio.gather(*requests), PATIENCE)
 
         answers = asyncio.run(load())
-        cut = [answer for answer in answers if answer[0] == 200 and not answer[2]]
-        whole = [answer for answer in answers if answer[0] == 200 and answer[2]]
-        print(f"of {CLIENTS}: {len(whole)} answered, {len(cut)} cut")
-        self.assertEqual(len(whole) + len(cut), CLIENTS, msg={answer[0]: answer[1] for answer in answers})
-        self.assertLessEqual(len(cut), 5, "no more than one replica had begun: four sequences and one that was ending")
-        for i, (status, body, is_whole) in enumerate(answers):
-            if is_whole and i % 2 == 1:
-                self.assertEqual(json.loads(body)["choices"][0]["text"], expected)
+        whole, cut = outcome(answers, expected)
+        print(f"of {CLIENTS}: {whole} answered, {cut} cut")
+        self.assertEqual(whole + cut, CLIENTS, msg={answer[0]: answer[1] for answer in answers})
+        self.assertLessEqual(cut, MOST_BEGUN)
 
     def test_a_replica_that_drains_loses_nothing(self):
         begun = 0
