@@ -152,6 +152,16 @@ class Operation(Case):
             self.assertEqual(server.post("/v1/completions", {"prompt": "x", "max_tokens": 3})[0], 200)
         self.ends_well(server)
 
+    def test_a_trace_is_what_the_sms_did_lately(self):
+        self.assertEqual(self.server.get("/debug/trace")[1]["error"]["type"], "invalid_request_error")
+        server = self.serve("--trace-tokens", "4", "--api-key", "secret")
+        self.assertEqual(server.get("/debug/trace")[0], 401)
+        key = {"Authorization": "Bearer secret"}
+        server.post("/v1/completions", {"prompt": STORY, "max_tokens": 8}, headers=key)
+        status, trace = server.get("/debug/trace", headers=key)
+        self.assertEqual(status, 200)
+        self.assertGreater(len(trace["traceEvents"]), 100)
+
     def test_a_place_that_is_taken_is_one_line(self):
         result = run("serve", "--port", str(self.server.port))
         self.assertEqual(result.returncode, 1)

@@ -281,6 +281,22 @@ TEST_F(ServiceTest, AfterAFaultEveryRequestFailsAndHealthIsRed) {
   EXPECT_NE(service_->fault(), "");
 }
 
+TEST_F(ServiceTest, AfterAFaultItMayStartAgain) {
+  serve();
+  toy_->backend->fail_at_pass(1);
+  EXPECT_EQ(complete(5)->wait().status, 500);
+  EXPECT_EQ(service_->wait(), Service::Outcome::kFault);
+  service_->detach();
+  toy_.reset();
+  service_->start_again();
+  EXPECT_EQ(json::parse(ask("/health")->wait().body).at("status"), "loading");
+  toy_.emplace(hashing_model(kVocabulary), serval::testing::ToyOptions{.vocab_size = kVocabulary});
+  service_->attach(toy_->engine);
+  EXPECT_EQ(complete(5)->wait().status, 200);
+  service_->drain(std::chrono::seconds(60));
+  EXPECT_EQ(service_->wait(), Service::Outcome::kDrained);
+}
+
 TEST_F(ServiceTest, WhileItDrainsWhatRunsIsAnsweredAndNothingElse) {
   serve();
   stop_engine();

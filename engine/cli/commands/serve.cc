@@ -1,4 +1,6 @@
 // serval serve: answers requests over HTTP, as OpenAI's clients make them.
+#include <optional>
+
 #include "fmt/format.h"
 
 #include "engine/cli/commands/commands.h"
@@ -10,6 +12,7 @@
 #include "engine/server/http/descriptor_limit.h"
 #include "engine/server/metrics/request_log.h"
 #include "engine/server/server.h"
+#include "vm/state/output.h"
 
 namespace serval::cli {
 namespace {
@@ -33,6 +36,7 @@ struct Flags {
   std::string api_key, api_key_file;
   double drain_timeout_s = 60;
   std::string request_log;
+  bool restart_on_fault = false;
 
   Flags() { server.service.timeout = std::chrono::seconds(600); }
 
@@ -42,6 +46,16 @@ struct Flags {
     declare_engine(set, engine);
     declare_max_sequences(set, engine);
     declare_capacity(set, engine);
+    set.group("Server");
+    set.toggle("--restart-on-fault",
+               "load the model again after a fault of the engine instead of ending with code 4",
+               restart_on_fault);
+    set.group("Tracing");
+    set.value("--trace-tokens", "N",
+              "keep events of the last N tokens, which GET /debug/trace sends. Default: 0, none",
+              [this](const FlagValue& v) {
+                engine.trace_tokens = static_cast<int>(parse_integer(v, 0, kMostLaunchPasses));
+              });
     output.declare(set, "");
     set.value("--request-log", "FILE", "append a line for each request to FILE; none: none. Default: stderr",
               [this](const FlagValue& v) { request_log = parse_text(v); });
@@ -123,6 +137,27 @@ Engine load_engine_for(server::Service& service, EngineOptions options, Progress
       [&service](const char* stage, uint64_t done, uint64_t total) { service.loading(stage, done, total); });
 }
 
+void listen_to_signals(server::Server& server, const Flags& flags, std::optional<DeferScope>& signals) {
+  if (signals) return;
+  signals.emplace();
+  server.drain_on(signals->descriptor(), std::chrono::duration<double>(flags.drain_timeout_s),
+                  [] { log_info("no request is taken any more; those that run or wait are answered"); });
+}
+
+// Until the server drains or the engine fails.
+server::Service::Outcome serve_model(server::Server& server, const Flags& flags,
+                                     std::optional<DeferScope>& signals) {
+  Engine engine = load_engine_for(server.service(), flags.engine, flags.output.progress);
+  listen_to_signals(server, flags, signals);
+  server.service().attach(engine);
+  const ModelInfo& info = engine.info();
+  log_info(fmt::format("ready: {} on {}, {} sequences of {} tokens", info.name, info.backend,
+                       info.max_sequences, info.context));
+  const auto outcome = server.wait();
+  server.service().detach();
+  return outcome;
+}
+
 int serve(Flags& flags) {
   flags.server.service.keys = keys_of(flags);
   flags.server.http.connections = connections_that_fit(flags.server.http.connections);
@@ -139,18 +174,15 @@ int serve(Flags& flags) {
       flags.server.host.find(':') == std::string::npos ? flags.server.host : "[" + flags.server.host + "]";
   log_info(
       fmt::format("listening on http://{}:{}{}", host, server.port(), needs_key ? "; a key is needed" : ""));
-  Engine engine = load_engine_for(server.service(), flags.engine, flags.output.progress);
-  const DeferScope signals;
-  server.drain_on(signals.descriptor(), std::chrono::duration<double>(flags.drain_timeout_s),
-                  [] { log_info("no request is taken any more; those that run or wait are answered"); });
-  server.service().attach(engine);
-  log_info(fmt::format("ready: {} on {}, {} sequences of {} tokens", engine.info().name,
-                       engine.info().backend, engine.info().max_sequences, engine.info().context));
-  const auto outcome = server.wait();
-  server.service().detach();
-  if (outcome == server::Service::Outcome::kFault)
-    throw Error(ErrorKind::kDeviceFault, server.service().fault());
-  return 0;
+  std::optional<DeferScope>
+      signals;  // once the first model is there: before, a signal ends the program at once
+  while (true) {
+    const auto outcome = serve_model(server, flags, signals);
+    if (outcome == server::Service::Outcome::kDrained) return 0;
+    if (!flags.restart_on_fault) throw Error(ErrorKind::kDeviceFault, server.service().fault());
+    log_warning(server.service().fault() + "; the model is loaded again");
+    server.service().start_again();
+  }
 }
 
 }  // namespace

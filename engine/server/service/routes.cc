@@ -15,6 +15,7 @@ constexpr Route kRoutes[] = {
     {"GET", "/ready", Action::kReady, false},
     {"GET", "/version", Action::kVersion, false},
     {"GET", "/metrics", Action::kMetrics, false},
+    {"GET", "/debug/trace", Action::kTrace, true},
     {"GET", "/v1/models", Action::kModels, true, true},
     {"POST", "/v1/completions", Action::kCompletions, true},
     {"POST", "/v1/chat/completions", Action::kChat, true},

@@ -13,6 +13,7 @@ enum class Action {
   kReady,
   kVersion,
   kMetrics,
+  kTrace,
   kModels,
   kCompletions,
   kChat,

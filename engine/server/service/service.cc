@@ -1,5 +1,6 @@
 #include "engine/server/service/service.h"
 
+#include <future>
 #include <random>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "engine/server/api/token_requests.h"
 #include "engine/server/page/page.h"
 #include "engine/server/service/encode.h"
+#include "engine/server/service/trace.h"
 #include "vm/base/error.h"
 #include "vm/base/version.h"
 
@@ -81,20 +83,17 @@ void Service::attach(Engine& engine) {
 }
 
 void Service::detach() {
-  std::promise<void> done;
-  loop_.post([this, &done] {
+  on_loop([this] {
     engine_ = nullptr;
     admission_.close();
-    done.set_value();
   });
-  done.get_future().get();
   workers_.wait_until_idle();
 }
 
 void Service::drain(std::chrono::duration<double> patience) {
   loop_.post([this, patience] {
-    if (status_.state() == Status::State::kRed || drain_until_) return;
-    status_.drain();
+    if (drain_until_) return;
+    if (status_.state() != Status::State::kRed) status_.drain();
     drain_until_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(patience);
   });
 }
@@ -130,6 +129,8 @@ void Service::handle(const std::shared_ptr<Exchange>& exchange) {
       return exchange->respond({.body = json_text({{"version", version()}})});
     case Action::kMetrics:
       return exchange->respond(metrics());
+    case Action::kTrace:
+      return answer_aside(exchange, [engine = engine_] { return trace_of(*engine); });
     case Action::kModels:
       return exchange->respond(models(name_in(route, path)));
     case Action::kCompletions:
@@ -241,8 +242,34 @@ void Service::check_time() {
 }
 
 void Service::end(Outcome outcome) {
-  if (std::exchange(ending_, true)) return;
-  outcome_.set_value(outcome);
+  const std::lock_guard lock(outcome_mutex_);
+  if (!outcome_) outcome_ = outcome;
+  outcome_changed_.notify_all();
+}
+
+Service::Outcome Service::wait() {
+  std::unique_lock lock(outcome_mutex_);
+  outcome_changed_.wait(lock, [this] { return outcome_.has_value(); });
+  return *outcome_;
+}
+
+void Service::start_again() {
+  on_loop([this] {
+    status_.start_again();
+    if (drain_until_) status_.drain();
+    const std::lock_guard lock(outcome_mutex_);
+    outcome_.reset();
+  });
+}
+
+// Returns when `call` has run there.
+void Service::on_loop(const std::function<void()>& call) {
+  std::promise<void> done;
+  loop_.post([&] {
+    call();
+    done.set_value();
+  });
+  done.get_future().get();
 }
 
 }  // namespace serval::server

@@ -2,9 +2,10 @@
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <functional>
-#include <future>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -31,8 +32,8 @@ struct ServiceOptions {
   std::function<void(const RequestRecord&)> on_record = {};  // on the loop's thread
 };
 
-// Thread-safe: loading(), attach(), detach(), drain(), outcome(). All else is for the loop's thread, which
-// must have ended when the service is destroyed.
+// Thread-safe: loading(), attach(), detach(), drain(), wait(), start_again(). All else is for the loop's
+// thread, which must have ended when the service is destroyed.
 class Service {
  public:
   // Why the server is to end.
@@ -53,9 +54,11 @@ class Service {
   // No request is taken any more. The outcome is there when all have been answered; after `patience` those
   // that still run are told that the server shuts down.
   void drain(std::chrono::duration<double> patience);
-  // Once. kFault, with its line in fault(), about a second after the engine has failed.
-  Outcome wait() { return outcome_.get_future().get(); }
+  // kFault, with its line in fault(), about a second after the engine has failed.
+  Outcome wait();
   const std::string& fault() const { return fault_; }  // after wait()
+  // After a fault and detach(): another engine may be attached, and another outcome waited for.
+  void start_again();
 
  private:
   void handle(const std::shared_ptr<Exchange>& exchange);
@@ -68,6 +71,7 @@ class Service {
   void answer_aside(std::shared_ptr<Exchange> exchange, std::function<std::string()> answer);
   void on_fault(const std::string& line);
   void check_time();
+  void on_loop(const std::function<void()>& call);
   void end(Outcome outcome);
 
   Loop& loop_;
@@ -82,8 +86,9 @@ class Service {
   uint64_t last_number_ = 0;
   std::optional<Generation::Clock::time_point> drain_until_;
   std::string fault_;
-  std::promise<Outcome> outcome_;
-  bool ending_ = false;
+  std::mutex outcome_mutex_;
+  std::condition_variable outcome_changed_;
+  std::optional<Outcome> outcome_;
   WorkerPool workers_;  // the last: its threads use the others
 };
 

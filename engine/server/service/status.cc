@@ -17,7 +17,6 @@ constexpr int kUnavailable = 503;
 }  // namespace
 
 void Status::load(const char* stage, uint64_t done, uint64_t total) {
-  state_ = State::kLoading;
   stage_ = stage;
   progress_ = total == 0 ? 1.0 : static_cast<double>(done) / static_cast<double>(total);
 }
