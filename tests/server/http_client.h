@@ -2,6 +2,7 @@
 #pragma once
 
 #include <arpa/inet.h>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <netinet/in.h>
@@ -38,6 +39,12 @@ class HttpClient {
     if (socket_ >= 0) ::close(socket_);
     socket_ = -1;
   }
+  // Leaves no trace of the connection in the system: its port may be taken again at once.
+  void abort() {
+    const linger now = {.l_onoff = 1, .l_linger = 0};
+    ::setsockopt(socket_, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+    close();
+  }
   void shut_writing() { ::shutdown(socket_, SHUT_WR); }
 
   // Reads until `text` has come; returns all that came before and with it. Shorter if the other side closes.
@@ -60,7 +67,11 @@ class HttpClient {
   bool read_some() {
     constexpr int kPatience_ms = 60'000;
     pollfd wait = {socket_, POLLIN, 0};
-    if (::poll(&wait, 1, kPatience_ms) <= 0) throw std::runtime_error("nothing comes");
+    int ready = 0;
+    do {
+      ready = ::poll(&wait, 1, kPatience_ms);
+    } while (ready < 0 && errno == EINTR);  // a fuzzer has a timer
+    if (ready <= 0) throw std::runtime_error("nothing comes");
     char buffer[4096];
     const ssize_t count = ::recv(socket_, buffer, sizeof buffer, 0);
     if (count <= 0) return false;

@@ -5,6 +5,7 @@
 #include "fmt/format.h"
 
 #include "engine/server/api/api_error.h"
+#include "vm/base/json_fields.h"
 
 namespace serval::server {
 namespace {
@@ -31,7 +32,7 @@ bool leads_to(const Route& route, const std::string& path) {
 
 const Route& find_route(const std::string& path) {
   const auto* route = std::ranges::find_if(kRoutes, [&](const Route& of) { return leads_to(of, path); });
-  if (route == std::end(kRoutes)) throw ApiError(404, "not_found", "this path is not served");
+  if (route == std::end(kRoutes)) throw ApiError(404, "not_found", shown(path) + " is not served");
   return *route;
 }
 
