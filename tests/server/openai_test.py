@@ -25,7 +25,8 @@ def fetch():
     sys.path.insert(0, str(folder))
     marker = folder / "installed.txt"
     if not marker.exists() or marker.read_text() != REQUIREMENTS.read_text():
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", folder, "--upgrade", "-r", REQUIREMENTS]
+        hurry = ["--retries", "1", "--timeout", "20"]
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", *hurry, "--target", folder, "--upgrade", "-r", REQUIREMENTS]
         done = subprocess.run(pip, capture_output=True, text=True)
         if done.returncode != 0:
             print(f"SKIPPED: {REQUIREMENTS.read_text().strip()} is not to be had from PyPI: {done.stderr.strip()[-300:]}")
