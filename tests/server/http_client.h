@@ -21,8 +21,13 @@ class HttpClient {
     address.sin_family = AF_INET;
     address.sin_port = htons(port);
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (::connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
-      throw std::runtime_error("connect");
+    const auto connect = [&] {
+      return ::connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address);
+    };
+    // Where a signal came between, the system goes on connecting.
+    while (connect() != 0 && errno != EISCONN) {
+      if (errno != EINTR && errno != EALREADY) throw std::runtime_error("connect");
+    }
   }
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
