@@ -30,10 +30,6 @@ std::optional<double> read_sampling(const JsonFields& fields, const SamplingRang
     fields.fail(range.name, fmt::format("found {}; limit: {}", shown(*value), range.text()));
   return number;
 }
-std::optional<float> read_real(const JsonFields& fields, const SamplingRange& range) {
-  const std::optional<double> number = read_sampling(fields, range);
-  return number ? std::optional(static_cast<float>(*number)) : std::nullopt;
-}
 
 }  // namespace
 
@@ -52,17 +48,10 @@ void read_special_tokens(const JsonFields& fields, ModelShape& model) {
 
 void read_generation_config(const JsonFields& fields, ModelShape& model) {
   read_special_tokens(fields, model);
-  GenerationDefaults& defaults = model.generation;
-  if (!fields.boolean_or("do_sample", true)) {
-    defaults.temperature = 0.0F;
-  } else {
-    defaults.temperature = read_real(fields, sampling_range::kTemperature);
+  for (const SamplingRange* range : sampling_range::kRecommended) {
+    if (const auto number = read_sampling(fields, *range)) model.generation[range->name] = *number;
   }
-  defaults.top_p = read_real(fields, sampling_range::kTopP);
-  if (const auto top_k = read_sampling(fields, sampling_range::kTopK))
-    defaults.top_k = static_cast<int>(*top_k);
-  defaults.min_p = read_real(fields, sampling_range::kMinP);
-  defaults.repetition_penalty = read_real(fields, sampling_range::kRepetitionPenalty);
+  if (!fields.boolean_or("do_sample", true)) model.generation[sampling_range::kTemperature.name] = 0;
 }
 
 void apply_generation_config(std::string_view json_text, const std::string& source, ModelShape& model) {

@@ -32,14 +32,9 @@ struct ConfigLimits {
   static constexpr int64_t kMaxFileBytes = 1 << 20;
 };
 
-// What generation_config.json recommends; an absent field is left to the caller.
-struct GenerationDefaults {
-  std::optional<float> temperature;  // 0 where the file says "do_sample": false
-  std::optional<float> top_p;
-  std::optional<int> top_k;
-  std::optional<float> min_p;
-  std::optional<float> repetition_penalty;
-};
+// What generation_config.json recommends, by the names in instructions/sample/ranges.h and within those
+// ranges; what is absent is left to the caller. "temperature" is 0 where the file says "do_sample": false.
+using GenerationDefaults = std::map<std::string, double>;
 
 // The facts that decoder-only models share, whatever their formulas.
 struct ModelShape {

@@ -5,7 +5,7 @@
 
 #include "fmt/format.h"
 
-#include "instructions/sample/ranges.h"
+#include "engine/core/sampling_parameters.h"
 #include "models/tokenizer/utf8.h"
 #include "vm/state/slots.h"
 
@@ -22,14 +22,12 @@ void require(bool inside, const char* field, T found, const char* limit) {
 }
 
 void check_sampling(const SamplingParams& p) {
-  const auto check = [](const SamplingRange& range, auto found) {
-    if (!range.holds(found)) refuse(fmt::format("{}: {}; limit: {}", range.name, found, range.text()));
-  };
-  check(sampling_range::kTemperature, p.temperature);
-  check(sampling_range::kTopK, p.top_k);
-  check(sampling_range::kTopP, p.top_p);
-  check(sampling_range::kMinP, p.min_p);
-  check(sampling_range::kRepetitionPenalty, p.repetition_penalty);
+  for (const SamplingParameter& parameter : sampling_parameters()) {
+    const SamplingRange& range = parameter.range;
+    const double found = parameter.of(p);
+    if (range.holds(found)) continue;
+    refuse(fmt::format("{}: {}; limit: {}", range.name, static_cast<float>(found), range.text()));
+  }
 }
 
 bool is_utf8(const std::string& text) {

@@ -6,6 +6,7 @@
 
 #include "fmt/format.h"
 
+#include "engine/core/sampling_parameters.h"
 #include "vm/layout/kv_cache.h"
 
 namespace serval {
@@ -71,11 +72,7 @@ SequenceSlot Sequence::slot_state() const {
   SequenceSlot slot;
   slot.seed = sampling.seed;
   slot.sequence = sampling.stream;
-  slot.temperature = sampling.temperature;
-  slot.top_k = sampling.top_k;
-  slot.top_p = sampling.top_p;
-  slot.min_p = sampling.min_p;
-  slot.repetition_penalty = sampling.repetition_penalty;
+  for (const SamplingParameter& parameter : sampling_parameters()) parameter.copy(sampling, slot);
   slot.end_position = end_;
   slot.num_stop_tokens = static_cast<uint32_t>(request_.stop_tokens.size());
   std::ranges::copy(request_.stop_tokens, slot.stop_tokens);

@@ -5,6 +5,7 @@
 #include <random>
 #include <utility>
 
+#include "engine/core/sampling_parameters.h"
 #include "engine/runtime/engine_impl.h"
 #include "engine/runtime/load_model.h"
 #include "engine/runtime/text_model.h"
@@ -19,11 +20,10 @@ using Clock = std::chrono::steady_clock;
 
 SamplingParams default_sampling(const GenerationDefaults& recommended) {
   SamplingParams sampling;
-  sampling.temperature = recommended.temperature.value_or(sampling.temperature);
-  sampling.top_k = recommended.top_k.value_or(sampling.top_k);
-  sampling.top_p = recommended.top_p.value_or(sampling.top_p);
-  sampling.min_p = recommended.min_p.value_or(sampling.min_p);
-  sampling.repetition_penalty = recommended.repetition_penalty.value_or(sampling.repetition_penalty);
+  for (const SamplingParameter& parameter : sampling_parameters()) {
+    const auto found = recommended.find(parameter.range.name);
+    if (found != recommended.end()) parameter.set(sampling, found->second);
+  }
   return sampling;
 }
 

@@ -27,6 +27,10 @@ inline constexpr SamplingRange kTopK{"top_k", 0, INT32_MAX, false, true};       
 inline constexpr SamplingRange kTopP{"top_p", 0, 1, true};                             // 1: off
 inline constexpr SamplingRange kMinP{"min_p", 0, 1};                                   // 0: off
 inline constexpr SamplingRange kRepetitionPenalty{"repetition_penalty", 0, 10, true};  // 1: off
+
+// What a generation_config.json may recommend.
+inline constexpr const SamplingRange* kRecommended[] = {&kTemperature, &kTopK, &kTopP, &kMinP,
+                                                        &kRepetitionPenalty};
 }  // namespace sampling_range
 
 }  // namespace serval

@@ -18,7 +18,7 @@ void check(const LlamaConfig& c) {
   for (const float frequency : rope_inverse_frequencies(c)) {
     promise(std::isfinite(frequency) && frequency >= 0, "frequencies are numbers");
   }
-  promise(!c.generation.temperature || *c.generation.temperature >= 0, "a temperature is not negative");
+  for (const auto& [name, value] : c.generation) promise(value >= 0, "what is recommended is not negative");
 }
 
 }  // namespace

@@ -8,13 +8,16 @@
 
 #include "engine/cli/output/log.h"
 #include "engine/runtime/options.h"
-#include "instructions/sample/ranges.h"
 #include "models/tokenizer/chat_template.h"
 
 namespace serval::cli {
 namespace {
 
-float parse_real(const FlagValue& value, const SamplingRange& range) {
+double parse_number(const FlagValue& value, const SamplingRange& range) {
+  if (range.is_whole) {
+    return static_cast<double>(
+        parse_integer(value, static_cast<int64_t>(range.least), static_cast<int64_t>(range.most)));
+  }
   return parse_real(value, static_cast<float>(range.least), static_cast<float>(range.most),
                     range.least_excluded ? LowerBound::kExcluded : LowerBound::kIncluded);
 }
@@ -193,31 +196,19 @@ void SamplingFlags::declare(FlagSet& flags) {
               [this](const FlagValue& v) {
                 seed_ = v.text == "-1" ? random_seed() : parse_unsigned(v, UINT64_MAX, "-1, or ");
               });
-  flags.value("--temp", "X", "temperature, 0 to 100; 0: always the likeliest token. Default: 0.8",
-              [this](const FlagValue& v) { temperature_ = parse_real(v, sampling_range::kTemperature); });
-  flags.value("--top-k", "N", "keep the N likeliest tokens; 0: all. Default: 40", [this](const FlagValue& v) {
-    const SamplingRange& range = sampling_range::kTopK;
-    top_k_ = static_cast<int>(
-        parse_integer(v, static_cast<int64_t>(range.least), static_cast<int64_t>(range.most)));
-  });
-  flags.value("--top-p", "X",
-              "keep the likeliest tokens that make up X of the probability; 1: all. Default: 0.95",
-              [this](const FlagValue& v) { top_p_ = parse_real(v, sampling_range::kTopP); });
-  flags.value("--min-p", "X", "drop tokens less likely than X times the likeliest; 0: none. Default: 0.05",
-              [this](const FlagValue& v) { min_p_ = parse_real(v, sampling_range::kMinP); });
-  flags.value("--repeat-penalty", "X", "makes the last 64 tokens less likely; 1: off. Default: 1",
-              [this](const FlagValue& v) {
-                repetition_penalty_ = parse_real(v, sampling_range::kRepetitionPenalty);
-              });
+  for (const SamplingParameter& parameter : sampling_parameters()) {
+    const bool whole = parameter.range.is_whole;
+    flags.value(parameter.flag, whole ? "N" : "X",
+                fmt::format("{}. Default: {}", parameter.help, static_cast<float>(parameter.of({}))),
+                [this, &parameter](const FlagValue& v) {
+                  given_.emplace_back(&parameter, parse_number(v, parameter.range));
+                });
+  }
 }
 
 SamplingParams SamplingFlags::apply(const SamplingParams& defaults) const {
   SamplingParams sampling = defaults;
-  sampling.temperature = temperature_.value_or(defaults.temperature);
-  sampling.top_k = top_k_.value_or(defaults.top_k);
-  sampling.top_p = top_p_.value_or(defaults.top_p);
-  sampling.min_p = min_p_.value_or(defaults.min_p);
-  sampling.repetition_penalty = repetition_penalty_.value_or(defaults.repetition_penalty);
+  for (const auto& [parameter, value] : given_) parameter->set(sampling, value);
   sampling.seed = seed_;
   return sampling;
 }

@@ -5,10 +5,12 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/cli/flags/flags.h"
 #include "engine/cli/output/progress.h"
+#include "engine/core/sampling_parameters.h"
 #include "engine/runtime/load_model.h"
 #include "models/model.h"
 #include "serval/engine.h"
@@ -67,8 +69,7 @@ struct SamplingFlags {
   uint64_t seed() const { return seed_; }
 
  private:
-  std::optional<float> temperature_, top_p_, min_p_, repetition_penalty_;
-  std::optional<int> top_k_;
+  std::vector<std::pair<const SamplingParameter*, double>> given_;
   uint64_t seed_ = random_seed();
 
   static uint64_t random_seed();
