@@ -60,8 +60,8 @@ class Channel {
   bool cancel_wanted() const noexcept;
   // To the sink or the queue. A sink that throws cancels the request.
   void post(RequestEvent event) noexcept;
-  EventQueue* queue() const { return queue_.get(); }  // null: there is a sink
-  uint64_t request() const { return request_; }       // the number that queue entries have
+  const std::shared_ptr<EventQueue>& queue() const { return queue_; }  // null: there is a sink
+  uint64_t request() const { return request_; }                        // the number that queue entries have
 
  private:
   const std::shared_ptr<CoreSignals> signals_;

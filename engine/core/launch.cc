@@ -92,7 +92,7 @@ bool PassLoop::launch_is_stale(TimePoint now) const {
 void PassLoop::post(Sequence& sequence, RequestEvent event) {
   Channel& channel = sequence.channel();
   channel.post(std::move(event));
-  EventQueue* queue = channel.queue();
+  const std::shared_ptr<EventQueue>& queue = channel.queue();
   if (queue != nullptr && (to_flush_.empty() || to_flush_.back() != queue)) to_flush_.push_back(queue);
 }
 
@@ -104,7 +104,7 @@ void PassLoop::post_end(Sequence& sequence, RequestEvent event) {
 }
 
 void PassLoop::flush_events() {
-  for (EventQueue* queue : to_flush_) queue->flush();
+  for (const auto& queue : to_flush_) queue->flush();
   to_flush_.clear();
 }
 

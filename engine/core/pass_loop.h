@@ -98,7 +98,8 @@ class PassLoop {
   // Of the launch in flight.
   bool some_finished_ = false, some_ended_by_host_ = false;
   uint32_t passes_done_ = 0;
-  std::vector<EventQueue*> to_flush_;
+  // Held: their readers and sequences may be gone before they are flushed.
+  std::vector<std::shared_ptr<EventQueue>> to_flush_;
   EngineStats stats_;
 };
 
