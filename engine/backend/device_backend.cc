@@ -41,6 +41,12 @@ struct RowsInUse {
   StateInUse state;
 };
 
+void add_extras(const SequenceSlot& slot, StateInUse& use) {
+  if (slot.extras == 0) return;
+  use.biases = std::max(use.biases, slot.num_biases);
+  if ((slot.extras & kKeepsHistory) != 0) use.history = std::max(use.history, slot.history_length);
+}
+
 RowsInUse rows_in_use(const StateBlock& state) {
   RowsInUse use;
   for (uint32_t r = 0; r < state.rows.size(); ++r) {
@@ -49,6 +55,7 @@ RowsInUse rows_in_use(const StateBlock& state) {
     use.row_bound = r + 1;
     use.state.slots = std::max(use.state.slots, row.slot + 1);
     if (row_wants_logits(row)) use.logit_bound = r + 1;
+    if (row.slot < state.slots.size()) add_extras(state.slots[row.slot], use.state);
   }
   return use;
 }
@@ -112,6 +119,7 @@ void DeviceBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on
   check_state(program(), state);
   state.output = state.output_of(program().limits.rows);
   state_.upload(use.state, stream_);
+  if (use.state.biases + use.state.history > 0) state_.upload_adjustments(use.state, stream_);
   if (program().find_tensor(state_tensor::kAttention)) state_.upload_attention(stream_);
   struct ClearStop {
     DeviceState& state;

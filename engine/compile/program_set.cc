@@ -19,7 +19,8 @@ namespace {
 // (vm/state/block.h).
 bool follows_rows(const Tensor& tensor) {
   return tensor.name == state_tensor::kRows || tensor.name == state_tensor::kSampled ||
-         tensor.name == state_tensor::kOutput || tensor.name == state_tensor::kAttention;
+         tensor.name == state_tensor::kOutput || tensor.name == state_tensor::kTop ||
+         tensor.name == state_tensor::kAttention;
 }
 
 // But for its rows, what a state may hold is the same for all programs.

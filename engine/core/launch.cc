@@ -68,10 +68,11 @@ void PassLoop::hand_out_tokens(const PassPlan& plan, uint32_t pass, TimePoint no
       signals_->cancelled = true;  // which may be about to be set: the sequence does not go on like this
       continue;
     }
-    const OutputToken& output = outputs[state_.row_of(r)];
+    const uint32_t row = state_.row_of(r);
+    const OutputToken& output = outputs[row];
     if (output.valid == 0)
       throw Error(ErrorKind::kDeviceFault, backend_.name() + ": a pass has ended without its token");
-    RequestEvent event = sequence.accept(output, now);
+    RequestEvent event = sequence.accept(output, backend_.state().top[row], now);
     if (event.kind != RequestEvent::Kind::kToken) {
       post_end(sequence, std::move(event));
       continue;

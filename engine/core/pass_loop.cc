@@ -178,8 +178,11 @@ PassPlan PassLoop::make_plan() {
     give_back(*pass_plan.give_back);
     pass_plan = plan(view(), limits_);
   }
-  const auto is_followed = [](const auto& sequence) { return !sequence->followers.empty(); };
-  if (std::ranges::any_of(running_, is_followed)) pass_plan.passes = 1;  // they join when the prompt is read
+  // Followers join when the prompt is read, and the likeliest tokens are those of the last pass.
+  const auto ends_launch = [](const auto& sequence) {
+    return !sequence->followers.empty() || sequence->lists_top();
+  };
+  if (std::ranges::any_of(running_, ends_launch)) pass_plan.passes = 1;
   for (size_t i = 0; i < running_.size(); ++i) {
     [[maybe_unused]] const bool enough =
         running_[i]->chain().grow_to(blocks_for_launch(views_[i], pass_plan.passes));

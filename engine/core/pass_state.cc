@@ -6,7 +6,7 @@
 namespace serval {
 
 PassState::PassState(StateBlock& state, uint32_t slots)
-    : state_(state), free_slots_(slots, true), rows_written_(state.rows.size()) {}
+    : state_(state), free_slots_(slots, true), history_written_(slots), rows_written_(state.rows.size()) {}
 
 uint32_t PassState::take_slot() {
   const auto slot = std::find(free_slots_.begin(), free_slots_.end(), true);
@@ -16,11 +16,26 @@ uint32_t PassState::take_slot() {
 }
 
 void PassState::write_slot(const Sequence& sequence) {
-  state_.slots[sequence.slot()] = sequence.slot_state();
+  const uint32_t slot = sequence.slot();
+  state_.slots[slot] = sequence.slot_state();
+  std::ranges::transform(sequence.logit_bias(), state_.biases_of(slot).begin(), [](const LogitBias& b) {
+    return TokenBias{b.token, b.bias};
+  });
+  history_written_[slot] = 0;
+}
+
+// A backend may run on a copy of the history, which the host's is to keep up with.
+void PassState::write_history(const Sequence& sequence) {
+  const uint32_t slot = sequence.slot();
+  if ((state_.slots[slot].extras & kKeepsHistory) == 0) return;
+  uint32_t& written = history_written_[slot];
+  std::ranges::copy(sequence.tokens().subspan(written), state_.history_of(slot).begin() + written);
+  written = sequence.length();
 }
 
 void PassState::write(const PassPlan& plan, std::span<const std::unique_ptr<Sequence>> running) {
   for (const auto& sequence : running) {
+    write_history(*sequence);
     KvChain& chain = sequence->chain();
     const uint32_t first = chain.take_first_changed();
     std::ranges::copy(chain.blocks().subspan(first), state_.blocks_of(sequence->slot()).begin() + first);

@@ -31,8 +31,11 @@ class PassState {
   uint32_t row_of(size_t planned) const { return row_of_[planned]; }
 
  private:
+  void write_history(const Sequence& sequence);
+
   StateBlock& state_;
   std::vector<bool> free_slots_;
+  std::vector<uint32_t> history_written_;  // tokens of each slot's
   std::vector<uint32_t> row_of_;
   size_t rows_written_ = 0;  // by the last write(): others are not active
 };

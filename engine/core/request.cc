@@ -21,13 +21,28 @@ void require(bool inside, const char* field, T found, const char* limit) {
   if (!inside) refuse(fmt::format("{}: {}; limit: {}", field, found, limit));
 }
 
-void check_sampling(const SamplingParams& p) {
-  for (const SamplingParameter& parameter : sampling_parameters()) {
-    const SamplingRange& range = parameter.range;
-    const double found = parameter.of(p);
-    if (range.holds(found)) continue;
-    refuse(fmt::format("{}: {}; limit: {}", range.name, static_cast<float>(found), range.text()));
+void check_range(const std::string& field, const SamplingRange& range, double found) {
+  if (range.holds(found)) return;
+  refuse(fmt::format("{}: {}; limit: {}", field, static_cast<float>(found), range.text()));
+}
+
+void check_logit_bias(const std::vector<LogitBias>& biases) {
+  if (biases.size() > RequestLimits::kMaxLogitBiases) {
+    refuse(fmt::format("logit_bias: {} tokens; limit: {}", biases.size(), RequestLimits::kMaxLogitBiases));
   }
+  std::vector<int32_t> tokens;
+  for (size_t i = 0; i < biases.size(); ++i) {
+    check_range(fmt::format("logit_bias[{}]", i), sampling_range::kLogitBias, biases[i].bias);
+    tokens.push_back(biases[i].token);
+  }
+  std::sort(tokens.begin(), tokens.end());
+  const auto twice = std::adjacent_find(tokens.begin(), tokens.end());
+  if (twice != tokens.end()) refuse(fmt::format("logit_bias: token {} is given twice", *twice));
+}
+
+void check_sampling(const SamplingParams& p) {
+  for (const SamplingParameter& parameter : sampling_parameters())
+    check_range(parameter.range.name, parameter.range, parameter.of(p));
 }
 
 bool is_utf8(const std::string& text) {
@@ -56,14 +71,15 @@ size_t text_bytes(const Request& request) {
   return bytes;
 }
 
+void check_token_id(const char* field, size_t index, int32_t id, int32_t vocab_size) {
+  if (id >= 0 && id < vocab_size) return;
+  refuse(fmt::format("{}[{}]: token {}; limit: 0 to {} (the vocabulary)", field, index, id, vocab_size - 1));
+}
+
 }  // namespace
 
 void check_token_ids(const char* field, std::span<const int32_t> ids, int32_t vocab_size) {
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] >= 0 && ids[i] < vocab_size) continue;
-    refuse(
-        fmt::format("{}[{}]: token {}; limit: 0 to {} (the vocabulary)", field, i, ids[i], vocab_size - 1));
-  }
+  for (size_t i = 0; i < ids.size(); ++i) check_token_id(field, i, ids[i], vocab_size);
 }
 
 void check_messages(std::span<const ChatMessage> messages) {
@@ -88,8 +104,13 @@ uint32_t PreparedRequest::positions() const {
 
 void check_request(const Request& request) {
   check_sampling(request.sampling);
+  check_logit_bias(request.logit_bias);
   require(request.max_tokens >= -1, "max_tokens", request.max_tokens,
           "-1 (until the context is full) or more");
+  check_range("min_tokens", sampling_range::kMinTokens, request.min_tokens);
+  if (request.max_tokens >= 0 && request.min_tokens > request.max_tokens)
+    refuse(fmt::format("min_tokens: {}; limit: max_tokens ({})", request.min_tokens, request.max_tokens));
+  check_range("top_logprobs", sampling_range::kTopLogprobs, request.top_logprobs);
   check_stop_strings(request.stop);
   require(request.n >= 1 && request.n <= RequestLimits::kMaxAnswers, "n", request.n, "1 to 128");
   // Written so that a NaN is outside.
@@ -128,12 +149,17 @@ PreparedRequest prepare_request(const Request& request, std::vector<int32_t> pro
                        limits.context));
   }
   check_token_ids("prompt_ids", prompt, limits.vocab_size);
+  for (size_t i = 0; i < request.logit_bias.size(); ++i)
+    check_token_id("logit_bias", i, request.logit_bias[i].token, limits.vocab_size);
   const uint32_t room = limits.context - static_cast<uint32_t>(prompt.size());
   PreparedRequest prepared;
   prepared.prompt = std::move(prompt);
   prepared.sampling = request.sampling;
   prepared.max_tokens =
       request.max_tokens < 0 ? room : std::min(room, static_cast<uint32_t>(request.max_tokens));
+  prepared.min_tokens = std::min(prepared.max_tokens, static_cast<uint32_t>(request.min_tokens));
+  prepared.top_logprobs = std::min(request.top_logprobs, static_cast<uint32_t>(limits.vocab_size));
+  prepared.logit_bias = request.logit_bias;
   prepared.stop = request.stop;
   prepared.answers = request.n;
   prepared.priority = request.priority;

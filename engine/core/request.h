@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/include/serval/engine.h"
+#include "vm/state/adjustments.h"
 
 namespace serval {
 
@@ -17,6 +18,7 @@ struct RequestLimits {
   static constexpr size_t kMaxStopBytes = 1024;
   static constexpr size_t kMaxPromptBytes = size_t{64} << 20;
   static constexpr int kMaxAnswers = 128;
+  static constexpr size_t kMaxLogitBiases = serval::kMaxLogitBiases;
 };
 
 // What the model allows.
@@ -30,9 +32,12 @@ struct ModelLimits {
 struct PreparedRequest {
   std::vector<int32_t> prompt;  // at least 1 token, fewer than the context
   SamplingParams sampling;
-  uint32_t max_tokens = 0;           // at most what the context leaves
+  uint32_t max_tokens = 0;  // at most what the context leaves
+  uint32_t min_tokens = 0;
+  uint32_t top_logprobs = 0;         // at most the vocabulary
   std::vector<int32_t> stop_tokens;  // the model's, then the request's own; at most kMaxStopTokens
-  size_t model_stop_tokens = 0;      // how many of them are the model's
+  std::vector<LogitBias> logit_bias;
+  size_t model_stop_tokens = 0;  // how many of them are the model's
   std::vector<std::string> stop;
   int answers = 1;
   int priority = 0;
@@ -56,8 +61,8 @@ void check_messages(std::span<const ChatMessage> messages);
 void check_request(const Request& request);
 
 // `prompt` is the request's prompt as token ids. Throws Error(kUsage) where it is empty, holds an id that is
-// not in the vocabulary, or does not leave room for one token in the context, and for stop tokens that are
-// too many or not in the vocabulary.
+// not in the vocabulary, or does not leave room for one token in the context, and for stop tokens and
+// biases that are too many or not in the vocabulary.
 PreparedRequest prepare_request(const Request& request, std::vector<int32_t> prompt,
                                 const ModelLimits& limits);
 

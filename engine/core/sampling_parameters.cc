@@ -19,9 +19,14 @@ constexpr SamplingParameter kParameters[] = {
      "keep the likeliest tokens that make up X of the probability; 1: all"},
     {kMinP, Field<float>{&SamplingParams::min_p, &SequenceSlot::min_p}, "--min-p",
      "drop tokens less likely than X times the likeliest; 0: none"},
-    {kRepetitionPenalty,
-     Field<float>{&SamplingParams::repetition_penalty, &SequenceSlot::repetition_penalty},
-     "--repeat-penalty", "makes the last 64 tokens less likely; 1: off"},
+    {kRepetitionPenalty, Field<float>{&SamplingParams::repetition_penalty, &SequenceSlot::repetition_penalty},
+     "--repeat-penalty", "makes the last tokens less likely, prompt included; 1: off"},
+    {kRepeatLastN, Field<int>{&SamplingParams::repeat_last_n, &SequenceSlot::repeat_last_n},
+     "--repeat-last-n", "tokens that --repeat-penalty looks at; 0: none, -1: all"},
+    {kPresencePenalty, Field<float>{&SamplingParams::presence_penalty, &SequenceSlot::presence_penalty},
+     "--presence-penalty", "subtracted from the logits of tokens that the answer has, -2 to 2; 0: off"},
+    {kFrequencyPenalty, Field<float>{&SamplingParams::frequency_penalty, &SequenceSlot::frequency_penalty},
+     "--frequency-penalty", "the same for each time that it has them; 0: off"},
 };
 
 }  // namespace

@@ -77,8 +77,11 @@ SequenceSlot Sequence::slot_state() const {
   slot.num_stop_tokens = static_cast<uint32_t>(request_.stop_tokens.size());
   std::ranges::copy(request_.stop_tokens, slot.stop_tokens);
   slot.history_length = length();
-  for (uint32_t t = length() - std::min(length(), uint32_t{kHistoryTokens}); t < length(); ++t)
-    slot.history[t % kHistoryTokens] = tokens_[t];
+  slot.prompt_length = prompt_length_;
+  slot.first_stop = prompt_length_ + request_.min_tokens;
+  slot.num_biases = static_cast<uint32_t>(request_.logit_bias.size());
+  slot.num_top = request_.top_logprobs;
+  slot.extras = extras_of(slot);
   return slot;
 }
 
@@ -96,7 +99,7 @@ std::optional<RequestEvent> Sequence::positions_computed(uint32_t tokens, TimePo
   return end(Finish::kLength);
 }
 
-RequestEvent Sequence::accept(const OutputToken& output, TimePoint now) {
+RequestEvent Sequence::accept(const OutputToken& output, const TopTokens& top, TimePoint now) {
   check_output(output);
   computed_ = output.position;
   ended_by_program_ = output.finish != FinishReason::kNone;
@@ -115,6 +118,8 @@ RequestEvent Sequence::accept(const OutputToken& output, TimePoint now) {
   event.token.sequence = order_.answer;
   event.token.token = output.token;
   event.token.log_probability = output.log_probability;
+  for (const SampledToken& t : std::span(top.token).first(request_.top_logprobs))
+    event.token.top_logprobs.push_back({t.token, t.log_probability});
   event.token.text = text_of(output.token, finish);
   summary_.finish = event.token.finish = matcher_.stopped() ? Finish::kStop : finish;
   return event;

@@ -69,14 +69,17 @@ class Sequence {
   KvChain& chain() { return *chain_; }
   // What its slot of the state block must hold when it joins; the program keeps it up to date from then on.
   SequenceSlot slot_state() const;
+  std::span<const LogitBias> logit_bias() const { return request_.logit_bias; }
+  bool lists_top() const { return request_.top_logprobs > 0; }
 
   // More tokens were found in the KV cache: the first `reused` are.
   void reuse(uint32_t reused);
   // `tokens` more positions of those known are in the KV cache. Returns the last event if it ends so.
   std::optional<RequestEvent> positions_computed(uint32_t tokens, TimePoint now);
-  // A token was sampled for it. Throws Error(kDeviceFault) if it is not the one that comes next. If its
-  // logits are not finite it ends with an error, and text that was held back is dropped.
-  RequestEvent accept(const OutputToken& output, TimePoint now);
+  // A token was sampled for it; of `top` it reads what it has asked for. Throws Error(kDeviceFault) if it is
+  // not the one that comes next. If its logits are not finite it ends with an error, and text that was held
+  // back is dropped.
+  RequestEvent accept(const OutputToken& output, const TopTokens& top, TimePoint now);
   // The last event, of a sequence that has ended.
   RequestEvent last_event() const;
   // Ends it; text that was held back is dropped, so that the response has what the events had.

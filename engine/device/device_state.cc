@@ -41,7 +41,8 @@ void* DeviceState::device_address(const std::string& name) const {
   const std::optional<size_t> offset = host_.layout.offset_of(name);
   if (!offset)
     throw Error(ErrorKind::kRuntime, fmt::format("program: tensor '{}': unknown part of the state", name));
-  return (name == state_tensor::kOutput ? pinned_.device_data() : device_.data()) + *offset;
+  const bool is_hosts = name == state_tensor::kOutput || name == state_tensor::kTop;
+  return (is_hosts ? pinned_.device_data() : device_.data()) + *offset;
 }
 
 void DeviceState::bind(const Program& program, DeviceMemory& memory) const {
@@ -69,6 +70,17 @@ void DeviceState::upload(StateInUse use, const CudaStream& stream) {
 void DeviceState::upload_attention(const CudaStream& stream) {
   const size_t begin = host_.layout.attention;
   copy_up(begin, begin + sizeof(AttentionList) + host_.attention.items * sizeof(AttentionItem), stream);
+}
+
+void DeviceState::upload_adjustments(StateInUse use, const CudaStream& stream) {
+  const size_t pitch = adjustment_bytes(host_.limits.max_context), first = host_.layout.adjustments;
+  const auto copy = [&](size_t begin, size_t bytes) {
+    if (bytes == 0) return;
+    SERVAL_CUDA_CHECK(cudaMemcpy2DAsync(device_.data() + begin, pitch, host_.memory() + begin, pitch, bytes,
+                                        use.slots, cudaMemcpyHostToDevice, stream.get()));
+  };
+  copy(first, use.biases * sizeof(TokenBias));
+  copy(first + kHistoryOffset, use.history * sizeof(int32_t));
 }
 
 void DeviceState::download(StateInUse use, const CudaStream& stream) {

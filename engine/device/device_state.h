@@ -15,7 +15,9 @@ namespace serval {
 
 // What a launch uses of the state: the parts that go to the GPU and come back are as long.
 struct StateInUse {
-  uint32_t slots = 0;  // largest slot of an active row + 1
+  uint32_t slots = 0;    // largest slot of an active row + 1
+  uint32_t biases = 0;   // most of a slot
+  uint32_t history = 0;  // tokens, most of a slot that keeps them
 };
 
 class DeviceState {
@@ -24,7 +26,7 @@ class DeviceState {
 
   StateBlock& host() { return host_; }
 
-  // The output table and the stop word are the host's own memory, the rest is the copy.
+  // The output table, the likeliest tokens and the stop word are the host's own memory, the rest is the copy.
   void bind(const Program& program, DeviceMemory& memory) const;
 
   // Both only enqueue. Rows, sampled and control, and the slots and block-table rows in use; what has not
@@ -32,7 +34,9 @@ class DeviceState {
   void upload(StateInUse use, const CudaStream& stream);
   // Only enqueues: the list of attention's work, for a program that has one.
   void upload_attention(const CudaStream& stream);
-  // Everything but the block table, the list and the output, which is there already.
+  // Only enqueues: of the slots in use the biases and tokens, as many as the one with the most has.
+  void upload_adjustments(StateInUse use, const CudaStream& stream);
+  // Everything but the block table, the list, the adjustments, and what is there already: output and top.
   void download(StateInUse use, const CudaStream& stream);
 
   // Ends the launch in flight after the pass in flight. Any thread, signal handlers included.

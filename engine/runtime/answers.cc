@@ -9,12 +9,14 @@ void add_event(Response& response, const RequestEvent& event) {
     response.text += event.token.text;
     response.tokens.push_back(event.token.token);
     response.log_probabilities.push_back(event.token.log_probability);
+    if (!event.token.top_logprobs.empty()) response.top_logprobs.push_back(event.token.top_logprobs);
     return;
   }
   Response complete = event.response;
   complete.text = std::move(response.text);
   complete.tokens = std::move(response.tokens);
   complete.log_probabilities = std::move(response.log_probabilities);
+  complete.top_logprobs = std::move(response.top_logprobs);
   response = std::move(complete);
 }
 

@@ -102,7 +102,12 @@ void TorchBackend::sample_rows() {
   for (uint32_t r = 0; r < state_.rows.size(); ++r) {
     const PassRow& row = state_.rows[r];
     if (!row_wants_logits(row)) continue;
-    state_.sampled[r] = sample_token(row_logits(r), state_.slots[row.slot], row.position + 1, candidates_);
+    const SequenceSlot& slot = state_.slots[row.slot];
+    const SlotAdjustments adjustments{
+        state_.biases_of(row.slot).first(slot.num_biases),
+        state_.history_of(row.slot).first(std::min(slot.history_length, state_.limits.max_context))};
+    state_.sampled[r] = sample_token(row_logits(r), slot, row.position + 1, candidates_, adjustments);
+    if (slot.num_top > 0) list_top(row_logits(r), slot.num_top, candidates_, state_.top[r]);
   }
 }
 
@@ -116,7 +121,8 @@ void TorchBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on_
     sample_rows();
     const bool any_active =
         advance_rows(state_.rows, state_.sampled.data(), state_.slots.data(), state_.output[pass].data());
-    append_to_history(state_.output[pass], state_.slots.data());
+    append_to_history(state_.output[pass], state_.slots.data(),
+                      {state_.adjustments.data(), state_.limits.max_context});
     advance_control(state_.control, any_active, stop_.load(std::memory_order_acquire));
     if (on_pass) on_pass(pass);
   }

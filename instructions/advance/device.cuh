@@ -36,7 +36,8 @@ struct DeviceOp<Advance> : GroupOp {
     const bool samples = r < kTableRows && row_wants_logits(row);
     SequenceSlot* slots = group.tensor<&Advance::slots, SequenceSlot>();
     const EndRule rule = samples ? end_rule_of(slots[row.slot]) : EndRule{};
-    const History history(slots, row.slot, samples, r);
+    const History history(slots, row.slot, samples, r,
+                          {group.tensor<&Advance::adjustments, std::byte>(), op.max_context});
     auto* out = group.tensor<&Advance::output, OutputToken>() + size_t{now.passes_done} * op.max_rows + r;
     now.last_pass = kKeepRunning;
 
@@ -104,14 +105,16 @@ struct DeviceOp<Advance> : GroupOp {
                                                 uint32_t r) {
     const PassRow& row = group.rows[r];
     if (!row_wants_logits(row)) return;
+    const SequenceSlot& slot = group.tensor<&Advance::slots, const SequenceSlot>()[row.slot];
+    if ((slot.extras & kKeepsHistory) == 0) return;
     const uint32_t all = scratch.samples_of_slot[row.slot];
     uint32_t before = 0;
     for (uint32_t other = 0; all > 1 && other < r; ++other)
       before += row_wants_logits(group.rows[other]) && group.rows[other].slot == row.slot ? 1 : 0;
-    if (all - before > kHistoryTokens) return;  // a later row's takes its place
-    SequenceSlot& slot = group.tensor<&Advance::slots, SequenceSlot>()[row.slot];
-    slot.history[(slot.history_length + before) % kHistoryTokens] =
-        group.tensor<&Advance::sampled, const SampledToken>()[r].token;
+    const uint32_t at = slot.history_length + before;
+    if (!keeps_token(slot.extras, at, op.max_context)) return;
+    const AdjustmentTable<std::byte> table{group.tensor<&Advance::adjustments, std::byte>(), op.max_context};
+    history_of(table, row.slot)[at] = group.tensor<&Advance::sampled, const SampledToken>()[r].token;
   }
 
   static __device__ __forceinline__ OutputToken finish_row(const EndRule& rule, const SampledToken& sampled,
@@ -124,26 +127,33 @@ struct DeviceOp<Advance> : GroupOp {
     return {1, row.slot, sampled.token, sampled.log_probability, position, finish};
   }
 
+  static __device__ __forceinline__ int32_t* history_of(AdjustmentTable<std::byte> table, uint32_t slot) {
+    return reinterpret_cast<int32_t*>(table.of(slot) + kHistoryOffset);
+  }
+
   // Where a row's token goes in the history of its sequence. Rows of one sequence append in their order.
   class History {
    public:
-    __device__ __forceinline__ History(SequenceSlot* slots, uint32_t slot, bool samples, uint32_t lane)
+    __device__ __forceinline__ History(SequenceSlot* slots, uint32_t slot, bool samples, uint32_t lane,
+                                       AdjustmentTable<std::byte> adjustments)
         : slot_(slots + slot) {
       const uint32_t same = __match_any_sync(~0u, samples ? slot : kLargestSequences + lane);
       const auto before = static_cast<uint32_t>(__popc(same & ((1u << lane) - 1)));
       const uint32_t length = samples ? slot_->history_length : 0;
-      at_ = (length + before) % kHistoryTokens;
+      const uint32_t at = length + before;
+      const bool keeps = samples && keeps_token(slot_->extras, at, adjustments.max_context);
+      token_ = keeps ? history_of(adjustments, slot) + at : nullptr;
       new_length_ = length + static_cast<uint32_t>(__popc(same));
       first_ = before == 0;
     }
     __device__ __forceinline__ void append(int32_t token) const {
-      slot_->history[at_] = token;
+      if (token_ != nullptr) *token_ = token;
       if (first_) slot_->history_length = new_length_;
     }
 
    private:
     SequenceSlot* slot_;
-    uint32_t at_;
+    int32_t* token_;  // null where the sequence keeps none
     uint32_t new_length_;
     bool first_;  // of its sequence
   };

@@ -48,7 +48,8 @@ void compute(const Advance&, const HostMemory&, Local& l) {
 void store(const Advance& op, const HostMemory& m, Local& l) {
   const OutputTable output{m.data<OutputToken>(op.output), op.max_rows};
   std::ranges::copy(l.output, output[l.control.passes_done - 1].begin());
-  append_to_history(l.output, m.data<SequenceSlot>(op.slots));
+  append_to_history(l.output, m.data<SequenceSlot>(op.slots),
+                    {m.data<std::byte>(op.adjustments), op.max_context});
   std::ranges::copy(l.rows, m.data<PassRow>(op.rows));
   PassControl& control = *m.data<PassControl>(op.control);
   control.passes_done = l.control.passes_done;

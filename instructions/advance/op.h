@@ -11,6 +11,7 @@
 #include "instructions/common/check.h"
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
+#include "vm/state/adjustments.h"
 #include "vm/state/control.h"
 #include "vm/state/output.h"
 #include "vm/state/slots.h"
@@ -24,21 +25,25 @@ struct Advance {
   TensorId slots;
   TensorId control;
   TensorId output;
+  TensorId adjustments;
   uint32_t max_rows;
   uint32_t logit_rows;
   uint32_t max_sequences;
+  uint32_t max_context;
 
   template <class V>
   static constexpr void fields(V&& v) {
     v(&Advance::sampled, "sampled", "in: tokens of this pass");
     v(&Advance::host_stop, "host_stop", "in: one word the host may set");
     v(&Advance::rows, "rows", "in and out: the pass's rows");
-    v(&Advance::slots, "slots", "in and out: history of the sequences");
+    v(&Advance::slots, "slots", "in and out: how far the sequences are");
     v(&Advance::control, "control", "in and out: the decision");
     v(&Advance::output, "output", "out [passes of a launch, max_rows]: its tokens");
+    v(&Advance::adjustments, "adjustments", "out: tokens of sequences that keep their history");
     v(&Advance::max_rows, "max_rows", "rows of a pass");
     v(&Advance::logit_rows, "logit_rows", "rows of a pass that may want logits: its first");
     v(&Advance::max_sequences, "max_sequences", "sequences of a state: its slots");
+    v(&Advance::max_context, "max_context", "positions of a sequence");
   }
 };
 
@@ -48,13 +53,16 @@ inline void footprint(const Advance& op, const StateView* state, FootprintBuilde
   f.read_write<&Advance::rows>({0, op.max_rows, 0, sizeof(PassRow)});
   f.read_write<&Advance::control>({0, 1, 0, sizeof(PassControl)});
   f.may_write<&Advance::output>({0, launch_passes(op.max_rows), 0, op.max_rows * sizeof(OutputToken)});
+  const uint64_t history_end = adjustment_bytes(op.max_context);
   if (state == nullptr) {
     f.may_read_write<&Advance::slots>({0, op.max_sequences, 0, sizeof(SequenceSlot)});
+    f.may_write<&Advance::adjustments>({0, op.max_sequences, kHistoryOffset, history_end});
     return;
   }
   for (const PassRow* row = state->rows; row != state->rows + op.max_rows; ++row) {
     if (row_wants_logits(*row)) {
       f.read_write<&Advance::slots>({row->slot, uint64_t{row->slot} + 1, 0, sizeof(SequenceSlot)});
+      f.may_write<&Advance::adjustments>({row->slot, uint64_t{row->slot} + 1, kHistoryOffset, history_end});
     }
   }
 }
@@ -74,6 +82,7 @@ inline void check(const Advance& op, OperandCheck& c) {
   c.tensor("sampled", op.sampled, DType::kBytes, TensorKind::kState, op.max_rows, sizeof(SampledToken));
   c.tensor("host_stop", op.host_stop, DType::kBytes, TensorKind::kState, 1, sizeof(uint32_t));
   c.slots(op.slots, op.max_sequences);
+  c.adjustments(op.adjustments, op.max_context);
   c.tensor("control", op.control, DType::kBytes, TensorKind::kState, 1, sizeof(PassControl));
   c.tensor("output", op.output, DType::kBytes, TensorKind::kState, launch_passes(op.max_rows),
            op.max_rows * sizeof(OutputToken));

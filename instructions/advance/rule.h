@@ -6,6 +6,7 @@
 #include <span>
 
 #include "instructions/common/footprint.h"
+#include "vm/state/adjustments.h"
 #include "vm/state/control.h"
 #include "vm/state/output.h"
 #include "vm/state/rows.h"
@@ -62,13 +63,20 @@ inline bool advance_rows(std::span<PassRow> rows, const SampledToken* sampled, c
   return any_active;
 }
 
+// Whether a sequence whose slot says so keeps the token that comes at this place of its history.
+constexpr bool keeps_token(uint32_t extras, uint32_t at, uint32_t max_context) {
+  return (extras & kKeepsHistory) != 0 && at < max_context;
+}
+
 // Adds a pass's tokens to the histories of their sequences, in the order of the rows.
-inline void append_to_history(std::span<const OutputToken> output, SequenceSlot* slots) {
+inline void append_to_history(std::span<const OutputToken> output, SequenceSlot* slots,
+                              AdjustmentTable<std::byte> adjustments) {
   for (const OutputToken& token : output) {
     if (token.valid == 0) continue;
     SequenceSlot& slot = slots[token.slot];
-    slot.history[slot.history_length % kHistoryTokens] = token.token;
-    ++slot.history_length;
+    const uint32_t at = slot.history_length++;
+    if (keeps_token(slot.extras, at, adjustments.max_context))
+      reinterpret_cast<int32_t*>(adjustments.of(token.slot) + kHistoryOffset)[at] = token.token;
   }
 }
 

@@ -6,6 +6,8 @@
 #include "instructions/common/residual.h"
 #include "vm/layout/kv_cache.h"
 #include "vm/layout/units.h"
+#include "vm/state/adjustments.h"
+#include "vm/state/output.h"
 #include "vm/state/rows.h"
 #include "vm/state/slots.h"
 
@@ -67,6 +69,12 @@ void OperandCheck::slots(TensorId slots, uint32_t max_sequences) {
   tensor("slots", slots, DType::kBytes, TensorKind::kState, max_sequences, sizeof(SequenceSlot));
 }
 
+void OperandCheck::adjustments(TensorId adjustments, uint32_t max_context) {
+  limit("max_context", max_context, &StateLimits::max_context);
+  tensor("adjustments", adjustments, DType::kBytes, TensorKind::kState, program_.limits.sequences,
+         adjustment_bytes(max_context));
+}
+
 void OperandCheck::block_table(TensorId block_table, uint32_t max_sequences, uint32_t max_context) {
   sequences(max_sequences);
   tensor("block_table", block_table, DType::kI32, TensorKind::kState, max_sequences,
@@ -98,6 +106,17 @@ void OperandCheck::rows_of_logits(uint32_t first_row, uint32_t num_rows) {
 
 void OperandCheck::logits(const char* operand, TensorId id, uint64_t cols) {
   tensor(operand, id, DType::kF32, TensorKind::kActivation, serval::logit_rows(program_.limits), cols);
+}
+
+void OperandCheck::records_of_logits(uint32_t record, uint32_t records) {
+  require(records > 0 && records <= serval::logit_rows(program_.limits), "records", records,
+          "1 to the rows that may want logits");
+  range("record", record, 1, records);
+}
+
+void OperandCheck::top_tokens(const char* operand, TensorId id) {
+  tensor(operand, id, DType::kBytes, TensorKind::kState, serval::logit_rows(program_.limits),
+         sizeof(TopTokens));
 }
 
 void OperandCheck::logit_rows(uint32_t rows) {

@@ -30,6 +30,8 @@ class OperandCheck {
   void pass_rows(TensorId rows, uint32_t max_rows);
   // The bound of sequences must be the program's, and the tables of slots and of KV blocks as long.
   void slots(TensorId slots, uint32_t max_sequences);
+  // The table of what adjusts their logits (vm/state/adjustments.h), as long as that of slots.
+  void adjustments(TensorId adjustments, uint32_t max_context);
   void block_table(TensorId block_table, uint32_t max_sequences, uint32_t max_context);
   void sequences(uint32_t max_sequences);
   // One of the records that share what is planned for each of the machine's SMs.
@@ -43,6 +45,10 @@ class OperandCheck {
   // An instance's rows of those that may want logits, and a tensor with a row for each of them.
   void rows_of_logits(uint32_t first_row, uint32_t num_rows);
   void logits(const char* operand, TensorId id, uint64_t cols);
+  // One of the records that these rows are dealt to, which are no more than the rows.
+  void records_of_logits(uint32_t record, uint32_t records);
+  // The list of likeliest tokens of each of these rows.
+  void top_tokens(const char* operand, TensorId id);
   // The bound of rows that may want logits must be the program's.
   void logit_rows(uint32_t rows);
   // An instance's rows of the pass.

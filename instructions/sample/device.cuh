@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "instructions/sample/draw/adjustments.cuh"
 #include "instructions/sample/draw/candidates.cuh"
 #include "instructions/sample/draw/draw.cuh"
 #include "instructions/sample/draw/parameters.cuh"
@@ -12,7 +13,6 @@
 #include "instructions/sample/op.h"
 #include "instructions/sample/random.h"
 #include "instructions/sample/row/logits_row.cuh"
-#include "instructions/sample/row/penalties.cuh"
 #include "instructions/sample/row/unit_logits.cuh"
 #include "vm/device/group.cuh"
 #include "vm/device/op.cuh"
@@ -29,7 +29,7 @@ struct DeviceOp<Sample> : GroupOp {
     const bool rows = Config::kMultipliesTiles
                           ? op.first_row < op.max_rows && op.num_rows <= op.max_rows - op.first_row
                           : op.first_row < kTableRows && op.num_rows == 1;
-    return rows && op.vocab > 0 && op.vocab <= sample::kLastToken + 1;
+    return rows && op.record < op.records && op.vocab > 0 && op.vocab <= sample::kLastToken + 1;
   }
 
   template <class Config>
@@ -46,32 +46,105 @@ struct DeviceOp<Sample> : GroupOp {
   }
 
  private:
-  static __device__ __forceinline__ void draw_row(const Sample& op, const Group& group, uint32_t index) {
-    const PassRow pass_row = group.rows[index];
-    if (!row_wants_logits(pass_row)) return;
+  static __device__ __forceinline__ void draw_row(const Sample& record, const Group& group, uint32_t row) {
+    if (!row_wants_logits(group.rows[row])) return;
     auto& scratch = *reinterpret_cast<sample::Scratch*>(group.scratch);
-    const sample::LogitsRow row(group.tensor<&Sample::logits, const float>(), index, op.vocab);
-    const SequenceSlot* slot = group.tensor<&Sample::slots, const SequenceSlot>() + pass_row.slot;
-    const sample::UnitLogits units(group.tensor<&Sample::unit_softmax, const UnitSoftmax>(), index, op.vocab);
-    const auto p = sample::Parameters::load(slot);
+    const sample::UnitLogits units(group.tensor<&Sample::unit_softmax, UnitSoftmax>(), row, record.vocab);
+    scratch.asked = {sample::Parameters::load(slot_of(group, row)), row, &record};
 
     group.wait_inputs();
-    const sample::Softmax s = sample::softmax(group, scratch, row, units);
+    const sample::Softmax s =
+        sample::softmax(group, scratch, units, [&] { return logits_of(group, scratch.asked); });
+    draw_from(group, scratch, s);
+  }
+
+  static __device__ __forceinline__ sample::UnitLogits units_of(const Group& group,
+                                                                const sample::Scratch::Asked& asked) {
+    return {group.tensor<&Sample::unit_softmax, UnitSoftmax>(), asked.row, asked.op->vocab};
+  }
+  static __device__ __forceinline__ sample::LogitsRow logits_of(const Group& group,
+                                                                const sample::Scratch::Asked& asked) {
+    return {group.tensor<&Sample::logits, float>(), asked.row, asked.op->vocab};
+  }
+
+  static __device__ __forceinline__ void draw_from(const Group& group, sample::Scratch& scratch,
+                                                   const sample::Softmax& s) {
+    const sample::Parameters p = scratch.asked.parameters;
+    const uint32_t index = scratch.asked.row;
+    const Sample& op = *scratch.asked.op;
+    const float largest = sample::logit_of(s.first), log_sum = logf(s.sum);
     sample::RankKey drawn = s.first;
-    float logit = sample::logit_of(drawn);
-    if (p.temperature > 0 || p.repetition_penalty != 1) {
-      const sample::Penalties penalties(group, row, slot, p.repetition_penalty, scratch.penalised);
-      const sample::Candidates candidates(group, scratch, row, units, penalties, s.thread_largest,
-                                          p.wanted());
-      drawn = sample::draw(candidates, p, uniform(p.seed, p.sequence, pass_row.position + 1), op.vocab);
-      logit = penalties.any() ? sample::clean(row.logit(sample::token_of(drawn))) : sample::logit_of(drawn);
+    float logit = largest;
+    if (p.temperature > 0 || p.extras != 0) {
+      const bool adjusts = (p.extras & kAdjustsLogits) != 0;
+      const uint32_t listed = num_listed(op, group, index, p);
+      const uint32_t position = group.rows[index].position + 1;
+      const sample::LogitsRow row = logits_of(group, scratch.asked);
+      const sample::UnitLogits units = units_of(group, scratch.asked);
+      sample::Candidates candidates(group, scratch, row, units);
+      float thread_largest = s.thread_largest;
+      uint32_t adjusted = 0;
+      // Lists the first candidates of the row as it came, one a turn; in the last turn draws one.
+#pragma unroll 1
+      for (uint32_t turn = 0; turn <= listed; ++turn) {
+        const bool draws = turn == listed;
+        if (draws && adjusts) {
+          adjusted = adjustments_of(op, group, row, units)
+                         .apply(*reinterpret_cast<sample::AdjustScratch*>(group.scratch),
+                                source_of(op, group, index));
+          thread_largest = units.largest_of(group.thread);
+        }
+        if (draws || turn == 0) candidates.find(thread_largest, draws ? p.wanted() : listed);
+        const sample::Aim aim = {draws ? p.top_k : static_cast<int32_t>(turn) + 1, draws};
+        drawn = sample::draw(candidates, p, aim, uniform(p.seed, p.sequence, position), op.vocab);
+        if (!draws) list(op, group, index, turn, drawn, largest, log_sum);
+      }
+      logit = sample::logit_of(drawn);
+      if (adjusts) {
+        adjustments_of(op, group, row, units).undo(adjusted);
+        logit = sample::clean(row.logit(sample::token_of(drawn)));
+      }
     }
-    const float log_probability = sample::shortfall(logit, sample::logit_of(s.first)) - logf(s.sum);
+    const float log_probability = sample::shortfall(logit, largest) - log_sum;
     if (group.thread == 0) {
-      SampledToken* out = group.tensor<&Sample::sampled, SampledToken>() + index;
-      ptx::store_relaxed(reinterpret_cast<uint32_t*>(&out->token), sample::token_of(drawn));
-      ptx::store_relaxed(&out->log_probability, log_probability);
+      store(group.tensor<&Sample::sampled, SampledToken>() + index, sample::token_of(drawn), log_probability);
     }
+  }
+
+  static __device__ __forceinline__ void store(SampledToken* to, uint32_t token, float log_probability) {
+    ptx::store_relaxed(reinterpret_cast<uint32_t*>(&to->token), token);
+    ptx::store_relaxed(&to->log_probability, log_probability);
+  }
+
+  static __device__ __forceinline__ sample::Adjustments adjustments_of(const Sample& op, const Group& group,
+                                                                       const sample::LogitsRow& row,
+                                                                       const sample::UnitLogits& units) {
+    float* saved = group.tensor<&Sample::saved, float>() + op.record * saved_cols(op.vocab, op.max_context);
+    return {group, row, units, reinterpret_cast<float2*>(saved)};
+  }
+  static __device__ __forceinline__ const SequenceSlot* slot_of(const Group& group, uint32_t index) {
+    return group.tensor<&Sample::slots, const SequenceSlot>() + group.rows[index].slot;
+  }
+  static __device__ __forceinline__ sample::AdjustmentSource source_of(const Sample& op, const Group& group,
+                                                                       uint32_t index) {
+    const PassRow row = group.rows[index];
+    const AdjustmentTable<const std::byte> table{group.tensor<&Sample::adjustments, const std::byte>(),
+                                                 op.max_context};
+    return {slot_of(group, index), table.of(row.slot), op.max_context, row.position + 1};
+  }
+
+  // The likeliest tokens that the row's sequence wants to know, as far as there are so many.
+  static __device__ __forceinline__ uint32_t num_listed(const Sample& op, const Group& group, uint32_t index,
+                                                        const sample::Parameters& p) {
+    if ((p.extras & kListsTop) == 0) return 0;
+    return min(min(ptx::load_relaxed(&slot_of(group, index)->num_top), kMaxTopTokens), op.vocab);
+  }
+  static __device__ __forceinline__ void list(const Sample& op, const Group& group, uint32_t index,
+                                              uint32_t at, sample::RankKey key, float largest,
+                                              float log_sum) {
+    if (group.thread != 0) return;
+    SampledToken* to = group.tensor<&Sample::top, TopTokens>()[index].token + at;
+    store(to, sample::token_of(key), sample::shortfall(sample::logit_of(key), largest) - log_sum);
   }
 };
 

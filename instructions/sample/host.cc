@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -15,7 +16,11 @@ struct Draw {
   uint32_t position;  // of the token to be drawn
   SequenceSlot slot;
   std::vector<float> logits;
+  std::vector<TokenBias> biases;
+  std::vector<int32_t> history;  // what its penalties look at
   SampledToken token;
+  TopTokens top;
+  uint32_t listed;
 };
 
 struct Local final : HostLocal {
@@ -23,6 +28,19 @@ struct Local final : HostLocal {
   size_t count = 0;
   std::vector<Candidate> candidates;
 };
+
+void load_adjustments(const Sample& op, const HostMemory& m, uint32_t slot_index, Draw& draw) {
+  const SequenceSlot& slot = draw.slot;
+  const std::byte* table =
+      AdjustmentTable<const std::byte>{m.data<const std::byte>(op.adjustments), op.max_context}.of(
+          slot_index);
+  const auto* biases = reinterpret_cast<const TokenBias*>(table);
+  draw.biases.assign(biases, biases + std::min(slot.num_biases, kMaxLogitBiases));
+  const auto* history = reinterpret_cast<const int32_t*>(table + kHistoryOffset);
+  const uint32_t end = std::min(slot.history_length, op.max_context);
+  const uint32_t begin = std::min({repetition_begin(slot), generation_begin(slot), end});
+  draw.history.assign(history + begin, history + end);
+}
 
 void load(const Sample& op, const HostMemory& m, Local& l) {
   l.count = 0;
@@ -34,6 +52,9 @@ void load(const Sample& op, const HostMemory& m, Local& l) {
     draw.row = r;
     draw.position = row.position + 1;
     draw.slot = m.data<const SequenceSlot>(op.slots)[row.slot];
+    draw.biases.clear();
+    draw.history.clear();
+    if ((draw.slot.extras & kAdjustsLogits) != 0) load_adjustments(op, m, row.slot, draw);
     const float* logits = m.data<const float>(op.logits) + size_t{r} * op.vocab;
     draw.logits.assign(logits, logits + op.vocab);
   }
@@ -41,13 +62,17 @@ void load(const Sample& op, const HostMemory& m, Local& l) {
 
 void compute(const Sample&, const HostMemory&, Local& l) {
   for (Draw& draw : std::span(l.draws).first(l.count)) {
-    draw.token = sample_token(draw.logits, draw.slot, draw.position, l.candidates);
+    draw.token =
+        sample_token(draw.logits, draw.slot, draw.position, l.candidates, {draw.biases, draw.history});
+    const bool lists = (draw.slot.extras & kListsTop) != 0;
+    draw.listed = lists ? list_top(draw.logits, draw.slot.num_top, l.candidates, draw.top) : 0;
   }
 }
 
 void store(const Sample& op, const HostMemory& m, Local& l) {
   for (const Draw& draw : std::span(l.draws).first(l.count)) {
     m.data<SampledToken>(op.sampled)[draw.row] = draw.token;
+    if (draw.listed > 0) std::copy_n(draw.top.token, draw.listed, m.data<TopTokens>(op.top)[draw.row].token);
   }
 }
 

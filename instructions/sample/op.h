@@ -8,36 +8,59 @@
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
 #include "instructions/common/unit_softmax.h"
+#include "vm/state/adjustments.h"
 #include "vm/state/output.h"
 #include "vm/state/slots.h"
 
 namespace serval {
 
+// Columns of the scratch memory of a record: two, token and logit, for each token whose logit may be adjusted
+// at a time.
+constexpr uint64_t saved_cols(uint32_t vocab, uint32_t max_context) {
+  const uint64_t tokens = uint64_t{max_context} + kMaxLogitBiases + kMaxStopTokens;
+  return 2 * std::min<uint64_t>(vocab, tokens);
+}
+
+// Rows whose sequences want their logits adjusted (SlotExtra) draw from the adjusted ones; a GPU adjusts them
+// in place, and puts back what was there.
 struct Sample {
   TensorId logits;
   TensorId unit_softmax;
   TensorId rows;
   TensorId slots;
+  TensorId adjustments;
   TensorId sampled;
+  TensorId top;
+  TensorId saved;
+  uint32_t record;
+  uint32_t records;
   uint32_t first_row;
   uint32_t num_rows;
   uint32_t vocab;
   uint32_t max_rows;
   uint32_t max_sequences;
+  uint32_t max_context;
 
   template <class V>
   static constexpr void fields(V&& v) {
-    v(&Sample::logits, "logits", "in [logit_rows, vocab] f32");
+    v(&Sample::logits, "logits", "in [logit_rows, vocab] f32; adjusted for a time");
     v(&Sample::unit_softmax, "unit_softmax",
-      "in [logit_rows, units × 2] f32: of each unit of 8 tokens a UnitSoftmax (common/unit_softmax.h)");
+      "in [logit_rows, units × 2] f32: of each unit of 8 tokens a UnitSoftmax (common/unit_softmax.h); "
+      "adjusted for a time");
     v(&Sample::rows, "rows", "in: the pass's rows");
-    v(&Sample::slots, "slots", "in: sampling parameters and history of the sequences");
+    v(&Sample::slots, "slots", "in: sampling parameters of the sequences");
+    v(&Sample::adjustments, "adjustments", "in: biases and tokens of sequences that ask for them");
     v(&Sample::sampled, "sampled", "out [max_rows]: tokens and their log-probabilities");
+    v(&Sample::top, "top", "out [logit_rows]: likeliest tokens of sequences that ask for them");
+    v(&Sample::saved, "saved", "scratch [records, saved_cols()] f32: logits that were adjusted");
+    v(&Sample::record, "record", "which row of saved");
+    v(&Sample::records, "records", "rows of saved");
     v(&Sample::first_row, "first_row", "rows of the pass");
     v(&Sample::num_rows, "num_rows", "rows of the pass");
     v(&Sample::vocab, "vocab", "tokens");
     v(&Sample::max_rows, "max_rows", "rows of a pass");
     v(&Sample::max_sequences, "max_sequences", "sequences of a state: its slots");
+    v(&Sample::max_context, "max_context", "positions of a sequence");
   }
 };
 
@@ -45,17 +68,25 @@ inline void footprint(const Sample& op, const StateView* state, FootprintBuilder
   const uint64_t unit_cols = vocabulary_units(op.vocab) * kUnitSoftmaxCols;
   const uint64_t begin = op.first_row, end = begin + op.num_rows;
   f.pass_rows<&Sample::rows>();
-  if (state == nullptr) f.read<&Sample::slots>({0, op.max_sequences, 0, sizeof(SequenceSlot)});
+  f.may_write<&Sample::saved>({op.record, uint64_t{op.record} + 1, 0, saved_cols(op.vocab, op.max_context)});
+  const auto read_slots = [&](uint64_t first, uint64_t last) {
+    f.read<&Sample::slots>({first, last, 0, sizeof(SequenceSlot)});
+    f.read<&Sample::adjustments>({first, last, 0, adjustment_bytes(op.max_context)});
+  };
+  if (state == nullptr) read_slots(0, op.max_sequences);
   const auto touch = [&](uint64_t first, uint64_t last) {
     f.read<&Sample::logits>({first, last, 0, op.vocab}, Part::kLogitsRows);
     f.read<&Sample::unit_softmax>({first, last, 0, unit_cols}, Part::kLogitsRows);
+    f.may_write<&Sample::logits>({first, last, 0, op.vocab});
+    f.may_write<&Sample::unit_softmax>({first, last, 0, unit_cols});
+    f.may_write<&Sample::top>({first, last, 0, sizeof(TopTokens)});
     f.write<&Sample::sampled>({first, last, 0, sizeof(SampledToken)}, Part::kLogitsRows);
   };
   if (state == nullptr) return touch(begin, end);
   for (uint64_t row = begin; row < end; ++row) {
     if (!row_wants_logits(state->rows[row])) continue;
     const uint64_t slot = state->rows[row].slot;
-    f.read<&Sample::slots>({slot, slot + 1, 0, sizeof(SequenceSlot)});
+    read_slots(slot, slot + 1);
     touch(row, row + 1);
   }
 }
@@ -77,6 +108,11 @@ inline void check(const Sample& op, OperandCheck& c) {
   c.logits("logits", op.logits, op.vocab);
   c.logits("unit_softmax", op.unit_softmax, vocabulary_units(op.vocab) * kUnitSoftmaxCols);
   c.slots(op.slots, op.max_sequences);
+  c.adjustments(op.adjustments, op.max_context);
+  c.records_of_logits(op.record, op.records);
+  c.tensor("saved", op.saved, DType::kF32, TensorKind::kActivation, op.records,
+           saved_cols(op.vocab, op.max_context));
+  c.top_tokens("top", op.top);
   c.tensor("sampled", op.sampled, DType::kBytes, TensorKind::kState, op.max_rows, sizeof(SampledToken));
 }
 

@@ -6,6 +6,7 @@
 
 #include "instructions/common/unit_softmax.h"
 #include "instructions/sample/random.h"
+#include "instructions/sample/row/adjust.h"
 
 namespace serval {
 namespace {
@@ -25,25 +26,84 @@ float shortfall(float logit, float largest) {
   return logit == largest ? 0.0F : logit - largest;
 }
 
-float log_probability(std::span<const float> logits, int32_t token) {
+struct LogSoftmax {
+  float largest;
+  float log_sum;  // of exp(logit - largest)
+
+  float of(float logit) const { return shortfall(clean(logit), largest) - log_sum; }
+};
+
+LogSoftmax log_softmax(std::span<const float> logits) {
   float largest = kSmallest;
   for (const float x : logits) largest = std::max(largest, clean(x));
   double sum = 0;
   for (const float x : logits) sum += share_if_finite(x, std::exp(shortfall(clean(x), largest)));
-  return shortfall(clean(logits[static_cast<size_t>(token)]), largest) - static_cast<float>(std::log(sum));
+  return {largest, static_cast<float>(std::log(sum))};
 }
 
-void penalise_repetition(const SequenceSlot& slot, std::vector<Candidate>& candidates) {
-  if (slot.repetition_penalty == 1.0F) return;
-  const uint32_t window = std::min<uint32_t>(slot.history_length, kHistoryTokens);
-  for (uint32_t i = 0; i < window; ++i) {
-    const int32_t token = slot.history[i];
-    if (std::find(slot.history, slot.history + i, token) != slot.history + i)
-      continue;  // once, however often seen
-    if (token < 0 || static_cast<size_t>(token) >= candidates.size()) continue;
-    float& logit = candidates[static_cast<size_t>(token)].logit;
-    logit = logit > 0 ? logit / slot.repetition_penalty : logit * slot.repetition_penalty;
+// Changes a slot's logits. Ids that are not in the vocabulary are left out.
+class Adjuster {
+ public:
+  Adjuster(const SequenceSlot& slot, std::vector<Candidate>& candidates)
+      : slot_(slot), candidates_(candidates) {}
+
+  void add_biases(std::span<const TokenBias> biases) {
+    for (const TokenBias& b : biases) change(b.token, [&](float logit) { return logit + b.bias; });
   }
+  // `history`: the last of the slot's tokens.
+  void penalise(std::span<const int32_t> history) {
+    for_each_count(last(history, repetition_begin(slot_)), [&](int32_t token, uint32_t) {
+      change(token, [&](float logit) { return repetition_penalised(logit, slot_.repetition_penalty); });
+    });
+    for_each_count(last(history, generation_begin(slot_)), [&](int32_t token, uint32_t count) {
+      change(token, [&](float logit) {
+        return count_penalised(logit, count, slot_.frequency_penalty, slot_.presence_penalty);
+      });
+    });
+  }
+  void ban_stop_tokens() {
+    for (const int32_t token :
+         std::span(slot_.stop_tokens).first(std::min<size_t>(slot_.num_stop_tokens, kMaxStopTokens)))
+      change(token, [](float) { return kSmallest; });
+  }
+
+ private:
+  template <class Fn>
+  void change(int32_t token, Fn&& fn) {
+    if (token < 0 || static_cast<size_t>(token) >= candidates_.size()) return;
+    float& logit = candidates_[static_cast<size_t>(token)].logit;
+    logit = fn(logit);
+  }
+  // From position `begin` on.
+  std::span<const int32_t> last(std::span<const int32_t> history, uint32_t begin) const {
+    return history.last(std::min<size_t>(history.size(), slot_.history_length - begin));
+  }
+  template <class Fn>
+  static void for_each_count(std::span<const int32_t> tokens, Fn&& fn) {
+    std::vector<int32_t> sorted(tokens.begin(), tokens.end());
+    std::sort(sorted.begin(), sorted.end());
+    for (auto begin = sorted.begin(); begin != sorted.end();) {
+      const auto end = std::upper_bound(begin, sorted.end(), *begin);
+      fn(*begin, static_cast<uint32_t>(end - begin));
+      begin = end;
+    }
+  }
+
+  const SequenceSlot& slot_;
+  std::vector<Candidate>& candidates_;
+};
+
+void adjust(const SequenceSlot& slot, const SlotAdjustments& adjustments, uint32_t position,
+            std::vector<Candidate>& candidates) {
+  Adjuster adjuster(slot, candidates);
+  adjuster.add_biases(adjustments.biases);
+  adjuster.penalise(adjustments.history);
+  if (position < slot.first_stop) adjuster.ban_stop_tokens();
+}
+
+void list_candidates(std::span<const float> logits, std::vector<Candidate>& candidates) {
+  candidates.resize(logits.size());
+  for (size_t i = 0; i < logits.size(); ++i) candidates[i] = {static_cast<int32_t>(i), clean(logits[i]), 0};
 }
 
 // Sorts the candidates that top-k leaves, all of them if it is off.
@@ -87,20 +147,21 @@ void keep_min_p(float p, std::vector<Candidate>& candidates) {
 
 int32_t draw(float u, const std::vector<Candidate>& candidates) {
   double sum = 0;
+  int32_t last = candidates.front().token;  // that may be drawn, should rounding leave the sum below u
   for (const Candidate& c : candidates) {
     sum += c.probability;
     if (u < sum) return c.token;
+    if (c.probability > 0) last = c.token;
   }
-  return candidates.back().token;  // rounding left the sum below u
+  return last;
 }
 
 }  // namespace
 
 SampledToken sample_token(std::span<const float> logits, const SequenceSlot& slot, uint32_t position,
-                          std::vector<Candidate>& candidates) {
-  candidates.resize(logits.size());
-  for (size_t i = 0; i < logits.size(); ++i) candidates[i] = {static_cast<int32_t>(i), clean(logits[i]), 0};
-  penalise_repetition(slot, candidates);
+                          std::vector<Candidate>& candidates, const SlotAdjustments& adjustments) {
+  list_candidates(logits, candidates);
+  if ((slot.extras & kAdjustsLogits) != 0) adjust(slot, adjustments, position, candidates);
   int32_t token = 0;
   if (slot.temperature <= 0.0F) {
     token = std::min_element(candidates.begin(), candidates.end(), before)->token;
@@ -113,7 +174,18 @@ SampledToken sample_token(std::span<const float> logits, const SequenceSlot& slo
     soften(slot.temperature, candidates);
     token = draw(uniform(slot.seed, slot.sequence, position), candidates);
   }
-  return {token, log_probability(logits, token)};
+  return {token, log_softmax(logits).of(logits[static_cast<size_t>(token)])};
+}
+
+uint32_t list_top(std::span<const float> logits, uint32_t num_top, std::vector<Candidate>& candidates,
+                  TopTokens& top) {
+  const size_t count = std::min<size_t>({num_top, kMaxTopTokens, logits.size()});
+  if (count == 0) return 0;
+  const LogSoftmax softmax = log_softmax(logits);
+  list_candidates(logits, candidates);
+  keep_top_k(static_cast<int32_t>(count), candidates);
+  for (size_t i = 0; i < count; ++i) top.token[i] = {candidates[i].token, softmax.of(candidates[i].logit)};
+  return static_cast<uint32_t>(count);
 }
 
 }  // namespace serval

@@ -83,6 +83,7 @@ class Builder {
   TensorId norm_before(int index);
   void gate_up_silu(uint16_t layer, const std::string& prefix);
   void lm_head();
+  uint32_t sample_records() const { return std::min(logit_rows_, std::max(options_.sms, kSampleInstances)); }
   void sample_and_advance();
 
   const LlamaConfig& config_;
@@ -97,8 +98,8 @@ class Builder {
   Graph graph_;
   std::map<std::string, WeightSpec> weights_;  // by name
   TensorId embedding_, rope_, residual_, weighted_, squares_, projected_, query_, partial_, attention_, mlp_,
-      logits_, unit_softmax_;
-  TensorId rows_, slots_, sampled_, control_, output_, host_stop_, block_table_;
+      logits_, unit_softmax_, saved_;
+  TensorId rows_, slots_, sampled_, control_, output_, host_stop_, block_table_, adjustments_, top_;
   TensorId items_;  // of planned attention
 };
 
@@ -174,6 +175,8 @@ void Builder::add_state() {
   sampled_ = state(state_tensor::kSampled, options_.rows, sizeof(SampledToken));
   control_ = state(state_tensor::kControl, 1, sizeof(PassControl));
   output_ = state(state_tensor::kOutput, launch_passes(options_.rows), options_.rows * sizeof(OutputToken));
+  adjustments_ = state(state_tensor::kAdjustments, options_.sequences, adjustment_bytes(options_.context));
+  top_ = state(state_tensor::kTop, logit_rows_, sizeof(TopTokens));
   host_stop_ = state(state_tensor::kHostStop, 1, sizeof(uint32_t));
   block_table_ = graph_.add_tensor({.name = state_tensor::kBlockTable,
                                     .rows = options_.sequences,
@@ -202,6 +205,8 @@ void Builder::add_activations() {
   logits_ = activation(model_tensor::kLogits, DType::kF32, logit_rows_, vocab_);
   unit_softmax_ = activation(llama_tensor::kUnitSoftmax, DType::kF32, logit_rows_,
                              vocabulary_units(vocab_) * kUnitSoftmaxCols);
+  saved_ = activation(llama_tensor::kSavedLogits, DType::kF32, sample_records(),
+                      saved_cols(vocab_, options_.context));
   rope_ = graph_.add_tensor({.name = llama_tensor::kRope,
                              .rows = options_.context,
                              .cols = head_dim_,
@@ -535,17 +540,24 @@ void Builder::lm_head() {
 
 void Builder::sample_and_advance() {
   graph_.begin_stage("sample");
-  split(logit_rows_, std::max(options_.sms, kSampleInstances), [&](uint32_t first, uint32_t count) {
+  uint32_t record = 0;
+  split(logit_rows_, sample_records(), [&](uint32_t first, uint32_t count) {
     graph_.add(Sample{.logits = logits_,
                       .unit_softmax = unit_softmax_,
                       .rows = rows_,
                       .slots = slots_,
+                      .adjustments = adjustments_,
                       .sampled = sampled_,
+                      .top = top_,
+                      .saved = saved_,
+                      .record = record++,
+                      .records = sample_records(),
                       .first_row = first,
                       .num_rows = count,
                       .vocab = vocab_,
                       .max_rows = options_.rows,
-                      .max_sequences = options_.sequences});
+                      .max_sequences = options_.sequences,
+                      .max_context = options_.context});
   });
   graph_.begin_stage("advance");
   graph_.add(Advance{.sampled = sampled_,
@@ -554,9 +566,11 @@ void Builder::sample_and_advance() {
                      .slots = slots_,
                      .control = control_,
                      .output = output_,
+                     .adjustments = adjustments_,
                      .max_rows = options_.rows,
                      .logit_rows = logit_rows_,
-                     .max_sequences = options_.sequences});
+                     .max_sequences = options_.sequences,
+                     .max_context = options_.context});
 }
 
 }  // namespace

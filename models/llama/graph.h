@@ -21,6 +21,7 @@ inline constexpr const char* kQuery = "query";
 inline constexpr const char* kPartial = "partial";
 inline constexpr const char* kAttention = "attention";
 inline constexpr const char* kMlp = "mlp";
+inline constexpr const char* kSavedLogits = "saved_logits";
 inline constexpr const char* kUnitSoftmax = "unit_softmax";
 inline constexpr const char* kEmbedding = "model.embed_tokens.weight";
 inline constexpr const char* kFinalNorm = "model.norm.weight";

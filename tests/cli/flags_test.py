@@ -24,6 +24,13 @@ class Flags(Case):
             ("--top-p", "1.01", "above 0, up to 1"),
             ("--min-p", "-1", "0 to 1"),
             ("--repeat-penalty", "0", "above 0, up to 10"),
+            ("--repeat-last-n", "-2", "-1 to 2147483647"),
+            ("--presence-penalty", "2.1", "-2 to 2"),
+            ("--presence-penalty", "-inf", "-2 to 2"),
+            ("--frequency-penalty", "-2.1", "-2 to 2"),
+            ("--min-tokens", "-1", "0 to 2147483647"),
+            ("--stop-token", "-1", "0 to 2147483647"),
+            ("--top-logprobs", "21", "0 to 20"),
             ("--n-predict", "-2", "-1 to 2147483647"),
             ("--n-predict", "99999999999999999999", "-1 to 2147483647"),
             ("--ctx-size", "-1", "0 to 16777216"),
@@ -39,6 +46,8 @@ class Flags(Case):
         for flag, value in [
             ("--temp", "nan"),
             ("--temp", "warm"),
+            ("--presence-penalty", "nan"),
+            ("--frequency-penalty", "nan"),
             ("--temp", "0.8x"),
             ("--temp", " 1"),
             ("--top-k", "4.5"),
@@ -47,6 +56,19 @@ class Flags(Case):
             ("--seed", "1e3"),
         ]:
             self.refuses(flag, value, "number")
+
+    def test_biases_are_a_token_a_sign_and_a_number(self):
+        for value, needle in [
+            ("15043", "+ or -"),
+            ("+1", "+ or -"),
+            ("x+1", "number"),
+            ("5+x", "number"),
+            ("5+nan", "number"),
+            ("5+100.5", "-100 to 100"),
+            ("5-101", "-100 to 100"),
+        ]:
+            with self.subTest(value=value):
+                self.check_fails(2, "--logit-bias", HELP, needle, arguments=["generate", "-p", "x", "--logit-bias", value])
 
     def test_choices_are_listed(self):
         for flag, choice in [

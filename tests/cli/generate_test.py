@@ -46,6 +46,31 @@ class Generate(Case):
                 schema.check(response, schema.load("response.schema.json"))
                 self.assertEqual(len(response["tokens"]), len(response["log_probabilities"]))
 
+    def test_the_likeliest_tokens_are_listed_where_they_are_asked_for(self):
+        asked = ["--top-logprobs", "3", "-n", "4", "--ignore-eos", "--temp", "0"]
+        stdin = b"one\ntwo\n"
+        lines = self.generate("--json", "-f", "-", *asked, stdin=stdin).stdout.splitlines()
+        for response in [json.loads(line) for line in lines] + self.responses("-p", "one", *asked):
+            top = response["top_logprobs"]
+            self.assertEqual([len(place) for place in top], [3] * 4)
+            self.assertEqual([place[0]["token"] for place in top], response["tokens"])
+            self.assertEqual([place[0]["log_probability"] for place in top], response["log_probabilities"])
+        response = self.responses("-p", "one", *asked)[0]
+        schema.check(response, schema.load("response.schema.json"))
+        self.assertNotIn("top_logprobs", self.responses("-p", "one", "-n", "4")[0])
+        self.check_fails(2, "--top-logprobs: needs --json", arguments=["generate", "-p", "x", "--top-logprobs", "3"])
+
+    def test_biases_force_and_minimum_and_stop_tokens_hold(self):
+        asked = ["-p", "x", "-n", "6", "--temp", "0"]
+        self.assertEqual(self.responses(*asked, "-l", "42+100")[0]["tokens"], [42] * 6)
+        forced = [*asked, "-l", "42+100", "--stop-token", "42"]
+        self.assertEqual(self.responses(*forced)[0]["tokens"], [42])
+        tokens = self.responses(*forced, "--min-tokens", "4")[0]["tokens"]
+        self.assertEqual(len(tokens), 5)
+        self.assertEqual(tokens.index(42), 4)
+        self.check_fails(2, "min_tokens: 7; limit: max_tokens (6)", arguments=["generate", *self.with_model, *asked, "--min-tokens", "7"])
+        self.check_fails(2, "logit_bias[0]: token 99999999", arguments=["generate", *self.with_model, *asked, "-l", "99999999+1"])
+
     def test_a_seed_repeats_a_run(self):
         arguments = ["-p", "x", "-n", "8", "--temp", "2", "--ignore-eos"]
         self.assertEqual(self.responses(*arguments)[0]["tokens"], self.responses(*arguments)[0]["tokens"])

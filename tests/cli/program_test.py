@@ -48,7 +48,7 @@ class Program(Case):
 
     def test_limits_that_its_records_do_not_have_are_refused(self):
         self.patch(LIMITS + 4, 64)
-        self.refuses("state.block_table")
+        self.refuses("state.adjustments")
         self.patch(LIMITS + 4, 128)
         self.patch(LIMITS + 8, 1)
         self.refuses("kv_blocks: 32, the program's limit is 1")

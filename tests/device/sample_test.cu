@@ -15,6 +15,7 @@
 
 #include "instructions/sample/device.cuh"
 #include "instructions/sample/random.h"
+#include "instructions/sample/row/adjust.h"
 #include "instructions/sample/sampler.h"
 #include "tests/device/run_group_op.cuh"
 #include "tests/instructions/scene.h"
@@ -26,6 +27,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr double kBoundary = 1e-6;
 constexpr double kMostOff = 1e-4;         // of a log-probability
+constexpr uint32_t kContext = 5000;       // more than are adjusted at once
 constexpr double kMostBoundaries = 0.01;  // share of the draws that may fall on one
 
 // One row to be sampled.
@@ -33,7 +35,18 @@ struct Case {
   std::vector<float> logits;
   SequenceSlot slot;
   uint32_t position = 0;  // of the row's token, the one before that to be drawn
+  std::vector<int32_t> history = {};
+  std::vector<TokenBias> biases = {};
 };
+
+// The slot as it says what the case has beside it.
+SequenceSlot slot_of(const Case& c) {
+  SequenceSlot slot = c.slot;
+  slot.history_length = static_cast<uint32_t>(c.history.size());
+  slot.num_biases = static_cast<uint32_t>(c.biases.size());
+  slot.extras = extras_of(slot);
+  return slot;
+}
 
 // --- the rules of sampler.h in double
 
@@ -45,18 +58,27 @@ double exact_shortfall(double logit, double largest) {
   return logit == largest ? 0 : logit - largest;
 }
 
-// The logits after the penalty, NaN as the smallest, in order.
+float adjusted(const Case& c, const SequenceSlot& slot, int32_t token, float logit) {
+  const auto times_from = [&](uint32_t begin) {
+    return static_cast<uint32_t>(std::count(c.history.begin() + begin, c.history.end(), token));
+  };
+  for (const TokenBias& b : c.biases) logit += b.token == token ? b.bias : 0;
+  if (times_from(repetition_begin(slot)) > 0) logit = repetition_penalised(logit, slot.repetition_penalty);
+  const uint32_t count = times_from(generation_begin(slot));
+  if (count > 0) logit = count_penalised(logit, count, slot.frequency_penalty, slot.presence_penalty);
+  const auto* stops = slot.stop_tokens;
+  const bool bans = c.position + 1 < slot.first_stop;
+  return bans && std::count(stops, stops + slot.num_stop_tokens, token) > 0 ? -kInfinity : logit;
+}
+
+// The logits after biases and penalties, NaN as the smallest, in order.
 std::vector<std::pair<double, int32_t>> ordered(const Case& c) {
   std::vector<std::pair<double, int32_t>> out;
-  const auto& slot = c.slot;
-  const size_t window = std::min<size_t>(slot.history_length, kHistoryTokens);
+  const SequenceSlot slot = slot_of(c);
   for (size_t t = 0; t < c.logits.size(); ++t) {
     const auto token = static_cast<int32_t>(t);
-    float logit = std::isnan(c.logits[t]) ? -kInfinity : c.logits[t];
-    if (slot.repetition_penalty != 1 && std::count(slot.history, slot.history + window, token) > 0) {
-      logit = logit > 0 ? logit / slot.repetition_penalty : logit * slot.repetition_penalty;
-    }
-    out.emplace_back(logit, token);
+    const float logit = std::isnan(c.logits[t]) ? -kInfinity : c.logits[t];
+    out.emplace_back(slot.extras == 0 ? logit : adjusted(c, slot, token, logit), token);
   }
   std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) {
     return a.first != b.first ? a.first > b.first : a.second < b.second;
@@ -132,7 +154,14 @@ class Rows {
     rows_ = bench_.add("rows", DType::kBytes, kState, kDefaultRows, sizeof(PassRow));
     slots_ = bench_.add("slots", DType::kBytes, kState, kDefaultSequences, sizeof(SequenceSlot));
     sampled_ = bench_.add("sampled", DType::kBytes, kState, kDefaultRows, sizeof(SampledToken));
+    adjustments_ =
+        bench_.add("adjustments", DType::kBytes, kState, kDefaultSequences, adjustment_bytes(kContext));
+    top_ = bench_.add("top", DType::kBytes, kState, kDefaultRows, sizeof(TopTokens));
+    saved_ = bench_.add("saved", DType::kF32, kActivation, kDefaultRows, saved_cols(vocab, kContext));
   }
+
+  // Of the last rows that were sampled, from the first row's on.
+  const TopTokens* top() const { return top_of_first_; }
 
   // Samples one row a case, at row `first_row` and after; the other rows want no logits.
   std::vector<SampledToken> sample(const std::vector<const Case*>& cases, uint32_t first_row = 0) {
@@ -140,11 +169,29 @@ class Rows {
     gpu_.upload();
     std::vector<Instruction> records;
     for (uint32_t row = 0; row < kDefaultRows; ++row) {
-      records.push_back(make_instruction(Sample{logits_, unit_softmax_, rows_, slots_, sampled_, row, 1,
-                                                vocab_, kDefaultRows, kDefaultSequences}));
+      records.push_back(make_instruction(Sample{.logits = logits_,
+                                                .unit_softmax = unit_softmax_,
+                                                .rows = rows_,
+                                                .slots = slots_,
+                                                .adjustments = adjustments_,
+                                                .sampled = sampled_,
+                                                .top = top_,
+                                                .saved = saved_,
+                                                .record = row,
+                                                .records = kDefaultRows,
+                                                .first_row = row,
+                                                .num_rows = 1,
+                                                .vocab = vocab_,
+                                                .max_rows = kDefaultRows,
+                                                .max_sequences = kDefaultSequences,
+                                                .max_context = kContext}));
     }
     gpu_.run<Sample>(records, rows_);
     gpu_.download(sampled_);
+    gpu_.download(top_);
+    expect_unchanged(logits_);
+    expect_unchanged(unit_softmax_);
+    top_of_first_ = bench_.data<TopTokens>(top_) + first_row;
     const SampledToken* sampled = bench_.data<SampledToken>(sampled_);
     for (uint32_t row = 0; row < kDefaultRows; ++row) {
       if (row >= first_row && row < first_row + cases.size()) continue;
@@ -154,6 +201,22 @@ class Rows {
   }
 
  private:
+  // Rows whose logits are adjusted for a time are as before in the end.
+  void expect_unchanged(TensorId tensor) {
+    const std::vector<std::byte> before = bench_.memory[tensor.index];
+    gpu_.download(tensor);
+    EXPECT_EQ(std::memcmp(before.data(), bench_.memory[tensor.index].data(), before.size()), 0);
+  }
+
+  void fill_extras(const Case& c, uint32_t slot) {
+    const AdjustmentTable<std::byte> table{bench_.data<std::byte>(adjustments_), kContext};
+    ASSERT_LE(c.history.size(), kContext);
+    ASSERT_LE(c.biases.size(), kMaxLogitBiases);
+    std::copy(c.biases.begin(), c.biases.end(), reinterpret_cast<TokenBias*>(table.of(slot)));
+    std::copy(c.history.begin(), c.history.end(),
+              reinterpret_cast<int32_t*>(table.of(slot) + kHistoryOffset));
+  }
+
   void fill(const std::vector<const Case*>& cases, uint32_t first_row) {
     bench_.poison(sampled_);
     for (uint32_t row = 0; row < kDefaultRows; ++row) bench_.data<PassRow>(rows_)[row] = {};
@@ -161,7 +224,8 @@ class Rows {
       const uint32_t row = first_row + i, slot = (row * 5 + 3) % kDefaultSequences;
       std::copy(cases[i]->logits.begin(), cases[i]->logits.end(),
                 bench_.data<float>(logits_) + size_t{row} * vocab_);
-      bench_.data<SequenceSlot>(slots_)[slot] = cases[i]->slot;
+      bench_.data<SequenceSlot>(slots_)[slot] = slot_of(*cases[i]);
+      fill_extras(*cases[i], slot);
       bench_.data<PassRow>(rows_)[row] = {
           .active = 1, .wants_logits = 1, .slot = slot, .position = cases[i]->position};
     }
@@ -169,7 +233,8 @@ class Rows {
   }
 
   uint32_t vocab_;
-  TensorId logits_, unit_softmax_, rows_, slots_, sampled_;
+  TensorId logits_, unit_softmax_, rows_, slots_, sampled_, adjustments_, top_, saved_;
+  const TopTokens* top_of_first_ = nullptr;
   Bench bench_;
   GpuBench gpu_{bench_};
 };
@@ -177,24 +242,9 @@ class Rows {
 // Compares the GPU with the host, case by case.
 class Judge {
  public:
-  void judge(const Case& c, const SampledToken& gpu) {
-    ++draws_;
-    ASSERT_GE(gpu.token, 0);
-    ASSERT_LT(static_cast<size_t>(gpu.token), c.logits.size());
-    const SampledToken host = sample_token(c.logits, c.slot, c.position + 1, candidates_);
-    double expected = host.log_probability;
-    if (gpu.token != host.token) {
-      ++boundaries_;
-      EXPECT_GT(c.slot.temperature, 0);
-      EXPECT_TRUE(may_be_drawn(c, gpu.token))
-          << describe(c) << ": host " << host.token << ", GPU " << gpu.token;
-      expected = exact_log_probability(c.logits, gpu.token);
-    }
-    if (gpu.log_probability == expected) return;  // infinite ones, too
-    if (std::isnan(expected) && std::isnan(gpu.log_probability)) return;
-    const double off = std::abs(gpu.log_probability - expected);
-    EXPECT_LE(off, kMostOff) << describe(c) << ": expected " << expected << ", GPU " << gpu.log_probability;
-    most_off_ = std::max(most_off_, off);
+  void judge(const Case& c, const SampledToken& gpu, const TopTokens& top) {
+    judge_draw(c, gpu);
+    judge_top(c, top);
   }
   void report(const char* name) const {
     std::printf("[ figures  ] %s: %zu draws, %zu on a boundary, log-probabilities off by %.2g at most\n",
@@ -203,12 +253,49 @@ class Judge {
   }
 
  private:
+  void judge_top(const Case& c, const TopTokens& top) {
+    TopTokens expected;
+    const uint32_t listed = list_top(c.logits, c.slot.num_top, candidates_, expected);
+    for (uint32_t i = 0; i < listed; ++i) {
+      EXPECT_EQ(top.token[i].token, expected.token[i].token) << describe(c) << ": place " << i;
+      judge_probability(c, top.token[i].log_probability, expected.token[i].log_probability);
+    }
+  }
+
+  void judge_draw(const Case& c, const SampledToken& gpu) {
+    ++draws_;
+    ASSERT_GE(gpu.token, 0);
+    ASSERT_LT(static_cast<size_t>(gpu.token), c.logits.size());
+    const SampledToken host =
+        sample_token(c.logits, slot_of(c), c.position + 1, candidates_, {c.biases, c.history});
+    double expected = host.log_probability;
+    if (gpu.token != host.token) {
+      ++boundaries_;
+      EXPECT_GT(c.slot.temperature, 0);
+      EXPECT_TRUE(may_be_drawn(c, gpu.token))
+          << describe(c) << ": host " << host.token << ", GPU " << gpu.token;
+      expected = exact_log_probability(c.logits, gpu.token);
+    }
+    judge_probability(c, gpu.log_probability, expected);
+  }
+
+  void judge_probability(const Case& c, float gpu, double expected) {
+    if (gpu == expected) return;  // infinite ones, too
+    if (std::isnan(expected) && std::isnan(gpu)) return;
+    const double off = std::abs(gpu - expected);
+    EXPECT_LE(off, kMostOff) << describe(c) << ": expected " << expected << ", GPU " << gpu;
+    most_off_ = std::max(most_off_, off);
+  }
+
   static std::string describe(const Case& c) {
     const SequenceSlot& s = c.slot;
     return "vocab " + std::to_string(c.logits.size()) + ", seed " + std::to_string(s.seed) + ", position " +
            std::to_string(c.position) + ", temperature " + std::to_string(s.temperature) + ", top_k " +
            std::to_string(s.top_k) + ", top_p " + std::to_string(s.top_p) + ", min_p " +
-           std::to_string(s.min_p) + ", penalty " + std::to_string(s.repetition_penalty);
+           std::to_string(s.min_p) + ", penalty " + std::to_string(s.repetition_penalty) + " of the last " +
+           std::to_string(s.repeat_last_n) + " of " + std::to_string(c.history.size()) + ", presence " +
+           std::to_string(s.presence_penalty) + ", frequency " + std::to_string(s.frequency_penalty) + ", " +
+           std::to_string(c.biases.size()) + " biases, top " + std::to_string(s.num_top);
   }
 
   std::vector<Candidate> candidates_;
@@ -223,10 +310,14 @@ void expect_like_host(const char* name, const std::vector<Case>& cases) {
   for (size_t begin = 0; begin < cases.size(); begin += kDefaultRows) {
     std::vector<const Case*> some;
     for (size_t i = begin; i < std::min(cases.size(), begin + kDefaultRows); ++i) some.push_back(&cases[i]);
-    const std::vector<SampledToken> first = rows.sample(some), again = rows.sample(some);
+    const std::vector<SampledToken> first = rows.sample(some);
+    const std::vector<TopTokens> top(rows.top(), rows.top() + some.size());
+    const std::vector<SampledToken> again = rows.sample(some);
     for (size_t i = 0; i < some.size(); ++i) {
+      const uint32_t listed = std::min(some[i]->slot.num_top, static_cast<uint32_t>(some[i]->logits.size()));
       EXPECT_EQ(std::memcmp(&first[i], &again[i], sizeof(SampledToken)), 0);
-      judge.judge(*some[i], first[i]);
+      EXPECT_EQ(std::memcmp(&top[i], &rows.top()[i], listed * sizeof(SampledToken)), 0);
+      judge.judge(*some[i], first[i], top[i]);
     }
   }
   judge.report(name);
@@ -292,17 +383,43 @@ std::vector<float> random_logits(Random& random, uint32_t vocab, Kind kind) {
   return logits;
 }
 
+// Mostly short; some longer than what is adjusted at once.
+uint32_t random_length(Random& random) {
+  return random.chance(0.05) ? random.below(kContext + 1) : random.below(200);
+}
+
 void fill_history(Random& random, Case& c) {
   const auto vocab = static_cast<uint32_t>(c.logits.size());
   c.slot.repetition_penalty = random.pick<float>({1, 1, 1.1F, 1.3F, 2, 0.8F, 10});
-  c.slot.history_length = random.below(2 * kHistoryTokens);
+  c.slot.repeat_last_n = random.pick<int32_t>({64, 64, 1, 0, 300, -1});
+  c.slot.presence_penalty = random.pick<float>({0, 0, 0, 0.5F, -0.5F, 2, -2});
+  c.slot.frequency_penalty = random.pick<float>({0, 0, 0, 0.1F, -0.1F, 2, -2});
+  c.history.resize(random_length(random));
+  c.slot.prompt_length = random.below(static_cast<uint32_t>(c.history.size()) + 2);
   const auto largest = std::max_element(c.logits.begin(), c.logits.end()) - c.logits.begin();
-  for (int32_t& token : c.slot.history) {
-    token = static_cast<int32_t>(random.below(vocab));
+  const uint32_t of = random.chance(0.3) ? std::min(vocab, 10U) : vocab;
+  for (int32_t& token : c.history) {
+    token = static_cast<int32_t>(random.below(of));
     if (random.chance(0.1)) token = static_cast<int32_t>(largest);
     if (random.chance(0.1)) token = random.pick<int32_t>({-1, 0, static_cast<int32_t>(vocab), 1 << 30});
-    if (random.chance(0.1)) token = c.slot.history[0];
+    if (random.chance(0.1)) token = c.history[0];
   }
+}
+
+void fill_biases(Random& random, Case& c) {
+  const auto vocab = static_cast<uint32_t>(c.logits.size());
+  const uint32_t most = random.pick<uint32_t>({0, 0, 0, 5, kMaxLogitBiases});
+  const uint32_t step = random.pick<uint32_t>({1, 1, 4096, 4097}), first = random.below(vocab);
+  for (uint32_t i = 0; i < std::min(most, vocab); ++i) {
+    const uint32_t token = first + i * step;  // some beyond the vocabulary
+    c.biases.push_back({static_cast<int32_t>(token), random.pick<float>({-100, -1, 0.5F, 3, 100})});
+  }
+  c.slot.num_stop_tokens = random.below(4);
+  for (int32_t& token : c.slot.stop_tokens) token = static_cast<int32_t>(random.below(vocab));
+  const auto largest = std::max_element(c.logits.begin(), c.logits.end()) - c.logits.begin();
+  c.slot.stop_tokens[0] = static_cast<int32_t>(largest);
+  c.slot.prompt_length = std::min(c.slot.prompt_length, c.position);
+  c.slot.first_stop = random.pick<uint32_t>({0, 0, c.position + 1, c.position + 2, 1U << 30});
 }
 
 Case random_case(Random& random, uint32_t vocab) {
@@ -319,7 +436,9 @@ Case random_case(Random& random, uint32_t vocab) {
       {0, -1, 1, 2, 40, 40, 240, 241, 1000, 5000, all - 1, all, std::numeric_limits<int32_t>::max()});
   c.slot.top_p = random.pick<float>({1, 1, 0.95F, 0.9F, 0.5F, 0.999F, 1e-6F, 0});
   c.slot.min_p = random.pick<float>({0, 0, 0.05F, 0.3F, 1e-6F, 1});
+  c.slot.num_top = random.pick<uint32_t>({0, 0, 0, 1, 5, kMaxTopTokens});
   fill_history(random, c);
+  if (random.chance(0.5)) fill_biases(random, c);
   return c;
 }
 
@@ -393,6 +512,7 @@ TEST(SampleOnGpu, DrawsFromAFlatDistributionOverTheWholeVocabulary) {
     if (i % 4 == 2) c.slot.top_p = 0.7F;
     if (i % 8 == 3) c.slot.min_p = 0.5F;
     if (i % 8 == 5) c.slot.top_k = 50000;
+    if (i % 8 == 6) c.slot.num_top = kMaxTopTokens;
     cases.push_back(std::move(c));
   }
   expect_like_host("flat distributions", cases);
@@ -433,15 +553,19 @@ TEST(SampleOnGpu, HoldsTheLargestVocabulary) {
   Rows rows(kVocab);
   Random random(3);
   Judge judge;
+  SampledToken sampled;
   Case c{random_logits(random, kVocab, Kind::kModel), sampling(0)};
   c.logits[kVocab - 1] = 100;
-  judge.judge(c, rows.sample({&c}, kLastRow)[0]);
+  sampled = rows.sample({&c}, kLastRow)[0];
+  judge.judge(c, sampled, rows.top()[0]);
   c.logits[kVocab - 1] = 0;
   c.slot = sampling(1);
   c.slot.top_k = 50;
-  judge.judge(c, rows.sample({&c}, kLastRow)[0]);
+  sampled = rows.sample({&c}, kLastRow)[0];
+  judge.judge(c, sampled, rows.top()[0]);
   c.slot.top_k = 0;
-  judge.judge(c, rows.sample({&c}, kLastRow)[0]);
+  sampled = rows.sample({&c}, kLastRow)[0];
+  judge.judge(c, sampled, rows.top()[0]);
   judge.report("2^24 tokens");
 }
 

@@ -1,7 +1,9 @@
 // The bundled model on the host interpreter: how a sequence is computed never shows in its bits.
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -168,6 +170,71 @@ TEST(BundledModel, ContinuesAStory) {
   EXPECT_GT(sum / static_cast<double>(response.tokens.size()), -2.5);
   EXPECT_GT(response.timings.prompt_ms, 0);
   EXPECT_GT(response.timings.decode_ms, 0);
+}
+
+TEST(BundledModel, ListsTheLikeliestTokensAtEachPlace) {
+  Request request = story("Once upon a time", 20, 3);
+  request.sampling.presence_penalty = 1;
+  const Response without = engine().generate(request);
+  request.top_logprobs = 20;
+  const Response response = engine().generate(request);
+  expect_same_bits(response, without);
+  ASSERT_EQ(response.top_logprobs.size(), 20u);
+  for (size_t t = 0; t < response.top_logprobs.size(); ++t) {
+    const std::vector<TopLogprob>& top = response.top_logprobs[t];
+    ASSERT_EQ(top.size(), 20u);
+    EXPECT_TRUE(std::ranges::is_sorted(top, std::greater{}, &TopLogprob::log_probability));
+    const auto drawn = std::ranges::find(top, response.tokens[t], &TopLogprob::token);
+    if (drawn == top.end()) continue;
+    EXPECT_EQ(drawn->log_probability, response.log_probabilities[t]);
+  }
+}
+
+TEST(BundledModel, PenaltiesMakeAnAnswerRepeatItselfLess) {
+  const auto different = [](const Request& request) {
+    const std::vector<int32_t> tokens = engine().generate(request).tokens;
+    return std::set<int32_t>(tokens.begin(), tokens.end()).size();
+  };
+  Request request = story("Once upon a time", 100);
+  request.sampling = {.temperature = 0};
+  request.ignore_eos = true;
+  const size_t plain = different(request);
+  request.sampling.presence_penalty = 2;
+  EXPECT_GT(different(request), plain);
+  request.sampling.presence_penalty = 0;
+  request.sampling.frequency_penalty = 2;
+  EXPECT_GT(different(request), plain);
+  request.sampling.frequency_penalty = 0;
+  request.sampling.repetition_penalty = 10;
+  request.sampling.repeat_last_n = -1;
+  EXPECT_GT(different(request), plain);
+  request.sampling.repeat_last_n = 0;
+  EXPECT_EQ(different(request), plain);
+}
+
+TEST(BundledModel, BiasesForceAndForbidTokens) {
+  Request request = story("Once upon a time", 8);
+  const std::vector<int32_t> plain = engine().generate(request).tokens;
+  request.logit_bias = {{plain[0], -100}, {77, 100}};
+  EXPECT_EQ(engine().generate(request).tokens, std::vector<int32_t>(8, 77));
+  request.logit_bias = {{plain[0], -100}};
+  EXPECT_FALSE(std::ranges::count(engine().generate(request).tokens, plain[0]));
+}
+
+TEST(BundledModel, AnAnswerHasTheTokensThatAreAskedForAtLeast) {
+  Request request = story("Once upon a time", 200, 3);
+  const std::vector<int32_t> plain = engine().generate(request).tokens;
+  request.stop_token_ids = {plain[4], plain[9]};
+  const Response early = engine().generate(request);
+  EXPECT_EQ(early.finish, Finish::kStop);
+  EXPECT_LE(early.tokens.size(), 5u);
+  request.min_tokens = 50;
+  const Response late = engine().generate(request);
+  ASSERT_GT(late.tokens.size(), 50u);
+  for (size_t t = 0; t < 50; ++t) {
+    EXPECT_NE(late.tokens[t], plain[4]);
+    EXPECT_NE(late.tokens[t], plain[9]);
+  }
 }
 
 TEST(BundledModel, AnswersAConversation) {

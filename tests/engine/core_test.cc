@@ -211,6 +211,70 @@ TEST(Core, EndsAnAnswerAtAStopTokenOfTheRequest) {
   EXPECT_EQ(toy.engine.generate(r).finish, Finish::kStop);
 }
 
+TEST(Core, ListsTheLikeliestTokensOfEachTokenOfThoseThatAskForIt) {
+  ToyEngine toy = toy_engine();
+  std::vector<Request> requests(3, request(3, 12));
+  requests[0].top_logprobs = 3;
+  requests[2].top_logprobs = 20;
+  requests[2].max_tokens = 4;
+  const std::vector<Response> responses = toy.engine.decode_batch(requests);
+  EXPECT_TRUE(responses[1].top_logprobs.empty());
+  for (const size_t i : {0u, 2u}) {
+    const Response& response = responses[i];
+    ASSERT_EQ(response.top_logprobs.size(), response.tokens.size());
+    for (size_t t = 0; t < response.tokens.size(); ++t) {
+      ASSERT_EQ(response.top_logprobs[t].size(), requests[i].top_logprobs);
+      EXPECT_EQ(response.top_logprobs[t][0], (TopLogprob{response.tokens[t], response.log_probabilities[t]}));
+      EXPECT_EQ(response.top_logprobs[t].back().token,
+                response.tokens[t] + static_cast<int32_t>(requests[i].top_logprobs) - 1);
+    }
+  }
+}
+
+// The backend checks the histories that it finds. They are preempted on the way.
+TEST(Core, KeepsTheHistoriesOfSequencesThatArePenalised) {
+  ToyEngine toy = toy_engine({.context = 200, .kv_blocks = 8});
+  std::vector<Request> requests(6, request(50, 140));
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i].sampling.stream = static_cast<uint32_t>(i);
+    requests[i].sampling.presence_penalty = i % 3 == 0 ? 1.0f : 0.0f;
+    requests[i].sampling.repetition_penalty = i % 3 == 1 ? 1.5f : 1.0f;
+  }
+  for (const Response& response : toy.engine.decode_batch(requests)) EXPECT_EQ(response.tokens.size(), 140u);
+  EXPECT_GT(toy.engine.stats().preemptions, 0u);
+}
+
+// What a slot of the state block is told, as a model sees it.
+TEST(Core, TellsTheProgramWhatARequestAsksFor) {
+  SequenceSlot seen;
+  ToyEngine toy(
+      [&](const SequenceSlot& slot, std::span<const int32_t>) -> SampledToken {
+        seen = slot;
+        return {7, -1};
+      },
+      {.vocab_size = kVocabulary, .stop_tokens = {12}});
+  Request r = request(3, 20);
+  toy.engine.generate(r);
+  EXPECT_EQ(seen.extras, 0u);
+  r.sampling.repetition_penalty = 1.5f;
+  r.sampling.repeat_last_n = -1;
+  r.sampling.presence_penalty = 0.5f;
+  r.sampling.frequency_penalty = -0.5f;
+  r.logit_bias = {{4, 1}, {5, -1}};
+  r.min_tokens = 6;
+  r.top_logprobs = 2;
+  toy.engine.generate(r);
+  EXPECT_EQ(seen.extras, kAdjustsLogits | kKeepsHistory | kListsTop);
+  EXPECT_EQ(seen.repetition_penalty, 1.5f);
+  EXPECT_EQ(seen.repeat_last_n, -1);
+  EXPECT_EQ(seen.presence_penalty, 0.5f);
+  EXPECT_EQ(seen.frequency_penalty, -0.5f);
+  EXPECT_EQ(seen.prompt_length, 3u);
+  EXPECT_EQ(seen.first_stop, 9u);
+  EXPECT_EQ(seen.num_biases, 2u);
+  EXPECT_EQ(seen.num_top, 2u);
+}
+
 TEST(Core, EndsARequestAtItsDeadline) {
   ToyEngine toy = toy_engine();
   slow_down(toy);
@@ -236,6 +300,13 @@ TEST(Core, RefusesEachBadRequestWithOneClearErrorAndLeavesTheOthers) {
   EXPECT_THAT(refused([](Request& r) { r.sampling.top_k = -1; }), HasSubstr("top_k: -1"));
   EXPECT_THAT(refused([](Request& r) { r.sampling.min_p = -1; }), HasSubstr("min_p: -1"));
   EXPECT_THAT(refused([](Request& r) { r.sampling.repetition_penalty = 0; }), HasSubstr("penalty: 0"));
+  EXPECT_THAT(refused([](Request& r) { r.sampling.presence_penalty = 3; }), HasSubstr("presence_penalty: 3"));
+  EXPECT_THAT(refused([](Request& r) { r.sampling.frequency_penalty = kNan; }), HasSubstr("penalty: nan"));
+  EXPECT_THAT(refused([](Request& r) { r.sampling.repeat_last_n = -2; }), HasSubstr("repeat_last_n: -2"));
+  EXPECT_THAT(refused([](Request& r) { r.logit_bias = {{kVocabulary, 1}}; }), HasSubstr("token 300; limit"));
+  EXPECT_THAT(refused([](Request& r) { r.logit_bias = {{1, kNan}}; }), HasSubstr("logit_bias[0]: nan"));
+  EXPECT_THAT(refused([](Request& r) { r.min_tokens = 6; }), HasSubstr("min_tokens: 6; limit: max_tokens"));
+  EXPECT_THAT(refused([](Request& r) { r.top_logprobs = 21; }), HasSubstr("top_logprobs: 21"));
   EXPECT_THAT(refused([](Request& r) { r.max_tokens = -3; }), HasSubstr("max_tokens: -3"));
   EXPECT_EQ(refused([](Request& r) { r.n = 0; }), "n: 0; limit: 1 to 128");
   EXPECT_EQ(refused([](Request& r) { r.n = 129; }), "n: 129; limit: 1 to 128");

@@ -69,6 +69,7 @@ FakeBackend::FakeBackend(ToyModel model, const FakeBackendOptions& options)
   constexpr int32_t kNonsense = -12345;
   for (SequenceSlot& slot : state_.slots) slot.history_length = 77;
   std::ranges::fill(state_.block_table, kNonsense);
+  std::ranges::fill(state_.adjustments, std::byte{0xA5});
 }
 
 void FakeBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) {
@@ -136,8 +137,9 @@ std::vector<int32_t> FakeBackend::tokens_before(const PassRow& row) {
 void FakeBackend::check_history(const PassRow& row, std::span<const int32_t> tokens) const {
   const SequenceSlot& slot = state_.slots[row.slot];
   ASSERT_EQ(slot.history_length, tokens.size());
-  const size_t first = tokens.size() > kHistoryTokens ? tokens.size() - kHistoryTokens : 0;
-  for (size_t t = first; t < tokens.size(); ++t) ASSERT_EQ(slot.history[t % kHistoryTokens], tokens[t]);
+  if ((slot.extras & kKeepsHistory) == 0) return;
+  const std::span<const int32_t> history = state_.history_of(row.slot).first(tokens.size());
+  ASSERT_TRUE(std::ranges::equal(history, tokens));
 }
 
 void FakeBackend::advance(uint32_t pass, size_t r) {
@@ -151,10 +153,13 @@ void FakeBackend::advance(uint32_t pass, size_t r) {
   if (options_.check) check_history(row, tokens);
   SequenceSlot& slot = state_.slots[row.slot];
   const SampledToken sampled = model_(slot, tokens);
+  for (uint32_t i = 0; i < slot.num_top; ++i)
+    state_.top[r].token[i] = {sampled.token + static_cast<int32_t>(i), sampled.log_probability};
   const uint32_t position = row.position + 1;
   const FinishReason finish = finish_of(end_rule_of(slot), sampled, position);
   output = {1, row.slot, sampled.token, sampled.log_probability, position, finish};
-  slot.history[slot.history_length++ % kHistoryTokens] = sampled.token;
+  const uint32_t at = slot.history_length++;
+  if (keeps_token(slot.extras, at, options_.context)) state_.history_of(row.slot)[at] = sampled.token;
   row.token = sampled.token;
   row.position = position;
   row.active = finish == FinishReason::kNone;

@@ -1,6 +1,7 @@
 // A backend for unit tests: the semantics of a pass (vm/state, instructions/advance) over a toy model
-// instead of tensors. Its KV cache holds tokens, addressed through the block table as the real one is, so a
-// wrong block, position or history shows in the tokens that come out.
+// instead of tensors. The likeliest tokens are the one that was drawn and those after it. Its KV cache holds
+// tokens, addressed through the block table as the real one is, so a wrong block, position or history shows
+// in the tokens that come out.
 #pragma once
 
 #include <atomic>

@@ -51,6 +51,14 @@ std::vector<Request> random_requests(size_t count, uint32_t seed, int vocabulary
     request.sampling.top_p = random() % 2 == 0 ? 1 : 0.5f + real() / 2;
     request.sampling.min_p = random() % 2 == 0 ? 0 : real() / 10;
     request.sampling.repetition_penalty = random() % 3 == 0 ? 1 : 1 + real();
+    if (random() % 3 == 0) request.sampling.repeat_last_n = static_cast<int>(random() % 200) - 1;
+    if (random() % 3 == 0) request.sampling.presence_penalty = 4 * real() - 2;
+    if (random() % 3 == 0) request.sampling.frequency_penalty = 4 * real() - 2;
+    if (random() % 4 == 0) request.top_logprobs = 1 + random() % 20;
+    if (random() % 4 == 0) request.min_tokens = static_cast<int>(random() % 8);
+    request.min_tokens = std::min(request.min_tokens, request.max_tokens);
+    for (size_t i = random() % 4 == 0 ? 1 + random() % 29 : 0; i > 0; --i)
+      request.logit_bias.push_back({static_cast<int32_t>(100 * i + random() % 100), 20 * real() - 10});
     request.sampling.seed = random() % 5;
     request.sampling.stream = static_cast<uint32_t>(random() % 4);
     if (random() % 3 == 0) request.stop = {"the", " a", "\n"};
@@ -140,12 +148,14 @@ class RandomRequests : public ::testing::Test {
         ASSERT_LE(one.tokens.size(), alone.tokens.size());
         alone.tokens.resize(one.tokens.size());
         alone.log_probabilities.resize(one.tokens.size());
+        alone.top_logprobs.resize(std::min(alone.top_logprobs.size(), one.tokens.size()));
       } else {
         EXPECT_EQ(one.finish, alone.finish);
         EXPECT_EQ(one.text, alone.text);
       }
       EXPECT_EQ(one.tokens, alone.tokens);
       EXPECT_EQ(one.log_probabilities, alone.log_probabilities);  // float ==: bit for bit
+      EXPECT_EQ(one.top_logprobs, alone.top_logprobs);
     }
   }
 
@@ -168,6 +178,7 @@ TEST_F(RandomRequests, GetItAlthoughTheyGiveTheirBlocksBackOnTheWay) {
     request.ignore_eos = true;
     request.stop.clear();
     request.stop_token_ids.clear();
+    request.min_tokens = 0;
     request.n = 1;
   });
   const EngineStats stats = run(options_of(2, 2));

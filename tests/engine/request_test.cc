@@ -8,6 +8,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "engine/core/sampling_parameters.h"
+
 namespace serval {
 namespace {
 
@@ -53,6 +55,65 @@ TEST(Request, NamesTheSamplingParameterThatIsOutOfRange) {
   EXPECT_THAT(refusal_with([](Request& r) { r.sampling.repetition_penalty = 0; }),
               HasSubstr("repetition_penalty: 0; limit: above 0, up to 10"));
   EXPECT_THAT(refusal_with([](Request& r) { r.sampling.repetition_penalty = 11; }), HasSubstr("up to 10"));
+}
+
+TEST(Request, ChecksEveryParameterOfTheTableAgainstItsRange) {
+  for (const SamplingParameter& parameter : sampling_parameters()) {
+    const SamplingRange& range = parameter.range;
+    const auto refused = [&](double value) {
+      return refusal_with([&](Request& r) { parameter.set(r.sampling, value); });
+    };
+    const std::string line = std::string(range.name) + ": ";
+    EXPECT_THAT(refused(range.least - 1), HasSubstr(line));
+    EXPECT_EQ(refused(range.least_excluded ? range.least + 0.5 : range.least), "accepted") << range.name;
+    EXPECT_EQ(refused(range.most), "accepted") << range.name;
+    if (range.is_whole) continue;
+    EXPECT_THAT(refused(range.most + 1), HasSubstr(line));
+    EXPECT_THAT(refused(NAN), HasSubstr(line + "nan"));
+  }
+  EXPECT_EQ(refusal_with([](Request& r) { r.sampling.presence_penalty = 2.5f; }),
+            "presence_penalty: 2.5; limit: -2 to 2");
+  EXPECT_EQ(refusal_with([](Request& r) { r.sampling.frequency_penalty = -2.5f; }),
+            "frequency_penalty: -2.5; limit: -2 to 2");
+  EXPECT_EQ(refusal_with([](Request& r) { r.sampling.repeat_last_n = -2; }),
+            "repeat_last_n: -2; limit: -1 to 2147483647");
+}
+
+TEST(Request, RefusesBiasesOutOfRange) {
+  EXPECT_EQ(refusal_with([](Request& r) {
+              r.logit_bias = {{3, 1}, {4, 100.5f}};
+            }),
+            "logit_bias[1]: 100.5; limit: -100 to 100");
+  EXPECT_THAT(refusal_with([](Request& r) { r.logit_bias = {{3, NAN}}; }), HasSubstr("logit_bias[0]: nan"));
+  EXPECT_EQ(refusal_with([](Request& r) {
+              r.logit_bias = {{3, 1}, {4, 1}, {3, 2}};
+            }),
+            "logit_bias: token 3 is given twice");
+  EXPECT_EQ(refusal_with([](Request& r) {
+              for (int32_t t = 0; t <= 1024; ++t) r.logit_bias.push_back({t, 1});
+            }),
+            "logit_bias: 1025 tokens; limit: 1024");
+  EXPECT_EQ(refusal([] {
+              prepare_request({.logit_bias = {{5, 1}, {1000, 1}}}, {1}, kLimits);
+            }),
+            "logit_bias[1]: token 1000; limit: 0 to 999 (the vocabulary)");
+}
+
+TEST(Request, RefusesAMinimumOfTokensThatCannotBe) {
+  EXPECT_EQ(refusal_with([](Request& r) { r.min_tokens = -1; }), "min_tokens: -1; limit: 0 to 2147483647");
+  EXPECT_EQ(refusal_with([](Request& r) { r.min_tokens = 6, r.max_tokens = 5; }),
+            "min_tokens: 6; limit: max_tokens (5)");
+  EXPECT_EQ(refusal_with([](Request& r) { r.min_tokens = r.max_tokens = 5; }), "accepted");
+  EXPECT_EQ(refusal_with([](Request& r) { r.min_tokens = 1 << 30; }), "accepted");  // as far as there is room
+  EXPECT_EQ(prepare_request({.min_tokens = 1 << 30}, {1}, kLimits).min_tokens, 63u);
+}
+
+TEST(Request, ListsUpToTwentyTokens) {
+  EXPECT_EQ(refusal_with([](Request& r) { r.top_logprobs = 20; }), "accepted");
+  EXPECT_EQ(refusal_with([](Request& r) { r.top_logprobs = 21; }), "top_logprobs: 21; limit: 0 to 20");
+  ModelLimits small = kLimits;
+  small.vocab_size = 12;
+  EXPECT_EQ(prepare_request({.top_logprobs = 20}, {1}, small).top_logprobs, 12u);
 }
 
 TEST(Request, RefusesANumberOfTokensBelowMinusOne) {

@@ -54,6 +54,8 @@ void set_rows(const StateLimits& limits, StateBlock& state) {
   state.rows[kPromptRows + 1] = {.active = 1, .wants_logits = 1, .slot = 0, .token = 0, .position = last};
   for (SequenceSlot& slot : state.slots) slot.end_position = limits.max_context;
   state.slots[0].temperature = 1;
+  state.slots[0].presence_penalty = 1;
+  state.slots[0].extras = extras_of(state.slots[0]);
   state.control = {
       .passes_done = 0, .passes_wanted = kPasses, .last_pass = kKeepRunning, .stopped_by_host = 0};
 }
@@ -116,6 +118,7 @@ std::optional<Results> run_program(const Program& program, uint64_t seed, std::b
   Memory memory(program, left_over);
   memory.put(state_tensor::kRows, state.rows.data());
   memory.put(state_tensor::kSlots, state.slots.data());
+  memory.put(state_tensor::kAdjustments, state.adjustments.data());
   memory.put(state_tensor::kControl, &state.control);
   memory.put(state_tensor::kBlockTable, state.block_table.data());
   ReplayInterpreter(program, host_isa(), memory.host(), seed).run({});

@@ -24,15 +24,24 @@ class AdvanceTest : public ::testing::Test {
     op_.slots = state(state_tensor::kSlots, sequences, sizeof(SequenceSlot));
     op_.control = state(state_tensor::kControl, 1, sizeof(PassControl));
     op_.output = state(state_tensor::kOutput, launch_passes(rows), rows * sizeof(OutputToken));
+    bench_.program.limits.max_context = op_.max_context = kContext;
+    op_.adjustments = state(state_tensor::kAdjustments, sequences, adjustment_bytes(kContext));
     for (uint32_t s = 0; s < sequences; ++s) {
       slot(s) = {};
       slot(s).end_position = 1000;
+      slot(s).extras = kKeepsHistory;
     }
     control() = {};
     control().passes_wanted = 10;
     bench_.poison(op_.output);
   }
 
+  static constexpr uint32_t kContext = 150;
+
+  int32_t* history(uint32_t s) {
+    const AdjustmentTable<std::byte> table{bench_.data<std::byte>(op_.adjustments), kContext};
+    return reinterpret_cast<int32_t*>(table.of(s) + kHistoryOffset);
+  }
   PassRow& row(uint32_t r) { return bench_.data<PassRow>(op_.rows)[r]; }
   SequenceSlot& slot(uint32_t s) { return bench_.data<SequenceSlot>(op_.slots)[s]; }
   PassControl& control() { return *bench_.data<PassControl>(op_.control); }
@@ -67,7 +76,7 @@ TEST_F(AdvanceManyRows, MovesEachRowOn) {
     if (output(0, r).valid == 0) continue;
     EXPECT_EQ(row(r).active, r / 6 == 31 ? 0U : 1U) << r;
     EXPECT_EQ(output(0, r).token, static_cast<int32_t>(100 + r / 6));
-    EXPECT_EQ(slot(r / 6).history[0], static_cast<int32_t>(100 + r / 6));
+    EXPECT_EQ(history(r / 6)[0], static_cast<int32_t>(100 + r / 6));
   }
 }
 
@@ -228,19 +237,28 @@ TEST_F(AdvanceTest, TheHostsStopEndsTheLaunchAfterThisPass) {
   EXPECT_EQ(host_stop(), 1U);  // the host's to clear
 }
 
-TEST_F(AdvanceTest, KeepsTheLastTokensInARing) {
+TEST_F(AdvanceTest, KeepsTheTokensAsFarAsTheContextGoes) {
   decode(0, 6, 0, 0);
   control().passes_wanted = kMostLaunchPasses;
-  constexpr int32_t kTokens = 2 * kHistoryTokens + 5;
+  constexpr int32_t kTokens = kContext + 5;
+  bench_.data<std::byte>(op_.adjustments)[7 * adjustment_bytes(kContext)] = std::byte{0xA5};
   for (int32_t t = 0; t < kTokens; ++t) {
     bench_.data<SampledToken>(op_.sampled)[0] = {1000 + t, 0};
     run();
   }
   EXPECT_EQ(slot(6).history_length, static_cast<uint32_t>(kTokens));
-  for (int32_t t = kTokens - kHistoryTokens; t < kTokens; ++t) {
-    EXPECT_EQ(slot(6).history[t % kHistoryTokens], 1000 + t);
-  }
+  for (int32_t t = 0; t < static_cast<int32_t>(kContext); ++t) EXPECT_EQ(history(6)[t], 1000 + t);
+  EXPECT_EQ(bench_.data<std::byte>(op_.adjustments)[7 * adjustment_bytes(kContext)], std::byte{0xA5});
   EXPECT_EQ(slot(5).history_length, 0U);
+}
+
+TEST_F(AdvanceTest, KeepsTokensOnlyForSequencesThatAskForIt) {
+  slot(6).extras = 0;
+  history(6)[0] = -7;
+  decode(0, 6, 0, 33);
+  run();
+  EXPECT_EQ(slot(6).history_length, 1U);
+  EXPECT_EQ(history(6)[0], -7);
 }
 
 TEST_F(AdvanceTest, AFinishingTokenIsInTheHistoryToo) {
@@ -249,7 +267,7 @@ TEST_F(AdvanceTest, AFinishingTokenIsInTheHistoryToo) {
   decode(0, 1, 10, 33);
   run();
   EXPECT_EQ(slot(1).history_length, 1U);
-  EXPECT_EQ(slot(1).history[0], 33);
+  EXPECT_EQ(history(1)[0], 33);
 }
 
 TEST_F(AdvanceTest, FillsOneLineOfTheOutputTableAPass) {
@@ -297,7 +315,7 @@ TEST_F(AdvanceTest, ARowsFateDoesNotDependOnTheOthers) {
   for (uint32_t r = 0; r < kDefaultRows; ++r) {
     EXPECT_EQ(row(r).active, r == 3 || r == 8 ? 0U : 1U) << r;
     EXPECT_EQ(output(0, r).token, static_cast<int32_t>(100 + r));
-    EXPECT_EQ(slot(r).history[0], static_cast<int32_t>(100 + r));
+    EXPECT_EQ(history(r)[0], static_cast<int32_t>(100 + r));
   }
 }
 

@@ -498,7 +498,9 @@ TEST(CheckInstruction, RefusesNumbersOutOfRange) {
         if (name == "max_rows") bad.push_back(s.shape.rows + 1);
         if (name == "max_sequences") bad.push_back(s.shape.sequences + 1);
         if (name == "split") bad.push_back(s.shape.splits);
-        if (name == "record" || name == "records") bad.push_back(s.shape.records + 1);
+        const uint32_t records =
+            i.opcode == static_cast<uint16_t>(Opcode::kSample) ? s.shape.logit_rows() : s.shape.records;
+        if (name == "record" || name == "records") bad.push_back(records + 1);
         if (name == "kv_head") bad.push_back(s.shape.kv_heads);
         const uint32_t all = name.ends_with("_row") || name.ends_with("_rows") ? s.shape.rows : stage.units;
         if (name.starts_with("first_")) bad.push_back(all);

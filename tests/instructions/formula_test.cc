@@ -814,8 +814,13 @@ TEST(Sample, DrawsForTheRowsThatWantLogits) {
       const SampledToken& got = s.bench.data<const SampledToken>(s.t.sampled)[r];
       if (row.active != 0 && row.wants_logits != 0) {
         const float* logits = s.bench.data<const float>(s.t.logits) + size_t{r} * s.shape.vocab;
-        const SampledToken want =
-            sample_token({logits, s.shape.vocab}, s.slots()[row.slot], row.position + 1, candidates);
+        const SequenceSlot& slot = s.slots()[row.slot];
+        const SampledToken want = sample_token({logits, s.shape.vocab}, slot, row.position + 1, candidates,
+                                               s.adjustments(row.slot));
+        TopTokens top;
+        const uint32_t listed = list_top({logits, s.shape.vocab}, slot.num_top, candidates, top);
+        const TopTokens& got_top = s.bench.data<const TopTokens>(s.t.top)[r];
+        EXPECT_EQ(std::memcmp(&got_top, &top, listed * sizeof(SampledToken)), 0);
         EXPECT_EQ(got.token, want.token);
         EXPECT_EQ(got.log_probability, want.log_probability);
       } else {

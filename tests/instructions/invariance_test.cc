@@ -111,8 +111,9 @@ TEST(Invariance, AnyNumberOfRecordsGivesTheSamePlannedAttention) {
 // are several for each row of the pass, row i × whole_row_tiles(rows) + r.
 bool has_pass_rows(const Scene& s, uint32_t tensor) {
   const Tensor& t = s.bench.program.tensors[tensor];
-  if (tensor == s.t.places.index) return false;
-  return t.kind == TensorKind::kActivation || tensor == s.t.rows.index || tensor == s.t.sampled.index;
+  if (tensor == s.t.places.index || tensor == s.t.saved.index) return false;
+  return t.kind == TensorKind::kActivation || tensor == s.t.rows.index || tensor == s.t.sampled.index ||
+         tensor == s.t.top.index;
 }
 
 // Exchanges two rows of the pass, with all that belongs to them.

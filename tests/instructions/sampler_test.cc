@@ -24,39 +24,54 @@ Logits logits_of(const std::vector<double>& probabilities) {
   return out;
 }
 
-SequenceSlot sampling(float temperature) {
-  SequenceSlot slot;
+// A slot with what it asks for beside it.
+struct Slot : SequenceSlot {
+  std::vector<int32_t> tokens;
+  std::vector<TokenBias> biases;
+};
+
+Slot sampling(float temperature) {
+  Slot slot;
   slot.seed = 42;
   slot.temperature = temperature;
   return slot;
 }
 
-SequenceSlot seen(SequenceSlot slot, float penalty, const std::vector<int32_t>& tokens) {
+Slot seen(Slot slot, float penalty, const std::vector<int32_t>& tokens) {
   slot.repetition_penalty = penalty;
-  for (const int32_t token : tokens) slot.history[slot.history_length++ % kHistoryTokens] = token;
+  slot.tokens = tokens;
   return slot;
 }
 
-SampledToken draw(const Logits& logits, const SequenceSlot& slot, uint32_t position = 0) {
-  std::vector<Candidate> candidates;
-  return sample_token(logits, slot, position, candidates);
+Slot generated(const std::vector<int32_t>& tokens, float frequency, float presence) {
+  Slot slot = seen(sampling(0), 1, tokens);
+  slot.frequency_penalty = frequency;
+  slot.presence_penalty = presence;
+  return slot;
 }
 
-int32_t greedy(const Logits& logits, const SequenceSlot& slot = sampling(0)) {
+SampledToken draw(const Logits& logits, Slot slot, uint32_t position = 0) {
+  std::vector<Candidate> candidates;
+  slot.num_biases = static_cast<uint32_t>(slot.biases.size());
+  slot.history_length = static_cast<uint32_t>(slot.tokens.size());
+  slot.extras = extras_of(slot);
+  return sample_token(logits, slot, position, candidates, {slot.biases, slot.tokens});
+}
+
+int32_t greedy(const Logits& logits, const Slot& slot = sampling(0)) {
   return draw(logits, slot).token;
 }
 
-std::vector<int> frequencies(const Logits& logits, const SequenceSlot& slot, uint32_t draws) {
+std::vector<int> frequencies(const Logits& logits, const Slot& slot, uint32_t draws) {
   std::vector<int> out(logits.size());
-  std::vector<Candidate> candidates;
   for (uint32_t position = 0; position < draws; ++position) {
-    ++out[static_cast<size_t>(sample_token(logits, slot, position, candidates).token)];
+    ++out[static_cast<size_t>(draw(logits, slot, position).token)];
   }
   return out;
 }
 
 // The tokens that are ever drawn; each has a probability of a percent or more where this is used.
-std::set<int32_t> support(const Logits& logits, const SequenceSlot& slot) {
+std::set<int32_t> support(const Logits& logits, const Slot& slot) {
   constexpr uint32_t kDraws = 3000;
   std::set<int32_t> out;
   const std::vector<int> count = frequencies(logits, slot, kDraws);
@@ -126,7 +141,7 @@ TEST(Sampler, GreedyTakesTheLargestLogitAndTheLowestIdAmongEquals) {
 }
 
 TEST(Sampler, GreedyIgnoresTheFiltersButNotThePenalty) {
-  SequenceSlot slot = seen(sampling(0), 2, {1});
+  Slot slot = seen(sampling(0), 2, {1});
   slot.top_k = 1;
   slot.top_p = 0.01F;
   slot.min_p = 1;
@@ -143,25 +158,148 @@ TEST(Sampler, PenaltyDividesPositiveLogitsAndMultipliesTheOthers) {
 
 TEST(Sampler, PenaltyCountsATokenOnceAndOnlyInTheWindow) {
   EXPECT_EQ(greedy({4, 1.9F}, seen(sampling(0), 2, {0, 0, 0})), 0);
-  std::vector<int32_t> history(kHistoryTokens, 2);
+  std::vector<int32_t> history(kDefaultRepeatLastN, 2);
   history[0] = 0;
   EXPECT_EQ(greedy({4, 3, 0}, seen(sampling(0), 2, history)), 1);
-  history.push_back(2);  // the ring forgets the first token
+  history.push_back(2);  // the first token is behind the window
   EXPECT_EQ(greedy({4, 3, 0}, seen(sampling(0), 2, history)), 0);
-  SequenceSlot fresh = sampling(0);  // the ring's zeroes are no tokens yet
-  fresh.repetition_penalty = 100;
-  EXPECT_EQ(greedy({4, 3}, fresh), 0);
+  EXPECT_EQ(greedy({4, 3}, seen(sampling(0), 100, {})), 0);
   EXPECT_EQ(greedy({4, 3}, seen(sampling(0), 2, {-1, 2, 1 << 30})), 0);  // ids beyond this vocabulary
 }
 
+TEST(Sampler, TheWindowOfThePenaltyIsWhatTheSlotSays) {
+  const std::vector<int32_t> history = {0, 2, 2, 2};
+  for (const auto& [last, token] : {std::pair{3, 0}, {4, 1}, {0, 0}, {-1, 1}, {1 << 30, 1}}) {
+    Slot slot = seen(sampling(0), 2, history);
+    slot.repeat_last_n = last;
+    EXPECT_EQ(greedy({4, 3, 0}, slot), token) << "repeat_last_n " << last;
+  }
+}
+
+TEST(Sampler, AFrequencyPenaltyIsSubtractedForEachTimeThatATokenWasGenerated) {
+  EXPECT_EQ(greedy({4, 2.9F}, generated({0, 0}, 0.5F, 0)), 0);
+  EXPECT_EQ(greedy({4, 3.1F}, generated({0, 0}, 0.5F, 0)), 1);
+  EXPECT_EQ(greedy({4, 3.1F}, generated({0}, 0.5F, 0)), 0);
+  EXPECT_EQ(greedy({3.1F, 4}, generated({0, 0}, -0.5F, 0)), 0);
+}
+
+TEST(Sampler, APresencePenaltyIsSubtractedOnceHoweverOften) {
+  EXPECT_EQ(greedy({4, 3.4F}, generated({0, 0, 0}, 0, 0.5F)), 0);
+  EXPECT_EQ(greedy({4, 3.6F}, generated({0, 0, 0}, 0, 0.5F)), 1);
+  EXPECT_EQ(greedy({4, 2.6F}, generated({0, 0}, 0.5F, 0.5F)), 1);  // both
+}
+
+TEST(Sampler, PromptTokensDoNotCountAsGenerated) {
+  Slot slot = generated({0, 0, 1}, 1, 1);
+  slot.prompt_length = 2;
+  EXPECT_EQ(greedy({4, 3.5F, 3}, slot), 0);
+  slot.prompt_length = 1;
+  EXPECT_EQ(greedy({4, 3.5F, 3}, slot), 2);
+  slot.prompt_length = 7;  // nothing was generated
+  EXPECT_EQ(greedy({4, 3.5F, 3}, slot), 0);
+}
+
+TEST(Sampler, FrequencyAndPresenceLookAtAllThatWasGenerated) {
+  std::vector<int32_t> history(1000, 2);
+  history[0] = 0;
+  EXPECT_EQ(greedy({4, 3.5F, 0}, generated(history, 0, 1)), 1);
+}
+
+TEST(Sampler, ABiasIsAddedToItsLogitBeforeThePenalties) {
+  Slot slot = sampling(0);
+  slot.biases = {{2, 3}, {0, -1}};
+  EXPECT_EQ(greedy({4, 3.5F, 2}, slot), 2);
+  slot.biases = {{0, 1}};
+  slot.tokens = {0};
+  slot.repetition_penalty = 2;
+  EXPECT_EQ(greedy({4, 2.4F}, slot), 0);  // (4 + 1) / 2
+  EXPECT_EQ(greedy({4, 2.6F}, slot), 1);
+  slot.repetition_penalty = 1;
+  slot.biases = {{-1, 9}, {2, 9}, {1 << 30, 9}};  // beyond this vocabulary
+  EXPECT_EQ(greedy({4, 3}, slot), 0);
+}
+
+TEST(Sampler, ABiasOfMinusAHundredKeepsATokenFromBeingDrawn) {
+  Slot slot = sampling(1);
+  slot.biases = {{1, -100}};
+  EXPECT_EQ(support({1, 5, 1}, slot), (std::set<int32_t>{0, 2}));
+}
+
+TEST(Sampler, StopTokensAreNotDrawnBeforeTheirFirstPosition) {
+  for (const float temperature : {0.0F, 1.0F}) {
+    Slot slot = sampling(temperature);
+    slot.num_stop_tokens = 2;
+    slot.stop_tokens[0] = 1;
+    slot.stop_tokens[1] = 3;
+    slot.first_stop = 7;
+    for (uint32_t position = 0; position < 7; ++position) {
+      EXPECT_EQ(draw({1, 30, 2, 40}, slot, position).token % 2, 0) << position;
+    }
+    EXPECT_EQ(draw({1, 30, 2, 40}, slot, 7).token, 3);
+  }
+}
+
+// Also where rounding leaves the sum of the probabilities below the draw.
+TEST(Sampler, WhatHasNoProbabilityIsNeverDrawn) {
+  Slot slot = sampling(1);
+  slot.num_stop_tokens = 1;
+  slot.stop_tokens[0] = 70000;
+  slot.first_stop = 1U << 30;
+  Logits logits(70001, 0.0F);
+  for (uint32_t position = 0; position < 200; ++position)
+    EXPECT_NE(draw(logits, slot, position).token, 70000);
+}
+
+// Without an extra, the fields that belong to it are not even looked at.
+TEST(Sampler, ExtrasSayWhatASlotAsksFor) {
+  EXPECT_EQ(extras_of({}), 0U);
+  const auto extras = [](auto&& change) {
+    SequenceSlot slot;
+    change(slot);
+    return extras_of(slot);
+  };
+  EXPECT_EQ(extras([](SequenceSlot& s) { s.repetition_penalty = 2; }), kAdjustsLogits | kKeepsHistory);
+  EXPECT_EQ(extras([](SequenceSlot& s) { s.repetition_penalty = 2, s.repeat_last_n = 0; }), 0U);
+  EXPECT_EQ(extras([](SequenceSlot& s) { s.presence_penalty = -1; }), kAdjustsLogits | kKeepsHistory);
+  EXPECT_EQ(extras([](SequenceSlot& s) { s.frequency_penalty = 1; }), kAdjustsLogits | kKeepsHistory);
+  EXPECT_EQ(extras([](SequenceSlot& s) { s.num_biases = 1; }), kAdjustsLogits);
+  EXPECT_EQ(extras([](SequenceSlot& s) { s.first_stop = 1; }), 0U);
+  EXPECT_EQ(extras([](SequenceSlot& s) { s.first_stop = s.num_stop_tokens = 1; }), kAdjustsLogits);
+  EXPECT_EQ(extras([](SequenceSlot& s) { s.num_top = 1; }), kListsTop);
+}
+
+TEST(ListTop, HasTheLikeliestTokensOfTheLogitsAsTheyCame) {
+  const Logits logits = {0.5F, 2, -1, 2, 1};
+  const std::vector<double> p = softmax(logits);
+  std::vector<Candidate> candidates;
+  TopTokens top;
+  ASSERT_EQ(list_top(logits, 4, candidates, top), 4U);
+  const std::vector<int32_t> expected = {1, 3, 4, 0};  // of equals the lowest id
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(top.token[i].token, expected[i]);
+    EXPECT_NEAR(top.token[i].log_probability, std::log(p[static_cast<size_t>(expected[i])]), 1e-6);
+  }
+  const SampledToken drawn = draw(logits, sampling(0));
+  EXPECT_EQ(drawn.token, top.token[0].token);
+  EXPECT_EQ(drawn.log_probability, top.token[0].log_probability);  // bit for bit
+}
+
+TEST(ListTop, HasNoMoreThanTheVocabularyAndTwenty) {
+  std::vector<Candidate> candidates;
+  TopTokens top;
+  EXPECT_EQ(list_top(Logits{1, 2, 3}, 20, candidates, top), 3U);
+  EXPECT_EQ(list_top(Logits(100, 1), 1000, candidates, top), kMaxTopTokens);
+  EXPECT_EQ(list_top(Logits{1, 2, 3}, 0, candidates, top), 0U);
+}
+
 TEST(Sampler, PenaltyComesBeforeTopK) {
-  SequenceSlot slot = seen(sampling(1), 2, {0});
+  Slot slot = seen(sampling(1), 2, {0});
   slot.top_k = 1;
   EXPECT_EQ(support({4, 3, 1}, slot), (std::set<int32_t>{1}));
 }
 
 TEST(Sampler, TopKKeepsTheLargestAndTheLowestIdsAmongEquals) {
-  SequenceSlot slot = sampling(1);
+  Slot slot = sampling(1);
   slot.top_k = 2;
   EXPECT_EQ(support({1, 3, 2, 0}, slot), (std::set<int32_t>{1, 2}));
   EXPECT_EQ(support({1, 1, 1, 1}, slot), (std::set<int32_t>{0, 1}));
@@ -173,7 +311,7 @@ TEST(Sampler, TopKKeepsTheLargestAndTheLowestIdsAmongEquals) {
 
 TEST(Sampler, TopPKeepsTheShortestPrefixThatReachesIt) {
   const Logits logits = logits_of({0.1, 0.5, 0.15, 0.25});
-  SequenceSlot slot = sampling(1);
+  Slot slot = sampling(1);
   const std::map<float, std::set<int32_t>> expected = {{1e-30F, {1}},      {0.49F, {1}},
                                                        {0.51F, {1, 3}},    {0.74F, {1, 3}},
                                                        {0.76F, {1, 2, 3}}, {1.0F, {0, 1, 2, 3}}};
@@ -186,7 +324,7 @@ TEST(Sampler, TopPKeepsTheShortestPrefixThatReachesIt) {
 }
 
 TEST(Sampler, TopPLooksAtWhatTopKLeft) {
-  SequenceSlot slot = sampling(1);
+  Slot slot = sampling(1);
   slot.top_p = 0.6F;
   EXPECT_EQ(support(logits_of({0.5, 0.3, 0.2}), slot), (std::set<int32_t>{0, 1}));
   slot.top_k = 2;  // 0.5 of 0.8 is more than 0.6
@@ -195,7 +333,7 @@ TEST(Sampler, TopPLooksAtWhatTopKLeft) {
 
 TEST(Sampler, MinPKeepsAShareOfTheLargestProbability) {
   const Logits logits = logits_of({0.5, 0.3, 0.15, 0.05});
-  SequenceSlot slot = sampling(1);
+  Slot slot = sampling(1);
   const std::map<float, std::set<int32_t>> expected = {{0.0F, {0, 1, 2, 3}}, {0.09F, {0, 1, 2, 3}},
                                                        {0.11F, {0, 1, 2}},   {0.31F, {0, 1}},
                                                        {0.61F, {0}},         {1.0F, {0}}};
@@ -209,7 +347,7 @@ TEST(Sampler, MinPKeepsAShareOfTheLargestProbability) {
 
 TEST(Sampler, FiltersLookAtTheUntemperedProbabilities) {
   const Logits logits = logits_of({0.8, 0.1, 0.06, 0.04});
-  SequenceSlot slot = sampling(50);  // nearly uniform if it came first
+  Slot slot = sampling(50);  // nearly uniform if it came first
   slot.top_p = 0.75F;
   EXPECT_EQ(support(logits, slot), (std::set<int32_t>{0}));
   slot.top_p = 1;
@@ -222,7 +360,7 @@ TEST(Sampler, FrequenciesAreTheSoftmax) {
   const Logits logits = {0.3F, -1, 2, 1.1F, 0, -3, 1.9F, 0.5F};
   for (const float temperature : {0.5F, 1.0F, 2.0F}) {
     for (const uint64_t seed : {1ULL, 0x123456789abcdefULL}) {
-      SequenceSlot slot = sampling(temperature);
+      Slot slot = sampling(temperature);
       slot.seed = seed;
       expect_frequencies(frequencies(logits, slot, kDraws), softmax(logits, temperature));
     }
@@ -231,7 +369,7 @@ TEST(Sampler, FrequenciesAreTheSoftmax) {
 
 TEST(Sampler, FrequenciesAfterTheFiltersAreRenormalised) {
   constexpr uint32_t kDraws = 100000;
-  SequenceSlot slot = seen(sampling(2), 1.5F, {0});
+  Slot slot = seen(sampling(2), 1.5F, {0});
   slot.top_k = 3;
   // Penalised, 3 becomes 2: of 2, 2.5, 1, 0.5 the last is dropped.
   expect_frequencies(frequencies({3, 2.5F, 1, 0.5F}, slot, kDraws), [] {
@@ -251,13 +389,13 @@ TEST(Sampler, LargeTemperatureIsUniformAndTinyOneIsGreedy) {
 
 TEST(Sampler, ADrawDependsOnSeedSequenceAndPositionAlone) {
   const Logits logits(1000, 0.0F);
-  SequenceSlot slot = sampling(1);
+  Slot slot = sampling(1);
   const int32_t token = draw(logits, slot, 5).token;
   EXPECT_EQ(draw(logits, slot, 5).token, token);
-  SequenceSlot other = slot;
+  Slot other = slot;
   other.end_position = 99;
   other.num_stop_tokens = 3;
-  other.history_length = 40;
+  other.tokens = std::vector<int32_t>(40, 1);
   EXPECT_EQ(draw(logits, other, 5).token, token);
   std::set<int32_t> tokens = {token};
   tokens.insert(draw(logits, slot, 6).token);
@@ -276,7 +414,7 @@ TEST(Sampler, NanCountsAsTheSmallest) {
 
 TEST(Sampler, MinusInfinityEverywhereButOneLeavesThatOne) {
   for (const float temperature : {0.0F, 0.7F, 1e30F}) {
-    SequenceSlot slot = sampling(temperature);
+    Slot slot = sampling(temperature);
     const Logits logits = {-kInfinity, -kInfinity, -3, -kInfinity};
     EXPECT_EQ(support(logits, slot), (std::set<int32_t>{2}));
     slot = seen(slot, 1.3F, {0, 2});
@@ -322,7 +460,7 @@ TEST(Sampler, LogProbabilityIsTheLogSoftmaxOfTheLogitsAsTheyCame) {
   const std::vector<double> p = softmax(logits);
   std::set<int32_t> met;
   for (uint32_t position = 0; position < 2000; ++position) {
-    SequenceSlot slot = seen(sampling(20), 3, {7});
+    Slot slot = seen(sampling(20), 3, {7});
     slot.top_k = 7;
     const SampledToken t = draw(logits, slot, position);
     EXPECT_NEAR(t.log_probability, std::log(p[static_cast<size_t>(t.token)]), 1e-5);

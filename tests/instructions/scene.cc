@@ -207,6 +207,10 @@ Scene::Scene(const Shape& s, Random& random) : shape(s) {
   t.rows = state(state_tensor::kRows, s.rows, sizeof(PassRow));
   t.slots = state(state_tensor::kSlots, s.sequences, sizeof(SequenceSlot));
   t.sampled = state(state_tensor::kSampled, s.rows, sizeof(SampledToken));
+  t.adjustments = state(state_tensor::kAdjustments, s.sequences, adjustment_bytes(s.max_context));
+  t.top = state(state_tensor::kTop, s.logit_rows(), sizeof(TopTokens));
+  t.saved = bench.add("saved", DType::kF32, TensorKind::kActivation, s.logit_rows(),
+                      saved_cols(s.vocab, s.max_context));
   t.control = state(state_tensor::kControl, 1, sizeof(PassControl));
   t.output = state(state_tensor::kOutput, launch_passes(s.rows), s.rows * sizeof(OutputToken));
   t.host_stop = state(state_tensor::kHostStop, 1, sizeof(uint32_t));
@@ -360,11 +364,22 @@ void Scene::fill_slots(Random& random) {
     slot.top_p = random.pick<float>({1.0F, 0.9F});
     slot.min_p = random.pick<float>({0.0F, 0.05F});
     slot.repetition_penalty = random.pick<float>({1.0F, 1.3F});
+    slot.repeat_last_n = random.pick<int32_t>({64, 3, 0, -1});
+    slot.presence_penalty = random.pick<float>({0.0F, 0.0F, 0.7F, -1.5F});
+    slot.frequency_penalty = random.pick<float>({0.0F, 0.0F, 0.3F, -0.2F});
+    slot.num_top = random.pick<uint32_t>({0, 0, 1, 5, kMaxTopTokens});
+    slot.num_biases = random.pick<uint32_t>({0, 0, 1, 7});
     slot.end_position = random.between(1, shape.max_context);
     slot.num_stop_tokens = random.below(kMaxStopTokens + 1);
     for (int32_t& token : slot.stop_tokens) token = static_cast<int32_t>(random.below(shape.vocab));
-    slot.history_length = random.below(3 * kHistoryTokens);
-    for (int32_t& token : slot.history) token = static_cast<int32_t>(random.below(shape.vocab));
+    slot.history_length = random.below(shape.max_context + 1);
+    slot.prompt_length = random.below(slot.history_length + 1);
+    slot.first_stop = random.pick<uint32_t>({0, slot.prompt_length, shape.max_context});
+    slot.extras = extras_of(slot);
+    for (int32_t& token : history(s)) token = static_cast<int32_t>(random.below(shape.vocab));
+    const auto first = random.below(shape.vocab);
+    for (uint32_t i = 0; i < kMaxLogitBiases; ++i)
+      biases(s)[i] = {static_cast<int32_t>(first + i), static_cast<float>(random.real(-3, 3))};
     slots()[s] = slot;
   }
   for (uint32_t r = 0; r < shape.rows; ++r) {
@@ -416,6 +431,20 @@ void Scene::fill_residual(Random& random) {
       squares[c / shape.square_cols()] += row[c] * row[c];
     }
   }
+}
+
+std::span<TokenBias> Scene::biases(uint32_t slot) {
+  const AdjustmentTable<std::byte> table{bench.data<std::byte>(t.adjustments), shape.max_context};
+  return {reinterpret_cast<TokenBias*>(table.of(slot)), kMaxLogitBiases};
+}
+
+std::span<int32_t> Scene::history(uint32_t slot) {
+  const AdjustmentTable<std::byte> table{bench.data<std::byte>(t.adjustments), shape.max_context};
+  return {reinterpret_cast<int32_t*>(table.of(slot) + kHistoryOffset), shape.max_context};
+}
+
+SlotAdjustments Scene::adjustments(uint32_t slot) {
+  return {biases(slot).first(slots()[slot].num_biases), history(slot).first(slots()[slot].history_length)};
 }
 
 std::vector<uint32_t> Scene::active_rows() const {
@@ -619,15 +648,18 @@ std::vector<Stage> Scene::stages() const {
   add(LmHead{t.weighted, t.squares, t.head, t.rows, t.logits, t.unit_softmax, 0, 0, s.hidden, s.vocab,
              s.epsilon, s.rows, 0, s.logit_rows()},
       static_cast<uint32_t>(vocabulary_units(s.vocab)), &LmHead::first_unit, &LmHead::num_units, kTile);
-  Sample sample{t.logits, t.unit_softmax, t.rows, t.slots, t.sampled, 0, 0, s.vocab, s.rows, s.sequences};
+  Sample sample{
+      t.logits, t.unit_softmax, t.rows, t.slots, t.adjustments, t.sampled, t.top,       t.saved,
+      0,        s.logit_rows(), 0,      0,       s.vocab,       s.rows,    s.sequences, s.max_context};
   out.push_back(
       {Opcode::kSample, s.logit_rows(), s.rows_of_sample, [sample](uint32_t first, uint32_t count) mutable {
+         sample.record = first;
          sample.first_row = first;
          sample.num_rows = count;
          return make_instruction(sample);
        }});
-  const Advance advance{t.sampled, t.host_stop, t.rows,         t.slots,    t.control,
-                        t.output,  s.rows,      s.logit_rows(), s.sequences};
+  const Advance advance{t.sampled,     t.host_stop, t.rows,         t.slots,     t.control,    t.output,
+                        t.adjustments, s.rows,      s.logit_rows(), s.sequences, s.max_context};
   out.push_back(
       {Opcode::kAdvance, 1, 1, [advance](uint32_t, uint32_t) { return make_instruction(advance); }});
   out.push_back(planned_attention_stage());

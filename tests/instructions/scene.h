@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "instructions/common/residual.h"
 #include "instructions/isa.h"
+#include "instructions/sample/sampler.h"
 #include "vm/state/control.h"
 #include "vm/state/limits.h"
 #include "vm/state/names.h"
@@ -137,6 +139,10 @@ struct Scene {
   PassRow* rows() { return bench.data<PassRow>(t.rows); }
   const PassRow* rows() const { return bench.data<const PassRow>(t.rows); }
   SequenceSlot* slots() { return bench.data<SequenceSlot>(t.slots); }
+  // What the slot has beside it.
+  std::span<TokenBias> biases(uint32_t slot);
+  std::span<int32_t> history(uint32_t slot);  // of max_context tokens
+  SlotAdjustments adjustments(uint32_t slot);
   std::vector<uint32_t> active_rows() const;
   // Those of the instructions that may leave out rows of which no logits are wanted: with this pass, all or
   // some.
@@ -155,8 +161,9 @@ struct Scene {
     TensorId residual, weighted, squares, q, attended, product, logits, unit_softmax;  // activations
     TensorId projected;
     TensorId k_cache, v_cache;
-    TensorId places;                                                                // of planned attention
-    TensorId rows, slots, sampled, control, output, host_stop, block_table, items;  // state
+    TensorId places;  // of planned attention
+    TensorId rows, slots, adjustments, sampled, top, control, output, host_stop, block_table, items;  // state
+    TensorId saved;  // scratch memory of sample
   } t;
 
  private:

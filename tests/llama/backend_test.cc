@@ -299,7 +299,7 @@ Tensor& tensor(Program& program, const char* name) {
 }
 
 TEST(HostBackend, RefusesLimitsThatTheRecordsDoNotHave) {
-  EXPECT_THAT(refusal([](Program& p) { p.limits.max_context = 64; }), HasSubstr("state.block_table"));
+  EXPECT_THAT(refusal([](Program& p) { p.limits.max_context = 64; }), HasSubstr("state.adjustments"));
   EXPECT_THAT(refusal([](Program& p) { --p.limits.max_context; }), HasSubstr("limit is 319"));
   EXPECT_THAT(refusal([](Program& p) { ++p.limits.kv_blocks; }), HasSubstr("kv_blocks"));
   EXPECT_THAT(refusal([](Program& p) { --p.limits.vocab; }),

@@ -45,7 +45,8 @@ void Decoder::begin(const Sequence& sequence, uint32_t slot) {
   s.repetition_penalty = sequence.repetition_penalty;
   s.end_position = length + sequence.num_tokens - 1;
   s.history_length = length;
-  for (uint32_t t = 0; t < length; ++t) s.history[t % kHistoryTokens] = sequence.prompt[t];
+  s.extras = extras_of(s);
+  std::ranges::copy(sequence.prompt, backend_->state().history_of(slot).begin());
 }
 
 void Decoder::feed_prompt(const Sequence& sequence, uint32_t slot, uint32_t chunk, Answer& answer) {

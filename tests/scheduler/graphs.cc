@@ -50,7 +50,7 @@ class RandomGraph {
   const uint32_t max_rows_, logit_rows_;
   std::mt19937 random_;
   Graph graph_;
-  TensorId rows_, slots_, sampled_, control_, output_, host_stop_, block_table_;
+  TensorId rows_, slots_, sampled_, control_, output_, host_stop_, block_table_, adjustments_, top_, saved_;
   TensorId residual_, weighted_, squares_, query_, partial_, attention_, mlp_, logits_, unit_softmax_, rope_,
       table_, norm_;
   TensorId wq_, wk_, wv_, wo_, gate_, up_, down_;
@@ -78,6 +78,8 @@ void RandomGraph::add_tensors() {
   rows_ = state(state_tensor::kRows, max_rows_, sizeof(PassRow));
   slots_ = state(state_tensor::kSlots, kSequences, sizeof(SequenceSlot));
   sampled_ = state(state_tensor::kSampled, max_rows_, sizeof(SampledToken));
+  adjustments_ = state(state_tensor::kAdjustments, kSequences, adjustment_bytes(kContext));
+  top_ = state(state_tensor::kTop, logit_rows_, sizeof(TopTokens));
   control_ = state(state_tensor::kControl, 1, sizeof(PassControl));
   output_ = state(state_tensor::kOutput, launch_passes(max_rows_), max_rows_ * sizeof(OutputToken));
   host_stop_ = state(state_tensor::kHostStop, 1, sizeof(uint32_t));
@@ -92,6 +94,7 @@ void RandomGraph::add_tensors() {
   logits_ = tensor("logits", logit_rows_, kVocab, DType::kF32, TensorKind::kActivation);
   unit_softmax_ = tensor("unit_softmax", logit_rows_, vocabulary_units(kVocab) * kUnitSoftmaxCols,
                          DType::kF32, TensorKind::kActivation);
+  saved_ = tensor("saved", logit_rows_, saved_cols(kVocab, kContext), DType::kF32, TensorKind::kActivation);
   const PartialLayout partial{kSplits, kQHeads / kKvHeads, kHeadDim, whole_row_tiles(max_rows_)};
   partial_ = tensor("partial", partial.rows_of_all(kKvHeads), partial.cols(kContext), DType::kF32,
                     TensorKind::kActivation);
@@ -232,8 +235,8 @@ void RandomGraph::stage() {
                       static_cast<uint32_t>(vocabulary_units(kVocab)));
     default:
       ranges(logit_rows_, [&](uint32_t first, uint32_t count) {
-        add(Sample{logits_, unit_softmax_, rows_, slots_, sampled_, first, count, kVocab, max_rows_,
-                   kSequences});
+        add(Sample{logits_, unit_softmax_, rows_, slots_, adjustments_, sampled_, top_, saved_, first,
+                   logit_rows_, first, count, kVocab, max_rows_, kSequences, kContext});
       });
   }
 }
@@ -242,7 +245,8 @@ Graph RandomGraph::build() {
   graph_.limits = {kVocab, kContext, kKvBlocks, max_rows_, kSequences};
   for (uint32_t n = 1 + below(12); n > 0; --n) stage();
   graph_.begin_stage("advance");
-  add(Advance{sampled_, host_stop_, rows_, slots_, control_, output_, max_rows_, logit_rows_, kSequences});
+  add(Advance{sampled_, host_stop_, rows_, slots_, control_, output_, adjustments_, max_rows_, logit_rows_,
+              kSequences, kContext});
   return std::move(graph_);
 }
 

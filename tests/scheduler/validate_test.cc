@@ -654,7 +654,7 @@ TEST_F(Operands, TensorThatDoesNotExist) {
 }
 
 TEST_F(Operands, LimitsOfTheStateThatAreNotTheRecords) {
-  for (const auto limit : {&StateLimits::vocab, &StateLimits::max_context, &StateLimits::kv_blocks}) {
+  for (const auto limit : {&StateLimits::vocab, &StateLimits::kv_blocks}) {
     for (const uint32_t by : {1U, ~0U}) {
       Program program = small_programs().front();
       program.limits.*limit += by;
@@ -754,10 +754,13 @@ TEST(Structure, CounterOfSystemScope) {
   expect_refused(program, Rule::kStructure, {"counter 1", "system scope"});
 }
 
-TEST(Structure, ContextThatTheBlockTableDoesNotHold) {
-  Program program = small_programs().front();
-  program.limits.max_context = 64;
-  expect_refused(program, Rule::kStructure, {"state.block_table"});
+TEST(Structure, ContextThatTheStateDoesNotHold) {
+  const Program program = small_programs().front();
+  for (const uint32_t context : {64U, program.limits.max_context + 4}) {
+    Program other = program;
+    other.limits.max_context = context;
+    expect_refused(other, Rule::kStructure, {"state.adjustments"});
+  }
 }
 
 TEST(Structure, EmptyProgram) {

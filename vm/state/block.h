@@ -7,7 +7,8 @@
 // Several programs of one model (row classes) share one state block, made for the one of most rows. Slots,
 // block table and control are the same for all of them. A program of fewer rows has tensors of fewer rows for
 // rows and sampled, which are the first of the block's; rows beyond are not active while it runs (check.h).
-// Its output table begins where the block's does and has its own number of rows a pass: output_of().
+// Of `top` it has the first rows, too. Its output table begins where the block's does and has its own number
+// of rows a pass: output_of().
 #pragma once
 
 #include <cstddef>
@@ -18,6 +19,7 @@
 #include <string_view>
 
 #include "vm/layout/row_tiles.h"
+#include "vm/state/adjustments.h"
 #include "vm/state/attention.h"
 #include "vm/state/control.h"
 #include "vm/state/limits.h"
@@ -41,7 +43,9 @@ struct StateLayout {
   size_t slots;        // SequenceSlot [limits.sequences]
   size_t block_table;  // int32 [limits.sequences][blocks_per_sequence]
   size_t attention;    // attention_list_bytes(limits.rows)
+  size_t adjustments;  // adjustment_bytes(limits.max_context) [limits.sequences]
   size_t output;       // OutputToken [output_tokens(limits.rows)]
+  size_t top;          // TopTokens [logit_rows(limits)]
   size_t bytes;        // in all
   uint32_t blocks_per_sequence;
 
@@ -73,20 +77,31 @@ class StateBlock {
   const std::span<PassRow> rows;          // [limits.rows]
   const std::span<SampledToken> sampled;  // [limits.rows]
   PassControl& control;
-  const std::span<SequenceSlot> slots;   // [limits.sequences]
-  const std::span<int32_t> block_table;  // [limits.sequences][layout.blocks_per_sequence] ids of KV blocks
-  AttentionList& attention;              // with attention_items(limits.rows) items
+  const std::span<SequenceSlot> slots;     // [limits.sequences]
+  const std::span<int32_t> block_table;    // [limits.sequences][layout.blocks_per_sequence] ids of KV blocks
+  AttentionList& attention;                // with attention_items(limits.rows) items
+  const std::span<std::byte> adjustments;  // biases_of() and history_of() the slots
   OutputTable
       output;  // of the program that runs: of limits.rows rows, until it is set to output_of() another
+  const std::span<TopTokens> top;  // [logit_rows(limits)]
 
   // Of a program of up to limits.rows rows.
   OutputTable output_of(uint32_t program_rows) const { return {output.tokens, program_rows}; }
   std::span<int32_t> blocks_of(uint32_t slot) const {
     return block_table.subspan(size_t{slot} * layout.blocks_per_sequence, layout.blocks_per_sequence);
   }
+  std::span<TokenBias> biases_of(uint32_t slot) const {
+    return {reinterpret_cast<TokenBias*>(adjustment_table().of(slot)), kMaxLogitBiases};
+  }
+  std::span<int32_t> history_of(uint32_t slot) const {
+    return {reinterpret_cast<int32_t*>(adjustment_table().of(slot) + kHistoryOffset), limits.max_context};
+  }
   // A part by its name in the tensor table; null for what is not in the block.
   void* part(std::string_view tensor) const;
   std::byte* memory() const { return memory_; }
+
+ private:
+  AdjustmentTable<std::byte> adjustment_table() const { return {adjustments.data(), limits.max_context}; }
 };
 
 }  // namespace serval

@@ -34,6 +34,20 @@ void check_room(const StateLimits& program, const StateBlock& state) {
   }
 }
 
+void check_extras(const StateBlock& state, uint32_t r) {
+  const SequenceSlot& slot = state.slots[state.rows[r].slot];
+  if (slot.extras != extras_of(slot))
+    refuse(fmt::format("row {}: extras: {}, the slot asks for {}", r, slot.extras, extras_of(slot)));
+  if (slot.extras == 0) return;
+  limit(r, "num_biases", slot.num_biases, kMaxLogitBiases + 1);
+  limit(r, "num_top", slot.num_top, kMaxTopTokens + 1);
+  if ((slot.extras & kKeepsHistory) != 0)
+    limit(r, "history_length", slot.history_length, int64_t{state.limits.max_context} + 1);
+  if ((slot.extras & kListsTop) != 0 && state.control.passes_wanted != 1)
+    refuse(fmt::format("row {}: lists the likeliest tokens; {} passes, limit 1", r,
+                       state.control.passes_wanted));
+}
+
 void check_row(const StateLimits& limits, const StateBlock& state, uint32_t r) {
   const PassRow& row = state.rows[r];
   limit(r, "slot", row.slot, limits.sequences);
@@ -41,6 +55,7 @@ void check_row(const StateLimits& limits, const StateBlock& state, uint32_t r) {
   limit(r, "position", row.position, limits.max_context);
   limit(r, "end_position", state.slots[row.slot].end_position, int64_t{limits.max_context} + 1);
   limit(r, "num_stop_tokens", state.slots[row.slot].num_stop_tokens, kMaxStopTokens + 1);
+  check_extras(state, r);
   const std::span<const int32_t> blocks = state.blocks_of(row.slot);
   if (row.wants_logits != 0 && r >= logit_rows(limits))
     refuse(fmt::format("row {}: wants logits; only the first {} rows may", r, logit_rows(limits)));

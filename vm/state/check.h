@@ -11,8 +11,9 @@ namespace serval {
 // logit_rows() want logits, 1 <= passes_wanted <=
 // launch_passes() of its rows, and for every active row: slot, token and position are within the program's
 // limits, the blocks up to the last position that it may reach in this launch exist, its slot's end_position
-// <= max_context, and no other row has the same slot and position, or the same place in the KV
-// cache; and the list of attention's work is right (check_attention.h). Takes rows × log(rows), and blocks.
+// <= max_context, what it asks for is consistent (SlotExtra) and within its limits, and no other row has the
+// same slot and position, or the same place in the KV cache; and the list of attention's work is right
+// (check_attention.h). Takes rows × log(rows), and blocks.
 void check_state(const Program& program, const StateBlock& state);
 
 }  // namespace serval

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <span>
 
+#include "vm/state/slots.h"
+
 namespace serval {
 
 // What `sample` found for a row.
@@ -14,6 +16,13 @@ struct SampledToken {
   int32_t token = 0;
   float log_probability = 0;  // natural log under the model's own softmax, before penalties and temperature;
                               // NaN if, and only if, a logit of the row is NaN or infinite
+};
+
+// The likeliest tokens of a row, the first SequenceSlot::num_top of them, as far as there are so many, under
+// the same softmax: the likeliest first, of equals the lowest id. Only of launches of one pass: the next
+// would overwrite them.
+struct TopTokens {
+  SampledToken token[kMaxTopTokens];
 };
 
 enum class FinishReason : uint32_t {

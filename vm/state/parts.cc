@@ -3,6 +3,7 @@
 #include <string>
 
 #include "vm/layout/kv_cache.h"
+#include "vm/state/adjustments.h"
 #include "vm/state/attention.h"
 #include "vm/state/control.h"
 #include "vm/state/names.h"
@@ -20,6 +21,8 @@ std::optional<Tensor> state_part(std::string_view name, const StateLimits& limit
   if (name == state_tensor::kRows) return part(limits.rows, sizeof(PassRow));
   if (name == state_tensor::kSlots) return part(limits.sequences, sizeof(SequenceSlot));
   if (name == state_tensor::kSampled) return part(limits.rows, sizeof(SampledToken));
+  if (name == state_tensor::kAdjustments) return part(limits.sequences, adjustment_bytes(limits.max_context));
+  if (name == state_tensor::kTop) return part(logit_rows(limits), sizeof(TopTokens));
   if (name == state_tensor::kControl) return part(1, sizeof(PassControl));
   if (name == state_tensor::kOutput)
     return part(launch_passes(limits.rows), limits.rows * sizeof(OutputToken));

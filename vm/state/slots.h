@@ -1,29 +1,68 @@
-// The sequence slots, a part of the state block: how each sequence samples, and what it has said.
+// The sequence slots, a part of the state block: how each sequence samples, and when it ends.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace serval {
 
-inline constexpr int kMaxStopTokens = 16;  // per sequence
-inline constexpr int kHistoryTokens = 64;  // window of the repetition penalty
+inline constexpr int kMaxStopTokens = 16;       // per sequence
+inline constexpr uint32_t kMaxTopTokens = 20;   // of which log-probabilities are listed
+inline constexpr int kDefaultRepeatLastN = 64;  // llama.cpp's
 
-// Sampling parameters and history of one sequence.
+// What few sequences ask for, as bits of SequenceSlot::extras: nothing of it is looked at where the bit is 0.
+enum SlotExtra : uint32_t {
+  kAdjustsLogits = 1,  // penalties, biases or banned stop tokens
+  kKeepsHistory = 2,   // penalties: of the tokens in AdjustmentTable (vm/state/adjustments.h)
+  kListsTop = 4,       // the likeliest tokens (vm/state/output.h)
+};
+
+// Sampling parameters and progress of one sequence.
 struct SequenceSlot {
-  uint64_t seed = 0;             // key of the random numbers, with `sequence` and the position
-  uint32_t sequence = 0;         // distinguishes sequences that share a seed
-  float temperature = 0;         // <= 0: greedy
-  int32_t top_k = 0;             // <= 0: off
-  float top_p = 1;               // >= 1: off
-  float min_p = 0;               // <= 0: off
-  float repetition_penalty = 1;  // 1: off
-  uint32_t end_position = 0;     // positions are < end_position: a sequence ends when it would need that one
+  uint64_t seed = 0;          // key of the random numbers, with `sequence` and the position
+  uint32_t sequence = 0;      // distinguishes sequences that share a seed
+  float temperature = 0;      // <= 0: greedy
+  int32_t top_k = 0;          // <= 0: off
+  float top_p = 1;            // >= 1: off
+  float min_p = 0;            // <= 0: off
+  uint32_t extras = 0;        // extras_of(slot)
+  uint32_t end_position = 0;  // positions are < end_position: a sequence ends when it would need that one
   uint32_t num_stop_tokens = 0;
   int32_t stop_tokens[kMaxStopTokens] = {};
-  uint32_t history_length = 0;  // tokens seen so far; the ring holds the last min(length, kHistoryTokens)
+  uint32_t history_length = 0;  // tokens seen so far
+
+  // Extras.
+  float repetition_penalty = 1;                 // 1: off
+  int32_t repeat_last_n = kDefaultRepeatLastN;  // tokens that it looks at; 0: none, < 0: all
+  float presence_penalty = 0;                   // 0: off. These two look at what was generated
+  float frequency_penalty = 0;                  // 0: off
+  uint32_t prompt_length = 0;                   // what was generated begins at this position
+  uint32_t first_stop = 0;                      // at positions before this one, stop tokens are not drawn
+  uint32_t num_biases = 0;                      // up to kMaxLogitBiases, of different tokens
+  uint32_t num_top = 0;                         // tokens to list, up to kMaxTopTokens
   uint32_t reserved = 0;
-  int32_t history[kHistoryTokens] = {};  // token t is at t mod kHistoryTokens
 };
-static_assert(sizeof(SequenceSlot) == 48 + 4 * kMaxStopTokens + 4 * kHistoryTokens);
+static_assert(sizeof(SequenceSlot) == 80 + 4 * kMaxStopTokens);
+
+// The tokens that a penalty looks at: [begin, history_length).
+constexpr uint32_t repetition_begin(const SequenceSlot& slot) {
+  if (slot.repetition_penalty == 1) return slot.history_length;
+  if (slot.repeat_last_n < 0) return 0;
+  return slot.history_length - std::min(slot.history_length, static_cast<uint32_t>(slot.repeat_last_n));
+}
+constexpr uint32_t generation_begin(const SequenceSlot& slot) {
+  const bool counts = slot.presence_penalty != 0 || slot.frequency_penalty != 0;
+  return counts ? std::min(slot.prompt_length, slot.history_length) : slot.history_length;
+}
+
+constexpr uint32_t extras_of(const SequenceSlot& slot) {
+  const bool repeats = slot.repetition_penalty != 1 && slot.repeat_last_n != 0;
+  const bool history = repeats || slot.presence_penalty != 0 || slot.frequency_penalty != 0;
+  const bool bans = slot.first_stop > slot.prompt_length && slot.num_stop_tokens > 0;
+  uint32_t extras = slot.num_top > 0 ? uint32_t{kListsTop} : 0;
+  if (history) extras |= kKeepsHistory;
+  if (history || bans || slot.num_biases > 0) extras |= kAdjustsLogits;
+  return extras;
+}
 
 }  // namespace serval

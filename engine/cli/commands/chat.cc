@@ -59,7 +59,7 @@ void say(const std::string& text) {
 class Chat {
  public:
   Chat(const Flags& flags, Engine& engine)
-      : flags_(flags), engine_(engine), sampling_(flags.sampling.apply(engine.info().default_sampling)) {
+      : flags_(flags), engine_(engine), request_(flags.sampling.request(engine.info().default_sampling)) {
     reset(flags.system);
   }
 
@@ -139,12 +139,8 @@ class Chat {
   }
 
   Response generate() {
-    Request request;
+    Request request = request_;
     request.messages = messages_;
-    request.sampling = sampling_;
-    request.max_tokens = flags_.sampling.max_tokens;
-    request.stop = flags_.sampling.stop;
-    request.ignore_eos = flags_.sampling.ignore_eos;
     const CancelScope cancelled_by_signals(engine_);
     return engine_.generate(request, [&](const TokenEvent& event) {
       if (!flags_.output.json) write_stdout(event.text);
@@ -178,7 +174,7 @@ class Chat {
 
   const Flags& flags_;
   Engine& engine_;
-  SamplingParams sampling_;
+  const Request request_;  // without its messages
   LineReader reader_;
   std::string system_;
   std::vector<ChatMessage> messages_;

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <functional>
 #include <numeric>
+#include <utility>
 
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
@@ -16,6 +17,7 @@
 #include "engine/cli/output/output.h"
 #include "engine/cli/output/response_json.h"
 #include "engine/cli/output/speed.h"
+#include "engine/core/request.h"
 #include "vm/state/output.h"
 
 namespace serval::cli {
@@ -34,6 +36,7 @@ struct Flags {
   OutputFlags output;
   bool no_echo = false;
   bool special = false;
+  uint32_t top_logprobs = 0;
   std::string trace_file;
   int trace_tokens = 16;
 
@@ -45,6 +48,11 @@ struct Flags {
     declare_capacity(set, engine);
     output.declare(set,
                    "print one JSON object instead of text; of -f one line an answer, as each is complete");
+    set.value("--top-logprobs", "N",
+              "with --json: log-probabilities of the N likeliest tokens at each place, 0 to 20. Default: 0",
+              [this](const FlagValue& v) {
+                top_logprobs = static_cast<uint32_t>(parse_integer(v, 0, kMaxTopTokens));
+              });
     set.toggle("--special", "control tokens that are written in a prompt mean these tokens", special);
     set.toggle("--no-echo", "print the generated text without the prompt", no_echo);
     set.value("--trace", "FILE",
@@ -119,31 +127,33 @@ class OrderedPrinter {
 };
 
 std::vector<Request> make_requests(const std::vector<std::string>& prompts, const Flags& all,
-                                   const SamplingParams& sampling) {
-  const SamplingFlags& flags = all.sampling;
+                                   const SamplingParams& defaults) {
   std::vector<Request> requests;
   for (const std::string& prompt : prompts) {
-    Request request;
+    Request request = all.sampling.request(defaults);
     request.prompt = prompt;
     request.special = all.special;
-    request.sampling = sampling;
     request.sampling.stream = static_cast<uint32_t>(requests.size());
-    request.max_tokens = flags.max_tokens;
-    request.stop = flags.stop;
-    request.ignore_eos = flags.ignore_eos;
+    request.top_logprobs = all.top_logprobs;
     requests.push_back(std::move(request));
   }
   return requests;
 }
 
-// So that nothing is printed before a prompt is refused.
-void check_prompts_fit(const Engine& engine, const std::vector<std::string>& prompts, bool special) {
+// So that nothing is printed before a request is refused.
+void check_requests(const Engine& engine, const std::vector<Request>& requests) {
   const auto context = static_cast<size_t>(engine.info().context);
-  for (size_t i = 0; i < prompts.size(); ++i) {
-    const size_t tokens = engine.tokenize(prompts[i], special).size();
-    if (tokens < context) continue;
-    throw Error(ErrorKind::kUsage, fmt::format("prompt {} of {}: {} tokens; limit: {} (--ctx-size {})", i + 1,
-                                               prompts.size(), tokens, context - 1, context));
+  const ModelLimits limits = {
+      .vocab_size = engine.info().vocab_size, .context = static_cast<uint32_t>(context), .stop_tokens = {}};
+  for (size_t i = 0; i < requests.size(); ++i) {
+    check_request(requests[i]);
+    std::vector<int32_t> prompt = engine.tokenize(requests[i].prompt, requests[i].special);
+    if (prompt.size() >= context) {
+      throw Error(ErrorKind::kUsage,
+                  fmt::format("prompt {} of {}: {} tokens; limit: {} (--ctx-size {})", i + 1, requests.size(),
+                              prompt.size(), context - 1, context));
+    }
+    prepare_request(requests[i], std::move(prompt), limits);
   }
 }
 
@@ -229,10 +239,9 @@ int generate(const Flags& flags) {
       static_cast<int>(std::min(prompts.size(), static_cast<size_t>(options.max_sequences)));
   options.trace_tokens = flags.trace_file.empty() ? 0 : flags.trace_tokens;
   Engine engine = load_engine(options, flags.output.progress);
-  const std::vector<Request> requests =
-      make_requests(prompts, flags, flags.sampling.apply(engine.info().default_sampling));
+  const std::vector<Request> requests = make_requests(prompts, flags, engine.info().default_sampling);
 
-  check_prompts_fit(engine, prompts, flags.special);
+  check_requests(engine, requests);
   OrderedPrinter printer(prompts, !flags.no_echo);
   const bool text = !flags.output.json, lines = !text && flags.prompts.from_lines();
   const uint64_t seed = flags.sampling.seed();
@@ -274,6 +283,8 @@ int run_generate(const Arguments& arguments) {
     write_stdout(set.help());
     return 0;
   }
+  if (flags.top_logprobs > 0 && !flags.output.json)
+    throw Error(ErrorKind::kUsage, "--top-logprobs: needs --json" + set.see_help());
   if (set.given("--trace-tokens") && flags.trace_file.empty())
     throw Error(ErrorKind::kUsage, "--trace-tokens: needs --trace FILE" + set.see_help());
   return generate(flags);

@@ -22,6 +22,19 @@ double parse_number(const FlagValue& value, const SamplingRange& range) {
                     range.least_excluded ? LowerBound::kExcluded : LowerBound::kIncluded);
 }
 
+// "15043+1", "15043-0.5".
+LogitBias parse_logit_bias(const FlagValue& value) {
+  const size_t sign = value.text.find_first_of("+-");
+  if (sign == 0 || sign == std::string::npos) reject(value, "is not a token id, + or -, and a number");
+  const auto part = [&](size_t begin, size_t end) {
+    return FlagValue{value.source, value.text.substr(begin, end - begin), value.from_environment};
+  };
+  const size_t number = value.text[sign] == '+' ? sign + 1 : sign;
+  const auto token = static_cast<int32_t>(parse_integer(part(0, sign), 0, INT32_MAX));
+  return {token,
+          static_cast<float>(parse_number(part(number, value.text.size()), sampling_range::kLogitBias))};
+}
+
 std::string load_line(const Model& model, double seconds) {
   constexpr double kGigabyte = 1e9;
   const double gigabytes = static_cast<double>(model.weight_bytes_bf16()) / kGigabyte;
@@ -189,6 +202,14 @@ void SamplingFlags::declare(FlagSet& flags) {
               [this](const FlagValue& v) { max_tokens = static_cast<int>(parse_integer(v, -1, INT_MAX)); });
   flags.list("--stop", "TEXT", "the text ends before TEXT; may be given several times",
              [this](const FlagValue& v) { stop.push_back(parse_text(v)); });
+  flags.list("--stop-token", "ID", "the text ends before this token; may be given several times",
+             [this](const FlagValue& v) {
+               stop_token_ids.push_back(static_cast<int32_t>(parse_integer(v, 0, INT32_MAX)));
+             });
+  flags.value("--min-tokens", "N", "new tokens at least: no token ends the text before. Default: 0",
+              [this](const FlagValue& v) {
+                min_tokens = static_cast<int>(parse_number(v, sampling_range::kMinTokens));
+              });
   flags.toggle("--ignore-eos", "go on after an end-of-text token", ignore_eos);
 
   flags.group("Sampling (defaults: the model's generation_config.json, else as stated)");
@@ -204,6 +225,22 @@ void SamplingFlags::declare(FlagSet& flags) {
                   given_.emplace_back(&parameter, parse_number(v, parameter.range));
                 });
   }
+  flags.list(
+      "-l,--logit-bias", "ID+V",
+      "adds V, -100 to 100, to the logit of token ID, as 15043+1 or 15043-1; may be given several times",
+      [this](const FlagValue& v) { logit_bias.push_back(parse_logit_bias(v)); });
+}
+
+Request SamplingFlags::request(const SamplingParams& defaults) const {
+  Request request;
+  request.sampling = apply(defaults);
+  request.max_tokens = max_tokens;
+  request.min_tokens = min_tokens;
+  request.stop = stop;
+  request.stop_token_ids = stop_token_ids;
+  request.logit_bias = logit_bias;
+  request.ignore_eos = ignore_eos;
+  return request;
 }
 
 SamplingParams SamplingFlags::apply(const SamplingParams& defaults) const {

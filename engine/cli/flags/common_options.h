@@ -60,6 +60,9 @@ LoadedModel load_model(EngineOptions options, ProgressMode progress);
 struct SamplingFlags {
   int max_tokens = -1;
   std::vector<std::string> stop;
+  std::vector<int32_t> stop_token_ids;
+  std::vector<LogitBias> logit_bias;
+  int min_tokens = 0;
   bool ignore_eos = false;
 
   void declare(FlagSet& flags);
@@ -67,6 +70,8 @@ struct SamplingFlags {
   // seed().
   SamplingParams apply(const SamplingParams& defaults) const;
   uint64_t seed() const { return seed_; }
+  // All of a request but its prompt.
+  Request request(const SamplingParams& defaults) const;
 
  private:
   std::vector<std::pair<const SamplingParameter*, double>> given_;

@@ -9,7 +9,8 @@
 
 namespace serval::cli {
 
-// prompt, text, prompt_tokens, cached_tokens, tokens, log_probabilities, finish_reason, timings.
+// prompt, text, prompt_tokens, cached_tokens, tokens, log_probabilities, top_logprobs where
+// there are any, finish_reason, timings.
 nlohmann::ordered_json response_json(const std::string& prompt, const Response& response);
 
 }  // namespace serval::cli

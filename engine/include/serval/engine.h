@@ -25,14 +25,26 @@
 
 namespace serval {
 
+struct LogitBias {
+  int32_t token = 0;
+  float bias = 0;  // [-100, 100], added to the token's logit
+};
+
+// Logits go through biases, repetition penalty, frequency and presence penalty, top-k, top-p, min-p and
+// temperature, in llama.cpp's order. What is off costs nothing.
 struct SamplingParams {
   float temperature = 0.8f;         // 0: greedy; otherwise in (0, 100]
   int top_k = 40;                   // 0 or more; 0: off
   float top_p = 0.95f;              // (0, 1]; 1: off
   float min_p = 0.05f;              // [0, 1]; 0: off
-  float repetition_penalty = 1.0f;  // (0, 10]; 1: off. Over the last 64 tokens, prompt included
-  uint64_t seed = 0;                // random numbers depend on (seed, stream, position) and nothing else
-  uint32_t stream = 0;              // tells apart sequences that share a seed
+  float repetition_penalty = 1.0f;  // (0, 10]; 1: off. Over the last repeat_last_n tokens, prompt included
+  int repeat_last_n = 64;           // -1 or more; 0: none, -1: all
+  // [-2, 2]; 0: off. OpenAI's: from the logit of a token that the answer has n > 0 times, n × frequency +
+  // presence is subtracted. The prompt's tokens do not count.
+  float presence_penalty = 0;
+  float frequency_penalty = 0;
+  uint64_t seed = 0;    // random numbers depend on (seed, stream, position) and nothing else
+  uint32_t stream = 0;  // tells apart sequences that share a seed
 };
 
 struct ChatMessage {
@@ -50,6 +62,13 @@ struct Request {
   std::vector<std::string> stop = {};  // the text ends before the first of these; UTF-8, up to 64 of 1 KiB
   // An answer ends with the first of these; its text ends before. With the model's own up to 16.
   std::vector<int32_t> stop_token_ids = {};
+  std::vector<LogitBias> logit_bias = {};  // up to 1024, each of another token
+  // Tokens at least, up to max_tokens: before, no token that ends the answer is drawn. Stop strings end it
+  // all the same.
+  int min_tokens = 0;
+  // Of each token that is generated, the log-probabilities of so many of the likeliest, 0 to 20. A GPU then
+  // hands out tokens one by one, which costs the time between two launches.
+  uint32_t top_logprobs = 0;
   bool ignore_eos = false;  // the model's end-of-text tokens are tokens like any other
   // Answers, 1 to 128. Answer i is what the request gets alone with the stream sampling.stream + i; the
   // prompt is read once.
@@ -72,12 +91,21 @@ enum class Finish {
 };
 const char* name_of(Finish finish);  // "eos", "stop", "length", "cancelled", "deadline", "error"
 
+struct TopLogprob {
+  int32_t token = 0;
+  float log_probability = 0;  // natural log, under the model's own softmax
+  friend bool operator==(const TopLogprob&, const TopLogprob&) = default;
+};
+
 struct TokenEvent {
   // As Batch::add returned it; 0 for generate(), for decode_batch() the index of the response + 1, for a
   // RequestHandle the index of the answer.
   uint64_t sequence = 0;
   int32_t token = 0;
   float log_probability = 0;  // natural log, under the model's own softmax (before penalties and temperature)
+  // The Request::top_logprobs likeliest, or the whole vocabulary: the likeliest first, of equals the lowest
+  // id.
+  std::vector<TopLogprob> top_logprobs;
   // UTF-8 made available by this token: whole characters, and nothing that may yet become a stop string. The
   // texts of all events, joined, are the response's.
   std::string text;
@@ -94,7 +122,8 @@ struct Timings {
 struct Response {
   std::string text;
   std::vector<int32_t> tokens;  // all that were generated, an end-of-text token or a stop string's included
-  std::vector<float> log_probabilities;  // one for each token
+  std::vector<float> log_probabilities;               // one for each token
+  std::vector<std::vector<TopLogprob>> top_logprobs;  // the same; empty if none were asked for
   int prompt_tokens = 0;
   int cached_tokens = 0;  // of these, how many were in the KV cache already
   Finish finish = Finish::kNone;
@@ -115,7 +144,7 @@ using ResponseCallback = std::function<void(size_t index, const Response& respon
 struct RequestEvent {
   enum class Kind {
     kToken,     // `token`; its `finish` is kNone unless it is the answer's last
-    kFinished,  // the answer is complete: `response` is, but for text, tokens and log_probabilities
+    kFinished,  // the answer is complete: `response` is, but for text, tokens and their log-probabilities
     kError,     // the same where it could not go on, which response.error explains
   };
   Kind kind = Kind::kToken;

@@ -15,7 +15,6 @@
 #include "instructions/sample/rank/weight.cuh"
 #include "instructions/sample/row/buffered_quads.cuh"
 #include "instructions/sample/row/logits_row.cuh"
-#include "instructions/sample/row/penalties.cuh"
 #include "instructions/sample/row/unit_logits.cuh"
 #include "vm/device/group.cuh"
 
@@ -24,14 +23,14 @@ namespace serval::device::sample {
 // All functions are for all threads of the group together and give all of them the same result.
 class Candidates {
  public:
-  // The head holds at least `wanted` candidates, if so many are readily found. `thread_largest` is the
-  // largest logit among the thread's own, before penalties.
   __device__ __forceinline__ Candidates(const Group& group, Scratch& scratch, const LogitsRow& row,
-                                        const UnitLogits& units, const Penalties& penalties,
-                                        float thread_largest, uint32_t wanted)
-      : group_(group), scratch_(scratch), row_(row), units_(units), penalties_(penalties) {
-    if (penalties.any()) wanted += kHistoryTokens;  // that many may fall behind
-    const bool all = row.vocab() <= kSortedRunCapacity;
+                                        const UnitLogits& units)
+      : group_(group), scratch_(scratch), row_(row), units_(units), head_size_(0) {}
+
+  // Looks for the head of the row as it is now: it holds at least `wanted` candidates, if so many are readily
+  // found. `thread_largest` is the largest logit among the thread's own.
+  __device__ __forceinline__ void find(float thread_largest, uint32_t wanted) {
+    const bool all = row_.vocab() <= kSortedRunCapacity;
     const RankKey last = all ? kLastRank : reached_by(thread_largest, min(wanted, kMaxRank));
     head_size_ = find_head({kFirstRank, last});
   }
@@ -60,7 +59,7 @@ class Candidates {
   // number grows with the logarithm of 1 / (threads - rank).
   static constexpr uint32_t kMaxRank = 192;
 
-  // A rank key that `rank` tokens reach, before penalties. Keys are compared without their last bits, which
+  // A rank key that `rank` tokens reach. Keys are compared without their last bits, which
   // hold the thread, so that no two are equal.
   __device__ __forceinline__ RankKey reached_by(float thread_largest, uint32_t rank) const {
     constexpr uint32_t kThreadMask = kGroupThreads - 1, kChains = 4;
@@ -82,7 +81,7 @@ class Candidates {
   __device__ __forceinline__ uint32_t find_head(RankRange range) const {
     TokenList list(group_, scratch_);
     if (!list_reaching(group_, scratch_, row_, units_, logit_of(range.last), list)) return 0;
-    const uint32_t size = list.to_ranks(row_, penalties_, range);
+    const uint32_t size = list.to_ranks(row_, range);
     if (size > kSortedRunCapacity) return 0;  // many equal ones
     sort(group_, scratch_.unsorted, size, scratch_.head);
     return size;
@@ -105,9 +104,6 @@ class Candidates {
         const uint64_t w = kept.weigh(weight, token + i, clean(quad.logit[i]));
         own += token + i < row_.vocab() ? w : 0;
       }
-    });
-    penalties_.correct(group_.thread, [&](uint32_t token, float raw, float penalised) {
-      own += kept.weigh(weight, token, penalised) - kept.weigh(weight, token, raw);
     });
     return sum_all(group_, scratch_, own);
   }
@@ -144,7 +140,7 @@ class Candidates {
       }
     };
     for_each_quad(row_, group_.thread, scratch_.buffered, add, [&] { return list.overflows(); });
-    const uint32_t size = list.to_ranks(row_, penalties_, range);
+    const uint32_t size = list.to_ranks(row_, range);
     if (size > kSortedRunCapacity) return 0;
     sort(group_, scratch_.unsorted, size, scratch_.window);
     return size;
@@ -180,11 +176,6 @@ class Candidates {
 #pragma unroll
       for (uint32_t i = 0; i < kQuadLogits; ++i) histogram.add_high(w[i].bin, w[i].weight, old[i]);
     });
-    penalties_.correct(group_.thread, [&](uint32_t token, float raw, float penalised) {
-      const WeightInBin out = binning(token, raw), in = binning(token, penalised);
-      histogram.add_high(out.bin, 0 - out.weight, histogram.add_low(out.bin, 0 - out.weight));
-      histogram.add_high(in.bin, in.weight, histogram.add_low(in.bin, in.weight));
-    });
     group_.sync();
   }
 
@@ -192,7 +183,6 @@ class Candidates {
   Scratch& scratch_;
   const LogitsRow& row_;
   const UnitLogits& units_;
-  const Penalties& penalties_;
   uint32_t head_size_;
 };
 

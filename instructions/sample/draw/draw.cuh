@@ -15,12 +15,18 @@ namespace serval::device::sample {
 // Each step finds the candidate at which a cumulative weight goes beyond a target.
 enum class Step : uint32_t { kFirst, kTopK, kTopP, kDraw, kCount };
 
+// What leads to a candidate: the one of a rank, 1 for the first, or one that is drawn.
+struct Aim {
+  int32_t top_k;  // or the rank
+  bool draws;
+};
+
 __device__ __forceinline__ bool applies(Step step, const Candidates& candidates, const Parameters& p,
-                                        uint32_t vocab) {
+                                        const Aim& aim, uint32_t vocab) {
   if (step == Step::kFirst) return !candidates.has(1);
-  if (p.temperature <= 0) return false;
-  if (step == Step::kTopK) return p.top_k > 0 && static_cast<uint32_t>(p.top_k) < vocab;
-  return step == Step::kDraw || p.top_p < 1;
+  if (aim.draws && p.temperature <= 0) return false;
+  if (step == Step::kTopK) return aim.top_k > 0 && static_cast<uint32_t>(aim.top_k) <= vocab;
+  return aim.draws && (step == Step::kDraw || p.top_p < 1);
 }
 
 // The first two steps count, and top-p looks at the untempered distribution.
@@ -30,31 +36,32 @@ __device__ __forceinline__ float inverse_temperature(Step step, const Parameters
 }
 
 // `total`: the weight of all candidates that are left; u is in [0, 1).
-__device__ __forceinline__ uint64_t target(Step step, const Parameters& p, float u, uint64_t total) {
+__device__ __forceinline__ uint64_t target(Step step, const Parameters& p, const Aim& aim, float u,
+                                           uint64_t total) {
   if (step == Step::kFirst) return 0;
-  if (step == Step::kTopK) return static_cast<uint64_t>(p.top_k) * Weight::kFirst - 1;
+  if (step == Step::kTopK) return static_cast<uint64_t>(aim.top_k) * Weight::kFirst - 1;
   if (step == Step::kDraw) return static_cast<uint64_t>(u * static_cast<double>(total));
   const double enough = ceil(p.top_p * static_cast<double>(total));
   return enough > 1 ? static_cast<uint64_t>(enough) - 1 : 0;  // one always stays
 }
 
 // A loop, so that what the steps share stands in the kernel once.
-__device__ __forceinline__ RankKey draw(const Candidates& candidates, const Parameters& p, float u,
-                                        uint32_t vocab) {
+__device__ __forceinline__ RankKey draw(const Candidates& candidates, const Parameters& p, const Aim& aim,
+                                        float u, uint32_t vocab) {
   // Until the first is known, any logit will do: counting does not mind.
   RankKey key = candidates.has(1) ? candidates.ranked(1) : rank_of(INFINITY, 0);
   Kept kept = {.largest = logit_of(key)};
 #pragma unroll 1
   for (uint32_t i = 0; i < static_cast<uint32_t>(Step::kCount); ++i) {
     const Step step{i};
-    if (!applies(step, candidates, p, vocab)) continue;
+    if (!applies(step, candidates, p, aim, vocab)) continue;
     if (step == Step::kDraw && p.min_p > 0) kept.least_shortfall = fminf(logf(p.min_p), 0);
     const bool needs_total = step == Step::kTopP || step == Step::kDraw;
-    if (step == Step::kTopK && candidates.has(static_cast<uint32_t>(p.top_k))) {
-      key = candidates.ranked(static_cast<uint32_t>(p.top_k));
+    if (step == Step::kTopK && candidates.has(static_cast<uint32_t>(aim.top_k))) {
+      key = candidates.ranked(static_cast<uint32_t>(aim.top_k));
     } else {
       key = candidates.at(kept, {inverse_temperature(step, p)}, needs_total,
-                          [&](uint64_t total) { return target(step, p, u, total); });
+                          [&](uint64_t total) { return target(step, p, aim, u, total); });
     }
     if (step == Step::kFirst) {
       kept.largest = logit_of(key);

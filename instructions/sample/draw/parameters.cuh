@@ -15,7 +15,7 @@ struct Parameters {
   int32_t top_k;
   float top_p;
   float min_p;
-  float repetition_penalty;
+  uint32_t extras;  // SlotExtra
 
   // Candidates that may be drawn, if no filter but top-k takes any away.
   __device__ __forceinline__ uint32_t wanted() const {
@@ -36,7 +36,7 @@ struct Parameters {
             .top_k = static_cast<int32_t>(word(&slot->top_k)),
             .top_p = ptx::load_relaxed(&slot->top_p),
             .min_p = ptx::load_relaxed(&slot->min_p),
-            .repetition_penalty = ptx::load_relaxed(&slot->repetition_penalty)};
+            .extras = word(&slot->extras)};
   }
 };
 

@@ -1,14 +1,20 @@
 // How `sample` divides up its group's scratch memory.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
+#include "instructions/sample/draw/parameters.cuh"
 #include "instructions/sample/rank/histogram.cuh"
 #include "instructions/sample/rank/rank_key.cuh"
 #include "instructions/sample/rank/sort.cuh"
+#include "instructions/sample/row/adjusted_tokens.cuh"
 #include "instructions/sample/row/buffered_quads.cuh"
-#include "instructions/sample/row/penalties.cuh"
 #include "vm/device/group.cuh"
+
+namespace serval {
+struct Sample;
+}
 
 namespace serval::device::sample {
 
@@ -27,7 +33,6 @@ struct Scratch {
   uint32_t units[kSortedRunCapacity];
   uint32_t tokens[kSortedRunCapacity];
   alignas(16) uint32_t thread_keys[kGroupThreads];
-  PenalisedTokens penalised;
   WarpSoftmax warp_softmax[kConsumerWarps];
   uint64_t warp_sums[kConsumerWarps];
   uint64_t found_before;
@@ -36,7 +41,20 @@ struct Scratch {
   uint32_t token_count;
   uint32_t rank_count;
   uint32_t ranked_key;
+  // Kept here while the softmax needs the registers; each thread writes it for itself.
+  struct Asked {
+    Parameters parameters;
+    uint32_t row;
+    const Sample* op;
+  } asked;
 };
 static_assert(sizeof(Scratch) <= kScratchBytes);
+
+// The same memory but for Asked, while a row is adjusted.
+struct AdjustScratch {
+  AdjustedTokens tokens;
+  uint32_t saved;  // logits that were changed so far
+};
+static_assert(sizeof(AdjustScratch) <= offsetof(Scratch, asked));
 
 }  // namespace serval::device::sample

@@ -75,8 +75,10 @@ __device__ __forceinline__ float careful_sum(const Group& group, Scratch& scratc
   return static_cast<float>(sum_all(group, scratch, own));
 }
 
-__device__ __forceinline__ Softmax softmax(const Group& group, Scratch& scratch, const LogitsRow& row,
-                                           const UnitLogits& units) {
+// `row_of` makes the LogitsRow where it is needed, so that it takes no registers before.
+template <class RowOf>
+__device__ __forceinline__ Softmax softmax(const Group& group, Scratch& scratch, const UnitLogits& units,
+                                           RowOf&& row_of) {
   ThreadSoftmax thread;
   units.for_each(group.thread, [&](uint32_t unit, const UnitSoftmax& of_unit) { thread.add(unit, of_unit); });
   const float warp_sum = sum_warp(thread.sum);
@@ -93,7 +95,7 @@ __device__ __forceinline__ Softmax softmax(const Group& group, Scratch& scratch,
   if (largest == kMinusInfinity) s.first = rank_of(largest, 0);  // all are equal
   s.sum *= ptx::exp(-largest);
   const bool in_range = largest >= kLeastLargest && s.sum > 0 && s.sum <= FLT_MAX;
-  if (!in_range) s.sum = careful_sum(group, scratch, row, largest);
+  if (!in_range) s.sum = careful_sum(group, scratch, row_of(), largest);
   return s;
 }
 

@@ -6,7 +6,6 @@
 #include "instructions/sample/draw/scratch.cuh"
 #include "instructions/sample/rank/rank_key.cuh"
 #include "instructions/sample/row/logits_row.cuh"
-#include "instructions/sample/row/penalties.cuh"
 #include "instructions/sample/row/unit_logits.cuh"
 #include "vm/device/group.cuh"
 
@@ -30,22 +29,17 @@ class TokenList {
     return *static_cast<const volatile uint32_t*>(&scratch_.token_count) > kSortedRunCapacity;
   }
 
-  // Writes the rank keys in `range` of the tokens and of all that are penalised, after the penalty, to
-  // Scratch::unsorted. Returns how many they are; more than kSortedRunCapacity if too many. For all threads.
-  __device__ __forceinline__ uint32_t to_ranks(const LogitsRow& row, const Penalties& penalties,
-                                               RankRange range) {
+  // Writes the rank keys in `range` of the tokens to Scratch::unsorted. Returns how many they are; more than
+  // kSortedRunCapacity if too many. For all threads.
+  __device__ __forceinline__ uint32_t to_ranks(const LogitsRow& row, RankRange range) {
     group_.sync();
     const uint32_t tokens = scratch_.token_count;
     if (tokens > kSortedRunCapacity) return tokens;
 #pragma unroll 1
     for (uint32_t i = group_.thread; i < tokens; i += kGroupThreads) {
       const uint32_t token = scratch_.tokens[i];
-      const float logit = clean(row.logit(token));
-      if (!penalties.contains(token)) add_rank(rank_of(logit, token), range);
+      add_rank(rank_of(clean(row.logit(token)), token), range);
     }
-    penalties.correct(group_.thread, [&](uint32_t token, float, float penalised) {
-      add_rank(rank_of(penalised, token), range);
-    });
     group_.sync();
     return scratch_.rank_count;
   }

@@ -30,14 +30,17 @@ class LogitsRow {
  public:
   // `logits`: [rows, vocab], 16-byte aligned, a multiple of 4 rows: so no quad of a row reaches beyond the
   // tensor.
-  __device__ __forceinline__ LogitsRow(const float* logits, uint32_t row, uint32_t vocab)
+  __device__ __forceinline__ LogitsRow(float* logits, uint32_t row, uint32_t vocab)
       : vocab_(vocab),
         lead_(static_cast<uint32_t>(size_t{row} * vocab % kQuadLogits)),
-        quads_(reinterpret_cast<const float4*>(logits + size_t{row} * vocab - lead_)) {}
+        quads_(reinterpret_cast<float4*>(logits + size_t{row} * vocab - lead_)) {}
 
   __device__ __forceinline__ uint32_t vocab() const { return vocab_; }
   __device__ __forceinline__ float logit(uint32_t token) const {
     return ptx::load_relaxed(reinterpret_cast<const float*>(quads_) + lead_ + token);
+  }
+  __device__ __forceinline__ void set_logit(uint32_t token, float logit) const {
+    ptx::store_relaxed(reinterpret_cast<float*>(quads_) + lead_ + token, logit);
   }
 
   // All quads with a logit of the row are [0, quads()).
@@ -55,7 +58,7 @@ class LogitsRow {
  private:
   uint32_t vocab_;
   uint32_t lead_;  // logits of the first quad that are not this row's
-  const float4* quads_;
+  float4* quads_;
 };
 
 }  // namespace serval::device::sample

@@ -22,9 +22,9 @@ inline constexpr uint32_t kReachingAtOnce = 32;  // a bit each
 class UnitLogits {
  public:
   // `unit_softmax`: [rows, units of the vocabulary].
-  __device__ __forceinline__ UnitLogits(const UnitSoftmax* unit_softmax, uint32_t row, uint32_t vocab)
+  __device__ __forceinline__ UnitLogits(UnitSoftmax* unit_softmax, uint32_t row, uint32_t vocab)
       : count_(static_cast<uint32_t>(vocabulary_units(vocab))),
-        units_(reinterpret_cast<const float2*>(unit_softmax) + size_t{row} * count_) {}
+        units_(reinterpret_cast<float2*>(unit_softmax) + size_t{row} * count_) {}
 
   __device__ __forceinline__ uint32_t count() const { return count_; }
 
@@ -42,6 +42,18 @@ class UnitLogits {
       bits |= reaches ? 1U << i : 0;
     }
     return bits;
+  }
+
+  __device__ __forceinline__ void set_largest(uint32_t unit, float largest) const {
+    ptx::store_relaxed(&units_[unit].x, largest);
+  }
+  // Among the logits of this thread's units.
+  __device__ __forceinline__ float largest_of(uint32_t thread) const {
+    float largest = kMinusInfinity;
+#pragma unroll 8
+    for (uint32_t unit = thread; unit < count_; unit += kGroupThreads)
+      largest = fmaxf(largest, ptx::load_relaxed(&units_[unit].x));
+    return largest;
   }
 
   // For all units of this thread, in order: fn(unit, its UnitSoftmax), with -infinity and 0 for some that the
@@ -74,7 +86,7 @@ class UnitLogits {
   }
 
   uint32_t count_;
-  const float2* units_;
+  float2* units_;
 };
 
 }  // namespace serval::device::sample

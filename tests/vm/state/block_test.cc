@@ -24,6 +24,9 @@ TEST(StateBlock, HasPartsOfTheSizeOfItsLimits) {
   EXPECT_EQ(block.slots.size(), 7U);
   EXPECT_EQ(block.block_table.size(), 7U * blocks_for_tokens(200));
   EXPECT_EQ(block.output[launch_passes(48) - 1].size(), 48U);
+  EXPECT_EQ(block.biases_of(6).size(), kMaxLogitBiases);
+  EXPECT_EQ(block.history_of(6).size(), 200U);
+  EXPECT_EQ(block.top.size(), 48U);
 }
 
 TEST(StateBlock, BeginsWithoutAnActiveRow) {
@@ -44,7 +47,9 @@ TEST(StateBlock, HasEachPartInAPlaceOfItsOwn) {
     EXPECT_EQ(block.part(state_tensor::kSlots), block.slots.data());
     EXPECT_EQ(block.part(state_tensor::kBlockTable), block.block_table.data());
     EXPECT_EQ(block.part(state_tensor::kAttention), &block.attention);
+    EXPECT_EQ(block.part(state_tensor::kAdjustments), block.adjustments.data());
     EXPECT_EQ(block.part(state_tensor::kOutput), block.output.tokens);
+    EXPECT_EQ(block.part(state_tensor::kTop), block.top.data());
     EXPECT_EQ(block.part(state_tensor::kHostStop), nullptr);
     const auto at = [&](const void* part) {
       EXPECT_EQ(reinterpret_cast<uintptr_t>(part) % StateLayout::kAlignment, 0U);
@@ -56,8 +61,10 @@ TEST(StateBlock, HasEachPartInAPlaceOfItsOwn) {
     EXPECT_LE(at(&block.control) + sizeof(PassControl), at(block.slots.data()));
     EXPECT_LE(at(block.slots.data()) + block.slots.size_bytes(), at(block.block_table.data()));
     EXPECT_LE(at(block.block_table.data()) + block.block_table.size_bytes(), at(&block.attention));
-    EXPECT_LE(at(&block.attention) + attention_list_bytes(rows), at(block.output.tokens));
-    EXPECT_LE(at(block.output.tokens) + output_tokens(rows) * sizeof(OutputToken), block.layout.bytes);
+    EXPECT_LE(at(&block.attention) + attention_list_bytes(rows), at(block.adjustments.data()));
+    EXPECT_LE(at(block.adjustments.data()) + block.adjustments.size_bytes(), at(block.output.tokens));
+    EXPECT_LE(at(block.output.tokens) + output_tokens(rows) * sizeof(OutputToken), at(block.top.data()));
+    EXPECT_LE(at(block.top.data()) + block.top.size_bytes(), block.layout.bytes);
   }
 }
 

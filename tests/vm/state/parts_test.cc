@@ -9,9 +9,10 @@
 namespace serval::testing {
 namespace {
 
-constexpr const char* kNames[] = {state_tensor::kRows,       state_tensor::kSlots,    state_tensor::kSampled,
-                                  state_tensor::kControl,    state_tensor::kOutput,   state_tensor::kHostStop,
-                                  state_tensor::kBlockTable, state_tensor::kAttention};
+constexpr const char* kNames[] = {
+    state_tensor::kRows,        state_tensor::kSlots,    state_tensor::kSampled,    state_tensor::kControl,
+    state_tensor::kOutput,      state_tensor::kHostStop, state_tensor::kBlockTable, state_tensor::kAttention,
+    state_tensor::kAdjustments, state_tensor::kTop};
 
 TEST(StatePart, IsKnownByItsName) {
   for (const char* name : kNames) EXPECT_EQ(state_part(name, {})->name, name);
