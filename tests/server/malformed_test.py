@@ -12,7 +12,9 @@ from harness import PATIENCE
 COMPLETION = {"prompt": "x", "max_tokens": 1}
 CHAT = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 1}
 WRONG_VALUES = [True, -1, 1e308, "text", [], {}, [[]], {"a": 1}, 2**63, -(2**70), [None], "\u0000"]
-NUMBERS = ["temperature", "top_p", "min_p", "repetition_penalty", "max_tokens", "top_k", "n", "seed", "priority"]
+MAY_BE_MINUS_ONE = ("seed", "top_k", "priority", "presence_penalty", "frequency_penalty", "repeat_last_n")
+NUMBERS = ["temperature", "top_p", "min_p", "repetition_penalty", "max_tokens", "top_k", "n", "seed", "priority", "presence_penalty",
+           "frequency_penalty", "min_tokens", "repeat_last_n", "logprobs"]  # fmt: skip
 
 
 def http(body, head="POST /v1/completions HTTP/1.1", length=None, extra=b""):
@@ -23,7 +25,7 @@ def http(body, head="POST /v1/completions HTTP/1.1", length=None, extra=b""):
 def wrong_values():
     for name in NUMBERS:
         for value in WRONG_VALUES:
-            if name == "seed" and value == -1 or name in ("top_k", "priority") and value == -1:
+            if value == -1 and name in MAY_BE_MINUS_ONE:
                 continue  # which they may be
             yield {**COMPLETION, name: value}
     for value in WRONG_VALUES:

@@ -105,6 +105,38 @@ class OpenAi(Case):
             self.assertAlmostEqual(ours, theirs, places=5)
         self.assertEqual("".join(choice.logprobs.tokens), choice.text)
 
+    def test_the_likeliest_tokens_are_in_order_and_have_the_greedy_one_first(self):
+        logprobs = self.complete(logprobs=5, **GREEDY).choices[0].logprobs
+        for token, value, top in zip(logprobs.tokens, logprobs.token_logprobs, logprobs.top_logprobs, strict=True):
+            self.assertEqual(len(top), 5)
+            self.assertAlmostEqual(max(top.values()), value, places=4)
+            self.assertIn(token, top)
+        for token in self.chat("Hello", logprobs=True, top_logprobs=3, **GREEDY).choices[0].logprobs.content:
+            values = [likely.logprob for likely in token.top_logprobs]
+            self.assertEqual(values, sorted(values, reverse=True))
+            self.assertEqual(token.top_logprobs[0].token, token.token)
+
+    def test_a_biased_token_is_drawn_or_never(self):
+        key = {"Authorization": "Bearer test-key"}
+
+        def last_token(text):
+            return self.server.post("/tokenize", {"prompt": text}, headers=key)[1]["tokens"][-1]
+
+        always = self.complete(logit_bias={str(last_token("fox")): 100}, logprobs=0, **GREEDY).choices[0]
+        self.assertEqual(len(set(always.logprobs.tokens)), 1)
+        token = last_token(STORY + ",")
+        self.assertTrue(self.complete(**GREEDY).choices[0].text.startswith(","))
+        self.assertFalse(self.complete(logit_bias={str(token): -100}, **GREEDY).choices[0].text.startswith(","))
+
+    def test_min_tokens_are_made(self):
+        answer = self.complete(max_tokens=400, extra_body={"min_tokens": 400})
+        self.assertEqual(answer.usage.completion_tokens, 400)
+
+    def test_penalties_change_what_is_said(self):
+        plain = self.complete(temperature=0, max_tokens=60).choices[0].text
+        penalised = self.complete(temperature=0, max_tokens=60, presence_penalty=2, frequency_penalty=2)
+        self.assertNotEqual(penalised.choices[0].text, plain)
+
     def test_echo_repeats_the_prompt(self):
         self.assertTrue(self.complete(echo=True, max_tokens=2).choices[0].text.startswith(STORY))
 

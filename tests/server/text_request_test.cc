@@ -48,7 +48,8 @@ TEST(TextRequest, WhatIsNotGivenIsTheModelsOwn) {
 TEST(TextRequest, ReadsEveryParameter) {
   const TextRequest request =
       completion(R"({"model": "toy", "prompt": "Hi", "max_tokens": 3, "temperature": 0,
-    "top_p": 0.5, "top_k": -1, "min_p": 0.1, "repetition_penalty": 1.5, "seed": -2, "n": 2, "best_of": 2,
+    "top_p": 0.5, "top_k": -1, "min_p": 0.1, "repetition_penalty": 1.5, "repeat_last_n": -1,
+    "presence_penalty": 0.5, "frequency_penalty": -0.5, "logit_bias": {"5": -100, "6": 1.5}, "min_tokens": 2, "seed": -2, "n": 2, "best_of": 2,
     "stop": ["a", "b"], "stop_token_ids": [4], "ignore_eos": true, "logprobs": 0, "stream": true,
     "stream_options": {"include_usage": true}, "priority": -3, "user": "ann", "echo": false})");
   const Request& asked = request.request;
@@ -59,6 +60,13 @@ TEST(TextRequest, ReadsEveryParameter) {
   EXPECT_EQ(asked.sampling.min_p, 0.1F);
   EXPECT_EQ(asked.sampling.repetition_penalty, 1.5F);
   EXPECT_EQ(asked.sampling.seed, static_cast<uint64_t>(-2));
+  EXPECT_EQ(asked.sampling.repeat_last_n, -1);
+  EXPECT_EQ(asked.sampling.presence_penalty, 0.5F);
+  EXPECT_EQ(asked.sampling.frequency_penalty, -0.5F);
+  ASSERT_EQ(asked.logit_bias.size(), 2U);
+  EXPECT_EQ(asked.logit_bias[0].token, 5);
+  EXPECT_EQ(asked.logit_bias[0].bias, -100);
+  EXPECT_EQ(asked.min_tokens, 2);
   EXPECT_EQ(asked.n, 2);
   EXPECT_THAT(asked.stop, ElementsAre("a", "b"));
   EXPECT_THAT(asked.stop_token_ids, ElementsAre(4));
@@ -100,6 +108,17 @@ TEST(TextRequest, NamesTheParameterThatIsWrong) {
           {R"({"prompt": "x", "max_tokens": -1})", "max_tokens"},
           {R"({"prompt": "x", "max_tokens": 99999999999999999999})", "max_tokens"},
           {R"({"prompt": "x", "n": 0})", "n"},
+          {R"({"prompt": "x", "presence_penalty": 2.5})", "presence_penalty"},
+          {R"({"prompt": "x", "frequency_penalty": -3})", "frequency_penalty"},
+          {R"({"prompt": "x", "repeat_last_n": -2})", "repeat_last_n"},
+          {R"({"prompt": "x", "min_tokens": 17})", "min_tokens"},
+          {R"({"prompt": "x", "logprobs": 21})", "logprobs"},
+          {R"({"prompt": "x", "logit_bias": []})", "logit_bias"},
+          {R"({"prompt": "x", "logit_bias": {"a": 1}})", "logit_bias"},
+          {R"({"prompt": "x", "logit_bias": {"-1": 1}})", "logit_bias"},
+          {R"({"prompt": "x", "logit_bias": {"1": 101}})", "logit_bias"},
+          {R"({"prompt": "x", "logit_bias": {"1": "2"}})", "logit_bias"},
+          {R"({"prompt": "x", "logit_bias": {"1": 1, "01": 1}})", "logit_bias"},
           {R"({"prompt": ["x", "y"], "n": 65})", "n"},
           {R"({"prompt": "x", "n": 2, "best_of": 3})", "best_of"},
           {R"({"prompt": "x", "stop": ""})", "stop"},
@@ -113,6 +132,13 @@ TEST(TextRequest, NamesTheParameterThatIsWrong) {
           {R"({})", "prompt"},
       })
     EXPECT_EQ(refusal_of(body).param, param) << body;
+}
+
+TEST(TextRequest, TheLikeliestTokensComeWithLogProbabilities) {
+  EXPECT_EQ(completion(R"({"prompt": "x", "logprobs": 3})").request.top_logprobs, 3U);
+  const std::string messages = R"({"messages": [{"role": "user", "content": "x"}])";
+  EXPECT_EQ(chat(messages + R"(, "logprobs": true, "top_logprobs": 20})").request.top_logprobs, 20U);
+  EXPECT_EQ(refusal_of(messages + R"(, "top_logprobs": 1})", TextPath::kChat).param, "top_logprobs");
 }
 
 TEST(TextRequest, WhatIsNotSupportedIsRefusedByName) {

@@ -1,5 +1,7 @@
 #include "engine/server/api/answer_format.h"
 
+#include <utility>
+
 #include "engine/server/api/json_text.h"
 
 namespace serval::server {
@@ -17,26 +19,41 @@ ordered_json bytes_of(const std::string& text) {
   return bytes;
 }
 
+ordered_json likeliest_of(const TokenLogprob& token) {
+  ordered_json likeliest = ordered_json::object();
+  for (const LikelyToken& one : token.likeliest) likeliest[one.text] = one.log_probability;
+  return likeliest;
+}
+
+ordered_json chat_token(const std::string& text, float log_probability) {
+  return {{"token", text}, {"logprob", log_probability}, {"bytes", bytes_of(text)}};
+}
+
 ordered_json completion_logprobs(const Piece& piece) {
   if (!piece.with_logprobs) return nullptr;
+  ordered_json likeliest = ordered_json::array();
   ordered_json tokens = ordered_json::array(), values = tokens, offsets = tokens;
   for (const TokenLogprob& token : piece.logprobs) {
     tokens.push_back(token.text);
     values.push_back(token.log_probability);
     offsets.push_back(token.text_offset);
+    likeliest.push_back(likeliest_of(token));
   }
-  return {
-      {"tokens", tokens}, {"token_logprobs", values}, {"top_logprobs", nullptr}, {"text_offset", offsets}};
+  return {{"tokens", tokens},
+          {"token_logprobs", values},
+          {"top_logprobs", piece.with_likeliest ? likeliest : ordered_json()},
+          {"text_offset", offsets}};
 }
 
 ordered_json chat_logprobs(const Piece& piece) {
   if (!piece.with_logprobs) return nullptr;
   ordered_json content = ordered_json::array();
   for (const TokenLogprob& token : piece.logprobs) {
-    content.push_back({{"token", token.text},
-                       {"logprob", token.log_probability},
-                       {"bytes", bytes_of(token.text)},
-                       {"top_logprobs", ordered_json::array()}});
+    ordered_json shown = chat_token(token.text, token.log_probability);
+    shown["top_logprobs"] = ordered_json::array();
+    for (const LikelyToken& one : token.likeliest)
+      shown["top_logprobs"].push_back(chat_token(one.text, one.log_probability));
+    content.push_back(std::move(shown));
   }
   return {{"content", content}, {"refusal", nullptr}};
 }

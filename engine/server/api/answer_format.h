@@ -16,17 +16,24 @@ struct Usage {
   int64_t completion_tokens = 0;
 };
 
+struct LikelyToken {
+  std::string text;
+  float log_probability = 0;
+};
+
 // A token as log probabilities show it.
 struct TokenLogprob {
   std::string text = {};
   float log_probability = 0;
   size_t text_offset = 0;  // of the token in the answer's text, in bytes
+  std::vector<LikelyToken> likeliest = {};
 };
 
 // A part of an answer's text, or the whole.
 struct Piece {
   std::string text = {};
   bool with_logprobs = false;
+  bool with_likeliest = false;
   std::vector<TokenLogprob> logprobs = {};
   std::string finish_reason = {};  // empty: the answer goes on
 };

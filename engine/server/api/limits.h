@@ -9,6 +9,7 @@ namespace serval::server::api_limit {
 inline constexpr size_t kStopStrings = 16;
 inline constexpr size_t kStopBytes = 1024;
 inline constexpr size_t kStopTokens = 16;
+inline constexpr size_t kLogitBiases = 1024;
 inline constexpr size_t kPrompts = 128;
 inline constexpr int kAnswers = 128;  // n; and of all prompts together
 inline constexpr size_t kMessages = 4096;

@@ -49,6 +49,17 @@ std::vector<Parameter> make_parameters() {
        "drops tokens less likely than so many times the likeliest"},
       {"repetition_penalty", kYes, kYes, "number", model_default + "1",
        range(sampling_range::kRepetitionPenalty), "makes the last 64 tokens less likely; 1: off"},
+      {"repeat_last_n", kYes, kYes, "integer", "64", range(sampling_range::kRepeatLastN),
+       "tokens that `repetition_penalty` looks back on; 0: none, -1: all"},
+      {"presence_penalty", kYes, kYes, "number", "0", range(sampling_range::kPresencePenalty),
+       "subtracted from the logits of tokens that the answer has"},
+      {"frequency_penalty", kYes, kYes, "number", "0", range(sampling_range::kFrequencyPenalty),
+       "the same, as often as it has them"},
+      {"logit_bias", kYes, kYes, "object", "none",
+       fmt::format("{} tokens, each {}", kLogitBiases, range(sampling_range::kLogitBias)),
+       "token id → what is added to its logit"},
+      {"min_tokens", kYes, kYes, "integer", "0", "0 to `max_tokens`",
+       "before, no token that ends the answer is drawn; a stop string ends it all the same"},
       {"seed", kYes, kYes, "integer", "random", "64 bits", "the same seed gives the same answers"},
       {"n", kYes, kYes, "integer", "1", answers, "answers to a prompt, which is read once"},
       {"best_of", kYes, kNo, "integer", "`n`", "`n`", "only as many as `n`"},
@@ -56,8 +67,12 @@ std::vector<Parameter> make_parameters() {
       {"stop_token_ids", kYes, kYes, "array of integers", "none",
        fmt::format("{}, the model's own included", kStopTokens), "the text ends before the first of these"},
       {"ignore_eos", kYes, kYes, "boolean", "false", "", "goes on after an end-of-text token"},
-      {"logprobs", kYes, kYes, "completions: integer; chat: boolean", "none", "0; `true`",
-       "log probabilities of the answer's tokens under the model's own softmax"},
+      {"logprobs", kYes, kYes, "completions: integer; chat: boolean", "none",
+       fmt::format("{}; `true`", range(sampling_range::kTopLogprobs)),
+       "log probabilities of the answer's tokens, and of so many of the likeliest in their place, under the "
+       "model's own softmax"},
+      {"top_logprobs", kNo, kYes, "integer", "0", range(sampling_range::kTopLogprobs) + ", with `logprobs`",
+       "so many of the likeliest"},
       {"echo", kYes, kNo, "boolean", "false", "not with `logprobs`", "the text begins with the prompt"},
       {"stream", kYes, kYes, "boolean", "false", "", "server-sent events, one a token"},
       {"stream_options", kYes, kYes, "object", "none", "only with `stream`",
@@ -72,10 +87,9 @@ std::vector<Parameter> make_parameters() {
 bool asks_for_nothing(const std::string& name, const json& value) {
   if (value.is_null()) return true;
   if ((value.is_array() || value.is_object()) && value.empty())
-    return name == "tools" || name == "functions" || name == "logit_bias" || name == "metadata";
+    return name == "tools" || name == "functions" || name == "metadata";
   if (name == "response_format") return value == json{{"type", "text"}};
   if (name == "modalities") return value == json{"text"};
-  if (name == "presence_penalty" || name == "frequency_penalty") return value.is_number() && value == 0;
   if (name == "suffix") return value.is_string() && value.get_ref<const std::string&>().empty();
   if (name == "store") return value == false;
   if (name == "service_tier") return value == "auto" || value == "default";

@@ -1,5 +1,8 @@
 #include "engine/server/api/text_request.h"
 
+#include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <random>
 
 #include "fmt/format.h"
@@ -41,6 +44,10 @@ SamplingParams read_sampling(const BodyFields& fields, const SamplingParams& def
   sampling.min_p = sampling_number(fields, sampling_range::kMinP, defaults.min_p);
   sampling.repetition_penalty =
       sampling_number(fields, sampling_range::kRepetitionPenalty, defaults.repetition_penalty);
+  sampling.presence_penalty = sampling_number(fields, sampling_range::kPresencePenalty, 0);
+  sampling.frequency_penalty = sampling_number(fields, sampling_range::kFrequencyPenalty, 0);
+  sampling.repeat_last_n =
+      static_cast<int>(fields.integer("repeat_last_n", -1, INT32_MAX).value_or(defaults.repeat_last_n));
   const int64_t top_k = fields.integer("top_k", -1, INT32_MAX).value_or(defaults.top_k);
   sampling.top_k = static_cast<int>(std::max<int64_t>(top_k, 0));
   const auto seed = fields.integer("seed", INT64_MIN, INT64_MAX);
@@ -76,9 +83,49 @@ int read_n(const BodyFields& fields, size_t prompts) {
   return static_cast<int>(n);
 }
 
-bool read_logprobs(const BodyFields& fields, TextPath path) {
-  if (path == TextPath::kChat) return fields.boolean("logprobs").value_or(false);
-  return fields.integer("logprobs", 0, 0).has_value();
+int read_min_tokens(const BodyFields& fields, int max_tokens) {
+  const auto least = static_cast<int>(fields.integer("min_tokens", 0, INT32_MAX).value_or(0));
+  if (max_tokens >= 0 && least > max_tokens)
+    refuse_parameter("min_tokens", fmt::format("{}; limit: max_tokens ({})", least, max_tokens));
+  return least;
+}
+
+std::vector<LogitBias> read_logit_bias(const BodyFields& fields) {
+  const json* biases = fields.find("logit_bias");
+  if (biases == nullptr) return {};
+  if (!biases->is_object()) refuse_parameter("logit_bias", shown_value(*biases) + "; expected an object");
+  if (biases->size() > api_limit::kLogitBiases)
+    refuse_parameter("logit_bias",
+                     fmt::format("{} tokens; limit: {}", biases->size(), api_limit::kLogitBiases));
+  std::vector<LogitBias> read;
+  for (const auto& [id, bias] : biases->items()) {
+    int32_t token = 0;
+    const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), token);
+    if (error != std::errc() || end != id.data() + id.size() || token < 0)
+      refuse_parameter("logit_bias", shown_value(id) + "; expected a token id");
+    const auto value = bias.is_number() ? bias.get<double>() : std::nan("");
+    if (!sampling_range::kLogitBias.holds(value))
+      refuse_parameter("logit_bias", fmt::format("token {}: {}; expected a number, {}", token,
+                                                 shown_value(bias), sampling_range::kLogitBias.text()));
+    if (std::ranges::find(read, token, &LogitBias::token) != read.end())
+      refuse_parameter("logit_bias", fmt::format("token {} is given twice", token));
+    read.push_back({token, static_cast<float>(value)});
+  }
+  return read;
+}
+
+void read_logprobs(TextRequest& request, const BodyFields& fields) {
+  const auto most = static_cast<int64_t>(sampling_range::kTopLogprobs.most);
+  if (request.path == TextPath::kCompletions) {
+    const auto likeliest = fields.integer("logprobs", 0, most);
+    request.logprobs = likeliest.has_value();
+    request.request.top_logprobs = static_cast<uint32_t>(likeliest.value_or(0));
+    return;
+  }
+  request.logprobs = fields.boolean("logprobs").value_or(false);
+  const int64_t likeliest = fields.integer("top_logprobs", 0, most).value_or(0);
+  if (likeliest > 0 && !request.logprobs) refuse_parameter("top_logprobs", "needs logprobs");
+  request.request.top_logprobs = static_cast<uint32_t>(likeliest);
 }
 
 void read_stream(TextRequest& request, const BodyFields& fields) {
@@ -105,6 +152,8 @@ TextRequest parse_text_request(const std::string& body, TextPath path, const Mod
   Request& asked = request.request;
   asked.sampling = read_sampling(fields, defaults.sampling);
   asked.max_tokens = read_max_tokens(fields, path);
+  asked.min_tokens = read_min_tokens(fields, asked.max_tokens);
+  asked.logit_bias = read_logit_bias(fields);
   asked.stop = read_stop(fields);
   asked.stop_token_ids = fields.token_ids("stop_token_ids", api_limit::kStopTokens);
   asked.ignore_eos = fields.boolean("ignore_eos").value_or(false);
@@ -112,7 +161,7 @@ TextRequest parse_text_request(const std::string& body, TextPath path, const Mod
   asked.priority =
       static_cast<int>(fields.integer("priority", -api_limit::kPriority, api_limit::kPriority).value_or(0));
   read_stream(request, fields);
-  request.logprobs = read_logprobs(fields, path);
+  read_logprobs(request, fields);
   request.echo = fields.boolean("echo").value_or(false);
   if (request.echo && request.logprobs) refuse_parameter("logprobs", "not with echo; set either, not both");
   request.user = fields.text("user", api_limit::kNameBytes).value_or("");

@@ -115,10 +115,19 @@ bool Generation::ends_text(const TokenEvent& token) const {
          (token.finish == Finish::kStop && std::ranges::find(own, token.token) != own.end());
 }
 
+// Which log probabilities its answer is to have.
+void Generation::mark(Piece& piece) const {
+  piece.with_logprobs = request_.text.logprobs;
+  piece.with_likeliest = request_.text.request.top_logprobs > 0;
+}
+
 void Generation::add_logprob(Answer& answer, const TokenEvent& token) {
   Piece& piece = request_.text.stream ? answer.unsent : answer.whole;
-  const std::string text = engine_->detokenize(std::span(&token.token, 1), true);
-  piece.logprobs.push_back({text, token.log_probability, answer.text_bytes});
+  const auto text_of = [this](int32_t id) { return engine_->detokenize(std::span(&id, 1), true); };
+  TokenLogprob logprob{text_of(token.token), token.log_probability, answer.text_bytes};
+  for (const TopLogprob& likely : token.top_logprobs)
+    logprob.likeliest.push_back({text_of(likely.token), likely.log_probability});
+  piece.logprobs.push_back(std::move(logprob));
 }
 
 // The stream's head, and the answer's first event, which may have the prompt.
@@ -138,7 +147,7 @@ void Generation::begin(size_t index) {
 void Generation::send(size_t index, Piece piece) {
   if (ended_) return;
   if (request_.text.logprobs) {
-    piece.with_logprobs = true;
+    mark(piece);
     piece.logprobs = std::exchange(answers_[index].unsent.logprobs, {});
   }
   arrival_.exchange->write(format_.event(index, piece, request_.text.include_usage));
@@ -181,7 +190,7 @@ void Generation::complete() {
     std::vector<Piece> choices;
     for (size_t i = 0; i < answers_.size(); ++i) {
       Piece& whole = answers_[i].whole;
-      whole.with_logprobs = request_.text.logprobs;
+      mark(whole);
       whole.text.insert(0, request_.echoes[i / static_cast<size_t>(request_.text.request.n)]);
       choices.push_back(std::move(whole));
     }

@@ -75,6 +75,7 @@ class Generation final : public EventTarget, public std::enable_shared_from_this
   void on_finish(size_t prompt, size_t index, const Response& response);
   void begin(size_t index);
   bool ends_text(const TokenEvent& token) const;
+  void mark(Piece& piece) const;
   void add_logprob(Answer& answer, const TokenEvent& token);
   void send(size_t index, Piece piece);
   void complete();
