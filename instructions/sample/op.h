@@ -68,7 +68,10 @@ inline void footprint(const Sample& op, const StateView* state, FootprintBuilder
   const uint64_t unit_cols = vocabulary_units(op.vocab) * kUnitSoftmaxCols;
   const uint64_t begin = op.first_row, end = begin + op.num_rows;
   f.pass_rows<&Sample::rows>();
-  f.may_write<&Sample::saved>({op.record, uint64_t{op.record} + 1, 0, saved_cols(op.vocab, op.max_context)});
+  const auto write_saved = [&] {
+    f.may_write<&Sample::saved>(
+        {op.record, uint64_t{op.record} + 1, 0, saved_cols(op.vocab, op.max_context)});
+  };
   const auto read_slots = [&](uint64_t first, uint64_t last) {
     f.read<&Sample::slots>({first, last, 0, sizeof(SequenceSlot)});
     f.read<&Sample::adjustments>({first, last, 0, adjustment_bytes(op.max_context)});
@@ -82,9 +85,15 @@ inline void footprint(const Sample& op, const StateView* state, FootprintBuilder
     f.may_write<&Sample::top>({first, last, 0, sizeof(TopTokens)});
     f.write<&Sample::sampled>({first, last, 0, sizeof(SampledToken)}, Part::kLogitsRows);
   };
-  if (state == nullptr) return touch(begin, end);
+  if (state == nullptr) {
+    write_saved();
+    return touch(begin, end);
+  }
+  bool is_first = true;
   for (uint64_t row = begin; row < end; ++row) {
     if (!row_wants_logits(state->rows[row])) continue;
+    if (is_first) write_saved();
+    is_first = false;
     const uint64_t slot = state->rows[row].slot;
     read_slots(slot, slot + 1);
     touch(row, row + 1);
