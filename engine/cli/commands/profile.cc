@@ -69,6 +69,10 @@ void Flags::declare_run(FlagSet& set) {
   set.value("-n,--tokens", "N", "tokens, the last ones of a launch. Default: 1", [this](const FlagValue& v) {
     recording.tokens = static_cast<int>(parse_integer(v, 1, kMaxTokens));
   });
+  set.value(
+      "-p,--prompt-tokens", "N", "instead of generated tokens, the last pass that reads a prompt of N tokens",
+      [this](const FlagValue& v) { recording.prompt = static_cast<int>(parse_integer(v, 1, kMaxContext)); });
+  declare_batch_tokens(set, engine);
   set.value("-b,--batch-size", "N",
             fmt::format("sequences together, 1 to {}. Default: 1", OptionLimits::kMaxSequences),
             [this](const FlagValue& v) {
@@ -113,8 +117,9 @@ void Flags::declare(FlagSet& set) {
 
 // What says how to record, and so has no meaning for a trace that is recorded.
 constexpr const char* kRecordingFlags[] = {
-    "--model",   "--random-weights", "--ctx-size", "--sms",   "--policy",     "--queue",   "--backend",
-    "--threads", "--tokens",         "--detail",   "--depth", "--batch-size", "--what-if", "--calibration"};
+    "--model",   "--random-weights", "--ctx-size", "--sms",           "--policy",           "--queue",
+    "--backend", "--threads",        "--tokens",   "--prompt-tokens", "--max-batch-tokens", "--detail",
+    "--depth",   "--batch-size",     "--what-if",  "--calibration"};
 
 void Flags::check(const FlagSet& set) const {
   if (!trace_input.empty()) {
@@ -124,6 +129,8 @@ void Flags::check(const FlagSet& set) const {
                     fmt::format("{}: {} is recorded already{}", flag, trace_input, set.see_help()));
     }
   }
+  if (recording.simulate && recording.prompt > 0)
+    throw Error(ErrorKind::kUsage, "--prompt-tokens: not with --backend sim" + set.see_help());
   if (!recording.simulate && set.given("--what-if"))
     throw Error(ErrorKind::kUsage, "--what-if: needs --backend sim" + set.see_help());
 }

@@ -120,8 +120,7 @@ void declare_threads(FlagSet& flags, EngineOptions& options, const std::string& 
               });
 }
 
-void declare_capacity(FlagSet& flags, EngineOptions& options) {
-  flags.group("Capacity");
+void declare_batch_tokens(FlagSet& flags, EngineOptions& options) {
   flags.value("--max-batch-tokens", "N",
               fmt::format("tokens of a pass, of prompts and of sequences that generate, 1 to {}. Default: as "
                           "many as sequences, at least {}",
@@ -130,6 +129,11 @@ void declare_capacity(FlagSet& flags, EngineOptions& options) {
                 options.max_batch_tokens =
                     static_cast<int>(parse_integer(v, 1, OptionLimits::kMaxBatchTokens));
               });
+}
+
+void declare_capacity(FlagSet& flags, EngineOptions& options) {
+  flags.group("Capacity");
+  declare_batch_tokens(flags, options);
   flags.value("--kv-cache-memory", "SIZE",
               "memory for keys and values: bytes, as 512M or 8G, or a share of what is free beside the "
               "weights, as 80%. Default: a full context for each sequence",

@@ -37,7 +37,9 @@ void declare_context(FlagSet& flags, EngineOptions& options);
 void declare_schedule(FlagSet& flags, EngineOptions& options);
 // --threads, `of` what.
 void declare_threads(FlagSet& flags, EngineOptions& options, const std::string& of);
-// --max-batch-tokens, --kv-cache-memory.
+// --max-batch-tokens.
+void declare_batch_tokens(FlagSet& flags, EngineOptions& options);
+// That, and --kv-cache-memory.
 void declare_capacity(FlagSet& flags, EngineOptions& options);
 // --max-sequences.
 void declare_max_sequences(FlagSet& flags, EngineOptions& options);

@@ -48,12 +48,15 @@ void PassTimer::run_prompt(const DepthTest& test, PassTimes& times) {
     for (int first = 0; first < test.tokens; first += rows_of_pass) {
       const int rows = std::min(rows_of_pass, test.tokens - first);
       std::fill(std::begin(state.rows), std::end(state.rows), PassRow{});
+      const bool ends = first + rows == test.tokens;
       for (int r = 0; r < rows; ++r) {
+        // Rows of which logits are wanted come first.
+        const int token = ends ? (r + rows - 1) % rows : r;
         state.rows[static_cast<size_t>(r)] = {.active = 1,
-                                              .wants_logits = first + r + 1 == test.tokens ? 1U : 0U,
+                                              .wants_logits = ends && r == 0 ? 1U : 0U,
                                               .slot = slot,
                                               .token = next_token(),
-                                              .position = static_cast<uint32_t>(test.depth + first + r)};
+                                              .position = static_cast<uint32_t>(test.depth + first + token)};
       }
       launch(1, times);
     }

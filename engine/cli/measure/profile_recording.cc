@@ -25,8 +25,8 @@ namespace {
 constexpr size_t kMostSavings = 5;
 
 CostContext cost_context(const RecordingOptions& options) {
-  return {.rows = static_cast<uint32_t>(options.batch),
-          .context_tokens = static_cast<uint32_t>(options.depth)};
+  return {.rows = static_cast<uint32_t>(options.prompt > 0 ? options.prompt : options.batch),
+          .context_tokens = static_cast<uint32_t>(options.depth + options.prompt / 2)};
 }
 
 uint32_t passes_of(const RecordingOptions& options) {
@@ -34,6 +34,8 @@ uint32_t passes_of(const RecordingOptions& options) {
 }
 
 DepthTest test_of(const RecordingOptions& options) {
+  if (options.prompt > 0)
+    return {.prompt = true, .tokens = options.prompt, .batch = 1, .depth = options.depth};
   return {.prompt = false,
           .tokens = static_cast<int>(passes_of(options)),
           .batch = options.batch,
@@ -75,7 +77,7 @@ ValidProgram compile_for_simulator(const RecordingOptions& options) {
 }
 
 std::vector<Saving> savings_of(const Program& program, const RecordingOptions& options) {
-  if (!options.savings) return {};
+  if (!options.savings || options.prompt > 0) return {};
   return predicted_savings(program, launch_of(options), options.simulator, kMostSavings);
 }
 
@@ -97,7 +99,7 @@ std::string text_of(const PassTimes& times) {
 ProfiledRun recorded(const RecordingOptions& options) {
   LoadedModel model = load_model(with_context(options), options.progress);
   Backend& backend = *model.backend;
-  const auto tokens = static_cast<uint32_t>(options.tokens);
+  const auto tokens = static_cast<uint32_t>(options.prompt > 0 ? 1 : options.tokens);
   PassTimer timer(backend, passes_of(options));
   backend.record(0);  // says at once if the backend cannot
   timer.run(test_of(options));

@@ -17,6 +17,7 @@ struct RecordingOptions {
   bool simulate = false;  // instead of running on the engine's backend
   EngineOptions engine;
   int tokens = 1;  // to record, of each sequence
+  int prompt = 0;  // > 0: instead, the last pass that reads a prompt of so many tokens
   int batch = 1;
   int depth = 128;  // tokens in the KV cache before the first that is recorded; made up, not read
   SimParameters simulator;
