@@ -162,7 +162,9 @@ std::vector<Instruction> split(const Stage& stage, Random& random) {
 
 Scene::Scene(const Shape& s, Random& random) : shape(s) {
   // Half of what all sequences need at full length, and a block for each; new_pass keeps within it.
-  kv_blocks = s.sequences * blocks_for_tokens(s.max_context) / 2 + s.sequences;
+  // Full contexts for few sequences; of many, half of them.
+  kv_blocks =
+      s.sequences * blocks_for_tokens(s.max_context) / (s.sequences > kDefaultRows ? 2 : 1) + s.sequences;
   bench.program.machine.sms = s.records;
   bench.program.limits = {s.vocab, s.max_context, kv_blocks, s.rows, s.sequences};
   const uint64_t q_rows = uint64_t{s.q_heads} * s.head_dim, kv_rows = uint64_t{s.kv_heads} * s.head_dim;
