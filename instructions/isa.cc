@@ -49,6 +49,10 @@ OpInfo make_info(const char* name, const char* type, const char* semantics) {
   };
   info.cost = [](const Instruction& i, const CostContext& c) { return cost(i.as<Op>(), c); };
   info.pages = [](const Instruction& i) { return pages(i.as<Op>()); };
+  info.home = []([[maybe_unused]] const Instruction& i) -> std::optional<uint32_t> {
+    if constexpr (requires { Op::kOneOfEachSm; }) return i.as<Op>().record;
+    return std::nullopt;
+  };
   info.check = [](const Program& program, const Instruction& i) {
     OperandCheck c(program);
     check(i.as<Op>(), c);

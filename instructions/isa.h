@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -54,6 +55,9 @@ struct OpInfo {
   void (*footprint)(const Instruction&, const StateView* state, Footprint& out);
   Cost (*cost)(const Instruction&, const CostContext&);
   PageNeed (*pages)(const Instruction&);
+  // The SM that the record is for, of an instruction of which each SM has one: its work is dealt out anew for
+  // each launch. None: any SM.
+  std::optional<uint32_t> (*home)(const Instruction&);
   // "" if the operands fit the program's tensors, else one line naming the operand.
   std::string (*check)(const Program&, const Instruction&);
 };

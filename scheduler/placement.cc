@@ -9,28 +9,50 @@ namespace {
 
 constexpr double kUsPerGbPerS = 1e-3;  // a byte at 1 GB/s takes 1e-3 µs
 
-struct Load {
-  double until;  // when the SM is free, or how much it has been given
-  uint32_t sm;
-  friend bool operator>(const Load& a, const Load& b) {
-    return a.until != b.until ? a.until > b.until : a.sm > b.sm;
+// When each SM is free, or how much it has been given.
+class Loads {
+ public:
+  explicit Loads(uint32_t sms) : until_(sms, 0) {
+    for (uint32_t sm = 0; sm < sms; ++sm) queue_.push({0, sm});
   }
+  uint32_t least() {
+    while (queue_.top().until != until_[queue_.top().sm]) queue_.pop();  // what has been set since
+    return queue_.top().sm;
+  }
+  double of(uint32_t sm) const { return until_[sm]; }
+  void set(uint32_t sm, double until) {
+    until_[sm] = until;
+    queue_.push({until, sm});
+  }
+
+ private:
+  struct Load {
+    double until;
+    uint32_t sm;
+    friend bool operator>(const Load& a, const Load& b) {
+      return a.until != b.until ? a.until > b.until : a.sm > b.sm;
+    }
+  };
+  std::vector<double> until_;
+  std::priority_queue<Load, std::vector<Load>, std::greater<>> queue_;
 };
-using LeastLoaded = std::priority_queue<Load, std::vector<Load>, std::greater<>>;
 
 double stream_gb_per_s(const Machine& machine) {
   return std::min(machine.sm_gb_per_s, machine.gb_per_s / machine.sms);
 }
 
-LeastLoaded idle_sms(uint32_t sms) {
-  std::vector<Load> all(sms);
-  for (uint32_t sm = 0; sm < sms; ++sm) all[sm] = {0, sm};
-  return LeastLoaded(std::greater<>(), std::move(all));
+// The node's own SM (OpInfo::home), or what `other` says.
+template <class Other>
+uint32_t home_or(const Graph& graph, uint32_t node, uint32_t sms, Other&& other) {
+  const Instruction& instruction = graph.nodes[node];
+  const std::optional<uint32_t> home = op_info(instruction.opcode).home(instruction);
+  return home ? *home % sms : other();
 }
 
 Placement round_robin(const Graph& graph, uint32_t sms) {
   Placement out(sms);
-  for (uint32_t n = 0; n < graph.nodes.size(); ++n) out[n % sms].push_back(n);
+  for (uint32_t n = 0; n < graph.nodes.size(); ++n)
+    out[home_or(graph, n, sms, [&] { return n % sms; })].push_back(n);
   return out;
 }
 
@@ -38,14 +60,14 @@ Placement zig_zag(const Graph& graph, uint32_t sms) {
   Placement out(sms);
   for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
     const uint32_t lap = n / sms, step = n % sms;
-    out[lap % 2 == 0 ? step : sms - 1 - step].push_back(n);
+    out[home_or(graph, n, sms, [&] { return lap % 2 == 0 ? step : sms - 1 - step; })].push_back(n);
   }
   return out;
 }
 
 Placement wave(const Graph& graph, uint32_t sms, const std::vector<NodeTime>& times) {
   Placement out(sms);
-  LeastLoaded queue = idle_sms(sms);
+  Loads loads(sms);
   std::vector<uint32_t> order;
   for (const Stage& stage : graph.stages) {
     order.resize(stage.num_nodes);
@@ -53,11 +75,9 @@ Placement wave(const Graph& graph, uint32_t sms, const std::vector<NodeTime>& ti
     std::stable_sort(order.begin(), order.end(),
                      [&](uint32_t a, uint32_t b) { return times[a].total_us() > times[b].total_us(); });
     for (const uint32_t n : order) {
-      Load least = queue.top();
-      queue.pop();
-      out[least.sm].push_back(n);
-      least.until += times[n].total_us();
-      queue.push(least);
+      const uint32_t sm = home_or(graph, n, sms, [&] { return loads.least(); });
+      out[sm].push_back(n);
+      loads.set(sm, loads.of(sm) + times[n].total_us());
     }
   }
   // Within an SM, a later stage never comes before an earlier one; within a stage, keep the serial order.
@@ -93,7 +113,8 @@ std::vector<double> time_to_end(const Dependencies& deps, const Machine& machine
   return of_node;
 }
 
-Placement list(const Dependencies& deps, const Machine& machine, const std::vector<NodeTime>& times) {
+Placement list(const Graph& graph, const Dependencies& deps, const Machine& machine,
+               const std::vector<NodeTime>& times) {
   const std::vector<double> priority = time_to_end(deps, machine, times);
   const auto waiters = waiters_of(deps);
   const auto later = [&](uint32_t a, uint32_t b) {
@@ -111,17 +132,16 @@ Placement list(const Dependencies& deps, const Machine& machine, const std::vect
   }
   Placement out(machine.sms);
   std::vector<SmClock> clocks(machine.sms, SmClock(machine));
-  LeastLoaded queue = idle_sms(machine.sms);
+  Loads loads(machine.sms);
   while (!ready.empty()) {
     const uint32_t n = ready.top();
     ready.pop();
-    Load least = queue.top();
-    queue.pop();
-    out[least.sm].push_back(n);
-    least.until = clocks[least.sm].run(ready_at[n], times[n]);
-    queue.push(least);
+    const uint32_t sm = home_or(graph, n, machine.sms, [&] { return loads.least(); });
+    out[sm].push_back(n);
+    const double done_us = clocks[sm].run(ready_at[n], times[n]);
+    loads.set(sm, done_us);
     for (const uint32_t j : deps.signals[n]) {
-      join_at[j] = std::max(join_at[j], least.until + machine.synchronise_us);
+      join_at[j] = std::max(join_at[j], done_us + machine.synchronise_us);
       if (--nodes_left[j] > 0) continue;
       for (const uint32_t w : waiters[j]) {
         ready_at[w] = std::max(ready_at[w], join_at[j]);
@@ -167,7 +187,7 @@ Placement place(const Graph& graph, const Dependencies& deps, const Machine& mac
     case Policy::kWave:
       return wave(graph, machine.sms, times);
     case Policy::kList:
-      return list(deps, machine, times);
+      return list(graph, deps, machine, times);
   }
   return {};
 }

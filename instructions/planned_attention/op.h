@@ -21,6 +21,8 @@
 namespace serval {
 
 struct PlannedAttention {
+  static constexpr bool kOneOfEachSm = true;  // `record` says which
+
   TensorId q;
   TensorId k_cache;
   TensorId v_cache;

@@ -7,6 +7,8 @@
 namespace serval {
 
 struct PlannedMerge {
+  static constexpr bool kOneOfEachSm = true;  // `record` says which
+
   TensorId partial;
   TensorId rows;
   TensorId items;
