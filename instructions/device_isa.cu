@@ -43,28 +43,11 @@ void note_boxes(const Program& program, BoxKind kind, std::vector<Boxes>& boxes)
     ((boxes[(op.*Members).index] = {kind}), ...);
   }
 }
-// A tile of QKV may have half of its units of one matrix and half of another, where heads are small.
-bool fills_tiles(const Instruction& i) {
-  switch (static_cast<Opcode>(i.opcode)) {
-    case Opcode::kQkvRope:
-      return i.as<QkvRope>().head_dim == kTileUnits * kUnitRows;
-    case Opcode::kQkvProject:
-      return fills_tiles(i.as<QkvProject>(), kTileUnits);
-    default:
-      return true;
-  }
-}
-BoxKind boxes_of_heads(const Program& program) {
-  const bool fill_tiles =
-      std::ranges::all_of(program.instructions, [](const Instruction& i) { return fills_tiles(i); });
-  return fill_tiles ? BoxKind::kTiles : BoxKind::kHalfTiles;
-}
 std::vector<Boxes> boxes_of(const Program& program) {
   if (!multiplies_tiles(program)) return {};
   std::vector<Boxes> boxes(program.tensors.size());
-  note_boxes<QkvRope, &QkvRope::wq, &QkvRope::wk, &QkvRope::wv>(program, boxes_of_heads(program), boxes);
-  note_boxes<QkvProject, &QkvProject::wq, &QkvProject::wk, &QkvProject::wv>(program, boxes_of_heads(program),
-                                                                            boxes);
+  note_boxes<QkvRope, &QkvRope::wq, &QkvRope::wk, &QkvRope::wv>(program, BoxKind::kTiles, boxes);
+  note_boxes<QkvProject, &QkvProject::wq, &QkvProject::wk, &QkvProject::wv>(program, BoxKind::kTiles, boxes);
   note_boxes<MatvecResidual, &MatvecResidual::weights>(program, BoxKind::kTiles, boxes);
   note_boxes<MatvecResidual, &MatvecResidual::residual>(program, BoxKind::kRows, boxes);
   for (const Instruction& i : program.instructions) {

@@ -83,7 +83,7 @@ using GemmIsa = IsaList<StreamList<gemm::Stream>
     using Isa = std::conditional_t<head_norms != 0, MatvecIsa, PlainIsa>;                               \
   };
 #define SERVAL_GEMM_KERNEL(Name, rows, tile_rows, ring_pages, scratch_kib)                                 \
-  struct Name : GemmConfig<rows, tile_rows, ring_pages, scratch_kib * 8 / tile_rows> {                     \
+  struct Name : GemmConfig<rows, tile_rows, ring_pages, scratch_kib> {                                     \
     static constexpr KernelTraits kTraits = {#Name, rows, 0, true, ring_pages, scratch_kib, 0, tile_rows}; \
     using Isa = GemmIsa;                                                                                   \
   };

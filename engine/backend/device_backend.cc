@@ -34,6 +34,10 @@
 namespace serval {
 namespace {
 
+// Rows of the programs that a model is compiled into beside the one for most rows: those of the kernels for
+// few rows and for small tiles, and a whole tile.
+constexpr uint32_t kRowClasses[] = {kDefaultRows, 64, 256};
+
 // What the launch's rows need, read off once.
 struct RowsInUse {
   uint32_t row_bound = 0;    // index of the last active row + 1
@@ -181,7 +185,11 @@ ProgramSet compile_for(const Gpu& gpu, const Model& model, const BackendOptions&
   machine.name = gpu.name;
   machine.sms = options.sms > 0 ? options.sms : gpu.sms;
   std::vector<uint32_t> classes = options.row_classes;
-  if (classes.empty() && rows > kDefaultRows) classes = {kDefaultRows};
+  if (classes.empty()) {
+    for (const uint32_t smaller : kRowClasses) {
+      if (smaller < rows) classes.push_back(smaller);
+    }
+  }
   return compile_programs(model, machine, limits, options.schedule, classes);
 }
 

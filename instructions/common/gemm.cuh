@@ -57,9 +57,13 @@ inline constexpr uint32_t kResidualPart = 2;  // of what a tile needs, beside it
 // Which 8 weight rows each the units of a tile are.
 enum class Units : uint32_t {
   kNeighbours,       // of one matrix: a box of 16 units
+  kHalf,             // of one matrix, 8 or fewer: the first warpgroup's
   kNeighboursApart,  // of one matrix in each half: two boxes of 8
   kPairs,            // 8 of each of two matrices, in one box: a warp takes one unit of each
 };
+__device__ __forceinline__ Units neighbours(uint32_t units) {
+  return units <= kWarpgroupUnits ? Units::kHalf : Units::kNeighbours;
+}
 
 // What an instruction multiplies.
 struct Shape {
@@ -121,6 +125,16 @@ struct WarpTile {
   uint32_t buffer;  // of what storers looked up
 
   __device__ __forceinline__ uint32_t row_of_unit() const { return lane / 4; }
+  // The same with the thread read anew: what a loop computes from it is not kept in registers around the
+  // loop, of which the sums leave few.
+  __device__ __forceinline__ WarpTile again() const {
+    WarpTile tile = *this;
+    const uint32_t thread = ptx::thread_index();
+    tile.warpgroup = thread / kWarpThreads / kWarpgroupWarps - kFirstConsumerWarp / kWarpgroupWarps;
+    tile.warp = thread / kWarpThreads % kWarpgroupWarps;
+    tile.lane = thread % kWarpThreads;
+    return tile;
+  }
   // Of the instruction's units: the first of the two.
   __device__ __forceinline__ uint32_t unit() const {
     return (warpgroup * kWarpgroupWarps + warp) * kWarpUnits;
@@ -131,25 +145,15 @@ struct WarpTile {
   }
 };
 
-// A warp's register operands of a step: four products, four registers each.
-using Terms = uint32_t[4][4];
+// A warp's register operands of half a step: two products, four registers each.
+using Terms = uint32_t[2][4];
 
-// The warp's operands of a page: product j has terms[j]. `second`: from the piece of the first unit to the
-// other's.
+// The warp's operands of a half of each piece: columns 16 half of the slab with terms[0], and 32 further on
+// with terms[1]. `second`: from the piece of the first unit to the other's.
 __device__ __forceinline__ void load_terms(Terms& terms, uint32_t address, uint32_t second) {
-  const uint4 first0 = ptx::shared_load(address), first1 = ptx::shared_load(address + kPieceBytes / 2);
-  const uint4 second0 = ptx::shared_load(address + second);
-  const uint4 second1 = ptx::shared_load(address + second + kPieceBytes / 2);
-  const auto set = [](uint32_t(&a)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3) {
-    a[0] = a0;
-    a[1] = a1;
-    a[2] = a2;
-    a[3] = a3;
-  };
-  set(terms[0], first0.x, second0.x, first0.z, second0.z);
-  set(terms[1], first1.x, second1.x, first1.z, second1.z);
-  set(terms[2], first0.y, second0.y, first0.w, second0.w);
-  set(terms[3], first1.y, second1.y, first1.w, second1.w);
+  const uint4 a = ptx::shared_load(address), b = ptx::shared_load(address + second);
+  terms[0][0] = a.x, terms[0][1] = b.x, terms[0][2] = a.z, terms[0][3] = b.z;
+  terms[1][0] = a.y, terms[1][1] = b.y, terms[1][2] = a.w, terms[1][3] = b.w;
 }
 
 // Where a lane's operands lie in a page: of one matrix, a warp has neighbouring units; of two, the same unit
@@ -172,52 +176,158 @@ struct Sums {
   static constexpr uint32_t kValues = Config::kTileTokens / kInstructions / 2;
 };
 
-template <class Role>
-__device__ __forceinline__ void begin_step(Role& role, const WarpPieces& pieces, Terms& terms,
-                                           float (&d)[Role::Config::kTileTokens / 2], bool first) {
-  using Config = typename Role::Config;
-  role.wait_next_page(role.next_page);
-  load_terms(terms, ptx::shared_address(role.s.ring[role.next_page % Config::kRingPages]) + pieces.first,
-             pieces.second);
-  role.free_page(role.next_page++);
-  role.wait_next_panel(role.next_panel);
-  const uint64_t rows = ptx::wgmma_operand(ptx::shared_address(role.s.activations) +
-                                           activation_buffer<Config>(role.next_panel));
-  ptx::wgmma_fence();
+// Begins half of a slab's products, behind a fence.
+template <class Config>
+__device__ __forceinline__ void begin_half(uint64_t rows, const Terms& terms,
+                                           float (&d)[Config::kTileTokens / 2], bool first) {
   constexpr uint32_t kValues = Sums<Config>::kValues;
 #pragma unroll
-  for (uint32_t j = 0; j < 4; ++j) {
+  for (uint32_t j = 0; j < 2; ++j) {
 #pragma unroll
     for (uint32_t h = 0; h < Sums<Config>::kInstructions; ++h)
       ptx::wgmma_bf16<kValues * 2>(
           reinterpret_cast<float(&)[kValues]>(d[h * kValues]), terms[j],
-          rows + h * (kValues * 2 * slab_image::kRowBytes / 16) + j * ptx::kWgmmaNextTerms, j != 0 || !first);
+          rows + h * (kValues * 2 * slab_image::kRowBytes / 16) + j * 2 * ptx::kWgmmaNextTerms,
+          j != 0 || !first);
   }
-  ptx::wgmma_commit();
-  ++role.next_panel;
-  ptx::wgmma_wait<1>();  // the step before is complete
-  role.multiplied_panels(role.next_panel - 1);
+}
+template <class Role>
+__device__ __forceinline__ uint32_t page_address(const Role& role, uint32_t page) {
+  return ptx::shared_address(role.s.ring[page % Role::Config::kRingPages]);
+}
+template <class Role>
+__device__ __forceinline__ uint64_t panel_operand(const Role& role, uint32_t panel) {
+  return ptx::wgmma_operand(ptx::shared_address(role.s.activations) +
+                            activation_buffer<typename Role::Config>(panel));
 }
 
+// Pages and panels from the role's next ones on: values of a loop's own, since the compiler keeps the role's
+// in memory.
+struct Position {
+  uint32_t page, panel, lane;
+
+  template <class Role>
+  __device__ __forceinline__ explicit Position(const Role& role)
+      : page(Role::Config::uniform(role.next_page)),
+        panel(Role::Config::uniform(role.next_panel)),
+        lane(ptx::thread_index() % kWarpThreads) {}
+  template <class Role>
+  __device__ __forceinline__ void leave(Role& role) const {
+    role.next_page = Role::Config::uniform(page);
+    role.next_panel = Role::Config::uniform(panel);
+  }
+};
+
+// d += weights × activations. A slab's products are taken by halves, so that the operands of one half are
+// loaded while the other half is multiplied, in 16 registers: sums of many tokens leave no more.
+template <class Role>
+__device__ __forceinline__ void multiply_halves(Role& role, const WarpPieces& pieces, uint32_t slabs,
+                                                float (&d)[Role::Config::kTileTokens / 2]) {
+  using Config = typename Role::Config;
+  Position at(role);
+#pragma unroll 1
+  for (uint32_t slab = 0; slab < slabs; ++slab, ++at.page, ++at.panel) {
+    Terms low, high;
+    role.wait_next_page(at.page);
+    ptx::wgmma_wait<1>();  // the low half of the slab before
+    const uint32_t from = page_address(role, at.page) + pieces.first;
+    load_terms(low, from, pieces.second);
+    role.wait_next_panel(at.panel);
+    const uint64_t rows = panel_operand(role, at.panel);
+    ptx::wgmma_fence();
+    begin_half<Config>(rows, low, d, slab == 0);
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<1>();  // the slab before
+    if (slab > 0) role.free_panel(at.panel - 1, at.lane);
+    load_terms(high, from + kPieceBytes / 2, pieces.second);
+    ptx::wgmma_fence();
+    begin_half<Config>(rows + ptx::kWgmmaNextTerms, high, d, false);
+    ptx::wgmma_commit();
+    role.free_page(at.page, at.lane);
+  }
+  ptx::wgmma_wait<0>();
+  exit_if_requested(&role.s.exit);
+  role.free_panel(at.panel - 1, at.lane);
+  at.leave(role);
+}
+
+// The same for few tokens, whose products take less time than preparing them: several slabs are under way.
+template <class Role>
+__device__ __forceinline__ void multiply_slabs(Role& role, const WarpPieces& pieces, uint32_t slabs,
+                                               float (&d)[Role::Config::kTileTokens / 2]) {
+  using Config = typename Role::Config;
+  constexpr uint32_t kDepth = 2;
+  Terms low[kDepth], high[kDepth];
+  Position at(role);
+  const auto begin_slab = [&](uint32_t k, bool first) {
+    const uint32_t from = page_address(role, at.page) + pieces.first;
+    load_terms(low[k], from, pieces.second);
+    load_terms(high[k], from + kPieceBytes / 2, pieces.second);
+    role.wait_next_panel(at.panel);
+    const uint64_t rows = panel_operand(role, at.panel++);
+    ptx::wgmma_fence();
+    begin_half<Config>(rows, low[k], d, first);
+    begin_half<Config>(rows + ptx::kWgmmaNextTerms, high[k], d, false);
+    ptx::wgmma_commit();
+    role.free_page(at.page++, at.lane);
+  };
+  uint32_t slab = 0;
+#pragma unroll 1
+  for (; slab + kDepth <= slabs; slab += kDepth) {
+#pragma unroll
+    for (uint32_t k = 0; k < kDepth; ++k) {
+      role.wait_next_page(at.page);
+      ptx::wgmma_wait<kDepth - 1>();
+      if (slab > 0) role.free_panel(at.panel - kDepth, at.lane);
+      begin_slab(k, slab + k == 0);
+    }
+  }
+  ptx::wgmma_wait<0>();
+  exit_if_requested(&role.s.exit);
+  for (uint32_t k = min(slab, kDepth); k > 0; --k) role.free_panel(at.panel - k, at.lane);
+#pragma unroll 1
+  for (; slab < slabs; ++slab) {
+    role.wait_next_page(at.page);
+    begin_slab(0, slab == 0);
+    ptx::wgmma_wait<0>();
+    role.free_panel(at.panel - 1, at.lane);
+  }
+  exit_if_requested(&role.s.exit);
+  at.leave(role);
+}
+
+// The tile's units are all the other warpgroup's.
+template <class Role>
+__device__ __forceinline__ void let_pass(Role& role, uint32_t slabs) {
+#pragma unroll 1
+  for (uint32_t slab = 0; slab < slabs; ++slab) {
+    role.wait_next_page(role.next_page);
+    role.free_page(role.next_page++);
+    role.wait_next_panel(role.next_panel);
+    role.free_panel(role.next_panel++, role.lane);
+  }
+  exit_if_requested(&role.s.exit);
+}
+
+// d = weights × activations of the tile.
 template <class Role>
 __device__ __forceinline__ void multiply(Role& role, const Plan& plan,
                                          float (&d)[Role::Config::kTileTokens / 2]) {
   using Config = typename Role::Config;
   const WarpPieces pieces(role,
                           Config::uniform(static_cast<uint32_t>(plan.shape.units == Units::kPairs)) != 0);
-  Terms even, odd;
   const uint32_t slabs = Config::uniform(plan.slabs);
-  // A step's operands stay in registers while the next one's are loaded: two steps at a time, so that the
-  // compiler sees that they are not the same.
-#pragma unroll 1
-  for (uint32_t slab = 0; slab + 1 < slabs; slab += 2) {
-    begin_step(role, pieces, even, d, slab == 0);
-    begin_step(role, pieces, odd, d, false);
+  // Registers that a product adds to count as read, even where it adds to nothing: without a value they would
+  // be kept from one record to the next.
+#pragma unroll
+  for (float& sum : d) sum = 0;
+  if (Config::uniform(plan.shape.units == Units::kHalf && role.warp >= kWarpgroupWarps ? 1 : 0) != 0)
+    return let_pass(role, slabs);
+  if constexpr (Config::kTileTokens > 64) {
+    multiply_halves(role, pieces, slabs, d);
+  } else {
+    multiply_slabs(role, pieces, slabs, d);
   }
-  if (slabs % 2 != 0) begin_step(role, pieces, even, d, slabs == 1);
-  ptx::wgmma_wait<0>();
-  exit_if_requested(&role.s.exit);
-  role.multiplied_panels(role.next_panel);
 }
 
 // --- from registers to pieces
@@ -293,30 +403,31 @@ __device__ __forceinline__ void put_block(float* staged, const WarpTile& part, c
       return put.template operator()<15>();
   }
 }
-// Calls finish(block, staged, exists) for every 16 tokens of a tile, when a warpgroup's sums of them are in
-// shared memory.
-template <class Role, uint32_t kValues, class Mine, class Finish>
+// Calls finish(block, staged, mine, exists) for every 16 tokens of a tile, when a warpgroup's sums of them
+// are in shared memory; `mine` says what the thread finishes.
+template <class Mine, class Role, uint32_t kValues, class Finish>
 __device__ __forceinline__ void for_staged(Role& role, const WarpTile& part, const float (&d)[kValues],
-                                           const Mine& mine, Finish&& finish) {
+                                           Finish&& finish) {
   auto& work = workspace(role.s);
-  const uint32_t* positions = work.positions[part.buffer] + mine.token;
 #pragma unroll 1
   for (uint32_t block = 0; block < kValues / kStagedValues; ++block) {
-    const uint32_t first_token = part.first_token + block * kStagedTokens;
-    if (first_token >= part.end_token) break;
-    float* staged = work.staged[part.warpgroup][block % kBuffers];
-    put_block(staged, part, d, block);
+    if (part.first_token + block * kStagedTokens >= part.end_token) break;
+    const WarpTile now = part.again();
+    float* staged = work.staged[now.warpgroup][block % kBuffers];
+    put_block(staged, now, d, block);
     role.sync_warpgroup();
-    finish(block, staged, positions[block * kStagedTokens] != kNoToken);
+    const Mine mine(now);
+    finish(block, staged, mine, work.positions[part.buffer][block * kStagedTokens + mine.token] != kNoToken);
   }
   role.sync_warpgroup();  // the next tile begins with the first buffer, whichever was the last here
 }
 // What a thread finishes where it takes whole units: one of the warpgroup's 8, of token `token`.
 struct UnitOfToken {
   uint32_t token;  // 0 to kStagedTokens - 1
+  uint32_t warpgroup;
   uint32_t unit;
 
-  __device__ __forceinline__ explicit UnitOfToken(const WarpTile& part) {
+  __device__ __forceinline__ explicit UnitOfToken(const WarpTile& part) : warpgroup(part.warpgroup) {
     const uint32_t thread = part.warp * kWarpThreads + part.lane;
     token = thread / kWarpgroupUnits;
     unit = thread % kWarpgroupUnits;
@@ -332,10 +443,11 @@ __device__ __forceinline__ void load_unit(float (&values)[kUnitRows], const floa
 
 // --- what instructions ask
 
-// Of a matrix, or of the residual.
-__device__ __forceinline__ const std::byte* tensor_map(const BoundProgram& program, TensorId tensor) {
+// Of a matrix, or of the residual; of a matrix that is no pair's, also that of boxes of 8 units.
+__device__ __forceinline__ const std::byte* tensor_map(const BoundProgram& program, TensorId tensor,
+                                                       bool halves = false) {
   constexpr uint32_t kMapBytes = 128;
-  return program.tensor_maps + size_t{tensor.index} * kMapBytes;
+  return program.tensor_maps + (size_t{tensor.index} * kMapsOfTensor + (halves ? 1 : 0)) * kMapBytes;
 }
 // A tile's units are within the matrix, and whole warpgroups' but for the matrix's last.
 __device__ __forceinline__ bool units_in_range(uint32_t first, uint32_t count, uint32_t most, uint32_t all) {
@@ -472,28 +584,32 @@ class ResidualPiece {
   uint32_t norms_[kUnits];
 };
 
-// residual += d, with what its next readers need. first_unit: of the tile, in the matrix; a warpgroup without
-// units only lets the pages go.
-template <class Role, uint32_t kValues>
-__device__ __forceinline__ void add_to_residual(Role& role, const WarpTile& part, const ResidualPlace& to,
+// residual += d, with what its next readers need. place(): the ResidualPlace. first_unit: of the tile, in the
+// matrix; a warpgroup without units only lets the pages go.
+template <class Role, class Place, uint32_t kValues>
+__device__ __forceinline__ void add_to_residual(Role& role, const WarpTile& part, const Place& place,
                                                 uint32_t first_unit, uint32_t units,
                                                 const float (&d)[kValues]) {
   using Config = typename Role::Config;
-  const bool has = has_units(part, units);
-  const ResidualPiece piece(part, to, has ? first_unit : 0);
-  const uint32_t* positions = workspace(role.s).positions[part.buffer];
   const uint32_t pages = residual_pages(part.end_token - part.first_token);
 #pragma unroll 1
   for (uint32_t page = 0; page < pages; ++page) {
+    const WarpTile now = part.again();
+    const bool has = has_units(now, units);
     role.wait_page(role.next_page);
     std::byte* residual = role.s.ring[role.next_page % Config::kRingPages];
-    if (has) add_to_page(residual, part, d, page);
+    if (has) add_to_page(residual, now, d, page);
     role.sync_warpgroup();
+    if (has) {
+      const ResidualPlace to = place();
+      const ResidualPiece piece(now, to, first_unit);
+      const uint32_t* positions = workspace(role.s).positions[part.buffer] + page * kPageTokens;
 #pragma unroll
-    for (uint32_t half = 0; half < 2; ++half) {
-      const uint32_t token = half * kStagedTokens + piece.token(), in_tile = page * kPageTokens + token;
-      if (has)
-        piece.store(residual, token, part.first_token + in_tile, positions[in_tile] != kNoToken, part.lane);
+      for (uint32_t half = 0; half < 2; ++half) {
+        const uint32_t token = half * kStagedTokens + piece.token();
+        piece.store(residual, token, part.first_token + page * kPageTokens + token,
+                    positions[token] != kNoToken, now.lane);
+      }
     }
     role.free_page(role.next_page++);
   }
@@ -566,7 +682,8 @@ struct Stream {
     for (uint32_t tile = 0; tile < plan.tiles; ++tile) {
 #pragma unroll 1
       for (uint32_t slab = 0; slab < plan.slabs; ++slab) {
-        role.next(kPageBytes, role.recorder, [&](std::byte* to, uint64_t* landed) {
+        const uint32_t bytes = units == Units::kHalf ? kPageBytes / 2 : kPageBytes;
+        role.next(bytes, role.recorder, [&](std::byte* to, uint64_t* landed) {
           const uint32_t col = slab * (kPieceBytes / sizeof(uint32_t));
           if (units == Units::kPairs) {
             ptx::tensor_load_all(to, first.map, first.unit, col, landed);
@@ -613,7 +730,9 @@ struct Stream {
 #pragma unroll 1
     for (uint32_t tile = 0; tile < tiles; ++tile) {
       float d[Config::kTileTokens / 2];
+      if (tile == 0) stamp(role, EventKind::kComputeBegin);
       multiply(role, plan, d);
+      if (tile + 1 == tiles) stamp(role, EventKind::kComputeEnd);
       const uint32_t first = plan.shape.first_row + tile * Config::kTileTokens;
       const uint32_t thread = ptx::thread_index();  // anew: addresses are not kept in registers meanwhile
       const WarpTile part{
@@ -650,6 +769,14 @@ struct Stream {
   }
 
  private:
+  // When products begin and end; what follows is finishing the tile.
+  template <class Role>
+  static __device__ __forceinline__ void stamp(Role& role, EventKind kind) {
+    if constexpr (Role::Recorder::kOn) {
+      if (ptx::thread_index() == kFirstConsumerWarp * kWarpThreads) role.recorder.stamp(role.record, kind);
+    }
+  }
+
   // `from`: the residual's map, and the first of the tile's columns.
   template <class Role>
   static __device__ __forceinline__ void load_residual(Role& role, const Plan& plan, uint32_t row,
@@ -657,11 +784,11 @@ struct Stream {
     role.wait_inputs();
     ptx::fence_proxy_async_global();
     const uint32_t end = min(plan.shape.end_row, row + Role::Config::kTileTokens);
+    const uint32_t boxes = plan.shape.units == Units::kHalf ? kBoxes / 2 : kBoxes;
 #pragma unroll 1
     for (; row < end; row += kPageTokens) {
-      role.next(kPageBytes, role.recorder, [&](std::byte* to, uint64_t* landed) {
-#pragma unroll
-        for (uint32_t box = 0; box < kBoxes; ++box)
+      role.next(boxes * kBoxBytes, role.recorder, [&](std::byte* to, uint64_t* landed) {
+        for (uint32_t box = 0; box < boxes; ++box)
           ptx::tensor_load(to + box * kBoxBytes, from.map, row, from.unit + box * kBoxCols, landed);
       });
     }
@@ -686,12 +813,24 @@ struct Stream {
     }
     if (plan.shape.squares != nullptr) work.scales[buffer][n] = scale_of(plan.shape, row);
   }
+  // Read four at a time: one by one, squares would be a fifth of all that an SM reads from L2.
   static __device__ __forceinline__ float scale_of(const Shape& shape, uint32_t row) {
     const uint32_t sums = shape.cols / kSquaresCols;
     const float* squares = shape.squares + size_t{row} * sums;
     float sum = 0;
+    if (sums % 4 == 0) {
+#pragma unroll 4
+      for (uint32_t i = 0; i < sums; i += 4) {
+        const uint4 four = ptx::load_relaxed(reinterpret_cast<const uint4*>(squares + i));
+        sum += __uint_as_float(four.x);
+        sum += __uint_as_float(four.y);
+        sum += __uint_as_float(four.z);
+        sum += __uint_as_float(four.w);
+      }
+    } else {
 #pragma unroll 8
-    for (uint32_t i = 0; i < sums; ++i) sum += ptx::load_relaxed(squares + i);
+      for (uint32_t i = 0; i < sums; ++i) sum += ptx::load_relaxed(squares + i);
+    }
     return rsqrtf(sum / static_cast<float>(shape.cols) + shape.epsilon);
   }
 };

@@ -22,7 +22,7 @@ struct GemmOp<LmHead> {
             .image_rows = op.max_rows,
             .first_row = op.first_row,
             .end_row = op.first_row + op.num_rows,
-            .units = gemm::Units::kNeighbours,
+            .units = gemm::neighbours(op.num_units),
             .cols = op.hidden,
             .logits_only = 1,
             .adds = 0,
@@ -30,31 +30,31 @@ struct GemmOp<LmHead> {
             .blocks_of_sequence = 0};
   }
   static __device__ gemm::Pages pages_of(const BoundProgram& program, const LmHead& op, uint32_t) {
-    return {gemm::tensor_map(program, op.weights), op.first_unit};
+    return {gemm::tensor_map(program, op.weights, op.num_units <= gemm::kWarpgroupUnits), op.first_unit};
   }
   // Each thread finishes a unit's logits of a token at a time.
   template <class Role, uint32_t kValues>
   static __device__ __forceinline__ void finish_tile(Role& role, const LmHead& op, const gemm::WarpTile& tile,
                                                      const float (&d)[kValues]) {
-    const gemm::UnitOfToken mine(tile);
-    const uint32_t unit = op.first_unit + tile.warpgroup * gemm::kWarpgroupUnits + mine.unit;
-    const uint32_t first = unit * kUnitRows;
-    const uint32_t count = first < op.vocab ? min(kUnitRows, op.vocab - first) : 0;
-    const uint32_t units = static_cast<uint32_t>(vocabulary_units(op.vocab));
-    const float* scales = gemm::workspace(role.s).scales[tile.buffer] + mine.token;
-    float* logits = tensor<&LmHead::logits, float>(*role.buffer) + first;
-    auto* softmax = tensor<&LmHead::unit_softmax, float2>(*role.buffer) + unit;
-    gemm::for_staged(role, tile, d, mine, [&](uint32_t block, const float* staged, bool exists) {
+    if (!gemm::has_units(tile, op.num_units)) return;
+    const auto finish = [&](uint32_t block, const float* staged, const gemm::UnitOfToken& mine, bool exists) {
+      const uint32_t unit = op.first_unit + mine.warpgroup * gemm::kWarpgroupUnits + mine.unit;
+      const uint32_t first = unit * kUnitRows;
+      const uint32_t count = first < op.vocab ? min(kUnitRows, op.vocab - first) : 0;
       if (!exists || count == 0) return;
-      const size_t row = tile.first_token + block * gemm::kStagedTokens + mine.token;
+      const uint32_t token = block * gemm::kStagedTokens + mine.token;
+      const size_t row = tile.first_token + token;
       float values[kUnitRows];
       gemm::load_unit(values, staged, mine.token, mine.unit);
-      const float scale = scales[block * gemm::kStagedTokens];
+      const float scale = gemm::workspace(role.s).scales[tile.buffer][token];
 #pragma unroll
       for (float& value : values) value *= scale;
+      float* logits = tensor<&LmHead::logits, float>(*role.buffer) + first;
+      auto* softmax = tensor<&LmHead::unit_softmax, float2>(*role.buffer) + unit;
       store_logits(logits + row * op.vocab, values, count, op.vocab % 4 == 0);
-      ptx::store_relaxed(softmax + row * units, softmax_of(values, count));
-    });
+      ptx::store_relaxed(softmax + row * vocabulary_units(op.vocab), softmax_of(values, count));
+    };
+    gemm::for_staged<gemm::UnitOfToken>(role, tile, d, finish);
   }
 
  private:

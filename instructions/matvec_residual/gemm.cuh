@@ -19,7 +19,7 @@ struct GemmOp<MatvecResidual> {
             .image_rows = op.max_rows,
             .first_row = op.first_row,
             .end_row = op.first_row + op.num_rows,
-            .units = gemm::Units::kNeighbours,
+            .units = gemm::neighbours(op.num_units),
             .cols = op.in_cols,
             .logits_only = op.logits_only,
             .adds = 1,
@@ -30,17 +30,20 @@ struct GemmOp<MatvecResidual> {
                                          uint32_t part) {
     if (part == gemm::kResidualPart)
       return {gemm::tensor_map(program, op.residual), op.first_unit * kUnitRows};
-    return {gemm::tensor_map(program, op.weights), op.first_unit};
+    return {gemm::tensor_map(program, op.weights, op.num_units <= gemm::kWarpgroupUnits), op.first_unit};
   }
   template <class Role, uint32_t kValues>
   static __device__ __forceinline__ void finish_tile(Role& role, const MatvecResidual& op,
                                                      const gemm::WarpTile& tile, const float (&d)[kValues]) {
-    gemm::add_to_residual(role, tile,
-                          {tensor<&MatvecResidual::residual, float>(*role.buffer),
-                           tensor<&MatvecResidual::norm, const uint16_t>(*role.buffer),
-                           tensor<&MatvecResidual::weighted, std::byte>(*role.buffer),
-                           tensor<&MatvecResidual::squares, float>(*role.buffer), op.max_rows, op.out_cols},
-                          op.first_unit, op.num_units, d);
+    const auto place = [&]() -> gemm::ResidualPlace {
+      return {tensor<&MatvecResidual::residual, float>(*role.buffer),
+              tensor<&MatvecResidual::norm, const uint16_t>(*role.buffer),
+              tensor<&MatvecResidual::weighted, std::byte>(*role.buffer),
+              tensor<&MatvecResidual::squares, float>(*role.buffer),
+              op.max_rows,
+              op.out_cols};
+    };
+    gemm::add_to_residual(role, tile, place, op.first_unit, op.num_units, d);
   }
 };
 

@@ -286,7 +286,7 @@ class Tile {
   // multiplied: so the compiler, which moves nothing from one round to another, does not wait for these
   // earlier.
   __device__ __forceinline__ void multiply(const Stream& stream, uint32_t blocks) {
-    float o[kSums], scores[kScores];
+    float o[kSums] = {}, scores[kScores] = {};  // products count as reading what they add to
     LeafMemory memory;
     Leaves leaves(memory);
     PerQuery shrink;

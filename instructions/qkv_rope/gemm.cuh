@@ -23,7 +23,9 @@ struct GemmOp<QkvRope> {
             .image_rows = op.max_rows,
             .first_row = op.first_row,
             .end_row = op.first_row + op.num_rows,
-            .units = op.head_dim == 128 ? gemm::Units::kNeighbours : gemm::Units::kNeighboursApart,
+            .units = op.head_dim < 128 && op.num_units > gemm::kWarpgroupUnits
+                         ? gemm::Units::kNeighboursApart
+                         : gemm::neighbours(op.num_units),
             .cols = op.hidden,
             .logits_only = 0,
             .adds = 0,
@@ -31,11 +33,10 @@ struct GemmOp<QkvRope> {
             .blocks_of_sequence = blocks_for_tokens(op.max_context)};
   }
   static __device__ gemm::Pages pages_of(const BoundProgram& program, const QkvRope& op, uint32_t half) {
-    // A last tile of one head has nothing in its other half: it is brought again.
-    const uint32_t unit = half * gemm::kWarpgroupUnits < op.num_units ? half * gemm::kWarpgroupUnits : 0;
-    const QkvUnit u = qkv_unit(op, op.first_unit + unit);
+    const QkvUnit u = qkv_unit(op, op.first_unit + half * gemm::kWarpgroupUnits);
     const TensorId matrix = u.part == QkvPart::kQ ? op.wq : u.part == QkvPart::kK ? op.wk : op.wv;
-    return {gemm::tensor_map(program, matrix), u.head * (op.head_dim / kUnitRows) + u.index};
+    const bool halves = op.head_dim < 128 || op.num_units <= gemm::kWarpgroupUnits;
+    return {gemm::tensor_map(program, matrix, halves), u.head * (op.head_dim / kUnitRows) + u.index};
   }
   // A warpgroup has one head's units: each thread finishes 8 neighbouring channels of a token at a time.
   template <class Role, uint32_t kValues>
@@ -56,26 +57,24 @@ struct GemmOp<QkvRope> {
   static __device__ __forceinline__ void store_values(Role& role, const QkvRope& op,
                                                       const gemm::WarpTile& tile, const QkvUnit& first,
                                                       const float (&d)[kValues]) {
-    const gemm::UnitOfToken mine(tile);
-    const auto& work = gemm::workspace(role.s);
-    const float* scales = work.scales[tile.buffer] + mine.token;
-    const uint32_t* places = work.places[tile.buffer] + mine.token;
-    const uint32_t channel = (first.index + mine.unit) * kUnitRows;
-    const uint16_t* const biases = biases_of(role, op, first, channel);
-    auto* cache = tensor<&QkvRope::v_cache, uint16_t>(*role.buffer) + channel;
-    gemm::for_staged(role, tile, d, mine, [&](uint32_t block, const float* staged, bool exists) {
+    const auto finish = [&](uint32_t block, const float* staged, const gemm::UnitOfToken& mine, bool exists) {
       if (!exists) return;
+      const auto& work = gemm::workspace(role.s);
+      const uint32_t token = block * gemm::kStagedTokens + mine.token;
+      const uint32_t channel = (first.index + mine.unit) * kUnitRows;
       float values[kUnitRows];
       gemm::load_unit(values, staged, mine.token, mine.unit);
-      const float scale = scales[block * gemm::kStagedTokens];
+      const float scale = work.scales[tile.buffer][token];
 #pragma unroll
       for (float& value : values) value *= scale;
-      if (biases != nullptr) {
+      if (const uint16_t* const biases = biases_of(role, op, first, channel); biases != nullptr) {
 #pragma unroll
         for (uint32_t i = 0; i < kUnitRows; ++i) values[i] = with_bias(values[i], biases + i);
       }
-      store(cache + place_in_cache(op, first.head, places[block * gemm::kStagedTokens]), values);
-    });
+      auto* cache = tensor<&QkvRope::v_cache, uint16_t>(*role.buffer) + channel;
+      store(cache + place_in_cache(op, first.head, work.places[tile.buffer][token]), values);
+    };
+    gemm::for_staged<gemm::UnitOfToken>(role, tile, d, finish);
   }
 
   // Of 8 channels, 4 pairs are of one unit and 4 of the next; a pair's other channel is half a head away.
@@ -83,25 +82,16 @@ struct GemmOp<QkvRope> {
   static __device__ __forceinline__ void store_turned(Role& role, const QkvRope& op,
                                                       const gemm::WarpTile& tile, const QkvUnit& first,
                                                       const float (&d)[kValues]) {
-    const gemm::UnitOfToken mine(tile);
-    const bool high = mine.unit >= kPairs;  // the second channels of its pairs
-    const uint32_t unit = mine.unit % kPairs * 2, pair = (first.index + unit) * kPairs;
-    const auto& work = gemm::workspace(role.s);
-    const float* scales = work.scales[tile.buffer] + mine.token;
-    const uint32_t* positions = work.positions[tile.buffer] + mine.token;
-    const uint32_t* places = work.places[tile.buffer] + mine.token;
-    const float* cosines = tensor<&QkvRope::rope, const float>(*role.buffer) + pair;
-    const uint32_t channel = pair + (high ? op.head_dim / 2 : 0);
-    const uint16_t* const biases = biases_of(role, op, first, pair);
-    const bool is_query = first.part == QkvPart::kQ;
-    uint16_t* const to =
-        channel + (is_query ? tensor<&QkvRope::q, uint16_t>(*role.buffer) + size_t{first.head} * op.head_dim
-                            : tensor<&QkvRope::k_cache, uint16_t>(*role.buffer));
-    gemm::for_staged(role, tile, d, mine, [&](uint32_t block, const float* staged, bool exists) {
+    const auto finish = [&](uint32_t block, const float* staged, const gemm::UnitOfToken& mine, bool exists) {
       if (!exists) return;
-      const uint32_t at = block * gemm::kStagedTokens;
-      const float* angles = cosines + size_t{positions[at]} * op.head_dim;
-      const float scale = scales[at];
+      const auto& work = gemm::workspace(role.s);
+      const uint32_t token = block * gemm::kStagedTokens + mine.token;
+      const bool high = mine.unit >= kPairs;  // the second channels of its pairs
+      const uint32_t unit = mine.unit % kPairs * 2, pair = (first.index + unit) * kPairs;
+      const float* angles = tensor<&QkvRope::rope, const float>(*role.buffer) + pair +
+                            size_t{work.positions[tile.buffer][token]} * op.head_dim;
+      const uint16_t* const biases = biases_of(role, op, first, pair);
+      const float scale = work.scales[tile.buffer][token];
       float values[kUnitRows];
 #pragma unroll
       for (uint32_t u = 0; u < 2; ++u) {
@@ -122,10 +112,19 @@ struct GemmOp<QkvRope> {
                                         : __fsub_rn(__fmul_rn(a, cosine[i]), __fmul_rn(b, sine[i]));
         }
       }
-      const size_t row = tile.first_token + at + mine.token;
-      store(to + (is_query ? row * op.q_heads * op.head_dim : place_in_cache(op, first.head, places[at])),
-            values);
-    });
+      const uint32_t channel = pair + (high ? op.head_dim / 2 : 0);
+      if (first.part == QkvPart::kQ) {
+        const size_t row = tile.first_token + token;
+        store(tensor<&QkvRope::q, uint16_t>(*role.buffer) + (row * op.q_heads + first.head) * op.head_dim +
+                  channel,
+              values);
+      } else {
+        store(tensor<&QkvRope::k_cache, uint16_t>(*role.buffer) + channel +
+                  place_in_cache(op, first.head, work.places[tile.buffer][token]),
+              values);
+      }
+    };
+    gemm::for_staged<gemm::UnitOfToken>(role, tile, d, finish);
   }
 
   // Of a head's channels from `channel` on; null where there are none.

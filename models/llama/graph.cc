@@ -38,6 +38,8 @@ constexpr uint32_t kSampleInstances = 16;
 
 // Units of 8 weight rows in a GEMM's tile (instructions/common/gemm.cuh); of two matrices, half as many each.
 constexpr uint32_t kGemmUnits = 16;
+// Tiles of rows that a stage goes through its weights with: fewer stream the weights more often.
+constexpr uint32_t kGroupTiles = 4;
 
 class Builder {
  public:
@@ -59,6 +61,8 @@ class Builder {
   void add_units(std::string stage, Op op, uint32_t units, uint32_t tile_units, uint32_t rows,
                  uint16_t layer = kNoTag);
   bool multiplies_tiles() const { return options_.tile_rows > 0; }
+  // Units of a tile of a matrix: half of what is usual where that would leave most SMs without one.
+  uint32_t tile_units(uint32_t units, uint32_t rows) const;
 
   void embed();
   void layer(uint16_t index);
@@ -215,6 +219,13 @@ void Builder::add_activations() {
   embedding_ = weight(llama_tensor::kEmbedding);
 }
 
+uint32_t Builder::tile_units(uint32_t units, uint32_t rows) const {
+  if (!multiplies_tiles()) return kGemmUnits;
+  const uint32_t row_tiles = (rows + options_.tile_rows - 1) / options_.tile_rows;
+  const uint32_t tiles = (units + kGemmUnits - 1) / kGemmUnits * row_tiles;
+  return 2 * tiles <= options_.sms ? kGemmUnits / 2 : kGemmUnits;
+}
+
 template <class Op>
 void Builder::add_units(std::string stage, Op op, uint32_t units, uint32_t tile_units, uint32_t rows,
                         uint16_t layer) {
@@ -226,12 +237,17 @@ void Builder::add_units(std::string stage, Op op, uint32_t units, uint32_t tile_
   };
   op.num_rows = rows;
   if (!multiplies_tiles()) return split(units, options_.sms, add);
-  // Neighbouring instances share their weights: SMs that run them at the same time bring them once.
-  for (uint32_t unit = 0; unit < units; unit += tile_units) {
-    for (uint32_t row = 0; row < rows; row += options_.tile_rows) {
-      op.first_row = row;
-      op.num_rows = std::min(options_.tile_rows, rows - row);
-      add(unit, std::min(tile_units, units - unit));
+  // Neighbouring instances share their weights: SMs that run them at the same time bring them once. Groups of
+  // rows come one after the other, so that the next stage can begin with the first while this one is at the
+  // last.
+  const uint32_t group_rows = kGroupTiles * options_.tile_rows;
+  for (uint32_t group = 0; group < rows; group += group_rows) {
+    for (uint32_t unit = 0; unit < units; unit += tile_units) {
+      for (uint32_t row = group; row < std::min(group + group_rows, rows); row += options_.tile_rows) {
+        op.first_row = row;
+        op.num_rows = std::min(options_.tile_rows, rows - row);
+        add(unit, std::min(tile_units, units - unit));
+      }
     }
   }
 }
@@ -326,7 +342,8 @@ void Builder::qkv_rope(uint16_t layer, const std::string& prefix, TensorId k_cac
     op.k_bias = weight(prefix + "self_attn.k_proj.bias");
     op.v_bias = weight(prefix + "self_attn.v_proj.bias");
   }
-  add_units(fmt::format("layer {} qkv_rope", layer), op, (q_rows_ + 2 * kv_rows_) / kUnitRows, kGemmUnits,
+  const uint32_t units = (q_rows_ + 2 * kv_rows_) / kUnitRows;
+  add_units(fmt::format("layer {} qkv_rope", layer), op, units, tile_units(units, options_.rows),
             options_.rows, layer);
 }
 
@@ -347,7 +364,8 @@ void Builder::qkv_project(uint16_t layer, const std::string& prefix) {
                       .max_rows = options_.rows,
                       .num_rows = options_.rows,
                       .square_cols = square_cols_};
-  add_units(fmt::format("layer {} qkv_project", layer), op, (q_rows_ + 2 * kv_rows_) / kUnitRows, kGemmUnits,
+  const uint32_t units = (q_rows_ + 2 * kv_rows_) / kUnitRows;
+  add_units(fmt::format("layer {} qkv_project", layer), op, units, tile_units(units, options_.rows),
             options_.rows, layer);
 }
 
@@ -497,7 +515,8 @@ void Builder::matvec_residual(uint16_t layer, const std::string& name, TensorId 
                     .num_rows = options_.rows,
                     .square_cols = square_cols_};
   add_units(fmt::format("layer {} matvec_residual {}", layer, graph_.tensors[input.index].name), op,
-            hidden_ / kUnitRows, kGemmUnits, computed_rows(layer), layer);
+            hidden_ / kUnitRows, tile_units(hidden_ / kUnitRows, computed_rows(layer)), computed_rows(layer),
+            layer);
 }
 
 void Builder::gate_up_silu(uint16_t layer, const std::string& prefix) {

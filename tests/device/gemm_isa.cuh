@@ -100,12 +100,15 @@ struct GemmOp<testing::GemmResidual> {
   template <class Role, uint32_t kValues>
   static __device__ __forceinline__ void finish_tile(Role& role, const Op& op, const gemm::WarpTile& part,
                                                      const float (&d)[kValues]) {
-    gemm::add_to_residual(
-        role, part,
-        {tensor<&Op::residual, float>(*role.buffer), tensor<&Op::norm, const uint16_t>(*role.buffer),
-         tensor<&Op::weighted, std::byte>(*role.buffer), tensor<&Op::squares, float>(*role.buffer),
-         op.image_rows, op.out_cols},
-        op.first_unit, gemm::kTileUnits, d);
+    const auto place = [&]() -> gemm::ResidualPlace {
+      return {tensor<&Op::residual, float>(*role.buffer),
+              tensor<&Op::norm, const uint16_t>(*role.buffer),
+              tensor<&Op::weighted, std::byte>(*role.buffer),
+              tensor<&Op::squares, float>(*role.buffer),
+              op.image_rows,
+              op.out_cols};
+    };
+    gemm::add_to_residual(role, part, place, op.first_unit, gemm::kTileUnits, d);
   }
 };
 
@@ -146,8 +149,8 @@ namespace serval::testing {
 using GemmIsa = device::IsaList<device::StreamList<device::gemm::Stream>, GemmResidual, GemmSilu, Tick>;
 
 // What they are compiled for: tiles of so many tokens.
-using Tokens256 = device::GemmConfig<2048, 256, 4, 4>;
-using Tokens128 = device::GemmConfig<2048, 128, 6, 4>;
+using Tokens256 = device::GemmConfig<2048, 256, 4, 128>;
+using Tokens128 = device::GemmConfig<2048, 128, 6, 64>;
 
 // Of the tensors that the instructions name.
 inline std::vector<Boxes> gemm_boxes(const Program& program) {

@@ -29,8 +29,8 @@ using AttentionIsa =
 enum class AttentionOpcode : uint16_t { kAttention, kMerge, kTick };
 
 // What they are compiled for: 128 KiB of scratch memory, and 64.
-using LargeScratch = device::GemmConfig<2048, 256, 4, 4>;
-using SmallScratch = device::GemmConfig<2048, 128, 4, 4>;
+using LargeScratch = device::GemmConfig<2048, 256, 4, 128>;
+using SmallScratch = device::GemmConfig<2048, 128, 4, 64>;
 
 template <class Config>
 const DeviceIsa& attention_isa() {

@@ -30,14 +30,16 @@ struct DeviceKernelChoice {
 // Units (8 weight rows each) of a GEMM's tile.
 inline constexpr uint32_t kTileUnits = 16;
 
+// Tensor maps that each tensor has room for.
+inline constexpr uint32_t kMapsOfTensor = 2;
+
 // In which boxes the copy engine brings a tensor (vm/device/tensor_maps.h).
 enum class BoxKind : uint8_t {
   kNone,
-  kTiles,      // weights: a tile's units
-  kHalfTiles,  // weights: half as many
-  kPairs,      // weights: half as many, and as many of the partner
-  kRows,       // fp32: 32 rows and columns
-  kKvBlocks,   // a KV cache: a block's tokens of one head, 64 channels of them
+  kTiles,     // weights: a tile's units; by the second map, half as many
+  kPairs,     // weights: half as many, and as many of the partner
+  kRows,      // fp32: 32 rows and columns
+  kKvBlocks,  // a KV cache: a block's tokens of one head, 64 channels of them
 };
 
 struct Boxes {

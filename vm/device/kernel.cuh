@@ -259,7 +259,8 @@ __device__ __forceinline__ void signal_as_group(Role& role) {
   const LaneSignal signal(role);
   if (role.last_to_arrive(role.next_unit)) {
     if constexpr (Role::Recorder::kOn) {
-      if (role.lane == 0) role.recorder.stamp(role.record, EventKind::kComputeEnd);
+      if (role.lane == 0 && role.buffer->stream == kNoStream)
+        role.recorder.stamp(role.record, EventKind::kComputeEnd);
     }
     role.wait_inputs();  // a record with nothing to do has not
     add_signals(role, signal);
@@ -292,7 +293,7 @@ __device__ __forceinline__ void consume_group(Role& role) {
   });
   signal_as_group(role);
   role.wait_panel(role.next_panel);  // long there: every phase is waited for once
-  role.release_panels(++role.next_panel);
+  role.release_scratch();
 }
 
 template <class Isa, class Config, template <class> class Recorder>
@@ -419,6 +420,8 @@ __device__ __forceinline__ void init_shared(Shared<Config>& s) {
       s.storers_done[i] = 0;
     }
     for (uint64_t& panel : s.panel_landed) ptx::mbarrier_init(&panel, 1);
+    if constexpr (Config::kMultipliesTiles)
+      for (uint64_t& panel : s.panel_free) ptx::mbarrier_init(&panel, kConsumerWarps);
     for (uint32_t i = 0; i < Config::kRingPages; ++i) {
       ptx::mbarrier_init(&s.page_landed[i], 1);
       ptx::mbarrier_init(&s.page_free[i], Config::kPageReaders);

@@ -32,9 +32,9 @@ struct BoundProgram {
   const ResolvedWait* waits;        // [num_waits]
   const Signal* signals;            // [num_signals]
   void* const* tensors;             // [num_tensors]
-  const std::byte* tensor_maps;     // CUtensorMap [num_tensors], of what GEMMs read in boxes; or null
-  uint32_t* counters;               // [num_counters × kCounterStride]
-  uint32_t* ticket;                 // of a global queue: records handed out in this launch
+  const std::byte* tensor_maps;  // CUtensorMap [num_tensors, kMapsOfTensor], of what comes in boxes; or null
+  uint32_t* counters;            // [num_counters × kCounterStride]
+  uint32_t* ticket;              // of a global queue: records handed out in this launch
   uint32_t num_instructions;
   uint32_t num_waits;
   uint32_t num_signals;

@@ -53,6 +53,17 @@ __device__ __forceinline__ void wait_counts(const uint32_t (&counts)[kCounts], u
   __syncwarp();
 }
 
+// So many pages or panels have been issued. Consumers of a GEMM kernel do not look at that: there it is for
+// when the block leaves, and ordered by its last barrier.
+template <class Config>
+__device__ __forceinline__ void tell_issued(uint32_t* count, uint32_t issued) {
+  if constexpr (Config::kMultipliesTiles) {
+    *const_cast<volatile uint32_t*>(count) = issued;
+  } else {
+    ptx::shared_store_release(count, issued);
+  }
+}
+
 // --- loader: one thread
 
 template <class ConfigOf>
@@ -94,7 +105,7 @@ struct LoaderRole {
     copy(s.ring[at], &s.page_landed[at]);
     recorder.page(bytes);
     next_page = p + 1;
-    ptx::shared_store_release(&s.pages_issued, next_page);
+    tell_issued<Config>(&s.pages_issued, next_page);
   }
 
  private:
@@ -109,6 +120,19 @@ struct LoaderRole {
     wait_phase(&barriers[page % Config::kRingPages], page / Config::kRingPages & 1, &s.exit);
   }
 };
+
+// In GEMM kernels a panel is given back on a barrier of its buffer: in the midst of products an arrival there
+// is cheaper than a store that releases. Returns when the panel has been given back; one of the lap before
+// the first always has.
+template <class Config>
+__device__ __forceinline__ void wait_panel_free(Shared<Config>& s, uint32_t panel) {
+  wait_phase(&s.panel_free[panel % Config::kPanelBuffers], panel / Config::kPanelBuffers & 1, &s.exit);
+}
+template <class Config>
+__device__ __forceinline__ void wait_all_panels_free(Shared<Config>& s, uint32_t next_panel) {
+#pragma unroll 1
+  for (uint32_t back = Config::kPanelBuffers; back > 0; --back) wait_panel_free(s, next_panel - back);
+}
 
 // --- preparer: one warp
 template <class ConfigOf>
@@ -140,6 +164,7 @@ struct PreparerRole {
   }
   // Returns when bulk copies may write the buffers of the next `panels` panels.
   __device__ __forceinline__ void acquire_panels(uint32_t panels) const {
+    if constexpr (Config::kMultipliesTiles) return acquire_panel();
     const uint32_t needed = next_panel + panels - Config::kPanelBuffers;
     wait_used(static_cast<int32_t>(needed - panel_floor) > 0 ? needed : panel_floor);
   }
@@ -149,11 +174,14 @@ struct PreparerRole {
                                               uint32_t bytes);
   // Takes the memory of all buffers, for an instruction that uses it as scratch: it counts as one panel,
   // which has landed when the instruction's inputs may be read.
-  __device__ __forceinline__ void claim_scratch() const { wait_used(next_panel); }
+  __device__ __forceinline__ void claim_scratch() const {
+    if constexpr (Config::kMultipliesTiles) return wait_all_panels_free(s, next_panel);
+    wait_used(next_panel);
+  }
   __device__ __forceinline__ void hand_over_scratch() {
     if (lane == 0) {
       ptx::mbarrier_arrive(landed(next_panel));
-      ptx::shared_store_release(&s.panels_issued, next_panel + 1);
+      tell_issued<Config>(&s.panels_issued, next_panel + 1);
     }
     panel_floor = ++next_panel;
   }
@@ -161,6 +189,11 @@ struct PreparerRole {
  private:
   __device__ __forceinline__ uint64_t* landed(uint32_t panel) const {
     return &s.panel_landed[panel % Config::kActivationRowBuffers];
+  }
+  // One panel of a GEMM kernel: its buffer is free, and the scratch memory that lay over all buffers.
+  __device__ __forceinline__ void acquire_panel() const {
+    wait_panel_free(s, next_panel - Config::kPanelBuffers);
+    if (next_panel - panel_floor < Config::kPanelBuffers - 1) wait_panel_free(s, panel_floor - 1);
   }
   __device__ __forceinline__ void wait_used(uint32_t panels) const {
     wait_counts(s.panels_released, lane, panels, &s.exit);
@@ -192,7 +225,7 @@ __device__ __forceinline__ void PreparerRole<Config>::copy_panels(const std::byt
       ptx::mbarrier_arrive_expect_bytes(landed(c), bytes);
       ptx::bulk_load(s.activations + activation_buffer<Config>(c), from, bytes, landed(c));
     }
-    ptx::shared_store_release(&s.panels_issued, next_panel + panels);
+    tell_issued<Config>(&s.panels_issued, next_panel + panels);
   }
   next_panel += panels;
 }
@@ -292,24 +325,27 @@ struct ConsumerRole {
   }
 
   // Copies do not land in order, so the page before this one in the same place, which may be another warp's,
-  // may still be under way; once this one has been issued, that one has landed and is free.
+  // may still be under way; once this one has been issued, that one has landed and is free. Warps of a GEMM
+  // kernel wait for every page, one after the other.
   __device__ __forceinline__ void wait_page(uint32_t page) {
-    wait_count(&s.pages_issued, page + 1, &s.exit);
+    if constexpr (!Config::kMultipliesTiles) wait_count(&s.pages_issued, page + 1, &s.exit);
     wait_phase(&s.page_landed[page % Config::kRingPages], page / Config::kRingPages & 1, &s.exit);
   }
   // The same, for a warp that waits for every page, one after the other, in the midst of its products.
   __device__ __forceinline__ void wait_next_page(uint32_t page) {
     wait_phase_or_exit(&s.page_landed[page % Config::kRingPages], page / Config::kRingPages & 1, &s.exit);
   }
-  __device__ __forceinline__ void free_page(uint32_t page) {
+  __device__ __forceinline__ void free_page(uint32_t page) { free_page(page, lane); }
+  // For a caller that has its lane at hand.
+  __device__ __forceinline__ void free_page(uint32_t page, uint32_t lane_in_warp) {
     ptx::fence_proxy_async_shared();  // a bulk copy will write what this thread has read
     __syncwarp();
-    if (lane == 0) ptx::mbarrier_arrive(&s.page_free[page % Config::kRingPages]);
+    if (lane_in_warp == 0) ptx::mbarrier_arrive(&s.page_free[page % Config::kRingPages]);
   }
   // As with pages: once this panel has been issued, those before it in its place have landed, since warps
   // that were done with them had waited for them.
   __device__ __forceinline__ void wait_panel(uint32_t panel) {
-    wait_count(&s.panels_issued, panel + 1, &s.exit);
+    if constexpr (!Config::kMultipliesTiles) wait_count(&s.panels_issued, panel + 1, &s.exit);
     wait_phase(&s.panel_landed[panel % Config::kActivationRowBuffers],
                panel / Config::kActivationRowBuffers & 1, &s.exit);
   }
@@ -328,18 +364,29 @@ struct ConsumerRole {
   // Returns when the memory of all buffers is scratch: no warp needs any more what was in it, which is what
   // the preparer waits for, too.
   __device__ __forceinline__ void wait_scratch() const {
+    if constexpr (Config::kMultipliesTiles) return wait_all_panels_free(s, next_panel);
     wait_counts(s.panels_released, lane, next_panel, &s.exit);
   }
   // This warp is done with all panels before `panel`.
   __device__ __forceinline__ void release_panels(uint32_t panel) {
-    ptx::fence_proxy_async_shared();  // bulk copies will write what this thread has read, or written as
-                                      // scratch
-    multiplied_panels(panel);
-  }
-  // The same of panels that only the tensor cores have read: they are of the copies' proxy.
-  __device__ __forceinline__ void multiplied_panels(uint32_t panel) {
+    ptx::fence_proxy_async_shared();  // bulk copies will write what this thread has read
     __syncwarp();
     if (lane == 0) ptx::shared_store_release(&s.panels_released[warp], panel);
+  }
+  // This warp is done with a panel of a GEMM kernel that only the tensor cores have read: they are of the
+  // copies' proxy.
+  __device__ __forceinline__ void free_panel(uint32_t panel, uint32_t lane_in_warp) {
+    __syncwarp();
+    if (lane_in_warp == 0) ptx::mbarrier_arrive(&s.panel_free[panel % Config::kPanelBuffers]);
+  }
+  // This warp is done with the scratch memory, which counts as a panel.
+  __device__ __forceinline__ void release_scratch() {
+    if constexpr (Config::kMultipliesTiles) {
+      ptx::fence_proxy_async_shared();  // bulk copies will write what this thread has written
+      free_panel(next_panel++, lane);
+    } else {
+      release_panels(++next_panel);
+    }
   }
   // This warp is done with what storers looked up for all tiles before `tile`.
   __device__ __forceinline__ void used_tiles(uint32_t tile) {

@@ -1,6 +1,7 @@
 // A block's shared memory and the shape of a block.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -54,17 +55,17 @@ struct KernelConfig {
   static __device__ __forceinline__ uint32_t uniform(uint32_t value) { return value; }
 };
 // The same of a kernel whose products are GEMMs: the tokens of a tile take the place of a pass's rows.
-template <uint32_t kRowsOf, uint32_t kTileTokensOf, uint32_t kRingPagesOf, uint32_t kPanelBuffersOf>
+template <uint32_t kRowsOf, uint32_t kTileTokensOf, uint32_t kRingPagesOf, uint32_t kScratchKib>
 struct GemmConfig {
   static constexpr bool kMultipliesTiles = true;
   static constexpr uint32_t kRows = kRowsOf;
   static constexpr uint32_t kTileTokens = kTileTokensOf;
   static constexpr uint32_t kRingPages = kRingPagesOf;
   static constexpr uint32_t kPageReaders = kConsumerWarps;
-  static constexpr uint32_t kPanelBuffers = kPanelBuffersOf;
+  static constexpr uint32_t kScratchBytes = kScratchKib * 1024;
   static constexpr uint32_t kPanelBytes = kTileTokens * slab_image::kRowBytes;
+  static constexpr uint32_t kPanelBuffers = std::bit_floor(kScratchBytes / kPanelBytes);
   static constexpr uint32_t kActivationRowBuffers = kPanelBuffers;
-  static constexpr uint32_t kScratchBytes = kPanelBuffers * kPanelBytes;
   static constexpr uint32_t kPartialBytes = 24 * 1024;
   static constexpr uint32_t kSharedRows = 0;  // they stay in GPU memory
   static constexpr uint32_t kStorerRegisters = 40;
@@ -132,6 +133,7 @@ struct Shared {
   uint64_t record_free[kRecordBuffers];
   uint64_t inputs_ready[kRecordBuffers];                 // the record's waits are over
   uint64_t panel_landed[Config::kActivationRowBuffers];  // of activations, by count of panels
+  uint64_t panel_free[Config::kMultipliesTiles ? Config::kPanelBuffers : 1];  // of a GEMM kernel, likewise
   uint64_t page_landed[Config::kRingPages];
   uint64_t page_free[Config::kRingPages];
   uint64_t consumer_barrier;

@@ -100,28 +100,27 @@ EncodedMap map_of_kv_blocks(void* cache, uint64_t tokens, uint32_t head_dim) {
 std::vector<EncodedMap> make_tensor_maps(const Program& program, const DeviceIsa& isa,
                                          const DeviceMemory& memory) {
   const std::vector<Boxes> boxes = isa.boxes == nullptr ? std::vector<Boxes>() : isa.boxes(program);
-  std::vector<EncodedMap> maps(std::max<size_t>(boxes.size(), 1));
+  std::vector<EncodedMap> maps(std::max<size_t>(boxes.size(), 1) * kMapsOfTensor);
   for (uint32_t t = 0; t < boxes.size(); ++t) {
     const Tensor& tensor = program.tensors[t];
     void* const base = memory.base({t});
     const auto cols = static_cast<uint32_t>(tensor.cols);
+    EncodedMap& map = maps[size_t{t} * kMapsOfTensor];
     switch (boxes[t].kind) {
       case BoxKind::kNone:
         break;
       case BoxKind::kTiles:
-        maps[t] = map_of_weights(base, tensor.rows, cols, kTileUnits);
-        break;
-      case BoxKind::kHalfTiles:
-        maps[t] = map_of_weights(base, tensor.rows, cols, kTileUnits / 2);
+        map = map_of_weights(base, tensor.rows, cols, kTileUnits);
+        (&map)[1] = map_of_weights(base, tensor.rows, cols, kTileUnits / 2);
         break;
       case BoxKind::kPairs:
-        maps[t] = map_of_pairs(base, memory.base(boxes[t].partner), tensor.rows, cols, kTileUnits);
+        map = map_of_pairs(base, memory.base(boxes[t].partner), tensor.rows, cols, kTileUnits);
         break;
       case BoxKind::kKvBlocks:
-        maps[t] = map_of_kv_blocks(base, tensor.rows / tensor.head_dim * tensor.cols, tensor.head_dim);
+        map = map_of_kv_blocks(base, tensor.rows / tensor.head_dim * tensor.cols, tensor.head_dim);
         break;
       case BoxKind::kRows:
-        maps[t] = map_of_rows(base, tensor.rows, tensor.cols);
+        map = map_of_rows(base, tensor.rows, tensor.cols);
         break;
     }
   }

@@ -28,7 +28,7 @@ EncodedMap map_of_rows(void* values, uint64_t rows, uint64_t cols);
 // block's tokens and 64 channels, swizzled likewise. Throws likewise.
 EncodedMap map_of_kv_blocks(void* cache, uint64_t tokens, uint32_t head_dim);
 
-// Of each of the program's tensors; those that come in no boxes have nothing. At least one.
+// Of each of the program's tensors kMapsOfTensor; those that come in no boxes have nothing. Of at least one.
 std::vector<EncodedMap> make_tensor_maps(const Program& program, const DeviceIsa& isa,
                                          const DeviceMemory& memory);
 
