@@ -49,6 +49,12 @@ void Decoder::begin(const Sequence& sequence, uint32_t slot) {
   std::ranges::copy(sequence.prompt, backend_->state().history_of(slot).begin());
 }
 
+// A backend may run on a copy of the history, which the host's is to keep up with.
+void Decoder::keep_history(const Sequence& sequence, uint32_t slot, const Answer& answer) {
+  std::ranges::copy(answer.tokens,
+                    backend_->state().history_of(slot).subspan(sequence.prompt.size()).begin());
+}
+
 void Decoder::feed_prompt(const Sequence& sequence, uint32_t slot, uint32_t chunk, Answer& answer) {
   StateBlock& state = backend_->state();
   const auto length = static_cast<uint32_t>(sequence.prompt.size());
@@ -70,6 +76,7 @@ void Decoder::feed_prompt(const Sequence& sequence, uint32_t slot, uint32_t chun
     answer.tokens.push_back(first.token);
     answer.log_probabilities.push_back(first.log_probability);
     answer.logits.push_back(logits(0));
+    keep_history(sequence, slot, answer);
   }
 }
 
@@ -99,6 +106,8 @@ std::vector<Answer> Decoder::answer(const std::vector<Sequence>& sequences, cons
         if (feeding.passes == 1) answers[i].logits.push_back(logits(static_cast<int>(i)));
       }
     });
+    for (uint32_t i = 0; i < sequences.size(); ++i)
+      keep_history(sequences[i], feeding.first_slot + i, answers[i]);
   }
   return answers;
 }

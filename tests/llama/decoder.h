@@ -57,6 +57,7 @@ class Decoder {
   const Program& program() const { return backend_->program(); }
 
  private:
+  void keep_history(const Sequence& sequence, uint32_t slot, const Answer& answer);
   void feed_prompt(const Sequence& sequence, uint32_t slot, uint32_t chunk, Answer& answer);
   void begin(const Sequence& sequence, uint32_t slot);
   std::vector<float> logits(int row);
