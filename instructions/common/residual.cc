@@ -44,7 +44,7 @@ float rms_scale(const float* squares, size_t cols, size_t square_cols, float eps
 
 float head_scale(const float* head, size_t n, float epsilon) {
   constexpr size_t kMaxPairs = 64;
-  float sums[kMaxPairs];
+  float sums[kMaxPairs] = {};
   const size_t pairs = n / 2;
   for (size_t i = 0; i < pairs; ++i) sums[i] = head[i] * head[i] + head[i + pairs] * head[i + pairs];
   return 1.0F / std::sqrt(add_neighbours(sums, pairs) / static_cast<float>(n) + epsilon);
