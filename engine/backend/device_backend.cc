@@ -29,7 +29,6 @@
 #include "vm/layout/kv_cache.h"
 #include "vm/state/block.h"
 #include "vm/state/check.h"
-#include "vm/state/names.h"
 
 namespace serval {
 namespace {
@@ -83,6 +82,7 @@ class DeviceBackend final : public Backend {
     for (const Program* program : programs_.programs()) {
       interpreters_.push_back(std::make_unique<DeviceInterpreter>(*program, device_isa(),
                                                                   bind(*program, tensors_, state_), options));
+      attention_.push_back(attention_plan_shape(*program));
     }
   }
 
@@ -108,6 +108,7 @@ class DeviceBackend final : public Backend {
   DeviceState state_;
   const CudaStream stream_;
   std::vector<std::unique_ptr<DeviceInterpreter>> interpreters_;  // one for each program
+  std::vector<std::optional<AttentionPlanShape>> attention_;      // likewise
   size_t last_;                                                   // the program that ran last
   std::vector<std::vector<float>> logits_;  // [rows of the widest program], of those that were asked for
 };
@@ -119,12 +120,13 @@ void DeviceBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on
       .passes_done = 0, .passes_wanted = passes, .last_pass = kKeepRunning, .stopped_by_host = 0};
   const RowsInUse use = rows_in_use(state);
   last_ = programs_.class_of(use.row_bound);
-  plan_launch(program(), state);
+  const std::optional<AttentionPlanShape>& attention = attention_[last_];
+  if (attention) plan_launch(*attention, state);
   check_state(program(), state);
   state.output = state.output_of(program().limits.rows);
   state_.upload(use.state, stream_);
   if (use.state.biases + use.state.history > 0) state_.upload_adjustments(use.state, stream_);
-  if (program().find_tensor(state_tensor::kAttention)) state_.upload_attention(stream_);
+  if (attention) state_.upload_attention(stream_);
   struct ClearStop {
     DeviceState& state;
     ~ClearStop() { state.clear_stop(); }

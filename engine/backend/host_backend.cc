@@ -75,6 +75,7 @@ class HostBackend final : public Backend {
     std::unique_ptr<HostInterpreter> threads;
     std::unique_ptr<ReplayInterpreter> replay;
     std::unique_ptr<CheckedPasses> checked;  // may be null
+    std::optional<AttentionPlanShape> attention;
   };
 
   void allocate();
@@ -107,6 +108,7 @@ HostBackend::HostBackend(ProgramSet programs, std::shared_ptr<const ModelWeights
   allocate();
   for (const Program* program : programs_.programs()) {
     Interpreter& interpreter = interpreters_.emplace_back();
+    interpreter.attention = attention_plan_shape(*program);
     if (options.checked)
       interpreter.checked = std::make_unique<CheckedPasses>(*program, options.interleaving.value_or(0));
     if (options.interleaving) {
@@ -198,7 +200,7 @@ void HostBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on_p
   if (interpreter.checked) passes = 1;  // its footprints are of the state as it stands
   state_.control = {
       .passes_done = 0, .passes_wanted = passes, .last_pass = kKeepRunning, .stopped_by_host = 0};
-  plan_launch(program(), state_);
+  if (interpreter.attention) plan_launch(*interpreter.attention, state_);
   check_state(program(), state_);
   state_.output = state_.output_of(program().limits.rows);
   if (interpreter.checked) interpreter.checked->check(state_);

@@ -21,11 +21,9 @@ std::optional<AttentionPlanShape> attention_plan_shape(const Program& program) {
                             .rows = program.limits.rows};
 }
 
-void plan_launch(const Program& program, StateBlock& state) {
-  const std::optional<AttentionPlanShape> shape = attention_plan_shape(program);
-  if (!shape) return;
+void plan_launch(const AttentionPlanShape& shape, StateBlock& state) {
   plan_attention(
-      *shape, state.rows,
+      shape, state.rows,
       [&](const PassRow& row) {
         return row.slot < state.slots.size() ? last_position(state, row) : row.position;
       },

@@ -9,12 +9,12 @@
 
 namespace serval {
 
-// What the program's attention is planned for; none if it has no planned attention.
+// What the program's attention is planned for; none if it has no planned attention. Looks through the
+// program: once for each, not for each launch.
 std::optional<AttentionPlanShape> attention_plan_shape(const Program& program);
 
-// Writes the state's list for the launch that the state describes: rows, slots and passes_wanted are set.
-// Does nothing for programs without planned attention. The state has at least the program's rows, and may be
-// one that check_state() refuses.
-void plan_launch(const Program& program, StateBlock& state);
+// Writes the state's list for the launch that the state describes: rows, slots and passes_wanted are set. The
+// state has at least the program's rows, and may be one that check_state() refuses.
+void plan_launch(const AttentionPlanShape& shape, StateBlock& state);
 
 }  // namespace serval
