@@ -6,6 +6,15 @@
 
 namespace serval::server {
 
+ApiError engine_error(ErrorKind kind, const std::string& message) {
+  return kind == ErrorKind::kUsage ? ApiError(400, "invalid_value", message)
+                                   : ApiError(500, "engine_error", message);
+}
+
+ApiError engine_failed(const std::string& fault) {
+  return {500, "engine_error", "the engine has failed: " + fault};
+}
+
 void refuse_parameter(const std::string& param, const std::string& problem) {
   throw ApiError(400, "invalid_value", param + ": " + problem, param);
 }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "engine/server/http/message.h"
+#include "vm/base/error.h"
 
 namespace serval::server {
 
@@ -20,6 +21,11 @@ struct ApiError : std::runtime_error {
   std::string param;      // the parameter's name; empty: none
   int retry_after_s = 0;  // 0: does not say
 };
+
+// What the engine refused with an Error of this kind: 400 for kUsage, else 500.
+ApiError engine_error(ErrorKind kind, const std::string& message);
+// 500: a fault has stopped the engine.
+ApiError engine_failed(const std::string& fault);
 
 // 400: something in the body is not as it must be.
 [[noreturn]] void refuse_parameter(const std::string& param, const std::string& problem);

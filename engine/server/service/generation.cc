@@ -27,8 +27,7 @@ ApiError error_of(const Response& response) {
   if (response.finish == Finish::kDeadline)
     return {504, "timeout", "the request took longer than the server's limit; what was generated is lost"};
   if (response.finish == Finish::kCancelled) return {503, "shutting_down", "the server is shutting down"};
-  if (response.error_kind == ErrorKind::kUsage) return {400, "invalid_value", response.error};
-  return {500, "engine_error", response.error};
+  return engine_error(response.error_kind, response.error);
 }
 
 HttpResponse stream_head(const std::string& id) {
@@ -75,8 +74,7 @@ void Generation::start(Engine& engine, EventPump& pump) {
       handles_.push_back(engine.submit(request, pump.sink(shared_from_this(), i)));
     }
   } catch (const Error& error) {
-    fail(error.kind() == ErrorKind::kUsage ? ApiError(400, "invalid_value", error.what())
-                                           : ApiError(500, "engine_error", error.what()));
+    fail(engine_error(error.kind(), error.what()));
   }
 }
 

@@ -40,9 +40,7 @@ HttpResponse answer_of(Call&& call) {
   } catch (const ApiError& error) {
     return error_response(error);
   } catch (const Error& error) {
-    if (error.kind() == ErrorKind::kUsage)
-      return error_response(ApiError(400, "invalid_value", error.what()));
-    return error_response(ApiError(500, "engine_error", error.what()));
+    return error_response(engine_error(error.kind(), error.what()));
   } catch (const std::exception& error) {
     return error_response(ApiError(500, "internal_error", error.what()));
   }
@@ -202,8 +200,7 @@ void Service::add(Generation::Arrival arrival, EncodedRequest request) {
       std::move(arrival), std::move(request), AnswerIdentity{random_id(path), defaults_.name, unix_seconds()},
       [this](Generation& of) { on_end(of); }, [this](double seconds) { metrics_.add_gap(seconds); });
   admission_.add(generation);
-  if (status_.state() == Status::State::kRed)
-    generation->fail(ApiError(500, "engine_error", "the engine has failed: " + fault_));
+  if (status_.state() == Status::State::kRed) generation->fail(engine_failed(fault_));
 }
 
 void Service::on_end(Generation& generation) {
@@ -229,7 +226,7 @@ void Service::on_fault(const std::string& line) {
   fault_ = line;
   status_.turn_red(line);
   admission_.close();
-  loop_.post([this] { admission_.fail_all({500, "engine_error", "the engine has failed: " + fault_}); });
+  loop_.post([this] { admission_.fail_all(engine_failed(fault_)); });
   loop_.after(kRedNotice, [this] { end(Outcome::kFault); });
 }
 
