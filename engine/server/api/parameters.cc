@@ -16,10 +16,6 @@ namespace {
 
 using nlohmann::json;
 
-std::string range(const SamplingRange& of) {
-  return of.text();
-}
-
 std::vector<Parameter> make_parameters() {
   using namespace api_limit;
   const std::string model_default = "the model's `generation_config.json`, else ";
@@ -39,24 +35,25 @@ std::vector<Parameter> make_parameters() {
        "tokens of an answer at most; the context ends it before"},
       {"max_completion_tokens", kNo, kYes, "integer", "as `max_tokens`", fmt::format("0 to {}", INT32_MAX),
        "the same; set one of the two"},
-      {"temperature", kYes, kYes, "number", model_default + "0.8", range(sampling_range::kTemperature),
+      {"temperature", kYes, kYes, "number", model_default + "0.8", sampling_range::kTemperature.text(),
        "0: always the likeliest token"},
-      {"top_p", kYes, kYes, "number", model_default + "0.95", range(sampling_range::kTopP),
+      {"top_p", kYes, kYes, "number", model_default + "0.95", sampling_range::kTopP.text(),
        "the likeliest tokens that make up this much; 1: all"},
       {"top_k", kYes, kYes, "integer", model_default + "40", fmt::format("-1 to {}", INT32_MAX),
        "so many of the likeliest tokens; 0 or -1: all"},
-      {"min_p", kYes, kYes, "number", model_default + "0.05", range(sampling_range::kMinP),
+      {"min_p", kYes, kYes, "number", model_default + "0.05", sampling_range::kMinP.text(),
        "drops tokens less likely than so many times the likeliest"},
       {"repetition_penalty", kYes, kYes, "number", model_default + "1",
-       range(sampling_range::kRepetitionPenalty), "makes the last 64 tokens less likely; 1: off"},
-      {"repeat_last_n", kYes, kYes, "integer", "64", range(sampling_range::kRepeatLastN),
+       sampling_range::kRepetitionPenalty.text(),
+       "makes the tokens that `repeat_last_n` looks back on less likely; 1: off"},
+      {"repeat_last_n", kYes, kYes, "integer", "64", sampling_range::kRepeatLastN.text(),
        "tokens that `repetition_penalty` looks back on; 0: none, -1: all"},
-      {"presence_penalty", kYes, kYes, "number", "0", range(sampling_range::kPresencePenalty),
+      {"presence_penalty", kYes, kYes, "number", "0", sampling_range::kPresencePenalty.text(),
        "subtracted from the logits of tokens that the answer has"},
-      {"frequency_penalty", kYes, kYes, "number", "0", range(sampling_range::kFrequencyPenalty),
+      {"frequency_penalty", kYes, kYes, "number", "0", sampling_range::kFrequencyPenalty.text(),
        "the same, as often as it has them"},
       {"logit_bias", kYes, kYes, "object", "none",
-       fmt::format("{} tokens, each {}", kLogitBiases, range(sampling_range::kLogitBias)),
+       fmt::format("{} tokens, each {}", kLogitBiases, sampling_range::kLogitBias.text()),
        "token id → what is added to its logit"},
       {"min_tokens", kYes, kYes, "integer", "0", "0 to `max_tokens`",
        "before, no token that ends the answer is drawn; a stop string ends it all the same"},
@@ -68,10 +65,10 @@ std::vector<Parameter> make_parameters() {
        fmt::format("{}, the model's own included", kStopTokens), "the text ends before the first of these"},
       {"ignore_eos", kYes, kYes, "boolean", "false", "", "goes on after an end-of-text token"},
       {"logprobs", kYes, kYes, "completions: integer; chat: boolean", "none",
-       fmt::format("{}; `true`", range(sampling_range::kTopLogprobs)),
+       fmt::format("{}; `true`", sampling_range::kTopLogprobs.text()),
        "log probabilities of the answer's tokens, and of so many of the likeliest in their place, under the "
        "model's own softmax"},
-      {"top_logprobs", kNo, kYes, "integer", "0", range(sampling_range::kTopLogprobs) + ", with `logprobs`",
+      {"top_logprobs", kNo, kYes, "integer", "0", sampling_range::kTopLogprobs.text() + ", with `logprobs`",
        "so many of the likeliest"},
       {"echo", kYes, kNo, "boolean", "false", "not with `logprobs`", "the text begins with the prompt"},
       {"stream", kYes, kYes, "boolean", "false", "", "server-sent events, one a token"},
