@@ -66,6 +66,9 @@ class Builder {
 
   void embed();
   void layer(uint16_t index);
+  // The stage of a layer's Q, K and V.
+  template <class Op>
+  void add_projections(const char* name, const Op& op, uint16_t layer);
   void qkv_rope(uint16_t layer, const std::string& prefix, TensorId k_cache, TensorId v_cache);
   // The same in two stages, with norms of the heads of Q and K.
   void qkv_project(uint16_t layer, const std::string& prefix);
@@ -312,6 +315,13 @@ TensorId Builder::norm_before(int index) {
                                            : llama_tensor::kFinalNorm);
 }
 
+template <class Op>
+void Builder::add_projections(const char* name, const Op& op, uint16_t layer) {
+  const uint32_t units = (q_rows_ + 2 * kv_rows_) / kUnitRows;
+  add_units(fmt::format("layer {} {}", layer, name), op, units, tile_units(units, options_.rows),
+            options_.rows, layer);
+}
+
 void Builder::qkv_rope(uint16_t layer, const std::string& prefix, TensorId k_cache, TensorId v_cache) {
   QkvRope op{.weighted = weighted_,
              .squares = squares_,
@@ -342,9 +352,7 @@ void Builder::qkv_rope(uint16_t layer, const std::string& prefix, TensorId k_cac
     op.k_bias = weight(prefix + "self_attn.k_proj.bias");
     op.v_bias = weight(prefix + "self_attn.v_proj.bias");
   }
-  const uint32_t units = (q_rows_ + 2 * kv_rows_) / kUnitRows;
-  add_units(fmt::format("layer {} qkv_rope", layer), op, units, tile_units(units, options_.rows),
-            options_.rows, layer);
+  add_projections("qkv_rope", op, layer);
 }
 
 void Builder::qkv_project(uint16_t layer, const std::string& prefix) {
@@ -364,9 +372,7 @@ void Builder::qkv_project(uint16_t layer, const std::string& prefix) {
                       .max_rows = options_.rows,
                       .num_rows = options_.rows,
                       .square_cols = square_cols_};
-  const uint32_t units = (q_rows_ + 2 * kv_rows_) / kUnitRows;
-  add_units(fmt::format("layer {} qkv_project", layer), op, units, tile_units(units, options_.rows),
-            options_.rows, layer);
+  add_projections("qkv_project", op, layer);
 }
 
 void Builder::qk_norm_rope(uint16_t layer, const std::string& prefix, TensorId k_cache, TensorId v_cache) {
