@@ -22,54 +22,29 @@ struct DeviceOp<Absent<Op>> : GroupOp {
   static __device__ bool in_range(const Op&) { return false; }
   static __device__ void run(const Op&, const Group&) {}
 };
+template <class Op, class... Left>
+using UnlessOneOf = std::conditional_t<(std::is_same_v<Op, Left> || ...), Absent<Op>, Op>;
+
 template <class Op>
-struct OfMatvecKernels {
-  using Operands = Op;
-};
-template <>
-struct OfMatvecKernels<PlannedAttention> {
-  using Operands = Absent<PlannedAttention>;
-};
-template <>
-struct OfMatvecKernels<PlannedMerge> {
-  using Operands = Absent<PlannedMerge>;
-};
-// Of matvec kernels without code for models with norms of heads.
+using InMatvecKernels = UnlessOneOf<Op, PlannedAttention, PlannedMerge>;
+// Without code for models with norms of heads.
 template <class Op>
-struct OfPlainKernels : OfMatvecKernels<Op> {};
-template <>
-struct OfPlainKernels<QkvProject> {
-  using Operands = Absent<QkvProject>;
-};
-template <>
-struct OfPlainKernels<QkNormRope> {
-  using Operands = Absent<QkNormRope>;
-};
+using InPlainKernels = UnlessOneOf<Op, PlannedAttention, PlannedMerge, QkvProject, QkNormRope>;
 template <class Op>
-struct OfGemmKernels {
-  using Operands = Op;
-};
-template <>
-struct OfGemmKernels<Attention> {
-  using Operands = Absent<Attention>;
-};
-template <>
-struct OfGemmKernels<AttentionMerge> {
-  using Operands = Absent<AttentionMerge>;
-};
+using InGemmKernels = UnlessOneOf<Op, Attention, AttentionMerge>;
 
 using MatvecIsa = IsaList<StreamList<matvec::Stream>
-#define SERVAL_OP(Type, folder, semantics) , OfMatvecKernels<Type>::Operands
+#define SERVAL_OP(Type, folder, semantics) , InMatvecKernels<Type>
 #include "instructions/isa.def"
 #undef SERVAL_OP
                           >;
 using PlainIsa = IsaList<StreamList<matvec::Stream>
-#define SERVAL_OP(Type, folder, semantics) , OfPlainKernels<Type>::Operands
+#define SERVAL_OP(Type, folder, semantics) , InPlainKernels<Type>
 #include "instructions/isa.def"
 #undef SERVAL_OP
                          >;
 using GemmIsa = IsaList<StreamList<gemm::Stream>
-#define SERVAL_OP(Type, folder, semantics) , OfGemmKernels<Type>::Operands
+#define SERVAL_OP(Type, folder, semantics) , InGemmKernels<Type>
 #include "instructions/isa.def"
 #undef SERVAL_OP
                         >;
