@@ -1,7 +1,6 @@
 // Times the GEMM stream (instructions/common/gemm.cuh) in the interpreter: every SM of the GPU, products of
 // 2,048 tokens in Llama-8B's and 1B's shapes, no other instruction in the pass. Prints a line for each shape:
-// microseconds of a pass and TFLOP/s, medians of several launches. cuBLAS beside it:
-// benchmarks/gemm_cublas.py.
+// microseconds of a pass and TFLOP/s, medians of several launches.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

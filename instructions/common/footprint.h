@@ -21,7 +21,7 @@ constexpr bool contains(RowSet set, const PassRow& row) {
 constexpr Part part_of(RowSet set) {
   return set == RowSet::kActive ? Part::kActiveRows : Part::kLogitsRows;
 }
-// The rows that an instruction computes; with logits_only, it leaves out those of which no logits are wanted.
+// The rows that an instruction computes: all active ones, or with logits_only those whose logits are wanted.
 constexpr RowSet computed_rows(bool logits_only) {
   return logits_only ? RowSet::kWantLogits : RowSet::kActive;
 }

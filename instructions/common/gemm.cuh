@@ -5,8 +5,9 @@
 // that it is given. A step takes a slab: 64 columns of the page image's order (vm/layout/slab_image.h). Of
 // the weights it is a page of 16 pieces of 1 KiB, one of each unit, which go to the tensor cores through
 // registers: two units are a warp's 16 rows. Of the activations it is a panel: the rows of the token tile,
-// 128 bytes each, read from shared memory by all warps. An output is one chain of products over the columns,
-// in the order of the image, whatever the tile and its neighbours.
+// 128 bytes each, read from shared memory by all warps. An output is one chain of products of 16 columns,
+// slab after slab, of each slab the first, third, second and fourth (load_terms()), whatever the tile and its
+// neighbours.
 //
 // Consumers finish the tile themselves, from their registers (GemmOp<Op>::finish_tile); what they need of
 // the tokens is looked up by the storers meanwhile.
@@ -26,9 +27,9 @@ namespace serval::device {
 // How an instruction runs on the GEMM stream: a specialisation in its folder's gemm.cuh.
 //
 //   shape(buffer, op)              what it works on
-//   pages_of(program, op, part)  where the weights of a tile's first (0) and second (1) 8 units are, and,
+//   pages_of(program, op, part)    where the weights of a tile's first (0) and second (1) 8 units are, and,
 //   with
-//                                Shape::adds, the residual's columns (kResidualPart)
+//                                  Shape::adds, the residual's columns (kResidualPart)
 //   in_range(op)                 as DeviceOp's
 //   finish_tile(role, op, tile, d)  what becomes of the products of a tile
 template <class Op>
@@ -75,7 +76,7 @@ struct Shape {
   uint32_t end_row;
   Units units;
   uint32_t cols;
-  uint32_t logits_only;         // 1: leave out rows of which no logits are wanted
+  uint32_t logits_only;         // 1: only rows whose logits are wanted are computed
   uint32_t adds;                // 1: to a residual, which the loader brings
   const uint32_t* block_table;  // where K and V of a row's token go is looked up, or null
   uint32_t blocks_of_sequence;
@@ -117,9 +118,9 @@ __device__ __forceinline__ Workspace<Config>& workspace(Shared<Config>& s) {
 // has in d[4b + i] its row of the first unit and in d[4b + 2 + i] that of the second, for token 8b + 2 (lane
 // mod 4) + i.
 struct WarpTile {
-  uint32_t warpgroup;
-  uint32_t warp;  // of the warpgroup
-  uint32_t lane;
+  uint32_t warpgroup = 0;
+  uint32_t warp = 0;  // of the warpgroup
+  uint32_t lane = 0;
   uint32_t first_token;  // of the tile, a row of the pass
   uint32_t end_token;
   uint32_t buffer;  // of what storers looked up
@@ -176,7 +177,7 @@ struct Sums {
   static constexpr uint32_t kValues = Config::kTileTokens / kInstructions / 2;
 };
 
-// Begins half of a slab's products, behind a fence.
+// Begins half of a slab's products. The caller has executed wgmma_fence().
 template <class Config>
 __device__ __forceinline__ void begin_half(uint64_t rows, const Terms& terms,
                                            float (&d)[Config::kTileTokens / 2], bool first) {
@@ -734,14 +735,10 @@ struct Stream {
       multiply(role, plan, d);
       if (tile + 1 == tiles) stamp(role, EventKind::kComputeEnd);
       const uint32_t first = plan.shape.first_row + tile * Config::kTileTokens;
-      const uint32_t thread = ptx::thread_index();  // anew: addresses are not kept in registers meanwhile
-      const WarpTile part{
-          .warpgroup = thread / kWarpThreads / kWarpgroupWarps - kFirstConsumerWarp / kWarpgroupWarps,
-          .warp = thread / kWarpThreads % kWarpgroupWarps,
-          .lane = thread % kWarpThreads,
-          .first_token = first,
-          .end_token = min(plan.shape.end_row, first + Config::kTileTokens),
-          .buffer = role.next_tile % kBuffers};
+      const WarpTile part = WarpTile{.first_token = first,
+                                     .end_token = min(plan.shape.end_row, first + Config::kTileTokens),
+                                     .buffer = role.next_tile % kBuffers}
+                                .again();
       wait_phase(&role.s.tokens_ready[part.buffer], role.next_tile / kBuffers & 1, &role.s.exit);
       with_op([&]<class T>(const T& op) { GemmOp<T>::finish_tile(role, op, part, d); });
       role.used_tiles(++role.next_tile);

@@ -16,8 +16,8 @@
 namespace serval::device::planned {
 
 inline constexpr uint32_t kQuadLanes = 4;
-inline constexpr uint32_t kEverything =
-    0xffffffff;  // a query without a row sees all tokens; nobody reads its result
+// Tokens that a query without a row sees: all, so that it hides none from its warp. Its result is not stored.
+inline constexpr uint32_t kEverything = 0xffffffff;
 
 // Of a lane's two queries.
 using PerQuery = float[2];
