@@ -44,8 +44,12 @@ struct RowsInUse {
   StateInUse state;
 };
 
-void add_extras(const SequenceSlot& slot, StateInUse& use) {
+void add_extras(const SequenceSlot& slot, uint32_t index, StateInUse& use) {
   if (slot.extras == 0) return;
+  if ((slot.extras & kMasksTokens) != 0) {
+    use.first_masked = use.end_masked == 0 ? index : std::min(use.first_masked, index);
+    use.end_masked = std::max(use.end_masked, index + 1);
+  }
   use.biases = std::max(use.biases, slot.num_biases);
   if ((slot.extras & kKeepsHistory) != 0) use.history = std::max(use.history, slot.history_length);
 }
@@ -58,7 +62,7 @@ RowsInUse rows_in_use(const StateBlock& state) {
     use.row_bound = r + 1;
     use.state.slots = std::max(use.state.slots, row.slot + 1);
     if (row_wants_logits(row)) use.logit_bound = r + 1;
-    if (row.slot < state.slots.size()) add_extras(state.slots[row.slot], use.state);
+    if (row.slot < state.slots.size()) add_extras(state.slots[row.slot], row.slot, use.state);
   }
   return use;
 }
@@ -126,6 +130,7 @@ void DeviceBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on
   state.output = state.output_of(program().limits.rows);
   state_.upload(use.state, stream_);
   if (use.state.biases + use.state.history > 0) state_.upload_adjustments(use.state, stream_);
+  if (use.state.end_masked > 0) state_.upload_masks(use.state, stream_);
   if (attention) state_.upload_attention(stream_);
   struct ClearStop {
     DeviceState& state;

@@ -83,6 +83,11 @@ void DeviceState::upload_adjustments(StateInUse use, const CudaStream& stream) {
   copy(first + kHistoryOffset, use.history * sizeof(int32_t));
 }
 
+void DeviceState::upload_masks(StateInUse use, const CudaStream& stream) {
+  const size_t pitch = mask_words(host_.limits.vocab) * sizeof(uint32_t), first = host_.layout.masks;
+  copy_up(first + use.first_masked * pitch, first + use.end_masked * pitch, stream);
+}
+
 void DeviceState::download(StateInUse use, const CudaStream& stream) {
   SERVAL_CUDA_CHECK(cudaMemcpyAsync(host_.memory(), device_.data(),
                                     host_.layout.slots + use.slots * sizeof(SequenceSlot),

@@ -15,9 +15,10 @@ namespace serval {
 
 // What a launch uses of the state: the parts that go to the GPU and come back are as long.
 struct StateInUse {
-  uint32_t slots = 0;    // largest slot of an active row + 1
-  uint32_t biases = 0;   // most of a slot
-  uint32_t history = 0;  // tokens, most of a slot that keeps them
+  uint32_t slots = 0;                         // largest slot of an active row + 1
+  uint32_t biases = 0;                        // most of a slot
+  uint32_t history = 0;                       // tokens, most of a slot that keeps them
+  uint32_t first_masked = 0, end_masked = 0;  // all slots with masks are in [first_masked, end_masked)
 };
 
 class DeviceState {
@@ -36,7 +37,10 @@ class DeviceState {
   void upload_attention(const CudaStream& stream);
   // Only enqueues: of the slots in use the biases and tokens, as many as the one with the most has.
   void upload_adjustments(StateInUse use, const CudaStream& stream);
-  // Everything but the block table, the list, the adjustments, and what is there already: output and top.
+  // Only enqueues: the masks of the slots that have one, and of those in between.
+  void upload_masks(StateInUse use, const CudaStream& stream);
+  // Everything but the block table, the list, the adjustments, the masks, and what is there already: output
+  // and top.
   void download(StateInUse use, const CudaStream& stream);
 
   // Ends the launch in flight after the pass in flight. Any thread, signal handlers included.

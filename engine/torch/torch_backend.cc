@@ -105,7 +105,8 @@ void TorchBackend::sample_rows() {
     const SequenceSlot& slot = state_.slots[row.slot];
     const SlotAdjustments adjustments{
         state_.biases_of(row.slot).first(slot.num_biases),
-        state_.history_of(row.slot).first(std::min(slot.history_length, state_.limits.max_context))};
+        state_.history_of(row.slot).first(std::min(slot.history_length, state_.limits.max_context)),
+        state_.mask_of(row.slot)};
     state_.sampled[r] = sample_token(row_logits(r), slot, row.position + 1, candidates_, adjustments);
     if (slot.num_top > 0) list_top(row_logits(r), slot.num_top, candidates_, state_.top[r]);
   }

@@ -7,6 +7,7 @@
 #include "vm/layout/kv_cache.h"
 #include "vm/layout/units.h"
 #include "vm/state/adjustments.h"
+#include "vm/state/masks.h"
 #include "vm/state/output.h"
 #include "vm/state/rows.h"
 #include "vm/state/slots.h"
@@ -73,6 +74,11 @@ void OperandCheck::adjustments(TensorId adjustments, uint32_t max_context) {
   limit("max_context", max_context, &StateLimits::max_context);
   tensor("adjustments", adjustments, DType::kBytes, TensorKind::kState, program_.limits.sequences,
          adjustment_bytes(max_context));
+}
+
+void OperandCheck::masks(TensorId masks) {
+  tensor("masks", masks, DType::kI32, TensorKind::kState, program_.limits.sequences,
+         mask_words(program_.limits.vocab));
 }
 
 void OperandCheck::block_table(TensorId block_table, uint32_t max_sequences, uint32_t max_context) {

@@ -32,6 +32,8 @@ class OperandCheck {
   void slots(TensorId slots, uint32_t max_sequences);
   // The table of what adjusts their logits (vm/state/adjustments.h), as long as that of slots.
   void adjustments(TensorId adjustments, uint32_t max_context);
+  // The table of tokens that they may draw (vm/state/masks.h), likewise.
+  void masks(TensorId masks);
   void block_table(TensorId block_table, uint32_t max_sequences, uint32_t max_context);
   void sequences(uint32_t max_sequences);
   // One of the records that share what is planned for each of the machine's SMs.

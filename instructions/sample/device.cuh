@@ -10,6 +10,7 @@
 #include "instructions/sample/draw/parameters.cuh"
 #include "instructions/sample/draw/scratch.cuh"
 #include "instructions/sample/draw/softmax.cuh"
+#include "instructions/sample/draw/token_mask.cuh"
 #include "instructions/sample/op.h"
 #include "instructions/sample/random.h"
 #include "instructions/sample/row/logits_row.cuh"
@@ -94,7 +95,16 @@ struct DeviceOp<Sample> : GroupOp {
                                 source_of(op, group, index));
           thread_largest = units.largest_of(group.thread);
         }
-        if (draws || turn == 0) candidates.find(thread_largest, draws ? p.wanted() : listed);
+        uint32_t wanted = draws ? p.wanted() : listed;
+        if (draws && (p.extras & kMasksTokens) != 0) {
+          sample::TokenMask(group, row, units, mask_of(op, group, index)).apply();
+          thread_largest = units.largest_of(group.thread);
+          // Threads without a token left have none to offer.
+          const bool has_one = thread_largest > sample::kMinusInfinity;
+          wanted =
+              min(wanted, max(static_cast<uint32_t>(sample::sum_all(group, scratch, uint64_t{has_one})), 1U));
+        }
+        if (draws || turn == 0) candidates.find(thread_largest, wanted);
         const sample::Aim aim = {draws ? p.top_k : static_cast<int32_t>(turn) + 1, draws};
         drawn = sample::draw(candidates, p, aim, uniform(p.seed, p.sequence, position), op.vocab);
         if (!draws) list(op, group, index, turn, drawn, largest, log_sum);
@@ -131,6 +141,12 @@ struct DeviceOp<Sample> : GroupOp {
     const AdjustmentTable<const std::byte> table{group.tensor<&Sample::adjustments, const std::byte>(),
                                                  op.max_context};
     return {slot_of(group, index), table.of(row.slot), op.max_context, row.position + 1};
+  }
+
+  static __device__ __forceinline__ const uint32_t* mask_of(const Sample& op, const Group& group,
+                                                            uint32_t index) {
+    return group.tensor<&Sample::masks, const uint32_t>() +
+           size_t{group.rows[index].slot} * mask_words(op.vocab);
   }
 
   // The likeliest tokens that the row's sequence wants to know, as far as there are so many.

@@ -18,6 +18,7 @@ struct Draw {
   std::vector<float> logits;
   std::vector<TokenBias> biases;
   std::vector<int32_t> history;  // what its penalties look at
+  std::vector<uint32_t> mask;
   SampledToken token;
   TopTokens top;
   uint32_t listed;
@@ -42,6 +43,12 @@ void load_adjustments(const Sample& op, const HostMemory& m, uint32_t slot_index
   draw.history.assign(history + begin, history + end);
 }
 
+void load_mask(const Sample& op, const HostMemory& m, uint32_t slot_index, Draw& draw) {
+  const uint32_t words = mask_words(op.vocab);
+  const uint32_t* mask = m.data<const uint32_t>(op.masks) + size_t{slot_index} * words;
+  draw.mask.assign(mask, mask + words);
+}
+
 void load(const Sample& op, const HostMemory& m, Local& l) {
   l.count = 0;
   for (uint32_t r = op.first_row; r < op.first_row + op.num_rows; ++r) {
@@ -55,6 +62,7 @@ void load(const Sample& op, const HostMemory& m, Local& l) {
     draw.biases.clear();
     draw.history.clear();
     if ((draw.slot.extras & kAdjustsLogits) != 0) load_adjustments(op, m, row.slot, draw);
+    if ((draw.slot.extras & kMasksTokens) != 0) load_mask(op, m, row.slot, draw);
     const float* logits = m.data<const float>(op.logits) + size_t{r} * op.vocab;
     draw.logits.assign(logits, logits + op.vocab);
   }
@@ -62,8 +70,8 @@ void load(const Sample& op, const HostMemory& m, Local& l) {
 
 void compute(const Sample&, const HostMemory&, Local& l) {
   for (Draw& draw : std::span(l.draws).first(l.count)) {
-    draw.token =
-        sample_token(draw.logits, draw.slot, draw.position, l.candidates, {draw.biases, draw.history});
+    draw.token = sample_token(draw.logits, draw.slot, draw.position, l.candidates,
+                              {draw.biases, draw.history, draw.mask});
     const bool lists = (draw.slot.extras & kListsTop) != 0;
     draw.listed = lists ? list_top(draw.logits, draw.slot.num_top, l.candidates, draw.top) : 0;
   }

@@ -9,6 +9,7 @@
 #include "instructions/common/footprint.h"
 #include "instructions/common/unit_softmax.h"
 #include "vm/state/adjustments.h"
+#include "vm/state/masks.h"
 #include "vm/state/output.h"
 #include "vm/state/slots.h"
 
@@ -22,13 +23,15 @@ constexpr uint64_t saved_cols(uint32_t vocab, uint32_t max_context) {
 }
 
 // Rows whose sequences want their logits adjusted (SlotExtra) draw from the adjusted ones; a GPU adjusts them
-// in place, and puts back what was there.
+// in place, and puts back what was there. Rows with a mask draw what it allows; there a GPU leaves the
+// others' logits as -infinity.
 struct Sample {
   TensorId logits;
   TensorId unit_softmax;
   TensorId rows;
   TensorId slots;
   TensorId adjustments;
+  TensorId masks;
   TensorId sampled;
   TensorId top;
   TensorId saved;
@@ -43,13 +46,14 @@ struct Sample {
 
   template <class V>
   static constexpr void fields(V&& v) {
-    v(&Sample::logits, "logits", "in [logit_rows, vocab] f32; adjusted for a time");
+    v(&Sample::logits, "logits", "in [logit_rows, vocab] f32; adjusted for a time, masked for good");
     v(&Sample::unit_softmax, "unit_softmax",
       "in [logit_rows, units × 2] f32: of each unit of 8 tokens a UnitSoftmax (common/unit_softmax.h); "
-      "adjusted for a time");
+      "adjusted for a time, masked for good");
     v(&Sample::rows, "rows", "in: the pass's rows");
     v(&Sample::slots, "slots", "in: sampling parameters of the sequences");
     v(&Sample::adjustments, "adjustments", "in: biases and tokens of sequences that ask for them");
+    v(&Sample::masks, "masks", "in: tokens that sequences may draw, of those that ask for it");
     v(&Sample::sampled, "sampled", "out [max_rows]: tokens and their log-probabilities");
     v(&Sample::top, "top", "out [logit_rows]: likeliest tokens of sequences that ask for them");
     v(&Sample::saved, "saved", "scratch [records, saved_cols()] f32: logits that were adjusted");
@@ -75,6 +79,7 @@ inline void footprint(const Sample& op, const StateView* state, FootprintBuilder
   const auto read_slots = [&](uint64_t first, uint64_t last) {
     f.read<&Sample::slots>({first, last, 0, sizeof(SequenceSlot)});
     f.read<&Sample::adjustments>({first, last, 0, adjustment_bytes(op.max_context)});
+    f.read<&Sample::masks>({first, last, 0, mask_words(op.vocab)});
   };
   if (state == nullptr) read_slots(0, op.max_sequences);
   const auto touch = [&](uint64_t first, uint64_t last) {
@@ -118,6 +123,7 @@ inline void check(const Sample& op, OperandCheck& c) {
   c.logits("unit_softmax", op.unit_softmax, vocabulary_units(op.vocab) * kUnitSoftmaxCols);
   c.slots(op.slots, op.max_sequences);
   c.adjustments(op.adjustments, op.max_context);
+  c.masks(op.masks);
   c.records_of_logits(op.record, op.records);
   c.tensor("saved", op.saved, DType::kF32, TensorKind::kActivation, op.records,
            saved_cols(op.vocab, op.max_context));

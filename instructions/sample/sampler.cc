@@ -7,6 +7,7 @@
 #include "instructions/common/unit_softmax.h"
 #include "instructions/sample/random.h"
 #include "instructions/sample/row/adjust.h"
+#include "vm/state/masks.h"
 
 namespace serval {
 namespace {
@@ -101,6 +102,12 @@ void adjust(const SequenceSlot& slot, const SlotAdjustments& adjustments, uint32
   if (position < slot.first_stop) adjuster.ban_stop_tokens();
 }
 
+void ban_masked(std::span<const uint32_t> mask, std::vector<Candidate>& candidates) {
+  for (Candidate& c : candidates) {
+    if (!mask_allows(mask, static_cast<uint32_t>(c.token))) c.logit = kSmallest;
+  }
+}
+
 void list_candidates(std::span<const float> logits, std::vector<Candidate>& candidates) {
   candidates.resize(logits.size());
   for (size_t i = 0; i < logits.size(); ++i) candidates[i] = {static_cast<int32_t>(i), clean(logits[i]), 0};
@@ -162,6 +169,7 @@ SampledToken sample_token(std::span<const float> logits, const SequenceSlot& slo
                           std::vector<Candidate>& candidates, const SlotAdjustments& adjustments) {
   list_candidates(logits, candidates);
   if ((slot.extras & kAdjustsLogits) != 0) adjust(slot, adjustments, position, candidates);
+  if ((slot.extras & kMasksTokens) != 0) ban_masked(adjustments.mask, candidates);
   int32_t token = 0;
   if (slot.temperature <= 0.0F) {
     token = std::min_element(candidates.begin(), candidates.end(), before)->token;

@@ -1,5 +1,5 @@
 // How a token is drawn from logits, in llama.cpp's order: biases, repetition penalty, frequency and presence
-// penalties, top-k, top-p, min-p, temperature, draw.
+// penalties, mask, top-k, top-p, min-p, temperature, draw.
 #pragma once
 
 #include <span>
@@ -21,6 +21,7 @@ struct Candidate {
 struct SlotAdjustments {
   std::span<const TokenBias> biases;  // the slot's num_biases
   std::span<const int32_t> history;  // its last tokens, of its history_length: all that its penalties look at
+  std::span<const uint32_t> mask = {};  // of all tokens of the vocabulary (vm/state/masks.h)
 };
 
 // Draws the token at `position` of the slot's sequence from logits [vocabulary]; `candidates` is scratch
@@ -29,7 +30,8 @@ struct SlotAdjustments {
 // A bias is added to its token's logit. Repetition penalty: the logit of each of the last repeat_last_n
 // tokens, prompt included, is divided by it if positive, else multiplied by it. Frequency and presence
 // penalties: of a token that was generated n > 0 times, n × frequency + presence is subtracted. At positions
-// before first_stop, stop tokens get -infinity. NaN logits count as -infinity, before all this.
+// before first_stop, stop tokens get -infinity. So do tokens that the mask does not allow. NaN logits count
+// as -infinity, before all this.
 //
 // temperature <= 0 takes the largest logit then, the lowest id among equals. Otherwise candidates are ordered
 // by logit (descending, then id); top-k keeps the first k; top-p the shortest prefix whose probability

@@ -106,7 +106,7 @@ class Builder {
   std::map<std::string, WeightSpec> weights_;  // by name
   TensorId embedding_, rope_, residual_, weighted_, squares_, projected_, query_, partial_, attention_, mlp_,
       logits_, unit_softmax_, saved_;
-  TensorId rows_, slots_, sampled_, control_, output_, host_stop_, block_table_, adjustments_, top_;
+  TensorId rows_, slots_, sampled_, control_, output_, host_stop_, block_table_, adjustments_, masks_, top_;
   TensorId items_;  // of planned attention
 };
 
@@ -183,6 +183,11 @@ void Builder::add_state() {
   control_ = state(state_tensor::kControl, 1, sizeof(PassControl));
   output_ = state(state_tensor::kOutput, launch_passes(options_.rows), options_.rows * sizeof(OutputToken));
   adjustments_ = state(state_tensor::kAdjustments, options_.sequences, adjustment_bytes(options_.context));
+  masks_ = graph_.add_tensor({.name = state_tensor::kMasks,
+                              .rows = options_.sequences,
+                              .cols = mask_words(vocab_),
+                              .dtype = DType::kI32,
+                              .kind = TensorKind::kState});
   top_ = state(state_tensor::kTop, logit_rows_, sizeof(TopTokens));
   host_stop_ = state(state_tensor::kHostStop, 1, sizeof(uint32_t));
   block_table_ = graph_.add_tensor({.name = state_tensor::kBlockTable,
@@ -572,6 +577,7 @@ void Builder::sample_and_advance() {
                       .rows = rows_,
                       .slots = slots_,
                       .adjustments = adjustments_,
+                      .masks = masks_,
                       .sampled = sampled_,
                       .top = top_,
                       .saved = saved_,

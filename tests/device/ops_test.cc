@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <fmt/format.h>
+#include <limits>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -19,6 +20,7 @@
 #include "vm/base/bf16.h"
 #include "vm/device/interpreter.h"
 #include "vm/layout/units.h"
+#include "vm/state/masks.h"
 
 namespace serval::testing {
 namespace {
@@ -235,6 +237,22 @@ void compare(const Scene& scene, const Cover& written, const Memory& device, con
   }
 }
 
+// Where a row has a mask, what it does not allow is -infinity afterwards; the host leaves logits alone.
+void expect_masked(Scene& scene, const Memory& before, Memory& device) {
+  const auto* was = reinterpret_cast<const float*>(before[scene.t.logits.index].data());
+  auto* logits = reinterpret_cast<float*>(device[scene.t.logits.index].data());
+  for (const uint32_t r : scene.active_rows()) {
+    const PassRow& row = scene.rows()[r];
+    if (!row_wants_logits(row) || (scene.slots()[row.slot].extras & kMasksTokens) == 0) continue;
+    for (uint32_t token = 0; token < scene.shape.vocab; ++token) {
+      if (mask_allows(scene.mask(row.slot), token)) continue;
+      const size_t at = size_t{r} * scene.shape.vocab + token;
+      EXPECT_EQ(logits[at], -std::numeric_limits<float>::infinity()) << "row " << r << ", token " << token;
+      logits[at] = was[at];
+    }
+  }
+}
+
 // Half of the time the active rows come first, as the engine places them; some want no logits.
 void arrange_rows(Scene& scene, Random& random) {
   if (random.chance(0.5)) {
@@ -254,9 +272,10 @@ void compare_pass(Scene& scene, Opcode opcode, Random& random, Tally& tally) {
   const Memory before = scene.bench.memory;
   DeviceScene device(scene);
   ASSERT_NO_FATAL_FAILURE(device.run(instances, random.pick<uint32_t>({1, 3, 132})));
-  const Memory found = scene.bench.memory;
+  Memory found = scene.bench.memory;
   scene.bench.memory = before;
   scene.bench.run(instances);
+  if (opcode == Opcode::kSample) expect_masked(scene, before, found);
   compare(scene, written, found, scene.bench.memory, before, tally);
   if (opcode == Opcode::kLmHead) expect_units_of_logits(scene, found);
 }

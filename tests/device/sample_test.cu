@@ -19,6 +19,7 @@
 #include "instructions/sample/sampler.h"
 #include "tests/device/run_group_op.cuh"
 #include "tests/instructions/scene.h"
+#include "vm/state/masks.h"
 
 namespace serval::testing {
 namespace {
@@ -37,6 +38,7 @@ struct Case {
   uint32_t position = 0;  // of the row's token, the one before that to be drawn
   std::vector<int32_t> history = {};
   std::vector<TokenBias> biases = {};
+  std::vector<uint32_t> mask = {};  // empty: none
 };
 
 // The slot as it says what the case has beside it.
@@ -44,6 +46,7 @@ SequenceSlot slot_of(const Case& c) {
   SequenceSlot slot = c.slot;
   slot.history_length = static_cast<uint32_t>(c.history.size());
   slot.num_biases = static_cast<uint32_t>(c.biases.size());
+  slot.masked = c.mask.empty() ? 0 : 1;
   slot.extras = extras_of(slot);
   return slot;
 }
@@ -59,6 +62,7 @@ double exact_shortfall(double logit, double largest) {
 }
 
 float adjusted(const Case& c, const SequenceSlot& slot, int32_t token, float logit) {
+  if (!c.mask.empty() && !mask_allows(c.mask, static_cast<uint32_t>(token))) return -kInfinity;
   const auto times_from = [&](uint32_t begin) {
     return static_cast<uint32_t>(std::count(c.history.begin() + begin, c.history.end(), token));
   };
@@ -156,6 +160,7 @@ class Rows {
     sampled_ = bench_.add("sampled", DType::kBytes, kState, kDefaultRows, sizeof(SampledToken));
     adjustments_ =
         bench_.add("adjustments", DType::kBytes, kState, kDefaultSequences, adjustment_bytes(kContext));
+    masks_ = bench_.add("masks", DType::kI32, kState, kDefaultSequences, mask_words(vocab));
     top_ = bench_.add("top", DType::kBytes, kState, kDefaultRows, sizeof(TopTokens));
     saved_ = bench_.add("saved", DType::kF32, kActivation, kDefaultRows, saved_cols(vocab, kContext));
   }
@@ -174,6 +179,7 @@ class Rows {
                                                 .rows = rows_,
                                                 .slots = slots_,
                                                 .adjustments = adjustments_,
+                                                .masks = masks_,
                                                 .sampled = sampled_,
                                                 .top = top_,
                                                 .saved = saved_,
@@ -189,8 +195,8 @@ class Rows {
     gpu_.run<Sample>(records, rows_);
     gpu_.download(sampled_);
     gpu_.download(top_);
-    expect_unchanged(logits_);
-    expect_unchanged(unit_softmax_);
+    expect_unchanged(logits_, vocab_, cases, first_row);
+    expect_unchanged(unit_softmax_, vocabulary_units(vocab_) * kUnitSoftmaxCols, cases, first_row);
     top_of_first_ = bench_.data<TopTokens>(top_) + first_row;
     const SampledToken* sampled = bench_.data<SampledToken>(sampled_);
     for (uint32_t row = 0; row < kDefaultRows; ++row) {
@@ -201,11 +207,18 @@ class Rows {
   }
 
  private:
-  // Rows whose logits are adjusted for a time are as before in the end.
-  void expect_unchanged(TensorId tensor) {
+  // Rows whose logits are adjusted for a time are as before in the end, rows without a mask that is.
+  void expect_unchanged(TensorId tensor, size_t cols, const std::vector<const Case*>& cases,
+                        uint32_t first_row) {
     const std::vector<std::byte> before = bench_.memory[tensor.index];
     gpu_.download(tensor);
-    EXPECT_EQ(std::memcmp(before.data(), bench_.memory[tensor.index].data(), before.size()), 0);
+    const size_t pitch = cols * sizeof(float);
+    for (uint32_t row = 0; row < kDefaultRows; ++row) {
+      const bool is_case = row >= first_row && row < first_row + cases.size();
+      if (is_case && !cases[row - first_row]->mask.empty()) continue;
+      EXPECT_EQ(std::memcmp(&before[row * pitch], &bench_.memory[tensor.index][row * pitch], pitch), 0)
+          << "row " << row;
+    }
   }
 
   void fill_extras(const Case& c, uint32_t slot) {
@@ -215,6 +228,8 @@ class Rows {
     std::copy(c.biases.begin(), c.biases.end(), reinterpret_cast<TokenBias*>(table.of(slot)));
     std::copy(c.history.begin(), c.history.end(),
               reinterpret_cast<int32_t*>(table.of(slot) + kHistoryOffset));
+    std::copy(c.mask.begin(), c.mask.end(),
+              bench_.data<uint32_t>(masks_) + size_t{slot} * mask_words(vocab_));
   }
 
   void fill(const std::vector<const Case*>& cases, uint32_t first_row) {
@@ -233,7 +248,7 @@ class Rows {
   }
 
   uint32_t vocab_;
-  TensorId logits_, unit_softmax_, rows_, slots_, sampled_, adjustments_, top_, saved_;
+  TensorId logits_, unit_softmax_, rows_, slots_, sampled_, adjustments_, masks_, top_, saved_;
   const TopTokens* top_of_first_ = nullptr;
   Bench bench_;
   GpuBench gpu_{bench_};
@@ -267,7 +282,7 @@ class Judge {
     ASSERT_GE(gpu.token, 0);
     ASSERT_LT(static_cast<size_t>(gpu.token), c.logits.size());
     const SampledToken host =
-        sample_token(c.logits, slot_of(c), c.position + 1, candidates_, {c.biases, c.history});
+        sample_token(c.logits, slot_of(c), c.position + 1, candidates_, {c.biases, c.history, c.mask});
     double expected = host.log_probability;
     if (gpu.token != host.token) {
       ++boundaries_;
@@ -295,7 +310,8 @@ class Judge {
            std::to_string(s.min_p) + ", penalty " + std::to_string(s.repetition_penalty) + " of the last " +
            std::to_string(s.repeat_last_n) + " of " + std::to_string(c.history.size()) + ", presence " +
            std::to_string(s.presence_penalty) + ", frequency " + std::to_string(s.frequency_penalty) + ", " +
-           std::to_string(c.biases.size()) + " biases, top " + std::to_string(s.num_top);
+           std::to_string(c.biases.size()) + " biases, top " + std::to_string(s.num_top) +
+           (c.mask.empty() ? "" : ", a mask");
   }
 
   std::vector<Candidate> candidates_;
@@ -422,6 +438,25 @@ void fill_biases(Random& random, Case& c) {
   c.slot.first_stop = random.pick<uint32_t>({0, 0, c.position + 1, c.position + 2, 1U << 30});
 }
 
+// Mostly few tokens in a row or many scattered ones, as in JSON; at least one with a finite logit, if any.
+void fill_mask(Random& random, Case& c) {
+  const auto vocab = static_cast<uint32_t>(c.logits.size());
+  const uint32_t outside = random.pick<uint32_t>({0, 0, 0xffffffff});
+  c.mask.assign(mask_words(vocab), outside);
+  const uint32_t changes = random.pick<uint32_t>({0, 1, 3, 200, vocab / 10});
+  const uint32_t first = random.chance(0.5) ? random.below(vocab) : vocab;
+  for (uint32_t i = 0; i < changes; ++i) {
+    const uint32_t token = (first < vocab ? first + i : random.below(vocab)) % vocab;
+    c.mask[token / kTokensOfMaskWord] ^= 1U << token % kTokensOfMaskWord;
+  }
+  for (uint32_t tries = 0; tries < 100; ++tries) {
+    const uint32_t token = random.below(vocab);
+    if (tries < 99 && !std::isfinite(c.logits[token])) continue;
+    c.mask[token / kTokensOfMaskWord] |= 1U << token % kTokensOfMaskWord;
+    break;
+  }
+}
+
 Case random_case(Random& random, uint32_t vocab) {
   Case c;
   constexpr auto kKinds = static_cast<uint32_t>(Kind::kCount);
@@ -439,6 +474,7 @@ Case random_case(Random& random, uint32_t vocab) {
   c.slot.num_top = random.pick<uint32_t>({0, 0, 0, 1, 5, kMaxTopTokens});
   fill_history(random, c);
   if (random.chance(0.5)) fill_biases(random, c);
+  if (random.chance(0.3)) fill_mask(random, c);
   return c;
 }
 

@@ -70,6 +70,7 @@ FakeBackend::FakeBackend(ToyModel model, const FakeBackendOptions& options)
   for (SequenceSlot& slot : state_.slots) slot.history_length = 77;
   std::ranges::fill(state_.block_table, kNonsense);
   std::ranges::fill(state_.adjustments, std::byte{0xA5});
+  std::ranges::fill(state_.masks, 0);
 }
 
 void FakeBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) {

@@ -119,6 +119,7 @@ std::optional<Results> run_program(const Program& program, uint64_t seed, std::b
   memory.put(state_tensor::kRows, state.rows.data());
   memory.put(state_tensor::kSlots, state.slots.data());
   memory.put(state_tensor::kAdjustments, state.adjustments.data());
+  memory.put(state_tensor::kMasks, state.masks.data());
   memory.put(state_tensor::kControl, &state.control);
   memory.put(state_tensor::kBlockTable, state.block_table.data());
   ReplayInterpreter(program, host_isa(), memory.host(), seed).run({});

@@ -28,6 +28,7 @@ Logits logits_of(const std::vector<double>& probabilities) {
 struct Slot : SequenceSlot {
   std::vector<int32_t> tokens;
   std::vector<TokenBias> biases;
+  std::vector<uint32_t> mask;
 };
 
 Slot sampling(float temperature) {
@@ -54,8 +55,9 @@ SampledToken draw(const Logits& logits, Slot slot, uint32_t position = 0) {
   std::vector<Candidate> candidates;
   slot.num_biases = static_cast<uint32_t>(slot.biases.size());
   slot.history_length = static_cast<uint32_t>(slot.tokens.size());
+  slot.masked = slot.mask.empty() ? 0 : 1;
   slot.extras = extras_of(slot);
-  return sample_token(logits, slot, position, candidates, {slot.biases, slot.tokens});
+  return sample_token(logits, slot, position, candidates, {slot.biases, slot.tokens, slot.mask});
 }
 
 int32_t greedy(const Logits& logits, const Slot& slot = sampling(0)) {
@@ -266,6 +268,35 @@ TEST(Sampler, ExtrasSayWhatASlotAsksFor) {
   EXPECT_EQ(extras([](SequenceSlot& s) { s.first_stop = 1; }), 0U);
   EXPECT_EQ(extras([](SequenceSlot& s) { s.first_stop = s.num_stop_tokens = 1; }), kAdjustsLogits);
   EXPECT_EQ(extras([](SequenceSlot& s) { s.num_top = 1; }), kListsTop);
+  EXPECT_EQ(extras([](SequenceSlot& s) { s.masked = 1; }), kMasksTokens);
+}
+
+// A mask has a bit for each token, 32 to a word.
+TEST(Sampler, AMaskSaysWhichTokensAreDrawn) {
+  Slot slot = sampling(1);
+  slot.mask = {0b10110};
+  EXPECT_EQ(support({1, 1, 1, 1, 1, 1}, slot), (std::set<int32_t>{1, 2, 4}));
+  slot.temperature = 0;
+  EXPECT_EQ(greedy({9, 1, 2, 9, 0, 9}, slot), 2);
+  slot.mask = {0, 0, 1U << 6};
+  EXPECT_EQ(greedy(Logits(90, 0), slot), 70);
+}
+
+TEST(Sampler, AMaskComesAfterBiasesAndBeforeTopK) {
+  Slot slot = sampling(1);
+  slot.mask = {0b0110};
+  slot.biases = {{0, 100}, {2, 5}};
+  slot.top_k = 1;
+  EXPECT_EQ(support({9, 3, 1, 9}, slot), (std::set<int32_t>{2}));
+}
+
+TEST(Sampler, TheLogProbabilityIsThatWithoutTheMask) {
+  const Logits logits = {3, 1, 2};
+  Slot slot = sampling(0);
+  slot.mask = {0b010};
+  const SampledToken drawn = draw(logits, slot);
+  EXPECT_EQ(drawn.token, 1);
+  EXPECT_NEAR(drawn.log_probability, std::log(softmax(logits)[1]), 1e-6);
 }
 
 TEST(ListTop, HasTheLikeliestTokensOfTheLogitsAsTheyCame) {

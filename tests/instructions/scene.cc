@@ -210,6 +210,8 @@ Scene::Scene(const Shape& s, Random& random) : shape(s) {
   t.slots = state(state_tensor::kSlots, s.sequences, sizeof(SequenceSlot));
   t.sampled = state(state_tensor::kSampled, s.rows, sizeof(SampledToken));
   t.adjustments = state(state_tensor::kAdjustments, s.sequences, adjustment_bytes(s.max_context));
+  t.masks =
+      bench.add(state_tensor::kMasks, DType::kI32, TensorKind::kState, s.sequences, mask_words(s.vocab));
   t.top = state(state_tensor::kTop, s.logit_rows(), sizeof(TopTokens));
   t.saved = bench.add("saved", DType::kF32, TensorKind::kActivation, s.logit_rows(),
                       saved_cols(s.vocab, s.max_context));
@@ -377,7 +379,11 @@ void Scene::fill_slots(Random& random) {
     slot.history_length = random.below(shape.max_context + 1);
     slot.prompt_length = random.below(slot.history_length + 1);
     slot.first_stop = random.pick<uint32_t>({0, slot.prompt_length, shape.max_context});
+    slot.masked = random.pick<uint32_t>({0, 0, 1});
     slot.extras = extras_of(slot);
+    for (uint32_t& word : mask(s))
+      word = random.pick<uint32_t>({0, 0xffffffff, static_cast<uint32_t>(random.bits())});
+    mask(s)[0] |= 1;
     for (int32_t& token : history(s)) token = static_cast<int32_t>(random.below(shape.vocab));
     const auto first = random.below(shape.vocab);
     for (uint32_t i = 0; i < kMaxLogitBiases; ++i)
@@ -445,8 +451,14 @@ std::span<int32_t> Scene::history(uint32_t slot) {
   return {reinterpret_cast<int32_t*>(table.of(slot) + kHistoryOffset), shape.max_context};
 }
 
+std::span<uint32_t> Scene::mask(uint32_t slot) {
+  const uint32_t words = mask_words(shape.vocab);
+  return {bench.data<uint32_t>(t.masks) + size_t{slot} * words, words};
+}
+
 SlotAdjustments Scene::adjustments(uint32_t slot) {
-  return {biases(slot).first(slots()[slot].num_biases), history(slot).first(slots()[slot].history_length)};
+  return {biases(slot).first(slots()[slot].num_biases), history(slot).first(slots()[slot].history_length),
+          mask(slot)};
 }
 
 std::vector<uint32_t> Scene::active_rows() const {
@@ -650,9 +662,9 @@ std::vector<Stage> Scene::stages() const {
   add(LmHead{t.weighted, t.squares, t.head, t.rows, t.logits, t.unit_softmax, 0, 0, s.hidden, s.vocab,
              s.epsilon, s.rows, 0, s.logit_rows()},
       static_cast<uint32_t>(vocabulary_units(s.vocab)), &LmHead::first_unit, &LmHead::num_units, kTile);
-  Sample sample{
-      t.logits, t.unit_softmax, t.rows, t.slots, t.adjustments, t.sampled, t.top,       t.saved,
-      0,        s.logit_rows(), 0,      0,       s.vocab,       s.rows,    s.sequences, s.max_context};
+  Sample sample{t.logits,  t.unit_softmax, t.rows,  t.slots,     t.adjustments,  t.masks,
+                t.sampled, t.top,          t.saved, 0,           s.logit_rows(), 0,
+                0,         s.vocab,        s.rows,  s.sequences, s.max_context};
   out.push_back(
       {Opcode::kSample, s.logit_rows(), s.rows_of_sample, [sample](uint32_t first, uint32_t count) mutable {
          sample.record = first;

@@ -142,6 +142,7 @@ struct Scene {
   // What the slot has beside it.
   std::span<TokenBias> biases(uint32_t slot);
   std::span<int32_t> history(uint32_t slot);  // of max_context tokens
+  std::span<uint32_t> mask(uint32_t slot);
   SlotAdjustments adjustments(uint32_t slot);
   std::vector<uint32_t> active_rows() const;
   // Those of the instructions that may leave out rows of which no logits are wanted: with this pass, all or
@@ -162,7 +163,8 @@ struct Scene {
     TensorId projected;
     TensorId k_cache, v_cache;
     TensorId places;  // of planned attention
-    TensorId rows, slots, adjustments, sampled, top, control, output, host_stop, block_table, items;  // state
+    TensorId rows, slots, adjustments, masks, sampled, top, control, output, host_stop, block_table,
+        items;       // state
     TensorId saved;  // scratch memory of sample
   } t;
 

@@ -64,6 +64,18 @@ std::vector<OutputToken> run(Backend& backend, uint32_t passes) {
   return tokens;
 }
 
+TEST_F(TorchBackendTest, DrawsWhatAMaskAllows) {
+  for (const std::unique_ptr<Backend>& backend : {host(), torch()}) {
+    write_two_sequences(*backend);
+    StateBlock& state = backend->state();
+    state.slots[0].masked = 1;
+    state.slots[0].extras = extras_of(state.slots[0]);
+    std::ranges::fill(state.mask_of(0), 0);
+    state.mask_of(0)[2] = 1U << 5;
+    EXPECT_EQ(run(*backend, 1)[6].token, 69) << backend->name();
+  }
+}
+
 TEST_F(TorchBackendTest, LeavesTheStateThatTheHostInterpreterLeaves) {
   constexpr uint32_t kPasses = 6;
   const std::unique_ptr<Backend> ours = host(), theirs = torch();

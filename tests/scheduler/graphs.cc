@@ -50,7 +50,8 @@ class RandomGraph {
   const uint32_t max_rows_, logit_rows_;
   std::mt19937 random_;
   Graph graph_;
-  TensorId rows_, slots_, sampled_, control_, output_, host_stop_, block_table_, adjustments_, top_, saved_;
+  TensorId rows_, slots_, sampled_, control_, output_, host_stop_, block_table_, adjustments_, masks_, top_,
+      saved_;
   TensorId residual_, weighted_, squares_, query_, partial_, attention_, mlp_, logits_, unit_softmax_, rope_,
       table_, norm_;
   TensorId wq_, wk_, wv_, wo_, gate_, up_, down_;
@@ -79,6 +80,7 @@ void RandomGraph::add_tensors() {
   slots_ = state(state_tensor::kSlots, kSequences, sizeof(SequenceSlot));
   sampled_ = state(state_tensor::kSampled, max_rows_, sizeof(SampledToken));
   adjustments_ = state(state_tensor::kAdjustments, kSequences, adjustment_bytes(kContext));
+  masks_ = tensor(state_tensor::kMasks, kSequences, mask_words(kVocab), DType::kI32, TensorKind::kState);
   top_ = state(state_tensor::kTop, logit_rows_, sizeof(TopTokens));
   control_ = state(state_tensor::kControl, 1, sizeof(PassControl));
   output_ = state(state_tensor::kOutput, launch_passes(max_rows_), max_rows_ * sizeof(OutputToken));
@@ -235,7 +237,7 @@ void RandomGraph::stage() {
                       static_cast<uint32_t>(vocabulary_units(kVocab)));
     default:
       ranges(logit_rows_, [&](uint32_t first, uint32_t count) {
-        add(Sample{logits_, unit_softmax_, rows_, slots_, adjustments_, sampled_, top_, saved_, first,
+        add(Sample{logits_, unit_softmax_, rows_, slots_, adjustments_, masks_, sampled_, top_, saved_, first,
                    logit_rows_, first, count, kVocab, max_rows_, kSequences, kContext});
       });
   }

@@ -42,21 +42,19 @@ StateLayout::StateLayout(const StateLimits& limits)
   block_table = place(size_t{limits.sequences} * blocks_per_sequence * sizeof(int32_t));
   attention = place(attention_list_bytes(limits.rows));
   adjustments = place(limits.sequences * adjustment_bytes(limits.max_context));
+  masks = place(size_t{limits.sequences} * mask_words(limits.vocab) * sizeof(uint32_t));
   output = place(output_tokens(limits.rows) * sizeof(OutputToken));
   top = place(serval::logit_rows(limits) * sizeof(TopTokens));
   bytes = end;
 }
 
 std::optional<size_t> StateLayout::offset_of(std::string_view tensor) const {
-  const std::pair<std::string_view, size_t> parts[] = {{state_tensor::kRows, rows},
-                                                       {state_tensor::kSampled, sampled},
-                                                       {state_tensor::kControl, control},
-                                                       {state_tensor::kSlots, slots},
-                                                       {state_tensor::kOutput, output},
-                                                       {state_tensor::kBlockTable, block_table},
-                                                       {state_tensor::kAttention, attention},
-                                                       {state_tensor::kAdjustments, adjustments},
-                                                       {state_tensor::kTop, top}};
+  const std::pair<std::string_view, size_t> parts[] = {
+      {state_tensor::kRows, rows},           {state_tensor::kSampled, sampled},
+      {state_tensor::kControl, control},     {state_tensor::kSlots, slots},
+      {state_tensor::kOutput, output},       {state_tensor::kBlockTable, block_table},
+      {state_tensor::kAttention, attention}, {state_tensor::kAdjustments, adjustments},
+      {state_tensor::kMasks, masks},         {state_tensor::kTop, top}};
   const auto* found = std::ranges::find(parts, tensor, &std::pair<std::string_view, size_t>::first);
   return found == std::end(parts) ? std::nullopt : std::optional(found->second);
 }
@@ -87,6 +85,7 @@ StateBlock::StateBlock(const StateLimits& state_limits, std::unique_ptr<std::byt
       attention(make_part<AttentionList>(memory_, layout.attention, 1).front()),
       adjustments(make_part<std::byte>(memory_, layout.adjustments,
                                        limits.sequences * adjustment_bytes(limits.max_context))),
+      masks(make_part<uint32_t>(memory_, layout.masks, size_t{limits.sequences} * mask_words(limits.vocab))),
       output{make_part<OutputToken>(memory_, layout.output, output_tokens(limits.rows)).data(), limits.rows},
       top(make_part<TopTokens>(memory_, layout.top, logit_rows(limits))) {
   std::uninitialized_value_construct_n(attention.item(), attention_items(limits.rows));

@@ -23,6 +23,7 @@
 #include "vm/state/attention.h"
 #include "vm/state/control.h"
 #include "vm/state/limits.h"
+#include "vm/state/masks.h"
 #include "vm/state/output.h"
 #include "vm/state/rows.h"
 #include "vm/state/slots.h"
@@ -44,6 +45,7 @@ struct StateLayout {
   size_t block_table;  // int32 [limits.sequences][blocks_per_sequence]
   size_t attention;    // attention_list_bytes(limits.rows)
   size_t adjustments;  // adjustment_bytes(limits.max_context) [limits.sequences]
+  size_t masks;        // uint32 [limits.sequences][mask_words(limits.vocab)]
   size_t output;       // OutputToken [output_tokens(limits.rows)]
   size_t top;          // TopTokens [logit_rows(limits)]
   size_t bytes;        // in all
@@ -81,6 +83,7 @@ class StateBlock {
   const std::span<int32_t> block_table;    // [limits.sequences][layout.blocks_per_sequence] ids of KV blocks
   AttentionList& attention;                // with attention_items(limits.rows) items
   const std::span<std::byte> adjustments;  // biases_of() and history_of() the slots
+  const std::span<uint32_t> masks;         // mask_of() the slots
   OutputTable
       output;  // of the program that runs: of limits.rows rows, until it is set to output_of() another
   const std::span<TopTokens> top;  // [logit_rows(limits)]
@@ -95,6 +98,10 @@ class StateBlock {
   }
   std::span<int32_t> history_of(uint32_t slot) const {
     return {reinterpret_cast<int32_t*>(adjustment_table().of(slot) + kHistoryOffset), limits.max_context};
+  }
+  std::span<uint32_t> mask_of(uint32_t slot) const {
+    const size_t words = mask_words(limits.vocab);
+    return masks.subspan(slot * words, words);
   }
   // A part by its name in the tensor table; null for what is not in the block.
   void* part(std::string_view tensor) const;

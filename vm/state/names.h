@@ -11,6 +11,7 @@ inline constexpr const char* kOutput = "state.output";
 inline constexpr const char* kHostStop = "state.host_stop";       // one word the host may set at any time
 inline constexpr const char* kBlockTable = "state.block_table";   // int32 [sequences, blocks of a sequence]
 inline constexpr const char* kAdjustments = "state.adjustments";  // of slots: biases and tokens
+inline constexpr const char* kMasks = "state.masks";              // of slots: tokens that may be drawn
 inline constexpr const char* kTop = "state.top";                  // likeliest tokens of rows
 inline constexpr const char* kAttention = "state.attention";      // AttentionList, with its items
 

@@ -6,6 +6,7 @@
 #include "vm/state/adjustments.h"
 #include "vm/state/attention.h"
 #include "vm/state/control.h"
+#include "vm/state/masks.h"
 #include "vm/state/names.h"
 #include "vm/state/output.h"
 #include "vm/state/rows.h"
@@ -22,6 +23,7 @@ std::optional<Tensor> state_part(std::string_view name, const StateLimits& limit
   if (name == state_tensor::kSlots) return part(limits.sequences, sizeof(SequenceSlot));
   if (name == state_tensor::kSampled) return part(limits.rows, sizeof(SampledToken));
   if (name == state_tensor::kAdjustments) return part(limits.sequences, adjustment_bytes(limits.max_context));
+  if (name == state_tensor::kMasks) return part(limits.sequences, mask_words(limits.vocab), DType::kI32);
   if (name == state_tensor::kTop) return part(logit_rows(limits), sizeof(TopTokens));
   if (name == state_tensor::kControl) return part(1, sizeof(PassControl));
   if (name == state_tensor::kOutput)

@@ -15,6 +15,7 @@ enum SlotExtra : uint32_t {
   kAdjustsLogits = 1,  // penalties, biases or banned stop tokens
   kKeepsHistory = 2,   // penalties: of the tokens in AdjustmentTable (vm/state/adjustments.h)
   kListsTop = 4,       // the likeliest tokens (vm/state/output.h)
+  kMasksTokens = 8,    // draws only tokens of its mask (vm/state/masks.h)
 };
 
 // Sampling parameters and progress of one sequence.
@@ -40,7 +41,7 @@ struct SequenceSlot {
   uint32_t first_stop = 0;                      // at positions before this one, stop tokens are not drawn
   uint32_t num_biases = 0;                      // up to kMaxLogitBiases, of different tokens
   uint32_t num_top = 0;                         // tokens to list, up to kMaxTopTokens
-  uint32_t reserved = 0;
+  uint32_t masked = 0;                          // 1: its mask says which tokens may be drawn
 };
 static_assert(sizeof(SequenceSlot) == 80 + 4 * kMaxStopTokens);
 
@@ -60,6 +61,7 @@ constexpr uint32_t extras_of(const SequenceSlot& slot) {
   const bool history = repeats || slot.presence_penalty != 0 || slot.frequency_penalty != 0;
   const bool bans = slot.first_stop > slot.prompt_length && slot.num_stop_tokens > 0;
   uint32_t extras = slot.num_top > 0 ? uint32_t{kListsTop} : 0;
+  if (slot.masked != 0) extras |= kMasksTokens;
   if (history) extras |= kKeepsHistory;
   if (history || bans || slot.num_biases > 0) extras |= kAdjustsLogits;
   return extras;

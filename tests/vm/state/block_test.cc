@@ -26,6 +26,7 @@ TEST(StateBlock, HasPartsOfTheSizeOfItsLimits) {
   EXPECT_EQ(block.output[launch_passes(48) - 1].size(), 48U);
   EXPECT_EQ(block.biases_of(6).size(), kMaxLogitBiases);
   EXPECT_EQ(block.history_of(6).size(), 200U);
+  EXPECT_EQ(block.mask_of(6).size(), 4U);  // of 100 tokens
   EXPECT_EQ(block.top.size(), 48U);
 }
 
@@ -48,6 +49,7 @@ TEST(StateBlock, HasEachPartInAPlaceOfItsOwn) {
     EXPECT_EQ(block.part(state_tensor::kBlockTable), block.block_table.data());
     EXPECT_EQ(block.part(state_tensor::kAttention), &block.attention);
     EXPECT_EQ(block.part(state_tensor::kAdjustments), block.adjustments.data());
+    EXPECT_EQ(block.part(state_tensor::kMasks), block.masks.data());
     EXPECT_EQ(block.part(state_tensor::kOutput), block.output.tokens);
     EXPECT_EQ(block.part(state_tensor::kTop), block.top.data());
     EXPECT_EQ(block.part(state_tensor::kHostStop), nullptr);
@@ -62,7 +64,8 @@ TEST(StateBlock, HasEachPartInAPlaceOfItsOwn) {
     EXPECT_LE(at(block.slots.data()) + block.slots.size_bytes(), at(block.block_table.data()));
     EXPECT_LE(at(block.block_table.data()) + block.block_table.size_bytes(), at(&block.attention));
     EXPECT_LE(at(&block.attention) + attention_list_bytes(rows), at(block.adjustments.data()));
-    EXPECT_LE(at(block.adjustments.data()) + block.adjustments.size_bytes(), at(block.output.tokens));
+    EXPECT_LE(at(block.adjustments.data()) + block.adjustments.size_bytes(), at(block.masks.data()));
+    EXPECT_LE(at(block.masks.data()) + block.masks.size_bytes(), at(block.output.tokens));
     EXPECT_LE(at(block.output.tokens) + output_tokens(rows) * sizeof(OutputToken), at(block.top.data()));
     EXPECT_LE(at(block.top.data()) + block.top.size_bytes(), block.layout.bytes);
   }

@@ -12,19 +12,21 @@ namespace {
 constexpr const char* kNames[] = {
     state_tensor::kRows,        state_tensor::kSlots,    state_tensor::kSampled,    state_tensor::kControl,
     state_tensor::kOutput,      state_tensor::kHostStop, state_tensor::kBlockTable, state_tensor::kAttention,
-    state_tensor::kAdjustments, state_tensor::kTop};
+    state_tensor::kAdjustments, state_tensor::kTop,      state_tensor::kMasks};
 
 TEST(StatePart, IsKnownByItsName) {
   for (const char* name : kNames) EXPECT_EQ(state_part(name, {})->name, name);
   EXPECT_EQ(state_part("state.row", {}), std::nullopt);
 }
 
+constexpr StateLimits kLimits = {.vocab = 1000, .max_context = 200};
+
 // A record says by its type and shape which part it wants (instructions/common/check.h).
 TEST(StatePart, HasRowsOfATypeAndSizeThatNoOtherHas) {
   for (const char* a : kNames) {
     for (const char* b : kNames) {
       if (a == b) continue;
-      const Tensor x = *state_part(a, {.max_context = 200}), y = *state_part(b, {.max_context = 200});
+      const Tensor x = *state_part(a, kLimits), y = *state_part(b, kLimits);
       EXPECT_FALSE(x.dtype == y.dtype && x.cols == y.cols) << a << " and " << b;
     }
   }

@@ -1,0 +1,83 @@
+// Leaves a row the tokens that its sequence's mask allows (vm/state/masks.h): the others' logits become
+// -infinity, in place and for good, as the next pass writes the row anew. It is then sampled like any other.
+// Rows without a mask do nothing here.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "instructions/sample/rank/rank_key.cuh"
+#include "instructions/sample/row/logits_row.cuh"
+#include "instructions/sample/row/unit_logits.cuh"
+#include "vm/device/group.cuh"
+#include "vm/ptx/ptx.cuh"
+#include "vm/state/masks.h"
+
+namespace serval::device::sample {
+
+// All functions are for all threads of the group together.
+class TokenMask {
+ public:
+  // `words`: [mask_words(row.vocab())].
+  __device__ __forceinline__ TokenMask(const Group& group, const LogitsRow& row, const UnitLogits& units,
+                                       const uint32_t* words)
+      : group_(group), row_(row), units_(units), words_(words) {}
+
+  // A warp takes 32 words at a time, one after the other, and a lane the token of its bit.
+  __device__ __forceinline__ void apply() const {
+    static_assert(kTokensOfMaskWord == kWarpThreads && kWarpThreads % kUnitRows == 0);
+    const uint32_t count = mask_words(row_.vocab());
+    group_.sync();  // what the row was read for before is over
+#pragma unroll 1
+    for (uint32_t first = group_.warp * kWarpThreads; first < count; first += kGroupThreads) {
+      const uint32_t own = first + group_.lane;
+      const uint32_t words = own < count ? ptx::load_relaxed(words_ + own) : kAllAllowed;
+#pragma unroll 1
+      for (uint32_t i = 0; i < kWarpThreads; i += kAtOnce) apply(words, first, i);
+    }
+    group_.sync();
+  }
+
+ private:
+  static constexpr uint32_t kAllAllowed = 0xffffffff;
+  static constexpr uint32_t kAtOnce = 16;  // words whose logits are under way at the same time
+
+  // Words [first + begin, first + begin + kAtOnce), of which lane i has word first + i.
+  __device__ __forceinline__ void apply(uint32_t words, uint32_t first, uint32_t begin) const {
+    float allowed[kAtOnce];
+#pragma unroll
+    for (uint32_t i = 0; i < kAtOnce; ++i) {
+      const uint32_t word = __shfl_sync(kAllLanes, words, begin + i), token = token_of(first + begin + i);
+      allowed[i] = kMinusInfinity;
+      if (word != kAllAllowed && is_allowed(word) && token < row_.vocab())
+        allowed[i] = clean(row_.logit(token));
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < kAtOnce; ++i) {
+      const uint32_t word = __shfl_sync(kAllLanes, words, begin + i), token = token_of(first + begin + i);
+      if (word == kAllAllowed) continue;  // so do all lanes
+      if (!is_allowed(word) && token < row_.vocab()) row_.set_logit(token, kMinusInfinity);
+      const float largest = largest_of_unit(allowed[i]);
+      if (token % kUnitRows == 0 && token < row_.vocab()) units_.set_largest(token / kUnitRows, largest);
+    }
+  }
+
+  __device__ __forceinline__ uint32_t token_of(uint32_t word) const {
+    return word * kTokensOfMaskWord + group_.lane;
+  }
+  __device__ __forceinline__ bool is_allowed(uint32_t word) const { return (word >> group_.lane & 1) != 0; }
+  // Over the 8 lanes that have the unit's tokens.
+  static __device__ __forceinline__ float largest_of_unit(float own) {
+#pragma unroll
+    for (uint32_t distance = kUnitRows / 2; distance > 0; distance /= 2)
+      own = fmaxf(own, __shfl_xor_sync(kAllLanes, own, distance));
+    return own;
+  }
+
+  const Group& group_;
+  const LogitsRow& row_;
+  const UnitLogits& units_;
+  const uint32_t* words_;
+};
+
+}  // namespace serval::device::sample
