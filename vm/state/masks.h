@@ -1,6 +1,6 @@
-// Which tokens a sequence may draw, a part of the state block: a bit for each token of the vocabulary. The host
-// fills it in, before each pass, for slots that ask for it (SlotExtra, vm/state/slots.h); the rest is never
-// read.
+// Which tokens a sequence may draw, a part of the state block: a bit for each token of the vocabulary. The
+// host fills it in, before each pass, for slots that ask for it (SlotExtra, vm/state/slots.h); the rest is
+// never read.
 #pragma once
 
 #include <cstdint>

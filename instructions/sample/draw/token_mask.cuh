@@ -65,7 +65,9 @@ class TokenMask {
   __device__ __forceinline__ uint32_t token_of(uint32_t word) const {
     return word * kTokensOfMaskWord + group_.lane;
   }
-  __device__ __forceinline__ bool is_allowed(uint32_t word) const { return (word >> group_.lane & 1) != 0; }
+  __device__ __forceinline__ bool is_allowed(uint32_t word) const {
+    return (word >> group_.lane & 1) != 0;
+  }
   // Over the 8 lanes that have the unit's tokens.
   static __device__ __forceinline__ float largest_of_unit(float own) {
 #pragma unroll
