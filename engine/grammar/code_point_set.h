@@ -1,0 +1,17 @@
+// Sets of code points.
+#pragma once
+
+#include <vector>
+
+#include "engine/grammar/utf8_ranges.h"
+
+namespace serval::grammar {
+
+// Ranges in order, with gaps between them.
+using CodePointSet = std::vector<CodePoints>;
+
+CodePointSet normalised(CodePointSet ranges);  // from ranges in any order
+CodePointSet complement(const CodePointSet& set);
+CodePointSet intersection(const CodePointSet& a, const CodePointSet& b);
+
+}  // namespace serval::grammar

@@ -1,0 +1,37 @@
+#include "engine/grammar/constraint.h"
+
+#include <utility>
+
+namespace serval::grammar {
+
+Constraint::Constraint(Grammar grammar, std::shared_ptr<const TokenTrie> trie)
+    : grammar_(std::move(grammar)), trie_(std::move(trie)) {
+  empty_caches();
+}
+
+void Constraint::empty_caches() {
+  masks_.reset();
+  configurations_ = std::make_unique<Configurations>(grammar_, trie_->longest_token());
+  masks_ = std::make_unique<TokenMasks>(*trie_, *configurations_);
+}
+
+bool Constraint::caches_are_full() const {
+  return configurations_->bytes() > kMaxCacheBytes || masks_->bytes() > kMaxCacheBytes;
+}
+
+Constraint::Place Constraint::place_of(ConfigId config) {
+  return {configurations_->saved(config), masks_->mask(config), configurations_->is_complete(config)};
+}
+
+Constraint::Place Constraint::start() {
+  const std::lock_guard lock(mutex_);
+  return place_of(configurations_->start());
+}
+
+Constraint::Place Constraint::after(const Place& place, int32_t token) {
+  const std::lock_guard lock(mutex_);
+  if (caches_are_full()) empty_caches();
+  return place_of(masks_->after(configurations_->restored(place.at), token));
+}
+
+}  // namespace serval::grammar

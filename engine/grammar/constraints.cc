@@ -1,0 +1,32 @@
+#include "engine/grammar/constraints.h"
+
+#include <algorithm>
+
+#include "engine/grammar/json_schema.h"
+
+namespace serval::grammar {
+
+std::shared_ptr<const TokenTrie> Constraints::trie() {
+  const std::lock_guard lock(trie_mutex_);
+  if (!trie_) trie_ = std::make_shared<const TokenTrie>(vocab_, bytes_of_);
+  return trie_;
+}
+
+std::shared_ptr<Constraint> Constraints::of_schema(const std::string& schema) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = std::ranges::find(kept_, schema, [](const auto& entry) { return entry.first; });
+    if (known != kept_.end()) {
+      kept_.splice(kept_.begin(), kept_, known);
+      return known->second;
+    }
+  }
+  Grammar grammar = schema.empty() ? json_object_grammar() : compile_json_schema(schema);
+  auto constraint = std::make_shared<Constraint>(std::move(grammar), trie());
+  const std::lock_guard lock(mutex_);
+  kept_.emplace_front(schema, constraint);
+  if (kept_.size() > kMaxKept) kept_.pop_back();
+  return constraint;
+}
+
+}  // namespace serval::grammar

@@ -1,0 +1,167 @@
+#include "engine/grammar/grammar.h"
+
+#include <algorithm>
+
+#include "fmt/format.h"
+
+#include "vm/base/error.h"
+
+namespace serval::grammar {
+
+StateId Grammar::add_state() {
+  if (states_.size() >= kMaxStates)
+    throw Error(ErrorKind::kUsage, fmt::format("needs more than {} states", kMaxStates));
+  states_.emplace_back();
+  return static_cast<StateId>(states_.size() - 1);
+}
+
+StateId Grammar::add_end() {
+  const StateId end = add_state();
+  accept(end);
+  return end;
+}
+
+RuleId Grammar::add_rule() {
+  return add_rule(0);
+}
+
+RuleId Grammar::add_rule(StateId start) {
+  starts_.push_back(start);
+  return static_cast<RuleId>(starts_.size() - 1);
+}
+
+void Grammar::byte(StateId from, uint8_t first, uint8_t last, StateId to) {
+  states_[from].bytes.push_back({first, last, to});
+}
+
+void Grammar::literal(StateId from, std::string_view text, StateId to) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte_read = static_cast<uint8_t>(text[i]);
+    if (i + 1 == text.size()) return byte(from, byte_read, byte_read, to);
+    const auto& edges = states_[from].bytes;
+    const auto same = std::ranges::find_if(edges, [&](const ByteEdge& e) {
+      return e.first == byte_read && e.last == byte_read && e.to != to;
+    });
+    const bool shared = same != edges.end();
+    const StateId next = shared ? same->to : add_state();
+    if (!shared) byte(from, byte_read, byte_read, next);
+    from = next;
+  }
+  jump(from, to);
+}
+
+namespace {
+
+// Repeats `step` over all states until it changes nothing.
+template <class Step>
+void until_stable(size_t states, Step&& step) {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t s = states; s-- > 0;) changed |= step(static_cast<StateId>(s));
+  }
+}
+
+// Which states a rule's end can be reached from, by what `passes` lets through.
+class Ends {
+ public:
+  Ends(const Grammar& grammar, bool reads_bytes)
+      : grammar_(grammar), reads_bytes_(reads_bytes), reaches_(grammar.num_states(), false) {
+    until_stable(grammar.num_states(), [&](StateId s) {
+      if (reaches_[s] || !leads_on(grammar_.state(s))) return false;
+      reaches_[s] = true;
+      return true;
+    });
+  }
+  bool from(StateId state) const { return reaches_[state]; }
+  bool of(RuleId rule) const { return reaches_[grammar_.start(rule)]; }
+
+ private:
+  bool leads_on(const State& s) const {
+    if (s.accepts) return true;
+    if (s.loop) return from(s.loop->exit) && (s.loop->least == 0 || of(s.loop->body));
+    const auto byte_leads = [&](const ByteEdge& e) { return reads_bytes_ && from(e.to); };
+    return std::ranges::any_of(s.bytes, byte_leads) ||
+           std::ranges::any_of(s.calls, [&](const CallEdge& e) { return of(e.rule) && from(e.to); }) ||
+           std::ranges::any_of(s.jumps, [&](StateId to) { return from(to); });
+  }
+
+  const Grammar& grammar_;
+  const bool reads_bytes_;
+  std::vector<bool> reaches_;
+};
+
+// Looks for a rule that comes to itself without a byte in between.
+class CycleSearch {
+ public:
+  CycleSearch(const Grammar& grammar, const Ends& empty)
+      : grammar_(grammar), empty_(empty), colours_(grammar.num_states(), Colour::kNew) {}
+
+  // Depth first, without recursion: a grammar may be deep.
+  bool found_from(StateId root) {
+    std::vector<Visit> path;
+    enter(root, path);
+    while (!path.empty()) {
+      Visit& visit = path.back();
+      if (visit.next == visit.to.size()) {
+        colours_[visit.state] = Colour::kDone;
+        path.pop_back();
+        continue;
+      }
+      const StateId to = visit.to[visit.next++];
+      if (colours_[to] == Colour::kOpen) return true;
+      if (colours_[to] == Colour::kNew) enter(to, path);
+    }
+    return false;
+  }
+
+ private:
+  enum class Colour : uint8_t { kNew, kOpen, kDone };
+  struct Visit {
+    StateId state;
+    std::vector<StateId> to;
+    size_t next = 0;
+  };
+
+  void enter(StateId state, std::vector<Visit>& path) {
+    if (colours_[state] != Colour::kNew) return;
+    colours_[state] = Colour::kOpen;
+    path.push_back({state, without_a_byte(grammar_.state(state))});
+  }
+  std::vector<StateId> without_a_byte(const State& s) const {
+    std::vector<StateId> to = s.jumps;
+    for (const CallEdge& e : s.calls) {
+      to.push_back(grammar_.start(e.rule));
+      if (empty_.of(e.rule)) to.push_back(e.to);
+    }
+    if (!s.loop) return to;
+    to.push_back(s.loop->exit);
+    if (s.loop->most > 0) to.push_back(grammar_.start(s.loop->body));
+    return to;
+  }
+
+  const Grammar& grammar_;
+  const Ends& empty_;
+  std::vector<Colour> colours_;
+};
+
+}  // namespace
+
+void Grammar::finish() {
+  constexpr bool kReadsBytes = true;
+  const Ends ends(*this, kReadsBytes);
+  if (!ends.of(top_)) throw Error(ErrorKind::kUsage, "no finite value matches it");
+  for (State& s : states_) {
+    std::erase_if(s.bytes, [&](const ByteEdge& e) { return !ends.from(e.to); });
+    std::erase_if(s.calls, [&](const CallEdge& e) { return !ends.of(e.rule) || !ends.from(e.to); });
+    std::erase_if(s.jumps, [&](StateId to) { return !ends.from(to); });
+    if (s.loop && !ends.of(s.loop->body)) s.loop->most = 0;
+  }
+  const Ends empty(*this, !kReadsBytes);
+  CycleSearch cycles(*this, empty);
+  for (const StateId start : starts_) {
+    if (ends.from(start) && cycles.found_from(start))
+      throw Error(ErrorKind::kUsage, "refers to itself with nothing in between");
+  }
+}
+
+}  // namespace serval::grammar

@@ -1,0 +1,37 @@
+// Regular expressions of JSON schemas as automata over code points.
+//
+// Of ECMA-262's expressions: literals, ".", classes, \d \w \s and their opposites, groups, alternatives,
+// quantifiers (lazy ones are like greedy ones), ^ and $. Where other engines read a class differently, such as
+// \d as the digits of all scripts, what is matched here is in both.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "engine/grammar/utf8_ranges.h"
+
+namespace serval::grammar {
+
+inline constexpr size_t kMaxPatternBytes = 1024;
+inline constexpr uint32_t kMaxRepetitions = 1000;
+
+// Deterministic; accepts a whole text if the expression is found in it, as a schema's `pattern` asks.
+struct PatternAutomaton {
+  struct Edge {
+    CodePoints range;
+    uint32_t to;
+  };
+  struct State {
+    std::vector<Edge> edges;  // in order, apart
+    bool accepts = false;
+    bool accepts_all = false;  // whatever comes
+  };
+  std::vector<State> states;  // the first is the start
+};
+
+// `pattern` is UTF-8. Throws Error(kUsage) for what is not supported, by name, for what is no expression, and
+// for one that needs too large an automaton.
+PatternAutomaton compile_pattern(std::string_view pattern);
+
+}  // namespace serval::grammar

@@ -1,0 +1,67 @@
+#include "engine/grammar/token_masks.h"
+
+#include "vm/state/masks.h"
+
+namespace serval::grammar {
+namespace {
+
+void allow(std::span<const int32_t> tokens, Mask& mask) {
+  for (const int32_t token : tokens) {
+    const auto id = static_cast<uint32_t>(token);
+    mask[id / kTokensOfMaskWord] |= 1U << id % kTokensOfMaskWord;
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const Mask> TokenMasks::mask(ConfigId config) {
+  const ConfigId nearby = configurations_.nearby(config);
+  if (nearby >= masks_.size()) masks_.resize(size_t{nearby} + 1);
+  if (!masks_[nearby]) {
+    auto found = std::make_shared<const Mask>(find(nearby));
+    ++num_masks_;
+    masks_[nearby] = std::move(found);
+  }
+  return masks_[nearby];
+}
+
+Mask TokenMasks::find(ConfigId config) {
+  const bool is_text = configurations_.text_room(config) >= trie_.most_plain_characters() &&
+                       trie_.most_plain_characters() > 0;
+  Mask mask(mask_words(trie_.vocab()));
+  if (is_text) mask.assign(trie_.plain_tokens().begin(), trie_.plain_tokens().end());
+  std::vector<ConfigId> path(trie_.longest_token() + 1);  // after so many bytes
+  path[0] = config;
+  walk(path, mask, is_text);
+  return mask;
+}
+
+void TokenMasks::walk(std::vector<ConfigId>& path, Mask& mask, bool has_plain_tokens) {
+  const std::span<const TokenTrie::Node> nodes = trie_.nodes();
+  for (uint32_t n = 0; n < nodes.size();) {
+    const TokenTrie::Node& node = nodes[n];
+    const ConfigId before = path[node.depth - 1U];
+    if (node.plain_characters > 0 && node.plain_characters <= configurations_.text_room(before)) {
+      if (!(has_plain_tokens && node.follows_plain)) allow(trie_.tokens_below(n), mask);
+      n = node.behind;
+      continue;
+    }
+    const ConfigId here = configurations_.after(before, node.byte);
+    path[node.depth] = here;
+    if (here == kDead) {
+      n = node.behind;
+      continue;
+    }
+    allow(trie_.tokens_at(n), mask);
+    ++n;
+  }
+}
+
+ConfigId TokenMasks::after(ConfigId config, int32_t token) {
+  const std::string& text = trie_.text_of(token);
+  if (text.empty()) return kDead;
+  for (const char c : text) config = configurations_.after_once(config, static_cast<uint8_t>(c));
+  return config;
+}
+
+}  // namespace serval::grammar

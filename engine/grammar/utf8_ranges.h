@@ -1,0 +1,44 @@
+// UTF-8 as sequences of byte ranges (The Unicode Standard, table 3-7), for automata that read bytes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace serval::grammar {
+
+inline constexpr uint32_t kLastCodePoint = 0x10FFFF;
+inline constexpr uint32_t kFirstSurrogate = 0xD800, kLastSurrogate = 0xDFFF;
+
+struct CodePoints {
+  uint32_t first, last;
+  friend bool operator==(const CodePoints&, const CodePoints&) = default;
+};
+struct ByteRange {
+  uint8_t first, last;
+};
+
+// All byte strings of which byte i lies in range(i).
+class Utf8Sequence {
+ public:
+  Utf8Sequence(std::span<const uint8_t> first, std::span<const uint8_t> last);
+  std::span<const ByteRange> bytes() const { return {bytes_.data(), size_}; }
+
+ private:
+  std::array<ByteRange, 4> bytes_{};
+  size_t size_;
+};
+
+// Sequences that together are the code points of the range, but for surrogates, each of them once.
+std::vector<Utf8Sequence> utf8_sequences(CodePoints range);
+
+// Appends a code point that is no surrogate.
+void append_utf8(uint32_t code_point, std::vector<uint8_t>& bytes);
+
+// How much of a character is still to come.
+enum class Utf8State : uint8_t { kBoundary, kOne, kTwo, kThree, kAfterE0, kAfterEd, kAfterF0, kAfterF4, kInvalid };
+inline constexpr size_t kUtf8States = 8;  // that are valid
+Utf8State utf8_step(Utf8State state, uint8_t byte);
+
+}  // namespace serval::grammar

@@ -1,0 +1,136 @@
+#include "engine/grammar/token_masks.h"
+
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "engine/grammar/constraint.h"
+#include "engine/grammar/json_schema.h"
+#include "tests/instructions/scene.h"
+#include "vm/state/masks.h"
+
+namespace serval::testing {
+namespace {
+
+using namespace grammar;
+
+// All bytes, and random texts as they come in JSON: several pieces, cut anywhere.
+std::vector<std::string> random_vocabulary(Random& random) {
+  std::vector<std::string> tokens = {""};
+  for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
+  const std::vector<std::string> pieces = {"{\"", "\":", "\",", "\"}", "}", "]", "[", ",\n", "  ", "a",  "bc", "é",
+                                           "😀",  "\\", "\\n", "\\u00", "12", "-", ".5", "e1", "true", "null", "\"",
+                                           "name", " "};
+  for (int n = 0; n < 1200; ++n) {
+    std::string token;
+    for (uint32_t parts = random.between(1, 4); parts > 0; --parts) token += random.pick(pieces);
+    token = token.substr(0, random.between(1, static_cast<uint32_t>(token.size())));
+    tokens.push_back(token);
+  }
+  return tokens;
+}
+
+TokenTrie trie_of(const std::vector<std::string>& tokens) {
+  return {static_cast<uint32_t>(tokens.size()),
+          [&](int32_t id) { return std::optional(tokens[static_cast<size_t>(id)]); }};
+}
+
+constexpr const char* kSchemas[] = {
+    R"({"type":"object","properties":{"name":{"type":"string","maxLength":5},"n":{"type":"integer"}},
+        "required":["name"],"additionalProperties":{"type":"string"}})",
+    R"({"type":"array","items":{"enum":["a","bc",12,null,true]},"minItems":1,"maxItems":40})",
+    R"({"$ref":"#/$defs/node","$defs":{"node":{"type":"object","properties":{"name":{"type":"string","minLength":3},
+        "children":{"type":"array","items":{"$ref":"#/$defs/node"}}},"required":["name","children"]}}})",
+    R"({"anyOf":[{"type":"number"},{"type":"string","pattern":"^a[bc]+$"},{"type":"string","pattern":"bc"}]})",
+    "true"};
+
+// Walks through random texts; after each token the mask must be what each token by itself, byte after byte,
+// comes to, with an automaton that has never forgotten anything.
+void expect_masks_of_each_token(const Grammar& grammar, uint64_t seed, bool few_characters) {
+  Random random(seed);
+  const std::vector<std::string> tokens = random_vocabulary(random);
+  const TokenTrie trie = trie_of(tokens);
+  Configurations configurations(grammar, trie.longest_token()), exact(grammar, trie.longest_token());
+  TokenMasks masks(trie, configurations);
+  for (int text = 0; text < 8; ++text) {
+    ConfigId config = configurations.start(), known = exact.start();
+    for (int length = 0; length < 25; ++length) {
+      const auto mask = masks.mask(config);
+      std::vector<int32_t> allowed;
+      for (uint32_t id = 0; id < trie.vocab(); ++id) {
+        ConfigId to = tokens[id].empty() ? kDead : known;
+        for (const char c : tokens[id]) to = exact.after(to, static_cast<uint8_t>(c));
+        ASSERT_EQ(mask_allows(*mask, id), to != kDead) << "token '" << tokens[id] << "'";
+        const bool wanted = !few_characters || tokens[id].size() < 3;
+        if (to != kDead && wanted) allowed.push_back(static_cast<int32_t>(id));
+      }
+      if (allowed.empty()) break;
+      const int32_t next = random.pick(allowed);
+      config = masks.after(config, next);
+      for (const char c : tokens[static_cast<size_t>(next)]) known = exact.after(known, static_cast<uint8_t>(c));
+      EXPECT_EQ(configurations.is_complete(config), exact.is_complete(known));
+    }
+  }
+}
+
+TEST(TokenMasks, AllowWhatEachTokenByItselfComesTo) {
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    for (const char* schema : kSchemas) expect_masks_of_each_token(compile_json_schema(schema), seed, seed % 2 == 0);
+    expect_masks_of_each_token(json_object_grammar(), seed, seed % 2 == 0);
+  }
+}
+
+// However long a string is, masks far from its limits are the same.
+TEST(TokenMasks, AreFoundOnceForAllPlacesThatAreAlike) {
+  const std::vector<std::string> tokens = {"\"", "a", "aaa"};
+  const TokenTrie trie = trie_of(tokens);
+  const Grammar grammar = compile_json_schema(R"({"type":"string","maxLength":1000})");
+  Configurations configurations(grammar, trie.longest_token());
+  TokenMasks masks(trie, configurations);
+  ConfigId config = masks.after(configurations.start(), 0);
+  const auto first = masks.mask(config);
+  for (int i = 0; i < 900; ++i) {
+    config = masks.after(config, 1);
+    EXPECT_EQ(masks.mask(config), first);
+  }
+  for (int i = 0; i < 98; ++i) config = masks.after(config, 1);
+  EXPECT_EQ(*masks.mask(config), Mask{0b011});  // two more are too many by one
+}
+
+TEST(ConstrainedText, SaysWhatCanComeNextAndWhereItMayEnd) {
+  const std::vector<std::string> tokens = {"tr", "ue", "false", "fal", "x", "", "true!"};
+  auto trie = std::make_shared<const TokenTrie>(trie_of(tokens));
+  const auto constraint = std::make_shared<Constraint>(compile_json_schema(R"({"type":"boolean"})"), trie);
+  ConstrainedText text(constraint);
+  EXPECT_EQ(text.mask(), Mask{0b1101});
+  EXPECT_FALSE(text.is_complete());
+  text.add(0);
+  EXPECT_EQ(text.mask(), Mask{0b0010});
+  text.add(1);
+  EXPECT_EQ(text.mask(), Mask{0});
+  EXPECT_TRUE(text.is_complete());
+}
+
+// Texts go on when what was known of their grammar is forgotten.
+TEST(ConstrainedText, OutlivesTheCaches) {
+  std::vector<std::string> tokens = {"[", "]", "1", ","};
+  auto trie = std::make_shared<const TokenTrie>(trie_of(tokens));
+  const auto constraint = std::make_shared<Constraint>(
+      compile_json_schema(R"({"type":"array","items":{"type":"array","items":{"const":1},"maxItems":30000}})"), trie);
+  ConstrainedText text(constraint), other(constraint);
+  text.add(0);
+  text.add(0);
+  text.add(2);
+  other.add(0);
+  for (int i = 0; i < 20000; ++i) {
+    ASSERT_EQ(text.mask(), Mask{0b1010}) << i;
+    text.add(3);
+    ASSERT_EQ(text.mask(), Mask{0b0100}) << i;
+    text.add(2);
+  }
+  EXPECT_EQ(other.mask(), Mask{0b0011});
+}
+
+}  // namespace
+}  // namespace serval::testing
