@@ -22,6 +22,13 @@ struct TensorId {
   friend constexpr bool operator==(TensorId, TensorId) = default;
 };
 
+// A tensor on each of a program's devices: neighbours in the tensor table, in the order of the devices.
+struct PeerTensors {
+  uint32_t first = 0;  // index of the one on device 0
+  constexpr TensorId on(uint32_t device) const { return {first + device}; }
+  friend constexpr bool operator==(PeerTensors, PeerTensors) = default;
+};
+
 // What may be stored in a record's operand area.
 template <class T>
 concept OperandStruct = std::is_trivially_copyable_v<T> && std::is_standard_layout_v<T> &&

@@ -11,7 +11,7 @@ inline constexpr uint32_t kMaxSms = 1024;  // of a machine: bounds what is alloc
 
 struct Machine {
   std::string name;
-  uint32_t sms = 1;
+  uint32_t sms = 1;           // of a device
   uint32_t pages_per_sm = 1;  // 16 KiB pages of shared memory an SM's instructions stream through
   double gb_per_s = 0;        // memory bandwidth all SMs share, 1e9 bytes a second
   double sm_gb_per_s = 0;     // the most one SM can draw

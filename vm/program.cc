@@ -31,7 +31,9 @@ void check_queues(const Program& p) {
     refuse("queues: do not cover the instructions");
   }
   if (!std::is_sorted(p.queue_begin.begin(), p.queue_begin.end())) refuse("queues: overlap");
-  const uint32_t wanted = p.queue_kind == QueueKind::kGlobal ? 1 : p.machine.sms;
+  if (p.queue_kind == QueueKind::kGlobal && p.num_devices > 1)
+    refuse(fmt::format("queues: one for all SMs; {} devices need a queue an SM", p.num_devices));
+  const uint32_t wanted = p.queue_kind == QueueKind::kGlobal ? 1 : p.num_sms();
   if (p.num_queues() != wanted) refuse(fmt::format("queues: {}, expected {}", p.num_queues(), wanted));
 }
 
@@ -81,15 +83,24 @@ void check_counters(const Program& p) {
     if (p.counters[c].device >= p.num_devices) {
       refuse(fmt::format("counter {}: device {}, limit {}", c, p.counters[c].device, p.num_devices - 1));
     }
-    if (p.counters[c].scope == CounterScope::kSystem) {
-      refuse(
-          fmt::format("counter {}: system scope, which no interpreter of this build orders accesses by", c));
+    if (p.counters[c].scope == CounterScope::kSystem && p.num_devices == 1)
+      refuse(fmt::format("counter {}: system scope, but there is one device", c));
+  }
+}
+
+void check_gates(const Program& p) {
+  if (p.gate_counter >= p.counters.size() || p.num_devices > p.counters.size() - p.gate_counter) {
+    refuse(fmt::format("gate: counter {}, limit {}", p.gate_counter,
+                       p.counters.size() - std::min<size_t>(p.num_devices - 1, p.counters.size())));
+  }
+  for (uint32_t device = 0; device < p.num_devices; ++device) {
+    const uint32_t gate = p.gate_of(device);
+    if (p.counters[gate].increments_per_pass == 0) refuse("gate: no signal increments its counter");
+    if (p.counters[gate].device != device) {
+      refuse(fmt::format("gate of device {}: counter {} is on device {}", device, gate,
+                         p.counters[gate].device));
     }
   }
-  if (p.gate_counter >= p.counters.size()) {
-    refuse(fmt::format("gate: counter {}, limit {}", p.gate_counter, p.counters.size()));
-  }
-  if (p.counters[p.gate_counter].increments_per_pass == 0) refuse("gate: no signal increments its counter");
 }
 
 void check_limits(const StateLimits& limits) {
@@ -115,17 +126,17 @@ void check_state_part(size_t index, const Tensor& t, const StateLimits& limits) 
 }
 
 void check_tensors(const Program& p) {
-  std::unordered_set<std::string_view> names;
+  std::vector<std::unordered_set<std::string_view>> names(kMaxDevices);
   for (size_t i = 0; i < p.tensors.size(); ++i) {
     const Tensor& t = p.tensors[i];
-    if (!names.insert(t.name).second)
+    if (t.device >= p.num_devices) {
+      refuse(fmt::format("tensor {} '{}': device {}, limit {}", i, t.name, t.device, p.num_devices - 1));
+    }
+    if (!names[t.device].insert(t.name).second)
       refuse(fmt::format("tensor {} '{}': an earlier tensor has this name", i, t.name));
     if (t.rows == 0 || t.cols == 0 || t.cols > kMaxTensorBytes / size_of(t.dtype) / t.rows) {
       refuse(fmt::format("tensor {} '{}': [{}, {}] is empty or larger than {} bytes", i, t.name, t.rows,
                          t.cols, kMaxTensorBytes));
-    }
-    if (t.device >= p.num_devices) {
-      refuse(fmt::format("tensor {} '{}': device {}, limit {}", i, t.name, t.device, p.num_devices - 1));
     }
     check_state_part(i, t, p.limits);
   }
@@ -137,17 +148,25 @@ std::string describe(const Tensor& t) {
   return fmt::format("{} [{}, {}] of kind {}", name_of(t.dtype), t.rows, t.cols, static_cast<int>(t.kind));
 }
 
-std::optional<TensorId> Program::find_tensor(std::string_view name) const {
+std::string name_in(const Program& program, const Tensor& t) {
+  return program.num_devices == 1 ? t.name : fmt::format("{}@{}", t.name, t.device);
+}
+
+std::string sm_name(const Program& program, uint32_t sm) {
+  if (program.num_devices == 1) return fmt::format("SM {}", sm);
+  return fmt::format("rank {} SM {}", sm / program.machine.sms, sm % program.machine.sms);
+}
+
+std::optional<TensorId> Program::find_tensor(std::string_view name, uint32_t device) const {
   for (uint32_t i = 0; i < tensors.size(); ++i) {
-    if (tensors[i].name == name) return TensorId{i};
+    if (tensors[i].device == device && tensors[i].name == name) return TensorId{i};
   }
   return std::nullopt;
 }
 
 void check_structure(const Program& p) {
-  if (p.num_devices != kNumDevices) {
-    refuse(fmt::format("devices: {}; this build runs programs of {}", p.num_devices, kNumDevices));
-  }
+  if (p.num_devices < 1 || p.num_devices > kMaxDevices)
+    refuse(fmt::format("devices: {}, limit 1 to {}", p.num_devices, kMaxDevices));
   if (p.machine.sms < 1 || p.machine.sms > kMaxSms) {
     refuse(fmt::format("machine: {} SMs, limit 1 to {}", p.machine.sms, kMaxSms));
   }
@@ -156,6 +175,7 @@ void check_structure(const Program& p) {
   check_side_tables(p);
   check_tensors(p);
   check_counters(p);
+  check_gates(p);
 }
 
 void check_records(const Program& program, CheckRecord check, const std::string& name) {

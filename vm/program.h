@@ -29,18 +29,22 @@ struct EnumNames<QueueKind> {
                                                    {QueueKind::kGlobal, "global"}};
 };
 
-// The file's header and the tables have room for several devices; the interpreters run programs of one.
-inline constexpr uint32_t kNumDevices = 1;
+// Of a program. Devices are called ranks where they share a model (docs/several_gpus.md).
+inline constexpr uint32_t kMaxDevices = 8;
 inline constexpr uint32_t kMaxStateLimit = 1U << 24;
 
 // Plain data; threads may share a const Program.
+//
+// SMs are numbered device after device, machine.sms on each; a queue runs on its SM's device. Tensors and
+// counters say on which device they lie. The tensors of one name are that name's on different devices.
 struct Program {
   Machine machine;
   QueueKind queue_kind = QueueKind::kPerSm;
   uint32_t num_devices = 1;
   StateLimits limits;  // of the states it runs on: vm/state/check.h
   // The counter that the last instruction of a pass signals: no SM starts pass e + 1 before it has reached
-  // (e + 1) × increments_per_pass, and PassControl::last_pass is read then.
+  // (e + 1) × increments_per_pass, and PassControl::last_pass is read then. Device d has a gate of its own,
+  // the d-th counter from this one.
   uint32_t gate_counter = 0;
 
   std::vector<Instruction> instructions;  // queue after queue
@@ -52,7 +56,12 @@ struct Program {
   std::map<std::string, std::string>
       metadata;  // model name, policy, … : for people and for matching a checkpoint
 
-  std::optional<TensorId> find_tensor(std::string_view name) const;
+  std::optional<TensorId> find_tensor(std::string_view name, uint32_t device = 0) const;
+  uint32_t num_sms() const { return machine.sms * num_devices; }
+  uint32_t device_of_queue(uint32_t q) const {
+    return queue_kind == QueueKind::kGlobal ? 0 : q / machine.sms;
+  }
+  uint32_t gate_of(uint32_t device) const { return gate_counter + device; }
   uint32_t num_queues() const {
     return queue_begin.empty() ? 0 : static_cast<uint32_t>(queue_begin.size() - 1);
   }
@@ -69,13 +78,17 @@ struct Program {
 
 // Type, shape and kind as error lines give them: "bf16 [16, 64] of kind 2".
 std::string describe(const Tensor& tensor);
+// As listings and error lines give it: "residual", and in programs of several devices "residual@1".
+std::string name_in(const Program& program, const Tensor& tensor);
+// "SM 7", and in programs of several devices "rank 1 SM 3".
+std::string sm_name(const Program& program, uint32_t sm);
 
 // Throws Error(kRuntime), naming the field, unless every index in the program is in range: queues partition
 // the records, waits and signals name counters, increments add up to less than 2^31, tensors have names of
-// their own and sizes that fit in 63 bits, parts of the state the type and size that follow from the limits,
-// the machine has 1 to kMaxSms SMs, a pass 1 to kLargestRows rows and a state 1 to kLargestSequences
-// sequences; and unless every interpreter can run it: one device, no counter of system scope. Opcodes and
-// operands are the ISA's to check (instructions/isa.h).
+// their own on their device and sizes that fit in 63 bits, parts of the state the type and size that follow
+// from the limits, a device has 1 to kMaxSms SMs, a pass 1 to kLargestRows rows and a state 1 to
+// kLargestSequences sequences, several devices have a queue an SM and a gate each, and one device no counter
+// of system scope. Opcodes and operands are the ISA's to check (instructions/isa.h).
 void check_structure(const Program& program);
 
 // Why an instruction set cannot run a record on a program; "" if it can.

@@ -9,6 +9,11 @@
 //       v(&Example::first_unit, "first_unit", "units of 8 rows");
 //     }
 //   };
+//
+// A record names tensors of its own device. One that pushes to others has operands of type PeerTensors, or
+// names the tensors that may lie on another device:
+//
+//   static constexpr std::array kPushed = {&Example::output};
 #pragma once
 
 #include <cstddef>
@@ -27,6 +32,9 @@ struct MemberOf<Field Op::*> {
   using Type = Field;
 };
 
+template <class Field>
+inline constexpr bool kNamesTensors = std::is_same_v<Field, TensorId> || std::is_same_v<Field, PeerTensors>;
+
 // Position of a tensor operand among the tensor operands of its struct: its bit in Wait::operand_mask.
 template <auto Member>
 consteval uint8_t operand_index() {
@@ -36,21 +44,21 @@ consteval uint8_t operand_index() {
   Op::fields([&](auto member, const char*, const char*) {
     if constexpr (std::is_same_v<decltype(member), decltype(Member)>) {
       if (member == Member) found = next;
-      ++next;
     }
+    if constexpr (kNamesTensors<typename MemberOf<decltype(member)>::Type>) ++next;
   });
   if (found < 0 || next > kMaxTensorOperands)
     throw "the member is not in fields(), or there are too many tensors";
   return static_cast<uint8_t>(found);
 }
 
-// How many tensors the struct names. They come first in it, so that the n-th is its n-th word.
+// How many operands of the struct name tensors. They come first in it, so that the n-th is its n-th word.
 template <class Op>
 consteval uint32_t tensor_operands() {
   uint32_t count = 0;
   bool number_seen = false;
   Op::fields([&](auto member, const char*, const char*) {
-    if constexpr (std::is_same_v<typename MemberOf<decltype(member)>::Type, TensorId>) {
+    if constexpr (kNamesTensors<typename MemberOf<decltype(member)>::Type>) {
       if (number_seen) throw "a tensor stands behind a number";
       ++count;
     } else {
@@ -58,6 +66,19 @@ consteval uint32_t tensor_operands() {
     }
   });
   return count;
+}
+
+// Whether an operand may name tensors of other devices than the record's, which it then only writes.
+template <class Op, class Field>
+constexpr bool is_pushed(Field Op::*member) {
+  if constexpr (std::is_same_v<Field, PeerTensors>) {
+    return true;
+  } else if constexpr (std::is_same_v<Field, TensorId> && requires { Op::kPushed; }) {
+    for (const auto pushed : Op::kPushed) {
+      if (pushed == member) return true;
+    }
+  }
+  return false;
 }
 
 // True if `fields` lists every byte of the struct: no field forgotten, no padding.

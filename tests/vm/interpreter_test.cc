@@ -90,6 +90,100 @@ TEST(HostInterpreter, AThreadOfManySmsRunsWhicheverIsFree) {
   EXPECT_EQ(toy.cell(0), kPasses * 61);
 }
 
+// A program of several devices, each with cells, gate and decision of its own: the value goes from device to
+// device, a step each, and the last one tells all of them whether another pass follows.
+class ToyRanks {
+ public:
+  ToyRanks(uint32_t ranks, uint32_t threads)
+      : controls(ranks), program_(build(ranks)), interpreter_(program_, toy_isa(), bind(), {threads, 20}) {}
+  uint32_t run(uint32_t passes, const std::function<void(uint32_t)>& on_pass = {}) {
+    controls.assign(controls.size(), {.passes_done = 0, .passes_wanted = passes});
+    return interpreter_.run(on_pass);
+  }
+  const Program& program() const { return program_; }
+
+  std::vector<uint32_t> cells = std::vector<uint32_t>(kToyCells, 0);
+  std::vector<PassControl> controls;
+
+ private:
+  static Program build(uint32_t ranks);
+  HostMemory bind();
+  uint32_t stop_ = 0;
+  Program program_;
+  HostInterpreter interpreter_;
+};
+
+Program ToyRanks::build(uint32_t ranks) {
+  ToyBuilder b(ranks);
+  std::vector<uint32_t> arrived, gates;
+  for (uint32_t r = 0; r < ranks; ++r) arrived.push_back(b.counter());
+  for (uint32_t r = 0; r < ranks; ++r) gates.push_back(b.counter());
+  for (uint32_t r = 0; r < ranks; ++r) {
+    std::vector<Wait> waits;
+    if (r > 0) waits.push_back({arrived[r - 1], 1, 1});
+    std::vector<Signal> signals = {{arrived[r], 1}};
+    b.add(r, kToyAdd, {.in = r, .out = (r + 1) % ranks, .value = 1, .delay_us = 50}, waits, signals);
+  }
+  std::vector<Signal> open;
+  for (const uint32_t gate : gates) open.push_back({gate, 1});
+  b.add(0, kToyEnd, {}, {{arrived[ranks - 1], 1, 1}}, open);
+  Program p = b.build(gates.front());
+  p.num_devices = ranks;
+  p.machine.sms = 1;
+  for (uint32_t r = 0; r < ranks; ++r) {
+    p.counters[arrived[r]] = {1, CounterScope::kSystem, static_cast<uint8_t>((r + 1) % ranks)};
+    p.counters[gates[r]] = {1, CounterScope::kSystem, static_cast<uint8_t>(r)};
+    if (r == 0) continue;
+    p.tensors.push_back(p.tensors[1]);
+    p.tensors.back().device = static_cast<uint8_t>(r);
+  }
+  return p;
+}
+
+// All devices look at one decision here: what brings it to them is an instruction's job (push_state).
+HostMemory ToyRanks::bind() {
+  HostMemory memory(program_.tensors.size());
+  memory.bind({0}, cells.data());
+  memory.bind({1}, &controls[0]);
+  memory.bind({2}, &stop_);
+  for (uint32_t t = 3; t < program_.tensors.size(); ++t) memory.bind({t}, &controls[0]);
+  return memory;
+}
+
+TEST(HostInterpreter, RunsDevicesAsGroupsOfThreads) {
+  constexpr uint32_t kPasses = 40;
+  for (const uint32_t ranks : {2U, 4U, 8U}) {
+    for (const uint32_t threads : {1U, 2U, 3U, 8U, 20U}) {
+      ToyRanks toy(ranks, threads);
+      uint32_t passes_seen = 0;
+      const auto count = [&](uint32_t pass) { EXPECT_EQ(pass, passes_seen++); };
+      EXPECT_EQ(toy.run(kPasses, count), kPasses);
+      EXPECT_EQ(passes_seen, kPasses);
+      EXPECT_EQ(toy.cells[0], kPasses * ranks) << ranks << " devices, " << threads << " threads";
+      EXPECT_EQ(toy.run(3), 3U);
+      EXPECT_EQ(toy.cells[0], (kPasses + 3) * ranks);
+    }
+  }
+}
+
+TEST(HostInterpreter, NamesTheRankThatWaits) {
+  ToyRanks toy(2, 2);
+  Program p = toy.program();
+  p.waits[0].threshold = 3;
+  std::vector<uint32_t> cells(kToyCells, 0);
+  PassControl control{.passes_done = 0, .passes_wanted = 1};
+  uint32_t stop = 0;
+  HostMemory memory(p.tensors.size());
+  memory.bind({0}, cells.data());
+  memory.bind({1}, &control);
+  memory.bind({2}, &stop);
+  memory.bind({3}, &control);
+  HostInterpreter interpreter(p, toy_isa(), memory, {1, kShortTimeout});
+  const Error e = error_of([&] { interpreter.run({}); });
+  EXPECT_EQ(e.kind(), ErrorKind::kDeviceFault);
+  EXPECT_THAT(e.what(), HasSubstr("rank "));
+}
+
 // With 2^29 increments a pass, counters wrap around every eighth pass.
 TEST(HostInterpreter, CountersMayWrapAround) {
   for (const QueueKind kind : {QueueKind::kPerSm, QueueKind::kGlobal}) {

@@ -73,9 +73,76 @@ TEST(CheckStructure, AcceptsASoundProgram) {
 }
 
 TEST(CheckStructure, LimitsTheDevices) {
-  EXPECT_THAT(refusal([](Program& p) { p.num_devices = 0; }), HasSubstr("devices: 0"));
-  EXPECT_THAT(refusal([](Program& p) { p.num_devices = 2; }),
-              HasSubstr("devices: 2; this build runs programs of 1"));
+  EXPECT_THAT(refusal([](Program& p) { p.num_devices = 0; }), HasSubstr("devices: 0, limit 1 to 8"));
+  EXPECT_THAT(refusal([](Program& p) { p.num_devices = 9; }), HasSubstr("devices: 9, limit 1 to 8"));
+}
+
+// The small program's two SMs as two devices, each with a gate.
+Program two_devices() {
+  Program p = small_program();
+  p.num_devices = 2;
+  p.machine.sms = 1;
+  p.counters.push_back({.increments_per_pass = 1, .scope = CounterScope::kSystem, .device = 1});
+  p.counters[0].device = 1;
+  p.counters[0].scope = p.counters[1].scope = CounterScope::kSystem;
+  p.signals.push_back({2, 1});
+  ++p.instructions[1].signal_count;
+  return p;
+}
+
+std::string refusal_of_two(const std::function<void(Program&)>& damage) {
+  return refusal([&](Program& p) {
+    p = two_devices();
+    damage(p);
+  });
+}
+
+TEST(CheckStructure, TakesProgramsOfSeveralDevices) {
+  EXPECT_EQ(refusal_of_two([](Program&) {}), "accepted");
+  EXPECT_THAT(refusal_of_two([](Program& p) { p.machine.sms = 2; }), HasSubstr("queues: 2, expected 4"));
+  EXPECT_THAT(refusal_of_two([](Program& p) { p.queue_kind = QueueKind::kGlobal; }),
+              HasSubstr("queues: one for all SMs; 2 devices need a queue an SM"));
+}
+
+TEST(CheckStructure, WantsAGateOnEachDevice) {
+  EXPECT_THAT(refusal_of_two([](Program& p) { p.gate_counter = 2; }), HasSubstr("gate: counter 2, limit 2"));
+  EXPECT_THAT(refusal_of_two([](Program& p) { p.counters[2].device = 0; }),
+              HasSubstr("gate of device 1: counter 2 is on device 0"));
+  EXPECT_THAT(refusal_of_two([](Program& p) {
+                --p.instructions[1].signal_count;
+                p.counters[2].increments_per_pass = 0;
+              }),
+              HasSubstr("gate: no signal increments"));
+}
+
+TEST(CheckStructure, LetsDevicesHaveTensorsOfOneName) {
+  const auto add = [](Program& p, uint8_t device) {
+    p.tensors.push_back(p.tensors[0]);
+    p.tensors.back().device = device;
+  };
+  EXPECT_EQ(refusal_of_two([&](Program& p) { add(p, 1); }), "accepted");
+  EXPECT_THAT(refusal_of_two([&](Program& p) { add(p, 0); }), HasSubstr("an earlier tensor has this name"));
+  EXPECT_THAT(refusal_of_two([&](Program& p) { add(p, 2); }), HasSubstr("device 2, limit 1"));
+}
+
+TEST(Program, FindsATensorOfADevice) {
+  Program p = two_devices();
+  p.tensors.push_back(p.tensors[0]);
+  p.tensors.back().device = 1;
+  EXPECT_EQ(p.find_tensor("cells"), TensorId{0});
+  EXPECT_EQ(p.find_tensor("cells", 1), TensorId{3});
+  EXPECT_EQ(name_in(p, p.tensors[3]), "cells@1");
+  EXPECT_EQ(name_in(small_program(), p.tensors[0]), "cells");
+}
+
+TEST(Program, NumbersSmsDeviceByDevice) {
+  Program p = two_devices();
+  p.machine.sms = 4;
+  EXPECT_EQ(p.num_sms(), 8U);
+  EXPECT_EQ(p.device_of_queue(3), 0U);
+  EXPECT_EQ(p.device_of_queue(4), 1U);
+  EXPECT_EQ(sm_name(p, 6), "rank 1 SM 2");
+  EXPECT_EQ(sm_name(small_program(), 6), "SM 6");
 }
 
 TEST(CheckStructure, LimitsTheSms) {
@@ -157,7 +224,7 @@ TEST(CheckStructure, WantsDevicesThatExist) {
 TEST(CheckStructure, WantsScopesThatInterpretersHonour) {
   EXPECT_EQ(refusal([](Program& p) { p.counters[0].scope = CounterScope::kBlock; }), "accepted");
   EXPECT_THAT(refusal([](Program& p) { p.counters[1].scope = CounterScope::kSystem; }),
-              HasSubstr("counter 1: system scope"));
+              HasSubstr("counter 1: system scope, but there is one device"));
 }
 
 TEST(CheckStructure, WantsEveryTensorToHaveANameOfItsOwn) {

@@ -42,6 +42,7 @@ struct Columns {
 
 struct Sm {
   uint32_t begin = 0, next = 0, end = 0;
+  uint32_t device = 0;
   uint32_t pass = 0;
   std::vector<uint32_t> flight;  // fetched and not run
   uint32_t pages = 0;            // held by those in flight
@@ -65,12 +66,12 @@ class Checked {
   uint64_t value(uint32_t counter) const {
     return history_[counter].empty() ? 0 : history_[counter].back().total;
   }
-  bool gate_open(uint32_t pass) const {
-    const uint32_t gate = program_.gate_counter;
+  bool gate_open(uint32_t device, uint32_t pass) const {
+    const uint32_t gate = program_.gate_of(device);
     return value(gate) >= uint64_t{pass} * program_.counters[gate].increments_per_pass;
   }
   bool check_records();
-  void join_counter(uint32_t counter, uint64_t until, Clock& clock) const;
+  void join_counter(uint32_t counter, uint64_t until, uint32_t device, Clock& clock) const;
   void fetch(Sm& sm);
   bool ready(const Sm& sm, uint32_t index) const;
   void collect_steps();
@@ -97,6 +98,7 @@ class Checked {
   std::vector<std::vector<Columns>> new_tokens_;  // of each pass: the caches' columns of its rows
   std::vector<Sm> sms_;
   std::vector<Step> steps_;
+  std::vector<uint32_t> device_of_;  // of each instruction
   Footprint footprint_;
   std::optional<std::string> error_;
 };
@@ -116,7 +118,14 @@ Checked::Checked(const Program& program, const CheckedIsa& isa, const CheckedOpt
   depth_ = static_cast<uint32_t>(1 + random_.below(kMaxDepth * sharing_));
   if (options.seed % 2 == 1 && count_ > 0) victim_ = static_cast<uint32_t>(random_.below(count_));
   for (uint32_t q = 0; q < program.num_queues(); ++q) {
-    sms_.push_back({program.queue_begin[q], program.queue_begin[q], program.queue_begin[q + 1], 0, {}, 0});
+    sms_.push_back({program.queue_begin[q],
+                    program.queue_begin[q],
+                    program.queue_begin[q + 1],
+                    program.device_of_queue(q),
+                    0,
+                    {},
+                    0});
+    device_of_.resize(program.queue_begin[q + 1], program.device_of_queue(q));
   }
   find_new_tokens();
 }
@@ -149,18 +158,24 @@ bool Checked::check_records() {
   return true;
 }
 
-// Learns from those whose increments came before the counter first reached `until`.
-void Checked::join_counter(uint32_t counter, uint64_t until, Clock& clock) const {
+// Learns, on `device`, from those whose increments came before the counter first reached `until`, and are in
+// its scope.
+void Checked::join_counter(uint32_t counter, uint64_t until, uint32_t device, Clock& clock) const {
   if (until == 0) return;
+  const Counter& c = program_.counters[counter];
   for (const Increment& i : history_[counter]) {
-    join(clock, clocks_[i.id]);
-    learn(clock, i.id);
+    const bool on_device = device_of_[i.id % count_] == device && c.device == device;
+    if (on_device || c.scope == CounterScope::kSystem) {
+      join(clock, clocks_[i.id]);
+      learn(clock, i.id);
+    }
     if (i.total >= until) return;
   }
 }
 
 void Checked::fetch(Sm& sm) {
-  if (sm.next == sm.end && sm.flight.empty() && sm.pass + 1 < options_.passes && gate_open(sm.pass + 1)) {
+  if (sm.next == sm.end && sm.flight.empty() && sm.pass + 1 < options_.passes &&
+      gate_open(sm.device, sm.pass + 1)) {
     ++sm.pass;
     sm.next = sm.begin;
   }
@@ -197,7 +212,7 @@ std::string Checked::name(uint32_t id) const {
   const uint32_t index = id % count_;
   const auto queue = std::upper_bound(program_.queue_begin.begin(), program_.queue_begin.end(), index);
   const auto q = static_cast<uint32_t>(queue - program_.queue_begin.begin() - 1);
-  return fmt::format("SM {} pc {} ({}) of pass {}", q, index - program_.queue_begin[q],
+  return fmt::format("{} pc {} ({}) of pass {}", sm_name(program_, q), index - program_.queue_begin[q],
                      isa_.name(program_.instructions[index].opcode), id / count_);
 }
 
@@ -207,8 +222,8 @@ void Checked::touch(const Region& region, uint32_t pass, uint32_t index, const C
     if (error_ || t.id == id || !t.region.box.overlaps(region.box) || are_apart(t.region, region)) continue;
     if (!writes(t.region.access) && !writes(region.access)) continue;
     if (knows(clock, t.id)) continue;
-    error_ = fmt::format("race on {}: {} and {}", program_.tensors[region.tensor.index].name, name(t.id),
-                         name(id));
+    error_ = fmt::format("race on {}: {} and {}", name_in(program_, program_.tensors[region.tensor.index]),
+                         name(t.id), name(id));
   }
 }
 
@@ -248,7 +263,7 @@ void Checked::check_fresh(const Region& region, uint32_t pass, uint32_t index, c
     left = std::move(rest);
   }
   if (!left.empty() && !error_) {
-    error_ = fmt::format("stale read of {}: {}", program_.tensors[region.tensor.index].name,
+    error_ = fmt::format("stale read of {}: {}", name_in(program_, program_.tensors[region.tensor.index]),
                          name(id_of(pass, index)));
   }
 }
@@ -262,11 +277,11 @@ void Checked::execute(Sm& sm, uint32_t slot) {
 
   Clock start((size_t{options_.passes} * count_ + kWordBits - 1) / kWordBits, 0);
   if (sm.pass > 0) {
-    const uint32_t gate = program_.gate_counter;
-    join_counter(gate, uint64_t{sm.pass} * program_.counters[gate].increments_per_pass, start);
+    const uint32_t gate = program_.gate_of(sm.device);
+    join_counter(gate, uint64_t{sm.pass} * program_.counters[gate].increments_per_pass, sm.device, start);
   }
   Clock all = start;
-  for (const Wait& w : waits) join_counter(w.counter, target(w, sm.pass), all);
+  for (const Wait& w : waits) join_counter(w.counter, target(w, sm.pass), sm.device, all);
 
   footprint_.clear();
   isa_.footprint(instruction, options_.states.empty() ? nullptr : &options_.states[sm.pass], footprint_);
@@ -278,14 +293,19 @@ void Checked::execute(Sm& sm, uint32_t slot) {
       error_ = fmt::format("{}: outside {}", name(id_of(sm.pass, index)), tensor.name);
       return;
     }
-    if (is_immutable(tensor.kind)) continue;
+    if (is_immutable(tensor.kind) && tensor.device == sm.device) continue;
     // An operand that is only read may be read as soon as the waits that guard it are over.
     Clock clock = all;
     if ((written >> r.operand & 1) == 0) {
       clock = start;
       for (const Wait& w : waits) {
-        if ((w.operand_mask >> r.operand & 1) != 0) join_counter(w.counter, target(w, sm.pass), clock);
+        if ((w.operand_mask >> r.operand & 1) != 0)
+          join_counter(w.counter, target(w, sm.pass), sm.device, clock);
       }
+    }
+    if (reads(r.access) && tensor.device != sm.device) {
+      error_ = fmt::format("{}: reads {}", name(id_of(sm.pass, index)), name_in(program_, tensor));
+      return;
     }
     touch(r, sm.pass, index, clock);
     if (reads(r.access)) check_reads(r, sm.pass, index, clock);

@@ -33,9 +33,10 @@ struct CheckedOptions {
 
 // None if the interleaving is clean; otherwise one line: two accesses to a region of which neither is known
 // to be first, a read of something not written in its pass (of a cache: of the pass's own tokens), an
-// instruction that never starts, an access outside its tensor. A wait joins only the increments that came
-// before its counter first reached what it waits for, so nothing is taken for ordered because this run was
-// lucky. The program's structure must check.
+// instruction that never starts, an access outside its tensor, a read of another device's memory. A wait
+// joins only the increments that came before its counter first reached what it waits for, and between devices
+// only those of system scope, so nothing is taken for ordered because this run was lucky. The program's
+// structure must check.
 std::optional<std::string> run_checked(const Program& program, const CheckedIsa& isa,
                                        const CheckedOptions& options);
 

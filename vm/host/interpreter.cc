@@ -1,6 +1,7 @@
 #include "vm/host/interpreter.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <bit>
 #include <chrono>
@@ -83,8 +84,13 @@ struct HostInterpreter::Impl {
   bool step(Cursor& cursor, uint32_t thread);
   void execute(const Cursor& cursor, uint32_t thread);
   const Wait* blocked_on(const Instruction& instruction, uint32_t pass) const;
-  bool gate_open(uint32_t pass);
-  bool is_last(uint32_t pass) const;
+  std::vector<uint32_t> queues_of(uint32_t thread) const;
+  uint32_t device_of(const Cursor& cursor) const {
+    return program.queue_kind == QueueKind::kGlobal ? 0 : program.device_of_queue(cursor.sm);
+  }
+  uint32_t gate_of(const Cursor& cursor) const { return program.gate_of(device_of(cursor)); }
+  bool gate_open(uint32_t device, uint32_t pass);
+  bool is_last(uint32_t device, uint32_t pass) const;
   void after_pass(uint32_t thread, uint32_t pass);
   void wait_or_fault(const Cursor& cursor, Backoff& backoff);
   std::string describe(const Cursor& cursor) const;
@@ -100,7 +106,7 @@ struct HostInterpreter::Impl {
   const HostIsa& isa;
   HostMemory memory;
   HostOptions options;
-  PassControl* control = nullptr;
+  std::vector<PassControl*> controls;  // of each device
 
   std::unique_ptr<std::atomic<uint32_t>[]> counters;
   uint32_t epoch = 0;  // passes run before this launch
@@ -110,10 +116,10 @@ struct HostInterpreter::Impl {
 
   // Of the launch in flight.
   const std::function<void(uint32_t)>* on_pass = nullptr;
-  std::atomic<uint64_t> ticket{0};  // global queue: the next record
-  std::atomic<uint32_t> passes_over{0};
-  std::atomic<uint64_t> progress{0};  // instructions finished
-  std::atomic<int> busy{0};           // instructions and callbacks running
+  std::atomic<uint64_t> ticket{0};                               // global queue: the next record
+  std::array<std::atomic<uint32_t>, kMaxDevices> passes_over{};  // of each device
+  std::atomic<uint64_t> progress{0};                             // instructions finished
+  std::atomic<int> busy{0};                                      // instructions and callbacks running
   std::atomic<bool> aborted{false};
   std::mutex error_mutex;
   std::exception_ptr error;
@@ -129,7 +135,7 @@ struct HostInterpreter::Impl {
 
 HostInterpreter::Impl::Impl(const Program& p, const HostIsa& i, HostMemory m, const HostOptions& o)
     : program(p), isa(i), memory(std::move(m)), options(o) {
-  control = check_binding(program, isa, memory);
+  controls = check_binding(program, isa, memory);
 
   // More threads than queues would only wait.
   options.threads = std::max<uint32_t>(1, options.threads);
@@ -181,7 +187,7 @@ uint32_t HostInterpreter::Impl::run(const std::function<void(uint32_t)>& callbac
   aborted = false;
   error = nullptr;
   ticket = 0;
-  passes_over = 0;
+  for (std::atomic<uint32_t>& passes : passes_over) passes = 0;
   busy = 0;  // what threw in the launch before is not running any more
   {
     const std::lock_guard lock(mutex);
@@ -200,7 +206,7 @@ uint32_t HostInterpreter::Impl::run(const std::function<void(uint32_t)>& callbac
     zero_counters();
     std::rethrow_exception(error);
   }
-  const uint32_t passes = std::atomic_ref(control->last_pass).load(std::memory_order_acquire) + 1;
+  const uint32_t passes = std::atomic_ref(controls.front()->last_pass).load(std::memory_order_acquire) + 1;
   epoch += passes;
   return passes;
 }
@@ -231,20 +237,22 @@ const Wait* HostInterpreter::Impl::blocked_on(const Instruction& instruction, ui
   return nullptr;
 }
 
-// Whether pass `pass` is over, its decision published. A thread without work may ask passes later, when the
-// counter is too far ahead of the target to be compared with it; but `passes_over` is set before any thread
-// begins the next pass.
-bool HostInterpreter::Impl::gate_open(uint32_t pass) {
-  if (pass < passes_over.load(std::memory_order_acquire)) return true;
-  const uint32_t target = (epoch + pass + 1) * program.counters[program.gate_counter].increments_per_pass;
-  if (!counter_reached(counters[program.gate_counter].load(std::memory_order_acquire), target)) return false;
+// Whether pass `pass` is over on a device, its decision published. A thread without work may ask passes
+// later, when the counter is too far ahead of the target to be compared with it; but `passes_over` is set
+// before any thread begins the next pass.
+bool HostInterpreter::Impl::gate_open(uint32_t device, uint32_t pass) {
+  std::atomic<uint32_t>& over = passes_over[device];
+  if (pass < over.load(std::memory_order_acquire)) return true;
+  const uint32_t gate = program.gate_of(device);
+  const uint32_t target = (epoch + pass + 1) * program.counters[gate].increments_per_pass;
+  if (!counter_reached(counters[gate].load(std::memory_order_acquire), target)) return false;
   uint32_t expected = pass;
-  passes_over.compare_exchange_strong(expected, pass + 1, std::memory_order_acq_rel);
+  over.compare_exchange_strong(expected, pass + 1, std::memory_order_acq_rel);
   return true;
 }
 
-bool HostInterpreter::Impl::is_last(uint32_t pass) const {
-  return std::atomic_ref(control->last_pass).load(std::memory_order_acquire) <= pass;
+bool HostInterpreter::Impl::is_last(uint32_t device, uint32_t pass) const {
+  return std::atomic_ref(controls[device]->last_pass).load(std::memory_order_acquire) <= pass;
 }
 
 void HostInterpreter::Impl::record(const Cursor& cursor, EventKind kind, uint32_t argument) {
@@ -260,9 +268,9 @@ void HostInterpreter::Impl::record_waiting(Cursor& cursor, uint32_t counter) {
 // Recorded of the SM's first instruction in the next pass: that is what has to wait.
 void HostInterpreter::Impl::record_at_gate(Cursor& cursor) {
   if (!recorder || cursor.waiting_for != kNoCounter || program.queue(cursor.sm).empty()) return;
-  cursor.waiting_for = program.gate_counter;
+  cursor.waiting_for = gate_of(cursor);
   recorder->record(cursor.sm, EventKind::kWaitBegin, program.queue_begin[cursor.sm], cursor.pass + 1,
-                   program.gate_counter);
+                   cursor.waiting_for);
 }
 
 void HostInterpreter::Impl::record_ready(Cursor& cursor) {
@@ -311,22 +319,34 @@ bool HostInterpreter::Impl::step(Cursor& cursor, uint32_t thread) {
     ++cursor.at;
     return true;
   }
-  if (!gate_open(cursor.pass)) {
+  if (!gate_open(device_of(cursor), cursor.pass)) {
     record_at_gate(cursor);
     return false;
   }
   if (cursor.sm == 0) after_pass(thread, cursor.pass);
-  cursor.done = is_last(cursor.pass);
+  cursor.done = is_last(device_of(cursor), cursor.pass);
   cursor.at = program.queue_begin[cursor.sm];
   ++cursor.pass;
   return true;
 }
 
+// Each device has a group of the threads, or where there are fewer threads, each thread some of the devices.
+std::vector<uint32_t> HostInterpreter::Impl::queues_of(uint32_t thread) const {
+  const uint32_t devices = program.num_devices, all = options.threads;
+  std::vector<uint32_t> out;
+  for (uint32_t device = 0; device < devices; ++device) {
+    const uint32_t begin = device * all / devices, end = std::max(begin + 1, (device + 1) * all / devices);
+    if (thread < begin || thread >= end) continue;
+    for (uint32_t sm = thread - begin; sm < program.machine.sms; sm += end - begin)
+      out.push_back(device * program.machine.sms + sm);
+  }
+  return out;
+}
+
 void HostInterpreter::Impl::work_queues(uint32_t thread) {
   std::vector<Cursor> cursors;
-  for (uint32_t sm = thread; sm < program.num_queues(); sm += options.threads) {
+  for (const uint32_t sm : queues_of(thread))
     cursors.push_back({sm, 0, program.queue_begin[sm], program.queue_begin[sm + 1]});
-  }
   Backoff backoff;
   for (size_t left = cursors.size(); left > 0;) {
     const Cursor* waiting = nullptr;
@@ -360,12 +380,12 @@ void HostInterpreter::Impl::work_global(uint32_t thread) {
     Cursor cursor{thread, static_cast<uint32_t>(n / count), n % count, count};
     for (; passed < cursor.pass; ++passed) {
       const Cursor gate{thread, passed, count, count};
-      for (backoff.reset(); !gate_open(passed); wait_or_fault(gate, backoff)) {
+      for (backoff.reset(); !gate_open(0, passed); wait_or_fault(gate, backoff)) {
         record_waiting(cursor, program.gate_counter);
         if (aborted.load(std::memory_order_relaxed)) return;
       }
       after_pass(thread, passed);
-      if (is_last(passed)) return;
+      if (is_last(0, passed)) return;
     }
     backoff.reset();
     while (const Wait* wait = blocked_on(program.instructions[cursor.at], cursor.pass)) {
@@ -381,19 +401,20 @@ void HostInterpreter::Impl::work_global(uint32_t thread) {
 std::string HostInterpreter::Impl::describe(const Cursor& cursor) const {
   const uint32_t pc = static_cast<uint32_t>(
       cursor.at - (program.queue_kind == QueueKind::kGlobal ? 0 : program.queue_begin[cursor.sm]));
-  uint32_t counter = program.gate_counter;
+  uint32_t counter = gate_of(cursor);
   uint32_t threshold = program.counters[counter].increments_per_pass;
   const char* what = "the gate";
+  const std::string sm = sm_name(program, cursor.sm);
   if (cursor.at < cursor.end) {
     const Instruction& instruction = program.instructions[cursor.at];
     what = isa.name(instruction.opcode);
     const Wait* wait = blocked_on(instruction, cursor.pass);
-    if (wait == nullptr) return fmt::format("SM {} pc {} ({})", cursor.sm, pc, what);
+    if (wait == nullptr) return fmt::format("{} pc {} ({})", sm, pc, what);
     counter = wait->counter;
     threshold = wait->threshold;
   }
   const uint32_t need = threshold + (epoch + cursor.pass) * program.counters[counter].increments_per_pass;
-  return fmt::format("SM {} pc {} ({}) waits for counter {}: has {}, needs {}", cursor.sm, pc, what, counter,
+  return fmt::format("{} pc {} ({}) waits for counter {}: has {}, needs {}", sm, pc, what, counter,
                      counters[counter].load(std::memory_order_relaxed), need);
 }
 
@@ -420,7 +441,7 @@ uint32_t HostInterpreter::run(const std::function<void(uint32_t)>& on_pass) {
 void HostInterpreter::record(uint32_t events_of_ring) {
   impl_->recorder.reset();
   if (events_of_ring == 0) return;
-  const uint32_t sms = std::max(impl_->program.machine.sms, impl_->options.threads);
+  const uint32_t sms = std::max(impl_->program.num_sms(), impl_->options.threads);
   impl_->recorder = std::make_unique<HostRecorder>(sms, std::bit_ceil(events_of_ring));
 }
 

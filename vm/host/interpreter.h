@@ -1,5 +1,5 @@
 // The host interpreter, `fast` mode: CPU threads stand in for SMs and run the same queues with the same
-// counters.
+// counters. Where a program has several devices, they are groups of the threads.
 #pragma once
 
 #include <cstdint>

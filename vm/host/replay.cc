@@ -28,9 +28,10 @@ struct Queue {
 };
 
 struct Sm {
-  explicit Sm(uint32_t q) : queue(q) {}
+  Sm(uint32_t q, uint32_t d) : queue(q), device(d) {}
   Sm(Sm&&) = default;  // in flight is what cannot be copied
   uint32_t queue;
+  uint32_t device = 0;
   uint32_t pass = 0;
   bool finished = false;
   std::deque<InFlight> flight;
@@ -48,7 +49,7 @@ struct Step {
 struct ReplayInterpreter::Impl {
   Impl(const Program& p, const HostIsa& i, HostMemory m, uint64_t s)
       : program(p), isa(i), memory(std::move(m)), seed(s), random(s), counters(p.counters.size(), 0) {
-    control = check_binding(program, isa, memory);
+    controls = check_binding(program, isa, memory);
     constexpr uint64_t kMaxDepth = 4;
     depth = 1 + random.below(kMaxDepth);
     if (seed % 2 == 1) victim = static_cast<uint32_t>(random.below(program.instructions.size()));
@@ -71,8 +72,8 @@ struct ReplayInterpreter::Impl {
   HostMemory memory;
   uint64_t seed;
   RandomOrder random;
-  PassControl* control;
-  uint64_t depth;  // instructions an SM has in flight
+  std::vector<PassControl*> controls;  // of each device
+  uint64_t depth;                      // instructions an SM has in flight
   static constexpr uint32_t kNoInstruction = 0xffffffff;
   uint32_t victim = kNoInstruction;  // the instruction that is kept back
   std::vector<uint32_t> counters;
@@ -88,9 +89,10 @@ void ReplayInterpreter::Impl::start() {
   for (uint32_t q = 0; q < program.num_queues(); ++q)
     queues.push_back({program.queue_begin[q], program.queue_begin[q], program.queue_begin[q + 1]});
   sms.clear();
-  sms.reserve(program.machine.sms);
+  sms.reserve(program.num_sms());
   const bool shared = program.queue_kind == QueueKind::kGlobal;
-  for (uint32_t s = 0; s < program.machine.sms; ++s) sms.emplace_back(shared ? 0 : s);
+  for (uint32_t s = 0; s < program.num_sms(); ++s)
+    sms.emplace_back(shared ? 0 : s, program.device_of_queue(s));
   reported = 0;
 }
 
@@ -117,17 +119,17 @@ bool ReplayInterpreter::Impl::waits_over(const Instruction& i, uint32_t pass) co
 }
 
 void ReplayInterpreter::Impl::pass_gates(const std::function<void(uint32_t)>& on_pass) {
-  const uint32_t gate = program.gate_counter, per_pass = program.counters[gate].increments_per_pass;
   for (Sm& sm : sms) {
+    const uint32_t gate = program.gate_of(sm.device), per_pass = program.counters[gate].increments_per_pass;
     Queue& queue = queues[sm.queue];
     const bool all_fetched = queue.pass > sm.pass || queue.next == queue.end;
     if (sm.finished || !all_fetched || !sm.flight.empty()) continue;
     if (!counter_reached(counters[gate], (epoch + sm.pass + 1) * per_pass)) continue;
-    if (sm.pass == reported) {
+    if (sm.pass == reported && sm.device == 0) {
       if (on_pass) on_pass(reported);
       ++reported;
     }
-    sm.finished = control->last_pass <= sm.pass;
+    sm.finished = controls[sm.device]->last_pass <= sm.pass;
     if (queue.pass == sm.pass++) {
       ++queue.pass;
       queue.next = queue.begin;
@@ -175,7 +177,7 @@ void ReplayInterpreter::Impl::stuck() {
   for (uint32_t s = 0; s < sms.size(); ++s) {
     if (sms[s].flight.empty()) continue;
     const uint32_t index = sms[s].flight.front().index;
-    blocked = fmt::format("SM {} pc {} ({})", s, index - queues[sms[s].queue].begin,
+    blocked = fmt::format("{} pc {} ({})", sm_name(program, s), index - queues[sms[s].queue].begin,
                           isa.name(program.instructions[index].opcode));
     break;
   }
@@ -197,8 +199,8 @@ uint32_t ReplayInterpreter::Impl::run(const std::function<void(uint32_t)>& on_pa
     if (!std::all_of(steps.begin(), steps.end(), kept_back)) std::erase_if(steps, kept_back);
     take(steps[random.below(steps.size())]);
   }
-  epoch += control->last_pass + 1;
-  return control->last_pass + 1;
+  epoch += controls.front()->last_pass + 1;
+  return controls.front()->last_pass + 1;
 }
 
 ReplayInterpreter::ReplayInterpreter(const Program& program, const HostIsa& isa, HostMemory memory,
