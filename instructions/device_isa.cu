@@ -20,6 +20,9 @@ DeviceKernelChoice choice() {
 
 std::string check_on_device(const Program& program, const Instruction& instruction) {
   if (std::string wrong = check_instruction(program, instruction); !wrong.empty()) return wrong;
+  if (program.num_devices > 1)
+    return "devices: " + std::to_string(program.num_devices) +
+           "; limit: 1 (the GPU's kernels exchange nothing)";
   if (multiplies_tiles(program)) return "";
   switch (static_cast<Opcode>(instruction.opcode)) {
     case Opcode::kPlannedAttention:

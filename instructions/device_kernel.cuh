@@ -5,6 +5,7 @@
 
 #include "instructions/gate_up_silu/gemm.cuh"
 #include "instructions/isa_devices.cuh"
+#include "instructions/isa_ops.h"
 #include "instructions/kernels.h"
 #include "instructions/lm_head/gemm.cuh"
 #include "instructions/matvec_residual/gemm.cuh"
@@ -25,13 +26,17 @@ struct DeviceOp<Absent<Op>> : GroupOp {
 template <class Op, class... Left>
 using UnlessOneOf = std::conditional_t<(std::is_same_v<Op, Left> || ...), Absent<Op>, Op>;
 
+// What programs of several devices exchange has no code for GPUs: check_on_device() refuses them.
+template <class Op, class... Left>
+using OnOneDevice = UnlessOneOf<Op, MatvecPush, ReduceResidual, PushState, Left...>;
+
 template <class Op>
-using InMatvecKernels = UnlessOneOf<Op, PlannedAttention, PlannedMerge>;
+using InMatvecKernels = OnOneDevice<Op, PlannedAttention, PlannedMerge>;
 // Without code for models with norms of heads.
 template <class Op>
-using InPlainKernels = UnlessOneOf<Op, PlannedAttention, PlannedMerge, QkvProject, QkNormRope>;
+using InPlainKernels = OnOneDevice<Op, PlannedAttention, PlannedMerge, QkvProject, QkNormRope>;
 template <class Op>
-using InGemmKernels = UnlessOneOf<Op, Attention, AttentionMerge>;
+using InGemmKernels = OnOneDevice<Op, Attention, AttentionMerge>;
 
 using MatvecIsa = IsaList<StreamList<matvec::Stream>
 #define SERVAL_OP(Type, folder, semantics) , InMatvecKernels<Type>

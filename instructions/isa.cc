@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <fmt/format.h>
 
 namespace serval {
@@ -11,6 +12,8 @@ template <class Field>
 constexpr FieldKind field_kind() {
   if constexpr (std::is_same_v<Field, TensorId>) {
     return FieldKind::kTensor;
+  } else if constexpr (std::is_same_v<Field, PeerTensors>) {
+    return FieldKind::kPeers;
   } else if constexpr (std::is_same_v<Field, float>) {
     return FieldKind::kFloat;
   } else {
@@ -29,7 +32,7 @@ std::vector<FieldInfo> fields_of() {
     const auto* base = reinterpret_cast<const char*>(&sample);
     const auto* field = reinterpret_cast<const char*>(&(sample.*member));
     using Field = typename MemberOf<decltype(member)>::Type;
-    out.push_back({name, unit, field_kind<Field>(), static_cast<uint32_t>(field - base)});
+    out.push_back({name, unit, field_kind<Field>(), static_cast<uint32_t>(field - base), is_pushed(member)});
   });
   return out;
 }
@@ -70,6 +73,30 @@ const std::vector<OpInfo>& table() {
   return infos;
 }
 
+// Calls fn(field, tensor) for the operands that name tensors of the instruction's own device.
+template <class Fn>
+void for_own_tensors(std::span<const Tensor> tensors, const Instruction& instruction, Fn&& fn) {
+  for (const FieldInfo& field : table()[instruction.opcode].fields) {
+    if (field.kind != FieldKind::kTensor || field.pushed) continue;
+    uint32_t index = 0;
+    std::memcpy(&index, instruction.operands.data() + field.offset, sizeof index);
+    fn(field, tensors[index]);
+  }
+}
+
+// The operands have been checked but for this.
+std::string check_devices(const Program& program, const Instruction& instruction) {
+  std::string wrong;
+  if (program.num_devices == 1) return wrong;
+  const uint32_t device = device_of(program.tensors, instruction);
+  for_own_tensors(program.tensors, instruction, [&](const FieldInfo& field, const Tensor& tensor) {
+    if (tensor.device == device || !wrong.empty()) return;
+    wrong = fmt::format("{}: {} is on device {}, the operands before on device {}", field.name, tensor.name,
+                        tensor.device, device);
+  });
+  return wrong;
+}
+
 }  // namespace
 
 std::span<const OpInfo> isa() {
@@ -103,7 +130,16 @@ std::string check_instruction(const Program& program, const Instruction& instruc
   if (instruction.opcode >= kNumOpcodes)
     return fmt::format("opcode: {}, limit {}", instruction.opcode, kNumOpcodes - 1);
   std::string error = table()[instruction.opcode].check(program, instruction);
+  if (error.empty()) error = check_devices(program, instruction);
   return error.empty() ? error : fmt::format("{}: {}", table()[instruction.opcode].name, error);
+}
+
+uint32_t device_of(std::span<const Tensor> tensors, const Instruction& instruction) {
+  std::optional<uint32_t> device;
+  for_own_tensors(tensors, instruction, [&](const FieldInfo&, const Tensor& tensor) {
+    if (!device) device = tensor.device;
+  });
+  return device.value_or(0);
 }
 
 namespace {

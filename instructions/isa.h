@@ -36,13 +36,18 @@ inline constexpr Opcode kOpcodeOf = Opcode{kNumOpcodes};
 #include "instructions/isa.def"
 #undef SERVAL_OP
 
-enum class FieldKind : uint8_t { kTensor, kUnsigned, kFloat };
+enum class FieldKind : uint8_t { kTensor, kPeers, kUnsigned, kFloat };
+// Its value is the index of a tensor: of kPeers, of the first of one on each device.
+constexpr bool names_tensors(FieldKind kind) {
+  return kind == FieldKind::kTensor || kind == FieldKind::kPeers;
+}
 
 struct FieldInfo {
   const char* name;
   const char* unit;  // shape and direction of a tensor, unit of a number
   FieldKind kind;
   uint32_t offset;  // bytes into the operands
+  bool pushed;      // names tensors that may lie on other devices than the instruction, which writes them
 };
 
 struct OpInfo {
@@ -71,8 +76,11 @@ const char* op_name(uint16_t opcode);
 // Identifies opcodes, operand names and layouts: 16 hexadecimal digits. A stored program is for one
 // instruction set only.
 std::string isa_fingerprint();
-// "" if the record may run on this program; checks the opcode, then its operands.
+// "" if the record may run on this program; checks the opcode, then its operands, and that those that are not
+// pushed lie on one device.
 std::string check_instruction(const Program& program, const Instruction& instruction);
+// Where the tensors lie that a record names and does not push to; of one whose operands check.
+uint32_t device_of(std::span<const Tensor> tensors, const Instruction& instruction);
 // All attention of the program has heads of this size.
 bool has_heads_of(const Program& program, uint32_t head_dim);
 // The program has instructions for models with norms of the heads of Q and K.

@@ -11,6 +11,8 @@ const char* type_of(FieldKind kind) {
   switch (kind) {
     case FieldKind::kTensor:
       return "tensor";
+    case FieldKind::kPeers:
+      return "tensors";
     case FieldKind::kUnsigned:
       return "u32";
     case FieldKind::kFloat:

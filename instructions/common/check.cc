@@ -1,5 +1,6 @@
 #include "instructions/common/check.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
 
@@ -156,6 +157,55 @@ void OperandCheck::limit(const char* operand, uint64_t value, uint32_t StateLimi
   dimension(operand, value, 1);
   if (value == program_.limits.*limit) return;
   fail(fmt::format("{}: {}, the program's limit is {}", operand, value, program_.limits.*limit));
+}
+
+void OperandCheck::peers(const char* operand, PeerTensors tensors, DType dtype, uint32_t max_rows,
+                         uint64_t cols) {
+  for (uint32_t device = 0; device < program_.num_devices && ok(); ++device) {
+    activation(operand, tensors.on(device), dtype, max_rows, cols);
+    on_rank(operand, tensors.on(device), device);
+    if (ok() && program_.tensors[tensors.on(device).index].name != program_.tensors[tensors.first].name)
+      fail(fmt::format("{}: tensor {}, expected one name on all devices", operand, tensors.first));
+  }
+}
+
+void OperandCheck::rank(uint32_t rank, uint32_t ranks) {
+  bound("ranks", ranks, program_.num_devices);
+  range("rank", rank, 1, ranks);
+}
+
+void OperandCheck::slices(uint32_t cols, uint32_t ranks) {
+  dimension("out_cols", cols, kTileDim);
+  require(ok() && cols % (ranks * kUnitRows) == 0, "out_cols", cols, "whole units of 8 a rank");
+}
+
+uint32_t OperandCheck::device_of(TensorId id) const {
+  return id.index < program_.tensors.size() ? program_.tensors[id.index].device : 0;
+}
+
+void OperandCheck::on_rank(const char* operand, TensorId id, uint32_t rank) {
+  if (device_of(id) != rank)
+    fail(fmt::format("{}: tensor {} is on device {}, expected {}", operand, id.index, device_of(id), rank));
+}
+
+void OperandCheck::same_rank(const char* operand, TensorId id, TensorId as) {
+  on_rank(operand, id, device_of(as));
+}
+
+void OperandCheck::another(const char* operand, TensorId id, TensorId than) {
+  if (id == than) fail(fmt::format("{}: tensor {}, expected another", operand, id.index));
+}
+
+void OperandCheck::vocabulary_rows(const char* operand, TensorId id, uint32_t vocab, uint32_t cols,
+                                   uint32_t first_unit, uint32_t instance_first_unit,
+                                   uint32_t instance_units) {
+  const uint64_t first = uint64_t{first_unit} * kUnitRows;
+  const uint64_t all = first == 0 && program_.num_devices == 1 ? vocab : tensor_rows(id);
+  tensor(operand, id, DType::kBF16, TensorKind::kWeight, all, cols);
+  const uint64_t begin = uint64_t{instance_first_unit} * kUnitRows;
+  const uint64_t end = std::min<uint64_t>(vocab, begin + uint64_t{instance_units} * kUnitRows);
+  require(first <= begin && end <= first + all && first + all <= vocab, "weights_unit", first_unit,
+          "rows that hold the instance's units");
 }
 
 uint64_t OperandCheck::tensor_rows(TensorId id) const {

@@ -61,6 +61,20 @@ class OperandCheck {
   void factor(const char* operand, float value);
   // … and not zero.
   void positive(const char* operand, float value);
+  // A tensor of the pass's activations, [max_rows, cols], on each device: neighbours in the table.
+  void peers(const char* operand, PeerTensors tensors, DType dtype, uint32_t max_rows, uint64_t cols);
+  // The number of ranks must be that of the program's devices.
+  void rank(uint32_t rank, uint32_t ranks);
+  // Columns that ranks share in slices of whole units.
+  void slices(uint32_t cols, uint32_t ranks);
+  // On which device a tensor lies, the tensors having been checked.
+  void on_rank(const char* operand, TensorId id, uint32_t rank);
+  void same_rank(const char* operand, TensorId id, TensorId as);
+  void another(const char* operand, TensorId id, TensorId than);
+  // Rows of the vocabulary [vocab, cols], bf16: all, or those of a rank, of which the first is
+  // first_unit × 8; they hold the instance's units.
+  void vocabulary_rows(const char* operand, TensorId id, uint32_t vocab, uint32_t cols, uint32_t first_unit,
+                       uint32_t instance_first_unit, uint32_t instance_units);
   uint64_t tensor_rows(TensorId id) const;
   uint64_t tensor_cols(TensorId id) const;
 
@@ -68,6 +82,7 @@ class OperandCheck {
   void fail(std::string message);
   void bound(const char* operand, uint32_t found, uint32_t limit);
   void check_square_cols(uint32_t square_cols);
+  uint32_t device_of(TensorId id) const;
   const Program& program_;
   std::string error_;
 };

@@ -109,6 +109,14 @@ class FootprintBuilder {
   void read_write_rows(RowSet rows, uint64_t col_begin, uint64_t col_end) {
     add_rows<Member>(rows, Access::kReadWrite, col_begin, col_end);
   }
+  // Columns of the instance's rows of one of PeerTensors: the one on `device`.
+  template <auto Member>
+  void push_rows(uint32_t device, RowSet rows, uint64_t col_begin, uint64_t col_end) {
+    for_row_runs(state_, row_range(op_), rows, [&](uint64_t begin, uint64_t end) {
+      add_to<Member>((op_.*Member).on(device), {begin, end, col_begin, col_end}, Access::kWrite, true,
+                     part_of(rows));
+    });
+  }
   // The table of rows itself, which every instruction consults.
   template <auto Member>
   void pass_rows() {
@@ -128,9 +136,14 @@ class FootprintBuilder {
   }
   template <auto Member>
   void add(Box box, Access access, bool certain, Part part, uint32_t layout = 0, uint32_t share = 0) {
+    add_to<Member>(op_.*Member, box, access, certain, part, layout, share);
+  }
+  template <auto Member>
+  void add_to(TensorId tensor, Box box, Access access, bool certain, Part part, uint32_t layout = 0,
+              uint32_t share = 0) {
     if (box.empty()) return;
     const bool exact = state_ != nullptr;
-    out_.push_back({op_.*Member, box, access, operand_index<Member>(), exact ? Part::kWhole : part, certain,
+    out_.push_back({tensor, box, access, operand_index<Member>(), exact ? Part::kWhole : part, certain,
                     exact ? 0 : layout, exact ? 0 : share});
   }
 

@@ -28,8 +28,8 @@ void load(const LmHead& op, const HostMemory& m, Local& l) {
 void compute(const LmHead& op, const HostMemory& m, Local& l) {
   l.y.resize(l.rows.size() * num_tokens(op));
   if (l.rows.empty()) return;
-  matvec(m.data<const uint16_t>(op.weights) + size_t{op.first_unit} * kUnitRows * op.hidden, num_tokens(op),
-         op.hidden, l.x.data(), l.rows.size(), l.y.data(), num_tokens(op));
+  matvec(m.data<const uint16_t>(op.weights) + size_t{op.first_unit - op.weights_unit} * kUnitRows * op.hidden,
+         num_tokens(op), op.hidden, l.x.data(), l.rows.size(), l.y.data(), num_tokens(op));
   scale_rows(l.scales, l.y);
 }
 

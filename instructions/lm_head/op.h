@@ -29,16 +29,20 @@ struct LmHead {
   uint32_t first_row = 0;
   uint32_t num_rows;
   uint32_t square_cols = kSquareColsOfMatvec;
+  uint32_t weights_unit = 0;
+
+  static constexpr std::array kPushed = {&LmHead::logits, &LmHead::unit_softmax};
 
   template <class V>
   static constexpr void fields(V&& v) {
     v(&LmHead::weighted, "weighted", "in [max_rows, hidden] bf16: residual * norm");
     v(&LmHead::squares, "squares", "in [max_rows, hidden / square_cols] f32: of the residual");
-    v(&LmHead::weights, "weights", "in [vocab, hidden] bf16");
+    v(&LmHead::weights, "weights", "in [vocab, hidden] bf16; with several ranks, some of these rows");
     v(&LmHead::rows, "rows", "in: the pass's rows");
-    v(&LmHead::logits, "logits", "out [logit_rows, vocab] f32");
+    v(&LmHead::logits, "logits", "out [logit_rows, vocab] f32, on any rank");
     v(&LmHead::unit_softmax, "unit_softmax",
-      "out [logit_rows, units × 2] f32: of each unit of 8 tokens a UnitSoftmax (common/unit_softmax.h)");
+      "out [logit_rows, units × 2] f32, on any rank: of each unit of 8 tokens a UnitSoftmax "
+      "(common/unit_softmax.h)");
     v(&LmHead::first_unit, "first_unit", "units of 8 tokens; the last of the vocabulary may have fewer");
     v(&LmHead::num_units, "num_units", "units of 8 tokens");
     v(&LmHead::hidden, "hidden", "columns");
@@ -48,6 +52,7 @@ struct LmHead {
     v(&LmHead::first_row, "first_row", "rows of the pass");
     v(&LmHead::num_rows, "num_rows", "rows of the pass");
     v(&LmHead::square_cols, "square_cols", "columns whose squares are added up together: 8 or 64");
+    v(&LmHead::weights_unit, "weights_unit", "unit of 8 tokens that the first rows of weights are of");
   }
 };
 
@@ -56,7 +61,8 @@ inline void footprint(const LmHead& op, const StateView*, FootprintBuilder<LmHea
   const uint64_t end = std::min<uint64_t>(op.vocab, begin + uint64_t{op.num_units} * kUnitRows);
   f.read_rows<&LmHead::weighted>(RowSet::kWantLogits, 0, op.hidden);
   f.read_rows<&LmHead::squares>(RowSet::kWantLogits, 0, op.hidden / op.square_cols);
-  f.read<&LmHead::weights>({begin, end, 0, op.hidden});
+  const uint64_t before = uint64_t{op.weights_unit} * kUnitRows;
+  f.read<&LmHead::weights>({begin - before, end - before, 0, op.hidden});
   f.pass_rows<&LmHead::rows>();
   f.write_rows<&LmHead::logits>(RowSet::kWantLogits, begin, end);
   const uint64_t first_unit = op.first_unit, end_unit = first_unit + op.num_units;
@@ -82,9 +88,10 @@ inline void check(const LmHead& op, OperandCheck& c) {
   c.limit("vocab", op.vocab, &StateLimits::vocab);
   c.range("first_unit", op.first_unit, op.num_units, vocabulary_units(op.vocab));
   c.weighted_rows(op.weighted, op.squares, op.max_rows, op.hidden, op.square_cols);
-  c.tensor("weights", op.weights, DType::kBF16, TensorKind::kWeight, op.vocab, op.hidden);
+  c.vocabulary_rows("weights", op.weights, op.vocab, op.hidden, op.weights_unit, op.first_unit, op.num_units);
   c.logits("logits", op.logits, op.vocab);
   c.logits("unit_softmax", op.unit_softmax, vocabulary_units(op.vocab) * kUnitSoftmaxCols);
+  c.same_rank("unit_softmax", op.unit_softmax, op.logits);
 }
 
 }  // namespace serval

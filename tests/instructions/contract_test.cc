@@ -54,7 +54,7 @@ void over_random_stages(uint64_t seed, Fn&& fn) {
 std::vector<FieldInfo> tensor_fields(const Instruction& i) {
   std::vector<FieldInfo> out;
   for (const FieldInfo& f : op_info(i.opcode).fields) {
-    if (f.kind == FieldKind::kTensor) out.push_back(f);
+    if (names_tensors(f.kind)) out.push_back(f);
   }
   return out;
 }
@@ -468,7 +468,8 @@ bool is_count(const std::string& name) {
   return name.starts_with("num_");
 }
 bool is_index(const std::string& name) {
-  return name.starts_with("first_") || name == "kv_head" || name == "split" || name == "record";
+  return name.starts_with("first_") || name == "kv_head" || name == "split" || name == "record" ||
+         name == "rank" || name == "weights_unit";
 }
 
 bool is_flag(const std::string& name) {

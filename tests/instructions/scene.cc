@@ -197,6 +197,7 @@ Scene::Scene(const Shape& s, Random& random) : shape(s) {
   t.squares = activation("squares", DType::kF32, s.hidden / s.square_cols());
   t.q = activation("q", DType::kBF16, q_rows);
   t.projected = activation("projected", DType::kF32, q_rows + 2 * kv_rows);
+  t.exchange = activation("exchange", DType::kF32, s.hidden);
   t.attended = activation("attended", DType::kBF16, q_rows);
   t.product = activation("product", DType::kBF16, s.intermediate);
   t.logits = bench.add("logits", DType::kF32, TensorKind::kActivation, s.logit_rows(), s.vocab);
@@ -216,6 +217,8 @@ Scene::Scene(const Shape& s, Random& random) : shape(s) {
   t.saved = bench.add("saved", DType::kF32, TensorKind::kActivation, s.logit_rows(),
                       saved_cols(s.vocab, s.max_context));
   t.control = state(state_tensor::kControl, 1, sizeof(PassControl));
+  t.peer_rows = state("peer_rows", s.rows, sizeof(PassRow));
+  t.peer_control = state("peer_control", 1, sizeof(PassControl));
   t.output = state(state_tensor::kOutput, launch_passes(s.rows), s.rows * sizeof(OutputToken));
   t.host_stop = state(state_tensor::kHostStop, 1, sizeof(uint32_t));
   t.block_table = bench.add(state_tensor::kBlockTable, DType::kI32, TensorKind::kState, s.sequences,
@@ -411,6 +414,7 @@ void Scene::fill_activations(Random& random) {
   fill_bf16(random, 1, count(t.k_cache), bench.data<uint16_t>(t.k_cache));
   fill_bf16(random, 1, count(t.v_cache), bench.data<uint16_t>(t.v_cache));
   fill_f32(random, random.pick<double>({0.02, 1, 50}), count(t.projected), bench.data<float>(t.projected));
+  fill_f32(random, 1, count(t.exchange), bench.data<float>(t.exchange));
   fill_f32(random, 6, count(t.logits), bench.data<float>(t.logits));
   fill_unit_softmax(bench, t.logits, t.unit_softmax);
   for (const auto& [splits, id] : partials_) {
@@ -687,6 +691,39 @@ std::vector<Stage> Scene::stages() const {
                  s.q_heads,   s.kv_heads, s.max_context, kv_blocks, s.epsilon, s.rows,
                  s.sequences, 0,          s.rows},
       heads, &QkNormRope::first_head, &QkNormRope::num_heads, heads);
+  add(MatvecPush{t.wo,
+                 t.attended,
+                 t.rows,
+                 {t.exchange.index},
+                 0,
+                 0,
+                 s.q_heads * s.head_dim,
+                 s.hidden,
+                 0,
+                 1,
+                 logits_only,
+                 s.rows,
+                 0,
+                 s.rows},
+      s.hidden / kUnitRows, &MatvecPush::first_unit, &MatvecPush::num_units, kTile);
+  add(ReduceResidual{t.exchange,
+                     t.rows,
+                     t.norm,
+                     t.residual,
+                     {t.weighted.index},
+                     {t.squares.index},
+                     0,
+                     0,
+                     s.hidden,
+                     0,
+                     1,
+                     logits_only,
+                     s.rows,
+                     0,
+                     s.rows},
+      s.hidden / kUnitRows, &ReduceResidual::first_unit, &ReduceResidual::num_units, kTile);
+  const PushState push{t.rows, t.control, t.peer_rows, t.peer_control, s.rows};
+  out.push_back({Opcode::kPushState, 1, 1, [push](uint32_t, uint32_t) { return make_instruction(push); }});
   return out;
 }
 

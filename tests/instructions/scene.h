@@ -161,6 +161,7 @@ struct Scene {
     TensorId plain_wq, plain_wk, plain_wv, q_norm, k_norm;       // of models with norms of Q and K
     TensorId residual, weighted, squares, q, attended, product, logits, unit_softmax;  // activations
     TensorId projected;
+    TensorId exchange, peer_rows, peer_control;  // of ranks: of one, which pushes to itself
     TensorId k_cache, v_cache;
     TensorId places;  // of planned attention
     TensorId rows, slots, adjustments, masks, sampled, top, control, output, host_stop, block_table,

@@ -1,0 +1,86 @@
+// partial[r, j] = Σ_k weights[j, k] × input[r, k], over one rank's columns of a matrix that is split by its
+// columns: pushed to the ranks that add up the partial sums (instructions/reduce_residual). Of `ranks` ranks,
+// each adds up out_cols / ranks neighbouring columns, its slice; it finds rank k's share of them in columns
+// [k × out_cols / ranks, (k + 1) × out_cols / ranks) of its own `partial`.
+#pragma once
+
+#include "instructions/common/check.h"
+#include "instructions/common/cost.h"
+#include "instructions/common/footprint.h"
+#include "instructions/common/slices.h"
+#include "vm/layout/units.h"
+
+namespace serval {
+
+struct MatvecPush {
+  TensorId weights;
+  TensorId input;
+  TensorId rows;
+  PeerTensors partial;
+  uint32_t first_unit;
+  uint32_t num_units;
+  uint32_t in_cols;
+  uint32_t out_cols;
+  uint32_t rank;
+  uint32_t ranks;
+  uint32_t logits_only = 0;
+  uint32_t max_rows;
+  uint32_t first_row = 0;
+  uint32_t num_rows;
+
+  template <class V>
+  static constexpr void fields(V&& v) {
+    v(&MatvecPush::weights, "weights", "in [out_cols, in_cols] bf16");
+    v(&MatvecPush::input, "input", "in [max_rows, in_cols] bf16");
+    v(&MatvecPush::rows, "rows", "in: the pass's rows");
+    v(&MatvecPush::partial, "partial", "out, on each rank: [max_rows, out_cols] f32, a slice from each rank");
+    v(&MatvecPush::first_unit, "first_unit", "units of 8 rows of weights");
+    v(&MatvecPush::num_units, "num_units", "units of 8 rows of weights");
+    v(&MatvecPush::in_cols, "in_cols", "columns");
+    v(&MatvecPush::out_cols, "out_cols", "columns");
+    v(&MatvecPush::rank, "rank", "rank that computes");
+    v(&MatvecPush::ranks, "ranks", "ranks");
+    v(&MatvecPush::logits_only, "logits_only", "1: only rows of which logits are wanted; 0: all");
+    v(&MatvecPush::max_rows, "max_rows", "rows of a pass");
+    v(&MatvecPush::first_row, "first_row", "rows of the pass");
+    v(&MatvecPush::num_rows, "num_rows", "rows of the pass");
+  }
+};
+
+inline void footprint(const MatvecPush& op, const StateView*, FootprintBuilder<MatvecPush>& f) {
+  const RowSet rows = computed_rows(op.logits_only != 0);
+  const uint64_t begin = uint64_t{op.first_unit} * kUnitRows;
+  const uint64_t end = begin + uint64_t{op.num_units} * kUnitRows;
+  f.read<&MatvecPush::weights>({begin, end, 0, op.in_cols});
+  f.read_rows<&MatvecPush::input>(rows, 0, op.in_cols);
+  f.pass_rows<&MatvecPush::rows>();
+  for_slices(slices_of(op), begin, end, [&](const SlicePart& part) {
+    f.push_rows<&MatvecPush::partial>(part.owner, rows, part.partial_col, part.partial_col + part.cols);
+  });
+}
+
+inline Cost cost(const MatvecPush& op, const CostContext& c) {
+  const uint64_t weights = uint64_t{op.num_units} * kUnitRows * op.in_cols;
+  return {.bytes = (weights + uint64_t{c.rows} * op.in_cols) * size_of(DType::kBF16),
+          .operations = 2 * weights * c.rows};
+}
+
+inline PageNeed pages(const MatvecPush&) {
+  return {.pinned = 0, .streaming = 1};
+}  // a page of weights at a time
+
+inline void check(const MatvecPush& op, OperandCheck& c) {
+  c.pass_rows(op.rows, op.max_rows);
+  c.rows_of_pass(op.first_row, op.num_rows, op.max_rows);
+  c.require(op.logits_only <= 1, "logits_only", op.logits_only, "0 or 1");
+  c.dimension("in_cols", op.in_cols, kTileDim);
+  c.rank(op.rank, op.ranks);
+  c.slices(op.out_cols, op.ranks);
+  c.range("first_unit", op.first_unit, op.num_units, op.out_cols / kUnitRows);
+  c.tensor("weights", op.weights, DType::kBF16, TensorKind::kWeight, op.out_cols, op.in_cols);
+  c.activation("input", op.input, DType::kBF16, op.max_rows, op.in_cols);
+  c.peers("partial", op.partial, DType::kF32, op.max_rows, op.out_cols);
+  c.on_rank("weights", op.weights, op.rank);
+}
+
+}  // namespace serval

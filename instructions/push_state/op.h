@@ -1,0 +1,59 @@
+// Brings another rank what `advance` has left: the rows of the next pass, and whether one follows. Of the state
+// block, a rank reads nothing else that changes within a launch.
+#pragma once
+
+#include <array>
+
+#include "instructions/common/check.h"
+#include "instructions/common/cost.h"
+#include "instructions/common/footprint.h"
+#include "vm/state/control.h"
+#include "vm/state/rows.h"
+
+namespace serval {
+
+struct PushState {
+  TensorId rows;
+  TensorId control;
+  TensorId peer_rows;
+  TensorId peer_control;
+  uint32_t max_rows;
+
+  static constexpr std::array kPushed = {&PushState::peer_rows, &PushState::peer_control};
+
+  template <class V>
+  static constexpr void fields(V&& v) {
+    v(&PushState::rows, "rows", "in: rows, after the pass");
+    v(&PushState::control, "control", "in: the decision");
+    v(&PushState::peer_rows, "peer_rows", "out, on another rank: its rows");
+    v(&PushState::peer_control, "peer_control", "out, on that rank: its copy of the decision");
+    v(&PushState::max_rows, "max_rows", "rows of a pass");
+  }
+};
+
+inline void footprint(const PushState& op, const StateView*, FootprintBuilder<PushState>& f) {
+  f.pass_rows<&PushState::rows>();
+  f.read<&PushState::control>({0, 1, 0, sizeof(PassControl)});
+  f.write<&PushState::peer_rows>({0, op.max_rows, 0, sizeof(PassRow)});
+  f.write<&PushState::peer_control>({0, 1, 0, sizeof(PassControl)});
+}
+
+inline Cost cost(const PushState&, const CostContext& c) {
+  return {.bytes = c.rows * sizeof(PassRow), .operations = 0};
+}
+
+inline PageNeed pages(const PushState&) {
+  return {.pinned = 0, .streaming = 0};
+}  // a few words
+
+inline void check(const PushState& op, OperandCheck& c) {
+  c.pass_rows(op.rows, op.max_rows);
+  c.tensor("control", op.control, DType::kBytes, TensorKind::kState, 1, sizeof(PassControl));
+  c.tensor("peer_rows", op.peer_rows, DType::kBytes, TensorKind::kState, op.max_rows, sizeof(PassRow));
+  c.tensor("peer_control", op.peer_control, DType::kBytes, TensorKind::kState, 1, sizeof(PassControl));
+  c.another("peer_rows", op.peer_rows, op.rows);
+  c.another("peer_control", op.peer_control, op.control);
+  c.same_rank("peer_control", op.peer_control, op.peer_rows);
+}
+
+}  // namespace serval

@@ -1,0 +1,106 @@
+// residual[r, j] += Σ_k partial[r, rank k's j], the ranks' partial sums in their order, for columns of the slice
+// that this rank owns (common/slices.h); and what the residual's next readers on all ranks need
+// (common/residual.h) is pushed to them. The residual itself stays with the slice's owner.
+#pragma once
+
+#include "instructions/common/check.h"
+#include "instructions/common/cost.h"
+#include "instructions/common/footprint.h"
+#include "instructions/common/residual.h"
+#include "instructions/common/slices.h"
+#include "vm/layout/units.h"
+
+namespace serval {
+
+struct ReduceResidual {
+  TensorId partial;
+  TensorId rows;
+  TensorId norm;
+  TensorId residual;
+  PeerTensors weighted;
+  PeerTensors squares;
+  uint32_t first_unit;
+  uint32_t num_units;
+  uint32_t out_cols;
+  uint32_t rank;
+  uint32_t ranks;
+  uint32_t logits_only = 0;
+  uint32_t max_rows;
+  uint32_t first_row = 0;
+  uint32_t num_rows;
+  uint32_t square_cols = kSquareColsOfMatvec;
+
+  template <class V>
+  static constexpr void fields(V&& v) {
+    v(&ReduceResidual::partial, "partial", "in [max_rows, out_cols] f32: of this rank's slice, from each rank");
+    v(&ReduceResidual::rows, "rows", "in: the pass's rows");
+    v(&ReduceResidual::norm, "norm", "in [1, out_cols] bf16: of the residual's next readers");
+    v(&ReduceResidual::residual, "residual", "in and out [max_rows, out_cols] f32: its columns of this slice");
+    v(&ReduceResidual::weighted, "weighted", "out, on each rank: [max_rows, out_cols] bf16: residual * norm");
+    v(&ReduceResidual::squares, "squares", "out, on each rank: [max_rows, out_cols / square_cols] f32");
+    v(&ReduceResidual::first_unit, "first_unit", "units of 8 columns, of this rank's slice");
+    v(&ReduceResidual::num_units, "num_units", "units of 8 columns");
+    v(&ReduceResidual::out_cols, "out_cols", "columns");
+    v(&ReduceResidual::rank, "rank", "rank that adds up");
+    v(&ReduceResidual::ranks, "ranks", "ranks");
+    v(&ReduceResidual::logits_only, "logits_only", "1: only rows of which logits are wanted; 0: all");
+    v(&ReduceResidual::max_rows, "max_rows", "rows of a pass");
+    v(&ReduceResidual::first_row, "first_row", "rows of the pass");
+    v(&ReduceResidual::num_rows, "num_rows", "rows of the pass");
+    v(&ReduceResidual::square_cols, "square_cols", "columns whose squares are added up together: 8 or 64");
+  }
+};
+
+// Where rank k's partial sums of the instance's columns begin.
+constexpr uint64_t partial_col(const ReduceResidual& op, uint32_t k) {
+  const uint64_t width = slices_of(op).slice_cols();
+  return k * width + uint64_t{op.first_unit} * kUnitRows - op.rank * width;
+}
+
+inline void footprint(const ReduceResidual& op, const StateView*, FootprintBuilder<ReduceResidual>& f) {
+  const RowSet rows = computed_rows(op.logits_only != 0);
+  const uint64_t begin = uint64_t{op.first_unit} * kUnitRows, cols = uint64_t{op.num_units} * kUnitRows;
+  const uint64_t end = begin + cols;
+  for (uint32_t k = 0; k < op.ranks; ++k) {
+    f.read_rows<&ReduceResidual::partial>(rows, partial_col(op, k), partial_col(op, k) + cols);
+  }
+  f.pass_rows<&ReduceResidual::rows>();
+  f.read<&ReduceResidual::norm>({0, 1, begin, end});
+  f.read_write_rows<&ReduceResidual::residual>(rows, begin, end);
+  for (uint32_t k = 0; k < op.ranks; ++k) {
+    f.push_rows<&ReduceResidual::weighted>(k, rows, begin, end);
+    f.push_rows<&ReduceResidual::squares>(k, rows, begin / op.square_cols, end / op.square_cols);
+  }
+}
+
+inline Cost cost(const ReduceResidual& op, const CostContext& c) {
+  const uint64_t values = uint64_t{c.rows} * op.num_units * kUnitRows;
+  return {.bytes = values * op.ranks * size_of(DType::kF32), .operations = values * op.ranks};
+}
+
+inline PageNeed pages(const ReduceResidual&) {
+  return {.pinned = 0, .streaming = 0};
+}  // a few values a thread, in registers
+
+inline void check(const ReduceResidual& op, OperandCheck& c) {
+  c.pass_rows(op.rows, op.max_rows);
+  c.rows_of_pass(op.first_row, op.num_rows, op.max_rows);
+  c.require(op.logits_only <= 1, "logits_only", op.logits_only, "0 or 1");
+  c.rank(op.rank, op.ranks);
+  c.slices(op.out_cols, op.ranks);
+  if (!c.ok()) return;
+  const uint64_t units = op.out_cols / op.ranks / kUnitRows, first = op.rank * units;
+  c.require(op.first_unit >= first, "first_unit", op.first_unit, "a unit of the rank's slice");
+  c.range("first_unit", op.first_unit, op.num_units, first + units);
+  c.square_units(op.first_unit, op.num_units, op.square_cols);
+  c.activation("partial", op.partial, DType::kF32, op.max_rows, op.out_cols);
+  c.tensor("norm", op.norm, DType::kBF16, TensorKind::kWeight, 1, op.out_cols);
+  c.activation("residual", op.residual, DType::kF32, op.max_rows, op.out_cols);
+  if (!c.ok()) return;
+  c.require(op.out_cols % op.square_cols == 0, "square_cols", op.square_cols, "a divisor of the columns");
+  c.peers("weighted", op.weighted, DType::kBF16, op.max_rows, op.out_cols);
+  c.peers("squares", op.squares, DType::kF32, op.max_rows, op.out_cols / op.square_cols);
+  c.on_rank("partial", op.partial, op.rank);
+}
+
+}  // namespace serval

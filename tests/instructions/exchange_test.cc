@@ -1,0 +1,179 @@
+// What ranks exchange, on two of them that are two devices of one bench.
+#include <array>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "instructions/common/matvec.h"
+#include "instructions/common/residual.h"
+#include "tests/instructions/scene.h"
+#include "vm/base/bf16.h"
+
+namespace serval::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint32_t kRanks = 2, kRows = 16, kCols = 32, kInputs = 48, kSlice = kCols / kRanks;
+constexpr uint32_t kActive = 5, kIdle = 6;  // rows of the pass
+
+class Exchange : public ::testing::Test {
+ protected:
+  Exchange() {
+    bench_.program.num_devices = kRanks;
+    bench_.program.limits.rows = kRows;
+    for (uint32_t rank = 0; rank < kRanks; ++rank) {
+      rows_[rank] = add(rank, "rows", DType::kBytes, TensorKind::kState, kRows, sizeof(PassRow));
+      bench_.data<PassRow>(rows_[rank])[kActive] = {.active = 1, .wants_logits = 1};
+    }
+    for (uint32_t rank = 0; rank < kRanks; ++rank)
+      control_[rank] = add(rank, "control", DType::kBytes, TensorKind::kState, 1, sizeof(PassControl));
+    exchange_ = peers("exchange", DType::kF32, kCols);
+    weighted_ = peers("weighted", DType::kBF16, kCols);
+    squares_ = peers("squares", DType::kF32, kCols / kUnitRows);
+    residual_ = peers("residual", DType::kF32, kCols);
+    input_ = peers("input", DType::kBF16, kInputs);
+    for (uint32_t rank = 0; rank < kRanks; ++rank) {
+      weights_[rank] = add(rank, "weights", DType::kBF16, TensorKind::kWeight, kCols, kInputs);
+      fill<uint16_t>(weights_[rank], [&] { return float_to_bf16(static_cast<float>(random_.real(-1, 1))); });
+      fill<uint16_t>(input_.on(rank), [&] { return float_to_bf16(static_cast<float>(random_.real(-1, 1))); });
+    }
+    for (uint32_t rank = 0; rank < kRanks; ++rank) {
+      norm_[rank] = add(rank, "norm", DType::kBF16, TensorKind::kWeight, 1, kCols);
+      fill<uint16_t>(norm_[rank], [&] { return float_to_bf16(1); });
+    }
+  }
+
+  TensorId add(uint32_t rank, const char* name, DType dtype, TensorKind kind, uint64_t rows, uint64_t cols) {
+    const TensorId id = bench_.add(name, dtype, kind, rows, cols);
+    bench_.program.tensors[id.index].device = static_cast<uint8_t>(rank);
+    return id;
+  }
+  PeerTensors peers(const char* name, DType dtype, uint64_t cols) {
+    const TensorId first = add(0, name, dtype, TensorKind::kActivation, kRows, cols);
+    for (uint32_t rank = 1; rank < kRanks; ++rank)
+      add(rank, name, dtype, TensorKind::kActivation, kRows, cols);
+    return {first.index};
+  }
+  template <class T, class Fn>
+  void fill(TensorId id, Fn&& value) {
+    const Tensor& t = bench_.tensor(id);
+    for (uint64_t i = 0; i < t.rows * t.cols; ++i) bench_.data<T>(id)[i] = value();
+  }
+
+  MatvecPush push(uint32_t rank) const {
+    return {weights_[rank], input_.on(rank), rows_[rank], exchange_, 0, kCols / kUnitRows, kInputs, kCols,
+            rank, kRanks, 0, kRows, 0, kRows};
+  }
+  ReduceResidual reduce(uint32_t rank) const {
+    constexpr uint32_t kUnits = kSlice / kUnitRows;
+    return {exchange_.on(rank), rows_[rank], norm_[rank], residual_.on(rank), weighted_, squares_,
+            rank * kUnits, kUnits, kCols, rank, kRanks, 0, kRows, 0, kRows};
+  }
+  const float* row_of(TensorId id, uint32_t row) {
+    return bench_.data<const float>(id) + row * bench_.tensor(id).cols;
+  }
+  std::string refusal(const Instruction& i) const { return check_instruction(bench_.program, i); }
+
+  Random random_{7};
+  Bench bench_;
+  std::array<TensorId, kRanks> rows_, control_, weights_, norm_;
+  PeerTensors exchange_, weighted_, squares_, residual_, input_;
+};
+
+TEST_F(Exchange, PutsEachSliceWhereItsOwnerLooks) {
+  for (uint32_t owner = 0; owner < kRanks; ++owner) bench_.poison(exchange_.on(owner));
+  for (uint32_t rank = 0; rank < kRanks; ++rank) bench_.run(make_instruction(push(rank)));
+  for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    std::vector<float> x(matvec_cols(kInputs)), y(kCols);
+    matvec_row(bench_.data<const uint16_t>(input_.on(rank)) + kActive * kInputs, kInputs, x.data());
+    matvec(bench_.data<const uint16_t>(weights_[rank]), kCols, kInputs, x.data(), 1, y.data(), kCols);
+    for (uint32_t col = 0; col < kCols; ++col) {
+      const uint32_t owner = col / kSlice;
+      EXPECT_EQ(row_of(exchange_.on(owner), kActive)[rank * kSlice + col % kSlice], y[col]);
+    }
+  }
+  for (uint32_t owner = 0; owner < kRanks; ++owner) {
+    const auto* idle = reinterpret_cast<const std::byte*>(row_of(exchange_.on(owner), kIdle));
+    EXPECT_TRUE(std::all_of(idle, idle + kCols * sizeof(float), [](std::byte b) { return b == kPoison; }));
+  }
+}
+
+// The ranks' sums first, in their order, then the residual: three numbers that fp32 adds to three results.
+TEST_F(Exchange, AddsTheSumsInTheOrderOfTheRanksAndTheResidualLast) {
+  fill<float>(exchange_.on(1), [] { return 0.0F; });
+  float* partial = bench_.data<float>(exchange_.on(1)) + kActive * kCols;
+  float* residual = bench_.data<float>(residual_.on(1)) + kActive * kCols;
+  partial[0] = 0x1p24F;       // rank 0's of the slice's first column
+  partial[kSlice] = -0x1p24F;  // rank 1's
+  residual[kSlice] = 1;
+  bench_.run(make_instruction(reduce(1)));
+  EXPECT_EQ(residual[kSlice], 1);
+  partial[kSlice] = 1;
+  residual[kSlice] = -0x1p24F;
+  bench_.run(make_instruction(reduce(1)));
+  EXPECT_EQ(residual[kSlice], 0);
+}
+
+TEST_F(Exchange, BringsTheNextReadersOfAllRanksTheSame) {
+  for (uint32_t owner = 0; owner < kRanks; ++owner) {
+    fill<float>(exchange_.on(owner), [&] { return static_cast<float>(random_.real(-1, 1)); });
+    fill<float>(residual_.on(owner), [&] { return static_cast<float>(random_.real(-1, 1)); });
+  }
+  for (uint32_t owner = 0; owner < kRanks; ++owner) bench_.run(make_instruction(reduce(owner)));
+  EXPECT_EQ(bench_.memory[weighted_.on(0).index], bench_.memory[weighted_.on(1).index]);
+  EXPECT_EQ(bench_.memory[squares_.on(0).index], bench_.memory[squares_.on(1).index]);
+  for (uint32_t col = 0; col < kCols; ++col) {
+    const float value = row_of(residual_.on(col / kSlice), kActive)[col];
+    EXPECT_EQ(bench_.data<const uint16_t>(weighted_.on(0))[kActive * kCols + col], float_to_bf16(value));
+  }
+}
+
+TEST_F(Exchange, WritesOnlyItsOwnersResidual) {
+  const auto before = bench_.memory[residual_.on(0).index];
+  fill<float>(exchange_.on(1), [] { return 1.0F; });
+  bench_.run(make_instruction(reduce(1)));
+  EXPECT_EQ(bench_.memory[residual_.on(0).index], before);
+}
+
+TEST_F(Exchange, BringsAnotherRankTheRowsAndTheDecision) {
+  PassControl& mine = *bench_.data<PassControl>(control_[0]);
+  PassControl& theirs = *bench_.data<PassControl>(control_[1]);
+  mine = {.passes_done = 3, .passes_wanted = 9};
+  theirs = {};
+  bench_.data<PassRow>(rows_[0])[kIdle] = {.active = 1, .wants_logits = 1, .slot = 2, .token = 7, .position = 11};
+  const Instruction push = make_instruction(PushState{rows_[0], control_[0], rows_[1], control_[1], kRows});
+  bench_.run(push);
+  EXPECT_EQ(bench_.memory[rows_[0].index], bench_.memory[rows_[1].index]);
+  EXPECT_EQ(theirs.passes_done, 3U);
+  EXPECT_EQ(theirs.last_pass, kKeepRunning);
+  mine.last_pass = 3;
+  mine.stopped_by_host = 1;
+  bench_.run(push);
+  EXPECT_EQ(theirs.last_pass, 3U);
+  EXPECT_EQ(theirs.stopped_by_host, 1U);
+}
+
+TEST_F(Exchange, IsRefusedBetweenTensorsThatAreNotThoseOfTheRanks) {
+  MatvecPush not_all = push(0);
+  not_all.partial = {exchange_.first + 1};
+  EXPECT_THAT(refusal(make_instruction(not_all)), HasSubstr("partial: tensor"));
+  MatvecPush other_rank = push(0);
+  other_rank.rank = 1;
+  EXPECT_THAT(refusal(make_instruction(other_rank)), HasSubstr("weights: tensor"));
+  MatvecPush three = push(0);
+  three.ranks = 3;
+  EXPECT_EQ(refusal(make_instruction(three)), "matvec_push: ranks: 3, the program has 2");
+  ReduceResidual other_slice = reduce(1);
+  other_slice.first_unit = 0;
+  EXPECT_THAT(refusal(make_instruction(other_slice)), HasSubstr("first_unit: 0, expected a unit of the rank's"));
+  ReduceResidual mixed = reduce(1);
+  mixed.residual = residual_.on(0);
+  EXPECT_THAT(refusal(make_instruction(mixed)), HasSubstr("residual: residual is on device 0"));
+  EXPECT_THAT(refusal(make_instruction(PushState{rows_[0], control_[0], rows_[0], control_[1], kRows})),
+              HasSubstr("peer_rows: tensor"));
+}
+
+}  // namespace
+}  // namespace serval::testing
