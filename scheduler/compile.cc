@@ -37,34 +37,91 @@ Placement serial_order(size_t num_nodes) {
   return out;
 }
 
-void emit_counters(const Dependencies& deps, Program& program) {
-  for (const Join& join : deps.joins) {
-    program.counters.push_back({.increments_per_pass = static_cast<uint32_t>(join.size())});
+// The counters of each join: one on each device that waits for it.
+class JoinCounters {
+ public:
+  JoinCounters(const Graph& graph, const Dependencies& deps);
+  const std::vector<uint32_t>& of(uint32_t join) const { return of_join_[join]; }
+  uint32_t on(uint32_t join, uint32_t device) const;
+  const std::vector<Counter>& counters() const { return counters_; }
+
+ private:
+  std::vector<std::vector<uint32_t>> of_join_;  // by device
+  std::vector<Counter> counters_;
+};
+
+// Of each join, the devices that wait for it, as bits. All wait for the gate.
+std::vector<uint32_t> waiting_devices(const Graph& graph, const Dependencies& deps) {
+  std::vector<uint32_t> out(deps.joins.size(), graph.num_devices == 1 ? 1 : 0);
+  if (graph.num_devices == 1) return out;
+  for (uint32_t n = 0; n < deps.needs.size(); ++n) {
+    for (const Need& need : deps.needs[n]) out[need.join] |= 1U << graph.device_of_node(n);
   }
-  const Join last = {static_cast<uint32_t>(deps.needs.size() - 1)};
-  const auto gate = std::find(deps.joins.begin(), deps.joins.end(), last);
-  program.gate_counter = static_cast<uint32_t>(gate - deps.joins.begin());
+  out[deps.gate] = (1U << graph.num_devices) - 1;
+  return out;
 }
 
-void emit_node(const Graph& graph, const Dependencies& deps, uint32_t node, Program& program) {
+// Whether a node writes memory of another device.
+bool pushes(const Graph& graph, uint32_t node, Footprint& footprint) {
+  const uint32_t device = graph.device_of_node(node);
+  footprint.clear();
+  op_info(graph.nodes[node].opcode).footprint(graph.nodes[node], nullptr, footprint);
+  return std::ranges::any_of(footprint,
+                             [&](const Region& r) { return graph.tensors[r.tensor.index].device != device; });
+}
+
+JoinCounters::JoinCounters(const Graph& graph, const Dependencies& deps) : of_join_(deps.joins.size()) {
+  const std::vector<uint32_t> waiting = waiting_devices(graph, deps);
+  for (size_t j = 0; j < deps.joins.size(); ++j) {
+    for (uint32_t device = 0; device < graph.num_devices; ++device) {
+      if ((waiting[j] >> device & 1) == 0) continue;
+      of_join_[j].push_back(static_cast<uint32_t>(counters_.size()));
+      counters_.push_back({.increments_per_pass = static_cast<uint32_t>(deps.joins[j].size()),
+                           .device = static_cast<uint8_t>(device)});
+    }
+  }
+  Footprint footprint;
+  for (uint32_t n = 0; graph.num_devices > 1 && n < graph.nodes.size(); ++n) {
+    const bool to_all = pushes(graph, n, footprint);
+    const uint32_t device = graph.device_of_node(n);
+    for (const uint32_t join : deps.signals[n]) {
+      for (const uint32_t c : of_join_[join]) {
+        if (to_all || counters_[c].device != device) counters_[c].scope = CounterScope::kSystem;
+      }
+    }
+  }
+}
+
+uint32_t JoinCounters::on(uint32_t join, uint32_t device) const {
+  return *std::ranges::find(of_join_[join], device, [&](uint32_t c) { return counters_[c].device; });
+}
+
+void emit_node(const Graph& graph, const Dependencies& deps, const JoinCounters& counters, uint32_t node,
+               Program& program) {
   Instruction instruction = graph.nodes[node];
   instruction.wait_begin = static_cast<uint32_t>(program.waits.size());
   instruction.wait_count = static_cast<uint16_t>(deps.needs[node].size());
   instruction.signal_begin = static_cast<uint32_t>(program.signals.size());
-  instruction.signal_count = static_cast<uint16_t>(deps.signals[node].size());
   for (const Need& need : deps.needs[node]) {
     const uint32_t all = static_cast<uint32_t>(deps.joins[need.join].size());
-    program.waits.push_back({need.join, need.previous_pass ? 0 : all, need.operand_mask});
+    program.waits.push_back({counters.on(need.join, graph.device_of_node(node)), need.previous_pass ? 0 : all,
+                             need.operand_mask});
   }
-  for (const uint32_t join : deps.signals[node]) program.signals.push_back({join, 1});
+  for (const uint32_t join : deps.signals[node]) {
+    for (const uint32_t counter : counters.of(join)) program.signals.push_back({counter, 1});
+  }
+  instruction.signal_count = static_cast<uint16_t>(program.signals.size() - instruction.signal_begin);
   program.instructions.push_back(instruction);
 }
 
 void emit_queues(const Graph& graph, const Dependencies& deps, const Placement& placement, Program& program) {
+  const JoinCounters counters(graph, deps);
+  program.counters = counters.counters();
+  program.gate_counter = counters.of(deps.gate).front();
   program.instructions.reserve(graph.nodes.size());
   program.queue_begin.push_back(0);
   for (const std::vector<uint32_t>& queue : placement) {
-    for (const uint32_t node : queue) emit_node(graph, deps, node, program);
+    for (const uint32_t node : queue) emit_node(graph, deps, counters, node, program);
     program.queue_begin.push_back(static_cast<uint32_t>(program.instructions.size()));
   }
 }
@@ -74,9 +131,12 @@ void emit_queues(const Graph& graph, const Dependencies& deps, const Placement& 
 Program compile(const Graph& graph, const Machine& machine, const CompileOptions& options) {
   if (machine.sms == 0) throw Error(ErrorKind::kUsage, "sms: 0, expected at least 1");
   if (graph.nodes.empty()) throw Error(ErrorKind::kRuntime, "graph: no instruction");
+  if (graph.num_devices > 1 && options.queue_kind == QueueKind::kGlobal)
+    throw Error(ErrorKind::kUsage, "queue: global has one queue for all SMs; several GPUs need per-sm");
   Program program;
   program.machine = machine;
   program.queue_kind = options.queue_kind;
+  program.num_devices = graph.num_devices;
   program.limits = graph.limits;
   program.tensors = graph.tensors;
   program.metadata = graph.metadata;
@@ -86,7 +146,6 @@ Program compile(const Graph& graph, const Machine& machine, const CompileOptions
   }
   program.metadata["isa"] = isa_fingerprint();
   const Dependencies deps = derive_dependencies(graph);
-  emit_counters(deps, program);
   if (options.queue_kind == QueueKind::kGlobal) {
     emit_queues(graph, deps, serial_order(graph.nodes.size()), program);
     program.metadata["policy"] = "global-queue";

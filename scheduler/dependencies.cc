@@ -1,6 +1,7 @@
 #include "scheduler/dependencies.h"
 
 #include <algorithm>
+#include <numeric>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -43,7 +44,7 @@ class Derivation {
   void find_edges(uint32_t stage);
   void add_edge(uint32_t from, uint32_t to, uint32_t operand_mask);
   void add_needs(uint32_t node, bool previous_pass, Bitset& known);
-  void finish_with_last();
+  void finish_with_last(uint32_t last);
   void guard_by_existing(uint32_t node, const StageEdges& e);
   uint32_t join_of(const Join& nodes);
   bool implied(uint32_t node, const Bitset& known) const;
@@ -53,6 +54,8 @@ class Derivation {
   const Graph& graph_;
   Dependencies out_;
   AccessLog log_;
+  // The last node to run, but for the nodes of the gate: those from here on. On one device it is both.
+  uint32_t last_, gate_begin_;
   std::vector<uint32_t> stage_of_;
   std::unordered_map<Join, uint32_t, JoinHash> join_index_;
   std::vector<Bitset> sets_;              // interned
@@ -69,6 +72,8 @@ class Derivation {
 Derivation::Derivation(const Graph& graph)
     : graph_(graph),
       log_(graph.tensors.size()),
+      last_(static_cast<uint32_t>(graph.nodes.size()) - 1),
+      gate_begin_(last_),
       known_(graph.nodes.size()),
       known_previous_(graph.nodes.size()) {
   out_.needs.resize(graph.nodes.size());
@@ -79,16 +84,21 @@ Derivation::Derivation(const Graph& graph)
     const Stage& stage = graph.stages[s];
     std::fill_n(stage_of_.begin() + stage.first_node, stage.num_nodes, s);
   }
+  if (graph.num_devices == 1) return;
+  gate_begin_ = graph.stages.back().first_node;
+  last_ = gate_begin_ - 1;
 }
 
 Dependencies Derivation::run() {
   const auto count = static_cast<uint32_t>(graph_.nodes.size());
   for (uint32_t n = 0; n < count; ++n) {
-    if (n + 1 == count) finish_with_last();
+    if (n == last_) finish_with_last(n);
     visit_first_pass(n);
   }
-  // The gate: a join of the last node alone, which no pass after may start without.
-  join_of({count - 1});
+  // The gate: without these nodes, no pass after may start.
+  Join gate(count - gate_begin_);
+  std::iota(gate.begin(), gate.end(), gate_begin_);
+  out_.gate = join_of(gate);
   met_by_.assign(count, kNone);
   for (uint32_t n = 0; n < count; ++n) visit_second_pass(n);
   return std::move(out_);
@@ -161,7 +171,7 @@ void Derivation::add_needs(uint32_t node, bool previous_pass, Bitset& known) {
       guard_by_existing(node, e);
       continue;
     }
-    const uint32_t join = join_of(e.nodes);
+    const uint32_t join = previous_pass && e.nodes.front() >= last_ ? out_.gate : join_of(e.nodes);
     out_.needs[node].push_back({join, e.operand_mask, previous_pass});
     known.merge(closure_[join]);
   }
@@ -211,8 +221,7 @@ void Derivation::visit_first_pass(uint32_t node) {
 }
 
 // The last node ends the pass: it also waits for the nodes that no other node waits for.
-void Derivation::finish_with_last() {
-  const auto last = static_cast<uint32_t>(graph_.nodes.size() - 1);
+void Derivation::finish_with_last(uint32_t last) {
   Join unheard;
   for (uint32_t n = 0; n < last; ++n) {
     if (out_.signals[n].empty()) unheard.push_back(n);

@@ -21,6 +21,7 @@ struct Dependencies {
   std::vector<Join> joins;
   std::vector<std::vector<Need>> needs;        // of each node
   std::vector<std::vector<uint32_t>> signals;  // joins that each node is in
+  uint32_t gate = 0;                           // the join after which the next pass begins
 };
 
 // Derives every read-after-write, write-after-read and write-after-write edge from the bound footprints,

@@ -19,7 +19,11 @@ struct Stage {
   uint32_t num_nodes = 0;
 };
 
+// Nodes of several devices are of one graph: a node runs where the tensors lie that it names and does not
+// push to. Then the last stage has the nodes that let the devices go on to the next pass, and the node before
+// it is the last to run of all others.
 struct Graph {
+  uint32_t num_devices = 1;
   std::vector<Tensor> tensors;
   std::vector<Instruction> nodes;  // opcode, tag and operands; waits and signals are the scheduler's to add
   std::vector<Stage> stages;       // consecutive ranges that cover the nodes
@@ -32,6 +36,9 @@ struct Graph {
   }
   void begin_stage(std::string name) {
     stages.push_back({std::move(name), static_cast<uint32_t>(nodes.size()), 0});
+  }
+  uint32_t device_of_node(uint32_t node) const {
+    return num_devices == 1 ? 0 : device_of(tensors, nodes[node]);
   }
   template <class Op>
   void add(const Op& op, uint16_t tag = kNoTag) {

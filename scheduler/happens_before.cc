@@ -29,7 +29,7 @@ HappensBefore::HappensBefore(const Program& program)
   for (uint32_t c = 0; c < program.counters.size(); ++c) find_certain(c);
   closed_.assign(events_begin_.begin(), events_begin_.end() - 1);
   for (const uint32_t i : order_) known_[i] = known_before(i);
-  close(program.gate_counter, gate_event_);
+  for (uint32_t d = 0; d < program.num_devices; ++d) close(program.gate_of(d), gate_events_[d]);
 }
 
 // Runs one pass with every queue in order. Counters only grow, so whatever can run now can run later: if this
@@ -79,8 +79,8 @@ void HappensBefore::find_events() {
     events_begin_.push_back(static_cast<uint32_t>(events_.size()));
     std::vector<uint32_t> thresholds = stages_.thresholds(c);
     const uint32_t all = program_.counters[c].increments_per_pass;
-    if (c == program_.gate_counter && (thresholds.empty() || thresholds.back() != all))
-      thresholds.push_back(all);
+    const bool is_gate = c - program_.gate_counter < program_.num_devices;  // unsigned: no counter before it
+    if (is_gate && (thresholds.empty() || thresholds.back() != all)) thresholds.push_back(all);
     const bool in_bits = thresholds.size() <= kThresholdsInBits;
     for (uint32_t t = 0; t < thresholds.size(); ++t) {
       const EventMark mark = in_bits ? EventMark{bits++, 0} : EventMark{levels, t + 1};
@@ -95,7 +95,8 @@ void HappensBefore::find_events() {
       if (wait.threshold != 0) wait_events_[w] = event_of(wait.counter, wait.threshold);
     }
   }
-  gate_event_ = events_begin_[program_.gate_counter + 1] - 1;
+  for (uint32_t d = 0; d < program_.num_devices; ++d)
+    gate_events_.push_back(events_begin_[program_.gate_of(d) + 1] - 1);
 }
 
 uint32_t HappensBefore::event_of(uint32_t counter, uint32_t threshold) const {
@@ -227,8 +228,8 @@ std::span<const uint32_t> HappensBefore::certain_before(uint32_t instruction, si
   return std::span(certain_[program_.waits[at].counter]).first(events_[wait_events_[at]].certain_end);
 }
 
-bool HappensBefore::before_gate(uint32_t instruction) const {
-  return implied(instruction, sets_[events_[gate_event_].set]);
+bool HappensBefore::before_gate(uint32_t instruction, uint32_t device) const {
+  return implied(instruction, sets_[events_[gate_events_[device]].set]);
 }
 
 HappensBefore::Effort HappensBefore::effort() const {

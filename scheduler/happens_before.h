@@ -40,8 +40,8 @@ class HappensBefore {
   // Those whose signals to its counter a wait of `instruction`, by its index among them, cannot do without.
   // Of two waits for a counter, the lower one's are the first of the higher one's.
   std::span<const uint32_t> certain_before(uint32_t instruction, size_t wait) const;
-  // Whether `instruction` has certainly signalled when the gate opens.
-  bool before_gate(uint32_t instruction) const;
+  // Whether `instruction` has certainly signalled when the gate of a device opens.
+  bool before_gate(uint32_t instruction, uint32_t device) const;
 
   // What the answers took.
   struct Effort {
@@ -78,10 +78,10 @@ class HappensBefore {
   Stages stages_;
   std::optional<Stuck> stuck_;
   std::vector<uint32_t> order_;
-  std::vector<Event> events_;           // counter after counter, each by threshold
-  std::vector<uint32_t> events_begin_;  // of each counter, and the end
-  std::vector<uint32_t> wait_events_;   // parallel to Program::waits; kNoEvent if t is 0
-  uint32_t gate_event_ = 0;
+  std::vector<Event> events_;                       // counter after counter, each by threshold
+  std::vector<uint32_t> events_begin_;              // of each counter, and the end
+  std::vector<uint32_t> wait_events_;               // parallel to Program::waits; kNoEvent if t is 0
+  std::vector<uint32_t> gate_events_;               // of each device
   std::vector<std::vector<Signaller>> signallers_;  // of each counter
   // Of each counter, by the first event that they certainly precede; and that event, of each instruction for
   // each of its counters.

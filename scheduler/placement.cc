@@ -41,7 +41,7 @@ double stream_gb_per_s(const Machine& machine) {
   return std::min(machine.sm_gb_per_s, machine.gb_per_s / machine.sms);
 }
 
-// The node's own SM (OpInfo::home), or what `other` says.
+// Of the SMs of the node's device, its own (OpInfo::home), or what `other` says.
 template <class Other>
 uint32_t home_or(const Graph& graph, uint32_t node, uint32_t sms, Other&& other) {
   const Instruction& instruction = graph.nodes[node];
@@ -49,25 +49,33 @@ uint32_t home_or(const Graph& graph, uint32_t node, uint32_t sms, Other&& other)
   return home ? *home % sms : other();
 }
 
-Placement round_robin(const Graph& graph, uint32_t sms) {
-  Placement out(sms);
-  for (uint32_t n = 0; n < graph.nodes.size(); ++n)
-    out[home_or(graph, n, sms, [&] { return n % sms; })].push_back(n);
-  return out;
-}
-
-Placement zig_zag(const Graph& graph, uint32_t sms) {
-  Placement out(sms);
+// Calls step(n, nth), which gives an SM of its device, for each node, the nth of its device.
+template <class Step>
+Placement deal(const Graph& graph, uint32_t sms, Step&& step) {
+  Placement out(size_t{graph.num_devices} * sms);
+  std::vector<uint32_t> dealt(graph.num_devices, 0);
   for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
-    const uint32_t lap = n / sms, step = n % sms;
-    out[home_or(graph, n, sms, [&] { return lap % 2 == 0 ? step : sms - 1 - step; })].push_back(n);
+    const uint32_t device = graph.device_of_node(n);
+    const uint32_t nth = dealt[device]++;
+    out[device * sms + home_or(graph, n, sms, [&] { return step(nth); })].push_back(n);
   }
   return out;
 }
 
+Placement round_robin(const Graph& graph, uint32_t sms) {
+  return deal(graph, sms, [&](uint32_t nth) { return nth % sms; });
+}
+
+Placement zig_zag(const Graph& graph, uint32_t sms) {
+  return deal(graph, sms, [&](uint32_t nth) {
+    const uint32_t lap = nth / sms, step = nth % sms;
+    return lap % 2 == 0 ? step : sms - 1 - step;
+  });
+}
+
 Placement wave(const Graph& graph, uint32_t sms, const std::vector<NodeTime>& times) {
-  Placement out(sms);
-  Loads loads(sms);
+  Placement out(size_t{graph.num_devices} * sms);
+  std::vector<Loads> all_loads(graph.num_devices, Loads(sms));
   std::vector<uint32_t> order;
   for (const Stage& stage : graph.stages) {
     order.resize(stage.num_nodes);
@@ -75,8 +83,10 @@ Placement wave(const Graph& graph, uint32_t sms, const std::vector<NodeTime>& ti
     std::stable_sort(order.begin(), order.end(),
                      [&](uint32_t a, uint32_t b) { return times[a].total_us() > times[b].total_us(); });
     for (const uint32_t n : order) {
+      const uint32_t device = graph.device_of_node(n);
+      Loads& loads = all_loads[device];
       const uint32_t sm = home_or(graph, n, sms, [&] { return loads.least(); });
-      out[sm].push_back(n);
+      out[device * sms + sm].push_back(n);
       loads.set(sm, loads.of(sm) + times[n].total_us());
     }
   }
@@ -130,15 +140,17 @@ Placement list(const Graph& graph, const Dependencies& deps, const Machine& mach
   for (uint32_t n = 0; n < deps.needs.size(); ++n) {
     if (joins_left[n] == 0) ready.push(n);
   }
-  Placement out(machine.sms);
-  std::vector<SmClock> clocks(machine.sms, SmClock(machine));
-  Loads loads(machine.sms);
+  Placement out(size_t{graph.num_devices} * machine.sms);
+  std::vector<SmClock> clocks(out.size(), SmClock(machine));
+  std::vector<Loads> all_loads(graph.num_devices, Loads(machine.sms));
   while (!ready.empty()) {
     const uint32_t n = ready.top();
     ready.pop();
+    const uint32_t device = graph.device_of_node(n);
+    Loads& loads = all_loads[device];
     const uint32_t sm = home_or(graph, n, machine.sms, [&] { return loads.least(); });
-    out[sm].push_back(n);
-    const double done_us = clocks[sm].run(ready_at[n], times[n]);
+    out[device * machine.sms + sm].push_back(n);
+    const double done_us = clocks[device * machine.sms + sm].run(ready_at[n], times[n]);
     loads.set(sm, done_us);
     for (const uint32_t j : deps.signals[n]) {
       join_at[j] = std::max(join_at[j], done_us + machine.synchronise_us);

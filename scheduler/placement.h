@@ -74,6 +74,7 @@ class SmClock {
   double free_us_ = 0;
 };
 
+// The SMs of a device follow on those of the one before, machine.sms each; a node runs on an SM of its own.
 // Each queue lists its nodes in the order in which one serial run of the whole graph visits them: no
 // placement can deadlock.
 Placement place(const Graph& graph, const Dependencies& deps, const Machine& machine, Policy policy,

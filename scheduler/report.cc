@@ -25,7 +25,12 @@ std::string format_field(const Program& program, const Instruction& i, const Fie
   switch (f.kind) {
     case FieldKind::kTensor: {
       const auto id = operand_at<TensorId>(i, f.offset);
-      return id.index < program.tensors.size() ? program.tensors[id.index].name
+      return id.index < program.tensors.size() ? name_in(program, program.tensors[id.index])
+                                               : fmt::format("?{}", id.index);
+    }
+    case FieldKind::kPeers: {
+      const auto id = operand_at<TensorId>(i, f.offset);
+      return id.index < program.tensors.size() ? program.tensors[id.index].name + "@*"
                                                : fmt::format("?{}", id.index);
     }
     case FieldKind::kUnsigned:
@@ -41,12 +46,19 @@ std::string format_mask(const OpInfo& info, uint32_t mask) {
   std::string out;
   int bit = 0;
   for (const FieldInfo& f : info.fields) {
-    if (f.kind != FieldKind::kTensor) continue;
+    if (!names_tensors(f.kind)) continue;
     if ((mask >> bit++ & 1) == 0) continue;
     out += (out.empty() ? "" : " ");
     out += f.name;
   }
   return out;
+}
+
+// In programs of several devices with the counter's, and "!" where its scope is all of them: "c12@1!".
+std::string counter_name(const Program& program, uint32_t counter) {
+  if (program.num_devices == 1 || counter >= program.counters.size()) return fmt::format("c{}", counter);
+  const Counter& c = program.counters[counter];
+  return fmt::format("c{}@{}{}", counter, c.device, c.scope == CounterScope::kSystem ? "!" : "");
 }
 
 uint64_t sum(const std::vector<uint64_t>& v) {
@@ -79,10 +91,11 @@ std::string format_instruction(const Program& program, const Instruction& instru
   for (const FieldInfo& f : info.fields)
     out += fmt::format(" {}={}", f.name, format_field(program, instruction, f));
   for (const Wait& w : program.waits_of(instruction)) {
-    out += fmt::format(" | wait c{}>={} ({})", w.counter, w.threshold, format_mask(info, w.operand_mask));
+    out += fmt::format(" | wait {}>={} ({})", counter_name(program, w.counter), w.threshold,
+                       format_mask(info, w.operand_mask));
   }
   for (const Signal& s : program.signals_of(instruction))
-    out += fmt::format(" | signal c{}+{}", s.counter, s.increment);
+    out += fmt::format(" | signal {}+{}", counter_name(program, s.counter), s.increment);
   return out;
 }
 
@@ -90,10 +103,13 @@ std::string disassemble(const Program& program) {
   std::string out = fmt::format("# {} instructions, {} counters, {} for {} SMs of {}\n",
                                 program.instructions.size(), program.counters.size(),
                                 program.queue_kind == QueueKind::kGlobal ? "one queue" : "a queue each",
-                                program.machine.sms, program.machine.name);
+                                program.num_sms(), program.machine.name);
+  if (program.num_devices > 1)
+    out += fmt::format("# {} ranks of {} SMs\n", program.num_devices, program.machine.sms);
   for (const auto& [key, value] : program.metadata) out += fmt::format("# {}: {}\n", key, value);
   for (uint32_t q = 0; q < program.num_queues(); ++q) {
-    out += program.queue_kind == QueueKind::kGlobal ? "\nglobal queue\n" : fmt::format("\nSM {}\n", q);
+    out += program.queue_kind == QueueKind::kGlobal ? "\nglobal queue\n"
+                                                    : fmt::format("\n{}\n", sm_name(program, q));
     size_t pc = 0;
     for (const Instruction& i : program.queue(q)) {
       out += fmt::format("{:6} {}\n", pc++, format_instruction(program, i));
@@ -105,7 +121,7 @@ std::string disassemble(const Program& program) {
 ProgramStatistics statistics_of(const Program& program, const CostContext& context) {
   ProgramStatistics s;
   s.instructions = program.instructions.size();
-  s.sms = program.machine.sms;
+  s.sms = program.num_sms();
   s.counters = program.counters.size();
   s.waits = program.waits.size();
   s.signals = program.signals.size();

@@ -24,8 +24,8 @@ class Simulation {
         unlimited_(unlimited),
         counted_(program.counters.size(), 0),
         counter_at_(program.counters.size()),
-        clocks_(program.machine.sms, SmClock(program.machine)),
-        last_on_sm_(program.machine.sms, kNoInstruction),
+        clocks_(program.num_sms(), SmClock(program.machine)),
+        last_on_sm_(program.num_sms(), kNoInstruction),
         start_after_(program.instructions.size(), kNoInstruction) {}
 
   PassTiming run();

@@ -1,6 +1,7 @@
 #include "scheduler/validate.h"
 
 #include <algorithm>
+#include <array>
 #include <fmt/format.h>
 #include <span>
 #include <utility>
@@ -21,15 +22,15 @@ std::string where(const Program& program, uint32_t index) {
   const auto queue = std::upper_bound(program.queue_begin.begin(), program.queue_begin.end(), index);
   const auto q = static_cast<uint32_t>(queue - program.queue_begin.begin() - 1);
   const Instruction& i = program.instructions[index];
-  std::string out = program.queue_kind == QueueKind::kGlobal ? "queue" : fmt::format("SM {}", q);
+  std::string out = program.queue_kind == QueueKind::kGlobal ? "queue" : sm_name(program, q);
   out += fmt::format(" pc {} ({}", index - program.queue_begin[q], op_name(i.opcode));
   if (i.tag != kNoTag) out += fmt::format(" of layer {}", i.tag);
   return out + ")";
 }
 
 std::string format_region(const Program& program, TensorId tensor, const Box& box) {
-  return fmt::format("{}[{}:{}, {}:{}]", program.tensors[tensor.index].name, box.row_begin, box.row_end,
-                     box.col_begin, box.col_end);
+  return fmt::format("{}[{}:{}, {}:{}]", name_in(program, program.tensors[tensor.index]), box.row_begin,
+                     box.row_end, box.col_begin, box.col_end);
 }
 
 // The part of a tensor that a read must find written in its pass: of a cache, which lives across passes, the
@@ -48,7 +49,11 @@ class Validator {
   bool check_isa();
   bool check_state_parts();
   bool check_records();
+  bool check_devices();
+  bool check_device(uint32_t index, uint32_t device);
   bool check_scopes();
+  bool check_scopes_of(uint32_t index, uint32_t device);
+  bool check_block_scopes();
   bool check_pages();
   bool check_progress(const HappensBefore& hb);
   bool check_accesses(const HappensBefore& hb);
@@ -57,7 +62,8 @@ class Validator {
   bool check_conflicts(const HappensBefore& hb, uint32_t index, const Region& region, bool also_written);
   bool check_fresh(const HappensBefore& hb, uint32_t index, const Region& region);
   bool fail_stale(uint32_t index, const Region& region);
-  bool check_decision();
+  bool check_decision(const HappensBefore& hb);
+  bool goes_by(const HappensBefore& hb, uint32_t index, uint32_t decider, TensorId control);
   bool fail_unordered(const HappensBefore& hb, uint32_t first, uint32_t second, const Region& region);
   std::optional<uint32_t> later_writer(const HappensBefore& hb, uint32_t index, const Region& part);
   bool check_gate(const HappensBefore& hb);
@@ -70,7 +76,9 @@ class Validator {
   const Program& program_;
   AccessLog log_{program_.tensors.size()};
   Coverage written_{program_.tensors.size()};
-  std::vector<uint32_t> deciders_;  // instructions that write the pass's control
+  std::array<std::vector<uint32_t>, kMaxDevices> deciders_;  // instructions that write a device's control
+  std::vector<bool>
+      pushes_;  // of each instruction, where there are several devices: writes another one's memory
   Footprint footprint_;
   std::vector<Box> uncovered_;
   std::optional<Violation> found_;
@@ -93,10 +101,11 @@ std::optional<Violation> Validator::run() {
     fail(Rule::kStructure, {}, e.what());
     return found_;
   }
-  if (!check_isa() || !check_state_parts() || !check_records() || !check_scopes() || !check_pages())
+  if (!check_isa() || !check_state_parts() || !check_records() || !check_devices() || !check_scopes() ||
+      !check_pages())
     return found_;
   const HappensBefore hb(program_);
-  if (check_progress(hb) && check_accesses(hb) && check_gate(hb)) check_decision();
+  if (check_progress(hb) && check_accesses(hb) && check_gate(hb)) check_decision(hb);
   return found_;
 }
 
@@ -130,8 +139,68 @@ bool Validator::check_records() {
   return true;
 }
 
-// A counter of block scope is seen by one SM only, one of GPU scope by one device.
+bool Validator::check_devices() {
+  if (program_.num_devices == 1) return true;
+  pushes_.resize(program_.instructions.size(), false);
+  for (uint32_t q = 0; q < program_.num_queues(); ++q) {
+    for (uint32_t i = program_.queue_begin[q]; i < program_.queue_begin[q + 1]; ++i) {
+      if (!check_device(i, program_.device_of_queue(q))) return false;
+    }
+  }
+  return true;
+}
+
+// What is named is where the instruction runs, but for what it pushes; and that it only writes.
+bool Validator::check_device(uint32_t index, uint32_t device) {
+  const Instruction& instruction = program_.instructions[index];
+  if (const uint32_t named = device_of(program_.tensors, instruction); named != device) {
+    return fail(Rule::kDevice, {index},
+                fmt::format("{}: its operands are on device {}", where(program_, index), named));
+  }
+  footprint_.clear();
+  op_info(instruction.opcode).footprint(instruction, nullptr, footprint_);
+  for (const Region& r : footprint_) {
+    if (program_.tensors[r.tensor.index].device == device) continue;
+    pushes_[index] = true;
+    if (!reads(r.access)) continue;
+    return fail(Rule::kDevice, {index},
+                fmt::format("{}: reads {}, which is on another device", where(program_, index),
+                            format_region(program_, r.tensor, r.box)));
+  }
+  return true;
+}
+
 bool Validator::check_scopes() {
+  for (uint32_t q = 0; q < program_.num_queues() && program_.num_devices > 1; ++q) {
+    for (uint32_t i = program_.queue_begin[q]; i < program_.queue_begin[q + 1]; ++i) {
+      if (!check_scopes_of(i, program_.device_of_queue(q))) return false;
+    }
+  }
+  return check_block_scopes();
+}
+
+// A counter is polled on its own device. What an instruction pushes is released by its own signals, to all
+// devices; so every counter that it signals has system scope, and so has one on another device.
+bool Validator::check_scopes_of(uint32_t index, uint32_t device) {
+  for (const Wait& w : program_.waits_of(program_.instructions[index])) {
+    if (program_.counters[w.counter].device == device) continue;
+    return fail(Rule::kScope, {index},
+                fmt::format("{}: waits for counter {}, which is on device {}", where(program_, index),
+                            w.counter, program_.counters[w.counter].device));
+  }
+  for (const Signal& s : program_.signals_of(program_.instructions[index])) {
+    const Counter& counter = program_.counters[s.counter];
+    if (counter.scope == CounterScope::kSystem || (counter.device == device && !pushes_[index])) continue;
+    return fail(
+        Rule::kScope, {index},
+        fmt::format("{}: counter {} is not of system scope, but {}", where(program_, index), s.counter,
+                    pushes_[index] ? "releases what is pushed to another device" : "is on another device"));
+  }
+  return true;
+}
+
+// A counter of block scope is seen by one SM only.
+bool Validator::check_block_scopes() {
   if (program_.queue_kind == QueueKind::kGlobal) {
     for (uint32_t c = 0; c < program_.counters.size(); ++c) {
       if (program_.counters[c].scope != CounterScope::kBlock) continue;
@@ -160,10 +229,11 @@ bool Validator::check_scopes() {
       }
     }
   }
-  if (program_.counters[program_.gate_counter].scope == CounterScope::kBlock && program_.machine.sms > 1) {
-    return fail(
-        Rule::kScope, {},
-        fmt::format("counter {}: block scope, but every SM waits at the gate", program_.gate_counter));
+  for (uint32_t device = 0; device < program_.num_devices && program_.machine.sms > 1; ++device) {
+    const uint32_t gate = program_.gate_of(device);
+    if (program_.counters[gate].scope != CounterScope::kBlock) continue;
+    return fail(Rule::kScope, {},
+                fmt::format("counter {}: block scope, but every SM waits at the gate", gate));
   }
   return true;
 }
@@ -222,7 +292,8 @@ void Validator::record(uint32_t index, const Region& region) {
   if (is_immutable(tensor.kind)) return;
   log_.record(region, index);
   if (!writes(region.access)) return;
-  if (tensor.kind == TensorKind::kState && tensor.name == state_tensor::kControl) deciders_.push_back(index);
+  if (tensor.kind == TensorKind::kState && tensor.name == state_tensor::kControl)
+    deciders_[tensor.device].push_back(index);
   if (region.certain && fresh_part(tensor, region.part)) written_.add(region);
 }
 
@@ -352,26 +423,52 @@ bool Validator::fail_stale(uint32_t index, const Region& missing) {
 }
 
 bool Validator::check_gate(const HappensBefore& hb) {
-  for (uint32_t i = 0; i < program_.instructions.size(); ++i) {
-    if (hb.before_gate(i)) continue;
-    return fail(Rule::kGate, {i},
-                fmt::format("{}: may still run when counter {} opens the gate to the next pass",
-                            where(program_, i), program_.gate_counter));
+  for (uint32_t device = 0; device < program_.num_devices; ++device) {
+    for (uint32_t i = 0; i < program_.instructions.size(); ++i) {
+      if (hb.before_gate(i, device)) continue;
+      return fail(Rule::kGate, {i},
+                  fmt::format("{}: may still run when counter {} opens the gate to the next pass",
+                              where(program_, i), program_.gate_of(device)));
+    }
   }
   return true;
 }
 
 // Rows and passes are counted once a pass, and a launch ends because somebody says so. A program without the
-// pass's control cannot be bound.
-bool Validator::check_decision() {
-  if (!program_.find_tensor(state_tensor::kControl) || deciders_.size() == 1) return true;
-  if (deciders_.empty()) {
-    return fail(Rule::kGate, {},
-                fmt::format("no instruction writes {}, so no launch would end", state_tensor::kControl));
+// pass's control cannot be bound. What is decided on device 0 is brought to the others.
+bool Validator::check_decision(const HappensBefore& hb) {
+  const std::optional<TensorId> control = program_.find_tensor(state_tensor::kControl);
+  if (!control) return true;
+  for (uint32_t device = 0; device < program_.num_devices; ++device) {
+    const std::vector<uint32_t>& writers = deciders_[device];
+    if (writers.empty()) {
+      const std::string on = program_.num_devices > 1 ? fmt::format(" of device {}", device) : "";
+      return fail(
+          Rule::kGate, {},
+          fmt::format("no instruction writes {}{}, so no launch would end", state_tensor::kControl, on));
+    }
+    if (writers.size() > 1) {
+      return fail(Rule::kGate, {writers[0], writers[1]},
+                  fmt::format("{} and {} both decide whether another pass follows",
+                              where(program_, writers[0]), where(program_, writers[1])));
+    }
+    if (!goes_by(hb, writers[0], deciders_[0][0], *control)) {
+      return fail(Rule::kGate, {deciders_[0][0], writers[0]},
+                  fmt::format("{}: does not bring device {} what {} decides in this pass",
+                              where(program_, writers[0]), device, where(program_, deciders_[0][0])));
+    }
   }
-  return fail(Rule::kGate, {deciders_[0], deciders_[1]},
-              fmt::format("{} and {} both decide whether another pass follows", where(program_, deciders_[0]),
-                          where(program_, deciders_[1])));
+  return true;
+}
+
+// Whether what the instruction writes is what the decider has written to `control` in this pass.
+bool Validator::goes_by(const HappensBefore& hb, uint32_t index, uint32_t decider, TensorId control) {
+  if (index == decider) return true;
+  footprint_.clear();
+  op_info(program_.instructions[index].opcode).footprint(program_.instructions[index], nullptr, footprint_);
+  return std::any_of(footprint_.begin(), footprint_.end(), [&](const Region& r) {
+    return r.tensor == control && r.access == Access::kRead && hb.before(decider, index, r.operand);
+  });
 }
 
 }  // namespace
@@ -382,6 +479,8 @@ const char* name_of(Rule rule) {
       return "structure";
     case Rule::kOperands:
       return "operands";
+    case Rule::kDevice:
+      return "device";
     case Rule::kScope:
       return "scope";
     case Rule::kProgress:

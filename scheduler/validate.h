@@ -14,12 +14,15 @@ namespace serval {
 enum class Rule : uint8_t {
   kStructure,  // every index in the file's tables is in range and increments add up (vm/program.h)
   kOperands,   // every record's operands fit the tensors they name
-  kScope,      // a counter is wide enough for those who signal it and wait for it
+  kDevice,     // records name tensors of their own device, and write others only where they push
+  kScope,      // a counter lies where it is waited for, and is wide enough for those who signal it
   kProgress,   // every wait is satisfied in the end: no deadlock under the order of the queues
   kPages,      // every instruction can get the pages it needs
   kRace,       // of two accesses to a region, one a write, one is certainly first: across passes, too
   kStale,  // what lives within a pass, and a pass's tokens in a cache, is certainly written before it is read
-  kGate,   // when the gate opens, the pass is over, so epochs cannot mix; one instruction ends a launch
+  // When the gate opens, on any device, the pass is over on all of them, so epochs cannot mix; one
+  // instruction ends a launch, and every device goes by its decision.
+  kGate,
 };
 const char* name_of(Rule rule);
 

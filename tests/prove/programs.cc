@@ -26,6 +26,26 @@ const std::vector<Program>& small_programs() {
   return programs;
 }
 
+const std::vector<Program>& shared_programs() {
+  static const std::vector<Program> programs = [] {
+    std::vector<Program> out;
+    for (const uint32_t ranks : {2U, 4U, 8U}) {
+      for (const uint32_t sms : {2U, 1U, 3U}) {
+        const LlamaConfig config = tiny_shared_config(ranks == 4 ? 2 : 8);
+        const uint32_t rows = sms == 1 ? 2 : kDefaultRows;
+        const Graph graph =
+            build_llama_graph(config, {.sms = sms, .context = 200, .rows = rows, .ranks = ranks});
+        for (const Policy policy : kPolicies) {
+          if (ranks == 8 && policy != Policy::kList) continue;
+          out.push_back(compile_as(graph, {policy, QueueKind::kPerSm, sms}));
+        }
+      }
+    }
+    return out;
+  }();
+  return programs;
+}
+
 RandomPasses::RandomPasses(const StateLimits& limits, uint32_t passes, RandomOrder& random) {
   const uint32_t blocks = blocks_for_tokens(limits.max_context);
   block_table_.resize(size_t{limits.sequences} * blocks);

@@ -165,7 +165,7 @@ void expect_as_defined(const Program& program) {
           << earlier << ", " << later;
       EXPECT_EQ(hb.before(earlier, later, 0), by_operand.contains(earlier)) << earlier << ", " << later;
     }
-    EXPECT_EQ(hb.before_gate(later), reference.before_gate().contains(later)) << later;
+    EXPECT_EQ(hb.before_gate(later, 0), reference.before_gate().contains(later)) << later;
   }
 }
 
@@ -211,7 +211,7 @@ HappensBefore::Effort effort_of_chain(uint32_t length) {
   const Program program = flow.build(0);
   const HappensBefore hb(program);
   EXPECT_TRUE(hb.before(0, length - 1, std::nullopt));
-  EXPECT_TRUE(hb.before_gate(length - 1));
+  EXPECT_TRUE(hb.before_gate(length - 1, 0));
   return hb.effort();
 }
 
