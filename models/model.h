@@ -65,6 +65,7 @@ struct GraphOptions {
   uint32_t sequences = kDefaultSequences;  // slots of the state
   uint32_t tile_rows = 0;  // rows of a tile, where matrices are multiplied with tiles of rows (GEMMs); 0:
                            // with vectors
+  uint32_t ranks = 1;      // devices that share the model, each with `sms` SMs
 };
 
 // Metadata of a graph: GraphOptions::tile_rows, where it is not 0.
@@ -93,7 +94,7 @@ class Model : public ModelShape {
   // The forward pass, then sampling and the step to the next token. Its weights are among weights(), its
   // constants are constants(options.context). Throws Error(kUsage) if the options are out of range:
   // 1 <= context <= max_position, 1 <= sms <= kMaxSms, 1 <= rows <= kLargestRows, 1 <= sequences <=
-  // kLargestSequences.
+  // kLargestSequences, ranks as check_ranks() says (models/ranks.h).
   virtual Graph graph(const GraphOptions& options) const = 0;
   // The same model with its first `layers` layers only.
   virtual std::unique_ptr<const Model> shortened(int layers) const = 0;

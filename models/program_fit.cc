@@ -2,9 +2,11 @@
 
 #include <charconv>
 #include <fmt/format.h>
+#include <map>
 #include <string_view>
-#include <unordered_map>
+#include <utility>
 
+#include "models/ranks.h"
 #include "vm/base/error.h"
 
 namespace serval {
@@ -43,26 +45,30 @@ uint32_t tile_rows_of(const Program& program) {
 void require_fit(const Program& program, const Model& model) {
   const StateLimits& limits = program.limits;
   require_limits(limits, model);
+  if (program.num_devices > 1) check_ranks(model, program.num_devices);
   const Graph graph = model.graph({.sms = program.machine.sms,
                                    .context = limits.max_context,
                                    .kv_blocks = limits.kv_blocks,
                                    .rows = limits.rows,
                                    .sequences = limits.sequences,
-                                   .tile_rows = tile_rows_of(program)});
-  std::unordered_map<std::string_view, const Tensor*> found;
-  for (const Tensor& t : program.tensors) found.emplace(t.name, &t);
+                                   .tile_rows = tile_rows_of(program),
+                                   .ranks = program.num_devices});
+  using Place = std::pair<std::string_view, uint32_t>;  // name and device
+  std::map<Place, const Tensor*> found;
+  for (const Tensor& t : program.tensors) found.emplace(Place{t.name, t.device}, &t);
   for (const Tensor& expected : graph.tensors) {
-    const auto tensor = found.find(expected.name);
-    if (tensor == found.end()) refuse(model, fmt::format("tensor '{}' is missing", expected.name));
+    const std::string name = name_in(program, expected);
+    const auto tensor = found.find(Place{expected.name, expected.device});
+    if (tensor == found.end()) refuse(model, fmt::format("tensor '{}' is missing", name));
     if (*tensor->second != expected) {
-      refuse(model, fmt::format("tensor '{}': {}, expected {}", expected.name, layout_of(*tensor->second),
+      refuse(model, fmt::format("tensor '{}': {}, expected {}", name, layout_of(*tensor->second),
                                 layout_of(expected)));
     }
     found.erase(tensor);
   }
   for (const Tensor& t : program.tensors) {
-    if (found.contains(t.name))
-      refuse(model, fmt::format("tensor '{}': the model has none of this name", t.name));
+    if (found.contains(Place{t.name, t.device}))
+      refuse(model, fmt::format("tensor '{}': the model has none of this name", name_in(program, t)));
   }
 }
 

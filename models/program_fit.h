@@ -7,8 +7,8 @@
 namespace serval {
 
 // Throws Error(kRuntime) with one line, which names the limit or tensor, unless the program's limits and its
-// whole tensor table (names, shapes, types, kinds, row orders, head sizes; in any order) are those of the
-// model's graph for as many SMs as the program's machine has. Thread-safe.
+// whole tensor table (names, devices, shapes, types, kinds, row orders, head sizes; in any order) are those
+// of the model's graph for as many devices and SMs as the program has. Thread-safe.
 void require_fit(const Program& program, const Model& model);
 
 }  // namespace serval

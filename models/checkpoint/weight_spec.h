@@ -15,6 +15,13 @@ enum class WeightKind : uint8_t {
   kBias,  // a vector that is added
 };
 
+// How ranks share a weight (models/ranks.h).
+enum class WeightSplit : uint8_t {
+  kNone,  // each has all of it
+  kRows,
+  kCols,
+};
+
 // Row-major; a matrix maps a vector of `cols` elements to one of `rows`. A vector has rows = 1, and one
 // dimension in a checkpoint.
 struct WeightSpec {
@@ -23,7 +30,9 @@ struct WeightSpec {
   int64_t rows = 0;
   int64_t cols = 0;
   RowOrder row_order = RowOrder::kSequential;
-  bool gathered = false;        // a pass reads the rows of its tokens and not the others
+  bool gathered = false;  // a pass reads the rows of its tokens and not the others
+  WeightSplit split = WeightSplit::kNone;
+  int64_t piece = 1;            // rows or columns that stay together, as those of a head do
   std::string other_name = {};  // under which it may be asked for as well, and some checkpoints repeat it
 
   int64_t elements() const { return rows * cols; }

@@ -4,8 +4,10 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <map>
+#include <type_traits>
 #include <utility>
 
+#include "models/ranks.h"
 #include "vm/base/error.h"
 #include "vm/layout/kv_cache.h"
 #include "vm/layout/row_tiles.h"
@@ -38,6 +40,8 @@ constexpr uint32_t kSampleInstances = 16;
 
 // Units of 8 weight rows in a GEMM's tile (instructions/common/gemm.cuh); of two matrices, half as many each.
 constexpr uint32_t kGemmUnits = 16;
+// Units that an instance adds up partial sums of, at least: more instances would only add counters.
+constexpr uint32_t kReduceUnits = 8;
 // Tiles of rows that a stage goes through its weights with: fewer stream the weights more often.
 constexpr uint32_t kGroupTiles = 4;
 
@@ -49,17 +53,38 @@ class Builder {
  private:
   void add_state();
   void add_activations();
-  // A tensor of the model's weights.
+  // A tensor on each rank, neighbours in the table; the first stands for them. A rank's tensors of these are
+  // those that are as far from the first ones as the rank from rank 0.
+  TensorId on_each_rank(Tensor tensor);
+  // A tensor of the model's weights: each rank's part.
   TensorId weight(const std::string& name);
   TensorId state(const char* name, uint64_t rows, uint64_t bytes);
   TensorId activation(const char* name, DType dtype, uint64_t rows, uint64_t cols);
   TensorId cache(const std::string& name);
+  // Tensors that only rank 0 has: sampling is its.
+  TensorId sampling_state(const char* name, uint64_t rows, uint64_t bytes);
+  TensorId sampling_activation(const char* name, uint64_t rows, uint64_t cols);
 
+  // A stage to which fn(rank) adds the rank's instances.
+  template <class Fn>
+  void for_ranks(std::string stage, Fn&& fn);
+  // An instance on a rank, whose operands name rank 0's tensors, but for those that it pushes to.
+  template <class Op>
+  void add(Op op, uint32_t rank, uint16_t layer = kNoTag);
+
+  struct Units {
+    uint32_t begin, count;
+    uint32_t least = 1;  // of an instance, unless there are fewer
+  };
   // A stage of instances of `op`, each over neighbouring ones of its units, for the first `rows` rows. GEMMs:
   // tiles of up to `tile_units` units and of as many rows as the options say.
   template <class Op>
-  void add_units(std::string stage, Op op, uint32_t units, uint32_t tile_units, uint32_t rows,
+  void add_units(std::string stage, const Op& op, uint32_t units, uint32_t tile_units, uint32_t rows,
                  uint16_t layer = kNoTag);
+  // The same on one rank, of the stage that has begun.
+  template <class Op>
+  void add_units_of_rank(Op op, uint32_t rank, Units units, uint32_t tile_units, uint32_t rows,
+                         uint16_t layer = kNoTag);
   bool multiplies_tiles() const { return options_.tile_rows > 0; }
   // Units of a tile of a matrix: half of what is usual where that would leave most SMs without one.
   uint32_t tile_units(uint32_t units, uint32_t rows) const;
@@ -80,6 +105,9 @@ class Builder {
   void planned_merge(uint16_t layer);
   void matvec_residual(uint16_t layer, const std::string& name, TensorId input, uint32_t in_cols,
                        TensorId norm);
+  // The same over columns that the ranks share: partial sums to the owners of slices, who add them up.
+  void matvec_push(uint16_t layer, const std::string& name, TensorId input, uint32_t in_cols);
+  void reduce_residual(uint16_t layer, TensorId input, TensorId norm);
   // After the last layer's attention, no instruction reads rows of which no logits are wanted, such as a
   // prompt's inner tokens have.
   uint32_t logits_only(uint16_t layer) const { return layer + 1 == config_.num_layers ? 1 : 0; }
@@ -92,9 +120,11 @@ class Builder {
   void lm_head();
   uint32_t sample_records() const { return std::min(logit_rows_, std::max(options_.sms, kSampleInstances)); }
   void sample_and_advance();
+  void push_state();
 
   const LlamaConfig& config_;
   const GraphOptions& options_;
+  // Intermediate columns and heads are those of one rank.
   const uint32_t hidden_, intermediate_, head_dim_, q_heads_, kv_heads_, vocab_;
   const uint32_t q_rows_, kv_rows_;  // q_heads × head_dim, kv_heads × head_dim
   const float epsilon_;
@@ -105,7 +135,7 @@ class Builder {
   Graph graph_;
   std::map<std::string, WeightSpec> weights_;  // by name
   TensorId embedding_, rope_, residual_, weighted_, squares_, projected_, query_, partial_, attention_, mlp_,
-      logits_, unit_softmax_, saved_;
+      logits_, unit_softmax_, saved_, exchange_;
   TensorId rows_, slots_, sampled_, control_, output_, host_stop_, block_table_, adjustments_, masks_, top_;
   TensorId items_;  // of planned attention
 };
@@ -114,10 +144,10 @@ Builder::Builder(const LlamaConfig& config, const GraphOptions& options)
     : config_(config),
       options_(options),
       hidden_(static_cast<uint32_t>(config.hidden_size)),
-      intermediate_(static_cast<uint32_t>(config.intermediate_size)),
+      intermediate_(static_cast<uint32_t>(config.intermediate_size) / options.ranks),
       head_dim_(static_cast<uint32_t>(config.head_dim)),
-      q_heads_(static_cast<uint32_t>(config.num_heads)),
-      kv_heads_(static_cast<uint32_t>(config.num_kv_heads)),
+      q_heads_(static_cast<uint32_t>(config.num_heads) / options.ranks),
+      kv_heads_(kv_heads_of_rank(static_cast<uint32_t>(config.num_kv_heads), options.ranks)),
       vocab_(static_cast<uint32_t>(config.vocab_size)),
       q_rows_(q_heads_ * head_dim_),
       kv_rows_(kv_heads_ * head_dim_),
@@ -136,6 +166,8 @@ Graph Builder::build() {
   graph_.limits = {vocab_, options_.context, kv_blocks_, options_.rows, options_.sequences};
   graph_.metadata["model"] = config_.name;
   graph_.metadata["layers"] = std::to_string(config_.num_layers);
+  graph_.num_devices = options_.ranks;
+  if (options_.ranks > 1) graph_.metadata["ranks"] = std::to_string(options_.ranks);
   if (multiplies_tiles()) graph_.metadata[kTileRowsMetadata] = std::to_string(options_.tile_rows);
   add_state();
   add_activations();
@@ -143,58 +175,101 @@ Graph Builder::build() {
   for (int i = 0; i < config_.num_layers; ++i) layer(static_cast<uint16_t>(i));
   lm_head();
   sample_and_advance();
+  if (options_.ranks > 1) push_state();
   return std::move(graph_);
+}
+
+TensorId Builder::on_each_rank(Tensor tensor) {
+  const auto first = static_cast<uint32_t>(graph_.tensors.size());
+  for (uint32_t rank = 0; rank < options_.ranks; ++rank) {
+    tensor.device = static_cast<uint8_t>(rank);
+    graph_.add_tensor(tensor);
+  }
+  return {first};
 }
 
 TensorId Builder::weight(const std::string& name) {
   const WeightSpec& spec = weights_.at(name);
-  return graph_.add_tensor({.name = name,
-                            .rows = static_cast<uint64_t>(spec.rows),
-                            .cols = static_cast<uint64_t>(spec.cols),
-                            .dtype = DType::kBF16,
-                            .kind = TensorKind::kWeight,
-                            .row_order = spec.row_order,
-                            .head_dim = spec.row_order == RowOrder::kRotaryPairs ? head_dim_ : 0});
+  const TensorId first = on_each_rank({.name = name,
+                                       .dtype = DType::kBF16,
+                                       .kind = TensorKind::kWeight,
+                                       .row_order = spec.row_order,
+                                       .head_dim = spec.row_order == RowOrder::kRotaryPairs ? head_dim_ : 0});
+  for (uint32_t rank = 0; rank < options_.ranks; ++rank) {
+    const WeightPart part = part_of_rank(spec, rank, options_.ranks);
+    graph_.tensors[first.index + rank].rows = static_cast<uint64_t>(part.rows);
+    graph_.tensors[first.index + rank].cols = static_cast<uint64_t>(part.cols);
+  }
+  return first;
 }
 
 TensorId Builder::state(const char* name, uint64_t rows, uint64_t bytes) {
+  return on_each_rank(
+      {.name = name, .rows = rows, .cols = bytes, .dtype = DType::kBytes, .kind = TensorKind::kState});
+}
+
+TensorId Builder::sampling_state(const char* name, uint64_t rows, uint64_t bytes) {
   return graph_.add_tensor(
       {.name = name, .rows = rows, .cols = bytes, .dtype = DType::kBytes, .kind = TensorKind::kState});
 }
 
 TensorId Builder::activation(const char* name, DType dtype, uint64_t rows, uint64_t cols) {
-  return graph_.add_tensor(
+  return on_each_rank(
       {.name = name, .rows = rows, .cols = cols, .dtype = dtype, .kind = TensorKind::kActivation});
 }
 
+TensorId Builder::sampling_activation(const char* name, uint64_t rows, uint64_t cols) {
+  return graph_.add_tensor(
+      {.name = name, .rows = rows, .cols = cols, .dtype = DType::kF32, .kind = TensorKind::kActivation});
+}
+
 TensorId Builder::cache(const std::string& name) {
-  return graph_.add_tensor({.name = name,
-                            .rows = kv_rows_,
-                            .cols = uint64_t{kv_blocks_} * kKvBlockTokens,
-                            .dtype = DType::kBF16,
-                            .kind = TensorKind::kKvCache,
-                            .head_dim = head_dim_});
+  return on_each_rank({.name = name,
+                       .rows = kv_rows_,
+                       .cols = uint64_t{kv_blocks_} * kKvBlockTokens,
+                       .dtype = DType::kBF16,
+                       .kind = TensorKind::kKvCache,
+                       .head_dim = head_dim_});
+}
+
+template <class Fn>
+void Builder::for_ranks(std::string stage, Fn&& fn) {
+  graph_.begin_stage(std::move(stage));
+  for (uint32_t rank = 0; rank < options_.ranks; ++rank) fn(rank);
+}
+
+template <class Op>
+void Builder::add(Op op, uint32_t rank, uint16_t layer) {
+  Op::fields([&](auto member, const char*, const char*) {
+    using Field = typename MemberOf<decltype(member)>::Type;
+    if constexpr (std::is_same_v<Field, TensorId>) {
+      if (!is_pushed(member)) (op.*member).index += rank;
+    }
+  });
+  graph_.add(op, layer);
 }
 
 void Builder::add_state() {
   rows_ = state(state_tensor::kRows, options_.rows, sizeof(PassRow));
-  slots_ = state(state_tensor::kSlots, options_.sequences, sizeof(SequenceSlot));
-  sampled_ = state(state_tensor::kSampled, options_.rows, sizeof(SampledToken));
+  slots_ = sampling_state(state_tensor::kSlots, options_.sequences, sizeof(SequenceSlot));
+  sampled_ = sampling_state(state_tensor::kSampled, options_.rows, sizeof(SampledToken));
   control_ = state(state_tensor::kControl, 1, sizeof(PassControl));
-  output_ = state(state_tensor::kOutput, launch_passes(options_.rows), options_.rows * sizeof(OutputToken));
-  adjustments_ = state(state_tensor::kAdjustments, options_.sequences, adjustment_bytes(options_.context));
+  output_ = sampling_state(state_tensor::kOutput, launch_passes(options_.rows),
+                           options_.rows * sizeof(OutputToken));
+  adjustments_ =
+      sampling_state(state_tensor::kAdjustments, options_.sequences, adjustment_bytes(options_.context));
   masks_ = graph_.add_tensor({.name = state_tensor::kMasks,
                               .rows = options_.sequences,
                               .cols = mask_words(vocab_),
                               .dtype = DType::kI32,
                               .kind = TensorKind::kState});
-  top_ = state(state_tensor::kTop, logit_rows_, sizeof(TopTokens));
-  host_stop_ = state(state_tensor::kHostStop, 1, sizeof(uint32_t));
-  block_table_ = graph_.add_tensor({.name = state_tensor::kBlockTable,
-                                    .rows = options_.sequences,
-                                    .cols = blocks_for_tokens(options_.context),
-                                    .dtype = DType::kI32,
-                                    .kind = TensorKind::kState});
+  top_ = sampling_state(state_tensor::kTop, logit_rows_, sizeof(TopTokens));
+  host_stop_ = sampling_state(state_tensor::kHostStop, 1, sizeof(uint32_t));
+  block_table_ = on_each_rank({.name = state_tensor::kBlockTable,
+                               .rows = options_.sequences,
+                               .cols = blocks_for_tokens(options_.context),
+                               .dtype = DType::kI32,
+                               .kind = TensorKind::kState});
   if (multiplies_tiles()) items_ = state(state_tensor::kAttention, 1, attention_list_bytes(options_.rows));
 }
 
@@ -214,16 +289,17 @@ void Builder::add_activations() {
                               partial.cols(options_.context));
   attention_ = activation(llama_tensor::kAttention, DType::kBF16, rows, q_rows_);
   mlp_ = activation(llama_tensor::kMlp, DType::kBF16, rows, intermediate_);
-  logits_ = activation(model_tensor::kLogits, DType::kF32, logit_rows_, vocab_);
-  unit_softmax_ = activation(llama_tensor::kUnitSoftmax, DType::kF32, logit_rows_,
-                             vocabulary_units(vocab_) * kUnitSoftmaxCols);
-  saved_ = activation(llama_tensor::kSavedLogits, DType::kF32, sample_records(),
-                      saved_cols(vocab_, options_.context));
-  rope_ = graph_.add_tensor({.name = llama_tensor::kRope,
-                             .rows = options_.context,
-                             .cols = head_dim_,
-                             .dtype = DType::kF32,
-                             .kind = TensorKind::kConstant});
+  if (options_.ranks > 1) exchange_ = activation(llama_tensor::kExchange, DType::kF32, rows, hidden_);
+  logits_ = sampling_activation(model_tensor::kLogits, logit_rows_, vocab_);
+  unit_softmax_ = sampling_activation(llama_tensor::kUnitSoftmax, logit_rows_,
+                                      vocabulary_units(vocab_) * kUnitSoftmaxCols);
+  saved_ =
+      sampling_activation(llama_tensor::kSavedLogits, sample_records(), saved_cols(vocab_, options_.context));
+  rope_ = on_each_rank({.name = llama_tensor::kRope,
+                        .rows = options_.context,
+                        .cols = head_dim_,
+                        .dtype = DType::kF32,
+                        .kind = TensorKind::kConstant});
   embedding_ = weight(llama_tensor::kEmbedding);
 }
 
@@ -235,61 +311,71 @@ uint32_t Builder::tile_units(uint32_t units, uint32_t rows) const {
 }
 
 template <class Op>
-void Builder::add_units(std::string stage, Op op, uint32_t units, uint32_t tile_units, uint32_t rows,
+void Builder::add_units(std::string stage, const Op& op, uint32_t units, uint32_t tile_units, uint32_t rows,
                         uint16_t layer) {
-  graph_.begin_stage(std::move(stage));
-  const auto add = [&](uint32_t first, uint32_t count) {
-    op.first_unit = first;
+  for_ranks(std::move(stage), [&](uint32_t rank) {
+    add_units_of_rank(op, rank, {0, units}, tile_units, rows, layer);
+  });
+}
+
+template <class Op>
+void Builder::add_units_of_rank(Op op, uint32_t rank, Units units, uint32_t tile_units, uint32_t rows,
+                                uint16_t layer) {
+  const auto add_range = [&](uint32_t first, uint32_t count) {
+    op.first_unit = units.begin + first;
     op.num_units = count;
-    graph_.add(op, layer);
+    add(op, rank, layer);
   };
   op.num_rows = rows;
-  if (!multiplies_tiles()) return split(units, options_.sms, add);
+  const uint32_t parts = std::min(options_.sms, (units.count + units.least - 1) / units.least);
+  if (!multiplies_tiles()) return split(units.count, parts, add_range);
   // Neighbouring instances share their weights: SMs that run them at the same time bring them once. Groups of
   // rows come one after the other, so that the next stage can begin with the first while this one is at the
   // last.
   const uint32_t group_rows = kGroupTiles * options_.tile_rows;
   for (uint32_t group = 0; group < rows; group += group_rows) {
-    for (uint32_t unit = 0; unit < units; unit += tile_units) {
+    for (uint32_t unit = 0; unit < units.count; unit += tile_units) {
       for (uint32_t row = group; row < std::min(group + group_rows, rows); row += options_.tile_rows) {
         op.first_row = row;
         op.num_rows = std::min(options_.tile_rows, rows - row);
-        add(unit, std::min(tile_units, units - unit));
+        add_range(unit, std::min(tile_units, units.count - unit));
       }
     }
   }
 }
 
 void Builder::embed() {
-  graph_.begin_stage("embed");
-  Embed op{.table = embedding_,
-           .rows = rows_,
-           .norm = norm_before(0),
-           .residual = residual_,
-           .weighted = weighted_,
-           .squares = squares_,
-           .first_unit = 0,
-           .num_units = hidden_ / kUnitRows,
-           .hidden = hidden_,
-           .vocab = vocab_,
-           .max_rows = options_.rows,
-           .num_rows = options_.rows,
-           .square_cols = square_cols_};
-  if (multiplies_tiles()) {
-    split(options_.rows, options_.sms, [&](uint32_t first, uint32_t count) {
-      op.first_row = first;
-      op.num_rows = count;
-      graph_.add(op);
-    });
-    return;
-  }
-  constexpr uint32_t kUnitsOfTile = kTileDim / kUnitRows;
-  split(hidden_ / kTileDim, std::min(options_.sms, (hidden_ + kEmbedColumns - 1) / kEmbedColumns),
-        [&](uint32_t first, uint32_t count) {
-          op.first_unit = first * kUnitsOfTile;
-          op.num_units = count * kUnitsOfTile;
-          graph_.add(op);
-        });
+  const Embed all{.table = embedding_,
+                  .rows = rows_,
+                  .norm = norm_before(0),
+                  .residual = residual_,
+                  .weighted = weighted_,
+                  .squares = squares_,
+                  .first_unit = 0,
+                  .num_units = hidden_ / kUnitRows,
+                  .hidden = hidden_,
+                  .vocab = vocab_,
+                  .max_rows = options_.rows,
+                  .num_rows = options_.rows,
+                  .square_cols = square_cols_};
+  for_ranks("embed", [&](uint32_t rank) {
+    Embed op = all;
+    if (multiplies_tiles()) {
+      split(options_.rows, options_.sms, [&](uint32_t first, uint32_t count) {
+        op.first_row = first;
+        op.num_rows = count;
+        add(op, rank);
+      });
+      return;
+    }
+    constexpr uint32_t kUnitsOfTile = kTileDim / kUnitRows;
+    split(hidden_ / kTileDim, std::min(options_.sms, (hidden_ + kEmbedColumns - 1) / kEmbedColumns),
+          [&](uint32_t first, uint32_t count) {
+            op.first_unit = first * kUnitsOfTile;
+            op.num_units = count * kUnitsOfTile;
+            add(op, rank);
+          });
+  });
 }
 
 void Builder::layer(uint16_t index) {
@@ -382,55 +468,104 @@ void Builder::qkv_project(uint16_t layer, const std::string& prefix) {
 
 void Builder::qk_norm_rope(uint16_t layer, const std::string& prefix, TensorId k_cache, TensorId v_cache) {
   const uint32_t heads = q_heads_ + 2 * kv_heads_;
-  QkNormRope op{.projected = projected_,
-                .q_norm = weight(prefix + "self_attn.q_norm.weight"),
-                .k_norm = weight(prefix + "self_attn.k_norm.weight"),
-                .rope = rope_,
-                .rows = rows_,
-                .block_table = block_table_,
-                .q = query_,
-                .k_cache = k_cache,
-                .v_cache = v_cache,
-                .first_head = 0,
-                .num_heads = heads,
-                .head_dim = head_dim_,
-                .q_heads = q_heads_,
-                .kv_heads = kv_heads_,
-                .max_context = options_.context,
-                .kv_blocks = kv_blocks_,
-                .epsilon = epsilon_,
-                .max_rows = options_.rows,
-                .max_sequences = options_.sequences,
-                .num_rows = options_.rows};
-  graph_.begin_stage(fmt::format("layer {} qk_norm_rope", layer));
-  if (multiplies_tiles()) {
-    split(options_.rows, options_.sms, [&](uint32_t first, uint32_t count) {
-      op.first_row = first;
-      op.num_rows = count;
-      graph_.add(op, layer);
+  const QkNormRope all{.projected = projected_,
+                       .q_norm = weight(prefix + "self_attn.q_norm.weight"),
+                       .k_norm = weight(prefix + "self_attn.k_norm.weight"),
+                       .rope = rope_,
+                       .rows = rows_,
+                       .block_table = block_table_,
+                       .q = query_,
+                       .k_cache = k_cache,
+                       .v_cache = v_cache,
+                       .first_head = 0,
+                       .num_heads = heads,
+                       .head_dim = head_dim_,
+                       .q_heads = q_heads_,
+                       .kv_heads = kv_heads_,
+                       .max_context = options_.context,
+                       .kv_blocks = kv_blocks_,
+                       .epsilon = epsilon_,
+                       .max_rows = options_.rows,
+                       .max_sequences = options_.sequences,
+                       .num_rows = options_.rows};
+  for_ranks(fmt::format("layer {} qk_norm_rope", layer), [&](uint32_t rank) {
+    QkNormRope op = all;
+    if (multiplies_tiles()) {
+      split(options_.rows, options_.sms, [&](uint32_t first, uint32_t count) {
+        op.first_row = first;
+        op.num_rows = count;
+        add(op, rank, layer);
+      });
+      return;
+    }
+    split(heads, options_.sms, [&](uint32_t first, uint32_t count) {
+      op.first_head = first;
+      op.num_heads = count;
+      add(op, rank, layer);
     });
-    return;
-  }
-  split(heads, options_.sms, [&](uint32_t first, uint32_t count) {
-    op.first_head = first;
-    op.num_heads = count;
-    graph_.add(op, layer);
   });
 }
 
 void Builder::attention(uint16_t layer, TensorId k_cache, TensorId v_cache) {
-  graph_.begin_stage(fmt::format("layer {} attention", layer));
-  for (uint32_t head = 0; head < kv_heads_; ++head) {
-    for (uint32_t split = 0; split < splits_; ++split) {
-      graph_.add(Attention{.q = query_,
+  for_ranks(fmt::format("layer {} attention", layer), [&](uint32_t rank) {
+    for (uint32_t head = 0; head < kv_heads_; ++head) {
+      for (uint32_t split = 0; split < splits_; ++split) {
+        add(Attention{.q = query_,
+                      .k_cache = k_cache,
+                      .v_cache = v_cache,
+                      .rows = rows_,
+                      .block_table = block_table_,
+                      .partial = partial_,
+                      .kv_head = head,
+                      .split = split,
+                      .splits = splits_,
+                      .head_dim = head_dim_,
+                      .q_heads = q_heads_,
+                      .kv_heads = kv_heads_,
+                      .max_context = options_.context,
+                      .kv_blocks = kv_blocks_,
+                      .scale = 1.0F / std::sqrt(static_cast<float>(head_dim_)),
+                      .max_rows = options_.rows,
+                      .max_sequences = options_.sequences},
+            rank, layer);
+      }
+    }
+  });
+}
+
+void Builder::attention_merge(uint16_t layer) {
+  for_ranks(fmt::format("layer {} attention_merge", layer), [&](uint32_t rank) {
+    split(q_heads_, options_.sms, [&](uint32_t first, uint32_t count) {
+      add(AttentionMerge{.partial = partial_,
+                         .rows = rows_,
+                         .output = attention_,
+                         .first_head = first,
+                         .num_heads = count,
+                         .splits = splits_,
+                         .head_dim = head_dim_,
+                         .q_heads = q_heads_,
+                         .kv_heads = kv_heads_,
+                         .max_context = options_.context,
+                         .max_rows = options_.rows},
+          rank, layer);
+    });
+  });
+}
+
+void Builder::planned_attention(uint16_t layer, TensorId k_cache, TensorId v_cache) {
+  for_ranks(fmt::format("layer {} planned_attention", layer), [&](uint32_t rank) {
+    for (uint32_t record = 0; record < options_.sms; ++record) {
+      add(PlannedAttention{.q = query_,
                            .k_cache = k_cache,
                            .v_cache = v_cache,
                            .rows = rows_,
                            .block_table = block_table_,
+                           .items = items_,
                            .partial = partial_,
-                           .kv_head = head,
-                           .split = split,
-                           .splits = splits_,
+                           .output = attention_,
+                           .record = record,
+                           .records = options_.sms,
+                           .places = kAttentionPlaces,
                            .head_dim = head_dim_,
                            .q_heads = q_heads_,
                            .kv_heads = kv_heads_,
@@ -439,77 +574,39 @@ void Builder::attention(uint16_t layer, TensorId k_cache, TensorId v_cache) {
                            .scale = 1.0F / std::sqrt(static_cast<float>(head_dim_)),
                            .max_rows = options_.rows,
                            .max_sequences = options_.sequences},
-                 layer);
+          rank, layer);
     }
-  }
-}
-
-void Builder::attention_merge(uint16_t layer) {
-  graph_.begin_stage(fmt::format("layer {} attention_merge", layer));
-  split(q_heads_, options_.sms, [&](uint32_t first, uint32_t count) {
-    graph_.add(AttentionMerge{.partial = partial_,
-                              .rows = rows_,
-                              .output = attention_,
-                              .first_head = first,
-                              .num_heads = count,
-                              .splits = splits_,
-                              .head_dim = head_dim_,
-                              .q_heads = q_heads_,
-                              .kv_heads = kv_heads_,
-                              .max_context = options_.context,
-                              .max_rows = options_.rows},
-               layer);
   });
 }
 
-void Builder::planned_attention(uint16_t layer, TensorId k_cache, TensorId v_cache) {
-  graph_.begin_stage(fmt::format("layer {} planned_attention", layer));
-  for (uint32_t record = 0; record < options_.sms; ++record) {
-    graph_.add(PlannedAttention{.q = query_,
-                                .k_cache = k_cache,
-                                .v_cache = v_cache,
-                                .rows = rows_,
-                                .block_table = block_table_,
-                                .items = items_,
-                                .partial = partial_,
-                                .output = attention_,
-                                .record = record,
-                                .records = options_.sms,
-                                .places = kAttentionPlaces,
-                                .head_dim = head_dim_,
-                                .q_heads = q_heads_,
-                                .kv_heads = kv_heads_,
-                                .max_context = options_.context,
-                                .kv_blocks = kv_blocks_,
-                                .scale = 1.0F / std::sqrt(static_cast<float>(head_dim_)),
-                                .max_rows = options_.rows,
-                                .max_sequences = options_.sequences},
-               layer);
-  }
-}
-
 void Builder::planned_merge(uint16_t layer) {
-  graph_.begin_stage(fmt::format("layer {} planned_merge", layer));
-  for (uint32_t record = 0; record < options_.sms; ++record) {
-    graph_.add(PlannedMerge{.partial = partial_,
-                            .rows = rows_,
-                            .items = items_,
-                            .output = attention_,
-                            .record = record,
-                            .records = options_.sms,
-                            .places = kAttentionPlaces,
-                            .head_dim = head_dim_,
-                            .q_heads = q_heads_,
-                            .kv_heads = kv_heads_,
-                            .max_context = options_.context,
-                            .max_rows = options_.rows,
-                            .max_sequences = options_.sequences},
-               layer);
-  }
+  for_ranks(fmt::format("layer {} planned_merge", layer), [&](uint32_t rank) {
+    for (uint32_t record = 0; record < options_.sms; ++record) {
+      add(PlannedMerge{.partial = partial_,
+                       .rows = rows_,
+                       .items = items_,
+                       .output = attention_,
+                       .record = record,
+                       .records = options_.sms,
+                       .places = kAttentionPlaces,
+                       .head_dim = head_dim_,
+                       .q_heads = q_heads_,
+                       .kv_heads = kv_heads_,
+                       .max_context = options_.context,
+                       .max_rows = options_.rows,
+                       .max_sequences = options_.sequences},
+          rank, layer);
+    }
+  });
 }
 
 void Builder::matvec_residual(uint16_t layer, const std::string& name, TensorId input, uint32_t in_cols,
                               TensorId norm) {
+  if (options_.ranks > 1) {
+    matvec_push(layer, name, input, in_cols);
+    reduce_residual(layer, input, norm);
+    return;
+  }
   MatvecResidual op{.weights = weight(name),
                     .input = input,
                     .rows = rows_,
@@ -528,6 +625,52 @@ void Builder::matvec_residual(uint16_t layer, const std::string& name, TensorId 
   add_units(fmt::format("layer {} matvec_residual {}", layer, graph_.tensors[input.index].name), op,
             hidden_ / kUnitRows, tile_units(hidden_ / kUnitRows, computed_rows(layer)), computed_rows(layer),
             layer);
+}
+
+void Builder::matvec_push(uint16_t layer, const std::string& name, TensorId input, uint32_t in_cols) {
+  MatvecPush op{.weights = weight(name),
+                .input = input,
+                .rows = rows_,
+                .partial = {exchange_.index},
+                .first_unit = 0,
+                .num_units = 0,
+                .in_cols = in_cols,
+                .out_cols = hidden_,
+                .rank = 0,
+                .ranks = options_.ranks,
+                .logits_only = logits_only(layer),
+                .max_rows = options_.rows,
+                .num_rows = options_.rows};
+  const uint32_t units = hidden_ / kUnitRows, rows = computed_rows(layer);
+  for_ranks(fmt::format("layer {} matvec_push {}", layer, graph_.tensors[input.index].name),
+            [&](uint32_t rank) {
+              op.rank = rank;
+              add_units_of_rank(op, rank, {0, units}, tile_units(units, rows), rows, layer);
+            });
+}
+
+void Builder::reduce_residual(uint16_t layer, TensorId input, TensorId norm) {
+  ReduceResidual op{.partial = exchange_,
+                    .rows = rows_,
+                    .norm = norm,
+                    .residual = residual_,
+                    .weighted = {weighted_.index},
+                    .squares = {squares_.index},
+                    .first_unit = 0,
+                    .num_units = 0,
+                    .out_cols = hidden_,
+                    .rank = 0,
+                    .ranks = options_.ranks,
+                    .logits_only = logits_only(layer),
+                    .max_rows = options_.rows,
+                    .num_rows = options_.rows,
+                    .square_cols = square_cols_};
+  const uint32_t units = hidden_ / options_.ranks / kUnitRows, rows = computed_rows(layer);
+  for_ranks(fmt::format("layer {} reduce_residual {}", layer, graph_.tensors[input.index].name),
+            [&](uint32_t rank) {
+              op.rank = rank;
+              add_units_of_rank(op, rank, {rank * units, units, kReduceUnits}, kGemmUnits, rows, layer);
+            });
 }
 
 void Builder::gate_up_silu(uint16_t layer, const std::string& prefix) {
@@ -551,9 +694,10 @@ void Builder::gate_up_silu(uint16_t layer, const std::string& prefix) {
 }
 
 void Builder::lm_head() {
+  const bool whole = config_.tie_word_embeddings;  // the embedding has all rows on each rank
   LmHead op{.weighted = weighted_,
             .squares = squares_,
-            .weights = config_.tie_word_embeddings ? embedding_ : weight(llama_tensor::kLmHead),
+            .weights = whole ? embedding_ : weight(llama_tensor::kLmHead),
             .rows = rows_,
             .logits = logits_,
             .unit_softmax = unit_softmax_,
@@ -565,7 +709,12 @@ void Builder::lm_head() {
             .max_rows = options_.rows,
             .num_rows = logit_rows_,
             .square_cols = square_cols_};
-  add_units("lm_head", op, static_cast<uint32_t>(vocabulary_units(vocab_)), kGemmUnits, logit_rows_);
+  const auto units = static_cast<uint32_t>(vocabulary_units(vocab_));
+  for_ranks("lm_head", [&](uint32_t rank) {
+    const uint32_t begin = units * rank / options_.ranks, end = units * (rank + 1) / options_.ranks;
+    op.weights_unit = whole ? 0 : begin;
+    add_units_of_rank(op, rank, {begin, end - begin}, kGemmUnits, logit_rows_);
+  });
 }
 
 void Builder::sample_and_advance() {
@@ -604,6 +753,17 @@ void Builder::sample_and_advance() {
                      .max_context = options_.context});
 }
 
+void Builder::push_state() {
+  graph_.begin_stage("push_state");
+  for (uint32_t rank = 1; rank < options_.ranks; ++rank) {
+    graph_.add(PushState{.rows = rows_,
+                         .control = control_,
+                         .peer_rows = {rows_.index + rank},
+                         .peer_control = {control_.index + rank},
+                         .max_rows = options_.rows});
+  }
+}
+
 }  // namespace
 
 std::vector<WeightSpec> llama_weights(const LlamaConfig& config) {
@@ -619,6 +779,15 @@ std::vector<WeightSpec> llama_weights(const LlamaConfig& config) {
     specs.push_back(
         {.name = prefix + name, .kind = WeightKind::kMatrix, .rows = rows, .cols = cols, .row_order = order});
   };
+  // How ranks share what was added last.
+  const auto split_rows = [&](int64_t piece) {
+    specs.back().split = WeightSplit::kRows;
+    specs.back().piece = piece;
+  };
+  const auto split_cols = [&](int64_t piece) {
+    specs.back().split = WeightSplit::kCols;
+    specs.back().piece = piece;
+  };
   const auto norm = [&](const char* name, int64_t size) {
     specs.push_back({.name = prefix + name, .kind = WeightKind::kNorm, .rows = 1, .cols = size});
   };
@@ -632,26 +801,39 @@ std::vector<WeightSpec> llama_weights(const LlamaConfig& config) {
     prefix = layer_prefix(layer);
     norm("input_layernorm.weight", hidden);
     matrix("self_attn.q_proj.weight", query, hidden, turned);
+    split_rows(config.head_dim);
     matrix("self_attn.k_proj.weight", key_value, hidden, turned);
+    split_rows(config.head_dim);
     matrix("self_attn.v_proj.weight", key_value, hidden);
+    split_rows(config.head_dim);
     if (config.qkv_bias) {
       bias("self_attn.q_proj.bias", query);
+      split_cols(config.head_dim);
       bias("self_attn.k_proj.bias", key_value);
+      split_cols(config.head_dim);
       bias("self_attn.v_proj.bias", key_value);
+      split_cols(config.head_dim);
     }
     if (config.qk_norm) {
       norm("self_attn.q_norm.weight", config.head_dim);
       norm("self_attn.k_norm.weight", config.head_dim);
     }
     matrix("self_attn.o_proj.weight", hidden, query);
+    split_cols(config.head_dim);
     norm("post_attention_layernorm.weight", hidden);
     matrix("mlp.gate_proj.weight", intermediate, hidden);
+    split_rows(kTileDim);
     matrix("mlp.up_proj.weight", intermediate, hidden);
+    split_rows(kTileDim);
     matrix("mlp.down_proj.weight", hidden, intermediate);
+    split_cols(kTileDim);
   }
   prefix.clear();
   norm(llama_tensor::kFinalNorm, hidden);
-  if (!config.tie_word_embeddings) matrix(llama_tensor::kLmHead, config.vocab_size, hidden);
+  if (!config.tie_word_embeddings) {
+    matrix(llama_tensor::kLmHead, config.vocab_size, hidden);
+    split_rows(kUnitRows);
+  }
   return specs;
 }
 
@@ -666,13 +848,15 @@ Graph build_llama_graph(const LlamaConfig& config, const GraphOptions& options) 
   if (options.rows < 1 || options.rows > kLargestRows) {
     throw Error(ErrorKind::kUsage, fmt::format("rows: {}, limit 1 to {}", options.rows, kLargestRows));
   }
+  check_ranks(config, options.ranks);
+  const int multiple = static_cast<int>(kSquareColsOfGemm * options.ranks);
   if (options.tile_rows > 0 &&
-      (config.hidden_size % kSquareColsOfGemm != 0 || config.intermediate_size % kSquareColsOfGemm != 0)) {
+      (config.hidden_size % multiple != 0 || config.intermediate_size % multiple != 0)) {
     throw Error(
         ErrorKind::kUsage,
         fmt::format("hidden_size {}, intermediate_size {}: passes of more than {} rows need multiples "
                     "of {}",
-                    config.hidden_size, config.intermediate_size, kDefaultRows, kSquareColsOfGemm));
+                    config.hidden_size, config.intermediate_size, kDefaultRows, multiple));
   }
   if (options.sequences < 1 || options.sequences > kLargestSequences) {
     throw Error(ErrorKind::kUsage,

@@ -19,6 +19,7 @@ inline constexpr const char* kSquares = "squares";
 inline constexpr const char* kProjected = "projected";
 inline constexpr const char* kQuery = "query";
 inline constexpr const char* kPartial = "partial";
+inline constexpr const char* kExchange = "exchange";  // partial sums, of several ranks
 inline constexpr const char* kAttention = "attention";
 inline constexpr const char* kMlp = "mlp";
 inline constexpr const char* kSavedLogits = "saved_logits";

@@ -19,12 +19,11 @@ const std::filesystem::path kModel = std::filesystem::path(SERVAL_SOURCE_DIR) / 
 // Ours are rounded to bf16 on their way, transformers' are not; logits reach 22.
 constexpr double kMaxDifference = 0.12;
 
-TEST(BundledModel, HasTheLogitsOfTransformers) {
+void expect_the_logits_of_transformers(const BackendOptions& options) {
   std::ifstream file(std::filesystem::path(SERVAL_TEST_DATA) / "stories" / "goldens.json");
   const nlohmann::json goldens = nlohmann::json::parse(file);
   const LlamaConfig config = load_config(kModel);
-  Decoder decoder(config, std::make_shared<const ModelWeights>(ModelWeights::load(kModel, config)),
-                  host_options(256, 7, 2));
+  Decoder decoder(config, std::make_shared<const ModelWeights>(ModelWeights::load(kModel, config)), options);
   double largest = 0;
   size_t compared = 0, clear = 0;
   for (const nlohmann::json& prompt : goldens.at("prompts")) {
@@ -52,7 +51,17 @@ TEST(BundledModel, HasTheLogitsOfTransformers) {
     }
   }
   EXPECT_GT(clear, compared / 2);
-  RecordProperty("largest_difference", fmt::format("{:.4f}", largest));
+  ::testing::Test::RecordProperty("largest_difference", fmt::format("{:.4f}", largest));
+}
+
+TEST(BundledModel, HasTheLogitsOfTransformers) {
+  expect_the_logits_of_transformers(host_options(256, 7, 2));
+}
+
+TEST(BundledModel, HasTheLogitsOfTransformersWhereTwoRanksShareIt) {
+  BackendOptions options = host_options(256, 7, 2);
+  options.limits.ranks = 2;
+  expect_the_logits_of_transformers(options);
 }
 
 }  // namespace

@@ -43,6 +43,19 @@ inline LlamaConfig tiny_untied_config() {
   return config;
 }
 
+// Whose heads and columns 2, 4 and 8 ranks can share: with 8 KV heads each has some of its own, with 2 the
+// same are on several.
+inline LlamaConfig tiny_shared_config(int kv_heads = 8) {
+  LlamaConfig config = tiny_config();
+  config.name = "tiny-shared";
+  config.hidden_size = 128;
+  config.intermediate_size = 256;
+  config.num_layers = 2;
+  config.num_heads = 8;
+  config.num_kv_heads = kv_heads;
+  return config;
+}
+
 inline std::vector<int32_t> random_tokens(const LlamaConfig& config, size_t count, uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<int32_t> out(count);

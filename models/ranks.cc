@@ -1,0 +1,76 @@
+#include "models/ranks.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <string>
+
+#include "vm/base/error.h"
+#include "vm/layout/units.h"
+#include "vm/program.h"
+
+namespace serval {
+namespace {
+
+void require_multiple(const char* field, int value, uint32_t of, uint32_t ranks) {
+  if (static_cast<uint32_t>(value) % of == 0) return;
+  const std::string expected =
+      of == ranks ? fmt::format("a multiple of {}", ranks) : fmt::format("a multiple of {} × {}", ranks, of / ranks);
+  throw Error(ErrorKind::kUsage,
+              fmt::format("{}: {}; expected {} to share it among {} GPUs", field, value, expected, ranks));
+}
+
+struct Range {
+  int64_t first, count;
+};
+
+// The rank's pieces of `size`: of few pieces, one at least.
+Range share_of(int64_t size, const WeightSpec& spec, uint32_t rank, uint32_t ranks) {
+  const int64_t pieces = (size + spec.piece - 1) / spec.piece;
+  const int64_t begin = pieces * rank / ranks, end = std::max(begin + 1, pieces * (rank + 1) / ranks);
+  return {begin * spec.piece, std::min(end * spec.piece, size) - begin * spec.piece};
+}
+
+}  // namespace
+
+void check_ranks(const ModelShape& model, uint32_t ranks) {
+  if (ranks < 1 || ranks > kMaxDevices)
+    throw Error(ErrorKind::kUsage, fmt::format("gpus: {}, limit 1 to {}", ranks, kMaxDevices));
+  if (ranks == 1) return;
+  require_multiple("num_attention_heads", model.num_heads, ranks, ranks);
+  const auto kv_heads = static_cast<uint32_t>(model.num_kv_heads);
+  if (kv_heads % ranks != 0 && ranks % kv_heads != 0) {
+    throw Error(ErrorKind::kUsage, fmt::format("num_key_value_heads: {}; expected a multiple or a divisor of {} to "
+                                               "share them among as many GPUs",
+                                               kv_heads, ranks));
+  }
+  require_multiple("hidden_size", model.hidden_size, ranks * kTileDim, ranks);
+  require_multiple("intermediate_size", model.intermediate_size, ranks * kTileDim, ranks);
+}
+
+WeightPart part_of_rank(const WeightSpec& spec, uint32_t rank, uint32_t ranks) {
+  WeightPart part{0, spec.rows, 0, spec.cols};
+  if (ranks == 1 || spec.split == WeightSplit::kNone) return part;
+  if (spec.split == WeightSplit::kRows) {
+    const Range share = share_of(spec.rows, spec, rank, ranks);
+    part.first_row = share.first;
+    part.rows = share.count;
+  } else {
+    const Range share = share_of(spec.cols, spec, rank, ranks);
+    part.first_col = share.first;
+    part.cols = share.count;
+  }
+  return part;
+}
+
+int64_t weight_bytes_of_rank(const Model& model, uint32_t rank, uint32_t ranks) {
+  int64_t bytes = 0;
+  for (const WeightSpec& spec : model.weights()) bytes += part_of_rank(spec, rank, ranks).bytes();
+  return bytes;
+}
+
+int64_t kv_bytes_per_token_of_rank(const ModelShape& model, uint32_t ranks) {
+  const auto kv_heads = static_cast<uint32_t>(model.num_kv_heads);
+  return model.kv_bytes_per_token() / kv_heads * kv_heads_of_rank(kv_heads, ranks);
+}
+
+}  // namespace serval
