@@ -174,6 +174,11 @@ std::optional<double> DeviceBackend::stream_limit_gb_per_s() {
 }
 
 ProgramSet compile_for(const Gpu& gpu, const Model& model, const BackendOptions& options) {
+  if (options.limits.ranks > 1) {
+    throw Error(ErrorKind::kUsage, fmt::format("gpus: {}; limit: 1 (the GPU's kernels have no code for what "
+                                               "several exchange; backend host runs it)",
+                                               options.limits.ranks));
+  }
   if (options.sms > gpu.sms) {
     throw Error(ErrorKind::kUsage, fmt::format("sms: {}; limit: {} ({})", options.sms, gpu.sms, gpu.name));
   }

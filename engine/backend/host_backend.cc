@@ -11,6 +11,7 @@
 
 #include "engine/backend/cache_fill.h"
 #include "engine/backend/checked_passes.h"
+#include "engine/backend/host_weights.h"
 #include "instructions/common/footprint.h"
 #include "instructions/isa.h"
 #include "instructions/planned_attention/plan_launch.h"
@@ -51,8 +52,8 @@ class LazyMemory {
 
 class HostBackend final : public Backend {
  public:
-  HostBackend(ProgramSet programs, std::shared_ptr<const ModelWeights> weights,
-              std::vector<ModelConstant> constants, const BackendOptions& options);
+  HostBackend(ProgramSet programs, HostWeights weights, std::vector<ModelConstant> constants,
+              const BackendOptions& options);
 
   std::string name() const override { return "host"; }
   const Program& program() const override { return programs_.program(last_); }
@@ -60,7 +61,7 @@ class HostBackend final : public Backend {
   void run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) override;
   void request_stop() noexcept override { std::atomic_ref(host_stop_).store(1, std::memory_order_release); }
   std::span<const float> logits(int row) override {
-    const auto* all = static_cast<const float*>(memory_.at(model_tensor::kLogits).base());
+    const auto* all = static_cast<const float*>(memory_.at({model_tensor::kLogits, 0}).base());
     return {all + static_cast<size_t>(row) * limits().vocab, limits().vocab};
   }
   void fill_cache() override;
@@ -78,19 +79,23 @@ class HostBackend final : public Backend {
     std::optional<AttentionPlanShape> attention;
   };
 
+  using Place = std::pair<std::string, uint32_t>;  // a tensor's name and device
+
   void allocate();
   HostMemory bind(const Program& program);
-  void* state_memory(const std::string& name);
+  void* state_memory(const Tensor& tensor);
+  void copy_state_to_ranks();
   float* constant(const std::string& name);
 
   const ProgramSet programs_;
-  const std::shared_ptr<const ModelWeights> weights_;
+  const HostWeights weights_;
   std::vector<ModelConstant> constants_;
   StateBlock state_;
   uint32_t host_stop_ = 0;
-  std::map<std::string, LazyMemory> memory_;  // of activations and KV caches, by name
-  std::vector<Interpreter> interpreters_;     // one for each program
-  size_t last_;                               // the program that ran last
+  std::map<Place, LazyMemory>
+      memory_;  // of activations, KV caches, and the copies that ranks have of the state
+  std::vector<Interpreter> interpreters_;  // one for each program
+  size_t last_;                            // the program that ran last
   bool recording_ = false;
 };
 
@@ -98,8 +103,8 @@ uint32_t threads_of(const BackendOptions& options) {
   return options.threads > 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
 }
 
-HostBackend::HostBackend(ProgramSet programs, std::shared_ptr<const ModelWeights> weights,
-                         std::vector<ModelConstant> constants, const BackendOptions& options)
+HostBackend::HostBackend(ProgramSet programs, HostWeights weights, std::vector<ModelConstant> constants,
+                         const BackendOptions& options)
     : programs_(std::move(programs)),
       weights_(std::move(weights)),
       constants_(std::move(constants)),
@@ -121,10 +126,20 @@ HostBackend::HostBackend(ProgramSet programs, std::shared_ptr<const ModelWeights
   }
 }
 
-void* HostBackend::state_memory(const std::string& name) {
-  if (name == state_tensor::kHostStop) return &host_stop_;
-  if (void* part = state_.part(name)) return part;
-  throw Error(ErrorKind::kRuntime, fmt::format("program: tensor '{}': unknown part of the state", name));
+void* HostBackend::state_memory(const Tensor& tensor) {
+  if (tensor.device > 0) return memory_.at({tensor.name, tensor.device}).base();
+  if (tensor.name == state_tensor::kHostStop) return &host_stop_;
+  if (void* part = state_.part(tensor.name)) return part;
+  throw Error(ErrorKind::kRuntime,
+              fmt::format("program: tensor '{}': unknown part of the state", tensor.name));
+}
+
+void HostBackend::copy_state_to_ranks() {
+  for (const Tensor& tensor : program().tensors) {
+    if (tensor.kind != TensorKind::kState || tensor.device == 0) continue;
+    const auto* from = static_cast<const std::byte*>(state_.part(tensor.name));
+    std::copy_n(from, tensor.bytes(), static_cast<std::byte*>(state_memory(tensor)));
+  }
 }
 
 float* HostBackend::constant(const std::string& name) {
@@ -134,8 +149,9 @@ float* HostBackend::constant(const std::string& name) {
   throw Error(ErrorKind::kRuntime, fmt::format("program: tensor '{}': the model has no such constant", name));
 }
 
-bool is_allocated(TensorKind kind) {
-  return kind == TensorKind::kActivation || kind == TensorKind::kKvCache;
+bool is_allocated(const Tensor& tensor) {
+  return tensor.kind == TensorKind::kActivation || tensor.kind == TensorKind::kKvCache ||
+         (tensor.kind == TensorKind::kState && tensor.device > 0);
 }
 
 // Memory is taken page by page as it is written, so a cache that cannot fit would not fail until it is full.
@@ -149,16 +165,19 @@ void require_memory(uint64_t bytes) {
 
 // Of one name, as much as the program that needs most of it.
 void HostBackend::allocate() {
-  std::map<std::string, uint64_t> sizes;
+  std::map<Place, uint64_t> sizes;
   for (const Program* program : programs_.programs()) {
     for (const Tensor& tensor : program->tensors) {
-      if (is_allocated(tensor.kind)) sizes[tensor.name] = std::max(sizes[tensor.name], tensor.bytes());
+      if (!is_allocated(tensor)) continue;
+      uint64_t& bytes = sizes[{tensor.name, tensor.device}];
+      bytes = std::max(bytes, tensor.bytes());
     }
   }
   uint64_t total = 0;
-  for (const auto& [name, bytes] : sizes) total += bytes;
+  for (const auto& [place, bytes] : sizes) total += bytes;
   require_memory(total);
-  for (const auto& [name, bytes] : sizes) memory_.try_emplace(name, bytes, fmt::format("tensor '{}'", name));
+  for (const auto& [place, bytes] : sizes)
+    memory_.try_emplace(place, bytes, fmt::format("tensor '{}'", place.first));
 }
 
 HostMemory HostBackend::bind(const Program& program) {
@@ -167,18 +186,17 @@ HostMemory HostBackend::bind(const Program& program) {
     const Tensor& tensor = program.tensors[t];
     switch (tensor.kind) {
       case TensorKind::kWeight:
-        // Handlers only read weights; the table of pointers is one for all kinds.
-        memory.bind({t}, const_cast<uint16_t*>(weights_->matrix(tensor.name).bf16));
+        memory.bind({t}, weights_.of(tensor));
         break;
       case TensorKind::kConstant:
         memory.bind({t}, constant(tensor.name));
         break;
       case TensorKind::kState:
-        memory.bind({t}, state_memory(tensor.name));
+        memory.bind({t}, state_memory(tensor));
         break;
       case TensorKind::kActivation:
       case TensorKind::kKvCache:
-        memory.bind({t}, memory_.at(tensor.name).base());
+        memory.bind({t}, memory_.at({tensor.name, tensor.device}).base());
         break;
     }
   }
@@ -203,6 +221,7 @@ void HostBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on_p
   if (interpreter.attention) plan_launch(*interpreter.attention, state_);
   check_state(program(), state_);
   state_.output = state_.output_of(program().limits.rows);
+  copy_state_to_ranks();
   if (interpreter.checked) interpreter.checked->check(state_);
   interpreter.replay ? interpreter.replay->run(on_pass) : interpreter.threads->run(on_pass);
   std::atomic_ref(host_stop_).store(0, std::memory_order_release);
@@ -221,7 +240,7 @@ void HostBackend::record(uint32_t events_of_ring, RecordingDetail) {
 void HostBackend::fill_cache() {
   for (const Tensor& tensor : programs_.widest().tensors) {
     if (tensor.kind != TensorKind::kKvCache) continue;
-    auto* cache = static_cast<uint16_t*>(memory_.at(tensor.name).base());
+    auto* cache = static_cast<uint16_t*>(memory_.at({tensor.name, tensor.device}).base());
     fill_random_matrix({cache, tensor.rows * tensor.cols}, cache_fill_key(tensor.name), 0, kCacheFillScale);
   }
 }
@@ -230,7 +249,8 @@ void HostBackend::fill_cache() {
 
 std::unique_ptr<Backend> make_host_backend(const Model& model, std::shared_ptr<const ModelWeights> weights,
                                            const BackendOptions& options) {
-  const Machine machine = host_machine(options.sms > 0 ? options.sms : threads_of(options));
+  const uint32_t threads = std::max(1U, threads_of(options) / options.limits.ranks);
+  const Machine machine = host_machine(options.sms > 0 ? options.sms : threads);
   return bind_host_backend(
       compile_programs(model, machine, options.limits, options.schedule, options.row_classes), model,
       std::move(weights), options);
@@ -241,7 +261,8 @@ std::unique_ptr<Backend> bind_host_backend(ProgramSet programs, const Model& mod
                                            const BackendOptions& options) {
   for (const Program* program : programs.programs()) require_fit(*program, model);
   std::vector<ModelConstant> constants = model.constants(programs.widest().limits.max_context);
-  return std::make_unique<HostBackend>(std::move(programs), std::move(weights), std::move(constants),
+  HostWeights of_ranks(std::move(weights), model, programs.widest());
+  return std::make_unique<HostBackend>(std::move(programs), std::move(of_ranks), std::move(constants),
                                        options);
 }
 

@@ -24,10 +24,12 @@ ValidProgram compile_model(const Model& model, const Machine& machine_in, const 
                            .kv_blocks = limits.kv_blocks(),
                            .rows = limits.pass_rows(),
                            .sequences = limits.slots(),
-                           .tile_rows = limits.tiles()};
+                           .tile_rows = limits.tiles(),
+                           .ranks = limits.ranks};
   CompileOptions options{
       .policy = schedule.policy, .queue_kind = schedule.queue_kind, .context = schedule.pass};
-  if (schedule.simulate && is_gpu(machine)) options.policy = best_policy(model, machine, limits, schedule);
+  if (schedule.simulate && is_gpu(machine) && limits.ranks == 1)
+    options.policy = best_policy(model, machine, limits, schedule);
   return ValidProgram(compile(model.graph(graph), machine, options));
 }
 

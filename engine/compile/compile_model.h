@@ -25,6 +25,7 @@ struct ProgramLimits {
   // Rows of a tile, in programs for passes of more than kDefaultRows (GraphOptions); 0: they multiply with
   // vectors, too.
   uint32_t tile_rows = 0;
+  uint32_t ranks = 1;  // devices that share the model
 
   // Of the state. Sequences that are shorter than the context may be more than the KV cache's full ones.
   uint32_t slots() const { return std::max(sequences, kDefaultSequences); }
@@ -38,8 +39,9 @@ struct ProgramLimits {
 // How it is placed on a machine. None of it changes what a program computes.
 struct ScheduleOptions {
   std::optional<Policy> policy = {};  // none: the one whose pass is estimated to be shortest
-  bool simulate = false;  // the estimates are the simulator's (profiler/sim), not the cost model's. It models
-                          // a GPU: for the host's threads the cost model is asked all the same
+  bool simulate =
+      false;  // the estimates are the simulator's (profiler/sim), not the cost model's. It models
+              // one GPU: for the host's threads, and for several ranks, the cost model is asked all the same
   QueueKind queue_kind = QueueKind::kPerSm;
   CostContext pass = {};  // whose time is estimated
 };

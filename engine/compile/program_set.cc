@@ -32,7 +32,7 @@ bool share_limits(StateLimits one, const StateLimits& other) {
 // What outlives a pass is one thing to all programs.
 void check_shared_tensors(const Program& one, const Program& other) {
   for (const Tensor& tensor : other.tensors) {
-    const auto found = one.find_tensor(tensor.name);
+    const auto found = one.find_tensor(tensor.name, tensor.device);
     if (!found) continue;
     const Tensor& same = one.tensors[found->index];
     const bool may_differ = tensor.kind == TensorKind::kActivation || follows_rows(tensor);

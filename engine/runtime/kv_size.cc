@@ -5,29 +5,43 @@
 
 #include "fmt/format.h"
 
+#include "models/ranks.h"
 #include "vm/layout/kv_cache.h"
 
 namespace serval {
 namespace {
 
-uint64_t bytes_beside_weights(const Model& model, uint64_t free_bytes) {
-  return free_bytes - std::min(free_bytes, static_cast<uint64_t>(model.weight_bytes_bf16()));
+uint64_t bytes_beside_weights(const ModelBytes& model, uint64_t free_bytes) {
+  return free_bytes - std::min(free_bytes, model.weights);
 }
 
 }  // namespace
 
-uint64_t kv_tokens_beside_weights(const Model& model, uint64_t free_bytes) {
-  return bytes_beside_weights(model, free_bytes) / static_cast<uint64_t>(model.kv_bytes_per_token());
+ModelBytes bytes_of_model(const Model& model, uint32_t ranks) {
+  return {static_cast<uint64_t>(model.weight_bytes_bf16()),
+          static_cast<uint64_t>(kv_bytes_per_token_of_rank(model, ranks)) * ranks};
 }
 
-uint32_t kv_blocks_of(const EngineOptions& options, const Model& model, int context, uint64_t free_bytes) {
+ModelBytes bytes_of_rank(const Model& model, uint32_t ranks) {
+  int64_t weights = 0;
+  for (uint32_t rank = 0; rank < ranks; ++rank)
+    weights = std::max(weights, weight_bytes_of_rank(model, rank, ranks));
+  return {static_cast<uint64_t>(weights), static_cast<uint64_t>(kv_bytes_per_token_of_rank(model, ranks))};
+}
+
+uint64_t kv_tokens_beside_weights(const ModelBytes& model, uint64_t free_bytes) {
+  return bytes_beside_weights(model, free_bytes) / model.kv_of_token;
+}
+
+uint32_t kv_blocks_of(const EngineOptions& options, const ModelBytes& model, int context,
+                      uint64_t free_bytes) {
   const bool is_share = options.kv_cache_share > 0;
   if (options.kv_cache_memory == 0 && !is_share) return 0;
   const uint64_t bytes =
       is_share ? static_cast<uint64_t>(options.kv_cache_share *
                                        static_cast<double>(bytes_beside_weights(model, free_bytes)))
                : options.kv_cache_memory;
-  const uint64_t block_bytes = static_cast<uint64_t>(model.kv_bytes_per_token()) * kKvBlockTokens;
+  const uint64_t block_bytes = model.kv_of_token * kKvBlockTokens;
   const uint32_t needed = blocks_for_tokens(static_cast<uint32_t>(context));
   const uint64_t blocks = bytes / block_bytes;
   if (blocks < needed) {

@@ -46,7 +46,7 @@ void describe_program(const Backend& backend, ModelInfo& info) {
   const Program& program = backend.program();
   info.backend = backend.name();
   info.context = static_cast<int>(program.limits.max_context);
-  info.sms = static_cast<int>(program.machine.sms);
+  info.sms = static_cast<int>(program.num_sms());
   info.kv_cache_tokens = int64_t{program.limits.kv_blocks} * kKvBlockTokens;
   info.instructions = static_cast<int64_t>(program.instructions.size());
   const auto policy = program.metadata.find("policy");

@@ -14,6 +14,7 @@
 #include "engine/runtime/options.h"
 #include "engine/torch/torch_backend.h"
 #include "models/checkpoint/host_buffer.h"
+#include "models/ranks.h"
 #include "vm/base/error.h"
 
 namespace serval {
@@ -70,23 +71,28 @@ std::unique_ptr<Backend> bind_file(const std::string& file, Bind&& bind) {
 }
 
 // The backend options, and a KV cache as large as the memory of the backend allows and the options want.
-BackendOptions options_in(const EngineOptions& options, const Model& model, uint64_t free_bytes) {
+BackendOptions options_in(const EngineOptions& options, const Model& model, const ModelBytes& bytes,
+                          uint64_t free_bytes) {
   const int context = context_of(options, model.max_position);
   BackendOptions out = backend_options(options, context);
-  out.limits.cache_blocks = kv_blocks_of(options, model, context, free_bytes);
+  out.limits.cache_blocks = kv_blocks_of(options, bytes, context, free_bytes);
   return out;
 }
 
 ChosenBackend make_backend(const EngineOptions& engine, const Model& model, Weights& weights) {
   const std::string& program = engine.program;  // a file to run instead of compiling; may be empty
+  const uint32_t ranks = ranks_of(engine);
   const auto device = [&] {
-    const BackendOptions options = options_in(engine, model, free_device_memory());
+    const BackendOptions options =
+        options_in(engine, model, bytes_of_rank(model, ranks), free_device_memory());
     if (program.empty()) return make_device_backend(model, weights.source(), options, weights.progress());
     return bind_file(program, [&](ProgramSet programs) {
       return bind_device_backend(std::move(programs), model, weights.source(), options, weights.progress());
     });
   };
-  const auto host_options = [&] { return options_in(engine, model, available_host_memory()); };
+  const auto host_options = [&] {
+    return options_in(engine, model, bytes_of_model(model, ranks), available_host_memory());
+  };
   const auto host = [&] {
     const BackendOptions options = host_options();
     if (program.empty()) return make_host_backend(model, weights.on_host(), options);
@@ -148,6 +154,7 @@ ModelSource open_model(const EngineOptions& options) {
   ModelSource source = find_model(options.model);
   check_weights_exist(options, source);
   context_of(options, source.model->max_position);
+  check_ranks(*source.model, ranks_of(options));
   return source;
 }
 

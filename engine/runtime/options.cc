@@ -1,6 +1,7 @@
 #include "engine/runtime/options.h"
 
 #include <algorithm>
+#include <bit>
 #include <string>
 #include <vector>
 
@@ -42,8 +43,20 @@ void check_program_options(const EngineOptions& options) {
   if (options.sms != 0) refuse("sms");
   if (!options.policy.empty()) refuse("policy");
   if (options.global_queue) refuse("global_queue");
+  if (!options.gpus.empty()) refuse("gpus");
   if (backend_kind(options) == BackendKind::kTorch)
     throw Error(ErrorKind::kUsage, "program: backend torch runs none, device and host do");
+}
+
+void check_gpus(const EngineOptions& options) {
+  const size_t count = options.gpus.size();
+  if (count <= 1) return;
+  if (count > kMaxDevices || !std::has_single_bit(count))
+    throw Error(ErrorKind::kUsage, fmt::format("gpus: {}; expected 1, 2, 4 or 8", count));
+  if (options.global_queue)
+    throw Error(ErrorKind::kUsage, "gpus: several have a queue for each SM, not one for all");
+  if (backend_kind(options) == BackendKind::kTorch)
+    throw Error(ErrorKind::kUsage, fmt::format("gpus: {}; backend torch takes 1", count));
 }
 
 }  // namespace
@@ -74,6 +87,7 @@ void check_options(const EngineOptions& options) {
   }
   require_range("stall_timeout_s", options.stall_timeout_s, 0.0, OptionLimits::kMaxStallTimeoutS);
   require_one_of("backend", options.backend, backend_names());
+  check_gpus(options);
   const BackendKind backend = backend_kind(options);
   if (options.interleaving && backend != BackendKind::kAuto && backend != BackendKind::kHost) {
     throw Error(ErrorKind::kUsage,
@@ -112,13 +126,19 @@ ScheduleOptions schedule_options(const EngineOptions& options) {
 BackendOptions backend_options(const EngineOptions& options, int context) {
   return {.limits = {.context = static_cast<uint32_t>(context),
                      .sequences = static_cast<uint32_t>(options.max_sequences),
-                     .rows = static_cast<uint32_t>(options.max_batch_tokens)},
+                     .rows = static_cast<uint32_t>(options.max_batch_tokens),
+                     .ranks = ranks_of(options)},
           .schedule = schedule_options(options),
           .sms = static_cast<uint32_t>(options.sms),
           .threads = static_cast<uint32_t>(options.threads),
           .stall_timeout_s = options.stall_timeout_s,
           .interleaving = options.interleaving,
-          .checked = options.checked};
+          .checked = options.checked,
+          .gpu = options.gpus.empty() ? 0 : options.gpus.front()};
+}
+
+uint32_t ranks_of(const EngineOptions& options) {
+  return std::max(1U, static_cast<uint32_t>(options.gpus.size()));
 }
 
 }  // namespace serval

@@ -40,5 +40,7 @@ int context_of(const EngineOptions& options, int model_max_position);
 BackendKind backend_kind(const EngineOptions& options);
 ScheduleOptions schedule_options(const EngineOptions& options);
 BackendOptions backend_options(const EngineOptions& options, int context);
+// GPUs that share the model.
+uint32_t ranks_of(const EngineOptions& options);
 
 }  // namespace serval

@@ -37,6 +37,8 @@ class Simulation {
 Simulation::Simulation(const Program& program, const SimParameters& parameters, Rows rows,
                        Recording* recording)
     : gpu_(program, parameters, std::move(rows), recording) {
+  if (program.num_devices > 1)
+    throw Error(ErrorKind::kUsage, fmt::format("simulator: {} GPUs; limit: 1", program.num_devices));
   for (uint32_t sm = 0; sm < program.machine.sms; ++sm) sms_.push_back(std::make_unique<Sm>(gpu_, sm));
 }
 

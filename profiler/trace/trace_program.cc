@@ -33,6 +33,7 @@ const TraceIsa& trace_isa() {
 TraceProgram trace_program(const Program& program, const TraceIsa& isa, const CostContext& context) {
   TraceProgram out;
   out.machine = program.machine;
+  out.machine.sms = program.num_sms();  // of all devices, one after the other
   out.global_queue = program.queue_kind == QueueKind::kGlobal;
   out.gate_counter = program.gate_counter;
   out.waits = program.waits;

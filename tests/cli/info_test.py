@@ -21,6 +21,36 @@ class Info(Case):
         self.assertEqual(model["parameters"], 1_235_814_400)
         self.assertEqual(model["kv_bytes_per_token"], 2 * 2 * 16 * 8 * 64)
 
+    def test_the_split_over_gpus_is_described(self):
+        rank = self.facts("-m", "llama-3.1-70b", "--gpus", "4")["rank"]
+        self.assertEqual((rank["gpus"], rank["heads"], rank["kv_heads"], rank["slice_columns"]), (4, 16, 2, 2048))
+        # A quarter of the weights, but for the embedding and the norms, which each GPU has.
+        whole = 2 * (128256 * 8192 + 161 * 8192)
+        all_weights = self.facts("-m", "llama-3.1-70b")["model"]["weight_bytes"]
+        self.assertEqual(rank["weight_bytes"], (all_weights - whole) // 4 + whole)
+        self.assertEqual(rank["kv_bytes_per_token"] * 4, 2 * 2 * 80 * 8 * 128)
+        self.assertGreater(rank["kv_tokens_that_fit"], 0)
+
+    def test_kv_heads_that_are_fewer_than_gpus_are_on_several(self):
+        rank = self.facts("-m", "qwen2.5-0.5b", "--gpus", "2")["rank"]
+        self.assertEqual((rank["heads"], rank["kv_heads"], rank["ranks_of_a_kv_head"]), (7, 1, 1))
+        rank = self.facts("-m", "llama-3.2-1b", "--gpus", "8")["rank"]
+        self.assertEqual((rank["heads"], rank["kv_heads"], rank["ranks_of_a_kv_head"]), (4, 1, 1))
+
+    def test_what_cannot_be_split_is_refused_with_the_number(self):
+        for arguments, line in [
+            (["-m", "smollm2-135m", "--gpus", "2"], b"num_attention_heads: 9; expected a multiple of 2 "),
+            (["-m", "qwen2.5-7b", "--gpus", "8"], b"num_attention_heads: 28; expected a multiple of 8 "),
+            (["--gpus", "3"], b"--gpus: '3' is 3 GPUs; expected 1, 2, 4 or 8"),
+            (["--gpus", "0,1,2"], b"--gpus: '0,1,2' is 3 GPUs; expected 1, 2, 4 or 8"),
+            (["--gpus", "0,-1"], b"--gpus"),
+            (["--gpus", "9"], b"--gpus"),
+        ]:
+            result = run("info", *arguments)
+            self.assertEqual(result.returncode, 2, msg=arguments)
+            self.assertEqual(result.stderr.count(b"\n"), 1, msg=result.stderr)
+            self.assertIn(line, result.stderr)
+
     def test_the_version_of_the_unicode_tables_is_there(self):
         self.assertRegex(self.facts()["serval"]["unicode"], r"^\d+\.\d+\.\d+$")
 

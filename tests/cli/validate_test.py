@@ -31,6 +31,19 @@ class Validate(Case):
     def test_a_preset_needs_no_weights(self):
         self.assertIn("valid: ", self.validate("-m", "llama-3.2-1b"))
 
+    def test_programs_of_several_gpus(self):
+        for gpus in ["2", "4", "8"]:
+            self.assertIn("valid: ", self.validate("-m", "llama-3.2-1b", "--gpus", gpus))
+        file = self.path("ranks")
+        self.assertEqual(run("schedule", "--gpus", "2", "--sms", "2", "-o", file).returncode, 0)
+        self.assertIn("valid: ", self.validate(file))
+        listing = run("schedule", file, "--disassemble").stdout.decode()
+        for line in ["# 2 ranks of 2 SMs\n", "\nrank 0 SM 1\n", "\nrank 1 SM 0\n", " partial=exchange@* ", " weights=model.layers.0.self_attn.o_proj.weight@1 "]:
+            self.assertIn(line, listing)
+        refused = run("validate", "--gpus", "2", "--queue", "global")
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn(b"several GPUs need per-sm", refused.stderr)
+
     def test_a_program_file(self):
         self.assertIn("valid: ", self.validate(self.program))
 

@@ -16,9 +16,11 @@
 #include "engine/cli/output/output.h"
 #include "engine/runtime/kv_size.h"
 #include "engine/runtime/model_source.h"
+#include "engine/runtime/options.h"
 #include "engine/runtime/text_model.h"
 #include "engine/torch/oracle.h"
 #include "models/checkpoint/host_buffer.h"
+#include "models/ranks.h"
 #include "models/tokenizer/regex.h"
 #include "vm/base/version.h"
 
@@ -29,7 +31,8 @@ using nlohmann::ordered_json;
 
 constexpr const char* kExamples =
     "  serval info\n"
-    "  serval info -m llama-3.1-8b --json\n";
+    "  serval info -m llama-3.1-8b --json\n"
+    "  serval info -m llama-3.1-70b --gpus 4\n";
 
 #ifdef NDEBUG
 constexpr const char* kBuildType = "release";
@@ -101,8 +104,7 @@ uint64_t free_memory() {
   }
 }
 
-ordered_json model_facts(const std::string& model) {
-  const ModelSource source = find_model(model);
+ordered_json model_facts(const ModelSource& source) {
   const Model& c = *source.model;
   const std::map<std::string, double> parameters = c.parameters();
   const auto rope_theta = parameters.find("rope_theta");
@@ -112,7 +114,7 @@ ordered_json model_facts(const std::string& model) {
           {"weight_bytes", c.weight_bytes_bf16()},
           {"weight_bytes_per_token", c.weight_bytes_per_token()},
           {"kv_bytes_per_token", c.kv_bytes_per_token()},
-          {"kv_tokens_that_fit", kv_tokens_beside_weights(c, free_memory())},
+          {"kv_tokens_that_fit", kv_tokens_beside_weights(bytes_of_model(c, 1), free_memory())},
           {"layers", c.num_layers},
           {"hidden_size", c.hidden_size},
           {"intermediate_size", c.intermediate_size},
@@ -124,6 +126,37 @@ ordered_json model_facts(const std::string& model) {
           {"rope_theta", rope_theta == parameters.end() ? ordered_json() : ordered_json(rope_theta->second)},
           {"tied_embeddings", c.tie_word_embeddings},
           {"chat_template", chat_template_of(source)}};
+}
+
+// Of an H200 that does nothing else.
+constexpr uint64_t kH200Bytes = uint64_t{139} << 30;
+
+// What each of the GPUs has of the model: one here, else an H200.
+ordered_json rank_facts(const Model& model, uint32_t ranks) {
+  check_ranks(model, ranks);
+  std::string gpu = "this machine's first";
+  uint64_t memory = kH200Bytes;
+  try {
+    memory = free_device_memory();
+  } catch (const Error&) {
+    gpu = "an H200";
+  }
+  const ModelBytes bytes = bytes_of_rank(model, ranks);
+  const auto kv_heads = static_cast<uint32_t>(model.num_kv_heads);
+  return {{"gpus", ranks},
+          {"gpu", gpu},
+          {"memory_bytes", memory},
+          {"weight_bytes", bytes.weights},
+          {"weights_fit", bytes.weights <= memory},
+          {"kv_bytes_per_token", bytes.kv_of_token},
+          {"kv_tokens_that_fit", kv_tokens_beside_weights(bytes, memory)},
+          {"heads", static_cast<uint32_t>(model.num_heads) / ranks},
+          {"kv_heads", kv_heads_of_rank(kv_heads, ranks)},
+          {"ranks_of_a_kv_head", ranks > kv_heads ? ranks / kv_heads : 1},
+          {"intermediate_columns", static_cast<uint32_t>(model.intermediate_size) / ranks},
+          {"slice_columns", static_cast<uint32_t>(model.hidden_size) / ranks},
+          {"embedding", "whole on each GPU"},
+          {"lm_head", model.tie_word_embeddings ? "the embedding's rows, by vocabulary" : "by vocabulary"}};
 }
 
 std::string or_none(const std::string& fact) {
@@ -146,18 +179,21 @@ std::string as_text(const ordered_json& facts) {
 }  // namespace
 
 int run_info(const Arguments& arguments) {
-  std::string model;
+  EngineOptions options;
   OutputFlags output;
   FlagSet set("info", "Prints facts about the program, this machine and a model.", "[FLAGS]");
-  declare_model_name(set, model);
+  declare_model_name(set, options.model);
+  declare_gpus(set, options);
   output.declare(set, "print one JSON object");
   set.examples(kExamples);
   if (!set.parse(arguments)) {
     write_stdout(set.help());
     return 0;
   }
-  const ordered_json facts = {
-      {"serval", program_facts()}, {"machine", machine_facts()}, {"model", model_facts(model)}};
+  const ModelSource source = find_model(options.model);
+  ordered_json facts = {
+      {"serval", program_facts()}, {"machine", machine_facts()}, {"model", model_facts(source)}};
+  if (ranks_of(options) > 1) facts["rank"] = rank_facts(*source.model, ranks_of(options));
   write_stdout(output.json ? pretty(facts) : as_text(facts));
   return 0;
 }

@@ -58,7 +58,8 @@ Program read_checked(const std::string& file) {
 }
 
 std::string statistics_text(const Program& program, const ProgramStatistics& statistics) {
-  std::string out = fmt::format("machine           {}, {} SMs, {} queues\n", program.machine.name,
+  const std::string ranks = program.num_devices > 1 ? fmt::format("{} ranks of ", program.num_devices) : "";
+  std::string out = fmt::format("machine           {}, {}{} SMs, {} queues\n", program.machine.name, ranks,
                                 program.machine.sms, name_of(program.queue_kind));
   for (const auto& [key, value] : program.metadata) out += fmt::format("{:<18}{}\n", key, value);
   return out + '\n' + to_text(statistics);

@@ -1,6 +1,8 @@
 #include "engine/cli/flags/common_options.h"
 
+#include <bit>
 #include <climits>
+#include <numeric>
 #include <random>
 
 #include "fmt/format.h"
@@ -9,6 +11,7 @@
 #include "engine/cli/output/log.h"
 #include "engine/runtime/options.h"
 #include "models/tokenizer/chat_template.h"
+#include "vm/program.h"
 
 namespace serval::cli {
 namespace {
@@ -33,6 +36,21 @@ LogitBias parse_logit_bias(const FlagValue& value) {
   const auto token = static_cast<int32_t>(parse_integer(part(0, sign), 0, INT32_MAX));
   return {token,
           static_cast<float>(parse_number(part(number, value.text.size()), sampling_range::kLogitBias))};
+}
+
+// A number of GPUs, or a list of theirs.
+std::vector<int> parse_gpus(const FlagValue& value) {
+  constexpr int kMaxGpu = 63;
+  std::vector<int> gpus;
+  if (value.text.find(',') != std::string::npos) {
+    gpus = parse_integer_list(value, 0, kMaxGpu);
+  } else {
+    gpus.resize(static_cast<size_t>(parse_integer(value, 1, kMaxDevices)));
+    std::iota(gpus.begin(), gpus.end(), 0);
+  }
+  if (gpus.size() > kMaxDevices || !std::has_single_bit(gpus.size()))
+    reject(value, fmt::format("is {} GPUs; expected 1, 2, 4 or 8", gpus.size()));
+  return gpus;
 }
 
 std::string load_line(const Model& model, double seconds) {
@@ -94,12 +112,20 @@ void declare_context(FlagSet& flags, EngineOptions& options) {
               });
 }
 
+void declare_gpus(FlagSet& flags, EngineOptions& options) {
+  flags.group("Machine");
+  flags.value("--gpus", "N",
+              "GPUs that share the model, its ranks: 1, 2, 4 or 8, or their numbers, as 0,2. Default: 1",
+              [&options](const FlagValue& v) { options.gpus = parse_gpus(v); });
+}
+
 void declare_schedule(FlagSet& flags, EngineOptions& options) {
   flags.group("Machine");
-  flags.value("--sms", "N", "SMs to compile for. Default: the machine's own number",
+  flags.value("--sms", "N", "SMs to compile for, of each GPU. Default: the machine's own number",
               [&options](const FlagValue& v) {
                 options.sms = static_cast<int>(parse_integer(v, 1, OptionLimits::kMaxSms));
               });
+  declare_gpus(flags, options);
   flags.value("--policy", "NAME",
               fmt::format("placement on SMs: {}; {}: what the GPU's simulator prefers. Default: what the "
                           "cost model prefers",

@@ -33,7 +33,9 @@ void declare_model_name(FlagSet& flags, std::string& model);
 void declare_model(FlagSet& flags, EngineOptions& options);
 // -c.
 void declare_context(FlagSet& flags, EngineOptions& options);
-// --sms, --policy, --queue: how it is compiled.
+// --gpus.
+void declare_gpus(FlagSet& flags, EngineOptions& options);
+// That, --sms, --policy, --queue: how it is compiled.
 void declare_schedule(FlagSet& flags, EngineOptions& options);
 // --threads, `of` what.
 void declare_threads(FlagSet& flags, EngineOptions& options, const std::string& of);

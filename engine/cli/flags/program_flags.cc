@@ -41,8 +41,9 @@ void ProgramFlags::declare(FlagSet& set, const std::string& purpose) {
 }
 
 void ProgramFlags::check(const FlagSet& set) const {
-  check_not_compiled(set, program_file,
-                     {"--model", "--ctx-size", "--machine", "--sms", "--policy", "--queue", "--threads"});
+  check_not_compiled(
+      set, program_file,
+      {"--model", "--ctx-size", "--machine", "--sms", "--gpus", "--policy", "--queue", "--threads"});
 }
 
 ValidProgram ProgramFlags::compile(const CostContext& cost) const {
@@ -51,7 +52,8 @@ ValidProgram ProgramFlags::compile(const CostContext& cost) const {
   ScheduleOptions schedule = schedule_options(engine);
   schedule.pass = cost;
   const auto begin = std::chrono::steady_clock::now();
-  ValidProgram program = compile_model(*model, machine_of(*this), {.context = context}, schedule);
+  ValidProgram program =
+      compile_model(*model, machine_of(*this), {.context = context, .ranks = ranks_of(engine)}, schedule);
   const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - begin;
   log_info(fmt::format("compiled {} instructions in {:.1f} ms", program->instructions.size(), time.count()));
   return program;

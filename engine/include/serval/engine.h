@@ -223,7 +223,10 @@ struct EngineOptions {
   int max_batch_tokens = 0;
   std::string backend = "auto";  // auto | device | host | torch
   int threads = 0;               // host interpreter; 0: all cores; up to 1024
-  int sms = 0;                   // SMs to compile for; 0: the backend's own number; up to 1024
+  int sms = 0;                   // SMs to compile for, of each GPU; 0: the backend's own number; up to 1024
+  // GPUs that share the model, its ranks, by number: 1, 2, 4 or 8 of them; empty: the first. Backend host
+  // runs them as groups of its threads. docs/several_gpus.md says which models can be shared, and how.
+  std::vector<int> gpus = {};
   // round-robin | zig-zag | wave | list, or best: what the GPU's simulator prefers; empty: the cost model
   std::string policy = {};
   bool global_queue = false;  // one queue for all SMs instead of one each
