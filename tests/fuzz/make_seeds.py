@@ -230,9 +230,10 @@ def program(serval):
         "one-sm": ["--sms", "1", "--policy", "list", "-c", "64"],
         "two-sms": ["--sms", "2", "--policy", "round-robin", "-c", "600"],
         "global-queue": ["--sms", "2", "--queue", "global", "-c", "64"],
+        "two-ranks": ["--sms", "1", "--gpus", "2", "--policy", "list", "-c", "64"],
     }
     with tempfile.TemporaryDirectory() as folder:
-        tiny_model.write(folder, weights=False, max_position_embeddings=1024)
+        tiny_model.write(folder, weights=False, max_position_embeddings=1024)  # 2 heads, which 2 ranks share
         for name, flags in compilations.items():
             file = pathlib.Path(folder) / "program"
             command = [serval, "schedule", "-m", folder, *flags, "-o", str(file)]

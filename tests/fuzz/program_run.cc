@@ -76,8 +76,10 @@ class Memory {
   const HostMemory& host() const { return host_; }
 
   void put(const char* part, const void* from) {
-    if (const auto id = program_.find_tensor(part))
-      std::memcpy(tensors_[id->index].data(), from, tensors_[id->index].size());
+    for (uint32_t device = 0; device < program_.num_devices; ++device) {
+      if (const auto id = program_.find_tensor(part, device))
+        std::memcpy(tensors_[id->index].data(), from, tensors_[id->index].size());
+    }
   }
   Results results() const {
     Results out;

@@ -67,6 +67,12 @@ class Mutator {
   bool change_operands(Mutation mutation);
   bool change_tables(Mutation mutation);
   bool change_header(Mutation mutation);
+  bool change_peers(Mutation mutation);
+  bool change_peer_signal(Mutation mutation);
+  bool change_system_counter(Mutation mutation);
+  bool change_slice();
+  bool change_pushed(FieldKind kind);
+  bool move_to_another_rank();
   bool flip_logits_only();
   bool divide_leaves(Step& step);
   bool change_limit();
@@ -387,6 +393,131 @@ bool Mutator::change_header(Mutation mutation) {
   }
 }
 
+// A signal to a counter on another device: lost, or to some other counter there.
+bool Mutator::change_peer_signal(Mutation mutation) {
+  struct PeerSignal {
+    Step* step;
+    size_t at;
+  };
+  std::vector<PeerSignal> found;
+  for (Step* step : draft_.steps()) {
+    const uint32_t device = device_of(draft_.rest.tensors, step->record);
+    for (size_t s = 0; s < step->signals.size(); ++s) {
+      if (draft_.rest.counters[step->signals[s].counter].device != device) found.push_back({step, s});
+    }
+  }
+  if (found.empty()) return false;
+  const PeerSignal& peer = any(found);
+  Signal& signal = peer.step->signals[peer.at];
+  if (mutation == Mutation::kPeerSignalDropped) {
+    peer.step->signals.erase(peer.step->signals.begin() + static_cast<std::ptrdiff_t>(peer.at));
+  } else {
+    const uint32_t to = other_counter(signal.counter);
+    if (coin() && draft_.rest.counters[to].device != draft_.rest.counters[signal.counter].device)
+      return false;
+    signal.counter = to;
+  }
+  recount();
+  return true;
+}
+
+bool Mutator::change_system_counter(Mutation mutation) {
+  std::vector<Counter*> system;
+  for (Counter& c : draft_.rest.counters) {
+    if (c.scope == CounterScope::kSystem) system.push_back(&c);
+  }
+  if (system.empty()) return false;
+  Counter& counter = *any(system);
+  if (mutation == Mutation::kCounterOfGpuScope)
+    counter.scope = CounterScope::kGpu;
+  else
+    counter.device = static_cast<uint8_t>((counter.device + 1 + below(draft_.rest.num_devices - 1)) %
+                                          draft_.rest.num_devices);
+  return true;
+}
+
+// Partial sums as if another rank had computed them, or another rank's to be added up.
+bool Mutator::change_slice() {
+  std::vector<Step*> steps = draft_.steps();
+  std::erase_if(steps, [](const Step* s) {
+    return s->record.opcode != static_cast<uint16_t>(Opcode::kMatvecPush) &&
+           s->record.opcode != static_cast<uint16_t>(Opcode::kReduceResidual);
+  });
+  if (steps.empty()) return false;
+  Instruction& record = any(steps)->record;
+  const uint32_t by = 1 + below(draft_.rest.num_devices - 1);
+  if (record.opcode == static_cast<uint16_t>(Opcode::kMatvecPush)) {
+    auto op = record.as<MatvecPush>();
+    op.rank = (op.rank + by) % op.ranks;
+    if (coin()) op.weights.index += by;
+    record.set(op);
+    return true;
+  }
+  auto op = record.as<ReduceResidual>();
+  const uint32_t units = op.out_cols / op.ranks / kUnitRows, within = op.first_unit - op.rank * units;
+  const uint32_t rank = (op.rank + by) % op.ranks;
+  op.first_unit = rank * units + within;
+  if (coin()) op.partial.index += rank - op.rank;
+  if (coin()) op.rank = rank;
+  record.set(op);
+  return true;
+}
+
+// What is pushed goes to another tensor that the operand might be.
+bool Mutator::change_pushed(FieldKind kind) {
+  std::vector<std::pair<Step*, const FieldInfo*>> found;
+  for (Step* step : draft_.steps()) {
+    for (const FieldInfo& f : op_info(step->record.opcode).fields) {
+      if (f.pushed && f.kind == kind) found.emplace_back(step, &f);
+    }
+  }
+  if (found.empty()) return false;
+  const auto& [step, field] = any(found);
+  const uint32_t now = read_field(step->record, *field);
+  const std::vector<Tensor>& tensors = draft_.rest.tensors;
+  std::vector<uint32_t> others;
+  for (uint32_t t = 0; t < tensors.size(); ++t) {
+    if (t != now && same_shape(tensors[t], tensors[now])) others.push_back(t);
+  }
+  if (others.empty()) return false;
+  write_field(step->record, *field, any(others));
+  return true;
+}
+
+bool Mutator::move_to_another_rank() {
+  std::vector<Step>* from = any_queue(1);
+  if (from == nullptr) return false;
+  const auto q = static_cast<uint32_t>(from - draft_.queues.data());
+  const uint32_t sms = draft_.rest.machine.sms;
+  const auto to = (q + sms * (1 + below(draft_.rest.num_devices - 1))) % draft_.queues.size();
+  const uint32_t at = below(from->size());
+  const Step step = (*from)[at];
+  from->erase(from->begin() + at);
+  std::vector<Step>& target = draft_.queues[to];
+  target.insert(target.begin() + below(target.size() + 1), step);
+  return true;
+}
+
+bool Mutator::change_peers(Mutation mutation) {
+  if (draft_.rest.num_devices == 1) return false;
+  switch (mutation) {
+    case Mutation::kPeerSignalDropped:
+    case Mutation::kPeerSignalMisdirected:
+      return change_peer_signal(mutation);
+    case Mutation::kCounterOfGpuScope:
+    case Mutation::kCounterElsewhere:
+      return change_system_counter(mutation);
+    case Mutation::kSliceOfAnotherRank:
+      return change_slice();
+    case Mutation::kPeersMoved:
+      return change_pushed(FieldKind::kPeers);
+    case Mutation::kPushedElsewhere:
+      return change_pushed(FieldKind::kTensor);
+    default:
+      return move_to_another_rank();
+  }
+}
+
 bool Mutator::apply(Mutation mutation) {
   switch (mutation) {
     case Mutation::kWaitDropped:
@@ -426,6 +557,15 @@ bool Mutator::apply(Mutation mutation) {
     case Mutation::kBlockScope:
     case Mutation::kSystemScope:
       return change_tables(mutation);
+    case Mutation::kPeerSignalDropped:
+    case Mutation::kPeerSignalMisdirected:
+    case Mutation::kCounterOfGpuScope:
+    case Mutation::kCounterElsewhere:
+    case Mutation::kSliceOfAnotherRank:
+    case Mutation::kPeersMoved:
+    case Mutation::kPushedElsewhere:
+    case Mutation::kMovedToAnotherRank:
+      return change_peers(mutation);
     case Mutation::kTwoAtOnce:
       // An opcode may be unknown afterwards, so what looks at operands comes first.
       return apply(static_cast<Mutation>(below(kNumMutations - 1))) && change_wait(Mutation::kWaitDropped);
@@ -467,6 +607,14 @@ const char* name_of(Mutation mutation) {
       "limit of the state changed",
       "tensor renamed",
       "tensor of another shape or kind",
+      "signal to a peer dropped",
+      "signal to a peer misdirected",
+      "counter of GPU scope between ranks",
+      "counter on another rank",
+      "slice or share of another rank",
+      "peers' tensors swapped for others",
+      "pushed to another tensor or rank",
+      "moved to another rank",
       "one of these and a wait dropped",
   };
   return kNames[static_cast<int>(mutation)];

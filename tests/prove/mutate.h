@@ -41,6 +41,15 @@ enum class Mutation : uint8_t {
   kLimitChanged,
   kTensorRenamed,
   kTensorReshaped,
+  // Of programs of several devices.
+  kPeerSignalDropped,
+  kPeerSignalMisdirected,
+  kCounterOfGpuScope,
+  kCounterElsewhere,
+  kSliceOfAnotherRank,
+  kPeersMoved,
+  kPushedElsewhere,
+  kMovedToAnotherRank,
   kTwoAtOnce,
 };
 inline constexpr int kNumMutations = static_cast<int>(Mutation::kTwoAtOnce) + 1;
