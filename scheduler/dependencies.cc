@@ -49,6 +49,7 @@ class Derivation {
   uint32_t join_of(const Join& nodes);
   bool implied(uint32_t node, const Bitset& known) const;
   Bitset closure_of(uint32_t join, const std::vector<uint32_t>& of_node) const;
+  const Bitset& previous_closure(uint32_t join, uint32_t stage);
   uint32_t intern(uint32_t node, const Bitset& known, std::vector<uint32_t>& of_node);
 
   const Graph& graph_;
@@ -62,6 +63,9 @@ class Derivation {
   std::vector<uint32_t> known_;           // of each node: joins of its own pass that it may rely on
   std::vector<uint32_t> known_previous_;  // of each node in the second pass: joins of the first
   std::vector<Bitset> closure_;           // of each join: joins that are complete whenever it is
+  // In the second pass, what joins say of the first: those that the nodes of one stage wait for.
+  std::unordered_map<uint32_t, Bitset> previous_closures_;
+  uint32_t closures_stage_ = kNone;
   Footprint footprint_;
   std::vector<uint32_t> met_by_;   // of each node: the node that found an edge from it last
   std::vector<StageEdges> edges_;  // the first num_edges_ are in use; their memory serves node after node
@@ -199,6 +203,13 @@ Bitset Derivation::closure_of(uint32_t join, const std::vector<uint32_t>& of_nod
   return set;
 }
 
+const Bitset& Derivation::previous_closure(uint32_t join, uint32_t stage) {
+  if (std::exchange(closures_stage_, stage) != stage) previous_closures_.clear();
+  const auto [it, added] = previous_closures_.try_emplace(join);
+  if (added) it->second = closure_of(join, known_previous_);
+  return it->second;
+}
+
 // Stores what a node knows; neighbours with equal needs share a set.
 uint32_t Derivation::intern(uint32_t node, const Bitset& known, std::vector<uint32_t>& of_node) {
   const auto same = [](const Need& a, const Need& b) {
@@ -238,7 +249,7 @@ void Derivation::visit_second_pass(uint32_t node) {
   collect_edges(node, true);
   Bitset known;
   for (const Need& need : out_.needs[node]) {
-    if (!need.previous_pass) known.merge(closure_of(need.join, known_previous_));
+    if (!need.previous_pass) known.merge(previous_closure(need.join, stage_of_[node]));
   }
   add_needs(node, true, known);
   intern(node, known, known_previous_);
