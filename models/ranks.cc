@@ -13,8 +13,8 @@ namespace {
 
 void require_multiple(const char* field, int value, uint32_t of, uint32_t ranks) {
   if (static_cast<uint32_t>(value) % of == 0) return;
-  const std::string expected =
-      of == ranks ? fmt::format("a multiple of {}", ranks) : fmt::format("a multiple of {} × {}", ranks, of / ranks);
+  const std::string expected = of == ranks ? fmt::format("a multiple of {}", ranks)
+                                           : fmt::format("a multiple of {} × {}", ranks, of / ranks);
   throw Error(ErrorKind::kUsage,
               fmt::format("{}: {}; expected {} to share it among {} GPUs", field, value, expected, ranks));
 }
@@ -39,9 +39,10 @@ void check_ranks(const ModelShape& model, uint32_t ranks) {
   require_multiple("num_attention_heads", model.num_heads, ranks, ranks);
   const auto kv_heads = static_cast<uint32_t>(model.num_kv_heads);
   if (kv_heads % ranks != 0 && ranks % kv_heads != 0) {
-    throw Error(ErrorKind::kUsage, fmt::format("num_key_value_heads: {}; expected a multiple or a divisor of {} to "
-                                               "share them among as many GPUs",
-                                               kv_heads, ranks));
+    throw Error(ErrorKind::kUsage,
+                fmt::format("num_key_value_heads: {}; expected a multiple or a divisor of {} to "
+                            "share them among as many GPUs",
+                            kv_heads, ranks));
   }
   require_multiple("hidden_size", model.hidden_size, ranks * kTileDim, ranks);
   require_multiple("intermediate_size", model.intermediate_size, ranks * kTileDim, ranks);

@@ -125,7 +125,12 @@ ProgramStatistics statistics_of(const Program& program, const CostContext& conte
   s.counters = program.counters.size();
   s.waits = program.waits.size();
   s.signals = program.signals.size();
-  for (const Tensor& t : program.tensors) s.weight_bytes += t.kind == TensorKind::kWeight ? t.bytes() : 0;
+  if (program.num_devices > 1) s.rank_weight_bytes.resize(program.num_devices, 0);
+  for (const Tensor& t : program.tensors) {
+    const uint64_t bytes = t.kind == TensorKind::kWeight ? t.bytes() : 0;
+    s.weight_bytes += bytes;
+    if (program.num_devices > 1) s.rank_weight_bytes[t.device] += bytes;
+  }
   std::vector<OpStatistics> ops(kNumOpcodes);
   s.bytes_per_queue.assign(program.num_queues(), 0);
   for (uint32_t q = 0; q < program.num_queues(); ++q) {
@@ -163,6 +168,13 @@ std::string to_text(const ProgramStatistics& s) {
   out += fmt::format("{:<18}{:>14}{:>14.2f}\n\n", "all", s.instructions,
                      static_cast<double>(sum(s.bytes_per_queue)) / kMillion);
   out += fmt::format("weights           {:.2f} MB\n", static_cast<double>(s.weight_bytes) / kMillion);
+  if (!s.rank_weight_bytes.empty()) {
+    const auto [fewest, largest] =
+        std::minmax_element(s.rank_weight_bytes.begin(), s.rank_weight_bytes.end());
+    out += fmt::format("weights of a rank {:.2f} to {:.2f} MB on {} ranks\n",
+                       static_cast<double>(*fewest) / kMillion, static_cast<double>(*largest) / kMillion,
+                       s.rank_weight_bytes.size());
+  }
   out += fmt::format("queues            {} for {} SMs\n", s.bytes_per_queue.size(), s.sms);
   out += fmt::format("bytes a queue     {:.3f} to {:.3f} MB, the largest {:.1f} % above the mean\n",
                      static_cast<double>(*least) / kMillion, static_cast<double>(*most) / kMillion,
@@ -182,18 +194,19 @@ std::string to_json(const ProgramStatistics& s) {
                    {"bytes", op.bytes},
                    {"operations", op.operations}});
   }
-  const nlohmann::ordered_json out = {{"instructions", s.instructions},
-                                      {"sms", s.sms},
-                                      {"counters", s.counters},
-                                      {"waits", s.waits},
-                                      {"signals", s.signals},
-                                      {"weight_bytes", s.weight_bytes},
-                                      {"ops", ops},
-                                      {"bytes_per_queue", s.bytes_per_queue},
-                                      {"imbalance", s.imbalance},
-                                      {"makespan_us", s.makespan_us},
-                                      {"critical_path_us", s.critical_path_us},
-                                      {"critical_path", s.critical_path}};
+  nlohmann::ordered_json out = {{"instructions", s.instructions},
+                                {"sms", s.sms},
+                                {"counters", s.counters},
+                                {"waits", s.waits},
+                                {"signals", s.signals},
+                                {"weight_bytes", s.weight_bytes},
+                                {"ops", ops},
+                                {"bytes_per_queue", s.bytes_per_queue},
+                                {"imbalance", s.imbalance},
+                                {"makespan_us", s.makespan_us},
+                                {"critical_path_us", s.critical_path_us},
+                                {"critical_path", s.critical_path}};
+  if (!s.rank_weight_bytes.empty()) out["rank_weight_bytes"] = s.rank_weight_bytes;
   return out.dump(2);
 }
 

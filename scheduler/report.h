@@ -27,13 +27,14 @@ struct ProgramStatistics {
   uint64_t instructions = 0;
   uint32_t sms = 0;
   uint64_t counters = 0, waits = 0, signals = 0;
-  uint64_t weight_bytes = 0;               // of all weights the program names
-  std::vector<OpStatistics> ops;           // in order of opcode, those that occur
-  std::vector<uint64_t> bytes_per_queue;   // on the cost model
-  double imbalance = 0;                    // largest over mean of bytes_per_queue, minus one
-  double makespan_us = 0;                  // a pass on the cost model
-  double critical_path_us = 0;             // with unlimited SMs and bandwidth: waits and fixed costs only
-  std::vector<std::string> critical_path;  // ops along it and how often: "qkv_rope ×16"
+  uint64_t weight_bytes = 0;                // of all weights the program names
+  std::vector<uint64_t> rank_weight_bytes;  // of each rank's, where there are several
+  std::vector<OpStatistics> ops;            // in order of opcode, those that occur
+  std::vector<uint64_t> bytes_per_queue;    // on the cost model
+  double imbalance = 0;                     // largest over mean of bytes_per_queue, minus one
+  double makespan_us = 0;                   // a pass on the cost model
+  double critical_path_us = 0;              // with unlimited SMs and bandwidth: waits and fixed costs only
+  std::vector<std::string> critical_path;   // ops along it and how often: "qkv_rope ×16"
 };
 
 // Works on any program, compiled or read from a file, whose structure and operands check. Thread-safe.

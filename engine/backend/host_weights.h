@@ -15,12 +15,12 @@
 
 namespace serval {
 
-// Whole weights and whole rows of them lie where the checkpoint's do; a rank's columns are copied, so that its
-// rows are neighbours. Immutable once made.
+// Whole weights and whole rows of them lie where the checkpoint's do; a rank's columns are copied, so that
+// its rows are neighbours. Immutable once made.
 class HostWeights {
  public:
-  // Of the weights in the program's tensor table, which is of this model. Throws Error(kOutOfMemory) where the
-  // copies do not fit.
+  // Of the weights in the program's tensor table, which is of this model. Throws Error(kOutOfMemory) where
+  // the copies do not fit.
   HostWeights(std::shared_ptr<const ModelWeights> weights, const Model& model, const Program& program);
 
   // Row-major, as the tensor says. Handlers only read it; their table of pointers is one for all kinds.

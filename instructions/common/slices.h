@@ -23,7 +23,7 @@ constexpr Slices slices_of(const Op& op) {
 // Columns of one slice.
 struct SlicePart {
   uint32_t owner;
-  uint64_t first_col;    // of all
+  uint64_t first_col;  // of all
   uint64_t cols;
   uint64_t partial_col;  // in the owner's partial sums, of the rank's share
 };

@@ -26,7 +26,8 @@ void load(const ReduceResidual& op, const HostMemory& m, Local& l) {
   l.parts.clear();
   for (uint32_t k = 0; k < op.ranks; ++k) {
     for (const SelectedRow& r : l.rows) {
-      const float* from = m.data<const float>(op.partial) + size_t{r.index} * op.out_cols + partial_col(op, k);
+      const float* from =
+          m.data<const float>(op.partial) + size_t{r.index} * op.out_cols + partial_col(op, k);
       l.parts.insert(l.parts.end(), from, from + num_cols(op));
     }
   }

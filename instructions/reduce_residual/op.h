@@ -1,5 +1,5 @@
-// residual[r, j] += Σ_k partial[r, rank k's j], the ranks' partial sums in their order, for columns of the slice
-// that this rank owns (common/slices.h); and what the residual's next readers on all ranks need
+// residual[r, j] += Σ_k partial[r, rank k's j], the ranks' partial sums in their order, for columns of the
+// slice that this rank owns (common/slices.h); and what the residual's next readers on all ranks need
 // (common/residual.h) is pushed to them. The residual itself stays with the slice's owner.
 #pragma once
 
@@ -32,10 +32,12 @@ struct ReduceResidual {
 
   template <class V>
   static constexpr void fields(V&& v) {
-    v(&ReduceResidual::partial, "partial", "in [max_rows, out_cols] f32: of this rank's slice, from each rank");
+    v(&ReduceResidual::partial, "partial",
+      "in [max_rows, out_cols] f32: of this rank's slice, from each rank");
     v(&ReduceResidual::rows, "rows", "in: the pass's rows");
     v(&ReduceResidual::norm, "norm", "in [1, out_cols] bf16: of the residual's next readers");
-    v(&ReduceResidual::residual, "residual", "in and out [max_rows, out_cols] f32: its columns of this slice");
+    v(&ReduceResidual::residual, "residual",
+      "in and out [max_rows, out_cols] f32: its columns of this slice");
     v(&ReduceResidual::weighted, "weighted", "out, on each rank: [max_rows, out_cols] bf16: residual * norm");
     v(&ReduceResidual::squares, "squares", "out, on each rank: [max_rows, out_cols / square_cols] f32");
     v(&ReduceResidual::first_unit, "first_unit", "units of 8 columns, of this rank's slice");

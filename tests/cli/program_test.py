@@ -53,9 +53,9 @@ class Program(Case):
         self.patch(LIMITS + 8, 1)
         self.refuses("kv_blocks: 32, the program's limit is 1")
 
-    def test_one_for_several_devices_is_refused(self):
+    def test_one_whose_queues_are_of_fewer_devices_is_refused(self):
         self.patch(DEVICES, 2)
-        self.refuses("devices: 2; this build runs programs of 1")
+        self.refuses("queues: 3, expected 6")
 
     def test_a_file_that_is_no_program_is_refused(self):
         with open(self.program, "wb") as file:

@@ -63,13 +63,38 @@ class Exchange : public ::testing::Test {
   }
 
   MatvecPush push(uint32_t rank) const {
-    return {weights_[rank], input_.on(rank), rows_[rank], exchange_, 0, kCols / kUnitRows, kInputs, kCols,
-            rank, kRanks, 0, kRows, 0, kRows};
+    return {weights_[rank],
+            input_.on(rank),
+            rows_[rank],
+            exchange_,
+            0,
+            kCols / kUnitRows,
+            kInputs,
+            kCols,
+            rank,
+            kRanks,
+            0,
+            kRows,
+            0,
+            kRows};
   }
   ReduceResidual reduce(uint32_t rank) const {
     constexpr uint32_t kUnits = kSlice / kUnitRows;
-    return {exchange_.on(rank), rows_[rank], norm_[rank], residual_.on(rank), weighted_, squares_,
-            rank * kUnits, kUnits, kCols, rank, kRanks, 0, kRows, 0, kRows};
+    return {exchange_.on(rank),
+            rows_[rank],
+            norm_[rank],
+            residual_.on(rank),
+            weighted_,
+            squares_,
+            rank * kUnits,
+            kUnits,
+            kCols,
+            rank,
+            kRanks,
+            0,
+            kRows,
+            0,
+            kRows};
   }
   const float* row_of(TensorId id, uint32_t row) {
     return bench_.data<const float>(id) + row * bench_.tensor(id).cols;
@@ -105,7 +130,7 @@ TEST_F(Exchange, AddsTheSumsInTheOrderOfTheRanksAndTheResidualLast) {
   fill<float>(exchange_.on(1), [] { return 0.0F; });
   float* partial = bench_.data<float>(exchange_.on(1)) + kActive * kCols;
   float* residual = bench_.data<float>(residual_.on(1)) + kActive * kCols;
-  partial[0] = 0x1p24F;       // rank 0's of the slice's first column
+  partial[0] = 0x1p24F;        // rank 0's of the slice's first column
   partial[kSlice] = -0x1p24F;  // rank 1's
   residual[kSlice] = 1;
   bench_.run(make_instruction(reduce(1)));
@@ -142,7 +167,8 @@ TEST_F(Exchange, BringsAnotherRankTheRowsAndTheDecision) {
   PassControl& theirs = *bench_.data<PassControl>(control_[1]);
   mine = {.passes_done = 3, .passes_wanted = 9};
   theirs = {};
-  bench_.data<PassRow>(rows_[0])[kIdle] = {.active = 1, .wants_logits = 1, .slot = 2, .token = 7, .position = 11};
+  bench_.data<PassRow>(rows_[0])[kIdle] = {
+      .active = 1, .wants_logits = 1, .slot = 2, .token = 7, .position = 11};
   const Instruction push = make_instruction(PushState{rows_[0], control_[0], rows_[1], control_[1], kRows});
   bench_.run(push);
   EXPECT_EQ(bench_.memory[rows_[0].index], bench_.memory[rows_[1].index]);
@@ -167,7 +193,8 @@ TEST_F(Exchange, IsRefusedBetweenTensorsThatAreNotThoseOfTheRanks) {
   EXPECT_EQ(refusal(make_instruction(three)), "matvec_push: ranks: 3, the program has 2");
   ReduceResidual other_slice = reduce(1);
   other_slice.first_unit = 0;
-  EXPECT_THAT(refusal(make_instruction(other_slice)), HasSubstr("first_unit: 0, expected a unit of the rank's"));
+  EXPECT_THAT(refusal(make_instruction(other_slice)),
+              HasSubstr("first_unit: 0, expected a unit of the rank's"));
   ReduceResidual mixed = reduce(1);
   mixed.residual = residual_.on(0);
   EXPECT_THAT(refusal(make_instruction(mixed)), HasSubstr("residual: residual is on device 0"));

@@ -1,5 +1,7 @@
-// Models that ranks share, on the host interpreter: for a number of ranks, how a sequence is computed never shows
-// in its bits, and all numbers of ranks compute the same model.
+// Models that ranks share, on the host interpreter: for a number of ranks, how a sequence is computed never
+// shows in its bits, and all numbers of ranks compute the same model.
+#include "models/ranks.h"
+
 #include <cmath>
 #include <fmt/format.h>
 
@@ -7,7 +9,6 @@
 #include "gtest/gtest.h"
 
 #include "models/llama/graph.h"
-#include "models/ranks.h"
 #include "tests/llama/configs.h"
 #include "tests/llama/decoder.h"
 #include "tests/llama/tiny_model.h"
@@ -43,7 +44,9 @@ LlamaConfig config_of(uint32_t ranks) {
 class Ranks : public ::testing::TestWithParam<uint32_t> {
  protected:
   Decoder decoder(const BackendOptions& options) const { return {config_, weights_, options}; }
-  std::vector<Answer> expected() const { return decoder(options_of(GetParam(), 1)).answer(two_sequences(config_)); }
+  std::vector<Answer> expected() const {
+    return decoder(options_of(GetParam(), 1)).answer(two_sequences(config_));
+  }
 
   const LlamaConfig config_ = config_of(GetParam());
   const std::shared_ptr<const ModelWeights> weights_ = weights_of(config_);
@@ -66,7 +69,8 @@ TEST_P(Ranks, SmsPolicyAndThreadsDoNotShow) {
 TEST_P(Ranks, ChunksLaunchesAndNeighboursDoNotShow) {
   const std::vector<Answer> answers = expected();
   Decoder one = decoder(options_of(GetParam(), 3, 2));
-  for (const uint32_t chunk : {1U, 7U}) EXPECT_EQ(one.answer(two_sequences(config_), {.chunk = chunk}), answers);
+  for (const uint32_t chunk : {1U, 7U})
+    EXPECT_EQ(one.answer(two_sequences(config_), {.chunk = chunk}), answers);
   for (size_t i = 0; i < answers.size(); ++i)
     EXPECT_EQ(one.answer({two_sequences(config_)[i]}).front(), answers[i]) << "alone";
   std::vector<Answer> long_launches = one.answer(two_sequences(config_), {.passes = 6});
