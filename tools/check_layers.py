@@ -51,7 +51,13 @@ ROOMS = {
         "engine/server/page",
     },
     "engine/cli/output": set(),
-    "engine/cli/flags": {"engine/cli/output", "engine/compile", "engine/core", "engine/runtime"},
+    "engine/cli/flags": {
+        "engine/cli/output",
+        "engine/compile",
+        "engine/core",
+        "engine/grammar",
+        "engine/runtime",
+    },
     "engine/cli/input": {"engine/cli/output", "engine/cli/flags"},
 }
 # Folders that only some files may include from, beside their own, and how else to get what is there.

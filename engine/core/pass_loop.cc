@@ -178,9 +178,10 @@ PassPlan PassLoop::make_plan() {
     give_back(*pass_plan.give_back);
     pass_plan = plan(view(), limits_);
   }
-  // Followers join when the prompt is read, and the likeliest tokens are those of the last pass.
+  // Followers join when the prompt is read, the likeliest tokens are those of the last pass, and which tokens
+  // may come next depends on the last one.
   const auto ends_launch = [](const auto& sequence) {
-    return !sequence->followers.empty() || sequence->lists_top();
+    return !sequence->followers.empty() || sequence->lists_top() || sequence->is_constrained();
   };
   if (std::ranges::any_of(running_, ends_launch)) pass_plan.passes = 1;
   for (size_t i = 0; i < running_.size(); ++i) {

@@ -50,6 +50,7 @@ void PassState::write(const PassPlan& plan, std::span<const std::unique_ptr<Sequ
   for (size_t r = 0; r < plan.rows.size(); ++r) {
     const PlannedRow& row = plan.rows[r];
     const Sequence& sequence = *running[row.sequence];
+    if (row.wants_logits && sequence.is_constrained()) sequence.write_mask(state_.mask_of(sequence.slot()));
     state_.rows[row_of_[r]] = {.active = 1,
                                .wants_logits = row.wants_logits,
                                .slot = sequence.slot(),

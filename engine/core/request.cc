@@ -65,6 +65,15 @@ void check_stop_strings(const std::vector<std::string>& stops) {
   for (size_t i = 0; i < stops.size(); ++i) check_stop_string(i, stops[i]);
 }
 
+void check_json(const Request& request) {
+  if (!request.json_object && request.json_schema.empty()) return;
+  const char* name = request.json_object ? "json_object" : "json_schema";
+  if (request.json_object && !request.json_schema.empty())
+    refuse("json_object and json_schema: set either, not both");
+  if (request.min_tokens > 0) refuse(fmt::format("{}: not with min_tokens; set either, not both", name));
+  if (request.ignore_eos) refuse(fmt::format("{}: not with ignore_eos; set either, not both", name));
+}
+
 size_t text_bytes(const Request& request) {
   size_t bytes = request.prompt.size();
   for (const ChatMessage& message : request.messages) bytes += message.role.size() + message.content.size();
@@ -110,6 +119,7 @@ void check_request(const Request& request) {
   check_range("min_tokens", sampling_range::kMinTokens, request.min_tokens);
   if (request.max_tokens >= 0 && request.min_tokens > request.max_tokens)
     refuse(fmt::format("min_tokens: {}; limit: max_tokens ({})", request.min_tokens, request.max_tokens));
+  check_json(request);
   check_range("top_logprobs", sampling_range::kTopLogprobs, request.top_logprobs);
   check_stop_strings(request.stop);
   require(request.n >= 1 && request.n <= RequestLimits::kMaxAnswers, "n", request.n, "1 to 128");

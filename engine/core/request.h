@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "engine/grammar/constraint.h"
 #include "engine/include/serval/engine.h"
 #include "vm/state/adjustments.h"
 
@@ -37,7 +39,8 @@ struct PreparedRequest {
   uint32_t top_logprobs = 0;         // at most the vocabulary
   std::vector<int32_t> stop_tokens;  // the model's, then the request's own; at most kMaxStopTokens
   std::vector<LogitBias> logit_bias;
-  size_t model_stop_tokens = 0;  // how many of them are the model's
+  std::shared_ptr<grammar::Constraint> constraint;  // of the text; null: none
+  size_t model_stop_tokens = 0;                     // how many of them are the model's
   std::vector<std::string> stop;
   int answers = 1;
   int priority = 0;

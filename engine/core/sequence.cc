@@ -8,6 +8,7 @@
 
 #include "engine/core/sampling_parameters.h"
 #include "vm/layout/kv_cache.h"
+#include "vm/state/masks.h"
 
 namespace serval {
 namespace {
@@ -39,6 +40,7 @@ Sequence::Sequence(PreparedRequest request, uint32_t answer, std::shared_ptr<Cha
       matcher_(std::move(request_.stop)),
       submitted_(submitted),
       deadline_(deadline_of(request_, submitted)) {
+  if (request_.constraint) constrained_.emplace(request_.constraint);
   request_.sampling.stream += answer;
   summary_.prompt_tokens = static_cast<int>(prompt_length_);
   summary_.timings.load_ms = load_ms;
@@ -81,8 +83,19 @@ SequenceSlot Sequence::slot_state() const {
   slot.first_stop = prompt_length_ + request_.min_tokens;
   slot.num_biases = static_cast<uint32_t>(request_.logit_bias.size());
   slot.num_top = request_.top_logprobs;
+  slot.masked = is_constrained() ? 1 : 0;
   slot.extras = extras_of(slot);
   return slot;
+}
+
+void Sequence::write_mask(std::span<uint32_t> mask) const {
+  std::ranges::copy(constrained_->mask(), mask.begin());
+  for (const int32_t token : request_.stop_tokens) {
+    const auto id = static_cast<uint32_t>(token);
+    const uint32_t bit = 1U << id % kTokensOfMaskWord;
+    uint32_t& word = mask[id / kTokensOfMaskWord];
+    word = constrained_->is_complete() ? word | bit : word & ~bit;
+  }
 }
 
 void Sequence::reuse(uint32_t reused) {
@@ -113,6 +126,7 @@ RequestEvent Sequence::accept(const OutputToken& output, const TopTokens& top, T
   summary_.timings.decode_ms = milliseconds(now - *first_token_);
   tokens_.push_back(output.token);
   const Finish finish = finish_of(output);
+  if (constrained_ && finish == Finish::kNone) constrained_->add(output.token);
   RequestEvent event;
   event.answer = order_.answer;
   event.token.sequence = order_.answer;
@@ -125,10 +139,13 @@ RequestEvent Sequence::accept(const OutputToken& output, const TopTokens& top, T
   return event;
 }
 
-// A request's own stop token is no text, as a stop string is none.
+// A request's own stop token is no text, as a stop string is none. Nor is one behind a constrained text, even
+// of a model whose end-of-text token can be seen.
 std::string Sequence::text_of(int32_t token, Finish finish_without_stop) {
   std::string text;
-  if (finish_without_stop != Finish::kStop) text = matcher_.push(text_->push(token));
+  const bool only_ends =
+      finish_without_stop == Finish::kStop || (constrained_ && finish_without_stop == Finish::kEos);
+  if (!only_ends) text = matcher_.push(text_->push(token));
   if (finish_without_stop == Finish::kNone) return text;
   text += matcher_.push(text_->flush());
   return matcher_.stopped() ? text : text + matcher_.flush();

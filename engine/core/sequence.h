@@ -14,6 +14,7 @@
 #include "engine/core/kv_chain.h"
 #include "engine/core/planner.h"
 #include "engine/core/request.h"
+#include "engine/grammar/constraint.h"
 #include "engine/include/serval/engine.h"
 #include "engine/text/stop_matcher.h"
 #include "engine/text/text_codec.h"
@@ -71,6 +72,9 @@ class Sequence {
   SequenceSlot slot_state() const;
   std::span<const LogitBias> logit_bias() const { return request_.logit_bias; }
   bool lists_top() const { return request_.top_logprobs > 0; }
+  // Not every token may be drawn: before each that is, write_mask() says which.
+  bool is_constrained() const { return constrained_.has_value(); }
+  void write_mask(std::span<uint32_t> mask) const;
 
   // More tokens were found in the KV cache: the first `reused` are.
   void reuse(uint32_t reused);
@@ -102,6 +106,7 @@ class Sequence {
   std::shared_ptr<Channel> channel_;
   std::unique_ptr<TextStream> text_;
   StopMatcher matcher_;
+  std::optional<grammar::ConstrainedText> constrained_;
 
   std::unique_ptr<KvChain> chain_;  // while it runs
   uint32_t slot_ = 0;

@@ -67,8 +67,8 @@ void Configurations::reach_loop(const Item& item, const Loop& loop, Reached& rea
 Configurations::StackId Configurations::push(StackId stack, Place place) {
   // Where nothing is left to be read, the rule ends with the one that it calls.
   const State& state = grammar_.state(place.state);
-  const bool only_ends = state.accepts && !state.loop && state.bytes.empty() && state.calls.empty() &&
-                         state.jumps.empty();
+  const bool only_ends =
+      state.accepts && !state.loop && state.bytes.empty() && state.calls.empty() && state.jumps.empty();
   if (only_ends) return stack;
   const Frame frame = {place, stack};
   const auto [found, is_new] = stack_of_.try_emplace(frame, static_cast<StackId>(frames_.size()));
@@ -78,7 +78,8 @@ Configurations::StackId Configurations::push(StackId stack, Place place) {
 
 ConfigId Configurations::intern(Config config) {
   std::ranges::sort(config.items);
-  const auto [found, is_new] = config_of_.try_emplace(std::move(config), static_cast<ConfigId>(configs_.size()));
+  const auto [found, is_new] =
+      config_of_.try_emplace(std::move(config), static_cast<ConfigId>(configs_.size()));
   if (is_new) {
     configs_.push_back(found->first);
     rows_.emplace_back();
@@ -135,7 +136,8 @@ Configurations::Saved Configurations::saved(ConfigId config) const {
   Saved saved;
   saved.complete_ = configs_[config].complete;
   saved.text_room_ = configs_[config].text_room;
-  for (const Item& item : configs_[config].items) saved.alternatives_.push_back({item.place, places(item.stack)});
+  for (const Item& item : configs_[config].items)
+    saved.alternatives_.push_back({item.place, places(item.stack)});
   return saved;
 }
 
@@ -162,8 +164,8 @@ ConfigId Configurations::nearby(ConfigId config) {
 
 size_t Configurations::bytes() const {
   constexpr size_t kOfMaps = 2;  // each is stored in a map, too
-  return num_rows_ * sizeof(Row) + kOfMaps * (configs_.size() * (sizeof(Config) + 4 * sizeof(Item)) +
-                                              frames_.size() * sizeof(Frame));
+  return num_rows_ * sizeof(Row) +
+         kOfMaps * (configs_.size() * (sizeof(Config) + 4 * sizeof(Item)) + frames_.size() * sizeof(Frame));
 }
 
 }  // namespace serval::grammar

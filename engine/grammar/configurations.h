@@ -1,5 +1,5 @@
-// What a grammar's automaton can be in the midst of: a set of its states, each with the stack of those that it
-// goes on at. Equal ones have the same number, and where a byte leads is found out once.
+// What a grammar's automaton can be in the midst of: a set of its states, each with the stack of those that
+// it goes on at. Equal ones have the same number, and where a byte leads is found out once.
 #pragma once
 
 #include <array>

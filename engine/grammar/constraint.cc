@@ -2,10 +2,27 @@
 
 #include <utility>
 
+#include "vm/base/error.h"
+
 namespace serval::grammar {
 
+namespace {
+
+// With bytes alone that are tokens, so that some token can always come next.
+Grammar spelled(Grammar grammar, const TokenTrie& trie) {
+  grammar.keep_bytes([&](uint8_t byte) { return trie.has_byte(byte); });
+  try {
+    grammar.finish();
+  } catch (const Error&) {
+    throw Error(ErrorKind::kUsage, "json_schema: the model has no tokens for a value");
+  }
+  return grammar;
+}
+
+}  // namespace
+
 Constraint::Constraint(Grammar grammar, std::shared_ptr<const TokenTrie> trie)
-    : grammar_(std::move(grammar)), trie_(std::move(trie)) {
+    : grammar_(spelled(std::move(grammar), *trie)), trie_(std::move(trie)) {
   empty_caches();
 }
 

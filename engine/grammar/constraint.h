@@ -16,6 +16,7 @@ namespace serval::grammar {
 // What texts of one grammar share: masks that one of them has needed are there for the others. Thread-safe.
 class Constraint {
  public:
+  // Bytes that no token is alone do not come in any text. Throws Error(kUsage) where no text is left.
   Constraint(Grammar grammar, std::shared_ptr<const TokenTrie> trie);
   Constraint(const Constraint&) = delete;
   Constraint& operator=(const Constraint&) = delete;

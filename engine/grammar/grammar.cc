@@ -39,15 +39,34 @@ void Grammar::literal(StateId from, std::string_view text, StateId to) {
     const auto byte_read = static_cast<uint8_t>(text[i]);
     if (i + 1 == text.size()) return byte(from, byte_read, byte_read, to);
     const auto& edges = states_[from].bytes;
-    const auto same = std::ranges::find_if(edges, [&](const ByteEdge& e) {
-      return e.first == byte_read && e.last == byte_read && e.to != to;
-    });
+    const auto same = std::ranges::find_if(
+        edges, [&](const ByteEdge& e) { return e.first == byte_read && e.last == byte_read && e.to != to; });
     const bool shared = same != edges.end();
     const StateId next = shared ? same->to : add_state();
     if (!shared) byte(from, byte_read, byte_read, next);
     from = next;
   }
   jump(from, to);
+}
+
+void Grammar::keep_bytes(const std::function<bool(uint8_t)>& keeps) {
+  for (State& s : states_) {
+    std::vector<ByteEdge> kept;
+    for (const ByteEdge& edge : s.bytes) {
+      for (uint32_t b = edge.first; b <= edge.last; ++b) {
+        const auto byte_kept = static_cast<uint8_t>(b);
+        if (!keeps(byte_kept)) continue;
+        const bool goes_on =
+            b > edge.first && !kept.empty() && kept.back().to == edge.to && kept.back().last + 1U == b;
+        if (goes_on) {
+          kept.back().last = byte_kept;
+        } else {
+          kept.push_back({byte_kept, byte_kept, edge.to});
+        }
+      }
+    }
+    s.bytes = std::move(kept);
+  }
 }
 
 namespace {

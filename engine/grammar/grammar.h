@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string_view>
@@ -69,6 +70,9 @@ class Grammar {
   // completed. Throws Error(kUsage) where nothing at all can, and for a rule that calls itself before it has
   // read a byte.
   void finish();
+
+  // Drops edges for other bytes; finish() again.
+  void keep_bytes(const std::function<bool(uint8_t)>& keeps);
 
   const State& state(StateId id) const { return states_[id]; }
   StateId start(RuleId rule) const { return starts_[rule]; }

@@ -176,7 +176,8 @@ RuleId JsonRules::any_value(uint32_t level) {
     grammar_.call(start, any_object(level), end);
     grammar_.call(start, any_array(level), end);
   }
-  for (const RuleId scalar : {string(0, kNoLimit), number(), boolean(), null()}) grammar_.call(start, scalar, end);
+  for (const RuleId scalar : {string(0, kNoLimit), number(), boolean(), null()})
+    grammar_.call(start, scalar, end);
   return rule;
 }
 

@@ -65,9 +65,9 @@ struct TypeKeyword {
   Type type;
 };
 constexpr TypeKeyword kTypeKeywords[] = {
-    {"properties", Type::kObject}, {"required", Type::kObject},  {"additionalProperties", Type::kObject},
+    {"properties", Type::kObject}, {"required", Type::kObject},   {"additionalProperties", Type::kObject},
     {"items", Type::kArray},       {"prefixItems", Type::kArray}, {"minItems", Type::kArray},
-    {"maxItems", Type::kArray},    {"minLength", Type::kString}, {"maxLength", Type::kString},
+    {"maxItems", Type::kArray},    {"minLength", Type::kString},  {"maxLength", Type::kString},
     {"pattern", Type::kString},    {"format", Type::kString}};
 
 struct Format {
@@ -75,9 +75,11 @@ struct Format {
 };
 constexpr Format kFormats[] = {
     {"date", "^[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])$"},
-    {"time", "^([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,6})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"},
+    {"time",
+     "^([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,6})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"},
     {"date-time",
-     "^[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,6})"
+     "^[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{"
+     "1,6})"
      "?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"},
     {"uuid", "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"}};
 
@@ -177,7 +179,8 @@ class Compiler {
   RuleId rule_of_reference(const Json& reference, const Path& path) {
     if (!reference.is_string()) path.refuse("expected a string");
     const auto& text = reference.get_ref<const std::string&>();
-    if (text.empty() || text.front() != '#') path.refuse("expected a place in this schema, such as #/$defs/name");
+    if (text.empty() || text.front() != '#')
+      path.refuse("expected a place in this schema, such as #/$defs/name");
     const Json* target = &root_;
     try {
       target = &root_.at(Json::json_pointer(text.substr(1)));
@@ -207,9 +210,12 @@ class Compiler {
   }
 
   static Type type_named(const Json& name, const Path& path) {
-    const auto is_it = [&](const TypeName& t) { return name.is_string() && name.get_ref<const std::string&>() == t.name; };
+    const auto is_it = [&](const TypeName& t) {
+      return name.is_string() && name.get_ref<const std::string&>() == t.name;
+    };
     const auto* found = std::ranges::find_if(kTypes, is_it);
-    if (found == std::end(kTypes)) path.refuse("expected object, array, string, number, integer, boolean or null");
+    if (found == std::end(kTypes))
+      path.refuse("expected object, array, string, number, integer, boolean or null");
     return found->type;
   }
 
@@ -219,8 +225,8 @@ class Compiler {
     std::optional<Type> implied;
     for (const auto& [name, value] : schema.items()) {
       const auto* keyword = std::ranges::find(kTypeKeywords, name, &TypeKeyword::name);
-      const bool is_known = name == "type" || name == "enum" || name == "const" || is_among(name, kAnnotations) ||
-                            asks_for_nothing(name, value);
+      const bool is_known = name == "type" || name == "enum" || name == "const" ||
+                            is_among(name, kAnnotations) || asks_for_nothing(name, value);
       if (keyword != std::end(kTypeKeywords)) {
         if (!implied) implied = keyword->type;
       } else if (!is_known) {
@@ -319,7 +325,8 @@ class Compiler {
   };
 
   // Two chains of states, one before anything is written and one after: the second begins with commas.
-  RuleId listed(char open, char close, const std::vector<Element>& elements, const std::optional<More>& more) {
+  RuleId listed(char open, char close, const std::vector<Element>& elements,
+                const std::optional<More>& more) {
     const StateId start = grammar_.add_state(), end = grammar_.add_end();
     StateId empty = rules_.punctuation(start, open), written = grammar_.add_state();
     for (const Element& element : elements) {
@@ -341,7 +348,8 @@ class Compiler {
   }
 
   std::pair<StateId, StateId> add_more(const More& more, StateId empty, StateId written) {
-    const StateId again = grammar_.add_state(), next = grammar_.add_state(), next_empty = grammar_.add_state();
+    const StateId again = grammar_.add_state(), next = grammar_.add_state(),
+                  next_empty = grammar_.add_state();
     grammar_.call(rules_.punctuation(again, ','), more.rule, grammar_.add_end());
     const RuleId rule = grammar_.add_rule(again);
     const auto repeat = [&](StateId from, uint32_t done) {
@@ -370,7 +378,8 @@ class Compiler {
     const auto listed_items = static_cast<uint32_t>(elements.size());
     if (counts.most < listed_items) path.refuse("maxItems is less than prefixItems has");
     const auto items = schema.find("items");
-    if (items != schema.end() && items->is_array()) (path / "items").refuse("an array is not supported; use prefixItems");
+    if (items != schema.end() && items->is_array())
+      (path / "items").refuse("an array is not supported; use prefixItems");
     std::optional<More> more;
     const bool wants_more = listed_items == 0 || items != schema.end() || counts.least > listed_items;
     if (wants_more) {
@@ -412,7 +421,8 @@ class Compiler {
     std::vector<std::string> names;
     std::vector<Element> elements;
     const auto add = [&](const std::string& name, RuleId value) {
-      if (name.size() > kMaxKeyBytes) path.refuse(fmt::format("a property's name of {} bytes; limit: {}", name.size(), kMaxKeyBytes));
+      if (name.size() > kMaxKeyBytes)
+        path.refuse(fmt::format("a property's name of {} bytes; limit: {}", name.size(), kMaxKeyBytes));
       const bool is_required = std::ranges::find(required, name) != required.end();
       names.push_back(name);
       elements.push_back({member(key(name), value), is_required});

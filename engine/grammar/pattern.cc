@@ -97,7 +97,8 @@ class SubsetSearch {
     if (to.empty()) return;
     const uint32_t number = add(std::move(to));
     std::vector<PatternAutomaton::Edge>& edges = automaton_.states[from].edges;
-    const bool goes_on = !edges.empty() && edges.back().to == number && edges.back().range.last + 1 == piece.first;
+    const bool goes_on =
+        !edges.empty() && edges.back().to == number && edges.back().range.last + 1 == piece.first;
     if (goes_on) {
       edges.back().range.last = piece.last;
     } else {

@@ -1,8 +1,8 @@
 // Regular expressions of JSON schemas as automata over code points.
 //
 // Of ECMA-262's expressions: literals, ".", classes, \d \w \s and their opposites, groups, alternatives,
-// quantifiers (lazy ones are like greedy ones), ^ and $. Where other engines read a class differently, such as
-// \d as the digits of all scripts, what is matched here is in both.
+// quantifiers (lazy ones are like greedy ones), ^ and $. Where other engines read a class differently, such
+// as \d as the digits of all scripts, what is matched here is in both.
 #pragma once
 
 #include <cstdint>

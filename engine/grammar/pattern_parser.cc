@@ -20,8 +20,8 @@ constexpr CodePoints kWord[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
 constexpr CodePoints kSpaces[] = {{'\t', '\r'}, {' ', ' '}};
 // All that some engine takes for a space.
 constexpr CodePoints kMaybeSpaces[] = {{'\t', '\r'},     {0x1C, ' '},      {0x85, 0x85},     {0xA0, 0xA0},
-                                   {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F},
-                                   {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
+                                       {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F},
+                                       {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
 constexpr CodePoints kLineEnds[] = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
 constexpr CodePoints kAscii[] = {{0, 0x7F}};
 constexpr CodePoints kAllCodePoints[] = {{0, kLastCodePoint}};
@@ -46,7 +46,8 @@ class Parser {
     const Fragment all = alternatives(0);
     if (at_ < text_.size()) refuse_pattern("')' without '('");
     const uint32_t end = add_state();
-    for (const CodePointSet& set : {set_of(kAllCodePoints), CodePointSet{{kTextEnd, kTextEnd}}}) edge(end, set, end);
+    for (const CodePointSet& set : {set_of(kAllCodePoints), CodePointSet{{kTextEnd, kTextEnd}}})
+      edge(end, set, end);
     edge(start, {}, all.start);
     edge(all.end, {}, end);
     graph_.start = start;
@@ -60,7 +61,9 @@ class Parser {
     graph_.edges.emplace_back();
     return static_cast<uint32_t>(graph_.edges.size() - 1);
   }
-  void edge(uint32_t from, CodePointSet set, uint32_t to) { graph_.edges[from].push_back({std::move(set), to}); }
+  void edge(uint32_t from, CodePointSet set, uint32_t to) {
+    graph_.edges[from].push_back({std::move(set), to});
+  }
   Fragment reading(CodePointSet set) {
     const Fragment f = {add_state(), add_state()};
     if (!set.empty()) edge(f.start, std::move(set), f.end);  // a class without characters matches nothing
@@ -139,7 +142,8 @@ class Parser {
       return r;
     }
     take('?');
-    if (next_is('*') || next_is('+') || next_is('{')) refuse_pattern("a quantifier without anything to repeat");
+    if (next_is('*') || next_is('+') || next_is('{'))
+      refuse_pattern("a quantifier without anything to repeat");
     return r;
   }
 
@@ -185,7 +189,8 @@ class Parser {
 
   Fragment group(int groups) {
     if (groups > kMaxGroups) refuse_pattern(fmt::format("more than {} groups inside each other", kMaxGroups));
-    if (take('?') && !take(':')) refuse_pattern("groups that begin with '(?' are not supported, but for '(?:'");
+    if (take('?') && !take(':'))
+      refuse_pattern("groups that begin with '(?' are not supported, but for '(?:'");
     const Fragment inside = alternatives(groups);
     if (!take(')')) refuse_pattern("'(' without ')'");
     return inside;
@@ -214,7 +219,8 @@ class Parser {
       const char c = at_ < text_.size() ? text_[at_++] : '\0';
       const std::string_view all = "0123456789abcdef";
       const size_t digit = all.find(c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c);
-      if (digit == std::string_view::npos) refuse_pattern(fmt::format("expected {} hexadecimal digits", digits));
+      if (digit == std::string_view::npos)
+        refuse_pattern(fmt::format("expected {} hexadecimal digits", digits));
       value = value * 16 + static_cast<uint32_t>(digit);
     }
     if (value >= kFirstSurrogate && value <= kLastSurrogate) refuse_pattern("surrogates are not supported");
@@ -257,7 +263,8 @@ class Parser {
       default:
         break;
     }
-    const bool is_word = c < 0x80 && ((c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'));
+    const bool is_word =
+        c < 0x80 && ((c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'));
     if (is_word) refuse_pattern(fmt::format("\\{} is not supported", static_cast<char>(c)));
     return one(c);
   }

@@ -34,7 +34,8 @@ std::string escape_of(uint32_t code_point) {
   }
 }
 
-// The automaton's states, each with the number of characters that were read, as far as limits make that matter.
+// The automaton's states, each with the number of characters that were read, as far as limits make that
+// matter.
 class Product {
  public:
   Product(JsonRules& rules, const PatternAutomaton& automaton, uint32_t least, uint32_t most)

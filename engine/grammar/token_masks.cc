@@ -26,8 +26,8 @@ std::shared_ptr<const Mask> TokenMasks::mask(ConfigId config) {
 }
 
 Mask TokenMasks::find(ConfigId config) {
-  const bool is_text = configurations_.text_room(config) >= trie_.most_plain_characters() &&
-                       trie_.most_plain_characters() > 0;
+  const bool is_text =
+      configurations_.text_room(config) >= trie_.most_plain_characters() && trie_.most_plain_characters() > 0;
   Mask mask(mask_words(trie_.vocab()));
   if (is_text) mask.assign(trie_.plain_tokens().begin(), trie_.plain_tokens().end());
   std::vector<ConfigId> path(trie_.longest_token() + 1);  // after so many bytes

@@ -16,8 +16,8 @@ namespace serval::grammar {
 // A bit for each token, as in vm/state/masks.h.
 using Mask = std::vector<uint32_t>;
 
-// Finds masks in a walk over the vocabulary's tree, once for each configuration. What can be read in the midst
-// of a JSON string is not looked at token by token. Not thread-safe.
+// Finds masks in a walk over the vocabulary's tree, once for each configuration. What can be read in the
+// midst of a JSON string is not looked at token by token. Not thread-safe.
 class TokenMasks {
  public:
   TokenMasks(const TokenTrie& trie, Configurations& configurations)

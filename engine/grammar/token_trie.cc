@@ -63,6 +63,7 @@ TokenTrie::TokenTrie(uint32_t vocab, const std::function<std::optional<std::stri
     const auto token = static_cast<int32_t>(id);
     std::optional<std::string> text = bytes_of(token);
     if (!text || text->empty() || text->size() > kMostTokenBytes) continue;
+    if (text->size() == 1) bytes_.set(static_cast<uint8_t>(text->front()));
     longest_ = std::max(longest_, static_cast<uint32_t>(text->size()));
     texts_[id] = std::move(*text);
     sorted.push_back(token);
@@ -77,7 +78,8 @@ void TokenTrie::add_nodes(const std::vector<int32_t>& sorted) {
   std::vector<uint32_t> path;  // nodes of the text before
   std::string before;
   const auto close = [&](size_t depth) {
-    for (; path.size() > depth; path.pop_back()) nodes_[path.back()].behind = static_cast<uint32_t>(nodes_.size());
+    for (; path.size() > depth; path.pop_back())
+      nodes_[path.back()].behind = static_cast<uint32_t>(nodes_.size());
   };
   for (const int32_t token : sorted) {
     const std::string& text = text_of(token);

@@ -2,6 +2,7 @@
 // looking at each.
 #pragma once
 
+#include <bitset>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -22,8 +23,8 @@ class TokenTrie {
   // those below it, and so do their tokens.
   struct Node {
     uint8_t byte;
-    uint16_t depth;       // bytes up to here, this one included
-    uint32_t behind;      // the first node that is not below this one
+    uint16_t depth;        // bytes up to here, this one included
+    uint32_t behind;       // the first node that is not below this one
     uint32_t first_token;  // of tokens(): its own begin here
     // Where all that lies below, with this byte, can be read inside a JSON string where a character may
     // begin: the most characters that begin in it. 0: where not.
@@ -41,6 +42,8 @@ class TokenTrie {
   // Tokens that can be read inside a JSON string, a bit each (vm/state/masks.h), and the most characters of
   // one.
   std::span<const uint32_t> plain_tokens() const { return plain_tokens_; }
+  // Whether a token is this byte alone.
+  bool has_byte(uint8_t byte) const { return bytes_[byte]; }
   uint32_t most_plain_characters() const { return most_plain_; }
   uint32_t longest_token() const { return longest_; }
   uint32_t vocab() const { return static_cast<uint32_t>(texts_.size()); }
@@ -58,6 +61,7 @@ class TokenTrie {
   std::vector<int32_t> tokens_;
   std::vector<std::string> texts_;  // of each token
   std::vector<uint32_t> plain_tokens_;
+  std::bitset<256> bytes_;
   uint32_t most_plain_ = 0, longest_ = 0;
 };
 

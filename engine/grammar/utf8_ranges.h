@@ -37,7 +37,17 @@ std::vector<Utf8Sequence> utf8_sequences(CodePoints range);
 void append_utf8(uint32_t code_point, std::vector<uint8_t>& bytes);
 
 // How much of a character is still to come.
-enum class Utf8State : uint8_t { kBoundary, kOne, kTwo, kThree, kAfterE0, kAfterEd, kAfterF0, kAfterF4, kInvalid };
+enum class Utf8State : uint8_t {
+  kBoundary,
+  kOne,
+  kTwo,
+  kThree,
+  kAfterE0,
+  kAfterEd,
+  kAfterF0,
+  kAfterF4,
+  kInvalid
+};
 inline constexpr size_t kUtf8States = 8;  // that are valid
 Utf8State utf8_step(Utf8State state, uint8_t byte);
 

@@ -45,6 +45,8 @@ const char* name_of(Finish finish) {
 Engine::Impl::Impl(EngineParts from)
     : parts(std::move(from)),
       limits(limits_of(parts)),
+      constraints(static_cast<uint32_t>(limits.vocab_size),
+                  [codec = parts.text.codec.get()](int32_t id) { return codec->token_bytes(id); }),
       core(*parts.backend, *parts.text.codec, parts.load_ms, parts.loop) {}
 
 Engine Engine::Impl::make(EngineParts parts) {
@@ -58,15 +60,27 @@ std::vector<int32_t> Engine::Impl::encode_chat(std::span<const ChatMessage> mess
   return parts.text.encode_chat(turns);
 }
 
-PreparedRequest Engine::Impl::prepare(const Request& request) const {
-  check_request(request);
-  if (!request.prompt_ids.empty()) return prepare_request(request, request.prompt_ids, limits);
-  if (!request.messages.empty()) return prepare_request(request, encode_chat(request.messages), limits);
-  const SpecialTokens special = special_tokens(request.special);
-  return prepare_request(request, parts.text.codec->encode(request.prompt, special), limits);
+std::vector<int32_t> Engine::Impl::prompt_of(const Request& request) const {
+  if (!request.prompt_ids.empty()) return request.prompt_ids;
+  if (!request.messages.empty()) return encode_chat(request.messages);
+  return parts.text.codec->encode(request.prompt, special_tokens(request.special));
 }
 
-std::vector<PreparedRequest> Engine::Impl::prepare(std::span<const Request> requests) const {
+std::shared_ptr<grammar::Constraint> Engine::Impl::constraint_of(const Request& request) {
+  if (!request.json_object && request.json_schema.empty()) return nullptr;
+  return constraints.of_schema(request.json_schema);
+}
+
+PreparedRequest Engine::Impl::prepare(const Request& request) {
+  check_request(request);
+  PreparedRequest prepared = prepare_request(request, prompt_of(request), limits);
+  prepared.constraint = constraint_of(request);
+  if (prepared.constraint && prepared.stop_tokens.empty())
+    throw Error(ErrorKind::kUsage, "json_object, json_schema: the model has no token that ends a text");
+  return prepared;
+}
+
+std::vector<PreparedRequest> Engine::Impl::prepare(std::span<const Request> requests) {
   std::vector<PreparedRequest> prepared;
   for (size_t i = 0; i < requests.size(); ++i) {
     try {
@@ -78,7 +92,7 @@ std::vector<PreparedRequest> Engine::Impl::prepare(std::span<const Request> requ
   return prepared;
 }
 
-PreparedRequest Engine::Impl::prepare_single(const Request& request) const {
+PreparedRequest Engine::Impl::prepare_single(const Request& request) {
   if (request.n == 1) return prepare(request);
   throw Error(ErrorKind::kUsage, fmt::format("n: {}; limit: 1 for a single response", request.n));
 }
@@ -107,6 +121,10 @@ std::vector<int32_t> Engine::tokenize_chat(std::span<const ChatMessage> messages
 
 EngineStats Engine::stats() const {
   return impl_->core.stats();
+}
+
+void Engine::compile_json(const Request& request) const {
+  impl_->constraint_of(request);
 }
 
 RequestHandle Engine::submit(const Request& request, EventSink sink) {

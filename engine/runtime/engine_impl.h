@@ -7,6 +7,7 @@
 
 #include "engine/backend/backend.h"
 #include "engine/core/core.h"
+#include "engine/grammar/constraints.h"
 #include "engine/include/serval/engine.h"
 #include "engine/runtime/text_model.h"
 
@@ -27,15 +28,20 @@ struct Engine::Impl {
   static Impl& of(Engine& engine) { return *engine.impl_; }
 
   std::vector<int32_t> encode_chat(std::span<const ChatMessage> messages) const;
+  std::vector<int32_t> prompt_of(const Request& request) const;
   // Throws Error(kUsage) where the request is out of range.
-  PreparedRequest prepare(const Request& request) const;
+  PreparedRequest prepare(const Request& request);
   // The same for several; the error line begins with "requests[3]: ".
-  std::vector<PreparedRequest> prepare(std::span<const Request> requests) const;
+  std::vector<PreparedRequest> prepare(std::span<const Request> requests);
   // One whose answer goes to a single response.
-  PreparedRequest prepare_single(const Request& request) const;
+  PreparedRequest prepare_single(const Request& request);
+  // What the request's text keeps to; null: anything. Throws Error(kUsage) for a schema that is not
+  // supported.
+  std::shared_ptr<grammar::Constraint> constraint_of(const Request& request);
 
   const EngineParts parts;
   const ModelLimits limits;
+  grammar::Constraints constraints;
   Core core;  // the last member: its thread uses the others
 };
 

@@ -61,6 +61,11 @@ class TokenizerCodec final : public TextCodec {
   std::unique_ptr<TextStream> stream() const override {
     return std::make_unique<DecoderStream>(model_.tokenizer);
   }
+  std::optional<std::string> token_bytes(int32_t id) const override {
+    const Tokenizer& tokenizer = model_.tokenizer;
+    if (!tokenizer.has(id) || (kSkipSpecialTokens && tokenizer.is_special(id))) return std::nullopt;
+    return std::string(tokenizer.token_bytes(id));
+  }
 
  private:
   ModelTokenizer model_;

@@ -9,12 +9,15 @@ namespace {
 
 constexpr int32_t kByteTokens = 256;
 
+std::string bytes_of(int32_t token) {
+  return token >= kByteTokens ? fmt::format("<{}>", token) : std::string(1, static_cast<char>(token));
+}
+
 class ByteStream final : public TextStream {
  public:
   std::string push(int32_t token) override {
-    if (token >= kByteTokens) return utf8_.flush() + fmt::format("<{}>", token);
-    const char byte = static_cast<char>(token);
-    return utf8_.push({&byte, 1});
+    const std::string bytes = bytes_of(token);
+    return token >= kByteTokens ? utf8_.flush() + bytes : utf8_.push(bytes);
   }
   std::string flush() override { return utf8_.flush(); }
 
@@ -41,6 +44,7 @@ class ByteCodec final : public TextCodec {
   }
 
   std::unique_ptr<TextStream> stream() const override { return std::make_unique<ByteStream>(); }
+  std::optional<std::string> token_bytes(int32_t id) const override { return bytes_of(id); }
 
  private:
   int32_t token_of(unsigned char byte) const {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,6 +35,9 @@ class TextCodec {
   // Every id must be in the vocabulary.
   virtual std::string decode(std::span<const int32_t> ids, SpecialTokens special) const = 0;
   virtual std::unique_ptr<TextStream> stream() const = 0;
+  // What a token of the vocabulary adds to a stream's text, which need not be whole characters; none for
+  // special tokens and ids without a token.
+  virtual std::optional<std::string> token_bytes(int32_t id) const = 0;
 };
 
 // For models without a tokenizer, which are those with random weights: token i < 256 is byte i, any other

@@ -9,6 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 
 #include "engine/backend/host_backend.h"
 #include "engine/runtime/model_source.h"
@@ -243,6 +244,33 @@ TEST(BundledModel, AnswersAConversation) {
   const Response response = engine().generate(request);
   EXPECT_GT(response.tokens.size(), 10u);
   EXPECT_EQ(response.finish, Finish::kEos);
+}
+
+TEST(BundledModel, WritesJsonObjects) {
+  size_t complete = 0;
+  Request request{.prompt = "Once upon a time", .max_tokens = 300, .json_object = true, .n = 16};
+  request.sampling.seed = 4;
+  request.sampling.temperature = 1.5F;
+  for (const Response& response : engine().decode_batch(std::span(&request, 1))) {
+    const nlohmann::json value = nlohmann::json::parse(response.text, nullptr, false);
+    EXPECT_EQ(value.is_object(), response.finish == Finish::kEos) << response.text;
+    complete += value.is_object() ? 1 : 0;
+  }
+  EXPECT_GT(complete, 0U);
+}
+
+// A constraint takes tokens away and adds none: what the model wants to say anyway comes with its own
+// log-probabilities.
+TEST(BundledModel, KeepsItsLogProbabilitiesUnderASchema) {
+  Request free = story("Once upon a time", 1);
+  free.ignore_eos = false;
+  free.sampling.temperature = 0;
+  free.top_logprobs = 20;
+  Request bound = free;
+  bound.json_schema = R"({"type":"string"})";
+  const Response one = engine().generate(free), other = engine().generate(bound);
+  EXPECT_EQ(other.text.front(), '"');
+  EXPECT_EQ(one.top_logprobs, other.top_logprobs);
 }
 
 TEST(BundledModel, FillsItsContextToTheLastToken) {

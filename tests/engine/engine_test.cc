@@ -10,6 +10,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 
 #include "tests/engine/toy_engine.h"
 
@@ -431,6 +432,65 @@ TEST(Finish, HasNames) {
   EXPECT_STREQ(name_of(Finish::kCancelled), "cancelled");
   EXPECT_STREQ(name_of(Finish::kDeadline), "deadline");
   EXPECT_STREQ(name_of(Finish::kError), "error");
+}
+
+// Bytes at random: nothing that would be JSON by itself. Token 299 ends a text.
+ToyEngine babbling(uint32_t kv_blocks, uint32_t sequences = 4) {
+  return ToyEngine(hashing_model(300),
+                   {.backend = {.context = 256, .kv_blocks = kv_blocks, .rows = 8, .sequences = sequences},
+                    .stop_tokens = {299}});
+}
+
+constexpr const char* kListOfWords =
+    R"({"type":"array","items":{"type":"string","minLength":1,"maxLength":9},"minItems":2,"maxItems":5})";
+
+void expect_list_of_words(const Response& response) {
+  ASSERT_EQ(response.finish, Finish::kEos);
+  const nlohmann::json value = nlohmann::json::parse(response.text);
+  ASSERT_TRUE(value.is_array());
+  EXPECT_GE(value.size(), 2U);
+  EXPECT_LE(value.size(), 5U);
+  for (const auto& word : value) EXPECT_TRUE(word.is_string());
+}
+
+TEST(Engine, WritesWhatASchemaDescribes) {
+  ToyEngine toy = babbling(64);
+  const Request request{.prompt_ids = kPrompt, .json_schema = kListOfWords, .n = 6};
+  const std::vector<Response> responses = toy.engine.decode_batch(std::span(&request, 1));
+  ASSERT_EQ(responses.size(), 6U);
+  for (const Response& response : responses) expect_list_of_words(response);
+}
+
+// Which tokens may come next depends on the last one, so every pass is a launch; other requests have launches
+// of many again.
+TEST(Engine, RunsPassesOfConstrainedTextsOneByOne) {
+  ToyEngine toy = babbling(64);
+  toy.engine.generate({.prompt_ids = kPrompt, .json_schema = kListOfWords});
+  const EngineStats stats = toy.engine.stats();
+  EXPECT_EQ(stats.launches, stats.passes);
+  toy.engine.generate({.prompt_ids = kPrompt, .max_tokens = 100});
+  EXPECT_LT(toy.engine.stats().launches, stats.launches + 10);
+}
+
+TEST(Engine, ConstrainedTextsGoOnAfterTheyHadToWait) {
+  ToyEngine toy = babbling(5);
+  std::vector<Request> requests;
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    requests.push_back({.prompt_ids = std::vector<int32_t>(40, 7), .json_schema = kListOfWords});
+    requests.back().sampling.seed = seed;
+  }
+  for (const Response& response : toy.engine.decode_batch(requests)) expect_list_of_words(response);
+  EXPECT_GT(toy.engine.stats().preemptions, 0U);
+}
+
+TEST(Engine, RefusesASchemaThatItDoesNotSupport) {
+  ToyEngine toy = babbling(64);
+  const Request request{.prompt_ids = kPrompt, .json_schema = R"({"type":"object","not":{}})"};
+  EXPECT_THAT(error_of([&] { toy.engine.generate(request); }).what(), HasSubstr("json_schema: #: keyword"));
+  EXPECT_THAT(error_of([&] { toy.engine.compile_json(request); }).what(), HasSubstr("\"not\""));
+  ToyEngine endless = saying({"a", "b"});
+  EXPECT_THAT(error_of([&] { endless.engine.generate({.prompt_ids = kPrompt, .json_object = true}); }).what(),
+              HasSubstr("no token"));
 }
 
 }  // namespace

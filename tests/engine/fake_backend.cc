@@ -9,6 +9,7 @@
 #include "instructions/advance/rule.h"
 #include "vm/base/error.h"
 #include "vm/layout/kv_cache.h"
+#include "vm/state/masks.h"
 
 namespace serval::testing {
 namespace {
@@ -35,6 +36,7 @@ bool any_active(const StateBlock& state) {
 
 Program program_of(const FakeBackendOptions& options) {
   Program program;
+  program.limits.vocab = options.vocab;
   program.limits.max_context = options.context;
   program.limits.kv_blocks = options.kv_blocks;
   program.limits.rows = options.rows;
@@ -153,7 +155,11 @@ void FakeBackend::advance(uint32_t pass, size_t r) {
   const std::vector<int32_t> tokens = tokens_before(row);
   if (options_.check) check_history(row, tokens);
   SequenceSlot& slot = state_.slots[row.slot];
-  const SampledToken sampled = model_(slot, tokens);
+  SampledToken sampled = model_(slot, tokens);
+  // Of a slot with a mask, the next token that it allows.
+  while ((slot.extras & kMasksTokens) != 0 &&
+         !mask_allows(state_.mask_of(row.slot), static_cast<uint32_t>(sampled.token)))
+    sampled.token = (sampled.token + 1) % static_cast<int32_t>(state_.limits.vocab);
   for (uint32_t i = 0; i < slot.num_top; ++i)
     state_.top[r].token[i] = {sampled.token + static_cast<int32_t>(i), sampled.log_probability};
   const uint32_t position = row.position + 1;

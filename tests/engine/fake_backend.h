@@ -32,6 +32,7 @@ struct FakeBackendOptions {
   uint32_t sequences = kDefaultSequences;
   bool check = true;          // each pass: places, sharing of blocks, histories
   uint32_t stop_latency = 0;  // passes that still run after the one in which a stop was requested
+  uint32_t vocab = 300;
 };
 
 class FakeBackend final : public Backend {

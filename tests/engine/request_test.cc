@@ -108,6 +108,17 @@ TEST(Request, RefusesAMinimumOfTokensThatCannotBe) {
   EXPECT_EQ(prepare_request({.min_tokens = 1 << 30}, {1}, kLimits).min_tokens, 63u);
 }
 
+TEST(Request, IsOfOneKindOfJson) {
+  EXPECT_EQ(refusal_with([](Request& r) { r.json_object = true; }), "accepted");
+  EXPECT_EQ(refusal_with([](Request& r) { r.json_schema = "{}"; }), "accepted");
+  EXPECT_EQ(refusal_with([](Request& r) { r.json_object = true, r.json_schema = "{}"; }),
+            "json_object and json_schema: set either, not both");
+  EXPECT_EQ(refusal_with([](Request& r) { r.json_object = true, r.min_tokens = 3; }),
+            "json_object: not with min_tokens; set either, not both");
+  EXPECT_EQ(refusal_with([](Request& r) { r.json_schema = "{}", r.ignore_eos = true; }),
+            "json_schema: not with ignore_eos; set either, not both");
+}
+
 TEST(Request, ListsUpToTwentyTokens) {
   EXPECT_EQ(refusal_with([](Request& r) { r.top_logprobs = 20; }), "accepted");
   EXPECT_EQ(refusal_with([](Request& r) { r.top_logprobs = 21; }), "top_logprobs: 21; limit: 0 to 20");

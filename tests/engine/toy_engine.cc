@@ -32,10 +32,20 @@ class PieceCodec final : public TextCodec {
     return text + stream.flush();
   }
   std::unique_ptr<TextStream> stream() const override { return std::make_unique<PieceStream>(pieces_); }
+  std::optional<std::string> token_bytes(int32_t id) const override {
+    const auto index = static_cast<size_t>(id);
+    return index < pieces_.size() ? std::optional(pieces_[index]) : std::nullopt;
+  }
 
  private:
   std::vector<std::string> pieces_;
 };
+
+FakeBackendOptions with_vocabulary(const ToyOptions& options) {
+  FakeBackendOptions backend = options.backend;
+  backend.vocab = static_cast<uint32_t>(options.vocab_size);
+  return backend;
+}
 
 EngineParts parts_of(std::unique_ptr<FakeBackend> backend, ToyOptions options) {
   EngineParts parts;
@@ -57,7 +67,7 @@ Engine make_engine(FakeBackend* backend, ToyOptions options) {
 }  // namespace
 
 ToyEngine::ToyEngine(ToyModel model, ToyOptions options)
-    : backend(new FakeBackend(std::move(model), options.backend)),
+    : backend(new FakeBackend(std::move(model), with_vocabulary(options))),
       engine(make_engine(backend, std::move(options))) {}
 
 std::unique_ptr<TextCodec> make_piece_codec(std::vector<std::string> pieces) {

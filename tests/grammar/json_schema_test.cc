@@ -18,9 +18,9 @@ TEST(JsonObject, IsAnyObject) {
   for (const char* text : {"{}", R"({"a":1})", R"({"a": [1, 2.5e-3, {"b": null}], "c":true})",
                            "{\n  \"a\": \"é\\u00e9\\\"\\n\"\n}", R"({"":[]})", R"({"a":-0.5E+10})"})
     EXPECT_TRUE(reads(object, text)) << text;
-  for (const char* text : {"", "[]", "1", "{", "{}}", "{} ", R"({"a"})", R"({"a":01})", R"({"a":1,})", R"({a:1})",
-                           R"({"a":.5})", R"({"a":"\x"})", "{\"a\":\"\n\"}", "{\"a\":\"\xff\"}", "{\"a\":\"\xc3\"}",
-                           R"({"a":"\ud800"})", R"({"a":tru})", R"({"a":1e999})"})
+  for (const char* text : {"", "[]", "1", "{", "{}}", "{} ", R"({"a"})", R"({"a":01})", R"({"a":1,})",
+                           R"({a:1})", R"({"a":.5})", R"({"a":"\x"})", "{\"a\":\"\n\"}", "{\"a\":\"\xff\"}",
+                           "{\"a\":\"\xc3\"}", R"({"a":"\ud800"})", R"({"a":tru})", R"({"a":1e999})"})
     EXPECT_FALSE(reads(object, text)) << text;
 }
 
@@ -73,11 +73,11 @@ TEST(JsonSchema, AdditionalPropertiesAreNoneOfTheOthers) {
   const std::string schema =
       R"({"type":"object","properties":{"ab":{"type":"integer"},"aé":{"type":"integer"}},
           "additionalProperties":{"type":"string"}})";
-  for (const char* text : {"{}", R"({"a":"x"})", R"({"abc":"x"})", R"({"b":"x","c":"y"})", R"({"ab":1,"":"x"})",
-                           R"({"ab":1,"b\n":"x"})", R"({"aé":1,"aéa":"x"})"})
+  for (const char* text : {"{}", R"({"a":"x"})", R"({"abc":"x"})", R"({"b":"x","c":"y"})",
+                           R"({"ab":1,"":"x"})", R"({"ab":1,"b\n":"x"})", R"({"aé":1,"aéa":"x"})"})
     EXPECT_TRUE(is_valid(schema, text)) << text;
-  for (const char* text : {R"({"ab":"x"})", R"({"a\u0062":"x"})", R"({"aé":"x"})", R"({"c":1})", "{\"a\xc3\":\"x\"}",
-                           "{\"a\xc3x\":\"x\"}"})
+  for (const char* text : {R"({"ab":"x"})", R"({"a\u0062":"x"})", R"({"aé":"x"})", R"({"c":1})",
+                           "{\"a\xc3\":\"x\"}", "{\"a\xc3x\":\"x\"}"})
     EXPECT_FALSE(is_valid(schema, text)) << text;
   EXPECT_TRUE(is_valid(R"({"required":["a"],"additionalProperties":true})", R"({"a":[],"b":1})"));
   EXPECT_FALSE(is_valid(R"({"type":"object","additionalProperties":false})", R"({"a":1})"));
@@ -96,7 +96,8 @@ TEST(JsonSchema, CountsItems) {
 }
 
 TEST(JsonSchema, WritesPrefixItemsFirst) {
-  const std::string schema = R"({"prefixItems":[{"const":"a"},{"type":"integer"}],"items":{"type":"null"},"maxItems":4})";
+  const std::string schema =
+      R"({"prefixItems":[{"const":"a"},{"type":"integer"}],"items":{"type":"null"},"maxItems":4})";
   EXPECT_TRUE(is_valid(schema, R"(["a",1])"));
   EXPECT_TRUE(is_valid(schema, R"(["a",1,null,null])"));
   EXPECT_FALSE(is_valid(schema, R"(["a",1,null,null,null])"));
@@ -108,7 +109,8 @@ TEST(JsonSchema, CountsCharacters) {
   const std::string schema = R"({"type":"string","minLength":2,"maxLength":3})";
   for (const char* text : {R"("ab")", R"("éé")", R"("a\n")", R"("\u00e9x")", R"("😀😀😀")"})
     EXPECT_TRUE(is_valid(schema, text)) << text;
-  for (const char* text : {R"("a")", R"("abcd")", R"("é")", R"("\n")"}) EXPECT_FALSE(is_valid(schema, text)) << text;
+  for (const char* text : {R"("a")", R"("abcd")", R"("é")", R"("\n")"})
+    EXPECT_FALSE(is_valid(schema, text)) << text;
   EXPECT_TRUE(is_valid(R"({"type":"string","maxLength":2147483647})", R"("a")"));
 }
 
@@ -146,9 +148,11 @@ TEST(JsonSchema, FollowsReferences) {
 }
 
 TEST(JsonSchema, RefusesWhatItDoesNotSupportByName) {
-  for (const char* keyword : {"oneOf", "not", "if", "minimum", "multipleOf", "patternProperties", "minProperties",
-                              "propertyNames", "contains", "dependentRequired", "$dynamicRef", "unevaluatedItems"}) {
-    const std::string schema = R"({"properties":{"a":{"type":"object",")" + std::string(keyword) + R"(":1}}})";
+  for (const char* keyword :
+       {"oneOf", "not", "if", "minimum", "multipleOf", "patternProperties", "minProperties", "propertyNames",
+        "contains", "dependentRequired", "$dynamicRef", "unevaluatedItems"}) {
+    const std::string schema =
+        R"({"properties":{"a":{"type":"object",")" + std::string(keyword) + R"(":1}}})";
     EXPECT_THAT(refusal_of(schema), AllOf(HasSubstr(keyword), HasSubstr("#/properties/a"))) << keyword;
   }
   EXPECT_THAT(refusal_of(R"({"type":"array","uniqueItems":true})"), HasSubstr("uniqueItems"));
@@ -159,18 +163,39 @@ TEST(JsonSchema, RefusesWhatItDoesNotSupportByName) {
 }
 
 TEST(JsonSchema, RefusesWhatIsNoSchema) {
-  for (const char* schema : {"", "{", "[]", "1", "\"a\"", R"({"type":"text"})", R"({"type":1})", R"({"type":[]})",
-                             R"({"enum":[]})", R"({"enum":1})", R"({"anyOf":[]})", R"({"required":"a"})",
-                             R"({"required":[1]})", R"({"properties":[]})", R"({"items":[{}]})", R"({"minItems":-1})",
-                             R"({"minLength":1.5})", R"({"minLength":3,"maxLength":2})", R"({"maxLength":1e99})",
-                             R"({"pattern":1})", R"({"$ref":1})", R"({"$ref":"#/a"})", R"({"$ref":"#a"})",
-                             R"({"a":1,"a":2})", R"({"prefixItems":1})", R"({"prefixItems":[{},{}],"maxItems":1})"})
+  for (const char* schema : {"",
+                             "{",
+                             "[]",
+                             "1",
+                             "\"a\"",
+                             R"({"type":"text"})",
+                             R"({"type":1})",
+                             R"({"type":[]})",
+                             R"({"enum":[]})",
+                             R"({"enum":1})",
+                             R"({"anyOf":[]})",
+                             R"({"required":"a"})",
+                             R"({"required":[1]})",
+                             R"({"properties":[]})",
+                             R"({"items":[{}]})",
+                             R"({"minItems":-1})",
+                             R"({"minLength":1.5})",
+                             R"({"minLength":3,"maxLength":2})",
+                             R"({"maxLength":1e99})",
+                             R"({"pattern":1})",
+                             R"({"$ref":1})",
+                             R"({"$ref":"#/a"})",
+                             R"({"$ref":"#a"})",
+                             R"({"a":1,"a":2})",
+                             R"({"prefixItems":1})",
+                             R"({"prefixItems":[{},{}],"maxItems":1})"})
     EXPECT_THAT(refusal_of(schema), HasSubstr("json_schema: ")) << schema;
 }
 
 TEST(JsonSchema, RefusesWhatHasNoFiniteValue) {
   EXPECT_THAT(refusal_of("false"), HasSubstr("no finite value"));
-  EXPECT_THAT(refusal_of(R"({"properties":{"a":{"$ref":"#"}},"required":["a"]})"), HasSubstr("no finite value"));
+  EXPECT_THAT(refusal_of(R"({"properties":{"a":{"$ref":"#"}},"required":["a"]})"),
+              HasSubstr("no finite value"));
   EXPECT_THAT(refusal_of(R"({"type":"string","pattern":"^a$","minLength":2})"), HasSubstr("no finite value"));
   EXPECT_THAT(refusal_of(R"({"$ref":"#"})"), HasSubstr("no finite value"));
   EXPECT_THAT(refusal_of(R"({"anyOf":[{"$ref":"#"},{"type":"null"}]})"), HasSubstr("refers to itself"));
@@ -188,7 +213,8 @@ TEST(JsonSchema, HasLimits) {
   for (int i = 0; i < 1000; ++i)
     chain += "\"" + std::to_string(i) + R"(":{"$ref":"#/$defs/)" + std::to_string(i + 1) + "\"},";
   EXPECT_THAT(refusal_of(chain + R"("1000":true}})"), HasSubstr("128 schemas"));
-  EXPECT_THAT(refusal_of(R"({"type":"string","pattern":"^(ab|cd|e.)*$","maxLength":100000})"), HasSubstr("states"));
+  EXPECT_THAT(refusal_of(R"({"type":"string","pattern":"^(ab|cd|e.)*$","maxLength":100000})"),
+              HasSubstr("states"));
 }
 
 }  // namespace

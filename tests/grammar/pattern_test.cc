@@ -23,8 +23,8 @@ bool finds(const std::string& pattern, const std::u32string& text) {
   for (const char32_t c : text) {
     if (automaton.states[state].accepts_all) return true;
     const auto& edges = automaton.states[state].edges;
-    const auto edge = std::ranges::find_if(
-        edges, [&](const auto& e) { return e.range.first <= c && c <= e.range.last; });
+    const auto edge =
+        std::ranges::find_if(edges, [&](const auto& e) { return e.range.first <= c && c <= e.range.last; });
     if (edge == edges.end()) return false;
     state = edge->to;
   }
@@ -75,12 +75,14 @@ TEST(Pattern, FindsWhatAnotherEngineFinds) {
   for (int n = 0; n < 400; ++n) {
     std::string pattern = random.chance(0.4) ? "^" : "";
     for (uint32_t parts = random.between(1, 3); parts > 0; --parts)
-      pattern += atom(atom, 2) + random.pick<std::string>({"", "", "*", "+", "?", "{2}", "{1,3}", "{2,}", "*?"});
+      pattern +=
+          atom(atom, 2) + random.pick<std::string>({"", "", "*", "+", "?", "{2}", "{1,3}", "{2,}", "*?"});
     if (random.chance(0.4)) pattern += "$";
     const std::regex other(pattern, std::regex::ECMAScript);
     for (int t = 0; t < 20; ++t) {
       std::string text;
-      for (uint32_t length = random.below(7); length > 0; --length) text += random.pick<char>({'a', 'b', 'c', ' '});
+      for (uint32_t length = random.below(7); length > 0; --length)
+        text += random.pick<char>({'a', 'b', 'c', ' '});
       const bool expected = std::regex_search(text, other);
       EXPECT_EQ(finds(pattern, text), expected) << pattern << " in '" << text << "'";
       found += expected ? 1 : 0;
@@ -108,8 +110,8 @@ TEST(Pattern, NamesWhatItDoesNotSupport) {
 }
 
 TEST(Pattern, RefusesWhatIsNoExpression) {
-  for (const char* pattern : {"(", ")", "a)", "[a", "*", "a**", "a{", "a{2,1}", "[z-a]", "\\", "a{x}", "[\\d-z]",
-                              "\\xg0", "\\u12"})
+  for (const char* pattern :
+       {"(", ")", "a)", "[a", "*", "a**", "a{", "a{2,1}", "[z-a]", "\\", "a{x}", "[\\d-z]", "\\xg0", "\\u12"})
     EXPECT_NE(refusal(pattern), "accepted") << pattern;
 }
 

@@ -8,6 +8,7 @@
 #include "engine/grammar/constraint.h"
 #include "engine/grammar/json_schema.h"
 #include "tests/instructions/scene.h"
+#include "vm/base/error.h"
 #include "vm/state/masks.h"
 
 namespace serval::testing {
@@ -19,9 +20,9 @@ using namespace grammar;
 std::vector<std::string> random_vocabulary(Random& random) {
   std::vector<std::string> tokens = {""};
   for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
-  const std::vector<std::string> pieces = {"{\"", "\":", "\",", "\"}", "}", "]", "[", ",\n", "  ", "a",  "bc", "é",
-                                           "😀",  "\\", "\\n", "\\u00", "12", "-", ".5", "e1", "true", "null", "\"",
-                                           "name", " "};
+  const std::vector<std::string> pieces = {"{\"", "\":", "\",",  "\"}",  "}",  "]",    "[",     ",\n", "  ",
+                                           "a",   "bc",  "é",    "😀",    "\\", "\\n",  "\\u00", "12",  "-",
+                                           ".5",  "e1",  "true", "null", "\"", "name", " "};
   for (int n = 0; n < 1200; ++n) {
     std::string token;
     for (uint32_t parts = random.between(1, 4); parts > 0; --parts) token += random.pick(pieces);
@@ -68,7 +69,8 @@ void expect_masks_of_each_token(const Grammar& grammar, uint64_t seed, bool few_
       if (allowed.empty()) break;
       const int32_t next = random.pick(allowed);
       config = masks.after(config, next);
-      for (const char c : tokens[static_cast<size_t>(next)]) known = exact.after(known, static_cast<uint8_t>(c));
+      for (const char c : tokens[static_cast<size_t>(next)])
+        known = exact.after(known, static_cast<uint8_t>(c));
       EXPECT_EQ(configurations.is_complete(config), exact.is_complete(known));
     }
   }
@@ -76,7 +78,8 @@ void expect_masks_of_each_token(const Grammar& grammar, uint64_t seed, bool few_
 
 TEST(TokenMasks, AllowWhatEachTokenByItselfComesTo) {
   for (uint64_t seed = 0; seed < 4; ++seed) {
-    for (const char* schema : kSchemas) expect_masks_of_each_token(compile_json_schema(schema), seed, seed % 2 == 0);
+    for (const char* schema : kSchemas)
+      expect_masks_of_each_token(compile_json_schema(schema), seed, seed % 2 == 0);
     expect_masks_of_each_token(json_object_grammar(), seed, seed % 2 == 0);
   }
 }
@@ -99,17 +102,27 @@ TEST(TokenMasks, AreFoundOnceForAllPlacesThatAreAlike) {
 }
 
 TEST(ConstrainedText, SaysWhatCanComeNextAndWhereItMayEnd) {
-  const std::vector<std::string> tokens = {"tr", "ue", "false", "fal", "x", "", "true!"};
+  const std::vector<std::string> tokens = {"tr", "ue", "false", "fal", "x", "",  "true!", "t",
+                                           "r",  "u",  "e",     "f",   "a", "l", "s"};
   auto trie = std::make_shared<const TokenTrie>(trie_of(tokens));
   const auto constraint = std::make_shared<Constraint>(compile_json_schema(R"({"type":"boolean"})"), trie);
   ConstrainedText text(constraint);
-  EXPECT_EQ(text.mask(), Mask{0b1101});
+  EXPECT_EQ(text.mask(), Mask{0b1000'1000'1101});
   EXPECT_FALSE(text.is_complete());
   text.add(0);
-  EXPECT_EQ(text.mask(), Mask{0b0010});
+  EXPECT_EQ(text.mask(), Mask{0b10'0000'0010});
   text.add(1);
   EXPECT_EQ(text.mask(), Mask{0});
   EXPECT_TRUE(text.is_complete());
+}
+
+// So that some token can always come next.
+TEST(ConstrainedText, HasNoBytesThatAreNoTokens) {
+  const std::vector<std::string> tokens = {"\"", "a", "b", "\"b", "bé", "12"};
+  auto trie = std::make_shared<const TokenTrie>(trie_of(tokens));
+  const auto constraint = std::make_shared<Constraint>(compile_json_schema(R"({"type":"string"})"), trie);
+  EXPECT_EQ(ConstrainedText(constraint).mask(), Mask{0b1001});
+  EXPECT_THROW(Constraint(compile_json_schema(R"({"type":"number"})"), trie), Error);
 }
 
 // Texts go on when what was known of their grammar is forgotten.
@@ -117,7 +130,9 @@ TEST(ConstrainedText, OutlivesTheCaches) {
   std::vector<std::string> tokens = {"[", "]", "1", ","};
   auto trie = std::make_shared<const TokenTrie>(trie_of(tokens));
   const auto constraint = std::make_shared<Constraint>(
-      compile_json_schema(R"({"type":"array","items":{"type":"array","items":{"const":1},"maxItems":30000}})"), trie);
+      compile_json_schema(
+          R"({"type":"array","items":{"type":"array","items":{"const":1},"maxItems":30000}})"),
+      trie);
   ConstrainedText text(constraint), other(constraint);
   text.add(0);
   text.add(0);

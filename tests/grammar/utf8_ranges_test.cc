@@ -26,8 +26,12 @@ bool is_surrogate(uint32_t code_point) {
 }
 
 TEST(Utf8Ranges, HaveEachCodePointOnce) {
-  for (const auto& [first, last] : {std::pair(0U, kLastCodePoint), {0x41U, 0x41U}, {0x7fU, 0x801U},
-                                    {0x3fffU, 0x12345U}, {0xd7ffU, 0xe000U}, {0xfff0U, 0x100fffU}}) {
+  for (const auto& [first, last] : {std::pair(0U, kLastCodePoint),
+                                    {0x41U, 0x41U},
+                                    {0x7fU, 0x801U},
+                                    {0x3fffU, 0x12345U},
+                                    {0xd7ffU, 0xe000U},
+                                    {0xfff0U, 0x100fffU}}) {
     const std::vector<Utf8Sequence> sequences = utf8_sequences({first, last});
     for (uint32_t c = 0; c <= kLastCodePoint; c += c < 0x11000 ? 1 : 977) {
       if (is_surrogate(c)) continue;

@@ -141,10 +141,30 @@ TEST(TextRequest, TheLikeliestTokensComeWithLogProbabilities) {
   EXPECT_EQ(refusal_of(messages + R"(, "top_logprobs": 1})", TextPath::kChat).param, "top_logprobs");
 }
 
+TEST(TextRequest, AsksForJson) {
+  EXPECT_TRUE(
+      completion(R"({"prompt": "x", "response_format": {"type": "json_object"}})").request.json_object);
+  const std::string schema = R"({"type":"object","properties":{"b":{},"a":{}}})";
+  const TextRequest request =
+      completion(R"({"prompt": "x", "response_format": {"type": "json_schema", "json_schema": {"name": "n",
+        "strict": true, "schema": )" +
+                 schema + "}}}");
+  EXPECT_EQ(request.request.json_schema, schema);  // as it was written
+  const auto refused = [](const std::string& format) {
+    return refusal_of(R"({"prompt": "x", "min_tokens": 2, "response_format": )" + format + "}").param;
+  };
+  EXPECT_EQ(refused("7"), "response_format");
+  EXPECT_EQ(refused(R"({"type": "xml"})"), "response_format.type");
+  EXPECT_EQ(refused(R"({"type": "json_object", "more": 1})"), "response_format.more");
+  EXPECT_EQ(refused(R"({"type": "json_schema"})"), "response_format.json_schema");
+  EXPECT_EQ(refused(R"({"type": "json_schema", "json_schema": {"schema": 3}})"),
+            "response_format.json_schema.schema");
+  EXPECT_EQ(refused(R"({"type": "json_object"})"), "min_tokens");
+}
+
 TEST(TextRequest, WhatIsNotSupportedIsRefusedByName) {
-  for (const char* name :
-       {"tools", "tool_choice", "functions", "audio", "response_format", "modalities", "suffix", "prediction",
-        "web_search_options", "messages", "max_completion_tokens", "nonsense"}) {
+  for (const char* name : {"tools", "tool_choice", "functions", "audio", "modalities", "suffix", "prediction",
+                           "web_search_options", "messages", "max_completion_tokens", "nonsense"}) {
     const ApiError error = refusal_of(std::string(R"({"prompt": "x", ")") + name + R"(": "y"})");
     EXPECT_EQ(error.param, name);
     EXPECT_EQ(error.code, "unsupported_parameter");

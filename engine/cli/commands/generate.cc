@@ -147,6 +147,7 @@ void check_requests(const Engine& engine, const std::vector<Request>& requests) 
       .vocab_size = engine.info().vocab_size, .context = static_cast<uint32_t>(context), .stop_tokens = {}};
   for (size_t i = 0; i < requests.size(); ++i) {
     check_request(requests[i]);
+    if (i == 0) engine.compile_json(requests[i]);
     std::vector<int32_t> prompt = engine.tokenize(requests[i].prompt, requests[i].special);
     if (prompt.size() >= context) {
       throw Error(ErrorKind::kUsage,

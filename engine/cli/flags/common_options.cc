@@ -9,8 +9,10 @@
 #include "fmt/ranges.h"
 
 #include "engine/cli/output/log.h"
+#include "engine/grammar/json_schema.h"
 #include "engine/runtime/options.h"
 #include "models/tokenizer/chat_template.h"
+#include "vm/base/json_file.h"
 #include "vm/program.h"
 
 namespace serval::cli {
@@ -241,6 +243,13 @@ void SamplingFlags::declare(FlagSet& flags) {
                 min_tokens = static_cast<int>(parse_number(v, sampling_range::kMinTokens));
               });
   flags.toggle("--ignore-eos", "go on after an end-of-text token", ignore_eos);
+  flags.value("-j,--json-schema", "SCHEMA",
+              "the text is a JSON value that is valid under this JSON schema; {}: any value",
+              [this](const FlagValue& v) { json_schema = parse_text(v); });
+  flags.value("--json-schema-file", "FILE", "the same with a schema from a file", [this](const FlagValue& v) {
+    json_schema = read_text_file(parse_text(v), grammar::kMaxSchemaBytes);
+  });
+  flags.toggle("--json-object", "the text is a JSON object, of any kind", json_object);
 
   flags.group("Sampling (defaults: the model's generation_config.json, else as stated)");
   flags.value("-s,--seed", "N", "of the random numbers; -1: a new one each run. Default: -1",
@@ -270,6 +279,8 @@ Request SamplingFlags::request(const SamplingParams& defaults) const {
   request.stop_token_ids = stop_token_ids;
   request.logit_bias = logit_bias;
   request.ignore_eos = ignore_eos;
+  request.json_object = json_object;
+  request.json_schema = json_schema;
   return request;
 }
 

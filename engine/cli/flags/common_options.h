@@ -68,6 +68,8 @@ struct SamplingFlags {
   std::vector<LogitBias> logit_bias;
   int min_tokens = 0;
   bool ignore_eos = false;
+  bool json_object = false;
+  std::string json_schema;
 
   void declare(FlagSet& flags);
   // Sampling as asked for, where `defaults` fill the gaps. Without -s every run draws a seed of its own:

@@ -70,6 +70,12 @@ struct Request {
   // hands out tokens one by one, which costs the time between two launches.
   uint32_t top_logprobs = 0;
   bool ignore_eos = false;  // the model's end-of-text tokens are tokens like any other
+  // The text is JSON: an object, or a value that is valid under a JSON schema (docs/api.md says which ones
+  // are known). Tokens that cannot lead there are not drawn, and those that end the answer only when the
+  // value is complete; so it is, unless max_tokens, a stop string or the context ends it before. Set either;
+  // neither goes with min_tokens or ignore_eos. A GPU then hands out tokens one by one, as with top_logprobs.
+  bool json_object = false;
+  std::string json_schema = {};  // up to 256 KiB
   // Answers, 1 to 128. Answer i is what the request gets alone with the stream sampling.stream + i; the
   // prompt is read once.
   int n = 1;
@@ -297,6 +303,10 @@ class Engine {
   // Ids of a conversation, ready for the assistant's answer. kUsage for an unknown role; an error where the
   // model has no chat template that is known here.
   std::vector<int32_t> tokenize_chat(std::span<const ChatMessage> messages) const;
+
+  // Compiles the request's json_schema, so that submit() finds it done: the 16 that were asked for last are
+  // kept. kUsage for one that is not supported; nothing where the request asks for none.
+  void compile_json(const Request& request) const;
 
   // Queues the request and returns at once. Its events come from the handle, or go to `sink` where there is
   // one. Errors: kUsage for parameters out of range, a prompt that is empty or does not fit the context, and

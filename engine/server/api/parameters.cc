@@ -64,6 +64,9 @@ std::vector<Parameter> make_parameters() {
       {"stop_token_ids", kYes, kYes, "array of integers", "none",
        fmt::format("{}, the model's own included", kStopTokens), "the text ends before the first of these"},
       {"ignore_eos", kYes, kYes, "boolean", "false", "", "goes on after an end-of-text token"},
+      {"response_format", kYes, kYes, "object", "`{\"type\": \"text\"}`",
+       "`type` is `text`, `json_object` or `json_schema`; not with `min_tokens` or `ignore_eos`",
+       "the text is JSON: any object, or valid under `json_schema.schema` ([below](#json-output))"},
       {"logprobs", kYes, kYes, "completions: integer; chat: boolean", "none",
        fmt::format("{}; `true`", sampling_range::kTopLogprobs.text()),
        "log probabilities of the answer's tokens, and of so many of the likeliest in their place, under the "
@@ -85,7 +88,6 @@ bool asks_for_nothing(const std::string& name, const json& value) {
   if (value.is_null()) return true;
   if ((value.is_array() || value.is_object()) && value.empty())
     return name == "tools" || name == "functions" || name == "metadata";
-  if (name == "response_format") return value == json{{"type", "text"}};
   if (name == "modalities") return value == json{"text"};
   if (name == "suffix") return value.is_string() && value.get_ref<const std::string&>().empty();
   if (name == "store") return value == false;

@@ -28,7 +28,7 @@ std::span<const Parameter> parameters();
 std::string parameter_table();
 
 // Refuses, by name, the first member of `body` that is no parameter of `path`. A member that is null, or that
-// asks for what happens anyway ("tools": [], "response_format": {"type": "text"}), is none.
+// asks for what happens anyway ("tools": [], "store": false), is none.
 void refuse_unsupported(const nlohmann::json& body, TextPath path);
 
 }  // namespace serval::server

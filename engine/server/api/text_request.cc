@@ -12,6 +12,7 @@
 #include "engine/server/api/limits.h"
 #include "engine/server/api/model_name.h"
 #include "engine/server/api/prompts.h"
+#include "engine/server/api/response_format.h"
 #include "instructions/sample/ranges.h"
 
 namespace serval::server {
@@ -157,6 +158,7 @@ TextRequest parse_text_request(const std::string& body, TextPath path, const Mod
   asked.stop = read_stop(fields);
   asked.stop_token_ids = fields.token_ids("stop_token_ids", api_limit::kStopTokens);
   asked.ignore_eos = fields.boolean("ignore_eos").value_or(false);
+  read_response_format(asked, fields, body);
   asked.n = read_n(fields, request.prompts.size());
   asked.priority =
       static_cast<int>(fields.integer("priority", -api_limit::kPriority, api_limit::kPriority).value_or(0));

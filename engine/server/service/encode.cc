@@ -41,9 +41,19 @@ void check_length(const std::vector<int32_t>& ids, const std::string& name, cons
   }
 }
 
+// While a worker has the request: the engine, when it comes to run, finds it done.
+void compile_format(const Engine& engine, const Request& request) {
+  try {
+    engine.compile_json(request);
+  } catch (const Error& error) {
+    refuse_parameter("response_format", error.what());
+  }
+}
+
 }  // namespace
 
 EncodedRequest encode(const Engine& engine, TextRequest text) {
+  compile_format(engine, text.request);
   EncodedRequest encoded{.text = std::move(text), .prompts = {}, .echoes = {}};
   const std::string name = encoded.text.path == TextPath::kChat ? "messages" : "prompt";
   try {
