@@ -6,7 +6,6 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "models/checkpoint/host_buffer.h"
 #include "models/checkpoint/weights.h"
@@ -28,7 +27,7 @@ class HostWeights {
 
  private:
   std::shared_ptr<const ModelWeights> weights_;
-  std::vector<HostBuffer> copies_;
+  HostBuffer copies_;
   std::map<std::pair<std::string, uint32_t>, uint16_t*> places_;  // by name and device
 };
 

@@ -35,6 +35,15 @@ class Generate(Case):
         result = self.generate("-p", "Once", "-n", "4", "--no-echo")
         self.assertEqual(result.stdout.decode().rstrip("\n"), text.rstrip("\n"))
 
+    def test_how_two_gpus_are_run_on_the_host_does_not_show(self):
+        answers = [
+            self.responses("-p", "Once", "-n", "6", "--backend", "host", *arguments)[0]
+            for arguments in [["--gpus", "2"], ["--gpus", "0,0", "--sms", "3"], ["--gpus", "1,0", "--threads", "1", "--checked"]]
+        ]
+        for answer in answers[1:]:
+            self.assertEqual(answer["tokens"], answers[0]["tokens"])
+            self.assertEqual(answer["log_probabilities"], answers[0]["log_probabilities"])
+
     def test_errors_only_leave_stderr_silent(self):
         self.assertEqual(self.generate("-p", "x", "-n", "2", "--log-level", "error").stderr, b"")
 

@@ -157,6 +157,24 @@ TEST(BundledModel, GivesTheSameBitsForAnyMachineAndPolicy) {
   expect_no_difference(options);
 }
 
+// Sums of two ranks are added in another order than those of one, and in the same however they are run.
+TEST(BundledModel, GivesTheSameBitsForAnyMachineThatTwoRanksAre) {
+  const Request request = story("Once upon a time there was a small robot who", 12);
+  EngineOptions options = host_options();
+  options.gpus = {0, 1};
+  const Response expected = Engine::load(options).generate(request);
+  EXPECT_EQ(expected.tokens.size(), 12U);
+  options.gpus = {0, 0};
+  for (const int sms : {1, 3}) {
+    for (const char* policy : {"round-robin", "wave", "list"}) {
+      options.sms = sms;
+      options.threads = sms;
+      options.policy = policy;
+      expect_same_bits(Engine::load(options).generate(request), expected);
+    }
+  }
+}
+
 TEST(BundledModel, ContinuesAStory) {
   Request request = story("Once upon a time", 60, 3);
   request.sampling.repetition_penalty = 1;

@@ -151,6 +151,28 @@ TEST(Load, NamesThePresetsWhereThereIsNoSuchModel) {
   EXPECT_THAT(error.what(), AllOf(HasSubstr("/nowhere/at-all"), HasSubstr("llama-3.2-1b")));
 }
 
+TEST(Load, RefusesGpusThatCannotShareAModel) {
+  const auto refused = [](const std::function<void(EngineOptions&)>& change) {
+    EngineOptions options;
+    options.gpus = {0, 1};
+    change(options);
+    const Error error = refusal([&] { Engine::load(options); });
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+    return std::string(error.what());
+  };
+  EXPECT_EQ(refused([](EngineOptions& o) { o.gpus = {0, 1, 2}; }), "gpus: 3; expected 1, 2, 4 or 8");
+  EXPECT_EQ(refused([](EngineOptions& o) { o.gpus.resize(16); }), "gpus: 16; expected 1, 2, 4 or 8");
+  EXPECT_THAT(refused([](EngineOptions& o) { o.global_queue = true; }), HasSubstr("a queue for each SM"));
+  EXPECT_THAT(refused([](EngineOptions& o) { o.backend = "torch"; }), HasSubstr("backend torch takes 1"));
+  EXPECT_THAT(refused([](EngineOptions& o) { o.gpus.resize(8); }),
+              HasSubstr("num_attention_heads: 4; expected a multiple of 8"));
+  EXPECT_THAT(refused([](EngineOptions& o) {
+                o.model = "smollm2-135m";
+                o.random_weights = 1;
+              }),
+              HasSubstr("num_attention_heads: 9"));
+}
+
 TEST(Load, RefusesAFileInPlaceOfADirectory) {
   const ModelDirectory directory;
   const std::string file = directory.path() + "/config.json";
