@@ -9,6 +9,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../cli"))
 import harness  # noqa: E402  (found by the line above)
+import tiny_model  # noqa: E402
 
 HAS_TORCH = os.environ.get("SERVAL_TEST_HAS_TORCH") == "1"
 BUNDLED = os.path.join(os.path.dirname(__file__), "../../assets/serval-stories")
@@ -117,6 +118,22 @@ class Gate(harness.Case):
     def test_so_is_one_of_random_weights(self):
         report = self.verify(*self.with_model, "-c", "512")
         self.assertTrue(report["passed"], report)
+
+    def test_so_are_models_that_ranks_share(self):
+        self.assertTrue(self.verify("--backend", "host", "--gpus", "2")["passed"])
+        shared = self.path("shared")
+        tiny_model.write(
+            shared,
+            weights=False,
+            hidden_size=512,
+            intermediate_size=1024,
+            num_attention_heads=16,
+            num_key_value_heads=8,
+            num_hidden_layers=2,
+        )
+        for gpus in ["2", "4", "8"]:
+            report = self.verify("-m", shared, "--random-weights", "1", "--backend", "host", "--gpus", gpus, "-c", "512")
+            self.assertTrue(report["passed"], report)
 
     def test_one_norm_that_differs_is_outside(self):
         other = self.path("perturbed")
