@@ -95,6 +95,7 @@ ConfigId Configurations::after_once(ConfigId config, uint8_t byte) {
       if (byte >= edge.first && byte <= edge.last) reach({{edge.to, 0}, item.stack}, reached);
     }
   }
+  work_ += reached.seen.size() * reached.seen.size() + 1;  // each was looked for among the others
   return intern(std::move(reached.config));
 }
 

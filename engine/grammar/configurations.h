@@ -27,6 +27,11 @@ class Configurations {
     const ConfigId known = rows_[config] ? (*rows_[config])[byte] : kUnknown;
     return known != kUnknown ? known : find_after(config, byte);
   }
+  bool is_known_after(ConfigId config, uint8_t byte) const {
+    return rows_[config] && (*rows_[config])[byte] != kUnknown;
+  }
+  // Places that were looked at so far, to find out where bytes lead.
+  uint64_t work() const { return work_; }
   // The same, for a byte that is not likely to come here again.
   ConfigId after_once(ConfigId config, uint8_t byte);
   // The text may end here.
@@ -48,7 +53,7 @@ class Configurations {
   static constexpr StackId kEmptyStack = 0;
   static constexpr ConfigId kUnknown = UINT32_MAX;
   // Of one configuration. Beyond, alternatives are left out; what is left can be completed all the same.
-  static constexpr size_t kMaxItems = 256;
+  static constexpr size_t kMaxItems = 128;
 
   // `count`: of a loop, how often its body has been read, as far as it matters.
   struct Place {
@@ -103,6 +108,7 @@ class Configurations {
   std::unordered_map<Config, ConfigId, Hash> config_of_;
   std::vector<std::unique_ptr<Row>> rows_;  // of each configuration that a byte was read from
   size_t num_rows_ = 0;
+  uint64_t work_ = 0;
   ConfigId start_;
 };
 

@@ -291,7 +291,7 @@ class Compiler {
     const std::optional<std::string> pattern = pattern_of(schema, path);
     if (!pattern) return rules_.string(counts.least, counts.most);
     try {
-      return pattern_string(rules_, compile_pattern(*pattern), counts.least, counts.most);
+      return pattern_string(rules_, compile_pattern(*pattern, pattern_steps_), counts.least, counts.most);
     } catch (const Error& error) {
       path.refuse(error.what());
     }
@@ -447,6 +447,7 @@ class Compiler {
   JsonRules rules_;
   std::map<const Json*, RuleId> rule_of_;
   int depth_ = 0;
+  size_t pattern_steps_ = 0;
 };
 
 }  // namespace

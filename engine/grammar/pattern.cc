@@ -10,14 +10,14 @@ namespace serval::grammar {
 namespace {
 
 constexpr size_t kMaxAutomatonStates = 2000;
-constexpr size_t kMaxSteps = 20'000'000;  // of the search for them
 
 using StateSet = std::vector<uint32_t>;  // in order
 
 // Finds the sets of states that a graph can be in.
 class SubsetSearch {
  public:
-  explicit SubsetSearch(PatternGraph graph) : graph_(std::move(graph)), marks_(graph_.edges.size(), 0) {
+  SubsetSearch(PatternGraph graph, size_t& steps)
+      : graph_(std::move(graph)), marks_(graph_.edges.size(), 0), steps_(steps) {
     find_pieces();
   }
 
@@ -37,7 +37,7 @@ class SubsetSearch {
  private:
   void step(size_t count) {
     steps_ += count;
-    if (steps_ > kMaxSteps) refuse_pattern("too complicated an expression");
+    if (steps_ > kMaxPatternSteps) refuse_pattern("too complicated an expression");
   }
 
   // Ranges in which all code points are alike.
@@ -110,7 +110,7 @@ class SubsetSearch {
   std::vector<CodePoints> pieces_;
   std::vector<uint32_t> marks_;
   uint32_t epoch_ = 0;
-  size_t steps_ = 0;
+  size_t& steps_;
   std::map<StateSet, uint32_t> number_of_;
   std::vector<const StateSet*> sets_;
   PatternAutomaton automaton_;
@@ -118,8 +118,8 @@ class SubsetSearch {
 
 }  // namespace
 
-PatternAutomaton compile_pattern(std::string_view pattern) {
-  return SubsetSearch(parse_pattern(pattern)).search();
+PatternAutomaton compile_pattern(std::string_view pattern, size_t& steps) {
+  return SubsetSearch(parse_pattern(pattern), steps).search();
 }
 
 }  // namespace serval::grammar

@@ -5,6 +5,7 @@
 // as \d as the digits of all scripts, what is matched here is in both.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -30,8 +31,15 @@ struct PatternAutomaton {
   std::vector<State> states;  // the first is the start
 };
 
-// `pattern` is UTF-8. Throws Error(kUsage) for what is not supported, by name, for what is no expression, and
-// for one that needs too large an automaton.
-PatternAutomaton compile_pattern(std::string_view pattern);
+// Steps of the search for an automaton's states, of all patterns of a schema.
+inline constexpr size_t kMaxPatternSteps = 20'000'000;
+
+// `pattern` is UTF-8; `steps` counts up to kMaxPatternSteps. Throws Error(kUsage) for what is not supported,
+// by name, for what is no expression, and for one that needs too large an automaton.
+PatternAutomaton compile_pattern(std::string_view pattern, size_t& steps);
+inline PatternAutomaton compile_pattern(std::string_view pattern) {
+  size_t steps = 0;
+  return compile_pattern(pattern, steps);
+}
 
 }  // namespace serval::grammar

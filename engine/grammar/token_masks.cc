@@ -38,6 +38,7 @@ Mask TokenMasks::find(ConfigId config) {
 
 void TokenMasks::walk(std::vector<ConfigId>& path, Mask& mask, bool has_plain_tokens) {
   const std::span<const TokenTrie::Node> nodes = trie_.nodes();
+  const uint64_t most_work = configurations_.work() + kMaxWork;
   for (uint32_t n = 0; n < nodes.size();) {
     const TokenTrie::Node& node = nodes[n];
     const ConfigId before = path[node.depth - 1U];
@@ -46,7 +47,9 @@ void TokenMasks::walk(std::vector<ConfigId>& path, Mask& mask, bool has_plain_to
       n = node.behind;
       continue;
     }
-    const ConfigId here = configurations_.after(before, node.byte);
+    const bool gives_up = node.depth > 1 && configurations_.work() > most_work &&
+                          !configurations_.is_known_after(before, node.byte);
+    const ConfigId here = gives_up ? kDead : configurations_.after(before, node.byte);
     path[node.depth] = here;
     if (here == kDead) {
       n = node.behind;

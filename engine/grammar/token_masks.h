@@ -30,6 +30,10 @@ class TokenMasks {
   size_t bytes() const { return num_masks_ * mask_words(trie_.vocab()) * sizeof(uint32_t); }
 
  private:
+  // For one mask. Beyond, which only schemas with very many alternatives come to, tokens of several bytes are
+  // left out; those of one byte never are.
+  static constexpr uint64_t kMaxWork = 4'000'000;
+
   Mask find(ConfigId config);
   void walk(std::vector<ConfigId>& path, Mask& mask, bool has_plain_tokens);
 

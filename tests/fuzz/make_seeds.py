@@ -144,7 +144,25 @@ def body():
     write("body", "prompts", "\x00" + compact({"prompt": [[1, 2], [3]], "max_tokens": 1, **streamed}))
     write("body", "chat", "\x01" + compact({"messages": [message], "max_completion_tokens": 5, "tools": []}))
     write("body", "tokenize", "\x02" + compact({"prompt": "Hi"}))
+    asked = {"input": [{**message, "content": [{"type": "input_text", "text": "a"}]}], "instructions": "b", "stream": True}
+    write("body", "response", "\x04" + compact({**asked, "text": {"format": {"type": "json_object"}}}))
+    schema = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}, "strict": True}}
+    write("body", "json", "\x01" + compact({"messages": [message], "response_format": schema}))
     write("body", "detokenize", "\x03" + compact({"tokens": [1, 2, 3]}))
+
+
+def schema():
+    """A schema, and what picks the tokens of a text under it."""
+    tree = {"type": "object", "properties": {"v": {"type": "integer"}, "n": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}}
+    word = {"type": "string", "pattern": "^(?:[a-c]|\\d{2})+x?$", "minLength": 2, "maxLength": 9}
+    listed = {"prefixItems": [{"enum": ["a", 1, None]}, {"const": {"k": []}}], "items": False, "minItems": 1}
+    open_ended = {"properties": {"ab": {"format": "date"}}, "required": ["ab"], "additionalProperties": {"type": "number"}}
+    counted = {"type": "array", "items": {"type": ["boolean", "string"], "maxLength": 3}, "minItems": 2, "maxItems": 400}
+    picks = bytes(range(0, 250, 7)) * 4
+    named = {"tree": tree, "word": word, "listed": listed, "open": open_ended, "counted": counted, "any": True}
+    for name, seed in named.items():
+        write("schema", name, compact(seed), picks)
+    write("schema", "refused", compact({"properties": {"a": {"oneOf": [{}]}}}))
 
 
 def http():
@@ -243,6 +261,7 @@ def program(serval):
 
 def main():
     safetensors()
+    schema()
     gguf()
     index()
     config()

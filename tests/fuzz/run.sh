@@ -21,8 +21,8 @@ readonly kTimeout_s=10
 readonly kMemory_MiB=2048
 readonly kMaxArtifacts=20            # of each kind and target; the smallest are kept
 readonly kMaxCorpusBytes=9000000     # of new inputs, smallest first, so that the archive stays below 10 MB
-readonly kTargets=(body chat config gguf http index jinja program safetensors tokenizer trace)
-declare -rA kMaxInputBytes=([body]=4096 [http]=4096 [chat]=2048 [config]=4096 [gguf]=8192 [index]=4096 [jinja]=4096 [program]=32768 [safetensors]=4096 [tokenizer]=8192
+readonly kTargets=(body chat config gguf http index jinja program safetensors schema tokenizer trace)
+declare -rA kMaxInputBytes=([body]=4096 [http]=4096 [chat]=2048 [config]=4096 [gguf]=8192 [index]=4096 [jinja]=4096 [program]=32768 [safetensors]=4096 [schema]=4096 [tokenizer]=8192
   [trace]=8192)
 
 copy_known() {  # target folder: its named seeds and the inputs of its archive

@@ -200,6 +200,8 @@ class JsonOutput(Case):
         refuses(format_of({"$ref": "#/$defs/missing"}), "response_format", "not in this schema")
         refuses({"type": "json_schema"}, "response_format.json_schema")
         refuses({"type": "json_schema", "json_schema": {"name": "a"}}, "response_format.json_schema.schema")
+        hostile = {"anyOf": [{"type": "string", "pattern": f"(a|b)*a[ab]{{{n}}}$"} for n in range(8, 60)]}
+        refuses(format_of(hostile), "response_format", "too complicated")
         refuses({"type": "yaml"}, "response_format.type")
         refuses({"type": "json_object"}, "min_tokens", extra_body={"min_tokens": 3})
         refuses({"type": "json_object"}, "ignore_eos", extra_body={"ignore_eos": True})
