@@ -46,12 +46,15 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const std::string body(text_of(data + 1, size - 1));
   const ModelDefaults defaults{"model", {}};
-  switch (data[0] % 4) {
+  switch (data[0] % 5) {
     case 0:
       takes_or_refuses([&] { check_text(body, TextPath::kCompletions); });
       break;
     case 1:
       takes_or_refuses([&] { check_text(body, TextPath::kChat); });
+      break;
+    case 4:
+      takes_or_refuses([&] { check_text(body, TextPath::kResponses); });
       break;
     case 2:
       takes_or_refuses([&] { parse_tokenize_request(body, defaults); });

@@ -11,6 +11,7 @@ pypi.fetch()
 
 import openai  # noqa: E402
 from openai.types import Completion, Model  # noqa: E402
+from openai.types.responses import Response  # noqa: E402
 from openai.types.chat import ChatCompletion, ChatCompletionChunk  # noqa: E402
 
 STORY = "Once upon a time"
@@ -158,6 +159,81 @@ class OpenAi(Case):
         wrong = openai.OpenAI(base_url=self.client.base_url, api_key="wrong", max_retries=0)
         self.addCleanup(wrong.close)
         self.refuses(openai.AuthenticationError, lambda: wrong.models.list())
+
+    def respond(self, said="Tell me a story.", **parameters):
+        raw = self.client.responses.with_raw_response.create(model="stories", input=said, **parameters)
+        Response.model_validate(json.loads(raw.text if isinstance(raw.text, str) else raw.text()))
+        return raw.parse()
+
+    def test_a_response_is_what_the_chat_says(self):
+        said = self.chat("Tell me a story.", **GREEDY)
+        answer = self.respond(temperature=0, max_output_tokens=24)
+        self.assertEqual(answer.output_text, said.choices[0].message.content)
+        self.assertEqual(answer.usage.input_tokens, said.usage.prompt_tokens)
+        self.assertEqual(answer.usage.output_tokens, said.usage.completion_tokens)
+        self.assertEqual((answer.status, answer.incomplete_details.reason), ("incomplete", "max_output_tokens"))
+        whole = self.respond(temperature=0)
+        self.assertEqual((whole.status, whole.incomplete_details), ("completed", None))
+
+    def test_a_response_takes_instructions_and_a_conversation(self):
+        messages = [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "Hi."},
+            {"role": "assistant", "content": "Hello."},
+            {"role": "user", "content": "Tell me a story."},
+        ]
+        said = self.client.chat.completions.create(model="stories", messages=messages, **GREEDY)
+        answered = {"type": "message", "role": "assistant", "id": "msg_1", "status": "completed"}
+        answered["content"] = [{"type": "output_text", "text": "Hello.", "annotations": []}]
+        turns = [messages[1], answered, {"role": "user", "content": [{"type": "input_text", "text": "Tell me a story."}]}]
+        answer = self.respond(turns, instructions="Be brief.", temperature=0, max_output_tokens=24)
+        self.assertEqual(answer.output_text, said.choices[0].message.content)
+        self.assertEqual(answer.instructions, "Be brief.")
+
+    def test_a_response_comes_as_events(self):
+        whole = self.respond(temperature=0, max_output_tokens=24)
+        with self.client.responses.stream(model="stories", input="Tell me a story.", temperature=0, max_output_tokens=24) as stream:
+            events = list(stream)
+        self.assertEqual([event.sequence_number for event in events], list(range(len(events))))
+        names = [event.type.removeprefix("response.") for event in events]
+        deltas = names.count("output_text.delta")
+        begin = ["created", "in_progress", "output_item.added", "content_part.added"]
+        end = ["output_text.done", "content_part.done", "output_item.done", "incomplete"]
+        self.assertEqual(names, begin + ["output_text.delta"] * deltas + end)
+        self.assertGreater(deltas, 10)
+        self.assertEqual("".join(e.delta for e in events if e.type == "response.output_text.delta"), whole.output_text)
+        final = events[-1].response
+        self.assertEqual(final.output_text, whole.output_text)
+        self.assertEqual(final.usage.total_tokens, whole.usage.total_tokens)
+
+    def test_a_response_can_be_json(self):
+        schema = {"type": "object", "properties": {"b": {"type": "boolean"}, "a": {"type": "null"}}, "required": ["b", "a"]}
+        text = {"format": {"type": "json_schema", "name": "answer", "schema": schema, "strict": True}}
+        answer = self.respond(text=text)
+        self.assertEqual(list(json.loads(answer.output_text)), ["b", "a"])
+        self.assertEqual(answer.text.format.type, "json_schema")
+        wrong = {"format": {"type": "json_schema", "name": "answer", "schema": {"not": {}}}}
+        self.refuses(openai.BadRequestError, lambda: self.respond(text=wrong), "text.format")
+
+    def test_a_response_without_text_is_refused_by_name(self):
+        asked = {
+            "tools": [{"type": "web_search"}],
+            "previous_response_id": "resp_1",
+            "reasoning": {"effort": "low"},
+            "background": True,
+            "store": True,
+            "truncation": "auto",
+            "include": ["message.output_text.logprobs"],
+            "top_logprobs": 3,
+        }
+        for name, value in asked.items():
+            error = self.refuses(openai.BadRequestError, lambda: self.respond(**{name: value}), name)
+            self.assertEqual(error.code, "unsupported_parameter")
+        image = [{"role": "user", "content": [{"type": "input_image", "image_url": "data:"}]}]
+        self.refuses(openai.BadRequestError, lambda: self.respond(image), "input[0].content[0].type")
+        self.refuses(openai.BadRequestError, lambda: self.respond([{"type": "function_call"}]), "input[0].type")
+        self.refuses(openai.BadRequestError, lambda: self.respond(""), "input")
+        self.refuses(openai.BadRequestError, lambda: self.respond(max_output_tokens=0), "max_output_tokens")
 
     def test_a_stream_that_is_left_ends(self):
         stream = self.client.completions.create(

@@ -10,7 +10,7 @@
 
 namespace serval::server {
 
-enum class TextPath { kCompletions, kChat };
+enum class TextPath { kCompletions, kChat, kResponses };
 
 struct Parameter {
   std::string_view name;
@@ -27,8 +27,8 @@ std::span<const Parameter> parameters();
 // The rows of docs/api.md's table.
 std::string parameter_table();
 
-// Refuses, by name, the first member of `body` that is no parameter of `path`. A member that is null, or that
-// asks for what happens anyway ("tools": [], "store": false), is none.
+// Refuses, by name, the first member of `body` that is no parameter of `path`, a completion's or a chat's. A
+// member that is null, or that asks for what happens anyway ("tools": [], "store": false), is none.
 void refuse_unsupported(const nlohmann::json& body, TextPath path);
 
 }  // namespace serval::server

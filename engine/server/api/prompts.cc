@@ -1,5 +1,9 @@
 #include "engine/server/api/prompts.h"
 
+#include <algorithm>
+#include <initializer_list>
+#include <string_view>
+
 #include "fmt/format.h"
 
 #include "engine/server/api/limits.h"
@@ -22,8 +26,11 @@ Prompt parse_prompt(const json& value, const std::string& name) {
   refuse_parameter(name, shown_value(value) + "; " + kExpected);
 }
 
+// What parts of text are called.
+using PartTypes = std::initializer_list<std::string_view>;
+
 // The texts of a message's parts, joined.
-std::string parse_parts(const json& parts, const std::string& name) {
+std::string parse_parts(const json& parts, const std::string& name, PartTypes types) {
   if (parts.size() > api_limit::kContentParts)
     refuse_parameter(name, fmt::format("{} parts; limit: {}", parts.size(), api_limit::kContentParts));
   std::string text;
@@ -32,9 +39,10 @@ std::string parse_parts(const json& parts, const std::string& name) {
     if (!parts[i].is_object()) refuse_parameter(part, shown_value(parts[i]) + "; expected an object");
     const BodyFields fields(parts[i], part + ".");
     const auto type = fields.text("type", api_limit::kNameBytes);
-    if (type != "text")
+    if (!type || std::ranges::find(types, *type) == types.end())
       refuse_parameter(part + ".type", (type ? shown_value(*type) : "absent") + "; only text is supported");
-    fields.refuse_others({"type", "text"});
+    const bool is_answer = type == "output_text";  // of this API, handed back
+    if (!is_answer) fields.refuse_others({"type", "text"});
     const auto piece = fields.text("text", SIZE_MAX);
     if (!piece) refuse_parameter(part + ".text", "absent; expected a string");
     text += *piece;
@@ -42,10 +50,8 @@ std::string parse_parts(const json& parts, const std::string& name) {
   return text;
 }
 
-ChatMessage parse_message(const json& value, const std::string& name) {
-  if (!value.is_object()) refuse_parameter(name, shown_value(value) + "; expected an object");
-  const BodyFields fields(value, name + ".");
-  fields.refuse_others({"role", "content"});
+// `fields` are those of an object.
+ChatMessage parse_message(const BodyFields& fields, const std::string& name, PartTypes types) {
   const auto role = fields.text("role", api_limit::kNameBytes);
   if (role != "system" && role != "user" && role != "assistant")
     refuse_parameter(name + ".role",
@@ -55,7 +61,23 @@ ChatMessage parse_message(const json& value, const std::string& name) {
   if (content->is_string()) return {*role, content->get<std::string>()};
   if (!content->is_array())
     refuse_parameter(name + ".content", shown_value(*content) + "; expected a string or parts of text");
-  return {*role, parse_parts(*content, name + ".content")};
+  return {*role, parse_parts(*content, name + ".content", types)};
+}
+
+template <class Parse>
+std::vector<ChatMessage> parse_list(const json& value, const std::string& list, Parse&& parse) {
+  if (!value.is_array() || value.empty())
+    refuse_parameter(list, (value.empty() ? "empty" : shown_value(value)) +
+                               std::string("; expected an array of at least one message"));
+  if (value.size() > api_limit::kMessages)
+    refuse_parameter(list, fmt::format("{} messages; limit: {}", value.size(), api_limit::kMessages));
+  std::vector<ChatMessage> messages;
+  for (size_t i = 0; i < value.size(); ++i) {
+    const std::string name = fmt::format("{}[{}]", list, i);
+    if (!value[i].is_object()) refuse_parameter(name, shown_value(value[i]) + "; expected an object");
+    messages.push_back(parse(BodyFields(value[i], name + "."), name));
+  }
+  return messages;
 }
 
 }  // namespace
@@ -74,15 +96,20 @@ std::vector<Prompt> parse_prompts(const json& value) {
 }
 
 std::vector<ChatMessage> parse_messages(const json& value) {
-  if (!value.is_array() || value.empty())
-    refuse_parameter("messages", (value.empty() ? "empty" : shown_value(value)) +
-                                     std::string("; expected an array of at least one message"));
-  if (value.size() > api_limit::kMessages)
-    refuse_parameter("messages", fmt::format("{} messages; limit: {}", value.size(), api_limit::kMessages));
-  std::vector<ChatMessage> messages;
-  for (size_t i = 0; i < value.size(); ++i)
-    messages.push_back(parse_message(value[i], fmt::format("messages[{}]", i)));
-  return messages;
+  return parse_list(value, "messages", [](const BodyFields& fields, const std::string& name) {
+    fields.refuse_others({"role", "content"});
+    return parse_message(fields, name, {"text"});
+  });
+}
+
+std::vector<ChatMessage> parse_input(const json& value) {
+  return parse_list(value, "input", [](const BodyFields& fields, const std::string& name) {
+    fields.refuse_others({"type", "id", "status", "role", "content"});
+    const auto type = fields.text("type", api_limit::kNameBytes);
+    if (type && *type != "message")
+      refuse_parameter(name + ".type", shown_value(*type) + "; only message is supported");
+    return parse_message(fields, name, {"input_text", "output_text"});
+  });
 }
 
 }  // namespace serval::server

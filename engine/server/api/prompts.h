@@ -14,4 +14,7 @@ std::vector<Prompt> parse_prompts(const nlohmann::json& value);
 // `messages`.
 std::vector<ChatMessage> parse_messages(const nlohmann::json& value);
 
+// `input`, where it is a list of messages.
+std::vector<ChatMessage> parse_input(const nlohmann::json& value);
+
 }  // namespace serval::server

@@ -18,13 +18,20 @@ const json& object_in(const json& of, const char* member, const std::string& nam
   return *found;
 }
 
-void check_schema(const json& format) {
-  const json& described = object_in(format, "json_schema", "response_format.json_schema");
-  const BodyFields fields(described, "response_format.json_schema.");
-  fields.refuse_others({"name", "description", "schema", "strict"});
+// "text", "json_object" or "json_schema".
+std::string type_of(const BodyFields& members) {
+  const auto type = members.text("type", api_limit::kNameBytes);
+  if (type == "text" || type == "json_object" || type == "json_schema") return *type;
+  refuse_parameter(members.full_name("type"),
+                   (type ? shown_value(*type) : "absent") + "; expected text, json_object or json_schema");
+}
+
+// `described` has the schema, and what clients say about it.
+void check_schema(const json& described, const std::string& name) {
+  const BodyFields fields(described, name + ".");
   fields.text("name", api_limit::kNameBytes);
   fields.boolean("strict");
-  object_in(described, "schema", "response_format.json_schema.schema");
+  object_in(described, "schema", name + ".schema");
 }
 
 }  // namespace
@@ -34,24 +41,47 @@ void read_response_format(Request& request, const BodyFields& fields, const std:
   if (format == nullptr) return;
   if (!format->is_object()) refuse_parameter(kName, shown_value(*format) + "; expected an object");
   const BodyFields members(*format, "response_format.");
-  const auto type = members.text("type", api_limit::kNameBytes);
-  if (type != "text" && type != "json_object" && type != "json_schema")
-    refuse_parameter("response_format.type",
-                     (type ? shown_value(*type) : "absent") + "; expected text, json_object or json_schema");
+  const std::string type = type_of(members);
   if (type == "json_schema") {
     members.refuse_others({"type", "json_schema"});
-    check_schema(*format);
+    const std::string name = "response_format.json_schema";
+    const json& described = object_in(*format, "json_schema", name);
+    BodyFields(described, name + ".").refuse_others({"name", "description", "schema", "strict"});
+    check_schema(described, name);
     request.json_schema = nlohmann::ordered_json::parse(body)[kName]["json_schema"]["schema"].dump();
   } else {
     members.refuse_others({"type"});
     request.json_object = type == "json_object";
   }
   if (type == "text") return;
+  const bool asks = request.min_tokens > 0 || request.ignore_eos;
   for (const char* other : {"min_tokens", "ignore_eos"}) {
-    const bool asks = request.min_tokens > 0 || request.ignore_eos;
     if (asks && fields.find(other) != nullptr)
       refuse_parameter(other, "not with response_format; set either, not both");
   }
+}
+
+std::string read_text_format(Request& request, const BodyFields& fields, const std::string& body) {
+  const std::string plain = R"({"type":"text"})";
+  const json* text = fields.find("text");
+  if (text == nullptr) return plain;
+  if (!text->is_object()) refuse_parameter("text", shown_value(*text) + "; expected an object");
+  const BodyFields inside(*text, "text.");
+  inside.refuse_others({"format"});
+  if (inside.find("format") == nullptr) return plain;
+  const json& format = object_in(*text, "format", "text.format");
+  const BodyFields members(format, "text.format.");
+  const std::string type = type_of(members);
+  const nlohmann::ordered_json written = nlohmann::ordered_json::parse(body)["text"]["format"];
+  if (type == "json_schema") {
+    members.refuse_others({"type", "name", "description", "schema", "strict"});
+    check_schema(format, "text.format");
+    request.json_schema = written["schema"].dump();
+  } else {
+    members.refuse_others({"type"});
+    request.json_object = type == "json_object";
+  }
+  return written.dump();
 }
 
 }  // namespace serval::server

@@ -1,4 +1,4 @@
-// What a request's text must be: `response_format`.
+// What a request's text must be: `response_format`, or in /v1/responses `text.format`.
 #pragma once
 
 #include <string>
@@ -12,5 +12,8 @@ namespace serval::server {
 // properties keep the order that they have there. Whether a schema is supported is found out when it is
 // compiled.
 void read_response_format(Request& request, const BodyFields& fields, const std::string& body);
+
+// The same from /v1/responses' `text`. Returns its `format` as JSON.
+std::string read_text_format(Request& request, const BodyFields& fields, const std::string& body);
 
 }  // namespace serval::server

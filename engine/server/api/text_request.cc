@@ -13,6 +13,7 @@
 #include "engine/server/api/model_name.h"
 #include "engine/server/api/prompts.h"
 #include "engine/server/api/response_format.h"
+#include "engine/server/api/response_request.h"
 #include "instructions/sample/ranges.h"
 
 namespace serval::server {
@@ -147,12 +148,18 @@ TextRequest parse_text_request(const std::string& body, TextPath path, const Mod
   const json parsed = parse_body(body);
   const BodyFields fields(parsed);
   TextRequest request{.path = path};
-  refuse_unsupported(parsed, path);
-  check_model_name(fields, defaults.name);
-  read_prompts(request, fields);
   Request& asked = request.request;
+  if (path == TextPath::kResponses) {
+    refuse_unsupported_response(parsed);
+    check_model_name(fields, defaults.name);
+    read_response(request, fields, body);
+  } else {
+    refuse_unsupported(parsed, path);
+    check_model_name(fields, defaults.name);
+    read_prompts(request, fields);
+    asked.max_tokens = read_max_tokens(fields, path);
+  }
   asked.sampling = read_sampling(fields, defaults.sampling);
-  asked.max_tokens = read_max_tokens(fields, path);
   asked.min_tokens = read_min_tokens(fields, asked.max_tokens);
   asked.logit_bias = read_logit_bias(fields);
   asked.stop = read_stop(fields);

@@ -1,4 +1,5 @@
-// Requests of /v1/completions and /v1/chat/completions, parsed and checked; nothing is encoded yet.
+// Requests of /v1/completions, /v1/chat/completions and /v1/responses, parsed and checked; nothing is encoded
+// yet.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,12 @@ namespace serval::server {
 // A text, token ids, or a conversation.
 using Prompt = std::variant<std::string, std::vector<int32_t>, std::vector<ChatMessage>>;
 
+// What only requests of /v1/responses have.
+struct ResponseRequest {
+  std::string instructions = {};
+  std::string format = R"({"type":"text"})";  // `text.format`, JSON
+};
+
 struct TextRequest {
   TextPath path = TextPath::kCompletions;
   std::vector<Prompt> prompts = {};  // one for a chat
@@ -24,6 +31,7 @@ struct TextRequest {
   bool logprobs = false;
   bool echo = false;
   std::string user = {};
+  ResponseRequest response = {};
 };
 
 // What a model gives to requests that say nothing themselves.

@@ -41,21 +41,33 @@ void check_length(const std::vector<int32_t>& ids, const std::string& name, cons
   }
 }
 
+const char* name_of_prompt(TextPath path) {
+  switch (path) {
+    case TextPath::kChat:
+      return "messages";
+    case TextPath::kResponses:
+      return "input";
+    case TextPath::kCompletions:
+      break;
+  }
+  return "prompt";
+}
+
 // While a worker has the request: the engine, when it comes to run, finds it done.
-void compile_format(const Engine& engine, const Request& request) {
+void compile_format(const Engine& engine, const Request& request, TextPath path) {
   try {
     engine.compile_json(request);
   } catch (const Error& error) {
-    refuse_parameter("response_format", error.what());
+    refuse_parameter(path == TextPath::kResponses ? "text.format" : "response_format", error.what());
   }
 }
 
 }  // namespace
 
 EncodedRequest encode(const Engine& engine, TextRequest text) {
-  compile_format(engine, text.request);
+  compile_format(engine, text.request, text.path);
   EncodedRequest encoded{.text = std::move(text), .prompts = {}, .echoes = {}};
-  const std::string name = encoded.text.path == TextPath::kChat ? "messages" : "prompt";
+  const std::string name = name_of_prompt(encoded.text.path);
   try {
     for (const Prompt& prompt : encoded.text.prompts) {
       Request request = encoded.text.request;

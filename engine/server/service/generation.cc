@@ -37,17 +37,17 @@ HttpResponse stream_head(const std::string& id) {
 
 }  // namespace
 
-Generation::Generation(Arrival arrival, EncodedRequest request, AnswerIdentity identity, OnEnd on_end,
+Generation::Generation(Arrival arrival, EncodedRequest request, const AnswerIdentity& identity, OnEnd on_end,
                        OnGap on_gap)
     : arrival_(std::move(arrival)),
       request_(std::move(request)),
-      format_(request_.text.path, std::move(identity)),
+      writer_(make_answer_writer(request_.text, identity)),
       ticket_(ticket_of(arrival_, request_)),
       on_end_(std::move(on_end)),
       on_gap_(std::move(on_gap)),
       answers_(ticket_.answers),
       unfinished_(ticket_.answers) {
-  record_.id = format_.identity().id;
+  record_.id = identity.id;
   record_.key = arrival_.key;
   record_.path = arrival_.path;
   record_.user = request_.text.user;
@@ -136,10 +136,9 @@ void Generation::begin(size_t index) {
   }
   Answer& answer = answers_[index];
   if (std::exchange(answer.begun, true)) return;
-  arrival_.exchange->write(format_.first_event(index, request_.text.include_usage));
+  arrival_.exchange->write(writer_->begin(index));
   const std::string& echo = request_.echoes[index / static_cast<size_t>(request_.text.request.n)];
-  if (!echo.empty())
-    arrival_.exchange->write(format_.event(index, {.text = echo}, request_.text.include_usage));
+  if (!echo.empty()) arrival_.exchange->write(writer_->piece(index, {.text = echo}));
 }
 
 void Generation::send(size_t index, Piece piece) {
@@ -148,7 +147,7 @@ void Generation::send(size_t index, Piece piece) {
     mark(piece);
     piece.logprobs = std::exchange(answers_[index].unsent.logprobs, {});
   }
-  arrival_.exchange->write(format_.event(index, piece, request_.text.include_usage));
+  arrival_.exchange->write(writer_->piece(index, piece));
 }
 
 void Generation::on_finish(size_t prompt, size_t index, const Response& response) {
@@ -181,8 +180,7 @@ void Generation::on_finish(size_t prompt, size_t index, const Response& response
 void Generation::complete() {
   Exchange& exchange = *arrival_.exchange;
   if (request_.text.stream) {
-    if (request_.text.include_usage) exchange.write(format_.usage_event(usage_));
-    exchange.write(kLastEvent);
+    exchange.write(writer_->end(usage_));
     exchange.end_stream();
   } else {
     std::vector<Piece> choices;
@@ -192,7 +190,7 @@ void Generation::complete() {
       whole.text.insert(0, request_.echoes[i / static_cast<size_t>(request_.text.request.n)]);
       choices.push_back(std::move(whole));
     }
-    exchange.respond({.headers = {{"X-Request-Id", record_.id}}, .body = format_.complete(choices, usage_)});
+    exchange.respond({.headers = {{"X-Request-Id", record_.id}}, .body = writer_->complete(choices, usage_)});
   }
   end(last_reason_);
 }

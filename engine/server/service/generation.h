@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/include/serval/engine.h"
-#include "engine/server/api/answer_format.h"
+#include "engine/server/api/answer_writer.h"
 #include "engine/server/api/api_error.h"
 #include "engine/server/api/text_request.h"
 #include "engine/server/http/exchange.h"
@@ -44,7 +44,8 @@ class Generation final : public EventTarget, public std::enable_shared_from_this
     std::optional<Clock::time_point> deadline = {};
   };
 
-  Generation(Arrival arrival, EncodedRequest request, AnswerIdentity identity, OnEnd on_end, OnGap on_gap);
+  Generation(Arrival arrival, EncodedRequest request, const AnswerIdentity& identity, OnEnd on_end,
+             OnGap on_gap);
 
   const FairQueue::Ticket& ticket() const { return ticket_; }
   const RequestRecord& record() const { return record_; }
@@ -84,7 +85,7 @@ class Generation final : public EventTarget, public std::enable_shared_from_this
 
   Arrival arrival_;
   EncodedRequest request_;
-  const AnswerFormat format_;
+  const std::unique_ptr<AnswerWriter> writer_;
   const FairQueue::Ticket ticket_;
   OnEnd on_end_;
   OnGap on_gap_;

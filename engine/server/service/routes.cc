@@ -20,6 +20,7 @@ constexpr Route kRoutes[] = {
     {"GET", "/v1/models", Action::kModels, true, true},
     {"POST", "/v1/completions", Action::kCompletions, true},
     {"POST", "/v1/chat/completions", Action::kChat, true},
+    {"POST", "/v1/responses", Action::kResponses, true},
     {"POST", "/tokenize", Action::kTokenize, true},
     {"POST", "/detokenize", Action::kDetokenize, true},
 };

@@ -17,6 +17,7 @@ enum class Action {
   kModels,
   kCompletions,
   kChat,
+  kResponses,
   kTokenize,
   kDetokenize
 };

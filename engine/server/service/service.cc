@@ -29,7 +29,8 @@ int64_t unix_seconds() {
 
 std::string random_id(TextPath path) {
   static thread_local std::mt19937_64 random{std::random_device()()};
-  return fmt::format("{}-{:016x}{:016x}", path == TextPath::kChat ? "chatcmpl" : "cmpl", random(), random());
+  const char* kind = path == TextPath::kChat ? "chatcmpl-" : path == TextPath::kResponses ? "resp_" : "cmpl-";
+  return fmt::format("{}{:016x}{:016x}", kind, random(), random());
 }
 
 // The answer to what `call` threw.
@@ -135,6 +136,8 @@ void Service::handle(const std::shared_ptr<Exchange>& exchange) {
       return take_text(exchange, TextPath::kCompletions, *key);
     case Action::kChat:
       return take_text(exchange, TextPath::kChat, *key);
+    case Action::kResponses:
+      return take_text(exchange, TextPath::kResponses, *key);
     case Action::kTokenize:
       return answer_aside(exchange, [exchange, engine = engine_, defaults = defaults_] {
         return tokenized(*engine, parse_tokenize_request(exchange->request().body, defaults));
