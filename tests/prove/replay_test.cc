@@ -2,6 +2,8 @@
 #include "vm/host/replay.h"
 
 #include <fmt/format.h>
+#include <map>
+#include <optional>
 #include <set>
 
 #include "gmock/gmock.h"
@@ -51,6 +53,26 @@ TEST(Replay, SeedsGiveTheBitsOfTheFastMode) {
     options.limits.rows = seed / 16 % 2 == 0 ? 16 : 48;
     options.interleaving = seed;
     EXPECT_EQ(answer(options), expected) << "interleaving " << seed;
+  });
+}
+
+TEST(Replay, SeedsGiveTheBitsOfTheFastModeOnRanks) {
+  constexpr uint32_t kRanks[] = {2, 4, 8};
+  const LlamaConfig config = tiny_shared_config();
+  const auto weights = std::make_shared<const ModelWeights>(ModelWeights::random(config, 3));
+  const std::vector<Sequence> sequence = {
+      {.prompt = {5, 36, 67, 98, 129}, .num_tokens = 3, .temperature = 0.9F}};
+  const auto answer_of = [&](uint32_t ranks, uint32_t sms, std::optional<uint64_t> seed) {
+    BackendOptions options = host_options(kContext, sms);
+    options.limits.ranks = ranks;
+    options.interleaving = seed;
+    return Decoder(config, weights, options).answer(sequence);
+  };
+  std::map<uint32_t, std::vector<Answer>> expected;
+  for (const uint32_t ranks : kRanks) expected[ranks] = answer_of(ranks, 2, std::nullopt);
+  for_each_seed(campaign_size("SERVAL_PROVE_INTERLEAVINGS", kSampleSeeds), [&](uint32_t seed) {
+    const uint32_t ranks = kRanks[seed / 2 % std::size(kRanks)], sms = 1 + seed / 6 % 3;
+    EXPECT_EQ(answer_of(ranks, sms, seed), expected.at(ranks)) << ranks << " ranks, interleaving " << seed;
   });
 }
 
