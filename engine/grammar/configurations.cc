@@ -158,8 +158,7 @@ ConfigId Configurations::nearby(ConfigId config) {
   Config copy = configs_[config];
   for (Item& item : copy.items) item.stack = nearby_stack(item.stack);
   std::ranges::sort(copy.items);
-  const auto same = std::ranges::unique(copy.items);
-  copy.items.erase(same.begin(), same.end());
+  copy.items.erase(std::unique(copy.items.begin(), copy.items.end()), copy.items.end());
   return intern(std::move(copy));
 }
 

@@ -1,5 +1,6 @@
 #include "engine/grammar/constraint.h"
 
+#include <unordered_set>
 #include <utility>
 
 #include "vm/base/error.h"
@@ -38,6 +39,20 @@ bool Constraint::caches_are_full() const {
 
 Constraint::Place Constraint::place_of(ConfigId config) {
   return {configurations_->saved(config), masks_->mask(config), configurations_->is_complete(config)};
+}
+
+void Constraint::find_first_masks() {
+  const std::lock_guard lock(mutex_);
+  std::vector<ConfigId> places = {configurations_->nearby(configurations_->start())};
+  std::unordered_set<ConfigId> seen(places.begin(), places.end());
+  for (size_t i = 0; i < places.size() && i < kFirstMasks; ++i) {
+    masks_->mask(places[i]);
+    for (uint32_t byte = 0; byte < 256; ++byte) {
+      const ConfigId to =
+          configurations_->nearby(configurations_->after(places[i], static_cast<uint8_t>(byte)));
+      if (to != kDead && seen.insert(to).second) places.push_back(to);
+    }
+  }
 }
 
 Constraint::Place Constraint::start() {

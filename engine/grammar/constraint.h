@@ -21,6 +21,9 @@ class Constraint {
   Constraint(const Constraint&) = delete;
   Constraint& operator=(const Constraint&) = delete;
 
+  // Finds the masks of the places that a text comes to first, so that texts find them there.
+  void find_first_masks();
+
   // How far a text is, and how it may go on.
   struct Place {
     Configurations::Saved at;
@@ -33,7 +36,8 @@ class Constraint {
 
  private:
   // Of configurations and masks, each: beyond, they are forgotten and found anew.
-  static constexpr size_t kMaxCacheBytes = size_t{32} << 20;
+  static constexpr size_t kMaxCacheBytes = size_t{16} << 20;
+  static constexpr size_t kFirstMasks = 128;
 
   void empty_caches();
   bool caches_are_full() const;

@@ -116,6 +116,29 @@ TEST(ConstrainedText, SaysWhatCanComeNextAndWhereItMayEnd) {
   EXPECT_TRUE(text.is_complete());
 }
 
+// Masks that were found ahead are those that a text finds by itself.
+TEST(ConstrainedText, IsTheSameWithItsFirstMasksFound) {
+  Random random(3);
+  const std::vector<std::string> tokens = random_vocabulary(random);
+  auto trie = std::make_shared<const TokenTrie>(trie_of(tokens));
+  for (const char* schema : kSchemas) {
+    const auto ahead = std::make_shared<Constraint>(compile_json_schema(schema), trie);
+    ahead->find_first_masks();
+    ConstrainedText one(ahead), other(std::make_shared<Constraint>(compile_json_schema(schema), trie));
+    for (int length = 0; length < 20; ++length) {
+      ASSERT_EQ(one.mask(), other.mask());
+      ASSERT_EQ(one.is_complete(), other.is_complete());
+      std::vector<int32_t> allowed;
+      for (uint32_t id = 0; id < trie->vocab(); ++id)
+        if (mask_allows(one.mask(), id)) allowed.push_back(static_cast<int32_t>(id));
+      if (allowed.empty()) break;
+      const int32_t next = random.pick(allowed);
+      one.add(next);
+      other.add(next);
+    }
+  }
+}
+
 // So that some token can always come next.
 TEST(ConstrainedText, HasNoBytesThatAreNoTokens) {
   const std::vector<std::string> tokens = {"\"", "a", "b", "\"b", "bé", "12"};

@@ -141,6 +141,25 @@ TEST(TextRequest, TheLikeliestTokensComeWithLogProbabilities) {
   EXPECT_EQ(refusal_of(messages + R"(, "top_logprobs": 1})", TextPath::kChat).param, "top_logprobs");
 }
 
+TEST(TextRequest, AResponseIsAskedForByItsOwnNames) {
+  const TextRequest request = parse_text_request(
+      R"({"input": [{"role": "user", "content": [{"type": "input_text", "text": "Hi"}]}], "instructions": "Be brief.",
+          "max_output_tokens": 9, "tools": [], "store": false, "text": {"format": {"type": "json_object"}}})",
+      TextPath::kResponses, kDefaults);
+  const auto& messages = std::get<std::vector<ChatMessage>>(request.prompts.at(0));
+  ASSERT_EQ(messages.size(), 2U);
+  EXPECT_EQ(messages[0].role, "system");
+  EXPECT_EQ(messages[1].content, "Hi");
+  EXPECT_EQ(request.request.max_tokens, 9);
+  EXPECT_TRUE(request.request.json_object);
+  for (const char* name : {"messages", "max_tokens", "previous_response_id", "reasoning", "stop", "n"}) {
+    const std::string body = std::string(R"({"input": "x", ")") + name + R"(": 1})";
+    EXPECT_EQ(refusal_of(body, TextPath::kResponses).param, name);
+  }
+  EXPECT_EQ(refusal_of("{}", TextPath::kResponses).param, "input");
+  EXPECT_EQ(refusal_of(R"({"input": [{"type": "reasoning"}]})", TextPath::kResponses).param, "input[0].type");
+}
+
 TEST(TextRequest, AsksForJson) {
   EXPECT_TRUE(
       completion(R"({"prompt": "x", "response_format": {"type": "json_object"}})").request.json_object);

@@ -1,0 +1,82 @@
+#include "engine/server/api/response_writer.h"
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace serval::server {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+
+const AnswerIdentity kIdentity{"resp_12", "toy", 7};
+const Usage kUsage{.prompt_tokens = 5, .cached_tokens = 2, .completion_tokens = 3};
+
+TextRequest request() {
+  TextRequest request{.path = TextPath::kResponses};
+  request.response.instructions = "Be brief.";
+  request.request.max_tokens = 3;
+  return request;
+}
+
+// The data of all events; each has its type as its name, too, and they are numbered.
+std::vector<json> data_of(const std::string& events) {
+  std::vector<json> all;
+  for (size_t begin = 0; begin < events.size();) {
+    const size_t end = events.find("\n\n", begin), data = events.find("\ndata: ", begin);
+    const std::string name = events.substr(begin, data - begin);
+    all.push_back(json::parse(events.substr(data + 7, end - data - 7)));
+    EXPECT_EQ(name, "event: " + all.back().at("type").get<std::string>());
+    begin = end + 2;
+  }
+  return all;
+}
+
+TEST(ResponseWriter, WritesAResponseWithOneMessage) {
+  const auto writer = make_answer_writer(request(), kIdentity);
+  const json answer = json::parse(writer->complete({{.text = "Hi", .finish_reason = "stop"}}, kUsage));
+  EXPECT_EQ(answer.at("object"), "response");
+  EXPECT_EQ(answer.at("status"), "completed");
+  EXPECT_EQ(answer.at("instructions"), "Be brief.");
+  EXPECT_EQ(answer.at("max_output_tokens"), 3);
+  EXPECT_EQ(answer.at("output").at(0).at("content").at(0).at("text"), "Hi");
+  EXPECT_EQ(answer.at("usage").at("total_tokens"), 8);
+  EXPECT_EQ(answer.at("usage").at("input_tokens_details").at("cached_tokens"), 2);
+}
+
+TEST(ResponseWriter, SaysThatALimitHasEndedIt) {
+  const auto writer = make_answer_writer(request(), kIdentity);
+  const json answer = json::parse(writer->complete({{.text = "Hi", .finish_reason = "length"}}, kUsage));
+  EXPECT_EQ(answer.at("status"), "incomplete");
+  EXPECT_EQ(answer.at("incomplete_details").at("reason"), "max_output_tokens");
+}
+
+TEST(ResponseWriter, NumbersItsEvents) {
+  const auto writer = make_answer_writer(request(), kIdentity);
+  std::string events = writer->begin(0);
+  events += writer->piece(0, {.text = "H"});
+  events += writer->piece(0, {.text = "i\n"});
+  events += writer->piece(0, {.finish_reason = "stop"});
+  events += writer->end(kUsage);
+  std::vector<std::string> types;
+  std::string text;
+  const std::vector<json> all = data_of(events);
+  for (size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(all[i].at("sequence_number"), i);
+    types.push_back(all[i].at("type").get<std::string>().substr(std::string("response.").size()));
+    if (types.back() == "output_text.delta") text += all[i].at("delta").get<std::string>();
+  }
+  EXPECT_THAT(types, ElementsAre("created", "in_progress", "output_item.added", "content_part.added",
+                                 "output_text.delta", "output_text.delta", "output_text.done",
+                                 "content_part.done", "output_item.done", "completed"));
+  EXPECT_EQ(text, "Hi\n");
+  EXPECT_EQ(all.back().at("response").at("output").at(0).at("content").at(0).at("text"), "Hi\n");
+  EXPECT_EQ(all.front().at("response").at("output"), json::array());
+}
+
+}  // namespace
+}  // namespace serval::server
