@@ -62,10 +62,12 @@ using GemmIsa = IsaList<StreamList<gemm::Stream>
                                              ring_pages, scratch_kib, activation_rows, 0};              \
     using Isa = std::conditional_t<head_norms != 0, MatvecIsa, PlainIsa>;                               \
   };
-#define SERVAL_GEMM_KERNEL(Name, rows, tile_rows, ring_pages, scratch_kib)                                 \
-  struct Name : GemmConfig<rows, tile_rows, ring_pages, scratch_kib> {                                     \
-    static constexpr KernelTraits kTraits = {#Name, rows, 0, true, ring_pages, scratch_kib, 0, tile_rows}; \
-    using Isa = GemmIsa;                                                                                   \
+#define SERVAL_GEMM_KERNEL(Name, rows, tile_rows, head_dim, ring_pages, scratch_kib)        \
+  struct Name : GemmConfig<rows, tile_rows, ring_pages, scratch_kib> {                      \
+    static constexpr uint32_t kHeadDim = head_dim;                                          \
+    static constexpr KernelTraits kTraits = {#Name,      rows,        head_dim, true,       \
+                                             ring_pages, scratch_kib, 0,        tile_rows}; \
+    using Isa = GemmIsa;                                                                    \
   };
 #include "instructions/kernels.def"
 #undef SERVAL_KERNEL

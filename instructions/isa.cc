@@ -175,7 +175,14 @@ bool has_head_norms(const Program& program) {
 }
 bool has_heads_of(const Program& program, uint32_t head_dim) {
   return std::ranges::all_of(program.instructions, [&](const Instruction& i) {
-    return i.opcode != static_cast<uint16_t>(Opcode::kAttention) || i.as<Attention>().head_dim == head_dim;
+    switch (static_cast<Opcode>(i.opcode)) {
+      case Opcode::kAttention:
+        return i.as<Attention>().head_dim == head_dim;
+      case Opcode::kPlannedAttention:
+        return i.as<PlannedAttention>().head_dim == head_dim;
+      default:
+        return true;
+    }
   });
 }
 

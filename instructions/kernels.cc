@@ -10,8 +10,8 @@ namespace {
 constexpr KernelTraits kKernels[] = {
 #define SERVAL_KERNEL(Name, rows, head_dim, head_norms, ring_pages, scratch_kib, activation_rows) \
   {#Name, rows, head_dim, head_norms != 0, ring_pages, scratch_kib, activation_rows, 0},
-#define SERVAL_GEMM_KERNEL(Name, rows, tile_rows, ring_pages, scratch_kib) \
-  {#Name, rows, 0, true, ring_pages, scratch_kib, 0, tile_rows},
+#define SERVAL_GEMM_KERNEL(Name, rows, tile_rows, head_dim, ring_pages, scratch_kib) \
+  {#Name, rows, head_dim, true, ring_pages, scratch_kib, 0, tile_rows},
 #include "instructions/kernels.def"
 #undef SERVAL_KERNEL
 #undef SERVAL_GEMM_KERNEL

@@ -352,57 +352,67 @@ struct PieceOfRow {
 __device__ __forceinline__ uint32_t staged_float(uint32_t token, uint32_t unit, uint32_t row) {
   return token * kStagedRowFloats + (unit ^ (token / 2 & 3)) * kUnitRows + row;
 }
-// A lane's sums of tokens [16 block, 16 block + 16) of a tile to shared memory.
+// A lane's sums of tokens [16 block, 16 block + 16) of a tile.
+struct BlockSums {
+  float values[kStagedValues];  // as in d
+};
+template <uint32_t kBlock, uint32_t kValues>
+__device__ __forceinline__ BlockSums block_sums(const float (&d)[kValues]) {
+  BlockSums sums{};
+  if constexpr (kBlock * kStagedValues < kValues) {
+#pragma unroll
+    for (uint32_t v = 0; v < kStagedValues; ++v) sums.values[v] = d[kBlock * kStagedValues + v];
+  }
+  return sums;
+}
+template <uint32_t kValues>
+__device__ __forceinline__ BlockSums block_sums(const float (&d)[kValues], uint32_t block) {
+  // One jump: registers have no index.
+  switch (block) {
+    case 0:
+      return block_sums<0>(d);
+    case 1:
+      return block_sums<1>(d);
+    case 2:
+      return block_sums<2>(d);
+    case 3:
+      return block_sums<3>(d);
+    case 4:
+      return block_sums<4>(d);
+    case 5:
+      return block_sums<5>(d);
+    case 6:
+      return block_sums<6>(d);
+    case 7:
+      return block_sums<7>(d);
+    case 8:
+      return block_sums<8>(d);
+    case 9:
+      return block_sums<9>(d);
+    case 10:
+      return block_sums<10>(d);
+    case 11:
+      return block_sums<11>(d);
+    case 12:
+      return block_sums<12>(d);
+    case 13:
+      return block_sums<13>(d);
+    case 14:
+      return block_sums<14>(d);
+    default:
+      return block_sums<15>(d);
+  }
+}
 template <uint32_t kValues>
 __device__ __forceinline__ void put_block(float* staged, const WarpTile& part, const float (&d)[kValues],
                                           uint32_t block) {
   const uint32_t unit = part.warp * kWarpUnits;
   float* first = staged + staged_float(part.token(0, 0), unit, part.row_of_unit());
   float* second = staged + staged_float(part.token(0, 0), unit + 1, part.row_of_unit());
-  const auto put = [&]<uint32_t kBlock>() {
-    if constexpr (kBlock * kStagedValues < kValues) {
+  const BlockSums sums = block_sums(d, block);
 #pragma unroll
-      for (uint32_t v = 0; v < kStagedValues; ++v) {
-        const uint32_t token = v / 4 * 8 + v % 2;
-        (v / 2 % 2 == 0 ? first : second)[token * kStagedRowFloats] = d[kBlock * kStagedValues + v];
-      }
-    }
-  };
-  // One jump: registers have no index.
-  switch (block) {
-    case 0:
-      return put.template operator()<0>();
-    case 1:
-      return put.template operator()<1>();
-    case 2:
-      return put.template operator()<2>();
-    case 3:
-      return put.template operator()<3>();
-    case 4:
-      return put.template operator()<4>();
-    case 5:
-      return put.template operator()<5>();
-    case 6:
-      return put.template operator()<6>();
-    case 7:
-      return put.template operator()<7>();
-    case 8:
-      return put.template operator()<8>();
-    case 9:
-      return put.template operator()<9>();
-    case 10:
-      return put.template operator()<10>();
-    case 11:
-      return put.template operator()<11>();
-    case 12:
-      return put.template operator()<12>();
-    case 13:
-      return put.template operator()<13>();
-    case 14:
-      return put.template operator()<14>();
-    default:
-      return put.template operator()<15>();
-  }
+  for (uint32_t v = 0; v < kStagedValues; ++v)
+    (v / 2 % 2 == 0 ? first : second)[(v / 4 * 8 + v % 2) * kStagedRowFloats] = sums.values[v];
 }
 // Calls finish(block, staged, mine, exists) for every 16 tokens of a tile, when a warpgroup's sums of them
 // are in shared memory; `mine` says what the thread finishes.
@@ -494,41 +504,18 @@ __device__ __forceinline__ uint32_t residual_offset(uint32_t token, uint32_t col
 }
 
 // A lane's sums of tokens [32 page, 32 page + 32) of a tile are added to a page of the residual.
-template <uint32_t kPage, uint32_t kValues>
-__device__ __forceinline__ void add_to_page(std::byte* page, const WarpTile& part,
-                                            const float (&d)[kValues]) {
-  constexpr uint32_t kPageValues = kPageTokens / 2;  // of a lane
-  if constexpr (kPage * kPageValues < kValues) {
-    const uint32_t col = part.unit() * kUnitRows + part.row_of_unit();
-#pragma unroll
-    for (uint32_t v = 0; v < kPageValues; ++v) {
-      auto* at = reinterpret_cast<float*>(
-          page + residual_offset(part.token(v / 4, v % 2), col + v / 2 % 2 * kUnitRows));
-      *at += d[kPage * kPageValues + v];
-    }
-  }
-}
 template <uint32_t kValues>
 __device__ __forceinline__ void add_to_page(std::byte* to, const WarpTile& part, const float (&d)[kValues],
                                             uint32_t page) {
-  // One jump: registers have no index.
-  switch (page) {
-    case 0:
-      return add_to_page<0>(to, part, d);
-    case 1:
-      return add_to_page<1>(to, part, d);
-    case 2:
-      return add_to_page<2>(to, part, d);
-    case 3:
-      return add_to_page<3>(to, part, d);
-    case 4:
-      return add_to_page<4>(to, part, d);
-    case 5:
-      return add_to_page<5>(to, part, d);
-    case 6:
-      return add_to_page<6>(to, part, d);
-    default:
-      return add_to_page<7>(to, part, d);
+  const uint32_t col = part.unit() * kUnitRows + part.row_of_unit();
+#pragma unroll 1
+  for (uint32_t half = 0; half < kPageTokens / kStagedTokens; ++half) {
+    const BlockSums sums = block_sums(d, page * (kPageTokens / kStagedTokens) + half);
+#pragma unroll
+    for (uint32_t v = 0; v < kStagedValues; ++v) {
+      const uint32_t token = half * kStagedTokens + part.token(v / 4, v % 2);
+      *reinterpret_cast<float*>(to + residual_offset(token, col + v / 2 % 2 * kUnitRows)) += sums.values[v];
+    }
   }
 }
 
@@ -620,10 +607,11 @@ __device__ __forceinline__ void add_to_residual(Role& role, const WarpTile& part
 // of the tile, in each matrix. A lane has a column of 2 tokens of each 8, its neighbour in the pair of
 // columns that a piece holds side by side has the next: each stores both columns of one of the tokens.
 template <class Role, uint32_t kValues>
-__device__ __forceinline__ void store_silu(Role& role, const WarpTile& part, std::byte* output,
+__device__ __forceinline__ void store_silu(Role& role, const WarpTile& tile, std::byte* output,
                                            uint32_t image_rows, uint32_t cols, uint32_t first_unit,
                                            const float (&d)[kValues]) {
   constexpr uint32_t kNeighbour = 4;  // lanes from a row of a unit to the next
+  const WarpTile part = tile.again();
   const uint32_t odd = part.row_of_unit() % 2;
   const auto at = slab_image::place(cols, (first_unit + part.warpgroup * kWarpgroupWarps) * kUnitRows);
   std::byte* to = output +
@@ -634,15 +622,25 @@ __device__ __forceinline__ void store_silu(Role& role, const WarpTile& part, std
   const auto* scales = reinterpret_cast<const float2*>(work.scales[part.buffer] + part.token(0, 0));
   const uint32_t* positions = work.positions[part.buffer] + part.token(0, odd);
   const auto silu = [](float g, float x) { return __fdividef(g, 1.0F + __expf(-g)) * x; };
+  // A loop, not straight code for all tokens: that would come from the instruction cache too slowly.
+#pragma unroll 1
+  for (uint32_t block = 0; block < kValues / kStagedValues; ++block) {
+    if (part.first_token + block * kStagedTokens >= part.end_token) break;
+    const BlockSums sums = block_sums(d, block);
 #pragma unroll
-  for (uint32_t eight = 0; eight < kValues / 4; ++eight) {
-    const float2 scale = scales[eight * 4];
-    const float first = silu(d[eight * 4] * scale.x, d[eight * 4 + 2] * scale.x);
-    const float second = silu(d[eight * 4 + 1] * scale.y, d[eight * 4 + 3] * scale.y);
-    const float got = __shfl_xor_sync(kAllLanes, odd != 0 ? first : second, kNeighbour);
-    const uint32_t word = odd != 0 ? ptx::pack_bf16(got, second) : ptx::pack_bf16(first, got);
-    if (positions[eight * 8] != kNoToken)
-      ptx::store_relaxed(reinterpret_cast<uint32_t*>(to + eight * 8 * slab_image::kRowBytes), word);
+    for (uint32_t eight = 0; eight < kStagedTokens / 8; ++eight) {
+      const float* of_eight = sums.values + eight * 4;
+      const float2 scale = scales[eight * 4];
+      const float first = silu(of_eight[0] * scale.x, of_eight[2] * scale.x);
+      const float second = silu(of_eight[1] * scale.y, of_eight[3] * scale.y);
+      const float got = __shfl_xor_sync(kAllLanes, odd != 0 ? first : second, kNeighbour);
+      const uint32_t word = odd != 0 ? ptx::pack_bf16(got, second) : ptx::pack_bf16(first, got);
+      if (positions[eight * 8] != kNoToken)
+        ptx::store_relaxed(reinterpret_cast<uint32_t*>(to + eight * 8 * slab_image::kRowBytes), word);
+    }
+    to += kStagedTokens * slab_image::kRowBytes;
+    scales += kStagedTokens / 2;
+    positions += kStagedTokens;
   }
 }
 

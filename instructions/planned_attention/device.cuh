@@ -9,36 +9,27 @@ template <>
 struct DeviceOp<PlannedAttention> : GroupOp {
   using Op = PlannedAttention;
 
+  // A kernel has the code for one size of heads.
+  template <class Config>
   static __device__ bool in_range(const Op& op) {
     return op.record < op.records && op.records <= kMaxSms && op.kv_heads != 0 &&
            op.q_heads / op.kv_heads <= planned::kTileRows && op.q_heads % op.kv_heads == 0 &&
-           op.q_heads >= op.kv_heads && (op.head_dim == 64 || op.head_dim == 128);
+           op.q_heads >= op.kv_heads && op.head_dim == Config::kHeadDim;
   }
 
   // The preparer's: instead of what it does for other group instructions (vm/device/kernel.cuh).
   template <class Role>
   static __device__ __forceinline__ void prepare(Role& role, const Op& op) {
-    op.head_dim == 64 ? prepare_head_dim<64>(role, op) : prepare_head_dim<128>(role, op);
-  }
-
-  template <class Config>
-  static __device__ __forceinline__ void run(const Op& op, const Group& group) {
-    op.head_dim == 64 ? run_head_dim<Config, 64>(op, group) : run_head_dim<Config, 128>(op, group);
-  }
-
- private:
-  template <uint32_t kHeadDim, class Role>
-  static __device__ __forceinline__ void prepare_head_dim(Role& role, const Op& op) {
-    planned::Copies<Role, kHeadDim> copies(role, op);
+    planned::Copies<Role, Role::Config::kHeadDim> copies(role, op);
     copies.init_barriers();
     role.wait_inputs(role.recorder);
     role.hand_over_scratch();
     copies.run();
   }
 
-  template <class Config, uint32_t kHeadDim>
-  static __device__ __forceinline__ void run_head_dim(const Op& op, const Group& group) {
-    using Tile = planned::Tile<Config, kHeadDim>;
+  template <class Config>
+  static __device__ __forceinline__ void run(const Op& op, const Group& group) {
+    using Tile = planned::Tile<Config, Config::kHeadDim>;
     Group mine = group;
     asm volatile("" : "+r"(mine.lane));  // address arithmetic stays in here
     Tile(op, mine).run();

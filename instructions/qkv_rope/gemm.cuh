@@ -38,116 +38,153 @@ struct GemmOp<QkvRope> {
     const bool halves = op.head_dim < 128 || op.num_units <= gemm::kWarpgroupUnits;
     return {gemm::tensor_map(program, matrix, halves), u.head * (op.head_dim / kUnitRows) + u.index};
   }
-  // A warpgroup has one head's units: each thread finishes 8 neighbouring channels of a token at a time.
+  // A warpgroup has one head's units; a warp finishes 16 channels of a token, in two pieces.
   template <class Role, uint32_t kValues>
   static __device__ __forceinline__ void finish_tile(Role& role, const QkvRope& op,
                                                      const gemm::WarpTile& tile, const float (&d)[kValues]) {
     if (!gemm::has_units(tile, op.num_units)) return;
-    const QkvUnit first = qkv_unit(op, op.first_unit + tile.warpgroup * gemm::kWarpgroupUnits);
-    if (first.part == QkvPart::kV)
-      store_values(role, op, tile, first, d);
-    else
-      store_turned(role, op, tile, first, d);
+    const gemm::WarpTile part = tile.again();
+    const QkvUnit first = qkv_unit(op, op.first_unit + part.unit());
+    const WarpRows rows(role, op, part, first);
+    const bool turns = first.part != QkvPart::kV;
+    const uint32_t blocks =
+        min(kValues / gemm::kStagedValues,
+            (part.end_token - part.first_token + gemm::kStagedTokens - 1) / gemm::kStagedTokens);
+    Angles next{};
+    if (turns) next = angles_of(role, op, part, rows, 0);
+#pragma unroll 1
+    for (uint32_t block = 0; block < blocks; ++block) {
+      const Angles angles = next;
+      if (turns && block + 1 < blocks) next = angles_of(role, op, part, rows, block + 1);
+      gemm::BlockSums sums = gemm::block_sums(d, block);
+      scale(role, part, rows, block, sums);
+      if (turns) turn(rows, angles, sums);
+      store_pieces(role, op, part, first, block, sums);
+    }
   }
 
  private:
-  static constexpr uint32_t kPairs = kUnitRows / 2;  // of RoPE in a unit
+  static constexpr uint32_t kPairs = kUnitRows / 2;         // of RoPE in a unit
+  static constexpr uint32_t kNextPairs = kWarpThreads / 2;  // lanes from a pair's first channel to its second
+  static constexpr uint32_t kTokens = gemm::kStagedValues / 2;  // of a lane, of a block's
 
-  template <class Role, uint32_t kValues>
-  static __device__ __forceinline__ void store_values(Role& role, const QkvRope& op,
-                                                      const gemm::WarpTile& tile, const QkvUnit& first,
-                                                      const float (&d)[kValues]) {
-    const auto finish = [&](uint32_t block, const float* staged, const gemm::UnitOfToken& mine, bool exists) {
-      if (!exists) return;
-      const auto& work = gemm::workspace(role.s);
-      const uint32_t token = block * gemm::kStagedTokens + mine.token;
-      const uint32_t channel = (first.index + mine.unit) * kUnitRows;
-      float values[kUnitRows];
-      gemm::load_unit(values, staged, mine.token, mine.unit);
-      const float scale = work.scales[tile.buffer][token];
+  // The two rows of weights whose sums a lane has, one of each of the warp's units.
+  struct WarpRows {
+    bool second;    // the rows are the second channels of their pairs
+    uint32_t pair;  // that the lane turns: its first unit's, or of a lane of second channels its second's
+    bool has_biases;
+    float biases[gemm::kWarpUnits];
+
+    template <class Role>
+    __device__ __forceinline__ WarpRows(const Role& role, const QkvRope& op, const gemm::WarpTile& part,
+                                        const QkvUnit& first)
+        : second(part.row_of_unit() >= kPairs),
+          pair(first.index * kPairs + part.row_of_unit()),
+          has_biases(serval::has_biases(op)),
+          biases{} {
+      if (!has_biases) return;
+      const uint16_t* const from = biases_of(role, op, first) + first.head * op.head_dim;
 #pragma unroll
-      for (float& value : values) value *= scale;
-      if (const uint16_t* const biases = biases_of(role, op, first, channel); biases != nullptr) {
-#pragma unroll
-        for (uint32_t i = 0; i < kUnitRows; ++i) values[i] = with_bias(values[i], biases + i);
+      for (uint32_t u = 0; u < gemm::kWarpUnits; ++u) {
+        const uint32_t unit = first.index + u, row = part.row_of_unit();
+        const uint32_t channel = first.part == QkvPart::kV
+                                     ? unit * kUnitRows + row
+                                     : unit * kPairs + row % kPairs + (second ? op.head_dim / 2 : 0);
+        biases[u] = __uint_as_float(uint32_t{__ldg(from + channel)} << 16);
       }
-      auto* cache = tensor<&QkvRope::v_cache, uint16_t>(*role.buffer) + channel;
-      store(cache + place_in_cache(op, first.head, work.places[tile.buffer][token]), values);
-    };
-    gemm::for_staged<gemm::UnitOfToken>(role, tile, d, finish);
+    }
+  };
+  // Cosines and sines of the lane's pair at its tokens of a block.
+  struct Angles {
+    float cosines[kTokens];
+    float sines[kTokens];
+  };
+
+  template <class Role>
+  static __device__ __forceinline__ Angles angles_of(const Role& role, const QkvRope& op,
+                                                     const gemm::WarpTile& part, const WarpRows& rows,
+                                                     uint32_t block) {
+    Angles angles;
+    const float* table = tensor<&QkvRope::rope, const float>(*role.buffer) + rows.pair;
+#pragma unroll
+    for (uint32_t t = 0; t < kTokens; ++t) {
+      const uint32_t token = block * gemm::kStagedTokens + part.token(t / 2, t % 2);
+      const uint32_t position = gemm::workspace(role.s).positions[part.buffer][token];
+      const float* from = table + size_t{position == gemm::kNoToken ? 0 : position} * op.head_dim;
+      angles.cosines[t] = __ldg(from);
+      angles.sines[t] = __ldg(from + op.head_dim / 2);
+    }
+    return angles;
   }
-
-  // Of 8 channels, 4 pairs are of one unit and 4 of the next; a pair's other channel is half a head away.
-  template <class Role, uint32_t kValues>
-  static __device__ __forceinline__ void store_turned(Role& role, const QkvRope& op,
-                                                      const gemm::WarpTile& tile, const QkvUnit& first,
-                                                      const float (&d)[kValues]) {
-    const auto finish = [&](uint32_t block, const float* staged, const gemm::UnitOfToken& mine, bool exists) {
-      if (!exists) return;
-      const auto& work = gemm::workspace(role.s);
-      const uint32_t token = block * gemm::kStagedTokens + mine.token;
-      const bool high = mine.unit >= kPairs;  // the second channels of its pairs
-      const uint32_t unit = mine.unit % kPairs * 2, pair = (first.index + unit) * kPairs;
-      const float* angles = tensor<&QkvRope::rope, const float>(*role.buffer) + pair +
-                            size_t{work.positions[tile.buffer][token]} * op.head_dim;
-      const uint16_t* const biases = biases_of(role, op, first, pair);
-      const float scale = work.scales[tile.buffer][token];
-      float values[kUnitRows];
+  template <class Role>
+  static __device__ __forceinline__ void scale(const Role& role, const gemm::WarpTile& part,
+                                               const WarpRows& rows, uint32_t block, gemm::BlockSums& sums) {
 #pragma unroll
-      for (uint32_t u = 0; u < 2; ++u) {
-        float of_unit[kUnitRows];
-        gemm::load_unit(of_unit, staged, mine.token, unit + u);
-        const float4 c = __ldg(reinterpret_cast<const float4*>(angles) + u);
-        const float4 s = __ldg(reinterpret_cast<const float4*>(angles + op.head_dim / 2) + u);
-        const float cosine[kPairs] = {c.x, c.y, c.z, c.w}, sine[kPairs] = {s.x, s.y, s.z, s.w};
-#pragma unroll
-        for (uint32_t i = 0; i < kPairs; ++i) {
-          float a = of_unit[i] * scale, b = of_unit[i + kPairs] * scale;
-          if (biases != nullptr) {
-            a = with_bias(a, biases + u * kPairs + i);
-            b = with_bias(b, biases + op.head_dim / 2 + u * kPairs + i);
-          }
-          // The host rounds each product and the sum: no fused multiply-add.
-          values[u * kPairs + i] = high ? __fadd_rn(__fmul_rn(b, cosine[i]), __fmul_rn(a, sine[i]))
-                                        : __fsub_rn(__fmul_rn(a, cosine[i]), __fmul_rn(b, sine[i]));
-        }
-      }
-      const uint32_t channel = pair + (high ? op.head_dim / 2 : 0);
-      if (first.part == QkvPart::kQ) {
-        const size_t row = tile.first_token + token;
-        store(tensor<&QkvRope::q, uint16_t>(*role.buffer) + (row * op.q_heads + first.head) * op.head_dim +
-                  channel,
-              values);
-      } else {
-        store(tensor<&QkvRope::k_cache, uint16_t>(*role.buffer) + channel +
-                  place_in_cache(op, first.head, work.places[tile.buffer][token]),
-              values);
-      }
-    };
-    gemm::for_staged<gemm::UnitOfToken>(role, tile, d, finish);
+    for (uint32_t v = 0; v < gemm::kStagedValues; ++v) {
+      const uint32_t token = block * gemm::kStagedTokens + part.token(v / 4, v % 2);
+      sums.values[v] *= gemm::workspace(role.s).scales[part.buffer][token];
+      if (rows.has_biases) sums.values[v] = __fadd_rn(sums.values[v], rows.biases[v / 2 % 2]);
+    }
   }
-
-  // Of a head's channels from `channel` on; null where there are none.
+  // Lanes of first and second channels swap one of their rows: each then has both channels of a pair, and
+  // returns what the pair becomes in place of the two rows. The 8 lanes of a token have 8 neighbouring pairs.
+  static __device__ __forceinline__ void turn(const WarpRows& rows, const Angles& angles,
+                                              gemm::BlockSums& sums) {
+#pragma unroll
+    for (uint32_t t = 0; t < kTokens; ++t) {
+      float& of_first = sums.values[t / 2 * 4 + t % 2];
+      float& of_second = sums.values[t / 2 * 4 + t % 2 + 2];
+      const float got = __shfl_xor_sync(kAllLanes, rows.second ? of_first : of_second, kNextPairs);
+      const float a = rows.second ? got : of_first, b = rows.second ? of_second : got;
+      const float cosine = angles.cosines[t], sine = angles.sines[t];
+      // The host rounds each product and the sum: no fused multiply-add.
+      of_first = __fsub_rn(__fmul_rn(a, cosine), __fmul_rn(b, sine));
+      of_second = __fadd_rn(__fmul_rn(b, cosine), __fmul_rn(a, sine));
+    }
+  }
+  // Through shared memory, in which the warp has a place of its own: a lane then has a piece of a token.
+  template <class Role>
+  static __device__ __forceinline__ void store_pieces(Role& role, const QkvRope& op,
+                                                      const gemm::WarpTile& part, const QkvUnit& first,
+                                                      uint32_t block, const gemm::BlockSums& sums) {
+    auto& work = gemm::workspace(role.s);
+    const uint32_t place = ptx::shared_address(work.staged[part.warpgroup][block % gemm::kBuffers]) +
+                           (part.warp * kWarpThreads + part.lane) * slab_image::kPieceBytes;
+    uint32_t pieces[4];
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) pieces[i] = ptx::pack_bf16(sums.values[i * 2], sums.values[i * 2 + 1]);
+    ptx::store_matrices<true>(place, pieces);
+    __syncwarp();
+    const uint4 piece = ptx::shared_load(place);
+    const uint32_t token = block * gemm::kStagedTokens + part.lane / 16 * 8 + part.lane % 8;
+    if (work.positions[part.buffer][token] == gemm::kNoToken) return;
+    const uint32_t of_token = part.lane / 8 % 2;
+    const uint32_t channel = first.part == QkvPart::kV ? (first.index + of_token) * kUnitRows
+                                                       : first.index * kPairs + of_token * (op.head_dim / 2);
+    *reinterpret_cast<uint4*>(place_of(role, op, first, part, token) + channel) = piece;
+  }
+  // Of a token's channels of the head.
+  template <class Role>
+  static __device__ __forceinline__ uint16_t* place_of(const Role& role, const QkvRope& op,
+                                                       const QkvUnit& first, const gemm::WarpTile& part,
+                                                       uint32_t token) {
+    if (first.part == QkvPart::kQ) {
+      const size_t row = part.first_token + token;
+      return tensor<&QkvRope::q, uint16_t>(*role.buffer) + (row * op.q_heads + first.head) * op.head_dim;
+    }
+    auto* const cache = first.part == QkvPart::kK ? tensor<&QkvRope::k_cache, uint16_t>(*role.buffer)
+                                                  : tensor<&QkvRope::v_cache, uint16_t>(*role.buffer);
+    return cache + place_in_cache(op, first.head, gemm::workspace(role.s).places[part.buffer][token]);
+  }
   template <class Role>
   static __device__ __forceinline__ const uint16_t* biases_of(const Role& role, const QkvRope& op,
-                                                              const QkvUnit& u, uint32_t channel) {
-    if (!has_biases(op)) return nullptr;
-    const uint16_t* const biases =
-        u.part == QkvPart::kQ   ? tensor<&QkvRope::q_bias, const uint16_t>(*role.buffer)
-        : u.part == QkvPart::kK ? tensor<&QkvRope::k_bias, const uint16_t>(*role.buffer)
-                                : tensor<&QkvRope::v_bias, const uint16_t>(*role.buffer);
-    return biases + u.head * op.head_dim + channel;
-  }
-  static __device__ __forceinline__ float with_bias(float value, const uint16_t* bf16) {
-    return __fadd_rn(value, __uint_as_float(uint32_t{__ldg(bf16)} << 16));
+                                                              const QkvUnit& u) {
+    return u.part == QkvPart::kQ   ? tensor<&QkvRope::q_bias, const uint16_t>(*role.buffer)
+           : u.part == QkvPart::kK ? tensor<&QkvRope::k_bias, const uint16_t>(*role.buffer)
+                                   : tensor<&QkvRope::v_bias, const uint16_t>(*role.buffer);
   }
   static __device__ __forceinline__ size_t place_in_cache(const QkvRope& op, uint32_t head, uint32_t place) {
     return kv_offset(place / kKvBlockTokens, head, place % kKvBlockTokens, op.kv_heads, op.head_dim);
-  }
-  static __device__ __forceinline__ void store(uint16_t* to, const float (&values)[kUnitRows]) {
-    *reinterpret_cast<uint4*>(to) = {
-        ptx::pack_bf16(values[0], values[1]), ptx::pack_bf16(values[2], values[3]),
-        ptx::pack_bf16(values[4], values[5]), ptx::pack_bf16(values[6], values[7])};
   }
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 #include <random>
@@ -29,16 +30,34 @@ using AttentionIsa =
 enum class AttentionOpcode : uint16_t { kAttention, kMerge, kTick };
 
 // What they are compiled for: 128 KiB of scratch memory, and 64.
-using LargeScratch = device::GemmConfig<2048, 256, 4, 128>;
-using SmallScratch = device::GemmConfig<2048, 128, 4, 64>;
+template <uint32_t kHeadDimOf>
+struct LargeScratch : device::GemmConfig<2048, 256, 4, 128> {
+  static constexpr uint32_t kHeadDim = kHeadDimOf;
+};
+template <uint32_t kHeadDimOf>
+struct SmallScratch : device::GemmConfig<2048, 128, 4, 64> {
+  static constexpr uint32_t kHeadDim = kHeadDimOf;
+};
 
 template <class Config>
+DeviceKernelChoice attention_kernel() {
+  return {device::device_kernel<AttentionIsa, Config, device::NoRecorder>(),
+          {},
+          Config::kRows,
+          1,
+          [](const Program& program) {
+            return std::ranges::all_of(program.instructions, [](const Instruction& i) {
+              return i.opcode != static_cast<uint16_t>(AttentionOpcode::kAttention) ||
+                     i.as<PlannedAttention>().head_dim == Config::kHeadDim;
+            });
+          }};
+}
+
+template <template <uint32_t> class Config>
 const DeviceIsa& attention_isa() {
-  static const DeviceKernelChoice kernel{
-      device::device_kernel<AttentionIsa, Config, device::NoRecorder>(), {}, Config::kRows, 1, nullptr};
+  static const std::array kernels = {attention_kernel<Config<64>>(), attention_kernel<Config<128>>()};
   static const DeviceIsa isa{
-      {&kernel, 1},
-      [](const Program&, const Instruction&) { return std::string(); },
+      kernels, [](const Program&, const Instruction&) { return std::string(); },
       [](uint16_t opcode) {
         constexpr const char* kNames[] = {"planned_attention", "planned_merge", "tick"};
         return opcode < std::size(kNames) ? kNames[opcode] : "unknown";
@@ -203,7 +222,7 @@ inline Output host_attention(AttentionPass& pass, uint32_t records = 16) {
 }
 
 // The pass in GPU memory, and `layers` times attention and merge, one after the other.
-template <class Config>
+template <template <uint32_t> class Config>
 class GpuAttention {
  public:
   GpuAttention(const AttentionPass& pass, uint32_t records, uint32_t places, uint32_t layers = 1)
@@ -291,7 +310,7 @@ class GpuAttention {
   std::unique_ptr<DeviceInterpreter> interpreter_;
 };
 
-template <class Config>
+template <template <uint32_t> class Config>
 Output gpu_attention(const AttentionPass& pass, uint32_t records, uint32_t places = kAttentionPlaces) {
   GpuAttention<Config> gpu(pass, records, places);
   gpu.run();

@@ -40,7 +40,7 @@ class Difference {
   size_t values_ = 0;
 };
 
-template <class Config>
+template <template <uint32_t> class Config>
 void compare(AttentionPass pass, uint32_t records, Difference& difference,
              uint32_t places = kAttentionPlaces) {
   difference.add(host_attention(pass), gpu_attention<Config>(pass, records, places));
