@@ -30,18 +30,22 @@ class Copies {
     __syncwarp();
   }
 
+  // The pass's rows may be read; the instruction's inputs need not be there yet.
+  __device__ __forceinline__ void find_first_stream() {
+    begin();
+    more_ = find_stream(take_slot());
+  }
+
   // The inputs may be read.
   __device__ __forceinline__ void run() {
     if (role_.lane == 0) ptx::fence_proxy_async_global();
     __syncwarp();
-    begin();
-    for (;;) {
-      Stream& stream = take_slot();
-      const bool more = find_stream(stream);
-      if (!more && role_.lane == 0) stream.blocks = 0;
+    for (bool again = false;; again = find_next_stream()) {
+      Stream& stream = memory_.streams[stream_.at];
+      if (!more_ && role_.lane == 0) stream.blocks = 0;
       hand_over();
-      if (!more) return;
-      bring_pages(stream);
+      if (!more_) return;
+      bring_pages(stream, again);
     }
   }
 
@@ -61,6 +65,46 @@ class Copies {
     __syncwarp();
   }
 
+  // True if it is of the same rows and blocks as the one before.
+  __device__ __forceinline__ bool find_next_stream() {
+    Stream& stream = take_slot();
+    const bool again = repeat_stream(stream);
+    more_ = again || find_stream(stream);
+    return again;
+  }
+
+  // The stream before with the item's next head, if that is what comes next: nothing has to be looked up.
+  __device__ __forceinline__ bool repeat_stream(Stream& stream) {
+    const Cursor cursor = memory_.cursor;
+    if (cursor.head == 0 || !described_) return false;
+    constexpr uint32_t kPieces = sizeof(Stream) / sizeof(uint4);
+    static_assert(sizeof(Stream) % sizeof(uint4) == 0);
+    const auto* before =
+        reinterpret_cast<const uint4*>(&memory_.streams[(stream_.at + kStreamSlots - 1) % kStreamSlots]);
+    for (uint32_t piece = role_.lane; piece < kPieces; piece += kWarpThreads)
+      reinterpret_cast<uint4*>(&stream)[piece] = before[piece];
+    __syncwarp();
+    if (role_.lane == 0) {
+      stream.head = stream.item.first_head + cursor.head;
+      advance_cursor(stream.item, true);
+    }
+    __syncwarp();
+    return true;
+  }
+  // Behind a stream of the item. By one lane.
+  __device__ __forceinline__ void advance_cursor(const AttentionItem& item, bool good) {
+    Cursor& next = memory_.cursor;
+    if (++next.head < item.heads && good) return;
+    next.head = 0;
+    next.first_row += stream_rows();
+    if (next.first_row < item.rows && good) return;
+    next.first_row = 0;
+    ++next.item;
+  }
+  __device__ __forceinline__ uint32_t stream_rows() const {
+    return kWarpgroups * GroupHeads(op_.q_heads / op_.kv_heads).rows_of_tile();
+  }
+
   // The next stream that has something to do; false if there is none.
   __device__ __forceinline__ bool find_stream(Stream& stream) {
     for (;;) {
@@ -73,22 +117,12 @@ class Copies {
             ptx::load_constant(reinterpret_cast<const uint4*>(item) + role_.lane);
       __syncwarp();
       const bool good = in_bounds(op_, stream.item);
-      const uint32_t stream_rows = kWarpgroups * GroupHeads(op_.q_heads / op_.kv_heads).rows_of_tile();
-      if (role_.lane == 0) {
-        Cursor& next = memory_.cursor;
-        if (++next.head >= stream.item.heads || !good) {
-          next.head = 0;
-          next.first_row += stream_rows;
-          if (next.first_row >= stream.item.rows || !good) {
-            next.first_row = 0;
-            ++next.item;
-          }
-        }
-      }
+      if (role_.lane == 0) advance_cursor(stream.item, good);
       __syncwarp();
-      if (good && describe(stream, cursor.first_row, min(stream.item.rows - cursor.first_row, stream_rows),
-                           stream.item.first_head + cursor.head))
-        return true;
+      described_ =
+          good && describe(stream, cursor.first_row, min(stream.item.rows - cursor.first_row, stream_rows()),
+                           stream.item.first_head + cursor.head);
+      if (described_) return true;
     }
   }
 
@@ -112,22 +146,28 @@ class Copies {
       stream.blocks = blocks_for_tokens(tokens) - stream.first_block;
     }
     __syncwarp();
+    find_blocks(stream, 0);
     return true;
   }
 
-  __device__ __forceinline__ void bring_pages(const Stream& stream) {
+  // Of the stream's blocks, 32 from `first` on, one a lane.
+  __device__ __forceinline__ void find_blocks(const Stream& stream, uint32_t first) {
     const auto* table = tensor<&Op::block_table, const uint32_t>(*role_.buffer) +
                         size_t{stream.item.slot} * blocks_for_tokens(op_.max_context) + stream.first_block;
+    if (first + role_.lane < stream.blocks) ids_ = ptx::load_constant(table + first + role_.lane);
+  }
+
+  // `again`: of the same blocks as the stream before.
+  __device__ __forceinline__ void bring_pages(const Stream& stream, bool again) {
     const uint32_t blocks = stream.blocks;
+    if (again && blocks > kWarpThreads) find_blocks(stream, 0);
     uint32_t before = 0;  // whose values are still to come
-    uint32_t ids = 0;     // of 32 blocks, one a lane
 #pragma unroll 1
     for (uint32_t b = 0; b <= blocks; ++b) {
       uint32_t row = 0;
       if (b < blocks) {
-        if (b % kWarpThreads == 0 && b + role_.lane < blocks)
-          ids = ptx::load_constant(table + b + role_.lane);
-        row = (__shfl_sync(kAllLanes, ids, b % kWarpThreads) * op_.kv_heads + stream.head) * kKvBlockTokens;
+        if (b % kWarpThreads == 0 && b > 0) find_blocks(stream, b);
+        row = (__shfl_sync(kAllLanes, ids_, b % kWarpThreads) * op_.kv_heads + stream.head) * kKvBlockTokens;
         bring(gemm::tensor_map(role_.launch.program, op_.k_cache), row);
       }
       if (b > 0) bring(gemm::tensor_map(role_.launch.program, op_.v_cache), before);
@@ -169,7 +209,10 @@ class Copies {
   Role& role_;
   const Op& op_;
   Memory& memory_;
-  Place page_, stream_;  // the next ones
+  Place page_, stream_;     // the next ones
+  bool described_ = false;  // the stream before is the item's, of the same rows
+  bool more_ = false;       // there is a next stream
+  uint32_t ids_ = 0;        // of 32 of the stream's blocks, one a lane
 };
 
 }  // namespace serval::device::planned

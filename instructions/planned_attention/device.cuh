@@ -22,8 +22,12 @@ struct DeviceOp<PlannedAttention> : GroupOp {
   static __device__ __forceinline__ void prepare(Role& role, const Op& op) {
     planned::Copies<Role, Role::Config::kHeadDim> copies(role, op);
     copies.init_barriers();
+    // The first record of a pass on an SM does not know the pass's rows before it waits.
+    const bool knows_rows = role.buffer->begins_pass == 0;
+    if (knows_rows) copies.find_first_stream();
     role.wait_inputs(role.recorder);
     role.hand_over_scratch();
+    if (!knows_rows) copies.find_first_stream();
     copies.run();
   }
 

@@ -65,7 +65,7 @@ class Planner {
     find_chains();
     for (uint32_t r = 0; r < shape_.records; ++r) loads_.push({0, r});
     list_.splits = list_.split_rows = 0;
-    for (const Chain& chain : chains_) deal(chain);
+    for (size_t c = 0; c < chains_.size();) c += deal(c);
     write_items();
   }
 
@@ -132,7 +132,9 @@ class Planner {
 
   uint32_t room() const { return attention_items(shape_.rows); }
 
-  void deal(const Chain& chain) {
+  // From chain `c` on; returns how many chains that were.
+  size_t deal(size_t c) {
+    const Chain& chain = chains_[c];
     --waiting_;
     const Tile& tile = tiles_[chain.tile];
     AttentionItem item{.slot = tile.slot,
@@ -144,9 +146,26 @@ class Planner {
     if (chain.heads == 1 && first_part(chain, tile, leaves) < leaves &&
         begin_split(item, tile, first_part(chain, tile, leaves))) {
       deal_split(item, tile, leaves);
-    } else {
-      give(item, chain.time);
+      return 1;
     }
+    const size_t together = chains_together(c);
+    item.heads = chain.heads * static_cast<uint32_t>(together);
+    waiting_ -= together - 1;
+    give(item, chain.time * together);
+    return together;
+  }
+  // Heads of a tile from chain `c` on that the least busy record has time for: one item, whose rows and
+  // blocks are looked up once.
+  size_t chains_together(size_t c) const {
+    const Chain& first = chains_[c];
+    size_t count = 1;
+    const auto joins = [&](const Chain& next) {
+      return next.tile == first.tile && next.heads == first.heads &&
+             next.first_head == first.first_head + first.heads * count &&
+             first.time * (count + 1) <= time_left(kSlackPercent);
+    };
+    while (c + count < chains_.size() && joins(chains_[c + count])) ++count;
+    return count;
   }
 
   // Leaves that the least busy record has time for; all of them, if the whole chain does not keep it busy for

@@ -46,6 +46,9 @@ class Tile {
       const Stream& stream = memory_.streams[at];
       const uint32_t blocks = Config::uniform(stream.blocks);
       if (blocks == 0) return;
+      // Streams of one tile fall to the warpgroups in turn.
+      const bool one_tile = stream.item.rows - stream.first_row <= heads_.rows_of_tile();
+      tile_ = Config::uniform(one_tile ? (warpgroup_ + n) % kWarpgroups : warpgroup_);
       if (find_rows(stream)) {
         multiply(stream, blocks);
       } else {
@@ -96,7 +99,7 @@ class Tile {
   };
   __device__ __forceinline__ Query query(const Stream& stream, uint32_t tile_row) const {
     const uint32_t row = heads_.row_of(tile_row);
-    return {stream.first_row + warpgroup_ * heads_.rows_of_tile() + row, tile_row - row * heads_.count};
+    return {stream.first_row + tile_ * heads_.rows_of_tile() + row, tile_row - row * heads_.count};
   }
   __device__ __forceinline__ bool exists(const Stream& stream, uint32_t tile_row) const {
     return heads_.row_of(tile_row) < heads_.rows_of_tile() && query(stream, tile_row).row < stream.item.rows;
@@ -107,7 +110,7 @@ class Tile {
 
   // What the lane's queries see; false if the tile has no rows at all.
   __device__ __forceinline__ bool find_rows(const Stream& stream) {
-    if (stream.first_row + warpgroup_ * heads_.rows_of_tile() >= stream.item.rows) return false;
+    if (stream.first_row + tile_ * heads_.rows_of_tile() >= stream.item.rows) return false;
     uint32_t least = kEverything;
 #pragma unroll
     for (uint32_t i = 0; i < 2; ++i) {
@@ -481,6 +484,7 @@ class Tile {
   const GroupHeads heads_;
   const uint32_t warpgroup_, warp_;
   const float scale_;  // of scores in units of ln 2
+  uint32_t tile_ = 0;  // of the stream's two
   uint32_t first_page_ = 0;
   uint32_t together_parity_ = 0;
   uint32_t visible_[2];         // tokens that the lane's queries see
