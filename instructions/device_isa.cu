@@ -52,6 +52,7 @@ std::vector<Boxes> boxes_of(const Program& program) {
   note_boxes<QkvRope, &QkvRope::wq, &QkvRope::wk, &QkvRope::wv>(program, BoxKind::kTiles, boxes);
   note_boxes<QkvProject, &QkvProject::wq, &QkvProject::wk, &QkvProject::wv>(program, BoxKind::kTiles, boxes);
   note_boxes<MatvecResidual, &MatvecResidual::weights>(program, BoxKind::kTiles, boxes);
+  note_boxes<MatvecPart, &MatvecPart::weights>(program, BoxKind::kTiles, boxes);
   note_boxes<MatvecResidual, &MatvecResidual::residual>(program, BoxKind::kRows, boxes);
   for (const Instruction& i : program.instructions) {
     if (i.opcode == static_cast<uint16_t>(Opcode::kGateUpSilu))

@@ -8,6 +8,7 @@
 #include "instructions/isa_ops.h"
 #include "instructions/kernels.h"
 #include "instructions/lm_head/gemm.cuh"
+#include "instructions/matvec_part/gemm.cuh"
 #include "instructions/matvec_residual/gemm.cuh"
 #include "instructions/qkv_project/gemm.cuh"
 #include "instructions/qkv_rope/gemm.cuh"
@@ -31,10 +32,11 @@ template <class Op, class... Left>
 using OnOneDevice = UnlessOneOf<Op, MatvecPush, ReduceResidual, PushState, Left...>;
 
 template <class Op>
-using InMatvecKernels = OnOneDevice<Op, PlannedAttention, PlannedMerge>;
+using InMatvecKernels = OnOneDevice<Op, PlannedAttention, PlannedMerge, MatvecPart, AddParts>;
 // Without code for models with norms of heads.
 template <class Op>
-using InPlainKernels = OnOneDevice<Op, PlannedAttention, PlannedMerge, QkvProject, QkNormRope>;
+using InPlainKernels =
+    OnOneDevice<Op, PlannedAttention, PlannedMerge, QkvProject, QkNormRope, MatvecPart, AddParts>;
 template <class Op>
 using InGemmKernels = OnOneDevice<Op, Attention, AttentionMerge>;
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <fmt/format.h>
 
+#include "instructions/common/column_parts.h"
 #include "instructions/common/residual.h"
 #include "vm/layout/kv_cache.h"
 #include "vm/layout/units.h"
@@ -140,6 +141,20 @@ void OperandCheck::square_units(uint32_t first_unit, uint32_t num_units, uint32_
   const uint32_t units = square_cols / kUnitRows;
   require(first_unit % units == 0, "first_unit", first_unit, "a multiple of square_cols / 8");
   require(num_units % units == 0, "num_units", num_units, "a multiple of square_cols / 8");
+}
+
+void OperandCheck::column_parts(uint32_t parts, uint32_t cols, uint32_t square_cols) {
+  require(parts >= 1 && parts <= kMaxColumnParts, "parts", parts, "1 to 4");
+  require(parts <= page_image::panels(cols), "parts", parts, "no more than panels of 1024 columns");
+  require(parts == 1 || square_cols == kSquareColsOfGemm, "parts", parts, "1 where square_cols is 8");
+}
+
+void OperandCheck::panels(const char* operand, uint32_t first, uint32_t count, uint32_t cols) {
+  range(operand, first, count, cols);
+  if (!ok()) return;
+  require(first % page_image::kPanelCols == 0, operand, first, "a multiple of 1024");
+  require(first + count == cols || count % page_image::kPanelCols == 0, operand, first + count,
+          "columns up to a multiple of 1024 or to the matrix's last");
 }
 
 void OperandCheck::factor(const char* operand, float value) {

@@ -57,6 +57,10 @@ class OperandCheck {
   void rows_of_pass(uint32_t first_row, uint32_t num_rows, uint32_t max_rows);
   // An instance's units, which are whole groups of columns whose squares are added up.
   void square_units(uint32_t first_unit, uint32_t num_units, uint32_t square_cols);
+  // In how many parts a sum over `cols` columns is cut: one where squares are those of programs of vectors.
+  void column_parts(uint32_t parts, uint32_t cols, uint32_t square_cols);
+  // Columns [first, first + count) of `cols`: whole panels of the page image, but for the last.
+  void panels(const char* operand, uint32_t first, uint32_t count, uint32_t cols);
   // A number that arithmetic may rely on: finite and not negative.
   void factor(const char* operand, float value);
   // … and not zero.

@@ -44,6 +44,7 @@ inline constexpr uint32_t kWarpUnits = 2;
 inline constexpr uint32_t kWarpgroupUnits = kWarpgroupWarps * kWarpUnits;
 inline constexpr uint32_t kWarpgroups = kConsumerWarps / kWarpgroupWarps;
 inline constexpr uint32_t kPieceBytes = kPageBytes / kTileUnits;  // of a unit in a slab
+inline constexpr uint32_t kSlabWords = kPieceBytes / sizeof(uint32_t);
 // Squares of the residual are added up for as many columns as a warpgroup finishes.
 inline constexpr uint32_t kSquaresCols = kSquareColsOfGemm;
 static_assert(kSquaresCols == kWarpgroupWarps * kWarpUnits * kUnitRows);
@@ -80,6 +81,9 @@ struct Shape {
   uint32_t adds;                // 1: to a residual, which the loader brings
   const uint32_t* block_table;  // where K and V of a row's token go is looked up, or null
   uint32_t blocks_of_sequence;
+  uint32_t first_slab = 0;  // of the columns, with num_slabs
+  uint32_t num_slabs = 0;   // 0: all
+  uint32_t parts = 1;       // that the columns are cut into (common/column_parts.h)
 };
 
 // Where something of a tile is.
@@ -94,6 +98,18 @@ struct Plan {
   const PassRow* rows;
   uint32_t tiles;  // of tokens
   uint32_t slabs;
+
+  // Of the slabs, the first of part `part`; of part `parts`, the end.
+  __device__ __forceinline__ uint32_t part_begin(uint32_t part) const {
+    constexpr uint32_t kSlabs = slab_image::kSlabsOfPanel;
+    return min((slabs + kSlabs - 1) / kSlabs * part / shape.parts * kSlabs, slabs);
+  }
+  // A tile of 8 units: a page has two slabs, the last of a part perhaps one.
+  __device__ __forceinline__ bool two_slabs_a_page() const { return shape.units == Units::kHalf; }
+  __device__ __forceinline__ uint32_t last_part_pages() const {
+    const uint32_t count = slabs - part_begin(shape.parts - 1);
+    return two_slabs_a_page() ? (count + 1) / 2 : count;
+  }
 };
 
 // Instead of a token's position: its row is not active, or left out.
@@ -219,19 +235,44 @@ struct Position {
   }
 };
 
+// Where the slabs of a tile's weights are: a page each, or two a page.
+template <class Role>
+class Slabs {
+ public:
+  __device__ __forceinline__ Slabs(Role& role, const WarpPieces& pieces, bool two_a_page)
+      : role_(role), pieces_(pieces), two_a_page_(two_a_page) {}
+
+  // Returns the address of the warp's operands in slab `slab`, when it is there.
+  __device__ __forceinline__ uint32_t wait(const Position& at, uint32_t slab) const {
+    const bool second = two_a_page_ && slab % 2 != 0;
+    if (!second) role_.wait_next_page(at.page);
+    return page_address(role_, at.page) + pieces_.first + (second ? kPageBytes / 2 : 0);
+  }
+  // The warp has its operands of slab `slab` of so many.
+  __device__ __forceinline__ void free(Position& at, uint32_t slab, uint32_t slabs) const {
+    if (two_a_page_ && slab % 2 == 0 && slab + 1 < slabs) return;
+    role_.free_page(at.page++, at.lane);
+  }
+
+ private:
+  Role& role_;
+  const WarpPieces& pieces_;
+  const bool two_a_page_;
+};
+
 // d += weights × activations. A slab's products are taken by halves, so that the operands of one half are
 // loaded while the other half is multiplied, in 16 registers: sums of many tokens leave no more.
 template <class Role>
-__device__ __forceinline__ void multiply_halves(Role& role, const WarpPieces& pieces, uint32_t slabs,
-                                                float (&d)[Role::Config::kTileTokens / 2]) {
+__device__ __forceinline__ void multiply_halves(Role& role, const WarpPieces& pieces, bool two_a_page,
+                                                uint32_t slabs, float (&d)[Role::Config::kTileTokens / 2]) {
   using Config = typename Role::Config;
   Position at(role);
+  const Slabs weights(role, pieces, two_a_page);
 #pragma unroll 1
-  for (uint32_t slab = 0; slab < slabs; ++slab, ++at.page, ++at.panel) {
+  for (uint32_t slab = 0; slab < slabs; ++slab, ++at.panel) {
     Terms low, high;
-    role.wait_next_page(at.page);
+    const uint32_t from = weights.wait(at, slab);
     ptx::wgmma_wait<1>();  // the low half of the slab before
-    const uint32_t from = page_address(role, at.page) + pieces.first;
     load_terms(low, from, pieces.second);
     role.wait_next_panel(at.panel);
     const uint64_t rows = panel_operand(role, at.panel);
@@ -244,7 +285,7 @@ __device__ __forceinline__ void multiply_halves(Role& role, const WarpPieces& pi
     ptx::wgmma_fence();
     begin_half<Config>(rows + ptx::kWgmmaNextTerms, high, d, false);
     ptx::wgmma_commit();
-    role.free_page(at.page, at.lane);
+    weights.free(at, slab, slabs);
   }
   ptx::wgmma_wait<0>();
   exit_if_requested(&role.s.exit);
@@ -254,33 +295,33 @@ __device__ __forceinline__ void multiply_halves(Role& role, const WarpPieces& pi
 
 // The same for few tokens, whose products take less time than preparing them: several slabs are under way.
 template <class Role>
-__device__ __forceinline__ void multiply_slabs(Role& role, const WarpPieces& pieces, uint32_t slabs,
-                                               float (&d)[Role::Config::kTileTokens / 2]) {
+__device__ __forceinline__ void multiply_slabs(Role& role, const WarpPieces& pieces, bool two_a_page,
+                                               uint32_t slabs, float (&d)[Role::Config::kTileTokens / 2]) {
   using Config = typename Role::Config;
   constexpr uint32_t kDepth = 2;
   Terms low[kDepth], high[kDepth];
   Position at(role);
-  const auto begin_slab = [&](uint32_t k, bool first) {
-    const uint32_t from = page_address(role, at.page) + pieces.first;
+  const Slabs weights(role, pieces, two_a_page);
+  const auto begin_slab = [&](uint32_t k, uint32_t slab, uint32_t from) {
     load_terms(low[k], from, pieces.second);
     load_terms(high[k], from + kPieceBytes / 2, pieces.second);
     role.wait_next_panel(at.panel);
     const uint64_t rows = panel_operand(role, at.panel++);
     ptx::wgmma_fence();
-    begin_half<Config>(rows, low[k], d, first);
+    begin_half<Config>(rows, low[k], d, slab == 0);
     begin_half<Config>(rows + ptx::kWgmmaNextTerms, high[k], d, false);
     ptx::wgmma_commit();
-    role.free_page(at.page++, at.lane);
+    weights.free(at, slab, slabs);
   };
   uint32_t slab = 0;
 #pragma unroll 1
   for (; slab + kDepth <= slabs; slab += kDepth) {
 #pragma unroll
     for (uint32_t k = 0; k < kDepth; ++k) {
-      role.wait_next_page(at.page);
+      const uint32_t from = weights.wait(at, slab + k);
       ptx::wgmma_wait<kDepth - 1>();
       if (slab > 0) role.free_panel(at.panel - kDepth, at.lane);
-      begin_slab(k, slab + k == 0);
+      begin_slab(k, slab + k, from);
     }
   }
   ptx::wgmma_wait<0>();
@@ -288,8 +329,8 @@ __device__ __forceinline__ void multiply_slabs(Role& role, const WarpPieces& pie
   for (uint32_t k = min(slab, kDepth); k > 0; --k) role.free_panel(at.panel - k, at.lane);
 #pragma unroll 1
   for (; slab < slabs; ++slab) {
-    role.wait_next_page(at.page);
-    begin_slab(0, slab == 0);
+    const uint32_t from = weights.wait(at, slab);
+    begin_slab(0, slab, from);
     ptx::wgmma_wait<0>();
     role.free_panel(at.panel - 1, at.lane);
   }
@@ -297,37 +338,39 @@ __device__ __forceinline__ void multiply_slabs(Role& role, const WarpPieces& pie
   at.leave(role);
 }
 
-// The tile's units are all the other warpgroup's.
+// The tile's units are all the other warpgroup's; a page has two slabs.
 template <class Role>
 __device__ __forceinline__ void let_pass(Role& role, uint32_t slabs) {
 #pragma unroll 1
   for (uint32_t slab = 0; slab < slabs; ++slab) {
-    role.wait_next_page(role.next_page);
-    role.free_page(role.next_page++);
+    if (slab % 2 == 0) {
+      role.wait_next_page(role.next_page);
+      role.free_page(role.next_page++);
+    }
     role.wait_next_panel(role.next_panel);
     role.free_panel(role.next_panel++, role.lane);
   }
   exit_if_requested(&role.s.exit);
 }
 
-// d = weights × activations of the tile.
+// d = weights × activations of the tile, of so many slabs from the role's next ones on.
 template <class Role>
-__device__ __forceinline__ void multiply(Role& role, const Plan& plan,
+__device__ __forceinline__ void multiply(Role& role, const Plan& plan, uint32_t slabs,
                                          float (&d)[Role::Config::kTileTokens / 2]) {
   using Config = typename Role::Config;
   const WarpPieces pieces(role,
                           Config::uniform(static_cast<uint32_t>(plan.shape.units == Units::kPairs)) != 0);
-  const uint32_t slabs = Config::uniform(plan.slabs);
   // Registers that a product adds to count as read, even where it adds to nothing: without a value they would
   // be kept from one record to the next.
 #pragma unroll
   for (float& sum : d) sum = 0;
   if (Config::uniform(plan.shape.units == Units::kHalf && role.warp >= kWarpgroupWarps ? 1 : 0) != 0)
     return let_pass(role, slabs);
+  const bool two_a_page = Config::uniform(plan.two_slabs_a_page() ? 1 : 0) != 0;
   if constexpr (Config::kTileTokens > 64) {
-    multiply_halves(role, pieces, slabs, d);
+    multiply_halves(role, pieces, two_a_page, slabs, d);
   } else {
-    multiply_slabs(role, pieces, slabs, d);
+    multiply_slabs(role, pieces, two_a_page, slabs, d);
   }
 }
 
@@ -519,32 +562,28 @@ __device__ __forceinline__ void add_to_page(std::byte* to, const WarpTile& part,
   }
 }
 
-// What a thread finishes of a page's half of 16 tokens, where the residual is complete.
+// A piece of the complete residual: two columns of each of 4 neighbouring units, which 8 neighbouring lanes
+// have of 64 columns of a token.
 class ResidualPiece {
  public:
-  __device__ __forceinline__ ResidualPiece(const WarpTile& part, const ResidualPlace& to, uint32_t first_unit)
-      : to_(to), mine_(part) {
-    col_in_tile_ = (part.warpgroup * kWarpgroupUnits + mine_.group * kUnits) * kUnitRows + mine_.piece * 2;
-    col_ = first_unit * kUnitRows + col_in_tile_;
-    at_ = slab_image::place(to.cols, col_ - mine_.piece * 2);
+  static constexpr uint32_t kUnits = 4;
+  using Values = float2[kUnits];
+
+  // `col`: the first of the piece's columns; `piece`: of half a slab's row.
+  __device__ __forceinline__ ResidualPiece(const ResidualPlace& to, uint32_t col, uint32_t piece)
+      : to_(to), col_(col), piece_(piece), at_(slab_image::place(to.cols, col - piece * 2)) {
 #pragma unroll
     for (uint32_t u = 0; u < kUnits; ++u)
       norms_[u] = ptx::load_constant(reinterpret_cast<const uint32_t*>(to.norm + col_ + u * kUnitRows));
   }
-  __device__ __forceinline__ uint32_t token() const {
-    return mine_.token;
-  }
 
-  // Of token `token` of the page, row `row` of the pass.
-  __device__ __forceinline__ void store(const std::byte* page, uint32_t token, uint32_t row, bool exists,
+  // Of row `row` of the pass.
+  __device__ __forceinline__ void store(const Values& values, uint32_t row, bool exists,
                                         uint32_t lane) const {
-    float2 values[kUnits];
     uint32_t words[kUnits];
     float sum = 0;
 #pragma unroll
     for (uint32_t u = 0; u < kUnits; ++u) {
-      values[u] =
-          *reinterpret_cast<const float2*>(page + residual_offset(token, col_in_tile_ + u * kUnitRows));
       sum += __fmul_rn(values[u].x, values[u].x) + __fmul_rn(values[u].y, values[u].y);
       words[u] =
           ptx::pack_bf16(values[u].x * ptx::bf16_low(norms_[u]), values[u].y * ptx::bf16_high(norms_[u]));
@@ -555,19 +594,16 @@ class ResidualPiece {
 #pragma unroll
     for (uint32_t u = 0; u < kUnits; ++u)
       ptx::store_relaxed(reinterpret_cast<float2*>(out + u * kUnitRows), values[u]);
-    *reinterpret_cast<uint4*>(
-        to_.weighted + slab_image::piece_offset(to_.image_rows, row, at_.slab, at_.piece + mine_.piece)) = {
+    *reinterpret_cast<uint4*>(to_.weighted +
+                              slab_image::piece_offset(to_.image_rows, row, at_.slab, at_.piece + piece_)) = {
         words[0], words[1], words[2], words[3]};
     if (lane % 8 == 0)
       ptx::store_relaxed(to_.squares + size_t{row} * (to_.cols / kSquaresCols) + col_ / kSquaresCols, sum);
   }
 
  private:
-  static constexpr uint32_t kUnits = 4;  // of a piece
-
   const ResidualPlace& to_;
-  const PieceOfRow mine_;
-  uint32_t col_in_tile_, col_;
+  uint32_t col_, piece_;
   slab_image::Place at_;
   uint32_t norms_[kUnits];
 };
@@ -590,13 +626,21 @@ __device__ __forceinline__ void add_to_residual(Role& role, const WarpTile& part
     role.sync_warpgroup();
     if (has) {
       const ResidualPlace to = place();
-      const ResidualPiece piece(now, to, first_unit);
+      const PieceOfRow mine(now);
+      const uint32_t col =
+          (now.warpgroup * kWarpgroupUnits + mine.group * ResidualPiece::kUnits) * kUnitRows + mine.piece * 2;
+      const ResidualPiece piece(to, first_unit * kUnitRows + col, mine.piece);
       const uint32_t* positions = workspace(role.s).positions[part.buffer] + page * kPageTokens;
 #pragma unroll
       for (uint32_t half = 0; half < 2; ++half) {
-        const uint32_t token = half * kStagedTokens + piece.token();
-        piece.store(residual, token, part.first_token + page * kPageTokens + token,
-                    positions[token] != kNoToken, now.lane);
+        const uint32_t token = half * kStagedTokens + mine.token;
+        ResidualPiece::Values values;
+#pragma unroll
+        for (uint32_t u = 0; u < ResidualPiece::kUnits; ++u)
+          values[u] =
+              *reinterpret_cast<const float2*>(residual + residual_offset(token, col + u * kUnitRows));
+        piece.store(values, part.first_token + page * kPageTokens + token, positions[token] != kNoToken,
+                    now.lane);
       }
     }
     role.free_page(role.next_page++);
@@ -644,6 +688,58 @@ __device__ __forceinline__ void store_silu(Role& role, const WarpTile& tile, std
   }
 }
 
+// Calls visit(place, sum) for a lane's sums of the tokens that exist. `to`: of the first of the tile's
+// columns, in a tensor of so many columns.
+template <class Role, class Visit, uint32_t kValues>
+__device__ __forceinline__ void for_sums(Role& role, const WarpTile& tile, float* to, uint32_t cols,
+                                         const float (&d)[kValues], Visit&& visit) {
+  const WarpTile part = tile.again();
+  to += size_t{part.first_token + part.token(0, 0)} * cols + part.unit() * kUnitRows + part.row_of_unit();
+  const uint32_t* positions = workspace(role.s).positions[part.buffer] + part.token(0, 0);
+#pragma unroll 1
+  for (uint32_t block = 0; block < kValues / kStagedValues; ++block) {
+    if (part.first_token + block * kStagedTokens >= part.end_token) break;
+    const BlockSums sums = block_sums(d, block);
+#pragma unroll
+    for (uint32_t v = 0; v < kStagedValues; ++v) {
+      const uint32_t token = v / 4 * 8 + v % 2;
+      if (positions[token] != kNoToken)
+        visit(to + size_t{token} * cols + v / 2 % 2 * kUnitRows, sums.values[v]);
+    }
+    to += size_t{kStagedTokens} * cols;
+    positions += kStagedTokens;
+  }
+}
+// The sums of one part of the columns, as they are.
+template <class Role, uint32_t kValues>
+__device__ __forceinline__ void store_sums(Role& role, const WarpTile& tile, float* to, uint32_t cols,
+                                           const float (&d)[kValues]) {
+  for_sums(role, tile, to, cols, d, [](float* place, float sum) { ptx::store_relaxed(place, sum); });
+}
+// residual += the sums of a part that is not the last. No value comes back that the thread would wait for.
+// What is added to a place comes from one thread, part after part; the copy engine reads it afterwards
+// (Stream::load_residual()).
+template <class Role, uint32_t kValues>
+__device__ __forceinline__ void add_sums(Role& role, const WarpTile& tile, float* to, uint32_t cols,
+                                         const float (&d)[kValues]) {
+  for_sums(role, tile, to, cols, d, [](float* place, float sum) { ptx::add_relaxed(place, sum); });
+  ptx::fence_acquire_release_gpu();
+}
+
+// d = weights × activations of the tile, of the last part; add(d) is called for those before.
+template <class Role, class Add>
+__device__ __forceinline__ void multiply_parts(Role& role, const Plan& plan,
+                                               float (&d)[Role::Config::kTileTokens / 2], Add&& add) {
+  using Config = typename Role::Config;
+  const uint32_t parts = Config::uniform(plan.shape.parts);
+#pragma unroll 1
+  for (uint32_t part = 0;; ++part) {
+    multiply(role, plan, Config::uniform(plan.part_begin(part + 1) - plan.part_begin(part)), d);
+    if (part + 1 == parts) return;
+    add();
+  }
+}
+
 // --- the stream
 
 struct Stream {
@@ -661,8 +757,10 @@ struct Stream {
 
   template <class Config>
   static __device__ __forceinline__ Plan plan(const Launch& launch, const Shape& shape) {
-    Plan made{
-        .shape = shape, .rows = launch.program.rows, .tiles = 0, .slabs = slab_image::slabs(shape.cols)};
+    Plan made{.shape = shape,
+              .rows = launch.program.rows,
+              .tiles = 0,
+              .slabs = shape.num_slabs != 0 ? shape.num_slabs : slab_image::slabs(shape.cols)};
     made.shape.end_row = min(shape.end_row, shape.logits_only != 0 ? launch.logit_bound : launch.row_bound);
     if (made.shape.first_row < made.shape.end_row)
       made.tiles =
@@ -680,18 +778,25 @@ struct Stream {
 #pragma unroll 1
     for (uint32_t tile = 0; tile < plan.tiles; ++tile) {
 #pragma unroll 1
-      for (uint32_t slab = 0; slab < plan.slabs; ++slab) {
-        const uint32_t bytes = units == Units::kHalf ? kPageBytes / 2 : kPageBytes;
-        role.next(bytes, role.recorder, [&](std::byte* to, uint64_t* landed) {
-          const uint32_t col = slab * (kPieceBytes / sizeof(uint32_t));
-          if (units == Units::kPairs) {
-            ptx::tensor_load_all(to, first.map, first.unit, col, landed);
-          } else {
+      for (uint32_t part = 0; part < plan.shape.parts; ++part) {
+        const uint32_t end = plan.shape.first_slab + plan.part_begin(part + 1);
+#pragma unroll 1
+        for (uint32_t slab = plan.shape.first_slab + plan.part_begin(part); slab < end; ++slab) {
+          const bool two = plan.two_slabs_a_page() && slab + 1 < end;
+          const uint32_t bytes = plan.two_slabs_a_page() && !two ? kPageBytes / 2 : kPageBytes;
+          role.next(bytes, role.recorder, [&](std::byte* to, uint64_t* landed) {
+            const uint32_t col = slab * kSlabWords;
+            if (units == Units::kPairs) {
+              ptx::tensor_load_all(to, first.map, first.unit, col, landed);
+              return;
+            }
             ptx::tensor_load(to, first.map, first.unit, col, landed);
             if (units == Units::kNeighboursApart)
               ptx::tensor_load(to + kPageBytes / 2, second.map, second.unit, col, landed);
-          }
-        });
+            if (two) ptx::tensor_load(to + kPageBytes / 2, first.map, first.unit, col + kSlabWords, landed);
+          });
+          slab += two ? 1 : 0;
+        }
       }
       if (plan.shape.adds != 0)
         load_residual(role, plan, plan.shape.first_row + tile * Role::Config::kTileTokens,
@@ -709,12 +814,9 @@ struct Stream {
     for (uint32_t tile = 0; tile < plan.tiles; ++tile) {
       const uint32_t row = plan.shape.first_row + tile * Config::kTileTokens;
       const uint32_t rows = min(plan.shape.end_row - row, Config::kTileTokens);
-      const std::byte* from = plan.shape.activations + size_t{row} * slab_image::kRowBytes;
-#pragma unroll 1
-      for (uint32_t slab = 0; slab < plan.slabs; ++slab, from += slab_bytes) {
-        role.acquire_panels(1);
-        role.copy_panels(from, 0, 1, rows * slab_image::kRowBytes);
-      }
+      const std::byte* from =
+          plan.shape.activations + plan.shape.first_slab * slab_bytes + size_t{row} * slab_image::kRowBytes;
+      role.stream_panels(from, slab_bytes, plan.slabs, rows * slab_image::kRowBytes);
     }
   }
 
@@ -730,14 +832,20 @@ struct Stream {
     for (uint32_t tile = 0; tile < tiles; ++tile) {
       float d[Config::kTileTokens / 2];
       if (tile == 0) stamp(role, EventKind::kComputeBegin);
-      multiply(role, plan, d);
-      if (tile + 1 == tiles) stamp(role, EventKind::kComputeEnd);
       const uint32_t first = plan.shape.first_row + tile * Config::kTileTokens;
       const WarpTile part = WarpTile{.first_token = first,
                                      .end_token = min(plan.shape.end_row, first + Config::kTileTokens),
                                      .buffer = role.next_tile % kBuffers}
                                 .again();
-      wait_phase(&role.s.tokens_ready[part.buffer], role.next_tile / kBuffers & 1, &role.s.exit);
+      multiply_parts(role, plan, d, [&] {
+        await_tokens(role, part);
+        with_op([&]<class T>(const T& op) {
+          if constexpr (requires { GemmOp<T>::add_part(role, op, part, d); })
+            GemmOp<T>::add_part(role, op, part, d);
+        });
+      });
+      if (tile + 1 == tiles) stamp(role, EventKind::kComputeEnd);
+      await_tokens(role, part);
       with_op([&]<class T>(const T& op) { GemmOp<T>::finish_tile(role, op, part, d); });
       role.used_tiles(++role.next_tile);
     }
@@ -764,6 +872,11 @@ struct Stream {
   }
 
  private:
+  // What the storers look up for the tile is there.
+  template <class Role>
+  static __device__ __forceinline__ void await_tokens(Role& role, const WarpTile& part) {
+    wait_phase(&role.s.tokens_ready[part.buffer], role.next_tile / kBuffers & 1, &role.s.exit);
+  }
   // When products begin and end; what follows is finishing the tile.
   template <class Role>
   static __device__ __forceinline__ void stamp(Role& role, EventKind kind) {
@@ -777,6 +890,8 @@ struct Stream {
   static __device__ __forceinline__ void load_residual(Role& role, const Plan& plan, uint32_t row,
                                                        const Pages& from) {
     role.wait_inputs();
+    // Consumers that have given back a page of the last part have added those before.
+    if (plan.shape.parts > 1) role.wait_given_back(plan.last_part_pages());
     ptx::fence_proxy_async_global();
     const uint32_t end = min(plan.shape.end_row, row + Role::Config::kTileTokens);
     const uint32_t boxes = plan.shape.units == Units::kHalf ? kBoxes / 2 : kBoxes;

@@ -126,23 +126,25 @@ SERVAL_INLINE float fold(const Lanes& lanes) {
 
 // Columns behind the last 32: with zeros up to there. A sum that began with 0 does not change by them.
 template <size_t kWidth, size_t kOutputs>
-SERVAL_INLINE void add_last_cols(const uint16_t* weights, size_t cols, size_t done, const float* x,
-                                 size_t rows, Lanes* lanes) {
+SERVAL_INLINE void add_last_cols(WeightRows weights, size_t cols, size_t done, const float* x, size_t rows,
+                                 Lanes* lanes) {
   uint16_t padded[kOutputs * kMatvecLanes] = {};
   for (size_t j = 0; j < kOutputs; ++j)
-    std::memcpy(padded + j * kMatvecLanes, weights + j * cols + done, (cols - done) * sizeof(uint16_t));
+    std::memcpy(padded + j * kMatvecLanes, weights.data + j * weights.stride + done,
+                (cols - done) * sizeof(uint16_t));
   add_rows<kWidth, kOutputs>(padded, kMatvecLanes, x + done, matvec_cols(cols), kMatvecLanes, rows, done == 0,
                              lanes);
 }
 
 template <size_t kWidth, size_t kOutputs>
-SERVAL_INLINE void multiply_block(const uint16_t* weights, size_t cols, const float* x, size_t rows,
-                                  float* out, size_t out_stride) {
+SERVAL_INLINE void multiply_block(WeightRows weights, size_t cols, const float* x, size_t rows, float* out,
+                                  size_t out_stride) {
   Lanes lanes[kOutputs * kRowsOfBlock];
   const size_t whole = cols / kMatvecLanes * kMatvecLanes;
   for (size_t k = 0; k < whole; k += kColsOfBlock) {
     const size_t count = whole - k < kColsOfBlock ? whole - k : kColsOfBlock;
-    add_rows<kWidth, kOutputs>(weights + k, cols, x + k, matvec_cols(cols), count, rows, k == 0, lanes);
+    add_rows<kWidth, kOutputs>(weights.data + k, weights.stride, x + k, matvec_cols(cols), count, rows,
+                               k == 0, lanes);
   }
   if (whole < cols) add_last_cols<kWidth, kOutputs>(weights, cols, whole, x, rows, lanes);
   for (size_t j = 0; j < kOutputs; ++j) {
@@ -151,7 +153,7 @@ SERVAL_INLINE void multiply_block(const uint16_t* weights, size_t cols, const fl
 }
 
 template <size_t kWidth, size_t kOutputs>
-SERVAL_INLINE void multiply_outputs(const uint16_t* weights, size_t cols, const float* x, size_t num_rows,
+SERVAL_INLINE void multiply_outputs(WeightRows weights, size_t cols, const float* x, size_t num_rows,
                                     float* out, size_t out_stride) {
   for (size_t r = 0; r < num_rows; r += kRowsOfBlock) {
     const size_t rows = num_rows - r < kRowsOfBlock ? num_rows - r : kRowsOfBlock;
@@ -161,30 +163,32 @@ SERVAL_INLINE void multiply_outputs(const uint16_t* weights, size_t cols, const 
 }
 
 template <size_t kWidth>
-SERVAL_INLINE void multiply(const uint16_t* weights, size_t num_outputs, size_t cols, const float* x,
+SERVAL_INLINE void multiply(WeightRows weights, size_t num_outputs, size_t cols, const float* x,
                             size_t num_rows, float* out, size_t out_stride) {
   constexpr size_t kOutputs = kOutputsAtOnce<kWidth>;
   size_t j = 0;
   for (; j + kOutputs <= num_outputs; j += kOutputs)
-    multiply_outputs<kWidth, kOutputs>(weights + j * cols, cols, x, num_rows, out + j, out_stride);
+    multiply_outputs<kWidth, kOutputs>({weights.data + j * weights.stride, weights.stride}, cols, x, num_rows,
+                                       out + j, out_stride);
   for (; j < num_outputs; ++j)
-    multiply_outputs<kWidth, 1>(weights + j * cols, cols, x, num_rows, out + j, out_stride);
+    multiply_outputs<kWidth, 1>({weights.data + j * weights.stride, weights.stride}, cols, x, num_rows,
+                                out + j, out_stride);
 }
 
-using Multiply = void (*)(const uint16_t*, size_t, size_t, const float*, size_t, float*, size_t);
+using Multiply = void (*)(WeightRows, size_t, size_t, const float*, size_t, float*, size_t);
 
-void multiply_by_4(const uint16_t* weights, size_t num_outputs, size_t cols, const float* x, size_t num_rows,
+void multiply_by_4(WeightRows weights, size_t num_outputs, size_t cols, const float* x, size_t num_rows,
                    float* out, size_t out_stride) {
   multiply<4>(weights, num_outputs, cols, x, num_rows, out, out_stride);
 }
 
 #if SERVAL_PICKS_CPU
-__attribute__((target("arch=x86-64-v3"))) void multiply_by_8(const uint16_t* weights, size_t num_outputs,
+__attribute__((target("arch=x86-64-v3"))) void multiply_by_8(WeightRows weights, size_t num_outputs,
                                                              size_t cols, const float* x, size_t num_rows,
                                                              float* out, size_t out_stride) {
   multiply<8>(weights, num_outputs, cols, x, num_rows, out, out_stride);
 }
-__attribute__((target("arch=x86-64-v4"))) void multiply_by_16(const uint16_t* weights, size_t num_outputs,
+__attribute__((target("arch=x86-64-v4"))) void multiply_by_16(WeightRows weights, size_t num_outputs,
                                                               size_t cols, const float* x, size_t num_rows,
                                                               float* out, size_t out_stride) {
   multiply<16>(weights, num_outputs, cols, x, num_rows, out, out_stride);
@@ -238,8 +242,8 @@ void matvec_row(const uint16_t* row, size_t cols, float* out) {
   for (size_t k = whole; k < cols; ++k) out[whole + (k - whole) / 2 + (k % 2) * kHalf] = widen(row[k]);
 }
 
-void matvec(const uint16_t* weights, size_t num_outputs, size_t cols, const float* x, size_t num_rows,
-            float* out, size_t out_stride) {
+void matvec(WeightRows weights, size_t num_outputs, size_t cols, const float* x, size_t num_rows, float* out,
+            size_t out_stride) {
   static const Multiply picked = pick_multiply();
   picked(weights, num_outputs, cols, x, num_rows, out, out_stride);
 }

@@ -22,12 +22,23 @@ constexpr size_t matvec_cols(size_t cols) {
 // Thread-safe.
 void matvec_row(const uint16_t* row, size_t cols, float* out);
 
-// out[r × out_stride + j] = Σ_k weights[j × cols + k] × x[r, k], for j < num_outputs and r < num_rows; row r
-// of x is what matvec_row() makes, at r × matvec_cols(cols). weights are bf16. x holds values that are exact
-// in bf16, so each product is exact in fp32 and fusing it with the addition changes nothing. cols is a
-// multiple of 16. Thread-safe.
-void matvec(const uint16_t* weights, size_t num_outputs, size_t cols, const float* x, size_t num_rows,
-            float* out, size_t out_stride);
+// Rows of weights, bf16: row j is at data + j × stride.
+struct WeightRows {
+  const uint16_t* data;
+  size_t stride;
+};
+
+// out[r × out_stride + j] = Σ_k weights[j, k] × x[r, k], for j < num_outputs, r < num_rows and k < cols; row
+// r of x is what matvec_row() makes, at r × matvec_cols(cols). x holds values that are exact in bf16, so each
+// product is exact in fp32 and fusing it with the addition changes nothing. cols is a multiple of 16.
+// Thread-safe.
+void matvec(WeightRows weights, size_t num_outputs, size_t cols, const float* x, size_t num_rows, float* out,
+            size_t out_stride);
+// The same of rows that have no other columns.
+inline void matvec(const uint16_t* weights, size_t num_outputs, size_t cols, const float* x, size_t num_rows,
+                   float* out, size_t out_stride) {
+  matvec(WeightRows{weights, cols}, num_outputs, cols, x, num_rows, out, out_stride);
+}
 
 // out[d] += Σ_t p[t] × values[t × cols + d], t in order; values are bf16, p exact in bf16. cols is a multiple
 // of 16.

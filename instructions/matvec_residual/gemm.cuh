@@ -10,7 +10,7 @@ template <>
 struct GemmOp<MatvecResidual> {
   static __device__ bool in_range(const MatvecResidual& op) {
     return gemm::units_in_range(op.first_unit, op.num_units, gemm::kTileUnits, op.out_cols / kUnitRows) &&
-           gemm::rows_in_range(op);
+           gemm::rows_in_range(op) && op.parts >= 1 && op.parts <= page_image::panels(op.in_cols);
   }
   static __device__ gemm::Shape shape(const RecordBuffer& buffer, const MatvecResidual& op) {
     return {.activations = tensor<&MatvecResidual::input, const std::byte>(buffer),
@@ -24,13 +24,22 @@ struct GemmOp<MatvecResidual> {
             .logits_only = op.logits_only,
             .adds = 1,
             .block_table = nullptr,
-            .blocks_of_sequence = 0};
+            .blocks_of_sequence = 0,
+            .parts = op.parts};
   }
   static __device__ gemm::Pages pages_of(const BoundProgram& program, const MatvecResidual& op,
                                          uint32_t part) {
     if (part == gemm::kResidualPart)
       return {gemm::tensor_map(program, op.residual), op.first_unit * kUnitRows};
     return {gemm::tensor_map(program, op.weights, op.num_units <= gemm::kWarpgroupUnits), op.first_unit};
+  }
+  // Of a part that is not the last.
+  template <class Role, uint32_t kValues>
+  static __device__ __forceinline__ void add_part(Role& role, const MatvecResidual& op,
+                                                  const gemm::WarpTile& tile, const float (&d)[kValues]) {
+    if (!gemm::has_units(tile, op.num_units)) return;
+    float* to = tensor<&MatvecResidual::residual, float>(*role.buffer) + op.first_unit * kUnitRows;
+    gemm::add_sums(role, tile, to, op.out_cols, d);
   }
   template <class Role, uint32_t kValues>
   static __device__ __forceinline__ void finish_tile(Role& role, const MatvecResidual& op,

@@ -9,30 +9,43 @@ namespace {
 
 struct Local final : HostLocal {
   std::vector<SelectedRow> rows;
-  std::vector<float> x;  // [rows, in_cols]
-  std::vector<float> y;  // [rows, num_units × 8]
+  std::vector<float> x[kMaxColumnParts];  // of each part [rows, its columns]
+  std::vector<float> y[kMaxColumnParts];  // of each part [rows, num_units × 8]
+  std::vector<float> sums;                // of a row [num_units × 8]
 };
 
 void load(const MatvecResidual& op, const HostMemory& m, Local& l) {
   select_rows(op, m, computed_rows(op.logits_only != 0), l.rows);
-  load_bf16_rows(m, op.input, l.rows, op.in_cols, 0, op.in_cols, l.x);
+  for (uint32_t p = 0; p < op.parts; ++p) {
+    const ColumnRange cols = columns_of_part(op.in_cols, p, op.parts);
+    load_bf16_rows(m, op.input, l.rows, op.in_cols, cols.begin, cols.count(), l.x[p]);
+  }
 }
 
 void compute(const MatvecResidual& op, const HostMemory& m, Local& l) {
   const size_t outputs = size_t{op.num_units} * kUnitRows;
-  l.y.resize(l.rows.size() * outputs);
-  matvec(m.data<const uint16_t>(op.weights) + size_t{op.first_unit} * kUnitRows * op.in_cols, outputs,
-         op.in_cols, l.x.data(), l.rows.size(), l.y.data(), outputs);
+  const uint16_t* weights =
+      m.data<const uint16_t>(op.weights) + op.first_unit * kUnitRows * size_t{op.in_cols};
+  for (uint32_t p = 0; p < op.parts; ++p) {
+    const ColumnRange cols = columns_of_part(op.in_cols, p, op.parts);
+    l.y[p].resize(l.rows.size() * outputs);
+    matvec({weights + cols.begin, op.in_cols}, outputs, cols.count(), l.x[p].data(), l.rows.size(),
+           l.y[p].data(), outputs);
+  }
 }
 
 void store(const MatvecResidual& op, const HostMemory& m, Local& l) {
   const size_t outputs = size_t{op.num_units} * kUnitRows;
   for (size_t r = 0; r < l.rows.size(); ++r) {
     const size_t first = size_t{op.first_unit} * kUnitRows;
-    const float* old = m.data<const float>(op.residual) + size_t{l.rows[r].index} * op.out_cols + first;
-    float* sum = l.y.data() + r * outputs;
-    for (size_t j = 0; j < outputs; ++j) sum[j] += old[j];
-    store_residual(op, m, l.rows[r].index, op.out_cols, first, sum, outputs);
+    const size_t at = size_t{l.rows[r].index} * op.out_cols + first;
+    const float* old = m.data<const float>(op.residual) + at;
+    std::vector<float>& sums = l.sums;
+    sums.assign(old, old + outputs);
+    for (uint32_t p = 0; p < op.parts; ++p) {
+      for (size_t j = 0; j < outputs; ++j) sums[j] += l.y[p][r * outputs + j];
+    }
+    store_residual(op, m, l.rows[r].index, op.out_cols, first, sums.data(), outputs);
   }
 }
 

@@ -1,8 +1,10 @@
 // residual[r, j] += Σ_k weights[j, k] × input[r, k]: the attention's output projection and the MLP's down
-// projection; and what the residual's next readers need (common/residual.h).
+// projection; and what the residual's next readers need (common/residual.h). The sum is cut into parts of the
+// columns (common/column_parts.h): residual = ((residual + part 0) + part 1) + …
 #pragma once
 
 #include "instructions/common/check.h"
+#include "instructions/common/column_parts.h"
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
 #include "instructions/common/residual.h"
@@ -27,6 +29,7 @@ struct MatvecResidual {
   uint32_t first_row = 0;
   uint32_t num_rows;
   uint32_t square_cols = kSquareColsOfMatvec;
+  uint32_t parts = 1;
 
   template <class V>
   static constexpr void fields(V&& v) {
@@ -46,6 +49,8 @@ struct MatvecResidual {
     v(&MatvecResidual::first_row, "first_row", "rows of the pass");
     v(&MatvecResidual::num_rows, "num_rows", "rows of the pass");
     v(&MatvecResidual::square_cols, "square_cols", "columns whose squares are added up together: 8 or 64");
+    v(&MatvecResidual::parts, "parts",
+      "parts of the columns, each a sum of its own: 1, or up to 4 in programs of GEMMs");
   }
 };
 
@@ -85,6 +90,7 @@ inline void check(const MatvecResidual& op, OperandCheck& c) {
   c.tensor("norm", op.norm, DType::kBF16, TensorKind::kWeight, 1, op.out_cols);
   c.weighted_rows(op.weighted, op.squares, op.max_rows, op.out_cols, op.square_cols);
   c.activation("residual", op.residual, DType::kF32, op.max_rows, op.out_cols);
+  c.column_parts(op.parts, op.in_cols, op.square_cols);
 }
 
 }  // namespace serval

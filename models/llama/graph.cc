@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "instructions/common/column_parts.h"
 #include "models/ranks.h"
 #include "vm/base/error.h"
 #include "vm/layout/kv_cache.h"
@@ -86,6 +87,8 @@ class Builder {
   void add_units_of_rank(Op op, uint32_t rank, Units units, uint32_t tile_units, uint32_t rows,
                          uint16_t layer = kNoTag);
   bool multiplies_tiles() const { return options_.tile_rows > 0; }
+  // Of a matrix of so many units.
+  uint32_t num_tiles(uint32_t units, uint32_t tile_units, uint32_t rows) const;
   // Units of a tile of a matrix: half of what is usual where that would leave most SMs without one.
   uint32_t tile_units(uint32_t units, uint32_t rows) const;
 
@@ -103,11 +106,25 @@ class Builder {
   // The same for passes of many rows, as the host has planned them for the launch.
   void planned_attention(uint16_t layer, TensorId k_cache, TensorId v_cache);
   void planned_merge(uint16_t layer);
-  void matvec_residual(uint16_t layer, const std::string& name, TensorId input, uint32_t in_cols,
+  // The product of a matrix with `input`, added to the residual, which `norm` is the next norm of.
+  struct ResidualProduct {
+    TensorId weights, input, norm;
+    uint32_t in_cols;
+    uint32_t parts;  // of the columns (instructions/common/column_parts.h)
+    uint16_t layer;
+    uint32_t rows;
+  };
+  void add_to_residual(uint16_t layer, const std::string& name, TensorId input, uint32_t in_cols,
                        TensorId norm);
   // The same over columns that the ranks share: partial sums to the owners of slices, who add them up.
   void matvec_push(uint16_t layer, const std::string& name, TensorId input, uint32_t in_cols);
   void reduce_residual(uint16_t layer, TensorId input, TensorId norm);
+  void matvec_residual(const ResidualProduct& product);
+  // The same in two stages, where that would leave most SMs without a tile.
+  void matvec_parts(const ResidualProduct& product);
+  void add_parts(const ResidualProduct& product);
+  // The sums of a part of a matrix's columns, for all matrices.
+  TensorId part_sums(uint32_t part);
   // After the last layer's attention, no instruction reads rows of which no logits are wanted, such as a
   // prompt's inner tokens have.
   uint32_t logits_only(uint16_t layer) const { return layer + 1 == config_.num_layers ? 1 : 0; }
@@ -137,7 +154,8 @@ class Builder {
   TensorId embedding_, rope_, residual_, weighted_, squares_, projected_, query_, partial_, attention_, mlp_,
       logits_, unit_softmax_, saved_, exchange_;
   TensorId rows_, slots_, sampled_, control_, output_, host_stop_, block_table_, adjustments_, masks_, top_;
-  TensorId items_;  // of planned attention
+  TensorId items_;                   // of planned attention
+  std::vector<TensorId> part_sums_;  // as many as the graph has needed so far
 };
 
 Builder::Builder(const LlamaConfig& config, const GraphOptions& options)
@@ -303,11 +321,14 @@ void Builder::add_activations() {
   embedding_ = weight(llama_tensor::kEmbedding);
 }
 
+uint32_t Builder::num_tiles(uint32_t units, uint32_t tile_units, uint32_t rows) const {
+  const uint32_t row_tiles = (rows + options_.tile_rows - 1) / options_.tile_rows;
+  return (units + tile_units - 1) / tile_units * row_tiles;
+}
+
 uint32_t Builder::tile_units(uint32_t units, uint32_t rows) const {
   if (!multiplies_tiles()) return kGemmUnits;
-  const uint32_t row_tiles = (rows + options_.tile_rows - 1) / options_.tile_rows;
-  const uint32_t tiles = (units + kGemmUnits - 1) / kGemmUnits * row_tiles;
-  return 2 * tiles <= options_.sms ? kGemmUnits / 2 : kGemmUnits;
+  return 2 * num_tiles(units, kGemmUnits, rows) <= options_.sms ? kGemmUnits / 2 : kGemmUnits;
 }
 
 template <class Op>
@@ -395,10 +416,10 @@ void Builder::layer(uint16_t index) {
     attention(index, k_cache, v_cache);
     attention_merge(index);
   }
-  matvec_residual(index, prefix + "self_attn.o_proj.weight", attention_, q_rows_,
+  add_to_residual(index, prefix + "self_attn.o_proj.weight", attention_, q_rows_,
                   weight(prefix + "post_attention_layernorm.weight"));
   gate_up_silu(index, prefix);
-  matvec_residual(index, prefix + "mlp.down_proj.weight", mlp_, intermediate_, norm_before(index + 1));
+  add_to_residual(index, prefix + "mlp.down_proj.weight", mlp_, intermediate_, norm_before(index + 1));
 }
 
 TensorId Builder::norm_before(int index) {
@@ -600,31 +621,119 @@ void Builder::planned_merge(uint16_t layer) {
   });
 }
 
-void Builder::matvec_residual(uint16_t layer, const std::string& name, TensorId input, uint32_t in_cols,
+void Builder::add_to_residual(uint16_t layer, const std::string& name, TensorId input, uint32_t in_cols,
                               TensorId norm) {
   if (options_.ranks > 1) {
     matvec_push(layer, name, input, in_cols);
     reduce_residual(layer, input, norm);
     return;
   }
-  MatvecResidual op{.weights = weight(name),
-                    .input = input,
+  const ResidualProduct product{.weights = weight(name),
+                                .input = input,
+                                .norm = norm,
+                                .in_cols = in_cols,
+                                .parts = multiplies_tiles() ? matrix_parts(hidden_, in_cols) : 1,
+                                .layer = layer,
+                                .rows = computed_rows(layer)};
+  const uint32_t units = hidden_ / kUnitRows;
+  if (product.parts > 1 &&
+      2 * num_tiles(units, tile_units(units, product.rows), product.rows) <= options_.sms) {
+    matvec_parts(product);
+    add_parts(product);
+  } else {
+    matvec_residual(product);
+  }
+}
+
+void Builder::matvec_residual(const ResidualProduct& product) {
+  MatvecResidual op{.weights = product.weights,
+                    .input = product.input,
                     .rows = rows_,
-                    .norm = norm,
+                    .norm = product.norm,
                     .residual = residual_,
                     .weighted = weighted_,
                     .squares = squares_,
                     .first_unit = 0,
                     .num_units = 0,
-                    .in_cols = in_cols,
+                    .in_cols = product.in_cols,
                     .out_cols = hidden_,
-                    .logits_only = logits_only(layer),
+                    .logits_only = logits_only(product.layer),
                     .max_rows = options_.rows,
                     .num_rows = options_.rows,
-                    .square_cols = square_cols_};
-  add_units(fmt::format("layer {} matvec_residual {}", layer, graph_.tensors[input.index].name), op,
-            hidden_ / kUnitRows, tile_units(hidden_ / kUnitRows, computed_rows(layer)), computed_rows(layer),
-            layer);
+                    .square_cols = square_cols_,
+                    .parts = product.parts};
+  const uint32_t units = hidden_ / kUnitRows;
+  add_units(
+      fmt::format("layer {} matvec_residual {}", product.layer, graph_.tensors[product.input.index].name), op,
+      units, tile_units(units, product.rows), product.rows, product.layer);
+}
+
+void Builder::matvec_parts(const ResidualProduct& product) {
+  MatvecPart op{.weights = product.weights,
+                .input = product.input,
+                .rows = rows_,
+                .sums = {},
+                .first_unit = 0,
+                .num_units = 0,
+                .in_cols = product.in_cols,
+                .out_cols = hidden_,
+                .first_col = 0,
+                .num_cols = 0,
+                .logits_only = logits_only(product.layer),
+                .max_rows = options_.rows,
+                .num_rows = options_.rows};
+  const uint32_t units = hidden_ / kUnitRows;
+  graph_.begin_stage(
+      fmt::format("layer {} matvec_part {}", product.layer, graph_.tensors[product.input.index].name));
+  for (uint32_t part = 0; part < product.parts; ++part) {
+    const ColumnRange cols = columns_of_part(product.in_cols, part, product.parts);
+    op.first_col = cols.begin;
+    op.num_cols = cols.count();
+    op.sums = part_sums(part);
+    add_units_of_rank(op, 0, {0, units}, tile_units(units, product.rows), product.rows, product.layer);
+  }
+}
+
+void Builder::add_parts(const ResidualProduct& product) {
+  const auto sums = [&](uint32_t part) { return part_sums(part < product.parts ? part : 0); };
+  AddParts op{.rows = rows_,
+              .norm = product.norm,
+              .residual = residual_,
+              .weighted = weighted_,
+              .squares = squares_,
+              .part0 = sums(0),
+              .part1 = sums(1),
+              .part2 = sums(2),
+              .part3 = sums(3),
+              .num_parts = product.parts,
+              .out_cols = hidden_,
+              .first_unit = 0,
+              .num_units = 0,
+              .logits_only = logits_only(product.layer),
+              .max_rows = options_.rows,
+              .num_rows = options_.rows,
+              .square_cols = square_cols_};
+  graph_.begin_stage(
+      fmt::format("layer {} add_parts {}", product.layer, graph_.tensors[product.input.index].name));
+  constexpr uint32_t kUnitsOfGroup = kSquareColsOfGemm / kUnitRows;
+  const uint32_t column_ranges = std::max(options_.sms / product.rows, 1U);
+  split(product.rows, options_.sms, [&](uint32_t first_row, uint32_t num_rows) {
+    split(hidden_ / kSquareColsOfGemm, column_ranges, [&](uint32_t first_group, uint32_t num_groups) {
+      op.first_row = first_row;
+      op.num_rows = num_rows;
+      op.first_unit = first_group * kUnitsOfGroup;
+      op.num_units = num_groups * kUnitsOfGroup;
+      add(op, 0, product.layer);
+    });
+  });
+}
+
+TensorId Builder::part_sums(uint32_t part) {
+  while (part_sums_.size() <= part) {
+    part_sums_.push_back(activation(fmt::format("{}.{}", llama_tensor::kParts, part_sums_.size()).c_str(),
+                                    DType::kF32, options_.rows, hidden_));
+  }
+  return part_sums_[part];
 }
 
 void Builder::matvec_push(uint16_t layer, const std::string& name, TensorId input, uint32_t in_cols) {

@@ -22,6 +22,7 @@ inline constexpr const char* kPartial = "partial";
 inline constexpr const char* kExchange = "exchange";  // partial sums, of several ranks
 inline constexpr const char* kAttention = "attention";
 inline constexpr const char* kMlp = "mlp";
+inline constexpr const char* kParts = "parts";  // .i: sums over part i of a matrix's columns
 inline constexpr const char* kSavedLogits = "saved_logits";
 inline constexpr const char* kUnitSoftmax = "unit_softmax";
 inline constexpr const char* kEmbedding = "model.embed_tokens.weight";

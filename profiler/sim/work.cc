@@ -47,7 +47,7 @@ uint64_t covered_bytes(const Program& program, Footprint& regions) {
 struct Touched {
   uint64_t weight_rows = 0;      // of matrices
   uint64_t weight_elements = 0;  // likewise
-  uint32_t cols = 0;             // of these matrices
+  uint32_t cols = 0;             // of these matrices, or of the part that is multiplied
   uint64_t written = 0;          // elements
   Footprint reads;               // of activations and the KV cache that it does not also write
   bool reads_cache = false;
@@ -62,7 +62,7 @@ Touched touched_by(const Program& program, const Footprint& footprint) {
     } else if (is_matrix_of_weights(tensor)) {
       t.weight_rows += region.box.row_end - region.box.row_begin;
       t.weight_elements += area(region.box);
-      t.cols = static_cast<uint32_t>(tensor.cols);
+      t.cols = static_cast<uint32_t>(region.box.col_end - region.box.col_begin);
     } else if (tensor.kind == TensorKind::kActivation || tensor.kind == TensorKind::kKvCache) {
       t.reads.push_back(region);
       t.reads_cache |= tensor.kind == TensorKind::kKvCache;

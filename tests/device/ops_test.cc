@@ -402,8 +402,9 @@ const std::vector<Shape>& tiled_shapes() {
   return all;
 }
 
-constexpr Opcode kTiled[] = {Opcode::kEmbed,  Opcode::kQkvRope, Opcode::kMatvecResidual, Opcode::kGateUpSilu,
-                             Opcode::kLmHead, Opcode::kSample,  Opcode::kAdvance};
+constexpr Opcode kTiled[] = {Opcode::kEmbed,      Opcode::kQkvRope,  Opcode::kMatvecResidual,
+                             Opcode::kMatvecPart, Opcode::kAddParts, Opcode::kGateUpSilu,
+                             Opcode::kLmHead,     Opcode::kSample,   Opcode::kAdvance};
 
 class TiledOps : public ::testing::TestWithParam<Opcode> {};
 
@@ -429,14 +430,15 @@ INSTANTIATE_TEST_SUITE_P(Isa, TiledOps, ::testing::ValuesIn(kTiled), [](const au
   return std::string(op_name(static_cast<uint16_t>(instance.param)));
 });
 
-// Planned attention runs in programs that multiply tiles alone (planned_attention_test.cu); what ranks
-// exchange has no code for GPUs.
+// But for those that only programs of tiles have (planned attention: planned_attention_test.cu), and what
+// ranks exchange, which has no code for GPUs.
 std::vector<uint16_t> ops_of_few_rows() {
+  constexpr Opcode kOthers[] = {Opcode::kPlannedAttention, Opcode::kPlannedMerge, Opcode::kMatvecPart,
+                                Opcode::kAddParts,         Opcode::kMatvecPush,   Opcode::kReduceResidual,
+                                Opcode::kPushState};
   std::vector<uint16_t> ops;
   for (uint16_t op = 0; op < kNumOpcodes; ++op) {
-    if (op != static_cast<uint16_t>(Opcode::kPlannedAttention) &&
-        op != static_cast<uint16_t>(Opcode::kPlannedMerge) && op < static_cast<uint16_t>(Opcode::kMatvecPush))
-      ops.push_back(op);
+    if (std::ranges::find(kOthers, static_cast<Opcode>(op)) == std::end(kOthers)) ops.push_back(op);
   }
   return ops;
 }

@@ -719,6 +719,50 @@ TEST(MatvecResidual, AddsTheProductToTheResidualAndWeighsIt) {
   tally.finish("matvec_residual");
 }
 
+TEST(MatvecPart, IsTheProductOverAPartOfTheColumns) {
+  over_random_scenes(
+      Opcode::kMatvecPart, 30, {.max_kv_heads = 4, .max_context = 100, .rows = {1, 17, 48}, .tiles = true},
+      [](const Scene& s, const Memory&, Tally& tally, Cover& compared) {
+        const uint32_t cols = s.shape.q_heads * s.shape.head_dim;
+        const ColumnRange part = columns_of_part(cols, s.sums_part, s.sums_parts);
+        for (const uint32_t r : s.computed_rows()) {
+          const std::vector<double> x =
+              widen(s.bench.data<const uint16_t>(s.t.attended) + size_t{r} * cols + part.begin, part.count());
+          for (uint32_t j = 0; j < s.shape.hidden; ++j) {
+            const uint64_t at = s.bench.element(s.t.part_sums, r, j);
+            compared[s.t.part_sums.index][at] = 1;
+            tally.add(s.bench.data<const float>(s.t.part_sums)[at],
+                      dot(weight_row(s, s.t.wo, j) + part.begin, x));
+          }
+        }
+      });
+}
+
+TEST(AddParts, AddsThePartsToTheResidualAndWeighsIt) {
+  ResidualTally tally;
+  over_random_scenes(Opcode::kAddParts, 40, kNarrow, tally.residual,
+                     [&](const Scene& s, const Memory& before, Tally& residual, Cover& compared) {
+                       const auto* old = reinterpret_cast<const float*>(before[s.t.residual.index].data());
+                       for (const uint32_t r : s.computed_rows()) {
+                         for (uint32_t j = 0; j < s.shape.hidden; ++j) {
+                           const uint64_t at = s.bench.element(s.t.residual, r, j);
+                           double sum = old[at], magnitude = std::abs(old[at]);
+                           for (uint32_t p = 0; p < s.added_parts; ++p) {
+                             const double part = s.bench.data<const float>(s.t.parts[p])[at];
+                             sum += part;
+                             magnitude += std::abs(part);
+                           }
+                           compared[s.t.residual.index][at] = 1;
+                           residual.add(s.bench.data<const float>(s.t.residual)[at],
+                                        {sum, rounding_error(s.added_parts, magnitude)});
+                         }
+                         judge_for_readers(s, r, tally, compared);
+                       }
+                     });
+  tally.residual.finish("add_parts");
+  tally.finish("add_parts");
+}
+
 TEST(GateUpSilu, IsTheGatedProductOfTheNormalisedRow) {
   over_random_scenes(
       Opcode::kGateUpSilu, 40, kNarrow, [](const Scene& s, const Memory&, Tally& tally, Cover& compared) {

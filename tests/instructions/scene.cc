@@ -8,6 +8,7 @@
 
 #include "gtest/gtest.h"
 
+#include "instructions/common/matvec.h"
 #include "instructions/common/unit_softmax.h"
 #include "instructions/planned_attention/plan.h"
 #include "vm/base/bf16.h"
@@ -199,6 +200,9 @@ Scene::Scene(const Shape& s, Random& random) : shape(s) {
   t.projected = activation("projected", DType::kF32, q_rows + 2 * kv_rows);
   t.exchange = activation("exchange", DType::kF32, s.hidden);
   t.attended = activation("attended", DType::kBF16, q_rows);
+  t.part_sums = activation("part_sums", DType::kF32, s.hidden);
+  for (uint32_t p = 0; p < kMaxColumnParts; ++p)
+    t.parts[p] = activation(("part" + std::to_string(p)).c_str(), DType::kF32, s.hidden);
   t.product = activation("product", DType::kBF16, s.intermediate);
   t.logits = bench.add("logits", DType::kF32, TensorKind::kActivation, s.logit_rows(), s.vocab);
   t.unit_softmax = bench.add("unit_softmax", DType::kF32, TensorKind::kActivation, s.logit_rows(),
@@ -311,6 +315,7 @@ void Scene::new_pass(Random& random, const std::vector<uint32_t>& positions) {
 
 void Scene::place_rows(Random& random, const std::vector<PassRow>& active) {
   logits_only = random.below(2);
+  choose_parts(random);
   std::vector<uint32_t> index;
   for (uint32_t r = 0; r < shape.rows; ++r) {
     index.push_back(r);
@@ -329,6 +334,14 @@ void Scene::place_rows(Random& random, const std::vector<PassRow>& active) {
   fill_slots(random);
   fill_activations(random);
   plan(shape.records);
+}
+
+void Scene::choose_parts(Random& random) {
+  const uint32_t most = std::min(page_image::panels(shape.q_heads * shape.head_dim), kMaxColumnParts);
+  product_parts = shape.tile_rows > 0 ? random.between(1, most) : 1;
+  sums_parts = random.between(1, most);
+  sums_part = random.below(sums_parts);
+  added_parts = random.between(2, kMaxColumnParts);
 }
 
 void Scene::plan(uint32_t records) {
@@ -415,6 +428,7 @@ void Scene::fill_activations(Random& random) {
   fill_bf16(random, 1, count(t.v_cache), bench.data<uint16_t>(t.v_cache));
   fill_f32(random, random.pick<double>({0.02, 1, 50}), count(t.projected), bench.data<float>(t.projected));
   fill_f32(random, 1, count(t.exchange), bench.data<float>(t.exchange));
+  for (const TensorId id : t.parts) fill_f32(random, 1, count(id), bench.data<float>(id));
   fill_f32(random, 6, count(t.logits), bench.data<float>(t.logits));
   fill_unit_softmax(bench, t.logits, t.unit_softmax);
   for (const auto& [splits, id] : partials_) {
@@ -658,7 +672,8 @@ std::vector<Stage> Scene::stages() const {
   out.push_back(attention_stage(s.splits));
   out.push_back(merge_stage(s.splits));
   add(MatvecResidual{t.wo, t.attended, t.rows, t.norm, t.residual, t.weighted, t.squares, 0, 0,
-                     s.q_heads * s.head_dim, s.hidden, logits_only, s.rows, 0, s.rows},
+                     s.q_heads * s.head_dim, s.hidden, logits_only, s.rows, 0, s.rows, s.square_cols(),
+                     product_parts},
       s.hidden / kUnitRows, &MatvecResidual::first_unit, &MatvecResidual::num_units, kTile);
   add(GateUpSilu{t.weighted, t.squares, t.gate, t.up, t.rows, t.product, 0, 0, s.hidden, s.intermediate,
                  s.epsilon, logits_only, s.rows, 0, s.rows},
@@ -724,6 +739,14 @@ std::vector<Stage> Scene::stages() const {
       s.hidden / kUnitRows, &ReduceResidual::first_unit, &ReduceResidual::num_units, kTile);
   const PushState push{t.rows, t.control, t.peer_rows, t.peer_control, s.rows};
   out.push_back({Opcode::kPushState, 1, 1, [push](uint32_t, uint32_t) { return make_instruction(push); }});
+  const ColumnRange cols = columns_of_part(s.q_heads * s.head_dim, sums_part, sums_parts);
+  add(MatvecPart{t.wo, t.attended, t.rows, t.part_sums, 0, 0, s.q_heads * s.head_dim, s.hidden, cols.begin,
+                 cols.count(), logits_only, s.rows, 0, s.rows},
+      s.hidden / kUnitRows, &MatvecPart::first_unit, &MatvecPart::num_units, kTile);
+  const auto part = [&](uint32_t p) { return t.parts[p < added_parts ? p : 0]; };
+  add(AddParts{t.rows, t.norm, t.residual, t.weighted, t.squares, part(0), part(1), part(2), part(3),
+               added_parts, s.hidden, 0, 0, logits_only, s.rows, 0, s.rows, s.square_cols()},
+      s.hidden / kUnitRows, &AddParts::first_unit, &AddParts::num_units, kTile);
   return out;
 }
 
@@ -751,6 +774,16 @@ double round_to_bf16(double value) {
   std::frexp(value, &exponent);  // value = m × 2^exponent, 1/2 <= |m| < 1
   const int quantum = std::max(exponent, kSmallestExponent + 1) - kSignificantBits;
   return std::ldexp(std::nearbyint(std::ldexp(value, -quantum)), quantum);
+}
+
+float sum_in_order(const uint16_t* weights, const uint16_t* x, size_t cols) {
+  float partials[kMatvecLanes] = {};
+  for (size_t k = 0; k < cols; ++k)
+    partials[k % kMatvecLanes] += bf16_to_float(weights[k]) * bf16_to_float(x[k]);
+  for (size_t half = kMatvecLanes / 2; half > 0; half /= 2) {
+    for (size_t i = 0; i < half; ++i) partials[i] += partials[i + half];
+  }
+  return partials[0];
 }
 
 double rounding_error(uint32_t operations, double magnitude) {

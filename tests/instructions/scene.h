@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "instructions/common/column_parts.h"
 #include "instructions/common/residual.h"
 #include "instructions/isa.h"
 #include "instructions/sample/sampler.h"
@@ -154,7 +155,11 @@ struct Scene {
 
   Shape shape;
   uint32_t kv_blocks;
-  uint32_t logits_only = 0;  // as in their operands
+  uint32_t logits_only = 0;    // as in their operands
+  uint32_t product_parts = 1;  // of the columns of matvec_residual; 1 in programs of vectors
+  uint32_t sums_parts = 1;     // of the columns of matvec_part,
+  uint32_t sums_part = 0;      // of which it has this one
+  uint32_t added_parts = 2;    // of add_parts
   Bench bench;
   struct {
     TensorId table, norm, wq, wk, wv, rope, wo, gate, up, head;  // weights and constants
@@ -162,6 +167,7 @@ struct Scene {
     TensorId residual, weighted, squares, q, attended, product, logits, unit_softmax;  // activations
     TensorId projected;
     TensorId exchange, peer_rows, peer_control;  // of ranks: of one, which pushes to itself
+    TensorId part_sums, parts[kMaxColumnParts];  // of parts of columns
     TensorId k_cache, v_cache;
     TensorId places;  // of planned attention
     TensorId rows, slots, adjustments, masks, sampled, top, control, output, host_stop, block_table,
@@ -181,6 +187,8 @@ struct Scene {
   void fill_slots(Random& random);
   void place_rows(Random& random, const std::vector<PassRow>& active);
   void fill_block_table(Random& random);
+  // How many parts columns are cut into, and which one is multiplied.
+  void choose_parts(Random& random);
   // The residual, and what its last writer left for whoever reads it next (instructions/common/residual.h).
   void fill_residual(Random& random);
 
@@ -189,6 +197,9 @@ struct Scene {
 
 // The nearest bf16 number, ties to even, straight from a double.
 double round_to_bf16(double value);
+
+// Σ weights[k] × x[k] in the order that instructions/common/matvec.h promises, one addition after the other.
+float sum_in_order(const uint16_t* weights, const uint16_t* x, size_t cols);
 
 // A bound on what `operations` fp32 operations, one after the other, may be off by: half an ulp of
 // `magnitude` each, and what follows from that (Higham's gamma).

@@ -136,6 +136,32 @@ TEST(HostBackend, TilesOfRowsDoNotShowInModelsWithNormsOfHeads) {
   expect_tiles_not_to_show(config);
 }
 
+// Parts of columns that several SMs multiply have the bits of those that one multiplies.
+TEST(HostBackend, PartsOfColumnsDoNotShow) {
+  const LlamaConfig config = tiny_parts_config();
+  const auto weights = std::make_shared<const ModelWeights>(ModelWeights::random(config, 3));
+  const std::vector<int32_t> tokens = random_tokens(config, 90, 1);
+  const auto logits_of = [&](uint32_t sms, uint32_t rows, bool spread) {
+    BackendOptions options = host_options(kContext, sms, 2);
+    options.limits.rows = rows;
+    options.limits.tile_rows = 64;
+    Decoder decoder(config, weights, options);
+    const auto has = [&](Opcode opcode) {
+      return std::ranges::any_of(decoder.program().instructions, [&](const Instruction& i) {
+        return i.opcode == static_cast<uint16_t>(opcode);
+      });
+    };
+    EXPECT_EQ(has(Opcode::kMatvecPart), spread);
+    EXPECT_EQ(has(Opcode::kAddParts), spread);
+    EXPECT_EQ(has(Opcode::kMatvecResidual), !spread);
+    return decoder.force(tokens);
+  };
+  const auto one = logits_of(1, 250, false);
+  EXPECT_EQ(logits_of(2, 17, false), one);
+  EXPECT_EQ(logits_of(7, 17, true), one);
+  EXPECT_EQ(logits_of(40, 250, true), one);
+}
+
 TEST(HostBackend, CompilesAProgramForEachRowClass) {
   BackendOptions options = host_options(kContext, 7);
   options.row_classes = {4};

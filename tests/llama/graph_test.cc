@@ -1,12 +1,16 @@
 #include "models/llama/graph.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "tests/llama/configs.h"
 #include "tests/llama/tiny_model.h"
 #include "vm/base/error.h"
 #include "vm/state/names.h"
@@ -93,6 +97,127 @@ TEST(LlamaGraph, ComputesTheLastLayerOnlyWhereLogitsAreWanted) {
       EXPECT_EQ(node.as<MatvecResidual>().logits_only, wanted) << "layer " << node.tag;
     }
   }
+}
+
+// The matrices that are added to the residual, of which a program of tiles cuts the columns into parts.
+TEST(LlamaGraph, CutsColumnsIntoPartsByTheMatrixsShape) {
+  struct Parts {
+    uint32_t o, down;
+    bool operator==(const Parts&) const = default;
+  };
+  const std::map<std::string, Parts> expected = {
+      {"llama-2-7b", {2, 2}},   {"llama-3.1-70b", {1, 1}}, {"llama-3.1-8b", {2, 2}},
+      {"llama-3.2-1b", {2, 4}}, {"llama-3.2-3b", {2, 2}},  {"mistral-7b-v0.3", {2, 2}},
+      {"qwen2.5-0.5b", {1, 4}}, {"qwen2.5-1.5b", {2, 4}},  {"qwen2.5-7b", {2, 2}},
+      {"qwen3-0.6b", {2, 3}},   {"qwen3-8b", {2, 2}},      {"smollm2-1.7b", {2, 4}},
+      {"smollm2-135m", {1, 2}}, {"smollm2-360m", {1, 3}},
+  };
+  std::map<std::string, Parts> found;
+  for (const std::string& name : preset_names()) {
+    LlamaConfig config = preset_config(name);
+    config.num_layers = 1;
+    // One SM has no other to share a tile with: the products say in how many parts they are.
+    const Graph graph = build_llama_graph(config, {.sms = 1, .context = 64, .rows = 17, .tile_rows = 256});
+    std::vector<uint32_t> parts;
+    for (const Instruction& node : graph.nodes) {
+      if (node.opcode != static_cast<uint16_t>(Opcode::kMatvecResidual)) continue;
+      if (node.as<MatvecResidual>().first_unit == 0) parts.push_back(node.as<MatvecResidual>().parts);
+    }
+    ASSERT_EQ(parts.size(), 2U) << name;
+    found[name] = {parts[0], parts[1]};
+  }
+  for (const auto& [name, parts] : found) {
+    const auto at = expected.find(name);
+    ASSERT_NE(at, expected.end()) << name;
+    EXPECT_EQ(parts, at->second) << name << ": " << parts.o << ", " << parts.down;
+  }
+  EXPECT_EQ(found.size(), expected.size());
+}
+
+// How often instances cover each cell of a grid, and on how many cells the largest works.
+class Grid {
+ public:
+  Grid(uint32_t rows, uint32_t cols) : cols_(cols), times_(size_t{rows} * cols) {}
+  void add(uint32_t first_row, uint32_t rows, uint32_t first_col, uint32_t cols) {
+    largest_ = std::max(largest_, size_t{rows} * cols);
+    ++instances_;
+    for (uint32_t r = first_row; r < first_row + rows; ++r) {
+      for (uint32_t c = first_col; c < first_col + cols; ++c) ++times_[size_t{r} * cols_ + c];
+    }
+  }
+  bool covered_once() const {
+    return std::ranges::all_of(times_, [](uint32_t times) { return times == 1; });
+  }
+  size_t instances() const { return instances_; }
+  size_t largest() const { return largest_; }
+
+ private:
+  uint32_t cols_;
+  std::vector<uint32_t> times_;
+  size_t instances_ = 0, largest_ = 0;
+};
+
+// Llama-1B's down-projection has 2048 outputs, 256 units, and 8 panels of columns, 2 in each of 4 parts.
+TEST(LlamaGraph, SharesTheColumnsOfFewTilesAmongTheSms) {
+  LlamaConfig config = preset_config("llama-3.2-1b");
+  config.num_layers = 2;
+  for (const uint32_t rows : {17U, 64U, 256U}) {
+    SCOPED_TRACE(rows);
+    const Graph graph =
+        build_llama_graph(config, {.sms = 132, .context = 64, .rows = rows, .tile_rows = 256});
+    Grid products(256, 8), sums(rows, 256);
+    std::map<uint32_t, uint32_t> sums_of_col;  // tensors by first column
+    for (const Instruction& node : graph.nodes) {
+      EXPECT_NE(node.opcode, static_cast<uint16_t>(Opcode::kMatvecResidual));
+      if (node.tag != 0) continue;
+      if (node.opcode == static_cast<uint16_t>(Opcode::kMatvecPart)) {
+        const auto op = node.as<MatvecPart>();
+        if (op.in_cols != 8192) continue;
+        EXPECT_EQ(op.first_row, 0U);
+        EXPECT_EQ(op.num_rows, rows);
+        products.add(op.first_unit, op.num_units, op.first_col / 1024, op.num_cols / 1024);
+        sums_of_col[op.first_col] = op.sums.index;
+      } else if (node.opcode == static_cast<uint16_t>(Opcode::kAddParts)) {
+        const auto op = node.as<AddParts>();
+        if (op.num_parts != 4) continue;
+        sums.add(op.first_row, op.num_rows, op.first_unit, op.num_units);
+        EXPECT_EQ(op.part0.index, sums_of_col[0]);
+        EXPECT_EQ(op.part1.index, sums_of_col[2048]);
+        EXPECT_EQ(op.part2.index, sums_of_col[4096]);
+        EXPECT_EQ(op.part3.index, sums_of_col[6144]);
+      }
+    }
+    EXPECT_TRUE(products.covered_once());
+    EXPECT_EQ(products.instances(), 128U);
+    EXPECT_TRUE(sums.covered_once());
+    EXPECT_LE(sums.instances(), 132U);
+    EXPECT_GE(sums.instances(), 100U);
+    EXPECT_LE(sums.largest() * 132, size_t{rows} * 256 * 4 / 3);
+  }
+}
+
+// Where most SMs have a tile anyway, one adds up all parts of a tile, in memory that belongs to it.
+TEST(LlamaGraph, LeavesThePartsOfManyTilesToOneSmEach) {
+  LlamaConfig config = preset_config("llama-3.2-1b");
+  config.num_layers = 2;
+  const Graph graph = build_llama_graph(config, {.sms = 132, .context = 64, .rows = 2048, .tile_rows = 256});
+  std::set<uint32_t> parts;
+  for (const Instruction& node : graph.nodes) {
+    if (node.opcode != static_cast<uint16_t>(Opcode::kMatvecResidual)) continue;
+    parts.insert(node.as<MatvecResidual>().parts);
+  }
+  EXPECT_EQ(parts, (std::set<uint32_t>{2, 4}));
+}
+
+TEST(LlamaGraph, HasNoPartsInProgramsOfVectors) {
+  const Graph graph = build_llama_graph(preset_config("llama-3.2-1b"), {.sms = 132, .context = 64});
+  for (const Instruction& node : graph.nodes) {
+    EXPECT_NE(node.opcode, static_cast<uint16_t>(Opcode::kMatvecPart));
+    EXPECT_NE(node.opcode, static_cast<uint16_t>(Opcode::kAddParts));
+    if (node.opcode != static_cast<uint16_t>(Opcode::kMatvecResidual)) continue;
+    EXPECT_EQ(node.as<MatvecResidual>().parts, 1U);
+  }
+  for (const Tensor& tensor : graph.tensors) EXPECT_FALSE(tensor.name.starts_with("parts.")) << tensor.name;
 }
 
 }  // namespace

@@ -56,6 +56,19 @@ inline LlamaConfig tiny_shared_config(int kv_heads = 8) {
   return config;
 }
 
+// Products of O and down of several panels of columns, the last of a few only: programs of tiles cut them
+// into 2 and 3 parts.
+inline LlamaConfig tiny_parts_config() {
+  LlamaConfig config = tiny_config();
+  config.name = "tiny-parts";
+  config.hidden_size = 128;
+  config.intermediate_size = 2112;
+  config.num_layers = 2;
+  config.num_heads = 18;
+  config.num_kv_heads = 3;
+  return config;
+}
+
 inline std::vector<int32_t> random_tokens(const LlamaConfig& config, size_t count, uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<int32_t> out(count);

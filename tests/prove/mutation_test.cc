@@ -105,7 +105,10 @@ int kv_heads_of(const Program& original) {
 }
 
 LlamaConfig model_of(const Program& original) {
-  LlamaConfig config = original.num_devices > 1 ? tiny_shared_config(kv_heads_of(original)) : tiny_config();
+  const bool has_parts = original.metadata.at("model") == tiny_parts_config().name;
+  LlamaConfig config = original.num_devices > 1 ? tiny_shared_config(kv_heads_of(original))
+                       : has_parts              ? tiny_parts_config()
+                                                : tiny_config();
   config.num_layers = std::stoi(original.metadata.at("layers"));
   return config;
 }
@@ -123,7 +126,7 @@ bool fits(const Mutant& mutant) {
 
 // Over bounds, and over exact footprints of random states.
 std::optional<std::string> first_failure(const Program& program, uint32_t seed, RandomOrder& random) {
-  const RandomPasses passes(program.limits, kPasses, random);
+  const RandomPasses passes(program, kPasses, random);
   for (uint32_t n = 0; n < kInterleavings; ++n) {
     CheckedOptions options{.seed = seed + n, .passes = kPasses, .states = {}};
     if (n % 2 == 1) options.states = passes.views();

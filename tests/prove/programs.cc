@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "instructions/planned_attention/plan_launch.h"
 #include "models/llama/graph.h"
 #include "tests/scheduler/graphs.h"
 #include "vm/layout/kv_cache.h"
@@ -20,6 +21,11 @@ const std::vector<Program>& small_programs() {
         const Graph graph = build_llama_graph(config, {.sms = sms, .context = context, .rows = rows});
         for (const Compilation& how : compilations_for(sms)) out.push_back(compile_as(graph, how));
       }
+    }
+    for (const uint32_t sms : {2U, 7U}) {
+      const Graph graph =
+          build_llama_graph(tiny_parts_config(), {.sms = sms, .context = 200, .rows = 17, .tile_rows = 32});
+      for (const Compilation& how : compilations_for(sms)) out.push_back(compile_as(graph, how));
     }
     return out;
   }();
@@ -46,7 +52,8 @@ const std::vector<Program>& shared_programs() {
   return programs;
 }
 
-RandomPasses::RandomPasses(const StateLimits& limits, uint32_t passes, RandomOrder& random) {
+RandomPasses::RandomPasses(const Program& program, uint32_t passes, RandomOrder& random) {
+  const StateLimits& limits = program.limits;
   const uint32_t blocks = blocks_for_tokens(limits.max_context);
   block_table_.resize(size_t{limits.sequences} * blocks);
   std::iota(block_table_.begin(), block_table_.end(), 0);
@@ -54,7 +61,23 @@ RandomPasses::RandomPasses(const StateLimits& limits, uint32_t passes, RandomOrd
     std::swap(block_table_[i - 1], block_table_[random.below(i)]);
   begin(limits, passes, random);
   while (rows_.size() < passes) rows_.push_back(following(rows_.back()));
-  for (const Rows& rows : rows_) views_.push_back({rows.data(), block_table_.data(), blocks});
+  plan(program);
+  for (size_t pass = 0; pass < passes; ++pass) {
+    views_.push_back({rows_[pass].data(), block_table_.data(), blocks});
+    if (!attention_.empty())
+      views_.back().attention = reinterpret_cast<const AttentionList*>(attention_[pass].data());
+  }
+}
+
+void RandomPasses::plan(const Program& program) {
+  const std::optional<AttentionPlanShape> shape = attention_plan_shape(program);
+  if (!shape) return;
+  for (const Rows& rows : rows_) {
+    attention_.emplace_back(attention_list_bytes(shape->rows) / sizeof(uint32_t));
+    plan_attention(
+        *shape, rows, [](const PassRow& row) { return row.position; },
+        *reinterpret_cast<AttentionList*>(attention_.back().data()));
+  }
 }
 
 // Sequences one after another, each with a run of rows; its last one mostly wants logits.

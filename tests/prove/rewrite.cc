@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "instructions/isa.h"
 #include "tests/prove/draft.h"
 
 namespace serval::testing {
@@ -127,6 +128,10 @@ bool Rewriter::reorder_queues() {
 
 bool Rewriter::place_again() {
   constexpr uint32_t kMostSms = 9;
+  const auto has_home = [](const Step* step) {
+    return op_info(step->record.opcode).home(step->record).has_value();
+  };
+  if (std::ranges::any_of(draft_.steps(), has_home)) return false;  // a record for each SM
   Program& rest = draft_.rest;
   rest.machine.sms = 1 + below(kMostSms);
   rest.queue_kind = below(4) == 0 ? QueueKind::kGlobal : QueueKind::kPerSm;

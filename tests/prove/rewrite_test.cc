@@ -36,7 +36,7 @@ TEST(RewriteTest, WhatMeansTheSameIsAcceptedAndRunsClean) {
       done.push_back(kind);
     }
     const std::optional<Violation> violation = validate(program);
-    const RandomPasses passes(program.limits, 2, random);
+    const RandomPasses passes(program, 2, random);
     std::optional<std::string> failure;
     for (uint32_t n = 0; n < kInterleavings && !failure; ++n) {
       CheckedOptions options{.seed = seed + n, .passes = 2, .states = {}};

@@ -278,7 +278,7 @@ bool some_exact_run_fails(const Program& program) {
   constexpr uint64_t kStates = 20;
   for (uint64_t seed = 0; seed < kStates; ++seed) {
     RandomOrder random(seed);
-    const RandomPasses passes(program.limits, 2, random);
+    const RandomPasses passes(program, 2, random);
     if (run_checked(program, checked_isa(), {.seed = seed, .passes = 2, .states = passes.views()}))
       return true;
   }
@@ -963,6 +963,18 @@ TEST_P(AcceptsPreset, WhateverTheSchedulerMakes) {
       const std::optional<Violation> violation = validate(compile_as(graph, how));
       EXPECT_FALSE(violation) << name_of(how.policy) << ", " << sms << " SMs: " << violation->message;
     }
+  }
+}
+
+// Each layer is like the next, but for the last: two have all that there is.
+TEST_P(AcceptsPreset, WhateverTheSchedulerMakesOfTilesOfRows) {
+  constexpr uint32_t kTileRows = 256;
+  for (const uint32_t rows : {17U, 64U, 256U, 2048U}) {
+    const Graph graph =
+        build_llama_graph(shortened_preset(GetParam().c_str(), 2),
+                          {.sms = 132, .context = 2048, .rows = rows, .tile_rows = kTileRows});
+    const std::optional<Violation> violation = validate(compile(graph, machine_of(132), {}));
+    EXPECT_FALSE(violation) << rows << " rows: " << violation->message;
   }
 }
 

@@ -63,6 +63,33 @@ TEST(Work, StreamsEveryPageOfTheWeightsThatAreMultiplied) {
   }
 }
 
+// Parts of a matrix's columns are streamed once, each with the input of its columns.
+TEST(Work, StreamsOnlyItsPartOfTheColumns) {
+  const LlamaConfig config = testing::tiny_parts_config();
+  Machine machine = h200_machine();
+  machine.sms = 7;
+  const Program program =
+      compile(build_llama_graph(config, {.sms = 7, .context = 200, .rows = 17, .tile_rows = 32}), machine,
+              {.policy = Policy::kRoundRobin, .queue_kind = QueueKind::kPerSm, .context = {}});
+  std::vector<PassRow> rows = decode_launch(3, 100, 1).rows;
+  rows.resize(program.limits.rows);
+  uint64_t streamed = 0, input = 0;
+  for (const Instruction& i : program.instructions) {
+    if (i.tag != 0) continue;
+    const Work w = work_of(program, i, Pass(rows), BlockTable(kDefaultSequences, 200));
+    if (i.opcode == static_cast<uint16_t>(Opcode::kAddParts)) {
+      EXPECT_EQ(w.kind, i.as<AddParts>().first_row < 3 ? Work::Kind::kGroup : Work::Kind::kNothing);
+    }
+    if (i.opcode != static_cast<uint16_t>(Opcode::kMatvecPart)) continue;
+    EXPECT_EQ(w.kind, Work::Kind::kStream);
+    EXPECT_EQ(w.matrices, 1U);
+    for (uint32_t panel = 0; panel < w.panels; ++panel) streamed += uint64_t{w.units} * w.page_bytes(panel);
+    if (i.as<MatvecPart>().first_unit == 0) input += w.input_bytes;
+  }
+  EXPECT_EQ(streamed, page_image::bytes(128, 18 * 64) + page_image::bytes(128, 2112));
+  EXPECT_EQ(input, 3U * (18 * 64 + 2112) * 2);
+}
+
 TEST(Work, TakesAUnitsRowsFromAsManyMatricesAsItHasThem) {
   for_all<GateUpSilu>([](const Instruction& i) {
     const Work w = work(i, decode_launch(3, 100, 1).rows);

@@ -29,7 +29,7 @@ __device__ __forceinline__ uint32_t row_bound(const Launch& launch) {
 // Where the buffer of a panel begins in Shared::activations.
 template <class Config>
 __device__ __forceinline__ uint32_t activation_buffer(uint32_t panel) {
-  return (panel & (Config::kPanelBuffers - 1)) * Config::kPanelBytes;
+  return panel % Config::kPanelBuffers * Config::kPanelBytes;
 }
 
 __device__ __forceinline__ uint32_t* counter_of(const BoundProgram& program, uint32_t counter) {
@@ -86,6 +86,10 @@ struct LoaderRole {
     next(bytes, recorder,
          [&](std::byte* to, uint64_t* landed) { ptx::bulk_load_once(to, from, bytes, landed); });
   }
+  // Returns when consumers have given back a page of the last `pages`, or one before them in the ring.
+  __device__ __forceinline__ void wait_given_back(uint32_t pages) {
+    wait(s.page_free, next_page - min(pages, Config::kRingPages));
+  }
   // The same of a page that comes in pieces: copy(to, landed) asks for all of its `bytes`.
   template <class Recorder, class Copy>
   __device__ __forceinline__ void next(uint32_t bytes, Recorder& recorder, Copy&& copy) {
@@ -122,8 +126,7 @@ struct LoaderRole {
 };
 
 // In GEMM kernels a panel is given back on a barrier of its buffer: in the midst of products an arrival there
-// is cheaper than a store that releases. Returns when the panel has been given back; one of the lap before
-// the first always has.
+// is cheaper than a store that releases. Returns when the panel has been given back.
 template <class Config>
 __device__ __forceinline__ void wait_panel_free(Shared<Config>& s, uint32_t panel) {
   wait_phase(&s.panel_free[panel % Config::kPanelBuffers], panel / Config::kPanelBuffers & 1, &s.exit);
@@ -131,7 +134,8 @@ __device__ __forceinline__ void wait_panel_free(Shared<Config>& s, uint32_t pane
 template <class Config>
 __device__ __forceinline__ void wait_all_panels_free(Shared<Config>& s, uint32_t next_panel) {
 #pragma unroll 1
-  for (uint32_t back = Config::kPanelBuffers; back > 0; --back) wait_panel_free(s, next_panel - back);
+  for (uint32_t back = min(Config::kPanelBuffers, next_panel); back > 0; --back)
+    wait_panel_free(s, next_panel - back);
 }
 
 // --- preparer: one warp
@@ -164,7 +168,6 @@ struct PreparerRole {
   }
   // Returns when bulk copies may write the buffers of the next `panels` panels.
   __device__ __forceinline__ void acquire_panels(uint32_t panels) const {
-    if constexpr (Config::kMultipliesTiles) return acquire_panel();
     const uint32_t needed = next_panel + panels - Config::kPanelBuffers;
     wait_used(static_cast<int32_t>(needed - panel_floor) > 0 ? needed : panel_floor);
   }
@@ -172,6 +175,10 @@ struct PreparerRole {
   // their buffers.
   __device__ __forceinline__ void copy_panels(const std::byte* from, uint32_t stride, uint32_t panels,
                                               uint32_t bytes);
+  // The next `panels` panels of a GEMM kernel, one after the other as their buffers become free. Few
+  // instructions a panel: with few tokens in a tile, products wait for this loop.
+  __device__ __forceinline__ void stream_panels(const std::byte* from, size_t stride, uint32_t panels,
+                                                uint32_t bytes);
   // Takes the memory of all buffers, for an instruction that uses it as scratch: it counts as one panel,
   // which has landed when the instruction's inputs may be read.
   __device__ __forceinline__ void claim_scratch() const {
@@ -189,11 +196,6 @@ struct PreparerRole {
  private:
   __device__ __forceinline__ uint64_t* landed(uint32_t panel) const {
     return &s.panel_landed[panel % Config::kActivationRowBuffers];
-  }
-  // One panel of a GEMM kernel: its buffer is free, and the scratch memory that lay over all buffers.
-  __device__ __forceinline__ void acquire_panel() const {
-    wait_panel_free(s, next_panel - Config::kPanelBuffers);
-    if (next_panel - panel_floor < Config::kPanelBuffers - 1) wait_panel_free(s, panel_floor - 1);
   }
   __device__ __forceinline__ void wait_used(uint32_t panels) const {
     wait_counts(s.panels_released, lane, panels, &s.exit);
@@ -228,6 +230,29 @@ __device__ __forceinline__ void PreparerRole<Config>::copy_panels(const std::byt
     tell_issued<Config>(&s.panels_issued, next_panel + panels);
   }
   next_panel += panels;
+}
+
+template <class Config>
+__device__ __forceinline__ void PreparerRole<Config>::stream_panels(const std::byte* from, size_t stride,
+                                                                    uint32_t panels, uint32_t bytes) {
+  if (panels == 0) return;
+  // Scratch memory lay over all buffers.
+  if (panel_floor > 0 && next_panel - panel_floor < Config::kPanelBuffers - 1)
+    wait_panel_free(s, panel_floor - 1);
+  ptx::SharedAddress landed(s.panel_landed), free(s.panel_free), to(s.activations), issued(&s.panels_issued);
+#pragma unroll 1
+  for (const uint32_t end = next_panel + panels; next_panel != end; from += stride) {
+    const uint32_t at = next_panel % Config::kPanelBuffers;
+    const uint32_t lap = next_panel / Config::kPanelBuffers;
+    // Of the lap before; what was free from the beginning has a phase before its first.
+    while (!ptx::mbarrier_try_wait(free + at * sizeof(uint64_t), (lap - 1) & 1)) exit_if_requested(&s.exit);
+    ++next_panel;
+    if (lane != 0) continue;
+    ptx::mbarrier_arrive_expect_bytes(landed + at * sizeof(uint64_t), bytes);
+    ptx::bulk_load(to + at * Config::kPanelBytes, from, bytes, landed + at * sizeof(uint64_t));
+    ptx::shared_store_volatile(issued, next_panel);
+  }
+  __syncwarp();
 }
 
 template <class Config>

@@ -1,7 +1,6 @@
 // A block's shared memory and the shape of a block.
 #pragma once
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -64,7 +63,7 @@ struct GemmConfig {
   static constexpr uint32_t kPageReaders = kConsumerWarps;
   static constexpr uint32_t kScratchBytes = kScratchKib * 1024;
   static constexpr uint32_t kPanelBytes = kTileTokens * slab_image::kRowBytes;
-  static constexpr uint32_t kPanelBuffers = std::bit_floor(kScratchBytes / kPanelBytes);
+  static constexpr uint32_t kPanelBuffers = kScratchBytes / kPanelBytes;
   static constexpr uint32_t kActivationRowBuffers = kPanelBuffers;
   static constexpr uint32_t kPartialBytes = 24 * 1024;
   static constexpr uint32_t kSharedRows = 0;  // they stay in GPU memory

@@ -21,13 +21,16 @@ __device__ __forceinline__ void fence_mbarrier_init() {
 __device__ __forceinline__ void mbarrier_arrive(uint64_t* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
-__device__ __forceinline__ void mbarrier_arrive_expect_bytes(uint64_t* barrier, uint32_t bytes) {
+// Barrier: a pointer, or a SharedAddress.
+template <class Barrier>
+__device__ __forceinline__ void mbarrier_arrive_expect_bytes(Barrier barrier, uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
                "r"(bytes)
                : "memory");
 }
 // True once the phase of this parity is complete; may sleep for a while first.
-__device__ __forceinline__ bool mbarrier_try_wait(uint64_t* barrier, uint32_t parity) {
+template <class Barrier>
+__device__ __forceinline__ bool mbarrier_try_wait(Barrier barrier, uint32_t parity) {
   uint32_t done;
   asm volatile(
       "{.reg .pred p;\n"

@@ -10,8 +10,9 @@
 namespace serval::ptx {
 
 // --- the copy engine: `bytes` and both addresses are multiples of 16
-__device__ __forceinline__ void bulk_load(void* to_shared, const void* from_global, uint32_t bytes,
-                                          uint64_t* landed) {
+template <class To, class Barrier>
+__device__ __forceinline__ void bulk_load(To to_shared, const void* from_global, uint32_t bytes,
+                                          Barrier landed) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
           shared_address(to_shared)),

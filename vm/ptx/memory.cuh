@@ -18,6 +18,14 @@ __device__ __forceinline__ uint32_t load_acquire(const uint32_t* p) {
 __device__ __forceinline__ void add_release(uint32_t* p, uint32_t increment) {
   asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(increment) : "memory");
 }
+// In L2, where subnormal numbers count as 0 and so does a subnormal sum (add_flushed()); no value comes back.
+__device__ __forceinline__ void add_relaxed(float* p, float value) {
+  asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(p), "f"(value) : "memory");
+}
+// What the thread has written and added before is visible on the GPU.
+__device__ __forceinline__ void fence_acquire_release_gpu() {
+  asm volatile("fence.acq_rel.gpu;" ::: "memory");
+}
 __device__ __forceinline__ void store_release_system(uint32_t* p, uint32_t value) {
   asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(value) : "memory");
 }
@@ -121,6 +129,9 @@ __device__ __forceinline__ uint32_t shared_load_acquire(const uint32_t* p) {
 }
 __device__ __forceinline__ void shared_store_release(uint32_t* p, uint32_t value) {
   asm volatile("st.release.cta.shared::cta.u32 [%0], %1;" ::"r"(shared_address(p)), "r"(value) : "memory");
+}
+__device__ __forceinline__ void shared_store_volatile(SharedAddress p, uint32_t value) {
+  asm volatile("st.volatile.shared::cta.u32 [%0], %1;" ::"r"(p.value()), "r"(value) : "memory");
 }
 __device__ __forceinline__ void shared_add_release(uint32_t* p, uint32_t increment) {
   asm volatile("red.release.cta.shared::cta.add.u32 [%0], %1;" ::"r"(shared_address(p)), "r"(increment)

@@ -1,0 +1,3 @@
+#pragma once
+
+#include "instructions/matvec_part/op.h"

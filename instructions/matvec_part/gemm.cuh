@@ -1,0 +1,49 @@
+// matvec_part: programs that multiply tiles of rows have it, no others.
+#pragma once
+
+#include "instructions/common/gemm.cuh"
+#include "instructions/matvec_part/op.h"
+
+namespace serval::device {
+
+template <>
+struct GemmOp<MatvecPart> {
+  static __device__ bool in_range(const MatvecPart& op) {
+    return gemm::units_in_range(op.first_unit, op.num_units, gemm::kTileUnits, op.out_cols / kUnitRows) &&
+           gemm::rows_in_range(op) && op.num_cols != 0 && op.first_col < op.in_cols &&
+           op.num_cols <= op.in_cols - op.first_col && op.first_col % page_image::kPanelCols == 0;
+  }
+  static __device__ gemm::Shape shape(const RecordBuffer& buffer, const MatvecPart& op) {
+    const uint32_t first_slab = op.first_col / page_image::kPanelCols * slab_image::kSlabsOfPanel;
+    const uint32_t end_col = op.first_col + op.num_cols;
+    const uint32_t end_slab = end_col == op.in_cols
+                                  ? slab_image::slabs(op.in_cols)
+                                  : end_col / page_image::kPanelCols * slab_image::kSlabsOfPanel;
+    return {.activations = tensor<&MatvecPart::input, const std::byte>(buffer),
+            .squares = nullptr,
+            .epsilon = 0,
+            .image_rows = op.max_rows,
+            .first_row = op.first_row,
+            .end_row = op.first_row + op.num_rows,
+            .units = gemm::neighbours(op.num_units),
+            .cols = op.in_cols,
+            .logits_only = op.logits_only,
+            .adds = 0,
+            .block_table = nullptr,
+            .blocks_of_sequence = 0,
+            .first_slab = first_slab,
+            .num_slabs = end_slab - first_slab};
+  }
+  static __device__ gemm::Pages pages_of(const BoundProgram& program, const MatvecPart& op, uint32_t) {
+    return {gemm::tensor_map(program, op.weights, op.num_units <= gemm::kWarpgroupUnits), op.first_unit};
+  }
+  template <class Role, uint32_t kValues>
+  static __device__ __forceinline__ void finish_tile(Role& role, const MatvecPart& op,
+                                                     const gemm::WarpTile& tile, const float (&d)[kValues]) {
+    if (!gemm::has_units(tile, op.num_units)) return;
+    float* to = tensor<&MatvecPart::sums, float>(*role.buffer) + op.first_unit * kUnitRows;
+    gemm::store_sums(role, tile, to, op.out_cols, d);
+  }
+};
+
+}  // namespace serval::device
