@@ -24,7 +24,7 @@ constexpr uint64_t saved_cols(uint32_t vocab, uint32_t max_context) {
 
 // Rows whose sequences want their logits adjusted (SlotExtra) draw from the adjusted ones; a GPU adjusts them
 // in place, and puts back what was there. Rows with a mask draw what it allows; there a GPU leaves the
-// others' logits as -infinity.
+// others' logits as -infinity, but for those that it had adjusted.
 struct Sample {
   TensorId logits;
   TensorId unit_softmax;
