@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -37,7 +38,7 @@ class GgufSet {
     const GgufTensor* tensor;
     size_t file;
   };
-  std::vector<GgufFile> files_;
+  std::deque<GgufFile> files_;  // references to a file stay valid while more are opened
   std::map<std::string_view, Entry> entries_;
 };
 
