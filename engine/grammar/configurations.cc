@@ -77,7 +77,7 @@ Configurations::StackId Configurations::push(StackId stack, Place place) {
 }
 
 ConfigId Configurations::intern(Config config) {
-  std::ranges::sort(config.items);
+  std::sort(config.items.begin(), config.items.end());
   const auto [found, is_new] =
       config_of_.try_emplace(std::move(config), static_cast<ConfigId>(configs_.size()));
   if (is_new) {
@@ -157,7 +157,7 @@ ConfigId Configurations::restored(const Saved& saved) {
 ConfigId Configurations::nearby(ConfigId config) {
   Config copy = configs_[config];
   for (Item& item : copy.items) item.stack = nearby_stack(item.stack);
-  std::ranges::sort(copy.items);
+  std::sort(copy.items.begin(), copy.items.end());
   copy.items.erase(std::unique(copy.items.begin(), copy.items.end()), copy.items.end());
   return intern(std::move(copy));
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -59,12 +60,18 @@ class Configurations {
   struct Place {
     StateId state;
     uint32_t count;
-    friend auto operator<=>(const Place&, const Place&) = default;
+    friend bool operator==(const Place&, const Place&) = default;
+    friend bool operator<(const Place& a, const Place& b) {
+      return std::tie(a.state, a.count) < std::tie(b.state, b.count);
+    }
   };
   struct Item {
     Place place;
     StackId stack;  // where it goes on when its rule has ended
-    friend auto operator<=>(const Item&, const Item&) = default;
+    friend bool operator==(const Item&, const Item&) = default;
+    friend bool operator<(const Item& a, const Item& b) {
+      return std::tie(a.place, a.stack) < std::tie(b.place, b.stack);
+    }
   };
   struct Frame {
     Place place;

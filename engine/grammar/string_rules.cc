@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "fmt/format.h"
@@ -58,7 +59,9 @@ class Product {
  private:
   struct Place {
     uint32_t state, count;
-    friend auto operator<=>(const Place&, const Place&) = default;
+    friend bool operator<(const Place& a, const Place& b) {
+      return std::tie(a.state, a.count) < std::tie(b.state, b.count);
+    }
   };
 
   StateId state_of(Place place) {

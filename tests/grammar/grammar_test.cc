@@ -1,6 +1,5 @@
 #include "engine/grammar/grammar.h"
 
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "tests/grammar/reading.h"
@@ -13,7 +12,6 @@ using grammar::Grammar;
 using grammar::kNoLimit;
 using grammar::RuleId;
 using grammar::StateId;
-using ::testing::HasSubstr;
 
 RuleId literal(Grammar& g, std::string_view text) {
   const StateId start = g.add_state();

@@ -57,13 +57,13 @@ class ResponseWriter final : public AnswerWriter {
     text_ += piece.text;
     ordered_json delta = place("delta", piece.text);
     delta["logprobs"] = ordered_json::array();
-    return event("response.output_text.delta", std::move(delta));
+    return event("response.output_text.delta", delta);
   }
 
   std::string end(const Usage& usage) override {
     ordered_json done = place("text", text_);
     done["logprobs"] = ordered_json::array();
-    std::string events = event("response.output_text.done", std::move(done));
+    std::string events = event("response.output_text.done", done);
     events += event("response.content_part.done", place("part", text_part(text_)));
     events += event("response.output_item.done", {{"output_index", 0}, {"item", whole_message()}});
     events += event(std::string("response.") + status(), {{"response", response(status(), usage)}});
@@ -116,7 +116,7 @@ class ResponseWriter final : public AnswerWriter {
     return all;
   }
 
-  std::string event(const std::string& type, ordered_json members) {
+  std::string event(const std::string& type, const ordered_json& members) {
     ordered_json all = {{"type", type}, {"sequence_number", next_event_++}};
     all.update(members);
     return "event: " + type + "\n" + event_of(json_text(all));
