@@ -22,9 +22,9 @@ void check_fits(Backend& backend, size_t tokens) {
               fmt::format("teacher forcing: {} positions; limit: {} (the context, -c)", tokens, most));
 }
 
-void write_rows(StateBlock& state, std::span<const int32_t> tokens, size_t first) {
+// The tokens of a pass: [first, first + count).
+void write_rows(StateBlock& state, std::span<const int32_t> tokens, size_t first, size_t count) {
   std::fill(std::begin(state.rows), std::end(state.rows), PassRow{});
-  const size_t count = std::min<size_t>(state.rows.size(), tokens.size() - first);
   for (size_t r = 0; r < count; ++r) {
     PassRow& row = state.rows[r];
     row.active = 1;
@@ -49,10 +49,11 @@ std::vector<float> teacher_force(Backend& backend, std::span<const int32_t> toke
 
   std::vector<float> logits;
   logits.reserve(tokens.size() * backend.program().limits.vocab);
-  for (size_t first = 0; first < tokens.size(); first += state.rows.size()) {
-    write_rows(state, tokens, first);
+  const size_t rows = logit_rows(backend.limits());  // all want logits
+  for (size_t first = 0; first < tokens.size(); first += rows) {
+    const size_t end = std::min(tokens.size(), first + rows);
+    write_rows(state, tokens, first, end - first);
     backend.run(1, {});
-    const size_t end = std::min(tokens.size(), first + state.rows.size());
     for (size_t p = first; p < end; ++p) {
       const std::span<const float> row = backend.logits(static_cast<int>(p - first));
       logits.insert(logits.end(), row.begin(), row.end());

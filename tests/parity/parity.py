@@ -45,6 +45,8 @@ def dump_logits(args, model, path):
         command += ["--random-tokens", args.random_weights or 0]
     if args.ours_only:
         command += ["--ours-only"]
+    if args.max_batch_tokens:
+        command += ["--max-batch-tokens", args.max_batch_tokens]
     result = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, text=True)
     if result.returncode != 0 and not path.exists():
         sys.exit(result.returncode)
@@ -137,6 +139,7 @@ def main():
     parser.add_argument("-c", "--context", type=int, default=0, help="default: as many as positions")
     parser.add_argument("--text", help="a file. Default: serval's own, or random tokens where there is no tokenizer")
     parser.add_argument("--backend", default="auto", help="what computes our side")
+    parser.add_argument("--max-batch-tokens", type=int, metavar="N", help="of a pass on our side: as serval verify's")
     parser.add_argument("--attention", default="sdpa", choices=["sdpa", "eager"], help="transformers' implementation")
     parser.add_argument("--ours-only", action="store_true", help="leave Serval's own LibTorch reference out")
     parser.add_argument("--json", action="store_true")

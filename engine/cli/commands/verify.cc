@@ -64,6 +64,7 @@ void Flags::declare(FlagSet& set) {
             "pseudo-random tokens instead of a text. Default with --random-weights: the same seed",
             [this](const FlagValue& v) { random_tokens = parse_unsigned(v, UINT64_MAX); });
   declare_engine(set, engine);
+  declare_batch_tokens(set, engine);
   set.group("Reference");
   set.value("--reference", "DIR", "the reference takes its weights from DIR. Default: the model's own",
             [this](const FlagValue& v) { reference = parse_text(v); });
