@@ -4,10 +4,11 @@
 // A record works on a tile of up to 16 units (128 weight rows) and, token tile after token tile, on the rows
 // that it is given. A step takes a slab: 64 columns of the page image's order (vm/layout/slab_image.h). Of
 // the weights it is a page of 16 pieces of 1 KiB, one of each unit, which go to the tensor cores through
-// registers: two units are a warp's 16 rows. Of the activations it is a panel: the rows of the token tile,
-// 128 bytes each, read from shared memory by all warps. An output is one chain of products of 16 columns,
-// slab after slab, of each slab the first, third, second and fourth (load_terms()), whatever the tile and its
-// neighbours.
+// registers: two units are a warp's 16 rows. Of a tile of 8 units, a page has two slabs. Of the activations
+// it is a panel: the rows of the token tile, 128 bytes each, read from shared memory by all warps. An output
+// is one chain of products of 16 columns, slab after slab, of each slab the first, third, second and fourth
+// (load_terms()), or such a chain for each part of the columns (common/column_parts.h), whatever the tile and
+// its neighbours.
 //
 // Consumers finish the tile themselves, from their registers (GemmOp<Op>::finish_tile); what they need of
 // the tokens is looked up by the storers meanwhile.
@@ -26,12 +27,12 @@ namespace serval::device {
 
 // How an instruction runs on the GEMM stream: a specialisation in its folder's gemm.cuh.
 //
-//   shape(buffer, op)              what it works on
-//   pages_of(program, op, part)    where the weights of a tile's first (0) and second (1) 8 units are, and,
-//   with
-//                                  Shape::adds, the residual's columns (kResidualPart)
-//   in_range(op)                 as DeviceOp's
+//   shape(buffer, op)               what it works on
+//   pages_of(program, op, part)     where the weights of a tile's first (0) and second (1) 8 units are, and,
+//                                   with Shape::adds, the residual's columns (kResidualPart)
+//   in_range(op)                    as DeviceOp's
 //   finish_tile(role, op, tile, d)  what becomes of the products of a tile
+//   add_part(role, op, tile, d)     with parts: what becomes of those of a part that is not the last
 template <class Op>
 struct GemmOp;
 
