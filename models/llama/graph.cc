@@ -113,6 +113,7 @@ class Builder {
     uint32_t parts;  // of the columns (instructions/common/column_parts.h)
     uint16_t layer;
     uint32_t rows;
+    uint32_t tile_units;
   };
   void add_to_residual(uint16_t layer, const std::string& name, TensorId input, uint32_t in_cols,
                        TensorId norm);
@@ -628,16 +629,16 @@ void Builder::add_to_residual(uint16_t layer, const std::string& name, TensorId 
     reduce_residual(layer, input, norm);
     return;
   }
+  const uint32_t units = hidden_ / kUnitRows, rows = computed_rows(layer);
   const ResidualProduct product{.weights = weight(name),
                                 .input = input,
                                 .norm = norm,
                                 .in_cols = in_cols,
                                 .parts = multiplies_tiles() ? matrix_parts(hidden_, in_cols) : 1,
                                 .layer = layer,
-                                .rows = computed_rows(layer)};
-  const uint32_t units = hidden_ / kUnitRows;
-  if (product.parts > 1 &&
-      2 * num_tiles(units, tile_units(units, product.rows), product.rows) <= options_.sms) {
+                                .rows = rows,
+                                .tile_units = tile_units(units, rows)};
+  if (product.parts > 1 && 2 * num_tiles(units, product.tile_units, rows) <= options_.sms) {
     matvec_parts(product);
     add_parts(product);
   } else {
@@ -662,10 +663,9 @@ void Builder::matvec_residual(const ResidualProduct& product) {
                     .num_rows = options_.rows,
                     .square_cols = square_cols_,
                     .parts = product.parts};
-  const uint32_t units = hidden_ / kUnitRows;
   add_units(
       fmt::format("layer {} matvec_residual {}", product.layer, graph_.tensors[product.input.index].name), op,
-      units, tile_units(units, product.rows), product.rows, product.layer);
+      hidden_ / kUnitRows, product.tile_units, product.rows, product.layer);
 }
 
 void Builder::matvec_parts(const ResidualProduct& product) {
@@ -682,7 +682,6 @@ void Builder::matvec_parts(const ResidualProduct& product) {
                 .logits_only = logits_only(product.layer),
                 .max_rows = options_.rows,
                 .num_rows = options_.rows};
-  const uint32_t units = hidden_ / kUnitRows;
   graph_.begin_stage(
       fmt::format("layer {} matvec_part {}", product.layer, graph_.tensors[product.input.index].name));
   for (uint32_t part = 0; part < product.parts; ++part) {
@@ -690,7 +689,7 @@ void Builder::matvec_parts(const ResidualProduct& product) {
     op.first_col = cols.begin;
     op.num_cols = cols.count();
     op.sums = part_sums(part);
-    add_units_of_rank(op, 0, {0, units}, tile_units(units, product.rows), product.rows, product.layer);
+    add_units_of_rank(op, 0, {0, hidden_ / kUnitRows}, product.tile_units, product.rows, product.layer);
   }
 }
 
