@@ -1,5 +1,5 @@
-// A sum of parts has the bits of its parts added first to last, whoever adds them: one matvec_residual, or
-// one add_parts after a matvec_part for each.
+// One matvec_residual of several parts and one add_parts after a matvec_part for each give the same bits:
+// those of the parts added to the residual first to last.
 #include "instructions/common/column_parts.h"
 
 #include <bit>

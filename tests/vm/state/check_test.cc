@@ -54,7 +54,7 @@ std::string refusal(const std::function<void(Case&)>& damage,
   return "accepted";
 }
 
-// Tokens of which one is drawn: of slot 0, in launches of one pass.
+// Gives slot 0 a mask of the tokens that it may draw; its launches have one pass.
 void mask(Case& c, uint32_t word, uint32_t bits) {
   c.state->slots[0].masked = 1;
   c.state->slots[0].extras = extras_of(c.state->slots[0]);
