@@ -101,6 +101,15 @@ TEST(HttpServer, PipelinedRequestsAreAnsweredInTheirOrder) {
   EXPECT_NE(all.find("GET /4"), std::string::npos);
 }
 
+// What followed would be read as the next answer.
+TEST(HttpServer, TheAnswerToHeadHasNoBody) {
+  EchoServer server;
+  HttpClient client(server.port());
+  client.send("HEAD /a HTTP/1.1\r\nHost: x\r\n\r\n" + get("/b"));
+  EXPECT_THAT(client.read_until("\r\n\r\n"), HasSubstr("Content-Length: 8\r\n"));
+  EXPECT_THAT(client.read_until("GET /b "), StartsWith("HTTP/1.1 200 OK\r\n"));
+}
+
 TEST(HttpServer, ABodyMayComeInChunks) {
   EchoServer server;
   HttpClient client(server.port());

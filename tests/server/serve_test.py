@@ -124,6 +124,13 @@ class Operation(Case):
     def test_a_server_without_work_ends_at_once(self):
         self.ends_well(self.serve())
 
+    def test_what_can_be_read_can_be_asked_for_without_its_body(self):
+        for path in ("/", "/health", "/metrics", "/v1/models"):
+            status, headers, body = self.server.ask("HEAD", path)
+            self.assertEqual((status, body), (200, b""))
+            self.assertGreater(int(headers["Content-Length"]), 0)
+        self.assertEqual(self.server.ask("HEAD", "/v1/completions")[0], 405)
+
     def test_a_key_is_needed_where_it_was_given(self):
         server = self.serve("--api-key", "secret", "--alias", "tiny")
         self.assertEqual(server.get("/v1/models")[0], 401)

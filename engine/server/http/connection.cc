@@ -41,7 +41,7 @@ class ConnectionExchange final : public Exchange {
   void respond(const HttpResponse& response) override {
     if (const auto connection = connection_.lock()) {
       connection->begin_answer(response, response.body.size());
-      connection->send(response.body);
+      if (sends_body()) connection->send(response.body);
       complete(*connection);
     }
   }
@@ -49,12 +49,13 @@ class ConnectionExchange final : public Exchange {
     if (const auto connection = connection_.lock()) connection->begin_answer(head, std::nullopt);
   }
   void write(std::string_view bytes) override {
+    if (!sends_body()) return;
     if (const auto connection = connection_.lock())
       connection->send(connection->chunked_ ? chunk_of(bytes) : std::string(bytes));
   }
   void end_stream() override {
     if (const auto connection = connection_.lock()) {
-      if (connection->chunked_) connection->send(kLastChunk);
+      if (connection->chunked_ && sends_body()) connection->send(kLastChunk);
       complete(*connection);
     }
   }
@@ -70,6 +71,8 @@ class ConnectionExchange final : public Exchange {
   }
 
  private:
+  // The client takes what follows the answer to HEAD for its next answer.
+  bool sends_body() const { return request_.method != "HEAD"; }
   void complete(Connection& connection) {
     complete_ = true;
     gone_ = {};

@@ -1,6 +1,7 @@
 #include "engine/server/service/routes.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "fmt/format.h"
 
@@ -38,7 +39,8 @@ const Route& find_route(const std::string& path) {
 }
 
 void check_method(const Route& route, const std::string& method) {
-  if (method == route.method) return;
+  const bool reads = route.method == std::string_view("GET");
+  if (method == route.method || (reads && method == "HEAD")) return;
   throw ApiError(405, "method_not_allowed", fmt::format("{}: expected {}", route.path, route.method));
 }
 

@@ -32,7 +32,7 @@ struct Route {
 
 // Throws ApiError: 404 for another path.
 const Route& find_route(const std::string& path);
-// Throws ApiError: 405 for another method than the route's.
+// Throws ApiError: 405 for another method than the route's. HEAD goes where GET does.
 void check_method(const Route& route, const std::string& method);
 // What follows a route's path that has_name; empty: nothing.
 std::string name_in(const Route& route, const std::string& path);
