@@ -40,10 +40,10 @@ class InstantBackend final : public Backend {
   void request_stop() noexcept override { stop_ = true; }
   std::span<const float> logits(int) override { return {}; }
 
-  void run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) override {
+  void run(const Launch& launch, const std::function<void(uint32_t)>& on_pass) override {
     Clock::time_point begin = Clock::now();
     stop_ = false;
-    for (uint32_t pass = 0; pass < passes && !stop_; ++pass) {
+    for (uint32_t pass = 0; pass < launch.passes && !stop_; ++pass) {
       run_pass(pass);
       own_time += Clock::now() - begin;
       on_pass(pass);

@@ -15,13 +15,20 @@
 
 namespace serval {
 
+// What of a launch does not show in the state.
+struct Launch {
+  uint32_t passes = 1;  // at most
+  // Rows of the first pass are pieces of prompts, which are computed in the arithmetic of prompts
+  // (engine/compile/program_set.h).
+  bool reads_prompts = false;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string name() const = 0;
   // The one that ran last; before the first run, the one for most rows. A backend may hold several over the
-  // same tensors, and runs the smallest that has room for a launch's rows (engine/compile/program_set.h). All
-  // have the same limits.
+  // same tensors, of which a launch runs one (engine/compile/program_set.h). All have the same limits.
   virtual const Program& program() const = 0;
 
   // The host's copy of the state, block table included. Write it between launches only; after a launch rows,
@@ -32,11 +39,11 @@ class Backend {
   const StateLimits& limits() { return state().limits; }
   uint32_t blocks_per_sequence() { return state().layout.blocks_per_sequence; }
 
-  // Runs up to `passes` (<= launch_passes() of the program's rows) passes from the state as it stands and
-  // returns when they are done, when no row is active any more, or after request_stop(); one that checks each
-  // pass runs one. `on_pass(p)` is called on this thread once output[p] is complete, in order; it may be
+  // Runs up to `launch.passes` (<= launch_passes() of the program's rows) passes from the state as it stands
+  // and returns when they are done, when no row is active any more, or after request_stop(); one that checks
+  // each pass runs one. `on_pass(p)` is called on this thread once output[p] is complete, in order; it may be
   // empty. Throws Error(kDeviceFault) with the interpreter's report.
-  virtual void run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) = 0;
+  virtual void run(const Launch& launch, const std::function<void(uint32_t)>& on_pass) = 0;
   // Ends the launch in flight after the pass in flight. Any thread, signal handlers included. Cleared by
   // run().
   virtual void request_stop() noexcept = 0;

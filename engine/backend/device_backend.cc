@@ -96,7 +96,7 @@ class DeviceBackend final : public Backend {
   std::string name() const override { return "device"; }
   const Program& program() const override { return programs_.program(last_); }
   StateBlock& state() override { return state_.host(); }
-  void run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) override;
+  void run(const Launch& launch, const std::function<void(uint32_t)>& on_pass) override;
   void request_stop() noexcept override { state_.request_stop(); }
   std::span<const float> logits(int row) override;
   std::optional<double> kernel_us() const override { return interpreters_[last_]->kernel_us(); }
@@ -117,13 +117,13 @@ class DeviceBackend final : public Backend {
   std::vector<std::vector<float>> logits_;  // [rows of the widest program], of those that were asked for
 };
 
-void DeviceBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) {
+void DeviceBackend::run(const Launch& launch, const std::function<void(uint32_t)>& on_pass) {
   use_gpu(gpu_.index);  // of this thread
   StateBlock& state = state_.host();
   state.control = {
-      .passes_done = 0, .passes_wanted = passes, .last_pass = kKeepRunning, .stopped_by_host = 0};
+      .passes_done = 0, .passes_wanted = launch.passes, .last_pass = kKeepRunning, .stopped_by_host = 0};
   const RowsInUse use = rows_in_use(state);
-  last_ = programs_.class_of(use.row_bound);
+  last_ = programs_.class_of(use.row_bound, launch.reads_prompts);
   const std::optional<AttentionPlanShape>& attention = attention_[last_];
   if (attention) plan_launch(*attention, state);
   check_state(program(), state);
@@ -137,7 +137,7 @@ void DeviceBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on
     ~ClearStop() { state.clear_stop(); }
   } const clear_stop{state_};
   // The state comes down as soon as the kernel has ended, without the host in between.
-  interpreters_[last_]->run(use.row_bound, passes, use.logit_bound, stream_.get(), on_pass,
+  interpreters_[last_]->run(use.row_bound, launch.passes, use.logit_bound, stream_.get(), on_pass,
                             [&] { state_.download(use.state, stream_); });
 }
 

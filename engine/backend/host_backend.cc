@@ -58,7 +58,7 @@ class HostBackend final : public Backend {
   std::string name() const override { return "host"; }
   const Program& program() const override { return programs_.program(last_); }
   StateBlock& state() override { return state_; }
-  void run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) override;
+  void run(const Launch& launch, const std::function<void(uint32_t)>& on_pass) override;
   void request_stop() noexcept override { std::atomic_ref(host_stop_).store(1, std::memory_order_release); }
   std::span<const float> logits(int row) override {
     const auto* all = static_cast<const float*>(memory_.at({model_tensor::kLogits, 0}).base());
@@ -212,10 +212,11 @@ uint32_t row_bound(const StateBlock& state) {
   return bound;
 }
 
-void HostBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) {
-  last_ = programs_.class_of(row_bound(state_));
+void HostBackend::run(const Launch& launch, const std::function<void(uint32_t)>& on_pass) {
+  last_ = programs_.class_of(row_bound(state_), launch.reads_prompts);
   const Interpreter& interpreter = interpreters_[last_];
-  if (interpreter.checked) passes = 1;  // its footprints are of the state as it stands
+  // The footprints that are checked are of the state as it stands.
+  const uint32_t passes = interpreter.checked ? 1 : launch.passes;
   state_.control = {
       .passes_done = 0, .passes_wanted = passes, .last_pass = kKeepRunning, .stopped_by_host = 0};
   if (interpreter.attention) plan_launch(*interpreter.attention, state_);

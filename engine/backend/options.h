@@ -28,7 +28,8 @@ struct BackendOptions {
   ProgramLimits limits = {};
   ScheduleOptions schedule = {};
   // Host and device: most rows of the passes that have a program of their own, each below limits.pass_rows();
-  // all other passes share one.
+  // all other passes share one. Those of up to kDefaultRows multiply with vectors, the others tiles where
+  // limits.tile_rows asks for them.
   std::vector<uint32_t> row_classes = {};
   uint32_t sms = 0;             // to compile for; 0: all of a GPU's, as many as the host's threads
   uint32_t threads = 0;         // of the CPU: host and torch; 0: one for each core, LibTorch's choice

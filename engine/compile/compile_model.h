@@ -25,11 +25,12 @@ struct ProgramLimits {
   // Rows of a tile, in programs for passes of more than kDefaultRows (GraphOptions); 0: they multiply with
   // vectors, too.
   uint32_t tile_rows = 0;
-  uint32_t ranks = 1;  // devices that share the model
+  bool batch_invariant = false;  // programs for fewer rows multiply tiles, too
+  uint32_t ranks = 1;            // devices that share the model
 
   // Of the state. Sequences that are shorter than the context may be more than the KV cache's full ones.
   uint32_t slots() const { return std::max(sequences, kDefaultSequences); }
-  uint32_t tiles() const { return pass_rows() > kDefaultRows ? tile_rows : 0; }
+  uint32_t tiles() const { return batch_invariant || pass_rows() > kDefaultRows ? tile_rows : 0; }
   uint32_t pass_rows() const { return rows > 0 ? rows : slots(); }
   uint32_t kv_blocks() const {
     return cache_blocks > 0 ? cache_blocks : sequences * blocks_for_tokens(context);

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "instructions/isa.h"
 #include "vm/base/error.h"
 #include "vm/state/names.h"
 
@@ -53,16 +54,26 @@ ProgramSet::ProgramSet(std::vector<RowClass> classes) : classes_(std::move(class
     if (program(i).limits.rows > widest().limits.rows) fail("the one for most rows has not the most");
   }
   for (size_t i = 1; i < classes_.size(); ++i) {
-    if (classes_[i - 1].rows == classes_[i].rows) fail(fmt::format("two are for {} rows", classes_[i].rows));
     if (!share_limits(program(i).limits, program(i - 1).limits)) fail("their limits differ");
-    for (size_t before = 0; before < i; ++before) check_shared_tensors(program(before), program(i));
+    for (size_t before = 0; before < i; ++before) {
+      if (classes_[before].rows == classes_[i].rows &&
+          multiplies_tiles(program(before)) == multiplies_tiles(program(i)))
+        fail(fmt::format("two are for {} rows", classes_[i].rows));
+      check_shared_tensors(program(before), program(i));
+    }
   }
 }
 
-size_t ProgramSet::class_of(uint32_t row_bound) const {
-  const auto found = std::find_if(classes_.begin(), classes_.end(),
-                                  [&](const RowClass& row_class) { return row_class.rows >= row_bound; });
-  if (found != classes_.end()) return static_cast<size_t>(found - classes_.begin());
+std::optional<size_t> ProgramSet::find(uint32_t row_bound, bool tiles) const {
+  for (size_t i = 0; i < size(); ++i) {
+    if (rows(i) >= row_bound && multiplies_tiles(program(i)) == tiles) return i;
+  }
+  return std::nullopt;
+}
+
+size_t ProgramSet::class_of(uint32_t row_bound, bool reads_prompts) const {
+  if (const auto wanted = find(row_bound, reads_prompts)) return *wanted;
+  if (const auto other = find(row_bound, !reads_prompts)) return *other;
   throw Error(ErrorKind::kUsage, fmt::format("pass: {} rows; limit: {}", row_bound, classes_.back().rows));
 }
 

@@ -24,7 +24,7 @@ void PassLoop::launch(const PassPlan& plan) {
     }
   };
   try {
-    backend_.run(plan.passes, on_pass);
+    backend_.run({.passes = plan.passes, .reads_prompts = plan.reads_prompts}, on_pass);
     if (passes_done_ == 0 && !failure)
       throw Error(ErrorKind::kDeviceFault, backend_.name() + ": a launch ended before its first pass");
   } catch (...) {

@@ -14,7 +14,8 @@ namespace {
 
 // Passes of one launch while nothing has to be decided between them. Longer ones save nothing more.
 constexpr uint32_t kLaunchPasses = 64;
-// Of the KV blocks. All arithmetic of a program is of one class, so that all blocks may be shared.
+// Of the KV blocks: one for both arithmetic classes. Keys of tokens that were generated may be of either, as
+// a pass has it, unless all programs are of one class.
 constexpr uint64_t kDomain = 0;
 
 PlannerLimits limits_of(const StateLimits& state, uint32_t max_sequences) {

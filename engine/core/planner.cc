@@ -4,34 +4,27 @@
 #include <cassert>
 
 #include "vm/layout/kv_cache.h"
-#include "vm/state/limits.h"
 
 namespace serval {
 namespace {
 
-// What it has to run are more tokens than the one that it generated last.
 bool reads(const SequenceView& s) {
-  return s.length - s.computed > 1 || !s.generates;
+  return s.computed < s.prompt;
 }
 
-// Returns whether the sequence is read to its end.
-bool add_rows(PassPlan& plan, uint32_t max_rows, uint32_t index, const SequenceView& s) {
+void add_rows(PassPlan& plan, uint32_t max_rows, uint32_t index, const SequenceView& s) {
   const uint32_t room = max_rows - static_cast<uint32_t>(plan.rows.size());
   const uint32_t end = std::min(s.length, s.computed + room);
   for (uint32_t position = s.computed; position < end; ++position)
     plan.rows.push_back({index, position, position + 1 == s.length && s.generates});
-  return end == s.length;
 }
 
-// Returns whether all sequences are read to their ends.
-bool fill(PassPlan& plan, const CoreView& view, uint32_t max_rows) {
-  bool complete = true;
+void fill(PassPlan& plan, const CoreView& view, uint32_t max_rows) {
   for (const bool reading : {false, true}) {
     for (uint32_t i = 0; i < view.running.size(); ++i) {
-      if (reads(view.running[i]) == reading) complete &= add_rows(plan, max_rows, i, view.running[i]);
+      if (reads(view.running[i]) == reading) add_rows(plan, max_rows, i, view.running[i]);
     }
   }
-  return complete;
 }
 
 bool blocks_suffice(const CoreView& view, uint32_t passes) {
@@ -62,9 +55,10 @@ PassPlan plan(const CoreView& view, const PlannerLimits& limits) {
     return plan;
   }
   plan.rows.reserve(limits.max_rows);
-  if (!fill(plan, view, limits.max_rows)) return plan;
-  // What goes on has fewer rows: a program for fewer rows runs it (engine/compile/program_set.h).
-  if (plan.rows.size() > std::max<size_t>(view.running.size(), kDefaultRows)) return plan;
+  plan.reads_prompts = std::ranges::any_of(view.running, reads);
+  fill(plan, view, limits.max_rows);
+  // What follows a piece of a prompt is another program's (engine/compile/program_set.h).
+  if (plan.reads_prompts) return plan;
   plan.passes = limits.max_passes;
   while (plan.passes > 1 && !blocks_suffice(view, plan.passes)) plan.passes /= 2;
   return plan;

@@ -20,10 +20,13 @@ namespace serval {
 // A running sequence. Positions and lengths in tokens.
 struct SequenceView {
   uint32_t computed = 0;  // positions that are in the KV cache; the next row runs this one
-  uint32_t length = 1;    // tokens that are known: the prompt's, and those generated; more than computed
+  uint32_t length = 1;    // tokens that are known, more than computed
   uint32_t end = 1;       // positions are < end; at least length where it generates
   uint32_t blocks = 0;    // KV blocks that it holds, at least those of `length`
   bool generates = true;  // false: nothing is sampled after the prompt
+  // Of the known tokens, those that are read: the prompt's, and what it had generated before it gave its
+  // blocks back. Behind them it generates: one more is known than is computed.
+  uint32_t prompt = 0;
 };
 
 struct CoreView {
@@ -53,10 +56,11 @@ struct PassPlan {
   // plan again. All else is empty.
   std::optional<uint32_t> give_back;
   // Of the first pass: first one of every sequence that generates, then pieces of those that read, in the
-  // order of service, until the pass is full. Where all of them are read to their ends, further passes need
-  // nothing from the host.
+  // order of service, until the pass is full. Where none of them is a prompt's, further passes need nothing
+  // from the host.
   std::vector<PlannedRow> rows;
-  uint32_t passes = 1;  // of this launch, at most
+  bool reads_prompts = false;  // some of them are positions of prompts
+  uint32_t passes = 1;         // of this launch, at most
 };
 
 // There is at least one sequence, and one alone never needs more blocks than it holds and are available.

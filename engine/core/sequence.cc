@@ -51,13 +51,15 @@ SequenceView Sequence::view() const {
           .length = length(),
           .end = end_,
           .blocks = chain_->size(),
-          .generates = generates()};
+          .generates = generates(),
+          .prompt = joined_length_};
 }
 
 void Sequence::join(uint32_t slot, std::unique_ptr<KvChain> chain, uint32_t reused, TimePoint now) {
   slot_ = slot;
   chain_ = std::move(chain);
   computed_ = reused;
+  joined_length_ = length();
   if (joined_) return;
   joined_ = now;
   summary_.timings.queue_ms = milliseconds(now - submitted_);

@@ -111,6 +111,7 @@ class Sequence {
   std::unique_ptr<KvChain> chain_;  // while it runs
   uint32_t slot_ = 0;
   uint32_t computed_ = 0;
+  uint32_t joined_length_ = 0;  // tokens that were known when it joined
   bool ended_by_program_ = false;
   Response summary_;  // without text and tokens
   TimePoint submitted_;

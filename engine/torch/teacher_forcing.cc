@@ -53,7 +53,7 @@ std::vector<float> teacher_force(Backend& backend, std::span<const int32_t> toke
   for (size_t first = 0; first < tokens.size(); first += rows) {
     const size_t end = std::min(tokens.size(), first + rows);
     write_rows(state, tokens, first, end - first);
-    backend.run(1, {});
+    backend.run({.passes = 1}, {});
     for (size_t p = first; p < end; ++p) {
       const std::span<const float> row = backend.logits(static_cast<int>(p - first));
       logits.insert(logits.end(), row.begin(), row.end());

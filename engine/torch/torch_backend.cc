@@ -43,7 +43,7 @@ class TorchBackend final : public Backend {
   std::string name() const override { return "torch"; }
   const Program& program() const override { return program_; }
   StateBlock& state() override { return state_; }
-  void run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) override;
+  void run(const Launch& launch, const std::function<void(uint32_t)>& on_pass) override;
   void request_stop() noexcept override { stop_.store(true, std::memory_order_release); }
   std::span<const float> logits(int row) override { return row_logits(static_cast<uint32_t>(row)); }
 
@@ -112,9 +112,9 @@ void TorchBackend::sample_rows() {
   }
 }
 
-void TorchBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) {
+void TorchBackend::run(const Launch& launch, const std::function<void(uint32_t)>& on_pass) {
   state_.control = {
-      .passes_done = 0, .passes_wanted = passes, .last_pass = kKeepRunning, .stopped_by_host = 0};
+      .passes_done = 0, .passes_wanted = launch.passes, .last_pass = kKeepRunning, .stopped_by_host = 0};
   check_state(program_, state_);
   while (state_.control.last_pass == kKeepRunning) {
     const uint32_t pass = state_.control.passes_done;

@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "instructions/isa.h"
 #include "tests/llama/tiny_model.h"
 #include "vm/base/error.h"
 
@@ -36,9 +37,43 @@ TEST(ProgramSet, RunsTheSmallestThatHoldsThePass) {
   const ProgramSet set({{16, compiled(4)}, {1, compiled(2)}, {4, compiled(3)}});
   ASSERT_EQ(set.size(), 3U);
   for (const auto& [rows, sms] : {std::pair{0U, 2U}, {1U, 2U}, {2U, 3U}, {4U, 3U}, {5U, 4U}, {16U, 4U}})
-    EXPECT_EQ(set.program(set.class_of(rows)).machine.sms, sms) << rows;
+    EXPECT_EQ(set.program(set.class_of(rows, false)).machine.sms, sms) << rows;
   EXPECT_EQ(set.widest().machine.sms, 4U);
-  EXPECT_EQ(refusal([&] { (void)set.class_of(17); }, ErrorKind::kUsage), "pass: 17 rows; limit: 16");
+  EXPECT_EQ(refusal([&] { (void)set.class_of(17, false); }, ErrorKind::kUsage), "pass: 17 rows; limit: 16");
+}
+
+LlamaConfig config_for_tiles() {
+  LlamaConfig config = testing::tiny_config();
+  config.hidden_size = 128;
+  config.intermediate_size = 192;
+  return config;
+}
+
+ValidProgram program_of(uint32_t rows, uint32_t tile_rows) {
+  const ProgramLimits limits{
+      .context = 300, .sequences = 2, .rows = rows, .tile_rows = tile_rows, .batch_invariant = true};
+  return compiled(2, limits, config_for_tiles());
+}
+
+// The two arithmetic classes.
+TEST(ProgramSet, TakesTilesForPromptsAndForMoreRowsThanVectorsHave) {
+  const ProgramSet set({{16, program_of(16, 0)}, {32, program_of(32, 64)}, {100, program_of(100, 64)}});
+  const auto rows = [&](uint32_t row_bound, bool reads_prompts) {
+    return set.rows(set.class_of(row_bound, reads_prompts));
+  };
+  EXPECT_EQ(rows(1, false), 16U);
+  EXPECT_EQ(rows(16, false), 16U);
+  EXPECT_EQ(rows(17, false), 32U);
+  EXPECT_EQ(rows(33, false), 100U);
+  EXPECT_EQ(rows(1, true), 32U);
+  EXPECT_EQ(rows(33, true), 100U);
+}
+
+TEST(ProgramSet, TakesTheOneArithmeticClassThatThereIs) {
+  const ProgramSet vectors({{4, program_of(4, 0)}, {16, program_of(16, 0)}});
+  EXPECT_EQ(vectors.rows(vectors.class_of(3, true)), 4U);
+  const ProgramSet tiles({{4, program_of(4, 64)}, {32, program_of(32, 64)}});
+  EXPECT_EQ(tiles.rows(tiles.class_of(3, false)), 4U);
 }
 
 TEST(ProgramSet, NeedsProgramsOfDifferentSizes) {
@@ -47,6 +82,8 @@ TEST(ProgramSet, NeedsProgramsOfDifferentSizes) {
                 ProgramSet({{4, compiled(2)}, {4, compiled(3)}});
               }),
               HasSubstr("two are for 4 rows"));
+  EXPECT_NO_THROW(ProgramSet({{16, program_of(16, 0)}, {16, program_of(16, 64)}}))
+      << "of two arithmetic classes";
 }
 
 TEST(ProgramSet, SharesLimitsAndWhatOutlivesAPass) {
@@ -71,7 +108,7 @@ TEST(ProgramSet, LetsRowsDiffer) {
   };
   const ProgramSet set({{4, of_rows(4)}, {48, of_rows(48)}, {2, of_rows(16)}});
   EXPECT_EQ(set.widest().limits.rows, 48U);
-  EXPECT_EQ(set.program(set.class_of(2)).limits.rows, 16U) << "it may have more than its class";
+  EXPECT_EQ(set.program(set.class_of(2, false)).limits.rows, 16U) << "it may have more than its class";
   EXPECT_EQ(refusal([&] {
               ProgramSet({{5, of_rows(4)}});
             }),
@@ -89,6 +126,25 @@ TEST(ProgramSet, LetsActivationsDiffer) {
   };
   ASSERT_NE(partial(few), partial(many));
   EXPECT_NO_THROW(ProgramSet({{4, few}, {16, many}}));
+}
+
+// Of the programs for 4, 16 and all rows: v where it multiplies with vectors, t where it multiplies tiles.
+std::string arithmetic_of(const Model& model, const ProgramLimits& limits) {
+  const uint32_t classes[] = {4, kDefaultRows};
+  const ProgramSet set = compile_programs(model, host_machine(2), limits, {}, classes);
+  std::string out;
+  for (const Program* program : set.programs()) out += multiplies_tiles(*program) ? 't' : 'v';
+  return out;
+}
+
+TEST(CompilePrograms, MultipliesWithVectorsUpToSixteenRows) {
+  EXPECT_EQ(arithmetic_of(config_for_tiles(), {.context = 300, .rows = 64, .tile_rows = 64}), "vvt");
+}
+
+TEST(CompilePrograms, MultipliesTilesOnlyWhereResultsAreNotToDependOnTheBatch) {
+  EXPECT_EQ(arithmetic_of(config_for_tiles(),
+                          {.context = 300, .rows = 64, .tile_rows = 64, .batch_invariant = true}),
+            "ttt");
 }
 
 TEST(CompilePrograms, MakesOneForEachClassAndOneForAllRows) {

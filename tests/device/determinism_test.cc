@@ -52,7 +52,7 @@ class Walk {
     for (uint32_t first = 0; first < kSequences; first += at_once) {
       begin(first, at_once);
       for (uint32_t token = 0; token < kTokensEach; ++token) {
-        backend_->run(1, {});
+        backend_->run({.passes = 1}, {});
         for (uint32_t r = 0; r < at_once; ++r) {
           out[size_t{first + r} * kTokensEach + token] = hash_of(backend_->logits(static_cast<int>(r)));
         }

@@ -182,7 +182,7 @@ TEST(DeviceBackend, StopsBetweenPasses) {
   state.slots[0].end_position = kContext;
   std::iota(backend->state().block_table.begin(), backend->state().block_table.end(), 0);
   uint32_t passes = 0;
-  backend->run(300, [&](uint32_t pass) {
+  backend->run({.passes = 300}, [&](uint32_t pass) {
     EXPECT_EQ(pass, passes++);
     EXPECT_EQ(state.output[pass][0].valid, 1U);
     EXPECT_EQ(state.output[pass][0].position, pass + 1);
@@ -194,7 +194,7 @@ TEST(DeviceBackend, StopsBetweenPasses) {
   EXPECT_EQ(state.rows[0].position, passes);
   EXPECT_EQ(state.rows[0].active, 1U) << "the sequence may go on";
   const uint32_t before = passes;
-  backend->run(2, [&](uint32_t) { ++passes; });
+  backend->run({.passes = 2}, [&](uint32_t) { ++passes; });
   EXPECT_EQ(passes, before + 2) << "the stop is over";
 }
 
@@ -204,9 +204,9 @@ TEST(DeviceBackend, RefusesABadStateBeforeAnythingRuns) {
   state.rows[2] = {
       .active = 1, .wants_logits = 1, .slot = 1, .token = tiny_config().vocab_size, .position = 0};
   state.slots[1].end_position = kContext;
-  EXPECT_THROW(backend->run(1, {}), Error);
+  EXPECT_THROW(backend->run({.passes = 1}, {}), Error);
   state.rows[2].token = 5;
-  backend->run(1, {});
+  backend->run({.passes = 1}, {});
   EXPECT_EQ(state.output[0][2].valid, 1U);
   EXPECT_EQ(state.output[0][2].position, 1U);
 }
@@ -244,7 +244,7 @@ TEST(DeviceBackend, FillsItsCacheWithWhatTheHostHas) {
     backend->state().rows[0] = {
         .active = 1, .wants_logits = 1, .slot = 0, .token = 1, .position = kContext - 1};
     backend->state().slots[0].end_position = kContext;
-    backend->run(1, {});
+    backend->run({.passes = 1}, {});
     logits.emplace_back(backend->logits(0).begin(), backend->logits(0).end());
   }
   expect_near({logits[0]}, {logits[1]});

@@ -83,7 +83,7 @@ std::vector<float> logits_after(Backend& backend, const std::vector<int32_t>& pr
                                                   .token = prompt[position],
                                                   .position = static_cast<uint32_t>(position)};
     }
-    backend.run(1, {});
+    backend.run({.passes = 1}, {});
   }
   const std::span<const float> logits = backend.logits(0);
   return {logits.begin(), logits.end()};

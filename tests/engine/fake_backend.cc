@@ -75,12 +75,13 @@ FakeBackend::FakeBackend(ToyModel model, const FakeBackendOptions& options)
   std::ranges::fill(state_.masks, 0);
 }
 
-void FakeBackend::run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) {
-  ASSERT_GE(passes, 1u);
-  ASSERT_LE(passes, launch_passes(options_.rows));
+void FakeBackend::run(const Launch& launch, const std::function<void(uint32_t)>& on_pass) {
+  ASSERT_GE(launch.passes, 1u);
+  ASSERT_LE(launch.passes, launch_passes(options_.rows));
+  ASSERT_TRUE(launch.passes == 1 || !launch.reads_prompts) << "what follows may be another program's";
   ++launches_;
   uint32_t after_stop = 0;
-  for (uint32_t pass = 0; pass < passes && any_active(state_); ++pass) {
+  for (uint32_t pass = 0; pass < launch.passes && any_active(state_); ++pass) {
     if (passes_run_ == fail_at_pass_) throw Error(ErrorKind::kDeviceFault, "fake: SM 3 pc 17: no progress");
     if (before_pass_) before_pass_();
     run_pass(pass);

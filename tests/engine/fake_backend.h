@@ -42,7 +42,7 @@ class FakeBackend final : public Backend {
   std::string name() const override { return "fake"; }
   const Program& program() const override { return program_; }
   StateBlock& state() override { return state_; }
-  void run(uint32_t passes, const std::function<void(uint32_t)>& on_pass) override;
+  void run(const Launch& launch, const std::function<void(uint32_t)>& on_pass) override;
   void request_stop() noexcept override { stop_ = true; }
   std::span<const float> logits(int) override { return {}; }
 

@@ -109,13 +109,13 @@ TEST(PassLoop, ReadsPromptsInPiecesWhileOthersGenerate) {
   loop.add(request(1, 50));
   loop.add(request(31, 50, 3));
   std::vector<size_t> tokens;
-  for (int step = 0; step < 3; ++step) {
+  for (int step = 0; step < 4; ++step) {
     loop.loop.step();
     tokens.push_back(loop.answers[0].tokens.size());
   }
-  EXPECT_THAT(tokens, ElementsAre(1, 2, 50)) << "then both generate, in one launch";
+  EXPECT_THAT(tokens, ElementsAre(1, 2, 3, 50)) << "then both generate, in one launch";
   EXPECT_EQ(loop.answers[1].tokens.size(), 50u);
-  EXPECT_EQ(loop.backend.launches(), 3u);
+  EXPECT_EQ(loop.backend.launches(), 4u);
 }
 
 TEST(PassLoop, SharesTheFullBlocksOfPromptsThatBeginAlike) {
@@ -212,6 +212,8 @@ TEST(PassLoop, EndsALaunchWhenAnotherMayJoin) {
     if (loop.backend.passes_run() == 10) loop.signals->arrived = true;
   });
   loop.loop.step();
+  EXPECT_EQ(loop.answers[0].tokens.size(), 1u) << "the prompt is a launch of its own";
+  loop.loop.step();
   EXPECT_EQ(loop.answers[0].tokens.size(), 11u);
 }
 
@@ -220,7 +222,8 @@ TEST(PassLoop, GoesOnWithALaunchThatNoneCanJoin) {
   loop.add(request(1, 100));
   loop.signals->arrived = true;
   loop.loop.step();
-  EXPECT_EQ(loop.answers[0].tokens.size(), 64u);
+  loop.loop.step();
+  EXPECT_EQ(loop.answers[0].tokens.size(), 1u + 64u) << "a launch for the prompt, and a whole one";
 }
 
 TEST(PassLoop, EndsWhatIsLateWhetherItRunsOrWaits) {
@@ -255,6 +258,7 @@ TEST(PassLoop, EndsWhatRunsWithTheErrorOfTheBackendAndGoesOnWithTheRest) {
   Loop loop({}, 2);
   loop.backend.fail_at_pass(5);
   for (int i = 0; i < 3; ++i) loop.add(request(1, 20));
+  EXPECT_TRUE(loop.loop.step());
   EXPECT_TRUE(loop.loop.step());
   loop.backend.fail_at_pass(~uint64_t{0});
   loop.run_to_end();

@@ -15,9 +15,9 @@ namespace {
 constexpr PlannerLimits kSixteen{.max_rows = 16, .max_sequences = 16, .max_passes = 64};
 constexpr uint32_t kManyBlocks = 1000;
 
-// That holds the blocks of its tokens.
+// Holds the blocks of its tokens. Reads, where it has more to run than the token that it generated last.
 SequenceView sequence(uint32_t computed, uint32_t length, uint32_t end = 400) {
-  return {computed, length, end, blocks_for_tokens(length), true};
+  return {computed, length, end, blocks_for_tokens(length), true, length - computed > 1 ? length : computed};
 }
 
 PassPlan plan_of(const std::vector<SequenceView>& running, uint32_t blocks = kManyBlocks) {
@@ -55,9 +55,27 @@ TEST(Planner, SkipsTheLmHeadWhereNothingIsToBeSampled) {
   EXPECT_FALSE(plan.rows[2].wants_logits);
 }
 
+// What follows a prompt's end may be another program's.
 TEST(Planner, RunsSeveralPassesOnlyOnceAllPromptsAreRead) {
-  EXPECT_EQ(plan_of({sequence(0, 16)}).passes, 64u);
+  EXPECT_EQ(plan_of({sequence(5, 6), sequence(16, 17)}).passes, 64u);
+  EXPECT_EQ(plan_of({sequence(5, 6), sequence(0, 2)}).passes, 1u);
   EXPECT_EQ(plan_of({sequence(0, 17)}).passes, 1u);
+}
+
+TEST(Planner, SaysWhetherAPassReadsPrompts) {
+  EXPECT_FALSE(plan_of({sequence(5, 6), sequence(16, 17)}).reads_prompts);
+  EXPECT_TRUE(plan_of({sequence(5, 6), sequence(0, 2)}).reads_prompts);
+}
+
+// So the arithmetic of a prompt's positions does not depend on where it was cut.
+TEST(Planner, ReadsTheLastTokenOfAPromptAsOneOfThePrompt) {
+  SequenceView last = sequence(16, 17);
+  last.prompt = 17;
+  const PassPlan plan = plan_of({last, sequence(5, 6)});
+  EXPECT_TRUE(plan.reads_prompts);
+  EXPECT_EQ(plan.passes, 1u);
+  EXPECT_EQ(plan.rows[0].sequence, 1u);
+  EXPECT_TRUE(plan.rows[1].wants_logits);
 }
 
 TEST(Planner, RunsNoMorePassesThanThereAreBlocksFor) {
@@ -73,7 +91,7 @@ TEST(Planner, ReservesNoBlocksBehindTheEndOfASequence) {
 }
 
 TEST(Planner, LetsTheLastGiveItsBlocksBackWhereThereAreTooFew) {
-  const std::vector<SequenceView> running = {{64, 65, 400, 1, true}, sequence(10, 11), sequence(0, 100)};
+  const std::vector<SequenceView> running = {{64, 65, 400, 1, true, 64}, sequence(10, 11), sequence(0, 100)};
   const PassPlan plan = plan_of(running, 0);
   EXPECT_EQ(plan.give_back, 2u);
   EXPECT_TRUE(plan.rows.empty());
@@ -126,7 +144,7 @@ class Workload {
 
   Job arrive(uint32_t arrival) {
     SequenceView view;
-    view.length = 1 + random_() % 400;
+    view.length = view.prompt = 1 + random_() % 400;
     view.generates = random_() % 8 != 0;
     view.end = view.length + (view.generates ? random_() % (kContext - view.length) : 0);
     return {view, static_cast<int>(random_() % 3), arrival};
@@ -162,6 +180,7 @@ class Workload {
       running_.pop_back();
       available_ += job.view.blocks;
       job.view.blocks = job.view.computed = 0;
+      job.view.prompt = job.view.length;
       waiting_.insert(std::ranges::upper_bound(waiting_, job, served_before), job);
       now = views();
       pass_plan = plan({now, available_}, limits_);
@@ -183,6 +202,7 @@ class Workload {
   void check_rows(const PassPlan& pass_plan) {
     ASSERT_FALSE(pass_plan.rows.empty());
     ASSERT_LE(pass_plan.rows.size(), limits_.max_rows);
+    ASSERT_TRUE(pass_plan.passes == 1 || !pass_plan.reads_prompts);
     std::vector<uint32_t> rows(running_.size(), 0);
     for (const PlannedRow& row : pass_plan.rows) {
       const SequenceView& view = running_[row.sequence].view;
@@ -192,9 +212,7 @@ class Workload {
     }
     bool first_reader = true;
     for (size_t i = 0; i < running_.size(); ++i) {
-      const bool reads =
-          running_[i].view.length - running_[i].view.computed > 1 || !running_[i].view.generates;
-      if (!reads) {
+      if (running_[i].view.computed >= running_[i].view.prompt) {
         ASSERT_EQ(rows[i], 1u) << "every sequence that generates moves in every pass";
       } else if (std::exchange(first_reader, false)) {
         ASSERT_GE(rows[i], 1u) << "and the first that reads";

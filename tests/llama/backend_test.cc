@@ -403,7 +403,7 @@ class BadState : public ::testing::Test {
   std::unique_ptr<Backend> backend = make_host_backend(tiny_config(), weights(), host_options(kContext, 1));
   void expect_refused(uint32_t passes = 1) {
     try {
-      backend->run(passes, {});
+      backend->run({.passes = passes}, {});
       ADD_FAILURE() << "ran";
     } catch (const Error& e) {
       EXPECT_EQ(e.kind(), ErrorKind::kUsage);
@@ -422,7 +422,7 @@ TEST_F(BadState, IsRefusedBeforeAnythingRuns) {
   backend->state().block_table[backend->blocks_per_sequence()] = -1;
   expect_refused();
   backend->state().block_table[backend->blocks_per_sequence()] = 0;
-  backend->run(1, {});
+  backend->run({.passes = 1}, {});
   EXPECT_EQ(state.output[0][2].valid, 1U);
   EXPECT_EQ(state.output[0][2].position, 1U);
 }
@@ -433,7 +433,7 @@ TEST_F(BadState, OfALaterBlockIsRefusedToo) {
   state.slots[0].end_position = kContext;
   backend->state().block_table[1] = 1 << 30;
   expect_refused(2);
-  backend->run(1, {});
+  backend->run({.passes = 1}, {});
 }
 
 TEST(HostBackend, StopsBetweenPasses) {
@@ -443,7 +443,7 @@ TEST(HostBackend, StopsBetweenPasses) {
   state.slots[0].end_position = kContext;
   std::iota(backend->state().block_table.begin(), backend->state().block_table.end(), 0);
   uint32_t passes = 0;
-  backend->run(300, [&](uint32_t pass) {
+  backend->run({.passes = 300}, [&](uint32_t pass) {
     EXPECT_EQ(pass, passes++);
     if (pass == 3) backend->request_stop();
   });

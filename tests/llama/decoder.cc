@@ -70,7 +70,7 @@ void Decoder::feed_prompt(const Sequence& sequence, uint32_t slot, uint32_t chun
                        .token = sequence.prompt[position],
                        .position = position};
     }
-    backend_->run(1, {});
+    backend_->run({.passes = 1, .reads_prompts = true}, {});
     if (at + rows < length) continue;
     const OutputToken& first = state.output[0][0];
     answer.tokens.push_back(first.token);
@@ -97,7 +97,7 @@ std::vector<Answer> Decoder::answer(const std::vector<Sequence>& sequences, cons
   }
   const auto active = [](const PassRow& row) { return row.active != 0; };
   while (std::any_of(std::begin(state.rows), std::end(state.rows), active)) {
-    backend_->run(feeding.passes, [&](uint32_t pass) {
+    backend_->run({.passes = feeding.passes}, [&](uint32_t pass) {
       for (uint32_t i = 0; i < sequences.size(); ++i) {
         const OutputToken& out = state.output[pass][i];
         if (out.valid == 0) continue;
@@ -127,7 +127,7 @@ std::vector<std::vector<float>> Decoder::force(std::span<const int32_t> tokens) 
                        .token = tokens[at + r],
                        .position = static_cast<uint32_t>(at + r)};
     }
-    backend_->run(1, {});
+    backend_->run({.passes = 1}, {});
     for (size_t r = 0; r < rows; ++r) out.push_back(logits(static_cast<int>(r)));
   }
   return out;

@@ -62,7 +62,7 @@ inline std::vector<std::vector<OutputToken>> decode_together(Backend& backend,
     state.rows[s] = {.active = 1, .wants_logits = 1, .slot = s, .token = first_tokens[s], .position = 0};
   }
   std::vector<std::vector<OutputToken>> found(first_tokens.size());
-  backend.run(passes, [&](uint32_t pass) {
+  backend.run({.passes = passes}, [&](uint32_t pass) {
     for (size_t s = 0; s < found.size(); ++s) {
       if (state.output[pass][s].valid != 0) found[s].push_back(state.output[pass][s]);
     }

@@ -58,7 +58,7 @@ void PassTimer::run_prompt(const DepthTest& test, PassTimes& times) {
                                               .token = next_token(),
                                               .position = static_cast<uint32_t>(test.depth + first + token)};
       }
-      launch(1, times);
+      launch({.passes = 1, .reads_prompts = true}, times);
     }
   }
 }
@@ -75,16 +75,16 @@ void PassTimer::run_generation(const DepthTest& test, PassTimes& times) {
   }
   // Each launch leaves the rows as the next one needs them.
   for (auto left = static_cast<uint32_t>(test.tokens); left > 0; left -= std::min(left, launch_passes_)) {
-    launch(std::min(left, launch_passes_), times);
+    launch({.passes = std::min(left, launch_passes_)}, times);
   }
 }
 
-void PassTimer::launch(uint32_t passes, PassTimes& times) {
+void PassTimer::launch(const Launch& launch, PassTimes& times) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
-  backend_.run(passes, {});
+  backend_.run(launch, {});
   const std::chrono::duration<double, std::micro> total = Clock::now() - begin;
-  times.passes += passes;
+  times.passes += launch.passes;
   times.total_us += total.count();
   const std::optional<double> kernel = backend_.kernel_us();
   if (kernel) times.kernel_us = times.kernel_us.value_or(0) + *kernel;

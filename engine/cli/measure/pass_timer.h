@@ -26,7 +26,7 @@ class PassTimer {
   void write_slots(uint32_t count);
   void run_prompt(const DepthTest& test, PassTimes& times);
   void run_generation(const DepthTest& test, PassTimes& times);
-  void launch(uint32_t passes, PassTimes& times);
+  void launch(const Launch& launch, PassTimes& times);
   int32_t next_token();
 
   Backend& backend_;
