@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "fmt/format.h"
+
 #include "engine/server/api/json_text.h"
 
 namespace serval::server {
@@ -58,29 +60,31 @@ ordered_json chat_logprobs(const Piece& piece) {
   return {{"content", content}, {"refusal", nullptr}};
 }
 
-ordered_json finish_of(const Piece& piece) {
-  return piece.finish_reason.empty() ? ordered_json() : ordered_json(piece.finish_reason);
+std::string quoted(const std::string& text) {
+  return json_text(text);
 }
 
-ordered_json completion_choice(size_t index, const Piece& piece) {
-  return {{"index", index},
-          {"text", piece.text},
-          {"logprobs", completion_logprobs(piece)},
-          {"finish_reason", finish_of(piece)}};
+// What a choice says of its text's part is `value`, as JSON.
+std::string choice_text(size_t index, const char* name, const std::string& value,
+                        const ordered_json& logprobs, const Piece& piece) {
+  return fmt::format(R"({{"index":{},"{}":{},"logprobs":{},"finish_reason":{}}})", index, name, value,
+                     logprobs.is_null() ? "null" : json_text(logprobs),
+                     piece.finish_reason.empty() ? "null" : quoted(piece.finish_reason));
 }
 
-ordered_json chat_choice(size_t index, const Piece& piece) {
-  return {{"index", index},
-          {"message", {{"role", "assistant"}, {"content", piece.text}, {"refusal", nullptr}}},
-          {"logprobs", chat_logprobs(piece)},
-          {"finish_reason", finish_of(piece)}};
+std::string completion_choice(size_t index, const Piece& piece) {
+  return choice_text(index, "text", quoted(piece.text), completion_logprobs(piece), piece);
 }
 
-ordered_json chat_delta(size_t index, const ordered_json& delta, const Piece& piece) {
-  return {{"index", index},
-          {"delta", delta},
-          {"logprobs", chat_logprobs(piece)},
-          {"finish_reason", finish_of(piece)}};
+std::string chat_choice(size_t index, const Piece& piece) {
+  const ordered_json message = {{"role", "assistant"}, {"content", piece.text}, {"refusal", nullptr}};
+  return choice_text(index, "message", json_text(message), chat_logprobs(piece), piece);
+}
+
+std::string chat_delta(size_t index, const Piece& piece) {
+  const bool only_ends = piece.text.empty() && !piece.finish_reason.empty();
+  const std::string delta = only_ends ? "{}" : R"({"content":)" + quoted(piece.text) + "}";
+  return choice_text(index, "delta", delta, chat_logprobs(piece), piece);
 }
 
 ordered_json usage_json(const Usage& usage) {
@@ -90,19 +94,17 @@ ordered_json usage_json(const Usage& usage) {
           {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
 }
 
-ordered_json envelope(const AnswerIdentity& identity, const char* object) {
-  return {{"id", identity.id}, {"object", object}, {"created", identity.created}, {"model", identity.model}};
+const char* object_of(TextPath path, bool streams) {
+  if (path != TextPath::kChat) return "text_completion";
+  return streams ? "chat.completion.chunk" : "chat.completion";
 }
 
-const char* object_of_event(TextPath path) {
-  return path == TextPath::kChat ? "chat.completion.chunk" : "text_completion";
-}
-
-ordered_json event_json(const AnswerIdentity& identity, TextPath path, ordered_json choices, bool counts) {
-  ordered_json event = envelope(identity, object_of_event(path));
-  event["choices"] = std::move(choices);
-  if (counts) event["usage"] = nullptr;
-  return event;
+// Up to the choices, which a ']' and what else there is end.
+std::string opening(const AnswerIdentity& identity, const char* object) {
+  std::string text = json_text(
+      {{"id", identity.id}, {"object", object}, {"created", identity.created}, {"model", identity.model}});
+  text.pop_back();
+  return text + R"(,"choices":[)";
 }
 
 }  // namespace
@@ -111,35 +113,38 @@ std::string event_of(const std::string& json) {
   return "data: " + json + "\n\n";
 }
 
+AnswerFormat::AnswerFormat(TextPath path, const AnswerIdentity& identity)
+    : path_(path),
+      answer_opening_(opening(identity, object_of(path, false))),
+      event_opening_(opening(identity, object_of(path, true))) {}
+
 std::string AnswerFormat::complete(const std::vector<Piece>& choices, const Usage& usage) const {
-  const bool chat = path_ == TextPath::kChat;
-  ordered_json answer = envelope(identity_, chat ? "chat.completion" : "text_completion");
-  answer["choices"] = ordered_json::array();
-  for (size_t i = 0; i < choices.size(); ++i)
-    answer["choices"].push_back(chat ? chat_choice(i, choices[i]) : completion_choice(i, choices[i]));
-  answer["usage"] = usage_json(usage);
-  return json_text(answer);
+  std::string answer = answer_opening_;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    if (i > 0) answer += ',';
+    answer += path_ == TextPath::kChat ? chat_choice(i, choices[i]) : completion_choice(i, choices[i]);
+  }
+  return answer + R"(],"usage":)" + json_text(usage_json(usage)) + "}";
 }
 
 std::string AnswerFormat::first_event(size_t choice, bool counts) const {
   if (path_ == TextPath::kCompletions) return {};
-  const ordered_json delta = {{"role", "assistant"}, {"content", ""}};
-  return event_of(json_text(
-      event_json(identity_, path_, ordered_json::array({chat_delta(choice, delta, Piece())}), counts)));
+  const char* role = R"({"role":"assistant","content":""})";
+  return event_of_choice(choice_text(choice, "delta", role, nullptr, Piece()), counts);
 }
 
 std::string AnswerFormat::event(size_t choice, const Piece& piece, bool counts) const {
-  ordered_json delta = ordered_json::object();
-  if (!piece.text.empty() || piece.finish_reason.empty()) delta["content"] = piece.text;
-  const ordered_json choices = ordered_json::array(
-      {path_ == TextPath::kChat ? chat_delta(choice, delta, piece) : completion_choice(choice, piece)});
-  return event_of(json_text(event_json(identity_, path_, choices, counts)));
+  return event_of_choice(
+      path_ == TextPath::kChat ? chat_delta(choice, piece) : completion_choice(choice, piece), counts);
 }
 
 std::string AnswerFormat::usage_event(const Usage& usage) const {
-  ordered_json event = event_json(identity_, path_, ordered_json::array(), false);
-  event["usage"] = usage_json(usage);
-  return event_of(json_text(event));
+  return event_of(event_opening_ + R"(],"usage":)" + json_text(usage_json(usage)) + "}");
+}
+
+// There is one for each token of each stream: only what differs is written anew.
+std::string AnswerFormat::event_of_choice(const std::string& choice, bool counts) const {
+  return event_of(event_opening_ + choice + (counts ? R"(],"usage":null})" : "]}"));
 }
 
 }  // namespace serval::server

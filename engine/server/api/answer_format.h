@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "engine/server/api/parameters.h"
@@ -47,7 +46,7 @@ struct AnswerIdentity {
 // Of one request. Thread-safe.
 class AnswerFormat {
  public:
-  AnswerFormat(TextPath path, AnswerIdentity identity) : path_(path), identity_(std::move(identity)) {}
+  AnswerFormat(TextPath path, const AnswerIdentity& identity);
 
   // The whole answer; the choices in the order of their indices.
   std::string complete(const std::vector<Piece>& choices, const Usage& usage) const;
@@ -57,11 +56,11 @@ class AnswerFormat {
   std::string event(size_t choice, const Piece& piece, bool counts) const;
   std::string usage_event(const Usage& usage) const;
 
-  const AnswerIdentity& identity() const { return identity_; }
-
  private:
+  std::string event_of_choice(const std::string& choice, bool counts) const;
+
   const TextPath path_;
-  const AnswerIdentity identity_;
+  const std::string answer_opening_, event_opening_;  // JSON up to the choices
 };
 
 inline constexpr const char* kLastEvent = "data: [DONE]\n\n";

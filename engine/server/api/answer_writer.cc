@@ -1,7 +1,5 @@
 #include "engine/server/api/answer_writer.h"
 
-#include <utility>
-
 #include "engine/server/api/response_writer.h"
 
 namespace serval::server {
@@ -10,8 +8,8 @@ namespace {
 // Completions and chats.
 class ChoiceWriter final : public AnswerWriter {
  public:
-  ChoiceWriter(TextPath path, bool counts, AnswerIdentity identity)
-      : format_(path, std::move(identity)), counts_(counts) {}
+  ChoiceWriter(TextPath path, bool counts, const AnswerIdentity& identity)
+      : format_(path, identity), counts_(counts) {}
 
   std::string complete(const std::vector<Piece>& choices, const Usage& usage) override {
     return format_.complete(choices, usage);
