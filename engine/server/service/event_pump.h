@@ -1,4 +1,4 @@
-// The way of an engine's events to the loop: one wake-up for all events of a pass.
+// The way of an engine's events to the loop: one wake-up for all that come before the loop takes them.
 #pragma once
 
 #include <cstdint>
