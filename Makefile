@@ -65,7 +65,7 @@ build-tests:
 	$(call BUILD_ALL,$(BUILD))
 
 # Sanitizers and coverage: everything but what runs no C++ of ours, or another project's.
-INSTRUMENTED_SKIP := ^(checkpoint\.|layers\.|package\.|parity\.)
+INSTRUMENTED_SKIP := ^(checkpoint\.|layers\.|package\.|parity\.|style\.)
 
 # sanitize-asan, sanitize-tsan: one of the two alone.
 .PHONY: sanitize sanitize-asan sanitize-tsan
@@ -132,6 +132,14 @@ package: executable ## Make a Debian package with a systemd service: build/serva
 format: ## Lay out every source file with clang-format
 	@tools/install_packages.sh check
 	tools/check_format.sh --fix
+
+.PHONY: check
+check: ## Check layout, layers, lengths of functions and the fuzzers' dictionaries: in seconds, without a build
+	@tools/install_packages.sh check
+	tools/check_format.sh
+	tools/check_layers.py
+	tools/check_functions.py
+	tests/fuzz/check_dictionaries.py
 
 .PHONY: tidy
 tidy: ## Run clang-tidy over every source file, or TIDY_TARGET's; warnings are errors

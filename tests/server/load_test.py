@@ -1,9 +1,13 @@
-"""A thousand clients at once: none is lost, and each gets its own answer."""
+"""A thousand clients at once: none is lost, and each gets its own answer; round after round, the server's memory stays as it is.
+
+SERVAL_TEST_LOAD_MINUTES is how long the rounds go on: three, unless it says more. What the process holds is printed each minute."""
 
 import asyncio
 import json
 import os
+import time
 import unittest
+from pathlib import Path
 
 from serving import Case
 from harness import PATIENCE
@@ -11,6 +15,9 @@ from harness import PATIENCE
 CLIENTS = int(os.environ.get("SERVAL_TEST_CLIENTS", "1000"))
 PROMPTS = [f"{who} {what}" for who in ["The fox", "The owl", "A bear", "My cat"] for what in ["was", "had", "saw", "ran"]]
 TOKENS = 12
+MINUTES = float(os.environ.get("SERVAL_TEST_LOAD_MINUTES", "0"))
+ROUNDS = 3  # at least
+MORE_BYTES = 4 << 20  # that the heap may come to have, from the second round on
 
 
 def body_of(prompt, stream):
@@ -32,14 +39,18 @@ async def stream_of(port, prompt):
 
 
 class Load(Case):
-    FLAGS = ("--max-queue", str(CLIENTS), "--max-sequences", "64", "--request-log", "none", "-c", "128")
+    def setUp(self):
+        limits = ("--max-queue", str(CLIENTS), "--max-sequences", "64", "-c", "128")
+        self.server = self.serve(*limits, "--request-log", "none")
 
-    def test_a_thousand_streams_at_once_get_their_own_answers(self):
+    def expect(self):
         def alone(prompt):
             return self.server.post("/v1/completions", body_of(prompt, False))[1]["choices"][0]["text"]
 
-        expected = {prompt: alone(prompt) for prompt in PROMPTS}
-        prompts = [PROMPTS[i % len(PROMPTS)] for i in range(CLIENTS)]
+        return {prompt: alone(prompt) for prompt in PROMPTS}
+
+    def round(self, expected, clients):
+        prompts = [PROMPTS[i % len(PROMPTS)] for i in range(clients)]
 
         async def all_streams():
             return await asyncio.wait_for(
@@ -49,6 +60,29 @@ class Load(Case):
         texts = asyncio.run(all_streams())
         wrong = [(prompt, text) for prompt, text in zip(prompts, texts) if text != expected[prompt]]
         self.assertEqual(wrong, [])
+
+    def resident_bytes(self):
+        pages = Path(f"/proc/{self.server.process.pid}/statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+    def test_a_thousand_streams_at_once_get_their_own_answers(self):
+        self.round(self.expect(), CLIENTS)
+        self.ends_well(self.server)
+
+    def test_memory_stays_as_it_is(self):
+        expected = self.expect()
+        clients = CLIENTS if MINUTES else CLIENTS // 5
+        for _ in range(2):  # what the heap keeps for so many connections
+            self.round(expected, clients)
+        before = self.resident_bytes()
+        begin, rounds, minute = time.monotonic(), 0, 0
+        while rounds < ROUNDS or time.monotonic() - begin < 60 * MINUTES:
+            self.round(expected, clients)
+            rounds += 1
+            if time.monotonic() - begin >= 60 * minute:
+                print(f"minute {minute}: {self.resident_bytes() / 1e6:.1f} MB, {rounds * clients} streams", flush=True)
+                minute += 1
+        self.assertLess(self.resident_bytes(), before + MORE_BYTES)
         self.ends_well(self.server)
 
 
