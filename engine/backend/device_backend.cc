@@ -9,6 +9,7 @@
 #include "fmt/format.h"
 
 #include "engine/backend/cache_fill.h"
+#include "engine/compile/gpu_programs.h"
 #include "engine/compile/program_set.h"
 #include "engine/device/device_state.h"
 #include "engine/device/device_tensors.h"
@@ -32,10 +33,6 @@
 
 namespace serval {
 namespace {
-
-// Rows of the programs that a model is compiled into beside the one for most rows: those of the kernels for
-// few rows and for small tiles, and a whole tile.
-constexpr uint32_t kRowClasses[] = {kDefaultRows, 64, 256};
 
 // What the launch's rows need, read off once.
 struct RowsInUse {
@@ -182,27 +179,10 @@ ProgramSet compile_for(const Gpu& gpu, const Model& model, const BackendOptions&
   if (options.sms > gpu.sms) {
     throw Error(ErrorKind::kUsage, fmt::format("sms: {}; limit: {} ({})", options.sms, gpu.sms, gpu.name));
   }
-  ProgramLimits limits = options.limits;
-  const bool can_tile =
-      model.hidden_size % kSquareColsOfGemm == 0 && model.intermediate_size % kSquareColsOfGemm == 0;
-  limits.tile_rows = kernels().back().tile_rows;
-  const uint32_t rows = limits.pass_rows(), most_rows = can_tile ? kernels().back().rows : kDefaultRows;
-  if (rows > most_rows) {
-    throw Error(ErrorKind::kUsage,
-                fmt::format("{} rows a pass (sequences or tokens of prompts together); limit: {} (the GPU's "
-                            "kernels)",
-                            rows, most_rows));
-  }
   Machine machine = h200_machine();
   machine.name = gpu.name;
   machine.sms = options.sms > 0 ? options.sms : gpu.sms;
-  std::vector<uint32_t> classes = options.row_classes;
-  if (classes.empty()) {
-    for (const uint32_t smaller : kRowClasses) {
-      if (smaller < rows) classes.push_back(smaller);
-    }
-  }
-  return compile_programs(model, machine, limits, options.schedule, classes);
+  return compile_gpu_programs(model, machine, options.limits, options.schedule, options.row_classes);
 }
 
 void require_room(const Gpu& gpu, const ProgramSet& programs) {

@@ -40,6 +40,7 @@ void check_program_options(const EngineOptions& options) {
   };
   if (options.context != 0) refuse("context");
   if (options.kv_cache_memory > 0 || options.kv_cache_share > 0) refuse("kv_cache_memory");
+  if (options.batch_invariant) refuse("batch_invariant");
   if (options.sms != 0) refuse("sms");
   if (!options.policy.empty()) refuse("policy");
   if (options.global_queue) refuse("global_queue");
@@ -127,6 +128,7 @@ BackendOptions backend_options(const EngineOptions& options, int context) {
   return {.limits = {.context = static_cast<uint32_t>(context),
                      .sequences = static_cast<uint32_t>(options.max_sequences),
                      .rows = static_cast<uint32_t>(options.max_batch_tokens),
+                     .batch_invariant = options.batch_invariant,
                      .ranks = ranks_of(options)},
           .schedule = schedule_options(options),
           .sms = static_cast<uint32_t>(options.sms),

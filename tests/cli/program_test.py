@@ -67,6 +67,12 @@ class Program(Case):
             self.check_fails(
                 2, flag, "compiled already", arguments=self.arguments("--program", self.program, flag, value)
             )
+        self.check_fails(
+            2,
+            "--batch-invariant",
+            "compiled already",
+            arguments=self.arguments("--program", self.program, "--batch-invariant"),
+        )
 
     def test_the_context_is_the_programs(self):
         self.check_fails(

@@ -157,6 +157,9 @@ void declare_batch_tokens(FlagSet& flags, EngineOptions& options) {
                 options.max_batch_tokens =
                     static_cast<int>(parse_integer(v, 1, OptionLimits::kMaxBatchTokens));
               });
+  flags.toggle("--batch-invariant",
+               "what a request gets depends on the request alone, not on those that run beside it",
+               options.batch_invariant);
 }
 
 void declare_capacity(FlagSet& flags, EngineOptions& options) {

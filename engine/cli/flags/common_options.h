@@ -39,9 +39,9 @@ void declare_gpus(FlagSet& flags, EngineOptions& options);
 void declare_schedule(FlagSet& flags, EngineOptions& options);
 // --threads, `of` what.
 void declare_threads(FlagSet& flags, EngineOptions& options, const std::string& of);
-// --max-batch-tokens.
+// --max-batch-tokens, --batch-invariant.
 void declare_batch_tokens(FlagSet& flags, EngineOptions& options);
-// That, and --kv-cache-memory.
+// These, and --kv-cache-memory.
 void declare_capacity(FlagSet& flags, EngineOptions& options);
 // --max-sequences.
 void declare_max_sequences(FlagSet& flags, EngineOptions& options);

@@ -18,6 +18,7 @@ constexpr Names kNames[] = {
     {"context", "-c", "--ctx-size", "SERVAL_CTX_SIZE"},
     {"max_sequences", "", "--max-sequences", "SERVAL_MAX_SEQUENCES"},
     {"max_batch_tokens", "", "--max-batch-tokens", "SERVAL_MAX_BATCH_TOKENS"},
+    {"batch_invariant", "", "--batch-invariant", "SERVAL_BATCH_INVARIANT"},
     {"kv_cache_memory", "", "--kv-cache-memory", "SERVAL_KV_CACHE_MEMORY"},
     {"sms", "", "--sms", "SERVAL_SMS"},
     {"threads", "", "--threads", "SERVAL_THREADS"},

@@ -227,6 +227,10 @@ struct EngineOptions {
   // many as sequences decode together. On a GPU, more than 16 ask for programs of GEMMs, which read prompts
   // faster, of models whose hidden and intermediate sizes are multiples of 64.
   int max_batch_tokens = 0;
+  // All passes in one arithmetic, that of prompts' programs: what a request gets depends on the request
+  // alone, not on those that run beside it. On the host, and wherever a pass has up to 16 tokens, that is so
+  // anyway.
+  bool batch_invariant = false;
   std::string backend = "auto";  // auto | device | host | torch
   int threads = 0;               // host interpreter; 0: all cores; up to 1024
   int sms = 0;                   // SMs to compile for, of each GPU; 0: the backend's own number; up to 1024

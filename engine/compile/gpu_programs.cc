@@ -1,0 +1,50 @@
+#include "engine/compile/gpu_programs.h"
+
+#include "fmt/format.h"
+
+#include "instructions/common/residual.h"
+#include "instructions/kernels.h"
+#include "vm/base/error.h"
+
+namespace serval {
+namespace {
+
+// For the kernels of small tiles, for one whole tile, and for several. In a program for more rows than a pass
+// has, tiles without rows have their SMs, too.
+constexpr uint32_t kTileClasses[] = {64, 256, 512, 1024};
+
+void check_rows(uint32_t rows, uint32_t most) {
+  if (rows <= most) return;
+  throw Error(ErrorKind::kUsage,
+              fmt::format("{} rows a pass (sequences or tokens of prompts together); limit: {} (the GPU's "
+                          "kernels)",
+                          rows, most));
+}
+
+}  // namespace
+
+bool can_multiply_tiles(const Model& model) {
+  return model.hidden_size % kSquareColsOfGemm == 0 && model.intermediate_size % kSquareColsOfGemm == 0;
+}
+
+std::vector<uint32_t> gpu_row_classes(const ProgramLimits& limits) {
+  const uint32_t rows = limits.pass_rows();
+  std::vector<uint32_t> classes;
+  if (!limits.batch_invariant && rows > kDefaultRows) classes.push_back(kDefaultRows);
+  for (const uint32_t tiles : kTileClasses) {
+    if (tiles < rows) classes.push_back(tiles);
+  }
+  return classes;
+}
+
+ProgramSet compile_gpu_programs(const Model& model, const Machine& machine, const ProgramLimits& limits_in,
+                                const ScheduleOptions& schedule, const std::vector<uint32_t>& row_classes) {
+  ProgramLimits limits = limits_in;
+  const KernelTraits& widest = kernels().back();
+  limits.tile_rows = can_multiply_tiles(model) ? widest.tile_rows : 0;
+  check_rows(limits.pass_rows(), limits.tile_rows > 0 ? widest.rows : kDefaultRows);
+  return compile_programs(model, machine, limits, schedule,
+                          row_classes.empty() ? gpu_row_classes(limits) : row_classes);
+}
+
+}  // namespace serval

@@ -1,0 +1,27 @@
+// The programs that a model is compiled into for a GPU.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/compile/compile_model.h"
+#include "engine/compile/program_set.h"
+#include "models/model.h"
+
+namespace serval {
+
+// Programs of tiles need widths that are multiples of 64. Models of other widths have passes of up to
+// kDefaultRows.
+bool can_multiply_tiles(const Model& model);
+
+// Rows of the programs for passes of fewer than `limits.pass_rows()` rows, ascending: one of vectors for up
+// to kDefaultRows, where results may depend on the batch, and those of tiles.
+std::vector<uint32_t> gpu_row_classes(const ProgramLimits& limits);
+
+// A program for each of `row_classes`, of gpu_row_classes() if there is none, and one for all passes. Throws
+// Error(kUsage) where the passes have more rows than the kernels for the model take.
+ProgramSet compile_gpu_programs(const Model& model, const Machine& machine, const ProgramLimits& limits,
+                                const ScheduleOptions& schedule,
+                                const std::vector<uint32_t>& row_classes = {});
+
+}  // namespace serval

@@ -1,0 +1,67 @@
+// The programs that a model is compiled into for a GPU, of which arithmetic and for how many rows.
+#include "engine/compile/gpu_programs.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "instructions/isa.h"
+#include "tests/llama/tiny_model.h"
+#include "vm/base/error.h"
+
+namespace serval {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+LlamaConfig of_widths(int hidden, int intermediate) {
+  LlamaConfig config = testing::tiny_config();
+  config.hidden_size = hidden;
+  config.intermediate_size = intermediate;
+  return config;
+}
+
+// As "16v 64t": rows, and v where a program multiplies with vectors, t where it multiplies tiles.
+std::string programs_of(const Model& model, const ProgramLimits& limits) {
+  Machine machine = h200_machine();
+  machine.sms = 4;
+  const ProgramSet set = compile_gpu_programs(model, machine, limits, {});
+  std::string out;
+  for (size_t i = 0; i < set.size(); ++i) {
+    if (i > 0) out += ' ';
+    out += std::to_string(set.rows(i)) + (multiplies_tiles(set.program(i)) ? 't' : 'v');
+  }
+  return out;
+}
+
+TEST(GpuPrograms, AreOfVectorsForFewRowsAndOfTilesForMore) {
+  const LlamaConfig model = of_widths(128, 192);
+  EXPECT_EQ(programs_of(model, {.context = 300}), "16v");
+  EXPECT_EQ(programs_of(model, {.context = 300, .rows = 40}), "16v 40t");
+  EXPECT_EQ(programs_of(model, {.context = 300, .rows = 300}), "16v 64t 256t 300t");
+}
+
+TEST(GpuPrograms, AreOfTilesWhereTheBatchIsNotToShow) {
+  const LlamaConfig model = of_widths(128, 192);
+  EXPECT_EQ(programs_of(model, {.context = 300, .batch_invariant = true}), "16t");
+  EXPECT_EQ(programs_of(model, {.context = 300, .rows = 300, .batch_invariant = true}), "64t 256t 300t");
+}
+
+TEST(GpuPrograms, AreOfVectorsForModelsWhoseWidthsDoNotFitTiles) {
+  for (const LlamaConfig& model : {of_widths(96, 192), of_widths(128, 176)}) {
+    EXPECT_FALSE(can_multiply_tiles(model));
+    EXPECT_EQ(programs_of(model, {.context = 300, .batch_invariant = true}), "16v") << "one class, too";
+    EXPECT_THROW(programs_of(model, {.context = 300, .rows = 17}), Error);
+  }
+}
+
+TEST(GpuPrograms, GrowByRowsAsPassesDo) {
+  EXPECT_THAT(gpu_row_classes({.rows = 2048}), ElementsAre(16, 64, 256, 512, 1024));
+  EXPECT_THAT(gpu_row_classes({.rows = 512}), ElementsAre(16, 64, 256));
+  EXPECT_THAT(gpu_row_classes({.rows = 16}), IsEmpty());
+}
+
+}  // namespace
+}  // namespace serval

@@ -1,0 +1,72 @@
+// Random requests on a GPU: with EngineOptions::batch_invariant, what a request gets depends on the request
+// alone.
+#include <cstdint>
+#include <utility>
+
+#include "gtest/gtest.h"
+
+#include "serval/engine.h"
+#include "tests/engine/random_requests.h"
+#include "vm/layout/kv_cache.h"
+
+namespace serval::testing {
+namespace {
+
+constexpr int kContext = 3'200;
+constexpr int kLongestPrompt = 3'000;
+
+class DeviceRequests : public RandomRequests {
+ protected:
+  DeviceRequests() : RandomRequests(kContext, kLongestPrompt) {}
+
+  // Random weights: the shape is what counts, and its matrices are summed in 1, 2 and 4 parts of columns.
+  static LoadEngine engine(bool batch_invariant, int batch_tokens = 2048) {
+    return [=](const Size& size) {
+      constexpr uint64_t kKvBytesPerToken = 32'768;
+      EngineOptions options;
+      options.model = "llama-3.2-1b";
+      options.random_weights = 1;
+      options.backend = "device";
+      options.context = kContext;
+      options.max_sequences = size.sequences;
+      options.max_batch_tokens = batch_tokens;
+      options.batch_invariant = batch_invariant;
+      options.kv_cache_memory = size.kv_blocks * kKvBlockTokens * kKvBytesPerToken;
+      Engine engine = Engine::load(options);
+      EXPECT_EQ(engine.info().kv_bytes_per_token, kKvBytesPerToken);
+      return engine;
+    };
+  }
+};
+
+TEST_F(DeviceRequests, GetWhatTheyGetAloneWhereTheBatchIsNotToShow) {
+  prepare(300, engine(true));
+  run(engine(true));
+  EXPECT_GT(stats().cached_tokens, 0U);
+}
+
+// Pieces of prompts, and so the programs that read them, are others.
+TEST_F(DeviceRequests, GetItInPassesOfAnySize) {
+  prepare(60, engine(true));
+  for (const int batch_tokens : {40, 300}) {
+    SCOPED_TRACE(batch_tokens);
+    run(engine(true, batch_tokens));
+  }
+}
+
+TEST_F(DeviceRequests, GetItAlthoughTheyGiveTheirBlocksBackOnTheWay) {
+  prepare(30, engine(true), [](Request& request) {
+    make_answers_long(request);
+    request.max_tokens = 1'000;
+  });
+  run(engine(true));
+  EXPECT_GT(stats().preemptions, 0U) << "each grows to 16 blocks, and there are " << stats().kv_blocks;
+}
+
+TEST_F(DeviceRequests, ShowTheBatchOtherwise) {
+  prepare(30, engine(false));
+  EXPECT_NE(first_difference(engine(false)), "");
+}
+
+}  // namespace
+}  // namespace serval::testing

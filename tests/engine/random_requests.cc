@@ -1,0 +1,178 @@
+#include "tests/engine/random_requests.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <random>
+#include <thread>
+
+#include "fmt/format.h"
+
+#include "engine/runtime/engine_impl.h"
+#include "vm/layout/kv_cache.h"
+
+namespace serval::testing {
+namespace {
+
+std::vector<Request> random_requests(size_t count, int longest_prompt, int vocabulary) {
+  std::mt19937 random(1);
+  const auto longest_prefix = static_cast<size_t>(longest_prompt) * 5 / 6;
+  const auto real = [&] { return static_cast<float>(random() % 1000) / 1000; };
+  std::vector<std::vector<int32_t>> prompts;
+  std::vector<Request> requests;
+  while (requests.size() < count) {
+    // Few are long.
+    const auto length = static_cast<size_t>(1 + (longest_prompt - 1) * std::pow(real(), 6));
+    Request request;
+    if (!prompts.empty() && random() % 3 == 0) request.prompt_ids = prompts[random() % prompts.size()];
+    request.prompt_ids.resize(std::min(request.prompt_ids.size(), size_t{random() % longest_prefix}));
+    while (request.prompt_ids.size() < length)
+      request.prompt_ids.push_back(static_cast<int32_t>(random() % static_cast<uint32_t>(vocabulary)));
+    prompts.push_back(request.prompt_ids);
+    request.max_tokens = random() % 16 == 0 ? 0 : static_cast<int>(1 + random() % 16);
+    request.ignore_eos = random() % 2 == 0;
+    request.sampling.temperature = random() % 4 == 0 ? 0 : 2 * real();
+    request.sampling.top_k = random() % 3 == 0 ? 0 : static_cast<int>(random() % 100);
+    request.sampling.top_p = random() % 2 == 0 ? 1 : 0.5f + real() / 2;
+    request.sampling.min_p = random() % 2 == 0 ? 0 : real() / 10;
+    request.sampling.repetition_penalty = random() % 3 == 0 ? 1 : 1 + real();
+    if (random() % 3 == 0) request.sampling.repeat_last_n = static_cast<int>(random() % 200) - 1;
+    if (random() % 3 == 0) request.sampling.presence_penalty = 4 * real() - 2;
+    if (random() % 3 == 0) request.sampling.frequency_penalty = 4 * real() - 2;
+    if (random() % 4 == 0) request.top_logprobs = 1 + random() % 20;
+    if (random() % 4 == 0) request.min_tokens = static_cast<int>(random() % 8);
+    request.min_tokens = std::min(request.min_tokens, request.max_tokens);
+    for (size_t i = random() % 4 == 0 ? 1 + random() % 29 : 0; i > 0; --i)
+      request.logit_bias.push_back({static_cast<int32_t>(100 * i + random() % 100), 20 * real() - 10});
+    request.sampling.seed = random() % 5;
+    request.sampling.stream = static_cast<uint32_t>(random() % 4);
+    if (random() % 3 == 0) request.stop = {"the", " a", "\n"};
+    if (random() % 3 == 0) request.stop_token_ids = {static_cast<int32_t>(random() % 100), 5};
+    request.priority = static_cast<int>(random() % 3);
+    request.n = random() % 15 == 0 ? 3 : 1;
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+// A request as several of one answer each.
+std::vector<Request> single(Request request) {
+  std::vector<Request> out;
+  const int answers = request.n;
+  request.n = 1;
+  request.reuse_prefix = false;
+  for (int answer = 0; answer < answers; ++answer) {
+    out.push_back(request);
+    ++request.sampling.stream;
+  }
+  return out;
+}
+
+// What of `found` is not what it got alone; of one that was cancelled, as far as it came.
+std::string difference(const Response& found, const Response& alone, bool cancelled) {
+  const size_t tokens = found.tokens.size(), tops = found.top_logprobs.size();
+  const auto begin_alike = [](const auto& a, const auto& b, size_t count) {
+    return a.size() >= count && b.size() >= count && std::equal(a.begin(), a.begin() + count, b.begin());
+  };
+  if (found.finish == Finish::kCancelled) {
+    if (!cancelled) return "it was not cancelled";
+  } else {
+    if (found.finish != alone.finish) return "another end";
+    if (found.text != alone.text) return "another text";
+    if (tokens != alone.tokens.size() || tops != alone.top_logprobs.size()) return "another length";
+  }
+  if (!begin_alike(alone.tokens, found.tokens, tokens)) return "other tokens";
+  // float ==: bit for bit
+  if (!begin_alike(alone.log_probabilities, found.log_probabilities, tokens))
+    return "other log-probabilities";
+  if (!begin_alike(alone.top_logprobs, found.top_logprobs, tops)) return "other likeliest tokens";
+  return "";
+}
+
+// Cancels a tenth of the requests, at random moments.
+class Canceller {
+ public:
+  explicit Canceller(std::vector<RequestHandle>& handles)
+      : handles_(handles), cancelled_(handles.size()), thread_([this] { cancel(); }) {}
+  ~Canceller() {
+    done_ = true;
+    thread_.join();
+  }
+  bool may_have_cancelled(size_t request) const { return cancelled_[request]; }
+
+ private:
+  void cancel() {
+    std::mt19937 random(7);
+    for (size_t i = 0; i < handles_.size() / 10 && !done_; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(random() % 300));
+      const size_t victim = random() % handles_.size();
+      cancelled_[victim] = true;
+      handles_[victim].cancel();
+    }
+  }
+
+  std::vector<RequestHandle>& handles_;
+  std::atomic<bool> done_ = false;
+  std::vector<std::atomic<bool>> cancelled_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+void RandomRequests::prepare(size_t count, const LoadEngine& load,
+                             const std::function<void(Request&)>& change) {
+  Engine alone = load({blocks_for_tokens(static_cast<uint32_t>(context_)), 1});
+  requests_ = random_requests(count, longest_prompt_, alone.info().vocab_size);
+  for (Request& request : requests_) {
+    if (change) change(request);
+    std::vector<Response>& responses = expected_.emplace_back();
+    for (const Request& one : single(request)) responses.push_back(alone.generate(one));
+  }
+}
+
+// Blocks that a tenth of the requests need at their ends, and at least one context.
+uint32_t RandomRequests::blocks_for_a_tenth() const {
+  uint32_t blocks = 0;
+  for (const std::vector<Response>& responses : expected_) {
+    for (const Response& response : responses)
+      blocks += blocks_for_tokens(static_cast<uint32_t>(response.prompt_tokens) +
+                                  static_cast<uint32_t>(response.tokens.size()));
+  }
+  return std::max(blocks / 10, blocks_for_tokens(static_cast<uint32_t>(context_)));
+}
+
+std::string RandomRequests::first_difference(const LoadEngine& load) {
+  constexpr int kSequences = 40;
+  Engine engine = load({blocks_for_a_tenth(), kSequences});
+  std::vector<RequestHandle> handles = engine.submit(requests_);
+  std::string first;
+  {
+    const Canceller canceller(handles);
+    for (size_t i = 0; i < handles.size(); ++i) {
+      const std::vector<Response> found = handles[i].wait();
+      EXPECT_EQ(found.size(), expected_[i].size());
+      for (size_t answer = 0; answer < found.size() && first.empty(); ++answer) {
+        first = difference(found[answer], expected_[i].at(answer), canceller.may_have_cancelled(i));
+        if (!first.empty()) first = fmt::format("request {}, answer {}: {}", i, answer, first);
+      }
+    }
+  }
+  Engine::Impl::of(engine).core.wait_until_idle();
+  stats_ = engine.stats();
+  EXPECT_EQ(stats_.kv_blocks_held, 0U);
+  EXPECT_EQ(stats_.running + stats_.waiting, 0U);
+  return first;
+}
+
+void make_answers_long(Request& request) {
+  request.prompt_ids.resize(std::min(request.prompt_ids.size(), size_t{60}));
+  request.max_tokens = 150;
+  request.ignore_eos = true;
+  request.stop.clear();
+  request.stop_token_ids.clear();
+  request.min_tokens = 0;
+  request.n = 1;
+}
+
+}  // namespace serval::testing
