@@ -8,22 +8,29 @@ namespace serval {
 namespace {
 
 // Takes `cut` out of the box of every entry up to `until`. Entries keep their order, which is mostly that of
-// the nodes.
+// the nodes. What is left with other rows goes to `moved`.
 template <class Entry>
-void carve(std::vector<Entry>& entries, const Box& cut, uint32_t until) {
+void carve_entries(std::vector<Entry>& entries, const Box& cut, uint32_t until, std::vector<Entry>& moved) {
   std::vector<Box> rest;
   std::vector<Entry> split;
   size_t kept = 0;
   for (size_t i = 0; i < entries.size(); ++i) {
     if (entries[i].time <= until && entries[i].box.overlaps(cut)) {
+      const Box whole = entries[i].box;
       rest.clear();
-      append_difference(entries[i].box, cut, rest);
-      if (rest.empty()) continue;
-      entries[i].box = rest[0];
-      for (size_t r = 1; r < rest.size(); ++r) {
-        split.push_back(entries[i]);
-        split.back().box = rest[r];
+      append_difference(whole, cut, rest);
+      bool stays = false;
+      for (const Box& box : rest) {
+        const bool same_rows = box.row_begin == whole.row_begin && box.row_end == whole.row_end;
+        if (same_rows && !stays) {
+          entries[i].box = box;
+          stays = true;
+          continue;
+        }
+        (same_rows ? split : moved).push_back(entries[i]);
+        (same_rows ? split : moved).back().box = box;
       }
+      if (!stays) continue;
     }
     if (kept != i) entries[kept] = std::move(entries[i]);
     ++kept;
@@ -38,6 +45,32 @@ bool of_one_deal(const Region& a, const Region& b) {
 
 }  // namespace
 
+AccessLog::Band& AccessLog::band_of(Log& log, const Box& box) {
+  const auto band = std::find_if(log.bands.begin(), log.bands.end(), [&](const Band& b) {
+    return b.row_begin == box.row_begin && b.row_end == box.row_end;
+  });
+  if (band != log.bands.end()) return *band;
+  std::erase_if(log.bands, [](const Band& b) { return b.written.empty() && b.read.empty(); });
+  return log.bands.emplace_back(Band{box.row_begin, box.row_end});
+}
+
+void AccessLog::carve_read(Log& log, const Box& cut, uint32_t until) {
+  std::vector<Read> moved;
+  for (Band& band : log.bands) {
+    if (band.overlaps(cut)) carve_entries(band.read, cut, until, moved);
+  }
+  for (Read& entry : moved) band_of(log, entry.box).read.push_back(std::move(entry));
+}
+
+void AccessLog::carve(Log& log, const Box& cut, uint32_t until) {
+  carve_read(log, cut, until);
+  std::vector<Written> moved;
+  for (Band& band : log.bands) {
+    if (band.overlaps(cut)) carve_entries(band.written, cut, until, moved);
+  }
+  for (Written& entry : moved) band_of(log, entry.box).written.push_back(std::move(entry));
+}
+
 void AccessLog::deal_out(Log& log, const Region& region) {
   auto deal = std::find_if(log.deals.begin(), log.deals.end(),
                            [&](const Deal& d) { return of_one_deal(d.region, region); });
@@ -49,46 +82,47 @@ void AccessLog::deal_out(Log& log, const Region& region) {
   }
   deal->has[region.share] = true;
   if (++deal->count < region.layout) return;
-  carve(log.written, region.box, deal->begin);
-  carve(log.read, region.box, deal->begin);
+  carve(log, region.box, deal->begin);
   deal->count = 0;
 }
 
 void AccessLog::forget(const Region& region) {
   Log& log = tensors_[region.tensor.index];
+  ++log.writes;
   if (is_dealt(region.part)) return deal_out(log, region);
-  carve(log.written, region.box, log.time);
-  carve(log.read, region.box, log.time);
+  carve(log, region.box, log.time);
 }
 
 void AccessLog::record(const Region& region, uint32_t node) {
   Log& log = tensors_[region.tensor.index];
-  if (writes(region.access) && is_dealt(region.part)) {
+  if (!writes(region.access)) return record_read(log, region.box, node);
+  ++log.writes;
+  if (is_dealt(region.part)) {
     deal_out(log, region);
-    log.written.push_back({region.box, node, log.time, region});
-    return;
-  }
-  if (writes(region.access)) {
+  } else {
     // The same division of a tensor is written layer after layer: then only a name changes.
-    const auto same = std::find_if(log.written.begin(), log.written.end(), [&](const Written& w) {
+    std::vector<Written>& written = band_of(log, region.box).written;
+    const auto same = std::find_if(written.begin(), written.end(), [&](const Written& w) {
       return w.box == region.box && !is_dealt(w.region.part);
     });
-    if (same != log.written.end() && log.deals.empty()) {
-      carve(log.read, region.box, log.time);
+    if (same != written.end() && log.deals.empty()) {
       same->node = node;
-      return;
+      return carve_read(log, region.box, log.time);
     }
     forget(region);
-    log.written.push_back({region.box, node, log.time, region});
-    return;
   }
-  for (Read& r : log.read) {
-    if (r.box == region.box && r.time == log.time) {
-      r.nodes.push_back(node);
-      return;
-    }
+  band_of(log, region.box).written.push_back({region.box, node, log.time, region});
+}
+
+void AccessLog::record_read(Log& log, const Box& box, uint32_t node) {
+  std::vector<Read>& read = band_of(log, box).read;
+  const auto same = std::find_if(read.begin(), read.end(),
+                                 [&](const Read& r) { return r.box == box && r.time == log.time; });
+  if (same != read.end()) {
+    same->nodes.push_back(node);
+  } else {
+    read.push_back({box, {node}, log.time});
   }
-  log.read.push_back({region.box, {node}, log.time});
 }
 
 }  // namespace serval

@@ -17,16 +17,24 @@ class AccessLog {
   template <class Fn>
   void for_conflicts(const Region& region, Fn&& fn) const {
     const Log& log = tensors_[region.tensor.index];
-    for (const Written& w : log.written) {
-      if (w.box.overlaps(region.box) && !are_apart(w.region, region)) fn(w.node);
+    for (const Band& band : log.bands) {
+      if (!band.overlaps(region.box)) continue;
+      for (const Written& w : band.written) {
+        if (w.box.overlaps(region.box) && !are_apart(w.region, region)) fn(w.node);
+      }
     }
     if (!writes(region.access)) return;
-    for (const Read& r : log.read) {
-      if (!r.box.overlaps(region.box)) continue;
-      for (const uint32_t node : r.nodes) fn(node);
+    for (const Band& band : log.bands) {
+      if (!band.overlaps(region.box)) continue;
+      for (const Read& r : band.read) {
+        if (!r.box.overlaps(region.box)) continue;
+        for (const uint32_t node : r.nodes) fn(node);
+      }
     }
   }
   void record(const Region& region, uint32_t node);
+  // Changes whenever a region that is only read may meet other writers than before.
+  uint64_t writes_of(TensorId tensor) const { return tensors_[tensor.index].writes; }
   // Drops what a write to the region hides: a later access that would have met it meets that write. A share
   // of a deal hides nothing by itself; all of them hide what came before the first.
   void forget(const Region& region);
@@ -43,6 +51,14 @@ class AccessLog {
     std::vector<uint32_t> nodes;
     uint32_t time;
   };
+  // Boxes of the same rows. Tiles of a pass's rows are bands, each with as many boxes as the weights have
+  // tiles: what has others is not looked at.
+  struct Band {
+    uint64_t row_begin, row_end;
+    std::vector<Written> written = {};
+    std::vector<Read> read = {};
+    bool overlaps(const Box& box) const { return row_begin < box.row_end && box.row_begin < row_end; }
+  };
   // Shares of one deal, written one after the other; it begins anew with a share that it has already.
   struct Deal {
     Region region;
@@ -51,12 +67,17 @@ class AccessLog {
     std::vector<bool> has;  // [shares]
   };
   struct Log {
-    std::vector<Written> written;
-    std::vector<Read> read;
+    std::vector<Band> bands;
     std::vector<Deal> deals;
+    uint64_t writes = 0;
     uint32_t time = 0;  // entries that a deal may hide are no younger than its beginning
   };
+  static Band& band_of(Log& log, const Box& box);
+  // Takes `cut` out of what was read, or of what was read and written, up to `until`.
+  static void carve_read(Log& log, const Box& cut, uint32_t until);
+  static void carve(Log& log, const Box& cut, uint32_t until);
   static void deal_out(Log& log, const Region& region);
+  static void record_read(Log& log, const Box& box, uint32_t node);
   std::vector<Log> tensors_;
 };
 

@@ -211,15 +211,31 @@ bool HappensBefore::implied(uint32_t earlier, const EventSet& events) const {
   return std::any_of(first.begin(), first.end(), [&](uint32_t e) { return events.test(events_[e].mark); });
 }
 
-bool HappensBefore::before(uint32_t earlier, uint32_t later, std::optional<uint8_t> operand) const {
-  if (!operand) return implied(earlier, sets_[known_[later]]);
-  const Instruction& record = program_.instructions[later];
+// Calls fn(event) for each, until it returns true; whether it did.
+template <class Fn>
+bool HappensBefore::any_guard(uint32_t instruction, uint8_t operand, Fn&& fn) const {
+  const Instruction& record = program_.instructions[instruction];
   for (uint32_t w = record.wait_begin; w < record.wait_begin + record.wait_count; ++w) {
     const uint32_t event = wait_events_[w];
-    const bool guards = (program_.waits[w].operand_mask >> *operand & 1) != 0;
-    if (guards && event != kNoEvent && implied(earlier, sets_[events_[event].set])) return true;
+    const bool guards = (program_.waits[w].operand_mask >> operand & 1) != 0;
+    if (guards && event != kNoEvent && fn(event)) return true;
   }
   return false;
+}
+
+bool HappensBefore::before(uint32_t earlier, uint32_t later, std::optional<uint8_t> operand) const {
+  if (!operand) return implied(earlier, sets_[known_[later]]);
+  return any_guard(later, *operand,
+                   [&](uint32_t event) { return implied(earlier, sets_[events_[event].set]); });
+}
+
+std::vector<uint32_t> HappensBefore::events_before(uint32_t instruction, uint8_t operand) const {
+  std::vector<uint32_t> events;
+  any_guard(instruction, operand, [&](uint32_t event) {
+    events.push_back(event);
+    return false;
+  });
+  return events;
 }
 
 std::span<const uint32_t> HappensBefore::certain_before(uint32_t instruction, size_t wait) const {

@@ -37,6 +37,8 @@ class HappensBefore {
   // Whether `earlier` has certainly signalled before `later` touches its operand (one it reads), or, without
   // an operand, before `later` writes or signals, which it does when all of its waits are over.
   bool before(uint32_t earlier, uint32_t later, std::optional<uint8_t> operand) const;
+  // What the waits that guard the operand wait for. Instructions that wait for the same come after the same.
+  std::vector<uint32_t> events_before(uint32_t instruction, uint8_t operand) const;
   // Those whose signals to its counter a wait of `instruction`, by its index among them, cannot do without.
   // Of two waits for a counter, the lower one's are the first of the higher one's.
   std::span<const uint32_t> certain_before(uint32_t instruction, size_t wait) const;
@@ -73,6 +75,8 @@ class HappensBefore {
   void close(uint32_t counter, uint32_t event);
   uint32_t known_before(uint32_t instruction);
   bool implied(uint32_t earlier, const EventSet& events) const;
+  template <class Fn>
+  bool any_guard(uint32_t instruction, uint8_t operand, Fn&& fn) const;
 
   const Program& program_;
   Stages stages_;

@@ -60,6 +60,7 @@ class Validator {
   bool check_access(const HappensBefore& hb, uint32_t index, const Region& region, bool also_written);
   void record(uint32_t index, const Region& region);
   bool check_conflicts(const HappensBefore& hb, uint32_t index, const Region& region, bool also_written);
+  bool is_checked(const HappensBefore& hb, uint32_t index, const Region& region);
   bool check_fresh(const HappensBefore& hb, uint32_t index, const Region& region);
   bool fail_stale(uint32_t index, const Region& region);
   bool check_decision(const HappensBefore& hb);
@@ -76,6 +77,13 @@ class Validator {
   const Program& program_;
   AccessLog log_{program_.tensors.size()};
   Coverage written_{program_.tensors.size()};
+  // Of each tensor: what is only read, after which events, since it was written last. Tiles of the same rows
+  // of a pass read the same, and what is certain of one is of the others.
+  struct Reads {
+    uint64_t writes = 0;
+    std::vector<std::pair<Region, std::vector<uint32_t>>> checked = {};
+  };
+  std::vector<Reads> reads_{program_.tensors.size()};
   std::array<std::vector<uint32_t>, kMaxDevices> deciders_;  // instructions that write a device's control
   std::vector<bool>
       pushes_;  // of each instruction, where there are several devices: writes another one's memory
@@ -300,6 +308,7 @@ void Validator::record(uint32_t index, const Region& region) {
 // Reading may begin when the waits that guard the operand are over; writing, when all are.
 bool Validator::check_conflicts(const HappensBefore& hb, uint32_t index, const Region& region,
                                 bool also_written) {
+  if (!also_written && is_checked(hb, index, region)) return true;
   const std::optional<uint8_t> operand = also_written ? std::nullopt : std::optional(region.operand);
   bool ordered = true;
   log_.for_conflicts(region, [&](uint32_t earlier) {
@@ -307,6 +316,18 @@ bool Validator::check_conflicts(const HappensBefore& hb, uint32_t index, const R
     ordered = fail_unordered(hb, earlier, index, region);
   });
   return ordered;
+}
+
+// Whether the same was asked already, and no write came between: then it was in order. Notes it otherwise.
+bool Validator::is_checked(const HappensBefore& hb, uint32_t index, const Region& region) {
+  Reads& reads = reads_[region.tensor.index];
+  if (std::exchange(reads.writes, log_.writes_of(region.tensor)) != reads.writes) reads.checked.clear();
+  std::vector<uint32_t> events = hb.events_before(index, region.operand);
+  const bool known = std::ranges::any_of(reads.checked, [&](const auto& checked) {
+    return checked.first.box == region.box && checked.second == events;
+  });
+  if (!known) reads.checked.emplace_back(region, std::move(events));
+  return known;
 }
 
 bool Validator::fail_unordered(const HappensBefore& hb, uint32_t first, uint32_t second,

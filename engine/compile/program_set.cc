@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <future>
 #include <string>
 #include <utility>
 
@@ -79,18 +80,25 @@ size_t ProgramSet::class_of(uint32_t row_bound, bool reads_prompts) const {
 
 ProgramSet compile_programs(const Model& model, const Machine& machine, const ProgramLimits& limits,
                             const ScheduleOptions& schedule, std::span<const uint32_t> row_classes) {
-  std::vector<RowClass> classes;
   const uint32_t most = limits.pass_rows();
   for (const uint32_t rows : row_classes) {
     if (rows == 0 || rows >= most)
       throw Error(ErrorKind::kUsage, fmt::format("row class: {}; limit: 1 to {}", rows, most - 1));
-    ProgramLimits limits_of_class = limits;
-    limits_of_class.rows = rows;
-    ScheduleOptions of_class = schedule;
-    of_class.pass.rows = rows;
-    classes.push_back({rows, compile_model(model, machine, limits_of_class, of_class)});
   }
+  // The one for most rows takes as long as all others together.
+  std::vector<std::future<RowClass>> others;
+  for (const uint32_t rows : row_classes) {
+    others.push_back(std::async(std::launch::async, [&, rows]() -> RowClass {
+      ProgramLimits limits_of_class = limits;
+      limits_of_class.rows = rows;
+      ScheduleOptions of_class = schedule;
+      of_class.pass.rows = rows;
+      return {rows, compile_model(model, machine, limits_of_class, of_class)};
+    }));
+  }
+  std::vector<RowClass> classes;
   classes.push_back({most, compile_model(model, machine, limits, schedule)});
+  for (std::future<RowClass>& other : others) classes.push_back(other.get());
   return ProgramSet(std::move(classes));
 }
 
