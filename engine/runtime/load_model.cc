@@ -12,6 +12,7 @@
 #include "engine/backend/host_backend.h"
 #include "engine/runtime/kv_size.h"
 #include "engine/runtime/options.h"
+#include "engine/runtime/pass_size.h"
 #include "engine/torch/torch_backend.h"
 #include "models/checkpoint/host_buffer.h"
 #include "models/ranks.h"
@@ -83,8 +84,11 @@ ChosenBackend make_backend(const EngineOptions& engine, const Model& model, Weig
   const std::string& program = engine.program;  // a file to run instead of compiling; may be empty
   const uint32_t ranks = ranks_of(engine);
   const auto device = [&] {
-    const BackendOptions options =
-        options_in(engine, model, bytes_of_rank(model, ranks), free_device_memory());
+    const ModelBytes bytes = bytes_of_rank(model, ranks);
+    const uint64_t free_bytes = free_device_memory();
+    BackendOptions options = options_in(engine, model, bytes, free_bytes);
+    if (options.limits.rows == 0)
+      options.limits.rows = gpu_batch_tokens(model, bytes, options.limits, free_bytes);
     if (program.empty()) return make_device_backend(model, weights.source(), options, weights.progress());
     return bind_file(program, [&](ProgramSet programs) {
       return bind_device_backend(std::move(programs), model, weights.source(), options, weights.progress());

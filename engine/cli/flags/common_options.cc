@@ -150,8 +150,8 @@ void declare_threads(FlagSet& flags, EngineOptions& options, const std::string& 
 
 void declare_batch_tokens(FlagSet& flags, EngineOptions& options) {
   flags.value("--max-batch-tokens", "N",
-              fmt::format("tokens of a pass, of prompts and of sequences that generate, 1 to {}. Default: as "
-                          "many as sequences, at least {}",
+              fmt::format("tokens of a pass, of prompts and of sequences that generate, 1 to {}. Default: "
+                          "2048 on a GPU, elsewhere as many as sequences, at least {}",
                           OptionLimits::kMaxBatchTokens, kDefaultSequences),
               [&options](const FlagValue& v) {
                 options.max_batch_tokens =

@@ -223,9 +223,9 @@ struct EngineOptions {
   uint64_t kv_cache_memory = 0;
   // Instead of bytes, a share of the memory that is free beside the weights, above 0 and up to 1; 0: unset.
   double kv_cache_share = 0;
-  // Tokens of a pass, of prompts and of sequences that generate, each of which needs one; up to 8192. 0: as
-  // many as sequences decode together. On a GPU, more than 16 ask for programs of GEMMs, which read prompts
-  // faster, of models whose hidden and intermediate sizes are multiples of 64.
+  // Tokens of a pass, of prompts and of sequences that generate, each of which needs one; up to 8192. 0: on a
+  // GPU 2048, or what its memory allows; on the host as many as sequences decode together. On a GPU, more
+  // than 16 need hidden and intermediate sizes that are multiples of 64, which programs of GEMMs have.
   int max_batch_tokens = 0;
   // All passes in one arithmetic, that of prompts' programs: what a request gets depends on the request
   // alone, not on those that run beside it. On the host, and wherever a pass has up to 16 tokens, that is so

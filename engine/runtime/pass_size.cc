@@ -1,0 +1,52 @@
+#include "engine/runtime/pass_size.h"
+
+#include <algorithm>
+
+#include "engine/compile/gpu_programs.h"
+#include "vm/dtype.h"
+#include "vm/layout/kv_cache.h"
+#include "vm/state/attention.h"
+
+namespace serval {
+namespace {
+
+constexpr uint32_t kMostTokens = 2048;
+// For what does not follow from the shape: the state block, copies of weights on their way to the GPU.
+constexpr uint64_t kReserve = uint64_t{512} << 20;
+constexpr uint64_t kF32 = 4, kBf16 = 2;
+// Sums of parts of columns (instructions/common/column_parts.h), at most so many.
+constexpr uint64_t kPartSums = 4;
+
+// An upper bound: some models have not all of these.
+uint64_t bytes_of_row(const Model& model) {
+  const auto hidden = static_cast<uint64_t>(model.hidden_size);
+  const auto queries = static_cast<uint64_t>(model.num_heads) * static_cast<uint64_t>(model.head_dim);
+  const auto keys = static_cast<uint64_t>(model.num_kv_heads) * static_cast<uint64_t>(model.head_dim);
+  const uint64_t residual = hidden * (kF32 + kBf16 + kF32), sums = kPartSums * hidden * kF32;
+  const uint64_t projected = (queries + 2 * keys) * kF32, attention = 2 * queries * kBf16;
+  return residual + sums + projected + attention + static_cast<uint64_t>(model.intermediate_size) * kBf16;
+}
+
+uint64_t bytes_of_all_rows(const Model& model, const ProgramLimits& limits) {
+  const uint64_t logits = uint64_t{std::max(limits.slots(), kLeastLogitRows)} *
+                          static_cast<uint64_t>(model.vocab_size) * kF32;
+  const auto group = static_cast<uint64_t>(model.num_heads / model.num_kv_heads);
+  const uint64_t partial = uint64_t{kAttentionPlaces} * group * (static_cast<uint64_t>(model.head_dim) + 2) * kF32;
+  return logits + partial + kReserve;
+}
+
+}  // namespace
+
+uint32_t gpu_batch_tokens(const Model& model, const ModelBytes& bytes, const ProgramLimits& limits,
+                          uint64_t free_bytes) {
+  const uint32_t least = limits.slots();
+  if (!can_multiply_tiles(model)) return least;
+  const uint64_t cache = uint64_t{limits.kv_blocks()} * kKvBlockTokens * bytes.kv_of_token;
+  const uint64_t taken = bytes.weights + cache + bytes_of_all_rows(model, limits);
+  const uint64_t left = free_bytes - std::min(free_bytes, taken);
+  uint32_t tokens = kMostTokens;
+  while (tokens > kDefaultRows && tokens * bytes_of_row(model) > left) tokens /= 2;
+  return std::max(tokens, least);
+}
+
+}  // namespace serval
