@@ -46,7 +46,8 @@ class Balancer:
 
 
 class HaProxy(Case):
-    FLAGS = ("--max-sequences", "4", "--request-log", "none", "-c", "256")
+    # A busy machine may take longer than the 60 s that a replica drains by itself.
+    FLAGS = ("--max-sequences", "4", "--request-log", "none", "-c", "256", "--drain-timeout", "600")
 
     def setUp(self):
         self.replicas = [self.serve(*self.FLAGS) for _ in range(2)]
