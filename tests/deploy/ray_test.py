@@ -29,6 +29,8 @@ PATIENCE = 400  # seconds that nothing but a hang takes, of a cluster that start
 CLIENTS = 40
 MOST_BEGUN = 5
 FLAGS = ("--max-sequences", "4", "--request-log", "none", "-c", "256", "--threads", "1")
+# Ray's workers have nice 15 otherwise: beside other work they do not come to start.
+RAY_SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 
 
 def replicas_of(session):
@@ -54,7 +56,7 @@ class Ray(Case):
         command = [PYTHON, str(APPLICATION), "--port", str(self.port), "--gpus", "0", "--program", os.path.abspath(PROGRAM)]
         self.driver = subprocess.Popen(
             [*command, "--", *FLAGS], stdout=self.log, stderr=self.log, start_new_session=True,
-            env=environment({"SERVAL_TEST_SESSION": self.session, "RAY_USAGE_STATS_ENABLED": "0"}),
+            env=environment({"SERVAL_TEST_SESSION": self.session, **RAY_SETTINGS}),
         )  # fmt: skip
         self.addCleanup(self.stop)
         self.wait_for_replicas(2)
