@@ -53,8 +53,10 @@ test-gpu: build-tests ## Run only the tests that need a GPU
 	@TEST_TIMEOUT_S=$(TEST_TIMEOUT_S) tools/run_gpu_tests.sh $(BUILD) --required
 
 .PHONY: test-deploy
-test-deploy: build-tests ## Run only the tests of the Debian package and of replicas behind a balancer
-	@tools/install_packages.sh package ray
+test-deploy: ## Run only the tests of the Debian package and of replicas behind a balancer
+	@tools/install_packages.sh demo test package ray
+	cmake --preset host -D SERVAL_BUILD_TESTS=ON -D SERVAL_CUDA=$(SERVAL_CUDA)
+	$(call BUILD_ALL,$(BUILD)) --target serval_cli
 	python3 -m venv $(BUILD)/ray && $(BUILD)/ray/bin/pip install --quiet --requirement deploy/ray/requirements.txt
 	ctest --test-dir $(BUILD) -R '^deploy\.' --output-on-failure --no-tests=error --timeout $(TEST_TIMEOUT_S)
 

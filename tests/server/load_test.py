@@ -5,6 +5,7 @@ SERVAL_TEST_LOAD_MINUTES is how long the rounds go on: three, unless it says mor
 import asyncio
 import json
 import os
+import threading
 import time
 import unittest
 from pathlib import Path
@@ -40,7 +41,7 @@ async def stream_of(port, prompt):
 
 class Load(Case):
     def setUp(self):
-        limits = ("--max-queue", str(CLIENTS), "--max-sequences", "64", "-c", "128")
+        limits = ("--max-queue", str(CLIENTS), "--max-sequences", "64", "-c", "128", "--timeout", "0")
         self.server = self.serve(*limits, "--request-log", "none")
 
     def expect(self):
@@ -75,13 +76,23 @@ class Load(Case):
         for _ in range(2):  # what the heap keeps for so many connections
             self.round(expected, clients)
         before = self.resident_bytes()
-        begin, rounds, minute = time.monotonic(), 0, 0
-        while rounds < ROUNDS or time.monotonic() - begin < 60 * MINUTES:
-            self.round(expected, clients)
-            rounds += 1
-            if time.monotonic() - begin >= 60 * minute:
+        begin, rounds, ended = time.monotonic(), 0, threading.Event()
+
+        def print_each_minute():
+            minute = 0
+            while not ended.wait(begin + 60 * minute - time.monotonic()):
                 print(f"minute {minute}: {self.resident_bytes() / 1e6:.1f} MB, {rounds * clients} streams", flush=True)
                 minute += 1
+
+        printer = threading.Thread(target=print_each_minute)
+        printer.start()
+        try:
+            while rounds < ROUNDS or time.monotonic() - begin < 60 * MINUTES:
+                self.round(expected, clients)
+                rounds += 1
+        finally:
+            ended.set()
+            printer.join()
         self.assertLess(self.resident_bytes(), before + MORE_BYTES)
         self.ends_well(self.server)
 
