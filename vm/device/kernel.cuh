@@ -253,15 +253,12 @@ __device__ __forceinline__ void with_streaming_op(const Role& role, Visit&& visi
   });
 }
 
-// The consumers have stored a record's results themselves: the last of their warps signals.
+// A group instruction is done: the last of the consumers' warps signals.
 template <class Role>
 __device__ __forceinline__ void signal_as_group(Role& role) {
   const LaneSignal signal(role);
   if (role.last_to_arrive(role.next_unit)) {
-    if constexpr (Role::Recorder::kOn) {
-      if (role.lane == 0 && role.buffer->stream == kNoStream)
-        role.recorder.stamp(role.record, EventKind::kComputeEnd);
-    }
+    if (role.lane == 0) role.recorder.stamp(role.record, EventKind::kComputeEnd);
     role.wait_inputs();  // a record with nothing to do has not
     add_signals(role, signal);
     role.arrive_unit(role.next_unit);
@@ -309,7 +306,7 @@ __device__ __forceinline__ void run_consumer(Shared<Config>& s, const Launch& la
       Isa::with_stream(*role.buffer, [&]<class Stream>(const typename Stream::Plan& plan) {
         Stream::consume(
             role, plan, [&](auto&& visit) { with_streaming_op<Isa, Stream>(role, visit); },
-            [&] { signal_as_group(role); });
+            [&] { role.arrive_unit(role.next_unit++); });
       });
     } else {
       consume_group<Isa>(role);
@@ -370,6 +367,21 @@ __device__ __forceinline__ void follow_group(Role& role) {
   ++role.next_unit;
 }
 
+// The consumers store a streaming record's results themselves: a storer signals, so that they go on with
+// their next tile while the stores are acknowledged.
+template <class Role>
+__device__ __forceinline__ void signal_for_consumers(Role& role) {
+  if (role.storer_rank != 0) return role.skip_units(1);
+  const LaneSignal signal(role);
+  role.wait_inputs();  // a record with nothing to do has not
+  role.wait_partial_buffers(1);
+  role.wait_units(0, true, kConsumerWarps);
+  add_signals(role, signal);
+  role.tile_stored(0, role.lane == 0, 1, 1);
+  ++role.next_unit;
+  end_record(role);
+}
+
 template <class Role>
 __device__ __forceinline__ void store_group(Role& role) {
   if (role.storer_rank == 0) {
@@ -393,7 +405,7 @@ __device__ __forceinline__ void run_storer(Shared<Config>& s, const Launch& laun
       Isa::with_stream(*role.buffer, [&]<class Stream>(const typename Stream::Plan& plan) {
         if constexpr (Stream::kConsumersStore) {
           Stream::look_up(role, plan);
-          store_group(role);
+          signal_for_consumers(role);
         } else {
           const uint32_t storers = Stream::template storers<Config>(plan);
           if (role.storer_rank >= storers) {

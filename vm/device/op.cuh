@@ -26,7 +26,8 @@
 //   has_panels(plan)                    of activations: its consumers wait for them, and so for its inputs
 //   load(role, plan, pages_of), prepare(role, plan), consume(role, plan, with_op, signal)
 //
-// With kConsumersStore, consumers store what they have computed and call signal(); storers only help:
+// With kConsumersStore, consumers store what they have computed and call signal(), upon which a storer
+// signals; storers only help:
 //
 //   look_up(role, plan)                 called by all storers
 //
