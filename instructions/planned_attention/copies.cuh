@@ -130,6 +130,7 @@ class Copies {
   __device__ __forceinline__ bool describe(Stream& stream, uint32_t first_row, uint32_t rows, uint32_t head) {
     const auto* pass_rows =
         tensor<&Op::rows, const PassRow>(*role_.buffer) + stream.item.first_row + first_row;
+    find_blocks(stream.item, 0);  // on its way together with the rows
     uint32_t tokens = 0;
     for (uint32_t r = role_.lane; r < rows; r += kWarpThreads) {
       const uint32_t visible = visible_tokens(stream.item, pass_rows + r);
@@ -146,27 +147,27 @@ class Copies {
       stream.blocks = blocks_for_tokens(tokens) - stream.first_block;
     }
     __syncwarp();
-    find_blocks(stream, 0);
     return true;
   }
 
-  // Of the stream's blocks, 32 from `first` on, one a lane.
-  __device__ __forceinline__ void find_blocks(const Stream& stream, uint32_t first) {
-    const auto* table = tensor<&Op::block_table, const uint32_t>(*role_.buffer) +
-                        size_t{stream.item.slot} * blocks_for_tokens(op_.max_context) + stream.first_block;
-    if (first + role_.lane < stream.blocks) ids_ = ptx::load_constant(table + first + role_.lane);
+  // Of the item's blocks, 32 from the first-th on, one a lane, as far as the sequence may have any.
+  __device__ __forceinline__ void find_blocks(const AttentionItem& item, uint32_t first) {
+    const uint32_t most = blocks_for_tokens(op_.max_context);
+    const uint32_t block = item.first_leaf * kLeafBlocks + first + role_.lane;
+    const auto* table = tensor<&Op::block_table, const uint32_t>(*role_.buffer) + size_t{item.slot} * most;
+    if (block < most) ids_ = ptx::load_constant(table + block);
   }
 
   // `again`: of the same blocks as the stream before.
   __device__ __forceinline__ void bring_pages(const Stream& stream, bool again) {
     const uint32_t blocks = stream.blocks;
-    if (again && blocks > kWarpThreads) find_blocks(stream, 0);
+    if (again && blocks > kWarpThreads) find_blocks(stream.item, 0);
     uint32_t before = 0;  // whose values are still to come
 #pragma unroll 1
     for (uint32_t b = 0; b <= blocks; ++b) {
       uint32_t row = 0;
       if (b < blocks) {
-        if (b % kWarpThreads == 0 && b > 0) find_blocks(stream, b);
+        if (b % kWarpThreads == 0 && b > 0) find_blocks(stream.item, b);
         row = (__shfl_sync(kAllLanes, ids_, b % kWarpThreads) * op_.kv_heads + stream.head) * kKvBlockTokens;
         bring(gemm::tensor_map(role_.launch.program, op_.k_cache), row);
       }
