@@ -18,15 +18,35 @@ struct DeviceOp<AddParts> : GroupOp {
                                 op.out_cols / kUnitRows) &&
            gemm::rows_in_range(op);
   }
+  static constexpr bool kStartsEarly = true;  // for norms, and to find out which rows there are
+
   static __device__ __forceinline__ void run(const Op& op, const Group& group) {
     constexpr uint32_t kRows = kWarpThreads / kLanes;  // of a warp
     const uint32_t groups = op.num_units * kUnitRows / gemm::kSquaresCols;
     const uint32_t items = (op.num_rows + kRows - 1) / kRows * groups;
-#pragma unroll 1
-    for (uint32_t item = group.warp; item < items; item += kConsumerWarps) {
+    const gemm::ResidualPlace to{group.tensor<&Op::residual, float>(),
+                                 group.tensor<&Op::norm, const uint16_t>(),
+                                 group.tensor<&Op::weighted, std::byte>(),
+                                 group.tensor<&Op::squares, float>(),
+                                 op.max_rows,
+                                 op.out_cols};
+    // Behind the last item, no row exists.
+    const auto piece = [&](uint32_t item) {
       const uint32_t rows = item / groups, cols = item - rows * groups;
-      add(op, group, op.first_row + rows * kRows + group.lane / kLanes,
-          op.first_unit * kUnitRows + cols * gemm::kSquaresCols);
+      return Piece(op, group, to, op.first_row + rows * kRows + group.lane / kLanes,
+                   op.first_unit * kUnitRows + cols * gemm::kSquaresCols);
+    };
+    bool waited = false;
+#pragma unroll 1
+    for (uint32_t item = group.warp; item < items; item += 2 * kConsumerWarps) {
+      Piece one = piece(item), other = piece(item + kConsumerWarps);
+      if (!waited) group.wait_inputs();
+      waited = true;
+      // Loads before stores, behind which the compiler does not look for them.
+      one.load(op, group, to);
+      other.load(op, group, to);
+      one.add(op, group);
+      other.add(op, group);
     }
   }
 
@@ -35,54 +55,66 @@ struct DeviceOp<AddParts> : GroupOp {
   static constexpr uint32_t kUnits = gemm::ResidualPiece::kUnits;
   using Values = gemm::ResidualPiece::Values;
 
-  // Row `row`'s 64 columns from `first_col` on; the warp's lanes stay together.
-  static __device__ __forceinline__ void add(const Op& op, const Group& group, uint32_t row,
-                                             uint32_t first_col) {
-    const uint32_t lane = group.lane % kLanes, piece = lane % slab_image::kPiecesOfHalf;
-    const uint32_t col = first_col + lane / slab_image::kPiecesOfHalf * kUnits * kUnitRows + piece * 2;
-    const bool exists = row < op.first_row + op.num_rows && is_computed(op, group.rows[row]);
-    const gemm::ResidualPlace to{group.tensor<&Op::residual, float>(),
-                                 group.tensor<&Op::norm, const uint16_t>(),
-                                 group.tensor<&Op::weighted, std::byte>(),
-                                 group.tensor<&Op::squares, float>(),
-                                 op.max_rows,
-                                 op.out_cols};
-    Values parts[kMaxColumnParts] = {}, sums = {};
-    if (exists) {
-      const size_t at = size_t{row} * op.out_cols + col;
-      load(to.residual + at, sums);
-      load(group.tensor<&Op::part0, const float>() + at, parts[0]);
-      if (op.num_parts > 1) load(group.tensor<&Op::part1, const float>() + at, parts[1]);
-      if (op.num_parts > 2) load(group.tensor<&Op::part2, const float>() + at, parts[2]);
-      if (op.num_parts > 3) load(group.tensor<&Op::part3, const float>() + at, parts[3]);
+  // What a lane has of 64 columns of a row.
+  class Piece {
+   public:
+    // Reads no inputs.
+    __device__ __forceinline__ Piece(const Op& op, const Group& group, const gemm::ResidualPlace& to,
+                                     uint32_t row, uint32_t first_col)
+        : row_(row),
+          col_(first_col + group.lane % kLanes / kPieces * kUnits * kUnitRows + group.lane % kPieces * 2),
+          exists_(row < op.first_row + op.num_rows && is_computed(op, group.rows[row])),
+          to_(to, row, col_, group.lane % kPieces) {}
+
+    __device__ __forceinline__ void load(const Op& op, const Group& group, const gemm::ResidualPlace& to) {
+      if (!exists_) return;
+      const size_t at = size_t{row_} * op.out_cols + col_;
+      load(to.residual + at, sums_);
+      load(group.tensor<&Op::part0, const float>() + at, parts_[0]);
+      if (op.num_parts > 1) load(group.tensor<&Op::part1, const float>() + at, parts_[1]);
+      if (op.num_parts > 2) load(group.tensor<&Op::part2, const float>() + at, parts_[2]);
+      if (op.num_parts > 3) load(group.tensor<&Op::part3, const float>() + at, parts_[3]);
     }
+    // The warp's lanes stay together.
+    __device__ __forceinline__ void add(const Op& op, const Group& group) {
 #pragma unroll
-    for (uint32_t p = 0; p < kMaxColumnParts; ++p) {
-      if (p + 1 < op.num_parts) add_flushed(sums, parts[p]);
-      if (p + 1 == op.num_parts) add_to(sums, parts[p]);
+      for (uint32_t p = 0; p < kMaxColumnParts; ++p) {
+        if (p + 1 < op.num_parts) add_flushed(sums_, parts_[p]);
+        if (p + 1 == op.num_parts) add_to(sums_, parts_[p]);
+      }
+      to_.store(sums_, exists_, group.lane);
     }
-    gemm::ResidualPiece(to, col, piece).store(sums, row, exists, group.lane);
-  }
+
+   private:
+    static constexpr uint32_t kPieces = slab_image::kPiecesOfHalf;
+
+    static __device__ __forceinline__ void load(const float* from, Values& values) {
+#pragma unroll
+      for (uint32_t u = 0; u < kUnits; ++u)
+        values[u] = ptx::load_relaxed(reinterpret_cast<const float2*>(from + u * kUnitRows));
+    }
+    // As the copy engine adds in GPU memory (gemm::add_sums): subnormal numbers count as 0.
+    static __device__ __forceinline__ void add_flushed(Values& sums, const Values& values) {
+#pragma unroll
+      for (uint32_t u = 0; u < kUnits; ++u) {
+        sums[u].x = ptx::add_flushed(sums[u].x, values[u].x);
+        sums[u].y = ptx::add_flushed(sums[u].y, values[u].y);
+      }
+    }
+    static __device__ __forceinline__ void add_to(Values& sums, const Values& values) {
+#pragma unroll
+      for (uint32_t u = 0; u < kUnits; ++u) sums[u].x += values[u].x, sums[u].y += values[u].y;
+    }
+
+    uint32_t row_, col_;
+    bool exists_;
+    gemm::ResidualPiece to_;
+    Values sums_ = {}, parts_[kMaxColumnParts] = {};
+  };
+
   static __device__ __forceinline__ bool is_computed(const Op& op, const PassRow& row) {
     const uint4 begin = ptx::load_relaxed(reinterpret_cast<const uint4*>(&row));  // active, wants_logits, …
     return begin.x != 0 && (op.logits_only == 0 || begin.y != 0);
-  }
-  static __device__ __forceinline__ void load(const float* from, Values& values) {
-#pragma unroll
-    for (uint32_t u = 0; u < kUnits; ++u)
-      values[u] = ptx::load_relaxed(reinterpret_cast<const float2*>(from + u * kUnitRows));
-  }
-  // As additions in GPU memory are (gemm::add_sums): subnormal numbers count as 0.
-  static __device__ __forceinline__ void add_flushed(Values& sums, const Values& values) {
-#pragma unroll
-    for (uint32_t u = 0; u < kUnits; ++u) {
-      sums[u].x = ptx::add_flushed(sums[u].x, values[u].x);
-      sums[u].y = ptx::add_flushed(sums[u].y, values[u].y);
-    }
-  }
-  static __device__ __forceinline__ void add_to(Values& sums, const Values& values) {
-#pragma unroll
-    for (uint32_t u = 0; u < kUnits; ++u) sums[u].x += values[u].x, sums[u].y += values[u].y;
   }
 };
 

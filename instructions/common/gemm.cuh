@@ -11,7 +11,9 @@
 // its neighbours.
 //
 // Consumers finish the tile themselves, from their registers (GemmOp<Op>::finish_tile); what they need of
-// the tokens is looked up by the storers meanwhile.
+// the tokens is looked up by the storers meanwhile. What finishes a tile runs once for many products, so
+// that its instructions come slowly from the instruction cache: few of them, and nothing in local memory,
+// make it fast.
 #pragma once
 
 #include <cstdint>
@@ -82,6 +84,7 @@ struct Shape {
   uint32_t adds;                // 1: to a residual, which the loader brings
   const uint32_t* block_table;  // where K and V of a row's token go is looked up, or null
   uint32_t blocks_of_sequence;
+  uint32_t kv_heads = 0;    // with block_table
   uint32_t first_slab = 0;  // of the columns, with num_slabs
   uint32_t num_slabs = 0;   // 0: all
   uint32_t parts = 1;       // that the columns are cut into (common/column_parts.h)
@@ -123,7 +126,8 @@ struct Workspace {
   float staged[kWarpgroups][kBuffers][kStagedTokens * kStagedRowFloats];
   float scales[kBuffers][Config::kTileTokens];
   uint32_t positions[kBuffers][Config::kTileTokens];  // or kNoToken
-  uint32_t places[kBuffers][Config::kTileTokens];     // KV block × its tokens + token in it
+  // Of K and V of KV head 0, counted in vectors of a head's channels.
+  uint32_t places[kBuffers][Config::kTileTokens];
 };
 template <class Config>
 __device__ __forceinline__ Workspace<Config>& workspace(Shared<Config>& s) {
@@ -378,7 +382,8 @@ __device__ __forceinline__ void multiply(Role& role, const Plan& plan, uint32_t 
 // --- from registers to pieces
 
 // What a thread finishes of kStagedTokens tokens: piece `piece` of half a slab's row, which has rows 2 piece
-// and the next of 4 neighbouring units, of token `token`.
+// and the next of 4 neighbouring units, of token `token`. Neighbours in a half of a warp have tokens that are
+// two apart: in a page of the residual they lie in other banks.
 struct PieceOfRow {
   uint32_t token;  // 0 to kStagedTokens - 1
   uint32_t group;  // of 4 units, of the warpgroup's 8
@@ -386,7 +391,7 @@ struct PieceOfRow {
 
   __device__ __forceinline__ explicit PieceOfRow(const WarpTile& part) {
     const uint32_t thread = part.warp * kWarpThreads + part.lane;
-    token = thread / 8;
+    token = thread / 32 * 4 + thread / 8 % 2 * 2 + thread / 16 % 2;
     group = thread / slab_image::kPiecesOfHalf % 2;
     piece = thread % slab_image::kPiecesOfHalf;
   }
@@ -396,72 +401,27 @@ struct PieceOfRow {
 __device__ __forceinline__ uint32_t staged_float(uint32_t token, uint32_t unit, uint32_t row) {
   return token * kStagedRowFloats + (unit ^ (token / 2 & 3)) * kUnitRows + row;
 }
-// A lane's sums of tokens [16 block, 16 block + 16) of a tile.
-struct BlockSums {
-  float values[kStagedValues];  // as in d
-};
-template <uint32_t kBlock, uint32_t kValues>
-__device__ __forceinline__ BlockSums block_sums(const float (&d)[kValues]) {
-  BlockSums sums{};
-  if constexpr (kBlock * kStagedValues < kValues) {
+// For loops over a tile's tokens of which each round takes the first kCount sums: then the next ones come
+// first. Registers have no index.
+template <uint32_t kCount, uint32_t kValues>
+__device__ __forceinline__ void shift_sums(float (&d)[kValues]) {
 #pragma unroll
-    for (uint32_t v = 0; v < kStagedValues; ++v) sums.values[v] = d[kBlock * kStagedValues + v];
-  }
-  return sums;
+  for (uint32_t v = 0; v + kCount < kValues; ++v) d[v] = d[v + kCount];
 }
+// The first kStagedTokens tokens' sums.
 template <uint32_t kValues>
-__device__ __forceinline__ BlockSums block_sums(const float (&d)[kValues], uint32_t block) {
-  // One jump: registers have no index.
-  switch (block) {
-    case 0:
-      return block_sums<0>(d);
-    case 1:
-      return block_sums<1>(d);
-    case 2:
-      return block_sums<2>(d);
-    case 3:
-      return block_sums<3>(d);
-    case 4:
-      return block_sums<4>(d);
-    case 5:
-      return block_sums<5>(d);
-    case 6:
-      return block_sums<6>(d);
-    case 7:
-      return block_sums<7>(d);
-    case 8:
-      return block_sums<8>(d);
-    case 9:
-      return block_sums<9>(d);
-    case 10:
-      return block_sums<10>(d);
-    case 11:
-      return block_sums<11>(d);
-    case 12:
-      return block_sums<12>(d);
-    case 13:
-      return block_sums<13>(d);
-    case 14:
-      return block_sums<14>(d);
-    default:
-      return block_sums<15>(d);
-  }
-}
-template <uint32_t kValues>
-__device__ __forceinline__ void put_block(float* staged, const WarpTile& part, const float (&d)[kValues],
-                                          uint32_t block) {
+__device__ __forceinline__ void put_block(float* staged, const WarpTile& part, const float (&d)[kValues]) {
   const uint32_t unit = part.warp * kWarpUnits;
   float* first = staged + staged_float(part.token(0, 0), unit, part.row_of_unit());
   float* second = staged + staged_float(part.token(0, 0), unit + 1, part.row_of_unit());
-  const BlockSums sums = block_sums(d, block);
 #pragma unroll
   for (uint32_t v = 0; v < kStagedValues; ++v)
-    (v / 2 % 2 == 0 ? first : second)[(v / 4 * 8 + v % 2) * kStagedRowFloats] = sums.values[v];
+    (v / 2 % 2 == 0 ? first : second)[(v / 4 * 8 + v % 2) * kStagedRowFloats] = d[v];
 }
 // Calls finish(block, staged, mine, exists) for every 16 tokens of a tile, when a warpgroup's sums of them
 // are in shared memory; `mine` says what the thread finishes.
 template <class Mine, class Role, uint32_t kValues, class Finish>
-__device__ __forceinline__ void for_staged(Role& role, const WarpTile& part, const float (&d)[kValues],
+__device__ __forceinline__ void for_staged(Role& role, const WarpTile& part, float (&d)[kValues],
                                            Finish&& finish) {
   auto& work = workspace(role.s);
 #pragma unroll 1
@@ -469,7 +429,8 @@ __device__ __forceinline__ void for_staged(Role& role, const WarpTile& part, con
     if (part.first_token + block * kStagedTokens >= part.end_token) break;
     const WarpTile now = part.again();
     float* staged = work.staged[now.warpgroup][block % kBuffers];
-    put_block(staged, now, d, block);
+    put_block(staged, now, d);
+    shift_sums<kStagedValues>(d);
     role.sync_warpgroup();
     const Mine mine(now);
     finish(block, staged, mine, work.positions[part.buffer][block * kStagedTokens + mine.token] != kNoToken);
@@ -547,20 +508,57 @@ __device__ __forceinline__ uint32_t residual_offset(uint32_t token, uint32_t col
          piece * slab_image::kPieceBytes + col % kPieceFloats * static_cast<uint32_t>(sizeof(float));
 }
 
-// A lane's sums of tokens [32 page, 32 page + 32) of a tile are added to a page of the residual.
-template <uint32_t kValues>
-__device__ __forceinline__ void add_to_page(std::byte* to, const WarpTile& part, const float (&d)[kValues],
-                                            uint32_t page) {
-  const uint32_t col = part.unit() * kUnitRows + part.row_of_unit();
-#pragma unroll 1
-  for (uint32_t half = 0; half < kPageTokens / kStagedTokens; ++half) {
-    const BlockSums sums = block_sums(d, page * (kPageTokens / kStagedTokens) + half);
-#pragma unroll
-    for (uint32_t v = 0; v < kStagedValues; ++v) {
-      const uint32_t token = half * kStagedTokens + part.token(v / 4, v % 2);
-      *reinterpret_cast<float*>(to + residual_offset(token, col + v / 2 % 2 * kUnitRows)) += sums.values[v];
-    }
+// Where a lane's sums of kPageTokens tokens of a tile lie in a page. One number: with another token or unit,
+// the swizzle changes single bits of it.
+class LanePlaces {
+ public:
+  static constexpr uint32_t kSums = kPageTokens / 2;
+
+  __device__ __forceinline__ explicit LanePlaces(const WarpTile& part)
+      : first_(residual_offset(part.token(0, 0), part.unit() * kUnitRows + part.row_of_unit())) {}
+  // Of sum v, as in d.
+  __device__ __forceinline__ float* in(std::byte* page, uint32_t v) const {
+    const uint32_t next_token = v % 2, next_unit = v / 2 % 2;
+    static_assert(kWarpUnits == 2, "the first unit's place in its box is even");
+    const uint32_t swizzled = first_ ^ (next_token + next_unit * kPiecesOfUnit) * slab_image::kPieceBytes;
+    return reinterpret_cast<float*>(page + swizzled + (next_token + v / 4 * 8) * kTokenBytes);
   }
+
+ private:
+  static constexpr uint32_t kTokenBytes = kBoxCols * sizeof(float);
+  static constexpr uint32_t kPiecesOfUnit = kUnitRows * sizeof(float) / slab_image::kPieceBytes;
+  static_assert(slab_image::kSwizzledRows == 8, "8 tokens further on, all else is the same");
+  uint32_t first_;
+};
+// A lane's sums of tokens [32 n, 32 n + 32) of a tile are added to a page of the residual.
+template <uint32_t kValues>
+__device__ __forceinline__ void add_to_page(std::byte* page, const LanePlaces& places,
+                                            const float (&d)[kValues], uint32_t n) {
+#pragma unroll
+  for (uint32_t first = 0; first < LanePlaces::kSums; first += kStagedValues) {
+    // All loads before the first store: the compiler does not know that they are of other places.
+    float before[kStagedValues];
+#pragma unroll
+    for (uint32_t v = 0; v < kStagedValues; ++v) before[v] = *places.in(page, first + v);
+#pragma unroll
+    for (uint32_t v = 0; v < kStagedValues; ++v)
+      *places.in(page, first + v) = before[v] + d[n * LanePlaces::kSums + first + v];
+  }
+}
+// The same of a part of the columns, put into a page that will be added to the residual: nothing is added to
+// tokens that do not exist. positions: of the page's tokens.
+template <uint32_t kValues>
+__device__ __forceinline__ void put_in_page(std::byte* page, const LanePlaces& places, const WarpTile& part,
+                                            const float (&d)[kValues], uint32_t n,
+                                            const uint32_t* positions) {
+#pragma unroll
+  for (uint32_t v = 0; v < LanePlaces::kSums; ++v) *places.in(page, v) = d[n * LanePlaces::kSums + v];
+  static_assert(kPageTokens == kWarpThreads);
+  const bool exists = positions[part.lane] != kNoToken;
+  if (__all_sync(kAllLanes, exists) || exists) return;
+#pragma unroll 1
+  for (uint32_t c = 0; c < kWarpUnits * kUnitRows; ++c)
+    *reinterpret_cast<float*>(page + residual_offset(part.lane, part.unit() * kUnitRows + c)) = -0.0F;
 }
 
 // A piece of the complete residual: two columns of each of 4 neighbouring units, which 8 neighbouring lanes
@@ -570,17 +568,28 @@ class ResidualPiece {
   static constexpr uint32_t kUnits = 4;
   using Values = float2[kUnits];
 
-  // `col`: the first of the piece's columns; `piece`: of half a slab's row.
-  __device__ __forceinline__ ResidualPiece(const ResidualPlace& to, uint32_t col, uint32_t piece)
-      : to_(to), col_(col), piece_(piece), at_(slab_image::place(to.cols, col - piece * 2)) {
+  // `row`: of the pass; `col`: the first of the piece's columns; `piece`: of half a slab's row.
+  __device__ __forceinline__ ResidualPiece(const ResidualPlace& to, uint32_t row, uint32_t col,
+                                           uint32_t piece)
+      : residual_(to.residual + size_t{row} * to.cols + col),
+        squares_(to.squares + size_t{row} * (to.cols / kSquaresCols) + col / kSquaresCols),
+        cols_(to.cols) {
 #pragma unroll
     for (uint32_t u = 0; u < kUnits; ++u)
-      norms_[u] = ptx::load_constant(reinterpret_cast<const uint32_t*>(to.norm + col_ + u * kUnitRows));
+      norms_[u] = ptx::load_constant(reinterpret_cast<const uint32_t*>(to.norm + col + u * kUnitRows));
+    const auto at = slab_image::place(to.cols, col - piece * 2);
+    weighted_ = to.weighted + slab_image::piece_offset(to.image_rows, row, at.slab, at.piece + piece);
   }
 
-  // Of row `row` of the pass.
-  __device__ __forceinline__ void store(const Values& values, uint32_t row, bool exists,
-                                        uint32_t lane) const {
+  // Goes so many rows on.
+  template <uint32_t kRows>
+  __device__ __forceinline__ void advance() {
+    static_assert(kRows % slab_image::kSwizzledRows == 0, "the swizzle stays");
+    residual_ += size_t{kRows} * cols_;
+    squares_ += size_t{kRows} * (cols_ / kSquaresCols);
+    weighted_ += kRows * slab_image::kRowBytes;
+  }
+  __device__ __forceinline__ void store(const Values& values, bool exists, uint32_t lane) const {
     uint32_t words[kUnits];
     float sum = 0;
 #pragma unroll
@@ -591,140 +600,207 @@ class ResidualPiece {
     }
     sum = residual::add_neighbours<8>(sum, kAllLanes);  // the lanes of a token
     if (!exists) return;
-    float* out = to_.residual + size_t{row} * to_.cols + col_;
 #pragma unroll
     for (uint32_t u = 0; u < kUnits; ++u)
-      ptx::store_relaxed(reinterpret_cast<float2*>(out + u * kUnitRows), values[u]);
-    *reinterpret_cast<uint4*>(to_.weighted +
-                              slab_image::piece_offset(to_.image_rows, row, at_.slab, at_.piece + piece_)) = {
-        words[0], words[1], words[2], words[3]};
-    if (lane % 8 == 0)
-      ptx::store_relaxed(to_.squares + size_t{row} * (to_.cols / kSquaresCols) + col_ / kSquaresCols, sum);
+      ptx::store_relaxed(reinterpret_cast<float2*>(residual_ + u * kUnitRows), values[u]);
+    *reinterpret_cast<uint4*>(weighted_) = {words[0], words[1], words[2], words[3]};
+    if (lane % 8 == 0) ptx::store_relaxed(squares_, sum);
   }
 
  private:
-  const ResidualPlace& to_;
-  uint32_t col_, piece_;
-  slab_image::Place at_;
+  float* residual_;
+  float* squares_;
+  std::byte* weighted_;
+  uint32_t cols_;
   uint32_t norms_[kUnits];
 };
+
+// What finishes a tile is straight code for so many pages, which then runs again for the next ones: a round
+// more moves all sums, a round less is more code to bring to the instruction cache.
+inline constexpr uint32_t kRoundPages = 4;
+template <class Config>
+constexpr uint32_t pages_of_round() {
+  const uint32_t pages = (Config::kTileTokens + kPageTokens - 1) / kPageTokens;
+  return pages < kRoundPages ? pages : kRoundPages;
+}
 
 // residual += d, with what its next readers need. place(): the ResidualPlace. first_unit: of the tile, in the
 // matrix; a warpgroup without units only lets the pages go.
 template <class Role, class Place, uint32_t kValues>
-__device__ __forceinline__ void add_to_residual(Role& role, const WarpTile& part, const Place& place,
-                                                uint32_t first_unit, uint32_t units,
-                                                const float (&d)[kValues]) {
+__device__ __forceinline__ void add_to_residual(Role& role, const WarpTile& tile, const Place& place,
+                                                uint32_t first_unit, uint32_t units, float (&d)[kValues]) {
   using Config = typename Role::Config;
-  const uint32_t pages = residual_pages(part.end_token - part.first_token);
+  constexpr uint32_t kHalfBytes = kStagedTokens * kBoxCols * sizeof(float);
+  constexpr uint32_t kUnitBytes = kUnitRows * sizeof(float);
+  const WarpTile part = tile.again();
+  const bool has = has_units(part, units);
+  const PieceOfRow mine(part);
+  const uint32_t col =
+      (part.warpgroup * kWarpgroupUnits + mine.group * ResidualPiece::kUnits) * kUnitRows + mine.piece * 2;
+  ResidualPiece piece(place(), part.first_token + mine.token, first_unit * kUnitRows + (has ? col : 0),
+                      mine.piece);
+  const uint32_t* positions = workspace(role.s).positions[part.buffer] + mine.token;
+  const LanePlaces places(part);
+  // Another unit is two other bits of a place, swizzled or not.
+  const uint32_t from = residual_offset(mine.token, col);
+  constexpr uint32_t kRound = pages_of_round<Config>();
 #pragma unroll 1
-  for (uint32_t page = 0; page < pages; ++page) {
-    const WarpTile now = part.again();
-    const bool has = has_units(now, units);
-    role.wait_page(role.next_page);
-    std::byte* residual = role.s.ring[role.next_page % Config::kRingPages];
-    if (has) add_to_page(residual, now, d, page);
-    role.sync_warpgroup();
-    if (has) {
-      const ResidualPlace to = place();
-      const PieceOfRow mine(now);
-      const uint32_t col =
-          (now.warpgroup * kWarpgroupUnits + mine.group * ResidualPiece::kUnits) * kUnitRows + mine.piece * 2;
-      const ResidualPiece piece(to, first_unit * kUnitRows + col, mine.piece);
-      const uint32_t* positions = workspace(role.s).positions[part.buffer] + page * kPageTokens;
+  for (uint32_t row = part.first_token; row < part.end_token; row += kRound * kPageTokens) {
 #pragma unroll
-      for (uint32_t half = 0; half < 2; ++half) {
-        const uint32_t token = half * kStagedTokens + mine.token;
-        ResidualPiece::Values values;
+    for (uint32_t page = 0; page < kRound; ++page) {
+      if (row + page * kPageTokens >= part.end_token) break;
+      role.wait_page(role.next_page);
+      std::byte* residual = role.s.ring[role.next_page % Config::kRingPages];
+      if (has) add_to_page(residual, places, d, page);
+      role.sync_warpgroup();
+      if (has) {
+        ResidualPiece::Values values[2];
+        bool exists[2];
 #pragma unroll
-        for (uint32_t u = 0; u < ResidualPiece::kUnits; ++u)
-          values[u] =
-              *reinterpret_cast<const float2*>(residual + residual_offset(token, col + u * kUnitRows));
-        piece.store(values, part.first_token + page * kPageTokens + token, positions[token] != kNoToken,
-                    now.lane);
+        for (uint32_t half = 0; half < 2; ++half) {
+          exists[half] = positions[page * kPageTokens + half * kStagedTokens] != kNoToken;
+#pragma unroll
+          for (uint32_t u = 0; u < ResidualPiece::kUnits; ++u)
+            values[half][u] =
+                *reinterpret_cast<const float2*>(residual + (from ^ u * kUnitBytes) + half * kHalfBytes);
+        }
+#pragma unroll
+        for (uint32_t half = 0; half < 2; ++half) {
+          piece.store(values[half], exists[half], part.lane);
+          piece.template advance<kStagedTokens>();
+        }
       }
+      role.free_page(role.next_page++);
     }
-    role.free_page(role.next_page++);
+    shift_sums<kRound * LanePlaces::kSums>(d);
+    positions += kRound * kPageTokens;
+  }
+}
+
+// residual += the sums of a part that is not the last, by the copy engine, out of pages that the loader lends
+// (Stream::lend_pages()), which takes it that the sums are added when the last page comes back. What is added
+// to a place comes from one thread, part after part. map: of the residual; first_col: of the tile.
+template <class Role, uint32_t kValues>
+__device__ __forceinline__ void add_sums(Role& role, const WarpTile& tile, const std::byte* map,
+                                         uint32_t first_col, uint32_t units, float (&d)[kValues]) {
+  using Config = typename Role::Config;
+  constexpr uint32_t kBoxesOfWarpgroup = kWarpgroupUnits * kUnitRows / kBoxCols;
+  const WarpTile part = tile.again();
+  const bool has = has_units(part, units);
+  const uint32_t* positions = workspace(role.s).positions[part.buffer];
+  const LanePlaces places(part);
+  const bool asks = has && role.leads_warpgroup();
+  if (asks) ptx::fence_proxy_async_global();  // the inputs are there
+  constexpr uint32_t kRound = pages_of_round<Config>();
+#pragma unroll 1
+  for (uint32_t first = part.first_token; first < part.end_token; first += kRound * kPageTokens) {
+#pragma unroll
+    for (uint32_t page = 0; page < kRound; ++page) {
+      const uint32_t row = first + page * kPageTokens;
+      if (row >= part.end_token) break;
+      role.wait_page(role.next_page);
+      std::byte* sums = role.s.ring[role.next_page % Config::kRingPages];
+      if (has) put_in_page(sums, places, part, d, page, positions + page * kPageTokens);
+      ptx::fence_proxy_async_shared();  // the copy engine will read it
+      role.sync_warpgroup();
+      if (asks) {
+#pragma unroll
+        for (uint32_t n = 0; n < kBoxesOfWarpgroup; ++n) {
+          const uint32_t box = part.warpgroup * kBoxesOfWarpgroup + n;
+          ptx::tensor_add(map, row, first_col + box * kBoxCols, sums + box * kBoxBytes);
+        }
+        ptx::commit_stores();
+        if (row + kPageTokens < part.end_token) {
+          ptx::wait_stores_read<0>();
+        } else {
+          ptx::wait_stores<0>();
+        }
+      }
+      role.free_page(role.next_page++);
+    }
+    shift_sums<kRound * LanePlaces::kSums>(d);
+    positions += kRound * kPageTokens;
   }
 }
 
 // output = silu(gate) × up, both scaled by the tokens' scales; units of gate and up lie in turn. first_unit:
-// of the tile, in each matrix. A lane has a column of 2 tokens of each 8, its neighbour in the pair of
-// columns that a piece holds side by side has the next: each stores both columns of one of the tokens.
+// of the tile, in each matrix. Through shared memory, so that stores fill sectors: a warp puts a unit's 8
+// outputs of a token side by side there, and a thread takes a piece, two outputs of each of the warpgroup's 4
+// units.
 template <class Role, uint32_t kValues>
 __device__ __forceinline__ void store_silu(Role& role, const WarpTile& tile, std::byte* output,
                                            uint32_t image_rows, uint32_t cols, uint32_t first_unit,
-                                           const float (&d)[kValues]) {
-  constexpr uint32_t kNeighbour = 4;  // lanes from a row of a unit to the next
+                                           float (&d)[kValues]) {
+  constexpr uint32_t kTokens = 32, kEights = kTokens / 8, kUnitBytes = kUnitRows * sizeof(uint16_t);
+  constexpr uint32_t kTokenBytes = (kWarpgroupWarps + 1) * kUnitBytes;  // in other banks than the next
+  static_assert(kTokens * kTokenBytes <= sizeof(Workspace<typename Role::Config>::staged[0][0]));
   const WarpTile part = tile.again();
-  const uint32_t odd = part.row_of_unit() % 2;
+  const uint32_t thread = part.warp * kWarpThreads + part.lane;
+  const uint32_t token = thread / slab_image::kPiecesOfHalf, piece = thread % slab_image::kPiecesOfHalf;
   const auto at = slab_image::place(cols, (first_unit + part.warpgroup * kWarpgroupWarps) * kUnitRows);
-  std::byte* to = output +
-                  slab_image::piece_offset(image_rows, part.first_token + part.token(0, odd), at.slab,
-                                           at.piece + part.row_of_unit() / 2) +
-                  part.warp * sizeof(uint32_t);
+  std::byte* to =
+      output + slab_image::piece_offset(image_rows, part.first_token + token, at.slab, at.piece + piece);
   auto& work = workspace(role.s);
   const auto* scales = reinterpret_cast<const float2*>(work.scales[part.buffer] + part.token(0, 0));
-  const uint32_t* positions = work.positions[part.buffer] + part.token(0, odd);
-  const auto silu = [](float g, float x) { return __fdividef(g, 1.0F + __expf(-g)) * x; };
-  // A loop, not straight code for all tokens: that would come from the instruction cache too slowly.
+  const uint32_t* positions = work.positions[part.buffer] + token;
+  const uint32_t staged = ptx::shared_address(work.staged[part.warpgroup]);
+  const uint32_t put = staged + part.lane * kTokenBytes + part.warp * kUnitBytes;
+  const uint32_t take = staged + token * kTokenBytes + piece * sizeof(uint32_t);
+  const auto silu = [](float g, float x) { return __fdividef(g, 1.0F + ptx::exp(-g)) * x; };
+  constexpr uint32_t kBlocks = kValues / (4 * kEights),
+                     kRound = kBlocks < kRoundPages ? kBlocks : kRoundPages;
+  static_assert(kRound % kBuffers == 0);
 #pragma unroll 1
-  for (uint32_t block = 0; block < kValues / kStagedValues; ++block) {
-    if (part.first_token + block * kStagedTokens >= part.end_token) break;
-    const BlockSums sums = block_sums(d, block);
+  for (uint32_t first = part.first_token; first < part.end_token; first += kRound * kTokens) {
 #pragma unroll
-    for (uint32_t eight = 0; eight < kStagedTokens / 8; ++eight) {
-      const float* of_eight = sums.values + eight * 4;
-      const float2 scale = scales[eight * 4];
-      const float first = silu(of_eight[0] * scale.x, of_eight[2] * scale.x);
-      const float second = silu(of_eight[1] * scale.y, of_eight[3] * scale.y);
-      const float got = __shfl_xor_sync(kAllLanes, odd != 0 ? first : second, kNeighbour);
-      const uint32_t word = odd != 0 ? ptx::pack_bf16(got, second) : ptx::pack_bf16(first, got);
-      if (positions[eight * 8] != kNoToken)
-        ptx::store_relaxed(reinterpret_cast<uint32_t*>(to + eight * 8 * slab_image::kRowBytes), word);
+    for (uint32_t block = 0; block < kRound; ++block) {
+      if (first + block * kTokens >= part.end_token) break;
+      constexpr uint32_t kBufferBytes = sizeof(work.staged[0][0]);
+      uint32_t outputs[kEights];
+#pragma unroll
+      for (uint32_t n = 0; n < kEights; ++n) {
+        const float* of_eight = d + (block * kEights + n) * 4;
+        const float2 scale = scales[(block * kEights + n) * 4];
+        outputs[n] = ptx::pack_bf16(silu(of_eight[0] * scale.x, of_eight[2] * scale.x),
+                                    silu(of_eight[1] * scale.y, of_eight[3] * scale.y));
+      }
+      const bool exists = positions[block * kTokens] != kNoToken;
+      ptx::store_matrices<true>(put + block % kBuffers * kBufferBytes, outputs);
+      role.sync_warpgroup();
+      uint32_t words[kWarpgroupWarps];
+#pragma unroll
+      for (uint32_t unit = 0; unit < kWarpgroupWarps; ++unit)
+        words[unit] = ptx::shared_load_word(take + block % kBuffers * kBufferBytes + unit * kUnitBytes);
+      if (exists)
+        *reinterpret_cast<uint4*>(to + block * kTokens * slab_image::kRowBytes) = {words[0], words[1],
+                                                                                   words[2], words[3]};
     }
-    to += kStagedTokens * slab_image::kRowBytes;
-    scales += kStagedTokens / 2;
-    positions += kStagedTokens;
+    shift_sums<kRound * 4 * kEights>(d);
+    scales += kRound * kTokens / 2;
+    positions += kRound * kTokens;
+    to += kRound * kTokens * slab_image::kRowBytes;
   }
+  role.sync_warpgroup();  // the next tile begins with the first buffer, whichever was the last here
 }
 
-// Calls visit(place, sum) for a lane's sums of the tokens that exist. `to`: of the first of the tile's
-// columns, in a tensor of so many columns.
-template <class Role, class Visit, uint32_t kValues>
-__device__ __forceinline__ void for_sums(Role& role, const WarpTile& tile, float* to, uint32_t cols,
-                                         const float (&d)[kValues], Visit&& visit) {
-  const WarpTile part = tile.again();
-  to += size_t{part.first_token + part.token(0, 0)} * cols + part.unit() * kUnitRows + part.row_of_unit();
-  const uint32_t* positions = workspace(role.s).positions[part.buffer] + part.token(0, 0);
-#pragma unroll 1
-  for (uint32_t block = 0; block < kValues / kStagedValues; ++block) {
-    if (part.first_token + block * kStagedTokens >= part.end_token) break;
-    const BlockSums sums = block_sums(d, block);
-#pragma unroll
-    for (uint32_t v = 0; v < kStagedValues; ++v) {
-      const uint32_t token = v / 4 * 8 + v % 2;
-      if (positions[token] != kNoToken)
-        visit(to + size_t{token} * cols + v / 2 % 2 * kUnitRows, sums.values[v]);
-    }
-    to += size_t{kStagedTokens} * cols;
-    positions += kStagedTokens;
-  }
-}
-// The sums of one part of the columns, as they are.
+// The sums of one part of the columns, as they are. `to`: of the first of the tile's columns, in a tensor of
+// so many columns.
 template <class Role, uint32_t kValues>
 __device__ __forceinline__ void store_sums(Role& role, const WarpTile& tile, float* to, uint32_t cols,
                                            const float (&d)[kValues]) {
-  for_sums(role, tile, to, cols, d, [](float* place, float sum) { ptx::store_relaxed(place, sum); });
-}
-// residual += the sums of a part that is not the last. No value comes back that the thread would wait for.
-// What is added to a place comes from one thread, part after part; the copy engine reads it afterwards
-// (Stream::load_residual()).
-template <class Role, uint32_t kValues>
-__device__ __forceinline__ void add_sums(Role& role, const WarpTile& tile, float* to, uint32_t cols,
-                                         const float (&d)[kValues]) {
-  for_sums(role, tile, to, cols, d, [](float* place, float sum) { ptx::add_relaxed(place, sum); });
-  ptx::fence_acquire_release_gpu();
+  const WarpTile part = tile.again();
+  to += size_t{part.first_token + part.token(0, 0)} * cols + part.unit() * kUnitRows + part.row_of_unit();
+  const uint32_t* positions = workspace(role.s).positions[part.buffer] + part.token(0, 0);
+#pragma unroll
+  for (uint32_t eight = 0; eight < kValues / 4; ++eight, to += size_t{8} * cols) {
+    if (part.first_token + eight * 8 >= part.end_token) break;
+#pragma unroll
+    for (uint32_t i = 0; i < 2; ++i) {
+      if (positions[eight * 8 + i] == kNoToken) continue;
+      ptx::store_relaxed(to + i * cols, d[eight * 4 + i]);
+      ptx::store_relaxed(to + i * cols + kUnitRows, d[eight * 4 + 2 + i]);
+    }
+  }
 }
 
 // d = weights × activations of the tile, of the last part; add(d) is called for those before.
@@ -798,6 +874,7 @@ struct Stream {
           });
           slab += two ? 1 : 0;
         }
+        if (part + 1 < plan.shape.parts) lend_pages(role, plan, tile);
       }
       if (plan.shape.adds != 0)
         load_residual(role, plan, plan.shape.first_row + tile * Role::Config::kTileTokens,
@@ -886,12 +963,20 @@ struct Stream {
     }
   }
 
+  // For the sums of a part that is not the last: as many as the tile's residual takes.
+  template <class Role>
+  static __device__ __forceinline__ void lend_pages(Role& role, const Plan& plan, uint32_t tile) {
+    const uint32_t first = plan.shape.first_row + tile * Role::Config::kTileTokens;
+    const uint32_t pages = residual_pages(min(plan.shape.end_row - first, Role::Config::kTileTokens));
+#pragma unroll 1
+    for (uint32_t page = 0; page < pages; ++page) role.lend(role.recorder);
+  }
   // `from`: the residual's map, and the first of the tile's columns.
   template <class Role>
   static __device__ __forceinline__ void load_residual(Role& role, const Plan& plan, uint32_t row,
                                                        const Pages& from) {
     role.wait_inputs();
-    // Consumers that have given back a page of the last part have added those before.
+    // Consumers that have given back a page of the last part know that those before are added.
     if (plan.shape.parts > 1) role.wait_given_back(plan.last_part_pages());
     ptx::fence_proxy_async_global();
     const uint32_t end = min(plan.shape.end_row, row + Role::Config::kTileTokens);
@@ -920,7 +1005,7 @@ struct Stream {
       const uint32_t block =
           ptx::load_relaxed(plan.shape.block_table + size_t{begin.z} * plan.shape.blocks_of_sequence +
                             position / kKvBlockTokens);
-      work.places[buffer][n] = block * kKvBlockTokens + position % kKvBlockTokens;
+      work.places[buffer][n] = block * plan.shape.kv_heads * kKvBlockTokens + position % kKvBlockTokens;
     }
     if (plan.shape.squares != nullptr) work.scales[buffer][n] = scale_of(plan.shape, row);
   }

@@ -33,7 +33,7 @@ struct GemmOp<GateUpSilu> {
   }
   template <class Role, uint32_t kValues>
   static __device__ __forceinline__ void finish_tile(Role& role, const GateUpSilu& op,
-                                                     const gemm::WarpTile& tile, const float (&d)[kValues]) {
+                                                     const gemm::WarpTile& tile, float (&d)[kValues]) {
     gemm::store_silu(role, tile, tensor<&GateUpSilu::output, std::byte>(*role.buffer), op.max_rows,
                      op.intermediate, op.first_unit, d);
   }

@@ -35,7 +35,7 @@ struct GemmOp<LmHead> {
   // Each thread finishes a unit's logits of a token at a time.
   template <class Role, uint32_t kValues>
   static __device__ __forceinline__ void finish_tile(Role& role, const LmHead& op, const gemm::WarpTile& tile,
-                                                     const float (&d)[kValues]) {
+                                                     float (&d)[kValues]) {
     if (!gemm::has_units(tile, op.num_units)) return;
     const auto finish = [&](uint32_t block, const float* staged, const gemm::UnitOfToken& mine, bool exists) {
       const uint32_t unit = op.first_unit + mine.warpgroup * gemm::kWarpgroupUnits + mine.unit;

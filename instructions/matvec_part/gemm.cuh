@@ -39,7 +39,7 @@ struct GemmOp<MatvecPart> {
   }
   template <class Role, uint32_t kValues>
   static __device__ __forceinline__ void finish_tile(Role& role, const MatvecPart& op,
-                                                     const gemm::WarpTile& tile, const float (&d)[kValues]) {
+                                                     const gemm::WarpTile& tile, float (&d)[kValues]) {
     if (!gemm::has_units(tile, op.num_units)) return;
     float* to = tensor<&MatvecPart::sums, float>(*role.buffer) + op.first_unit * kUnitRows;
     gemm::store_sums(role, tile, to, op.out_cols, d);

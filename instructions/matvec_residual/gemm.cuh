@@ -36,14 +36,13 @@ struct GemmOp<MatvecResidual> {
   // Of a part that is not the last.
   template <class Role, uint32_t kValues>
   static __device__ __forceinline__ void add_part(Role& role, const MatvecResidual& op,
-                                                  const gemm::WarpTile& tile, const float (&d)[kValues]) {
-    if (!gemm::has_units(tile, op.num_units)) return;
-    float* to = tensor<&MatvecResidual::residual, float>(*role.buffer) + op.first_unit * kUnitRows;
-    gemm::add_sums(role, tile, to, op.out_cols, d);
+                                                  const gemm::WarpTile& tile, float (&d)[kValues]) {
+    gemm::add_sums(role, tile, gemm::tensor_map(role.launch.program, op.residual), op.first_unit * kUnitRows,
+                   op.num_units, d);
   }
   template <class Role, uint32_t kValues>
   static __device__ __forceinline__ void finish_tile(Role& role, const MatvecResidual& op,
-                                                     const gemm::WarpTile& tile, const float (&d)[kValues]) {
+                                                     const gemm::WarpTile& tile, float (&d)[kValues]) {
     const auto place = [&]() -> gemm::ResidualPlace {
       return {tensor<&MatvecResidual::residual, float>(*role.buffer),
               tensor<&MatvecResidual::norm, const uint16_t>(*role.buffer),

@@ -38,7 +38,7 @@ struct GemmOp<QkvProject> {
   // Each thread finishes a unit's outputs of a token at a time.
   template <class Role, uint32_t kValues>
   static __device__ __forceinline__ void finish_tile(Role& role, const QkvProject& op,
-                                                     const gemm::WarpTile& tile, const float (&d)[kValues]) {
+                                                     const gemm::WarpTile& tile, float (&d)[kValues]) {
     if (!gemm::has_units(tile, op.num_units)) return;
     const auto finish = [&](uint32_t block, const float* staged, const gemm::UnitOfToken& mine, bool exists) {
       const uint32_t unit = mine.warpgroup * gemm::kWarpgroupUnits + mine.unit;

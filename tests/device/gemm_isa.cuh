@@ -99,7 +99,7 @@ struct GemmOp<testing::GemmResidual> {
   }
   template <class Role, uint32_t kValues>
   static __device__ __forceinline__ void finish_tile(Role& role, const Op& op, const gemm::WarpTile& part,
-                                                     const float (&d)[kValues]) {
+                                                     float (&d)[kValues]) {
     const auto place = [&]() -> gemm::ResidualPlace {
       return {tensor<&Op::residual, float>(*role.buffer),
               tensor<&Op::norm, const uint16_t>(*role.buffer),
@@ -136,7 +136,7 @@ struct GemmOp<testing::GemmSilu> {
   }
   template <class Role, uint32_t kValues>
   static __device__ __forceinline__ void finish_tile(Role& role, const Op& op, const gemm::WarpTile& part,
-                                                     const float (&d)[kValues]) {
+                                                     float (&d)[kValues]) {
     gemm::store_silu(role, part, tensor<&Op::output, std::byte>(*role.buffer), op.image_rows, op.out_cols,
                      op.first_unit, d);
   }

@@ -90,6 +90,11 @@ struct LoaderRole {
   __device__ __forceinline__ void wait_given_back(uint32_t pages) {
     wait(s.page_free, next_page - min(pages, Config::kRingPages));
   }
+  // The next page of the ring for consumers to write, as soon as there is room.
+  template <class Recorder>
+  __device__ __forceinline__ void lend(Recorder& recorder) {
+    next(0, recorder, [](std::byte*, uint64_t*) {});
+  }
   // The same of a page that comes in pieces: copy(to, landed) asks for all of its `bytes`.
   template <class Recorder, class Copy>
   __device__ __forceinline__ void next(uint32_t bytes, Recorder& recorder, Copy&& copy) {
@@ -348,6 +353,9 @@ struct ConsumerRole {
     wait_phase(barrier, warpgroup_parity, &s.exit);
     warpgroup_parity ^= 1;
   }
+
+  // True for one thread of the warp's warpgroup, always the same.
+  __device__ __forceinline__ bool leads_warpgroup() const { return warp % kWarpgroupWarps == 0 && lane == 0; }
 
   // Copies do not land in order, so the page before this one in the same place, which may be another warp's,
   // may still be under way; once this one has been issued, that one has landed and is free. Warps of a GEMM

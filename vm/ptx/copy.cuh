@@ -71,6 +71,16 @@ __device__ __forceinline__ void tensor_store(const void* map, uint32_t row, uint
                "r"(col), "r"(row), "r"(shared_address(from_shared))
                : "memory");
 }
+// The same, added to what is there, in fp32; subnormal numbers count as 0 and so does a subnormal sum
+// (add_flushed()).
+__device__ __forceinline__ void tensor_add(const void* map, uint32_t row, uint32_t col,
+                                           const void* from_shared) {
+  asm volatile(
+      "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(
+          map),
+      "r"(col), "r"(row), "r"(shared_address(from_shared))
+      : "memory");
+}
 __device__ __forceinline__ void commit_stores() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
@@ -78,6 +88,11 @@ __device__ __forceinline__ void commit_stores() {
 template <uint32_t kPending>
 __device__ __forceinline__ void wait_stores() {
   asm volatile("cp.async.bulk.wait_group %0;" ::"n"(kPending) : "memory");
+}
+// Returns when all groups but the kPending latest have read shared memory.
+template <uint32_t kPending>
+__device__ __forceinline__ void wait_stores_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
 }
 
 // --- cp.async: 16 bytes a thread, into groups of the thread's own

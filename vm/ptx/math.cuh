@@ -11,7 +11,7 @@ __device__ __forceinline__ float exp2(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-// a + b where subnormal numbers count as 0 and so does a subnormal sum, as in add_relaxed().
+// a + b where subnormal numbers count as 0 and so does a subnormal sum, as in tensor_add().
 __device__ __forceinline__ float add_flushed(float a, float b) {
   float sum;
   asm("add.rn.ftz.f32 %0, %1, %2;" : "=f"(sum) : "f"(a), "f"(b));

@@ -18,14 +18,6 @@ __device__ __forceinline__ uint32_t load_acquire(const uint32_t* p) {
 __device__ __forceinline__ void add_release(uint32_t* p, uint32_t increment) {
   asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(increment) : "memory");
 }
-// In L2, where subnormal numbers count as 0 and so does a subnormal sum (add_flushed()); no value comes back.
-__device__ __forceinline__ void add_relaxed(float* p, float value) {
-  asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(p), "f"(value) : "memory");
-}
-// What the thread has written and added before is visible on the GPU.
-__device__ __forceinline__ void fence_acquire_release_gpu() {
-  asm volatile("fence.acq_rel.gpu;" ::: "memory");
-}
 __device__ __forceinline__ void store_release_system(uint32_t* p, uint32_t value) {
   asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(value) : "memory");
 }
@@ -154,6 +146,11 @@ __device__ __forceinline__ uint4 shared_load(uint32_t address) {
   return v;
 }
 
+__device__ __forceinline__ uint32_t shared_load_word(uint32_t address) {
+  uint32_t v;
+  asm volatile("ld.shared::cta.u32 %0, [%1];" : "=r"(v) : "r"(address) : "memory");
+  return v;
+}
 __device__ __forceinline__ float shared_load_float(uint32_t address) {
   float v;
   asm volatile("ld.shared::cta.f32 %0, [%1];" : "=f"(v) : "r"(address) : "memory");
