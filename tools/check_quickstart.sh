@@ -1,19 +1,23 @@
 #!/usr/bin/env bash
 # Types the README's commands on a bare machine: a new chroot of this machine's Debian or Ubuntu release that holds the
 # base system, git and a clone of HEAD. Fails unless each command ends as the README says.
-# Usage: check_quickstart.sh [--test] [--keep]    as root, with debootstrap
-#   --test  also the README's second command, which builds and runs all tests (long)
-#   --keep  leave the chroot there, to look at
-# apt's sources and proxies are this machine's. Takes about 3 minutes on 2 cores without --test.
+# Usage: check_quickstart.sh [--test] [--keep] [--ubuntu SUITE]    as root, with debootstrap
+#   --test          also the README's second command, which builds and runs all tests (long)
+#   --keep          leave the chroot there, to look at
+#   --ubuntu SUITE  a release of Ubuntu, as noble, instead of this machine's; its keys are in UBUNTU_KEYRING, a file that
+#                   Ubuntu's package ubuntu-keyring has
+# apt's sources and proxies are this machine's, for Ubuntu archive.ubuntu.com. Takes about 3 minutes on 2 cores without --test.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly kClone=/root/serval
 readonly kStory='^serval: generated [0-9]+ tokens'
+readonly kUbuntuKeyring=${UBUNTU_KEYRING:-/usr/share/keyrings/ubuntu-archive-keyring.gpg}
+readonly kUbuntu=http://archive.ubuntu.com/ubuntu
 readonly kTested='^100% tests passed'
 
 usage() {
-  sed -n '4,6s/^# //p' "$0" >&2
+  sed -n '4,8s/^# //p' "$0" >&2
   exit 2
 }
 
@@ -30,8 +34,12 @@ readme_command() {  # words
   echo "${command}"
 }
 
-# One line an archive of this machine's release: address|suite|component. Other vendors' archives are left out.
-archives() {
+# One line an archive of the chroot's release: address|suite|component. Other vendors' archives are left out.
+archives() {  # origin
+  if [[ -n ${ubuntu} ]]; then
+    printf "${kUbuntu}|%s|%s\n" "${ubuntu}" main "${ubuntu}" universe "${ubuntu}-updates" main "${ubuntu}-updates" universe
+    return
+  fi
   # shellcheck disable=SC2016
   apt-get indextargets --format '$(ORIGIN)|$(REPO_URI)|$(RELEASE)|$(COMPONENT)' 'Identifier: Packages' |
     sed -n "s/^$1|//p" | sort -u
@@ -53,7 +61,9 @@ make_chroot() {  # root
   all=$(archives "${origin}")
   main=$(awk -F'|' -v suite="${VERSION_CODENAME}" '$2 == suite {print $1; exit}' <<<"${all}")
   [[ -n ${main} ]] || fail "apt on this machine has no source for ${origin} ${VERSION_CODENAME}"
-  debootstrap --variant=minbase --include=git "${VERSION_CODENAME}" "$1" "${main}" >"$1.log" 2>&1 ||
+  # All releases of Ubuntu have one script; debootstrap need not know the newest by name.
+  debootstrap --variant=minbase --include=git ${ubuntu:+"--keyring=${kUbuntuKeyring}"} \
+    "${VERSION_CODENAME}" "$1" "${main}" ${ubuntu:+/usr/share/debootstrap/scripts/gutsy} >"$1.log" 2>&1 ||
     fail "debootstrap failed: see $1.log"
   write_apt_settings "$1" "${all}"
   mount -t proc proc "$1/proc"
@@ -74,18 +84,28 @@ run_in_chroot() {  # root, command, pattern that a line of its output has to mat
 
 main() {
   local with_test='' keep=''
-  local argument
-  for argument in "$@"; do
-    case ${argument} in
+  ubuntu=''
+  while [[ $# -gt 0 ]]; do
+    case $1 in
       --test) with_test=1 ;;
       --keep) keep=1 ;;
+      --ubuntu)
+        ubuntu=${2:-}
+        [[ -n ${ubuntu} ]] || usage
+        shift
+        ;;
       *) usage ;;
     esac
+    shift
   done
   [[ $(id -u) -eq 0 ]] || fail "needs root, for chroot"
   command -v debootstrap >/dev/null || fail "needs debootstrap (apt-get install debootstrap)"
   # shellcheck disable=SC1091
   source /etc/os-release
+  if [[ -n ${ubuntu} ]]; then
+    [[ -f ${kUbuntuKeyring} ]] || fail "needs ${kUbuntuKeyring} (of the package ubuntu-keyring; UBUNTU_KEYRING names another file)"
+    ID=ubuntu VERSION_CODENAME=${ubuntu}
+  fi
 
   local demo tests
   demo=$(readme_command 'make demo')
