@@ -48,8 +48,8 @@ archives() {  # origin
 # /etc/apt of the chroot: the archives of this machine's release, and how this machine reaches them.
 write_apt_settings() {  # root, archives
   local keyring
-  keyring=$(find /usr/share/keyrings -name "${ID}-archive-keyring.gpg")
-  awk -F'|' -v key="${keyring:-/usr/share/keyrings}" '{print "deb [signed-by=" key "] " $1, $2, $3}' <<<"$2" \
+  keyring=$(cd "$1" && find usr/share/keyrings -name "${ID}-archive-keyring.gpg")
+  awk -F'|' -v key="/${keyring:-usr/share/keyrings}" '{print "deb [signed-by=" key "] " $1, $2, $3}' <<<"$2" \
     >"$1/etc/apt/sources.list"
   apt-config dump | grep -E '^Acquire::([a-z]+::Proxy|Check-)' >"$1/etc/apt/apt.conf.d/90host" || true
   local file
