@@ -28,10 +28,11 @@ uint64_t bytes_of_row(const Model& model) {
 }
 
 uint64_t bytes_of_all_rows(const Model& model, const ProgramLimits& limits) {
-  const uint64_t logits = uint64_t{std::max(limits.slots(), kLeastLogitRows)} *
-                          static_cast<uint64_t>(model.vocab_size) * kF32;
+  const uint64_t logits =
+      uint64_t{std::max(limits.slots(), kLeastLogitRows)} * static_cast<uint64_t>(model.vocab_size) * kF32;
   const auto group = static_cast<uint64_t>(model.num_heads / model.num_kv_heads);
-  const uint64_t partial = uint64_t{kAttentionPlaces} * group * (static_cast<uint64_t>(model.head_dim) + 2) * kF32;
+  const uint64_t partial =
+      uint64_t{kAttentionPlaces} * group * (static_cast<uint64_t>(model.head_dim) + 2) * kF32;
   return logits + partial + kReserve;
 }
 
