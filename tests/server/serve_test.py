@@ -129,7 +129,11 @@ class Operation(Case):
             status, headers, body = self.server.ask("HEAD", path)
             self.assertEqual((status, body), (200, b""))
             self.assertGreater(int(headers["Content-Length"]), 0)
-        self.assertEqual(self.server.ask("HEAD", "/v1/completions")[0], 405)
+
+    def test_a_method_that_a_path_does_not_have_is_told_which_it_has(self):
+        for method, path, allowed in (("HEAD", "/v1/completions", "POST"), ("POST", "/health", "GET, HEAD")):
+            status, headers, _ = self.server.ask(method, path)
+            self.assertEqual((status, headers["Allow"]), (405, allowed))
 
     def test_a_key_is_needed_where_it_was_given(self):
         server = self.serve("--api-key", "secret", "--alias", "tiny")

@@ -41,6 +41,7 @@ HttpResponse error_response(const ApiError& error) {
   HttpResponse response{.status = error.status, .body = error_json(error)};
   if (error.retry_after_s > 0)
     response.headers.emplace_back("Retry-After", std::to_string(error.retry_after_s));
+  if (!error.allow.empty()) response.headers.emplace_back("Allow", error.allow);
   if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   return response;
 }

@@ -17,9 +17,10 @@ struct ApiError : std::runtime_error {
         param(std::move(its_param)) {}
 
   int status;
-  std::string code;       // "invalid_value", "model_not_found", …
-  std::string param;      // the parameter's name; empty: none
-  int retry_after_s = 0;  // 0: does not say
+  std::string code;        // "invalid_value", "model_not_found", …
+  std::string param;       // the parameter's name; empty: none
+  int retry_after_s = 0;   // 0: does not say
+  std::string allow = {};  // of a 405: the methods that its path has
 };
 
 // What the engine refused with an Error of this kind: 400 for kUsage, else 500.

@@ -41,7 +41,9 @@ const Route& find_route(const std::string& path) {
 void check_method(const Route& route, const std::string& method) {
   const bool reads = route.method == std::string_view("GET");
   if (method == route.method || (reads && method == "HEAD")) return;
-  throw ApiError(405, "method_not_allowed", fmt::format("{}: expected {}", route.path, route.method));
+  ApiError error(405, "method_not_allowed", fmt::format("{}: expected {}", route.path, route.method));
+  error.allow = reads ? "GET, HEAD" : route.method;
+  throw error;
 }
 
 std::string name_in(const Route& route, const std::string& path) {
