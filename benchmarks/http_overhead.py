@@ -28,6 +28,7 @@ from dataclasses import dataclass
 
 LOAD_PATIENCE_S = 900
 TAIL_BYTES = 4096  # of an answer: more than its usage takes
+EVENT = b'"finish_reason":null}'  # every event of a token has it once
 
 
 @dataclass
@@ -78,7 +79,8 @@ class Client(asyncio.Protocol):
             self.head = data[:TAIL_BYTES]
             self.answer.first = now
         self.answer.last = now
-        events = data.count(b'"finish_reason":null}') if self.stream else 0
+        # A read may end within an event.
+        events = (self.tail[1 - len(EVENT) :] + data).count(EVENT) if self.stream else 0
         if events:
             if not self.answer.events:
                 self.answer.first_event = now
