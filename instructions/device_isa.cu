@@ -20,9 +20,6 @@ DeviceKernelChoice choice() {
 
 std::string check_on_device(const Program& program, const Instruction& instruction) {
   if (std::string wrong = check_instruction(program, instruction); !wrong.empty()) return wrong;
-  if (program.num_devices > 1)
-    return "devices: " + std::to_string(program.num_devices) +
-           "; limit: 1 (the GPU's kernels exchange nothing)";
   if (multiplies_tiles(program)) return "";
   switch (static_cast<Opcode>(instruction.opcode)) {
     case Opcode::kPlannedAttention:
@@ -53,6 +50,7 @@ std::vector<Boxes> boxes_of(const Program& program) {
   note_boxes<QkvProject, &QkvProject::wq, &QkvProject::wk, &QkvProject::wv>(program, BoxKind::kTiles, boxes);
   note_boxes<MatvecResidual, &MatvecResidual::weights>(program, BoxKind::kTiles, boxes);
   note_boxes<MatvecPart, &MatvecPart::weights>(program, BoxKind::kTiles, boxes);
+  note_boxes<MatvecPush, &MatvecPush::weights>(program, BoxKind::kTiles, boxes);
   note_boxes<MatvecResidual, &MatvecResidual::residual>(program, BoxKind::kRows, boxes);
   for (const Instruction& i : program.instructions) {
     if (i.opcode == static_cast<uint16_t>(Opcode::kGateUpSilu))
@@ -70,9 +68,11 @@ const DeviceIsa& device_isa() {
   static const std::array choices = {
 #define SERVAL_KERNEL(Name, ...) choice<device::Name>(),
 #define SERVAL_GEMM_KERNEL(Name, ...) choice<device::Name>(),
+#define SERVAL_RANKS_KERNEL(Name, ...) choice<device::Name>(),
 #include "instructions/kernels.def"
 #undef SERVAL_KERNEL
 #undef SERVAL_GEMM_KERNEL
+#undef SERVAL_RANKS_KERNEL
   };
   static const DeviceIsa isa{choices, check_on_device, op_name, boxes_of};
   return isa;

@@ -9,6 +9,7 @@
 #include "instructions/kernels.h"
 #include "instructions/lm_head/gemm.cuh"
 #include "instructions/matvec_part/gemm.cuh"
+#include "instructions/matvec_push/gemm.cuh"
 #include "instructions/matvec_residual/gemm.cuh"
 #include "instructions/qkv_project/gemm.cuh"
 #include "instructions/qkv_rope/gemm.cuh"
@@ -27,9 +28,12 @@ struct DeviceOp<Absent<Op>> : GroupOp {
 template <class Op, class... Left>
 using UnlessOneOf = std::conditional_t<(std::is_same_v<Op, Left> || ...), Absent<Op>, Op>;
 
-// What programs of several devices exchange has no code for GPUs: check_on_device() refuses them.
+// What programs of several devices exchange is left out of kernels for one.
 template <class Op, class... Left>
 using OnOneDevice = UnlessOneOf<Op, MatvecPush, ReduceResidual, PushState, Left...>;
+// What only one device computes is left out of kernels for several.
+template <class Op, class... Left>
+using OnRanks = UnlessOneOf<Op, MatvecResidual, MatvecPart, AddParts, Left...>;
 
 template <class Op>
 using InMatvecKernels = OnOneDevice<Op, PlannedAttention, PlannedMerge, MatvecPart, AddParts>;
@@ -39,6 +43,12 @@ using InPlainKernels =
     OnOneDevice<Op, PlannedAttention, PlannedMerge, QkvProject, QkNormRope, MatvecPart, AddParts>;
 template <class Op>
 using InGemmKernels = OnOneDevice<Op, Attention, AttentionMerge>;
+template <class Op>
+using InMatvecKernelsOfRanks = OnRanks<Op, PlannedAttention, PlannedMerge>;
+template <class Op>
+using InPlainKernelsOfRanks = OnRanks<Op, PlannedAttention, PlannedMerge, QkvProject, QkNormRope>;
+template <class Op>
+using InGemmKernelsOfRanks = OnRanks<Op, Attention, AttentionMerge>;
 
 using MatvecIsa = IsaList<StreamList<matvec::Stream>
 #define SERVAL_OP(Type, folder, semantics) , InMatvecKernels<Type>
@@ -55,25 +65,56 @@ using GemmIsa = IsaList<StreamList<gemm::Stream>
 #include "instructions/isa.def"
 #undef SERVAL_OP
                         >;
+using MatvecIsaOfRanks = IsaList<StreamList<matvec::Stream>
+#define SERVAL_OP(Type, folder, semantics) , InMatvecKernelsOfRanks<Type>
+#include "instructions/isa.def"
+#undef SERVAL_OP
+                                 >;
+
+using PlainIsaOfRanks = IsaList<StreamList<matvec::Stream>
+#define SERVAL_OP(Type, folder, semantics) , InPlainKernelsOfRanks<Type>
+#include "instructions/isa.def"
+#undef SERVAL_OP
+                                >;
+using GemmIsaOfRanks = IsaList<StreamList<gemm::Stream>
+#define SERVAL_OP(Type, folder, semantics) , InGemmKernelsOfRanks<Type>
+#include "instructions/isa.def"
+#undef SERVAL_OP
+                               >;
+
+template <class Base>
+using IsaOfRanks =
+    std::conditional_t<Base::kMultipliesTiles, GemmIsaOfRanks,
+                       std::conditional_t<Base::kTraits.head_norms, MatvecIsaOfRanks, PlainIsaOfRanks>>;
+
+// A layer's exchange is more rounds of polls than a layer of one GPU has (docs/several_gpus.md).
+inline constexpr uint32_t kPagesBeforeInputsOfRanks = 2;
 
 // What each kernel of kernels.def is compiled for.
-#define SERVAL_KERNEL(Name, rows, head_dim, head_norms, ring_pages, scratch_kib, activation_rows)       \
-  struct Name : KernelConfig<rows, ring_pages, scratch_kib, activation_rows> {                          \
-    static constexpr uint32_t kHeadDim = head_dim;                                                      \
-    static constexpr KernelTraits kTraits = {#Name,      rows,        head_dim,        head_norms != 0, \
-                                             ring_pages, scratch_kib, activation_rows, 0};              \
-    using Isa = std::conditional_t<head_norms != 0, MatvecIsa, PlainIsa>;                               \
+#define SERVAL_KERNEL(Name, rows, head_dim, head_norms, ring_pages, scratch_kib, activation_rows) \
+  struct Name : KernelConfig<rows, ring_pages, scratch_kib, activation_rows> {                    \
+    static constexpr uint32_t kHeadDim = head_dim;                                                \
+    static constexpr KernelTraits kTraits = kernel_traits::Name;                                  \
+    using Isa = std::conditional_t<head_norms != 0, MatvecIsa, PlainIsa>;                         \
   };
-#define SERVAL_GEMM_KERNEL(Name, rows, tile_rows, head_dim, ring_pages, scratch_kib)        \
-  struct Name : GemmConfig<rows, tile_rows, ring_pages, scratch_kib> {                      \
-    static constexpr uint32_t kHeadDim = head_dim;                                          \
-    static constexpr KernelTraits kTraits = {#Name,      rows,        head_dim, true,       \
-                                             ring_pages, scratch_kib, 0,        tile_rows}; \
-    using Isa = GemmIsa;                                                                    \
+#define SERVAL_GEMM_KERNEL(Name, rows, tile_rows, head_dim, ring_pages, scratch_kib) \
+  struct Name : GemmConfig<rows, tile_rows, ring_pages, scratch_kib> {               \
+    static constexpr uint32_t kHeadDim = head_dim;                                   \
+    static constexpr KernelTraits kTraits = kernel_traits::Name;                     \
+    using Isa = GemmIsa;                                                             \
+  };
+#define SERVAL_RANKS_KERNEL(Name, Base)                                                  \
+  struct Name : Base {                                                                   \
+    static constexpr bool kHasPeers = true;                                              \
+    static constexpr uint32_t kPagesInFlightBeforeInputs =                               \
+        kMultipliesTiles ? Base::kPagesInFlightBeforeInputs : kPagesBeforeInputsOfRanks; \
+    static constexpr KernelTraits kTraits = kernel_traits::Name;                         \
+    using Isa = IsaOfRanks<Base>;                                                        \
   };
 #include "instructions/kernels.def"
 #undef SERVAL_KERNEL
 #undef SERVAL_GEMM_KERNEL
+#undef SERVAL_RANKS_KERNEL
 
 // Each in a file of its own (device_kernel.cu.in).
 template <class Config, template <class> class Recorder>

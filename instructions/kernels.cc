@@ -8,19 +8,28 @@ namespace serval {
 namespace {
 
 constexpr KernelTraits kKernels[] = {
-#define SERVAL_KERNEL(Name, rows, head_dim, head_norms, ring_pages, scratch_kib, activation_rows) \
-  {#Name, rows, head_dim, head_norms != 0, ring_pages, scratch_kib, activation_rows, 0},
-#define SERVAL_GEMM_KERNEL(Name, rows, tile_rows, head_dim, ring_pages, scratch_kib) \
-  {#Name, rows, head_dim, true, ring_pages, scratch_kib, 0, tile_rows},
+#define SERVAL_KERNEL(Name, ...) kernel_traits::Name,
+#define SERVAL_GEMM_KERNEL(Name, ...) kernel_traits::Name,
+#define SERVAL_RANKS_KERNEL(Name, ...) kernel_traits::Name,
 #include "instructions/kernels.def"
 #undef SERVAL_KERNEL
 #undef SERVAL_GEMM_KERNEL
+#undef SERVAL_RANKS_KERNEL
 };
 
 }  // namespace
 
 std::span<const KernelTraits> kernels() {
   return kKernels;
+}
+
+const KernelTraits& widest_kernel(uint32_t ranks) {
+  const KernelTraits* widest = nullptr;
+  for (const KernelTraits& kernel : kKernels) {
+    if (kernel.of_ranks != (ranks > 1)) continue;
+    if (widest == nullptr || kernel.rows >= widest->rows) widest = &kernel;
+  }
+  return *widest;
 }
 
 uint32_t gemm_ring_pages() {
@@ -32,6 +41,7 @@ uint32_t gemm_ring_pages() {
 }
 
 bool runs(const KernelTraits& kernel, const Program& program) {
+  if (kernel.of_ranks != (program.num_devices > 1)) return false;
   if (multiplies_tiles(program) != (kernel.tile_rows > 0)) return false;
   if (!kernel.head_norms && has_head_norms(program)) return false;
   return kernel.head_dim == 0 || has_heads_of(program, kernel.head_dim);

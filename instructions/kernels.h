@@ -18,10 +18,32 @@ struct KernelTraits {
   uint32_t scratch_kib;
   uint32_t activation_rows;
   uint32_t tile_rows;  // 0: multiplies with vectors
+  bool of_ranks;       // for programs of several devices, not of one
 };
+
+namespace kernel_traits {
+constexpr KernelTraits of_ranks(KernelTraits base, const char* name) {
+  base.name = name;
+  base.of_ranks = true;
+  return base;
+}
+#define SERVAL_KERNEL(Name, rows, head_dim, head_norms, ring_pages, scratch_kib, activation_rows) \
+  inline constexpr KernelTraits Name = {                                                          \
+      #Name, rows, head_dim, head_norms != 0, ring_pages, scratch_kib, activation_rows, 0, false};
+#define SERVAL_GEMM_KERNEL(Name, rows, tile_rows, head_dim, ring_pages, scratch_kib)    \
+  inline constexpr KernelTraits Name = {#Name,       rows, head_dim,  true, ring_pages, \
+                                        scratch_kib, 0,    tile_rows, false};
+#define SERVAL_RANKS_KERNEL(Name, Base) inline constexpr KernelTraits Name = of_ranks(Base, #Name);
+#include "instructions/kernels.def"
+#undef SERVAL_KERNEL
+#undef SERVAL_GEMM_KERNEL
+#undef SERVAL_RANKS_KERNEL
+}  // namespace kernel_traits
 
 // In the order of kernels.def.
 std::span<const KernelTraits> kernels();
+// Of programs of `ranks` devices, the kernel that takes the most rows.
+const KernelTraits& widest_kernel(uint32_t ranks);
 // Pages of the ring of a kernel of GEMMs, at least.
 uint32_t gemm_ring_pages();
 // True if the kernel has the code for all of the program's instructions.

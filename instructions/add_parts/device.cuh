@@ -63,24 +63,24 @@ struct DeviceOp<AddParts> : GroupOp {
                                      uint32_t row, uint32_t first_col)
         : row_(row),
           col_(first_col + group.lane % kLanes / kPieces * kUnits * kUnitRows + group.lane % kPieces * 2),
-          exists_(row < op.first_row + op.num_rows && is_computed(op, group.rows[row])),
+          exists_(row < op.first_row + op.num_rows && gemm::row_is_computed(group.rows[row], op.logits_only)),
           to_(to, row, col_, group.lane % kPieces) {}
 
     __device__ __forceinline__ void load(const Op& op, const Group& group, const gemm::ResidualPlace& to) {
       if (!exists_) return;
       const size_t at = size_t{row_} * op.out_cols + col_;
-      load(to.residual + at, sums_);
-      load(group.tensor<&Op::part0, const float>() + at, parts_[0]);
-      if (op.num_parts > 1) load(group.tensor<&Op::part1, const float>() + at, parts_[1]);
-      if (op.num_parts > 2) load(group.tensor<&Op::part2, const float>() + at, parts_[2]);
-      if (op.num_parts > 3) load(group.tensor<&Op::part3, const float>() + at, parts_[3]);
+      gemm::load_piece(to.residual + at, sums_);
+      gemm::load_piece(group.tensor<&Op::part0, const float>() + at, parts_[0]);
+      if (op.num_parts > 1) gemm::load_piece(group.tensor<&Op::part1, const float>() + at, parts_[1]);
+      if (op.num_parts > 2) gemm::load_piece(group.tensor<&Op::part2, const float>() + at, parts_[2]);
+      if (op.num_parts > 3) gemm::load_piece(group.tensor<&Op::part3, const float>() + at, parts_[3]);
     }
     // The warp's lanes stay together.
     __device__ __forceinline__ void add(const Op& op, const Group& group) {
 #pragma unroll
       for (uint32_t p = 0; p < kMaxColumnParts; ++p) {
         if (p + 1 < op.num_parts) add_flushed(sums_, parts_[p]);
-        if (p + 1 == op.num_parts) add_to(sums_, parts_[p]);
+        if (p + 1 == op.num_parts) gemm::add_piece(parts_[p], sums_);
       }
       to_.store(sums_, exists_, group.lane);
     }
@@ -88,11 +88,6 @@ struct DeviceOp<AddParts> : GroupOp {
    private:
     static constexpr uint32_t kPieces = slab_image::kPiecesOfHalf;
 
-    static __device__ __forceinline__ void load(const float* from, Values& values) {
-#pragma unroll
-      for (uint32_t u = 0; u < kUnits; ++u)
-        values[u] = ptx::load_relaxed(reinterpret_cast<const float2*>(from + u * kUnitRows));
-    }
     // As the copy engine adds in GPU memory (gemm::add_sums): subnormal numbers count as 0.
     static __device__ __forceinline__ void add_flushed(Values& sums, const Values& values) {
 #pragma unroll
@@ -101,21 +96,11 @@ struct DeviceOp<AddParts> : GroupOp {
         sums[u].y = ptx::add_flushed(sums[u].y, values[u].y);
       }
     }
-    static __device__ __forceinline__ void add_to(Values& sums, const Values& values) {
-#pragma unroll
-      for (uint32_t u = 0; u < kUnits; ++u) sums[u].x += values[u].x, sums[u].y += values[u].y;
-    }
-
     uint32_t row_, col_;
     bool exists_;
     gemm::ResidualPiece to_;
     Values sums_ = {}, parts_[kMaxColumnParts] = {};
   };
-
-  static __device__ __forceinline__ bool is_computed(const Op& op, const PassRow& row) {
-    const uint4 begin = ptx::load_relaxed(reinterpret_cast<const uint4*>(&row));  // active, wants_logits, …
-    return begin.x != 0 && (op.logits_only == 0 || begin.y != 0);
-  }
 };
 
 }  // namespace serval::device

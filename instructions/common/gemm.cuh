@@ -589,6 +589,8 @@ class ResidualPiece {
     squares_ += size_t{kRows} * (cols_ / kSquaresCols);
     weighted_ += kRows * slab_image::kRowBytes;
   }
+  // Without kResidual, only what the next readers need.
+  template <bool kResidual = true>
   __device__ __forceinline__ void store(const Values& values, bool exists, uint32_t lane) const {
     uint32_t words[kUnits];
     float sum = 0;
@@ -600,9 +602,11 @@ class ResidualPiece {
     }
     sum = residual::add_neighbours<8>(sum, kAllLanes);  // the lanes of a token
     if (!exists) return;
+    if constexpr (kResidual) {
 #pragma unroll
-    for (uint32_t u = 0; u < kUnits; ++u)
-      ptx::store_relaxed(reinterpret_cast<float2*>(residual_ + u * kUnitRows), values[u]);
+      for (uint32_t u = 0; u < kUnits; ++u)
+        ptx::store_relaxed(reinterpret_cast<float2*>(residual_ + u * kUnitRows), values[u]);
+    }
     *reinterpret_cast<uint4*>(weighted_) = {words[0], words[1], words[2], words[3]};
     if (lane % 8 == 0) ptx::store_relaxed(squares_, sum);
   }
@@ -614,6 +618,20 @@ class ResidualPiece {
   uint32_t cols_;
   uint32_t norms_[kUnits];
 };
+
+__device__ __forceinline__ void load_piece(const float* from, ResidualPiece::Values& values) {
+#pragma unroll
+  for (uint32_t u = 0; u < ResidualPiece::kUnits; ++u)
+    values[u] = ptx::load_relaxed(reinterpret_cast<const float2*>(from + u * kUnitRows));
+}
+__device__ __forceinline__ void add_piece(const ResidualPiece::Values& values, ResidualPiece::Values& sums) {
+#pragma unroll
+  for (uint32_t u = 0; u < ResidualPiece::kUnits; ++u) sums[u].x += values[u].x, sums[u].y += values[u].y;
+}
+__device__ __forceinline__ bool row_is_computed(const PassRow& row, uint32_t logits_only) {
+  const uint4 begin = ptx::load_relaxed(reinterpret_cast<const uint4*>(&row));  // active, wants_logits, …
+  return begin.x != 0 && (logits_only == 0 || begin.y != 0);
+}
 
 // What finishes a tile is straight code for so many pages, which then runs again for the next ones: a round
 // more moves all sums, a round less is more code to bring to the instruction cache.

@@ -29,23 +29,38 @@ struct Place {
   uint32_t cols;
 };
 
+// What the next readers of a unit of the residual need.
+struct Weighed {
+  float weighted, neighbour;  // of the lane's column and the one that it makes a pair with
+  float squares;              // of the unit
+};
+// Each of the 8 neighbouring lanes that `mask` holds has one value of a unit.
+__device__ __forceinline__ Weighed weigh(float value, uint16_t norm, uint32_t mask) {
+  const float weighted = value * ptx::bf16_low(norm);
+  const float neighbour = __shfl_xor_sync(mask, weighted, 1);
+  return {weighted, neighbour, add_neighbours<kUnitRows>(__fmul_rn(value, value), mask)};
+}
+// Of column `col` of row `row`.
+__device__ __forceinline__ void store_weighed(const Place& to, uint32_t row, uint32_t col,
+                                              const Weighed& values) {
+  if (col % 2 == 0) {
+    ptx::store_relaxed(
+        reinterpret_cast<uint32_t*>(to.weighted + activation_image::offset(kTableRows, to.cols, row, col)),
+        ptx::pack_bf16(values.weighted, values.neighbour));
+  }
+  if (col % kUnitRows == 0) {
+    ptx::store_relaxed(to.squares + size_t{row} * (to.cols / kUnitRows) + col / kUnitRows, values.squares);
+  }
+}
+
 // Each of the 8 neighbouring lanes that `mask` holds has one value of a unit: column `col` of row `row`.
 // Without `wanted`, which is the same for all 8, nothing is stored.
 __device__ __forceinline__ void store(const Place& to, uint32_t row, uint32_t col, float value, uint16_t norm,
                                       bool wanted, uint32_t mask) {
-  const float weighted = value * ptx::bf16_low(norm);
-  const float neighbour = __shfl_xor_sync(mask, weighted, 1);
-  const float squares = add_neighbours<kUnitRows>(__fmul_rn(value, value), mask);
+  const Weighed values = weigh(value, norm, mask);
   if (!wanted) return;
   ptx::store_relaxed(to.residual + size_t{row} * to.cols + col, value);
-  if (col % 2 == 0) {
-    ptx::store_relaxed(
-        reinterpret_cast<uint32_t*>(to.weighted + activation_image::offset(kTableRows, to.cols, row, col)),
-        ptx::pack_bf16(weighted, neighbour));
-  }
-  if (col % kUnitRows == 0) {
-    ptx::store_relaxed(to.squares + size_t{row} * (to.cols / kUnitRows) + col / kUnitRows, squares);
-  }
+  store_weighed(to, row, col, values);
 }
 
 }  // namespace serval::device::residual

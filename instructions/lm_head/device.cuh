@@ -21,8 +21,9 @@ struct DeviceOp<LmHead> : MatvecOp<DeviceOp<LmHead>> {
             .epsilon = op.epsilon,
             .logits_only = true};
   }
-  static __device__ __forceinline__ const std::byte* image(const RecordBuffer& buffer, const LmHead&,
-                                                           uint32_t, uint32_t&) {
+  static __device__ __forceinline__ const std::byte* image(const RecordBuffer& buffer, const LmHead& op,
+                                                           uint32_t, uint32_t& unit) {
+    unit -= op.weights_unit;
     return tensor<&LmHead::weights, const std::byte>(buffer);
   }
 

@@ -30,7 +30,8 @@ struct GemmOp<LmHead> {
             .blocks_of_sequence = 0};
   }
   static __device__ gemm::Pages pages_of(const BoundProgram& program, const LmHead& op, uint32_t) {
-    return {gemm::tensor_map(program, op.weights, op.num_units <= gemm::kWarpgroupUnits), op.first_unit};
+    return {gemm::tensor_map(program, op.weights, op.num_units <= gemm::kWarpgroupUnits),
+            op.first_unit - op.weights_unit};
   }
   // Each thread finishes a unit's logits of a token at a time.
   template <class Role, uint32_t kValues>

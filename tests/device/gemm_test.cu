@@ -171,7 +171,7 @@ class Gemm {
                    std::vector<PassControl>{{0, 1, kKeepRunning, 0}});
     memory_->write(*program_.find_tensor(state_tensor::kRows),
                    std::vector<PassRow>(sizes_.rows, PassRow{.active = 1}));
-    ASSERT_EQ(interpreter_->run(sizes_.rows, 1, sizes_.rows, nullptr, {}), 1U);
+    ASSERT_EQ(interpreter_->run(sizes_.rows, 1, sizes_.rows, {}), 1U);
   }
 
   Sizes sizes_;

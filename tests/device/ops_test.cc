@@ -59,8 +59,8 @@ class DeviceScene {
     for (uint32_t t = 0; t < scene_tensors; ++t) memory.bind({t}, tensors_.base({t}));
     memory.bind({static_cast<uint32_t>(scene_tensors)}, control_.data());
     memory.bind({static_cast<uint32_t>(scene_tensors + 1)}, stop_.device_data());
-    DeviceInterpreter interpreter(program, device_isa(), memory, {.stall_timeout_s = 2, .device = 0});
-    ASSERT_EQ(interpreter.run(row_bound(), 1, logit_bound(), nullptr, {}), 1U);
+    DeviceInterpreter interpreter(program, device_isa(), memory, {.stall_timeout_s = 2, .ranks = {{}}});
+    ASSERT_EQ(interpreter.run(row_bound(), 1, logit_bound(), {}), 1U);
     for (uint32_t t = 0; t < scene_tensors; ++t) {
       if (!is_immutable(scene_.bench.tensor({t}).kind)) tensors_.download({t});
     }

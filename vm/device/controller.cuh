@@ -136,9 +136,13 @@ class Controller {
     }
     if (lane_ < record.signal_count && lane_ < kFetchedSignals) {
       buffer.signals[lane_] = program.signals[record.signal_begin + lane_];
-      good = good && buffer.signals[lane_].counter < program.num_counters;
+      good = good && counter_of_signal(buffer.signals[lane_]) < program.num_counters;
     }
     return __all_sync(~0u, good);
+  }
+
+  static __device__ uint32_t counter_of_signal(const Signal& signal) {
+    return Config::kHasPeers ? SignalTarget{signal.counter}.counter() : signal.counter;
   }
 
   // What the controller does while it waits: carries the host's stop word over, follows others out, and gives
@@ -147,7 +151,8 @@ class Controller {
     exit_if_requested(&s_.exit);
     constexpr uint32_t kPollsBetweenChecks = 64;
     if (++polls_ % kPollsBetweenChecks != 0) return;
-    if (ptx::load_relaxed(launch_.abort) != 0) {
+    if ((Config::kHasPeers ? ptx::load_relaxed_system(launch_.abort) : ptx::load_relaxed(launch_.abort)) !=
+        0) {
       record_fault(current_buffer(), FaultKind::kNoProgress);
       exit_block();
     }
@@ -213,7 +218,7 @@ class Controller {
     }
   }
   __device__ bool note_counter(FaultRecord& f, uint32_t counter, uint32_t need) const {
-    const uint32_t have = ptx::load_acquire(counter_of(launch_.program, counter));
+    const uint32_t have = load_counter<Config>(counter_of(launch_.program, counter));
     if (reached(have, need)) return false;
     f.on_counter = 1;
     f.counter = counter;
@@ -226,10 +231,18 @@ class Controller {
     record_fault(buffer, kind);
     __syncwarp();
     if (lane_ == 0) {
-      atomicExch(launch_.abort, 1);
+      give_up_everywhere();
       ptx::store_release_system(launch_.host_aborted, 1);
     }
     exit_block();
+  }
+  __device__ void give_up_everywhere() const {
+    if constexpr (Config::kHasPeers) {
+      for (uint32_t k = 0; k < launch_.peers.count; ++k)
+        ptx::store_relaxed_system(launch_.peers.aborts[k], 1);
+    } else {
+      atomicExch(launch_.abort, 1);
+    }
   }
 
   // Every warp of the block leaves at its next wait.

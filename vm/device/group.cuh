@@ -77,6 +77,7 @@ struct Group {
   uint32_t lane;
   std::byte* scratch;     // kScratchBytes of shared memory, contents undefined
   void* const* operands;  // base of each tensor operand, in shared memory
+  void* const* tensors;   // base of each of the program's tensors, in GPU memory
   const PassRow*
       rows;  // of this pass: [kTableRows] in shared memory, or all in GPU memory (Config::kSharedRows)
   uint64_t* inputs;  // the phase after which the inputs may be read, and its parity
@@ -89,6 +90,11 @@ struct Group {
   template <auto Member, class T>
   __device__ __forceinline__ T* tensor() const {
     return static_cast<T*>(operands[operand_index<Member>()]);
+  }
+  // Base of the tensor that a device has of them.
+  template <class T>
+  __device__ __forceinline__ T* tensor_on(PeerTensors peers, uint32_t device) const {
+    return static_cast<T*>(tensors[peers.on(device).index]);
   }
   __device__ __forceinline__ void wait_inputs() const { wait_phase(inputs, inputs_parity, exit); }
   // All threads of the group; orders their accesses to shared and global memory. Not a named barrier, so that

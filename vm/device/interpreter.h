@@ -35,9 +35,17 @@ class DeviceMemory {
 // Llama's, tests have their own.
 struct DeviceIsa;
 
+// Where one of a program's devices is.
+struct DeviceRank {
+  int gpu = 0;             // CUDA's index
+  void* stream = nullptr;  // a cudaStream_t of that GPU; earlier work in it is finished before a launch
+};
+
 struct DeviceOptions {
-  double stall_timeout_s = 10;  // a launch without progress on any SM for this long is a fault
-  int device = 0;               // CUDA's index of the GPU
+  double stall_timeout_s = 10;  // a launch without progress on any SM of a GPU for this long is a fault
+  // For each of the program's devices. GPUs that differ reach each other's memory; several ranks may share
+  // one that has SMs for all of them.
+  std::vector<DeviceRank> ranks = {{}};
 };
 
 // Binds a program to GPU memory and runs launches of it; counters start at zero and count on from launch to
@@ -51,23 +59,24 @@ class DeviceInterpreter {
                     const DeviceOptions& options);
   ~DeviceInterpreter();
 
-  // Runs up to `passes` passes from the state as it stands, in `stream` (a cudaStream_t; earlier work in it
-  // is finished first), until the program's control says which is the last; calls on_pass(p) on this thread
-  // for each of them, in order, as soon as output[p] is known to be complete. `row_bound`: rows of the pass
-  // from this one on are not active; `logit_bound`: from this one on they want no logits. `enqueue_after`,
-  // if there is one, puts work into the stream that follows the kernel, also one that ends in a fault: it may
-  // run while on_pass is called. Returns the passes run, when all of that is done. Throws
-  // Error(kDeviceFault) with the fault's report; counters are zeroed then, and the next launch starts afresh.
-  uint32_t run(uint32_t row_bound, uint32_t passes, uint32_t logit_bound, void* stream,
+  // Runs up to `passes` passes from the state as it stands, a kernel on each GPU, until the program's control
+  // says which is the last; calls on_pass(p) on this thread for each of them, in order, as soon as output[p]
+  // is known to be complete. `row_bound`: rows of the pass from this one on are not active; `logit_bound`:
+  // from this one on they want no logits. `enqueue_after`, if there is one, puts work into the ranks' streams
+  // that follows the kernels, also those that end in a fault: it may run while on_pass is called. Returns the
+  // passes run, when all of that is done. Throws Error(kDeviceFault) with the fault's report; counters are
+  // zeroed then, and the next launch starts afresh. Leaves another GPU as the thread's current one.
+  uint32_t run(uint32_t row_bound, uint32_t passes, uint32_t logit_bound,
                const std::function<void(uint32_t)>& on_pass, const std::function<void()>& enqueue_after = {});
-  // Of the last run: what the kernel alone took.
+  // Of the last run: what the kernel alone took, of several the one that took longest.
   double kernel_us() const;
 
   // From the next run on, runs kernels that record events, into rings for at least `events_of_ring` of
   // each SM; 0: no more. Throws Error(kRuntime) if the instruction set has no such kernel,
   // Error(kOutOfMemory) where GPU memory ends.
   void record(uint32_t events_of_ring, RecordingDetail detail = RecordingDetail::kMoments);
-  // Of the last run, if it recorded: a ring for each SM. Ticks are cycles of the SM's clock. Null if not.
+  // Of the last run, if it recorded: a ring for each SM, rank after rank. Ticks are cycles of the SM's clock.
+  // Null if not.
   const EventRings* events();
 
  private:

@@ -213,30 +213,46 @@ __device__ __forceinline__ void for_signals(const Role& role, uint32_t first, Fn
   for (uint32_t n = first; n < buffer.record.signal_count; n += kWarpThreads)
     fn(n < kFetchedSignals ? buffer.signals[n] : role.launch.program.signals[buffer.record.signal_begin + n]);
 }
-// What the lane will signal, looked up beforehand: nothing stands between a record's last store and its
-// signals.
-struct LaneSignal {
+// Where a signal goes, looked up beforehand: nothing stands between a record's last store and its signals.
+template <class Config>
+struct ResolvedSignal {
   uint32_t* counter;  // null: none
   uint32_t increment;
+  bool system;  // only where there are peers
 
-  template <class Role>
-  __device__ __forceinline__ explicit LaneSignal(const Role& role) {
-    const Signal signal = role.buffer->signals[role.lane % kFetchedSignals];
-    const bool has = role.lane < min(uint32_t{role.buffer->record.signal_count}, kFetchedSignals);
-    counter = has ? counter_of(role.launch.program, signal.counter) : nullptr;
-    increment = signal.increment;
+  __device__ __forceinline__ ResolvedSignal(const Launch& launch, const Signal& signal)
+      : increment(signal.increment) {
+    if constexpr (Config::kHasPeers) {
+      const SignalTarget to{signal.counter};
+      counter = launch.peers.counters[to.device()] + to.counter() * kCounterStride;
+      system = to.system();
+    } else {
+      counter = counter_of(launch.program, signal.counter);
+    }
+  }
+  __device__ __forceinline__ void send() const {
+    if (Config::kHasPeers && system) return ptx::add_release_system(counter, increment);
+    ptx::add_release(counter, increment);
   }
 };
+// What the lane will signal.
+template <class Role>
+__device__ __forceinline__ ResolvedSignal<typename Role::Config> lane_signal(const Role& role) {
+  ResolvedSignal<typename Role::Config> signal(role.launch,
+                                               role.buffer->signals[role.lane % kFetchedSignals]);
+  if (role.lane >= min(uint32_t{role.buffer->record.signal_count}, kFetchedSignals)) signal.counter = nullptr;
+  return signal;
+}
 // Follows the stores of all warps that the caller has heard of.
 template <class Role>
-__device__ __forceinline__ void add_signals(Role& role, const LaneSignal& mine) {
+__device__ __forceinline__ void add_signals(Role& role, const ResolvedSignal<typename Role::Config>& mine) {
   __syncwarp();
   [[maybe_unused]] uint32_t ticks = 0;
   if constexpr (Role::Recorder::kOn) ticks = ptx::clock_ticks();
-  if (mine.counter != nullptr) ptx::add_release(mine.counter, mine.increment);
+  if (mine.counter != nullptr) mine.send();
   if (role.buffer->record.signal_count > kFetchedSignals) {
     for_signals(role, kFetchedSignals + role.lane, [&](const Signal& signal) {
-      ptx::add_release(counter_of(role.launch.program, signal.counter), signal.increment);
+      ResolvedSignal<typename Role::Config>(role.launch, signal).send();
     });
   }
   __syncwarp();
@@ -256,7 +272,7 @@ __device__ __forceinline__ void with_streaming_op(const Role& role, Visit&& visi
 // A group instruction is done: the last of the consumers' warps signals.
 template <class Role>
 __device__ __forceinline__ void signal_as_group(Role& role) {
-  const LaneSignal signal(role);
+  const auto signal = lane_signal(role);
   if (role.last_to_arrive(role.next_unit)) {
     if (role.lane == 0) role.recorder.stamp(role.record, EventKind::kComputeEnd);
     role.wait_inputs();  // a record with nothing to do has not
@@ -278,6 +294,7 @@ __device__ __forceinline__ void consume_group(Role& role) {
                     .lane = role.lane,
                     .scratch = s.activations,
                     .operands = role.buffer->operands,
+                    .tensors = role.launch.program.tensors,
                     .rows = Role::Config::kSharedRows == 0 ? role.launch.program.rows : s.rows,
                     .inputs = role.inputs_ready(),
                     .inputs_parity = role.inputs_parity(),
@@ -319,7 +336,7 @@ __device__ __forceinline__ void run_consumer(Shared<Config>& s, const Launch& la
 template <class Role>
 __device__ __forceinline__ void end_record(const Role& role) {
   for_signals(role, role.lane, [&](const Signal& signal) {
-    if (signal.counter == role.launch.program.gate_counter)
+    if (signal.counter == role.launch.program.gate_signal)
       ptx::store_release_system(role.launch.published, role.buffer->pass + 1);
   });
   if (role.lane == 0) {
@@ -342,7 +359,7 @@ __device__ __forceinline__ void stamp_stores(Role& role) {
 template <class Isa, class Stream, class Role>
 __device__ __forceinline__ bool store_stream(Role& role, const typename Stream::Plan& plan,
                                              uint32_t storers) {
-  const LaneSignal signal(role);
+  const auto signal = lane_signal(role);
   const auto announce = [&] {
     add_signals(role, signal);
     stamp_stores(role);
@@ -372,7 +389,7 @@ __device__ __forceinline__ void follow_group(Role& role) {
 template <class Role>
 __device__ __forceinline__ void signal_for_consumers(Role& role) {
   if (role.storer_rank != 0) return role.skip_units(1);
-  const LaneSignal signal(role);
+  const auto signal = lane_signal(role);
   role.wait_inputs();  // a record with nothing to do has not
   role.wait_partial_buffers(1);
   role.wait_units(0, true, kConsumerWarps);

@@ -25,12 +25,38 @@ struct alignas(16) ResolvedWait {
   constexpr uint32_t target(uint32_t epoch) const { return threshold + epoch * per_pass; }
 };
 
+// Where a signal goes, in a program of several devices: each device has counters of its own, and what other
+// devices may read with a counter is released to the whole system. The signals of a bound program have this
+// in place of the counter; of a program of one device it is the counter.
+struct SignalTarget {
+  static constexpr uint32_t kDeviceShift = 28;
+  static constexpr uint32_t kSystem = 1U << 31;
+  static constexpr uint32_t kCounters = 1U << kDeviceShift;  // more than a program may have
+
+  uint32_t word;
+
+  static constexpr SignalTarget of(uint32_t counter, uint32_t device, bool system) {
+    return {counter | device << kDeviceShift | (system ? kSystem : 0)};
+  }
+  constexpr uint32_t counter() const { return word % kCounters; }
+  constexpr uint32_t device() const { return (word & ~kSystem) >> kDeviceShift; }
+  constexpr bool system() const { return (word & kSystem) != 0; }
+};
+static_assert(kMaxDevices <= SignalTarget::kSystem >> SignalTarget::kDeviceShift);
+
+// Words of the program's devices, each in the memory of its own.
+struct Peers {
+  uint32_t count;
+  uint32_t* counters[kMaxDevices];
+  uint32_t* aborts[kMaxDevices];
+};
+
 // A bound program in GPU memory; constant from bind to bind but for `counters` and `ticket`.
 struct BoundProgram {
   const Instruction* instructions;  // [num_instructions]
-  const uint32_t* queue_begin;      // [queues + 1]
+  const uint32_t* queue_begin;      // [queues + 1], of this device's
   const ResolvedWait* waits;        // [num_waits]
-  const Signal* signals;            // [num_signals]
+  const Signal* signals;            // [num_signals], whose counters are SignalTargets
   void* const* tensors;             // [num_tensors]
   const std::byte* tensor_maps;  // CUtensorMap [num_tensors, kMapsOfTensor], of what comes in boxes; or null
   uint32_t* counters;            // [num_counters × kCounterStride]
@@ -41,7 +67,8 @@ struct BoundProgram {
   uint32_t num_tensors;
   uint32_t num_counters;
   uint32_t global_queue;  // 1: one queue for all SMs
-  uint32_t gate_counter;
+  uint32_t gate_counter;  // this device's
+  uint32_t gate_signal;   // the same as a SignalTarget
   uint32_t gate_per_pass;
   const PassRow* rows;         // in whole tiles (vm/state/rows.h); those beyond the program's are not active
   const PassControl* control;  // [1]
@@ -86,6 +113,7 @@ struct Launch {
   const uint32_t* host_stop;   // host memory: the host's stop word …
   uint32_t* host_stop_mirror;  // … and its copy in GPU memory, which the program reads
   Recording recording;
+  Peers peers;  // read by kernels for several devices only
 };
 
 }  // namespace serval::device

@@ -138,4 +138,17 @@ EventRings events_of(const RecordedLaunch& launch) {
   return rings;
 }
 
+void append_rings(const EventRings& more, int64_t ahead_ns, EventRings& rings) {
+  rings.sms += more.sms;
+  rings.writers = more.writers;
+  rings.capacity = more.capacity;
+  rings.events.insert(rings.events.end(), more.events.begin(), more.events.end());
+  rings.written.insert(rings.written.end(), more.written.begin(), more.written.end());
+  for (SmClockSync clock : more.clocks) {
+    clock.begin.ns -= static_cast<uint64_t>(ahead_ns);
+    clock.end.ns -= static_cast<uint64_t>(ahead_ns);
+    rings.clocks.push_back(clock);
+  }
+}
+
 }  // namespace serval::device

@@ -60,5 +60,8 @@ struct RecordedLaunch {
 
 // The events of the records that the rings still hold: a ring of events for each SM, that holds all of them.
 EventRings events_of(const RecordedLaunch& launch);
+// Another GPU's SMs, behind those of `rings`, which has rings of the same size or none. `ahead_ns`: of that
+// GPU's clock, ahead of the first one's.
+void append_rings(const EventRings& more, int64_t ahead_ns, EventRings& rings);
 
 }  // namespace serval::device

@@ -32,8 +32,14 @@ __device__ __forceinline__ uint32_t activation_buffer(uint32_t panel) {
   return panel % Config::kPanelBuffers * Config::kPanelBytes;
 }
 
+// A counter of this device.
 __device__ __forceinline__ uint32_t* counter_of(const BoundProgram& program, uint32_t counter) {
   return program.counters + counter * kCounterStride;
+}
+// Its value; what was released with it is the thread's.
+template <class Config>
+__device__ __forceinline__ uint32_t load_counter(const uint32_t* counter) {
+  return Config::kHasPeers ? ptx::load_acquire_system(counter) : ptx::load_acquire(counter);
 }
 // True once the growing count `have` has reached `need`; counts may wrap.
 __device__ __forceinline__ bool reached(uint32_t have, uint32_t need) {
@@ -100,7 +106,7 @@ struct LoaderRole {
   __device__ __forceinline__ void next(uint32_t bytes, Recorder& recorder, Copy&& copy) {
     const uint32_t p = next_page, at = p % Config::kRingPages;
     const uint32_t in_flight =
-        min(inputs_ready_seen() ? kPagesInFlight : kPagesInFlightBeforeInputs, Config::kRingPages);
+        min(inputs_ready_seen() ? kPagesInFlight : Config::kPagesInFlightBeforeInputs, Config::kRingPages);
     if (p >= in_flight) wait(s.page_landed, p - in_flight);
     if (p >= Config::kRingPages) {
       if constexpr (Recorder::kOn) {
@@ -207,7 +213,9 @@ struct PreparerRole {
   }
   // The pass of the record in hand never runs.
   __device__ __forceinline__ bool ends_before_this_pass() const {
-    return ptx::load_relaxed(&launch.program.control->last_pass) < buffer->pass;
+    const uint32_t* last_pass = &launch.program.control->last_pass;
+    return (Config::kHasPeers ? ptx::load_relaxed_system(last_pass) : ptx::load_relaxed(last_pass)) <
+           buffer->pass;
   }
   __device__ __forceinline__ void leave() const {
     request_exit(&s.exit);
@@ -268,7 +276,7 @@ __device__ __forceinline__ void PreparerRole<Config>::pass_gate() {
     const uint32_t* gate = counter_of(program, program.gate_counter);
     for (;;) {
       const bool ends = ends_before_this_pass();  // on its way together with the counter
-      if (reached(ptx::load_acquire(gate), target)) break;
+      if (reached(load_counter<Config>(gate), target)) break;
       // An SM that took its record from a global queue may be passes ahead of the launch's last: it may leave
       // once what it took before is done.
       if (ends && ptx::shared_load_acquire(&s.records_stored) == record) leave();
@@ -301,7 +309,7 @@ __device__ __forceinline__ void PreparerRole<Config>::wait_inputs(Recorder& reco
     // Lanes without a wait of their own repeat the last: the warp stays together.
     const ResolvedTarget wait = target_of(min(first + lane, count - 1));
     const uint32_t* counter = counter_of(launch.program, wait.counter);
-    const auto is_reached = [&] { return reached(ptx::load_acquire(counter), wait.target); };
+    const auto is_reached = [&] { return reached(load_counter<Config>(counter), wait.target); };
     if constexpr (Recorder::kOn) {
       uint32_t missing = 0;
       while (const uint32_t now = __ballot_sync(~0u, !is_reached())) {

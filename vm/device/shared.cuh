@@ -36,6 +36,10 @@ inline constexpr uint32_t kPartialBytes = 8 * 1024;
 template <uint32_t kRowsOf, uint32_t kRingPagesOf, uint32_t kScratchKib, uint32_t kActivationRows>
 struct KernelConfig {
   static constexpr bool kMultipliesTiles = false;
+  static constexpr bool kHasPeers = false;  // for programs of several devices
+  // Pages issued and not landed while the SM waits for counters: every one lengthens the queue that its polls
+  // and its activations wait in.
+  static constexpr uint32_t kPagesInFlightBeforeInputs = 3;
   static constexpr uint32_t kRows = kRowsOf;
   static constexpr uint32_t kRingPages = kRingPagesOf;
   static constexpr uint32_t kPageReaders = 1;                    // consumer warps that read a page
@@ -57,6 +61,8 @@ struct KernelConfig {
 template <uint32_t kRowsOf, uint32_t kTileTokensOf, uint32_t kRingPagesOf, uint32_t kScratchKib>
 struct GemmConfig {
   static constexpr bool kMultipliesTiles = true;
+  static constexpr bool kHasPeers = false;
+  static constexpr uint32_t kPagesInFlightBeforeInputs = 3;
   static constexpr uint32_t kRows = kRowsOf;
   static constexpr uint32_t kTileTokens = kTileTokensOf;
   static constexpr uint32_t kRingPages = kRingPagesOf;
@@ -76,9 +82,7 @@ struct GemmConfig {
     return __shfl_sync(kAllLanes, value, 0);
   }
 };
-// Pages issued and not landed. While the SM waits for counters, every one lengthens the queue that its polls
-// and its activations wait in; once the record's inputs are there, the memory system may be kept full.
-inline constexpr uint32_t kPagesInFlightBeforeInputs = 3;
+// Pages issued and not landed, once the record's inputs are there: the memory system may be kept full then.
 inline constexpr uint32_t kPagesInFlight = 6;
 
 inline constexpr uint32_t kRecordBuffers = 8;
