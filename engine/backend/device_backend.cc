@@ -1,8 +1,9 @@
 #include "engine/backend/device_backend.h"
 
 #include <algorithm>
-#include <array>
+#include <deque>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -19,7 +20,6 @@
 #include "engine/device/weight_upload.h"
 #include "instructions/common/footprint.h"
 #include "instructions/device_isa.h"
-#include "instructions/kernels.h"
 #include "instructions/planned_attention/plan_launch.h"
 #include "models/program_fit.h"
 #include "vm/base/error.h"
@@ -64,30 +64,54 @@ RowsInUse rows_in_use(const StateBlock& state) {
   return use;
 }
 
-DeviceMemory bind(const Program& program, const DeviceTensors& tensors, const DeviceState& state) {
+// What the model has on a rank's GPU.
+struct RankMemory {
+  RankMemory(const Gpu& on, const std::vector<const Program*>& programs, uint32_t rank)
+      : gpu((use_gpu(on.index), on)), tensors(programs, rank) {}
+  Gpu gpu;
+  DeviceTensors tensors;
+  CudaStream stream;
+};
+using Ranks = std::deque<RankMemory>;
+
+Ranks allocate(std::span<const Gpu> gpus, const ProgramSet& programs) {
+  Ranks ranks;
+  for (const Gpu& gpu : gpus)
+    ranks.emplace_back(gpu, programs.programs(), static_cast<uint32_t>(ranks.size()));
+  return ranks;
+}
+
+std::vector<int> indices_of(std::span<const Gpu> gpus) {
+  std::vector<int> indices;
+  for (const Gpu& gpu : gpus) indices.push_back(gpu.index);
+  return indices;
+}
+
+DeviceMemory memory_of(const Program& program, const Ranks& ranks, const DeviceState& state) {
   DeviceMemory memory(program.tensors.size());
-  tensors.bind(program, memory);
+  for (const RankMemory& rank : ranks) rank.tensors.bind(program, memory);
   state.bind(program, memory);
   return memory;
 }
 
 class DeviceBackend final : public Backend {
  public:
-  DeviceBackend(const Gpu& gpu, ProgramSet programs, const DeviceOptions& options)
-      : gpu_(gpu),
-        programs_(std::move(programs)),
-        tensors_(programs_.programs()),
-        state_(widest().limits),
+  DeviceBackend(std::span<const Gpu> gpus, ProgramSet programs, double stall_timeout_s)
+      : programs_(std::move(programs)),
+        ranks_(allocate(gpus, programs_)),
+        state_(widest().limits, indices_of(gpus)),
         last_(programs_.size() - 1),
         logits_(logit_rows(widest().limits)) {
+    DeviceOptions options{.stall_timeout_s = stall_timeout_s, .ranks = {}};
+    for (const RankMemory& rank : ranks_) options.ranks.push_back({rank.gpu.index, rank.stream.get()});
     for (const Program* program : programs_.programs()) {
-      interpreters_.push_back(std::make_unique<DeviceInterpreter>(*program, device_isa(),
-                                                                  bind(*program, tensors_, state_), options));
+      interpreters_.push_back(std::make_unique<DeviceInterpreter>(
+          *program, device_isa(), memory_of(*program, ranks_, state_), options));
       attention_.push_back(attention_plan_shape(*program));
     }
   }
 
-  const DeviceTensors& tensors() const { return tensors_; }
+  const Ranks& ranks() const { return ranks_; }
   const Program& widest() const { return programs_.widest(); }
 
   std::string name() const override { return "device"; }
@@ -103,19 +127,31 @@ class DeviceBackend final : public Backend {
   const EventRings* events() override { return interpreters_[last_]->events(); }
 
  private:
-  const Gpu gpu_;
+  RankMemory& first() { return ranks_.front(); }
+  void upload(const StateInUse& use, bool attention);
+
   const ProgramSet programs_;
-  const DeviceTensors tensors_;
+  Ranks ranks_;
   DeviceState state_;
-  const CudaStream stream_;
   std::vector<std::unique_ptr<DeviceInterpreter>> interpreters_;  // one for each program
   std::vector<std::optional<AttentionPlanShape>> attention_;      // likewise
   size_t last_;                                                   // the program that ran last
   std::vector<std::vector<float>> logits_;  // [rows of the widest program], of those that were asked for
 };
 
+// Only enqueues. The first rank samples.
+void DeviceBackend::upload(const StateInUse& use, bool attention) {
+  for (uint32_t rank = static_cast<uint32_t>(ranks_.size()); rank-- > 0;) {
+    use_gpu(ranks_[rank].gpu.index);  // of this thread
+    const CudaStream& stream = ranks_[rank].stream;
+    state_.upload(use, rank, stream);
+    if (attention) state_.upload_attention(rank, stream);
+  }
+  if (use.biases + use.history > 0) state_.upload_adjustments(use, first().stream);
+  if (use.end_masked > 0) state_.upload_masks(use, first().stream);
+}
+
 void DeviceBackend::run(const Launch& launch, const std::function<void(uint32_t)>& on_pass) {
-  use_gpu(gpu_.index);  // of this thread
   StateBlock& state = state_.host();
   state.control = {
       .passes_done = 0, .passes_wanted = launch.passes, .last_pass = kKeepRunning, .stopped_by_host = 0};
@@ -125,57 +161,49 @@ void DeviceBackend::run(const Launch& launch, const std::function<void(uint32_t)
   if (attention) plan_launch(*attention, state);
   check_state(program(), state);
   state.output = state.output_of(program().limits.rows);
-  state_.upload(use.state, stream_);
-  if (use.state.biases + use.state.history > 0) state_.upload_adjustments(use.state, stream_);
-  if (use.state.end_masked > 0) state_.upload_masks(use.state, stream_);
-  if (attention) state_.upload_attention(stream_);
+  upload(use.state, attention.has_value());
   struct ClearStop {
     DeviceState& state;
     ~ClearStop() { state.clear_stop(); }
   } const clear_stop{state_};
   // The state comes down as soon as the kernel has ended, without the host in between.
-  interpreters_[last_]->run(use.row_bound, launch.passes, use.logit_bound, stream_.get(), on_pass,
-                            [&] { state_.download(use.state, stream_); });
+  interpreters_[last_]->run(use.row_bound, launch.passes, use.logit_bound, on_pass,
+                            [&] { state_.download(use.state, first().stream); });
 }
 
 std::span<const float> DeviceBackend::logits(int row) {
-  use_gpu(gpu_.index);
+  use_gpu(first().gpu.index);
   const size_t vocab = widest().limits.vocab;
   std::vector<float>& out = logits_.at(static_cast<size_t>(row));
   out.resize(vocab);
   const std::byte* from =
-      tensors_.data(model_tensor::kLogits) + static_cast<size_t>(row) * vocab * sizeof(float);
+      first().tensors.data(model_tensor::kLogits) + static_cast<size_t>(row) * vocab * sizeof(float);
   SERVAL_CUDA_CHECK(cudaMemcpy(out.data(), from, vocab * sizeof(float), cudaMemcpyDeviceToHost));
   return out;
 }
 
 void DeviceBackend::fill_cache() {
-  use_gpu(gpu_.index);
   for (const Tensor& tensor : widest().tensors) {
     if (tensor.kind != TensorKind::kKvCache) continue;
-    auto* cache = reinterpret_cast<uint16_t*>(tensors_.data(tensor.name));
+    const RankMemory& rank = ranks_[tensor.device];
+    use_gpu(rank.gpu.index);
+    auto* cache = reinterpret_cast<uint16_t*>(rank.tensors.data(tensor.name));
     fill_random(cache, tensor.rows * tensor.cols, cache_fill_key(tensor.name), kCacheFillScale,
-                stream_.get());
+                rank.stream.get());
   }
-  stream_.wait();
+  for (const RankMemory& rank : ranks_) rank.stream.wait();
 }
 
 void DeviceBackend::record(uint32_t events_of_ring, RecordingDetail detail) {
-  use_gpu(gpu_.index);
   for (const auto& interpreter : interpreters_) interpreter->record(events_of_ring, detail);
 }
 
 std::optional<double> DeviceBackend::stream_limit_gb_per_s() {
-  use_gpu(gpu_.index);
-  return measure_stream_limit(gpu_.sms, stream_.get());
+  use_gpu(first().gpu.index);
+  return measure_stream_limit(find_gpu(first().gpu.index).sms, first().stream.get());
 }
 
 ProgramSet compile_for(const Gpu& gpu, const Model& model, const BackendOptions& options) {
-  if (options.limits.ranks > 1) {
-    throw Error(ErrorKind::kUsage, fmt::format("gpus: {}; limit: 1 (the GPU's kernels have no code for what "
-                                               "several exchange; backend host runs it)",
-                                               options.limits.ranks));
-  }
   if (options.sms > gpu.sms) {
     throw Error(ErrorKind::kUsage, fmt::format("sms: {}; limit: {} ({})", options.sms, gpu.sms, gpu.name));
   }
@@ -185,13 +213,28 @@ ProgramSet compile_for(const Gpu& gpu, const Model& model, const BackendOptions&
   return compile_gpu_programs(model, machine, options.limits, options.schedule, options.row_classes);
 }
 
-void require_room(const Gpu& gpu, const ProgramSet& programs) {
-  const DeviceTensors::Sizes sizes = DeviceTensors::sizes(programs.programs());
+// On each GPU, for all ranks that it has.
+void require_room(std::span<const Gpu> gpus, const Model& model, const ProgramSet& programs) {
   const Program& widest = programs.widest();
-  require_memory(
-      gpu.name,
-      {sizes.weights, sizes.caches, sizes.others + device_state_bytes(widest.limits), staging_bytes(widest)},
-      free_gpu_memory());
+  for (const Gpu& gpu : gpus) {
+    GpuMemoryNeed need;
+    for (uint32_t rank = 0; rank < gpus.size(); ++rank) {
+      if (gpus[rank].index != gpu.index) continue;
+      const DeviceTensors::Sizes sizes = DeviceTensors::sizes(programs.programs(), rank);
+      need.weights += sizes.weights;
+      need.caches += sizes.caches;
+      need.others += sizes.others + device_state_bytes(widest.limits);
+      need.staging += staging_bytes(model, widest, rank);
+    }
+    use_gpu(gpu.index);
+    require_memory(gpu.name, need, free_gpu_memory());
+  }
+}
+
+void require_ranks(std::span<const Gpu> gpus, const Program& program) {
+  if (program.num_devices == gpus.size()) return;
+  throw Error(ErrorKind::kRuntime, fmt::format("program: compiled for {} GPUs; expected {} (--gpus)",
+                                               program.num_devices, gpus.size()));
 }
 
 // Compiled for another machine, it may want more SMs than there are.
@@ -201,48 +244,54 @@ void require_sms(const Gpu& gpu, const Program& program) {
               fmt::format("program: compiled for {} SMs, {} has {}", program.machine.sms, gpu.name, gpu.sms));
 }
 
+void upload(const DeviceBackend& backend, const Model& model, const WeightSource& weights,
+            const LoadProgress& progress) {
+  std::vector<UploadTarget> targets;
+  for (const RankMemory& rank : backend.ranks()) targets.push_back({rank.gpu.index, &rank.tensors});
+  upload_weights(weights, model, backend.widest(), targets, progress);
+  for (const RankMemory& rank : backend.ranks()) {
+    use_gpu(rank.gpu.index);
+    for (const ModelConstant& constant : model.constants(backend.widest().limits.max_context)) {
+      SERVAL_CUDA_CHECK(cudaMemcpy(rank.tensors.data(constant.name), constant.values.data(),
+                                   constant.values.size() * sizeof(float), cudaMemcpyHostToDevice));
+    }
+    // What was zeroed and copied so far was only enqueued, in a stream that the backend's does not wait for.
+    SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
+  }
+}
+
 }  // namespace
 
 bool device_is_built() {
   return true;
 }
 
-void check_device(int gpu) {
-  find_gpu(gpu);
+void check_device(const GpuIndices& gpus) {
+  find_gpus(gpus);
 }
 
-uint64_t free_device_memory(int gpu) {
-  use_gpu(find_gpu(gpu).index);
-  return free_gpu_memory();
+uint64_t free_device_memory(const GpuIndices& gpus) {
+  return free_gpu_memory(find_gpus(gpus));
 }
 
 std::unique_ptr<Backend> make_device_backend(const Model& model, const WeightSource& weights,
                                              const BackendOptions& options, const LoadProgress& progress) {
-  return bind_device_backend(compile_for(find_gpu(options.gpu), model, options), model, weights, options,
-                             progress);
+  return bind_device_backend(compile_for(find_gpus(options.gpus).front(), model, options), model, weights,
+                             options, progress);
 }
 
 std::unique_ptr<Backend> bind_device_backend(ProgramSet&& programs, const Model& model,
                                              const WeightSource& weights, const BackendOptions& options,
                                              const LoadProgress& progress) {
-  const Gpu gpu = find_gpu(options.gpu);
-  use_gpu(gpu.index);
+  const std::vector<Gpu> gpus = find_gpus(options.gpus);
   for (const Program* program : programs.programs()) {
     require_fit(*program, model);
-    require_sms(gpu, *program);
+    require_ranks(gpus, *program);
+    require_sms(gpus.front(), *program);
   }
-  require_room(gpu, programs);
-  auto backend = std::make_unique<DeviceBackend>(
-      gpu, std::move(programs),
-      DeviceOptions{.stall_timeout_s = options.stall_timeout_s, .device = gpu.index});
-  const DeviceTensors& tensors = backend->tensors();
-  upload_weights(weights, backend->widest(), tensors, gpu, progress);
-  for (const ModelConstant& constant : model.constants(backend->widest().limits.max_context)) {
-    SERVAL_CUDA_CHECK(cudaMemcpy(tensors.data(constant.name), constant.values.data(),
-                                 constant.values.size() * sizeof(float), cudaMemcpyHostToDevice));
-  }
-  // What was zeroed and copied so far was only enqueued, in a stream that the backend's does not wait for.
-  SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
+  require_room(gpus, model, programs);
+  auto backend = std::make_unique<DeviceBackend>(gpus, std::move(programs), options.stall_timeout_s);
+  upload(*backend, model, weights, progress);
   return backend;
 }
 

@@ -1,9 +1,10 @@
-// The device interpreter as a backend: one GPU runs the passes. This header is plain C++ and may be included
-// where the build has no CUDA: what it declares then says so.
+// The device interpreter as a backend: one GPU runs the passes, or several that share the model. This header
+// is plain C++ and may be included where the build has no CUDA: what it declares then says so.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "engine/backend/backend.h"
 #include "engine/backend/options.h"
@@ -16,11 +17,14 @@ namespace serval {
 // Whether the build has CUDA.
 bool device_is_built();
 
-// Throws Error(kRuntime) with one line that says why no GPU of this machine can run programs, if none can.
-void check_device(int gpu = 0);
+// CUDA's indices of GPUs, one for each rank.
+using GpuIndices = std::vector<int>;
 
-// Bytes of the GPU's memory that are free. Throws as check_device().
-uint64_t free_device_memory(int gpu = 0);
+// Throws Error(kRuntime) with one line that says why these GPUs cannot run programs, if they cannot.
+void check_device(const GpuIndices& gpus = {0});
+
+// Bytes of the memory of each that are free, at least. Throws as check_device().
+uint64_t free_device_memory(const GpuIndices& gpus = {0});
 
 // Compiles the model for the GPU and brings the weights there, page image by page image. Throws as
 // check_device(), Error(kOutOfMemory) if weights, KV cache and activations do not fit, before any is read,

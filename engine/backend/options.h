@@ -12,7 +12,7 @@ namespace serval {
 
 enum class BackendKind : uint8_t {
   kAuto,    // the device where one can run programs, else the host
-  kDevice,  // one GPU
+  kDevice,  // GPUs
   kHost,    // CPU threads
   kTorch,   // the LibTorch reference
 };
@@ -39,7 +39,7 @@ struct BackendOptions {
   // Host: before each pass, runs the program in the checked mode over what the pass will touch
   // (checked_passes.h), interleaved as `interleaving` says, or 0. A launch then has one pass.
   bool checked = false;
-  int gpu = 0;  // device: CUDA's index
+  std::vector<int> gpus = {0};  // device: CUDA's index of each rank's, limits.ranks of them
 };
 
 }  // namespace serval

@@ -23,8 +23,10 @@ void check_rows(uint32_t rows, uint32_t most) {
 
 }  // namespace
 
-bool can_multiply_tiles(const Model& model) {
-  return model.hidden_size % kSquareColsOfGemm == 0 && model.intermediate_size % kSquareColsOfGemm == 0;
+bool can_multiply_tiles(const Model& model, uint32_t ranks) {
+  const uint32_t cols = kSquareColsOfGemm * ranks;
+  return static_cast<uint32_t>(model.hidden_size) % cols == 0 &&
+         static_cast<uint32_t>(model.intermediate_size) % cols == 0;
 }
 
 std::vector<uint32_t> gpu_row_classes(const ProgramLimits& limits) {
@@ -40,8 +42,8 @@ std::vector<uint32_t> gpu_row_classes(const ProgramLimits& limits) {
 ProgramSet compile_gpu_programs(const Model& model, const Machine& machine, const ProgramLimits& limits_in,
                                 const ScheduleOptions& schedule, const std::vector<uint32_t>& row_classes) {
   ProgramLimits limits = limits_in;
-  const KernelTraits& widest = kernels().back();
-  limits.tile_rows = can_multiply_tiles(model) ? widest.tile_rows : 0;
+  const KernelTraits& widest = widest_kernel(limits.ranks);
+  limits.tile_rows = can_multiply_tiles(model, limits.ranks) ? widest.tile_rows : 0;
   check_rows(limits.pass_rows(), limits.tile_rows > 0 ? widest.rows : kDefaultRows);
   return compile_programs(model, machine, limits, schedule,
                           row_classes.empty() ? gpu_row_classes(limits) : row_classes);

@@ -10,9 +10,9 @@
 
 namespace serval {
 
-// Programs of tiles need widths that are multiples of 64. Models of other widths have passes of up to
-// kDefaultRows.
-bool can_multiply_tiles(const Model& model);
+// Programs of tiles need widths that are multiples of 64, on each of the ranks that share the model. Models
+// of other widths have passes of up to kDefaultRows.
+bool can_multiply_tiles(const Model& model, uint32_t ranks = 1);
 
 // Rows of the programs for passes of fewer than `limits.pass_rows()` rows, ascending: one of vectors for up
 // to kDefaultRows, where results may depend on the batch, and those of tiles.

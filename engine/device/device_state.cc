@@ -28,56 +28,59 @@ size_t device_state_bytes(const StateLimits& limits) {
   return StateLayout(limits).output;
 }
 
-DeviceState::DeviceState(const StateLimits& limits)
+DeviceState::DeviceState(const StateLimits& limits, std::span<const int> gpus)
     : pinned_(pinned_state_bytes(limits)),
       host_(limits, pinned_.data()),
-      device_(device_state_bytes(limits)),
       host_stop_(new (pinned_.data() + host_.layout.bytes) uint32_t{0}) {
-  SERVAL_CUDA_CHECK(cudaMemset(device_.data(), 0, device_.size()));
+  for (const int gpu : gpus) {
+    use_gpu(gpu);
+    const DeviceBuffer& copy = copies_.emplace_back(device_state_bytes(limits));
+    SERVAL_CUDA_CHECK(cudaMemset(copy.data(), 0, copy.size()));
+  }
 }
 
-void* DeviceState::device_address(const std::string& name) const {
+void* DeviceState::device_address(const std::string& name, uint32_t rank) const {
   if (name == state_tensor::kHostStop) return pinned_.device_data() + host_.layout.bytes;
   const std::optional<size_t> offset = host_.layout.offset_of(name);
   if (!offset)
     throw Error(ErrorKind::kRuntime, fmt::format("program: tensor '{}': unknown part of the state", name));
   const bool is_hosts = name == state_tensor::kOutput || name == state_tensor::kTop;
-  return (is_hosts ? pinned_.device_data() : device_.data()) + *offset;
+  return (is_hosts ? pinned_.device_data() : copies_.at(rank).data()) + *offset;
 }
 
 void DeviceState::bind(const Program& program, DeviceMemory& memory) const {
   for (uint32_t t = 0; t < program.tensors.size(); ++t) {
     const Tensor& tensor = program.tensors[t];
-    if (tensor.kind == TensorKind::kState) memory.bind({t}, device_address(tensor.name));
+    if (tensor.kind == TensorKind::kState) memory.bind({t}, device_address(tensor.name, tensor.device));
   }
 }
 
-void DeviceState::copy_up(size_t begin, size_t end, const CudaStream& stream) {
-  SERVAL_CUDA_CHECK(cudaMemcpyAsync(device_.data() + begin, host_.memory() + begin, end - begin,
+void DeviceState::copy_up(size_t begin, size_t end, uint32_t rank, const CudaStream& stream) {
+  SERVAL_CUDA_CHECK(cudaMemcpyAsync(copies_[rank].data() + begin, host_.memory() + begin, end - begin,
                                     cudaMemcpyHostToDevice, stream.get()));
 }
 
-void DeviceState::upload(StateInUse use, const CudaStream& stream) {
+void DeviceState::upload(StateInUse use, uint32_t rank, const CudaStream& stream) {
   const StateLayout& layout = host_.layout;
   const size_t slots_end = layout.slots + use.slots * sizeof(SequenceSlot);
   const size_t table_end =
       layout.block_table + size_t{use.slots} * layout.blocks_per_sequence * sizeof(int32_t);
-  if (layout.block_table - slots_end <= kUnusedBytesOfOneCopy) return copy_up(0, table_end, stream);
-  copy_up(0, slots_end, stream);
-  copy_up(layout.block_table, table_end, stream);
+  if (layout.block_table - slots_end <= kUnusedBytesOfOneCopy) return copy_up(0, table_end, rank, stream);
+  copy_up(0, slots_end, rank, stream);
+  copy_up(layout.block_table, table_end, rank, stream);
 }
 
-void DeviceState::upload_attention(const CudaStream& stream) {
+void DeviceState::upload_attention(uint32_t rank, const CudaStream& stream) {
   const size_t begin = host_.layout.attention;
-  copy_up(begin, begin + sizeof(AttentionList) + host_.attention.items * sizeof(AttentionItem), stream);
+  copy_up(begin, begin + sizeof(AttentionList) + host_.attention.items * sizeof(AttentionItem), rank, stream);
 }
 
 void DeviceState::upload_adjustments(StateInUse use, const CudaStream& stream) {
   const size_t pitch = adjustment_bytes(host_.limits.max_context), first = host_.layout.adjustments;
   const auto copy = [&](size_t begin, size_t bytes) {
     if (bytes == 0) return;
-    SERVAL_CUDA_CHECK(cudaMemcpy2DAsync(device_.data() + begin, pitch, host_.memory() + begin, pitch, bytes,
-                                        use.slots, cudaMemcpyHostToDevice, stream.get()));
+    SERVAL_CUDA_CHECK(cudaMemcpy2DAsync(copies_.front().data() + begin, pitch, host_.memory() + begin, pitch,
+                                        bytes, use.slots, cudaMemcpyHostToDevice, stream.get()));
   };
   copy(first, use.biases * sizeof(TokenBias));
   copy(first + kHistoryOffset, use.history * sizeof(int32_t));
@@ -85,11 +88,11 @@ void DeviceState::upload_adjustments(StateInUse use, const CudaStream& stream) {
 
 void DeviceState::upload_masks(StateInUse use, const CudaStream& stream) {
   const size_t pitch = mask_words(host_.limits.vocab) * sizeof(uint32_t), first = host_.layout.masks;
-  copy_up(first + use.first_masked * pitch, first + use.end_masked * pitch, stream);
+  copy_up(first + use.first_masked * pitch, first + use.end_masked * pitch, 0, stream);
 }
 
 void DeviceState::download(StateInUse use, const CudaStream& stream) {
-  SERVAL_CUDA_CHECK(cudaMemcpyAsync(host_.memory(), device_.data(),
+  SERVAL_CUDA_CHECK(cudaMemcpyAsync(host_.memory(), copies_.front().data(),
                                     host_.layout.slots + use.slots * sizeof(SequenceSlot),
                                     cudaMemcpyDeviceToHost, stream.get()));
 }

@@ -1,10 +1,12 @@
-// The state block on both sides of the bus: the host's in pinned memory, a copy of what programs change in
-// GPU memory.
+// The state block on both sides of the bus: the host's in pinned memory, and in the memory of each GPU that
+// shares the model a copy of what programs change. The first rank's is the one that comes back.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "vm/device/cuda_resources.h"
 #include "vm/device/interpreter.h"
@@ -23,24 +25,26 @@ struct StateInUse {
 
 class DeviceState {
  public:
-  explicit DeviceState(const StateLimits& limits);
+  // `gpus`: CUDA's index of each rank's.
+  DeviceState(const StateLimits& limits, std::span<const int> gpus);
 
   StateBlock& host() { return host_; }
 
   // The output table, the likeliest tokens and the stop word are the host's own memory, the rest is the copy.
   void bind(const Program& program, DeviceMemory& memory) const;
 
-  // Both only enqueue. Rows, sampled and control, and the slots and block-table rows in use; what has not
-  // changed since the last launch, too. One copy where that costs few bytes more than two.
-  void upload(StateInUse use, const CudaStream& stream);
-  // Only enqueues: the list of attention's work, for a program that has one.
-  void upload_attention(const CudaStream& stream);
-  // Only enqueues: of the slots in use the biases and tokens, as many as the one with the most has.
+  // These only enqueue, in a stream of the rank's GPU.
+  // Rows, sampled and control, and the slots and block-table rows in use; what has not changed since the last
+  // launch, too. One copy where that costs few bytes more than two.
+  void upload(StateInUse use, uint32_t rank, const CudaStream& stream);
+  // The list of attention's work, for a program that has one.
+  void upload_attention(uint32_t rank, const CudaStream& stream);
+  // Of the slots in use the biases and tokens, as many as the one with the most has: the first rank samples.
   void upload_adjustments(StateInUse use, const CudaStream& stream);
-  // Only enqueues: the masks of the slots that have one, and of those in between.
+  // The masks of the slots that have one, and of those in between: likewise.
   void upload_masks(StateInUse use, const CudaStream& stream);
-  // Everything but the block table, the list, the adjustments, the masks, and what is there already: output
-  // and top.
+  // Of the first rank everything but the block table, the list, the adjustments, the masks, and what is there
+  // already: output and top.
   void download(StateInUse use, const CudaStream& stream);
 
   // Ends the launch in flight after the pass in flight. Any thread, signal handlers included.
@@ -48,12 +52,12 @@ class DeviceState {
   void clear_stop() noexcept;
 
  private:
-  void* device_address(const std::string& name) const;
-  void copy_up(size_t begin, size_t end, const CudaStream& stream);
+  void* device_address(const std::string& name, uint32_t rank) const;
+  void copy_up(size_t begin, size_t end, uint32_t rank, const CudaStream& stream);
 
   PinnedBuffer pinned_;  // the host's state block and stop word
   StateBlock host_;
-  DeviceBuffer device_;  // laid out as the state block, without its output table
+  std::vector<DeviceBuffer> copies_;  // [ranks] laid out as the state block, without its output table
   uint32_t* host_stop_;
 };
 

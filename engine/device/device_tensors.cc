@@ -19,11 +19,11 @@ struct Room {
   uint64_t bytes;
 };
 
-std::map<std::string, Room> rooms_of(std::span<const Program* const> programs) {
+std::map<std::string, Room> rooms_of(std::span<const Program* const> programs, uint32_t rank) {
   std::map<std::string, Room> rooms;
   for (const Program* program : programs) {
     for (const Tensor& tensor : program->tensors) {
-      if (tensor.kind == TensorKind::kState) continue;
+      if (tensor.kind == TensorKind::kState || tensor.device != rank) continue;
       Room& room = rooms.try_emplace(tensor.name, Room{tensor.kind, 0}).first->second;
       room.bytes = std::max(room.bytes, (device_bytes(tensor) + kAlignment - 1) / kAlignment * kAlignment);
     }
@@ -44,9 +44,9 @@ uint64_t device_bytes(const Tensor& tensor) {
   return page_image::bytes(tensor.rows, static_cast<uint32_t>(tensor.cols));
 }
 
-DeviceTensors::Sizes DeviceTensors::sizes(std::span<const Program* const> programs) {
+DeviceTensors::Sizes DeviceTensors::sizes(std::span<const Program* const> programs, uint32_t rank) {
   Sizes sizes;
-  for (const auto& [name, room] : rooms_of(programs)) {
+  for (const auto& [name, room] : rooms_of(programs, rank)) {
     uint64_t& sum = room.kind == TensorKind::kWeight    ? sizes.weights
                     : room.kind == TensorKind::kKvCache ? sizes.caches
                                                         : sizes.others;
@@ -57,8 +57,8 @@ DeviceTensors::Sizes DeviceTensors::sizes(std::span<const Program* const> progra
 
 // One allocation: a page of GPU memory is 2 MiB, and many tensors are a few KiB. What starts as zero comes
 // first.
-DeviceTensors::DeviceTensors(std::span<const Program* const> programs) {
-  const std::map<std::string, Room> rooms = rooms_of(programs);
+DeviceTensors::DeviceTensors(std::span<const Program* const> programs, uint32_t rank) : rank_(rank) {
+  const std::map<std::string, Room> rooms = rooms_of(programs, rank);
   uint64_t end = 0, zeroed = 0;
   for (const bool immutable : {false, true}) {
     for (const auto& [name, room] : rooms) {
@@ -82,7 +82,7 @@ std::byte* DeviceTensors::data(std::string_view name) const {
 void DeviceTensors::bind(const Program& program, DeviceMemory& memory) const {
   for (uint32_t t = 0; t < program.tensors.size(); ++t) {
     const Tensor& tensor = program.tensors[t];
-    if (tensor.kind != TensorKind::kState) memory.bind({t}, data(tensor.name));
+    if (tensor.kind != TensorKind::kState && tensor.device == rank_) memory.bind({t}, data(tensor.name));
   }
 }
 

@@ -51,7 +51,7 @@ struct RowMajor {
 struct RandomMatrix {
   uint64_t key;
   float scale;
-  uint32_t cols;
+  MatrixPart part;
 
   __device__ uint32_t pair(uint64_t word, uint32_t i) const {
     const auto value = [&](uint32_t byte) {
@@ -60,7 +60,8 @@ struct RandomMatrix {
     return value(2 * i) | uint32_t{value(2 * i + 1)} << 16;
   }
   __device__ uint4 operator()(uint64_t row, uint32_t col) const {
-    const uint64_t word = random_word(key, (row * cols + col) / kRandomElementsPerWord);
+    const uint64_t element = (part.first_row + row) * part.matrix_cols + part.first_col + col;
+    const uint64_t word = random_word(key, element / kRandomElementsPerWord);
     return {pair(word, 0), pair(word, 1), pair(word, 2), pair(word, 3)};
   }
 };
@@ -122,17 +123,18 @@ void pack_rows(const Tensor& weight, uint64_t first_row, uint64_t num_rows, cons
   launch_pack(RowMajor{rows, first_row, shape.cols}, shape, first_row, num_rows, image, stream);
 }
 
-void pack_random(const Tensor& weight, uint64_t seed, std::byte* image, cudaStream_t stream) {
+void pack_random(const Tensor& weight, const MatrixPart& part, uint64_t seed, std::byte* image,
+                 cudaStream_t stream) {
   const PackedShape shape = shape_of(weight);
-  const RandomMatrix elements{random_tensor_key(weight.name, seed), random_matrix_scale(shape.cols),
-                              shape.cols};
+  const RandomMatrix elements{random_tensor_key(weight.name, seed),
+                              random_matrix_scale(static_cast<int64_t>(part.matrix_cols)), part};
   launch_pack(elements, shape, 0, shape.rows, image, stream);
 }
 
 void fill_random(uint16_t* out, uint64_t count, uint64_t key, float scale, cudaStream_t stream) {
   const uint64_t num_groups = count / kGroupCols;
   const auto blocks = static_cast<uint32_t>((num_groups + kBlockThreads - 1) / kBlockThreads);
-  fill<<<blocks, kBlockThreads, 0, stream>>>(RandomMatrix{key, scale, kGroupCols}, num_groups,
+  fill<<<blocks, kBlockThreads, 0, stream>>>(RandomMatrix{key, scale, {0, 0, kGroupCols}}, num_groups,
                                              reinterpret_cast<uint4*>(out));
   SERVAL_CUDA_CHECK(cudaGetLastError());
 }

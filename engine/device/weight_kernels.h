@@ -20,8 +20,14 @@ uint32_t slice_rows(const Tensor& weight);
 void pack_rows(const Tensor& weight, uint64_t first_row, uint64_t num_rows, const uint16_t* rows,
                std::byte* image, cudaStream_t stream);
 
-// The page image of the random matrix of that name and seed (docs/random_weights.md).
-void pack_random(const Tensor& weight, uint64_t seed, std::byte* image, cudaStream_t stream);
+// Where a weight's elements are in the whole matrix of its name, of which it may be a part.
+struct MatrixPart {
+  uint64_t first_row = 0, first_col = 0;  // first_col: a multiple of 8
+  uint64_t matrix_cols = 0;
+};
+// The page image of such a part of the random matrix of that name and seed (docs/random_weights.md).
+void pack_random(const Tensor& weight, const MatrixPart& part, uint64_t seed, std::byte* image,
+                 cudaStream_t stream);
 
 // fill_random_matrix() of random_weights.h, from element 0, in GPU memory aligned to 16 bytes. `count` is a
 // multiple of 8.

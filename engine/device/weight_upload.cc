@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <functional>
+#include <map>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "engine/device/weight_kernels.h"
+#include "models/ranks.h"
 #include "vm/device/cuda_resources.h"
 
 namespace serval {
@@ -24,10 +28,35 @@ bool is_packed(const Tensor& weight) {
   return weight.rows > 1;
 }
 
+// A weight of the program, which is a part of the matrix in the source.
+struct Weight {
+  const Tensor* tensor;
+  size_t source_index;
+  WeightPart part;
+  int64_t matrix_cols;
+
+  bool has_all_columns() const { return part.cols == matrix_cols; }
+};
+
+std::vector<Weight> weights_of(const Model& model, const Program& program,
+                               const std::function<size_t(const std::string&)>& index_of) {
+  std::map<std::string, WeightSpec> specs;
+  for (WeightSpec& spec : model.weights()) specs.emplace(spec.name, std::move(spec));
+  std::vector<Weight> weights;
+  for (const Tensor& tensor : program.tensors) {
+    if (tensor.kind != TensorKind::kWeight) continue;
+    const WeightSpec& spec = specs.at(tensor.name);
+    weights.push_back(
+        {&tensor, index_of(tensor.name), part_of_rank(spec, tensor.device, program.num_devices), spec.cols});
+  }
+  return weights;
+}
+
 // Rows of one slice: whole units, or whole heads, near kSliceBytes.
-int64_t rows_of_slice(const Tensor& weight) {
-  const auto least = is_packed(weight) ? static_cast<int64_t>(slice_rows(weight)) : int64_t{1};
-  const int64_t least_bytes = least * static_cast<int64_t>(weight.cols) * kBytesPerBf16;
+int64_t rows_of_slice(const Weight& weight) {
+  const auto least =
+      is_packed(*weight.tensor) ? static_cast<int64_t>(slice_rows(*weight.tensor)) : int64_t{1};
+  const int64_t least_bytes = least * weight.matrix_cols * kBytesPerBf16;
   return least * std::max<int64_t>(1, kSliceBytes / least_bytes);
 }
 
@@ -91,94 +120,122 @@ class StagingPool {
 
 class Upload {
  public:
-  Upload(const WeightSource& source, const Program& program, const DeviceTensors& tensors, const Gpu& gpu)
-      : source_(source), tensors_(tensors), gpu_(gpu) {
-    for (const Tensor& tensor : program.tensors) {
-      if (tensor.kind == TensorKind::kWeight) weights_.push_back({&tensor, source.index_of(tensor.name)});
-    }
+  Upload(const WeightSource& source, const Model& model, const Program& program,
+         std::span<const UploadTarget> targets)
+      : source_(source),
+        targets_(targets),
+        weights_(weights_of(model, program, [&](const std::string& name) { return source.index_of(name); })) {
   }
 
-  // Matrices that the GPU can make; they need no slices.
+  // Matrices that the GPUs can make; they need no slices.
   void make_random(uint64_t seed) {
-    const CudaStream stream;
+    std::vector<CudaStream> streams;
+    for (const UploadTarget& target : targets_) {
+      use_gpu(target.gpu);
+      streams.emplace_back();
+    }
     std::erase_if(weights_, [&](const Weight& weight) {
-      if (!is_packed(*weight.tensor)) return false;
-      pack_random(*weight.tensor, seed, tensors_.data(weight.tensor->name), stream.get());
+      const Tensor& tensor = *weight.tensor;
+      if (!is_packed(tensor)) return false;
+      use_gpu(targets_[tensor.device].gpu);
+      const MatrixPart part{static_cast<uint64_t>(weight.part.first_row),
+                            static_cast<uint64_t>(weight.part.first_col),
+                            static_cast<uint64_t>(weight.matrix_cols)};
+      pack_random(tensor, part, seed, image_of(weight), streams[tensor.device].get());
       return true;
     });
-    stream.wait();
+    for (const CudaStream& stream : streams) stream.wait();
   }
 
   void copy_and_pack(int64_t total_bytes, const LoadProgress& progress) {
     const std::vector<WeightPiece> slices = cut_into_slices();
     int64_t largest = 0;
     for (const WeightPiece& slice : slices) largest = std::max(largest, slice.count);
-    StagingPool buffers(std::min(kStagingBuffers, slices.size()),
-                        static_cast<size_t>(largest) * sizeof(uint16_t));
+    const size_t bytes = static_cast<size_t>(largest) * sizeof(uint16_t);
+    std::deque<StagingPool> pools;
+    for (const UploadTarget& target : targets_) {
+      use_gpu(target.gpu);
+      pools.emplace_back(std::min(kStagingBuffers, slices.size()), bytes);
+    }
     for_each_weight_piece(
-        slices, [&](const WeightPiece& slice) { copy_and_pack_slice(slice, buffers); }, total_bytes,
-        progress);
-    buffers.wait();
+        slices,
+        [&](const WeightPiece& slice) {
+          copy_and_pack_slice(slice, pools[weights_[slice.tensor].tensor->device]);
+        },
+        total_bytes, progress);
+    for (const StagingPool& pool : pools) pool.wait();
   }
 
  private:
-  struct Weight {
-    const Tensor* tensor;
-    size_t source_index;
-  };
+  std::byte* image_of(const Weight& weight) const {
+    return targets_[weight.tensor->device].tensors->data(weight.tensor->name);
+  }
 
+  // Whole rows of the source's matrices.
   std::vector<WeightPiece> cut_into_slices() const {
     std::vector<WeightPiece> slices;
     for (size_t i = 0; i < weights_.size(); ++i) {
-      const Tensor& tensor = *weights_[i].tensor;
-      const auto cols = static_cast<int64_t>(tensor.cols);
-      const int64_t step = rows_of_slice(tensor) * cols, end = static_cast<int64_t>(tensor.rows) * cols;
-      for (int64_t first = 0; first < end; first += step)
-        slices.push_back({i, first, std::min(step, end - first)});
+      const Weight& weight = weights_[i];
+      const int64_t step = rows_of_slice(weight), end = weight.part.first_row + weight.part.rows;
+      for (int64_t first = weight.part.first_row; first < end; first += step) {
+        slices.push_back({i, first * weight.matrix_cols, std::min(step, end - first) * weight.matrix_cols});
+      }
     }
     return slices;
   }
 
   void copy_and_pack_slice(const WeightPiece& slice, StagingPool& pool) const {
-    use_gpu(gpu_.index);  // of this thread
     const Weight& weight = weights_[slice.tensor];
     const Tensor& tensor = *weight.tensor;
-    std::byte* to = tensors_.data(tensor.name);
-    const auto count = static_cast<size_t>(slice.count);
-    const size_t bytes = count * sizeof(uint16_t);
+    use_gpu(targets_[tensor.device].gpu);  // of this thread
+    std::byte* to = image_of(weight);
+    const int64_t rows = slice.count / weight.matrix_cols;
+    const int64_t first_row = slice.first / weight.matrix_cols - weight.part.first_row;
     const StagingPool::Loan buffer(pool);
+    const auto count = static_cast<size_t>(slice.count);
     source_.fetch(weight.source_index, slice.first, slice.count);
     source_.read(weight.source_index, slice.first, {buffer->rows(), count});
     source_.require_finite(weight.source_index, slice.first, {buffer->rows(), count});
     void* copy_to = is_packed(tensor) ? static_cast<void*>(buffer->device.data()) : to;
-    SERVAL_CUDA_CHECK(
-        cudaMemcpyAsync(copy_to, buffer->pinned.data(), bytes, cudaMemcpyHostToDevice, buffer->stream.get()));
+    copy_columns(weight, rows, buffer->rows(), copy_to, buffer->stream);
     if (!is_packed(tensor)) return;
-    pack_rows(tensor, static_cast<uint64_t>(slice.first) / tensor.cols, count / tensor.cols,
-              buffer->device_rows(), to, buffer->stream.get());
+    pack_rows(tensor, static_cast<uint64_t>(first_row), static_cast<uint64_t>(rows), buffer->device_rows(),
+              to, buffer->stream.get());
+  }
+  // Of the source's rows, what the rank has.
+  static void copy_columns(const Weight& weight, int64_t rows, const uint16_t* from, void* to,
+                           const CudaStream& stream) {
+    const size_t pitch = static_cast<size_t>(weight.matrix_cols) * sizeof(uint16_t);
+    const size_t width = static_cast<size_t>(weight.part.cols) * sizeof(uint16_t);
+    const auto height = static_cast<size_t>(rows);
+    if (weight.has_all_columns()) {
+      SERVAL_CUDA_CHECK(cudaMemcpyAsync(to, from, pitch * height, cudaMemcpyHostToDevice, stream.get()));
+    } else {
+      SERVAL_CUDA_CHECK(cudaMemcpy2DAsync(to, width, from + weight.part.first_col, pitch, width, height,
+                                          cudaMemcpyHostToDevice, stream.get()));
+    }
   }
 
   const WeightSource& source_;
-  const DeviceTensors& tensors_;
-  const Gpu& gpu_;
+  const std::span<const UploadTarget> targets_;
   std::vector<Weight> weights_;
 };
 
 }  // namespace
 
-uint64_t staging_bytes(const Program& program) {
+uint64_t staging_bytes(const Model& model, const Program& program, uint32_t rank) {
   int64_t largest = 0;
-  for (const Tensor& tensor : program.tensors) {
-    if (tensor.kind != TensorKind::kWeight) continue;
-    const int64_t rows = std::min(rows_of_slice(tensor), static_cast<int64_t>(tensor.rows));
-    largest = std::max(largest, rows * static_cast<int64_t>(tensor.cols));
+  for (const Weight& weight : weights_of(model, program, [](const std::string&) { return size_t{0}; })) {
+    if (weight.tensor->device != rank) continue;
+    const int64_t rows = std::min(rows_of_slice(weight), weight.part.rows);
+    largest = std::max(largest, rows * weight.matrix_cols);
   }
   return kStagingBuffers * static_cast<uint64_t>(largest * kBytesPerBf16);
 }
 
-void upload_weights(const WeightSource& source, const Program& program, const DeviceTensors& tensors,
-                    const Gpu& gpu, const LoadProgress& progress) {
-  Upload upload(source, program, tensors, gpu);
+void upload_weights(const WeightSource& source, const Model& model, const Program& program,
+                    std::span<const UploadTarget> targets, const LoadProgress& progress) {
+  Upload upload(source, model, program, targets);
   if (source.seed()) upload.make_random(*source.seed());
   upload.copy_and_pack(source.total_bytes(), progress);
   source.report();

@@ -2,19 +2,30 @@
 // more of them than a few staging buffers.
 #pragma once
 
+#include <cstdint>
+#include <span>
+
 #include "engine/device/device_tensors.h"
 #include "engine/device/gpu.h"
 #include "models/checkpoint/weight_source.h"
+#include "models/model.h"
 #include "vm/program.h"
 
 namespace serval {
 
-// What upload_weights() takes of the GPU's memory while it runs, at most.
-uint64_t staging_bytes(const Program& program);
+// What upload_weights() takes of the memory of a rank's GPU while it runs, at most.
+uint64_t staging_bytes(const Model& model, const Program& program, uint32_t rank);
 
-// Fills the memory of all weights that `program` has. Random weights are made on the GPU. Throws what the
-// source and `progress` throw, and as cuda_check.h.
-void upload_weights(const WeightSource& source, const Program& program, const DeviceTensors& tensors,
-                    const Gpu& gpu, const LoadProgress& progress);
+// A rank's GPU, and the tensors that it has there.
+struct UploadTarget {
+  int gpu;
+  const DeviceTensors* tensors;
+};
+
+// Fills the memory of all weights that `program` has on its devices: each gets its part of them
+// (models/ranks.h), all at the same time. Random weights are made on the GPUs. Throws what the source and
+// `progress` throw, and as cuda_check.h.
+void upload_weights(const WeightSource& source, const Model& model, const Program& program,
+                    std::span<const UploadTarget> targets, const LoadProgress& progress);
 
 }  // namespace serval

@@ -32,8 +32,9 @@ void check_named(BackendKind kind, Check&& check) {
 }
 
 // Throws Error(kRuntime) where this program or this machine has no such backend.
-void check_backend(BackendKind kind) {
-  if (kind == BackendKind::kDevice) check_named(kind, [] { check_device(); });
+void check_backend(const EngineOptions& options) {
+  const BackendKind kind = backend_kind(options);
+  if (kind == BackendKind::kDevice) check_named(kind, [&] { check_device(gpus_of(options)); });
   if (kind == BackendKind::kTorch) check_named(kind, [] { load_torch_plugin(); });
 }
 
@@ -85,7 +86,7 @@ ChosenBackend make_backend(const EngineOptions& engine, const Model& model, Weig
   const uint32_t ranks = ranks_of(engine);
   const auto device = [&] {
     const ModelBytes bytes = bytes_of_rank(model, ranks);
-    const uint64_t free_bytes = free_device_memory();
+    const uint64_t free_bytes = free_device_memory(gpus_of(engine));
     BackendOptions options = options_in(engine, model, bytes, free_bytes);
     if (options.limits.rows == 0)
       options.limits.rows = gpu_batch_tokens(model, bytes, options.limits, free_bytes);
@@ -117,7 +118,7 @@ ChosenBackend make_backend(const EngineOptions& engine, const Model& model, Weig
   }
   // Only the host interpreter can interleave and check.
   if (engine.interleaving || engine.checked) return {host(), ""};
-  return device_or_host([] { check_device(); }, device, host, gpu_is_expected());
+  return device_or_host([&] { check_device({gpus_of(engine).front()}); }, device, host, gpu_is_expected());
 }
 
 }  // namespace
@@ -154,7 +155,7 @@ ChosenBackend device_or_host(const std::function<void()>& check, const MakeBacke
 
 ModelSource open_model(const EngineOptions& options) {
   check_options(options);
-  check_backend(backend_kind(options));
+  check_backend(options);
   ModelSource source = find_model(options.model);
   check_weights_exist(options, source);
   context_of(options, source.model->max_position);

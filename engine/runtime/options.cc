@@ -136,7 +136,11 @@ BackendOptions backend_options(const EngineOptions& options, int context) {
           .stall_timeout_s = options.stall_timeout_s,
           .interleaving = options.interleaving,
           .checked = options.checked,
-          .gpu = options.gpus.empty() ? 0 : options.gpus.front()};
+          .gpus = gpus_of(options)};
+}
+
+std::vector<int> gpus_of(const EngineOptions& options) {
+  return options.gpus.empty() ? std::vector{0} : options.gpus;
 }
 
 uint32_t ranks_of(const EngineOptions& options) {

@@ -40,7 +40,8 @@ int context_of(const EngineOptions& options, int model_max_position);
 BackendKind backend_kind(const EngineOptions& options);
 ScheduleOptions schedule_options(const EngineOptions& options);
 BackendOptions backend_options(const EngineOptions& options, int context);
-// GPUs that share the model.
+// GPUs that share the model: CUDA's index of each rank's, and how many.
+std::vector<int> gpus_of(const EngineOptions& options);
 uint32_t ranks_of(const EngineOptions& options);
 
 }  // namespace serval
