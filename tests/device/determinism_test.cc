@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 
 #include "engine/backend/device_backend.h"
+#include "tests/device/gpus_of_ranks.h"
 #include "tests/llama/configs.h"
 
 namespace serval::testing {
@@ -89,15 +90,20 @@ const std::vector<uint64_t>& expected() {
   return made;
 }
 
-void expect_the_same(const BackendOptions& options, uint32_t at_once = 1) {
+void expect_these(const std::vector<uint64_t>& expected, const BackendOptions& options,
+                  uint32_t at_once = 1) {
   const auto begin = std::chrono::steady_clock::now();
   const std::vector<uint64_t> found = Walk(options).hashes(at_once);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  ASSERT_EQ(found.size(), expected().size());
+  ASSERT_EQ(found.size(), expected.size());
   size_t different = 0;
-  for (size_t i = 0; i < found.size(); ++i) different += found[i] != expected()[i] ? 1 : 0;
+  for (size_t i = 0; i < found.size(); ++i) different += found[i] != expected[i] ? 1 : 0;
   EXPECT_EQ(different, 0U) << "of " << found.size() << " logit vectors";
   fmt::print("[ figures  ] {} logit vectors in {:.1f} s\n", found.size(), took.count());
+}
+
+void expect_the_same(const BackendOptions& options, uint32_t at_once = 1) {
+  expect_these(expected(), options, at_once);
 }
 
 TEST(Determinism, TokensDiffer) {
@@ -139,6 +145,16 @@ TEST(Determinism, BatchDoesNotShow) {
     SCOPED_TRACE(batch);
     expect_the_same(options_of(), batch);
   }
+}
+
+// On two GPUs where there are two.
+TEST(DeterminismOfRanks, RunsAgainAndInBatchesToTheSameBits) {
+  BackendOptions options = options_of();
+  options.limits.ranks = 2;
+  options.gpus = gpus_of_ranks(2);
+  const std::vector<uint64_t> expected = Walk(options).hashes(1);
+  for (int run = 1; run < 3; ++run) expect_these(expected, options);
+  expect_these(expected, options, 16);
 }
 
 }  // namespace

@@ -47,6 +47,10 @@ const std::vector<Program>& shared_programs() {
         }
       }
     }
+    // Of tiles of rows, whose sums each rank adds up a slice of.
+    const Graph tiles = build_llama_graph(
+        tiny_shared_config(), {.sms = 2, .context = 200, .rows = 17, .tile_rows = 32, .ranks = 2});
+    out.push_back(compile_as(tiles, {Policy::kList, QueueKind::kPerSm, 2}));
     return out;
   }();
   return programs;
