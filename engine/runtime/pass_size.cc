@@ -41,12 +41,14 @@ uint64_t bytes_of_all_rows(const Model& model, const ProgramLimits& limits) {
 uint32_t gpu_batch_tokens(const Model& model, const ModelBytes& bytes, const ProgramLimits& limits,
                           uint64_t free_bytes) {
   const uint32_t least = limits.slots();
-  if (!can_multiply_tiles(model)) return least;
-  const uint64_t cache = uint64_t{limits.kv_blocks()} * kKvBlockTokens * bytes.kv_of_token;
+  if (!can_multiply_tiles(model, limits.ranks)) return least;
+  const uint64_t cached_tokens = uint64_t{limits.kv_blocks()} * kKvBlockTokens;
+  const uint64_t cache = cached_tokens * bytes.kv_of_token;
   const uint64_t taken = bytes.weights + cache + bytes_of_all_rows(model, limits);
   const uint64_t left = free_bytes - std::min(free_bytes, taken);
   uint32_t tokens = kMostTokens;
-  while (tokens > kDefaultRows && tokens * bytes_of_row(model) > left) tokens /= 2;
+  while (tokens > kDefaultRows && (tokens > cached_tokens || tokens * bytes_of_row(model) > left))
+    tokens /= 2;
   return std::max(tokens, least);
 }
 

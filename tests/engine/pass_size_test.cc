@@ -31,6 +31,11 @@ TEST(GpuBatchTokens, AreFewerWhereMemoryIsShort) {
   EXPECT_EQ(tokens_of(model, 25'000), 16U) << "a program for as many may fit all the same";
 }
 
+// 7 blocks of 64 tokens.
+TEST(GpuBatchTokens, AreNoMoreThanTheKvCacheHolds) {
+  EXPECT_EQ(tokens_of(preset_config("llama-3.2-1b"), 140'000, {.context = 400, .sequences = 1}), 256U);
+}
+
 TEST(GpuBatchTokens, AreOneForEachSequenceAtLeast) {
   EXPECT_EQ(tokens_of(preset_config("llama-3.2-1b"), 1'000, {.context = 128, .sequences = 300}), 300U);
 }
