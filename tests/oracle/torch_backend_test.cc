@@ -58,7 +58,7 @@ void write_two_sequences(Backend& backend) {
 
 std::vector<OutputToken> run(Backend& backend, uint32_t passes) {
   std::vector<OutputToken> tokens;
-  backend.run(passes, [&](uint32_t pass) {
+  backend.run({.passes = passes}, [&](uint32_t pass) {
     for (const OutputToken& token : backend.state().output[pass]) tokens.push_back(token);
   });
   return tokens;
@@ -127,7 +127,7 @@ TEST_F(TorchBackendTest, StopsAfterThePassInFlight) {
   const std::unique_ptr<Backend> backend = torch();
   write_two_sequences(*backend);
   uint32_t passes = 0;
-  backend->run(10, [&](uint32_t) {
+  backend->run({.passes = 10}, [&](uint32_t) {
     if (++passes == 2) backend->request_stop();
   });
   EXPECT_EQ(passes, 3U);
@@ -151,7 +151,7 @@ TEST_F(TorchBackendTest, ChecksTheStateBeforeItRuns) {
   const std::unique_ptr<Backend> backend = torch();
   write_two_sequences(*backend);
   backend->state().rows[0].token = model.config.vocab_size;
-  EXPECT_THROW(backend->run(1, {}), Error);
+  EXPECT_THROW(backend->run({.passes = 1}, {}), Error);
 }
 
 // The margins of these goldens are larger than what two fp32 forward passes differ by.
