@@ -144,21 +144,35 @@ uint32_t device_of(std::span<const Tensor> tensors, const Instruction& instructi
 
 namespace {
 
-// As a record says in how large groups the squares of a residual are added up; 0: it does not say.
-uint32_t square_cols(const Instruction& i) {
-  uint32_t found = 0;
+// Calls look(op) with the record's operands.
+template <class Look>
+void for_operands(const Instruction& i, Look&& look_at) {
   const auto look = [&]<class Op>() {
-    if constexpr (requires(Op op) { op.square_cols; }) {
-      if (i.opcode == static_cast<uint16_t>(kOpcodeOf<Op>)) found = i.as<Op>().square_cols;
-    }
+    if (i.opcode == static_cast<uint16_t>(kOpcodeOf<Op>)) look_at(i.as<Op>());
   };
 #define SERVAL_OP(Type, folder, semantics) look.template operator()<Type>();
 #include "instructions/isa.def"
 #undef SERVAL_OP
+}
+
+// As a record says in how large groups the squares of a residual are added up; 0: it does not say.
+uint32_t square_cols(const Instruction& i) {
+  uint32_t found = 0;
+  for_operands(i, [&]<class Op>(const Op& op) {
+    if constexpr (requires { op.square_cols; }) found = op.square_cols;
+  });
   return found;
 }
 
 }  // namespace
+
+uint32_t parts_of_columns(const Instruction& i) {
+  uint32_t found = 1;
+  for_operands(i, [&]<class Op>(const Op& op) {
+    if constexpr (requires { op.parts; }) found = op.parts;
+  });
+  return found;
+}
 
 bool multiplies_tiles(const Program& program) {
   for (const Instruction& i : program.instructions) {

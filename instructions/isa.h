@@ -87,6 +87,8 @@ bool has_heads_of(const Program& program, uint32_t head_dim);
 bool has_head_norms(const Program& program);
 // The program multiplies its matrices with tiles of rows (GEMMs), not with vectors.
 bool multiplies_tiles(const Program& program);
+// That the record's sums over a matrix's columns are cut into (common/column_parts.h); 1 of other records.
+uint32_t parts_of_columns(const Instruction& i);
 
 template <class Op>
 Instruction make_instruction(const Op& op, uint16_t tag = kNoTag) {

@@ -18,7 +18,10 @@ Policy best_policy(const Model& model, const Machine& machine, const ProgramLimi
   const std::unique_ptr<const Model> tried = model.shortened(kLayersTried);
   const CostContext& pass = schedule.pass;
   const uint32_t cached = std::min(pass.context_tokens, limits.context - std::min(limits.context, kPasses));
-  const SimLaunch launch = decode_launch(pass.rows, cached, kPasses);
+  // More rows than there are sequences are a prompt's.
+  const SimLaunch launch = pass.rows <= limits.slots()
+                               ? decode_launch(pass.rows, cached, kPasses)
+                               : prompt_launch(std::min(pass.rows, limits.context), 0);
   Policy best = Policy::kRoundRobin;
   LeastEstimate least;
   for (const Policy policy : kPolicies) {

@@ -21,6 +21,13 @@ void check_rows(uint32_t rows, uint32_t most) {
                           rows, most));
 }
 
+ProgramLimits with_tiles(const Model& model, ProgramLimits limits) {
+  const KernelTraits& widest = widest_kernel(limits.ranks);
+  limits.tile_rows = can_multiply_tiles(model, limits.ranks) ? widest.tile_rows : 0;
+  check_rows(limits.pass_rows(), limits.tile_rows > 0 ? widest.rows : kDefaultRows);
+  return limits;
+}
+
 }  // namespace
 
 bool can_multiply_tiles(const Model& model, uint32_t ranks) {
@@ -41,12 +48,26 @@ std::vector<uint32_t> gpu_row_classes(const ProgramLimits& limits) {
 
 ProgramSet compile_gpu_programs(const Model& model, const Machine& machine, const ProgramLimits& limits_in,
                                 const ScheduleOptions& schedule, const std::vector<uint32_t>& row_classes) {
-  ProgramLimits limits = limits_in;
-  const KernelTraits& widest = widest_kernel(limits.ranks);
-  limits.tile_rows = can_multiply_tiles(model, limits.ranks) ? widest.tile_rows : 0;
-  check_rows(limits.pass_rows(), limits.tile_rows > 0 ? widest.rows : kDefaultRows);
+  const ProgramLimits limits = with_tiles(model, limits_in);
   return compile_programs(model, machine, limits, schedule,
                           row_classes.empty() ? gpu_row_classes(limits) : row_classes);
+}
+
+ValidProgram compile_gpu_program(const Model& model, const Machine& machine, const ProgramLimits& limits_in,
+                                 const ScheduleOptions& schedule, uint32_t rows, bool reads_prompts) {
+  ProgramLimits limits = with_tiles(model, limits_in);
+  if (rows > limits.pass_rows())
+    throw Error(ErrorKind::kUsage, fmt::format("pass: {} rows; limit: {}", rows, limits.pass_rows()));
+  limits.rows = limits.pass_rows();
+  for (const uint32_t row_class : gpu_row_classes(limits)) {
+    const bool is_of_vectors = row_class <= kDefaultRows;
+    if (row_class < rows || (is_of_vectors && reads_prompts)) continue;
+    limits.rows = row_class;
+    break;
+  }
+  ScheduleOptions of_class = schedule;
+  of_class.pass.rows = rows;
+  return compile_model(model, machine, limits, of_class);
 }
 
 }  // namespace serval

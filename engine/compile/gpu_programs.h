@@ -10,6 +10,9 @@
 
 namespace serval {
 
+// Most tokens of a pass where nothing else is asked for.
+inline constexpr uint32_t kMostGpuTokens = 2048;
+
 // Programs of tiles need widths that are multiples of 64, on each of the ranks that share the model. Models
 // of other widths have passes of up to kDefaultRows.
 bool can_multiply_tiles(const Model& model, uint32_t ranks = 1);
@@ -23,5 +26,10 @@ std::vector<uint32_t> gpu_row_classes(const ProgramLimits& limits);
 ProgramSet compile_gpu_programs(const Model& model, const Machine& machine, const ProgramLimits& limits,
                                 const ScheduleOptions& schedule,
                                 const std::vector<uint32_t>& row_classes = {});
+
+// The one of these programs that runs a pass of `rows` rows (ProgramSet). Throws as compile_gpu_programs(),
+// and where the pass has more rows than `limits` say.
+ValidProgram compile_gpu_program(const Model& model, const Machine& machine, const ProgramLimits& limits,
+                                 const ScheduleOptions& schedule, uint32_t rows, bool reads_prompts);
 
 }  // namespace serval

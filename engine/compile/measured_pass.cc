@@ -1,8 +1,9 @@
 #include "engine/compile/measured_pass.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
-#include "engine/compile/compile_model.h"
+#include "engine/compile/gpu_programs.h"
 #include "models/presets.h"
 #include "vm/base/error.h"
 
@@ -26,13 +27,18 @@ Policy policy(const std::string& name) {
 }  // namespace
 
 MeasuredPass measured_pass(const MeasuredToken& token) {
-  const ValidProgram program = compile_model(
-      *preset(token.model), h200_machine(),
-      {.context = token.context + kPasses, .sequences = token.sequences}, {.policy = policy(token.policy)});
-  return {.name = fmt::format("{}, {}, {} x {}{}", token.model, token.policy, token.sequences, token.context,
-                              token.what_ifs.empty() ? "" : ", in parts"),
+  const uint32_t rows = std::max(token.sequences, token.prompt);
+  const ProgramLimits limits{.context = token.context + std::max(token.prompt, kPasses),
+                             .sequences = token.sequences,
+                             .rows = kMostGpuTokens};
+  const ValidProgram program = compile_gpu_program(*preset(token.model), h200_machine(), limits,
+                                                   {.policy = policy(token.policy)}, rows, token.prompt > 0);
+  const std::string prompt = token.prompt > 0 ? fmt::format(" + {}", token.prompt) : "";
+  return {.name = fmt::format("{}, {}, {} x {}{}{}", token.model, token.policy, token.sequences,
+                              token.context, prompt, token.what_ifs.empty() ? "" : ", in parts"),
           .program = *program,
-          .launch = decode_launch(token.sequences, token.context, kPasses),
+          .launch = token.prompt > 0 ? prompt_launch(token.prompt, token.context)
+                                     : decode_launch(token.sequences, token.context, kPasses),
           .us = token.us,
           .what_ifs = token.what_ifs};
 }

@@ -10,7 +10,6 @@
 namespace serval {
 namespace {
 
-constexpr uint32_t kMostTokens = 2048;
 // For what does not follow from the shape: the state block, copies of weights on their way to the GPU.
 constexpr uint64_t kReserve = uint64_t{512} << 20;
 constexpr uint64_t kF32 = 4, kBf16 = 2;
@@ -46,7 +45,7 @@ uint32_t gpu_batch_tokens(const Model& model, const ModelBytes& bytes, const Pro
   const uint64_t cache = cached_tokens * bytes.kv_of_token;
   const uint64_t taken = bytes.weights + cache + bytes_of_all_rows(model, limits);
   const uint64_t left = free_bytes - std::min(free_bytes, taken);
-  uint32_t tokens = kMostTokens;
+  uint32_t tokens = kMostGpuTokens;
   while (tokens > kDefaultRows && (tokens > cached_tokens || tokens * bytes_of_row(model) > left))
     tokens /= 2;
   return std::max(tokens, least);

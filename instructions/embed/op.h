@@ -2,6 +2,8 @@
 // (common/residual.h).
 #pragma once
 
+#include <algorithm>
+
 #include "instructions/common/check.h"
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
@@ -57,7 +59,7 @@ inline void footprint(const Embed& op, const StateView*, FootprintBuilder<Embed>
 }
 
 inline Cost cost(const Embed& op, const CostContext& c) {
-  return {.bytes = uint64_t{c.rows} * op.num_units * kUnitRows *
+  return {.bytes = uint64_t{std::min(c.rows, op.num_rows)} * op.num_units * kUnitRows *
                    (2 * size_of(DType::kBF16) + size_of(DType::kF32)),
           .operations = 0};
 }

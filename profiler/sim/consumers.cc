@@ -2,8 +2,16 @@
 #include <bit>
 
 #include "profiler/sim/sm.h"
+#include "vm/layout/units.h"
 
 namespace serval::sim {
+namespace {
+
+const OpTimes& times_of(const Gpu& gpu, const Record& r) {
+  return gpu.parameters.ops[gpu.program.instructions[r.instruction].opcode];
+}
+
+}  // namespace
 
 Consumers::Consumers(Sm& sm)
     : sm_(sm), warps_(static_cast<size_t>(sm.gpu.parameters.consumer_warps), Warp(sm.ring.size())) {}
@@ -159,15 +167,14 @@ void Consumers::group_read() {
   const Record& r = sm_.at(warps_.front().record);
   group_held_ = r.panels_prepared == 0 && group_bytes_left_ < r.work.bytes;
   if (group_held_) return;
-  const OpTimes& times = gpu.parameters.ops[gpu.program.instructions[r.instruction].opcode];
   if (group_bytes_left_ == 0) {
-    const double us =
-        r.work.kind == Work::Kind::kNothing ? 0 : times.fixed_us + kib(r.work.bytes) * times.us_per_kib;
-    gpu.clock.schedule(now + us, sm_.index, Step::kGroupDone);
+    gpu.clock.schedule(now + group_us(r), sm_.index, Step::kGroupDone);
     return;
   }
-  const auto window =
-      static_cast<uint32_t>(std::min(static_cast<double>(group_bytes_left_), times.window_bytes));
+  const double window_bytes = r.work.kind == Work::Kind::kTile
+                                  ? static_cast<double>(sm_.ring.size()) * kPageBytes
+                                  : times_of(gpu, r).window_bytes;
+  const auto window = static_cast<uint32_t>(std::min(static_cast<double>(group_bytes_left_), window_bytes));
   group_bytes_left_ -= window;
   if (r.work.from_hbm) {
     gpu.hbm.request(now, window, {sm_.index, false});
@@ -175,6 +182,28 @@ void Consumers::group_read() {
     const double at = gpu.l2.read(now, window, gpu.rounds(gpu.parameters.read_rounds));
     gpu.clock.schedule(at, sm_.index, Step::kGroupRead);
   }
+}
+
+// From now, when all is there that it reads. A tile has been multiplied since its inputs were there, slab by
+// slab as its weights came; then consumers finish it.
+double Consumers::group_us(const Record& r) const {
+  if (r.work.kind == Work::Kind::kNothing) return 0;
+  const Gpu& gpu = sm_.gpu;
+  const SimParameters& p = gpu.parameters;
+  const OpTimes& times = times_of(gpu, r);
+  const Work& work = r.work;
+  if (work.kind == Work::Kind::kGroup) {
+    constexpr double kMega = 1e6;
+    return times.fixed_us + kib(work.bytes) * times.us_per_kib +
+           static_cast<double>(work.operations) / kMega * times.us_per_mflop;
+  }
+  constexpr double kOutputs = 128;
+  const double rows_us = work.rows * p.slab_row_us * work.weight_rows() / kOutputs;
+  const double multiplied_at = r.compute_begin + work.slabs * std::max(p.slab_us, rows_us);
+  const uint64_t sums = uint64_t{work.rows} * work.weight_rows() * sizeof(float);
+  const double parts_us = (work.parts - 1) * kib(sums) * p.part_us_per_kib;
+  const double finish_us = times.fixed_us + kib(work.written_bytes) * times.us_per_kib + parts_us;
+  return std::max(0.0, multiplied_at - gpu.clock.now()) + finish_us;
 }
 
 void Consumers::group_done() {

@@ -63,6 +63,7 @@ class Consumers {
   void use_panels(Warp& warp, uint64_t panels);
   void end_record(Warp& warp);
   void start_group(Record& r);
+  double group_us(const Record& r) const;
   uint32_t first_of_warp(uint32_t index, const Record& r) const;
   uint32_t pages_of(uint32_t index, const Record& r) const;
 

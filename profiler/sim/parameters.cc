@@ -64,6 +64,9 @@ constexpr SimField kFields[] = {
     {"store_us", "us", &SimParameters::store_us, 0, kMaxUs, false},
     {"last_storer_us", "us", &SimParameters::last_storer_us, 0, kMaxUs, false},
     {"signal_us", "us", &SimParameters::signal_us, 0, kMaxUs, false},
+    {"slab_us", "us", &SimParameters::slab_us, 0, kMaxUs, false},
+    {"slab_row_us", "us/row", &SimParameters::slab_row_us, 0, kMaxUs, false},
+    {"part_us_per_kib", "us/KiB", &SimParameters::part_us_per_kib, 0, kMaxUs, false},
 };
 
 struct OpField {
@@ -74,6 +77,7 @@ struct OpField {
 constexpr OpField kOpFields[] = {
     {"fixed_us", &OpTimes::fixed_us, 0, kMaxUs},
     {"us_per_kib", &OpTimes::us_per_kib, 0, kMaxUs},
+    {"us_per_mflop", &OpTimes::us_per_mflop, 0, kMaxUs},
     {"window_bytes", &OpTimes::window_bytes, 1024, kMaxBytes},
 };
 
@@ -177,6 +181,7 @@ void read_measured(const JsonFields& file, SimParameters& out) {
          .policy = required_text(one, "policy"),
          .sequences = static_cast<uint32_t>(one.integer("sequences", 1, kLargestSequences)),
          .context = static_cast<uint32_t>(one.integer("context", 0, kMaxContext)),
+         .prompt = one.has("prompt") ? static_cast<uint32_t>(one.integer("prompt", 0, kLargestRows)) : 0,
          .us = one.number("us", kLeastPositive, kMaxTokenUs),
          .what_ifs = read_what_ifs(one)});
   }

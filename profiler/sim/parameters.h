@@ -9,12 +9,12 @@
 //   each
 //               SM has in flight (a measurement on under_load_sms SMs); ascending, the first with none in
 //               flight
-//   ops         {OP: {"fixed_us", "us_per_kib", "window_bytes", "from"}}: arithmetic of the instructions that
-//   do not
-//               stream weights; "default" is for those that are not named
-//   measured    [{"model", "policy", "sequences", "context", "us", "from"}]: what passes of decoding took,
-//   the
-//               figures that fitted parameters were fitted to (benchmarks/fit_simulator.cc); may be empty
+//   ops         {OP: {"fixed_us", "us_per_kib", "us_per_mflop", "window_bytes", "from"}}: arithmetic of the
+//               instructions that do not stream weights, and what finishes a tile; "default" is for those
+//               that are not named
+//   measured    [{"model", "policy", "sequences", "context", "prompt", "us", "from"}]: what passes took, the
+//               figures that fitted parameters were fitted to (benchmarks/fit_simulator.cc); may be empty.
+//               "prompt", which may be left out: tokens that the pass reads behind the context
 #pragma once
 
 #include <cstdint>
@@ -36,16 +36,18 @@ struct LoadPoint {
 // An instruction that runs as one function of all consumer warps.
 struct OpTimes {
   double fixed_us = 0;      // however little there is to do
-  double us_per_kib = 0;    // arithmetic on what it reads from memory
+  double us_per_kib = 0;    // arithmetic on what it reads from memory; of a tile: finishing what it writes
+  double us_per_mflop = 0;  // arithmetic that its cost states
   double window_bytes = 0;  // that it has in flight at a time
 };
 
-// A pass of decoding, timed on the GPU.
+// A pass, timed on the GPU: of decoding, or one that reads a prompt.
 struct MeasuredToken {
   std::string model;  // a preset's name
   std::string policy;
   uint32_t sequences = 1;
   uint32_t context = 0;  // tokens in the cache of each
+  uint32_t prompt = 0;   // tokens of one sequence; 0: each generates one
   double us = 0;
   std::vector<std::string> what_ifs;
 };
@@ -96,6 +98,11 @@ struct SimParameters {
   double store_us = 0;            // storer: a tile of results
   double last_storer_us = 0;      // storers: the last one, where several have something to store
   double signal_us = 0;           // storer: the last store to the counter's increment
+
+  // A tile of a GEMM: all consumer warps together
+  double slab_us = 0;          // 64 columns of the tile's weights, however few rows
+  double slab_row_us = 0;      // of a tile of 128 outputs, for each row, where that is more
+  double part_us_per_kib = 0;  // adding the sums of a part of columns, but of the last, to the residual
 
   std::vector<OpTimes> ops;  // [kNumOpcodes]
 

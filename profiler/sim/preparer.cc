@@ -38,7 +38,8 @@ bool Preparer::acquired(uint32_t panels, uint32_t slots) const {
 bool Preparer::begin(Record& r) {
   const bool streams = r.work.kind == Work::Kind::kStream;
   if (streams && r.resident() && !acquired(r.activation_panels, r.activation_buffers)) return false;
-  if (!streams && sm_.consumers.release_panels() < next_panel_) return false;
+  const bool takes_all = !streams && r.work.kind != Work::Kind::kTile;
+  if (takes_all && sm_.consumers.release_panels() < next_panel_) return false;
   note(r, EventKind::kWaitBegin, sm_.gpu.clock.now());
   last_change_ = -1;
   if (r.begins_pass) {

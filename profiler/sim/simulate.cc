@@ -186,6 +186,18 @@ SimLaunch decode_launch(uint32_t sequences, uint32_t context_tokens, uint32_t pa
   return launch;
 }
 
+SimLaunch prompt_launch(uint32_t tokens, uint32_t context_tokens) {
+  SimLaunch launch{.rows = {}, .passes = 1};
+  // The row that wants logits comes first.
+  for (uint32_t row = 0; row < tokens; ++row)
+    launch.rows.push_back({.active = 1,
+                           .wants_logits = row == 0 ? 1U : 0U,
+                           .slot = 0,
+                           .token = 0,
+                           .position = context_tokens + (row + tokens - 1) % tokens});
+  return launch;
+}
+
 Trace simulate(const Program& program, const SimLaunch& launch, const SimParameters& parameters,
                std::map<std::string, std::string> metadata) {
   sim::Recording recording;

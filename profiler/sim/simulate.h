@@ -25,8 +25,6 @@
 namespace serval {
 
 // What a launch starts from. A pass moves each row that wants logits on by one token; the others end with it.
-// Passes of decoding are modelled; of one with rows of which no logits are wanted, what may leave such rows
-// out is not (LmHead, and the last layer's MatvecResidual and GateUpSilu).
 struct SimLaunch {
   std::vector<PassRow> rows;  // at most the program's; their slots are what KV blocks they share
   uint32_t passes = 1;        // at most; the launch ends where no row is active or the context is full
@@ -36,6 +34,9 @@ uint32_t row_bound(const SimLaunch& launch);
 
 // Every row a sequence of its own that has `context_tokens` tokens in the cache.
 SimLaunch decode_launch(uint32_t sequences, uint32_t context_tokens, uint32_t passes);
+// A pass that reads `tokens` tokens of one sequence, behind `context_tokens` that are in the cache; logits
+// are wanted of the last one.
+SimLaunch prompt_launch(uint32_t tokens, uint32_t context_tokens);
 
 // The trace of the launch, all its passes complete. Deterministic; one thread; time and memory are linear in
 // the program's pages of weights. Throws Error(kRuntime), naming SM, instruction and counter, if the program

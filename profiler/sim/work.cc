@@ -1,6 +1,7 @@
 #include "profiler/sim/work.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <tuple>
 
@@ -8,6 +9,7 @@
 #include "instructions/planned_attention/plan_launch.h"
 #include "vm/layout/kv_cache.h"
 #include "vm/layout/page_image.h"
+#include "vm/layout/slab_image.h"
 
 namespace serval::sim {
 namespace {
@@ -49,7 +51,8 @@ struct Touched {
   uint64_t weight_elements = 0;  // likewise
   uint32_t cols = 0;             // of these matrices, or of the part that is multiplied
   uint64_t written = 0;          // elements
-  Footprint reads;               // of activations and the KV cache that it does not also write
+  uint64_t written_bytes = 0;
+  Footprint reads;  // of activations and the KV cache that it does not also write
   bool reads_cache = false;
 };
 
@@ -59,6 +62,7 @@ Touched touched_by(const Program& program, const Footprint& footprint) {
     const Tensor& tensor = program.tensors[region.tensor.index];
     if (writes(region.access)) {
       t.written += area(region.box);
+      t.written_bytes += area(region.box) * size_of(tensor.dtype);
     } else if (is_matrix_of_weights(tensor)) {
       t.weight_rows += region.box.row_end - region.box.row_begin;
       t.weight_elements += area(region.box);
@@ -87,6 +91,44 @@ Work stream_of(const Program& program, const Touched& t, uint32_t active_rows) {
   work.input_bytes = covered_bytes(program, inputs);
   work.scale_bytes = covered_bytes(program, scales);
   return work;
+}
+
+// Tiles of the same weights are neighbours in the queues: the one of the pass's first rows brings them, the
+// others find them in L2.
+Work tile_of(const Program& program, const Instruction& instruction, const Touched& t) {
+  uint64_t first_row = program.limits.rows, rows = 0;
+  for (const Region& region : t.reads) {
+    first_row = std::min(first_row, region.box.row_begin);
+    if (program.tensors[region.tensor.index].dtype == DType::kBF16) rows += area(region.box) / t.cols;
+  }
+  Work work = stream_of(program, t, static_cast<uint32_t>(rows));
+  work.kind = Work::Kind::kTile;
+  work.rows = static_cast<uint32_t>(rows);
+  constexpr uint32_t kSlabCols = slab_image::kRowBytes / size_of(DType::kBF16);
+  work.slabs = (t.cols + kSlabCols - 1) / kSlabCols;
+  work.parts = parts_of_columns(instruction);
+  work.written_bytes = t.written_bytes;
+  work.from_hbm = work.starts_early = first_row == 0;
+  work.bytes = work.from_hbm ? t.weight_elements * size_of(DType::kBF16) : 0;
+  return work;
+}
+
+// Of the keys and values that the pass's sequences have, an SM's share: planned attention is dealt out
+// evenly.
+uint64_t share_of_cache(const Program& program, const Touched& t, uint64_t tokens) {
+  std::vector<uint32_t> caches;
+  for (const Region& region : t.reads) {
+    if (program.tensors[region.tensor.index].kind == TensorKind::kKvCache)
+      caches.push_back(region.tensor.index);
+  }
+  std::ranges::sort(caches);
+  uint64_t bytes = 0;
+  const auto end = std::unique(caches.begin(), caches.end());
+  for (auto cache = caches.begin(); cache != end; ++cache) {
+    const Tensor& tensor = program.tensors[*cache];
+    bytes += tensor.rows * tokens * size_of(tensor.dtype);
+  }
+  return bytes / program.machine.sms;
 }
 
 }  // namespace
@@ -121,6 +163,16 @@ uint32_t Pass::mean_context_tokens() const {
   return static_cast<uint32_t>(sum / std::max(1u, active_rows()));
 }
 
+uint64_t Pass::tokens() const {
+  std::map<uint32_t, uint64_t> of_slot;
+  for (const PassRow& row : rows_) {
+    if (row_is_active(row)) of_slot[row.slot] = std::max<uint64_t>(of_slot[row.slot], row.position + 1);
+  }
+  uint64_t sum = 0;
+  for (const auto& [slot, tokens] : of_slot) sum += tokens;
+  return sum;
+}
+
 std::vector<PassRow> Pass::next_rows(uint32_t max_context) const {
   std::vector<PassRow> next = rows_;
   for (PassRow& row : next) {
@@ -150,10 +202,14 @@ Work work_of(const Program& program, const Instruction& instruction, const Pass&
   Touched t = touched_by(program, footprint);
   if (t.written == 0) return {};
   // Weights that are all multiplied are streamed; of a table only some rows are looked up.
-  if (t.weight_elements > 0 && cost.operations >= t.weight_elements)
-    return stream_of(program, t, pass.active_rows());
+  const bool tiles = multiplies_tiles(program);
+  if (t.weight_elements > 0 && cost.operations >= t.weight_elements) {
+    return tiles ? tile_of(program, instruction, t) : stream_of(program, t, pass.active_rows());
+  }
   Work work{.kind = Work::Kind::kGroup};
+  work.operations = cost.operations;
   work.bytes = t.weight_elements > 0 ? cost.bytes : covered_bytes(program, t.reads);
+  if (tiles && t.reads_cache) work.bytes = std::min(work.bytes, share_of_cache(program, t, pass.tokens()));
   work.from_hbm = t.weight_elements > 0 || t.reads_cache;
   work.starts_early = t.reads_cache && work.bytes > 0;
   return work;

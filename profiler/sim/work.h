@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "vm/layout/units.h"
 #include "vm/program.h"
 #include "vm/state/view.h"
 
@@ -31,6 +32,7 @@ class Pass {
   StateView view(const BlockTable& blocks) const;
   uint32_t active_rows() const;
   uint32_t mean_context_tokens() const;
+  uint64_t tokens() const;  // in the cache after it, of all its sequences together
   // Of the pass after this one; inactive where the sequence is at its end.
   std::vector<PassRow> next_rows(uint32_t max_context) const;
 
@@ -39,10 +41,11 @@ class Pass {
   std::vector<uint32_t> attention_;  // an AttentionList with its items, or nothing
 };
 
-// An instruction streams weights, page by page; or it is one function of all consumer warps (a group); or it
-// has nothing to do but to wait and to signal.
+// An instruction streams weights, page by page; or it is one function of all consumer warps (a group); or a
+// tile of a GEMM, which all consumer warps multiply and finish together; or it has nothing to do but to wait
+// and to signal.
 struct Work {
-  enum class Kind : uint8_t { kNothing, kStream, kGroup };
+  enum class Kind : uint8_t { kNothing, kStream, kGroup, kTile };
   Kind kind = Kind::kNothing;
 
   // Of a stream: units of 8 rows of each of `matrices`, their pages in panels of columns.
@@ -53,10 +56,18 @@ struct Work {
   uint64_t input_bytes = 0;  // activations that the preparers bring: bf16
   uint64_t scale_bytes = 0;  // and those that the storers need for the rows' scales: fp32
 
-  // Of a group: what it reads.
+  // Of a group: what it reads. Of a tile: its weights, where it is the first to bring them.
   uint64_t bytes = 0;
   bool from_hbm = false;      // else from L2
   bool starts_early = false;  // earlier passes have left what it reads
+  uint64_t operations = 0;
+
+  // Of a tile, beside units, matrices and cols.
+  uint32_t rows = 0;   // of the pass
+  uint32_t slabs = 0;  // of 64 columns
+  uint32_t parts = 1;  // of the columns
+  uint64_t written_bytes = 0;
+  uint32_t weight_rows() const { return units * matrices * kUnitRows; }
 
   uint32_t unit_pages() const { return matrices * panels; }
   uint64_t pages() const { return uint64_t{units} * unit_pages(); }

@@ -58,10 +58,12 @@ class Profile(Case):
         self.check_adds_up(whole)
         self.check_adds_up(self.on_host("-p", "40"))  # of three passes
 
-    def test_a_prompt_is_not_simulated(self):
-        result = run("profile", "-m", self.model, "--backend", "sim", "-p", "40")
-        self.assertEqual(result.returncode, 2)
-        self.assertIn(b"--prompt-tokens: not with --backend sim", result.stderr)
+    def test_the_last_pass_of_a_prompt_is_simulated(self):
+        whole = self.simulated("-p", "40", "--max-batch-tokens", "64")
+        self.assertEqual((whole["source"], whole["tokens"]), ("sim", 1))
+        self.check_adds_up(whole)
+        last = self.simulated("-p", "40", "--max-batch-tokens", "16")  # of three passes
+        self.check_adds_up(last)
 
     def test_a_global_queue_is_recorded_too(self):
         self.check_adds_up(self.on_host("--queue", "global"))

@@ -57,6 +57,22 @@ TEST(GpuPrograms, AreOfVectorsForModelsWhoseWidthsDoNotFitTiles) {
   }
 }
 
+TEST(GpuPrograms, AreCompiledOneByOneForAPass) {
+  Machine machine = h200_machine();
+  machine.sms = 4;
+  const auto rows_of = [&](uint32_t rows, bool reads_prompts) {
+    const ProgramLimits limits{.context = 300, .rows = 300};
+    const auto program = compile_gpu_program(of_widths(128, 192), machine, limits, {}, rows, reads_prompts);
+    EXPECT_EQ(multiplies_tiles(*program), rows > 16 || reads_prompts);
+    return program->limits.rows;
+  };
+  EXPECT_EQ(rows_of(1, false), 16U);
+  EXPECT_EQ(rows_of(1, true), 64U);
+  EXPECT_EQ(rows_of(17, false), 64U);
+  EXPECT_EQ(rows_of(257, true), 300U);
+  EXPECT_THROW(rows_of(301, true), Error);
+}
+
 TEST(GpuPrograms, GrowByRowsAsPassesDo) {
   EXPECT_THAT(gpu_row_classes({.rows = 2048}), ElementsAre(16, 64, 256, 512, 1024));
   EXPECT_THAT(gpu_row_classes({.rows = 512}), ElementsAre(16, 64, 256));

@@ -48,6 +48,41 @@ TEST(Calibration, IsNearTokensThatItWasNotFittedTo) {
   }
 }
 
+// One H200, serval bench with --max-batch-tokens 2048: 64 and 256 sequences from 128 tokens on, 256 passes; a
+// prompt of 2,048.
+TEST(Calibration, PredictsPassesOfManyRowsWithin15Percent) {
+  const std::vector<MeasuredToken> passes = {
+      {.model = "llama-3.2-1b",
+       .policy = "list",
+       .sequences = 64,
+       .context = 256,
+       .us = 1605,
+       .what_ifs = {}},
+      {.model = "llama-3.2-1b",
+       .policy = "list",
+       .sequences = 256,
+       .context = 256,
+       .us = 3124,
+       .what_ifs = {}},
+      {.model = "llama-3.2-1b", .policy = "list", .prompt = 2048, .us = 2048 / 0.2026, .what_ifs = {}},
+      {.model = "llama-3.1-8b",
+       .policy = "list",
+       .sequences = 64,
+       .context = 256,
+       .us = 7126,
+       .what_ifs = {}},
+      {.model = "llama-3.1-8b",
+       .policy = "list",
+       .sequences = 256,
+       .context = 256,
+       .us = 12594,
+       .what_ifs = {}},
+      {.model = "llama-3.1-8b", .policy = "list", .prompt = 2048, .us = 2048 / 0.0370, .what_ifs = {}}};
+  for (const MeasuredToken& m : passes)
+    EXPECT_NEAR(predicted_us(m), m.us, 0.15 * m.us)
+        << m.model << ", " << m.sequences << " x " << m.context << " + " << m.prompt;
+}
+
 bool place_the_same(const MeasuredToken& a, const MeasuredToken& b) {
   return a.model == b.model && a.sequences == b.sequences && a.context == b.context &&
          a.what_ifs == b.what_ifs;
@@ -99,6 +134,12 @@ TEST(BestPolicy, IsTheOneThatTheSimulatorFindsFastest) {
   constexpr double kMinDifference = 1e-3;
   for (const Policy other : kPolicies)
     EXPECT_LE(us_of(best), us_of(other) * (1 + kMinDifference)) << name_of(other);
+}
+
+TEST(BestPolicy, WorksForMoreRowsThanSequences) {
+  const LlamaConfig config = testing::shortened_preset("llama-3.2-1b", 1);
+  const ProgramLimits limits{.context = 100, .rows = 64, .tile_rows = 256};
+  EXPECT_NO_THROW(best_policy(config, testing::machine_of(4), limits, {.pass = {.rows = 64}}));
 }
 
 TEST(BestPolicy, WorksForTheShortestContext) {

@@ -81,8 +81,9 @@ TEST(Work, StreamsOnlyItsPartOfTheColumns) {
       EXPECT_EQ(w.kind, i.as<AddParts>().first_row < 3 ? Work::Kind::kGroup : Work::Kind::kNothing);
     }
     if (i.opcode != static_cast<uint16_t>(Opcode::kMatvecPart)) continue;
-    EXPECT_EQ(w.kind, Work::Kind::kStream);
+    EXPECT_EQ(w.kind, Work::Kind::kTile);
     EXPECT_EQ(w.matrices, 1U);
+    EXPECT_EQ(w.rows, 3U);
     for (uint32_t panel = 0; panel < w.panels; ++panel) streamed += uint64_t{w.units} * w.page_bytes(panel);
     if (i.as<MatvecPart>().first_unit == 0) input += w.input_bytes;
   }

@@ -131,8 +131,6 @@ void Flags::check(const FlagSet& set) const {
                     fmt::format("{}: {} is recorded already{}", flag, trace_input, set.see_help()));
     }
   }
-  if (recording.simulate && recording.prompt > 0)
-    throw Error(ErrorKind::kUsage, "--prompt-tokens: not with --backend sim" + set.see_help());
   if (!recording.simulate && set.given("--what-if"))
     throw Error(ErrorKind::kUsage, "--what-if: needs --backend sim" + set.see_help());
 }

@@ -8,7 +8,7 @@
 #include "engine/cli/flags/common_options.h"
 #include "engine/cli/measure/pass_timer.h"
 #include "engine/cli/output/log.h"
-#include "engine/compile/compile_model.h"
+#include "engine/compile/gpu_programs.h"
 #include "engine/runtime/model_source.h"
 #include "engine/runtime/options.h"
 #include "engine/runtime/token_trace.h"
@@ -42,8 +42,22 @@ DepthTest test_of(const RecordingOptions& options) {
           .depth = std::max(0, options.depth - kWarmUpPasses)};
 }
 
-SimLaunch launch_of(const RecordingOptions& options) {
+// Of a simulated pass, at most.
+uint32_t pass_tokens(const RecordingOptions& options, const Model& model) {
+  if (options.engine.max_batch_tokens > 0) return static_cast<uint32_t>(options.engine.max_batch_tokens);
+  return can_multiply_tiles(model) ? kMostGpuTokens
+                                   : std::max(kDefaultRows, static_cast<uint32_t>(options.batch));
+}
+
+// Passes have up to `rows` rows.
+SimLaunch launch_of(const RecordingOptions& options, uint32_t rows) {
   const DepthTest test = test_of(options);
+  if (test.prompt) {
+    // The last pass.
+    const auto tokens = static_cast<uint32_t>(test.tokens);
+    const uint32_t before = (tokens - 1) / rows * rows;
+    return prompt_launch(tokens - before, static_cast<uint32_t>(test.depth) + before);
+  }
   return decode_launch(static_cast<uint32_t>(test.batch), static_cast<uint32_t>(test.depth),
                        passes_of(options));
 }
@@ -63,8 +77,14 @@ EngineOptions with_context(const RecordingOptions& options) {
   return engine;
 }
 
+// What the simulator runs.
+struct Simulated {
+  ValidProgram program;
+  SimLaunch launch;
+};
+
 // Compiles for the simulator's GPU. No weights are touched.
-ValidProgram compile_for_simulator(const RecordingOptions& options) {
+Simulated compile_for_simulator(const RecordingOptions& options) {
   const EngineOptions engine = with_context(options);
   check_options(engine);
   const std::shared_ptr<const Model> model = find_model(engine.model).model;
@@ -73,21 +93,27 @@ ValidProgram compile_for_simulator(const RecordingOptions& options) {
   if (engine.sms > 0) machine.sms = static_cast<uint32_t>(engine.sms);
   BackendOptions backend = backend_options(engine, context_of(engine, model->max_position));
   backend.schedule.pass = cost_context(options);
-  return compile_model(*model, machine, backend.limits, backend.schedule);
+  backend.limits.rows = pass_tokens(options, *model);
+  SimLaunch launch = launch_of(options, backend.limits.rows);
+  const auto rows = static_cast<uint32_t>(launch.rows.size());
+  return {compile_gpu_program(*model, machine, backend.limits, backend.schedule, rows, options.prompt > 0),
+          std::move(launch)};
 }
 
+// Of tokens: a prompt takes the simulator seconds, once for each change that it tries.
 std::vector<Saving> savings_of(const Program& program, const RecordingOptions& options) {
   if (!options.savings || options.prompt > 0) return {};
-  return predicted_savings(program, launch_of(options), options.simulator, kMostSavings);
+  return predicted_savings(program, launch_of(options, program.limits.rows), options.simulator, kMostSavings);
 }
 
 ProfiledRun simulated(const RecordingOptions& options) {
-  const ValidProgram valid = compile_for_simulator(options);
+  const auto [valid, launch] = compile_for_simulator(options);
   const Program& program = *valid;
   std::map<std::string, std::string> metadata = metadata_of(program, options);
   metadata["calibration"] = options.simulator.name;
-  Trace trace = simulate(program, launch_of(options), options.simulator, std::move(metadata));
-  return {last_tokens(std::move(trace), static_cast<uint32_t>(options.tokens)), savings_of(program, options)};
+  Trace trace = simulate(program, launch, options.simulator, std::move(metadata));
+  const auto tokens = static_cast<uint32_t>(options.prompt > 0 ? 1 : options.tokens);
+  return {last_tokens(std::move(trace), tokens), savings_of(program, options)};
 }
 
 std::string text_of(const PassTimes& times) {
