@@ -87,9 +87,6 @@ using IsaOfRanks =
     std::conditional_t<Base::kMultipliesTiles, GemmIsaOfRanks,
                        std::conditional_t<Base::kTraits.head_norms, MatvecIsaOfRanks, PlainIsaOfRanks>>;
 
-// A layer's exchange is more rounds of polls than a layer of one GPU has (docs/several_gpus.md).
-inline constexpr uint32_t kPagesBeforeInputsOfRanks = 2;
-
 // What each kernel of kernels.def is compiled for.
 #define SERVAL_KERNEL(Name, rows, head_dim, head_norms, ring_pages, scratch_kib, activation_rows) \
   struct Name : KernelConfig<rows, ring_pages, scratch_kib, activation_rows> {                    \

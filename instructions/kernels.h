@@ -21,6 +21,10 @@ struct KernelTraits {
   bool of_ranks;       // for programs of several devices, not of one
 };
 
+// Pages under way before a record's inputs are there, in kernels of vectors for several devices: a layer's
+// exchange has more rounds of polls than a layer of one GPU (docs/several_gpus.md).
+inline constexpr uint32_t kPagesBeforeInputsOfRanks = 2;
+
 namespace kernel_traits {
 constexpr KernelTraits of_ranks(KernelTraits base, const char* name) {
   base.name = name;

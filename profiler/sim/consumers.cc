@@ -177,9 +177,9 @@ void Consumers::group_read() {
   const auto window = static_cast<uint32_t>(std::min(static_cast<double>(group_bytes_left_), window_bytes));
   group_bytes_left_ -= window;
   if (r.work.from_hbm) {
-    gpu.hbm.request(now, window, {sm_.index, false});
+    sm_.device.hbm.request(now, window, {sm_.index, false});
   } else {
-    const double at = gpu.l2.read(now, window, gpu.rounds(gpu.parameters.read_rounds));
+    const double at = sm_.device.l2.read(now, window, sm_.rounds(gpu.parameters.read_rounds));
     gpu.clock.schedule(at, sm_.index, Step::kGroupRead);
   }
 }

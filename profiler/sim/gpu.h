@@ -1,4 +1,4 @@
-// What all SMs share: the program, the clock, memory, counters, and where the trace goes.
+// What SMs share: the program, the clock, memory, counters, and where the trace goes.
 #pragma once
 
 #include <algorithm>
@@ -42,6 +42,15 @@ struct Rows {
   uint32_t bound;  // rows from this one on are not active
 };
 
+// What the SMs of one device share.
+struct Device {
+  explicit Device(const SimParameters& p) : hbm(p), l2(p) {}
+  Hbm hbm;
+  L2 l2;
+  double link_free_at = 0;  // what its SMs have pushed to others is under way until then
+};
+
+// Of all devices of a program.
 struct Gpu {
   static constexpr uint32_t kRowsOfTile = 4;
 
@@ -50,8 +59,7 @@ struct Gpu {
         parameters(p),
         rows(std::move(of_launch)),
         kernel(kernel_choice(the_program, rows.bound, p)),
-        hbm(p),
-        l2(p),
+        devices(the_program.num_devices, Device(p)),
         counters(the_program),
         round_us(round_curve(p)),
         gate_at(rows.passes.size(), 0),
@@ -62,10 +70,9 @@ struct Gpu {
   const Rows rows;
   const KernelTraits kernel;
   Clock clock;
-  Hbm hbm;
-  L2 l2;
+  std::vector<Device> devices;
   Counters counters;
-  const Curve round_us;         // by hbm.queued_us()
+  const Curve round_us;         // by Hbm::queued_us()
   uint64_t ticket = 0;          // of a global queue: records handed out
   uint64_t pages = 0;           // of all records fetched
   std::vector<double> gate_at;  // [passes] when the pass was over
@@ -77,8 +84,6 @@ struct Gpu {
   uint32_t tile_rows() const { return std::min(kernel.rows, kRowsOfTile); }
   uint32_t tile_units() const { return kRowsOfTile / tile_rows(); }
   uint32_t tiles_of_unit() const { return kernel.rows / tile_rows(); }
-  // What a step of a synchronisation takes now, of which a round has `rounds`.
-  double rounds(double share) const { return share * round_us(hbm.queued_us()); }
 };
 
 }  // namespace serval::sim

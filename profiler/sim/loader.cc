@@ -32,7 +32,10 @@ void Loader::step() {
 // How many pages may be in flight when the next one is asked for: decided once, when its turn comes.
 uint32_t Loader::limit() const {
   const SimParameters& p = sm_.gpu.parameters;
-  return static_cast<uint32_t>(sm_.at(record).inputs_ready ? p.pages_in_flight : p.pages_in_flight_waiting);
+  if (sm_.at(record).inputs_ready) return static_cast<uint32_t>(p.pages_in_flight);
+  const auto waiting = static_cast<uint32_t>(p.pages_in_flight_waiting);
+  const bool few = sm_.gpu.kernel.of_ranks && sm_.gpu.kernel.tile_rows == 0;
+  return few ? std::min(waiting, kPagesBeforeInputsOfRanks) : waiting;
 }
 
 // Whether a page may be asked for now; if not, the loader is woken when that may change.
@@ -71,7 +74,7 @@ void Loader::issue(Record& r) {
   const double now = gpu.clock.now();
   const Page page = page_of(r);
   sm_.page(issued_) = page;
-  gpu.hbm.request(now, page.bytes, {sm_.index, true});
+  sm_.device.hbm.request(now, page.bytes, {sm_.index, true});
   sm_.consumers.issued(issued_, page.warp);
   bytes_in_flight_ += page.bytes;
   r.execution.bytes += page.bytes;

@@ -35,6 +35,8 @@ constexpr SimField kFields[] = {
     {"gb_per_s", "1e9 bytes/s", &SimParameters::gb_per_s, kLeastPositive, kMaxGbPerS, false},
     {"sm_gb_per_s", "1e9 bytes/s", &SimParameters::sm_gb_per_s, kLeastPositive, kMaxGbPerS, false},
     {"l2_gb_per_s", "1e9 bytes/s", &SimParameters::l2_gb_per_s, kLeastPositive, kMaxGbPerS, false},
+    {"link_us", "us", &SimParameters::link_us, 0, kMaxUs, false},
+    {"link_gb_per_s", "1e9 bytes/s", &SimParameters::link_gb_per_s, kLeastPositive, kMaxGbPerS, false},
     {"latency_factor", "1", &SimParameters::latency_factor, kLeastPositive, kMaxFactor, false},
     {"under_load_sms", "SMs", &SimParameters::under_load_sms, 1, kMaxSms, true},
     {"round_factor", "1", &SimParameters::round_factor, 0, kMaxFactor, false},

@@ -48,6 +48,7 @@ struct MeasuredToken {
   uint32_t sequences = 1;
   uint32_t context = 0;  // tokens in the cache of each
   uint32_t prompt = 0;   // tokens of one sequence; 0: each generates one
+  uint32_t gpus = 1;     // that share the model
   double us = 0;
   std::vector<std::string> what_ifs;
 };
@@ -63,6 +64,10 @@ struct SimParameters {
   double latency_factor = 1;  // of the time that memory takes when nothing else is in flight
   double under_load_sms = 0;  // SMs of the measurement below
   std::vector<LoadPoint> under_load;
+
+  // Several GPUs
+  double link_us = 0;  // that a signal is later on another GPU, or where it releases what is pushed to one
+  double link_gb_per_s = 0;  // that a GPU pushes, at most: 1e9 bytes a second
 
   // Synchronisation: shares of a round of the measurement above, which slow down as memory fills, and what
   // takes the same under any load

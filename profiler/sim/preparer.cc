@@ -43,7 +43,7 @@ bool Preparer::begin(Record& r) {
   note(r, EventKind::kWaitBegin, sm_.gpu.clock.now());
   last_change_ = -1;
   if (r.begins_pass) {
-    ask(sm_.gpu.program.gate_counter, sm_.gpu.counters.gate_target(r.pass));
+    ask(sm_.gpu.program.gate_of(sm_.rank), sm_.gpu.counters.gate_target(r.pass));
     phase_ = Phase::kGate;
   } else {
     ask_counters(r);
@@ -92,7 +92,7 @@ void Preparer::notice(uint32_t signals, bool gate) {
   Gpu& gpu = sm_.gpu;
   const SimParameters& p = gpu.parameters;
   const bool waited = signals > 0;
-  const double us = gpu.rounds((waited ? p.notice_rounds : 0) + (gate ? p.read_rounds : 0)) +
+  const double us = sm_.rounds((waited ? p.notice_rounds : 0) + (gate ? p.read_rounds : 0)) +
                     (waited ? p.notice_us + p.join_us * std::log2(signals) : 0);
   gpu.clock.schedule(gpu.clock.now() + us, sm_.index, Step::kNoticed);
   behind_gate_ = gate;
@@ -118,7 +118,7 @@ void Preparer::read_scales(Record& r) {
   if (r.scales_ready) return;
   const SimParameters& p = gpu.parameters;
   const uint64_t bytes = r.work.scale_bytes * r.storers / gpu.tiles_of_unit();
-  const double at = gpu.l2.read(gpu.clock.now(), bytes, gpu.rounds(p.read_rounds)) +
+  const double at = sm_.device.l2.read(gpu.clock.now(), bytes, sm_.rounds(p.read_rounds)) +
                     p.scale_us * static_cast<double>(gpu.tile_rows());
   scaled_until_ = std::max(scaled_until_, at);
   scales_.push(record);
@@ -156,8 +156,8 @@ void Preparer::ask_panels(const Record& r, uint32_t panels) {
   Gpu& gpu = sm_.gpu;
   const SimParameters& p = gpu.parameters;
   const uint64_t bytes = r.work.input_bytes * panels / r.work.panels;
-  const double latency_us = gpu.rounds(p.read_rounds) + p.prepare_us;
-  const double read_at = gpu.l2.read(gpu.clock.now(), bytes, latency_us);
+  const double latency_us = sm_.rounds(p.read_rounds) + p.prepare_us;
+  const double read_at = sm_.device.l2.read(gpu.clock.now(), bytes, latency_us);
   prepared_until_ = std::max(prepared_until_, read_at) + kib(bytes) * p.prepare_us_per_kib;
   asked_.push({record, panels});
   gpu.clock.schedule(prepared_until_, sm_.index, Step::kPrepared);

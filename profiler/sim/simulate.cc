@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <functional>
+#include <limits>
 #include <memory>
+#include <queue>
 #include <tuple>
 #include <utility>
 
@@ -26,20 +29,34 @@ class Simulation {
  private:
   bool step();
   void go_on(const Moment& moment);
-  void signal(const Record& record);
+  void signal(const Record& record, Device& device);
+  void add(const Signal& signal, uint32_t pass);
+  Device* next_to_answer();
   void check_ended() const;
   std::string stuck_at(const Sm& sm) const;
 
+  // A signal on its way to another device, or behind what is.
+  struct Arrival {
+    double at;
+    uint64_t order;  // of those at the same time
+    Signal signal;
+    uint32_t pass;
+    friend bool operator>(const Arrival& a, const Arrival& b) {
+      return a.at != b.at ? a.at > b.at : a.order > b.order;
+    }
+  };
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
+
   Gpu gpu_;
   std::vector<std::unique_ptr<Sm>> sms_;
+  std::priority_queue<Arrival, std::vector<Arrival>, std::greater<>> arrivals_;
+  uint64_t next_arrival_ = 0;
 };
 
 Simulation::Simulation(const Program& program, const SimParameters& parameters, Rows rows,
                        Recording* recording)
     : gpu_(program, parameters, std::move(rows), recording) {
-  if (program.num_devices > 1)
-    throw Error(ErrorKind::kUsage, fmt::format("simulator: {} GPUs; limit: 1", program.num_devices));
-  for (uint32_t sm = 0; sm < program.machine.sms; ++sm) sms_.push_back(std::make_unique<Sm>(gpu_, sm));
+  for (uint32_t sm = 0; sm < program.num_sms(); ++sm) sms_.push_back(std::make_unique<Sm>(gpu_, sm));
 }
 
 void Simulation::run() {
@@ -49,42 +66,78 @@ void Simulation::run() {
   check_ended();
 }
 
-// The next thing that happens: memory answers, or a role goes on.
+// The next thing that happens: memory answers, a signal arrives, or a role goes on.
 bool Simulation::step() {
   Clock& clock = gpu_.clock;
-  const std::optional<double> answer_at = gpu_.hbm.next_answer();
-  if (!answer_at && clock.empty()) return false;
-  if (answer_at && (clock.empty() || *answer_at <= clock.next_at())) {
-    clock.advance(std::max(clock.now(), *answer_at));
-    const Requester requester = gpu_.hbm.answer(clock.now());
+  Device* const device = next_to_answer();
+  const double answer_at = device == nullptr ? kNever : *device->hbm.next_answer();
+  const double arrival_at = arrivals_.empty() ? kNever : arrivals_.top().at;
+  const double next_at = clock.empty() ? kNever : clock.next_at();
+  if (std::min({answer_at, arrival_at, next_at}) == kNever) return false;
+  if (answer_at <= std::min(arrival_at, next_at)) {
+    clock.advance(std::max(clock.now(), answer_at));
+    const Requester requester = device->hbm.answer(clock.now());
     Sm& sm = *sms_[requester.sm];
     sm.answer(requester.page);
     sm.settle();
-    return true;
+  } else if (arrival_at <= next_at) {
+    clock.advance(std::max(clock.now(), arrival_at));
+    const Arrival arrival = arrivals_.top();
+    arrivals_.pop();
+    add(arrival.signal, arrival.pass);
+  } else {
+    go_on(clock.next());
   }
-  go_on(clock.next());
   return true;
+}
+
+// Null: none has a request.
+Device* Simulation::next_to_answer() {
+  Device* next = nullptr;
+  for (Device& device : gpu_.devices) {
+    const std::optional<double> at = device.hbm.next_answer();
+    if (at && (next == nullptr || *at < *next->hbm.next_answer())) next = &device;
+  }
+  return next;
 }
 
 void Simulation::go_on(const Moment& moment) {
   Sm& sm = *sms_[moment.sm];
-  if (moment.step == Step::kSignalled) signal(sm.at(sm.storers.record_of(moment.which)));
+  if (moment.step == Step::kSignalled) signal(sm.at(sm.storers.record_of(moment.which)), sm.device);
   sm.go_on(moment.step, moment.which);
   sm.settle();
 }
 
-void Simulation::signal(const Record& record) {
+// What a record has pushed goes over its device's link, all that its SMs push one after the other; a counter
+// of system scope follows it.
+void Simulation::signal(const Record& record, Device& device) {
   const Program& program = gpu_.program;
-  for (const Signal& signal : program.signals_of(program.instructions[record.instruction])) {
-    gpu_.counters.add(gpu_.clock.now(), signal, [&](uint32_t waiting) {
-      Sm& sm = *sms_[waiting];
-      sm.preparer.counter_reached(signal.counter);
-      sm.settle();
-    });
-    const bool gate = signal.counter == program.gate_counter;
-    if (gate && gpu_.counters.value(signal.counter) >= gpu_.counters.gate_target(record.pass + 1))
-      gpu_.gate_at[record.pass] = gpu_.clock.now();
+  const SimParameters& p = gpu_.parameters;
+  const double now = gpu_.clock.now();
+  if (record.work.pushed_bytes > 0) {
+    constexpr double kBytesPerGbMicrosecond = 1e3;  // 1e9 bytes a second are 1e3 a microsecond
+    device.link_free_at = std::max(device.link_free_at, now) + static_cast<double>(record.work.pushed_bytes) /
+                                                                   (p.link_gb_per_s * kBytesPerGbMicrosecond);
   }
+  for (const Signal& signal : program.signals_of(program.instructions[record.instruction])) {
+    if (program.counters[signal.counter].scope == CounterScope::kSystem) {
+      const double pushed_at = record.work.pushed_bytes > 0 ? device.link_free_at : now;
+      arrivals_.push({pushed_at + p.link_us, next_arrival_++, signal, record.pass});
+    } else {
+      add(signal, record.pass);
+    }
+  }
+}
+
+void Simulation::add(const Signal& signal, uint32_t pass) {
+  gpu_.counters.add(gpu_.clock.now(), signal, [&](uint32_t waiting) {
+    Sm& sm = *sms_[waiting];
+    sm.preparer.counter_reached(signal.counter);
+    sm.settle();
+  });
+  const bool gate = signal.counter == gpu_.program.gate_counter;
+  if (gate && gpu_.counters.value(signal.counter) >= gpu_.counters.gate_target(pass + 1))
+    gpu_.gate_at[pass] = gpu_.clock.now();
 }
 
 // An SM that waits for itself is the cause; else the first instruction of those that wait for others is near
@@ -106,14 +159,15 @@ std::string Simulation::stuck_at(const Sm& sm) const {
   const Program& program = gpu_.program;
   const Record& r = sm.records[sm.oldest_record() % sm.records.size()];
   const Instruction& instruction = program.instructions[r.instruction];
-  const std::string where = fmt::format("SM {}: instruction {} ({}) of pass {}", sm.index, r.instruction,
-                                        op_name(instruction.opcode), r.pass);
+  const std::string where = fmt::format("{}: instruction {} ({}) of pass {}", sm_name(program, sm.index),
+                                        r.instruction, op_name(instruction.opcode), r.pass);
   const auto waits_for = [&](uint32_t counter, uint64_t need) {
     return fmt::format("{} waits for counter {}: {} of {}", where, counter, gpu_.counters.value(counter),
                        need);
   };
-  if (r.begins_pass && gpu_.counters.value(program.gate_counter) < gpu_.counters.gate_target(r.pass))
-    return waits_for(program.gate_counter, gpu_.counters.gate_target(r.pass));
+  const uint32_t gate = program.gate_of(sm.rank);
+  if (r.begins_pass && gpu_.counters.value(gate) < gpu_.counters.gate_target(r.pass))
+    return waits_for(gate, gpu_.counters.gate_target(r.pass));
   for (const Wait& wait : program.waits_of(instruction)) {
     const uint64_t need = gpu_.counters.target(wait, r.pass);
     if (gpu_.counters.value(wait.counter) < need) return waits_for(wait.counter, need);

@@ -16,6 +16,8 @@ uint32_t units_at_once(const SimParameters& p) {
 Sm::Sm(Gpu& the_gpu, uint32_t sm)
     : gpu(the_gpu),
       index(sm),
+      rank(sm / the_gpu.program.machine.sms),
+      device(the_gpu.devices[rank]),
       records(static_cast<size_t>(gpu.parameters.record_buffers)),
       ring(gpu.kernel.ring_pages),
       units(units_at_once(gpu.parameters)),

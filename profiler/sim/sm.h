@@ -35,10 +35,14 @@ class Sm {
   Record& at(uint64_t record) { return records[record % records.size()]; }
   Page& page(uint64_t number) { return ring[number % ring.size()]; }
   uint64_t oldest_record() const;
+  // What a step of a synchronisation takes now, which is so large a share of a round.
+  double rounds(double share) const { return share * gpu.round_us(device.hbm.queued_us()); }
   bool done() const { return controller.ended() && oldest_record() == fetched; }
 
   Gpu& gpu;
-  const uint32_t index;
+  const uint32_t index;  // SMs are numbered device after device
+  const uint32_t rank;   // its device's number
+  Device& device;
   uint64_t fetched = 0;  // records
   std::vector<Record> records;
   std::vector<Page> ring;

@@ -131,6 +131,36 @@ uint64_t share_of_cache(const Program& program, const Touched& t, uint64_t token
   return bytes / program.machine.sms;
 }
 
+// What an instruction that touches this has to do, but for what it pushes.
+Work own_work(const Program& program, const Instruction& instruction, const Pass& pass, Touched& t) {
+  const Cost cost =
+      op_info(instruction.opcode)
+          .cost(instruction, {.rows = pass.active_rows(), .context_tokens = pass.mean_context_tokens()});
+  // Weights that are all multiplied are streamed; of a table only some rows are looked up.
+  const bool tiles = multiplies_tiles(program);
+  if (t.weight_elements > 0 && cost.operations >= t.weight_elements) {
+    return tiles ? tile_of(program, instruction, t) : stream_of(program, t, pass.active_rows());
+  }
+  Work work{.kind = Work::Kind::kGroup};
+  work.operations = cost.operations;
+  work.bytes = t.weight_elements > 0 ? cost.bytes : covered_bytes(program, t.reads);
+  if (tiles && t.reads_cache) work.bytes = std::min(work.bytes, share_of_cache(program, t, pass.tokens()));
+  work.from_hbm = t.weight_elements > 0 || t.reads_cache;
+  work.starts_early = t.reads_cache && work.bytes > 0;
+  return work;
+}
+
+uint64_t pushed_bytes(const Program& program, const Instruction& instruction, const Footprint& footprint) {
+  if (program.num_devices == 1) return 0;
+  const uint32_t device = device_of(program.tensors, instruction);
+  uint64_t bytes = 0;
+  for (const Region& region : footprint) {
+    const Tensor& tensor = program.tensors[region.tensor.index];
+    if (writes(region.access) && tensor.device != device) bytes += area(region.box) * size_of(tensor.dtype);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 BlockTable::BlockTable(uint32_t sequences, uint32_t tokens)
@@ -193,25 +223,13 @@ bool Work::whole_page(uint32_t panel) const {
 
 Work work_of(const Program& program, const Instruction& instruction, const Pass& pass,
              const BlockTable& blocks) {
-  const OpInfo& op = op_info(instruction.opcode);
   const StateView view = pass.view(blocks);
   Footprint footprint;
-  op.footprint(instruction, &view, footprint);
-  const Cost cost =
-      op.cost(instruction, {.rows = pass.active_rows(), .context_tokens = pass.mean_context_tokens()});
+  op_info(instruction.opcode).footprint(instruction, &view, footprint);
   Touched t = touched_by(program, footprint);
   if (t.written == 0) return {};
-  // Weights that are all multiplied are streamed; of a table only some rows are looked up.
-  const bool tiles = multiplies_tiles(program);
-  if (t.weight_elements > 0 && cost.operations >= t.weight_elements) {
-    return tiles ? tile_of(program, instruction, t) : stream_of(program, t, pass.active_rows());
-  }
-  Work work{.kind = Work::Kind::kGroup};
-  work.operations = cost.operations;
-  work.bytes = t.weight_elements > 0 ? cost.bytes : covered_bytes(program, t.reads);
-  if (tiles && t.reads_cache) work.bytes = std::min(work.bytes, share_of_cache(program, t, pass.tokens()));
-  work.from_hbm = t.weight_elements > 0 || t.reads_cache;
-  work.starts_early = t.reads_cache && work.bytes > 0;
+  Work work = own_work(program, instruction, pass, t);
+  work.pushed_bytes = pushed_bytes(program, instruction, footprint);
   return work;
 }
 

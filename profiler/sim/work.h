@@ -61,6 +61,7 @@ struct Work {
   bool from_hbm = false;      // else from L2
   bool starts_early = false;  // earlier passes have left what it reads
   uint64_t operations = 0;
+  uint64_t pushed_bytes = 0;  // written to memory of other devices
 
   // Of a tile, beside units, matrices and cols.
   uint32_t rows = 0;   // of the pass

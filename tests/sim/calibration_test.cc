@@ -83,6 +83,18 @@ TEST(Calibration, PredictsPassesOfManyRowsWithin15Percent) {
         << m.model << ", " << m.sequences << " x " << m.context << " + " << m.prompt;
 }
 
+// Two H200s of one host, serval bench --gpus 2 -d 128; link_us was fitted to the first.
+TEST(Calibration, PredictsTwoGpusWithinATenth) {
+  const std::vector<MeasuredToken> tokens = {
+      {.model = "llama-3.1-8b", .policy = "list", .context = 192, .gpus = 2, .us = 2117, .what_ifs = {}},
+      {.model = "llama-3.1-70b", .policy = "list", .context = 144, .gpus = 2, .us = 16500, .what_ifs = {}}};
+  for (const MeasuredToken& m : tokens) {
+    const double us = predicted_us(m);
+    RecordProperty(m.model, us);
+    EXPECT_NEAR(us, m.us, 0.1 * m.us) << m.model;
+  }
+}
+
 bool place_the_same(const MeasuredToken& a, const MeasuredToken& b) {
   return a.model == b.model && a.sequences == b.sequences && a.context == b.context &&
          a.what_ifs == b.what_ifs;

@@ -8,7 +8,7 @@ namespace serval {
 
 struct GpuClock {
   int64_t ahead_ns;  // of the host's steady clock
-  int64_t error_ns;  // that this may be off, at most
+  int64_t error_ns;  // half of the round trip that it was taken from
 };
 
 // Asks the thread's current GPU for the time of the clock that all its SMs share, several times, through
