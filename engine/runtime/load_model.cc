@@ -78,6 +78,7 @@ BackendOptions options_in(const EngineOptions& options, const Model& model, cons
   const int context = context_of(options, model.max_position);
   BackendOptions out = backend_options(options, context);
   out.limits.cache_blocks = kv_blocks_of(options, bytes, context, free_bytes);
+  if (options.program.empty()) check_pass_size(options, out.limits);
   return out;
 }
 

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include "fmt/format.h"
+
 #include "engine/compile/gpu_programs.h"
+#include "vm/base/error.h"
 #include "vm/dtype.h"
 #include "vm/layout/kv_cache.h"
 #include "vm/state/attention.h"
@@ -35,13 +38,17 @@ uint64_t bytes_of_all_rows(const Model& model, const ProgramLimits& limits) {
   return logits + partial + kReserve;
 }
 
+uint64_t tokens_of_cache(const ProgramLimits& limits) {
+  return uint64_t{limits.kv_blocks()} * kKvBlockTokens;
+}
+
 }  // namespace
 
 uint32_t gpu_batch_tokens(const Model& model, const ModelBytes& bytes, const ProgramLimits& limits,
                           uint64_t free_bytes) {
   const uint32_t least = limits.slots();
   if (!can_multiply_tiles(model, limits.ranks)) return least;
-  const uint64_t cached_tokens = uint64_t{limits.kv_blocks()} * kKvBlockTokens;
+  const uint64_t cached_tokens = tokens_of_cache(limits);
   const uint64_t cache = cached_tokens * bytes.kv_of_token;
   const uint64_t taken = bytes.weights + cache + bytes_of_all_rows(model, limits);
   const uint64_t left = free_bytes - std::min(free_bytes, taken);
@@ -49,6 +56,15 @@ uint32_t gpu_batch_tokens(const Model& model, const ModelBytes& bytes, const Pro
   while (tokens > kDefaultRows && (tokens > cached_tokens || tokens * bytes_of_row(model) > left))
     tokens /= 2;
   return std::max(tokens, least);
+}
+
+void check_pass_size(const EngineOptions& options, const ProgramLimits& limits) {
+  const uint64_t most = tokens_of_cache(limits);
+  if (limits.pass_rows() <= most) return;
+  throw Error(ErrorKind::kUsage,
+              fmt::format("{}: {}; limit: {} (the tokens of the KV cache: {} blocks of {})",
+                          options.max_batch_tokens > 0 ? "max_batch_tokens" : "max_sequences",
+                          limits.pass_rows(), most, limits.kv_blocks(), kKvBlockTokens));
 }
 
 }  // namespace serval

@@ -65,6 +65,18 @@ class Profile(Case):
         last = self.simulated("-p", "40", "--max-batch-tokens", "16")  # of three passes
         self.check_adds_up(last)
 
+    def test_a_pass_has_no_more_tokens_than_the_kv_cache(self):
+        arguments = ("-p", "40", "--depth", "0")  # of a context of 42: one block of 64 tokens
+        self.check_adds_up(self.report("-m", "llama-3.2-1b", "--backend", "sim", "--sms", "3", *arguments))
+        for backend in ["sim", "host"]:
+            with self.subTest(backend=backend):
+                self.check_fails(
+                    2,
+                    "--max-batch-tokens: 65; limit: 64",
+                    arguments=["profile", *self.with_model, "--backend", backend, *arguments,
+                               "--max-batch-tokens", "65"],
+                )
+
     def test_a_global_queue_is_recorded_too(self):
         self.check_adds_up(self.on_host("--queue", "global"))
 

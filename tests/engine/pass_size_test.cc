@@ -1,9 +1,12 @@
-// How many tokens a pass on a GPU has by default.
+// How many tokens a pass has: on a GPU by default, and at most.
 #include "engine/runtime/pass_size.h"
+
+#include <string>
 
 #include "gtest/gtest.h"
 
 #include "tests/llama/configs.h"
+#include "vm/base/error.h"
 
 namespace serval {
 namespace {
@@ -44,6 +47,28 @@ TEST(GpuBatchTokens, AreAsManyAsSequencesForModelsWithoutProgramsOfTiles) {
   LlamaConfig model = preset_config("llama-3.2-1b");
   model.intermediate_size += 16;
   EXPECT_EQ(tokens_of(model, 140'000), 16U);
+}
+
+std::string refusal(const EngineOptions& options, const ProgramLimits& limits) {
+  try {
+    check_pass_size(options, limits);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(PassSize, IsAtMostTheTokensOfTheKvCache) {
+  const EngineOptions asked{.max_batch_tokens = 2048};
+  EXPECT_EQ(refusal(asked, {.context = 400, .sequences = 1, .rows = 2048}),
+            "max_batch_tokens: 2048; limit: 448 (the tokens of the KV cache: 7 blocks of 64)");
+  EXPECT_EQ(refusal(asked, {.context = 2048, .sequences = 1, .rows = 2048}), "");
+}
+
+TEST(PassSize, IsRefusedByTheOptionThatItFollowsFrom) {
+  EXPECT_EQ(refusal({}, {.context = 128, .sequences = 1000, .cache_blocks = 2}),
+            "max_sequences: 1000; limit: 128 (the tokens of the KV cache: 2 blocks of 64)");
 }
 
 }  // namespace

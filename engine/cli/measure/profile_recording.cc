@@ -1,6 +1,7 @@
 #include "engine/cli/measure/profile_recording.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "fmt/format.h"
@@ -11,6 +12,7 @@
 #include "engine/compile/gpu_programs.h"
 #include "engine/runtime/model_source.h"
 #include "engine/runtime/options.h"
+#include "engine/runtime/pass_size.h"
 #include "engine/runtime/token_trace.h"
 #include "instructions/common/cost.h"
 #include "profiler/report/savings.h"
@@ -40,13 +42,6 @@ DepthTest test_of(const RecordingOptions& options) {
           .tokens = static_cast<int>(passes_of(options)),
           .batch = options.batch,
           .depth = std::max(0, options.depth - kWarmUpPasses)};
-}
-
-// Of a simulated pass, at most.
-uint32_t pass_tokens(const RecordingOptions& options, const Model& model) {
-  if (options.engine.max_batch_tokens > 0) return static_cast<uint32_t>(options.engine.max_batch_tokens);
-  return can_multiply_tiles(model) ? kMostGpuTokens
-                                   : std::max(kDefaultRows, static_cast<uint32_t>(options.batch));
 }
 
 // Passes have up to `rows` rows.
@@ -83,6 +78,15 @@ struct Simulated {
   SimLaunch launch;
 };
 
+// As on a GPU, but the simulator's has memory for any pass.
+ProgramLimits simulated_limits(const EngineOptions& engine, const Model& model) {
+  ProgramLimits limits = backend_options(engine, context_of(engine, model.max_position)).limits;
+  check_pass_size(engine, limits);
+  if (limits.rows == 0)
+    limits.rows = gpu_batch_tokens(model, {}, limits, std::numeric_limits<uint64_t>::max());
+  return limits;
+}
+
 // Compiles for the simulator's GPU. No weights are touched.
 Simulated compile_for_simulator(const RecordingOptions& options) {
   const EngineOptions engine = with_context(options);
@@ -91,12 +95,12 @@ Simulated compile_for_simulator(const RecordingOptions& options) {
   Machine machine = h200_machine();
   machine.gb_per_s = options.simulator.gb_per_s;
   if (engine.sms > 0) machine.sms = static_cast<uint32_t>(engine.sms);
-  BackendOptions backend = backend_options(engine, context_of(engine, model->max_position));
-  backend.schedule.pass = cost_context(options);
-  backend.limits.rows = pass_tokens(options, *model);
-  SimLaunch launch = launch_of(options, backend.limits.rows);
+  ScheduleOptions schedule = schedule_options(engine);
+  schedule.pass = cost_context(options);
+  const ProgramLimits limits = simulated_limits(engine, *model);
+  SimLaunch launch = launch_of(options, limits.rows);
   const auto rows = static_cast<uint32_t>(launch.rows.size());
-  return {compile_gpu_program(*model, machine, backend.limits, backend.schedule, rows, options.prompt > 0),
+  return {compile_gpu_program(*model, machine, limits, schedule, rows, options.prompt > 0),
           std::move(launch)};
 }
 
