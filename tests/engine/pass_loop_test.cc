@@ -187,6 +187,21 @@ TEST(PassLoop, LetsTheYoungestGiveItsBlocksBackAndGoOnLater) {
     EXPECT_EQ(loop.answers[i].tokens, loop.tokens_alone(requests[i]));
 }
 
+// Contexts that are no whole number of blocks, prompts that end within passes of others.
+TEST(PassLoop, RunsEachPositionOnceWhereTheCacheHoldsAllContexts) {
+  constexpr uint32_t kSequences = 64, kContext = 100, kPrompt = 50, kRows = 256;
+  Loop loop({.context = kContext, .kv_blocks = 2 * kSequences, .rows = kRows, .sequences = kSequences});
+  for (uint32_t i = 0; i < kSequences; ++i)
+    loop.add(request(kPrompt, kContext - kPrompt, 1 + static_cast<int32_t>(i)));
+  loop.run_to_end();
+  const EngineStats stats = loop.loop.stats();
+  EXPECT_EQ(stats.preemptions, 0u);
+  EXPECT_EQ(stats.rows, kSequences * (kContext - 1)) << "no logits are wanted of the last token";
+  EXPECT_EQ(stats.generated_tokens, kSequences * (kContext - kPrompt));
+  const uint32_t reading = (kSequences * kPrompt + kRows - kSequences - 1) / (kRows - kSequences);
+  EXPECT_LE(stats.passes, reading + kContext - kPrompt);
+}
+
 TEST(PassLoop, ServesBySmallestPriorityThenByArrival) {
   Loop loop({}, 1);
   for (const int priority : {5, 0, 5, -1}) {
