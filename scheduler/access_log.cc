@@ -68,7 +68,7 @@ void AccessLog::carve(Log& log, const Box& cut, uint32_t until) {
   for (Band& band : log.bands) {
     if (band.overlaps(cut)) carve_entries(band.written, cut, until, moved);
   }
-  for (Written& entry : moved) band_of(log, entry.box).written.push_back(std::move(entry));
+  for (const Written& entry : moved) band_of(log, entry.box).written.push_back(entry);
 }
 
 void AccessLog::deal_out(Log& log, const Region& region) {
