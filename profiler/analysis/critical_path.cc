@@ -44,7 +44,9 @@ class PathWalk {
   void add_cause_before(uint32_t e, SmRole role, Kind kind, SliceState state);
   uint32_t computing_at(uint32_t sm, int64_t ns) const;
   void add_step(const Moment& to, const Cause& cause);
-  void push(int64_t begin_ns, int64_t end_ns, uint32_t e, SmRole role, SliceState state, uint32_t counter);
+  void push(int64_t begin_ns, int64_t end_ns, uint32_t e, SmRole role, SliceState state,
+            uint32_t counter = kNoCounter, bool over_link = false);
+  uint32_t rank_of(uint32_t e) const { return trace_.program.rank_of(trace_.executions[e].sm); }
 
   const Trace& trace_;
   const std::span<const Edge> edges_;
@@ -67,13 +69,18 @@ PathWalk::PathWalk(const Trace& trace, std::span<const Edge> edges, const PassWi
   }
 }
 
+// The signal that opens the gate. Where there are several GPUs, the simulator's gate hears of it later than
+// it is given.
 Moment PathWalk::end_of_window() const {
+  Moment last;
   for (uint32_t e = 0; e < trace_.executions.size(); ++e) {
     const Execution& x = trace_.executions[e];
-    if (x.pass != window_.pass || x.time(Kind::kSignalled) != window_.end_ns) continue;
-    if (signals_gate(trace_.program, x.instruction)) return {e, Kind::kSignalled, window_.end_ns};
+    const int64_t at = x.time(Kind::kSignalled);
+    const bool may_be_late = trace_.program.ranks > 1 && at < window_.end_ns;
+    if (x.pass != window_.pass || at <= last.at_ns || (at != window_.end_ns && !may_be_late)) continue;
+    if (signals_gate(trace_.program, x.instruction)) last = {e, Kind::kSignalled, at};
   }
-  return {};
+  return last;
 }
 
 void PathWalk::add_cause(uint32_t e, Kind kind, SliceState state, uint32_t counter) {
@@ -160,9 +167,9 @@ void PathWalk::find_causes(const Moment& moment) {
 }
 
 void PathWalk::push(int64_t begin_ns, int64_t end_ns, uint32_t e, SmRole role, SliceState state,
-                    uint32_t counter) {
+                    uint32_t counter, bool over_link) {
   begin_ns = std::max(begin_ns, window_.begin_ns);
-  if (begin_ns < end_ns) steps_.push_back({begin_ns, end_ns, e, counter, role, state});
+  if (begin_ns < end_ns) steps_.push_back({begin_ns, end_ns, e, counter, role, state, over_link});
 }
 
 void PathWalk::add_step(const Moment& to, const Cause& cause) {
@@ -171,16 +178,18 @@ void PathWalk::add_step(const Moment& to, const Cause& cause) {
   if (cause.state == SliceState::kCompute) {
     // The first part of it went by without pages.
     const int64_t starved_end = std::min(begin + trace_.executions[to.execution].starved_ns, end);
-    push(starved_end, end, to.execution, role, SliceState::kCompute, kNoCounter);
-    push(begin, starved_end, to.execution, role, SliceState::kLoad, kNoCounter);
+    push(starved_end, end, to.execution, role, SliceState::kCompute);
+    push(begin, starved_end, to.execution, role, SliceState::kLoad);
     return;
   }
-  push(begin, end, to.execution, role, cause.state, cause.counter);
+  const bool over_link = rank_of(cause.moment.execution) != rank_of(to.execution);
+  push(begin, end, to.execution, role, cause.state, cause.counter, over_link);
 }
 
 std::vector<PathStep> PathWalk::walk() {
   Moment at = end_of_window();
   if (at.execution == kNoExecution) return {};
+  push(at.at_ns, window_.end_ns, at.execution, SmRole::kStorer, SliceState::kSignal);
   // No moment comes twice in a trace that can have happened.
   size_t left = trace_.executions.size() * kNumEventKinds + 1;
   while (at.at_ns > window_.begin_ns) {
@@ -195,7 +204,7 @@ std::vector<PathStep> PathWalk::walk() {
     add_step(at, *last);
     at = last->moment;
   }
-  push(window_.begin_ns, at.at_ns, at.execution, info_of(at.kind).role, SliceState::kIdle, kNoCounter);
+  push(window_.begin_ns, at.at_ns, at.execution, info_of(at.kind).role, SliceState::kIdle);
   std::reverse(steps_.begin(), steps_.end());
   return std::move(steps_);
 }

@@ -20,6 +20,7 @@ struct PathStep {
   uint32_t counter = kNoCounter;  // of kWait
   SmRole role = SmRole::kController;
   SliceState state = SliceState::kIdle;
+  bool over_link = false;  // of kWait: the producer is on another GPU
   friend bool operator==(const PathStep&, const PathStep&) = default;
 };
 

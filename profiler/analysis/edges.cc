@@ -78,7 +78,7 @@ class Edges {
   void add(std::vector<Edge>& out, uint32_t e, bool begins_pass) const {
     const Execution& x = trace_.executions[e];
     if (!x.has(EventKind::kInputsReady)) return;
-    if (begins_pass) add_wait(out, e, trace_.program.gate_counter, 0);
+    if (begins_pass) add_wait(out, e, trace_.program.gate_of(trace_.program.rank_of(x.sm)), 0);
     const TraceInstruction& i = trace_.program.instructions[x.instruction];
     for (uint32_t w = i.wait_begin; w < i.wait_begin + i.wait_count; ++w) {
       add_wait(out, e, trace_.program.waits[w].counter, trace_.program.waits[w].threshold);
@@ -94,6 +94,11 @@ class Edges {
 };
 
 }  // namespace
+
+bool crosses_link(const Trace& trace, const Edge& edge) {
+  const TraceProgram& program = trace.program;
+  return program.rank_of(trace.executions[edge.from].sm) != program.rank_of(trace.executions[edge.to].sm);
+}
 
 std::vector<Edge> edges_of(const Trace& trace) {
   return Edges(trace).find();

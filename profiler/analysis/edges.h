@@ -18,8 +18,11 @@ struct Edge {
   friend bool operator==(const Edge&, const Edge&) = default;
 };
 
-// In order of `to`; the gate of the pass before counts as a wait of the first instruction of each SM. Waits
-// whose producers are not in the trace have none.
+// Whether the signal went from one GPU to another.
+bool crosses_link(const Trace& trace, const Edge& edge);
+
+// In order of `to`; its rank's gate of the pass before counts as a wait of the first instruction of each SM.
+// Waits whose producers are not in the trace have none.
 std::vector<Edge> edges_of(const Trace& trace);
 
 }  // namespace serval

@@ -56,9 +56,16 @@ std::pair<int64_t, int64_t> loading_time(const Execution& x) {
   return {x.time(EventKind::kComputeBegin), x.time(EventKind::kComputeEnd)};
 }
 
-Track bandwidth(const Trace& trace, int64_t bin_ns) {
+// SMs whose figures are added up: [begin, end).
+struct SmRange {
+  uint32_t begin, end;
+  bool contains(uint32_t sm) const { return begin <= sm && sm < end; }
+};
+
+Track bandwidth(const Trace& trace, SmRange sms, int64_t bin_ns) {
   Bins bins(trace, bin_ns);
   for (const Execution& x : trace.executions) {
+    if (!sms.contains(x.sm)) continue;
     const auto [begin, end] = loading_time(x);
     if (begin == kNever || end == kNever) continue;
     // What took no time came at its end.
@@ -68,10 +75,10 @@ Track bandwidth(const Trace& trace, int64_t bin_ns) {
   return bins.means("GB/s");
 }
 
-Track busy_sms(const Trace& trace, int64_t bin_ns) {
+Track busy_sms(const Trace& trace, SmRange sms, int64_t bin_ns) {
   Bins bins(trace, bin_ns);
   for (const Execution& x : trace.executions) {
-    if (!x.has(EventKind::kComputeEnd)) continue;
+    if (!sms.contains(x.sm) || !x.has(EventKind::kComputeEnd)) continue;
     bins.add(x.time(EventKind::kComputeBegin) + x.starved_ns, x.time(EventKind::kComputeEnd), 1);
   }
   return bins.means("busy SMs");
@@ -79,10 +86,11 @@ Track busy_sms(const Trace& trace, int64_t bin_ns) {
 
 // Samples hold until the SM's next.
 template <class Value>
-Track sampled(const Trace& trace, int64_t bin_ns, std::string name, Value&& value) {
+Track sampled(const Trace& trace, SmRange sms, int64_t bin_ns, std::string name, Value&& value) {
   Bins bins(trace, bin_ns);
   for (size_t s = 0; s < trace.samples.size(); ++s) {
     const PageSample& sample = trace.samples[s];
+    if (!sms.contains(sample.sm)) continue;
     const bool last = s + 1 == trace.samples.size() || trace.samples[s + 1].sm != sample.sm;
     const int64_t until = last ? end_of(trace) : trace.samples[s + 1].at_ns;
     bins.add(sample.at_ns, until, static_cast<double>(value(sample)));
@@ -90,15 +98,25 @@ Track sampled(const Trace& trace, int64_t bin_ns, std::string name, Value&& valu
   return bins.means(std::move(name));
 }
 
+std::vector<Track> tracks_of_sms(const Trace& trace, SmRange sms, int64_t bin_ns) {
+  std::vector<Track> tracks = {bandwidth(trace, sms, bin_ns), busy_sms(trace, sms, bin_ns)};
+  if (trace.samples.empty()) return tracks;
+  tracks.push_back(
+      sampled(trace, sms, bin_ns, "bytes in flight", [](const PageSample& s) { return s.bytes_in_flight; }));
+  tracks.push_back(
+      sampled(trace, sms, bin_ns, "free pages", [](const PageSample& s) { return s.free_pages; }));
+  return tracks;
+}
+
 }  // namespace
 
 std::vector<Track> tracks_of(const Trace& trace, int64_t bin_ns) {
-  std::vector<Track> tracks = {bandwidth(trace, bin_ns), busy_sms(trace, bin_ns)};
-  if (trace.samples.empty()) return tracks;
-  tracks.push_back(
-      sampled(trace, bin_ns, "bytes in flight", [](const PageSample& s) { return s.bytes_in_flight; }));
-  tracks.push_back(sampled(trace, bin_ns, "free pages", [](const PageSample& s) { return s.free_pages; }));
-  return tracks;
+  return tracks_of_sms(trace, {0, trace.program.machine.sms}, bin_ns);
+}
+
+std::vector<Track> tracks_of_rank(const Trace& trace, uint32_t rank, int64_t bin_ns) {
+  const uint32_t sms = trace.program.sms_of_rank();
+  return tracks_of_sms(trace, {rank * sms, (rank + 1) * sms}, bin_ns);
 }
 
 int64_t default_bin_ns(const Trace& trace) {

@@ -1,4 +1,4 @@
-// Figures over time, of all SMs together.
+// Figures over time: of all SMs together, or of those of a rank.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +25,8 @@ struct Track {
 //   bytes in flight  and
 //   free pages       sums over SMs of their last samples; left out where a trace has no samples
 std::vector<Track> tracks_of(const Trace& trace, int64_t bin_ns);
+// The same of a rank's SMs.
+std::vector<Track> tracks_of_rank(const Trace& trace, uint32_t rank, int64_t bin_ns);
 // A bin that gives about a thousand points.
 int64_t default_bin_ns(const Trace& trace);
 

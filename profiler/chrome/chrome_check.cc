@@ -61,7 +61,7 @@ void ChromeCheck::add_counter(const json& event) {
   const bool numbers = args != event.end() && args->is_object() && !args->empty() &&
                        std::all_of(args->begin(), args->end(), [](const json& v) { return v.is_number(); });
   if (!numbers) refuse("args: missing, or not numbers");
-  const auto [last, first] = counters_.emplace(text(event, "name"), at);
+  const auto [last, first] = counters_.emplace(std::pair(integer(event, "pid"), text(event, "name")), at);
   if (!first && last->second > at) refuse("ts: before the counter's last value");
   last->second = at;
 }

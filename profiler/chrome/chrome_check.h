@@ -52,7 +52,8 @@ class ChromeCheck {
   uint64_t event_ = 0;  // in hand
   uint64_t num_slices_ = 0;
   std::map<Thread, std::vector<Span>> slices_;
-  std::map<std::string, int64_t> counters_;  // time of the last value
+  std::map<std::pair<int64_t, std::string>, int64_t>
+      counters_;  // by process and name: time of the last value
   Flows starts_, ends_;
 };
 

@@ -5,8 +5,8 @@
 
 namespace serval::chrome {
 
-inline constexpr uint32_t kFormat = 1;  // of what follows; grows when it changes
-inline constexpr uint32_t kProcess = 1;
+inline constexpr uint32_t kFormat = 1;        // of what follows; grows when it changes
+inline constexpr uint32_t kFirstProcess = 1;  // of rank 0
 inline constexpr uint32_t kFirstThread = 1;
 
 // Members of the file's object, behind traceEvents. Viewers do not look at them.

@@ -77,6 +77,7 @@ class ChromeReader {
   void read_trace_member(const JsonFields& fields);
   void read_machine(const JsonFields& fields);
   void read_lists(const JsonFields& fields);
+  void read_ranks(const JsonFields& fields);
   void check_format(const JsonFields& fields) const;
   void check_events() const;
   void read_metadata(const JsonFields& fields);
@@ -167,7 +168,7 @@ void ChromeReader::read_machine(const JsonFields& fields) {
   constexpr double kMaxFigure = 1e12;
   Machine& m = trace_.program.machine;
   m.name = fields.text_or("name", "");
-  m.sms = static_cast<uint32_t>(fields.integer("sms", 1, kMaxSms));
+  m.sms = static_cast<uint32_t>(fields.integer("sms", 1, kMaxTraceSms));
   m.pages_per_sm = static_cast<uint32_t>(fields.integer("pages_per_sm", 0, kMaxWord));
   m.gb_per_s = fields.number("gb_per_s", 0, kMaxFigure);
   m.sm_gb_per_s = fields.number("sm_gb_per_s", 0, kMaxFigure);
@@ -234,6 +235,16 @@ void ChromeReader::read_lists(const JsonFields& fields) {
   });
 }
 
+void ChromeReader::read_ranks(const JsonFields& fields) {
+  trace_.program.ranks = static_cast<uint32_t>(fields.integer("ranks", 1, kMaxDevices));
+  for_rows(fields, "pushes", 3, [&](Row& row) {
+    TracePush& p = trace_.program.pushes.emplace_back();
+    p.instruction = row.word();
+    p.to = row.word();
+    p.bytes = static_cast<uint64_t>(row.integer(0, kMaxInteger));
+  });
+}
+
 void ChromeReader::read_trace_member(const JsonFields& fields) {
   check_format(fields);
   const std::string source = fields.text_or("source", "");
@@ -242,6 +253,7 @@ void ChromeReader::read_trace_member(const JsonFields& fields) {
     fields.fail("source", in_quotes(source) + ", not host, device or sim");
   trace_.source = static_cast<TraceSource>(known - kTraceSourceNames.begin());
   trace_.program.global_queue = fields.boolean_or("global_queue", false);
+  if (fields.has("ranks")) read_ranks(fields);
   trace_.program.gate_counter = static_cast<uint32_t>(fields.integer("gate_counter", 0, kMaxWord));
   read_machine(fields.object("machine"));
   read_metadata(fields);

@@ -1,7 +1,7 @@
 // Traces as files, in the Trace Event Format that Perfetto and chrome://tracing read ("Trace Event Format",
 // Google, the JSON object form).
 //
-// `traceEvents` is for viewers: process = machine, thread = SM × role, complete events (X) for slices, flow
+// `traceEvents` is for viewers: process = GPU, thread = SM × role, complete events (X) for slices, flow
 // events (s, f) for edges, counter events (C) for tracks. `serval` holds what they were made from, as arrays
 // of numbers, and is what is read back: nothing is lost by rounding or by what a viewer leaves out.
 #pragma once

@@ -81,10 +81,12 @@ class ChromeWriter {
   void begin_element() {
     if (!text_.ends_with("[\n")) text_ += ",\n";
   }
+  static uint32_t process_of(uint32_t rank) { return chrome::kFirstProcess + rank; }
   static uint32_t thread_of(uint32_t sm, SmRole role) {
     return static_cast<uint32_t>(index_of_role(sm, role)) + chrome::kFirstThread;
   }
 
+  void write_process(uint32_t rank);
   void write_names();
   void write_slice(const Slice& slice);
   void write_flows(const std::vector<Slice>& slices);
@@ -98,20 +100,31 @@ class ChromeWriter {
   std::string text_;
 };
 
-void ChromeWriter::write_names() {
+void ChromeWriter::write_process(uint32_t rank) {
+  const std::string machine =
+      fmt::format("{} ({})", program_.machine.name, kTraceSourceNames[static_cast<size_t>(trace_.source)]);
+  const bool several = program_.ranks > 1;
   begin_element();
-  put(R"({{"ph":"M","pid":{},"name":"process_name","args":{{"name":{}}}}})", chrome::kProcess,
-      quoted(fmt::format("{} ({})", program_.machine.name,
-                         kTraceSourceNames[static_cast<size_t>(trace_.source)])));
+  put(R"({{"ph":"M","pid":{},"name":"process_name","args":{{"name":{}}}}})", process_of(rank),
+      quoted(several ? fmt::format("GPU {}: {}", rank, machine) : machine));
+  if (!several) return;
+  begin_element();
+  put(R"({{"ph":"M","pid":{},"name":"process_sort_index","args":{{"sort_index":{}}}}})", process_of(rank),
+      rank);
+}
+
+void ChromeWriter::write_names() {
+  for (uint32_t rank = 0; rank < program_.ranks; ++rank) write_process(rank);
   for (uint32_t sm = 0; sm < program_.machine.sms; ++sm) {
+    const uint32_t process = process_of(program_.rank_of(sm));
     for (uint32_t r = 0; r < kNumSmRoles; ++r) {
       const uint32_t thread = thread_of(sm, static_cast<SmRole>(r));
       begin_element();
-      put(R"({{"ph":"M","pid":{},"tid":{},"name":"thread_name","args":{{"name":"SM {} {}"}}}})",
-          chrome::kProcess, thread, sm, kSmRoleNames[r]);
+      put(R"({{"ph":"M","pid":{},"tid":{},"name":"thread_name","args":{{"name":"SM {} {}"}}}})", process,
+          thread, sm % program_.sms_of_rank(), kSmRoleNames[r]);
       begin_element();
-      put(R"({{"ph":"M","pid":{},"tid":{},"name":"thread_sort_index","args":{{"sort_index":{}}}}})",
-          chrome::kProcess, thread, thread);
+      put(R"({{"ph":"M","pid":{},"tid":{},"name":"thread_sort_index","args":{{"sort_index":{}}}}})", process,
+          thread, thread);
     }
   }
 }
@@ -125,7 +138,7 @@ void ChromeWriter::write_slice(const Slice& slice) {
   const bool computes = slice.state == SliceState::kCompute;
   begin_element();
   put(R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"cat":"{}","name":{},"args":{{"instruction":{},"pc":{},"pass":{})",
-      chrome::kProcess, thread_of(slice.sm, slice.role), microseconds(slice.begin_ns),
+      process_of(program_.rank_of(slice.sm)), thread_of(slice.sm, slice.role), microseconds(slice.begin_ns),
       microseconds(slice.end_ns - slice.begin_ns), state, quoted(computes ? op : state + (" " + op)),
       x.instruction, i.pc, x.pass);
   if (i.layer != kNoTag) put(R"(,"layer":{})", i.layer);
@@ -153,10 +166,12 @@ void ChromeWriter::write_flow(uint64_t id, const Edge& edge, const Slice& from, 
   // SMs' clocks may be a little apart; an arrow that would still point back in time is left out.
   begin = std::min(begin, end);
   if (begin < from.begin_ns) return;
+  const bool crosses = crosses_link(trace_, edge);
   const auto write = [&](const char* phase, const Slice& slice, int64_t at_ns) {
     begin_element();
-    put(R"({{"ph":"{}","pid":{},"tid":{},"ts":{},"id":{},"cat":"counter","name":"c{}"{}}})", phase,
-        chrome::kProcess, thread_of(slice.sm, slice.role), microseconds(at_ns), id, edge.counter,
+    put(R"({{"ph":"{}","pid":{},"tid":{},"ts":{},"id":{},"cat":"{}","name":"c{}{}"{}}})", phase,
+        process_of(program_.rank_of(slice.sm)), thread_of(slice.sm, slice.role), microseconds(at_ns), id,
+        crosses ? "link" : "counter", edge.counter, crosses ? " over the link" : "",
         *phase == 'f' ? R"(,"bp":"e")" : "");
   };
   write("s", from, begin);
@@ -164,11 +179,13 @@ void ChromeWriter::write_flow(uint64_t id, const Edge& edge, const Slice& from, 
 }
 
 void ChromeWriter::write_tracks() {
-  for (const Track& track : tracks_of(trace_, default_bin_ns(trace_))) {
-    for (const TrackPoint& point : track.points) {
-      begin_element();
-      put(R"({{"ph":"C","pid":{},"ts":{},"name":{},"args":{{"value":{:.6g}}}}})", chrome::kProcess,
-          microseconds(point.at_ns), quoted(track.name), point.value);
+  for (uint32_t rank = 0; rank < program_.ranks; ++rank) {
+    for (const Track& track : tracks_of_rank(trace_, rank, default_bin_ns(trace_))) {
+      for (const TrackPoint& point : track.points) {
+        begin_element();
+        put(R"({{"ph":"C","pid":{},"ts":{},"name":{},"args":{{"value":{:.6g}}}}})", process_of(rank),
+            microseconds(point.at_ns), quoted(track.name), point.value);
+      }
     }
   }
 }
@@ -180,26 +197,31 @@ void ChromeWriter::write_program() {
   for (const PassWindow& w : trace_.windows) windows.push_back({w.pass, w.begin_ns, w.end_ns});
   for (const Wait& w : program_.waits) waits.push_back({w.counter, w.threshold, w.operand_mask});
   for (const Signal& s : program_.signals) signals.push_back({s.counter, s.increment});
-  const json out = {{"format", chrome::kFormat},
-                    {"source", kTraceSourceNames[static_cast<size_t>(trace_.source)]},
-                    {"metadata", trace_.metadata},
-                    {"machine",
-                     {{"name", m.name},
-                      {"sms", m.sms},
-                      {"pages_per_sm", m.pages_per_sm},
-                      {"gb_per_s", m.gb_per_s},
-                      {"sm_gb_per_s", m.sm_gb_per_s},
-                      {"sm_gflop_per_s", m.sm_gflop_per_s},
-                      {"synchronise_us", m.synchronise_us},
-                      {"instruction_us", m.instruction_us}}},
-                    {"global_queue", program_.global_queue},
-                    {"gate_counter", program_.gate_counter},
-                    {"increments_per_pass", program_.increments_per_pass},
-                    {"ops", program_.ops},
-                    {"events", events},
-                    {"windows", windows},
-                    {"waits", waits},
-                    {"signals", signals}};
+  json out = {{"format", chrome::kFormat},
+              {"source", kTraceSourceNames[static_cast<size_t>(trace_.source)]},
+              {"metadata", trace_.metadata},
+              {"machine",
+               {{"name", m.name},
+                {"sms", m.sms},
+                {"pages_per_sm", m.pages_per_sm},
+                {"gb_per_s", m.gb_per_s},
+                {"sm_gb_per_s", m.sm_gb_per_s},
+                {"sm_gflop_per_s", m.sm_gflop_per_s},
+                {"synchronise_us", m.synchronise_us},
+                {"instruction_us", m.instruction_us}}},
+              {"global_queue", program_.global_queue},
+              {"gate_counter", program_.gate_counter},
+              {"increments_per_pass", program_.increments_per_pass},
+              {"ops", program_.ops},
+              {"events", events},
+              {"windows", windows},
+              {"waits", waits},
+              {"signals", signals}};
+  if (program_.ranks > 1) {
+    out["ranks"] = program_.ranks;
+    out["pushes"] = json::array();
+    for (const TracePush& p : program_.pushes) out["pushes"].push_back({p.instruction, p.to, p.bytes});
+  }
   put("\"{}\":{},\n", chrome::kTraceMember,
       out.dump(-1, ' ', /*ensure_ascii=*/false, json::error_handler_t::replace));
 }

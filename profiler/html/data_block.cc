@@ -142,15 +142,21 @@ ordered_json add_tracks(Columns& columns, const Trace& trace) {
     columns.add_floats(prefix + "value",
                        column<double>(track.points, [](const TrackPoint& p) { return p.value; }));
     out.push_back({{"name", track.name},
-                   {"limit", track.name == kBandwidthTrack ? machine.gb_per_s : 0},
+                   {"limit", track.name == kBandwidthTrack ? machine.gb_per_s * trace.program.ranks : 0},
                    {"top", track.name == kBusyTrack ? machine.sms : 0}});
   }
   return out;
 }
 
+// A page of one GPU says nothing of ranks.
+ordered_json describe_machine(const TraceProgram& program) {
+  ordered_json out = {{"name", program.machine.name}, {"sms", program.machine.sms}};
+  if (program.ranks > 1) out["ranks"] = program.ranks;
+  return out;
+}
+
 ordered_json describe(const HtmlTrace& page) {
   const Trace& trace = page.trace;
-  const Machine& machine = trace.program.machine;
   ordered_json events = ordered_json::array(), windows = ordered_json::array();
   for (const EventInfo& info : kEventInfos)
     events.push_back({{"name", info.name}, {"meaning", info.meaning}});
@@ -160,7 +166,7 @@ ordered_json describe(const HtmlTrace& page) {
           {"name", page.name},
           {"source", kTraceSourceNames[static_cast<size_t>(trace.source)]},
           {"metadata", trace.metadata},
-          {"machine", {{"name", machine.name}, {"sms", machine.sms}}},
+          {"machine", describe_machine(trace.program)},
           {"roles", kSmRoleNames},
           {"states", kSliceStateNames},
           {"events", events},

@@ -28,7 +28,7 @@ Figures op_figures(const Report& r) {
 
 Figures path_figures(const Report& r) {
   Figures out;
-  for (const PathSummary& p : r.path) out[{p.op, kSliceStateNames[static_cast<size_t>(p.state)]}] = p.ns;
+  for (const PathSummary& p : r.path) out[{p.op, p.state_name()}] = p.ns;
   return out;
 }
 

@@ -47,6 +47,7 @@ class Reporter {
 void Reporter::add_times() {
   report_.source = trace_.source;
   report_.metadata = trace_.metadata;
+  report_.ranks = trace_.program.ranks;
   report_.sms = trace_.program.machine.sms;
   report_.tokens = static_cast<uint32_t>(trace_.windows.size());
   for (const PassWindow& w : trace_.windows) report_.token_ns.push_back(static_cast<double>(w.length_ns()));
@@ -60,22 +61,23 @@ void Reporter::add_bytes() {
   report_.bytes = static_cast<uint64_t>(bytes);
   report_.gb_per_s = bytes / report_.median_token_ns;  // a byte a nanosecond is 1e9 bytes a second
   // What a host's memory gives is a guess of the cost model's.
-  if (trace_.source != TraceSource::kHost) report_.limit_gb_per_s = trace_.program.machine.gb_per_s;
+  if (trace_.source != TraceSource::kHost)
+    report_.limit_gb_per_s = trace_.program.machine.gb_per_s * trace_.program.ranks;
   report_.limit_ns = report_.limit_gb_per_s > 0 ? bytes / report_.limit_gb_per_s : 0;
   report_.bandwidth = tracks_of(trace_, default_bin_ns(trace_)).front();
 }
 
 void Reporter::add_path() {
-  std::map<std::pair<std::string, SliceState>, PathSummary> sums;
+  std::map<std::tuple<std::string, SliceState, bool>, PathSummary> sums;
   for (const PassWindow& window : trace_.windows) {
     for (const PathStep& step : critical_path(trace_, edges_, window)) {
-      PathSummary& sum = sums[{op_of(step.execution), step.state}];
+      PathSummary& sum = sums[{op_of(step.execution), step.state, step.over_link}];
       sum.ns += static_cast<double>(step.end_ns - step.begin_ns) / tokens_;
       sum.steps += 1 / tokens_;
     }
   }
   for (auto& [key, sum] : sums) {
-    std::tie(sum.op, sum.state) = key;
+    std::tie(sum.op, sum.state, sum.over_link) = key;
     report_.path.push_back(sum);
   }
   std::stable_sort(report_.path.begin(), report_.path.end(),
@@ -110,7 +112,10 @@ void Reporter::add_ops() {
 
 void Reporter::add_sms() {
   report_.by_sm.resize(report_.sms);
-  for (uint32_t sm = 0; sm < report_.sms; ++sm) report_.by_sm[sm].sm = sm;
+  for (uint32_t sm = 0; sm < report_.sms; ++sm) {
+    report_.by_sm[sm].sm = sm;
+    report_.by_sm[sm].name = sm_name(trace_.program, sm);
+  }
   for (const PassWindow& window : trace_.windows) {
     const std::vector<StateTimes> times = state_times(trace_, slices_, window);
     for (SmSummary& sm : report_.by_sm) {
@@ -172,9 +177,13 @@ void Reporter::add_stragglers() {
     const auto [straggler, is_new] = found.try_emplace({edge.from, edge.counter});
     if (!is_new) continue;
     const TraceInstruction& i = trace_.program.instructions[x.instruction];
-    straggler->second = {edge.from,    op_of(edge.from),
-                         i.layer,      x.sm,
-                         edge.counter, static_cast<double>(edge.signalled_ns) - median(others)};
+    straggler->second = {.execution = edge.from,
+                         .op = op_of(edge.from),
+                         .layer = i.layer,
+                         .sm = x.sm,
+                         .sm_name = sm_name(trace_.program, x.sm),
+                         .counter = edge.counter,
+                         .late_ns = static_cast<double>(edge.signalled_ns) - median(others)};
   }
   for (const auto& [key, straggler] : found) {
     if (straggler.late_ns > 0) report_.stragglers.push_back(straggler);
@@ -196,6 +205,10 @@ Report Reporter::run() {
 }
 
 }  // namespace
+
+const char* PathSummary::state_name() const {
+  return over_link ? kLinkState : kSliceStateNames[static_cast<size_t>(state)];
+}
 
 Report report_of(const Trace& trace) {
   if (trace.windows.empty()) throw Error(ErrorKind::kRuntime, "trace: no token to report on");

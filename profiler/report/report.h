@@ -26,13 +26,20 @@ struct OpSummary {
 struct PathSummary {
   std::string op;
   SliceState state = SliceState::kIdle;
-  double ns = 0;     // a token
-  double steps = 0;  // a token
+  bool over_link = false;  // of kWait: for another GPU's signal
+  double ns = 0;           // a token
+  double steps = 0;        // a token
+
+  // "link" for what went over it, else the state's.
+  const char* state_name() const;
 };
+
+inline constexpr const char* kLinkState = "link";
 
 // Times at which an SM's consumers had nothing to compute, by what they waited for.
 struct SmSummary {
   uint32_t sm = 0;
+  std::string name;  // sm_name()
   double compute_ns = 0;
   double wait_ns = 0;  // for counters
   double load_ns = 0;  // for pages or activations
@@ -48,6 +55,7 @@ struct Straggler {
   std::string op;
   uint16_t layer = kNoTag;
   uint32_t sm = 0;
+  std::string sm_name;
   uint32_t counter = 0;  // of the join
   double late_ns = 0;    // after the median producer of the join
 };
@@ -61,13 +69,14 @@ struct Saving {
 struct Report {
   TraceSource source = TraceSource::kHost;
   std::map<std::string, std::string> metadata;
-  uint32_t sms = 0;
+  uint32_t ranks = 1;
+  uint32_t sms = 0;  // of all ranks
   uint32_t tokens = 0;
   std::vector<double> token_ns;  // of each
   double median_token_ns = 0;
   uint64_t bytes = 0;  // a token
   double gb_per_s = 0;
-  double limit_gb_per_s = 0;      // of the machine that the program was compiled for; 0: not known (a host)
+  double limit_gb_per_s = 0;      // of the machines that the program was compiled for; 0: not known (a host)
   double limit_ns = 0;            // a token's bytes at the limit
   std::vector<PathSummary> path;  // longest first; adds up to the mean token
   std::vector<OpSummary> ops;     // in order of first execution

@@ -19,10 +19,7 @@ ordered_json layer_of(uint16_t layer) {
 }
 
 ordered_json path_json(const PathSummary& p) {
-  return {{"op", p.op},
-          {"state", kSliceStateNames[static_cast<size_t>(p.state)]},
-          {"ns", p.ns},
-          {"steps", p.steps}};
+  return {{"op", p.op}, {"state", p.state_name()}, {"ns", p.ns}, {"steps", p.steps}};
 }
 
 ordered_json op_json(const OpSummary& o) {
@@ -60,24 +57,25 @@ ordered_json track_json(const Track& track) {
 }  // namespace
 
 std::string to_json(const Report& r) {
-  const ordered_json out = {{"source", kTraceSourceNames[static_cast<size_t>(r.source)]},
-                            {"metadata", r.metadata},
-                            {"sms", r.sms},
-                            {"tokens", r.tokens},
-                            {"token_ns", r.token_ns},
-                            {"median_token_ns", r.median_token_ns},
-                            {"bytes", r.bytes},
-                            {"gb_per_s", r.gb_per_s},
-                            {"limit_gb_per_s", r.limit_gb_per_s},
-                            {"limit_ns", r.limit_ns},
-                            {"path", list_of(r.path, path_json)},
-                            {"ops", list_of(r.ops, op_json)},
-                            {"by_sm", list_of(r.by_sm, sm_json)},
-                            {"imbalance", r.imbalance},
-                            {"compute_imbalance", r.compute_imbalance},
-                            {"bandwidth", track_json(r.bandwidth)},
-                            {"stragglers", list_of(r.stragglers, straggler_json)},
-                            {"savings", list_of(r.savings, saving_json)}};
+  ordered_json out = {{"source", kTraceSourceNames[static_cast<size_t>(r.source)]},
+                      {"metadata", r.metadata},
+                      {"sms", r.sms},
+                      {"tokens", r.tokens},
+                      {"token_ns", r.token_ns},
+                      {"median_token_ns", r.median_token_ns},
+                      {"bytes", r.bytes},
+                      {"gb_per_s", r.gb_per_s},
+                      {"limit_gb_per_s", r.limit_gb_per_s},
+                      {"limit_ns", r.limit_ns},
+                      {"path", list_of(r.path, path_json)},
+                      {"ops", list_of(r.ops, op_json)},
+                      {"by_sm", list_of(r.by_sm, sm_json)},
+                      {"imbalance", r.imbalance},
+                      {"compute_imbalance", r.compute_imbalance},
+                      {"bandwidth", track_json(r.bandwidth)},
+                      {"stragglers", list_of(r.stragglers, straggler_json)},
+                      {"savings", list_of(r.savings, saving_json)}};
+  if (r.ranks > 1) out["ranks"] = r.ranks;
   return out.dump(2, ' ', /*ensure_ascii=*/false, ordered_json::error_handler_t::replace);
 }
 

@@ -22,7 +22,8 @@ std::string head(const Report& r) {
   std::string out;
   for (const auto& [key, value] : r.metadata) out += fmt::format("{:<18}{}\n", key, value);
   const auto [least, most] = std::minmax_element(r.token_ns.begin(), r.token_ns.end());
-  out += fmt::format("{:<18}{}, {} SMs\n", "source", kTraceSourceNames[static_cast<size_t>(r.source)], r.sms);
+  out += fmt::format("{:<18}{}, {} SMs{}\n", "source", kTraceSourceNames[static_cast<size_t>(r.source)],
+                     r.sms, r.ranks > 1 ? fmt::format(" of {} GPUs", r.ranks) : "");
   out += fmt::format("{:<18}{:.2f} us", "token time", us(r.median_token_ns));
   if (r.tokens > 1) out += fmt::format(" (median of {}: {:.2f} to {:.2f})", r.tokens, us(*least), us(*most));
   out += fmt::format("\n{:<18}{:.2f} MB a token, {:.0f} GB/s\n", "read",
@@ -36,29 +37,38 @@ std::string head(const Report& r) {
   return out;
 }
 
-// A line for each op on the path, a column for each state.
+// The path's times by state, and what it waited for another GPU's signal.
+using PathTimes = std::array<double, kNumSliceStates + 1>;
+
+size_t column_of(const PathSummary& p) {
+  return p.over_link ? kNumSliceStates : static_cast<size_t>(p.state);
+}
+
+// A line for each op on the path, a column for each state; the link has one where there are several GPUs.
 std::string path_table(const Report& r) {
   std::string out = fmt::format("\ncritical path, us a token\n{:<18}", "op");
-  std::array<double, kNumSliceStates> sums{};
+  const size_t columns = r.ranks > 1 ? kNumSliceStates + 1 : kNumSliceStates;
+  PathTimes sums{};
   std::vector<std::string> ops;
   double all = 0;
   for (const PathSummary& p : r.path) {
-    sums[static_cast<size_t>(p.state)] += p.ns;
+    sums[column_of(p)] += p.ns;
     all += p.ns;
     if (std::find(ops.begin(), ops.end(), p.op) == ops.end()) ops.push_back(p.op);
   }
   for (const char* state : kSliceStateNames) out += fmt::format("{:>9}", state);
+  if (r.ranks > 1) out += fmt::format("{:>9}", kLinkState);
   out += fmt::format("{:>9}{:>9}\n", "all", "share");
-  const auto line = [&](const std::string& name, const std::array<double, kNumSliceStates>& times) {
+  const auto line = [&](const std::string& name, const PathTimes& times) {
     out += fmt::format("{:<18}", name);
-    for (const double ns : times) out += fmt::format("{:>9.2f}", us(ns));
+    for (size_t c = 0; c < columns; ++c) out += fmt::format("{:>9.2f}", us(times[c]));
     const double sum = std::accumulate(times.begin(), times.end(), 0.0);
     out += fmt::format("{:>9.2f}{:>7.1f} %\n", us(sum), percent(sum, all));
   };
   for (const std::string& op : ops) {
-    std::array<double, kNumSliceStates> times{};
+    PathTimes times{};
     for (const PathSummary& p : r.path) {
-      if (p.op == op) times[static_cast<size_t>(p.state)] += p.ns;
+      if (p.op == op) times[column_of(p)] += p.ns;
     }
     line(op, times);
   }
@@ -89,9 +99,9 @@ std::string sm_table(const Report& r) {
       fmt::format("\nbubbles, us a token: SMs that compute least\n{:<18}{:>9}{:>9}{:>9}{:>9}{:>11}  {}\n",
                   "SM", "compute", "wait", "load", "idle", "MB", "longest wait");
   for (const SmSummary& sm : sms) {
-    out += fmt::format("{:<18}{:>9.2f}{:>9.2f}{:>9.2f}{:>9.2f}{:>11.2f}  ", sm.sm, us(sm.compute_ns),
-                       us(sm.wait_ns), us(sm.load_ns), us(sm.idle_ns),
-                       static_cast<double>(sm.bytes) / kBytesPerMegabyte);
+    out += fmt::format("{:<18}{:>9.2f}{:>9.2f}{:>9.2f}{:>9.2f}{:>11.2f}  ",
+                       r.ranks > 1 ? sm.name : std::to_string(sm.sm), us(sm.compute_ns), us(sm.wait_ns),
+                       us(sm.load_ns), us(sm.idle_ns), static_cast<double>(sm.bytes) / kBytesPerMegabyte);
     if (!sm.worst_wait.empty()) out += fmt::format("{} {:.2f} us", sm.worst_wait, us(sm.worst_wait_ns));
     out += '\n';
   }
@@ -127,7 +137,7 @@ std::string straggler_table(const Report& r) {
   if (r.stragglers.empty()) return "";
   std::string out = "\nstragglers: behind the median of their op in the same join\n";
   for (const Straggler& s : r.stragglers) {
-    out += fmt::format("{:<18}SM {:<5}counter {:<7}{:>9.2f} us late", s.op, s.sm, s.counter, us(s.late_ns));
+    out += fmt::format("{:<18}{:<8}counter {:<7}{:>9.2f} us late", s.op, s.sm_name, s.counter, us(s.late_ns));
     out += s.layer == kNoTag ? "\n" : fmt::format("  layer {}\n", s.layer);
   }
   return out;

@@ -49,6 +49,7 @@ class TraceCheck {
       refuse(fmt::format("{} {}: time: {} ns, limit 0 to {}", list, index, ns, kMaxTime - 1));
   }
   void check_program() const;
+  void check_ranks() const;
   void check_windows() const;
   void check_execution(size_t e) const;
   void check_passes() const;
@@ -61,10 +62,10 @@ class TraceCheck {
 };
 
 void TraceCheck::check_program() const {
-  if (program_.machine.sms < 1 || program_.machine.sms > kMaxSms)
-    refuse(fmt::format("machine: {} SMs, limit 1 to {}", program_.machine.sms, kMaxSms));
+  if (program_.machine.sms < 1 || program_.machine.sms > kMaxTraceSms)
+    refuse(fmt::format("machine: {} SMs, limit 1 to {}", program_.machine.sms, kMaxTraceSms));
   const size_t counters = program_.increments_per_pass.size();
-  below("program", 0, "gate_counter", program_.gate_counter, counters);
+  check_ranks();
   uint64_t waits = 0, signals = 0;
   for (size_t i = 0; i < program_.instructions.size(); ++i) {
     const TraceInstruction& t = program_.instructions[i];
@@ -83,6 +84,24 @@ void TraceCheck::check_program() const {
     below("wait", w, "counter", program_.waits[w].counter, counters);
   for (size_t s = 0; s < program_.signals.size(); ++s)
     below("signal", s, "counter", program_.signals[s].counter, counters);
+}
+
+void TraceCheck::check_ranks() const {
+  if (program_.ranks < 1 || program_.ranks > kMaxDevices || program_.machine.sms % program_.ranks != 0) {
+    refuse(fmt::format("program: {} ranks of {} SMs, limit 1 to {} with as many SMs each", program_.ranks,
+                       program_.machine.sms, kMaxDevices));
+  }
+  const size_t counters = program_.increments_per_pass.size();
+  below("program", 0, "gate_counter", uint64_t{program_.gate_counter} + program_.ranks - 1, counters);
+  for (size_t p = 0; p < program_.pushes.size(); ++p) {
+    const TracePush& push = program_.pushes[p];
+    below("push", p, "instruction", push.instruction, program_.instructions.size());
+    below("push", p, "to", push.to, program_.ranks);
+    if (program_.rank_of(program_.instructions[push.instruction].queue) == push.to)
+      refuse(fmt::format("push {}: to: the instruction's own rank", p));
+    if (p > 0 && program_.pushes[p - 1].instruction > push.instruction)
+      refuse(fmt::format("push {}: not in order of instruction", p));
+  }
 }
 
 void TraceCheck::check_windows() const {
@@ -166,6 +185,11 @@ int64_t first_time(const Execution& execution) {
     if (t != kNever) first = std::min(first, t);
   }
   return first;
+}
+
+std::string sm_name(const TraceProgram& program, uint32_t sm) {
+  if (program.ranks == 1) return fmt::format("SM {}", sm);
+  return fmt::format("GPU {} SM {}", program.rank_of(sm), sm % program.sms_of_rank());
 }
 
 bool signals_gate(const TraceProgram& program, uint32_t instruction) {

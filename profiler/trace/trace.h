@@ -17,6 +17,7 @@
 #include "vm/events.h"
 #include "vm/instruction.h"
 #include "vm/machine.h"
+#include "vm/program.h"
 
 namespace serval {
 
@@ -37,17 +38,41 @@ struct TraceInstruction {
   std::string text;                             // disassembled: op, operands, waits, signals
 };
 
+// Bytes that an instruction writes to the memory of another GPU, each time it runs.
+struct TracePush {
+  uint32_t instruction = 0;  // index into TraceProgram::instructions
+  uint32_t to = 0;           // rank
+  uint64_t bytes = 0;
+  friend bool operator==(const TracePush&, const TracePush&) = default;
+};
+
 // The program that ran. Made from a Program by profiler/trace/trace_program.h.
+//
+// SMs are numbered rank after rank, as many on each; rank r is what people see as GPU r.
 struct TraceProgram {
-  Machine machine;
+  Machine machine;     // `sms`: of all ranks; its other figures are of one GPU
+  uint32_t ranks = 1;  // GPUs that share the model
   bool global_queue = false;
-  uint32_t gate_counter = 0;  // what every SM waits for before its first instruction of the next pass
+  // What every SM of rank 0 waits for before its first instruction of the next pass; rank r's is the r-th
+  // counter from this one.
+  uint32_t gate_counter = 0;
   std::vector<std::string> ops;
   std::vector<TraceInstruction> instructions;  // in order of Program::instructions
   std::vector<Wait> waits;
   std::vector<Signal> signals;
   std::vector<uint32_t> increments_per_pass;  // [counters]
+  std::vector<TracePush> pushes;              // in order of instruction; none where there is one rank
+
+  uint32_t sms_of_rank() const { return machine.sms / ranks; }
+  uint32_t rank_of(uint32_t sm) const { return sm / sms_of_rank(); }
+  uint32_t gate_of(uint32_t rank) const { return gate_counter + rank; }
 };
+
+// Of all ranks together.
+inline constexpr uint32_t kMaxTraceSms = kMaxSms * kMaxDevices;
+
+// "SM 7", and where several GPUs share the model "GPU 1 SM 3".
+std::string sm_name(const TraceProgram& program, uint32_t sm);
 
 // The time of an event that did not happen, or was not recorded.
 inline constexpr int64_t kNever = -1;

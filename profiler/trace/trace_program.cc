@@ -1,5 +1,7 @@
 #include "profiler/trace/trace_program.h"
 
+#include <algorithm>
+
 #include "instructions/isa.h"
 #include "scheduler/report.h"
 
@@ -21,19 +23,47 @@ class OpNames {
   std::map<std::string, uint32_t> index_;
 };
 
+// Of a pass's rows, those that the part of a region has: the first ones are active, and of these the first
+// ones want logits, no more than there are sequences.
+uint64_t rows_touched(const Program& program, const Region& region, uint32_t active_rows) {
+  uint64_t end = region.box.row_end;
+  if (region.part == Part::kActiveRows) end = std::min<uint64_t>(end, active_rows);
+  if (region.part == Part::kLogitsRows)
+    end = std::min<uint64_t>({end, active_rows, program.limits.sequences});
+  return end > region.box.row_begin ? end - region.box.row_begin : 0;
+}
+
+// What an instruction on `rank` writes to the memory of each of the others.
+void add_pushes(const Program& program, const Footprint& footprint, uint32_t rank, uint32_t active_rows,
+                TraceProgram& out) {
+  std::vector<uint64_t> bytes(program.num_devices);
+  for (const Region& region : footprint) {
+    const Tensor& tensor = program.tensors[region.tensor.index];
+    if (!writes(region.access) || tensor.device == rank) continue;
+    bytes[tensor.device] += rows_touched(program, region, active_rows) *
+                            (region.box.col_end - region.box.col_begin) * size_of(tensor.dtype);
+  }
+  const auto instruction = static_cast<uint32_t>(out.instructions.size() - 1);
+  for (uint32_t to = 0; to < bytes.size(); ++to) {
+    if (bytes[to] > 0) out.pushes.push_back({instruction, to, bytes[to]});
+  }
+}
+
 }  // namespace
 
 const TraceIsa& trace_isa() {
   static const TraceIsa isa{
       op_name, [](const Instruction& i, const CostContext& c) { return op_info(i.opcode).cost(i, c); },
-      format_instruction};
+      format_instruction,
+      [](const Instruction& i, Footprint& out) { op_info(i.opcode).footprint(i, nullptr, out); }};
   return isa;
 }
 
 TraceProgram trace_program(const Program& program, const TraceIsa& isa, const CostContext& context) {
   TraceProgram out;
   out.machine = program.machine;
-  out.machine.sms = program.num_sms();  // of all devices, one after the other
+  out.machine.sms = program.num_sms();
+  out.ranks = program.num_devices;
   out.global_queue = program.queue_kind == QueueKind::kGlobal;
   out.gate_counter = program.gate_counter;
   out.waits = program.waits;
@@ -56,6 +86,10 @@ TraceProgram trace_program(const Program& program, const TraceIsa& isa, const Co
                                   .signal_begin = i.signal_begin,
                                   .signal_count = i.signal_count,
                                   .text = isa.text(program, i)});
+      if (out.ranks == 1 || isa.footprint == nullptr) continue;
+      Footprint footprint;
+      isa.footprint(i, footprint);
+      add_pushes(program, footprint, program.device_of_queue(q), context.rows, out);
     }
   }
   return out;

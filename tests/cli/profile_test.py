@@ -52,6 +52,12 @@ class Profile(Case):
         self.assertEqual(self.simulated("-b", "4")["metadata"]["sequences"], "4")
         self.assertEqual(self.on_host("-b", "4")["metadata"]["sequences"], "4")
 
+    def test_gpus_that_share_a_model_are_seen_on_the_host_and_on_the_simulator(self):
+        for report in (self.on_host("--gpus", "2"), self.simulated("--gpus", "2")):
+            with self.subTest(source=report["source"]):
+                self.assertEqual((report["ranks"], report["sms"]), (2, 6))
+                self.check_adds_up(report)
+
     def test_the_last_pass_of_a_prompt_is_recorded(self):
         whole = self.on_host("-p", "40", "--max-batch-tokens", "64")
         self.assertEqual(whole["tokens"], 1)

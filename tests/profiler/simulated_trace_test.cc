@@ -1,5 +1,6 @@
 // Traces of whole models, as the simulator gives them: what must hold for any trace, at full size.
 #include <algorithm>
+#include <map>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -87,6 +88,51 @@ TEST(TraceOf1B, ItsFileIsSmallEnoughAndCanBeReadBack) {
   const std::string text = to_chrome_json(token_of_1b());
   EXPECT_LT(text.size(), kLimit);
   EXPECT_TRUE(to_chrome_json(from_chrome_json(text, "1b.json")) == text);
+}
+
+// Of llama-3.2-1b on two GPUs of 33 SMs each.
+const Trace& token_of_two_gpus() {
+  static const Trace trace = [] {
+    Machine machine = h200_machine();
+    machine.sms = 33;
+    const Graph graph = build_llama_graph(preset_config("llama-3.2-1b"),
+                                          {.sms = machine.sms, .context = kContext, .ranks = 2});
+    const Program program = compile(
+        graph, machine, {.policy = Policy::kRoundRobin, .queue_kind = QueueKind::kPerSm, .context = {}});
+    return last_tokens(simulate(program, decode_launch(1, kCached, 2), h200_sim_parameters()), 1);
+  }();
+  return trace;
+}
+
+TEST(TraceOfTwoGpus, KnowsItsRanksAndCanBeReadBack) {
+  const Trace& trace = token_of_two_gpus();
+  EXPECT_EQ(trace.program.ranks, 2U);
+  EXPECT_EQ(trace.program.sms_of_rank(), 33U);
+  const std::string text = to_chrome_json(trace);
+  EXPECT_TRUE(to_chrome_json(from_chrome_json(text, "1b.json")) == text);
+}
+
+TEST(TraceOfTwoGpus, PushesEachPartialSumAndEachResultToTheOtherGpuOnce) {
+  const TraceProgram& program = token_of_two_gpus().program;
+  std::map<std::string, uint64_t> bytes;
+  for (const TracePush& push : program.pushes)
+    bytes[program.ops[program.instructions[push.instruction].op]] += push.bytes;
+  constexpr uint64_t kHidden = 2048, kExchanges = 2 * 16, kVocabulary = 128256, kUnit = 8;
+  // Each GPU's half of the columns, summed by the other: fp32.
+  EXPECT_EQ(bytes["matvec_push"], kExchanges * kHidden * 4);
+  // Results in bf16, and a sum of squares for each 8.
+  EXPECT_EQ(bytes["reduce_residual"], kExchanges * (kHidden * 2 + kHidden / kUnit * 4));
+  // GPU 1's logits, and for each 8 the largest and the sum of exponentials.
+  EXPECT_EQ(bytes["lm_head"], kVocabulary / 2 * 4 + kVocabulary / 2 / kUnit * 8);
+}
+
+TEST(TraceOfTwoGpus, ItsCriticalPathIsTheTokenAndCrossesTheLink) {
+  const Trace& trace = token_of_two_gpus();
+  const std::vector<PathStep> path = critical_path(trace, edges_of(trace), trace.windows.front());
+  ASSERT_FALSE(path.empty());
+  EXPECT_EQ(path.front().begin_ns, trace.windows.front().begin_ns);
+  EXPECT_EQ(path.back().end_ns, trace.windows.front().end_ns);
+  EXPECT_GT(std::count_if(path.begin(), path.end(), [](const PathStep& s) { return s.over_link; }), 0);
 }
 
 TEST(Savings, NameChangesThatSaveTimeLargestFirst) {

@@ -90,4 +90,34 @@ TraceBuilder two_sm_trace() {
   return b;
 }
 
+TraceBuilder two_gpu_trace() {
+  TraceBuilder b(2);
+  b.share(2);
+  const uint32_t pushed[] = {b.counter(), b.counter()}, reduced = b.counter(), gate = b.counter();
+  b.counter();  // rank 1's gate
+  uint32_t push[2], reduce[2], state = 0;
+  for (const uint32_t rank : {0U, 1U}) {
+    push[rank] = b.add("push", rank, {}, {pushed[0], pushed[1]}, 1000);
+    reduce[rank] = b.add("reduce", rank, {{pushed[rank], 2, 1}}, {reduced});
+    if (rank == 0) state = b.add("state", 0, {{reduced, 2, 1}}, {gate, gate + 1});
+  }
+  b.gate(gate);
+  b.push(push[0], 1, 100);
+  b.push(reduce[0], 1, 40);
+  b.push(state, 1, 16);
+  b.push(push[1], 0, 100);
+  b.push(reduce[1], 0, 40);
+  for (const int64_t begin : {0, 1000}) {
+    b.window(begin, begin + 1000);
+    b.execute(push[0], begin + 50, begin + 60, begin + 100, begin + 120);
+    Execution& waits = b.execute(reduce[0], begin + 370, begin + 370, begin + 400, begin + 420);
+    waits.set(EventKind::kWaitBegin, begin + 130);
+    waits.last_counter = pushed[0];
+    b.execute(state, begin + 440, begin + 440, begin + 900, begin + 1000).last_counter = reduced;
+    b.execute(push[1], begin + 60, begin + 70, begin + 300, begin + 320);
+    b.execute(reduce[1], begin + 340, begin + 340, begin + 360, begin + 380).last_counter = pushed[1];
+  }
+  return b;
+}
+
 }  // namespace serval::testing

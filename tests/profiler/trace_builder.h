@@ -17,6 +17,11 @@ class TraceBuilder {
   // Returns its index. Waits are for all increments of a counter unless they say otherwise.
   uint32_t add(const std::string& op, uint32_t sm, std::vector<Wait> waits, std::vector<uint32_t> signals,
                uint64_t bytes = 0);
+  // The SMs belong to so many ranks; gates follow the one of rank 0.
+  void share(uint32_t ranks) { trace_.program.ranks = ranks; }
+  void push(uint32_t instruction, uint32_t to, uint64_t bytes) {
+    trace_.program.pushes.push_back({instruction, to, bytes});
+  }
   void gate(uint32_t counter) { trace_.program.gate_counter = counter; }
   void window(int64_t begin_ns, int64_t end_ns);
 
@@ -35,5 +40,10 @@ class TraceBuilder {
 // Two SMs, two tokens: on SM 0 `short` and `last`, on SM 1 `long`, whose pages a loader brings. `last` waits
 // for both, and its signal is the gate.
 TraceBuilder two_sm_trace();
+
+// Two ranks of one SM each, two tokens. Each has a `push`, which both ranks' `reduce` wait for; for both of
+// these waits `state`, on rank 0, whose signal opens both gates. Rank 1's push comes last. Executions of a
+// token: push, reduce, state, then rank 1's push and reduce.
+TraceBuilder two_gpu_trace();
 
 }  // namespace serval::testing

@@ -117,11 +117,9 @@ void Flags::declare(FlagSet& set) {
 
 // What says how to record, and so has no meaning for a trace that is recorded.
 constexpr const char* kRecordingFlags[] = {
-    "--model",      "--random-weights", "--ctx-size",         "--sms",
-    "--policy",     "--queue",          "--backend",          "--threads",
-    "--tokens",     "--prompt-tokens",  "--max-batch-tokens", "--batch-invariant",
-    "--detail",     "--depth",          "--batch-size",       "--what-if",
-    "--calibration"};
+    "--model",         "--random-weights",   "--ctx-size",        "--gpus",   "--sms",     "--policy",
+    "--queue",         "--backend",          "--threads",         "--tokens", "--depth",   "--batch-size",
+    "--prompt-tokens", "--max-batch-tokens", "--batch-invariant", "--detail", "--what-if", "--calibration"};
 
 void Flags::check(const FlagSet& set) const {
   if (!trace_input.empty()) {

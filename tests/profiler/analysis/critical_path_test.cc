@@ -55,6 +55,17 @@ TEST(CriticalPath, OfAHandMadeTraceIsKnownToTheNanosecond) {
                           PathStep{950, 1000, kLast, kNoCounter, SmRole::kStorer, kStore}));
 }
 
+TEST(CriticalPath, SaysWhereItCrossesTheLink) {
+  const Trace trace = two_gpu_trace().trace();
+  constexpr uint32_t kReduce = 1, kPushOfPeer = 3, kPushed = 0;
+  const std::vector<PathStep> path = path_of(trace, 0);
+  expect_covers(path, trace.windows[0]);
+  EXPECT_THAT(path, ::testing::Contains(PathStep{320, 370, kReduce, kPushed, SmRole::kPreparer,
+                                                 SliceState::kWait, /*over_link=*/true}));
+  EXPECT_EQ(std::count_if(path.begin(), path.end(), [](const PathStep& s) { return s.over_link; }), 1);
+  EXPECT_EQ(executions_of(path).front(), kPushOfPeer);
+}
+
 TEST(CriticalPath, CoversEachWindowExactly) {
   const Trace trace = two_sm_trace().trace();
   for (size_t w = 0; w < trace.windows.size(); ++w) expect_covers(path_of(trace, w), trace.windows[w]);

@@ -59,6 +59,19 @@ TEST(Edges, ThereIsNoneToAProducerOutsideTheTrace) {
   EXPECT_THAT(edges_of(b.trace()), IsEmpty());
 }
 
+TEST(Edges, LeadFromGpuToGpuAndEachGpuWaitsForItsOwnGate) {
+  const Trace trace = two_gpu_trace().trace();
+  constexpr uint32_t kPushed0 = 0, kPushed1 = 1, kReduced = 2, kGate0 = 3, kGate1 = 4;
+  const std::vector<Edge> edges = edges_of(trace);
+  EXPECT_THAT(edges,
+              ElementsAre(Edge{3, 1, kPushed0, 320}, Edge{1, 2, kReduced, 420}, Edge{3, 4, kPushed1, 320},
+                          Edge{2, 5, kGate0, 1000}, Edge{8, 6, kPushed0, 1320}, Edge{6, 7, kReduced, 1420},
+                          Edge{2, 8, kGate1, 1000}, Edge{8, 9, kPushed1, 1320}));
+  std::vector<bool> crossing;
+  for (const Edge& edge : edges) crossing.push_back(crosses_link(trace, edge));
+  EXPECT_THAT(crossing, ElementsAre(true, false, false, false, true, false, true, false));
+}
+
 }  // namespace
 }  // namespace testing
 }  // namespace serval

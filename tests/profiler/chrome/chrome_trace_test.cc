@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -85,6 +86,44 @@ TEST(ChromeTrace, HasASliceForEachStateAndAnArrowForEachWait) {
   EXPECT_EQ(phases["M"], 1 + 2 * trace.program.machine.sms * kNumSmRoles);
   EXPECT_GT(phases["C"], 0U);
   EXPECT_EQ(root["displayTimeUnit"], "ns");
+}
+
+TEST(ChromeTrace, AGpuIsAProcessAndArrowsGoFromOneToAnother) {
+  const Trace trace = two_gpu_trace().trace();
+  const std::string text = to_chrome_json(trace);
+  const json root = json::parse(text);
+  std::map<int64_t, std::string> processes;
+  std::map<std::string, std::set<int64_t>> threads;  // processes of each name
+  std::map<int64_t, int64_t> starts, crossings;      // by flow: process; and from where to where
+  std::set<int64_t> counters;
+  for (const json& event : root["traceEvents"]) {
+    const int64_t pid = event["pid"];
+    if (event["name"] == "process_name") processes[pid] = event["args"]["name"];
+    if (event["name"] == "thread_name") threads[event["args"]["name"]].insert(pid);
+    if (event["ph"] == "C") counters.insert(pid);
+    if (event["ph"] == "s") starts[event["id"]] = pid;
+    if (event["ph"] != "f") continue;
+    const bool crosses = starts.at(event["id"]) != pid;
+    EXPECT_EQ(event["cat"] == "link", crosses);
+    EXPECT_EQ(event["name"].get<std::string>().ends_with(" over the link"), crosses);
+    if (crosses) crossings[starts.at(event["id"])] = pid;
+  }
+  EXPECT_EQ(processes,
+            (std::map<int64_t, std::string>{{1, "GPU 0: test (device)"}, {2, "GPU 1: test (device)"}}));
+  EXPECT_EQ(threads["SM 0 storer"], (std::set<int64_t>{1, 2}));
+  EXPECT_EQ(crossings, (std::map<int64_t, int64_t>{{1, 2}, {2, 1}}));
+  EXPECT_EQ(counters, (std::set<int64_t>{1, 2}));
+
+  const Trace back = from_chrome_json(text, "a.json");
+  EXPECT_EQ(back.program.ranks, 2U);
+  EXPECT_EQ(back.program.pushes, trace.program.pushes);
+  EXPECT_EQ(to_chrome_json(back), text);
+}
+
+TEST(ChromeTrace, OfOneGpuSaysNothingOfRanks) {
+  const json root = json::parse(to_chrome_json(rich_trace()));
+  EXPECT_FALSE(root["serval"].contains("ranks"));
+  EXPECT_FALSE(root["serval"].contains("pushes"));
 }
 
 TEST(ChromeTrace, SlicesCarryWhatAClickIsToShow) {

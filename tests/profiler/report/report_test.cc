@@ -81,6 +81,29 @@ TEST(Report, IsPrintedAsTextAndAsJson) {
   EXPECT_TRUE(json["stragglers"].is_array());
 }
 
+TEST(Report, TellsWhatThePathWaitedForOverTheLink) {
+  const Report report = report_of(two_gpu_trace().trace());
+  EXPECT_EQ(report.ranks, 2U);
+  EXPECT_DOUBLE_EQ(report.limit_gb_per_s, 20) << "of both GPUs";
+  const auto link = std::find_if(report.path.begin(), report.path.end(), [](const PathSummary& p) {
+    return std::string(p.state_name()) == kLinkState;
+  });
+  ASSERT_NE(link, report.path.end());
+  EXPECT_EQ(link->op, "reduce");
+  EXPECT_DOUBLE_EQ(link->ns, 50);
+  const std::string text = to_text(report);
+  EXPECT_THAT(text, HasSubstr("device, 2 SMs of 2 GPUs"));
+  EXPECT_THAT(text, HasSubstr("idle     link      all"));
+  EXPECT_THAT(text, HasSubstr("GPU 1 SM 0"));
+  EXPECT_EQ(nlohmann::json::parse(to_json(report))["ranks"], 2);
+}
+
+TEST(Report, OfOneGpuSaysNothingOfALink) {
+  const Report report = report_of(two_sm_trace().trace());
+  EXPECT_THAT(to_text(report), ::testing::Not(HasSubstr(kLinkState)));
+  EXPECT_FALSE(nlohmann::json::parse(to_json(report)).contains("ranks"));
+}
+
 TEST(Report, WhatAHostsMemoryGivesIsNotKnown) {
   TraceBuilder b = two_sm_trace();
   b.trace().source = TraceSource::kHost;

@@ -84,6 +84,31 @@ TEST(Trace, EveryInstructionSignalsOnceInEachToken) {
               HasSubstr("not in order"));
 }
 
+TEST(Trace, RanksHaveAsManySmsEachAGateEachAndPushToOthers) {
+  const auto error = [](const std::function<void(Trace&)>& damage) {
+    return error_after([&](Trace& t) {
+      t = two_gpu_trace().trace();
+      damage(t);
+    });
+  };
+  EXPECT_EQ(error([](Trace&) {}), "no error");
+  EXPECT_THAT(error([](Trace& t) { t.program.ranks = 0; }), HasSubstr("0 ranks of 2 SMs"));
+  EXPECT_THAT(error([](Trace& t) { t.program.machine.sms = 3; }), HasSubstr("2 ranks of 3 SMs"));
+  EXPECT_THAT(error([](Trace& t) { t.program.ranks = 9; }), HasSubstr("limit 1 to 8"));
+  EXPECT_THAT(error([](Trace& t) { t.program.gate_counter = 4; }), HasSubstr("gate_counter: 5, limit 4"));
+  EXPECT_THAT(error([](Trace& t) { t.program.pushes[0].instruction = 5; }),
+              HasSubstr("push 0: instruction: 5, limit 4"));
+  EXPECT_THAT(error([](Trace& t) { t.program.pushes[0].to = 2; }), HasSubstr("push 0: to: 2, limit 1"));
+  EXPECT_THAT(error([](Trace& t) { t.program.pushes[0].to = 0; }), HasSubstr("own rank"));
+  EXPECT_THAT(error([](Trace& t) { std::swap(t.program.pushes[0], t.program.pushes[4]); }),
+              HasSubstr("not in order"));
+}
+
+TEST(Trace, AnSmIsNamedWithItsGpuWhereThereAreSeveral) {
+  EXPECT_EQ(sm_name(two_sm_trace().trace().program, 1), "SM 1");
+  EXPECT_EQ(sm_name(two_gpu_trace().trace().program, 1), "GPU 1 SM 0");
+}
+
 TEST(LastTokens, KeepsWhatRunsInThem) {
   const Trace trace = last_tokens(two_sm_trace().trace(), 1);
   check_trace(trace, "trimmed");
