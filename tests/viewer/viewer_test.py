@@ -322,6 +322,85 @@ class Selecting(Case):
         self.assertEqual(self.pressed("grouping"), ["SM"])
 
 
+class SeveralGpus(Case):
+    page = "ranks.html"
+
+    def headings(self):
+        """The middles of the GPUs' headings, from top to bottom, in CSS pixels: bands of a colour of their own."""
+        return self.browser.evaluate(f"""(() => {{
+            const chart = document.querySelector('.chart'), canvas = chart.querySelector('canvas');
+            const {{ left, top, width }} = chart.getBoundingClientRect(), ratio = canvas.width / width;
+            const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d');
+            copy.drawImage(canvas, 0, 0);
+            const x = Math.round(300 * ratio), {{ data }} = copy.getImageData(x, 0, 1, canvas.height);
+            const isBand = (y) => [0, 1, 2].every(c => data[4 * y + c] === {list(self.variable("sunken"))}[c]);
+            const bands = [];
+            for (let y = 0; y < canvas.height; ++y) {{
+              if (!isBand(y)) continue;
+              const first = y;
+              while (isBand(y + 1)) ++y;
+              bands.push([left + 300, top + (first + y) / 2 / ratio]);
+            }}
+            return bands;
+        }})()""")
+
+    def test_rows_stand_under_their_gpu_whether_by_role_or_by_sm(self):
+        for grouping in ("role", "SM"):
+            with self.subTest(grouping=grouping):
+                self.assertEqual(self.pressed("grouping"), [grouping])
+                (_, first), (_, second) = self.headings()
+                for sm in (0, 1):
+                    self.assertTrue(first < self.find(["consumer: compute", f"GPU 0 SM {sm}"])[1] < second)
+                    self.assertGreater(self.find(["consumer: compute", f"GPU 1 SM {sm}"])[1], second)
+                self.browser.key("g")
+
+    def test_one_gpu_has_no_heading(self):
+        self.browser.open(f"{self.folder.name}/one.html")
+        self.assertEqual(self.headings(), [])
+        self.browser.requests.clear()
+        self.browser.open(self.address)
+
+    def test_a_click_on_a_gpus_name_folds_its_rows(self):
+        self.browser.click(*self.headings()[1])
+        self.assertEqual(self.pressed("ranks"), ["GPU 0"])
+        self.find(["consumer: compute", "GPU 0 SM 1"])
+        self.browser.click(*self.headings()[1])
+        self.assertEqual(self.pressed("ranks"), ["GPU 0", "GPU 1"])
+        self.find(["consumer: compute", "GPU 1 SM 1"])
+
+    def test_all_gpus_may_be_folded_and_what_is_selected_is_unfolded(self):
+        for rank in (0, 1):
+            self.browser.press(f"#ranks button:nth-of-type({rank + 1})")
+        self.assertEqual(self.pressed("ranks"), [])
+        self.assertGreater(self.ink(1, self.variable("path")), 100)
+        self.browser.key(".")
+        self.assertIn("gate_up, layer 0, GPU 0 SM 1 consumer", self.selected())
+        self.assertEqual(self.pressed("ranks"), ["GPU 0"])
+        self.browser.key("k")
+        self.assertEqual(self.pressed("ranks"), [])
+
+    def test_arrows_go_from_gpu_to_gpu_and_the_panel_says_so(self):
+        self.browser.click(*self.find(["down, layer 0", "consumer: compute", "GPU 1 SM 0"]))
+        waited = [line for line in self.browser.text("#waited-for").split("\n") if line]
+        self.assertEqual(waited[2], "gate_up, layer 0 on GPU 0 SM 1 last, over the link, at 1.070 µs")
+        self.assertIn("gate_up, layer 0 on GPU 1 SM 1 at ", self.browser.text("#waited-for"))
+        self.browser.key("u")
+        self.assertIn("gate_up, layer 0, GPU 0 SM 1", self.selected())
+
+    def test_gpu_and_sm_can_be_searched_for(self):
+        for query, found in (("gpu=1 down", "4 found"), ("sm=1 down", "4 found"), ("gpu=1 sm=0 down", "2 found"), ("sm=2", "none")):
+            with self.subTest(query=query):
+                self.browser.key("/")
+                self.browser.type(query)
+                self.assertEqual(self.browser.text("#search-count"), found)
+                self.browser.key("Escape")
+
+    def test_facts_and_tables_name_the_gpus(self):
+        self.assertIn("machine 2 × wave, 2 SMs each", self.browser.text("#facts"))
+        links = self.browser.evaluate("[...document.querySelectorAll('#panel .link')].map(l => l.textContent)")
+        self.assertLessEqual({"GPU 0 SM 0", "GPU 1 SM 1"}, set(links))
+
+
 class Searching(Case):
     def test_typing_counts_enter_goes_from_hit_to_hit_and_escape_ends_it(self):
         self.browser.key("/")

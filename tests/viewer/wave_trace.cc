@@ -1,5 +1,6 @@
 #include "tests/viewer/wave_trace.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 namespace serval {
@@ -10,13 +11,13 @@ constexpr int64_t kLate = 40;          // from one SM of a round to the next
 constexpr int64_t kSlow = 200;
 constexpr int64_t kBeforeCompute = 250, kAfterCompute = 100;
 constexpr uint64_t kBytes = 4096;
-constexpr uint32_t kGate = 0;
+constexpr uint32_t kGate = 0;  // of rank 0; those of the others follow
 
 enum WaveOp : uint32_t { kGateUp = 0, kDown, kAdvance };
 
-// The counter of a round: those after the gate, in order.
-uint32_t counter_of(uint32_t round) {
-  return 1 + round;
+// The counter of a round: those after the gates, in order.
+uint32_t counter_of(const WaveShape& shape, uint32_t round) {
+  return shape.ranks + round;
 }
 
 TraceInstruction instruction(const WaveShape& shape, uint32_t round, uint32_t sm, TraceProgram& program) {
@@ -30,11 +31,12 @@ TraceInstruction instruction(const WaveShape& shape, uint32_t round, uint32_t sm
   i.wait_begin = static_cast<uint32_t>(program.waits.size());
   i.wait_count = 1;
   i.signal_begin = static_cast<uint32_t>(program.signals.size());
-  i.signal_count = 1;
-  const Wait wait = round == 0 ? Wait{kGate, 0, 1} : Wait{counter_of(round - 1), shape.sms, 1};
-  const Signal signal{last ? kGate : counter_of(round), 1};
+  i.signal_count = last ? shape.ranks : 1;
+  const Wait wait = round == 0 ? Wait{program.gate_of(program.rank_of(sm)), 0, 1}
+                               : Wait{counter_of(shape, round - 1), shape.sms, 1};
+  const Signal signal{last ? kGate : counter_of(shape, round), 1};
   program.waits.push_back(wait);
-  program.signals.push_back(signal);
+  for (uint32_t s = 0; s < i.signal_count; ++s) program.signals.push_back({signal.counter + s, 1});
   const std::string layer = last ? "" : fmt::format(" layer={}", i.layer);
   i.text = fmt::format("{}{} input=x{} first_unit={} num_units=1 | wait c{}>={} (input) | signal c{}+1",
                        program.ops[i.op], layer, round, sm, wait.counter, wait.threshold, signal.counter);
@@ -44,14 +46,19 @@ TraceInstruction instruction(const WaveShape& shape, uint32_t round, uint32_t sm
 TraceProgram wave_program(const WaveShape& shape, const std::string& prefix) {
   TraceProgram program;
   program.machine = {.name = "wave", .sms = shape.sms, .pages_per_sm = 8, .gb_per_s = 100};
+  program.ranks = shape.ranks;
   program.gate_counter = kGate;
   program.ops = {prefix + "gate_up", prefix + "down", prefix + "advance"};
-  program.increments_per_pass.assign(rounds_of(shape), shape.sms);
-  program.increments_per_pass[kGate] = 1;
+  program.increments_per_pass.assign(shape.ranks + rounds_of(shape) - 1, shape.sms);
+  std::fill_n(program.increments_per_pass.begin(), shape.ranks, 1);
   for (uint32_t sm = 0; sm < shape.sms; ++sm) {
     for (uint32_t round = 0; round < rounds_of(shape); ++round) {
       const bool last = round + 1 == rounds_of(shape);
-      if (!last || sm == 0) program.instructions.push_back(instruction(shape, round, sm, program));
+      if (last && sm != 0) continue;
+      program.instructions.push_back(instruction(shape, round, sm, program));
+      if (shape.ranks > 1 && program.instructions.back().op == kGateUp)
+        program.pushes.push_back({static_cast<uint32_t>(program.instructions.size() - 1),
+                                  (program.rank_of(sm) + 1) % shape.ranks, kBytes});
     }
   }
   return program;

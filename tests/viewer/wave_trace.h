@@ -12,6 +12,7 @@ namespace serval {
 // n × 40 ns. So the last SM of every round is on the critical path, and no other.
 struct WaveShape {
   uint32_t sms = 4;
+  uint32_t ranks = 1;  // that share the SMs; each gate_up pushes 4,096 bytes to the next rank
   uint32_t layers = 2;
   uint32_t tokens = 3;
   int64_t compute_ns = 400;

@@ -14,6 +14,7 @@ class App {
       colourBy: "state", grouping: "role",
       roles: this.roles.map((_, role) => traces.some((trace) => trace.hasRole(role))),
       rowHeights: { sm: "readable", role: "fit" },
+      folded: [], // by GPU: whether its rows are hidden
       path: true, tracks: true, side: true, beside: false,
     };
     this.alone = null; // the legend's entry that is shown alone
@@ -187,9 +188,10 @@ class App {
   showSm(pane, sm) {
     this.settings.grouping = "sm";
     this.#applySettings();
-    pane.scrollTo(pane.rowLayout.groups[sm].top);
+    this.#unfold(pane.trace.rankOf(sm));
+    pane.scrollTo(pane.rowLayout.groups.find(({ key }) => key === sm).top);
     this.redraw();
-    this.announce(`SM ${sm}`);
+    this.announce(pane.trace.smName(sm));
   }
 
   // --- selection
@@ -214,6 +216,7 @@ class App {
     const row = pane.trace.rowOfSlice(slice);
     const role = row % this.roles.length;
     if (!this.settings.roles[role]) this.toggleRole(role);
+    this.#unfold(pane.trace.rankOfRow(row));
     this.select(pane, slice);
     pane.showRow(row);
     this.view.bringIntoView(this.#spanOf(this.selection), kShareOfView);
@@ -296,6 +299,21 @@ class App {
     if (!roles.some(Boolean)) return;
     this.settings.roles = roles;
     this.#keepingInSight(() => this.#applySettings());
+  }
+  // The GPU of what is selected, or else the first.
+  get currentRank() {
+    const { pane, slice } = this.current;
+    return slice < 0 ? 0 : pane.trace.rankOfRow(pane.trace.rowOfSlice(slice));
+  }
+  // Hides a GPU's rows or shows them again, where there are several.
+  toggleRank(rank) {
+    if (this.panes.every((pane) => pane.trace.ranks === 1)) return this.announce("one GPU");
+    this.settings.folded[rank] = !this.settings.folded[rank];
+    this.#applySettings();
+    this.announce(`GPU ${rank} ${this.settings.folded[rank] ? "folded" : "unfolded"}`);
+  }
+  #unfold(rank) {
+    if (this.settings.folded[rank]) this.toggleRank(rank);
   }
   // path, tracks, side, beside
   toggle(name) {

@@ -11,10 +11,24 @@ const kTickText = 30; // the least that a tick's time takes
 function drawGutter(pane) {
   const { trace, rowLayout, rowsArea: { x, y, height } } = pane;
   const role = (row) => trace.roles[row % trace.roles.length];
-  const sm = (row) => `SM ${Math.floor(row / trace.roles.length)}`;
+  const sm = (row) => `SM ${trace.localSm(Math.floor(row / trace.roles.length))}`;
   within(pane.base, { x: 0, y, width: x, height }, () => {
-    drawGroupNames(pane, (group) => (rowLayout.by === "sm" ? `SM ${group}` : trace.roles[group]));
+    drawGroupNames(pane, (group) => (rowLayout.by === "sm" ? `SM ${trace.localSm(group)}` : trace.roles[group]));
     drawMemberNames(pane, rowLayout.by === "sm" ? role : sm);
+  });
+}
+
+// GPUs, where there are several: their names over the whole width, above their rows.
+function drawHeadings(pane) {
+  const { base, rowsArea, rowLayout, scroll, theme } = pane;
+  within(base, { x: 0, y: rowsArea.y, width: pane.width, height: rowsArea.height }, () => {
+    for (const { rank, top, height, folded } of rowLayout.headings) {
+      const y = rowsArea.y + top - scroll;
+      base.fillStyle = theme.colours.sunken;
+      base.fillRect(0, y, rowsArea.x + rowsArea.width, height);
+      pane.text(`${folded ? "▸" : "▾"} GPU ${rank}`, pane.px(kNameMargin), y + height / 2,
+                { colour: theme.colours.text, weight: 600 });
+    }
   });
 }
 
@@ -23,7 +37,8 @@ function drawGutter(pane) {
 function drawGroupNames(pane, nameOf) {
   const { rowsArea, rowLayout, scroll } = pane;
   const line = pane.px(kLineOfNames);
-  const every = nextPowerOfTwo(line / (rowLayout.groups[1]?.top ?? line));
+  const [first, second] = rowLayout.groups;
+  const every = nextPowerOfTwo(line / (second ? second.top - first.top : line));
   rowLayout.groups.forEach((group, g) => {
     if (g % every !== 0) return;
     const top = Math.max(rowsArea.y, rowsArea.y + group.top - scroll);

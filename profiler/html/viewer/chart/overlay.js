@@ -62,9 +62,12 @@ function drawMarks(pane, marks) {
   }
 }
 
-// The middle of a row, or, where its role is not shown, of the nearest row of its SM; NaN if there is none.
+// The middle of a row, or, where its GPU is folded, of the GPU's heading, or, where its role is not shown, of the
+// nearest row of its SM; NaN if there is none.
 function lineOf(pane, row) {
-  const { rowLayout, trace } = pane;
+  const { rowLayout, rowsArea, trace } = pane;
+  const heading = rowLayout.headings[trace.rankOfRow(row)];
+  if (heading?.folded) return rowsArea.y + heading.top - pane.scroll + heading.height / 2;
   if (rowLayout.tops[row] < 0) {
     const first = row - (row % trace.roles.length);
     const shown = trace.roles.map((_, role) => first + role).filter((other) => rowLayout.tops[other] >= 0);

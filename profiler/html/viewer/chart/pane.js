@@ -14,6 +14,7 @@ const kHeightForTrack = 150; // of a pane, for each track that is shown
 const kSmallText = 10;
 const kLabelRowHeight = 11;
 const kReadableHeight = 13;
+const kHeadingHeight = 18; // of a GPU
 const kNeighbourStrength = 0.4; // of the tokens before and after the one that is shown
 
 class Pane {
@@ -81,11 +82,12 @@ class Pane {
   }
 
   // A row's height is in CSS pixels, or "fit": as high as all rows fit; "readable": that, but with names in slices.
-  arrange({ grouping, roles, rowHeights }) {
+  arrange({ grouping, roles, rowHeights, folded }) {
     const wanted = rowHeights[grouping];
-    const fit = this.rowLayout.heightThatFits(grouping, roles, this.rowsArea.height);
+    const headings = { height: this.px(kHeadingHeight), folded };
+    const fit = this.rowLayout.heightThatFits(grouping, roles, this.rowsArea.height, headings);
     const height = { fit, readable: Math.max(fit, this.px(kReadableHeight)) }[wanted] ?? this.px(wanted);
-    this.rowLayout.arrange(grouping, roles, height);
+    this.rowLayout.arrange(grouping, roles, height, headings);
     this.scrollTo(this.scroll);
   }
 
@@ -125,6 +127,12 @@ class Pane {
     if (y < rowsArea.y || y >= rowsArea.y + rowsArea.height) return -1;
     return this.rowLayout.rowAt(y - rowsArea.y + this.scroll);
   }
+  // The GPU whose heading is there; -1 if none is.
+  rankAt(y) {
+    const { rowsArea } = this;
+    if (y < rowsArea.y || y >= rowsArea.y + rowsArea.height) return -1;
+    return this.rowLayout.headingAt(y - rowsArea.y + this.scroll)?.rank ?? -1;
+  }
   sliceAt(x, y) {
     const row = this.rowAt(y);
     return row < 0 || x < this.rowsArea.x ? -1 : this.trace.sliceAt(row, this.timeAt(x) + this.window.begin);
@@ -150,6 +158,7 @@ class Pane {
     this.#drawRows();
     if (this.rowLayout.height >= this.px(kLabelRowHeight)) within(this.base, this.rowsArea, () => drawSliceLabels(this));
     this.#drawOtherTokens();
+    drawHeadings(this);
     drawGutter(this);
     drawRuler(this);
     drawOverview(this);

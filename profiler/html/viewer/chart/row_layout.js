@@ -1,5 +1,6 @@
-// Where rows stand in a chart: which are shown, in which order, how high. Heights are device pixels: whole ones, so
-// that a row is never blurred over two; but low rows by role, whose neighbours look alike, fill the space there is.
+// Where rows stand in a chart: which are shown, in which order, how high. Of several GPUs each has a heading, under
+// which its rows stand unless it is folded. Heights are device pixels: whole ones, so that a row is never blurred over
+// two; but low rows by role, whose neighbours look alike, fill the space there is.
 
 const kMaxRowHeight = 40;
 const kBlurredBelow = 4;
@@ -12,35 +13,51 @@ class RowLayout {
     this.trace = trace;
     this.rows = []; // in order from top to bottom
     this.tops = new Float64Array(trace.sms * trace.roles.length); // by row; -1: not shown
-    this.groups = []; // { key: SM or role, top, height }
+    this.groups = []; // { key: SM or role, rank, top, height }
+    this.headings = []; // of GPUs, where there are several: { rank, top, height, folded }
     this.height = 1;
     this.total = 0;
   }
 
-  // by: "sm" or "role"; shown: [role] → boolean.
-  arrange(by, shown, height) {
-    const { sms } = this.trace;
+  // by: "sm" or "role"; shown: [role] → boolean; headings: { height, folded: [rank] → boolean } of GPUs, under which
+  // their rows stand.
+  arrange(by, shown, height, headings) {
     const roles = shown.flatMap((on, role) => (on ? [role] : []));
-    const allSms = Array.from({ length: sms }, (_, sm) => sm);
-    const groups = by === "sm" ? allSms : roles;
-    const members = by === "sm" ? roles : allSms;
     this.by = by;
     this.height = height;
-    this.members = members.length;
-    this.rows = groups.flatMap((group) =>
-      members.map((member) => (by === "sm" ? this.trace.rowOf(group, member) : this.trace.rowOf(member, group))),
-    );
-    const gap = RowLayout.#gapFor(by, members.length, height);
+    this.members = by === "sm" ? roles.length : this.trace.smsOfRank;
+    this.gap = RowLayout.#gapFor(by, this.members, height);
+    this.rows = [];
+    this.groups = [];
+    this.headings = [];
     this.tops.fill(-1);
-    this.rows.forEach((row, i) => {
-      this.tops[row] = i * height + Math.floor(i / members.length) * gap;
-    });
-    this.groups = groups.map((key, g) => ({
-      key,
-      top: g * (members.length * height + gap),
-      height: members.length * height,
-    }));
-    this.total = Math.max(0, groups.length * (members.length * height + gap) - gap);
+    this.total = 0;
+    for (let rank = 0; rank < this.trace.ranks; ++rank) {
+      if (this.trace.ranks > 1) this.#addHeading(rank, headings);
+      if (!headings.folded[rank]) this.#addRank(rank, roles);
+    }
+    const last = this.groups.at(-1);
+    if (last && last.top + last.height + this.gap === this.total) this.total -= this.gap;
+  }
+
+  #addHeading(rank, { height, folded }) {
+    this.headings.push({ rank, top: this.total, height, folded: Boolean(folded[rank]) });
+    this.total += height;
+  }
+
+  #addRank(rank, roles) {
+    const { by, height, members, trace } = this;
+    const sms = Array.from({ length: trace.smsOfRank }, (_, sm) => rank * trace.smsOfRank + sm);
+    for (const key of by === "sm" ? sms : roles) {
+      const top = this.total;
+      (by === "sm" ? roles : sms).forEach((member, m) => {
+        const row = by === "sm" ? trace.rowOf(key, member) : trace.rowOf(member, key);
+        this.rows.push(row);
+        this.tops[row] = top + m * height;
+      });
+      this.groups.push({ key, rank, top, height: members * height });
+      this.total += members * height + this.gap;
+    }
   }
 
   // A group of one row needs no gap where rows are thin.
@@ -51,17 +68,22 @@ class RowLayout {
   }
 
   // The largest row height with which everything fits into `space`, as far as there is one.
-  heightThatFits(by, shown, space) {
+  heightThatFits(by, shown, space, headings) {
     for (let height = kMaxRowHeight; height >= (by === "sm" ? 1 : kBlurredBelow); --height) {
-      this.arrange(by, shown, height);
+      this.arrange(by, shown, height, headings);
       if (this.total <= space) return height;
     }
     if (by === "sm") return 1; // roles would run into one another
-    this.arrange(by, shown, 1);
+    this.arrange(by, shown, 1, headings);
+    if (this.rows.length === 0) return 1; // all GPUs are folded
     const gaps = this.total - this.rows.length;
     return Math.max(kLeastRowHeight, (space - gaps) / this.rows.length);
   }
 
+  // The heading at a height from the top of all rows; undefined if there is none.
+  headingAt(top) {
+    return this.headings.find((heading) => heading.top <= top && top < heading.top + heading.height);
+  }
   // The row at a height from the top of all rows; -1 between two groups or behind the last.
   rowAt(top) {
     const row = this.rows[this.firstBelow(top)];

@@ -37,6 +37,7 @@ const kCommands = [
   ["Show", [
     [["c"], "colour by state, op, layer", (app) => app.cycleColour()],
     [["g"], "rows by SM or by role", (app) => app.cycleGrouping()],
+    [["k"], "fold or unfold the selection's GPU", (app) => app.toggleRank(app.currentRank)],
     [["1", "2", "3", "4", "5"], "a role's rows on or off", (app, key) => app.toggleRole(Number(key) - 1)],
     [["l"], "higher rows", (app) => app.changeRowHeight(1)],
     [["h"], "lower rows", (app) => app.changeRowHeight(-1)],
@@ -57,7 +58,7 @@ const kMouse = [
   ["wheel", "scroll; with shift, pan"],
   ["ctrl wheel", "zoom"],
   ["alt wheel", "height of rows"],
-  ["click", "select an instruction"],
+  ["click", "select an instruction; on a GPU's name, fold its rows"],
   ["double click", "zoom to it"],
   ["shift drag", "mark a range, as a drag on the ruler does"],
 ];

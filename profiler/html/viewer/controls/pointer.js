@@ -1,5 +1,5 @@
 // Mouse, pen and touch on a chart: drag to pan, shift and drag (or drag on the ruler) to mark a range, wheel to
-// scroll, ctrl and wheel to zoom, click to select, double click to zoom to a slice.
+// scroll, ctrl and wheel to zoom, click to select or to fold a GPU, double click to zoom to a slice.
 
 const kDragFrom = 4; // CSS pixels; less is a click
 const kZoomPerWheel = 0.0022;
@@ -74,7 +74,13 @@ class Pointer {
     this.drag = null;
     if (!drag || drag.moved || event.type === "pointercancel") return;
     if (drag.kind === "range") this.app.clearRange();
-    else if (drag.kind === "pan") this.app.select(this.pane, this.pane.sliceAt(drag.x, drag.y));
+    else if (drag.kind === "pan") this.#click(drag);
+  }
+
+  #click({ x, y }) {
+    const rank = this.pane.rankAt(y);
+    if (rank >= 0) this.app.toggleRank(rank);
+    else this.app.select(this.pane, this.pane.sliceAt(x, y));
   }
 
   #zoomToSlice(event) {

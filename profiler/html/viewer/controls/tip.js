@@ -4,13 +4,13 @@ const kTipDistance = 16; // CSS pixels
 
 function placeOf(trace, slice) {
   const row = trace.rowOfSlice(slice);
-  return { sm: Math.floor(row / trace.roles.length), role: trace.roles[row % trace.roles.length] };
+  return { sm: trace.smName(Math.floor(row / trace.roles.length)), role: trace.roles[row % trace.roles.length] };
 }
 
 function sliceInWords(pane, slice) {
   const { trace } = pane;
   const { sm, role } = placeOf(trace, slice);
-  return `${trace.nameOf(trace.execution[slice])}, SM ${sm} ${role}, ${trace.head.states[trace.state[slice]]}, ` +
+  return `${trace.nameOf(trace.execution[slice])}, ${sm} ${role}, ${trace.head.states[trace.state[slice]]}, ` +
     `${formatTime(trace.finish[slice] - trace.begin[slice])} at ${formatTime(pane.relative(trace.begin[slice]))}`;
 }
 
@@ -26,7 +26,7 @@ function showTip(hovered, at) {
   tip.replaceChildren(
     element("b", {}, trace.nameOf(trace.execution[slice])),
     element("div", {}, `${role}: ${trace.head.states[trace.state[slice]]}, ${length}`),
-    element("div", { class: "quiet" }, `SM ${sm}, at ${formatTime(pane.relative(trace.begin[slice]))}`));
+    element("div", { class: "quiet" }, `${sm}, at ${formatTime(pane.relative(trace.begin[slice]))}`));
   const { width, height } = tip.getBoundingClientRect();
   const below = at.y + kTipDistance + height <= innerHeight;
   tip.style.left = `${Math.min(at.x + kTipDistance, innerWidth - width)}px`;

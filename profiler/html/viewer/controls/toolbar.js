@@ -34,6 +34,10 @@ function fillToolbar(app) {
     toggleButton(kGroupingNames[by], settings.grouping === by, "g", () => app.groupBy(by)))]);
   refill(byId("roles"), [groupName("Roles"), ...app.roles.map((name, role) =>
     toggleButton(name, settings.roles[role], `${role + 1}`, () => app.toggleRole(role)))]);
+  const ranks = Math.max(...app.panes.map((pane) => pane.trace.ranks));
+  const ofRank = (_, rank) =>
+    toggleButton(`GPU ${rank}`, !settings.folded[rank], rank === app.currentRank ? "k" : null, () => app.toggleRank(rank));
+  refill(byId("ranks"), ranks > 1 ? [groupName("GPUs"), ...Array.from({ length: ranks }, ofRank)] : []);
   const switches = [...kSwitches];
   if (app.panes.length > 1) switches.push(["beside", "Side by side", "o"]);
   const keys = element("button", { type: "button", "aria-keyshortcuts": "?", title: "key ?",
@@ -87,7 +91,10 @@ function fillFacts(app) {
 }
 
 function factList({ source, machine, metadata }) {
-  return [["backend", source], ["machine", `${machine.name}, ${machine.sms} SMs`], ...Object.entries(metadata)];
+  return [["backend", source], ["machine", machineInWords(machine)], ...Object.entries(metadata)];
+}
+function machineInWords({ name, sms, ranks = 1 }) {
+  return ranks > 1 ? `${ranks} × ${name}, ${sms / ranks} SMs each` : `${name}, ${sms} SMs`;
 }
 function factsOf(head) {
   return factList(head).flatMap(([name, value], i) => [i ? " · " : "", `${name} `, element("b", {}, value)]);

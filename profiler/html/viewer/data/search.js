@@ -1,21 +1,27 @@
 // Finding instructions. A query is words that must all be there: "layer=3", "first_unit=0", "pc=4" and "#120" (the
-// index in the program) as whole words, "sm=17" for what ran there; any other word may stand anywhere in the listing.
+// index in the program) as whole words, "sm=17" for what ran there, as its GPU numbers it, "gpu=1" for what ran on one of
+// several; any other word may stand anywhere in the listing.
 
 class Query {
   constructor(text) {
     this.text = text;
     const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-    const isSm = (word) => /^sm=\d+$/.test(word);
-    this.sms = words.filter(isSm).map((word) => Number(word.slice(3)));
-    this.words = words.filter((word) => !isSm(word));
+    const isPlace = (word) => /^(sm|gpu)=\d+$/.test(word);
+    const numbersOf = (name) =>
+      words.filter((word) => isPlace(word) && word.startsWith(name)).map((word) => Number(word.split("=")[1]));
+    this.sms = numbersOf("sm");
+    this.ranks = numbersOf("gpu");
+    this.words = words.filter((word) => !isPlace(word));
     this.isEmpty = words.length === 0;
   }
 
   matchesText(text) {
     return this.words.every((word) => (/[=#]/.test(word) ? text.includes(` ${word} `) : text.includes(word)));
   }
-  matchesSm(sm) {
-    return this.sms.every((wanted) => wanted === sm);
+  // `sm`: as the trace numbers it.
+  matchesPlace(trace, sm) {
+    return this.sms.every((wanted) => wanted === trace.localSm(sm)) &&
+      this.ranks.every((wanted) => wanted === trace.rankOf(sm));
   }
 }
 
@@ -46,7 +52,7 @@ class Search {
     const instructions = this.texts.get(pane).map((text) => this.query.matchesText(text));
     const { columns } = pane.trace;
     return Uint8Array.from(columns["execution.instruction"], (instruction, execution) =>
-      instructions[instruction] && this.query.matchesSm(columns["execution.sm"][execution]));
+      instructions[instruction] && this.query.matchesPlace(pane.trace, columns["execution.sm"][execution]));
   }
 
   #hitsOf(pane) {

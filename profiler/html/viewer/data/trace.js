@@ -1,5 +1,5 @@
 // One trace: what a pane draws and what the panels ask about. Times are nanoseconds since the trace's beginning; a row
-// is SM × role, in the order of the slices. An index is -1 where there is nothing.
+// is SM × role, in the order of the slices. SMs are numbered GPU after GPU. An index is -1 where there is nothing.
 
 const kNoLayer = 0xffff;
 
@@ -35,6 +35,8 @@ class Trace {
     this.head = head;
     this.columns = columns;
     this.sms = head.machine.sms;
+    this.ranks = head.machine.ranks ?? 1;
+    this.smsOfRank = this.sms / this.ranks;
     this.roles = head.roles;
     this.windows = head.windows;
     this.rowBegin = runningTotal(columns["row.slices"]);
@@ -115,6 +117,25 @@ class Trace {
   get slowestWindow() {
     const length = (window) => window.end - window.begin;
     return this.windows.reduce((worst, window, w) => (length(window) > length(this.windows[worst]) ? w : worst), 0);
+  }
+
+  rankOf(sm) {
+    return Math.floor(sm / this.smsOfRank);
+  }
+  rankOfRow(row) {
+    return this.rankOf(Math.floor(row / this.roles.length));
+  }
+  // As its GPU numbers it, and with its GPU where there are several.
+  localSm(sm) {
+    return sm % this.smsOfRank;
+  }
+  smName(sm) {
+    return this.ranks > 1 ? `GPU ${this.rankOf(sm)} SM ${this.localSm(sm)}` : `SM ${sm}`;
+  }
+  // Whether an execution's signal goes to another GPU when the other waits for it.
+  crossesLink(from, to) {
+    const sm = this.columns["execution.sm"];
+    return this.rankOf(sm[from]) !== this.rankOf(sm[to]);
   }
 
   rowOf(sm, role) {

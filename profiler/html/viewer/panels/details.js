@@ -21,7 +21,7 @@ function instructionSections(app, pane, slice) {
   return [
     element("h3", {}, trace.nameOf(it.execution), app.panes.length > 1 ? ` (${pane.name})` : ""),
     element("p", { class: "quiet" },
-      `SM ${it.sm}, instruction ${it.pc} of its queue, #${it.instruction} of the program; token ${pane.token + 1}` +
+      `${trace.smName(it.sm)}, instruction ${it.pc} of its queue, #${it.instruction} of the program; token ${pane.token + 1}` +
       `; reads ${formatBytes(it.bytes)}`),
     timings(pane, it.execution, slice),
     waitedFor(app, pane, it),
@@ -65,7 +65,7 @@ function partners(app, pane, executions, noteOf) {
   const item = (execution) => {
     const { sm } = trace.describe(execution);
     const go = () => app.reveal(pane, trace.mainSlice(execution));
-    return element("li", {}, link(`${trace.nameOf(execution)} on SM ${sm}`, "select it", go), " ",
+    return element("li", {}, link(`${trace.nameOf(execution)} on ${trace.smName(sm)}`, "select it", go), " ",
                    element("span", { class: "quiet" }, noteOf(execution)));
   };
   const shown = executions.slice(0, kShownPartners).map(item);
@@ -84,6 +84,10 @@ function guardedBy(text, counter) {
   return text.match(new RegExp(`wait c${counter}>=\\d+ \\(([^)]*)\\)`))?.[1] ?? "";
 }
 
+function overLink(trace, from, to) {
+  return trace.crossesLink(from, to) ? "over the link, " : "";
+}
+
 function waitedFor(app, pane, it) {
   const { trace } = pane;
   const { columns } = trace;
@@ -95,7 +99,8 @@ function waitedFor(app, pane, it) {
     const signalled = (execution) => trace.eventTime(execution, "signalled");
     producers.sort((a, b) => (b === last) - (a === last) || signalled(b) - signalled(a));
     const note = (execution) =>
-      `${execution === last ? "last, " : ""}at ${formatTime(pane.relative(signalled(execution)))}`;
+      `${execution === last ? "last, " : ""}${overLink(trace, execution, it.execution)}` +
+      `at ${formatTime(pane.relative(signalled(execution)))}`;
     const guarded = guardedBy(it.text, counter).replaceAll(" ", ", ");
     return element("div", {},
       element("p", {}, element("code", {}, `c${counter} ≥ ${threshold}`), guarded && ` for ${guarded}`,
@@ -116,7 +121,8 @@ function waitedBy(app, pane, it) {
     return element("div", {},
       element("p", {}, element("code", {}, `c${counter} + ${increment}`)),
       partners(app, pane, waiters, (execution) =>
-        ready(execution) < 0 ? "" : `ready at ${formatTime(pane.relative(ready(execution)))}`));
+        ready(execution) < 0 ? "" : `${overLink(trace, it.execution, execution)}` +
+                                    `ready at ${formatTime(pane.relative(ready(execution)))}`));
   });
   return element("div", { id: "waited-by" }, element("h4", {}, "Who waits for it"),
                  ...(parts.length ? parts : [element("p", { class: "quiet" }, "nobody")]));

@@ -76,11 +76,12 @@ function figure(title, note, chart) {
 
 function smTable(app, pane) {
   const { by_sm: rows } = pane.trace.head.report;
+  const shown = (sm) => (pane.trace.ranks > 1 ? pane.trace.smName(sm) : `${sm}`);
   const time = (name) => ({
     name, of: (row) => row[`${name}_ns`], show: formatMicros, number: true, bar: true,
   });
   return new Table("Bubbles of each SM, by what its consumers waited for", [
-    { name: "SM", of: (row) => row.sm, number: true, go: (row) => app.showSm(pane, row.sm) },
+    { name: "SM", of: (row) => row.sm, show: shown, number: true, go: (row) => app.showSm(pane, row.sm) },
     { ...time("wait"), title: "for counters" },
     { ...time("load"), title: "for pages or activations" },
     { ...time("idle"), title: "for a record, or for the token's end" },
@@ -95,7 +96,8 @@ function stragglerTable(app, pane) {
   return new Table("Stragglers", [
     { name: "op", of: (row) => row.op, go: (row) => app.reveal(pane, pane.trace.mainSlice(row.execution)) },
     { name: "layer", of: (row) => row.layer ?? "", number: true },
-    { name: "SM", of: (row) => row.sm, number: true },
+    { name: "SM", of: (row) => row.sm, show: (sm) => (pane.trace.ranks > 1 ? pane.trace.smName(sm) : `${sm}`),
+      number: true },
     { name: "join", of: (row) => `c${row.counter}` },
     { name: "late, µs", of: (row) => row.late_ns, show: formatMicros, number: true, bar: true },
   ], stragglers, "after the median producer of the join that they held up").element;
