@@ -175,10 +175,13 @@ uint32_t parts_of_columns(const Instruction& i) {
 }
 
 bool multiplies_tiles(const Program& program) {
-  for (const Instruction& i : program.instructions) {
+  return multiplies_tiles(program.instructions, program.limits.rows);
+}
+bool multiplies_tiles(std::span<const Instruction> instructions, uint32_t rows) {
+  for (const Instruction& i : instructions) {
     if (const uint32_t cols = square_cols(i); cols != 0) return cols == kSquareColsOfGemm;
   }
-  return program.limits.rows > kDefaultRows;
+  return rows > kDefaultRows;
 }
 
 bool has_head_norms(const Program& program) {

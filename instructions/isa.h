@@ -87,6 +87,8 @@ bool has_heads_of(const Program& program, uint32_t head_dim);
 bool has_head_norms(const Program& program);
 // The program multiplies its matrices with tiles of rows (GEMMs), not with vectors.
 bool multiplies_tiles(const Program& program);
+// The same of instructions of a pass of `rows` rows.
+bool multiplies_tiles(std::span<const Instruction> instructions, uint32_t rows);
 // That the record's sums over a matrix's columns are cut into (common/column_parts.h); 1 of other records.
 uint32_t parts_of_columns(const Instruction& i);
 

@@ -128,18 +128,23 @@ void emit_queues(const Graph& graph, const Dependencies& deps, const Placement& 
 
 }  // namespace
 
+Program outline_of(const Graph& graph, const Machine& machine, QueueKind queue_kind) {
+  Program program;
+  program.machine = machine;
+  program.queue_kind = queue_kind;
+  program.num_devices = graph.num_devices;
+  program.limits = graph.limits;
+  program.tensors = graph.tensors;
+  program.metadata = graph.metadata;
+  return program;
+}
+
 Program compile(const Graph& graph, const Machine& machine, const CompileOptions& options) {
   if (machine.sms == 0) throw Error(ErrorKind::kUsage, "sms: 0, expected at least 1");
   if (graph.nodes.empty()) throw Error(ErrorKind::kRuntime, "graph: no instruction");
   if (graph.num_devices > 1 && options.queue_kind == QueueKind::kGlobal)
     throw Error(ErrorKind::kUsage, "queue: global has one queue for all SMs; several GPUs need per-sm");
-  Program program;
-  program.machine = machine;
-  program.queue_kind = options.queue_kind;
-  program.num_devices = graph.num_devices;
-  program.limits = graph.limits;
-  program.tensors = graph.tensors;
-  program.metadata = graph.metadata;
+  Program program = outline_of(graph, machine, options.queue_kind);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const std::string wrong = check_instruction(program, graph.nodes[n]);
     if (!wrong.empty()) throw Error(ErrorKind::kRuntime, fmt::format("graph: node {}: {}", n, wrong));

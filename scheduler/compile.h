@@ -21,4 +21,8 @@ struct CompileOptions {
 // the graph is empty or a node's operands do not fit the graph's tensors. Deterministic; takes one thread.
 Program compile(const Graph& graph, const Machine& machine, const CompileOptions& options);
 
+// What the program will have, but for instructions, queues, counters, and the metadata that compiling adds:
+// enough to make memory for it.
+Program outline_of(const Graph& graph, const Machine& machine, QueueKind queue_kind);
+
 }  // namespace serval

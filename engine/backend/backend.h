@@ -27,8 +27,9 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string name() const = 0;
-  // The one that ran last; before the first run, the one for most rows. A backend may hold several over the
-  // same tensors, of which a launch runs one (engine/compile/program_set.h). All have the same limits.
+  // The one that ran last; before the first run, the one for most rows, or for fewest where programs are
+  // compiled in the background. A backend may hold several over the same tensors, of which a launch runs one
+  // (engine/compile/program_set.h). All have the same limits.
   virtual const Program& program() const = 0;
 
   // The host's copy of the state, block table included. Write it between launches only; after a launch rows,
@@ -42,7 +43,8 @@ class Backend {
   // Runs up to `launch.passes` (<= launch_passes() of the program's rows) passes from the state as it stands
   // and returns when they are done, when no row is active any more, or after request_stop(); one that checks
   // each pass runs one. `on_pass(p)` is called on this thread once output[p] is complete, in order; it may be
-  // empty. Throws Error(kDeviceFault) with the interpreter's report.
+  // empty. Waits for the program where it is still being compiled. Throws what that throws, and
+  // Error(kDeviceFault) with the interpreter's report.
   virtual void run(const Launch& launch, const std::function<void(uint32_t)>& on_pass) = 0;
   // Ends the launch in flight after the pass in flight. Any thread, signal handlers included. Cleared by
   // run().

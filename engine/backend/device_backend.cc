@@ -77,7 +77,7 @@ using Ranks = std::deque<RankMemory>;
 Ranks allocate(std::span<const Gpu> gpus, const ProgramSet& programs) {
   Ranks ranks;
   for (const Gpu& gpu : gpus)
-    ranks.emplace_back(gpu, programs.programs(), static_cast<uint32_t>(ranks.size()));
+    ranks.emplace_back(gpu, programs.outlines(), static_cast<uint32_t>(ranks.size()));
   return ranks;
 }
 
@@ -100,14 +100,14 @@ class DeviceBackend final : public Backend {
       : programs_(std::move(programs)),
         ranks_(allocate(gpus, programs_)),
         state_(widest().limits, indices_of(gpus)),
-        last_(programs_.size() - 1),
+        options_{.stall_timeout_s = stall_timeout_s, .ranks = {}},
+        interpreters_(programs_.size()),
+        attention_(programs_.size()),
+        last_(programs_.first_compiled()),
         logits_(logit_rows(widest().limits)) {
-    DeviceOptions options{.stall_timeout_s = stall_timeout_s, .ranks = {}};
-    for (const RankMemory& rank : ranks_) options.ranks.push_back({rank.gpu.index, rank.stream.get()});
-    for (const Program* program : programs_.programs()) {
-      interpreters_.push_back(std::make_unique<DeviceInterpreter>(
-          *program, device_isa(), memory_of(*program, ranks_, state_), options));
-      attention_.push_back(attention_plan_shape(*program));
+    for (const RankMemory& rank : ranks_) options_.ranks.push_back({rank.gpu.index, rank.stream.get()});
+    for (size_t i = 0; i < programs_.size(); ++i) {
+      if (i == last_ || programs_.is_complete()) bind(i);
     }
   }
 
@@ -128,16 +128,32 @@ class DeviceBackend final : public Backend {
 
  private:
   RankMemory& first() { return ranks_.front(); }
+  void bind(size_t index);
   void upload(const StateInUse& use, bool attention);
 
   const ProgramSet programs_;
   Ranks ranks_;
   DeviceState state_;
-  std::vector<std::unique_ptr<DeviceInterpreter>> interpreters_;  // one for each program
-  std::vector<std::optional<AttentionPlanShape>> attention_;      // likewise
-  size_t last_;                                                   // the program that ran last
+  DeviceOptions options_;
+  // One for each program, bound when it is compiled and wanted.
+  std::vector<std::unique_ptr<DeviceInterpreter>> interpreters_;
+  std::vector<std::optional<AttentionPlanShape>> attention_;  // likewise
+  uint32_t events_of_ring_ = 0;                               // 0: nothing is recorded
+  RecordingDetail detail_ = RecordingDetail::kMoments;
+  size_t last_;                             // the program that ran last
   std::vector<std::vector<float>> logits_;  // [rows of the widest program], of those that were asked for
 };
+
+// Unless it is: on this thread, as all that CUDA is asked for.
+void DeviceBackend::bind(size_t index) {
+  if (interpreters_[index]) return;
+  const Program& program = programs_.program(index);
+  auto bound = std::make_unique<DeviceInterpreter>(program, device_isa(), memory_of(program, ranks_, state_),
+                                                   options_);
+  if (events_of_ring_ > 0) bound->record(events_of_ring_, detail_);
+  attention_[index] = attention_plan_shape(program);
+  interpreters_[index] = std::move(bound);
+}
 
 // Only enqueues. The first rank samples.
 void DeviceBackend::upload(const StateInUse& use, bool attention) {
@@ -153,19 +169,21 @@ void DeviceBackend::upload(const StateInUse& use, bool attention) {
 
 void DeviceBackend::run(const Launch& launch, const std::function<void(uint32_t)>& on_pass) {
   StateBlock& state = state_.host();
+  struct ClearStop {
+    DeviceState& state;
+    ~ClearStop() { state.clear_stop(); }
+  } const clear_stop{state_};
   state.control = {
       .passes_done = 0, .passes_wanted = launch.passes, .last_pass = kKeepRunning, .stopped_by_host = 0};
   const RowsInUse use = rows_in_use(state);
-  last_ = programs_.class_of(use.row_bound, launch.reads_prompts);
+  const size_t wanted = programs_.class_of(use.row_bound, launch.reads_prompts);
+  bind(wanted);
+  last_ = wanted;
   const std::optional<AttentionPlanShape>& attention = attention_[last_];
   if (attention) plan_launch(*attention, state);
   check_state(program(), state);
   state.output = state.output_of(program().limits.rows);
   upload(use.state, attention.has_value());
-  struct ClearStop {
-    DeviceState& state;
-    ~ClearStop() { state.clear_stop(); }
-  } const clear_stop{state_};
   // The state comes down as soon as the kernel has ended, without the host in between.
   interpreters_[last_]->run(use.row_bound, launch.passes, use.logit_bound, on_pass,
                             [&] { state_.download(use.state, first().stream); });
@@ -195,7 +213,11 @@ void DeviceBackend::fill_cache() {
 }
 
 void DeviceBackend::record(uint32_t events_of_ring, RecordingDetail detail) {
-  for (const auto& interpreter : interpreters_) interpreter->record(events_of_ring, detail);
+  for (const auto& interpreter : interpreters_) {
+    if (interpreter) interpreter->record(events_of_ring, detail);
+  }
+  events_of_ring_ = events_of_ring;
+  detail_ = detail;
 }
 
 std::optional<double> DeviceBackend::stream_limit_gb_per_s() {
@@ -210,7 +232,8 @@ ProgramSet compile_for(const Gpu& gpu, const Model& model, const BackendOptions&
   Machine machine = h200_machine();
   machine.name = gpu.name;
   machine.sms = options.sms > 0 ? options.sms : gpu.sms;
-  return compile_gpu_programs(model, machine, options.limits, options.schedule, options.row_classes);
+  return compile_gpu_programs(model, machine, options.limits, options.schedule, options.row_classes,
+                              options.programs);
 }
 
 // On each GPU, for all ranks that it has.
@@ -220,7 +243,7 @@ void require_room(std::span<const Gpu> gpus, const Model& model, const ProgramSe
     GpuMemoryNeed need;
     for (uint32_t rank = 0; rank < gpus.size(); ++rank) {
       if (gpus[rank].index != gpu.index) continue;
-      const DeviceTensors::Sizes sizes = DeviceTensors::sizes(programs.programs(), rank);
+      const DeviceTensors::Sizes sizes = DeviceTensors::sizes(programs.outlines(), rank);
       need.weights += sizes.weights;
       need.caches += sizes.caches;
       need.others += sizes.others + device_state_bytes(widest.limits);
@@ -260,6 +283,16 @@ void upload(const DeviceBackend& backend, const Model& model, const WeightSource
   }
 }
 
+// Programs of the model.
+std::unique_ptr<Backend> bound(ProgramSet&& programs, std::span<const Gpu> gpus, const Model& model,
+                               const WeightSource& weights, const BackendOptions& options,
+                               const LoadProgress& progress) {
+  require_room(gpus, model, programs);
+  auto backend = std::make_unique<DeviceBackend>(gpus, std::move(programs), options.stall_timeout_s);
+  upload(*backend, model, weights, progress);
+  return backend;
+}
+
 }  // namespace
 
 bool device_is_built() {
@@ -276,23 +309,20 @@ uint64_t free_device_memory(const GpuIndices& gpus) {
 
 std::unique_ptr<Backend> make_device_backend(const Model& model, const WeightSource& weights,
                                              const BackendOptions& options, const LoadProgress& progress) {
-  return bind_device_backend(compile_for(find_gpus(options.gpus).front(), model, options), model, weights,
-                             options, progress);
+  const std::vector<Gpu> gpus = find_gpus(options.gpus);
+  return bound(compile_for(gpus.front(), model, options), gpus, model, weights, options, progress);
 }
 
 std::unique_ptr<Backend> bind_device_backend(ProgramSet&& programs, const Model& model,
                                              const WeightSource& weights, const BackendOptions& options,
                                              const LoadProgress& progress) {
   const std::vector<Gpu> gpus = find_gpus(options.gpus);
-  for (const Program* program : programs.programs()) {
+  for (const Program* program : programs.outlines()) {
     require_fit(*program, model);
     require_ranks(gpus, *program);
     require_sms(gpus.front(), *program);
   }
-  require_room(gpus, model, programs);
-  auto backend = std::make_unique<DeviceBackend>(gpus, std::move(programs), options.stall_timeout_s);
-  upload(*backend, model, weights, progress);
-  return backend;
+  return bound(std::move(programs), gpus, model, weights, options, progress);
 }
 
 }  // namespace serval

@@ -67,7 +67,7 @@ class HostBackend final : public Backend {
   void fill_cache() override;
   void record(uint32_t events_of_ring, RecordingDetail detail) override;
   const EventRings* events() override {
-    return recording_ ? &interpreters_[last_].threads->events() : nullptr;
+    return events_of_ring_ > 0 ? &interpreters_[last_].threads->events() : nullptr;
   }
 
  private:
@@ -82,11 +82,13 @@ class HostBackend final : public Backend {
   using Place = std::pair<std::string, uint32_t>;  // a tensor's name and device
 
   void allocate();
+  Interpreter& interpreter_of(size_t index);
   HostMemory bind(const Program& program);
   void* state_memory(const Tensor& tensor);
   void copy_state_to_ranks();
   float* constant(const std::string& name);
 
+  const BackendOptions options_;
   const ProgramSet programs_;
   const HostWeights weights_;
   std::vector<ModelConstant> constants_;
@@ -94,9 +96,9 @@ class HostBackend final : public Backend {
   uint32_t host_stop_ = 0;
   std::map<Place, LazyMemory>
       memory_;  // of activations, KV caches, and the copies that ranks have of the state
-  std::vector<Interpreter> interpreters_;  // one for each program
+  std::vector<Interpreter> interpreters_;  // one for each program, bound when it is compiled and wanted
   size_t last_;                            // the program that ran last
-  bool recording_ = false;
+  uint32_t events_of_ring_ = 0;            // 0: nothing is recorded
 };
 
 uint32_t threads_of(const BackendOptions& options) {
@@ -105,25 +107,36 @@ uint32_t threads_of(const BackendOptions& options) {
 
 HostBackend::HostBackend(ProgramSet programs, HostWeights weights, std::vector<ModelConstant> constants,
                          const BackendOptions& options)
-    : programs_(std::move(programs)),
+    : options_(options),
+      programs_(std::move(programs)),
       weights_(std::move(weights)),
       constants_(std::move(constants)),
       state_(programs_.widest().limits),
-      last_(programs_.size() - 1) {
+      interpreters_(programs_.size()),
+      last_(programs_.first_compiled()) {
   allocate();
-  for (const Program* program : programs_.programs()) {
-    Interpreter& interpreter = interpreters_.emplace_back();
-    interpreter.attention = attention_plan_shape(*program);
-    if (options.checked)
-      interpreter.checked = std::make_unique<CheckedPasses>(*program, options.interleaving.value_or(0));
-    if (options.interleaving) {
-      interpreter.replay =
-          std::make_unique<ReplayInterpreter>(*program, host_isa(), bind(*program), *options.interleaving);
-    } else {
-      interpreter.threads = std::make_unique<HostInterpreter>(
-          *program, host_isa(), bind(*program), HostOptions{threads_of(options), options.stall_timeout_s});
-    }
+  for (size_t i = 0; i < programs_.size(); ++i) {
+    if (i == last_ || programs_.is_complete()) interpreter_of(i);
   }
+}
+
+HostBackend::Interpreter& HostBackend::interpreter_of(size_t index) {
+  Interpreter& interpreter = interpreters_[index];
+  if (interpreter.threads || interpreter.replay) return interpreter;
+  const Program& program = programs_.program(index);
+  Interpreter bound;
+  bound.attention = attention_plan_shape(program);
+  if (options_.checked)
+    bound.checked = std::make_unique<CheckedPasses>(program, options_.interleaving.value_or(0));
+  if (options_.interleaving) {
+    bound.replay =
+        std::make_unique<ReplayInterpreter>(program, host_isa(), bind(program), *options_.interleaving);
+  } else {
+    bound.threads = std::make_unique<HostInterpreter>(
+        program, host_isa(), bind(program), HostOptions{threads_of(options_), options_.stall_timeout_s});
+    if (events_of_ring_ > 0) bound.threads->record(events_of_ring_);
+  }
+  return interpreter = std::move(bound);
 }
 
 void* HostBackend::state_memory(const Tensor& tensor) {
@@ -166,7 +179,7 @@ void require_memory(uint64_t bytes) {
 // Of one name, as much as the program that needs most of it.
 void HostBackend::allocate() {
   std::map<Place, uint64_t> sizes;
-  for (const Program* program : programs_.programs()) {
+  for (const Program* program : programs_.outlines()) {
     for (const Tensor& tensor : program->tensors) {
       if (!is_allocated(tensor)) continue;
       uint64_t& bytes = sizes[{tensor.name, tensor.device}];
@@ -213,8 +226,9 @@ uint32_t row_bound(const StateBlock& state) {
 }
 
 void HostBackend::run(const Launch& launch, const std::function<void(uint32_t)>& on_pass) {
-  last_ = programs_.class_of(row_bound(state_), launch.reads_prompts);
-  const Interpreter& interpreter = interpreters_[last_];
+  const size_t wanted = programs_.class_of(row_bound(state_), launch.reads_prompts);
+  const Interpreter& interpreter = interpreter_of(wanted);
+  last_ = wanted;
   // The footprints that are checked are of the state as it stands.
   const uint32_t passes = interpreter.checked ? 1 : launch.passes;
   state_.control = {
@@ -229,13 +243,13 @@ void HostBackend::run(const Launch& launch, const std::function<void(uint32_t)>&
 }
 
 void HostBackend::record(uint32_t events_of_ring, RecordingDetail) {
+  // What it interleaves has an order, but no times.
+  if (options_.interleaving)
+    throw Error(ErrorKind::kRuntime, "host: an interleaving that a seed picks records no events");
   for (const Interpreter& interpreter : interpreters_) {
-    // What it interleaves has an order, but no times.
-    if (interpreter.replay)
-      throw Error(ErrorKind::kRuntime, "host: an interleaving that a seed picks records no events");
-    interpreter.threads->record(events_of_ring);
+    if (interpreter.threads) interpreter.threads->record(events_of_ring);
   }
-  recording_ = events_of_ring > 0;
+  events_of_ring_ = events_of_ring;
 }
 
 void HostBackend::fill_cache() {
@@ -248,23 +262,33 @@ void HostBackend::fill_cache() {
 
 }  // namespace
 
+namespace {
+
+// Programs of the model.
+std::unique_ptr<Backend> bound(ProgramSet programs, const Model& model,
+                               std::shared_ptr<const ModelWeights> weights, const BackendOptions& options) {
+  std::vector<ModelConstant> constants = model.constants(programs.widest().limits.max_context);
+  HostWeights of_ranks(std::move(weights), model, programs.widest());
+  return std::make_unique<HostBackend>(std::move(programs), std::move(of_ranks), std::move(constants),
+                                       options);
+}
+
+}  // namespace
+
 std::unique_ptr<Backend> make_host_backend(const Model& model, std::shared_ptr<const ModelWeights> weights,
                                            const BackendOptions& options) {
   const uint32_t threads = std::max(1U, threads_of(options) / options.limits.ranks);
   const Machine machine = host_machine(options.sms > 0 ? options.sms : threads);
-  return bind_host_backend(
-      compile_programs(model, machine, options.limits, options.schedule, options.row_classes), model,
-      std::move(weights), options);
+  return bound(compile_programs(model, machine, options.limits, options.schedule, options.row_classes,
+                                options.programs),
+               model, std::move(weights), options);
 }
 
 std::unique_ptr<Backend> bind_host_backend(ProgramSet programs, const Model& model,
                                            std::shared_ptr<const ModelWeights> weights,
                                            const BackendOptions& options) {
-  for (const Program* program : programs.programs()) require_fit(*program, model);
-  std::vector<ModelConstant> constants = model.constants(programs.widest().limits.max_context);
-  HostWeights of_ranks(std::move(weights), model, programs.widest());
-  return std::make_unique<HostBackend>(std::move(programs), std::move(of_ranks), std::move(constants),
-                                       options);
+  for (const Program* program : programs.outlines()) require_fit(*program, model);
+  return bound(std::move(programs), model, std::move(weights), options);
 }
 
 }  // namespace serval

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/compile/compile_model.h"
+#include "engine/compile/program_set.h"
 #include "vm/base/enum_names.h"
 
 namespace serval {
@@ -31,6 +32,7 @@ struct BackendOptions {
   // all other passes share one. Those of up to kDefaultRows multiply with vectors, the others tiles where
   // limits.tile_rows asks for them.
   std::vector<uint32_t> row_classes = {};
+  CompileTime programs = CompileTime::kAtOnce;  // host and device
   uint32_t sms = 0;             // to compile for; 0: all of a GPU's, as many as the host's threads
   uint32_t threads = 0;         // of the CPU: host and torch; 0: one for each core, LibTorch's choice
   double stall_timeout_s = 30;  // host and device: a launch without progress for this long is a fault

@@ -1,10 +1,11 @@
 #include "engine/compile/compile_model.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/compile/best_policy.h"
 #include "instructions/kernels.h"
-#include "scheduler/compile.h"
+#include "vm/base/error.h"
 
 namespace serval {
 namespace {
@@ -15,8 +16,8 @@ bool is_gpu(const Machine& machine) {
 
 }  // namespace
 
-ValidProgram compile_model(const Model& model, const Machine& machine_in, const ProgramLimits& limits,
-                           const ScheduleOptions& schedule) {
+CompilePlan plan_program(const Model& model, const Machine& machine_in, const ProgramLimits& limits,
+                         const ScheduleOptions& schedule) {
   Machine machine = machine_in;
   if (limits.tiles() > 0) machine.pages_per_sm = std::min(machine.pages_per_sm, gemm_ring_pages());
   const GraphOptions graph{.sms = machine.sms,
@@ -30,7 +31,18 @@ ValidProgram compile_model(const Model& model, const Machine& machine_in, const 
       .policy = schedule.policy, .queue_kind = schedule.queue_kind, .context = schedule.pass};
   if (schedule.simulate && is_gpu(machine) && limits.ranks == 1)
     options.policy = best_policy(model, machine, limits, schedule);
-  return ValidProgram(compile(model.graph(graph), machine, options));
+  return {model.graph(graph), machine, options};
+}
+
+ValidProgram compile_plan(const CompilePlan& plan, const std::stop_token& stop) {
+  Program program = compile(plan.graph, plan.machine, plan.options);
+  if (stop.stop_requested()) throw Error(ErrorKind::kRuntime, "program: its compilation was stopped");
+  return ValidProgram(std::move(program));
+}
+
+ValidProgram compile_model(const Model& model, const Machine& machine, const ProgramLimits& limits,
+                           const ScheduleOptions& schedule) {
+  return compile_plan(plan_program(model, machine, limits, schedule));
 }
 
 }  // namespace serval

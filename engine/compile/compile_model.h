@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <stop_token>
 
 #include "instructions/common/cost.h"
 #include "models/model.h"
+#include "scheduler/compile.h"
+#include "scheduler/graph.h"
 #include "scheduler/placement.h"
 #include "scheduler/valid_program.h"
 #include "vm/layout/kv_cache.h"
@@ -46,6 +49,19 @@ struct ScheduleOptions {
   QueueKind queue_kind = QueueKind::kPerSm;
   CostContext pass = {};  // whose time is estimated
 };
+
+// What compiling takes: no longer the model.
+struct CompilePlan {
+  Graph graph;
+  Machine machine;
+  CompileOptions options;
+};
+
+// Builds the model's graph. Throws as compile_model().
+CompilePlan plan_program(const Model& model, const Machine& machine, const ProgramLimits& limits,
+                         const ScheduleOptions& schedule);
+// Places it and proves the program. Throws Error(kRuntime) where it is stopped before the proof.
+ValidProgram compile_plan(const CompilePlan& plan, const std::stop_token& stop = {});
 
 // Builds the model's graph, places it and proves the program. No weights are touched. Throws Error(kUsage) if
 // the limits or the machine's SMs are out of range.

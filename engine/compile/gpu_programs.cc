@@ -47,10 +47,11 @@ std::vector<uint32_t> gpu_row_classes(const ProgramLimits& limits) {
 }
 
 ProgramSet compile_gpu_programs(const Model& model, const Machine& machine, const ProgramLimits& limits_in,
-                                const ScheduleOptions& schedule, const std::vector<uint32_t>& row_classes) {
+                                const ScheduleOptions& schedule, const std::vector<uint32_t>& row_classes,
+                                CompileTime when) {
   const ProgramLimits limits = with_tiles(model, limits_in);
   return compile_programs(model, machine, limits, schedule,
-                          row_classes.empty() ? gpu_row_classes(limits) : row_classes);
+                          row_classes.empty() ? gpu_row_classes(limits) : row_classes, when);
 }
 
 ValidProgram compile_gpu_program(const Model& model, const Machine& machine, const ProgramLimits& limits_in,

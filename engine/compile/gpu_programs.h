@@ -25,7 +25,8 @@ std::vector<uint32_t> gpu_row_classes(const ProgramLimits& limits);
 // Error(kUsage) where the passes have more rows than the kernels for the model take.
 ProgramSet compile_gpu_programs(const Model& model, const Machine& machine, const ProgramLimits& limits,
                                 const ScheduleOptions& schedule,
-                                const std::vector<uint32_t>& row_classes = {});
+                                const std::vector<uint32_t>& row_classes = {},
+                                CompileTime when = CompileTime::kAtOnce);
 
 // The one of these programs that runs a pass of `rows` rows (ProgramSet). Throws as compile_gpu_programs(),
 // and where the pass has more rows than `limits` say.

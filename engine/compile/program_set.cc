@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <functional>
 #include <future>
 #include <string>
 #include <utility>
@@ -43,31 +44,66 @@ void check_shared_tensors(const Program& one, const Program& other) {
   }
 }
 
+template <class Class>
+void sort_by_rows(std::vector<Class>& classes) {
+  std::ranges::sort(classes, {}, &Class::rows);
+}
+
 }  // namespace
 
-ProgramSet::ProgramSet(std::vector<RowClass> classes) : classes_(std::move(classes)) {
-  if (classes_.empty()) fail("there is none");
-  std::sort(classes_.begin(), classes_.end(),
-            [](const RowClass& a, const RowClass& b) { return a.rows < b.rows; });
-  for (size_t i = 0; i < classes_.size(); ++i) {
-    if (classes_[i].rows > program(i).limits.rows)
-      fail(fmt::format("a program of {} rows is for {}", program(i).limits.rows, classes_[i].rows));
-    if (program(i).limits.rows > widest().limits.rows) fail("the one for most rows has not the most");
+ProgramSet::ProgramSet(std::vector<RowClass> classes) {
+  sort_by_rows(classes);
+  for (RowClass& c : classes) {
+    const bool tiles = multiplies_tiles(*c.program);
+    classes_.push_back({c.rows, tiles, {}, std::move(c.program)});
   }
-  for (size_t i = 1; i < classes_.size(); ++i) {
-    if (!share_limits(program(i).limits, program(i - 1).limits)) fail("their limits differ");
+  check();
+}
+
+ProgramSet::ProgramSet(std::vector<PlannedClass> classes) {
+  sort_by_rows(classes);
+  std::vector<CompileQueue::Job> jobs;
+  for (PlannedClass& c : classes) {
+    const Graph& graph = c.plan.graph;
+    classes_.push_back({c.rows, multiplies_tiles(graph.nodes, graph.limits.rows),
+                        outline_of(graph, c.plan.machine, c.plan.options.queue_kind), std::nullopt});
+    jobs.emplace_back(
+        [plan = std::move(c.plan)](const std::stop_token& stop) { return compile_plan(plan, stop); });
+  }
+  check();
+  queue_ = std::make_unique<CompileQueue>(std::move(jobs));
+}
+
+void ProgramSet::check() const {
+  if (classes_.empty()) fail("there is none");
+  for (size_t i = 0; i < size(); ++i) {
+    if (rows(i) > outline(i).limits.rows)
+      fail(fmt::format("a program of {} rows is for {}", outline(i).limits.rows, rows(i)));
+    if (outline(i).limits.rows > widest().limits.rows) fail("the one for most rows has not the most");
+  }
+  for (size_t i = 1; i < size(); ++i) {
+    if (!share_limits(outline(i).limits, outline(i - 1).limits)) fail("their limits differ");
     for (size_t before = 0; before < i; ++before) {
-      if (classes_[before].rows == classes_[i].rows &&
-          multiplies_tiles(program(before)) == multiplies_tiles(program(i)))
-        fail(fmt::format("two are for {} rows", classes_[i].rows));
-      check_shared_tensors(program(before), program(i));
+      if (rows(before) == rows(i) && classes_[before].multiplies_tiles == classes_[i].multiplies_tiles)
+        fail(fmt::format("two are for {} rows", rows(i)));
+      check_shared_tensors(outline(before), outline(i));
     }
   }
 }
 
+const Program& ProgramSet::outline(size_t index) const {
+  const Class& c = classes_.at(index);
+  return c.program ? **c.program : c.outline;
+}
+
+const Program& ProgramSet::program(size_t index) const {
+  const Class& c = classes_.at(index);
+  return c.program ? **c.program : queue_->program(index);
+}
+
 std::optional<size_t> ProgramSet::find(uint32_t row_bound, bool tiles) const {
   for (size_t i = 0; i < size(); ++i) {
-    if (rows(i) >= row_bound && multiplies_tiles(program(i)) == tiles) return i;
+    if (rows(i) >= row_bound && classes_[i].multiplies_tiles == tiles) return i;
   }
   return std::nullopt;
 }
@@ -78,33 +114,57 @@ size_t ProgramSet::class_of(uint32_t row_bound, bool reads_prompts) const {
   throw Error(ErrorKind::kUsage, fmt::format("pass: {} rows; limit: {}", row_bound, classes_.back().rows));
 }
 
-ProgramSet compile_programs(const Model& model, const Machine& machine, const ProgramLimits& limits,
-                            const ScheduleOptions& schedule, std::span<const uint32_t> row_classes) {
+namespace {
+
+struct ClassToCompile {
+  uint32_t rows;
+  ProgramLimits limits;
+  ScheduleOptions schedule;
+};
+
+// The one for most rows comes first.
+std::vector<ClassToCompile> classes_to_compile(const ProgramLimits& limits, const ScheduleOptions& schedule,
+                                               std::span<const uint32_t> row_classes) {
   const uint32_t most = limits.pass_rows();
+  std::vector<ClassToCompile> classes{{most, limits, schedule}};
   for (const uint32_t rows : row_classes) {
     if (rows == 0 || rows >= most)
       throw Error(ErrorKind::kUsage, fmt::format("row class: {}; limit: 1 to {}", rows, most - 1));
+    ClassToCompile& added = classes.emplace_back(ClassToCompile{rows, limits, schedule});
+    added.limits.rows = rows;
+    added.schedule.pass.rows = rows;
   }
-  // The one for most rows takes as long as all others together.
-  std::vector<std::future<RowClass>> others;
-  for (const uint32_t rows : row_classes) {
-    others.push_back(std::async(std::launch::async, [&, rows]() -> RowClass {
-      ProgramLimits limits_of_class = limits;
-      limits_of_class.rows = rows;
-      ScheduleOptions of_class = schedule;
-      of_class.pass.rows = rows;
-      return {rows, compile_model(model, machine, limits_of_class, of_class)};
-    }));
-  }
-  std::vector<RowClass> classes;
-  classes.push_back({most, compile_model(model, machine, limits, schedule)});
-  for (std::future<RowClass>& other : others) classes.push_back(other.get());
-  return ProgramSet(std::move(classes));
+  return classes;
 }
 
-std::vector<const Program*> ProgramSet::programs() const {
+}  // namespace
+
+ProgramSet compile_programs(const Model& model, const Machine& machine, const ProgramLimits& limits,
+                            const ScheduleOptions& schedule, std::span<const uint32_t> row_classes,
+                            CompileTime when) {
+  const std::vector<ClassToCompile> classes = classes_to_compile(limits, schedule, row_classes);
+  if (when == CompileTime::kInBackground) {
+    std::vector<PlannedClass> planned;
+    for (const ClassToCompile& c : classes)
+      planned.push_back({c.rows, plan_program(model, machine, c.limits, c.schedule)});
+    return ProgramSet(std::move(planned));
+  }
+  const auto compiled = [&](const ClassToCompile& c) -> RowClass {
+    return {c.rows, compile_model(model, machine, c.limits, c.schedule)};
+  };
+  // The one for most rows takes as long as all others together.
+  std::vector<std::future<RowClass>> others;
+  for (const ClassToCompile& c : std::span(classes).subspan(1))
+    others.push_back(std::async(std::launch::async, compiled, std::cref(c)));
+  std::vector<RowClass> all;
+  all.push_back(compiled(classes.front()));
+  for (std::future<RowClass>& other : others) all.push_back(other.get());
+  return ProgramSet(std::move(all));
+}
+
+std::vector<const Program*> ProgramSet::outlines() const {
   std::vector<const Program*> all;
-  for (const RowClass& row_class : classes_) all.push_back(&*row_class.program);
+  for (size_t i = 0; i < size(); ++i) all.push_back(&outline(i));
   return all;
 }
 

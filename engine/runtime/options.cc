@@ -131,6 +131,7 @@ BackendOptions backend_options(const EngineOptions& options, int context) {
                      .batch_invariant = options.batch_invariant,
                      .ranks = ranks_of(options)},
           .schedule = schedule_options(options),
+          .programs = options.programs_in_background ? CompileTime::kInBackground : CompileTime::kAtOnce,
           .sms = static_cast<uint32_t>(options.sms),
           .threads = static_cast<uint32_t>(options.threads),
           .stall_timeout_s = options.stall_timeout_s,

@@ -77,7 +77,7 @@ TEST(ProgramSet, TakesTheOneArithmeticClassThatThereIs) {
 }
 
 TEST(ProgramSet, NeedsProgramsOfDifferentSizes) {
-  EXPECT_THAT(refusal([] { ProgramSet({}); }), HasSubstr("there is none"));
+  EXPECT_THAT(refusal([] { ProgramSet(std::vector<RowClass>{}); }), HasSubstr("there is none"));
   EXPECT_THAT(refusal([] {
                 ProgramSet({{4, compiled(2)}, {4, compiled(3)}});
               }),
@@ -133,7 +133,7 @@ std::string arithmetic_of(const Model& model, const ProgramLimits& limits) {
   const uint32_t classes[] = {4, kDefaultRows};
   const ProgramSet set = compile_programs(model, host_machine(2), limits, {}, classes);
   std::string out;
-  for (const Program* program : set.programs()) out += multiplies_tiles(*program) ? 't' : 'v';
+  for (const Program* program : set.outlines()) out += multiplies_tiles(*program) ? 't' : 'v';
   return out;
 }
 
@@ -158,6 +158,30 @@ TEST(CompilePrograms, MakesOneForEachClassAndOneForAllRows) {
   EXPECT_THAT(refusal([&] { compile_programs(testing::tiny_config(), host_machine(2), kLimits, {}, all); },
                       ErrorKind::kUsage),
               HasSubstr("row class: 16; limit: 1 to 15"));
+}
+
+TEST(CompilePrograms, MakesTheSameInTheBackground) {
+  const uint32_t classes[] = {4, kDefaultRows};
+  const ProgramLimits limits{.context = 300, .rows = 64, .tile_rows = 64};
+  const auto set_of = [&](CompileTime when) {
+    return compile_programs(config_for_tiles(), host_machine(2), limits, {}, classes, when);
+  };
+  const ProgramSet at_once = set_of(CompileTime::kAtOnce), later = set_of(CompileTime::kInBackground);
+  EXPECT_TRUE(at_once.is_complete());
+  EXPECT_FALSE(later.is_complete());
+  EXPECT_EQ(at_once.rows(at_once.first_compiled()), 64U);
+  EXPECT_EQ(later.rows(later.first_compiled()), 4U);
+  ASSERT_EQ(later.size(), 3U);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(later.rows(i), at_once.rows(i));
+    EXPECT_EQ(later.outline(i).tensors, at_once.program(i).tensors) << "before it is compiled";
+    EXPECT_EQ(later.outline(i).limits, at_once.program(i).limits);
+    EXPECT_EQ(serialise(later.program(i)), serialise(at_once.program(i)));
+  }
+  for (const uint32_t rows : {1U, 4U, 5U, 16U, 17U, 64U}) {
+    for (const bool reads_prompts : {false, true})
+      EXPECT_EQ(later.class_of(rows, reads_prompts), at_once.class_of(rows, reads_prompts)) << rows;
+  }
 }
 
 }  // namespace

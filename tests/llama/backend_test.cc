@@ -173,6 +173,41 @@ TEST(HostBackend, CompilesAProgramForEachRowClass) {
   EXPECT_THROW(make_decoder(options), Error);
 }
 
+TEST(HostBackend, RunsWhileOtherProgramsAreCompiled) {
+  BackendOptions options = host_options(kContext, 7);
+  options.limits.rows = 256;
+  options.row_classes = {1, 16, 48};
+  options.programs = CompileTime::kInBackground;
+  for (const uint32_t chunk : {250U, 40U, 1U}) {
+    Decoder decoder = make_decoder(options);
+    EXPECT_EQ(decoder.program().limits.rows, 1U) << "before the first run";
+    EXPECT_EQ(decoder.answer(two_sequences(), {.chunk = chunk}), expected()) << chunk;
+    EXPECT_EQ(decoder.program().limits.rows, 16U) << "two rows";
+  }
+}
+
+// A half of a matrix is multiplied twice, and the other not at all: what reads that product reads nothing.
+TEST(HostBackend, EndsPassesWhoseProgramDoesNotProveItself) {
+  const auto planned = [](uint32_t rows) {
+    return PlannedClass{
+        rows, plan_program(tiny_config(), host_machine(2), {.context = kContext, .rows = rows}, {})};
+  };
+  std::vector<PlannedClass> classes;
+  classes.push_back(planned(2));
+  classes.push_back(planned(kDefaultRows));
+  const auto half = std::ranges::find(classes.back().plan.graph.nodes,
+                                      static_cast<uint16_t>(Opcode::kGateUpSilu), &Instruction::opcode);
+  ASSERT_EQ(half[0].opcode, half[1].opcode);
+  half[0] = half[1];
+  Decoder decoder(
+      bind_host_backend(ProgramSet(std::move(classes)), tiny_config(), weights(), host_options(kContext, 2)));
+  for (const int times : {1, 2}) {
+    SCOPED_TRACE(times);
+    EXPECT_THROW(decoder.answer({sequence(5, 1)}, {.chunk = 5}), Error);
+    EXPECT_EQ(decoder.answer(two_sequences(), {.chunk = 1}), expected()) << "by the other program";
+  }
+}
+
 TEST(HostBackend, ChunksOfAPromptDoNotShow) {
   Decoder decoder = make_decoder(7);
   for (const uint32_t chunk : {1U, 5U, 16U}) {

@@ -183,6 +183,7 @@ class Chat {
 int chat(const Flags& flags) {
   EngineOptions options = flags.engine;
   options.max_sequences = 1;
+  options.programs_in_background = true;
   Engine engine = load_engine(options, flags.output.progress);
   const ModelInfo& info = engine.info();
   const ChatMessage probe{"user", "?"};

@@ -239,6 +239,7 @@ int generate(const Flags& flags) {
   options.max_sequences =
       static_cast<int>(std::min(prompts.size(), static_cast<size_t>(options.max_sequences)));
   options.trace_tokens = flags.trace_file.empty() ? 0 : flags.trace_tokens;
+  options.programs_in_background = true;
   Engine engine = load_engine(options, flags.output.progress);
   const std::vector<Request> requests = make_requests(prompts, flags, engine.info().default_sampling);
 

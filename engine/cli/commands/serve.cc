@@ -132,6 +132,7 @@ size_t connections_that_fit(size_t wanted) {
 }
 
 Engine load_engine_for(server::Service& service, EngineOptions options, ProgressMode progress) {
+  options.programs_in_background = true;
   return load_engine(
       std::move(options), progress,
       [&service](const char* stage, uint64_t done, uint64_t total) { service.loading(stage, done, total); });

@@ -231,6 +231,10 @@ struct EngineOptions {
   // alone, not on those that run beside it. On the host, and wherever a pass has up to 16 tokens, that is so
   // anyway.
   bool batch_invariant = false;
+  // On a GPU: requests run as soon as the program for the smallest passes is compiled. Those for larger ones
+  // are compiled meanwhile; a pass waits for its own, so which tokens come does not depend on it. Where one
+  // fails, the requests end that need it.
+  bool programs_in_background = false;
   std::string backend = "auto";  // auto | device | host | torch
   int threads = 0;               // host interpreter; 0: all cores; up to 1024
   int sms = 0;                   // SMs to compile for, of each GPU; 0: the backend's own number; up to 1024
