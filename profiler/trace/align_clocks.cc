@@ -61,11 +61,11 @@ int64_t first_of_all(const std::vector<Execution>& executions) {
 
 }  // namespace
 
-ClockErrors clock_errors(const std::vector<Execution>& executions, uint32_t sms) {
+ClockErrors clock_errors(const std::vector<Execution>& executions, uint32_t sms, uint32_t ranks) {
   ClockErrors errors{first_of_all(executions), std::vector<ClockError>(sms)};
   std::vector<LineFit> fits(sms);
   for (const auto& [key, notices] : notices_of(executions)) {
-    if (2 * notices.size() < sms) continue;
+    if (2 * notices.size() < sms / ranks) continue;
     const int64_t median = median_ns(notices);
     for (const Notice& notice : notices)
       fits.at(notice.sm).add(static_cast<double>(median - errors.epoch_ns),

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "profiler/trace/align_clocks.h"
+#include "profiler/trace/align_ranks.h"
 #include "profiler/trace/trim.h"
 #include "vm/base/error.h"
 
@@ -134,6 +135,16 @@ void Collector::add(uint32_t sm, const TimedEvent& timed) {
   }
 }
 
+// Of an instruction with nothing to do, one warp may note the signal some nanoseconds before another notes
+// that all is stored.
+void order_ends(std::vector<Execution>& executions) {
+  for (Execution& x : executions) {
+    if (!x.has(EventKind::kSignalled)) continue;
+    for (const EventKind kind : {EventKind::kStoreBegin, EventKind::kStored})
+      x.set(kind, std::min(x.time(kind), x.time(EventKind::kSignalled)));
+  }
+}
+
 // What is known of a pass: how many of its instructions have signalled, and when the gate behind it opened.
 struct PassEnd {
   size_t signalled = 0;
@@ -188,14 +199,23 @@ uint64_t records_of_sm(const TraceProgram& program) {
   return *std::max_element(records.begin(), records.end());
 }
 
+// The clocks of a trace's GPUs, and in its metadata how far apart they may still be.
+void align_ranks(Trace& trace) {
+  const RankClocks clocks = rank_clocks(trace);
+  correct_ranks(clocks, trace);
+  trace.metadata[kClocksMetadata] = describe(clocks);
+}
+
 }  // namespace
 
 Trace trace_of(TraceProgram program, const EventRings& rings, TraceSource source,
                std::map<std::string, std::string> metadata) {
   Collector collector(program, rings);
   collector.collect();
+  order_ends(collector.executions);
   if (source == TraceSource::kDevice)
-    correct_clocks(clock_errors(collector.executions, rings.sms), collector.executions, collector.samples);
+    correct_clocks(clock_errors(collector.executions, rings.sms, program.ranks), collector.executions,
+                   collector.samples);
   Trace trace;
   trace.source = source;
   trace.metadata = std::move(metadata);
@@ -211,6 +231,7 @@ Trace trace_of(TraceProgram program, const EventRings& rings, TraceSource source
   std::sort(trace.executions.begin(), trace.executions.end(),
             [&](const Execution& a, const Execution& b) { return order(a) < order(b); });
   trace.samples = std::move(collector.samples);
+  if (source == TraceSource::kDevice && trace.program.ranks > 1) align_ranks(trace);
   std::sort(trace.samples.begin(), trace.samples.end(), [](const PageSample& a, const PageSample& b) {
     return std::tuple(a.sm, a.at_ns) < std::tuple(b.sm, b.at_ns);
   });

@@ -11,8 +11,8 @@ namespace serval {
 
 // The trace of a launch, or of as much of it as the rings still hold: passes of which every instruction's
 // signal is there. Of the pass after the last one, what had begun. The clocks of a GPU's SMs are aligned
-// (profiler/trace/align_clocks.h). Throws Error(kRuntime) if no pass is complete or an event names what the
-// program does not have.
+// (profiler/trace/align_clocks.h), and those of several GPUs (align_ranks.h). Throws Error(kRuntime) if no
+// pass is complete or an event names what the program does not have.
 Trace trace_of(TraceProgram program, const EventRings& rings, TraceSource source,
                std::map<std::string, std::string> metadata);
 

@@ -12,6 +12,7 @@
 #include "profiler/report/report.h"
 #include "profiler/report/savings.h"
 #include "profiler/sim/simulate.h"
+#include "profiler/trace/align_ranks.h"
 #include "profiler/trace/trim.h"
 #include "scheduler/compile.h"
 #include "tests/llama/configs.h"
@@ -133,6 +134,27 @@ TEST(TraceOfTwoGpus, ItsCriticalPathIsTheTokenAndCrossesTheLink) {
   EXPECT_EQ(path.front().begin_ns, trace.windows.front().begin_ns);
   EXPECT_EQ(path.back().end_ns, trace.windows.front().end_ns);
   EXPECT_GT(std::count_if(path.begin(), path.end(), [](const PathStep& s) { return s.over_link; }), 0);
+}
+
+TEST(TraceOfTwoGpus, ClocksThatAreApartAreBroughtWithinWhatIsStated) {
+  const Trace& trace = token_of_two_gpus();
+  Trace moved = trace;
+  for (Execution& x : moved.executions) {
+    for (int64_t& ns : x.at) {
+      if (moved.program.rank_of(x.sm) == 1 && ns != kNever)
+        ns += 250'000 + static_cast<int64_t>(0.001 * static_cast<double>(ns));
+    }
+  }
+  const RankClocks clocks = rank_clocks(moved);
+  ASSERT_TRUE(clocks.of_rank[1]);
+  EXPECT_LT(clocks.of_rank[1]->within_ns, 5'000);
+  correct_ranks(clocks, moved);
+  for (size_t e = 0; e < trace.executions.size(); ++e) {
+    ASSERT_NEAR(static_cast<double>(moved.executions[e].time(EventKind::kSignalled)),
+                static_cast<double>(trace.executions[e].time(EventKind::kSignalled)),
+                clocks.of_rank[1]->within_ns + 1)
+        << e;
+  }
 }
 
 TEST(Savings, NameChangesThatSaveTimeLargestFirst) {

@@ -75,6 +75,19 @@ TEST(AlignClocks, WhoSharesTooFewMomentsIsLeftAlone) {
   }
 }
 
+TEST(AlignClocks, WhatTheSmsOfOneGpuNoticeTogetherCounts) {
+  std::vector<Execution> executions = notices(200);
+  std::erase_if(executions, [](const Execution& e) { return e.sm >= kSms / 2; });
+  std::vector<PageSample> samples;
+  constexpr uint32_t kRanks = 4;  // the others share no counter with these
+  correct_clocks(clock_errors(executions, kRanks * kSms / 2, kRanks), executions, samples);
+  for (size_t e = 0; e < executions.size(); e += 2) {
+    EXPECT_NEAR(static_cast<double>(executions[e].time(EventKind::kInputsReady) -
+                                    executions[e + 1].time(EventKind::kInputsReady)),
+                0, 50);
+  }
+}
+
 TEST(AlignClocks, CountersThatFewSmsWaitForDoNotCount) {
   std::vector<Execution> executions;
   for (uint32_t m = 0; m < 100; ++m) executions.push_back(notice(1, 0, m, m * kBetween));

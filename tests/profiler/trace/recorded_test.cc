@@ -4,6 +4,7 @@
 #include "gtest/gtest.h"
 
 #include "profiler/analysis/slices.h"
+#include "profiler/trace/align_ranks.h"
 #include "tests/profiler/toy_traces.h"
 #include "tests/profiler/trace_builder.h"
 #include "vm/base/error.h"
@@ -77,6 +78,17 @@ TEST(Recorded, EventsBecomeExecutionsAndWindows) {
   EXPECT_FALSE(trace.executions[1].has(EventKind::kLoadBegin));
 }
 
+TEST(Recorded, ASignalThatWasNotedFirstEndsTheStores) {
+  Rings rings(1);
+  rings.clock(0, {1000, 1000}, {1400, 1400});
+  rings.write_pass(0, 1100, 0);  // signals at 1160
+  rings.write(0, EventKind::kStoreBegin, 1170, 0);
+  rings.write(0, EventKind::kStored, 1175, 0);
+  const Trace trace = trace_of_rings(one_instruction(), rings);
+  check_trace(trace, "recorded");
+  EXPECT_EQ(trace.executions[0].time(EventKind::kStored), trace.executions[0].time(EventKind::kSignalled));
+}
+
 TEST(Recorded, TicksOfDifferentSmsComeToOneClock) {
   TraceBuilder b(2);
   const uint32_t gate = b.counter();
@@ -91,6 +103,28 @@ TEST(Recorded, TicksOfDifferentSmsComeToOneClock) {
   EXPECT_EQ(trace.executions[0].time(EventKind::kComputeEnd), 25);
   EXPECT_EQ(trace.executions[1].time(EventKind::kComputeEnd), 100);
   EXPECT_EQ(trace.executions[1].starved_ns, 10);
+}
+
+TEST(Recorded, ClocksOfGpusAreBroughtTogetherAndItSaysHowFar) {
+  TraceBuilder b(2);
+  b.share(2);
+  const uint32_t there = b.counter(), back = b.counter(), gate = b.counter();
+  b.counter();
+  b.add("push", 0, {}, {there});
+  b.add("end", 0, {{back, 1, 1}}, {gate, gate + 1});
+  b.add("answer", 1, {{there, 1, 1}}, {back});
+  b.gate(gate);
+  Rings rings(2);
+  rings.clock(0, {0, 0}, {1000, 1000});
+  rings.clock(1, {0, 70'000}, {1000, 71'000});  // 70 us ahead
+  rings.write_pass(0, 100, 0, 0);               // signals at 160
+  rings.write_pass(1, 180, 0, 2);               // signals at 240
+  rings.write_pass(0, 260, 0, 1);
+  const Trace trace = trace_of_rings(b.trace().program, rings);
+  check_trace(trace, "recorded");
+  const auto ready = [&](size_t e) { return trace.executions[e].time(EventKind::kInputsReady); };
+  EXPECT_NEAR(static_cast<double>(ready(2) - ready(0)), 80, 20);
+  EXPECT_EQ(trace.metadata.at(kClocksMetadata), "GPU 1: 0.0 us");
 }
 
 TEST(Recorded, ClocksMayCountBeyond32Bits) {
