@@ -1,5 +1,5 @@
 // Several sequences decoded together, each with its own prompt, length and seed. A new one joins whenever
-// another has left; nobody's story depends on who else is being told one.
+// another has left. On a CPU, a story does not depend on the others.
 //
 //   example_batch [MODEL]
 #include <cstdint>

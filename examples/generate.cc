@@ -2,7 +2,7 @@
 //
 //   example_generate "Once upon a time" [MODEL]
 //
-// MODEL is a Hugging Face directory; without it the bundled model tells the story.
+// MODEL is a Hugging Face directory or a GGUF file; without it the bundled model tells the story.
 #include <cstdio>
 
 #include "serval/engine.h"
