@@ -69,9 +69,7 @@ TEST(CompileQueue, WaitsForTheProgramThatIsUnderWay) {
 }
 
 TEST(CompileQueue, ThrowsWhatAProgramThrewWheneverItIsWanted) {
-  const auto fails = [](const std::stop_token&) -> ValidProgram {
-    throw Error(ErrorKind::kRuntime, "race");
-  };
+  const auto fails = [](const std::stop_token&) -> ValidProgram { throw Error(ErrorKind::kRuntime, "race"); };
   CompileQueue queue({fails, job(2)});
   for (const int times : {1, 2}) {
     SCOPED_TRACE(times);
