@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "vm/region.h"
@@ -12,23 +13,23 @@ class AccessLog {
  public:
   explicit AccessLog(size_t num_tensors) : tensors_(num_tensors) {}
 
-  // Calls fn(node) for the writers (and, where the region is written, the readers too) whose boxes overlap; a
-  // node may come up more than once.
+  // Calls fn(nodes) for the writers (and, where the region is written, the readers too) whose boxes overlap:
+  // a span of those that have read the same box, or of one that has written. A node may come up more than
+  // once.
   template <class Fn>
   void for_conflicts(const Region& region, Fn&& fn) const {
     const Log& log = tensors_[region.tensor.index];
     for (const Band& band : log.bands) {
       if (!band.overlaps(region.box)) continue;
       for (const Written& w : band.written) {
-        if (w.box.overlaps(region.box) && !are_apart(w.region, region)) fn(w.node);
+        if (meet(w.box, region.box) && !are_apart(w.region, region)) fn(std::span(&w.node, 1));
       }
     }
     if (!writes(region.access)) return;
     for (const Band& band : log.bands) {
       if (!band.overlaps(region.box)) continue;
       for (const Read& r : band.read) {
-        if (!r.box.overlaps(region.box)) continue;
-        for (const uint32_t node : r.nodes) fn(node);
+        if (meet(r.box, region.box)) fn(std::span(r.nodes));
       }
     }
   }
@@ -46,6 +47,8 @@ class AccessLog {
     uint32_t time;
     Region region;
   };
+  // Of two whose rows overlap, as those of a band do.
+  static bool meet(const Box& a, const Box& b) { return a.col_begin < b.col_end && b.col_begin < a.col_end; }
   struct Read {  // nodes that read the very same box
     Box box;
     std::vector<uint32_t> nodes;

@@ -21,6 +21,23 @@ struct StageEdges {
   Join nodes;
 };
 
+// What was found for a node that reads, for others that read the same.
+struct ReadEdges {
+  struct Read {
+    Region region;
+    uint64_t writes;  // of its tensor, until then
+    friend bool operator==(const Read& a, const Read& b) {
+      return a.writes == b.writes && a.region.tensor == b.region.tensor && a.region.box == b.region.box &&
+             a.region.operand == b.region.operand && a.region.part == b.region.part &&
+             a.region.layout == b.region.layout && a.region.share == b.region.share;
+    }
+  };
+  std::vector<Read> reads;
+  std::vector<StageEdges> edges;
+};
+// Tiles of a pass's rows follow one another: of so many, what each reads is kept.
+constexpr size_t kReadEdgesKept = 16;
+
 struct JoinHash {
   size_t operator()(const Join& join) const {
     constexpr uint64_t kPrime = 0x100000001b3;
@@ -41,8 +58,11 @@ class Derivation {
   void visit_first_pass(uint32_t node);
   void visit_second_pass(uint32_t node);
   void collect_edges(uint32_t node, bool second_pass);
+  void collect_read_edges(uint32_t node);
+  void take_edges(const ReadEdges& same, uint32_t node);
+  void keep_edges();
   void find_edges(uint32_t stage);
-  void add_edge(uint32_t from, uint32_t to, uint32_t operand_mask);
+  void add_edges(std::span<const uint32_t> nodes, uint32_t to, uint32_t operand_mask);
   void add_needs(uint32_t node, bool previous_pass, Bitset& known);
   void finish_with_last(uint32_t last);
   void guard_by_existing(uint32_t node, const StageEdges& e);
@@ -70,7 +90,10 @@ class Derivation {
   std::vector<uint32_t> met_by_;   // of each node: the node that found an edge from it last
   std::vector<StageEdges> edges_;  // the first num_edges_ are in use; their memory serves node after node
   size_t num_edges_ = 0;
-  size_t last_edges_ = 0;  // the entry that the last edge went to
+  size_t last_edges_ = 0;               // the entry that the last edge went to
+  std::vector<ReadEdges::Read> reads_;  // of the node
+  std::vector<ReadEdges> read_edges_;   // a ring
+  size_t oldest_read_edges_ = 0;
 };
 
 Derivation::Derivation(const Graph& graph)
@@ -117,8 +140,10 @@ void Derivation::collect_edges(uint32_t node, bool second_pass) {
   std::erase_if(footprint_,
                 [&](const Region& r) { return is_immutable(graph_.tensors[r.tensor.index].kind); });
   num_edges_ = 0;
+  collect_read_edges(node);
   for (const Region& region : footprint_) {
-    log_.for_conflicts(region, [&](uint32_t other) { add_edge(other, node, 1U << region.operand); });
+    if (writes(region.access))
+      log_.for_conflicts(region, [&](const auto& others) { add_edges(others, node, 1U << region.operand); });
   }
   for (const Region& region : footprint_) {
     if (!second_pass) {
@@ -135,12 +160,60 @@ void Derivation::collect_edges(uint32_t node, bool second_pass) {
   }
 }
 
-inline void Derivation::add_edge(uint32_t from, uint32_t to, uint32_t operand_mask) {
-  const uint32_t stage = stage_of_[from];
-  if (last_edges_ >= num_edges_ || edges_[last_edges_].stage != stage) find_edges(stage);
-  StageEdges& e = edges_[last_edges_];
-  e.operand_mask |= operand_mask;
-  if (std::exchange(met_by_[from], to) != to) e.nodes.push_back(from);
+// Of the regions that are only read. Most nodes of a stage read what others of it read, too.
+void Derivation::collect_read_edges(uint32_t node) {
+  reads_.clear();
+  for (const Region& region : footprint_) {
+    if (!writes(region.access)) reads_.push_back({region, log_.writes_of(region.tensor)});
+  }
+  const auto same = std::ranges::find(read_edges_, reads_, &ReadEdges::reads);
+  if (same != read_edges_.end()) return take_edges(*same, node);
+  for (const ReadEdges::Read& read : reads_) {
+    log_.for_conflicts(read.region,
+                       [&](const auto& others) { add_edges(others, node, 1U << read.region.operand); });
+  }
+  keep_edges();
+}
+
+void Derivation::take_edges(const ReadEdges& same, uint32_t node) {
+  num_edges_ = same.edges.size();
+  if (edges_.size() < num_edges_) edges_.resize(num_edges_);
+  std::ranges::copy(same.edges, edges_.begin());
+  for (const StageEdges& e : same.edges) {
+    for (const uint32_t from : e.nodes) met_by_[from] = node;
+  }
+}
+
+void Derivation::keep_edges() {
+  if (read_edges_.size() < kReadEdgesKept) read_edges_.emplace_back();
+  ReadEdges& kept = read_edges_[oldest_read_edges_];
+  oldest_read_edges_ = (oldest_read_edges_ + 1) % kReadEdgesKept;
+  kept.reads = reads_;
+  kept.edges.resize(num_edges_);
+  std::copy_n(edges_.begin(), num_edges_, kept.edges.begin());
+}
+
+// Neighbours are mostly of one stage.
+inline void Derivation::add_edges(std::span<const uint32_t> nodes, uint32_t to, uint32_t operand_mask) {
+  while (!nodes.empty()) {
+    const uint32_t stage = stage_of_[nodes.front()];
+    if (last_edges_ >= num_edges_ || edges_[last_edges_].stage != stage) find_edges(stage);
+    StageEdges& e = edges_[last_edges_];
+    e.operand_mask |= operand_mask;
+    const Stage& of = graph_.stages[stage];
+    const size_t before = e.nodes.size();
+    e.nodes.resize(before + nodes.size());
+    uint32_t* added = e.nodes.data() + before;
+    uint32_t* const met_by = met_by_.data();
+    size_t taken = 0;
+    for (; taken < nodes.size() && nodes[taken] - of.first_node < of.num_nodes; ++taken) {
+      const uint32_t from = nodes[taken];
+      *added = from;
+      added += std::exchange(met_by[from], to) != to ? 1 : 0;
+    }
+    e.nodes.resize(static_cast<size_t>(added - e.nodes.data()));
+    nodes = nodes.subspan(taken);
+  }
 }
 
 void Derivation::find_edges(uint32_t stage) {

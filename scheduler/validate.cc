@@ -311,9 +311,11 @@ bool Validator::check_conflicts(const HappensBefore& hb, uint32_t index, const R
   if (!also_written && is_checked(hb, index, region)) return true;
   const std::optional<uint8_t> operand = also_written ? std::nullopt : std::optional(region.operand);
   bool ordered = true;
-  log_.for_conflicts(region, [&](uint32_t earlier) {
-    if (!ordered || earlier == index || hb.before(earlier, index, operand)) return;
-    ordered = fail_unordered(hb, earlier, index, region);
+  log_.for_conflicts(region, [&](std::span<const uint32_t> nodes) {
+    if (!ordered) return;
+    const auto wrong = std::ranges::find_if(
+        nodes, [&](uint32_t earlier) { return earlier != index && !hb.before(earlier, index, operand); });
+    if (wrong != nodes.end()) ordered = fail_unordered(hb, *wrong, index, region);
   });
   return ordered;
 }

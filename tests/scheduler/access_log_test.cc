@@ -1,6 +1,7 @@
 #include "scheduler/access_log.h"
 
 #include <set>
+#include <span>
 
 #include "gtest/gtest.h"
 
@@ -19,7 +20,7 @@ Region share(uint32_t share, Part part = Part::kItemRows) {
 
 std::set<uint32_t> conflicts(const AccessLog& log, const Region& region) {
   std::set<uint32_t> out;
-  log.for_conflicts(region, [&](uint32_t node) { out.insert(node); });
+  log.for_conflicts(region, [&](std::span<const uint32_t> nodes) { out.insert(nodes.begin(), nodes.end()); });
   return out;
 }
 
