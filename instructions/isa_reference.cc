@@ -42,10 +42,14 @@ std::string isa_reference() {
       "A record is 128 bytes: a 16-byte header (opcode, tag, waits, signals) and the operands. Every "
       "instruction waits\n"
       "for the counters its record names, reads, computes, writes, then signals. Rows are the rows of the "
-      "pass, at most\n"
-      "16; an instruction skips rows that are not active, and one with nothing to do still signals. `in` and "
-      "`out` say\n"
-      "what is read and written; bf16 values are rounded to nearest even where a tensor stores them.\n\n"
+      "pass;\n"
+      "`max_rows`, a limit of the program, says how many there may be. An instruction skips rows that are "
+      "not "
+      "active,\n"
+      "and one with nothing to do still signals. `in` and `out` say what is read and written; bf16 values "
+      "are "
+      "rounded\n"
+      "to nearest even where a tensor stores them.\n\n"
       "| opcode | instruction | computes |\n| --- | --- | --- |\n";
   for (uint16_t o = 0; o < kNumOpcodes; ++o) {
     out += fmt::format("| {} | [`{}`](#{}-{}) | {} |\n", o, op_info(o).name, o, op_info(o).name,

@@ -4,7 +4,8 @@
 //   serval::Response r = engine.generate({.prompt = "Once upon a time"});
 //
 // All requests of an engine run together, whichever thread or function they come from: sequences join and
-// leave between two passes, and what one gets does not depend on the others (docs/engine.md).
+// leave between two passes. On the host, and on a GPU with EngineOptions::batch_invariant, what a request
+// gets does not depend on the others (docs/engine.md).
 //
 // Errors are serval::Error (serval/error.h): kind() is the exit code a program should use, what() is one
 // line. Units: a token is one vocabulary id; times are milliseconds of wall clock.
@@ -53,8 +54,10 @@ struct ChatMessage {
 };
 
 struct Request {
-  std::string prompt = {};  // UTF-8; other bytes become U+FFFD. Ignored if prompt_ids or messages is set
-  bool special = false;     // control tokens that are written in `prompt` ("<|eot_id|>") mean these tokens
+  // UTF-8; other bytes become U+FFFD. Ignored if prompt_ids or messages is set; set one of these, not both.
+  // Text of up to 64 MiB that leaves room for one token in the context.
+  std::string prompt = {};
+  bool special = false;  // control tokens that are written in `prompt` ("<|eot_id|>") mean these tokens
   std::vector<int32_t> prompt_ids = {};    // token ids, used as they are (no BOS is added)
   std::vector<ChatMessage> messages = {};  // a conversation, rendered with the model's chat template
   SamplingParams sampling = {};
@@ -213,7 +216,9 @@ struct EngineStats {
 using ProgressCallback = std::function<void(const char* stage, uint64_t done, uint64_t total)>;
 
 struct EngineOptions {
-  std::string model = {};  // a Hugging Face directory or a preset's name; empty: the bundled model
+  // A Hugging Face directory, a GGUF file, ORG/NAME in Hugging Face's cache, or a preset's name
+  // (docs/models.md); empty: the bundled model.
+  std::string model = {};
   // The seed. A preset needs one, as does a directory without weights; weights that are there are not read.
   std::optional<uint64_t> random_weights = {};
   bool allow_nonfinite = false;  // load weights that are NaN or infinite, or too large for bf16
@@ -223,13 +228,14 @@ struct EngineOptions {
   uint64_t kv_cache_memory = 0;
   // Instead of bytes, a share of the memory that is free beside the weights, above 0 and up to 1; 0: unset.
   double kv_cache_share = 0;
-  // Tokens of a pass, of prompts and of sequences that generate, each of which needs one; up to 8192. 0: on a
-  // GPU 2048, or what its memory allows; on the host as many as sequences decode together. On a GPU, more
-  // than 16 need hidden and intermediate sizes that are multiples of 64, which programs of GEMMs have.
+  // Tokens of a pass, of prompts and of sequences that generate, each of which needs one; up to 8192, and no
+  // more than the KV cache holds. 0: on a GPU 2048, or what its memory and the KV cache allow; on the host
+  // max_sequences, at least 16. On a GPU, more than 16 multiply tiles of rows, for which hidden and
+  // intermediate size must be multiples of 64.
   int max_batch_tokens = 0;
-  // All passes in one arithmetic, that of prompts' programs: what a request gets depends on the request
-  // alone, not on those that run beside it. On the host, and wherever a pass has up to 16 tokens, that is so
-  // anyway.
+  // All passes in one arithmetic class, that of tiles of rows: what a request gets depends on the request
+  // alone, not on those that run beside it. On the host, and on a GPU whose passes have up to 16 tokens, that
+  // is so anyway (docs/engine.md).
   bool batch_invariant = false;
   // On a GPU: requests run as soon as the program for the smallest passes is compiled. Those for larger ones
   // are compiled meanwhile; a pass waits for its own, so which tokens come does not depend on it. Where one
@@ -379,8 +385,8 @@ class Batch {
 };
 
 // The tokens of one request as a range: for (const TokenEvent& t : TokenStream(engine, request)) … The engine
-// goes on while the range is read; a range that is left is cancelled. Request::n must be 1. Errors as
-// Engine::generate().
+// goes on while the range is read; a range that is left is cancelled. For one thread at a time. Request::n
+// must be 1. The constructor throws as Engine::submit(), and reading on as Engine::generate().
 class TokenStream {
  public:
   TokenStream(Engine& engine, const Request& request);
