@@ -5,7 +5,6 @@
 
 #include "models/architectures.h"
 #include "models/checkpoint/checkpoint.h"
-#include "models/gguf/gguf_file.h"
 #include "models/gguf/gguf_model.h"
 
 namespace serval {
@@ -45,11 +44,6 @@ class ModelDirectory final : public ModelFiles {
 };
 
 }  // namespace
-
-bool is_model_path(const std::filesystem::path& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path / "config.json", ignored) || looks_like_gguf(path);
-}
 
 std::shared_ptr<const ModelFiles> open_model_files(const std::filesystem::path& path) {
   std::error_code ignored;

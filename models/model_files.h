@@ -32,9 +32,6 @@ class ModelFiles {
   virtual std::unique_ptr<const WeightSource> weights(NotFinite not_finite) const = 0;
 };
 
-// Whether the path looks like a model of either kind: a directory with a config.json, or a GGUF file.
-bool is_model_path(const std::filesystem::path& path);
-
 // A Hugging Face directory or a GGUF file, of a split one the first. Reads the configuration and nothing
 // else.
 std::shared_ptr<const ModelFiles> open_model_files(const std::filesystem::path& path);

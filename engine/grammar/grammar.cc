@@ -21,10 +21,6 @@ StateId Grammar::add_end() {
   return end;
 }
 
-RuleId Grammar::add_rule() {
-  return add_rule(0);
-}
-
 RuleId Grammar::add_rule(StateId start) {
   starts_.push_back(start);
   return static_cast<RuleId>(starts_.size() - 1);

@@ -52,10 +52,7 @@ class Grammar {
   StateId add_state();
   // A state at which a rule ends.
   StateId add_end();
-  // Its start is set later, so that rules can call each other.
-  RuleId add_rule();
   RuleId add_rule(StateId start);
-  void set_start(RuleId rule, StateId start) { starts_[rule] = start; }
   void set_top(RuleId rule) { top_ = rule; }
 
   void byte(StateId from, uint8_t first, uint8_t last, StateId to);
@@ -78,7 +75,6 @@ class Grammar {
   StateId start(RuleId rule) const { return starts_[rule]; }
   RuleId top() const { return top_; }
   size_t num_states() const { return states_.size(); }
-  size_t num_rules() const { return starts_.size(); }
 
  private:
   std::vector<State> states_;

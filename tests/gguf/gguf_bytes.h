@@ -46,9 +46,6 @@ class GgufBytes {
   GgufBytes& i32s(std::string_view key, const std::vector<int32_t>& values) {
     return array(key, GgufValueType::kI32, values.size(), bytes_of(values));
   }
-  GgufBytes& f32s(std::string_view key, const std::vector<float>& values) {
-    return array(key, GgufValueType::kF32, values.size(), bytes_of(values));
-  }
   GgufBytes& array(std::string_view key, GgufValueType type, uint64_t count, const std::string& elements) {
     return field(key, GgufValueType::kArray, number(static_cast<uint32_t>(type)) + number(count) + elements);
   }
@@ -89,7 +86,7 @@ class GgufBytes {
 };
 
 // ggml's numbers of a few types.
-inline constexpr uint32_t kGgmlF32 = 0, kGgmlF16 = 1, kGgmlQ4_0 = 2, kGgmlQ8_0 = 8, kGgmlBf16 = 30;
+inline constexpr uint32_t kGgmlF32 = 0, kGgmlF16 = 1, kGgmlQ8_0 = 8, kGgmlBf16 = 30;
 
 // The line that parsing ends with.
 inline std::string gguf_refusal(const std::string& file) {
