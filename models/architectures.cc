@@ -24,12 +24,12 @@ std::vector<Architecture> architectures() {
   return all;
 }
 
-// "supported is X", "supported are X, Y": what `text` makes of each architecture.
+// "supported: X, Y": what `text` makes of each architecture.
 template <class Text>
 std::string supported(Text&& text) {
   std::vector<std::string> texts;
   for (const Architecture& architecture : architectures()) texts.push_back(text(architecture));
-  return fmt::format("supported {} {}", texts.size() == 1 ? "is" : "are", fmt::join(texts, ", "));
+  return fmt::format("supported: {}", fmt::join(texts, ", "));
 }
 
 std::string type_text(const Architecture& architecture) {
@@ -45,7 +45,7 @@ Architecture find_architecture(const JsonFields& fields) {
   const json* class_names = fields.find("architectures");
   const json* model_type = fields.find("model_type");
   if (class_names == nullptr && model_type == nullptr)
-    fields.fail("architectures", "missing, " + supported(class_text));
+    fields.fail("architectures", "missing; " + supported(class_text));
   bool type_is_known = false;
   for (const Architecture& architecture : architectures()) {
     if (model_type != nullptr && *model_type != architecture.model_type) continue;
@@ -53,8 +53,8 @@ Architecture find_architecture(const JsonFields& fields) {
     if (class_names == nullptr || *class_names == json::array({architecture.class_name})) return architecture;
   }
   if (!type_is_known)
-    fields.fail("model_type", fmt::format("found {}, {}", shown(*model_type), supported(type_text)));
-  fields.fail("architectures", fmt::format("found {}, {}", shown(*class_names), supported(class_text)));
+    fields.fail("model_type", fmt::format("found {}; {}", shown(*model_type), supported(type_text)));
+  fields.fail("architectures", fmt::format("found {}; {}", shown(*class_names), supported(class_text)));
 }
 
 std::unique_ptr<Model> read_named(const json& document, const std::string& source, std::string name) {

@@ -40,7 +40,7 @@ void read_special_tokens(const JsonFields& fields, ModelShape& model) {
   if (eos == nullptr) return;
   const json ids = eos->is_array() ? *eos : json::array({*eos});
   if (ids.size() > Limits::kMaxEosIds)
-    fields.fail("eos_token_id", fmt::format("found {} ids, the limit is {}", ids.size(), Limits::kMaxEosIds));
+    fields.fail("eos_token_id", fmt::format("found {} ids; limit: {}", ids.size(), Limits::kMaxEosIds));
   model.eos_ids.clear();
   for (const json& id : ids)
     model.eos_ids.push_back(*read_token_id(fields, "eos_token_id", id, model.vocab_size));

@@ -13,7 +13,7 @@ namespace serval {
 namespace {
 
 [[noreturn]] void refuse(const Model& model, const std::string& what) {
-  throw Error(ErrorKind::kRuntime, fmt::format("program: it is not of model {}: {}", model.name, what));
+  throw Error(ErrorKind::kRuntime, fmt::format("program: not compiled from model {}: {}", model.name, what));
 }
 
 void require_limits(const StateLimits& limits, const Model& model) {
@@ -21,9 +21,9 @@ void require_limits(const StateLimits& limits, const Model& model) {
     refuse(model, fmt::format("limits.vocab: {}, the model has {}", limits.vocab, model.vocab_size));
   if (limits.max_context < 1 || limits.max_context > static_cast<uint64_t>(model.max_position)) {
     refuse(model,
-           fmt::format("limits.max_context: {}, limit 1 to {}", limits.max_context, model.max_position));
+           fmt::format("limits.max_context: {}; limit: 1 to {}", limits.max_context, model.max_position));
   }
-  if (limits.kv_blocks < 1) refuse(model, "limits.kv_blocks: 0, limit 1");
+  if (limits.kv_blocks < 1) refuse(model, "limits.kv_blocks: 0; expected at least 1");
 }
 
 std::string layout_of(const Tensor& t) {

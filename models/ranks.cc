@@ -34,7 +34,7 @@ Range share_of(int64_t size, const WeightSpec& spec, uint32_t rank, uint32_t ran
 
 void check_ranks(const ModelShape& model, uint32_t ranks) {
   if (ranks < 1 || ranks > kMaxDevices)
-    throw Error(ErrorKind::kUsage, fmt::format("gpus: {}, limit 1 to {}", ranks, kMaxDevices));
+    throw Error(ErrorKind::kUsage, fmt::format("gpus: {}; limit: 1 to {}", ranks, kMaxDevices));
   if (ranks == 1) return;
   require_multiple("num_attention_heads", model.num_heads, ranks, ranks);
   const auto kv_heads = static_cast<uint32_t>(model.num_kv_heads);

@@ -70,7 +70,7 @@ void Checkpoint::add_shards() {
   std::map<std::string, size_t> file_of;
   for (const auto& [name, shard] : shard_of) file_of.emplace(shard, 0);
   if (file_of.size() > CheckpointLimits::kMaxShards)
-    throw Error(ErrorKind::kRuntime, fmt::format("{}: weight_map: names {} files, the limit is {}", source_,
+    throw Error(ErrorKind::kRuntime, fmt::format("{}: weight_map: names {} files; limit: {}", source_,
                                                  file_of.size(), CheckpointLimits::kMaxShards));
   const std::filesystem::path dir = std::filesystem::path(source_).parent_path();
   for (auto& [shard, file] : file_of) {

@@ -15,7 +15,7 @@ namespace {
 
 [[noreturn]] void fail(const std::string& purpose, size_t bytes, size_t available) {
   constexpr double kGigabyte = 1e9;
-  throw Error(ErrorKind::kOutOfMemory, fmt::format("{}: needs {:.2f} GB of memory, available are {:.2f} GB",
+  throw Error(ErrorKind::kOutOfMemory, fmt::format("{}: needs {:.2f} GB of memory; {:.2f} GB are available",
                                                    purpose, static_cast<double>(bytes) / kGigabyte,
                                                    static_cast<double>(available) / kGigabyte));
 }

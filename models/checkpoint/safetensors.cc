@@ -74,7 +74,7 @@ Layout split_file(std::span<const std::byte> file, const std::string& source) {
   std::memcpy(&header_bytes, file.data(), sizeof header_bytes);
   const std::span<const std::byte> rest = file.subspan(sizeof header_bytes);
   if (header_bytes > Limits::kMaxHeaderBytes)
-    throw Error(ErrorKind::kRuntime, fmt::format("{}: header length: found {} bytes, the limit is {}", source,
+    throw Error(ErrorKind::kRuntime, fmt::format("{}: header length: found {} bytes; limit: {}", source,
                                                  header_bytes, Limits::kMaxHeaderBytes));
   if (header_bytes > rest.size())
     throw Error(ErrorKind::kRuntime,
@@ -103,8 +103,8 @@ class EntryReader {
   EntryReader(const std::string& source, const std::string& name, const json& value)
       : where_(fmt::format("{}: tensor {}", source, shown(name))), fields_(value, where_) {
     if (name.size() > Limits::kMaxNameBytes)
-      throw Error(ErrorKind::kRuntime, fmt::format("{}: a name of {} bytes, the limit is {}", where_,
-                                                   name.size(), Limits::kMaxNameBytes));
+      throw Error(ErrorKind::kRuntime, fmt::format("{}: a name of {} bytes; limit: {}", where_, name.size(),
+                                                   Limits::kMaxNameBytes));
   }
 
   Entry read(uint64_t data_bytes) const {
@@ -135,7 +135,7 @@ class EntryReader {
     const json& value = array("shape");
     if (value.size() > Limits::kMaxDimensions)
       fields_.fail("shape",
-                   fmt::format("found {} dimensions, the limit is {}", value.size(), Limits::kMaxDimensions));
+                   fmt::format("found {} dimensions; limit: {}", value.size(), Limits::kMaxDimensions));
     std::vector<int64_t> shape;
     for (const json& dimension : value) {
       if (!dimension.is_number_unsigned() || dimension.get<uint64_t>() > INT64_MAX)

@@ -48,7 +48,7 @@ const TensorView& checked_tensor(const Checkpoint& checkpoint, const WeightSpec&
   if (tensor.dtype != StoredType::kBF16 && tensor.dtype != StoredType::kF16 &&
       tensor.dtype != StoredType::kF32)
     throw Error(ErrorKind::kRuntime,
-                fmt::format("{}: tensor {}: found dtype {}, supported are BF16, F16 and F32",
+                fmt::format("{}: tensor {}: found dtype {}; supported: BF16, F16 and F32",
                             checkpoint.path_of(spec.name), shown(spec.name), dtype_name(tensor.dtype)));
   return tensor;
 }

@@ -58,7 +58,7 @@ class ArchitectureFields {
     std::string name(fields.text(kArchitectureKey));
     if (std::ranges::find(kArchitectures, name) == std::end(kArchitectures)) {
       fields.fail(kArchitectureKey,
-                  fmt::format("found {}, supported are llama, qwen2 and qwen3", in_quotes(name)));
+                  fmt::format("found {}; supported: llama, qwen2 and qwen3", in_quotes(name)));
     }
     return name;
   }
@@ -71,11 +71,11 @@ void check_options(const ArchitectureFields& fields) {
   for (const char* name : kParts) {
     const auto value = fields.find_number(name);
     if (value && *value != 0)
-      fields.fail(name, fmt::format("found {}, supported are models without it", *value));
+      fields.fail(name, fmt::format("found {}; supported: models without it", *value));
   }
   for (const char* name : kFactors) {
     const auto value = fields.find_number(name);
-    if (value && *value != 1) fields.fail(name, fmt::format("found {}, supported is 1", *value));
+    if (value && *value != 1) fields.fail(name, fmt::format("found {}; supported: 1", *value));
   }
 }
 
@@ -91,10 +91,10 @@ void add_heads(const ArchitectureFields& fields, json& config) {
   const int64_t head_dim = key_length.value_or(hidden / heads);
   if (rotated && *rotated != head_dim)
     fields.fail("rope.dimension_count",
-                fmt::format("found {}, supported is {}, all of a head", *rotated, head_dim));
+                fmt::format("found {}; supported: {}, all of a head", *rotated, head_dim));
   if (value_length && *value_length != head_dim) {
     fields.fail("attention.value_length",
-                fmt::format("found {}, supported is {}, as of the keys", *value_length, head_dim));
+                fmt::format("found {}; supported: {}, as of the keys", *value_length, head_dim));
   }
   if (key_length) config["head_dim"] = *key_length;
 }
@@ -105,7 +105,7 @@ json llama3_scaling(const GgufFields& fields, const GgufTensor& divisors, double
   constexpr double kLowFactor = 1, kHighFactor = 4, kOriginalContext = 8192;
   constexpr double kMostOff = 1e-4;
   const auto fail = [&](const std::string& problem) {
-    fields.fail(kRopeFactors, problem + "; supported are those of Llama 3");
+    fields.fail(kRopeFactors, problem + "; supported: those of Llama 3");
   };
   const auto pairs = static_cast<size_t>(divisors.shape.back());
   if (divisors.type->name != "F32" || divisors.shape.size() != 1 || pairs > Limits::kMaxHiddenSize)
@@ -137,7 +137,7 @@ void add_rope(const ArchitectureFields& fields, const GgufTensor* divisors, json
     const std::string type = fields.all().text_or(fields.key("rope.scaling.type"), "none");
     const double factor = fields.find_number("rope.scaling.factor").value_or(1);
     if (type != "none" && !(type == "linear" && factor == 1))
-      fields.fail("rope.scaling.type", fmt::format("found {}, supported is \"none\"", in_quotes(type)));
+      fields.fail("rope.scaling.type", fmt::format("found {}; supported: \"none\"", in_quotes(type)));
   }
   if (divisors != nullptr) config["rope_scaling"] = llama3_scaling(fields.all(), *divisors, theta);
 }

@@ -56,14 +56,14 @@ class Reader {
   std::string name(const std::string& what) {
     const auto length = number<uint64_t>(what);
     if (length > Limits::kMaxNameBytes)
-      fail(what, fmt::format("a name of {} bytes, the limit is {}", length, Limits::kMaxNameBytes));
+      fail(what, fmt::format("a name of {} bytes; limit: {}", length, Limits::kMaxNameBytes));
     const auto bytes = take(length, what);
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
   // A number of things of at least `least_bytes` each.
   uint64_t count(const std::string& what, uint64_t least_bytes, uint64_t most) {
     const auto number_of = number<uint64_t>(what);
-    if (number_of > most) fail(what, fmt::format("found {}, the limit is {}", number_of, most));
+    if (number_of > most) fail(what, fmt::format("found {}; limit: {}", number_of, most));
     if (number_of > left() / least_bytes)
       fail(what, fmt::format("found {}, but only {} bytes are left (truncated?)", number_of, left()));
     return number_of;
@@ -123,7 +123,7 @@ GgufFields read_fields(Reader& reader, std::span<const std::byte> file, uint64_t
   for (uint64_t i = 0; i < count; ++i) {
     std::string key = reader.name(fmt::format("metadata field {}", i));
     const std::string what = in_quotes(key);
-    if (!fields.add(std::move(key), read_value(reader, file, what))) reader.fail(what, "is there twice");
+    if (!fields.add(std::move(key), read_value(reader, file, what))) reader.fail(what, "appears twice");
   }
   return fields;
 }
@@ -146,12 +146,12 @@ std::optional<uint64_t> stored_bytes(const GgmlType& type, std::span<const int64
 std::vector<int64_t> read_shape(Reader& reader, const std::string& what) {
   const auto dimensions = reader.number<uint32_t>(what);
   if (dimensions < 1 || dimensions > Limits::kMaxDimensions)
-    reader.fail(what, fmt::format("{} dimensions, limit 1 to {}", dimensions, Limits::kMaxDimensions));
+    reader.fail(what, fmt::format("{} dimensions; limit: 1 to {}", dimensions, Limits::kMaxDimensions));
   std::vector<int64_t> shape(dimensions);
   for (auto dimension = shape.rbegin(); dimension != shape.rend(); ++dimension) {
     const auto size = reader.number<uint64_t>(what);
     if (size < 1 || std::cmp_greater(size, INT64_MAX))
-      reader.fail(what, fmt::format("a dimension of {}, limit 1 to 2^63 - 1", size));
+      reader.fail(what, fmt::format("a dimension of {}; limit: 1 to 2^63 - 1", size));
     *dimension = static_cast<int64_t>(size);
   }
   return shape;
@@ -166,8 +166,8 @@ Placed read_tensor(Reader& reader, uint64_t index, uint64_t alignment) {
   placed.offset = reader.number<uint64_t>(what);
   placed.tensor.type = find_ggml_type(type);
   if (placed.tensor.type == nullptr) {
-    reader.fail(
-        what, fmt::format("type {} is not supported ({} are)", ggml_type_name(type), readable_ggml_types()));
+    reader.fail(what, fmt::format("type {} is not supported; supported: {}", ggml_type_name(type),
+                                  readable_ggml_types()));
   }
   const GgmlType& known = *placed.tensor.type;
   if (placed.tensor.shape.back() % known.block_elements != 0) {
@@ -217,10 +217,10 @@ Header read_header(Reader& reader) {
     reader.fail("magic number", fmt::format("found {}, expected \"GGUF\"", in_quotes(found)));
   const auto version = reader.number<uint32_t>("version");
   if (version == __builtin_bswap32(kFirstVersion) || version == __builtin_bswap32(kLastVersion))
-    reader.fail("version", "a big-endian file, supported are little-endian ones");
+    reader.fail("version", "a big-endian file; supported: little-endian ones");
   if (version < kFirstVersion || version > kLastVersion) {
     reader.fail("version",
-                fmt::format("found {}, supported are {} and {}", version, kFirstVersion, kLastVersion));
+                fmt::format("found {}; supported: {} and {}", version, kFirstVersion, kLastVersion));
   }
   constexpr uint64_t kLeastTensor = 8 + 4 + 8 + 4 + 8;  // name, dimensions, one of them, type, offset
   constexpr uint64_t kLeastField = 8 + 4 + 1;           // key, type, value
@@ -246,7 +246,7 @@ GgufContents parse_gguf(std::span<const std::byte> file, const std::string& sour
     placed.tensor.bytes = file.subspan(data + placed.offset, placed.bytes);
     std::string name = placed.tensor.name;
     if (!contents.tensors.emplace(name, std::move(placed.tensor)).second)
-      reader.fail("tensor " + in_quotes(name), "is there twice");
+      reader.fail("tensor " + in_quotes(name), "appears twice");
   }
   return contents;
 }

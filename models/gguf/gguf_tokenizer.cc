@@ -43,7 +43,7 @@ class Tokens {
  public:
   explicit Tokens(const GgufFields& fields) : fields_(fields), texts_(fields.texts(kTokensKey)) {
     if (texts_.empty() || texts_.size() > kMaxTokenId + std::size_t{1})
-      fields.fail(kTokensKey, fmt::format("{} tokens, limit 1 to {}", texts_.size(), kMaxTokenId + 1));
+      fields.fail(kTokensKey, fmt::format("{} tokens; limit: 1 to {}", texts_.size(), kMaxTokenId + 1));
     if (fields.has(kTypesKey)) types_ = fields.integers(kTypesKey);
     if (!types_.empty() && types_.size() != texts_.size()) {
       fields.fail(kTypesKey, fmt::format("{} types for {} tokens", types_.size(), texts_.size()));
@@ -97,7 +97,7 @@ void add_tokens(const Tokens& tokens, const GgufFields& fields, json& tree) {
         break;
       default:
         if (!vocabulary.emplace(tokens.text(id), id).second)
-          fields.fail(kTokensKey, fmt::format("{} is there twice", in_quotes(tokens.text(id))));
+          fields.fail(kTokensKey, fmt::format("{} appears twice", in_quotes(tokens.text(id))));
     }
   }
   tree["model"]["vocab"] = std::move(vocabulary);
@@ -141,8 +141,8 @@ const GgufPreTokenizer& pre_tokenizer_of(const GgufFields& fields) {
   const std::string name = fields.text_or(kPreKey, kDefault);
   const GgufPreTokenizer* found = find_gguf_pre_tokenizer(name);
   if (found == nullptr) {
-    fields.fail(kPreKey,
-                fmt::format("{} is not supported ({} are)", in_quotes(name), gguf_pre_tokenizer_names()));
+    fields.fail(kPreKey, fmt::format("{} is not supported; supported: {}", in_quotes(name),
+                                     gguf_pre_tokenizer_names()));
   }
   return *found;
 }
@@ -187,7 +187,7 @@ Tokenizer read_gguf_tokenizer(const GgufFields& fields) {
   const std::string_view model = fields.text(kModelKey);
   if (model == "gpt2") return read_byte_level(fields);
   if (model == "llama") return read_sentencepiece(fields);
-  fields.fail(kModelKey, fmt::format("{} is not supported (gpt2 and llama are)", in_quotes(model)));
+  fields.fail(kModelKey, fmt::format("{} is not supported; supported: gpt2 and llama", in_quotes(model)));
 }
 
 ChatTemplate read_gguf_chat_template(const GgufFields& fields, const Tokenizer& tokenizer) {
@@ -195,8 +195,7 @@ ChatTemplate read_gguf_chat_template(const GgufFields& fields, const Tokenizer& 
   if (!fields.has(kTemplateKey)) ChatTemplate::refuse_missing(where);
   const std::string_view text = fields.text(kTemplateKey);
   if (text.size() > jinja::kMaxTemplateBytes) {
-    fields.fail(kTemplateKey,
-                fmt::format("{} bytes, the limit is {}", text.size(), jinja::kMaxTemplateBytes));
+    fields.fail(kTemplateKey, fmt::format("{} bytes; limit: {}", text.size(), jinja::kMaxTemplateBytes));
   }
   return ChatTemplate::of_text(text, where, std::filesystem::path(fields.source()).filename().string(),
                                tokenizer);

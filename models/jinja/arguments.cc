@@ -47,7 +47,7 @@ std::int64_t ArgumentReader::take_integer(std::string_view name, std::int64_t ot
 
 void ArgumentReader::finish() const {
   if (next_ < arguments_.positional.size() || named_taken_ < arguments_.named.size())
-    evaluation_.fail(fmt::format("{} has no such argument, or not so many", function_));
+    evaluation_.fail(fmt::format("{}: unknown or too many arguments", function_));
 }
 
 }  // namespace serval::jinja

@@ -123,7 +123,7 @@ Value Comparison::compute(Evaluation& evaluation) const {
 
 Value Conditional::compute(Evaluation& evaluation) const {
   if (truth(condition_->evaluate(evaluation))) return then_->evaluate(evaluation);
-  return otherwise_ ? otherwise_->evaluate(evaluation) : Value(Undefined{"an if without else"});
+  return otherwise_ ? otherwise_->evaluate(evaluation) : Value(Undefined{"the value of an if without else"});
 }
 
 }  // namespace serval::jinja

@@ -111,20 +111,20 @@ Value default_value(Evaluation&, const Value& input, ArgumentReader& arguments) 
 
 Value first(Evaluation& evaluation, const Value& input, ArgumentReader&) {
   const List elements = elements_of(evaluation, input);
-  return elements.empty() ? Value(Undefined{"the first of nothing"}) : elements.front();
+  return elements.empty() ? Value(Undefined{"the first element of nothing"}) : elements.front();
 }
 
 Value last(Evaluation& evaluation, const Value& input, ArgumentReader&) {
   if (input.is_generator()) evaluation.fail("a generator has no last element");
   const List elements = elements_of(evaluation, input);
-  return elements.empty() ? Value(Undefined{"the last of nothing"}) : elements.back();
+  return elements.empty() ? Value(Undefined{"the last element of nothing"}) : elements.back();
 }
 
 Value replace(Evaluation& evaluation, const Value& input, ArgumentReader& arguments) {
   const Text text = text_of(evaluation, input);
   const Text old = arguments.take_text("old"), with = text_of(evaluation, arguments.take("new"));
   const Value count = arguments.take("count", Value());
-  if (old.empty()) evaluation.fail("replace: nothing to replace");
+  if (old.empty()) evaluation.fail("replace: the text to replace is empty");
   const std::int64_t most = count.is_none() ? -1 : arguments.integer("count", count);
   evaluation.charge(text.size() * (1 + with.size() / old.size()));
   return evaluation.checked(

@@ -103,14 +103,14 @@ Value split(Evaluation& evaluation, const Value& self, ArgumentReader& arguments
     return evaluation.checked_list(words_of(text, most));
   }
   const std::string at = arguments.text("sep", separator).bytes();
-  if (at.empty()) evaluation.fail("split: an empty separator");
+  if (at.empty()) evaluation.fail("split: the separator is empty");
   return evaluation.checked_list(from_right ? parts_from_right(text, at, most) : parts_of(text, at, most));
 }
 
 Value replace(Evaluation& evaluation, const Value& self, ArgumentReader& arguments) {
   const Text old = arguments.take_text("old"), with = arguments.take_text("new");
   const std::int64_t count = arguments.take_integer("count", -1);
-  if (old.empty()) evaluation.fail("replace: nothing to replace");
+  if (old.empty()) evaluation.fail("replace: the text to replace is empty");
   const auto most = count < 0 ? SIZE_MAX : static_cast<std::size_t>(count);
   evaluation.charge(self.text().size() * (1 + with.size() / old.size()));
   return evaluation.checked(self.text().replaced(old.bytes(), with, most));
@@ -138,7 +138,7 @@ Value find(Evaluation& evaluation, const Value& self, ArgumentReader& arguments)
 
 Value count(Evaluation& evaluation, const Value& self, ArgumentReader& arguments) {
   const std::string what = arguments.take_text("sub").bytes();
-  if (what.empty()) evaluation.fail("count: nothing to count");
+  if (what.empty()) evaluation.fail("count: the text to count is empty");
   evaluation.charge(self.text().size());
   return static_cast<std::int64_t>(parts_of(self.text(), what, -1).size()) - 1;
 }

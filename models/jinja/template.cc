@@ -26,7 +26,7 @@ std::tm local_time() {
 
 Template::Template(std::string_view source, std::string where) {
   if (source.size() > kMaxTemplateBytes) {
-    throw Error(ErrorKind::kRuntime, fmt::format("{}: a template of {} bytes, the limit is {}", where,
+    throw Error(ErrorKind::kRuntime, fmt::format("{}: a template of {} bytes; limit: {}", where,
                                                  source.size(), kMaxTemplateBytes));
   }
   std::string repaired;

@@ -24,7 +24,7 @@ constexpr double kDefaultRopeTheta = 1e4;
 
 void check_partial_rotary(const JsonFields& fields) {
   if (fields.number_or("partial_rotary_factor", 1, 0, 1) != 1)
-    fields.fail("partial_rotary_factor", "supported is 1: every element of a head is rotated");
+    fields.fail("partial_rotary_factor", "supported: 1, every element of a head is rotated");
 }
 
 Llama3RopeScaling read_llama3_scaling(const JsonFields& fields) {
@@ -48,7 +48,7 @@ std::optional<Llama3RopeScaling> read_rope_scaling(const JsonFields& fields) {
   const std::string type = fields.text_or(key, "default");
   if (type == "default") return std::nullopt;
   if (type == "llama3") return read_llama3_scaling(fields);
-  fields.fail(key, fmt::format("found {}, supported are \"default\" and \"llama3\"", shown(type)));
+  fields.fail(key, fmt::format("found {}; supported: \"default\" and \"llama3\"", shown(type)));
 }
 
 void read_rope(const JsonFields& fields, LlamaConfig& config) {
@@ -82,7 +82,7 @@ void read_heads(const JsonFields& fields, LlamaConfig& config) {
   config.head_dim = static_cast<int>(
       fields.integer_or("head_dim", config.hidden_size / config.num_heads, 1, Limits::kMaxHiddenSize));
   if (config.head_dim != 64 && config.head_dim != 128)
-    fields.fail("head_dim", fmt::format("found {}, supported are 64 and 128", config.head_dim));
+    fields.fail("head_dim", fmt::format("found {}; supported: 64 and 128", config.head_dim));
 }
 
 std::unique_ptr<Model> read_config(const JsonFields& fields) {
@@ -113,13 +113,13 @@ void require_fields(const JsonFields& fields, std::initializer_list<const char*>
 std::unique_ptr<Model> read_mistral(const JsonFields& fields) {
   require_fields(fields, {"num_key_value_heads", "max_position_embeddings"});
   if (!fields.mentions("sliding_window"))
-    fields.fail("sliding_window", "missing, which means 4096; supported is null");
+    fields.fail("sliding_window", "missing, which means 4096; supported: null");
   return read_config(fields);
 }
 
 void refuse_windows(const JsonFields& fields) {
   if (fields.boolean_or("use_sliding_window", false))
-    fields.fail("use_sliding_window", "found true, supported is false");
+    fields.fail("use_sliding_window", "found true; supported: false");
 }
 
 // Qwen2 and Qwen2.5: biases that no field states, and windows that none of the published sizes uses.

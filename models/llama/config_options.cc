@@ -60,8 +60,8 @@ void check_parts(const JsonFields& fields) {
   for (const char* key : kParts) {
     const json* value = fields.find(key);
     if (value == nullptr || means_none(*value)) continue;
-    if (value->is_boolean()) fields.fail(key, "found true, supported is false");
-    fields.fail(key, fmt::format("found {}, supported are models without it", shown(*value)));
+    if (value->is_boolean()) fields.fail(key, "found true; supported: false");
+    fields.fail(key, fmt::format("found {}; supported: models without it", shown(*value)));
   }
   for (const char* key : {"quantization_config", "compression_config"})
     if (fields.has(key))
@@ -72,7 +72,7 @@ void check_factors(const JsonFields& fields, const ModelShape& model) {
   const auto check = [&](const char* key, double neutral) {
     const json* value = fields.find(key);
     if (value != nullptr && !is_near(*value, neutral))
-      fields.fail(key, fmt::format("found {}, supported is {}", shown(*value), neutral));
+      fields.fail(key, fmt::format("found {}; supported: {}", shown(*value), neutral));
   };
   for (const char* key : kFactors) check(key, 1);
   check("attention_multiplier", 1 / std::sqrt(model.head_dim));  // what scores are multiplied with
@@ -87,13 +87,13 @@ void check_windows(const JsonFields& fields, const ModelShape& model) {
       window != nullptr && !means_none(*window) && !(window->is_number() && *window >= model.max_position);
   if (in_use && cuts)
     fields.fail("sliding_window",
-                fmt::format("found {}, supported is attention to all positions", shown(*window)));
+                fmt::format("found {}; supported: attention to all positions", shown(*window)));
   if (const json* types = fields.find("layer_types")) {
     const bool all_full =
         types->is_array() &&
         std::all_of(types->begin(), types->end(), [](const json& type) { return type == "full_attention"; });
     if (!all_full)
-      fields.fail("layer_types", fmt::format("found {}, supported is \"full_attention\"", shown(*types)));
+      fields.fail("layer_types", fmt::format("found {}; supported: \"full_attention\"", shown(*types)));
   }
 }
 
@@ -104,7 +104,7 @@ void check_rotated_layers(const JsonFields& fields) {
   const bool all_rotate = layers->is_array() && std::all_of(layers->begin(), layers->end(),
                                                             [](const json& layer) { return layer == 1; });
   if (!all_rotate)
-    fields.fail("no_rope_layers", fmt::format("found {}, supported is 1 for each", shown(*layers)));
+    fields.fail("no_rope_layers", fmt::format("found {}; supported: 1 for each", shown(*layers)));
 }
 
 // transformers knows SiLU by two names.
@@ -112,7 +112,7 @@ void check_activation(const JsonFields& fields) {
   for (const char* key : {"hidden_act", "hidden_activation"}) {
     const std::string activation = fields.text_or(key, "silu");
     if (activation != "silu" && activation != "swish")
-      fields.fail(key, fmt::format("found {}, supported is \"silu\"", shown(activation)));
+      fields.fail(key, fmt::format("found {}; supported: \"silu\"", shown(activation)));
   }
 }
 

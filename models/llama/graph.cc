@@ -947,14 +947,14 @@ std::vector<WeightSpec> llama_weights(const LlamaConfig& config) {
 
 Graph build_llama_graph(const LlamaConfig& config, const GraphOptions& options) {
   if (options.sms < 1 || options.sms > kMaxSms) {
-    throw Error(ErrorKind::kUsage, fmt::format("sms: {}, limit 1 to {}", options.sms, kMaxSms));
+    throw Error(ErrorKind::kUsage, fmt::format("sms: {}; limit: 1 to {}", options.sms, kMaxSms));
   }
   if (options.context < 1 || options.context > static_cast<uint32_t>(config.max_position)) {
     throw Error(ErrorKind::kUsage,
-                fmt::format("context: {} tokens, limit 1 to {}", options.context, config.max_position));
+                fmt::format("context: {} tokens; limit: 1 to {}", options.context, config.max_position));
   }
   if (options.rows < 1 || options.rows > kLargestRows) {
-    throw Error(ErrorKind::kUsage, fmt::format("rows: {}, limit 1 to {}", options.rows, kLargestRows));
+    throw Error(ErrorKind::kUsage, fmt::format("rows: {}; limit: 1 to {}", options.rows, kLargestRows));
   }
   check_ranks(config, options.ranks);
   const int multiple = static_cast<int>(kSquareColsOfGemm * options.ranks);
@@ -968,7 +968,7 @@ Graph build_llama_graph(const LlamaConfig& config, const GraphOptions& options) 
   }
   if (options.sequences < 1 || options.sequences > kLargestSequences) {
     throw Error(ErrorKind::kUsage,
-                fmt::format("sequences: {}, limit 1 to {}", options.sequences, kLargestSequences));
+                fmt::format("sequences: {}; limit: 1 to {}", options.sequences, kLargestSequences));
   }
   return Builder(config, options).build();
 }

@@ -13,7 +13,7 @@ constexpr std::size_t kMaxContentBytes = 64;  // bounds how much longer than its
 
 const std::string& short_text(const JsonField& field) {
   if (field.text().empty() || field.text().size() > kMaxContentBytes)
-    field.fail(fmt::format("{} bytes, limit 1 to {}", field.text().size(), kMaxContentBytes));
+    field.fail(fmt::format("{} bytes; limit: 1 to {}", field.text().size(), kMaxContentBytes));
   return field.text();
 }
 
@@ -44,14 +44,15 @@ void Normalizer::add(const JsonField& field) {
     const std::string& pattern = short_text(field.at("pattern").at("String"));
     steps_.push_back({Kind::kReplace, short_text(field.at("content")), pattern});
   } else {
-    type.fail(fmt::format("{} is not supported (Sequence, NFC, Prepend and Replace are)", in_quotes(name)));
+    type.fail(
+        fmt::format("{} is not supported; supported: Sequence, NFC, Prepend and Replace", in_quotes(name)));
   }
 }
 
 void Normalizer::add_metaspace(const JsonField& field) {
   const JsonField type = field.at("type");
   if (type.text() != "Metaspace")
-    type.fail(fmt::format("{} is not supported (Metaspace is)", in_quotes(type.text())));
+    type.fail(fmt::format("{} is not supported; supported: Metaspace", in_quotes(type.text())));
   if (field.flag("split", true)) field.fail("split: true is not supported");
   const std::string& replacement = short_text(field.at("replacement"));
   steps_.push_back({Kind::kReplace, replacement, " "});

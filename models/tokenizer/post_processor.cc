@@ -40,8 +40,8 @@ void PostProcessor::add(const JsonField& field, const Vocabulary& vocabulary) {
   } else if (name == "TemplateProcessing") {
     add_template(field, vocabulary);
   } else if (name != "ByteLevel") {
-    type.fail(
-        fmt::format("{} is not supported (Sequence, TemplateProcessing and ByteLevel are)", in_quotes(name)));
+    type.fail(fmt::format("{} is not supported; supported: Sequence, TemplateProcessing and ByteLevel",
+                          in_quotes(name)));
   }
 }
 

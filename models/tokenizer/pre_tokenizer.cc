@@ -67,8 +67,9 @@ void PreTokenizer::add(const JsonField& field) {
     steps_.push_back({Regex(kPunctuationPattern, field.where()),
                       behaviour ? behaviour_of(*behaviour) : Behaviour::kIsolated});
   } else {
-    type.fail(fmt::format("{} is not supported (Sequence, Split, ByteLevel, Digits and Punctuation are)",
-                          in_quotes(name)));
+    type.fail(
+        fmt::format("{} is not supported; supported: Sequence, Split, ByteLevel, Digits and Punctuation",
+                    in_quotes(name)));
   }
 }
 

@@ -194,7 +194,7 @@ std::string unicode_version() {
 
 Regex::Regex(std::string_view pattern, std::string where, RegexBudget budget) {
   if (pattern.size() > kMaxPatternBytes) {
-    fail(where, fmt::format("a pattern of {} bytes, the limit is {}", pattern.size(), kMaxPatternBytes));
+    fail(where, fmt::format("a pattern of {} bytes; limit: {}", pattern.size(), kMaxPatternBytes));
   }
   const CompileContext context = checked(CompileContext(pcre2_compile_context_create(nullptr)));
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);

@@ -28,18 +28,18 @@ constexpr std::size_t kMaxPieceBytes = 256;
 
 void check_pieces(const SentencePieceModel& model) {
   if (model.pieces.empty() || model.pieces.size() > kMaxTokenId + std::size_t{1})
-    fail(model, fmt::format("{} pieces, limit 1 to {}", model.pieces.size(), kMaxTokenId + 1));
+    fail(model, fmt::format("{} pieces; limit: 1 to {}", model.pieces.size(), kMaxTokenId + 1));
   for (std::size_t id = 0; id < model.pieces.size(); ++id) {
     const SentencePiece& piece = model.pieces[id];
     std::string repaired;
     if (utf8_lossy(piece.text, &repaired) != piece.text) fail(model, fmt::format("piece {}: not UTF-8", id));
     if (piece.text.empty() || piece.text.size() > kMaxPieceBytes)
-      fail(model, fmt::format("piece {}: {} bytes, limit 1 to {}", id, piece.text.size(), kMaxPieceBytes));
+      fail(model, fmt::format("piece {}: {} bytes; limit: 1 to {}", id, piece.text.size(), kMaxPieceBytes));
     if (std::isnan(piece.score)) fail(model, fmt::format("piece {}: its score is no number", id));
   }
   for (const auto& [token, name] : {std::pair(model.bos, "BOS"), {model.eos, "EOS"}}) {
     if (token && (*token < 0 || std::cmp_greater_equal(*token, model.pieces.size())))
-      fail(model, fmt::format("{} is piece {}, of {}", name, *token, model.pieces.size()));
+      fail(model, fmt::format("{}: piece {}; limit: 0 to {}", name, *token, model.pieces.size() - 1));
   }
 }
 
@@ -77,7 +77,7 @@ void add_pieces(const SentencePieceModel& model, json& tree) {
         break;
       default:
         if (!vocabulary.emplace(piece.text, id).second)
-          fail(model, fmt::format("piece {}: {} is there twice", id, in_quotes(piece.text)));
+          fail(model, fmt::format("piece {}: {} appears twice", id, in_quotes(piece.text)));
     }
   }
   tree["model"]["vocab"] = std::move(vocabulary);

@@ -85,7 +85,7 @@ SentencePiece read_piece(Message message) {
     }
     if (field.number == kType) {
       if (field.value < 1 || field.value > 6)
-        message.fail(fmt::format("a piece of type {}, limit 1 to 6", field.value));
+        message.fail(fmt::format("a piece of type {}; limit: 1 to 6", field.value));
       piece.type = static_cast<SentencePiece::Type>(field.value);
     }
   }

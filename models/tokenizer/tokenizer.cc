@@ -31,12 +31,12 @@ void for_each_step(const JsonField& step, std::string_view list_key, Fn&& fn) {
 
 [[noreturn]] void refuse_type(const JsonField& step, std::string_view supported) {
   const JsonField type = step.at("type");
-  type.fail(fmt::format("{} is not supported ({})", in_quotes(type.text()), supported));
+  type.fail(fmt::format("{} is not supported; supported: {}", in_quotes(type.text()), supported));
 }
 
 void check_byte_level_decoder(const JsonField& decoder) {
   for_each_step(decoder, "decoders", [](const JsonField& step) {
-    if (step.at("type").text() != "ByteLevel") refuse_type(step, "ByteLevel is");
+    if (step.at("type").text() != "ByteLevel") refuse_type(step, "ByteLevel");
   });
 }
 
@@ -49,16 +49,16 @@ bool read_sentencepiece_decoder(const JsonField& decoder) {
       const bool one_space = step.at("content").text() == " " &&
                              step.at("start").integer(0, INT32_MAX) == 1 &&
                              step.at("stop").integer(0, INT32_MAX) == 0;
-      if (!one_space) step.fail("supported is one space at the start");
+      if (!one_space) step.fail("supported: one space at the start");
       strips = true;
     } else if (type == "Replace") {
       if (step.at("pattern").at("String").text() != kWrittenSpace || step.at("content").text() != " ")
-        step.fail("supported is U+2581 to a space");
+        step.fail("supported: U+2581 to a space");
     } else if (type == "Metaspace") {
       const auto scheme = step.find("prepend_scheme");
       strips = !scheme || scheme->text() != "never";
     } else if (type != "ByteFallback" && type != "Fuse") {
-      refuse_type(step, "Sequence, Replace, ByteFallback, Fuse, Strip and Metaspace are");
+      refuse_type(step, "Sequence, Replace, ByteFallback, Fuse, Strip and Metaspace");
     }
   });
   return strips;
@@ -188,8 +188,8 @@ Tokenizer Tokenizer::from_trees(const nlohmann::json& tokenizer, const nlohmann:
 std::vector<std::int32_t> Tokenizer::encode_text(std::string_view text, const TokenFilter& filter,
                                                  std::span<const TextSpan> trusted) const {
   if (text.size() > kMaxEncodedTextBytes) {
-    throw Error(ErrorKind::kUsage, fmt::format("a text of {} bytes to encode, the limit is {}", text.size(),
-                                               kMaxEncodedTextBytes));
+    throw Error(ErrorKind::kUsage,
+                fmt::format("a text of {} bytes to encode; limit: {}", text.size(), kMaxEncodedTextBytes));
   }
   std::string repaired;
   text = utf8_lossy(text, &repaired);

@@ -47,7 +47,7 @@ AddedToken read_added_token(const JsonField& field) {
   token.normalized = field.flag("normalized", !token.special);
   const std::size_t bytes = token.content.size();
   if (bytes == 0 || bytes > kMaxAddedTokenBytes) {
-    field.at("content").fail(fmt::format("{} bytes long, must be 1…{}", bytes, kMaxAddedTokenBytes));
+    field.at("content").fail(fmt::format("{} bytes; limit: 1 to {}", bytes, kMaxAddedTokenBytes));
   }
   return token;
 }

@@ -117,8 +117,7 @@ TEST(CheckpointIndex, RefusesTooManyShards) {
   std::string map = R"("t": "s")";
   for (int i = 0; i < 4096; ++i) map += fmt::format(R"(, "t{}": "s{}")", i, i);
   dir.write(kIndex, index_json("{" + map + "}"));
-  EXPECT_THAT(error_of([&] { Checkpoint::open(dir.path()); }),
-              HasSubstr("names 4097 files, the limit is 4096"));
+  EXPECT_THAT(error_of([&] { Checkpoint::open(dir.path()); }), HasSubstr("names 4097 files; limit: 4096"));
 }
 
 }  // namespace

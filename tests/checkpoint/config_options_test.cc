@@ -146,17 +146,15 @@ TEST(ConfigOptions, ASlidingWindowThatIsSwitchedOffIsNone) {
   EXPECT_NO_THROW(parse_config(document.dump(), "config"));
   document["use_sliding_window"] = true;
   EXPECT_EQ(error_of([&] { parse_config(document.dump(), "config"); }),
-            "config: sliding_window: found 128, supported is attention to all positions");
+            "config: sliding_window: found 128; supported: attention to all positions");
 }
 
 TEST(ConfigOptions, SayWhatWouldBeRight) {
-  EXPECT_EQ(error_with("logits_scaling", 8), "config: logits_scaling: found 8, supported is 1");
-  EXPECT_EQ(error_with("attention_multiplier", 1),
-            "config: attention_multiplier: found 1, supported is 0.125");
-  EXPECT_EQ(error_with("num_experts", 64), "config: num_experts: found 64, supported are models without it");
-  EXPECT_EQ(error_with("mlp_bias", true), "config: mlp_bias: found true, supported is false");
-  EXPECT_EQ(error_with("mlp_bias", "yes"),
-            "config: mlp_bias: found \"yes\", supported are models without it");
+  EXPECT_EQ(error_with("logits_scaling", 8), "config: logits_scaling: found 8; supported: 1");
+  EXPECT_EQ(error_with("attention_multiplier", 1), "config: attention_multiplier: found 1; supported: 0.125");
+  EXPECT_EQ(error_with("num_experts", 64), "config: num_experts: found 64; supported: models without it");
+  EXPECT_EQ(error_with("mlp_bias", true), "config: mlp_bias: found true; supported: false");
+  EXPECT_EQ(error_with("mlp_bias", "yes"), "config: mlp_bias: found \"yes\"; supported: models without it");
 }
 
 // How a model was trained and how it may be served, or unknown keys.

@@ -121,11 +121,10 @@ TEST(Config, TakesTheModelTypeOrTheArchitecture) {
 }
 
 TEST(Config, NamesAnArchitectureThatIsNotKnown) {
-  EXPECT_EQ(
-      error_with("model_type", "gemma"),
-      "config: model_type: found \"gemma\", supported are \"llama\", \"mistral\", \"qwen2\", \"qwen3\"");
+  EXPECT_EQ(error_with("model_type", "gemma"),
+            "config: model_type: found \"gemma\"; supported: \"llama\", \"mistral\", \"qwen2\", \"qwen3\"");
   EXPECT_EQ(error_with("architectures", {"GemmaForCausalLM"}),
-            "config: architectures: found [\"GemmaForCausalLM\"], supported are [\"LlamaForCausalLM\"], "
+            "config: architectures: found [\"GemmaForCausalLM\"]; supported: [\"LlamaForCausalLM\"], "
             "[\"MistralForCausalLM\"], [\"Qwen2ForCausalLM\"], [\"Qwen3ForCausalLM\"]");
   EXPECT_THAT(error_with("architectures", {"MistralForCausalLM"}),
               HasSubstr("found [\"MistralForCausalLM\"]"));
@@ -151,10 +150,10 @@ TEST(Config, ReadsMistralWithoutAWindow) {
 TEST(Config, RefusesMistralWithAWindowInUse) {
   json document = of_architecture("mistral", "MistralForCausalLM");
   EXPECT_EQ(error_of([&] { parse(document); }),
-            "config: sliding_window: missing, which means 4096; supported is null");
+            "config: sliding_window: missing, which means 4096; supported: null");
   document["sliding_window"] = 4096;
   EXPECT_EQ(error_of([&] { parse(document); }),
-            "config: sliding_window: found 4096, supported is attention to all positions");
+            "config: sliding_window: found 4096; supported: attention to all positions");
   document["sliding_window"] = nullptr;
   document.erase("num_key_value_heads");
   EXPECT_EQ(error_of([&] { parse(document); }), "config: num_key_value_heads: missing");
@@ -166,7 +165,7 @@ TEST(Config, ReadsQwen2WithItsBiases) {
   document["sliding_window"] = 4096;
   EXPECT_TRUE(parse(document).qkv_bias);
   document["use_sliding_window"] = true;
-  EXPECT_EQ(error_of([&] { parse(document); }), "config: use_sliding_window: found true, supported is false");
+  EXPECT_EQ(error_of([&] { parse(document); }), "config: use_sliding_window: found true; supported: false");
 }
 
 TEST(Config, ReadsQwen3WithItsNormsOfHeads) {
@@ -181,25 +180,25 @@ TEST(Config, ReadsQwen3WithItsNormsOfHeads) {
   EXPECT_FALSE(config.qkv_bias);
   EXPECT_EQ(config.head_dim, 128);
   document["attention_bias"] = true;
-  EXPECT_EQ(error_of([&] { parse(document); }), "config: attention_bias: found true, supported is false");
+  EXPECT_EQ(error_of([&] { parse(document); }), "config: attention_bias: found true; supported: false");
   document["attention_bias"] = false;
   document["use_sliding_window"] = true;
-  EXPECT_EQ(error_of([&] { parse(document); }), "config: use_sliding_window: found true, supported is false");
+  EXPECT_EQ(error_of([&] { parse(document); }), "config: use_sliding_window: found true; supported: false");
   document["use_sliding_window"] = false;
   document.erase("head_dim");
   EXPECT_EQ(error_of([&] { parse(document); }), "config: head_dim: missing");
 }
 
 TEST(Config, RefusesOptionsThatChangeTheForwardPass) {
-  EXPECT_EQ(error_with("logits_scaling", 8), "config: logits_scaling: found 8, supported is 1");
-  EXPECT_EQ(error_with("hidden_act", "gelu"), "config: hidden_act: found \"gelu\", supported is \"silu\"");
+  EXPECT_EQ(error_with("logits_scaling", 8), "config: logits_scaling: found 8; supported: 1");
+  EXPECT_EQ(error_with("hidden_act", "gelu"), "config: hidden_act: found \"gelu\"; supported: \"silu\"");
   EXPECT_THAT(error_with("quantization_config", {{"bits", 4}}), HasSubstr("quantization_config: quantised"));
-  EXPECT_THAT(error_with("partial_rotary_factor", 0.5), HasSubstr("partial_rotary_factor: supported is 1"));
+  EXPECT_THAT(error_with("partial_rotary_factor", 0.5), HasSubstr("partial_rotary_factor: supported: 1"));
 }
 
 TEST(Config, RefusesOtherRopeTypes) {
   EXPECT_EQ(error_with("rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}}),
-            "config: rope_scaling.rope_type: found \"yarn\", supported are \"default\" and \"llama3\"");
+            "config: rope_scaling.rope_type: found \"yarn\"; supported: \"default\" and \"llama3\"");
   EXPECT_THAT(error_with("rope_scaling", {{"type", "linear"}, {"factor", 2.0}}),
               HasSubstr("rope_scaling.type: found \"linear\""));
 }
@@ -227,7 +226,7 @@ TEST(Config, RefusesDimensionsThatAreNotWholeTiles) {
 }
 
 TEST(Config, RefusesOtherHeadDims) {
-  EXPECT_EQ(error_with("head_dim", 96), "config: head_dim: found 96, supported are 64 and 128");
+  EXPECT_EQ(error_with("head_dim", 96), "config: head_dim: found 96; supported: 64 and 128");
 }
 
 TEST(Config, RefusesKvHeadsThatDoNotDivideTheHeads) {
@@ -262,7 +261,7 @@ TEST(Config, RefusesTokenIdsOutsideTheVocabulary) {
   EXPECT_THAT(error_with("eos_token_id", {1, -1}), HasSubstr("eos_token_id: found -1"));
   EXPECT_THAT(error_with("eos_token_id", "</s>"), HasSubstr("eos_token_id: found \"</s>\""));
   EXPECT_THAT(error_with("eos_token_id", json(std::vector<int>(65, 1))),
-              HasSubstr("found 65 ids, the limit is 64"));
+              HasSubstr("found 65 ids; limit: 64"));
 }
 
 TEST(Config, RefusesTextThatIsNotAJsonObject) {
@@ -345,7 +344,7 @@ TEST(LoadConfig, RefusesAnOversizedFileBeforeReadingIt) {
   const TempDir dir;
   dir.write("config.json", "{");
   std::filesystem::resize_file(dir / "config.json", uintmax_t{1} << 40);
-  EXPECT_THAT(error_of([&] { load_config(dir.path()); }), HasSubstr("limit is 1048576"));
+  EXPECT_THAT(error_of([&] { load_config(dir.path()); }), HasSubstr("limit: 1048576"));
 }
 
 }  // namespace

@@ -71,8 +71,8 @@ TEST(Safetensors, RefusesAFileTooShortForALength) {
 
 TEST(Safetensors, RefusesAHeaderOver100Megabytes) {
   EXPECT_EQ(error_of([] { parse(bytes_of<uint64_t>({100'000'001}) + "{}"); }),
-            "file: header length: found 100000001 bytes, the limit is 100000000");
-  EXPECT_THAT(error_of([] { parse(bytes_of<uint64_t>({UINT64_MAX}) + "{}"); }), HasSubstr("the limit is"));
+            "file: header length: found 100000001 bytes; limit: 100000000");
+  EXPECT_THAT(error_of([] { parse(bytes_of<uint64_t>({UINT64_MAX}) + "{}"); }), HasSubstr("; limit: "));
 }
 
 TEST(Safetensors, RefusesAHeaderBeyondTheFile) {
@@ -117,7 +117,7 @@ TEST(Safetensors, RefusesBadShapes) {
 
 TEST(Safetensors, RefusesTooManyDimensions) {
   EXPECT_EQ(error_in_entry("\"U8\"", "[1,1,1,1,1,1,1,1,4]", "[0, 4]"),
-            "file: tensor \"a\": shape: found 9 dimensions, the limit is 8");
+            "file: tensor \"a\": shape: found 9 dimensions; limit: 8");
 }
 
 TEST(Safetensors, RefusesShapesWhoseProductOverflows) {
@@ -186,7 +186,7 @@ TEST(Safetensors, RefusesOverlongNames) {
   const std::string name(513, 'x');
   const std::string line =
       error_in("{\"" + name + R"(": {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]}})");
-  EXPECT_THAT(line, HasSubstr("a name of 513 bytes, the limit is 512"));
+  EXPECT_THAT(line, HasSubstr("a name of 513 bytes; limit: 512"));
   EXPECT_LT(line.size(), 200);
 }
 

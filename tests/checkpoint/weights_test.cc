@@ -138,7 +138,7 @@ TEST(ModelWeights, RefusesOtherTypes) {
   write_model(dir, tensors);
   EXPECT_EQ(error_of([&] { ModelWeights::load(dir.path(), tiny_config()); }),
             (dir / "model.safetensors").string() +
-                ": tensor \"model.norm.weight\": found dtype I16, supported are BF16, F16 and F32");
+                ": tensor \"model.norm.weight\": found dtype I16; supported: BF16, F16 and F32");
 }
 
 // A model of which some elements of one tensor are replaced, and what loading it says.

@@ -44,7 +44,7 @@ class Program(Case):
 
     def test_one_of_another_model_is_refused(self):
         run("schedule", "--sms", "2", "-o", self.program)  # the bundled model
-        self.refuses("not of model", "limits.vocab")
+        self.refuses("not compiled from model", "limits.vocab")
 
     def test_limits_that_its_records_do_not_have_are_refused(self):
         self.patch(LIMITS + 4, 64)

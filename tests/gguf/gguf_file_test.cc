@@ -81,10 +81,10 @@ TEST(Gguf, RefusesAnotherMagicNumberOrVersion) {
   std::string file = small_file().bytes();
   file[3] = 'X';
   EXPECT_EQ(gguf_refusal(file), "file: magic number: found \"GGUX\", expected \"GGUF\"");
-  EXPECT_EQ(gguf_refusal(small_file().bytes(1)), "file: version: found 1, supported are 2 and 3");
-  EXPECT_EQ(gguf_refusal(small_file().bytes(4)), "file: version: found 4, supported are 2 and 3");
+  EXPECT_EQ(gguf_refusal(small_file().bytes(1)), "file: version: found 1; supported: 2 and 3");
+  EXPECT_EQ(gguf_refusal(small_file().bytes(4)), "file: version: found 4; supported: 2 and 3");
   EXPECT_EQ(gguf_refusal(small_file().bytes(0x03000000)),
-            "file: version: a big-endian file, supported are little-endian ones");
+            "file: version: a big-endian file; supported: little-endian ones");
 }
 
 TEST(Gguf, RefusesEveryBeginningOfAFile) {
@@ -99,13 +99,13 @@ TEST(Gguf, RefusesCountsAndLengthsThatTheFileCannotHold) {
   const std::string no_tensors = begin + number<uint64_t>(0), one_field = no_tensors + number<uint64_t>(1);
   constexpr uint64_t kHuge = uint64_t{1} << 63;
   EXPECT_EQ(gguf_refusal(begin + number(kHuge) + number<uint64_t>(0)),
-            "file: number of tensors: found 9223372036854775808, the limit is 65536");
+            "file: number of tensors: found 9223372036854775808; limit: 65536");
   EXPECT_EQ(gguf_refusal(begin + number<uint64_t>(60000) + number<uint64_t>(0)),
             "file: number of tensors: found 60000, but only 8 bytes are left (truncated?)");
   EXPECT_EQ(gguf_refusal(no_tensors + number(UINT64_MAX)),
-            "file: number of metadata fields: found 18446744073709551615, the limit is 65536");
+            "file: number of metadata fields: found 18446744073709551615; limit: 65536");
   EXPECT_EQ(gguf_refusal(one_field + number(kHuge) + std::string(20, 'k')),
-            "file: metadata field 0: a name of 9223372036854775808 bytes, the limit is 65535");
+            "file: metadata field 0: a name of 9223372036854775808 bytes; limit: 65535");
   const std::string key = one_field + gguf_string("key");
   EXPECT_EQ(gguf_refusal(key + number<uint32_t>(8) + number(kHuge) + "text"),
             "file: \"key\": needs 9223372036854775808 bytes, but only 4 are left (truncated?)");
@@ -126,10 +126,10 @@ TEST(Gguf, RefusesTypesOfValuesThatTheFormatLacks) {
 }
 
 TEST(Gguf, RefusesNamesThatAreThereTwice) {
-  EXPECT_EQ(gguf_refusal(GgufBytes().u32("k", 1).u32("k", 1).bytes()), "file: \"k\": is there twice");
+  EXPECT_EQ(gguf_refusal(GgufBytes().u32("k", 1).u32("k", 1).bytes()), "file: \"k\": appears twice");
   GgufBytes file;
   file.tensor("t", kGgmlF32, {8}, std::string(32, 'x')).tensor("t", kGgmlF32, {8}, std::string(32, 'x'));
-  EXPECT_EQ(gguf_refusal(file.bytes()), "file: tensor \"t\": is there twice");
+  EXPECT_EQ(gguf_refusal(file.bytes()), "file: tensor \"t\": appears twice");
 }
 
 // `entry` of 8 elements of F32, with 32 bytes of data.
@@ -139,11 +139,11 @@ std::string file_with(uint32_t type, const std::vector<uint64_t>& shape, uint64_
 }
 
 TEST(Gguf, RefusesTensorsByName) {
-  EXPECT_EQ(gguf_refusal(file_with(kGgmlF32, {}, 0)), "file: tensor \"t\": 0 dimensions, limit 1 to 4");
+  EXPECT_EQ(gguf_refusal(file_with(kGgmlF32, {}, 0)), "file: tensor \"t\": 0 dimensions; limit: 1 to 4");
   EXPECT_EQ(gguf_refusal(file_with(kGgmlF32, {1, 1, 1, 1, 1}, 0)),
-            "file: tensor \"t\": 5 dimensions, limit 1 to 4");
+            "file: tensor \"t\": 5 dimensions; limit: 1 to 4");
   EXPECT_EQ(gguf_refusal(file_with(kGgmlF32, {0}, 0)),
-            "file: tensor \"t\": a dimension of 0, limit 1 to 2^63 - 1");
+            "file: tensor \"t\": a dimension of 0; limit: 1 to 2^63 - 1");
   EXPECT_EQ(gguf_refusal(file_with(kGgmlF32, {uint64_t{1} << 40, uint64_t{1} << 40}, 0)),
             "file: tensor \"t\": more than 2^63 bytes");
   EXPECT_EQ(gguf_refusal(file_with(kGgmlQ8_0, {33}, 0)),
@@ -163,7 +163,7 @@ TEST(Gguf, NamesTheTypesThatItDoesNotRead) {
   for (const auto& [id, name] :
        {std::pair(23U, "IQ4_XS"), {34U, "TQ1_0"}, {39U, "MXFP4"}, {4U, "4"}, {1000U, "1000"}}) {
     EXPECT_EQ(gguf_refusal(file_with(id, {32}, 32)),
-              fmt::format("file: tensor \"t\": type {} is not supported ({} are)", name, kKnown));
+              fmt::format("file: tensor \"t\": type {} is not supported; supported: {}", name, kKnown));
   }
 }
 

@@ -202,7 +202,7 @@ TEST(GgufModel, OpensASplitModelByItsFirstFile) {
 TEST(GgufModel, RefusesWhatItCannotRunByName) {
   EXPECT_EQ(refusal(GgufBytes()), "general.architecture: missing");
   EXPECT_EQ(refusal(tiny_fields("gemma2")),
-            "general.architecture: found \"gemma2\", supported are llama, qwen2 and qwen3");
+            "general.architecture: found \"gemma2\"; supported: llama, qwen2 and qwen3");
   EXPECT_EQ(refusal(tiny_fields()), "token_embd.weight: missing");
   const auto with_embedding = [] {
     GgufBytes file = tiny_fields();
@@ -214,16 +214,16 @@ TEST(GgufModel, RefusesWhatItCannotRunByName) {
     EXPECT_EQ(refusal(with_embedding().without(key)), fmt::format("{}: missing", key));
   }
   EXPECT_EQ(refusal(with_embedding().u32("llama.expert_count", 8)),
-            "llama.expert_count: found 8, supported are models without it");
+            "llama.expert_count: found 8; supported: models without it");
   EXPECT_EQ(refusal(with_embedding().f32("llama.logit_scale", 2)),
-            "llama.logit_scale: found 2, supported is 1");
+            "llama.logit_scale: found 2; supported: 1");
   EXPECT_EQ(refusal(with_embedding().text("llama.rope.scaling.type", "yarn")),
-            "llama.rope.scaling.type: found \"yarn\", supported is \"none\"");
+            "llama.rope.scaling.type: found \"yarn\"; supported: \"none\"");
   EXPECT_EQ(refusal(with_embedding().u32("llama.attention.sliding_window", 64)),
-            "sliding_window: found 64, supported is attention to all positions");
+            "sliding_window: found 64; supported: attention to all positions");
   EXPECT_EQ(
       refusal(with_embedding().without("llama.rope.dimension_count").u32("llama.rope.dimension_count", 32)),
-      "llama.rope.dimension_count: found 32, supported is 64, all of a head");
+      "llama.rope.dimension_count: found 32; supported: 64, all of a head");
   EXPECT_EQ(
       refusal(
           with_embedding().without("llama.attention.head_count_kv").u32("llama.attention.head_count_kv", 3)),

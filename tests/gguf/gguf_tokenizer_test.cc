@@ -66,9 +66,9 @@ TEST(GgufTokenizer, PutsBosAndEosAroundWhereTheFileOrTheFamilySaysSo) {
 TEST(GgufTokenizer, RefusesByName) {
   const auto refusal = [](const GgufBytes& file) { return error_of([&] { tokenizer_of(file); }); };
   EXPECT_EQ(refusal(small_bpe().without("tokenizer.ggml.model").text("tokenizer.ggml.model", "t5")),
-            "file: tokenizer.ggml.model: \"t5\" is not supported (gpt2 and llama are)");
+            "file: tokenizer.ggml.model: \"t5\" is not supported; supported: gpt2 and llama");
   EXPECT_THAT(refusal(small_bpe().without("tokenizer.ggml.pre").text("tokenizer.ggml.pre", "falcon")),
-              HasSubstr("file: tokenizer.ggml.pre: \"falcon\" is not supported (llama-bpe, "));
+              HasSubstr("file: tokenizer.ggml.pre: \"falcon\" is not supported; supported: llama-bpe, "));
   EXPECT_EQ(refusal(small_bpe().without("tokenizer.ggml.tokens")), "file: tokenizer.ggml.tokens: missing");
   EXPECT_EQ(refusal(small_bpe().without("tokenizer.ggml.merges")), "file: tokenizer.ggml.merges: missing");
   EXPECT_EQ(refusal(small_bpe().without("tokenizer.ggml.token_type").i32s("tokenizer.ggml.token_type", {1})),
@@ -80,7 +80,7 @@ TEST(GgufTokenizer, RefusesByName) {
   GgufBytes twice = small_bpe();
   twice.without("tokenizer.ggml.tokens").without("tokenizer.ggml.token_type");
   EXPECT_EQ(refusal(twice.texts("tokenizer.ggml.tokens", {"a", "a"})),
-            "file: tokenizer.ggml.tokens: \"a\" is there twice");
+            "file: tokenizer.ggml.tokens: \"a\" appears twice");
 }
 
 TEST(GgufChatTemplate, IsTheFilesOwn) {

@@ -372,7 +372,7 @@ TEST(HostBackend, RefusesAProgramOfAnotherModel) {
   EXPECT_THAT(refusal(as_it_is, tiny_untied_config()), HasSubstr("limits.vocab: 203, the model has 64"));
   LlamaConfig config = tiny_config();
   config.max_position = 256;
-  EXPECT_THAT(refusal(as_it_is, config), HasSubstr("limits.max_context: 320, limit 1 to 256"));
+  EXPECT_THAT(refusal(as_it_is, config), HasSubstr("limits.max_context: 320; limit: 1 to 256"));
   config = tiny_config();
   config.num_layers = 2;
   EXPECT_THAT(refusal(as_it_is, config), HasSubstr("the model has none of this name"));

@@ -35,17 +35,17 @@ TEST(LlamaGraph, RefusesMachinesAndContextsOutOfRange) {
   const auto longest = static_cast<uint32_t>(tiny_config().max_position);
   EXPECT_EQ(refusal({.sms = 1, .context = 1}), "");
   EXPECT_EQ(refusal({.sms = kMaxSms, .context = longest}), "");
-  EXPECT_THAT(refusal({.sms = 0, .context = 1}), HasSubstr("sms: 0, limit 1 to 1024"));
+  EXPECT_THAT(refusal({.sms = 0, .context = 1}), HasSubstr("sms: 0; limit: 1 to 1024"));
   EXPECT_THAT(refusal({.sms = kMaxSms + 1, .context = 1}), HasSubstr("sms: 1025"));
-  EXPECT_THAT(refusal({.sms = 1, .context = 0}), HasSubstr("context: 0 tokens, limit 1 to 1024"));
+  EXPECT_THAT(refusal({.sms = 1, .context = 0}), HasSubstr("context: 0 tokens; limit: 1 to 1024"));
   EXPECT_THAT(refusal({.sms = 1, .context = longest + 1}), HasSubstr("context: 1025 tokens"));
 }
 
 TEST(LlamaGraph, RefusesRowsAndSequencesOutOfRange) {
   EXPECT_EQ(refusal({.context = 64, .rows = kLargestRows, .sequences = kLargestSequences}), "");
-  EXPECT_THAT(refusal({.context = 64, .rows = 0}), HasSubstr("rows: 0, limit 1 to 8192"));
+  EXPECT_THAT(refusal({.context = 64, .rows = 0}), HasSubstr("rows: 0; limit: 1 to 8192"));
   EXPECT_THAT(refusal({.context = 64, .rows = kLargestRows + 1}), HasSubstr("rows: 8193"));
-  EXPECT_THAT(refusal({.context = 64, .sequences = 0}), HasSubstr("sequences: 0, limit 1 to 1024"));
+  EXPECT_THAT(refusal({.context = 64, .sequences = 0}), HasSubstr("sequences: 0; limit: 1 to 1024"));
   EXPECT_THAT(refusal({.context = 64, .sequences = kLargestSequences + 1}), HasSubstr("sequences: 1025"));
 }
 

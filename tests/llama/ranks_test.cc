@@ -178,8 +178,8 @@ std::string refusal(const LlamaConfig& config, uint32_t ranks) {
 TEST(RankParts, AreRefusedWhereTheyWouldNotBeEqual) {
   const LlamaConfig config = tiny_shared_config();
   for (const uint32_t ranks : {1U, 2U, 4U, 8U}) EXPECT_EQ(refusal(config, ranks), "");
-  EXPECT_THAT(refusal(config, 0), HasSubstr("gpus: 0, limit 1 to 8"));
-  EXPECT_THAT(refusal(config, 9), HasSubstr("gpus: 9, limit 1 to 8"));
+  EXPECT_THAT(refusal(config, 0), HasSubstr("gpus: 0; limit: 1 to 8"));
+  EXPECT_THAT(refusal(config, 9), HasSubstr("gpus: 9; limit: 1 to 8"));
   LlamaConfig heads = config;
   heads.num_heads = heads.num_kv_heads = 6;
   EXPECT_THAT(refusal(heads, 4), HasSubstr("num_attention_heads: 6; expected a multiple of 4"));

@@ -23,10 +23,11 @@ TEST(JsonFile, ReadsWhatTheLibraryReads) {
 }
 
 TEST(JsonFile, RefusesAKeyTwiceInOneObjectAndSaysWhere) {
-  EXPECT_EQ(error_of(R"({"a":{"a":1},"a":2})"), "file.json: byte 16: key \"a\" is twice in one object");
-  EXPECT_EQ(error_of("{\"\\u000a\":1,\"\\n\":2}"), "file.json: byte 16: key \"\\n\" is twice in one object");
+  EXPECT_EQ(error_of(R"({"a":{"a":1},"a":2})"), "file.json: byte 16: key \"a\" appears twice in one object");
+  EXPECT_EQ(error_of("{\"\\u000a\":1,\"\\n\":2}"),
+            "file.json: byte 16: key \"\\n\" appears twice in one object");
   EXPECT_THAT(error_of("{\"" + std::string(200, 'k') + "\":1,\"" + std::string(200, 'k') + "\":1}"),
-              HasSubstr(std::string(80, 'k') + "\"… is twice"));
+              HasSubstr(std::string(80, 'k') + "\"… appears twice"));
 }
 
 TEST(JsonFile, RefusesDepthAndCountAboveTheLimits) {

@@ -119,16 +119,16 @@ TEST(SentencePiece, RefusesPiecesByNumber) {
     spoil(model);
     return error_of([&] { make_sentencepiece_tokenizer(model); });
   };
-  EXPECT_EQ(refusal([](auto& m) { m.pieces.clear(); }), "small: 0 pieces, limit 1 to 1048576");
+  EXPECT_EQ(refusal([](auto& m) { m.pieces.clear(); }), "small: 0 pieces; limit: 1 to 1048576");
   EXPECT_EQ(refusal([](auto& m) { m.pieces[260].text = "\xFF"; }), "small: piece 260: not UTF-8");
   EXPECT_EQ(refusal([](auto& m) { m.pieces[260].text = std::string(257, 'x'); }),
-            "small: piece 260: 257 bytes, limit 1 to 256");
+            "small: piece 260: 257 bytes; limit: 1 to 256");
   EXPECT_EQ(refusal([](auto& m) { m.pieces[260].score = std::nanf(""); }),
             "small: piece 260: its score is no number");
-  EXPECT_EQ(refusal([](auto& m) { m.pieces[260].text = "b"; }), "small: piece 261: \"b\" is there twice");
+  EXPECT_EQ(refusal([](auto& m) { m.pieces[260].text = "b"; }), "small: piece 261: \"b\" appears twice");
   EXPECT_EQ(refusal([](auto& m) { m.pieces[70].type = Type::kUnused; }),
             "small: model.vocab: has no token <0x43>, which byte_fallback needs");
-  EXPECT_EQ(refusal([](auto& m) { m.bos = 267; }), "small: BOS is piece 267, of 267");
+  EXPECT_EQ(refusal([](auto& m) { m.bos = 267; }), "small: BOS: piece 267; limit: 0 to 266");
 }
 
 TEST(SentencePieceFile, RefusesEveryBeginningOrReadsWhatIsThere) {
@@ -177,15 +177,15 @@ TEST(SentencePieceJson, RefusesStepsThatItDoesNotKnow) {
     tree[field] = value;
     return error_of([&] { tiny::load(tree); });
   };
-  EXPECT_EQ(
-      refusal("normalizer", {{"type", "NFKC"}}),
-      "tokenizer.json: normalizer.type: \"NFKC\" is not supported (Sequence, NFC, Prepend and Replace are)");
+  EXPECT_EQ(refusal("normalizer", {{"type", "NFKC"}}),
+            "tokenizer.json: normalizer.type: \"NFKC\" is not supported; supported: Sequence, NFC, Prepend "
+            "and Replace");
   EXPECT_EQ(refusal("pre_tokenizer", {{"type", "Whitespace"}}),
-            "tokenizer.json: pre_tokenizer.type: \"Whitespace\" is not supported (Metaspace is)");
-  EXPECT_EQ(
-      refusal("decoder", {{"type", "WordPiece"}}),
-      "tokenizer.json: decoder.type: \"WordPiece\" is not supported (Sequence, Replace, ByteFallback, Fuse, "
-      "Strip and Metaspace are)");
+            "tokenizer.json: pre_tokenizer.type: \"Whitespace\" is not supported; supported: Metaspace");
+  EXPECT_EQ(refusal("decoder", {{"type", "WordPiece"}}),
+            "tokenizer.json: decoder.type: \"WordPiece\" is not supported; supported: Sequence, Replace, "
+            "ByteFallback, Fuse, "
+            "Strip and Metaspace");
 }
 
 }  // namespace

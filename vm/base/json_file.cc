@@ -87,7 +87,7 @@ class TreeBuilder {
 
   bool key(std::string& name) {
     auto [member, inserted] = open_.back()->get_ref<json::object_t&>().emplace(name, nullptr);
-    if (!inserted) fail_here(fmt::format("key {} is twice in one object", in_quotes(name)));
+    if (!inserted) fail_here(fmt::format("key {} appears twice in one object", in_quotes(name)));
     member_ = &member->second;
     if (open_.size() == 1) root_member_ = name;
     return true;
@@ -166,7 +166,7 @@ std::string read_text_file(const std::filesystem::path& path, std::size_t size_l
   if (!std::filesystem::is_regular_file(status)) fail(name, "not a regular file");
   const std::uintmax_t size = std::filesystem::file_size(path, error);
   if (error) fail(name, error.message());
-  if (size > size_limit) fail(name, fmt::format("{} bytes, the limit is {}", size, size_limit));
+  if (size > size_limit) fail(name, fmt::format("{} bytes; limit: {}", size, size_limit));
 
   std::ifstream in(path, std::ios::binary);
   if (!in) fail(name, "cannot be opened for reading");
