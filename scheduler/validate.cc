@@ -383,7 +383,7 @@ std::string Validator::explain_order(const HappensBefore& hb, uint32_t first, co
       std::string out = fmt::format("missing: {} -> counter {} -> {}", where(program_, first), wait->counter,
                                     where(program_, at));
       for (uint32_t i = at; i != second; i = next[i]) out += " -> " + where(program_, next[i]);
-      return out + fmt::format("\n{}, which others suffice for\n", short_of(at, *wait));
+      return out + fmt::format("\n{}, which other signals reach alone\n", short_of(at, *wait));
     }
     const auto waits = program_.waits_of(program_.instructions[at]);
     for (size_t w = 0; w < waits.size(); ++w) {

@@ -70,6 +70,15 @@ class Flags(Case):
             with self.subTest(value=value):
                 self.check_fails(2, "--logit-bias", HELP, needle, arguments=["generate", "-p", "x", "--logit-bias", value])
 
+    def test_a_size_is_bytes_with_a_unit_or_a_share(self):
+        for value, needle in [
+            ("5T", "512M or 8G"),
+            ("-1", "512M or 8G"),
+            ("1.5G", "512M or 8G"),
+            ("0", "1 to"),
+        ]:
+            self.refuses("--kv-cache-memory", value, needle)
+
     def test_choices_are_listed(self):
         for flag, choice in [
             ("--backend", "torch"),
@@ -97,7 +106,7 @@ class Flags(Case):
         self.check_fails(2, "--temp: needs a value", HELP, arguments=["generate", "-p", "x", "--temp"])
 
     def test_a_prompt_is_required(self):
-        self.check_fails(2, "-p TEXT", HELP, arguments=["generate"])
+        self.check_fails(2, "-p TEXT", arguments=["generate"])
 
     def test_unknown_and_missing_commands_are_refused(self):
         self.check_fails(2, "bogus", "serval --help", arguments=["bogus"])

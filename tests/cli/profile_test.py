@@ -190,7 +190,7 @@ class Diff(Case):
 
     def test_files_that_are_missing_are_named(self):
         self.check_fails(1, "nowhere.json", arguments=["profile", "diff", self.fast, "nowhere.json"])
-        self.check_fails(2, "2 expected", arguments=["profile", "diff", self.fast])
+        self.check_fails(2, "expected 2", arguments=["profile", "diff", self.fast])
         self.check_fails(2, "--fail-above", arguments=["profile", "diff", self.fast, self.fast, "--fail-above", "much"])
 
 

@@ -138,7 +138,7 @@ void Flags::check(const FlagSet& set) const {
   if (depths.empty()) need("--depth", {"--launch-passes", "--trace-tokens", "--compare", "--record"});
   if (requests == 0) need("--requests", {"--input", "--output", "--lengths", "--rate", "--max-sequences"});
   if (requests > 0 && !depths.empty())
-    throw Error(ErrorKind::kUsage, "--requests and --depth: give either, not both" + set.see_help());
+    throw Error(ErrorKind::kUsage, "--requests and --depth: set either, not both" + set.see_help());
 }
 
 void Flags::fill_defaults() {

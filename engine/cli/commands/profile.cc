@@ -66,9 +66,9 @@ void Flags::declare_run(FlagSet& set) {
             [this, backends](const FlagValue& v) { read_backend(parse_choice(v, backends)); });
   declare_threads(set, engine, "the host interpreter");
   set.group("What is recorded");
-  set.value("-n,--tokens", "N", "tokens, the last ones of a launch. Default: 1", [this](const FlagValue& v) {
-    recording.tokens = static_cast<int>(parse_integer(v, 1, kMaxTokens));
-  });
+  set.value(
+      "-n,--tokens", "N", "tokens to record, the last ones of a launch. Default: 1",
+      [this](const FlagValue& v) { recording.tokens = static_cast<int>(parse_integer(v, 1, kMaxTokens)); });
   set.value(
       "-p,--prompt-tokens", "N", "instead of generated tokens, the last pass that reads a prompt of N tokens",
       [this](const FlagValue& v) { recording.prompt = static_cast<int>(parse_integer(v, 1, kMaxContext)); });

@@ -79,7 +79,7 @@ int run_profile_diff(const Arguments& arguments) {
   }
   if (flags.traces.size() != 2)
     throw Error(ErrorKind::kUsage,
-                fmt::format("{} trace files given, 2 expected{}", flags.traces.size(), set.see_help()));
+                fmt::format("trace files: {}; expected 2{}", flags.traces.size(), set.see_help()));
   return diff(flags);
 }
 

@@ -57,7 +57,8 @@ struct Flags {
                 engine.trace_tokens = static_cast<int>(parse_integer(v, 0, kMostLaunchPasses));
               });
     output.declare(set, "");
-    set.value("--request-log", "FILE", "append a line for each request to FILE; none: none. Default: stderr",
+    set.value("--request-log", "FILE",
+              "append a line for each request to FILE; none: write no lines. Default: stderr",
               [this](const FlagValue& v) { request_log = parse_text(v); });
     set.examples(kExamples);
   }
@@ -69,10 +70,11 @@ struct Flags {
 
 void Flags::declare_server(FlagSet& set) {
   set.group("Server");
-  set.value("--host", "ADDRESS", "the address to listen on; 0.0.0.0: all. Default: " + server.host,
+  set.value("--host", "ADDRESS",
+            "the address to listen on; 0.0.0.0: all of this machine. Default: " + server.host,
             [this](const FlagValue& v) { server.host = parse_text(v); });
   set.value(
-      "--port", "N", fmt::format("the port; 0: one that is free. Default: {}", server.port),
+      "--port", "N", fmt::format("the port; 0: any free one, which the log names. Default: {}", server.port),
       [this](const FlagValue& v) { server.port = static_cast<uint16_t>(parse_integer(v, 0, kMaxPort)); });
   set.value("--api-key", "KEY", "clients must send this key. Default: none is needed",
             [this](const FlagValue& v) { api_key = parse_text(v); });
@@ -87,24 +89,24 @@ void Flags::declare_limits(FlagSet& set) {
   server::HttpLimits& http = server.http;
   set.group("Limits");
   set.value("--max-queue", "N",
-            fmt::format("requests that wait; more are told to come back. Default: {}", service.max_queue),
+            fmt::format("most requests that wait; further ones get 429. Default: {}", service.max_queue),
             [&service](const FlagValue& v) {
               service.max_queue = static_cast<uint32_t>(parse_integer(v, 0, kMaxQueue));
             });
-  set.value(
-      "--timeout", "SECONDS",
-      fmt::format("of a request, from its arrival to its end; 0: none. Default: {}", service.timeout.count()),
-      [&service](const FlagValue& v) {
-        service.timeout = std::chrono::duration<double>(parse_real(v, 0, kMaxSeconds));
-      });
+  set.value("--timeout", "SECONDS",
+            fmt::format("time for a request, from its arrival to its end; 0: no limit. Default: {}",
+                        service.timeout.count()),
+            [&service](const FlagValue& v) {
+              service.timeout = std::chrono::duration<double>(parse_real(v, 0, kMaxSeconds));
+            });
   set.value("--drain-timeout", "SECONDS",
-            fmt::format("after SIGTERM, for requests that run or wait. Default: {}", drain_timeout_s),
+            fmt::format("time after SIGTERM for requests that run or wait. Default: {}", drain_timeout_s),
             [this](const FlagValue& v) { drain_timeout_s = parse_real(v, 0, kMaxSeconds); });
-  set.value("--max-connections", "N", fmt::format("open connections. Default: {}", http.connections),
+  set.value("--max-connections", "N", fmt::format("most open connections. Default: {}", http.connections),
             [&http](const FlagValue& v) {
               http.connections = static_cast<size_t>(parse_integer(v, 1, kMaxConnections));
             });
-  set.value("--max-body", "BYTES", fmt::format("of a request's body. Default: {}", http.body_bytes),
+  set.value("--max-body", "BYTES", fmt::format("largest body of a request. Default: {}", http.body_bytes),
             [&http](const FlagValue& v) {
               http.body_bytes = static_cast<size_t>(parse_integer(v, 1, kMaxBodyBytes));
             });

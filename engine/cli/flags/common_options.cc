@@ -30,7 +30,8 @@ double parse_number(const FlagValue& value, const SamplingRange& range) {
 // "15043+1", "15043-0.5".
 LogitBias parse_logit_bias(const FlagValue& value) {
   const size_t sign = value.text.find_first_of("+-");
-  if (sign == 0 || sign == std::string::npos) reject(value, "is not a token id, + or -, and a number");
+  if (sign == 0 || sign == std::string::npos)
+    reject(value, "is not a token id, + or -, and a number, as 15043+1");
   const auto part = [&](size_t begin, size_t end) {
     return FlagValue{value.source, value.text.substr(begin, end - begin), value.from_environment};
   };
@@ -150,8 +151,8 @@ void declare_threads(FlagSet& flags, EngineOptions& options, const std::string& 
 
 void declare_batch_tokens(FlagSet& flags, EngineOptions& options) {
   flags.value("--max-batch-tokens", "N",
-              fmt::format("tokens of a pass, of prompts and of sequences that generate, 1 to {}. Default: "
-                          "2048 on a GPU, elsewhere as many as sequences, at least {}",
+              fmt::format("most tokens of a pass, of prompts and of sequences that generate, 1 to {}. "
+                          "Default: 2048 on a GPU, elsewhere --max-sequences, at least {}",
                           OptionLimits::kMaxBatchTokens, kDefaultSequences),
               [&options](const FlagValue& v) {
                 options.max_batch_tokens =
@@ -241,7 +242,7 @@ void SamplingFlags::declare(FlagSet& flags) {
              [this](const FlagValue& v) {
                stop_token_ids.push_back(static_cast<int32_t>(parse_integer(v, 0, INT32_MAX)));
              });
-  flags.value("--min-tokens", "N", "new tokens at least: no token ends the text before. Default: 0",
+  flags.value("--min-tokens", "N", "new tokens at least; a --stop text ends it all the same. Default: 0",
               [this](const FlagValue& v) {
                 min_tokens = static_cast<int>(parse_number(v, sampling_range::kMinTokens));
               });
@@ -249,13 +250,13 @@ void SamplingFlags::declare(FlagSet& flags) {
   flags.value("-j,--json-schema", "SCHEMA",
               "the text is a JSON value that is valid under this JSON schema; {}: any value",
               [this](const FlagValue& v) { json_schema = parse_text(v); });
-  flags.value("--json-schema-file", "FILE", "the same with a schema from a file", [this](const FlagValue& v) {
+  flags.value("--json-schema-file", "FILE", "the same, with the schema in FILE", [this](const FlagValue& v) {
     json_schema = read_text_file(parse_text(v), grammar::kMaxSchemaBytes);
   });
   flags.toggle("--json-object", "the text is a JSON object, of any kind", json_object);
 
   flags.group("Sampling (defaults: the model's generation_config.json, else as stated)");
-  flags.value("-s,--seed", "N", "of the random numbers; -1: a new one each run. Default: -1",
+  flags.value("-s,--seed", "N", "seed of the random numbers; -1: a new one each run. Default: -1",
               [this](const FlagValue& v) {
                 seed_ = v.text == "-1" ? random_seed() : parse_unsigned(v, UINT64_MAX, "-1, or ");
               });

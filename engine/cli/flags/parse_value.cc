@@ -1,5 +1,6 @@
 #include "engine/cli/flags/parse_value.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <system_error>
@@ -90,6 +91,9 @@ MemorySize parse_memory_size(const FlagValue& value) {
     constexpr float kWhole = 100;
     return {0, static_cast<double>(parse_real(number, 0, kWhole, LowerBound::kExcluded) / kWhole)};
   }
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  if (!std::ranges::all_of(number.text, is_digit))
+    reject(value, "is neither bytes, as 512M or 8G, nor a share, as 80%");
   const int shift = unit == std::string_view::npos ? 0 : kUnitBits * static_cast<int>(unit + 1);
   return {static_cast<uint64_t>(parse_integer(number, 1, kMostBytes >> shift)) << shift, 0};
 }

@@ -91,7 +91,7 @@ bool LineReader::fill() {
   if (count > 0) buffer_.append(bytes, static_cast<size_t>(count));
   if (buffer_.size() > kMaxLineBytes && buffer_.find('\n') == std::string::npos) {
     throw Error(ErrorKind::kRuntime,
-                fmt::format("stdin: a line of more than {} bytes, which is the limit", kMaxLineBytes));
+                fmt::format("stdin: a line is longer than the limit of {} bytes", kMaxLineBytes));
   }
   return count != 0;
 }

@@ -53,7 +53,7 @@ std::string read_all(const std::string& name) {
     text.resize(before + static_cast<size_t>(std::max<ssize_t>(count, 0)));
     if (count == 0) return text;
     if (text.size() > kMaxPromptFileBytes) {
-      fail(name, fmt::format("more than {} bytes, which is the limit", kMaxPromptFileBytes));
+      fail(name, fmt::format("longer than the limit of {} bytes", kMaxPromptFileBytes));
     }
   }
 }
@@ -131,11 +131,10 @@ std::vector<std::string> PromptFlags::collect() const {
   }
   for (std::string& prompt : prompts) prompt = repair_utf8(prompt);
   if (prompts.empty()) {
-    throw Error(ErrorKind::kUsage,
-                "no prompt: give -p TEXT, -f FILE or --prompt-file FILE; see serval generate --help");
+    throw Error(ErrorKind::kUsage, "no prompt: give -p TEXT, -f FILE or --prompt-file FILE");
   }
   if (prompts.size() > kMaxPrompts) {
-    throw Error(ErrorKind::kUsage, fmt::format("{} prompts: the limit is {}", prompts.size(), kMaxPrompts));
+    throw Error(ErrorKind::kUsage, fmt::format("{} prompts; limit: {}", prompts.size(), kMaxPrompts));
   }
   return prompts;
 }

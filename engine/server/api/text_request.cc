@@ -63,7 +63,7 @@ int read_max_tokens(const BodyFields& fields, TextPath path) {
   if (path == TextPath::kCompletions) return static_cast<int>(tokens.value_or(api_limit::kCompletionTokens));
   const auto completion = fields.integer("max_completion_tokens", 0, INT32_MAX);
   if (tokens && completion && *tokens != *completion)
-    refuse_parameter("max_completion_tokens", "max_tokens is another; set either, not both");
+    refuse_parameter("max_completion_tokens", "max_tokens is set, too; set either, not both");
   const auto most = completion ? completion : tokens;
   return static_cast<int>(most.value_or(-1));
 }

@@ -15,8 +15,7 @@ TokenizeRequest parse_tokenize_request(const std::string& body, const ModelDefau
   check_model_name(fields, defaults.name);
   const nlohmann::json* messages = fields.find("messages");
   const auto prompt = fields.text("prompt", SIZE_MAX);
-  if (prompt && messages != nullptr)
-    refuse_parameter("messages", "prompt is there, too; set either, not both");
+  if (prompt && messages != nullptr) refuse_parameter("messages", "prompt is set, too; set either, not both");
   if (messages != nullptr) return parse_messages(*messages);
   if (!prompt) throw ApiError(400, "missing_parameter", "prompt: required", "prompt");
   return *prompt;

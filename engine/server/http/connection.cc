@@ -151,7 +151,7 @@ void Connection::on_head(ErrorCode error) {
   const auto& head = parser_->get();
   if (head.version() < 10 || head.version() > 11) return refuse(400, "expected HTTP/1.0 or HTTP/1.1");
   if (head.find(http::field::transfer_encoding) != head.end()) {
-    if (!parser_->chunked()) return refuse(501, "of transfer encodings only chunked is understood");
+    if (!parser_->chunked()) return refuse(501, "Transfer-Encoding: only chunked is supported");
     if (head.find(http::field::content_length) != head.end())
       return refuse(400, "Content-Length and Transfer-Encoding: set either, not both");
   }
