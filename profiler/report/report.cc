@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
+#include "profiler/analysis/exchanges.h"
 #include "vm/base/error.h"
 #include "vm/base/statistics.h"
 
@@ -36,6 +38,10 @@ class Reporter {
   void add_sms();
   void add_worst_waits();
   void add_stragglers();
+  void add_exchanges();
+  uint32_t op_index(uint32_t execution) const {
+    return trace_.program.instructions[trace_.executions[execution].instruction].op;
+  }
 
   const Trace& trace_;
   const double tokens_;
@@ -193,6 +199,36 @@ void Reporter::add_stragglers() {
   report_.stragglers.resize(std::min(report_.stragglers.size(), kMostStragglers));
 }
 
+void Reporter::add_exchanges() {
+  if (report_.ranks == 1) return;
+  const TraceProgram& program = trace_.program;
+  std::map<uint32_t, ExchangeSummary> by_op;
+  for (const TracePush& push : program.pushes)
+    by_op[program.instructions[push.instruction].op].bytes += push.bytes;
+  std::map<uint32_t, uint32_t> awaited;
+  std::set<std::pair<uint32_t, uint32_t>> counted;  // pass, counter
+  for (const PeerWait& wait : peer_waits(trace_, slices_)) {
+    const Execution& x = trace_.executions[wait.to];
+    if (!in_window(x)) continue;
+    const uint32_t op = op_index(wait.from);
+    ExchangeSummary& sum = by_op[op];
+    if (counted.emplace(x.pass, wait.counter).second) sum.exchanges += 1 / tokens_;
+    sum.exposed_ns += static_cast<double>(wait.exposed_ns) / tokens_;
+    sum.hidden_ns += static_cast<double>(wait.hidden_ns) / tokens_;
+    if (!wait.awaited) continue;
+    sum.transit_ns += static_cast<double>(wait.seen_ns - wait.sent_ns);
+    ++awaited[op];
+  }
+  for (auto& [op, sum] : by_op) {
+    sum.op = program.ops[op];
+    if (awaited[op] > 0) sum.transit_ns /= awaited[op];
+    report_.exchanges.push_back(sum);
+  }
+  std::stable_sort(
+      report_.exchanges.begin(), report_.exchanges.end(),
+      [](const ExchangeSummary& a, const ExchangeSummary& b) { return a.exposed_ns > b.exposed_ns; });
+}
+
 Report Reporter::run() {
   add_times();
   add_bytes();
@@ -201,6 +237,7 @@ Report Reporter::run() {
   add_sms();
   add_worst_waits();
   add_stragglers();
+  add_exchanges();
   return std::move(report_);
 }
 

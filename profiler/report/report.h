@@ -60,6 +60,17 @@ struct Straggler {
   double late_ns = 0;    // after the median producer of the join
 };
 
+// What an op pushes to other GPUs, and what that costs those that need it.
+struct ExchangeSummary {
+  std::string op;
+  double exchanges = 0;  // a token: counters that another GPU's records wait for
+  uint64_t bytes = 0;    // a token, over the link
+  double transit_ns =
+      0;  // from the signal until an SM that was waiting for it has seen it: mean; 0: none waited
+  // A token, added up over SMs (analysis/exchanges.h).
+  double exposed_ns = 0, hidden_ns = 0;
+};
+
 // A change and what it would save, from the simulator (profiler/sim).
 struct Saving {
   std::string change;
@@ -81,11 +92,12 @@ struct Report {
   std::vector<PathSummary> path;  // longest first; adds up to the mean token
   std::vector<OpSummary> ops;     // in order of first execution
   std::vector<SmSummary> by_sm;
-  double imbalance = 0;               // bytes of the fullest SM over the mean, minus one
-  double compute_imbalance = 0;       // the same of the time in which consumers compute
-  Track bandwidth;                    // GB/s over the trace
-  std::vector<Straggler> stragglers;  // latest first
-  std::vector<Saving> savings;        // largest first; empty without a simulator
+  std::vector<ExchangeSummary> exchanges;  // by op that pushes, most exposed first; none of one GPU
+  double imbalance = 0;                    // bytes of the fullest SM over the mean, minus one
+  double compute_imbalance = 0;            // the same of the time in which consumers compute
+  Track bandwidth;                         // GB/s over the trace
+  std::vector<Straggler> stragglers;       // latest first
+  std::vector<Saving> savings;             // largest first; empty without a simulator
 };
 
 // Of all windows of the trace. Throws Error(kRuntime) if it has none.

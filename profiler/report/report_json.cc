@@ -44,6 +44,15 @@ ordered_json straggler_json(const Straggler& s) {
           {"counter", s.counter},     {"late_ns", s.late_ns}};
 }
 
+ordered_json exchange_json(const ExchangeSummary& e) {
+  return {{"op", e.op},
+          {"exchanges", e.exchanges},
+          {"bytes", e.bytes},
+          {"transit_ns", e.transit_ns},
+          {"exposed_ns", e.exposed_ns},
+          {"hidden_ns", e.hidden_ns}};
+}
+
 ordered_json saving_json(const Saving& s) {
   return {{"change", s.change}, {"saved_ns", s.saved_ns}};
 }
@@ -75,7 +84,10 @@ std::string to_json(const Report& r) {
                       {"bandwidth", track_json(r.bandwidth)},
                       {"stragglers", list_of(r.stragglers, straggler_json)},
                       {"savings", list_of(r.savings, saving_json)}};
-  if (r.ranks > 1) out["ranks"] = r.ranks;
+  if (r.ranks > 1) {
+    out["ranks"] = r.ranks;
+    out["exchanges"] = list_of(r.exchanges, exchange_json);
+  }
   return out.dump(2, ' ', /*ensure_ascii=*/false, ordered_json::error_handler_t::replace);
 }
 

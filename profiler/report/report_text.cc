@@ -88,6 +88,31 @@ std::string op_table(const Report& r) {
   return out;
 }
 
+// By what is pushed to other GPUs.
+std::string exchange_table(const Report& r) {
+  if (r.exchanges.empty()) return "";
+  std::string out = fmt::format(
+      "\nexchanges between GPUs; exposed and hidden: us a token on an average "
+      "SM\n{:<18}{:>9}{:>11}{:>9}{:>9}{:>9}\n",
+      "pushed by", "times", "MB", "transit", "exposed", "hidden");
+  const auto sms = static_cast<double>(r.sms);
+  ExchangeSummary all{.op = "all"};
+  const auto line = [&](const ExchangeSummary& e, const std::string& transit) {
+    out += fmt::format("{:<18}{:>9.0f}{:>11.3f}{:>9}{:>9.2f}{:>9.2f}\n", e.op, e.exchanges,
+                       static_cast<double>(e.bytes) / kBytesPerMegabyte, transit, us(e.exposed_ns / sms),
+                       us(e.hidden_ns / sms));
+  };
+  for (const ExchangeSummary& e : r.exchanges) {
+    line(e, e.transit_ns > 0 ? fmt::format("{:.2f}", us(e.transit_ns)) : "-");
+    all.exchanges += e.exchanges;
+    all.bytes += e.bytes;
+    all.exposed_ns += e.exposed_ns;
+    all.hidden_ns += e.hidden_ns;
+  }
+  line(all, "");
+  return out;
+}
+
 // The SMs whose consumers compute least.
 std::string sm_table(const Report& r) {
   constexpr size_t kMostLines = 8;
@@ -155,8 +180,8 @@ std::string saving_table(const Report& r) {
 }  // namespace
 
 std::string to_text(const Report& report) {
-  return head(report) + path_table(report) + op_table(report) + sm_table(report) + bandwidth_table(report) +
-         straggler_table(report) + saving_table(report);
+  return head(report) + path_table(report) + op_table(report) + exchange_table(report) + sm_table(report) +
+         bandwidth_table(report) + straggler_table(report) + saving_table(report);
 }
 
 }  // namespace serval

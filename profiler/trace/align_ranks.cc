@@ -22,12 +22,14 @@ struct Bound {
 
 // Upper bounds: of those that no line can reach because of others, none is kept, so that few are left.
 std::vector<Bound> lower_hull(std::vector<Bound> bounds) {
-  std::sort(bounds.begin(), bounds.end(),
-            [](const Bound& a, const Bound& b) { return std::pair(a.at, a.value) < std::pair(b.at, b.value); });
+  std::sort(bounds.begin(), bounds.end(), [](const Bound& a, const Bound& b) {
+    return std::pair(a.at, a.value) < std::pair(b.at, b.value);
+  });
   std::vector<Bound> hull;
   for (const Bound& b : bounds) {
     const auto above = [&](const Bound& first, const Bound& middle) {
-      return (middle.value - first.value) * (b.at - first.at) >= (b.value - first.value) * (middle.at - first.at);
+      return (middle.value - first.value) * (b.at - first.at) >=
+             (b.value - first.value) * (middle.at - first.at);
     };
     while (hull.size() > 1 && above(hull[hull.size() - 2], hull.back())) hull.pop_back();
     hull.push_back(b);
@@ -51,7 +53,9 @@ double largest_at(double low, double high, Function&& function) {
 // Between which bounds a clock's line lies. Lower bounds are kept with their sign changed, as upper ones.
 class ClockBounds {
  public:
-  void at_most(int64_t at, int64_t ns) { upper_.push_back({static_cast<double>(at), static_cast<double>(ns)}); }
+  void at_most(int64_t at, int64_t ns) {
+    upper_.push_back({static_cast<double>(at), static_cast<double>(ns)});
+  }
   void at_least(int64_t at, int64_t ns) {
     lower_.push_back({static_cast<double>(at), static_cast<double>(-ns)});
   }
@@ -100,8 +104,8 @@ class ClockBounds {
 };
 
 // What an execution on `rank` has seen of other ranks' signals.
-void add_bounds(const RankClocks& clocks, uint32_t rank, int64_t seen_ns, const std::vector<RankSignals>& signals,
-                std::vector<ClockBounds>& bounds) {
+void add_bounds(const RankClocks& clocks, uint32_t rank, int64_t seen_ns,
+                const std::vector<RankSignals>& signals, std::vector<ClockBounds>& bounds) {
   if (rank > 0 && signals[0].last_ns != kNever)
     bounds[rank].at_most(seen_ns - clocks.epoch_ns, seen_ns - signals[0].last_ns);
   for (uint32_t other = 1; rank == 0 && other < signals.size(); ++other) {

@@ -12,8 +12,8 @@ namespace serval {
 
 // What the clock of a rank is ahead of rank 0's.
 struct RankClock {
-  ClockError error;         // its epoch is RankClocks::epoch_ns
-  double within_ns = 0;     // how far `error` may be off at any moment of the trace
+  ClockError error;      // its epoch is RankClocks::epoch_ns
+  double within_ns = 0;  // how far `error` may be off at any moment of the trace
 };
 
 struct RankClocks {
@@ -21,11 +21,12 @@ struct RankClocks {
   std::vector<std::optional<RankClock>> of_rank;  // [ranks]; none where nothing bounds it on both sides
 };
 
-// A signal is not seen before it is given. So what a rank sees of rank 0 bounds its clock on one side, and what
-// rank 0 sees of it on the other. Lines (an offset, and a rate of at most 1 %) that lie between all these bounds
-// are what the clock may be; the one in the middle is taken, and `within_ns` is how far the others are from it
-// at most. Where none lies between them, because clocks do not run evenly, the one that misses the bounds least
-// is taken, and `within_ns` is how much. Clocks of a rank's SMs are aligned (align_clocks.h).
+// A signal is not seen before it is given. So what a rank sees of rank 0 bounds its clock on one side, and
+// what rank 0 sees of it on the other. Lines (an offset, and a rate of at most 1 %) that lie between all
+// these bounds are what the clock may be; the one in the middle is taken, and `within_ns` is how far the
+// others are from it at most. Where none lies between them, because clocks do not run evenly, the one that
+// misses the bounds least is taken, and `within_ns` is how much. Clocks of a rank's SMs are aligned
+// (align_clocks.h).
 //
 // Waits count that need all increments of their counter. Thread-safe.
 RankClocks rank_clocks(const Trace& trace);

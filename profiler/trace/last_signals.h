@@ -21,8 +21,8 @@ class LastSignals {
  public:
   explicit LastSignals(const Trace& trace);
 
-  // [ranks] what ended a wait that needs all increments of its counter, of this pass or, with a threshold of 0,
-  // of the pass before. Null for other waits, and where the trace has no such signal.
+  // [ranks] what ended a wait that needs all increments of its counter, of this pass or, with a threshold of
+  // 0, of the pass before. Null for other waits, and where the trace has no such signal.
   const std::vector<RankSignals>* before(const Wait& wait, uint32_t pass) const;
 
  private:

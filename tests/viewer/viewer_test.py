@@ -399,6 +399,8 @@ class SeveralGpus(Case):
         self.assertIn("machine 2 × wave, 2 SMs each", self.browser.text("#facts"))
         links = self.browser.evaluate("[...document.querySelectorAll('#panel .link')].map(l => l.textContent)")
         self.assertLessEqual({"GPU 0 SM 0", "GPU 1 SM 1"}, set(links))
+        captions = self.browser.evaluate("[...document.querySelectorAll('#panel caption')].map(c => c.firstChild.textContent)")
+        self.assertIn("Exchanges between GPUs, by what pushes", captions)
 
 
 class Searching(Case):

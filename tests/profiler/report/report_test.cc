@@ -98,10 +98,29 @@ TEST(Report, TellsWhatThePathWaitedForOverTheLink) {
   EXPECT_EQ(nlohmann::json::parse(to_json(report))["ranks"], 2);
 }
 
+TEST(Report, SaysWhatEachExchangeCost) {
+  const Report report = report_of(two_gpu_trace().trace());
+  ASSERT_EQ(report.exchanges.size(), 3U);
+  const ExchangeSummary& push = report.exchanges[0];
+  EXPECT_EQ(push.op, "push");
+  EXPECT_EQ(push.bytes, 200U);
+  EXPECT_DOUBLE_EQ(push.exchanges, 2) << "a counter on each GPU";
+  EXPECT_DOUBLE_EQ(push.transit_ns, 50);
+  EXPECT_DOUBLE_EQ(push.exposed_ns, 250);
+  EXPECT_DOUBLE_EQ(push.hidden_ns, 180);
+  EXPECT_EQ(report.exchanges[1].op, "reduce");
+  EXPECT_DOUBLE_EQ(report.exchanges[1].transit_ns, 0) << "nothing waited for it";
+  EXPECT_THAT(to_text(report),
+              HasSubstr("push                      2      0.000     0.05     0.12     0.09"));
+  EXPECT_EQ(nlohmann::json::parse(to_json(report))["exchanges"][0]["exposed_ns"], 250);
+}
+
 TEST(Report, OfOneGpuSaysNothingOfALink) {
   const Report report = report_of(two_sm_trace().trace());
   EXPECT_THAT(to_text(report), ::testing::Not(HasSubstr(kLinkState)));
-  EXPECT_FALSE(nlohmann::json::parse(to_json(report)).contains("ranks"));
+  const auto json = nlohmann::json::parse(to_json(report));
+  EXPECT_FALSE(json.contains("ranks"));
+  EXPECT_FALSE(json.contains("exchanges"));
 }
 
 TEST(Report, WhatAHostsMemoryGivesIsNotKnown) {

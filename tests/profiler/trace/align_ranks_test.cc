@@ -11,8 +11,8 @@
 namespace serval::testing {
 namespace {
 
-// In each token of two_gpu_trace() GPU 1 sees at 340 what GPU 0 has signalled at 120, and GPU 0 sees at 370 what
-// GPU 1 has signalled at 320: GPU 1's clock is 220 ns ahead at most and 50 behind.
+// In each token of two_gpu_trace() GPU 1 sees at 340 what GPU 0 has signalled at 120, and GPU 0 sees at 370
+// what GPU 1 has signalled at 320: GPU 1's clock is 220 ns ahead at most and 50 behind.
 constexpr double kMostAhead = 220, kMostBehind = 50;
 
 // GPU 1's clock shows `offset` more, and `rate` more for each nanosecond.
@@ -86,8 +86,8 @@ TEST(AlignRanks, AGpuThatHearsAndIsNotHeardIsNotKnown) {
 
 TEST(AlignRanks, WhereNoClockFitsItSaysHowMuchIsMissing) {
   Trace trace = two_gpu_trace().trace();
-  // In the middle of the trace GPU 1 sees what it cannot have seen, unless its clock is 600 ns behind there; its
-  // next signal says again that it is 50 behind at most.
+  // In the middle of the trace GPU 1 sees what it cannot have seen, unless its clock is 600 ns behind there;
+  // its next signal says again that it is 50 behind at most.
   for (Execution& x : trace.executions) {
     if (x.pass == 0 && trace.program.rank_of(x.sm) == 1) x.set(EventKind::kInputsReady, 0);
   }

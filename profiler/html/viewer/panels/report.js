@@ -12,6 +12,7 @@ function reportSections(app, pane) {
     savingsTable(report),
     pathTable(app, report),
     opsTable(app, report),
+    exchangeTable(app, report),
     bandwidthChart(pane),
     smTable(app, pane),
     stragglerTable(app, pane),
@@ -58,6 +59,22 @@ function opsTable(app, { ops, sms }) {
     })),
     { name: "bytes", of: (row) => row.bytes, show: formatBytes, number: true },
   ], ops, "µs a token, mean of all SMs").element;
+}
+
+function exchangeTable(app, { exchanges, sms }) {
+  if (!exchanges?.length) return null;
+  const time = (name, title) => ({
+    name, title, of: (row) => row[`${name}_ns`] / sms, show: formatMicros, number: true, bar: true,
+  });
+  return new Table("Exchanges between GPUs, by what pushes", [
+    { name: "op", of: (row) => row.op, go: (row) => app.searchFor(row.op) },
+    { name: "times", of: (row) => row.exchanges, show: formatCount, number: true },
+    { name: "bytes", of: (row) => row.bytes, show: formatBytes, number: true },
+    { name: "transit", title: "from the signal until an SM that waits for it has seen it", of: (row) => row.transit_ns,
+      show: formatMicros, number: true },
+    time("exposed", "consumers waited for nothing but another GPU's data"),
+    time("hidden", "it was there, or on its way, while consumers did something else"),
+  ], exchanges, "exposed and hidden: µs a token, mean of all SMs; transit: µs each").element;
 }
 
 function bandwidthChart(pane) {
