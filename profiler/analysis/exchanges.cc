@@ -21,7 +21,8 @@ int64_t common_ns(const Stretch& a, const Stretch& b) {
 std::vector<Stretch> consumers_waits(const Trace& trace, std::span<const Slice> slices) {
   std::vector<Stretch> waits(trace.executions.size());
   for (const Slice& s : slices) {
-    if (s.role == SmRole::kConsumer && s.state == SliceState::kWait) waits[s.execution] = {s.begin_ns, s.end_ns};
+    if (s.role == SmRole::kConsumer && s.state == SliceState::kWait)
+      waits[s.execution] = {s.begin_ns, s.end_ns};
   }
   return waits;
 }
@@ -67,12 +68,14 @@ std::vector<PeerWait> peer_waits(const Trace& trace, std::span<const Slice> slic
     const Execution& x = trace.executions[e];
     const Needed needed(trace, signals, e);
     if (needed.counter == kNoCounter || !x.has(Kind::kInputsReady)) continue;
-    PeerWait wait{.from = needed.peer.last, .to = e, .counter = needed.counter, .sent_ns = needed.peer.last_ns};
+    PeerWait wait{
+        .from = needed.peer.last, .to = e, .counter = needed.counter, .sent_ns = needed.peer.last_ns};
     // Clocks of GPUs are a little apart.
     wait.seen_ns = std::max(x.time(Kind::kInputsReady), wait.sent_ns);
     if (wait.sent_ns > needed.own_ns) wait.exposed_ns = common_ns(waits[e], {needed.own_ns, wait.seen_ns});
     wait.hidden_ns = wait.seen_ns - wait.sent_ns - common_ns(waits[e], {wait.sent_ns, wait.seen_ns});
-    wait.awaited = x.has(Kind::kWaitBegin) && x.time(Kind::kWaitBegin) <= wait.sent_ns && wait.sent_ns > needed.own_ns;
+    wait.awaited =
+        x.has(Kind::kWaitBegin) && x.time(Kind::kWaitBegin) <= wait.sent_ns && wait.sent_ns > needed.own_ns;
     out.push_back(wait);
   }
   return out;

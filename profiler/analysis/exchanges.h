@@ -25,8 +25,8 @@ struct PeerWait {
   bool awaited = false;
 };
 
-// In order of `to`. Waits count that need all increments of their counter. `slices`: slices_of(trace). Empty for
-// one GPU.
+// In order of `to`. Waits count that need all increments of their counter. `slices`: slices_of(trace). Empty
+// for one GPU.
 std::vector<PeerWait> peer_waits(const Trace& trace, std::span<const Slice> slices);
 
 }  // namespace serval

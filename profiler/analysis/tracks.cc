@@ -1,6 +1,7 @@
 #include "profiler/analysis/tracks.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 #include <utility>
 
 namespace serval {
@@ -98,6 +99,40 @@ Track sampled(const Trace& trace, SmRange sms, int64_t bin_ns, std::string name,
   return bins.means(std::move(name));
 }
 
+// When what an execution pushes goes over the link: while it stores, or else before it signals.
+std::pair<int64_t, int64_t> pushing_time(const Execution& x) {
+  if (x.has(EventKind::kStoreBegin)) return {x.time(EventKind::kStoreBegin), x.time(EventKind::kStored)};
+  return {x.time(EventKind::kComputeEnd), x.time(EventKind::kSignalled)};
+}
+
+// What goes over the link from a rank, and to it.
+struct LinkTracks {
+  Track out, in;
+};
+
+// [ranks]
+std::vector<LinkTracks> tracks_of_links(const Trace& trace, int64_t bin_ns) {
+  const TraceProgram& program = trace.program;
+  std::vector<Bins> out(program.ranks, Bins(trace, bin_ns)), in = out;
+  for (const Execution& x : trace.executions) {
+    const auto by_instruction = [](const TracePush& p, uint32_t i) { return p.instruction < i; };
+    auto push = std::lower_bound(program.pushes.begin(), program.pushes.end(), x.instruction, by_instruction);
+    const auto [begin, end] = pushing_time(x);
+    if (begin == kNever || end == kNever) continue;
+    const int64_t first = std::min(begin, end - 1);
+    for (; push != program.pushes.end() && push->instruction == x.instruction; ++push) {
+      const double rate =
+          kBytesPerNsToGb * static_cast<double>(push->bytes) / static_cast<double>(end - first);
+      out[program.rank_of(x.sm)].add(first, end, rate);
+      in[push->to].add(first, end, rate);
+    }
+  }
+  std::vector<LinkTracks> tracks;
+  for (uint32_t rank = 0; rank < program.ranks; ++rank)
+    tracks.push_back({out[rank].means("link out GB/s"), in[rank].means("link in GB/s")});
+  return tracks;
+}
+
 std::vector<Track> tracks_of_sms(const Trace& trace, SmRange sms, int64_t bin_ns) {
   std::vector<Track> tracks = {bandwidth(trace, sms, bin_ns), busy_sms(trace, sms, bin_ns)};
   if (trace.samples.empty()) return tracks;
@@ -114,9 +149,24 @@ std::vector<Track> tracks_of(const Trace& trace, int64_t bin_ns) {
   return tracks_of_sms(trace, {0, trace.program.machine.sms}, bin_ns);
 }
 
+std::vector<Track> link_tracks(const Trace& trace, int64_t bin_ns) {
+  if (trace.program.ranks == 1) return {};
+  std::vector<Track> tracks;
+  for (LinkTracks& link : tracks_of_links(trace, bin_ns)) {
+    link.out.name = fmt::format("GPU {} out GB/s", tracks.size());
+    tracks.push_back(std::move(link.out));
+  }
+  return tracks;
+}
+
 std::vector<Track> tracks_of_rank(const Trace& trace, uint32_t rank, int64_t bin_ns) {
   const uint32_t sms = trace.program.sms_of_rank();
-  return tracks_of_sms(trace, {rank * sms, (rank + 1) * sms}, bin_ns);
+  std::vector<Track> tracks = tracks_of_sms(trace, {rank * sms, (rank + 1) * sms}, bin_ns);
+  if (trace.program.ranks == 1) return tracks;
+  LinkTracks link = std::move(tracks_of_links(trace, bin_ns)[rank]);
+  tracks.push_back(std::move(link.out));
+  tracks.push_back(std::move(link.in));
+  return tracks;
 }
 
 int64_t default_bin_ns(const Trace& trace) {

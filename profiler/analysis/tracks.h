@@ -15,7 +15,7 @@ struct TrackPoint {
 };
 
 struct Track {
-  std::string name;  // "GB/s", "bytes in flight", "busy SMs", "free pages"
+  std::string name;  // "GB/s", "bytes in flight", "busy SMs", "free pages", "link out GB/s", …
   std::vector<TrackPoint> points;
 };
 
@@ -25,7 +25,12 @@ struct Track {
 //   bytes in flight  and
 //   free pages       sums over SMs of their last samples; left out where a trace has no samples
 std::vector<Track> tracks_of(const Trace& trace, int64_t bin_ns);
-// The same of a rank's SMs.
+// What each rank pushes to others, where there are several: "GPU 0 out GB/s", …. A push's bytes are spread
+// evenly over the time in which its instruction stores.
+std::vector<Track> link_tracks(const Trace& trace, int64_t bin_ns);
+// The same as tracks_of() of a rank's SMs, and of several ranks
+//   link out GB/s    what it pushes to others
+//   link in GB/s     what others push to it
 std::vector<Track> tracks_of_rank(const Trace& trace, uint32_t rank, int64_t bin_ns);
 // A bin that gives about a thousand points.
 int64_t default_bin_ns(const Trace& trace);

@@ -135,7 +135,11 @@ ordered_json add_tracks(Columns& columns, const Trace& trace) {
   const Machine& machine = trace.program.machine;
   const int64_t token_ns = trace.windows.front().length_ns();
   ordered_json out = ordered_json::array();
-  for (const Track& track : tracks_of(trace, std::max<int64_t>(1, token_ns / kPointsOfToken))) {
+  const int64_t bin_ns = std::max<int64_t>(1, token_ns / kPointsOfToken);
+  std::vector<Track> tracks = tracks_of(trace, bin_ns), links = link_tracks(trace, bin_ns);
+  // Those of the link after the first two, since a low window shows the first ones only.
+  tracks.insert(tracks.begin() + 2, links.begin(), links.end());
+  for (const Track& track : tracks) {
     const std::string prefix = fmt::format("track.{}.", out.size());
     columns.add_differences(prefix + "time",
                             changing(track.points, [](const TrackPoint& p) { return p.at_ns; }));

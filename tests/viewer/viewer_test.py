@@ -387,6 +387,11 @@ class SeveralGpus(Case):
         self.browser.key("u")
         self.assertIn("gate_up, layer 0, GPU 0 SM 1", self.selected())
 
+    def test_a_graph_of_what_each_gpu_pushes_stands_under_the_rows(self):
+        tracks = self.browser.evaluate("JSON.parse(document.querySelector('[type=\"application/x-serval-trace\"]')"
+                                       ".textContent.trim().split('\\n')[0]).tracks.map(track => track.name)")
+        self.assertEqual(tracks[:4], ["GB/s", "busy SMs", "GPU 0 out GB/s", "GPU 1 out GB/s"])
+
     def test_gpu_and_sm_can_be_searched_for(self):
         for query, found in (("gpu=1 down", "4 found"), ("sm=1 down", "4 found"), ("gpu=1 sm=0 down", "2 found"), ("sm=2", "none")):
             with self.subTest(query=query):

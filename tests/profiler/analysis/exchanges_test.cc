@@ -38,7 +38,8 @@ TEST(Exchanges, WhatConsumersWaitWhileOnlyThePeersSignalIsMissingIsExposed) {
 
 TEST(Exchanges, WhatComesWhileConsumersHaveOtherWorkIsHidden) {
   const std::vector<PeerWait> waits = waits_of(two_gpu_trace().trace());
-  // GPU 0's push signals at 120; GPU 1's consumers are busy until 300 and wait for their own push's signal then.
+  // GPU 0's push signals at 120; GPU 1's consumers are busy until 300 and wait for their own push's signal
+  // then.
   const PeerWait& wait = waits[2];
   EXPECT_EQ(wait.to, kReduceOfPeer);
   EXPECT_EQ(wait.sent_ns, 120);

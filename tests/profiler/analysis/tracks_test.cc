@@ -63,5 +63,38 @@ TEST(Tracks, SamplesHoldUntilTheNextOfTheirSm) {
   EXPECT_DOUBLE_EQ(track_named(tracks, "free pages").points[3].value, 3);
 }
 
+TEST(Tracks, OfTheLinkHaveWhatEachGpuPushesAndGets) {
+  TraceBuilder b = two_gpu_trace();
+  // GPU 0's push stores 100 bytes from 100 to 120, its other two end at 420 and 1000.
+  constexpr int64_t kBin = 20;
+  const std::vector<Track> gpu = tracks_of_rank(b.trace(), 0, kBin);
+  const Track &out = gpu[gpu.size() - 2], &in = gpu.back();
+  EXPECT_EQ(out.name, "link out GB/s");
+  EXPECT_EQ(in.name, "link in GB/s");
+  EXPECT_DOUBLE_EQ(out.points[5].value, 5);
+  EXPECT_DOUBLE_EQ(in.points[5].value, 0);
+  EXPECT_DOUBLE_EQ(in.points[15].value, 5) << "GPU 1's push, from 300 to 320";
+  EXPECT_NEAR(area_of(out, 2000), 2 * (100 + 40 + 16), 1e-6) << "two tokens";
+  EXPECT_NEAR(area_of(in, 2000), 2 * (100 + 40), 1e-6);
+}
+
+TEST(Tracks, OfAllGpusHaveOneOfTheLinkForEach) {
+  const Trace trace = two_gpu_trace().trace();
+  constexpr int64_t kBin = 20;
+  const std::vector<Track> links = link_tracks(trace, kBin);
+  ASSERT_EQ(links.size(), 2U);
+  EXPECT_EQ(links[1].name, "GPU 1 out GB/s");
+  EXPECT_NEAR(area_of(links[1], 2000), 2 * (100 + 40), 1e-6);
+  EXPECT_TRUE(link_tracks(two_sm_trace().trace(), kBin).empty());
+}
+
+TEST(Tracks, OfARankAreThoseOfItsSms) {
+  const Trace trace = two_gpu_trace().trace();
+  constexpr int64_t kBin = 1000;
+  const Track of_gpu = tracks_of_rank(trace, 1, kBin).front(), of_all = tracks_of(trace, kBin).front();
+  EXPECT_DOUBLE_EQ(of_gpu.points[0].value, 1) << "1,000 bytes in 1,000 ns";
+  EXPECT_DOUBLE_EQ(of_all.points[0].value, 2);
+}
+
 }  // namespace
 }  // namespace serval::testing
