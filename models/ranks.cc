@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <map>
 #include <string>
+#include <utility>
 
 #include "vm/base/error.h"
 #include "vm/layout/units.h"
-#include "vm/program.h"
 
 namespace serval {
 namespace {
@@ -61,6 +62,18 @@ WeightPart part_of_rank(const WeightSpec& spec, uint32_t rank, uint32_t ranks) {
     part.cols = share.count;
   }
   return part;
+}
+
+std::vector<RankWeight> weights_of_ranks(const Model& model, const Program& program) {
+  std::map<std::string, WeightSpec> specs;
+  for (WeightSpec& spec : model.weights()) specs.emplace(spec.name, std::move(spec));
+  std::vector<RankWeight> weights;
+  for (const Tensor& tensor : program.tensors) {
+    if (tensor.kind != TensorKind::kWeight) continue;
+    const WeightSpec& spec = specs.at(tensor.name);
+    weights.push_back({&tensor, part_of_rank(spec, tensor.device, program.num_devices), spec.cols});
+  }
+  return weights;
 }
 
 int64_t weight_bytes_of_rank(const Model& model, uint32_t rank, uint32_t ranks) {

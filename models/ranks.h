@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "models/checkpoint/weight_spec.h"
 #include "models/model.h"
+#include "vm/program.h"
 
 namespace serval {
 
@@ -27,6 +29,17 @@ struct WeightPart {
   bool is_whole(const WeightSpec& spec) const { return rows == spec.rows && cols == spec.cols; }
 };
 WeightPart part_of_rank(const WeightSpec& spec, uint32_t rank, uint32_t ranks);
+
+// A weight of a program, which has a rank's part of it.
+struct RankWeight {
+  const Tensor* tensor;  // of the program's table
+  WeightPart part;
+  int64_t matrix_cols;  // of the whole weight
+
+  bool has_all_columns() const { return part.cols == matrix_cols; }
+};
+// Those of all ranks, in the order of the tensor table. The program is the model's.
+std::vector<RankWeight> weights_of_ranks(const Model& model, const Program& program);
 
 // What the ranks hold of a model that they can share.
 int64_t weight_bytes_of_rank(const Model& model, uint32_t rank, uint32_t ranks);

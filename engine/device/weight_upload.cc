@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
-#include <functional>
-#include <map>
 #include <mutex>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -28,32 +25,8 @@ bool is_packed(const Tensor& weight) {
   return weight.rows > 1;
 }
 
-// A weight of the program, which is a part of the matrix in the source.
-struct Weight {
-  const Tensor* tensor;
-  size_t source_index;
-  WeightPart part;
-  int64_t matrix_cols;
-
-  bool has_all_columns() const { return part.cols == matrix_cols; }
-};
-
-std::vector<Weight> weights_of(const Model& model, const Program& program,
-                               const std::function<size_t(const std::string&)>& index_of) {
-  std::map<std::string, WeightSpec> specs;
-  for (WeightSpec& spec : model.weights()) specs.emplace(spec.name, std::move(spec));
-  std::vector<Weight> weights;
-  for (const Tensor& tensor : program.tensors) {
-    if (tensor.kind != TensorKind::kWeight) continue;
-    const WeightSpec& spec = specs.at(tensor.name);
-    weights.push_back(
-        {&tensor, index_of(tensor.name), part_of_rank(spec, tensor.device, program.num_devices), spec.cols});
-  }
-  return weights;
-}
-
 // Rows of one slice: whole units, or whole heads, near kSliceBytes.
-int64_t rows_of_slice(const Weight& weight) {
+int64_t rows_of_slice(const RankWeight& weight) {
   const auto least =
       is_packed(*weight.tensor) ? static_cast<int64_t>(slice_rows(*weight.tensor)) : int64_t{1};
   const int64_t least_bytes = least * weight.matrix_cols * kBytesPerBf16;
@@ -122,9 +95,9 @@ class Upload {
  public:
   Upload(const WeightSource& source, const Model& model, const Program& program,
          std::span<const UploadTarget> targets)
-      : source_(source),
-        targets_(targets),
-        weights_(weights_of(model, program, [&](const std::string& name) { return source.index_of(name); })) {
+      : source_(source), targets_(targets) {
+    for (const RankWeight& weight : weights_of_ranks(model, program))
+      weights_.push_back({weight, source.index_of(weight.tensor->name)});
   }
 
   // Matrices that the GPUs can make; they need no slices.
@@ -167,7 +140,11 @@ class Upload {
   }
 
  private:
-  std::byte* image_of(const Weight& weight) const {
+  struct Weight : RankWeight {
+    size_t source_index;
+  };
+
+  std::byte* image_of(const RankWeight& weight) const {
     return targets_[weight.tensor->device].tensors->data(weight.tensor->name);
   }
 
@@ -203,7 +180,7 @@ class Upload {
               to, buffer->stream.get());
   }
   // Of the source's rows, what the rank has.
-  static void copy_columns(const Weight& weight, int64_t rows, const uint16_t* from, void* to,
+  static void copy_columns(const RankWeight& weight, int64_t rows, const uint16_t* from, void* to,
                            const CudaStream& stream) {
     const size_t pitch = static_cast<size_t>(weight.matrix_cols) * sizeof(uint16_t);
     const size_t width = static_cast<size_t>(weight.part.cols) * sizeof(uint16_t);
@@ -225,7 +202,7 @@ class Upload {
 
 uint64_t staging_bytes(const Model& model, const Program& program, uint32_t rank) {
   int64_t largest = 0;
-  for (const Weight& weight : weights_of(model, program, [](const std::string&) { return size_t{0}; })) {
+  for (const RankWeight& weight : weights_of_ranks(model, program)) {
     if (weight.tensor->device != rank) continue;
     const int64_t rows = std::min(rows_of_slice(weight), weight.part.rows);
     largest = std::max(largest, rows * weight.matrix_cols);
