@@ -50,37 +50,19 @@ using InPlainKernelsOfRanks = OnRanks<Op, PlannedAttention, PlannedMerge, QkvPro
 template <class Op>
 using InGemmKernelsOfRanks = OnRanks<Op, Attention, AttentionMerge>;
 
-using MatvecIsa = IsaList<StreamList<matvec::Stream>
-#define SERVAL_OP(Type, folder, semantics) , InMatvecKernels<Type>
+// What a stream runs of the instructions, of which In says what is left out.
+template <class Stream, template <class> class In>
+using IsaOf = IsaList<StreamList<Stream>
+#define SERVAL_OP(Type, folder, semantics) , In<Type>
 #include "instructions/isa.def"
 #undef SERVAL_OP
-                          >;
-using PlainIsa = IsaList<StreamList<matvec::Stream>
-#define SERVAL_OP(Type, folder, semantics) , InPlainKernels<Type>
-#include "instructions/isa.def"
-#undef SERVAL_OP
-                         >;
-using GemmIsa = IsaList<StreamList<gemm::Stream>
-#define SERVAL_OP(Type, folder, semantics) , InGemmKernels<Type>
-#include "instructions/isa.def"
-#undef SERVAL_OP
-                        >;
-using MatvecIsaOfRanks = IsaList<StreamList<matvec::Stream>
-#define SERVAL_OP(Type, folder, semantics) , InMatvecKernelsOfRanks<Type>
-#include "instructions/isa.def"
-#undef SERVAL_OP
-                                 >;
-
-using PlainIsaOfRanks = IsaList<StreamList<matvec::Stream>
-#define SERVAL_OP(Type, folder, semantics) , InPlainKernelsOfRanks<Type>
-#include "instructions/isa.def"
-#undef SERVAL_OP
-                                >;
-using GemmIsaOfRanks = IsaList<StreamList<gemm::Stream>
-#define SERVAL_OP(Type, folder, semantics) , InGemmKernelsOfRanks<Type>
-#include "instructions/isa.def"
-#undef SERVAL_OP
-                               >;
+                      >;
+using MatvecIsa = IsaOf<matvec::Stream, InMatvecKernels>;
+using PlainIsa = IsaOf<matvec::Stream, InPlainKernels>;
+using GemmIsa = IsaOf<gemm::Stream, InGemmKernels>;
+using MatvecIsaOfRanks = IsaOf<matvec::Stream, InMatvecKernelsOfRanks>;
+using PlainIsaOfRanks = IsaOf<matvec::Stream, InPlainKernelsOfRanks>;
+using GemmIsaOfRanks = IsaOf<gemm::Stream, InGemmKernelsOfRanks>;
 
 template <class Base>
 using IsaOfRanks =

@@ -21,7 +21,7 @@ struct DeviceOp<AddParts> : GroupOp {
   static constexpr bool kStartsEarly = true;  // for norms, and to find out which rows there are
 
   static __device__ __forceinline__ void run(const Op& op, const Group& group) {
-    constexpr uint32_t kRows = kWarpThreads / kLanes;  // of a warp
+    constexpr uint32_t kRows = kWarpThreads / gemm::kPieceLanes;  // of a warp
     const uint32_t groups = op.num_units * kUnitRows / gemm::kSquaresCols;
     const uint32_t items = (op.num_rows + kRows - 1) / kRows * groups;
     const gemm::ResidualPlace to{group.tensor<&Op::residual, float>(),
@@ -33,7 +33,7 @@ struct DeviceOp<AddParts> : GroupOp {
     // Behind the last item, no row exists.
     const auto piece = [&](uint32_t item) {
       const uint32_t rows = item / groups, cols = item - rows * groups;
-      return Piece(op, group, to, op.first_row + rows * kRows + group.lane / kLanes,
+      return Piece(op, group, to, op.first_row + rows * kRows + group.lane / gemm::kPieceLanes,
                    op.first_unit * kUnitRows + cols * gemm::kSquaresCols);
     };
     bool waited = false;
@@ -51,7 +51,6 @@ struct DeviceOp<AddParts> : GroupOp {
   }
 
  private:
-  static constexpr uint32_t kLanes = 8;
   static constexpr uint32_t kUnits = gemm::ResidualPiece::kUnits;
   using Values = gemm::ResidualPiece::Values;
 
@@ -62,9 +61,9 @@ struct DeviceOp<AddParts> : GroupOp {
     __device__ __forceinline__ Piece(const Op& op, const Group& group, const gemm::ResidualPlace& to,
                                      uint32_t row, uint32_t first_col)
         : row_(row),
-          col_(first_col + group.lane % kLanes / kPieces * kUnits * kUnitRows + group.lane % kPieces * 2),
+          col_(first_col + gemm::piece_col(group.lane)),
           exists_(row < op.first_row + op.num_rows && gemm::row_is_computed(group.rows[row], op.logits_only)),
-          to_(to, row, col_, group.lane % kPieces) {}
+          to_(to, row, col_, group.lane % slab_image::kPiecesOfHalf) {}
 
     __device__ __forceinline__ void load(const Op& op, const Group& group, const gemm::ResidualPlace& to) {
       if (!exists_) return;
@@ -86,8 +85,6 @@ struct DeviceOp<AddParts> : GroupOp {
     }
 
    private:
-    static constexpr uint32_t kPieces = slab_image::kPiecesOfHalf;
-
     // As the copy engine adds in GPU memory (gemm::add_sums): subnormal numbers count as 0.
     static __device__ __forceinline__ void add_flushed(Values& sums, const Values& values) {
 #pragma unroll
@@ -96,6 +93,7 @@ struct DeviceOp<AddParts> : GroupOp {
         sums[u].y = ptx::add_flushed(sums[u].y, values[u].y);
       }
     }
+
     uint32_t row_, col_;
     bool exists_;
     gemm::ResidualPiece to_;

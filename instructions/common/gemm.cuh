@@ -465,6 +465,26 @@ __device__ __forceinline__ const std::byte* tensor_map(const BoundProgram& progr
   constexpr uint32_t kMapBytes = 128;
   return program.tensor_maps + (size_t{tensor.index} * kMapsOfTensor + (halves ? 1 : 0)) * kMapBytes;
 }
+// Of neighbouring units of op.weights: the products of all columns of its input.
+template <class Op>
+__device__ __forceinline__ Shape product_shape(const Op& op, const std::byte* activations) {
+  return {.activations = activations,
+          .squares = nullptr,
+          .epsilon = 0,
+          .image_rows = op.max_rows,
+          .first_row = op.first_row,
+          .end_row = op.first_row + op.num_rows,
+          .units = neighbours(op.num_units),
+          .cols = op.in_cols,
+          .logits_only = op.logits_only,
+          .adds = 0,
+          .block_table = nullptr,
+          .blocks_of_sequence = 0};
+}
+template <class Op>
+__device__ __forceinline__ Pages weight_pages(const BoundProgram& program, const Op& op) {
+  return {tensor_map(program, op.weights, op.num_units <= kWarpgroupUnits), op.first_unit};
+}
 // A tile's units are within the matrix, and whole warpgroups' but for the matrix's last.
 __device__ __forceinline__ bool units_in_range(uint32_t first, uint32_t count, uint32_t most, uint32_t all) {
   return count > 0 && count <= most && first < all && count <= all - first;
@@ -619,6 +639,12 @@ class ResidualPiece {
   uint32_t norms_[kUnits];
 };
 
+// Where 8 neighbouring lanes have 64 columns of a row: the first column of the lane's piece.
+inline constexpr uint32_t kPieceLanes = 8;
+__device__ __forceinline__ uint32_t piece_col(uint32_t lane) {
+  return lane % kPieceLanes / slab_image::kPiecesOfHalf * ResidualPiece::kUnits * kUnitRows +
+         lane % slab_image::kPiecesOfHalf * 2;
+}
 __device__ __forceinline__ void load_piece(const float* from, ResidualPiece::Values& values) {
 #pragma unroll
   for (uint32_t u = 0; u < ResidualPiece::kUnits; ++u)

@@ -30,8 +30,9 @@ struct GemmOp<LmHead> {
             .blocks_of_sequence = 0};
   }
   static __device__ gemm::Pages pages_of(const BoundProgram& program, const LmHead& op, uint32_t) {
-    return {gemm::tensor_map(program, op.weights, op.num_units <= gemm::kWarpgroupUnits),
-            op.first_unit - op.weights_unit};
+    gemm::Pages pages = gemm::weight_pages(program, op);
+    pages.unit -= op.weights_unit;
+    return pages;
   }
   // Each thread finishes a unit's logits of a token at a time.
   template <class Role, uint32_t kValues>

@@ -19,23 +19,13 @@ struct GemmOp<MatvecPart> {
     const uint32_t end_slab = end_col == op.in_cols
                                   ? slab_image::slabs(op.in_cols)
                                   : end_col / page_image::kPanelCols * slab_image::kSlabsOfPanel;
-    return {.activations = tensor<&MatvecPart::input, const std::byte>(buffer),
-            .squares = nullptr,
-            .epsilon = 0,
-            .image_rows = op.max_rows,
-            .first_row = op.first_row,
-            .end_row = op.first_row + op.num_rows,
-            .units = gemm::neighbours(op.num_units),
-            .cols = op.in_cols,
-            .logits_only = op.logits_only,
-            .adds = 0,
-            .block_table = nullptr,
-            .blocks_of_sequence = 0,
-            .first_slab = first_slab,
-            .num_slabs = end_slab - first_slab};
+    gemm::Shape shape = gemm::product_shape(op, tensor<&MatvecPart::input, const std::byte>(buffer));
+    shape.first_slab = first_slab;
+    shape.num_slabs = end_slab - first_slab;
+    return shape;
   }
   static __device__ gemm::Pages pages_of(const BoundProgram& program, const MatvecPart& op, uint32_t) {
-    return {gemm::tensor_map(program, op.weights, op.num_units <= gemm::kWarpgroupUnits), op.first_unit};
+    return gemm::weight_pages(program, op);
   }
   template <class Role, uint32_t kValues>
   static __device__ __forceinline__ void finish_tile(Role& role, const MatvecPart& op,

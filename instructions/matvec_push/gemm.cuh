@@ -16,21 +16,10 @@ struct GemmOp<MatvecPush> {
            gemm::rows_in_range(op);
   }
   static __device__ gemm::Shape shape(const RecordBuffer& buffer, const MatvecPush& op) {
-    return {.activations = tensor<&MatvecPush::input, const std::byte>(buffer),
-            .squares = nullptr,
-            .epsilon = 0,
-            .image_rows = op.max_rows,
-            .first_row = op.first_row,
-            .end_row = op.first_row + op.num_rows,
-            .units = gemm::neighbours(op.num_units),
-            .cols = op.in_cols,
-            .logits_only = op.logits_only,
-            .adds = 0,
-            .block_table = nullptr,
-            .blocks_of_sequence = 0};
+    return gemm::product_shape(op, tensor<&MatvecPush::input, const std::byte>(buffer));
   }
   static __device__ gemm::Pages pages_of(const BoundProgram& program, const MatvecPush& op, uint32_t) {
-    return {gemm::tensor_map(program, op.weights, op.num_units <= gemm::kWarpgroupUnits), op.first_unit};
+    return gemm::weight_pages(program, op);
   }
   // Through shared memory, 16 tokens at a time: 8 threads push a token's 64 columns, 16 bytes each, and 128
   // in a row.

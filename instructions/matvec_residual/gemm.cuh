@@ -13,25 +13,16 @@ struct GemmOp<MatvecResidual> {
            gemm::rows_in_range(op) && op.parts >= 1 && op.parts <= page_image::panels(op.in_cols);
   }
   static __device__ gemm::Shape shape(const RecordBuffer& buffer, const MatvecResidual& op) {
-    return {.activations = tensor<&MatvecResidual::input, const std::byte>(buffer),
-            .squares = nullptr,
-            .epsilon = 0,
-            .image_rows = op.max_rows,
-            .first_row = op.first_row,
-            .end_row = op.first_row + op.num_rows,
-            .units = gemm::neighbours(op.num_units),
-            .cols = op.in_cols,
-            .logits_only = op.logits_only,
-            .adds = 1,
-            .block_table = nullptr,
-            .blocks_of_sequence = 0,
-            .parts = op.parts};
+    gemm::Shape shape = gemm::product_shape(op, tensor<&MatvecResidual::input, const std::byte>(buffer));
+    shape.adds = 1;
+    shape.parts = op.parts;
+    return shape;
   }
   static __device__ gemm::Pages pages_of(const BoundProgram& program, const MatvecResidual& op,
                                          uint32_t part) {
     if (part == gemm::kResidualPart)
       return {gemm::tensor_map(program, op.residual), op.first_unit * kUnitRows};
-    return {gemm::tensor_map(program, op.weights, op.num_units <= gemm::kWarpgroupUnits), op.first_unit};
+    return gemm::weight_pages(program, op);
   }
   // Of a part that is not the last.
   template <class Role, uint32_t kValues>

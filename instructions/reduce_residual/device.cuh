@@ -108,28 +108,24 @@ struct DeviceOp<ReduceResidual> : GroupOp {
     ptx::store_relaxed(residual, value);
   }
 
-  static constexpr uint32_t kPieceLanes = 8;
   using Values = gemm::ResidualPiece::Values;
 
   static __device__ __forceinline__ void run_pieces(const Op& op, const Group& group) {
-    constexpr uint32_t kRows = kWarpThreads / kPieceLanes;  // of a warp
+    constexpr uint32_t kRows = kWarpThreads / gemm::kPieceLanes;  // of a warp
     group.wait_inputs();
     const uint32_t groups = op.num_units * kUnitRows / gemm::kSquaresCols;
     const uint32_t items = (op.num_rows + kRows - 1) / kRows * groups;
 #pragma unroll 1
     for (uint32_t item = group.warp; item < items; item += kConsumerWarps) {
       const uint32_t rows = item / groups, cols = item - rows * groups;
-      add_pieces(op, group, op.first_row + rows * kRows + group.lane / kPieceLanes,
+      add_pieces(op, group, op.first_row + rows * kRows + group.lane / gemm::kPieceLanes,
                  op.first_unit * kUnitRows + cols * gemm::kSquaresCols);
     }
   }
   // Row `row`'s 64 columns from `first_col` on; the warp's lanes stay together.
   static __device__ __forceinline__ void add_pieces(const Op& op, const Group& group, uint32_t row,
                                                     uint32_t first_col) {
-    constexpr uint32_t kUnits = gemm::ResidualPiece::kUnits;
-    const uint32_t lane = group.lane % kPieceLanes, piece = lane % slab_image::kPiecesOfHalf;
-    const uint32_t within = lane / slab_image::kPiecesOfHalf * kUnits * kUnitRows + piece * 2;
-    const uint32_t col = first_col + within, width = op.out_cols / op.ranks;
+    const uint32_t col = first_col + gemm::piece_col(group.lane), width = op.out_cols / op.ranks;
     const bool exists =
         row < op.first_row + op.num_rows && gemm::row_is_computed(group.rows[row], op.logits_only);
     Values before = {}, sums = {};
@@ -157,7 +153,7 @@ struct DeviceOp<ReduceResidual> : GroupOp {
       gemm::ResidualPlace to = place;
       to.weighted = group.tensor_on<std::byte>(op.weighted, k);
       to.squares = group.tensor_on<float>(op.squares, k);
-      const gemm::ResidualPiece mine(to, row, col, piece);
+      const gemm::ResidualPiece mine(to, row, col, group.lane % slab_image::kPiecesOfHalf);
       if (k == op.rank)
         mine.store(sums, exists, group.lane);
       else
