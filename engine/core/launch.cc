@@ -6,6 +6,14 @@
 
 namespace serval {
 
+namespace {
+
+double milliseconds(TimePoint begin, TimePoint end) {
+  return std::chrono::duration<double, std::milli>(end - begin).count();
+}
+
+}  // namespace
+
 void PassLoop::launch(const PassPlan& plan) {
   state_.write(plan, running_);
   some_finished_ = some_ended_by_host_ = false;
@@ -14,6 +22,10 @@ void PassLoop::launch(const PassPlan& plan) {
   // The backend's threads are under way when it calls back, so an exception waits until they are done.
   std::exception_ptr failure;
   const TimePoint begin = now_();
+  if (launch_ended_) {
+    ++stats_.gaps;
+    stats_.gap_ms += milliseconds(*launch_ended_, begin);
+  }
   const auto on_pass = [&](uint32_t pass) {
     if (failure) return;
     try {
@@ -30,7 +42,9 @@ void PassLoop::launch(const PassPlan& plan) {
   } catch (...) {
     if (!failure) failure = std::current_exception();
   }
-  stats_.pass_ms += std::chrono::duration<double, std::milli>(now_() - begin).count();
+  launch_ended_ = now_();
+  stats_.pass_ms += milliseconds(begin, *launch_ended_);
+  stats_.kernel_ms += backend_.kernel_us().value_or(0) * 1e-3;
   if (failure) fail_running(failure);
 }
 

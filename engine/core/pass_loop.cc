@@ -67,6 +67,7 @@ bool PassLoop::step() {
   sweep();
   admit();
   if (running_.empty()) {
+    launch_ended_.reset();
     flush_events();
     return false;
   }
@@ -74,6 +75,7 @@ bool PassLoop::step() {
   launch(make_plan());
   retire();
   flush_events();
+  if (idle()) launch_ended_.reset();
   return true;
 }
 

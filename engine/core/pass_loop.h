@@ -95,6 +95,7 @@ class PassLoop {
   };
   std::optional<Refusal> refusal_;
 
+  std::optional<TimePoint> launch_ended_;  // the last one, if nothing has been waited for since
   // Of the launch in flight.
   bool some_finished_ = false, some_ended_by_host_ = false;
   uint32_t passes_done_ = 0;

@@ -118,6 +118,23 @@ TEST(PassLoop, ReadsPromptsInPiecesWhileOthersGenerate) {
   EXPECT_EQ(loop.backend.launches(), 4u);
 }
 
+TEST(PassLoop, CountsTheTimeBetweenLaunchesThatFollowEachOther) {
+  Loop loop;
+  loop.add(request(40, 1));  // three passes of up to 16 rows, a launch each
+  for (int step = 0; step < 3; ++step) {
+    loop.loop.step();
+    simulated_now += milliseconds(3);
+  }
+  EXPECT_EQ(loop.loop.stats().launches, 3u);
+  EXPECT_EQ(loop.loop.stats().pass_ms, 3);
+  EXPECT_EQ(loop.loop.stats().gaps, 2u);
+  EXPECT_EQ(loop.loop.stats().gap_ms, 6);
+  simulated_now += std::chrono::hours(1);  // without a request
+  loop.add(request(1, 1));
+  loop.run_to_end();
+  EXPECT_EQ(loop.loop.stats().gaps, 2u) << "a rest is not a gap";
+}
+
 TEST(PassLoop, SharesTheFullBlocksOfPromptsThatBeginAlike) {
   Loop loop({.context = 512, .kv_blocks = 64, .rows = 64});
   loop.add(request(200, 5));

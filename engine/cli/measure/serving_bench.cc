@@ -138,6 +138,15 @@ std::vector<Times> times_of(const std::vector<Timeline>& timelines) {
   return {std::move(first), std::move(each), std::move(between), std::move(whole)};
 }
 
+// From one launch's passes to the next's, where one follows another at once: on a GPU from kernel to kernel.
+double mean_gap_us(const EngineStats& stats) {
+  constexpr double kUsOfMs = 1e3;
+  if (stats.gaps == 0) return 0;
+  const double around_kernels = stats.kernel_ms > 0 ? stats.pass_ms - stats.kernel_ms : 0;
+  return kUsOfMs * (stats.gap_ms / static_cast<double>(stats.gaps) +
+                    around_kernels / static_cast<double>(stats.launches));
+}
+
 constexpr double kPercentiles[] = {50, 90, 99};
 
 ordered_json figures_of(const Engine& engine, const ServingBench& bench, const Run& run, double seconds) {
@@ -171,6 +180,9 @@ ordered_json figures_of(const Engine& engine, const ServingBench& bench, const R
     for (const double p : kPercentiles)
       out[fmt::format("p{:.0f}_{}_ms", p, times.key)] = percentile(times.values, p);
   }
+  out["passes"] = stats.passes;
+  out["launches"] = stats.launches;
+  out["mean_gap_us"] = mean_gap_us(stats);
   out["preemptions"] = stats.preemptions;
   out["prefix_cache_queries"] = stats.prompt_tokens;
   out["prefix_cache_hits"] = stats.cached_tokens;
@@ -181,13 +193,14 @@ std::string markdown(const ordered_json& f, const std::vector<Times>& all_times)
   const auto number = [&](const std::string& key) { return f.at(key).get<double>(); };
   std::string out = fmt::format(
       "| model | backend | requests | failed | s | requests/s | output t/s | total t/s | preemptions | "
-      "prefix hits |\n"
-      "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n"
-      "| {} | {} | {} | {} | {:.2f} | {:.2f} | {:.1f} | {:.1f} | {} | {:.1f} % |\n\n",
+      "prefix hits | launches | us between |\n"
+      "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n"
+      "| {} | {} | {} | {} | {:.2f} | {:.2f} | {:.1f} | {:.1f} | {} | {:.1f} % | {} | {:.1f} |\n\n",
       f.at("model_id").get<std::string>(), f.at("backend").get<std::string>(), number("num_prompts"),
       number("failed"), number("duration"), number("request_throughput"), number("output_throughput"),
       number("total_token_throughput"), number("preemptions"),
-      100 * number("prefix_cache_hits") / std::max(1.0, number("prefix_cache_queries")));
+      100 * number("prefix_cache_hits") / std::max(1.0, number("prefix_cache_queries")), number("launches"),
+      number("mean_gap_us"));
   out += "| ms | mean | p50 | p90 | p99 |\n| --- | ---: | ---: | ---: | ---: |\n";
   for (const Times& times : all_times) {
     out += fmt::format("| {} | {:.2f} |", times.label, times.mean());

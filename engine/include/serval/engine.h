@@ -208,8 +208,12 @@ struct EngineStats {
   uint64_t generated_tokens = 0;
   uint64_t passes = 0;
   uint64_t launches = 0;
-  uint64_t rows = 0;   // of all passes
-  double pass_ms = 0;  // that all passes took
+  uint64_t rows = 0;     // of all passes
+  double pass_ms = 0;    // that all launches took
+  double kernel_ms = 0;  // of it, the GPU's kernels; 0 where there is no GPU
+  // Launches that followed another at once, and the time from the end of one to the begin of the next.
+  uint64_t gaps = 0;
+  double gap_ms = 0;
 };
 
 // stage is "tensors", "weights", …; done and total in bytes. Called from the loading thread.

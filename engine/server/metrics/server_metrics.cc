@@ -34,6 +34,9 @@ void write_engine(MetricsText& text, const EngineStats& engine) {
                count(engine.rows));
   constexpr double kMilliseconds = 1e-3;
   text.counter("serval:pass_seconds_total", "Time that these passes took.", engine.pass_ms * kMilliseconds);
+  text.counter("serval:launches_total", "Launches of one or more passes.", count(engine.launches));
+  text.counter("serval:launch_gap_seconds_total", "Time between launches that followed each other at once.",
+               engine.gap_ms * kMilliseconds);
 }
 
 }  // namespace
