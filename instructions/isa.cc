@@ -50,7 +50,9 @@ OpInfo make_info(const char* name, const char* type, const char* semantics) {
     FootprintBuilder<Op> builder(op, state, out);
     footprint(op, state, builder);
   };
-  info.cost = [](const Instruction& i, const CostContext& c) { return cost(i.as<Op>(), c); };
+  info.cost = [](const Instruction& i, std::span<const Tensor> tensors, const CostContext& pass) {
+    return cost(i.as<Op>(), CostView{pass, tensors});
+  };
   info.pages = [](const Instruction& i) { return pages(i.as<Op>()); };
   info.home = []([[maybe_unused]] const Instruction& i) -> std::optional<uint32_t> {
     if constexpr (requires { Op::kOneOfEachSm; }) return i.as<Op>().record;

@@ -58,7 +58,8 @@ struct OpInfo {
   std::vector<FieldInfo> fields;
   // The regions touched: exactly, given the pass's state; their bound over all states if `state` is null.
   void (*footprint)(const Instruction&, const StateView* state, Footprint& out);
-  Cost (*cost)(const Instruction&, const CostContext&);
+  // Of a pass; the instruction has been checked against the tensors.
+  Cost (*cost)(const Instruction&, std::span<const Tensor>, const CostContext&);
   PageNeed (*pages)(const Instruction&);
   // The SM that the record is for, of an instruction of which each SM has one: its work is dealt out anew for
   // each launch. None: any SM.

@@ -166,8 +166,9 @@ Placement list(const Graph& graph, const Dependencies& deps, const Machine& mach
 
 }  // namespace
 
-NodeTime node_time(const Instruction& node, const Machine& machine, const CostContext& context) {
-  const Cost cost = op_info(node.opcode).cost(node, context);
+NodeTime node_time(const Instruction& node, std::span<const Tensor> tensors, const Machine& machine,
+                   const CostContext& context) {
+  const Cost cost = op_info(node.opcode).cost(node, tensors, context);
   return {
       static_cast<double>(cost.bytes) * kUsPerGbPerS / stream_gb_per_s(machine),
       machine.instruction_us + static_cast<double>(cost.operations) * kUsPerGbPerS / machine.sm_gflop_per_s};
@@ -176,7 +177,7 @@ NodeTime node_time(const Instruction& node, const Machine& machine, const CostCo
 std::vector<NodeTime> node_times(const Graph& graph, const Machine& machine, const CostContext& context) {
   std::vector<NodeTime> out;
   out.reserve(graph.nodes.size());
-  for (const Instruction& node : graph.nodes) out.push_back(node_time(node, machine, context));
+  for (const Instruction& node : graph.nodes) out.push_back(node_time(node, graph.tensors, machine, context));
   return out;
 }
 

@@ -56,7 +56,8 @@ struct NodeTime {
   double busy_us;    // everything else
   double total_us() const { return memory_us + busy_us; }
 };
-NodeTime node_time(const Instruction& node, const Machine& machine, const CostContext& context);
+NodeTime node_time(const Instruction& node, std::span<const Tensor> tensors, const Machine& machine,
+                   const CostContext& context);
 std::vector<NodeTime> node_times(const Graph& graph, const Machine& machine, const CostContext& context);
 
 // One SM on the cost model: a stream of bytes that is never more than its pages ahead of the instruction in

@@ -135,7 +135,7 @@ ProgramStatistics statistics_of(const Program& program, const CostContext& conte
   s.bytes_per_queue.assign(program.num_queues(), 0);
   for (uint32_t q = 0; q < program.num_queues(); ++q) {
     for (const Instruction& i : program.queue(q)) {
-      const Cost cost = op_info(i.opcode).cost(i, context);
+      const Cost cost = op_info(i.opcode).cost(i, program.tensors, context);
       ops[i.opcode].instructions += 1;
       ops[i.opcode].bytes += cost.bytes;
       ops[i.opcode].operations += cost.operations;

@@ -119,9 +119,7 @@ void check_limits(const StateLimits& limits) {
 // Names that no part of the state has are the binding's to refuse: only it knows what they might be.
 void check_state_part(size_t index, const Tensor& t, const StateLimits& limits) {
   const std::optional<Tensor> part = state_part(t.name, limits);
-  if (!part ||
-      (t.kind == part->kind && t.dtype == part->dtype && t.rows == part->rows && t.cols == part->cols))
-    return;
+  if (!part || same_layout(t, *part)) return;
   refuse(fmt::format("tensor {} '{}': {}, expected {}", index, t.name, describe(t), describe(*part)));
 }
 
@@ -145,7 +143,8 @@ void check_tensors(const Program& p) {
 }  // namespace
 
 std::string describe(const Tensor& t) {
-  return fmt::format("{} [{}, {}] of kind {}", name_of(t.dtype), t.rows, t.cols, static_cast<int>(t.kind));
+  return fmt::format("{} [{}, {}] of kind {} as {}", name_of(t.dtype), t.rows, t.cols,
+                     static_cast<int>(t.kind), name_of(t.image));
 }
 
 std::string name_in(const Program& program, const Tensor& t) {

@@ -21,7 +21,7 @@ static_assert(std::endian::native == std::endian::little,
               "program files are little-endian and written as they lie");
 
 constexpr char kMagic[8] = {'S', 'E', 'R', 'V', 'A', 'L', 'P', '\n'};
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 constexpr uint32_t kMaxText = 1 << 16;  // bytes of a name or a metadata value
 
 // Names stand in error lines and listings, where these would end a line or drive a terminal.
@@ -153,6 +153,7 @@ void write_tensor(const Tensor& t, Writer& w) {
   w.value(t.cols);
   w.value(t.dtype);
   w.value(t.kind);
+  w.value(t.image);
   w.value(t.row_order);
   w.value(t.device);
   w.value(t.head_dim);
@@ -166,12 +167,13 @@ Tensor read_tensor(Reader& r) {
   t.cols = r.value<uint64_t>("tensor.cols");
   t.dtype = r.enumerator<DType>("tensor.dtype", kNumDTypes);
   t.kind = r.enumerator<TensorKind>("tensor.kind", kNumTensorKinds);
+  t.image = r.enumerator<Image>("tensor.image", kNumImages);
   t.row_order = r.enumerator<RowOrder>("tensor.row_order", kNumRowOrders);
   t.device = r.value<uint8_t>("tensor.device");
   t.head_dim = r.value<uint32_t>("tensor.head_dim");
   return t;
 }
-constexpr uint64_t kLeastTensorBytes = 28;
+constexpr uint64_t kLeastTensorBytes = 29;
 constexpr uint64_t kLeastMetadataBytes = 8;
 
 }  // namespace

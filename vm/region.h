@@ -14,7 +14,7 @@ struct Box {
   uint64_t row_begin = 0, row_end = 0;
   uint64_t col_begin = 0, col_end = 0;
 
-  bool empty() const { return row_begin >= row_end || col_begin >= col_end; }
+  constexpr bool empty() const { return row_begin >= row_end || col_begin >= col_end; }
   bool overlaps(const Box& o) const {
     return row_begin < o.row_end && o.row_begin < row_end && col_begin < o.col_end && o.col_begin < col_end;
   }

@@ -5,9 +5,7 @@
 #include "fmt/format.h"
 
 #include "vm/base/error.h"
-#include "vm/layout/activation_image.h"
-#include "vm/layout/page_image.h"
-#include "vm/layout/slab_image.h"
+#include "vm/stored_bytes.h"
 
 namespace serval {
 namespace {
@@ -25,24 +23,13 @@ std::map<std::string, Room> rooms_of(std::span<const Program* const> programs, u
     for (const Tensor& tensor : program->tensors) {
       if (tensor.kind == TensorKind::kState || tensor.device != rank) continue;
       Room& room = rooms.try_emplace(tensor.name, Room{tensor.kind, 0}).first->second;
-      room.bytes = std::max(room.bytes, (device_bytes(tensor) + kAlignment - 1) / kAlignment * kAlignment);
+      room.bytes = std::max(room.bytes, (stored_bytes(tensor) + kAlignment - 1) / kAlignment * kAlignment);
     }
   }
   return rooms;
 }
 
 }  // namespace
-
-uint64_t device_bytes(const Tensor& tensor) {
-  if (tensor.kind == TensorKind::kActivation && tensor.dtype == DType::kBF16) {
-    // What a product reads is an activation image or, in programs of GEMMs, a slab image; others are no
-    // larger.
-    const auto rows = static_cast<uint32_t>(tensor.rows), cols = static_cast<uint32_t>(tensor.cols);
-    return std::max<uint64_t>(activation_image::bytes(rows, cols), slab_image::bytes(rows, cols));
-  }
-  if (tensor.kind != TensorKind::kWeight || tensor.rows == 1) return tensor.bytes();
-  return page_image::bytes(tensor.rows, static_cast<uint32_t>(tensor.cols));
-}
 
 DeviceTensors::Sizes DeviceTensors::sizes(std::span<const Program* const> programs, uint32_t rank) {
   Sizes sizes;

@@ -15,9 +15,6 @@
 
 namespace serval {
 
-// What a tensor occupies: weights of more than one row are page images.
-uint64_t device_bytes(const Tensor& tensor);
-
 class DeviceTensors {
  public:
   // Bytes by kind, to be compared with the free memory before anything is allocated.

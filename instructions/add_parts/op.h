@@ -77,9 +77,10 @@ inline void footprint(const AddParts& op, const StateView*, FootprintBuilder<Add
   if (op.num_parts > 3) f.read_rows<&AddParts::part3>(rows, begin, end);
 }
 
-inline Cost cost(const AddParts& op, const CostContext& c) {
-  const uint64_t values = uint64_t{c.rows} * op.num_units * kUnitRows;
-  return {.bytes = values * (op.num_parts + 1) * size_of(DType::kF32), .operations = values * op.num_parts};
+inline Cost cost(const AddParts& op, const CostView& c) {
+  const uint64_t values = uint64_t{c.pass.rows} * op.num_units * kUnitRows;
+  return {.bytes = values * (op.num_parts + 1) * c.element_bytes(op.residual),
+          .operations = values * op.num_parts};
 }
 
 inline PageNeed pages(const AddParts&) {

@@ -67,8 +67,9 @@ inline void footprint(const Advance& op, const StateView* state, FootprintBuilde
   }
 }
 
-inline Cost cost(const Advance&, const CostContext& c) {
-  return {.bytes = c.rows * (sizeof(PassRow) + sizeof(SampledToken) + sizeof(OutputToken)), .operations = 0};
+inline Cost cost(const Advance&, const CostView& c) {
+  return {.bytes = c.pass.rows * (sizeof(PassRow) + sizeof(SampledToken) + sizeof(OutputToken)),
+          .operations = 0};
 }
 
 inline PageNeed pages(const Advance&) {

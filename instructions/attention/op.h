@@ -134,13 +134,13 @@ inline void footprint(const Attention& op, const StateView* state, FootprintBuil
   }
 }
 
-inline Cost cost(const Attention& op, const CostContext& c) {
-  const uint64_t leaves = leaves_for_tokens(c.context_tokens);
+inline Cost cost(const Attention& op, const CostView& c) {
+  const uint64_t leaves = leaves_for_tokens(c.pass.context_tokens);
   const uint64_t mine = op.split < leaves ? (leaves - op.split + op.splits - 1) / op.splits : 0;
   const uint64_t tokens =
-      c.rows * (mine * kLeafTokens < c.context_tokens ? mine * kLeafTokens : c.context_tokens);
+      c.pass.rows * (mine * kLeafTokens < c.pass.context_tokens ? mine * kLeafTokens : c.pass.context_tokens);
   const uint64_t kv = 2 * tokens * op.head_dim;
-  return {.bytes = kv * size_of(DType::kBF16), .operations = 2 * kv * (op.q_heads / op.kv_heads)};
+  return {.bytes = kv * c.element_bytes(op.k_cache), .operations = 2 * kv * (op.q_heads / op.kv_heads)};
 }
 
 inline PageNeed pages(const Attention&) {

@@ -78,10 +78,10 @@ inline void footprint(const AttentionMerge& op, const StateView* state, Footprin
   }
 }
 
-inline Cost cost(const AttentionMerge& op, const CostContext& c) {
-  const uint64_t values = uint64_t{c.rows} * op.num_heads * leaves_for_tokens(c.context_tokens) *
+inline Cost cost(const AttentionMerge& op, const CostView& c) {
+  const uint64_t values = uint64_t{c.pass.rows} * op.num_heads * leaves_for_tokens(c.pass.context_tokens) *
                           (op.head_dim + PartialLayout::kExtra);
-  return {.bytes = values * size_of(DType::kF32), .operations = 2 * values};
+  return {.bytes = values * c.element_bytes(op.partial), .operations = 2 * values};
 }
 
 inline PageNeed pages(const AttentionMerge&) {
@@ -101,7 +101,7 @@ inline void check(const AttentionMerge& op, OperandCheck& c) {
   const PartialLayout layout = partial_layout(op);
   c.tensor("partial", op.partial, DType::kF32, TensorKind::kActivation, layout.rows_of_all(op.kv_heads),
            layout.cols(op.max_context));
-  c.activation("output", op.output, DType::kBF16, op.max_rows, uint64_t{op.q_heads} * op.head_dim);
+  c.product_input("output", op.output, op.max_rows, uint64_t{op.q_heads} * op.head_dim);
 }
 
 }  // namespace serval

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "instructions/common/column_parts.h"
-#include "instructions/common/residual.h"
 #include "vm/layout/kv_cache.h"
 #include "vm/layout/units.h"
 #include "vm/state/adjustments.h"
@@ -15,6 +14,18 @@
 #include "vm/state/slots.h"
 
 namespace serval {
+namespace {
+
+Tensor activation_of(DType dtype, uint64_t rows, uint64_t cols, Image image) {
+  return {.name = {},
+          .rows = rows,
+          .cols = cols,
+          .dtype = dtype,
+          .kind = TensorKind::kActivation,
+          .image = image};
+}
+
+}  // namespace
 
 void OperandCheck::fail(std::string message) {
   if (error_.empty()) error_ = std::move(message);
@@ -22,13 +33,18 @@ void OperandCheck::fail(std::string message) {
 
 void OperandCheck::tensor(const char* operand, TensorId id, DType dtype, TensorKind kind, uint64_t rows,
                           uint64_t cols) {
+  tensor(
+      operand, id,
+      {.name = {}, .rows = rows, .cols = cols, .dtype = dtype, .kind = kind, .image = image_of(kind, rows)});
+}
+
+void OperandCheck::tensor(const char* operand, TensorId id, const Tensor& expected) {
   if (id.index >= program_.tensors.size()) {
     fail(fmt::format("{}: tensor {} of {}", operand, id.index, program_.tensors.size()));
     return;
   }
   const Tensor& t = program_.tensors[id.index];
-  if (t.dtype != dtype || t.kind != kind || t.rows != rows || t.cols != cols) {
-    const Tensor expected{.name = {}, .rows = rows, .cols = cols, .dtype = dtype, .kind = kind};
+  if (!same_layout(t, expected)) {
     fail(fmt::format("{}: tensor '{}' is {}, expected {}", operand, t.name, describe(t), describe(expected)));
   }
 }
@@ -91,7 +107,17 @@ void OperandCheck::block_table(TensorId block_table, uint32_t max_sequences, uin
 
 void OperandCheck::activation(const char* operand, TensorId id, DType dtype, uint32_t max_rows,
                               uint64_t cols) {
-  tensor(operand, id, dtype, TensorKind::kActivation, max_rows, cols);
+  tensor(operand, id, activation_of(dtype, max_rows, cols, Image::kRowMajor));
+}
+
+void OperandCheck::product_input(const char* operand, TensorId id, uint32_t max_rows, uint64_t cols,
+                                 Image image) {
+  tensor(operand, id, activation_of(DType::kBF16, max_rows, cols, image));
+}
+
+void OperandCheck::product_input(const char* operand, TensorId id, uint32_t max_rows, uint64_t cols) {
+  const Image image = image_of_tensor(id);
+  product_input(operand, id, max_rows, cols, image == Image::kSlabs ? image : Image::kActivation);
 }
 
 void OperandCheck::weighted_rows(TensorId weighted, TensorId squares, uint32_t max_rows, uint64_t hidden,
@@ -99,7 +125,7 @@ void OperandCheck::weighted_rows(TensorId weighted, TensorId squares, uint32_t m
   check_square_cols(square_cols);
   if (!ok()) return;
   require(hidden % square_cols == 0, "square_cols", square_cols, "a divisor of the residual's columns");
-  activation("weighted", weighted, DType::kBF16, max_rows, hidden);
+  product_input("weighted", weighted, max_rows, hidden, product_image(square_cols));
   activation("squares", squares, DType::kF32, max_rows, hidden / square_cols);
 }
 
@@ -175,9 +201,9 @@ void OperandCheck::limit(const char* operand, uint64_t value, uint32_t StateLimi
 }
 
 void OperandCheck::peers(const char* operand, PeerTensors tensors, DType dtype, uint32_t max_rows,
-                         uint64_t cols) {
+                         uint64_t cols, Image image) {
   for (uint32_t device = 0; device < program_.num_devices && ok(); ++device) {
-    activation(operand, tensors.on(device), dtype, max_rows, cols);
+    tensor(operand, tensors.on(device), activation_of(dtype, max_rows, cols, image));
     on_rank(operand, tensors.on(device), device);
     if (ok() && program_.tensors[tensors.on(device).index].name != program_.tensors[tensors.first].name)
       fail(fmt::format("{}: tensor {}, expected one name on all devices", operand, tensors.first));
@@ -221,6 +247,10 @@ void OperandCheck::vocabulary_rows(const char* operand, TensorId id, uint32_t vo
   const uint64_t end = std::min<uint64_t>(vocab, begin + uint64_t{instance_units} * kUnitRows);
   require(first <= begin && end <= first + all && first + all <= vocab, "weights_unit", first_unit,
           "rows that hold the instance's units");
+}
+
+Image OperandCheck::image_of_tensor(TensorId id) const {
+  return id.index < program_.tensors.size() ? program_.tensors[id.index].image : Image::kRowMajor;
 }
 
 uint64_t OperandCheck::tensor_rows(TensorId id) const {

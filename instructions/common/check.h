@@ -5,10 +5,16 @@
 #include <cstdint>
 #include <string>
 
+#include "instructions/common/residual.h"
 #include "vm/program.h"
 #include "vm/reflect.h"
 
 namespace serval {
+
+// Of the inputs of products whose rows have sums of so many squares: programs of vectors and of GEMMs differ.
+constexpr Image product_image(uint32_t square_cols) {
+  return square_cols == kSquareColsOfGemm ? Image::kSlabs : Image::kActivation;
+}
 
 // Collects the first thing that is wrong. `detail` names the operand, what was found and what was expected.
 class OperandCheck {
@@ -17,7 +23,7 @@ class OperandCheck {
   const std::string& error() const { return error_; }
   bool ok() const { return error_.empty(); }
 
-  // The tensor must exist and have exactly this type, kind and shape.
+  // The tensor must exist and have exactly this type, kind and shape, and the image of its kind.
   void tensor(const char* operand, TensorId id, DType dtype, TensorKind kind, uint64_t rows, uint64_t cols);
   void require(bool condition, const char* operand, uint64_t found, const char* limit);
   // [first, first + count) must be non-empty and lie within [0, limit).
@@ -40,6 +46,10 @@ class OperandCheck {
   void records(uint32_t record, uint32_t records);
   // A tensor of the pass's activations: [max_rows, cols].
   void activation(const char* operand, TensorId id, DType dtype, uint32_t max_rows, uint64_t cols);
+  // Such a tensor that products read, in bf16: the image of their inputs in programs of vectors or of GEMMs.
+  void product_input(const char* operand, TensorId id, uint32_t max_rows, uint64_t cols);
+  // … and of this one.
+  void product_input(const char* operand, TensorId id, uint32_t max_rows, uint64_t cols, Image image);
   // The rows that `residual.h` speaks of: weighted [max_rows, hidden] bf16 and squares [max_rows, hidden /
   // square_cols] f32, of which an instance has [first_row, first_row + num_rows).
   void weighted_rows(TensorId weighted, TensorId squares, uint32_t max_rows, uint64_t hidden,
@@ -66,7 +76,8 @@ class OperandCheck {
   // … and not zero.
   void positive(const char* operand, float value);
   // A tensor of the pass's activations, [max_rows, cols], on each device: neighbours in the table.
-  void peers(const char* operand, PeerTensors tensors, DType dtype, uint32_t max_rows, uint64_t cols);
+  void peers(const char* operand, PeerTensors tensors, DType dtype, uint32_t max_rows, uint64_t cols,
+             Image image = Image::kRowMajor);
   // The number of ranks must be that of the program's devices.
   void rank(uint32_t rank, uint32_t ranks);
   // Columns that ranks share in slices of whole units.
@@ -86,7 +97,9 @@ class OperandCheck {
   void fail(std::string message);
   void bound(const char* operand, uint32_t found, uint32_t limit);
   void check_square_cols(uint32_t square_cols);
+  void tensor(const char* operand, TensorId id, const Tensor& expected);
   uint32_t device_of(TensorId id) const;
+  Image image_of_tensor(TensorId id) const;
   const Program& program_;
   std::string error_;
 };

@@ -58,9 +58,9 @@ inline void footprint(const Embed& op, const StateView*, FootprintBuilder<Embed>
   f.write_rows<&Embed::squares>(RowSet::kActive, begin / op.square_cols, end / op.square_cols);
 }
 
-inline Cost cost(const Embed& op, const CostContext& c) {
-  return {.bytes = uint64_t{std::min(c.rows, op.num_rows)} * op.num_units * kUnitRows *
-                   (2 * size_of(DType::kBF16) + size_of(DType::kF32)),
+inline Cost cost(const Embed& op, const CostView& c) {
+  return {.bytes = uint64_t{std::min(c.pass.rows, op.num_rows)} * op.num_units * kUnitRows *
+                   (c.element_bytes(op.table) + c.element_bytes(op.weighted) + c.element_bytes(op.residual)),
           .operations = 0};
 }
 

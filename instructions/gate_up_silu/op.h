@@ -61,10 +61,10 @@ inline void footprint(const GateUpSilu& op, const StateView*, FootprintBuilder<G
   f.write_rows<&GateUpSilu::output>(rows, begin, end);
 }
 
-inline Cost cost(const GateUpSilu& op, const CostContext& c) {
-  const uint64_t weights = 2 * uint64_t{op.num_units} * kUnitRows * op.hidden;
-  return {.bytes = (weights + uint64_t{c.rows} * op.hidden) * size_of(DType::kBF16),
-          .operations = 2 * weights * c.rows};
+inline Cost cost(const GateUpSilu& op, const CostView& c) {
+  const uint64_t units = 2 * uint64_t{op.num_units};  // of gate and of up, which are stored alike
+  return cost_of_product(c,
+                         {.weights = op.gate, .units = units, .input = op.weighted, .num_cols = op.hidden});
 }
 
 inline PageNeed pages(const GateUpSilu&) {
@@ -82,7 +82,7 @@ inline void check(const GateUpSilu& op, OperandCheck& c) {
   c.weighted_rows(op.weighted, op.squares, op.max_rows, op.hidden, op.square_cols);
   c.tensor("gate", op.gate, DType::kBF16, TensorKind::kWeight, op.intermediate, op.hidden);
   c.tensor("up", op.up, DType::kBF16, TensorKind::kWeight, op.intermediate, op.hidden);
-  c.activation("output", op.output, DType::kBF16, op.max_rows, op.intermediate);
+  c.product_input("output", op.output, op.max_rows, op.intermediate, product_image(op.square_cols));
 }
 
 }  // namespace serval

@@ -70,10 +70,9 @@ inline void footprint(const LmHead& op, const StateView*, FootprintBuilder<LmHea
                                       end_unit * kUnitSoftmaxCols);
 }
 
-inline Cost cost(const LmHead& op, const CostContext& c) {
-  const uint64_t weights = uint64_t{op.num_units} * kUnitRows * op.hidden;
-  return {.bytes = (weights + uint64_t{c.rows} * op.hidden) * size_of(DType::kBF16),
-          .operations = 2 * weights * c.rows};
+inline Cost cost(const LmHead& op, const CostView& c) {
+  return cost_of_product(
+      c, {.weights = op.weights, .units = op.num_units, .input = op.weighted, .num_cols = op.hidden});
 }
 
 inline PageNeed pages(const LmHead&) {

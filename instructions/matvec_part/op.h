@@ -57,10 +57,12 @@ inline void footprint(const MatvecPart& op, const StateView*, FootprintBuilder<M
   f.write_rows<&MatvecPart::sums>(rows, begin, end);
 }
 
-inline Cost cost(const MatvecPart& op, const CostContext& c) {
-  const uint64_t weights = uint64_t{op.num_units} * kUnitRows * op.num_cols;
-  return {.bytes = (weights + uint64_t{c.rows} * op.num_cols) * size_of(DType::kBF16),
-          .operations = 2 * weights * c.rows};
+inline Cost cost(const MatvecPart& op, const CostView& c) {
+  return cost_of_product(c, {.weights = op.weights,
+                             .units = op.num_units,
+                             .input = op.input,
+                             .first_col = op.first_col,
+                             .num_cols = op.num_cols});
 }
 
 inline PageNeed pages(const MatvecPart&) {
@@ -76,7 +78,7 @@ inline void check(const MatvecPart& op, OperandCheck& c) {
   c.range("first_unit", op.first_unit, op.num_units, op.out_cols / kUnitRows);
   c.panels("first_col", op.first_col, op.num_cols, op.in_cols);
   c.tensor("weights", op.weights, DType::kBF16, TensorKind::kWeight, op.out_cols, op.in_cols);
-  c.activation("input", op.input, DType::kBF16, op.max_rows, op.in_cols);
+  c.product_input("input", op.input, op.max_rows, op.in_cols);
   c.activation("sums", op.sums, DType::kF32, op.max_rows, op.out_cols);
 }
 

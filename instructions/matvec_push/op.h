@@ -59,10 +59,9 @@ inline void footprint(const MatvecPush& op, const StateView*, FootprintBuilder<M
   });
 }
 
-inline Cost cost(const MatvecPush& op, const CostContext& c) {
-  const uint64_t weights = uint64_t{op.num_units} * kUnitRows * op.in_cols;
-  return {.bytes = (weights + uint64_t{c.rows} * op.in_cols) * size_of(DType::kBF16),
-          .operations = 2 * weights * c.rows};
+inline Cost cost(const MatvecPush& op, const CostView& c) {
+  return cost_of_product(
+      c, {.weights = op.weights, .units = op.num_units, .input = op.input, .num_cols = op.in_cols});
 }
 
 inline PageNeed pages(const MatvecPush&) {
@@ -78,7 +77,7 @@ inline void check(const MatvecPush& op, OperandCheck& c) {
   c.slices(op.out_cols, op.ranks);
   c.range("first_unit", op.first_unit, op.num_units, op.out_cols / kUnitRows);
   c.tensor("weights", op.weights, DType::kBF16, TensorKind::kWeight, op.out_cols, op.in_cols);
-  c.activation("input", op.input, DType::kBF16, op.max_rows, op.in_cols);
+  c.product_input("input", op.input, op.max_rows, op.in_cols);
   c.peers("partial", op.partial, DType::kF32, op.max_rows, op.out_cols);
   c.on_rank("weights", op.weights, op.rank);
 }

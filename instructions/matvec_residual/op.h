@@ -67,10 +67,9 @@ inline void footprint(const MatvecResidual& op, const StateView*, FootprintBuild
   f.write_rows<&MatvecResidual::squares>(rows, begin / op.square_cols, end / op.square_cols);
 }
 
-inline Cost cost(const MatvecResidual& op, const CostContext& c) {
-  const uint64_t weights = uint64_t{op.num_units} * kUnitRows * op.in_cols;
-  return {.bytes = (weights + uint64_t{c.rows} * op.in_cols) * size_of(DType::kBF16),
-          .operations = 2 * weights * c.rows};
+inline Cost cost(const MatvecResidual& op, const CostView& c) {
+  return cost_of_product(
+      c, {.weights = op.weights, .units = op.num_units, .input = op.input, .num_cols = op.in_cols});
 }
 
 inline PageNeed pages(const MatvecResidual&) {
@@ -86,7 +85,7 @@ inline void check(const MatvecResidual& op, OperandCheck& c) {
   c.range("first_unit", op.first_unit, op.num_units, op.out_cols / kUnitRows);
   c.square_units(op.first_unit, op.num_units, op.square_cols);
   c.tensor("weights", op.weights, DType::kBF16, TensorKind::kWeight, op.out_cols, op.in_cols);
-  c.activation("input", op.input, DType::kBF16, op.max_rows, op.in_cols);
+  c.product_input("input", op.input, op.max_rows, op.in_cols, product_image(op.square_cols));
   c.tensor("norm", op.norm, DType::kBF16, TensorKind::kWeight, 1, op.out_cols);
   c.weighted_rows(op.weighted, op.squares, op.max_rows, op.out_cols, op.square_cols);
   c.activation("residual", op.residual, DType::kF32, op.max_rows, op.out_cols);

@@ -169,9 +169,11 @@ inline void footprint(const PlannedAttention& op, const StateView* state,
   });
 }
 
-inline Cost cost(const PlannedAttention& op, const CostContext& c) {
-  const uint64_t keys = uint64_t{c.rows} * c.context_tokens * op.kv_heads * op.head_dim / op.records;
-  return {.bytes = 2 * keys * size_of(DType::kBF16), .operations = 4 * keys * (op.q_heads / op.kv_heads)};
+inline Cost cost(const PlannedAttention& op, const CostView& c) {
+  const uint64_t keys =
+      uint64_t{c.pass.rows} * c.pass.context_tokens * op.kv_heads * op.head_dim / op.records;
+  return {.bytes = 2 * keys * c.element_bytes(op.k_cache),
+          .operations = 4 * keys * (op.q_heads / op.kv_heads)};
 }
 
 inline PageNeed pages(const PlannedAttention&) {
@@ -195,7 +197,7 @@ void check_planned(const Op& op, OperandCheck& c) {
             op.q_heads, "a multiple of kv_heads, up to 64 times as many");
   c.tensor("items", op.items, DType::kBytes, TensorKind::kState, 1, attention_list_bytes(op.max_rows));
   c.tensor("partial", op.partial, DType::kF32, TensorKind::kActivation, op.places, place_layout(op).cols());
-  c.activation("output", op.output, DType::kBF16, op.max_rows, uint64_t{op.q_heads} * op.head_dim);
+  c.product_input("output", op.output, op.max_rows, uint64_t{op.q_heads} * op.head_dim);
 }
 
 inline void check(const PlannedAttention& op, OperandCheck& c) {

@@ -38,8 +38,8 @@ inline void footprint(const PushState& op, const StateView*, FootprintBuilder<Pu
   f.write<&PushState::peer_control>({0, 1, 0, sizeof(PassControl)});
 }
 
-inline Cost cost(const PushState&, const CostContext& c) {
-  return {.bytes = c.rows * sizeof(PassRow), .operations = 0};
+inline Cost cost(const PushState&, const CostView& c) {
+  return {.bytes = c.pass.rows * sizeof(PassRow), .operations = 0};
 }
 
 inline PageNeed pages(const PushState&) {

@@ -103,9 +103,10 @@ inline void footprint(const QkNormRope& op, const StateView* state, FootprintBui
   });
 }
 
-inline Cost cost(const QkNormRope& op, const CostContext& c) {
-  const uint64_t values = uint64_t{c.rows} * op.num_heads * op.head_dim;
-  return {.bytes = values * (size_of(DType::kF32) + size_of(DType::kBF16)), .operations = 6 * values};
+inline Cost cost(const QkNormRope& op, const CostView& c) {
+  const uint64_t values = uint64_t{c.pass.rows} * op.num_heads * op.head_dim;
+  return {.bytes = values * (c.element_bytes(op.projected) + c.element_bytes(op.q)),
+          .operations = 6 * values};
 }
 
 inline PageNeed pages(const QkNormRope&) {

@@ -104,10 +104,9 @@ inline void footprint(const QkvProject& op, const StateView*, FootprintBuilder<Q
   f.write_rows<&QkvProject::projected>(RowSet::kActive, begin, end);
 }
 
-inline Cost cost(const QkvProject& op, const CostContext& c) {
-  const uint64_t weights = uint64_t{op.num_units} * kUnitRows * op.hidden;
-  return {.bytes = (weights + uint64_t{c.rows} * op.hidden) * size_of(DType::kBF16),
-          .operations = 2 * weights * c.rows};
+inline Cost cost(const QkvProject& op, const CostView& c) {
+  return cost_of_product(
+      c, {.weights = op.wq, .units = op.num_units, .input = op.weighted, .num_cols = op.hidden});
 }
 
 inline PageNeed pages(const QkvProject&) {

@@ -153,10 +153,9 @@ inline void footprint(const QkvRope& op, const StateView* state, FootprintBuilde
   }
 }
 
-inline Cost cost(const QkvRope& op, const CostContext& c) {
-  const uint64_t weights = uint64_t{op.num_units} * kUnitRows * op.hidden;
-  return {.bytes = (weights + uint64_t{c.rows} * op.hidden) * size_of(DType::kBF16),
-          .operations = 2 * weights * c.rows};
+inline Cost cost(const QkvRope& op, const CostView& c) {
+  return cost_of_product(
+      c, {.weights = op.wq, .units = op.num_units, .input = op.weighted, .num_cols = op.hidden});
 }
 
 inline PageNeed pages(const QkvRope&) {

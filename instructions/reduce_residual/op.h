@@ -75,9 +75,9 @@ inline void footprint(const ReduceResidual& op, const StateView*, FootprintBuild
   }
 }
 
-inline Cost cost(const ReduceResidual& op, const CostContext& c) {
-  const uint64_t values = uint64_t{c.rows} * op.num_units * kUnitRows;
-  return {.bytes = values * op.ranks * size_of(DType::kF32), .operations = values * op.ranks};
+inline Cost cost(const ReduceResidual& op, const CostView& c) {
+  const uint64_t values = uint64_t{c.pass.rows} * op.num_units * kUnitRows;
+  return {.bytes = values * op.ranks * c.element_bytes(op.partial), .operations = values * op.ranks};
 }
 
 inline PageNeed pages(const ReduceResidual&) {
@@ -100,7 +100,7 @@ inline void check(const ReduceResidual& op, OperandCheck& c) {
   c.activation("residual", op.residual, DType::kF32, op.max_rows, op.out_cols);
   if (!c.ok()) return;
   c.require(op.out_cols % op.square_cols == 0, "square_cols", op.square_cols, "a divisor of the columns");
-  c.peers("weighted", op.weighted, DType::kBF16, op.max_rows, op.out_cols);
+  c.peers("weighted", op.weighted, DType::kBF16, op.max_rows, op.out_cols, product_image(op.square_cols));
   c.peers("squares", op.squares, DType::kF32, op.max_rows, op.out_cols / op.square_cols);
   c.on_rank("partial", op.partial, op.rank);
 }

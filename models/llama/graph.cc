@@ -61,6 +61,7 @@ class Builder {
   TensorId weight(const std::string& name);
   TensorId state(const char* name, uint64_t rows, uint64_t bytes);
   TensorId activation(const char* name, DType dtype, uint64_t rows, uint64_t cols);
+  TensorId product_input(const char* name, uint64_t cols);
   TensorId cache(const std::string& name);
   // Tensors that only rank 0 has: sampling is its.
   TensorId sampling_state(const char* name, uint64_t rows, uint64_t bytes);
@@ -218,6 +219,8 @@ TensorId Builder::weight(const std::string& name) {
     const WeightPart part = part_of_rank(spec, rank, options_.ranks);
     graph_.tensors[first.index + rank].rows = static_cast<uint64_t>(part.rows);
     graph_.tensors[first.index + rank].cols = static_cast<uint64_t>(part.cols);
+    graph_.tensors[first.index + rank].image =
+        image_of(TensorKind::kWeight, static_cast<uint64_t>(part.rows));
   }
   return first;
 }
@@ -237,6 +240,16 @@ TensorId Builder::activation(const char* name, DType dtype, uint64_t rows, uint6
       {.name = name, .rows = rows, .cols = cols, .dtype = dtype, .kind = TensorKind::kActivation});
 }
 
+// What products read, for all rows of a pass.
+TensorId Builder::product_input(const char* name, uint64_t cols) {
+  return on_each_rank({.name = name,
+                       .rows = options_.rows,
+                       .cols = cols,
+                       .dtype = DType::kBF16,
+                       .kind = TensorKind::kActivation,
+                       .image = product_image(square_cols_)});
+}
+
 TensorId Builder::sampling_activation(const char* name, uint64_t rows, uint64_t cols) {
   return graph_.add_tensor(
       {.name = name, .rows = rows, .cols = cols, .dtype = DType::kF32, .kind = TensorKind::kActivation});
@@ -248,6 +261,7 @@ TensorId Builder::cache(const std::string& name) {
                        .cols = uint64_t{kv_blocks_} * kKvBlockTokens,
                        .dtype = DType::kBF16,
                        .kind = TensorKind::kKvCache,
+                       .image = Image::kKvBlocks,
                        .head_dim = head_dim_});
 }
 
@@ -296,7 +310,7 @@ void Builder::add_activations() {
   const uint32_t rows = options_.rows;
   const PartialLayout partial{splits_, q_heads_ / kv_heads_, head_dim_, whole_row_tiles(rows)};
   residual_ = activation(llama_tensor::kResidual, DType::kF32, rows, hidden_);
-  weighted_ = activation(llama_tensor::kWeighted, DType::kBF16, rows, hidden_);
+  weighted_ = product_input(llama_tensor::kWeighted, hidden_);
   squares_ = activation(llama_tensor::kSquares, DType::kF32, rows, hidden_ / square_cols_);
   if (config_.qk_norm)
     projected_ = activation(llama_tensor::kProjected, DType::kF32, rows, q_rows_ + 2 * kv_rows_);
@@ -306,8 +320,8 @@ void Builder::add_activations() {
                  ? activation(llama_tensor::kPartial, DType::kF32, kAttentionPlaces, places.cols())
                  : activation(llama_tensor::kPartial, DType::kF32, partial.rows_of_all(kv_heads_),
                               partial.cols(options_.context));
-  attention_ = activation(llama_tensor::kAttention, DType::kBF16, rows, q_rows_);
-  mlp_ = activation(llama_tensor::kMlp, DType::kBF16, rows, intermediate_);
+  attention_ = product_input(llama_tensor::kAttention, q_rows_);
+  mlp_ = product_input(llama_tensor::kMlp, intermediate_);
   if (options_.ranks > 1) exchange_ = activation(llama_tensor::kExchange, DType::kF32, rows, hidden_);
   logits_ = sampling_activation(model_tensor::kLogits, logit_rows_, vocab_);
   unit_softmax_ = sampling_activation(llama_tensor::kUnitSoftmax, logit_rows_,

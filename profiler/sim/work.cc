@@ -18,10 +18,6 @@ uint64_t area(const Box& box) {
   return (box.row_end - box.row_begin) * (box.col_end - box.col_begin);
 }
 
-bool is_matrix_of_weights(const Tensor& tensor) {
-  return tensor.kind == TensorKind::kWeight && tensor.rows > 1;
-}
-
 // What the regions cover, counted once where neighbouring columns are covered twice: rows of one sequence
 // read the same keys.
 uint64_t covered_bytes(const Program& program, Footprint& regions) {
@@ -63,7 +59,7 @@ Touched touched_by(const Program& program, const Footprint& footprint) {
     if (writes(region.access)) {
       t.written += area(region.box);
       t.written_bytes += area(region.box) * size_of(tensor.dtype);
-    } else if (is_matrix_of_weights(tensor)) {
+    } else if (tensor.image == Image::kPages) {
       t.weight_rows += region.box.row_end - region.box.row_begin;
       t.weight_elements += area(region.box);
       t.cols = static_cast<uint32_t>(region.box.col_end - region.box.col_begin);
@@ -133,9 +129,9 @@ uint64_t share_of_cache(const Program& program, const Touched& t, uint64_t token
 
 // What an instruction that touches this has to do, but for what it pushes.
 Work own_work(const Program& program, const Instruction& instruction, const Pass& pass, Touched& t) {
-  const Cost cost =
-      op_info(instruction.opcode)
-          .cost(instruction, {.rows = pass.active_rows(), .context_tokens = pass.mean_context_tokens()});
+  const Cost cost = op_info(instruction.opcode)
+                        .cost(instruction, program.tensors,
+                              {.rows = pass.active_rows(), .context_tokens = pass.mean_context_tokens()});
   // Weights that are all multiplied are streamed; of a table only some rows are looked up.
   const bool tiles = multiplies_tiles(program);
   if (t.weight_elements > 0 && cost.operations >= t.weight_elements) {

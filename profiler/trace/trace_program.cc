@@ -53,7 +53,10 @@ void add_pushes(const Program& program, const Footprint& footprint, uint32_t ran
 
 const TraceIsa& trace_isa() {
   static const TraceIsa isa{
-      op_name, [](const Instruction& i, const CostContext& c) { return op_info(i.opcode).cost(i, c); },
+      op_name,
+      [](const Program& program, const Instruction& i, const CostContext& c) {
+        return op_info(i.opcode).cost(i, program.tensors, c);
+      },
       format_instruction,
       [](const Instruction& i, Footprint& out) { op_info(i.opcode).footprint(i, nullptr, out); }};
   return isa;
@@ -74,7 +77,7 @@ TraceProgram trace_program(const Program& program, const TraceIsa& isa, const Co
   for (uint32_t q = 0; q < program.num_queues(); ++q) {
     uint32_t pc = 0;
     for (const Instruction& i : program.queue(q)) {
-      const Cost cost = isa.cost(i, context);
+      const Cost cost = isa.cost(program, i, context);
       out.instructions.push_back({.op = ops.index_of(isa.name(i.opcode)),
                                   .layer = i.tag,
                                   .queue = q,

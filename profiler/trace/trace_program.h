@@ -13,7 +13,7 @@ namespace serval {
 // What a trace asks of an instruction set; tests have toy ones.
 struct TraceIsa {
   const char* (*name)(uint16_t opcode);
-  Cost (*cost)(const Instruction&, const CostContext&);
+  Cost (*cost)(const Program&, const Instruction&, const CostContext&);
   std::string (*text)(const Program&, const Instruction&);
   // The regions that it touches in any pass; null where no instruction pushes to other devices.
   void (*footprint)(const Instruction&, Footprint&) = nullptr;

@@ -223,7 +223,6 @@ void run_merge(Scene& s, const Stage& stage, Random& random, size_t& outputs, si
   const auto host = s.bench.memory[to.index];
   s.poison_outputs(stage);
   GpuBench gpu(s.bench);
-  gpu.keep_as_image(to, false);
   gpu.upload();
   gpu.run<AttentionMerge>(split(stage, random), s.t.rows);
   gpu.download(to);
@@ -284,7 +283,6 @@ TEST(DeviceAttentionMerge, BitsDependNotOnHowHeadsAreDealtOut) {
     for (const uint32_t heads : {1U, 3U, 8U}) {
       s.poison_outputs(stage);
       GpuBench gpu(s.bench);
-      gpu.keep_as_image(s.t.attended, false);
       gpu.upload();
       std::vector<Instruction> records;
       for (uint32_t h = 0; h < 8; h += heads) records.push_back(stage.make(h, std::min(heads, 8 - h)));

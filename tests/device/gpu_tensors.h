@@ -9,8 +9,8 @@
 #include "tests/instructions/scene.h"
 #include "vm/device/device_array.h"
 #include "vm/layout/activation_image.h"
-#include "vm/layout/page_image.h"
 #include "vm/layout/slab_image.h"
+#include "vm/stored_bytes.h"
 
 namespace serval::testing {
 
@@ -18,9 +18,6 @@ class GpuTensors {
  public:
   explicit GpuTensors(Bench& bench) : bench_(bench) {}
 
-  // A bf16 tensor [rows, cols] that lies in GPU memory as a product will read it: in programs of GEMMs, as a
-  // slab image. Before the first upload.
-  void keep_as_image(TensorId tensor, bool slabs) { images_.emplace(tensor.index, slabs); }
   // A weight whose rows a rotation pairs, in heads of `head_dim`; before it is packed.
   void pair_rows(TensorId weight, uint32_t head_dim) {
     bench_.program.tensors[weight.index].row_order = RowOrder::kRotaryPairs;
@@ -30,7 +27,7 @@ class GpuTensors {
   void upload() {
     std::vector<void*> bases;
     for (uint32_t i = 0; i < bench_.memory.size(); ++i) {
-      const std::vector<std::byte> memory = images_.contains(i) ? image_of(i) : bench_.memory[i];
+      const std::vector<std::byte> memory = is_product_input(i) ? image_of(i) : bench_.memory[i];
       if (i == tensors_.size()) tensors_.emplace_back(memory.size());
       SERVAL_CUDA_CHECK(cudaMemcpy(tensors_[i].data(), memory.data(), memory.size(), cudaMemcpyHostToDevice));
       bases.push_back(tensors_[i].data());
@@ -43,10 +40,9 @@ class GpuTensors {
     size_t end = 0;
     for (uint32_t i = 0; i < tensors_.size(); ++i) {
       const Tensor& t = bench_.tensor({i});
-      if (t.kind != TensorKind::kWeight || t.rows == 1) continue;
+      if (t.image != Image::kPages) continue;
       image_at_[i] = end;
-      end += (page_image::bytes(t.rows, static_cast<uint32_t>(t.cols)) + kAlignment - 1) / kAlignment *
-             kAlignment;
+      end += (stored_bytes(t) + kAlignment - 1) / kAlignment * kAlignment;
     }
     packed_ = DeviceArray<std::byte>(end);
     for (const auto& [i, offset] : image_at_) {
@@ -58,7 +54,7 @@ class GpuTensors {
   }
   void download(TensorId tensor) {
     const std::vector<std::byte> memory = tensors_[tensor.index].download();
-    if (!images_.contains(tensor.index)) {
+    if (!is_product_input(tensor.index)) {
       bench_.memory[tensor.index] = memory;
       return;
     }
@@ -74,24 +70,26 @@ class GpuTensors {
   void* const* bases() const { return bases_.data(); }
 
  private:
+  bool is_product_input(uint32_t tensor) const {
+    const Image image = bench_.tensor({tensor}).image;
+    return image == Image::kActivation || image == Image::kSlabs;
+  }
   // Calls fn with each element of the tensor in the bench and its offset in the image.
   template <class Fn>
   void for_elements(uint32_t tensor, Fn&& fn) {
     const auto rows = static_cast<uint32_t>(bench_.tensor({tensor}).rows);
     const auto cols = static_cast<uint32_t>(bench_.tensor({tensor}).cols);
+    const bool slabs = bench_.tensor({tensor}).image == Image::kSlabs;
     for (uint32_t r = 0; r < rows; ++r) {
       for (uint32_t c = 0; c < cols; ++c) {
         fn(bench_.memory[tensor].data() + (size_t{r} * cols + c) * sizeof(uint16_t),
-           images_.at(tensor) ? slab_image::offset(rows, cols, r, c)
-                              : uint64_t{activation_image::offset(rows, cols, r, c)});
+           slabs ? slab_image::offset(rows, cols, r, c)
+                 : uint64_t{activation_image::offset(rows, cols, r, c)});
       }
     }
   }
   std::vector<std::byte> image_of(uint32_t tensor) {
-    const Tensor& t = bench_.tensor({tensor});
-    const auto rows = static_cast<uint32_t>(t.rows), cols = static_cast<uint32_t>(t.cols);
-    std::vector<std::byte> out(images_.at(tensor) ? slab_image::bytes(rows, cols)
-                                                  : activation_image::bytes(rows, cols));
+    std::vector<std::byte> out(stored_bytes(bench_.tensor({tensor})));
     for_elements(tensor, [&](const std::byte* element, uint64_t in_image) {
       std::memcpy(out.data() + in_image, element, sizeof(uint16_t));
     });
@@ -99,7 +97,6 @@ class GpuTensors {
   }
 
   Bench& bench_;
-  std::map<uint32_t, bool> images_;  // and whether they are slab images
   std::vector<DeviceArray<std::byte>> tensors_;
   DeviceArray<std::byte> packed_;
   std::map<uint32_t, size_t> image_at_;  // in packed_

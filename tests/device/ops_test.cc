@@ -43,8 +43,6 @@ using Memory = std::vector<std::vector<std::byte>>;  // one buffer a tensor
 class DeviceScene {
  public:
   explicit DeviceScene(Scene& scene) : scene_(scene), tensors_(scene.bench), control_(one_pass()), stop_(1) {
-    for (const TensorId t : {scene.t.weighted, scene.t.attended, scene.t.product})
-      tensors_.keep_as_image(t, scene.shape.tile_rows > 0);
     tensors_.pair_rows(scene.t.wq, scene.shape.head_dim);
     tensors_.pair_rows(scene.t.wk, scene.shape.head_dim);
     tensors_.upload();

@@ -31,6 +31,7 @@ Tensor weight_of(const Shape& shape) {
           .cols = shape.cols,
           .dtype = DType::kBF16,
           .kind = TensorKind::kWeight,
+          .image = Image::kPages,
           .row_order = shape.head_dim > 0 ? RowOrder::kRotaryPairs : RowOrder::kSequential,
           .head_dim = shape.head_dim};
 }

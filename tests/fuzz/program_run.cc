@@ -31,8 +31,9 @@ bool is_small(const Program& program) {
     bytes += t.bytes();
   }
   for (const Instruction& i : program.instructions)
-    operations +=
-        op_info(i.opcode).cost(i, {.rows = kPromptRows + 1, .context_tokens = kLeafTokens}).operations;
+    operations += op_info(i.opcode)
+                      .cost(i, program.tensors, {.rows = kPromptRows + 1, .context_tokens = kLeafTokens})
+                      .operations;
   return bytes <= kMaxBytes && operations <= kMaxOperations;
 }
 

@@ -427,6 +427,16 @@ void expect_refusal(const Program& program, const Instruction& i, const std::str
   EXPECT_EQ(line.find('\n'), std::string::npos);
 }
 
+bool is_product_input(Image image) {
+  return image == Image::kActivation || image == Image::kSlabs;
+}
+
+// Of which class of programs it is.
+bool says_square_cols(const Instruction& i) {
+  return std::ranges::any_of(op_info(i.opcode).fields,
+                             [](const FieldInfo& f) { return std::string_view(f.name) == "square_cols"; });
+}
+
 TEST(CheckInstruction, RefusesTensorsThatDoNotExistOrAreOfAnotherKind) {
   for (uint64_t seed = 0; seed < kScenes; ++seed) {
     Random random(80 + seed);
@@ -454,6 +464,13 @@ TEST(CheckInstruction, RefusesTensorsThatDoNotExistOrAreOfAnotherKind) {
         for (int d = 0; d < kNumDTypes; ++d) {
           if (static_cast<DType>(d) == right.dtype) continue;
           refuse_altered([&](Tensor& t) { t.dtype = static_cast<DType>(d); });
+        }
+        const bool either = is_product_input(right.image) && !says_square_cols(i);
+        for (int image = 0; image < kNumImages; ++image) {
+          if (static_cast<Image>(image) == right.image ||
+              (either && is_product_input(static_cast<Image>(image))))
+            continue;
+          refuse_altered([&](Tensor& t) { t.image = static_cast<Image>(image); });
         }
         for (int k = 0; k < kNumTensorKinds; ++k) {
           if (static_cast<TensorKind>(k) == right.kind) continue;

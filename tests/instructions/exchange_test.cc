@@ -47,7 +47,9 @@ class Exchange : public ::testing::Test {
 
   TensorId add(uint32_t rank, const char* name, DType dtype, TensorKind kind, uint64_t rows, uint64_t cols) {
     const TensorId id = bench_.add(name, dtype, kind, rows, cols);
-    bench_.program.tensors[id.index].device = static_cast<uint8_t>(rank);
+    Tensor& tensor = bench_.program.tensors[id.index];
+    tensor.device = static_cast<uint8_t>(rank);
+    if (kind == TensorKind::kActivation && dtype == DType::kBF16) tensor.image = Image::kActivation;
     return id;
   }
   PeerTensors peers(const char* name, DType dtype, uint64_t cols) {

@@ -48,6 +48,7 @@ TensorId Bench::add(std::string name, DType dtype, TensorKind kind, uint64_t row
   tensor.dtype = dtype;
   tensor.kind = kind;
   tensor.head_dim = head_dim;
+  tensor.image = image_of(kind, rows);
   memory.emplace_back(tensor.bytes());
   program.tensors.push_back(std::move(tensor));
   return {static_cast<uint32_t>(memory.size() - 1)};
@@ -175,6 +176,11 @@ Scene::Scene(const Shape& s, Random& random) : shape(s) {
   const auto activation = [&](const char* name, DType dtype, uint64_t cols) {
     return bench.add(name, dtype, TensorKind::kActivation, s.rows, cols);
   };
+  const auto product_input = [&](const char* name, uint64_t cols) {
+    const TensorId id = activation(name, DType::kBF16, cols);
+    bench.program.tensors[id.index].image = product_image(s.square_cols());
+    return id;
+  };
   const auto state = [&](const char* name, uint64_t rows, uint64_t cols) {
     return bench.add(name, DType::kBytes, TensorKind::kState, rows, cols);
   };
@@ -194,16 +200,16 @@ Scene::Scene(const Shape& s, Random& random) : shape(s) {
   t.up = weight("up", s.intermediate, s.hidden);
   t.head = weight("head", s.vocab, s.hidden);
   t.residual = activation("residual", DType::kF32, s.hidden);
-  t.weighted = activation("weighted", DType::kBF16, s.hidden);
+  t.weighted = product_input("weighted", s.hidden);
   t.squares = activation("squares", DType::kF32, s.hidden / s.square_cols());
   t.q = activation("q", DType::kBF16, q_rows);
   t.projected = activation("projected", DType::kF32, q_rows + 2 * kv_rows);
   t.exchange = activation("exchange", DType::kF32, s.hidden);
-  t.attended = activation("attended", DType::kBF16, q_rows);
+  t.attended = product_input("attended", q_rows);
   t.part_sums = activation("part_sums", DType::kF32, s.hidden);
   for (uint32_t p = 0; p < kMaxColumnParts; ++p)
     t.parts[p] = activation(("part" + std::to_string(p)).c_str(), DType::kF32, s.hidden);
-  t.product = activation("product", DType::kBF16, s.intermediate);
+  t.product = product_input("product", s.intermediate);
   t.logits = bench.add("logits", DType::kF32, TensorKind::kActivation, s.logit_rows(), s.vocab);
   t.unit_softmax = bench.add("unit_softmax", DType::kF32, TensorKind::kActivation, s.logit_rows(),
                              vocabulary_units(s.vocab) * kUnitSoftmaxCols);

@@ -400,6 +400,16 @@ TEST(HostBackend, RefusesRowOrdersAndHeadsThatAreNotTheModels) {
   EXPECT_THAT(refusal([](Program& p) { tensor(p, kQuery).head_dim = 0; }), HasSubstr("head_dim 0"));
 }
 
+TEST(HostBackend, RefusesImagesThatAreNotTheModels) {
+  constexpr const char* kQuery = "model.layers.0.self_attn.q_proj.weight";
+  EXPECT_THAT(refusal([](Program& p) { tensor(p, kQuery).image = Image::kRowMajor; }),
+              HasSubstr("as row-major, expected bf16"));
+  EXPECT_THAT(refusal([](Program& p) { tensor(p, "mlp").image = Image::kSlabs; }),
+              HasSubstr("as slabs, expected bf16"));
+  EXPECT_THAT(refusal([](Program& p) { tensor(p, "cache.0.k").image = Image::kRowMajor; }),
+              HasSubstr("as row-major, expected bf16"));
+}
+
 TEST(HostBackend, TakesTensorsInAnyOrder) {
   EXPECT_EQ(refusal([](Program& p) {
               std::swap(p.tensors[0], p.tensors[1]);

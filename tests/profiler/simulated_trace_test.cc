@@ -16,7 +16,7 @@
 #include "profiler/trace/trim.h"
 #include "scheduler/compile.h"
 #include "tests/llama/configs.h"
-#include "vm/layout/page_image.h"
+#include "vm/stored_bytes.h"
 
 namespace serval::testing {
 namespace {
@@ -66,8 +66,7 @@ TEST(TraceOf1B, StatesOfEverySmAndRoleAddUpToTheToken) {
 TEST(TraceOf1B, ReadsEachWeightOnce) {
   uint64_t weights = 0, streamed = 0;
   for (const Tensor& t : llama_1b().tensors) {
-    if (t.kind == TensorKind::kWeight && t.rows > 1)
-      weights += page_image::bytes(t.rows, static_cast<uint32_t>(t.cols));
+    if (t.image == Image::kPages) weights += stored_bytes(t);
   }
   for (const Execution& x : token_of_1b().executions) {
     if (x.pass == token_of_1b().windows.front().pass && x.has(EventKind::kLastLanded)) streamed += x.bytes;

@@ -8,7 +8,7 @@ namespace serval::testing {
 TraceProgram toy_trace_program(const Program& program) {
   const TraceIsa isa{
       toy_isa().name,
-      [](const Instruction& i, const CostContext&) {
+      [](const Program&, const Instruction& i, const CostContext&) {
         return Cost{.bytes = i.as<ToyOperands>().value, .operations = 1};
       },
       [](const Program&, const Instruction& i) { return std::string(toy_isa().name(i.opcode)); }};

@@ -29,10 +29,6 @@ void write_field(Instruction& i, const FieldInfo& field, uint32_t value) {
   std::memcpy(i.operands.data() + field.offset, &value, sizeof(value));
 }
 
-bool same_shape(const Tensor& a, const Tensor& b) {
-  return a.rows == b.rows && a.cols == b.cols && a.dtype == b.dtype && a.kind == b.kind;
-}
-
 bool same_program(const Program& a, const Program& b) {
   return serialise(a) == serialise(b);
 }
@@ -229,7 +225,7 @@ bool Mutator::swap_tensor(Step& step) {
     const uint32_t now = read_field(step.record, f);
     for (uint32_t t = 0; t < tensors.size(); ++t) {
       // A wrong weight is a wrong answer, and nothing that a schedule could be blamed for.
-      if (t != now && !is_immutable(tensors[t].kind) && same_shape(tensors[t], tensors[now]))
+      if (t != now && !is_immutable(tensors[t].kind) && same_layout(tensors[t], tensors[now]))
         choices.emplace_back(&f, t);
     }
   }
@@ -354,7 +350,7 @@ bool Mutator::rename_tensor() {
 
 bool Mutator::reshape_tensor() {
   Tensor& tensor = any(draft_.rest.tensors);
-  switch (below(6)) {
+  switch (below(7)) {
     case 0:
       tensor.rows = near(static_cast<uint32_t>(tensor.rows));
       return true;
@@ -368,6 +364,9 @@ bool Mutator::reshape_tensor() {
       tensor.kind = static_cast<TensorKind>(below(kNumTensorKinds));
       return true;
     case 4:
+      tensor.image = static_cast<Image>(below(kNumImages));
+      return true;
+    case 5:
       tensor.row_order = static_cast<RowOrder>(below(2));
       return true;
     default:
@@ -477,7 +476,7 @@ bool Mutator::change_pushed(FieldKind kind) {
   const std::vector<Tensor>& tensors = draft_.rest.tensors;
   std::vector<uint32_t> others;
   for (uint32_t t = 0; t < tensors.size(); ++t) {
-    if (t != now && same_shape(tensors[t], tensors[now])) others.push_back(t);
+    if (t != now && same_layout(tensors[t], tensors[now])) others.push_back(t);
   }
   if (others.empty()) return false;
   write_field(step->record, *field, any(others));

@@ -59,7 +59,12 @@ class RandomGraph {
 };
 
 TensorId RandomGraph::tensor(const char* name, uint64_t rows, uint64_t cols, DType dtype, TensorKind kind) {
-  return graph_.add_tensor({.name = name, .rows = rows, .cols = cols, .dtype = dtype, .kind = kind});
+  return graph_.add_tensor({.name = name,
+                            .rows = rows,
+                            .cols = cols,
+                            .dtype = dtype,
+                            .kind = kind,
+                            .image = image_of(kind, rows)});
 }
 
 void RandomGraph::add_tensors() {
@@ -68,6 +73,11 @@ void RandomGraph::add_tensors() {
   };
   const auto activation = [&](const char* name, uint64_t cols, DType dtype) {
     return tensor(name, max_rows_, cols, dtype, TensorKind::kActivation);
+  };
+  const auto product_input = [&](const char* name, uint64_t cols) {
+    const TensorId id = activation(name, cols, DType::kBF16);
+    graph_.tensors[id.index].image = Image::kActivation;
+    return id;
   };
   const auto weight = [&](const char* name, uint64_t rows, uint64_t cols) {
     return tensor(name, rows, cols, DType::kBF16, TensorKind::kWeight);
@@ -88,11 +98,11 @@ void RandomGraph::add_tensors() {
   block_table_ = tensor(state_tensor::kBlockTable, kSequences, blocks_for_tokens(kContext), DType::kI32,
                         TensorKind::kState);
   residual_ = activation("residual", kHidden, DType::kF32);
-  weighted_ = activation("weighted", kHidden, DType::kBF16);
+  weighted_ = product_input("weighted", kHidden);
   squares_ = activation("squares", kHidden / kUnitRows, DType::kF32);
   query_ = activation("query", kQHeads * kHeadDim, DType::kBF16);
-  attention_ = activation("attention", kQHeads * kHeadDim, DType::kBF16);
-  mlp_ = activation("mlp", kIntermediate, DType::kBF16);
+  attention_ = product_input("attention", kQHeads * kHeadDim);
+  mlp_ = product_input("mlp", kIntermediate);
   logits_ = tensor("logits", logit_rows_, kVocab, DType::kF32, TensorKind::kActivation);
   unit_softmax_ = tensor("unit_softmax", logit_rows_, vocabulary_units(kVocab) * kUnitSoftmaxCols,
                          DType::kF32, TensorKind::kActivation);

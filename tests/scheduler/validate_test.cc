@@ -58,8 +58,16 @@ class Hand {
     program_.limits.vocab = kVocab;
     const auto add = [&](const char* name, uint64_t rows, uint64_t cols, DType dtype,
                          TensorKind tensor_kind) {
-      program_.tensors.push_back(
-          {.name = name, .rows = rows, .cols = cols, .dtype = dtype, .kind = tensor_kind});
+      program_.tensors.push_back({.name = name,
+                                  .rows = rows,
+                                  .cols = cols,
+                                  .dtype = dtype,
+                                  .kind = tensor_kind,
+                                  .image = image_of(tensor_kind, rows)});
+    };
+    const auto add_product_input = [&](const char* name, uint64_t cols) {
+      add(name, kDefaultRows, cols, DType::kBF16, TensorKind::kActivation);
+      program_.tensors.back().image = Image::kActivation;
     };
     add("table", kVocab, kHidden, DType::kBF16, TensorKind::kWeight);
     add("norm", 1, kHidden, DType::kBF16, TensorKind::kWeight);
@@ -68,9 +76,9 @@ class Hand {
     add("down", kHidden, kIntermediate, DType::kBF16, TensorKind::kWeight);
     add(state_tensor::kRows, kDefaultRows, sizeof(PassRow), DType::kBytes, TensorKind::kState);
     add("residual", kDefaultRows, kHidden, DType::kF32, TensorKind::kActivation);
-    add("weighted", kDefaultRows, kHidden, DType::kBF16, TensorKind::kActivation);
+    add_product_input("weighted", kHidden);
     add("squares", kDefaultRows, kUnits, DType::kF32, TensorKind::kActivation);
-    add("mlp", kDefaultRows, kIntermediate, DType::kBF16, TensorKind::kActivation);
+    add_product_input("mlp", kIntermediate);
     add("logits", kDefaultRows, kVocab, DType::kF32, TensorKind::kActivation);
     add("unit_softmax", kDefaultRows, vocabulary_units(kVocab) * kUnitSoftmaxCols, DType::kF32,
         TensorKind::kActivation);

@@ -18,7 +18,13 @@ struct Tensors {
 
 Tensors add_tensors(Program& program) {
   const auto add = [&](const char* name, uint64_t rows, uint64_t cols, DType dtype, TensorKind kind) {
-    program.tensors.push_back({.name = name, .rows = rows, .cols = cols, .dtype = dtype, .kind = kind});
+    const bool product_input = kind == TensorKind::kActivation && dtype == DType::kBF16;
+    program.tensors.push_back({.name = name,
+                               .rows = rows,
+                               .cols = cols,
+                               .dtype = dtype,
+                               .kind = kind,
+                               .image = product_input ? Image::kActivation : image_of(kind, rows)});
     return TensorId{static_cast<uint32_t>(program.tensors.size() - 1)};
   };
   const uint64_t out_cols = kMaxUnits * kUnitRows;

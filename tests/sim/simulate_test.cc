@@ -14,7 +14,7 @@
 #include "tests/scheduler/graphs.h"
 #include "tests/sim/hand_made.h"
 #include "vm/base/error.h"
-#include "vm/layout/page_image.h"
+#include "vm/stored_bytes.h"
 
 namespace serval {
 namespace {
@@ -199,8 +199,7 @@ Program llama_1b(uint32_t layers, Policy policy = Policy::kRoundRobin, QueueKind
 uint64_t page_bytes_of_weights(const Program& program) {
   uint64_t bytes = 0;
   for (const Tensor& t : program.tensors) {
-    if (t.kind == TensorKind::kWeight && t.rows > 1)
-      bytes += page_image::bytes(t.rows, static_cast<uint32_t>(t.cols));
+    if (t.image == Image::kPages) bytes += stored_bytes(t);
   }
   return bytes;
 }

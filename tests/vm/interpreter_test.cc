@@ -303,6 +303,8 @@ TEST(HostInterpreter, TheHostEndsALaunchThroughTheStopWord) {
   }
 }
 
+constexpr double kNotForever = 60;  // seconds, on a machine that is busy
+
 // SM 1's second instruction needs two increments of a counter that gets one.
 Program stuck_program(QueueKind kind = QueueKind::kPerSm) {
   ToyBuilder b(2, kind);
@@ -323,7 +325,7 @@ TEST(HostInterpreter, AWaitThatNothingSatisfiesIsAFaultThatNamesIt) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("SM 1"), HasSubstr("pc 1"), HasSubstr("add"),
                                     HasSubstr("counter 1"), HasSubstr("has 1"), HasSubstr("needs 2")));
     EXPECT_GE(seconds, kShortTimeout);
-    EXPECT_LT(seconds, 5);
+    EXPECT_LT(seconds, kNotForever);
   }
 }
 

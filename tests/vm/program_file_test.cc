@@ -155,7 +155,7 @@ TEST(ProgramFile, NamesAForeignFileAndAnotherVersion) {
   bytes[8] = std::byte{99};
   EXPECT_THAT(outcome(bytes), HasSubstr("version: 99"));
   bytes[8] = std::byte{1};  // of before rows and sequences were limits
-  EXPECT_THAT(outcome(bytes), HasSubstr("version: 1, this build reads 2: compile the program again"));
+  EXPECT_THAT(outcome(bytes), HasSubstr("version: 1, this build reads 3: compile the program again"));
   bytes[0] = std::byte{'X'};
   EXPECT_THAT(outcome(bytes), HasSubstr("not a Serval program"));
   EXPECT_THAT(outcome({}), HasSubstr("magic"));

@@ -255,7 +255,7 @@ TEST(CheckStructure, WantsABlockTableOfTheProgramsContext) {
                 p.limits.max_context = 64;
                 add_table(p, 128);
               }),
-              HasSubstr("'state.block_table': i32 [16, 2] of kind 4, expected i32 [16, 1]"));
+              HasSubstr("'state.block_table': i32 [16, 2] of kind 4 as row-major, expected i32 [16, 1]"));
 }
 
 TEST(CheckStructure, LimitsTheLimitsOfTheState) {

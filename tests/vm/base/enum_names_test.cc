@@ -27,12 +27,14 @@ void expect_names_to_lead_back() {
 
 TEST(EnumNames, LeadBackToTheirEnumerators) {
   expect_names_to_lead_back<DType>();
+  expect_names_to_lead_back<Image>();
   expect_names_to_lead_back<QueueKind>();
 }
 
 TEST(EnumNames, AreListedInTheOrderOfTheTable) {
   EXPECT_THAT(enumerator_names<QueueKind>(), ElementsAre("per-sm", "global"));
   EXPECT_EQ(enumerators<DType>().size(), static_cast<size_t>(kNumDTypes));
+  EXPECT_EQ(enumerators<Image>().size(), static_cast<size_t>(kNumImages));
 }
 
 TEST(EnumNames, AreExact) {

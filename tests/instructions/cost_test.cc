@@ -1,0 +1,57 @@
+// What an instruction costs follows from the pass and from how the program's tensors are stored.
+#include "gtest/gtest.h"
+
+#include "instructions/isa.h"
+#include "instructions/matvec_part/op.h"
+#include "vm/layout/page_image.h"
+
+namespace serval {
+namespace {
+
+constexpr uint32_t kCols = 3 * page_image::kPanelCols, kRows = 16;
+
+std::vector<Tensor> tensors_of(DType input, Image weights) {
+  return {{.name = "weights", .rows = 64, .cols = kCols, .dtype = DType::kBF16, .image = weights},
+          {.name = "input", .rows = kRows, .cols = kCols, .dtype = input}};
+}
+
+MatvecPart part_of(uint32_t first_col, uint32_t num_cols) {
+  MatvecPart op{};
+  op.weights = {0};
+  op.input = {1};
+  op.num_units = 2;
+  op.in_cols = kCols;
+  op.out_cols = 64;
+  op.first_col = first_col;
+  op.num_cols = num_cols;
+  return op;
+}
+
+Cost cost_of(const MatvecPart& op, const std::vector<Tensor>& tensors, uint32_t rows) {
+  const Instruction i = make_instruction(op);
+  return op_info(i.opcode).cost(i, tensors, {.rows = rows});
+}
+
+TEST(Cost, OfAProductAreItsPagesAndTheRowsThatTheyAreMultipliedWith) {
+  const auto tensors = tensors_of(DType::kBF16, Image::kPages);
+  const Cost cost = cost_of(part_of(0, 2048), tensors, 3);
+  EXPECT_EQ(cost.bytes, 2U * 2 * 16384 + 3 * 2048 * 2);
+  EXPECT_EQ(cost.operations, 2U * 16 * 2048 * 3);
+}
+
+TEST(Cost, SeesTheImage) {
+  // A column more is a page more of each unit, but an element more of a row-major matrix.
+  const uint64_t pages = cost_of(part_of(1024, 1025), tensors_of(DType::kBF16, Image::kPages), 1).bytes;
+  const uint64_t rows = cost_of(part_of(1024, 1025), tensors_of(DType::kBF16, Image::kRowMajor), 1).bytes;
+  EXPECT_EQ(pages, 2U * 2 * 16384 + 1025 * 2);
+  EXPECT_EQ(rows, 16U * 1025 * 2 + 1025 * 2);
+}
+
+TEST(Cost, SeesTheStorageType) {
+  const uint64_t bf16 = cost_of(part_of(0, kCols), tensors_of(DType::kBF16, Image::kPages), 4).bytes;
+  const uint64_t bytes = cost_of(part_of(0, kCols), tensors_of(DType::kBytes, Image::kPages), 4).bytes;
+  EXPECT_EQ(bf16 - bytes, 4U * kCols);
+}
+
+}  // namespace
+}  // namespace serval

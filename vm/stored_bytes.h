@@ -1,0 +1,44 @@
+// What tensors take of a GPU's memory, by image and storage type. Page, activation and slab images are of bf16.
+#pragma once
+
+#include <cstdint>
+
+#include "vm/layout/activation_image.h"
+#include "vm/layout/page_image.h"
+#include "vm/layout/slab_image.h"
+#include "vm/region.h"
+#include "vm/tensor.h"
+
+namespace serval {
+
+constexpr uint64_t stored_bytes(const Tensor& tensor) {
+  const auto rows = static_cast<uint32_t>(tensor.rows), cols = static_cast<uint32_t>(tensor.cols);
+  switch (tensor.image) {
+    case Image::kPages:
+      return page_image::bytes(tensor.rows, cols);
+    case Image::kActivation:
+      return activation_image::bytes(rows, cols);
+    case Image::kSlabs:
+      return slab_image::bytes(rows, cols);
+    case Image::kRowMajor:
+    case Image::kKvBlocks:
+      return tensor.bytes();
+  }
+  return 0;
+}
+
+// What a read of a part of the tensor brings: whole pages of each unit of a page image that the part touches,
+// and the part's elements of all others.
+constexpr uint64_t stored_bytes(const Tensor& tensor, const Box& box) {
+  if (box.empty()) return 0;
+  if (tensor.image != Image::kPages)
+    return (box.row_end - box.row_begin) * (box.col_end - box.col_begin) * size_of(tensor.dtype);
+  const auto cols = static_cast<uint32_t>(tensor.cols);
+  const auto end = static_cast<uint32_t>((box.col_end - 1) / page_image::kPanelCols);
+  uint64_t unit = 0;
+  for (auto panel = static_cast<uint32_t>(box.col_begin / page_image::kPanelCols); panel <= end; ++panel)
+    unit += page_image::page_bytes(cols, panel);
+  return ((box.row_end + kUnitRows - 1) / kUnitRows - box.row_begin / kUnitRows) * unit;
+}
+
+}  // namespace serval
