@@ -1,4 +1,5 @@
-// What tensors take of a GPU's memory, by image and storage type. Page, activation and slab images are of bf16.
+// What tensors take of a GPU's memory, by image and storage type. Page, activation and slab images are of
+// bf16.
 #pragma once
 
 #include <cstdint>
