@@ -37,6 +37,8 @@ class HappensBefore {
   // Whether `earlier` has certainly signalled before `later` touches its operand (one it reads), or, without
   // an operand, before `later` writes or signals, which it does when all of its waits are over.
   bool before(uint32_t earlier, uint32_t later, std::optional<uint8_t> operand) const;
+  // Instructions with equal numbers write and signal after the same instructions.
+  uint32_t set_before(uint32_t instruction) const { return known_[instruction]; }
   // What the waits that guard the operand wait for. Instructions that wait for the same come after the same.
   std::vector<uint32_t> events_before(uint32_t instruction, uint8_t operand) const;
   // Those whose signals to its counter a wait of `instruction`, by its index among them, cannot do without.

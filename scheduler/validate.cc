@@ -61,6 +61,7 @@ class Validator {
   void record(uint32_t index, const Region& region);
   bool check_conflicts(const HappensBefore& hb, uint32_t index, const Region& region, bool also_written);
   bool is_checked(const HappensBefore& hb, uint32_t index, const Region& region);
+  bool writes_after(const HappensBefore& hb, uint32_t index, std::span<const uint32_t> nodes);
   bool check_fresh(const HappensBefore& hb, uint32_t index, const Region& region);
   bool fail_stale(uint32_t index, const Region& region);
   bool check_decision(const HappensBefore& hb);
@@ -84,6 +85,14 @@ class Validator {
     std::vector<std::pair<Region, std::vector<uint32_t>>> checked = {};
   };
   std::vector<Reads> reads_{program_.tensors.size()};
+  // Instructions that were found to come before all that write after a set of events. Hundreds read what a
+  // tile's instructions then write, each a part of it.
+  struct WritesAfter {
+    uint32_t set;
+    std::vector<uint32_t> nodes;
+  };
+  std::vector<WritesAfter> writes_after_;  // a ring
+  size_t oldest_writes_after_ = 0;
   std::array<std::vector<uint32_t>, kMaxDevices> deciders_;  // instructions that write a device's control
   std::vector<bool>
       pushes_;  // of each instruction, where there are several devices: writes another one's memory
@@ -312,12 +321,31 @@ bool Validator::check_conflicts(const HappensBefore& hb, uint32_t index, const R
   const std::optional<uint8_t> operand = also_written ? std::nullopt : std::optional(region.operand);
   bool ordered = true;
   log_.for_conflicts(region, [&](std::span<const uint32_t> nodes) {
-    if (!ordered) return;
+    if (!ordered || (also_written && writes_after(hb, index, nodes))) return;
     const auto wrong = std::ranges::find_if(
         nodes, [&](uint32_t earlier) { return earlier != index && !hb.before(earlier, index, operand); });
     if (wrong != nodes.end()) ordered = fail_unordered(hb, *wrong, index, region);
   });
   return ordered;
+}
+
+// Whether all of them are certainly before the instruction's writes.
+bool Validator::writes_after(const HappensBefore& hb, uint32_t index, std::span<const uint32_t> nodes) {
+  constexpr size_t kKept = 32, kFewestKept = 8;
+  const uint32_t set = hb.set_before(index);
+  const auto is_known = [&](const WritesAfter& w) {
+    return w.set == set && std::ranges::equal(w.nodes, nodes);
+  };
+  const auto is_before = [&](uint32_t earlier) { return hb.before(earlier, index, std::nullopt); };
+  if (nodes.size() >= kFewestKept && std::ranges::any_of(writes_after_, is_known)) return true;
+  if (!std::ranges::all_of(nodes, is_before)) return false;
+  if (nodes.size() < kFewestKept) return true;
+  if (writes_after_.size() < kKept) writes_after_.emplace_back();
+  WritesAfter& kept = writes_after_[oldest_writes_after_];
+  kept.set = set;
+  kept.nodes.assign(nodes.begin(), nodes.end());
+  oldest_writes_after_ = (oldest_writes_after_ + 1) % kKept;
+  return true;
 }
 
 // Whether the same was asked already, and no write came between: then it was in order. Notes it otherwise.

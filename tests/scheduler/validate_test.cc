@@ -359,6 +359,23 @@ TEST(Race, OverwritesWhatIsStillRead) {
   expect_refused_and_seen(hand.build(1), Rule::kRace, {"gate_up_silu", "SM 1 pc 0 (embed)"});
 }
 
+// That all readers come before one writer says nothing of another, which waits for all but the last.
+TEST(Race, WaitsForFewerReadersThanAnotherWriter) {
+  constexpr uint32_t kReaders = 10;
+  for (const uint32_t fewer : {1U, 2U}) {
+    Hand hand(3);
+    hand.embed(0, 0, kUnits, {}, {{0, 1}});
+    for (uint32_t r = 0; r < kReaders; ++r)
+      hand.gate_up(0, 0, kUnits, {{0, 1, kReadsResidual}, {1, r, kReadsResidual}}, {{1, 1}});
+    for (const uint32_t sm : {1U, 2U}) {
+      const uint32_t readers = sm == fewer ? kReaders - 1 : kReaders;
+      hand.embed(sm, sm == 1 ? 0 : kHalf, kHalf, {{1, readers, guards<&Embed::residual>()}}, {{2, 1}});
+    }
+    const std::string writer = fmt::format("SM {} pc 0 (embed)", fewer);
+    expect_refused_and_seen(hand.build(2), Rule::kRace, {"SM 0 pc 10 (gate_up_silu)", writer.c_str()});
+  }
+}
+
 TEST(Race, TheOrderOfAQueueIsNoOrder) {
   Hand hand(1);
   hand.embed(0, 0, kUnits, {}, {{0, 1}});
