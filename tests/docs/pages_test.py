@@ -13,7 +13,7 @@ PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*
 
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 # Pages name files of the reader's, too: in no folder of the repository, or of the instruction that they explain.
-READERS = "scale_logits"
+READERS = "scale_query"
 FOLDERS = {path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith((".", "build"))}
 
 
