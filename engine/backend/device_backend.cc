@@ -256,8 +256,8 @@ void require_room(std::span<const Gpu> gpus, const Model& model, const ProgramSe
 
 void require_ranks(std::span<const Gpu> gpus, const Program& program) {
   if (program.num_devices == gpus.size()) return;
-  throw Error(ErrorKind::kRuntime, fmt::format("program: compiled for {} GPUs; expected {} (--gpus)",
-                                               program.num_devices, gpus.size()));
+  throw Error(ErrorKind::kRuntime,
+              fmt::format("program: compiled for {} GPUs, expected {}", program.num_devices, gpus.size()));
 }
 
 // Compiled for another machine, it may want more SMs than there are.

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <numeric>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -59,6 +60,19 @@ LoadProgress weight_progress(const ProgressCallback& progress) {
   };
 }
 
+// The GPUs that run a program file: those that were asked for, else the first ones.
+std::vector<int> gpus_of_file(const std::string& file, const EngineOptions& options) {
+  const size_t count = read_program(file).num_devices;
+  if (options.gpus.empty()) {
+    std::vector<int> first(count);
+    std::iota(first.begin(), first.end(), 0);
+    return first;
+  }
+  if (options.gpus.size() == count) return options.gpus;
+  throw Error(ErrorKind::kUsage,
+              fmt::format("gpus: {}; {} is compiled for {}", options.gpus.size(), file, count));
+}
+
 // Binds a program file. What is wrong with the program is said with the file's name before it.
 template <class Bind>
 std::unique_ptr<Backend> bind_file(const std::string& file, Bind&& bind) {
@@ -82,8 +96,10 @@ BackendOptions options_in(const EngineOptions& options, const Model& model, cons
   return out;
 }
 
-ChosenBackend make_backend(const EngineOptions& engine, const Model& model, Weights& weights) {
+ChosenBackend make_backend(const EngineOptions& asked, const Model& model, Weights& weights) {
+  EngineOptions engine = asked;
   const std::string& program = engine.program;  // a file to run instead of compiling; may be empty
+  if (!program.empty()) engine.gpus = gpus_of_file(program, asked);
   const uint32_t ranks = ranks_of(engine);
   const auto device = [&] {
     const ModelBytes bytes = bytes_of_rank(model, ranks);

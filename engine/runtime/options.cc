@@ -44,9 +44,8 @@ void check_program_options(const EngineOptions& options) {
   if (options.sms != 0) refuse("sms");
   if (!options.policy.empty()) refuse("policy");
   if (options.global_queue) refuse("global_queue");
-  if (!options.gpus.empty()) refuse("gpus");
   if (backend_kind(options) == BackendKind::kTorch)
-    throw Error(ErrorKind::kUsage, "program: backend torch runs none, device and host do");
+    throw Error(ErrorKind::kUsage, "program: backend torch does not run program files; device and host do");
 }
 
 void check_gpus(const EngineOptions& options) {
@@ -55,7 +54,7 @@ void check_gpus(const EngineOptions& options) {
   if (count > kMaxDevices || !std::has_single_bit(count))
     throw Error(ErrorKind::kUsage, fmt::format("gpus: {}; expected 1, 2, 4 or 8", count));
   if (options.global_queue)
-    throw Error(ErrorKind::kUsage, "gpus: several have a queue for each SM, not one for all");
+    throw Error(ErrorKind::kUsage, "global_queue: programs of several GPUs have a queue for each SM");
   if (backend_kind(options) == BackendKind::kTorch)
     throw Error(ErrorKind::kUsage, fmt::format("gpus: {}; backend torch takes 1", count));
 }
@@ -95,7 +94,8 @@ void check_options(const EngineOptions& options) {
                 fmt::format("interleaving: {}; only backend host has interleavings", *options.interleaving));
   }
   if (options.checked && backend != BackendKind::kAuto && backend != BackendKind::kHost)
-    throw Error(ErrorKind::kUsage, fmt::format("checked: on backend host only, not {}", options.backend));
+    throw Error(ErrorKind::kUsage,
+                fmt::format("checked: backend {}; only backend host checks", options.backend));
   if (!options.program.empty()) check_program_options(options);
   if (!options.policy.empty()) require_one_of("policy", options.policy, policy_names());
   if (!options.chat_template.empty() && !ChatTemplate::can_be_chosen(options.chat_template)) {

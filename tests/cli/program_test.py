@@ -74,6 +74,16 @@ class Program(Case):
             arguments=self.arguments("--program", self.program, "--batch-invariant"),
         )
 
+    def test_one_of_several_gpus_runs_on_as_many(self):
+        file = self.path("ranks")
+        result = run("schedule", "-m", self.model, "--gpus", "2", "--sms", "2", "-c", "128", "-o", file)
+        self.assertEqual(result.returncode, 0, msg=result.stderr)
+        text = self.text("--gpus", "2", "-c", "128")
+        self.assertEqual(self.text("--program", file), text)
+        self.assertEqual(self.text("--program", file, "--gpus", "1,0"), text)
+        arguments = self.arguments("--program", self.program, "--gpus", "2")
+        self.check_fails(2, "--gpus: 2; ", " is compiled for 1", arguments=arguments)
+
     def test_the_context_is_the_programs(self):
         self.check_fails(
             2, "128", arguments=["generate", *self.with_model, "-p", "x " * 200, "--program", self.program]
