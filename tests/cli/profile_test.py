@@ -3,7 +3,11 @@
 import gzip
 import json
 import os
+import pathlib
+import subprocess
+import sys
 import unittest
+import xml.etree.ElementTree
 
 import schema
 from harness import Case, run
@@ -110,6 +114,24 @@ class Profile(Case):
             events = json.load(file)["traceEvents"]
         self.assertEqual({event["ph"] for event in events}, set("MXCsf"))
         self.assertTrue(any(event.get("cat") == "compute" for event in events))
+
+    def test_a_layer_of_two_gpus_can_be_drawn_with_what_crosses_the_link(self):
+        trace, picture = self.path("ranks.json.gz"), self.path("layer.svg")
+        self.profile("--backend", "sim", *SMALL, "--gpus", "2", "--trace", trace)  # the bundled model has layers enough
+        self.assertEqual(self.draw(trace, picture, "0").returncode, 0)
+        drawn = xml.etree.ElementTree.parse(picture).getroot()
+        words = [text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text")]
+        self.assertLessEqual({"GPU 0", "GPU 1", "matvec_push", "reduce_residual", "link", "pushed"}, set(words))
+        crossing = [path.get("d") for path in drawn.iter("{http://www.w3.org/2000/svg}path") if path.get("opacity") == ".6"]
+        self.assertEqual(len(crossing), 2, msg="partial sums, and what is made of them")
+        self.profile("-m", self.model, "--backend", "sim", *SMALL, "--trace", trace)
+        refused = self.draw(trace, picture)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("ranks: 1; the picture is of two", refused.stderr)
+
+    def draw(self, *arguments):
+        tool = pathlib.Path(__file__).parents[2] / "tools" / "layer_picture.py"
+        return subprocess.run([sys.executable, "-B", tool, *arguments], capture_output=True, text=True)
 
     def test_files_alone_print_no_report(self):
         trace, page = self.path("alone.json"), self.path("alone.html")
