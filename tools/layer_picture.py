@@ -73,7 +73,7 @@ class Trace:
         bins = (end - begin) // BIN_NS + 1
         out = [[0.0] * bins for _ in range(2)]
         pushes = defaultdict(int)
-        for instruction, _, size in self.head["pushes"]:
+        for instruction, _, size, _ in self.head["pushes"]:
             pushes[instruction] += size
         for x in self.executions:
             first, last = self.time(x, "store_begin"), self.time(x, "stored")
@@ -85,7 +85,7 @@ class Trace:
     def crossings(self, begin, end):
         """(op, rank that sends, sent, first seen with all else that is needed) of each counter by which the other GPU
         waits for data: what pushes signals it."""
-        pushing = {self.instructions[i][0] for i, _, _ in self.head["pushes"]}
+        pushing = {self.instructions[i][0] for i, *_ in self.head["pushes"]}
         sent = defaultdict(lambda: (-1, None))  # by pass, counter and rank
         for x in self.executions:
             i = self.instructions[x[0]]

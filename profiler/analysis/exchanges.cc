@@ -27,6 +27,13 @@ std::vector<Stretch> consumers_waits(const Trace& trace, std::span<const Slice> 
   return waits;
 }
 
+// Guards nothing but what the instruction pushes: its readers on the other GPU are done with what was there.
+bool is_for_room(const TraceProgram& program, uint32_t instruction, const Wait& wait) {
+  uint32_t pushed = 0;
+  for (const TracePush& push : pushes_of(program, instruction)) pushed |= push.operands;
+  return wait.operand_mask != 0 && (wait.operand_mask & ~pushed) == 0;
+}
+
 // The signals that an execution needed, by whether they came from its own GPU.
 class Needed {
  public:
@@ -36,6 +43,7 @@ class Needed {
     const uint32_t own = trace.program.rank_of(x.sm);
     for (uint32_t w = i.wait_begin; w < i.wait_begin + i.wait_count; ++w) {
       const Wait& wait = trace.program.waits[w];
+      if (is_for_room(trace.program, x.instruction, wait)) continue;
       const std::vector<RankSignals>* before = signals.before(wait, x.pass);
       for (uint32_t rank = 0; before != nullptr && rank < before->size(); ++rank)
         add((*before)[rank], wait.counter, rank == own);

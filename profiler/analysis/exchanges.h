@@ -25,7 +25,8 @@ struct PeerWait {
   bool awaited = false;
 };
 
-// In order of `to`. Waits count that need all increments of their counter. `slices`: slices_of(trace). Empty
+// In order of `to`. Waits count that are for data, not only for room to push into, and need all increments of
+// their counter. `slices`: slices_of(trace). Empty
 // for one GPU.
 std::vector<PeerWait> peer_waits(const Trace& trace, std::span<const Slice> slices);
 

@@ -115,16 +115,14 @@ std::vector<LinkTracks> tracks_of_links(const Trace& trace, int64_t bin_ns) {
   const TraceProgram& program = trace.program;
   std::vector<Bins> out(program.ranks, Bins(trace, bin_ns)), in = out;
   for (const Execution& x : trace.executions) {
-    const auto by_instruction = [](const TracePush& p, uint32_t i) { return p.instruction < i; };
-    auto push = std::lower_bound(program.pushes.begin(), program.pushes.end(), x.instruction, by_instruction);
     const auto [begin, end] = pushing_time(x);
     if (begin == kNever || end == kNever) continue;
     const int64_t first = std::min(begin, end - 1);
-    for (; push != program.pushes.end() && push->instruction == x.instruction; ++push) {
+    for (const TracePush& push : pushes_of(program, x.instruction)) {
       const double rate =
-          kBytesPerNsToGb * static_cast<double>(push->bytes) / static_cast<double>(end - first);
+          kBytesPerNsToGb * static_cast<double>(push.bytes) / static_cast<double>(end - first);
       out[program.rank_of(x.sm)].add(first, end, rate);
-      in[push->to].add(first, end, rate);
+      in[push.to].add(first, end, rate);
     }
   }
   std::vector<LinkTracks> tracks;

@@ -237,11 +237,12 @@ void ChromeReader::read_lists(const JsonFields& fields) {
 
 void ChromeReader::read_ranks(const JsonFields& fields) {
   trace_.program.ranks = static_cast<uint32_t>(fields.integer("ranks", 1, kMaxDevices));
-  for_rows(fields, "pushes", 3, [&](Row& row) {
+  for_rows(fields, "pushes", 4, [&](Row& row) {
     TracePush& p = trace_.program.pushes.emplace_back();
     p.instruction = row.word();
     p.to = row.word();
     p.bytes = static_cast<uint64_t>(row.integer(0, kMaxInteger));
+    p.operands = row.word();
   });
 }
 

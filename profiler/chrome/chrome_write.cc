@@ -220,7 +220,8 @@ void ChromeWriter::write_program() {
   if (program_.ranks > 1) {
     out["ranks"] = program_.ranks;
     out["pushes"] = json::array();
-    for (const TracePush& p : program_.pushes) out["pushes"].push_back({p.instruction, p.to, p.bytes});
+    for (const TracePush& p : program_.pushes)
+      out["pushes"].push_back({p.instruction, p.to, p.bytes, p.operands});
   }
   put("\"{}\":{},\n", chrome::kTraceMember,
       out.dump(-1, ' ', /*ensure_ascii=*/false, json::error_handler_t::replace));

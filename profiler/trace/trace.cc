@@ -187,6 +187,13 @@ int64_t first_time(const Execution& execution) {
   return first;
 }
 
+std::span<const TracePush> pushes_of(const TraceProgram& program, uint32_t instruction) {
+  const auto [first, last] =
+      std::equal_range(program.pushes.begin(), program.pushes.end(), TracePush{.instruction = instruction},
+                       [](const TracePush& a, const TracePush& b) { return a.instruction < b.instruction; });
+  return {first, last};
+}
+
 std::string sm_name(const TraceProgram& program, uint32_t sm) {
   if (program.ranks == 1) return fmt::format("SM {}", sm);
   return fmt::format("GPU {} SM {}", program.rank_of(sm), sm % program.sms_of_rank());

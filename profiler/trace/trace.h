@@ -11,6 +11,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,7 @@ struct TracePush {
   uint32_t instruction = 0;  // index into TraceProgram::instructions
   uint32_t to = 0;           // rank
   uint64_t bytes = 0;
+  uint32_t operands = 0;  // that it writes there, as bits of Wait::operand_mask
   friend bool operator==(const TracePush&, const TracePush&) = default;
 };
 
@@ -67,6 +69,9 @@ struct TraceProgram {
   uint32_t rank_of(uint32_t sm) const { return sm / sms_of_rank(); }
   uint32_t gate_of(uint32_t rank) const { return gate_counter + rank; }
 };
+
+// What an instruction pushes.
+std::span<const TracePush> pushes_of(const TraceProgram& program, uint32_t instruction);
 
 // Of all ranks together.
 inline constexpr uint32_t kMaxTraceSms = kMaxSms * kMaxDevices;

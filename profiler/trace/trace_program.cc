@@ -36,16 +36,18 @@ uint64_t rows_touched(const Program& program, const Region& region, uint32_t act
 // What an instruction on `rank` writes to the memory of each of the others.
 void add_pushes(const Program& program, const Footprint& footprint, uint32_t rank, uint32_t active_rows,
                 TraceProgram& out) {
-  std::vector<uint64_t> bytes(program.num_devices);
+  const auto instruction = static_cast<uint32_t>(out.instructions.size() - 1);
+  std::vector<TracePush> pushes(program.num_devices);
   for (const Region& region : footprint) {
     const Tensor& tensor = program.tensors[region.tensor.index];
     if (!writes(region.access) || tensor.device == rank) continue;
-    bytes[tensor.device] += rows_touched(program, region, active_rows) *
-                            (region.box.col_end - region.box.col_begin) * size_of(tensor.dtype);
+    TracePush& push = pushes[tensor.device];
+    push.bytes += rows_touched(program, region, active_rows) * (region.box.col_end - region.box.col_begin) *
+                  size_of(tensor.dtype);
+    push.operands |= 1U << region.operand;
   }
-  const auto instruction = static_cast<uint32_t>(out.instructions.size() - 1);
-  for (uint32_t to = 0; to < bytes.size(); ++to) {
-    if (bytes[to] > 0) out.pushes.push_back({instruction, to, bytes[to]});
+  for (uint32_t to = 0; to < pushes.size(); ++to) {
+    if (pushes[to].bytes > 0) out.pushes.push_back({instruction, to, pushes[to].bytes, pushes[to].operands});
   }
 }
 

@@ -126,6 +126,15 @@ TEST(TraceOfTwoGpus, PushesEachPartialSumAndEachResultToTheOtherGpuOnce) {
   EXPECT_EQ(bytes["lm_head"], kVocabulary / 2 * 4 + kVocabulary / 2 / kUnit * 8);
 }
 
+TEST(TraceOfTwoGpus, ExchangesAreOfDataAndTwiceALayer) {
+  const Report report = report_of(token_of_two_gpus());
+  std::map<std::string, double> exchanges;
+  for (const ExchangeSummary& e : report.exchanges) exchanges[e.op] = e.exchanges;
+  // Every GPU has one counter for all results of a sum; partial sums have several.
+  EXPECT_DOUBLE_EQ(exchanges["reduce_residual"], 2 * 16 * 2);
+  EXPECT_GE(exchanges["matvec_push"], 2 * 16 * 2);
+}
+
 TEST(TraceOfTwoGpus, ItsCriticalPathIsTheTokenAndCrossesTheLink) {
   const Trace& trace = token_of_two_gpus();
   const std::vector<PathStep> path = critical_path(trace, edges_of(trace), trace.windows.front());

@@ -19,8 +19,9 @@ class TraceBuilder {
                uint64_t bytes = 0);
   // The SMs belong to so many ranks; gates follow the one of rank 0.
   void share(uint32_t ranks) { trace_.program.ranks = ranks; }
+  // From the second operand; waits guard the first.
   void push(uint32_t instruction, uint32_t to, uint64_t bytes) {
-    trace_.program.pushes.push_back({instruction, to, bytes});
+    trace_.program.pushes.push_back({instruction, to, bytes, 2});
   }
   void gate(uint32_t counter) { trace_.program.gate_counter = counter; }
   void window(int64_t begin_ns, int64_t end_ns);

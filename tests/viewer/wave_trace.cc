@@ -58,7 +58,7 @@ TraceProgram wave_program(const WaveShape& shape, const std::string& prefix) {
       program.instructions.push_back(instruction(shape, round, sm, program));
       if (shape.ranks > 1 && program.instructions.back().op == kGateUp)
         program.pushes.push_back({static_cast<uint32_t>(program.instructions.size() - 1),
-                                  (program.rank_of(sm) + 1) % shape.ranks, kBytes});
+                                  (program.rank_of(sm) + 1) % shape.ranks, kBytes, 2});
     }
   }
   return program;

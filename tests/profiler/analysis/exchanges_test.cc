@@ -56,6 +56,17 @@ TEST(Exchanges, WhatTheSameGpuSignalsLaterHidesThePeers) {
   EXPECT_EQ(waits[1].exposed_ns, 0);
 }
 
+TEST(Exchanges, AWaitForRoomToPushIntoIsNone) {
+  Trace trace = two_gpu_trace().trace();
+  constexpr uint32_t kReduceInstruction = 1;
+  for (TracePush& push : trace.program.pushes) {
+    if (push.instruction == kReduceInstruction) push.operands = 1;  // what its wait guards
+  }
+  const std::vector<PeerWait> waits = waits_of(trace);
+  EXPECT_THAT(waits, SizeIs(4));
+  for (const PeerWait& wait : waits) EXPECT_NE(trace.executions[wait.to].instruction, kReduceInstruction);
+}
+
 TEST(Exchanges, ClocksThatAreALittleApartGiveNoNegativeTimes) {
   Trace trace = two_gpu_trace().trace();
   trace.executions[kPushOfPeer].set(EventKind::kSignalled, 380);
