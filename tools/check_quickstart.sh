@@ -67,6 +67,7 @@ make_chroot() {  # root
     fail "debootstrap failed: see $1.log"
   write_apt_settings "$1" "${all}"
   mount -t proc proc "$1/proc"
+  mount -t devpts -o newinstance,ptmxmode=0666,mode=0620 devpts "$1/dev/pts"  # some tests talk to a terminal
   git -c safe.directory='*' clone --quiet --no-local . "$1${kClone}"
 }
 
@@ -111,7 +112,7 @@ main() {
   demo=$(readme_command 'make demo')
   tests=$(readme_command 'make test')
   root=$(mktemp -d)
-  trap 'umount "${root}/proc" 2>/dev/null || true; [[ -n "'"${keep}"'" ]] || rm -rf "${root}" "${root}.log"' EXIT
+  trap 'umount "${root}/dev/pts" "${root}/proc" 2>/dev/null || true; [[ -n "'"${keep}"'" ]] || rm -rf "${root}" "${root}.log"' EXIT
   make_chroot "${root}"
   run_in_chroot "${root}" "${demo}" "${kStory}"
   if [[ -n ${with_test} ]]; then run_in_chroot "${root}" "${tests}" "${kTested}"; fi
