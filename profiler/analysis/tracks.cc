@@ -157,13 +157,17 @@ std::vector<Track> link_tracks(const Trace& trace, int64_t bin_ns) {
   return tracks;
 }
 
-std::vector<Track> tracks_of_rank(const Trace& trace, uint32_t rank, int64_t bin_ns) {
-  const uint32_t sms = trace.program.sms_of_rank();
-  std::vector<Track> tracks = tracks_of_sms(trace, {rank * sms, (rank + 1) * sms}, bin_ns);
-  if (trace.program.ranks == 1) return tracks;
-  LinkTracks link = std::move(tracks_of_links(trace, bin_ns)[rank]);
-  tracks.push_back(std::move(link.out));
-  tracks.push_back(std::move(link.in));
+std::vector<std::vector<Track>> tracks_of_ranks(const Trace& trace, int64_t bin_ns) {
+  const uint32_t ranks = trace.program.ranks, sms = trace.program.sms_of_rank();
+  std::vector<std::vector<Track>> tracks;
+  for (uint32_t rank = 0; rank < ranks; ++rank)
+    tracks.push_back(tracks_of_sms(trace, {rank * sms, (rank + 1) * sms}, bin_ns));
+  if (ranks == 1) return tracks;
+  std::vector<LinkTracks> links = tracks_of_links(trace, bin_ns);
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    tracks[rank].push_back(std::move(links[rank].out));
+    tracks[rank].push_back(std::move(links[rank].in));
+  }
   return tracks;
 }
 

@@ -28,10 +28,10 @@ std::vector<Track> tracks_of(const Trace& trace, int64_t bin_ns);
 // What each rank pushes to others, where there are several: "GPU 0 out GB/s", …. A push's bytes are spread
 // evenly over the time in which its instruction stores.
 std::vector<Track> link_tracks(const Trace& trace, int64_t bin_ns);
-// The same as tracks_of() of a rank's SMs, and of several ranks
+// [ranks] the same as tracks_of() of a rank's SMs, and of several ranks
 //   link out GB/s    what it pushes to others
 //   link in GB/s     what others push to it
-std::vector<Track> tracks_of_rank(const Trace& trace, uint32_t rank, int64_t bin_ns);
+std::vector<std::vector<Track>> tracks_of_ranks(const Trace& trace, int64_t bin_ns);
 // A bin that gives about a thousand points.
 int64_t default_bin_ns(const Trace& trace);
 

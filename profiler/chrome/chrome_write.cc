@@ -179,8 +179,9 @@ void ChromeWriter::write_flow(uint64_t id, const Edge& edge, const Slice& from, 
 }
 
 void ChromeWriter::write_tracks() {
+  const std::vector<std::vector<Track>> tracks = tracks_of_ranks(trace_, default_bin_ns(trace_));
   for (uint32_t rank = 0; rank < program_.ranks; ++rank) {
-    for (const Track& track : tracks_of_rank(trace_, rank, default_bin_ns(trace_))) {
+    for (const Track& track : tracks[rank]) {
       for (const TrackPoint& point : track.points) {
         begin_element();
         put(R"({{"ph":"C","pid":{},"ts":{},"name":{},"args":{{"value":{:.6g}}}}})", process_of(rank),

@@ -67,7 +67,7 @@ TEST(Tracks, OfTheLinkHaveWhatEachGpuPushesAndGets) {
   TraceBuilder b = two_gpu_trace();
   // GPU 0's push stores 100 bytes from 100 to 120, its other two end at 420 and 1000.
   constexpr int64_t kBin = 20;
-  const std::vector<Track> gpu = tracks_of_rank(b.trace(), 0, kBin);
+  const std::vector<Track> gpu = tracks_of_ranks(b.trace(), kBin)[0];
   const Track &out = gpu[gpu.size() - 2], &in = gpu.back();
   EXPECT_EQ(out.name, "link out GB/s");
   EXPECT_EQ(in.name, "link in GB/s");
@@ -91,7 +91,7 @@ TEST(Tracks, OfAllGpusHaveOneOfTheLinkForEach) {
 TEST(Tracks, OfARankAreThoseOfItsSms) {
   const Trace trace = two_gpu_trace().trace();
   constexpr int64_t kBin = 1000;
-  const Track of_gpu = tracks_of_rank(trace, 1, kBin).front(), of_all = tracks_of(trace, kBin).front();
+  const Track of_gpu = tracks_of_ranks(trace, kBin)[1].front(), of_all = tracks_of(trace, kBin).front();
   EXPECT_DOUBLE_EQ(of_gpu.points[0].value, 1) << "1,000 bytes in 1,000 ns";
   EXPECT_DOUBLE_EQ(of_all.points[0].value, 2);
 }
