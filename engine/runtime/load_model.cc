@@ -61,8 +61,8 @@ LoadProgress weight_progress(const ProgressCallback& progress) {
 }
 
 // The GPUs that run a program file: those that were asked for, else the first ones.
-std::vector<int> gpus_of_file(const std::string& file, const EngineOptions& options) {
-  const size_t count = read_program(file).num_devices;
+std::vector<int> gpus_of_file(const Program& program, const EngineOptions& options) {
+  const size_t count = program.num_devices;
   if (options.gpus.empty()) {
     std::vector<int> first(count);
     std::iota(first.begin(), first.end(), 0);
@@ -70,16 +70,14 @@ std::vector<int> gpus_of_file(const std::string& file, const EngineOptions& opti
   }
   if (options.gpus.size() == count) return options.gpus;
   throw Error(ErrorKind::kUsage,
-              fmt::format("gpus: {}; {} is compiled for {}", options.gpus.size(), file, count));
+              fmt::format("gpus: {}; {} is compiled for {}", options.gpus.size(), options.program, count));
 }
 
 // Binds a program file. What is wrong with the program is said with the file's name before it.
 template <class Bind>
-std::unique_ptr<Backend> bind_file(const std::string& file, Bind&& bind) {
-  Program program = read_program(file);
+std::unique_ptr<Backend> bind_file(const std::string& file, const Program& program, Bind&& bind) {
   try {
-    const uint32_t rows = program.limits.rows;
-    return bind(ProgramSet({{rows, ValidProgram(std::move(program))}}));
+    return bind(ProgramSet({{program.limits.rows, ValidProgram(program)}}));
   } catch (const Error& error) {
     if (!std::string_view(error.what()).starts_with("program: ")) throw;
     throw Error(error.kind(), fmt::format("{}: {}", file, error.what()));
@@ -98,8 +96,12 @@ BackendOptions options_in(const EngineOptions& options, const Model& model, cons
 
 ChosenBackend make_backend(const EngineOptions& asked, const Model& model, Weights& weights) {
   EngineOptions engine = asked;
-  const std::string& program = engine.program;  // a file to run instead of compiling; may be empty
-  if (!program.empty()) engine.gpus = gpus_of_file(program, asked);
+  const std::string& file = engine.program;  // to run instead of compiling; may be empty
+  Program program;                           // what it holds
+  if (!file.empty()) {
+    program = read_program(file);
+    engine.gpus = gpus_of_file(program, asked);
+  }
   const uint32_t ranks = ranks_of(engine);
   const auto device = [&] {
     const ModelBytes bytes = bytes_of_rank(model, ranks);
@@ -107,8 +109,8 @@ ChosenBackend make_backend(const EngineOptions& asked, const Model& model, Weigh
     BackendOptions options = options_in(engine, model, bytes, free_bytes);
     if (options.limits.rows == 0)
       options.limits.rows = gpu_batch_tokens(model, bytes, options.limits, free_bytes);
-    if (program.empty()) return make_device_backend(model, weights.source(), options, weights.progress());
-    return bind_file(program, [&](ProgramSet programs) {
+    if (file.empty()) return make_device_backend(model, weights.source(), options, weights.progress());
+    return bind_file(file, program, [&](ProgramSet programs) {
       return bind_device_backend(std::move(programs), model, weights.source(), options, weights.progress());
     });
   };
@@ -117,8 +119,8 @@ ChosenBackend make_backend(const EngineOptions& asked, const Model& model, Weigh
   };
   const auto host = [&] {
     const BackendOptions options = host_options();
-    if (program.empty()) return make_host_backend(model, weights.on_host(), options);
-    return bind_file(program, [&](ProgramSet programs) {
+    if (file.empty()) return make_host_backend(model, weights.on_host(), options);
+    return bind_file(file, program, [&](ProgramSet programs) {
       return bind_host_backend(std::move(programs), model, weights.on_host(), options);
     });
   };
