@@ -26,11 +26,7 @@ struct ReadEdges {
   struct Read {
     Region region;
     uint64_t writes;  // of its tensor, until then
-    friend bool operator==(const Read& a, const Read& b) {
-      return a.writes == b.writes && a.region.tensor == b.region.tensor && a.region.box == b.region.box &&
-             a.region.operand == b.region.operand && a.region.part == b.region.part &&
-             a.region.layout == b.region.layout && a.region.share == b.region.share;
-    }
+    friend bool operator==(const Read&, const Read&) = default;
   };
   std::vector<Read> reads;
   std::vector<StageEdges> edges;

@@ -75,6 +75,8 @@ struct Region {
   // out: to how many records.
   uint32_t layout = 0;
   uint32_t share = 0;  // of what is dealt out, of a region that is written; one that is read has all of them
+
+  friend bool operator==(const Region&, const Region&) = default;
 };
 
 // Two shares of one deal have no element in common, in any state.
