@@ -260,10 +260,6 @@ void HostBackend::fill_cache() {
   }
 }
 
-}  // namespace
-
-namespace {
-
 // Programs of the model.
 std::unique_ptr<Backend> bound(ProgramSet programs, const Model& model,
                                std::shared_ptr<const ModelWeights> weights, const BackendOptions& options) {

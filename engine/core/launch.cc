@@ -5,7 +5,6 @@
 #include "engine/core/pass_loop.h"
 
 namespace serval {
-
 namespace {
 
 double milliseconds(TimePoint begin, TimePoint end) {

@@ -217,10 +217,10 @@ TensorId Builder::weight(const std::string& name) {
                                        .head_dim = spec.row_order == RowOrder::kRotaryPairs ? head_dim_ : 0});
   for (uint32_t rank = 0; rank < options_.ranks; ++rank) {
     const WeightPart part = part_of_rank(spec, rank, options_.ranks);
-    graph_.tensors[first.index + rank].rows = static_cast<uint64_t>(part.rows);
-    graph_.tensors[first.index + rank].cols = static_cast<uint64_t>(part.cols);
-    graph_.tensors[first.index + rank].image =
-        image_of(TensorKind::kWeight, static_cast<uint64_t>(part.rows));
+    Tensor& tensor = graph_.tensors[first.index + rank];
+    tensor.rows = static_cast<uint64_t>(part.rows);
+    tensor.cols = static_cast<uint64_t>(part.cols);
+    tensor.image = image_of(tensor.kind, tensor.rows);
   }
   return first;
 }
