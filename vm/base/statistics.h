@@ -1,7 +1,11 @@
-// Two figures that reports of all kinds need.
+// Figures that reports of all kinds need.
 #pragma once
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <numeric>
+#include <span>
 #include <vector>
 
 namespace serval {
@@ -11,6 +15,34 @@ inline double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t half = values.size() / 2;
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+// 0 of no values.
+inline double mean(std::span<const double> values) {
+  if (values.empty()) return 0;
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+// Standard deviation of the values by themselves, or of what they are a sample of: the sum of squares is
+// divided by n, or by n - 1. 0 where that is 0.
+enum class DeviationOf { kValues, kSample };
+inline double deviation(std::span<const double> values, DeviationOf of) {
+  const size_t divisor = of == DeviationOf::kSample && !values.empty() ? values.size() - 1 : values.size();
+  if (divisor == 0) return 0;
+  const double middle = mean(values);
+  double squares = 0;
+  for (const double value : values) squares += (value - middle) * (value - middle);
+  return std::sqrt(squares / static_cast<double>(divisor));
+}
+
+// The value that `percent` of the values are at most, between two of them by a straight line; 0 of no values.
+inline double percentile(std::vector<double> values, double percent) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const double place = percent / 100 * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<size_t>(place);
+  const size_t above = std::min(below + 1, values.size() - 1);
+  return values[below] + (values[above] - values[below]) * (place - static_cast<double>(below));
 }
 
 // The largest over the mean, minus one; 0 where all are 0.

@@ -1,8 +1,6 @@
 // serval bench: tokens a second of prompts and of generation, in rows as llama-bench prints them.
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <numeric>
 #include <thread>
 
 #include "fmt/format.h"
@@ -188,16 +186,8 @@ struct Result {
   Test test;
   std::vector<double> samples;  // tokens a second, one a run
 
-  double mean() const {
-    return std::accumulate(samples.begin(), samples.end(), 0.0) / static_cast<double>(samples.size());
-  }
-  // Of the sample (n - 1); 0 for a single run.
-  double deviation() const {
-    if (samples.size() < 2) return 0;
-    double squares = 0;
-    for (const double s : samples) squares += (s - mean()) * (s - mean());
-    return std::sqrt(squares / static_cast<double>(samples.size() - 1));
-  }
+  double mean() const { return serval::mean(samples); }
+  double deviation() const { return serval::deviation(samples, DeviationOf::kSample); }
 };
 
 // Generation is timed from the first token, which belongs to the prompt, to the last.

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <condition_variable>
 #include <mutex>
-#include <numeric>
 
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
@@ -14,6 +12,7 @@
 #include "engine/cli/input/signals.h"
 #include "engine/cli/output/json_text.h"
 #include "engine/cli/output/output.h"
+#include "vm/base/statistics.h"
 
 namespace serval::cli {
 namespace {
@@ -109,17 +108,6 @@ struct Times {
   const char* key;  // vLLM's
   const char* label;
   std::vector<double> values;
-
-  double mean() const {
-    if (values.empty()) return 0;
-    return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-  }
-  double deviation() const {
-    if (values.empty()) return 0;
-    double squares = 0;
-    for (const double value : values) squares += (value - mean()) * (value - mean());
-    return std::sqrt(squares / static_cast<double>(values.size()));
-  }
 };
 
 std::vector<Times> times_of(const std::vector<Timeline>& timelines) {
@@ -174,9 +162,9 @@ ordered_json figures_of(const Engine& engine, const ServingBench& bench, const R
                       {"output_throughput", a_second(output)},
                       {"total_token_throughput", a_second(input + output)}};
   for (const Times& times : times_of(run.timelines())) {
-    out[fmt::format("mean_{}_ms", times.key)] = times.mean();
+    out[fmt::format("mean_{}_ms", times.key)] = mean(times.values);
     out[fmt::format("median_{}_ms", times.key)] = percentile(times.values, 50);
-    out[fmt::format("std_{}_ms", times.key)] = times.deviation();
+    out[fmt::format("std_{}_ms", times.key)] = deviation(times.values, DeviationOf::kValues);
     for (const double p : kPercentiles)
       out[fmt::format("p{:.0f}_{}_ms", p, times.key)] = percentile(times.values, p);
   }
@@ -203,7 +191,7 @@ std::string markdown(const ordered_json& f, const std::vector<Times>& all_times)
       number("mean_gap_us"));
   out += "| ms | mean | p50 | p90 | p99 |\n| --- | ---: | ---: | ---: | ---: |\n";
   for (const Times& times : all_times) {
-    out += fmt::format("| {} | {:.2f} |", times.label, times.mean());
+    out += fmt::format("| {} | {:.2f} |", times.label, mean(times.values));
     for (const double p : kPercentiles) out += fmt::format(" {:.2f} |", percentile(times.values, p));
     out += '\n';
   }
@@ -228,15 +216,6 @@ EngineOptions options_for(const ServingBench& bench) {
 }
 
 }  // namespace
-
-double percentile(std::vector<double> values, double percent) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const double place = percent / 100 * static_cast<double>(values.size() - 1);
-  const auto below = static_cast<size_t>(place);
-  const size_t above = std::min(below + 1, values.size() - 1);
-  return values[below] + (values[above] - values[below]) * (place - static_cast<double>(below));
-}
 
 int run_serving_bench(const ServingBench& bench) {
   Engine engine = load_engine(options_for(bench), bench.progress);

@@ -23,7 +23,4 @@ struct ServingBench {
 // Returns the exit code.
 int run_serving_bench(const ServingBench& bench);
 
-// The value that `percent` of the values are at most, between two of them by a straight line; 0 of none.
-double percentile(std::vector<double> values, double percent);
-
 }  // namespace serval::cli
