@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 
 #include "instructions/isa.h"
+#include "tests/llama/configs.h"
 #include "tests/llama/tiny_model.h"
 #include "vm/base/error.h"
 
@@ -71,6 +72,20 @@ TEST(GpuPrograms, AreCompiledOneByOneForAPass) {
   EXPECT_EQ(rows_of(17, false), 64U);
   EXPECT_EQ(rows_of(257, true), 300U);
   EXPECT_THROW(rows_of(301, true), Error);
+}
+
+// A placement for 16 rows takes one sequence of llama-3.2-1b a tenth longer.
+TEST(GpuPrograms, OfVectorsArePlacedForOneSequence) {
+  LlamaConfig model = preset_config("llama-3.2-1b");
+  model.num_layers = 2;
+  const ProgramLimits of_many{.context = 384, .rows = 64}, of_one{.context = 384};
+  const ProgramSet set = compile_gpu_programs(model, h200_machine(), of_many, {});
+  const auto alone = compile_gpu_program(model, h200_machine(), of_one, {}, 1, false);
+  const auto together = compile_gpu_program(model, h200_machine(), of_many, {}, 16, false);
+  for (const char* what : {"policy", "estimate_us"}) {
+    EXPECT_EQ(set.program(0).metadata.at(what), alone->metadata.at(what));
+    EXPECT_EQ(together->metadata.at(what), alone->metadata.at(what));
+  }
 }
 
 TEST(GpuPrograms, GrowByRowsAsPassesDo) {
