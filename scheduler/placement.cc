@@ -170,7 +170,7 @@ NodeTime node_time(const Instruction& node, std::span<const Tensor> tensors, con
                    const CostContext& context) {
   const Cost cost = op_info(node.opcode).cost(node, tensors, context);
   return {
-      static_cast<double>(cost.bytes) * kUsPerGbPerS / stream_gb_per_s(machine),
+      static_cast<double>(cost.all_bytes()) * kUsPerGbPerS / stream_gb_per_s(machine),
       machine.instruction_us + static_cast<double>(cost.operations) * kUsPerGbPerS / machine.sm_gflop_per_s};
 }
 

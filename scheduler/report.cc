@@ -137,9 +137,9 @@ ProgramStatistics statistics_of(const Program& program, const CostContext& conte
     for (const Instruction& i : program.queue(q)) {
       const Cost cost = op_info(i.opcode).cost(i, program.tensors, context);
       ops[i.opcode].instructions += 1;
-      ops[i.opcode].bytes += cost.bytes;
+      ops[i.opcode].bytes += cost.all_bytes();
       ops[i.opcode].operations += cost.operations;
-      s.bytes_per_queue[q] += cost.bytes;
+      s.bytes_per_queue[q] += cost.all_bytes();
     }
   }
   for (uint16_t o = 0; o < kNumOpcodes; ++o) {

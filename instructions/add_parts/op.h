@@ -78,8 +78,8 @@ inline void footprint(const AddParts& op, const StateView*, FootprintBuilder<Add
 }
 
 inline Cost cost(const AddParts& op, const CostView& c) {
-  const uint64_t values = uint64_t{c.pass.rows} * op.num_units * kUnitRows;
-  return {.bytes = values * (op.num_parts + 1) * c.element_bytes(op.residual),
+  const uint64_t values = c.rows(op.first_row, op.num_rows) * op.num_units * kUnitRows;
+  return {.cached_bytes = values * (op.num_parts + 1) * c.element_bytes(op.residual),
           .operations = values * op.num_parts};
 }
 

@@ -68,7 +68,7 @@ inline void footprint(const Advance& op, const StateView* state, FootprintBuilde
 }
 
 inline Cost cost(const Advance&, const CostView& c) {
-  return {.bytes = c.pass.rows * (sizeof(PassRow) + sizeof(SampledToken) + sizeof(OutputToken)),
+  return {.cached_bytes = c.pass.rows * (sizeof(PassRow) + sizeof(SampledToken) + sizeof(OutputToken)),
           .operations = 0};
 }
 

@@ -81,7 +81,7 @@ inline void footprint(const AttentionMerge& op, const StateView* state, Footprin
 inline Cost cost(const AttentionMerge& op, const CostView& c) {
   const uint64_t values = uint64_t{c.pass.rows} * op.num_heads * leaves_for_tokens(c.pass.context_tokens) *
                           (op.head_dim + PartialLayout::kExtra);
-  return {.bytes = values * c.element_bytes(op.partial), .operations = 2 * values};
+  return {.cached_bytes = values * c.element_bytes(op.partial), .operations = 2 * values};
 }
 
 inline PageNeed pages(const AttentionMerge&) {

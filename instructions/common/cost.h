@@ -1,6 +1,7 @@
 // What an instruction costs, for placement, the simulator and roofline reports.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -21,11 +22,18 @@ struct CostView {
 
   uint64_t bytes(TensorId tensor, const Box& box) const { return stored_bytes(tensors[tensor.index], box); }
   uint32_t element_bytes(TensorId tensor) const { return size_of(tensors[tensor.index].dtype); }
+  // Of an instruction's rows [first_row, first_row + num_rows), those that the pass has.
+  uint64_t rows(uint32_t first_row, uint32_t num_rows) const {
+    return std::min(pass.rows - std::min(pass.rows, first_row), num_rows);
+  }
 };
 
 struct Cost {
-  uint64_t bytes = 0;       // from global memory: weights, KV and activations read
-  uint64_t operations = 0;  // a multiply and an add count as two
+  uint64_t bytes = 0;         // from memory: weights, KV
+  uint64_t cached_bytes = 0;  // what an instruction of the pass has just written or read: from a GPU's L2
+  uint64_t operations = 0;    // a multiply and an add count as two
+
+  uint64_t all_bytes() const { return bytes + cached_bytes; }
 };
 
 // Units of a matrix of weights, and columns [first_col, first_col + num_cols) of them and of the rows that
@@ -36,12 +44,19 @@ struct Product {
   TensorId input;
   uint32_t first_col = 0;
   uint32_t num_cols = 0;
+  uint32_t first_row = 0;
+  uint32_t num_rows = 0;
 };
+// The weights come from memory once a pass, with its first rows.
 inline Cost cost_of_product(const CostView& c, const Product& p) {
-  const uint64_t begin = p.first_col, end = begin + p.num_cols, outputs = p.units * kUnitRows;
-  return {
-      .bytes = c.bytes(p.weights, {0, outputs, begin, end}) + c.bytes(p.input, {0, c.pass.rows, begin, end}),
-      .operations = 2 * outputs * p.num_cols * c.pass.rows};
+  const uint64_t rows = c.rows(p.first_row, p.num_rows), outputs = p.units * kUnitRows;
+  if (rows == 0) return {};
+  const uint64_t begin = p.first_col, end = begin + p.num_cols;
+  const uint64_t weights = c.bytes(p.weights, {0, outputs, begin, end});
+  const uint64_t input = c.bytes(p.input, {0, rows, begin, end});
+  return {.bytes = p.first_row == 0 ? weights : 0,
+          .cached_bytes = input + (p.first_row == 0 ? 0 : weights),
+          .operations = 2 * outputs * p.num_cols * rows};
 }
 
 // Pages of shared memory an instruction must be able to hold at once to make progress: `pinned` from start to

@@ -59,7 +59,7 @@ inline void footprint(const Embed& op, const StateView*, FootprintBuilder<Embed>
 }
 
 inline Cost cost(const Embed& op, const CostView& c) {
-  return {.bytes = uint64_t{std::min(c.pass.rows, op.num_rows)} * op.num_units * kUnitRows *
+  return {.bytes = c.rows(op.first_row, op.num_rows) * op.num_units * kUnitRows *
                    (c.element_bytes(op.table) + c.element_bytes(op.weighted) + c.element_bytes(op.residual)),
           .operations = 0};
 }

@@ -62,7 +62,9 @@ inline Cost cost(const MatvecPart& op, const CostView& c) {
                              .units = op.num_units,
                              .input = op.input,
                              .first_col = op.first_col,
-                             .num_cols = op.num_cols});
+                             .num_cols = op.num_cols,
+                             .first_row = op.first_row,
+                             .num_rows = op.num_rows});
 }
 
 inline PageNeed pages(const MatvecPart&) {

@@ -68,8 +68,12 @@ inline void footprint(const MatvecResidual& op, const StateView*, FootprintBuild
 }
 
 inline Cost cost(const MatvecResidual& op, const CostView& c) {
-  return cost_of_product(
-      c, {.weights = op.weights, .units = op.num_units, .input = op.input, .num_cols = op.in_cols});
+  return cost_of_product(c, {.weights = op.weights,
+                             .units = op.num_units,
+                             .input = op.input,
+                             .num_cols = op.in_cols,
+                             .first_row = op.first_row,
+                             .num_rows = op.num_rows});
 }
 
 inline PageNeed pages(const MatvecResidual&) {

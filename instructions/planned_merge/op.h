@@ -104,7 +104,7 @@ inline void footprint(const PlannedMerge& op, const StateView* state, FootprintB
 // Of a typical pass, which splits few rows.
 inline Cost cost(const PlannedMerge& op, const CostView& c) {
   const uint64_t values = planned_leaves(c.pass.context_tokens) * place_layout(op).cols();
-  return {.bytes = values * c.element_bytes(op.partial), .operations = 2 * values};
+  return {.cached_bytes = values * c.element_bytes(op.partial), .operations = 2 * values};
 }
 
 inline PageNeed pages(const PlannedMerge&) {

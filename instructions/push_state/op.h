@@ -39,7 +39,7 @@ inline void footprint(const PushState& op, const StateView*, FootprintBuilder<Pu
 }
 
 inline Cost cost(const PushState&, const CostView& c) {
-  return {.bytes = c.pass.rows * sizeof(PassRow), .operations = 0};
+  return {.cached_bytes = c.pass.rows * sizeof(PassRow), .operations = 0};
 }
 
 inline PageNeed pages(const PushState&) {

@@ -104,8 +104,8 @@ inline void footprint(const QkNormRope& op, const StateView* state, FootprintBui
 }
 
 inline Cost cost(const QkNormRope& op, const CostView& c) {
-  const uint64_t values = uint64_t{c.pass.rows} * op.num_heads * op.head_dim;
-  return {.bytes = values * (c.element_bytes(op.projected) + c.element_bytes(op.q)),
+  const uint64_t values = c.rows(op.first_row, op.num_rows) * op.num_heads * op.head_dim;
+  return {.cached_bytes = values * (c.element_bytes(op.projected) + c.element_bytes(op.q)),
           .operations = 6 * values};
 }
 

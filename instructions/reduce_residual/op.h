@@ -76,8 +76,8 @@ inline void footprint(const ReduceResidual& op, const StateView*, FootprintBuild
 }
 
 inline Cost cost(const ReduceResidual& op, const CostView& c) {
-  const uint64_t values = uint64_t{c.pass.rows} * op.num_units * kUnitRows;
-  return {.bytes = values * op.ranks * c.element_bytes(op.partial), .operations = values * op.ranks};
+  const uint64_t values = c.rows(op.first_row, op.num_rows) * op.num_units * kUnitRows;
+  return {.cached_bytes = values * op.ranks * c.element_bytes(op.partial), .operations = values * op.ranks};
 }
 
 inline PageNeed pages(const ReduceResidual&) {

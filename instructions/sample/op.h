@@ -106,9 +106,8 @@ inline void footprint(const Sample& op, const StateView* state, FootprintBuilder
 }
 
 inline Cost cost(const Sample& op, const CostView& c) {
-  const uint64_t rows = op.first_row < c.pass.rows ? std::min(op.num_rows, c.pass.rows - op.first_row) : 0;
-  const uint64_t units = rows * vocabulary_units(op.vocab);
-  return {.bytes = units * sizeof(UnitSoftmax), .operations = units * kUnitSoftmaxCols};
+  const uint64_t units = c.rows(op.first_row, op.num_rows) * vocabulary_units(op.vocab);
+  return {.cached_bytes = units * sizeof(UnitSoftmax), .operations = units * kUnitSoftmaxCols};
 }
 
 inline PageNeed pages(const Sample&) {

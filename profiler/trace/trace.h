@@ -32,7 +32,7 @@ struct TraceInstruction {
   uint16_t layer = kNoTag;  // kNoTag: of no layer
   uint32_t queue = 0;
   uint32_t pc = 0;                              // in its queue
-  uint64_t bytes = 0;                           // that it reads from global memory, by its cost
+  uint64_t bytes = 0;                           // that it reads from memory, by its cost
   uint64_t operations = 0;                      // a multiply and an add count as two
   uint32_t wait_begin = 0, wait_count = 0;      // in TraceProgram::waits
   uint32_t signal_begin = 0, signal_count = 0;  // in TraceProgram::signals
