@@ -7,7 +7,8 @@
 namespace serval {
 namespace {
 
-constexpr double kBytesPerNsToGb = 1.0;  // a byte a nanosecond is 1e9 bytes a second
+constexpr double kBytesPerNsToGb = 1.0;           // a byte a nanosecond is 1e9 bytes a second
+constexpr double kOperationsPerNsToTflop = 1e-3;  // an operation a nanosecond is 1e9 operations a second
 
 // Of what came before the first window and after the last, a trace has only a part.
 int64_t begin_of(const Trace& trace) {
@@ -76,6 +77,18 @@ Track bandwidth(const Trace& trace, SmRange sms, int64_t bin_ns) {
   return bins.means("GB/s");
 }
 
+Track arithmetic(const Trace& trace, SmRange sms, int64_t bin_ns) {
+  Bins bins(trace, bin_ns);
+  for (const Execution& x : trace.executions) {
+    if (!sms.contains(x.sm) || !x.has(EventKind::kComputeEnd)) continue;
+    const int64_t end = x.time(EventKind::kComputeEnd),
+                  first = std::min(x.time(EventKind::kComputeBegin), end - 1);
+    const auto operations = static_cast<double>(trace.program.instructions[x.instruction].operations);
+    bins.add(first, end, kOperationsPerNsToTflop * operations / static_cast<double>(end - first));
+  }
+  return bins.means("TFLOP/s");
+}
+
 Track busy_sms(const Trace& trace, SmRange sms, int64_t bin_ns) {
   Bins bins(trace, bin_ns);
   for (const Execution& x : trace.executions) {
@@ -132,7 +145,8 @@ std::vector<LinkTracks> tracks_of_links(const Trace& trace, int64_t bin_ns) {
 }
 
 std::vector<Track> tracks_of_sms(const Trace& trace, SmRange sms, int64_t bin_ns) {
-  std::vector<Track> tracks = {bandwidth(trace, sms, bin_ns), busy_sms(trace, sms, bin_ns)};
+  std::vector<Track> tracks = {bandwidth(trace, sms, bin_ns), busy_sms(trace, sms, bin_ns),
+                               arithmetic(trace, sms, bin_ns)};
   if (trace.samples.empty()) return tracks;
   tracks.push_back(
       sampled(trace, sms, bin_ns, "bytes in flight", [](const PageSample& s) { return s.bytes_in_flight; }));

@@ -61,15 +61,28 @@ void Reporter::add_times() {
 }
 
 void Reporter::add_bytes() {
-  double bytes = 0;
-  for (const Execution& x : trace_.executions) bytes += in_window(x) ? static_cast<double>(x.bytes) : 0;
+  constexpr double kGflopOfTflop = 1e3;
+  double bytes = 0, operations = 0;
+  for (const Execution& x : trace_.executions) {
+    if (!in_window(x)) continue;
+    bytes += static_cast<double>(x.bytes);
+    operations += static_cast<double>(trace_.program.instructions[x.instruction].operations);
+  }
   bytes /= tokens_;
+  operations /= tokens_;
   report_.bytes = static_cast<uint64_t>(bytes);
+  report_.operations = static_cast<uint64_t>(operations);
   report_.gb_per_s = bytes / report_.median_token_ns;  // a byte a nanosecond is 1e9 bytes a second
-  // What a host's memory gives is a guess of the cost model's.
-  if (trace_.source != TraceSource::kHost)
-    report_.limit_gb_per_s = trace_.program.machine.gb_per_s * trace_.program.ranks;
-  report_.limit_ns = report_.limit_gb_per_s > 0 ? bytes / report_.limit_gb_per_s : 0;
+  report_.tflop_per_s = operations / report_.median_token_ns / kGflopOfTflop;
+  // What a host's memory and processor give is a guess of the cost model's.
+  if (trace_.source != TraceSource::kHost) {
+    const Machine& machine = trace_.program.machine;
+    report_.limit_gb_per_s = machine.gb_per_s * trace_.program.ranks;
+    report_.limit_tflop_per_s = machine.sm_gflop_per_s * machine.sms / kGflopOfTflop;
+  }
+  if (report_.limit_gb_per_s > 0) report_.limit_ns = bytes / report_.limit_gb_per_s;
+  if (report_.limit_tflop_per_s > 0)
+    report_.compute_limit_ns = operations / (report_.limit_tflop_per_s * kGflopOfTflop);
   report_.bandwidth = tracks_of(trace_, default_bin_ns(trace_)).front();
 }
 

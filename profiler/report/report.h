@@ -85,10 +85,13 @@ struct Report {
   uint32_t tokens = 0;
   std::vector<double> token_ns;  // of each
   double median_token_ns = 0;
-  uint64_t bytes = 0;  // a token
-  double gb_per_s = 0;
-  double limit_gb_per_s = 0;      // of the machines that the program was compiled for; 0: not known (a host)
+  uint64_t bytes = 0;       // a token
+  uint64_t operations = 0;  // a token; a multiply and an add count as two
+  double gb_per_s = 0, tflop_per_s = 0;
+  // Of the machines that the program was compiled for; 0: not known (a host).
+  double limit_gb_per_s = 0, limit_tflop_per_s = 0;
   double limit_ns = 0;            // a token's bytes at the limit
+  double compute_limit_ns = 0;    // a token's operations likewise
   std::vector<PathSummary> path;  // longest first; adds up to the mean token
   std::vector<OpSummary> ops;     // in order of first execution
   std::vector<SmSummary> by_sm;

@@ -9,7 +9,7 @@ namespace serval {
 namespace {
 
 constexpr double kNsPerUs = 1e3;
-constexpr double kBytesPerMegabyte = 1e6;
+constexpr double kBytesPerMegabyte = 1e6, kOperationsPerGflop = 1e9;
 
 double us(double ns) {
   return ns / kNsPerUs;
@@ -28,9 +28,15 @@ std::string head(const Report& r) {
   if (r.tokens > 1) out += fmt::format(" (median of {}: {:.2f} to {:.2f})", r.tokens, us(*least), us(*most));
   out += fmt::format("\n{:<18}{:.2f} MB a token, {:.0f} GB/s\n", "read",
                      static_cast<double>(r.bytes) / kBytesPerMegabyte, r.gb_per_s);
+  out += fmt::format("{:<18}{:.2f} GFLOP a token, {:.1f} TFLOP/s\n", "computed",
+                     static_cast<double>(r.operations) / kOperationsPerGflop, r.tflop_per_s);
   if (r.limit_gb_per_s > 0) {
-    out += fmt::format("{:<18}{:.0f} GB/s, which takes {:.2f} us: {:.1f} % of the limit reached\n", "limit",
-                       r.limit_gb_per_s, us(r.limit_ns), percent(r.gb_per_s, r.limit_gb_per_s));
+    const bool memory = r.limit_ns >= r.compute_limit_ns;
+    out += fmt::format(
+        "{:<18}{:.0f} GB/s takes {:.2f} us, {:.0f} TFLOP/s {:.2f} us: {:.1f} % of what {} allows\n", "limit",
+        r.limit_gb_per_s, us(r.limit_ns), r.limit_tflop_per_s, us(r.compute_limit_ns),
+        percent(std::max(r.limit_ns, r.compute_limit_ns), r.median_token_ns),
+        memory ? "memory" : "arithmetic");
   }
   out += fmt::format("{:<18}bytes {:.1f} %, compute {:.1f} %: the fullest SM above the mean\n", "imbalance",
                      100 * r.imbalance, 100 * r.compute_imbalance);

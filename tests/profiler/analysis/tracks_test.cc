@@ -42,6 +42,15 @@ TEST(Tracks, BytesComeWithThePagesOrWhileComputing) {
   EXPECT_DOUBLE_EQ(points[6].value, 0);
 }
 
+TEST(Tracks, ArithmeticAddsUpToTheOperations) {
+  TraceBuilder b = two_sm_trace();
+  for (TraceInstruction& i : b.trace().program.instructions) i.operations = 1000;
+  for (const int64_t bin_ns : {7, 100}) {
+    EXPECT_NEAR(area_of(track_named(tracks_of(b.trace(), bin_ns), "TFLOP/s"), 2000), 6000 * 1e-3, 1e-9)
+        << "six executions";
+  }
+}
+
 TEST(Tracks, BusySmsAreThoseThatCompute) {
   const std::vector<TrackPoint> points =
       track_named(tracks_of(two_sm_trace().trace(), 100), "busy SMs").points;
@@ -52,7 +61,7 @@ TEST(Tracks, BusySmsAreThoseThatCompute) {
 
 TEST(Tracks, SamplesHoldUntilTheNextOfTheirSm) {
   TraceBuilder b = two_sm_trace();
-  EXPECT_EQ(tracks_of(b.trace(), 100).size(), 2U) << "none of pages without samples";
+  EXPECT_EQ(tracks_of(b.trace(), 100).size(), 3U) << "none of pages without samples";
   b.trace().samples = {{0, 0, 1000, 4}, {500, 0, 0, 2}, {1000, 1, 300, 1}};
   const std::vector<Track> tracks = tracks_of(b.trace(), 500);
   const std::vector<TrackPoint>& flight = track_named(tracks, "bytes in flight").points;

@@ -129,6 +129,20 @@ TEST(Report, WhatAHostsMemoryGivesIsNotKnown) {
   EXPECT_DOUBLE_EQ(report_of(b.trace()).limit_gb_per_s, 0);
 }
 
+TEST(Report, NamesTheLimitThatBinds) {
+  TraceBuilder b = two_sm_trace();
+  b.trace().program.machine.sm_gflop_per_s = 5;  // 10 operations a nanosecond of both SMs
+  for (TraceInstruction& i : b.trace().program.instructions) i.operations = 1000;
+  const Report few = report_of(b.trace());
+  EXPECT_EQ(few.operations, 3000U) << "a token has three";
+  EXPECT_DOUBLE_EQ(few.tflop_per_s, 3e-3);
+  EXPECT_DOUBLE_EQ(few.limit_tflop_per_s, 10e-3);
+  EXPECT_DOUBLE_EQ(few.compute_limit_ns, 300);
+  EXPECT_THAT(to_text(few), HasSubstr("31.5 % of what memory allows"));
+  for (TraceInstruction& i : b.trace().program.instructions) i.operations = 2000;
+  EXPECT_THAT(to_text(report_of(b.trace())), HasSubstr("60.0 % of what arithmetic allows"));
+}
+
 TEST(TraceDiff, NamesWhatGotSlower) {
   TraceBuilder slower = two_sm_trace();
   // `last` of the first token computes for 100 ns more.

@@ -20,13 +20,21 @@ function reportSections(app, pane) {
   ].filter(Boolean);
 }
 
+// What the token read and, where arithmetic takes it longer at the limit than reading, what it computed.
 function summary(report) {
-  const limit = report.limit_gb_per_s ? `, ${formatPercent(report.gb_per_s / report.limit_gb_per_s)} of the limit of ` +
-    `${formatCount(report.limit_gb_per_s)} GB/s` : "";
+  const limit = (rate, most, unit) =>
+    most ? `, ${formatPercent(rate / most)} of the limit of ${formatCount(most)} ${unit}` : "";
+  const lines = [`${formatBytes(report.bytes)} at ${formatCount(report.gb_per_s)} GB/s` +
+    `${limit(report.gb_per_s, report.limit_gb_per_s, "GB/s")}.`];
+  if (report.compute_limit_ns > report.limit_ns) {
+    lines.push(`${formatCount(report.tflop_per_s)} TFLOP/s` +
+      `${limit(report.tflop_per_s, report.limit_tflop_per_s, "TFLOP/s")}.`,
+      `Computing takes ${formatTime(report.compute_limit_ns)} at least.`);
+  } else if (report.limit_ns) {
+    lines.push(`Reading them takes ${formatTime(report.limit_ns)} at least.`);
+  }
   return element("p", { class: "summary" },
-    element("b", {}, formatTime(report.median_token_ns)), ` a token (median of ${report.tokens}); `,
-    `${formatBytes(report.bytes)} at ${formatCount(report.gb_per_s)} GB/s${limit}.`,
-    report.limit_ns ? ` Reading them takes ${formatTime(report.limit_ns)} at least.` : "");
+    element("b", {}, formatTime(report.median_token_ns)), ` a token (median of ${report.tokens}); `, lines.join(" "));
 }
 
 function savingsTable({ savings, median_token_ns: token }) {
