@@ -1,7 +1,10 @@
 #include "vm/state/check.h"
 
 #include <algorithm>
+#include <bit>
 #include <fmt/format.h>
+#include <limits>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -58,7 +61,8 @@ void check_extras(const StateBlock& state, uint32_t r) {
   if ((slot.extras & kMasksTokens) != 0) check_mask(state, r);
 }
 
-void check_row(const StateLimits& limits, const StateBlock& state, uint32_t r) {
+// `checked`: blocks of the slot's, from the first on, that a row before has had checked.
+void check_row(const StateLimits& limits, const StateBlock& state, uint32_t r, uint32_t& checked) {
   const PassRow& row = state.rows[r];
   limit(r, "slot", row.slot, limits.sequences);
   limit(r, "token", row.token, limits.vocab);
@@ -69,9 +73,8 @@ void check_row(const StateLimits& limits, const StateBlock& state, uint32_t r) {
   const std::span<const int32_t> blocks = state.blocks_of(row.slot);
   if (row.wants_logits != 0 && r >= logit_rows(limits))
     refuse(fmt::format("row {}: wants logits; only the first {} rows may", r, logit_rows(limits)));
-  for (uint32_t block = 0; block <= last_position(state, row) / kKvBlockTokens; ++block) {
-    limit(r, "KV block", blocks[block], limits.kv_blocks);
-  }
+  for (; checked <= last_position(state, row) / kKvBlockTokens; ++checked)
+    limit(r, "KV block", blocks[checked], limits.kv_blocks);
 }
 
 // What two rows may not share: a token of a sequence, and a place in the KV cache.
@@ -89,7 +92,7 @@ const RowKey* find_same(std::vector<RowKey>& keys) {
   return same == keys.end() ? nullptr : &*same;
 }
 
-void check_keys(const StateBlock& state, std::vector<RowKey> keys) {
+void refuse_same(const StateBlock& state, std::vector<RowKey> keys) {
   if (const RowKey* same = find_same<&RowKey::token>(keys)) {
     const PassRow& row = state.rows[same->row];
     refuse(fmt::format("rows {} and {}: same slot {} and position {}", same->row, same[1].row, row.slot,
@@ -101,6 +104,44 @@ void check_keys(const StateBlock& state, std::vector<RowKey> keys) {
   }
 }
 
+// Places of the KV cache that rows write: of each block that has one, a bit for each of its tokens.
+class Places {
+ public:
+  explicit Places(size_t rows) : blocks_(std::bit_ceil(2 * rows + 1), kNoBlock), tokens_(blocks_.size(), 0) {}
+
+  // False if the place is taken.
+  bool take(uint64_t block, uint32_t token) {
+    if (blocks_[at_] != block) find(block);
+    const uint64_t bit = uint64_t{1} << token;
+    const bool is_free = (tokens_[at_] & bit) == 0;
+    tokens_[at_] |= bit;
+    return is_free;
+  }
+
+ private:
+  static constexpr uint64_t kNoBlock = ~uint64_t{0};
+  static_assert(kKvBlockTokens == std::numeric_limits<uint64_t>::digits);
+
+  void find(uint64_t block) {
+    const size_t mask = blocks_.size() - 1;
+    at_ = block & mask;
+    while (blocks_[at_] != block && blocks_[at_] != kNoBlock) at_ = (at_ + 1) & mask;
+    blocks_[at_] = block;
+  }
+
+  std::vector<uint64_t> blocks_, tokens_;
+  size_t at_ = 0;  // of the last block
+};
+
+// Rows with a token in common have its place in common, too. Which rows these are is looked for only if there
+// are any.
+bool are_apart(std::span<const RowKey> keys) {
+  Places places(keys.size());
+  return std::ranges::all_of(keys, [&](const RowKey& key) {
+    return places.take(key.place / kKvBlockTokens, key.place % kKvBlockTokens);
+  });
+}
+
 }  // namespace
 
 void check_state(const Program& program, const StateBlock& state) {
@@ -110,16 +151,18 @@ void check_state(const Program& program, const StateBlock& state) {
   if (passes < 1 || passes > most) refuse(fmt::format("passes: {}, limit 1 to {}", passes, most));
   std::vector<RowKey> keys;
   keys.reserve(limits.rows);
+  uint32_t checked = 0;  // blocks of the slot of the row before
   for (uint32_t r = 0; r < state.rows.size(); ++r) {
     const PassRow& row = state.rows[r];
     if (!row_is_active(row)) continue;
     if (r >= limits.rows) refuse(fmt::format("row {}: active, the program has {} rows", r, limits.rows));
-    check_row(limits, state, r);
+    if (keys.empty() || state.rows[keys.back().row].slot != row.slot) checked = 0;
+    check_row(limits, state, r, checked);
     const auto block = static_cast<uint64_t>(state.blocks_of(row.slot)[row.position / kKvBlockTokens]);
     keys.push_back(
         {uint64_t{row.slot} << 32 | row.position, block * kKvBlockTokens + row.position % kKvBlockTokens, r});
   }
-  check_keys(state, std::move(keys));
+  if (!are_apart(keys)) refuse_same(state, std::move(keys));
   check_attention(program, state);
 }
 

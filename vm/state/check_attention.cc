@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <numeric>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,12 @@ uint32_t kv_heads_of(const Program& program) {
   return 0;
 }
 
+// Rows from this one on are not active.
+uint32_t active_rows(const StateBlock& state, uint32_t rows) {
+  while (rows > 0 && !row_is_active(state.rows[rows - 1])) --rows;
+  return rows;
+}
+
 class AttentionCheck {
  public:
   AttentionCheck(const Program& program, const StateBlock& state)
@@ -31,23 +38,26 @@ class AttentionCheck {
         state_(state),
         list_(state.attention),
         heads_(kv_heads_of(program)),
+        rows_(active_rows(state, limits_.rows)),
         sms_(program.machine.sms) {}
 
   void run() {
     check_ranges();
     check_splits();
-    next_leaf_.assign(size_t{limits_.rows} * heads_, 0);
-    // Leaves of a row and head come in order of position, whichever records have them.
-    std::vector<uint32_t> order(list_.items);
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-      return list_.item()[a].first_leaf < list_.item()[b].first_leaf;
-    });
-    for (const uint32_t i : order) check_item(i);
+    next_leaf_.assign(size_t{rows_} * heads_, 0);
+    check_items();
     check_ends();
   }
 
  private:
+  // Leaves of a row and head come in order of position, whichever records have them.
+  void check_items() {
+    const auto first_leaf = [&](uint32_t i) { return list_.item()[i].first_leaf; };
+    std::vector<uint32_t> order(list_.items);
+    std::iota(order.begin(), order.end(), 0);
+    if (!std::ranges::is_sorted(order, {}, first_leaf)) std::ranges::stable_sort(order, {}, first_leaf);
+    for (const uint32_t i : order) check_item(i);
+  }
   void check_ranges() const {
     if (list_.records != sms_) refuse("{} records, the program has {} SMs", list_.records, sms_);
     if (list_.items > attention_items(limits_.rows))
@@ -60,7 +70,7 @@ class AttentionCheck {
   }
 
   void check_splits() {
-    split_of_.assign(size_t{limits_.rows} * heads_, kNone);
+    if (list_.splits > 0) split_of_.assign(size_t{limits_.rows} * heads_, kNone);
     std::vector<uint32_t> order(list_.splits);
     std::iota(order.begin(), order.end(), 0);
     uint32_t rows = 0;
@@ -104,9 +114,24 @@ class AttentionCheck {
       const PassRow& row = state_.rows[item.first_row + n];
       if (!row_is_active(row) || row.slot != item.slot)
         refuse("item {}: row {} is not an active one of slot {}", i, item.first_row + n, item.slot);
+      if (list_.splits == 0 && takes_all(item, item.first_row + n)) continue;
       for (uint32_t h = item.first_head; h < item.first_head + item.heads; ++h) check_part(i, n, h);
     }
   }
+
+  // All leaves of the row and the item's heads are the item's: as a rule, where nothing is split.
+  bool takes_all(const AttentionItem& item, uint32_t row) {
+    if (!is_whole(item)) return false;
+    const std::span<uint32_t> next =
+        std::span(next_leaf_).subspan(size_t{row} * heads_ + item.first_head, item.heads);
+    if (std::ranges::any_of(next, [](uint32_t leaf) { return leaf != 0; })) return false;
+    std::ranges::fill(next, item.end_leaf);
+    return true;
+  }
+  static bool is_whole(const AttentionItem& item) {
+    return item.first_leaf == 0 && item.end_leaf == kToTheEnd && item.first_place == kNoPlace;
+  }
+  uint32_t split_at(size_t row_and_head) const { return split_of_.empty() ? kNone : split_of_[row_and_head]; }
 
   // A row and head of an item: it goes on where another has stopped, and what is partial has its place.
   void check_part(uint32_t i, uint32_t n, uint32_t head) {
@@ -117,9 +142,8 @@ class AttentionCheck {
              item.first_leaf, next_leaf_[at]);
     }
     next_leaf_[at] = item.end_leaf;
-    const uint32_t s = split_of_[at];
-    const bool whole = item.first_leaf == 0 && item.end_leaf == kToTheEnd && item.first_place == kNoPlace;
-    if (s == kNone && whole) return;
+    const uint32_t s = split_at(at);
+    if (s == kNone && is_whole(item)) return;
     bool right = s != kNone && item.heads == 1;
     if (right) {
       const AttentionSplit& split = list_.split[s];
@@ -134,18 +158,18 @@ class AttentionCheck {
   }
 
   void check_ends() const {
-    for (uint32_t r = 0; r < limits_.rows; ++r) {
+    for (uint32_t r = 0; r < rows_; ++r) {
       if (!row_is_active(state_.rows[r])) continue;
       const uint32_t leaves = planned_leaves(last_position(state_, state_.rows[r]) + 1);
       for (uint32_t h = 0; h < heads_; ++h) {
         const size_t at = size_t{r} * heads_ + h;
         if (next_leaf_[at] < leaves)
           refuse("row {}, KV head {}: no item has its leaves from {} on", r, h, next_leaf_[at]);
-        if (split_of_[at] == kNone) continue;
-        const AttentionSplit& split = list_.split[split_of_[at]];
+        const uint32_t s = split_at(at);
+        if (s == kNone) continue;
+        const AttentionSplit& split = list_.split[s];
         if (leaves > split.prefix_leaves && leaves - split.prefix_leaves + 1 > split.row_places)
-          refuse("split {}: {} places for the {} leaves of row {}", split_of_[at], split.row_places, leaves,
-                 r);
+          refuse("split {}: {} places for the {} leaves of row {}", s, split.row_places, leaves, r);
       }
     }
   }
@@ -154,8 +178,11 @@ class AttentionCheck {
   const StateLimits& limits_;
   const StateBlock& state_;
   const AttentionList& list_;
-  const uint32_t heads_, sms_;
-  std::vector<uint32_t> next_leaf_, split_of_;  // [rows, heads]
+  const uint32_t heads_;
+  const uint32_t rows_;  // that may be active
+  const uint32_t sms_;
+  std::vector<uint32_t> next_leaf_;  // [rows_, heads]
+  std::vector<uint32_t> split_of_;   // [limits_.rows, heads]; empty where nothing is split
 };
 
 }  // namespace

@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
+#include <random>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "vm/base/error.h"
+#include "vm/layout/kv_cache.h"
 
 namespace serval::testing {
 namespace {
@@ -151,6 +154,41 @@ TEST(CheckState, TwoSequencesWriteDifferentTokens) {
                 c.state->blocks_of(2)[1] = 6;
               }),
               HasSubstr("rows 0 and 3: same token 6 of KV block 6"));
+}
+
+// Against a comparison of all pairs.
+TEST(CheckState, FindsWhatTwoRowsShareWhateverTheirOrder) {
+  uint32_t refused = 0;
+  for (uint32_t seed = 0; seed < 500; ++seed) {
+    std::mt19937 random(seed);
+    const auto below = [&](uint32_t n) { return static_cast<uint32_t>(random() % n); };
+    Case c;
+    for (uint32_t slot = 0; slot < 4; ++slot) {
+      for (uint32_t b = 0; b < 4; ++b) c.state->blocks_of(slot)[b] = static_cast<int32_t>(below(kKvBlocks));
+      c.state->slots[slot].end_position = kContext;
+    }
+    std::map<uint32_t, uint32_t> rows_of_place;
+    for (uint32_t r = 0; r < kDefaultRows; ++r) {
+      const uint32_t slot = below(4), position = below(kContext);
+      c.row(r) = {.active = below(4) != 0 ? 1U : 0U,
+                  .wants_logits = 0,
+                  .slot = slot,
+                  .token = 1,
+                  .position = position};
+      const auto block = static_cast<uint32_t>(c.state->blocks_of(slot)[position / kKvBlockTokens]);
+      if (c.row(r).active != 0) ++rows_of_place[block * kKvBlockTokens + position % kKvBlockTokens];
+    }
+    const bool apart =
+        std::ranges::all_of(rows_of_place, [](const auto& place) { return place.second == 1; });
+    if (apart) {
+      EXPECT_NO_THROW(check_state(c.program, *c.state)) << seed;
+    } else {
+      EXPECT_THROW(check_state(c.program, *c.state), Error) << seed;
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 20U);
+  EXPECT_LT(refused, 480U);
 }
 
 TEST(CheckState, OnlyTheFirstRowsWantLogits) {
