@@ -1,4 +1,5 @@
 // What the calibration promises: its own measurements, within a tenth, and in their order.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <vector>
 
@@ -78,9 +79,13 @@ TEST(Calibration, PredictsPassesOfManyRowsWithin15Percent) {
        .us = 12594,
        .what_ifs = {}},
       {.model = "llama-3.1-8b", .policy = "list", .prompt = 2048, .us = 2048 / 0.0370, .what_ifs = {}}};
-  for (const MeasuredToken& m : passes)
-    EXPECT_NEAR(predicted_us(m), m.us, 0.15 * m.us)
+  for (const MeasuredToken& m : passes) {
+    const double us = predicted_us(m);
+    RecordProperty(fmt::format("{}, {} x {} + {}", m.model, m.sequences, m.context, m.prompt),
+                   fmt::format("{:.3f}", us / m.us));
+    EXPECT_NEAR(us, m.us, 0.15 * m.us)
         << m.model << ", " << m.sequences << " x " << m.context << " + " << m.prompt;
+  }
 }
 
 // Two H200s of one host, serval bench --gpus 2 -d 128; link_us was fitted to the first.
