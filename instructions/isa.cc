@@ -130,7 +130,7 @@ const char* op_name(uint16_t opcode) {
 
 std::string check_instruction(const Program& program, const Instruction& instruction) {
   if (instruction.opcode >= kNumOpcodes)
-    return fmt::format("opcode: {}, limit {}", instruction.opcode, kNumOpcodes - 1);
+    return fmt::format("opcode: {}; limit: {}", instruction.opcode, kNumOpcodes - 1);
   std::string error = table()[instruction.opcode].check(program, instruction);
   if (error.empty()) error = check_devices(program, instruction);
   return error.empty() ? error : fmt::format("{}: {}", table()[instruction.opcode].name, error);

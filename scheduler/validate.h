@@ -15,7 +15,7 @@ enum class Rule : uint8_t {
   kStructure,  // every index in the file's tables is in range and increments add up (vm/program.h)
   kOperands,   // every record's operands fit the tensors they name
   kDevice,     // records name tensors of their own device, and write others only where they push
-  kScope,      // a counter lies where it is waited for, and is wide enough for those who signal it
+  kScope,      // a counter lies on the device that waits for it, and its scope covers those that signal it
   kProgress,   // every wait is satisfied in the end: no deadlock under the order of the queues
   kPages,      // every instruction can get the pages it needs
   kRace,       // of two accesses to a region, one a write, one is certainly first: across passes, too

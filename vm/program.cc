@@ -22,7 +22,7 @@ constexpr uint64_t kMaxIncrements = (uint64_t{1} << 31) - 1;
 
 void check_range(const char* what, size_t index, uint64_t begin, uint64_t count, uint64_t size) {
   if (begin > size || count > size - begin) {
-    refuse(fmt::format("instruction {}: {}: [{}, {}), limit {}", index, what, begin, begin + count, size));
+    refuse(fmt::format("instruction {}: {}: [{}, {}); limit: {}", index, what, begin, begin + count, size));
   }
 }
 
@@ -41,7 +41,7 @@ void check_queues(const Program& p) {
 // product of its instructions and its table, and what walks them would not end.
 void check_owned(const char* what, uint64_t claimed, uint64_t size) {
   if (claimed > size)
-    refuse(fmt::format("{}: {} claimed by the instructions, limit {}", what, claimed, size));
+    refuse(fmt::format("{}: {} claimed by the instructions; limit: {}", what, claimed, size));
 }
 
 void check_side_tables(const Program& p) {
@@ -57,12 +57,12 @@ void check_side_tables(const Program& p) {
   check_owned("signals", signals, p.signals.size());
   for (size_t i = 0; i < p.waits.size(); ++i) {
     if (p.waits[i].counter >= p.counters.size()) {
-      refuse(fmt::format("wait {}: counter {}, limit {}", i, p.waits[i].counter, p.counters.size()));
+      refuse(fmt::format("wait {}: counter {}; limit: {}", i, p.waits[i].counter, p.counters.size()));
     }
   }
   for (size_t i = 0; i < p.signals.size(); ++i) {
     if (p.signals[i].counter >= p.counters.size()) {
-      refuse(fmt::format("signal {}: counter {}, limit {}", i, p.signals[i].counter, p.counters.size()));
+      refuse(fmt::format("signal {}: counter {}; limit: {}", i, p.signals[i].counter, p.counters.size()));
     }
   }
 }
@@ -78,10 +78,10 @@ void check_counters(const Program& p) {
                          p.counters[c].increments_per_pass, sums[c]));
     }
     if (sums[c] > kMaxIncrements) {
-      refuse(fmt::format("counter {}: {} increments a pass, limit {}", c, sums[c], kMaxIncrements));
+      refuse(fmt::format("counter {}: {} increments a pass; limit: {}", c, sums[c], kMaxIncrements));
     }
     if (p.counters[c].device >= p.num_devices) {
-      refuse(fmt::format("counter {}: device {}, limit {}", c, p.counters[c].device, p.num_devices - 1));
+      refuse(fmt::format("counter {}: device {}; limit: {}", c, p.counters[c].device, p.num_devices - 1));
     }
     if (p.counters[c].scope == CounterScope::kSystem && p.num_devices == 1)
       refuse(fmt::format("counter {}: system scope, but there is one device", c));
@@ -90,7 +90,7 @@ void check_counters(const Program& p) {
 
 void check_gates(const Program& p) {
   if (p.gate_counter >= p.counters.size() || p.num_devices > p.counters.size() - p.gate_counter) {
-    refuse(fmt::format("gate: counter {}, limit {}", p.gate_counter,
+    refuse(fmt::format("gate: counter {}; limit: {}", p.gate_counter,
                        p.counters.size() - std::min<size_t>(p.num_devices - 1, p.counters.size())));
   }
   for (uint32_t device = 0; device < p.num_devices; ++device) {
@@ -105,15 +105,15 @@ void check_gates(const Program& p) {
 
 void check_limits(const StateLimits& limits) {
   const auto check = [](const char* field, uint32_t value) {
-    if (value > kMaxStateLimit) refuse(fmt::format("{}: {}, limit {}", field, value, kMaxStateLimit));
+    if (value > kMaxStateLimit) refuse(fmt::format("{}: {}; limit: {}", field, value, kMaxStateLimit));
   };
   check("limits.vocab", limits.vocab);
   check("limits.max_context", limits.max_context);
   check("limits.kv_blocks", limits.kv_blocks);
   if (limits.rows < 1 || limits.rows > kLargestRows)
-    refuse(fmt::format("limits: {} rows, limit 1 to {}", limits.rows, kLargestRows));
+    refuse(fmt::format("limits: {} rows; limit: 1 to {}", limits.rows, kLargestRows));
   if (limits.sequences < 1 || limits.sequences > kLargestSequences)
-    refuse(fmt::format("limits: {} sequences, limit 1 to {}", limits.sequences, kLargestSequences));
+    refuse(fmt::format("limits: {} sequences; limit: 1 to {}", limits.sequences, kLargestSequences));
 }
 
 // Names that no part of the state has are the binding's to refuse: only it knows what they might be.
@@ -128,7 +128,7 @@ void check_tensors(const Program& p) {
   for (size_t i = 0; i < p.tensors.size(); ++i) {
     const Tensor& t = p.tensors[i];
     if (t.device >= p.num_devices) {
-      refuse(fmt::format("tensor {} '{}': device {}, limit {}", i, t.name, t.device, p.num_devices - 1));
+      refuse(fmt::format("tensor {} '{}': device {}; limit: {}", i, t.name, t.device, p.num_devices - 1));
     }
     if (!names[t.device].insert(t.name).second)
       refuse(fmt::format("tensor {} '{}': an earlier tensor has this name", i, t.name));
@@ -165,9 +165,9 @@ std::optional<TensorId> Program::find_tensor(std::string_view name, uint32_t dev
 
 void check_structure(const Program& p) {
   if (p.num_devices < 1 || p.num_devices > kMaxDevices)
-    refuse(fmt::format("devices: {}, limit 1 to {}", p.num_devices, kMaxDevices));
+    refuse(fmt::format("devices: {}; limit: 1 to {}", p.num_devices, kMaxDevices));
   if (p.machine.sms < 1 || p.machine.sms > kMaxSms) {
-    refuse(fmt::format("machine: {} SMs, limit 1 to {}", p.machine.sms, kMaxSms));
+    refuse(fmt::format("machine: {} SMs; limit: 1 to {}", p.machine.sms, kMaxSms));
   }
   check_limits(p.limits);
   check_queues(p);

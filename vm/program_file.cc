@@ -40,7 +40,7 @@ class Writer {
   void text(const std::string& s) {
     if (s.size() > kMaxText)
       throw Error(ErrorKind::kRuntime,
-                  fmt::format("program: text of {} bytes, limit {}", s.size(), kMaxText));
+                  fmt::format("program: text of {} bytes; limit: {}", s.size(), kMaxText));
     if (has_control_character(s)) throw Error(ErrorKind::kRuntime, "program: text with a control character");
     value(static_cast<uint32_t>(s.size()));
     raw(s.data(), s.size());
@@ -74,12 +74,12 @@ class Reader {
   template <class T>
   T enumerator(const char* field, int count) {
     const auto v = value<std::underlying_type_t<T>>(field);
-    if (v >= count) fail(field, fmt::format("{}, limit {}", v, count - 1));
+    if (v >= count) fail(field, fmt::format("{}; limit: {}", v, count - 1));
     return static_cast<T>(v);
   }
   std::string text(const char* field) {
     const auto size = value<uint32_t>(field);
-    if (size > kMaxText) fail(field, fmt::format("{} bytes, limit {}", size, kMaxText));
+    if (size > kMaxText) fail(field, fmt::format("{} bytes; limit: {}", size, kMaxText));
     const std::string_view text(reinterpret_cast<const char*>(take(field, size)), size);
     if (has_control_character(text)) fail(field, "contains a control character");
     return std::string(text);
@@ -254,7 +254,7 @@ Program read_program(const std::filesystem::path& path) {
   if (error) throw Error(ErrorKind::kRuntime, path.string() + ": " + error.message());
   if (size > kMaxFileBytes) {
     throw Error(ErrorKind::kRuntime,
-                fmt::format("{}: {} bytes, limit {}", path.string(), size, kMaxFileBytes));
+                fmt::format("{}: {} bytes; limit: {}", path.string(), size, kMaxFileBytes));
   }
   std::vector<std::byte> bytes(size);
   std::ifstream in(path, std::ios::binary);

@@ -161,7 +161,7 @@ Finish Sequence::finish_of(const OutputToken& output) const {
 
 void Sequence::check_output(const OutputToken& output) const {
   if (output.position == length() && output.position <= end_) return;
-  throw Error(ErrorKind::kDeviceFault, fmt::format("a token for position {} came; expected {}, limit {}",
+  throw Error(ErrorKind::kDeviceFault, fmt::format("a token for position {} came; expected {}; limit: {}",
                                                    output.position, length(), end_));
 }
 

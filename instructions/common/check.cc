@@ -55,7 +55,7 @@ void OperandCheck::require(bool condition, const char* operand, uint64_t found, 
 
 void OperandCheck::range(const char* operand, uint64_t first, uint64_t count, uint64_t limit) {
   if (count == 0 || first > limit || count > limit - first) {
-    fail(fmt::format("{}: [{}, {}), limit {}", operand, first, first + count, limit));
+    fail(fmt::format("{}: [{}, {}); limit: {}", operand, first, first + count, limit));
   }
 }
 
@@ -255,10 +255,6 @@ Image OperandCheck::image_of_tensor(TensorId id) const {
 
 uint64_t OperandCheck::tensor_rows(TensorId id) const {
   return id.index < program_.tensors.size() ? program_.tensors[id.index].rows : 0;
-}
-
-uint64_t OperandCheck::tensor_cols(TensorId id) const {
-  return id.index < program_.tensors.size() ? program_.tensors[id.index].cols : 0;
 }
 
 }  // namespace serval

@@ -91,7 +91,6 @@ class OperandCheck {
   void vocabulary_rows(const char* operand, TensorId id, uint32_t vocab, uint32_t cols, uint32_t first_unit,
                        uint32_t instance_first_unit, uint32_t instance_units);
   uint64_t tensor_rows(TensorId id) const;
-  uint64_t tensor_cols(TensorId id) const;
 
  private:
   void fail(std::string message);

@@ -75,10 +75,10 @@ struct QkvRope {
     v(&QkvRope::kv_blocks, "kv_blocks", "blocks of 64 tokens");
     v(&QkvRope::epsilon, "epsilon", "of the RMS norm");
     v(&QkvRope::max_rows, "max_rows", "rows of a pass");
+    v(&QkvRope::max_sequences, "max_sequences", "sequences of a state: its slots");
     v(&QkvRope::first_row, "first_row", "rows of the pass");
     v(&QkvRope::num_rows, "num_rows", "rows of the pass");
     v(&QkvRope::square_cols, "square_cols", "columns whose squares are added up together: 8 or 64");
-    v(&QkvRope::max_sequences, "max_sequences", "sequences of a state: its slots");
   }
 };
 

@@ -31,7 +31,7 @@ int64_t ChromeCheck::nanoseconds(const json& event, const char* key) const {
   if (found == event.end() || !found->is_number()) refuse(fmt::format("{}: missing, or not a number", key));
   const double us = found->get<double>();
   if (!(us >= 0 && us <= kMostMicroseconds))
-    refuse(fmt::format("{}: {}, limit 0 to {}", key, us, kMostMicroseconds));
+    refuse(fmt::format("{}: {}; limit: 0 to {}", key, us, kMostMicroseconds));
   return std::llround(us * kNanosecondsPerMicrosecond);
 }
 

@@ -32,7 +32,7 @@ class Row {
     const bool huge =
         value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(kMaxInteger);
     const int64_t v = huge ? kMaxInteger + 1 : value.get<int64_t>();
-    if (v < least || v > most) refuse(fmt::format("value {}: {}, limit {} to {}", next_, v, least, most));
+    if (v < least || v > most) refuse(fmt::format("value {}: {}; limit: {} to {}", next_, v, least, most));
     return v;
   }
   uint32_t word() { return static_cast<uint32_t>(integer(0, kMaxWord)); }

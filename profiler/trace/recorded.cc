@@ -91,7 +91,7 @@ class Collector {
 Execution& Collector::execution(uint32_t sm, const Event& event) {
   if (event.instruction >= program_.instructions.size()) {
     refuse(
-        fmt::format("SM {}: instruction {}, limit {}", sm, event.instruction, program_.instructions.size()));
+        fmt::format("SM {}: instruction {}; limit: {}", sm, event.instruction, program_.instructions.size()));
   }
   std::vector<uint32_t>& of_pass = index_[event.pass];
   if (of_pass.empty()) of_pass.assign(program_.instructions.size(), kNoExecution);

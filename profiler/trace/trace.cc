@@ -39,14 +39,14 @@ class TraceCheck {
   }
   void require(bool good, const char* list, size_t index, const char* field, uint64_t found,
                uint64_t limit) const {
-    if (!good) refuse(fmt::format("{} {}: {}: {}, limit {}", list, index, field, found, limit));
+    if (!good) refuse(fmt::format("{} {}: {}: {}; limit: {}", list, index, field, found, limit));
   }
   void below(const char* list, size_t index, const char* field, uint64_t found, uint64_t end) const {
     require(found < end, list, index, field, found, end == 0 ? 0 : end - 1);
   }
   void time(const char* list, size_t index, int64_t ns) const {
     if (ns < 0 || ns >= kMaxTime)
-      refuse(fmt::format("{} {}: time: {} ns, limit 0 to {}", list, index, ns, kMaxTime - 1));
+      refuse(fmt::format("{} {}: time: {} ns; limit: 0 to {}", list, index, ns, kMaxTime - 1));
   }
   void check_program() const;
   void check_ranks() const;
@@ -63,7 +63,7 @@ class TraceCheck {
 
 void TraceCheck::check_program() const {
   if (program_.machine.sms < 1 || program_.machine.sms > kMaxTraceSms)
-    refuse(fmt::format("machine: {} SMs, limit 1 to {}", program_.machine.sms, kMaxTraceSms));
+    refuse(fmt::format("machine: {} SMs; limit: 1 to {}", program_.machine.sms, kMaxTraceSms));
   const size_t counters = program_.increments_per_pass.size();
   check_ranks();
   uint64_t waits = 0, signals = 0;
@@ -88,7 +88,7 @@ void TraceCheck::check_program() const {
 
 void TraceCheck::check_ranks() const {
   if (program_.ranks < 1 || program_.ranks > kMaxDevices || program_.machine.sms % program_.ranks != 0) {
-    refuse(fmt::format("program: {} ranks of {} SMs, limit 1 to {} with as many SMs each", program_.ranks,
+    refuse(fmt::format("program: {} ranks of {} SMs; limit: 1 to {} with as many SMs each", program_.ranks,
                        program_.machine.sms, kMaxDevices));
   }
   const size_t counters = program_.increments_per_pass.size();
@@ -125,7 +125,7 @@ void TraceCheck::check_execution(size_t e) const {
   if (x.last_counter != kNoCounter)
     below("execution", e, "last_counter", x.last_counter, program_.increments_per_pass.size());
   if (x.pass < trace_.windows.front().pass || x.pass > uint64_t{trace_.windows.back().pass} + 1)
-    refuse(fmt::format("execution {}: pass: {}, limit {} to {}", e, x.pass, trace_.windows.front().pass,
+    refuse(fmt::format("execution {}: pass: {}; limit: {} to {}", e, x.pass, trace_.windows.front().pass,
                        uint64_t{trace_.windows.back().pass} + 1));
   for (const int64_t ns : x.at) {
     if (ns != kNever) time("execution", e, ns);

@@ -156,7 +156,7 @@ TEST(CheckInstruction, RefusesPartsThatTheMatrixDoesNotHave) {
       refusal<MatvecPart>(s, [](MatvecPart& op) { op.num_cols = 1008; }),
       "matvec_part: first_col: 2032, expected columns up to a multiple of 1024 or to the matrix's last");
   EXPECT_EQ(refusal<MatvecPart>(s, [](MatvecPart& op) { op.num_cols = 2048; }),
-            "matvec_part: first_col: [1024, 3072), limit 2304");
+            "matvec_part: first_col: [1024, 3072); limit: 2304");
   EXPECT_EQ(refusal<MatvecPart>(s, [](MatvecPart& op) { op.num_cols = 2304 - 1024; }), "");
   const auto added = [&](uint32_t p) { return std::to_string(s.t.parts[p].index); };
   EXPECT_EQ(refusal<AddParts>(s, [&](AddParts& op) { op.part3 = s.t.parts[3]; }),

@@ -655,7 +655,7 @@ class Operands : public ::testing::Test {
 TEST_F(Operands, UnitsBeyondTheTensor) {
   expect_refused_and_seen(
       changed<GateUpSilu>(kGateUpIndex, [](GateUpSilu& op) { op.num_units = kUnits + 1; }), Rule::kOperands,
-      {"SM 0 pc 1", "first_unit", "[0, 5)", "limit 4"});
+      {"SM 0 pc 1", "first_unit", "[0, 5)", "limit: 4"});
 }
 
 TEST_F(Operands, RangeThatWrapsAround) {

@@ -73,8 +73,8 @@ TEST(CheckStructure, AcceptsASoundProgram) {
 }
 
 TEST(CheckStructure, LimitsTheDevices) {
-  EXPECT_THAT(refusal([](Program& p) { p.num_devices = 0; }), HasSubstr("devices: 0, limit 1 to 8"));
-  EXPECT_THAT(refusal([](Program& p) { p.num_devices = 9; }), HasSubstr("devices: 9, limit 1 to 8"));
+  EXPECT_THAT(refusal([](Program& p) { p.num_devices = 0; }), HasSubstr("devices: 0; limit: 1 to 8"));
+  EXPECT_THAT(refusal([](Program& p) { p.num_devices = 9; }), HasSubstr("devices: 9; limit: 1 to 8"));
 }
 
 // The small program's two SMs as two devices, each with a gate.
@@ -105,7 +105,7 @@ TEST(CheckStructure, TakesProgramsOfSeveralDevices) {
 }
 
 TEST(CheckStructure, WantsAGateOnEachDevice) {
-  EXPECT_THAT(refusal_of_two([](Program& p) { p.gate_counter = 2; }), HasSubstr("gate: counter 2, limit 2"));
+  EXPECT_THAT(refusal_of_two([](Program& p) { p.gate_counter = 2; }), HasSubstr("gate: counter 2; limit: 2"));
   EXPECT_THAT(refusal_of_two([](Program& p) { p.counters[2].device = 0; }),
               HasSubstr("gate of device 1: counter 2 is on device 0"));
   EXPECT_THAT(refusal_of_two([](Program& p) {
@@ -122,7 +122,7 @@ TEST(CheckStructure, LetsDevicesHaveTensorsOfOneName) {
   };
   EXPECT_EQ(refusal_of_two([&](Program& p) { add(p, 1); }), "accepted");
   EXPECT_THAT(refusal_of_two([&](Program& p) { add(p, 0); }), HasSubstr("an earlier tensor has this name"));
-  EXPECT_THAT(refusal_of_two([&](Program& p) { add(p, 2); }), HasSubstr("device 2, limit 1"));
+  EXPECT_THAT(refusal_of_two([&](Program& p) { add(p, 2); }), HasSubstr("device 2; limit: 1"));
 }
 
 TEST(Program, FindsATensorOfADevice) {
@@ -158,10 +158,11 @@ TEST(CheckStructure, LimitsTheSms) {
 
 TEST(CheckStructure, LimitsTheRowsAndSequences) {
   EXPECT_EQ(refusal([](Program& p) { p.limits.rows = kLargestRows; }), "accepted");
-  EXPECT_THAT(refusal([](Program& p) { p.limits.rows = 0; }), HasSubstr("limits: 0 rows, limit 1 to 8192"));
+  EXPECT_THAT(refusal([](Program& p) { p.limits.rows = 0; }), HasSubstr("limits: 0 rows; limit: 1 to 8192"));
   EXPECT_THAT(refusal([](Program& p) { p.limits.rows = kLargestRows + 1; }), HasSubstr("8193 rows"));
   EXPECT_EQ(refusal([](Program& p) { p.limits.sequences = kLargestSequences; }), "accepted");
-  EXPECT_THAT(refusal([](Program& p) { p.limits.sequences = 0; }), HasSubstr("0 sequences, limit 1 to 1024"));
+  EXPECT_THAT(refusal([](Program& p) { p.limits.sequences = 0; }),
+              HasSubstr("0 sequences; limit: 1 to 1024"));
   EXPECT_THAT(refusal([](Program& p) { p.limits.sequences = kLargestSequences + 1; }),
               HasSubstr("1025 sequences"));
 }
@@ -188,16 +189,16 @@ TEST(CheckStructure, WantsWaitsAndSignalsWithinTheirTables) {
 
 TEST(CheckStructure, WantsWaitsAndSignalsThatNoTwoInstructionsShare) {
   EXPECT_THAT(refusal([](Program& p) { p.instructions[0].wait_count = 1; }),
-              HasSubstr("waits: 2 claimed by the instructions, limit 1"));
+              HasSubstr("waits: 2 claimed by the instructions; limit: 1"));
   EXPECT_THAT(refusal([](Program& p) {
                 p.instructions[1].signal_begin = 0;
                 p.instructions[1].signal_count = 2;
               }),
-              HasSubstr("signals: 3 claimed by the instructions, limit 2"));
+              HasSubstr("signals: 3 claimed by the instructions; limit: 2"));
 }
 
 TEST(CheckStructure, WantsCountersThatExist) {
-  EXPECT_THAT(refusal([](Program& p) { p.waits[0].counter = 2; }), HasSubstr("wait 0: counter 2, limit 2"));
+  EXPECT_THAT(refusal([](Program& p) { p.waits[0].counter = 2; }), HasSubstr("wait 0: counter 2; limit: 2"));
   EXPECT_THAT(refusal([](Program& p) { p.signals[1].counter = 9; }), HasSubstr("signal 1: counter 9"));
   EXPECT_THAT(refusal([](Program& p) { p.gate_counter = 2; }), HasSubstr("gate: counter 2"));
 }
@@ -279,7 +280,7 @@ TEST(CheckStructure, WantsCountersThatTheWrapLeavesComparable) {
                 p.signals[0].increment = 0x80000000;
                 p.counters[0].increments_per_pass = 0x80000000;
               }),
-              HasSubstr("counter 0: 2147483648 increments a pass, limit"));
+              HasSubstr("counter 0: 2147483648 increments a pass; limit:"));
 }
 
 TEST(Program, FindsTensorsByName) {

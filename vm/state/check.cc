@@ -21,7 +21,7 @@ namespace {
 
 void limit(uint32_t row, const char* field, int64_t found, int64_t bound) {
   if (found < 0 || found >= bound)
-    refuse(fmt::format("row {}: {}: {}, limit {}", row, field, found, bound - 1));
+    refuse(fmt::format("row {}: {}: {}; limit: {}", row, field, found, bound - 1));
 }
 
 // Several programs may share the block: it has as many rows as the largest of them.
@@ -56,7 +56,7 @@ void check_extras(const StateBlock& state, uint32_t r) {
     limit(r, "history_length", slot.history_length, int64_t{state.limits.max_context} + 1);
   const bool once = (slot.extras & (kListsTop | kMasksTokens)) != 0;
   if (once && state.control.passes_wanted != 1)
-    refuse(fmt::format("row {}: lists the likeliest tokens or has a mask; {} passes, limit 1", r,
+    refuse(fmt::format("row {}: lists the likeliest tokens or has a mask; {} passes; limit: 1", r,
                        state.control.passes_wanted));
   if ((slot.extras & kMasksTokens) != 0) check_mask(state, r);
 }
@@ -148,7 +148,7 @@ void check_state(const Program& program, const StateBlock& state) {
   const StateLimits& limits = program.limits;
   check_room(limits, state);
   const uint32_t passes = state.control.passes_wanted, most = launch_passes(limits.rows);
-  if (passes < 1 || passes > most) refuse(fmt::format("passes: {}, limit 1 to {}", passes, most));
+  if (passes < 1 || passes > most) refuse(fmt::format("passes: {}; limit: 1 to {}", passes, most));
   std::vector<RowKey> keys;
   keys.reserve(limits.rows);
   uint32_t checked = 0;  // blocks of the slot of the row before

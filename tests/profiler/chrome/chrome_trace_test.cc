@@ -251,7 +251,7 @@ TEST(ChromeTrace, ListsHaveToHaveWhatTheyClaim) {
   EXPECT_THAT(error_after([](json& root) { root["servalExecutions"][1].erase(3); }),
               HasSubstr("servalExecutions 1: not a list of 21 values"));
   EXPECT_THAT(error_after([](json& root) { root["servalExecutions"][1][2] = -1; }),
-              HasSubstr("servalExecutions 1: value 3: -1, limit 0"));
+              HasSubstr("servalExecutions 1: value 3: -1; limit: 0"));
   EXPECT_THAT(error_after([](json& root) { root["servalExecutions"][1][4] = 1.5; }),
               HasSubstr("value 5: not an integer"));
   EXPECT_THAT(error_after([](json& root) { root["servalExecutions"][1][4] = UINT64_MAX; }),

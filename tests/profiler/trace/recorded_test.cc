@@ -180,7 +180,7 @@ TEST(Recorded, NamesWhatTheProgramDoesNotHave) {
   EXPECT_THAT(error_of(one_instruction(), no_pass), HasSubstr("no pass is complete"));
   Rings beyond(1);
   beyond.write_pass(0, 0, 0, 7);
-  EXPECT_THAT(error_of(one_instruction(), beyond), HasSubstr("SM 0: instruction 7, limit 1"));
+  EXPECT_THAT(error_of(one_instruction(), beyond), HasSubstr("SM 0: instruction 7; limit: 1"));
   Rings unknown(1);
   unknown.write_pass(0, 0, 0);
   unknown.rings().events[0].kind = kNumEventKinds;

@@ -39,18 +39,18 @@ TEST(Trace, IndicesHaveToBeInRange) {
     EXPECT_THAT(error_after(damage), HasSubstr(said));
   };
   expect("machine: 0 SMs", [](Trace& t) { t.program.machine.sms = 0; });
-  expect("gate_counter: 9, limit 1", [](Trace& t) { t.program.gate_counter = 9; });
-  expect("instruction 1: op: 3, limit 2", [](Trace& t) { t.program.instructions[1].op = 3; });
-  expect("instruction 1: queue: 2, limit 1", [](Trace& t) { t.program.instructions[1].queue = 2; });
+  expect("gate_counter: 9; limit: 1", [](Trace& t) { t.program.gate_counter = 9; });
+  expect("instruction 1: op: 3; limit: 2", [](Trace& t) { t.program.instructions[1].op = 3; });
+  expect("instruction 1: queue: 2; limit: 1", [](Trace& t) { t.program.instructions[1].queue = 2; });
   expect("instruction 1: waits", [](Trace& t) { t.program.instructions[1].wait_count = 0xffffffff; });
-  expect("signals: 5, limit 3", [](Trace& t) { t.program.instructions[0].signal_count = 3; });
-  expect("wait 0: counter: 2, limit 1", [](Trace& t) { t.program.waits[0].counter = 2; });
-  expect("signal 2: counter: 7, limit 1", [](Trace& t) { t.program.signals[2].counter = 7; });
-  expect("execution 3: instruction: 3, limit 2", [](Trace& t) { t.executions[3].instruction = 3; });
-  expect("execution 3: sm: 2, limit 1", [](Trace& t) { t.executions[3].sm = 2; });
-  expect("execution 3: last_counter: 2, limit 1", [](Trace& t) { t.executions[3].last_counter = 2; });
-  expect("execution 5: pass: 3, limit 0 to 2", [](Trace& t) { t.executions[5].pass = 3; });
-  expect("sample 0: sm: 2, limit 1", [](Trace& t) { t.samples = {{.at_ns = 0, .sm = 2}}; });
+  expect("signals: 5; limit: 3", [](Trace& t) { t.program.instructions[0].signal_count = 3; });
+  expect("wait 0: counter: 2; limit: 1", [](Trace& t) { t.program.waits[0].counter = 2; });
+  expect("signal 2: counter: 7; limit: 1", [](Trace& t) { t.program.signals[2].counter = 7; });
+  expect("execution 3: instruction: 3; limit: 2", [](Trace& t) { t.executions[3].instruction = 3; });
+  expect("execution 3: sm: 2; limit: 1", [](Trace& t) { t.executions[3].sm = 2; });
+  expect("execution 3: last_counter: 2; limit: 1", [](Trace& t) { t.executions[3].last_counter = 2; });
+  expect("execution 5: pass: 3; limit: 0 to 2", [](Trace& t) { t.executions[5].pass = 3; });
+  expect("sample 0: sm: 2; limit: 1", [](Trace& t) { t.samples = {{.at_ns = 0, .sm = 2}}; });
 }
 
 TEST(Trace, TimesHaveToBeInOrder) {
@@ -94,11 +94,11 @@ TEST(Trace, RanksHaveAsManySmsEachAGateEachAndPushToOthers) {
   EXPECT_EQ(error([](Trace&) {}), "no error");
   EXPECT_THAT(error([](Trace& t) { t.program.ranks = 0; }), HasSubstr("0 ranks of 2 SMs"));
   EXPECT_THAT(error([](Trace& t) { t.program.machine.sms = 3; }), HasSubstr("2 ranks of 3 SMs"));
-  EXPECT_THAT(error([](Trace& t) { t.program.ranks = 9; }), HasSubstr("limit 1 to 8"));
-  EXPECT_THAT(error([](Trace& t) { t.program.gate_counter = 4; }), HasSubstr("gate_counter: 5, limit 4"));
+  EXPECT_THAT(error([](Trace& t) { t.program.ranks = 9; }), HasSubstr("limit: 1 to 8"));
+  EXPECT_THAT(error([](Trace& t) { t.program.gate_counter = 4; }), HasSubstr("gate_counter: 5; limit: 4"));
   EXPECT_THAT(error([](Trace& t) { t.program.pushes[0].instruction = 5; }),
-              HasSubstr("push 0: instruction: 5, limit 4"));
-  EXPECT_THAT(error([](Trace& t) { t.program.pushes[0].to = 2; }), HasSubstr("push 0: to: 2, limit 1"));
+              HasSubstr("push 0: instruction: 5; limit: 4"));
+  EXPECT_THAT(error([](Trace& t) { t.program.pushes[0].to = 2; }), HasSubstr("push 0: to: 2; limit: 1"));
   EXPECT_THAT(error([](Trace& t) { t.program.pushes[0].to = 0; }), HasSubstr("own rank"));
   EXPECT_THAT(error([](Trace& t) { std::swap(t.program.pushes[0], t.program.pushes[4]); }),
               HasSubstr("not in order"));

@@ -81,7 +81,7 @@ TEST(CheckState, RefusesMasksInLaunchesOfSeveralPasses) {
     c.state->control.passes_wanted = 2;
     c.row(3) = {};
   };
-  EXPECT_THAT(refusal(twice), HasSubstr("has a mask; 2 passes, limit 1"));
+  EXPECT_THAT(refusal(twice), HasSubstr("has a mask; 2 passes; limit: 1"));
 }
 
 TEST(CheckState, AcceptsASoundState) {
@@ -121,7 +121,7 @@ TEST(CheckState, LetsAProgramOfFewerRowsUseTheFirst) {
 TEST(CheckState, LimitsThePassesOfManyRows) {
   const StateLimits many{kVocab, kContext, kKvBlocks, 256, 16};
   EXPECT_THAT(refusal([](Case& c) { c.state->control.passes_wanted = 257; }, many),
-              HasSubstr("passes: 257, limit 1 to 256"));
+              HasSubstr("passes: 257; limit: 1 to 256"));
   EXPECT_EQ(refusal([](Case& c) { c.state->control.passes_wanted = 256; }, many), "accepted");
 }
 
@@ -205,33 +205,33 @@ TEST(CheckState, OnlyTheFirstRowsWantLogits) {
 
 TEST(CheckState, LimitsTheSlot) {
   EXPECT_THAT(refusal([](Case& c) { c.row(3).slot = kDefaultSequences; }),
-              HasSubstr("row 3: slot: 16, limit 15"));
+              HasSubstr("row 3: slot: 16; limit: 15"));
 }
 
 TEST(CheckState, LimitsTheToken) {
-  EXPECT_THAT(refusal([](Case& c) { c.row(0).token = kVocab; }), HasSubstr("row 0: token: 100, limit 99"));
+  EXPECT_THAT(refusal([](Case& c) { c.row(0).token = kVocab; }), HasSubstr("row 0: token: 100; limit: 99"));
   EXPECT_THAT(refusal([](Case& c) { c.row(0).token = -1; }), HasSubstr("row 0: token: -1"));
 }
 
 TEST(CheckState, LimitsThePosition) {
   EXPECT_THAT(refusal([](Case& c) { c.row(3).position = kContext; }),
-              HasSubstr("row 3: position: 200, limit 199"));
+              HasSubstr("row 3: position: 200; limit: 199"));
   EXPECT_THAT(refusal([](Case& c) { c.row(3).position = std::numeric_limits<uint32_t>::max(); }),
               HasSubstr("position"));
 }
 
 TEST(CheckState, LimitsTheEndPosition) {
   EXPECT_THAT(refusal([](Case& c) { c.state->slots[2].end_position = kContext + 1; }),
-              HasSubstr("end_position: 201, limit 200"));
+              HasSubstr("end_position: 201; limit: 200"));
 }
 
 TEST(CheckState, LimitsTheStopTokens) {
   EXPECT_THAT(refusal([](Case& c) { c.state->slots[0].num_stop_tokens = kMaxStopTokens + 1; }),
-              HasSubstr("num_stop_tokens: 17, limit 16"));
+              HasSubstr("num_stop_tokens: 17; limit: 16"));
 }
 
 TEST(CheckState, WantsKvBlocksUpToThePosition) {
-  EXPECT_THAT(refusal([](Case& c) { c.block(1) = kKvBlocks; }), HasSubstr("KV block: 40, limit 39"));
+  EXPECT_THAT(refusal([](Case& c) { c.block(1) = kKvBlocks; }), HasSubstr("KV block: 40; limit: 39"));
   EXPECT_THAT(refusal([](Case& c) { c.block(0) = -1; }), HasSubstr("KV block: -1"));
   EXPECT_EQ(refusal([](Case& c) { c.block(2) = c.block(3) = -1; }), "accepted")
       << "position 70 needs two blocks";
