@@ -69,6 +69,7 @@ void Coverage::add_share(OfTensor& tensor, const Region& region) {
   deal->has[region.share] = true;
   if (--deal->missing > 0) return;
   if (region.part == Part::kItemPlaces) return add_part(tensor, region.part, region.layout, region.box);
+  if (region.part == Part::kDealtRows) return add_part(tensor, Part::kActiveRows, 0, region.box);
   const auto rest = find(region.part == Part::kItemRows ? Part::kSplitRows : Part::kItemRows);
   if (rest != tensor.deals.end() && rest->missing == 0) add_part(tensor, Part::kActiveRows, 0, region.box);
 }

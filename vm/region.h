@@ -48,11 +48,13 @@ enum class Part : uint8_t {
   kItemPlaces,  // the places for partial results
   kItemRows,    // of a tensor with a row for each of the pass's: what no two items share
   kSplitRows,   // … and what they do: the rest of the active rows
+  kDealtRows,   // … the active rows, where no two items can share one
 };
 
 // Whether several records write the part of one box together, a share each.
 constexpr bool is_dealt(Part part) {
-  return part == Part::kItemPlaces || part == Part::kItemRows || part == Part::kSplitRows;
+  return part == Part::kItemPlaces || part == Part::kItemRows || part == Part::kSplitRows ||
+         part == Part::kDealtRows;
 }
 
 // Whether `outer` of a box holds all of its part `inner`, in every state.

@@ -426,7 +426,7 @@ void Builder::layer(uint16_t index) {
   }
   if (multiplies_tiles()) {
     planned_attention(index, k_cache, v_cache);
-    planned_merge(index);
+    if (!attention_is_whole(options_.context)) planned_merge(index);
   } else {
     attention(index, k_cache, v_cache);
     attention_merge(index);

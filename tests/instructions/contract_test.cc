@@ -159,7 +159,7 @@ void add_dealt(const Scene& s, const Region& bound, Add&& add) {
       const uint32_t leaves = planned_leaves(s.rows()[r].position + 1);
       if (s.rows()[r].active == 0 || leaves <= item.first_leaf) continue;
       const bool whole = item.first_place == kNoPlace;
-      if (bound.part == Part::kItemRows && whole)
+      if ((bound.part == Part::kItemRows || bound.part == Part::kDealtRows) && whole)
         add({r, r + 1, item.first_head * group_cols, (item.first_head + item.heads) * group_cols});
       if (bound.part == Part::kItemPlaces && !whole) {
         const uint32_t places = item.first_leaf == 0 ? 1 : std::min(leaves, item.end_leaf) - item.first_leaf;

@@ -209,6 +209,19 @@ TEST(LlamaGraph, LeavesThePartsOfManyTilesToOneSmEach) {
   EXPECT_EQ(parts, (std::set<uint32_t>{2, 4}));
 }
 
+TEST(LlamaGraph, MergesAttentionOnlyWhereASequenceMayHaveSeveralLeaves) {
+  LlamaConfig config = preset_config("llama-3.2-1b");
+  config.num_layers = 2;
+  const auto merges = [&](uint32_t context) {
+    const Graph graph =
+        build_llama_graph(config, {.sms = 132, .context = context, .rows = 64, .tile_rows = 256});
+    return std::ranges::count(graph.nodes, static_cast<uint16_t>(Opcode::kPlannedMerge),
+                              &Instruction::opcode);
+  };
+  EXPECT_EQ(merges(1024), 0);
+  EXPECT_EQ(merges(1025), 2 * 132);
+}
+
 TEST(LlamaGraph, HasNoPartsInProgramsOfVectors) {
   const Graph graph = build_llama_graph(preset_config("llama-3.2-1b"), {.sms = 132, .context = 64});
   for (const Instruction& node : graph.nodes) {

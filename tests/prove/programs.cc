@@ -7,8 +7,15 @@
 #include "models/llama/graph.h"
 #include "tests/scheduler/graphs.h"
 #include "vm/layout/kv_cache.h"
+#include "vm/state/attention.h"
 
 namespace serval::testing {
+namespace {
+
+// Attention of sequences that may have two leaves is merged.
+constexpr uint32_t kTwoLeaves = kPlannedLeafTokens + 100;
+
+}  // namespace
 
 const std::vector<Program>& small_programs() {
   static const std::vector<Program> programs = [] {
@@ -23,8 +30,9 @@ const std::vector<Program>& small_programs() {
       }
     }
     for (const uint32_t sms : {2U, 7U}) {
-      const Graph graph =
-          build_llama_graph(tiny_parts_config(), {.sms = sms, .context = 200, .rows = 17, .tile_rows = 32});
+      const uint32_t context = sms == 2 ? 200 : kTwoLeaves;
+      const Graph graph = build_llama_graph(tiny_parts_config(),
+                                            {.sms = sms, .context = context, .rows = 17, .tile_rows = 32});
       for (const Compilation& how : compilations_for(sms)) out.push_back(compile_as(graph, how));
     }
     return out;
@@ -49,7 +57,7 @@ const std::vector<Program>& shared_programs() {
     }
     // Of tiles of rows, whose sums each rank adds up a slice of.
     const Graph tiles = build_llama_graph(
-        tiny_shared_config(), {.sms = 2, .context = 200, .rows = 17, .tile_rows = 32, .ranks = 2});
+        tiny_shared_config(), {.sms = 2, .context = kTwoLeaves, .rows = 17, .tile_rows = 32, .ranks = 2});
     out.push_back(compile_as(tiles, {Policy::kList, QueueKind::kPerSm, 2}));
     return out;
   }();

@@ -91,5 +91,13 @@ TEST(Coverage, OfTheRowsOfItemsAndOfSplitsIsOneOfActiveRows) {
   EXPECT_FALSE(covers(coverage, region(kAll)));
 }
 
+TEST(Coverage, OfRowsThatNoItemsShareIsOneOfActiveRows) {
+  Coverage coverage(1);
+  for (const uint32_t s : {2U, 0U}) coverage.add(share(Part::kDealtRows, s));
+  EXPECT_FALSE(covers(coverage, region(kAll, Part::kActiveRows)));
+  coverage.add(share(Part::kDealtRows, 1));
+  EXPECT_TRUE(covers(coverage, region(kAll, Part::kActiveRows)));
+}
+
 }  // namespace
 }  // namespace serval::testing

@@ -19,6 +19,10 @@ inline constexpr uint32_t kPlannedLeafTokens = 1024;
 constexpr uint32_t planned_leaves(uint32_t tokens) {
   return (tokens + kPlannedLeafTokens - 1) / kPlannedLeafTokens;
 }
+// A sequence of at most so many tokens has one leaf, which no two items share: there is nothing to merge.
+constexpr bool attention_is_whole(uint32_t max_context) {
+  return planned_leaves(max_context) <= 1;
+}
 
 // Places for partial results: of one row, KV head and leaf, or of all leaves before the first that another
 // item has.

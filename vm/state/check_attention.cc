@@ -61,9 +61,11 @@ class AttentionCheck {
   void check_ranges() const {
     if (list_.records != sms_) refuse("{} records, the program has {} SMs", list_.records, sms_);
     if (list_.items > attention_items(limits_.rows))
-      refuse("{} items, limit {}", list_.items, attention_items(limits_.rows));
+      refuse("{} items; limit: {}", list_.items, attention_items(limits_.rows));
+    if (list_.splits > 0 && attention_is_whole(limits_.max_context))
+      refuse("{} splits; limit: 0 (a sequence has one leaf)", list_.splits);
     if (list_.splits > kMostAttentionSplits)
-      refuse("{} splits, limit {}", list_.splits, kMostAttentionSplits);
+      refuse("{} splits; limit: {}", list_.splits, kMostAttentionSplits);
     const uint32_t* begin = list_.begin;
     if (begin[0] != 0 || begin[sms_] != list_.items || !std::is_sorted(begin, begin + sms_ + 1))
       refuse("the records' ranges are not the {} items", list_.items);
@@ -84,7 +86,7 @@ class AttentionCheck {
       rows += split.rows;
       const uint64_t end = split.first_place + uint64_t{split.rows} * split.row_places;
       if (split.prefix_leaves == 0 || split.row_places == 0 || end > kAttentionPlaces)
-        refuse("split {}: {} places of {} rows from {} on, limit {}", s, split.row_places, split.rows,
+        refuse("split {}: {} places of {} rows from {} on; limit: {}", s, split.row_places, split.rows,
                split.first_place, kAttentionPlaces);
       for (uint32_t r = split.first_row; r < split.first_row + split.rows; ++r) {
         if (std::exchange(split_of_[size_t{r} * heads_ + split.head], s) != kNone)
@@ -105,9 +107,9 @@ class AttentionCheck {
   void check_item(uint32_t i) {
     const AttentionItem& item = list_.item()[i];
     if (item.rows == 0 || item.rows > limits_.rows || item.first_row > limits_.rows - item.rows)
-      refuse("item {}: rows {} of {}, limit {}", i, item.rows, item.first_row, limits_.rows);
+      refuse("item {}: rows {} of {}; limit: {}", i, item.rows, item.first_row, limits_.rows);
     if (item.heads == 0 || item.heads > heads_ || item.first_head > heads_ - item.heads)
-      refuse("item {}: KV heads {} of {}, limit {}", i, item.heads, item.first_head, heads_);
+      refuse("item {}: KV heads {} of {}; limit: {}", i, item.heads, item.first_head, heads_);
     if (item.first_leaf >= item.end_leaf)
       refuse("item {}: leaves {} to {}", i, item.first_leaf, item.end_leaf);
     for (uint32_t n = 0; n < item.rows; ++n) {

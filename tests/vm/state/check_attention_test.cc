@@ -109,7 +109,7 @@ TEST(CheckAttention, WantsTheProgramsRecords) {
               HasSubstr("ranges are not the 4 items"));
   EXPECT_THAT(refusal([](Case& c) { c.state->attention.begin[1] = 5; }),
               HasSubstr("ranges are not the 4 items"));
-  EXPECT_THAT(refusal([](Case& c) { c.state->attention.items = 1 << 20; }), HasSubstr("items, limit 4128"));
+  EXPECT_THAT(refusal([](Case& c) { c.state->attention.items = 1 << 20; }), HasSubstr("items; limit: 4128"));
 }
 
 TEST(CheckAttention, WantsEveryRowHeadAndLeafOnce) {
@@ -129,9 +129,9 @@ TEST(CheckAttention, WantsRowsAndHeadsOfTheProgram) {
               HasSubstr("row 5 is not an active one of slot 1"));
   EXPECT_THAT(refusal([](Case& c) { c.item(3).rows = 3; }), HasSubstr("row 2 is not an active one"));
   EXPECT_THAT(refusal([](Case& c) { c.item(3).first_row = 31; }),
-              HasSubstr("item 3: rows 2 of 31, limit 32"));
+              HasSubstr("item 3: rows 2 of 31; limit: 32"));
   EXPECT_THAT(refusal([](Case& c) { c.item(0).first_head = 1; }),
-              HasSubstr("item 0: KV heads 2 of 1, limit 2"));
+              HasSubstr("item 0: KV heads 2 of 1; limit: 2"));
 }
 
 TEST(CheckAttention, WantsAPlaceForWhatIsPartial) {
@@ -179,9 +179,14 @@ TEST(CheckAttention, WantsSplitsThatDoNotMeet) {
                            .rows_before = 2});
               }),
               HasSubstr("splits 0 and 1 share a place"));
-  EXPECT_THAT(refusal([](Case& c) { c.split().first_place = kAttentionPlaces; }), HasSubstr("limit 16384"));
+  EXPECT_THAT(refusal([](Case& c) { c.split().first_place = kAttentionPlaces; }), HasSubstr("limit: 16384"));
   EXPECT_THAT(refusal([](Case& c) { c.state->attention.split_rows = 3; }),
               HasSubstr("3 rows of splits, expected 2"));
+}
+
+TEST(CheckAttention, LetsNoItemsShareASequenceOfOneLeaf) {
+  EXPECT_THAT(refusal([](Case& c) { c.program.limits.max_context = kPlannedLeafTokens; }),
+              HasSubstr("1 splits; limit: 0 (a sequence has one leaf)"));
 }
 
 }  // namespace
