@@ -44,18 +44,17 @@ struct Product {
   TensorId input;
   uint32_t first_col = 0;
   uint32_t num_cols = 0;
-  uint32_t first_row = 0;
-  uint32_t num_rows = 0;
 };
-// The weights come from memory once a pass, with its first rows.
-inline Cost cost_of_product(const CostView& c, const Product& p) {
-  const uint64_t rows = c.rows(p.first_row, p.num_rows), outputs = p.units * kUnitRows;
+// For the rows of `op`. The weights come from memory once a pass, with its first rows.
+template <class Op>
+Cost cost_of_product(const Op& op, const CostView& c, const Product& p) {
+  const uint64_t rows = c.rows(op.first_row, op.num_rows), outputs = p.units * kUnitRows;
   if (rows == 0) return {};
   const uint64_t begin = p.first_col, end = begin + p.num_cols;
   const uint64_t weights = c.bytes(p.weights, {0, outputs, begin, end});
   const uint64_t input = c.bytes(p.input, {0, rows, begin, end});
-  return {.bytes = p.first_row == 0 ? weights : 0,
-          .cached_bytes = input + (p.first_row == 0 ? 0 : weights),
+  return {.bytes = op.first_row == 0 ? weights : 0,
+          .cached_bytes = input + (op.first_row == 0 ? 0 : weights),
           .operations = 2 * outputs * p.num_cols * rows};
 }
 

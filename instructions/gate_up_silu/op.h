@@ -63,12 +63,8 @@ inline void footprint(const GateUpSilu& op, const StateView*, FootprintBuilder<G
 
 inline Cost cost(const GateUpSilu& op, const CostView& c) {
   const uint64_t units = 2 * uint64_t{op.num_units};  // of gate and of up, which are stored alike
-  return cost_of_product(c, {.weights = op.gate,
-                             .units = units,
-                             .input = op.weighted,
-                             .num_cols = op.hidden,
-                             .first_row = op.first_row,
-                             .num_rows = op.num_rows});
+  return cost_of_product(op, c,
+                         {.weights = op.gate, .units = units, .input = op.weighted, .num_cols = op.hidden});
 }
 
 inline PageNeed pages(const GateUpSilu&) {

@@ -71,12 +71,8 @@ inline void footprint(const LmHead& op, const StateView*, FootprintBuilder<LmHea
 }
 
 inline Cost cost(const LmHead& op, const CostView& c) {
-  return cost_of_product(c, {.weights = op.weights,
-                             .units = op.num_units,
-                             .input = op.weighted,
-                             .num_cols = op.hidden,
-                             .first_row = op.first_row,
-                             .num_rows = op.num_rows});
+  return cost_of_product(
+      op, c, {.weights = op.weights, .units = op.num_units, .input = op.weighted, .num_cols = op.hidden});
 }
 
 inline PageNeed pages(const LmHead&) {

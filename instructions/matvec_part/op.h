@@ -58,13 +58,12 @@ inline void footprint(const MatvecPart& op, const StateView*, FootprintBuilder<M
 }
 
 inline Cost cost(const MatvecPart& op, const CostView& c) {
-  return cost_of_product(c, {.weights = op.weights,
-                             .units = op.num_units,
-                             .input = op.input,
-                             .first_col = op.first_col,
-                             .num_cols = op.num_cols,
-                             .first_row = op.first_row,
-                             .num_rows = op.num_rows});
+  return cost_of_product(op, c,
+                         {.weights = op.weights,
+                          .units = op.num_units,
+                          .input = op.input,
+                          .first_col = op.first_col,
+                          .num_cols = op.num_cols});
 }
 
 inline PageNeed pages(const MatvecPart&) {

@@ -60,12 +60,8 @@ inline void footprint(const MatvecPush& op, const StateView*, FootprintBuilder<M
 }
 
 inline Cost cost(const MatvecPush& op, const CostView& c) {
-  return cost_of_product(c, {.weights = op.weights,
-                             .units = op.num_units,
-                             .input = op.input,
-                             .num_cols = op.in_cols,
-                             .first_row = op.first_row,
-                             .num_rows = op.num_rows});
+  return cost_of_product(
+      op, c, {.weights = op.weights, .units = op.num_units, .input = op.input, .num_cols = op.in_cols});
 }
 
 inline PageNeed pages(const MatvecPush&) {

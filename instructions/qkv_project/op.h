@@ -105,12 +105,8 @@ inline void footprint(const QkvProject& op, const StateView*, FootprintBuilder<Q
 }
 
 inline Cost cost(const QkvProject& op, const CostView& c) {
-  return cost_of_product(c, {.weights = op.wq,
-                             .units = op.num_units,
-                             .input = op.weighted,
-                             .num_cols = op.hidden,
-                             .first_row = op.first_row,
-                             .num_rows = op.num_rows});
+  return cost_of_product(
+      op, c, {.weights = op.wq, .units = op.num_units, .input = op.weighted, .num_cols = op.hidden});
 }
 
 inline PageNeed pages(const QkvProject&) {

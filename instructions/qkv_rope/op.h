@@ -154,12 +154,8 @@ inline void footprint(const QkvRope& op, const StateView* state, FootprintBuilde
 }
 
 inline Cost cost(const QkvRope& op, const CostView& c) {
-  return cost_of_product(c, {.weights = op.wq,
-                             .units = op.num_units,
-                             .input = op.weighted,
-                             .num_cols = op.hidden,
-                             .first_row = op.first_row,
-                             .num_rows = op.num_rows});
+  return cost_of_product(
+      op, c, {.weights = op.wq, .units = op.num_units, .input = op.weighted, .num_cols = op.hidden});
 }
 
 inline PageNeed pages(const QkvRope&) {
