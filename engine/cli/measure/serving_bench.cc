@@ -137,7 +137,8 @@ double mean_gap_us(const EngineStats& stats) {
 
 constexpr double kPercentiles[] = {50, 90, 99};
 
-ordered_json figures_of(const Engine& engine, const ServingBench& bench, const Run& run, double seconds) {
+ordered_json figures_of(const Engine& engine, const ServingBench& bench, const Run& run,
+                        const std::vector<Times>& all_times, double seconds) {
   int64_t completed = 0, input = 0, output = 0;
   for (const Timeline& t : run.timelines()) {
     if (t.response.finish != Finish::kLength) continue;
@@ -161,7 +162,7 @@ ordered_json figures_of(const Engine& engine, const ServingBench& bench, const R
                       {"request_throughput", a_second(completed)},
                       {"output_throughput", a_second(output)},
                       {"total_token_throughput", a_second(input + output)}};
-  for (const Times& times : times_of(run.timelines())) {
+  for (const Times& times : all_times) {
     out[fmt::format("mean_{}_ms", times.key)] = mean(times.values);
     out[fmt::format("median_{}_ms", times.key)] = percentile(times.values, 50);
     out[fmt::format("std_{}_ms", times.key)] = deviation(times.values, DeviationOf::kValues);
@@ -191,8 +192,9 @@ std::string markdown(const ordered_json& f, const std::vector<Times>& all_times)
       number("mean_gap_us"));
   out += "| ms | mean | p50 | p90 | p99 |\n| --- | ---: | ---: | ---: | ---: |\n";
   for (const Times& times : all_times) {
-    out += fmt::format("| {} | {:.2f} |", times.label, mean(times.values));
-    for (const double p : kPercentiles) out += fmt::format(" {:.2f} |", percentile(times.values, p));
+    out += fmt::format("| {} | {:.2f} |", times.label, number(fmt::format("mean_{}_ms", times.key)));
+    for (const double p : kPercentiles)
+      out += fmt::format(" {:.2f} |", number(fmt::format("p{:.0f}_{}_ms", p, times.key)));
     out += '\n';
   }
   return out;
@@ -227,11 +229,12 @@ int run_serving_bench(const ServingBench& bench) {
   }
   const int signal = pending_signal();
   if (signal != 0) return kSignalExitBase + signal;
-  const ordered_json figures = figures_of(engine, bench, run, seconds);
+  const std::vector<Times> times = times_of(run.timelines());
+  const ordered_json figures = figures_of(engine, bench, run, times, seconds);
   if (bench.format == "json") {
     write_stdout(pretty(figures));
   } else {
-    write_stdout(bench.format == "csv" ? csv(figures) : markdown(figures, times_of(run.timelines())));
+    write_stdout(bench.format == "csv" ? csv(figures) : markdown(figures, times));
   }
   return figures.at("failed").get<int64_t>() == 0 ? 0 : static_cast<int>(ErrorKind::kRuntime);
 }
