@@ -37,6 +37,11 @@ class Bins {
       at = until;
     }
   }
+  // `amount` evenly from begin to end. What took no time came at its end.
+  void spread(int64_t begin_ns, int64_t end_ns, double amount) {
+    const int64_t first = std::min(begin_ns, end_ns - 1);
+    add(first, end_ns, amount / static_cast<double>(end_ns - first));
+  }
   Track means(std::string name) const {
     Track track{std::move(name), {}};
     for (size_t b = 0; b < sums_.size(); ++b) {
@@ -70,9 +75,7 @@ Track bandwidth(const Trace& trace, SmRange sms, int64_t bin_ns) {
     if (!sms.contains(x.sm)) continue;
     const auto [begin, end] = loading_time(x);
     if (begin == kNever || end == kNever) continue;
-    // What took no time came at its end.
-    const int64_t first = std::min(begin, end - 1);
-    bins.add(first, end, kBytesPerNsToGb * static_cast<double>(x.bytes) / static_cast<double>(end - first));
+    bins.spread(begin, end, kBytesPerNsToGb * static_cast<double>(x.bytes));
   }
   return bins.means("GB/s");
 }
@@ -81,10 +84,9 @@ Track arithmetic(const Trace& trace, SmRange sms, int64_t bin_ns) {
   Bins bins(trace, bin_ns);
   for (const Execution& x : trace.executions) {
     if (!sms.contains(x.sm) || !x.has(EventKind::kComputeEnd)) continue;
-    const int64_t end = x.time(EventKind::kComputeEnd),
-                  first = std::min(x.time(EventKind::kComputeBegin), end - 1);
     const auto operations = static_cast<double>(trace.program.instructions[x.instruction].operations);
-    bins.add(first, end, kOperationsPerNsToTflop * operations / static_cast<double>(end - first));
+    bins.spread(x.time(EventKind::kComputeBegin), x.time(EventKind::kComputeEnd),
+                kOperationsPerNsToTflop * operations);
   }
   return bins.means("TFLOP/s");
 }
@@ -130,12 +132,10 @@ std::vector<LinkTracks> tracks_of_links(const Trace& trace, int64_t bin_ns) {
   for (const Execution& x : trace.executions) {
     const auto [begin, end] = pushing_time(x);
     if (begin == kNever || end == kNever) continue;
-    const int64_t first = std::min(begin, end - 1);
     for (const TracePush& push : pushes_of(program, x.instruction)) {
-      const double rate =
-          kBytesPerNsToGb * static_cast<double>(push.bytes) / static_cast<double>(end - first);
-      out[program.rank_of(x.sm)].add(first, end, rate);
-      in[push.to].add(first, end, rate);
+      const double amount = kBytesPerNsToGb * static_cast<double>(push.bytes);
+      out[program.rank_of(x.sm)].spread(begin, end, amount);
+      in[push.to].spread(begin, end, amount);
     }
   }
   std::vector<LinkTracks> tracks;

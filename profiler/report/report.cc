@@ -32,7 +32,7 @@ class Reporter {
   }
   bool in_window(const Execution& x) const { return x.pass <= trace_.windows.back().pass; }
   void add_times();
-  void add_bytes();
+  void add_throughput();
   void add_path();
   void add_ops();
   void add_sms();
@@ -60,7 +60,7 @@ void Reporter::add_times() {
   report_.median_token_ns = median(report_.token_ns);
 }
 
-void Reporter::add_bytes() {
+void Reporter::add_throughput() {
   constexpr double kGflopOfTflop = 1e3;
   double bytes = 0, operations = 0;
   for (const Execution& x : trace_.executions) {
@@ -244,7 +244,7 @@ void Reporter::add_exchanges() {
 
 Report Reporter::run() {
   add_times();
-  add_bytes();
+  add_throughput();
   add_path();
   add_ops();
   add_sms();
