@@ -15,9 +15,9 @@ bool is_gpu(const Machine& machine) {
 }
 
 // As programs that multiply tiles of rows find it.
-Machine with_tiles(Machine machine) {
-  constexpr double kFasterThanVectors =
-      2;  // wgmma, whose operands come from shared memory: 790 TFLOP/s on an H200
+Machine machine_of_tiles(Machine machine) {
+  // wgmma, whose operands come from shared memory: 790 TFLOP/s on an H200.
+  constexpr double kFasterThanVectors = 2;
   if (is_gpu(machine)) machine.sm_gflop_per_s *= kFasterThanVectors;
   machine.pages_per_sm = std::min(machine.pages_per_sm, gemm_ring_pages());
   return machine;
@@ -27,7 +27,7 @@ Machine with_tiles(Machine machine) {
 
 CompilePlan plan_program(const Model& model, const Machine& machine_in, const ProgramLimits& limits,
                          const ScheduleOptions& schedule) {
-  const Machine machine = limits.tiles() > 0 ? with_tiles(machine_in) : machine_in;
+  const Machine machine = limits.tiles() > 0 ? machine_of_tiles(machine_in) : machine_in;
   const GraphOptions graph{.sms = machine.sms,
                            .context = limits.context,
                            .kv_blocks = limits.kv_blocks(),

@@ -132,7 +132,7 @@ std::vector<ClassToCompile> classes_to_compile(const ProgramLimits& limits, cons
       throw Error(ErrorKind::kUsage, fmt::format("row class: {}; limit: 1 to {}", rows, most - 1));
     ClassToCompile& added = classes.emplace_back(ClassToCompile{rows, limits, schedule});
     added.limits.rows = rows;
-    added.schedule.pass.rows = rows_to_place_for(rows, schedule.pass.rows);
+    if (rows > kDefaultRows) added.schedule.pass.rows = rows;
   }
   return classes;
 }

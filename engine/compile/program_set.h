@@ -85,14 +85,9 @@ class ProgramSet {
   std::unique_ptr<CompileQueue> queue_;  // null: all are compiled
 };
 
-// Rows of the pass that the program of a class is placed for, where `asked` is the schedule's. Programs of up
-// to kDefaultRows are placed for what is asked, one sequence as a rule: every microsecond counts there.
-constexpr uint32_t rows_to_place_for(uint32_t row_class, uint32_t asked) {
-  return row_class <= kDefaultRows ? asked : row_class;
-}
-
 // compile_model() for each number of `row_classes`, as many rows, and for limits.pass_rows(). Each program is
-// placed for rows_to_place_for() its class, the largest as `schedule` says.
+// placed for a pass of as many rows as its class has; the largest as `schedule` says, and those of up to
+// kDefaultRows, too: for one sequence as a rule, where every microsecond counts.
 ProgramSet compile_programs(const Model& model, const Machine& machine, const ProgramLimits& limits,
                             const ScheduleOptions& schedule, std::span<const uint32_t> row_classes,
                             CompileTime when = CompileTime::kAtOnce);
