@@ -64,10 +64,7 @@ int32_t KvBlockPool::find(const KvLink& link, std::span<const int32_t> tokens, u
 std::optional<int32_t> KvBlockPool::allocate() {
   if (free_.empty()) {
     if (oldest_ == kNone) return std::nullopt;
-    const int32_t evicted = oldest_;
-    take_out_of_kept(evicted);
-    forget(evicted);
-    free_.push_back(evicted);
+    drop(oldest_);
   }
   const int32_t block = free_.back();
   free_.pop_back();
@@ -120,9 +117,29 @@ void KvBlockPool::put_into_bucket(int32_t block, const KvLink& link, uint64_t ha
   std::ranges::copy(tokens, tokens_of(block).begin());
 }
 
+bool KvBlockPool::is_tail_behind(const Block& block, const KvLink& link, uint64_t tail_hash) const {
+  return block.hash == tail_hash && block.tail_tokens > 0 && block.link.parent == link.parent &&
+         block.link.domain == link.domain;
+}
+
+// All tails behind a link are in one bucket, whose list would get as long as there are requests that begin
+// alike.
+void KvBlockPool::drop_oldest_tail_of_many(const KvLink& link) {
+  const uint64_t hash = tail_hash_of(link);
+  uint32_t tails = 0;
+  int32_t oldest = kNone;
+  for (int32_t block = bucket_of(hash); block != kNone; block = at(block).next_in_bucket) {
+    if (!is_tail_behind(at(block), link, hash)) continue;
+    ++tails;
+    oldest = block;
+  }
+  if (tails >= kTailsKept) drop(oldest);
+}
+
 void KvBlockPool::leave_tail(int32_t block, const KvLink& link, std::span<const int32_t> tokens) {
   assert(!tokens.empty() && tokens.size() < kKvBlockTokens);
   assert(at(block).holders == 1 && !at(block).published);
+  drop_oldest_tail_of_many(link);
   at(block).holders = 0;
   at(block).tail_tokens = static_cast<uint32_t>(tokens.size());
   put_into_bucket(block, link, tail_hash_of(link), tokens);
@@ -132,15 +149,9 @@ void KvBlockPool::leave_tail(int32_t block, const KvLink& link, std::span<const 
 std::optional<KvBlockPool::Tail> KvBlockPool::take_tail(const KvLink& link, std::span<const int32_t> tokens) {
   const uint64_t hash = tail_hash_of(link);
   Tail best{kNone, 0};
-  uint32_t looked_at = 0;
-  for (int32_t block = bucket_of(hash); block != kNone && looked_at < kTailsLookedAt;
-       block = at(block).next_in_bucket) {
+  for (int32_t block = bucket_of(hash); block != kNone; block = at(block).next_in_bucket) {
     const Block& tail = at(block);
-    if (tail.hash != hash || tail.tail_tokens == 0 || tail.link.parent != link.parent ||
-        tail.link.domain != link.domain) {
-      continue;
-    }
-    ++looked_at;
+    if (!is_tail_behind(tail, link, hash)) continue;
     const std::span<const int32_t> own = tokens_of(block).first(tail.tail_tokens);
     const auto common = static_cast<uint32_t>(std::ranges::mismatch(own, tokens).in1 - own.begin());
     if (common > best.tokens) best = {block, common};
@@ -166,12 +177,14 @@ KvBlockPool::Match KvBlockPool::match(uint64_t domain, std::span<const int32_t> 
 }
 
 void KvBlockPool::drop_kept() {
-  while (oldest_ != kNone) {
-    const int32_t block = oldest_;
-    take_out_of_kept(block);
-    forget(block);
-    free_.push_back(block);
-  }
+  while (oldest_ != kNone) drop(oldest_);
+}
+
+// Kept, free from now on.
+void KvBlockPool::drop(int32_t block) {
+  take_out_of_kept(block);
+  forget(block);
+  free_.push_back(block);
 }
 
 void KvBlockPool::hold(int32_t block) {

@@ -19,8 +19,7 @@
 //   candidates: a collision costs time.
 // - A tail that is taken over was held by none, and what it has behind the common tokens does not count.
 // - The parent of a published block and of a tail is published. So what is kept goes from the ends of the
-// chains, the least
-//   recently used first.
+//   chains, the least recently used first.
 #pragma once
 
 #include <cstdint>
@@ -60,15 +59,16 @@ class KvBlockPool {
   int32_t publish(int32_t block, const KvLink& link, std::span<const int32_t> tokens);
 
   // A held block that nothing else holds has the computed tokens, fewer than kKvBlockTokens, behind `link`,
-  // whose parent the caller holds. It is not held any more, but kept for take_tail().
+  // whose parent the caller holds. It is not held any more, but kept for take_tail(), with up to kTailsKept
+  // behind one link: of more, the one that was left first is free then.
+  static constexpr uint32_t kTailsKept = 16;
   void leave_tail(int32_t block, const KvLink& link, std::span<const int32_t> tokens);
   struct Tail {
     int32_t block;
     uint32_t tokens;  // at its beginning that are those asked for; at least 1
   };
-  // The tail behind `link`, of the last kTailsLookedAt that were left there, which has the most tokens in
-  // common with the beginning of `tokens`. Held, by the caller alone. link.parent must be held by the caller.
-  static constexpr uint32_t kTailsLookedAt = 16;
+  // The tail behind `link` that has the most tokens in common with the beginning of `tokens`. Held, by the
+  // caller alone. link.parent must be held by the caller.
   std::optional<Tail> take_tail(const KvLink& link, std::span<const int32_t> tokens);
 
   // Of the chain that begins like `tokens`: full blocks that are published, and those of them that are held.
@@ -97,7 +97,7 @@ class KvBlockPool {
     uint32_t tail_tokens = 0;  // > 0: a tail
     KvLink link;
     uint64_t hash = 0;                     // of the chain up to and with this block
-    int32_t next_in_bucket = kNone;        // of published blocks
+    int32_t next_in_bucket = kNone;        // of published blocks and tails
     int32_t older = kNone, newer = kNone;  // of kept blocks
   };
 
@@ -111,6 +111,9 @@ class KvBlockPool {
   void put_into_bucket(int32_t block, const KvLink& link, uint64_t hash, std::span<const int32_t> tokens);
   int32_t& bucket_of(uint64_t hash) { return buckets_[hash & (buckets_.size() - 1)]; }
   int32_t find(const KvLink& link, std::span<const int32_t> tokens, uint64_t hash) const;
+  bool is_tail_behind(const Block& block, const KvLink& link, uint64_t tail_hash) const;
+  void drop_oldest_tail_of_many(const KvLink& link);
+  void drop(int32_t block);
   void hold(int32_t block);
   void keep(int32_t block);
   void take_out_of_kept(int32_t block);
@@ -119,7 +122,7 @@ class KvBlockPool {
   const uint64_t hash_seed_;
   std::vector<Block> blocks_;
   std::vector<int32_t> tokens_;   // [num_blocks][kKvBlockTokens], of published blocks
-  std::vector<int32_t> buckets_;  // heads of lists of published blocks; as many as blocks, rounded up
+  std::vector<int32_t> buckets_;  // heads of lists, what came last first; as many as blocks, rounded up
   std::vector<int32_t> free_;     // a stack: what was used last is used first, so little memory is touched
   int32_t oldest_ = kNone, newest_ = kNone;  // of kept blocks, by last use
   uint32_t kept_ = 0;

@@ -95,6 +95,21 @@ TEST(KvBlockPool, GivesATailToOneThatGoesOnBehindItsBeginning) {
   EXPECT_FALSE(pool.take_tail({first, 0}, Tokens{5, 6})) << "it has one holder";
 }
 
+// So that the time to find or to forget one does not grow with the requests that begin alike.
+TEST(KvBlockPool, KeepsTheLastTailsBehindABlock) {
+  constexpr int32_t kTails = 3 * KvBlockPool::kTailsKept;
+  KvBlockPool pool(kTails);
+  const auto leave = [&](int32_t first_token) {
+    pool.leave_tail(pool.allocate().value(), {}, Tokens{first_token});
+  };
+  for (int32_t token = 0; token < kTails; ++token) leave(token);
+  EXPECT_EQ(pool.kept(), KvBlockPool::kTailsKept);
+  EXPECT_EQ(pool.held(), 0u);
+  EXPECT_FALSE(pool.take_tail({}, Tokens{0}));
+  for (int32_t token = kTails - KvBlockPool::kTailsKept; token < kTails; ++token)
+    EXPECT_TRUE(pool.take_tail({}, Tokens{token})) << token;
+}
+
 TEST(KvBlockPool, CountsWhatAChainWouldTake) {
   KvBlockPool pool(8);
   Tokens tokens = block_of(1);
@@ -114,20 +129,20 @@ TEST(KvBlockPool, CountsWhatAChainWouldTake) {
 // What a pool must do, in plain containers: no hashes, no lists of indices.
 class Model {
  public:
-  Model(KvBlockPool& pool, uint32_t seed) : pool_(pool), random_(seed) {}
+  // Long chains hold most blocks, short ones leave many tails.
+  Model(KvBlockPool& pool, uint32_t seed, bool short_chains)
+      : pool_(pool), random_(seed), short_chains_(short_chains) {}
 
   // Chains of tokens that mostly begin alike.
   void step() {
-    switch (random_() % 4) {
-      case 0:
-        begin();
-        break;
-      case 1:
-      case 2:
-        if (!chains_.empty()) extend(any());
-        break;
-      default:
-        if (!chains_.empty() && random_() % 2 == 0) end(any());
+    const uint32_t choice = random_() % 8;
+    const uint32_t extending = short_chains_ ? 3 : 4, ending = short_chains_ ? 3 : 1;
+    if (choice < 2) {
+      begin();
+    } else if (!chains_.empty() && choice < 2 + extending) {
+      extend(any());
+    } else if (!chains_.empty() && choice < 2 + extending + ending) {
+      end(any());
     }
     check();
   }
@@ -161,9 +176,9 @@ class Model {
 
   void begin() {
     Chain& chain = chains_.emplace_back(Chain{random_() % 2, {}, {}, {}});
-    while (random_() % 4 != 0 && take(chain, random_block())) {
+    while (random_() % (short_chains_ ? 2 : 4) != 0 && take(chain, random_block())) {
     }
-    if (random_() % 2 == 0) take_tail(chain);
+    if (random_() % (short_chains_ ? 16 : 2) == 0) take_tail(chain);
   }
 
   // Of up to 3 different tokens and then others.
@@ -252,6 +267,7 @@ class Model {
         pool_.release({&*chain->open, 1});
       } else {
         const Tokens tail = random_tail();
+        forget_oldest_of_many({chain->domain, chain->tokens});
         pool_.leave_tail(*chain->open, link_of(*chain), tail);
         kept_.push_back(*chain->open);
         tails_[*chain->open] = {{chain->domain, chain->tokens}, tail};
@@ -264,6 +280,17 @@ class Model {
       kept_.push_back(*block);
     }
     chains_.erase(chain);
+  }
+
+  // Before one more is left behind `before`.
+  void forget_oldest_of_many(const Key& before) {
+    std::vector<int32_t> tails;
+    std::ranges::copy_if(kept_, std::back_inserter(tails), [&](int32_t block) {
+      return tails_.contains(block) && tails_[block].first == before;
+    });
+    if (tails.size() < KvBlockPool::kTailsKept) return;
+    kept_.remove(tails.front());
+    tails_.erase(tails.front());
   }
 
   void check() const {
@@ -283,6 +310,7 @@ class Model {
 
   KvBlockPool& pool_;
   std::mt19937 random_;
+  const bool short_chains_;
   Chains chains_;
   std::map<int32_t, uint32_t> holders_;
   std::list<int32_t> kept_;  // the one that is given out first in front
@@ -293,8 +321,8 @@ class Model {
 TEST(KvBlockPool, DoesWhatPlainContainersDo) {
   for (uint32_t seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE(seed);
-    KvBlockPool pool(4 + seed, seed);
-    Model model(pool, seed);
+    KvBlockPool pool(4 + 5 * seed, seed);
+    Model model(pool, seed, seed % 2 == 1);
     for (int step = 0; step < 2000 && !::testing::Test::HasFailure(); ++step) model.step();
     model.finish();
   }
