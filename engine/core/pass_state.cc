@@ -24,9 +24,10 @@ void PassState::write_slot(const Sequence& sequence) {
   history_written_[slot] = 0;
 }
 
-// A backend may run on a copy of the history, which the host's is to keep up with.
+// A backend may run on a copy of slots and history, which the host's are to keep up with.
 void PassState::write_history(const Sequence& sequence) {
   const uint32_t slot = sequence.slot();
+  state_.slots[slot].history_length = sequence.length();
   if ((state_.slots[slot].extras & kKeepsHistory) == 0) return;
   uint32_t& written = history_written_[slot];
   std::ranges::copy(sequence.tokens().subspan(written), state_.history_of(slot).begin() + written);

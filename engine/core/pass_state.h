@@ -11,8 +11,8 @@
 
 namespace serval {
 
-// Slots and block-table rows of sequences that run stay in the state block from launch to launch; the program
-// keeps the slots up to date. One thread at a time.
+// Slots and block-table rows of sequences that run stay in the state block from launch to launch. Nothing
+// that a launch leaves in rows, slots and control is read. One thread at a time.
 class PassState {
  public:
   // The first `slots` slots are given out.

@@ -68,7 +68,7 @@ class Sequence {
   void leave();
   uint32_t slot() const { return slot_; }
   KvChain& chain() { return *chain_; }
-  // What its slot of the state block must hold when it joins; the program keeps it up to date from then on.
+  // What its slot of the state block must hold when it joins; later only the length of its history changes.
   SequenceSlot slot_state() const;
   std::span<const LogitBias> logit_bias() const { return request_.logit_bias; }
   bool lists_top() const { return request_.top_logprobs > 0; }

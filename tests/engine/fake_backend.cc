@@ -14,6 +14,7 @@
 namespace serval::testing {
 namespace {
 
+constexpr int32_t kNonsense = -12345;
 constexpr uint64_t kOffsetBasis = 0xcbf29ce484222325;
 constexpr uint64_t kPrime = 0x100000001b3;
 
@@ -68,11 +69,16 @@ FakeBackend::FakeBackend(ToyModel model, const FakeBackendOptions& options)
       state_(program_.limits),
       kv_(size_t{options.kv_blocks} * kKvBlockTokens, -1) {
   // Nothing that an engine does may rely on what it has not written.
-  constexpr int32_t kNonsense = -12345;
-  for (SequenceSlot& slot : state_.slots) slot.history_length = 77;
   std::ranges::fill(state_.block_table, kNonsense);
   std::ranges::fill(state_.adjustments, std::byte{0xA5});
   std::ranges::fill(state_.masks, 0);
+  forget_launch();
+}
+
+void FakeBackend::forget_launch() {
+  for (SequenceSlot& slot : state_.slots) slot.history_length = 77;
+  for (PassRow& row : state_.rows) row.token = kNonsense;
+  state_.control = {.passes_done = 77, .passes_wanted = 77, .last_pass = 77, .stopped_by_host = 77};
 }
 
 void FakeBackend::run(const Launch& launch, const std::function<void(uint32_t)>& on_pass) {
@@ -89,6 +95,7 @@ void FakeBackend::run(const Launch& launch, const std::function<void(uint32_t)>&
     if (stop_ && after_stop++ == options_.stop_latency) break;
   }
   stop_ = false;
+  forget_launch();
 }
 
 void FakeBackend::run_pass(uint32_t pass) {

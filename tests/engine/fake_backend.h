@@ -1,7 +1,7 @@
 // A backend for unit tests: the semantics of a pass (vm/state, instructions/advance) over a toy model
 // instead of tensors. The likeliest tokens are the one that was drawn and those after it. Its KV cache holds
 // tokens, addressed through the block table as the real one is, so a wrong block, position or history shows
-// in the tokens that come out.
+// in the tokens that come out. Between launches it spoils what the program has written but for the output.
 #pragma once
 
 #include <atomic>
@@ -53,6 +53,7 @@ class FakeBackend final : public Backend {
   void before_each_pass(std::function<void()> call) { before_pass_ = std::move(call); }
 
  private:
+  void forget_launch();
   void run_pass(uint32_t pass);
   void check_rows();
   int32_t& kv(const PassRow& row, uint32_t position);
