@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -31,6 +32,10 @@ uint32_t active_rows(const StateBlock& state, uint32_t rows) {
   return rows;
 }
 
+// KV heads, a bit each.
+using HeadSet = uint64_t;
+constexpr uint32_t kHeadsOfSet = std::numeric_limits<HeadSet>::digits;
+
 class AttentionCheck {
  public:
   AttentionCheck(const Program& program, const StateBlock& state)
@@ -43,6 +48,7 @@ class AttentionCheck {
 
   void run() {
     check_ranges();
+    if (all_is_whole()) return;
     check_splits();
     next_leaf_.assign(size_t{rows_} * heads_, 0);
     check_items();
@@ -69,6 +75,35 @@ class AttentionCheck {
     const uint32_t* begin = list_.begin;
     if (begin[0] != 0 || begin[sms_] != list_.items || !std::is_sorted(begin, begin + sms_ + 1))
       refuse("the records' ranges are not the {} items", list_.items);
+  }
+
+  // Every active row and KV head has one item, which has all leaves: as a rule. A list that may be wrong is
+  // left to the checks that say what is.
+  bool all_is_whole() const {
+    if (list_.splits > 0 || list_.split_rows > 0 || heads_ == 0 || heads_ > kHeadsOfSet) return false;
+    std::vector<HeadSet> taken(rows_, 0);
+    const std::span<const AttentionItem> items(list_.item(), list_.items);
+    if (!std::ranges::all_of(items, [&](const AttentionItem& item) { return takes_whole(item, taken); }))
+      return false;
+    for (uint32_t r = 0; r < rows_; ++r) {
+      if (row_is_active(state_.rows[r]) && taken[r] != heads_from(0, heads_)) return false;
+    }
+    return true;
+  }
+  bool takes_whole(const AttentionItem& item, std::span<HeadSet> taken) const {
+    const bool in_range = item.rows > 0 && item.rows <= rows_ && item.first_row <= rows_ - item.rows &&
+                          item.heads > 0 && item.heads <= heads_ && item.first_head <= heads_ - item.heads;
+    if (!in_range || !is_whole(item)) return false;
+    const HeadSet heads = heads_from(item.first_head, item.heads);
+    for (uint32_t r = item.first_row; r < item.first_row + item.rows; ++r) {
+      const PassRow& row = state_.rows[r];
+      if (!row_is_active(row) || row.slot != item.slot || (taken[r] & heads) != 0) return false;
+      taken[r] |= heads;
+    }
+    return true;
+  }
+  static HeadSet heads_from(uint32_t first, uint32_t count) {
+    return ~HeadSet{0} >> (kHeadsOfSet - count) << first;
   }
 
   void check_splits() {
@@ -116,20 +151,10 @@ class AttentionCheck {
       const PassRow& row = state_.rows[item.first_row + n];
       if (!row_is_active(row) || row.slot != item.slot)
         refuse("item {}: row {} is not an active one of slot {}", i, item.first_row + n, item.slot);
-      if (list_.splits == 0 && takes_all(item, item.first_row + n)) continue;
       for (uint32_t h = item.first_head; h < item.first_head + item.heads; ++h) check_part(i, n, h);
     }
   }
 
-  // All leaves of the row and the item's heads are the item's: as a rule, where nothing is split.
-  bool takes_all(const AttentionItem& item, uint32_t row) {
-    if (!is_whole(item)) return false;
-    const std::span<uint32_t> next =
-        std::span(next_leaf_).subspan(size_t{row} * heads_ + item.first_head, item.heads);
-    if (std::ranges::any_of(next, [](uint32_t leaf) { return leaf != 0; })) return false;
-    std::ranges::fill(next, item.end_leaf);
-    return true;
-  }
   static bool is_whole(const AttentionItem& item) {
     return item.first_leaf == 0 && item.end_leaf == kToTheEnd && item.first_place == kNoPlace;
   }

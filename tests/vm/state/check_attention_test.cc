@@ -124,6 +124,39 @@ TEST(CheckAttention, WantsEveryRowHeadAndLeafOnce) {
   EXPECT_THAT(refusal([](Case& c) { c.item(1).end_leaf = 1; }), HasSubstr("item 1: leaves 1 to 1"));
 }
 
+// Most lists are like this, and are checked in a shorter way.
+TEST(CheckAttention, SaysWhatIsWrongWhereNothingIsSplit) {
+  const auto refusal_of_whole = [](const std::function<void(Case&)>& damage) {
+    return refusal([&](Case& c) {
+      AttentionList& list = c.state->attention;
+      list.splits = list.split_rows = 0;
+      list.items = list.begin[2] = 3;
+      c.item(1) = {.slot = 1, .first_row = 0, .rows = 2, .first_head = 0, .heads = 1};
+      c.item(2) = {.slot = 1, .first_row = 0, .rows = 2, .first_head = 1, .heads = 1};
+      damage(c);
+    });
+  };
+  EXPECT_EQ(refusal_of_whole([](Case&) {}), "accepted");
+  EXPECT_THAT(refusal_of_whole([](Case& c) { c.item(0).heads = 1; }),
+              HasSubstr("row 5, KV head 1: no item has its leaves from 0 on"));
+  EXPECT_THAT(refusal_of_whole([](Case& c) { c.item(2).first_head = 0; }),
+              HasSubstr("item 2: row 0, KV head 0: begins with leaf 0, expected 4294967295"));
+  EXPECT_THAT(refusal_of_whole([](Case& c) { c.item(1).heads = 2; }), HasSubstr("begins with leaf 0"));
+  EXPECT_THAT(refusal_of_whole([](Case& c) { c.item(0).slot = 2; }),
+              HasSubstr("row 5 is not an active one of slot 2"));
+  EXPECT_THAT(refusal_of_whole([](Case& c) { c.item(0).first_row = 4; }),
+              HasSubstr("row 4 is not an active one"));
+  EXPECT_THAT(refusal_of_whole([](Case& c) { c.item(0).rows = 0; }), HasSubstr("item 0: rows 0 of 5"));
+  EXPECT_THAT(refusal_of_whole([](Case& c) { c.item(0).first_row = 40; }), HasSubstr("item 0: rows 1 of 40"));
+  EXPECT_THAT(refusal_of_whole([](Case& c) { c.item(2).heads = 2; }), HasSubstr("item 2: KV heads 2 of 1"));
+  EXPECT_THAT(refusal_of_whole([](Case& c) { c.item(2).end_leaf = 3; }),
+              HasSubstr("item 2: its places are not those"));
+  EXPECT_THAT(refusal_of_whole([](Case& c) { c.item(2).first_place = 0; }),
+              HasSubstr("item 2: its places are not those"));
+  EXPECT_THAT(refusal_of_whole([](Case& c) { c.state->attention.split_rows = 1; }),
+              HasSubstr("1 rows of splits, expected 0"));
+}
+
 TEST(CheckAttention, WantsRowsAndHeadsOfTheProgram) {
   EXPECT_THAT(refusal([](Case& c) { c.item(0).slot = 1; }),
               HasSubstr("row 5 is not an active one of slot 1"));
