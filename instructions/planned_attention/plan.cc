@@ -1,7 +1,6 @@
 #include "instructions/planned_attention/plan.h"
 
 #include <algorithm>
-#include <queue>
 #include <vector>
 
 #include "vm/layout/kv_cache.h"
@@ -63,7 +62,7 @@ class Planner {
   void run() {
     find_tiles();
     find_chains();
-    for (uint32_t r = 0; r < shape_.records; ++r) loads_.push({0, r});
+    for (uint32_t r = 0; r < shape_.records; ++r) loads_.push_back({0, r});
     list_.splits = list_.split_rows = 0;
     for (size_t c = 0; c < chains_.size();) c += deal(c);
     write_items();
@@ -73,7 +72,7 @@ class Planner {
   struct Load {
     uint64_t time;
     uint32_t record;
-    bool operator>(const Load& o) const { return time != o.time ? time > o.time : record > o.record; }
+    bool operator<(const Load& o) const { return time != o.time ? time < o.time : record < o.record; }
   };
   struct Dealt {
     uint32_t record;
@@ -175,7 +174,7 @@ class Planner {
   }
   uint64_t time_left(uint64_t percent) const {
     const uint64_t most = target_ + target_ * percent / 100;
-    return most - std::min(most, loads_.top().time);
+    return most - std::min(most, loads_.front().time);
   }
   // As many leaves from `first` on as the least busy record has time for, but one.
   uint32_t fitting(const Tile& tile, uint32_t first, uint32_t leaves) const {
@@ -217,10 +216,23 @@ class Planner {
   }
 
   void give(const AttentionItem& item, uint64_t time) {
-    const Load least = loads_.top();
-    loads_.pop();
+    Load& least = loads_.front();
     dealt_.push_back({least.record, item});
-    loads_.push({least.time + time, least.record});
+    least.time += time;
+    sift_down();
+  }
+
+  // Makes the loads a heap again: the first has grown.
+  void sift_down() {
+    const Load load = loads_.front();
+    size_t at = 0;
+    for (size_t child = 1; child < loads_.size(); child = 2 * at + 1) {
+      if (child + 1 < loads_.size() && loads_[child + 1] < loads_[child]) ++child;
+      if (!(loads_[child] < load)) break;
+      loads_[at] = loads_[child];
+      at = child;
+    }
+    loads_[at] = load;
   }
 
   void write_items() {
@@ -240,7 +252,7 @@ class Planner {
   std::vector<Tile> tiles_;
   std::vector<Chain> chains_;
   std::vector<Dealt> dealt_;
-  std::priority_queue<Load, std::vector<Load>, std::greater<>> loads_;
+  std::vector<Load> loads_;  // a heap: the least busy record is the first
   uint64_t total_ = 0, target_ = 0;
   size_t waiting_ = 0;  // chains that are not dealt out yet
   uint32_t places_used_ = 0;
