@@ -1,13 +1,21 @@
 // The loop's own time: what it does between two passes, over a backend whose passes take none. The aims: at
 // most 5 us a pass of 16 sequences that none joins or leaves, at most 30 us with one that joins and one that
-// leaves.
+// leaves. PromptsForAGpu also counts what a GPU's backend does on the CPU before a launch: it plans attention
+// and checks the state.
 #include <benchmark/benchmark.h>
 #include <chrono>
 #include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
 
+#include "engine/compile/gpu_programs.h"
 #include "engine/core/pass_loop.h"
 #include "engine/text/text_codec.h"
+#include "instructions/planned_attention/plan_launch.h"
+#include "models/presets.h"
 #include "vm/layout/kv_cache.h"
+#include "vm/state/check.h"
 
 namespace serval {
 namespace {
@@ -31,8 +39,8 @@ Program program_of(uint32_t rows, uint32_t sequences) {
 // Each row that wants logits gets the same token. Its own time is measured, to be left out.
 class InstantBackend final : public Backend {
  public:
-  InstantBackend(uint32_t rows, uint32_t sequences)
-      : program_(program_of(rows, sequences)), state_(program_.limits) {}
+  explicit InstantBackend(Program program)
+      : program_(std::move(program)), attention_(attention_plan_shape(program_)), state_(program_.limits) {}
 
   std::string name() const override { return "instant"; }
   const Program& program() const override { return program_; }
@@ -41,6 +49,12 @@ class InstantBackend final : public Backend {
   std::span<const float> logits(int) override { return {}; }
 
   void run(const Launch& launch, const std::function<void(uint32_t)>& on_pass) override {
+    state_.control = {
+        .passes_done = 0, .passes_wanted = launch.passes, .last_pass = kKeepRunning, .stopped_by_host = 0};
+    if (attention_) {
+      plan_launch(*attention_, state_);
+      check_state(program_, state_);
+    }
     Clock::time_point begin = Clock::now();
     stop_ = false;
     for (uint32_t pass = 0; pass < launch.passes && !stop_; ++pass) {
@@ -69,19 +83,21 @@ class InstantBackend final : public Backend {
     }
   }
 
-  Program program_;
+  const Program program_;
+  const std::optional<AttentionPlanShape> attention_;  // of a program for a GPU
   StateBlock state_;
   bool stop_ = false;
 };
 
 class Requests {
  public:
-  explicit Requests(uint32_t sequences)
-      : backend(sequences, sequences), loop(backend, signals_, {}), text_(make_byte_codec(kVocabulary)) {}
+  explicit Requests(uint32_t sequences) : Requests(program_of(sequences, sequences)) {}
+  explicit Requests(Program program)
+      : backend(std::move(program)), loop(backend, signals_, {}), text_(make_byte_codec(kVocabulary)) {}
 
-  void add(uint32_t max_tokens) {
+  void add(uint32_t max_tokens, std::vector<int32_t> prompt = {kToken}) {
     PreparedRequest request;
-    request.prompt = {kToken};
+    request.prompt = std::move(prompt);
     request.max_tokens = max_tokens;
     const auto sink = [](const RequestEvent& event) { benchmark::DoNotOptimize(event.token.token); };
     loop.add(std::make_unique<Sequence>(request, 0, std::make_shared<Channel>(signals_, sink),
@@ -137,6 +153,34 @@ void PassesWithJoinsAndLeaves(benchmark::State& state) {
   report(state, requests, all);
 }
 
+Program gpu_program(uint32_t sequences, uint32_t tokens) {
+  const ProgramLimits limits{.context = tokens, .sequences = sequences, .rows = kMostGpuTokens};
+  return *compile_gpu_program(*find_preset("llama-3.2-1b"), h200_machine(), limits, {}, kMostGpuTokens, true);
+}
+
+// As many prompts of 512 tokens are read, 2,048 tokens a pass, as sequences run.
+void PromptsForAGpu(benchmark::State& state) {
+  constexpr uint32_t kPrompt = 512, kAnswer = 64;
+  const auto sequences = static_cast<uint32_t>(state.range(0));
+  Requests requests(gpu_program(sequences, kPrompt + kAnswer));
+  int32_t first = 0;  // each prompt begins with another
+  Clock::duration all{0};
+  for (auto _ : state) {
+    if (requests.loop.idle()) {
+      for (uint32_t i = 0; i < sequences; ++i) {
+        std::vector<int32_t> prompt(kPrompt, kToken);
+        prompt.front() = first++ % kVocabulary;
+        requests.add(kAnswer, std::move(prompt));
+      }
+    }
+    const Clock::time_point begin = Clock::now();
+    requests.loop.step();
+    all += Clock::now() - begin;
+  }
+  report(state, requests, all);
+}
+
+BENCHMARK(PromptsForAGpu)->Arg(64)->Arg(256);
 BENCHMARK(SteadyPasses)->Arg(1)->Arg(16)->Arg(256)->Arg(1024);
 BENCHMARK(PassesWithJoinsAndLeaves)->Arg(16)->Arg(256)->Arg(1024);
 
