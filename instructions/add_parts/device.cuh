@@ -21,7 +21,8 @@ struct DeviceOp<AddParts> : GroupOp {
   static constexpr bool kStartsEarly = true;  // for norms, and to find out which rows there are
 
   static __device__ __forceinline__ void run(const Op& op, const Group& group) {
-    constexpr uint32_t kRows = kWarpThreads / gemm::kPieceLanes;  // of a warp
+    constexpr uint32_t kRows = kRowsAddedTogether;
+    static_assert(kRows == kWarpThreads / gemm::kPieceLanes);
     const uint32_t groups = op.num_units * kUnitRows / gemm::kSquaresCols;
     const uint32_t items = (op.num_rows + kRows - 1) / kRows * groups;
     const gemm::ResidualPlace to{group.tensor<&Op::residual, float>(),

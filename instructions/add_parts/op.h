@@ -14,6 +14,9 @@
 
 namespace serval {
 
+// Rows of which a warp adds up the same 64 columns at a time: dealt out by fewer, some of its lanes idle.
+inline constexpr uint32_t kRowsAddedTogether = 4;
+
 struct AddParts {
   TensorId rows;
   TensorId norm;

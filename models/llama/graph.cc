@@ -729,11 +729,12 @@ void Builder::add_parts(const ResidualProduct& product) {
   graph_.begin_stage(
       fmt::format("layer {} add_parts {}", product.layer, graph_.tensors[product.input.index].name));
   constexpr uint32_t kUnitsOfGroup = kSquareColsOfGemm / kUnitRows;
-  const uint32_t column_ranges = std::max(options_.sms / product.rows, 1U);
-  split(product.rows, options_.sms, [&](uint32_t first_row, uint32_t num_rows) {
+  const uint32_t row_groups = (product.rows + kRowsAddedTogether - 1) / kRowsAddedTogether;
+  const uint32_t column_ranges = std::max(options_.sms / row_groups, 1U);
+  split(row_groups, options_.sms, [&](uint32_t first_rows, uint32_t num_rows) {
+    op.first_row = first_rows * kRowsAddedTogether;
+    op.num_rows = std::min(num_rows * kRowsAddedTogether, product.rows - op.first_row);
     split(hidden_ / kSquareColsOfGemm, column_ranges, [&](uint32_t first_group, uint32_t num_groups) {
-      op.first_row = first_row;
-      op.num_rows = num_rows;
       op.first_unit = first_group * kUnitsOfGroup;
       op.num_units = num_groups * kUnitsOfGroup;
       add(op, 0, product.layer);
