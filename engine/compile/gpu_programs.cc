@@ -67,7 +67,7 @@ ValidProgram compile_gpu_program(const Model& model, const Machine& machine, con
     break;
   }
   ScheduleOptions of_class = schedule;
-  of_class.pass.rows = limits.rows <= kDefaultRows ? CostContext{}.rows : rows;
+  of_class.pass.rows = limits.rows <= kDefaultRows ? CostContext{}.rows : limits.rows;
   return compile_model(model, machine, limits, of_class);
 }
 

@@ -126,13 +126,17 @@ struct ClassToCompile {
 std::vector<ClassToCompile> classes_to_compile(const ProgramLimits& limits, const ScheduleOptions& schedule,
                                                std::span<const uint32_t> row_classes) {
   const uint32_t most = limits.pass_rows();
-  std::vector<ClassToCompile> classes{{most, limits, schedule}};
-  for (const uint32_t rows : row_classes) {
-    if (rows == 0 || rows >= most)
-      throw Error(ErrorKind::kUsage, fmt::format("row class: {}; limit: 1 to {}", rows, most - 1));
+  std::vector<ClassToCompile> classes;
+  const auto add = [&](uint32_t rows) {
     ClassToCompile& added = classes.emplace_back(ClassToCompile{rows, limits, schedule});
     added.limits.rows = rows;
     if (rows > kDefaultRows) added.schedule.pass.rows = rows;
+  };
+  add(most);
+  for (const uint32_t rows : row_classes) {
+    if (rows == 0 || rows >= most)
+      throw Error(ErrorKind::kUsage, fmt::format("row class: {}; limit: 1 to {}", rows, most - 1));
+    add(rows);
   }
   return classes;
 }

@@ -88,6 +88,22 @@ TEST(GpuPrograms, OfVectorsArePlacedForOneSequence) {
   }
 }
 
+// Tiles beyond the rows that a program is placed for cost nothing in the cost model: they would all come to lie
+// on a few SMs.
+TEST(GpuPrograms, OfTilesArePlacedForAllTheirRows) {
+  LlamaConfig model = preset_config("llama-3.2-1b");
+  model.num_layers = 2;
+  const ProgramLimits limits{.context = 384, .rows = 512};
+  const ProgramSet set = compile_gpu_programs(model, h200_machine(), limits, {});
+  for (size_t i = 0; i < set.size(); ++i) {
+    const uint32_t rows = set.rows(i);
+    if (rows <= kDefaultRows) continue;
+    const auto one = compile_gpu_program(model, h200_machine(), limits, {}, rows, true);
+    for (const char* what : {"policy", "estimate_us"})
+      EXPECT_EQ(set.program(i).metadata.at(what), one->metadata.at(what)) << rows;
+  }
+}
+
 TEST(GpuPrograms, GrowByRowsAsPassesDo) {
   EXPECT_THAT(gpu_row_classes({.rows = 2048}), ElementsAre(16, 64, 256, 512, 1024));
   EXPECT_THAT(gpu_row_classes({.rows = 512}), ElementsAre(16, 64, 256));
