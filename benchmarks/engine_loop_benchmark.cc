@@ -1,7 +1,9 @@
 // The loop's own time: what it does between two passes, over a backend whose passes take none. The aims: at
 // most 5 us a pass of 16 sequences that none joins or leaves, at most 30 us with one that joins and one that
 // leaves. PromptsForAGpu also counts what a GPU's backend does on the CPU before a launch: it plans attention
-// and checks the state.
+// and checks the state. us_gap is the part of that for which a GPU would have nothing to do: from the end of
+// a launch until the state of the next one is ready.
+#include <algorithm>
 #include <benchmark/benchmark.h>
 #include <chrono>
 #include <memory>
@@ -9,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/backend/state_copy.h"
 #include "engine/compile/gpu_programs.h"
 #include "engine/core/pass_loop.h"
 #include "engine/text/text_codec.h"
@@ -40,7 +43,10 @@ Program program_of(uint32_t rows, uint32_t sequences) {
 class InstantBackend final : public Backend {
  public:
   explicit InstantBackend(Program program)
-      : program_(std::move(program)), attention_(attention_plan_shape(program_)), state_(program_.limits) {}
+      : program_(std::move(program)),
+        attention_(attention_plan_shape(program_)),
+        state_(program_.limits),
+        own_(program_.limits) {}
 
   std::string name() const override { return "instant"; }
   const Program& program() const override { return program_; }
@@ -48,36 +54,55 @@ class InstantBackend final : public Backend {
   void request_stop() noexcept override { stop_ = true; }
   std::span<const float> logits(int) override { return {}; }
 
-  void run(const Launch& launch, const std::function<void(uint32_t)>& on_pass) override {
+  void prepare(const Launch& launch) override {
     state_.control = {
         .passes_done = 0, .passes_wanted = launch.passes, .last_pass = kKeepRunning, .stopped_by_host = 0};
-    if (attention_) {
-      plan_launch(*attention_, state_);
-      check_state(program_, state_);
+    if (!attention_) return;
+    plan_launch(*attention_, state_);
+    check_state(program_, state_);
+  }
+
+  void run(const Launch& launch, const std::function<void(uint32_t)>& on_pass,
+           const std::function<void()>& on_begun) override {
+    if (launch.is_prepared) {
+      check_tokens(program_, state_);
+    } else {
+      prepare(launch);
     }
     Clock::time_point begin = Clock::now();
+    if (ended_) {
+      gap += begin - *ended_;
+      ++gaps;
+    }
+    copy_launch(state_, own_);
     stop_ = false;
+    own_time += Clock::now() - begin;
+    if (on_begun) on_begun();
+    begin = Clock::now();
     for (uint32_t pass = 0; pass < launch.passes && !stop_; ++pass) {
       run_pass(pass);
       own_time += Clock::now() - begin;
       on_pass(pass);
       begin = Clock::now();
     }
-    own_time += Clock::now() - begin;
+    ended_ = Clock::now();
+    own_time += *ended_ - begin;
   }
+  void rest() { ended_.reset(); }
 
-  Clock::duration own_time{0};
+  Clock::duration own_time{0}, gap{0};
+  uint32_t gaps = 0;
 
  private:
   void run_pass(uint32_t pass) {
-    for (size_t r = 0; r < state_.rows.size(); ++r) {
-      PassRow& row = state_.rows[r];
+    for (size_t r = 0; r < own_.rows.size(); ++r) {
+      PassRow& row = own_.rows[r];
       OutputToken& output = state_.output[pass][r];
       output = {};
       if (!row_is_active(row)) continue;
       row.active = row.wants_logits;
       if (row.wants_logits == 0) continue;
-      const bool ends = ++row.position >= state_.slots[row.slot].end_position;
+      const bool ends = ++row.position >= own_.slots[row.slot].end_position;
       output = {1, row.slot, kToken, -1, row.position, ends ? FinishReason::kLength : FinishReason::kNone};
       row.active = ends ? 0 : 1;
     }
@@ -86,6 +111,8 @@ class InstantBackend final : public Backend {
   const Program program_;
   const std::optional<AttentionPlanShape> attention_;  // of a program for a GPU
   StateBlock state_;
+  StateBlock own_;  // of the launch in flight
+  std::optional<Clock::time_point> ended_;
   bool stop_ = false;
 };
 
@@ -120,6 +147,8 @@ void report(benchmark::State& state, const Requests& requests, Clock::duration a
   const EngineStats stats = requests.loop.stats();
   state.counters["us_a_pass"] = loop.count() / static_cast<double>(stats.passes);
   state.counters["us_a_launch"] = loop.count() / static_cast<double>(stats.launches);
+  const std::chrono::duration<double, std::micro> gap = requests.backend.gap;
+  state.counters["us_gap"] = gap.count() / std::max(1U, requests.backend.gaps);
 }
 
 // None joins, none leaves: launches of 64 passes.
@@ -128,6 +157,7 @@ void SteadyPasses(benchmark::State& state) {
   Clock::duration all{0};
   for (auto _ : state) {
     if (requests.loop.idle()) {
+      requests.backend.rest();
       for (int64_t i = 0; i < state.range(0); ++i) requests.add(kContext - 1);
     }
     const Clock::time_point begin = Clock::now();
@@ -167,6 +197,7 @@ void PromptsForAGpu(benchmark::State& state) {
   Clock::duration all{0};
   for (auto _ : state) {
     if (requests.loop.idle()) {
+      requests.backend.rest();
       for (uint32_t i = 0; i < sequences; ++i) {
         std::vector<int32_t> prompt(kPrompt, kToken);
         prompt.front() = first++ % kVocabulary;

@@ -21,6 +21,9 @@ struct Launch {
   // Rows of the first pass are pieces of prompts, which are computed in the arithmetic of prompts
   // (engine/compile/program_set.h).
   bool reads_prompts = false;
+  // prepare() was called for it, or for more passes of the same; since then the state has only got tokens of
+  // its active rows and of histories.
+  bool is_prepared = false;
 };
 
 class Backend {
@@ -32,20 +35,29 @@ class Backend {
   // (engine/compile/program_set.h). All have the same limits.
   virtual const Program& program() const = 0;
 
-  // The host's copy of the state, block table included. Write it between launches only; after a launch rows,
-  // slots, control and output are what the program left there. In on_pass, read nothing but the output of
-  // passes handed out.
+  // The host's copy of the state, block table included. Write it between launches only, or during one from
+  // run()'s on_begun on; after a launch without on_begun, rows, slots and control are what the program left
+  // there. Output and top are what it left there in any case: in on_pass, read nothing else, and of these
+  // what passes handed out have.
   virtual StateBlock& state() = 0;
   // Of the state: those of the largest program.
   const StateLimits& limits() { return state().limits; }
   uint32_t blocks_per_sequence() { return state().layout.blocks_per_sequence; }
 
+  // Does of the next launch beforehand what does not depend on the tokens of its rows, and checks the state.
+  // Between launches, or during one from on_begun on. Throws as run(), which would say the same; waits for
+  // nothing.
+  virtual void prepare(const Launch& /*launch*/) {}
+
   // Runs up to `launch.passes` (<= launch_passes() of the program's rows) passes from the state as it stands
   // and returns when they are done, when no row is active any more, or after request_stop(); one that checks
   // each pass runs one. `on_pass(p)` is called on this thread once output[p] is complete, in order; it may be
-  // empty. Waits for the program where it is still being compiled. Throws what that throws, and
+  // empty. `on_begun()`, if there is one, is called once on this thread, before any on_pass, when the launch
+  // has taken what it needs of the state: from then on the state may be written for the next one. It must not
+  // throw. Waits for the program where it is still being compiled. Throws what that throws, and
   // Error(kDeviceFault) with the interpreter's report.
-  virtual void run(const Launch& launch, const std::function<void(uint32_t)>& on_pass) = 0;
+  virtual void run(const Launch& launch, const std::function<void(uint32_t)>& on_pass,
+                   const std::function<void()>& on_begun = {}) = 0;
   // Ends the launch in flight after the pass in flight. Any thread, signal handlers included. Cleared by
   // run().
   virtual void request_stop() noexcept = 0;

@@ -71,6 +71,7 @@ struct RankMemory {
   Gpu gpu;
   DeviceTensors tensors;
   CudaStream stream;
+  CudaEvent uploaded;  // the state, for the launch that was enqueued last
 };
 using Ranks = std::deque<RankMemory>;
 
@@ -117,7 +118,9 @@ class DeviceBackend final : public Backend {
   std::string name() const override { return "device"; }
   const Program& program() const override { return programs_.program(last_); }
   StateBlock& state() override { return state_.host(); }
-  void run(const Launch& launch, const std::function<void(uint32_t)>& on_pass) override;
+  void prepare(const Launch& launch) override;
+  void run(const Launch& launch, const std::function<void(uint32_t)>& on_pass,
+           const std::function<void()>& on_begun) override;
   void request_stop() noexcept override { state_.request_stop(); }
   std::span<const float> logits(int row) override;
   std::optional<double> kernel_us() const override { return interpreters_[last_]->kernel_us(); }
@@ -127,9 +130,18 @@ class DeviceBackend final : public Backend {
   const EventRings* events() override { return interpreters_[last_]->events(); }
 
  private:
+  // Of a launch, beside what is in the state.
+  struct Prepared {
+    RowsInUse use;
+    size_t program = 0;
+  };
+
   RankMemory& first() { return ranks_.front(); }
   void bind(size_t index);
+  Prepared look_at(const Launch& launch);
+  void prepare_state(const Launch& launch, size_t program);
   void upload(const StateInUse& use, bool attention);
+  void wait_until_uploaded() const;
 
   const ProgramSet programs_;
   Ranks ranks_;
@@ -140,6 +152,7 @@ class DeviceBackend final : public Backend {
   std::vector<std::optional<AttentionPlanShape>> attention_;  // likewise
   uint32_t events_of_ring_ = 0;                               // 0: nothing is recorded
   RecordingDetail detail_ = RecordingDetail::kMoments;
+  std::optional<Prepared> prepared_;        // what the state was prepared for
   size_t last_;                             // the program that ran last
   std::vector<std::vector<float>> logits_;  // [rows of the widest program], of those that were asked for
 };
@@ -165,28 +178,69 @@ void DeviceBackend::upload(const StateInUse& use, bool attention) {
   }
   if (use.biases + use.history > 0) state_.upload_adjustments(use, first().stream);
   if (use.end_masked > 0) state_.upload_masks(use, first().stream);
+  for (uint32_t rank = static_cast<uint32_t>(ranks_.size()); rank-- > 0;) {
+    use_gpu(ranks_[rank].gpu.index);
+    ranks_[rank].uploaded.record(ranks_[rank].stream);
+  }
 }
 
-void DeviceBackend::run(const Launch& launch, const std::function<void(uint32_t)>& on_pass) {
+// The host's state may be written again.
+void DeviceBackend::wait_until_uploaded() const {
+  for (const RankMemory& rank : ranks_) {
+    while (!rank.uploaded.reached()) {
+    }
+  }
+}
+
+DeviceBackend::Prepared DeviceBackend::look_at(const Launch& launch) {
+  Prepared found{.use = rows_in_use(state_.host())};
+  found.program = programs_.class_of(found.use.row_bound, launch.reads_prompts);
+  return found;
+}
+
+void DeviceBackend::prepare_state(const Launch& launch, size_t program) {
+  StateBlock& state = state_.host();
+  state.control = {
+      .passes_done = 0, .passes_wanted = launch.passes, .last_pass = kKeepRunning, .stopped_by_host = 0};
+  if (attention_[program]) plan_launch(*attention_[program], state);
+  check_state(programs_.program(program), state);
+}
+
+void DeviceBackend::prepare(const Launch& launch) {
+  prepared_.reset();
+  const Prepared next = look_at(launch);
+  if (!interpreters_[next.program]) return;  // it may have to be waited for
+  prepare_state(launch, next.program);
+  prepared_ = next;
+}
+
+void DeviceBackend::run(const Launch& launch, const std::function<void(uint32_t)>& on_pass,
+                        const std::function<void()>& on_begun) {
   StateBlock& state = state_.host();
   struct ClearStop {
     DeviceState& state;
     ~ClearStop() { state.clear_stop(); }
   } const clear_stop{state_};
-  state.control = {
-      .passes_done = 0, .passes_wanted = launch.passes, .last_pass = kKeepRunning, .stopped_by_host = 0};
-  const RowsInUse use = rows_in_use(state);
-  const size_t wanted = programs_.class_of(use.row_bound, launch.reads_prompts);
-  bind(wanted);
-  last_ = wanted;
-  const std::optional<AttentionPlanShape>& attention = attention_[last_];
-  if (attention) plan_launch(*attention, state);
-  check_state(program(), state);
+  const bool is_prepared = launch.is_prepared && prepared_;
+  const Prepared now = is_prepared ? *prepared_ : look_at(launch);
+  bind(now.program);
+  last_ = now.program;
+  if (is_prepared) {
+    check_tokens(program(), state);
+    state.control.passes_wanted = launch.passes;
+  } else {
+    prepare_state(launch, last_);
+  }
   state.output = state.output_of(program().limits.rows);
-  upload(use.state, attention.has_value());
-  // The state comes down as soon as the kernel has ended, without the host in between.
-  interpreters_[last_]->run(use.row_bound, launch.passes, use.logit_bound, on_pass,
-                            [&] { state_.download(use.state, first().stream); });
+  upload(now.use.state, attention_[last_].has_value());
+  // What the kernel has changed comes down as soon as it has ended, without the host in between; but not over
+  // what is written for the next launch.
+  const auto on_started = [&] {
+    if (!on_begun) return state_.download(now.use.state, first().stream);
+    wait_until_uploaded();
+    on_begun();
+  };
+  interpreters_[last_]->run(now.use.row_bound, launch.passes, now.use.logit_bound, on_pass, on_started);
 }
 
 std::span<const float> DeviceBackend::logits(int row) {

@@ -12,6 +12,7 @@
 #include "engine/backend/cache_fill.h"
 #include "engine/backend/checked_passes.h"
 #include "engine/backend/host_weights.h"
+#include "engine/backend/state_copy.h"
 #include "instructions/common/footprint.h"
 #include "instructions/isa.h"
 #include "instructions/planned_attention/plan_launch.h"
@@ -58,7 +59,9 @@ class HostBackend final : public Backend {
   std::string name() const override { return "host"; }
   const Program& program() const override { return programs_.program(last_); }
   StateBlock& state() override { return state_; }
-  void run(const Launch& launch, const std::function<void(uint32_t)>& on_pass) override;
+  void prepare(const Launch& launch) override;
+  void run(const Launch& launch, const std::function<void(uint32_t)>& on_pass,
+           const std::function<void()>& on_begun) override;
   void request_stop() noexcept override { std::atomic_ref(host_stop_).store(1, std::memory_order_release); }
   std::span<const float> logits(int row) override {
     const auto* all = static_cast<const float*>(memory_.at({model_tensor::kLogits, 0}).base());
@@ -83,6 +86,9 @@ class HostBackend final : public Backend {
 
   void allocate();
   Interpreter& interpreter_of(size_t index);
+  bool is_bound(size_t index) const { return interpreters_[index].threads || interpreters_[index].replay; }
+  size_t class_of(const Launch& launch) const;
+  void prepare_state(size_t program, uint32_t passes);
   HostMemory bind(const Program& program);
   void* state_memory(const Tensor& tensor);
   void copy_state_to_ranks();
@@ -93,6 +99,10 @@ class HostBackend final : public Backend {
   const HostWeights weights_;
   std::vector<ModelConstant> constants_;
   StateBlock state_;
+  // What the programs run on, so that the next launch's state can be written while they do. Output and top
+  // they write into state_ itself.
+  StateBlock own_state_;
+  std::optional<size_t> prepared_;  // the program that the state was prepared for
   uint32_t host_stop_ = 0;
   std::map<Place, LazyMemory>
       memory_;  // of activations, KV caches, and the copies that ranks have of the state
@@ -112,6 +122,7 @@ HostBackend::HostBackend(ProgramSet programs, HostWeights weights, std::vector<M
       weights_(std::move(weights)),
       constants_(std::move(constants)),
       state_(programs_.widest().limits),
+      own_state_(programs_.widest().limits),
       interpreters_(programs_.size()),
       last_(programs_.first_compiled()) {
   allocate();
@@ -122,7 +133,7 @@ HostBackend::HostBackend(ProgramSet programs, HostWeights weights, std::vector<M
 
 HostBackend::Interpreter& HostBackend::interpreter_of(size_t index) {
   Interpreter& interpreter = interpreters_[index];
-  if (interpreter.threads || interpreter.replay) return interpreter;
+  if (is_bound(index)) return interpreter;
   const Program& program = programs_.program(index);
   Interpreter bound;
   bound.attention = attention_plan_shape(program);
@@ -142,7 +153,8 @@ HostBackend::Interpreter& HostBackend::interpreter_of(size_t index) {
 void* HostBackend::state_memory(const Tensor& tensor) {
   if (tensor.device > 0) return memory_.at({tensor.name, tensor.device}).base();
   if (tensor.name == state_tensor::kHostStop) return &host_stop_;
-  if (void* part = state_.part(tensor.name)) return part;
+  const bool is_callers = tensor.name == state_tensor::kOutput || tensor.name == state_tensor::kTop;
+  if (void* part = (is_callers ? state_ : own_state_).part(tensor.name)) return part;
   throw Error(ErrorKind::kRuntime,
               fmt::format("program: tensor '{}': unknown part of the state", tensor.name));
 }
@@ -150,7 +162,7 @@ void* HostBackend::state_memory(const Tensor& tensor) {
 void HostBackend::copy_state_to_ranks() {
   for (const Tensor& tensor : program().tensors) {
     if (tensor.kind != TensorKind::kState || tensor.device == 0) continue;
-    const auto* from = static_cast<const std::byte*>(state_.part(tensor.name));
+    const auto* from = static_cast<const std::byte*>(own_state_.part(tensor.name));
     std::copy_n(from, tensor.bytes(), static_cast<std::byte*>(state_memory(tensor)));
   }
 }
@@ -225,21 +237,48 @@ uint32_t row_bound(const StateBlock& state) {
   return bound;
 }
 
-void HostBackend::run(const Launch& launch, const std::function<void(uint32_t)>& on_pass) {
-  const size_t wanted = programs_.class_of(row_bound(state_), launch.reads_prompts);
-  const Interpreter& interpreter = interpreter_of(wanted);
-  last_ = wanted;
-  // The footprints that are checked are of the state as it stands.
-  const uint32_t passes = interpreter.checked ? 1 : launch.passes;
+size_t HostBackend::class_of(const Launch& launch) const {
+  return programs_.class_of(row_bound(state_), launch.reads_prompts);
+}
+
+// Of the state all that a launch needs beside tokens.
+void HostBackend::prepare_state(size_t program, uint32_t passes) {
   state_.control = {
       .passes_done = 0, .passes_wanted = passes, .last_pass = kKeepRunning, .stopped_by_host = 0};
+  const Interpreter& interpreter = interpreter_of(program);
   if (interpreter.attention) plan_launch(*interpreter.attention, state_);
-  check_state(program(), state_);
+  check_state(programs_.program(program), state_);
+}
+
+void HostBackend::prepare(const Launch& launch) {
+  prepared_.reset();
+  const size_t wanted = class_of(launch);
+  if (!is_bound(wanted)) return;  // it may have to be waited for
+  prepare_state(wanted, launch.passes);
+  prepared_ = wanted;
+}
+
+void HostBackend::run(const Launch& launch, const std::function<void(uint32_t)>& on_pass,
+                      const std::function<void()>& on_begun) {
+  const bool is_prepared = launch.is_prepared && prepared_;
+  const size_t wanted = is_prepared ? *prepared_ : class_of(launch);
+  const Interpreter& interpreter = interpreter_of(wanted);
+  last_ = wanted;
+  if (is_prepared) {
+    check_tokens(program(), state_);
+  } else {
+    prepare_state(wanted, launch.passes);
+  }
   state_.output = state_.output_of(program().limits.rows);
+  copy_launch(state_, own_state_);
+  // The footprints that are checked are of the state as it stands.
+  own_state_.control.passes_wanted = interpreter.checked ? 1 : launch.passes;
   copy_state_to_ranks();
-  if (interpreter.checked) interpreter.checked->check(state_);
+  if (interpreter.checked) interpreter.checked->check(own_state_);
+  if (on_begun) on_begun();
   interpreter.replay ? interpreter.replay->run(on_pass) : interpreter.threads->run(on_pass);
   std::atomic_ref(host_stop_).store(0, std::memory_order_release);
+  if (!on_begun) copy_result(own_state_, state_);
 }
 
 void HostBackend::record(uint32_t events_of_ring, RecordingDetail) {

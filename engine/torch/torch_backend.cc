@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "engine/backend/state_copy.h"
 #include "instructions/advance/rule.h"
 #include "instructions/common/footprint.h"
 #include "instructions/sample/sampler.h"
@@ -43,7 +44,8 @@ class TorchBackend final : public Backend {
   std::string name() const override { return "torch"; }
   const Program& program() const override { return program_; }
   StateBlock& state() override { return state_; }
-  void run(const Launch& launch, const std::function<void(uint32_t)>& on_pass) override;
+  void run(const Launch& launch, const std::function<void(uint32_t)>& on_pass,
+           const std::function<void()>& on_begun) override;
   void request_stop() noexcept override { stop_.store(true, std::memory_order_release); }
   std::span<const float> logits(int row) override { return row_logits(static_cast<uint32_t>(row)); }
 
@@ -56,6 +58,7 @@ class TorchBackend final : public Backend {
   const Program program_;
   Oracle oracle_;
   StateBlock state_;
+  StateBlock own_;                   // of the launch in flight, but for output and top
   std::vector<float> logits_;        // [rows of the program, vocab]
   std::vector<float> group_logits_;  // scratch
   std::vector<Candidate> candidates_;
@@ -66,6 +69,7 @@ TorchBackend::TorchBackend(Program program, Oracle oracle)
     : program_(std::move(program)),
       oracle_(std::move(oracle)),
       state_(program_.limits),
+      own_(program_.limits),
       logits_(size_t{program_.limits.rows} * program_.limits.vocab) {}
 
 std::span<float> TorchBackend::row_logits(uint32_t row) {
@@ -74,7 +78,7 @@ std::span<float> TorchBackend::row_logits(uint32_t row) {
 }
 
 std::vector<int64_t> TorchBackend::cells_of(uint32_t slot, uint32_t positions) const {
-  const std::span<const int32_t> blocks = state_.blocks_of(slot);
+  const std::span<const int32_t> blocks = own_.blocks_of(slot);
   std::vector<int64_t> cells(positions);
   for (uint32_t p = 0; p < positions; ++p) {
     cells[p] = int64_t{blocks[p / kKvBlockTokens]} * kKvBlockTokens + p % kKvBlockTokens;
@@ -83,7 +87,7 @@ std::vector<int64_t> TorchBackend::cells_of(uint32_t slot, uint32_t positions) c
 }
 
 void TorchBackend::evaluate(const SequenceRows& group) {
-  const std::span<const PassRow> rows = state_.rows;
+  const std::span<const PassRow> rows = own_.rows;
   std::vector<int32_t> tokens;
   for (const uint32_t r : group) tokens.push_back(rows[r].token);
   const auto wanted = [&](uint32_t r) { return row_wants_logits(rows[r]); };
@@ -99,35 +103,39 @@ void TorchBackend::evaluate(const SequenceRows& group) {
 }
 
 void TorchBackend::sample_rows() {
-  for (uint32_t r = 0; r < state_.rows.size(); ++r) {
-    const PassRow& row = state_.rows[r];
+  for (uint32_t r = 0; r < own_.rows.size(); ++r) {
+    const PassRow& row = own_.rows[r];
     if (!row_wants_logits(row)) continue;
-    const SequenceSlot& slot = state_.slots[row.slot];
+    const SequenceSlot& slot = own_.slots[row.slot];
     const SlotAdjustments adjustments{
-        state_.biases_of(row.slot).first(slot.num_biases),
-        state_.history_of(row.slot).first(std::min(slot.history_length, state_.limits.max_context)),
-        state_.mask_of(row.slot)};
-    state_.sampled[r] = sample_token(row_logits(r), slot, row.position + 1, candidates_, adjustments);
+        own_.biases_of(row.slot).first(slot.num_biases),
+        own_.history_of(row.slot).first(std::min(slot.history_length, own_.limits.max_context)),
+        own_.mask_of(row.slot)};
+    own_.sampled[r] = sample_token(row_logits(r), slot, row.position + 1, candidates_, adjustments);
     if (slot.num_top > 0) list_top(row_logits(r), slot.num_top, candidates_, state_.top[r]);
   }
 }
 
-void TorchBackend::run(const Launch& launch, const std::function<void(uint32_t)>& on_pass) {
+void TorchBackend::run(const Launch& launch, const std::function<void(uint32_t)>& on_pass,
+                       const std::function<void()>& on_begun) {
   state_.control = {
       .passes_done = 0, .passes_wanted = launch.passes, .last_pass = kKeepRunning, .stopped_by_host = 0};
   check_state(program_, state_);
-  while (state_.control.last_pass == kKeepRunning) {
-    const uint32_t pass = state_.control.passes_done;
-    for (const SequenceRows& group : rows_by_sequence(state_.rows)) evaluate(group);
+  copy_launch(state_, own_);
+  if (on_begun) on_begun();
+  while (own_.control.last_pass == kKeepRunning) {
+    const uint32_t pass = own_.control.passes_done;
+    for (const SequenceRows& group : rows_by_sequence(own_.rows)) evaluate(group);
     sample_rows();
     const bool any_active =
-        advance_rows(state_.rows, state_.sampled.data(), state_.slots.data(), state_.output[pass].data());
-    append_to_history(state_.output[pass], state_.slots.data(),
-                      {state_.adjustments.data(), state_.limits.max_context});
-    advance_control(state_.control, any_active, stop_.load(std::memory_order_acquire));
+        advance_rows(own_.rows, own_.sampled.data(), own_.slots.data(), state_.output[pass].data());
+    append_to_history(state_.output[pass], own_.slots.data(),
+                      {own_.adjustments.data(), own_.limits.max_context});
+    advance_control(own_.control, any_active, stop_.load(std::memory_order_acquire));
     if (on_pass) on_pass(pass);
   }
   stop_.store(false, std::memory_order_release);
+  if (!on_begun) copy_result(own_, state_);
 }
 
 }  // namespace

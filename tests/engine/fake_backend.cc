@@ -1,11 +1,13 @@
 #include "tests/engine/fake_backend.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <set>
 
 #include "gtest/gtest.h"
 
+#include "engine/backend/state_copy.h"
 #include "instructions/advance/rule.h"
 #include "vm/base/error.h"
 #include "vm/layout/kv_cache.h"
@@ -67,6 +69,7 @@ FakeBackend::FakeBackend(ToyModel model, const FakeBackendOptions& options)
       options_(options),
       program_(program_of(options)),
       state_(program_.limits),
+      own_(program_.limits),
       kv_(size_t{options.kv_blocks} * kKvBlockTokens, -1) {
   // Nothing that an engine does may rely on what it has not written.
   std::ranges::fill(state_.block_table, kNonsense);
@@ -81,13 +84,43 @@ void FakeBackend::forget_launch() {
   state_.control = {.passes_done = 77, .passes_wanted = 77, .last_pass = 77, .stopped_by_host = 77};
 }
 
-void FakeBackend::run(const Launch& launch, const std::function<void(uint32_t)>& on_pass) {
+// The same but for what may follow prepare().
+void FakeBackend::check_prepared(const Launch& launch) const {
+  ASSERT_TRUE(prepared_);
+  EXPECT_LE(launch.passes, prepared_->launch.passes);
+  EXPECT_EQ(launch.reads_prompts, prepared_->launch.reads_prompts);
+  EXPECT_TRUE(std::ranges::equal(state_.rows, prepared_->rows, [](PassRow now, PassRow then) {
+    now.token = then.token;
+    return std::memcmp(&now, &then, sizeof now) == 0;
+  }));
+  const auto bytes = std::as_bytes(state_.slots), then = std::as_bytes(std::span(prepared_->slots));
+  EXPECT_TRUE(std::ranges::equal(bytes, then));
+  EXPECT_TRUE(std::ranges::equal(state_.block_table, prepared_->block_table));
+}
+
+void FakeBackend::prepare(const Launch& launch) {
+  prepared_ = {launch,
+               {state_.rows.begin(), state_.rows.end()},
+               {state_.slots.begin(), state_.slots.end()},
+               {state_.block_table.begin(), state_.block_table.end()}};
+}
+
+void FakeBackend::run(const Launch& launch, const std::function<void(uint32_t)>& on_pass,
+                      const std::function<void()>& on_begun) {
   ASSERT_GE(launch.passes, 1u);
   ASSERT_LE(launch.passes, launch_passes(options_.rows));
   ASSERT_TRUE(launch.passes == 1 || !launch.reads_prompts) << "what follows may be another program's";
-  ++launches_;
+  if (launches_++ == fail_before_launch_) throw Error(ErrorKind::kDeviceFault, "fake: it does not begin");
+  if (launch.is_prepared) {
+    ++launches_prepared_;
+    check_prepared(launch);
+  }
+  prepared_.reset();
+  copy_launch(state_, own_);
+  forget_launch();
+  if (on_begun) on_begun();
   uint32_t after_stop = 0;
-  for (uint32_t pass = 0; pass < launch.passes && any_active(state_); ++pass) {
+  for (uint32_t pass = 0; pass < launch.passes && any_active(own_); ++pass) {
     if (passes_run_ == fail_at_pass_) throw Error(ErrorKind::kDeviceFault, "fake: SM 3 pc 17: no progress");
     if (before_pass_) before_pass_();
     run_pass(pass);
@@ -95,20 +128,20 @@ void FakeBackend::run(const Launch& launch, const std::function<void(uint32_t)>&
     if (stop_ && after_stop++ == options_.stop_latency) break;
   }
   stop_ = false;
-  forget_launch();
+  if (after_launch_) after_launch_();
 }
 
 void FakeBackend::run_pass(uint32_t pass) {
   ++passes_run_;
   if (options_.check) check_rows();
-  for (const PassRow& row : state_.rows) {
+  for (const PassRow& row : own_.rows) {
     if (row.active != 0) kv(row, row.position) = row.token;
   }
-  for (size_t r = 0; r < state_.rows.size(); ++r) advance(pass, r);
+  for (size_t r = 0; r < own_.rows.size(); ++r) advance(pass, r);
 }
 
 int32_t& FakeBackend::kv(const PassRow& row, uint32_t position) {
-  const int32_t block = state_.blocks_of(row.slot)[position / kKvBlockTokens];
+  const int32_t block = own_.blocks_of(row.slot)[position / kKvBlockTokens];
   EXPECT_TRUE(block >= 0 && block < static_cast<int32_t>(options_.kv_blocks)) << "position " << position;
   return kv_.at(static_cast<size_t>(block) * kKvBlockTokens + position % kKvBlockTokens);
 }
@@ -119,22 +152,22 @@ void FakeBackend::check_rows() {
   std::map<int32_t, std::set<uint32_t>> slots_of;  // by block
   std::map<int32_t, uint32_t> index_of;
   std::set<uint32_t> slots;
-  for (const PassRow& row : state_.rows) {
+  for (const PassRow& row : own_.rows) {
     if (row.active == 0) continue;
     ASSERT_LT(row.slot, options_.sequences);
     EXPECT_LT(row.position, options_.context);
     EXPECT_TRUE(places.insert({row.slot, row.position}).second) << "two rows for one position";
     slots.insert(row.slot);
     for (uint32_t b = 0; b <= row.position / kKvBlockTokens; ++b) {
-      const int32_t block = state_.blocks_of(row.slot)[b];
+      const int32_t block = own_.blocks_of(row.slot)[b];
       slots_of[block].insert(row.slot);
       EXPECT_EQ(index_of.emplace(block, b).first->second, b) << "block " << block << " is in two places";
     }
   }
   most_sequences_ = std::max<size_t>(most_sequences_, slots.size());
-  for (const PassRow& row : state_.rows) {
+  for (const PassRow& row : own_.rows) {
     if (row.active == 0) continue;
-    const int32_t written = state_.blocks_of(row.slot)[row.position / kKvBlockTokens];
+    const int32_t written = own_.blocks_of(row.slot)[row.position / kKvBlockTokens];
     EXPECT_EQ(slots_of[written].size(), 1u) << "block " << written << " is written and shared";
   }
 }
@@ -146,15 +179,15 @@ std::vector<int32_t> FakeBackend::tokens_before(const PassRow& row) {
 }
 
 void FakeBackend::check_history(const PassRow& row, std::span<const int32_t> tokens) const {
-  const SequenceSlot& slot = state_.slots[row.slot];
+  const SequenceSlot& slot = own_.slots[row.slot];
   ASSERT_EQ(slot.history_length, tokens.size());
   if ((slot.extras & kKeepsHistory) == 0) return;
-  const std::span<const int32_t> history = state_.history_of(row.slot).first(tokens.size());
+  const std::span<const int32_t> history = own_.history_of(row.slot).first(tokens.size());
   ASSERT_TRUE(std::ranges::equal(history, tokens));
 }
 
 void FakeBackend::advance(uint32_t pass, size_t r) {
-  PassRow& row = state_.rows[r];
+  PassRow& row = own_.rows[r];
   OutputToken& output = state_.output[pass][r];
   output = {};
   if (row.active == 0) return;
@@ -162,19 +195,19 @@ void FakeBackend::advance(uint32_t pass, size_t r) {
   if (row.wants_logits == 0) return;
   const std::vector<int32_t> tokens = tokens_before(row);
   if (options_.check) check_history(row, tokens);
-  SequenceSlot& slot = state_.slots[row.slot];
+  SequenceSlot& slot = own_.slots[row.slot];
   SampledToken sampled = model_(slot, tokens);
   // Of a slot with a mask, the next token that it allows.
   while ((slot.extras & kMasksTokens) != 0 &&
-         !mask_allows(state_.mask_of(row.slot), static_cast<uint32_t>(sampled.token)))
-    sampled.token = (sampled.token + 1) % static_cast<int32_t>(state_.limits.vocab);
+         !mask_allows(own_.mask_of(row.slot), static_cast<uint32_t>(sampled.token)))
+    sampled.token = (sampled.token + 1) % static_cast<int32_t>(own_.limits.vocab);
   for (uint32_t i = 0; i < slot.num_top; ++i)
     state_.top[r].token[i] = {sampled.token + static_cast<int32_t>(i), sampled.log_probability};
   const uint32_t position = row.position + 1;
   const FinishReason finish = finish_of(end_rule_of(slot), sampled, position);
   output = {1, row.slot, sampled.token, sampled.log_probability, position, finish};
   const uint32_t at = slot.history_length++;
-  if (keeps_token(slot.extras, at, options_.context)) state_.history_of(row.slot)[at] = sampled.token;
+  if (keeps_token(slot.extras, at, options_.context)) own_.history_of(row.slot)[at] = sampled.token;
   row.token = sampled.token;
   row.position = position;
   row.active = finish == FinishReason::kNone;

@@ -1,13 +1,15 @@
 // A backend for unit tests: the semantics of a pass (vm/state, instructions/advance) over a toy model
 // instead of tensors. The likeliest tokens are the one that was drawn and those after it. Its KV cache holds
 // tokens, addressed through the block table as the real one is, so a wrong block, position or history shows
-// in the tokens that come out. Between launches it spoils what the program has written but for the output.
+// in the tokens that come out. What a launch may write it spoils once the launch has begun, but for the
+// output.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -42,7 +44,9 @@ class FakeBackend final : public Backend {
   std::string name() const override { return "fake"; }
   const Program& program() const override { return program_; }
   StateBlock& state() override { return state_; }
-  void run(const Launch& launch, const std::function<void(uint32_t)>& on_pass) override;
+  void prepare(const Launch& launch) override;
+  void run(const Launch& launch, const std::function<void(uint32_t)>& on_pass,
+           const std::function<void()>& on_begun) override;
   void request_stop() noexcept override { stop_ = true; }
   std::span<const float> logits(int) override { return {}; }
 
@@ -50,9 +54,22 @@ class FakeBackend final : public Backend {
   uint64_t launches() const { return launches_; }
   size_t most_sequences() const { return most_sequences_; }   // that had rows in one pass
   void fail_at_pass(uint64_t pass) { fail_at_pass_ = pass; }  // run() throws a device fault there
+  void fail_before_launch(uint64_t launch) { fail_before_launch_ = launch; }  // the same, before it has begun
   void before_each_pass(std::function<void()> call) { before_pass_ = std::move(call); }
+  // Called on the loop's thread when a launch returns.
+  void after_each_launch(std::function<void()> call) { after_launch_ = std::move(call); }
+  uint64_t launches_prepared() const { return launches_prepared_; }  // that ran as they were prepared
+  bool is_prepared() const { return prepared_.has_value(); }         // a launch, since the last one began
 
  private:
+  // What prepare() saw.
+  struct Prepared {
+    Launch launch;
+    std::vector<PassRow> rows;
+    std::vector<SequenceSlot> slots;
+    std::vector<int32_t> block_table;
+  };
+  void check_prepared(const Launch& launch) const;
   void forget_launch();
   void run_pass(uint32_t pass);
   void check_rows();
@@ -65,14 +82,17 @@ class FakeBackend final : public Backend {
   FakeBackendOptions options_;
   Program program_;
   StateBlock state_;
+  StateBlock own_;  // that of the launch in flight, but for output and top
+  std::optional<Prepared> prepared_;
   std::vector<int32_t> kv_;
   std::atomic<bool> stop_{false};
-  std::function<void()> before_pass_;
+  std::function<void()> before_pass_, after_launch_;
   // Written by the thread that runs passes.
   std::atomic<uint64_t> passes_run_ = 0;
   std::atomic<uint64_t> launches_ = 0;
+  std::atomic<uint64_t> launches_prepared_ = 0;
   std::atomic<size_t> most_sequences_ = 0;
-  std::atomic<uint64_t> fail_at_pass_ = ~uint64_t{0};
+  std::atomic<uint64_t> fail_at_pass_ = ~uint64_t{0}, fail_before_launch_ = ~uint64_t{0};
 };
 
 }  // namespace serval::testing

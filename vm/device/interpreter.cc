@@ -46,7 +46,7 @@ struct DeviceInterpreter::Impl {
   Impl(const Program& program_in, const DeviceIsa& isa_in, const DeviceMemory& memory,
        const DeviceOptions& options_in);
 
-  uint32_t run(const std::function<void(uint32_t)>& on_pass, const std::function<void()>& enqueue_after);
+  uint32_t run(const std::function<void(uint32_t)>& on_pass, const std::function<void()>& on_started);
 
   void check_kernels() const;
   uint32_t hand_out_passes(const std::function<void(uint32_t)>& on_pass);
@@ -127,13 +127,13 @@ void DeviceInterpreter::Impl::reset_after_failure() noexcept {
 }
 
 uint32_t DeviceInterpreter::Impl::run(const std::function<void(uint32_t)>& on_pass,
-                                      const std::function<void()>& enqueue_after) {
+                                      const std::function<void()>& on_started) {
   std::fill_n(host_words.data(), device::kNumHostWords, 0U);
   uint32_t passes = 0;
   try {
     for (const auto& rank : ranks) rank->compare_clock();
     for (const auto& rank : ranks) rank->start();
-    if (enqueue_after) enqueue_after();
+    if (on_started) on_started();
     for (const auto& rank : ranks) rank->mark_end();
     passes = hand_out_passes(on_pass);
   } catch (...) {
@@ -228,9 +228,9 @@ DeviceInterpreter::~DeviceInterpreter() = default;
 
 uint32_t DeviceInterpreter::run(uint32_t row_bound, uint32_t passes, uint32_t logit_bound,
                                 const std::function<void(uint32_t)>& on_pass,
-                                const std::function<void()>& enqueue_after) {
+                                const std::function<void()>& on_started) {
   for (const auto& rank : impl_->ranks) rank->set_launch(row_bound, passes, logit_bound);
-  return impl_->run(on_pass, enqueue_after);
+  return impl_->run(on_pass, on_started);
 }
 
 double DeviceInterpreter::kernel_us() const {

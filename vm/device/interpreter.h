@@ -62,12 +62,13 @@ class DeviceInterpreter {
   // Runs up to `passes` passes from the state as it stands, a kernel on each GPU, until the program's control
   // says which is the last; calls on_pass(p) on this thread for each of them, in order, as soon as output[p]
   // is known to be complete. `row_bound`: rows of the pass from this one on are not active; `logit_bound`:
-  // from this one on they want no logits. `enqueue_after`, if there is one, puts work into the ranks' streams
-  // that follows the kernels, also those that end in a fault: it may run while on_pass is called. Returns the
-  // passes run, when all of that is done. Throws Error(kDeviceFault) with the fault's report; counters are
-  // zeroed then, and the next launch starts afresh. Leaves another GPU as the thread's current one.
+  // from this one on they want no logits. `on_started`, if there is one, is called on this thread once the
+  // kernels are enqueued, before any on_pass. What it puts into the ranks' streams follows the kernels, also
+  // those that end in a fault: it may run while on_pass is called. Returns the passes run, when all of that
+  // is done. Throws Error(kDeviceFault) with the fault's report; counters are zeroed then, and the next
+  // launch starts afresh. Leaves another GPU as the thread's current one.
   uint32_t run(uint32_t row_bound, uint32_t passes, uint32_t logit_bound,
-               const std::function<void(uint32_t)>& on_pass, const std::function<void()>& enqueue_after = {});
+               const std::function<void(uint32_t)>& on_pass, const std::function<void()>& on_started = {});
   // Of the last run: what the kernel alone took, of several the one that took longest.
   double kernel_us() const;
 

@@ -144,6 +144,12 @@ bool are_apart(std::span<const RowKey> keys) {
 
 }  // namespace
 
+void check_tokens(const Program& program, const StateBlock& state) {
+  for (uint32_t r = 0; r < program.limits.rows; ++r) {
+    if (row_is_active(state.rows[r])) limit(r, "token", state.rows[r].token, program.limits.vocab);
+  }
+}
+
 void check_state(const Program& program, const StateBlock& state) {
   const StateLimits& limits = program.limits;
   check_room(limits, state);
