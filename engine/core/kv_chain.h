@@ -25,7 +25,8 @@ class KvChain {
   // Holds at least `blocks`. False, and no more than before, where the pool has not as many.
   bool grow_to(uint32_t blocks);
   // The first `computed` tokens are in the cache: publishes the blocks that they fill. Some may be exchanged
-  // for ones with the same content, so only between launches.
+  // for ones with the same content; a launch in flight may read on from those that are given back, since none
+  // is written before it has ended.
   void publish(std::span<const int32_t> tokens, uint32_t computed);
   void release();
   // The same, and leaves what behind the published blocks is computed, for another to take over.

@@ -13,29 +13,34 @@ double milliseconds(TimePoint begin, TimePoint end) {
 
 }  // namespace
 
-void PassLoop::launch(const PassPlan& plan) {
-  state_.write(plan, running_);
+void PassLoop::launch() {
   some_finished_ = some_ended_by_host_ = false;
   passes_done_ = 0;
   ++stats_.launches;
+  for (LaunchShare& share : current_.shares) share.sequence->set_share(&share);
   // The backend's threads are under way when it calls back, so an exception waits until they are done.
   std::exception_ptr failure;
-  const TimePoint begin = now_();
-  if (launch_ended_) {
-    ++stats_.gaps;
-    stats_.gap_ms += milliseconds(*launch_ended_, begin);
-  }
-  const auto on_pass = [&](uint32_t pass) {
+  const auto guarded = [&](const auto& call) {
     if (failure) return;
     try {
-      after_pass(plan, pass);
+      call();
     } catch (...) {
       failure = std::current_exception();
       backend_.request_stop();
     }
   };
+  const TimePoint begin = now_();
+  if (launch_ended_) {
+    ++stats_.gaps;
+    stats_.gap_ms += milliseconds(*launch_ended_, begin);
+  }
   try {
-    backend_.run({.passes = plan.passes, .reads_prompts = plan.reads_prompts}, on_pass);
+    backend_.run(
+        {.passes = current_.passes,
+         .reads_prompts = current_.reads_prompts,
+         .is_prepared = current_.is_prepared},
+        [&](uint32_t pass) { guarded([&] { after_pass(pass); }); },
+        [&] { guarded([&] { while_running(); }); });
     if (passes_done_ == 0 && !failure)
       throw Error(ErrorKind::kDeviceFault, backend_.name() + ": a launch ended before its first pass");
   } catch (...) {
@@ -44,48 +49,65 @@ void PassLoop::launch(const PassPlan& plan) {
   launch_ended_ = now_();
   stats_.pass_ms += milliseconds(begin, *launch_ended_);
   stats_.kernel_ms += backend_.kernel_us().value_or(0) * 1e-3;
-  if (failure) fail_running(failure);
+  for (const LaunchShare& share : current_.shares) share.sequence->set_share(nullptr);
+  if (failure) return give_up(failure);
+  if (!put_off_) next_.reset();
 }
 
-void PassLoop::after_pass(const PassPlan& plan, uint32_t pass) {
+// Tokens that were there before the launch that failed still come out.
+void PassLoop::give_up(const std::exception_ptr& failure) {
+  next_.reset();
+  try {
+    if (put_off_) hand_out_put_off();
+  } catch (...) {
+    put_off_.reset();
+  }
+  fail_running(failure);
+}
+
+void PassLoop::after_pass(uint32_t pass) {
   const TimePoint now = now_();
   ++passes_done_;
   ++stats_.passes;
-  if (pass == 0) stats_.rows += plan.rows.size();
-  if (pass == 0) hand_out_positions(plan, now);
-  hand_out_tokens(plan, pass, now);
-  flush_events();
+  if (pass == 0) stats_.rows += current_.rows;
+  const PassOutput output{pass, now, backend_.state().output[pass], backend_.state().top};
+  if (next_ && pass + 1 == current_.passes && is_as_expected(output)) return put_off(output);
+  hand_out(current_, output);
   if (launch_is_stale(now)) backend_.request_stop();
 }
 
-// The rows of a sequence are neighbours.
-void PassLoop::hand_out_positions(const PassPlan& plan, TimePoint now) {
-  for (size_t r = 0; r < plan.rows.size();) {
-    const uint32_t index = plan.rows[r].sequence;
-    uint32_t rows = 0;
-    for (; r < plan.rows.size() && plan.rows[r].sequence == index; ++r) ++rows;
-    Sequence& sequence = *running_[index];
-    if (auto last = sequence.positions_computed(rows, now)) post_end(sequence, std::move(*last));
+void PassLoop::hand_out(const PlannedLaunch& launch, const PassOutput& output) {
+  if (output.pass == 0) hand_out_positions(launch, output.ended);
+  hand_out_tokens(launch, output);
+  flush_events();
+}
+
+void PassLoop::hand_out_positions(const PlannedLaunch& launch, TimePoint now) {
+  for (const LaunchShare& share : launch.shares) {
+    Sequence& sequence = *share.sequence;
+    // It ended, or its last token was dropped, when the launch was under way.
+    if (sequence.finished() || sequence.computed() + share.rows > sequence.length()) continue;
+    if (auto last = sequence.positions_computed(share.rows, now)) post_end(sequence, std::move(*last));
   }
 }
 
-void PassLoop::hand_out_tokens(const PassPlan& plan, uint32_t pass, TimePoint now) {
-  const std::span<const OutputToken> outputs = backend_.state().output[pass];
-  for (size_t r = 0; r < plan.rows.size(); ++r) {
-    if (!plan.rows[r].wants_logits) continue;
-    Sequence& sequence = *running_[plan.rows[r].sequence];
+void PassLoop::hand_out_tokens(const PlannedLaunch& launch, const PassOutput& output) {
+  for (const LaunchShare& share : launch.shares) {
+    if (!share.logit_row) continue;
+    Sequence& sequence = *share.sequence;
     // Tokens of a launch after a stop string are dropped, and those after a cancellation.
     if (sequence.finished()) continue;
-    if (pass > 0) ++stats_.rows;
+    if (output.pass > 0) ++stats_.rows;
     if (sequence.channel().cancel_wanted()) {
       signals_->cancelled = true;  // which may be about to be set: the sequence does not go on like this
       continue;
     }
-    const uint32_t row = state_.row_of(r);
-    const OutputToken& output = outputs[row];
-    if (output.valid == 0)
+    const OutputToken& token = output.tokens[*share.logit_row];
+    if (token.valid == 0)
       throw Error(ErrorKind::kDeviceFault, backend_.name() + ": a pass has ended without its token");
-    RequestEvent event = sequence.accept(output, backend_.state().top[row], now);
+    static constexpr TopTokens kNoTop;
+    RequestEvent event =
+        sequence.accept(token, output.top.empty() ? kNoTop : output.top[*share.logit_row], output.ended);
     if (event.kind != RequestEvent::Kind::kToken) {
       post_end(sequence, std::move(event));
       continue;
@@ -97,8 +119,7 @@ void PassLoop::hand_out_tokens(const PassPlan& plan, uint32_t pass, TimePoint no
 }
 
 bool PassLoop::launch_is_stale(TimePoint now) const {
-  if (some_ended_by_host_ || signals_->cancelled) return true;
-  if (next_deadline_ && *next_deadline_ <= now) return true;
+  if (some_ended_by_host_ || is_to_sweep(now)) return true;
   const bool room = some_finished_ || has_room();
   return (room && signals_->arrived) || (some_finished_ && !waiting_.empty());
 }

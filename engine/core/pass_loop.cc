@@ -50,6 +50,7 @@ void PassLoop::add(std::unique_ptr<Sequence> sequence) {
   followers_ += static_cast<uint32_t>(sequence->followers.size());
   for (const auto& follower : sequence->followers) follower->arrive(arrivals_);
   note_deadline(*sequence);
+  if (next_ && has_room()) next_->passes = 1;  // it joins while that one runs
   wait_again(std::move(sequence));
 }
 
@@ -64,15 +65,22 @@ void PassLoop::note_deadline(const Sequence& sequence) {
 }
 
 bool PassLoop::step() {
-  sweep();
-  admit();
-  if (running_.empty()) {
-    launch_ended_.reset();
-    flush_events();
-    return false;
+  if (next_ && is_to_sweep(now_())) drop_plan();
+  if (next_) {
+    current_ = std::move(*next_);
+    next_.reset();
+  } else {
+    sweep();
+    admit();
+    if (running_.empty()) {
+      launch_ended_.reset();
+      flush_events();
+      return false;
+    }
+    current_ = write(make_plan());
   }
-  look_up_prefixes();
-  launch(make_plan());
+  launch();
+  if (next_) return true;
   retire();
   flush_events();
   if (idle()) launch_ended_.reset();
@@ -83,6 +91,10 @@ std::optional<Finish> PassLoop::reason_to_end(Sequence& sequence, TimePoint now)
   if (sequence.channel().cancel_wanted()) return Finish::kCancelled;
   if (sequence.deadline() && *sequence.deadline() <= now) return Finish::kDeadline;
   return std::nullopt;
+}
+
+bool PassLoop::is_to_sweep(TimePoint now) const {
+  return signals_->cancelled || (next_deadline_ && *next_deadline_ <= now);
 }
 
 // Ends what is cancelled or late, if anything can be. Followers come after their leader in the queue.
@@ -113,10 +125,13 @@ void PassLoop::sweep() {
   }
 }
 
-CoreView PassLoop::view() {
+void PassLoop::view_running() {
+  planned_.clear();
   views_.clear();
-  for (const auto& sequence : running_) views_.push_back(sequence->view());
-  return {views_, pool_.available()};
+  for (const auto& sequence : running_) {
+    planned_.push_back(sequence.get());
+    views_.push_back(sequence->view());
+  }
 }
 
 void PassLoop::admit() {
@@ -159,40 +174,61 @@ bool PassLoop::try_to_join(Sequence& sequence) {
 }
 
 // A prompt may begin as one that another sequence has read in the meantime. Only of those that the next pass
-// can read: looking takes time.
+// can read: looking takes time. And not of one that a launch in flight reads: its blocks are being written.
 void PassLoop::look_up_prefixes() {
   uint32_t rows = limits_.max_rows;
-  for (const auto& sequence : running_) {
-    const uint32_t computed = sequence->computed(), unread = sequence->length() - computed;
-    if (unread == 1) continue;
-    if (sequence->reuses_prefix() && computed % kKvBlockTokens == 0) {
-      const uint32_t reused = sequence->chain().reuse(sequence->tokens(), sequence->length() - 1);
+  for (size_t i = 0; i < planned_.size() && rows > 0; ++i) {
+    Sequence& sequence = *planned_[i];
+    const uint32_t computed = views_[i].computed;
+    if (views_[i].length - computed == 1) continue;
+    if (sequence.share() == nullptr && sequence.reuses_prefix() && computed % kKvBlockTokens == 0) {
+      const uint32_t reused = sequence.chain().reuse(sequence.tokens(), sequence.length() - 1);
       stats_.cached_tokens += reused - computed;
-      sequence->reuse(reused);
+      sequence.reuse(reused);
+      views_[i] = sequence.view();
     }
-    rows -= std::min(rows, sequence->length() - sequence->computed());
-    if (rows == 0) return;
+    rows -= std::min(rows, views_[i].length - views_[i].computed);
   }
 }
 
 PassPlan PassLoop::make_plan() {
-  PassPlan pass_plan = plan(view(), limits_);
+  view_running();
+  look_up_prefixes();
+  PassPlan pass_plan = plan({views_, pool_.available()}, limits_);
   while (pass_plan.give_back) {
     give_back(*pass_plan.give_back);
-    pass_plan = plan(view(), limits_);
-  }
-  // Followers join when the prompt is read, the likeliest tokens are those of the last pass, and which tokens
-  // may come next depends on the last one.
-  const auto ends_launch = [](const auto& sequence) {
-    return !sequence->followers.empty() || sequence->lists_top() || sequence->is_constrained();
-  };
-  if (std::ranges::any_of(running_, ends_launch)) pass_plan.passes = 1;
-  for (size_t i = 0; i < running_.size(); ++i) {
-    [[maybe_unused]] const bool enough =
-        running_[i]->chain().grow_to(blocks_for_launch(views_[i], pass_plan.passes));
-    assert(enough);
+    view_running();
+    pass_plan = plan({views_, pool_.available()}, limits_);
   }
   return pass_plan;
+}
+
+// Passes until the host has to decide something, of so many.
+uint32_t PassLoop::passes_to_decision(uint32_t passes) const {
+  // Followers join when the prompt is read, the likeliest tokens are those of the last pass, and which tokens
+  // may come next depends on the last one.
+  const auto ends_launch = [](const Sequence* sequence) {
+    return !sequence->followers.empty() || sequence->lists_top() || sequence->is_constrained();
+  };
+  if (std::ranges::any_of(planned_, ends_launch)) return 1;
+  if (waiting_.empty()) return passes;
+  // A place comes free that another waits for: before it begins, or when the first of these ends.
+  if (planned_.size() < running_.size()) return 1;
+  for (const SequenceView& view : views_) {
+    if (view.generates) passes = std::min(passes, tokens_to_end(view));
+  }
+  return passes;
+}
+
+PlannedLaunch PassLoop::write(const PassPlan& plan) {
+  const uint32_t passes = passes_to_decision(plan.passes);
+  for (size_t i = 0; i < planned_.size(); ++i) {
+    [[maybe_unused]] const bool enough = planned_[i]->chain().grow_to(blocks_for_launch(views_[i], passes));
+    assert(enough);
+  }
+  PlannedLaunch launch = state_.write(plan, planned_, views_);
+  launch.passes = passes;
+  return launch;
 }
 
 // What it has computed can be taken over.
@@ -220,14 +256,15 @@ void PassLoop::release_followers(Sequence& sequence) {
   sequence.followers.clear();
 }
 
-// After a launch: full blocks can be found from now on, those that have ended leave.
+// After a launch, or while the one that follows it is in flight: full blocks can be found from now on, those
+// that have ended leave, unless they are in flight.
 void PassLoop::retire() {
   bool some_left = false;
   for (auto& sequence : running_) {
     if (sequence->reuses_prefix() && !sequence->failed())
       sequence->chain().publish(sequence->tokens(), sequence->computed());
     if (sequence->finished() || sequence->prompt_is_read()) release_followers(*sequence);
-    if (!sequence->finished()) continue;
+    if (!sequence->finished() || sequence->share() != nullptr) continue;
     state_.give_back_slot(sequence->slot());
     leave_blocks(*sequence);
     sequence.reset();
@@ -258,6 +295,7 @@ void PassLoop::fail_running(const std::exception_ptr& failure) {
 }
 
 void PassLoop::end_all(Finish finish) {
+  if (next_) drop_plan();
   for (const auto& sequence : running_) post_end(*sequence, sequence->end(finish));
   retire();
   for (auto next = waiting_.begin(); next != waiting_.end(); next = waiting_.erase(next)) {

@@ -6,7 +6,7 @@
 namespace serval {
 
 PassState::PassState(StateBlock& state, uint32_t slots)
-    : state_(state), free_slots_(slots, true), history_written_(slots), rows_written_(state.rows.size()) {}
+    : state_(state), free_slots_(slots, true), history_written_(slots), row_of_token_(slots) {}
 
 uint32_t PassState::take_slot() {
   const auto slot = std::find(free_slots_.begin(), free_slots_.end(), true);
@@ -24,42 +24,63 @@ void PassState::write_slot(const Sequence& sequence) {
   history_written_[slot] = 0;
 }
 
-// A backend may run on a copy of slots and history, which the host's are to keep up with.
+// A backend may run on a copy of the history, which the host's is to keep up with.
 void PassState::write_history(const Sequence& sequence) {
   const uint32_t slot = sequence.slot();
-  state_.slots[slot].history_length = sequence.length();
   if ((state_.slots[slot].extras & kKeepsHistory) == 0) return;
   uint32_t& written = history_written_[slot];
   std::ranges::copy(sequence.tokens().subspan(written), state_.history_of(slot).begin() + written);
   written = sequence.length();
 }
 
-void PassState::write(const PassPlan& plan, std::span<const std::unique_ptr<Sequence>> running) {
-  for (const auto& sequence : running) {
-    write_history(*sequence);
-    KvChain& chain = sequence->chain();
+void PassState::write_row(uint32_t r, const PlannedRow& planned, const Sequence& sequence) {
+  const bool is_known = planned.position < sequence.length();
+  if (!is_known) row_of_token_[sequence.slot()] = r;
+  if (planned.wants_logits && sequence.is_constrained()) sequence.write_mask(state_.mask_of(sequence.slot()));
+  state_.rows[r] = {.active = 1,
+                    .wants_logits = planned.wants_logits,
+                    .slot = sequence.slot(),
+                    .token = is_known ? sequence.tokens()[planned.position] : 0,
+                    .position = planned.position};
+}
+
+PlannedLaunch PassState::write(const PassPlan& plan, std::span<Sequence* const> sequences,
+                               std::span<const SequenceView> views) {
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const uint32_t slot = sequences[i]->slot();
+    state_.slots[slot].history_length = views[i].length;
+    write_history(*sequences[i]);
+    KvChain& chain = sequences[i]->chain();
     const uint32_t first = chain.take_first_changed();
-    std::ranges::copy(chain.blocks().subspan(first), state_.blocks_of(sequence->slot()).begin() + first);
+    std::ranges::copy(chain.blocks().subspan(first), state_.blocks_of(slot).begin() + first);
   }
-  row_of_.resize(plan.rows.size());
-  uint32_t next = 0;
-  for (const bool wants_logits : {true, false}) {
-    for (size_t r = 0; r < plan.rows.size(); ++r) {
-      if (plan.rows[r].wants_logits == wants_logits) row_of_[r] = next++;
-    }
+  PlannedLaunch launch{.passes = plan.passes,
+                       .reads_prompts = plan.reads_prompts,
+                       .rows = static_cast<uint32_t>(plan.rows.size())};
+  launch.logit_rows = static_cast<uint32_t>(std::ranges::count_if(plan.rows, &PlannedRow::wants_logits));
+  launch.shares.reserve(sequences.size());
+  uint32_t next_logit_row = 0, next_other = launch.logit_rows;
+  for (const PlannedRow& row : plan.rows) {
+    Sequence* const sequence = sequences[row.sequence];
+    // The rows of a sequence are neighbours.
+    if (launch.shares.empty() || launch.shares.back().sequence != sequence)
+      launch.shares.push_back({.sequence = sequence});
+    LaunchShare& share = launch.shares.back();
+    ++share.rows;
+    if (row.wants_logits) share.logit_row = next_logit_row;
+    write_row(row.wants_logits ? next_logit_row++ : next_other++, row, *sequence);
   }
-  for (size_t r = 0; r < plan.rows.size(); ++r) {
-    const PlannedRow& row = plan.rows[r];
-    const Sequence& sequence = *running[row.sequence];
-    if (row.wants_logits && sequence.is_constrained()) sequence.write_mask(state_.mask_of(sequence.slot()));
-    state_.rows[row_of_[r]] = {.active = 1,
-                               .wants_logits = row.wants_logits,
-                               .slot = sequence.slot(),
-                               .token = sequence.tokens()[row.position],
-                               .position = row.position};
-  }
-  for (size_t r = plan.rows.size(); r < rows_written_; ++r) state_.rows[r] = PassRow{};
-  rows_written_ = plan.rows.size();
+  for (uint32_t r = launch.rows; r < rows_written_; ++r) state_.rows[r] = PassRow{};
+  rows_written_ = launch.rows;
+  return launch;
+}
+
+void PassState::write_token(const Sequence& sequence, int32_t token) {
+  const uint32_t slot = sequence.slot();
+  state_.rows[row_of_token_[slot]].token = token;
+  if ((state_.slots[slot].extras & kKeepsHistory) == 0) return;
+  write_history(sequence);
+  state_.history_of(slot)[sequence.length()] = token;
 }
 
 }  // namespace serval

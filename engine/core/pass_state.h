@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/core/planned_launch.h"
 #include "engine/core/planner.h"
 #include "engine/core/sequence.h"
 #include "vm/state/block.h"
@@ -23,21 +24,23 @@ class PassState {
   void give_back_slot(uint32_t slot) { free_slots_[slot] = true; }
   void write_slot(const Sequence& sequence);
 
-  // The rows of the plan for `running`, and what has changed of their sequences' block tables. Rows that want
-  // logits come first in the state (vm/state/limits.h).
-  void write(const PassPlan& plan, std::span<const std::unique_ptr<Sequence>> running);
-
-  // The row of the state that is the plan's `planned`-th.
-  uint32_t row_of(size_t planned) const { return row_of_[planned]; }
+  // The rows of the plan for `sequences`, and what has changed of their block tables. Rows that want logits
+  // come first in the state (vm/state/limits.h). A view may be of a later moment than its sequence: then its
+  // last token is not known yet, and write_token() follows.
+  PlannedLaunch write(const PassPlan& plan, std::span<Sequence* const> sequences,
+                      std::span<const SequenceView> views);
+  // The token behind those that the sequence has, which the launch that was written runs.
+  void write_token(const Sequence& sequence, int32_t token);
 
  private:
   void write_history(const Sequence& sequence);
+  void write_row(uint32_t r, const PlannedRow& planned, const Sequence& sequence);
 
   StateBlock& state_;
   std::vector<bool> free_slots_;
   std::vector<uint32_t> history_written_;  // tokens of each slot's
-  std::vector<uint32_t> row_of_;
-  size_t rows_written_ = 0;  // by the last write(): others are not active
+  std::vector<uint32_t> row_of_token_;  // for each slot the row whose token is not known yet, if there is one
+  uint32_t rows_written_ = 0;           // by the last write(): others are not active
 };
 
 }  // namespace serval

@@ -47,6 +47,15 @@ uint32_t blocks_for_launch(const SequenceView& s, uint32_t passes) {
   return blocks_for_tokens(s.generates ? std::min(s.length - 1 + passes, s.end) : s.length);
 }
 
+std::optional<SequenceView> after_launch(SequenceView s, uint32_t rows, uint32_t passes) {
+  s.computed += rows;
+  if (s.computed < s.length) return s;
+  if (!s.generates || tokens_to_end(s) <= passes) return std::nullopt;
+  s.length += passes;
+  s.computed = s.length - 1;
+  return s;
+}
+
 PassPlan plan(const CoreView& view, const PlannerLimits& limits) {
   assert(!view.running.empty() && view.running.size() <= limits.max_rows);
   PassPlan plan;

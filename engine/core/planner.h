@@ -69,4 +69,13 @@ PassPlan plan(const CoreView& view, const PlannerLimits& limits);
 // Blocks that the sequence needs for a launch of `passes` passes in which it is read to its end.
 uint32_t blocks_for_launch(const SequenceView& sequence, uint32_t passes);
 
+// Of a sequence that generates and has been read: tokens that it can still get.
+constexpr uint32_t tokens_to_end(const SequenceView& sequence) {
+  return sequence.end - sequence.length + 1;
+}
+
+// What a launch of `passes` passes leaves of a sequence that has `rows` in the first, unless a token ends it;
+// none if its length does. The last of its tokens are not known before.
+std::optional<SequenceView> after_launch(SequenceView sequence, uint32_t rows, uint32_t passes);
+
 }  // namespace serval

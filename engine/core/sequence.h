@@ -36,6 +36,8 @@ struct ServiceOrder {
   }
 };
 
+struct LaunchShare;  // engine/core/planned_launch.h
+
 // Waits, runs with a slot and KV blocks, may have to wait again, and ends. Not thread-safe.
 class Sequence {
  public:
@@ -67,6 +69,9 @@ class Sequence {
   // Gives its blocks back; what it has generated is read again like a prompt when it joins next.
   void leave();
   uint32_t slot() const { return slot_; }
+  // What it has of the launch in flight, until whose end it keeps its slot and blocks; null: nothing.
+  LaunchShare* share() const { return share_; }
+  void set_share(LaunchShare* share) { share_ = share; }
   KvChain& chain() { return *chain_; }
   // What its slot of the state block must hold when it joins; later only the length of its history changes.
   SequenceSlot slot_state() const;
@@ -110,6 +115,7 @@ class Sequence {
 
   std::unique_ptr<KvChain> chain_;  // while it runs
   uint32_t slot_ = 0;
+  LaunchShare* share_ = nullptr;
   uint32_t computed_ = 0;
   uint32_t joined_length_ = 0;  // tokens that were known when it joined
   bool ended_by_program_ = false;

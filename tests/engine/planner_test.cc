@@ -220,9 +220,19 @@ class Workload {
     }
   }
 
+  std::vector<std::optional<SequenceView>> views_after(const PassPlan& pass_plan, uint32_t passes) const {
+    std::vector<uint32_t> rows(running_.size(), 0);
+    for (const PlannedRow& row : pass_plan.rows) ++rows[row.sequence];
+    std::vector<std::optional<SequenceView>> after;
+    for (size_t i = 0; i < running_.size(); ++i)
+      after.push_back(after_launch(running_[i].view, rows[i], passes));
+    return after;
+  }
+
   // Some launches end early.
   void advance(const PassPlan& pass_plan) {
     const uint32_t passes = 1 + random_() % pass_plan.passes;
+    const std::vector<std::optional<SequenceView>> foreseen = views_after(pass_plan, passes);
     for (const PlannedRow& row : pass_plan.rows) ++running_[row.sequence].view.computed;
     for (const PlannedRow& row : pass_plan.rows) {
       SequenceView& view = running_[row.sequence].view;
@@ -232,9 +242,16 @@ class Workload {
       view.computed += made - 1;
       ASSERT_LE(blocks_for_tokens(view.computed), view.blocks);
     }
-    for (Job& job : running_) {
+    for (size_t i = 0; i < running_.size(); ++i) {
+      Job& job = running_[i];
       const SequenceView& view = job.view;
-      if (view.generates ? view.length <= view.end : view.computed < view.length) continue;
+      const bool goes_on = view.generates ? view.length <= view.end : view.computed < view.length;
+      ASSERT_EQ(goes_on, foreseen[i].has_value());
+      if (goes_on) {
+        ASSERT_EQ(std::pair(view.computed, view.length),
+                  std::pair(foreseen[i]->computed, foreseen[i]->length));
+        continue;
+      }
       available_ += view.blocks;
       job.arrival = kGone;
     }
@@ -247,6 +264,19 @@ class Workload {
   uint32_t available_ = 0, all_ = 0;
   std::vector<Job> waiting_, running_;
 };
+
+TEST(Planner, ForeseesWhatALaunchLeavesOfASequence) {
+  SequenceView prompt = sequence(0, 20, 22);
+  EXPECT_EQ(after_launch(prompt, 16, 1)->computed, 16u);
+  EXPECT_EQ(after_launch(prompt, 16, 1)->length, 20u);
+  prompt.computed = 16;
+  EXPECT_EQ(after_launch(prompt, 4, 1)->computed, 20u);
+  EXPECT_EQ(after_launch(prompt, 4, 1)->length, 21u) << "of which the last is not known yet";
+  EXPECT_EQ(after_launch(sequence(20, 21, 22), 1, 1)->length, 22u);
+  EXPECT_EQ(after_launch(sequence(20, 21, 22), 1, 2), std::nullopt) << "the token at its end is the last";
+  prompt.generates = false;
+  EXPECT_EQ(after_launch(prompt, 4, 1), std::nullopt);
+}
 
 TEST(Planner, BringsEveryWorkloadToItsEnd) {
   for (uint32_t seed = 0; seed < 200; ++seed) {

@@ -1,0 +1,105 @@
+// The pass loop one step at a time and without threads.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "engine/core/pass_loop.h"
+#include "tests/engine/toy_engine.h"
+
+namespace serval::testing {
+
+inline TimePoint simulated_now;
+
+// A loop over the fake backend, on this thread, in simulated time: each pass takes a millisecond.
+class SteppedLoop {
+ public:
+  static constexpr int32_t kVocabulary = 300;
+
+  explicit SteppedLoop(const FakeBackendOptions& options = {}, uint32_t max_sequences = 0,
+                       ToyModel model = hashing_model(kVocabulary))
+      : model_(std::move(model)),
+        backend(model_, options),
+        context_(options.context),
+        loop(backend, signals, {.max_sequences = max_sequences, .now = [] { return simulated_now; }}) {
+    backend.before_each_pass([] { simulated_now += std::chrono::milliseconds(1); });
+  }
+
+  // Handed to the loop; its events are collected.
+  size_t add(const Request& request) {
+    const size_t index = answers.size();
+    PreparedRequest prepared = prepare_request(request, request.prompt_ids, {kVocabulary, context_, {}});
+    answers.emplace_back();
+    const auto channel = std::make_shared<Channel>(signals, [this, index](const RequestEvent& event) {
+      if (event.kind == RequestEvent::Kind::kToken) {
+        answers[index].tokens.push_back(event.token.token);
+      } else {
+        const std::vector<int32_t> tokens = std::move(answers[index].tokens);
+        answers[index] = event.response;
+        answers[index].tokens = tokens;
+        ended.push_back(index);
+      }
+    });
+    channels.push_back(channel);
+    auto leader = sequence_of(prepared, 0, channel);
+    for (int answer = 1; answer < request.n; ++answer)
+      leader->followers.push_back(sequence_of(prepared, static_cast<uint32_t>(answer), channel));
+    loop.add(std::move(leader));
+    return index;
+  }
+
+  // Of requests that have ended.
+  void forget() {
+    answers = {};
+    channels = {};
+    ended = {};
+  }
+
+  void run_to_end() {
+    while (loop.step()) {
+    }
+    EXPECT_TRUE(loop.idle());
+    EXPECT_EQ(loop.stats().kv_blocks_held, 0u);
+  }
+
+  std::vector<int32_t> tokens_alone(const Request& request) {
+    return answer_alone(model_, prepare_request(request, request.prompt_ids, {kVocabulary, context_, {}}))
+        .tokens;
+  }
+
+ private:
+  ToyModel model_;
+
+ public:
+  std::shared_ptr<CoreSignals> signals = std::make_shared<CoreSignals>();
+  FakeBackend backend;
+
+ private:
+  uint32_t context_;
+  std::unique_ptr<TextCodec> text_ = make_byte_codec(kVocabulary);
+
+  std::unique_ptr<Sequence> sequence_of(const PreparedRequest& request, uint32_t answer,
+                                        const std::shared_ptr<Channel>& channel) {
+    return std::make_unique<Sequence>(request, answer, channel, text_->stream(), 0, simulated_now);
+  }
+
+ public:
+  PassLoop loop;
+  std::vector<Response> answers;
+  std::vector<std::shared_ptr<Channel>> channels;
+  std::vector<size_t> ended;  // in this order
+};
+
+inline Request request(size_t prompt, int max_tokens, int32_t token = 1) {
+  Request request;
+  request.prompt_ids.assign(prompt, token);
+  request.max_tokens = max_tokens;
+  request.sampling.temperature = 0;
+  return request;
+}
+
+}  // namespace serval::testing
