@@ -132,6 +132,11 @@ TEST(DeviceBackend, LaunchesOfManyPassesAreLikeManyLaunches) {
   }
 }
 
+TEST(DeviceBackend, LetsTheNextStateBeWrittenWhileALaunchRuns) {
+  Decoder decoder = make_decoder(device_options());
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(decoder.answer_ahead(two_sequences()), expected());
+}
+
 TEST(DeviceBackend, NeighboursDoNotShow) {
   std::vector<Sequence> sixteen;
   for (uint32_t i = 0; i < kDefaultSequences; ++i) sixteen.push_back(sequence(1 + 17 * i, 3 + i % 6, i));

@@ -443,6 +443,15 @@ TEST(HostBackend, LeftoversOfOtherSequencesDoNotShow) {
   EXPECT_EQ(decoder.answer(two_sequences()), expected());
 }
 
+TEST(HostBackend, LetsTheNextStateBeWrittenWhileALaunchRuns) {
+  BackendOptions interleaved = host_options(kContext, 7);
+  interleaved.interleaving = 2;
+  BackendOptions checked = host_options(kContext, 2);
+  checked.checked = true;
+  for (const BackendOptions& options : {host_options(kContext, 7, 2), interleaved, checked})
+    EXPECT_EQ(make_decoder(options).answer_ahead(two_sequences()), expected());
+}
+
 class BadState : public ::testing::Test {
  protected:
   std::unique_ptr<Backend> backend = make_host_backend(tiny_config(), weights(), host_options(kContext, 1));
@@ -470,6 +479,20 @@ TEST_F(BadState, IsRefusedBeforeAnythingRuns) {
   backend->run({.passes = 1}, {});
   EXPECT_EQ(state.output[0][2].valid, 1U);
   EXPECT_EQ(state.output[0][2].position, 1U);
+}
+
+TEST_F(BadState, IsRefusedWhenItIsPreparedAndItsTokensWhenItRuns) {
+  StateBlock& state = backend->state();
+  state.rows[0] = {.active = 1, .wants_logits = 1, .slot = 0, .token = 0, .position = 0};
+  state.slots[0].end_position = kContext + 1;
+  EXPECT_THROW(backend->prepare({.passes = 1}), Error);
+  state.slots[0].end_position = kContext;
+  for (const int32_t token : {-1, 203}) {
+    state.rows[0].token = 0;
+    backend->prepare({.passes = 1});
+    state.rows[0].token = token;
+    EXPECT_THROW(backend->run({.passes = 1, .is_prepared = true}, {}), Error);
+  }
 }
 
 TEST_F(BadState, OfALaterBlockIsRefusedToo) {

@@ -80,7 +80,8 @@ void Decoder::feed_prompt(const Sequence& sequence, uint32_t slot, uint32_t chun
   }
 }
 
-std::vector<Answer> Decoder::answer(const std::vector<Sequence>& sequences, const Feeding& feeding) {
+// And writes the rows that follow.
+std::vector<Answer> Decoder::read_prompts(const std::vector<Sequence>& sequences, const Feeding& feeding) {
   StateBlock& state = backend_->state();
   std::vector<Answer> answers(sequences.size());
   for (uint32_t i = 0; i < sequences.size(); ++i) {
@@ -95,20 +96,61 @@ std::vector<Answer> Decoder::answer(const std::vector<Sequence>& sequences, cons
                      .token = answers[i].tokens.back(),
                      .position = static_cast<uint32_t>(sequences[i].prompt.size())};
   }
+  return answers;
+}
+
+void Decoder::collect(uint32_t pass, bool logits_too, std::vector<Answer>& answers) {
+  for (uint32_t i = 0; i < answers.size(); ++i) {
+    const OutputToken& out = backend_->state().output[pass][i];
+    if (out.valid == 0) continue;
+    answers[i].tokens.push_back(out.token);
+    answers[i].log_probabilities.push_back(out.log_probability);
+    if (logits_too) answers[i].logits.push_back(logits(static_cast<int>(i)));
+  }
+}
+
+std::vector<Answer> Decoder::answer(const std::vector<Sequence>& sequences, const Feeding& feeding) {
+  StateBlock& state = backend_->state();
+  std::vector<Answer> answers = read_prompts(sequences, feeding);
   const auto active = [](const PassRow& row) { return row.active != 0; };
   while (std::any_of(std::begin(state.rows), std::end(state.rows), active)) {
-    backend_->run({.passes = feeding.passes}, [&](uint32_t pass) {
-      for (uint32_t i = 0; i < sequences.size(); ++i) {
-        const OutputToken& out = state.output[pass][i];
-        if (out.valid == 0) continue;
-        answers[i].tokens.push_back(out.token);
-        answers[i].log_probabilities.push_back(out.log_probability);
-        if (feeding.passes == 1) answers[i].logits.push_back(logits(static_cast<int>(i)));
-      }
-    });
+    backend_->run({.passes = feeding.passes},
+                  [&](uint32_t pass) { collect(pass, feeding.passes == 1, answers); });
     for (uint32_t i = 0; i < sequences.size(); ++i)
       keep_history(sequences[i], feeding.first_slot + i, answers[i]);
   }
+  return answers;
+}
+
+std::vector<Answer> Decoder::answer_ahead(const std::vector<Sequence>& sequences) {
+  StateBlock& state = backend_->state();
+  std::vector<Answer> answers = read_prompts(sequences, {});
+  const size_t last = sequences.front().num_tokens - 1;
+  for (size_t launch = 1; launch <= last; ++launch) {
+    const auto write_next = [&] {
+      if (launch == last) {
+        std::ranges::fill(state.rows, PassRow{});
+        std::ranges::fill(state.slots, SequenceSlot{});
+        std::ranges::fill(state.history_of(0), -1);
+        std::ranges::fill(state.block_table, -1);
+        return;
+      }
+      for (uint32_t i = 0; i < sequences.size(); ++i) {
+        ++state.rows[i].position;
+        ++state.slots[i].history_length;
+        state.rows[i].token = 0;
+      }
+      backend_->prepare({.passes = 1});
+    };
+    backend_->run(
+        {.passes = 1, .is_prepared = launch > 1}, [&](uint32_t pass) { collect(pass, true, answers); },
+        write_next);
+    for (uint32_t i = 0; i < sequences.size(); ++i) {
+      state.rows[i].token = answers[i].tokens.back();
+      keep_history(sequences[i], i, answers[i]);
+    }
+  }
+  shuffle_blocks(0);
   return answers;
 }
 

@@ -52,6 +52,9 @@ class Decoder {
   void shuffle_blocks(uint32_t seed);
   // Decodes the sequences together, in neighbouring slots, after their prompts one by one.
   std::vector<Answer> answer(const std::vector<Sequence>& sequences, const Feeding& feeding = {});
+  // The same for sequences of as many tokens each, a pass a launch: the state of each launch is written and
+  // prepared while the one before runs, but for the tokens. Whatever a launch still read of it would show.
+  std::vector<Answer> answer_ahead(const std::vector<Sequence>& sequences);
   // The logits after each of the tokens, which are given.
   std::vector<std::vector<float>> force(std::span<const int32_t> tokens);
   const Program& program() const { return backend_->program(); }
@@ -60,6 +63,8 @@ class Decoder {
   void keep_history(const Sequence& sequence, uint32_t slot, const Answer& answer);
   void feed_prompt(const Sequence& sequence, uint32_t slot, uint32_t chunk, Answer& answer);
   void begin(const Sequence& sequence, uint32_t slot);
+  std::vector<Answer> read_prompts(const std::vector<Sequence>& sequences, const Feeding& feeding);
+  void collect(uint32_t pass, bool logits_too, std::vector<Answer>& answers);
   std::vector<float> logits(int row);
 
   std::unique_ptr<Backend> backend_;
