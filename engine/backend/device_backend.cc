@@ -72,6 +72,9 @@ struct RankMemory {
   DeviceTensors tensors;
   CudaStream stream;
   CudaEvent uploaded;  // the state, for the launch that was enqueued last
+  // The block table of a launch that is prepared goes up while another runs.
+  CudaStream ahead;
+  CudaEvent uploaded_ahead;
 };
 using Ranks = std::deque<RankMemory>;
 
@@ -140,7 +143,8 @@ class DeviceBackend final : public Backend {
   void bind(size_t index);
   Prepared look_at(const Launch& launch);
   void prepare_state(const Launch& launch, size_t program);
-  void upload(const StateInUse& use, bool attention);
+  void upload_ahead(const StateInUse& use);
+  void upload(const StateInUse& use, bool attention, bool table_too);
   void wait_until_uploaded() const;
 
   const ProgramSet programs_;
@@ -168,12 +172,26 @@ void DeviceBackend::bind(size_t index) {
   interpreters_[index] = std::move(bound);
 }
 
-// Only enqueues. The first rank samples.
-void DeviceBackend::upload(const StateInUse& use, bool attention) {
-  for (uint32_t rank = static_cast<uint32_t>(ranks_.size()); rank-- > 0;) {
+// Only enqueues.
+void DeviceBackend::upload_ahead(const StateInUse& use) {
+  for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
     use_gpu(ranks_[rank].gpu.index);  // of this thread
+    state_.upload_block_table(use, rank, ranks_[rank].ahead);
+    ranks_[rank].uploaded_ahead.record(ranks_[rank].ahead);
+  }
+}
+
+// The same. The first rank samples.
+void DeviceBackend::upload(const StateInUse& use, bool attention, bool table_too) {
+  for (uint32_t rank = static_cast<uint32_t>(ranks_.size()); rank-- > 0;) {
+    use_gpu(ranks_[rank].gpu.index);
     const CudaStream& stream = ranks_[rank].stream;
-    state_.upload(use, rank, stream);
+    stream.follow(ranks_[rank].uploaded_ahead);
+    if (table_too) {
+      state_.upload(use, rank, stream);
+    } else {
+      state_.upload_rows_and_slots(use, rank, stream);
+    }
     if (attention) state_.upload_attention(rank, stream);
   }
   if (use.biases + use.history > 0) state_.upload_adjustments(use, first().stream);
@@ -211,6 +229,7 @@ void DeviceBackend::prepare(const Launch& launch) {
   const Prepared next = look_at(launch);
   if (!interpreters_[next.program]) return;  // it may have to be waited for
   prepare_state(launch, next.program);
+  upload_ahead(next.use.state);
   prepared_ = next;
 }
 
@@ -232,7 +251,7 @@ void DeviceBackend::run(const Launch& launch, const std::function<void(uint32_t)
     prepare_state(launch, last_);
   }
   state.output = state.output_of(program().limits.rows);
-  upload(now.use.state, attention_[last_].has_value());
+  upload(now.use.state, attention_[last_].has_value(), !is_prepared);
   // What the kernel has changed comes down as soon as it has ended, without the host in between; but not over
   // what is written for the next launch.
   const auto on_started = [&] {

@@ -60,14 +60,27 @@ void DeviceState::copy_up(size_t begin, size_t end, uint32_t rank, const CudaStr
                                     cudaMemcpyHostToDevice, stream.get()));
 }
 
-void DeviceState::upload(StateInUse use, uint32_t rank, const CudaStream& stream) {
+size_t DeviceState::slots_end(StateInUse use) const {
+  return host_.layout.slots + use.slots * sizeof(SequenceSlot);
+}
+size_t DeviceState::table_end(StateInUse use) const {
   const StateLayout& layout = host_.layout;
-  const size_t slots_end = layout.slots + use.slots * sizeof(SequenceSlot);
-  const size_t table_end =
-      layout.block_table + size_t{use.slots} * layout.blocks_per_sequence * sizeof(int32_t);
-  if (layout.block_table - slots_end <= kUnusedBytesOfOneCopy) return copy_up(0, table_end, rank, stream);
-  copy_up(0, slots_end, rank, stream);
-  copy_up(layout.block_table, table_end, rank, stream);
+  return layout.block_table + size_t{use.slots} * layout.blocks_per_sequence * sizeof(int32_t);
+}
+
+void DeviceState::upload(StateInUse use, uint32_t rank, const CudaStream& stream) {
+  if (host_.layout.block_table - slots_end(use) <= kUnusedBytesOfOneCopy)
+    return copy_up(0, table_end(use), rank, stream);
+  upload_rows_and_slots(use, rank, stream);
+  upload_block_table(use, rank, stream);
+}
+
+void DeviceState::upload_block_table(StateInUse use, uint32_t rank, const CudaStream& stream) {
+  copy_up(host_.layout.block_table, table_end(use), rank, stream);
+}
+
+void DeviceState::upload_rows_and_slots(StateInUse use, uint32_t rank, const CudaStream& stream) {
+  copy_up(0, slots_end(use), rank, stream);
 }
 
 void DeviceState::upload_attention(uint32_t rank, const CudaStream& stream) {

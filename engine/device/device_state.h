@@ -37,6 +37,10 @@ class DeviceState {
   // Rows, sampled and control, and the slots and block-table rows in use; what has not changed since the last
   // launch, too. One copy where that costs few bytes more than two.
   void upload(StateInUse use, uint32_t rank, const CudaStream& stream);
+  // The same in two parts. The block-table rows may go up while a launch is in flight: of its own sequences
+  // they have other blocks only with the same content.
+  void upload_block_table(StateInUse use, uint32_t rank, const CudaStream& stream);
+  void upload_rows_and_slots(StateInUse use, uint32_t rank, const CudaStream& stream);
   // The list of attention's work, for a program that has one.
   void upload_attention(uint32_t rank, const CudaStream& stream);
   // Of the slots in use the biases and tokens, as many as the one with the most has: the first rank samples.
@@ -53,6 +57,8 @@ class DeviceState {
 
  private:
   void* device_address(const std::string& name, uint32_t rank) const;
+  size_t slots_end(StateInUse use) const;
+  size_t table_end(StateInUse use) const;
   void copy_up(size_t begin, size_t end, uint32_t rank, const CudaStream& stream);
 
   PinnedBuffer pinned_;  // the host's state block and stop word

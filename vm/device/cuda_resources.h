@@ -61,6 +61,8 @@ class PinnedBuffer {
   size_t bytes_ = 0;
 };
 
+class CudaEvent;
+
 // Work in it runs in order, independently of other streams.
 class CudaStream {
  public:
@@ -72,6 +74,8 @@ class CudaStream {
   cudaStream_t get() const { return stream_.get(); }
   // Returns when all work in it is done.
   void wait() const { SERVAL_CUDA_CHECK(cudaStreamSynchronize(stream_.get())); }
+  // What comes next in it begins after the moment, if that was recorded.
+  void follow(const CudaEvent& event) const;
 
  private:
   struct Destroy {
@@ -98,6 +102,7 @@ class CudaEvent {
     return true;
   }
   void wait() const { SERVAL_CUDA_CHECK(cudaEventSynchronize(event_.get())); }
+  cudaEvent_t get() const { return event_.get(); }
   // Between two moments that have passed.
   static double milliseconds(const CudaEvent& from, const CudaEvent& to) {
     float time = 0;
@@ -111,5 +116,9 @@ class CudaEvent {
   };
   std::unique_ptr<CUevent_st, Destroy> event_;
 };
+
+inline void CudaStream::follow(const CudaEvent& event) const {
+  SERVAL_CUDA_CHECK(cudaStreamWaitEvent(stream_.get(), event.get(), 0));
+}
 
 }  // namespace serval
