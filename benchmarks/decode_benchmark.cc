@@ -72,7 +72,7 @@ void decode(benchmark::State& state, const Model& (*model)()) {
   const auto backend = backend_of(model());
   for (auto _ : state) {
     fill_rows(backend->state(), rows, 1, false);
-    backend->run(passes, {});
+    backend->run({.passes = passes}, {});
   }
   const int64_t tokens = state.iterations() * rows * passes;
   state.counters["tokens_per_s"] =
@@ -88,7 +88,7 @@ void prefill(benchmark::State& state, const Model& (*model)()) {
   for (auto _ : state) {
     for (uint32_t at = 0; at < length; at += kDefaultRows) {
       fill_rows(backend->state(), kDefaultRows, at, true);
-      backend->run(1, {});
+      backend->run({.passes = 1}, {});
     }
   }
   state.counters["tokens_per_s"] =
