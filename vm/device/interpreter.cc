@@ -111,12 +111,14 @@ uint32_t DeviceInterpreter::Impl::hand_out_passes(const std::function<void(uint3
   const auto all_have_ended = [&] {
     return std::ranges::all_of(ranks, [](const auto& r) { return r->has_ended(); });
   };
+  const uint32_t passes = ranks.front()->launch().passes;
   for (uint32_t looks = 1;; ++looks) {
     hand_out(host_word(device::kPublished));
-    if (looks % kLooksBetweenQueries == 0 && all_have_ended()) break;
+    // Behind its last pass, a launch ends at once.
+    if ((handed >= passes || looks % kLooksBetweenQueries == 0) && all_have_ended()) break;
   }
   hand_out(host_word(device::kPublished));
-  if (handed < ranks.front()->launch().passes && host_word(device::kAborted) == 0)
+  if (handed < passes && host_word(device::kAborted) == 0)
     hand_out(ranks.front()->passes_through_the_gate());
   return handed;
 }
