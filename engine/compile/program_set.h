@@ -86,8 +86,8 @@ class ProgramSet {
 };
 
 // compile_model() for each number of `row_classes`, as many rows, and for limits.pass_rows(). Each program is
-// placed for a pass of as many rows as its class has, but for those of up to kDefaultRows: as `schedule` says,
-// for one sequence as a rule, where every microsecond counts.
+// placed for a pass of as many rows as its class has, but for those of up to kDefaultRows: as `schedule`
+// says, for one sequence as a rule, where every microsecond counts.
 ProgramSet compile_programs(const Model& model, const Machine& machine, const ProgramLimits& limits,
                             const ScheduleOptions& schedule, std::span<const uint32_t> row_classes,
                             CompileTime when = CompileTime::kAtOnce);

@@ -88,8 +88,8 @@ TEST(GpuPrograms, OfVectorsArePlacedForOneSequence) {
   }
 }
 
-// Tiles beyond the rows that a program is placed for cost nothing in the cost model: they would all come to lie
-// on a few SMs.
+// Tiles beyond the rows that a program is placed for cost nothing in the cost model: they would all come to
+// lie on a few SMs.
 TEST(GpuPrograms, OfTilesArePlacedForAllTheirRows) {
   LlamaConfig model = preset_config("llama-3.2-1b");
   model.num_layers = 2;

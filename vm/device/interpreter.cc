@@ -118,8 +118,7 @@ uint32_t DeviceInterpreter::Impl::hand_out_passes(const std::function<void(uint3
     if ((handed >= passes || looks % kLooksBetweenQueries == 0) && all_have_ended()) break;
   }
   hand_out(host_word(device::kPublished));
-  if (handed < passes && host_word(device::kAborted) == 0)
-    hand_out(ranks.front()->passes_through_the_gate());
+  if (handed < passes && host_word(device::kAborted) == 0) hand_out(ranks.front()->passes_through_the_gate());
   return handed;
 }
 
