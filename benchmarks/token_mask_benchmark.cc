@@ -91,7 +91,7 @@ void known_mask(benchmark::State& state) {
   for (auto _ : state) {
     ConstrainedText text = before;
     text.add('b');
-    benchmark::DoNotOptimize(text.mask().data());
+    benchmark::DoNotOptimize(text.place().mask->data());
   }
 }
 

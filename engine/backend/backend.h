@@ -22,7 +22,7 @@ struct Launch {
   // (engine/compile/program_set.h).
   bool reads_prompts = false;
   // prepare() was called for it, or for more passes of the same; since then the state has only got tokens of
-  // its active rows and of histories.
+  // its active rows and of histories, and masks.
   bool is_prepared = false;
 };
 

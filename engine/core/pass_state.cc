@@ -36,7 +36,8 @@ void PassState::write_history(const Sequence& sequence) {
 void PassState::write_row(uint32_t r, const PlannedRow& planned, const Sequence& sequence) {
   const bool is_known = planned.position < sequence.length();
   if (!is_known) row_of_token_[sequence.slot()] = r;
-  if (planned.wants_logits && sequence.is_constrained()) sequence.write_mask(state_.mask_of(sequence.slot()));
+  if (planned.wants_logits && is_known && sequence.is_constrained())
+    sequence.write_mask(state_.mask_of(sequence.slot()));
   state_.rows[r] = {.active = 1,
                     .wants_logits = planned.wants_logits,
                     .slot = sequence.slot(),
@@ -78,6 +79,7 @@ PlannedLaunch PassState::write(const PassPlan& plan, std::span<Sequence* const> 
 void PassState::write_token(const Sequence& sequence, int32_t token) {
   const uint32_t slot = sequence.slot();
   state_.rows[row_of_token_[slot]].token = token;
+  if (sequence.is_constrained()) sequence.write_mask(state_.mask_of(slot), token);
   if ((state_.slots[slot].extras & kKeepsHistory) == 0) return;
   write_history(sequence);
   state_.history_of(slot)[sequence.length()] = token;

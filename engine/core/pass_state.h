@@ -29,7 +29,8 @@ class PassState {
   // last token is not known yet, and write_token() follows.
   PlannedLaunch write(const PassPlan& plan, std::span<Sequence* const> sequences,
                       std::span<const SequenceView> views);
-  // The token behind those that the sequence has, which the launch that was written runs.
+  // The token behind those that the sequence has, which the launch that was written runs, and the mask of the
+  // next, if it has one.
   void write_token(const Sequence& sequence, int32_t token);
 
  private:

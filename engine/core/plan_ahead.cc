@@ -45,10 +45,6 @@ void PassLoop::plan_ahead() {
   view_after_launch();
   if (planned_.empty()) return;
   look_up_prefixes();
-  // Its mask is that of a token that is not known yet.
-  for (size_t i = 0; i < planned_.size(); ++i) {
-    if (planned_[i]->is_constrained() && planned_[i]->length() < views_[i].length) return;
-  }
   const PassPlan pass_plan = plan({views_, pool_.available()}, limits_);
   // Blocks may come back in time.
   if (pass_plan.give_back) return;

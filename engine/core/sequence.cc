@@ -90,13 +90,14 @@ SequenceSlot Sequence::slot_state() const {
   return slot;
 }
 
-void Sequence::write_mask(std::span<uint32_t> mask) const {
-  std::ranges::copy(constrained_->mask(), mask.begin());
+void Sequence::write_mask(std::span<uint32_t> mask, std::optional<int32_t> behind) const {
+  const grammar::Constraint::Place place = behind ? constrained_->after(*behind) : constrained_->place();
+  std::ranges::copy(*place.mask, mask.begin());
   for (const int32_t token : request_.stop_tokens) {
     const auto id = static_cast<uint32_t>(token);
     const uint32_t bit = 1U << id % kTokensOfMaskWord;
     uint32_t& word = mask[id / kTokensOfMaskWord];
-    word = constrained_->is_complete() ? word | bit : word & ~bit;
+    word = place.complete ? word | bit : word & ~bit;
   }
 }
 

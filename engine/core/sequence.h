@@ -77,9 +77,10 @@ class Sequence {
   SequenceSlot slot_state() const;
   std::span<const LogitBias> logit_bias() const { return request_.logit_bias; }
   bool lists_top() const { return request_.top_logprobs > 0; }
-  // Not every token may be drawn: before each that is, write_mask() says which.
+  // Not every token may be drawn: before each that is, write_mask() says which. `behind`: a token
+  // that is sampled and not accepted yet, behind which it is drawn.
   bool is_constrained() const { return constrained_.has_value(); }
-  void write_mask(std::span<uint32_t> mask) const;
+  void write_mask(std::span<uint32_t> mask, std::optional<int32_t> behind = std::nullopt) const;
 
   // More tokens were found in the KV cache: the first `reused` are.
   void reuse(uint32_t reused);

@@ -57,9 +57,10 @@ class ConstrainedText {
       : constraint_(std::move(constraint)), place_(constraint_->start()) {}
 
   // One that the mask allowed.
-  void add(int32_t token) { place_ = constraint_->after(place_, token); }
-  const Mask& mask() const { return *place_.mask; }
-  bool is_complete() const { return place_.complete; }
+  void add(int32_t token) { place_ = after(token); }
+  const Constraint::Place& place() const { return place_; }
+  // Where the text would be after it.
+  Constraint::Place after(int32_t token) const { return constraint_->after(place_, token); }
 
  private:
   std::shared_ptr<Constraint> constraint_;

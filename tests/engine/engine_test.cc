@@ -472,6 +472,13 @@ TEST(Engine, RunsPassesOfConstrainedTextsOneByOne) {
   EXPECT_LT(toy.engine.stats().launches, stats.launches + 10);
 }
 
+// Its mask is all that a launch still needs when the token before is known.
+TEST(Engine, PlansPassesOfConstrainedTextsAhead) {
+  ToyEngine toy = babbling(64);
+  expect_list_of_words(toy.engine.generate({.prompt_ids = kPrompt, .json_schema = kListOfWords}));
+  EXPECT_EQ(toy.backend->launches_prepared(), toy.engine.stats().launches - 1) << "all but the first";
+}
+
 TEST(Engine, ConstrainedTextsGoOnAfterTheyHadToWait) {
   ToyEngine toy = babbling(5);
   std::vector<Request> requests;

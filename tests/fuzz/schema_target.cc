@@ -43,14 +43,14 @@ std::vector<int32_t> tokens_of(const Mask& mask) {
 void write_text(ConstrainedText& text, std::string_view picks) {
   std::string written;
   for (const char pick : picks) {
-    const std::vector<int32_t> tokens = tokens_of(text.mask());
-    promise(!tokens.empty() || text.is_complete(), "a text can go on until it is complete");
+    const std::vector<int32_t> tokens = tokens_of(*text.place().mask);
+    promise(!tokens.empty() || text.place().complete, "a text can go on until it is complete");
     if (tokens.empty()) break;
     const int32_t token = tokens[static_cast<uint8_t>(pick) % tokens.size()];
     written += text_of_token(token);
     text.add(token);
   }
-  if (text.is_complete()) promise(nlohmann::json::accept(written), "a complete text is JSON");
+  if (text.place().complete) promise(nlohmann::json::accept(written), "a complete text is JSON");
 }
 
 }  // namespace

@@ -107,13 +107,13 @@ TEST(ConstrainedText, SaysWhatCanComeNextAndWhereItMayEnd) {
   auto trie = std::make_shared<const TokenTrie>(trie_of(tokens));
   const auto constraint = std::make_shared<Constraint>(compile_json_schema(R"({"type":"boolean"})"), trie);
   ConstrainedText text(constraint);
-  EXPECT_EQ(text.mask(), Mask{0b1000'1000'1101});
-  EXPECT_FALSE(text.is_complete());
+  EXPECT_EQ(*text.place().mask, Mask{0b1000'1000'1101});
+  EXPECT_FALSE(text.place().complete);
   text.add(0);
-  EXPECT_EQ(text.mask(), Mask{0b10'0000'0010});
+  EXPECT_EQ(*text.place().mask, Mask{0b10'0000'0010});
   text.add(1);
-  EXPECT_EQ(text.mask(), Mask{0});
-  EXPECT_TRUE(text.is_complete());
+  EXPECT_EQ(*text.place().mask, Mask{0});
+  EXPECT_TRUE(text.place().complete);
 }
 
 // Masks that were found ahead are those that a text finds by itself.
@@ -126,11 +126,11 @@ TEST(ConstrainedText, IsTheSameWithItsFirstMasksFound) {
     ahead->find_first_masks();
     ConstrainedText one(ahead), other(std::make_shared<Constraint>(compile_json_schema(schema), trie));
     for (int length = 0; length < 20; ++length) {
-      ASSERT_EQ(one.mask(), other.mask());
-      ASSERT_EQ(one.is_complete(), other.is_complete());
+      ASSERT_EQ(*one.place().mask, *other.place().mask);
+      ASSERT_EQ(one.place().complete, other.place().complete);
       std::vector<int32_t> allowed;
       for (uint32_t id = 0; id < trie->vocab(); ++id)
-        if (mask_allows(one.mask(), id)) allowed.push_back(static_cast<int32_t>(id));
+        if (mask_allows(*one.place().mask, id)) allowed.push_back(static_cast<int32_t>(id));
       if (allowed.empty()) break;
       const int32_t next = random.pick(allowed);
       one.add(next);
@@ -144,7 +144,7 @@ TEST(ConstrainedText, HasNoBytesThatAreNoTokens) {
   const std::vector<std::string> tokens = {"\"", "a", "b", "\"b", "bé", "12"};
   auto trie = std::make_shared<const TokenTrie>(trie_of(tokens));
   const auto constraint = std::make_shared<Constraint>(compile_json_schema(R"({"type":"string"})"), trie);
-  EXPECT_EQ(ConstrainedText(constraint).mask(), Mask{0b1001});
+  EXPECT_EQ(*ConstrainedText(constraint).place().mask, Mask{0b1001});
   EXPECT_THROW(Constraint(compile_json_schema(R"({"type":"number"})"), trie), Error);
 }
 
@@ -162,12 +162,12 @@ TEST(ConstrainedText, OutlivesTheCaches) {
   text.add(2);
   other.add(0);
   for (int i = 0; i < 20000; ++i) {
-    ASSERT_EQ(text.mask(), Mask{0b1010}) << i;
+    ASSERT_EQ(*text.place().mask, Mask{0b1010}) << i;
     text.add(3);
-    ASSERT_EQ(text.mask(), Mask{0b0100}) << i;
+    ASSERT_EQ(*text.place().mask, Mask{0b0100}) << i;
     text.add(2);
   }
-  EXPECT_EQ(other.mask(), Mask{0b0011});
+  EXPECT_EQ(*other.place().mask, Mask{0b0011});
 }
 
 }  // namespace

@@ -146,7 +146,10 @@ bool are_apart(std::span<const RowKey> keys) {
 
 void check_tokens(const Program& program, const StateBlock& state) {
   for (uint32_t r = 0; r < program.limits.rows; ++r) {
-    if (row_is_active(state.rows[r])) limit(r, "token", state.rows[r].token, program.limits.vocab);
+    const PassRow& row = state.rows[r];
+    if (!row_is_active(row)) continue;
+    limit(r, "token", row.token, program.limits.vocab);
+    if ((state.slots[row.slot].extras & kMasksTokens) != 0) check_mask(state, r);
   }
 }
 
