@@ -71,7 +71,6 @@ struct RankMemory {
   Gpu gpu;
   DeviceTensors tensors;
   CudaStream stream;
-  CudaEvent uploaded;  // the state, for the launch that was enqueued last
   // The block table of a launch that is prepared goes up while another runs.
   CudaStream ahead;
   CudaEvent uploaded_ahead;
@@ -145,7 +144,6 @@ class DeviceBackend final : public Backend {
   void prepare_state(const Launch& launch, size_t program);
   void upload_ahead(const StateInUse& use);
   void upload(const StateInUse& use, bool attention, bool table_too);
-  void wait_until_uploaded() const;
 
   const ProgramSet programs_;
   Ranks ranks_;
@@ -178,6 +176,7 @@ void DeviceBackend::upload_ahead(const StateInUse& use) {
     use_gpu(ranks_[rank].gpu.index);  // of this thread
     state_.upload_block_table(use, rank, ranks_[rank].ahead);
     ranks_[rank].uploaded_ahead.record(ranks_[rank].ahead);
+    ranks_[rank].stream.follow(ranks_[rank].uploaded_ahead);
   }
 }
 
@@ -186,7 +185,6 @@ void DeviceBackend::upload(const StateInUse& use, bool attention, bool table_too
   for (uint32_t rank = static_cast<uint32_t>(ranks_.size()); rank-- > 0;) {
     use_gpu(ranks_[rank].gpu.index);
     const CudaStream& stream = ranks_[rank].stream;
-    stream.follow(ranks_[rank].uploaded_ahead);
     if (table_too) {
       state_.upload(use, rank, stream);
     } else {
@@ -196,18 +194,6 @@ void DeviceBackend::upload(const StateInUse& use, bool attention, bool table_too
   }
   if (use.biases + use.history > 0) state_.upload_adjustments(use, first().stream);
   if (use.end_masked > 0) state_.upload_masks(use, first().stream);
-  for (uint32_t rank = static_cast<uint32_t>(ranks_.size()); rank-- > 0;) {
-    use_gpu(ranks_[rank].gpu.index);
-    ranks_[rank].uploaded.record(ranks_[rank].stream);
-  }
-}
-
-// The host's state may be written again.
-void DeviceBackend::wait_until_uploaded() const {
-  for (const RankMemory& rank : ranks_) {
-    while (!rank.uploaded.reached()) {
-    }
-  }
 }
 
 DeviceBackend::Prepared DeviceBackend::look_at(const Launch& launch) {
@@ -254,12 +240,13 @@ void DeviceBackend::run(const Launch& launch, const std::function<void(uint32_t)
   upload(now.use.state, attention_[last_].has_value(), !is_prepared);
   // What the kernel has changed comes down as soon as it has ended, without the host in between; but not over
   // what is written for the next launch.
+  DeviceInterpreter& interpreter = *interpreters_[last_];
   const auto on_started = [&] {
     if (!on_begun) return state_.download(now.use.state, first().stream);
-    wait_until_uploaded();
+    interpreter.wait_until_begun();  // the uploads are done
     on_begun();
   };
-  interpreters_[last_]->run(now.use.row_bound, launch.passes, now.use.logit_bound, on_pass, on_started);
+  interpreter.run(now.use.row_bound, launch.passes, now.use.logit_bound, on_pass, on_started);
 }
 
 std::span<const float> DeviceBackend::logits(int row) {

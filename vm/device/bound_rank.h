@@ -37,6 +37,8 @@ class BoundRank {
   int64_t clock_ahead_ns() const { return clock_ahead_ns_; }
   // Enqueues the kernel.
   void start();
+  // What was enqueued before start() is done.
+  bool has_begun() const { return began_.reached(); }
   // Follows all that is enqueued by now.
   void mark_end() const { all_done_.record(stream_); }
   bool has_ended() const { return all_done_.reached(); }

@@ -234,6 +234,13 @@ uint32_t DeviceInterpreter::run(uint32_t row_bound, uint32_t passes, uint32_t lo
   return impl_->run(on_pass, on_started);
 }
 
+void DeviceInterpreter::wait_until_begun() const {
+  for (const auto& rank : impl_->ranks) {
+    while (!rank->has_begun()) {
+    }
+  }
+}
+
 double DeviceInterpreter::kernel_us() const {
   return impl_->kernel_us;
 }

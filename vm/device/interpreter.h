@@ -69,6 +69,8 @@ class DeviceInterpreter {
   // launch starts afresh. Leaves another GPU as the thread's current one.
   uint32_t run(uint32_t row_bound, uint32_t passes, uint32_t logit_bound,
                const std::function<void(uint32_t)>& on_pass, const std::function<void()>& on_started = {});
+  // For on_started: returns when all that was enqueued before the launch is done.
+  void wait_until_begun() const;
   // Of the last run: what the kernel alone took, of several the one that took longest.
   double kernel_us() const;
 
