@@ -7,6 +7,7 @@
 #include "engine/compile/gpu_programs.h"
 #include "models/llama/graph.h"
 #include "scheduler/compile.h"
+#include "scheduler/periodic_dependencies.h"
 #include "scheduler/timing.h"
 #include "scheduler/validate.h"
 #include "tests/llama/configs.h"
@@ -27,15 +28,14 @@ void compile_model(benchmark::State& state, const char* preset) {
   state.SetLabel(program.metadata.at("policy"));
 }
 
-// The largest part of compiling.
 void derive_dependencies_of(benchmark::State& state, const char* preset) {
   const Graph graph = graph_of(preset);
-  for (auto _ : state) benchmark::DoNotOptimize(derive_dependencies(graph));
+  for (auto _ : state) benchmark::DoNotOptimize(derive_periodic_dependencies(graph));
 }
 
 void place_model(benchmark::State& state, const char* preset, Policy policy) {
   const Graph graph = graph_of(preset);
-  const Dependencies deps = derive_dependencies(graph);
+  const Dependencies deps = derive_periodic_dependencies(graph);
   const std::vector<NodeTime> times = node_times(graph, h200_machine(), {});
   Placement placement;
   for (auto _ : state) placement = place(graph, deps, h200_machine(), policy, times);

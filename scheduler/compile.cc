@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <utility>
 
+#include "scheduler/periodic_dependencies.h"
 #include "scheduler/timing.h"
 #include "vm/base/error.h"
 
@@ -150,7 +151,7 @@ Program compile(const Graph& graph, const Machine& machine, const CompileOptions
     if (!wrong.empty()) throw Error(ErrorKind::kRuntime, fmt::format("graph: node {}: {}", n, wrong));
   }
   program.metadata["isa"] = isa_fingerprint();
-  const Dependencies deps = derive_dependencies(graph);
+  const Dependencies deps = derive_periodic_dependencies(graph);
   if (options.queue_kind == QueueKind::kGlobal) {
     emit_queues(graph, deps, serial_order(graph.nodes.size()), program);
     program.metadata["policy"] = "global-queue";

@@ -15,6 +15,8 @@ struct Need {
   uint32_t join;
   uint32_t operand_mask;  // operands of the waiting node that it guards
   bool previous_pass;     // wait for the join of the pass before (threshold 0), not of this one
+
+  friend bool operator==(const Need&, const Need&) = default;
 };
 
 struct Dependencies {
@@ -22,11 +24,13 @@ struct Dependencies {
   std::vector<std::vector<Need>> needs;        // of each node
   std::vector<std::vector<uint32_t>> signals;  // joins that each node is in
   uint32_t gate = 0;                           // the join after which the next pass begins
+
+  friend bool operator==(const Dependencies&, const Dependencies&) = default;
 };
 
 // Derives every read-after-write, write-after-read and write-after-write edge from the bound footprints,
 // within a pass and from one pass to the next, and leaves out what other edges imply. Nodes are in a valid
-// serial order.
+// serial order. scheduler/periodic_dependencies.h has a quicker way for models.
 Dependencies derive_dependencies(const Graph& graph);
 
 }  // namespace serval

@@ -1,0 +1,192 @@
+#include "scheduler/periodic_dependencies.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "scheduler/periods.h"
+
+namespace serval {
+namespace {
+
+// The first finds what was before it; the others are compared.
+constexpr uint32_t kKeptPeriods = 4, kRepeatedPeriod = 2;
+
+// Without the periods [from, from + count).
+Graph without_periods(const Graph& graph, const Periods& periods, uint32_t from, uint32_t count) {
+  Graph out;
+  out.num_devices = graph.num_devices;
+  out.tensors = graph.tensors;
+  const uint32_t begin = periods.begin(from), end = periods.begin(from + count);
+  out.nodes.reserve(graph.nodes.size() - (end - begin));
+  out.nodes.assign(graph.nodes.begin(), graph.nodes.begin() + begin);
+  out.nodes.insert(out.nodes.end(), graph.nodes.begin() + end, graph.nodes.end());
+  for (Stage stage : graph.stages) {
+    if (stage.first_node >= begin && stage.first_node < end) continue;
+    if (stage.first_node >= end) stage.first_node -= end - begin;
+    out.stages.push_back(std::move(stage));
+  }
+  return out;
+}
+
+// Puts copies of a period behind it. Nodes and joins are numbered as in the graph without them, but for those
+// of `out_`.
+class Repetition {
+ public:
+  Repetition(const Dependencies& kept, const Periods& periods, uint32_t copies);
+  // None if the periods kept are not alike.
+  std::optional<Dependencies> run();
+
+ private:
+  void find_joins();
+  std::optional<uint32_t> next_join(const Need& need) const;
+  bool are_alike(uint32_t period) const;
+  bool may_move() const;
+  bool may_move(uint32_t node, const Need& need) const;
+  bool may_move(const Join& join) const;
+  void add_joins();
+  void add_needs();
+  void add_signals();
+  void append(const Join& join, uint32_t from, uint32_t by);
+  void append(const std::vector<Need>& needs, uint32_t from, uint32_t by);
+
+  const Dependencies& kept_;
+  const Periods& periods_;
+  const uint32_t copies_, begin_, end_;          // nodes of the period that is repeated
+  uint32_t joins_begin_[kKeptPeriods + 1] = {};  // of each period: joins made before its first node
+  uint32_t joins_end_ = 0;                       // of the pass; others are of the next, or its gate
+  uint32_t num_joins_ = 0;                       // made by the period that is repeated
+  Dependencies out_;
+};
+
+Repetition::Repetition(const Dependencies& kept, const Periods& periods, uint32_t copies)
+    : kept_(kept),
+      periods_(periods),
+      copies_(copies),
+      begin_(periods.begin(kRepeatedPeriod)),
+      end_(periods.begin(kRepeatedPeriod + 1)) {
+  find_joins();
+}
+
+// A join is made for the first node that waits for it.
+void Repetition::find_joins() {
+  for (uint32_t n = 0, period = 0; n < kept_.needs.size(); ++n) {
+    if (period <= kKeptPeriods && n == periods_.begin(period)) joins_begin_[period++] = joins_end_;
+    for (const Need& need : kept_.needs[n])
+      joins_end_ += !need.previous_pass && need.join == joins_end_ ? 1 : 0;
+  }
+  num_joins_ = joins_begin_[kRepeatedPeriod + 1] - joins_begin_[kRepeatedPeriod];
+}
+
+// What the node of the next period waits for in place of this.
+std::optional<uint32_t> Repetition::next_join(const Need& need) const {
+  if (need.join < joins_begin_[0] || need.join >= joins_end_) return need.join;
+  if (need.previous_pass) return std::nullopt;
+  return need.join + num_joins_;
+}
+
+// Whether the next period waits for the same.
+bool Repetition::are_alike(uint32_t period) const {
+  const uint32_t joins_begin = joins_begin_[period], joins_end = joins_begin_[period + 1];
+  if (joins_end - joins_begin != num_joins_ || joins_begin_[period + 2] - joins_end != num_joins_)
+    return false;
+  for (uint32_t j = joins_begin; j < joins_end; ++j) {
+    const bool same = std::ranges::equal(kept_.joins[j], kept_.joins[j + num_joins_],
+                                         [&](uint32_t a, uint32_t b) { return a + periods_.nodes == b; });
+    if (!same) return false;
+  }
+  const auto same = [&](const Need& a, const Need& b) {
+    return next_join(a) == b.join && a.operand_mask == b.operand_mask && a.previous_pass == b.previous_pass;
+  };
+  for (uint32_t n = periods_.begin(period); n < periods_.begin(period + 1); ++n) {
+    if (!std::ranges::equal(kept_.needs[n], kept_.needs[n + periods_.nodes], same)) return false;
+  }
+  return true;
+}
+
+// Whether it is known which of the joins is meant: the one before the copies, or that of the last copy.
+bool Repetition::may_move(uint32_t node, const Need& need) const {
+  if (need.join < joins_begin_[0]) return true;
+  if (need.previous_pass) return need.join >= joins_begin_[kRepeatedPeriod + 1];
+  return node < end_ || need.join >= joins_begin_[kRepeatedPeriod];
+}
+
+bool Repetition::may_move(const Join& join) const {
+  return std::ranges::all_of(join, [&](uint32_t n) { return n < periods_.first_node || n >= begin_; });
+}
+
+bool Repetition::may_move() const {
+  for (uint32_t n = 0; n < kept_.needs.size(); ++n) {
+    if (!std::ranges::all_of(kept_.needs[n], [&](const Need& need) { return may_move(n, need); }))
+      return false;
+  }
+  return kept_.gate >= joins_begin_[kRepeatedPeriod + 1] &&
+         std::all_of(kept_.joins.begin() + joins_begin_[kRepeatedPeriod + 1], kept_.joins.end(),
+                     [&](const Join& join) { return may_move(join); });
+}
+
+// With the nodes from `from` on moved.
+void Repetition::append(const Join& join, uint32_t from, uint32_t by) {
+  Join& moved = out_.joins.emplace_back(join);
+  for (uint32_t& n : moved) n += n >= from ? by : 0;
+}
+
+void Repetition::add_joins() {
+  const auto joins = kept_.joins.begin();
+  const auto begin = joins + joins_begin_[kRepeatedPeriod], end = begin + num_joins_;
+  out_.joins.reserve(kept_.joins.size() + size_t{copies_} * num_joins_);
+  out_.joins.assign(joins, end);
+  for (uint32_t copy = 1; copy <= copies_; ++copy) {
+    for (auto join = begin; join != end; ++join) append(*join, periods_.first_node, copy * periods_.nodes);
+  }
+  for (auto join = end; join != kept_.joins.end(); ++join) append(*join, begin_, copies_ * periods_.nodes);
+}
+
+// With the joins from `from` on moved; those behind the period that is repeated lie behind all copies.
+void Repetition::append(const std::vector<Need>& needs, uint32_t from, uint32_t by) {
+  std::vector<Need>& moved = out_.needs.emplace_back(needs);
+  for (Need& need : moved) {
+    const bool is_behind = need.join >= joins_begin_[kRepeatedPeriod + 1];
+    if (is_behind || need.join >= from) need.join += is_behind ? copies_ * num_joins_ : by;
+  }
+}
+
+void Repetition::add_needs() {
+  out_.needs.reserve(kept_.needs.size() + size_t{copies_} * periods_.nodes);
+  for (uint32_t n = 0; n < end_; ++n) append(kept_.needs[n], 0, 0);
+  for (uint32_t copy = 1; copy <= copies_; ++copy) {
+    for (uint32_t n = begin_; n < end_; ++n) append(kept_.needs[n], joins_begin_[0], copy * num_joins_);
+  }
+  for (uint32_t n = end_; n < kept_.needs.size(); ++n)
+    append(kept_.needs[n], joins_begin_[kRepeatedPeriod], copies_ * num_joins_);
+}
+
+void Repetition::add_signals() {
+  out_.signals.resize(out_.needs.size());
+  for (uint32_t j = 0; j < out_.joins.size(); ++j) {
+    for (const uint32_t n : out_.joins[j]) out_.signals[n].push_back(j);
+  }
+}
+
+std::optional<Dependencies> Repetition::run() {
+  if (!are_alike(kRepeatedPeriod - 1) || !are_alike(kRepeatedPeriod) || !may_move()) return std::nullopt;
+  add_joins();
+  add_needs();
+  add_signals();
+  out_.gate = kept_.gate + copies_ * num_joins_;
+  return std::move(out_);
+}
+
+}  // namespace
+
+Dependencies derive_periodic_dependencies(const Graph& graph) {
+  const std::optional<Periods> periods = find_periods(graph, kKeptPeriods + 1);
+  if (!periods) return derive_dependencies(graph);
+  const uint32_t copies = periods->count - kKeptPeriods;
+  const Dependencies kept =
+      derive_dependencies(without_periods(graph, *periods, kRepeatedPeriod + 1, copies));
+  std::optional<Dependencies> all = Repetition(kept, *periods, copies).run();
+  return all ? std::move(*all) : derive_dependencies(graph);
+}
+
+}  // namespace serval
