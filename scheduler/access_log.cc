@@ -7,8 +7,10 @@
 namespace serval {
 namespace {
 
-// Takes `cut` out of the box of every entry up to `until`. Entries keep their order, which is mostly that of
-// the nodes. What is left with other rows goes to `moved`.
+constexpr auto kFirstColumn = [](const auto& entry) { return entry.box.col_begin; };
+
+// Takes `cut` out of the box of every entry up to `until`. Entries keep their order, but for those that
+// are cut in two. What is left with other rows goes to `moved`.
 template <class Entry>
 void carve_entries(std::vector<Entry>& entries, const Box& cut, uint32_t until, std::vector<Entry>& moved) {
   std::vector<Box> rest;
@@ -45,6 +47,19 @@ bool of_one_deal(const Region& a, const Region& b) {
 
 }  // namespace
 
+void AccessLog::Band::add(const Written& entry) {
+  written.insert(std::ranges::upper_bound(written, entry.box.col_begin, {}, kFirstColumn), entry);
+  widest = std::max(widest, entry.box.col_end - entry.box.col_begin);
+}
+
+AccessLog::Written* AccessLog::Band::find(const Box& box) {
+  auto entry = std::ranges::lower_bound(written, box.col_begin, {}, kFirstColumn);
+  for (; entry != written.end() && entry->box.col_begin == box.col_begin; ++entry) {
+    if (entry->box == box && !is_dealt(entry->region.part)) return &*entry;
+  }
+  return nullptr;
+}
+
 AccessLog::Band& AccessLog::band_of(Log& log, const Box& box) {
   const auto band = std::find_if(log.bands.begin(), log.bands.end(), [&](const Band& b) {
     return b.row_begin == box.row_begin && b.row_end == box.row_end;
@@ -66,9 +81,12 @@ void AccessLog::carve(Log& log, const Box& cut, uint32_t until) {
   carve_read(log, cut, until);
   std::vector<Written> moved;
   for (Band& band : log.bands) {
-    if (band.overlaps(cut)) carve_entries(band.written, cut, until, moved);
+    if (!band.overlaps(cut)) continue;
+    carve_entries(band.written, cut, until, moved);
+    if (!std::ranges::is_sorted(band.written, {}, kFirstColumn))
+      std::ranges::stable_sort(band.written, {}, kFirstColumn);
   }
-  for (const Written& entry : moved) band_of(log, entry.box).written.push_back(entry);
+  for (const Written& entry : moved) band_of(log, entry.box).add(entry);
 }
 
 void AccessLog::deal_out(Log& log, const Region& region) {
@@ -101,17 +119,15 @@ void AccessLog::record(const Region& region, uint32_t node) {
     deal_out(log, region);
   } else {
     // The same division of a tensor is written layer after layer: then only a name changes.
-    std::vector<Written>& written = band_of(log, region.box).written;
-    const auto same = std::find_if(written.begin(), written.end(), [&](const Written& w) {
-      return w.box == region.box && !is_dealt(w.region.part);
-    });
-    if (same != written.end() && log.deals.empty()) {
+    Band& band = band_of(log, region.box);
+    Written* const same = band.find(region.box);
+    if (same != nullptr && log.deals.empty()) {
       same->node = node;
       return carve_read(log, region.box, log.time);
     }
     forget(region);
   }
-  band_of(log, region.box).written.push_back({region.box, node, log.time, region});
+  band_of(log, region.box).add({region.box, node, log.time, region});
 }
 
 void AccessLog::record_read(Log& log, const Box& box, uint32_t node) {

@@ -1,6 +1,7 @@
 // The last accesses to each part of each mutable tensor, while nodes are visited in serial order.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -21,8 +22,9 @@ class AccessLog {
     const Log& log = tensors_[region.tensor.index];
     for (const Band& band : log.bands) {
       if (!band.overlaps(region.box)) continue;
-      for (const Written& w : band.written) {
-        if (meet(w.box, region.box) && !are_apart(w.region, region)) fn(std::span(&w.node, 1));
+      for (auto w = band.first_near(region.box); w != band.written.end(); ++w) {
+        if (w->box.col_begin >= region.box.col_end) break;
+        if (meet(w->box, region.box) && !are_apart(w->region, region)) fn(std::span(&w->node, 1));
       }
     }
     if (!writes(region.access)) return;
@@ -58,8 +60,19 @@ class AccessLog {
   // tiles: what has others is not looked at.
   struct Band {
     uint64_t row_begin, row_end;
-    std::vector<Written> written = {};
+    std::vector<Written> written = {};  // by the first column: a pass of many rows has hundreds in a band
     std::vector<Read> read = {};
+    uint64_t widest = 0;  // columns of one that was written
+
+    // The first that was written whose columns may meet those of the box.
+    std::vector<Written>::const_iterator first_near(const Box& box) const {
+      const uint64_t from = box.col_begin - std::min(box.col_begin, widest);
+      return std::lower_bound(written.begin(), written.end(), from,
+                              [](const Written& w, uint64_t begin) { return w.box.col_begin < begin; });
+    }
+    // What was written to the very same box, none if it was dealt out.
+    Written* find(const Box& box);
+    void add(const Written& entry);
     bool overlaps(const Box& box) const { return row_begin < box.row_end && box.row_begin < row_end; }
   };
   // Shares of one deal, written one after the other; it begins anew with a share that it has already.

@@ -1,7 +1,11 @@
 #include "scheduler/access_log.h"
 
+#include <algorithm>
+#include <random>
 #include <set>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "gtest/gtest.h"
 
@@ -63,6 +67,40 @@ TEST(AccessLog, AWholeWriteHidesADeal) {
   for (uint32_t s = 0; s < kRecords; ++s) log.record(share(s), 10 + s);
   log.record(access(Access::kWrite), 20);
   EXPECT_EQ(conflicts(log, share(0)), (std::set<uint32_t>{20}));
+}
+
+// Boxes of all widths, one over another: cell by cell, the last writer and who has read since.
+TEST(AccessLog, FindsWhoTouchedEachCellLast) {
+  constexpr uint32_t kAccesses = 3000;
+  constexpr uint64_t kRows = 6, kCols = 40;
+  struct Cell {
+    std::set<uint32_t> writer, readers;
+  };
+  std::vector<Cell> cells(kRows * kCols);
+  AccessLog log(1);
+  std::mt19937 random(1);
+  const auto range = [&](uint64_t end) {
+    const uint64_t a = random() % end, b = random() % end;
+    return std::pair(std::min(a, b), std::max(a, b) + 1);
+  };
+  for (uint32_t node = 0; node < kAccesses; ++node) {
+    const auto [row_begin, row_end] = range(kRows);
+    const auto [col_begin, col_end] = range(kCols);
+    const bool is_write = random() % 2 == 0;
+    const Region region =
+        access(is_write ? Access::kWrite : Access::kRead, {row_begin, row_end, col_begin, col_end});
+    std::set<uint32_t> expected;
+    for (uint64_t row = row_begin; row < row_end; ++row) {
+      for (uint64_t col = col_begin; col < col_end; ++col) {
+        Cell& cell = cells[row * kCols + col];
+        expected.insert(cell.writer.begin(), cell.writer.end());
+        if (is_write) expected.merge(std::exchange(cell, {{node}, {}}).readers);
+        if (!is_write) cell.readers.insert(node);
+      }
+    }
+    ASSERT_EQ(conflicts(log, region), expected) << node;
+    log.record(region, node);
+  }
 }
 
 }  // namespace
