@@ -69,7 +69,9 @@ class Derivation {
   uint32_t intern(uint32_t node, const Bitset& known, std::vector<uint32_t>& of_node);
 
   const Graph& graph_;
-  Dependencies out_;
+  Dependencies out_;  // but for what it has of each node
+  std::vector<std::vector<Need>> needs_;
+  std::vector<std::vector<uint32_t>> signals_;
   AccessLog log_;
   // The last node to run, but for the nodes of the gate: those from here on. On one device it is both.
   uint32_t last_, gate_begin_;
@@ -99,8 +101,8 @@ Derivation::Derivation(const Graph& graph)
       gate_begin_(last_),
       known_(graph.nodes.size()),
       known_previous_(graph.nodes.size()) {
-  out_.needs.resize(graph.nodes.size());
-  out_.signals.resize(graph.nodes.size());
+  needs_.resize(graph.nodes.size());
+  signals_.resize(graph.nodes.size());
   stage_of_.resize(graph.nodes.size());
   met_by_.assign(graph.nodes.size(), kNone);
   for (uint32_t s = 0; s < graph.stages.size(); ++s) {
@@ -124,6 +126,8 @@ Dependencies Derivation::run() {
   out_.gate = join_of(gate);
   met_by_.assign(count, kNone);
   for (uint32_t n = 0; n < count; ++n) visit_second_pass(n);
+  out_.needs = Lists<Need>(needs_);
+  out_.signals = Lists<uint32_t>(signals_);
   return std::move(out_);
 }
 
@@ -223,13 +227,13 @@ void Derivation::find_edges(uint32_t stage) {
 }
 
 bool Derivation::implied(uint32_t node, const Bitset& known) const {
-  const std::vector<uint32_t>& joins = out_.signals[node];
+  const std::vector<uint32_t>& joins = signals_[node];
   return std::any_of(joins.begin(), joins.end(), [&](uint32_t j) { return known.test(j); });
 }
 
 // The edges are implied by waits that are there already: from now on those guard these operands, too.
 void Derivation::guard_by_existing(uint32_t node, const StageEdges& e) {
-  for (Need& need : out_.needs[node]) {
+  for (Need& need : needs_[node]) {
     const auto by_this = [&](uint32_t n) { return implied(n, closure_[need.join]); };
     if (!need.previous_pass && std::any_of(e.nodes.begin(), e.nodes.end(), by_this)) {
       need.operand_mask |= e.operand_mask;
@@ -245,7 +249,7 @@ void Derivation::add_needs(uint32_t node, bool previous_pass, Bitset& known) {
       continue;
     }
     const uint32_t join = previous_pass && e.nodes.front() >= last_ ? out_.gate : join_of(e.nodes);
-    out_.needs[node].push_back({join, e.operand_mask, previous_pass});
+    needs_[node].push_back({join, e.operand_mask, previous_pass});
     known.merge(closure_[join]);
   }
 }
@@ -255,7 +259,7 @@ uint32_t Derivation::join_of(const Join& nodes) {
   if (!added) return it->second;
   const uint32_t join = it->second;
   out_.joins.push_back(nodes);
-  for (const uint32_t n : nodes) out_.signals[n].push_back(join);
+  for (const uint32_t n : nodes) signals_[n].push_back(join);
   closure_.push_back(closure_of(join, known_));
   closure_.back().set(join);
   return join;
@@ -285,7 +289,7 @@ uint32_t Derivation::intern(uint32_t node, const Bitset& known, std::vector<uint
     return a.join == b.join && a.previous_pass == b.previous_pass;
   };
   if (node > 0 && stage_of_[node] == stage_of_[node - 1]) {
-    const auto &a = out_.needs[node], &b = out_.needs[node - 1];
+    const auto &a = needs_[node], &b = needs_[node - 1];
     if (std::equal(a.begin(), a.end(), b.begin(), b.end(), same)) return of_node[node] = of_node[node - 1];
   }
   sets_.push_back(known);
@@ -295,7 +299,7 @@ uint32_t Derivation::intern(uint32_t node, const Bitset& known, std::vector<uint
 void Derivation::visit_first_pass(uint32_t node) {
   collect_edges(node, false);
   Bitset known;
-  for (const Need& need : out_.needs[node]) known.merge(closure_[need.join]);
+  for (const Need& need : needs_[node]) known.merge(closure_[need.join]);
   add_needs(node, false, known);
   intern(node, known, known_);
 }
@@ -304,20 +308,20 @@ void Derivation::visit_first_pass(uint32_t node) {
 void Derivation::finish_with_last(uint32_t last) {
   Join unheard;
   for (uint32_t n = 0; n < last; ++n) {
-    if (out_.signals[n].empty()) unheard.push_back(n);
+    if (signals_[n].empty()) unheard.push_back(n);
   }
   if (unheard.empty()) return;
   uint32_t all_operands = 0;
   footprint_.clear();
   op_info(graph_.nodes[last].opcode).footprint(graph_.nodes[last], nullptr, footprint_);
   for (const Region& r : footprint_) all_operands |= 1U << r.operand;
-  out_.needs[last].push_back({join_of(unheard), all_operands, false});
+  needs_[last].push_back({join_of(unheard), all_operands, false});
 }
 
 void Derivation::visit_second_pass(uint32_t node) {
   collect_edges(node, true);
   Bitset known;
-  for (const Need& need : out_.needs[node]) {
+  for (const Need& need : needs_[node]) {
     if (!need.previous_pass) known.merge(previous_closure(need.join, stage_of_[node]));
   }
   add_needs(node, true, known);

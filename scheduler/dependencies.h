@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "scheduler/graph.h"
+#include "scheduler/lists.h"
 
 namespace serval {
 
@@ -21,9 +22,9 @@ struct Need {
 
 struct Dependencies {
   std::vector<Join> joins;
-  std::vector<std::vector<Need>> needs;        // of each node
-  std::vector<std::vector<uint32_t>> signals;  // joins that each node is in
-  uint32_t gate = 0;                           // the join after which the next pass begins
+  Lists<Need> needs;        // of each node
+  Lists<uint32_t> signals;  // joins that each node is in, ascending
+  uint32_t gate = 0;        // the join after which the next pass begins
 
   friend bool operator==(const Dependencies&, const Dependencies&) = default;
 };

@@ -19,7 +19,6 @@ HappensBefore::HappensBefore(const Program& program)
       wait_events_(program.waits.size(), kNoEvent),
       signallers_(program.counters.size()),
       certain_(program.counters.size()),
-      first_events_(program.instructions.size()),
       sets_(1),
       known_(program.instructions.size(), 0) {
   find_order();
@@ -27,6 +26,7 @@ HappensBefore::HappensBefore(const Program& program)
   find_events();
   find_signallers();
   for (uint32_t c = 0; c < program.counters.size(); ++c) find_certain(c);
+  find_first_events();
   closed_.assign(events_begin_.begin(), events_begin_.end() - 1);
   for (const uint32_t i : order_) known_[i] = known_before(i);
   for (uint32_t d = 0; d < program.num_devices; ++d) close(program.gate_of(d), gate_events_[d]);
@@ -164,9 +164,26 @@ void HappensBefore::find_certain(uint32_t counter) {
 void HappensBefore::add_certain(uint32_t counter, uint32_t event, std::vector<uint32_t> instructions) {
   // Neighbours mostly know the same, which makes their sets cheap to merge.
   std::sort(instructions.begin(), instructions.end());
-  for (const uint32_t i : instructions) first_events_[i].push_back(event);
   certain_[counter].insert(certain_[counter].end(), instructions.begin(), instructions.end());
   events_[event].certain_end = static_cast<uint32_t>(certain_[counter].size());
+}
+
+void HappensBefore::find_first_events() {
+  std::vector<uint32_t> counts(program_.instructions.size(), 0);
+  for (const std::vector<uint32_t>& of_counter : certain_) {
+    for (const uint32_t i : of_counter) ++counts[i];
+  }
+  first_events_ = Lists<uint32_t>::of_sizes(counts);
+  for (size_t c = certain_.size(); c-- > 0;) {
+    size_t left = certain_[c].size();
+    for (uint32_t e = events_begin_[c + 1]; e-- > events_begin_[c];) {
+      const size_t begin = e == events_begin_[c] ? 0 : events_[e - 1].certain_end;
+      for (; left > begin; --left) {
+        const uint32_t i = certain_[c][left - 1];
+        first_events_[i][--counts[i]] = e;
+      }
+    }
+  }
 }
 
 // Finds the sets of the counter's events up to this one. All that precede it have been visited.
@@ -207,7 +224,7 @@ uint32_t HappensBefore::known_before(uint32_t instruction) {
 
 // A set has all events of a counter up to some threshold, so the first that `earlier` precedes decides.
 bool HappensBefore::implied(uint32_t earlier, const EventSet& events) const {
-  const std::vector<uint32_t>& first = first_events_[earlier];
+  const std::span<const uint32_t> first = first_events_[earlier];
   return std::any_of(first.begin(), first.end(), [&](uint32_t e) { return events.test(events_[e].mark); });
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "scheduler/event_set.h"
+#include "scheduler/lists.h"
 #include "scheduler/stages.h"
 #include "vm/program.h"
 
@@ -73,6 +74,7 @@ class HappensBefore {
   void find_certain(uint32_t counter);
   void find_stages(uint32_t counter);
   void add_certain(uint32_t counter, uint32_t event, std::vector<uint32_t> instructions);
+  void find_first_events();
   uint32_t event_of(uint32_t counter, uint32_t threshold) const;
   void close(uint32_t counter, uint32_t event);
   uint32_t known_before(uint32_t instruction);
@@ -91,7 +93,8 @@ class HappensBefore {
   std::vector<std::vector<Signaller>> signallers_;  // of each counter
   // Of each counter, by the first event that they certainly precede; and that event, of each instruction for
   // each of its counters.
-  std::vector<std::vector<uint32_t>> certain_, first_events_;
+  std::vector<std::vector<uint32_t>> certain_;
+  Lists<uint32_t> first_events_;
   std::vector<uint32_t> closed_;  // of each counter: the end of the events that have their sets
   std::vector<EventSet> sets_;
   std::vector<uint32_t> known_;  // of each instruction: the set of events before its end

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "scheduler/periods.h"
 
@@ -48,7 +50,7 @@ class Repetition {
   void add_needs();
   void add_signals();
   void append(const Join& join, uint32_t from, uint32_t by);
-  void append(const std::vector<Need>& needs, uint32_t from, uint32_t by);
+  void append(std::span<const Need> needs, uint32_t from, uint32_t by);
 
   const Dependencies& kept_;
   const Periods& periods_;
@@ -143,16 +145,16 @@ void Repetition::add_joins() {
 }
 
 // With the joins from `from` on moved; those behind the period that is repeated lie behind all copies.
-void Repetition::append(const std::vector<Need>& needs, uint32_t from, uint32_t by) {
-  std::vector<Need>& moved = out_.needs.emplace_back(needs);
-  for (Need& need : moved) {
+void Repetition::append(std::span<const Need> needs, uint32_t from, uint32_t by) {
+  for (Need& need : out_.needs.add(needs)) {
     const bool is_behind = need.join >= joins_begin_[kRepeatedPeriod + 1];
     if (is_behind || need.join >= from) need.join += is_behind ? copies_ * num_joins_ : by;
   }
 }
 
 void Repetition::add_needs() {
-  out_.needs.reserve(kept_.needs.size() + size_t{copies_} * periods_.nodes);
+  const size_t nodes = kept_.needs.size() + size_t{copies_} * periods_.nodes;
+  out_.needs.reserve(nodes, nodes);  // most have one
   for (uint32_t n = 0; n < end_; ++n) append(kept_.needs[n], 0, 0);
   for (uint32_t copy = 1; copy <= copies_; ++copy) {
     for (uint32_t n = begin_; n < end_; ++n) append(kept_.needs[n], joins_begin_[0], copy * num_joins_);
@@ -162,9 +164,13 @@ void Repetition::add_needs() {
 }
 
 void Repetition::add_signals() {
-  out_.signals.resize(out_.needs.size());
-  for (uint32_t j = 0; j < out_.joins.size(); ++j) {
-    for (const uint32_t n : out_.joins[j]) out_.signals[n].push_back(j);
+  std::vector<uint32_t> counts(out_.needs.size(), 0);
+  for (const Join& join : out_.joins) {
+    for (const uint32_t n : join) ++counts[n];
+  }
+  out_.signals = Lists<uint32_t>::of_sizes(counts);
+  for (auto j = static_cast<uint32_t>(out_.joins.size()); j-- > 0;) {
+    for (const uint32_t n : out_.joins[j]) out_.signals[n][--counts[n]] = j;
   }
 }
 
