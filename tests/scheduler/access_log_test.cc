@@ -69,7 +69,7 @@ TEST(AccessLog, AWholeWriteHidesADeal) {
   EXPECT_EQ(conflicts(log, share(0)), (std::set<uint32_t>{20}));
 }
 
-// Boxes of all widths, one over another: cell by cell, the last writer and who has read since.
+// Random boxes overlap. Of each cell the log knows the last writer and everyone who has read it since.
 TEST(AccessLog, FindsWhoTouchedEachCellLast) {
   constexpr uint32_t kAccesses = 3000;
   constexpr uint64_t kRows = 6, kCols = 40;
