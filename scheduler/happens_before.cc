@@ -169,21 +169,14 @@ void HappensBefore::add_certain(uint32_t counter, uint32_t event, std::vector<ui
 }
 
 void HappensBefore::find_first_events() {
-  std::vector<uint32_t> counts(program_.instructions.size(), 0);
-  for (const std::vector<uint32_t>& of_counter : certain_) {
-    for (const uint32_t i : of_counter) ++counts[i];
-  }
-  first_events_ = Lists<uint32_t>::of_sizes(counts);
-  for (size_t c = certain_.size(); c-- > 0;) {
-    size_t left = certain_[c].size();
-    for (uint32_t e = events_begin_[c + 1]; e-- > events_begin_[c];) {
-      const size_t begin = e == events_begin_[c] ? 0 : events_[e - 1].certain_end;
-      for (; left > begin; --left) {
-        const uint32_t i = certain_[c][left - 1];
-        first_events_[i][--counts[i]] = e;
+  first_events_ = Lists<uint32_t>::filled(program_.instructions.size(), [&](const auto& add) {
+    for (size_t c = 0; c < certain_.size(); ++c) {
+      uint32_t next = 0;
+      for (uint32_t e = events_begin_[c]; e < events_begin_[c + 1]; ++e) {
+        for (; next < events_[e].certain_end; ++next) add(certain_[c][next], e);
       }
     }
-  }
+  });
 }
 
 // Finds the sets of the counter's events up to this one. All that precede it have been visited.

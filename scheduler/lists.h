@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace serval {
@@ -18,13 +18,17 @@ class Lists {
     reserve(lists.size(), items);
     for (const std::vector<T>& list : lists) add(list);
   }
-  // Lists of so many items, each T().
-  static Lists of_sizes(std::span<const uint32_t> sizes) {
+  // So many lists, of what for_each(add) adds to them: it calls add(list, item) for each item, in the items'
+  // order, and does so twice: first the items of each list are counted.
+  template <class ForEach>
+  static Lists filled(size_t lists, const ForEach& for_each) {
     Lists out;
-    out.ends_.reserve(sizes.size());
-    size_t end = 0;
-    for (const uint32_t size : sizes) out.ends_.push_back(end += size);
-    out.items_.resize(end);
+    out.ends_.resize(lists);
+    for_each([&](size_t list, const T&) { ++out.ends_[list]; });
+    size_t items = 0;
+    for (size_t& end : out.ends_) items += std::exchange(end, items);  // where the list begins, as yet
+    out.items_.resize(items);
+    for_each([&](size_t list, const T& item) { out.items_[out.ends_[list]++] = item; });
     return out;
   }
 

@@ -164,14 +164,11 @@ void Repetition::add_needs() {
 }
 
 void Repetition::add_signals() {
-  std::vector<uint32_t> counts(out_.needs.size(), 0);
-  for (const Join& join : out_.joins) {
-    for (const uint32_t n : join) ++counts[n];
-  }
-  out_.signals = Lists<uint32_t>::of_sizes(counts);
-  for (auto j = static_cast<uint32_t>(out_.joins.size()); j-- > 0;) {
-    for (const uint32_t n : out_.joins[j]) out_.signals[n][--counts[n]] = j;
-  }
+  out_.signals = Lists<uint32_t>::filled(out_.needs.size(), [&](const auto& add) {
+    for (uint32_t j = 0; j < out_.joins.size(); ++j) {
+      for (const uint32_t n : out_.joins[j]) add(n, j);
+    }
+  });
 }
 
 std::optional<Dependencies> Repetition::run() {

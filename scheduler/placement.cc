@@ -97,18 +97,13 @@ Placement wave(const Graph& graph, uint32_t sms, const std::vector<NodeTime>& ti
 
 // For each join, the nodes of this pass that wait for it.
 Lists<uint32_t> waiters_of(const Dependencies& deps) {
-  std::vector<uint32_t> counts(deps.joins.size(), 0);
-  for (uint32_t n = 0; n < deps.needs.size(); ++n) {
-    for (const Need& need : deps.needs[n]) counts[need.join] += need.previous_pass ? 0 : 1;
-  }
-  auto out = Lists<uint32_t>::of_sizes(counts);
-  for (auto n = static_cast<uint32_t>(deps.needs.size()); n-- > 0;) {
-    const auto needs = deps.needs[n];
-    for (auto need = needs.rbegin(); need != needs.rend(); ++need) {
-      if (!need->previous_pass) out[need->join][--counts[need->join]] = n;
+  return Lists<uint32_t>::filled(deps.joins.size(), [&](const auto& add) {
+    for (uint32_t n = 0; n < deps.needs.size(); ++n) {
+      for (const Need& need : deps.needs[n]) {
+        if (!need.previous_pass) add(need.join, n);
+      }
     }
-  }
-  return out;
+  });
 }
 
 // Longest time from a node's start to the end of the pass, with as many SMs as one could want.
