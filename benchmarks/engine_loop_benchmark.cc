@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/backend/prepare_state.h"
 #include "engine/backend/state_copy.h"
 #include "engine/compile/gpu_programs.h"
 #include "engine/core/pass_loop.h"
@@ -55,11 +56,7 @@ class InstantBackend final : public Backend {
   std::span<const float> logits(int) override { return {}; }
 
   void prepare(const Launch& launch) override {
-    state_.control = {
-        .passes_done = 0, .passes_wanted = launch.passes, .last_pass = kKeepRunning, .stopped_by_host = 0};
-    if (!attention_) return;
-    plan_launch(*attention_, state_);
-    check_state(program_, state_);
+    if (attention_) prepare_state(program_, attention_, launch.passes, state_);
   }
 
   void run(const Launch& launch, const std::function<void(uint32_t)>& on_pass,

@@ -10,6 +10,7 @@
 #include "fmt/format.h"
 
 #include "engine/backend/cache_fill.h"
+#include "engine/backend/prepare_state.h"
 #include "engine/compile/gpu_programs.h"
 #include "engine/compile/program_set.h"
 #include "engine/device/device_state.h"
@@ -141,7 +142,6 @@ class DeviceBackend final : public Backend {
   RankMemory& first() { return ranks_.front(); }
   void bind(size_t index);
   Prepared look_at(const Launch& launch);
-  void prepare_state(const Launch& launch, size_t program);
   void upload_ahead(const StateInUse& use);
   void upload(const StateInUse& use, bool attention, bool table_too);
 
@@ -202,19 +202,11 @@ DeviceBackend::Prepared DeviceBackend::look_at(const Launch& launch) {
   return found;
 }
 
-void DeviceBackend::prepare_state(const Launch& launch, size_t program) {
-  StateBlock& state = state_.host();
-  state.control = {
-      .passes_done = 0, .passes_wanted = launch.passes, .last_pass = kKeepRunning, .stopped_by_host = 0};
-  if (attention_[program]) plan_launch(*attention_[program], state);
-  check_state(programs_.program(program), state);
-}
-
 void DeviceBackend::prepare(const Launch& launch) {
   prepared_.reset();
   const Prepared next = look_at(launch);
   if (!interpreters_[next.program]) return;  // it may have to be waited for
-  prepare_state(launch, next.program);
+  prepare_state(programs_.program(next.program), attention_[next.program], launch.passes, state_.host());
   upload_ahead(next.use.state);
   prepared_ = next;
 }
@@ -234,7 +226,7 @@ void DeviceBackend::run(const Launch& launch, const std::function<void(uint32_t)
     check_tokens(program(), state);
     state.control.passes_wanted = launch.passes;
   } else {
-    prepare_state(launch, last_);
+    prepare_state(program(), attention_[last_], launch.passes, state);
   }
   state.output = state.output_of(program().limits.rows);
   upload(now.use.state, attention_[last_].has_value(), !is_prepared);

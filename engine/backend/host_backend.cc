@@ -12,6 +12,7 @@
 #include "engine/backend/cache_fill.h"
 #include "engine/backend/checked_passes.h"
 #include "engine/backend/host_weights.h"
+#include "engine/backend/prepare_state.h"
 #include "engine/backend/state_copy.h"
 #include "instructions/common/footprint.h"
 #include "instructions/isa.h"
@@ -88,7 +89,6 @@ class HostBackend final : public Backend {
   Interpreter& interpreter_of(size_t index);
   bool is_bound(size_t index) const { return interpreters_[index].threads || interpreters_[index].replay; }
   size_t class_of(const Launch& launch) const;
-  void prepare_state(size_t program, uint32_t passes);
   HostMemory bind(const Program& program);
   void* state_memory(const Tensor& tensor);
   void copy_state_to_ranks();
@@ -241,20 +241,11 @@ size_t HostBackend::class_of(const Launch& launch) const {
   return programs_.class_of(row_bound(state_), launch.reads_prompts);
 }
 
-// Of the state all that a launch needs beside tokens.
-void HostBackend::prepare_state(size_t program, uint32_t passes) {
-  state_.control = {
-      .passes_done = 0, .passes_wanted = passes, .last_pass = kKeepRunning, .stopped_by_host = 0};
-  const Interpreter& interpreter = interpreter_of(program);
-  if (interpreter.attention) plan_launch(*interpreter.attention, state_);
-  check_state(programs_.program(program), state_);
-}
-
 void HostBackend::prepare(const Launch& launch) {
   prepared_.reset();
   const size_t wanted = class_of(launch);
   if (!is_bound(wanted)) return;  // it may have to be waited for
-  prepare_state(wanted, launch.passes);
+  prepare_state(programs_.program(wanted), interpreters_[wanted].attention, launch.passes, state_);
   prepared_ = wanted;
 }
 
@@ -267,7 +258,7 @@ void HostBackend::run(const Launch& launch, const std::function<void(uint32_t)>&
   if (is_prepared) {
     check_tokens(program(), state_);
   } else {
-    prepare_state(wanted, launch.passes);
+    prepare_state(program(), interpreter.attention, launch.passes, state_);
   }
   state_.output = state_.output_of(program().limits.rows);
   copy_launch(state_, own_state_);

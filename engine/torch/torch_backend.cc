@@ -6,13 +6,13 @@
 #include <tuple>
 #include <vector>
 
+#include "engine/backend/prepare_state.h"
 #include "engine/backend/state_copy.h"
 #include "instructions/advance/rule.h"
 #include "instructions/common/footprint.h"
 #include "instructions/sample/sampler.h"
 #include "vm/layout/kv_cache.h"
 #include "vm/state/block.h"
-#include "vm/state/check.h"
 
 namespace serval {
 namespace {
@@ -118,9 +118,7 @@ void TorchBackend::sample_rows() {
 
 void TorchBackend::run(const Launch& launch, const std::function<void(uint32_t)>& on_pass,
                        const std::function<void()>& on_begun) {
-  state_.control = {
-      .passes_done = 0, .passes_wanted = launch.passes, .last_pass = kKeepRunning, .stopped_by_host = 0};
-  check_state(program_, state_);
+  prepare_state(program_, {}, launch.passes, state_);
   copy_launch(state_, own_);
   if (on_begun) on_begun();
   while (own_.control.last_pass == kKeepRunning) {
