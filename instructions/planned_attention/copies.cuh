@@ -42,7 +42,10 @@ class Copies {
     __syncwarp();
     for (bool again = false;; again = find_next_stream()) {
       Stream& stream = memory_.streams[stream_.at];
-      if (!more_ && role_.lane == 0) stream.blocks = 0;
+      if (!more_) {
+        await_pages();  // a fault may end the launch from here on
+        if (role_.lane == 0) stream.blocks = 0;
+      }
       hand_over();
       if (!more_) return;
       bring_pages(stream, again);
@@ -202,9 +205,12 @@ class Copies {
   __device__ __forceinline__ void wait(uint64_t* free, uint32_t lap) {
     while (!ptx::mbarrier_try_wait(free, (lap & 1) ^ 1)) {
       if (!exit_requested(&role_.s.exit)) continue;
-      await_copies(memory_.landed, page_.lap * Memory::kPages + page_.at);
+      await_pages();
       ptx::exit_thread();
     }
+  }
+  __device__ __forceinline__ void await_pages() {
+    await_copies(memory_.landed, page_.lap * Memory::kPages + page_.at);
   }
 
   Role& role_;
