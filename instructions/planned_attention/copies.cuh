@@ -24,7 +24,9 @@ class Copies {
       for (uint64_t& barrier : memory_.free) ptx::mbarrier_init(&barrier, kConsumerWarps);
       for (uint64_t& barrier : memory_.stream_ready) ptx::mbarrier_init(&barrier, 1);
       for (uint64_t& barrier : memory_.stream_free) ptx::mbarrier_init(&barrier, kConsumerWarps);
-      for (uint64_t& barrier : memory_.together) ptx::mbarrier_init(&barrier, kWarpgroupWarps);
+      for (auto& barriers : memory_.together) {
+        for (uint64_t& barrier : barriers) ptx::mbarrier_init(&barrier, kWarpgroupWarps);
+      }
       ptx::fence_mbarrier_init();
     }
     __syncwarp();
@@ -59,6 +61,7 @@ class Copies {
   __device__ __forceinline__ void begin() {
     if (role_.lane == 0) {
       memory_.cursor = {};
+      memory_.heads = GroupHeads(op_.q_heads / op_.kv_heads);
       if (ptx::load_constant(&list()->records) == op_.records) {
         memory_.cursor.item = ptx::load_constant(&list()->begin[op_.record]);
         memory_.cursor.end_item =
@@ -105,7 +108,7 @@ class Copies {
     ++next.item;
   }
   __device__ __forceinline__ uint32_t stream_rows() const {
-    return kWarpgroups * GroupHeads(op_.q_heads / op_.kv_heads).rows_of_tile();
+    return kWarpgroups * memory_.heads.rows_of_tile();
   }
 
   // The next stream that has something to do; false if there is none.

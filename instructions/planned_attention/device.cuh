@@ -1,7 +1,8 @@
 #pragma once
 
 #include "instructions/planned_attention/copies.cuh"
-#include "instructions/planned_attention/tile.cuh"
+#include "instructions/planned_attention/full_tile.cuh"
+#include "instructions/planned_attention/narrow_tile.cuh"
 
 namespace serval::device {
 
@@ -33,18 +34,62 @@ struct DeviceOp<PlannedAttention> : GroupOp {
 
   template <class Config>
   static __device__ __forceinline__ void run(const Op& op, const Group& group) {
-    using Tile = planned::Tile<Config, Config::kHeadDim>;
+    using Memory = planned::PlacesOf<Config, Config::kHeadDim>;
     Group mine = group;
     asm volatile("" : "+r"(mine.lane));  // address arithmetic stays in here
-    Tile(op, mine).run();
+    work<Config>(op, mine);
     mine.sync();  // all are done with the barriers
     if (mine.thread != 0) return;
-    auto& memory = *reinterpret_cast<typename Tile::Memory*>(mine.scratch);
+    auto& memory = *reinterpret_cast<Memory*>(mine.scratch);
     for (uint64_t& barrier : memory.landed) ptx::mbarrier_invalidate(&barrier);
     for (uint64_t& barrier : memory.free) ptx::mbarrier_invalidate(&barrier);
     for (uint64_t& barrier : memory.stream_ready) ptx::mbarrier_invalidate(&barrier);
     for (uint64_t& barrier : memory.stream_free) ptx::mbarrier_invalidate(&barrier);
-    for (uint64_t& barrier : memory.together) ptx::mbarrier_invalidate(&barrier);
+    for (auto& barriers : memory.together) {
+      for (uint64_t& barrier : barriers) ptx::mbarrier_invalidate(&barrier);
+    }
+  }
+
+ private:
+  // The warp's part of all streams of the record.
+  template <class Config>
+  static __device__ __forceinline__ void work(const Op& op, const Group& group) {
+    using planned::kStreamSlots;
+    auto& memory = *reinterpret_cast<planned::PlacesOf<Config, Config::kHeadDim>*>(group.scratch);
+    planned::FullTile<Config, Config::kHeadDim> tile(op, group);
+    uint32_t narrow_parity = 0, page = 0;
+#pragma unroll 1
+    for (uint32_t n = 0;; ++n) {
+      const uint32_t at = n % kStreamSlots;
+      wait_phase(&memory.stream_ready[at], n / kStreamSlots & 1, group.exit);
+      const planned::Stream& stream = memory.streams[at];
+      const uint32_t blocks = Config::uniform(stream.blocks);
+      if (blocks == 0) return;
+      if (is_narrow<Config>((stream.item.rows - stream.first_row) * memory.heads.count)) {
+        work_narrow<Config>(op, group, stream, n, page, narrow_parity);
+      } else {
+        tile.run(stream, n, page);
+      }
+      page += 2 * blocks;
+      __syncwarp();
+      if (group.lane == 0) ptx::mbarrier_arrive(&memory.stream_free[at]);
+    }
+  }
+  template <class Config>
+  static __device__ __forceinline__ bool is_narrow(uint32_t queries) {
+    if constexpr (!Config::kHasNarrowTiles) return false;
+    return Config::uniform(queries) <= planned::kNarrowRows;
+  }
+  // Its addresses are computed anew: beside a full tile there are no registers for them.
+  template <class Config>
+  static __device__ __forceinline__ void work_narrow(const Op& op, const Group& group,
+                                                     const planned::Stream& stream, uint32_t n, uint32_t page,
+                                                     uint32_t& parity) {
+    if constexpr (Config::kHasNarrowTiles) {
+      Group mine = group;
+      asm volatile("" : "+r"(mine.lane));
+      planned::NarrowTile<Config, Config::kHeadDim>(op, mine, parity).run(stream, n, page);
+    }
   }
 };
 

@@ -16,7 +16,9 @@
 namespace serval::device::planned {
 
 inline constexpr uint32_t kWarpgroups = kConsumerWarps / kWarpgroupWarps;
-inline constexpr uint32_t kTileRows = 64;  // query heads of rows, on the tensor cores
+inline constexpr uint32_t kTileRows = 64;   // query heads of rows, on the tensor cores
+inline constexpr uint32_t kNarrowRows = 8;  // of a narrow tile
+inline constexpr uint32_t kForms = 2;       // of tiles
 inline constexpr uint32_t kRowBytes = 128;
 inline constexpr uint32_t kPartChannels = 64;  // 128 bytes of each token
 inline constexpr uint32_t kPartBytes = kTileRows * kRowBytes;
@@ -40,9 +42,27 @@ struct Cursor {
   uint32_t first_row, head;
 };
 
+// Rows of a tile that a row of the pass has: one for each query head of the group. Quotients of numbers below
+// 64.
+struct GroupHeads {
+  uint32_t count;
+  uint32_t inverse;
+
+  __device__ __forceinline__ explicit GroupHeads(uint32_t heads)
+      : count(heads), inverse((65536 + heads - 1) / heads) {}
+  __device__ __forceinline__ uint32_t row_of(uint32_t tile_row) const { return tile_row * inverse >> 16; }
+  __device__ __forceinline__ uint32_t rows_of_tile() const { return row_of(kTileRows); }
+};
+
+// What the warps of a warpgroup tell each other of a narrow tile: of pairs of queries.
+struct NarrowWork {
+  float2 weights[kKvBlockTokens][kNarrowRows / 2];
+  float2 most[kWarpgroupWarps][kNarrowRows / 2];
+};
+
 // Scratch memory: pages, and what is said about them. A page is a block's keys or values: channels in parts
 // of 64, of each part 64 rows of 128 bytes, swizzled as the copy engine does.
-template <uint32_t kScratch, uint32_t kHeadDim>
+template <uint32_t kScratch, uint32_t kHeadDim, bool kNarrow>
 struct Places {
   static constexpr uint32_t kParts = kHeadDim / kPartChannels;
   static constexpr uint32_t kOtherBytes = 2560;  // streams and barriers
@@ -50,23 +70,34 @@ struct Places {
   // Of queries. The last part may be in registers, of which it takes more than the products leave.
   static constexpr uint32_t kSharedParts = kScratch > 96 * 1024 ? kParts : kParts - 1;
   static constexpr uint32_t kQueryBytes = kSharedParts * kPartBytes;
-  static constexpr uint32_t kFit = (kScratch - kOtherBytes - kWarpgroups * kQueryBytes) / kPageBytes;
+  // Of a narrow tile, rows of queries: their channels, and their weights for the tokens of a block.
+  struct NarrowOperands {
+    std::byte queries[kParts][kNarrowRows * kRowBytes];
+    std::byte weights[kNarrowRows * kRowBytes];
+  };
+  static constexpr uint32_t kNarrowTiles = kNarrow ? kWarpgroups : 1;
+  static constexpr uint32_t kTilesBytes =
+      kWarpgroups * kQueryBytes + kNarrowTiles * (sizeof(NarrowOperands) + sizeof(NarrowWork));
+  static constexpr uint32_t kFit = (kScratch - kOtherBytes - kTilesBytes) / kPageBytes;
   static constexpr uint32_t kMostPages = 16;
   static constexpr uint32_t kPages = kFit < kMostPages ? kFit : kMostPages;
   static_assert(kPages >= 2, "keys and values");
 
   std::byte page[kPages][kPageBytes];
+  NarrowOperands narrow_operands[kNarrowTiles];
   std::byte queries[kWarpgroups][kQueryBytes > 0 ? kQueryBytes : 16];
+  NarrowWork narrow[kNarrowTiles];
   Stream streams[kStreamSlots];
   Cursor cursor;
+  GroupHeads heads;
   uint64_t landed[kPages];
   uint64_t free[kPages];
   uint64_t stream_ready[kStreamSlots];
   uint64_t stream_free[kStreamSlots];
-  uint64_t together[kWarpgroups];  // a warpgroup's own
+  uint64_t together[kForms][kWarpgroups];  // a warpgroup's own
 };
 template <class Config, uint32_t kHeadDim>
-using PlacesOf = Places<Config::kScratchBytes, kHeadDim>;
+using PlacesOf = Places<Config::kScratchBytes, kHeadDim, Config::kHasNarrowTiles>;
 
 // Of what goes round in a ring.
 struct Place {
@@ -78,18 +109,6 @@ struct Place {
     at = 0;
     ++lap;
   }
-};
-
-// Rows of a tile that a row of the pass has: one for each query head of the group. Quotients of numbers below
-// 64.
-struct GroupHeads {
-  uint32_t count;
-  uint32_t inverse;
-
-  __device__ __forceinline__ explicit GroupHeads(uint32_t heads)
-      : count(heads), inverse((65536 + heads - 1) / heads) {}
-  __device__ __forceinline__ uint32_t row_of(uint32_t tile_row) const { return tile_row * inverse >> 16; }
-  __device__ __forceinline__ uint32_t rows_of_tile() const { return row_of(kTileRows); }
 };
 
 // Tokens that a row sees of an item's, counted from its sequence's first; 0 if it sees none of them.

@@ -32,10 +32,12 @@ enum class AttentionOpcode : uint16_t { kAttention, kMerge, kTick };
 // What they are compiled for: 128 KiB of scratch memory, and 64.
 template <uint32_t kHeadDimOf>
 struct LargeScratch : device::GemmConfig<2048, 256, 4, 128> {
+  static constexpr bool kHasNarrowTiles = true;
   static constexpr uint32_t kHeadDim = kHeadDimOf;
 };
 template <uint32_t kHeadDimOf>
 struct SmallScratch : device::GemmConfig<2048, 128, 4, 64> {
+  static constexpr bool kHasNarrowTiles = true;
   static constexpr uint32_t kHeadDim = kHeadDimOf;
 };
 

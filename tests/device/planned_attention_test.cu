@@ -119,6 +119,39 @@ TEST(DevicePlannedAttention, BitsDependNeitherOnNeighboursNorOnDealing) {
   }
 }
 
+// Rows of a sequence that follow each other are queries of one full tile; in reverse, each row is an item of
+// its own, whose few query heads have a narrow one.
+template <template <uint32_t> class Config>
+void compare_narrow(const Heads& heads, uint32_t records) {
+  const AttentionPass full(heads, {{70, 70}, {1040, 40}, {3090, 45}, {129, 33}}, heads.head_dim);
+  AttentionPass narrow = full;
+  std::ranges::reverse(narrow.rows);
+  const size_t cols = heads.q_cols(), rows = full.rows.size();
+  const auto reversed = [&](const Output& of) {
+    Output to(of.size());
+    for (size_t r = 0; r < rows; ++r) std::copy_n(of.begin() + r * cols, cols, to.end() - (r + 1) * cols);
+    return to;
+  };
+  narrow.q = reversed(full.q);
+  const Output expected = gpu_attention<Config>(full, records);
+  const Output got = reversed(gpu_attention<Config>(narrow, records));
+  for (size_t i = 0; i < got.size(); ++i)
+    ASSERT_EQ(got[i], expected[i]) << "row " << i / cols << ", column " << i % cols;
+}
+TEST(DevicePlannedAttention, NarrowTilesHaveTheBitsOfFullOnes) {
+  for (const uint32_t head_dim : {64U, 128U}) {
+    for (const uint32_t group : {2U, 4U, 7U, 8U}) {
+      for (const uint32_t records : {1U, 5U, gpu_sms()}) {
+        SCOPED_TRACE(std::to_string(head_dim) + " channels, " + std::to_string(group) + " heads, " +
+                     std::to_string(records) + " records");
+        compare_narrow<LargeScratch>({head_dim, 2, group}, records);
+        compare_narrow<SmallScratch>({head_dim, 1, group}, records);
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
 // Rows that have ended since the list was made are left alone.
 TEST(DevicePlannedAttention, LeavesOutRowsThatAreNoMoreActive) {
   AttentionPass pass({64, 2, 3}, {{300}, {400, 30}, {1200}, {70}}, 9);
@@ -176,6 +209,7 @@ TEST(DevicePlannedAttention, SpeedOfManySequences) {
     std::printf("[ figures  ] %s: %.1f us, %.0f GB/s\n", name, us, bytes / us / 1e3);
   };
   measure("256 sequences of 1,000", std::vector<Sequence>(256, {1000}));
+  measure("256 sequences of 128", std::vector<Sequence>(256, {128}));
   measure("64 sequences of 128", std::vector<Sequence>(64, {128}));
   measure("1 sequence of 32,768", {{32768}});
   std::vector<Sequence> mixed(200, {500});

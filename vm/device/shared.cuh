@@ -68,6 +68,8 @@ struct GemmConfig {
   static constexpr uint32_t kRingPages = kRingPagesOf;
   static constexpr uint32_t kPageReaders = kConsumerWarps;
   static constexpr uint32_t kScratchBytes = kScratchKib * 1024;
+  // Attention of few rows has code of its own: not beside that of prompts, which it slows down.
+  static constexpr bool kHasNarrowTiles = kTileTokens <= 64;
   static constexpr uint32_t kPanelBytes = kTileTokens * slab_image::kRowBytes;
   static constexpr uint32_t kPanelBuffers = kScratchBytes / kPanelBytes;
   static constexpr uint32_t kActivationRowBuffers = kPanelBuffers;

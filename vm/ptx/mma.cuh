@@ -66,5 +66,11 @@ __device__ __forceinline__ void store_matrices(uint32_t address, const uint32_t 
                  : "memory");
   }
 }
+// Transposes of two; lane l, up to 15, gives the address of row l mod 8 of transpose l / 8.
+__device__ __forceinline__ void store_matrices_transposed(uint32_t address, uint32_t first, uint32_t second) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared::cta.b16 [%0], {%1, %2};" ::"r"(address),
+               "r"(first), "r"(second)
+               : "memory");
+}
 
 }  // namespace serval::ptx

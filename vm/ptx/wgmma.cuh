@@ -28,7 +28,7 @@ __device__ __forceinline__ void wgmma_wait() {
 __device__ __forceinline__ uint64_t wgmma_operand(uint32_t shared_address) {
   constexpr uint64_t kEightRowsBytes = 1024, kSwizzle128 = 1, kUnit = 16;
   constexpr uint64_t kFixed = uint64_t{1} << 16 | (kEightRowsBytes / kUnit) << 32 | kSwizzle128 << 62;
-  return (shared_address / kUnit & 0x3fff) | kFixed;
+  return (shared_address / kUnit & 0x3fc0) | kFixed;
 }
 // What is added to an operand to go 16 columns of 16 bits on.
 inline constexpr uint64_t kWgmmaNextTerms = 2;
@@ -57,6 +57,11 @@ __device__ __forceinline__ void wgmma_bf16_transposed(float (&d)[kCols / 2], con
                                                       uint64_t b, bool adds);
 // The same as wgmma_bf16, a in shared memory, too (wgmma_operand, of 64 rows).
 __device__ __forceinline__ void wgmma_bf16_shared(float (&d)[32], uint64_t a, uint64_t b, bool adds);
+// Products of 64 × 8, a and b in shared memory as above (64 and 8 rows).
+__device__ __forceinline__ void wgmma_bf16_shared(float (&d)[4], uint64_t a, uint64_t b, bool adds);
+// The same, a with the terms as rows and its 64 rows side by side (wgmma_operand_transposed).
+__device__ __forceinline__ void wgmma_bf16_shared_transposed(float (&d)[4], uint64_t a, uint64_t b,
+                                                             bool adds);
 
 #define SERVAL_D8(i)                                                                                    \
   "+f"(d[i]), "+f"(d[(i) + 1]), "+f"(d[(i) + 2]), "+f"(d[(i) + 3]), "+f"(d[(i) + 4]), "+f"(d[(i) + 5]), \
@@ -180,6 +185,25 @@ __device__ __forceinline__ void wgmma_bf16_shared(float (&d)[32], uint64_t a, ui
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
       "}, %32, %33, adds, 1, 1, 0, 0;}"
       : SERVAL_D32(0)
+      : "l"(a), "l"(b), "r"(static_cast<uint32_t>(adds)));
+}
+
+__device__ __forceinline__ void wgmma_bf16_shared(float (&d)[4], uint64_t a, uint64_t b, bool adds) {
+  asm volatile(
+      "{.reg .pred adds;\n"
+      "setp.ne.b32 adds, %6, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, %4, %5, adds, 1, 1, 0, 0;}"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "l"(a), "l"(b), "r"(static_cast<uint32_t>(adds)));
+}
+
+__device__ __forceinline__ void wgmma_bf16_shared_transposed(float (&d)[4], uint64_t a, uint64_t b,
+                                                             bool adds) {
+  asm volatile(
+      "{.reg .pred adds;\n"
+      "setp.ne.b32 adds, %6, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, %4, %5, adds, 1, 1, 1, 0;}"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "l"(a), "l"(b), "r"(static_cast<uint32_t>(adds)));
 }
 

@@ -1,0 +1,224 @@
+// The form of a tile for up to 64 query heads of rows:
+//
+//   scores[query, token]    = queries × keysᵀ              queries and keys in shared memory, as a rule
+//   output[query, channel] += weights × values             weights in registers, values transposed
+//
+// Of each 8 tokens or channels, quad lane q has 2q and 2q + 1 of two queries that are 8 rows apart.
+#pragma once
+
+#include "instructions/planned_attention/tile.cuh"
+
+namespace serval::device::planned {
+
+template <class Config, uint32_t kHeadDim>
+class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBlockTokens / 2, kHeadDim / 2> {
+  using Base = Tile<FullTile, Config, kHeadDim, kKvBlockTokens / 2, kHeadDim / 2>;
+  friend Base;
+
+ public:
+  using Base::Base;
+
+ private:
+  using Base::group_;
+  using Base::kScores;
+  using Base::kSteps;
+  using Base::kSums;
+  using Base::memory_;
+  using Base::warp_;
+  using Base::warpgroup_;
+  using typename Base::Memory;
+  static constexpr uint32_t kForm = 0;
+  // Queries are in shared memory but for the last part of channels where that is small: 16 channels each.
+  static constexpr uint32_t kPartSteps = kPartChannels / 16;
+  static constexpr uint32_t kSharedParts = Memory::kSharedParts;
+  using Queries = uint32_t[kPartSteps][4];
+  using Weights = uint32_t[kSteps][4];
+
+  __device__ __forceinline__ uint32_t& together_parity() { return together_parity_; }
+  static constexpr uint32_t query_of(uint32_t n) { return n / 2 % 2; }
+  __device__ __forceinline__ uint32_t tile_row(uint32_t i) const {
+    return warp_ * 16 + group_.lane / kQuadLanes + 8 * i;
+  }
+
+  // Zeros where there is no query.
+  __device__ __forceinline__ void load_queries(const Stream& stream, Queries& queries) {
+    if constexpr (kSharedParts > 0)
+      this->template share_queries<kTileRows, kSharedParts>(stream, memory_.queries[warpgroup_]);
+    if constexpr (kSharedParts < Memory::kParts) hold_queries(stream, queries);
+  }
+  // The last part's in registers.
+  __device__ __forceinline__ void hold_queries(const Stream& stream, Queries& queries) const {
+#pragma unroll
+    for (uint32_t i = 0; i < 2; ++i) {
+      const auto* from = reinterpret_cast<const uint32_t*>(this->query_at(stream, tile_row(i)));
+      const uint32_t first = (Memory::kParts - 1) * (kPartChannels / 2) + group_.lane % kQuadLanes;
+#pragma unroll
+      for (uint32_t c = 0; c < kPartSteps; ++c) {
+        queries[c][i] = from != nullptr ? ptx::load_relaxed(from + first + c * 8) : 0;
+        queries[c][i + 2] = from != nullptr ? ptx::load_relaxed(from + first + c * 8 + 4) : 0;
+      }
+    }
+  }
+  __device__ __forceinline__ void begin_scores(float (&scores)[kScores], const Queries& queries,
+                                               uint32_t keys) const {
+    const uint64_t q = ptx::wgmma_operand(ptx::shared_address(memory_.queries[warpgroup_]));
+    const uint64_t k = ptx::wgmma_operand(keys);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (uint32_t c = 0; c < Memory::kParts * kPartSteps; ++c) {
+      const uint64_t next = c / kPartSteps * (kPartBytes / 16) + c % kPartSteps * ptx::kWgmmaNextTerms;
+      if (static_cast<int>(c / kPartSteps) < static_cast<int>(kSharedParts)) {
+        ptx::wgmma_bf16_shared(scores, q + next, k + next, c != 0);
+      } else {
+        ptx::wgmma_bf16<kKvBlockTokens>(scores, queries[c % kPartSteps], k + next, c != 0);
+      }
+    }
+    ptx::wgmma_commit();
+  }
+  __device__ __forceinline__ void begin_output(float (&o)[kSums], const Weights& weights, uint32_t values,
+                                               bool adds) const {
+    const uint64_t v = ptx::wgmma_operand_transposed(values, kPartBytes);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (uint32_t t = 0; t < kSteps; ++t)
+      ptx::wgmma_bf16_transposed<kHeadDim>(o, weights[t], v + t * ptx::kWgmmaNextTransposedTerms,
+                                           adds || t != 0);
+    ptx::wgmma_commit();
+  }
+  // Scores become weights, not yet rounded. `first`: token of the sequence that the block begins with.
+  __device__ __forceinline__ void soften(float (&scores)[kScores], uint32_t first, PerQuery& shrink) {
+    if (first + kKvBlockTokens > this->least_visible_) {
+#pragma unroll
+      for (uint32_t n = 0; n < kScores; ++n) {
+        const uint32_t token = first + n / 4 * 8 + group_.lane % kQuadLanes * 2 + n % 2;
+        if (token >= this->visible_[n / 2 % 2]) scores[n] = -INFINITY;
+      }
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < 2; ++i) {
+      float most = fmaxf(scores[2 * i], scores[2 * i + 1]);
+#pragma unroll
+      for (uint32_t b = 1; b < kScores / 4; ++b)
+        most = fmaxf(most, fmaxf(scores[4 * b + 2 * i], scores[4 * b + 2 * i + 1]));
+      most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, 1));
+      most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, 2));
+      const float base = this->begin_weights(i, most, shrink);
+      float total = 0;
+#pragma unroll
+      for (uint32_t b = 0; b < kScores / 4; ++b) {
+#pragma unroll
+        for (uint32_t j = 0; j < 2; ++j) {
+          float& score = scores[4 * b + 2 * i + j];
+          score = this->weight(score, base);
+          total += score;
+        }
+      }
+      this->total_[i] = __fmaf_rn(this->total_[i], shrink[i], total);
+    }
+  }
+  static __device__ __forceinline__ void pack(Weights& weights, const float (&scores)[kScores]) {
+#pragma unroll
+    for (uint32_t t = 0; t < kSteps; ++t) {
+#pragma unroll
+      for (uint32_t n = 0; n < 4; ++n)
+        weights[t][n] = ptx::pack_bf16(scores[8 * t + 2 * n], scores[8 * t + 2 * n + 1]);
+    }
+  }
+
+  static __device__ __forceinline__ void add_lanes(PerQuery& total) {
+#pragma unroll
+    for (uint32_t i = 0; i < 2; ++i) {
+      total[i] += __shfl_xor_sync(kAllLanes, total[i], 1);
+      total[i] += __shfl_xor_sync(kAllLanes, total[i], 2);
+    }
+  }
+
+  // The loop begins where a block's weights are known and the values of the block before are still being
+  // multiplied: so the compiler, which moves nothing from one round to another, does not wait for these
+  // earlier.
+  __device__ __forceinline__ void multiply(const Stream& stream, uint32_t blocks) {
+    float o[kSums] = {}, scores[kScores] = {};  // products count as reading what they add to
+    typename Base::LeafMemory memory;
+    typename Base::Leaves leaves(memory);
+    PerQuery shrink;
+    const uint32_t first_block = Config::uniform(stream.first_block);
+    Queries queries;
+    load_queries(stream, queries);
+    begin_scores(scores, queries, this->wait_page(this->first_page_));
+    ptx::wgmma_wait<0>();
+    this->free_page(this->first_page_);
+    this->begin_leaf(leaves);
+    soften(scores, first_block * kKvBlockTokens, shrink);
+#pragma unroll 1
+    for (uint32_t b = 0;; ++b) {
+      const uint32_t block = first_block + b, page = this->first_page_ + 2 * b;
+      const bool begins = block % kLeafBlocks == 0;
+      ptx::wgmma_wait<0>();
+      if (b > 0) {
+        this->free_page(page);
+        if (begins) this->end_leaf(stream, block / kLeafBlocks - 1, o, leaves);
+      }
+#pragma unroll
+      for (uint32_t n = 0; n < kSums; ++n) o[n] *= shrink[query_of(n)];
+      Weights weights;
+      pack(weights, scores);
+      if (b + 1 == blocks) {
+        multiply_last(stream, page + 1, o, weights, begins);
+        break;
+      }
+      begin_scores(scores, queries, this->wait_page(page + 1));
+      begin_output(o, weights, this->wait_page(page + 2), !begins);
+      ptx::wgmma_wait<1>();
+      this->free_page(page + 1);
+      if ((block + 1) % kLeafBlocks == 0) this->begin_leaf(leaves);
+      soften(scores, (block + 1) * kKvBlockTokens, shrink);
+    }
+    const uint32_t last_leaf = (first_block + blocks - 1) / kLeafBlocks;
+    exit_if_requested(group_.exit);
+    this->begin_leaf(leaves);
+    this->end_leaf(stream, last_leaf, o, leaves);
+    if (first_block == 0) this->finish(stream, last_leaf == 0, o, leaves);
+  }
+  __device__ __forceinline__ void multiply_last(const Stream& stream, uint32_t page, float (&o)[kSums],
+                                                const Weights& weights, bool begins) {
+    const uint32_t values = this->wait_page(page);
+    if (stream.tokens % kKvBlockTokens != 0) this->clear_values(values, stream.tokens % kKvBlockTokens);
+    begin_output(o, weights, values, !begins);
+    ptx::wgmma_wait<0>();
+    this->free_page(page);
+  }
+
+  // True for the lane that writes what belongs to the query as a whole.
+  __device__ __forceinline__ bool write_sums(float* to, uint32_t i, const float (&sums)[kSums]) const {
+    const uint32_t part = group_.lane % kQuadLanes;
+#pragma unroll
+    for (uint32_t b = 0; b < kSums / 4; ++b)
+      ptx::store_relaxed(reinterpret_cast<float2*>(to + b * 8 + part * 2),
+                         float2{sums[4 * b + 2 * i], sums[4 * b + 2 * i + 1]});
+    return part == 0;
+  }
+  // Of 32 channels, a lane has one piece.
+  __device__ __forceinline__ void write_output(const Stream& stream, const float (&sums)[kSums],
+                                               const PerQuery& total) const {
+#pragma unroll
+    for (uint32_t i = 0; i < 2; ++i) {
+      if (!this->writes_[i]) continue;
+      const float share = 1.0F / total[i];
+#pragma unroll
+      for (uint32_t c = 0; c < kHeadDim / 32; ++c) {
+        uint32_t words[4];
+#pragma unroll
+        for (uint32_t u = 0; u < 4; ++u) {
+          const uint32_t n = 4 * (4 * c + u) + 2 * i;
+          words[u] = ptx::pack_bf16(__fmul_rn(sums[n], share), __fmul_rn(sums[n + 1], share));
+        }
+        *reinterpret_cast<uint4*>(this->output_piece(stream, i, c * 32, group_.lane % kQuadLanes)) = {
+            words[0], words[1], words[2], words[3]};
+      }
+    }
+  }
+
+  uint32_t together_parity_ = 0;
+};
+
+}  // namespace serval::device::planned
