@@ -5,10 +5,10 @@
 // that it is given. A step takes a slab: 64 columns of the page image's order (vm/layout/slab_image.h). Of
 // the weights it is a page of 16 pieces of 1 KiB, one of each unit, which go to the tensor cores through
 // registers: two units are a warp's 16 rows. Of a tile of 8 units, a page has two slabs. Of the activations
-// it is a panel: the rows of the token tile, 128 bytes each, read from shared memory by all warps. An output
-// is one chain of products of 16 columns, slab after slab, of each slab the first, third, second and fourth
-// (load_terms()), or such a chain for each part of the columns (common/column_parts.h), whatever the tile and
-// its neighbours.
+// it is the rows of the token tile, 128 bytes each, read from shared memory by all warps; a panel is what
+// comes at once of them, one slab or, with few tokens, two (Config::kPanelSlabs). An output is one chain of
+// products of 16 columns, slab after slab, of each slab the first, third, second and fourth (load_terms()),
+// or such a chain for each part of the columns (common/column_parts.h), whatever the tile and its neighbours.
 //
 // Consumers finish the tile themselves, from their registers (GemmOp<Op>::finish_tile); what they need of
 // the tokens is looked up by the storers meanwhile. What finishes a tile runs once for many products, so
@@ -58,7 +58,6 @@ inline constexpr uint32_t kStagedValues = kStagedTokens / 2;  // of a lane
 inline constexpr uint32_t kStagedRowFloats = kWarpgroupWarps * kWarpUnits * kUnitRows;
 inline constexpr uint32_t kBuffers = 2;
 inline constexpr uint32_t kResidualPart = 2;  // of what a tile needs, beside its two halves of units
-
 // Which 8 weight rows each the units of a tile are.
 enum class Units : uint32_t {
   kNeighbours,       // of one matrix: a box of 16 units
@@ -169,6 +168,7 @@ struct WarpTile {
 
 // A warp's register operands of half a step: two products, four registers each.
 using Terms = uint32_t[2][4];
+inline constexpr uint32_t kHighTerms = kPieceBytes / 2;  // bytes from a slab's low half to its high one
 
 // The warp's operands of a half of each piece: columns 16 half of the slab with terms[0], and 32 further on
 // with terms[1]. `second`: from the piece of the first unit to the other's.
@@ -233,11 +233,6 @@ struct Position {
       : page(Role::Config::uniform(role.next_page)),
         panel(Role::Config::uniform(role.next_panel)),
         lane(ptx::thread_index() % kWarpThreads) {}
-  template <class Role>
-  __device__ __forceinline__ void leave(Role& role) const {
-    role.next_page = Role::Config::uniform(page);
-    role.next_panel = Role::Config::uniform(panel);
-  }
 };
 
 // Where the slabs of a tile's weights are: a page each, or two a page.
@@ -264,6 +259,14 @@ class Slabs {
   const WarpPieces& pieces_;
   const bool two_a_page_;
 };
+
+// Registers that a product adds to count as read, even where it adds to nothing: without a value they would
+// be kept from one record to the next.
+template <uint32_t kValues>
+__device__ __forceinline__ void clear_sums(float (&d)[kValues]) {
+#pragma unroll
+  for (float& sum : d) sum = 0;
+}
 
 // d += weights × activations. A slab's products are taken by halves, so that the operands of one half are
 // loaded while the other half is multiplied, in 16 registers: sums of many tokens leave no more.
@@ -295,63 +298,124 @@ __device__ __forceinline__ void multiply_halves(Role& role, const WarpPieces& pi
   ptx::wgmma_wait<0>();
   exit_if_requested(&role.s.exit);
   role.free_panel(at.panel - 1, at.lane);
-  at.leave(role);
 }
 
-// The same for few tokens, whose products take less time than preparing them: several slabs are under way.
+// The pages and panels of a tile of few tokens, a panel of two slabs. Few instructions a slab: products of
+// few tokens take less time than what is done around them, and a warp's chain of that bounds them.
+template <class Role>
+class PairedSlabs {
+ public:
+  using Config = typename Role::Config;
+  static_assert(Config::kPanelSlabs == 2);
+
+  __device__ __forceinline__ PairedSlabs(Role& role, const WarpPieces& pieces)
+      : role_(role),
+        second_(pieces.second),
+        lane_(ptx::thread_index() % kWarpThreads),
+        page_(Config::uniform(role.next_page)),
+        panel_(Config::uniform(role.next_panel)),
+        ring_(ptx::shared_address(role.s.ring) + pieces.first),
+        panels_(ptx::shared_address(role.s.activations)) {}
+
+  __device__ __forceinline__ void wait_page() const {
+    wait_phase_or_exit(&role_.s.page_landed[page_.at], page_.parity, &role_.s.exit);
+  }
+  __device__ __forceinline__ void wait_page_and_panel() const {
+    wait_phases_or_exit(&role_.s.page_landed[page_.at], page_.parity, &role_.s.panel_landed[panel_.at],
+                        panel_.parity, &role_.s.exit);
+  }
+  // The warp's operands of half a slab, so many bytes behind where the page's first half begins.
+  __device__ __forceinline__ void load(Terms& terms, uint32_t behind) const {
+    load_terms(terms, ring_ + page_.at * kPageBytes + behind, second_);
+  }
+  // Of slab `slab` of the panel, 0 or 1.
+  __device__ __forceinline__ uint64_t operand(uint32_t slab) const {
+    return ptx::wgmma_operand(panels_ + panel_.at * Config::kPanelBytes + slab * Config::kSlabBytes);
+  }
+  // The warp has its operands of the page.
+  __device__ __forceinline__ void free_page() {
+    role_.free_page_at(page_.at, lane_);
+    page_.advance();
+  }
+  // Products of the panel have begun; it is given back when they are complete.
+  __device__ __forceinline__ void leave_panel() {
+    left_ = panel_.at;
+    panel_.advance();
+  }
+  __device__ __forceinline__ void free_panel_left() const { role_.free_panel_at(left_, lane_); }
+
+ private:
+  Role& role_;
+  const uint32_t second_;  // from the warp's first piece to its other
+  const uint32_t lane_;
+  RingPlace<Config::kRingPages> page_;
+  RingPlace<Config::kPanelBuffers> panel_;
+  const uint32_t ring_, panels_;
+  uint32_t left_ = 0;
+};
+
+// The same for few tokens: two slabs are under way, those of a panel.
 template <class Role>
 __device__ __forceinline__ void multiply_slabs(Role& role, const WarpPieces& pieces, bool two_a_page,
                                                uint32_t slabs, float (&d)[Role::Config::kTileTokens / 2]) {
   using Config = typename Role::Config;
-  constexpr uint32_t kDepth = 2;
-  Terms low[kDepth], high[kDepth];
-  Position at(role);
-  const Slabs weights(role, pieces, two_a_page);
-  const auto begin_slab = [&](uint32_t k, uint32_t slab, uint32_t from) {
-    load_terms(low[k], from, pieces.second);
-    load_terms(high[k], from + kPieceBytes / 2, pieces.second);
-    role.wait_next_panel(at.panel);
-    const uint64_t rows = panel_operand(role, at.panel++);
+  PairedSlabs<Role> at(role, pieces);
+  Terms low[2], high[2];
+  const auto load = [&](uint32_t k, uint32_t behind) {
+    at.load(low[k], behind);
+    at.load(high[k], behind + kHighTerms);
+  };
+  const auto begin = [&](uint32_t k, bool first) {
+    const uint64_t rows = at.operand(k);
     ptx::wgmma_fence();
-    begin_half<Config>(rows, low[k], d, slab == 0);
+    begin_half<Config>(rows, low[k], d, first);
     begin_half<Config>(rows + ptx::kWgmmaNextTerms, high[k], d, false);
     ptx::wgmma_commit();
-    weights.free(at, slab, slabs);
   };
   uint32_t slab = 0;
 #pragma unroll 1
-  for (; slab + kDepth <= slabs; slab += kDepth) {
-#pragma unroll
-    for (uint32_t k = 0; k < kDepth; ++k) {
-      const uint32_t from = weights.wait(at, slab + k);
-      ptx::wgmma_wait<kDepth - 1>();
-      if (slab > 0) role.free_panel(at.panel - kDepth, at.lane);
-      begin_slab(k, slab + k, from);
+  for (; slab + 2 <= slabs; slab += 2) {
+    at.wait_page_and_panel();
+    ptx::wgmma_wait<1>();
+    load(0, 0);
+    begin(0, slab == 0);
+    if (!two_a_page) {
+      at.free_page();
+      at.wait_page();
     }
+    ptx::wgmma_wait<1>();  // the panel before has been multiplied
+    load(1, two_a_page ? kPageBytes / 2 : 0);
+    if (slab > 0) at.free_panel_left();
+    begin(1, false);
+    at.free_page();
+    at.leave_panel();
   }
   ptx::wgmma_wait<0>();
   exit_if_requested(&role.s.exit);
-  for (uint32_t k = min(slab, kDepth); k > 0; --k) role.free_panel(at.panel - k, at.lane);
-#pragma unroll 1
-  for (; slab < slabs; ++slab) {
-    const uint32_t from = weights.wait(at, slab);
-    begin_slab(0, slab, from);
+  if (slab > 0) at.free_panel_left();
+  if (slab < slabs) {
+    at.wait_page_and_panel();
+    load(0, 0);
+    begin(0, slab == 0);
+    at.free_page();
+    at.leave_panel();
     ptx::wgmma_wait<0>();
-    role.free_panel(at.panel - 1, at.lane);
+    exit_if_requested(&role.s.exit);
+    at.free_panel_left();
   }
-  exit_if_requested(&role.s.exit);
-  at.leave(role);
 }
 
 // The tile's units are all the other warpgroup's; a page has two slabs.
 template <class Role>
 __device__ __forceinline__ void let_pass(Role& role, uint32_t slabs) {
+  constexpr uint32_t kPanelSlabs = Role::Config::kPanelSlabs;
 #pragma unroll 1
   for (uint32_t slab = 0; slab < slabs; ++slab) {
     if (slab % 2 == 0) {
       role.wait_next_page(role.next_page);
       role.free_page(role.next_page++);
     }
+    if (slab % kPanelSlabs != 0) continue;
     role.wait_next_panel(role.next_panel);
     role.free_panel(role.next_panel++, role.lane);
   }
@@ -365,10 +429,7 @@ __device__ __forceinline__ void multiply(Role& role, const Plan& plan, uint32_t 
   using Config = typename Role::Config;
   const WarpPieces pieces(role,
                           Config::uniform(static_cast<uint32_t>(plan.shape.units == Units::kPairs)) != 0);
-  // Registers that a product adds to count as read, even where it adds to nothing: without a value they would
-  // be kept from one record to the next.
-#pragma unroll
-  for (float& sum : d) sum = 0;
+  clear_sums(d);
   if (Config::uniform(plan.shape.units == Units::kHalf && role.warp >= kWarpgroupWarps ? 1 : 0) != 0)
     return let_pass(role, slabs);
   const bool two_a_page = Config::uniform(plan.two_slabs_a_page() ? 1 : 0) != 0;
@@ -377,6 +438,9 @@ __device__ __forceinline__ void multiply(Role& role, const Plan& plan, uint32_t 
   } else {
     multiply_slabs(role, pieces, two_a_page, slabs, d);
   }
+  role.next_page = Config::uniform(role.next_page) + (two_a_page ? (slabs + 1) / 2 : slabs);
+  role.next_panel =
+      Config::uniform(role.next_panel) + (slabs + Config::kPanelSlabs - 1) / Config::kPanelSlabs;
 }
 
 // --- from registers to pieces
@@ -894,30 +958,14 @@ struct Stream {
   template <class Role, class PagesOf>
   static __device__ __forceinline__ void load(Role& role, const Plan& plan, PagesOf&& pages_of) {
     if (plan.tiles == 0) return;
-    const Units units = plan.shape.units;
-    const Pages first = pages_of(0, 0), second = units == Units::kNeighboursApart ? pages_of(1, 0) : Pages{};
+    const bool apart = plan.shape.units == Units::kNeighboursApart;
+    const Pages first = pages_of(0, 0), second = apart ? pages_of(1, 0) : first;
 #pragma unroll 1
     for (uint32_t tile = 0; tile < plan.tiles; ++tile) {
 #pragma unroll 1
       for (uint32_t part = 0; part < plan.shape.parts; ++part) {
-        const uint32_t end = plan.shape.first_slab + plan.part_begin(part + 1);
-#pragma unroll 1
-        for (uint32_t slab = plan.shape.first_slab + plan.part_begin(part); slab < end; ++slab) {
-          const bool two = plan.two_slabs_a_page() && slab + 1 < end;
-          const uint32_t bytes = plan.two_slabs_a_page() && !two ? kPageBytes / 2 : kPageBytes;
-          role.next(bytes, role.recorder, [&](std::byte* to, uint64_t* landed) {
-            const uint32_t col = slab * kSlabWords;
-            if (units == Units::kPairs) {
-              ptx::tensor_load_all(to, first.map, first.unit, col, landed);
-              return;
-            }
-            ptx::tensor_load(to, first.map, first.unit, col, landed);
-            if (units == Units::kNeighboursApart)
-              ptx::tensor_load(to + kPageBytes / 2, second.map, second.unit, col, landed);
-            if (two) ptx::tensor_load(to + kPageBytes / 2, first.map, first.unit, col + kSlabWords, landed);
-          });
-          slab += two ? 1 : 0;
-        }
+        const uint32_t begin = plan.part_begin(part), end = plan.part_begin(part + 1);
+        load_slabs(role, plan, first, second, (plan.shape.first_slab + begin) * kSlabWords, end - begin);
         if (part + 1 < plan.shape.parts) lend_pages(role, plan, tile);
       }
       if (plan.shape.adds != 0)
@@ -952,23 +1000,8 @@ struct Stream {
     role.next_panel = Config::uniform(role.next_panel);
 #pragma unroll 1
     for (uint32_t tile = 0; tile < tiles; ++tile) {
-      float d[Config::kTileTokens / 2];
       if (tile == 0) stamp(role, EventKind::kComputeBegin);
-      const uint32_t first = plan.shape.first_row + tile * Config::kTileTokens;
-      const WarpTile part = WarpTile{.first_token = first,
-                                     .end_token = min(plan.shape.end_row, first + Config::kTileTokens),
-                                     .buffer = role.next_tile % kBuffers}
-                                .again();
-      multiply_parts(role, plan, d, [&] {
-        await_tokens(role, part);
-        with_op([&]<class T>(const T& op) {
-          if constexpr (requires { GemmOp<T>::add_part(role, op, part, d); })
-            GemmOp<T>::add_part(role, op, part, d);
-        });
-      });
-      if (tile + 1 == tiles) stamp(role, EventKind::kComputeEnd);
-      await_tokens(role, part);
-      with_op([&]<class T>(const T& op) { GemmOp<T>::finish_tile(role, op, part, d); });
+      work_on(role, plan, tile, tile + 1 == tiles, with_op);
       role.used_tiles(++role.next_tile);
     }
     signal();
@@ -994,6 +1027,33 @@ struct Stream {
   }
 
  private:
+  template <class Role>
+  static __device__ __forceinline__ WarpTile part_of(const Role& role, const Plan& plan, uint32_t tile) {
+    constexpr uint32_t kTokens = Role::Config::kTileTokens;
+    const uint32_t first = plan.shape.first_row + tile * kTokens;
+    return WarpTile{.first_token = first,
+                    .end_token = min(plan.shape.end_row, first + kTokens),
+                    .buffer = role.next_tile % kBuffers}
+        .again();
+  }
+  template <class Role, class WithOp>
+  static __device__ __forceinline__ void work_on(Role& role, const Plan& plan, uint32_t tile, bool is_last,
+                                                 WithOp&& with_op) {
+    float d[Role::Config::kTileTokens / 2];
+    multiply_parts(role, plan, d, [&] {
+      const WarpTile part = part_of(role, plan, tile);
+      await_tokens(role, part);
+      with_op([&]<class T>(const T& op) {
+        if constexpr (requires { GemmOp<T>::add_part(role, op, part, d); })
+          GemmOp<T>::add_part(role, op, part, d);
+      });
+    });
+    if (is_last) stamp(role, EventKind::kComputeEnd);
+    const WarpTile part = part_of(role, plan, tile);
+    await_tokens(role, part);
+    with_op([&]<class T>(const T& op) { GemmOp<T>::finish_tile(role, op, part, d); });
+  }
+
   // What the storers look up for the tile is there.
   template <class Role>
   static __device__ __forceinline__ void await_tokens(Role& role, const WarpTile& part) {
@@ -1007,6 +1067,55 @@ struct Stream {
     }
   }
 
+  // So many slabs from word `col` of the units on.
+  template <class Role>
+  static __device__ __forceinline__ void load_slabs(Role& role, const Plan& plan, const Pages& first,
+                                                    const Pages& second, uint32_t col, uint32_t slabs) {
+    switch (plan.shape.units) {
+      case Units::kNeighbours:
+        return load_boxes(role, first, col, slabs);
+      case Units::kHalf:
+        load_twice(role, first, first, col, kSlabWords, slabs / 2);
+        if (slabs % 2 != 0) load_half(role, first, col + (slabs - 1) * kSlabWords);
+        return;
+      case Units::kNeighboursApart:
+        return load_twice(role, first, second, col, 0, slabs);
+      case Units::kPairs:
+        return load_pairs(role, first, col, slabs);
+    }
+  }
+  template <class Role>
+  static __device__ __forceinline__ void load_boxes(Role& role, const Pages& from, uint32_t col,
+                                                    uint32_t pages) {
+    role.stream(pages, kPageBytes, role.recorder, [&](ptx::SharedAddress to, ptx::SharedAddress landed) {
+      ptx::tensor_load(to, from.map, from.unit, col, landed);
+      col += kSlabWords;
+    });
+  }
+  // Pages of two boxes of 8 units, the second `apart` words behind the first.
+  template <class Role>
+  static __device__ __forceinline__ void load_twice(Role& role, const Pages& first, const Pages& second,
+                                                    uint32_t col, uint32_t apart, uint32_t pages) {
+    role.stream(pages, kPageBytes, role.recorder, [&](ptx::SharedAddress to, ptx::SharedAddress landed) {
+      ptx::tensor_load(to, first.map, first.unit, col, landed);
+      ptx::tensor_load(to + kPageBytes / 2, second.map, second.unit, col + apart, landed);
+      col += kSlabWords + apart;
+    });
+  }
+  template <class Role>
+  static __device__ __forceinline__ void load_half(Role& role, const Pages& from, uint32_t col) {
+    role.stream(1, kPageBytes / 2, role.recorder, [&](ptx::SharedAddress to, ptx::SharedAddress landed) {
+      ptx::tensor_load(to, from.map, from.unit, col, landed);
+    });
+  }
+  template <class Role>
+  static __device__ __forceinline__ void load_pairs(Role& role, const Pages& from, uint32_t col,
+                                                    uint32_t slabs) {
+    role.stream(slabs, kPageBytes, role.recorder, [&](ptx::SharedAddress to, ptx::SharedAddress landed) {
+      ptx::tensor_load_all(to, from.map, from.unit, col, landed);
+      col += kSlabWords;
+    });
+  }
   // For the sums of a part that is not the last: as many as the tile's residual takes.
   template <class Role>
   static __device__ __forceinline__ void lend_pages(Role& role, const Plan& plan, uint32_t tile) {

@@ -63,6 +63,26 @@ __device__ __forceinline__ void wait_phase_or_exit(uint64_t* barrier, uint32_t p
       "r"(parity), "r"(ptx::shared_address(&flag->set))
       : "memory");
 }
+// The same for two barriers, which are looked at together: a look takes longer than what follows from it.
+__device__ __forceinline__ void wait_phases_or_exit(uint64_t* first, uint32_t first_parity, uint64_t* second,
+                                                    uint32_t second_parity, const ExitFlag* flag) {
+  asm volatile(
+      "{.reg .pred done, second;\n"
+      ".reg .u32 leave;\n"
+      "WAIT:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 second, [%2], %3;\n"
+      "and.pred done, done, second;\n"
+      "@done bra DONE;\n"
+      "ld.volatile.shared::cta.u32 leave, [%4];\n"
+      "setp.ne.u32 done, leave, 0;\n"
+      "@done bra DONE;\n"
+      "bra WAIT;\n"
+      "DONE:}" ::"r"(ptx::shared_address(first)),
+      "r"(first_parity), "r"(ptx::shared_address(second)), "r"(second_parity),
+      "r"(ptx::shared_address(&flag->set))
+      : "memory");
+}
 
 // Handed to `run` of an instruction; all kGroupThreads threads call it together. When the last of them
 // returns, the interpreter signals: everything stored by then is visible to all that wait for it.

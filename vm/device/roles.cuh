@@ -32,6 +32,22 @@ __device__ __forceinline__ uint32_t activation_buffer(uint32_t panel) {
   return panel % Config::kPanelBuffers * Config::kPanelBytes;
 }
 
+// Where in a ring of buffers the `count`-th is, in a loop that is at each of them in turn: found without a
+// division.
+template <uint32_t kBuffers>
+struct RingPlace {
+  uint32_t at;
+  uint32_t parity;  // of the phase in which the buffer has the count-th; it is free for it in the one before
+
+  __device__ __forceinline__ explicit RingPlace(uint32_t count)
+      : at(count % kBuffers), parity(count / kBuffers & 1) {}
+  __device__ __forceinline__ void advance() {
+    const bool wraps = at + 1 == kBuffers;
+    at = wraps ? 0 : at + 1;
+    parity ^= wraps ? 1 : 0;
+  }
+};
+
 // A counter of this device.
 __device__ __forceinline__ uint32_t* counter_of(const BoundProgram& program, uint32_t counter) {
   return program.counters + counter * kCounterStride;
@@ -91,6 +107,33 @@ struct LoaderRole {
   __device__ __forceinline__ void page(const std::byte* from, uint32_t bytes, Recorder& recorder) {
     next(bytes, recorder,
          [&](std::byte* to, uint64_t* landed) { ptx::bulk_load_once(to, from, bytes, landed); });
+  }
+  // The next `pages` pages of a GEMM kernel, of `bytes` each, one after the other as there is room: copy(to,
+  // landed) asks for each in turn. Few instructions a page: with few tokens in a tile, products wait for this
+  // loop.
+  template <class Recorder, class Copy>
+  __device__ __forceinline__ void stream(uint32_t pages, uint32_t bytes, Recorder& recorder, Copy&& copy) {
+    static_assert(Config::kMultipliesTiles && Config::kPagesInFlightBeforeInputs >= Config::kRingPages,
+                  "the ring's room is all that bounds pages in flight");
+    ptx::SharedAddress ring(s.ring), landed(s.page_landed), free(s.page_free), issued(&s.pages_issued);
+    RingPlace<Config::kRingPages> page(next_page);
+#pragma unroll 1
+    for (const uint32_t end = next_page + pages; next_page != end; page.advance()) {
+      const uint32_t barrier = page.at * sizeof(uint64_t);
+      const auto is_free = [&] { return ptx::mbarrier_try_wait(free + barrier, page.parity ^ 1); };
+      const auto wait_for_room = [&] {
+        while (!is_free()) exit_if_requested(&s.exit);
+      };
+      if constexpr (Recorder::kOn) {
+        if (!is_free()) recorder.timed(wait_for_room);
+      } else {
+        wait_for_room();
+      }
+      ptx::mbarrier_arrive_expect_bytes(landed + barrier, bytes);
+      copy(ring + page.at * kPageBytes, landed + barrier);
+      recorder.page(bytes);
+      ptx::shared_store_volatile(issued, ++next_page);
+    }
   }
   // Returns when consumers have given back a page of the last `pages`, or one before them in the ring.
   __device__ __forceinline__ void wait_given_back(uint32_t pages) {
@@ -186,9 +229,9 @@ struct PreparerRole {
   // their buffers.
   __device__ __forceinline__ void copy_panels(const std::byte* from, uint32_t stride, uint32_t panels,
                                               uint32_t bytes);
-  // The next `panels` panels of a GEMM kernel, one after the other as their buffers become free. Few
-  // instructions a panel: with few tokens in a tile, products wait for this loop.
-  __device__ __forceinline__ void stream_panels(const std::byte* from, size_t stride, uint32_t panels,
+  // The panels of the next `slabs` slabs of a GEMM kernel, `stride` apart, one after the other as their
+  // buffers become free. Few instructions a panel: with few tokens in a tile, products wait for this loop.
+  __device__ __forceinline__ void stream_panels(const std::byte* from, size_t stride, uint32_t slabs,
                                                 uint32_t bytes);
   // Takes the memory of all buffers, for an instruction that uses it as scratch: it counts as one panel,
   // which has landed when the instruction's inputs may be read.
@@ -247,22 +290,25 @@ __device__ __forceinline__ void PreparerRole<Config>::copy_panels(const std::byt
 
 template <class Config>
 __device__ __forceinline__ void PreparerRole<Config>::stream_panels(const std::byte* from, size_t stride,
-                                                                    uint32_t panels, uint32_t bytes) {
-  if (panels == 0) return;
+                                                                    uint32_t slabs, uint32_t bytes) {
+  if (slabs == 0) return;
   // Scratch memory lay over all buffers.
   if (panel_floor > 0 && next_panel - panel_floor < Config::kPanelBuffers - 1)
     wait_panel_free(s, panel_floor - 1);
   ptx::SharedAddress landed(s.panel_landed), free(s.panel_free), to(s.activations), issued(&s.panels_issued);
+  RingPlace<Config::kPanelBuffers> panel(next_panel);
 #pragma unroll 1
-  for (const uint32_t end = next_panel + panels; next_panel != end; from += stride) {
-    const uint32_t at = next_panel % Config::kPanelBuffers;
-    const uint32_t lap = next_panel / Config::kPanelBuffers;
-    // Of the lap before; what was free from the beginning has a phase before its first.
-    while (!ptx::mbarrier_try_wait(free + at * sizeof(uint64_t), (lap - 1) & 1)) exit_if_requested(&s.exit);
+  for (uint32_t slab = 0; slab < slabs;
+       slab += Config::kPanelSlabs, from += Config::kPanelSlabs * stride, panel.advance()) {
+    const uint32_t barrier = panel.at * sizeof(uint64_t);
+    while (!ptx::mbarrier_try_wait(free + barrier, panel.parity ^ 1)) exit_if_requested(&s.exit);
     ++next_panel;
     if (lane != 0) continue;
-    ptx::mbarrier_arrive_expect_bytes(landed + at * sizeof(uint64_t), bytes);
-    ptx::bulk_load(to + at * Config::kPanelBytes, from, bytes, landed + at * sizeof(uint64_t));
+    const bool one = Config::kPanelSlabs == 1 || slab + 1 == slabs;
+    const ptx::SharedAddress buffer = to + panel.at * Config::kPanelBytes;
+    ptx::mbarrier_arrive_expect_bytes(landed + barrier, one ? bytes : 2 * bytes);
+    ptx::bulk_load(buffer, from, bytes, landed + barrier);
+    if (!one) ptx::bulk_load(buffer + Config::kSlabBytes, from + stride, bytes, landed + barrier);
     ptx::shared_store_volatile(issued, next_panel);
   }
   __syncwarp();
@@ -379,9 +425,13 @@ struct ConsumerRole {
   __device__ __forceinline__ void free_page(uint32_t page) { free_page(page, lane); }
   // For a caller that has its lane at hand.
   __device__ __forceinline__ void free_page(uint32_t page, uint32_t lane_in_warp) {
+    free_page_at(page % Config::kRingPages, lane_in_warp);
+  }
+  // For one that knows the page's place, too.
+  __device__ __forceinline__ void free_page_at(uint32_t place, uint32_t lane_in_warp) {
     ptx::fence_proxy_async_shared();  // a bulk copy will write what this thread has read
     __syncwarp();
-    if (lane_in_warp == 0) ptx::mbarrier_arrive(&s.page_free[page % Config::kRingPages]);
+    if (lane_in_warp == 0) ptx::mbarrier_arrive(&s.page_free[place]);
   }
   // As with pages: once this panel has been issued, those before it in its place have landed, since warps
   // that were done with them had waited for them.
@@ -417,8 +467,11 @@ struct ConsumerRole {
   // This warp is done with a panel of a GEMM kernel that only the tensor cores have read: they are of the
   // copies' proxy.
   __device__ __forceinline__ void free_panel(uint32_t panel, uint32_t lane_in_warp) {
+    free_panel_at(panel % Config::kPanelBuffers, lane_in_warp);
+  }
+  __device__ __forceinline__ void free_panel_at(uint32_t place, uint32_t lane_in_warp) {
     __syncwarp();
-    if (lane_in_warp == 0) ptx::mbarrier_arrive(&s.panel_free[panel % Config::kPanelBuffers]);
+    if (lane_in_warp == 0) ptx::mbarrier_arrive(&s.panel_free[place]);
   }
   // This warp is done with the scratch memory, which counts as a panel.
   __device__ __forceinline__ void release_scratch() {

@@ -62,15 +62,19 @@ template <uint32_t kRowsOf, uint32_t kTileTokensOf, uint32_t kRingPagesOf, uint3
 struct GemmConfig {
   static constexpr bool kMultipliesTiles = true;
   static constexpr bool kHasPeers = false;
-  static constexpr uint32_t kPagesInFlightBeforeInputs = 3;
+  // As many as there is room for: a stage of many rows takes longer than what polls wait for.
+  static constexpr uint32_t kPagesInFlightBeforeInputs = kRingPagesOf;
   static constexpr uint32_t kRows = kRowsOf;
   static constexpr uint32_t kTileTokens = kTileTokensOf;
   static constexpr uint32_t kRingPages = kRingPagesOf;
   static constexpr uint32_t kPageReaders = kConsumerWarps;
   static constexpr uint32_t kScratchBytes = kScratchKib * 1024;
+  // Slabs of activations that come together: products of few tokens take less time than waiting for one.
+  static constexpr uint32_t kPanelSlabs = kTileTokens <= 64 ? 2 : 1;
   // Attention of few rows has code of its own: not beside that of prompts, which it slows down.
   static constexpr bool kHasNarrowTiles = kTileTokens <= 64;
-  static constexpr uint32_t kPanelBytes = kTileTokens * slab_image::kRowBytes;
+  static constexpr uint32_t kSlabBytes = kTileTokens * slab_image::kRowBytes;
+  static constexpr uint32_t kPanelBytes = kPanelSlabs * kSlabBytes;
   static constexpr uint32_t kPanelBuffers = kScratchBytes / kPanelBytes;
   static constexpr uint32_t kActivationRowBuffers = kPanelBuffers;
   static constexpr uint32_t kPartialBytes = 24 * 1024;

@@ -46,8 +46,9 @@ __device__ __forceinline__ void bulk_store(void* to_global, const void* from_sha
                : "memory");
 }
 // The box of a tensor map at (row, col).
-__device__ __forceinline__ void tensor_load(void* to_shared, const void* map, uint32_t row, uint32_t col,
-                                            uint64_t* landed) {
+template <class To, class Barrier>
+__device__ __forceinline__ void tensor_load(To to_shared, const void* map, uint32_t row, uint32_t col,
+                                            Barrier landed) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, "
       "%3}], "
@@ -56,8 +57,9 @@ __device__ __forceinline__ void tensor_load(void* to_shared, const void* map, ui
       : "memory");
 }
 // The same of a map of several matrices, from the first of them on.
-__device__ __forceinline__ void tensor_load_all(void* to_shared, const void* map, uint32_t row, uint32_t col,
-                                                uint64_t* landed) {
+template <class To, class Barrier>
+__device__ __forceinline__ void tensor_load_all(To to_shared, const void* map, uint32_t row, uint32_t col,
+                                                Barrier landed) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, "
       "%3, %4}], "
