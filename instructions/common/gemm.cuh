@@ -422,6 +422,17 @@ __device__ __forceinline__ void let_pass(Role& role, uint32_t slabs) {
   exit_if_requested(&role.s.exit);
 }
 
+// Runs products of so many slabs, which take so many pages and panels, with what the role counts put aside.
+template <class Role, class Multiply>
+__device__ __forceinline__ void with_counts_aside(Role& role, uint32_t pages, uint32_t panels,
+                                                  Multiply&& multiply) {
+  role.put_aside();
+  multiply();
+  role.take_up();
+  role.next_page = Role::Config::uniform(role.next_page) + pages;
+  role.next_panel = Role::Config::uniform(role.next_panel) + panels;
+}
+
 // d = weights × activations of the tile, of so many slabs from the role's next ones on.
 template <class Role>
 __device__ __forceinline__ void multiply(Role& role, const Plan& plan, uint32_t slabs,
@@ -433,14 +444,14 @@ __device__ __forceinline__ void multiply(Role& role, const Plan& plan, uint32_t 
   if (Config::uniform(plan.shape.units == Units::kHalf && role.warp >= kWarpgroupWarps ? 1 : 0) != 0)
     return let_pass(role, slabs);
   const bool two_a_page = Config::uniform(plan.two_slabs_a_page() ? 1 : 0) != 0;
-  if constexpr (Config::kTileTokens > 64) {
-    multiply_halves(role, pieces, two_a_page, slabs, d);
-  } else {
-    multiply_slabs(role, pieces, two_a_page, slabs, d);
-  }
-  role.next_page = Config::uniform(role.next_page) + (two_a_page ? (slabs + 1) / 2 : slabs);
-  role.next_panel =
-      Config::uniform(role.next_panel) + (slabs + Config::kPanelSlabs - 1) / Config::kPanelSlabs;
+  const uint32_t pages = two_a_page ? (slabs + 1) / 2 : slabs;
+  with_counts_aside(role, pages, (slabs + Config::kPanelSlabs - 1) / Config::kPanelSlabs, [&] {
+    if constexpr (Config::kTileTokens > 64) {
+      multiply_halves(role, pieces, two_a_page, slabs, d);
+    } else {
+      multiply_slabs(role, pieces, two_a_page, slabs, d);
+    }
+  });
 }
 
 // --- from registers to pieces

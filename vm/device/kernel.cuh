@@ -289,6 +289,7 @@ __device__ __forceinline__ void consume_group(Role& role) {
   role.wait_scratch();
   role.wait_partial_buffer(role.next_unit);
   if (role.buffer->starts_early == 0) role.wait_inputs();
+  [[maybe_unused]] uint32_t parity = role.parity;
   const Group group{.thread = role.warp * kWarpThreads + role.lane,
                     .warp = role.warp,
                     .lane = role.lane,
@@ -299,12 +300,15 @@ __device__ __forceinline__ void consume_group(Role& role) {
                     .inputs = role.inputs_ready(),
                     .inputs_parity = role.inputs_parity(),
                     .barrier = &s.consumer_barrier,
-                    .barrier_parity = &role.parity,
+                    .barrier_parity = Role::Config::kMultipliesTiles ? &parity : &role.parity,
                     .exit = &s.exit};
   if (role.warp == 0 && role.lane == 0) role.recorder.stamp(role.record, EventKind::kComputeBegin);
+  role.put_aside();
   Isa::dispatch(role.buffer->record, [&]<class Op>(const Op& op) {
     if constexpr (!Isa::template kStreams<Op>) run_group<typename Role::Config>(op, group);
   });
+  role.take_up();
+  if constexpr (Role::Config::kMultipliesTiles) role.parity = parity;
   signal_as_group(role);
   role.wait_panel(role.next_panel);  // long there: every phase is waited for once
   role.release_scratch();
@@ -314,8 +318,7 @@ template <class Isa, class Config, template <class> class Recorder>
 __device__ __forceinline__ void run_consumer(Shared<Config>& s, const Launch& launch) {
   Recorded<ConsumerRole<Config>, Recorder> role{{.s = s, .launch = launch}};
   for (;; ++role.record) {
-    role.lane = ptx::thread_index() % kWarpThreads;
-    role.warp = ptx::thread_index() / kWarpThreads - kFirstConsumerWarp;
+    role.find_thread();
     take_record(role);
     if (Config::uniform(role.buffer->ends_launch) != 0) {
       wait_for_exit(&s.exit);

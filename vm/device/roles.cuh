@@ -399,6 +399,35 @@ struct ConsumerRole {
   uint32_t warpgroup_parity = 0;
   uint32_t next_tile = 0;  // of tokens, whose storers look something up
 
+  // An instruction of a GEMM kernel needs most registers. What would not fit would lie in local memory, and
+  // since shared memory leaves the L1 no room, each look at it would be a trip to L2. So what the role counts
+  // is put aside in shared memory. For whole warps, whose lanes count alike.
+  __device__ __forceinline__ void put_aside() const {
+    if constexpr (Config::kMultipliesTiles) {
+      __syncwarp();
+      const uint32_t to = ptx::shared_address(&s.consumer_counts[warp]);
+      if (lane == 0) {
+        ptx::shared_store(to, uint4{record, next_page, next_unit, next_panel});
+        ptx::shared_store(to + sizeof(uint4), uint4{stored_seen, parity, warpgroup_parity, next_tile});
+      }
+      __syncwarp();
+    }
+  }
+  __device__ __forceinline__ void take_up() {
+    if constexpr (Config::kMultipliesTiles) {
+      find_thread();
+      const uint32_t from = ptx::shared_address(&s.consumer_counts[warp]);
+      const uint4 first = ptx::shared_load(from), second = ptx::shared_load(from + sizeof(uint4));
+      record = first.x, next_page = first.y, next_unit = first.z, next_panel = first.w;
+      stored_seen = second.x, parity = second.y, warpgroup_parity = second.z, next_tile = second.w;
+      buffer = &s.records[record % kRecordBuffers];
+    }
+  }
+  __device__ __forceinline__ void find_thread() {
+    lane = ptx::thread_index() % kWarpThreads;
+    warp = ptx::thread_index() / kWarpThreads - kFirstConsumerWarp;
+  }
+
   // All threads of the warp's warpgroup; orders their accesses to shared memory.
   __device__ __forceinline__ void sync_warpgroup() {
     uint64_t* barrier = &s.warpgroup_barrier[warp / kWarpgroupWarps];

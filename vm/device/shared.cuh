@@ -100,6 +100,11 @@ inline constexpr uint32_t kPartialBuffers = 16;
 
 inline constexpr uint32_t kStreamPlanBytes = 96;
 
+// What a consumer warp of a GEMM kernel counts from record to record (ConsumerRole::put_aside()).
+struct alignas(16) ConsumerCounts {
+  uint32_t record, page, unit, panel, stored_seen, parity, warpgroup_parity, tile;
+};
+
 struct ResolvedTarget {
   uint32_t counter;
   uint32_t target;
@@ -138,6 +143,7 @@ struct Shared {
   alignas(16) float partials[Config::kPartialBytes / sizeof(float)];
   RecordBuffer records[kRecordBuffers];
   PassRow rows[Config::kSharedRows == 0 ? 1 : Config::kSharedRows];  // of the pass whose instructions run
+  ConsumerCounts consumer_counts[Config::kMultipliesTiles ? kConsumerWarps : 1];
   uint64_t record_ready[kRecordBuffers];
   uint64_t record_free[kRecordBuffers];
   uint64_t inputs_ready[kRecordBuffers];                 // the record's waits are over
