@@ -93,6 +93,7 @@ struct Shape {
 struct Pages {
   const std::byte* map;  // a tensor map: of a matrix, with a row of words for each unit, or of the residual
   uint32_t unit;         // the first unit, or the first column
+  uint64_t policy = 0;   // of L2, for weights
 };
 
 // How a record is cut up: written once, read by every role.
@@ -970,7 +971,11 @@ struct Stream {
   static __device__ __forceinline__ void load(Role& role, const Plan& plan, PagesOf&& pages_of) {
     if (plan.tiles == 0) return;
     const bool apart = plan.shape.units == Units::kNeighboursApart;
-    const Pages first = pages_of(0, 0), second = apart ? pages_of(1, 0) : first;
+    Pages first = pages_of(0, 0);
+    const Pages second = apart ? pages_of(1, 0) : first;
+    // A pass of one tile of rows reads each weight once: L2 is for what SMs share.
+    const bool once = role.launch.row_bound <= Role::Config::kTileTokens;
+    first.policy = once ? ptx::read_once_policy() : ptx::usual_policy();
 #pragma unroll 1
     for (uint32_t tile = 0; tile < plan.tiles; ++tile) {
 #pragma unroll 1
@@ -1099,7 +1104,7 @@ struct Stream {
   static __device__ __forceinline__ void load_boxes(Role& role, const Pages& from, uint32_t col,
                                                     uint32_t pages) {
     role.stream(pages, kPageBytes, role.recorder, [&](ptx::SharedAddress to, ptx::SharedAddress landed) {
-      ptx::tensor_load(to, from.map, from.unit, col, landed);
+      ptx::tensor_load(to, from.map, from.unit, col, landed, from.policy);
       col += kSlabWords;
     });
   }
@@ -1108,22 +1113,22 @@ struct Stream {
   static __device__ __forceinline__ void load_twice(Role& role, const Pages& first, const Pages& second,
                                                     uint32_t col, uint32_t apart, uint32_t pages) {
     role.stream(pages, kPageBytes, role.recorder, [&](ptx::SharedAddress to, ptx::SharedAddress landed) {
-      ptx::tensor_load(to, first.map, first.unit, col, landed);
-      ptx::tensor_load(to + kPageBytes / 2, second.map, second.unit, col + apart, landed);
+      ptx::tensor_load(to, first.map, first.unit, col, landed, first.policy);
+      ptx::tensor_load(to + kPageBytes / 2, second.map, second.unit, col + apart, landed, first.policy);
       col += kSlabWords + apart;
     });
   }
   template <class Role>
   static __device__ __forceinline__ void load_half(Role& role, const Pages& from, uint32_t col) {
     role.stream(1, kPageBytes / 2, role.recorder, [&](ptx::SharedAddress to, ptx::SharedAddress landed) {
-      ptx::tensor_load(to, from.map, from.unit, col, landed);
+      ptx::tensor_load(to, from.map, from.unit, col, landed, from.policy);
     });
   }
   template <class Role>
   static __device__ __forceinline__ void load_pairs(Role& role, const Pages& from, uint32_t col,
                                                     uint32_t slabs) {
     role.stream(slabs, kPageBytes, role.recorder, [&](ptx::SharedAddress to, ptx::SharedAddress landed) {
-      ptx::tensor_load_all(to, from.map, from.unit, col, landed);
+      ptx::tensor_load_all(to, from.map, from.unit, col, landed, from.policy);
       col += kSlabWords;
     });
   }

@@ -30,6 +30,17 @@ __device__ __forceinline__ void bulk_load_once(void* to_shared, const void* from
       "l"(from_global), "r"(bytes), "r"(shared_address(landed))
       : "memory");
 }
+// Policies of L2: what is read once is the first to make room; and the usual one.
+__device__ __forceinline__ uint64_t read_once_policy() {
+  uint64_t policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+__device__ __forceinline__ uint64_t usual_policy() {
+  uint64_t policy;
+  asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
 // Orders what this thread knows through the generic proxy before its later bulk copies from global memory.
 __device__ __forceinline__ void fence_proxy_async_global() {
   asm volatile("fence.proxy.async.global;" ::: "memory");
@@ -56,15 +67,24 @@ __device__ __forceinline__ void tensor_load(To to_shared, const void* map, uint3
       "l"(map), "r"(col), "r"(row), "r"(shared_address(landed))
       : "memory");
 }
+// The same, where L2 keeps what comes as `policy` says.
+template <class To, class Barrier>
+__device__ __forceinline__ void tensor_load(To to_shared, const void* map, uint32_t row, uint32_t col,
+                                            Barrier landed, uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
+      "[%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(to_shared)),
+      "l"(map), "r"(col), "r"(row), "r"(shared_address(landed)), "l"(policy)
+      : "memory");
+}
 // The same of a map of several matrices, from the first of them on.
 template <class To, class Barrier>
 __device__ __forceinline__ void tensor_load_all(To to_shared, const void* map, uint32_t row, uint32_t col,
-                                                Barrier landed) {
+                                                Barrier landed, uint64_t policy) {
   asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, "
-      "%3, %4}], "
-      "[%5];" ::"r"(shared_address(to_shared)),
-      "l"(map), "r"(col), "r"(row), "r"(0), "r"(shared_address(landed))
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
+      "[%1, {%2, %3, %4}], [%5], %6;" ::"r"(shared_address(to_shared)),
+      "l"(map), "r"(col), "r"(row), "r"(0), "r"(shared_address(landed)), "l"(policy)
       : "memory");
 }
 __device__ __forceinline__ void tensor_store(const void* map, uint32_t row, uint32_t col,
