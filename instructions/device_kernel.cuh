@@ -76,11 +76,12 @@ using IsaOfRanks =
     static constexpr KernelTraits kTraits = kernel_traits::Name;                                  \
     using Isa = std::conditional_t<head_norms != 0, MatvecIsa, PlainIsa>;                         \
   };
-#define SERVAL_GEMM_KERNEL(Name, rows, tile_rows, head_dim, ring_pages, scratch_kib) \
-  struct Name : GemmConfig<rows, tile_rows, ring_pages, scratch_kib> {               \
-    static constexpr uint32_t kHeadDim = head_dim;                                   \
-    static constexpr KernelTraits kTraits = kernel_traits::Name;                     \
-    using Isa = GemmIsa;                                                             \
+#define SERVAL_GEMM_KERNEL(Name, rows, tile_rows, head_dim, wide_tiles, ring_pages, scratch_kib) \
+  struct Name : GemmConfig<rows, tile_rows, ring_pages, scratch_kib> {                           \
+    static constexpr uint32_t kHeadDim = head_dim;                                               \
+    static constexpr bool kHasWideTiles = wide_tiles != 0;                                       \
+    static constexpr KernelTraits kTraits = kernel_traits::Name;                                 \
+    using Isa = GemmIsa;                                                                         \
   };
 #define SERVAL_RANKS_KERNEL(Name, Base)                                                  \
   struct Name : Base {                                                                   \

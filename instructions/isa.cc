@@ -192,6 +192,13 @@ bool has_head_norms(const Program& program) {
            i.opcode == static_cast<uint16_t>(Opcode::kQkNormRope);
   });
 }
+bool has_wide_tiles(const Program& program) {
+  return std::ranges::any_of(program.instructions, [](const Instruction& i) {
+    if (i.opcode != static_cast<uint16_t>(Opcode::kGateUpSilu)) return false;
+    const auto op = i.as<GateUpSilu>();
+    return op.square_cols == kSquareColsOfGemm && op.num_units > kUnitsOfPairTile;
+  });
+}
 bool has_heads_of(const Program& program, uint32_t head_dim) {
   return std::ranges::all_of(program.instructions, [&](const Instruction& i) {
     switch (static_cast<Opcode>(i.opcode)) {

@@ -32,6 +32,13 @@ const KernelTraits& widest_kernel(uint32_t ranks) {
   return *widest;
 }
 
+bool takes_wide_tiles(uint32_t rows, uint32_t head_dim) {
+  const auto* kernel = std::ranges::find_if(kKernels, [&](const KernelTraits& k) {
+    return k.tile_rows > 0 && k.rows >= rows && k.head_dim == head_dim;
+  });
+  return kernel != std::end(kKernels) && kernel->wide_tiles;
+}
+
 uint32_t gemm_ring_pages() {
   uint32_t pages = ~0U;
   for (const KernelTraits& kernel : kKernels) {
@@ -44,6 +51,7 @@ bool runs(const KernelTraits& kernel, const Program& program) {
   if (kernel.of_ranks != (program.num_devices > 1)) return false;
   if (multiplies_tiles(program) != (kernel.tile_rows > 0)) return false;
   if (!kernel.head_norms && has_head_norms(program)) return false;
+  if (!kernel.wide_tiles && has_wide_tiles(program)) return false;
   return kernel.head_dim == 0 || has_heads_of(program, kernel.head_dim);
 }
 

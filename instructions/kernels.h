@@ -19,6 +19,7 @@ struct KernelTraits {
   uint32_t activation_rows;
   uint32_t tile_rows;  // 0: multiplies with vectors
   bool of_ranks;       // for programs of several devices, not of one
+  bool wide_tiles;
 };
 
 // Pages under way before a record's inputs are there, in kernels of vectors for several devices: a layer's
@@ -33,10 +34,10 @@ constexpr KernelTraits of_ranks(KernelTraits base, const char* name) {
 }
 #define SERVAL_KERNEL(Name, rows, head_dim, head_norms, ring_pages, scratch_kib, activation_rows) \
   inline constexpr KernelTraits Name = {                                                          \
-      #Name, rows, head_dim, head_norms != 0, ring_pages, scratch_kib, activation_rows, 0, false};
-#define SERVAL_GEMM_KERNEL(Name, rows, tile_rows, head_dim, ring_pages, scratch_kib)    \
-  inline constexpr KernelTraits Name = {#Name,       rows, head_dim,  true, ring_pages, \
-                                        scratch_kib, 0,    tile_rows, false};
+      #Name, rows, head_dim, head_norms != 0, ring_pages, scratch_kib, activation_rows, 0, false, false};
+#define SERVAL_GEMM_KERNEL(Name, rows, tile_rows, head_dim, wide_tiles, ring_pages, scratch_kib) \
+  inline constexpr KernelTraits Name = {#Name,       rows, head_dim,  true,  ring_pages,         \
+                                        scratch_kib, 0,    tile_rows, false, wide_tiles != 0};
 #define SERVAL_RANKS_KERNEL(Name, Base) inline constexpr KernelTraits Name = of_ranks(Base, #Name);
 #include "instructions/kernels.def"
 #undef SERVAL_KERNEL
@@ -48,6 +49,9 @@ constexpr KernelTraits of_ranks(KernelTraits base, const char* name) {
 std::span<const KernelTraits> kernels();
 // Of programs of `ranks` devices, the kernel that takes the most rows.
 const KernelTraits& widest_kernel(uint32_t ranks);
+// True if what runs programs of tiles of up to `rows` rows, with heads of head_dim, has wide tiles of gate
+// and up.
+bool takes_wide_tiles(uint32_t rows, uint32_t head_dim);
 // Pages of the ring of a kernel of GEMMs, at least.
 uint32_t gemm_ring_pages();
 // True if the kernel has the code for all of the program's instructions.

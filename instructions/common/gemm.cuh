@@ -10,6 +10,10 @@
 // products of 16 columns, slab after slab, of each slab the first, third, second and fourth (load_terms()),
 // or such a chain for each part of the columns (common/column_parts.h), whatever the tile and its neighbours.
 //
+// Where tiles have few tokens, registers are left for the sums of twice as many units: a wide tile has 32,
+// and of each slab two pages, which are multiplied with the same panel. Panels are read half as often, and
+// fewer tiles leave fewer SMs with one tile more than the others.
+//
 // Consumers finish the tile themselves, from their registers (GemmOp<Op>::finish_tile); what they need of
 // the tokens is looked up by the storers meanwhile. What finishes a tile runs once for many products, so
 // that its instructions come slowly from the instruction cache: few of them, and nothing in local memory,
@@ -32,8 +36,8 @@ namespace serval::device {
 //   shape(buffer, op)               what it works on
 //   pages_of(program, op, part)     where the weights of a tile's first (0) and second (1) 8 units are, and,
 //                                   with Shape::adds, the residual's columns (kResidualPart)
-//   in_range(op)                    as DeviceOp's
-//   finish_tile(role, op, tile, d)  what becomes of the products of a tile
+//   in_range(op)                    as DeviceOp's, or in_range<Config>(op)
+//   finish_tile(role, op, tile, d)  what becomes of the products of a tile, or of each half of a wide one
 //   add_part(role, op, tile, d)     with parts: what becomes of those of a part that is not the last
 template <class Op>
 struct GemmOp;
@@ -58,12 +62,20 @@ inline constexpr uint32_t kStagedValues = kStagedTokens / 2;  // of a lane
 inline constexpr uint32_t kStagedRowFloats = kWarpgroupWarps * kWarpUnits * kUnitRows;
 inline constexpr uint32_t kBuffers = 2;
 inline constexpr uint32_t kResidualPart = 2;  // of what a tile needs, beside its two halves of units
+inline constexpr uint32_t kHalfPairs = kTileUnits / 2;  // units of each of two matrices in a page
+// A wide tile has two halves, each a page of a slab.
+inline constexpr uint32_t kHalves = 2;
+// A warp's sums of a wide tile, half after half.
+template <class Config>
+using WideSums = float[kHalves][Config::kTileTokens / 2];
+
 // Which 8 weight rows each the units of a tile are.
 enum class Units : uint32_t {
   kNeighbours,       // of one matrix: a box of 16 units
   kHalf,             // of one matrix, 8 or fewer: the first warpgroup's
   kNeighboursApart,  // of one matrix in each half: two boxes of 8
   kPairs,            // 8 of each of two matrices, in one box: a warp takes one unit of each
+  kWidePairs,        // 16 of each of two matrices: such a box for each half of the tile
 };
 __device__ __forceinline__ Units neighbours(uint32_t units) {
   return units <= kWarpgroupUnits ? Units::kHalf : Units::kNeighbours;
@@ -144,7 +156,8 @@ struct WarpTile {
   uint32_t lane = 0;
   uint32_t first_token;  // of the tile, a row of the pass
   uint32_t end_token;
-  uint32_t buffer;  // of what storers looked up
+  uint32_t buffer;         // of what storers looked up
+  uint32_t tile_half = 0;  // which of a wide tile's
 
   __device__ __forceinline__ uint32_t row_of_unit() const { return lane / 4; }
   // The same with the thread read anew: what a loop computes from it is not kept in registers around the
@@ -157,7 +170,7 @@ struct WarpTile {
     tile.lane = thread % kWarpThreads;
     return tile;
   }
-  // Of the instruction's units: the first of the two.
+  // Of the units of the tile, or of its half: the first of the two.
   __device__ __forceinline__ uint32_t unit() const {
     return (warpgroup * kWarpgroupWarps + warp) * kWarpUnits;
   }
@@ -404,6 +417,46 @@ __device__ __forceinline__ void multiply_slabs(Role& role, const WarpPieces& pie
     exit_if_requested(&role.s.exit);
     at.free_panel_left();
   }
+}
+
+// The same of a wide tile: each slab is multiplied with a page for each half, in two steps, since twice the
+// sums leave few registers for operands.
+template <class Role>
+__device__ __forceinline__ void multiply_wide(Role& role, const WarpPieces& pieces, uint32_t slabs,
+                                              WideSums<typename Role::Config>& d) {
+  using Config = typename Role::Config;
+  PairedSlabs<Role> at(role, pieces);
+  Terms low, high;
+#pragma unroll 1
+  for (uint32_t slab = 0; slab < slabs; ++slab) {
+    const uint32_t of_panel = slab % 2;
+    if (of_panel == 0) {
+      at.wait_page_and_panel();
+    } else {
+      at.wait_page();
+    }
+    const uint64_t rows = at.operand(of_panel);
+#pragma unroll
+    for (uint32_t half = 0; half < kHalves; ++half) {
+      if (half > 0) at.wait_page();
+      ptx::wgmma_wait<1>();
+      at.load(low, 0);
+      ptx::wgmma_fence();
+      begin_half<Config>(rows, low, d[half], slab == 0);
+      ptx::wgmma_commit();
+      ptx::wgmma_wait<1>();
+      if (half == 0 && of_panel == 0 && slab > 0) at.free_panel_left();  // all before has been multiplied
+      at.load(high, kHighTerms);
+      ptx::wgmma_fence();
+      begin_half<Config>(rows + ptx::kWgmmaNextTerms, high, d[half], false);
+      ptx::wgmma_commit();
+      at.free_page();
+    }
+    if (of_panel != 0 || slab + 1 == slabs) at.leave_panel();
+  }
+  ptx::wgmma_wait<0>();
+  exit_if_requested(&role.s.exit);
+  at.free_panel_left();
 }
 
 // The tile's units are all the other warpgroup's; a page has two slabs.
@@ -1017,7 +1070,11 @@ struct Stream {
 #pragma unroll 1
     for (uint32_t tile = 0; tile < tiles; ++tile) {
       if (tile == 0) stamp(role, EventKind::kComputeBegin);
-      work_on(role, plan, tile, tile + 1 == tiles, with_op);
+      if (is_wide<Config>(plan)) {
+        work_on_wide(role, plan, tile, tile + 1 == tiles, with_op);
+      } else {
+        work_on(role, plan, tile, tile + 1 == tiles, with_op);
+      }
       role.used_tiles(++role.next_tile);
     }
     signal();
@@ -1070,6 +1127,35 @@ struct Stream {
     with_op([&]<class T>(const T& op) { GemmOp<T>::finish_tile(role, op, part, d); });
   }
 
+  template <class Config>
+  static __device__ __forceinline__ bool is_wide(const Plan& plan) {
+    if constexpr (!Config::kHasWideTiles) return false;
+    return Config::uniform(plan.shape.units == Units::kWidePairs ? 1 : 0) != 0;
+  }
+  // Code of its own: sums of the other half would leave what finishes other tiles too few registers.
+  template <class Role, class WithOp>
+  static __device__ __forceinline__ void work_on_wide(Role& role, const Plan& plan, uint32_t tile,
+                                                      bool is_last, WithOp&& with_op) {
+    using Config = typename Role::Config;
+    if constexpr (Config::kHasWideTiles) {
+      WideSums<Config> d;
+      for (auto& half : d) clear_sums(half);
+      const uint32_t slabs = Config::uniform(plan.slabs);
+      with_counts_aside(role, kHalves * slabs, (slabs + Config::kPanelSlabs - 1) / Config::kPanelSlabs,
+                        [&] { multiply_wide(role, WarpPieces(role, true), slabs, d); });
+      if (is_last) stamp(role, EventKind::kComputeEnd);
+      WarpTile part = part_of(role, plan, tile);
+      await_tokens(role, part);
+#pragma unroll 1
+      for (; part.tile_half < kHalves; ++part.tile_half) {
+        with_op([&]<class T>(const T& op) {
+          if constexpr (requires { GemmOp<T>::kHasWideTiles; }) GemmOp<T>::finish_tile(role, op, part, d[0]);
+        });
+#pragma unroll
+        for (uint32_t v = 0; v < Config::kTileTokens / 2; ++v) d[0][v] = d[1][v];
+      }
+    }
+  }
   // What the storers look up for the tile is there.
   template <class Role>
   static __device__ __forceinline__ void await_tokens(Role& role, const WarpTile& part) {
@@ -1098,6 +1184,8 @@ struct Stream {
         return load_twice(role, first, second, col, 0, slabs);
       case Units::kPairs:
         return load_pairs(role, first, col, slabs);
+      case Units::kWidePairs:
+        if constexpr (Role::Config::kHasWideTiles) load_wide_pairs(role, first, col, slabs);
     }
   }
   template <class Role>
@@ -1131,6 +1219,18 @@ struct Stream {
       ptx::tensor_load_all(to, from.map, from.unit, col, landed, from.policy);
       col += kSlabWords;
     });
+  }
+  // Of each slab a page for each half of the tile.
+  template <class Role>
+  static __device__ __forceinline__ void load_wide_pairs(Role& role, const Pages& from, uint32_t col,
+                                                         uint32_t slabs) {
+    uint32_t unit = from.unit;
+    const auto copy = [&](ptx::SharedAddress to, ptx::SharedAddress landed) {
+      ptx::tensor_load_all(to, from.map, unit, col, landed, from.policy);
+      col += unit != from.unit ? kSlabWords : 0;
+      unit ^= from.unit ^ (from.unit + kHalfPairs);
+    };
+    role.stream(slabs * kHalves, kPageBytes, role.recorder, copy);
   }
   // For the sums of a part that is not the last: as many as the tile's residual takes.
   template <class Role>

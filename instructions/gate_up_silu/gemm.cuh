@@ -8,10 +8,13 @@ namespace serval::device {
 
 template <>
 struct GemmOp<GateUpSilu> {
+  static constexpr bool kHasWideTiles = true;
+
+  template <class Config>
   static __device__ bool in_range(const GateUpSilu& op) {
-    return op.num_units == gemm::kTileUnits / 2 &&
-           gemm::units_in_range(op.first_unit, op.num_units, gemm::kTileUnits / 2,
-                                op.intermediate / kUnitRows) &&
+    constexpr uint32_t kMost = (Config::kHasWideTiles ? gemm::kHalves : 1) * gemm::kHalfPairs;
+    return op.num_units % gemm::kHalfPairs == 0 &&
+           gemm::units_in_range(op.first_unit, op.num_units, kMost, op.intermediate / kUnitRows) &&
            gemm::rows_in_range(op);
   }
   static __device__ gemm::Shape shape(const RecordBuffer& buffer, const GateUpSilu& op) {
@@ -21,7 +24,7 @@ struct GemmOp<GateUpSilu> {
             .image_rows = op.max_rows,
             .first_row = op.first_row,
             .end_row = op.first_row + op.num_rows,
-            .units = gemm::Units::kPairs,
+            .units = op.num_units > gemm::kHalfPairs ? gemm::Units::kWidePairs : gemm::Units::kPairs,
             .cols = op.hidden,
             .logits_only = op.logits_only,
             .adds = 0,
@@ -35,7 +38,7 @@ struct GemmOp<GateUpSilu> {
   static __device__ __forceinline__ void finish_tile(Role& role, const GateUpSilu& op,
                                                      const gemm::WarpTile& tile, float (&d)[kValues]) {
     gemm::store_silu(role, tile, tensor<&GateUpSilu::output, std::byte>(*role.buffer), op.max_rows,
-                     op.intermediate, op.first_unit, d);
+                     op.intermediate, op.first_unit + tile.tile_half * gemm::kHalfPairs, d);
   }
 };
 

@@ -71,6 +71,17 @@ inline PageNeed pages(const GateUpSilu&) {
   return {.pinned = 0, .streaming = 2};
 }  // a page of the gate and one of up at a time
 
+// In programs of tiles, an instance is a tile: of so many units of gate and as many of up, or twice as many
+// where the sums of a pass's rows leave the registers for them (instructions/common/gemm.cuh).
+inline constexpr uint32_t kUnitsOfPairTile = 8;
+inline constexpr uint32_t kUnitsOfWidePairTile = 2 * kUnitsOfPairTile;
+
+inline void check_tile(const GateUpSilu& op, OperandCheck& c) {
+  c.require(op.num_units <= kUnitsOfWidePairTile, "num_units", op.num_units, "up to 16 in a tile");
+  c.require(op.num_units <= kUnitsOfPairTile || op.max_rows <= kMostWideTileRows, "num_units", op.num_units,
+            "up to 8 in a tile of passes of more than 64 rows");
+}
+
 inline void check(const GateUpSilu& op, OperandCheck& c) {
   c.pass_rows(op.rows, op.max_rows);
   c.rows_of_pass(op.first_row, op.num_rows, op.max_rows);
@@ -83,6 +94,7 @@ inline void check(const GateUpSilu& op, OperandCheck& c) {
   c.tensor("gate", op.gate, DType::kBF16, TensorKind::kWeight, op.intermediate, op.hidden);
   c.tensor("up", op.up, DType::kBF16, TensorKind::kWeight, op.intermediate, op.hidden);
   c.product_input("output", op.output, op.max_rows, op.intermediate, product_image(op.square_cols));
+  if (op.square_cols == kSquareColsOfGemm) check_tile(op, c);
 }
 
 }  // namespace serval

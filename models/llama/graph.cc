@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "instructions/common/column_parts.h"
+#include "instructions/kernels.h"
 #include "models/ranks.h"
 #include "vm/base/error.h"
 #include "vm/layout/kv_cache.h"
@@ -39,7 +40,7 @@ constexpr uint32_t kEmbedColumns = 256;
 // a GPU need.
 constexpr uint32_t kSampleInstances = 16;
 
-// Units of 8 weight rows in a GEMM's tile (instructions/common/gemm.cuh); of two matrices, half as many each.
+// Units of 8 weight rows in a GEMM's tile of one matrix (instructions/common/gemm.cuh).
 constexpr uint32_t kGemmUnits = 16;
 // Units that an instance adds up partial sums of, at least: more instances would only add counters.
 constexpr uint32_t kReduceUnits = 8;
@@ -92,6 +93,8 @@ class Builder {
   uint32_t num_tiles(uint32_t units, uint32_t tile_units, uint32_t rows) const;
   // Units of a tile of a matrix: half of what is usual where that would leave most SMs without one.
   uint32_t tile_units(uint32_t units, uint32_t rows) const;
+  // The same of two matrices of so many units each that are multiplied together: of each of them.
+  uint32_t pair_units(uint32_t units, uint32_t rows) const;
 
   void embed();
   void layer(uint16_t index);
@@ -344,6 +347,17 @@ uint32_t Builder::num_tiles(uint32_t units, uint32_t tile_units, uint32_t rows) 
 uint32_t Builder::tile_units(uint32_t units, uint32_t rows) const {
   if (!multiplies_tiles()) return kGemmUnits;
   return 2 * num_tiles(units, kGemmUnits, rows) <= options_.sms ? kGemmUnits / 2 : kGemmUnits;
+}
+
+uint32_t Builder::pair_units(uint32_t units, uint32_t rows) const {
+  if (!multiplies_tiles() || !takes_wide_tiles(options_.rows, head_dim_)) return kUnitsOfPairTile;
+  // Of the SM that has the most: where it has not half as many of the wide ones, which are twice as much
+  // work, the others would wait for it longer.
+  const auto most_tiles = [&](uint32_t tile_units) {
+    return (num_tiles(units, tile_units, rows) + options_.sms - 1) / options_.sms;
+  };
+  const bool halves = 2 * most_tiles(kUnitsOfWidePairTile) <= most_tiles(kUnitsOfPairTile);
+  return halves ? kUnitsOfWidePairTile : kUnitsOfPairTile;
 }
 
 template <class Op>
@@ -812,8 +826,8 @@ void Builder::gate_up_silu(uint16_t layer, const std::string& prefix) {
                 .max_rows = options_.rows,
                 .num_rows = options_.rows,
                 .square_cols = square_cols_};
-  add_units(fmt::format("layer {} gate_up_silu", layer), op, intermediate_ / kUnitRows, kGemmUnits / 2,
-            computed_rows(layer), layer);
+  const uint32_t units = intermediate_ / kUnitRows, rows = computed_rows(layer);
+  add_units(fmt::format("layer {} gate_up_silu", layer), op, units, pair_units(units, rows), rows, layer);
 }
 
 void Builder::lm_head() {

@@ -45,6 +45,7 @@ struct GemmSilu {
   TensorId squares;
   TensorId output;
   uint32_t first_unit;
+  uint32_t num_units;
   uint32_t first_row;
   uint32_t end_row;
   uint32_t image_rows;
@@ -58,6 +59,7 @@ struct GemmSilu {
     v(&GemmSilu::squares, "squares", "in [image_rows, in_cols / 64] f32");
     v(&GemmSilu::output, "output", "out [image_rows, out_cols] bf16");
     v(&GemmSilu::first_unit, "first_unit", "units");
+    v(&GemmSilu::num_units, "num_units", "units of each matrix: 8, or 16 in a wide tile");
     v(&GemmSilu::first_row, "first_row", "rows");
     v(&GemmSilu::end_row, "end_row", "rows");
     v(&GemmSilu::image_rows, "image_rows", "rows");
@@ -114,6 +116,7 @@ struct GemmOp<testing::GemmResidual> {
 
 template <>
 struct GemmOp<testing::GemmSilu> {
+  static constexpr bool kHasWideTiles = true;
   using Op = testing::GemmSilu;
 
   static __device__ bool in_range(const Op&) { return true; }
@@ -124,7 +127,7 @@ struct GemmOp<testing::GemmSilu> {
             .image_rows = op.image_rows,
             .first_row = op.first_row,
             .end_row = op.end_row,
-            .units = gemm::Units::kPairs,
+            .units = op.num_units > gemm::kHalfPairs ? gemm::Units::kWidePairs : gemm::Units::kPairs,
             .cols = op.in_cols,
             .logits_only = 0,
             .adds = 0,
@@ -138,7 +141,7 @@ struct GemmOp<testing::GemmSilu> {
   static __device__ __forceinline__ void finish_tile(Role& role, const Op& op, const gemm::WarpTile& part,
                                                      float (&d)[kValues]) {
     gemm::store_silu(role, part, tensor<&Op::output, std::byte>(*role.buffer), op.image_rows, op.out_cols,
-                     op.first_unit, d);
+                     op.first_unit + part.tile_half * gemm::kHalfPairs, d);
   }
 };
 
@@ -151,6 +154,9 @@ using GemmIsa = device::IsaList<device::StreamList<device::gemm::Stream>, GemmRe
 // What they are compiled for: tiles of so many tokens.
 using Tokens256 = device::GemmConfig<2048, 256, 4, 128>;
 using Tokens128 = device::GemmConfig<2048, 128, 6, 64>;
+struct Tokens64 : device::GemmConfig<2048, 64, 6, 96> {
+  static constexpr bool kHasWideTiles = true;
+};
 
 // Of the tensors that the instructions name.
 inline std::vector<Boxes> gemm_boxes(const Program& program) {

@@ -16,6 +16,7 @@ using namespace serval::testing;
 
 constexpr uint32_t kSms = 3;
 constexpr uint32_t kImageRows = 512;
+constexpr uint32_t kSquaresCols = device::gemm::kSquaresCols;
 
 struct Sizes {
   uint32_t outputs;  // rows of the weights
@@ -28,6 +29,12 @@ std::vector<float> random_values(size_t n, uint32_t seed, float scale) {
   std::uniform_real_distribution<float> values(-scale, scale);
   std::vector<float> out(n);
   for (float& v : out) v = bf16_to_float(float_to_bf16(values(engine)));
+  return out;
+}
+
+std::vector<float> positive_values(size_t n, uint32_t seed, float scale) {
+  std::vector<float> out = random_values(n, seed, scale);
+  for (float& v : out) v = std::abs(v) + 1;
   return out;
 }
 
@@ -80,8 +87,7 @@ class Gemm {
     const TensorId r =
         toy_->add_tensor("residual", kImageRows, sizes_.outputs, TensorKind::kActivation, DType::kF32);
     weighted_ = toy_->add_vector(slab_image::bytes(kImageRows, sizes_.outputs));
-    squares_ =
-        toy_->add_vector(size_t{kImageRows} * sizes_.outputs / device::gemm::kSquaresCols * sizeof(float));
+    squares_ = toy_->add_vector(size_t{kImageRows} * sizes_.outputs / kSquaresCols * sizeof(float));
     add_tiles<Config>(device::gemm::kTileUnits,
                       [&](uint32_t sm, uint32_t unit, uint32_t first, uint32_t end) {
                         toy_->add(sm, static_cast<uint16_t>(GemmOpcode::kResidual),
@@ -100,19 +106,19 @@ class Gemm {
     return memory_->read<float>(r, size_t{sizes_.rows} * sizes_.outputs);
   }
 
+  // In tiles of up to `units` units of each matrix.
   template <class Config>
   std::vector<uint16_t> silu(const std::vector<float>& gate, const std::vector<float>& up,
-                             const std::vector<float>& squares) {
+                             const std::vector<float>& squares, uint32_t units = device::gemm::kHalfPairs) {
     begin();
     const TensorId g = add_weights(), u = add_weights();
     const TensorId x = toy_->add_vector(slab_image::bytes(kImageRows, sizes_.cols));
-    const TensorId s =
-        toy_->add_vector(size_t{kImageRows} * sizes_.cols / device::gemm::kSquaresCols * sizeof(float));
+    const TensorId s = toy_->add_vector(size_t{kImageRows} * sizes_.cols / kSquaresCols * sizeof(float));
     const TensorId out = toy_->add_vector(slab_image::bytes(kImageRows, sizes_.outputs));
-    constexpr uint32_t kUnits = device::gemm::kTileUnits / 2;
-    add_tiles<Config>(kUnits, [&](uint32_t sm, uint32_t unit, uint32_t first, uint32_t end) {
+    add_tiles<Config>(units, [&](uint32_t sm, uint32_t unit, uint32_t first, uint32_t end) {
+      const uint32_t count = std::min(units, sizes_.outputs / kUnitRows - unit);
       toy_->add(sm, static_cast<uint16_t>(GemmOpcode::kSilu),
-                GemmSilu{g, u, x, s, out, unit, first, end, kImageRows, sizes_.cols, sizes_.outputs},
+                GemmSilu{g, u, x, s, out, unit, count, first, end, kImageRows, sizes_.cols, sizes_.outputs},
                 {{}, {{done_}}});
     });
     bind<Config>();
@@ -130,7 +136,7 @@ class Gemm {
                                    slab_image::bytes(kImageRows, sizes_.outputs) / sizeof(uint16_t));
   }
   std::vector<float> squares() const {
-    return memory_->read<float>(squares_, size_t{sizes_.rows} * sizes_.outputs / device::gemm::kSquaresCols);
+    return memory_->read<float>(squares_, size_t{sizes_.rows} * sizes_.outputs / kSquaresCols);
   }
 
  private:
@@ -188,9 +194,17 @@ class Gemm {
 const Sizes kAllSizes[] = {
     {128, 1024, 256}, {256, 2048, 300}, {256, 576, 77}, {128, 1152, 512}, {384, 1024, 1}};
 
-class GemmStream : public ::testing::TestWithParam<Sizes> {};
+// With weights and sums of squares for a gated product.
+class GemmStream : public ::testing::TestWithParam<Sizes> {
+ protected:
+  const Sizes sizes = GetParam();
+  const std::vector<float> gate = random_values(size_t{sizes.outputs} * sizes.cols, 2, 0.1F);
+  const std::vector<float> up = random_values(size_t{sizes.outputs} * sizes.cols, 3, 0.1F);
+  const std::vector<float> squares = positive_values(size_t{kImageRows} * sizes.cols / kSquaresCols, 4, 20);
+  Gemm gemm{sizes};
+};
 // With what is added to a residual.
-class GemmResidualStream : public GemmStream {
+class GemmResidualStream : public ::testing::TestWithParam<Sizes> {
  protected:
   const Sizes sizes = GetParam();
   const std::vector<float> weights = random_values(size_t{sizes.outputs} * sizes.cols, 2, 0.1F);
@@ -200,6 +214,8 @@ class GemmResidualStream : public GemmStream {
 };
 INSTANTIATE_TEST_SUITE_P(Sizes, GemmResidualStream, ::testing::ValuesIn(kAllSizes));
 INSTANTIATE_TEST_SUITE_P(Sizes, GemmStream, ::testing::ValuesIn(kAllSizes));
+// Of wide tiles, one and a half.
+INSTANTIATE_TEST_SUITE_P(HalfATile, GemmStream, ::testing::Values(Sizes{192, 640, 130}));
 
 TEST_P(GemmResidualStream, AddsToTheResidualWhatTheProductsAddUpTo) {
   const std::vector<float> got = gemm.add_to_residual<Tokens256>(weights, residual, norm);
@@ -214,24 +230,16 @@ TEST_P(GemmResidualStream, AddsToTheResidualWhatTheProductsAddUpTo) {
       ASSERT_NEAR(got[at], want, 1e-4) << "row " << r << ", output " << c;
       ASSERT_EQ(from_image(weighted, sizes.outputs, r, c), bf16_to_float(float_to_bf16(got[at] * norm[c])));
       sum += double{got[at]} * got[at];
-      if (c % device::gemm::kSquaresCols + 1 < device::gemm::kSquaresCols) continue;
-      ASSERT_NEAR(squares[at / device::gemm::kSquaresCols], sum, 1e-4 * sum)
-          << "row " << r << ", up to output " << c;
+      if (c % kSquaresCols + 1 < kSquaresCols) continue;
+      ASSERT_NEAR(squares[at / kSquaresCols], sum, 1e-4 * sum) << "row " << r << ", up to output " << c;
       sum = 0;
     }
   }
 }
 
 TEST_P(GemmStream, GatesWhatItNormalises) {
-  const Sizes sizes = GetParam();
-  const std::vector<float> gate = random_values(size_t{sizes.outputs} * sizes.cols, 2, 0.1F);
-  const std::vector<float> up = random_values(size_t{sizes.outputs} * sizes.cols, 3, 0.1F);
-  std::vector<float> squares =
-      random_values(size_t{kImageRows} * sizes.cols / device::gemm::kSquaresCols, 4, 20);
-  for (float& v : squares) v = std::abs(v) + 1;
-  Gemm gemm(sizes);
   const std::vector<uint16_t> got = gemm.silu<Tokens256>(gate, up, squares);
-  const uint32_t groups = sizes.cols / device::gemm::kSquaresCols;
+  const uint32_t groups = sizes.cols / kSquaresCols;
   for (uint32_t r = 0; r < sizes.rows; ++r) {
     double mean = 0;
     for (uint32_t i = 0; i < groups; ++i) mean += squares[size_t{r} * groups + i] / sizes.cols;
@@ -245,6 +253,12 @@ TEST_P(GemmStream, GatesWhatItNormalises) {
           << "row " << r << ", output " << c;
     }
   }
+}
+
+TEST_P(GemmStream, WideTilesDoNotShow) {
+  const std::vector<uint16_t> narrow = gemm.silu<Tokens64>(gate, up, squares);
+  EXPECT_EQ(gemm.silu<Tokens64>(gate, up, squares, 2 * device::gemm::kHalfPairs), narrow);
+  EXPECT_EQ(gemm.silu<Tokens256>(gate, up, squares), narrow);
 }
 
 TEST_P(GemmResidualStream, TilesOfTokensDoNotShow) {

@@ -401,6 +401,19 @@ const std::vector<Shape>& tiled_shapes() {
        .rows = 48,
        .sequences = 16,
        .tile_rows = 256},
+      // An odd number of half tiles of gate and up, and panels of columns that are no multiple either.
+      {.hidden = 1600,
+       .intermediate = 1472,
+       .head_dim = 128,
+       .q_heads = 6,
+       .kv_heads = 2,
+       .vocab = 300,
+       .max_context = 200,
+       .splits = 3,
+       .epsilon = 1e-5F,
+       .rows = 64,
+       .sequences = 40,
+       .tile_rows = 256},
   };
   return all;
 }

@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "instructions/kernels.h"
 #include "tests/instructions/scene.h"
 #include "tests/sample.h"
 #include "vm/layout/row_tiles.h"
@@ -550,6 +551,47 @@ TEST(CheckInstruction, RefusesRangesThatWrapAround) {
                   StartsWith(stage.name() + ": first_"));
     }
   }
+}
+
+// What kernels of larger tiles have no registers for.
+TEST(CheckInstruction, RefusesWideTilesOfPassesOfManyRows) {
+  Random random(105);
+  Shape shape = random_shape(random, kSmall);
+  shape.hidden = 64;
+  shape.intermediate = 256;
+  shape.tile_rows = 64;
+  const auto refusal = [&](uint32_t rows, uint32_t units) {
+    shape.rows = rows;
+    Scene s(shape, random);
+    auto op = s.stage(Opcode::kGateUpSilu).make(0, 1).as<GateUpSilu>();
+    op.num_units = units;
+    return check_instruction(s.bench.program, make_instruction(op));
+  };
+  EXPECT_EQ(refusal(64, 16), "");
+  EXPECT_EQ(refusal(64, 17), "gate_up_silu: num_units: 17, expected up to 16 in a tile");
+  EXPECT_EQ(refusal(65, 8), "");
+  EXPECT_EQ(refusal(65, 9),
+            "gate_up_silu: num_units: 9, expected up to 8 in a tile of passes of more than 64 rows");
+}
+
+TEST(Kernels, RunWideTilesWhereTheyHaveCodeForThem) {
+  Random random(106);
+  Shape shape = random_shape(random, kSmall);
+  shape.hidden = 64;
+  shape.intermediate = 256;
+  shape.tile_rows = shape.rows = 64;
+  Scene s(shape, random);
+  auto op = s.stage(Opcode::kGateUpSilu).make(0, 1).as<GateUpSilu>();
+  Program program = s.bench.program;
+  const auto runs_with = [&](uint32_t units, const KernelTraits& kernel) {
+    op.num_units = units;
+    program.instructions = {make_instruction(op)};
+    return runs(kernel, program);
+  };
+  EXPECT_TRUE(runs_with(8, kernel_traits::Tiles64Heads64));
+  EXPECT_FALSE(runs_with(16, kernel_traits::Tiles64Heads64));
+  EXPECT_TRUE(runs_with(16, kernel_traits::Tiles64Heads128));
+  EXPECT_FALSE(runs_with(16, kernel_traits::Tiles256Heads128));
 }
 
 TEST(CheckInstruction, RefusesHeadsThatDoNotDivide) {

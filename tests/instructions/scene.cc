@@ -10,6 +10,7 @@
 
 #include "instructions/common/matvec.h"
 #include "instructions/common/unit_softmax.h"
+#include "instructions/kernels.h"
 #include "instructions/planned_attention/plan.h"
 #include "vm/base/bf16.h"
 #include "vm/layout/kv_cache.h"
@@ -24,6 +25,11 @@ void fill_bf16(Random& random, double scale, size_t n, uint16_t* out) {
 
 void fill_f32(Random& random, double scale, size_t n, float* out) {
   for (size_t i = 0; i < n; ++i) out[i] = static_cast<float>(random.real(-scale, scale));
+}
+
+// Of a tile of gate and up, as wide as a program may have it.
+uint32_t pair_units(const Shape& shape) {
+  return takes_wide_tiles(shape.rows, shape.head_dim) ? kUnitsOfWidePairTile : kUnitsOfPairTile;
 }
 
 }  // namespace
@@ -683,7 +689,7 @@ std::vector<Stage> Scene::stages() const {
       s.hidden / kUnitRows, &MatvecResidual::first_unit, &MatvecResidual::num_units, kTile);
   add(GateUpSilu{t.weighted, t.squares, t.gate, t.up, t.rows, t.product, 0, 0, s.hidden, s.intermediate,
                  s.epsilon, logits_only, s.rows, 0, s.rows},
-      s.intermediate / kUnitRows, &GateUpSilu::first_unit, &GateUpSilu::num_units, kTile / 2);
+      s.intermediate / kUnitRows, &GateUpSilu::first_unit, &GateUpSilu::num_units, pair_units(s));
   add(LmHead{t.weighted, t.squares, t.head, t.rows, t.logits, t.unit_softmax, 0, 0, s.hidden, s.vocab,
              s.epsilon, s.rows, 0, s.logit_rows()},
       static_cast<uint32_t>(vocabulary_units(s.vocab)), &LmHead::first_unit, &LmHead::num_units, kTile);

@@ -212,6 +212,47 @@ TEST(LlamaGraph, LeavesThePartsOfManyTilesToOneSmEach) {
   EXPECT_EQ(parts, (std::set<uint32_t>{2, 4}));
 }
 
+// How many units of gate, and as many of up, the tiles of the first layer have.
+std::map<uint32_t, uint32_t> tiles_of_gate_and_up(const char* model, const GraphOptions& options) {
+  LlamaConfig config = preset_config(model);
+  config.num_layers = 2;
+  const uint32_t units = static_cast<uint32_t>(config.intermediate_size) / kUnitRows / options.ranks;
+  Grid products(options.ranks, units);
+  std::map<uint32_t, uint32_t> tiles;
+  const Graph graph = build_llama_graph(config, options);
+  for (const Instruction& node : graph.nodes) {
+    if (node.opcode != static_cast<uint16_t>(Opcode::kGateUpSilu) || node.tag != 0) continue;
+    const auto op = node.as<GateUpSilu>();
+    if (op.first_row > 0) continue;
+    products.add(graph.tensors[op.gate.index].device, 1, op.first_unit, op.num_units);
+    ++tiles[op.num_units];
+  }
+  EXPECT_TRUE(products.covered_once()) << model;
+  return tiles;
+}
+
+TEST(LlamaGraph, MultipliesGateAndUpInWideTilesWhereThatHalvesTheWaves) {
+  using Tiles = std::map<uint32_t, uint32_t>;
+  const auto tiles = [](const char* model, uint32_t rows, uint32_t sms = 132, uint32_t ranks = 1) {
+    return tiles_of_gate_and_up(model,
+                                {.sms = sms, .context = 64, .rows = rows, .tile_rows = 256, .ranks = ranks});
+  };
+  for (const uint32_t rows : {17U, 64U}) {
+    SCOPED_TRACE(rows);
+    EXPECT_EQ(tiles("llama-3.1-8b", rows), (Tiles{{16, 112}}));     // of 224, some SMs would have two
+    EXPECT_EQ(tiles("llama-3.2-1b", rows), (Tiles{{8, 128}}));      // no SM has two
+    EXPECT_EQ(tiles("qwen2.5-7b", rows), (Tiles{{8, 296}}));        // three, or two twice as wide
+    EXPECT_EQ(tiles("qwen2.5-7b", rows, 148), (Tiles{{16, 148}}));  // one of twice as many units
+    EXPECT_EQ(tiles("smollm2-360m", rows, 20), (Tiles{{8, 40}}));   // kernels of heads of 64 have none
+    EXPECT_EQ(tiles("llama-2-7b", rows, 100), (Tiles{{16, 86}}));
+  }
+  EXPECT_EQ(tiles("llama-3.1-8b", 65),
+            (Tiles{{8, 224}}));  // one tile of rows; kernels of larger tiles run it
+  // A rank's columns decide.
+  EXPECT_EQ(tiles("llama-3.1-8b", 64, 132, 2), (Tiles{{8, 224}}));
+  EXPECT_EQ(tiles("llama-3.1-70b", 64, 132, 2), (Tiles{{16, 224}}));
+}
+
 TEST(LlamaGraph, MergesAttentionOnlyWhereASequenceMayHaveSeveralLeaves) {
   LlamaConfig config = preset_config("llama-3.2-1b");
   config.num_layers = 2;

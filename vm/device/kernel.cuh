@@ -86,9 +86,10 @@ struct IsaList<StreamList<StreamTypes...>, Ops...> {
     dispatch(record, [&]<class Op>(const Op& op) {
       if constexpr (kStreams<Op>) {
         uint32_t stream = kNoStream;
-        (void)((++stream == stream_of<Op>() ? (good = in_range_of<StreamTypes>(op), true) : false) || ...);
+        (void)((++stream == stream_of<Op>() ? (good = in_range_of<Config, StreamTypes>(op), true) : false) ||
+               ...);
       } else {
-        good = group_in_range<Config>(op);
+        good = in_range_for<Config, DeviceOp<Op>>(op);
       }
     });
     return good;
@@ -100,9 +101,9 @@ struct IsaList<StreamList<StreamTypes...>, Ops...> {
   }
 
  private:
-  template <class Stream, class Op>
+  template <class Config, class Stream, class Op>
   static __device__ __forceinline__ bool in_range_of(const Op& op) {
-    if constexpr (Streams<Stream, Op>) return Stream::template Op<Op>::in_range(op);
+    if constexpr (Streams<Stream, Op>) return in_range_for<Config, typename Stream::template Op<Op>>(op);
     return false;
   }
   // A record's shape, in the terms of each stream that can run it.

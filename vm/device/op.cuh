@@ -41,8 +41,8 @@
 // with_op(visit) calls visit(op) for the record's instruction. One copy of these in the kernel serves all of
 // them, which keeps the kernel small enough for the instruction cache.
 //
-// Both kinds have in_range(op): every index that is derived from the operands is inside its tensor. Of a
-// group instruction, also in_range<Config>(op), where it depends on what the kernel is compiled for.
+// Both kinds have in_range(op): every index that is derived from the operands is inside its tensor; or
+// in_range<Config>(op), where it depends on what the kernel is compiled for.
 #pragma once
 
 #include <concepts>
@@ -70,13 +70,14 @@ __device__ __forceinline__ void run_group(const Op& op, const Group& group) {
   }
 }
 
-// Whether a group instruction's operands are in range, in a kernel that is compiled for Config.
-template <class Config, class Op>
-__device__ __forceinline__ bool group_in_range(const Op& op) {
-  if constexpr (requires { DeviceOp<Op>::template in_range<Config>(op); }) {
-    return DeviceOp<Op>::template in_range<Config>(op);
+// Whether an instruction's operands are in range, in a kernel that is compiled for Config. OnDevice: what
+// runs it, DeviceOp<Op> or its stream's Op<Op>.
+template <class Config, class OnDevice, class Op>
+__device__ __forceinline__ bool in_range_for(const Op& op) {
+  if constexpr (requires { OnDevice::template in_range<Config>(op); }) {
+    return OnDevice::template in_range<Config>(op);
   } else {
-    return DeviceOp<Op>::in_range(op);
+    return OnDevice::in_range(op);
   }
 }
 

@@ -62,6 +62,7 @@ template <uint32_t kRowsOf, uint32_t kTileTokensOf, uint32_t kRingPagesOf, uint3
 struct GemmConfig {
   static constexpr bool kMultipliesTiles = true;
   static constexpr bool kHasPeers = false;
+  static constexpr bool kHasWideTiles = false;  // of two matrices (instructions/common/gemm.cuh)
   // As many as there is room for: a stage of many rows takes longer than what polls wait for.
   static constexpr uint32_t kPagesInFlightBeforeInputs = kRingPagesOf;
   static constexpr uint32_t kRows = kRowsOf;
