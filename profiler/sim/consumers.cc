@@ -197,9 +197,11 @@ double Consumers::group_us(const Record& r) const {
     return times.fixed_us + kib(work.bytes) * times.us_per_kib +
            static_cast<double>(work.operations) / kMega * times.us_per_mflop;
   }
-  constexpr double kOutputs = 128;
-  const double rows_us = work.rows * p.slab_row_us * work.weight_rows() / kOutputs;
-  const double multiplied_at = r.compute_begin + work.slabs * std::max(p.slab_us, rows_us);
+  // Of a wide tile, a slab has two steps.
+  constexpr uint32_t kOutputs = 128;
+  const uint32_t steps = (work.weight_rows() + kOutputs - 1) / kOutputs;
+  const double rows_us = work.rows * p.slab_row_us * work.weight_rows() / (kOutputs * steps);
+  const double multiplied_at = r.compute_begin + work.slabs * steps * std::max(p.slab_us, rows_us);
   const uint64_t sums = uint64_t{work.rows} * work.weight_rows() * sizeof(float);
   const double parts_us = (work.parts - 1) * kib(sums) * p.part_us_per_kib;
   const double finish_us = times.fixed_us + kib(work.written_bytes) * times.us_per_kib + parts_us;

@@ -29,13 +29,14 @@ void Loader::step() {
   }
 }
 
-// How many pages may be in flight when the next one is asked for: decided once, when its turn comes.
+// How many pages may be in flight when the next one is asked for: decided once, when its turn comes. In
+// kernels of GEMMs, as many as the ring has room for.
 uint32_t Loader::limit() const {
   const SimParameters& p = sm_.gpu.parameters;
+  if (sm_.gpu.kernel.tile_rows > 0) return static_cast<uint32_t>(sm_.ring.size());
   if (sm_.at(record).inputs_ready) return static_cast<uint32_t>(p.pages_in_flight);
   const auto waiting = static_cast<uint32_t>(p.pages_in_flight_waiting);
-  const bool few = sm_.gpu.kernel.of_ranks && sm_.gpu.kernel.tile_rows == 0;
-  return few ? std::min(waiting, kPagesBeforeInputsOfRanks) : waiting;
+  return sm_.gpu.kernel.of_ranks ? std::min(waiting, kPagesBeforeInputsOfRanks) : waiting;
 }
 
 // Whether a page may be asked for now; if not, the loader is woken when that may change.
