@@ -95,9 +95,9 @@ class Pass {
     const TensorId squares =
         toy_.add_vector(size_t{kRows} * shape_.cols / device::gemm::kSquaresCols * sizeof(float));
     const TensorId output = toy_.add_vector(slab_image::bytes(kRows, shape_.outputs));
-    add_tiles(device::gemm::kHalfPairs, [&](uint32_t sm, uint32_t unit, uint32_t first) {
+    add_tiles(device::gemm::kPairUnits, [&](uint32_t sm, uint32_t unit, uint32_t first) {
       toy_.add(sm, static_cast<uint16_t>(GemmOpcode::kSilu),
-               GemmSilu{gate, up, input_, squares, output, unit, device::gemm::kHalfPairs, first,
+               GemmSilu{gate, up, input_, squares, output, unit, device::gemm::kPairUnits, first,
                         first + Config::kTileTokens, kRows, shape_.cols, shape_.outputs},
                {{}, {{done_}}});
     });

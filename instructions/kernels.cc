@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "instructions/isa.h"
+#include "vm/layout/units.h"
 
 namespace serval {
 namespace {
@@ -16,6 +17,9 @@ constexpr KernelTraits kKernels[] = {
 #undef SERVAL_GEMM_KERNEL
 #undef SERVAL_RANKS_KERNEL
 };
+static_assert(std::ranges::all_of(kKernels, [](const KernelTraits& k) {
+  return !k.wide_tiles || k.rows <= kMostWideTileRows;
+}));
 
 }  // namespace
 

@@ -62,12 +62,12 @@ inline constexpr uint32_t kStagedValues = kStagedTokens / 2;  // of a lane
 inline constexpr uint32_t kStagedRowFloats = kWarpgroupWarps * kWarpUnits * kUnitRows;
 inline constexpr uint32_t kBuffers = 2;
 inline constexpr uint32_t kResidualPart = 2;  // of what a tile needs, beside its two halves of units
-inline constexpr uint32_t kHalfPairs = kTileUnits / 2;  // units of each of two matrices in a page
+inline constexpr uint32_t kPairUnits = kTileUnits / 2;  // of each of two matrices in a tile that is not wide
 // A wide tile has two halves, each a page of a slab.
-inline constexpr uint32_t kHalves = 2;
+inline constexpr uint32_t kWideHalves = 2;
 // A warp's sums of a wide tile, half after half.
 template <class Config>
-using WideSums = float[kHalves][Config::kTileTokens / 2];
+using WideSums = float[kWideHalves][Config::kTileTokens / 2];
 
 // Which 8 weight rows each the units of a tile are.
 enum class Units : uint32_t {
@@ -303,7 +303,7 @@ __device__ __forceinline__ void multiply_halves(Role& role, const WarpPieces& pi
     ptx::wgmma_commit();
     ptx::wgmma_wait<1>();  // the slab before
     if (slab > 0) role.free_panel(at.panel - 1, at.lane);
-    load_terms(high, from + kPieceBytes / 2, pieces.second);
+    load_terms(high, from + kHighTerms, pieces.second);
     ptx::wgmma_fence();
     begin_half<Config>(rows + ptx::kWgmmaNextTerms, high, d, false);
     ptx::wgmma_commit();
@@ -352,11 +352,11 @@ class PairedSlabs {
     page_.advance();
   }
   // Products of the panel have begun; it is given back when they are complete.
-  __device__ __forceinline__ void leave_panel() {
-    left_ = panel_.at;
+  __device__ __forceinline__ void advance_panel() {
+    behind_ = panel_.at;
     panel_.advance();
   }
-  __device__ __forceinline__ void free_panel_left() const { role_.free_panel_at(left_, lane_); }
+  __device__ __forceinline__ void free_panel_behind() const { role_.free_panel_at(behind_, lane_); }
 
  private:
   Role& role_;
@@ -365,10 +365,10 @@ class PairedSlabs {
   RingPlace<Config::kRingPages> page_;
   RingPlace<Config::kPanelBuffers> panel_;
   const uint32_t ring_, panels_;
-  uint32_t left_ = 0;
+  uint32_t behind_ = 0;
 };
 
-// The same for few tokens: two slabs are under way, those of a panel.
+// The same as multiply_halves(), for few tokens: two whole slabs are under way.
 template <class Role>
 __device__ __forceinline__ void multiply_slabs(Role& role, const WarpPieces& pieces, bool two_a_page,
                                                uint32_t slabs, float (&d)[Role::Config::kTileTokens / 2]) {
@@ -399,28 +399,28 @@ __device__ __forceinline__ void multiply_slabs(Role& role, const WarpPieces& pie
     }
     ptx::wgmma_wait<1>();  // the panel before has been multiplied
     load(1, two_a_page ? kPageBytes / 2 : 0);
-    if (slab > 0) at.free_panel_left();
+    if (slab > 0) at.free_panel_behind();
     begin(1, false);
     at.free_page();
-    at.leave_panel();
+    at.advance_panel();
   }
   ptx::wgmma_wait<0>();
   exit_if_requested(&role.s.exit);
-  if (slab > 0) at.free_panel_left();
+  if (slab > 0) at.free_panel_behind();
   if (slab < slabs) {
     at.wait_page_and_panel();
     load(0, 0);
     begin(0, slab == 0);
     at.free_page();
-    at.leave_panel();
+    at.advance_panel();
     ptx::wgmma_wait<0>();
     exit_if_requested(&role.s.exit);
-    at.free_panel_left();
+    at.free_panel_behind();
   }
 }
 
-// The same of a wide tile: each slab is multiplied with a page for each half, in two steps, since twice the
-// sums leave few registers for operands.
+// The same as multiply_slabs(), of a wide tile: each slab is multiplied with a page for each half, in two
+// steps, since twice the sums leave few registers for operands.
 template <class Role>
 __device__ __forceinline__ void multiply_wide(Role& role, const WarpPieces& pieces, uint32_t slabs,
                                               WideSums<typename Role::Config>& d) {
@@ -437,7 +437,7 @@ __device__ __forceinline__ void multiply_wide(Role& role, const WarpPieces& piec
     }
     const uint64_t rows = at.operand(of_panel);
 #pragma unroll
-    for (uint32_t half = 0; half < kHalves; ++half) {
+    for (uint32_t half = 0; half < kWideHalves; ++half) {
       if (half > 0) at.wait_page();
       ptx::wgmma_wait<1>();
       at.load(low, 0);
@@ -445,18 +445,18 @@ __device__ __forceinline__ void multiply_wide(Role& role, const WarpPieces& piec
       begin_half<Config>(rows, low, d[half], slab == 0);
       ptx::wgmma_commit();
       ptx::wgmma_wait<1>();
-      if (half == 0 && of_panel == 0 && slab > 0) at.free_panel_left();  // all before has been multiplied
+      if (half == 0 && of_panel == 0 && slab > 0) at.free_panel_behind();  // all before has been multiplied
       at.load(high, kHighTerms);
       ptx::wgmma_fence();
       begin_half<Config>(rows + ptx::kWgmmaNextTerms, high, d[half], false);
       ptx::wgmma_commit();
       at.free_page();
     }
-    if (of_panel != 0 || slab + 1 == slabs) at.leave_panel();
+    if (of_panel != 0 || slab + 1 == slabs) at.advance_panel();
   }
   ptx::wgmma_wait<0>();
   exit_if_requested(&role.s.exit);
-  at.free_panel_left();
+  at.free_panel_behind();
 }
 
 // The tile's units are all the other warpgroup's; a page has two slabs.
@@ -476,7 +476,11 @@ __device__ __forceinline__ void let_pass(Role& role, uint32_t slabs) {
   exit_if_requested(&role.s.exit);
 }
 
-// Runs products of so many slabs, which take so many pages and panels, with what the role counts put aside.
+template <class Config>
+__device__ __forceinline__ uint32_t panels_of(uint32_t slabs) {
+  return (slabs + Config::kPanelSlabs - 1) / Config::kPanelSlabs;
+}
+// Runs products, which take so many pages and panels, with what the role counts put aside.
 template <class Role, class Multiply>
 __device__ __forceinline__ void with_counts_aside(Role& role, uint32_t pages, uint32_t panels,
                                                   Multiply&& multiply) {
@@ -499,7 +503,7 @@ __device__ __forceinline__ void multiply(Role& role, const Plan& plan, uint32_t 
     return let_pass(role, slabs);
   const bool two_a_page = Config::uniform(plan.two_slabs_a_page() ? 1 : 0) != 0;
   const uint32_t pages = two_a_page ? (slabs + 1) / 2 : slabs;
-  with_counts_aside(role, pages, (slabs + Config::kPanelSlabs - 1) / Config::kPanelSlabs, [&] {
+  with_counts_aside(role, pages, panels_of<Config>(slabs), [&] {
     if constexpr (Config::kTileTokens > 64) {
       multiply_halves(role, pieces, two_a_page, slabs, d);
     } else {
@@ -1141,13 +1145,13 @@ struct Stream {
       WideSums<Config> d;
       for (auto& half : d) clear_sums(half);
       const uint32_t slabs = Config::uniform(plan.slabs);
-      with_counts_aside(role, kHalves * slabs, (slabs + Config::kPanelSlabs - 1) / Config::kPanelSlabs,
+      with_counts_aside(role, kWideHalves * slabs, panels_of<Config>(slabs),
                         [&] { multiply_wide(role, WarpPieces(role, true), slabs, d); });
       if (is_last) stamp(role, EventKind::kComputeEnd);
       WarpTile part = part_of(role, plan, tile);
       await_tokens(role, part);
 #pragma unroll 1
-      for (; part.tile_half < kHalves; ++part.tile_half) {
+      for (; part.tile_half < kWideHalves; ++part.tile_half) {
         with_op([&]<class T>(const T& op) {
           if constexpr (requires { GemmOp<T>::kHasWideTiles; }) GemmOp<T>::finish_tile(role, op, part, d[0]);
         });
@@ -1228,9 +1232,9 @@ struct Stream {
     const auto copy = [&](ptx::SharedAddress to, ptx::SharedAddress landed) {
       ptx::tensor_load_all(to, from.map, unit, col, landed, from.policy);
       col += unit != from.unit ? kSlabWords : 0;
-      unit ^= from.unit ^ (from.unit + kHalfPairs);
+      unit ^= from.unit ^ (from.unit + kPairUnits);
     };
-    role.stream(slabs * kHalves, kPageBytes, role.recorder, copy);
+    role.stream(slabs * kWideHalves, kPageBytes, role.recorder, copy);
   }
   // For the sums of a part that is not the last: as many as the tile's residual takes.
   template <class Role>

@@ -9,11 +9,13 @@ namespace serval::device {
 template <>
 struct GemmOp<GateUpSilu> {
   static constexpr bool kHasWideTiles = true;
+  static_assert(gemm::kPairUnits == kUnitsOfPairTile &&
+                gemm::kWideHalves * gemm::kPairUnits == kUnitsOfWidePairTile);
 
   template <class Config>
   static __device__ bool in_range(const GateUpSilu& op) {
-    constexpr uint32_t kMost = (Config::kHasWideTiles ? gemm::kHalves : 1) * gemm::kHalfPairs;
-    return op.num_units % gemm::kHalfPairs == 0 &&
+    constexpr uint32_t kMost = (Config::kHasWideTiles ? gemm::kWideHalves : 1) * gemm::kPairUnits;
+    return op.num_units % gemm::kPairUnits == 0 &&
            gemm::units_in_range(op.first_unit, op.num_units, kMost, op.intermediate / kUnitRows) &&
            gemm::rows_in_range(op);
   }
@@ -24,7 +26,7 @@ struct GemmOp<GateUpSilu> {
             .image_rows = op.max_rows,
             .first_row = op.first_row,
             .end_row = op.first_row + op.num_rows,
-            .units = op.num_units > gemm::kHalfPairs ? gemm::Units::kWidePairs : gemm::Units::kPairs,
+            .units = op.num_units > gemm::kPairUnits ? gemm::Units::kWidePairs : gemm::Units::kPairs,
             .cols = op.hidden,
             .logits_only = op.logits_only,
             .adds = 0,
@@ -38,7 +40,7 @@ struct GemmOp<GateUpSilu> {
   static __device__ __forceinline__ void finish_tile(Role& role, const GateUpSilu& op,
                                                      const gemm::WarpTile& tile, float (&d)[kValues]) {
     gemm::store_silu(role, tile, tensor<&GateUpSilu::output, std::byte>(*role.buffer), op.max_rows,
-                     op.intermediate, op.first_unit + tile.tile_half * gemm::kHalfPairs, d);
+                     op.intermediate, op.first_unit + tile.tile_half * gemm::kPairUnits, d);
   }
 };
 

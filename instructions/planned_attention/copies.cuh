@@ -15,7 +15,9 @@ class Copies {
   using Memory = PlacesOf<typename Role::Config, kHeadDim>;
 
   __device__ __forceinline__ Copies(Role& role, const Op& op)
-      : role_(role), op_(op), memory_(*reinterpret_cast<Memory*>(role.s.activations)) {}
+      : role_(role), op_(op), memory_(*reinterpret_cast<Memory*>(role.s.activations)) {
+    static_assert(sizeof(Memory) <= Role::Config::kScratchBytes);
+  }
 
   // The scratch memory is the instruction's.
   __device__ __forceinline__ void init_barriers() {

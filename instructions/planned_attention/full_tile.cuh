@@ -20,6 +20,7 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
 
  private:
   using Base::group_;
+  using Base::kPartSteps;
   using Base::kScores;
   using Base::kSteps;
   using Base::kSums;
@@ -29,7 +30,6 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
   using typename Base::Memory;
   static constexpr uint32_t kForm = 0;
   // Queries are in shared memory but for the last part of channels where that is small: 16 channels each.
-  static constexpr uint32_t kPartSteps = kPartChannels / 16;
   static constexpr uint32_t kSharedParts = Memory::kSharedParts;
   using Queries = uint32_t[kPartSteps][4];
   using Weights = uint32_t[kSteps][4];

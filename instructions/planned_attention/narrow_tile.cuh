@@ -31,6 +31,7 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
 
  private:
   using Base::group_;
+  using Base::kPartSteps;
   using Base::kScores;
   using Base::kSteps;
   using Base::kSums;
@@ -39,7 +40,6 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
   using Base::warpgroup_;
   using typename Base::Memory;
   static constexpr uint32_t kForm = 1;
-  static constexpr uint32_t kPartSteps = kPartChannels / 16;
 
   __device__ __forceinline__ uint32_t& together_parity() { return together_parity_; }
   static constexpr uint32_t query_of(uint32_t n) { return n % 2; }
@@ -161,7 +161,7 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
     for (uint32_t half = 0; half < 2; ++half)
       ptx::shared_store(at + half * 8 * sizeof(work_.weights[0]),
                         float2{weights[2 * half], weights[2 * half + 1]});
-    // Of the first 8 tokens, then of the others: rows of queries, as the swizzle has them.
+    // As bf16: a row for each query, first this warp's lower 8 tokens, then its others, swizzled.
     const uint32_t query = group_.lane % 8, piece = warp_ * 2 + group_.lane / 8 % 2;
     ptx::store_matrices_transposed(
         ptx::shared_address(operands_.weights) + query * kRowBytes + (piece ^ query) * 16,
@@ -169,8 +169,8 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
     ptx::fence_proxy_async_shared();
     this->sync_warpgroup();
   }
-  // Totals are each warp's, in the order of a full tile: quad lane q has those of the tokens 2q and 2q + 1 of
-  // each 8, of query lane / 4.
+  // Each warp adds up all weights, in the order of a full tile: lane l those of query l / 4, and of each 8
+  // tokens those of 2 (l mod 4) and the next.
   __device__ __forceinline__ void add_weights(const PerQuery& shrink) {
     const uint32_t query = group_.lane / kQuadLanes, quad_lane = group_.lane % kQuadLanes;
     const uint32_t from =

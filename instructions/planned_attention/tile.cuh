@@ -64,7 +64,7 @@ class Tile {
  protected:
   static constexpr uint32_t kScores = kScoresOf, kSums = kSumsOf;  // of a lane
   static constexpr uint32_t kSteps = kKvBlockTokens / 16;          // of 16 tokens
-  static constexpr uint32_t kPartSteps = kPartChannels / 16;       // of 16 channels
+  static constexpr uint32_t kPartSteps = kPartChannels / 16;       // of 16 channels of a part
 
   // What is needed once a leaf is in the thread's local memory, since the products' registers are few; it
   // stays there since the compiler does not know `zero`. Behind the sums are the largest scores and the

@@ -29,11 +29,9 @@ void Loader::step() {
   }
 }
 
-// How many pages may be in flight when the next one is asked for: decided once, when its turn comes. In
-// kernels of GEMMs, as many as the ring has room for.
+// How many pages may be in flight when the next one is asked for: decided once, when its turn comes.
 uint32_t Loader::limit() const {
   const SimParameters& p = sm_.gpu.parameters;
-  if (sm_.gpu.kernel.tile_rows > 0) return static_cast<uint32_t>(sm_.ring.size());
   if (sm_.at(record).inputs_ready) return static_cast<uint32_t>(p.pages_in_flight);
   const auto waiting = static_cast<uint32_t>(p.pages_in_flight_waiting);
   return sm_.gpu.kernel.of_ranks ? std::min(waiting, kPagesBeforeInputsOfRanks) : waiting;

@@ -127,7 +127,7 @@ struct GemmOp<testing::GemmSilu> {
             .image_rows = op.image_rows,
             .first_row = op.first_row,
             .end_row = op.end_row,
-            .units = op.num_units > gemm::kHalfPairs ? gemm::Units::kWidePairs : gemm::Units::kPairs,
+            .units = op.num_units > gemm::kPairUnits ? gemm::Units::kWidePairs : gemm::Units::kPairs,
             .cols = op.in_cols,
             .logits_only = 0,
             .adds = 0,
@@ -141,7 +141,7 @@ struct GemmOp<testing::GemmSilu> {
   static __device__ __forceinline__ void finish_tile(Role& role, const Op& op, const gemm::WarpTile& part,
                                                      float (&d)[kValues]) {
     gemm::store_silu(role, part, tensor<&Op::output, std::byte>(*role.buffer), op.image_rows, op.out_cols,
-                     op.first_unit + part.tile_half * gemm::kHalfPairs, d);
+                     op.first_unit + part.tile_half * gemm::kPairUnits, d);
   }
 };
 

@@ -109,7 +109,7 @@ class Gemm {
   // In tiles of up to `units` units of each matrix.
   template <class Config>
   std::vector<uint16_t> silu(const std::vector<float>& gate, const std::vector<float>& up,
-                             const std::vector<float>& squares, uint32_t units = device::gemm::kHalfPairs) {
+                             const std::vector<float>& squares, uint32_t units = device::gemm::kPairUnits) {
     begin();
     const TensorId g = add_weights(), u = add_weights();
     const TensorId x = toy_->add_vector(slab_image::bytes(kImageRows, sizes_.cols));
@@ -257,7 +257,7 @@ TEST_P(GemmStream, GatesWhatItNormalises) {
 
 TEST_P(GemmStream, WideTilesDoNotShow) {
   const std::vector<uint16_t> narrow = gemm.silu<Tokens64>(gate, up, squares);
-  EXPECT_EQ(gemm.silu<Tokens64>(gate, up, squares, 2 * device::gemm::kHalfPairs), narrow);
+  EXPECT_EQ(gemm.silu<Tokens64>(gate, up, squares, 2 * device::gemm::kPairUnits), narrow);
   EXPECT_EQ(gemm.silu<Tokens256>(gate, up, squares), narrow);
 }
 

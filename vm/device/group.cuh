@@ -63,7 +63,7 @@ __device__ __forceinline__ void wait_phase_or_exit(uint64_t* barrier, uint32_t p
       "r"(parity), "r"(ptx::shared_address(&flag->set))
       : "memory");
 }
-// The same for two barriers, which are looked at together: a look takes longer than what follows from it.
+// The same for two barriers, which are looked at together, so that the two looks overlap.
 __device__ __forceinline__ void wait_phases_or_exit(uint64_t* first, uint32_t first_parity, uint64_t* second,
                                                     uint32_t second_parity, const ExitFlag* flag) {
   asm volatile(

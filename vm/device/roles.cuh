@@ -37,7 +37,7 @@ __device__ __forceinline__ uint32_t activation_buffer(uint32_t panel) {
 template <uint32_t kBuffers>
 struct RingPlace {
   uint32_t at;
-  uint32_t parity;  // of the phase in which the buffer has the count-th; it is free for it in the one before
+  uint32_t parity;  // of the phase that ends when the count-th has landed; with the other, it has room
 
   __device__ __forceinline__ explicit RingPlace(uint32_t count)
       : at(count % kBuffers), parity(count / kBuffers & 1) {}
@@ -291,6 +291,8 @@ __device__ __forceinline__ void PreparerRole<Config>::copy_panels(const std::byt
 template <class Config>
 __device__ __forceinline__ void PreparerRole<Config>::stream_panels(const std::byte* from, size_t stride,
                                                                     uint32_t slabs, uint32_t bytes) {
+  static_assert(Config::kPanelSlabs <= 2 && slab_image::kSlabsOfPanel % Config::kPanelSlabs == 0,
+                "no panel has slabs of two parts of the columns");
   if (slabs == 0) return;
   // Scratch memory lay over all buffers.
   if (panel_floor > 0 && next_panel - panel_floor < Config::kPanelBuffers - 1)

@@ -63,7 +63,7 @@ struct GemmConfig {
   static constexpr bool kMultipliesTiles = true;
   static constexpr bool kHasPeers = false;
   static constexpr bool kHasWideTiles = false;  // of two matrices (instructions/common/gemm.cuh)
-  // As many as there is room for: a stage of many rows takes longer than what polls wait for.
+  // All that there is room for: a stage of many rows takes so long that slower polls do not matter.
   static constexpr uint32_t kPagesInFlightBeforeInputs = kRingPagesOf;
   static constexpr uint32_t kRows = kRowsOf;
   static constexpr uint32_t kTileTokens = kTileTokensOf;
