@@ -47,7 +47,7 @@ class Copies {
     for (bool again = false;; again = find_next_stream()) {
       Stream& stream = memory_.streams[stream_.at];
       if (!more_) {
-        await_pages();  // a fault may end the launch from here on
+        await_pages();  // behind the hand-over this warp may be asked to leave where nothing waits for them
         if (role_.lane == 0) stream.blocks = 0;
       }
       hand_over();
@@ -205,14 +205,16 @@ class Copies {
     stream_.advance(kStreamSlots);
   }
 
-  // Until what had the place in the lap before is done with. A block does not leave before its copies have
-  // landed.
+  // Until what had the place in the lap before is done with.
   __device__ __forceinline__ void wait(uint64_t* free, uint32_t lap) {
-    while (!ptx::mbarrier_try_wait(free, (lap & 1) ^ 1)) {
-      if (!exit_requested(&role_.s.exit)) continue;
-      await_pages();
-      ptx::exit_thread();
-    }
+    while (!ptx::mbarrier_try_wait(free, (lap & 1) ^ 1)) leave_if_requested();
+    leave_if_requested();  // consumers that leave give pages back that have not landed
+  }
+  // A block does not leave before its copies have landed.
+  __device__ __forceinline__ void leave_if_requested() {
+    if (!exit_requested(&role_.s.exit)) return;
+    await_pages();
+    ptx::exit_thread();
   }
   __device__ __forceinline__ void await_pages() {
     await_copies(memory_.landed, page_.lap * Memory::kPages + page_.at);

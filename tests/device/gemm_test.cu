@@ -110,24 +110,30 @@ class Gemm {
   template <class Config>
   std::vector<uint16_t> silu(const std::vector<float>& gate, const std::vector<float>& up,
                              const std::vector<float>& squares, uint32_t units = device::gemm::kPairUnits) {
-    begin();
-    const TensorId g = add_weights(), u = add_weights();
-    const TensorId x = toy_->add_vector(slab_image::bytes(kImageRows, sizes_.cols));
-    const TensorId s = toy_->add_vector(size_t{kImageRows} * sizes_.cols / kSquaresCols * sizeof(float));
-    const TensorId out = toy_->add_vector(slab_image::bytes(kImageRows, sizes_.outputs));
-    add_tiles<Config>(units, [&](uint32_t sm, uint32_t unit, uint32_t first, uint32_t end) {
-      const uint32_t count = std::min(units, sizes_.outputs / kUnitRows - unit);
-      toy_->add(sm, static_cast<uint16_t>(GemmOpcode::kSilu),
-                GemmSilu{g, u, x, s, out, unit, count, first, end, kImageRows, sizes_.cols, sizes_.outputs},
-                {{}, {{done_}}});
-    });
+    const GatedProduct t = add_gated_product<Config>(units);
     bind<Config>();
-    write_weights(g, gate);
-    write_weights(u, up);
-    memory_->write(x, slab_images(input_, sizes_.rows, sizes_.cols));
-    memory_->write(s, squares);
+    write_weights(t.gate, gate);
+    write_weights(t.up, up);
+    memory_->write(t.input, slab_images(input_, sizes_.rows, sizes_.cols));
+    memory_->write(t.squares, squares);
     run();
-    return memory_->read<uint16_t>(out, slab_image::bytes(kImageRows, sizes_.outputs) / sizeof(uint16_t));
+    return memory_->read<uint16_t>(t.output,
+                                   slab_image::bytes(kImageRows, sizes_.outputs) / sizeof(uint16_t));
+  }
+
+  // Launches that are given up: behind its tiles each SM has a record that no kernel has code for, which its
+  // controller finds while products are under way.
+  template <class Config>
+  void give_up(uint32_t launches, uint32_t units) {
+    constexpr uint16_t kNoOpcode = 77;
+    add_gated_product<Config>(units);
+    for (uint32_t sm = 0; sm < kSms; ++sm)
+      toy_->add(sm, kNoOpcode, Tick{toy_->control, toy_->host_stop}, {{}, {{done_}}});
+    bind<Config>();
+    for (uint32_t launch = 0; launch < launches; ++launch) {
+      write_state();
+      EXPECT_THROW(interpreter_->run(sizes_.rows, 1, sizes_.rows, {}), Error);
+    }
   }
 
   const std::vector<float>& input() const { return input_; }
@@ -156,6 +162,25 @@ class Gemm {
     toy_->add(0, static_cast<uint16_t>(GemmOpcode::kTick), Tick{toy_->control, toy_->host_stop},
               {{{done_, records, 0xffff}}, {{gate_}}});
   }
+  struct GatedProduct {
+    TensorId gate, up, input, squares, output;
+  };
+  template <class Config>
+  GatedProduct add_gated_product(uint32_t units) {
+    begin();
+    const GatedProduct t{add_weights(), add_weights(),
+                         toy_->add_vector(slab_image::bytes(kImageRows, sizes_.cols)),
+                         toy_->add_vector(size_t{kImageRows} * sizes_.cols / kSquaresCols * sizeof(float)),
+                         toy_->add_vector(slab_image::bytes(kImageRows, sizes_.outputs))};
+    add_tiles<Config>(units, [&](uint32_t sm, uint32_t unit, uint32_t first, uint32_t end) {
+      const uint32_t count = std::min(units, sizes_.outputs / kUnitRows - unit);
+      toy_->add(sm, static_cast<uint16_t>(GemmOpcode::kSilu),
+                GemmSilu{t.gate, t.up, t.input, t.squares, t.output, unit, count, first, end, kImageRows,
+                         sizes_.cols, sizes_.outputs},
+                {{}, {{done_}}});
+    });
+    return t;
+  }
   template <class Config>
   void bind() {
     program_ = toy_->finish(gate_);
@@ -172,11 +197,14 @@ class Gemm {
   void write_weights(TensorId weights, const std::vector<float>& values) {
     memory_->write(weights, page_images(values, sizes_.outputs, sizes_.cols));
   }
-  void run() {
+  void write_state() {
     memory_->write(*program_.find_tensor(state_tensor::kControl),
                    std::vector<PassControl>{{0, 1, kKeepRunning, 0}});
     memory_->write(*program_.find_tensor(state_tensor::kRows),
                    std::vector<PassRow>(sizes_.rows, PassRow{.active = 1}));
+  }
+  void run() {
+    write_state();
     ASSERT_EQ(interpreter_->run(sizes_.rows, 1, sizes_.rows, {}), 1U);
   }
 
@@ -259,6 +287,21 @@ TEST_P(GemmStream, WideTilesDoNotShow) {
   const std::vector<uint16_t> narrow = gemm.silu<Tokens64>(gate, up, squares);
   EXPECT_EQ(gemm.silu<Tokens64>(gate, up, squares, 2 * device::gemm::kPairUnits), narrow);
   EXPECT_EQ(gemm.silu<Tokens256>(gate, up, squares), narrow);
+}
+
+// Consumers that leave in the midst of products give back pages and panels that have not landed. None of
+// those may be copied to again, and the block stays until they have landed.
+TEST(GemmFault, WhileProductsAreUnderWay) {
+  const Sizes sizes{256, 8192, 300};
+  Gemm gemm(sizes);
+  gemm.give_up<Tokens64>(100, device::gemm::kPairUnits);
+  gemm.give_up<Tokens64>(100, 2 * device::gemm::kPairUnits);
+  gemm.give_up<Tokens128>(100, device::gemm::kPairUnits);
+  gemm.give_up<Tokens256>(100, device::gemm::kPairUnits);
+  // The process can use the GPU as if nothing had been.
+  const std::vector<float> weights(size_t{sizes.outputs} * sizes.cols, 0.25F);
+  const std::vector<float> squares(size_t{kImageRows} * sizes.cols / kSquaresCols, 1);
+  EXPECT_EQ(gemm.silu<Tokens64>(weights, weights, squares), gemm.silu<Tokens256>(weights, weights, squares));
 }
 
 TEST_P(GemmResidualStream, TilesOfTokensDoNotShow) {

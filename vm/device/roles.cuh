@@ -129,6 +129,7 @@ struct LoaderRole {
       } else {
         wait_for_room();
       }
+      exit_if_requested(&s.exit);  // consumers that leave give pages back that have not landed
       ptx::mbarrier_arrive_expect_bytes(landed + barrier, bytes);
       copy(ring + page.at * kPageBytes, landed + barrier);
       recorder.page(bytes);
@@ -304,6 +305,7 @@ __device__ __forceinline__ void PreparerRole<Config>::stream_panels(const std::b
        slab += Config::kPanelSlabs, from += Config::kPanelSlabs * stride, panel.advance()) {
     const uint32_t barrier = panel.at * sizeof(uint64_t);
     while (!ptx::mbarrier_try_wait(free + barrier, panel.parity ^ 1)) exit_if_requested(&s.exit);
+    exit_if_requested(&s.exit);  // as with pages
     ++next_panel;
     if (lane != 0) continue;
     const bool one = Config::kPanelSlabs == 1 || slab + 1 == slabs;
