@@ -1,7 +1,9 @@
 // Planned attention and its merge on the GPU, against the host's handlers, which are themselves held against
 // the formula in double (tests/instructions/formula_test.cc).
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <set>
 
 #include "gtest/gtest.h"
 
@@ -119,33 +121,49 @@ TEST(DevicePlannedAttention, BitsDependNeitherOnNeighboursNorOnDealing) {
   }
 }
 
-// Rows of a sequence that follow each other are queries of one full tile; in reverse, each row is an item of
-// its own, whose few query heads have a narrow one.
+// The order of `rows` rows in which groups of `together` neighbours come last to first.
+std::vector<size_t> in_groups(size_t rows, size_t together) {
+  std::vector<size_t> order;
+  for (size_t begin = (rows - 1) / together * together;; begin -= together) {
+    for (size_t r = begin; r < std::min(begin + together, rows); ++r) order.push_back(r);
+    if (begin == 0) return order;
+  }
+}
+template <class Value>
+std::vector<Value> reordered(const std::vector<Value>& values, const std::vector<size_t>& order) {
+  const size_t cols = values.size() / order.size();
+  std::vector<Value> to;
+  for (const size_t r : order)
+    to.insert(to.end(), values.begin() + r * cols, values.begin() + (r + 1) * cols);
+  return to;
+}
+
+// Rows of a sequence that follow each other are queries of one full tile; in groups that come in another
+// order, each group is an item of its own, whose few query heads have a narrow tile.
 template <template <uint32_t> class Config>
-void compare_narrow(const Heads& heads, uint32_t records) {
+void compare_narrow(const Heads& heads, uint32_t together, uint32_t records) {
   const AttentionPass full(heads, {{70, 70}, {1040, 40}, {3090, 45}, {129, 33}}, heads.head_dim);
+  const std::vector<size_t> order = in_groups(full.rows.size(), together);
   AttentionPass narrow = full;
-  std::ranges::reverse(narrow.rows);
-  const size_t cols = heads.q_cols(), rows = full.rows.size();
-  const auto reversed = [&](const Output& of) {
-    Output to(of.size());
-    for (size_t r = 0; r < rows; ++r) std::copy_n(of.begin() + r * cols, cols, to.end() - (r + 1) * cols);
-    return to;
-  };
-  narrow.q = reversed(full.q);
-  const Output expected = gpu_attention<Config>(full, records);
-  const Output got = reversed(gpu_attention<Config>(narrow, records));
+  narrow.rows = reordered(full.rows, order);
+  narrow.q = reordered(full.q, order);
+  const Output expected = reordered(gpu_attention<Config>(full, records), order);
+  const Output got = gpu_attention<Config>(narrow, records);
+  const size_t cols = heads.q_cols();
   for (size_t i = 0; i < got.size(); ++i)
-    ASSERT_EQ(got[i], expected[i]) << "row " << i / cols << ", column " << i % cols;
+    ASSERT_EQ(got[i], expected[i]) << "row " << order[i / cols] << ", column " << i % cols;
 }
 TEST(DevicePlannedAttention, NarrowTilesHaveTheBitsOfFullOnes) {
   for (const uint32_t head_dim : {64U, 128U}) {
-    for (const uint32_t group : {2U, 4U, 7U, 8U}) {
-      for (const uint32_t records : {1U, 5U, gpu_sms()}) {
+    for (const uint32_t group : {1U, 2U, 4U, 7U, 8U}) {
+      const uint32_t most = device::planned::kNarrowRows / group;
+      for (const uint32_t together : std::set<uint32_t>{1, (most + 1) / 2, most}) {
         SCOPED_TRACE(std::to_string(head_dim) + " channels, " + std::to_string(group) + " heads, " +
-                     std::to_string(records) + " records");
-        compare_narrow<LargeScratch>({head_dim, 2, group}, records);
-        compare_narrow<SmallScratch>({head_dim, 1, group}, records);
+                     std::to_string(together) + " rows together");
+        for (const uint32_t records : {1U, 5U, gpu_sms()}) {
+          compare_narrow<LargeScratch>({head_dim, 2, group}, together, records);
+          compare_narrow<SmallScratch>({head_dim, 1, group}, together, records);
+        }
         if (HasFailure()) return;
       }
     }
