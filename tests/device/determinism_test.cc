@@ -147,14 +147,71 @@ TEST(Determinism, BatchDoesNotShow) {
   }
 }
 
-// On two GPUs where there are two.
+// Programs that multiply tiles of rows: all sequences at once, in the kernels for up to 64 rows.
+BackendOptions options_of_tiles(uint32_t sms = 0) {
+  BackendOptions options = options_of(sms);
+  options.limits.sequences = kSequences;
+  options.limits.batch_invariant = true;
+  return options;
+}
+
+const std::vector<uint64_t>& expected_of_tiles() {
+  static const std::vector<uint64_t> made = Walk(options_of_tiles()).hashes(kSequences);
+  return made;
+}
+
+TEST(DeterminismOfTiles, RunsAgainToTheSameBits) {
+  for (int run = 1; run < 3; ++run) expect_these(expected_of_tiles(), options_of_tiles(), kSequences);
+}
+
+TEST(DeterminismOfTiles, BatchDoesNotShow) {
+  for (const uint32_t batch : {1U, 8U}) {
+    SCOPED_TRACE(batch);
+    expect_these(expected_of_tiles(), options_of_tiles(), batch);
+  }
+}
+
+// Passes of more than one row run the program for up to 256, in the kernels of large tiles.
+TEST(DeterminismOfTiles, KernelDoesNotShow) {
+  BackendOptions options = options_of_tiles();
+  options.limits.rows = 256;
+  options.row_classes = {1};
+  expect_these(expected_of_tiles(), options, kSequences);
+}
+
+TEST(DeterminismOfTiles, PolicyDoesNotShow) {
+  for (const Policy policy : kPolicies) {
+    SCOPED_TRACE(name_of(policy));
+    BackendOptions options = options_of_tiles();
+    options.schedule.policy = policy;
+    expect_these(expected_of_tiles(), options, kSequences);
+  }
+}
+
+TEST(DeterminismOfTiles, NumberOfSmsDoesNotShow) {
+  for (const uint32_t sms : {1U, 7U}) {
+    SCOPED_TRACE(sms);
+    expect_these(expected_of_tiles(), options_of_tiles(sms), kSequences);
+  }
+}
+
+TEST(DeterminismOfTiles, GlobalQueueDoesNotShow) {
+  BackendOptions options = options_of_tiles();
+  options.schedule.queue_kind = QueueKind::kGlobal;
+  expect_these(expected_of_tiles(), options, kSequences);
+}
+
+// On as many GPUs, or on two, where there are so many.
 TEST(DeterminismOfRanks, RunsAgainAndInBatchesToTheSameBits) {
-  BackendOptions options = options_of();
-  options.limits.ranks = 2;
-  options.gpus = gpus_of_ranks(2);
-  const std::vector<uint64_t> expected = Walk(options).hashes(1);
-  for (int run = 1; run < 3; ++run) expect_these(expected, options);
-  expect_these(expected, options, 16);
+  for (const uint32_t ranks : {2U, 4U}) {
+    SCOPED_TRACE(ranks);
+    BackendOptions options = options_of();
+    options.limits.ranks = ranks;
+    options.gpus = gpus_of_ranks(ranks);
+    const std::vector<uint64_t> expected = Walk(options).hashes(1);
+    for (int run = 1; run < 3; ++run) expect_these(expected, options);
+    expect_these(expected, options, 16);
+  }
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
-// The GPUs that tests of several ranks run on: two in turn where there are two, else one.
+// The GPUs that tests of several ranks run on: one for each where there are so many, else two in turn, or
+// one.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -11,8 +13,9 @@ namespace serval::testing {
 inline std::vector<int> gpus_of_ranks(uint32_t ranks) {
   int count = 0;
   SERVAL_CUDA_CHECK(cudaGetDeviceCount(&count));
+  const int in_turn = count >= static_cast<int>(ranks) ? static_cast<int>(ranks) : std::min(count, 2);
   std::vector<int> gpus;
-  for (uint32_t rank = 0; rank < ranks; ++rank) gpus.push_back(count > 1 ? static_cast<int>(rank % 2) : 0);
+  for (int rank = 0; rank < static_cast<int>(ranks); ++rank) gpus.push_back(rank % in_turn);
   return gpus;
 }
 
