@@ -414,13 +414,27 @@ const std::vector<Shape>& tiled_shapes() {
        .rows = 64,
        .sequences = 40,
        .tile_rows = 256},
+      // Eight tiles of rows.
+      {.hidden = 128,
+       .intermediate = 192,
+       .head_dim = 64,
+       .q_heads = 2,
+       .kv_heads = 1,
+       .vocab = 61,
+       .max_context = 400,
+       .splits = 1,
+       .epsilon = 1e-5F,
+       .rows = 2048,
+       .sequences = 512,
+       .tile_rows = 256},
   };
   return all;
 }
 
-constexpr Opcode kTiled[] = {Opcode::kEmbed,      Opcode::kQkvRope,  Opcode::kMatvecResidual,
-                             Opcode::kMatvecPart, Opcode::kAddParts, Opcode::kGateUpSilu,
-                             Opcode::kLmHead,     Opcode::kSample,   Opcode::kAdvance};
+constexpr Opcode kTiled[] = {Opcode::kEmbed,      Opcode::kQkvRope,    Opcode::kQkvProject,
+                             Opcode::kQkNormRope, Opcode::kMatvecPart, Opcode::kAddParts,
+                             Opcode::kGateUpSilu, Opcode::kLmHead,     Opcode::kMatvecResidual,
+                             Opcode::kSample,     Opcode::kAdvance};
 
 class TiledOps : public ::testing::TestWithParam<Opcode> {};
 
@@ -447,7 +461,7 @@ INSTANTIATE_TEST_SUITE_P(Isa, TiledOps, ::testing::ValuesIn(kTiled), [](const au
 });
 
 // But for those that only programs of tiles have (planned attention: planned_attention_test.cu), and what
-// ranks exchange, which has no code for GPUs.
+// ranks exchange (ranks_test.cc).
 std::vector<uint16_t> ops_of_few_rows() {
   constexpr Opcode kOthers[] = {Opcode::kPlannedAttention, Opcode::kPlannedMerge, Opcode::kMatvecPart,
                                 Opcode::kAddParts,         Opcode::kMatvecPush,   Opcode::kReduceResidual,
