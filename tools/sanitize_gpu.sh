@@ -21,20 +21,29 @@ if ! command -v compute-sanitizer >/dev/null; then
   exit 1
 fi
 
-run() {  # tool
-  compute-sanitizer --tool "$1" --error-exitcode "${reported}" \
-    "${build}/bin/serval" generate -m "${root}/assets/serval-stories" --backend device --sms "${SMS:-8}" -c 64 \
-    -p "${PROMPT:-Once upon a time}" -n "${TOKENS:-4}" --temp 0.8 --seed 1
+run() {  # tool flags...
+  local tool=$1
+  shift
+  compute-sanitizer --tool "${tool}" --error-exitcode "${reported}" \
+    "${build}/bin/serval" generate -m "${root}/assets/serval-stories" --backend device -c 64 \
+    -p "${PROMPT:-Once upon a time}" -n "${TOKENS:-4}" --temp 0.8 --seed 1 "$@"
 }
+
+# What one GPU runs: kernels of vectors, of tiles, and those of two ranks, which share it.
+readonly -a cases=("--sms ${SMS:-8}" "--sms ${SMS:-8} --batch-invariant" "--sms ${SMS:-8} --gpus 0,0"
+  "--sms ${SMS:-8} --gpus 0,0 --batch-invariant")
 
 failed=0
 for tool in "$@"; do
-  echo "== ${tool}"
-  status=0
-  run "${tool}" || status=$?
-  if [[ ${status} -ne 0 ]]; then
-    echo "sanitize_gpu.sh: ${tool}: exit code ${status}" >&2
-    failed=1
-  fi
+  for flags in "${cases[@]}"; do
+    echo "== ${tool} ${flags}"
+    status=0
+    # shellcheck disable=SC2086  # words
+    run "${tool}" ${flags} || status=$?
+    if [[ ${status} -ne 0 ]]; then
+      echo "sanitize_gpu.sh: ${tool} ${flags}: exit code ${status}" >&2
+      failed=1
+    fi
+  done
 done
 exit "${failed}"
