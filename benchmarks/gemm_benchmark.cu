@@ -143,6 +143,7 @@ void time_shape(const Shape& shape) {
 
 int main() {
   using serval::time_shape;
+  time_shape({"8B QKV", 6144, 4096, false});  // with a residual in place of RoPE
   time_shape({"8B O", 4096, 4096, false});
   time_shape({"8B down", 4096, 14336, false});
   time_shape({"8B gate and up", 14336, 4096, true});
