@@ -1,0 +1,160 @@
+// Each form of wgmma that kernels use (vm/ptx/wgmma.cuh): 64 rows times a few columns over 64 terms, of small
+// whole numbers, whose products and sums are exact.
+#include <algorithm>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "vm/base/bf16.h"
+#include "vm/device/cuda_check.h"
+#include "vm/device/device_array.h"
+#include "vm/ptx/copy.cuh"
+#include "vm/ptx/wgmma.cuh"
+
+namespace serval::testing {
+namespace {
+
+constexpr uint32_t kRows = 64, kTerms = 64, kThreads = 128, kRowBytes = 128;
+constexpr uint32_t kPartBytes = kTerms * kRowBytes;  // of 64 columns, a row for each term
+constexpr float kBefore = 5;                         // what the sums are before
+
+// Where the operands are, and how they lie in shared memory.
+enum class Form {
+  kRegisters,            // a in registers; b: terms side by side
+  kRegistersTransposed,  // a in registers; b: a row for each term
+  kShared,               // both: terms side by side
+  kSharedTransposed,     // a: a row for each term; b: terms side by side
+};
+
+// Byte of element `col` of a row of 64, swizzled.
+__device__ uint32_t swizzled(uint32_t row, uint32_t col) {
+  return row * kRowBytes + (col / 8 ^ row % 8) * 16 + col % 8 * sizeof(uint16_t);
+}
+// [rows, kTerms] to shared memory: a row each, or a row of 64 of them for each term.
+__device__ void place(std::byte* to, const uint16_t* from, uint32_t rows, bool transposed) {
+  for (uint32_t i = threadIdx.x; i < rows * kTerms; i += kThreads) {
+    const uint32_t r = i / kTerms, t = i % kTerms;
+    const uint32_t at = transposed ? r / 64 * kPartBytes + swizzled(t, r % 64) : swizzled(r, t);
+    *reinterpret_cast<uint16_t*>(to + at) = from[i];
+  }
+}
+
+// The warp's 16 rows of 16 terms, as mma's first operand.
+__device__ void load_rows(uint32_t (&a)[4], const uint16_t* from, uint32_t first_term) {
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  for (uint32_t i = 0; i < 4; ++i) {
+    const uint32_t row = warp * 16 + lane / 4 + i % 2 * 8, term = first_term + lane % 4 * 2 + i / 2 * 8;
+    a[i] = *reinterpret_cast<const uint32_t*>(from + row * kTerms + term);
+  }
+}
+
+template <Form kForm, uint32_t kCols>
+__device__ void multiply(float (&d)[kCols / 2], const uint16_t* a, const std::byte* shared_a,
+                         const std::byte* shared_b, uint32_t step, bool adds) {
+  const uint64_t rows = ptx::wgmma_operand(ptx::shared_address(shared_a)) + step * ptx::kWgmmaNextTerms;
+  const uint64_t cols = ptx::wgmma_operand(ptx::shared_address(shared_b)) + step * ptx::kWgmmaNextTerms;
+  const uint64_t next = step * ptx::kWgmmaNextTransposedTerms;
+  if constexpr (kForm == Form::kShared) {
+    ptx::wgmma_bf16_shared(d, rows, cols, adds);
+  } else if constexpr (kForm == Form::kSharedTransposed) {
+    const uint64_t terms = ptx::wgmma_operand_transposed(ptx::shared_address(shared_a), kPartBytes) + next;
+    ptx::wgmma_bf16_shared_transposed(d, terms, cols, adds);
+  } else {
+    uint32_t registers[4];
+    load_rows(registers, a, step * 16);
+    ptx::wgmma_fence();
+    if constexpr (kForm == Form::kRegisters) {
+      ptx::wgmma_bf16<kCols>(d, registers, cols, adds);
+    } else {
+      const uint64_t terms = ptx::wgmma_operand_transposed(ptx::shared_address(shared_b), kPartBytes) + next;
+      ptx::wgmma_bf16_transposed<kCols>(d, registers, terms, adds);
+    }
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<0>();
+  }
+}
+
+template <Form kForm, uint32_t kCols>
+__global__ void multiply_all(const uint16_t* a, const uint16_t* b, float* out, bool adds) {
+  extern __shared__ __align__(1024) std::byte shared[];
+  std::byte *shared_a = shared, *shared_b = shared + kRows * kRowBytes;
+  place(shared_a, a, kRows, kForm == Form::kSharedTransposed);
+  place(shared_b, b, kCols, kForm == Form::kRegistersTransposed);
+  ptx::fence_proxy_async_shared();
+  __syncthreads();
+  float d[kCols / 2];
+  for (float& sum : d) sum = kBefore;
+  ptx::wgmma_fence();
+#pragma unroll
+  for (uint32_t step = 0; step < kTerms / 16; ++step)
+    multiply<kForm, kCols>(d, a, shared_a, shared_b, step, adds || step > 0);
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<0>();
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  for (uint32_t n = 0; n < kCols / 2; ++n) {
+    const uint32_t row = warp * 16 + lane / 4 + n / 2 % 2 * 8, col = n / 4 * 8 + lane % 4 * 2 + n % 2;
+    out[row * kCols + col] = d[n];
+  }
+}
+
+std::vector<uint16_t> whole_numbers(uint32_t rows, uint32_t seed) {
+  std::vector<uint16_t> out(rows * kTerms);
+  for (uint16_t& v : out) {
+    seed = seed * 1664525 + 1013904223;
+    v = float_to_bf16(static_cast<float>(seed >> 16 & 15) - 7);
+  }
+  return out;
+}
+
+std::vector<float> expected_sums(const std::vector<uint16_t>& a, const std::vector<uint16_t>& b,
+                                 float before) {
+  const size_t cols = b.size() / kTerms;
+  std::vector<float> out(kRows * cols, before);
+  for (size_t r = 0; r < kRows; ++r) {
+    for (size_t c = 0; c < cols; ++c) {
+      for (size_t t = 0; t < kTerms; ++t)
+        out[r * cols + c] += bf16_to_float(a[r * kTerms + t]) * bf16_to_float(b[c * kTerms + t]);
+    }
+  }
+  return out;
+}
+
+template <Form kForm, uint32_t kCols>
+void expect_products() {
+  const std::vector<uint16_t> a = whole_numbers(kRows, 1), b = whole_numbers(kCols, 2);
+  const uint32_t bytes = (kRows + std::max(kCols, 64U)) * kRowBytes;
+  SERVAL_CUDA_CHECK(cudaFuncSetAttribute(
+      multiply_all<kForm, kCols>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+  for (const bool adds : {false, true}) {
+    SCOPED_TRACE(std::to_string(kCols) + (adds ? " columns, added" : " columns"));
+    const DeviceArray<uint16_t> left(std::span<const uint16_t>{a}), right(std::span<const uint16_t>{b});
+    DeviceArray<float> out(kRows * kCols);
+    multiply_all<kForm, kCols><<<1, kThreads, bytes>>>(left.data(), right.data(), out.data(), adds);
+    SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
+    EXPECT_EQ(out.download(), expected_sums(a, b, adds ? kBefore : 0));
+  }
+}
+
+TEST(Wgmma, WithRowsInRegisters) {
+  expect_products<Form::kRegisters, 16>();
+  expect_products<Form::kRegisters, 32>();
+  expect_products<Form::kRegisters, 64>();
+  expect_products<Form::kRegisters, 128>();
+  expect_products<Form::kRegisters, 256>();
+}
+TEST(Wgmma, WithARowForEachTerm) {
+  expect_products<Form::kRegistersTransposed, 64>();
+  expect_products<Form::kRegistersTransposed, 128>();
+}
+TEST(Wgmma, WithBothInSharedMemory) {
+  expect_products<Form::kShared, 64>();
+  expect_products<Form::kShared, 8>();
+}
+TEST(Wgmma, WithFewColumnsAndARowForEachTerm) {
+  expect_products<Form::kSharedTransposed, 8>();
+}
+
+}  // namespace
+}  // namespace serval::testing
