@@ -6,8 +6,8 @@
 namespace serval {
 
 inline constexpr uint32_t kUnitRows = 8;
-// Programs of up to so many rows may multiply two matrices in wide tiles, of twice as many units: kernels have
-// registers for twice the sums of that many rows (instructions/kernels.def).
+// Programs of up to so many rows may multiply two matrices in wide tiles, of twice as many units: some
+// kernels have registers for twice the sums of that many rows (instructions/kernels.def).
 inline constexpr uint32_t kMostWideTileRows = 64;
 // Every dimension of a model is a multiple of this (the base tile of the tensor cores).
 inline constexpr uint32_t kTileDim = 16;
