@@ -63,6 +63,30 @@ class Schedule(Case):
         self.assertGreater(self.statistics("--cached-tokens", "4000")["makespan_us"], short["makespan_us"])
         self.assertGreater(self.statistics("--rows", "16")["makespan_us"], self.statistics()["makespan_us"])
 
+    def ops_of(self, *arguments):
+        out = self.statistics("--sms", "8", *arguments, model="llama-3.2-1b")
+        return {op["name"]: op["instructions"] for op in out["ops"]}
+
+    def test_the_program_is_the_one_for_so_many_rows(self):
+        few, tiles = self.ops_of("--rows", "16"), self.ops_of("--rows", "17")
+        self.assertIn("attention", few)
+        self.assertNotIn("attention", tiles)
+        self.assertIn("planned_attention", tiles)
+        self.assertEqual(self.ops_of("--rows", "64"), tiles)
+        # Up to 2,048 rows are eight tiles of 256.
+        self.assertGreater(self.ops_of("--rows", "2048")["gate_up_silu"], self.ops_of("--rows", "256")["gate_up_silu"])
+        self.assertEqual(self.ops_of("--rows", "1", "--batch-invariant"), tiles)
+        # The most tokens of a pass have a program of their own.
+        self.assertEqual(self.ops_of("--rows", "100", "--max-batch-tokens", "100"), self.ops_of("--rows", "256"))
+
+    def test_the_host_has_one_program_for_all_passes(self):
+        out = self.statistics("--machine", "host", "--rows", "64")
+        self.assertIn("attention", [op["name"] for op in out["ops"]])
+
+    def test_rows_out_of_range(self):
+        self.check_fails(2, "--rows", "1 to 8192", arguments=["schedule", "--rows", "8193"])
+        self.check_fails(2, "--rows: 64; limit: 32 (--max-batch-tokens)", arguments=["schedule", "--rows", "64", "--max-batch-tokens", "32"])
+
 
 class BadPrograms(Case):
     def setUp(self):

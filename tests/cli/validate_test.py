@@ -31,6 +31,20 @@ class Validate(Case):
     def test_a_preset_needs_no_weights(self):
         self.assertIn("valid: ", self.validate("-m", "llama-3.2-1b"))
 
+    def test_programs_of_tiles(self):
+        for rows in ["64", "256", "2048"]:
+            self.assertIn("valid: ", self.validate("-m", "llama-3.2-1b", "--sms", "16", "--rows", rows))
+        file = self.path("tiles")
+        self.assertEqual(run("schedule", "--sms", "2", "--rows", "64", "-o", file).returncode, 0)
+        self.assertIn("valid: ", self.validate(file))
+        # The host's threads run them, too, in any order that their counters allow.
+        story = ["-p", "Once upon a time", "-n", "4", "--temp", "0"]
+        texts = {
+            run("generate", "--program", file, "--interleaving", seed, "--checked", *story).stdout
+            for seed in ["1", "2"]
+        }
+        self.assertEqual(texts, {run("generate", "--backend", "host", *story).stdout})
+
     def test_programs_of_several_gpus(self):
         for gpus in ["2", "4", "8"]:
             self.assertIn("valid: ", self.validate("-m", "llama-3.2-1b", "--gpus", gpus))

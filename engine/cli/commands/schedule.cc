@@ -27,7 +27,7 @@ struct Flags {
   ProgramFlags program;
   std::string output_file;
   bool disassemble = false;
-  CostContext cost;
+  uint32_t cached_tokens = CostContext{}.context_tokens;
   OutputFlags output;
 
   void declare(FlagSet& set);
@@ -35,13 +35,11 @@ struct Flags {
 
 void Flags::declare(FlagSet& set) {
   program.declare(set, "print");
-  set.group("Cost model: the pass to estimate");
-  set.value(
-      "--rows", "N", fmt::format("tokens computed together, 1 to {}. Default: 1", kDefaultRows),
-      [this](const FlagValue& v) { cost.rows = static_cast<uint32_t>(parse_integer(v, 1, kDefaultRows)); });
-  set.value("--cached-tokens", "N", "tokens in the KV cache before them. Default: 128",
+  set.group("Pass");
+  set.value("--cached-tokens", "N",
+            fmt::format("tokens in the KV cache before them, for the estimates. Default: {}", cached_tokens),
             [this](const FlagValue& v) {
-              cost.context_tokens = static_cast<uint32_t>(parse_integer(v, 0, kMaxContext));
+              cached_tokens = static_cast<uint32_t>(parse_integer(v, 0, kMaxContext));
             });
   output.declare(set, "print the statistics as one JSON object");
   set.toggle("--disassemble", "print every instruction of every queue instead of statistics", disassemble);
@@ -82,14 +80,15 @@ void check_combination(const Flags& flags, const FlagSet& set) {
 }
 
 int schedule(const Flags& flags) {
-  const Program program = flags.program.program_file.empty() ? *flags.program.compile(flags.cost)
+  const Program program = flags.program.program_file.empty() ? *flags.program.compile(flags.cached_tokens)
                                                              : read_checked(flags.program.program_file);
   if (!flags.output_file.empty()) write_program(program, flags.output_file);
   if (flags.disassemble) {
     write_stdout(disassemble(program));
     return 0;
   }
-  const ProgramStatistics statistics = statistics_of(program, flags.cost);
+  const ProgramStatistics statistics =
+      statistics_of(program, {.rows = flags.program.rows, .context_tokens = flags.cached_tokens});
   write_stdout(flags.output.json ? pretty(statistics_json(program, statistics))
                                  : statistics_text(program, statistics));
   return 0;

@@ -86,7 +86,7 @@ int run_validate(const Arguments& arguments) {
     return 0;
   }
   flags.program.check(set);
-  const Program program = flags.program.program_file.empty() ? *flags.program.compile({})
+  const Program program = flags.program.program_file.empty() ? *flags.program.compile()
                                                              : read_program(flags.program.program_file);
   const Verdict verdict = judge(program);
   write_stdout(flags.output.json ? pretty(verdict_json(program, verdict))

@@ -8,6 +8,7 @@
 
 #include "engine/cli/output/log.h"
 #include "engine/compile/compile_model.h"
+#include "engine/compile/gpu_programs.h"
 #include "engine/runtime/model_source.h"
 #include "engine/runtime/options.h"
 #include "vm/base/error.h"
@@ -25,6 +26,26 @@ Machine machine_of(const ProgramFlags& flags) {
   return machine;
 }
 
+// The program that a GPU takes for a pass of so many rows, of those for the passes that `engine` allows. The
+// host's threads have one for all passes.
+ValidProgram compile_for_rows(const Model& model, const ProgramFlags& flags,
+                              const ScheduleOptions& schedule) {
+  const EngineOptions& engine = flags.engine;
+  const Machine machine = machine_of(flags);
+  ProgramLimits limits = backend_options(engine, context_of(engine, model.max_position)).limits;
+  if (flags.machine == kHostMachine) {
+    limits.rows = std::max(limits.pass_rows(), flags.rows);
+    return compile_model(model, machine, limits, schedule);
+  }
+  if (limits.rows > 0 && flags.rows > limits.rows) {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("--rows: {}; limit: {} (--max-batch-tokens)", flags.rows, limits.rows));
+  }
+  if (limits.rows == 0 && (flags.rows > kDefaultRows || limits.batch_invariant))
+    limits.rows = std::max(flags.rows, kMostGpuTokens);
+  return compile_gpu_program(model, machine, limits, schedule, flags.rows, false);
+}
+
 }  // namespace
 
 void ProgramFlags::declare(FlagSet& set, const std::string& purpose) {
@@ -38,22 +59,30 @@ void ProgramFlags::declare(FlagSet& set, const std::string& purpose) {
               machine = parse_choice(v, {"h200", kHostMachine});
             });
   declare_threads(set, engine, "the machine host");
+  set.group("Pass");
+  set.value("--rows", "N",
+            fmt::format("tokens computed together, 1 to {}: the program is the one that runs such passes. "
+                        "Default: {}",
+                        OptionLimits::kMaxBatchTokens, rows),
+            [this](const FlagValue& v) {
+              rows = static_cast<uint32_t>(parse_integer(v, 1, OptionLimits::kMaxBatchTokens));
+            });
+  declare_max_sequences(set, engine);
+  declare_batch_tokens(set, engine);
 }
 
 void ProgramFlags::check(const FlagSet& set) const {
-  check_not_compiled(
-      set, program_file,
-      {"--model", "--ctx-size", "--machine", "--sms", "--gpus", "--policy", "--queue", "--threads"});
+  check_not_compiled(set, program_file,
+                     {"--model", "--ctx-size", "--machine", "--sms", "--gpus", "--policy", "--queue",
+                      "--threads", "--max-sequences", "--max-batch-tokens", "--batch-invariant"});
 }
 
-ValidProgram ProgramFlags::compile(const CostContext& cost) const {
+ValidProgram ProgramFlags::compile(uint32_t cached_tokens) const {
   const std::shared_ptr<const Model> model = find_model(engine.model).model;
-  const auto context = static_cast<uint32_t>(context_of(engine, model->max_position));
   ScheduleOptions schedule = schedule_options(engine);
-  schedule.pass = cost;
+  schedule.pass = {.rows = rows, .context_tokens = cached_tokens};
   const auto begin = std::chrono::steady_clock::now();
-  ValidProgram program =
-      compile_model(*model, machine_of(*this), {.context = context, .ranks = ranks_of(engine)}, schedule);
+  ValidProgram program = compile_for_rows(*model, *this, schedule);
   const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - begin;
   log_info(fmt::format("compiled {} instructions in {:.1f} ms", program->instructions.size(), time.count()));
   return program;

@@ -13,14 +13,15 @@ struct ProgramFlags {
   std::string program_file;  // empty: compile
   std::string machine = "h200";
   EngineOptions engine;  // what of it says which model, and how it is compiled
+  uint32_t rows = 1;     // of the pass that the program is for, and that estimates look at
 
   // `purpose`: what is done with a program file, for the help.
   void declare(FlagSet& set, const std::string& purpose);
   // Throws Error(kUsage) if the command line says how to compile what is compiled already.
   void check(const FlagSet& set) const;
-  // `cost`: the pass that the cost model looks at. No weights are touched. Throws as compile_model() does,
-  // and Error(kRuntime) for what is no model.
-  ValidProgram compile(const CostContext& cost) const;
+  // `cached_tokens`: of a row's sequence, for the cost model. No weights are touched. Throws as
+  // compile_gpu_program() does, and Error(kRuntime) for what is no model.
+  ValidProgram compile(uint32_t cached_tokens = CostContext{}.context_tokens) const;
 };
 
 }  // namespace serval::cli
