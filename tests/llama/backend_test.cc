@@ -136,6 +136,26 @@ TEST(HostBackend, TilesOfRowsDoNotShowInModelsWithNormsOfHeads) {
   expect_tiles_not_to_show(config);
 }
 
+TEST(HostBackend, PolicyQueueAndThreadsDoNotShowInTilesOfRows) {
+  const LlamaConfig config = tiny_parts_config();
+  const auto weights = std::make_shared<const ModelWeights>(ModelWeights::random(config, 3));
+  const std::vector<Sequence> sequences = {{random_tokens(config, 70, 1), 4, 0.9F, 1.2F, 0},
+                                           {random_tokens(config, 40, 2), 4, 0, 1, 1}};
+  const auto answers = [&](uint32_t threads, const ScheduleOptions& schedule) {
+    BackendOptions options = host_options(kContext, 7, threads);
+    options.limits.rows = 64;
+    options.limits.tile_rows = 16;
+    options.schedule = schedule;
+    return Decoder(config, weights, options).answer(sequences, {.chunk = 64});
+  };
+  const std::vector<Answer> expected = answers(1, {});
+  for (const uint32_t threads : {1U, 2U}) {
+    for (const Policy policy : kPolicies)
+      EXPECT_EQ(answers(threads, {.policy = policy}), expected) << threads << ", " << name_of(policy);
+    EXPECT_EQ(answers(threads, {.queue_kind = QueueKind::kGlobal}), expected) << threads << ", global queue";
+  }
+}
+
 // Parts of columns that several SMs multiply have the bits of those that one multiplies.
 TEST(HostBackend, PartsOfColumnsDoNotShow) {
   const LlamaConfig config = tiny_parts_config();

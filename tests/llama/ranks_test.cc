@@ -128,6 +128,25 @@ TEST_P(Ranks, ComputeTilesOfRows) {
   expect_close(config, options);
 }
 
+TEST_P(Ranks, PolicyAndThreadsDoNotShowInTilesOfRows) {
+  LlamaConfig config = config_;
+  config.hidden_size = config.intermediate_size = 512;
+  const auto weights = weights_of(config);
+  const std::vector<Sequence> sequence = {{random_tokens(config, 70, 1), 3, 0.9F, 1, 0}};
+  const auto answer = [&](uint32_t sms, uint32_t threads, Policy policy) {
+    BackendOptions options = options_of(GetParam(), sms, threads);
+    options.limits.rows = 48;
+    options.limits.tile_rows = 16;
+    options.schedule.policy = policy;
+    return Decoder(config, weights, options).answer(sequence, {.chunk = 48});
+  };
+  const std::vector<Answer> expected = answer(1, 1, Policy::kRoundRobin);
+  for (const Policy policy : kPolicies) {
+    for (const uint32_t threads : {1U, 3U})
+      EXPECT_EQ(answer(3, threads, policy), expected) << threads << ", " << name_of(policy);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Numbers, Ranks, ::testing::Values(2, 4, 8));
 
 // ---- parts

@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "engine/compile/gpu_programs.h"
 #include "models/llama/graph.h"
 #include "models/ranks.h"
 #include "tests/llama/configs.h"
@@ -978,6 +979,20 @@ TEST(Accepts, WaitOfThePreviousPassBesideTheOneThatCounts) {
   expect_accepted(mlp.build());
 }
 
+bool can_be_shared(const ModelShape& model, uint32_t ranks) {
+  try {
+    check_ranks(model, ranks);
+  } catch (const Error&) {
+    return false;
+  }
+  return true;
+}
+
+// 9 and 15: SmolLM2's two smaller models.
+bool has_odd_heads(const std::string& preset) {
+  return preset == "smollm2-135m" || preset == "smollm2-360m";
+}
+
 // Every policy, kind of queue and SM count.
 class AcceptsPreset : public ::testing::TestWithParam<std::string> {};
 
@@ -991,15 +1006,25 @@ TEST_P(AcceptsPreset, WhateverTheSchedulerMakes) {
   }
 }
 
-// Each layer is like the next, but for the last: two have all that there is.
-TEST_P(AcceptsPreset, WhateverTheSchedulerMakesOfTilesOfRows) {
+// Of tiles of rows, for passes of as many. Each layer is like the next, but for the last: two have all that
+// there is.
+Graph graph_of_tiles(const std::string& preset, uint32_t rows, uint32_t ranks = 1) {
   constexpr uint32_t kTileRows = 256;
+  return build_llama_graph(
+      shortened_preset(preset.c_str(), 2),
+      {.sms = 132, .context = 2048, .rows = rows, .tile_rows = kTileRows, .ranks = ranks});
+}
+
+TEST_P(AcceptsPreset, WhateverTheSchedulerMakesOfTilesOfRows) {
   for (const uint32_t rows : {17U, 64U, 256U, 2048U}) {
-    const Graph graph =
-        build_llama_graph(shortened_preset(GetParam().c_str(), 2),
-                          {.sms = 132, .context = 2048, .rows = rows, .tile_rows = kTileRows});
-    const std::optional<Violation> violation = validate(compile(graph, machine_of(132), {}));
-    EXPECT_FALSE(violation) << rows << " rows: " << violation->message;
+    const Graph graph = graph_of_tiles(GetParam(), rows);
+    // Every policy, and the global queue, of some rows: placement hardly knows how many there are.
+    std::vector<Compilation> ways = {{Policy::kList, QueueKind::kPerSm, 132}};
+    if (rows == 64) ways = compilations_for(132);
+    for (const Compilation& how : ways) {
+      const std::optional<Violation> violation = validate(compile_as(graph, how));
+      EXPECT_FALSE(violation) << rows << " rows, " << name_of(how.policy) << ": " << violation->message;
+    }
   }
 }
 
@@ -1017,11 +1042,7 @@ TEST_P(AcceptsPreset, SharedByRanks) {
   for (const uint32_t ranks : {2U, 4U, 8U}) {
     const LlamaConfig config = GetParam() == "llama-3.2-3b" ? preset_config(GetParam())
                                                             : shortened_preset(GetParam().c_str(), kLayers);
-    try {
-      check_ranks(config, ranks);
-    } catch (const Error&) {
-      continue;
-    }
+    if (!can_be_shared(config, ranks)) continue;
     ++shared;
     for (const uint32_t sms : {7U, 132U}) {
       const Graph graph = build_llama_graph(config, {.sms = sms, .ranks = ranks});
@@ -1032,9 +1053,34 @@ TEST_P(AcceptsPreset, SharedByRanks) {
       }
     }
   }
-  // 9, 15 and 14 heads: SmolLM2's two smaller models and Qwen2.5's smallest.
-  const bool is_odd = GetParam() == "smollm2-135m" || GetParam() == "smollm2-360m";
-  EXPECT_EQ(shared > 0, !is_odd);
+  EXPECT_EQ(shared > 0, !has_odd_heads(GetParam()));
+}
+
+// The programs of tiles that an engine compiles for several GPUs, of each size.
+TEST_P(AcceptsPreset, TilesSharedByRanks) {
+  uint32_t shared = 0;
+  for (const uint32_t ranks : {2U, 4U, 8U}) {
+    const auto model = find_preset(GetParam());
+    if (!can_multiply_tiles(*model, ranks) || !can_be_shared(*model, ranks)) continue;
+    ++shared;
+    for (const uint32_t rows : {64U, 256U, 2048U}) {
+      const std::optional<Violation> violation =
+          validate(compile(graph_of_tiles(GetParam(), rows, ranks), machine_of(132), {}));
+      EXPECT_FALSE(violation) << ranks << " ranks, " << rows << " rows: " << violation->message;
+    }
+  }
+  EXPECT_EQ(shared > 0, !has_odd_heads(GetParam()));
+}
+
+TEST(AcceptsTiles, OfRanksPlacedByAnyPolicy) {
+  for (const uint32_t rows : {64U, 2048U}) {
+    const Graph graph = graph_of_tiles("llama-3.1-8b", rows, 4);
+    for (const Policy policy : kPolicies) {
+      const std::optional<Violation> violation =
+          validate(compile_as(graph, {policy, QueueKind::kPerSm, 132}));
+      EXPECT_FALSE(violation) << rows << " rows, " << name_of(policy) << ": " << violation->message;
+    }
+  }
 }
 
 // ---- explanations
