@@ -302,7 +302,7 @@ void require_room(std::span<const Gpu> gpus, const Model& model, const ProgramSe
       need.staging += staging_bytes(model, widest, rank);
     }
     use_gpu(gpu.index);
-    require_memory(gpu.name, need, free_gpu_memory());
+    require_memory(name_among(gpus, gpu), need, free_gpu_memory());
   }
 }
 

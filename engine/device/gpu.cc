@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cuda_runtime_api.h>
+#include <set>
 
-#include "fmt/format.h"
-
-#include "engine/device/gpu_requirements.h"
 #include "vm/device/cuda_resources.h"
 
 namespace serval {
@@ -39,19 +37,29 @@ GpuReport report_of(int index) {
   return report;
 }
 
-void reach_memory(int from, int to) {
+bool can_reach_memory(int from, int to) {
   int can = 0;
   SERVAL_CUDA_CHECK(cudaDeviceCanAccessPeer(&can, from, to));
-  if (can == 0) {
-    throw Error(
-        ErrorKind::kRuntime,
-        fmt::format("gpus: GPU {} cannot reach the memory of GPU {}; expected GPUs that NVLink connects",
-                    from, to));
-  }
+  return can != 0;
+}
+
+void reach_memory(int from, int to) {
   use_gpu(from);
   const cudaError_t status = cudaDeviceEnablePeerAccess(to, 0);
   (void)cudaGetLastError();
   if (status != cudaErrorPeerAccessAlreadyEnabled) check_cuda(status, "cudaDeviceEnablePeerAccess");
+}
+
+// Of the different ones among the indices.
+std::vector<GpuGroupReport::Pair> pairs_of(std::span<const int> indices) {
+  const std::set<int> gpus(indices.begin(), indices.end());
+  std::vector<GpuGroupReport::Pair> pairs;
+  for (const int from : gpus) {
+    for (const int to : gpus) {
+      if (to != from) pairs.push_back({from, to});
+    }
+  }
+  return pairs;
 }
 
 }  // namespace
@@ -63,22 +71,14 @@ Gpu find_gpu(int index) {
 }
 
 std::vector<Gpu> find_gpus(std::span<const int> indices) {
-  std::vector<Gpu> gpus;
-  for (const int index : indices) {
-    Gpu gpu = find_gpu(index);
-    gpu.sms /= static_cast<uint32_t>(std::ranges::count(indices, index));
-    gpus.push_back(std::move(gpu));
+  GpuGroupReport report;
+  for (const int index : indices) report.gpus.push_back(find_gpu(index));
+  const std::vector<GpuGroupReport::Pair> pairs = pairs_of(indices);
+  for (const auto& pair : pairs) {
+    if (!can_reach_memory(pair.from, pair.to)) report.unreachable.push_back(pair);
   }
-  for (const Gpu& gpu : gpus) {
-    if (gpu.sms != gpus.front().sms) {
-      throw Error(ErrorKind::kRuntime,
-                  fmt::format("gpus: GPU {} has {} SMs for a rank, GPU {} has {}; expected as many",
-                              gpu.index, gpu.sms, gpus.front().index, gpus.front().sms));
-    }
-    for (const Gpu& other : gpus) {
-      if (other.index != gpu.index) reach_memory(gpu.index, other.index);
-    }
-  }
+  std::vector<Gpu> gpus = gpus_of_ranks(report);
+  for (const auto& pair : pairs) reach_memory(pair.from, pair.to);
   return gpus;
 }
 

@@ -3,16 +3,11 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
-namespace serval {
+#include "engine/device/gpu_requirements.h"
 
-struct Gpu {
-  int index = 0;  // CUDA's
-  std::string name;
-  uint32_t sms = 0;
-};
+namespace serval {
 
 // Throws Error(kRuntime) with one line that says what is missing: a driver, a newer one, a GPU, a Hopper GPU.
 Gpu find_gpu(int index);

@@ -1,5 +1,7 @@
 #include "engine/device/gpu_requirements.h"
 
+#include <algorithm>
+
 #include "fmt/format.h"
 
 #include "vm/base/error.h"
@@ -34,6 +36,30 @@ std::string obstacle(const GpuReport& r) {
 void require_usable(const GpuReport& report) {
   const std::string reason = obstacle(report);
   if (!reason.empty()) throw Error(ErrorKind::kRuntime, reason);
+}
+
+std::vector<Gpu> gpus_of_ranks(const GpuGroupReport& report) {
+  std::vector<Gpu> gpus = report.gpus;
+  for (Gpu& gpu : gpus)
+    gpu.sms /= static_cast<uint32_t>(std::ranges::count(report.gpus, gpu.index, &Gpu::index));
+  const Gpu& first = gpus.front();
+  const auto other = std::ranges::find_if(gpus, [&](const Gpu& gpu) { return gpu.sms != first.sms; });
+  if (other != gpus.end()) {
+    throw Error(ErrorKind::kRuntime,
+                fmt::format("gpus: GPU {} has {} SMs for a rank, GPU {} has {}; expected as many",
+                            other->index, other->sms, first.index, first.sms));
+  }
+  if (!report.unreachable.empty()) {
+    throw Error(
+        ErrorKind::kRuntime,
+        fmt::format("gpus: GPU {} cannot reach the memory of GPU {}; expected GPUs that NVLink connects",
+                    report.unreachable.front().from, report.unreachable.front().to));
+  }
+  return gpus;
+}
+
+std::string name_among(std::span<const Gpu> gpus, const Gpu& gpu) {
+  return gpus.size() == 1 ? gpu.name : fmt::format("GPU {} ({})", gpu.index, gpu.name);
 }
 
 void require_memory(const std::string& name, const GpuMemoryNeed& need, uint64_t free) {

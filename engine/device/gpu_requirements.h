@@ -1,9 +1,11 @@
-// Whether a GPU can run a program, from what the CUDA runtime reports of it. Plain C++: it is the same in
+// Whether GPUs can run a program, from what the CUDA runtime reports of them. Plain C++: it is the same in
 // builds without CUDA.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace serval {
 
@@ -21,6 +23,28 @@ struct GpuReport {
 
 // Throws Error(kRuntime) with one line that says what is missing: a driver, a newer one, a GPU, a Hopper GPU.
 void require_usable(const GpuReport& report);
+
+struct Gpu {
+  int index = 0;  // CUDA's
+  std::string name;
+  uint32_t sms = 0;
+};
+
+// GPUs that are to share a model.
+struct GpuGroupReport {
+  std::vector<Gpu> gpus;  // each rank's; several ranks may have the same one
+  struct Pair {
+    int from, to;
+  };
+  std::vector<Pair> unreachable;  // GPU `from` cannot reach the memory of GPU `to`
+};
+
+// Each rank's GPU: of one that several have, each with a share of its SMs. Throws Error(kRuntime) with one
+// line where ranks would differ in their SMs, or one cannot reach another's memory.
+std::vector<Gpu> gpus_of_ranks(const GpuGroupReport& report);
+
+// What an error line calls a GPU: by its index where there are several.
+std::string name_among(std::span<const Gpu> gpus, const Gpu& gpu);
 
 // Bytes of GPU memory.
 struct GpuMemoryNeed {

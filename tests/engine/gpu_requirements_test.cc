@@ -3,7 +3,9 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -91,6 +93,54 @@ TEST(GpuRequirements, SayWhatNeedsMoreMemoryThanIsFree) {
   EXPECT_THAT(line(3, [&] { require_memory("NVIDIA H100", need, 22 * kGigabyte - 1); }),
               AllOf(HasSubstr("NVIDIA H100: weights need 16.00 GB, the KV cache 4.00 GB"),
                     HasSubstr("activations 1.00 GB; limit: 22.00 GB are free")));
+}
+
+TEST(GpuRequirements, NameTheGpuOfSeveralWhoseMemoryIsTooSmall) {
+  const std::vector<Gpu> gpus = {{0, "NVIDIA H200", 132}, {3, "NVIDIA H200", 132}};
+  EXPECT_THAT(line(3, [&] { require_memory(name_among(gpus, gpus[1]), {.weights = 2}, 1); }),
+              HasSubstr("GPU 3 (NVIDIA H200): weights need "));
+  EXPECT_EQ(name_among(std::span(gpus).first(1), gpus[0]), "NVIDIA H200");
+}
+
+GpuGroupReport a_group_of(const std::vector<int>& indices) {
+  GpuGroupReport report;
+  for (const int index : indices) report.gpus.push_back({index, "NVIDIA H200", 132});
+  return report;
+}
+
+std::string refusal(const GpuGroupReport& report) {
+  return line(1, [&] { gpus_of_ranks(report); });
+}
+
+TEST(GpuRequirements, AcceptAlikeGpusThatReachEachOther) {
+  for (const std::vector<int>& indices : {std::vector{0}, {0, 2}, {3, 1, 0, 2}}) {
+    const std::vector<Gpu> gpus = gpus_of_ranks(a_group_of(indices));
+    ASSERT_EQ(gpus.size(), indices.size());
+    for (size_t rank = 0; rank < gpus.size(); ++rank) {
+      EXPECT_EQ(gpus[rank].index, indices[rank]);
+      EXPECT_EQ(gpus[rank].sms, 132U);
+    }
+  }
+}
+
+TEST(GpuRequirements, GiveRanksOnOneGpuAShareOfItsSmsEach) {
+  for (const Gpu& gpu : gpus_of_ranks(a_group_of({0, 0}))) EXPECT_EQ(gpu.sms, 66U);
+  for (const Gpu& gpu : gpus_of_ranks(a_group_of({1, 0, 1, 0}))) EXPECT_EQ(gpu.sms, 66U);
+}
+
+TEST(GpuRequirements, NameGpusThatHaveNotAsManySms) {
+  GpuGroupReport report = a_group_of({0, 1, 2, 3});
+  report.gpus[2].sms = 114;
+  EXPECT_EQ(refusal(report), "gpus: GPU 2 has 114 SMs for a rank, GPU 0 has 132; expected as many");
+  EXPECT_EQ(refusal(a_group_of({0, 0, 1, 2})),
+            "gpus: GPU 1 has 132 SMs for a rank, GPU 0 has 66; expected as many");
+}
+
+TEST(GpuRequirements, NameGpusThatDoNotReachEachOther) {
+  GpuGroupReport report = a_group_of({0, 1});
+  report.unreachable = {{1, 0}};
+  EXPECT_EQ(refusal(report),
+            "gpus: GPU 1 cannot reach the memory of GPU 0; expected GPUs that NVLink connects");
 }
 
 // What `auto` takes, with these in place of the real ones, and its notice.
