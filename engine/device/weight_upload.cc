@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/device/weight_kernels.h"
+#include "engine/device/weight_slices.h"
 #include "models/ranks.h"
 #include "vm/device/cuda_resources.h"
 
@@ -29,7 +30,7 @@ bool is_packed(const Tensor& weight) {
 int64_t rows_of_slice(const RankWeight& weight) {
   const auto least =
       is_packed(*weight.tensor) ? static_cast<int64_t>(slice_rows(*weight.tensor)) : int64_t{1};
-  const int64_t least_bytes = least * weight.matrix_cols * kBytesPerBf16;
+  const int64_t least_bytes = least * weight.part.cols * kBytesPerBf16;
   return least * std::max<int64_t>(1, kSliceBytes / least_bytes);
 }
 
@@ -95,10 +96,7 @@ class Upload {
  public:
   Upload(const WeightSource& source, const Model& model, const Program& program,
          std::span<const UploadTarget> targets)
-      : source_(source), targets_(targets) {
-    for (const RankWeight& weight : weights_of_ranks(model, program))
-      weights_.push_back({weight, source.index_of(weight.tensor->name)});
-  }
+      : source_(source), targets_(targets), weights_(weights_of_ranks(model, program)) {}
 
   // Matrices that the GPUs can make; they need no slices.
   void make_random(uint64_t seed) {
@@ -107,7 +105,7 @@ class Upload {
       use_gpu(target.gpu);
       streams.emplace_back();
     }
-    std::erase_if(weights_, [&](const Weight& weight) {
+    std::erase_if(weights_, [&](const RankWeight& weight) {
       const Tensor& tensor = *weight.tensor;
       if (!is_packed(tensor)) return false;
       use_gpu(targets_[tensor.device].gpu);
@@ -121,9 +119,15 @@ class Upload {
   }
 
   void copy_and_pack(int64_t total_bytes, const LoadProgress& progress) {
-    const std::vector<WeightPiece> slices = cut_into_slices();
+    std::vector<int64_t> rows;
+    for (const RankWeight& weight : weights_) {
+      rows.push_back(rows_of_slice(weight));
+      tensors_.push_back(source_.index_of(weight.tensor->name));
+    }
+    const std::vector<WeightPiece> slices = cut_into_slices(weights_, rows);
     int64_t largest = 0;
-    for (const WeightPiece& slice : slices) largest = std::max(largest, slice.count);
+    for (const WeightPiece& slice : slices)
+      largest = std::max(largest, elements_of_slice(weights_[slice.tensor], slice));
     const size_t bytes = static_cast<size_t>(largest) * sizeof(uint16_t);
     std::deque<StagingPool> pools;
     for (const UploadTarget& target : targets_) {
@@ -140,62 +144,32 @@ class Upload {
   }
 
  private:
-  struct Weight : RankWeight {
-    size_t source_index;
-  };
-
   std::byte* image_of(const RankWeight& weight) const {
     return targets_[weight.tensor->device].tensors->data(weight.tensor->name);
   }
 
-  // Whole rows of the source's matrices.
-  std::vector<WeightPiece> cut_into_slices() const {
-    std::vector<WeightPiece> slices;
-    for (size_t i = 0; i < weights_.size(); ++i) {
-      const Weight& weight = weights_[i];
-      const int64_t step = rows_of_slice(weight), end = weight.part.first_row + weight.part.rows;
-      for (int64_t first = weight.part.first_row; first < end; first += step) {
-        slices.push_back({i, first * weight.matrix_cols, std::min(step, end - first) * weight.matrix_cols});
-      }
-    }
-    return slices;
-  }
-
   void copy_and_pack_slice(const WeightPiece& slice, StagingPool& pool) const {
-    const Weight& weight = weights_[slice.tensor];
+    const RankWeight& weight = weights_[slice.tensor];
     const Tensor& tensor = *weight.tensor;
     use_gpu(targets_[tensor.device].gpu);  // of this thread
     std::byte* to = image_of(weight);
     const int64_t rows = slice.count / weight.matrix_cols;
     const int64_t first_row = slice.first / weight.matrix_cols - weight.part.first_row;
     const StagingPool::Loan buffer(pool);
-    const auto count = static_cast<size_t>(slice.count);
-    source_.fetch(weight.source_index, slice.first, slice.count);
-    source_.read(weight.source_index, slice.first, {buffer->rows(), count});
-    source_.require_finite(weight.source_index, slice.first, {buffer->rows(), count});
+    const auto count = static_cast<size_t>(elements_of_slice(weight, slice));
+    read_slice(source_, tensors_[slice.tensor], weight, slice, {buffer->rows(), count});
     void* copy_to = is_packed(tensor) ? static_cast<void*>(buffer->device.data()) : to;
-    copy_columns(weight, rows, buffer->rows(), copy_to, buffer->stream);
+    SERVAL_CUDA_CHECK(cudaMemcpyAsync(copy_to, buffer->rows(), count * sizeof(uint16_t),
+                                      cudaMemcpyHostToDevice, buffer->stream.get()));
     if (!is_packed(tensor)) return;
     pack_rows(tensor, static_cast<uint64_t>(first_row), static_cast<uint64_t>(rows), buffer->device_rows(),
               to, buffer->stream.get());
   }
-  // Of the source's rows, what the rank has.
-  static void copy_columns(const RankWeight& weight, int64_t rows, const uint16_t* from, void* to,
-                           const CudaStream& stream) {
-    const size_t pitch = static_cast<size_t>(weight.matrix_cols) * sizeof(uint16_t);
-    const size_t width = static_cast<size_t>(weight.part.cols) * sizeof(uint16_t);
-    const auto height = static_cast<size_t>(rows);
-    if (weight.has_all_columns()) {
-      SERVAL_CUDA_CHECK(cudaMemcpyAsync(to, from, pitch * height, cudaMemcpyHostToDevice, stream.get()));
-    } else {
-      SERVAL_CUDA_CHECK(cudaMemcpy2DAsync(to, width, from + weight.part.first_col, pitch, width, height,
-                                          cudaMemcpyHostToDevice, stream.get()));
-    }
-  }
 
   const WeightSource& source_;
   const std::span<const UploadTarget> targets_;
-  std::vector<Weight> weights_;
+  std::vector<RankWeight> weights_;
+  std::vector<size_t> tensors_;  // of the source, one for each of them
 };
 
 }  // namespace
@@ -205,7 +179,7 @@ uint64_t staging_bytes(const Model& model, const Program& program, uint32_t rank
   for (const RankWeight& weight : weights_of_ranks(model, program)) {
     if (weight.tensor->device != rank) continue;
     const int64_t rows = std::min(rows_of_slice(weight), weight.part.rows);
-    largest = std::max(largest, rows * weight.matrix_cols);
+    largest = std::max(largest, rows * weight.part.cols);
   }
   return kStagingBuffers * static_cast<uint64_t>(largest * kBytesPerBf16);
 }
