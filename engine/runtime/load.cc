@@ -46,6 +46,7 @@ void describe_program(const Backend& backend, ModelInfo& info) {
   const Program& program = backend.program();
   info.backend = backend.name();
   info.context = static_cast<int>(program.limits.max_context);
+  info.gpus = static_cast<int>(program.num_devices);
   info.sms = static_cast<int>(program.num_sms());
   info.kv_cache_tokens = int64_t{program.limits.kv_blocks} * kKvBlockTokens;
   info.instructions = static_cast<int64_t>(program.instructions.size());

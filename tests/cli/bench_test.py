@@ -40,6 +40,17 @@ class Bench(Case):
         self.assertEqual([r["test"] for r in rows], ["pp4", "pp20", "tg3"])
         self.assertTrue(all(float(r["mean_tokens_per_second"]) > 0 for r in rows))
 
+    def test_every_form_says_how_many_gpus_share_the_model(self):
+        shared = ["--gpus", "2", "-p", "0", "-r", "1"]
+        for row in json.loads(self.bench("-o", "json", *shared)):
+            self.assertEqual(row["gpus"], 2)
+        for row in csv.DictReader(io.StringIO(self.bench("-o", "csv", *shared))):
+            self.assertEqual(row["gpus"], "2")
+        rows = json.loads(self.bench("-o", "json", "-d", "5", *shared))
+        schema.check(rows, schema.load("bench_depth.schema.json"))
+        self.assertEqual({r["gpus"] for r in rows}, {2})
+        self.assertEqual({r["gpus"] for r in json.loads(self.bench("-o", "json", "-d", "5"))}, {1})
+
     def test_batch_sizes_multiply_the_tests(self):
         rows = json.loads(self.bench("-o", "json", "-b", "1,3"))
         self.assertEqual([r["batch"] for r in rows], [1, 1, 1, 3, 3, 3])
@@ -67,7 +78,7 @@ class Bench(Case):
         self.assertTrue(all(float(r["us_per_pass_total"]) > 0 and r["us_per_pass_kernel"] == "" for r in rows))
 
     def test_flags_of_depth_need_it(self):
-        self.check_fails(2, "--record", "--depth", arguments=["bench", "--record", "x"])
+        self.check_fails(2, "--record", "--depth or --requests", arguments=["bench", "--record", "x"])
         self.check_fails(2, "--launch-passes", "--depth", arguments=["bench", "--launch-passes", "2"])
 
     def test_requests_are_timed_under_the_names_of_vllm(self):
@@ -84,6 +95,18 @@ class Bench(Case):
         for arguments in [[], ["-o", "csv"]]:
             out = run("bench", *self.with_model, "--requests", "2", "--input", "4", "--output", "2", *arguments).stdout
             self.assertTrue(out)
+
+    def test_requests_are_recorded_as_they_are_printed(self):
+        file = self.path("requests.jsonl")
+        printed = []
+        for arguments in [[], ["--gpus", "2"]]:
+            result = run("bench", *self.with_model, "--requests", "2", "--input", "4", "--output", "2", "--json", "--record", file, *arguments)
+            self.assertEqual(result.returncode, 0, msg=result.stderr)
+            printed.append(json.loads(result.stdout))
+            schema.check(printed[-1], schema.load("bench_requests.schema.json"))
+        with open(file, encoding="utf-8") as lines:
+            self.assertEqual([json.loads(line) for line in lines], printed)
+        self.assertEqual([record["gpus"] for record in printed], [1, 2])
 
     def test_flags_of_requests_need_it(self):
         for flag in ["--input", "--output", "--rate", "--lengths", "--max-sequences"]:

@@ -100,7 +100,7 @@ void Flags::declare(FlagSet& set) {
       "--compare", "NAME",
       "with --depth: also time the generation of torch, LibTorch's operators replayed from a CUDA graph",
       [this](const FlagValue& v) { compare = parse_choice(v, {"torch"}); });
-  set.value("--record", "FILE", "with --depth: append each result to FILE, as one line of JSON",
+  set.value("--record", "FILE", "with --depth or --requests: append each result to FILE, as one line of JSON",
             [this](const FlagValue& v) { record_file = parse_text(v); });
   set.examples(kExamples);
 }
@@ -133,7 +133,8 @@ void Flags::check(const FlagSet& set) const {
         throw Error(ErrorKind::kUsage, fmt::format("{}: needs {}{}", flag, needed, set.see_help()));
     }
   };
-  if (depths.empty()) need("--depth", {"--launch-passes", "--trace-tokens", "--compare", "--record"});
+  if (depths.empty()) need("--depth", {"--launch-passes", "--trace-tokens", "--compare"});
+  if (depths.empty() && requests == 0) need("--depth or --requests", {"--record"});
   if (requests == 0) need("--requests", {"--input", "--output", "--lengths", "--rate", "--max-sequences"});
   if (requests > 0 && !depths.empty())
     throw Error(ErrorKind::kUsage, "--requests and --depth: set either, not both" + set.see_help());
@@ -262,7 +263,7 @@ class Report {
           "| --- | ---: | ---: | --- | ---: | ---: | --- | ---: | ---: |\n");
     } else if (format_ == "csv") {
       write_stdout(
-          "model,weight_bytes,parameters,backend,threads,batch,test,mean_tokens_per_second,"
+          "model,weight_bytes,parameters,backend,gpus,threads,batch,test,mean_tokens_per_second,"
           "stddev_tokens_per_second,median_tokens_per_second,repetitions\n");
     }
   }
@@ -291,10 +292,10 @@ class Report {
   }
 
   std::string csv(const Result& r) const {
-    return fmt::format("{},{},{},{},{},{},{},{:.3f},{:.3f},{:.3f},{}\n", csv_text(info_.name),
-                       info_.weight_bytes_per_token, info_.num_parameters, csv_text(info_.backend), threads_,
-                       r.test.batch, r.test.name(), r.mean(), r.deviation(), median(r.samples),
-                       r.samples.size());
+    return fmt::format("{},{},{},{},{},{},{},{},{:.3f},{:.3f},{:.3f},{}\n", csv_text(info_.name),
+                       info_.weight_bytes_per_token, info_.num_parameters, csv_text(info_.backend),
+                       info_.gpus, threads_, r.test.batch, r.test.name(), r.mean(), r.deviation(),
+                       median(r.samples), r.samples.size());
   }
 
   // RFC 4180: quoted, with quotes doubled.
@@ -310,6 +311,7 @@ class Report {
             {"parameters", info_.num_parameters},
             {"backend", info_.backend},
             {"threads", threads_},
+            {"gpus", info_.gpus},
             {"sms", info_.sms},
             {"policy", info_.policy},
             {"batch", r.test.batch},
@@ -365,6 +367,7 @@ int bench_requests(const Flags& flags) {
   bench.sizes = request_sizes(flags.lengths, flags.requests, flags.size);
   bench.rate = flags.rate;
   bench.format = flags.format;
+  bench.record_file = flags.record_file;
   bench.progress = flags.output.progress;
   return run_serving_bench(bench);
 }

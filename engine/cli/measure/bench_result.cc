@@ -1,6 +1,7 @@
 #include "engine/cli/measure/bench_result.h"
 
 #include <ctime>
+#include <set>
 
 #include "fmt/chrono.h"
 #include "fmt/format.h"
@@ -38,6 +39,12 @@ double bytes_per_pass(const Model& model, const DepthTest& test) {
          test.batch * mean_context * static_cast<double>(model.kv_bytes_per_token());
 }
 
+// Ranks may share a GPU, and its memory.
+size_t different_gpus(const BenchSubject& subject) {
+  if (subject.gpus.empty()) return subject.backend.program().num_devices;
+  return std::set(subject.gpus.begin(), subject.gpus.end()).size();
+}
+
 ordered_json or_null(const std::optional<double>& value) {
   return value ? ordered_json(*value) : ordered_json(nullptr);
 }
@@ -70,7 +77,8 @@ ordered_json bench_result(const BenchSubject& subject, const DepthTest& test, co
   std::optional<double> speed, share;
   if (!test.prompt)
     speed = bytes_per_pass(subject.model, test) / kernel.value_or(total) / kBytesPerMicrosecond;
-  if (speed && subject.limit_gb_per_s) share = *speed / *subject.limit_gb_per_s;
+  if (speed && subject.limit_gb_per_s)
+    share = *speed / (*subject.limit_gb_per_s * static_cast<double>(different_gpus(subject)));
   const auto policy = program.metadata.find("policy");
 
   ordered_json result = {{"model", subject.model.name},
@@ -89,15 +97,20 @@ ordered_json bench_result(const BenchSubject& subject, const DepthTest& test, co
   result["share_of_limit"] = or_null(share);
   result["backend"] = subject.backend.name();
   result["gpu"] = kernel ? ordered_json(program.machine.name) : ordered_json(nullptr);
+  result["gpus"] = program.num_devices;
   result["sms"] = program.machine.sms;
   result["policy"] = policy == program.metadata.end() ? "" : policy->second;
   result["queue"] = name_of(program.queue_kind);
   result["launch_passes"] = subject.launch_passes;
   result["repetitions"] = samples.size();
+  add_build(result);
+  return result;
+}
+
+void add_build(ordered_json& result) {
   result["version"] = version();
   result["commit"] = kCommit;
   result["date"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
-  return result;
 }
 
 void append_result(const std::string& file, const ordered_json& result) {

@@ -15,7 +15,8 @@ namespace serval::cli {
 struct BenchSubject {
   const Model& model;
   const Backend& backend;
-  std::optional<double> limit_gb_per_s;
+  std::optional<double> limit_gb_per_s;  // of one GPU
+  std::vector<int> gpus;                 // that were asked for, one for each rank; empty: the first ones
   int launch_passes;
 };
 
@@ -26,9 +27,12 @@ struct Measured {
 
 // Times are medians over the samples. A token's time is its pass's, divided by the tokens of the pass;
 // gb_per_s counts weights and cached keys and values, each once a pass, and is the kernel's where there is a
-// GPU. What was not measured is null.
+// GPU. share_of_limit is that of all GPUs that share the model. What was not measured is null.
 nlohmann::ordered_json bench_result(const BenchSubject& subject, const DepthTest& test,
                                     const Measured& measured);
+
+// Adds which build measured it, and when.
+void add_build(nlohmann::ordered_json& result);
 
 // Appends a line of JSON. Throws Error(kRuntime) naming the file.
 void append_result(const std::string& file, const nlohmann::ordered_json& result);

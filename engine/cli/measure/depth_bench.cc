@@ -2,7 +2,6 @@
 
 #include <optional>
 
-#include "fmt/format.h"
 #include "nlohmann/json.hpp"
 
 #include "engine/cli/flags/common_options.h"
@@ -80,15 +79,11 @@ class TorchTimer {
 
 }  // namespace
 
-std::string DepthTest::name() const {
-  return fmt::format("{}{} @ d{}", prompt ? "pp" : "tg", tokens, depth);
-}
-
 int run_depth_bench(const DepthBench& bench) {
   if (bench.compare_torch) load_torch_plugin();
   LoadedModel model = load_model(bench.engine, bench.progress);
   const BenchSubject subject{*model.source.model, *model.backend, model.backend->stream_limit_gb_per_s(),
-                             bench.launch_passes};
+                             bench.engine.gpus, bench.launch_passes};
   TorchTimer torch(model, bench.compare_torch);
   // What recording costs is part of what is timed.
   if (bench.trace_tokens > 0) keep_last_tokens(*model.backend, static_cast<uint32_t>(bench.trace_tokens));

@@ -16,7 +16,10 @@ struct DepthTest {
   int batch;
   int depth;
 
-  std::string name() const;  // "tg128 @ d4096"
+  // "tg128 @ d4096"
+  std::string name() const {
+    return (prompt ? "pp" : "tg") + std::to_string(tokens) + " @ d" + std::to_string(depth);
+  }
   int context() const { return depth + tokens + 1; }
 };
 

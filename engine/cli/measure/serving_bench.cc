@@ -10,6 +10,7 @@
 
 #include "engine/cli/flags/common_options.h"
 #include "engine/cli/input/signals.h"
+#include "engine/cli/measure/bench_result.h"
 #include "engine/cli/output/json_text.h"
 #include "engine/cli/output/output.h"
 #include "vm/base/statistics.h"
@@ -151,6 +152,7 @@ ordered_json figures_of(const Engine& engine, const ServingBench& bench, const R
   const auto requests = static_cast<int64_t>(bench.sizes.size());
   ordered_json out = {{"model_id", engine.info().name},
                       {"backend", engine.info().backend},
+                      {"gpus", engine.info().gpus},
                       {"num_prompts", requests},
                       {"request_rate", bench.rate > 0 ? ordered_json(bench.rate) : ordered_json("inf")},
                       {"max_concurrency", engine.info().max_sequences},
@@ -175,6 +177,7 @@ ordered_json figures_of(const Engine& engine, const ServingBench& bench, const R
   out["preemptions"] = stats.preemptions;
   out["prefix_cache_queries"] = stats.prompt_tokens;
   out["prefix_cache_hits"] = stats.cached_tokens;
+  add_build(out);
   return out;
 }
 
@@ -231,6 +234,7 @@ int run_serving_bench(const ServingBench& bench) {
   if (signal != 0) return kSignalExitBase + signal;
   const std::vector<Times> times = times_of(run.timelines());
   const ordered_json figures = figures_of(engine, bench, run, times, seconds);
+  if (!bench.record_file.empty()) append_result(bench.record_file, figures);
   if (bench.format == "json") {
     write_stdout(pretty(figures));
   } else {

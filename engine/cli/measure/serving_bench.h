@@ -16,6 +16,7 @@ struct ServingBench {
   double rate = 0;                 // requests a second on average; 0: all at once
   uint64_t seed = 0;               // of the arrivals
   std::string format = "md";       // md, json or csv
+  std::string record_file;         // the figures are appended as one line of JSON; empty: none
   ProgressMode progress = ProgressMode::kAuto;
 };
 

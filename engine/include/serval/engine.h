@@ -291,6 +291,7 @@ struct ModelInfo {
   int64_t weight_bytes_per_token = 0;  // what one token reads of the weights
   int64_t kv_bytes_per_token = 0;
   std::string policy;
+  int gpus = 1;  // that share the model
   int sms = 0;
   int64_t instructions = 0;         // of the compiled program
   std::string chat_template;        // its name or its file; "" if the model has none
