@@ -47,6 +47,10 @@ class ChatInAPipe(Case):
         with_command = self.answers(b"/system Be brief.\nhello\n/system\nhello\n")
         self.assertEqual([a["prompt_tokens"] for a in with_command], [with_flag[0]["prompt_tokens"], plain])
 
+    def test_ranks_share_the_model(self):
+        answers = self.answers(b"hello\nagain\n", "--gpus", "2")
+        self.assertEqual([len(a["tokens"]) for a in answers], [4, 4])
+
     def test_help_goes_to_stderr(self):
         result = self.chat(b"/help\n/nonsense\n")
         self.assertEqual(result.stdout, b"")

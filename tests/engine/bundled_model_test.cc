@@ -113,6 +113,17 @@ TEST(BundledModel, GivesTheSameBitsAloneAsInABatchOfSixteen) {
   for (size_t i = 0; i < requests.size(); ++i) expect_same_bits(together[i], engine().generate(requests[i]));
 }
 
+TEST(BundledModel, SharedByTwoRanksGivesTheSameBitsAloneAsInABatch) {
+  EngineOptions options = host_options();
+  options.gpus = {0, 1};
+  Engine shared = Engine::load(options);
+  EXPECT_EQ(shared.info().gpus, 2);
+  std::vector<Request> requests = sixteen_requests();
+  requests.resize(6);
+  const std::vector<Response> together = shared.decode_batch(requests);
+  for (size_t i = 0; i < requests.size(); ++i) expect_same_bits(together[i], shared.generate(requests[i]));
+}
+
 TEST(BundledModel, GivesTheSameBitsStepByStepWithNeighboursThatComeAndGo) {
   const std::vector<Request> requests = sixteen_requests();
   std::mt19937 random(2);

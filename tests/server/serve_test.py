@@ -11,8 +11,8 @@ from harness import run
 STORY = "Once upon a time"
 
 
-def generated(prompt, tokens):
-    out = run("generate", "-p", prompt, "-n", str(tokens), "--temp", "0", "--json").stdout
+def generated(prompt, tokens, *flags):
+    out = run("generate", "-p", prompt, "-n", str(tokens), "--temp", "0", "--json", *flags).stdout
     return json.loads(out)["responses"][0]
 
 
@@ -27,6 +27,11 @@ class Text(Case):
                 self.assertEqual(answer["usage"]["completion_tokens"], len(expected["tokens"]))
                 events = list(self.server.stream("/v1/completions", body))
                 self.assertEqual("".join(e["choices"][0]["text"] for e in events), expected["text"])
+
+    def test_ranks_share_the_model(self):
+        shared = self.serve("--gpus", "2")
+        status, answer = shared.post("/v1/completions", {"prompt": STORY, "temperature": 0, "max_tokens": 20})
+        self.assertEqual((status, answer["choices"][0]["text"]), (200, generated(STORY, 20, "--gpus", "2")["text"]))
 
     def test_a_stream_has_an_event_a_token(self):
         body = {"prompt": STORY, "temperature": 0, "max_tokens": 20, "ignore_eos": True, "logprobs": 0}
