@@ -37,8 +37,7 @@ CompilePlan plan_program(const Model& model, const Machine& machine_in, const Pr
                            .ranks = limits.ranks};
   CompileOptions options{
       .policy = schedule.policy, .queue_kind = schedule.queue_kind, .context = schedule.pass};
-  if (schedule.simulate && is_gpu(machine) && limits.ranks == 1)
-    options.policy = best_policy(model, machine, limits, schedule);
+  if (schedule.simulate && is_gpu(machine)) options.policy = best_policy(model, machine, limits, schedule);
   return {model.graph(graph), machine, options};
 }
 

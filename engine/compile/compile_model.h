@@ -43,9 +43,8 @@ struct ProgramLimits {
 // How it is placed on a machine. None of it changes what a program computes.
 struct ScheduleOptions {
   std::optional<Policy> policy = {};  // none: the one whose pass is estimated to be shortest
-  bool simulate =
-      false;  // the estimates are the simulator's (profiler/sim), not the cost model's. It models
-              // one GPU: for the host's threads, and for several ranks, the cost model is asked all the same
+  bool simulate = false;  // the estimates are the simulator's (profiler/sim), not the cost model's. It models
+                          // GPUs: for the host's threads the cost model is asked all the same
   QueueKind queue_kind = QueueKind::kPerSm;
   CostContext pass = {};  // whose time is estimated
 };
