@@ -65,6 +65,14 @@ TEST_F(HostRequests, GetItWithAnyNumberOfThreadsAndSms) {
   }
 }
 
+TEST_F(HostRequests, GetItWhereTwoRanksShareTheModel) {
+  EngineOptions options = options_of(2, 2, 64);
+  options.gpus = {0, 1};
+  prepare(24, engine(options));
+  options.sms = 5;
+  run(engine(options));
+}
+
 TEST_F(HostRequests, GetItInAnyInterleavingOfInstructions) {
   prepare(12, engine(2, 2));
   EngineOptions options = options_of(1, 7, 48);
