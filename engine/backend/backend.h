@@ -55,7 +55,7 @@ class Backend {
   // empty. `on_begun()`, if there is one, is called once on this thread, before any on_pass, when the launch
   // has taken what it needs of the state: from then on the state may be written for the next one. It must not
   // throw. Waits for the program where it is still being compiled. Throws what that throws, and
-  // Error(kDeviceFault) with the interpreter's report.
+  // Error(kDeviceFault) with the interpreter's report or what the device's driver says.
   virtual void run(const Launch& launch, const std::function<void(uint32_t)>& on_pass,
                    const std::function<void()>& on_begun = {}) = 0;
   // Ends the launch in flight after the pass in flight. Any thread, signal handlers included. Cleared by

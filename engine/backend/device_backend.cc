@@ -10,6 +10,7 @@
 #include "fmt/format.h"
 
 #include "engine/backend/cache_fill.h"
+#include "engine/backend/device_fault.h"
 #include "engine/backend/prepare_state.h"
 #include "engine/compile/gpu_programs.h"
 #include "engine/compile/program_set.h"
@@ -220,7 +221,8 @@ void DeviceBackend::run(const Launch& launch, const std::function<void(uint32_t)
   } const clear_stop{state_};
   const bool is_prepared = launch.is_prepared && prepared_;
   const Prepared now = is_prepared ? *prepared_ : look_at(launch);
-  bind(now.program);
+  programs_.program(now.program);  // waits for it; that it does not compile is no fault
+  fault_on_error([&] { bind(now.program); });
   last_ = now.program;
   if (is_prepared) {
     check_tokens(program(), state);
@@ -229,7 +231,6 @@ void DeviceBackend::run(const Launch& launch, const std::function<void(uint32_t)
     prepare_state(program(), attention_[last_], launch.passes, state);
   }
   state.output = state.output_of(program().limits.rows);
-  upload(now.use.state, attention_[last_].has_value(), !is_prepared);
   // What the kernel has changed comes down as soon as it has ended, without the host in between; but not over
   // what is written for the next launch.
   DeviceInterpreter& interpreter = *interpreters_[last_];
@@ -238,7 +239,10 @@ void DeviceBackend::run(const Launch& launch, const std::function<void(uint32_t)
     interpreter.wait_until_begun();  // the uploads are done
     on_begun();
   };
-  interpreter.run(now.use.row_bound, launch.passes, now.use.logit_bound, on_pass, on_started);
+  fault_on_error([&] {
+    upload(now.use.state, attention_[last_].has_value(), !is_prepared);
+    interpreter.run(now.use.row_bound, launch.passes, now.use.logit_bound, on_pass, on_started);
+  });
 }
 
 std::span<const float> DeviceBackend::logits(int row) {

@@ -7,6 +7,7 @@
 
 #include "gtest/gtest.h"
 
+#include "engine/backend/device_fault.h"
 #include "engine/backend/state_copy.h"
 #include "instructions/advance/rule.h"
 #include "vm/base/error.h"
@@ -121,7 +122,8 @@ void FakeBackend::run(const Launch& launch, const std::function<void(uint32_t)>&
   if (on_begun) on_begun();
   uint32_t after_stop = 0;
   for (uint32_t pass = 0; pass < launch.passes && any_active(own_); ++pass) {
-    if (passes_run_ == fail_at_pass_) throw Error(ErrorKind::kDeviceFault, "fake: SM 3 pc 17: no progress");
+    if (passes_run_ == fail_at_pass_)
+      fault_on_error([this] { throw Error(fail_as_, "fake: SM 3 pc 17: no progress"); });
     if (before_pass_) before_pass_();
     run_pass(pass);
     if (on_pass) on_pass(pass);

@@ -52,8 +52,12 @@ class FakeBackend final : public Backend {
 
   uint64_t passes_run() const { return passes_run_; }
   uint64_t launches() const { return launches_; }
-  size_t most_sequences() const { return most_sequences_; }   // that had rows in one pass
-  void fail_at_pass(uint64_t pass) { fail_at_pass_ = pass; }  // run() throws a device fault there
+  size_t most_sequences() const { return most_sequences_; }  // that had rows in one pass
+  // run() throws there what a device backend makes of such an error: a device fault of all but memory's.
+  void fail_at_pass(uint64_t pass, ErrorKind kind = ErrorKind::kDeviceFault) {
+    fail_as_ = kind;
+    fail_at_pass_ = pass;
+  }
   void fail_before_launch(uint64_t launch) { fail_before_launch_ = launch; }  // the same, before it has begun
   void before_each_pass(std::function<void()> call) { before_pass_ = std::move(call); }
   // Called on the loop's thread when a launch returns.
@@ -92,6 +96,7 @@ class FakeBackend final : public Backend {
   std::atomic<uint64_t> launches_ = 0;
   std::atomic<uint64_t> launches_prepared_ = 0;
   std::atomic<size_t> most_sequences_ = 0;
+  std::atomic<ErrorKind> fail_as_ = ErrorKind::kDeviceFault;
   std::atomic<uint64_t> fail_at_pass_ = ~uint64_t{0}, fail_before_launch_ = ~uint64_t{0};
 };
 

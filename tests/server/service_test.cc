@@ -281,20 +281,22 @@ TEST_F(ServiceTest, AfterAFaultEveryRequestFailsAndHealthIsRed) {
   EXPECT_NE(service_->fault(), "");
 }
 
-TEST_F(ServiceTest, AfterAFaultItMayStartAgain) {
+// As CUDA reports that a kernel has failed.
+TEST_F(ServiceTest, AnErrorOfTheDeviceDuringALaunchIsAFault) {
   serve();
-  toy_->backend->fail_at_pass(1);
-  EXPECT_EQ(complete(5)->wait().status, 500);
+  toy_->backend->fail_at_pass(5, ErrorKind::kRuntime);
+  EXPECT_EQ(complete(100)->wait().status, 500);
+  EXPECT_EQ(ask("/health")->wait().status, 503);
   EXPECT_EQ(service_->wait(), Service::Outcome::kFault);
-  service_->detach();
-  toy_.reset();
-  service_->start_again();
-  EXPECT_EQ(json::parse(ask("/health")->wait().body).at("status"), "loading");
-  toy_.emplace(hashing_model(kVocabulary), serval::testing::ToyOptions{.vocab_size = kVocabulary});
-  service_->attach(toy_->engine);
+}
+
+TEST_F(ServiceTest, MemoryThatHasRunOutFailsOnlyWhatRanThen) {
+  serve();
+  toy_->backend->fail_at_pass(5, ErrorKind::kOutOfMemory);
+  EXPECT_EQ(complete(100)->wait().status, 500);
+  EXPECT_EQ(ask("/health")->wait().status, 200);
+  toy_->backend->fail_at_pass(~uint64_t{0});
   EXPECT_EQ(complete(5)->wait().status, 200);
-  service_->drain(std::chrono::seconds(60));
-  EXPECT_EQ(service_->wait(), Service::Outcome::kDrained);
 }
 
 TEST_F(ServiceTest, WhileItDrainsWhatRunsIsAnsweredAndNothingElse) {
