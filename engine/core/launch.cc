@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "fmt/format.h"
+
 #include "engine/core/pass_loop.h"
 
 namespace serval {
@@ -35,6 +37,8 @@ void PassLoop::launch() {
     stats_.gap_ms += milliseconds(*launch_ended_, begin);
   }
   try {
+    if (stats_.launches == fault_at_launch_)
+      throw Error(ErrorKind::kDeviceFault, fmt::format("launch {}: fault_at_launch", stats_.launches));
     backend_.run(
         {.passes = current_.passes,
          .reads_prompts = current_.reads_prompts,

@@ -33,6 +33,7 @@ PassLoop::PassLoop(Backend& backend, std::shared_ptr<CoreSignals> signals, const
     : backend_(backend),
       signals_(std::move(signals)),
       now_(options.now),
+      fault_at_launch_(options.fault_at_launch),
       limits_(limits_of(backend.limits(), options.max_sequences)),
       pool_(backend.limits().kv_blocks, options.hash_seed),
       state_(backend.state(), limits_.max_sequences) {

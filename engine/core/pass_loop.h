@@ -21,8 +21,9 @@
 namespace serval {
 
 struct PassLoopOptions {
-  uint32_t max_sequences = 0;  // that run together; 0, and at most: as the backend's rows and slots allow
-  uint64_t hash_seed = 0;      // of the KV block pool
+  uint32_t max_sequences = 0;    // that run together; 0, and at most: as the backend's rows and slots allow
+  uint64_t hash_seed = 0;        // of the KV block pool
+  uint64_t fault_at_launch = 0;  // the number of the one that fails, as a device's would; 0: none
   TimePoint (*now)() = std::chrono::steady_clock::now;
 };
 
@@ -113,6 +114,7 @@ class PassLoop {
   Backend& backend_;
   const std::shared_ptr<CoreSignals> signals_;
   TimePoint (*const now_)();
+  const uint64_t fault_at_launch_;
   PlannerLimits limits_;
   KvBlockPool pool_;
   PassState state_;

@@ -60,7 +60,8 @@ PassLoopOptions loop_options(const EngineOptions& options, Backend& backend) {
   std::random_device random;
   return {.max_sequences =
               std::min({static_cast<uint32_t>(options.max_sequences), limits.rows, limits.sequences}),
-          .hash_seed = uint64_t{random()} << 32 | random()};
+          .hash_seed = uint64_t{random()} << 32 | random(),
+          .fault_at_launch = static_cast<uint64_t>(options.fault_at_launch)};
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <climits>
 #include <string>
 #include <vector>
 
@@ -80,6 +81,7 @@ void check_options(const EngineOptions& options) {
     throw Error(ErrorKind::kUsage, "kv_cache_memory and kv_cache_share: set either, not both");
   require_range("threads", options.threads, 0, OptionLimits::kMaxThreads);
   require_range("sms", options.sms, 0, OptionLimits::kMaxSms);
+  require_range("fault_at_launch", options.fault_at_launch, 0, INT_MAX);
   require_range("trace_tokens", options.trace_tokens, 0, OptionLimits::kMaxTraceTokens);
   if (!(options.stall_timeout_s > 0)) {
     throw Error(ErrorKind::kUsage, fmt::format("stall_timeout_s: {}; limit: more than 0, up to {}",

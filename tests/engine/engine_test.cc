@@ -87,6 +87,15 @@ TEST(Engine, LogitsThatAreNotFiniteAreAnErrorOfTheirRequest) {
   EXPECT_EQ(toy.engine.generate({.prompt_ids = {6, 5, 5}, .max_tokens = 20}).tokens.size(), 20u);
 }
 
+TEST(Engine, FailsAtTheLaunchThatItWasToldToAndAtNoOther) {
+  ToyEngine toy(hashing_model(300), {.loop = {.fault_at_launch = 2}});
+  const Request request{.prompt_ids = kPrompt, .max_tokens = 3, .ignore_eos = true};
+  const Error fault = error_of([&] { toy.engine.generate(request); });
+  EXPECT_EQ(fault.kind(), ErrorKind::kDeviceFault);
+  EXPECT_STREQ(fault.what(), "launch 2: fault_at_launch");
+  EXPECT_EQ(toy.engine.generate(request).tokens.size(), 3U);
+}
+
 TEST(Engine, NeighboursOfARequestThatFailsGoOn) {
   ToyEngine toy(failing_model(5, 6), {});
   std::vector<Request> requests;

@@ -37,11 +37,12 @@ class Server:
             self.log.append(None)
             self._changed.notify_all()
 
-    def wait_for(self, text):
-        """The first line of the log that has the text."""
+    def wait_for(self, text, times=1):
+        """The first line of the log that has the text, or the one that has it so many times later."""
 
         def found():
-            return next((line for line in self.log if line is None or text in line), "")
+            lines = [line for line in self.log if line is None or text in line]
+            return lines[times - 1] if len(lines) >= times else None if None in lines else ""
 
         with self._changed:
             if not self._changed.wait_for(lambda: found() != "", PATIENCE) or found() is None:
@@ -79,6 +80,20 @@ class Server:
                     yield json.loads(line[6:])
         finally:
             connection.close()
+
+    def metric(self, name, **labels):
+        """The value of /metrics; 0 if there is none of such labels."""
+        wanted = [f'{label}="{value}"' for label, value in labels.items()]
+        for line in self.ask("GET", "/metrics")[2].decode().splitlines():
+            if line.startswith(f"serval:{name}{{") and all(label in line for label in wanted):
+                return float(line.rsplit(" ", 1)[1])
+        return 0.0
+
+    def buckets(self, histogram):
+        """{upper bound: values up to it}"""
+        text = self.ask("GET", "/metrics")[2].decode()
+        found = re.findall(rf'^serval:{histogram}_bucket{{.*le="(.*)"}} (.*)$', text, re.MULTILINE)
+        return {float(bound): float(count) for bound, count in found}
 
     def signal(self, number):
         self.process.send_signal(number)

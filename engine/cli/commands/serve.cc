@@ -1,9 +1,11 @@
 // serval serve: answers requests over HTTP, as OpenAI's clients make them.
-#include <optional>
+#include <climits>
+#include <string>
 
 #include "fmt/format.h"
 
 #include "engine/cli/commands/commands.h"
+#include "engine/cli/commands/restart.h"
 #include "engine/cli/flags/common_options.h"
 #include "engine/cli/flags/parse_value.h"
 #include "engine/cli/input/signals.h"
@@ -47,9 +49,13 @@ struct Flags {
     declare_max_sequences(set, engine);
     declare_capacity(set, engine);
     set.group("Server");
-    set.toggle("--restart-on-fault",
-               "load the model again after a fault of the engine instead of ending with code 4",
+    set.toggle("--restart-on-fault", "begin again after a fault of the engine instead of ending with code 4",
                restart_on_fault);
+    set.value("--fault-at-launch", "N",
+              "let launch N of the engine fail, to see what becomes of it. Default: 0, none",
+              [this](const FlagValue& v) {
+                engine.fault_at_launch = static_cast<int>(parse_integer(v, 0, INT_MAX));
+              });
     set.group("Tracing");
     set.value("--trace-tokens", "N",
               "keep events of the last N tokens, which GET /debug/trace sends. Default: 0, none",
@@ -140,28 +146,28 @@ Engine load_engine_for(server::Service& service, EngineOptions options, Progress
       [&service](const char* stage, uint64_t done, uint64_t total) { service.loading(stage, done, total); });
 }
 
-void listen_to_signals(server::Server& server, const Flags& flags, std::optional<DeferScope>& signals) {
-  if (signals) return;
-  signals.emplace();
-  server.drain_on(signals->descriptor(), std::chrono::duration<double>(flags.drain_timeout_s),
-                  [] { log_info("no request is taken any more; those that run or wait are answered"); });
-}
+// How serving has ended.
+struct Ending {
+  uint16_t port;      // that it was on
+  std::string fault;  // its line; empty: the server has drained
+};
 
 // Until the server drains or the engine fails.
-server::Service::Outcome serve_model(server::Server& server, const Flags& flags,
-                                     std::optional<DeferScope>& signals) {
+Ending serve_model(server::Server& server, const Flags& flags) {
   Engine engine = load_engine_for(server.service(), flags.engine, flags.output.progress);
-  listen_to_signals(server, flags, signals);
+  const DeferScope signals;  // before, a signal ends the program at once
+  server.drain_on(signals.descriptor(), std::chrono::duration<double>(flags.drain_timeout_s),
+                  [] { log_info("no request is taken any more; those that run or wait are answered"); });
   server.service().attach(engine);
   const ModelInfo& info = engine.info();
   log_info(fmt::format("ready: {} on {}, {} sequences of {} tokens", info.name, info.backend,
                        info.max_sequences, info.context));
   const auto outcome = server.wait();
   server.service().detach();
-  return outcome;
+  return {server.port(), outcome == server::Service::Outcome::kFault ? server.service().fault() : ""};
 }
 
-int serve(Flags& flags) {
+Ending serve(Flags& flags) {
   flags.server.service.keys = keys_of(flags);
   flags.server.http.connections = connections_that_fit(flags.server.http.connections);
   const bool needs_key = !flags.server.service.keys.empty();
@@ -177,15 +183,17 @@ int serve(Flags& flags) {
       flags.server.host.find(':') == std::string::npos ? flags.server.host : "[" + flags.server.host + "]";
   log_info(
       fmt::format("listening on http://{}:{}{}", host, server.port(), needs_key ? "; a key is needed" : ""));
-  std::optional<DeferScope>
-      signals;  // once the first model is there: before, a signal ends the program at once
-  while (true) {
-    const auto outcome = serve_model(server, flags, signals);
-    if (outcome == server::Service::Outcome::kDrained) return 0;
-    if (!flags.restart_on_fault) throw Error(ErrorKind::kDeviceFault, server.service().fault());
-    log_warning(server.service().fault() + "; the model is loaded again");
-    server.service().start_again();
-  }
+  return serve_model(server, flags);
+}
+
+// CUDA does no work any more in a process in which a kernel has failed, so another process takes over: this
+// one, begun again on the same port.
+[[noreturn]] void begin_again(const Arguments& arguments, const Ending& ending) {
+  log_warning(ending.fault + "; serval begins again");
+  Arguments again = {"serve"};
+  again.insert(again.end(), arguments.begin(), arguments.end());
+  again.insert(again.end(), {"--port", std::to_string(ending.port)});  // the last one counts
+  restart(again);
 }
 
 }  // namespace
@@ -198,7 +206,11 @@ int run_serve(const Arguments& arguments) {
     write_stdout(set.help());
     return 0;
   }
-  return serve(flags);
+  const Ending ending = serve(flags);
+  if (ending.fault.empty()) return 0;
+  // Who asked for an end meanwhile gets one.
+  if (!flags.restart_on_fault || pending_signal() != 0) throw Error(ErrorKind::kDeviceFault, ending.fault);
+  begin_again(arguments, ending);
 }
 
 }  // namespace serval::cli

@@ -25,6 +25,7 @@ constexpr Names kNames[] = {
     {"threads", "", "--threads", "SERVAL_THREADS"},
     {"interleaving", "", "--interleaving", "SERVAL_INTERLEAVING"},
     {"checked", "", "--checked", "SERVAL_CHECKED"},
+    {"fault_at_launch", "", "--fault-at-launch", "SERVAL_FAULT_AT_LAUNCH"},
     {"program", "", "--program", "SERVAL_PROGRAM"},
     {"policy", "", "--policy", "SERVAL_POLICY"},
     {"global_queue", "", "--queue", "SERVAL_QUEUE"},

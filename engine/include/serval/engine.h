@@ -267,6 +267,8 @@ struct EngineOptions {
   // policy and queues, so these stay as they are by default. Error(kRuntime) if it is not one of the model.
   std::string program = {};
   double stall_timeout_s = 30;  // a launch without progress for this long is a fault; up to a day
+  // > 0: the launch of this number fails as a fault of the device does, for trying what becomes of it then.
+  int fault_at_launch = 0;
   // > 0: events of the last so many tokens are kept for write_trace(), while the engine works; up to 4096.
   // What that costs: docs/profiling.md.
   int trace_tokens = 0;

@@ -253,15 +253,6 @@ Service::Outcome Service::wait() {
   return *outcome_;
 }
 
-void Service::start_again() {
-  on_loop([this] {
-    status_.start_again();
-    if (drain_until_) status_.drain();
-    const std::lock_guard lock(outcome_mutex_);
-    outcome_.reset();
-  });
-}
-
 // Returns when `call` has run there.
 void Service::on_loop(const std::function<void()>& call) {
   std::promise<void> done;

@@ -32,8 +32,8 @@ struct ServiceOptions {
   std::function<void(const RequestRecord&)> on_record = {};  // on the loop's thread
 };
 
-// Thread-safe: loading(), attach(), detach(), drain(), wait(), start_again(). All else is for the loop's
-// thread, which must have ended when the service is destroyed.
+// Thread-safe: loading(), attach(), detach(), drain(), wait(). All else is for the loop's thread,
+// which must have ended when the service is destroyed.
 class Service {
  public:
   // Why the server is to end.
@@ -57,8 +57,6 @@ class Service {
   // kFault, with its line in fault(), about a second after the engine has failed.
   Outcome wait();
   const std::string& fault() const { return fault_; }  // after wait()
-  // After a fault and detach(): another engine may be attached, and another outcome waited for.
-  void start_again();
 
  private:
   void handle(const std::shared_ptr<Exchange>& exchange);

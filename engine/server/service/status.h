@@ -17,8 +17,6 @@ class Status {
   void load(const char* stage, uint64_t done, uint64_t total);
   void serve() { state_ = State::kServing; }
   void drain() { state_ = State::kDraining; }
-  // After a fault: as in the beginning.
-  void start_again() { state_ = State::kLoading; }
   void turn_red(const std::string& why);
 
   HttpResponse health() const;  // 200 also while draining, 503 while loading and when red
