@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "fmt/format.h"
+
 #include "engine/runtime/engine_impl.h"
 #include "profiler/chrome/chrome_trace.h"
 #include "profiler/trace/recorded.h"
@@ -25,12 +27,16 @@ Trace trace_of_last_tokens(Backend& backend, uint32_t tokens, const CostContext&
       tokens);
 }
 
-void Engine::write_trace(const std::string& path) const {
-  const uint32_t tokens = impl_->parts.trace_tokens;
-  if (tokens == 0) throw Error(ErrorKind::kUsage, "trace_tokens: 0; set 1 or more to write a trace");
+void Engine::write_trace(const std::string& path, int tokens) const {
+  const uint32_t kept = impl_->parts.trace_tokens;
+  if (kept == 0) throw Error(ErrorKind::kUsage, "trace_tokens: 0; set 1 or more to write a trace");
+  if (tokens < 0 || static_cast<uint32_t>(tokens) > kept)
+    throw Error(ErrorKind::kUsage,
+                fmt::format("tokens: {}; limit: 1 to {}, which trace_tokens keeps", tokens, kept));
+  const uint32_t wanted = tokens == 0 ? kept : static_cast<uint32_t>(tokens);
   Backend& backend = *impl_->parts.backend;
   impl_->core.on_loop([&] {
-    serval::write_trace(trace_of_last_tokens(backend, tokens, {}, backend.program().metadata), path);
+    serval::write_trace(trace_of_last_tokens(backend, wanted, {}, backend.program().metadata), path);
   });
 }
 

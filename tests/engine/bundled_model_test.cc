@@ -322,6 +322,9 @@ TEST(BundledModel, KeepsTheEventsOfItsLastTokens) {
   expect_same_bits(traced.generate(story("Once", 8)), engine().generate(story("Once", 8)));
   traced.write_trace(path);
   EXPECT_EQ(read_trace(path).windows.size(), 3U);
+  traced.write_trace(path, 2);
+  EXPECT_EQ(read_trace(path).windows.size(), 2U);
+  EXPECT_THROW(traced.write_trace(path, 4), Error);
   EXPECT_THROW(engine().write_trace(path), Error) << "keeps none";
 }
 

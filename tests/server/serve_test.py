@@ -177,6 +177,19 @@ class Operation(Case):
         status, trace = server.get("/debug/trace", headers=key)
         self.assertEqual(status, 200)
         self.assertGreater(len(trace["traceEvents"]), 100)
+        self.assertEqual(len(trace["serval"]["windows"]), 4)
+
+    def test_a_trace_has_as_many_tokens_as_its_query_asks_for(self):
+        server = self.serve("--trace-tokens", "4")
+        server.post("/v1/completions", {"prompt": STORY, "max_tokens": 8, "ignore_eos": True})
+        for tokens in (1, 3):
+            status, trace = server.get(f"/debug/trace?tokens={tokens}")
+            self.assertEqual((status, len(trace["serval"]["windows"])), (200, tokens))
+        for query in ("tokens=5", "tokens=0", "tokens=-1", "tokens=x", "tokens=", "tokens=1&tokens=2", "n=1"):
+            with self.subTest(query=query):
+                status, answer = server.get(f"/debug/trace?{query}")
+                self.assertEqual((status, answer["error"]["code"]), (400, "invalid_value"))
+                self.assertIn("1 to ", answer["error"]["message"])
 
     def test_a_place_that_is_taken_is_one_line(self):
         result = run("serve", "--port", str(self.server.port))

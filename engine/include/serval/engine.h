@@ -346,11 +346,11 @@ class Engine {
   std::vector<Response> decode_batch(std::span<const Request> requests, const TokenCallback& on_token = {},
                                      const ResponseCallback& on_response = {});
 
-  // Writes what each SM did in the last tokens, at most EngineOptions::trace_tokens and no more than the last
-  // launch made, as Chrome trace events: a file that ends in .json, or .json.gz, which is compressed. `serval
-  // profile FILE` reads it. Errors: kUsage without trace_tokens, kRuntime if nothing has run yet or the file
-  // cannot be written.
-  void write_trace(const std::string& path) const;
+  // Writes what each SM did in the last `tokens` tokens, 0: EngineOptions::trace_tokens, and no more than the
+  // last launch made, as Chrome trace events: a file that ends in .json, or .json.gz, which is compressed.
+  // `serval profile FILE` reads it. Errors: kUsage without trace_tokens or for more tokens than these,
+  // kRuntime if nothing has run yet or the file cannot be written.
+  void write_trace(const std::string& path, int tokens = 0) const;
 
   // Ends all requests that are submitted now within one pass: they finish as kCancelled.
   void cancel() noexcept;

@@ -26,4 +26,10 @@ inline std::string path_of(const HttpRequest& request) {
   return request.target.substr(0, request.target.find('?'));
 }
 
+// "limit=1" of the same; empty: none.
+inline std::string query_of(const HttpRequest& request) {
+  const size_t at = request.target.find('?');
+  return at == std::string::npos ? std::string() : request.target.substr(at + 1);
+}
+
 }  // namespace serval::server

@@ -129,7 +129,9 @@ void Service::handle(const std::shared_ptr<Exchange>& exchange) {
     case Action::kMetrics:
       return exchange->respond(metrics());
     case Action::kTrace:
-      return answer_aside(exchange, [engine = engine_] { return trace_of(*engine); });
+      return answer_aside(exchange, [engine = engine_, tokens = trace_tokens_of(query_of(request))] {
+        return trace_of(*engine, tokens);
+      });
     case Action::kModels:
       return exchange->respond(models(name_in(route, path)));
     case Action::kCompletions:
