@@ -24,6 +24,7 @@ test|libgtest-dev|header gtest/gtest.h|GoogleTest
 test|libgmock-dev|header gmock/gmock.h|GoogleMock
 test|python3|command python3|tests of the executable and of the layering, 3.10 or later
 test|chromium|optional|the browser in which the page of serval profile is tried
+test|curl|optional|a client of serval serve, as README.md has it
 test|libtorch-dev|optional|the reference model that answers are checked against
 test|libopenblas0-pthread|optional|its fp32 products, thirty times as fast as with the default BLAS
 ray|python3-venv|module venv|an environment for Ray, which comes from PyPI

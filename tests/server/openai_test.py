@@ -2,6 +2,7 @@
 
 import json
 import unittest
+from pathlib import Path
 
 import pypi
 from serving import Case
@@ -10,8 +11,15 @@ from harness import run
 pypi.fetch()
 
 import openai  # noqa: E402
+import pydantic  # noqa: E402
 from openai.types import Completion, Model  # noqa: E402
-from openai.types.responses import Response  # noqa: E402
+from openai.types.responses import (  # noqa: E402
+    Response,
+    ResponseCreatedEvent,
+    ResponseIncompleteEvent,
+    ResponseStreamEvent,
+    ResponseTextDeltaEvent,
+)
 from openai.types.chat import ChatCompletion, ChatCompletionChunk  # noqa: E402
 
 STORY = "Once upon a time"
@@ -43,10 +51,14 @@ class OpenAi(Case):
         self.assertEqual(caught.exception.param, param)
         return caught.exception
 
+    def test_the_documents_name_this_version(self):
+        document = Path(__file__).resolve().parents[2] / "docs/api.md"
+        self.assertIn(f"`openai` {openai.__version__}", document.read_text(encoding="utf-8"))
+
     def test_lists_the_model(self):
         models = self.client.models.list().data
         self.assertEqual([model.id for model in models], ["stories"])
-        Model.model_validate(models[0].model_dump())
+        Model.model_validate(models[0].model_dump(exclude_unset=True))
         self.assertEqual(self.client.models.retrieve("stories").id, "stories")
         self.refuses(openai.NotFoundError, lambda: self.client.models.retrieve("gpt"), "model")
 
@@ -55,7 +67,13 @@ class OpenAi(Case):
         answer = self.complete(**GREEDY)
         self.assertEqual(answer.choices[0].text, expected["text"])
         self.assertEqual(answer.usage.prompt_tokens, expected["prompt_tokens"])
-        chunks = list(self.client.completions.create(model="stories", prompt=STORY, stream=True, **GREEDY))
+        chunks = list(self.client.completions.create(model="stories", prompt=STORY, stream=True, logprobs=2, **GREEDY))
+        for chunk in chunks:
+            raw = chunk.model_dump(exclude_unset=True)
+            # null before the last one, as in OpenAI's own streams; the package's type does not know that.
+            reasons = [choice.pop("finish_reason") for choice in raw["choices"]]
+            self.assertEqual(reasons, ["length" if chunk is chunks[-1] else None])
+            Completion.model_validate({**raw, "choices": [{**choice, "finish_reason": "length"} for choice in raw["choices"]]})
         self.assertEqual("".join(chunk.choices[0].text for chunk in chunks), expected["text"])
 
     def test_takes_every_parameter_of_a_completion(self):
@@ -122,7 +140,7 @@ class OpenAi(Case):
             )
         )  # fmt: skip
         for chunk in chunks:
-            ChatCompletionChunk.model_validate(chunk.model_dump())
+            ChatCompletionChunk.model_validate(chunk.model_dump(exclude_unset=True))
         text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
         self.assertEqual(text, answer.choices[0].message.content)
         self.assertEqual(chunks[-1].usage.total_tokens, answer.usage.total_tokens)
@@ -205,6 +223,13 @@ class OpenAi(Case):
         final = events[-1].response
         self.assertEqual(final.output_text, whole.output_text)
         self.assertEqual(final.usage.total_tokens, whole.usage.total_tokens)
+
+    def test_each_event_of_a_response_is_one_of_the_clients_types(self):
+        event_type = pydantic.TypeAdapter(ResponseStreamEvent)
+        events = self.client.responses.create(model="stories", input="Tell me a story.", max_output_tokens=8, stream=True)
+        types = [type(event_type.validate_python(event.model_dump(exclude_unset=True))) for event in events]
+        self.assertEqual((types[0], types[-1]), (ResponseCreatedEvent, ResponseIncompleteEvent))
+        self.assertIn(ResponseTextDeltaEvent, types)
 
     def test_a_response_can_be_json(self):
         schema = {"type": "object", "properties": {"b": {"type": "boolean"}, "a": {"type": "null"}}, "required": ["b", "a"]}

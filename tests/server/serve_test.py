@@ -54,8 +54,8 @@ class Text(Case):
         first, second = (self.server.post("/v1/completions", body)[1]["choices"] for _ in range(2))
         self.assertEqual(first, second)
         self.assertEqual(len({choice["text"] for choice in first}), 3)
-        alone = run("generate", "-p", STORY, "-n", "20", "-s", "7", "--json").stdout
-        self.assertEqual(first[0]["text"], json.loads(alone)["responses"][0]["text"])
+        same = run("generate", *(["-p", STORY] * 3), "-n", "20", "-s", "7", "--json").stdout
+        self.assertEqual([choice["text"] for choice in first], [response["text"] for response in json.loads(same)["responses"]])
 
     def test_several_prompts_are_answered_in_their_order(self):
         body = {"prompt": [STORY, "The fox"], "temperature": 0, "max_tokens": 10, "n": 2, "echo": True}
