@@ -70,18 +70,21 @@ class Page(Case):
         self.assertEqual(self.text_of("assistant"), [])
         self.browser.problems.clear()  # the browser logs each 401
 
-    def test_stop_ends_an_answer_and_keeps_what_was_said(self):
+    def test_escape_and_the_stop_button_end_an_answer_and_keep_what_was_said(self):
         slow = self.serve("--interleaving", "1", "--sms", "64")  # so that it does not end by itself before
         self.browser.visit(f"http://127.0.0.1:{slow.port}/", "document.getElementById('queue')?.textContent !== ''")
         self.address = f"http://127.0.0.1:{slow.port}/"
         self.browser.requests.clear()
-        self.ask("Tell me a long story.")
-        self.wait("document.querySelector('#log .assistant')?.textContent.length > 3")
-        self.browser.key("Escape")
-        self.idle()
-        self.assertEqual(self.evaluate("document.getElementById('speed').textContent"), "stopped")
-        self.assertEqual(len(self.text_of("assistant")), 1)
-        slow.wait_for("reason=gone")
+        for times, stop in enumerate((lambda: self.browser.key("Escape"), lambda: self.browser.press("#stop")), 1):
+            self.ask("Tell me a long story.")
+            self.wait("[...document.querySelectorAll('#log .assistant')].at(-1)?.textContent.length > 3")
+            self.assertFalse(self.evaluate("document.getElementById('stop').disabled"))
+            stop()
+            self.idle()
+            self.assertEqual(self.evaluate("document.getElementById('speed').textContent"), "stopped")
+            self.assertEqual(len(self.text_of("assistant")), times)
+            self.assertTrue(self.evaluate("document.getElementById('stop').disabled"))
+            slow.wait_for("reason=gone", times)
 
     def test_new_begins_again(self):
         self.set("key", "secret")

@@ -1,12 +1,13 @@
 """serval serve, as a client and an operator see it."""
 
 import json
+import os
 import signal
 import socket
 import unittest
 
 from serving import Case
-from harness import run
+from harness import PATIENCE, run
 
 STORY = "Once upon a time"
 
@@ -190,6 +191,52 @@ class Operation(Case):
                 status, answer = server.get(f"/debug/trace?{query}")
                 self.assertEqual((status, answer["error"]["code"]), (400, "invalid_value"))
                 self.assertIn("1 to ", answer["error"]["message"])
+
+    def test_while_the_model_loads_health_says_how_far_it_is(self):
+        server = self.serve("-m", "llama-3.2-1b", "--random-weights", "1", "-c", "64", wait=False)
+        status, health = server.get("/health")
+        self.assertEqual((status, health["status"]), (503, "loading"))
+        self.assertNotEqual(health["stage"], "")
+        self.assertGreaterEqual(health["progress"], 0)
+        self.assertLessEqual(health["progress"], 1)
+        self.assertEqual(server.get("/ready")[0], 503)
+        status, answer = server.post("/v1/completions", {"prompt": "x"})
+        self.assertEqual((status, answer["error"]["code"]), (503, "loading"))
+
+    def test_more_connections_than_the_flag_allows_are_told_so(self):
+        server = self.serve("--max-connections", "2")
+        held = [socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) for _ in range(2)]
+        for client in held:
+            self.addCleanup(client.close)
+            client.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            self.assertTrue(client.recv(65536).startswith(b"HTTP/1.1 200 "))
+        with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as late:
+            self.assertTrue(late.recv(65536).startswith(b"HTTP/1.1 503 "))
+
+    def test_a_body_may_be_as_large_as_the_flag_says(self):
+        server = self.serve("--max-body", "300")
+        for size, status in ((300, 200), (301, 413)):
+            body = json.dumps({"prompt": "x", "max_tokens": 1})
+            self.assertEqual(server.ask("POST", "/v1/completions", body.ljust(size))[0], status)
+
+    def test_as_many_threads_read_bodies_as_the_flag_says(self):
+        def threads_with(flag):
+            server = self.serve("--threads", "1", "--threads-http", flag)
+            self.assertEqual(server.post("/v1/completions", {"prompt": "x", "max_tokens": 1})[0], 200)
+            return len(os.listdir(f"/proc/{server.process.pid}/task"))
+
+        self.assertEqual(threads_with("7") - threads_with("1"), 6)
+
+    def test_a_limit_that_is_out_of_range_is_refused_by_name(self):
+        for flag, value, limit in (
+            ("--max-connections", "0", "1 to 65536"),
+            ("--max-body", "67108865", "1 to 67108864"),
+            ("--threads-http", "65", "1 to 64"),
+        ):
+            result = run("serve", flag, value)
+            self.assertEqual(result.returncode, 2)
+            for part in (flag, value, limit):
+                self.assertIn(part.encode(), result.stderr)
 
     def test_a_place_that_is_taken_is_one_line(self):
         result = run("serve", "--port", str(self.server.port))
