@@ -39,6 +39,17 @@ async def stream_of(port, prompt):
     return "".join(event["choices"][0]["text"] for event in events)
 
 
+def quantile(counts, share):
+    """Of a histogram {upper bound: values up to it}, as Prometheus' histogram_quantile estimates it."""
+    rank, lower, below = share * counts[float("inf")], 0.0, 0.0
+    for bound, count in sorted(counts.items()):
+        if count >= rank and bound != float("inf"):
+            return lower + (bound - lower) * (rank - below) / (count - below)
+        if bound != float("inf"):
+            lower, below = bound, count
+    return lower
+
+
 class Load(Case):
     def setUp(self):
         limits = ("--max-queue", str(CLIENTS), "--max-sequences", "64", "-c", "128", "--timeout", "0")
@@ -67,7 +78,14 @@ class Load(Case):
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
     def test_a_thousand_streams_at_once_get_their_own_answers(self):
-        self.round(self.expect(), CLIENTS)
+        expected = self.expect()
+        before = self.server.buckets("inter_token_latency_seconds")
+        self.round(expected, CLIENTS)
+        after = self.server.buckets("inter_token_latency_seconds")
+        gaps = {bound: after[bound] - before[bound] for bound in after}
+        self.assertEqual(gaps[float("inf")], CLIENTS * (TOKENS - 1))
+        shown = ", ".join(f"p{100 * share:g} {1e3 * quantile(gaps, share):.0f}" for share in (0.5, 0.9, 0.99))
+        print(f"[ figures  ] ms between two tokens of {CLIENTS} streams: {shown}")
         self.ends_well(self.server)
 
     def test_memory_stays_as_it_is(self):
