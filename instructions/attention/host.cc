@@ -1,29 +1,42 @@
 #include <algorithm>
-#include <cmath>
-#include <limits>
+#include <span>
 
 #include "instructions/attention/op.h"
 #include "instructions/common/host_op.h"
+#include "instructions/common/leaf_attention.h"
 #include "instructions/common/matvec.h"
 #include "instructions/common/pass_rows.h"
 
 namespace serval {
 namespace {
 
-// One leaf of one row: where its keys are and what came of them.
+// The keys of one leaf that rows of one sequence see: they are next to each other in a pass that reads its
+// prompt.
 struct Leaf {
-  size_t row;  // into Local::rows
-  uint32_t leaf;
-  uint32_t tokens;  // keys of this leaf that the row sees
+  uint32_t tokens;  // keys of it that the row sees which sees most
   int32_t blocks[kLeafBlocks];
+};
+
+// What one row sees of a leaf; those of a leaf follow each other.
+struct Part {
+  size_t row;       // into Local::rows
+  size_t leaf;      // into Local::leaves
+  uint32_t number;  // the leaf's, in its sequence
+  uint32_t tokens;  // keys that the row sees
 };
 
 struct Local final : HostLocal {
   std::vector<SelectedRow> rows;
   std::vector<Leaf> leaves;
+  std::vector<Part> parts;
   std::vector<float> q;        // [rows, group_heads, head_dim]
   std::vector<uint16_t> k, v;  // [leaves, kLeafTokens, head_dim]
-  std::vector<float> out;      // [leaves, group_heads, head_dim + 2]
+  std::vector<float> out;      // [parts, group_heads, head_dim + 2]
+  // Of the leaf at hand.
+  std::vector<float> queries;  // [its parts, group_heads, head_dim]
+  std::vector<float> keys;     // as multiply_keys() takes them
+  std::vector<float> scores;   // [its parts, group_heads, kLeafTokens]
+  std::vector<SoftenedRow> softened;
 };
 
 void copy_cache(const Attention& op, const HostMemory& m, TensorId cache, const Leaf& leaf, uint16_t* to) {
@@ -36,22 +49,37 @@ void copy_cache(const Attention& op, const HostMemory& m, TensorId cache, const 
   }
 }
 
+// Leaves and parts of rows [begin, end), which are of one sequence.
+void list_leaves(const Attention& op, const int32_t* table, size_t begin, size_t end, Local& l) {
+  uint32_t most = 0;
+  for (size_t r = begin; r < end; ++r) most = std::max(most, l.rows[r].row.position + 1);
+  for (uint32_t number = first_leaf(l.rows[begin].row.slot, op.split, op.splits);
+       number < leaves_for_tokens(most); number += op.splits) {
+    const uint32_t first = number * kLeafTokens;
+    Leaf leaf{std::min(kLeafTokens, most - first), {}};
+    for (uint32_t b = 0; b < blocks_for_tokens(leaf.tokens); ++b)
+      leaf.blocks[b] = table[number * kLeafBlocks + b];
+    for (size_t r = begin; r < end; ++r) {
+      const uint32_t tokens = l.rows[r].row.position + 1;
+      if (tokens > first)
+        l.parts.push_back({r, l.leaves.size(), number, std::min(kLeafTokens, tokens - first)});
+    }
+    l.leaves.push_back(leaf);
+  }
+}
+
 void load(const Attention& op, const HostMemory& m, Local& l) {
   const uint32_t group_heads = op.q_heads / op.kv_heads;
   const uint32_t blocks_per_sequence = blocks_for_tokens(op.max_context);
   select_rows(op, m, RowSet::kActive, l.rows);
   l.leaves.clear();
-  for (size_t r = 0; r < l.rows.size(); ++r) {
-    const PassRow& row = l.rows[r].row;
-    const uint32_t tokens = row.position + 1;
-    const int32_t* table = m.data<const int32_t>(op.block_table) + row.slot * blocks_per_sequence;
-    for (uint32_t leaf = first_leaf(row.slot, op.split, op.splits); leaf < leaves_for_tokens(tokens);
-         leaf += op.splits) {
-      Leaf item{r, leaf, std::min(kLeafTokens, tokens - leaf * kLeafTokens), {}};
-      for (uint32_t b = 0; b < blocks_for_tokens(item.tokens); ++b)
-        item.blocks[b] = table[leaf * kLeafBlocks + b];
-      l.leaves.push_back(item);
-    }
+  l.parts.clear();
+  for (size_t begin = 0; begin < l.rows.size();) {
+    const uint32_t slot = l.rows[begin].row.slot;
+    size_t end = begin + 1;
+    while (end < l.rows.size() && l.rows[end].row.slot == slot) ++end;
+    list_leaves(op, m.data<const int32_t>(op.block_table) + slot * blocks_per_sequence, begin, end, l);
+    begin = end;
   }
   const size_t group_cols = size_t{group_heads} * op.head_dim;
   load_bf16_rows(m, op.q, l.rows, size_t{op.q_heads} * op.head_dim, op.kv_head * group_cols, group_cols, l.q);
@@ -64,50 +92,79 @@ void load(const Attention& op, const HostMemory& m, Local& l) {
   }
 }
 
-// Scores of one query head over a leaf become weights (rounded to bf16) in place; returns the largest score.
-float soften(float* scores, uint32_t tokens, float scale, float& sum) {
-  float largest = -std::numeric_limits<float>::infinity();
-  for (uint32_t t = 0; t < tokens; ++t) {
-    scores[t] *= scale;
-    largest = std::max(largest, scores[t]);
+// Scores of `parts` of a leaf: one after the other of a few queries, else with keys that are widened once for
+// all.
+void score(const Attention& op, std::span<const Part> parts, Local& l) {
+  constexpr size_t kManyQueries = 8;
+  const size_t group_heads = op.q_heads / op.kv_heads;
+  const size_t group_cols = group_heads * op.head_dim;
+  const size_t queries = parts.size() * group_heads;
+  const size_t index = parts.front().leaf;
+  const uint16_t* k = l.k.data() + index * kLeafTokens * op.head_dim;
+  l.scores.resize(queries * kLeafTokens);
+  if (queries < kManyQueries) {
+    for (size_t i = 0; i < parts.size(); ++i) {
+      matvec(k, parts[i].tokens, op.head_dim, l.q.data() + parts[i].row * group_cols, group_heads,
+             l.scores.data() + i * group_heads * kLeafTokens, kLeafTokens);
+    }
+    return;
   }
-  sum = 0;
-  for (uint32_t t = 0; t < tokens; ++t) {
-    const float p = std::exp(scores[t] - largest);
-    sum += p;
-    scores[t] = bf16_to_float(float_to_bf16(p));
+  l.queries.resize(queries * op.head_dim);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const float* from = l.q.data() + parts[i].row * group_cols;
+    std::copy(from, from + group_cols, l.queries.data() + i * group_cols);
   }
-  return largest;
+  const uint32_t tokens = l.leaves[index].tokens;
+  l.keys.resize(whole_key_groups(tokens) * op.head_dim);
+  widen_keys(k, tokens, op.head_dim, l.keys.data());
+  multiply_keys(l.keys.data(), tokens, op.head_dim, l.queries.data(), queries, l.scores.data(), kLeafTokens);
+}
+
+// `out` is that of the first of the parts, which are those of a leaf.
+void attend(const Attention& op, std::span<const Part> parts, Local& l, float* out) {
+  const size_t group_heads = op.q_heads / op.kv_heads;
+  const size_t stride = op.head_dim + PartialLayout::kExtra;
+  const uint16_t* v = l.v.data() + parts.front().leaf * kLeafTokens * op.head_dim;
+  score(op, parts, l);
+  uint32_t common = kLeafTokens;  // keys that all see
+  for (const Part& part : parts) common = std::min(common, part.tokens);
+  const auto scores_of = [&](size_t query) { return l.scores.data() + query * kLeafTokens; };
+  l.softened.clear();
+  for (size_t query = 0; query < parts.size() * group_heads; ++query) {
+    float* extra = out + query * stride + op.head_dim;
+    l.softened.push_back({scores_of(query), parts[query / group_heads].tokens, extra, extra + 1});
+  }
+  soften(l.softened, op.scale);
+  accumulate_rows(v, common, op.head_dim, scores_of(0), kLeafTokens, parts.size() * group_heads, out, stride);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].tokens == common) continue;
+    accumulate_rows(v + size_t{common} * op.head_dim, parts[i].tokens - common, op.head_dim,
+                    scores_of(i * group_heads) + common, kLeafTokens, group_heads,
+                    out + i * group_heads * stride, stride);
+  }
 }
 
 void compute(const Attention& op, const HostMemory&, Local& l) {
-  const uint32_t group_heads = op.q_heads / op.kv_heads;
-  const size_t stride = op.head_dim + PartialLayout::kExtra;
-  const size_t leaf_values = size_t{kLeafTokens} * op.head_dim;
-  l.out.assign(l.leaves.size() * group_heads * stride, 0.0F);
-  std::vector<float> scores(size_t{group_heads} * kLeafTokens);
-  for (size_t i = 0; i < l.leaves.size(); ++i) {
-    const Leaf& leaf = l.leaves[i];
-    matvec(l.k.data() + i * leaf_values, leaf.tokens, op.head_dim,
-           l.q.data() + leaf.row * group_heads * op.head_dim, group_heads, scores.data(), kLeafTokens);
-    for (uint32_t h = 0; h < group_heads; ++h) {
-      float* of_head = scores.data() + size_t{h} * kLeafTokens;
-      float* out = l.out.data() + (i * group_heads + h) * stride;
-      out[op.head_dim] = soften(of_head, leaf.tokens, op.scale, out[op.head_dim + 1]);
-      accumulate_rows(l.v.data() + i * leaf_values, leaf.tokens, op.head_dim, of_head, out);
-    }
+  const size_t count = partial_layout(op).leaf_cols();
+  l.out.assign(l.parts.size() * count, 0.0F);
+  const std::span<const Part> parts = l.parts;
+  for (size_t begin = 0; begin < parts.size();) {
+    size_t end = begin + 1;
+    while (end < parts.size() && parts[end].leaf == parts[begin].leaf) ++end;
+    attend(op, parts.subspan(begin, end - begin), l, l.out.data() + begin * count);
+    begin = end;
   }
 }
 
 void store(const Attention& op, const HostMemory& m, Local& l) {
   const PartialLayout layout = partial_layout(op);
   const size_t count = layout.leaf_cols();
-  for (size_t i = 0; i < l.leaves.size(); ++i) {
-    const uint64_t row = layout.row(op.kv_head, op.split, l.rows[l.leaves[i].row].index);
+  for (size_t i = 0; i < l.parts.size(); ++i) {
+    const uint64_t row = layout.row(op.kv_head, op.split, l.rows[l.parts[i].row].index);
     const float* from = l.out.data() + i * count;
     std::copy(
         from, from + count,
-        m.data<float>(op.partial) + row * layout.cols(op.max_context) + layout.col(l.leaves[i].leaf, 0));
+        m.data<float>(op.partial) + row * layout.cols(op.max_context) + layout.col(l.parts[i].number, 0));
   }
 }
 

@@ -2,18 +2,7 @@
 
 #include <cstring>
 
-// The same source is compiled for several vector widths and picked when the program starts. Sanitizers' run
-// times are not ready when that happens, and clang 14 lacks the syntax: there the baseline is used, with the
-// same results.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
-#define SERVAL_PICKS_CPU 1
-#define SERVAL_FOR_EACH_CPU __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define SERVAL_PICKS_CPU 0
-#define SERVAL_FOR_EACH_CPU
-#endif
-#define SERVAL_INLINE inline __attribute__((always_inline))
+#include "instructions/common/each_cpu.h"
 
 namespace serval {
 namespace {
@@ -204,24 +193,6 @@ Multiply pick_multiply() {
 }
 #endif
 
-// --- sums of weighted rows
-
-// 16 floats: one 512-bit register, and the step that cols is a multiple of.
-using Floats = Vector<kHalf>::Floats;
-using Words = Vector<kHalf>::Words;
-typedef uint16_t Halves __attribute__((vector_size(kHalf * sizeof(uint16_t))));
-
-SERVAL_INLINE void load_bf16(const uint16_t* p, Floats& out) {
-  Halves h;
-  std::memcpy(&h, p, sizeof h);
-  const Words bits = __builtin_convertvector(h, Words) << kBf16Shift;
-  std::memcpy(&out, &bits, sizeof out);
-}
-
-SERVAL_INLINE void load_floats(const float* p, Floats& out) {
-  std::memcpy(&out, p, sizeof out);
-}
-
 }  // namespace
 
 void matvec_row(const uint16_t* row, size_t cols, float* out) {
@@ -246,20 +217,6 @@ void matvec(WeightRows weights, size_t num_outputs, size_t cols, const float* x,
             size_t out_stride) {
   static const Multiply picked = pick_multiply();
   picked(weights, num_outputs, cols, x, num_rows, out, out_stride);
-}
-
-SERVAL_FOR_EACH_CPU
-void accumulate_rows(const uint16_t* values, size_t num_values, size_t cols, const float* p, float* out) {
-  for (size_t d = 0; d < cols; d += kHalf) {
-    Floats sum;
-    load_floats(out + d, sum);
-    for (size_t t = 0; t < num_values; ++t) {
-      Floats v;
-      load_bf16(values + t * cols + d, v);
-      sum += v * p[t];
-    }
-    std::memcpy(out + d, &sum, sizeof sum);
-  }
 }
 
 }  // namespace serval

@@ -40,8 +40,4 @@ inline void matvec(const uint16_t* weights, size_t num_outputs, size_t cols, con
   matvec(WeightRows{weights, cols}, num_outputs, cols, x, num_rows, out, out_stride);
 }
 
-// out[d] += Σ_t p[t] × values[t × cols + d], t in order; values are bf16, p exact in bf16. cols is a multiple
-// of 16.
-void accumulate_rows(const uint16_t* values, size_t num_values, size_t cols, const float* p, float* out);
-
 }  // namespace serval

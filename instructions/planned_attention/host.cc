@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "instructions/common/host_op.h"
+#include "instructions/common/leaf_attention.h"
 #include "instructions/common/matvec.h"
 #include "instructions/common/pass_rows.h"
 #include "instructions/planned_attention/op.h"

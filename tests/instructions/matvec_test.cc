@@ -14,14 +14,6 @@
 namespace serval::testing {
 namespace {
 
-std::vector<uint16_t> random_bf16(Random& random, size_t n) {
-  std::vector<uint16_t> out(n);
-  for (uint16_t& value : out) {
-    value = float_to_bf16(static_cast<float>(random.real(-1, 1) * std::exp2(random.real(-20, 20))));
-  }
-  return out;
-}
-
 TEST(Matvec, AddsInTheOrderThatItPromises) {
   Random random(1);
   for (int n = 0; n < 200; ++n) {

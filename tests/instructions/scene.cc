@@ -788,6 +788,14 @@ double round_to_bf16(double value) {
   return std::ldexp(std::nearbyint(std::ldexp(value, -quantum)), quantum);
 }
 
+std::vector<uint16_t> random_bf16(Random& random, size_t n) {
+  std::vector<uint16_t> out(n);
+  for (uint16_t& value : out) {
+    value = float_to_bf16(static_cast<float>(random.real(-1, 1) * std::exp2(random.real(-20, 20))));
+  }
+  return out;
+}
+
 float sum_in_order(const uint16_t* weights, const uint16_t* x, size_t cols) {
   float partials[kMatvecLanes] = {};
   for (size_t k = 0; k < cols; ++k)

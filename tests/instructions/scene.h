@@ -198,6 +198,9 @@ struct Scene {
 // The nearest bf16 number, ties to even, straight from a double.
 double round_to_bf16(double value);
 
+// Values of many magnitudes.
+std::vector<uint16_t> random_bf16(Random& random, size_t n);
+
 // Σ weights[k] × x[k] in the order that instructions/common/matvec.h promises, one addition after the other.
 float sum_in_order(const uint16_t* weights, const uint16_t* x, size_t cols);
 

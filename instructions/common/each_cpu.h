@@ -1,0 +1,15 @@
+// How host kernels use the registers of the CPU that they run on.
+#pragma once
+
+// The same source is compiled for several vector widths and picked when the program starts. Sanitizers' run
+// times are not ready when that happens, and clang 14 lacks the syntax: there the baseline is used, with the
+// same results.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
+#define SERVAL_PICKS_CPU 1
+#define SERVAL_FOR_EACH_CPU __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define SERVAL_PICKS_CPU 0
+#define SERVAL_FOR_EACH_CPU
+#endif
+#define SERVAL_INLINE inline __attribute__((always_inline))
