@@ -89,6 +89,38 @@ class ChatInAPipe(Case):
             self.assertEqual(process.returncode, code, msg=err)
 
 
+class ChatWithTheBundledModel(unittest.TestCase):
+    """What is read of a turn decides the time to its first token; docs/cli.md says how long that takes."""
+
+    STORY = "Once upon a time there was a little fox who lived by the river. She went out to look for berries. "
+    QUESTION = "Now tell me a story about an owl."
+
+    def answers(self, lines, *arguments):
+        result = run("chat", "-s", "1", "--json", *arguments, stdin="\n".join(lines).encode())
+        self.assertEqual(result.returncode, 0, msg=result.stderr)
+        return [json.loads(line) for line in result.stdout.splitlines()]
+
+    def read(self, answer):
+        return answer["prompt_tokens"] - answer["cached_tokens"]
+
+    def test_a_long_history_is_not_read_again(self):
+        lines = ["Hello.", self.QUESTION, "/reset", self.STORY * 60, self.QUESTION]
+        _, short, _, long = self.answers(lines, "-n", "1", "--ignore-eos")
+        self.assertLess(short["prompt_tokens"], 50)
+        self.assertGreater(long["prompt_tokens"], 1400)
+        self.assertEqual(self.read(long), self.read(short))
+        self.assertLess(self.read(long), 30)
+
+    def test_an_answer_is_not_read_again_whatever_its_tokens(self):
+        # Of the letters t and h alone: its text has an encoding that is shorter, with the token "th".
+        letters = [run("tokenize", "-p", letter).stdout.split()[-1].decode() for letter in "th"]
+        biases = [word for letter in letters for word in ["-l", f"{letter}+100"]]
+        answers = self.answers([self.QUESTION] * 3, "-n", "40", "--temp", "100", *biases)
+        self.assertIn("th", answers[0]["text"])
+        for last, answer in zip(answers, answers[1:]):
+            self.assertEqual(answer["cached_tokens"], last["prompt_tokens"] + len(last["tokens"]) - 1)
+
+
 class ChatOnATerminal(Case):
     def chat(self, *arguments, **options):
         return self.terminal("chat", *self.with_model, "-s", "1", "--ignore-eos", *arguments, **options)
@@ -133,6 +165,24 @@ class ChatOnATerminal(Case):
         chat.type(b"/help\n")
         at = chat.wait_for(b"forget the conversation", at)
         chat.wait_for(b"\n" + PROMPT, at)
+        chat.type(CTRL_D)
+        self.assertEqual(chat.finish(), 0)
+
+    def test_a_full_context_is_said_and_reset_begins_anew(self):
+        chat = self.chat("-c", "64", "--log-level", "info")
+        at = chat.wait_for(PROMPT)
+        chat.type(b"hello\n")  # is answered until the context is full
+        at = chat.wait_for(b"the context is full; /reset begins a new conversation", at)
+        at = chat.wait_for(PROMPT, at)
+        chat.type(b"again\n")
+        at = chat.wait_for(b"limit: 63", at)
+        at = chat.wait_for(b"; /reset begins a new conversation", at)
+        at = chat.wait_for(PROMPT, at)
+        chat.type(b"/reset\n")
+        at = chat.wait_for(PROMPT, at)
+        chat.type(b"hello\n")
+        at = chat.wait_for(b"the context is full; /reset begins a new conversation", at)
+        chat.wait_for(PROMPT, at)
         chat.type(CTRL_D)
         self.assertEqual(chat.finish(), 0)
 

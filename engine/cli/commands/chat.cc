@@ -2,12 +2,14 @@
 #include <csignal>
 #include <optional>
 #include <unistd.h>
+#include <utility>
 
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 
 #include "engine/cli/commands/commands.h"
 #include "engine/cli/flags/common_options.h"
+#include "engine/cli/input/conversation.h"
 #include "engine/cli/input/line_reader.h"
 #include "engine/cli/input/prompts.h"
 #include "engine/cli/input/signals.h"
@@ -59,7 +61,10 @@ void say(const std::string& text) {
 class Chat {
  public:
   Chat(const Flags& flags, Engine& engine)
-      : flags_(flags), engine_(engine), request_(flags.sampling.request(engine.info().default_sampling)) {
+      : flags_(flags),
+        engine_(engine),
+        request_(flags.sampling.request(engine.info().default_sampling)),
+        conversation_(engine) {
     reset(flags.system);
   }
 
@@ -93,6 +98,7 @@ class Chat {
 
   void reset(const std::string& system) {
     messages_.clear();
+    conversation_.forget();
     if (!system.empty()) messages_.push_back({"system", system});
     system_ = system;
   }
@@ -140,12 +146,14 @@ class Chat {
 
   Response generate() {
     Request request = request_;
-    request.messages = messages_;
+    request.prompt_ids = conversation_.prompt(messages_);
     const CancelScope cancelled_by_signals(engine_);
-    return engine_.generate(request, [&](const TokenEvent& event) {
+    Response response = engine_.generate(request, [&](const TokenEvent& event) {
       if (!flags_.output.json) write_stdout(event.text);
       return pending_signal() == 0;
     });
+    if (!response.text.empty()) conversation_.add(std::move(request.prompt_ids), response);
+    return response;
   }
 
   // What was said before Ctrl-C was said; an answer of nothing leaves no trace, nor does its question.
@@ -174,10 +182,11 @@ class Chat {
 
   const Flags& flags_;
   Engine& engine_;
-  const Request request_;  // without its messages
+  const Request request_;  // without its prompt
   LineReader reader_;
   std::string system_;
   std::vector<ChatMessage> messages_;
+  Conversation conversation_;
 };
 
 int chat(const Flags& flags) {
