@@ -64,6 +64,16 @@ class Environment(Case):
         self.assertEqual(result.returncode, 0, msg=result.stderr)
         self.assertTrue(result.stdout.startswith(b"hello"))
 
+    def test_answers_deadline_and_ids_may_come_from_the_environment(self):
+        env = {"SERVAL_ANSWERS": "2", "SERVAL_DEADLINE": "3600", "SERVAL_PROMPT_IDS": "97,98"}
+        result = run("generate", *self.with_model, "-n", "1", "--json", env=env)
+        self.assertEqual(result.returncode, 0, msg=result.stderr)
+        self.assertEqual([r["prompt"] for r in json.loads(result.stdout)["responses"]], ["ab", "ab"])
+        self.check_fails(
+            2, "SERVAL_DEADLINE", "see serval generate --help",
+            arguments=["generate", "-p", "x"], env={"SERVAL_DEADLINE": "soon"},
+        )  # fmt: skip
+
     def test_the_help_names_a_variable_for_every_flag(self):
         for command in ["generate", "chat", "schedule", "bench", "info"]:
             text = run(command, "--help").stdout.decode()

@@ -31,6 +31,11 @@ class Flags(Case):
             ("--min-tokens", "-1", "0 to 2147483647"),
             ("--stop-token", "-1", "0 to 2147483647"),
             ("--top-logprobs", "21", "0 to 20"),
+            ("--answers", "0", "1 to 128"),
+            ("--answers", "129", "1 to 128"),
+            ("--deadline", "0", "above 0, up to 86400"),
+            ("--deadline", "-1", "above 0, up to 86400"),
+            ("--prompt-ids", "-1", "0 to 2147483647"),
             ("--n-predict", "-2", "-1 to 2147483647"),
             ("--n-predict", "99999999999999999999", "-1 to 2147483647"),
             ("--ctx-size", "-1", "0 to 16777216"),
@@ -54,6 +59,9 @@ class Flags(Case):
             ("--n-predict", "0x10"),
             ("--n-predict", "1 2"),
             ("--seed", "1e3"),
+            ("--answers", "2.5"),
+            ("--deadline", "nan"),
+            ("--prompt-ids", "ten"),
         ]:
             self.refuses(flag, value, "number")
 
@@ -78,6 +86,11 @@ class Flags(Case):
             ("0", "1 to"),
         ]:
             self.refuses("--kv-cache-memory", value, needle)
+
+    def test_lists_of_ids_are_numbers_apart_by_commas(self):
+        for value, needle in [("1,,2", "'' is not a whole number"), ("1, 2", "' 2' is not"), ("1,x", "'x' is not"), ("", "''")]:
+            with self.subTest(value=value):
+                self.check_fails(2, "--prompt-ids", HELP, needle, arguments=["generate", "--prompt-ids", value])
 
     def test_choices_are_listed(self):
         for flag, choice in [

@@ -2,10 +2,12 @@
 
 import json
 import os
+import signal
+import subprocess
 import unittest
 
 import schema
-from harness import Case, run
+from harness import PATIENCE, Case, run, start
 
 REPLACEMENT = "\ufffd".encode()
 
@@ -142,6 +144,61 @@ class Generate(Case):
         self.assertTrue(result.stdout.startswith(b"a" + REPLACEMENT * 2 + b"b" + REPLACEMENT))
         self.assertEqual(self.responses("-p", b"a\xffb", "-n", "1")[0]["prompt"], "a\ufffdb")
 
+    def test_answers_are_what_streams_of_their_own_give_and_read_the_prompt_once(self):
+        asked = ["-n", "12", "--temp", "2", "--ignore-eos"]
+        prompt = "x" * 200
+        answers = self.responses("-p", prompt, "-N", "3", *asked)
+        self.assertEqual([a["answer"] for a in answers], [0, 1, 2])
+        for answer in answers:
+            schema.check(answer, schema.load("response.schema.json"))
+        # Of several prompts each has a stream of its own, too.
+        repeated = self.responses(*["-p", prompt] * 3, *asked)
+        self.assertEqual([a["tokens"] for a in answers], [r["tokens"] for r in repeated])
+        self.assertEqual(len({str(a["tokens"]) for a in answers}), 3)
+        self.assertEqual([a["cached_tokens"] for a in answers], [0, 192, 192])
+        self.assertNotIn("answer", repeated[0])
+
+    def test_answers_to_several_prompts_are_printed_in_order_and_said_apart(self):
+        result = self.generate("-p", "one", "-p", "two", "--answers", "2", "-n", "3", "--ignore-eos")
+        heads = [b"==> %d of 2, answer %d of 2 <==\n%s" % (p, a, text) for p, text in [(1, b"one"), (2, b"two")] for a in [1, 2]]
+        places = [result.stdout.index(head) for head in heads]
+        self.assertEqual(places, sorted(places))
+        self.assertIn(b"4 answers to 2 prompts", result.stderr)
+        self.assertIn(b"==> answer 2 of 2 <==", self.generate("-p", "one", "-N", "2", "-n", "1").stdout)
+
+    def test_answers_to_a_file_are_lines_with_their_numbers(self):
+        lines = self.generate("--json", "-f", "-", "-N", "2", "-n", "3", stdin=b"one\ntwo\n").stdout.splitlines()
+        found = sorted((line["index"], line["answer"], line["prompt"]) for line in map(json.loads, lines))
+        self.assertEqual(found, [(0, 0, "one"), (0, 1, "one"), (1, 0, "two"), (1, 1, "two")])
+
+    def test_token_ids_are_a_prompt_like_its_text(self):
+        asked = ["-n", "6", "--ignore-eos"]
+        by_text = self.responses("-p", "abc", *asked)[0]
+        response, other = self.responses("--prompt-ids", "97,98,99", "-p", "abc", *asked)
+        self.assertEqual((response["prompt"], response["tokens"]), ("abc", by_text["tokens"]))
+        self.assertEqual((other["prompt"], other["prompt_tokens"]), ("abc", 3))
+        self.assertTrue(self.generate("--prompt-ids", "97,98", "-n", "1").stdout.startswith(b"ab"))
+        # A token that is no text: <|im_start|>.
+        for flags, prompt in [([], "a"), (["--special"], "<|im_start|>a")]:
+            found = self.responses("--prompt-ids", "257,97", "-n", "1", *flags)[0]
+            self.assertEqual((found["prompt"], found["prompt_tokens"]), (prompt, 2))
+        self.check_fails(
+            2, "prompt_ids[1]: token 259; limit: 0 to 258 (the vocabulary)",
+            arguments=["generate", *self.with_model, "--prompt-ids", "5,259"],
+        )  # fmt: skip
+
+    def test_an_answer_ends_at_its_deadline(self):
+        # Nothing is this quick, and nothing else would end these answers within an hour.
+        for deadline in ["0.000001", "0.2"]:
+            result = self.generate("-p", "x", "-p", "y", "-c", "200000", "--ignore-eos", "--json", "--deadline", deadline)
+            for response in json.loads(result.stdout)["responses"]:
+                self.assertEqual(response["finish_reason"], "deadline")
+                schema.check(response, schema.load("response.schema.json"))
+        text = self.generate("-p", "x", "-p", "y", "-c", "200000", "--ignore-eos", "--deadline", "0.000001")
+        self.assertEqual(text.stdout, b"==> 1 of 2 <==\nx\n\n==> 2 of 2 <==\ny\n")
+        one = self.generate("-p", "x", "-n", "3", "--ignore-eos", "--deadline", "3600", "--json")
+        self.assertEqual(json.loads(one.stdout)["responses"][0]["finish_reason"], "length")
+
     def test_a_stop_string_ends_the_text(self):
         arguments = ["-p", "x", "-n", "40", "--ignore-eos", "--temp", "0"]
         text = self.responses(*arguments)[0]["text"]
@@ -182,6 +239,25 @@ class Generate(Case):
 
 
 class BundledModel(unittest.TestCase):
+    def test_an_answer_to_a_file_is_printed_while_others_are_generated(self):
+        # The long prompt leaves room for a few tokens, the short one for seconds of them.
+        prompts = b"Once\n" + b"Once upon a time there was a fox. " * 203 + b"\n"
+        process = start(
+            "generate", "-f", "-", "--json", "-s", "1", "--ignore-eos", "-c", "2048",
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        process.stdin.write(prompts)
+        process.stdin.close()
+        first = json.loads(process.stdout.readline())
+        self.assertIsNone(process.poll())
+        process.send_signal(signal.SIGINT)
+        second = json.loads(process.stdout.readline())
+        process.stdout.close()
+        process.stderr.close()
+        self.assertEqual(process.wait(timeout=PATIENCE), 130)
+        self.assertEqual((first["index"], first["finish_reason"]), (1, "length"))
+        self.assertEqual((second["index"], second["finish_reason"]), (0, "cancelled"))
+
     def test_it_runs_without_a_model_flag(self):
         result = run("generate", "-p", "Once upon a time", "-n", "8", "-s", "1")
         self.assertEqual(result.returncode, 0, msg=result.stderr)

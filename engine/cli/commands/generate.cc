@@ -1,7 +1,7 @@
 // serval generate: continues one prompt as it is written, or several as one batch.
 #include <chrono>
 #include <functional>
-#include <numeric>
+#include <optional>
 #include <utility>
 
 #include "fmt/format.h"
@@ -14,6 +14,7 @@
 #include "engine/cli/input/signals.h"
 #include "engine/cli/output/json_text.h"
 #include "engine/cli/output/log.h"
+#include "engine/cli/output/ordered_printer.h"
 #include "engine/cli/output/output.h"
 #include "engine/cli/output/response_json.h"
 #include "engine/cli/output/speed.h"
@@ -26,6 +27,7 @@ namespace {
 constexpr const char* kExamples =
     "  serval generate -p 'Once upon a time'\n"
     "  serval generate -p 'The fox' -p 'The owl' -n 40 -s 7 --json\n"
+    "  serval generate -p 'One day' -N 3 -n 40 --deadline 10\n"
     "  serval generate -f prompts.txt --no-echo > stories.txt\n"
     "  serval generate -m llama-3.2-1b --random-weights 1 -p 'Hello' -n 16\n";
 
@@ -36,12 +38,17 @@ struct Flags {
   OutputFlags output;
   bool no_echo = false;
   bool special = false;
+  int answers = 1;  // to each prompt
+  std::optional<double> deadline_ms;
   uint32_t top_logprobs = 0;
   std::string trace_file;
   int trace_tokens = 16;
 
   void declare(FlagSet& set) {
     prompts.declare(set);
+    prompts.declare_ids(set);
+    set.toggle("--special", "control tokens that are written in a prompt mean these tokens", special);
+    declare_answers(set);
     sampling.declare(set);
     declare_engine(set, engine);
     declare_max_sequences(set, engine);
@@ -53,7 +60,6 @@ struct Flags {
               [this](const FlagValue& v) {
                 top_logprobs = static_cast<uint32_t>(parse_integer(v, 0, kMaxTopTokens));
               });
-    set.toggle("--special", "control tokens that are written in a prompt mean these tokens", special);
     set.toggle("--no-echo", "print the generated text without the prompt", no_echo);
     set.value("--trace", "FILE",
               "write what each SM did in the last tokens, as serval profile does: FILE.json or FILE.json.gz",
@@ -71,70 +77,62 @@ struct Flags {
                engine.checked);
     set.examples(kExamples);
   }
+
+  void declare_answers(FlagSet& set) {
+    constexpr float kMostSeconds = 86400;
+    set.group("Answers");
+    set.value("-N,--answers", "N",
+              fmt::format("answers to each prompt, 1 to {}. Default: 1", RequestLimits::kMaxAnswers),
+              [this](const FlagValue& v) {
+                answers = static_cast<int>(parse_integer(v, 1, RequestLimits::kMaxAnswers));
+              });
+    set.value("--deadline", "SECONDS",
+              "time for each answer, once the model is loaded: what is not finished by then ends there. "
+              "Default: none",
+              [this](const FlagValue& v) {
+                constexpr double kMilliseconds = 1000;
+                deadline_ms = kMilliseconds *
+                              static_cast<double>(parse_real(v, 0, kMostSeconds, LowerBound::kExcluded));
+              });
+  }
 };
 
-// Prints the texts of a batch in the order of the prompts: the first that is not finished as it comes, those
-// after it once it is their turn.
-class OrderedPrinter {
- public:
-  OrderedPrinter(const std::vector<std::string>& prompts, bool echo)
-      : prompts_(prompts), echo_(echo), waiting_(prompts.size()), finished_(prompts.size()) {}
+// Responses are in the order of the prompts, so many answers to each.
+struct Answers {
+  size_t prompts, of_each;
 
-  void start() { begin_current(); }
-
-  void add(size_t index, const TokenEvent& event) {
-    if (index == current_) {
-      print(event.text);
-    } else {
-      waiting_[index] += event.text;
-    }
-    if (event.finish != Finish::kNone) finished_[index] = true;
-    while (current_ < prompts_.size() && finished_[current_]) next();
+  size_t count() const { return prompts * of_each; }
+  size_t prompt_of(size_t response) const { return response / of_each; }
+  size_t answer_of(size_t response) const { return response % of_each; }
+  // "2 of 3", "answer 1 of 4" or both; nothing where there is one in all.
+  std::string place(size_t response) const {
+    const std::string prompt = fmt::format("{} of {}", prompt_of(response) + 1, prompts);
+    if (of_each == 1) return prompts == 1 ? "" : prompt;
+    const std::string answer = fmt::format("answer {} of {}", answer_of(response) + 1, of_each);
+    return prompts == 1 ? answer : prompt + ", " + answer;
   }
-
-  // Ends the texts that are still open, because they were cancelled.
-  void finish() {
-    while (current_ < prompts_.size()) next();
-  }
-
- private:
-  void begin_current() {
-    ended_line_ = true;
-    if (prompts_.size() > 1) print(fmt::format("==> {} of {} <==\n", current_ + 1, prompts_.size()));
-    if (echo_) print(prompts_[current_]);
-    print(waiting_[current_]);
-  }
-
-  void next() {
-    if (!ended_line_) print("\n");
-    if (++current_ == prompts_.size()) return;
-    print("\n");
-    begin_current();
-  }
-
-  void print(const std::string& text) {
-    if (text.empty()) return;
-    write_stdout(text);
-    ended_line_ = text.ends_with('\n');
-  }
-
-  const std::vector<std::string>& prompts_;
-  bool echo_;
-  std::vector<std::string> waiting_;
-  std::vector<bool> finished_;
-  size_t current_ = 0;
-  bool ended_line_ = true;
 };
 
-std::vector<Request> make_requests(const std::vector<std::string>& prompts, const Flags& all,
+std::vector<PrintedText> texts_to_print(const std::vector<Prompt>& prompts, const Answers& answers,
+                                        bool echo) {
+  std::vector<PrintedText> texts;
+  for (size_t i = 0; i < answers.count(); ++i)
+    texts.push_back({answers.place(i), echo ? prompts[answers.prompt_of(i)].text : ""});
+  return texts;
+}
+
+std::vector<Request> make_requests(const std::vector<Prompt>& prompts, const Flags& all,
                                    const SamplingParams& defaults) {
   std::vector<Request> requests;
-  for (const std::string& prompt : prompts) {
+  for (const Prompt& prompt : prompts) {
     Request request = all.sampling.request(defaults);
-    request.prompt = prompt;
+    request.prompt = prompt.text;
+    request.prompt_ids = prompt.ids;
     request.special = all.special;
-    request.sampling.stream = static_cast<uint32_t>(requests.size());
+    request.n = all.answers;
+    request.sampling.stream = static_cast<uint32_t>(requests.size()) * static_cast<uint32_t>(all.answers);
     request.top_logprobs = all.top_logprobs;
+    request.deadline_ms = all.deadline_ms;
     requests.push_back(std::move(request));
   }
   return requests;
@@ -148,7 +146,8 @@ void check_requests(const Engine& engine, const std::vector<Request>& requests) 
   for (size_t i = 0; i < requests.size(); ++i) {
     check_request(requests[i]);
     if (i == 0) engine.compile_json(requests[i]);
-    std::vector<int32_t> prompt = engine.tokenize(requests[i].prompt, requests[i].special);
+    std::vector<int32_t> prompt = requests[i].prompt_ids;
+    if (prompt.empty()) prompt = engine.tokenize(requests[i].prompt, requests[i].special);
     if (prompt.size() >= context) {
       throw Error(ErrorKind::kUsage,
                   fmt::format("prompt {} of {}: {} tokens; limit: {} (--ctx-size {})", i + 1, requests.size(),
@@ -158,7 +157,7 @@ void check_requests(const Engine& engine, const std::vector<Request>& requests) 
   }
 }
 
-// What becomes of the requests while they run. Indices are those of the requests.
+// What becomes of the requests while they run. Indices are those of the responses.
 struct Progress {
   std::function<void(size_t index, const TokenEvent&)> on_token;
   ResponseCallback on_response;
@@ -178,22 +177,21 @@ std::vector<Response> run_requests(Engine& engine, const std::vector<Request>& r
   return responses;
 }
 
-std::string line_json(size_t index, const std::string& prompt, const Response& response, uint64_t seed) {
-  nlohmann::ordered_json line = {{"index", index}, {"seed", seed}};
-  line.update(response_json(prompt, response));
-  return compact(line);
+// The answer's number where there are several to a prompt.
+nlohmann::ordered_json answer_json(const std::vector<Prompt>& prompts, const Answers& answers, size_t index,
+                                   const Response& response) {
+  nlohmann::ordered_json out = nlohmann::ordered_json::object();
+  if (answers.of_each > 1) out["answer"] = answers.answer_of(index);
+  out.update(response_json(prompts[answers.prompt_of(index)].text, response));
+  return out;
 }
 
-nlohmann::ordered_json results_json(const Engine& engine, const std::vector<std::string>& prompts,
-                                    const std::vector<Response>& responses, uint64_t seed, double wall_ms) {
-  nlohmann::ordered_json out = {{"model", engine.info().name},
-                                {"backend", engine.info().backend},
-                                {"seed", seed},
-                                {"wall_ms", wall_ms},
-                                {"responses", nlohmann::ordered_json::array()}};
-  for (size_t i = 0; i < responses.size(); ++i)
-    out["responses"].push_back(response_json(prompts[i], responses[i]));
-  return out;
+nlohmann::ordered_json results_json(const Engine& engine, uint64_t seed, double wall_ms) {
+  return {{"model", engine.info().name},
+          {"backend", engine.info().backend},
+          {"seed", seed},
+          {"wall_ms", wall_ms},
+          {"responses", nlohmann::ordered_json::array()}};
 }
 
 void log_single(const Response& response, uint64_t seed) {
@@ -208,68 +206,110 @@ void log_single(const Response& response, uint64_t seed) {
                   name_of(response.finish), seed));
 }
 
-void log_batch(const std::vector<Response>& responses, uint64_t seed, double wall_ms) {
+void log_batch(const Answers& answers, const std::vector<Response>& responses, uint64_t seed,
+               double wall_ms) {
   Speed all{0, wall_ms};
   size_t prompt_tokens = 0;
-  for (const Response& response : responses) {
-    all.tokens += response.tokens.size();
-    prompt_tokens += static_cast<size_t>(response.prompt_tokens);
+  for (size_t i = 0; i < responses.size(); ++i) {
+    all.tokens += responses[i].tokens.size();
+    if (answers.answer_of(i) == 0) prompt_tokens += static_cast<size_t>(responses[i].prompt_tokens);
   }
-  log_info(
-      fmt::format("load {:.1f} ms; {} prompts, {} prompt tokens; generated {} tokens in {:.1f} ms ({:.1f} "
-                  "tokens/s); seed {}",
-                  responses.front().timings.load_ms, responses.size(), prompt_tokens, all.tokens, wall_ms,
-                  all.tokens_per_second(), seed));
+  const std::string prompts = fmt::format("{} prompt{}", answers.prompts, answers.prompts == 1 ? "" : "s");
+  const std::string what =
+      answers.of_each == 1 ? prompts : fmt::format("{} answers to {}", answers.count(), prompts);
+  log_info(fmt::format(
+      "load {:.1f} ms; {}, {} prompt tokens; generated {} tokens in {:.1f} ms ({:.1f} tokens/s); seed {}",
+      responses.front().timings.load_ms, what, prompt_tokens, all.tokens, wall_ms, all.tokens_per_second(),
+      seed));
 }
 
 // Says which prompts could not be continued to their end. Returns whether all were.
-bool report_failures(const std::vector<Response>& responses) {
+bool report_failures(const Answers& answers, const std::vector<Response>& responses) {
   bool all_well = true;
   for (size_t i = 0; i < responses.size(); ++i) {
     if (responses[i].finish != Finish::kError) continue;
     all_well = false;
-    log_error(fmt::format("prompt {} of {}: {}", i + 1, responses.size(), responses[i].error));
+    log_error(
+        fmt::format("{}{}: {}", answers.prompts == 1 ? "" : "prompt ", answers.place(i), responses[i].error));
   }
   return all_well;
 }
 
+// Prints answers while they come, as text or as lines of JSON, and what is left when all are there.
+class Output {
+ public:
+  Output(const Flags& flags, const std::vector<Prompt>& prompts, const Answers& answers)
+      : prompts_(prompts),
+        answers_(answers),
+        text_(!flags.output.json),
+        lines_(flags.output.json && flags.prompts.from_lines()),
+        seed_(flags.sampling.seed()),
+        printer_(texts_to_print(prompts, answers, !flags.no_echo)) {}
+
+  void start() {
+    if (text_) printer_.start();
+  }
+  Progress progress() {
+    const auto on_token = [this](size_t index, const TokenEvent& event) {
+      if (text_) printer_.add(index, event.text, event.finish != Finish::kNone);
+    };
+    const auto on_response = [this](size_t index, const Response& response) {
+      if (text_) printer_.add(index, "", true);  // one that ends by its deadline may have had no last token
+      if (!lines_) return;
+      nlohmann::ordered_json line = {{"index", answers_.prompt_of(index)}, {"seed", seed_}};
+      line.update(answer_json(prompts_, answers_, index, response));
+      write_stdout(compact(line));
+    };
+    return {on_token, on_response};
+  }
+  void finish(const Engine& engine, const std::vector<Response>& responses, double wall_ms) {
+    if (text_) {
+      printer_.finish();
+      responses.size() == 1 ? log_single(responses[0], seed_)
+                            : log_batch(answers_, responses, seed_, wall_ms);
+    } else if (!lines_) {
+      nlohmann::ordered_json out = results_json(engine, seed_, wall_ms);
+      for (size_t i = 0; i < responses.size(); ++i)
+        out["responses"].push_back(answer_json(prompts_, answers_, i, responses[i]));
+      write_stdout(compact(out));
+    }
+  }
+
+ private:
+  const std::vector<Prompt>& prompts_;
+  const Answers answers_;
+  const bool text_, lines_;
+  const uint64_t seed_;
+  OrderedPrinter printer_;
+};
+
 int generate(const Flags& flags) {
-  const std::vector<std::string> prompts = flags.prompts.collect();
+  std::vector<Prompt> prompts = flags.prompts.collect();
+  const Answers answers{prompts.size(), static_cast<size_t>(flags.answers)};
   EngineOptions options = flags.engine;
   options.max_sequences =
-      static_cast<int>(std::min(prompts.size(), static_cast<size_t>(options.max_sequences)));
+      static_cast<int>(std::min(answers.count(), static_cast<size_t>(options.max_sequences)));
   options.trace_tokens = flags.trace_file.empty() ? 0 : flags.trace_tokens;
   options.programs_in_background = true;
   Engine engine = load_engine(options, flags.output.progress);
   const std::vector<Request> requests = make_requests(prompts, flags, engine.info().default_sampling);
 
   check_requests(engine, requests);
-  OrderedPrinter printer(prompts, !flags.no_echo);
-  const bool text = !flags.output.json, lines = !text && flags.prompts.from_lines();
-  const uint64_t seed = flags.sampling.seed();
-  Progress progress;
-  progress.on_token = [&](size_t index, const TokenEvent& event) {
-    if (text) printer.add(index, event);
-  };
-  progress.on_response = [&](size_t index, const Response& response) {
-    if (lines) write_stdout(line_json(index, prompts[index], response, seed));
-  };
+  for (Prompt& prompt : prompts) {
+    if (!prompt.ids.empty()) prompt.text = engine.detokenize(prompt.ids, flags.special);
+  }
+  Output output(flags, prompts, answers);
   const auto begin = std::chrono::steady_clock::now();
-  if (text) printer.start();
-  const std::vector<Response> responses = run_requests(engine, requests, progress);
+  output.start();
+  const std::vector<Response> responses = run_requests(engine, requests, output.progress());
   const std::chrono::duration<double, std::milli> wall = std::chrono::steady_clock::now() - begin;
 
-  if (text) {
-    printer.finish();
-    responses.size() == 1 ? log_single(responses[0], seed) : log_batch(responses, seed, wall.count());
-  } else if (!lines) {
-    write_stdout(compact(results_json(engine, prompts, responses, seed, wall.count())));
-  }
+  output.finish(engine, responses, wall.count());
   if (!flags.trace_file.empty()) {
     engine.write_trace(flags.trace_file);
     log_info(flags.trace_file + ": written; serval profile reads it, as does https://ui.perfetto.dev");
   }
-  const bool all_well = report_failures(responses);
+  const bool all_well = report_failures(answers, responses);
   const int signal = pending_signal();
   if (signal != 0) return kSignalExitBase + signal;
   return all_well ? 0 : static_cast<int>(ErrorKind::kRuntime);

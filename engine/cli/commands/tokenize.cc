@@ -62,10 +62,10 @@ std::vector<int32_t> parse_ids(const std::string& text) {
 
 int tokenize(const Flags& flags, const PromptFlags& prompts) {
   const Codec codec(flags.model);
-  for (const std::string& prompt : prompts.collect()) {
-    const std::vector<int32_t> ids = codec.text.codec->encode(prompt, flags.special_tokens());
+  for (const Prompt& prompt : prompts.collect()) {
+    const std::vector<int32_t> ids = codec.text.codec->encode(prompt.text, flags.special_tokens());
     if (flags.output.json) {
-      write_stdout(compact({{"text", prompt}, {"tokens", ids}, {"count", ids.size()}}));
+      write_stdout(compact({{"text", prompt.text}, {"tokens", ids}, {"count", ids.size()}}));
     } else {
       write_stdout(fmt::format("{}\n", fmt::join(ids, " ")));
     }

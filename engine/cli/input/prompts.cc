@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
-#include <iterator>
 #include <unistd.h>
 
 #include "fmt/format.h"
@@ -91,14 +90,23 @@ std::string repair_utf8(const std::string& text) {
 void PromptFlags::declare(FlagSet& flags) {
   flags.group("Prompts");
   flags.list("-p,--prompt", "TEXT", "a prompt to continue; several make a batch", [this](const FlagValue& v) {
-    sources_.push_back({Kind::kText, v.from_environment, parse_text(v)});
+    sources_.push_back({Kind::kText, v.from_environment, parse_text(v), {}});
   });
   flags.list("-f,--file", "FILE", "prompts from a file, one a line; - is stdin", [this](const FlagValue& v) {
-    sources_.push_back({Kind::kFileOfPrompts, v.from_environment, parse_text(v)});
+    sources_.push_back({Kind::kFileOfPrompts, v.from_environment, parse_text(v), {}});
   });
   flags.list("--prompt-file", "FILE", "one prompt from a file, its newlines included; - is stdin",
              [this](const FlagValue& v) {
-               sources_.push_back({Kind::kFileOfOne, v.from_environment, parse_text(v)});
+               sources_.push_back({Kind::kFileOfOne, v.from_environment, parse_text(v), {}});
+             });
+}
+
+void PromptFlags::declare_ids(FlagSet& flags) {
+  takes_ids_ = true;
+  flags.list("--prompt-ids", "IDS", "a prompt as token ids, as 3067,383,258; no BOS is added",
+             [this](const FlagValue& v) {
+               const std::vector<int> ids = parse_integer_list(v, 0, INT32_MAX);
+               sources_.push_back({Kind::kIds, v.from_environment, "", {ids.begin(), ids.end()}});
              });
 }
 
@@ -115,23 +123,27 @@ bool PromptFlags::from_lines() const {
   return std::ranges::any_of(sources, [](const Source& s) { return s.kind == Kind::kFileOfPrompts; });
 }
 
-std::vector<std::string> PromptFlags::collect() const {
-  std::vector<std::string> prompts;
+std::vector<Prompt> PromptFlags::collect() const {
+  std::vector<Prompt> prompts;
+  const auto add = [&](const std::string& text) { prompts.push_back({repair_utf8(text), {}}); };
   for (const Source& source : used()) {
     switch (source.kind) {
       case Kind::kText:
-        prompts.push_back(source.text);
+        add(source.text);
+        break;
+      case Kind::kIds:
+        prompts.push_back({"", source.ids});
         break;
       case Kind::kFileOfOne:
-        prompts.push_back(read_one_prompt(source.text));
+        add(read_one_prompt(source.text));
         break;
       case Kind::kFileOfPrompts:
-        std::ranges::move(read_prompts(source.text), std::back_inserter(prompts));
+        std::ranges::for_each(read_prompts(source.text), add);
     }
   }
-  for (std::string& prompt : prompts) prompt = repair_utf8(prompt);
   if (prompts.empty()) {
-    throw Error(ErrorKind::kUsage, "no prompt: give -p TEXT, -f FILE or --prompt-file FILE");
+    throw Error(ErrorKind::kUsage, fmt::format("no prompt: give -p TEXT, -f FILE{} --prompt-file FILE",
+                                               takes_ids_ ? ", --prompt-ids IDS or" : " or"));
   }
   if (prompts.size() > kMaxPrompts) {
     throw Error(ErrorKind::kUsage, fmt::format("{} prompts; limit: {}", prompts.size(), kMaxPrompts));
