@@ -215,6 +215,13 @@ class Generate(Case):
         response = self.responses("-p", "12345678", "-c", "16", "--ignore-eos")[0]
         self.assertEqual((len(response["tokens"]), response["finish_reason"]), (8, "length"))
 
+    def test_the_size_of_the_kv_cache_does_not_show(self):
+        asked = ["-p", "x", "-p", "y", "-n", "6", "-c", "256", "--ignore-eos"]
+        expected = [r["tokens"] for r in self.responses(*asked)]
+        for size in ["200K", "64M", "5%"]:
+            found = [r["tokens"] for r in self.responses(*asked, "--kv-cache-memory", size)]
+            self.assertEqual(found, expected, msg=size)
+
     def test_the_last_tokens_can_be_traced(self):
         path = os.path.join(self.directory.name, "last.json.gz")
         arguments = ["-p", "x", "-n", "12", "--ignore-eos"]

@@ -37,6 +37,23 @@ class Info(Case):
         rank = self.facts("-m", "llama-3.2-1b", "--gpus", "8")["rank"]
         self.assertEqual((rank["heads"], rank["kv_heads"], rank["ranks_of_a_kv_head"]), (4, 1, 1))
 
+    def test_a_size_of_the_kv_cache_becomes_tokens(self):
+        # 3,584 bytes a token of the bundled model, in whole blocks of 64 tokens.
+        self.assertEqual(self.facts("--kv-cache-memory", "16M")["model"]["kv_cache_tokens"], 73 * 64)
+        self.assertEqual(self.facts("--kv-cache-memory", "48G")["model"]["kv_cache_tokens"], (48 << 30) // (64 * 3584) * 64)
+        model = self.facts("--kv-cache-memory", "50%")["model"]
+        # The free memory may change between the two looks at it.
+        share = model["kv_cache_tokens"] / model["kv_tokens_that_fit"]
+        self.assertTrue(0.4 < share < 0.6, msg=model)
+        self.assertNotIn("kv_cache_tokens", self.facts()["model"])
+
+    def test_a_size_of_the_kv_cache_is_that_of_each_gpu(self):
+        rank = self.facts("-m", "llama-3.1-70b", "--gpus", "4", "--kv-cache-memory", "8G")["rank"]
+        self.assertEqual(rank["kv_cache_tokens"], (8 << 30) // (64 * rank["kv_bytes_per_token"]) * 64)
+
+    def test_a_kv_cache_that_holds_no_context_is_refused(self):
+        self.check_fails(3, "kv_cache_memory: 1048576 bytes; limit: 7340032 or more", arguments=["info", "--kv-cache-memory", "1M"])
+
     def test_what_cannot_be_split_is_refused_with_the_number(self):
         for arguments, line in [
             (["-m", "smollm2-135m", "--gpus", "2"], b"num_attention_heads: 9; expected a multiple of 2 "),

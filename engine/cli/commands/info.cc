@@ -23,6 +23,7 @@
 #include "models/ranks.h"
 #include "models/tokenizer/regex.h"
 #include "vm/base/version.h"
+#include "vm/layout/kv_cache.h"
 
 namespace serval::cli {
 namespace {
@@ -32,7 +33,8 @@ using nlohmann::ordered_json;
 constexpr const char* kExamples =
     "  serval info\n"
     "  serval info -m llama-3.1-8b --json\n"
-    "  serval info -m llama-3.1-70b --gpus 4\n";
+    "  serval info -m llama-3.1-70b --gpus 4\n"
+    "  serval info --kv-cache-memory 50%\n";
 
 #ifdef NDEBUG
 constexpr const char* kBuildType = "release";
@@ -159,6 +161,14 @@ ordered_json rank_facts(const Model& model, uint32_t ranks) {
           {"lm_head", model.tie_word_embeddings ? "the embedding's rows, by vocabulary" : "by vocabulary"}};
 }
 
+// Of the KV cache for which the options ask, in the memory that has the weights.
+void add_kv_cache(ordered_json& facts, const Model& model, const EngineOptions& options,
+                  const ModelBytes& bytes, uint64_t memory) {
+  const int context = context_of(options, model.max_position);
+  const uint32_t blocks = kv_blocks_of(options, bytes, context, memory);
+  if (blocks > 0) facts["kv_cache_tokens"] = uint64_t{blocks} * kKvBlockTokens;
+}
+
 std::string or_none(const std::string& fact) {
   return fact.empty() ? "none" : fact;
 }
@@ -184,6 +194,7 @@ int run_info(const Arguments& arguments) {
   FlagSet set("info", "Prints facts about the program, this machine and a model.", "[FLAGS]");
   declare_model_name(set, options.model);
   declare_gpus(set, options);
+  declare_kv_cache_memory(set, options);
   output.declare(set, "print one JSON object");
   set.examples(kExamples);
   if (!set.parse(arguments)) {
@@ -193,7 +204,13 @@ int run_info(const Arguments& arguments) {
   const ModelSource source = find_model(options.model);
   ordered_json facts = {
       {"serval", program_facts()}, {"machine", machine_facts()}, {"model", model_facts(source)}};
-  if (ranks_of(options) > 1) facts["rank"] = rank_facts(*source.model, ranks_of(options));
+  const uint32_t ranks = ranks_of(options);
+  if (ranks > 1) {
+    ordered_json& rank = facts["rank"] = rank_facts(*source.model, ranks);
+    add_kv_cache(rank, *source.model, options, bytes_of_rank(*source.model, ranks), rank["memory_bytes"]);
+  } else {
+    add_kv_cache(facts["model"], *source.model, options, bytes_of_model(*source.model, 1), free_memory());
+  }
   write_stdout(output.json ? pretty(facts) : as_text(facts));
   return 0;
 }

@@ -163,9 +163,8 @@ void declare_batch_tokens(FlagSet& flags, EngineOptions& options) {
                options.batch_invariant);
 }
 
-void declare_capacity(FlagSet& flags, EngineOptions& options) {
+void declare_kv_cache_memory(FlagSet& flags, EngineOptions& options) {
   flags.group("Capacity");
-  declare_batch_tokens(flags, options);
   flags.value("--kv-cache-memory", "SIZE",
               "memory for keys and values: bytes, as 512M or 8G, or a share of what is free beside the "
               "weights, as 80%. Default: a full context for each sequence",
@@ -174,6 +173,12 @@ void declare_capacity(FlagSet& flags, EngineOptions& options) {
                 options.kv_cache_memory = size.bytes;
                 options.kv_cache_share = size.share;
               });
+}
+
+void declare_capacity(FlagSet& flags, EngineOptions& options) {
+  flags.group("Capacity");
+  declare_batch_tokens(flags, options);
+  declare_kv_cache_memory(flags, options);
 }
 
 void declare_max_sequences(FlagSet& flags, EngineOptions& options) {

@@ -41,7 +41,9 @@ void declare_schedule(FlagSet& flags, EngineOptions& options);
 void declare_threads(FlagSet& flags, EngineOptions& options, const std::string& of);
 // --max-batch-tokens, --batch-invariant.
 void declare_batch_tokens(FlagSet& flags, EngineOptions& options);
-// These, and --kv-cache-memory.
+// --kv-cache-memory.
+void declare_kv_cache_memory(FlagSet& flags, EngineOptions& options);
+// These two.
 void declare_capacity(FlagSet& flags, EngineOptions& options);
 // --max-sequences.
 void declare_max_sequences(FlagSet& flags, EngineOptions& options);
