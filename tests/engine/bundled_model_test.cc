@@ -16,6 +16,7 @@
 #include "models/checkpoint/weights.h"
 #include "profiler/chrome/chrome_trace.h"
 #include "serval/engine.h"
+#include "tests/sample.h"
 
 namespace serval {
 namespace {
@@ -122,6 +123,23 @@ TEST(BundledModel, SharedByTwoRanksGivesTheSameBitsAloneAsInABatch) {
   requests.resize(6);
   const std::vector<Response> together = shared.decode_batch(requests);
   for (size_t i = 0; i < requests.size(); ++i) expect_same_bits(together[i], shared.generate(requests[i]));
+}
+
+// More than run together, so that each joins and leaves among others.
+TEST(BundledModel, GivesTheSameBitsAloneAsInABatchOfTwoHundred) {
+  EngineOptions options = host_options();
+  options.max_sequences = 64;
+  Engine batch = Engine::load(options);
+  const std::string text = "Once upon a time there was a little fox who lived by the river and loved berries";
+  std::vector<Request> requests;
+  for (uint32_t i = 0; i < testing::sampled(200); ++i)
+    requests.push_back(story(text.substr(i % 40, 1 + i % 37), 4 + static_cast<int>(i % 5), i));
+  const std::vector<Response> together = batch.decode_batch(requests);
+  ASSERT_EQ(together.size(), requests.size());
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i].reuse_prefix = false;
+    expect_same_bits(together[i], engine().generate(requests[i]));
+  }
 }
 
 TEST(BundledModel, GivesTheSameBitsStepByStepWithNeighboursThatComeAndGo) {
