@@ -1,19 +1,44 @@
 #include "tests/engine/random_requests.h"
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <cmath>
+#include <future>
+#include <memory>
 #include <random>
 #include <thread>
 
 #include "fmt/format.h"
 
+#include "engine/runtime/answers.h"
 #include "engine/runtime/engine_impl.h"
 #include "vm/layout/kv_cache.h"
 
 namespace serval::testing {
 namespace {
+
+// Deadlines, in milliseconds.
+constexpr double kFarAway = 86'400'000, kOver = 1e-6;
+
+bool is_late(const Request& request) {
+  return request.deadline_ms && *request.deadline_ms == kOver;
+}
+
+void write_json(Request& request, uint32_t kind) {
+  request.min_tokens = 0;
+  request.ignore_eos = false;
+  if (kind % 3 == 0) request.json_object = true;
+  if (kind % 3 == 1) request.json_schema = R"({"type":"string"})";
+  if (kind % 3 == 2) request.json_schema = R"({"type":"array","items":{"type":"integer"}})";
+}
+
+// Such requests run before all others, and join at the same time with a block each. Room is kept for a second
+// one; when all need a third, they run out of blocks.
+void grow_with_others(Request& request) {
+  make_answers_long(request);
+  request.prompt_ids.resize(1);
+  request.max_tokens = 2 * kKvBlockTokens + 4;
+  request.priority = -1;
+}
 
 std::vector<Request> random_requests(size_t count, int longest_prompt, int vocabulary) {
   std::mt19937 random(1);
@@ -51,6 +76,10 @@ std::vector<Request> random_requests(size_t count, int longest_prompt, int vocab
     if (random() % 3 == 0) request.stop_token_ids = {static_cast<int32_t>(random() % 100), 5};
     request.priority = static_cast<int>(random() % 3);
     request.n = random() % 15 == 0 ? 3 : 1;
+    if (random() % 3 == 0) request.deadline_ms = kFarAway;
+    if (requests.size() % 12 == 7) write_json(request, static_cast<uint32_t>(random()));
+    if (requests.size() % 10 == 5) grow_with_others(request);
+    if (requests.size() % 50 == 17) request.deadline_ms = kOver;
     requests.push_back(std::move(request));
   }
   return requests;
@@ -62,6 +91,7 @@ std::vector<Request> single(Request request) {
   const int answers = request.n;
   request.n = 1;
   request.reuse_prefix = false;
+  request.deadline_ms.reset();
   for (int answer = 0; answer < answers; ++answer) {
     out.push_back(request);
     ++request.sampling.stream;
@@ -69,15 +99,14 @@ std::vector<Request> single(Request request) {
   return out;
 }
 
-// What of `found` is not what it got alone; of one that was cancelled, as far as it came.
-std::string difference(const Response& found, const Response& alone, bool cancelled) {
+// What of `found` is not what it got alone; where it may end early, as `early`, as far as it came.
+std::string difference(const Response& found, const Response& alone, Finish early) {
   const size_t tokens = found.tokens.size(), tops = found.top_logprobs.size();
   const auto begin_alike = [](const auto& a, const auto& b, size_t count) {
     return a.size() >= count && b.size() >= count && std::equal(a.begin(), a.begin() + count, b.begin());
   };
-  if (found.finish == Finish::kCancelled) {
-    if (!cancelled) return "it was not cancelled";
-  } else {
+  if (early == Finish::kDeadline && found.finish != early) return "it is not late";
+  if (early == Finish::kNone || found.finish != early) {
     if (found.finish != alone.finish) return "another end";
     if (found.text != alone.text) return "another text";
     if (tokens != alone.tokens.size() || tops != alone.top_logprobs.size()) return "another length";
@@ -90,33 +119,56 @@ std::string difference(const Response& found, const Response& alone, bool cancel
   return "";
 }
 
-// Cancels a tenth of the requests, at random moments.
-class Canceller {
+// One request of several. A tenth are cancelled when a token of theirs comes: on the engine's own thread, so
+// that whether it is early enough depends on no clock.
+class Submitted {
  public:
-  explicit Canceller(std::vector<RequestHandle>& handles)
-      : handles_(handles), cancelled_(handles.size()), thread_([this] { cancel(); }) {}
-  ~Canceller() {
-    done_ = true;
-    thread_.join();
-  }
-  bool may_have_cancelled(size_t request) const { return cancelled_[request]; }
-
- private:
-  void cancel() {
-    std::mt19937 random(7);
-    for (size_t i = 0; i < handles_.size() / 10 && !done_; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(random() % 300));
-      const size_t victim = random() % handles_.size();
-      cancelled_[victim] = true;
-      handles_[victim].cancel();
+  // While the engine's thread is held.
+  Submitted(Engine& engine, const Request& request, size_t index) : is_late_(is_late(request)) {
+    if (index % 10 == 3 && request.max_tokens > 1 && !is_late_)
+      tokens_left_ = 1 + static_cast<int>(index) % (request.max_tokens - 1);
+    if (tokens_left_ == 0) {
+      handle_ = engine.submit(request);
+    } else {
+      responses_.resize(static_cast<size_t>(request.n));
+      handle_ = engine.submit(request, [this](const RequestEvent& event) { take(event); });
     }
   }
 
-  std::vector<RequestHandle>& handles_;
-  std::atomic<bool> done_ = false;
-  std::vector<std::atomic<bool>> cancelled_;
-  std::thread thread_;
+  // How it may end beside as it does alone.
+  Finish early_end() const {
+    if (is_late_) return Finish::kDeadline;
+    return responses_.empty() ? Finish::kNone : Finish::kCancelled;
+  }
+  // Once the engine is idle.
+  std::vector<Response> responses() { return responses_.empty() ? handle_.wait() : responses_; }
+
+ private:
+  void take(const RequestEvent& event) {
+    add_event(responses_.at(event.answer), event);
+    if (event.kind == RequestEvent::Kind::kToken && --tokens_left_ == 0) handle_.cancel();
+  }
+
+  const bool is_late_;
+  int tokens_left_ = 0;  // until it is cancelled, if it is
+  RequestHandle handle_;
+  std::vector<Response> responses_;  // of one that is cancelled
 };
+
+// Runs `call` while the core's thread waits: none of what it submits joins before all of it is queued.
+void while_held(Core& core, const std::function<void()>& call) {
+  std::promise<void> held, done;
+  std::thread holder([&] {
+    core.on_loop([&] {
+      held.set_value();
+      done.get_future().wait();
+    });
+  });
+  held.get_future().wait();
+  call();
+  done.set_value();
+  holder.join();
+}
 
 }  // namespace
 
@@ -145,20 +197,24 @@ uint32_t RandomRequests::blocks_for_a_tenth() const {
 std::string RandomRequests::first_difference(const LoadEngine& load) {
   constexpr int kSequences = 40;
   Engine engine = load({blocks_for_a_tenth(), kSequences});
-  std::vector<RequestHandle> handles = engine.submit(requests_);
+  std::vector<std::unique_ptr<Submitted>> submitted;
+  Core& core = Engine::Impl::of(engine).core;
+  while_held(core, [&] {
+    for (const Request& request : requests_)
+      submitted.push_back(std::make_unique<Submitted>(engine, request, submitted.size()));
+  });
+  core.wait_until_idle();
   std::string first;
-  {
-    const Canceller canceller(handles);
-    for (size_t i = 0; i < handles.size(); ++i) {
-      const std::vector<Response> found = handles[i].wait();
-      EXPECT_EQ(found.size(), expected_[i].size());
-      for (size_t answer = 0; answer < found.size() && first.empty(); ++answer) {
-        first = difference(found[answer], expected_[i].at(answer), canceller.may_have_cancelled(i));
-        if (!first.empty()) first = fmt::format("request {}, answer {}: {}", i, answer, first);
-      }
+  ends_.clear();
+  for (size_t i = 0; i < submitted.size(); ++i) {
+    const std::vector<Response> found = submitted[i]->responses();
+    EXPECT_EQ(found.size(), expected_[i].size());
+    for (size_t answer = 0; answer < found.size(); ++answer) {
+      ++ends_[found[answer].finish];
+      const std::string what = difference(found[answer], expected_[i].at(answer), submitted[i]->early_end());
+      if (first.empty() && !what.empty()) first = fmt::format("request {}, answer {}: {}", i, answer, what);
     }
   }
-  Engine::Impl::of(engine).core.wait_until_idle();
   stats_ = engine.stats();
   EXPECT_EQ(stats_.kv_blocks_held, 0U);
   EXPECT_EQ(stats_.running + stats_.waiting, 0U);
@@ -172,6 +228,8 @@ void make_answers_long(Request& request) {
   request.stop.clear();
   request.stop_token_ids.clear();
   request.min_tokens = 0;
+  request.json_object = false;
+  request.json_schema.clear();
   request.n = 1;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -27,13 +28,15 @@ class RandomRequests : public ::testing::Test {
 
   // The first `count` requests, changed, and what each gets alone.
   void prepare(size_t count, const LoadEngine& load, const std::function<void(Request&)>& change = {});
-  // All requests together, some of them cancelled on the way. Says of the first that did not get what it gets
-  // alone where it differs; empty: there is none. Every block must come back.
+  // All requests together; some are cancelled on the way, some too late from the beginning. Says of the first
+  // that did not get what it gets alone where it differs; empty: there is none. Every block must come back.
   std::string first_difference(const LoadEngine& load);
   // The same, which must be empty.
   void run(const LoadEngine& load) { EXPECT_EQ(first_difference(load), ""); }
   // Of the last run.
   const EngineStats& stats() const { return stats_; }
+  // Answers that ended so.
+  size_t ends(Finish how) const { return ends_.contains(how) ? ends_.at(how) : 0; }
 
  private:
   uint32_t blocks_for_a_tenth() const;
@@ -42,6 +45,7 @@ class RandomRequests : public ::testing::Test {
   std::vector<Request> requests_;
   std::vector<std::vector<Response>> expected_;
   EngineStats stats_;
+  std::map<Finish, size_t> ends_;
 };
 
 // Of short prompts, so that those that run together run out of blocks on the way.

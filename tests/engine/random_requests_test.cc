@@ -49,6 +49,9 @@ TEST_F(HostRequests, GetWhatTheyGetAlone) {
   prepare(300, engine(2, 2));
   run(engine(2, 7));
   EXPECT_GT(stats().cached_tokens, 0U);
+  EXPECT_GT(stats().preemptions, 0U) << "of " << stats().kv_blocks << " blocks";
+  EXPECT_GT(ends(Finish::kCancelled), 0U);
+  EXPECT_GT(ends(Finish::kDeadline), 0U);
 }
 
 TEST_F(HostRequests, GetItAlthoughTheyGiveTheirBlocksBackOnTheWay) {
@@ -112,6 +115,8 @@ TEST_F(RequestsInTwoClasses, GetWhatTheyGetAloneWhereTheBatchIsNotToShow) {
   prepare(300, engine(true, 2));
   run(engine(true, 7));
   EXPECT_GT(stats().cached_tokens, 0U);
+  EXPECT_GT(stats().preemptions, 0U) << "of " << stats().kv_blocks << " blocks";
+  EXPECT_GT(ends(Finish::kCancelled), 0U);
 }
 
 TEST_F(RequestsInTwoClasses, GetItAlthoughTheyGiveTheirBlocksBackOnTheWay) {
