@@ -8,6 +8,7 @@
 #include "engine/backend/host_backend.h"
 #include "engine/runtime/engine_impl.h"
 #include "engine/runtime/load_model.h"
+#include "tests/sample.h"
 #include "vm/layout/kv_cache.h"
 
 namespace serval::testing {
@@ -46,7 +47,7 @@ class HostRequests : public RandomRequests {
 };
 
 TEST_F(HostRequests, GetWhatTheyGetAlone) {
-  prepare(300, engine(2, 2));
+  prepare(sampled(300), engine(2, 2));
   run(engine(2, 7));
   EXPECT_GT(stats().cached_tokens, 0U);
   EXPECT_GT(stats().preemptions, 0U) << "of " << stats().kv_blocks << " blocks";
@@ -112,7 +113,7 @@ class RequestsInTwoClasses : public RandomRequests {
 };
 
 TEST_F(RequestsInTwoClasses, GetWhatTheyGetAloneWhereTheBatchIsNotToShow) {
-  prepare(300, engine(true, 2));
+  prepare(sampled(300), engine(true, 2));
   run(engine(true, 7));
   EXPECT_GT(stats().cached_tokens, 0U);
   EXPECT_GT(stats().preemptions, 0U) << "of " << stats().kv_blocks << " blocks";
