@@ -86,7 +86,9 @@ DeviceInterpreter::Impl::Impl(const Program& program_in, const DeviceIsa& isa_in
 }
 
 void DeviceInterpreter::Impl::check_kernels() const {
-  const unsigned rows = kernels.empty() ? 0 : kernels.back()->rows;
+  if (kernels.empty())
+    throw Error(ErrorKind::kRuntime, "program: no kernel has code for all of its instructions");
+  const unsigned rows = kernels.back()->rows;
   if (program.limits.rows > rows) {
     throw Error(ErrorKind::kRuntime,
                 fmt::format("program: {} rows a pass; limit: {} (the kernels)", program.limits.rows, rows));
