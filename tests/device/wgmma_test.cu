@@ -1,15 +1,11 @@
 // Each form of wgmma that kernels use (vm/ptx/wgmma.cuh): 64 rows times a few columns over 64 terms, of small
 // whole numbers, whose products and sums are exact.
 #include <algorithm>
-#include <span>
 #include <string>
-#include <vector>
 
 #include "gtest/gtest.h"
 
-#include "vm/base/bf16.h"
-#include "vm/device/cuda_check.h"
-#include "vm/device/device_array.h"
+#include "tests/device/tile_test.cuh"
 #include "vm/ptx/copy.cuh"
 #include "vm/ptx/wgmma.cuh"
 
@@ -30,19 +26,19 @@ enum class Form {
 
 // Byte of element `col` of a row of 64, swizzled.
 __device__ uint32_t swizzled(uint32_t row, uint32_t col) {
-  return row * kRowBytes + (col / 8 ^ row % 8) * 16 + col % 8 * sizeof(uint16_t);
+  return row * kRowBytes + (col / 8 ^ row % 8) * 16 + col % 8 * sizeof(Bf16);
 }
 // [rows, kTerms] to shared memory: a row each, or a row of 64 of them for each term.
-__device__ void place(std::byte* to, const uint16_t* from, uint32_t rows, bool transposed) {
+__device__ void place(std::byte* to, const Bf16* from, uint32_t rows, bool transposed) {
   for (uint32_t i = threadIdx.x; i < rows * kTerms; i += kThreads) {
     const uint32_t r = i / kTerms, t = i % kTerms;
     const uint32_t at = transposed ? r / 64 * kPartBytes + swizzled(t, r % 64) : swizzled(r, t);
-    *reinterpret_cast<uint16_t*>(to + at) = from[i];
+    *reinterpret_cast<Bf16*>(to + at) = from[i];
   }
 }
 
 // The warp's 16 rows of 16 terms, as mma's first operand.
-__device__ void load_rows(uint32_t (&a)[4], const uint16_t* from, uint32_t first_term) {
+__device__ void load_rows(uint32_t (&a)[4], const Bf16* from, uint32_t first_term) {
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   for (uint32_t i = 0; i < 4; ++i) {
     const uint32_t row = warp * 16 + lane / 4 + i % 2 * 8, term = first_term + lane % 4 * 2 + i / 2 * 8;
@@ -51,7 +47,7 @@ __device__ void load_rows(uint32_t (&a)[4], const uint16_t* from, uint32_t first
 }
 
 template <Form kForm, uint32_t kCols>
-__device__ void multiply(float (&d)[kCols / 2], const uint16_t* a, const std::byte* shared_a,
+__device__ void multiply(float (&d)[kCols / 2], const Bf16* a, const std::byte* shared_a,
                          const std::byte* shared_b, uint32_t step, bool adds) {
   const uint64_t rows = ptx::wgmma_operand(ptx::shared_address(shared_a)) + step * ptx::kWgmmaNextTerms;
   const uint64_t cols = ptx::wgmma_operand(ptx::shared_address(shared_b)) + step * ptx::kWgmmaNextTerms;
@@ -77,7 +73,7 @@ __device__ void multiply(float (&d)[kCols / 2], const uint16_t* a, const std::by
 }
 
 template <Form kForm, uint32_t kCols>
-__global__ void multiply_all(const uint16_t* a, const uint16_t* b, float* out, bool adds) {
+__global__ void multiply_all(const Bf16* a, const Bf16* b, float* out, bool adds) {
   extern __shared__ __align__(1024) std::byte shared[];
   std::byte *shared_a = shared, *shared_b = shared + kRows * kRowBytes;
   place(shared_a, a, kRows, kForm == Form::kSharedTransposed);
@@ -99,41 +95,27 @@ __global__ void multiply_all(const uint16_t* a, const uint16_t* b, float* out, b
   }
 }
 
-std::vector<uint16_t> whole_numbers(uint32_t rows, uint32_t seed) {
-  std::vector<uint16_t> out(rows * kTerms);
-  for (uint16_t& v : out) {
-    seed = seed * 1664525 + 1013904223;
-    v = float_to_bf16(static_cast<float>(seed >> 16 & 15) - 7);
-  }
-  return out;
-}
-
-std::vector<float> expected_sums(const std::vector<uint16_t>& a, const std::vector<uint16_t>& b,
-                                 float before) {
-  const size_t cols = b.size() / kTerms;
-  std::vector<float> out(kRows * cols, before);
-  for (size_t r = 0; r < kRows; ++r) {
-    for (size_t c = 0; c < cols; ++c) {
-      for (size_t t = 0; t < kTerms; ++t)
-        out[r * cols + c] += bf16_to_float(a[r * kTerms + t]) * bf16_to_float(b[c * kTerms + t]);
-    }
-  }
-  return out;
+float product(const Matrix<Bf16>& a, const Matrix<Bf16>& b, int row, int col) {
+  float sum = 0;
+  for (int t = 0; t < static_cast<int>(kTerms); ++t) sum += a.at(row, t) * b.at(col, t);
+  return sum;
 }
 
 template <Form kForm, uint32_t kCols>
 void expect_products() {
-  const std::vector<uint16_t> a = whole_numbers(kRows, 1), b = whole_numbers(kCols, 2);
+  Random random(kCols);
+  const Matrix<Bf16> a(kRows, kTerms, random), b(kCols, kTerms, random);
+  const auto left = to_gpu(a), right = to_gpu(b);
   const uint32_t bytes = (kRows + std::max(kCols, 64U)) * kRowBytes;
   SERVAL_CUDA_CHECK(cudaFuncSetAttribute(
       multiply_all<kForm, kCols>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
   for (const bool adds : {false, true}) {
     SCOPED_TRACE(std::to_string(kCols) + (adds ? " columns, added" : " columns"));
-    const DeviceArray<uint16_t> left(std::span<const uint16_t>{a}), right(std::span<const uint16_t>{b});
-    DeviceArray<float> out(kRows * kCols);
+    const auto out = empty_on_gpu<float>(kRows, kCols);
     multiply_all<kForm, kCols><<<1, kThreads, bytes>>>(left.data(), right.data(), out.data(), adds);
     SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
-    EXPECT_EQ(out.download(), expected_sums(a, b, adds ? kBefore : 0));
+    expect_elements(out, kRows, kCols,
+                    [&](int row, int col) { return product(a, b, row, col) + (adds ? kBefore : 0); });
   }
 }
 
