@@ -103,11 +103,11 @@ class SlowReader(Case):
             self.assertLess(time.monotonic(), end)
             time.sleep(0.02)
 
-    def test_it_slows_nobody_and_gets_all_of_its_answer_when_it_reads(self):
+    def test_it_does_not_slow_others_and_gets_all_of_its_answer_when_it_reads(self):
         expected = self.server.post("/v1/completions", {"prompt": STORY, "temperature": 0, "max_tokens": 20})[1]["choices"]
         self.ended_before = self.server.metric("request_success_total", finished_reason="length")
         slow = self.ask_and_leave_it()
-        self.wait_for_the_answer_to_be_made()  # though nobody reads it
+        self.wait_for_the_answer_to_be_made()  # though its client does not read
         for _ in range(5):
             answer = self.server.post("/v1/completions", {"prompt": STORY, "temperature": 0, "max_tokens": 20})[1]
             self.assertEqual(answer["choices"], expected)

@@ -208,7 +208,7 @@ int run_serve(const Arguments& arguments) {
   }
   const Ending ending = serve(flags);
   if (ending.fault.empty()) return 0;
-  // Who asked for an end meanwhile gets one.
+  // A signal that came meanwhile asks for the end.
   if (!flags.restart_on_fault || pending_signal() != 0) throw Error(ErrorKind::kDeviceFault, ending.fault);
   begin_again(arguments, ending);
 }
