@@ -107,8 +107,8 @@ class Metrics(Case):
         with ThreadPoolExecutor(2) as pool:
             # One more goes to the engine, the other waits in the server.
             late = [pool.submit(server.post, "/v1/completions", {"prompt": "x", "max_tokens": 1}) for _ in range(2)]
-            v = self.wait_until(server, lambda v: v[("num_requests_waiting",)] == 2)
-            self.assertEqual((v[("num_requests_running",)], v[("num_requests_open",)]), (2, 3))
+            kinds = ("waiting", "running", "open")
+            v = self.wait_until(server, lambda v: [v[(f"num_requests_{kind}",)] for kind in kinds] == [2, 2, 3])
             self.assertGreater(v[("kv_cache_usage_perc",)], 0)
             self.assertLessEqual(v[("kv_cache_usage_perc",)], 1)
             for stream in streams:
