@@ -99,7 +99,7 @@ class Operation(Case):
         return server.stream("/v1/completions", {"prompt": STORY, "max_tokens": 1500, "ignore_eos": True})
 
     def test_sigterm_lets_what_runs_come_to_its_end(self):
-        server = self.serve()
+        server = self.serve("--drain-timeout", str(PATIENCE))
         stream = self.long_stream(server)
         next(stream)
         server.signal(signal.SIGTERM)
