@@ -22,7 +22,7 @@ struct Launch {
   // (engine/compile/program_set.h).
   bool reads_prompts = false;
   // prepare() was called for it, or for more passes of the same; since then the state has only got tokens of
-  // its active rows and of histories, and masks.
+  // its active rows and of histories.
   bool is_prepared = false;
 };
 
@@ -38,7 +38,8 @@ class Backend {
   // The host's copy of the state, block table included. Write it between launches only, or during one from
   // run()'s on_begun on; after a launch without on_begun, rows, slots and control are what the program left
   // there. Output and top are what it left there in any case: in on_pass, read nothing else, and of these
-  // what passes handed out have.
+  // what passes handed out have. Give the mask of each token that is drawn under one (StateBlock::give_mask)
+  // at any time before the backend's stall timeout; once the token is handed out the next one can be written.
   virtual StateBlock& state() = 0;
   // Of the state: those of the largest program.
   const StateLimits& limits() { return state().limits; }

@@ -43,12 +43,8 @@ struct RowsInUse {
   StateInUse state;
 };
 
-void add_extras(const SequenceSlot& slot, uint32_t index, StateInUse& use) {
+void add_extras(const SequenceSlot& slot, StateInUse& use) {
   if (slot.extras == 0) return;
-  if ((slot.extras & kMasksTokens) != 0) {
-    use.first_masked = use.end_masked == 0 ? index : std::min(use.first_masked, index);
-    use.end_masked = std::max(use.end_masked, index + 1);
-  }
   use.biases = std::max(use.biases, slot.num_biases);
   if ((slot.extras & kKeepsHistory) != 0) use.history = std::max(use.history, slot.history_length);
 }
@@ -61,7 +57,7 @@ RowsInUse rows_in_use(const StateBlock& state) {
     use.row_bound = r + 1;
     use.state.slots = std::max(use.state.slots, row.slot + 1);
     if (row_wants_logits(row)) use.logit_bound = r + 1;
-    if (row.slot < state.slots.size()) add_extras(state.slots[row.slot], row.slot, use.state);
+    if (row.slot < state.slots.size()) add_extras(state.slots[row.slot], use.state);
   }
   return use;
 }
@@ -194,7 +190,6 @@ void DeviceBackend::upload(const StateInUse& use, bool attention, bool table_too
     if (attention) state_.upload_attention(rank, stream);
   }
   if (use.biases + use.history > 0) state_.upload_adjustments(use, first().stream);
-  if (use.end_masked > 0) state_.upload_masks(use, first().stream);
 }
 
 DeviceBackend::Prepared DeviceBackend::look_at(const Launch& launch) {

@@ -100,7 +100,7 @@ class HostBackend final : public Backend {
   std::vector<ModelConstant> constants_;
   StateBlock state_;
   // What the programs run on, so that the next launch's state can be written while they do. Output and top
-  // they write into state_ itself.
+  // they write into state_ itself, and there they read masks.
   StateBlock own_state_;
   std::optional<size_t> prepared_;  // the program that the state was prepared for
   uint32_t host_stop_ = 0;
@@ -153,7 +153,8 @@ HostBackend::Interpreter& HostBackend::interpreter_of(size_t index) {
 void* HostBackend::state_memory(const Tensor& tensor) {
   if (tensor.device > 0) return memory_.at({tensor.name, tensor.device}).base();
   if (tensor.name == state_tensor::kHostStop) return &host_stop_;
-  const bool is_callers = tensor.name == state_tensor::kOutput || tensor.name == state_tensor::kTop;
+  const bool is_callers = tensor.name == state_tensor::kOutput || tensor.name == state_tensor::kTop ||
+                          tensor.name == state_tensor::kMasks;
   if (void* part = (is_callers ? state_ : own_state_).part(tensor.name)) return part;
   throw Error(ErrorKind::kRuntime,
               fmt::format("program: tensor '{}': unknown part of the state", tensor.name));

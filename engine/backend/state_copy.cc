@@ -12,7 +12,6 @@ void copy_extras(const StateBlock& from, StateBlock& to, uint32_t index) {
   std::ranges::copy(from.biases_of(index).first(slot.num_biases), to.biases_of(index).begin());
   if ((slot.extras & kKeepsHistory) != 0)
     std::ranges::copy(from.history_of(index).first(slot.history_length), to.history_of(index).begin());
-  if ((slot.extras & kMasksTokens) != 0) std::ranges::copy(from.mask_of(index), to.mask_of(index).begin());
 }
 
 // Rows of one slot are neighbours, as a rule.

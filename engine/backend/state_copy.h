@@ -7,7 +7,8 @@
 namespace serval {
 
 // What the launch that `from` describes reads of it: rows, control, the list of attention, and of the slots
-// of active rows all there is. Both have the same limits, and check_state() has accepted `from`.
+// of active rows all there is but for their masks, which the program reads in `from`. Both have the same
+// limits, and check_state() has accepted `from`.
 void copy_launch(const StateBlock& from, StateBlock& to);
 
 // What a launch leaves beside output and top: rows, control, and the slots of rows that were active in `to`.

@@ -29,6 +29,7 @@ void PassLoop::launch() {
     } catch (...) {
       failure = std::current_exception();
       backend_.request_stop();
+      release_masks();
     }
   };
   const TimePoint begin = now_();
@@ -76,8 +77,26 @@ void PassLoop::after_pass(uint32_t pass) {
   if (pass == 0) stats_.rows += current_.rows;
   const PassOutput output{pass, now, backend_.state().output[pass], backend_.state().top};
   if (next_ && pass + 1 == current_.passes && is_as_expected(output)) return put_off(output);
+  if (pass + 1 < current_.passes) give_masks(current_, output);
   hand_out(current_, output);
   if (launch_is_stale(now)) backend_.request_stop();
+}
+
+// Before anything else is done with a pass's tokens: the next pass, under way meanwhile, waits for the masks
+// when it comes to draw. So does one that has been asked to be the last.
+void PassLoop::give_masks(const PlannedLaunch& launch, const PassOutput& output) {
+  for (const LaunchShare& share : launch.shares) {
+    if (!share.logit_row || !share.sequence->is_constrained()) continue;
+    const OutputToken& drawn = output.tokens[*share.logit_row];
+    if (drawn.finish == FinishReason::kNone) state_.give_mask(*share.sequence, drawn);
+  }
+}
+
+// The launch in flight goes on to the end of its pass, whose tokens are dropped.
+void PassLoop::release_masks() {
+  for (const LaunchShare& share : current_.shares) {
+    if (share.logit_row && share.sequence->is_constrained()) state_.release_mask(*share.sequence);
+  }
 }
 
 void PassLoop::hand_out(const PlannedLaunch& launch, const PassOutput& output) {

@@ -206,10 +206,9 @@ PassPlan PassLoop::make_plan() {
 
 // Passes until the host has to decide something, of so many.
 uint32_t PassLoop::passes_to_decision(uint32_t passes) const {
-  // Followers join when the prompt is read, the likeliest tokens are those of the last pass, and which tokens
-  // may come next depends on the last one.
+  // Followers join when the prompt is read, and the likeliest tokens are those of the last pass.
   const auto ends_launch = [](const Sequence* sequence) {
-    return !sequence->followers.empty() || sequence->lists_top() || sequence->is_constrained();
+    return !sequence->followers.empty() || sequence->lists_top();
   };
   if (std::ranges::any_of(planned_, ends_launch)) return 1;
   if (waiting_.empty()) return passes;

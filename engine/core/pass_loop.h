@@ -68,6 +68,7 @@ class PassLoop {
     TimePoint ended;
     std::vector<OutputToken> tokens;
     std::vector<TopTokens> top;
+    PassOutput output() const { return {pass, ended, tokens, top}; }
   };
 
   // Between launches (pass_loop.cc), and while one is in flight that the next one follows at once.
@@ -102,6 +103,8 @@ class PassLoop {
   // During one (launch.cc).
   void launch();
   void after_pass(uint32_t pass);
+  void give_masks(const PlannedLaunch& launch, const PassOutput& output);
+  void release_masks();
   void hand_out(const PlannedLaunch& launch, const PassOutput& output);
   void hand_out_positions(const PlannedLaunch& launch, TimePoint now);
   void hand_out_tokens(const PlannedLaunch& launch, const PassOutput& output);

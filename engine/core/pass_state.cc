@@ -36,8 +36,10 @@ void PassState::write_history(const Sequence& sequence) {
 void PassState::write_row(uint32_t r, const PlannedRow& planned, const Sequence& sequence) {
   const bool is_known = planned.position < sequence.length();
   if (!is_known) row_of_token_[sequence.slot()] = r;
-  if (planned.wants_logits && is_known && sequence.is_constrained())
+  if (planned.wants_logits && is_known && sequence.is_constrained()) {
     sequence.write_mask(state_.mask_of(sequence.slot()));
+    state_.give_mask(sequence.slot(), planned.position + 1);
+  }
   state_.rows[r] = {.active = 1,
                     .wants_logits = planned.wants_logits,
                     .slot = sequence.slot(),
@@ -79,10 +81,16 @@ PlannedLaunch PassState::write(const PassPlan& plan, std::span<Sequence* const> 
 void PassState::write_token(const Sequence& sequence, int32_t token) {
   const uint32_t slot = sequence.slot();
   state_.rows[row_of_token_[slot]].token = token;
-  if (sequence.is_constrained()) sequence.write_mask(state_.mask_of(slot), token);
   if ((state_.slots[slot].extras & kKeepsHistory) == 0) return;
   write_history(sequence);
   state_.history_of(slot)[sequence.length()] = token;
+}
+
+void PassState::give_mask(const Sequence& sequence, const OutputToken& drawn) {
+  const bool is_dropped = sequence.finished() || drawn.valid == 0 || drawn.position != sequence.length();
+  if (is_dropped) return release_mask(sequence);
+  sequence.write_mask(state_.mask_of(sequence.slot()), drawn.token);
+  state_.give_mask(sequence.slot(), drawn.position + 1);
 }
 
 }  // namespace serval

@@ -29,9 +29,13 @@ class PassState {
   // last token is not known yet, and write_token() follows.
   PlannedLaunch write(const PassPlan& plan, std::span<Sequence* const> sequences,
                       std::span<const SequenceView> views);
-  // The token behind those that the sequence has, which the launch that was written runs, and the mask of the
-  // next, if it has one.
+  // The token behind those that the sequence has, which the launch that was written runs.
   void write_token(const Sequence& sequence, int32_t token);
+  // Of a constrained sequence, for a launch that runs on: the mask of the token that is drawn behind this
+  // one, which is not accepted yet; where it will not be, any mask.
+  void give_mask(const Sequence& sequence, const OutputToken& drawn);
+  // Its launch waits for no mask any more; what it draws is dropped.
+  void release_mask(const Sequence& sequence) { state_.give_mask(sequence.slot(), kAnyPosition); }
 
  private:
   void write_history(const Sequence& sequence);

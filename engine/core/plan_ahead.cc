@@ -10,6 +10,7 @@ namespace serval {
 // The state belongs to the host again; sequences that are in flight keep their slots and blocks.
 void PassLoop::while_running() {
   if (put_off_) {
+    give_masks(put_off_->launch, put_off_->output());
     hand_out_put_off();
     retire();
   }
@@ -89,7 +90,7 @@ void PassLoop::put_off(const PassOutput& output) {
 
 void PassLoop::hand_out_put_off() {
   const PutOff last = std::move(*std::exchange(put_off_, std::nullopt));
-  hand_out(last.launch, {last.pass, last.ended, last.tokens, last.top});
+  hand_out(last.launch, last.output());
 }
 
 // Between launches: what was put off is handed out at once, and all is planned afresh.

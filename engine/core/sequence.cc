@@ -99,6 +99,8 @@ void Sequence::write_mask(std::span<uint32_t> mask, std::optional<int32_t> behin
     uint32_t& word = mask[id / kTokensOfMaskWord];
     word = place.complete ? word | bit : word & ~bit;
   }
+  if (std::ranges::all_of(mask, [](uint32_t word) { return word == 0; }))
+    throw Error(ErrorKind::kRuntime, fmt::format("token {} of the text: its mask allows no token", length()));
 }
 
 void Sequence::reuse(uint32_t reused) {

@@ -77,8 +77,8 @@ class Sequence {
   SequenceSlot slot_state() const;
   std::span<const LogitBias> logit_bias() const { return request_.logit_bias; }
   bool lists_top() const { return request_.top_logprobs > 0; }
-  // Not every token may be drawn: before each that is, write_mask() says which. `behind`: a token
-  // that is sampled and not accepted yet, behind which it is drawn.
+  // Not every token may be drawn: of the next one, write_mask() says which. `behind`: a token that is sampled
+  // and not accepted yet, behind which it is drawn. Throws Error(kRuntime) where that is none.
   bool is_constrained() const { return constrained_.has_value(); }
   void write_mask(std::span<uint32_t> mask, std::optional<int32_t> behind = std::nullopt) const;
 

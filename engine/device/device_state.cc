@@ -44,7 +44,7 @@ void* DeviceState::device_address(const std::string& name, uint32_t rank) const 
   const std::optional<size_t> offset = host_.layout.offset_of(name);
   if (!offset)
     throw Error(ErrorKind::kRuntime, fmt::format("program: tensor '{}': unknown part of the state", name));
-  const bool is_hosts = name == state_tensor::kOutput || name == state_tensor::kTop;
+  const bool is_hosts = *offset >= host_.layout.output;
   return (is_hosts ? pinned_.device_data() : copies_.at(rank).data()) + *offset;
 }
 
@@ -97,11 +97,6 @@ void DeviceState::upload_adjustments(StateInUse use, const CudaStream& stream) {
   };
   copy(first, use.biases * sizeof(TokenBias));
   copy(first + kHistoryOffset, use.history * sizeof(int32_t));
-}
-
-void DeviceState::upload_masks(StateInUse use, const CudaStream& stream) {
-  const size_t pitch = mask_words(host_.limits.vocab) * sizeof(uint32_t), first = host_.layout.masks;
-  copy_up(first + use.first_masked * pitch, first + use.end_masked * pitch, 0, stream);
 }
 
 void DeviceState::download(StateInUse use, const CudaStream& stream) {

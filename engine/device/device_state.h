@@ -17,10 +17,9 @@ namespace serval {
 
 // What a launch uses of the state: the parts that go to the GPU and come back are as long.
 struct StateInUse {
-  uint32_t slots = 0;                         // largest slot of an active row + 1
-  uint32_t biases = 0;                        // most of a slot
-  uint32_t history = 0;                       // tokens, most of a slot that keeps them
-  uint32_t first_masked = 0, end_masked = 0;  // all slots with masks are in [first_masked, end_masked)
+  uint32_t slots = 0;    // largest slot of an active row + 1
+  uint32_t biases = 0;   // most of a slot
+  uint32_t history = 0;  // tokens, most of a slot that keeps them
 };
 
 class DeviceState {
@@ -30,7 +29,8 @@ class DeviceState {
 
   StateBlock& host() { return host_; }
 
-  // The output table, the likeliest tokens and the stop word are the host's own memory, the rest is the copy.
+  // The output table, the likeliest tokens, the masks and the stop word are the host's own memory, the rest
+  // is the copy.
   void bind(const Program& program, DeviceMemory& memory) const;
 
   // These only enqueue, in a stream of the rank's GPU.
@@ -45,10 +45,8 @@ class DeviceState {
   void upload_attention(uint32_t rank, const CudaStream& stream);
   // Of the slots in use the biases and tokens, as many as the one with the most has: the first rank samples.
   void upload_adjustments(StateInUse use, const CudaStream& stream);
-  // The masks of the slots that have one, and of those in between: likewise.
-  void upload_masks(StateInUse use, const CudaStream& stream);
-  // Of the first rank everything but the block table, the list, the adjustments, the masks, and what is there
-  // already: output and top.
+  // Of the first rank everything but the block table, the list, the adjustments, and what is there already:
+  // output and top.
   void download(StateInUse use, const CudaStream& stream);
 
   // Ends the launch in flight after the pass in flight. Any thread, signal handlers included.
@@ -63,7 +61,7 @@ class DeviceState {
 
   PinnedBuffer pinned_;  // the host's state block and stop word
   StateBlock host_;
-  std::vector<DeviceBuffer> copies_;  // [ranks] laid out as the state block, without its output table
+  std::vector<DeviceBuffer> copies_;  // [ranks] laid out as the state block, up to its output table
   uint32_t* host_stop_;
 };
 

@@ -6,11 +6,14 @@
 #include <tuple>
 #include <vector>
 
+#include "fmt/format.h"
+
 #include "engine/backend/prepare_state.h"
 #include "engine/backend/state_copy.h"
 #include "instructions/advance/rule.h"
 #include "instructions/common/footprint.h"
 #include "instructions/sample/sampler.h"
+#include "vm/base/error.h"
 #include "vm/layout/kv_cache.h"
 #include "vm/state/block.h"
 
@@ -58,7 +61,7 @@ class TorchBackend final : public Backend {
   const Program program_;
   Oracle oracle_;
   StateBlock state_;
-  StateBlock own_;                   // of the launch in flight, but for output and top
+  StateBlock own_;                   // of the launch in flight, but for output, top and masks
   std::vector<float> logits_;        // [rows of the program, vocab]
   std::vector<float> group_logits_;  // scratch
   std::vector<Candidate> candidates_;
@@ -107,10 +110,13 @@ void TorchBackend::sample_rows() {
     const PassRow& row = own_.rows[r];
     if (!row_wants_logits(row)) continue;
     const SequenceSlot& slot = own_.slots[row.slot];
+    if ((slot.extras & kMasksTokens) != 0 && !state_.has_mask(row.slot, row.position + 1))
+      throw Error(ErrorKind::kRuntime,
+                  fmt::format("torch: row {}: the token at position {} has no mask", r, row.position + 1));
     const SlotAdjustments adjustments{
         own_.biases_of(row.slot).first(slot.num_biases),
         own_.history_of(row.slot).first(std::min(slot.history_length, own_.limits.max_context)),
-        own_.mask_of(row.slot)};
+        state_.mask_of(row.slot)};
     own_.sampled[r] = sample_token(row_logits(r), slot, row.position + 1, candidates_, adjustments);
     if (slot.num_top > 0) list_top(row_logits(r), slot.num_top, candidates_, state_.top[r]);
   }

@@ -96,7 +96,7 @@ void OperandCheck::adjustments(TensorId adjustments, uint32_t max_context) {
 
 void OperandCheck::masks(TensorId masks) {
   tensor("masks", masks, DType::kI32, TensorKind::kState, program_.limits.sequences,
-         mask_words(program_.limits.vocab));
+         mask_pitch(program_.limits.vocab));
 }
 
 void OperandCheck::block_table(TensorId block_table, uint32_t max_sequences, uint32_t max_context) {

@@ -8,7 +8,7 @@ namespace serval {
 
 // `Local` derives from HostLocal. Load, Compute and Store take (const Op&, const HostMemory&, Local&).
 template <class Op, class Local, auto Load, auto Compute, auto Store>
-class HostOp final : public HostHandler {
+class HostOp : public HostHandler {
  public:
   std::unique_ptr<HostLocal> make_local() const override { return std::make_unique<Local>(); }
   void load(const Instruction& i, const HostMemory& m, HostLocal& local) const override {

@@ -97,7 +97,9 @@ struct DeviceOp<Sample> : GroupOp {
         }
         uint32_t wanted = draws ? p.wanted() : listed;
         if (draws && (p.extras & kMasksTokens) != 0) {
-          sample::TokenMask(group, row, units, mask_of(op, group, index)).apply();
+          const sample::TokenMask mask(group, row, units, mask_of(op, group, index));
+          mask.wait_for(position);
+          mask.apply();
           thread_largest = units.largest_of(group.thread);
           // Threads without a token left have none to offer.
           const bool has_one = thread_largest > sample::kMinusInfinity;
@@ -146,7 +148,7 @@ struct DeviceOp<Sample> : GroupOp {
   static __device__ __forceinline__ const uint32_t* mask_of(const Sample& op, const Group& group,
                                                             uint32_t index) {
     return group.tensor<&Sample::masks, const uint32_t>() +
-           size_t{group.rows[index].slot} * mask_words(op.vocab);
+           size_t{group.rows[index].slot} * mask_pitch(op.vocab);
   }
 
   // The likeliest tokens that the row's sequence wants to know, as far as there are so many.

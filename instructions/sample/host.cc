@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <span>
 #include <vector>
 
@@ -43,10 +44,20 @@ void load_adjustments(const Sample& op, const HostMemory& m, uint32_t slot_index
   draw.history.assign(history + begin, history + end);
 }
 
+uint32_t* mask_of(const Sample& op, const HostMemory& m, uint32_t slot_index) {
+  return m.data<uint32_t>(op.masks) + size_t{slot_index} * mask_pitch(op.vocab);
+}
+
 void load_mask(const Sample& op, const HostMemory& m, uint32_t slot_index, Draw& draw) {
-  const uint32_t words = mask_words(op.vocab);
-  const uint32_t* mask = m.data<const uint32_t>(op.masks) + size_t{slot_index} * words;
-  draw.mask.assign(mask, mask + words);
+  const uint32_t* mask = mask_of(op, m, slot_index);
+  draw.mask.assign(mask, mask + mask_words(op.vocab));
+}
+
+// The caller writes the mask's position while a launch runs.
+bool has_mask(const Sample& op, const HostMemory& m, const PassRow& row) {
+  if ((m.data<const SequenceSlot>(op.slots)[row.slot].extras & kMasksTokens) == 0) return true;
+  const std::atomic_ref position(mask_of(op, m, row.slot)[mask_words(op.vocab)]);
+  return mask_is_for(position.load(std::memory_order_acquire), row.position + 1);
 }
 
 void load(const Sample& op, const HostMemory& m, Local& l) {
@@ -84,8 +95,20 @@ void store(const Sample& op, const HostMemory& m, Local& l) {
   }
 }
 
+struct SampleHandler final : HostOp<Sample, Local, load, compute, store> {
+  bool has_input_of_caller(const Instruction& i, const HostMemory& m) const override {
+    const auto op = i.as<Sample>();
+    const auto rows = std::span(m.data<const PassRow>(op.rows) + op.first_row, op.num_rows);
+    return std::ranges::all_of(
+        rows, [&](const PassRow& row) { return !row_wants_logits(row) || has_mask(op, m, row); });
+  }
+};
+
 }  // namespace
 
-SERVAL_HOST_OP(Sample)
+const HostHandler& host_handler(const Sample*) {
+  static const SampleHandler handler;
+  return handler;
+}
 
 }  // namespace serval

@@ -53,7 +53,8 @@ struct Sample {
     v(&Sample::rows, "rows", "in: the pass's rows");
     v(&Sample::slots, "slots", "in: sampling parameters of the sequences");
     v(&Sample::adjustments, "adjustments", "in: biases and tokens of sequences that ask for them");
-    v(&Sample::masks, "masks", "in: tokens that sequences may draw, of those that ask for it");
+    v(&Sample::masks, "masks",
+      "in: tokens that sequences may draw, of those that ask for it; the host's, waited for");
     v(&Sample::sampled, "sampled", "out [max_rows]: tokens and their log-probabilities");
     v(&Sample::top, "top", "out [logit_rows]: likeliest tokens of sequences that ask for them");
     v(&Sample::saved, "saved", "scratch [records, saved_cols()] f32: logits that were adjusted");
@@ -79,7 +80,7 @@ inline void footprint(const Sample& op, const StateView* state, FootprintBuilder
   const auto read_slots = [&](uint64_t first, uint64_t last) {
     f.read<&Sample::slots>({first, last, 0, sizeof(SequenceSlot)});
     f.read<&Sample::adjustments>({first, last, 0, adjustment_bytes(op.max_context)});
-    f.read<&Sample::masks>({first, last, 0, mask_words(op.vocab)});
+    f.read<&Sample::masks>({first, last, 0, mask_pitch(op.vocab)});
   };
   if (state == nullptr) read_slots(0, op.max_sequences);
   const auto touch = [&](uint64_t first, uint64_t last) {

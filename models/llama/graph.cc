@@ -296,7 +296,7 @@ void Builder::add_state() {
       sampling_state(state_tensor::kAdjustments, options_.sequences, adjustment_bytes(options_.context));
   masks_ = graph_.add_tensor({.name = state_tensor::kMasks,
                               .rows = options_.sequences,
-                              .cols = mask_words(vocab_),
+                              .cols = mask_pitch(vocab_),
                               .dtype = DType::kI32,
                               .kind = TensorKind::kState});
   top_ = sampling_state(state_tensor::kTop, logit_rows_, sizeof(TopTokens));

@@ -9,6 +9,7 @@
 
 #include "engine/device/gpu.h"
 #include "tests/llama/decoder.h"
+#include "tests/llama/masked_passes.h"
 #include "tests/llama/spoilt_model.h"
 #include "tests/llama/tiny_model.h"
 #include "vm/base/error.h"
@@ -135,6 +136,27 @@ TEST(DeviceBackend, LaunchesOfManyPassesAreLikeManyLaunches) {
 TEST(DeviceBackend, LetsTheNextStateBeWrittenWhileALaunchRuns) {
   Decoder decoder = make_decoder(device_options());
   for (int i = 0; i < 10; ++i) EXPECT_EQ(decoder.answer_ahead(two_sequences()), expected());
+}
+
+// In the kernels for few rows, and in those that multiply tiles of rows.
+TEST(DeviceBackend, WaitsForMasksWhileALaunchRuns) {
+  LlamaConfig config = tiny_config();
+  config.hidden_size = 128;
+  config.intermediate_size = 192;
+  for (const bool tiles : {false, true}) {
+    BackendOptions options = device_options();
+    options.limits.batch_invariant = tiles;
+    const auto backend = make_device(config, options);
+    expect_launches_to_wait_for_masks(*backend, 300);
+    expect_a_mask_for_any_position_to_stay(*backend, 100);
+    expect_launches_to_wait_for_masks(*backend, 1);
+  }
+}
+
+TEST(DeviceBackend, AMaskThatDoesNotComeIsAFault) {
+  BackendOptions options = device_options();
+  options.stall_timeout_s = 0.5;
+  expect_a_mask_that_does_not_come_to_be_a_fault(*make_device(tiny_config(), options));
 }
 
 TEST(DeviceBackend, NeighboursDoNotShow) {

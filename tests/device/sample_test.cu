@@ -160,7 +160,7 @@ class Rows {
     sampled_ = bench_.add("sampled", DType::kBytes, kState, kDefaultRows, sizeof(SampledToken));
     adjustments_ =
         bench_.add("adjustments", DType::kBytes, kState, kDefaultSequences, adjustment_bytes(kContext));
-    masks_ = bench_.add("masks", DType::kI32, kState, kDefaultSequences, mask_words(vocab));
+    masks_ = bench_.add("masks", DType::kI32, kState, kDefaultSequences, mask_pitch(vocab));
     top_ = bench_.add("top", DType::kBytes, kState, kDefaultRows, sizeof(TopTokens));
     saved_ = bench_.add("saved", DType::kF32, kActivation, kDefaultRows, saved_cols(vocab, kContext));
   }
@@ -228,8 +228,9 @@ class Rows {
     std::copy(c.biases.begin(), c.biases.end(), reinterpret_cast<TokenBias*>(table.of(slot)));
     std::copy(c.history.begin(), c.history.end(),
               reinterpret_cast<int32_t*>(table.of(slot) + kHistoryOffset));
-    std::copy(c.mask.begin(), c.mask.end(),
-              bench_.data<uint32_t>(masks_) + size_t{slot} * mask_words(vocab_));
+    uint32_t* const mask = bench_.data<uint32_t>(masks_) + size_t{slot} * mask_pitch(vocab_);
+    std::copy(c.mask.begin(), c.mask.end(), mask);
+    mask[mask_words(vocab_)] = kAnyPosition;
   }
 
   void fill(const std::vector<const Case*>& cases, uint32_t first_row) {

@@ -444,10 +444,13 @@ TEST(Finish, HasNames) {
 }
 
 // Bytes at random: nothing that would be JSON by itself. Token 299 ends a text.
-ToyEngine babbling(uint32_t kv_blocks, uint32_t sequences = 4) {
-  return ToyEngine(hashing_model(300),
-                   {.backend = {.context = 256, .kv_blocks = kv_blocks, .rows = 8, .sequences = sequences},
-                    .stop_tokens = {299}});
+ToyEngine babbling(uint32_t kv_blocks, uint32_t sequences = 4, uint32_t stop_latency = 0) {
+  return ToyEngine(hashing_model(300), {.backend = {.context = 256,
+                                                    .kv_blocks = kv_blocks,
+                                                    .rows = 8,
+                                                    .sequences = sequences,
+                                                    .stop_latency = stop_latency},
+                                        .stop_tokens = {299}});
 }
 
 constexpr const char* kListOfWords =
@@ -470,23 +473,48 @@ TEST(Engine, WritesWhatASchemaDescribes) {
   for (const Response& response : responses) expect_list_of_words(response);
 }
 
-// Which tokens may come next depends on the last one, so every pass is a launch; other requests have launches
-// of many again.
-TEST(Engine, RunsPassesOfConstrainedTextsOneByOne) {
-  ToyEngine toy = babbling(64);
-  toy.engine.generate({.prompt_ids = kPrompt, .json_schema = kListOfWords});
-  const EngineStats stats = toy.engine.stats();
-  EXPECT_EQ(stats.launches, stats.passes);
-  toy.engine.generate({.prompt_ids = kPrompt, .max_tokens = 100});
-  EXPECT_LT(toy.engine.stats().launches, stats.launches + 10);
+// Which tokens may come next depends on the last one, and is told to the launch that runs: so a constrained
+// text is no reason for more launches.
+TEST(Engine, RunsConstrainedTextsInLaunchesOfManyPasses) {
+  constexpr const char* kLongWord = R"({"type":"string","minLength":150})";
+  const auto stats_of = [](const Request& request) {
+    ToyEngine toy = babbling(64);
+    EXPECT_EQ(toy.engine.generate(request).finish, Finish::kLength);
+    EXPECT_TRUE(toy.all_blocks_come_back()) << "the last launch is counted by then";
+    return toy.engine.stats();
+  };
+  const EngineStats free = stats_of({.prompt_ids = kPrompt, .max_tokens = 130, .ignore_eos = true});
+  const EngineStats bound = stats_of({.prompt_ids = kPrompt, .max_tokens = 130, .json_schema = kLongWord});
+  EXPECT_EQ(bound.passes, free.passes);
+  EXPECT_EQ(bound.launches, free.launches);
+  EXPECT_LT(free.launches, 6U);
 }
 
-// Its mask is all that a launch still needs when the token before is known.
-TEST(Engine, PlansPassesOfConstrainedTextsAhead) {
+// The mask of a launch's first token comes when the launch has begun.
+TEST(Engine, PlansLaunchesOfConstrainedTextsAhead) {
   ToyEngine toy = babbling(64);
-  expect_list_of_words(toy.engine.generate({.prompt_ids = kPrompt, .json_schema = kListOfWords}));
+  const Request request{
+      .prompt_ids = kPrompt, .max_tokens = 200, .json_schema = R"({"type":"string","minLength":210})"};
+  EXPECT_EQ(toy.engine.generate(request).finish, Finish::kLength);
   EXPECT_TRUE(toy.all_blocks_come_back()) << "the last launch is counted by then";
+  EXPECT_GE(toy.engine.stats().launches, 4U);
   EXPECT_EQ(toy.backend->launches_prepared(), toy.engine.stats().launches - 1) << "all but the first";
+}
+
+// What is drawn behind its end is dropped, so any mask will do for that.
+TEST(Engine, EndsConstrainedTextsInTheMidstOfALaunch) {
+  ToyEngine toy = babbling(64, 4, 5);
+  const Request whole{.prompt_ids = kPrompt,
+                      .max_tokens = 100,
+                      .json_schema = R"({"type":"string","pattern":"^[a-z]{120}$"})"};
+  const std::string text = toy.engine.generate(whole).text;
+  ASSERT_GT(text.size(), 40U);
+  Request ends = whole;
+  ends.stop = {text.substr(20, 6)};
+  const Response response = toy.engine.generate(ends);
+  EXPECT_EQ(response.finish, Finish::kStop);
+  EXPECT_EQ(response.text, text.substr(0, text.find(ends.stop.front())));
+  EXPECT_TRUE(toy.all_blocks_come_back());
 }
 
 TEST(Engine, ConstrainedTextsGoOnAfterTheyHadToWait) {

@@ -188,6 +188,22 @@ void FakeBackend::check_history(const PassRow& row, std::span<const int32_t> tok
   ASSERT_TRUE(std::ranges::equal(history, tokens));
 }
 
+// The first token from this one on that the row's mask allows, which must be there by now and is used up.
+int32_t FakeBackend::next_allowed(const PassRow& row, int32_t token) {
+  const std::span<uint32_t> mask = state_.mask_of(row.slot);
+  EXPECT_TRUE(state_.has_mask(row.slot, row.position + 1)) << "position " << row.position + 1;
+  const auto vocab = static_cast<int32_t>(state_.limits.vocab);
+  const bool is_released = state_.has_mask(row.slot, row.position + 2);
+  for (int32_t i = 0; i < vocab && !mask_allows(mask, static_cast<uint32_t>(token)); ++i)
+    token = (token + 1) % vocab;
+  if (!is_released) {
+    EXPECT_TRUE(mask_allows(mask, static_cast<uint32_t>(token)));
+    std::ranges::fill(mask, 0);
+    state_.give_mask(row.slot, 0);
+  }
+  return token;
+}
+
 void FakeBackend::advance(uint32_t pass, size_t r) {
   PassRow& row = own_.rows[r];
   OutputToken& output = state_.output[pass][r];
@@ -199,10 +215,7 @@ void FakeBackend::advance(uint32_t pass, size_t r) {
   if (options_.check) check_history(row, tokens);
   SequenceSlot& slot = own_.slots[row.slot];
   SampledToken sampled = model_(slot, tokens);
-  // Of a slot with a mask, the next token that it allows.
-  while ((slot.extras & kMasksTokens) != 0 &&
-         !mask_allows(own_.mask_of(row.slot), static_cast<uint32_t>(sampled.token)))
-    sampled.token = (sampled.token + 1) % static_cast<int32_t>(own_.limits.vocab);
+  if ((slot.extras & kMasksTokens) != 0) sampled.token = next_allowed(row, sampled.token);
   for (uint32_t i = 0; i < slot.num_top; ++i)
     state_.top[r].token[i] = {sampled.token + static_cast<int32_t>(i), sampled.log_probability};
   const uint32_t position = row.position + 1;

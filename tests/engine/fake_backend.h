@@ -80,13 +80,14 @@ class FakeBackend final : public Backend {
   int32_t& kv(const PassRow& row, uint32_t position);
   std::vector<int32_t> tokens_before(const PassRow& row);
   void check_history(const PassRow& row, std::span<const int32_t> tokens) const;
+  int32_t next_allowed(const PassRow& row, int32_t token);
   void advance(uint32_t pass, size_t r);
 
   ToyModel model_;
   FakeBackendOptions options_;
   Program program_;
   StateBlock state_;
-  StateBlock own_;  // that of the launch in flight, but for output and top
+  StateBlock own_;  // that of the launch in flight, but for output, top and masks
   std::optional<Prepared> prepared_;
   std::vector<int32_t> kv_;
   std::atomic<bool> stop_{false};

@@ -228,7 +228,7 @@ Scene::Scene(const Shape& s, Random& random) : shape(s) {
   t.sampled = state(state_tensor::kSampled, s.rows, sizeof(SampledToken));
   t.adjustments = state(state_tensor::kAdjustments, s.sequences, adjustment_bytes(s.max_context));
   t.masks =
-      bench.add(state_tensor::kMasks, DType::kI32, TensorKind::kState, s.sequences, mask_words(s.vocab));
+      bench.add(state_tensor::kMasks, DType::kI32, TensorKind::kState, s.sequences, mask_pitch(s.vocab));
   t.top = state(state_tensor::kTop, s.logit_rows(), sizeof(TopTokens));
   t.saved = bench.add("saved", DType::kF32, TensorKind::kActivation, s.logit_rows(),
                       saved_cols(s.vocab, s.max_context));
@@ -412,6 +412,7 @@ void Scene::fill_slots(Random& random) {
     for (uint32_t& word : mask(s))
       word = random.pick<uint32_t>({0, 0xffffffff, static_cast<uint32_t>(random.bits())});
     mask(s)[0] |= 1;
+    mask(s).data()[mask_words(shape.vocab)] = kAnyPosition;
     for (int32_t& token : history(s)) token = static_cast<int32_t>(random.below(shape.vocab));
     const auto first = random.below(shape.vocab);
     for (uint32_t i = 0; i < kMaxLogitBiases; ++i)
@@ -482,8 +483,7 @@ std::span<int32_t> Scene::history(uint32_t slot) {
 }
 
 std::span<uint32_t> Scene::mask(uint32_t slot) {
-  const uint32_t words = mask_words(shape.vocab);
-  return {bench.data<uint32_t>(t.masks) + size_t{slot} * words, words};
+  return {bench.data<uint32_t>(t.masks) + size_t{slot} * mask_pitch(shape.vocab), mask_words(shape.vocab)};
 }
 
 SlotAdjustments Scene::adjustments(uint32_t slot) {

@@ -11,6 +11,7 @@
 
 #include "instructions/isa.h"
 #include "tests/llama/decoder.h"
+#include "tests/llama/masked_passes.h"
 #include "tests/llama/spoilt_model.h"
 #include "tests/llama/tiny_model.h"
 #include "tests/sample.h"
@@ -470,6 +471,25 @@ TEST(HostBackend, LetsTheNextStateBeWrittenWhileALaunchRuns) {
   checked.checked = true;
   for (const BackendOptions& options : {host_options(kContext, 7, 2), interleaved, checked})
     EXPECT_EQ(make_decoder(options).answer_ahead(two_sequences()), expected());
+}
+
+TEST(HostBackend, WaitsForMasksWhileALaunchRuns) {
+  BackendOptions global = host_options(kContext, 7, 2), interleaved = host_options(kContext, 7);
+  global.schedule.queue_kind = QueueKind::kGlobal;
+  interleaved.interleaving = 2;
+  for (const BackendOptions& options :
+       {host_options(kContext, 7), host_options(kContext, 132, 3), global, interleaved}) {
+    const auto backend = make_host_backend(tiny_config(), weights(), options);
+    expect_launches_to_wait_for_masks(*backend, 40);
+    expect_a_mask_for_any_position_to_stay(*backend, 10);
+    expect_launches_to_wait_for_masks(*backend, 1);
+  }
+}
+
+TEST(HostBackend, AMaskThatDoesNotComeIsAFault) {
+  BackendOptions options = host_options(kContext, 2);
+  options.stall_timeout_s = 0.5;
+  expect_a_mask_that_does_not_come_to_be_a_fault(*make_host_backend(tiny_config(), weights(), options));
 }
 
 class BadState : public ::testing::Test {

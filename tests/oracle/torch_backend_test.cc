@@ -6,6 +6,7 @@
 
 #include "engine/torch/teacher_forcing.h"
 #include "serval/engine.h"
+#include "tests/llama/masked_passes.h"
 #include "tests/oracle/oracle_support.h"
 #include "vm/base/error.h"
 #include "vm/layout/kv_cache.h"
@@ -72,8 +73,14 @@ TEST_F(TorchBackendTest, DrawsWhatAMaskAllows) {
     state.slots[0].extras = extras_of(state.slots[0]);
     std::ranges::fill(state.mask_of(0), 0);
     state.mask_of(0)[2] = 1U << 5;
+    state.give_mask(0, kAnyPosition);
     EXPECT_EQ(run(*backend, 1)[6].token, 69) << backend->name();
   }
+}
+
+TEST_F(TorchBackendTest, TakesMasksWhileALaunchRuns) {
+  expect_launches_to_wait_for_masks(*torch(), 10);
+  expect_a_mask_for_any_position_to_stay(*torch(), 5);
 }
 
 TEST_F(TorchBackendTest, LeavesTheStateThatTheHostInterpreterLeaves) {

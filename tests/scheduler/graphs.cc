@@ -90,7 +90,7 @@ void RandomGraph::add_tensors() {
   slots_ = state(state_tensor::kSlots, kSequences, sizeof(SequenceSlot));
   sampled_ = state(state_tensor::kSampled, max_rows_, sizeof(SampledToken));
   adjustments_ = state(state_tensor::kAdjustments, kSequences, adjustment_bytes(kContext));
-  masks_ = tensor(state_tensor::kMasks, kSequences, mask_words(kVocab), DType::kI32, TensorKind::kState);
+  masks_ = tensor(state_tensor::kMasks, kSequences, mask_pitch(kVocab), DType::kI32, TensorKind::kState);
   top_ = state(state_tensor::kTop, logit_rows_, sizeof(TopTokens));
   control_ = state(state_tensor::kControl, 1, sizeof(PassControl));
   output_ = state(state_tensor::kOutput, launch_passes(max_rows_), max_rows_ * sizeof(OutputToken));

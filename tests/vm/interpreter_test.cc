@@ -289,6 +289,42 @@ TEST(HostInterpreter, CallsBackOnTheCallersThreadInOrder) {
   }
 }
 
+// An instruction on SM `asker` of 3 that waits for the caller of the launch, in each pass.
+Program asking_program(uint32_t asker, QueueKind kind = QueueKind::kPerSm) {
+  ToyBuilder b(3, kind);
+  const uint32_t end = b.counter(), asked = b.counter();
+  const uint32_t queue = kind == QueueKind::kGlobal ? 0 : asker;
+  b.add(queue, kToyAsk, {.in = 0, .out = 1}, {}, {{asked, 1}});
+  b.add(queue, kToyEnd, {}, {{asked, 1, 1}}, {{end, 1}});
+  return b.build(end);
+}
+
+// The callback behind a pass gives what the next one waits for, whichever SM that is on.
+TEST(HostInterpreter, AnInstructionMayWaitForTheCaller) {
+  constexpr uint32_t kPasses = 50;
+  for (const QueueKind kind : {QueueKind::kPerSm, QueueKind::kGlobal}) {
+    for (const uint32_t threads : kThreads) {
+      for (const uint32_t asker : {0U, 1U, 2U}) {
+        ToyMachine toy(asking_program(asker, kind), threads);
+        const std::atomic_ref given(toy.cell(0));
+        given = 1;
+        EXPECT_EQ(toy.run(kPasses, [&](uint32_t pass) { given = pass + 2; }), kPasses);
+        EXPECT_EQ(toy.cell(1), kPasses * (kPasses + 1) / 2);
+      }
+    }
+  }
+}
+
+TEST(HostInterpreter, ACallerThatDoesNotGiveIsAFaultThatSaysSo) {
+  for (const QueueKind kind : {QueueKind::kPerSm, QueueKind::kGlobal}) {
+    ToyMachine toy(asking_program(2, kind), 1, kShortTimeout);
+    toy.cell(0) = 1;
+    const Error error = error_of([&] { toy.run(2); });
+    EXPECT_EQ(error.kind(), ErrorKind::kDeviceFault);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("ask"), HasSubstr("waits for what the caller gives")));
+  }
+}
+
 TEST(HostInterpreter, TheHostEndsALaunchThroughTheStopWord) {
   for (const QueueKind kind : {QueueKind::kPerSm, QueueKind::kGlobal}) {
     ToyMachine toy(relay(2, 4, 1, kind), 2);

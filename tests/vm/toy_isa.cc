@@ -86,13 +86,26 @@ class Hold final : public ToyHandler {
   void put(const ToyOperands&, const HostMemory&, uint32_t) const override {}
 };
 
+class Ask final : public ToyHandler {
+  bool has_input_of_caller(const Instruction& i, const HostMemory& m) const override {
+    const uint32_t passes_done = std::atomic_ref(m.data<PassControl>(kControl)->passes_done).load();
+    return std::atomic_ref(m.data<uint32_t>(kCells)[i.as<ToyOperands>().in]).load() == passes_done + 1;
+  }
+  uint32_t take(const ToyOperands& op, const HostMemory& m) const override {
+    return std::atomic_ref(m.data<uint32_t>(kCells)[op.in]).load();
+  }
+  void put(const ToyOperands& op, const HostMemory& m, uint32_t value) const override {
+    m.data<uint32_t>(kCells)[op.out] += value;
+  }
+};
+
 std::string check(const Program&, const Instruction& i) {
-  return i.opcode > kToyHold ? "opcode: unknown" : "";
+  return i.opcode > kToyAsk ? "opcode: unknown" : "";
 }
 
 const char* name(uint16_t opcode) {
-  static constexpr const char* kNames[] = {"add", "trace", "throw", "end", "open", "hold"};
-  return opcode <= kToyHold ? kNames[opcode] : "unknown";
+  static constexpr const char* kNames[] = {"add", "trace", "throw", "end", "open", "hold", "ask"};
+  return opcode <= kToyAsk ? kNames[opcode] : "unknown";
 }
 
 }  // namespace
@@ -104,7 +117,8 @@ const HostIsa& toy_isa() {
   static const End end;
   static const Open open;
   static const Hold hold;
-  static const HostHandler* const handlers[] = {&add, &trace, &thrower, &end, &open, &hold};
+  static const Ask ask;
+  static const HostHandler* const handlers[] = {&add, &trace, &thrower, &end, &open, &hold, &ask};
   static const HostIsa isa{handlers, check, name};
   return isa;
 }

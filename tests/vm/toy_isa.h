@@ -21,6 +21,7 @@ enum ToyOpcode : uint16_t {
   kToyEnd = 3,    // ends the pass: counts it; the last is that wanted, or one in which the stop cell is set
   kToyOpen = 4,   // as it loads, cell[out] = value
   kToyHold = 5,   // as it loads, returns no sooner than cell[in] >= value
+  kToyAsk = 6,    // loads when the caller has set cell[in] to passes done + 1; adds it to cell[out]
 };
 
 struct ToyOperands {

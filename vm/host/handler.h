@@ -26,6 +26,9 @@ class HostHandler {
  public:
   virtual ~HostHandler() = default;
   virtual std::unique_ptr<HostLocal> make_local() const = 0;
+  // Whether what the caller of the launch gives while it runs is there; `load` is not called before. Asked
+  // once the waits are satisfied.
+  virtual bool has_input_of_caller(const Instruction&, const HostMemory&) const { return true; }
   virtual void load(const Instruction&, const HostMemory&, HostLocal&) const = 0;
   virtual void compute(const Instruction&, const HostMemory&, HostLocal&) const = 0;
   virtual void store(const Instruction&, const HostMemory&, HostLocal&) const = 0;

@@ -89,6 +89,9 @@ struct HostInterpreter::Impl {
     return program.queue_kind == QueueKind::kGlobal ? 0 : program.device_of_queue(cursor.sm);
   }
   uint32_t gate_of(const Cursor& cursor) const { return program.gate_of(device_of(cursor)); }
+  bool waits_for_caller(const Instruction& instruction) const {
+    return !isa.handlers[instruction.opcode]->has_input_of_caller(instruction, memory);
+  }
   bool gate_open(uint32_t device, uint32_t pass);
   bool is_last(uint32_t device, uint32_t pass) const;
   void after_pass(uint32_t thread, uint32_t pass);
@@ -116,6 +119,7 @@ struct HostInterpreter::Impl {
 
   // Of the launch in flight.
   const std::function<void(uint32_t)>* on_pass = nullptr;
+  uint32_t handed_out = 0;                                       // passes, to on_pass
   std::atomic<uint64_t> ticket{0};                               // global queue: the next record
   std::array<std::atomic<uint32_t>, kMaxDevices> passes_over{};  // of each device
   std::atomic<uint64_t> progress{0};                             // instructions finished
@@ -186,6 +190,7 @@ uint32_t HostInterpreter::Impl::run(const std::function<void(uint32_t)>& callbac
   on_pass = &callback;
   aborted = false;
   error = nullptr;
+  handed_out = 0;
   ticket = 0;
   for (std::atomic<uint32_t>& passes : passes_over) passes = 0;
   busy = 0;  // what threw in the launch before is not running any more
@@ -299,8 +304,11 @@ void HostInterpreter::Impl::execute(const Cursor& cursor, uint32_t thread) {
   busy.fetch_sub(1, std::memory_order_relaxed);
 }
 
+// The caller's thread is here before it runs anything of the next pass, which may wait for the caller.
 void HostInterpreter::Impl::after_pass(uint32_t thread, uint32_t pass) {
-  if (thread != 0 || !*on_pass) return;
+  if (thread != 0 || pass < handed_out) return;
+  ++handed_out;
+  if (!*on_pass) return;
   busy.fetch_add(1, std::memory_order_relaxed);  // waiting for the host does not count as a stall
   (*on_pass)(pass);
   progress.fetch_add(1, std::memory_order_relaxed);
@@ -314,6 +322,7 @@ bool HostInterpreter::Impl::step(Cursor& cursor, uint32_t thread) {
       record_waiting(cursor, wait->counter);
       return false;
     }
+    if (waits_for_caller(program.instructions[cursor.at])) return false;
     record_ready(cursor);
     execute(cursor, thread);
     ++cursor.at;
@@ -323,7 +332,7 @@ bool HostInterpreter::Impl::step(Cursor& cursor, uint32_t thread) {
     record_at_gate(cursor);
     return false;
   }
-  if (cursor.sm == 0) after_pass(thread, cursor.pass);
+  if (device_of(cursor) == 0) after_pass(thread, cursor.pass);
   cursor.done = is_last(device_of(cursor), cursor.pass);
   cursor.at = program.queue_begin[cursor.sm];
   ++cursor.pass;
@@ -393,6 +402,10 @@ void HostInterpreter::Impl::work_global(uint32_t thread) {
       wait_or_fault(cursor, backoff);
       if (aborted.load(std::memory_order_relaxed)) return;
     }
+    while (waits_for_caller(program.instructions[cursor.at])) {
+      wait_or_fault(cursor, backoff);
+      if (aborted.load(std::memory_order_relaxed)) return;
+    }
     record_ready(cursor);
     execute(cursor, thread);
   }
@@ -409,7 +422,9 @@ std::string HostInterpreter::Impl::describe(const Cursor& cursor) const {
     const Instruction& instruction = program.instructions[cursor.at];
     what = isa.name(instruction.opcode);
     const Wait* wait = blocked_on(instruction, cursor.pass);
-    if (wait == nullptr) return fmt::format("{} pc {} ({})", sm, pc, what);
+    if (wait == nullptr)
+      return fmt::format("{} pc {} ({}){}", sm, pc, what,
+                         waits_for_caller(instruction) ? " waits for what the caller gives" : "");
     counter = wait->counter;
     threshold = wait->threshold;
   }

@@ -60,7 +60,7 @@ struct ReplayInterpreter::Impl {
   void fetch();
   void pass_gates(const std::function<void(uint32_t)>& on_pass);
   void collect_steps();
-  bool waits_over(const Instruction& i, uint32_t pass) const;
+  bool may_load(const Instruction& i, uint32_t pass) const;
   void take(const Step& step);
   bool all_finished() const {
     return std::all_of(sms.begin(), sms.end(), [](const Sm& s) { return s.finished; });
@@ -110,12 +110,13 @@ void ReplayInterpreter::Impl::fetch() {
   }
 }
 
-bool ReplayInterpreter::Impl::waits_over(const Instruction& i, uint32_t pass) const {
+bool ReplayInterpreter::Impl::may_load(const Instruction& i, uint32_t pass) const {
   const auto waits = program.waits_of(i);
-  return std::all_of(waits.begin(), waits.end(), [&](const Wait& w) {
+  const bool waits_over = std::all_of(waits.begin(), waits.end(), [&](const Wait& w) {
     return counter_reached(counters[w.counter],
                            w.threshold + (epoch + pass) * program.counters[w.counter].increments_per_pass);
   });
+  return waits_over && isa.handlers[i.opcode]->has_input_of_caller(i, memory);
 }
 
 void ReplayInterpreter::Impl::pass_gates(const std::function<void(uint32_t)>& on_pass) {
@@ -146,7 +147,7 @@ void ReplayInterpreter::Impl::collect_steps() {
     for (uint32_t slot = 0; slot < sm.flight.size(); ++slot) {
       const InFlight& f = sm.flight[slot];
       if (slot > 0 && sm.flight[slot - 1].done <= f.done) continue;
-      if (f.done == 0 && !waits_over(program.instructions[f.index], sm.pass)) continue;
+      if (f.done == 0 && !may_load(program.instructions[f.index], sm.pass)) continue;
       steps.push_back({s, slot, f.index});
     }
   }

@@ -18,7 +18,7 @@ __device__ __forceinline__ uint32_t load_acquire(const uint32_t* p) {
 __device__ __forceinline__ void add_release(uint32_t* p, uint32_t increment) {
   asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(increment) : "memory");
 }
-// The same where another GPU is the other side.
+// The same where another GPU, or the host, is the other side.
 __device__ __forceinline__ uint32_t load_acquire_system(const uint32_t* p) {
   uint32_t v;
   asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");

@@ -42,9 +42,9 @@ StateLayout::StateLayout(const StateLimits& limits)
   block_table = place(size_t{limits.sequences} * blocks_per_sequence * sizeof(int32_t));
   attention = place(attention_list_bytes(limits.rows));
   adjustments = place(limits.sequences * adjustment_bytes(limits.max_context));
-  masks = place(size_t{limits.sequences} * mask_words(limits.vocab) * sizeof(uint32_t));
   output = place(output_tokens(limits.rows) * sizeof(OutputToken));
   top = place(serval::logit_rows(limits) * sizeof(TopTokens));
+  masks = place(size_t{limits.sequences} * mask_pitch(limits.vocab) * sizeof(uint32_t));
   bytes = end;
 }
 
@@ -85,9 +85,9 @@ StateBlock::StateBlock(const StateLimits& state_limits, std::unique_ptr<std::byt
       attention(make_part<AttentionList>(memory_, layout.attention, 1).front()),
       adjustments(make_part<std::byte>(memory_, layout.adjustments,
                                        limits.sequences * adjustment_bytes(limits.max_context))),
-      masks(make_part<uint32_t>(memory_, layout.masks, size_t{limits.sequences} * mask_words(limits.vocab))),
       output{make_part<OutputToken>(memory_, layout.output, output_tokens(limits.rows)).data(), limits.rows},
-      top(make_part<TopTokens>(memory_, layout.top, logit_rows(limits))) {
+      top(make_part<TopTokens>(memory_, layout.top, logit_rows(limits))),
+      masks(make_part<uint32_t>(memory_, layout.masks, size_t{limits.sequences} * mask_pitch(limits.vocab))) {
   std::uninitialized_value_construct_n(attention.item(), attention_items(limits.rows));
 }
 

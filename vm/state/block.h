@@ -1,8 +1,9 @@
 // The state block: everything that changes from pass to pass. Programs are immutable and read it at run time.
 //
-// The host fills it before a launch; within a launch only the `advance` instruction writes rows, slots,
-// control and output, and only `sample` writes sampled. The parts are shared with the GPU, so all of them are
-// trivially copyable; their sizes follow from the limits of the program (vm/state/limits.h).
+// The host fills it before a launch, and masks also within one; within a launch only the `advance`
+// instruction writes rows, slots, control and output, and only `sample` writes sampled. The parts are shared
+// with the GPU, so all of them are trivially copyable; their sizes follow from the limits of the program
+// (vm/state/limits.h).
 //
 // Several programs of one model (row classes) share one state block, made for the one of most rows. Slots,
 // block table and control are the same for all of them. A program of fewer rows has tensors of fewer rows for
@@ -11,6 +12,7 @@
 // of rows a pass: output_of().
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -32,7 +34,7 @@ namespace serval {
 
 // Where the parts lie in one piece of memory, in bytes from its beginning: first what goes to a GPU and comes
 // back (rows, sampled, control, slots), then what only goes there, then what the GPU writes into the host's
-// memory itself.
+// memory itself, or reads there.
 struct StateLayout {
   explicit StateLayout(const StateLimits& limits);
 
@@ -45,9 +47,9 @@ struct StateLayout {
   size_t block_table;  // int32 [limits.sequences][blocks_per_sequence]
   size_t attention;    // attention_list_bytes(limits.rows)
   size_t adjustments;  // adjustment_bytes(limits.max_context) [limits.sequences]
-  size_t masks;        // uint32 [limits.sequences][mask_words(limits.vocab)]
   size_t output;       // OutputToken [output_tokens(limits.rows)]
   size_t top;          // TopTokens [logit_rows(limits)]
+  size_t masks;        // uint32 [limits.sequences][mask_pitch(limits.vocab)]
   size_t bytes;        // in all
   uint32_t blocks_per_sequence;
 
@@ -83,10 +85,10 @@ class StateBlock {
   const std::span<int32_t> block_table;    // [limits.sequences][layout.blocks_per_sequence] ids of KV blocks
   AttentionList& attention;                // with attention_items(limits.rows) items
   const std::span<std::byte> adjustments;  // biases_of() and history_of() the slots
-  const std::span<uint32_t> masks;         // mask_of() the slots
   OutputTable
       output;  // of the program that runs: of limits.rows rows, until it is set to output_of() another
-  const std::span<TopTokens> top;  // [logit_rows(limits)]
+  const std::span<TopTokens> top;   // [logit_rows(limits)]
+  const std::span<uint32_t> masks;  // mask_of() the slots
 
   // Of a program of up to limits.rows rows.
   OutputTable output_of(uint32_t program_rows) const { return {output.tokens, program_rows}; }
@@ -100,8 +102,16 @@ class StateBlock {
     return {reinterpret_cast<int32_t*>(adjustment_table().of(slot) + kHistoryOffset), limits.max_context};
   }
   std::span<uint32_t> mask_of(uint32_t slot) const {
-    const size_t words = mask_words(limits.vocab);
-    return masks.subspan(slot * words, words);
+    return masks.subspan(size_t{slot} * mask_pitch(limits.vocab), mask_words(limits.vocab));
+  }
+  // What mask_of() the slot has is for the token at `position`, or for any (kAnyPosition). Also while a
+  // launch runs, whose `sample` may read the mask from now on, until the token's pass has ended.
+  void give_mask(uint32_t slot, uint32_t position) const {
+    mask_position(slot).store(position, std::memory_order_release);
+  }
+  // Whether mask_of() the slot may be read for the token at `position`.
+  bool has_mask(uint32_t slot, uint32_t position) const {
+    return mask_is_for(mask_position(slot).load(std::memory_order_acquire), position);
   }
   // A part by its name in the tensor table; null for what is not in the block.
   void* part(std::string_view tensor) const;
@@ -109,6 +119,9 @@ class StateBlock {
 
  private:
   AdjustmentTable<std::byte> adjustment_table() const { return {adjustments.data(), limits.max_context}; }
+  std::atomic_ref<uint32_t> mask_position(uint32_t slot) const {
+    return std::atomic_ref(masks[size_t{slot} * mask_pitch(limits.vocab) + mask_words(limits.vocab)]);
+  }
 };
 
 }  // namespace serval

@@ -37,14 +37,6 @@ void check_room(const StateLimits& program, const StateBlock& state) {
   }
 }
 
-void check_mask(const StateBlock& state, uint32_t r) {
-  if (!row_wants_logits(state.rows[r])) return;
-  const std::span<const uint32_t> mask = state.mask_of(state.rows[r].slot);
-  const uint32_t unused = mask_words(state.limits.vocab) * kTokensOfMaskWord - state.limits.vocab;
-  const bool allows_one = std::ranges::any_of(mask.first(mask.size() - 1), [](uint32_t w) { return w != 0; });
-  if (!allows_one && mask.back() << unused == 0) refuse(fmt::format("row {}: its mask allows no token", r));
-}
-
 void check_extras(const StateBlock& state, uint32_t r) {
   const SequenceSlot& slot = state.slots[state.rows[r].slot];
   if (slot.extras != extras_of(slot))
@@ -54,11 +46,9 @@ void check_extras(const StateBlock& state, uint32_t r) {
   limit(r, "num_top", slot.num_top, kMaxTopTokens + 1);
   if ((slot.extras & kKeepsHistory) != 0)
     limit(r, "history_length", slot.history_length, int64_t{state.limits.max_context} + 1);
-  const bool once = (slot.extras & (kListsTop | kMasksTokens)) != 0;
-  if (once && state.control.passes_wanted != 1)
-    refuse(fmt::format("row {}: lists the likeliest tokens or has a mask; {} passes; limit: 1", r,
+  if ((slot.extras & kListsTop) != 0 && state.control.passes_wanted != 1)
+    refuse(fmt::format("row {}: lists the likeliest tokens; {} passes; limit: 1", r,
                        state.control.passes_wanted));
-  if ((slot.extras & kMasksTokens) != 0) check_mask(state, r);
 }
 
 // `checked`: blocks of the slot's, from the first on, that a row before has had checked.
@@ -149,7 +139,6 @@ void check_tokens(const Program& program, const StateBlock& state) {
     const PassRow& row = state.rows[r];
     if (!row_is_active(row)) continue;
     limit(r, "token", row.token, program.limits.vocab);
-    if ((state.slots[row.slot].extras & kMasksTokens) != 0) check_mask(state, r);
   }
 }
 

@@ -16,8 +16,7 @@ namespace serval {
 // (check_attention.h). Takes rows × log(rows), and blocks.
 void check_state(const Program& program, const StateBlock& state);
 
-// The same for no more than the tokens of active rows and the masks of what is drawn behind them: of a state
-// that was checked before it got them.
+// The same for no more than the tokens of active rows: of a state that was checked before it got them.
 void check_tokens(const Program& program, const StateBlock& state);
 
 }  // namespace serval

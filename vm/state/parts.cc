@@ -23,7 +23,7 @@ std::optional<Tensor> state_part(std::string_view name, const StateLimits& limit
   if (name == state_tensor::kSlots) return part(limits.sequences, sizeof(SequenceSlot));
   if (name == state_tensor::kSampled) return part(limits.rows, sizeof(SampledToken));
   if (name == state_tensor::kAdjustments) return part(limits.sequences, adjustment_bytes(limits.max_context));
-  if (name == state_tensor::kMasks) return part(limits.sequences, mask_words(limits.vocab), DType::kI32);
+  if (name == state_tensor::kMasks) return part(limits.sequences, mask_pitch(limits.vocab), DType::kI32);
   if (name == state_tensor::kTop) return part(logit_rows(limits), sizeof(TopTokens));
   if (name == state_tensor::kControl) return part(1, sizeof(PassControl));
   if (name == state_tensor::kOutput)

@@ -18,20 +18,27 @@ namespace serval::device::sample {
 // All functions are for all threads of the group together.
 class TokenMask {
  public:
-  // `words`: [mask_words(row.vocab())].
+  // `words`: [mask_words(row.vocab())] and the position that they are for, which the host writes.
   __device__ __forceinline__ TokenMask(const Group& group, const LogitsRow& row, const UnitLogits& units,
                                        const uint32_t* words)
       : group_(group), row_(row), units_(units), words_(words) {}
 
+  // Returns when the host has given the mask of the token at `position`; leaves the kernel where the launch
+  // is given up. apply() follows: its first sync() is what the other threads wait at.
+  __device__ __forceinline__ void wait_for(uint32_t position) const {
+    if (group_.thread != 0) return;
+    const uint32_t* of_mask = words_ + mask_words(row_.vocab());
+    while (!mask_is_for(ptx::load_acquire_system(of_mask), position)) exit_if_requested(group_.exit);
+  }
   // A warp takes 32 words at a time, one after the other, and a lane the token of its bit.
   __device__ __forceinline__ void apply() const {
     static_assert(kTokensOfMaskWord == kWarpThreads && kWarpThreads % kUnitRows == 0);
     const uint32_t count = mask_words(row_.vocab());
-    group_.sync();  // what the row was read for before is over
+    group_.sync();  // what the row was read for before is over, and the mask is there
 #pragma unroll 1
     for (uint32_t first = group_.warp * kWarpThreads; first < count; first += kGroupThreads) {
       const uint32_t own = first + group_.lane;
-      const uint32_t words = own < count ? ptx::load_relaxed(words_ + own) : kAllAllowed;
+      const uint32_t words = own < count ? ptx::load_relaxed_system(words_ + own) : kAllAllowed;
 #pragma unroll 1
       for (uint32_t i = 0; i < kWarpThreads; i += kAtOnce) apply(words, first, i);
     }

@@ -30,6 +30,22 @@ TEST(StateBlock, HasPartsOfTheSizeOfItsLimits) {
   EXPECT_EQ(block.top.size(), 48U);
 }
 
+// A mask is for one token; one that is for any is for those behind it, too.
+TEST(StateBlock, HasAMaskOnceItIsGiven) {
+  const StateBlock block(limits_of(16, 3));
+  EXPECT_FALSE(block.has_mask(2, 1));
+  block.give_mask(2, 41);
+  EXPECT_TRUE(block.has_mask(2, 41));
+  EXPECT_FALSE(block.has_mask(2, 42));
+  EXPECT_FALSE(block.has_mask(1, 41));
+  block.give_mask(2, kAnyPosition);
+  EXPECT_TRUE(block.has_mask(2, 42));
+  for (uint32_t slot = 0; slot < 3; ++slot) {
+    for (const uint32_t word : block.mask_of(slot))
+      EXPECT_EQ(word, 0U) << "the position is not among its bits";
+  }
+}
+
 TEST(StateBlock, BeginsWithoutAnActiveRow) {
   const StateBlock block(limits_of(16, 16));
   for (const PassRow& row : block.rows) EXPECT_EQ(row.active, 0U);
@@ -64,10 +80,10 @@ TEST(StateBlock, HasEachPartInAPlaceOfItsOwn) {
     EXPECT_LE(at(block.slots.data()) + block.slots.size_bytes(), at(block.block_table.data()));
     EXPECT_LE(at(block.block_table.data()) + block.block_table.size_bytes(), at(&block.attention));
     EXPECT_LE(at(&block.attention) + attention_list_bytes(rows), at(block.adjustments.data()));
-    EXPECT_LE(at(block.adjustments.data()) + block.adjustments.size_bytes(), at(block.masks.data()));
-    EXPECT_LE(at(block.masks.data()) + block.masks.size_bytes(), at(block.output.tokens));
+    EXPECT_LE(at(block.adjustments.data()) + block.adjustments.size_bytes(), at(block.output.tokens));
     EXPECT_LE(at(block.output.tokens) + output_tokens(rows) * sizeof(OutputToken), at(block.top.data()));
-    EXPECT_LE(at(block.top.data()) + block.top.size_bytes(), block.layout.bytes);
+    EXPECT_LE(at(block.top.data()) + block.top.size_bytes(), at(block.masks.data()));
+    EXPECT_LE(at(block.masks.data()) + block.masks.size_bytes(), block.layout.bytes);
   }
 }
 
