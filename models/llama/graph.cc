@@ -742,18 +742,18 @@ void Builder::add_parts(const ResidualProduct& product) {
               .square_cols = square_cols_};
   graph_.begin_stage(
       fmt::format("layer {} add_parts {}", product.layer, graph_.tensors[product.input.index].name));
-  constexpr uint32_t kUnitsOfGroup = kSquareColsOfGemm / kUnitRows;
+  const uint32_t units = hidden_ / kUnitRows, tile = product.tile_units;
   const uint32_t row_groups = (product.rows + kRowsAddedTogether - 1) / kRowsAddedTogether;
-  const uint32_t column_ranges = std::max(options_.sms / row_groups, 1U);
-  split(row_groups, options_.sms, [&](uint32_t first_rows, uint32_t num_rows) {
-    op.first_row = first_rows * kRowsAddedTogether;
-    op.num_rows = std::min(num_rows * kRowsAddedTogether, product.rows - op.first_row);
-    split(hidden_ / kSquareColsOfGemm, column_ranges, [&](uint32_t first_group, uint32_t num_groups) {
-      op.first_unit = first_group * kUnitsOfGroup;
-      op.num_units = num_groups * kUnitsOfGroup;
+  const uint32_t row_ranges = std::max(options_.sms / num_tiles(units, tile, 1), 1U);
+  // What is added up waits for the parts of one tile only.
+  for (op.first_unit = 0; op.first_unit < units; op.first_unit += tile) {
+    op.num_units = std::min(tile, units - op.first_unit);
+    split(row_groups, row_ranges, [&](uint32_t first, uint32_t count) {
+      op.first_row = first * kRowsAddedTogether;
+      op.num_rows = std::min(count * kRowsAddedTogether, product.rows - op.first_row);
       add(op, 0, product.layer);
     });
-  });
+  }
 }
 
 TensorId Builder::part_sums(uint32_t part) {
