@@ -214,7 +214,7 @@ struct Sums {
 
 // Begins half of a slab's products. The caller has executed wgmma_fence().
 template <class Config>
-__device__ __forceinline__ void begin_half(uint64_t rows, const Terms& terms,
+__device__ __forceinline__ void begin_half(ptx::WgmmaOperand rows, const Terms& terms,
                                            float (&d)[Config::kTileTokens / 2], bool first) {
   constexpr uint32_t kValues = Sums<Config>::kValues;
 #pragma unroll
@@ -232,9 +232,9 @@ __device__ __forceinline__ uint32_t page_address(const Role& role, uint32_t page
   return ptx::shared_address(role.s.ring[page % Role::Config::kRingPages]);
 }
 template <class Role>
-__device__ __forceinline__ uint64_t panel_operand(const Role& role, uint32_t panel) {
-  return ptx::wgmma_operand(ptx::shared_address(role.s.activations) +
-                            activation_buffer<typename Role::Config>(panel));
+__device__ __forceinline__ ptx::WgmmaOperand panel_operand(const Role& role, uint32_t panel) {
+  return ptx::wgmma_operand(Role::Config::uniform(ptx::shared_address(role.s.activations) +
+                                                  activation_buffer<typename Role::Config>(panel)));
 }
 
 // Pages and panels from the role's next ones on: values of a loop's own, since the compiler keeps the role's
@@ -293,11 +293,11 @@ __device__ __forceinline__ void multiply_halves(Role& role, const WarpPieces& pi
 #pragma unroll 1
   for (uint32_t slab = 0; slab < slabs; ++slab, ++at.panel) {
     Terms low, high;
+    const ptx::WgmmaOperand rows = panel_operand(role, at.panel);
     const uint32_t from = weights.wait(at, slab);
     ptx::wgmma_wait<1>();  // the low half of the slab before
     load_terms(low, from, pieces.second);
     role.wait_next_panel(at.panel);
-    const uint64_t rows = panel_operand(role, at.panel);
     ptx::wgmma_fence();
     begin_half<Config>(rows, low, d, slab == 0);
     ptx::wgmma_commit();
@@ -342,9 +342,11 @@ class PairedSlabs {
   __device__ __forceinline__ void load(Terms& terms, uint32_t behind) const {
     load_terms(terms, ring_ + page_.at * kPageBytes + behind, second_);
   }
-  // Of slab `slab` of the panel, 0 or 1.
-  __device__ __forceinline__ uint64_t operand(uint32_t slab) const {
-    return ptx::wgmma_operand(panels_ + panel_.at * Config::kPanelBytes + slab * Config::kSlabBytes);
+  // Of the panel's first slab; the second is kNextSlab further on. To be looked up before what is waited for
+  // is there: the value goes from lane to lane, so that it is known to be the same for all.
+  static constexpr ptx::WgmmaOperand kNextSlab = Config::kSlabBytes / ptx::kWgmmaUnit;
+  __device__ __forceinline__ ptx::WgmmaOperand operand() const {
+    return ptx::wgmma_operand(Config::uniform(panels_ + panel_.at * Config::kPanelBytes));
   }
   // The warp has its operands of the page.
   __device__ __forceinline__ void free_page() {
@@ -379,8 +381,7 @@ __device__ __forceinline__ void multiply_slabs(Role& role, const WarpPieces& pie
     at.load(low[k], behind);
     at.load(high[k], behind + kHighTerms);
   };
-  const auto begin = [&](uint32_t k, bool first) {
-    const uint64_t rows = at.operand(k);
+  const auto begin = [&](ptx::WgmmaOperand rows, uint32_t k, bool first) {
     ptx::wgmma_fence();
     begin_half<Config>(rows, low[k], d, first);
     begin_half<Config>(rows + ptx::kWgmmaNextTerms, high[k], d, false);
@@ -389,10 +390,11 @@ __device__ __forceinline__ void multiply_slabs(Role& role, const WarpPieces& pie
   uint32_t slab = 0;
 #pragma unroll 1
   for (; slab + 2 <= slabs; slab += 2) {
+    const ptx::WgmmaOperand rows = at.operand();
     at.wait_page_and_panel();
     ptx::wgmma_wait<1>();
     load(0, 0);
-    begin(0, slab == 0);
+    begin(rows, 0, slab == 0);
     if (!two_a_page) {
       at.free_page();
       at.wait_page();
@@ -400,7 +402,7 @@ __device__ __forceinline__ void multiply_slabs(Role& role, const WarpPieces& pie
     ptx::wgmma_wait<1>();  // the panel before has been multiplied
     load(1, two_a_page ? kPageBytes / 2 : 0);
     if (slab > 0) at.free_panel_behind();
-    begin(1, false);
+    begin(rows + at.kNextSlab, 1, false);
     at.free_page();
     at.advance_panel();
   }
@@ -408,9 +410,10 @@ __device__ __forceinline__ void multiply_slabs(Role& role, const WarpPieces& pie
   exit_if_requested(&role.s.exit);
   if (slab > 0) at.free_panel_behind();
   if (slab < slabs) {
+    const ptx::WgmmaOperand rows = at.operand();
     at.wait_page_and_panel();
     load(0, 0);
-    begin(0, slab == 0);
+    begin(rows, 0, slab == 0);
     at.free_page();
     at.advance_panel();
     ptx::wgmma_wait<0>();
@@ -430,12 +433,12 @@ __device__ __forceinline__ void multiply_wide(Role& role, const WarpPieces& piec
 #pragma unroll 1
   for (uint32_t slab = 0; slab < slabs; ++slab) {
     const uint32_t of_panel = slab % 2;
+    const ptx::WgmmaOperand rows = at.operand() + of_panel * at.kNextSlab;
     if (of_panel == 0) {
       at.wait_page_and_panel();
     } else {
       at.wait_page();
     }
-    const uint64_t rows = at.operand(of_panel);
 #pragma unroll
     for (uint32_t half = 0; half < kWideHalves; ++half) {
       if (half > 0) at.wait_page();

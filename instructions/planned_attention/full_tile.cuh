@@ -31,6 +31,8 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
   static constexpr uint32_t kForm = 0;
   // Queries are in shared memory but for the last part of channels where that is small: 16 channels each.
   static constexpr uint32_t kSharedParts = Memory::kSharedParts;
+  // Sums are shrunk while the next scores are multiplied, where queries leave the registers that this takes.
+  static constexpr bool kShrinksLate = kSharedParts == Memory::kParts;
   using Queries = uint32_t[kPartSteps][4];
   using Weights = uint32_t[kSteps][4];
 
@@ -61,12 +63,14 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
   }
   __device__ __forceinline__ void begin_scores(float (&scores)[kScores], const Queries& queries,
                                                uint32_t keys) const {
-    const uint64_t q = ptx::wgmma_operand(ptx::shared_address(memory_.queries[warpgroup_]));
-    const uint64_t k = ptx::wgmma_operand(keys);
+    const ptx::WgmmaOperand q =
+        ptx::wgmma_operand(Config::uniform(ptx::shared_address(memory_.queries[warpgroup_])));
+    const ptx::WgmmaOperand k = ptx::wgmma_operand(keys);
     ptx::wgmma_fence();
 #pragma unroll
     for (uint32_t c = 0; c < Memory::kParts * kPartSteps; ++c) {
-      const uint64_t next = c / kPartSteps * (kPartBytes / 16) + c % kPartSteps * ptx::kWgmmaNextTerms;
+      const ptx::WgmmaOperand next =
+          c / kPartSteps * (kPartBytes / 16) + c % kPartSteps * ptx::kWgmmaNextTerms;
       if (static_cast<int>(c / kPartSteps) < static_cast<int>(kSharedParts)) {
         ptx::wgmma_bf16_shared(scores, q + next, k + next, c != 0);
       } else {
@@ -77,7 +81,7 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
   }
   __device__ __forceinline__ void begin_output(float (&o)[kSums], const Weights& weights, uint32_t values,
                                                bool adds) const {
-    const uint64_t v = ptx::wgmma_operand_transposed(values, kPartBytes);
+    const ptx::WgmmaOperand v = ptx::wgmma_operand_transposed(values, kPartBytes);
     ptx::wgmma_fence();
 #pragma unroll
     for (uint32_t t = 0; t < kSteps; ++t)
@@ -116,6 +120,12 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
       this->total_[i] = __fmaf_rn(this->total_[i], shrink[i], total);
     }
   }
+  // Only where a lane's largest score has grown: to multiply by 1 changes nothing.
+  static __device__ __forceinline__ void shrink_output(float (&o)[kSums], const PerQuery& shrink) {
+    if (!__any_sync(kAllLanes, shrink[0] != 1 || shrink[1] != 1)) return;
+#pragma unroll
+    for (uint32_t n = 0; n < kSums; ++n) o[n] *= shrink[query_of(n)];
+  }
   static __device__ __forceinline__ void pack(Weights& weights, const float (&scores)[kScores]) {
 #pragma unroll
     for (uint32_t t = 0; t < kSteps; ++t) {
@@ -144,7 +154,9 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
     const uint32_t first_block = Config::uniform(stream.first_block);
     Queries queries;
     load_queries(stream, queries);
-    begin_scores(scores, queries, this->wait_page(this->first_page_));
+    const uint32_t first_keys = this->page_address(this->first_page_);
+    this->wait_page(this->first_page_);
+    begin_scores(scores, queries, first_keys);
     ptx::wgmma_wait<0>();
     this->free_page(this->first_page_);
     this->begin_leaf(leaves);
@@ -158,16 +170,19 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
         this->free_page(page);
         if (begins) this->end_leaf(stream, block / kLeafBlocks - 1, o, leaves);
       }
-#pragma unroll
-      for (uint32_t n = 0; n < kSums; ++n) o[n] *= shrink[query_of(n)];
+      if (!kShrinksLate) shrink_output(o, shrink);
       Weights weights;
       pack(weights, scores);
       if (b + 1 == blocks) {
+        if (kShrinksLate) shrink_output(o, shrink);
         multiply_last(stream, page + 1, o, weights, begins);
         break;
       }
-      begin_scores(scores, queries, this->wait_page(page + 1));
-      begin_output(o, weights, this->wait_page(page + 2), !begins);
+      this->wait_page(page + 1);
+      begin_scores(scores, queries, this->page_address(page + 1));
+      if (kShrinksLate) shrink_output(o, shrink);
+      this->wait_page(page + 2);
+      begin_output(o, weights, this->page_address(page + 2), !begins);
       ptx::wgmma_wait<1>();
       this->free_page(page + 1);
       if ((block + 1) % kLeafBlocks == 0) this->begin_leaf(leaves);
@@ -181,7 +196,8 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
   }
   __device__ __forceinline__ void multiply_last(const Stream& stream, uint32_t page, float (&o)[kSums],
                                                 const Weights& weights, bool begins) {
-    const uint32_t values = this->wait_page(page);
+    const uint32_t values = this->page_address(page);
+    this->wait_page(page);
     if (stream.tokens % kKvBlockTokens != 0) this->clear_values(values, stream.tokens % kKvBlockTokens);
     begin_output(o, weights, values, !begins);
     ptx::wgmma_wait<0>();

@@ -52,8 +52,8 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
   }
 
   __device__ __forceinline__ void begin_scores(float (&scores)[kScores], uint32_t keys) const {
-    const uint64_t q = ptx::wgmma_operand(ptx::shared_address(operands_.queries[0]));
-    const uint64_t k = ptx::wgmma_operand(keys);
+    const ptx::WgmmaOperand q = ptx::wgmma_operand(ptx::shared_address(operands_.queries[0]));
+    const ptx::WgmmaOperand k = ptx::wgmma_operand(keys);
     ptx::wgmma_fence();
 #pragma unroll
     for (uint32_t c = 0; c < Memory::kParts * kPartSteps; ++c) {
@@ -64,8 +64,8 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
     ptx::wgmma_commit();
   }
   __device__ __forceinline__ void begin_output(float (&o)[kSums], uint32_t values, bool adds) const {
-    const uint64_t v = ptx::wgmma_operand_transposed(values, kPartBytes);
-    const uint64_t w = ptx::wgmma_operand(ptx::shared_address(operands_.weights));
+    const ptx::WgmmaOperand v = ptx::wgmma_operand_transposed(values, kPartBytes);
+    const ptx::WgmmaOperand w = ptx::wgmma_operand(ptx::shared_address(operands_.weights));
     ptx::wgmma_fence();
 #pragma unroll
     for (uint32_t t = 0; t < kSteps; ++t) {
@@ -90,7 +90,8 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
     for (uint32_t b = 0;; ++b) {
       const uint32_t block = first_block + b;
       const uint32_t keys = this->first_page_ + (b == 0 ? 0 : 2 * b - 1);
-      begin_scores(scores, this->wait_page(keys));
+      this->wait_page(keys);
+      begin_scores(scores, this->page_address(keys));
       ptx::wgmma_wait<0>();
       this->free_page(keys);
       PerQuery shrink;
@@ -99,7 +100,8 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
 #pragma unroll
       for (uint32_t n = 0; n < kSums; ++n) o[n] *= shrink[query_of(n)];
       const bool is_last = b + 1 == blocks;
-      const uint32_t page = this->first_page_ + 2 * b + (is_last ? 1 : 2), values = this->wait_page(page);
+      const uint32_t page = this->first_page_ + 2 * b + (is_last ? 1 : 2), values = this->page_address(page);
+      this->wait_page(page);
       if (is_last && tokens != 0) this->clear_values(values, tokens);
       begin_output(o, values, block % kLeafBlocks != 0);
       ptx::wgmma_wait<0>();

@@ -158,10 +158,13 @@ class Tile {
   // --- pages
 
   // In the midst of products a warp does not leave: the page may then be any.
-  __device__ __forceinline__ uint32_t wait_page(uint32_t page) const {
-    const uint32_t at = page % Memory::kPages;
-    wait_phase_or_exit(&memory_.landed[at], page / Memory::kPages & 1, group_.exit);
-    return ptx::shared_address(memory_.page[at]);
+  __device__ __forceinline__ void wait_page(uint32_t page) const {
+    wait_phase_or_exit(&memory_.landed[page % Memory::kPages], page / Memory::kPages & 1, group_.exit);
+  }
+  // Where it will be. The products' operands are read from uniform registers, and are computed there where
+  // the address is known to be the same for all lanes.
+  __device__ __forceinline__ uint32_t page_address(uint32_t page) const {
+    return Config::uniform(ptx::shared_address(memory_.page[page % Memory::kPages]));
   }
   __device__ __forceinline__ void free_page(uint32_t page) const {
     __syncwarp();

@@ -49,13 +49,16 @@ __device__ void load_rows(uint32_t (&a)[4], const Bf16* from, uint32_t first_ter
 template <Form kForm, uint32_t kCols>
 __device__ void multiply(float (&d)[kCols / 2], const Bf16* a, const std::byte* shared_a,
                          const std::byte* shared_b, uint32_t step, bool adds) {
-  const uint64_t rows = ptx::wgmma_operand(ptx::shared_address(shared_a)) + step * ptx::kWgmmaNextTerms;
-  const uint64_t cols = ptx::wgmma_operand(ptx::shared_address(shared_b)) + step * ptx::kWgmmaNextTerms;
-  const uint64_t next = step * ptx::kWgmmaNextTransposedTerms;
+  const ptx::WgmmaOperand rows =
+      ptx::wgmma_operand(ptx::shared_address(shared_a)) + step * ptx::kWgmmaNextTerms;
+  const ptx::WgmmaOperand cols =
+      ptx::wgmma_operand(ptx::shared_address(shared_b)) + step * ptx::kWgmmaNextTerms;
+  const ptx::WgmmaOperand next = step * ptx::kWgmmaNextTransposedTerms;
   if constexpr (kForm == Form::kShared) {
     ptx::wgmma_bf16_shared(d, rows, cols, adds);
   } else if constexpr (kForm == Form::kSharedTransposed) {
-    const uint64_t terms = ptx::wgmma_operand_transposed(ptx::shared_address(shared_a), kPartBytes) + next;
+    const ptx::WgmmaOperand terms =
+        ptx::wgmma_operand_transposed(ptx::shared_address(shared_a), kPartBytes) + next;
     ptx::wgmma_bf16_shared_transposed(d, terms, cols, adds);
   } else {
     uint32_t registers[4];
@@ -64,7 +67,8 @@ __device__ void multiply(float (&d)[kCols / 2], const Bf16* a, const std::byte* 
     if constexpr (kForm == Form::kRegisters) {
       ptx::wgmma_bf16<kCols>(d, registers, cols, adds);
     } else {
-      const uint64_t terms = ptx::wgmma_operand_transposed(ptx::shared_address(shared_b), kPartBytes) + next;
+      const ptx::WgmmaOperand terms =
+          ptx::wgmma_operand_transposed(ptx::shared_address(shared_b), kPartBytes) + next;
       ptx::wgmma_bf16_transposed<kCols>(d, registers, terms, adds);
     }
     ptx::wgmma_commit();

@@ -23,44 +23,49 @@ __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
+// An operand in shared memory: the low word of its descriptor. The high one is the same for all (8 rows take
+// 1,024 bytes; TMA's 128-byte swizzle) and is added where the operand is used. The instructions read both
+// from uniform registers: a word that the compiler knows to be the same for the whole warp is computed there.
+using WgmmaOperand = uint32_t;
+inline constexpr uint32_t kWgmmaUnit = 16;  // bytes that addresses and distances count
+#define SERVAL_WGMMA_OPERAND(d, i) \
+  ".reg .b64 " #d "; cvt.u64.u32 " #d ", %" #i "; or.b64 " #d ", " #d ", 0x4000004000000000; "
+
 // Rows of 128 bytes in shared memory, swizzled as TMA's 128-byte mode does (tiles::OperandSwizzle), as wgmma
 // takes its second operand; 8 rows begin at a multiple of 1,024.
-__device__ __forceinline__ uint64_t wgmma_operand(uint32_t shared_address) {
-  constexpr uint64_t kEightRowsBytes = 1024, kSwizzle128 = 1, kUnit = 16;
-  constexpr uint64_t kFixed = uint64_t{1} << 16 | (kEightRowsBytes / kUnit) << 32 | kSwizzle128 << 62;
-  return (shared_address / kUnit & 0x3fc0) | kFixed;
+__device__ __forceinline__ WgmmaOperand wgmma_operand(uint32_t shared_address) {
+  return (shared_address / kWgmmaUnit & 0x3fc0) | 1U << 16;
 }
 // What is added to an operand to go 16 columns of 16 bits on.
-inline constexpr uint64_t kWgmmaNextTerms = 2;
+inline constexpr WgmmaOperand kWgmmaNextTerms = 2;
 
 // The same rows as the second operand of wgmma_bf16_transposed(): a row of 64 columns for each term, and
 // `next_columns` bytes further on those of the next 64 columns.
-__device__ __forceinline__ uint64_t wgmma_operand_transposed(uint32_t shared_address, uint32_t next_columns) {
-  constexpr uint64_t kEightRowsBytes = 1024, kSwizzle128 = 1, kUnit = 16;
-  constexpr uint64_t kFixed = (kEightRowsBytes / kUnit) << 32 | kSwizzle128 << 62;
-  return (shared_address / kUnit & 0x3fff) | uint64_t{next_columns / kUnit & 0x3fff} << 16 | kFixed;
+__device__ __forceinline__ WgmmaOperand wgmma_operand_transposed(uint32_t shared_address,
+                                                                 uint32_t next_columns) {
+  return (shared_address / kWgmmaUnit & 0x3fff) | (next_columns / kWgmmaUnit & 0x3fff) << 16;
 }
 // What is added to it to go 16 terms on.
-inline constexpr uint64_t kWgmmaNextTransposedTerms = 128;
+inline constexpr WgmmaOperand kWgmmaNextTransposedTerms = 128;
 
 // d += a × b, or d = a × b where `adds` is false; bf16, accumulated in fp32. d is 64 × kCols: of each 8
 // columns b, a thread has rows lane / 4 and lane / 4 + 8 of its warp's 16 at columns 8b + 2 (lane mod 4) and
 // the next. a is 64 × 16, of which a warp has 16 rows as mma's first operand; b is 16 × kCols in shared
 // memory, terms side by side.
 template <uint32_t kCols>
-__device__ __forceinline__ void wgmma_bf16(float (&d)[kCols / 2], const uint32_t (&a)[4], uint64_t b,
+__device__ __forceinline__ void wgmma_bf16(float (&d)[kCols / 2], const uint32_t (&a)[4], WgmmaOperand b,
                                            bool adds);
 
 // The same, b with the terms as rows and 64 columns side by side (wgmma_operand_transposed).
 template <uint32_t kCols>
 __device__ __forceinline__ void wgmma_bf16_transposed(float (&d)[kCols / 2], const uint32_t (&a)[4],
-                                                      uint64_t b, bool adds);
+                                                      WgmmaOperand b, bool adds);
 // The same as wgmma_bf16, a in shared memory, too (wgmma_operand, of 64 rows).
-__device__ __forceinline__ void wgmma_bf16_shared(float (&d)[32], uint64_t a, uint64_t b, bool adds);
+__device__ __forceinline__ void wgmma_bf16_shared(float (&d)[32], WgmmaOperand a, WgmmaOperand b, bool adds);
 // Products of 64 × 8, a and b in shared memory as above (64 and 8 rows).
-__device__ __forceinline__ void wgmma_bf16_shared(float (&d)[4], uint64_t a, uint64_t b, bool adds);
+__device__ __forceinline__ void wgmma_bf16_shared(float (&d)[4], WgmmaOperand a, WgmmaOperand b, bool adds);
 // The same, a with the terms as rows and its 64 rows side by side (wgmma_operand_transposed).
-__device__ __forceinline__ void wgmma_bf16_shared_transposed(float (&d)[4], uint64_t a, uint64_t b,
+__device__ __forceinline__ void wgmma_bf16_shared_transposed(float (&d)[4], WgmmaOperand a, WgmmaOperand b,
                                                              bool adds);
 
 #define SERVAL_D8(i)                                                                                    \
@@ -72,65 +77,71 @@ __device__ __forceinline__ void wgmma_bf16_shared_transposed(float (&d)[4], uint
 #define SERVAL_D128(i) SERVAL_D64(i), SERVAL_D64((i) + 64)
 
 template <>
-__device__ __forceinline__ void wgmma_bf16<16>(float (&d)[8], const uint32_t (&a)[4], uint64_t b, bool adds) {
+__device__ __forceinline__ void wgmma_bf16<16>(float (&d)[8], const uint32_t (&a)[4], WgmmaOperand b,
+                                               bool adds) {
   asm volatile(
       "{.reg .pred adds;\n"
+      SERVAL_WGMMA_OPERAND(b, 12)
       "setp.ne.b32 adds, %13, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {"
       "%0, %1, %2, %3, %4, %5, %6, %7"
-      "}, {%8, %9, %10, %11}, %12, adds, 1, 1, 0;}"
+      "}, {%8, %9, %10, %11}, b, adds, 1, 1, 0;}"
       : SERVAL_D8(0)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<uint32_t>(adds)));
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(static_cast<uint32_t>(adds)));
 }
 
 template <>
-__device__ __forceinline__ void wgmma_bf16<32>(float (&d)[16], const uint32_t (&a)[4], uint64_t b,
+__device__ __forceinline__ void wgmma_bf16<32>(float (&d)[16], const uint32_t (&a)[4], WgmmaOperand b,
                                                bool adds) {
   asm volatile(
       "{.reg .pred adds;\n"
+      SERVAL_WGMMA_OPERAND(b, 20)
       "setp.ne.b32 adds, %21, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-      "}, {%16, %17, %18, %19}, %20, adds, 1, 1, 0;}"
+      "}, {%16, %17, %18, %19}, b, adds, 1, 1, 0;}"
       : SERVAL_D16(0)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<uint32_t>(adds)));
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(static_cast<uint32_t>(adds)));
 }
 
 template <>
-__device__ __forceinline__ void wgmma_bf16<64>(float (&d)[32], const uint32_t (&a)[4], uint64_t b,
+__device__ __forceinline__ void wgmma_bf16<64>(float (&d)[32], const uint32_t (&a)[4], WgmmaOperand b,
                                                bool adds) {
   asm volatile(
       "{.reg .pred adds;\n"
+      SERVAL_WGMMA_OPERAND(b, 36)
       "setp.ne.b32 adds, %37, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-      "}, {%32, %33, %34, %35}, %36, adds, 1, 1, 0;}"
+      "}, {%32, %33, %34, %35}, b, adds, 1, 1, 0;}"
       : SERVAL_D32(0)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<uint32_t>(adds)));
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(static_cast<uint32_t>(adds)));
 }
 
 template <>
-__device__ __forceinline__ void wgmma_bf16<128>(float (&d)[64], const uint32_t (&a)[4], uint64_t b,
+__device__ __forceinline__ void wgmma_bf16<128>(float (&d)[64], const uint32_t (&a)[4], WgmmaOperand b,
                                                 bool adds) {
   asm volatile(
       "{.reg .pred adds;\n"
+      SERVAL_WGMMA_OPERAND(b, 68)
       "setp.ne.b32 adds, %69, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
       "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
       "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-      "}, {%64, %65, %66, %67}, %68, adds, 1, 1, 0;}"
+      "}, {%64, %65, %66, %67}, b, adds, 1, 1, 0;}"
       : SERVAL_D64(0)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<uint32_t>(adds)));
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(static_cast<uint32_t>(adds)));
 }
 
 template <>
-__device__ __forceinline__ void wgmma_bf16<256>(float (&d)[128], const uint32_t (&a)[4], uint64_t b,
+__device__ __forceinline__ void wgmma_bf16<256>(float (&d)[128], const uint32_t (&a)[4], WgmmaOperand b,
                                                 bool adds) {
   asm volatile(
       "{.reg .pred adds;\n"
+      SERVAL_WGMMA_OPERAND(b, 132)
       "setp.ne.b32 adds, %133, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
@@ -141,72 +152,78 @@ __device__ __forceinline__ void wgmma_bf16<256>(float (&d)[128], const uint32_t 
       "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
       "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
       "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-      "}, {%128, %129, %130, %131}, %132, adds, 1, 1, 0;}"
+      "}, {%128, %129, %130, %131}, b, adds, 1, 1, 0;}"
       : SERVAL_D128(0)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<uint32_t>(adds)));
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(static_cast<uint32_t>(adds)));
 }
 
 template <>
-__device__ __forceinline__ void wgmma_bf16_transposed<64>(float (&d)[32], const uint32_t (&a)[4], uint64_t b,
-                                                          bool adds) {
+__device__ __forceinline__ void wgmma_bf16_transposed<64>(float (&d)[32], const uint32_t (&a)[4],
+                                                          WgmmaOperand b, bool adds) {
   asm volatile(
       "{.reg .pred adds;\n"
+      SERVAL_WGMMA_OPERAND(b, 36)
       "setp.ne.b32 adds, %37, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
       "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-      "}, {%32, %33, %34, %35}, %36, adds, 1, 1, 1;}"
+      "}, {%32, %33, %34, %35}, b, adds, 1, 1, 1;}"
       : SERVAL_D32(0)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<uint32_t>(adds)));
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(static_cast<uint32_t>(adds)));
 }
 
 template <>
-__device__ __forceinline__ void wgmma_bf16_transposed<128>(float (&d)[64], const uint32_t (&a)[4], uint64_t b,
-                                                           bool adds) {
+__device__ __forceinline__ void wgmma_bf16_transposed<128>(float (&d)[64], const uint32_t (&a)[4],
+                                                           WgmmaOperand b, bool adds) {
   asm volatile(
       "{.reg .pred adds;\n"
+      SERVAL_WGMMA_OPERAND(b, 68)
       "setp.ne.b32 adds, %69, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
       "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, "
       "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, "
       "%60, %61, %62, %63"
-      "}, {%64, %65, %66, %67}, %68, adds, 1, 1, 1;}"
+      "}, {%64, %65, %66, %67}, b, adds, 1, 1, 1;}"
       : SERVAL_D64(0)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<uint32_t>(adds)));
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(static_cast<uint32_t>(adds)));
 }
 
-__device__ __forceinline__ void wgmma_bf16_shared(float (&d)[32], uint64_t a, uint64_t b, bool adds) {
+__device__ __forceinline__ void wgmma_bf16_shared(float (&d)[32], WgmmaOperand a, WgmmaOperand b, bool adds) {
   asm volatile(
       "{.reg .pred adds;\n"
+      SERVAL_WGMMA_OPERAND(a, 32) SERVAL_WGMMA_OPERAND(b, 33)
       "setp.ne.b32 adds, %34, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-      "}, %32, %33, adds, 1, 1, 0, 0;}"
+      "}, a, b, adds, 1, 1, 0, 0;}"
       : SERVAL_D32(0)
-      : "l"(a), "l"(b), "r"(static_cast<uint32_t>(adds)));
+      : "r"(a), "r"(b), "r"(static_cast<uint32_t>(adds)));
 }
 
-__device__ __forceinline__ void wgmma_bf16_shared(float (&d)[4], uint64_t a, uint64_t b, bool adds) {
+__device__ __forceinline__ void wgmma_bf16_shared(float (&d)[4], WgmmaOperand a, WgmmaOperand b, bool adds) {
   asm volatile(
       "{.reg .pred adds;\n"
+      SERVAL_WGMMA_OPERAND(a, 4) SERVAL_WGMMA_OPERAND(b, 5)
       "setp.ne.b32 adds, %6, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, %4, %5, adds, 1, 1, 0, 0;}"
+      "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, a, b, adds, 1, 1, 0, 0;}"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "l"(a), "l"(b), "r"(static_cast<uint32_t>(adds)));
+      : "r"(a), "r"(b), "r"(static_cast<uint32_t>(adds)));
 }
 
-__device__ __forceinline__ void wgmma_bf16_shared_transposed(float (&d)[4], uint64_t a, uint64_t b,
+__device__ __forceinline__ void wgmma_bf16_shared_transposed(float (&d)[4], WgmmaOperand a, WgmmaOperand b,
                                                              bool adds) {
   asm volatile(
       "{.reg .pred adds;\n"
+      SERVAL_WGMMA_OPERAND(a, 4) SERVAL_WGMMA_OPERAND(b, 5)
       "setp.ne.b32 adds, %6, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, %4, %5, adds, 1, 1, 1, 0;}"
+      "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, a, b, adds, 1, 1, 1, 0;}"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "l"(a), "l"(b), "r"(static_cast<uint32_t>(adds)));
+      : "r"(a), "r"(b), "r"(static_cast<uint32_t>(adds)));
 }
 
+#undef SERVAL_WGMMA_OPERAND
 #undef SERVAL_D8
 #undef SERVAL_D16
 #undef SERVAL_D32
