@@ -4,11 +4,14 @@ import csv
 import io
 import json
 import os
+import subprocess
+import sys
 import tempfile
 import unittest
+from pathlib import Path
 
 import schema
-from harness import Case, run
+from harness import PATIENCE, PROGRAM, Case, environment, run
 
 ROW = r"^\| .* \| (pp|tg)(\d+) \| \d+\.\d+ ± \d+\.\d+ \| \d+\.\d+ \|$"
 
@@ -127,6 +130,37 @@ class Bench(Case):
         self.check_fails(2, "--batch-size", "1 to 1024", arguments=["bench", "-b", "1025"])
         self.check_fails(2, "--repetitions", "1 to 10000", arguments=["bench", "-r", "0"])
         self.check_fails(2, "no test", arguments=["bench", "-p", "0", "-n", "0"])
+
+
+class InTurn(unittest.TestCase):
+    """benchmarks/in_turn.py: what two executables take, beside each other."""
+
+    SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks/in_turn.py"
+
+    def compare(self, *arguments):
+        command = [sys.executable, "-B", str(self.SCRIPT), PROGRAM, PROGRAM, "--rounds", "2", *arguments]
+        return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+    def test_each_test_of_each_command_has_a_row(self):
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory) / "figures.json"
+            decoding = ["-p", "0", "-n", "4", "-d", "8", "-b", "1,2", "-r", "1", "-c", "64"]
+            serving = ["--requests", "2", "--input", "8", "--output", "4"]
+            done = self.compare("--json", str(path), "--", *decoding, "--", *serving)
+            self.assertEqual(done.returncode, 0, msg=done.stderr)
+            found = json.loads(path.read_text())
+        self.assertEqual([command["flags"] for command in found], [decoding, serving])
+        tests = [[(f["test"], f["unit"]) for f in command["figures"]] for command in found]
+        of_one = [("tg4 @ d8", "us"), ("tg4 @ d8 x 2", "us")]
+        self.assertEqual(tests, [of_one * 2, [("requests", "tokens/s")] * 2])
+        self.assertTrue(all(f["median"] > 0 for command in found for f in command["figures"]))
+        self.assertEqual(len([line for line in done.stdout.splitlines() if line.startswith("  ")]), 3)
+
+    def test_a_command_that_fails_is_told(self):
+        done = self.compare("--", "-p", "x")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("exit code 2", done.stderr)
+        self.assertIn("--n-prompt", done.stderr)
 
 
 if __name__ == "__main__":
