@@ -62,7 +62,7 @@ class Pass {
     memory_->write(*program_.find_tensor(state_tensor::kControl),
                    std::vector<PassControl>{{0, kPasses, kKeepRunning, 0}});
     const auto begin = std::chrono::steady_clock::now();
-    interpreter_->run(kRows, kPasses, kRows, nullptr, {});
+    interpreter_->run({kRows, kPasses, kRows}, nullptr, {});
     const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - begin;
     return time.count() / kPasses;
   }

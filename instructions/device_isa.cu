@@ -14,8 +14,11 @@ namespace {
 template <class Config>
 DeviceKernelChoice choice() {
   return {device::compiled_kernel<Config, device::NoRecorder>(),
-          device::compiled_kernel<Config, device::EventRecorder>(), Config::kRows, Config::kRingPages,
-          [](const Program& program) { return runs(Config::kTraits, program); }};
+          device::compiled_kernel<Config, device::EventRecorder>(),
+          Config::kRows,
+          Config::kRingPages,
+          [](const Program& program) { return runs(Config::kTraits, program); },
+          Config::kTraits.single_rows};
 }
 
 std::string check_on_device(const Program& program, const Instruction& instruction) {

@@ -76,10 +76,13 @@ using IsaOfRanks =
     static constexpr KernelTraits kTraits = kernel_traits::Name;                                  \
     using Isa = std::conditional_t<head_norms != 0, MatvecIsa, PlainIsa>;                         \
   };
-#define SERVAL_GEMM_KERNEL(Name, rows, tile_rows, head_dim, wide_tiles, ring_pages, scratch_kib) \
+#define SERVAL_GEMM_KERNEL(Name, rows, tile_rows, head_dim, single_rows, wide_tiles, ring_pages, \
+                           scratch_kib)                                                          \
   struct Name : GemmConfig<rows, tile_rows, ring_pages, scratch_kib> {                           \
     static constexpr uint32_t kHeadDim = head_dim;                                               \
     static constexpr bool kHasWideTiles = wide_tiles != 0;                                       \
+    static constexpr bool kHasFullTiles = single_rows == 0;                                      \
+    static constexpr bool kHasNarrowTiles = tile_rows <= 64 || single_rows != 0;                 \
     static constexpr KernelTraits kTraits = kernel_traits::Name;                                 \
     using Isa = GemmIsa;                                                                         \
   };

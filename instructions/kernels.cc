@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "instructions/isa.h"
+#include "instructions/planned_attention/op.h"
 #include "vm/layout/units.h"
 
 namespace serval {
@@ -56,6 +57,7 @@ bool runs(const KernelTraits& kernel, const Program& program) {
   if (multiplies_tiles(program) != (kernel.tile_rows > 0)) return false;
   if (!kernel.head_norms && has_head_norms(program)) return false;
   if (!kernel.wide_tiles && has_wide_tiles(program)) return false;
+  if (kernel.single_rows && most_query_heads_of_group(program) > kNarrowQueries) return false;
   return kernel.head_dim == 0 || has_heads_of(program, kernel.head_dim);
 }
 

@@ -20,6 +20,7 @@ struct KernelTraits {
   uint32_t tile_rows;  // 0: multiplies with vectors
   bool of_ranks;       // for programs of several devices, not of one
   bool wide_tiles;
+  bool single_rows;
 };
 
 // Pages under way before a record's inputs are there, in kernels of vectors for several devices: a layer's
@@ -34,10 +35,13 @@ constexpr KernelTraits of_ranks(KernelTraits base, const char* name) {
 }
 #define SERVAL_KERNEL(Name, rows, head_dim, head_norms, ring_pages, scratch_kib, activation_rows) \
   inline constexpr KernelTraits Name = {                                                          \
-      #Name, rows, head_dim, head_norms != 0, ring_pages, scratch_kib, activation_rows, 0, false, false};
-#define SERVAL_GEMM_KERNEL(Name, rows, tile_rows, head_dim, wide_tiles, ring_pages, scratch_kib) \
-  inline constexpr KernelTraits Name = {#Name,       rows, head_dim,  true,  ring_pages,         \
-                                        scratch_kib, 0,    tile_rows, false, wide_tiles != 0};
+      #Name,           rows, head_dim, head_norms != 0, ring_pages, scratch_kib,                  \
+      activation_rows, 0,    false,    false,           false};
+#define SERVAL_GEMM_KERNEL(Name, rows, tile_rows, head_dim, single_rows, wide_tiles, ring_pages,  \
+                           scratch_kib)                                                           \
+  inline constexpr KernelTraits Name = {#Name,           rows, head_dim,  true,  ring_pages,      \
+                                        scratch_kib,     0,    tile_rows, false, wide_tiles != 0, \
+                                        single_rows != 0};
 #define SERVAL_RANKS_KERNEL(Name, Base) inline constexpr KernelTraits Name = of_ranks(Base, #Name);
 #include "instructions/kernels.def"
 #undef SERVAL_KERNEL
@@ -54,7 +58,7 @@ const KernelTraits& widest_kernel(uint32_t ranks);
 bool takes_wide_tiles(uint32_t rows, uint32_t head_dim);
 // Pages of the ring of a kernel of GEMMs, at least.
 uint32_t gemm_ring_pages();
-// True if the kernel has the code for all of the program's instructions.
+// True if the kernel has the code for all of the program's instructions, in the passes that it is for.
 bool runs(const KernelTraits& kernel, const Program& program);
 
 }  // namespace serval

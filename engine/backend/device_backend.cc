@@ -134,6 +134,7 @@ class DeviceBackend final : public Backend {
   struct Prepared {
     RowsInUse use;
     size_t program = 0;
+    bool single_rows = false;  // DeviceLaunch::single_rows
   };
 
   RankMemory& first() { return ranks_.front(); }
@@ -200,9 +201,10 @@ DeviceBackend::Prepared DeviceBackend::look_at(const Launch& launch) {
 
 void DeviceBackend::prepare(const Launch& launch) {
   prepared_.reset();
-  const Prepared next = look_at(launch);
+  Prepared next = look_at(launch);
   if (!interpreters_[next.program]) return;  // it may have to be waited for
   prepare_state(programs_.program(next.program), attention_[next.program], launch.passes, state_.host());
+  next.single_rows = attention_[next.program] && has_single_rows(state_.host().attention);
   upload_ahead(next.use.state);
   prepared_ = next;
 }
@@ -215,7 +217,7 @@ void DeviceBackend::run(const Launch& launch, const std::function<void(uint32_t)
     ~ClearStop() { state.clear_stop(); }
   } const clear_stop{state_};
   const bool is_prepared = launch.is_prepared && prepared_;
-  const Prepared now = is_prepared ? *prepared_ : look_at(launch);
+  Prepared now = is_prepared ? *prepared_ : look_at(launch);
   programs_.program(now.program);  // waits for it; that it does not compile is no fault
   fault_on_error([&] { bind(now.program); });
   last_ = now.program;
@@ -224,6 +226,7 @@ void DeviceBackend::run(const Launch& launch, const std::function<void(uint32_t)
     state.control.passes_wanted = launch.passes;
   } else {
     prepare_state(program(), attention_[last_], launch.passes, state);
+    now.single_rows = attention_[last_] && has_single_rows(state.attention);
   }
   state.output = state.output_of(program().limits.rows);
   // What the kernel has changed comes down as soon as it has ended, without the host in between; but not over
@@ -236,7 +239,8 @@ void DeviceBackend::run(const Launch& launch, const std::function<void(uint32_t)
   };
   fault_on_error([&] {
     upload(now.use.state, attention_[last_].has_value(), !is_prepared);
-    interpreter.run(now.use.row_bound, launch.passes, now.use.logit_bound, on_pass, on_started);
+    interpreter.run({now.use.row_bound, launch.passes, now.use.logit_bound, now.single_rows}, on_pass,
+                    on_started);
   });
 }
 

@@ -54,10 +54,31 @@ struct DeviceOp<PlannedAttention> : GroupOp {
   // The warp's part of all streams of the record.
   template <class Config>
   static __device__ __forceinline__ void work(const Op& op, const Group& group) {
+    using Memory = planned::PlacesOf<Config, Config::kHeadDim>;
+    uint32_t narrow_parity = 0;
+    if constexpr (Config::kHasFullTiles) {
+      planned::FullTile<Config, Config::kHeadDim> tile(op, group);
+      for_streams<Config>(
+          group, [&](const Memory& memory, const planned::Stream& stream, uint32_t n, uint32_t page) {
+            if (is_narrow<Config>((stream.item.rows - stream.first_row) * memory.heads.count)) {
+              work_narrow<Config>(op, group, stream, n, page, narrow_parity);
+            } else {
+              tile.run(stream, n, page);
+            }
+          });
+    } else {
+      for_streams<Config>(group,
+                          [&](const Memory&, const planned::Stream& stream, uint32_t n, uint32_t page) {
+                            work_narrow<Config>(op, group, stream, n, page, narrow_parity);
+                          });
+    }
+  }
+  // Calls work(memory, stream, its number, its first page) for each.
+  template <class Config, class Work>
+  static __device__ __forceinline__ void for_streams(const Group& group, Work&& work) {
     using planned::kStreamSlots;
     auto& memory = *reinterpret_cast<planned::PlacesOf<Config, Config::kHeadDim>*>(group.scratch);
-    planned::FullTile<Config, Config::kHeadDim> tile(op, group);
-    uint32_t narrow_parity = 0, page = 0;
+    uint32_t page = 0;
 #pragma unroll 1
     for (uint32_t n = 0;; ++n) {
       const uint32_t at = n % kStreamSlots;
@@ -65,11 +86,7 @@ struct DeviceOp<PlannedAttention> : GroupOp {
       const planned::Stream& stream = memory.streams[at];
       const uint32_t blocks = Config::uniform(stream.blocks);
       if (blocks == 0) return;
-      if (is_narrow<Config>((stream.item.rows - stream.first_row) * memory.heads.count)) {
-        work_narrow<Config>(op, group, stream, n, page, narrow_parity);
-      } else {
-        tile.run(stream, n, page);
-      }
+      work(memory, stream, n, page);
       page += 2 * blocks;
       __syncwarp();
       if (group.lane == 0) ptx::mbarrier_arrive(&memory.stream_free[at]);

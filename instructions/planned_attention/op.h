@@ -20,6 +20,9 @@
 
 namespace serval {
 
+// Query heads of rows that a tile of the GPU's kernels has at least.
+inline constexpr uint32_t kNarrowQueries = 8;
+
 struct PlannedAttention {
   static constexpr bool kOneOfEachSm = true;  // `record` says which
 

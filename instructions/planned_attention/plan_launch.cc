@@ -1,6 +1,7 @@
 #include "instructions/planned_attention/plan_launch.h"
 
 #include <algorithm>
+#include <span>
 
 #include "instructions/isa.h"
 #include "vm/state/check_attention.h"
@@ -28,6 +29,11 @@ void plan_launch(const AttentionPlanShape& shape, StateBlock& state) {
         return row.slot < state.slots.size() ? last_position(state, row) : row.position;
       },
       state.attention);
+}
+
+bool has_single_rows(const AttentionList& list) {
+  return std::ranges::all_of(std::span(list.item(), list.items),
+                             [](const AttentionItem& item) { return item.rows <= 1; });
 }
 
 }  // namespace serval

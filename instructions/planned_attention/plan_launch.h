@@ -17,4 +17,7 @@ std::optional<AttentionPlanShape> attention_plan_shape(const Program& program);
 // state has at least the program's rows, and may be one that check_state() refuses.
 void plan_launch(const AttentionPlanShape& shape, StateBlock& state);
 
+// No item has more than one row, as where all sequences generate.
+bool has_single_rows(const AttentionList& list);
+
 }  // namespace serval

@@ -16,9 +16,9 @@
 namespace serval::device::planned {
 
 inline constexpr uint32_t kWarpgroups = kConsumerWarps / kWarpgroupWarps;
-inline constexpr uint32_t kTileRows = 64;   // query heads of rows, on the tensor cores
-inline constexpr uint32_t kNarrowRows = 8;  // of a narrow tile
-inline constexpr uint32_t kForms = 2;       // of tiles
+inline constexpr uint32_t kTileRows = 64;                // query heads of rows, on the tensor cores
+inline constexpr uint32_t kNarrowRows = kNarrowQueries;  // of a narrow tile
+inline constexpr uint32_t kForms = 2;                    // of tiles
 inline constexpr uint32_t kRowBytes = 128;
 inline constexpr uint32_t kPartChannels = 64;  // 128 bytes of each token
 inline constexpr uint32_t kPartBytes = kTileRows * kRowBytes;

@@ -132,7 +132,7 @@ class Gemm {
     bind<Config>();
     for (uint32_t launch = 0; launch < launches; ++launch) {
       write_state();
-      EXPECT_THROW(interpreter_->run(sizes_.rows, 1, sizes_.rows, {}), Error);
+      EXPECT_THROW(interpreter_->run({sizes_.rows, 1, sizes_.rows}, {}), Error);
     }
   }
 
@@ -205,7 +205,7 @@ class Gemm {
   }
   void run() {
     write_state();
-    ASSERT_EQ(interpreter_->run(sizes_.rows, 1, sizes_.rows, {}), 1U);
+    ASSERT_EQ(interpreter_->run({sizes_.rows, 1, sizes_.rows}, {}), 1U);
   }
 
   Sizes sizes_;

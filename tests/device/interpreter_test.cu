@@ -69,7 +69,7 @@ class Bound {
   uint32_t run_until(uint32_t passes, uint32_t most, const std::function<void(uint32_t)>& on_pass = {}) {
     memory_.write(*program_.find_tensor(state_tensor::kControl),
                   std::vector<PassControl>{{0, passes, kKeepRunning, 0}});
-    return interpreter_->run(1, most, true, on_pass);
+    return interpreter_->run({1, most, 1}, on_pass);
   }
   const ToyMemory& memory() const { return memory_; }
 

@@ -165,7 +165,7 @@ class Bound {
       void* to = memory_.base(*program_.find_tensor(state_tensor::kControl, rank));
       SERVAL_CUDA_CHECK(cudaMemcpy(to, &control, sizeof control, cudaMemcpyHostToDevice));
     }
-    return interpreter_->run(1, passes, true, {});
+    return interpreter_->run({1, passes, 1}, {});
   }
   std::vector<uint32_t> read(TensorId vector) const {
     std::vector<uint32_t> words(kToyWords);

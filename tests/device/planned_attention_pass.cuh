@@ -251,7 +251,7 @@ class GpuAttention {
   double run() {
     memory_.write(*program_.find_tensor(state_tensor::kControl),
                   std::vector<PassControl>{{0, 1, kKeepRunning, 0}});
-    EXPECT_EQ(interpreter_->run(rows(), 1, true, {}), 1U);
+    EXPECT_EQ(interpreter_->run({rows(), 1, 1}, {}), 1U);
     return interpreter_->kernel_us();
   }
   Output output() const {

@@ -594,6 +594,41 @@ TEST(Kernels, RunWideTilesWhereTheyHaveCodeForThem) {
   EXPECT_FALSE(runs_with(16, kernel_traits::Tiles256Heads128));
 }
 
+// Kernels for passes that only generate have narrow tiles of attention and no others.
+TEST(Kernels, OfSingleRowsRunProgramsOfFewQueryHeadsAKvHead) {
+  Random random(107);
+  Scene s(random_shape(random, kSmall), random);
+  Program program = s.bench.program;
+  program.limits.rows = 64;
+  const auto runs_with = [&](uint32_t group_heads, const KernelTraits& kernel) {
+    PlannedAttention op{};
+    op.q_heads = 2 * group_heads;
+    op.kv_heads = 2;
+    op.head_dim = 128;
+    program.instructions = {make_instruction(op)};
+    return runs(kernel, program);
+  };
+  for (const uint32_t group_heads : {1U, 4U, 8U}) {
+    EXPECT_TRUE(runs_with(group_heads, kernel_traits::Decode64Heads128)) << group_heads;
+    EXPECT_TRUE(runs_with(group_heads, kernel_traits::Decode256Heads128)) << group_heads;
+  }
+  EXPECT_FALSE(runs_with(9, kernel_traits::Decode64Heads128));
+  EXPECT_TRUE(runs_with(9, kernel_traits::Tiles64Heads128));
+}
+
+// Whatever a program is, the kernel that takes the most rows of it runs all passes.
+TEST(Kernels, OfSingleRowsComeBeforeThoseOfAllPasses) {
+  const KernelTraits* before = nullptr;
+  for (const KernelTraits& kernel : kernels()) {
+    if (before != nullptr && before->single_rows) {
+      EXPECT_TRUE(kernel.single_rows || kernel.rows >= before->rows) << kernel.name;
+    }
+    before = &kernel;
+  }
+  EXPECT_FALSE(before->single_rows);
+  EXPECT_FALSE(widest_kernel(1).single_rows);
+}
+
 TEST(CheckInstruction, RefusesHeadsThatDoNotDivide) {
   Random random(110);
   Shape shape = random_shape(random, kSmall);

@@ -8,6 +8,7 @@
 
 #include "gtest/gtest.h"
 
+#include "instructions/planned_attention/plan_launch.h"
 #include "tests/instructions/scene.h"
 #include "tests/sample.h"
 #include "vm/state/block.h"
@@ -93,6 +94,17 @@ Case random_case(Random& random) {
     c.add(slot, random.between(count - 1, random.chance(0.2) ? 39999 : 3000), count);
   }
   return c;
+}
+
+// Then a GPU takes kernels without the attention of prompts.
+TEST(AttentionPlan, HasSingleRowsWhereAllSequencesGenerate) {
+  Case c({.group_heads = 4, .kv_heads = 2, .records = 3, .places = 4096, .rows = 64}, 8, 512);
+  for (uint32_t slot = 0; slot < 5; ++slot) c.add(slot, 17 * slot);
+  c.plan();
+  EXPECT_TRUE(has_single_rows(c.state->attention));
+  c.add(5, 30, 4);
+  c.plan();
+  EXPECT_FALSE(has_single_rows(c.state->attention)) << "a piece of a prompt";
 }
 
 TEST(AttentionPlan, HasEveryRowHeadAndLeafOnce) {

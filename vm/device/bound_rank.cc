@@ -131,10 +131,11 @@ BoundProgram BoundRank::bound(const DeviceMemory& memory) const {
           .control = static_cast<const PassControl*>(base_of(memory, state_tensor::kControl))};
 }
 
-void BoundRank::set_launch(uint32_t row_bound, uint32_t passes, uint32_t logit_bound) {
-  launch_.row_bound = std::max(row_bound, 1U);
-  launch_.logit_bound = logit_bound;
-  launch_.passes = passes;
+void BoundRank::set_launch(const DeviceLaunch& launch) {
+  launch_.row_bound = std::max(launch.row_bound, 1U);
+  launch_.logit_bound = launch.logit_bound;
+  launch_.passes = launch.passes;
+  single_rows_ = launch.single_rows;
 }
 
 void BoundRank::compare_clock() {
@@ -155,8 +156,9 @@ void BoundRank::start() {
 
 // The first that can run the launch's passes.
 const DeviceKernel& BoundRank::kernel() const {
-  const auto choice = std::ranges::find_if(
-      kernels_, [&](const DeviceKernelChoice* c) { return launch_.row_bound <= c->rows; });
+  const auto choice = std::ranges::find_if(kernels_, [&](const DeviceKernelChoice* c) {
+    return launch_.row_bound <= c->rows && (single_rows_ || !c->single_rows);
+  });
   return recording_ ? (*choice)->recording : (*choice)->plain;
 }
 

@@ -31,7 +31,7 @@ class BoundRank {
   void meet(const std::vector<std::unique_ptr<BoundRank>>& ranks);
 
   // What the next launches run.
-  void set_launch(uint32_t row_bound, uint32_t passes, uint32_t logit_bound);
+  void set_launch(const DeviceLaunch& launch);
   // Notes how this GPU's clock stands to the host's, if a launch of several ranks is to be recorded.
   void compare_clock();
   int64_t clock_ahead_ns() const { return clock_ahead_ns_; }
@@ -82,6 +82,7 @@ class BoundRank {
   CudaEvent began_, ended_, all_done_;  // the kernel, and what follows it in the stream
   std::unique_ptr<RecordingBuffers> recording_;
   Launch launch_{};
+  bool single_rows_ = false;      // of the launch
   int64_t clock_ahead_ns_ = 0;    // of the host's
   bool words_are_dirty_ = false;  // the last launch left a ticket or a stop word behind
 };

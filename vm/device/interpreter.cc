@@ -88,7 +88,7 @@ DeviceInterpreter::Impl::Impl(const Program& program_in, const DeviceIsa& isa_in
 void DeviceInterpreter::Impl::check_kernels() const {
   if (kernels.empty())
     throw Error(ErrorKind::kRuntime, "program: no kernel has code for all of its instructions");
-  const unsigned rows = kernels.back()->rows;
+  const unsigned rows = kernels.back()->single_rows ? 0 : kernels.back()->rows;  // of any passes
   if (program.limits.rows > rows) {
     throw Error(ErrorKind::kRuntime,
                 fmt::format("program: {} rows a pass; limit: {} (the kernels)", program.limits.rows, rows));
@@ -229,10 +229,9 @@ DeviceInterpreter::DeviceInterpreter(const Program& program, const DeviceIsa& is
 
 DeviceInterpreter::~DeviceInterpreter() = default;
 
-uint32_t DeviceInterpreter::run(uint32_t row_bound, uint32_t passes, uint32_t logit_bound,
-                                const std::function<void(uint32_t)>& on_pass,
+uint32_t DeviceInterpreter::run(const DeviceLaunch& launch, const std::function<void(uint32_t)>& on_pass,
                                 const std::function<void()>& on_started) {
-  for (const auto& rank : impl_->ranks) rank->set_launch(row_bound, passes, logit_bound);
+  for (const auto& rank : impl_->ranks) rank->set_launch(launch);
   return impl_->run(on_pass, on_started);
 }
 

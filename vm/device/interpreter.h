@@ -41,6 +41,14 @@ struct DeviceRank {
   void* stream = nullptr;  // a cudaStream_t of that GPU; earlier work in it is finished before a launch
 };
 
+// What a launch runs.
+struct DeviceLaunch {
+  uint32_t row_bound = 0;    // rows of the pass from this one on are not active
+  uint32_t passes = 1;       // at most
+  uint32_t logit_bound = 0;  // rows from this one on want no logits
+  bool single_rows = false;  // no item of attention's list (vm/state/attention.h) has more than one row
+};
+
 struct DeviceOptions {
   double stall_timeout_s = 10;  // a launch without progress on any SM of a GPU for this long is a fault
   // For each of the program's devices. GPUs that differ reach each other's memory; several ranks may share
@@ -59,16 +67,15 @@ class DeviceInterpreter {
                     const DeviceOptions& options);
   ~DeviceInterpreter();
 
-  // Runs up to `passes` passes from the state as it stands, a kernel on each GPU, until the program's control
-  // says which is the last; calls on_pass(p) on this thread for each of them, in order, as soon as output[p]
-  // is known to be complete. `row_bound`: rows of the pass from this one on are not active; `logit_bound`:
-  // from this one on they want no logits. `on_started`, if there is one, is called on this thread once the
-  // kernels are enqueued, before any on_pass. What it puts into the ranks' streams follows the kernels, also
-  // those that end in a fault: it may run while on_pass is called. Returns the passes run, when all of that
-  // is done. Throws Error(kDeviceFault) with the fault's report; counters are zeroed then, and the next
-  // launch starts afresh. Leaves another GPU as the thread's current one.
-  uint32_t run(uint32_t row_bound, uint32_t passes, uint32_t logit_bound,
-               const std::function<void(uint32_t)>& on_pass, const std::function<void()>& on_started = {});
+  // Runs passes from the state as it stands, a kernel on each GPU, until the program's control says which is
+  // the last; calls on_pass(p) on this thread for each of them, in order, as soon as output[p] is known to be
+  // complete. `on_started`, if there is one, is called on this thread once the kernels are enqueued, before
+  // any on_pass. What it puts into the ranks' streams follows the kernels, also those that end in a fault: it
+  // may run while on_pass is called. Returns the passes run, when all of that is done. Throws
+  // Error(kDeviceFault) with the fault's report; counters are zeroed then, and the next launch starts afresh.
+  // Leaves another GPU as the thread's current one.
+  uint32_t run(const DeviceLaunch& launch, const std::function<void(uint32_t)>& on_pass,
+               const std::function<void()>& on_started = {});
   // For on_started: returns when all that was enqueued before the launch is done.
   void wait_until_begun() const;
   // Of the last run: what the kernel alone took, of several the one that took longest.

@@ -25,6 +25,7 @@ struct DeviceKernelChoice {
   unsigned rows;                 // that a pass may have
   unsigned pages;                // of an SM's ring: what a program may be compiled for
   bool (*runs)(const Program&);  // null: it runs every program
+  bool single_rows = false;      // only launches of which DeviceLaunch::single_rows says so
 };
 
 // Units (8 weight rows each) of a GEMM's tile.

@@ -72,8 +72,10 @@ struct GemmConfig {
   static constexpr uint32_t kScratchBytes = kScratchKib * 1024;
   // Slabs of activations that come together: products of few tokens take less time than waiting for one.
   static constexpr uint32_t kPanelSlabs = kTileTokens <= 64 ? 2 : 1;
-  // Attention of few rows has code of its own: not beside that of prompts, which it slows down.
+  // Attention of few rows has code of its own: not beside that of prompts in large tiles, which it slows
+  // down.
   static constexpr bool kHasNarrowTiles = kTileTokens <= 64;
+  static constexpr bool kHasFullTiles = true;
   static constexpr uint32_t kSlabBytes = kTileTokens * slab_image::kRowBytes;
   static constexpr uint32_t kPanelBytes = kPanelSlabs * kSlabBytes;
   static constexpr uint32_t kPanelBuffers = kScratchBytes / kPanelBytes;
