@@ -224,7 +224,7 @@ PlannedLaunch PassLoop::write(const PassPlan& plan) {
   const uint32_t passes = passes_to_decision(plan.passes);
   for (size_t i = 0; i < planned_.size(); ++i) {
     [[maybe_unused]] const bool enough = planned_[i]->chain().grow_to(blocks_for_launch(views_[i], passes));
-    assert(enough);
+    assert(enough);  // as blocks_suffice() has said
   }
   PlannedLaunch launch = state_.write(plan, planned_, views_);
   launch.passes = passes;

@@ -46,9 +46,11 @@ void PassLoop::plan_ahead() {
   view_after_launch();
   if (planned_.empty()) return;
   look_up_prefixes();
-  const PassPlan pass_plan = plan({views_, pool_.available()}, limits_);
-  // Blocks may come back in time.
-  if (pass_plan.give_back) return;
+  // Blocks may come back in time. Those of sequences that are about to end are held yet, so even one that is
+  // left alone may not have enough.
+  const CoreView view{views_, pool_.available()};
+  if (!blocks_suffice(view, 1)) return;
+  const PassPlan pass_plan = plan(view, limits_);
   next_ = write(pass_plan);
   try {
     backend_.prepare({.passes = next_->passes, .reads_prompts = next_->reads_prompts});

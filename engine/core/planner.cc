@@ -27,6 +27,8 @@ void fill(PassPlan& plan, const CoreView& view, uint32_t max_rows) {
   }
 }
 
+}  // namespace
+
 bool blocks_suffice(const CoreView& view, uint32_t passes) {
   uint64_t wanted = 0;
   for (const SequenceView& s : view.running) {
@@ -35,8 +37,6 @@ bool blocks_suffice(const CoreView& view, uint32_t passes) {
   }
   return wanted <= view.available_blocks;
 }
-
-}  // namespace
 
 bool may_join(size_t running, uint32_t available_blocks, const PlannerLimits& limits, uint32_t blocks) {
   if (running >= limits.max_sequences) return false;

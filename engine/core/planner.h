@@ -66,6 +66,10 @@ struct PassPlan {
 // There is at least one sequence, and one alone never needs more blocks than it holds and are available.
 PassPlan plan(const CoreView& view, const PlannerLimits& limits);
 
+// Whether the blocks that the sequences hold and those that are available are enough for a launch of so many
+// passes.
+bool blocks_suffice(const CoreView& view, uint32_t passes);
+
 // Blocks that the sequence needs for a launch of `passes` passes in which it is read to its end.
 uint32_t blocks_for_launch(const SequenceView& sequence, uint32_t passes);
 

@@ -61,6 +61,17 @@ TEST(PlanAhead, GoesOnWithoutASequenceThatAStopTokenEnds) {
   EXPECT_EQ(loop.loop.stats().generated_tokens, 24u);
 }
 
+// A sequence that is about to end holds its blocks yet, so the one that is left waits for them: planned ahead
+// it would run without.
+TEST(PlanAhead, WaitsForTheBlocksOfASequenceThatIsAboutToEnd) {
+  Loop loop({.context = 256, .kv_blocks = 4, .rows = 64, .sequences = 2});
+  loop.add(request(20, 93));
+  loop.add(request(36, 120, 3));
+  loop.run_to_end();
+  EXPECT_EQ(loop.answers[0].tokens, loop.tokens_alone(request(20, 93)));
+  EXPECT_EQ(loop.answers[1].tokens, loop.tokens_alone(request(36, 120, 3)));
+}
+
 TEST(PlanAhead, DropsWhatALaunchMakesAfterAStopStringOfTheOneBefore) {
   Loop loop({}, 0, scripted_model(1, {'a', 'b', 'c', 'd'}));
   Request ends = request(1, 100);
