@@ -90,6 +90,8 @@ SequenceSlot Sequence::slot_state() const {
   return slot;
 }
 
+// Before the text is complete, a stop token is drawn only if nothing else can follow. A text always goes on
+// somehow (engine/grammar/constraint.cc).
 void Sequence::write_mask(std::span<uint32_t> mask, std::optional<int32_t> behind) const {
   const grammar::Constraint::Place place = behind ? constrained_->after(*behind) : constrained_->place();
   std::ranges::copy(*place.mask, mask.begin());
@@ -100,7 +102,7 @@ void Sequence::write_mask(std::span<uint32_t> mask, std::optional<int32_t> behin
     word = place.complete ? word | bit : word & ~bit;
   }
   if (std::ranges::all_of(mask, [](uint32_t word) { return word == 0; }))
-    throw Error(ErrorKind::kRuntime, fmt::format("token {} of the text: its mask allows no token", length()));
+    std::ranges::copy(*place.mask, mask.begin());
 }
 
 void Sequence::reuse(uint32_t reused) {

@@ -78,7 +78,7 @@ class Sequence {
   std::span<const LogitBias> logit_bias() const { return request_.logit_bias; }
   bool lists_top() const { return request_.top_logprobs > 0; }
   // Not every token may be drawn: of the next one, write_mask() says which. `behind`: a token that is sampled
-  // and not accepted yet, behind which it is drawn. Throws Error(kRuntime) where that is none.
+  // and not accepted yet, behind which it is drawn.
   bool is_constrained() const { return constrained_.has_value(); }
   void write_mask(std::span<uint32_t> mask, std::optional<int32_t> behind = std::nullopt) const;
 

@@ -528,6 +528,18 @@ TEST(Engine, ConstrainedTextsGoOnAfterTheyHadToWait) {
   EXPECT_GT(toy.engine.stats().preemptions, 0U);
 }
 
+// Before its end a text is not stopped, unless a stop token is all that can follow.
+TEST(Engine, AStopTokenEndsAConstrainedTextWhereNothingElseCanFollow) {
+  ToyEngine toy = babbling(64);
+  Request request{.prompt_ids = kPrompt, .max_tokens = 40, .json_schema = R"({"enum":["abcdefgh"]})"};
+  request.stop_token_ids = {'e'};
+  const Response response = toy.engine.generate(request);
+  EXPECT_EQ(response.finish, Finish::kStop);
+  EXPECT_EQ(response.text, "\"abcd");
+  request.stop_token_ids = {'"'};
+  EXPECT_EQ(toy.engine.generate(request).text, "");
+}
+
 TEST(Engine, RefusesASchemaThatItDoesNotSupport) {
   ToyEngine toy = babbling(64);
   const Request request{.prompt_ids = kPrompt, .json_schema = R"({"type":"object","not":{}})"};
