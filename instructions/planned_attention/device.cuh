@@ -13,8 +13,9 @@ struct DeviceOp<PlannedAttention> : GroupOp {
   // A kernel has the code for one size of heads.
   template <class Config>
   static __device__ bool in_range(const Op& op) {
+    constexpr uint32_t kMostHeads = Config::kHasFullTiles ? planned::kTileRows : planned::kNarrowRows;
     return op.record < op.records && op.records <= kMaxSms && op.kv_heads != 0 &&
-           op.q_heads / op.kv_heads <= planned::kTileRows && op.q_heads % op.kv_heads == 0 &&
+           op.q_heads / op.kv_heads <= kMostHeads && op.q_heads % op.kv_heads == 0 &&
            op.q_heads >= op.kv_heads && op.head_dim == Config::kHeadDim;
   }
 
