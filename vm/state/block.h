@@ -38,7 +38,7 @@ namespace serval {
 struct StateLayout {
   explicit StateLayout(const StateLimits& limits);
 
-  static constexpr size_t kAlignment = 64;  // of the memory and of each part
+  static constexpr size_t kAlignment = 128;  // of the memory and of each part: a GPU's lines
 
   size_t rows;         // PassRow [whole_row_tiles(limits.rows)]: the interpreter on a GPU copies whole tiles
   size_t sampled;      // SampledToken [limits.rows]
