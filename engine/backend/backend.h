@@ -38,8 +38,9 @@ class Backend {
   // The host's copy of the state, block table included. Write it between launches only, or during one from
   // run()'s on_begun on; after a launch without on_begun, rows, slots and control are what the program left
   // there. Output and top are what it left there in any case: in on_pass, read nothing else, and of these
-  // what passes handed out have. Give the mask of each token that is drawn under one (StateBlock::give_mask)
-  // at any time before the backend's stall timeout; once the token is handed out the next one can be written.
+  // what passes handed out have. A launch waits, no longer than the stall timeout, for
+  // the mask of each token of a slot that has masks (StateBlock::give_mask). Once a token is handed out, the
+  // next token's mask may be written.
   virtual StateBlock& state() = 0;
   // Of the state: those of the largest program.
   const StateLimits& limits() { return state().limits; }

@@ -20,7 +20,7 @@
 
 namespace serval {
 
-// Query heads of rows that a tile of the GPU's kernels has at least.
+// A narrow tile of the GPU's kernels has room for so many query heads.
 inline constexpr uint32_t kNarrowQueries = 8;
 
 struct PlannedAttention {

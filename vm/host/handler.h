@@ -26,8 +26,8 @@ class HostHandler {
  public:
   virtual ~HostHandler() = default;
   virtual std::unique_ptr<HostLocal> make_local() const = 0;
-  // Whether what the caller of the launch gives while it runs is there; `load` is not called before. Asked
-  // once the waits are satisfied.
+  // Whether the input is there that the caller gives while the launch runs; `load` is not called before. The
+  // interpreter asks once the waits are satisfied.
   virtual bool has_input_of_caller(const Instruction&, const HostMemory&) const { return true; }
   virtual void load(const Instruction&, const HostMemory&, HostLocal&) const = 0;
   virtual void compute(const Instruction&, const HostMemory&, HostLocal&) const = 0;
