@@ -199,16 +199,6 @@ bool has_wide_tiles(const Program& program) {
     return op.square_cols == kSquareColsOfGemm && op.num_units > kUnitsOfPairTile;
   });
 }
-uint32_t most_query_heads_of_group(const Program& program) {
-  uint32_t most = 0;
-  for (const Instruction& i : program.instructions) {
-    if (i.opcode != static_cast<uint16_t>(Opcode::kPlannedAttention)) continue;
-    const auto op = i.as<PlannedAttention>();
-    most = std::max(most, op.q_heads / op.kv_heads);
-  }
-  return most;
-}
-
 bool has_heads_of(const Program& program, uint32_t head_dim) {
   return std::ranges::all_of(program.instructions, [&](const Instruction& i) {
     switch (static_cast<Opcode>(i.opcode)) {

@@ -84,8 +84,6 @@ std::string check_instruction(const Program& program, const Instruction& instruc
 uint32_t device_of(std::span<const Tensor> tensors, const Instruction& instruction);
 // All attention of the program has heads of this size.
 bool has_heads_of(const Program& program, uint32_t head_dim);
-// Of planned attention: query heads that share a KV head; 0 if the program has none.
-uint32_t most_query_heads_of_group(const Program& program);
 // The program has instructions for models with norms of the heads of Q and K.
 bool has_head_norms(const Program& program);
 // True if the program multiplies gate and up in wide tiles (instructions/common/gemm.cuh).

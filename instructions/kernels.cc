@@ -4,6 +4,7 @@
 
 #include "instructions/isa.h"
 #include "instructions/planned_attention/op.h"
+#include "instructions/planned_attention/plan_launch.h"
 #include "vm/layout/units.h"
 
 namespace serval {
@@ -57,7 +58,9 @@ bool runs(const KernelTraits& kernel, const Program& program) {
   if (multiplies_tiles(program) != (kernel.tile_rows > 0)) return false;
   if (!kernel.head_norms && has_head_norms(program)) return false;
   if (!kernel.wide_tiles && has_wide_tiles(program)) return false;
-  if (kernel.single_rows && most_query_heads_of_group(program) > kNarrowQueries) return false;
+  if (const auto attention = attention_plan_shape(program);
+      kernel.single_rows && attention && attention->group_heads > kNarrowQueries)
+    return false;
   return kernel.head_dim == 0 || has_heads_of(program, kernel.head_dim);
 }
 

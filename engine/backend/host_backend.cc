@@ -153,9 +153,8 @@ HostBackend::Interpreter& HostBackend::interpreter_of(size_t index) {
 void* HostBackend::state_memory(const Tensor& tensor) {
   if (tensor.device > 0) return memory_.at({tensor.name, tensor.device}).base();
   if (tensor.name == state_tensor::kHostStop) return &host_stop_;
-  const bool is_callers = tensor.name == state_tensor::kOutput || tensor.name == state_tensor::kTop ||
-                          tensor.name == state_tensor::kMasks;
-  if (void* part = (is_callers ? state_ : own_state_).part(tensor.name)) return part;
+  if (const std::optional<size_t> offset = state_.layout.offset_of(tensor.name))
+    return (state_.layout.stays_with_host(*offset) ? state_ : own_state_).memory() + *offset;
   throw Error(ErrorKind::kRuntime,
               fmt::format("program: tensor '{}': unknown part of the state", tensor.name));
 }

@@ -44,8 +44,7 @@ void* DeviceState::device_address(const std::string& name, uint32_t rank) const 
   const std::optional<size_t> offset = host_.layout.offset_of(name);
   if (!offset)
     throw Error(ErrorKind::kRuntime, fmt::format("program: tensor '{}': unknown part of the state", name));
-  const bool is_hosts = *offset >= host_.layout.output;
-  return (is_hosts ? pinned_.device_data() : copies_.at(rank).data()) + *offset;
+  return (host_.layout.stays_with_host(*offset) ? pinned_.device_data() : copies_.at(rank).data()) + *offset;
 }
 
 void DeviceState::bind(const Program& program, DeviceMemory& memory) const {

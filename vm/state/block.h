@@ -55,6 +55,8 @@ struct StateLayout {
 
   // Of a part by its name in the tensor table; none for the host's stop word, which is not in the block.
   std::optional<size_t> offset_of(std::string_view tensor) const;
+  // Of the part at this offset: programs write or read it in the host's own block, not in a copy.
+  bool stays_with_host(size_t offset) const { return offset >= output; }
 };
 
 // The host's state block. Movable; not thread-safe.
