@@ -13,6 +13,7 @@ class Copies {
  public:
   using Op = PlannedAttention;
   using Memory = PlacesOf<typename Role::Config, kHeadDim>;
+  static constexpr bool kSingleRows = !Role::Config::kHasFullTiles;
 
   __device__ __forceinline__ Copies(Role& role, const Op& op)
       : role_(role), op_(op), memory_(*reinterpret_cast<Memory*>(role.s.activations)) {
@@ -22,8 +23,10 @@ class Copies {
   // The scratch memory is the instruction's.
   __device__ __forceinline__ void init_barriers() {
     if (role_.lane == 0) {
+      memory_.issued = 0;
       for (uint64_t& barrier : memory_.landed) ptx::mbarrier_init(&barrier, 1);
-      for (uint64_t& barrier : memory_.free) ptx::mbarrier_init(&barrier, kConsumerWarps);
+      constexpr uint32_t kPageReaders = kSingleRows ? kWarpgroupWarps : kConsumerWarps;
+      for (uint64_t& barrier : memory_.free) ptx::mbarrier_init(&barrier, kPageReaders);
       for (uint64_t& barrier : memory_.stream_ready) ptx::mbarrier_init(&barrier, 1);
       for (uint64_t& barrier : memory_.stream_free) ptx::mbarrier_init(&barrier, kConsumerWarps);
       for (auto& barriers : memory_.together) {
@@ -94,6 +97,7 @@ class Copies {
     __syncwarp();
     if (role_.lane == 0) {
       stream.head = stream.item.first_head + cursor.head;
+      stream.heads = heads_from(stream.item, cursor.head);
       advance_cursor(stream.item, true);
     }
     __syncwarp();
@@ -102,7 +106,8 @@ class Copies {
   // Behind a stream of the item. By one lane.
   __device__ __forceinline__ void advance_cursor(const AttentionItem& item, bool good) {
     Cursor& next = memory_.cursor;
-    if (++next.head < item.heads && good) return;
+    next.head += heads_from(item, next.head);
+    if (next.head < item.heads && good) return;
     next.head = 0;
     next.first_row += stream_rows();
     if (next.first_row < item.rows && good) return;
@@ -110,7 +115,11 @@ class Copies {
     ++next.item;
   }
   __device__ __forceinline__ uint32_t stream_rows() const {
-    return kWarpgroups * memory_.heads.rows_of_tile();
+    return kSingleRows ? memory_.heads.row_of(kNarrowRows) : kWarpgroups * memory_.heads.rows_of_tile();
+  }
+  // Of a stream that begins with the item's `head`-th.
+  static __device__ __forceinline__ uint32_t heads_from(const AttentionItem& item, uint32_t head) {
+    return kSingleRows && head + 1 < item.heads ? kWarpgroups : 1;
   }
 
   // The next stream that has something to do; false if there is none.
@@ -127,14 +136,13 @@ class Copies {
       const bool good = in_bounds(op_, stream.item);
       if (role_.lane == 0) advance_cursor(stream.item, good);
       __syncwarp();
-      described_ =
-          good && describe(stream, cursor.first_row, min(stream.item.rows - cursor.first_row, stream_rows()),
-                           stream.item.first_head + cursor.head);
+      described_ = good && describe(stream, cursor.first_row,
+                                    min(stream.item.rows - cursor.first_row, stream_rows()), cursor.head);
       if (described_) return true;
     }
   }
 
-  // What is known of the stream beside its item; false if there is nothing to do.
+  // What is known of the stream beside its item; false if there is nothing to do. `head`: of the item's.
   __device__ __forceinline__ bool describe(Stream& stream, uint32_t first_row, uint32_t rows, uint32_t head) {
     const auto* pass_rows =
         tensor<&Op::rows, const PassRow>(*role_.buffer) + stream.item.first_row + first_row;
@@ -148,7 +156,8 @@ class Copies {
     tokens = __reduce_max_sync(kAllLanes, tokens);
     if (tokens == 0) return false;
     if (role_.lane == 0) {
-      stream.head = head;
+      stream.head = stream.item.first_head + head;
+      stream.heads = heads_from(stream.item, head);
       stream.first_row = first_row;
       stream.tokens = tokens;
       stream.first_block = stream.item.first_leaf * kLeafBlocks;
@@ -168,22 +177,46 @@ class Copies {
 
   // `again`: of the same blocks as the stream before.
   __device__ __forceinline__ void bring_pages(const Stream& stream, bool again) {
+    if (again && stream.blocks > kWarpThreads) find_blocks(stream.item, 0);
+    if constexpr (kSingleRows) {
+      bring_heads(stream);
+    } else {
+      bring_ahead(stream);
+    }
+  }
+  // Where the stream's b-th block of its first head is, in rows of the cache; called for each b in turn.
+  __device__ __forceinline__ uint32_t find_row(const Stream& stream, uint32_t b) {
+    if (b % kWarpThreads == 0 && b > 0) find_blocks(stream.item, b);
+    return (__shfl_sync(kAllLanes, ids_, b % kWarpThreads) * op_.kv_heads + stream.head) * kKvBlockTokens;
+  }
+  // Keys a block ahead of values.
+  __device__ __forceinline__ void bring_ahead(const Stream& stream) {
     const uint32_t blocks = stream.blocks;
-    if (again && blocks > kWarpThreads) find_blocks(stream.item, 0);
     uint32_t before = 0;  // whose values are still to come
 #pragma unroll 1
     for (uint32_t b = 0; b <= blocks; ++b) {
       uint32_t row = 0;
       if (b < blocks) {
-        if (b % kWarpThreads == 0 && b > 0) find_blocks(stream.item, b);
-        row = (__shfl_sync(kAllLanes, ids_, b % kWarpThreads) * op_.kv_heads + stream.head) * kKvBlockTokens;
-        bring(gemm::tensor_map(role_.launch.program, op_.k_cache), row);
+        row = find_row(stream, b);
+        bring(op_.k_cache, row);
       }
-      if (b > 0) bring(gemm::tensor_map(role_.launch.program, op_.v_cache), before);
+      if (b > 0) bring(op_.v_cache, before);
       before = row;
     }
   }
-  __device__ __forceinline__ void bring(const std::byte* map, uint32_t row) {
+  // Keys and values of block after block, of the stream's heads in turn.
+  __device__ __forceinline__ void bring_heads(const Stream& stream) {
+    const uint32_t blocks = stream.blocks, heads = stream.heads;
+#pragma unroll 1
+    for (uint32_t b = 0; b < blocks; ++b) {
+      const uint32_t row = find_row(stream, b);
+#pragma unroll 1
+      for (uint32_t n = 0; n < 2 * heads; ++n)
+        bring(n < heads ? op_.k_cache : op_.v_cache, row + (n < heads ? n : n - heads) * kKvBlockTokens);
+    }
+  }
+  __device__ __forceinline__ void bring(TensorId cache, uint32_t row) {
+    const std::byte* map = gemm::tensor_map(role_.launch.program, cache);
     wait(&memory_.free[page_.at], page_.lap);
     if (role_.lane == 0) {
       uint64_t* landed = &memory_.landed[page_.at];
@@ -193,6 +226,8 @@ class Copies {
         ptx::tensor_load(memory_.page[page_.at] + p * kPartBytes, map, row, p * kPartChannels, landed);
     }
     page_.advance(Memory::kPages);
+    if (kSingleRows && role_.lane == 0)
+      ptx::shared_store_release(&memory_.issued, page_.lap * Memory::kPages + page_.at);
   }
 
   __device__ __forceinline__ Stream& take_slot() {

@@ -88,7 +88,7 @@ struct DeviceOp<PlannedAttention> : GroupOp {
       const uint32_t blocks = Config::uniform(stream.blocks);
       if (blocks == 0) return;
       work(memory, stream, n, page);
-      page += 2 * blocks;
+      page += 2 * blocks * (Config::kHasFullTiles ? 1 : Config::uniform(stream.heads));
       __syncwarp();
       if (group.lane == 0) ptx::mbarrier_arrive(&memory.stream_free[at]);
     }
@@ -106,7 +106,12 @@ struct DeviceOp<PlannedAttention> : GroupOp {
     if constexpr (Config::kHasNarrowTiles) {
       Group mine = group;
       asm volatile("" : "+r"(mine.lane));
-      planned::NarrowTile<Config, Config::kHeadDim>(op, mine, parity).run(stream, n, page);
+      planned::NarrowTile<Config, Config::kHeadDim> tile(op, mine, parity);
+      if constexpr (Config::kHasFullTiles) {
+        tile.run(stream, n, page);
+      } else {
+        tile.run_single(stream, n, page);
+      }
     }
   }
 };

@@ -29,6 +29,19 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
         operands_(memory_.narrow_operands[warpgroup_]),
         together_parity_(together_parity) {}
 
+  // In kernels of single rows, the warpgroup's part of the record's n-th stream: one of its heads, whose
+  // pages no other warpgroup reads.
+  __device__ __forceinline__ void run_single(const Stream& stream, uint32_t n, uint32_t first_page) {
+    const uint32_t heads = Config::uniform(stream.heads);
+    // A head alone falls to the warpgroups in turn.
+    const uint32_t mine = heads > 1 ? warpgroup_ : (warpgroup_ + n) % kWarpgroups;
+    if (mine >= heads) return;
+    this->first_page_ = first_page + mine;
+    this->head_ = Config::uniform(stream.head) + mine;
+    pages_apart_ = heads;
+    if (this->find_rows(stream)) multiply(stream, Config::uniform(stream.blocks));
+  }
+
  private:
   using Base::group_;
   using Base::kPartSteps;
@@ -78,6 +91,16 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
     ptx::wgmma_commit();
   }
 
+  // Where the keys of the stream's b-th block are, and its values.
+  __device__ __forceinline__ uint32_t keys_page(uint32_t b) const {
+    if constexpr (!Config::kHasFullTiles) return this->first_page_ + 2 * b * pages_apart_;
+    return this->first_page_ + (b == 0 ? 0 : 2 * b - 1);
+  }
+  __device__ __forceinline__ uint32_t values_page(uint32_t b, bool is_last) const {
+    if constexpr (!Config::kHasFullTiles) return this->first_page_ + (2 * b + 1) * pages_apart_;
+    return this->first_page_ + 2 * b + (is_last ? 1 : 2);
+  }
+
   __device__ __forceinline__ void multiply(const Stream& stream, uint32_t blocks) {
     float o[kSums] = {}, scores[kScores] = {};  // products count as reading what they add to
     typename Base::LeafMemory memory;
@@ -89,7 +112,8 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
 #pragma unroll 1
     for (uint32_t b = 0;; ++b) {
       const uint32_t block = first_block + b;
-      const uint32_t keys = this->first_page_ + (b == 0 ? 0 : 2 * b - 1);
+      const bool is_last = b + 1 == blocks;
+      const uint32_t keys = keys_page(b);
       this->wait_page(keys);
       begin_scores(scores, this->page_address(keys));
       ptx::wgmma_wait<0>();
@@ -99,8 +123,7 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
       add_weights(shrink);
 #pragma unroll
       for (uint32_t n = 0; n < kSums; ++n) o[n] *= shrink[query_of(n)];
-      const bool is_last = b + 1 == blocks;
-      const uint32_t page = this->first_page_ + 2 * b + (is_last ? 1 : 2), values = this->page_address(page);
+      const uint32_t page = values_page(b, is_last), values = this->page_address(page);
       this->wait_page(page);
       if (is_last && tokens != 0) this->clear_values(values, tokens);
       begin_output(o, values, block % kLeafBlocks != 0);
@@ -229,6 +252,7 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
   NarrowWork& work_;
   typename Memory::NarrowOperands& operands_;
   uint32_t& together_parity_;
+  uint32_t pages_apart_ = 1;  // in kernels of single rows
 };
 
 }  // namespace serval::device::planned

@@ -4,6 +4,10 @@
 // blocks come as pages, one of keys and one of values each; the values of a block come after the keys of the
 // next, since that is when they are needed. Pages are counted through all streams of the record, and so are
 // streams: the preparer finds them and says what is to be done.
+//
+// In kernels of single rows, a stream's rows are one narrow tile, and it has up to two KV heads, one for each
+// warpgroup: a tile of few rows takes one warpgroup longer than its pages take to come. Values then come
+// right behind the keys, and pages of the two heads in turn.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +31,8 @@ static_assert(kKvBlockTokens == kTileRows);
 
 struct alignas(16) Stream {
   AttentionItem item;
-  uint32_t head;       // KV head
+  uint32_t head;       // KV head, the first of `heads`
+  uint32_t heads;      // 1, or one for each warpgroup
   uint32_t first_row;  // of the item's: where the first warpgroup's tile begins
   uint32_t tokens;  // that the stream ends with, of the sequence: no row of the item sees more of the item's
   uint32_t first_block;
@@ -62,13 +67,14 @@ struct NarrowWork {
 
 // Scratch memory: pages, and what is said about them. A page is a block's keys or values: channels in parts
 // of 64, of each part 64 rows of 128 bytes, swizzled as the copy engine does.
-template <uint32_t kScratch, uint32_t kHeadDim, bool kNarrow>
+template <uint32_t kScratch, uint32_t kHeadDim, bool kNarrow, bool kFull>
 struct Places {
   static constexpr uint32_t kParts = kHeadDim / kPartChannels;
   static constexpr uint32_t kOtherBytes = 2560;  // streams and barriers
   static constexpr uint32_t kPageBytes = kParts * kPartBytes;
-  // Of queries. The last part may be in registers, of which it takes more than the products leave.
-  static constexpr uint32_t kSharedParts = kScratch > 96 * 1024 ? kParts : kParts - 1;
+  // Of queries of full tiles. The last part may be in registers, of which it takes more than the products
+  // leave.
+  static constexpr uint32_t kSharedParts = !kFull ? 0 : kScratch > 96 * 1024 ? kParts : kParts - 1;
   static constexpr uint32_t kQueryBytes = kSharedParts * kPartBytes;
   // Of a narrow tile, rows of queries: their channels, and their weights for the tokens of a block.
   struct NarrowOperands {
@@ -90,6 +96,10 @@ struct Places {
   Stream streams[kStreamSlots];
   Cursor cursor;
   GroupHeads heads;
+  // Pages that have been asked for, in kernels of single rows. A warpgroup does not look at every page there,
+  // so a page's barrier may be two phases behind when it comes to it. Once the page has been asked for, what
+  // had its place before has landed.
+  uint32_t issued;
   uint64_t landed[kPages];
   uint64_t free[kPages];
   uint64_t stream_ready[kStreamSlots];
@@ -97,7 +107,7 @@ struct Places {
   uint64_t together[kForms][kWarpgroups];  // a warpgroup's own
 };
 template <class Config, uint32_t kHeadDim>
-using PlacesOf = Places<Config::kScratchBytes, kHeadDim, Config::kHasNarrowTiles>;
+using PlacesOf = Places<Config::kScratchBytes, kHeadDim, Config::kHasNarrowTiles, Config::kHasFullTiles>;
 
 // Of what goes round in a ring.
 struct Place {

@@ -121,12 +121,17 @@ class Tile {
     return true;
   }
 
+  // The warpgroup's KV head.
+  __device__ __forceinline__ uint32_t head(const Stream& stream) const {
+    if constexpr (Config::kHasFullTiles) return stream.head;
+    return head_;
+  }
   // Where a query's channels are, or null where there is no query.
   __device__ __forceinline__ const uint16_t* query_at(const Stream& stream, uint32_t tile_row) const {
     if (!exists(stream, tile_row)) return nullptr;
     const Query of = query(stream, tile_row);
     const size_t vector =
-        size_t{stream.item.first_row + of.row} * op_.q_heads + stream.head * heads_.count + of.head;
+        size_t{stream.item.first_row + of.row} * op_.q_heads + head(stream) * heads_.count + of.head;
     return group_.tensor<&Op::q, const uint16_t>() + vector * kHeadDim;
   }
   // To shared memory, 16 bytes of a row a thread. Zeros where there is no query.
@@ -158,7 +163,9 @@ class Tile {
   // --- pages
 
   // In the midst of products a warp does not leave: the page may then be any.
-  __device__ __forceinline__ void wait_page(uint32_t page) const {
+  __device__ __forceinline__ void wait_page(uint32_t page) {
+    if constexpr (!Config::kHasFullTiles)
+      wait_count_or_exit(&memory_.issued, page + 1, issued_seen_, group_.exit);
     wait_phase_or_exit(&memory_.landed[page % Memory::kPages], page / Memory::kPages & 1, group_.exit);
   }
   // Where it will be. The products' operands are read from uniform registers, and are computed there where
@@ -323,7 +330,7 @@ class Tile {
   __device__ __forceinline__ std::byte* output_piece(const Stream& stream, uint32_t i, uint32_t first,
                                                      uint32_t quad_lane) const {
     const Query of = query(stream, form().tile_row(i));
-    const uint32_t first_col = (stream.head * heads_.count + of.head) * kHeadDim;
+    const uint32_t first_col = (head(stream) * heads_.count + of.head) * kHeadDim;
     const auto at = slab_image::place(op_.q_heads * kHeadDim, first_col + first);
     return group_.tensor<&Op::output, std::byte>() + slab_image::piece_offset(op_.max_rows,
                                                                               stream.item.first_row + of.row,
@@ -338,6 +345,8 @@ class Tile {
   const float scale_;  // of scores in units of ln 2
   uint32_t tile_ = 0;  // of the stream's two
   uint32_t first_page_ = 0;
+  uint32_t head_ = 0;           // KV head, in kernels of single rows
+  uint32_t issued_seen_ = 0;    // of Memory::issued, there
   uint32_t visible_[2];         // tokens that the lane's queries see
   bool writes_[2];              // they exist
   uint32_t least_visible_ = 0;  // of the warp's queries

@@ -40,6 +40,15 @@ struct SmallScratch : device::GemmConfig<2048, 128, 4, 64> {
   static constexpr bool kHasNarrowTiles = true;
   static constexpr uint32_t kHeadDim = kHeadDimOf;
 };
+// As kernels for passes that only generate.
+template <uint32_t kHeadDimOf>
+struct SingleRows : LargeScratch<kHeadDimOf> {
+  static constexpr bool kHasFullTiles = false;
+};
+template <uint32_t kHeadDimOf>
+struct SmallSingleRows : SmallScratch<kHeadDimOf> {
+  static constexpr bool kHasFullTiles = false;
+};
 
 template <class Config>
 DeviceKernelChoice attention_kernel() {

@@ -170,6 +170,26 @@ TEST(DevicePlannedAttention, NarrowTilesHaveTheBitsOfFullOnes) {
   }
 }
 
+// There, a warpgroup has a head of its own; where an item has an odd number of them, the last one alone.
+TEST(DevicePlannedAttention, KernelsOfSingleRowsHaveTheBitsOfOthers) {
+  std::vector<Sequence> sequences = {{1}, {63}, {64}, {65}, {1023}, {1024}, {1025}, {2500}, {5000}};
+  for (uint32_t n = 0; n < 40; ++n) sequences.push_back({1 + n * 37 % 500});
+  for (const uint32_t head_dim : {64U, 128U}) {
+    for (const uint32_t kv_heads : {1U, 2U, 3U, 8U}) {
+      for (const uint32_t group : {1U, 4U, 7U, 8U}) {
+        SCOPED_TRACE(std::to_string(head_dim) + " channels, " + std::to_string(kv_heads) + " x " +
+                     std::to_string(group) + " heads");
+        const AttentionPass pass({head_dim, kv_heads, group}, sequences, group);
+        const Output expected = gpu_attention<LargeScratch>(pass, gpu_sms());
+        for (const uint32_t records : {1U, 7U, gpu_sms()}) {
+          ASSERT_EQ(gpu_attention<SingleRows>(pass, records), expected) << records;
+          ASSERT_EQ(gpu_attention<SmallSingleRows>(pass, records), expected) << records;
+        }
+      }
+    }
+  }
+}
+
 // Rows that have ended since the list was made are left alone.
 TEST(DevicePlannedAttention, LeavesOutRowsThatAreNoMoreActive) {
   AttentionPass pass({64, 2, 3}, {{300}, {400, 30}, {1200}, {70}}, 9);
@@ -191,8 +211,9 @@ bool benchmarks() {
   return std::getenv("SERVAL_BENCHMARK") != nullptr;
 }
 
+template <template <uint32_t> class Config = LargeScratch>
 double microseconds(const AttentionPass& pass, uint32_t layers) {
-  GpuAttention<LargeScratch> gpu(pass, gpu_sms(), kAttentionPlaces, layers);
+  GpuAttention<Config> gpu(pass, gpu_sms(), kAttentionPlaces, layers);
   std::vector<double> times;
   for (int n = 0; n < 7; ++n) times.push_back(gpu.run());
   std::sort(times.begin(), times.end());
@@ -220,11 +241,16 @@ TEST(DevicePlannedAttention, SpeedOfPrompts) {
 TEST(DevicePlannedAttention, SpeedOfManySequences) {
   if (!benchmarks()) GTEST_SKIP() << "SERVAL_BENCHMARK=1 measures";
   const auto measure = [](const char* name, const std::vector<Sequence>& sequences) {
-    const AttentionPass pass({128, 8, 4}, sequences, 1, 1, false);
-    const double us = microseconds(pass, 10);
-    double bytes = 0;
-    for (const Sequence& s : sequences) bytes += 2.0 * s.tokens * 8 * 128 * 2;
-    std::printf("[ figures  ] %s: %.1f us, %.0f GB/s\n", name, us, bytes / us / 1e3);
+    for (const uint32_t head_dim : {64U, 128U}) {
+      const AttentionPass pass({head_dim, 8, 4}, sequences, 1, 1, false);
+      double bytes = 0;
+      for (const Sequence& s : sequences) bytes += 2.0 * s.tokens * 8 * head_dim * 2;
+      for (const bool single : {false, true}) {
+        const double us = single ? microseconds<SingleRows>(pass, 10) : microseconds(pass, 10);
+        std::printf("[ figures  ] %s, heads of %u%s: %.1f us, %.0f GB/s\n", name, head_dim,
+                    single ? ", a kernel of single rows" : "", us, bytes / us / 1e3);
+      }
+    }
   };
   measure("256 sequences of 1,000", std::vector<Sequence>(256, {1000}));
   measure("256 sequences of 128", std::vector<Sequence>(256, {128}));

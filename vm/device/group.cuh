@@ -63,6 +63,28 @@ __device__ __forceinline__ void wait_phase_or_exit(uint64_t* barrier, uint32_t p
       "r"(parity), "r"(ptx::shared_address(&flag->set))
       : "memory");
 }
+// The same, for a count in shared memory that grows to `need`; counts may wrap. `seen`: what it is known to
+// be, and then what it was found to be.
+__device__ __forceinline__ void wait_count_or_exit(const uint32_t* count, uint32_t need, uint32_t& seen,
+                                                   const ExitFlag* flag) {
+  asm volatile(
+      "{.reg .pred done;\n"
+      ".reg .s32 ahead;\n"
+      ".reg .u32 leave;\n"
+      "WAIT:\n"
+      "sub.s32 ahead, %0, %2;\n"
+      "setp.ge.s32 done, ahead, 0;\n"
+      "@done bra DONE;\n"
+      "ld.acquire.cta.shared::cta.u32 %0, [%1];\n"
+      "ld.volatile.shared::cta.u32 leave, [%3];\n"
+      "setp.ne.u32 done, leave, 0;\n"
+      "@done bra DONE;\n"
+      "bra WAIT;\n"
+      "DONE:}"
+      : "+r"(seen)
+      : "r"(ptx::shared_address(count)), "r"(need), "r"(ptx::shared_address(&flag->set))
+      : "memory");
+}
 // The same for two barriers, which are looked at together, so that the two looks overlap.
 __device__ __forceinline__ void wait_phases_or_exit(uint64_t* first, uint32_t first_parity, uint64_t* second,
                                                     uint32_t second_parity, const ExitFlag* flag) {
