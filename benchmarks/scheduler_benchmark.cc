@@ -81,10 +81,10 @@ BENCHMARK_CAPTURE(validate_model, 70b, "llama-3.1-70b", QueueKind::kPerSm)->Unit
 BENCHMARK_CAPTURE(validate_model, 70b_global, "llama-3.1-70b", QueueKind::kGlobal)
     ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(program_of_rows, 1b, "llama-3.2-1b")
-    ->ArgsProduct({{16, 64, 256, 512, 1024, 2048}})
+    ->ArgsProduct({{16, 64, 128, 256, 512, 1024, 2048}})
     ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(program_of_rows, 70b, "llama-3.1-70b")
-    ->ArgsProduct({{16, 64, 256, 512, 1024, 2048}})
+    ->ArgsProduct({{16, 64, 128, 256, 512, 1024, 2048}})
     ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(programs_of, 1b, "llama-3.2-1b")
     ->ArgsProduct({{1, 8}})

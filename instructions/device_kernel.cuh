@@ -83,6 +83,7 @@ using IsaOfRanks =
     static constexpr bool kHasWideTiles = wide_tiles != 0;                                       \
     static constexpr bool kHasFullTiles = single_rows == 0;                                      \
     static constexpr bool kHasNarrowTiles = tile_rows <= 64 || single_rows != 0;                 \
+    static constexpr bool kLeavesOutTokens = tile_rows > 128 && single_rows != 0;                \
     static constexpr KernelTraits kTraits = kernel_traits::Name;                                 \
     using Isa = GemmIsa;                                                                         \
   };

@@ -9,9 +9,9 @@
 namespace serval {
 namespace {
 
-// For the kernels of small tiles, for one whole tile, and for several. In a program for more rows than a pass
-// has, tiles without rows have their SMs, too.
-constexpr uint32_t kTileClasses[] = {64, 256, 512, 1024};
+// For the kernels of small tiles, for half a tile, for one, and for several. In a program for more rows than
+// a pass has, tiles without rows have their SMs, too.
+constexpr uint32_t kTileClasses[] = {64, 128, 256, 512, 1024};
 
 void check_rows(uint32_t rows, uint32_t most) {
   if (rows <= most) return;

@@ -120,6 +120,11 @@ struct Plan {
     constexpr uint32_t kSlabs = slab_image::kSlabsOfPanel;
     return min((slabs + kSlabs - 1) / kSlabs * part / shape.parts * kSlabs, slabs);
   }
+  // Of token tile `tile`, those that the pass may have.
+  template <class Config>
+  __device__ __forceinline__ uint32_t tokens(uint32_t tile) const {
+    return min(shape.end_row - shape.first_row - tile * Config::kTileTokens, Config::kTileTokens);
+  }
   // A tile of 8 units: a page has two slabs, the last of a part perhaps one.
   __device__ __forceinline__ bool two_slabs_a_page() const { return shape.units == Units::kHalf; }
   __device__ __forceinline__ uint32_t last_part_pages() const {
@@ -209,18 +214,20 @@ struct WarpPieces {
 template <class Config>
 struct Sums {
   static constexpr uint32_t kInstructions = Config::kTileTokens > 128 ? Config::kTileTokens / 128 : 1;
-  static constexpr uint32_t kValues = Config::kTileTokens / kInstructions / 2;
+  static constexpr uint32_t kTokens = Config::kTileTokens / kInstructions;  // of an instruction
+  static constexpr uint32_t kValues = kTokens / 2;
 };
 
-// Begins half of a slab's products. The caller has executed wgmma_fence().
-template <class Config>
+// Begins half of a slab's products, of the tokens of kInstructions instructions. The caller has executed
+// wgmma_fence().
+template <class Config, uint32_t kInstructions = Sums<Config>::kInstructions>
 __device__ __forceinline__ void begin_half(ptx::WgmmaOperand rows, const Terms& terms,
                                            float (&d)[Config::kTileTokens / 2], bool first) {
   constexpr uint32_t kValues = Sums<Config>::kValues;
 #pragma unroll
   for (uint32_t j = 0; j < 2; ++j) {
 #pragma unroll
-    for (uint32_t h = 0; h < Sums<Config>::kInstructions; ++h)
+    for (uint32_t h = 0; h < kInstructions; ++h)
       ptx::wgmma_bf16<kValues * 2>(
           reinterpret_cast<float(&)[kValues]>(d[h * kValues]), terms[j],
           rows + h * (kValues * 2 * slab_image::kRowBytes / 16) + j * 2 * ptx::kWgmmaNextTerms,
@@ -282,9 +289,10 @@ __device__ __forceinline__ void clear_sums(float (&d)[kValues]) {
   for (float& sum : d) sum = 0;
 }
 
-// d += weights × activations. A slab's products are taken by halves, so that the operands of one half are
-// loaded while the other half is multiplied, in 16 registers: sums of many tokens leave no more.
-template <class Role>
+// d += weights × activations, of the tokens of kInstructions instructions. A slab's products are taken by
+// halves, so that the operands of one half are loaded while the other half is multiplied, in 16 registers:
+// sums of many tokens leave no more.
+template <uint32_t kInstructions, class Role>
 __device__ __forceinline__ void multiply_halves(Role& role, const WarpPieces& pieces, bool two_a_page,
                                                 uint32_t slabs, float (&d)[Role::Config::kTileTokens / 2]) {
   using Config = typename Role::Config;
@@ -299,13 +307,13 @@ __device__ __forceinline__ void multiply_halves(Role& role, const WarpPieces& pi
     load_terms(low, from, pieces.second);
     role.wait_next_panel(at.panel);
     ptx::wgmma_fence();
-    begin_half<Config>(rows, low, d, slab == 0);
+    begin_half<Config, kInstructions>(rows, low, d, slab == 0);
     ptx::wgmma_commit();
     ptx::wgmma_wait<1>();  // the slab before
     if (slab > 0) role.free_panel(at.panel - 1, at.lane);
     load_terms(high, from + kHighTerms, pieces.second);
     ptx::wgmma_fence();
-    begin_half<Config>(rows + ptx::kWgmmaNextTerms, high, d, false);
+    begin_half<Config, kInstructions>(rows + ptx::kWgmmaNextTerms, high, d, false);
     ptx::wgmma_commit();
     weights.free(at, slab, slabs);
   }
@@ -494,9 +502,16 @@ __device__ __forceinline__ void with_counts_aside(Role& role, uint32_t pages, ui
   role.next_panel = Role::Config::uniform(role.next_panel) + panels;
 }
 
-// d = weights × activations of the tile, of so many slabs from the role's next ones on.
+// True if the first instruction has all of the tile's tokens: those that another would multiply do not exist.
+template <class Config>
+__device__ __forceinline__ bool is_few(const Plan& plan, uint32_t tile) {
+  if constexpr (!Config::kLeavesOutTokens) return false;
+  return Config::uniform(plan.template tokens<Config>(tile) <= Sums<Config>::kTokens ? 1 : 0) != 0;
+}
+
+// d = weights × activations of token tile `tile`, of so many slabs from the role's next ones on.
 template <class Role>
-__device__ __forceinline__ void multiply(Role& role, const Plan& plan, uint32_t slabs,
+__device__ __forceinline__ void multiply(Role& role, const Plan& plan, uint32_t tile, uint32_t slabs,
                                          float (&d)[Role::Config::kTileTokens / 2]) {
   using Config = typename Role::Config;
   const WarpPieces pieces(role,
@@ -507,10 +522,12 @@ __device__ __forceinline__ void multiply(Role& role, const Plan& plan, uint32_t 
   const bool two_a_page = Config::uniform(plan.two_slabs_a_page() ? 1 : 0) != 0;
   const uint32_t pages = two_a_page ? (slabs + 1) / 2 : slabs;
   with_counts_aside(role, pages, panels_of<Config>(slabs), [&] {
-    if constexpr (Config::kTileTokens > 64) {
-      multiply_halves(role, pieces, two_a_page, slabs, d);
-    } else {
+    if constexpr (Config::kTileTokens <= 64) {
       multiply_slabs(role, pieces, two_a_page, slabs, d);
+    } else if (is_few<Config>(plan, tile)) {
+      multiply_halves<1>(role, pieces, two_a_page, slabs, d);
+    } else {
+      multiply_halves<Sums<Config>::kInstructions>(role, pieces, two_a_page, slabs, d);
     }
   });
 }
@@ -983,15 +1000,15 @@ __device__ __forceinline__ void store_sums(Role& role, const WarpTile& tile, flo
   }
 }
 
-// d = weights × activations of the tile, of the last part; add(d) is called for those before.
+// d = weights × activations of token tile `tile`, of the last part; add(d) is called for those before.
 template <class Role, class Add>
-__device__ __forceinline__ void multiply_parts(Role& role, const Plan& plan,
+__device__ __forceinline__ void multiply_parts(Role& role, const Plan& plan, uint32_t tile,
                                                float (&d)[Role::Config::kTileTokens / 2], Add&& add) {
   using Config = typename Role::Config;
   const uint32_t parts = Config::uniform(plan.shape.parts);
 #pragma unroll 1
   for (uint32_t part = 0;; ++part) {
-    multiply(role, plan, Config::uniform(plan.part_begin(part + 1) - plan.part_begin(part)), d);
+    multiply(role, plan, tile, Config::uniform(plan.part_begin(part + 1) - plan.part_begin(part)), d);
     if (part + 1 == parts) return;
     add();
   }
@@ -1059,7 +1076,7 @@ struct Stream {
 #pragma unroll 1
     for (uint32_t tile = 0; tile < plan.tiles; ++tile) {
       const uint32_t row = plan.shape.first_row + tile * Config::kTileTokens;
-      const uint32_t rows = min(plan.shape.end_row - row, Config::kTileTokens);
+      const uint32_t rows = plan.template tokens<Config>(tile);
       const std::byte* from =
           plan.shape.activations + plan.shape.first_slab * slab_bytes + size_t{row} * slab_image::kRowBytes;
       role.stream_panels(from, slab_bytes, plan.slabs, rows * slab_image::kRowBytes);
@@ -1120,7 +1137,7 @@ struct Stream {
   static __device__ __forceinline__ void work_on(Role& role, const Plan& plan, uint32_t tile, bool is_last,
                                                  WithOp&& with_op) {
     float d[Role::Config::kTileTokens / 2];
-    multiply_parts(role, plan, d, [&] {
+    multiply_parts(role, plan, tile, d, [&] {
       const WarpTile part = part_of(role, plan, tile);
       await_tokens(role, part);
       with_op([&]<class T>(const T& op) {

@@ -79,21 +79,25 @@ class Builder {
     uint32_t begin, count;
     uint32_t least = 1;  // of an instance, unless there are fewer
   };
-  // A stage of instances of `op`, each over neighbouring ones of its units, for the first `rows` rows. GEMMs:
-  // tiles of up to `tile_units` units and of as many rows as the options say.
+  // What a GEMM's instance multiplies, at most: units of the matrix and rows of the pass.
+  struct TileShape {
+    uint32_t units, rows;
+  };
+  // A stage of instances of `op`, each over neighbouring ones of its units, for the first `rows` rows.
   template <class Op>
-  void add_units(std::string stage, const Op& op, uint32_t units, uint32_t tile_units, uint32_t rows,
+  void add_units(std::string stage, const Op& op, uint32_t units, TileShape tile, uint32_t rows,
                  uint16_t layer = kNoTag);
   // The same on one rank, of the stage that has begun.
   template <class Op>
-  void add_units_of_rank(Op op, uint32_t rank, Units units, uint32_t tile_units, uint32_t rows,
+  void add_units_of_rank(Op op, uint32_t rank, Units units, TileShape tile, uint32_t rows,
                          uint16_t layer = kNoTag);
   bool multiplies_tiles() const { return options_.tile_rows > 0; }
+  TileShape whole_tile(uint32_t units) const { return {units, options_.tile_rows}; }
   // Of a matrix of so many units.
-  uint32_t num_tiles(uint32_t units, uint32_t tile_units, uint32_t rows) const;
-  // Units of a tile of a matrix: half of what is usual where that would leave most SMs without one.
-  uint32_t tile_units(uint32_t units, uint32_t rows) const;
-  // The same of two matrices of so many units each that are multiplied together: of each of them.
+  static uint32_t num_tiles(uint32_t units, TileShape tile, uint32_t rows);
+  // Of a matrix whose columns are cut into `parts`: halved as long as no SM gets two.
+  TileShape tile_shape(uint32_t units, uint32_t rows, uint32_t parts = 1) const;
+  // Units of a tile of two matrices of so many units each that are multiplied together: of each of them.
   uint32_t pair_units(uint32_t units, uint32_t rows) const;
 
   void embed();
@@ -117,7 +121,7 @@ class Builder {
     uint32_t parts;  // of the columns (instructions/common/column_parts.h)
     uint16_t layer;
     uint32_t rows;
-    uint32_t tile_units;
+    TileShape tile;
   };
   void add_to_residual(uint16_t layer, const std::string& name, TensorId input, uint32_t in_cols,
                        TensorId norm);
@@ -339,14 +343,22 @@ void Builder::add_activations() {
   embedding_ = weight(llama_tensor::kEmbedding);
 }
 
-uint32_t Builder::num_tiles(uint32_t units, uint32_t tile_units, uint32_t rows) const {
-  const uint32_t row_tiles = (rows + options_.tile_rows - 1) / options_.tile_rows;
-  return (units + tile_units - 1) / tile_units * row_tiles;
+uint32_t Builder::num_tiles(uint32_t units, TileShape tile, uint32_t rows) {
+  return (units + tile.units - 1) / tile.units * ((rows + tile.rows - 1) / tile.rows);
 }
 
-uint32_t Builder::tile_units(uint32_t units, uint32_t rows) const {
-  if (!multiplies_tiles()) return kGemmUnits;
-  return 2 * num_tiles(units, kGemmUnits, rows) <= options_.sms ? kGemmUnits / 2 : kGemmUnits;
+Builder::TileShape Builder::tile_shape(uint32_t units, uint32_t rows, uint32_t parts) const {
+  TileShape tile = whole_tile(kGemmUnits);
+  if (!multiplies_tiles()) return tile;
+  const auto leaves_one_each = [&](TileShape half) {
+    return parts * num_tiles(units, half, rows) <= options_.sms;
+  };
+  // Units first: kernels of large tiles multiply half the rows in half the time only where all sequences
+  // generate.
+  const TileShape half_units{tile.units / 2, tile.rows};
+  if (leaves_one_each(half_units)) tile = half_units;
+  const TileShape half_rows{tile.units, tile.rows / 2};
+  return rows > half_rows.rows && half_rows.rows > 0 && leaves_one_each(half_rows) ? half_rows : tile;
 }
 
 uint32_t Builder::pair_units(uint32_t units, uint32_t rows) const {
@@ -354,22 +366,22 @@ uint32_t Builder::pair_units(uint32_t units, uint32_t rows) const {
   // Of the SM that has the most: where it has not half as many of the wide ones, which are twice as much
   // work, the others would wait for it longer.
   const auto most_tiles = [&](uint32_t tile_units) {
-    return (num_tiles(units, tile_units, rows) + options_.sms - 1) / options_.sms;
+    return (num_tiles(units, whole_tile(tile_units), rows) + options_.sms - 1) / options_.sms;
   };
   const bool halves = 2 * most_tiles(kUnitsOfWidePairTile) <= most_tiles(kUnitsOfPairTile);
   return halves ? kUnitsOfWidePairTile : kUnitsOfPairTile;
 }
 
 template <class Op>
-void Builder::add_units(std::string stage, const Op& op, uint32_t units, uint32_t tile_units, uint32_t rows,
+void Builder::add_units(std::string stage, const Op& op, uint32_t units, TileShape tile, uint32_t rows,
                         uint16_t layer) {
   for_ranks(std::move(stage), [&](uint32_t rank) {
-    add_units_of_rank(op, rank, {0, units}, tile_units, rows, layer);
+    add_units_of_rank(op, rank, {0, units}, tile, rows, layer);
   });
 }
 
 template <class Op>
-void Builder::add_units_of_rank(Op op, uint32_t rank, Units units, uint32_t tile_units, uint32_t rows,
+void Builder::add_units_of_rank(Op op, uint32_t rank, Units units, TileShape tile, uint32_t rows,
                                 uint16_t layer) {
   const auto add_range = [&](uint32_t first, uint32_t count) {
     op.first_unit = units.begin + first;
@@ -384,11 +396,11 @@ void Builder::add_units_of_rank(Op op, uint32_t rank, Units units, uint32_t tile
   // last.
   const uint32_t group_rows = kGroupTiles * options_.tile_rows;
   for (uint32_t group = 0; group < rows; group += group_rows) {
-    for (uint32_t unit = 0; unit < units.count; unit += tile_units) {
-      for (uint32_t row = group; row < std::min(group + group_rows, rows); row += options_.tile_rows) {
+    for (uint32_t unit = 0; unit < units.count; unit += tile.units) {
+      for (uint32_t row = group; row < std::min(group + group_rows, rows); row += tile.rows) {
         op.first_row = row;
-        op.num_rows = std::min(options_.tile_rows, rows - row);
-        add_range(unit, std::min(tile_units, units.count - unit));
+        op.num_rows = std::min(tile.rows, rows - row);
+        add_range(unit, std::min(tile.units, units.count - unit));
       }
     }
   }
@@ -459,7 +471,7 @@ TensorId Builder::norm_before(int index) {
 template <class Op>
 void Builder::add_projections(const char* name, const Op& op, uint16_t layer) {
   const uint32_t units = (q_rows_ + 2 * kv_rows_) / kUnitRows;
-  add_units(fmt::format("layer {} {}", layer, name), op, units, tile_units(units, options_.rows),
+  add_units(fmt::format("layer {} {}", layer, name), op, units, tile_shape(units, options_.rows),
             options_.rows, layer);
 }
 
@@ -658,15 +670,16 @@ void Builder::add_to_residual(uint16_t layer, const std::string& name, TensorId 
     return;
   }
   const uint32_t units = hidden_ / kUnitRows, rows = computed_rows(layer);
+  const uint32_t parts = multiplies_tiles() ? matrix_parts(hidden_, in_cols) : 1;
   const ResidualProduct product{.weights = weight(name),
                                 .input = input,
                                 .norm = norm,
                                 .in_cols = in_cols,
-                                .parts = multiplies_tiles() ? matrix_parts(hidden_, in_cols) : 1,
+                                .parts = parts,
                                 .layer = layer,
                                 .rows = rows,
-                                .tile_units = tile_units(units, rows)};
-  if (product.parts > 1 && 2 * num_tiles(units, product.tile_units, rows) <= options_.sms) {
+                                .tile = tile_shape(units, rows, parts)};
+  if (product.parts > 1 && 2 * num_tiles(units, product.tile, rows) <= options_.sms) {
     matvec_parts(product);
     add_parts(product);
   } else {
@@ -693,7 +706,7 @@ void Builder::matvec_residual(const ResidualProduct& product) {
                     .parts = product.parts};
   add_units(
       fmt::format("layer {} matvec_residual {}", product.layer, graph_.tensors[product.input.index].name), op,
-      hidden_ / kUnitRows, product.tile_units, product.rows, product.layer);
+      hidden_ / kUnitRows, product.tile, product.rows, product.layer);
 }
 
 void Builder::matvec_parts(const ResidualProduct& product) {
@@ -717,7 +730,7 @@ void Builder::matvec_parts(const ResidualProduct& product) {
     op.first_col = cols.begin;
     op.num_cols = cols.count();
     op.sums = part_sums(part);
-    add_units_of_rank(op, 0, {0, hidden_ / kUnitRows}, product.tile_units, product.rows, product.layer);
+    add_units_of_rank(op, 0, {0, hidden_ / kUnitRows}, product.tile, product.rows, product.layer);
   }
 }
 
@@ -742,9 +755,9 @@ void Builder::add_parts(const ResidualProduct& product) {
               .square_cols = square_cols_};
   graph_.begin_stage(
       fmt::format("layer {} add_parts {}", product.layer, graph_.tensors[product.input.index].name));
-  const uint32_t units = hidden_ / kUnitRows, tile = product.tile_units;
+  const uint32_t units = hidden_ / kUnitRows, tile = product.tile.units;
   const uint32_t row_groups = (product.rows + kRowsAddedTogether - 1) / kRowsAddedTogether;
-  const uint32_t row_ranges = std::max(options_.sms / num_tiles(units, tile, 1), 1U);
+  const uint32_t row_ranges = std::max(options_.sms / num_tiles(units, product.tile, 1), 1U);
   // What is added up waits for the parts of one tile only.
   for (op.first_unit = 0; op.first_unit < units; op.first_unit += tile) {
     op.num_units = std::min(tile, units - op.first_unit);
@@ -782,7 +795,7 @@ void Builder::matvec_push(uint16_t layer, const std::string& name, TensorId inpu
   for_ranks(fmt::format("layer {} matvec_push {}", layer, graph_.tensors[input.index].name),
             [&](uint32_t rank) {
               op.rank = rank;
-              add_units_of_rank(op, rank, {0, units}, tile_units(units, rows), rows, layer);
+              add_units_of_rank(op, rank, {0, units}, tile_shape(units, rows), rows, layer);
             });
 }
 
@@ -803,11 +816,12 @@ void Builder::reduce_residual(uint16_t layer, TensorId input, TensorId norm) {
                     .num_rows = options_.rows,
                     .square_cols = square_cols_};
   const uint32_t units = hidden_ / options_.ranks / kUnitRows, rows = computed_rows(layer);
-  for_ranks(fmt::format("layer {} reduce_residual {}", layer, graph_.tensors[input.index].name),
-            [&](uint32_t rank) {
-              op.rank = rank;
-              add_units_of_rank(op, rank, {rank * units, units, kReduceUnits}, kGemmUnits, rows, layer);
-            });
+  for_ranks(
+      fmt::format("layer {} reduce_residual {}", layer, graph_.tensors[input.index].name),
+      [&](uint32_t rank) {
+        op.rank = rank;
+        add_units_of_rank(op, rank, {rank * units, units, kReduceUnits}, whole_tile(kGemmUnits), rows, layer);
+      });
 }
 
 void Builder::gate_up_silu(uint16_t layer, const std::string& prefix) {
@@ -827,7 +841,8 @@ void Builder::gate_up_silu(uint16_t layer, const std::string& prefix) {
                 .num_rows = options_.rows,
                 .square_cols = square_cols_};
   const uint32_t units = intermediate_ / kUnitRows, rows = computed_rows(layer);
-  add_units(fmt::format("layer {} gate_up_silu", layer), op, units, pair_units(units, rows), rows, layer);
+  add_units(fmt::format("layer {} gate_up_silu", layer), op, units, whole_tile(pair_units(units, rows)), rows,
+            layer);
 }
 
 void Builder::lm_head() {
@@ -850,7 +865,7 @@ void Builder::lm_head() {
   for_ranks("lm_head", [&](uint32_t rank) {
     const uint32_t begin = units * rank / options_.ranks, end = units * (rank + 1) / options_.ranks;
     op.weights_unit = whole ? 0 : begin;
-    add_units_of_rank(op, rank, {begin, end - begin}, kGemmUnits, logit_rows_);
+    add_units_of_rank(op, rank, {begin, end - begin}, whole_tile(kGemmUnits), logit_rows_);
   });
 }
 

@@ -41,13 +41,13 @@ TEST(GpuPrograms, AreOfVectorsForFewRowsAndOfTilesForMore) {
   const LlamaConfig model = of_widths(128, 192);
   EXPECT_EQ(programs_of(model, {.context = 300}), "16v");
   EXPECT_EQ(programs_of(model, {.context = 300, .rows = 40}), "16v 40t");
-  EXPECT_EQ(programs_of(model, {.context = 300, .rows = 300}), "16v 64t 256t 300t");
+  EXPECT_EQ(programs_of(model, {.context = 300, .rows = 300}), "16v 64t 128t 256t 300t");
 }
 
 TEST(GpuPrograms, AreOfTilesWhereTheBatchIsNotToShow) {
   const LlamaConfig model = of_widths(128, 192);
   EXPECT_EQ(programs_of(model, {.context = 300, .batch_invariant = true}), "16t");
-  EXPECT_EQ(programs_of(model, {.context = 300, .rows = 300, .batch_invariant = true}), "64t 256t 300t");
+  EXPECT_EQ(programs_of(model, {.context = 300, .rows = 300, .batch_invariant = true}), "64t 128t 256t 300t");
 }
 
 TEST(GpuPrograms, AreOfVectorsForModelsWhoseWidthsDoNotFitTiles) {
@@ -105,8 +105,8 @@ TEST(GpuPrograms, OfTilesArePlacedForAllTheirRows) {
 }
 
 TEST(GpuPrograms, GrowByRowsAsPassesDo) {
-  EXPECT_THAT(gpu_row_classes({.rows = 2048}), ElementsAre(16, 64, 256, 512, 1024));
-  EXPECT_THAT(gpu_row_classes({.rows = 512}), ElementsAre(16, 64, 256));
+  EXPECT_THAT(gpu_row_classes({.rows = 2048}), ElementsAre(16, 64, 128, 256, 512, 1024));
+  EXPECT_THAT(gpu_row_classes({.rows = 512}), ElementsAre(16, 64, 128, 256));
   EXPECT_THAT(gpu_row_classes({.rows = 16}), IsEmpty());
 }
 

@@ -161,7 +161,7 @@ class Grid {
 TEST(LlamaGraph, SharesTheColumnsOfFewTilesAmongTheSms) {
   LlamaConfig config = preset_config("llama-3.2-1b");
   config.num_layers = 2;
-  for (const uint32_t rows : {17U, 64U, 256U}) {
+  for (const uint32_t rows : {17U, 64U, 128U, 200U, 256U}) {
     SCOPED_TRACE(rows);
     const Graph graph =
         build_llama_graph(config, {.sms = 132, .context = 64, .rows = rows, .tile_rows = 256});
@@ -197,6 +197,30 @@ TEST(LlamaGraph, SharesTheColumnsOfFewTilesAmongTheSms) {
     const size_t items = (rows + kRowsAddedTogether - 1) / kRowsAddedTogether * size_t{256 / 8};
     EXPECT_LE(sums.largest(), (items * 4 / 3 / 132 + 1) * kRowsAddedTogether * 8);
   }
+}
+
+// How many tiles of what shape the first layer's Q, K and V have: units and rows.
+std::map<std::pair<uint32_t, uint32_t>, uint32_t> tiles_of_qkv(const char* model, uint32_t rows) {
+  LlamaConfig config = preset_config(model);
+  config.num_layers = 2;
+  const Graph graph = build_llama_graph(config, {.sms = 132, .context = 64, .rows = rows, .tile_rows = 256});
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> tiles;
+  for (const Instruction& node : graph.nodes) {
+    if (node.opcode != static_cast<uint16_t>(Opcode::kQkvRope) || node.tag != 0) continue;
+    const auto op = node.as<QkvRope>();
+    ++tiles[{op.num_units, op.num_rows}];
+  }
+  return tiles;
+}
+
+// Llama-8B's Q, K and V have 768 units, 1B's 384.
+TEST(LlamaGraph, HalvesTilesWhereThatGivesMoreSmsOne) {
+  using Tiles = std::map<std::pair<uint32_t, uint32_t>, uint32_t>;
+  EXPECT_EQ(tiles_of_qkv("llama-3.1-8b", 128), (Tiles{{{8, 128}, 96}}));
+  EXPECT_EQ(tiles_of_qkv("llama-3.1-8b", 256), (Tiles{{{8, 256}, 96}}));   // units before rows
+  EXPECT_EQ(tiles_of_qkv("llama-3.1-8b", 512), (Tiles{{{16, 256}, 96}}));  // 192 of half the size
+  EXPECT_EQ(tiles_of_qkv("llama-3.2-1b", 256), (Tiles{{{8, 128}, 96}}));   // both
+  EXPECT_EQ(tiles_of_qkv("llama-3.2-1b", 300), (Tiles{{{8, 256}, 48}, {{8, 44}, 48}}));
 }
 
 // Where most SMs have a tile anyway, one adds up all parts of a tile, in memory that belongs to it.

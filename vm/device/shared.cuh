@@ -76,6 +76,9 @@ struct GemmConfig {
   // down.
   static constexpr bool kHasNarrowTiles = kTileTokens <= 64;
   static constexpr bool kHasFullTiles = true;
+  // Tiles of half as many tokens take half as long, by code of their own, which leaves the attention of
+  // prompts too few registers.
+  static constexpr bool kLeavesOutTokens = false;
   static constexpr uint32_t kSlabBytes = kTileTokens * slab_image::kRowBytes;
   static constexpr uint32_t kPanelBytes = kPanelSlabs * kSlabBytes;
   static constexpr uint32_t kPanelBuffers = kScratchBytes / kPanelBytes;
