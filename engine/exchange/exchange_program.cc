@@ -160,11 +160,8 @@ TensorId Builder::weight(const char* name, uint64_t rows, uint64_t cols) {
 }
 
 TensorId Builder::activation(const char* name, DType dtype, uint64_t cols) {
-  return on_each_rank({.name = name,
-                       .rows = shape_.rows,
-                       .cols = cols,
-                       .dtype = dtype,
-                       .kind = TensorKind::kActivation});
+  return on_each_rank(
+      {.name = name, .rows = shape_.rows, .cols = cols, .dtype = dtype, .kind = TensorKind::kActivation});
 }
 
 TensorId Builder::product_input(const char* name, uint64_t cols) {
@@ -484,7 +481,8 @@ void check(const ExchangeShape& shape) {
     throw Error(ErrorKind::kUsage,
                 fmt::format("columns of weights: {}; expected a multiple of {}", shape.weight_cols, step));
   if (shape.matrices < 1 || shape.matrices > kMostMatrices)
-    throw Error(ErrorKind::kUsage, fmt::format("matrices: {}; limit: 1 to {}", shape.matrices, kMostMatrices));
+    throw Error(ErrorKind::kUsage,
+                fmt::format("matrices: {}; limit: 1 to {}", shape.matrices, kMostMatrices));
   if (shape.rounds < 1 || shape.rounds >= kNoTag)
     throw Error(ErrorKind::kUsage, fmt::format("rounds: {}; limit: 1 to {}", shape.rounds, kNoTag - 1));
 }

@@ -69,8 +69,8 @@ ExchangeRounds exchange_rounds(uint32_t rows);
 // What a round reads of weights on each rank.
 uint64_t weight_bytes_of_round(const ExchangeShape& shape);
 
-// Columns and matrices of weights, so that a round reads about `bytes` of them on each rank, but no more than the
-// kernel's SMs hold before their inputs are there: beyond that, no load is under way while they wait. The
+// Columns and matrices of weights, so that a round reads about `bytes` of them on each rank, but no more than
+// the kernel's SMs hold before their inputs are there: beyond that, no load is under way while they wait. The
 // rest of the shape is as it was.
 ExchangeShape with_weights(const ExchangeShape& shape, const Machine& machine, uint64_t bytes);
 

@@ -18,8 +18,7 @@ std::string loader_error(const std::string& file) {
 template <class Function>
 void find(void* library, const std::string& file, const char* name, Function& function) {
   void* found = dlsym(library, name);
-  if (found == nullptr)
-    throw Error(ErrorKind::kRuntime, fmt::format("{}: has no function {}", file, name));
+  if (found == nullptr) throw Error(ErrorKind::kRuntime, fmt::format("{}: has no function {}", file, name));
   function = reinterpret_cast<Function>(found);
 }
 

@@ -25,8 +25,6 @@ using Seconds = std::chrono::duration<double>;
 
 // How the other process tells what it has found: lines of a word and the rest.
 constexpr std::string_view kVersion = "version ", kTime = "time ", kNote = "note ";
-// What it may take beyond its own deadlines, to abort what it has begun.
-constexpr double kGrace_s = 10;
 
 void write_line(int pipe, std::string_view kind, const std::string& rest) {
   const std::string line = fmt::format("{}{}\n", kind, rest);
@@ -96,7 +94,8 @@ void measure(const NcclTest& test, const NcclSource& source, int pipe, Watch& wa
   write_line(pipe, kVersion, nccl::version_text(library.version()));
   watch.begin("CUDA", test.init_s);
   const auto streams = source.streams(test.gpus, *std::ranges::max_element(test.bytes));
-  time_nccl(library, *streams, test, watch, [&](double us) { write_line(pipe, kTime, fmt::format("{}", us)); });
+  time_nccl(library, *streams, test, watch,
+            [&](double us) { write_line(pipe, kTime, fmt::format("{}", us)); });
 }
 
 // In the other process.
@@ -152,11 +151,12 @@ class Reader {
 };
 
 // Returns when the process has closed its end, or says nothing for longer than it may.
-void read_all(int pipe, double patience_s, Reader& reader) {
+void read_all(int pipe, const NcclTest& test, Reader& reader) {
+  const double patience_s = std::max(test.init_s, test.deadline_s) + test.abort_s;
   constexpr double kMillisecondsPerSecond = 1000;
   char buffer[4096];
   for (;;) {
-    const double wait_s = reader.has_note() ? kGrace_s : patience_s;
+    const double wait_s = reader.has_note() ? test.abort_s : patience_s;
     pollfd ready{.fd = pipe, .events = POLLIN, .revents = 0};
     const int found = poll(&ready, 1, static_cast<int>(wait_s * kMillisecondsPerSecond));
     if (found < 0 && errno == EINTR) continue;
@@ -170,7 +170,7 @@ void read_all(int pipe, double patience_s, Reader& reader) {
 // Ends the process if it has not ended, and says how it did.
 std::string end_process(pid_t child) {
   (void)kill(child, SIGKILL);  // one that has closed its end has nothing more to do
-  const Clock::time_point until = Clock::now() + std::chrono::duration_cast<Clock::duration>(Seconds(kGrace_s));
+  const Clock::time_point until = Clock::now() + std::chrono::seconds(10);
   int status = 0;
   for (pid_t ended = 0; (ended = waitpid(child, &status, WNOHANG)) != child;) {
     const bool interrupted = ended < 0 && errno == EINTR;
@@ -200,7 +200,7 @@ NcclResults measure_nccl(const NcclTest& test, const NcclSource& source) {
     results.note = "no process for it";
   } else {
     Reader reader(results);
-    read_all(ends[0], std::max(test.init_s, test.deadline_s) + kGrace_s, reader);
+    read_all(ends[0], test, reader);
     const std::string end = end_process(child);
     const bool complete = std::ranges::all_of(results.us, [](const auto& us) { return us.has_value(); });
     if (!complete && results.note.empty()) results.note = end;

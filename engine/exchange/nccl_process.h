@@ -14,9 +14,9 @@
 namespace serval {
 
 struct NcclResults {
-  std::string version;                     // "2.28.3"; empty: there is none that can be used
-  std::vector<std::optional<double>> us;   // of each of the sizes
-  std::string note;                        // one line: why some are missing; empty: none is
+  std::string version;                    // "2.28.3"; empty: there is none that can be used
+  std::vector<std::optional<double>> us;  // of each of the sizes
+  std::string note;                       // one line: why some are missing; empty: none is
 };
 
 struct NcclSource {

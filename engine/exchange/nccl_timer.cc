@@ -14,9 +14,9 @@ class Timer {
  public:
   Timer(const NcclLibrary& library, RankStreams& streams, const NcclTest& test)
       : library_(library), streams_(streams), test_(test), communicators_(test.gpus.size()) {
-    library_.check(library_.comm_init_all(communicators_.data(), static_cast<int>(test.gpus.size()),
-                                          test.gpus.data()),
-                   "ncclCommInitAll");
+    library_.check(
+        library_.comm_init_all(communicators_.data(), static_cast<int>(test.gpus.size()), test.gpus.data()),
+        "ncclCommInitAll");
   }
   const std::vector<nccl::Communicator>& communicators() const { return communicators_; }
 
@@ -49,10 +49,10 @@ class Timer {
     library_.check(library_.group_start(), "ncclGroupStart");
     for (size_t rank = 0; rank < communicators_.size(); ++rank) {
       streams_.use(rank);
-      library_.check(library_.all_reduce(streams_.buffer(rank), streams_.buffer(rank), bytes / kElementBytes,
-                                         nccl::kBfloat16, nccl::kSum, communicators_[rank],
-                                         streams_.stream(rank)),
-                     "ncclAllReduce");
+      library_.check(
+          library_.all_reduce(streams_.buffer(rank), streams_.buffer(rank), bytes / kElementBytes,
+                              nccl::kBfloat16, nccl::kSum, communicators_[rank], streams_.stream(rank)),
+          "ncclAllReduce");
     }
     library_.check(library_.group_end(), "ncclGroupEnd");
   }

@@ -18,6 +18,7 @@ struct NcclTest {
   int calls = 20;               // of a sample, back to back
   double init_s = 60;           // for loading NCCL and making its communicators
   double deadline_s = 20;       // for each of the sizes
+  double abort_s = 10;          // for what a deadline has ended
 };
 
 // What the measurement is at, and since when: somebody else watches it, since no call of NCCL is sure to

@@ -119,6 +119,27 @@ class Bench(Case):
             file.write("3 4\n3\n")
         self.check_fails(1, "bad.txt", "line 2", arguments=["bench", "--requests", "1", "--lengths", self.path("bad.txt")])
 
+    def test_an_operation_needs_ranks_and_whole_rows(self):
+        operation = ["bench", "--op", "all-reduce"]
+        self.check_fails(2, "--op", "all-reduce", arguments=["bench", "--op", "broadcast"])
+        self.check_fails(2, "--gpus", "2, 4 or 8", arguments=operation)
+        self.check_fails(2, "--gpus", "2, 4 or 8", arguments=[*operation, "--gpus", "1"])
+        self.check_fails(2, "--bytes", "--op", arguments=["bench", "--bytes", "16K"])
+        for size in ["0", "20K", "16385", "129M", "50%", "16K,", "x", ""]:
+            with self.subTest(size=size):
+                self.check_fails(2, "--bytes", arguments=[*operation, "--gpus", "2", "--bytes", size])
+        self.check_fails(2, "'20K'", "16384 bytes, up to 8192", arguments=[*operation, "--gpus", "2", "--bytes", "16K,20K"])
+
+    def test_an_operation_takes_no_model_and_no_tests(self):
+        for flags in [["-m", "x"], ["-p", "4"], ["-n", "4"], ["-b", "2"], ["-d", "4"], ["--requests", "2"], ["--sms", "4"]]:
+            with self.subTest(flags=flags):
+                self.check_fails(2, "--op", "not both", arguments=["bench", "--op", "all-reduce", "--gpus", "2", *flags])
+        self.check_fails(2, "--backend", "GPUs", arguments=["bench", "--op", "all-reduce", "--gpus", "2", "--backend", "host"])
+
+    def test_an_operation_without_gpus_fails_in_one_line(self):
+        for gpus in ["62,63", "63,63"]:
+            self.check_fails(1, "GPU", arguments=["bench", "--op", "all-reduce", "--gpus", gpus, "--bytes", "16K"])
+
     def test_0_leaves_a_kind_out(self):
         result = run("bench", *self.with_model, "-p", "0", "-n", "2", "-r", "1", "-o", "json")
         self.assertEqual([r["test"] for r in json.loads(result.stdout)], ["tg2"])

@@ -108,7 +108,8 @@ void Flags::declare(FlagSet& set) {
       "--compare", "NAME",
       "with --depth: also time the generation of torch, LibTorch's operators replayed from a CUDA graph",
       [this](const FlagValue& v) { compare = parse_choice(v, {"torch"}); });
-  set.value("--record", "FILE", "with --depth, --requests or --op: append each result to FILE, as one line of JSON",
+  set.value("--record", "FILE",
+            "with --depth, --requests or --op: append each result to FILE, as one line of JSON",
             [this](const FlagValue& v) { record_file = parse_text(v); });
   set.examples(kExamples);
 }
@@ -154,7 +155,8 @@ void Flags::check_op(const FlagSet& set) const {
   for (const char* flag : {"--n-prompt", "--n-gen", "--batch-size", "--depth", "--requests", "--model",
                            "--random-weights", "--ctx-size", "--sms"}) {
     if (set.given(flag))
-      throw Error(ErrorKind::kUsage, fmt::format("--op and {}: set either, not both{}", flag, set.see_help()));
+      throw Error(ErrorKind::kUsage,
+                  fmt::format("--op and {}: set either, not both{}", flag, set.see_help()));
   }
   if (engine.backend != "auto" && engine.backend != "device")
     throw Error(ErrorKind::kUsage,

@@ -3,8 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,30 +21,6 @@ struct ExchangeBench {
   std::string record_file;      // one line of JSON is appended for each result; empty: none
   ProgressMode progress = ProgressMode::kAuto;
 };
-
-// What one size took.
-struct ExchangeResult {
-  uint64_t bytes = 0;
-  double idle_us = 0;
-  double loaded_us = 0;
-  uint64_t weight_bytes = 0;  // that a rank read in loaded_us
-  std::optional<double> nccl_us;
-};
-
-// On which GPUs, and with which NCCL.
-struct ExchangeSubject {
-  std::vector<int> gpus;
-  std::string gpu_name;
-  uint32_t sms = 0;  // of a rank
-  std::string nccl_version;
-  std::string nccl_note;  // why NCCL's figures are missing; empty: they are not
-  int repetitions = 0;
-};
-
-// The bandwidth is the bytes of the vector that is summed up, divided by the time, in 1e9 bytes a second.
-nlohmann::ordered_json exchange_record(const ExchangeSubject& subject, const ExchangeResult& result);
-std::string exchange_markdown_head();
-std::string exchange_markdown_row(const nlohmann::ordered_json& record);
 
 // Throws Error(kUsage) naming the flag unless there are several ranks.
 void check_exchange(const ExchangeBench& bench);
