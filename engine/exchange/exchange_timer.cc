@@ -128,7 +128,7 @@ ExchangeTime ExchangeTimer::idle(uint32_t rows) const {
 
 ExchangeTime ExchangeTimer::loaded(uint32_t rows, double idle_us) const {
   return time({.ranks = static_cast<uint32_t>(gpus_.size()), .rows = rows},
-              static_cast<uint64_t>(idle_us * bytes_per_us_of_rank_));
+              static_cast<uint64_t>(std::max(idle_us, 0.0) * bytes_per_us_of_rank_));
 }
 
 // By how much longer a launch with more rounds takes: without its beginning and its end.

@@ -103,6 +103,7 @@ void measure(const NcclTest& test, const NcclSource& source, int pipe, Watch& wa
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(EXIT_FAILURE);
   for (const int signal : {SIGINT, SIGTERM}) (void)std::signal(signal, SIG_DFL);
+  dup2(STDERR_FILENO, STDOUT_FILENO);  // NCCL_DEBUG's lines are no part of a table
   set_environment();
   Watch watch(pipe);
   watch.leave_running();

@@ -1,5 +1,5 @@
 // The exchange between ranks without a model, on two ranks of one GPU.
-#include <cmath>
+#include <cstring>
 #include <string>
 #include <vector>
 
