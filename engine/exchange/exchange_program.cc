@@ -498,11 +498,6 @@ uint32_t pages_held(uint32_t rows) {
   return 0;
 }
 
-// Tiles of rows each read the weights.
-uint32_t readings_of_weights(const ExchangeShape& shape) {
-  return has_tiles(shape.rows) ? div_up(shape.rows, widest_kernel(shape.ranks).tile_rows) : 1;
-}
-
 }  // namespace
 
 std::string exchange_tensor::weights(uint32_t matrix) {
@@ -539,7 +534,7 @@ ExchangeRounds exchange_rounds(uint32_t rows) {
 
 uint64_t weight_bytes_of_round(const ExchangeShape& shape) {
   const uint32_t cols = shape.weight_cols > 0 ? shape.weight_cols : weight_cols_step(shape.rows);
-  return page_image::bytes(shape.cols, cols) * readings_of_weights(shape);
+  return page_image::bytes(shape.cols, cols);
 }
 
 ExchangeShape with_weights(const ExchangeShape& shape_in, const Machine& machine, uint64_t bytes) {
@@ -547,7 +542,7 @@ ExchangeShape with_weights(const ExchangeShape& shape_in, const Machine& machine
   constexpr uint64_t kNotCached = uint64_t{256} << 20;
   ExchangeShape shape = shape_in;
   const uint64_t held = uint64_t{pages_held(shape.rows)} * machine.sms * kPageBytes;
-  const uint64_t col_bytes = uint64_t{shape.cols} * size_of(DType::kBF16) * readings_of_weights(shape);
+  const uint64_t col_bytes = uint64_t{shape.cols} * size_of(DType::kBF16);
   const uint32_t step = weight_cols_step(shape.rows);
   const uint64_t steps = std::min(bytes, held) / (col_bytes * step);
   shape.weight_cols = static_cast<uint32_t>(std::max<uint64_t>(steps, 1)) * step;

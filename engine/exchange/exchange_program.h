@@ -66,7 +66,7 @@ struct ExchangeRounds {
 };
 ExchangeRounds exchange_rounds(uint32_t rows);
 
-// What a round reads of weights on each rank.
+// What a round reads of weights on each rank. Tiles of rows that share them count them once.
 uint64_t weight_bytes_of_round(const ExchangeShape& shape);
 
 // Columns and matrices of weights, so that a round reads about `bytes` of them on each rank, but no more than
