@@ -32,6 +32,18 @@ T read_whole_number(const FlagValue& value, T low, T high, std::string_view also
   return number;
 }
 
+// What commas separate.
+std::vector<FlagValue> items_of(const FlagValue& value) {
+  std::vector<FlagValue> items;
+  size_t begin = 0;
+  while (begin <= value.text.size()) {
+    const size_t end = std::min(value.text.find(',', begin), value.text.size());
+    items.push_back({value.source, value.text.substr(begin, end - begin), value.from_environment});
+    begin = end + 1;
+  }
+  return items;
+}
+
 }  // namespace
 
 void reject(const FlagValue& value, const std::string& why) {
@@ -57,13 +69,8 @@ uint64_t parse_unsigned(const FlagValue& value, uint64_t high, std::string_view 
 
 std::vector<int> parse_integer_list(const FlagValue& value, int low, int high) {
   std::vector<int> numbers;
-  size_t begin = 0;
-  while (begin <= value.text.size()) {
-    const size_t end = std::min(value.text.find(',', begin), value.text.size());
-    const FlagValue item{value.source, value.text.substr(begin, end - begin), value.from_environment};
+  for (const FlagValue& item : items_of(value))
     numbers.push_back(static_cast<int>(parse_integer(item, low, high)));
-    begin = end + 1;
-  }
   return numbers;
 }
 
@@ -96,6 +103,18 @@ MemorySize parse_memory_size(const FlagValue& value) {
     reject(value, "is neither bytes, as 512M or 8G, nor a share, as 80%");
   const int shift = unit == std::string_view::npos ? 0 : kUnitBits * static_cast<int>(unit + 1);
   return {static_cast<uint64_t>(parse_integer(number, 1, kMostBytes >> shift)) << shift, 0};
+}
+
+std::vector<uint64_t> parse_size_list(const FlagValue& value, uint64_t unit, uint64_t most) {
+  std::vector<uint64_t> sizes;
+  for (const FlagValue& item : items_of(value)) {
+    if (item.text.ends_with('%')) reject(item, "is not a number of bytes, as 16384, 16K or 1M");
+    const uint64_t bytes = parse_memory_size(item).bytes;
+    if (bytes % unit != 0 || bytes > most * unit)
+      reject(item, fmt::format("is not a multiple of {} bytes, up to {} of them", unit, most));
+    sizes.push_back(bytes);
+  }
+  return sizes;
 }
 
 std::string parse_choice(const FlagValue& value, const std::vector<std::string>& choices) {

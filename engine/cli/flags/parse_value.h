@@ -43,6 +43,10 @@ struct MemorySize {
 };
 MemorySize parse_memory_size(const FlagValue& value);
 
+// Comma-separated sizes as parse_memory_size() reads them, in bytes: each a multiple of `unit`, up to `most`
+// of it; at least one.
+std::vector<uint64_t> parse_size_list(const FlagValue& value, uint64_t unit, uint64_t most);
+
 // One of `choices`, exactly.
 std::string parse_choice(const FlagValue& value, const std::vector<std::string>& choices);
 // A choice among the names of an enumeration.
