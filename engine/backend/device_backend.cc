@@ -101,7 +101,9 @@ class DeviceBackend final : public Backend {
       : programs_(std::move(programs)),
         ranks_(allocate(gpus, programs_)),
         state_(widest().limits, indices_of(gpus)),
-        options_{.stall_timeout_s = stall_timeout_s, .ranks = {}},
+        options_{.stall_timeout_s = stall_timeout_s,
+                 .ranks = {},
+                 .threads = std::make_shared<RankThreads>(static_cast<uint32_t>(gpus.size()))},
         interpreters_(programs_.size()),
         attention_(programs_.size()),
         last_(programs_.first_compiled()),
@@ -141,7 +143,7 @@ class DeviceBackend final : public Backend {
   void bind(size_t index);
   Prepared look_at(const Launch& launch);
   void upload_ahead(const StateInUse& use);
-  void upload(const StateInUse& use, bool attention, bool table_too);
+  void upload(uint32_t rank, const StateInUse& use, bool attention, bool table_too);
 
   const ProgramSet programs_;
   Ranks ranks_;
@@ -168,29 +170,27 @@ void DeviceBackend::bind(size_t index) {
   interpreters_[index] = std::move(bound);
 }
 
-// Only enqueues.
+// Only enqueues, on this thread: those of the other ranks may be waiting for the launch in flight, which
+// leaves time for this.
 void DeviceBackend::upload_ahead(const StateInUse& use) {
   for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
-    use_gpu(ranks_[rank].gpu.index);  // of this thread
+    use_gpu(ranks_[rank].gpu.index);
     state_.upload_block_table(use, rank, ranks_[rank].ahead);
     ranks_[rank].uploaded_ahead.record(ranks_[rank].ahead);
     ranks_[rank].stream.follow(ranks_[rank].uploaded_ahead);
   }
 }
 
-// The same. The first rank samples.
-void DeviceBackend::upload(const StateInUse& use, bool attention, bool table_too) {
-  for (uint32_t rank = static_cast<uint32_t>(ranks_.size()); rank-- > 0;) {
-    use_gpu(ranks_[rank].gpu.index);
-    const CudaStream& stream = ranks_[rank].stream;
-    if (table_too) {
-      state_.upload(use, rank, stream);
-    } else {
-      state_.upload_rows_and_slots(use, rank, stream);
-    }
-    if (attention) state_.upload_attention(rank, stream);
+// Of one rank, on its thread; only enqueues. The first rank samples.
+void DeviceBackend::upload(uint32_t rank, const StateInUse& use, bool attention, bool table_too) {
+  const CudaStream& stream = ranks_[rank].stream;
+  if (table_too) {
+    state_.upload(use, rank, stream);
+  } else {
+    state_.upload_rows_and_slots(use, rank, stream);
   }
-  if (use.biases + use.history > 0) state_.upload_adjustments(use, first().stream);
+  if (attention) state_.upload_attention(rank, stream);
+  if (rank == 0 && use.biases + use.history > 0) state_.upload_adjustments(use, stream);
 }
 
 DeviceBackend::Prepared DeviceBackend::look_at(const Launch& launch) {
@@ -237,10 +237,12 @@ void DeviceBackend::run(const Launch& launch, const std::function<void(uint32_t)
     interpreter.wait_until_begun();  // the uploads are done
     on_begun();
   };
+  const auto upload_rank = [&](uint32_t rank) {
+    upload(rank, now.use.state, attention_[last_].has_value(), !is_prepared);
+  };
   fault_on_error([&] {
-    upload(now.use.state, attention_[last_].has_value(), !is_prepared);
     interpreter.run({now.use.row_bound, launch.passes, now.use.logit_bound, now.single_rows}, on_pass,
-                    on_started);
+                    on_started, upload_rank);
   });
 }
 

@@ -22,6 +22,7 @@ struct StateInUse {
   uint32_t history = 0;  // tokens, most of a slot that keeps them
 };
 
+// Not thread-safe, but what is of one rank may be enqueued while others enqueue theirs.
 class DeviceState {
  public:
   // `gpus`: CUDA's index of each rank's.

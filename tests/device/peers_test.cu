@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -23,6 +25,7 @@ namespace serval::testing {
 namespace {
 
 using ::testing::Each;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 
 constexpr uint32_t kRanks = 2;
@@ -159,13 +162,15 @@ class Bound {
     for (uint32_t t = 0; t < program_.tensors.size(); ++t) bind({t});
     interpreter_ = std::make_unique<DeviceInterpreter>(program_, peers_isa(), memory_, options);
   }
-  uint32_t run(uint32_t passes) {
-    for (uint8_t rank = 0; rank < kRanks; ++rank) {
-      const PassControl control{0, passes, kKeepRunning, 0};
-      void* to = memory_.base(*program_.find_tensor(state_tensor::kControl, rank));
-      SERVAL_CUDA_CHECK(cudaMemcpy(to, &control, sizeof control, cudaMemcpyHostToDevice));
-    }
-    return interpreter_->run({1, passes, 1}, {});
+  // `before` is called on each rank's thread.
+  uint32_t run(uint32_t passes, const std::function<void(uint32_t)>& before = {}) {
+    const PassControl control{0, passes, kKeepRunning, 0};
+    return interpreter_->run({1, passes, 1}, {}, {}, [&](uint32_t rank) {
+      if (before) before(rank);
+      void* to = memory_.base(*program_.find_tensor(state_tensor::kControl, static_cast<uint8_t>(rank)));
+      SERVAL_CUDA_CHECK(
+          cudaMemcpyAsync(to, &control, sizeof control, cudaMemcpyHostToDevice, streams_[rank]->get()));
+    });
   }
   std::vector<uint32_t> read(TensorId vector) const {
     std::vector<uint32_t> words(kToyWords);
@@ -256,17 +261,54 @@ TEST(Peers, RunManyLaunchesOfOnePass) {
   EXPECT_THAT(bound.read(ring.vectors[0]), Each(500 * 6));
 }
 
-std::string fault_of(Bound& bound, double& seconds) {
+std::string error_of(Bound& bound, double& seconds, ErrorKind kind,
+                     const std::function<void(uint32_t)>& before = {}) {
   const auto begin = std::chrono::steady_clock::now();
   std::string what;
   try {
-    bound.run(3);
+    bound.run(3, before);
   } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kDeviceFault);
+    EXPECT_EQ(error.kind(), kind);
     what = error.what();
   }
   seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return what;
+}
+std::string fault_of(Bound& bound, double& seconds) {
+  return error_of(bound, seconds, ErrorKind::kDeviceFault);
+}
+
+TEST(Peers, AreCalledForOnAThreadEachWhoseGpuIsTheirs) {
+  const Ring ring = ring_of({By::kLoads}, 6);
+  Bound bound(ring.program);
+  std::array<std::thread::id, kRanks> threads;
+  std::array<int, kRanks> found{-1, -1};
+  EXPECT_EQ(bound.run(1,
+                      [&](uint32_t rank) {
+                        threads[rank] = std::this_thread::get_id();
+                        SERVAL_CUDA_CHECK(cudaGetDevice(&found[rank]));
+                      }),
+            1U);
+  EXPECT_EQ(threads[0], std::this_thread::get_id());
+  EXPECT_NE(threads[1], threads[0]);
+  EXPECT_THAT(found, ElementsAreArray(gpus()));
+}
+
+// The kernel of the other rank is in flight, and would wait for this one's until the time-out.
+TEST(Peers, AnErrorOfOneRanksThreadEndsAllAtOnce) {
+  const Ring ring = ring_of({By::kLoads}, 6);
+  Bound bound(ring.program);
+  for (uint32_t bad = 0; bad < kRanks; ++bad) {
+    double seconds = 0;
+    const std::string what = error_of(bound, seconds, ErrorKind::kRuntime, [&](uint32_t rank) {
+      if (rank != bad) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      throw Error(ErrorKind::kRuntime, "no state for rank " + std::to_string(rank));
+    });
+    EXPECT_EQ(what, "no state for rank " + std::to_string(bad));
+    EXPECT_LT(seconds, 0.8) << "the time-out is 1 s";
+    EXPECT_EQ(bound.run(2), 2U) << "the next launch starts afresh";
+  }
 }
 
 // An unknown opcode on one rank ends both at once.

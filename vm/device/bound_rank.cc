@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 #include <optional>
+#include <thread>
 
 #include "vm/base/error.h"
 #include "vm/device/gpu_clock.h"
@@ -162,6 +163,17 @@ const DeviceKernel& BoundRank::kernel() const {
   return recording_ ? (*choice)->recording : (*choice)->plain;
 }
 
+void BoundRank::wait_for_end() const {
+  while (!has_ended()) std::this_thread::yield();
+}
+
+// The kernel's own stream is taken; the one of this copy does not wait for it.
+void BoundRank::give_up() const noexcept {
+  const uint32_t yes = 1;
+  (void)cudaSetDevice(gpu_);
+  (void)cudaMemcpy(launch_.abort, &yes, sizeof yes, cudaMemcpyHostToDevice);
+}
+
 uint32_t BoundRank::passes_through_the_gate() const {
   use_gpu(gpu_);
   const BoundProgram& p = launch_.program;
@@ -192,6 +204,7 @@ void BoundRank::reset_after_failure() noexcept {
   (void)cudaSetDevice(gpu_);
   (void)cudaStreamSynchronize(stream_);
   (void)cudaMemset(counters_.data(), 0, counters_.size() * sizeof(uint32_t));
+  (void)cudaMemset(faults_.data(), 0, faults_.size() * sizeof(FaultRecord));
   (void)cudaGetLastError();
   words_are_dirty_ = true;
   launch_.epoch = 0;

@@ -18,7 +18,8 @@ namespace serval::device {
 // Words in host memory that the kernels of all devices write.
 enum HostWord : uint32_t { kPublished, kAborted, kNumHostWords };
 
-// Not thread-safe. Its functions leave its GPU as the thread's current one. Throws as cuda_check.h.
+// Not thread-safe, but different ranks may be made and used at the same time, each on one thread. Its
+// functions leave its GPU as the thread's current one. Throws as cuda_check.h.
 class BoundRank {
  public:
   // The program and the kernels must outlive it. `kernels`: those that can run the program, fewest rows
@@ -42,6 +43,10 @@ class BoundRank {
   // Follows all that is enqueued by now.
   void mark_end() const { all_done_.record(stream_); }
   bool has_ended() const { return all_done_.reached(); }
+  // Without sleep: a launch is over when the last rank's thread knows.
+  void wait_for_end() const;
+  // Asks the kernel, if there is one in flight, to leave in mid-pass, while an error is on its way.
+  void give_up() const noexcept;
   // Of the launch, whose kernel has ended: what the gate's counter has grown by.
   uint32_t passes_through_the_gate() const;
   double kernel_us() const;

@@ -27,6 +27,10 @@ void check_program(const Program& program, const DeviceIsa& isa, const DeviceMem
     throw Error(ErrorKind::kRuntime, fmt::format("program: for {} devices; expected {}", program.num_devices,
                                                  options.ranks.size()));
   }
+  if (options.threads && options.threads->size() != program.num_devices) {
+    throw Error(ErrorKind::kRuntime, fmt::format("program: for {} devices; expected {} (the host's threads)",
+                                                 program.num_devices, options.threads->size()));
+  }
   for (uint32_t t = 0; t < program.tensors.size(); ++t) {
     if (t >= memory.size() || !memory.bound({t})) {
       throw Error(ErrorKind::kRuntime, fmt::format("program: tensor '{}' has no GPU memory",
@@ -46,9 +50,11 @@ struct DeviceInterpreter::Impl {
   Impl(const Program& program_in, const DeviceIsa& isa_in, const DeviceMemory& memory,
        const DeviceOptions& options_in);
 
-  uint32_t run(const std::function<void(uint32_t)>& on_pass, const std::function<void()>& on_started);
+  uint32_t run(const std::function<void(uint32_t)>& on_pass, const std::function<void()>& on_started,
+               const std::function<void(uint32_t)>& upload);
 
   void check_kernels() const;
+  void start(const std::function<void(uint32_t)>& upload);
   uint32_t hand_out_passes(const std::function<void(uint32_t)>& on_pass);
   uint32_t host_word(HostWord word) const {
     return std::atomic_ref(host_words.data()[word]).load(std::memory_order_acquire);
@@ -62,6 +68,7 @@ struct DeviceInterpreter::Impl {
   const Program& program;
   const DeviceIsa& isa;
   const DeviceOptions options;
+  const std::shared_ptr<RankThreads> threads;
   std::vector<const DeviceKernelChoice*> kernels;  // that can run the program
   PinnedArray<uint32_t> host_words{device::kNumHostWords};
   std::vector<std::unique_ptr<BoundRank>> ranks;
@@ -73,15 +80,17 @@ DeviceInterpreter::Impl::Impl(const Program& program_in, const DeviceIsa& isa_in
                               const DeviceOptions& options_in)
     : program((check_program(program_in, isa_in, memory, options_in), program_in)),
       isa(isa_in),
-      options(options_in) {
+      options(options_in),
+      threads(options.threads ? options.threads : std::make_shared<RankThreads>(program.num_devices)),
+      ranks(program.num_devices) {
   for (const DeviceKernelChoice& choice : isa.kernels) {
     if (choice.runs == nullptr || choice.runs(program)) kernels.push_back(&choice);
   }
   check_kernels();
-  for (uint32_t rank = 0; rank < program.num_devices; ++rank) {
-    ranks.push_back(
-        std::make_unique<BoundRank>(program, isa, kernels, memory, options, rank, host_words.device_data()));
-  }
+  threads->run([&](uint32_t rank) {
+    ranks[rank] =
+        std::make_unique<BoundRank>(program, isa, kernels, memory, options, rank, host_words.device_data());
+  });
   for (const auto& rank : ranks) rank->meet(ranks);
 }
 
@@ -100,8 +109,23 @@ void DeviceInterpreter::Impl::check_kernels() const {
   }
 }
 
-// Returns when the kernels have ended, and what was enqueued behind them. What the kernel publishes may go
-// back: a storer that is late may say that a pass is done after another has said it of the next one.
+// Enqueues all kernels. Where one rank's cannot be, those of the others would wait for it until the time-out.
+void DeviceInterpreter::Impl::start(const std::function<void(uint32_t)>& upload) {
+  try {
+    threads->run([&](uint32_t rank) {
+      use_gpu(options.ranks[rank].gpu);
+      if (upload) upload(rank);
+      ranks[rank]->start();
+    });
+  } catch (...) {
+    for (const auto& rank : ranks) rank->give_up();
+    throw;
+  }
+}
+
+// Returns when the kernels have ended, and what was enqueued behind them: each rank's thread waits for its
+// own. What the kernel publishes may go back: a storer that is late may say that a pass is done after another
+// has said it of the next one.
 uint32_t DeviceInterpreter::Impl::hand_out_passes(const std::function<void(uint32_t)>& on_pass) {
   constexpr uint32_t kLooksBetweenQueries = 1024;
   uint32_t handed = 0;
@@ -110,15 +134,17 @@ uint32_t DeviceInterpreter::Impl::hand_out_passes(const std::function<void(uint3
       if (on_pass) on_pass(handed);
     }
   };
-  const auto all_have_ended = [&] {
-    return std::ranges::all_of(ranks, [](const auto& r) { return r->has_ended(); });
-  };
   const uint32_t passes = ranks.front()->launch().passes;
-  for (uint32_t looks = 1;; ++looks) {
-    hand_out(host_word(device::kPublished));
-    // Behind its last pass, a launch ends at once.
-    if ((handed >= passes || looks % kLooksBetweenQueries == 0) && all_have_ended()) break;
-  }
+  threads->run([&](uint32_t index) {
+    const BoundRank& rank = *ranks[index];
+    rank.mark_end();
+    if (index > 0) return rank.wait_for_end();
+    for (uint32_t looks = 1;; ++looks) {
+      hand_out(host_word(device::kPublished));
+      // Behind its last pass, a launch ends at once.
+      if ((handed >= passes || looks % kLooksBetweenQueries == 0) && rank.has_ended()) break;
+    }
+  });
   hand_out(host_word(device::kPublished));
   if (handed < passes && host_word(device::kAborted) == 0) hand_out(ranks.front()->passes_through_the_gate());
   return handed;
@@ -130,14 +156,14 @@ void DeviceInterpreter::Impl::reset_after_failure() noexcept {
 }
 
 uint32_t DeviceInterpreter::Impl::run(const std::function<void(uint32_t)>& on_pass,
-                                      const std::function<void()>& on_started) {
+                                      const std::function<void()>& on_started,
+                                      const std::function<void(uint32_t)>& upload) {
   std::fill_n(host_words.data(), device::kNumHostWords, 0U);
   uint32_t passes = 0;
   try {
     for (const auto& rank : ranks) rank->compare_clock();
-    for (const auto& rank : ranks) rank->start();
+    start(upload);
     if (on_started) on_started();
-    for (const auto& rank : ranks) rank->mark_end();
     passes = hand_out_passes(on_pass);
   } catch (...) {
     reset_after_failure();
@@ -230,9 +256,10 @@ DeviceInterpreter::DeviceInterpreter(const Program& program, const DeviceIsa& is
 DeviceInterpreter::~DeviceInterpreter() = default;
 
 uint32_t DeviceInterpreter::run(const DeviceLaunch& launch, const std::function<void(uint32_t)>& on_pass,
-                                const std::function<void()>& on_started) {
+                                const std::function<void()>& on_started,
+                                const std::function<void(uint32_t)>& upload) {
   for (const auto& rank : impl_->ranks) rank->set_launch(launch);
-  return impl_->run(on_pass, on_started);
+  return impl_->run(on_pass, on_started, upload);
 }
 
 void DeviceInterpreter::wait_until_begun() const {

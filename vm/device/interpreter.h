@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "vm/device/rank_threads.h"
 #include "vm/events.h"
 #include "vm/instruction.h"
 #include "vm/program.h"
@@ -54,10 +55,14 @@ struct DeviceOptions {
   // For each of the program's devices. GPUs that differ reach each other's memory; several ranks may share
   // one that has SMs for all of them.
   std::vector<DeviceRank> ranks = {{}};
+  // As many. Interpreters of which one is used at a time may share them; null: this one has its own.
+  std::shared_ptr<RankThreads> threads = nullptr;
 };
 
 // Binds a program to GPU memory and runs launches of it; counters start at zero and count on from launch to
-// launch. Not thread-safe. Throws Error(kRuntime) if the structure or a record does not check, a tensor is
+// launch. Not thread-safe; beside the caller's thread, which is that of the first rank, each rank has one,
+// which enqueues its kernel and waits for it (vm/device/rank_threads.h). Of errors of several ranks the
+// lowest rank's is thrown. Throws Error(kRuntime) if the structure or a record does not check, a tensor is
 // not bound or CUDA fails, Error(kOutOfMemory) where GPU memory ends.
 class DeviceInterpreter {
  public:
@@ -71,11 +76,15 @@ class DeviceInterpreter {
   // the last; calls on_pass(p) on this thread for each of them, in order, as soon as output[p] is known to be
   // complete. `on_started`, if there is one, is called on this thread once the kernels are enqueued, before
   // any on_pass. What it puts into the ranks' streams follows the kernels, also those that end in a fault: it
-  // may run while on_pass is called. Returns the passes run, when all of that is done. Throws
-  // Error(kDeviceFault) with the fault's report; counters are zeroed then, and the next launch starts afresh.
+  // may run while on_pass is called. `upload(rank)`, if there is one, is called before, for all ranks at the
+  // same time, on each one's thread, whose current GPU is the rank's: the kernel follows what it puts into
+  // the rank's stream. Returns the passes run, when all of that is done. Throws Error(kDeviceFault) with the
+  // fault's report; counters are zeroed then, and the next launch starts afresh. What the callbacks throw
+  // comes out when the kernels have ended, which those of the other ranks do at once where it is `upload`.
   // Leaves another GPU as the thread's current one.
   uint32_t run(const DeviceLaunch& launch, const std::function<void(uint32_t)>& on_pass,
-               const std::function<void()>& on_started = {});
+               const std::function<void()>& on_started = {},
+               const std::function<void(uint32_t rank)>& upload = {});
   // For on_started: returns when all that was enqueued before the launch is done.
   void wait_until_begun() const;
   // Of the last run: what the kernel alone took, of several the one that took longest.
