@@ -109,14 +109,18 @@ void DeviceInterpreter::Impl::check_kernels() const {
   }
 }
 
-// Enqueues all kernels. Where one rank's cannot be, those of the others would wait for it until the time-out.
+// Enqueues all copies and then all kernels: of ranks on one GPU, a copy that comes behind another rank's
+// kernel can wait for it, and that kernel waits for this rank. Where one rank's kernel cannot be enqueued,
+// those of the others would wait for it until the time-out.
 void DeviceInterpreter::Impl::start(const std::function<void(uint32_t)>& upload) {
   try {
-    threads->run([&](uint32_t rank) {
-      use_gpu(options.ranks[rank].gpu);
-      if (upload) upload(rank);
-      ranks[rank]->start();
-    });
+    if (upload) {
+      threads->run([&](uint32_t rank) {
+        use_gpu(options.ranks[rank].gpu);
+        upload(rank);
+      });
+    }
+    threads->run([&](uint32_t rank) { ranks[rank]->start(); });
   } catch (...) {
     for (const auto& rank : ranks) rank->give_up();
     throw;
