@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <csignal>
 #include <cstdlib>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <mutex>
 #include <poll.h>
@@ -24,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
 // How the other process tells what it has found: lines of a word and the rest.
-constexpr std::string_view kVersion = "version ", kTime = "time ", kNote = "note ";
+constexpr std::string_view kVersion = "version ", kTime = "time ", kNote = "note ", kStep = "step ";
 
 void write_line(int pipe, std::string_view kind, const std::string& rest) {
   const std::string line = fmt::format("{}{}\n", kind, rest);
@@ -36,15 +37,13 @@ void write_line(int pipe, std::string_view kind, const std::string& rest) {
 class Watch final : public NcclSteps {
  public:
   explicit Watch(int pipe) : pipe_(pipe), thread_([this] { run(); }) {}
-  // The process ends without it.
-  void leave_running() { thread_.detach(); }
-
   void set_library(const NcclLibrary* library) {
     const std::lock_guard lock(mutex_);
     library_ = library;
   }
   void begin(const std::string& what, double deadline_s) override {
     const std::lock_guard lock(mutex_);
+    write_line(pipe_, kStep, what);  // the parent waits for each step anew
     what_ = what;
     seconds_ = deadline_s;
     deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(Seconds(deadline_s));
@@ -104,13 +103,15 @@ void measure(const NcclTest& test, const NcclSource& source, int pipe, Watch& wa
   if (getppid() != parent) _exit(EXIT_FAILURE);
   for (const int signal : {SIGINT, SIGTERM}) (void)std::signal(signal, SIG_DFL);
   dup2(STDERR_FILENO, STDOUT_FILENO);  // NCCL_DEBUG's lines are no part of a table
-  set_environment();
-  Watch watch(pipe);
-  watch.leave_running();
+  // Nothing is thrown out of here: the parent's code would go on in this process, too.
   try {
+    set_environment();
+    static Watch watch(pipe);  // never destroyed: its thread outlives what is thrown
     measure(test, source, pipe, watch);
   } catch (const std::exception& error) {
     write_line(pipe, kNote, error.what());
+  } catch (...) {
+    write_line(pipe, kNote, "it throws what is no error");
   }
   // Without destructors: what is left of a failed measurement may not be waited for.
   _exit(EXIT_SUCCESS);
@@ -121,6 +122,7 @@ class Reader {
  public:
   explicit Reader(NcclResults& results) : results_(results) {}
 
+  const std::string& step() const { return step_; }
   // A note is the last that the process says.
   bool has_note() const { return !results_.note.empty(); }
   void read(std::string_view bytes) {
@@ -139,6 +141,7 @@ class Reader {
     const auto rest = [&](std::string_view kind) { return line.substr(kind.size()); };
     if (line.starts_with(kVersion)) results_.version = rest(kVersion);
     if (line.starts_with(kNote)) results_.note = rest(kNote);
+    if (line.starts_with(kStep)) step_ = rest(kStep);
     if (!line.starts_with(kTime) || next_ == results_.us.size()) return;
     double us = 0;
     const std::string_view number = rest(kTime);
@@ -147,12 +150,12 @@ class Reader {
   }
 
   NcclResults& results_;
-  std::string line_;
+  std::string line_, step_;
   size_t next_ = 0;  // of the sizes
 };
 
-// Returns when the process has closed its end, or says nothing for longer than it may.
-void read_all(int pipe, const NcclTest& test, Reader& reader) {
+// True when the process has closed its end, false if it says nothing for longer than any step may take.
+bool read_all(int pipe, const NcclTest& test, Reader& reader) {
   const double patience_s = std::max(test.init_s, test.deadline_s) + test.abort_s;
   constexpr double kMillisecondsPerSecond = 1000;
   char buffer[4096];
@@ -161,9 +164,9 @@ void read_all(int pipe, const NcclTest& test, Reader& reader) {
     pollfd ready{.fd = pipe, .events = POLLIN, .revents = 0};
     const int found = poll(&ready, 1, static_cast<int>(wait_s * kMillisecondsPerSecond));
     if (found < 0 && errno == EINTR) continue;
-    if (found <= 0) return;
+    if (found <= 0) return false;
     const ssize_t bytes = ::read(pipe, buffer, sizeof buffer);
-    if (bytes <= 0) return;
+    if (bytes <= 0) return true;
     reader.read({buffer, static_cast<size_t>(bytes)});
   }
 }
@@ -187,7 +190,7 @@ std::string end_process(pid_t child) {
 NcclResults measure_nccl(const NcclTest& test, const NcclSource& source) {
   NcclResults results{.version = {}, .us = std::vector<std::optional<double>>(test.bytes.size()), .note = {}};
   int ends[2];
-  if (pipe(ends) != 0) {
+  if (pipe2(ends, O_CLOEXEC) != 0) {  // what NCCL starts would keep it open
     results.note = "no pipe to a process for it";
     return results;
   }
@@ -201,8 +204,9 @@ NcclResults measure_nccl(const NcclTest& test, const NcclSource& source) {
     results.note = "no process for it";
   } else {
     Reader reader(results);
-    read_all(ends[0], test, reader);
-    const std::string end = end_process(child);
+    const bool has_ended = read_all(ends[0], test, reader);
+    std::string end = end_process(child);
+    if (!has_ended) end = "its process does not answer: " + reader.step();
     const bool complete = std::ranges::all_of(results.us, [](const auto& us) { return us.has_value(); });
     if (!complete && results.note.empty()) results.note = end;
   }

@@ -1,6 +1,6 @@
 // A libnccl.so.2 without a GPU, told by the environment what to do: FAKE_NCCL_VERSION is what it says it is;
 // the function of FAKE_NCCL_HANGS never returns, that of FAKE_NCCL_FAILS fails, and that of FAKE_NCCL_CRASHES
-// ends the process, each from its FAKE_NCCL_FROM-th call on; FAKE_NCCL_LOG is a file to which each call
+// ends the process, each from its FAKE_NCCL_FROM-th call on; that of FAKE_NCCL_SLOW takes 400 ms; FAKE_NCCL_LOG is a file to which each call
 // appends a line.
 #include <cstddef>
 #include <cstdio>
@@ -27,6 +27,8 @@ int call(const std::string& function) {
     std::fprintf(log, "%s\n", function.c_str());
     std::fclose(log);
   }
+  constexpr int kSlowMicroseconds = 400000;
+  if (variable("FAKE_NCCL_SLOW") == function) usleep(kSlowMicroseconds);
   if (++calls[function] < number("FAKE_NCCL_FROM", 1)) return 0;
   if (variable("FAKE_NCCL_CRASHES") == function) std::abort();
   while (variable("FAKE_NCCL_HANGS").find(function) != std::string::npos) pause();

@@ -1,8 +1,10 @@
 // What is measured of NCCL, on a library that stands in for it: in a process of its own, with a deadline.
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -161,6 +163,28 @@ TEST_F(Nccl, KeepsTheSizesThatWereMeasuredBefore) {
   const NcclResults results = measure_nccl(test_of({16384, 32768}), source());
   EXPECT_THAT(results.us, ElementsAre(50, std::nullopt));
   EXPECT_THAT(results.note, HasSubstr("ncclAllReduce of 32768 bytes"));
+}
+
+// Together they take longer than one step may.
+TEST_F(Nccl, HasTheTimeOfEachStepAnew) {
+  tell("SLOW", "ncclCommInitAll");
+  NcclTest test = test_of({16384});
+  test.init_s = 0.6;
+  test.abort_s = 0.1;
+  NcclSource slow = source();
+  slow.streams = [](std::span<const int>, uint64_t) -> std::unique_ptr<RankStreams> {
+    std::this_thread::sleep_for(std::chrono::milliseconds(400));
+    return std::make_unique<FakeStreams>(true);
+  };
+  const NcclResults results = measure_nccl(test, slow);
+  EXPECT_EQ(results.note, "");
+  EXPECT_THAT(results.us, ElementsAre(50));
+}
+
+TEST_F(Nccl, IsNoPartOfTheCallersProcessWhateverIsThrown) {
+  NcclSource bad = source();
+  bad.streams = [](std::span<const int>, uint64_t) -> std::unique_ptr<RankStreams> { throw 1; };
+  EXPECT_EQ(measure_nccl(test_of({16384}), bad).note, "it throws what is no error");
 }
 
 TEST_F(Nccl, SaysWhatFails) {

@@ -167,10 +167,12 @@ void BoundRank::wait_for_end() const {
   while (!has_ended()) std::this_thread::yield();
 }
 
-// The kernel's own stream is taken; the one of this copy does not wait for it.
+// The kernel's own stream is taken; the one of this copy does not wait for it. What start() has enqueued
+// before the kernel comes first: it may clear the word.
 void BoundRank::give_up() const noexcept {
   const uint32_t yes = 1;
   (void)cudaSetDevice(gpu_);
+  (void)cudaEventSynchronize(began_.get());
   (void)cudaMemcpy(launch_.abort, &yes, sizeof yes, cudaMemcpyHostToDevice);
 }
 
@@ -200,9 +202,13 @@ void BoundRank::start_afresh() {
   launch_.epoch = 0;
 }
 
-void BoundRank::reset_after_failure() noexcept {
+void BoundRank::wait_after_failure() const noexcept {
   (void)cudaSetDevice(gpu_);
   (void)cudaStreamSynchronize(stream_);
+}
+
+void BoundRank::reset_after_failure() noexcept {
+  (void)cudaSetDevice(gpu_);
   (void)cudaMemset(counters_.data(), 0, counters_.size() * sizeof(uint32_t));
   (void)cudaMemset(faults_.data(), 0, faults_.size() * sizeof(FaultRecord));
   (void)cudaGetLastError();

@@ -56,7 +56,9 @@ class BoundRank {
   // One for each SM.
   std::vector<FaultRecord> faults() const { return faults_.download(); }
   void start_afresh();
-  // The same while another error is on its way: what goes wrong here must not take its place.
+  // While another error is on its way, so that what goes wrong here must not take its place: returns when the
+  // kernel has ended; then, when those of all ranks have, the same as start_afresh().
+  void wait_after_failure() const noexcept;
   void reset_after_failure() noexcept;
 
   const Launch& launch() const { return launch_; }

@@ -154,8 +154,10 @@ uint32_t DeviceInterpreter::Impl::hand_out_passes(const std::function<void(uint3
   return handed;
 }
 
-// Whatever on_pass or CUDA has thrown is on its way to the caller.
+// Whatever on_pass or CUDA has thrown is on its way to the caller. A kernel signals the counters of other
+// ranks, too, until it has ended.
 void DeviceInterpreter::Impl::reset_after_failure() noexcept {
+  for (const auto& rank : ranks) rank->wait_after_failure();
   for (const auto& rank : ranks) rank->reset_after_failure();
 }
 
