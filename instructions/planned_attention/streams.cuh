@@ -5,9 +5,9 @@
 // next, since that is when they are needed. Pages are counted through all streams of the record, and so are
 // streams: the preparer finds them and says what is to be done.
 //
-// In kernels of single rows, a stream's rows are one narrow tile, and it has up to two KV heads, one for each
-// warpgroup: a tile of few rows takes one warpgroup longer than its pages take to come. Values then come
-// right behind the keys, and pages of the two heads in turn.
+// In kernels of single rows, where an item has one row (DeviceLaunch::single_rows), a stream has up to two KV
+// heads, one for each warpgroup: a tile of few rows takes one warpgroup longer than its pages take to come.
+// Values then come right behind the keys, and pages of the two heads in turn.
 #pragma once
 
 #include <cstdint>

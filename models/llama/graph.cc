@@ -95,7 +95,8 @@ class Builder {
   TileShape whole_tile(uint32_t units) const { return {units, options_.tile_rows}; }
   // Of a matrix of so many units.
   static uint32_t num_tiles(uint32_t units, TileShape tile, uint32_t rows);
-  // Of a matrix whose columns are cut into `parts`: halved as long as no SM gets two.
+  // Of a matrix whose columns are cut into `parts`: halved as long as no SM gets two; its units as if there
+  // were no parts.
   TileShape tile_shape(uint32_t units, uint32_t rows, uint32_t parts = 1) const;
   // Units of a tile of two matrices of so many units each that are multiplied together: of each of them.
   uint32_t pair_units(uint32_t units, uint32_t rows) const;
@@ -350,15 +351,13 @@ uint32_t Builder::num_tiles(uint32_t units, TileShape tile, uint32_t rows) {
 Builder::TileShape Builder::tile_shape(uint32_t units, uint32_t rows, uint32_t parts) const {
   TileShape tile = whole_tile(kGemmUnits);
   if (!multiplies_tiles()) return tile;
-  const auto leaves_one_each = [&](TileShape half) {
-    return parts * num_tiles(units, half, rows) <= options_.sms;
-  };
   // Units first: kernels of large tiles multiply half the rows in half the time only where all sequences
   // generate.
   const TileShape half_units{tile.units / 2, tile.rows};
-  if (leaves_one_each(half_units)) tile = half_units;
+  if (num_tiles(units, half_units, rows) <= options_.sms) tile = half_units;
   const TileShape half_rows{tile.units, tile.rows / 2};
-  return rows > half_rows.rows && half_rows.rows > 0 && leaves_one_each(half_rows) ? half_rows : tile;
+  const bool has_half = rows > half_rows.rows && half_rows.rows > 0;
+  return has_half && parts * num_tiles(units, half_rows, rows) <= options_.sms ? half_rows : tile;
 }
 
 uint32_t Builder::pair_units(uint32_t units, uint32_t rows) const {

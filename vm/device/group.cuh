@@ -81,7 +81,7 @@ __device__ __forceinline__ void wait_count_or_exit(const uint32_t* count, uint32
       "@done bra DONE;\n"
       "bra WAIT;\n"
       "DONE:}"
-      : "+r"(seen)
+      : "+&r"(seen)
       : "r"(ptx::shared_address(count)), "r"(need), "r"(ptx::shared_address(&flag->set))
       : "memory");
 }
