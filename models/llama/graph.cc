@@ -353,8 +353,7 @@ Builder::TileShape Builder::tile_shape(uint32_t units, uint32_t rows, uint32_t p
   if (!multiplies_tiles()) return tile;
   // Units first: kernels of large tiles multiply half the rows in half the time only where all sequences
   // generate.
-  const TileShape half_units{tile.units / 2, tile.rows};
-  if (num_tiles(units, half_units, rows) <= options_.sms) tile = half_units;
+  if (2 * num_tiles(units, tile, rows) <= options_.sms) tile.units /= 2;
   const TileShape half_rows{tile.units, tile.rows / 2};
   const bool has_half = rows > half_rows.rows && half_rows.rows > 0;
   return has_half && parts * num_tiles(units, half_rows, rows) <= options_.sms ? half_rows : tile;
