@@ -2,46 +2,17 @@
 
 #include <optional>
 
-#include "nlohmann/json.hpp"
-
 #include "engine/cli/flags/common_options.h"
 #include "engine/cli/input/signals.h"
 #include "engine/cli/measure/bench_result.h"
 #include "engine/cli/measure/pass_timer.h"
-#include "engine/cli/output/json_text.h"
-#include "engine/cli/output/output.h"
+#include "engine/cli/measure/result_report.h"
 #include "engine/runtime/token_trace.h"
 #include "engine/torch/oracle.h"
 #include "vm/base/error.h"
 
 namespace serval::cli {
 namespace {
-
-using nlohmann::ordered_json;
-
-// Prints results as they come, and appends them to the file that keeps them.
-class Report {
- public:
-  explicit Report(const DepthBench& bench) : bench_(bench) {}
-
-  void begin() const {
-    if (bench_.format == "md") write_stdout(markdown_head());
-  }
-  void add(const ordered_json& result) {
-    if (!bench_.record_file.empty()) append_result(bench_.record_file, result);
-    erase_progress();
-    if (bench_.format == "md") write_stdout(markdown_row(result));
-    if (bench_.format == "csv") write_stdout((rows_.empty() ? csv_head(result) : "") + csv_row(result));
-    rows_.push_back(result);
-  }
-  void end() const {
-    if (bench_.format == "json") write_stdout(pretty(rows_));
-  }
-
- private:
-  const DepthBench& bench_;
-  ordered_json rows_ = ordered_json::array();
-};
 
 // Empty where a signal ended it.
 std::vector<PassTimes> measure(PassTimer& timer, const DepthTest& test, const DepthBench& bench) {
@@ -88,7 +59,7 @@ int run_depth_bench(const DepthBench& bench) {
   // What recording costs is part of what is timed.
   if (bench.trace_tokens > 0) keep_last_tokens(*model.backend, static_cast<uint32_t>(bench.trace_tokens));
   PassTimer timer(*model.backend, static_cast<uint32_t>(bench.launch_passes));
-  Report report(bench);
+  ResultReport report(bench.format, bench.record_file, {markdown_head(), markdown_row});
   report.begin();
   for (const DepthTest& test : bench.tests) {
     const std::vector<PassTimes> samples = measure(timer, test, bench);

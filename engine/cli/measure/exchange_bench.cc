@@ -3,48 +3,17 @@
 #include <set>
 
 #include "fmt/format.h"
-#include "nlohmann/json.hpp"
 
 #include "engine/backend/device_backend.h"
 #include "engine/cli/input/signals.h"
-#include "engine/cli/measure/bench_result.h"
 #include "engine/cli/measure/exchange_result.h"
-#include "engine/cli/output/json_text.h"
-#include "engine/cli/output/output.h"
+#include "engine/cli/measure/result_report.h"
 #include "engine/exchange/exchange_timer.h"
 #include "engine/exchange/nccl_process.h"
 #include "vm/base/error.h"
 
 namespace serval::cli {
 namespace {
-
-using nlohmann::ordered_json;
-
-class Report {
- public:
-  explicit Report(const ExchangeBench& bench) : bench_(bench) {}
-
-  void begin() const {
-    if (bench_.format == "md") write_stdout(exchange_markdown_head());
-  }
-  void add(const ordered_json& record) {
-    if (!bench_.record_file.empty()) append_result(bench_.record_file, record);
-    erase_progress();
-    if (bench_.format == "md") write_stdout(exchange_markdown_row(record));
-    if (bench_.format == "csv") write_stdout((rows_.empty() ? csv_head(record) : "") + csv_row(record));
-    rows_.push_back(record);
-  }
-  // Behind a table, what is missing in it.
-  void end(const ExchangeSubject& subject) const {
-    if (bench_.format == "json") write_stdout(pretty(rows_));
-    if (bench_.format == "md" && !subject.nccl_note.empty())
-      write_stdout(fmt::format("\nNCCL: {}\n", subject.nccl_note));
-  }
-
- private:
-  const ExchangeBench& bench_;
-  ordered_json rows_ = ordered_json::array();
-};
 
 // Before this process uses a GPU.
 NcclResults results_of_nccl(const ExchangeBench& bench) {
@@ -88,7 +57,7 @@ int run_exchange_bench(const ExchangeBench& bench) {
                                 .nccl_version = nccl.version,
                                 .nccl_note = nccl.note,
                                 .repetitions = bench.repetitions};
-  Report report(bench);
+  ResultReport report(bench.format, bench.record_file, {exchange_markdown_head(), exchange_markdown_row});
   report.begin();
   const DeferScope between_sizes;
   for (size_t i = 0; i < bench.bytes.size() && pending_signal() == 0; ++i) {
@@ -98,7 +67,8 @@ int run_exchange_bench(const ExchangeBench& bench) {
     result.nccl_us = nccl.us[i];
     report.add(exchange_record(subject, result));
   }
-  report.end(subject);
+  // What is missing in the table.
+  report.end(nccl.note.empty() ? "" : fmt::format("\nNCCL: {}\n", nccl.note));
   const int signal = pending_signal();
   return signal == 0 ? 0 : kSignalExitBase + signal;
 }
