@@ -55,7 +55,8 @@ struct DeviceOptions {
   // For each of the program's devices. GPUs that differ reach each other's memory; several ranks may share
   // one that has SMs for all of them.
   std::vector<DeviceRank> ranks = {{}};
-  // As many. Interpreters of which one is used at a time may share them; null: this one has its own.
+  // A thread for each of `ranks`. Interpreters may share them if only one runs at a time; null: the
+  // interpreter makes its own.
   std::shared_ptr<RankThreads> threads = nullptr;
 };
 

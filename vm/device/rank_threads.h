@@ -13,8 +13,8 @@
 
 namespace serval {
 
-// Rank 0's thread is that of whoever calls run(); the others' are made once and sleep between two calls. With
-// one rank there are no others, and run() is a plain call.
+// The thread that calls run() works for rank 0. The constructor makes a thread for each other rank, which
+// sleeps between two calls. With one rank there are no others, and run() is a plain call.
 class RankThreads {
  public:
   // `ranks`: at least 1. Throws std::system_error where the system gives no more threads.
