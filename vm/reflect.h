@@ -81,6 +81,18 @@ constexpr bool is_pushed(Field Op::*member) {
   return false;
 }
 
+// `op`, whose operands name the first rank's tensors, as an instance of rank `rank`, whose tensors are so
+// many further on. Operands that are pushed to stay as they are.
+template <class Op>
+constexpr Op on_rank(Op op, uint32_t rank) {
+  Op::fields([&](auto member, const char*, const char*) {
+    if constexpr (std::is_same_v<typename MemberOf<decltype(member)>::Type, TensorId>) {
+      if (!is_pushed(member)) (op.*member).index += rank;
+    }
+  });
+  return op;
+}
+
 // True if `fields` lists every byte of the struct: no field forgotten, no padding.
 template <class Op>
 consteval bool fields_cover() {

@@ -9,9 +9,12 @@
 #include <vector>
 
 #include "instructions/common/residual.h"
+#include "instructions/common/slices.h"
 #include "instructions/isa.h"
 #include "instructions/kernels.h"
 #include "vm/base/error.h"
+#include "vm/device/isa.h"
+#include "vm/reflect.h"
 #include "vm/state/names.h"
 #include "vm/state/parts.h"
 #include "vm/stored_bytes.h"
@@ -20,19 +23,12 @@ namespace serval {
 namespace {
 
 constexpr uint32_t kAllOperands = (1U << kMaxTensorOperands) - 1;
-// As in models: a GEMM's tile, and units that an instance adds up at least (models/llama/graph.cc).
-constexpr uint32_t kTileUnitsOfRows = 16;
-constexpr uint32_t kReduceUnits = 8;
 constexpr uint32_t kEmbedInstances = 32;
 constexpr float kEpsilon = 1e-5F;
 constexpr uint32_t kMostMatrices = 64;
 
 bool has_tiles(uint32_t rows) {
   return rows > kDefaultRows;
-}
-
-uint32_t div_up(uint32_t a, uint32_t b) {
-  return (a + b - 1) / b;
 }
 
 // Neighbouring units of neighbouring rows.
@@ -199,17 +195,6 @@ void Builder::add_tensors() {
   exchange_ = activation("exchange", DType::kF32, shape_.cols);
 }
 
-// Operands are the rank's own, but for what it pushes.
-template <class Op>
-Op on_rank(Op op, uint32_t rank) {
-  Op::fields([&](auto member, const char*, const char*) {
-    if constexpr (std::is_same_v<typename MemberOf<decltype(member)>::Type, TensorId>) {
-      if (!is_pushed(member)) (op.*member).index += rank;
-    }
-  });
-  return op;
-}
-
 template <class Op>
 void Builder::add(uint32_t sm, const Op& op, std::vector<uint32_t> waits, std::vector<uint32_t> signals,
                   uint16_t tag) {
@@ -246,16 +231,16 @@ std::vector<Piece> Builder::pieces(uint32_t first_unit, uint32_t units, uint32_t
 
 std::vector<Piece> Builder::pieces_of_push() const {
   const uint32_t units = shape_.cols / kUnitRows;
-  std::vector<Piece> whole = pieces(0, units, units, kTileUnitsOfRows);
+  std::vector<Piece> whole = pieces(0, units, units, kTileUnits);
   // Half of a tile each where that would leave most SMs without one.
   if (tile_rows_ > 0 && 2 * whole.size() <= program_.machine.sms)
-    return pieces(0, units, units, kTileUnitsOfRows / 2);
+    return pieces(0, units, units, kTileUnits / 2);
   return whole;
 }
 
 std::vector<Piece> Builder::pieces_of_slice(uint32_t rank) const {
   const uint32_t units = shape_.cols / shape_.ranks / kUnitRows;
-  return pieces(rank * units, units, div_up(units, kReduceUnits), kTileUnitsOfRows);
+  return pieces(rank * units, units, (units + kReduceUnits - 1) / kReduceUnits, kTileUnits);
 }
 
 // What the first round begins with, on all ranks: its results go to all of them.
@@ -363,7 +348,7 @@ void Builder::reduce(uint32_t rank, uint32_t index, const std::vector<uint32_t>&
   }
 }
 
-// On rank 0, which nobody else waits for but at the gate.
+// Only rank 0 samples. The other ranks wait for it at the gate.
 void Builder::sample_and_advance() {
   const auto of_logits = [&](const char* name, uint64_t rows, uint64_t cols) {
     program_.tensors.push_back(

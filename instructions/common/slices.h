@@ -20,6 +20,9 @@ constexpr Slices slices_of(const Op& op) {
   return {op.out_cols, op.ranks, op.rank};
 }
 
+// Units of a slice that an instance adds up, at least: more instances would only add counters.
+inline constexpr uint32_t kReduceUnits = 8;
+
 // Columns of one slice.
 struct SlicePart {
   uint32_t owner;

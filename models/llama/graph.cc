@@ -4,15 +4,16 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <map>
-#include <type_traits>
 #include <utility>
 
 #include "instructions/common/column_parts.h"
+#include "instructions/common/slices.h"
 #include "instructions/kernels.h"
 #include "models/ranks.h"
 #include "vm/base/error.h"
 #include "vm/layout/kv_cache.h"
 #include "vm/layout/row_tiles.h"
+#include "vm/reflect.h"
 #include "vm/state/names.h"
 
 namespace serval {
@@ -42,8 +43,6 @@ constexpr uint32_t kSampleInstances = 16;
 
 // Units of 8 weight rows in a GEMM's tile of one matrix (instructions/common/gemm.cuh).
 constexpr uint32_t kGemmUnits = 16;
-// Units that an instance adds up partial sums of, at least: more instances would only add counters.
-constexpr uint32_t kReduceUnits = 8;
 // Tiles of rows that a stage goes through its weights with: fewer stream the weights more often.
 constexpr uint32_t kGroupTiles = 4;
 
@@ -281,13 +280,7 @@ void Builder::for_ranks(std::string stage, Fn&& fn) {
 
 template <class Op>
 void Builder::add(Op op, uint32_t rank, uint16_t layer) {
-  Op::fields([&](auto member, const char*, const char*) {
-    using Field = typename MemberOf<decltype(member)>::Type;
-    if constexpr (std::is_same_v<Field, TensorId>) {
-      if (!is_pushed(member)) (op.*member).index += rank;
-    }
-  });
-  graph_.add(op, layer);
+  graph_.add(on_rank(op, rank), layer);
 }
 
 void Builder::add_state() {
