@@ -49,7 +49,7 @@ void expect_same(const Response& found, const Response& expected) {
 }
 
 // A cancelled sequence has the beginning of its answer.
-void expect_prefix(Response found, Response expected) {
+void expect_prefix(const Response& found, Response expected) {
   ASSERT_LE(found.tokens.size(), expected.tokens.size());
   expected.tokens.resize(found.tokens.size());
   EXPECT_EQ(found.tokens, expected.tokens);

@@ -170,7 +170,8 @@ TEST(Gguf, NamesTheTypesThatItDoesNotRead) {
 TEST(GgufFields, NameTheFieldAndWhatIsWrongWithIt) {
   const std::string file =
       GgufBytes().u32("n", 7).f32("x", 1e30F).text("word", "w").texts("list", {"a"}).bytes();
-  const auto [fields, tensors] = parsed(file);
+  const auto found = parsed(file);
+  const GgufFields& fields = found.fields;
   const auto refusal = [](const auto& action) { return error_of(action); };
   EXPECT_EQ(refusal([&] { fields.text("absent"); }), "file: absent: missing");
   EXPECT_EQ(refusal([&] { fields.integer("n", 8, 9); }), "file: n: found 7, expected an integer from 8 to 9");

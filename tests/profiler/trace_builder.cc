@@ -15,7 +15,7 @@ uint32_t TraceBuilder::counter() {
 }
 
 uint32_t TraceBuilder::add(const std::string& op, uint32_t sm, std::vector<Wait> waits,
-                           std::vector<uint32_t> signals, uint64_t bytes) {
+                           const std::vector<uint32_t>& signals, uint64_t bytes) {
   TraceProgram& p = trace_.program;
   const auto known = std::find(p.ops.begin(), p.ops.end(), op);
   TraceInstruction i;

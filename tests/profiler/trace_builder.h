@@ -15,8 +15,8 @@ class TraceBuilder {
 
   uint32_t counter();
   // Returns its index. Waits are for all increments of a counter unless they say otherwise.
-  uint32_t add(const std::string& op, uint32_t sm, std::vector<Wait> waits, std::vector<uint32_t> signals,
-               uint64_t bytes = 0);
+  uint32_t add(const std::string& op, uint32_t sm, std::vector<Wait> waits,
+               const std::vector<uint32_t>& signals, uint64_t bytes = 0);
   // The SMs belong to so many ranks; gates follow the one of rank 0.
   void share(uint32_t ranks) { trace_.program.ranks = ranks; }
   // From the second operand; waits guard the first.

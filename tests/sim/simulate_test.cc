@@ -240,7 +240,7 @@ TEST(Simulate, GivesTheSameTraceEveryTime) {
 
 // What earlier passes have left in the cache is there when the inputs are.
 TEST(Simulate, StartsAttentionEarly) {
-  const SimParameters p = h200_sim_parameters();
+  const SimParameters& p = h200_sim_parameters();
   const Trace trace = simulate(llama_1b(1), decode_launch(1, 128, 1), p);
   const OpTimes& times = p.ops[static_cast<size_t>(Opcode::kAttention)];
   int found = 0;
@@ -255,7 +255,7 @@ TEST(Simulate, StartsAttentionEarly) {
 }
 
 TEST(KernelChoice, IsTheFirstThatCanRunThePass) {
-  const SimParameters p = h200_sim_parameters();
+  const SimParameters& p = h200_sim_parameters();
   const LlamaConfig config = testing::shortened_preset("llama-3.2-3b", 1);  // heads of 128
   const Program program = compile(build_llama_graph(config, {.sms = h200_machine().sms}), h200_machine(),
                                   {.policy = Policy::kList, .queue_kind = QueueKind::kPerSm, .context = {}});
@@ -272,7 +272,7 @@ TEST(KernelChoice, IsTheFirstThatCanRunThePass) {
 
 // No kernel takes more than 16 rows yet: the last stands in for one that would.
 TEST(Simulate, ModelsPassesOfAnyNumberOfRows) {
-  const SimParameters p = h200_sim_parameters();
+  const SimParameters& p = h200_sim_parameters();
   const LlamaConfig config = testing::shortened_preset("llama-3.2-1b", 1);
   double before = 0;
   for (const uint32_t rows : {1U, 16U, 48U, 256U}) {

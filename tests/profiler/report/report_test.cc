@@ -39,7 +39,7 @@ TEST(Report, AddsUpEachOpsStates) {
   EXPECT_DOUBLE_EQ(slow.compute_ns, 260);
   EXPECT_DOUBLE_EQ(slow.store_ns, 50);
   // Before the first token's: 300, before the second's 1300 - 600; and 40 without pages.
-  EXPECT_DOUBLE_EQ(slow.load_ns, (300 + 700) / 2 + 40);
+  EXPECT_DOUBLE_EQ(slow.load_ns, (300 + 700) / 2.0 + 40);
 }
 
 TEST(Report, FindsBubblesImbalanceAndStragglers) {
