@@ -60,7 +60,8 @@ ToyModel hashing_model(int32_t vocab_size, int32_t eos, uint32_t eos_period) {
 }
 
 ToyModel scripted_model(size_t prompt_length, std::vector<int32_t> script) {
-  return [prompt_length, script = std::move(script)](const SequenceSlot&, std::span<const int32_t> tokens) -> SampledToken {
+  return [prompt_length, script = std::move(script)](const SequenceSlot&,
+                                                     std::span<const int32_t> tokens) -> SampledToken {
     return {script[(tokens.size() - prompt_length) % script.size()], -1};
   };
 }
