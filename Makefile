@@ -10,7 +10,7 @@ JOBS ?= $(shell nproc)
 TEST_JOBS ?= 2
 TEST_TIMEOUT_S ?= 300
 INSTRUMENTED_TIMEOUT_S ?= 600
-TIDY ?=
+TIDY_TARGET ?= all
 # Device code is compiled wherever CUDA's compiler is; the demo takes the time for that only beside a GPU.
 NVCC := $(firstword $(shell command -v nvcc) $(wildcard $(CUDA_HOME)/bin/nvcc /usr/local/cuda/bin/nvcc))
 SERVAL_CUDA ?= $(if $(NVCC),ON,OFF)
@@ -144,11 +144,10 @@ check: ## Check layout, layers, lengths of functions and the fuzzers' dictionari
 	tests/fuzz/check_dictionaries.py
 
 .PHONY: tidy
-tidy: ## Run clang-tidy over every source file, or those in TIDY="PATH..."; warnings are errors
+tidy: ## Run clang-tidy over every source file, or TIDY_TARGET's; warnings are errors
 	@tools/install_packages.sh demo test check
 	cmake --preset tidy
-	cmake --build build-tidy --target serval_commit
-	tools/run_tidy.py build-tidy --jobs $(JOBS) $(TIDY)
+	$(call BUILD_ALL,build-tidy) --target $(TIDY_TARGET) -- -k 0
 
 .PHONY: clean
 clean: ## Remove the build folders
