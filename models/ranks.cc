@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "instructions/common/slices.h"
 #include "vm/base/error.h"
 #include "vm/layout/units.h"
 
@@ -27,7 +28,8 @@ struct Range {
 // The rank's pieces of `size`: of few pieces, one at least.
 Range share_of(int64_t size, const WeightSpec& spec, uint32_t rank, uint32_t ranks) {
   const int64_t pieces = (size + spec.piece - 1) / spec.piece;
-  const int64_t begin = pieces * rank / ranks, end = std::max(begin + 1, pieces * (rank + 1) / ranks);
+  const PieceRange own = pieces_of_rank(static_cast<uint64_t>(pieces), rank, ranks);
+  const auto begin = static_cast<int64_t>(own.begin), end = std::max(begin + 1, static_cast<int64_t>(own.end));
   return {begin * spec.piece, std::min(end * spec.piece, size) - begin * spec.piece};
 }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "vm/layout/units.h"
+
 namespace serval {
 
 struct Slices {
@@ -40,6 +42,25 @@ constexpr void for_slices(const Slices& slices, uint64_t begin, uint64_t end, Fn
     fn(SlicePart{static_cast<uint32_t>(owner), col, next - col, slices.rank * width + col % width});
     col = next;
   }
+}
+
+// Neighbouring ones of `pieces` that ranks share, each of them one rank's: none where there are fewer pieces
+// than ranks, for some of them.
+struct PieceRange {
+  uint64_t begin, end;
+};
+constexpr PieceRange pieces_of_rank(uint64_t pieces, uint32_t rank, uint32_t ranks) {
+  return {pieces * rank / ranks, pieces * (rank + 1) / ranks};
+}
+
+// The rank's tokens, in whole units; the vocabulary's last may have fewer.
+struct VocabularyShare {
+  uint64_t first, count;
+};
+constexpr VocabularyShare vocabulary_share(uint32_t vocab, uint32_t rank, uint32_t ranks) {
+  const PieceRange units = pieces_of_rank(vocabulary_units(vocab), rank, ranks);
+  const uint64_t first = units.begin * kUnitRows;
+  return {first, std::min<uint64_t>(units.end * kUnitRows, vocab) - first};
 }
 
 }  // namespace serval

@@ -26,11 +26,6 @@ constexpr uint32_t bits_with_first(uint32_t sum_bits, uint32_t first) {
   return (sum_bits & ~kFirstOfUnitMask) | (first & kFirstOfUnitMask);
 }
 
-// Of a vocabulary; the last may have fewer tokens.
-constexpr uint64_t vocabulary_units(uint64_t vocab) {
-  return (vocab + kUnitRows - 1) / kUnitRows;
-}
-
 // A logit's share of a sum, given as it would be: the same, but NaN where the logit is NaN or infinite.
 constexpr float share_if_finite(float logit, float share) {
   return logit * 0.0F + share;  // one instruction on the GPU

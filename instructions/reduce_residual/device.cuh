@@ -87,7 +87,7 @@ struct DeviceOp<ReduceResidual> : GroupOp {
     const uint32_t width = op.out_cols / op.ranks, col = op.first_unit * kUnitRows + at;
     const float* partial = to.partial + size_t{row} * op.out_cols + at;
     float* residual = to.residual + size_t{row} * op.out_cols + col;
-    const float before = ptx::load_relaxed(residual);
+    const float before = op.begins != 0 ? 0.0F : ptx::load_relaxed(residual);
     float terms[kMaxDevices];
 #pragma unroll
     for (uint32_t k = 0; k < kMaxDevices; ++k) {
@@ -130,7 +130,8 @@ struct DeviceOp<ReduceResidual> : GroupOp {
         row < op.first_row + op.num_rows && gemm::row_is_computed(group.rows[row], op.logits_only);
     Values before = {}, sums = {};
     if (exists) {
-      gemm::load_piece(group.tensor<&Op::residual, const float>() + size_t{row} * op.out_cols + col, before);
+      if (op.begins == 0)
+        gemm::load_piece(group.tensor<&Op::residual, const float>() + size_t{row} * op.out_cols + col, before);
       const float* partial =
           group.tensor<&Op::partial, const float>() + size_t{row} * op.out_cols + col % width;
       gemm::load_piece(partial, sums);

@@ -32,6 +32,10 @@ void load(const ReduceResidual& op, const HostMemory& m, Local& l) {
     }
   }
   l.x.clear();
+  if (op.begins != 0) {
+    l.x.assign(l.rows.size() * num_cols(op), 0.0F);
+    return;
+  }
   for (const SelectedRow& r : l.rows) {
     const float* from = m.data<const float>(op.residual) + size_t{r.index} * op.out_cols + first_col(op);
     l.x.insert(l.x.end(), from, from + num_cols(op));

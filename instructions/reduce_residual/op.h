@@ -1,6 +1,7 @@
 // residual[r, j] += Σ_k partial[r, rank k's j], the ranks' partial sums in their order, for columns of the
 // slice that this rank owns (common/slices.h); and what the residual's next readers on all ranks need
-// (common/residual.h) is pushed to them. The residual itself stays with the slice's owner.
+// (common/residual.h) is pushed to them. The residual itself stays with the slice's owner. Where the residual
+// begins, with the token's embedding (instructions/embed_push), what it was before counts as 0.
 #pragma once
 
 #include "instructions/common/check.h"
@@ -29,6 +30,7 @@ struct ReduceResidual {
   uint32_t first_row = 0;
   uint32_t num_rows;
   uint32_t square_cols = kSquareColsOfMatvec;
+  uint32_t begins = 0;
 
   template <class V>
   static constexpr void fields(V&& v) {
@@ -37,7 +39,7 @@ struct ReduceResidual {
     v(&ReduceResidual::rows, "rows", "in: the pass's rows");
     v(&ReduceResidual::norm, "norm", "in [1, out_cols] bf16: of the residual's next readers");
     v(&ReduceResidual::residual, "residual",
-      "in and out [max_rows, out_cols] f32: its columns of this slice");
+      "in (but for begins) and out [max_rows, out_cols] f32: its columns of this slice");
     v(&ReduceResidual::weighted, "weighted", "out, on each rank: [max_rows, out_cols] bf16: residual * norm");
     v(&ReduceResidual::squares, "squares", "out, on each rank: [max_rows, out_cols / square_cols] f32");
     v(&ReduceResidual::first_unit, "first_unit", "units of 8 columns, of this rank's slice");
@@ -50,6 +52,7 @@ struct ReduceResidual {
     v(&ReduceResidual::first_row, "first_row", "rows of the pass");
     v(&ReduceResidual::num_rows, "num_rows", "rows of the pass");
     v(&ReduceResidual::square_cols, "square_cols", "columns whose squares are added up together: 8 or 64");
+    v(&ReduceResidual::begins, "begins", "1: the residual is the sum alone; 0: it is added to");
   }
 };
 
@@ -68,7 +71,10 @@ inline void footprint(const ReduceResidual& op, const StateView*, FootprintBuild
   }
   f.pass_rows<&ReduceResidual::rows>();
   f.read<&ReduceResidual::norm>({0, 1, begin, end});
-  f.read_write_rows<&ReduceResidual::residual>(rows, begin, end);
+  if (op.begins != 0)
+    f.write_rows<&ReduceResidual::residual>(rows, begin, end);
+  else
+    f.read_write_rows<&ReduceResidual::residual>(rows, begin, end);
   for (uint32_t k = 0; k < op.ranks; ++k) {
     f.push_rows<&ReduceResidual::weighted>(k, rows, begin, end);
     f.push_rows<&ReduceResidual::squares>(k, rows, begin / op.square_cols, end / op.square_cols);
@@ -88,6 +94,7 @@ inline void check(const ReduceResidual& op, OperandCheck& c) {
   c.pass_rows(op.rows, op.max_rows);
   c.rows_of_pass(op.first_row, op.num_rows, op.max_rows);
   c.require(op.logits_only <= 1, "logits_only", op.logits_only, "0 or 1");
+  c.require(op.begins <= 1, "begins", op.begins, "0 or 1");
   c.rank(op.rank, op.ranks);
   c.slices(op.out_cols, op.ranks);
   if (!c.ok()) return;

@@ -101,6 +101,11 @@ class Builder {
   uint32_t pair_units(uint32_t units, uint32_t rows) const;
 
   void embed();
+  // The same where ranks share the table.
+  void embed_push();
+  // Instances of a stage that looks up tokens.
+  template <class Op>
+  void add_embedding(Op op, uint32_t rank);
   void layer(uint16_t index);
   // The stage of a layer's Q, K and V.
   template <class Op>
@@ -127,7 +132,8 @@ class Builder {
                        TensorId norm);
   // The same over columns that the ranks share: partial sums to the owners of slices, who add them up.
   void matvec_push(uint16_t layer, const std::string& name, TensorId input, uint32_t in_cols);
-  void reduce_residual(uint16_t layer, TensorId input, TensorId norm);
+  // begins: 1 where there is no residual yet (ReduceResidual::begins).
+  void reduce_residual(std::string stage, uint16_t layer, TensorId norm, uint32_t begins);
   void matvec_residual(const ResidualProduct& product);
   // The same in two stages, where that would leave most SMs without a tile.
   void matvec_parts(const ResidualProduct& product);
@@ -198,7 +204,12 @@ Graph Builder::build() {
   if (multiplies_tiles()) graph_.metadata[kTileRowsMetadata] = std::to_string(options_.tile_rows);
   add_state();
   add_activations();
-  embed();
+  if (options_.ranks > 1) {
+    embed_push();
+    reduce_residual("embed reduce_residual", kNoTag, norm_before(0), 1);
+  } else {
+    embed();
+  }
   for (int i = 0; i < config_.num_layers; ++i) layer(static_cast<uint16_t>(i));
   lm_head();
   sample_and_advance();
@@ -411,24 +422,50 @@ void Builder::embed() {
                   .max_rows = options_.rows,
                   .num_rows = options_.rows,
                   .square_cols = square_cols_};
-  for_ranks("embed", [&](uint32_t rank) {
-    Embed op = all;
-    if (multiplies_tiles()) {
-      split(options_.rows, options_.sms, [&](uint32_t first, uint32_t count) {
-        op.first_row = first;
-        op.num_rows = count;
-        add(op, rank);
-      });
-      return;
-    }
-    constexpr uint32_t kUnitsOfTile = kTileDim / kUnitRows;
-    split(hidden_ / kTileDim, std::min(options_.sms, (hidden_ + kEmbedColumns - 1) / kEmbedColumns),
-          [&](uint32_t first, uint32_t count) {
-            op.first_unit = first * kUnitsOfTile;
-            op.num_units = count * kUnitsOfTile;
-            add(op, rank);
-          });
+  graph_.begin_stage("embed");
+  add_embedding(all, 0);
+}
+
+void Builder::embed_push() {
+  EmbedPush op{.table = embedding_,
+               .rows = rows_,
+               .partial = {exchange_.index},
+               .first_unit = 0,
+               .num_units = hidden_ / kUnitRows,
+               .out_cols = hidden_,
+               .vocab = vocab_,
+               .first_token = 0,
+               .num_tokens = 0,
+               .rank = 0,
+               .ranks = options_.ranks,
+               .max_rows = options_.rows,
+               .num_rows = options_.rows};
+  for_ranks("embed_push", [&](uint32_t rank) {
+    const VocabularyShare share = vocabulary_share(vocab_, rank, options_.ranks);
+    op.first_token = static_cast<uint32_t>(share.first);
+    op.num_tokens = static_cast<uint32_t>(share.count);
+    op.rank = rank;
+    add_embedding(op, rank);
   });
+}
+
+template <class Op>
+void Builder::add_embedding(Op op, uint32_t rank) {
+  if (multiplies_tiles()) {
+    split(options_.rows, options_.sms, [&](uint32_t first, uint32_t count) {
+      op.first_row = first;
+      op.num_rows = count;
+      add(op, rank);
+    });
+    return;
+  }
+  constexpr uint32_t kUnitsOfTile = kTileDim / kUnitRows;
+  split(hidden_ / kTileDim, std::min(options_.sms, (hidden_ + kEmbedColumns - 1) / kEmbedColumns),
+        [&](uint32_t first, uint32_t count) {
+          op.first_unit = first * kUnitsOfTile;
+          op.num_units = count * kUnitsOfTile;
+          add(op, rank);
+        });
 }
 
 void Builder::layer(uint16_t index) {
@@ -657,7 +694,8 @@ void Builder::add_to_residual(uint16_t layer, const std::string& name, TensorId 
                               TensorId norm) {
   if (options_.ranks > 1) {
     matvec_push(layer, name, input, in_cols);
-    reduce_residual(layer, input, norm);
+    reduce_residual(fmt::format("layer {} reduce_residual {}", layer, graph_.tensors[input.index].name), layer,
+                    norm, 0);
     return;
   }
   const uint32_t units = hidden_ / kUnitRows, rows = computed_rows(layer);
@@ -790,7 +828,7 @@ void Builder::matvec_push(uint16_t layer, const std::string& name, TensorId inpu
             });
 }
 
-void Builder::reduce_residual(uint16_t layer, TensorId input, TensorId norm) {
+void Builder::reduce_residual(std::string stage, uint16_t layer, TensorId norm, uint32_t begins) {
   ReduceResidual op{.partial = exchange_,
                     .rows = rows_,
                     .norm = norm,
@@ -805,14 +843,13 @@ void Builder::reduce_residual(uint16_t layer, TensorId input, TensorId norm) {
                     .logits_only = logits_only(layer),
                     .max_rows = options_.rows,
                     .num_rows = options_.rows,
-                    .square_cols = square_cols_};
+                    .square_cols = square_cols_,
+                    .begins = begins};
   const uint32_t units = hidden_ / options_.ranks / kUnitRows, rows = computed_rows(layer);
-  for_ranks(
-      fmt::format("layer {} reduce_residual {}", layer, graph_.tensors[input.index].name),
-      [&](uint32_t rank) {
-        op.rank = rank;
-        add_units_of_rank(op, rank, {rank * units, units, kReduceUnits}, whole_tile(kGemmUnits), rows, layer);
-      });
+  for_ranks(std::move(stage), [&](uint32_t rank) {
+    op.rank = rank;
+    add_units_of_rank(op, rank, {rank * units, units, kReduceUnits}, whole_tile(kGemmUnits), rows, layer);
+  });
 }
 
 void Builder::gate_up_silu(uint16_t layer, const std::string& prefix) {
@@ -837,10 +874,9 @@ void Builder::gate_up_silu(uint16_t layer, const std::string& prefix) {
 }
 
 void Builder::lm_head() {
-  const bool whole = config_.tie_word_embeddings;  // the embedding has all rows on each rank
   LmHead op{.weighted = weighted_,
             .squares = squares_,
-            .weights = whole ? embedding_ : weight(llama_tensor::kLmHead),
+            .weights = config_.tie_word_embeddings ? embedding_ : weight(llama_tensor::kLmHead),
             .rows = rows_,
             .logits = logits_,
             .unit_softmax = unit_softmax_,
@@ -852,11 +888,12 @@ void Builder::lm_head() {
             .max_rows = options_.rows,
             .num_rows = logit_rows_,
             .square_cols = square_cols_};
-  const auto units = static_cast<uint32_t>(vocabulary_units(vocab_));
+  const uint64_t units = vocabulary_units(vocab_);
   for_ranks("lm_head", [&](uint32_t rank) {
-    const uint32_t begin = units * rank / options_.ranks, end = units * (rank + 1) / options_.ranks;
-    op.weights_unit = whole ? 0 : begin;
-    add_units_of_rank(op, rank, {begin, end - begin}, whole_tile(kGemmUnits), logit_rows_);
+    const PieceRange own = pieces_of_rank(units, rank, options_.ranks);
+    op.weights_unit = static_cast<uint32_t>(own.begin);
+    add_units_of_rank(op, rank, {static_cast<uint32_t>(own.begin), static_cast<uint32_t>(own.end - own.begin)},
+                      whole_tile(kGemmUnits), logit_rows_);
   });
 }
 
@@ -938,6 +975,7 @@ std::vector<WeightSpec> llama_weights(const LlamaConfig& config) {
     specs.push_back({.name = prefix + name, .kind = WeightKind::kBias, .rows = 1, .cols = size});
   };
   matrix(llama_tensor::kEmbedding, config.vocab_size, hidden);
+  split_rows(kUnitRows);
   specs.back().gathered = !config.tie_word_embeddings;
   if (config.tie_word_embeddings) specs.back().other_name = llama_tensor::kLmHead;
   for (int layer = 0; layer < config.num_layers; ++layer) {

@@ -12,4 +12,9 @@ inline constexpr uint32_t kMostWideTileRows = 64;
 // Every dimension of a model is a multiple of this (the base tile of the tensor cores).
 inline constexpr uint32_t kTileDim = 16;
 
+// Units of a vocabulary; the last may have fewer tokens.
+constexpr uint64_t vocabulary_units(uint64_t vocab) {
+  return (vocab + kUnitRows - 1) / kUnitRows;
+}
+
 }  // namespace serval

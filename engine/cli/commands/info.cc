@@ -157,8 +157,8 @@ ordered_json rank_facts(const Model& model, uint32_t ranks) {
           {"ranks_of_a_kv_head", ranks > kv_heads ? ranks / kv_heads : 1},
           {"intermediate_columns", static_cast<uint32_t>(model.intermediate_size) / ranks},
           {"slice_columns", static_cast<uint32_t>(model.hidden_size) / ranks},
-          {"embedding", "whole on each GPU"},
-          {"lm_head", model.tie_word_embeddings ? "the embedding's rows, by vocabulary" : "by vocabulary"}};
+          {"embedding", "by vocabulary"},
+          {"lm_head", model.tie_word_embeddings ? "the embedding's rows" : "by vocabulary"}};
 }
 
 // Of the KV cache for which the options ask, in the memory that has the weights.
