@@ -30,10 +30,10 @@ using UnlessOneOf = std::conditional_t<(std::is_same_v<Op, Left> || ...), Absent
 
 // What programs of several devices exchange is left out of kernels for one.
 template <class Op, class... Left>
-using OnOneDevice = UnlessOneOf<Op, MatvecPush, ReduceResidual, PushState, Left...>;
+using OnOneDevice = UnlessOneOf<Op, EmbedPush, MatvecPush, ReduceResidual, PushState, Left...>;
 // What only one device computes is left out of kernels for several.
 template <class Op, class... Left>
-using OnRanks = UnlessOneOf<Op, MatvecResidual, MatvecPart, AddParts, Left...>;
+using OnRanks = UnlessOneOf<Op, Embed, MatvecResidual, MatvecPart, AddParts, Left...>;
 
 template <class Op>
 using InMatvecKernels = OnOneDevice<Op, PlannedAttention, PlannedMerge, MatvecPart, AddParts>;

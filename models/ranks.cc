@@ -29,7 +29,8 @@ struct Range {
 Range share_of(int64_t size, const WeightSpec& spec, uint32_t rank, uint32_t ranks) {
   const int64_t pieces = (size + spec.piece - 1) / spec.piece;
   const PieceRange own = pieces_of_rank(static_cast<uint64_t>(pieces), rank, ranks);
-  const auto begin = static_cast<int64_t>(own.begin), end = std::max(begin + 1, static_cast<int64_t>(own.end));
+  const auto begin = static_cast<int64_t>(own.begin),
+             end = std::max(begin + 1, static_cast<int64_t>(own.end));
   return {begin * spec.piece, std::min(end * spec.piece, size) - begin * spec.piece};
 }
 

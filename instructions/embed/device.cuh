@@ -1,9 +1,9 @@
 #pragma once
 
 #include "instructions/common/residual.cuh"
+#include "instructions/common/token_table.cuh"
 #include "instructions/embed/op.h"
 #include "vm/device/op.cuh"
-#include "vm/layout/page_image.h"
 #include "vm/layout/slab_image.h"
 
 namespace serval::device {
@@ -36,7 +36,7 @@ struct DeviceOp<Embed> : GroupOp {
     const uint32_t end = (op.first_unit + op.num_units) * kUnitRows;
     uint32_t col = op.first_unit * kUnitRows + group.thread;
     // Threads without a column repeat the last.
-    Column column(op, group, min(col, end - 1));
+    TableColumn column = column_at(op, group, min(col, end - 1));
     uint16_t norm = __ldg(norms + min(col, end - 1));
     group.wait_inputs();
     const uint32_t active =
@@ -46,7 +46,7 @@ struct DeviceOp<Embed> : GroupOp {
       store_rows(to, group.rows, active, column, col, norm, unit_lanes);
       col += kGroupThreads;
       if (col >= end) break;
-      column = Column(op, group, col);
+      column = column_at(op, group, col);
       norm = __ldg(norms + col);
     }
   }
@@ -67,7 +67,7 @@ struct DeviceOp<Embed> : GroupOp {
         const uint32_t row = op.first_row + (task + i) % op.num_rows;
         values[i] = 0;
         if (task + i < tasks && row_is_active(group.rows[row]))
-          values[i] = Column(op, group, column_of(op, group, task + i))
+          values[i] = column_at(op, group, column_of(op, group, task + i))
                           .load_pair(static_cast<uint32_t>(group.rows[row].token));
       }
 #pragma unroll
@@ -100,36 +100,13 @@ struct DeviceOp<Embed> : GroupOp {
   // Rows whose values are under way at the same time.
   static constexpr uint32_t kRowsAtOnce = 4;
 
-  // A column of the table, which is a page image, too, since it may also be the LM head's weights.
-  class Column {
-   public:
-    __device__ __forceinline__ Column(const Embed& op, const Group& group, uint32_t col)
-        : unit_bytes_(page_image::unit_bytes(op.hidden)) {
-      const uint32_t panel = col / page_image::kPanelCols;
-      from_ = group.tensor<&Embed::table, const std::byte>() + page_image::page_offset(op.hidden, 0, panel) +
-              page_image::element_offset(page_image::half_cols(op.hidden, panel), 0,
-                                         col % page_image::kPanelCols);
-    }
-    __device__ __forceinline__ uint16_t load(uint32_t token) const {
-      constexpr uint32_t kRowBytes = page_image::element_offset(page_image::kHalfCols, 1, 0);
-      return __ldg(reinterpret_cast<const uint16_t*>(from_ + token / kUnitRows * unit_bytes_ +
-                                                     token % kUnitRows * kRowBytes));
-    }
-    // The column, which is even, and the next.
-    __device__ __forceinline__ uint32_t load_pair(uint32_t token) const {
-      constexpr uint32_t kRowBytes = page_image::element_offset(page_image::kHalfCols, 1, 0);
-      return __ldg(reinterpret_cast<const uint32_t*>(from_ + token / kUnitRows * unit_bytes_ +
-                                                     token % kUnitRows * kRowBytes));
-    }
-
-   private:
-    const std::byte* from_;  // of token 0
-    uint64_t unit_bytes_;
-  };
+  static __device__ __forceinline__ TableColumn column_at(const Embed& op, const Group& group, uint32_t col) {
+    return {group.tensor<&Embed::table, const std::byte>(), op.hidden, col};
+  }
 
   // Of all rows in the mask `active`.
   static __device__ __forceinline__ void store_rows(const residual::Place& to, const PassRow* rows,
-                                                    uint32_t active, const Column& column, uint32_t col,
+                                                    uint32_t active, const TableColumn& column, uint32_t col,
                                                     uint16_t norm, uint32_t unit_lanes) {
 #pragma unroll 1
     while (active != 0) {

@@ -131,7 +131,8 @@ struct DeviceOp<ReduceResidual> : GroupOp {
     Values before = {}, sums = {};
     if (exists) {
       if (op.begins == 0)
-        gemm::load_piece(group.tensor<&Op::residual, const float>() + size_t{row} * op.out_cols + col, before);
+        gemm::load_piece(group.tensor<&Op::residual, const float>() + size_t{row} * op.out_cols + col,
+                         before);
       const float* partial =
           group.tensor<&Op::partial, const float>() + size_t{row} * op.out_cols + col % width;
       gemm::load_piece(partial, sums);

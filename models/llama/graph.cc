@@ -694,8 +694,8 @@ void Builder::add_to_residual(uint16_t layer, const std::string& name, TensorId 
                               TensorId norm) {
   if (options_.ranks > 1) {
     matvec_push(layer, name, input, in_cols);
-    reduce_residual(fmt::format("layer {} reduce_residual {}", layer, graph_.tensors[input.index].name), layer,
-                    norm, 0);
+    reduce_residual(fmt::format("layer {} reduce_residual {}", layer, graph_.tensors[input.index].name),
+                    layer, norm, 0);
     return;
   }
   const uint32_t units = hidden_ / kUnitRows, rows = computed_rows(layer);

@@ -1,0 +1,136 @@
+#pragma once
+
+#include "instructions/common/gemm.cuh"
+#include "instructions/common/token_table.cuh"
+#include "instructions/embed_push/op.h"
+#include "vm/device/op.cuh"
+#include "vm/ptx/ptx.cuh"
+
+namespace serval::device {
+
+// In kernels with a table of rows a thread has a column of all rows. In kernels of GEMMs a warp has 64
+// columns of a row, two neighbouring ones a lane.
+template <>
+struct DeviceOp<EmbedPush> : GroupOp {
+  using Op = EmbedPush;
+  static constexpr bool kStartsBeforeGate = true;  // to find its columns, and where they go
+
+  template <class Config>
+  static __device__ bool in_range(const Op& op) {
+    const uint32_t units = op.out_cols / kUnitRows;
+    const bool good = op.ranks != 0 && op.ranks <= kMaxDevices && op.rank < op.ranks &&
+                      op.out_cols % op.ranks == 0 && op.first_unit < units && op.num_units > 0 &&
+                      op.num_units <= units - op.first_unit;
+    if constexpr (Config::kMultipliesTiles) {
+      // Pairs of columns are of one slice.
+      return good && op.out_cols / op.ranks % 2 == 0 && op.num_units % kWarpUnits == 0 &&
+             gemm::rows_in_range(op);
+    }
+    return good && op.max_rows <= kTableRows;
+  }
+
+  template <class Config>
+  static __device__ __forceinline__ void run(const Op& op, const Group& group) {
+    if constexpr (Config::kMultipliesTiles)
+      run_rows(op, group);
+    else
+      run_columns(op, group);
+  }
+
+ private:
+  static constexpr uint32_t kWarpCols = 2 * kWarpThreads, kWarpUnits = kWarpCols / kUnitRows;
+  // Rows whose values are under way at the same time.
+  static constexpr uint32_t kRowsAtOnce = 4;
+  static constexpr uint32_t kNoRow = ~0u;
+
+  static __device__ __forceinline__ TableColumn column_at(const Op& op, const Group& group, uint32_t col) {
+    return {group.tensor<&Op::table, const std::byte>(), op.out_cols, col};
+  }
+  // Where the column of row 0 goes.
+  static __device__ __forceinline__ float* place_of(const Op& op, const Group& group, uint32_t col) {
+    const uint32_t width = op.out_cols / op.ranks, owner = col / width;
+    return group.tensor_on<float>(op.partial, owner) + op.rank * width + (col - owner * width);
+  }
+  // The token's row of this rank's table, or num_tokens or more if another rank has it.
+  static __device__ __forceinline__ uint32_t row_of_table(const Op& op, uint32_t token) {
+    return token - op.first_token;
+  }
+
+  static __device__ __forceinline__ void run_columns(const Op& op, const Group& group) {
+    const uint32_t end = (op.first_unit + op.num_units) * kUnitRows;
+    uint32_t col = op.first_unit * kUnitRows + group.thread;
+    // Threads without a column repeat the last.
+    TableColumn column = column_at(op, group, min(col, end - 1));
+    float* to = place_of(op, group, min(col, end - 1));
+    group.wait_inputs();
+    const bool of_instance = group.lane - op.first_row < op.num_rows && group.lane < kTableRows;
+    const uint32_t active =
+        __ballot_sync(~0u, of_instance && row_is_active(group.rows[group.lane % kTableRows]));
+#pragma unroll 1
+    while (col < end) {
+      store_rows(op, group, active, column, to);
+      col += kGroupThreads;
+      if (col >= end) break;
+      column = column_at(op, group, col);
+      to = place_of(op, group, col);
+    }
+  }
+  // Of all rows in the mask `active`.
+  static __device__ __forceinline__ void store_rows(const Op& op, const Group& group, uint32_t active,
+                                                    const TableColumn& column, float* to) {
+#pragma unroll 1
+    while (active != 0) {
+      uint32_t row[kRowsAtOnce];
+      uint16_t value[kRowsAtOnce];
+#pragma unroll
+      for (uint32_t i = 0; i < kRowsAtOnce; ++i) {
+        row[i] = kNoRow;
+        value[i] = 0;
+        if (active == 0) continue;
+        row[i] = static_cast<uint32_t>(__ffs(static_cast<int>(active))) - 1;
+        const uint32_t at = row_of_table(op, static_cast<uint32_t>(group.rows[row[i]].token));
+        if (at < op.num_tokens) value[i] = column.load(at);
+        active &= active - 1;
+      }
+#pragma unroll
+      for (uint32_t i = 0; i < kRowsAtOnce; ++i) {
+        if (row[i] == kNoRow) break;
+        ptx::store_relaxed(to + size_t{row[i]} * op.out_cols, ptx::bf16_low(value[i]));
+      }
+    }
+  }
+
+  static __device__ __forceinline__ void run_rows(const Op& op, const Group& group) {
+    group.wait_inputs();
+    const uint32_t tasks = op.num_units / kWarpUnits * op.num_rows;
+#pragma unroll 1
+    for (uint32_t task = group.warp * kRowsAtOnce; task < tasks; task += kConsumerWarps * kRowsAtOnce) {
+      uint32_t row[kRowsAtOnce], values[kRowsAtOnce];
+#pragma unroll
+      for (uint32_t i = 0; i < kRowsAtOnce; ++i) {
+        row[i] = task + i < tasks ? op.first_row + (task + i) % op.num_rows : kNoRow;
+        values[i] = 0;
+        if (row[i] == kNoRow) continue;
+        const PassRow& of_pass = group.rows[row[i]];
+        if (!row_is_active(of_pass)) {
+          row[i] = kNoRow;
+          continue;
+        }
+        const uint32_t at = row_of_table(op, static_cast<uint32_t>(of_pass.token));
+        if (at < op.num_tokens) values[i] = column_at(op, group, col_of(op, group, task + i)).load_pair(at);
+      }
+#pragma unroll
+      for (uint32_t i = 0; i < kRowsAtOnce; ++i) {
+        if (row[i] == kNoRow) continue;
+        float* to = place_of(op, group, col_of(op, group, task + i)) + size_t{row[i]} * op.out_cols;
+        ptx::store_relaxed(reinterpret_cast<float2*>(to),
+                           float2{ptx::bf16_low(values[i]), ptx::bf16_high(values[i])});
+      }
+    }
+  }
+  static __device__ __forceinline__ uint32_t col_of(const Op& op, const Group& group, uint32_t task) {
+    return op.first_unit * kUnitRows + task / op.num_rows * kWarpCols + group.lane * 2;
+  }
+};
+
+}  // namespace serval::device
