@@ -24,8 +24,8 @@ class Info(Case):
     def test_the_split_over_gpus_is_described(self):
         rank = self.facts("-m", "llama-3.1-70b", "--gpus", "4")["rank"]
         self.assertEqual((rank["gpus"], rank["heads"], rank["kv_heads"], rank["slice_columns"]), (4, 16, 2, 2048))
-        # A quarter of the weights, but for the embedding and the norms, which each GPU has.
-        whole = 2 * (128256 * 8192 + 161 * 8192)
+        # A quarter of the weights, but for the norms, which each GPU has.
+        whole = 2 * 161 * 8192
         all_weights = self.facts("-m", "llama-3.1-70b")["model"]["weight_bytes"]
         self.assertEqual(rank["weight_bytes"], (all_weights - whole) // 4 + whole)
         self.assertEqual(rank["kv_bytes_per_token"] * 4, 2 * 2 * 80 * 8 * 128)

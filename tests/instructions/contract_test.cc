@@ -491,7 +491,7 @@ bool is_index(const std::string& name) {
 }
 
 bool is_flag(const std::string& name) {
-  return name == "logits_only";
+  return name == "logits_only" || name == "begins";
 }
 
 TEST(CheckInstruction, RefusesNumbersOutOfRange) {

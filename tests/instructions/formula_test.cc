@@ -314,6 +314,20 @@ TEST(Embed, CopiesTheTokensRowOfTheTableAndWeighsIt) {
   tally.finish("embed");
 }
 
+TEST(EmbedPush, BringsTheOwnerTheTokensRowOfTheTable) {
+  over_random_scenes(
+      Opcode::kEmbedPush, 40, kNarrow, [](const Scene& s, const Memory&, Tally& tally, Cover& compared) {
+        for (const uint32_t r : s.active_rows()) {
+          const uint16_t* from = weight_row(s, s.t.table, static_cast<uint64_t>(s.rows()[r].token));
+          for (uint32_t c = 0; c < s.shape.hidden; ++c) {
+            const uint64_t at = s.bench.element(s.t.exchange, r, c);
+            compared[s.t.exchange.index][at] = 1;
+            tally.add(s.bench.data<const float>(s.t.exchange)[at], {bf16_to_float(from[c]), 0});
+          }
+        }
+      });
+}
+
 // RoPE of a head: channel i turns with channel i + head_dim / 2.
 std::vector<Exact> rotated(const std::vector<Exact>& y, const float* cosines) {
   const size_t pairs = y.size() / 2;

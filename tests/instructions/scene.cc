@@ -327,6 +327,7 @@ void Scene::new_pass(Random& random, const std::vector<uint32_t>& positions) {
 
 void Scene::place_rows(Random& random, const std::vector<PassRow>& active) {
   logits_only = random.below(2);
+  begins = random.below(2);
   choose_parts(random);
   std::vector<uint32_t> index;
   for (uint32_t r = 0; r < shape.rows; ++r) {
@@ -747,7 +748,9 @@ std::vector<Stage> Scene::stages() const {
                      logits_only,
                      s.rows,
                      0,
-                     s.rows},
+                     s.rows,
+                     s.square_cols(),
+                     begins},
       s.hidden / kUnitRows, &ReduceResidual::first_unit, &ReduceResidual::num_units, kTile);
   const PushState push{t.rows, t.control, t.peer_rows, t.peer_control, s.rows};
   out.push_back({Opcode::kPushState, 1, 1, [push](uint32_t, uint32_t) { return make_instruction(push); }});
@@ -759,6 +762,10 @@ std::vector<Stage> Scene::stages() const {
   add(AddParts{t.rows, t.norm, t.residual, t.weighted, t.squares, part(0), part(1), part(2), part(3),
                added_parts, s.hidden, 0, 0, logits_only, s.rows, 0, s.rows, s.square_cols()},
       s.hidden / kUnitRows, &AddParts::first_unit, &AddParts::num_units, kTile);
+  add(
+      EmbedPush{
+          t.table, t.rows, {t.exchange.index}, 0, 0, s.hidden, s.vocab, 0, s.vocab, 0, 1, s.rows, 0, s.rows},
+      s.hidden / kUnitRows, &EmbedPush::first_unit, &EmbedPush::num_units, s.hidden / kUnitRows);
   return out;
 }
 

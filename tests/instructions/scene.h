@@ -156,6 +156,7 @@ struct Scene {
   Shape shape;
   uint32_t kv_blocks;
   uint32_t logits_only = 0;    // as in their operands
+  uint32_t begins = 0;         // of reduce_residual
   uint32_t product_parts = 1;  // of the columns of matvec_residual; 1 in programs of vectors
   uint32_t sums_parts = 1;     // of the columns of matvec_part,
   uint32_t sums_part = 0;      // of which it has this one

@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "instructions/common/slices.h"
 #include "models/llama/graph.h"
 #include "tests/llama/configs.h"
 #include "tests/llama/decoder.h"
@@ -119,6 +120,15 @@ TEST_P(Ranks, ComputeModelsWithAnLmHeadBiasesAndNormsOfTheirOwn) {
   expect_close(config, options_of(GetParam(), 3));
 }
 
+TEST_P(Ranks, ComputeModelsOfFewerUnitsOfTokensThanRanks) {
+  LlamaConfig config = config_;
+  config.vocab_size = 13;
+  for (const bool tied : {true, false}) {
+    config.tie_word_embeddings = tied;
+    expect_close(config, options_of(GetParam(), 3));
+  }
+}
+
 TEST_P(Ranks, ComputeTilesOfRows) {
   LlamaConfig config = config_;
   config.hidden_size = config.intermediate_size = 512;
@@ -212,6 +222,38 @@ TEST(RankParts, AreRefusedWhereTheyWouldNotBeEqual) {
   EXPECT_THAT(refusal(columns, 2), HasSubstr("intermediate_size: 176; expected a multiple of 2 × 16"));
 }
 
+// Of the parts that are held, an embedding's or an LM head's, each token is one rank's to compute.
+TEST(RankParts, OfAVocabularyHaveEachTokenOnce) {
+  for (const uint32_t vocab : {1U, 7U, 13U, 64U, 203U, 128256U}) {
+    const WeightSpec table{
+        .name = "e", .rows = vocab, .cols = 32, .split = WeightSplit::kRows, .piece = kUnitRows};
+    for (const uint32_t ranks : {1U, 2U, 4U, 8U}) {
+      uint64_t next = 0;
+      for (uint32_t rank = 0; rank < ranks; ++rank) {
+        const VocabularyShare own = vocabulary_share(vocab, rank, ranks);
+        const WeightPart part = part_of_rank(table, rank, ranks);
+        EXPECT_EQ(own.first, next) << vocab << " on " << ranks;
+        EXPECT_EQ(own.first, static_cast<uint64_t>(part.first_row));
+        EXPECT_TRUE(own.count == static_cast<uint64_t>(part.rows) || own.count == 0);
+        next += own.count;
+      }
+      EXPECT_EQ(next, vocab) << ranks;
+    }
+  }
+}
+
+TEST(RankParts, HoldTheVocabularyOnceAndForATiedLmHeadToo) {
+  for (const char* preset : {"llama-3.2-1b", "llama-3.1-70b"}) {
+    const LlamaConfig config = preset_config(preset);
+    int64_t norms = 0;
+    for (const WeightSpec& spec : config.weights())
+      norms += spec.kind == WeightKind::kNorm ? spec.bytes() : 0;
+    int64_t all = 0;
+    for (uint32_t rank = 0; rank < 4; ++rank) all += weight_bytes_of_rank(config, rank, 4);
+    EXPECT_EQ(all, config.weight_bytes_bf16() + 3 * norms) << preset;
+  }
+}
+
 // ---- the graph
 
 TEST(RankGraph, SamplesOnTheFirstRankAlone) {
@@ -228,9 +270,24 @@ TEST(RankGraph, SamplesOnTheFirstRankAlone) {
   }
 }
 
+TEST(RankGraph, LooksUpATokenWhereItsRowIs) {
+  const Graph graph = build_llama_graph(tiny_shared_config(), {.sms = 3, .context = 200, .ranks = 4});
+  uint32_t pushing = 0, beginning = 0;
+  for (const Instruction& i : graph.nodes) {
+    EXPECT_NE(i.opcode, static_cast<uint16_t>(Opcode::kEmbed));
+    pushing += i.opcode == static_cast<uint16_t>(Opcode::kEmbedPush) ? 1 : 0;
+    if (i.opcode == static_cast<uint16_t>(Opcode::kReduceResidual))
+      beginning += i.as<ReduceResidual>().begins;
+  }
+  EXPECT_GE(pushing, 4U);
+  EXPECT_GE(beginning, 4U);
+}
+
 TEST(RankGraph, OfOneRankExchangesNothing) {
   const Graph graph = build_llama_graph(tiny_shared_config(), {.sms = 3, .context = 200});
-  for (const Instruction& i : graph.nodes) EXPECT_LT(i.opcode, static_cast<uint16_t>(Opcode::kMatvecPush));
+  for (const Instruction& i : graph.nodes) {
+    EXPECT_LT(i.opcode, static_cast<uint16_t>(Opcode::kMatvecPush));
+  }
   for (const Tensor& t : graph.tensors) EXPECT_NE(t.name, llama_tensor::kExchange);
 }
 

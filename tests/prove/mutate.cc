@@ -440,6 +440,7 @@ bool Mutator::change_slice() {
   std::vector<Step*> steps = draft_.steps();
   std::erase_if(steps, [](const Step* s) {
     return s->record.opcode != static_cast<uint16_t>(Opcode::kMatvecPush) &&
+           s->record.opcode != static_cast<uint16_t>(Opcode::kEmbedPush) &&
            s->record.opcode != static_cast<uint16_t>(Opcode::kReduceResidual);
   });
   if (steps.empty()) return false;
@@ -449,6 +450,13 @@ bool Mutator::change_slice() {
     auto op = record.as<MatvecPush>();
     op.rank = (op.rank + by) % op.ranks;
     if (coin()) op.weights.index += by;
+    record.set(op);
+    return true;
+  }
+  if (record.opcode == static_cast<uint16_t>(Opcode::kEmbedPush)) {
+    auto op = record.as<EmbedPush>();
+    op.rank = (op.rank + by) % op.ranks;
+    if (coin()) op.table.index += by;
     record.set(op);
     return true;
   }
