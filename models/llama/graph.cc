@@ -960,14 +960,12 @@ std::vector<WeightSpec> llama_weights(const LlamaConfig& config) {
         {.name = prefix + name, .kind = WeightKind::kMatrix, .rows = rows, .cols = cols, .row_order = order});
   };
   // How ranks share what was added last.
-  const auto split_rows = [&](int64_t piece) {
-    specs.back().split = WeightSplit::kRows;
+  const auto split = [&](WeightSplit how, int64_t piece) {
+    specs.back().split = how;
     specs.back().piece = piece;
   };
-  const auto split_cols = [&](int64_t piece) {
-    specs.back().split = WeightSplit::kCols;
-    specs.back().piece = piece;
-  };
+  const auto split_rows = [&](int64_t piece) { split(WeightSplit::kRows, piece); };
+  const auto split_cols = [&](int64_t piece) { split(WeightSplit::kCols, piece); };
   const auto norm = [&](const char* name, int64_t size) {
     specs.push_back({.name = prefix + name, .kind = WeightKind::kNorm, .rows = 1, .cols = size});
   };
