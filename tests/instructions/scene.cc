@@ -719,38 +719,12 @@ std::vector<Stage> Scene::stages() const {
                  s.q_heads,   s.kv_heads, s.max_context, kv_blocks, s.epsilon, s.rows,
                  s.sequences, 0,          s.rows},
       heads, &QkNormRope::first_head, &QkNormRope::num_heads, heads);
-  add(MatvecPush{t.wo,
-                 t.attended,
-                 t.rows,
-                 {t.exchange.index},
-                 0,
-                 0,
-                 s.q_heads * s.head_dim,
-                 s.hidden,
-                 0,
-                 1,
-                 logits_only,
-                 s.rows,
-                 0,
-                 s.rows},
+  const PeerTensors exchange{t.exchange.index}, weighted{t.weighted.index}, squares{t.squares.index};
+  add(MatvecPush{t.wo, t.attended, t.rows, exchange, 0, 0, s.q_heads * s.head_dim, s.hidden, 0, 1,
+                 logits_only, s.rows, 0, s.rows},
       s.hidden / kUnitRows, &MatvecPush::first_unit, &MatvecPush::num_units, kTile);
-  add(ReduceResidual{t.exchange,
-                     t.rows,
-                     t.norm,
-                     t.residual,
-                     {t.weighted.index},
-                     {t.squares.index},
-                     0,
-                     0,
-                     s.hidden,
-                     0,
-                     1,
-                     logits_only,
-                     s.rows,
-                     0,
-                     s.rows,
-                     s.square_cols(),
-                     begins},
+  add(ReduceResidual{t.exchange, t.rows, t.norm, t.residual, weighted, squares, 0, 0, s.hidden, 0, 1,
+                     logits_only, s.rows, 0, s.rows, s.square_cols(), begins},
       s.hidden / kUnitRows, &ReduceResidual::first_unit, &ReduceResidual::num_units, kTile);
   const PushState push{t.rows, t.control, t.peer_rows, t.peer_control, s.rows};
   out.push_back({Opcode::kPushState, 1, 1, [push](uint32_t, uint32_t) { return make_instruction(push); }});
@@ -762,9 +736,7 @@ std::vector<Stage> Scene::stages() const {
   add(AddParts{t.rows, t.norm, t.residual, t.weighted, t.squares, part(0), part(1), part(2), part(3),
                added_parts, s.hidden, 0, 0, logits_only, s.rows, 0, s.rows, s.square_cols()},
       s.hidden / kUnitRows, &AddParts::first_unit, &AddParts::num_units, kTile);
-  add(
-      EmbedPush{
-          t.table, t.rows, {t.exchange.index}, 0, 0, s.hidden, s.vocab, 0, s.vocab, 0, 1, s.rows, 0, s.rows},
+  add(EmbedPush{t.table, t.rows, exchange, 0, 0, s.hidden, s.vocab, 0, s.vocab, 0, 1, s.rows, 0, s.rows},
       s.hidden / kUnitRows, &EmbedPush::first_unit, &EmbedPush::num_units, s.hidden / kUnitRows);
   return out;
 }
