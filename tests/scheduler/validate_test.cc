@@ -843,10 +843,17 @@ TEST(Device, ShareOfAnotherRank) {
   expect_refused_and_seen(draft.assemble(), Rule::kOperands, {"weights", "on device 1, expected 0"});
 }
 
-// Without its half of the sums, what the owner adds up is of the pass before.
+// All ranks push zeros for a token that none looks up, and for one that two do the owner adds up its double.
+TEST(Device, TokensOfAnotherRank) {
+  Draft draft = two_ranks();
+  change<EmbedPush>(step_on(draft, Opcode::kEmbedPush, 1), [](EmbedPush& op) { op.first_token = 0; });
+  expect_refused_and_seen(draft.assemble(), Rule::kOperands, {"first_token: 0", "the rank's share"});
+}
+
+// Without its half of the embedding, what the owner adds up is of the pass before.
 TEST(Device, PartialSumsThatNoRankPushes) {
   Draft draft = two_ranks();
-  const Step* pushing = &step_on(draft, Opcode::kMatvecPush, 1);
+  const Step* pushing = &step_on(draft, Opcode::kEmbedPush, 1);
   for (std::vector<Step>& queue : draft.queues) {
     std::erase_if(queue, [&](const Step& s) { return &s == pushing; });
   }
