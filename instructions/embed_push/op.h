@@ -80,9 +80,10 @@ inline void check(const EmbedPush& op, OperandCheck& c) {
   const VocabularyShare share = vocabulary_share(op.vocab, op.rank, op.ranks);
   c.require(op.first_token == share.first, "first_token", op.first_token, "the first of the rank's share");
   c.require(op.num_tokens == share.count, "num_tokens", op.num_tokens, "the rank's share");
-  c.require(op.num_tokens <= c.tensor_rows(op.table), "num_tokens", op.num_tokens, "tokens of the table");
   c.range("first_unit", op.first_unit, op.num_units, op.out_cols / kUnitRows);
-  c.tensor("table", op.table, DType::kBF16, TensorKind::kWeight, c.tensor_rows(op.table), op.out_cols);
+  // A rank without tokens of its own has some nevertheless: a tensor is never empty.
+  const uint64_t tokens = op.num_tokens > 0 ? op.num_tokens : c.tensor_rows(op.table);
+  c.tensor("table", op.table, DType::kBF16, TensorKind::kWeight, tokens, op.out_cols);
   c.peers("partial", op.partial, DType::kF32, op.max_rows, op.out_cols);
   c.on_rank("table", op.table, op.rank);
 }
