@@ -78,8 +78,8 @@ inline void check(const EmbedPush& op, OperandCheck& c) {
   c.slices(op.out_cols, op.ranks);
   if (!c.ok()) return;
   const VocabularyShare share = vocabulary_share(op.vocab, op.rank, op.ranks);
-  c.require(op.first_token == share.first, "first_token", op.first_token, "the first of the rank's share");
-  c.require(op.num_tokens == share.count, "num_tokens", op.num_tokens, "the rank's share");
+  c.require(op.first_token == share.first && op.num_tokens == share.count, "first_token", op.first_token,
+            "with num_tokens the rank's share");
   c.range("first_unit", op.first_unit, op.num_units, op.out_cols / kUnitRows);
   // A rank without tokens of its own has some nevertheless: a tensor is never empty.
   const uint64_t tokens = op.num_tokens > 0 ? op.num_tokens : c.tensor_rows(op.table);

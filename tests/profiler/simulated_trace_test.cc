@@ -117,21 +117,23 @@ TEST(TraceOfTwoGpus, PushesEachPartialSumAndEachResultToTheOtherGpuOnce) {
   std::map<std::string, uint64_t> bytes;
   for (const TracePush& push : program.pushes)
     bytes[program.ops[program.instructions[push.instruction].op]] += push.bytes;
-  constexpr uint64_t kHidden = 2048, kExchanges = 2 * 16, kVocabulary = 128256, kUnit = 8;
+  constexpr uint64_t kHidden = 2048, kExchanges = 2 * 16, kEmbeddings = 1, kVocabulary = 128256, kUnit = 8;
   // Each GPU's half of the columns, summed by the other: fp32.
   EXPECT_EQ(bytes["matvec_push"], kExchanges * kHidden * 4);
+  // The token's embedding, or zeros in its place.
+  EXPECT_EQ(bytes["embed_push"], kEmbeddings * kHidden * 4);
   // Results in bf16, and a sum of squares for each 8.
-  EXPECT_EQ(bytes["reduce_residual"], kExchanges * (kHidden * 2 + kHidden / kUnit * 4));
+  EXPECT_EQ(bytes["reduce_residual"], (kExchanges + kEmbeddings) * (kHidden * 2 + kHidden / kUnit * 4));
   // GPU 1's logits, and for each 8 the largest and the sum of exponentials.
   EXPECT_EQ(bytes["lm_head"], kVocabulary / 2 * 4 + kVocabulary / 2 / kUnit * 8);
 }
 
-TEST(TraceOfTwoGpus, ExchangesAreOfDataAndTwiceALayer) {
+TEST(TraceOfTwoGpus, ExchangesAreOfDataAndTwiceALayerAndOnceBefore) {
   const Report report = report_of(token_of_two_gpus());
   std::map<std::string, double> exchanges;
   for (const ExchangeSummary& e : report.exchanges) exchanges[e.op] = e.exchanges;
   // Every GPU has one counter for all results of a sum; partial sums have several.
-  EXPECT_DOUBLE_EQ(exchanges["reduce_residual"], 2 * 16 * 2);
+  EXPECT_DOUBLE_EQ(exchanges["reduce_residual"], (2 * 16 + 1) * 2);
   EXPECT_GE(exchanges["matvec_push"], 2 * 16 * 2);
 }
 
