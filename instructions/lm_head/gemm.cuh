@@ -40,10 +40,11 @@ struct GemmOp<LmHead> {
                                                      float (&d)[kValues]) {
     if (!gemm::has_units(tile, op.num_units)) return;
     const auto finish = [&](uint32_t block, const float* staged, const gemm::UnitOfToken& mine, bool exists) {
-      const uint32_t unit = op.first_unit + mine.warpgroup * gemm::kWarpgroupUnits + mine.unit;
-      const uint32_t first = unit * kUnitRows;
-      const uint32_t count = first < op.vocab ? min(kUnitRows, op.vocab - first) : 0;
-      if (!exists || count == 0) return;
+      // Units behind the record's are another rank's, which has their weights.
+      const uint32_t of_tile = mine.warpgroup * gemm::kWarpgroupUnits + mine.unit;
+      if (!exists || of_tile >= op.num_units) return;
+      const uint32_t unit = op.first_unit + of_tile, first = unit * kUnitRows;
+      const uint32_t count = min(kUnitRows, op.vocab - first);
       const uint32_t token = block * gemm::kStagedTokens + mine.token;
       const size_t row = tile.first_token + token;
       float values[kUnitRows];
