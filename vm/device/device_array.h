@@ -10,7 +10,9 @@
 
 namespace serval {
 
-// In GPU memory; zeroed when it is made.
+// In GPU memory; zeroed when it is made. What is written there from the host has arrived when the call
+// returns: CUDA only enqueues a memset or a small copy, in a stream that kernels do not wait for, nor do
+// those of other GPUs, which may write here as soon as they run.
 template <class T>
 class DeviceArray {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -21,11 +23,14 @@ class DeviceArray {
   explicit DeviceArray(std::span<const T> from) : count_(from.size()), buffer_(from.size_bytes()) {
     if (count_ == 0) return;
     SERVAL_CUDA_CHECK(cudaMemcpy(data(), from.data(), from.size_bytes(), cudaMemcpyHostToDevice));
+    wait_until_written();
   }
   T* data() const { return reinterpret_cast<T*>(buffer_.data()); }
   size_t size() const { return count_; }
   void clear() const {
-    if (count_ > 0) SERVAL_CUDA_CHECK(cudaMemset(data(), 0, buffer_.size()));
+    if (count_ == 0) return;
+    SERVAL_CUDA_CHECK(cudaMemset(data(), 0, buffer_.size()));
+    wait_until_written();
   }
   std::vector<T> download() const {
     std::vector<T> out(count_);
@@ -34,6 +39,8 @@ class DeviceArray {
   }
 
  private:
+  static void wait_until_written() { SERVAL_CUDA_CHECK(cudaStreamSynchronize(cudaStreamLegacy)); }
+
   size_t count_ = 0;
   DeviceBuffer buffer_;
 };
