@@ -31,9 +31,10 @@ using UnlessOneOf = std::conditional_t<(std::is_same_v<Op, Left> || ...), Absent
 // What programs of several devices exchange is left out of kernels for one.
 template <class Op, class... Left>
 using OnOneDevice = UnlessOneOf<Op, EmbedPush, MatvecPush, ReduceResidual, PushState, Left...>;
-// What only one device computes is left out of kernels for several.
+// What only one device computes is left out of kernels for several; the exchange that is measured alone
+// begins with an embedding of each rank's own (engine/exchange/exchange_program.h).
 template <class Op, class... Left>
-using OnRanks = UnlessOneOf<Op, Embed, MatvecResidual, MatvecPart, AddParts, Left...>;
+using OnRanks = UnlessOneOf<Op, MatvecResidual, MatvecPart, AddParts, Left...>;
 
 template <class Op>
 using InMatvecKernels = OnOneDevice<Op, PlannedAttention, PlannedMerge, MatvecPart, AddParts>;
