@@ -10,6 +10,7 @@
 
 #include "instructions/common/residual.h"
 #include "instructions/common/slices.h"
+#include "instructions/common/tile_shape.h"
 #include "instructions/isa.h"
 #include "instructions/kernels.h"
 #include "vm/base/error.h"
@@ -79,7 +80,7 @@ class Builder {
   uint32_t sm_of(uint32_t rank, uint32_t i, size_t count) const;
   std::vector<Piece> pieces_of_push() const;
   std::vector<Piece> pieces_of_slice(uint32_t rank) const;
-  std::vector<Piece> pieces(uint32_t first_unit, uint32_t units, uint32_t parts, uint32_t tile_units) const;
+  std::vector<Piece> pieces(uint32_t first_unit, uint32_t units, uint32_t parts) const;
 
   void embed();
   void round(uint32_t index);
@@ -207,9 +208,8 @@ uint32_t Builder::sm_of(uint32_t rank, uint32_t i, size_t count) const {
   return rank * sms + (count < sms ? static_cast<uint32_t>(size_t{i} * sms / count) : i % sms);
 }
 
-// Vectors: at most `parts` pieces of all rows. Tiles: of tile_units units and tile_rows_ rows.
-std::vector<Piece> Builder::pieces(uint32_t first_unit, uint32_t units, uint32_t parts,
-                                   uint32_t tile_units) const {
+// Vectors: at most `parts` pieces of all rows. Tiles: as in a layer.
+std::vector<Piece> Builder::pieces(uint32_t first_unit, uint32_t units, uint32_t parts) const {
   std::vector<Piece> out;
   if (tile_rows_ == 0) {
     parts = std::min(parts, program_.machine.sms);
@@ -220,10 +220,11 @@ std::vector<Piece> Builder::pieces(uint32_t first_unit, uint32_t units, uint32_t
     }
     return out;
   }
-  for (uint32_t row = 0; row < shape_.rows; row += tile_rows_) {
-    for (uint32_t unit = 0; unit < units; unit += tile_units) {
-      out.push_back({first_unit + unit, std::min(tile_units, units - unit), row,
-                     std::min(tile_rows_, shape_.rows - row)});
+  const TileShape tile = tile_shape(units, shape_.rows, tile_rows_, program_.machine.sms);
+  for (uint32_t row = 0; row < shape_.rows; row += tile.rows) {
+    for (uint32_t unit = 0; unit < units; unit += tile.units) {
+      out.push_back({first_unit + unit, std::min(tile.units, units - unit), row,
+                     std::min(tile.rows, shape_.rows - row)});
     }
   }
   return out;
@@ -231,16 +232,13 @@ std::vector<Piece> Builder::pieces(uint32_t first_unit, uint32_t units, uint32_t
 
 std::vector<Piece> Builder::pieces_of_push() const {
   const uint32_t units = shape_.cols / kUnitRows;
-  std::vector<Piece> whole = pieces(0, units, units, kTileUnits);
-  // Half of a tile each where that would leave most SMs without one.
-  if (tile_rows_ > 0 && 2 * whole.size() <= program_.machine.sms)
-    return pieces(0, units, units, kTileUnits / 2);
-  return whole;
+  return pieces(0, units, units);
 }
 
 std::vector<Piece> Builder::pieces_of_slice(uint32_t rank) const {
   const uint32_t units = shape_.cols / shape_.ranks / kUnitRows;
-  return pieces(rank * units, units, (units + kReduceUnits - 1) / kReduceUnits, kTileUnits);
+  const uint32_t least = reduce_units(shape_.rows);
+  return pieces(rank * units, units, (units + least - 1) / least);
 }
 
 // What the first round begins with, on all ranks: its results go to all of them.

@@ -22,8 +22,11 @@ constexpr Slices slices_of(const Op& op) {
   return {op.out_cols, op.ranks, op.rank};
 }
 
-// Units of a slice that an instance adds up, at least: more instances would only add counters.
-inline constexpr uint32_t kReduceUnits = 8;
+// Units of a slice that an instance adds up, at least, in passes of so many rows: more instances would only
+// add counters.
+constexpr uint32_t reduce_units(uint32_t rows) {
+  return rows < 8 ? 8 : 4;
+}
 
 // Columns of one slice.
 struct SlicePart {

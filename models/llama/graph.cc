@@ -8,6 +8,7 @@
 
 #include "instructions/common/column_parts.h"
 #include "instructions/common/slices.h"
+#include "instructions/common/tile_shape.h"
 #include "instructions/kernels.h"
 #include "models/ranks.h"
 #include "vm/base/error.h"
@@ -41,8 +42,6 @@ constexpr uint32_t kEmbedColumns = 256;
 // a GPU need.
 constexpr uint32_t kSampleInstances = 16;
 
-// Units of 8 weight rows in a GEMM's tile of one matrix (instructions/common/gemm.cuh).
-constexpr uint32_t kGemmUnits = 16;
 // Tiles of rows that a stage goes through its weights with: fewer stream the weights more often.
 constexpr uint32_t kGroupTiles = 4;
 
@@ -78,10 +77,6 @@ class Builder {
     uint32_t begin, count;
     uint32_t least = 1;  // of an instance, unless there are fewer
   };
-  // What a GEMM's instance multiplies, at most: units of the matrix and rows of the pass.
-  struct TileShape {
-    uint32_t units, rows;
-  };
   // A stage of instances of `op`, each over neighbouring ones of its units, for the first `rows` rows.
   template <class Op>
   void add_units(std::string stage, const Op& op, uint32_t units, TileShape tile, uint32_t rows,
@@ -92,11 +87,11 @@ class Builder {
                          uint16_t layer = kNoTag);
   bool multiplies_tiles() const { return options_.tile_rows > 0; }
   TileShape whole_tile(uint32_t units) const { return {units, options_.tile_rows}; }
-  // Of a matrix of so many units.
-  static uint32_t num_tiles(uint32_t units, TileShape tile, uint32_t rows);
-  // Of a matrix whose columns are cut into `parts`: halved as long as no SM gets two; its units as if there
-  // were no parts.
-  TileShape tile_shape(uint32_t units, uint32_t rows, uint32_t parts = 1) const;
+  // Of a matrix, or of a slice, of so many units. Programs without tiles do not look at it.
+  TileShape tile_of(uint32_t units, uint32_t rows, uint32_t parts = 1) const {
+    return multiplies_tiles() ? tile_shape(units, rows, options_.tile_rows, options_.sms, parts)
+                              : whole_tile(kGemmUnits);
+  }
   // Units of a tile of two matrices of so many units each that are multiplied together: of each of them.
   uint32_t pair_units(uint32_t units, uint32_t rows) const;
 
@@ -348,21 +343,6 @@ void Builder::add_activations() {
   embedding_ = weight(llama_tensor::kEmbedding);
 }
 
-uint32_t Builder::num_tiles(uint32_t units, TileShape tile, uint32_t rows) {
-  return (units + tile.units - 1) / tile.units * ((rows + tile.rows - 1) / tile.rows);
-}
-
-Builder::TileShape Builder::tile_shape(uint32_t units, uint32_t rows, uint32_t parts) const {
-  TileShape tile = whole_tile(kGemmUnits);
-  if (!multiplies_tiles()) return tile;
-  // Units first: kernels of large tiles multiply half the rows in half the time only where all sequences
-  // generate.
-  if (2 * num_tiles(units, tile, rows) <= options_.sms) tile.units /= 2;
-  const TileShape half_rows{tile.units, tile.rows / 2};
-  const bool has_half = rows > half_rows.rows && half_rows.rows > 0;
-  return has_half && parts * num_tiles(units, half_rows, rows) <= options_.sms ? half_rows : tile;
-}
-
 uint32_t Builder::pair_units(uint32_t units, uint32_t rows) const {
   if (!multiplies_tiles() || !takes_wide_tiles(options_.rows, head_dim_)) return kUnitsOfPairTile;
   // Of the SM that has the most: where it has not half as many of the wide ones, which are twice as much
@@ -499,8 +479,8 @@ TensorId Builder::norm_before(int index) {
 template <class Op>
 void Builder::add_projections(const char* name, const Op& op, uint16_t layer) {
   const uint32_t units = (q_rows_ + 2 * kv_rows_) / kUnitRows;
-  add_units(fmt::format("layer {} {}", layer, name), op, units, tile_shape(units, options_.rows),
-            options_.rows, layer);
+  add_units(fmt::format("layer {} {}", layer, name), op, units, tile_of(units, options_.rows), options_.rows,
+            layer);
 }
 
 void Builder::qkv_rope(uint16_t layer, const std::string& prefix, TensorId k_cache, TensorId v_cache) {
@@ -707,7 +687,7 @@ void Builder::add_to_residual(uint16_t layer, const std::string& name, TensorId 
                                 .parts = parts,
                                 .layer = layer,
                                 .rows = rows,
-                                .tile = tile_shape(units, rows, parts)};
+                                .tile = tile_of(units, rows, parts)};
   if (product.parts > 1 && 2 * num_tiles(units, product.tile, rows) <= options_.sms) {
     matvec_parts(product);
     add_parts(product);
@@ -824,7 +804,7 @@ void Builder::matvec_push(uint16_t layer, const std::string& name, TensorId inpu
   for_ranks(fmt::format("layer {} matvec_push {}", layer, graph_.tensors[input.index].name),
             [&](uint32_t rank) {
               op.rank = rank;
-              add_units_of_rank(op, rank, {0, units}, tile_shape(units, rows), rows, layer);
+              add_units_of_rank(op, rank, {0, units}, tile_of(units, rows), rows, layer);
             });
 }
 
@@ -848,7 +828,7 @@ void Builder::reduce_residual(std::string stage, uint16_t layer, TensorId norm, 
   const uint32_t units = hidden_ / options_.ranks / kUnitRows, rows = computed_rows(layer);
   for_ranks(std::move(stage), [&](uint32_t rank) {
     op.rank = rank;
-    add_units_of_rank(op, rank, {rank * units, units, kReduceUnits}, whole_tile(kGemmUnits), rows, layer);
+    add_units_of_rank(op, rank, {rank * units, units, reduce_units(rows)}, tile_of(units, rows), rows, layer);
   });
 }
 
@@ -892,7 +872,8 @@ void Builder::lm_head() {
   for_ranks("lm_head", [&](uint32_t rank) {
     const PieceRange own = pieces_of_rank(units, rank, options_.ranks);
     op.weights_unit = static_cast<uint32_t>(own.begin);
-    add_units_of_rank(op, rank, {static_cast<uint32_t>(own.begin), static_cast<uint32_t>(own.end - own.begin)},
+    add_units_of_rank(op, rank,
+                      {static_cast<uint32_t>(own.begin), static_cast<uint32_t>(own.end - own.begin)},
                       whole_tile(kGemmUnits), logit_rows_);
   });
 }

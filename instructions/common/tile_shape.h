@@ -1,0 +1,33 @@
+// How large the tiles are that programs of GEMMs deal out (instructions/common/gemm.cuh).
+#pragma once
+
+#include <cstdint>
+
+namespace serval {
+
+// Units of 8 weight rows in a tile of one matrix.
+inline constexpr uint32_t kGemmUnits = 16;
+
+// What an instance works on, at most: units of the matrix, or of the residual, and rows of the pass.
+struct TileShape {
+  uint32_t units, rows;
+};
+
+constexpr uint32_t num_tiles(uint32_t units, TileShape tile, uint32_t rows) {
+  return (units + tile.units - 1) / tile.units * ((rows + tile.rows - 1) / tile.rows);
+}
+
+// Of a matrix, or a slice of the residual, of so many units, on so many SMs, in a program of tiles of
+// `tile_rows` rows: halved as long as no SM gets two, where a matrix's columns are cut into `parts` of all of
+// them. Its units are halved first, as if there were no parts: kernels of large tiles multiply half the rows
+// in half the time only where all sequences generate.
+constexpr TileShape tile_shape(uint32_t units, uint32_t rows, uint32_t tile_rows, uint32_t sms,
+                               uint32_t parts = 1) {
+  TileShape tile{kGemmUnits, tile_rows};
+  if (2 * num_tiles(units, tile, rows) <= sms) tile.units /= 2;
+  const TileShape half_rows{tile.units, tile_rows / 2};
+  const bool has_half = rows > half_rows.rows && half_rows.rows > 0;
+  return has_half && parts * num_tiles(units, half_rows, rows) <= sms ? half_rows : tile;
+}
+
+}  // namespace serval
