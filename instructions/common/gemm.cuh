@@ -58,6 +58,7 @@ static_assert(kSquaresCols == kWarpgroupWarps * kWarpUnits * kUnitRows);
 // Results leave through shared memory, of so many tokens at a time: each thread of a warpgroup then finishes
 // a piece of a slab's row.
 inline constexpr uint32_t kStagedTokens = 16;
+static_assert(kStagedTokens % slab_image::kSwizzledRows == 0);
 inline constexpr uint32_t kStagedValues = kStagedTokens / 2;  // of a lane
 inline constexpr uint32_t kStagedRowFloats = kWarpgroupWarps * kWarpUnits * kUnitRows;
 inline constexpr uint32_t kBuffers = 2;
@@ -754,17 +755,18 @@ class ResidualPiece {
     weighted_ = to.weighted + slab_image::piece_offset(to.image_rows, row, at.slab, at.piece + piece);
   }
 
-  // Goes so many rows on.
-  template <uint32_t kRows>
-  __device__ __forceinline__ void advance() {
-    static_assert(kRows % slab_image::kSwizzledRows == 0, "the swizzle stays");
-    residual_ += size_t{kRows} * cols_;
-    squares_ += size_t{kRows} * (cols_ / kSquaresCols);
-    weighted_ += kRows * slab_image::kRowBytes;
+  // Goes so many rows on: a multiple of slab_image::kSwizzledRows, so that the swizzle stays.
+  __device__ __forceinline__ void advance(uint32_t rows) {
+    residual_ += size_t{rows} * cols_;
+    squares_ += size_t{rows} * (cols_ / kSquaresCols);
+    weighted_ += rows * slab_image::kRowBytes;
   }
-  // Without kResidual, only what the next readers need.
-  template <bool kResidual = true>
-  __device__ __forceinline__ void store(const Values& values, bool exists, uint32_t lane) const {
+  // What the next readers need: of the piece, and of the 64 columns. The warp's lanes stay together.
+  struct Weighed {
+    uint4 words;
+    float squares;
+  };
+  __device__ __forceinline__ Weighed weigh(const Values& values) const {
     uint32_t words[kUnits];
     float sum = 0;
 #pragma unroll
@@ -774,14 +776,26 @@ class ResidualPiece {
           ptx::pack_bf16(values[u].x * ptx::bf16_low(norms_[u]), values[u].y * ptx::bf16_high(norms_[u]));
     }
     sum = residual::add_neighbours<8>(sum, kAllLanes);  // the lanes of a token
-    if (!exists) return;
-    if constexpr (kResidual) {
+    return {{words[0], words[1], words[2], words[3]}, sum};
+  }
+  __device__ __forceinline__ void store_residual(const Values& values) const {
 #pragma unroll
-      for (uint32_t u = 0; u < kUnits; ++u)
-        ptx::store_relaxed(reinterpret_cast<float2*>(residual_ + u * kUnitRows), values[u]);
-    }
-    *reinterpret_cast<uint4*>(weighted_) = {words[0], words[1], words[2], words[3]};
-    if (lane % 8 == 0) ptx::store_relaxed(squares_, sum);
+    for (uint32_t u = 0; u < kUnits; ++u)
+      ptx::store_relaxed(reinterpret_cast<float2*>(residual_ + u * kUnitRows), values[u]);
+  }
+  // In the tensors of the piece's place, or so many bytes further on, in those of another rank.
+  __device__ __forceinline__ void store_weighed(const Weighed& values, uint32_t lane, int64_t weighted = 0,
+                                                int64_t squares = 0) const {
+    *reinterpret_cast<uint4*>(weighted_ + weighted) = values.words;
+    if (lane % 8 == 0)
+      ptx::store_relaxed(reinterpret_cast<float*>(reinterpret_cast<std::byte*>(squares_) + squares),
+                         values.squares);
+  }
+  __device__ __forceinline__ void store(const Values& values, bool exists, uint32_t lane) const {
+    const Weighed weighed = weigh(values);
+    if (!exists) return;
+    store_residual(values);
+    store_weighed(weighed, lane);
   }
 
  private:
@@ -864,7 +878,7 @@ __device__ __forceinline__ void add_to_residual(Role& role, const WarpTile& tile
 #pragma unroll
         for (uint32_t half = 0; half < 2; ++half) {
           piece.store(values[half], exists[half], part.lane);
-          piece.template advance<kStagedTokens>();
+          piece.advance(kStagedTokens);
         }
       }
       role.free_page(role.next_page++);

@@ -5,6 +5,7 @@
 #include "instructions/embed_push/op.h"
 #include "vm/device/op.cuh"
 #include "vm/ptx/ptx.cuh"
+#include "vm/state/limits.h"
 
 namespace serval::device {
 
@@ -24,7 +25,7 @@ struct DeviceOp<EmbedPush> : GroupOp {
     if constexpr (Config::kMultipliesTiles) {
       // Pairs of columns are of one slice.
       return good && op.out_cols / op.ranks % 2 == 0 && op.num_units % kWarpUnits == 0 &&
-             gemm::rows_in_range(op);
+             gemm::rows_in_range(op) && op.num_rows <= kLargestRows;
     }
     return good && op.max_rows <= kTableRows;
   }
@@ -40,16 +41,20 @@ struct DeviceOp<EmbedPush> : GroupOp {
  private:
   static constexpr uint32_t kWarpCols = 2 * kWarpThreads, kWarpUnits = kWarpCols / kUnitRows;
   // Rows whose values are under way at the same time.
-  static constexpr uint32_t kRowsAtOnce = 4;
+  static constexpr uint32_t kRowsAtOnce = 4, kTasksAtOnce = 8;
   static constexpr uint32_t kNoRow = ~0u;
 
   static __device__ __forceinline__ TableColumn column_at(const Op& op, const Group& group, uint32_t col) {
     return {group.tensor<&Op::table, const std::byte>(), op.out_cols, col};
   }
-  // Where the column of row 0 goes.
+  // Where this rank's share of an owner's columns of row 0 goes.
+  static __device__ __forceinline__ float* partial_at(const Op& op, const Group& group, uint32_t owner) {
+    return group.tensor_on<float>(op.partial, owner) + op.rank * (op.out_cols / op.ranks);
+  }
+  // The same of one column.
   static __device__ __forceinline__ float* place_of(const Op& op, const Group& group, uint32_t col) {
     const uint32_t width = op.out_cols / op.ranks, owner = col / width;
-    return group.tensor_on<float>(op.partial, owner) + op.rank * width + (col - owner * width);
+    return partial_at(op, group, owner) + (col - owner * width);
   }
   // The token's row of this rank's table, or num_tokens or more if another rank has it.
   static __device__ __forceinline__ uint32_t row_of_table(const Op& op, uint32_t token) {
@@ -100,37 +105,55 @@ struct DeviceOp<EmbedPush> : GroupOp {
     }
   }
 
+  // In scratch memory, what is looked up once: a trip to L2 for each 64 columns would be most of the time.
+  struct LookedUp {
+    float* partial[kMaxDevices];  // of each rank
+    uint32_t at[kLargestRows];    // of the instance's rows: in the table, or num_tokens, or kNoRow
+  };
+  static_assert(sizeof(LookedUp) <= kScratchBytes);
+
+  // Of a row, the warps have 64 columns in turn.
   static __device__ __forceinline__ void run_rows(const Op& op, const Group& group) {
+    auto& looked_up = *reinterpret_cast<LookedUp*>(group.scratch);
+    if (group.thread < op.ranks) looked_up.partial[group.thread] = partial_at(op, group, group.thread);
     group.wait_inputs();
+    for (uint32_t row = group.thread; row < op.num_rows; row += kGroupThreads) {
+      const PassRow& of_pass = group.rows[op.first_row + row];
+      const uint32_t at = row_of_table(op, static_cast<uint32_t>(of_pass.token));
+      looked_up.at[row] = row_is_active(of_pass) ? min(at, op.num_tokens) : kNoRow;
+    }
+    group.sync();
     const uint32_t tasks = op.num_units / kWarpUnits * op.num_rows;
 #pragma unroll 1
-    for (uint32_t task = group.warp * kRowsAtOnce; task < tasks; task += kConsumerWarps * kRowsAtOnce) {
-      uint32_t row[kRowsAtOnce], values[kRowsAtOnce];
+    for (uint32_t task = group.warp; task < tasks; task += kConsumerWarps * kTasksAtOnce) {
+      uint32_t values[kTasksAtOnce];
 #pragma unroll
-      for (uint32_t i = 0; i < kRowsAtOnce; ++i) {
-        row[i] = task + i < tasks ? op.first_row + (task + i) % op.num_rows : kNoRow;
+      for (uint32_t i = 0; i < kTasksAtOnce; ++i) {
+        const Task mine(op, group, task + i * kConsumerWarps);
         values[i] = 0;
-        if (row[i] == kNoRow) continue;
-        const PassRow& of_pass = group.rows[row[i]];
-        if (!row_is_active(of_pass)) {
-          row[i] = kNoRow;
-          continue;
-        }
-        const uint32_t at = row_of_table(op, static_cast<uint32_t>(of_pass.token));
-        if (at < op.num_tokens) values[i] = column_at(op, group, col_of(op, group, task + i)).load_pair(at);
+        if (task + i * kConsumerWarps < tasks && looked_up.at[mine.row] < op.num_tokens)
+          values[i] = column_at(op, group, mine.col).load_pair(looked_up.at[mine.row]);
       }
 #pragma unroll
-      for (uint32_t i = 0; i < kRowsAtOnce; ++i) {
-        if (row[i] == kNoRow) continue;
-        float* to = place_of(op, group, col_of(op, group, task + i)) + size_t{row[i]} * op.out_cols;
+      for (uint32_t i = 0; i < kTasksAtOnce; ++i) {
+        const Task mine(op, group, task + i * kConsumerWarps);
+        if (task + i * kConsumerWarps >= tasks || looked_up.at[mine.row] == kNoRow) continue;
+        const uint32_t width = op.out_cols / op.ranks, owner = mine.col / width;
+        float* to = looked_up.partial[owner] + (mine.col - owner * width) +
+                    size_t{op.first_row + mine.row} * op.out_cols;
         ptx::store_relaxed(reinterpret_cast<float2*>(to),
                            float2{ptx::bf16_low(values[i]), ptx::bf16_high(values[i])});
       }
     }
   }
-  static __device__ __forceinline__ uint32_t col_of(const Op& op, const Group& group, uint32_t task) {
-    return op.first_unit * kUnitRows + task / op.num_rows * kWarpCols + group.lane * 2;
-  }
+  // A row of the instance's, and the first of a lane's two columns.
+  struct Task {
+    uint32_t row, col;
+
+    __device__ __forceinline__ Task(const Op& op, const Group& group, uint32_t task)
+        : row(task % op.num_rows),
+          col(op.first_unit * kUnitRows + task / op.num_rows * kWarpCols + group.lane * 2) {}
+  };
 };
 
 }  // namespace serval::device

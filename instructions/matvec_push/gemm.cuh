@@ -27,15 +27,17 @@ struct GemmOp<MatvecPush> {
   static __device__ __forceinline__ void finish_tile(Role& role, const MatvecPush& op,
                                                      const gemm::WarpTile& tile, float (&d)[kValues]) {
     if (!gemm::has_units(tile, op.num_units)) return;
+    // Looked up once: for each block, it would be a trip to L2 that the block's stores wait for.
+    const uint32_t width = op.out_cols / op.ranks,
+                   col = op.first_unit * kUnitRows + tile.again().warpgroup * gemm::kSquaresCols,
+                   owner = col / width;
+    const PeerTensors partial = op.partial;
+    auto* const to_tile = static_cast<float*>(role.launch.program.tensors[partial.on(owner).index]) +
+                          size_t{tile.first_token} * op.out_cols + op.rank * width + (col - owner * width);
     const auto finish = [&](uint32_t block, const float* staged, const gemm::UnitOfToken& mine, bool exists) {
       if (!exists) return;
-      const uint32_t width = op.out_cols / op.ranks, piece = mine.unit;
-      const uint32_t col = op.first_unit * kUnitRows + mine.warpgroup * gemm::kSquaresCols,
-                     owner = col / width;
-      const size_t row = tile.first_token + block * gemm::kStagedTokens + mine.token;
-      const PeerTensors partial = op.partial;
-      auto* to = static_cast<float*>(role.launch.program.tensors[partial.on(owner).index]) +
-                 row * op.out_cols + op.rank * width + (col - owner * width) + piece * kPieceCols;
+      const uint32_t piece = mine.unit, token = block * gemm::kStagedTokens + mine.token;
+      float* const to = to_tile + size_t{token} * op.out_cols + piece * kPieceCols;
 #pragma unroll
       for (uint32_t half = 0; half < 2; ++half) {
         const uint32_t of_half = piece * kPieceCols + half * gemm::kSquaresCols / 2;

@@ -5,6 +5,7 @@
 #include "instructions/reduce_residual/op.h"
 #include "vm/device/op.cuh"
 #include "vm/ptx/memory.cuh"
+#include "vm/state/limits.h"
 
 namespace serval::device {
 
@@ -13,7 +14,7 @@ namespace serval::device {
 template <>
 struct DeviceOp<ReduceResidual> : GroupOp {
   using Op = ReduceResidual;
-  static constexpr bool kStartsEarly = true;  // to find where its results go
+  static constexpr bool kStartsEarly = true;  // to find where its results go, and of which rows
 
   template <class Config>
   static __device__ bool in_range(const Op& op) {
@@ -23,7 +24,8 @@ struct DeviceOp<ReduceResidual> : GroupOp {
     constexpr uint32_t kGroupUnits = kSquareColsOfGemm / kUnitRows;
     if constexpr (Config::kMultipliesTiles) {
       return good && op.square_cols == kSquareColsOfGemm && op.first_unit % kGroupUnits == 0 &&
-             op.num_units % kGroupUnits == 0 && gemm::rows_in_range(op);
+             (op.num_units == kGroupUnits || op.num_units == 2 * kGroupUnits) && gemm::rows_in_range(op) &&
+             op.num_rows <= kLargestRows;
     }
     return good && op.square_cols == kSquareColsOfMatvec && op.max_rows <= kTableRows;
   }
@@ -109,58 +111,122 @@ struct DeviceOp<ReduceResidual> : GroupOp {
   }
 
   using Values = gemm::ResidualPiece::Values;
+  // Ranks whose sums, and rows of a lane of which they are, are under way at the same time.
+  static constexpr uint32_t kRanksAtOnce = 4, kRowsAtOnce = 2;
+  static constexpr uint32_t kWarpRows = kWarpThreads / gemm::kPieceLanes;
 
+  // In scratch memory, what is looked up while the inputs are on their way: a trip to L2 for each row and
+  // rank would be most of the time.
+  struct LookedUp {
+    // How many bytes a rank's tensors lie behind this one's.
+    int64_t weighted[kMaxDevices], squares[kMaxDevices];
+    bool exists[kLargestRows];  // of the instance's rows
+  };
+  static_assert(sizeof(LookedUp) <= kScratchBytes);
+
+  // A warp has the same 64 columns of all of its rows.
   static __device__ __forceinline__ void run_pieces(const Op& op, const Group& group) {
-    constexpr uint32_t kRows = kWarpThreads / gemm::kPieceLanes;  // of a warp
-    group.wait_inputs();
+    auto& looked_up = *reinterpret_cast<LookedUp*>(group.scratch);
+    const gemm::ResidualPlace place = look_up(op, group, looked_up);
     const uint32_t groups = op.num_units * kUnitRows / gemm::kSquaresCols;
-    const uint32_t items = (op.num_rows + kRows - 1) / kRows * groups;
+    const uint32_t step = kConsumerWarps / groups * kWarpRows;  // from one of a lane's rows to its next
+    const uint32_t begin = group.warp / groups * kWarpRows, of_warp = group.lane / gemm::kPieceLanes;
+    const uint32_t col =
+        op.first_unit * kUnitRows + group.warp % groups * gemm::kSquaresCols + gemm::piece_col(group.lane);
+    gemm::ResidualPiece to(place, op.first_row + begin + of_warp, col,
+                           group.lane % slab_image::kPiecesOfHalf);
+    group.wait_inputs();
+    group.sync();
 #pragma unroll 1
-    for (uint32_t item = group.warp; item < items; item += kConsumerWarps) {
-      const uint32_t rows = item / groups, cols = item - rows * groups;
-      add_pieces(op, group, op.first_row + rows * kRows + group.lane / gemm::kPieceLanes,
-                 op.first_unit * kUnitRows + cols * gemm::kSquaresCols);
+    for (uint32_t first = begin; first < op.num_rows; first += kRowsAtOnce * step) {
+      bool exists[kRowsAtOnce];
+#pragma unroll
+      for (uint32_t r = 0; r < kRowsAtOnce; ++r) {
+        const uint32_t row = first + r * step + of_warp;
+        exists[r] = row < op.num_rows && looked_up.exists[row];
+      }
+      Values sums[kRowsAtOnce] = {};
+      add_up(op, group, op.first_row + first + of_warp, step, col, exists, sums);
+#pragma unroll
+      for (uint32_t r = 0; r < kRowsAtOnce; ++r) {
+        push(op, group, to, sums[r], exists[r], looked_up);
+        to.advance(step);
+      }
     }
   }
-  // Row `row`'s 64 columns from `first_col` on; the warp's lanes stay together.
-  static __device__ __forceinline__ void add_pieces(const Op& op, const Group& group, uint32_t row,
-                                                    uint32_t first_col) {
-    const uint32_t col = first_col + gemm::piece_col(group.lane), width = op.out_cols / op.ranks;
-    const bool exists =
-        row < op.first_row + op.num_rows && gemm::row_is_computed(group.rows[row], op.logits_only);
-    Values before = {}, sums = {};
-    if (exists) {
-      if (op.begins == 0)
-        gemm::load_piece(group.tensor<&Op::residual, const float>() + size_t{row} * op.out_cols + col,
-                         before);
-      const float* partial =
-          group.tensor<&Op::partial, const float>() + size_t{row} * op.out_cols + col % width;
-      gemm::load_piece(partial, sums);
+  // Returns where this rank's own results go.
+  static __device__ __forceinline__ gemm::ResidualPlace look_up(const Op& op, const Group& group,
+                                                                LookedUp& to) {
+    const gemm::ResidualPlace own{.residual = group.tensor<&Op::residual, float>(),
+                                  .norm = group.tensor<&Op::norm, const uint16_t>(),
+                                  .weighted = group.tensor_on<std::byte>(op.weighted, op.rank),
+                                  .squares = group.tensor_on<float>(op.squares, op.rank),
+                                  .image_rows = op.max_rows,
+                                  .cols = op.out_cols};
+    const auto behind = [](const void* tensor, const void* of_own) {
+      return reinterpret_cast<int64_t>(tensor) - reinterpret_cast<int64_t>(of_own);
+    };
+    if (const uint32_t rank = group.thread; rank < op.ranks) {
+      to.weighted[rank] = behind(group.tensor_on<void>(op.weighted, rank), own.weighted);
+      to.squares[rank] = behind(group.tensor_on<void>(op.squares, rank), own.squares);
+    }
+    for (uint32_t row = group.thread; row < op.num_rows; row += kGroupThreads)
+      to.exists[row] = gemm::row_is_computed(group.rows[op.first_row + row], op.logits_only);
+    return own;
+  }
+
+  // The ranks' sums in their order, then the residual: of rows `row`, row + step, …
+  static __device__ __forceinline__ void add_up(const Op& op, const Group& group, uint32_t row, uint32_t step,
+                                                uint32_t col, const bool (&exists)[kRowsAtOnce],
+                                                Values (&sums)[kRowsAtOnce]) {
+    const uint32_t width = op.out_cols / op.ranks;
+    const size_t next = size_t{step} * op.out_cols, first_of_row = size_t{row} * op.out_cols;
+    const float* const residual = group.tensor<&Op::residual, const float>() + first_of_row + col;
+    const float* const partial = group.tensor<&Op::partial, const float>() + first_of_row + col % width;
+    Values before[kRowsAtOnce] = {};
+#pragma unroll
+    for (uint32_t r = 0; r < kRowsAtOnce; ++r) {
+      if (exists[r] && op.begins == 0) gemm::load_piece(residual + r * next, before[r]);
+    }
 #pragma unroll 1
-      for (uint32_t k = 1; k < op.ranks; ++k) {
-        Values more;
-        gemm::load_piece(partial + k * width, more);
-        gemm::add_piece(more, sums);
+    for (uint32_t first = 0; first < op.ranks; first += kRanksAtOnce) {
+      Values terms[kRowsAtOnce][kRanksAtOnce] = {};
+#pragma unroll
+      for (uint32_t r = 0; r < kRowsAtOnce; ++r) {
+#pragma unroll
+        for (uint32_t k = 0; k < kRanksAtOnce; ++k) {
+          if (exists[r] && first + k < op.ranks)
+            gemm::load_piece(partial + r * next + (first + k) * width, terms[r][k]);
+        }
       }
-      gemm::add_piece(before, sums);
+#pragma unroll
+      for (uint32_t r = 0; r < kRowsAtOnce; ++r) {
+#pragma unroll
+        for (uint32_t k = 0; k < kRanksAtOnce; ++k) {
+          if (first + k < op.ranks) add_term(terms[r][k], first + k == 0, sums[r]);
+        }
+      }
     }
-    const gemm::ResidualPlace place{.residual = group.tensor<&Op::residual, float>(),
-                                    .norm = group.tensor<&Op::norm, const uint16_t>(),
-                                    .weighted = nullptr,
-                                    .squares = nullptr,
-                                    .image_rows = op.max_rows,
-                                    .cols = op.out_cols};
+#pragma unroll
+    for (uint32_t r = 0; r < kRowsAtOnce; ++r) gemm::add_piece(before[r], sums[r]);
+  }
+  static __device__ __forceinline__ void add_term(const Values& term, bool is_first, Values& sums) {
+#pragma unroll
+    for (uint32_t u = 0; u < gemm::ResidualPiece::kUnits; ++u) {
+      sums[u].x = is_first ? term[u].x : sums[u].x + term[u].x;
+      sums[u].y = is_first ? term[u].y : sums[u].y + term[u].y;
+    }
+  }
+
+  // To all ranks, but for the residual, which stays here. The warp's lanes stay together.
+  static __device__ __forceinline__ void push(const Op& op, const Group& group, const gemm::ResidualPiece& to,
+                                              const Values& sums, bool exists, const LookedUp& looked_up) {
+    const gemm::ResidualPiece::Weighed weighed = to.weigh(sums);
+    if (!exists) return;
+    to.store_residual(sums);
 #pragma unroll 1
-    for (uint32_t k = 0; k < op.ranks; ++k) {
-      gemm::ResidualPlace to = place;
-      to.weighted = group.tensor_on<std::byte>(op.weighted, k);
-      to.squares = group.tensor_on<float>(op.squares, k);
-      const gemm::ResidualPiece mine(to, row, col, group.lane % slab_image::kPiecesOfHalf);
-      if (k == op.rank)
-        mine.store(sums, exists, group.lane);
-      else
-        mine.store<false>(sums, exists, group.lane);
-    }
+    for (uint32_t k = 0; k < op.ranks; ++k)
+      to.store_weighed(weighed, group.lane, looked_up.weighted[k], looked_up.squares[k]);
   }
 };
 
