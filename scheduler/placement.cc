@@ -8,6 +8,8 @@ namespace serval {
 namespace {
 
 constexpr double kUsPerGbPerS = 1e-3;  // a byte at 1 GB/s takes 1e-3 µs
+// What a GPU's SMs store to its peers together: of an H200, to seven others.
+constexpr double kLinkGbPerS = 333;
 
 // When each SM is free, or how much it has been given.
 class Loads {
@@ -168,10 +170,19 @@ Placement list(const Graph& graph, const Dependencies& deps, const Machine& mach
 
 NodeTime node_time(const Instruction& node, std::span<const Tensor> tensors, const Machine& machine,
                    const CostContext& context) {
-  const Cost cost = op_info(node.opcode).cost(node, tensors, context);
-  return {
-      static_cast<double>(cost.all_bytes()) * kUsPerGbPerS / stream_gb_per_s(machine),
-      machine.instruction_us + static_cast<double>(cost.operations) * kUsPerGbPerS / machine.sm_gflop_per_s};
+  const OpInfo& info = op_info(node.opcode);
+  const Cost cost = info.cost(node, tensors, context);
+  // Without pages, what other devices have sent is read when it is there, not ahead of that.
+  const bool reads_late = cost.pushed_bytes > 0 && info.pages(node).streaming == 0;
+  const uint64_t late = reads_late ? cost.cached_bytes : 0;
+  const auto memory_us = [&](uint64_t bytes) {
+    return static_cast<double>(bytes) * kUsPerGbPerS / stream_gb_per_s(machine);
+  };
+  const double pushing_us =
+      static_cast<double>(cost.pushed_bytes) * kUsPerGbPerS * machine.sms / kLinkGbPerS + memory_us(late);
+  return {memory_us(cost.all_bytes() - late),
+          machine.instruction_us +
+              static_cast<double>(cost.operations) * kUsPerGbPerS / machine.sm_gflop_per_s + pushing_us};
 }
 
 std::vector<NodeTime> node_times(const Graph& graph, const Machine& machine, const CostContext& context) {

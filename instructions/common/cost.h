@@ -32,6 +32,7 @@ struct Cost {
   uint64_t bytes = 0;         // from memory: weights, KV
   uint64_t cached_bytes = 0;  // what an instruction of the pass has just written or read: from a GPU's L2
   uint64_t operations = 0;    // a multiply and an add count as two
+  uint64_t pushed_bytes = 0;  // to other devices, while the SM computes nothing else
 
   uint64_t all_bytes() const { return bytes + cached_bytes; }
 };

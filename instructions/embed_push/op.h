@@ -63,7 +63,8 @@ inline void footprint(const EmbedPush& op, const StateView*, FootprintBuilder<Em
 // Of the tokens that a pass looks up, each rank has its share.
 inline Cost cost(const EmbedPush& op, const CostView& c) {
   const uint64_t values = c.rows(op.first_row, op.num_rows) * op.num_units * kUnitRows;
-  return {.bytes = values * c.element_bytes(op.table) / op.ranks, .operations = 0};
+  return {.bytes = values * c.element_bytes(op.table) / op.ranks,
+          .pushed_bytes = values * c.element_bytes(op.partial.on(op.rank)) * (op.ranks - 1) / op.ranks};
 }
 
 inline PageNeed pages(const EmbedPush&) {

@@ -60,8 +60,12 @@ inline void footprint(const MatvecPush& op, const StateView*, FootprintBuilder<M
 }
 
 inline Cost cost(const MatvecPush& op, const CostView& c) {
-  return cost_of_product(
+  Cost cost = cost_of_product(
       op, c, {.weights = op.weights, .units = op.num_units, .input = op.input, .num_cols = op.in_cols});
+  const uint64_t sums = c.rows(op.first_row, op.num_rows) * op.num_units * kUnitRows;
+  // All slices are alike, and one is this rank's.
+  cost.pushed_bytes = sums * c.element_bytes(op.partial.on(op.rank)) * (op.ranks - 1) / op.ranks;
+  return cost;
 }
 
 inline PageNeed pages(const MatvecPush&) {

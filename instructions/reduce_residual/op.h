@@ -83,7 +83,11 @@ inline void footprint(const ReduceResidual& op, const StateView*, FootprintBuild
 
 inline Cost cost(const ReduceResidual& op, const CostView& c) {
   const uint64_t values = c.rows(op.first_row, op.num_rows) * op.num_units * kUnitRows;
-  return {.cached_bytes = values * op.ranks * c.element_bytes(op.partial), .operations = values * op.ranks};
+  // The ranks' sums, and the residual there and back.
+  const uint64_t bytes = op.ranks * c.element_bytes(op.partial) + 2 * c.element_bytes(op.residual);
+  return {.cached_bytes = values * bytes,
+          .operations = values * op.ranks,
+          .pushed_bytes = values * (op.ranks - 1) * c.element_bytes(op.weighted.on(op.rank))};
 }
 
 inline PageNeed pages(const ReduceResidual&) {

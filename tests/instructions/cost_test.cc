@@ -3,6 +3,7 @@
 
 #include "instructions/isa.h"
 #include "instructions/matvec_part/op.h"
+#include "instructions/reduce_residual/op.h"
 #include "vm/layout/page_image.h"
 
 namespace serval {
@@ -52,6 +53,25 @@ TEST(Cost, OfATileIsThatOfItsRows) {
   EXPECT_EQ(two.operations, 2U * 16 * 2048 * 2);
   EXPECT_EQ(none.all_bytes() + none.operations, 0U);
   EXPECT_EQ(all.operations, 2U * 16 * 2048 * 8);
+}
+
+// The ranks' sums and the residual there and back; what the other ranks get of it is pushed.
+TEST(Cost, OfAReductionIsWhatItReadsAndPushes) {
+  const std::vector<Tensor> tensors = {{.name = "partial", .dtype = DType::kF32},
+                                       {.name = "residual", .dtype = DType::kF32},
+                                       {.name = "weighted", .dtype = DType::kBF16}};
+  ReduceResidual op{};
+  op.partial = {0};
+  op.residual = {1};
+  op.weighted = {2};
+  op.num_units = 2;
+  op.ranks = 4;
+  op.num_rows = 3;
+  const Instruction i = make_instruction(op);
+  const Cost cost = op_info(i.opcode).cost(i, tensors, {.rows = 3});
+  EXPECT_EQ(cost.bytes, 0U);
+  EXPECT_EQ(cost.cached_bytes, 3U * 16 * (4 * 4 + 2 * 4));
+  EXPECT_EQ(cost.pushed_bytes, 3U * 16 * 3 * 2);
 }
 
 TEST(Cost, SeesTheImage) {

@@ -54,6 +54,29 @@ TEST(Placement, ZigZagGoesBackAndForth) {
   for (uint32_t n = 0; n < s.graph.nodes.size(); ++n) EXPECT_EQ(sm_of.at(n), two_laps[n % 10]) << n;
 }
 
+// Weights come before their record's inputs do; what other ranks send does not, and sending takes the SM's
+// time.
+TEST(NodeTimes, OfAnExchangeKeepTheSmBusy) {
+  const Graph graph =
+      build_llama_graph(shortened_preset("llama-3.1-8b", 1),
+                        {.sms = 132, .context = 1024, .rows = 64, .tile_rows = 64, .ranks = 2});
+  const std::vector<NodeTime> times = node_times(graph, machine_of(132), {.rows = 64});
+  uint32_t reductions = 0, products = 0;
+  for (size_t n = 0; n < times.size(); ++n) {
+    const auto opcode = static_cast<Opcode>(graph.nodes[n].opcode);
+    if (opcode == Opcode::kReduceResidual) {
+      ++reductions;
+      EXPECT_EQ(times[n].memory_us, 0);
+      EXPECT_GT(times[n].busy_us, machine_of(132).instruction_us + 1);
+    } else if (opcode == Opcode::kMatvecPush) {
+      ++products;
+      EXPECT_GT(times[n].memory_us, 0);
+    }
+  }
+  EXPECT_GT(reductions, 0U);
+  EXPECT_GT(products, 0U);
+}
+
 // Largest first to the least loaded: after any stage the loads differ by one node's time at most.
 TEST(Placement, WaveBalancesStageAfterStage) {
   for (const uint32_t sms : {2U, 7U, 132U}) {
