@@ -42,8 +42,11 @@ constexpr uint32_t kEmbedColumns = 256;
 // a GPU need.
 constexpr uint32_t kSampleInstances = 16;
 
-// Tiles of rows that a stage goes through its weights with: fewer stream the weights more often.
-constexpr uint32_t kGroupTiles = 4;
+// Tiles of rows that a stage goes through its weights with: fewer stream the weights more often, but the next
+// stage can begin earlier, which hides what ranks exchange.
+constexpr uint32_t group_tiles(uint32_t ranks) {
+  return ranks > 1 ? 2 : 4;
+}
 
 class Builder {
  public:
@@ -376,7 +379,7 @@ void Builder::add_units_of_rank(Op op, uint32_t rank, Units units, TileShape til
   // Neighbouring instances share their weights: SMs that run them at the same time bring them once. Groups of
   // rows come one after the other, so that the next stage can begin with the first while this one is at the
   // last.
-  const uint32_t group_rows = kGroupTiles * options_.tile_rows;
+  const uint32_t group_rows = group_tiles(options_.ranks) * options_.tile_rows;
   for (uint32_t group = 0; group < rows; group += group_rows) {
     for (uint32_t unit = 0; unit < units.count; unit += tile.units) {
       for (uint32_t row = group; row < std::min(group + group_rows, rows); row += tile.rows) {
