@@ -211,6 +211,7 @@ void BoundRank::reset_after_failure() noexcept {
   (void)cudaSetDevice(gpu_);
   (void)cudaMemset(counters_.data(), 0, counters_.size() * sizeof(uint32_t));
   (void)cudaMemset(faults_.data(), 0, faults_.size() * sizeof(FaultRecord));
+  (void)cudaStreamSynchronize(cudaStreamLegacy);  // the next launch's stream does not wait for these
   (void)cudaGetLastError();
   words_are_dirty_ = true;
   launch_.epoch = 0;
