@@ -14,7 +14,6 @@
 #include "instructions/isa.h"
 #include "instructions/kernels.h"
 #include "vm/base/error.h"
-#include "vm/device/isa.h"
 #include "vm/reflect.h"
 #include "vm/state/names.h"
 #include "vm/state/parts.h"

@@ -28,6 +28,7 @@
 #include "vm/device/roles.cuh"
 #include "vm/layout/kv_cache.h"
 #include "vm/layout/slab_image.h"
+#include "vm/layout/units.h"
 
 namespace serval::device {
 

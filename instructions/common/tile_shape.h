@@ -3,10 +3,9 @@
 
 #include <cstdint>
 
-namespace serval {
+#include "vm/layout/units.h"
 
-// Units of 8 weight rows in a tile of one matrix.
-inline constexpr uint32_t kGemmUnits = 16;
+namespace serval {
 
 // What an instance works on, at most: units of the matrix, or of the residual, and rows of the pass.
 struct TileShape {
@@ -23,7 +22,7 @@ constexpr uint32_t num_tiles(uint32_t units, TileShape tile, uint32_t rows) {
 // in half the time only where all sequences generate.
 constexpr TileShape tile_shape(uint32_t units, uint32_t rows, uint32_t tile_rows, uint32_t sms,
                                uint32_t parts = 1) {
-  TileShape tile{kGemmUnits, tile_rows};
+  TileShape tile{kTileUnits, tile_rows};
   if (2 * num_tiles(units, tile, rows) <= sms) tile.units /= 2;
   const TileShape half_rows{tile.units, tile_rows / 2};
   const bool has_half = rows > half_rows.rows && half_rows.rows > 0;

@@ -93,7 +93,7 @@ class Builder {
   // Of a matrix, or of a slice, of so many units. Programs without tiles do not look at it.
   TileShape tile_of(uint32_t units, uint32_t rows, uint32_t parts = 1) const {
     return multiplies_tiles() ? tile_shape(units, rows, options_.tile_rows, options_.sms, parts)
-                              : whole_tile(kGemmUnits);
+                              : whole_tile(kTileUnits);
   }
   // Units of a tile of two matrices of so many units each that are multiplied together: of each of them.
   uint32_t pair_units(uint32_t units, uint32_t rows) const;
@@ -877,7 +877,7 @@ void Builder::lm_head() {
     op.weights_unit = static_cast<uint32_t>(own.begin);
     add_units_of_rank(op, rank,
                       {static_cast<uint32_t>(own.begin), static_cast<uint32_t>(own.end - own.begin)},
-                      whole_tile(kGemmUnits), logit_rows_);
+                      whole_tile(kTileUnits), logit_rows_);
   });
 }
 

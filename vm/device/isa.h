@@ -28,9 +28,6 @@ struct DeviceKernelChoice {
   bool single_rows = false;      // only launches of which DeviceLaunch::single_rows says so
 };
 
-// Units (8 weight rows each) of a GEMM's tile.
-inline constexpr uint32_t kTileUnits = 16;
-
 // Tensor maps that each tensor has room for.
 inline constexpr uint32_t kMapsOfTensor = 2;
 

@@ -9,6 +9,7 @@
 #include "vm/device/tensor_map_encoder.h"
 #include "vm/layout/kv_cache.h"
 #include "vm/layout/page_image.h"
+#include "vm/layout/units.h"
 
 namespace serval {
 namespace {
