@@ -2,9 +2,22 @@
 // calls.
 #pragma once
 
+#include <cstddef>
+
 #include "vm/host/handler.h"
+#include "vm/layout/units.h"
 
 namespace serval {
+
+// The columns of an instance that has units of them.
+template <class Op>
+size_t first_col(const Op& op) {
+  return size_t{op.first_unit} * kUnitRows;
+}
+template <class Op>
+size_t num_cols(const Op& op) {
+  return size_t{op.num_units} * kUnitRows;
+}
 
 // `Local` derives from HostLocal. Load, Compute and Store take (const Op&, const HostMemory&, Local&).
 template <class Op, class Local, auto Load, auto Compute, auto Store>

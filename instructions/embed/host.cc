@@ -11,13 +11,6 @@ struct Local final : HostLocal {
   std::vector<float> x;  // [rows, num_units × 8]
 };
 
-size_t num_cols(const Embed& op) {
-  return size_t{op.num_units} * kUnitRows;
-}
-size_t first_col(const Embed& op) {
-  return size_t{op.first_unit} * kUnitRows;
-}
-
 void load(const Embed& op, const HostMemory& m, Local& l) {
   select_rows(op, m, RowSet::kActive, l.rows);
 }

@@ -13,13 +13,6 @@ struct Local final : HostLocal {
   std::vector<float> x;  // [rows, num_units × 8]
 };
 
-size_t num_cols(const EmbedPush& op) {
-  return size_t{op.num_units} * kUnitRows;
-}
-size_t first_col(const EmbedPush& op) {
-  return size_t{op.first_unit} * kUnitRows;
-}
-
 void load(const EmbedPush& op, const HostMemory& m, Local& l) {
   select_rows(op, m, RowSet::kActive, l.rows);
 }

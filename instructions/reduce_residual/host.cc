@@ -14,13 +14,6 @@ struct Local final : HostLocal {
   std::vector<float> x;      // [rows, num_units × 8]: the new residual
 };
 
-size_t num_cols(const ReduceResidual& op) {
-  return size_t{op.num_units} * kUnitRows;
-}
-size_t first_col(const ReduceResidual& op) {
-  return size_t{op.first_unit} * kUnitRows;
-}
-
 void load(const ReduceResidual& op, const HostMemory& m, Local& l) {
   select_rows(op, m, computed_rows(op.logits_only != 0), l.rows);
   l.parts.clear();
