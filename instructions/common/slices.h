@@ -22,6 +22,12 @@ constexpr Slices slices_of(const Op& op) {
   return {op.out_cols, op.ranks, op.rank};
 }
 
+// Of bytes that are spread over all slices, those that go to other ranks: slices are alike, and one is this
+// rank's.
+constexpr uint64_t of_other_slices(uint64_t bytes, uint32_t ranks) {
+  return bytes * (ranks - 1) / ranks;
+}
+
 // Units of a slice that an instance adds up, at least, in passes of so many rows: more instances would only
 // add counters.
 constexpr uint32_t reduce_units(uint32_t rows) {

@@ -64,7 +64,7 @@ inline void footprint(const EmbedPush& op, const StateView*, FootprintBuilder<Em
 inline Cost cost(const EmbedPush& op, const CostView& c) {
   const uint64_t values = c.rows(op.first_row, op.num_rows) * op.num_units * kUnitRows;
   return {.bytes = values * c.element_bytes(op.table) / op.ranks,
-          .pushed_bytes = values * c.element_bytes(op.partial.on(op.rank)) * (op.ranks - 1) / op.ranks};
+          .pushed_bytes = of_other_slices(values * c.element_bytes(op.partial.on(op.rank)), op.ranks)};
 }
 
 inline PageNeed pages(const EmbedPush&) {

@@ -63,8 +63,7 @@ inline Cost cost(const MatvecPush& op, const CostView& c) {
   Cost cost = cost_of_product(
       op, c, {.weights = op.weights, .units = op.num_units, .input = op.input, .num_cols = op.in_cols});
   const uint64_t sums = c.rows(op.first_row, op.num_rows) * op.num_units * kUnitRows;
-  // All slices are alike, and one is this rank's.
-  cost.pushed_bytes = sums * c.element_bytes(op.partial.on(op.rank)) * (op.ranks - 1) / op.ranks;
+  cost.pushed_bytes = of_other_slices(sums * c.element_bytes(op.partial.on(op.rank)), op.ranks);
   return cost;
 }
 
