@@ -276,21 +276,24 @@ __device__ __forceinline__ void next_resident(const Plan& plan, Walk& at) {
   for (at.part += kConsumerWarps; at.part >= plan.unit_pages; at.part -= plan.unit_pages) ++at.unit;
 }
 
-// Split: likewise, panel by panel; of a panel unit by unit, and of a unit matrix by matrix.
+// Split: likewise, panel by panel; of a panel matrix by matrix, and of a matrix unit by unit.
 __device__ __forceinline__ Walk streamed_page_at(const Plan& plan, uint32_t page) {
   const uint32_t of_panel = plan.units * plan.matrices;
   const uint32_t panel = page / of_panel, n = page - panel * of_panel;
-  const uint32_t unit = plan.matrices == 1 ? n : n / 2;
-  return {
-      .page = page, .unit = unit, .part = (n - unit * plan.matrices) * plan.panels + panel, .unit_set = 0};
+  const bool second = n >= plan.units;
+  return {.page = page,
+          .unit = second ? n - plan.units : n,
+          .part = second ? plan.panels + panel : panel,
+          .unit_set = 0};
 }
 
 // Otherwise: each warp takes a unit of the unit set, panel by panel, and the matrices of a panel one after
-// the other.
+// the other. Pages come in the order in which the warps take them: while inputs are waited for, the first of
+// each is in registers, and the ring, whose places are used in turn, holds as many more as it has places.
 __device__ __forceinline__ uint32_t page_of_own_unit(const Plan& plan, const Walk& at) {
   const uint32_t in_set = at.unit - at.unit_set * kConsumerWarps;
   return at.unit_set * kConsumerWarps * plan.unit_pages +
-         (at.panel(plan) * plan.units_of_set(at.unit_set) + in_set) * plan.matrices + at.matrix(plan);
+         (at.panel(plan) * plan.matrices + at.matrix(plan)) * plan.units_of_set(at.unit_set) + in_set;
 }
 template <class Role>
 __device__ __forceinline__ Walk first_of_own_units(const Role& role, const Plan& plan) {
@@ -560,8 +563,8 @@ struct Stream {
     return max(1u, min((plan.units + kUnits - 1) / kUnits * kTilesOfUnit<Config>, kStorerWarps));
   }
 
-  // Resident: unit after unit, all panels of each. Otherwise: unit set after unit set, and in a unit set
-  // panel after panel. image(unit, matrix) is where the pages of a unit begin.
+  // Resident: unit after unit, all panels of each. Otherwise: unit set after unit set, in a unit set panel
+  // after panel, and of a panel matrix after matrix. image(unit, matrix) is where the pages of a unit begin.
   template <class Role, class Image>
   static __device__ __forceinline__ void load(Role& role, const Plan& plan, Image&& image) {
     const uint32_t units_of_set = plan.resident() ? 1 : kConsumerWarps;
@@ -569,13 +572,13 @@ struct Stream {
     const uint32_t unit_matrices = plan.matrices;
 #pragma unroll 1
     for (uint32_t first = 0; first < plan.units; first += units_of_set) {
-      const uint32_t end = min(first + units_of_set, plan.units);
+      const uint32_t in_set = min(units_of_set, plan.units - first);
 #pragma unroll 1
       for (uint32_t begin = 0; begin < plan.panels; begin += panels_at_once) {
 #pragma unroll 1
-        for (uint32_t n = 0; n < (end - first) * unit_matrices; ++n) {
-          const uint32_t unit = first + (unit_matrices == 1 ? n : n / 2);
-          const std::byte* pages = image(unit, unit_matrices == 1 ? 0 : n % 2);
+        for (uint32_t n = 0; n < in_set * unit_matrices; ++n) {
+          const bool second = n >= in_set;
+          const std::byte* pages = image(first + (second ? n - in_set : n), second ? 1 : 0);
 #pragma unroll 1
           for (uint32_t panel = begin; panel < begin + panels_at_once; ++panel) {
             role.page(pages + panel * kPageBytes, page_image::bytes_of_half(plan.half_cols(panel)),

@@ -120,8 +120,8 @@ uint32_t Loader::next_sequence(const Record& r, const Page& page) const {
   return last ? r.activation_panels : page.sequence + 1;
 }
 
-// Resident: unit after unit, all panels of its matrices. Otherwise: unit set after unit set, and in a
-// set panel after panel.
+// Resident: unit after unit, all panels of its matrices. Otherwise: unit set after unit set, in a set panel
+// after panel, and of a panel matrix after matrix.
 void Loader::advance(const Record& r) {
   const Work& work = r.work;
   ++done_;
@@ -133,12 +133,12 @@ void Loader::advance(const Record& r) {
     ++unit_;
     return;
   }
-  if (++matrix_ < work.matrices) return;
-  matrix_ = 0;
   const uint32_t units_of_set =
       std::min(static_cast<uint32_t>(sm_.consumers.warps()), work.units - first_unit_);
   if (++unit_ < units_of_set) return;
   unit_ = 0;
+  if (++matrix_ < work.matrices) return;
+  matrix_ = 0;
   if (++panel_ < work.panels) return;
   panel_ = 0;
   first_unit_ += units_of_set;
