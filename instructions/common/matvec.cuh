@@ -610,35 +610,50 @@ struct Stream {
   }
 
   // The storers take the tiles in turn. What the outputs of a tile need besides their sums is on its way
-  // while those are waited for; what nothing writes, before the inputs are there. with_op(visit) calls
-  // visit.operator()<Op>(op) for the record's instruction: one copy of all the rest serves all of them.
-  // stored() is called once the last tile of this warp is stored.
+  // while those are waited for; what nothing writes, before the inputs are there. Of several rows, a storer
+  // has several tiles whose sums come at about the same time: it fetches for the next one before it waits for
+  // the sums of this one. with_op(visit) calls visit.operator()<Op>(op) for the record's instruction: one
+  // copy of all the rest serves all of them. stored() is called once the last tile of this warp is stored.
   template <class Role, class WithOp, class Stored>
   static __device__ __forceinline__ void store(Role& role, const Plan& plan, WithOp&& with_op,
                                                Stored&& stored) {
-    static_assert(kTilesHaveRoom<typename Role::Config>);
+    using Config = typename Role::Config;
+    static_assert(kTilesHaveRoom<Config>);
+    constexpr bool kFetchesAhead = Config::kRows > 1;
     if (role.buffer->begins_pass != 0) role.wait_inputs();  // which bring the pass's rows
     TileWalk at(role);
     role.own_units_stored(min(at.unit(), plan.units));
     float scale = 1;
     bool begun = false;
+    Output out;
+    Fetched fetched;
+    uint32_t unit = 0;  // the first of the tile that `out` is of
 #pragma unroll 1
-    do {
-      const Output out = at.output(role, plan);
-      Fetched fetched;
-      with_op([&]<class Op>(const Op& op) { fetched.set(DeviceOp<Op>::fetch_constant(role, op, out)); });
-      if (!begun) role.wait_inputs();
-      with_op([&]<class Op>(const Op& op) {
-        using OfOp = typename DeviceOp<Op>::Fetched;
-        if constexpr (requires(OfOp & f) { DeviceOp<Op>::fetch_written(role, op, out, f); }) {
-          auto more = fetched.template as<OfOp>();
-          DeviceOp<Op>::fetch_written(role, op, out, more);
-          fetched.set(more);
-        }
-      });
-      if (!begun) scale = scale_of(role, plan, at);
+    for (;;) {
+      const Output next = at.output(role, plan);
+      Fetched of_next;
+      if (!begun || at.unit() < plan.units) {
+        with_op([&]<class Op>(const Op& op) { of_next.set(DeviceOp<Op>::fetch_constant(role, op, next)); });
+        if (!begun) role.wait_inputs();
+        with_op([&]<class Op>(const Op& op) {
+          using OfOp = typename DeviceOp<Op>::Fetched;
+          if constexpr (requires(OfOp & f) { DeviceOp<Op>::fetch_written(role, op, next, f); }) {
+            auto more = of_next.template as<OfOp>();
+            DeviceOp<Op>::fetch_written(role, op, next, more);
+            of_next.set(more);
+          }
+        });
+      }
+      const bool is_first = !begun;
+      if (is_first) scale = scale_of(role, plan, at);
       begun = true;
-      role.wait_partial_buffers(min(at.unit() + TileOfRows<typename Role::Config>::kUnits, plan.units));
+      const auto take_next = [&] {
+        out = next, fetched = of_next, unit = at.unit();
+        at.next();
+      };
+      if (!kFetchesAhead || is_first) take_next();
+      if (kFetchesAhead && is_first) continue;
+      role.wait_partial_buffers(min(unit + TileOfRows<Config>::kUnits, plan.units));
       with_op([&]<class Op>(const Op& op) {
         role.wait_units(out.unit, out.exists, plan.arrivals);
         role.recorder.note();
@@ -646,11 +661,13 @@ struct Stream {
         DeviceOp<Op>::store_output(role, op, out, sums,
                                    fetched.template as<typename DeviceOp<Op>::Fetched>());
       });
-      at.next();
-      if (at.unit() >= plan.units) stored();
+      const bool is_last = at.unit() >= plan.units;
+      if (is_last) stored();
       role.tile_stored(out.unit, out.exists && out.row_of_unit == 0 && out.row == at.first_row(),
-                       kTilesOfUnit<typename Role::Config>, min(at.unit(), plan.units));
-    } while (at.unit() < plan.units);
+                       kTilesOfUnit<Config>, min(at.unit(), plan.units));
+      if (is_last) break;
+      if (kFetchesAhead) take_next();
+    }
     role.next_unit += plan.units;
   }
 
