@@ -79,7 +79,9 @@ class Builder {
   uint32_t sm_of(uint32_t rank, uint32_t i, size_t count) const;
   std::vector<Piece> pieces_of_push() const;
   std::vector<Piece> pieces_of_slice(uint32_t rank) const;
-  std::vector<Piece> pieces(uint32_t first_unit, uint32_t units, uint32_t parts) const;
+  // At most `parts` pieces of all rows, or tiles of what tile_of() says of so many units.
+  using TileOf = TileShape (*)(uint32_t units, uint32_t rows, uint32_t tile_rows, uint32_t sms);
+  std::vector<Piece> pieces(uint32_t first_unit, uint32_t units, uint32_t parts, TileOf tile_of) const;
 
   void embed();
   void round(uint32_t index);
@@ -192,7 +194,7 @@ void Builder::add_tensors() {
   residual_ = activation(exchange_tensor::kResidual, DType::kF32, shape_.cols);
   weighted_ = product_input(exchange_tensor::kWeighted, shape_.cols);
   squares_ = activation("squares", DType::kF32, shape_.cols / square_cols_);
-  exchange_ = activation("exchange", DType::kF32, shape_.cols);
+  exchange_ = activation("exchange", partial_sum_type(square_cols_), shape_.cols);
 }
 
 template <class Op>
@@ -207,8 +209,8 @@ uint32_t Builder::sm_of(uint32_t rank, uint32_t i, size_t count) const {
   return rank * sms + (count < sms ? static_cast<uint32_t>(size_t{i} * sms / count) : i % sms);
 }
 
-// Vectors: at most `parts` pieces of all rows. Tiles: as in a layer.
-std::vector<Piece> Builder::pieces(uint32_t first_unit, uint32_t units, uint32_t parts) const {
+std::vector<Piece> Builder::pieces(uint32_t first_unit, uint32_t units, uint32_t parts,
+                                   TileOf tile_of) const {
   std::vector<Piece> out;
   if (tile_rows_ == 0) {
     parts = std::min(parts, program_.machine.sms);
@@ -219,7 +221,7 @@ std::vector<Piece> Builder::pieces(uint32_t first_unit, uint32_t units, uint32_t
     }
     return out;
   }
-  const TileShape tile = tile_shape(units, shape_.rows, tile_rows_, program_.machine.sms);
+  const TileShape tile = tile_of(units, shape_.rows, tile_rows_, program_.machine.sms);
   for (uint32_t row = 0; row < shape_.rows; row += tile.rows) {
     for (uint32_t unit = 0; unit < units; unit += tile.units) {
       out.push_back({first_unit + unit, std::min(tile.units, units - unit), row,
@@ -231,13 +233,15 @@ std::vector<Piece> Builder::pieces(uint32_t first_unit, uint32_t units, uint32_t
 
 std::vector<Piece> Builder::pieces_of_push() const {
   const uint32_t units = shape_.cols / kUnitRows;
-  return pieces(0, units, units);
+  return pieces(0, units, units, [](uint32_t of, uint32_t rows, uint32_t tile_rows, uint32_t sms) {
+    return tile_shape(of, rows, tile_rows, sms);
+  });
 }
 
 std::vector<Piece> Builder::pieces_of_slice(uint32_t rank) const {
   const uint32_t units = shape_.cols / shape_.ranks / kUnitRows;
   const uint32_t least = reduce_units(shape_.rows);
-  return pieces(rank * units, units, (units + least - 1) / least);
+  return pieces(rank * units, units, (units + least - 1) / least, reduction_shape);
 }
 
 // What the first round begins with, on all ranks: its results go to all of them.
@@ -308,7 +312,8 @@ void Builder::push(uint32_t rank, uint32_t index, const std::vector<std::vector<
                       .rank = rank,
                       .ranks = shape_.ranks,
                       .max_rows = shape_.rows,
-                      .num_rows = shape_.rows};
+                      .num_rows = shape_.rows,
+                      .square_cols = square_cols_};
   const std::vector<Piece> all = pieces_of_push();
   for (uint32_t i = 0; i < all.size(); ++i) {
     std::vector<uint32_t> signals;

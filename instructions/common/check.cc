@@ -122,14 +122,14 @@ void OperandCheck::product_input(const char* operand, TensorId id, uint32_t max_
 
 void OperandCheck::weighted_rows(TensorId weighted, TensorId squares, uint32_t max_rows, uint64_t hidden,
                                  uint32_t square_cols) {
-  check_square_cols(square_cols);
+  this->square_cols(square_cols);
   if (!ok()) return;
   require(hidden % square_cols == 0, "square_cols", square_cols, "a divisor of the residual's columns");
   product_input("weighted", weighted, max_rows, hidden, product_image(square_cols));
   activation("squares", squares, DType::kF32, max_rows, hidden / square_cols);
 }
 
-void OperandCheck::check_square_cols(uint32_t square_cols) {
+void OperandCheck::square_cols(uint32_t square_cols) {
   require(square_cols == kSquareColsOfMatvec || square_cols == kSquareColsOfGemm, "square_cols", square_cols,
           "8 or 64");
 }
@@ -162,7 +162,7 @@ void OperandCheck::rows_of_pass(uint32_t first_row, uint32_t num_rows, uint32_t 
 }
 
 void OperandCheck::square_units(uint32_t first_unit, uint32_t num_units, uint32_t square_cols) {
-  check_square_cols(square_cols);
+  this->square_cols(square_cols);
   if (!ok()) return;
   const uint32_t units = square_cols / kUnitRows;
   require(first_unit % units == 0, "first_unit", first_unit, "a multiple of square_cols / 8");

@@ -65,6 +65,8 @@ class OperandCheck {
   void logit_rows(uint32_t rows);
   // An instance's rows of the pass.
   void rows_of_pass(uint32_t first_row, uint32_t num_rows, uint32_t max_rows);
+  // Columns whose squares are added up together, which is a matter of the arithmetic class.
+  void square_cols(uint32_t square_cols);
   // An instance's units, which are whole groups of columns whose squares are added up.
   void square_units(uint32_t first_unit, uint32_t num_units, uint32_t square_cols);
   // In how many parts a sum over `cols` columns is cut: one where squares are those of programs of vectors.
@@ -95,7 +97,6 @@ class OperandCheck {
  private:
   void fail(std::string message);
   void bound(const char* operand, uint32_t found, uint32_t limit);
-  void check_square_cols(uint32_t square_cols);
   void tensor(const char* operand, TensorId id, const Tensor& expected);
   uint32_t device_of(TensorId id) const;
   Image image_of_tensor(TensorId id) const;

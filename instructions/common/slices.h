@@ -1,11 +1,15 @@
 // How ranks share what they add up together: each owns a slice of neighbouring columns, all slices are of one
 // size. Partial sums of a slice lie at its owner, the ranks' shares side by side in the order of the ranks.
+// In programs that multiply vectors they are fp32. In programs that multiply tiles of rows, where the link
+// between the GPUs bounds the exchange, each is rounded to bf16 before it is pushed.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
+#include "instructions/common/residual.h"
 #include "vm/layout/units.h"
+#include "vm/tensor.h"
 
 namespace serval {
 
@@ -20,6 +24,11 @@ struct Slices {
 template <class Op>
 constexpr Slices slices_of(const Op& op) {
   return {op.out_cols, op.ranks, op.rank};
+}
+
+// Of the partial sums of a residual whose squares are added up for so many columns together.
+constexpr DType partial_sum_type(uint32_t square_cols) {
+  return square_cols == kSquareColsOfGemm ? DType::kBF16 : DType::kF32;
 }
 
 // Of bytes that are spread over all slices, those that go to other ranks: slices are alike, and one is this

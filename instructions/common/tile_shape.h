@@ -29,4 +29,15 @@ constexpr TileShape tile_shape(uint32_t units, uint32_t rows, uint32_t tile_rows
   return has_half && parts * num_tiles(units, half_rows, rows) <= sms ? half_rows : tile;
 }
 
+// Rows that an instance of a reduction adds up at a time (instructions/reduce_residual).
+inline constexpr uint32_t kRowsReducedTogether = 64;
+
+// The same of a reduction, which streams no weights: its rows are halved as often as no SM gets two.
+constexpr TileShape reduction_shape(uint32_t units, uint32_t rows, uint32_t tile_rows, uint32_t sms) {
+  TileShape tile = tile_shape(units, rows, tile_rows, sms);
+  while (tile.rows > kRowsReducedTogether && num_tiles(units, {tile.units, tile.rows / 2}, rows) <= sms)
+    tile.rows /= 2;
+  return tile;
+}
+
 }  // namespace serval

@@ -24,10 +24,10 @@ struct DeviceOp<EmbedPush> : GroupOp {
                       op.num_units <= units - op.first_unit;
     if constexpr (Config::kMultipliesTiles) {
       // Pairs of columns are of one slice.
-      return good && op.out_cols / op.ranks % 2 == 0 && op.num_units % kWarpUnits == 0 &&
-             gemm::rows_in_range(op) && op.num_rows <= kLargestRows;
+      return good && op.square_cols == kSquareColsOfGemm && op.out_cols / op.ranks % 2 == 0 &&
+             op.num_units % kWarpUnits == 0 && gemm::rows_in_range(op) && op.num_rows <= kLargestRows;
     }
-    return good && op.max_rows <= kTableRows;
+    return good && op.square_cols == kSquareColsOfMatvec && op.max_rows <= kTableRows;
   }
 
   template <class Config>
@@ -48,13 +48,14 @@ struct DeviceOp<EmbedPush> : GroupOp {
     return {group.tensor<&Op::table, const std::byte>(), op.out_cols, col};
   }
   // Where this rank's share of an owner's columns of row 0 goes.
-  static __device__ __forceinline__ float* partial_at(const Op& op, const Group& group, uint32_t owner) {
-    return group.tensor_on<float>(op.partial, owner) + op.rank * (op.out_cols / op.ranks);
+  template <class Sum>
+  static __device__ __forceinline__ Sum* partial_at(const Op& op, const Group& group, uint32_t owner) {
+    return group.tensor_on<Sum>(op.partial, owner) + op.rank * (op.out_cols / op.ranks);
   }
   // The same of one column.
   static __device__ __forceinline__ float* place_of(const Op& op, const Group& group, uint32_t col) {
     const uint32_t width = op.out_cols / op.ranks, owner = col / width;
-    return partial_at(op, group, owner) + (col - owner * width);
+    return partial_at<float>(op, group, owner) + (col - owner * width);
   }
   // The token's row of this rank's table, or num_tokens or more if another rank has it.
   static __device__ __forceinline__ uint32_t row_of_table(const Op& op, uint32_t token) {
@@ -107,15 +108,16 @@ struct DeviceOp<EmbedPush> : GroupOp {
 
   // In scratch memory, what is looked up once: a trip to L2 for each 64 columns would be most of the time.
   struct LookedUp {
-    float* partial[kMaxDevices];  // of each rank
-    uint32_t at[kLargestRows];    // of the instance's rows: in the table, or num_tokens, or kNoRow
+    uint16_t* partial[kMaxDevices];  // of each rank
+    uint32_t at[kLargestRows];       // of the instance's rows: in the table, or num_tokens, or kNoRow
   };
   static_assert(sizeof(LookedUp) <= kScratchBytes);
 
   // Of a row, the warps have 64 columns in turn.
   static __device__ __forceinline__ void run_rows(const Op& op, const Group& group) {
     auto& looked_up = *reinterpret_cast<LookedUp*>(group.scratch);
-    if (group.thread < op.ranks) looked_up.partial[group.thread] = partial_at(op, group, group.thread);
+    if (group.thread < op.ranks)
+      looked_up.partial[group.thread] = partial_at<uint16_t>(op, group, group.thread);
     group.wait_inputs();
     for (uint32_t row = group.thread; row < op.num_rows; row += kGroupThreads) {
       const PassRow& of_pass = group.rows[op.first_row + row];
@@ -139,10 +141,9 @@ struct DeviceOp<EmbedPush> : GroupOp {
         const Task mine(op, group, task + i * kConsumerWarps);
         if (task + i * kConsumerWarps >= tasks || looked_up.at[mine.row] == kNoRow) continue;
         const uint32_t width = op.out_cols / op.ranks, owner = mine.col / width;
-        float* to = looked_up.partial[owner] + (mine.col - owner * width) +
-                    size_t{op.first_row + mine.row} * op.out_cols;
-        ptx::store_relaxed(reinterpret_cast<float2*>(to),
-                           float2{ptx::bf16_low(values[i]), ptx::bf16_high(values[i])});
+        uint16_t* to = looked_up.partial[owner] + (mine.col - owner * width) +
+                       size_t{op.first_row + mine.row} * op.out_cols;
+        ptx::store_relaxed(reinterpret_cast<uint32_t*>(to), values[i]);
       }
     }
   }

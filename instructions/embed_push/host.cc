@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "instructions/common/host_op.h"
+#include "instructions/common/partial_sums.h"
 #include "instructions/common/pass_rows.h"
 #include "instructions/embed_push/op.h"
 #include "vm/base/bf16.h"
@@ -32,9 +33,8 @@ void store(const EmbedPush& op, const HostMemory& m, Local& l) {
   for_slices(slices_of(op), first, first + num_cols(op), [&](const SlicePart& part) {
     for (size_t r = 0; r < l.rows.size(); ++r) {
       const float* from = l.x.data() + r * num_cols(op) + (part.first_col - first);
-      std::copy(from, from + part.cols,
-                m.data<float>(op.partial.on(part.owner)) + size_t{l.rows[r].index} * op.out_cols +
-                    part.partial_col);
+      store_partial_sums(m, op.partial.on(part.owner), op.square_cols,
+                         size_t{l.rows[r].index} * op.out_cols + part.partial_col, from, part.cols);
     }
   });
 }

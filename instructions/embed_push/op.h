@@ -1,4 +1,4 @@
-// Token embedding where ranks share the table by its rows: partial[r, j] = table[token(r), j] as fp32 if this
+// Token embedding where ranks share the table by its rows: partial[r, j] = table[token(r), j] if this
 // rank has the token, else 0, pushed to the owners of the columns' slices (common/slices.h), who add up what
 // the ranks have pushed (instructions/reduce_residual). One rank's is the value and the others' are zeros, so
 // that the sum is exact, but for the sign of zero: -0 becomes +0.
@@ -29,12 +29,14 @@ struct EmbedPush {
   uint32_t max_rows;
   uint32_t first_row = 0;
   uint32_t num_rows;
+  uint32_t square_cols = kSquareColsOfMatvec;
 
   template <class V>
   static constexpr void fields(V&& v) {
     v(&EmbedPush::table, "table", "in [tokens, out_cols] bf16: of first_token, and its rank's next ones");
     v(&EmbedPush::rows, "rows", "in: the pass's rows");
-    v(&EmbedPush::partial, "partial", "out, on each rank: [max_rows, out_cols] f32, a slice from each rank");
+    v(&EmbedPush::partial, "partial",
+      "out, on each rank: [max_rows, out_cols] f32 or bf16, a slice from each rank");
     v(&EmbedPush::first_unit, "first_unit", "units of 8 columns");
     v(&EmbedPush::num_units, "num_units", "units of 8 columns");
     v(&EmbedPush::out_cols, "out_cols", "columns");
@@ -46,6 +48,7 @@ struct EmbedPush {
     v(&EmbedPush::max_rows, "max_rows", "rows of a pass");
     v(&EmbedPush::first_row, "first_row", "rows of the pass");
     v(&EmbedPush::num_rows, "num_rows", "rows of the pass");
+    v(&EmbedPush::square_cols, "square_cols", "of the residual; 8: partial is f32; 64: bf16");
   }
 };
 
@@ -77,6 +80,7 @@ inline void check(const EmbedPush& op, OperandCheck& c) {
   c.limit("vocab", op.vocab, &StateLimits::vocab);
   c.rank(op.rank, op.ranks);
   c.slices(op.out_cols, op.ranks);
+  c.square_cols(op.square_cols);
   if (!c.ok()) return;
   const VocabularyShare share = vocabulary_share(op.vocab, op.rank, op.ranks);
   c.require(op.first_token == share.first && op.num_tokens == share.count, "first_token", op.first_token,
@@ -85,7 +89,7 @@ inline void check(const EmbedPush& op, OperandCheck& c) {
   // A rank without tokens of its own has some nevertheless: a tensor is never empty.
   const uint64_t tokens = op.num_tokens > 0 ? op.num_tokens : c.tensor_rows(op.table);
   c.tensor("table", op.table, DType::kBF16, TensorKind::kWeight, tokens, op.out_cols);
-  c.peers("partial", op.partial, DType::kF32, op.max_rows, op.out_cols);
+  c.peers("partial", op.partial, partial_sum_type(op.square_cols), op.max_rows, op.out_cols);
   c.on_rank("table", op.table, op.rank);
 }
 

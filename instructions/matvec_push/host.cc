@@ -1,7 +1,8 @@
-#include <algorithm>
+#include <vector>
 
 #include "instructions/common/host_op.h"
 #include "instructions/common/matvec.h"
+#include "instructions/common/partial_sums.h"
 #include "instructions/common/pass_rows.h"
 #include "instructions/matvec_push/op.h"
 
@@ -31,9 +32,8 @@ void store(const MatvecPush& op, const HostMemory& m, Local& l) {
   for_slices(slices_of(op), first, first + outputs, [&](const SlicePart& part) {
     for (size_t r = 0; r < l.rows.size(); ++r) {
       const float* from = l.y.data() + r * outputs + (part.first_col - first);
-      std::copy(from, from + part.cols,
-                m.data<float>(op.partial.on(part.owner)) + size_t{l.rows[r].index} * op.out_cols +
-                    part.partial_col);
+      store_partial_sums(m, op.partial.on(part.owner), op.square_cols,
+                         size_t{l.rows[r].index} * op.out_cols + part.partial_col, from, part.cols);
     }
   });
 }

@@ -1,7 +1,8 @@
 // partial[r, j] = Σ_k weights[j, k] × input[r, k], over one rank's columns of a matrix that is split by its
 // columns: pushed to the ranks that add up the partial sums (instructions/reduce_residual). Of `ranks` ranks,
 // each adds up out_cols / ranks neighbouring columns, its slice; it finds rank k's share of them in columns
-// [k × out_cols / ranks, (k + 1) × out_cols / ranks) of its own `partial`.
+// [k × out_cols / ranks, (k + 1) × out_cols / ranks) of its own `partial`, in the type that the arithmetic
+// class has for them (partial_sum_type()).
 #pragma once
 
 #include "instructions/common/check.h"
@@ -27,13 +28,15 @@ struct MatvecPush {
   uint32_t max_rows;
   uint32_t first_row = 0;
   uint32_t num_rows;
+  uint32_t square_cols = kSquareColsOfMatvec;
 
   template <class V>
   static constexpr void fields(V&& v) {
     v(&MatvecPush::weights, "weights", "in [out_cols, in_cols] bf16");
     v(&MatvecPush::input, "input", "in [max_rows, in_cols] bf16");
     v(&MatvecPush::rows, "rows", "in: the pass's rows");
-    v(&MatvecPush::partial, "partial", "out, on each rank: [max_rows, out_cols] f32, a slice from each rank");
+    v(&MatvecPush::partial, "partial",
+      "out, on each rank: [max_rows, out_cols] f32 or bf16, a slice from each rank");
     v(&MatvecPush::first_unit, "first_unit", "units of 8 rows of weights");
     v(&MatvecPush::num_units, "num_units", "units of 8 rows of weights");
     v(&MatvecPush::in_cols, "in_cols", "columns");
@@ -44,6 +47,7 @@ struct MatvecPush {
     v(&MatvecPush::max_rows, "max_rows", "rows of a pass");
     v(&MatvecPush::first_row, "first_row", "rows of the pass");
     v(&MatvecPush::num_rows, "num_rows", "rows of the pass");
+    v(&MatvecPush::square_cols, "square_cols", "of the residual; 8: partial is f32; 64: bf16");
   }
 };
 
@@ -80,8 +84,10 @@ inline void check(const MatvecPush& op, OperandCheck& c) {
   c.slices(op.out_cols, op.ranks);
   c.range("first_unit", op.first_unit, op.num_units, op.out_cols / kUnitRows);
   c.tensor("weights", op.weights, DType::kBF16, TensorKind::kWeight, op.out_cols, op.in_cols);
-  c.product_input("input", op.input, op.max_rows, op.in_cols);
-  c.peers("partial", op.partial, DType::kF32, op.max_rows, op.out_cols);
+  c.square_cols(op.square_cols);
+  if (!c.ok()) return;
+  c.product_input("input", op.input, op.max_rows, op.in_cols, product_image(op.square_cols));
+  c.peers("partial", op.partial, partial_sum_type(op.square_cols), op.max_rows, op.out_cols);
   c.on_rank("weights", op.weights, op.rank);
 }
 

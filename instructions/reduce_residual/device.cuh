@@ -179,42 +179,52 @@ struct DeviceOp<ReduceResidual> : GroupOp {
   static __device__ __forceinline__ void add_up(const Op& op, const Group& group, uint32_t row, uint32_t step,
                                                 uint32_t col, const bool (&exists)[kRowsAtOnce],
                                                 Values (&sums)[kRowsAtOnce]) {
-    const uint32_t width = op.out_cols / op.ranks;
-    const size_t next = size_t{step} * op.out_cols, first_of_row = size_t{row} * op.out_cols;
+    // In registers: what is in shared memory would be looked up again for each load.
+    const uint32_t cols = op.out_cols, ranks = op.ranks, width = cols / ranks;
+    const size_t next = size_t{step} * cols, first_of_row = size_t{row} * cols;
     const float* const residual = group.tensor<&Op::residual, const float>() + first_of_row + col;
-    const float* const partial = group.tensor<&Op::partial, const float>() + first_of_row + col % width;
+    const uint16_t* const partial = group.tensor<&Op::partial, const uint16_t>() + first_of_row + col % width;
     Values before[kRowsAtOnce] = {};
+    const bool begins = op.begins != 0;
 #pragma unroll
     for (uint32_t r = 0; r < kRowsAtOnce; ++r) {
-      if (exists[r] && op.begins == 0) gemm::load_piece(residual + r * next, before[r]);
+      if (exists[r] && !begins) gemm::load_piece(residual + r * next, before[r]);
     }
 #pragma unroll 1
-    for (uint32_t first = 0; first < op.ranks; first += kRanksAtOnce) {
-      Values terms[kRowsAtOnce][kRanksAtOnce] = {};
+    for (uint32_t first = 0; first < ranks; first += kRanksAtOnce) {
+      Pairs terms[kRowsAtOnce][kRanksAtOnce] = {};
 #pragma unroll
       for (uint32_t r = 0; r < kRowsAtOnce; ++r) {
 #pragma unroll
         for (uint32_t k = 0; k < kRanksAtOnce; ++k) {
-          if (exists[r] && first + k < op.ranks)
-            gemm::load_piece(partial + r * next + (first + k) * width, terms[r][k]);
+          if (exists[r] && first + k < ranks)
+            load_sums(partial + r * next + (first + k) * width, terms[r][k]);
         }
       }
 #pragma unroll
       for (uint32_t r = 0; r < kRowsAtOnce; ++r) {
 #pragma unroll
         for (uint32_t k = 0; k < kRanksAtOnce; ++k) {
-          if (first + k < op.ranks) add_term(terms[r][k], first + k == 0, sums[r]);
+          if (first + k < ranks) add_term(terms[r][k], first + k == 0, sums[r]);
         }
       }
     }
 #pragma unroll
     for (uint32_t r = 0; r < kRowsAtOnce; ++r) gemm::add_piece(before[r], sums[r]);
   }
-  static __device__ __forceinline__ void add_term(const Values& term, bool is_first, Values& sums) {
+  // A rank's sums of a piece, two columns a word.
+  using Pairs = uint32_t[gemm::ResidualPiece::kUnits];
+  static __device__ __forceinline__ void load_sums(const uint16_t* from, Pairs& sums) {
+#pragma unroll
+    for (uint32_t u = 0; u < gemm::ResidualPiece::kUnits; ++u)
+      sums[u] = ptx::load_relaxed(reinterpret_cast<const uint32_t*>(from + u * kUnitRows));
+  }
+  static __device__ __forceinline__ void add_term(const Pairs& term, bool is_first, Values& sums) {
 #pragma unroll
     for (uint32_t u = 0; u < gemm::ResidualPiece::kUnits; ++u) {
-      sums[u].x = is_first ? term[u].x : sums[u].x + term[u].x;
-      sums[u].y = is_first ? term[u].y : sums[u].y + term[u].y;
+      const float low = ptx::bf16_low(term[u]), high = ptx::bf16_high(term[u]);
+      sums[u].x = is_first ? low : sums[u].x + low;
+      sums[u].y = is_first ? high : sums[u].y + high;
     }
   }
 
@@ -224,9 +234,14 @@ struct DeviceOp<ReduceResidual> : GroupOp {
     const gemm::ResidualPiece::Weighed weighed = to.weigh(sums);
     if (!exists) return;
     to.store_residual(sums);
+    // Each rank begins with the next one, so that they do not all send to the same one at a time.
+    const uint32_t ranks = op.ranks, own = op.rank;
+    uint32_t k = own;
 #pragma unroll 1
-    for (uint32_t k = 0; k < op.ranks; ++k)
+    do {
+      k = k + 1 < ranks ? k + 1 : 0;
       to.store_weighed(weighed, group.lane, looked_up.weighted[k], looked_up.squares[k]);
+    } while (k != own);
   }
 };
 

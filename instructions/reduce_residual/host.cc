@@ -1,6 +1,7 @@
 #include <vector>
 
 #include "instructions/common/host_op.h"
+#include "instructions/common/partial_sums.h"
 #include "instructions/common/pass_rows.h"
 #include "instructions/common/residual.h"
 #include "instructions/reduce_residual/op.h"
@@ -19,9 +20,8 @@ void load(const ReduceResidual& op, const HostMemory& m, Local& l) {
   l.parts.clear();
   for (uint32_t k = 0; k < op.ranks; ++k) {
     for (const SelectedRow& r : l.rows) {
-      const float* from =
-          m.data<const float>(op.partial) + size_t{r.index} * op.out_cols + partial_col(op, k);
-      l.parts.insert(l.parts.end(), from, from + num_cols(op));
+      append_partial_sums(m, op.partial, op.square_cols, size_t{r.index} * op.out_cols + partial_col(op, k),
+                          num_cols(op), l.parts);
     }
   }
   l.x.clear();

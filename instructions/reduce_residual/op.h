@@ -35,7 +35,7 @@ struct ReduceResidual {
   template <class V>
   static constexpr void fields(V&& v) {
     v(&ReduceResidual::partial, "partial",
-      "in [max_rows, out_cols] f32: of this rank's slice, from each rank");
+      "in [max_rows, out_cols] f32, or bf16 with square_cols 64: of this rank's slice, from each rank");
     v(&ReduceResidual::rows, "rows", "in: the pass's rows");
     v(&ReduceResidual::norm, "norm", "in [1, out_cols] bf16: of the residual's next readers");
     v(&ReduceResidual::residual, "residual",
@@ -106,7 +106,7 @@ inline void check(const ReduceResidual& op, OperandCheck& c) {
   c.require(op.first_unit >= first, "first_unit", op.first_unit, "a unit of the rank's slice");
   c.range("first_unit", op.first_unit, op.num_units, first + units);
   c.square_units(op.first_unit, op.num_units, op.square_cols);
-  c.activation("partial", op.partial, DType::kF32, op.max_rows, op.out_cols);
+  c.activation("partial", op.partial, partial_sum_type(op.square_cols), op.max_rows, op.out_cols);
   c.tensor("norm", op.norm, DType::kBF16, TensorKind::kWeight, 1, op.out_cols);
   c.activation("residual", op.residual, DType::kF32, op.max_rows, op.out_cols);
   if (!c.ok()) return;

@@ -332,7 +332,8 @@ void Builder::add_activations() {
                               partial.cols(options_.context));
   attention_ = product_input(llama_tensor::kAttention, q_rows_);
   mlp_ = product_input(llama_tensor::kMlp, intermediate_);
-  if (options_.ranks > 1) exchange_ = activation(llama_tensor::kExchange, DType::kF32, rows, hidden_);
+  if (options_.ranks > 1)
+    exchange_ = activation(llama_tensor::kExchange, partial_sum_type(square_cols_), rows, hidden_);
   logits_ = sampling_activation(model_tensor::kLogits, logit_rows_, vocab_);
   unit_softmax_ = sampling_activation(llama_tensor::kUnitSoftmax, logit_rows_,
                                       vocabulary_units(vocab_) * kUnitSoftmaxCols);
@@ -422,7 +423,8 @@ void Builder::embed_push() {
                .rank = 0,
                .ranks = options_.ranks,
                .max_rows = options_.rows,
-               .num_rows = options_.rows};
+               .num_rows = options_.rows,
+               .square_cols = square_cols_};
   for_ranks("embed_push", [&](uint32_t rank) {
     const VocabularyShare share = vocabulary_share(vocab_, rank, options_.ranks);
     op.first_token = static_cast<uint32_t>(share.first);
@@ -802,7 +804,8 @@ void Builder::matvec_push(uint16_t layer, const std::string& name, TensorId inpu
                 .ranks = options_.ranks,
                 .logits_only = logits_only(layer),
                 .max_rows = options_.rows,
-                .num_rows = options_.rows};
+                .num_rows = options_.rows,
+                .square_cols = square_cols_};
   const uint32_t units = hidden_ / kUnitRows, rows = computed_rows(layer);
   for_ranks(fmt::format("layer {} matvec_push {}", layer, graph_.tensors[input.index].name),
             [&](uint32_t rank) {
@@ -829,9 +832,11 @@ void Builder::reduce_residual(std::string stage, uint16_t layer, TensorId norm, 
                     .square_cols = square_cols_,
                     .begins = begins};
   const uint32_t units = hidden_ / options_.ranks / kUnitRows, rows = computed_rows(layer);
+  const TileShape tile = multiplies_tiles() ? reduction_shape(units, rows, options_.tile_rows, options_.sms)
+                                            : whole_tile(kTileUnits);
   for_ranks(std::move(stage), [&](uint32_t rank) {
     op.rank = rank;
-    add_units_of_rank(op, rank, {rank * units, units, reduce_units(rows)}, tile_of(units, rows), rows, layer);
+    add_units_of_rank(op, rank, {rank * units, units, reduce_units(rows)}, tile, rows, layer);
   });
 }
 

@@ -80,7 +80,8 @@ TEST(ExchangeProgram, HasAKernel) {
   }
 }
 
-// Sums of the ranks in their order, then the residual, round after round: the same bits on all ranks.
+// Sums of the ranks in their order, then the residual, round after round: the same bits on all ranks. Tiles
+// of rows push sums in bf16.
 void expect_sums(const ExchangeShape& shape) {
   const Program program = exchange_program(shape, gpu_of(3));
   HostExchange host(program);
@@ -104,7 +105,10 @@ void expect_sums(const ExchangeShape& shape) {
         matvec_row(table.data() + size_t{row} * shape.weight_cols, shape.weight_cols, x.data());
         const auto weights = weights_of(exchange_tensor::weights(round % shape.matrices), rank);
         matvec(weights.data(), shape.cols, shape.weight_cols, x.data(), 1, y.data(), shape.cols);
-        for (uint32_t c = 0; c < shape.cols; ++c) sum[c] = rank == 0 ? y[c] : sum[c] + y[c];
+        for (uint32_t c = 0; c < shape.cols; ++c) {
+          const float pushed = shape.rows > kDefaultRows ? bf16_to_float(float_to_bf16(y[c])) : y[c];
+          sum[c] = rank == 0 ? pushed : sum[c] + pushed;
+        }
       }
       for (uint32_t c = 0; c < shape.cols; ++c) residual[c] = sum[c] + residual[c];
     }
@@ -121,6 +125,8 @@ TEST(ExchangeProgram, LeavesTheSumOfAllRanksOnAllRanks) {
   expect_sums({.ranks = 2, .rows = 1, .cols = 512, .weight_cols = 32, .rounds = 3});
   expect_sums({.ranks = 4, .rows = 5, .cols = 512, .weight_cols = 16, .rounds = 2});
   expect_sums({.ranks = 8, .rows = 2, .cols = 1024, .weight_cols = 48, .matrices = 2, .rounds = 3});
+  expect_sums({.ranks = 2, .rows = 20, .cols = 512, .weight_cols = 64, .rounds = 2});
+  expect_sums({.ranks = 4, .rows = 70, .cols = 512, .weight_cols = 128, .matrices = 2, .rounds = 3});
 }
 
 TEST(ExchangeProgram, DoesSoInTilesOfRows) {

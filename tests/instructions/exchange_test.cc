@@ -1,4 +1,5 @@
-// What ranks exchange, on two of them that are two devices of one bench.
+// What ranks exchange, on two of them that are two devices of one bench: in programs that multiply vectors,
+// and in those that multiply tiles of rows.
 #include <array>
 #include <vector>
 
@@ -7,6 +8,7 @@
 
 #include "instructions/common/matvec.h"
 #include "instructions/common/residual.h"
+#include "instructions/common/slices.h"
 #include "tests/instructions/scene.h"
 #include "vm/base/bf16.h"
 
@@ -15,10 +17,11 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr uint32_t kRanks = 2, kRows = 16, kCols = 32, kInputs = 48, kSlice = kCols / kRanks;
+constexpr uint32_t kRanks = 2, kRows = 16, kCols = 128, kInputs = 48, kSlice = kCols / kRanks;
 constexpr uint32_t kActive = 5, kIdle = 6;  // rows of the pass
 
-class Exchange : public ::testing::Test {
+// The parameter: columns of the residual whose squares are added up together.
+class Exchange : public ::testing::TestWithParam<uint32_t> {
  protected:
   Exchange() {
     bench_.program.num_devices = kRanks;
@@ -29,11 +32,11 @@ class Exchange : public ::testing::Test {
     }
     for (uint32_t rank = 0; rank < kRanks; ++rank)
       control_[rank] = add(rank, "control", DType::kBytes, TensorKind::kState, 1, sizeof(PassControl));
-    exchange_ = peers("exchange", DType::kF32, kCols);
-    weighted_ = peers("weighted", DType::kBF16, kCols);
-    squares_ = peers("squares", DType::kF32, kCols / kUnitRows);
+    exchange_ = peers("exchange", partial_sum_type(GetParam()), kCols);
+    weighted_ = product_input("weighted", kCols);
+    squares_ = peers("squares", DType::kF32, kCols / GetParam());
     residual_ = peers("residual", DType::kF32, kCols);
-    input_ = peers("input", DType::kBF16, kInputs);
+    input_ = product_input("input", kInputs);
     for (uint32_t rank = 0; rank < kRanks; ++rank) {
       weights_[rank] = add(rank, "weights", DType::kBF16, TensorKind::kWeight, kCols, kInputs);
       fill<uint16_t>(weights_[rank], [&] { return float_to_bf16(static_cast<float>(random_.real(-1, 1))); });
@@ -47,10 +50,14 @@ class Exchange : public ::testing::Test {
 
   TensorId add(uint32_t rank, const char* name, DType dtype, TensorKind kind, uint64_t rows, uint64_t cols) {
     const TensorId id = bench_.add(name, dtype, kind, rows, cols);
-    Tensor& tensor = bench_.program.tensors[id.index];
-    tensor.device = static_cast<uint8_t>(rank);
-    if (kind == TensorKind::kActivation && dtype == DType::kBF16) tensor.image = Image::kActivation;
+    bench_.program.tensors[id.index].device = static_cast<uint8_t>(rank);
     return id;
+  }
+  PeerTensors product_input(const char* name, uint64_t cols) {
+    const PeerTensors all = peers(name, DType::kBF16, cols);
+    for (uint32_t rank = 0; rank < kRanks; ++rank)
+      bench_.program.tensors[all.on(rank).index].image = product_image(GetParam());
+    return all;
   }
   PeerTensors peers(const char* name, DType dtype, uint64_t cols) {
     const TensorId first = add(0, name, dtype, TensorKind::kActivation, kRows, cols);
@@ -78,7 +85,8 @@ class Exchange : public ::testing::Test {
             0,
             kRows,
             0,
-            kRows};
+            kRows,
+            GetParam()};
   }
   ReduceResidual reduce(uint32_t rank) const {
     constexpr uint32_t kUnits = kSlice / kUnitRows;
@@ -96,7 +104,28 @@ class Exchange : public ::testing::Test {
             0,
             kRows,
             0,
-            kRows};
+            kRows,
+            GetParam()};
+  }
+  // Partial sums at `owner`.
+  bool sums_are_f32() const { return partial_sum_type(GetParam()) == DType::kF32; }
+  float sum(uint32_t owner, uint32_t row, uint32_t col) {
+    const size_t at = size_t{row} * kCols + col;
+    return sums_are_f32() ? bench_.data<const float>(exchange_.on(owner))[at]
+                          : bf16_to_float(bench_.data<const uint16_t>(exchange_.on(owner))[at]);
+  }
+  void set_sum(uint32_t owner, uint32_t row, uint32_t col, float value) {
+    const size_t at = size_t{row} * kCols + col;
+    if (sums_are_f32())
+      bench_.data<float>(exchange_.on(owner))[at] = value;
+    else
+      bench_.data<uint16_t>(exchange_.on(owner))[at] = float_to_bf16(value);
+  }
+  template <class Fn>
+  void fill_sums(uint32_t owner, Fn&& value) {
+    for (uint32_t row = 0; row < kRows; ++row) {
+      for (uint32_t col = 0; col < kCols; ++col) set_sum(owner, row, col, value());
+    }
   }
   const float* row_of(TensorId id, uint32_t row) {
     return bench_.data<const float>(id) + row * bench_.tensor(id).cols;
@@ -109,7 +138,7 @@ class Exchange : public ::testing::Test {
   PeerTensors exchange_, weighted_, squares_, residual_, input_;
 };
 
-TEST_F(Exchange, PutsEachSliceWhereItsOwnerLooks) {
+TEST_P(Exchange, PutsEachSliceWhereItsOwnerLooks) {
   for (uint32_t owner = 0; owner < kRanks; ++owner) bench_.poison(exchange_.on(owner));
   for (uint32_t rank = 0; rank < kRanks; ++rank) bench_.run(make_instruction(push(rank)));
   for (uint32_t rank = 0; rank < kRanks; ++rank) {
@@ -118,34 +147,35 @@ TEST_F(Exchange, PutsEachSliceWhereItsOwnerLooks) {
     matvec(bench_.data<const uint16_t>(weights_[rank]), kCols, kInputs, x.data(), 1, y.data(), kCols);
     for (uint32_t col = 0; col < kCols; ++col) {
       const uint32_t owner = col / kSlice;
-      EXPECT_EQ(row_of(exchange_.on(owner), kActive)[rank * kSlice + col % kSlice], y[col]);
+      const float pushed = sums_are_f32() ? y[col] : bf16_to_float(float_to_bf16(y[col]));
+      EXPECT_EQ(sum(owner, kActive, rank * kSlice + col % kSlice), pushed);
     }
   }
   for (uint32_t owner = 0; owner < kRanks; ++owner) {
-    const auto* idle = reinterpret_cast<const std::byte*>(row_of(exchange_.on(owner), kIdle));
-    EXPECT_TRUE(std::all_of(idle, idle + kCols * sizeof(float), [](std::byte b) { return b == kPoison; }));
+    const size_t row_bytes = kCols * size_of(partial_sum_type(GetParam()));
+    const std::byte* idle = bench_.data<const std::byte>(exchange_.on(owner)) + kIdle * row_bytes;
+    EXPECT_TRUE(std::all_of(idle, idle + row_bytes, [](std::byte b) { return b == kPoison; }));
   }
 }
 
 // The ranks' sums first, in their order, then the residual: three numbers that fp32 adds to three results.
-TEST_F(Exchange, AddsTheSumsInTheOrderOfTheRanksAndTheResidualLast) {
-  fill<float>(exchange_.on(1), [] { return 0.0F; });
-  float* partial = bench_.data<float>(exchange_.on(1)) + kActive * kCols;
+TEST_P(Exchange, AddsTheSumsInTheOrderOfTheRanksAndTheResidualLast) {
+  fill_sums(1, [] { return 0.0F; });
   float* residual = bench_.data<float>(residual_.on(1)) + kActive * kCols;
-  partial[0] = 0x1p24F;        // rank 0's of the slice's first column
-  partial[kSlice] = -0x1p24F;  // rank 1's
+  set_sum(1, kActive, 0, 0x1p24F);        // rank 0's of the slice's first column
+  set_sum(1, kActive, kSlice, -0x1p24F);  // rank 1's
   residual[kSlice] = 1;
   bench_.run(make_instruction(reduce(1)));
   EXPECT_EQ(residual[kSlice], 1);
-  partial[kSlice] = 1;
+  set_sum(1, kActive, kSlice, 1);
   residual[kSlice] = -0x1p24F;
   bench_.run(make_instruction(reduce(1)));
   EXPECT_EQ(residual[kSlice], 0);
 }
 
-TEST_F(Exchange, BringsTheNextReadersOfAllRanksTheSame) {
+TEST_P(Exchange, BringsTheNextReadersOfAllRanksTheSame) {
   for (uint32_t owner = 0; owner < kRanks; ++owner) {
-    fill<float>(exchange_.on(owner), [&] { return static_cast<float>(random_.real(-1, 1)); });
+    fill_sums(owner, [&] { return static_cast<float>(random_.real(-1, 1)); });
     fill<float>(residual_.on(owner), [&] { return static_cast<float>(random_.real(-1, 1)); });
   }
   for (uint32_t owner = 0; owner < kRanks; ++owner) bench_.run(make_instruction(reduce(owner)));
@@ -157,14 +187,14 @@ TEST_F(Exchange, BringsTheNextReadersOfAllRanksTheSame) {
   }
 }
 
-TEST_F(Exchange, WritesOnlyItsOwnersResidual) {
+TEST_P(Exchange, WritesOnlyItsOwnersResidual) {
   const auto before = bench_.memory[residual_.on(0).index];
-  fill<float>(exchange_.on(1), [] { return 1.0F; });
+  fill_sums(1, [] { return 1.0F; });
   bench_.run(make_instruction(reduce(1)));
   EXPECT_EQ(bench_.memory[residual_.on(0).index], before);
 }
 
-TEST_F(Exchange, BringsAnotherRankTheRowsAndTheDecision) {
+TEST_P(Exchange, BringsAnotherRankTheRowsAndTheDecision) {
   PassControl& mine = *bench_.data<PassControl>(control_[0]);
   PassControl& theirs = *bench_.data<PassControl>(control_[1]);
   mine = {.passes_done = 3, .passes_wanted = 9};
@@ -183,7 +213,7 @@ TEST_F(Exchange, BringsAnotherRankTheRowsAndTheDecision) {
   EXPECT_EQ(theirs.stopped_by_host, 1U);
 }
 
-TEST_F(Exchange, IsRefusedBetweenTensorsThatAreNotThoseOfTheRanks) {
+TEST_P(Exchange, IsRefusedBetweenTensorsThatAreNotThoseOfTheRanks) {
   MatvecPush not_all = push(0);
   not_all.partial = {exchange_.first + 1};
   EXPECT_THAT(refusal(make_instruction(not_all)), HasSubstr("partial: tensor"));
@@ -203,6 +233,11 @@ TEST_F(Exchange, IsRefusedBetweenTensorsThatAreNotThoseOfTheRanks) {
   EXPECT_THAT(refusal(make_instruction(PushState{rows_[0], control_[0], rows_[0], control_[1], kRows})),
               HasSubstr("peer_rows: tensor"));
 }
+
+INSTANTIATE_TEST_SUITE_P(Programs, Exchange, ::testing::Values(kSquareColsOfMatvec, kSquareColsOfGemm),
+                         [](const auto& instance) {
+                           return instance.param == kSquareColsOfGemm ? "OfTiles" : "OfVectors";
+                         });
 
 }  // namespace
 }  // namespace serval::testing

@@ -210,7 +210,7 @@ Scene::Scene(const Shape& s, Random& random) : shape(s) {
   t.squares = activation("squares", DType::kF32, s.hidden / s.square_cols());
   t.q = activation("q", DType::kBF16, q_rows);
   t.projected = activation("projected", DType::kF32, q_rows + 2 * kv_rows);
-  t.exchange = activation("exchange", DType::kF32, s.hidden);
+  t.exchange = activation("exchange", partial_sum_type(s.square_cols()), s.hidden);
   t.attended = product_input("attended", q_rows);
   t.part_sums = activation("part_sums", DType::kF32, s.hidden);
   for (uint32_t p = 0; p < kMaxColumnParts; ++p)
@@ -441,7 +441,10 @@ void Scene::fill_activations(Random& random) {
   fill_bf16(random, 1, count(t.k_cache), bench.data<uint16_t>(t.k_cache));
   fill_bf16(random, 1, count(t.v_cache), bench.data<uint16_t>(t.v_cache));
   fill_f32(random, random.pick<double>({0.02, 1, 50}), count(t.projected), bench.data<float>(t.projected));
-  fill_f32(random, 1, count(t.exchange), bench.data<float>(t.exchange));
+  if (bench.tensor(t.exchange).dtype == DType::kF32)
+    fill_f32(random, 1, count(t.exchange), bench.data<float>(t.exchange));
+  else
+    fill_bf16(random, 1, count(t.exchange), bench.data<uint16_t>(t.exchange));
   for (const TensorId id : t.parts) fill_f32(random, 1, count(id), bench.data<float>(id));
   fill_f32(random, 6, count(t.logits), bench.data<float>(t.logits));
   fill_unit_softmax(bench, t.logits, t.unit_softmax);
@@ -721,7 +724,7 @@ std::vector<Stage> Scene::stages() const {
       heads, &QkNormRope::first_head, &QkNormRope::num_heads, heads);
   const PeerTensors exchange{t.exchange.index}, weighted{t.weighted.index}, squares{t.squares.index};
   add(MatvecPush{t.wo, t.attended, t.rows, exchange, 0, 0, s.q_heads * s.head_dim, s.hidden, 0, 1,
-                 logits_only, s.rows, 0, s.rows},
+                 logits_only, s.rows, 0, s.rows, s.square_cols()},
       s.hidden / kUnitRows, &MatvecPush::first_unit, &MatvecPush::num_units, kTile);
   add(ReduceResidual{t.exchange, t.rows, t.norm, t.residual, weighted, squares, 0, 0, s.hidden, 0, 1,
                      logits_only, s.rows, 0, s.rows, s.square_cols(), begins},
@@ -736,7 +739,8 @@ std::vector<Stage> Scene::stages() const {
   add(AddParts{t.rows, t.norm, t.residual, t.weighted, t.squares, part(0), part(1), part(2), part(3),
                added_parts, s.hidden, 0, 0, logits_only, s.rows, 0, s.rows, s.square_cols()},
       s.hidden / kUnitRows, &AddParts::first_unit, &AddParts::num_units, kTile);
-  add(EmbedPush{t.table, t.rows, exchange, 0, 0, s.hidden, s.vocab, 0, s.vocab, 0, 1, s.rows, 0, s.rows},
+  add(EmbedPush{t.table, t.rows, exchange, 0, 0, s.hidden, s.vocab, 0, s.vocab, 0, 1, s.rows, 0, s.rows,
+                s.square_cols()},
       s.hidden / kUnitRows, &EmbedPush::first_unit, &EmbedPush::num_units, s.hidden / kUnitRows);
   return out;
 }
