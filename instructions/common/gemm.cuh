@@ -740,7 +740,7 @@ __device__ __forceinline__ void put_in_page(std::byte* page, const LanePlaces& p
 // have of 64 columns of a token.
 class ResidualPiece {
  public:
-  static constexpr uint32_t kUnits = 4;
+  static constexpr uint32_t kUnits = 4, kLanes = 8;
   using Values = float2[kUnits];
 
   // `row`: of the pass; `col`: the first of the piece's columns; `piece`: of half a slab's row.
@@ -776,7 +776,7 @@ class ResidualPiece {
       words[u] =
           ptx::pack_bf16(values[u].x * ptx::bf16_low(norms_[u]), values[u].y * ptx::bf16_high(norms_[u]));
     }
-    sum = residual::add_neighbours<8>(sum, kAllLanes);  // the lanes of a token
+    sum = residual::add_neighbours<kLanes>(sum, kAllLanes);  // of a token
     return {{words[0], words[1], words[2], words[3]}, sum};
   }
   __device__ __forceinline__ void store_residual(const Values& values) const {
@@ -784,19 +784,16 @@ class ResidualPiece {
     for (uint32_t u = 0; u < kUnits; ++u)
       ptx::store_relaxed(reinterpret_cast<float2*>(residual_ + u * kUnitRows), values[u]);
   }
-  // In the tensors of the piece's place, or so many bytes further on, in those of another rank.
-  __device__ __forceinline__ void store_weighed(const Weighed& values, uint32_t lane, int64_t weighted = 0,
-                                                int64_t squares = 0) const {
-    *reinterpret_cast<uint4*>(weighted_ + weighted) = values.words;
-    if (lane % 8 == 0)
-      ptx::store_relaxed(reinterpret_cast<float*>(reinterpret_cast<std::byte*>(squares_) + squares),
-                         values.squares);
+  // Without the squares: in the tensor of the piece's place, or so many bytes further on, in another rank's.
+  __device__ __forceinline__ void store_words(const Weighed& values, int64_t further = 0) const {
+    *reinterpret_cast<uint4*>(weighted_ + further) = values.words;
   }
   __device__ __forceinline__ void store(const Values& values, bool exists, uint32_t lane) const {
     const Weighed weighed = weigh(values);
     if (!exists) return;
     store_residual(values);
-    store_weighed(weighed, lane);
+    store_words(weighed);
+    if (lane % kLanes == 0) ptx::store_relaxed(squares_, weighed.squares);
   }
 
  private:
@@ -808,7 +805,7 @@ class ResidualPiece {
 };
 
 // Where 8 neighbouring lanes have 64 columns of a row: the first column of the lane's piece.
-inline constexpr uint32_t kPieceLanes = 8;
+inline constexpr uint32_t kPieceLanes = ResidualPiece::kLanes;
 __device__ __forceinline__ uint32_t piece_col(uint32_t lane) {
   return lane % kPieceLanes / slab_image::kPiecesOfHalf * ResidualPiece::kUnits * kUnitRows +
          lane % slab_image::kPiecesOfHalf * 2;

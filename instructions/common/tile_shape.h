@@ -29,12 +29,15 @@ constexpr TileShape tile_shape(uint32_t units, uint32_t rows, uint32_t tile_rows
   return has_half && parts * num_tiles(units, half_rows, rows) <= sms ? half_rows : tile;
 }
 
-// Rows that an instance of a reduction adds up at a time (instructions/reduce_residual).
-inline constexpr uint32_t kRowsReducedTogether = 64;
+// What an instance of a reduction adds up (instructions/reduce_residual): units, at most, of as many squares
+// as leave together; and rows, at least, of what its warps do at a time.
+inline constexpr uint32_t kMostUnitsReduced = 32, kRowsReducedTogether = 16;
 
-// The same of a reduction, which streams no weights: its rows are halved as often as no SM gets two.
+// The same of a reduction of a slice, which streams no weights: of as many units as it may have, its rows are
+// halved as often as no SM gets two instances.
 constexpr TileShape reduction_shape(uint32_t units, uint32_t rows, uint32_t tile_rows, uint32_t sms) {
-  TileShape tile = tile_shape(units, rows, tile_rows, sms);
+  TileShape tile{kMostUnitsReduced, tile_rows};
+  while (units % tile.units != 0) tile.units /= 2;
   while (tile.rows > kRowsReducedTogether && num_tiles(units, {tile.units, tile.rows / 2}, rows) <= sms)
     tile.rows /= 2;
   return tile;

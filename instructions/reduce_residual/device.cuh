@@ -10,7 +10,8 @@
 namespace serval::device {
 
 // In kernels with a table of rows a thread has a column of a row, eight neighbouring ones a unit. In kernels
-// of GEMMs 8 lanes have 64 columns of a row, a warp four rows of them, as in add_parts.
+// of GEMMs 8 lanes have 64 columns of a row, a warp four rows of them, as in add_parts. There the squares of
+// a row's columns leave together: across the link, 4 bytes take as long as 128.
 template <>
 struct DeviceOp<ReduceResidual> : GroupOp {
   using Op = ReduceResidual;
@@ -23,9 +24,10 @@ struct DeviceOp<ReduceResidual> : GroupOp {
                       op.first_unit < units && op.num_units <= units - op.first_unit;
     constexpr uint32_t kGroupUnits = kSquareColsOfGemm / kUnitRows;
     if constexpr (Config::kMultipliesTiles) {
-      return good && op.square_cols == kSquareColsOfGemm && op.first_unit % kGroupUnits == 0 &&
-             (op.num_units == kGroupUnits || op.num_units == 2 * kGroupUnits) && gemm::rows_in_range(op) &&
-             op.num_rows <= kLargestRows;
+      return good && op.square_cols == kSquareColsOfGemm && op.num_units > 0 &&
+             op.num_units % kGroupUnits == 0 && kMostGroups * kGroupUnits % op.num_units == 0 &&
+             op.first_unit % op.num_units == 0 && units % op.num_units == 0 && gemm::rows_in_range(op) &&
+             op.num_rows <= kMostRows;
     }
     return good && op.square_cols == kSquareColsOfMatvec && op.max_rows <= kTableRows;
   }
@@ -114,13 +116,17 @@ struct DeviceOp<ReduceResidual> : GroupOp {
   // Ranks whose sums, and rows of a lane of which they are, are under way at the same time.
   static constexpr uint32_t kRanksAtOnce = 4, kRowsAtOnce = 2;
   static constexpr uint32_t kWarpRows = kWarpThreads / gemm::kPieceLanes;
+  // Groups of 64 columns, and rows, that an instance has at most.
+  static constexpr uint32_t kMostGroups = 4, kMostRows = 256;
 
   // In scratch memory, what is looked up while the inputs are on their way: a trip to L2 for each row and
   // rank would be most of the time.
   struct LookedUp {
     // How many bytes a rank's tensors lie behind this one's.
     int64_t weighted[kMaxDevices], squares[kMaxDevices];
-    bool exists[kLargestRows];  // of the instance's rows
+    bool exists[kMostRows];  // of the instance's rows
+    // What is added up of the squares of their columns.
+    alignas(sizeof(float4)) float squares_of[kMostRows][kMostGroups];
   };
   static_assert(sizeof(LookedUp) <= kScratchBytes);
 
@@ -149,10 +155,14 @@ struct DeviceOp<ReduceResidual> : GroupOp {
       add_up(op, group, op.first_row + first + of_warp, step, col, exists, sums);
 #pragma unroll
       for (uint32_t r = 0; r < kRowsAtOnce; ++r) {
-        push(op, group, to, sums[r], exists[r], looked_up);
+        const float squares = push(op, to, sums[r], exists[r], looked_up);
+        if (exists[r] && group.lane % gemm::kPieceLanes == 0)
+          looked_up.squares_of[first + r * step + of_warp][group.warp % groups] = squares;
         to.advance(step);
       }
     }
+    group.sync();
+    push_squares(op, group, place.squares, groups, looked_up);
   }
   // Returns where this rank's own results go.
   static __device__ __forceinline__ gemm::ResidualPlace look_up(const Op& op, const Group& group,
@@ -228,20 +238,49 @@ struct DeviceOp<ReduceResidual> : GroupOp {
     }
   }
 
-  // To all ranks, but for the residual, which stays here. The warp's lanes stay together.
-  static __device__ __forceinline__ void push(const Op& op, const Group& group, const gemm::ResidualPiece& to,
-                                              const Values& sums, bool exists, const LookedUp& looked_up) {
-    const gemm::ResidualPiece::Weighed weighed = to.weigh(sums);
-    if (!exists) return;
-    to.store_residual(sums);
-    // Each rank begins with the next one, so that they do not all send to the same one at a time.
+  // Calls to(rank) for all ranks, each of which begins with the next one, so that they do not all send to the
+  // same one at a time.
+  template <class To>
+  static __device__ __forceinline__ void for_ranks(const Op& op, To&& to) {
     const uint32_t ranks = op.ranks, own = op.rank;
     uint32_t k = own;
 #pragma unroll 1
     do {
       k = k + 1 < ranks ? k + 1 : 0;
-      to.store_weighed(weighed, group.lane, looked_up.weighted[k], looked_up.squares[k]);
+      to(k);
     } while (k != own);
+  }
+  // To all ranks, but for the residual, which stays here. Returns the squares of the 64 columns. The warp's
+  // lanes stay together.
+  static __device__ __forceinline__ float push(const Op& op, const gemm::ResidualPiece& to,
+                                               const Values& sums, bool exists, const LookedUp& looked_up) {
+    const gemm::ResidualPiece::Weighed weighed = to.weigh(sums);
+    if (exists) {
+      to.store_residual(sums);
+      for_ranks(op, [&](uint32_t k) { to.store_words(weighed, looked_up.weighted[k]); });
+    }
+    return weighed.squares;
+  }
+  // A thread has the squares of a row. `own`: this rank's tensor.
+  static __device__ __forceinline__ void push_squares(const Op& op, const Group& group, float* own,
+                                                      uint32_t groups, const LookedUp& looked_up) {
+    const uint32_t sums_of_row = op.out_cols / gemm::kSquaresCols,
+                   first = op.first_unit * kUnitRows / gemm::kSquaresCols;
+#pragma unroll 1
+    for (uint32_t row = group.thread; row < op.num_rows; row += kGroupThreads) {
+      if (!looked_up.exists[row]) continue;
+      float* const at = own + size_t{op.first_row + row} * sums_of_row + first;
+      const float4 squares = *reinterpret_cast<const float4*>(looked_up.squares_of[row]);
+      for_ranks(op, [&](uint32_t k) {
+        auto* const to = reinterpret_cast<std::byte*>(at) + looked_up.squares[k];
+        if (groups == kMostGroups)
+          *reinterpret_cast<float4*>(to) = squares;
+        else if (groups == 2)
+          *reinterpret_cast<float2*>(to) = {squares.x, squares.y};
+        else
+          *reinterpret_cast<float*>(to) = squares.x;
+      });
+    }
   }
 };
 
