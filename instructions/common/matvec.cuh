@@ -610,7 +610,7 @@ struct Stream {
   }
 
   // The storers take the tiles in turn. What the outputs of a tile need besides their sums is on its way
-  // while those are waited for; what nothing writes, before the inputs are there. Of several rows, a storer
+  // while those are waited for; what nothing writes, before the inputs are there. Of many rows, a storer
   // has several tiles whose sums come at about the same time: it fetches for the next one before it waits for
   // the sums of this one. with_op(visit) calls visit.operator()<Op>(op) for the record's instruction: one
   // copy of all the rest serves all of them. stored() is called once the last tile of this warp is stored.
@@ -619,7 +619,7 @@ struct Stream {
                                                Stored&& stored) {
     using Config = typename Role::Config;
     static_assert(kTilesHaveRoom<Config>);
-    constexpr bool kFetchesAhead = Config::kRows > 1;
+    constexpr bool kFetchesAhead = Config::kRows > 8;       // for fewer, it costs more than it hides
     if (role.buffer->begins_pass != 0) role.wait_inputs();  // which bring the pass's rows
     TileWalk at(role);
     role.own_units_stored(min(at.unit(), plan.units));
