@@ -24,8 +24,12 @@ GoldenModel golden_model(const nlohmann::json& entry) {
 }  // namespace
 
 std::unique_ptr<Backend> host_backend(const GoldenModel& model, uint32_t context, uint32_t max_sequences) {
+  return host_backend(model, {.context = context, .sequences = max_sequences});
+}
+
+std::unique_ptr<Backend> host_backend(const GoldenModel& model, const ProgramLimits& limits) {
   BackendOptions options;
-  options.limits = {.context = context, .sequences = max_sequences};
+  options.limits = limits;
   options.threads = 1;
   return make_host_backend(model.config, model.weights, options);
 }

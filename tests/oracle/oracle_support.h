@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 
 #include "engine/backend/backend.h"
+#include "engine/compile/compile_model.h"
 #include "models/checkpoint/weights.h"
 #include "models/llama/config.h"
 
@@ -38,6 +39,7 @@ struct GoldenModel {
 
 // One thread of the host interpreter.
 std::unique_ptr<Backend> host_backend(const GoldenModel& model, uint32_t context, uint32_t max_sequences);
+std::unique_ptr<Backend> host_backend(const GoldenModel& model, const ProgramLimits& limits);
 
 // The array under `key` of a file in tests/data; throws where there is none.
 nlohmann::json read_goldens(const std::string& file, const std::string& key);
