@@ -6,19 +6,30 @@
 #include <iterator>
 #include <vector>
 
+#include "instructions/common/host_op.h"
+#include "instructions/common/pass_rows.h"
 #include "instructions/common/slices.h"
 #include "vm/base/bf16.h"
 #include "vm/host/memory.h"
 
 namespace serval {
 
-// Stores `count` sums as elements [at, at + count) of `to`, in the type that `square_cols` says.
-inline void store_partial_sums(const HostMemory& m, TensorId to, uint32_t square_cols, size_t at,
-                               const float* sums, size_t count) {
-  if (partial_sum_type(square_cols) == DType::kF32)
-    std::copy(sums, sums + count, m.data<float>(to) + at);
-  else
-    std::transform(sums, sums + count, m.data<uint16_t>(to) + at, float_to_bf16);
+// Pushes what the instance has of each row to the owners of its columns: sums [rows, num_units × 8].
+template <class Op>
+void push_partial_sums(const Op& op, const HostMemory& m, const std::vector<SelectedRow>& rows,
+                       const std::vector<float>& sums) {
+  const size_t first = first_col(op), cols = num_cols(op);
+  for_slices(slices_of(op), first, first + cols, [&](const SlicePart& part) {
+    const TensorId to = op.partial.on(part.owner);
+    for (size_t r = 0; r < rows.size(); ++r) {
+      const float* from = sums.data() + r * cols + (part.first_col - first);
+      const size_t at = size_t{rows[r].index} * op.out_cols + part.partial_col;
+      if (partial_sum_type(op.square_cols) == DType::kF32)
+        std::copy(from, from + part.cols, m.data<float>(to) + at);
+      else
+        std::transform(from, from + part.cols, m.data<uint16_t>(to) + at, float_to_bf16);
+    }
+  });
 }
 
 // Appends elements [at, at + count) of `from` to `sums`.

@@ -29,14 +29,7 @@ void compute(const EmbedPush& op, const HostMemory& m, Local& l) {
 }
 
 void store(const EmbedPush& op, const HostMemory& m, Local& l) {
-  const size_t first = first_col(op);
-  for_slices(slices_of(op), first, first + num_cols(op), [&](const SlicePart& part) {
-    for (size_t r = 0; r < l.rows.size(); ++r) {
-      const float* from = l.x.data() + r * num_cols(op) + (part.first_col - first);
-      store_partial_sums(m, op.partial.on(part.owner), op.square_cols,
-                         size_t{l.rows[r].index} * op.out_cols + part.partial_col, from, part.cols);
-    }
-  });
+  push_partial_sums(op, m, l.rows, l.x);
 }
 
 }  // namespace

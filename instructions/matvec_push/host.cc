@@ -21,21 +21,14 @@ void load(const MatvecPush& op, const HostMemory& m, Local& l) {
 }
 
 void compute(const MatvecPush& op, const HostMemory& m, Local& l) {
-  const size_t outputs = size_t{op.num_units} * kUnitRows;
+  const size_t outputs = num_cols(op);
   l.y.resize(l.rows.size() * outputs);
-  matvec(m.data<const uint16_t>(op.weights) + size_t{op.first_unit} * kUnitRows * op.in_cols, outputs,
-         op.in_cols, l.x.data(), l.rows.size(), l.y.data(), outputs);
+  matvec(m.data<const uint16_t>(op.weights) + first_col(op) * op.in_cols, outputs, op.in_cols, l.x.data(),
+         l.rows.size(), l.y.data(), outputs);
 }
 
 void store(const MatvecPush& op, const HostMemory& m, Local& l) {
-  const size_t outputs = size_t{op.num_units} * kUnitRows, first = size_t{op.first_unit} * kUnitRows;
-  for_slices(slices_of(op), first, first + outputs, [&](const SlicePart& part) {
-    for (size_t r = 0; r < l.rows.size(); ++r) {
-      const float* from = l.y.data() + r * outputs + (part.first_col - first);
-      store_partial_sums(m, op.partial.on(part.owner), op.square_cols,
-                         size_t{l.rows[r].index} * op.out_cols + part.partial_col, from, part.cols);
-    }
-  });
+  push_partial_sums(op, m, l.rows, l.y);
 }
 
 }  // namespace
