@@ -79,9 +79,10 @@ class Builder {
   uint32_t sm_of(uint32_t rank, uint32_t i, size_t count) const;
   std::vector<Piece> pieces_of_push() const;
   std::vector<Piece> pieces_of_slice(uint32_t rank) const;
-  // At most `parts` pieces of all rows, or tiles of what tile_of() says of so many units.
-  using TileOf = TileShape (*)(uint32_t units, uint32_t rows, uint32_t tile_rows, uint32_t sms);
-  std::vector<Piece> pieces(uint32_t first_unit, uint32_t units, uint32_t parts, TileOf tile_of) const;
+  // Of vectors: at most `parts` pieces, of all rows.
+  std::vector<Piece> equal_pieces(uint32_t first_unit, uint32_t units, uint32_t parts) const;
+  // Of tiles of rows.
+  std::vector<Piece> tiles(uint32_t first_unit, uint32_t units, TileShape tile) const;
 
   void embed();
   void round(uint32_t index);
@@ -209,19 +210,19 @@ uint32_t Builder::sm_of(uint32_t rank, uint32_t i, size_t count) const {
   return rank * sms + (count < sms ? static_cast<uint32_t>(size_t{i} * sms / count) : i % sms);
 }
 
-std::vector<Piece> Builder::pieces(uint32_t first_unit, uint32_t units, uint32_t parts,
-                                   TileOf tile_of) const {
+std::vector<Piece> Builder::equal_pieces(uint32_t first_unit, uint32_t units, uint32_t parts) const {
   std::vector<Piece> out;
-  if (tile_rows_ == 0) {
-    parts = std::min(parts, program_.machine.sms);
-    for (uint32_t p = 0; p < parts; ++p) {
-      const auto begin = static_cast<uint32_t>(uint64_t{units} * p / parts);
-      const auto end = static_cast<uint32_t>(uint64_t{units} * (p + 1) / parts);
-      out.push_back({first_unit + begin, end - begin, 0, shape_.rows});
-    }
-    return out;
+  parts = std::min(parts, program_.machine.sms);
+  for (uint32_t p = 0; p < parts; ++p) {
+    const auto begin = static_cast<uint32_t>(uint64_t{units} * p / parts);
+    const auto end = static_cast<uint32_t>(uint64_t{units} * (p + 1) / parts);
+    out.push_back({first_unit + begin, end - begin, 0, shape_.rows});
   }
-  const TileShape tile = tile_of(units, shape_.rows, tile_rows_, program_.machine.sms);
+  return out;
+}
+
+std::vector<Piece> Builder::tiles(uint32_t first_unit, uint32_t units, TileShape tile) const {
+  std::vector<Piece> out;
   for (uint32_t row = 0; row < shape_.rows; row += tile.rows) {
     for (uint32_t unit = 0; unit < units; unit += tile.units) {
       out.push_back({first_unit + unit, std::min(tile.units, units - unit), row,
@@ -233,15 +234,16 @@ std::vector<Piece> Builder::pieces(uint32_t first_unit, uint32_t units, uint32_t
 
 std::vector<Piece> Builder::pieces_of_push() const {
   const uint32_t units = shape_.cols / kUnitRows;
-  return pieces(0, units, units, [](uint32_t of, uint32_t rows, uint32_t tile_rows, uint32_t sms) {
-    return tile_shape(of, rows, tile_rows, sms);
-  });
+  if (tile_rows_ == 0) return equal_pieces(0, units, units);
+  return tiles(0, units, tile_shape(units, shape_.rows, tile_rows_, program_.machine.sms));
 }
 
 std::vector<Piece> Builder::pieces_of_slice(uint32_t rank) const {
-  const uint32_t units = shape_.cols / shape_.ranks / kUnitRows;
+  const uint32_t units = shape_.cols / shape_.ranks / kUnitRows, first = rank * units;
+  if (tile_rows_ > 0)
+    return tiles(first, units, reduction_shape(units, shape_.rows, tile_rows_, program_.machine.sms));
   const uint32_t least = reduce_units(shape_.rows);
-  return pieces(rank * units, units, (units + least - 1) / least, reduction_shape);
+  return equal_pieces(first, units, (units + least - 1) / least);
 }
 
 // What the first round begins with, on all ranks: its results go to all of them.
