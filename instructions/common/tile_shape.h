@@ -16,7 +16,7 @@ constexpr uint32_t num_tiles(uint32_t units, TileShape tile, uint32_t rows) {
   return (units + tile.units - 1) / tile.units * ((rows + tile.rows - 1) / tile.rows);
 }
 
-// Of a matrix, or a slice of the residual, of so many units, on so many SMs, in a program of tiles of
+// Of a matrix of so many units, on so many SMs, in a program of tiles of
 // `tile_rows` rows: halved as long as no SM gets two, where a matrix's columns are cut into `parts` of all of
 // them. Its units are halved first, as if there were no parts: kernels of large tiles multiply half the rows
 // in half the time only where all sequences generate.

@@ -2,6 +2,7 @@
 
 #include "instructions/common/gemm.cuh"
 #include "instructions/common/residual.cuh"
+#include "instructions/common/tile_shape.h"
 #include "instructions/reduce_residual/op.h"
 #include "vm/device/op.cuh"
 #include "vm/ptx/memory.cuh"
@@ -22,10 +23,9 @@ struct DeviceOp<ReduceResidual> : GroupOp {
     const uint32_t units = op.out_cols / kUnitRows;
     const bool good = op.ranks != 0 && op.ranks <= kMaxDevices && op.rank < op.ranks &&
                       op.first_unit < units && op.num_units <= units - op.first_unit;
-    constexpr uint32_t kGroupUnits = kSquareColsOfGemm / kUnitRows;
     if constexpr (Config::kMultipliesTiles) {
       return good && op.square_cols == kSquareColsOfGemm && op.num_units > 0 &&
-             op.num_units % kGroupUnits == 0 && kMostGroups * kGroupUnits % op.num_units == 0 &&
+             op.num_units % kGroupUnits == 0 && kMostUnitsReduced % op.num_units == 0 &&
              op.first_unit % op.num_units == 0 && units % op.num_units == 0 && gemm::rows_in_range(op) &&
              op.num_rows <= kMostRows;
     }
@@ -117,7 +117,8 @@ struct DeviceOp<ReduceResidual> : GroupOp {
   static constexpr uint32_t kRanksAtOnce = 4, kRowsAtOnce = 2;
   static constexpr uint32_t kWarpRows = kWarpThreads / gemm::kPieceLanes;
   // Groups of 64 columns, and rows, that an instance has at most.
-  static constexpr uint32_t kMostGroups = 4, kMostRows = 256;
+  static constexpr uint32_t kGroupUnits = kSquareColsOfGemm / kUnitRows,
+                            kMostGroups = kMostUnitsReduced / kGroupUnits, kMostRows = 256;
 
   // In scratch memory, what is looked up while the inputs are on their way: a trip to L2 for each row and
   // rank would be most of the time.

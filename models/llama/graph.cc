@@ -90,7 +90,7 @@ class Builder {
                          uint16_t layer = kNoTag);
   bool multiplies_tiles() const { return options_.tile_rows > 0; }
   TileShape whole_tile(uint32_t units) const { return {units, options_.tile_rows}; }
-  // Of a matrix, or of a slice, of so many units. Programs without tiles do not look at it.
+  // Of a matrix of so many units. Programs without tiles do not look at it.
   TileShape tile_of(uint32_t units, uint32_t rows, uint32_t parts = 1) const {
     return multiplies_tiles() ? tile_shape(units, rows, options_.tile_rows, options_.sms, parts)
                               : whole_tile(kTileUnits);
