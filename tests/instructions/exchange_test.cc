@@ -109,10 +109,8 @@ class Exchange : public ::testing::TestWithParam<uint32_t> {
   }
   // Partial sums at `owner`.
   bool sums_are_f32() const { return partial_sum_type(GetParam()) == DType::kF32; }
-  float sum(uint32_t owner, uint32_t row, uint32_t col) {
-    const size_t at = size_t{row} * kCols + col;
-    return sums_are_f32() ? bench_.data<const float>(exchange_.on(owner))[at]
-                          : bf16_to_float(bench_.data<const uint16_t>(exchange_.on(owner))[at]);
+  float sum(uint32_t owner, uint32_t row, uint32_t col) const {
+    return bench_.number(exchange_.on(owner), size_t{row} * kCols + col);
   }
   void set_sum(uint32_t owner, uint32_t row, uint32_t col, float value) {
     const size_t at = size_t{row} * kCols + col;

@@ -322,10 +322,7 @@ TEST(EmbedPush, BringsTheOwnerTheTokensRowOfTheTable) {
           for (uint32_t c = 0; c < s.shape.hidden; ++c) {
             const uint64_t at = s.bench.element(s.t.exchange, r, c);
             compared[s.t.exchange.index][at] = 1;
-            const bool is_f32 = s.bench.tensor(s.t.exchange).dtype == DType::kF32;
-            const float sum = is_f32 ? s.bench.data<const float>(s.t.exchange)[at]
-                                     : bf16_to_float(s.bench.data<const uint16_t>(s.t.exchange)[at]);
-            tally.add(sum, {bf16_to_float(from[c]), 0});
+            tally.add(s.bench.number(s.t.exchange, at), {bf16_to_float(from[c]), 0});
           }
         }
       });

@@ -60,6 +60,11 @@ TensorId Bench::add(std::string name, DType dtype, TensorKind kind, uint64_t row
   return {static_cast<uint32_t>(memory.size() - 1)};
 }
 
+float Bench::number(TensorId id, uint64_t element) const {
+  return tensor(id).dtype == DType::kF32 ? data<const float>(id)[element]
+                                         : bf16_to_float(data<const uint16_t>(id)[element]);
+}
+
 uint64_t Bench::element(TensorId id, uint64_t row, uint64_t col) const {
   const Tensor& t = tensor(id);
   if (t.kind != TensorKind::kKvCache) return row * t.cols + col;

@@ -65,6 +65,8 @@ class Bench {
   const T* data(TensorId id) const {
     return reinterpret_cast<const T*>(memory[id.index].data());
   }
+  // The number at that position, of a bf16 or f32 tensor.
+  float number(TensorId id, uint64_t element) const;
   void poison(TensorId id);
 
   // Fails the test if a record is refused. The functions run between the roles.

@@ -19,7 +19,7 @@ TEST(TileShape, IsHalvedAsLongAsNoSmGetsTwo) {
   EXPECT_LE(num_tiles(320, few, 256), kSms);
 }
 
-// Columns whose squares leave together first, then as few rows as no SM gets two instances of.
+// First as many columns as may leave together, then as few rows as leave no SM with two instances.
 TEST(ReductionShape, HasAsManyColumnsAsItMayAndFewRows) {
   constexpr uint32_t kSlice = 256;  // units: a quarter of 8,192 columns
   for (const uint32_t rows : {64U, 100U, 256U, 2048U}) {
