@@ -51,16 +51,23 @@ inline void load_bf16_rows(const HostMemory& m, TensorId tensor, const std::vect
   }
 }
 
-// The weighted rows that `op` multiplies with, and what its sums are multiplied with at the end.
+// What sums of products with the weighted rows are to be multiplied with: of each selected row.
 template <class Op>
-void load_weighted_rows(const HostMemory& m, const Op& op, const std::vector<SelectedRow>& rows,
-                        std::vector<float>& x, std::vector<float>& scales) {
-  load_bf16_rows(m, op.weighted, rows, op.hidden, 0, op.hidden, x);
+void load_scales(const HostMemory& m, const Op& op, const std::vector<SelectedRow>& rows,
+                 std::vector<float>& scales) {
   scales.clear();
   for (const SelectedRow& r : rows) {
     const float* squares = m.data<const float>(op.squares) + size_t{r.index} * (op.hidden / op.square_cols);
     scales.push_back(rms_scale(squares, op.hidden, op.square_cols, op.epsilon));
   }
+}
+
+// The weighted rows that `op` multiplies with, and what its sums are multiplied with at the end.
+template <class Op>
+void load_weighted_rows(const HostMemory& m, const Op& op, const std::vector<SelectedRow>& rows,
+                        std::vector<float>& x, std::vector<float>& scales) {
+  load_bf16_rows(m, op.weighted, rows, op.hidden, 0, op.hidden, x);
+  load_scales(m, op, rows, scales);
 }
 
 // Multiplies each row of values [rows, …] with its scale.

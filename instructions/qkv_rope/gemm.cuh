@@ -1,7 +1,7 @@
 // qkv_rope in programs that multiply tiles of rows.
 #pragma once
 
-#include "instructions/common/gemm.cuh"
+#include "instructions/common/qkv_pages.cuh"
 #include "instructions/qkv_rope/op.h"
 #include "vm/layout/kv_cache.h"
 
@@ -9,35 +9,18 @@ namespace serval::device {
 
 template <>
 struct GemmOp<QkvRope> {
-  static __device__ bool in_range(const QkvRope& op) {
-    return (op.head_dim == 64 || op.head_dim == 128) &&
-           gemm::units_in_range(op.first_unit, op.num_units, gemm::kTileUnits,
-                                (op.q_heads + 2 * op.kv_heads) * (op.head_dim / kUnitRows)) &&
-           gemm::rows_in_range(op);
-  }
-  // A head of 128 channels fills a tile; two of 64 may be of different matrices.
+  static __device__ bool in_range(const QkvRope& op) { return gemm::qkv_units_in_range(op); }
   static __device__ gemm::Shape shape(const RecordBuffer& buffer, const QkvRope& op) {
-    return {.activations = tensor<&QkvRope::weighted, const std::byte>(buffer),
-            .squares = tensor<&QkvRope::squares, const float>(buffer),
-            .epsilon = op.epsilon,
-            .image_rows = op.max_rows,
-            .first_row = op.first_row,
-            .end_row = op.first_row + op.num_rows,
-            .units = op.head_dim < 128 && op.num_units > gemm::kWarpgroupUnits
-                         ? gemm::Units::kNeighboursApart
-                         : gemm::neighbours(op.num_units),
-            .cols = op.hidden,
-            .logits_only = 0,
-            .adds = 0,
-            .block_table = tensor<&QkvRope::block_table, const uint32_t>(buffer),
-            .blocks_of_sequence = blocks_for_tokens(op.max_context),
-            .kv_heads = op.kv_heads};
+    gemm::Shape shape = gemm::shape_of_heads(op, tensor<&QkvRope::weighted, const std::byte>(buffer));
+    shape.squares = tensor<&QkvRope::squares, const float>(buffer);
+    shape.epsilon = op.epsilon;
+    shape.block_table = tensor<&QkvRope::block_table, const uint32_t>(buffer);
+    shape.blocks_of_sequence = blocks_for_tokens(op.max_context);
+    shape.kv_heads = op.kv_heads;
+    return shape;
   }
   static __device__ gemm::Pages pages_of(const BoundProgram& program, const QkvRope& op, uint32_t half) {
-    const QkvUnit u = qkv_unit(op, op.first_unit + half * gemm::kWarpgroupUnits);
-    const TensorId matrix = u.part == QkvPart::kQ ? op.wq : u.part == QkvPart::kK ? op.wk : op.wv;
-    const bool halves = op.head_dim < 128 || op.num_units <= gemm::kWarpgroupUnits;
-    return {gemm::tensor_map(program, matrix, halves), u.head * (op.head_dim / kUnitRows) + u.index};
+    return gemm::pages_of_heads(program, op, half);
   }
   // A warpgroup has one head's units; a warp finishes 16 channels of a token, in two pieces.
   template <class Role, uint32_t kValues>

@@ -1,0 +1,166 @@
+// How the projections of attention's inputs are counted, and what instructions that make queries, keys and
+// values of them have in common.
+//
+// Units of 8 output rows are counted KV group by KV group, so that a range of units touches few heads:
+// group g = the query heads g × (q_heads / kv_heads) …, then K head g, then V head g. Within a Q or K head,
+// unit j is the RoPE pairs 4j … 4j + 3: channels 4j + i and 4j + i + head_dim / 2. Within a V head it is
+// channels 8j … 8j + 7.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "instructions/common/check.h"
+#include "instructions/common/new_tokens.h"
+#include "vm/layout/units.h"
+
+namespace serval {
+
+enum class QkvPart : uint8_t { kQ, kK, kV };
+
+// What one unit of 8 rows is: which projection, which head of it, which unit within the head.
+struct QkvUnit {
+  QkvPart part;
+  uint32_t head;
+  uint32_t index;
+};
+
+template <class Op>
+constexpr uint32_t qkv_units_per_group(const Op& op) {
+  return (op.q_heads / op.kv_heads + 2) * (op.head_dim / kUnitRows);
+}
+// Of all groups.
+template <class Op>
+constexpr uint32_t qkv_units(const Op& op) {
+  return (op.q_heads + 2 * op.kv_heads) * (op.head_dim / kUnitRows);
+}
+
+template <class Op>
+constexpr QkvUnit qkv_unit(const Op& op, uint32_t unit) {
+  const uint32_t units_per_head = op.head_dim / kUnitRows;
+  const uint32_t group_heads = op.q_heads / op.kv_heads;
+  const uint32_t group = unit / qkv_units_per_group(op);
+  const uint32_t in_group = unit % qkv_units_per_group(op);
+  const uint32_t head = in_group / units_per_head;
+  const uint32_t index = in_group % units_per_head;
+  if (head < group_heads) return {QkvPart::kQ, group * group_heads + head, index};
+  return {head == group_heads ? QkvPart::kK : QkvPart::kV, group, index};
+}
+
+// Calls fn(part, begin, end) for the channels that the instance's units have: neighbours in [begin, end),
+// counted through all heads of their projection.
+template <class Op, class Fn>
+void for_qkv_channels(const Op& op, Fn&& fn) {
+  const uint32_t units_per_head = op.head_dim / kUnitRows;
+  constexpr uint32_t kPairs = kUnitRows / 2;
+  for (uint32_t unit = op.first_unit, last = op.first_unit + op.num_units; unit < last;) {
+    const QkvUnit u = qkv_unit(op, unit);
+    const uint32_t in_head = std::min(units_per_head - u.index, last - unit);
+    const uint64_t base = uint64_t{u.head} * op.head_dim;
+    if (u.part == QkvPart::kV) {
+      const uint64_t begin = base + uint64_t{u.index} * kUnitRows;
+      fn(u.part, begin, begin + uint64_t{in_head} * kUnitRows);
+    } else {
+      const uint64_t low = base + uint64_t{u.index} * kPairs, high = low + op.head_dim / 2;
+      fn(u.part, low, low + uint64_t{in_head} * kPairs);
+      fn(u.part, high, high + uint64_t{in_head} * kPairs);
+    }
+    unit += in_head;
+  }
+}
+
+template <class Op>
+constexpr bool has_biases(const Op& op) {
+  return op.q_bias != op.k_bias;  // check_qkv_outputs() sees to the third
+}
+
+// What an instruction reads and writes that makes the outputs: all but the products.
+template <class Op>
+void touch_qkv_outputs(const Op& op, const StateView* state, FootprintBuilder<Op>& f) {
+  f.template read<&Op::rope>({0, op.max_context, 0, op.head_dim});
+  f.template pass_rows<&Op::rows>();
+  f.template read<&Op::block_table>({0, op.max_sequences, 0, blocks_for_tokens(op.max_context)});
+  if (has_biases(op)) {
+    f.template read<&Op::q_bias>({0, 1, 0, uint64_t{op.q_heads} * op.head_dim});
+    f.template read<&Op::k_bias>({0, 1, 0, uint64_t{op.kv_heads} * op.head_dim});
+    f.template read<&Op::v_bias>({0, 1, 0, uint64_t{op.kv_heads} * op.head_dim});
+  }
+  for_qkv_channels(op, [&](QkvPart part, uint64_t begin, uint64_t end) {
+    switch (part) {
+      case QkvPart::kQ:
+        return f.template write_rows<&Op::q>(RowSet::kActive, begin, end);
+      case QkvPart::kK:
+        return write_new_tokens<&Op::k_cache>(op, state, f, begin, end);
+      case QkvPart::kV:
+        return write_new_tokens<&Op::v_cache>(op, state, f, begin, end);
+    }
+  });
+}
+
+// The weights of the instance's units, of the columns [begin, end).
+template <class Op>
+void read_qkv_weights(const Op& op, FootprintBuilder<Op>& f, uint64_t begin_col, uint64_t end_col) {
+  for_qkv_channels(op, [&](QkvPart part, uint64_t begin, uint64_t end) {
+    switch (part) {
+      case QkvPart::kQ:
+        return f.template read<&Op::wq>({begin, end, begin_col, end_col});
+      case QkvPart::kK:
+        return f.template read<&Op::wk>({begin, end, begin_col, end_col});
+      case QkvPart::kV:
+        return f.template read<&Op::wv>({begin, end, begin_col, end_col});
+    }
+  });
+}
+
+// Heads, and the instance's units of them.
+template <class Op>
+void check_qkv_units(const Op& op, OperandCheck& c) {
+  c.require(op.head_dim == 64 || op.head_dim == 128, "head_dim", op.head_dim, "64 or 128");
+  c.dimension("kv_heads", op.kv_heads, 1);
+  c.dimension("q_heads", op.q_heads, 1);
+  if (!c.ok()) return;
+  c.require(op.q_heads % op.kv_heads == 0, "q_heads", op.q_heads, "a multiple of kv_heads");
+  const uint64_t rows = (uint64_t{op.q_heads} + 2 * uint64_t{op.kv_heads}) * op.head_dim;
+  c.range("first_unit", op.first_unit, op.num_units, rows / kUnitRows);
+}
+template <class Op>
+void check_qkv_weights(const Op& op, OperandCheck& c) {
+  const uint64_t q_rows = uint64_t{op.q_heads} * op.head_dim, kv_rows = uint64_t{op.kv_heads} * op.head_dim;
+  c.tensor("wq", op.wq, DType::kBF16, TensorKind::kWeight, q_rows, op.hidden);
+  c.tensor("wk", op.wk, DType::kBF16, TensorKind::kWeight, kv_rows, op.hidden);
+  c.tensor("wv", op.wv, DType::kBF16, TensorKind::kWeight, kv_rows, op.hidden);
+}
+// Three of their own, or three times the same tensor.
+template <class Op>
+void check_qkv_biases(const Op& op, OperandCheck& c, uint64_t q_rows, uint64_t kv_rows) {
+  const TensorId q = op.q_bias, k = op.k_bias, v = op.v_bias;
+  if (q != k && k != v && q != v) {
+    c.tensor("q_bias", q, DType::kBF16, TensorKind::kWeight, 1, q_rows);
+    c.tensor("k_bias", k, DType::kBF16, TensorKind::kWeight, 1, kv_rows);
+    c.tensor("v_bias", v, DType::kBF16, TensorKind::kWeight, 1, kv_rows);
+    return;
+  }
+  constexpr const char* kNone = "the same tensor as the other two, for no biases";
+  c.require(k != v || q == k, "q_bias", q.index, kNone);
+  c.require(q != v || k == q, "k_bias", k.index, kNone);
+  c.require(q != k || v == q, "v_bias", v.index, kNone);
+  c.require(c.tensor_rows(q) > 0, "q_bias", q.index, "a tensor of the program");
+}
+// What touch_qkv_outputs() names.
+template <class Op>
+void check_qkv_outputs(const Op& op, OperandCheck& c) {
+  c.limit("max_context", op.max_context, &StateLimits::max_context);
+  c.limit("kv_blocks", op.kv_blocks, &StateLimits::kv_blocks);
+  if (!c.ok()) return;
+  const uint64_t q_rows = uint64_t{op.q_heads} * op.head_dim, kv_rows = uint64_t{op.kv_heads} * op.head_dim;
+  const uint64_t kv_cols = uint64_t{op.kv_blocks} * kKvBlockTokens;
+  check_qkv_biases(op, c, q_rows, kv_rows);
+  c.tensor("rope", op.rope, DType::kF32, TensorKind::kConstant, op.max_context, op.head_dim);
+  c.block_table(op.block_table, op.max_sequences, op.max_context);
+  c.activation("q", op.q, DType::kBF16, op.max_rows, q_rows);
+  c.require(kv_cols >= op.max_rows, "kv_blocks", op.kv_blocks, "room for a token of each row");
+  c.tensor("k_cache", op.k_cache, DType::kBF16, TensorKind::kKvCache, kv_rows, kv_cols);
+  c.tensor("v_cache", op.v_cache, DType::kBF16, TensorKind::kKvCache, kv_rows, kv_cols);
+}
+
+}  // namespace serval
