@@ -50,6 +50,8 @@ std::vector<Boxes> boxes_of(const Program& program) {
   if (!multiplies_tiles(program)) return {};
   std::vector<Boxes> boxes(program.tensors.size());
   note_boxes<QkvRope, &QkvRope::wq, &QkvRope::wk, &QkvRope::wv>(program, BoxKind::kTiles, boxes);
+  note_boxes<ProjectPart, &ProjectPart::wq, &ProjectPart::wk, &ProjectPart::wv>(program, BoxKind::kTiles,
+                                                                                boxes);
   note_boxes<QkvProject, &QkvProject::wq, &QkvProject::wk, &QkvProject::wv>(program, BoxKind::kTiles, boxes);
   note_boxes<MatvecResidual, &MatvecResidual::weights>(program, BoxKind::kTiles, boxes);
   note_boxes<MatvecPart, &MatvecPart::weights>(program, BoxKind::kTiles, boxes);

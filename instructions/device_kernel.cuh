@@ -11,6 +11,7 @@
 #include "instructions/matvec_part/gemm.cuh"
 #include "instructions/matvec_push/gemm.cuh"
 #include "instructions/matvec_residual/gemm.cuh"
+#include "instructions/project_part/gemm.cuh"
 #include "instructions/qkv_project/gemm.cuh"
 #include "instructions/qkv_rope/gemm.cuh"
 #include "vm/device/launch_kernel.cuh"
@@ -28,9 +29,10 @@ struct DeviceOp<Absent<Op>> : GroupOp {
 template <class Op, class... Left>
 using UnlessOneOf = std::conditional_t<(std::is_same_v<Op, Left> || ...), Absent<Op>, Op>;
 
-// What programs of several devices exchange is left out of kernels for one.
+// What only programs of several devices have is left out of kernels for one.
 template <class Op, class... Left>
-using OnOneDevice = UnlessOneOf<Op, EmbedPush, MatvecPush, ReduceResidual, PushState, Left...>;
+using OnOneDevice =
+    UnlessOneOf<Op, EmbedPush, MatvecPush, ReduceResidual, PushState, ProjectPart, RopeParts, Left...>;
 // What only one device computes is left out of kernels for several; the exchange that is measured alone
 // begins with an embedding of each rank's own (engine/exchange/exchange_program.h).
 template <class Op, class... Left>
@@ -45,9 +47,10 @@ using InPlainKernels =
 template <class Op>
 using InGemmKernels = OnOneDevice<Op, Attention, AttentionMerge>;
 template <class Op>
-using InMatvecKernelsOfRanks = OnRanks<Op, PlannedAttention, PlannedMerge>;
+using InMatvecKernelsOfRanks = OnRanks<Op, PlannedAttention, PlannedMerge, ProjectPart, RopeParts>;
 template <class Op>
-using InPlainKernelsOfRanks = OnRanks<Op, PlannedAttention, PlannedMerge, QkvProject, QkNormRope>;
+using InPlainKernelsOfRanks =
+    OnRanks<Op, PlannedAttention, PlannedMerge, QkvProject, QkNormRope, ProjectPart, RopeParts>;
 template <class Op>
 using InGemmKernelsOfRanks = OnRanks<Op, Attention, AttentionMerge>;
 

@@ -10,12 +10,10 @@
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
 #include "instructions/common/residual.h"
+#include "instructions/common/tile_shape.h"
 #include "vm/layout/units.h"
 
 namespace serval {
-
-// Rows of which a warp adds up the same 64 columns at a time: dealt out by fewer, some of its lanes idle.
-inline constexpr uint32_t kRowsAddedTogether = 4;
 
 struct AddParts {
   TensorId rows;

@@ -122,10 +122,15 @@ void OperandCheck::product_input(const char* operand, TensorId id, uint32_t max_
 
 void OperandCheck::weighted_rows(TensorId weighted, TensorId squares, uint32_t max_rows, uint64_t hidden,
                                  uint32_t square_cols) {
+  this->squares(squares, max_rows, hidden, square_cols);
+  if (!ok()) return;
+  product_input("weighted", weighted, max_rows, hidden, product_image(square_cols));
+}
+
+void OperandCheck::squares(TensorId squares, uint32_t max_rows, uint64_t hidden, uint32_t square_cols) {
   this->square_cols(square_cols);
   if (!ok()) return;
   require(hidden % square_cols == 0, "square_cols", square_cols, "a divisor of the residual's columns");
-  product_input("weighted", weighted, max_rows, hidden, product_image(square_cols));
   activation("squares", squares, DType::kF32, max_rows, hidden / square_cols);
 }
 

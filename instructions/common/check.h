@@ -54,6 +54,8 @@ class OperandCheck {
   // square_cols] f32, of which an instance has [first_row, first_row + num_rows).
   void weighted_rows(TensorId weighted, TensorId squares, uint32_t max_rows, uint64_t hidden,
                      uint32_t square_cols);
+  // The squares alone.
+  void squares(TensorId squares, uint32_t max_rows, uint64_t hidden, uint32_t square_cols);
   // An instance's rows of those that may want logits, and a tensor with a row for each of them.
   void rows_of_logits(uint32_t first_row, uint32_t num_rows);
   void logits(const char* operand, TensorId id, uint64_t cols);

@@ -636,6 +636,14 @@ __device__ __forceinline__ Shape product_shape(const Op& op, const std::byte* ac
           .block_table = nullptr,
           .blocks_of_sequence = 0};
 }
+// Of its columns only `count` from `first` on: whole panels, but for the matrix's last.
+__device__ __forceinline__ void take_columns(Shape& shape, uint32_t first, uint32_t count) {
+  const uint32_t end = first + count;
+  shape.first_slab = first / page_image::kPanelCols * slab_image::kSlabsOfPanel;
+  const uint32_t end_slab = end == shape.cols ? slab_image::slabs(shape.cols)
+                                              : end / page_image::kPanelCols * slab_image::kSlabsOfPanel;
+  shape.num_slabs = end_slab - shape.first_slab;
+}
 template <class Op>
 __device__ __forceinline__ Pages weight_pages(const BoundProgram& program, const Op& op) {
   return {tensor_map(program, op.weights, op.num_units <= kWarpgroupUnits), op.first_unit};

@@ -43,4 +43,16 @@ constexpr TileShape reduction_shape(uint32_t units, uint32_t rows, uint32_t tile
   return tile;
 }
 
+// Rows of which a warp adds up the same 64 columns at a time: dealt out by fewer, some of its lanes idle.
+inline constexpr uint32_t kRowsAddedTogether = 4;
+
+// What an instance adds up of the parts of attention's inputs (instructions/rope_parts): half a tile's units,
+// as many as lanes look at together. Its rows are halved as long as no SM gets two.
+constexpr TileShape added_shape(uint32_t units, uint32_t rows, uint32_t tile_rows, uint32_t sms) {
+  TileShape tile{kTileUnits / 2, tile_rows};
+  while (tile.rows > kRowsAddedTogether && num_tiles(units, {tile.units, tile.rows / 2}, rows) <= sms)
+    tile.rows /= 2;
+  return tile;
+}
+
 }  // namespace serval

@@ -14,14 +14,8 @@ struct GemmOp<MatvecPart> {
            op.num_cols <= op.in_cols - op.first_col && op.first_col % page_image::kPanelCols == 0;
   }
   static __device__ gemm::Shape shape(const RecordBuffer& buffer, const MatvecPart& op) {
-    const uint32_t first_slab = op.first_col / page_image::kPanelCols * slab_image::kSlabsOfPanel;
-    const uint32_t end_col = op.first_col + op.num_cols;
-    const uint32_t end_slab = end_col == op.in_cols
-                                  ? slab_image::slabs(op.in_cols)
-                                  : end_col / page_image::kPanelCols * slab_image::kSlabsOfPanel;
     gemm::Shape shape = gemm::product_shape(op, tensor<&MatvecPart::input, const std::byte>(buffer));
-    shape.first_slab = first_slab;
-    shape.num_slabs = end_slab - first_slab;
+    gemm::take_columns(shape, op.first_col, op.num_cols);
     return shape;
   }
   static __device__ gemm::Pages pages_of(const BoundProgram& program, const MatvecPart& op, uint32_t) {

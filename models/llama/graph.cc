@@ -108,7 +108,11 @@ class Builder {
   // The stage of a layer's Q, K and V.
   template <class Op>
   void add_projections(const char* name, const Op& op, uint16_t layer);
+  TileShape projection_tile() const;
   void qkv_rope(uint16_t layer, const std::string& prefix, TensorId k_cache, TensorId v_cache);
+  // The same in two stages, where a rank's rows would leave most SMs without a tile.
+  void project_parts(const QkvRope& op, uint16_t layer);
+  void rope_parts(const QkvRope& op, uint16_t layer);
   // The same in two stages, with norms of the heads of Q and K.
   void qkv_project(uint16_t layer, const std::string& prefix);
   void qk_norm_rope(uint16_t layer, const std::string& prefix, TensorId k_cache, TensorId v_cache);
@@ -159,6 +163,7 @@ class Builder {
   const uint32_t q_rows_, kv_rows_;  // q_heads × head_dim, kv_heads × head_dim
   const float epsilon_;
   const uint32_t square_cols_;
+  const uint32_t projection_parts_;  // of the columns of Q, K and V (instructions/common/column_parts.h)
   uint32_t kv_blocks_;
   const uint32_t logit_rows_;
   uint32_t splits_;  // over which a KV head's leaves are spread
@@ -184,6 +189,9 @@ Builder::Builder(const LlamaConfig& config, const GraphOptions& options)
       kv_rows_(kv_heads_ * head_dim_),
       epsilon_(static_cast<float>(config.rms_norm_eps)),
       square_cols_(options.tile_rows > 0 ? kSquareColsOfGemm : kSquareColsOfMatvec),
+      projection_parts_(options.ranks > 1 && options.tile_rows > 0 && !config.qk_norm
+                            ? projection_parts(q_rows_ + 2 * kv_rows_, hidden_)
+                            : 1),
       kv_blocks_(options.kv_blocks > 0 ? options.kv_blocks
                                        : options.sequences * blocks_for_tokens(options.context)),
       logit_rows_(logit_rows({.rows = options.rows, .sequences = options.sequences})),
@@ -322,8 +330,10 @@ void Builder::add_activations() {
   residual_ = activation(llama_tensor::kResidual, DType::kF32, rows, hidden_);
   weighted_ = product_input(llama_tensor::kWeighted, hidden_);
   squares_ = activation(llama_tensor::kSquares, DType::kF32, rows, hidden_ / square_cols_);
-  if (config_.qk_norm)
-    projected_ = activation(llama_tensor::kProjected, DType::kF32, rows, q_rows_ + 2 * kv_rows_);
+  if (config_.qk_norm || projection_parts_ > 1) {
+    projected_ = activation(llama_tensor::kProjected, DType::kF32, rows,
+                            uint64_t{projection_parts_} * (q_rows_ + 2 * kv_rows_));
+  }
   query_ = activation(llama_tensor::kQuery, DType::kBF16, rows, q_rows_);
   const PlaceLayout places{q_heads_ / kv_heads_, head_dim_};
   partial_ = multiplies_tiles()
@@ -372,7 +382,11 @@ void Builder::add_units_of_rank(Op op, uint32_t rank, Units units, TileShape til
   const auto add_range = [&](uint32_t first, uint32_t count) {
     op.first_unit = units.begin + first;
     op.num_units = count;
-    add(op, rank, layer);
+    if constexpr (requires { op.part; }) {
+      for (op.part = 0; op.part < op.parts; ++op.part) add(op, rank, layer);
+    } else {
+      add(op, rank, layer);
+    }
   };
   op.num_rows = rows;
   const uint32_t parts = std::min(options_.sms, (units.count + units.least - 1) / units.least);
@@ -484,8 +498,11 @@ TensorId Builder::norm_before(int index) {
 template <class Op>
 void Builder::add_projections(const char* name, const Op& op, uint16_t layer) {
   const uint32_t units = (q_rows_ + 2 * kv_rows_) / kUnitRows;
-  add_units(fmt::format("layer {} {}", layer, name), op, units, tile_of(units, options_.rows), options_.rows,
-            layer);
+  add_units(fmt::format("layer {} {}", layer, name), op, units, projection_tile(), options_.rows, layer);
+}
+
+TileShape Builder::projection_tile() const {
+  return tile_of((q_rows_ + 2 * kv_rows_) / kUnitRows, options_.rows, projection_parts_);
 }
 
 void Builder::qkv_rope(uint16_t layer, const std::string& prefix, TensorId k_cache, TensorId v_cache) {
@@ -518,7 +535,61 @@ void Builder::qkv_rope(uint16_t layer, const std::string& prefix, TensorId k_cac
     op.k_bias = weight(prefix + "self_attn.k_proj.bias");
     op.v_bias = weight(prefix + "self_attn.v_proj.bias");
   }
-  add_projections("qkv_rope", op, layer);
+  if (projection_parts_ == 1) return add_projections("qkv_rope", op, layer);
+  project_parts(op, layer);
+  rope_parts(op, layer);
+}
+
+void Builder::project_parts(const QkvRope& op, uint16_t layer) {
+  add_projections("project_part",
+                  ProjectPart{.weighted = op.weighted,
+                              .wq = op.wq,
+                              .wk = op.wk,
+                              .wv = op.wv,
+                              .rows = op.rows,
+                              .sums = projected_,
+                              .first_unit = 0,
+                              .num_units = 0,
+                              .hidden = op.hidden,
+                              .head_dim = op.head_dim,
+                              .q_heads = op.q_heads,
+                              .kv_heads = op.kv_heads,
+                              .part = 0,
+                              .parts = projection_parts_,
+                              .max_rows = op.max_rows,
+                              .num_rows = op.num_rows},
+                  layer);
+}
+
+void Builder::rope_parts(const QkvRope& op, uint16_t layer) {
+  const RopeParts all{.sums = projected_,
+                      .squares = op.squares,
+                      .rope = op.rope,
+                      .rows = op.rows,
+                      .block_table = op.block_table,
+                      .q = op.q,
+                      .k_cache = op.k_cache,
+                      .v_cache = op.v_cache,
+                      .q_bias = op.q_bias,
+                      .k_bias = op.k_bias,
+                      .v_bias = op.v_bias,
+                      .first_unit = 0,
+                      .num_units = 0,
+                      .hidden = op.hidden,
+                      .head_dim = op.head_dim,
+                      .q_heads = op.q_heads,
+                      .kv_heads = op.kv_heads,
+                      .parts = projection_parts_,
+                      .max_context = op.max_context,
+                      .kv_blocks = op.kv_blocks,
+                      .epsilon = op.epsilon,
+                      .max_rows = op.max_rows,
+                      .max_sequences = op.max_sequences,
+                      .num_rows = op.num_rows,
+                      .square_cols = op.square_cols};
+  const uint32_t units = qkv_units(op);
+  add_units(fmt::format("layer {} rope_parts", layer), all, units,
+            added_shape(units, options_.rows, options_.tile_rows, options_.sms), options_.rows, layer);
 }
 
 void Builder::qkv_project(uint16_t layer, const std::string& prefix) {

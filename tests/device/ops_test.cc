@@ -473,7 +473,8 @@ INSTANTIATE_TEST_SUITE_P(Isa, TiledOps, ::testing::ValuesIn(kTiled), [](const au
 std::vector<uint16_t> ops_of_few_rows() {
   constexpr Opcode kOthers[] = {Opcode::kPlannedAttention, Opcode::kPlannedMerge, Opcode::kMatvecPart,
                                 Opcode::kAddParts,         Opcode::kMatvecPush,   Opcode::kReduceResidual,
-                                Opcode::kPushState,        Opcode::kEmbedPush};
+                                Opcode::kPushState,        Opcode::kEmbedPush,    Opcode::kProjectPart,
+                                Opcode::kRopeParts};
   std::vector<uint16_t> ops;
   for (uint16_t op = 0; op < kNumOpcodes; ++op) {
     if (std::ranges::find(kOthers, static_cast<Opcode>(op)) == std::end(kOthers)) ops.push_back(op);

@@ -19,11 +19,15 @@ using ::testing::HasSubstr;
 constexpr uint32_t kContext = 320;  // two attention leaves
 constexpr uint64_t kSeed = 3;
 
+// Columns of which a rank's projections are cut into two parts in programs of tiles.
+constexpr int kColumnsOfParts = 4096;
+
 // Heads of 64 channels, which the kernels of GEMMs have attention for.
-LlamaConfig config_of(uint32_t ranks) {
+LlamaConfig config_of(uint32_t ranks, int hidden = 512) {
   LlamaConfig config = tiny_shared_config(ranks == 4 ? 2 : 8);
   config.head_dim = 64;
-  config.hidden_size = 512;
+  config.hidden_size = hidden;
+  config.qkv_bias = hidden == kColumnsOfParts;
   config.intermediate_size = 1024;
   return config;
 }
@@ -40,12 +44,12 @@ BackendOptions options_of(uint32_t ranks, uint32_t rows = 0, uint32_t sms = 0) {
   return options;
 }
 
-Decoder on_gpus(const BackendOptions& options) {
-  const LlamaConfig config = config_of(options.limits.ranks);
+Decoder on_gpus(const BackendOptions& options, int hidden = 512) {
+  const LlamaConfig config = config_of(options.limits.ranks, hidden);
   return Decoder(make_device_backend(config, *make_random_weights(config, kSeed), options));
 }
-Decoder on_host(BackendOptions options) {
-  const LlamaConfig config = config_of(options.limits.ranks);
+Decoder on_host(BackendOptions options, int hidden = 512) {
+  const LlamaConfig config = config_of(options.limits.ranks, hidden);
   options.sms = 2;
   return {config, std::make_shared<const ModelWeights>(ModelWeights::random(config, kSeed)), options};
 }
@@ -78,27 +82,32 @@ void expect_near(const std::vector<Answer>& found, const std::vector<Answer>& ho
   EXPECT_LE(square, kMostNmse * power);
 }
 
-// Ranks on GPUs; rows of a pass; prompt tokens a pass.
+// Ranks on GPUs; rows of a pass; prompt tokens a pass; columns of the residual.
 struct Case {
   uint32_t ranks, rows, chunk;
+  int hidden = 512;
 };
 class RanksOnGpus : public ::testing::TestWithParam<Case> {
  protected:
   std::vector<Answer> answer(const BackendOptions& options) const {
-    return on_gpus(options).answer(sequences_of(ranks), {.chunk = GetParam().chunk});
+    return on_gpus(options, GetParam().hidden).answer(sequences_of(ranks), {.chunk = GetParam().chunk});
   }
   const uint32_t ranks = GetParam().ranks, rows = GetParam().rows;
 };
 INSTANTIATE_TEST_SUITE_P(Of, RanksOnGpus,
                          ::testing::Values(Case{2, 0, 16}, Case{4, 0, 16}, Case{8, 0, 16}, Case{2, 64, 48},
-                                           Case{4, 64, 48}, Case{2, 300, 250}),
+                                           Case{4, 64, 48}, Case{2, 300, 250},
+                                           Case{2, 64, 48, kColumnsOfParts},
+                                           Case{4, 300, 250, kColumnsOfParts}),
                          [](const auto& test) {
-                           return fmt::format("{}WithPassesOf{}", test.param.ranks, test.param.chunk);
+                           return fmt::format("{}WithPassesOf{}{}", test.param.ranks, test.param.chunk,
+                                              test.param.hidden == kColumnsOfParts ? "InPartsOfColumns" : "");
                          });
 
 TEST_P(RanksOnGpus, HaveTheHostsLogits) {
   const BackendOptions options = options_of(ranks, rows);
-  expect_near(answer(options), on_host(options).answer(sequences_of(ranks), {.chunk = GetParam().chunk}));
+  expect_near(answer(options),
+              on_host(options, GetParam().hidden).answer(sequences_of(ranks), {.chunk = GetParam().chunk}));
 }
 
 TEST_P(RanksOnGpus, RunAgainToTheSameBits) {

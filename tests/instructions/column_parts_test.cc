@@ -28,6 +28,16 @@ TEST(ColumnParts, AreAsManyAsFewTilesNeed) {
   EXPECT_EQ(matrix_parts(64, 2064), 3U);
 }
 
+TEST(ColumnParts, OfProjectionsAreOfTwoPanelsOrMore) {
+  EXPECT_EQ(projection_parts(2560, 8192), 3U);  // Llama-70B on 4 GPUs, of which each has 40 tiles
+  EXPECT_EQ(projection_parts(1280, 8192), 4U);  // on 8
+  EXPECT_EQ(projection_parts(5120, 8192), 1U);  // on 2
+  EXPECT_EQ(projection_parts(3072, 4096), 1U);  // Llama-8B on 2: two parts gain nothing
+  EXPECT_EQ(projection_parts(1536, 4096), 2U);  // on 4
+  EXPECT_EQ(projection_parts(1536, 2048), 1U);
+  EXPECT_EQ(projection_parts(64, 16), 1U);
+}
+
 TEST(ColumnParts, AreWholePanelsThatFollowEachOther) {
   for (uint32_t cols = 16; cols <= 9 * 1024; cols += 16) {
     for (uint32_t parts = 1; parts <= std::min(page_image::panels(cols), kMaxColumnParts); ++parts) {

@@ -487,7 +487,7 @@ bool is_count(const std::string& name) {
 }
 bool is_index(const std::string& name) {
   return name.starts_with("first_") || name == "kv_head" || name == "split" || name == "record" ||
-         name == "rank" || name == "weights_unit";
+         name == "rank" || name == "part" || name == "weights_unit";
 }
 
 bool is_flag(const std::string& name) {
@@ -635,8 +635,9 @@ TEST(CheckInstruction, RefusesHeadsThatDoNotDivide) {
   shape.kv_heads = 2;
   shape.q_heads = 6;
   Scene s(shape, random);
-  for (const Opcode opcode : {Opcode::kQkvRope, Opcode::kAttention, Opcode::kAttentionMerge,
-                              Opcode::kPlannedAttention, Opcode::kPlannedMerge, Opcode::kQkNormRope}) {
+  for (const Opcode opcode :
+       {Opcode::kQkvRope, Opcode::kAttention, Opcode::kAttentionMerge, Opcode::kPlannedAttention,
+        Opcode::kPlannedMerge, Opcode::kQkNormRope, Opcode::kProjectPart, Opcode::kRopeParts}) {
     const Instruction i = s.stage(opcode).make(0, 1);
     for (const FieldInfo& f : op_info(i.opcode).fields) {
       if (std::string(f.name) == "q_heads") {

@@ -353,36 +353,114 @@ std::vector<Exact> head_outputs(const Scene& s, TensorId weights, uint32_t head,
   return cosines == nullptr ? y : rotated(y, cosines);
 }
 
+// Judges what the pass's rows left in q and the caches: outputs(part, head, row, cosines) are a head's, RoPE
+// applied if `cosines` are given.
+template <class Outputs>
+void judge_heads(const Scene& s, Tally& tally, Cover& compared, Outputs&& outputs) {
+  const uint32_t d = s.shape.head_dim;
+  for (const uint32_t r : s.active_rows()) {
+    const PassRow& row = s.rows()[r];
+    const float* cosines = s.bench.data<const float>(s.t.rope) + size_t{row.position} * d;
+    const uint64_t token = s.block_of(row, row.position) * kKvBlockTokens + row.position % kKvBlockTokens;
+    const auto judge = [&](TensorId to, uint64_t at, const Exact& want) {
+      compared[to.index][at] = 1;
+      tally.add_bf16(s.bench.data<const uint16_t>(to)[at], want);
+    };
+    for (uint32_t h = 0; h < s.shape.q_heads; ++h) {
+      const std::vector<Exact> q = outputs(QkvPart::kQ, h, r, cosines);
+      for (uint32_t c = 0; c < d; ++c) judge(s.t.q, s.bench.element(s.t.q, r, h * d + c), q[c]);
+    }
+    for (uint32_t h = 0; h < s.shape.kv_heads; ++h) {
+      const std::vector<Exact> k = outputs(QkvPart::kK, h, r, cosines);
+      const std::vector<Exact> v = outputs(QkvPart::kV, h, r, nullptr);
+      for (uint32_t c = 0; c < d; ++c) {
+        judge(s.t.k_cache, s.bench.element(s.t.k_cache, h * d + c, token), k[c]);
+        judge(s.t.v_cache, s.bench.element(s.t.v_cache, h * d + c, token), v[c]);
+      }
+    }
+  }
+}
+
+// The matrix of a projection.
+TensorId projection(const Scene& s, QkvPart part) {
+  return part == QkvPart::kQ ? s.t.wq : part == QkvPart::kK ? s.t.wk : s.t.wv;
+}
+
 TEST(QkvRope, IsTheRotatedProjectionOfTheNormalisedRow) {
-  over_random_scenes(Opcode::kQkvRope, 24, {.max_hidden = 400, .max_kv_heads = 2},
-                     [](const Scene& s, const Memory&, Tally& tally, Cover& compared) {
-                       const uint32_t d = s.shape.head_dim;
-                       for (const uint32_t r : s.active_rows()) {
-                         const PassRow& row = s.rows()[r];
-                         const NormedRow x = normed_row(s, r);
-                         const float* cosines =
-                             s.bench.data<const float>(s.t.rope) + size_t{row.position} * d;
-                         const uint64_t token =
-                             s.block_of(row, row.position) * kKvBlockTokens + row.position % kKvBlockTokens;
-                         const auto judge = [&](TensorId to, uint64_t at, const Exact& want) {
-                           compared[to.index][at] = 1;
-                           tally.add_bf16(s.bench.data<const uint16_t>(to)[at], want);
-                         };
-                         for (uint32_t h = 0; h < s.shape.q_heads; ++h) {
-                           const std::vector<Exact> q = head_outputs(s, s.t.wq, h, x, cosines);
-                           for (uint32_t c = 0; c < d; ++c)
-                             judge(s.t.q, s.bench.element(s.t.q, r, h * d + c), q[c]);
-                         }
-                         for (uint32_t h = 0; h < s.shape.kv_heads; ++h) {
-                           const std::vector<Exact> k = head_outputs(s, s.t.wk, h, x, cosines);
-                           const std::vector<Exact> v = head_outputs(s, s.t.wv, h, x, nullptr);
-                           for (uint32_t c = 0; c < d; ++c) {
-                             judge(s.t.k_cache, s.bench.element(s.t.k_cache, h * d + c, token), k[c]);
-                             judge(s.t.v_cache, s.bench.element(s.t.v_cache, h * d + c, token), v[c]);
-                           }
-                         }
-                       }
-                     });
+  over_random_scenes(
+      Opcode::kQkvRope, 24, {.max_hidden = 400, .max_kv_heads = 2},
+      [](const Scene& s, const Memory&, Tally& tally, Cover& compared) {
+        judge_heads(s, tally, compared, [&](QkvPart part, uint32_t head, uint32_t r, const float* cosines) {
+          return head_outputs(s, projection(s, part), head, normed_row(s, r), cosines);
+        });
+      });
+}
+
+// Which channel of which head is output `output` of a part's sums, in the order of the units.
+struct Channel {
+  QkvPart part;
+  uint32_t head, channel;
+};
+Channel channel_of_output(const Scene& s, uint32_t output) {
+  const uint32_t d = s.shape.head_dim, group_heads = s.shape.q_heads / s.shape.kv_heads;
+  const uint32_t group = output / ((group_heads + 2) * d), in_group = output % ((group_heads + 2) * d);
+  const uint32_t head = in_group / d, i = in_group % d;
+  if (head == group_heads + 1) return {QkvPart::kV, group, i};
+  // A unit of 8 has 4 pairs: their first channels, then their second.
+  const uint32_t channel = i / 8 * 4 + i % 4 + (i % 8 < 4 ? 0 : d / 2);
+  if (head == group_heads) return {QkvPart::kK, group, channel};
+  return {QkvPart::kQ, group * group_heads + head, channel};
+}
+
+// Several panels of columns, so that there are parts.
+constexpr ShapeLimits kPanels = {.max_hidden = 4200, .max_intermediate = 16, .max_kv_heads = 1};
+
+TEST(ProjectPart, IsTheProjectionOfAPartOfTheColumns) {
+  over_random_scenes(
+      Opcode::kProjectPart, 10, kPanels, [](const Scene& s, const Memory&, Tally& tally, Cover& compared) {
+        const uint32_t outputs = (s.shape.q_heads + 2 * s.shape.kv_heads) * s.shape.head_dim;
+        const TensorId to = s.t.projected_sums[s.projected_parts - 1];
+        const ColumnRange cols = columns_of_part(s.shape.hidden, s.projected_part, s.projected_parts);
+        for (const uint32_t r : s.active_rows()) {
+          const std::vector<double> x =
+              widen(s.bench.data<const uint16_t>(s.t.weighted) + size_t{r} * s.shape.hidden + cols.begin,
+                    cols.count());
+          for (uint32_t i = 0; i < outputs; ++i) {
+            const Channel c = channel_of_output(s, i);
+            const uint16_t* weights =
+                weight_row(s, projection(s, c.part), uint64_t{c.head} * s.shape.head_dim + c.channel);
+            const uint64_t at = s.bench.element(to, r, uint64_t{s.projected_part} * outputs + i);
+            compared[to.index][at] = 1;
+            tally.add(s.bench.data<const float>(to)[at], dot(weights + cols.begin, x));
+          }
+        }
+      });
+}
+
+TEST(RopeParts, RotatesTheScaledSumOfTheParts) {
+  over_random_scenes(
+      Opcode::kRopeParts, 24, kPanels, [](const Scene& s, const Memory&, Tally& tally, Cover& compared) {
+        const uint32_t d = s.shape.head_dim, outputs = (s.shape.q_heads + 2 * s.shape.kv_heads) * d;
+        const float* sums = s.bench.data<const float>(s.t.projected_sums[s.projected_parts - 1]);
+        judge_heads(s, tally, compared, [&](QkvPart part, uint32_t head, uint32_t r, const float* cosines) {
+          const Exact scale = normed_row(s, r).scale;
+          std::vector<Exact> y(d);
+          for (uint32_t i = 0; i < outputs; ++i) {
+            const Channel c = channel_of_output(s, i);
+            if (c.part != part || c.head != head) continue;
+            double sum = 0, magnitude = 0;
+            for (uint32_t p = 0; p < s.projected_parts; ++p) {
+              const double of_part = sums[(size_t{r} * s.projected_parts + p) * outputs + i];
+              sum += of_part;
+              magnitude += std::abs(of_part);
+            }
+            const double error = rounding_error(s.projected_parts, magnitude), value = sum * scale.value;
+            y[c.channel] = {value, error * (scale.value + scale.error) + std::abs(sum) * scale.error +
+                                       rounding_error(1, std::abs(value))};
+          }
+          return cosines == nullptr ? y : rotated(y, cosines);
+        });
+      });
 }
 
 TEST(QkvProject, IsTheProjectionOfTheNormalisedRow) {

@@ -215,6 +215,9 @@ Scene::Scene(const Shape& s, Random& random) : shape(s) {
   t.squares = activation("squares", DType::kF32, s.hidden / s.square_cols());
   t.q = activation("q", DType::kBF16, q_rows);
   t.projected = activation("projected", DType::kF32, q_rows + 2 * kv_rows);
+  for (uint32_t p = 0; p < kMaxColumnParts; ++p)
+    t.projected_sums[p] = activation(("projected_sums" + std::to_string(p + 1)).c_str(), DType::kF32,
+                                     (p + 1) * (q_rows + 2 * kv_rows));
   t.exchange = activation("exchange", partial_sum_type(s.square_cols()), s.hidden);
   t.attended = product_input("attended", q_rows);
   t.part_sums = activation("part_sums", DType::kF32, s.hidden);
@@ -360,6 +363,8 @@ void Scene::choose_parts(Random& random) {
   sums_parts = random.between(1, most);
   sums_part = random.below(sums_parts);
   added_parts = random.between(2, kMaxColumnParts);
+  projected_parts = random.between(1, std::min(page_image::panels(shape.hidden), kMaxColumnParts));
+  projected_part = random.below(projected_parts);
 }
 
 void Scene::plan(uint32_t records) {
@@ -451,6 +456,7 @@ void Scene::fill_activations(Random& random) {
   else
     fill_bf16(random, 1, count(t.exchange), bench.data<uint16_t>(t.exchange));
   for (const TensorId id : t.parts) fill_f32(random, 1, count(id), bench.data<float>(id));
+  for (const TensorId id : t.projected_sums) fill_f32(random, 1, count(id), bench.data<float>(id));
   fill_f32(random, 6, count(t.logits), bench.data<float>(t.logits));
   fill_unit_softmax(bench, t.logits, t.unit_softmax);
   for (const auto& [splits, id] : partials_) {
@@ -641,6 +647,43 @@ Stage tiles_of(Op op, uint32_t units, uint32_t Op::*first, uint32_t Op::*count, 
           }};
 }
 
+ProjectPart Scene::project_part() const {
+  const Shape& s = shape;
+  return {t.weighted, t.wq,     t.wk,       t.wv,      t.rows,     projected_sums(), 0,
+          0,          s.hidden, s.head_dim, s.q_heads, s.kv_heads, projected_part,   projected_parts,
+          s.rows,     0,        s.rows};
+}
+
+RopeParts Scene::rope_parts() const {
+  const Shape& s = shape;
+  return {projected_sums(),
+          t.squares,
+          t.rope,
+          t.rows,
+          t.block_table,
+          t.q,
+          t.k_cache,
+          t.v_cache,
+          {},
+          {},
+          {},
+          0,
+          0,
+          s.hidden,
+          s.head_dim,
+          s.q_heads,
+          s.kv_heads,
+          projected_parts,
+          s.max_context,
+          kv_blocks,
+          s.epsilon,
+          s.rows,
+          s.sequences,
+          0,
+          s.rows,
+          s.square_cols()};
+}
+
 std::vector<Stage> Scene::stages() const {
   const Shape& s = shape;
   std::vector<Stage> out;
@@ -747,6 +790,9 @@ std::vector<Stage> Scene::stages() const {
   add(EmbedPush{t.table, t.rows, exchange, 0, 0, s.hidden, s.vocab, 0, s.vocab, 0, 1, s.rows, 0, s.rows,
                 s.square_cols()},
       s.hidden / kUnitRows, &EmbedPush::first_unit, &EmbedPush::num_units, s.hidden / kUnitRows);
+  add(project_part(), heads * s.head_dim / kUnitRows, &ProjectPart::first_unit, &ProjectPart::num_units,
+      kTile);
+  add(rope_parts(), heads * s.head_dim / kUnitRows, &RopeParts::first_unit, &RopeParts::num_units, kTile);
   return out;
 }
 

@@ -157,12 +157,14 @@ struct Scene {
 
   Shape shape;
   uint32_t kv_blocks;
-  uint32_t logits_only = 0;    // as in their operands
-  uint32_t begins = 0;         // of reduce_residual
-  uint32_t product_parts = 1;  // of the columns of matvec_residual; 1 in programs of vectors
-  uint32_t sums_parts = 1;     // of the columns of matvec_part,
-  uint32_t sums_part = 0;      // of which it has this one
-  uint32_t added_parts = 2;    // of add_parts
+  uint32_t logits_only = 0;      // as in their operands
+  uint32_t begins = 0;           // of reduce_residual
+  uint32_t product_parts = 1;    // of the columns of matvec_residual; 1 in programs of vectors
+  uint32_t sums_parts = 1;       // of the columns of matvec_part,
+  uint32_t sums_part = 0;        // of which it has this one
+  uint32_t added_parts = 2;      // of add_parts
+  uint32_t projected_parts = 1;  // of the columns of project_part, and of rope_parts
+  uint32_t projected_part = 0;   // of which project_part has this one
   Bench bench;
   struct {
     TensorId table, norm, wq, wk, wv, rope, wo, gate, up, head;  // weights and constants
@@ -171,6 +173,7 @@ struct Scene {
     TensorId projected;
     TensorId exchange, peer_rows, peer_control;  // of ranks: of one, which pushes to itself
     TensorId part_sums, parts[kMaxColumnParts];  // of parts of columns
+    TensorId projected_sums[kMaxColumnParts];    // of project_part: by the number of parts less 1
     TensorId k_cache, v_cache;
     TensorId places;  // of planned attention
     TensorId rows, slots, adjustments, masks, sampled, top, control, output, host_stop, block_table,
@@ -185,6 +188,10 @@ struct Scene {
   Stage merge_stage(uint32_t splits) const;
   Stage planned_attention_stage() const;
   Stage planned_merge_stage() const;
+  // Of no units; the tensor of the sums of as many parts.
+  ProjectPart project_part() const;
+  RopeParts rope_parts() const;
+  TensorId projected_sums() const { return t.projected_sums[projected_parts - 1]; }
   void fill_weights(Random& random);
   void fill_activations(Random& random);
   void fill_slots(Random& random);

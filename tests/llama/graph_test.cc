@@ -290,6 +290,38 @@ TEST(LlamaGraph, MergesAttentionOnlyWhereASequenceMayHaveSeveralLeaves) {
   EXPECT_EQ(merges(1025), 2 * 132);
 }
 
+// Llama-70B on four GPUs: a rank has 320 units of Q, K and V, 8192 columns and 3 parts of them.
+TEST(LlamaGraph, SpreadsARanksProjectionsOverPartsOfTheirColumns) {
+  constexpr uint32_t kUnits = 320, kParts = 3, kSms = 132;
+  LlamaConfig config = preset_config("llama-3.1-70b");
+  config.num_layers = 1;
+  for (const uint32_t rows : {64U, 256U, 512U}) {
+    const Graph graph = build_llama_graph(
+        config, {.sms = kSms, .context = 64, .rows = rows, .tile_rows = rows == 64 ? 64U : 256U, .ranks = 4});
+    std::vector<Grid> products(kParts, Grid(rows, kUnits));
+    Grid added(rows, kUnits);
+    size_t instances = 0;
+    for (const Instruction& node : graph.nodes) {
+      EXPECT_NE(node.opcode, static_cast<uint16_t>(Opcode::kQkvRope));
+      if (device_of(graph.tensors, node) != 0) continue;
+      if (node.opcode == static_cast<uint16_t>(Opcode::kProjectPart)) {
+        const auto op = node.as<ProjectPart>();
+        ASSERT_EQ(op.parts, kParts);
+        ASSERT_LT(op.part, kParts);
+        products[op.part].add(op.first_row, op.num_rows, op.first_unit, op.num_units);
+        ++instances;
+      } else if (node.opcode == static_cast<uint16_t>(Opcode::kRopeParts)) {
+        const auto op = node.as<RopeParts>();
+        added.add(op.first_row, op.num_rows, op.first_unit, op.num_units);
+      }
+    }
+    for (const Grid& part : products) EXPECT_TRUE(part.covered_once()) << rows << " rows";
+    EXPECT_TRUE(added.covered_once()) << rows << " rows";
+    EXPECT_GE(instances, 120U) << rows << " rows";
+    EXPECT_GE(added.instances(), kSms / 2) << rows << " rows";
+  }
+}
+
 TEST(LlamaGraph, HasNoPartsInProgramsOfVectors) {
   const Graph graph = build_llama_graph(preset_config("llama-3.2-1b"), {.sms = 132, .context = 64});
   for (const Instruction& node : graph.nodes) {

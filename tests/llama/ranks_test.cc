@@ -42,8 +42,22 @@ LlamaConfig config_of(uint32_t ranks) {
   return tiny_shared_config(ranks == 4 ? 2 : 8);
 }
 
+// Columns of which a rank's projections are cut into two parts.
+constexpr int kColumnsOfParts = 4096;
+
 class Ranks : public ::testing::TestWithParam<uint32_t> {
  protected:
+  // Whose residual has so many columns, in passes of tiles of rows.
+  LlamaConfig config_of_tiles(int hidden) const {
+    LlamaConfig config = config_;
+    config.hidden_size = hidden;
+    config.intermediate_size = 512;
+    if (hidden == kColumnsOfParts) {
+      config.num_layers = 1;
+      config.qkv_bias = true;
+    }
+    return config;
+  }
   Decoder decoder(const BackendOptions& options) const { return {config_, weights_, options}; }
   std::vector<Answer> expected() const {
     return decoder(options_of(GetParam(), 1)).answer(two_sequences(config_));
@@ -130,31 +144,45 @@ TEST_P(Ranks, ComputeModelsOfFewerUnitsOfTokensThanRanks) {
 }
 
 TEST_P(Ranks, ComputeTilesOfRows) {
-  LlamaConfig config = config_;
-  config.hidden_size = config.intermediate_size = 512;
   BackendOptions options = options_of(GetParam(), 3);
   options.limits.rows = 80;
   options.limits.tile_rows = 16;
-  expect_close(config, options);
+  for (const int hidden : {512, kColumnsOfParts}) expect_close(config_of_tiles(hidden), options);
 }
 
 TEST_P(Ranks, PolicyAndThreadsDoNotShowInTilesOfRows) {
-  LlamaConfig config = config_;
-  config.hidden_size = config.intermediate_size = 512;
+  for (const int hidden : {512, kColumnsOfParts}) {
+    const LlamaConfig config = config_of_tiles(hidden);
+    const auto weights = weights_of(config);
+    const std::vector<Sequence> sequence = {{random_tokens(config, 70, 1), 3, 0.9F, 1, 0}};
+    const auto answer = [&](uint32_t sms, uint32_t threads, Policy policy) {
+      BackendOptions options = options_of(GetParam(), sms, threads);
+      options.limits.rows = 48;
+      options.limits.tile_rows = 16;
+      options.schedule.policy = policy;
+      return Decoder(config, weights, options).answer(sequence, {.chunk = 48});
+    };
+    const std::vector<Answer> expected = answer(1, 1, Policy::kRoundRobin);
+    for (const Policy policy : kPolicies) {
+      for (const uint32_t threads : {1U, 3U})
+        EXPECT_EQ(answer(3, threads, policy), expected) << threads << ", " << name_of(policy);
+    }
+  }
+}
+
+// Rows of a pass, and tokens that go into one, do not show either where columns are cut into parts.
+TEST_P(Ranks, RowsDoNotShowInPartsOfColumns) {
+  const LlamaConfig config = config_of_tiles(kColumnsOfParts);
   const auto weights = weights_of(config);
   const std::vector<Sequence> sequence = {{random_tokens(config, 70, 1), 3, 0.9F, 1, 0}};
-  const auto answer = [&](uint32_t sms, uint32_t threads, Policy policy) {
-    BackendOptions options = options_of(GetParam(), sms, threads);
-    options.limits.rows = 48;
+  const auto answer = [&](uint32_t rows, uint32_t chunk) {
+    BackendOptions options = options_of(GetParam(), 7);
+    options.limits.rows = rows;
     options.limits.tile_rows = 16;
-    options.schedule.policy = policy;
-    return Decoder(config, weights, options).answer(sequence, {.chunk = 48});
+    return Decoder(config, weights, options).answer(sequence, {.chunk = chunk});
   };
-  const std::vector<Answer> expected = answer(1, 1, Policy::kRoundRobin);
-  for (const Policy policy : kPolicies) {
-    for (const uint32_t threads : {1U, 3U})
-      EXPECT_EQ(answer(3, threads, policy), expected) << threads << ", " << name_of(policy);
-  }
+  const std::vector<Answer> expected = answer(80, 70);
+  for (const uint32_t chunk : {70U, 33U, 5U}) EXPECT_EQ(answer(100, chunk), expected) << chunk;
 }
 
 INSTANTIATE_TEST_SUITE_P(Numbers, Ranks, ::testing::Values(2, 4, 8));

@@ -1,0 +1,3 @@
+#pragma once
+
+#include "instructions/project_part/op.h"

@@ -1,0 +1,113 @@
+// Attention's inputs over a part of the columns (common/column_parts.h): sums[r, part] = rows of [Wq; Wk; Wv]
+// times weighted[r], of the part's columns only. Where a rank has few heads, several SMs share a tile of
+// outputs; rope_parts goes on from there.
+//
+// Units are counted as in instructions/common/qkv_heads.h, and outputs lie in their order: output i of unit u
+// is column 8u + i of a part's sums.
+#pragma once
+
+#include "instructions/common/check.h"
+#include "instructions/common/column_parts.h"
+#include "instructions/common/cost.h"
+#include "instructions/common/footprint.h"
+#include "instructions/common/qkv_heads.h"
+#include "instructions/common/residual.h"
+
+namespace serval {
+
+struct ProjectPart {
+  TensorId weighted;
+  TensorId wq;
+  TensorId wk;
+  TensorId wv;
+  TensorId rows;
+  TensorId sums;
+  uint32_t first_unit;
+  uint32_t num_units;
+  uint32_t hidden;
+  uint32_t head_dim;
+  uint32_t q_heads;
+  uint32_t kv_heads;
+  uint32_t part;
+  uint32_t parts;
+  uint32_t max_rows;
+  uint32_t first_row = 0;
+  uint32_t num_rows;
+
+  template <class V>
+  static constexpr void fields(V&& v) {
+    v(&ProjectPart::weighted, "weighted", "in [max_rows, hidden] bf16: residual * norm");
+    v(&ProjectPart::wq, "wq", "in [q_heads * head_dim, hidden] bf16");
+    v(&ProjectPart::wk, "wk", "in [kv_heads * head_dim, hidden] bf16");
+    v(&ProjectPart::wv, "wv", "in [kv_heads * head_dim, hidden] bf16");
+    v(&ProjectPart::rows, "rows", "in: the pass's rows");
+    v(&ProjectPart::sums, "sums",
+      "out [max_rows, parts * (q_heads + 2 * kv_heads) * head_dim] f32: part by part");
+    v(&ProjectPart::first_unit, "first_unit", "units of 8 rows");
+    v(&ProjectPart::num_units, "num_units", "units of 8 rows");
+    v(&ProjectPart::hidden, "hidden", "columns");
+    v(&ProjectPart::head_dim, "head_dim", "channels");
+    v(&ProjectPart::q_heads, "q_heads", "heads");
+    v(&ProjectPart::kv_heads, "kv_heads", "heads");
+    v(&ProjectPart::part, "part", "which of the parts");
+    v(&ProjectPart::parts, "parts", "parts that the columns are cut into");
+    v(&ProjectPart::max_rows, "max_rows", "rows of a pass");
+    v(&ProjectPart::first_row, "first_row", "rows of the pass");
+    v(&ProjectPart::num_rows, "num_rows", "rows of the pass");
+  }
+};
+
+constexpr ColumnRange columns_of(const ProjectPart& op) {
+  return columns_of_part(op.hidden, op.part, op.parts);
+}
+// Outputs of all units.
+template <class Op>
+constexpr uint32_t qkv_cols(const Op& op) {
+  return qkv_units(op) * kUnitRows;
+}
+
+inline void footprint(const ProjectPart& op, const StateView*, FootprintBuilder<ProjectPart>& f) {
+  const ColumnRange cols = columns_of(op);
+  const uint64_t first = uint64_t{op.part} * qkv_cols(op) + uint64_t{op.first_unit} * kUnitRows;
+  f.read_rows<&ProjectPart::weighted>(RowSet::kActive, cols.begin, cols.end);
+  read_qkv_weights(op, f, cols.begin, cols.end);
+  f.pass_rows<&ProjectPart::rows>();
+  f.write_rows<&ProjectPart::sums>(RowSet::kActive, first, first + uint64_t{op.num_units} * kUnitRows);
+}
+
+inline Cost cost(const ProjectPart& op, const CostView& c) {
+  const ColumnRange cols = columns_of(op);
+  return cost_of_product(op, c,
+                         {.weights = op.wq,
+                          .units = op.num_units,
+                          .input = op.weighted,
+                          .first_col = cols.begin,
+                          .num_cols = cols.count()});
+}
+
+inline PageNeed pages(const ProjectPart&) {
+  return {.pinned = 0, .streaming = 1};
+}  // a page of weights at a time
+
+// The number of parts of an operation that has them, and its tensor of their sums.
+template <class Op>
+void check_qkv_parts(const Op& op, OperandCheck& c) {
+  c.require(op.parts >= 1 && op.parts <= kMaxColumnParts, "parts", op.parts, "1 to 4");
+  c.activation("sums", op.sums, DType::kF32, op.max_rows, uint64_t{op.parts} * qkv_cols(op));
+}
+
+inline void check(const ProjectPart& op, OperandCheck& c) {
+  c.pass_rows(op.rows, op.max_rows);
+  c.rows_of_pass(op.first_row, op.num_rows, op.max_rows);
+  c.dimension("hidden", op.hidden, kTileDim);
+  check_qkv_units(op, c);
+  if (!c.ok()) return;
+  check_qkv_parts(op, c);
+  c.require(op.part < op.parts, "part", op.part, "less than parts");
+  c.require(op.parts <= page_image::panels(op.hidden), "parts", op.parts,
+            "no more than panels of 1024 columns");
+  c.product_input("weighted", op.weighted, op.max_rows, op.hidden);
+  check_qkv_weights(op, c);
+}
+
+}  // namespace serval

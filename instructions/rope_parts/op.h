@@ -1,0 +1,106 @@
+// Attention's inputs from the sums that project_part made of parts of the columns: x = ((part 0 + part 1) +
+// …) times the row's scale, as rms_norm gives it; biases; RoPE on Q and K; K and V appended to the cache.
+// From there on it is as in qkv_rope, with units and outputs in the same order.
+#pragma once
+
+#include "instructions/project_part/op.h"
+
+namespace serval {
+
+struct RopeParts {
+  TensorId sums;
+  TensorId squares;
+  TensorId rope;
+  TensorId rows;
+  TensorId block_table;
+  TensorId q;
+  TensorId k_cache;
+  TensorId v_cache;
+  TensorId q_bias = {};  // all three the same tensor, whichever: there are no biases
+  TensorId k_bias = {};
+  TensorId v_bias = {};
+  uint32_t first_unit;
+  uint32_t num_units;
+  uint32_t hidden;
+  uint32_t head_dim;
+  uint32_t q_heads;
+  uint32_t kv_heads;
+  uint32_t parts;
+  uint32_t max_context;
+  uint32_t kv_blocks;
+  float epsilon;
+  uint32_t max_rows;
+  uint32_t max_sequences;
+  uint32_t first_row = 0;
+  uint32_t num_rows;
+  uint32_t square_cols = kSquareColsOfMatvec;
+
+  template <class V>
+  static constexpr void fields(V&& v) {
+    v(&RopeParts::sums, "sums",
+      "in [max_rows, parts * (q_heads + 2 * kv_heads) * head_dim] f32: part by part");
+    v(&RopeParts::squares, "squares", "in [max_rows, hidden / square_cols] f32: of the residual");
+    v(&RopeParts::rope, "rope", "in [max_context, head_dim] f32: cosines, then sines");
+    v(&RopeParts::rows, "rows", "in: the pass's rows");
+    v(&RopeParts::block_table, "block_table", "in [max_sequences, blocks of a sequence] i32");
+    v(&RopeParts::q, "q", "out [max_rows, q_heads * head_dim] bf16");
+    v(&RopeParts::k_cache, "k_cache", "out [kv_heads * head_dim, kv_blocks * 64] bf16");
+    v(&RopeParts::v_cache, "v_cache", "out [kv_heads * head_dim, kv_blocks * 64] bf16");
+    v(&RopeParts::q_bias, "q_bias",
+      "in [1, q_heads * head_dim] bf16, added before RoPE; none where all three are one");
+    v(&RopeParts::k_bias, "k_bias",
+      "in [1, kv_heads * head_dim] bf16, added before RoPE; none where all three are one");
+    v(&RopeParts::v_bias, "v_bias",
+      "in [1, kv_heads * head_dim] bf16, added before RoPE; none where all three are one");
+    v(&RopeParts::first_unit, "first_unit", "units of 8 rows");
+    v(&RopeParts::num_units, "num_units", "units of 8 rows");
+    v(&RopeParts::hidden, "hidden", "columns");
+    v(&RopeParts::head_dim, "head_dim", "channels");
+    v(&RopeParts::q_heads, "q_heads", "heads");
+    v(&RopeParts::kv_heads, "kv_heads", "heads");
+    v(&RopeParts::parts, "parts", "parts that the columns are cut into");
+    v(&RopeParts::max_context, "max_context", "tokens");
+    v(&RopeParts::kv_blocks, "kv_blocks", "blocks of 64 tokens");
+    v(&RopeParts::epsilon, "epsilon", "of the RMS norm");
+    v(&RopeParts::max_rows, "max_rows", "rows of a pass");
+    v(&RopeParts::max_sequences, "max_sequences", "sequences of a state: its slots");
+    v(&RopeParts::first_row, "first_row", "rows of the pass");
+    v(&RopeParts::num_rows, "num_rows", "rows of the pass");
+    v(&RopeParts::square_cols, "square_cols", "columns whose squares are added up together: 8 or 64");
+  }
+};
+
+inline void footprint(const RopeParts& op, const StateView* state, FootprintBuilder<RopeParts>& f) {
+  const uint64_t begin = uint64_t{op.first_unit} * kUnitRows;
+  const uint64_t end = begin + uint64_t{op.num_units} * kUnitRows;
+  for (uint64_t part = 0; part < op.parts; ++part) {
+    const uint64_t first = part * qkv_cols(op);
+    f.read_rows<&RopeParts::sums>(RowSet::kActive, first + begin, first + end);
+  }
+  f.read_rows<&RopeParts::squares>(RowSet::kActive, 0, op.hidden / op.square_cols);
+  touch_qkv_outputs(op, state, f);
+}
+
+inline Cost cost(const RopeParts& op, const CostView& c) {
+  const uint64_t values = c.rows(op.first_row, op.num_rows) * op.num_units * kUnitRows;
+  return {.cached_bytes = values * (op.parts * c.element_bytes(op.sums) + c.element_bytes(op.q)),
+          .operations = (op.parts + 4) * values};
+}
+
+inline PageNeed pages(const RopeParts&) {
+  return {.pinned = 0, .streaming = 0};
+}  // a few values a thread, in registers
+
+inline void check(const RopeParts& op, OperandCheck& c) {
+  c.pass_rows(op.rows, op.max_rows);
+  c.rows_of_pass(op.first_row, op.num_rows, op.max_rows);
+  c.dimension("hidden", op.hidden, kTileDim);
+  c.factor("epsilon", op.epsilon);
+  check_qkv_units(op, c);
+  if (!c.ok()) return;
+  check_qkv_parts(op, c);
+  c.squares(op.squares, op.max_rows, op.hidden, op.square_cols);
+  check_qkv_outputs(op, c);
+}
+
+}  // namespace serval
