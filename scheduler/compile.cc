@@ -17,13 +17,18 @@ struct Placed {
   double estimate_us;
 };
 
+void throw_if_stopped(const std::stop_token& stop) {
+  if (stop.stop_requested()) throw Error(ErrorKind::kRuntime, "program: its compilation was stopped");
+}
+
 Placed place_best(const Graph& graph, const Dependencies& deps, const Machine& machine,
-                  const CompileOptions& options) {
+                  const CompileOptions& options, const std::stop_token& stop) {
   const std::vector<NodeTime> times = node_times(graph, machine, options.context);
   Placed best{Policy::kRoundRobin, {}, 0};
   LeastEstimate least;
   for (const Policy policy : kPolicies) {
     if (options.policy && *options.policy != policy) continue;
+    throw_if_stopped(stop);
     Placement placement = place(graph, deps, machine, policy, times);
     const double us = makespan_us(deps, placement, machine, times);
     if (least.takes(us)) best = {policy, std::move(placement), us};
@@ -140,7 +145,8 @@ Program outline_of(const Graph& graph, const Machine& machine, QueueKind queue_k
   return program;
 }
 
-Program compile(const Graph& graph, const Machine& machine, const CompileOptions& options) {
+Program compile(const Graph& graph, const Machine& machine, const CompileOptions& options,
+                const std::stop_token& stop) {
   if (machine.sms == 0) throw Error(ErrorKind::kUsage, "sms: 0, expected at least 1");
   if (graph.nodes.empty()) throw Error(ErrorKind::kRuntime, "graph: no instruction");
   if (graph.num_devices > 1 && options.queue_kind == QueueKind::kGlobal)
@@ -159,8 +165,10 @@ Program compile(const Graph& graph, const Machine& machine, const CompileOptions
         fmt::format("{:.1f}", time_pass(program, options.context, false).end_us);
     return program;
   }
-  const Placed placed = place_best(graph, deps, machine, options);
+  const Placed placed = place_best(graph, deps, machine, options, stop);
+  throw_if_stopped(stop);
   emit_queues(graph, deps, placed.placement, program);
+  throw_if_stopped(stop);
   program.metadata["policy"] = name_of(placed.policy);
   program.metadata["estimate_us"] = fmt::format("{:.1f}", placed.estimate_us);
   return program;

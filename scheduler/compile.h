@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <stop_token>
 
 #include "scheduler/graph.h"
 #include "scheduler/placement.h"
@@ -18,8 +19,10 @@ struct CompileOptions {
 
 // Derives dependencies, places the nodes and lays down counters, waits and signals. The program's metadata
 // gains "policy", "estimate_us" and "isa". Throws Error(kUsage) if the machine has no SM, Error(kRuntime) if
-// the graph is empty or a node's operands do not fit the graph's tensors. Deterministic; takes one thread.
-Program compile(const Graph& graph, const Machine& machine, const CompileOptions& options);
+// the graph is empty, a node's operands do not fit the graph's tensors or it is stopped, which it looks for
+// now and then. Deterministic; takes one thread.
+Program compile(const Graph& graph, const Machine& machine, const CompileOptions& options,
+                const std::stop_token& stop = {});
 
 // What the program will have, but for instructions, queues, counters, and the metadata that compiling adds:
 // enough to make memory for it.

@@ -42,9 +42,7 @@ CompilePlan plan_program(const Model& model, const Machine& machine_in, const Pr
 }
 
 ValidProgram compile_plan(const CompilePlan& plan, const std::stop_token& stop) {
-  Program program = compile(plan.graph, plan.machine, plan.options);
-  if (stop.stop_requested()) throw Error(ErrorKind::kRuntime, "program: its compilation was stopped");
-  return ValidProgram(std::move(program));
+  return ValidProgram(compile(plan.graph, plan.machine, plan.options, stop));
 }
 
 ValidProgram compile_model(const Model& model, const Machine& machine, const ProgramLimits& limits,
