@@ -181,8 +181,9 @@ void PassesWithJoinsAndLeaves(benchmark::State& state) {
 }
 
 Program gpu_program(uint32_t sequences, uint32_t tokens) {
-  const ProgramLimits limits{.context = tokens, .sequences = sequences, .rows = kMostGpuTokens};
-  return *compile_gpu_program(*find_preset("llama-3.2-1b"), h200_machine(), limits, {}, kMostGpuTokens, true);
+  const ProgramLimits limits{.context = tokens, .sequences = sequences, .rows = kLeastGpuTokens};
+  return *compile_gpu_program(*find_preset("llama-3.2-1b"), h200_machine(), limits, {}, kLeastGpuTokens,
+                              true);
 }
 
 // As many prompts of 512 tokens are read, 2,048 tokens a pass, as sequences run.

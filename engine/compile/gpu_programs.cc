@@ -11,7 +11,7 @@ namespace {
 
 // For the kernels of small tiles, for half a tile, for one, and for several. In a program for more rows than
 // a pass has, tiles without rows have their SMs, too.
-constexpr uint32_t kTileClasses[] = {64, 128, 256, 512, 1024};
+constexpr uint32_t kTileClasses[] = {64, 128, 256, 512, 1024, 2048, 4096};
 
 void check_rows(uint32_t rows, uint32_t most) {
   if (rows <= most) return;

@@ -10,8 +10,9 @@
 
 namespace serval {
 
-// Most tokens of a pass where nothing else is asked for.
-inline constexpr uint32_t kMostGpuTokens = 2048;
+// Tokens of a pass where nothing else is asked for, if memory allows: of large models, and of small ones,
+// which take less time for each.
+inline constexpr uint32_t kLeastGpuTokens = 2048, kMostGpuTokens = 8192;
 
 // Programs of tiles need widths that are multiples of 64, on each of the ranks that share the model. Models
 // of other widths have passes of up to kDefaultRows.

@@ -30,7 +30,7 @@ MeasuredPass measured_pass(const MeasuredToken& token) {
   const uint32_t rows = std::max(token.sequences, token.prompt);
   const ProgramLimits limits{.context = token.context + std::max(token.prompt, kPasses),
                              .sequences = token.sequences,
-                             .rows = kMostGpuTokens,
+                             .rows = kLeastGpuTokens,
                              .ranks = token.gpus};
   const ValidProgram program = compile_gpu_program(*preset(token.model), h200_machine(), limits,
                                                    {.policy = policy(token.policy)}, rows, token.prompt > 0);

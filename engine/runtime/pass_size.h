@@ -10,9 +10,10 @@
 
 namespace serval {
 
-// On a GPU: 2,048, or as many as the activations have memory for beside weights and KV cache, and the KV
-// cache holds; one for each slot at least. Programs of tiles read them: a model that has none gets one token
-// for each slot. `limits` are those of the programs, but for their rows.
+// On a GPU: 8,192, or as many as take about a quarter of a second, but 2,048 at least; if memory is short, as
+// many as the activations have room for beside weights and KV cache, and the KV cache holds; one for each
+// slot in any case. Programs of tiles read them: a model that has none gets one token for each slot. `limits`
+// are those of the programs, but for their rows.
 uint32_t gpu_batch_tokens(const Model& model, const ModelBytes& bytes, const ProgramLimits& limits,
                           uint64_t free_bytes);
 

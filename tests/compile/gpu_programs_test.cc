@@ -105,6 +105,7 @@ TEST(GpuPrograms, OfTilesArePlacedForAllTheirRows) {
 }
 
 TEST(GpuPrograms, GrowByRowsAsPassesDo) {
+  EXPECT_THAT(gpu_row_classes({.rows = 8192}), ElementsAre(16, 64, 128, 256, 512, 1024, 2048, 4096));
   EXPECT_THAT(gpu_row_classes({.rows = 2048}), ElementsAre(16, 64, 128, 256, 512, 1024));
   EXPECT_THAT(gpu_row_classes({.rows = 512}), ElementsAre(16, 64, 128, 256));
   EXPECT_THAT(gpu_row_classes({.rows = 16}), IsEmpty());

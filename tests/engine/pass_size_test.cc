@@ -18,16 +18,26 @@ uint32_t tokens_of(const LlamaConfig& model, uint64_t megabytes, const ProgramLi
   return gpu_batch_tokens(model, bytes_of_model(model, 1), limits, megabytes * kMegabyte);
 }
 
-TEST(GpuBatchTokens, Are2048WhereTheyFit) {
+TEST(GpuBatchTokens, AreManyWhereTheyFit) {
   for (const char* preset : {"llama-3.2-1b", "llama-3.1-8b", "qwen3-8b", "smollm2-135m"})
-    EXPECT_EQ(tokens_of(preset_config(preset), 140'000), 2048U) << preset;
-  EXPECT_EQ(tokens_of(preset_config("llama-3.1-70b"), 149'000, {.context = 4096, .sequences = 1}), 2048U);
+    EXPECT_EQ(tokens_of(preset_config(preset), 140'000), 8192U) << preset;
+}
+
+// So that sequences that generate do not wait for long: of Llama-70B on one GPU, 2,048 take half a second.
+TEST(GpuBatchTokens, OfALargeModelAreFewer) {
+  const LlamaConfig model = preset_config("llama-3.1-70b");
+  const auto tokens_of_ranks = [&](uint32_t ranks) {
+    return gpu_batch_tokens(model, bytes_of_rank(model, ranks),
+                            {.context = 4096, .sequences = 1, .ranks = ranks}, 149'000 * kMegabyte);
+  };
+  EXPECT_EQ(tokens_of_ranks(1), 2048U);
+  EXPECT_EQ(tokens_of_ranks(4), 4096U);
 }
 
 TEST(GpuBatchTokens, AreFewerWhereMemoryIsShort) {
   // 16.06 GB of weights, 8.59 GB of keys and values, 0.6 GB that do not depend on the tokens.
   const LlamaConfig model = preset_config("llama-3.1-8b");
-  EXPECT_EQ(tokens_of(model, 26'000), 2048U);
+  EXPECT_EQ(tokens_of(model, 27'000), 8192U);
   const uint32_t some = tokens_of(model, 25'400);
   EXPECT_LT(some, 2048U);
   EXPECT_GT(some, 16U);

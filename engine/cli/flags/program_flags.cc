@@ -42,7 +42,7 @@ ValidProgram compile_for_rows(const Model& model, const ProgramFlags& flags,
                 fmt::format("--rows: {}; limit: {} (--max-batch-tokens)", flags.rows, limits.rows));
   }
   if (limits.rows == 0 && (flags.rows > kDefaultRows || limits.batch_invariant))
-    limits.rows = std::max(flags.rows, kMostGpuTokens);
+    limits.rows = std::max(flags.rows, kLeastGpuTokens);
   return compile_gpu_program(model, machine, limits, schedule, flags.rows, false);
 }
 

@@ -233,9 +233,9 @@ struct EngineOptions {
   // Instead of bytes, a share of the memory that is free beside the weights, above 0 and up to 1; 0: unset.
   double kv_cache_share = 0;
   // Tokens of a pass, of prompts and of sequences that generate, each of which needs one; up to 8192, and no
-  // more than the KV cache holds. 0: on a GPU 2048, or what its memory and the KV cache allow; on the host
-  // max_sequences, at least 16. On a GPU, more than 16 multiply tiles of rows, for which hidden and
-  // intermediate size must be multiples of 64.
+  // more than the KV cache holds. 0: on a GPU 8192, of a large model as many as take about a quarter of a
+  // second, at least 2048, or what memory and KV cache allow; on the host max_sequences, at least 16. On a
+  // GPU, more than 16 multiply tiles of rows, for which hidden and intermediate size must be multiples of 64.
   int max_batch_tokens = 0;
   // All passes in one arithmetic class, that of tiles of rows: what a request gets depends on the request
   // alone, not on those that run beside it. On the host, and on a GPU whose passes have up to 16 tokens, that
