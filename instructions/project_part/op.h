@@ -93,6 +93,10 @@ inline PageNeed pages(const ProjectPart&) {
 template <class Op>
 void check_qkv_parts(const Op& op, OperandCheck& c) {
   c.require(op.parts >= 1 && op.parts <= kMaxColumnParts, "parts", op.parts, "1 to 4");
+  if (!c.ok()) return;
+  c.require(op.parts <= page_image::panels(op.hidden), "parts", op.parts,
+            "no more than panels of 1024 columns");
+  if (!c.ok()) return;
   c.activation("sums", op.sums, DType::kF32, op.max_rows, uint64_t{op.parts} * qkv_cols(op));
 }
 
@@ -104,8 +108,6 @@ inline void check(const ProjectPart& op, OperandCheck& c) {
   if (!c.ok()) return;
   check_qkv_parts(op, c);
   c.require(op.part < op.parts, "part", op.part, "less than parts");
-  c.require(op.parts <= page_image::panels(op.hidden), "parts", op.parts,
-            "no more than panels of 1024 columns");
   c.product_input("weighted", op.weighted, op.max_rows, op.hidden);
   check_qkv_weights(op, c);
 }
