@@ -152,9 +152,10 @@ void declare_threads(FlagSet& flags, EngineOptions& options, const std::string& 
 void declare_batch_tokens(FlagSet& flags, EngineOptions& options) {
   flags.value(
       "--max-batch-tokens", "N",
-      fmt::format("most tokens of a pass, of prompts and of sequences that generate, 1 to {}. "
-                  "Default: 8192 on a GPU, 2048 of a large model; elsewhere --max-sequences, at least {}",
-                  OptionLimits::kMaxBatchTokens, kDefaultSequences),
+      fmt::format(
+          "most tokens of a pass, of prompts and of sequences that generate, 1 to {}. "
+          "Default: 8192 on a GPU, of a large model fewer; elsewhere as many as --max-sequences, at least {}",
+          OptionLimits::kMaxBatchTokens, kDefaultSequences),
       [&options](const FlagValue& v) {
         options.max_batch_tokens = static_cast<int>(parse_integer(v, 1, OptionLimits::kMaxBatchTokens));
       });
