@@ -169,11 +169,7 @@ uint32_t square_cols(const Instruction& i) {
 }  // namespace
 
 uint32_t parts_of_columns(const Instruction& i) {
-  uint32_t found = 1;
-  for_operands(i, [&]<class Op>(const Op& op) {
-    if constexpr (requires { op.parts; }) found = op.parts;
-  });
-  return found;
+  return i.opcode == static_cast<uint16_t>(Opcode::kMatvecResidual) ? i.as<MatvecResidual>().parts : 1;
 }
 
 bool multiplies_tiles(const Program& program) {
