@@ -22,13 +22,15 @@ constexpr uint32_t matrix_parts(uint32_t rows, uint32_t cols) {
   return std::min(std::clamp(kWantedTiles / tiles, 1U, kMaxColumnParts), page_image::panels(cols));
 }
 
+// What kernels of rope_parts take.
+inline constexpr uint32_t kProjectedColsMultiple = 256, kMostProjectedCols = 8192;
+
 // The same of a rank's rows of attention's projections: of two panels or more, since what adds parts up takes
 // as long as a product with fewer; and none where two would do: it would take as long as what they save.
 constexpr uint32_t projection_parts(uint32_t rows, uint32_t cols) {
   constexpr uint32_t kLeastPanels = 2, kWorthwhileParts = 3;
-  constexpr uint32_t kColsMultiple = 256, kMostCols = 8192;  // that kernels of rope_parts take
   const uint32_t parts = matrix_parts(rows, cols);
-  if (parts < kWorthwhileParts || cols % kColsMultiple != 0 || cols > kMostCols) return 1;
+  if (parts < kWorthwhileParts || cols % kProjectedColsMultiple != 0 || cols > kMostProjectedCols) return 1;
   return std::min(parts, std::max(cols / (kLeastPanels * page_image::kPanelCols), 1U));
 }
 

@@ -620,21 +620,29 @@ __device__ __forceinline__ const std::byte* tensor_map(const BoundProgram& progr
   constexpr uint32_t kMapBytes = 128;
   return program.tensor_maps + (size_t{tensor.index} * kMapsOfTensor + (halves ? 1 : 0)) * kMapBytes;
 }
-// Of neighbouring units of op.weights: the products of all columns of its input.
+// Products of all columns, of all active rows, with activations as they are.
 template <class Op>
-__device__ __forceinline__ Shape product_shape(const Op& op, const std::byte* activations) {
+__device__ __forceinline__ Shape plain_shape(const Op& op, const std::byte* activations, Units units,
+                                             uint32_t cols) {
   return {.activations = activations,
           .squares = nullptr,
           .epsilon = 0,
           .image_rows = op.max_rows,
           .first_row = op.first_row,
           .end_row = op.first_row + op.num_rows,
-          .units = neighbours(op.num_units),
-          .cols = op.in_cols,
-          .logits_only = op.logits_only,
+          .units = units,
+          .cols = cols,
+          .logits_only = 0,
           .adds = 0,
           .block_table = nullptr,
           .blocks_of_sequence = 0};
+}
+// Of neighbouring units of op.weights.
+template <class Op>
+__device__ __forceinline__ Shape product_shape(const Op& op, const std::byte* activations) {
+  Shape shape = plain_shape(op, activations, neighbours(op.num_units), op.in_cols);
+  shape.logits_only = op.logits_only;
+  return shape;
 }
 // Of its columns only `count` from `first` on: whole panels, but for the matrix's last.
 __device__ __forceinline__ void take_columns(Shape& shape, uint32_t first, uint32_t count) {

@@ -146,21 +146,26 @@ void check_qkv_biases(const Op& op, OperandCheck& c, uint64_t q_rows, uint64_t k
   c.require(q != k || v == q, "v_bias", v.index, kNone);
   c.require(c.tensor_rows(q) > 0, "q_bias", q.index, "a tensor of the program");
 }
-// What touch_qkv_outputs() names.
+// The angles, and where queries, keys and values go.
 template <class Op>
-void check_qkv_outputs(const Op& op, OperandCheck& c) {
-  c.limit("max_context", op.max_context, &StateLimits::max_context);
-  c.limit("kv_blocks", op.kv_blocks, &StateLimits::kv_blocks);
-  if (!c.ok()) return;
+void check_rotated_heads(const Op& op, OperandCheck& c) {
   const uint64_t q_rows = uint64_t{op.q_heads} * op.head_dim, kv_rows = uint64_t{op.kv_heads} * op.head_dim;
   const uint64_t kv_cols = uint64_t{op.kv_blocks} * kKvBlockTokens;
-  check_qkv_biases(op, c, q_rows, kv_rows);
   c.tensor("rope", op.rope, DType::kF32, TensorKind::kConstant, op.max_context, op.head_dim);
   c.block_table(op.block_table, op.max_sequences, op.max_context);
   c.activation("q", op.q, DType::kBF16, op.max_rows, q_rows);
   c.require(kv_cols >= op.max_rows, "kv_blocks", op.kv_blocks, "room for a token of each row");
   c.tensor("k_cache", op.k_cache, DType::kBF16, TensorKind::kKvCache, kv_rows, kv_cols);
   c.tensor("v_cache", op.v_cache, DType::kBF16, TensorKind::kKvCache, kv_rows, kv_cols);
+}
+// What touch_qkv_outputs() names.
+template <class Op>
+void check_qkv_outputs(const Op& op, OperandCheck& c) {
+  c.limit("max_context", op.max_context, &StateLimits::max_context);
+  c.limit("kv_blocks", op.kv_blocks, &StateLimits::kv_blocks);
+  if (!c.ok()) return;
+  check_qkv_biases(op, c, uint64_t{op.q_heads} * op.head_dim, uint64_t{op.kv_heads} * op.head_dim);
+  check_rotated_heads(op, c);
 }
 
 }  // namespace serval

@@ -9,9 +9,7 @@ namespace serval::device::gemm {
 template <class Op>
 __device__ __forceinline__ bool qkv_units_in_range(const Op& op) {
   return (op.head_dim == 64 || op.head_dim == 128) &&
-         units_in_range(op.first_unit, op.num_units, kTileUnits,
-                        (op.q_heads + 2 * op.kv_heads) * (op.head_dim / kUnitRows)) &&
-         rows_in_range(op);
+         units_in_range(op.first_unit, op.num_units, kTileUnits, qkv_units(op)) && rows_in_range(op);
 }
 // A head of 128 channels fills a tile; two of 64 may be of different matrices.
 template <class Op>
@@ -19,21 +17,9 @@ __device__ __forceinline__ Units units_of_heads(const Op& op) {
   return op.head_dim < 128 && op.num_units > kWarpgroupUnits ? Units::kNeighboursApart
                                                              : neighbours(op.num_units);
 }
-// The products of all columns.
 template <class Op>
 __device__ __forceinline__ Shape shape_of_heads(const Op& op, const std::byte* activations) {
-  return {.activations = activations,
-          .squares = nullptr,
-          .epsilon = 0,
-          .image_rows = op.max_rows,
-          .first_row = op.first_row,
-          .end_row = op.first_row + op.num_rows,
-          .units = units_of_heads(op),
-          .cols = op.hidden,
-          .logits_only = 0,
-          .adds = 0,
-          .block_table = nullptr,
-          .blocks_of_sequence = 0};
+  return plain_shape(op, activations, units_of_heads(op), op.hidden);
 }
 template <class Op>
 __device__ __forceinline__ Pages pages_of_heads(const BoundProgram& program, const Op& op, uint32_t half) {

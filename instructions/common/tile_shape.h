@@ -29,6 +29,13 @@ constexpr TileShape tile_shape(uint32_t units, uint32_t rows, uint32_t tile_rows
   return has_half && parts * num_tiles(units, half_rows, rows) <= sms ? half_rows : tile;
 }
 
+// The tile with its rows halved as often as no SM gets two, but not below `least`.
+constexpr TileShape with_rows_halved(TileShape tile, uint32_t least, uint32_t units, uint32_t rows,
+                                     uint32_t sms) {
+  while (tile.rows > least && num_tiles(units, {tile.units, tile.rows / 2}, rows) <= sms) tile.rows /= 2;
+  return tile;
+}
+
 // What an instance of a reduction adds up (instructions/reduce_residual): units, at most, of as many squares
 // as leave together; and rows, at least, of what its warps do at a time.
 inline constexpr uint32_t kMostUnitsReduced = 32, kRowsReducedTogether = 16;
@@ -38,9 +45,7 @@ inline constexpr uint32_t kMostUnitsReduced = 32, kRowsReducedTogether = 16;
 constexpr TileShape reduction_shape(uint32_t units, uint32_t rows, uint32_t tile_rows, uint32_t sms) {
   TileShape tile{kMostUnitsReduced, tile_rows};
   while (units % tile.units != 0) tile.units /= 2;
-  while (tile.rows > kRowsReducedTogether && num_tiles(units, {tile.units, tile.rows / 2}, rows) <= sms)
-    tile.rows /= 2;
-  return tile;
+  return with_rows_halved(tile, kRowsReducedTogether, units, rows, sms);
 }
 
 // Rows of which a warp adds up the same 64 columns at a time: dealt out by fewer, some of its lanes idle.
@@ -49,10 +54,7 @@ inline constexpr uint32_t kRowsAddedTogether = 4;
 // What an instance adds up of the parts of attention's inputs (instructions/rope_parts): half a tile's units,
 // as many as lanes look at together. Its rows are halved as long as no SM gets two.
 constexpr TileShape added_shape(uint32_t units, uint32_t rows, uint32_t tile_rows, uint32_t sms) {
-  TileShape tile{kTileUnits / 2, tile_rows};
-  while (tile.rows > kRowsAddedTogether && num_tiles(units, {tile.units, tile.rows / 2}, rows) <= sms)
-    tile.rows /= 2;
-  return tile;
+  return with_rows_halved({kTileUnits / 2, tile_rows}, kRowsAddedTogether, units, rows, sms);
 }
 
 }  // namespace serval

@@ -9,6 +9,7 @@
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
 #include "instructions/common/new_tokens.h"
+#include "instructions/common/qkv_heads.h"
 
 namespace serval {
 
@@ -127,16 +128,10 @@ inline void check(const QkNormRope& op, OperandCheck& c) {
   c.range("first_head", op.first_head, op.num_heads, projected_heads(op));
   const uint64_t q_rows = uint64_t{op.q_heads} * op.head_dim;
   const uint64_t kv_rows = uint64_t{op.kv_heads} * op.head_dim;
-  const uint64_t kv_cols = uint64_t{op.kv_blocks} * kKvBlockTokens;
   c.activation("projected", op.projected, DType::kF32, op.max_rows, q_rows + 2 * kv_rows);
   c.tensor("q_norm", op.q_norm, DType::kBF16, TensorKind::kWeight, 1, op.head_dim);
   c.tensor("k_norm", op.k_norm, DType::kBF16, TensorKind::kWeight, 1, op.head_dim);
-  c.tensor("rope", op.rope, DType::kF32, TensorKind::kConstant, op.max_context, op.head_dim);
-  c.block_table(op.block_table, op.max_sequences, op.max_context);
-  c.activation("q", op.q, DType::kBF16, op.max_rows, q_rows);
-  c.require(kv_cols >= op.max_rows, "kv_blocks", op.kv_blocks, "room for a token of each row");
-  c.tensor("k_cache", op.k_cache, DType::kBF16, TensorKind::kKvCache, kv_rows, kv_cols);
-  c.tensor("v_cache", op.v_cache, DType::kBF16, TensorKind::kKvCache, kv_rows, kv_cols);
+  check_rotated_heads(op, c);
 }
 
 }  // namespace serval

@@ -20,9 +20,8 @@ struct DeviceOp<RopeParts> : GroupOp {
 
   static __device__ bool in_range(const Op& op) {
     return (op.head_dim == 64 || op.head_dim == 128) && op.parts >= 1 && op.parts <= kMaxColumnParts &&
-           op.square_cols == kSquareColsOfGemm && op.hidden % kColsOfFours == 0 &&
-           op.hidden <= kMostFours * kLanes * kColsOfFours && op.first_unit % kLanes == 0 &&
-           op.num_units % kLanes == 0 &&
+           op.square_cols == kSquareColsOfGemm && op.hidden % kProjectedColsMultiple == 0 &&
+           op.hidden <= kMostProjectedCols && op.first_unit % kLanes == 0 && op.num_units % kLanes == 0 &&
            gemm::units_in_range(op.first_unit, op.num_units, qkv_units(op), qkv_units(op)) &&
            gemm::rows_in_range(op) && op.num_rows <= kConsumerWarps * kWarpThreads;
   }
@@ -68,7 +67,9 @@ struct DeviceOp<RopeParts> : GroupOp {
   using Copies = Copy[kCopies];
   // Of a row's squares, each of its lanes loads four neighbours at a time, of so many columns, and so many
   // times.
-  static constexpr uint32_t kColsOfFours = 4 * kSquareColsOfGemm, kMostFours = 4;
+  static constexpr uint32_t kColsOfFours = 4 * kSquareColsOfGemm;
+  static constexpr uint32_t kMostFours = kMostProjectedCols / (kLanes * kColsOfFours);
+  static_assert(kColsOfFours == kProjectedColsMultiple);
 
   // A row of the pass, and where its results go: counted in heads' channels, of q the row of its first head,
   // of the caches that of KV head 0.

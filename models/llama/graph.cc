@@ -108,7 +108,6 @@ class Builder {
   // The stage of a layer's Q, K and V.
   template <class Op>
   void add_projections(const char* name, const Op& op, uint16_t layer);
-  TileShape projection_tile() const;
   void qkv_rope(uint16_t layer, const std::string& prefix, TensorId k_cache, TensorId v_cache);
   // The same in two stages, where a rank's rows would leave most SMs without a tile.
   void project_parts(const QkvRope& op, uint16_t layer);
@@ -498,11 +497,8 @@ TensorId Builder::norm_before(int index) {
 template <class Op>
 void Builder::add_projections(const char* name, const Op& op, uint16_t layer) {
   const uint32_t units = (q_rows_ + 2 * kv_rows_) / kUnitRows;
-  add_units(fmt::format("layer {} {}", layer, name), op, units, projection_tile(), options_.rows, layer);
-}
-
-TileShape Builder::projection_tile() const {
-  return tile_of((q_rows_ + 2 * kv_rows_) / kUnitRows, options_.rows, projection_parts_);
+  add_units(fmt::format("layer {} {}", layer, name), op, units,
+            tile_of(units, options_.rows, projection_parts_), options_.rows, layer);
 }
 
 void Builder::qkv_rope(uint16_t layer, const std::string& prefix, TensorId k_cache, TensorId v_cache) {
