@@ -38,7 +38,7 @@ struct Place {
 constexpr Place place(uint32_t cols, uint32_t col) {
   const uint32_t panel = col / page_image::kPanelCols, in_panel = col % page_image::kPanelCols;
   const uint32_t half_cols = page_image::half_cols(cols, panel);
-  const uint32_t half = in_panel / half_cols, in_half = in_panel % half_cols;
+  const uint32_t half = in_panel < half_cols ? 0 : 1, in_half = in_panel - half * half_cols;  // no division
   const uint32_t unit = in_half % page_image::kPairCols / kUnitRows, in_unit = in_half % kUnitRows;
   return {panel * kSlabsOfPanel + in_half / page_image::kPairCols, half * kPiecesOfHalf + in_unit / 2,
           unit * 4 + in_unit % 2 * 2};
