@@ -64,6 +64,11 @@ std::vector<Boxes> boxes_of(const Program& program) {
   note_boxes<LmHead, &LmHead::weights>(program, BoxKind::kTiles, boxes);
   note_boxes<PlannedAttention, &PlannedAttention::k_cache, &PlannedAttention::v_cache>(
       program, BoxKind::kKvBlocks, boxes);
+  for (const Instruction& i : program.instructions) {
+    if (i.opcode != static_cast<uint16_t>(Opcode::kPlannedAttention)) continue;
+    const auto op = i.as<PlannedAttention>();
+    boxes[op.q.index] = {BoxKind::kQueries, {}, op.head_dim};
+  }
   return boxes;
 }
 

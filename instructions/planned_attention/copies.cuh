@@ -4,6 +4,7 @@
 
 #include "instructions/common/gemm.cuh"
 #include "instructions/planned_attention/streams.cuh"
+#include "vm/device/isa.h"
 
 namespace serval::device::planned {
 
@@ -13,11 +14,13 @@ class Copies {
  public:
   using Op = PlannedAttention;
   using Memory = PlacesOf<typename Role::Config, kHeadDim>;
-  static constexpr bool kSingleRows = !Role::Config::kHasFullTiles;
+  using Stream = typename Memory::Stream;
+  static constexpr bool kSingleRows = Memory::kSingleRows;
+  static constexpr uint32_t kStreamSlots = Memory::kStreamSlots;
 
   __device__ __forceinline__ Copies(Role& role, const Op& op)
       : role_(role), op_(op), memory_(*reinterpret_cast<Memory*>(role.s.activations)) {
-    static_assert(sizeof(Memory) <= Role::Config::kScratchBytes);
+    static_assert(sizeof(Memory) <= Role::Config::kScratchBytes && kQueriesOfBox == kNarrowRows);
   }
 
   // The scratch memory is the instruction's.
@@ -43,9 +46,26 @@ class Copies {
     more_ = find_stream(take_slot());
   }
 
+  // Called again and again while the record's inputs are not there: asks for some more of what earlier passes
+  // have left of the first stream's blocks, as far as there is room. Those are all blocks but the last, which
+  // this pass's token belongs to. A few pages each time: what tells that the inputs are there would come
+  // behind more. In kernels of single rows.
+  __device__ __forceinline__ void while_waiting() {
+    leave_if_requested();
+    if constexpr (!kSingleRows) return;
+    if (!more_ || early_ == Memory::kPages) return;
+    const Stream& stream = memory_.streams[stream_.at];
+    const uint32_t pages = 2 * stream.heads, b = early_ / pages;
+    if (b + 1 >= stream.blocks) return;
+    if (early_ == 0) ptx::fence_proxy_async_global();
+    const uint32_t begin = early_ % pages;
+    const uint32_t most = begin + min(kEarlyTogether, Memory::kPages - early_);
+    early_ += bring_block<true>(stream, b, find_row(stream, b), begin, most) - begin;
+  }
+
   // The inputs may be read.
   __device__ __forceinline__ void run() {
-    if (role_.lane == 0) ptx::fence_proxy_async_global();
+    ptx::fence_proxy_async_global();
     __syncwarp();
     for (bool again = false;; again = find_next_stream()) {
       Stream& stream = memory_.streams[stream_.at];
@@ -60,6 +80,10 @@ class Copies {
   }
 
  private:
+  static constexpr uint32_t kEarlyBytes = 32 * 1024;  // asked for at once
+  static constexpr uint32_t kEarlyTogether = kEarlyBytes / Memory::kPageBytes;
+  static_assert(kEarlyTogether >= 2, "pages of two heads are asked for together");
+
   __device__ __forceinline__ const AttentionList* list() const {
     return tensor<&Op::items, const AttentionList>(*role_.buffer);
   }
@@ -114,12 +138,15 @@ class Copies {
     next.first_row = 0;
     ++next.item;
   }
+  // One in kernels of single rows, of which the compiler does not know: else ptxas serialises products
+  // (C7513).
   __device__ __forceinline__ uint32_t stream_rows() const {
-    return kSingleRows ? memory_.heads.row_of(kNarrowRows) : kWarpgroups * memory_.heads.rows_of_tile();
+    return kSingleRows ? memory_.heads.row_of(memory_.heads.count)
+                       : kWarpgroups * memory_.heads.rows_of_tile();
   }
   // Of a stream that begins with the item's `head`-th.
-  static __device__ __forceinline__ uint32_t heads_from(const AttentionItem& item, uint32_t head) {
-    return kSingleRows && head + 1 < item.heads ? kWarpgroups : 1;
+  __device__ __forceinline__ uint32_t heads_from(const AttentionItem& item, uint32_t head) const {
+    return kSingleRows ? min(item.heads - head, kWarpgroups * heads_of_tile(memory_.heads)) : 1;
   }
 
   // The next stream that has something to do; false if there is none.
@@ -204,15 +231,122 @@ class Copies {
       before = row;
     }
   }
-  // Keys and values of block after block, of the stream's heads in turn.
+  // Keys and values of block after block, of the stream's heads in turn; behind those that came early.
   __device__ __forceinline__ void bring_heads(const Stream& stream) {
-    const uint32_t blocks = stream.blocks, heads = stream.heads;
+    const uint32_t blocks = stream.blocks, pages = 2 * stream.heads;
+    if (is_early_with_queries()) {
+      const Page page(*this, stream, 0, 0);
+      ptx::mbarrier_arrive_expect_bytes(&memory_.landed[role_.lane], kQueriesBytes);
+      ask_for_queries(page, &memory_.landed[role_.lane]);
+    }
+    __syncwarp();
+    uint32_t asked = early_ % pages, b = early_ / pages;
+    early_ = 0;
 #pragma unroll 1
-    for (uint32_t b = 0; b < blocks; ++b) {
-      const uint32_t row = find_row(stream, b);
+    for (; b < blocks; ++b, asked = 0) bring_block<false>(stream, b, find_row(stream, b), asked, pages);
+  }
+  // The lane's page of the first stream came early, and queries will come with it. Pages of a record are
+  // counted from 0.
+  __device__ __forceinline__ bool is_early_with_queries() const {
+    if (role_.lane >= early_) return false;
+    const uint32_t heads = memory_.streams[0].heads;
+    return role_.lane < heads && (heads <= kWarpgroups || role_.lane % 2 == 0);
+  }
+  // The block's pages from the `asked`-th on, up to `most`; returns up to which. A page a lane: a lone thread
+  // would take longer to ask for a page of 8 KiB than the page takes to come.
+  template <bool kEarly>
+  __device__ __forceinline__ uint32_t bring_block(const Stream& stream, uint32_t b, uint32_t row,
+                                                  uint32_t asked, uint32_t most) {
+    const uint32_t pages = 2 * stream.heads;
+    const Page page(*this, stream, b, row);
+    const uint32_t seconds = __ballot_sync(kAllLanes, page.is_second && role_.lane < pages);
+    uint32_t end = min(pages, most);
+    end -= seconds >> end & 1;
+    const uint32_t count = page_.lap * Memory::kPages + page_.at - asked + role_.lane;
+    const Place place = {count % Memory::kPages, count / Memory::kPages};
+    const uint32_t first_at = page.is_second ? (place.at == 0 ? Memory::kPages - 1 : place.at - 1) : place.at;
+    while (asked < end) {
+      const bool room =
+          role_.lane < end && ptx::mbarrier_try_wait(&memory_.free[place.at], (place.lap & 1) ^ 1);
+      // One after the other, since consumers go by how many have been asked for; pages of two heads together.
+      uint32_t next = __ffs(static_cast<int>(~__ballot_sync(kAllLanes, room || role_.lane < asked))) - 1;
+      next -= seconds >> next & 1;
+      // Consumers that leave give pages back that have not landed. Behind the vote, which waits for what
+      // try_wait finds: a look at the flag beside it may come first. Early, there is room at once.
+      if (!kEarly) leave_if_requested();
+      if (role_.lane >= asked && role_.lane < next) {
+        ask_for<kEarly>(page, memory_.page[place.at], &memory_.landed[first_at]);
+        if (page.is_second) ptx::mbarrier_arrive(&memory_.landed[place.at]);
+      }
+      __syncwarp();
+      page_ = page_.template ahead<Memory::kPages>(next - asked);
+      asked = next;
+      if (role_.lane == 0) ptx::shared_store_release(&memory_.issued, page_.lap * Memory::kPages + page_.at);
+    }
+    return end;
+  }
+  // A lane's page of a block: keys of each head, then values of each. What a warpgroup has two heads of lands
+  // as one, on the barrier of the first head's page.
+  struct Page {
+    bool is_keys, has_second, is_second;
+    TensorId cache;
+    uint32_t row;          // of the cache
+    uint32_t boxes;        // of kKvBoxTokens tokens that are wanted
+    std::byte* queries;    // where those of the tile come to, with its first keys; or null
+    uint32_t first_query;  // of the pass's vectors
+
+    __device__ __forceinline__ Page(const Copies& c, const Stream& stream, uint32_t b, uint32_t block_row) {
+      const uint32_t heads = stream.heads, lane = c.role_.lane;
+      is_keys = lane < heads;
+      const uint32_t head = is_keys ? lane : lane - heads;
+      const bool by_two = heads > kWarpgroups;  // HeadShare
+      is_second = by_two && head % 2 == 1;
+      has_second = by_two && head % 2 == 0 && head + 1 < heads;
+      cache = is_keys ? c.op_.k_cache : c.op_.v_cache;
+      row = block_row + head * kKvBlockTokens;
+      const uint32_t tokens = stream.tokens - (stream.first_block + b) * kKvBlockTokens;
+      boxes = (min(tokens, kKvBlockTokens) + kKvBoxTokens - 1) / kKvBoxTokens;
+      queries = nullptr;
+      if (b > 0 || !is_keys || is_second) return;
+      const auto slot = static_cast<uint32_t>(&stream - c.memory_.streams);
+      queries = c.memory_.narrow_operands[by_two ? head / 2 : head].queries[slot][0];
+      first_query = (stream.item.first_row + stream.first_row) * c.op_.q_heads +
+                    (stream.head + head) * c.memory_.heads.count;
+    }
+  };
+  static constexpr uint32_t kQueriesBytes = Memory::kParts * Memory::kNarrowPartBytes;
+  __device__ __forceinline__ void ask_for_queries(const Page& page, uint64_t* landed) {
+    const std::byte* map = gemm::tensor_map(role_.launch.program, op_.q);
+#pragma unroll
+    for (uint32_t p = 0; p < Memory::kParts; ++p)
+      ptx::tensor_load(page.queries + p * Memory::kNarrowPartBytes, map, page.first_query, p * kPartChannels,
+                       landed);
+  }
+  // Queries of a page that comes early are asked for later.
+  template <bool kEarly>
+  __device__ __forceinline__ void ask_for(const Page& page, std::byte* to, uint64_t* landed) {
+    constexpr uint32_t kBoxes = kKvBlockTokens / kKvBoxTokens, kBoxBytes = kKvBoxTokens * kRowBytes;
+    constexpr uint32_t kBeyond = 0x7fff0000;  // a row that no cache has: zeros come
+    // Values of tokens that are not there are multiplied with 0, which takes numbers.
+    const uint32_t boxes = page.is_keys ? page.boxes : kBoxes;
+    const bool has_queries = page.queries != nullptr;
+    if (!page.is_second) {
+      const uint32_t bytes = Memory::kParts * boxes * kBoxBytes * (page.has_second ? 2 : 1);
+      if (kEarly && has_queries) {
+        ptx::mbarrier_expect_bytes(landed, bytes);
+      } else {
+        ptx::mbarrier_arrive_expect_bytes(landed, bytes + (has_queries ? kQueriesBytes : 0));
+      }
+    }
+    if (!kEarly && has_queries) ask_for_queries(page, landed);
+    const bool whole = page.boxes == kBoxes;
+    const std::byte* map = gemm::tensor_map(role_.launch.program, page.cache, !whole);
+#pragma unroll
+    for (uint32_t p = 0; p < Memory::kParts; ++p) {
 #pragma unroll 1
-      for (uint32_t n = 0; n < 2 * heads; ++n)
-        bring(n < heads ? op_.k_cache : op_.v_cache, row + (n < heads ? n : n - heads) * kKvBlockTokens);
+      for (uint32_t n = 0; n < (whole ? 1 : boxes); ++n)
+        ptx::tensor_load(to + p * kPartBytes + n * kBoxBytes, map,
+                         n < page.boxes ? page.row + n * kKvBoxTokens : kBeyond, p * kPartChannels, landed);
     }
   }
   __device__ __forceinline__ void bring(TensorId cache, uint32_t row) {
@@ -226,8 +360,6 @@ class Copies {
         ptx::tensor_load(memory_.page[page_.at] + p * kPartBytes, map, row, p * kPartChannels, landed);
     }
     page_.advance(Memory::kPages);
-    if (kSingleRows && role_.lane == 0)
-      ptx::shared_store_release(&memory_.issued, page_.lap * Memory::kPages + page_.at);
   }
 
   __device__ __forceinline__ Stream& take_slot() {
@@ -242,12 +374,17 @@ class Copies {
 
   // Until what had the place in the lap before is done with.
   __device__ __forceinline__ void wait(uint64_t* free, uint32_t lap) {
-    while (!ptx::mbarrier_try_wait(free, (lap & 1) ^ 1)) leave_if_requested();
+    while (!__all_sync(kAllLanes, ptx::mbarrier_try_wait(free, (lap & 1) ^ 1))) leave_if_requested();
     leave_if_requested();  // consumers that leave give pages back that have not landed
   }
-  // A block does not leave before its copies have landed.
+  // A block does not leave before its copies have landed. Lanes that have come from different branches may
+  // read the flag at different times, and leave together nevertheless.
   __device__ __forceinline__ void leave_if_requested() {
-    if (!exit_requested(&role_.s.exit)) return;
+    if (!__any_sync(kAllLanes, exit_requested(&role_.s.exit))) return;
+    if constexpr (kSingleRows) {
+      if (is_early_with_queries()) ptx::mbarrier_arrive(&memory_.landed[role_.lane]);  // none come any more
+      __syncwarp();
+    }
     await_pages();
     ptx::exit_thread();
   }
@@ -261,6 +398,7 @@ class Copies {
   Place page_, stream_;     // the next ones
   bool described_ = false;  // the stream before is the item's, of the same rows
   bool more_ = false;       // there is a next stream
+  uint32_t early_ = 0;      // pages of the first stream that came before the inputs
   uint32_t ids_ = 0;        // of 32 of the stream's blocks, one a lane
 };
 

@@ -27,7 +27,7 @@ struct DeviceOp<PlannedAttention> : GroupOp {
     // The first record of a pass on an SM does not know the pass's rows before it waits.
     const bool knows_rows = role.buffer->begins_pass == 0;
     if (knows_rows) copies.find_first_stream();
-    role.wait_inputs(role.recorder);
+    role.wait_inputs(role.recorder, [&] { copies.while_waiting(); });
     role.hand_over_scratch();
     if (!knows_rows) copies.find_first_stream();
     copies.run();
@@ -52,6 +52,9 @@ struct DeviceOp<PlannedAttention> : GroupOp {
   }
 
  private:
+  template <class Config>
+  using StreamIn = typename planned::PlacesOf<Config, Config::kHeadDim>::Stream;
+
   // The warp's part of all streams of the record.
   template <class Config>
   static __device__ __forceinline__ void work(const Op& op, const Group& group) {
@@ -60,7 +63,7 @@ struct DeviceOp<PlannedAttention> : GroupOp {
     if constexpr (Config::kHasFullTiles) {
       planned::FullTile<Config, Config::kHeadDim> tile(op, group);
       for_streams<Config>(
-          group, [&](const Memory& memory, const planned::Stream& stream, uint32_t n, uint32_t page) {
+          group, [&](const Memory& memory, const StreamIn<Config>& stream, uint32_t n, uint32_t page) {
             if (is_narrow<Config>((stream.item.rows - stream.first_row) * memory.heads.count)) {
               work_narrow<Config>(op, group, stream, n, page, narrow_parity);
             } else {
@@ -69,7 +72,7 @@ struct DeviceOp<PlannedAttention> : GroupOp {
           });
     } else {
       for_streams<Config>(group,
-                          [&](const Memory&, const planned::Stream& stream, uint32_t n, uint32_t page) {
+                          [&](const Memory&, const StreamIn<Config>& stream, uint32_t n, uint32_t page) {
                             work_narrow<Config>(op, group, stream, n, page, narrow_parity);
                           });
     }
@@ -77,18 +80,18 @@ struct DeviceOp<PlannedAttention> : GroupOp {
   // Calls work(memory, stream, its number, its first page) for each.
   template <class Config, class Work>
   static __device__ __forceinline__ void for_streams(const Group& group, Work&& work) {
-    using planned::kStreamSlots;
-    auto& memory = *reinterpret_cast<planned::PlacesOf<Config, Config::kHeadDim>*>(group.scratch);
+    using Memory = planned::PlacesOf<Config, Config::kHeadDim>;
+    auto& memory = *reinterpret_cast<Memory*>(group.scratch);
     uint32_t page = 0;
 #pragma unroll 1
     for (uint32_t n = 0;; ++n) {
-      const uint32_t at = n % kStreamSlots;
-      wait_phase(&memory.stream_ready[at], n / kStreamSlots & 1, group.exit);
-      const planned::Stream& stream = memory.streams[at];
+      const uint32_t at = n % Memory::kStreamSlots;
+      wait_phase(&memory.stream_ready[at], n / Memory::kStreamSlots & 1, group.exit);
+      const StreamIn<Config>& stream = memory.streams[at];
       const uint32_t blocks = Config::uniform(stream.blocks);
       if (blocks == 0) return;
       work(memory, stream, n, page);
-      page += 2 * blocks * (Config::kHasFullTiles ? 1 : Config::uniform(stream.heads));
+      page += 2 * blocks * (Memory::kSingleRows ? Config::uniform(stream.heads) : 1);
       __syncwarp();
       if (group.lane == 0) ptx::mbarrier_arrive(&memory.stream_free[at]);
     }
@@ -101,8 +104,8 @@ struct DeviceOp<PlannedAttention> : GroupOp {
   // Its addresses are computed anew: beside a full tile there are no registers for them.
   template <class Config>
   static __device__ __forceinline__ void work_narrow(const Op& op, const Group& group,
-                                                     const planned::Stream& stream, uint32_t n, uint32_t page,
-                                                     uint32_t& parity) {
+                                                     const StreamIn<Config>& stream, uint32_t n,
+                                                     uint32_t page, uint32_t& parity) {
     if constexpr (Config::kHasNarrowTiles) {
       Group mine = group;
       asm volatile("" : "+r"(mine.lane));

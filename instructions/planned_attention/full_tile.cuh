@@ -14,6 +14,7 @@ template <class Config, uint32_t kHeadDim>
 class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBlockTokens / 2, kHeadDim / 2> {
   using Base = Tile<FullTile, Config, kHeadDim, kKvBlockTokens / 2, kHeadDim / 2>;
   friend Base;
+  using typename Base::Stream;
 
  public:
   using Base::Base;
@@ -198,7 +199,10 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
                                                 const Weights& weights, bool begins) {
     const uint32_t values = this->page_address(page);
     this->wait_page(page);
-    if (stream.tokens % kKvBlockTokens != 0) this->clear_values(values, stream.tokens % kKvBlockTokens);
+    if (stream.tokens % kKvBlockTokens != 0) {
+      this->clear_values(values, stream.tokens % kKvBlockTokens);
+      this->sync_warpgroup();
+    }
     begin_output(o, weights, values, !begins);
     ptx::wgmma_wait<0>();
     this->free_page(page);

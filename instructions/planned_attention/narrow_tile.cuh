@@ -7,8 +7,11 @@
 // of two neighbouring queries: an eighth of the scores and sums that a lane of a full tile has, most of which
 // are then of rows that are not there. What a query's tokens have in common goes through shared memory.
 //
+// In kernels of single rows, two KV heads of up to 4 query heads each share a tile: the products are of each
+// head's keys and values with all queries, of which a query takes its own head's.
+//
 // A stream of few blocks runs through this code about once, and instructions that have not run lately come
-// slowly: so there is one loop with one copy of each product, where nothing overlaps.
+// slowly: so there is one loop with one copy of each product, where little overlaps.
 #pragma once
 
 #include "instructions/planned_attention/tile.cuh"
@@ -19,6 +22,7 @@ template <class Config, uint32_t kHeadDim>
 class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4, kHeadDim / 16> {
   using Base = Tile<NarrowTile, Config, kHeadDim, 4, kHeadDim / 16>;
   friend Base;
+  using typename Base::Stream;
 
  public:
   // The parity of the warpgroup's barrier outlives the tile.
@@ -29,17 +33,21 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
         operands_(memory_.narrow_operands[warpgroup_]),
         together_parity_(together_parity) {}
 
-  // In kernels of single rows, the warpgroup's part of the record's n-th stream: one of its heads, whose
+  // In kernels of single rows, the warpgroup's part of the record's n-th stream: some of its heads, whose
   // pages no other warpgroup reads.
   __device__ __forceinline__ void run_single(const Stream& stream, uint32_t n, uint32_t first_page) {
-    const uint32_t heads = Config::uniform(stream.heads);
+    stream_heads_ = Config::uniform(stream.heads);
     // A head alone falls to the warpgroups in turn.
-    const uint32_t mine = heads > 1 ? warpgroup_ : (warpgroup_ + n) % kWarpgroups;
-    if (mine >= heads) return;
-    this->first_page_ = first_page + mine;
-    this->head_ = Config::uniform(stream.head) + mine;
-    pages_apart_ = heads;
-    if (this->find_rows(stream)) multiply(stream, Config::uniform(stream.blocks));
+    const uint32_t tile = stream_heads_ > 1 ? warpgroup_ : (warpgroup_ + n) % kWarpgroups;
+    const HeadShare mine(stream_heads_, tile);
+    if (mine.count == 0) return;
+    has_two_ = Config::uniform(mine.count) > 1;
+    go_to(first_page + mine.first);
+    this->head_ = Config::uniform(stream.head) + mine.first;
+    queries_ =
+        Config::uniform(ptx::shared_address(memory_.narrow_operands[tile].queries[n % Memory::kStreamSlots]));
+    find_queries(mine, stream.tokens);
+    multiply(stream, Config::uniform(stream.blocks));
   }
 
  private:
@@ -59,87 +67,202 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
   __device__ __forceinline__ uint32_t tile_row(uint32_t i) const {
     return 2 * (group_.lane % kQuadLanes) + i;
   }
+  // The lane's, in kernels of single rows.
+  __device__ __forceinline__ void find_queries(const HeadShare& mine, uint32_t tokens) {
+    const uint32_t first_head = memory_.heads.count;  // its queries
+#pragma unroll
+    for (uint32_t i = 0; i < 2; ++i) {
+      is_second_[i] = tile_row(i) >= first_head;
+      this->writes_[i] = mine.count * first_head > tile_row(i);
+      this->visible_[i] = this->writes_[i] ? tokens : kEverything;
+    }
+  }
   // Of the lane's two tokens or channels of 64.
   __device__ __forceinline__ uint32_t row(uint32_t half) const {
     return warp_ * 16 + half * 8 + group_.lane / kQuadLanes;
   }
 
-  __device__ __forceinline__ void begin_scores(float (&scores)[kScores], uint32_t keys) const {
-    const ptx::WgmmaOperand q = ptx::wgmma_operand(ptx::shared_address(operands_.queries[0]));
-    const ptx::WgmmaOperand k = ptx::wgmma_operand(keys);
-    ptx::wgmma_fence();
+  // One head's products, between fence and commit.
+  __device__ __forceinline__ void add_scores(float (&scores)[kScores], ptx::WgmmaOperand keys,
+                                             ptx::WgmmaOperand queries) const {
 #pragma unroll
     for (uint32_t c = 0; c < Memory::kParts * kPartSteps; ++c) {
       const uint32_t part = c / kPartSteps, next = c % kPartSteps * ptx::kWgmmaNextTerms;
-      ptx::wgmma_bf16_shared(scores, k + part * (kPartBytes / 16) + next,
-                             q + part * (kNarrowRows * kRowBytes / 16) + next, c != 0);
+      ptx::wgmma_bf16_shared(scores, keys + part * (kPartBytes / 16) + next,
+                             queries + part * (Memory::kNarrowPartBytes / 16) + next, c != 0);
     }
-    ptx::wgmma_commit();
   }
-  __device__ __forceinline__ void begin_output(float (&o)[kSums], uint32_t values, bool adds) const {
-    const ptx::WgmmaOperand v = ptx::wgmma_operand_transposed(values, kPartBytes);
-    const ptx::WgmmaOperand w = ptx::wgmma_operand(ptx::shared_address(operands_.weights));
-    ptx::wgmma_fence();
+  __device__ __forceinline__ void add_output(float (&o)[kSums], ptx::WgmmaOperand values,
+                                             ptx::WgmmaOperand weights, bool adds) const {
 #pragma unroll
     for (uint32_t t = 0; t < kSteps; ++t) {
 #pragma unroll
       for (uint32_t p = 0; p < Memory::kParts; ++p)
         ptx::wgmma_bf16_shared_transposed(reinterpret_cast<float(&)[4]>(o[4 * p]),
-                                          v + p * (kPartBytes / 16) + t * ptx::kWgmmaNextTransposedTerms,
-                                          w + t * ptx::kWgmmaNextTerms, adds || t != 0);
+                                          values + p * (kPartBytes / 16) + t * ptx::kWgmmaNextTransposedTerms,
+                                          weights + t * ptx::kWgmmaNextTerms, adds || t != 0);
     }
-    ptx::wgmma_commit();
   }
 
-  // Where the keys of the stream's b-th block are, and its values.
-  __device__ __forceinline__ uint32_t keys_page(uint32_t b) const {
-    if constexpr (!Config::kHasFullTiles) return this->first_page_ + 2 * b * pages_apart_;
-    return this->first_page_ + (b == 0 ? 0 : 2 * b - 1);
+  // --- pages: the next ones, of the first head and of the second behind it
+
+  __device__ __forceinline__ bool has_two() const {
+    return Memory::kSingleRows && has_two_;
   }
-  __device__ __forceinline__ uint32_t values_page(uint32_t b, bool is_last) const {
-    if constexpr (!Config::kHasFullTiles) return this->first_page_ + (2 * b + 1) * pages_apart_;
-    return this->first_page_ + 2 * b + (is_last ? 1 : 2);
+  __device__ __forceinline__ uint32_t second_at() const {
+    return at_ + 1 == Memory::kPages ? 0 : at_ + 1;
+  }
+  __device__ __forceinline__ uint32_t address(uint32_t at) const {
+    return Config::uniform(ptx::shared_address(memory_.page[at]));
+  }
+  __device__ __forceinline__ void go_to(uint32_t page) {
+    next_page_ = page;
+    at_ = page % Memory::kPages;
+    parity_ = page / Memory::kPages & 1;
+  }
+  // In other kernels, values come behind the keys of the next block.
+  __device__ __forceinline__ void go_to_keys(uint32_t b) {
+    if constexpr (!Memory::kSingleRows) go_to(this->first_page_ + (b == 0 ? 0 : 2 * b - 1));
+  }
+  __device__ __forceinline__ void go_to_values(uint32_t b, bool is_last) {
+    if constexpr (!Memory::kSingleRows) go_to(this->first_page_ + 2 * b + (is_last ? 1 : 2));
+  }
+  __device__ __forceinline__ void wait_pages() {
+    if constexpr (Memory::kSingleRows)
+      wait_count_or_exit(&memory_.issued, next_page_ + (has_two() ? 2 : 1), this->issued_seen_, group_.exit);
+    wait_phase_or_exit(&memory_.landed[at_], parity_, group_.exit);  // of both
+  }
+  __device__ __forceinline__ void free_pages() {
+    __syncwarp();
+    if (group_.lane < (has_two() ? 2 : 1))
+      ptx::mbarrier_arrive(&memory_.free[group_.lane == 0 ? at_ : second_at()]);
+    next_page_ += stream_heads_;
+    at_ += stream_heads_;
+    if (at_ < Memory::kPages) return;
+    at_ -= Memory::kPages;
+    parity_ ^= 1;
+  }
+
+  // --- products
+
+  // Those of one head's page, or of two heads' pages: add(sums, operand) for each; meanwhile(). Branches are
+  // around whole groups, since ptxas serialises products with any between them.
+  template <uint32_t kCount, class Operand, class Add, class Meanwhile>
+  __device__ __forceinline__ void multiply_pages(float (&first)[kCount], float (&second)[kCount],
+                                                 Operand&& operand, Add&& add, Meanwhile&& meanwhile) {
+    const ptx::WgmmaOperand of_first = operand(address(at_));
+    if (has_two()) {
+      const ptx::WgmmaOperand of_second = operand(address(second_at()));
+      ptx::wgmma_fence();
+      add(first, of_first);
+      add(second, of_second);
+      ptx::wgmma_commit();
+      meanwhile();
+      ptx::wgmma_wait<0>();
+    } else {
+      ptx::wgmma_fence();
+      add(first, of_first);
+      ptx::wgmma_commit();
+      meanwhile();
+      ptx::wgmma_wait<0>();
+    }
+    free_pages();
+  }
+  __device__ __forceinline__ void multiply_keys(float (&scores)[kScores], float (&second)[kScores]) {
+    wait_pages();
+    const ptx::WgmmaOperand queries =
+        ptx::wgmma_operand(Memory::kSingleRows ? queries_ : ptx::shared_address(operands_.queries[0][0]));
+    multiply_pages(
+        scores, second, [](uint32_t keys) { return ptx::wgmma_operand(keys); },
+        [&](float(&to)[kScores], ptx::WgmmaOperand keys) { add_scores(to, keys, queries); }, [] {});
+    take_own(scores, second);
+  }
+  template <class Meanwhile>
+  __device__ __forceinline__ void multiply_values(bool adds, float (&o)[kSums], float (&second)[kSums],
+                                                  Meanwhile&& meanwhile) {
+    const ptx::WgmmaOperand weights = ptx::wgmma_operand(ptx::shared_address(operands_.weights));
+    multiply_pages(
+        o, second, [](uint32_t values) { return ptx::wgmma_operand_transposed(values, kPartBytes); },
+        [&](float(&to)[kSums], ptx::WgmmaOperand values) { add_output(to, values, weights, adds); },
+        meanwhile);
+  }
+  // Of the lane's queries, what was multiplied with the head of each.
+  template <uint32_t kCount>
+  __device__ __forceinline__ void take_own(float (&values)[kCount], const float (&second)[kCount]) const {
+    if (!has_two()) return;
+#pragma unroll
+    for (uint32_t n = 0; n < kCount; ++n) values[n] = is_second_[query_of(n)] ? second[n] : values[n];
+  }
+  // The last block's values have landed, of which the sequence has `tokens` tokens. In kernels of single
+  // rows, zeros have come behind their last box.
+  __device__ __forceinline__ void clear_pages(uint32_t tokens) {
+    if constexpr (Memory::kSingleRows) {
+      if (tokens % kKvBoxTokens == 0) return;
+      clear_box(address(at_), tokens);
+      if (has_two()) clear_box(address(second_at()), tokens);
+      ptx::fence_proxy_async_shared();
+    } else {
+      this->clear_values(address(at_), tokens);
+    }
+    this->sync_warpgroup();
+  }
+  __device__ __forceinline__ void clear_box(uint32_t values, uint32_t tokens) const {
+    const uint32_t row = tokens + this->warpgroup_thread() / 8, piece = this->warpgroup_thread() % 8;
+    if (row >= (tokens | (kKvBoxTokens - 1)) + 1) return;
+#pragma unroll
+    for (uint32_t p = 0; p < Memory::kParts; ++p)
+      ptx::shared_store(values + p * kPartBytes + row * kRowBytes + piece * 16, uint4{0, 0, 0, 0});
   }
 
   __device__ __forceinline__ void multiply(const Stream& stream, uint32_t blocks) {
-    float o[kSums] = {}, scores[kScores] = {};  // products count as reading what they add to
+    // Products count as reading what they add to.
+    float o[kSums] = {}, second_o[kSums] = {}, scores[kScores] = {}, second_scores[kScores] = {};
     typename Base::LeafMemory memory;
     typename Base::Leaves leaves(memory);
     const uint32_t first_block = Config::uniform(stream.first_block);
-    this->template share_queries<kNarrowRows, Memory::kParts>(stream, operands_.queries[0]);
+    if constexpr (!Memory::kSingleRows)
+      this->template share_queries<kNarrowRows, Memory::kParts>(stream, operands_.queries[0][0]);
     const uint32_t tokens = Config::uniform(stream.tokens % kKvBlockTokens);
     this->begin_leaf(leaves);
 #pragma unroll 1
     for (uint32_t b = 0;; ++b) {
       const uint32_t block = first_block + b;
       const bool is_last = b + 1 == blocks;
-      const uint32_t keys = keys_page(b);
-      this->wait_page(keys);
-      begin_scores(scores, this->page_address(keys));
-      ptx::wgmma_wait<0>();
-      this->free_page(keys);
+      go_to_keys(b);
+      multiply_keys(scores, second_scores);
       PerQuery shrink;
       soften(scores, block * kKvBlockTokens, shrink);
-      add_weights(shrink);
+      if constexpr (!Memory::kSingleRows)
+        add_weights(shrink);  // beside products, ptxas serialises them (C7520)
 #pragma unroll
-      for (uint32_t n = 0; n < kSums; ++n) o[n] *= shrink[query_of(n)];
-      const uint32_t page = values_page(b, is_last), values = this->page_address(page);
-      this->wait_page(page);
-      if (is_last && tokens != 0) this->clear_values(values, tokens);
-      begin_output(o, values, block % kLeafBlocks != 0);
-      ptx::wgmma_wait<0>();
-      this->free_page(page);
+      for (uint32_t n = 0; n < kSums; ++n) {
+        o[n] *= shrink[query_of(n)];
+        second_o[n] *= shrink[query_of(n)];
+      }
+      go_to_values(b, is_last);
+      wait_pages();
+      if (is_last && tokens != 0) clear_pages(tokens);
+      multiply_values(block % kLeafBlocks != 0, o, second_o, [&] {
+        if constexpr (Memory::kSingleRows) add_weights(shrink);
+      });
       if (is_last) break;
-      if ((block + 1) % kLeafBlocks == 0) end(stream, block, o, leaves);
+      if ((block + 1) % kLeafBlocks == 0) end(stream, block, o, second_o, leaves);
     }
     exit_if_requested(group_.exit);
     const uint32_t last = first_block + blocks - 1;
-    end(stream, last, o, leaves);
+    if (last < kLeafBlocks && stream.item.first_place == kNoPlace) {  // short, as most are: nothing to merge
+      take_own(o, second_o);
+      PerQuery total = {this->total_[0], 0};
+      add_lanes(total);
+      return write_output(stream, o, total);
+    }
+    end(stream, last, o, second_o, leaves);
     if (first_block == 0) this->finish(stream, last < kLeafBlocks, o, leaves);
   }
   // `block`: the last one of its leaf.
-  __device__ __forceinline__ void end(const Stream& stream, uint32_t block, const float (&o)[kSums],
-                                      typename Base::Leaves& leaves) {
+  __device__ __forceinline__ void end(const Stream& stream, uint32_t block, float (&o)[kSums],
+                                      const float (&second)[kSums], typename Base::Leaves& leaves) {
+    take_own(o, second);
     this->begin_leaf(leaves);
     this->end_leaf(stream, block / kLeafBlocks, o, leaves);
   }
@@ -232,27 +355,37 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
     return warp_ == 0 && group_.lane < kQuadLanes;
   }
   // Lanes of neighbouring channels exchange halves, so that each has a pair of one query's: of the first in
-  // even rows, of the second in odd ones.
+  // even rows, of the second in odd ones. 8 channels further on is the word behind.
   __device__ __forceinline__ void write_output(const Stream& stream, const float (&sums)[kSums],
                                                const PerQuery& total) const {
     const uint32_t i = group_.lane / kQuadLanes % 2;
-    const float shares[] = {1.0F / total[0], 1.0F / total[1]};
+    const float share = 1.0F / (i == 0 ? total[0] : total[1]);
 #pragma unroll
-    for (uint32_t n = 0; n < kSums / 2; ++n) {
-      const float even = __fmul_rn(sums[2 * n], shares[0]), odd = __fmul_rn(sums[2 * n + 1], shares[1]);
-      const float other = __shfl_xor_sync(kAllLanes, i == 0 ? odd : even, kQuadLanes);
-      const uint32_t pair = i == 0 ? ptx::pack_bf16(even, other) : ptx::pack_bf16(other, odd);
+    for (uint32_t p = 0; p < Memory::kParts; ++p) {
+      uint32_t words[2];
+#pragma unroll
+      for (uint32_t half = 0; half < 2; ++half) {
+        const float even = sums[4 * p + 2 * half], odd = sums[4 * p + 2 * half + 1];
+        const float own = __fmul_rn(i == 0 ? even : odd, share);
+        const float other = __fmul_rn(__shfl_xor_sync(kAllLanes, i == 0 ? odd : even, kQuadLanes), share);
+        words[half] = i == 0 ? ptx::pack_bf16(own, other) : ptx::pack_bf16(other, own);
+      }
       if (!(i == 0 ? this->writes_[0] : this->writes_[1])) continue;
-      const uint32_t channel = n / 2 * kPartChannels + row(n % 2);
+      const uint32_t channel = p * kPartChannels + row(0);
       std::byte* piece = this->output_piece(stream, i, channel / 32 * 32, channel % 8 / 2);
-      *reinterpret_cast<uint32_t*>(piece + channel % 32 / 8 * sizeof(uint32_t)) = pair;
+      *reinterpret_cast<uint2*>(piece + channel % 32 / 8 * sizeof(uint32_t)) = {words[0], words[1]};
     }
   }
 
   NarrowWork& work_;
   typename Memory::NarrowOperands& operands_;
   uint32_t& together_parity_;
-  uint32_t pages_apart_ = 1;  // in kernels of single rows
+  // In kernels of single rows: of the stream, and of the warpgroup's part of it.
+  uint32_t stream_heads_ = 1;
+  bool has_two_ = false;
+  bool is_second_[2] = {};                        // the lane's queries are of the second head
+  uint32_t queries_ = 0;                          // where they are in shared memory
+  uint32_t next_page_ = 0, at_ = 0, parity_ = 0;  // the next page, and its place
 };
 
 }  // namespace serval::device::planned

@@ -5,9 +5,10 @@
 // next, since that is when they are needed. Pages are counted through all streams of the record, and so are
 // streams: the preparer finds them and says what is to be done.
 //
-// In kernels of single rows, where an item has one row (DeviceLaunch::single_rows), a stream has up to two KV
-// heads, one for each warpgroup: a tile of few rows takes one warpgroup longer than its pages take to come.
-// Values then come right behind the keys, and pages of the two heads in turn.
+// In kernels of single rows, where an item has one row (DeviceLaunch::single_rows), a stream has several KV
+// heads, up to two for each warpgroup: a warpgroup that has one block after the other waits for itself longer
+// than for its pages. Values then come right behind the keys, and pages of the heads in turn; queries come
+// with the first keys, by the copy engine.
 #pragma once
 
 #include <cstdint>
@@ -29,17 +30,17 @@ inline constexpr uint32_t kPartBytes = kTileRows * kRowBytes;
 inline constexpr uint32_t kLeafBlocks = kPlannedLeafTokens / kKvBlockTokens;
 static_assert(kKvBlockTokens == kTileRows);
 
-struct alignas(16) Stream {
+template <uint32_t kRows>
+struct alignas(16) StreamOf {
   AttentionItem item;
   uint32_t head;       // KV head, the first of `heads`
-  uint32_t heads;      // 1, or one for each warpgroup
+  uint32_t heads;      // 1, or those of both warpgroups (HeadShare)
   uint32_t first_row;  // of the item's: where the first warpgroup's tile begins
   uint32_t tokens;  // that the stream ends with, of the sequence: no row of the item sees more of the item's
   uint32_t first_block;
-  uint32_t blocks;                            // 0: the record has no further stream
-  uint32_t visible[kWarpgroups * kTileRows];  // tokens that each row from first_row on sees; 0: none
+  uint32_t blocks;          // 0: the record has no further stream
+  uint32_t visible[kRows];  // tokens that each row from first_row on sees; 0: none
 };
-inline constexpr uint32_t kStreamSlots = 3;
 
 // What the preparer looks for next.
 struct Cursor {
@@ -59,6 +60,22 @@ struct GroupHeads {
   __device__ __forceinline__ uint32_t rows_of_tile() const { return row_of(kTileRows); }
 };
 
+// In kernels of single rows: how many KV heads a warpgroup may have at once. Their queries share a tile.
+__device__ __forceinline__ uint32_t heads_of_tile(const GroupHeads& heads) {
+  return heads.count <= kNarrowRows / 2 ? 2 : 1;
+}
+// There, the KV heads of a stream's that a warpgroup has, next to each other.
+struct HeadShare {
+  uint32_t first, count;
+
+  // Of `heads` heads, the `n`-th warpgroup's: one each as long as that does.
+  __device__ __forceinline__ HeadShare(uint32_t heads, uint32_t n)
+      : first(heads <= kWarpgroups ? n : 2 * n),
+        count(first >= heads                               ? 0
+              : heads <= kWarpgroups || first + 1 == heads ? 1
+                                                           : 2) {}
+};
+
 // What the warps of a warpgroup tell each other of a narrow tile: of pairs of queries.
 struct NarrowWork {
   float2 weights[kKvBlockTokens][kNarrowRows / 2];
@@ -70,16 +87,21 @@ struct NarrowWork {
 template <uint32_t kScratch, uint32_t kHeadDim, bool kNarrow, bool kFull>
 struct Places {
   static constexpr uint32_t kParts = kHeadDim / kPartChannels;
-  static constexpr uint32_t kOtherBytes = 2560;  // streams and barriers
+  static constexpr bool kSingleRows = !kFull;
+  static constexpr uint32_t kOtherBytes = kSingleRows ? 1024 : 2560;  // streams and barriers
+  using Stream = StreamOf<kSingleRows ? 1 : kWarpgroups * kTileRows>;
+  static constexpr uint32_t kStreamSlots = kSingleRows && kParts > 1 ? 2 : 3;  // each has queries, too
   static constexpr uint32_t kPageBytes = kParts * kPartBytes;
   // Of queries of full tiles. The last part may be in registers, of which it takes more than the products
   // leave.
   static constexpr uint32_t kSharedParts = !kFull ? 0 : kScratch > 96 * 1024 ? kParts : kParts - 1;
   static constexpr uint32_t kQueryBytes = kSharedParts * kPartBytes;
   // Of a narrow tile, rows of queries: their channels, and their weights for the tokens of a block.
+  static constexpr uint32_t kNarrowPartBytes = kNarrowRows * kRowBytes;
+  using NarrowQueries = std::byte[kParts][kNarrowPartBytes];
   struct NarrowOperands {
-    std::byte queries[kParts][kNarrowRows * kRowBytes];
-    std::byte weights[kNarrowRows * kRowBytes];
+    NarrowQueries queries[kSingleRows ? kStreamSlots : 1];  // of the streams
+    std::byte weights[kNarrowPartBytes];
   };
   static constexpr uint32_t kNarrowTiles = kNarrow ? kWarpgroups : 1;
   static constexpr uint32_t kTilesBytes =
@@ -87,7 +109,7 @@ struct Places {
   static constexpr uint32_t kFit = (kScratch - kOtherBytes - kTilesBytes) / kPageBytes;
   static constexpr uint32_t kMostPages = 16;
   static constexpr uint32_t kPages = kFit < kMostPages ? kFit : kMostPages;
-  static_assert(kPages >= 2, "keys and values");
+  static_assert(kPages >= (kSingleRows ? 4 : 2), "keys and values; of kernels of single rows a step's");
 
   std::byte page[kPages][kPageBytes];
   NarrowOperands narrow_operands[kNarrowTiles];
@@ -118,6 +140,11 @@ struct Place {
     if (++at < places) return;
     at = 0;
     ++lap;
+  }
+  // `n` further on.
+  template <uint32_t kPlaces>
+  __device__ __forceinline__ Place ahead(uint32_t n) const {
+    return {(at + n) % kPlaces, lap + (at + n) / kPlaces};
   }
 };
 

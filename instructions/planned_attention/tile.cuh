@@ -36,6 +36,7 @@ template <class Form, class Config, uint32_t kHeadDim, uint32_t kScoresOf, uint3
 class Tile {
  public:
   using Memory = PlacesOf<Config, kHeadDim>;
+  using Stream = typename Memory::Stream;
   using Op = PlannedAttention;
 
   __device__ __forceinline__ Tile(const Op& op, const Group& group)
@@ -98,6 +99,7 @@ class Tile {
     uint32_t head;  // of the group's
   };
   __device__ __forceinline__ Query query(const Stream& stream, uint32_t tile_row) const {
+    if constexpr (Memory::kSingleRows) return {stream.first_row, tile_row};  // of two heads' groups, perhaps
     const uint32_t row = heads_.row_of(tile_row);
     return {stream.first_row + tile_ * heads_.rows_of_tile() + row, tile_row - row * heads_.count};
   }
@@ -121,10 +123,10 @@ class Tile {
     return true;
   }
 
-  // The warpgroup's KV head.
+  // The warpgroup's KV head; in kernels of single rows, the first.
   __device__ __forceinline__ uint32_t head(const Stream& stream) const {
-    if constexpr (Config::kHasFullTiles) return stream.head;
-    return head_;
+    if constexpr (Memory::kSingleRows) return head_;
+    return stream.head;
   }
   // Where a query's channels are, or null where there is no query.
   __device__ __forceinline__ const uint16_t* query_at(const Stream& stream, uint32_t tile_row) const {
@@ -164,7 +166,7 @@ class Tile {
 
   // In the midst of products a warp does not leave: the page may then be any.
   __device__ __forceinline__ void wait_page(uint32_t page) {
-    if constexpr (!Config::kHasFullTiles)
+    if constexpr (Memory::kSingleRows)
       wait_count_or_exit(&memory_.issued, page + 1, issued_seen_, group_.exit);
     wait_phase_or_exit(&memory_.landed[page % Memory::kPages], page / Memory::kPages & 1, group_.exit);
   }
@@ -191,8 +193,9 @@ class Tile {
     wait_phase_or_exit(barrier, form().together_parity(), group_.exit);
     form().together_parity() ^= 1;
   }
-  // Tokens beyond the last have never been written, or are another sequence's.
-  __device__ __forceinline__ void clear_values(uint32_t values, uint32_t tokens) {
+  // Tokens beyond the last have never been written, or are another sequence's. The warpgroup must meet before
+  // the tensor cores read the page.
+  __device__ __forceinline__ void clear_values(uint32_t values, uint32_t tokens) const {
     constexpr uint32_t kThreads = kWarpgroupWarps * kWarpThreads, kRowPieces = kRowBytes / 16;
     const uint32_t thread = warpgroup_thread();
 #pragma unroll
@@ -203,7 +206,6 @@ class Tile {
       }
     }
     ptx::fence_proxy_async_shared();
-    sync_warpgroup();
   }
 
   // --- weights
@@ -345,7 +347,7 @@ class Tile {
   const float scale_;  // of scores in units of ln 2
   uint32_t tile_ = 0;  // of the stream's two
   uint32_t first_page_ = 0;
-  uint32_t head_ = 0;           // KV head, in kernels of single rows
+  uint32_t head_ = 0;           // KV head, the first of the warpgroup's, in kernels of single rows
   uint32_t issued_seen_ = 0;    // of Memory::issued, there
   uint32_t visible_[2];         // tokens that the lane's queries see
   bool writes_[2];              // they exist

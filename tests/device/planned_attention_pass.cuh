@@ -46,7 +46,9 @@ struct SingleRows : LargeScratch<kHeadDimOf> {
   static constexpr bool kHasFullTiles = false;
 };
 template <uint32_t kHeadDimOf>
-struct SmallSingleRows : SmallScratch<kHeadDimOf> {
+struct SmallSingleRows : device::GemmConfig<2048, 128, 4, 96> {
+  static constexpr bool kHasNarrowTiles = true;
+  static constexpr uint32_t kHeadDim = kHeadDimOf;
   static constexpr bool kHasFullTiles = false;
 };
 
@@ -77,6 +79,11 @@ const DeviceIsa& attention_isa() {
         std::vector<Boxes> boxes;
         for (const Tensor& t : program.tensors)
           boxes.push_back({t.kind == TensorKind::kKvCache ? BoxKind::kKvBlocks : BoxKind::kNone, {}});
+        for (const Instruction& i : program.instructions) {
+          if (i.opcode != static_cast<uint16_t>(AttentionOpcode::kAttention)) continue;
+          const auto op = i.as<PlannedAttention>();
+          boxes[op.q.index] = {BoxKind::kQueries, {}, op.head_dim};
+        }
         return boxes;
       }};
   return isa;
@@ -302,6 +309,10 @@ class GpuAttention {
     toy_.add(0, static_cast<uint16_t>(AttentionOpcode::kTick), Tick{toy_.control, toy_.host_stop},
              {waits, {{gate}}});
     Program program = toy_.finish(gate);
+    Tensor& q = program.tensors[op_.q.index];
+    q.rows = rows();
+    q.cols = pass_.heads.q_cols();
+    q.dtype = DType::kBF16;
     for (const TensorId cache : {op_.k_cache, op_.v_cache}) {
       Tensor& tensor = program.tensors[cache.index];
       tensor.rows = uint64_t{pass_.heads.kv_heads} * pass_.heads.head_dim;
@@ -321,9 +332,11 @@ class GpuAttention {
   std::unique_ptr<DeviceInterpreter> interpreter_;
 };
 
+// Twice: the second time, records are not their SM's first of the pass, and begin before their inputs are
+// there.
 template <template <uint32_t> class Config>
 Output gpu_attention(const AttentionPass& pass, uint32_t records, uint32_t places = kAttentionPlaces) {
-  GpuAttention<Config> gpu(pass, records, places);
+  GpuAttention<Config> gpu(pass, records, places, 2);
   gpu.run();
   return gpu.output();
 }

@@ -37,12 +37,16 @@ enum class BoxKind : uint8_t {
   kTiles,     // weights: a tile's units; by the second map, half as many
   kPairs,     // weights: half as many, and as many of the partner
   kRows,      // fp32: 32 rows and columns
-  kKvBlocks,  // a KV cache: a block's tokens of one head, 64 channels of them
+  kKvBlocks,  // a KV cache: 64 channels of a block's tokens of one head; by the second map, of kKvBoxTokens
+  kQueries,   // bf16 vectors of head_dim channels: 64 channels of kQueriesOfBox
 };
+inline constexpr uint32_t kKvBoxTokens = 16;
+inline constexpr uint32_t kQueriesOfBox = 8;
 
 struct Boxes {
   BoxKind kind = BoxKind::kNone;
   TensorId partner = {};  // of kPairs: a matrix of the same shape that lies further on in memory
+  uint32_t head_dim = 0;  // of kQueries
 };
 
 struct DeviceIsa {

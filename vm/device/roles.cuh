@@ -209,7 +209,12 @@ struct PreparerRole {
 
   // Returns when the instruction's inputs may be read; the first of a pass also brings the pass's rows.
   template <class Recorder>
-  __device__ __forceinline__ void wait_inputs(Recorder& recorder);
+  __device__ __forceinline__ void wait_inputs(Recorder& recorder) {
+    wait_inputs(recorder, [&] { exit_if_requested(&s.exit); });
+  }
+  // The same; calls meanwhile() again and again, which leaves if that is requested.
+  template <class Recorder, class Meanwhile>
+  __device__ __forceinline__ void wait_inputs(Recorder& recorder, Meanwhile&& meanwhile);
   // Waits for the pass before and leaves if it was the last one; else brings the pass's rows.
   __device__ __forceinline__ void pass_gate();
   // For the recorder: what wait_inputs() has seen.
@@ -349,8 +354,8 @@ __device__ __forceinline__ void PreparerRole<Config>::pass_gate() {
 }
 
 template <class Config>
-template <class Recorder>
-__device__ __forceinline__ void PreparerRole<Config>::wait_inputs(Recorder& recorder) {
+template <class Recorder, class Meanwhile>
+__device__ __forceinline__ void PreparerRole<Config>::wait_inputs(Recorder& recorder, Meanwhile&& meanwhile) {
   recorder.note();
   if constexpr (Recorder::kOn) late_counter = kNoCounter;
   if (buffer->begins_pass != 0) pass_gate();
@@ -364,11 +369,11 @@ __device__ __forceinline__ void PreparerRole<Config>::wait_inputs(Recorder& reco
       uint32_t missing = 0;
       while (const uint32_t now = __ballot_sync(~0u, !is_reached())) {
         missing = now;
-        exit_if_requested(&s.exit);
+        meanwhile();
       }
       if (missing != 0) late_counter = __shfl_sync(~0u, wait.counter, __ffs(static_cast<int>(missing)) - 1);
     } else {
-      while (!__all_sync(~0u, is_reached())) exit_if_requested(&s.exit);
+      while (!__all_sync(~0u, is_reached())) meanwhile();
     }
     __syncwarp();  // each lane's acquire is the whole warp's
   }

@@ -86,14 +86,14 @@ EncodedMap map_of_rows(void* values, uint64_t rows, uint64_t cols) {
                  .swizzle = CU_TENSOR_MAP_SWIZZLE_128B});
 }
 
-EncodedMap map_of_kv_blocks(void* cache, uint64_t tokens, uint32_t head_dim) {
+EncodedMap map_of_heads(void* vectors, uint64_t count, uint32_t head_dim, uint32_t box) {
   return encode({.type = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-                 .base = cache,
-                 .rows = tokens,
+                 .base = vectors,
+                 .rows = count,
                  .cols = head_dim,
                  .row_bytes = head_dim * sizeof(uint16_t),
                  .matrix_bytes = 0,
-                 .box_rows = kKvBlockTokens,
+                 .box_rows = box,
                  .box_cols = kBoxChannels,
                  .swizzle = CU_TENSOR_MAP_SWIZZLE_128B});
 }
@@ -117,8 +117,15 @@ std::vector<EncodedMap> make_tensor_maps(const Program& program, const DeviceIsa
       case BoxKind::kPairs:
         map = map_of_pairs(base, memory.base(boxes[t].partner), tensor.rows, cols, kTileUnits);
         break;
-      case BoxKind::kKvBlocks:
-        map = map_of_kv_blocks(base, tensor.rows / tensor.head_dim * tensor.cols, tensor.head_dim);
+      case BoxKind::kKvBlocks: {
+        const uint64_t tokens = tensor.rows / tensor.head_dim * tensor.cols;  // of each block and head
+        map = map_of_heads(base, tokens, tensor.head_dim, kKvBlockTokens);
+        (&map)[1] = map_of_heads(base, tokens, tensor.head_dim, kKvBoxTokens);
+        break;
+      }
+      case BoxKind::kQueries:
+        map = map_of_heads(base, tensor.rows * tensor.cols / boxes[t].head_dim, boxes[t].head_dim,
+                           kQueriesOfBox);
         break;
       case BoxKind::kRows:
         map = map_of_rows(base, tensor.rows, tensor.cols);

@@ -24,9 +24,9 @@ EncodedMap map_of_pairs(void* first, void* second, uint64_t rows, uint32_t cols,
 // Of fp32 [rows, cols]: boxes of 32 rows and 32 columns, whose rows of 128 bytes are swizzled. Throws
 // likewise.
 EncodedMap map_of_rows(void* values, uint64_t rows, uint64_t cols);
-// Of a bf16 KV cache of `tokens` tokens (those of each block and head) of head_dim channels: boxes of a
-// block's tokens and 64 channels, swizzled likewise. Throws likewise.
-EncodedMap map_of_kv_blocks(void* cache, uint64_t tokens, uint32_t head_dim);
+// Of bf16 vectors of head_dim channels: boxes of `box` vectors and 64 channels, swizzled likewise. Throws
+// likewise.
+EncodedMap map_of_heads(void* vectors, uint64_t count, uint32_t head_dim, uint32_t box);
 
 // Of each of the program's tensors kMapsOfTensor; those that come in no boxes have nothing. Of at least one.
 std::vector<EncodedMap> make_tensor_maps(const Program& program, const DeviceIsa& isa,

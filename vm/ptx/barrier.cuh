@@ -28,6 +28,12 @@ __device__ __forceinline__ void mbarrier_arrive_expect_bytes(Barrier barrier, ui
                "r"(bytes)
                : "memory");
 }
+// Without an arrival: the phase then waits for the bytes, and for an arrival that is still to come.
+__device__ __forceinline__ void mbarrier_expect_bytes(uint64_t* barrier, uint32_t bytes) {
+  asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
+               "r"(bytes)
+               : "memory");
+}
 // True once the phase of this parity is complete; may sleep for a while first.
 template <class Barrier>
 __device__ __forceinline__ bool mbarrier_try_wait(Barrier barrier, uint32_t parity) {
