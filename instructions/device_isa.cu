@@ -38,13 +38,16 @@ std::string check_on_device(const Program& program, const Instruction& instructi
   }
 }
 
+// Calls fn(op) for each of the program's.
+template <class Op, class Fn>
+void for_each_op(const Program& program, Fn&& fn) {
+  for (const Instruction& i : program.instructions) {
+    if (i.opcode == static_cast<uint16_t>(kOpcodeOf<Op>)) fn(i.as<Op>());
+  }
+}
 template <class Op, auto... Members>
 void note_boxes(const Program& program, BoxKind kind, std::vector<Boxes>& boxes) {
-  for (const Instruction& i : program.instructions) {
-    if (i.opcode != static_cast<uint16_t>(kOpcodeOf<Op>)) continue;
-    const Op op = i.as<Op>();
-    ((boxes[(op.*Members).index] = {kind}), ...);
-  }
+  for_each_op<Op>(program, [&](const Op& op) { ((boxes[(op.*Members).index] = {kind}), ...); });
 }
 std::vector<Boxes> boxes_of(const Program& program) {
   if (!multiplies_tiles(program)) return {};
@@ -57,18 +60,15 @@ std::vector<Boxes> boxes_of(const Program& program) {
   note_boxes<MatvecPart, &MatvecPart::weights>(program, BoxKind::kTiles, boxes);
   note_boxes<MatvecPush, &MatvecPush::weights>(program, BoxKind::kTiles, boxes);
   note_boxes<MatvecResidual, &MatvecResidual::residual>(program, BoxKind::kRows, boxes);
-  for (const Instruction& i : program.instructions) {
-    if (i.opcode == static_cast<uint16_t>(Opcode::kGateUpSilu))
-      boxes[i.as<GateUpSilu>().gate.index] = {BoxKind::kPairs, i.as<GateUpSilu>().up};
-  }
+  for_each_op<GateUpSilu>(program, [&](const GateUpSilu& op) {
+    boxes[op.gate.index] = {BoxKind::kPairs, op.up};
+  });
   note_boxes<LmHead, &LmHead::weights>(program, BoxKind::kTiles, boxes);
   note_boxes<PlannedAttention, &PlannedAttention::k_cache, &PlannedAttention::v_cache>(
       program, BoxKind::kKvBlocks, boxes);
-  for (const Instruction& i : program.instructions) {
-    if (i.opcode != static_cast<uint16_t>(Opcode::kPlannedAttention)) continue;
-    const auto op = i.as<PlannedAttention>();
+  for_each_op<PlannedAttention>(program, [&](const PlannedAttention& op) {
     boxes[op.q.index] = {BoxKind::kQueries, {}, op.head_dim};
-  }
+  });
   return boxes;
 }
 

@@ -112,9 +112,6 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
   __device__ __forceinline__ uint32_t second_at() const {
     return at_ + 1 == Memory::kPages ? 0 : at_ + 1;
   }
-  __device__ __forceinline__ uint32_t address(uint32_t at) const {
-    return Config::uniform(ptx::shared_address(memory_.page[at]));
-  }
   __device__ __forceinline__ void go_to(uint32_t page) {
     next_page_ = page;
     at_ = page % Memory::kPages;
@@ -129,7 +126,7 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
   }
   __device__ __forceinline__ void wait_pages() {
     if constexpr (Memory::kSingleRows)
-      wait_count_or_exit(&memory_.issued, next_page_ + (has_two() ? 2 : 1), this->issued_seen_, group_.exit);
+      wait_count_or_exit(&memory_.issued, next_page_ + (has_two() ? 2 : 1), issued_seen_, group_.exit);
     wait_phase_or_exit(&memory_.landed[at_], parity_, group_.exit);  // of both
   }
   __device__ __forceinline__ void free_pages() {
@@ -150,9 +147,9 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
   template <uint32_t kCount, class Operand, class Add, class Meanwhile>
   __device__ __forceinline__ void multiply_pages(float (&first)[kCount], float (&second)[kCount],
                                                  Operand&& operand, Add&& add, Meanwhile&& meanwhile) {
-    const ptx::WgmmaOperand of_first = operand(address(at_));
+    const ptx::WgmmaOperand of_first = operand(this->address_at(at_));
     if (has_two()) {
-      const ptx::WgmmaOperand of_second = operand(address(second_at()));
+      const ptx::WgmmaOperand of_second = operand(this->address_at(second_at()));
       ptx::wgmma_fence();
       add(first, of_first);
       add(second, of_second);
@@ -198,11 +195,11 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
   __device__ __forceinline__ void clear_pages(uint32_t tokens) {
     if constexpr (Memory::kSingleRows) {
       if (tokens % kKvBoxTokens == 0) return;
-      clear_box(address(at_), tokens);
-      if (has_two()) clear_box(address(second_at()), tokens);
+      clear_box(this->address_at(at_), tokens);
+      if (has_two()) clear_box(this->address_at(second_at()), tokens);
       ptx::fence_proxy_async_shared();
     } else {
-      this->clear_values(address(at_), tokens);
+      this->clear_values(this->address_at(at_), tokens);
     }
     this->sync_warpgroup();
   }
@@ -386,6 +383,7 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
   bool is_second_[2] = {};                        // the lane's queries are of the second head
   uint32_t queries_ = 0;                          // where they are in shared memory
   uint32_t next_page_ = 0, at_ = 0, parity_ = 0;  // the next page, and its place
+  uint32_t issued_seen_ = 0;                      // of Memory::issued
 };
 
 }  // namespace serval::device::planned

@@ -166,14 +166,15 @@ class Tile {
 
   // In the midst of products a warp does not leave: the page may then be any.
   __device__ __forceinline__ void wait_page(uint32_t page) {
-    if constexpr (Memory::kSingleRows)
-      wait_count_or_exit(&memory_.issued, page + 1, issued_seen_, group_.exit);
     wait_phase_or_exit(&memory_.landed[page % Memory::kPages], page / Memory::kPages & 1, group_.exit);
   }
   // Where it will be. The products' operands are read from uniform registers, and are computed there where
   // the address is known to be the same for all lanes.
   __device__ __forceinline__ uint32_t page_address(uint32_t page) const {
-    return Config::uniform(ptx::shared_address(memory_.page[page % Memory::kPages]));
+    return address_at(page % Memory::kPages);
+  }
+  __device__ __forceinline__ uint32_t address_at(uint32_t place) const {
+    return Config::uniform(ptx::shared_address(memory_.page[place]));
   }
   __device__ __forceinline__ void free_page(uint32_t page) const {
     __syncwarp();
@@ -348,7 +349,6 @@ class Tile {
   uint32_t tile_ = 0;  // of the stream's two
   uint32_t first_page_ = 0;
   uint32_t head_ = 0;           // KV head, the first of the warpgroup's, in kernels of single rows
-  uint32_t issued_seen_ = 0;    // of Memory::issued, there
   uint32_t visible_[2];         // tokens that the lane's queries see
   bool writes_[2];              // they exist
   uint32_t least_visible_ = 0;  // of the warp's queries
