@@ -27,6 +27,8 @@ class Copies {
   __device__ __forceinline__ void init_barriers() {
     if (role_.lane == 0) {
       memory_.issued = 0;
+      memory_.preparer_left = 0;
+      for (Attendance& warpgroup : memory_.attendance) warpgroup.init();
       for (uint64_t& barrier : memory_.landed) ptx::mbarrier_init(&barrier, 1);
       constexpr uint32_t kPageReaders = kSingleRows ? kWarpgroupWarps : kConsumerWarps;
       for (uint64_t& barrier : memory_.free) ptx::mbarrier_init(&barrier, kPageReaders);
@@ -385,6 +387,7 @@ class Copies {
       if (is_early_with_queries()) ptx::mbarrier_arrive(&memory_.landed[role_.lane]);  // none come any more
       __syncwarp();
     }
+    if (role_.lane == 0) ptx::shared_store_release(&memory_.preparer_left, 1);
     await_pages();
     ptx::exit_thread();
   }

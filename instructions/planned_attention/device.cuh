@@ -38,10 +38,14 @@ struct DeviceOp<PlannedAttention> : GroupOp {
     using Memory = planned::PlacesOf<Config, Config::kHeadDim>;
     Group mine = group;
     asm volatile("" : "+r"(mine.lane));  // address arithmetic stays in here
+    auto& memory = *reinterpret_cast<Memory*>(mine.scratch);
+    planned::Attendance& attendance = memory.attendance[mine.warp / kWarpgroupWarps];
+    attendance.begin(mine.lane, mine.exit);
     work<Config>(op, mine);
+    attendance.end(mine.lane);
     mine.sync();  // all are done with the barriers
     if (mine.thread != 0) return;
-    auto& memory = *reinterpret_cast<Memory*>(mine.scratch);
+    for (planned::Attendance& warpgroup : memory.attendance) ptx::mbarrier_invalidate(&warpgroup.done);
     for (uint64_t& barrier : memory.landed) ptx::mbarrier_invalidate(&barrier);
     for (uint64_t& barrier : memory.free) ptx::mbarrier_invalidate(&barrier);
     for (uint64_t& barrier : memory.stream_ready) ptx::mbarrier_invalidate(&barrier);
@@ -86,7 +90,11 @@ struct DeviceOp<PlannedAttention> : GroupOp {
 #pragma unroll 1
     for (uint32_t n = 0;; ++n) {
       const uint32_t at = n % Memory::kStreamSlots;
-      wait_phase(&memory.stream_ready[at], n / Memory::kStreamSlots & 1, group.exit);
+      const uint32_t parity = n / Memory::kStreamSlots & 1;
+      if (!planned::wait_unless_left(&memory.stream_ready[at], parity, &memory.preparer_left)) {
+        memory.attendance[group.warp / kWarpgroupWarps].end(group.lane);
+        ptx::exit_thread();
+      }
       const StreamIn<Config>& stream = memory.streams[at];
       const uint32_t blocks = Config::uniform(stream.blocks);
       if (blocks == 0) return;

@@ -190,7 +190,6 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
       soften(scores, (block + 1) * kKvBlockTokens, shrink);
     }
     const uint32_t last_leaf = (first_block + blocks - 1) / kLeafBlocks;
-    exit_if_requested(group_.exit);
     this->begin_leaf(leaves);
     this->end_leaf(stream, last_leaf, o, leaves);
     if (first_block == 0) this->finish(stream, last_leaf == 0, o, leaves);

@@ -245,7 +245,6 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
       if (is_last) break;
       if ((block + 1) % kLeafBlocks == 0) end(stream, block, o, second_o, leaves);
     }
-    exit_if_requested(group_.exit);
     const uint32_t last = first_block + blocks - 1;
     if (last < kLeafBlocks && stream.item.first_place == kNoPlace) {  // short, as most are: nothing to merge
       take_own(o, second_o);

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 
+#include "instructions/planned_attention/attendance.cuh"
 #include "instructions/planned_attention/op.h"
 #include "vm/device/op.cuh"
 #include "vm/device/roles.cuh"
@@ -127,6 +128,8 @@ struct Places {
   uint64_t stream_ready[kStreamSlots];
   uint64_t stream_free[kStreamSlots];
   uint64_t together[kForms][kWarpgroups];  // a warpgroup's own
+  Attendance attendance[kWarpgroups];
+  uint32_t preparer_left;  // 1: it hands no further stream over
 };
 template <class Config, uint32_t kHeadDim>
 using PlacesOf = Places<Config::kScratchBytes, kHeadDim, Config::kHasNarrowTiles, Config::kHasFullTiles>;

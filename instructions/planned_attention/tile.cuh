@@ -165,7 +165,7 @@ class Tile {
   // --- pages
 
   // In the midst of products a warp does not leave: the page may then be any.
-  __device__ __forceinline__ void wait_page(uint32_t page) {
+  __device__ __forceinline__ void wait_page(uint32_t page) const {
     wait_phase_or_exit(&memory_.landed[page % Memory::kPages], page / Memory::kPages & 1, group_.exit);
   }
   // Where it will be. The products' operands are read from uniform registers, and are computed there where
@@ -183,7 +183,7 @@ class Tile {
   __device__ __forceinline__ void skip_units(uint32_t pages) const {
 #pragma unroll 1
     for (uint32_t p = first_page_; p < first_page_ + pages; ++p) {
-      wait_phase(&memory_.landed[p % Memory::kPages], p / Memory::kPages & 1, group_.exit);
+      wait_page(p);
       free_page(p);
     }
   }

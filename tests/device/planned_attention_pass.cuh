@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "instructions/isa.h"
@@ -243,10 +244,13 @@ inline Output host_attention(AttentionPass& pass, uint32_t records = 16) {
 template <template <uint32_t> class Config>
 class GpuAttention {
  public:
-  GpuAttention(const AttentionPass& pass, uint32_t records, uint32_t places, uint32_t layers = 1)
+  // `faults`: an SM finds a record that it does not know when the last layer's attention begins, which waits
+  // for inputs that never come.
+  GpuAttention(const AttentionPass& pass, uint32_t records, uint32_t places, uint32_t layers = 1,
+               bool faults = false)
       : pass_(pass),
-        toy_(records, QueueKind::kPerSm, static_cast<uint32_t>(pass.rows.size())),
-        program_(build(records, places, layers)),
+        toy_(records + (faults ? 1 : 0), QueueKind::kPerSm, static_cast<uint32_t>(pass.rows.size())),
+        program_(build(records, places, layers, faults)),
         memory_(program_) {
     memory_.write(op_.k_cache, pass.k);
     memory_.write(op_.v_cache, pass.v);
@@ -265,10 +269,18 @@ class GpuAttention {
   void write_items(const std::vector<std::byte>& items) { memory_.write(op_.items, items); }
   void write_rows(const std::vector<PassRow>& rows) { memory_.write(op_.rows, rows); }
   double run() {
-    memory_.write(*program_.find_tensor(state_tensor::kControl),
-                  std::vector<PassControl>{{0, 1, kKeepRunning, 0}});
+    write_control();
     EXPECT_EQ(interpreter_->run({rows(), 1, 1}, {}), 1U);
     return interpreter_->kernel_us();
+  }
+  void run_into_fault() {
+    write_control();
+    try {
+      interpreter_->run({rows(), 1, 1}, {});
+      FAIL() << "no fault";
+    } catch (const Error& error) {
+      ASSERT_THAT(error.what(), ::testing::HasSubstr("opcode is unknown"));
+    }
   }
   Output output() const {
     const auto image = memory_.read<uint16_t>(op_.output, image_bytes() / sizeof(uint16_t));
@@ -285,7 +297,12 @@ class GpuAttention {
   uint32_t rows() const { return static_cast<uint32_t>(pass_.rows.size()); }
   size_t image_bytes() const { return slab_image::bytes(rows(), pass_.heads.q_cols()); }
 
-  Program build(uint32_t records, uint32_t places, uint32_t layers) {
+  void write_control() {
+    memory_.write(*program_.find_tensor(state_tensor::kControl),
+                  std::vector<PassControl>{{0, 1, kKeepRunning, 0}});
+  }
+
+  Program build(uint32_t records, uint32_t places, uint32_t layers, bool faults) {
     op_ = pass_.attention(0, records, places);
     op_.rows = {0};
     op_.q = toy_.add_vector(pass_.q.size() * sizeof(uint16_t));
@@ -297,6 +314,11 @@ class GpuAttention {
     op_.output = toy_.add_vector(image_bytes());
     std::vector<Wait> waits;
     for (uint32_t layer = 0; layer < layers; ++layer) {
+      if (faults && layer + 1 == layers) {
+        constexpr uint16_t kNoOpcode = 77;
+        toy_.add(records, kNoOpcode, Tick{toy_.control, toy_.host_stop}, {waits, {}});
+        waits.push_back({toy_.add_counter(), 1, 0xffff});
+      }
       const uint32_t attended = toy_.add_counter(), merged = toy_.add_counter();
       for (op_.record = 0; op_.record < records; ++op_.record)
         toy_.add(op_.record, static_cast<uint16_t>(AttentionOpcode::kAttention), op_, {waits, {{attended}}});

@@ -190,6 +190,27 @@ TEST(DevicePlannedAttention, KernelsOfSingleRowsHaveTheBitsOfOthers) {
   }
 }
 
+// An SM that is asked to leave, in the midst of streams or before its inputs are there, leaves when its pages
+// have landed: the process can use the GPU as if nothing had been.
+template <template <uint32_t> class Config>
+void leave_and_go_on() {
+  for (const uint32_t group : {4U, 8U}) {
+    const AttentionPass pass({128, 8, group}, std::vector<Sequence>(40, {300}), group);
+    {
+      GpuAttention<Config> faulty(pass, gpu_sms() - 1, kAttentionPlaces, 2, true);
+      for (uint32_t launch = 0; launch < 100; ++launch)
+        ASSERT_NO_FATAL_FAILURE(faulty.run_into_fault()) << launch;
+    }
+    EXPECT_EQ(gpu_attention<Config>(pass, gpu_sms()), gpu_attention<LargeScratch>(pass, gpu_sms()));
+  }
+}
+TEST(DevicePlannedAttention, LeavesInTheMidst) {
+  leave_and_go_on<LargeScratch>();
+}
+TEST(DevicePlannedAttention, LeavesInTheMidstOfSingleRows) {
+  leave_and_go_on<SingleRows>();
+}
+
 // Rows that have ended since the list was made are left alone.
 TEST(DevicePlannedAttention, LeavesOutRowsThatAreNoMoreActive) {
   AttentionPass pass({64, 2, 3}, {{300}, {400, 30}, {1200}, {70}}, 9);
