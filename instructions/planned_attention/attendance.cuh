@@ -48,7 +48,9 @@ struct Attendance {
 
  private:
   // The first decision holds.
-  __device__ __forceinline__ void decide(uint32_t for_what) { atomicCAS_block(&verdict, kUndecided, for_what); }
+  __device__ __forceinline__ void decide(uint32_t for_what) {
+    atomicCAS_block(&verdict, kUndecided, for_what);
+  }
 };
 
 // Waits for a phase of a stream's barrier; false if the preparer has left before it was complete.

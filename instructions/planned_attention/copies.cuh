@@ -1,8 +1,9 @@
-// The preparer's part of attention: it finds the record's streams and brings their pages, as far ahead as
-// there is room, while the consumers are at those before.
+// The preparer's part of attention: it brings the pages of the record's streams, as far ahead as there is
+// room, while the consumers are at those before.
 #pragma once
 
 #include "instructions/common/gemm.cuh"
+#include "instructions/planned_attention/stream_walk.cuh"
 #include "instructions/planned_attention/streams.cuh"
 #include "vm/device/isa.h"
 
@@ -19,7 +20,10 @@ class Copies {
   static constexpr uint32_t kStreamSlots = Memory::kStreamSlots;
 
   __device__ __forceinline__ Copies(Role& role, const Op& op)
-      : role_(role), op_(op), memory_(*reinterpret_cast<Memory*>(role.s.activations)) {
+      : role_(role),
+        op_(op),
+        memory_(*reinterpret_cast<Memory*>(role.s.activations)),
+        walk_(role, op, memory_) {
     static_assert(sizeof(Memory) <= Role::Config::kScratchBytes && kQueriesOfBox == kNarrowRows);
   }
 
@@ -44,8 +48,8 @@ class Copies {
 
   // The pass's rows may be read; the instruction's inputs need not be there yet.
   __device__ __forceinline__ void find_first_stream() {
-    begin();
-    more_ = find_stream(take_slot());
+    walk_.begin();
+    more_ = walk_.find(take_slot());
   }
 
   // Called again and again while the record's inputs are not there: asks for some more of what earlier passes
@@ -86,127 +90,17 @@ class Copies {
   static constexpr uint32_t kEarlyTogether = kEarlyBytes / Memory::kPageBytes;
   static_assert(kEarlyTogether >= 2, "pages of two heads are asked for together");
 
-  __device__ __forceinline__ const AttentionList* list() const {
-    return tensor<&Op::items, const AttentionList>(*role_.buffer);
-  }
-  __device__ __forceinline__ void begin() {
-    if (role_.lane == 0) {
-      memory_.cursor = {};
-      memory_.heads = GroupHeads(op_.q_heads / op_.kv_heads);
-      if (ptx::load_constant(&list()->records) == op_.records) {
-        memory_.cursor.item = ptx::load_constant(&list()->begin[op_.record]);
-        memory_.cursor.end_item =
-            min(ptx::load_constant(&list()->begin[op_.record + 1]), attention_items(op_.max_rows));
-      }
-    }
-    __syncwarp();
-  }
-
   // True if it is of the same rows and blocks as the one before.
   __device__ __forceinline__ bool find_next_stream() {
     Stream& stream = take_slot();
-    const bool again = repeat_stream(stream);
-    more_ = again || find_stream(stream);
+    const bool again = walk_.repeat(stream, (stream_.at + kStreamSlots - 1) % kStreamSlots);
+    more_ = again || walk_.find(stream);
     return again;
-  }
-
-  // The stream before with the item's next head, if that is what comes next: nothing has to be looked up.
-  __device__ __forceinline__ bool repeat_stream(Stream& stream) {
-    const Cursor cursor = memory_.cursor;
-    if (cursor.head == 0 || !described_) return false;
-    constexpr uint32_t kPieces = sizeof(Stream) / sizeof(uint4);
-    static_assert(sizeof(Stream) % sizeof(uint4) == 0);
-    const auto* before =
-        reinterpret_cast<const uint4*>(&memory_.streams[(stream_.at + kStreamSlots - 1) % kStreamSlots]);
-    for (uint32_t piece = role_.lane; piece < kPieces; piece += kWarpThreads)
-      reinterpret_cast<uint4*>(&stream)[piece] = before[piece];
-    __syncwarp();
-    if (role_.lane == 0) {
-      stream.head = stream.item.first_head + cursor.head;
-      stream.heads = heads_from(stream.item, cursor.head);
-      advance_cursor(stream.item, true);
-    }
-    __syncwarp();
-    return true;
-  }
-  // Behind a stream of the item. By one lane.
-  __device__ __forceinline__ void advance_cursor(const AttentionItem& item, bool good) {
-    Cursor& next = memory_.cursor;
-    next.head += heads_from(item, next.head);
-    if (next.head < item.heads && good) return;
-    next.head = 0;
-    next.first_row += stream_rows();
-    if (next.first_row < item.rows && good) return;
-    next.first_row = 0;
-    ++next.item;
-  }
-  // One in kernels of single rows, of which the compiler does not know: else ptxas serialises products
-  // (C7513).
-  __device__ __forceinline__ uint32_t stream_rows() const {
-    return kSingleRows ? memory_.heads.row_of(memory_.heads.count)
-                       : kWarpgroups * memory_.heads.rows_of_tile();
-  }
-  // Of a stream that begins with the item's `head`-th.
-  __device__ __forceinline__ uint32_t heads_from(const AttentionItem& item, uint32_t head) const {
-    return kSingleRows ? min(item.heads - head, kWarpgroups * heads_of_tile(memory_.heads)) : 1;
-  }
-
-  // The next stream that has something to do; false if there is none.
-  __device__ __forceinline__ bool find_stream(Stream& stream) {
-    for (;;) {
-      const Cursor cursor = memory_.cursor;
-      if (cursor.item >= cursor.end_item) return false;
-      constexpr uint32_t kPieces = sizeof(AttentionItem) / sizeof(uint4);
-      const auto* item = reinterpret_cast<const AttentionItem*>(list() + 1) + cursor.item;
-      if (role_.lane < kPieces)
-        reinterpret_cast<uint4*>(&stream.item)[role_.lane] =
-            ptx::load_constant(reinterpret_cast<const uint4*>(item) + role_.lane);
-      __syncwarp();
-      const bool good = in_bounds(op_, stream.item);
-      if (role_.lane == 0) advance_cursor(stream.item, good);
-      __syncwarp();
-      described_ = good && describe(stream, cursor.first_row,
-                                    min(stream.item.rows - cursor.first_row, stream_rows()), cursor.head);
-      if (described_) return true;
-    }
-  }
-
-  // What is known of the stream beside its item; false if there is nothing to do. `head`: of the item's.
-  __device__ __forceinline__ bool describe(Stream& stream, uint32_t first_row, uint32_t rows, uint32_t head) {
-    const auto* pass_rows =
-        tensor<&Op::rows, const PassRow>(*role_.buffer) + stream.item.first_row + first_row;
-    find_blocks(stream.item, 0);  // on its way together with the rows
-    uint32_t tokens = 0;
-    for (uint32_t r = role_.lane; r < rows; r += kWarpThreads) {
-      const uint32_t visible = visible_tokens(stream.item, pass_rows + r);
-      stream.visible[r] = visible;
-      tokens = max(tokens, visible);
-    }
-    tokens = __reduce_max_sync(kAllLanes, tokens);
-    if (tokens == 0) return false;
-    if (role_.lane == 0) {
-      stream.head = stream.item.first_head + head;
-      stream.heads = heads_from(stream.item, head);
-      stream.first_row = first_row;
-      stream.tokens = tokens;
-      stream.first_block = stream.item.first_leaf * kLeafBlocks;
-      stream.blocks = blocks_for_tokens(tokens) - stream.first_block;
-    }
-    __syncwarp();
-    return true;
-  }
-
-  // Of the item's blocks, 32 from the first-th on, one a lane, as far as the sequence may have any.
-  __device__ __forceinline__ void find_blocks(const AttentionItem& item, uint32_t first) {
-    const uint32_t most = blocks_for_tokens(op_.max_context);
-    const uint32_t block = item.first_leaf * kLeafBlocks + first + role_.lane;
-    const auto* table = tensor<&Op::block_table, const uint32_t>(*role_.buffer) + size_t{item.slot} * most;
-    if (block < most) ids_ = ptx::load_constant(table + block);
   }
 
   // `again`: of the same blocks as the stream before.
   __device__ __forceinline__ void bring_pages(const Stream& stream, bool again) {
-    if (again && stream.blocks > kWarpThreads) find_blocks(stream.item, 0);
+    if (again && stream.blocks > kWarpThreads) walk_.find_blocks(stream.item, 0);
     if constexpr (kSingleRows) {
       bring_heads(stream);
     } else {
@@ -215,8 +109,8 @@ class Copies {
   }
   // Where the stream's b-th block of its first head is, in rows of the cache; called for each b in turn.
   __device__ __forceinline__ uint32_t find_row(const Stream& stream, uint32_t b) {
-    if (b % kWarpThreads == 0 && b > 0) find_blocks(stream.item, b);
-    return (__shfl_sync(kAllLanes, ids_, b % kWarpThreads) * op_.kv_heads + stream.head) * kKvBlockTokens;
+    if (b % kWarpThreads == 0 && b > 0) walk_.find_blocks(stream.item, b);
+    return (walk_.block(b) * op_.kv_heads + stream.head) * kKvBlockTokens;
   }
   // Keys a block ahead of values.
   __device__ __forceinline__ void bring_ahead(const Stream& stream) {
@@ -398,11 +292,10 @@ class Copies {
   Role& role_;
   const Op& op_;
   Memory& memory_;
-  Place page_, stream_;     // the next ones
-  bool described_ = false;  // the stream before is the item's, of the same rows
-  bool more_ = false;       // there is a next stream
-  uint32_t early_ = 0;      // pages of the first stream that came before the inputs
-  uint32_t ids_ = 0;        // of 32 of the stream's blocks, one a lane
+  StreamWalk<Role, kHeadDim> walk_;
+  Place page_, stream_;  // the next ones
+  bool more_ = false;    // there is a next stream
+  uint32_t early_ = 0;   // pages of the first stream that came before the inputs
 };
 
 }  // namespace serval::device::planned

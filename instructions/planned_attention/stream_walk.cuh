@@ -1,0 +1,146 @@
+// Which streams a record of attention has: its items of the pass's list, one after the other, cut into what
+// the consumers take at once. For the preparer's whole warp.
+#pragma once
+
+#include "instructions/planned_attention/streams.cuh"
+#include "vm/device/isa.h"
+
+namespace serval::device::planned {
+
+// Few registers: what belongs to a stream is kept in shared memory.
+template <class Role, uint32_t kHeadDim>
+class StreamWalk {
+ public:
+  using Op = PlannedAttention;
+  using Memory = PlacesOf<typename Role::Config, kHeadDim>;
+  using Stream = typename Memory::Stream;
+
+  __device__ __forceinline__ StreamWalk(Role& role, const Op& op, Memory& memory)
+      : role_(role), op_(op), memory_(memory) {}
+
+  // The pass's rows and its list may be read.
+  __device__ __forceinline__ void begin() {
+    if (role_.lane == 0) {
+      memory_.cursor = {};
+      memory_.heads = GroupHeads(op_.q_heads / op_.kv_heads);
+      if (ptx::load_constant(&list()->records) == op_.records) {
+        memory_.cursor.item = ptx::load_constant(&list()->begin[op_.record]);
+        memory_.cursor.end_item =
+            min(ptx::load_constant(&list()->begin[op_.record + 1]), attention_items(op_.max_rows));
+      }
+    }
+    __syncwarp();
+  }
+
+  // The stream in slot `before` with the item's next head, if that is what comes next: nothing has to be
+  // looked up. False if it is not.
+  __device__ __forceinline__ bool repeat(Stream& stream, uint32_t before) {
+    const Cursor cursor = memory_.cursor;
+    if (cursor.head == 0 || !described_) return false;
+    constexpr uint32_t kPieces = sizeof(Stream) / sizeof(uint4);
+    static_assert(sizeof(Stream) % sizeof(uint4) == 0);
+    const auto* from = reinterpret_cast<const uint4*>(&memory_.streams[before]);
+    for (uint32_t piece = role_.lane; piece < kPieces; piece += kWarpThreads)
+      reinterpret_cast<uint4*>(&stream)[piece] = from[piece];
+    __syncwarp();
+    if (role_.lane == 0) {
+      stream.head = stream.item.first_head + cursor.head;
+      stream.heads = heads_from(stream.item, cursor.head);
+      advance_cursor(stream.item, true);
+    }
+    __syncwarp();
+    return true;
+  }
+  // The next stream that has something to do; false if there is none.
+  __device__ __forceinline__ bool find(Stream& stream) {
+    for (;;) {
+      const Cursor cursor = memory_.cursor;
+      if (cursor.item >= cursor.end_item) return false;
+      constexpr uint32_t kPieces = sizeof(AttentionItem) / sizeof(uint4);
+      const auto* item = reinterpret_cast<const AttentionItem*>(list() + 1) + cursor.item;
+      if (role_.lane < kPieces)
+        reinterpret_cast<uint4*>(&stream.item)[role_.lane] =
+            ptx::load_constant(reinterpret_cast<const uint4*>(item) + role_.lane);
+      __syncwarp();
+      const bool good = in_bounds(op_, stream.item);
+      if (role_.lane == 0) advance_cursor(stream.item, good);
+      __syncwarp();
+      described_ = good && describe(stream, cursor.first_row,
+                                    min(stream.item.rows - cursor.first_row, stream_rows()), cursor.head);
+      if (described_) return true;
+    }
+  }
+
+  // Of the item's blocks, 32 from the first-th on, one a lane, as far as the sequence may have any.
+  __device__ __forceinline__ void find_blocks(const AttentionItem& item, uint32_t first) {
+    const uint32_t most = blocks_for_tokens(op_.max_context);
+    const uint32_t block = item.first_leaf * kLeafBlocks + first + role_.lane;
+    const auto* table = tensor<&Op::block_table, const uint32_t>(*role_.buffer) + size_t{item.slot} * most;
+    if (block < most) ids_ = ptx::load_constant(table + block);
+  }
+  // Where the b-th of them is, of those that were found last.
+  __device__ __forceinline__ uint32_t block(uint32_t b) const {
+    return __shfl_sync(kAllLanes, ids_, b % kWarpThreads);
+  }
+
+ private:
+  static constexpr bool kSingleRows = Memory::kSingleRows;
+
+  __device__ __forceinline__ const AttentionList* list() const {
+    return tensor<&Op::items, const AttentionList>(*role_.buffer);
+  }
+  // Behind a stream of the item. By one lane.
+  __device__ __forceinline__ void advance_cursor(const AttentionItem& item, bool good) {
+    Cursor& next = memory_.cursor;
+    next.head += heads_from(item, next.head);
+    if (next.head < item.heads && good) return;
+    next.head = 0;
+    next.first_row += stream_rows();
+    if (next.first_row < item.rows && good) return;
+    next.first_row = 0;
+    ++next.item;
+  }
+  // One in kernels of single rows, of which the compiler does not know: else ptxas serialises products
+  // (C7513).
+  __device__ __forceinline__ uint32_t stream_rows() const {
+    return kSingleRows ? memory_.heads.row_of(memory_.heads.count)
+                       : kWarpgroups * memory_.heads.rows_of_tile();
+  }
+  // Of a stream that begins with the item's `head`-th.
+  __device__ __forceinline__ uint32_t heads_from(const AttentionItem& item, uint32_t head) const {
+    return kSingleRows ? min(item.heads - head, kWarpgroups * heads_of_tile(memory_.heads)) : 1;
+  }
+
+  // What is known of the stream beside its item; false if there is nothing to do. `head`: of the item's.
+  __device__ __forceinline__ bool describe(Stream& stream, uint32_t first_row, uint32_t rows, uint32_t head) {
+    const auto* pass_rows =
+        tensor<&Op::rows, const PassRow>(*role_.buffer) + stream.item.first_row + first_row;
+    find_blocks(stream.item, 0);  // on its way together with the rows
+    uint32_t tokens = 0;
+    for (uint32_t r = role_.lane; r < rows; r += kWarpThreads) {
+      const uint32_t visible = visible_tokens(stream.item, pass_rows + r);
+      stream.visible[r] = visible;
+      tokens = max(tokens, visible);
+    }
+    tokens = __reduce_max_sync(kAllLanes, tokens);
+    if (tokens == 0) return false;
+    if (role_.lane == 0) {
+      stream.head = stream.item.first_head + head;
+      stream.heads = heads_from(stream.item, head);
+      stream.first_row = first_row;
+      stream.tokens = tokens;
+      stream.first_block = stream.item.first_leaf * kLeafBlocks;
+      stream.blocks = blocks_for_tokens(tokens) - stream.first_block;
+    }
+    __syncwarp();
+    return true;
+  }
+
+  Role& role_;
+  const Op& op_;
+  Memory& memory_;
+  bool described_ = false;  // the stream before is the item's, of the same rows
+  uint32_t ids_ = 0;        // of 32 of the stream's blocks, one a lane
+};
+
+}  // namespace serval::device::planned
