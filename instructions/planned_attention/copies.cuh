@@ -9,13 +9,13 @@
 
 namespace serval::device::planned {
 
-// Few registers: what belongs to a stream is kept in shared memory.
 template <class Role, uint32_t kHeadDim>
 class Copies {
  public:
-  using Op = PlannedAttention;
-  using Memory = PlacesOf<typename Role::Config, kHeadDim>;
-  using Stream = typename Memory::Stream;
+  using Walk = StreamWalk<Role, kHeadDim>;
+  using Op = typename Walk::Op;
+  using Memory = typename Walk::Memory;
+  using Stream = typename Walk::Stream;
   static constexpr bool kSingleRows = Memory::kSingleRows;
   static constexpr uint32_t kStreamSlots = Memory::kStreamSlots;
 
@@ -29,20 +29,7 @@ class Copies {
 
   // The scratch memory is the instruction's.
   __device__ __forceinline__ void init_barriers() {
-    if (role_.lane == 0) {
-      memory_.issued = 0;
-      memory_.preparer_left = 0;
-      for (Attendance& warpgroup : memory_.attendance) warpgroup.init();
-      for (uint64_t& barrier : memory_.landed) ptx::mbarrier_init(&barrier, 1);
-      constexpr uint32_t kPageReaders = kSingleRows ? kWarpgroupWarps : kConsumerWarps;
-      for (uint64_t& barrier : memory_.free) ptx::mbarrier_init(&barrier, kPageReaders);
-      for (uint64_t& barrier : memory_.stream_ready) ptx::mbarrier_init(&barrier, 1);
-      for (uint64_t& barrier : memory_.stream_free) ptx::mbarrier_init(&barrier, kConsumerWarps);
-      for (auto& barriers : memory_.together) {
-        for (uint64_t& barrier : barriers) ptx::mbarrier_init(&barrier, kWarpgroupWarps);
-      }
-      ptx::fence_mbarrier_init();
-    }
+    if (role_.lane == 0) memory_.init_barriers();
     __syncwarp();
   }
 
@@ -292,7 +279,7 @@ class Copies {
   Role& role_;
   const Op& op_;
   Memory& memory_;
-  StreamWalk<Role, kHeadDim> walk_;
+  Walk walk_;
   Place page_, stream_;  // the next ones
   bool more_ = false;    // there is a next stream
   uint32_t early_ = 0;   // pages of the first stream that came before the inputs

@@ -44,15 +44,7 @@ struct DeviceOp<PlannedAttention> : GroupOp {
     work<Config>(op, mine);
     attendance.end(mine.lane);
     mine.sync();  // all are done with the barriers
-    if (mine.thread != 0) return;
-    for (planned::Attendance& warpgroup : memory.attendance) ptx::mbarrier_invalidate(&warpgroup.done);
-    for (uint64_t& barrier : memory.landed) ptx::mbarrier_invalidate(&barrier);
-    for (uint64_t& barrier : memory.free) ptx::mbarrier_invalidate(&barrier);
-    for (uint64_t& barrier : memory.stream_ready) ptx::mbarrier_invalidate(&barrier);
-    for (uint64_t& barrier : memory.stream_free) ptx::mbarrier_invalidate(&barrier);
-    for (auto& barriers : memory.together) {
-      for (uint64_t& barrier : barriers) ptx::mbarrier_invalidate(&barrier);
-    }
+    if (mine.thread == 0) memory.invalidate_barriers();
   }
 
  private:

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "instructions/planned_attention/streams.cuh"
-#include "vm/device/isa.h"
+#include "vm/device/op.cuh"
 
 namespace serval::device::planned {
 

@@ -130,6 +130,33 @@ struct Places {
   uint64_t together[kForms][kWarpgroups];  // a warpgroup's own
   Attendance attendance[kWarpgroups];
   uint32_t preparer_left;  // 1: it hands no further stream over
+
+  // For a record; by one thread.
+  __device__ __forceinline__ void init_barriers() {
+    issued = 0;
+    preparer_left = 0;
+    for (Attendance& warpgroup : attendance) warpgroup.init();
+    for (uint64_t& barrier : landed) ptx::mbarrier_init(&barrier, 1);
+    constexpr uint32_t kPageReaders = kSingleRows ? kWarpgroupWarps : kConsumerWarps;
+    for (uint64_t& barrier : free) ptx::mbarrier_init(&barrier, kPageReaders);
+    for (uint64_t& barrier : stream_ready) ptx::mbarrier_init(&barrier, 1);
+    for (uint64_t& barrier : stream_free) ptx::mbarrier_init(&barrier, kConsumerWarps);
+    for (auto& barriers : together) {
+      for (uint64_t& barrier : barriers) ptx::mbarrier_init(&barrier, kWarpgroupWarps);
+    }
+    ptx::fence_mbarrier_init();
+  }
+  // By one thread, when all are done with them: the memory is then anything's.
+  __device__ __forceinline__ void invalidate_barriers() {
+    for (Attendance& warpgroup : attendance) ptx::mbarrier_invalidate(&warpgroup.done);
+    for (uint64_t& barrier : landed) ptx::mbarrier_invalidate(&barrier);
+    for (uint64_t& barrier : free) ptx::mbarrier_invalidate(&barrier);
+    for (uint64_t& barrier : stream_ready) ptx::mbarrier_invalidate(&barrier);
+    for (uint64_t& barrier : stream_free) ptx::mbarrier_invalidate(&barrier);
+    for (auto& barriers : together) {
+      for (uint64_t& barrier : barriers) ptx::mbarrier_invalidate(&barrier);
+    }
+  }
 };
 template <class Config, uint32_t kHeadDim>
 using PlacesOf = Places<Config::kScratchBytes, kHeadDim, Config::kHasNarrowTiles, Config::kHasFullTiles>;
