@@ -31,9 +31,10 @@
 #include "instructions/common/gemm/residual_tile.cuh"
 #include "instructions/common/gemm/shape.cuh"
 #include "instructions/common/gemm/staging.cuh"
-#include "vm/device/isa.h"
 #include "vm/device/op.cuh"
 #include "vm/device/roles.cuh"
+#include "vm/layout/kv_cache.h"
+#include "vm/layout/slab_image.h"
 
 namespace serval::device {
 

@@ -7,7 +7,6 @@
 #include "vm/device/isa.h"
 #include "vm/device/op.cuh"
 #include "vm/device/shared.cuh"
-#include "vm/layout/kv_cache.h"
 #include "vm/layout/slab_image.h"
 #include "vm/layout/units.h"
 #include "vm/ptx/thread.cuh"
