@@ -63,10 +63,7 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
     }
   }
   __device__ __forceinline__ void begin_scores(float (&scores)[kScores], const Queries& queries,
-                                               uint32_t keys) const {
-    const ptx::WgmmaOperand q =
-        ptx::wgmma_operand(Config::uniform(ptx::shared_address(memory_.queries[warpgroup_])));
-    const ptx::WgmmaOperand k = ptx::wgmma_operand(keys);
+                                               ptx::WgmmaOperand q, ptx::WgmmaOperand k) const {
     ptx::wgmma_fence();
 #pragma unroll
     for (uint32_t c = 0; c < Memory::kParts * kPartSteps; ++c) {
@@ -80,9 +77,8 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
     }
     ptx::wgmma_commit();
   }
-  __device__ __forceinline__ void begin_output(float (&o)[kSums], const Weights& weights, uint32_t values,
+  __device__ __forceinline__ void begin_output(float (&o)[kSums], const Weights& weights, ptx::WgmmaOperand v,
                                                bool adds) const {
-    const ptx::WgmmaOperand v = ptx::wgmma_operand_transposed(values, kPartBytes);
     ptx::wgmma_fence();
 #pragma unroll
     for (uint32_t t = 0; t < kSteps; ++t)
@@ -121,11 +117,16 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
       this->total_[i] = __fmaf_rn(this->total_[i], shrink[i], total);
     }
   }
-  // Only where a lane's largest score has grown: to multiply by 1 changes nothing.
+  // Only where a query's largest score has grown: to multiply by 1 changes nothing.
   static __device__ __forceinline__ void shrink_output(float (&o)[kSums], const PerQuery& shrink) {
-    if (!__any_sync(kAllLanes, shrink[0] != 1 || shrink[1] != 1)) return;
 #pragma unroll
-    for (uint32_t n = 0; n < kSums; ++n) o[n] *= shrink[query_of(n)];
+    for (uint32_t i = 0; i < 2; ++i) {
+      if (!__any_sync(kAllLanes, shrink[i] != 1)) continue;
+#pragma unroll
+      for (uint32_t n = 0; n < kSums; ++n) {
+        if (query_of(n) == i) o[n] *= shrink[i];
+      }
+    }
   }
   static __device__ __forceinline__ void pack(Weights& weights, const float (&scores)[kScores]) {
 #pragma unroll
@@ -144,9 +145,31 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
     }
   }
 
+  // What the products behind a page read: the keys of the next block, and the values of the one in hand.
+  struct Pages {
+    Place keys, values;
+    ptx::WgmmaOperand k, v;
+    bool landed;  // both, as far as this lane has looked
+  };
+  __device__ __forceinline__ Pages pages_behind(const Place& page) const {
+    Pages pages;
+    pages.keys = page.template next<Memory::kPages>();
+    pages.values = pages.keys.template next<Memory::kPages>();
+    pages.k = ptx::wgmma_operand(this->address_at(pages.keys.at));
+    pages.v = values_at(pages.values);
+    pages.landed = this->has_landed(pages.keys);
+    pages.landed &= this->has_landed(pages.values);
+    return pages;
+  }
+  __device__ __forceinline__ ptx::WgmmaOperand values_at(const Place& page) const {
+    return ptx::wgmma_operand_transposed(this->address_at(page.at), kPartBytes);
+  }
+
   // The loop begins where a block's weights are known and the values of the block before are still being
   // multiplied: so the compiler, which moves nothing from one round to another, does not wait for these
-  // earlier.
+  // earlier. What the next round needs of pages is found while exponentials are computed, since the unit that
+  // does so takes a warp's every eighth cycle only: behind them, each look would add its latency to the
+  // round.
   __device__ __forceinline__ void multiply(const Stream& stream, uint32_t blocks) {
     float o[kSums] = {}, scores[kScores] = {};  // products count as reading what they add to
     typename Base::LeafMemory memory;
@@ -155,16 +178,19 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
     const uint32_t first_block = Config::uniform(stream.first_block);
     Queries queries;
     load_queries(stream, queries);
-    const uint32_t first_keys = this->page_address(this->first_page_);
-    this->wait_page(this->first_page_);
-    begin_scores(scores, queries, first_keys);
+    const ptx::WgmmaOperand q =
+        ptx::wgmma_operand(Config::uniform(ptx::shared_address(memory_.queries[warpgroup_])));
+    Place page = this->place_of(this->first_page_);
+    this->wait_page(page);
+    begin_scores(scores, queries, q, ptx::wgmma_operand(this->address_at(page.at)));
     ptx::wgmma_wait<0>();
-    this->free_page(this->first_page_);
+    this->free_page(page);
     this->begin_leaf(leaves);
     soften(scores, first_block * kKvBlockTokens, shrink);
+    Pages next = pages_behind(page);
 #pragma unroll 1
     for (uint32_t b = 0;; ++b) {
-      const uint32_t block = first_block + b, page = this->first_page_ + 2 * b;
+      const uint32_t block = first_block + b;
       const bool begins = block % kLeafBlocks == 0;
       ptx::wgmma_wait<0>();
       if (b > 0) {
@@ -172,37 +198,40 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
         if (begins) this->end_leaf(stream, block / kLeafBlocks - 1, o, leaves);
       }
       if (!kShrinksLate) shrink_output(o, shrink);
-      Weights weights;
+      Weights weights;  // written behind the wait: ptxas does not know that a product reads them until then
       pack(weights, scores);
       if (b + 1 == blocks) {
         if (kShrinksLate) shrink_output(o, shrink);
-        multiply_last(stream, page + 1, o, weights, begins);
+        multiply_last(stream, next.keys, o, weights, begins);
         break;
       }
-      this->wait_page(page + 1);
-      begin_scores(scores, queries, this->page_address(page + 1));
+      const bool landed = __all_sync(kAllLanes, next.landed);
+      if (!landed) this->wait_page(next.keys);
+      begin_scores(scores, queries, q, next.k);
       if (kShrinksLate) shrink_output(o, shrink);
-      this->wait_page(page + 2);
-      begin_output(o, weights, this->page_address(page + 2), !begins);
+      if (!landed) this->wait_page(next.values);
+      begin_output(o, weights, next.v, !begins);
       ptx::wgmma_wait<1>();
-      this->free_page(page + 1);
-      if ((block + 1) % kLeafBlocks == 0) this->begin_leaf(leaves);
+      this->free_page(next.keys);
+      this->begin_leaf_if((block + 1) % kLeafBlocks == 0, leaves);
       soften(scores, (block + 1) * kKvBlockTokens, shrink);
+      page = next.values;
+      next = pages_behind(page);
     }
     const uint32_t last_leaf = (first_block + blocks - 1) / kLeafBlocks;
     this->begin_leaf(leaves);
     this->end_leaf(stream, last_leaf, o, leaves);
     if (first_block == 0) this->finish(stream, last_leaf == 0, o, leaves);
   }
-  __device__ __forceinline__ void multiply_last(const Stream& stream, uint32_t page, float (&o)[kSums],
+  // Behind the last block's keys are its values.
+  __device__ __forceinline__ void multiply_last(const Stream& stream, const Place& page, float (&o)[kSums],
                                                 const Weights& weights, bool begins) {
-    const uint32_t values = this->page_address(page);
     this->wait_page(page);
     if (stream.tokens % kKvBlockTokens != 0) {
-      this->clear_values(values, stream.tokens % kKvBlockTokens);
+      this->clear_values(this->address_at(page.at), stream.tokens % kKvBlockTokens);
       this->sync_warpgroup();
     }
-    begin_output(o, weights, values, !begins);
+    begin_output(o, weights, values_at(page), !begins);
     ptx::wgmma_wait<0>();
     this->free_page(page);
   }

@@ -171,6 +171,10 @@ struct Place {
     at = 0;
     ++lap;
   }
+  template <uint32_t kPlaces>
+  __device__ __forceinline__ Place next() const {
+    return at + 1 == kPlaces ? Place{0, lap + 1} : Place{at + 1, lap};
+  }
   // `n` further on.
   template <uint32_t kPlaces>
   __device__ __forceinline__ Place ahead(uint32_t n) const {

@@ -164,27 +164,33 @@ class Tile {
 
   // --- pages
 
+  // Where the record's n-th page is, the same for all lanes.
+  __device__ __forceinline__ Place place_of(uint32_t page) const {
+    return {Config::uniform(page % Memory::kPages), Config::uniform(page / Memory::kPages)};
+  }
   // In the midst of products a warp does not leave: the page may then be any.
-  __device__ __forceinline__ void wait_page(uint32_t page) const {
-    wait_phase_or_exit(&memory_.landed[page % Memory::kPages], page / Memory::kPages & 1, group_.exit);
+  __device__ __forceinline__ void wait_page(const Place& page) const {
+    wait_phase_or_exit(&memory_.landed[page.at], page.lap & 1, group_.exit);
   }
-  // Where it will be. The products' operands are read from uniform registers, and are computed there where
-  // the address is known to be the same for all lanes.
-  __device__ __forceinline__ uint32_t page_address(uint32_t page) const {
-    return address_at(page % Memory::kPages);
+  __device__ __forceinline__ bool has_landed(const Place& page) const {
+    return ptx::mbarrier_test_wait(&memory_.landed[page.at], page.lap & 1);
   }
+  // The products' operands are read from uniform registers, and are computed there where the address is known
+  // to be the same for all lanes.
   __device__ __forceinline__ uint32_t address_at(uint32_t place) const {
     return Config::uniform(ptx::shared_address(memory_.page[place]));
   }
-  __device__ __forceinline__ void free_page(uint32_t page) const {
+  __device__ __forceinline__ void free_page(const Place& page) const {
     __syncwarp();
-    if (group_.lane == 0) ptx::mbarrier_arrive(&memory_.free[page % Memory::kPages]);
+    if (group_.lane == 0) ptx::mbarrier_arrive(&memory_.free[page.at]);
   }
   __device__ __forceinline__ void skip_units(uint32_t pages) const {
+    Place page = place_of(first_page_);
 #pragma unroll 1
-    for (uint32_t p = first_page_; p < first_page_ + pages; ++p) {
-      wait_page(p);
-      free_page(p);
+    for (uint32_t p = 0; p < pages; ++p) {
+      wait_page(page);
+      free_page(page);
+      page.advance(Memory::kPages);
     }
   }
   __device__ __forceinline__ void sync_warpgroup() {
@@ -228,12 +234,15 @@ class Tile {
 
   // The leaf before stays known until its last values have been multiplied.
   __device__ __forceinline__ void begin_leaf(Leaves& leaves) {
-    leaves.ended() = {largest_[0], largest_[1], total_[0], total_[1]};
+    begin_leaf_if(true, leaves);
 #pragma unroll
-    for (uint32_t i = 0; i < 2; ++i) {
-      largest_[i] = -INFINITY;
-      total_[i] = 0;
-    }
+    for (uint32_t i = 0; i < 2; ++i) total_[i] = 0;
+  }
+  // Where a block follows: its first weights multiply the totals by 0.
+  __device__ __forceinline__ void begin_leaf_if(bool begins, Leaves& leaves) {
+    if (begins) leaves.ended() = {largest_[0], largest_[1], total_[0], total_[1]};
+#pragma unroll
+    for (uint32_t i = 0; i < 2; ++i) largest_[i] = begins ? -INFINITY : largest_[i];
   }
   // Leaf `leaf` of the sequence is complete: merged, or written.
   __device__ __forceinline__ void end_leaf(const Stream& stream, uint32_t leaf, const float (&o)[kSums],
