@@ -16,6 +16,7 @@ namespace {
 // middle between two bf16 numbers may be rounded to either; outputs likewise.
 constexpr double kMostNmse = 2e-6;
 constexpr double kMostOff = 0.01;  // relative to the largest output
+constexpr uint32_t kLeaf = kPlannedLeafTokens;
 
 class Difference {
  public:
@@ -53,9 +54,16 @@ TEST(DevicePlannedAttention, AgreesForEveryGroupSizeAndRaggedEnd) {
   for (const uint32_t head_dim : {64U, 128U}) {
     for (uint32_t group = 1; group <= 8; ++group) {
       SCOPED_TRACE(group);
-      const AttentionPass pass(
-          {head_dim, 2, group},
-          {{1}, {63}, {64, 64}, {65, 2}, {200 + group, 40}, {1023, 5}, {1025, 3}, {1300, 100}}, group);
+      const AttentionPass pass({head_dim, 2, group},
+                               {{1},
+                                {63},
+                                {64, 64},
+                                {65, 2},
+                                {200 + group, 40},
+                                {kLeaf - 1, 5},
+                                {kLeaf + 1, 3},
+                                {kLeaf + 276, 100}},
+                               group);
       compare<LargeScratch>(pass, 5, difference);
       compare<SmallScratch>(pass, 3, difference);
       if (HasFailure()) return;
@@ -105,7 +113,7 @@ TEST(DevicePlannedAttention, AgreesOverRandomPasses) {
 TEST(DevicePlannedAttention, BitsDependNeitherOnNeighboursNorOnDealing) {
   for (const uint32_t head_dim : {64U, 128U}) {
     const Heads heads{head_dim, 2, 4};
-    const AttentionPass pass(heads, {{3000}, {1500, 50}, {80}, {1030, 9}}, head_dim);
+    const AttentionPass pass(heads, {{3000}, {kLeaf + 476, 50}, {80}, {kLeaf + 6, 9}}, head_dim);
     const Output together = gpu_attention<LargeScratch>(pass, gpu_sms());
     EXPECT_EQ(gpu_attention<LargeScratch>(pass, 1), together);
     EXPECT_EQ(gpu_attention<LargeScratch>(pass, 7, 40), together);
@@ -172,7 +180,8 @@ TEST(DevicePlannedAttention, NarrowTilesHaveTheBitsOfFullOnes) {
 
 // There, a warpgroup has up to two heads of its own, and pages bring as much of a last block as there is.
 TEST(DevicePlannedAttention, KernelsOfSingleRowsHaveTheBitsOfOthers) {
-  std::vector<Sequence> sequences = {{1}, {63}, {64}, {65}, {1023}, {1024}, {1025}, {2500}, {5000}};
+  std::vector<Sequence> sequences = {{1},     {63},        {64},   {65},  {kLeaf - 1},
+                                     {kLeaf}, {kLeaf + 1}, {2500}, {5000}};
   for (uint32_t n = 0; n < 40; ++n) sequences.push_back({1 + n * 37 % 500});
   for (const uint32_t head_dim : {64U, 128U}) {
     for (const uint32_t kv_heads : {1U, 2U, 3U, 5U, 8U}) {
@@ -213,7 +222,7 @@ TEST(DevicePlannedAttention, LeavesInTheMidstOfSingleRows) {
 
 // Rows that have ended since the list was made are left alone.
 TEST(DevicePlannedAttention, LeavesOutRowsThatAreNoMoreActive) {
-  AttentionPass pass({64, 2, 3}, {{300}, {400, 30}, {1200}, {70}}, 9);
+  AttentionPass pass({64, 2, 3}, {{300}, {400, 30}, {kLeaf + 176}, {70}}, 9);
   GpuAttention<LargeScratch> gpu(pass, 4, kAttentionPlaces);
   std::vector<PassRow> rows = pass.rows;
   for (const size_t ended : {0UL, 3UL, 30UL, 31UL}) rows[ended].active = 0;

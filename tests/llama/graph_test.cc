@@ -13,6 +13,7 @@
 #include "tests/llama/configs.h"
 #include "tests/llama/tiny_model.h"
 #include "vm/base/error.h"
+#include "vm/state/attention.h"
 #include "vm/state/names.h"
 #include "vm/state/output.h"
 
@@ -286,8 +287,8 @@ TEST(LlamaGraph, MergesAttentionOnlyWhereASequenceMayHaveSeveralLeaves) {
     return std::ranges::count(graph.nodes, static_cast<uint16_t>(Opcode::kPlannedMerge),
                               &Instruction::opcode);
   };
-  EXPECT_EQ(merges(1024), 0);
-  EXPECT_EQ(merges(1025), 2 * 132);
+  EXPECT_EQ(merges(kPlannedLeafTokens), 0);
+  EXPECT_EQ(merges(kPlannedLeafTokens + 1), 2 * 132);
 }
 
 // Llama-70B on four GPUs: a rank has 320 units of Q, K and V, 8192 columns and 3 parts of them.

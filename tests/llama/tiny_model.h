@@ -53,7 +53,7 @@ inline LlamaConfig tiny_shared_config(int kv_heads = 8) {
   config.num_layers = 2;
   config.num_heads = 8;
   config.num_kv_heads = kv_heads;
-  config.max_position = 2048;
+  config.max_position = 4096;
   return config;
 }
 
@@ -67,7 +67,7 @@ inline LlamaConfig tiny_parts_config() {
   config.num_layers = 2;
   config.num_heads = 18;
   config.num_kv_heads = 3;
-  config.max_position = 2048;
+  config.max_position = 4096;
   return config;
 }
 

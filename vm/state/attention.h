@@ -15,7 +15,7 @@
 namespace serval {
 
 // Of this attention, whose sums are added in an order of its own (docs/architecture.md).
-inline constexpr uint32_t kPlannedLeafTokens = 1024;
+inline constexpr uint32_t kPlannedLeafTokens = 2048;
 constexpr uint32_t planned_leaves(uint32_t tokens) {
   return (tokens + kPlannedLeafTokens - 1) / kPlannedLeafTokens;
 }

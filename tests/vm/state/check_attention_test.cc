@@ -177,7 +177,7 @@ TEST(CheckAttention, WantsAPlaceForWhatIsPartial) {
 }
 
 TEST(CheckAttention, WantsPlacesUpToTheLastPassOfTheLaunch) {
-  const auto grows = [](Case& c) { c.state->control.passes_wanted = 1100; };
+  const auto grows = [](Case& c) { c.state->control.passes_wanted = kPlannedLeafTokens + 76; };
   EXPECT_THAT(refusal(grows), HasSubstr("no item has its leaves from 3 on"));
   EXPECT_THAT(refusal([&](Case& c) {
                 grows(c);
