@@ -167,9 +167,8 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
 
   // The loop begins where a block's weights are known and the values of the block before are still being
   // multiplied: so the compiler, which moves nothing from one round to another, does not wait for these
-  // earlier. What the next round needs of pages is found while exponentials are computed, since the unit that
-  // does so takes a warp's every eighth cycle only: behind them, each look would add its latency to the
-  // round.
+  // earlier. The next round's pages are looked up behind softmax: the compiler does that between
+  // exponentials, of which a scheduler computes a warp's in eight cycles, and so it costs nothing.
   __device__ __forceinline__ void multiply(const Stream& stream, uint32_t blocks) {
     float o[kSums] = {}, scores[kScores] = {};  // products count as reading what they add to
     typename Base::LeafMemory memory;
@@ -198,7 +197,7 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
         if (begins) this->end_leaf(stream, block / kLeafBlocks - 1, o, leaves);
       }
       if (!kShrinksLate) shrink_output(o, shrink);
-      Weights weights;  // written behind the wait: ptxas does not know that a product reads them until then
+      Weights weights;  // written behind the wait: ptxas does not know that products read them until then
       pack(weights, scores);
       if (b + 1 == blocks) {
         if (kShrinksLate) shrink_output(o, shrink);
