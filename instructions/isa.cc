@@ -5,6 +5,8 @@
 #include <cstring>
 #include <fmt/format.h>
 
+#include "vm/state/attention.h"
+
 namespace serval {
 namespace {
 
@@ -121,6 +123,7 @@ std::string isa_fingerprint() {
     for (const FieldInfo& f : info.fields)
       add(fmt::format("{} {} {}", f.name, static_cast<int>(f.kind), f.offset));
   }
+  add(fmt::format("planned leaves of {}", kPlannedLeafTokens));  // decide whether a program merges them
   return fmt::format("{:016x}", hash);
 }
 

@@ -74,8 +74,8 @@ std::span<const OpInfo> isa();
 const OpInfo& op_info(uint16_t opcode);
 // A printable name for any opcode, known or not.
 const char* op_name(uint16_t opcode);
-// Identifies opcodes, operand names and layouts: 16 hexadecimal digits. A stored program is for one
-// instruction set only.
+// Identifies opcodes, operand names and layouts, and what else a compiled program relies on: 16 hexadecimal
+// digits. A stored program is for one instruction set only.
 std::string isa_fingerprint();
 // "" if the record may run on this program; checks the opcode, then its operands, and that those that are not
 // pushed lie on one device.
