@@ -22,6 +22,7 @@
 #include "vm/base/bf16.h"
 #include "vm/layout/kv_cache.h"
 #include "vm/layout/row_tiles.h"
+#include "vm/state/attention.h"
 
 namespace serval::testing {
 namespace {
@@ -778,7 +779,7 @@ TEST(PlannedMerge, CompletesPlannedAttentionWhereItemsShareARow) {
     shape.max_context = 9000;
     shape.records = records;
     Scene s(shape, random);
-    s.new_pass(random, {8999, 1023, 5120, 4095, 40});
+    s.new_pass(random, {8999, kPlannedLeafTokens - 1, 2 * kPlannedLeafTokens, 4095, 40});
     EXPECT_EQ(s.bench.data<AttentionList>(s.t.items)->splits > 0, records > 1);
     s.poison_outputs(s.stage(Opcode::kPlannedAttention));
     s.bench.run(split(s.stage(Opcode::kPlannedAttention), random));

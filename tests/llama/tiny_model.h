@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/llama/config.h"
+#include "vm/state/attention.h"
 
 namespace serval::testing {
 
@@ -53,7 +54,7 @@ inline LlamaConfig tiny_shared_config(int kv_heads = 8) {
   config.num_layers = 2;
   config.num_heads = 8;
   config.num_kv_heads = kv_heads;
-  config.max_position = 4096;
+  config.max_position = 2 * kPlannedLeafTokens;  // so that there are leaves to merge
   return config;
 }
 
@@ -67,7 +68,7 @@ inline LlamaConfig tiny_parts_config() {
   config.num_layers = 2;
   config.num_heads = 18;
   config.num_kv_heads = 3;
-  config.max_position = 4096;
+  config.max_position = 2 * kPlannedLeafTokens;  // so that there are leaves to merge
   return config;
 }
 
