@@ -131,7 +131,10 @@ class Bench(Case):
         self.check_fails(2, "'20K'", "16384 bytes, up to 8192", arguments=[*operation, "--gpus", "2", "--bytes", "16K,20K"])
 
     def test_an_operation_takes_no_model_and_no_tests(self):
-        for flags in [["-m", "x"], ["-p", "4"], ["-n", "4"], ["-b", "2"], ["-d", "4"], ["--requests", "2"], ["--sms", "4"]]:
+        for flags in [["-m", "x"], ["-p", "4"], ["-n", "4"], ["-b", "2"], ["-d", "4"], ["--requests", "2"], ["--sms", "4"],
+                      ["--policy", "list"], ["--queue", "global"], ["--chat-template", "chatml"], ["--threads", "2"],
+                      ["--interleaving", "1"], ["--max-batch-tokens", "64"], ["--kv-cache-memory", "1G"],
+                      ["--allow-nonfinite"], ["--batch-invariant"]]:
             with self.subTest(flags=flags):
                 self.check_fails(2, "--op", "not both", arguments=["bench", "--op", "all-reduce", "--gpus", "2", *flags])
         self.check_fails(2, "--backend", "GPUs", arguments=["bench", "--op", "all-reduce", "--gpus", "2", "--backend", "host"])

@@ -1,6 +1,8 @@
 // serval bench: tokens a second of prompts and of generation, in rows as llama-bench prints them.
 #include <algorithm>
 #include <chrono>
+#include <iterator>
+#include <string_view>
 #include <thread>
 
 #include "fmt/format.h"
@@ -152,9 +154,11 @@ void Flags::declare_op(FlagSet& set) {
 
 // No model is loaded, and nothing but GPUs takes part.
 void Flags::check_op(const FlagSet& set) const {
-  for (const char* flag : {"--n-prompt", "--n-gen", "--batch-size", "--depth", "--requests", "--model",
-                           "--random-weights", "--ctx-size", "--sms"}) {
-    if (set.given(flag))
+  constexpr std::string_view kOfOp[] = {"--op",          "--bytes",    "--gpus",          "--backend",
+                                        "--repetitions", "--json",     "--output-format", "--record",
+                                        "--progress",    "--log-level"};
+  for (const std::string& flag : set.given()) {
+    if (std::ranges::find(kOfOp, flag) == std::end(kOfOp))
       throw Error(ErrorKind::kUsage,
                   fmt::format("--op and {}: set either, not both{}", flag, set.see_help()));
   }

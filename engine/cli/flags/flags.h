@@ -38,6 +38,8 @@ class FlagSet {
   bool parse(const std::vector<std::string>& arguments);
   // Whether the flag of that long name was on the command line that was parsed.
   bool given(const std::string& long_name) const;
+  // The long names of all that were.
+  const std::vector<std::string>& given() const { return given_; }
   std::string help() const;
   // How error lines end: where to read more.
   std::string see_help() const;
