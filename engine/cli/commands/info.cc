@@ -133,16 +133,28 @@ ordered_json model_facts(const ModelSource& source) {
 // Of an H200 that does nothing else.
 constexpr uint64_t kH200Bytes = uint64_t{139} << 30;
 
-// What each of the GPUs has of the model: one here, else an H200.
-ordered_json rank_facts(const Model& model, uint32_t ranks) {
-  check_ranks(model, ranks);
-  std::string gpu = "this machine's first";
-  uint64_t memory = kH200Bytes;
+struct RankMemory {
+  std::string gpu;
+  uint64_t bytes;
+};
+// Of the GPUs that are asked for, if this machine has them; else of one like its own, else of an H200.
+RankMemory memory_of_rank(const std::vector<int>& gpus) {
   try {
-    memory = free_device_memory();
+    return {"that with the least free memory", free_device_memory(gpus)};
   } catch (const Error&) {
-    gpu = "an H200";
   }
+  try {
+    return {"this machine's first", free_device_memory()};
+  } catch (const Error&) {
+    return {"an H200", kH200Bytes};
+  }
+}
+
+// What each of the GPUs has of the model.
+ordered_json rank_facts(const Model& model, const std::vector<int>& gpus) {
+  const auto ranks = static_cast<uint32_t>(gpus.size());
+  check_ranks(model, ranks);
+  const auto [gpu, memory] = memory_of_rank(gpus);
   const ModelBytes bytes = bytes_of_rank(model, ranks);
   const auto kv_heads = static_cast<uint32_t>(model.num_kv_heads);
   return {{"gpus", ranks},
@@ -206,7 +218,7 @@ int run_info(const Arguments& arguments) {
       {"serval", program_facts()}, {"machine", machine_facts()}, {"model", model_facts(source)}};
   const uint32_t ranks = ranks_of(options);
   if (ranks > 1) {
-    ordered_json& rank = facts["rank"] = rank_facts(*source.model, ranks);
+    ordered_json& rank = facts["rank"] = rank_facts(*source.model, options.gpus);
     add_kv_cache(rank, *source.model, options, bytes_of_rank(*source.model, ranks), rank["memory_bytes"]);
   } else {
     add_kv_cache(facts["model"], *source.model, options, bytes_of_model(*source.model, 1), free_memory());
