@@ -1,6 +1,8 @@
 // The GEMM stream (instructions/common/gemm.cuh) in the interpreter, without Llama.
 #include <cmath>
+#include <functional>
 #include <random>
+#include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -13,6 +15,9 @@ namespace serval {
 namespace {
 
 using namespace serval::testing;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
 
 constexpr uint32_t kSms = 3;
 constexpr uint32_t kImageRows = 512;
@@ -121,6 +126,20 @@ class Gemm {
                                    slab_image::bytes(kImageRows, sizes_.outputs) / sizeof(uint16_t));
   }
 
+  // The launch of a program in which the last instruction waits for one tile more than there are.
+  template <class Config>
+  std::string fault_of_a_missing_tile() {
+    add_gated_product<Config>(device::gemm::kPairUnits);
+    bind<Config>([&] { ++program_.waits.front().threshold; });
+    write_state();
+    try {
+      interpreter_->run({sizes_.rows, 1, sizes_.rows}, {});
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no fault";
+  }
+
   // Launches that are given up: behind its tiles each SM has a record that no kernel has code for, which its
   // controller finds while products are under way.
   template <class Config>
@@ -182,8 +201,9 @@ class Gemm {
     return t;
   }
   template <class Config>
-  void bind() {
+  void bind(const std::function<void()>& change = {}) {
     program_ = toy_->finish(gate_);
+    if (change) change();
     memory_ = std::make_unique<ToyMemory>(program_);
     DeviceOptions options;
     options.stall_timeout_s = 1;
@@ -302,6 +322,118 @@ TEST(GemmFault, WhileProductsAreUnderWay) {
   const std::vector<float> weights(size_t{sizes.outputs} * sizes.cols, 0.25F);
   const std::vector<float> squares(size_t{kImageRows} * sizes.cols / kSquaresCols, 1);
   EXPECT_EQ(gemm.silu<Tokens64>(weights, weights, squares), gemm.silu<Tokens256>(weights, weights, squares));
+}
+
+// The tick on SM 0 is the only instruction that waits.
+TEST(GemmFault, TileThatIsMissing) {
+  Gemm gemm({256, 1024, 64});
+  EXPECT_THAT(gemm.fault_of_a_missing_tile<Tokens64>(),
+              AllOf(HasSubstr("SM 0"), HasSubstr("tick"), HasSubstr("counter 0"), HasSubstr("4 of 5")));
+}
+
+// Rings of GEMMs, each on an SM of its own, that hand a tile on (docs/memory_model.md). A residual is 1
+// everywhere, or -1: each GEMM adds twice what the one before has stored in this pass, the first one takes
+// away twice what the last one stored in the pass before. So all signs change with each pass, and whatever
+// comes late, or is read too early, leaves other numbers for good.
+template <class Config>
+class GemmRings {
+ public:
+  GemmRings() : toy_(kRings * kHops, QueueKind::kPerSm, kRows) {
+    const TensorId norm = toy_.add_vector(kWidth * sizeof(uint16_t));
+    const TensorId adds = add_weights("adds"), takes = add_weights("takes");
+    const uint32_t gate = toy_.add_counter(), all = toy_.add_counter();
+    for (uint32_t ring = 0; ring < kRings; ++ring) {
+      std::vector<TensorId> tiles;
+      for (uint32_t hop = 0; hop < kHops; ++hop)
+        tiles.push_back(toy_.add_vector(slab_image::bytes(kImageRows, kWidth)));
+      first_tiles_.push_back(tiles.front());
+      uint32_t before = 0;
+      for (uint32_t hop = 0; hop < kHops; ++hop) {
+        const std::string name = "residual." + std::to_string(residuals_.size());
+        residuals_.push_back(toy_.add_tensor(name, kImageRows, kWidth, TensorKind::kActivation, DType::kF32));
+        const TensorId squares = toy_.add_vector(size_t{kImageRows} * kWidth / kSquaresCols * sizeof(float));
+        const uint32_t done = toy_.add_counter();
+        const std::vector<Wait> waits =
+            hop == 0 ? std::vector<Wait>{} : std::vector<Wait>{{before, 1, 0xffff}};
+        toy_.add(ring * kHops + hop, static_cast<uint16_t>(GemmOpcode::kResidual),
+                 GemmResidual{hop == 0 ? takes : adds, tiles[hop], norm, residuals_.back(),
+                              tiles[(hop + 1) % kHops], squares, 0, 0, kRows, kImageRows, kWidth, kWidth},
+                 {waits, {{done}, {all}}});
+        before = done;
+      }
+    }
+    toy_.add(0, static_cast<uint16_t>(GemmOpcode::kTick), Tick{toy_.control, toy_.host_stop},
+             {{{all, kRings * kHops, 0xffff}}, {{gate}}});
+    bind(norm, adds, takes, gate);
+  }
+
+  void expect_signs_after(uint32_t passes) {
+    memory_->write(*program_.find_tensor(state_tensor::kControl),
+                   std::vector<PassControl>{{0, passes, kKeepRunning, 0}});
+    memory_->write(*program_.find_tensor(state_tensor::kRows),
+                   std::vector<PassRow>(kRows, PassRow{.active = 1}));
+    ASSERT_EQ(interpreter_->run({kRows, passes, kRows}, {}), passes);
+    passes_ += passes;
+    const float sign = passes_ % 2 == 0 ? 1.0F : -1.0F;
+    for (const TensorId residual : residuals_)
+      ASSERT_THAT(memory_->read<float>(residual, size_t{kRows} * kWidth), Each(sign));
+  }
+
+  static constexpr uint32_t kHandOversOfPass = 32 * 4;
+
+ private:
+  static constexpr uint32_t kRings = 32, kHops = 4, kWidth = 128, kRows = Config::kTileTokens;
+  static_assert(kRings * kHops == kHandOversOfPass);
+
+  TensorId add_weights(const std::string& name) {
+    return toy_.add_tensor(name, kWidth, kWidth, TensorKind::kWeight, DType::kBF16);
+  }
+  static std::vector<uint16_t> diagonal(float value) {
+    std::vector<float> weights(size_t{kWidth} * kWidth);
+    for (uint32_t i = 0; i < kWidth; ++i) weights[size_t{i} * kWidth + i] = value;
+    return page_images(weights, kWidth, kWidth);
+  }
+  void bind(TensorId norm, TensorId adds, TensorId takes, uint32_t gate) {
+    program_ = toy_.finish(gate);
+    memory_ = std::make_unique<ToyMemory>(program_);
+    DeviceOptions options;
+    options.stall_timeout_s = 1;
+    interpreter_ =
+        std::make_unique<DeviceInterpreter>(program_, gemm_isa<Config>(), memory_->bound(), options);
+    memory_->write(norm, std::vector<uint16_t>(kWidth, float_to_bf16(1)));
+    memory_->write(adds, diagonal(2));
+    memory_->write(takes, diagonal(-2));
+    const std::vector<float> ones(size_t{kImageRows} * kWidth, 1);
+    for (const TensorId tile : first_tiles_) memory_->write(tile, slab_images(ones, kRows, kWidth));
+    for (const TensorId residual : residuals_) memory_->write(residual, ones);
+  }
+
+  ToyProgram toy_;
+  std::vector<TensorId> first_tiles_, residuals_;
+  Program program_;
+  std::unique_ptr<ToyMemory> memory_;
+  std::unique_ptr<DeviceInterpreter> interpreter_;
+  uint32_t passes_ = 0;
+};
+
+// Consumers' stores, the storer's signal, an acquire, and bulk copies and tensor copies of what was stored.
+// More than 10^6 hand-overs.
+template <class Config>
+void expect_tiles_handed_on() {
+  constexpr uint32_t kPassesOfLaunch = 2'003, kLaunches = 4;  // an odd number: the sign changes
+  static_assert(kLaunches * kPassesOfLaunch * GemmRings<Config>::kHandOversOfPass >= 1'000'000);
+  GemmRings<Config> rings;
+  for (uint32_t launch = 0; launch < kLaunches; ++launch)
+    ASSERT_NO_FATAL_FAILURE(rings.expect_signs_after(kPassesOfLaunch));
+}
+TEST(GemmLitmus, TilesOf64AreWholeBehindTheirCounter) {
+  expect_tiles_handed_on<Tokens64>();
+}
+TEST(GemmLitmus, TilesOf128AreWholeBehindTheirCounter) {
+  expect_tiles_handed_on<Tokens128>();
+}
+TEST(GemmLitmus, TilesOf256AreWholeBehindTheirCounter) {
+  expect_tiles_handed_on<Tokens256>();
 }
 
 TEST_P(GemmResidualStream, TilesOfTokensDoNotShow) {
