@@ -11,6 +11,7 @@
 #include "tests/llama/decoder.h"
 #include "tests/llama/masked_passes.h"
 #include "tests/llama/spoilt_model.h"
+#include "tests/llama/stop.h"
 #include "tests/llama/tiny_model.h"
 #include "vm/base/error.h"
 
@@ -204,25 +205,7 @@ TEST(DeviceBackend, OneLogitThatIsNotFiniteEndsASequence) {
 
 TEST(DeviceBackend, StopsBetweenPasses) {
   const auto backend = make_device(tiny_config(), device_options());
-  StateBlock& state = backend->state();
-  state.rows[0] = {.active = 1, .wants_logits = 1, .slot = 0, .token = 1, .position = 0};
-  state.slots[0].end_position = kContext;
-  std::iota(backend->state().block_table.begin(), backend->state().block_table.end(), 0);
-  uint32_t passes = 0;
-  backend->run({.passes = 300}, [&](uint32_t pass) {
-    EXPECT_EQ(pass, passes++);
-    EXPECT_EQ(state.output[pass][0].valid, 1U);
-    EXPECT_EQ(state.output[pass][0].position, pass + 1);
-    if (pass == 3) backend->request_stop();
-  });
-  EXPECT_GE(passes, 4U);
-  EXPECT_LT(passes, 300U);
-  EXPECT_EQ(state.control.stopped_by_host, 1U);
-  EXPECT_EQ(state.rows[0].position, passes);
-  EXPECT_EQ(state.rows[0].active, 1U) << "the sequence may go on";
-  const uint32_t before = passes;
-  backend->run({.passes = 2}, [&](uint32_t) { ++passes; });
-  EXPECT_EQ(passes, before + 2) << "the stop is over";
+  expect_to_stop_between_passes(*backend, kContext);
 }
 
 TEST(DeviceBackend, RefusesABadStateBeforeAnythingRuns) {

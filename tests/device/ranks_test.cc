@@ -8,6 +8,7 @@
 #include "engine/backend/device_backend.h"
 #include "tests/device/gpus_of_ranks.h"
 #include "tests/llama/decoder.h"
+#include "tests/llama/stop.h"
 #include "tests/llama/tiny_model.h"
 #include "vm/base/error.h"
 
@@ -103,6 +104,13 @@ INSTANTIATE_TEST_SUITE_P(Of, RanksOnGpus,
                            return fmt::format("{}WithPassesOf{}{}", test.param.ranks, test.param.chunk,
                                               test.param.hidden == kColumnsOfParts ? "InPartsOfColumns" : "");
                          });
+
+TEST_P(RanksOnGpus, StopTogetherBetweenPasses) {
+  const LlamaConfig config = config_of(ranks, GetParam().hidden);
+  const auto backend =
+      make_device_backend(config, *make_random_weights(config, kSeed), options_of(ranks, rows));
+  expect_to_stop_between_passes(*backend, kContext);
+}
 
 TEST_P(RanksOnGpus, HaveTheHostsLogits) {
   const BackendOptions options = options_of(ranks, rows);

@@ -13,6 +13,7 @@
 #include "tests/llama/decoder.h"
 #include "tests/llama/masked_passes.h"
 #include "tests/llama/spoilt_model.h"
+#include "tests/llama/stop.h"
 #include "tests/llama/tiny_model.h"
 #include "tests/sample.h"
 #include "vm/base/error.h"
@@ -546,20 +547,7 @@ TEST_F(BadState, OfALaterBlockIsRefusedToo) {
 
 TEST(HostBackend, StopsBetweenPasses) {
   const auto backend = make_host_backend(tiny_config(), weights(), host_options(kContext, 7, 2));
-  StateBlock& state = backend->state();
-  state.rows[0] = {.active = 1, .wants_logits = 1, .slot = 0, .token = 1, .position = 0};
-  state.slots[0].end_position = kContext;
-  std::iota(backend->state().block_table.begin(), backend->state().block_table.end(), 0);
-  uint32_t passes = 0;
-  backend->run({.passes = 300}, [&](uint32_t pass) {
-    EXPECT_EQ(pass, passes++);
-    if (pass == 3) backend->request_stop();
-  });
-  EXPECT_GE(passes, 4U);
-  EXPECT_LT(passes, 300U);
-  EXPECT_EQ(state.control.stopped_by_host, 1U);
-  EXPECT_EQ(state.rows[0].position, passes);
-  EXPECT_EQ(state.rows[0].active, 1U) << "the sequence may go on";
+  expect_to_stop_between_passes(*backend, kContext);
 }
 
 }  // namespace

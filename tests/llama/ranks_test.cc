@@ -12,6 +12,7 @@
 #include "models/llama/graph.h"
 #include "tests/llama/configs.h"
 #include "tests/llama/decoder.h"
+#include "tests/llama/stop.h"
 #include "tests/llama/tiny_model.h"
 #include "vm/base/error.h"
 #include "vm/state/names.h"
@@ -101,6 +102,11 @@ TEST_P(Ranks, RunCheckedAndInterleavedToTheSameBits) {
     options.checked = true;
     EXPECT_EQ(decoder(options).answer(sequence), answers) << seed;
   }
+}
+
+TEST_P(Ranks, StopTogetherBetweenPasses) {
+  const auto backend = make_host_backend(config_, weights_, options_of(GetParam(), 3, 2));
+  expect_to_stop_between_passes(*backend, kContext);
 }
 
 // Sums in another order: the same but for rounding.
