@@ -202,16 +202,29 @@ TEST(DeterminismOfTiles, GlobalQueueDoesNotShow) {
 }
 
 // On as many GPUs, or on two, where there are so many.
+void share(BackendOptions& options, uint32_t ranks) {
+  options.limits.ranks = ranks;
+  options.gpus = gpus_of_ranks(ranks);
+}
+
 TEST(DeterminismOfRanks, RunsAgainAndInBatchesToTheSameBits) {
   for (const uint32_t ranks : {2U, 4U}) {
     SCOPED_TRACE(ranks);
     BackendOptions options = options_of();
-    options.limits.ranks = ranks;
-    options.gpus = gpus_of_ranks(ranks);
+    share(options, ranks);
     const std::vector<uint64_t> expected = Walk(options).hashes(1);
     for (int run = 1; run < 3; ++run) expect_these(expected, options);
     expect_these(expected, options, 16);
   }
+}
+
+// Whose partial sums are rounded to bf16 before they are exchanged.
+TEST(DeterminismOfRanks, TilesRunAgainAndInBatchesToTheSameBits) {
+  BackendOptions options = options_of_tiles();
+  share(options, 2);
+  const std::vector<uint64_t> expected = Walk(options).hashes(kSequences);
+  for (int run = 1; run < 3; ++run) expect_these(expected, options, kSequences);
+  expect_these(expected, options, 8);
 }
 
 }  // namespace
