@@ -2,10 +2,12 @@
 // alone.
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "gtest/gtest.h"
 
 #include "serval/engine.h"
+#include "tests/device/gpus_of_ranks.h"
 #include "tests/engine/random_requests.h"
 #include "vm/layout/kv_cache.h"
 
@@ -20,7 +22,7 @@ class DeviceRequests : public RandomRequests {
   DeviceRequests() : RandomRequests(kContext, kLongestPrompt) {}
 
   // Random weights: the shape is what counts, and its matrices are summed in 1, 2 and 4 parts of columns.
-  static LoadEngine engine(bool batch_invariant, int batch_tokens = 2048) {
+  static LoadEngine engine(bool batch_invariant, int batch_tokens = 2048, const std::vector<int>& gpus = {}) {
     return [=](const Size& size) {
       constexpr uint64_t kKvBytesPerToken = 32'768;
       EngineOptions options;
@@ -32,6 +34,7 @@ class DeviceRequests : public RandomRequests {
       options.max_batch_tokens = batch_tokens;
       options.batch_invariant = batch_invariant;
       options.kv_cache_memory = size.kv_blocks * kKvBlockTokens * kKvBytesPerToken;
+      options.gpus = gpus;
       Engine engine = Engine::load(options);
       EXPECT_EQ(engine.info().kv_bytes_per_token, kKvBytesPerToken);
       return engine;
@@ -43,6 +46,14 @@ TEST_F(DeviceRequests, GetWhatTheyGetAloneWhereTheBatchIsNotToShow) {
   prepare(300, engine(true));
   run(engine(true));
   EXPECT_GT(stats().cached_tokens, 0U);
+  EXPECT_GT(ends(Finish::kCancelled), 0U);
+  EXPECT_GT(ends(Finish::kDeadline), 0U);
+}
+
+TEST_F(DeviceRequests, GetItWhereTwoRanksShareTheModel) {
+  const std::vector<int> gpus = gpus_of_ranks(2);
+  prepare(40, engine(true, 2048, gpus));
+  run(engine(true, 300, gpus));
 }
 
 // Pieces of prompts, and so the programs that read them, are others.
