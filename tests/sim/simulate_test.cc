@@ -270,7 +270,7 @@ TEST(KernelChoice, IsTheFirstThatCanRunThePass) {
   EXPECT_EQ(kernel_choice(llama_1b(1), 1, changed).ring_pages, 12U);
 }
 
-// No kernel takes more than 16 rows yet: the last stands in for one that would.
+// Of vectors, kernels take up to 16 rows: the last stands in for one that would take more.
 TEST(Simulate, ModelsPassesOfAnyNumberOfRows) {
   const SimParameters& p = h200_sim_parameters();
   const LlamaConfig config = testing::shortened_preset("llama-3.2-1b", 1);

@@ -29,7 +29,9 @@
 //
 // They are made of the functions of vm/ptx/, one thin function for each PTX instruction.
 //
-// Room is left for wgmma in ops/register/ and for fp8 in types/element.cuh.
+// Products of whole warpgroups are no operation of tiles: what they multiply lies in pages, and their
+// operands are registers that the compiler must see (vm/ptx/wgmma.cuh). Room is left for fp8 in
+// types/element.cuh.
 #pragma once
 
 #include "vm/tiles/ops/global/async.cuh"
