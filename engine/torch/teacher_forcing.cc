@@ -22,16 +22,24 @@ void check_fits(Backend& backend, size_t tokens) {
               fmt::format("teacher forcing: {} positions; limit: {} (the context, -c)", tokens, most));
 }
 
-// The tokens of a pass: [first, first + count).
-void write_rows(StateBlock& state, std::span<const int32_t> tokens, size_t first, size_t count) {
-  std::fill(std::begin(state.rows), std::end(state.rows), PassRow{});
-  for (size_t r = 0; r < count; ++r) {
-    PassRow& row = state.rows[r];
-    row.active = 1;
-    row.wants_logits = 1;
-    row.slot = kSlot;
-    row.token = tokens[first + r];
-    row.position = static_cast<uint32_t>(first + r);
+// Of the tokens: [first, end).
+struct Stretch {
+  size_t first, end;
+  bool has(size_t position) const { return position >= first && position < end; }
+  size_t size() const { return end - first; }
+};
+
+// A pass over `read`. The rows of those that want logits come first: no others may (vm/state/limits.h).
+void write_rows(StateBlock& state, std::span<const int32_t> tokens, Stretch read, Stretch wanted) {
+  std::ranges::fill(state.rows, PassRow{});
+  size_t next_wanted = 0, next_other = wanted.size();
+  for (size_t p = read.first; p < read.end; ++p) {
+    const bool wants_logits = wanted.has(p);
+    state.rows[wants_logits ? next_wanted++ : next_other++] = {.active = 1,
+                                                               .wants_logits = wants_logits,
+                                                               .slot = kSlot,
+                                                               .token = tokens[p],
+                                                               .position = static_cast<uint32_t>(p)};
   }
 }
 
@@ -49,16 +57,20 @@ std::vector<float> teacher_force(Backend& backend, std::span<const int32_t> toke
 
   std::vector<float> logits;
   logits.reserve(tokens.size() * backend.program().limits.vocab);
-  const size_t rows = logit_rows(backend.limits());  // all want logits
+  const size_t rows = backend.limits().rows, wanting = logit_rows(backend.limits());
   for (size_t first = 0; first < tokens.size(); first += rows) {
-    const size_t end = std::min(tokens.size(), first + rows);
-    write_rows(state, tokens, first, end - first);
-    backend.run({.passes = 1}, {});
-    for (size_t p = first; p < end; ++p) {
-      const std::span<const float> row = backend.logits(static_cast<int>(p - first));
-      logits.insert(logits.end(), row.begin(), row.end());
+    const Stretch read{first, std::min(tokens.size(), first + rows)};
+    // Again for each stretch that wants logits; the KV cache gets the same values each time.
+    for (Stretch wanted{first, first}; wanted.end < read.end;) {
+      wanted = {wanted.end, std::min(read.end, wanted.end + wanting)};
+      write_rows(state, tokens, read, wanted);
+      backend.run({.passes = 1, .reads_prompts = true}, {});
+      for (size_t r = 0; r < wanted.size(); ++r) {
+        const std::span<const float> row = backend.logits(static_cast<int>(r));
+        logits.insert(logits.end(), row.begin(), row.end());
+      }
+      if (progress) progress(wanted.end, tokens.size());
     }
-    if (progress) progress(end, tokens.size());
   }
   return logits;
 }

@@ -14,9 +14,10 @@ namespace serval {
 // Positions that are done, and how many there are; called on the calling thread.
 using TeacherProgress = std::function<void(size_t done, size_t total)>;
 
-// Runs `tokens` as one sequence in passes of as many rows as the program has, all of which want logits.
-// Returns [tokens, vocab]. Overwrites the backend's state and block table; needs as many free KV blocks as
-// the tokens fill. Throws Error(kUsage) where they do not fit, and what the backend throws.
+// Reads `tokens` as a prompt in passes of as many rows as the program has. A pass of which more want logits
+// than may (logit_rows()) runs several times, each for the logits of other rows. Returns [tokens, vocab].
+// Overwrites the backend's state and block table; needs as many free KV blocks as the tokens fill. Throws
+// Error(kUsage) where they do not fit, and what the backend throws.
 std::vector<float> teacher_force(Backend& backend, std::span<const int32_t> tokens,
                                  const TeacherProgress& progress = {});
 

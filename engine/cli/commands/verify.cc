@@ -160,7 +160,7 @@ Verification::Verification(const Flags& flags)
       source_(open_model(options_)),
       vocab_(static_cast<size_t>(source_.model->vocab_size)) {
   options_.max_sequences = 1;
-  // So that what is verified is what decodes: with more, passes are of programs that read prompts.
+  // So that what is verified is what decodes a sequence: with more, passes are of programs that read prompts.
   if (options_.max_batch_tokens == 0) options_.max_batch_tokens = static_cast<int>(kDefaultRows);
   options_.progress = [this](const char* stage, uint64_t done, uint64_t total) {
     bar_.update(stage, done, total, ProgressBar::Measure::kBytes);
