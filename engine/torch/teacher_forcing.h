@@ -21,7 +21,20 @@ using TeacherProgress = std::function<void(size_t done, size_t total)>;
 std::vector<float> teacher_force(Backend& backend, std::span<const int32_t> tokens,
                                  const TeacherProgress& progress = {});
 
-// The same from the reference, whose cache must have a cell for each token. `vocab` is the model's.
+struct DecodedCopies {
+  std::vector<float> logits;  // [tokens, vocab]: at each position, of the copy that came to it first
+  size_t different = 0;       // how many times another copy's have other bits
+};
+
+// Decodes `copies` sequences of `tokens` side by side, in passes of one row each. Copy i begins at position
+// i, behind tokens that it reads in a pass of their own, and comes to these positions after the last one: so
+// rows of a pass differ, and each copy decodes each position once. Overwrites the state as teacher_force().
+// Throws as it does, and Error(kUsage) where a pass has no row or the state no slot for each copy.
+DecodedCopies decode_copies(Backend& backend, std::span<const int32_t> tokens, uint32_t copies,
+                            const TeacherProgress& progress = {});
+
+// The logits of teacher_force() from the reference, whose cache must have a cell for each token. `vocab` is
+// the model's.
 std::vector<float> teacher_force(Oracle& oracle, std::span<const int32_t> tokens, size_t vocab,
                                  const TeacherProgress& progress = {});
 

@@ -1,5 +1,6 @@
 // serval verify: teacher-forces a text through the model and through the LibTorch reference, and says how far
 // apart they are. Exit code 1 outside the gate.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -8,6 +9,7 @@
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 
+#include "engine/backend/options.h"
 #include "engine/cli/commands/commands.h"
 #include "engine/cli/commands/verify_text.h"
 #include "engine/cli/flags/common_options.h"
@@ -15,6 +17,7 @@
 #include "engine/cli/output/log.h"
 #include "engine/cli/output/output.h"
 #include "engine/runtime/load_model.h"
+#include "engine/runtime/options.h"
 #include "engine/runtime/text_model.h"
 #include "engine/torch/fidelity.h"
 #include "engine/torch/logits_file.h"
@@ -32,7 +35,8 @@ namespace fs = std::filesystem;
 constexpr const char* kExamples =
     "  serval verify\n"
     "  serval verify -m path/to/Llama-3.2-1B --text article.txt -n 1024 --json\n"
-    "  serval verify -m llama-3.2-1b --random-weights 1 -c 512\n";
+    "  serval verify -m llama-3.2-1b --random-weights 1 -c 512\n"
+    "  serval verify -b 64\n";
 
 constexpr int kFewestPositions = 256;  // fewer say little about a mean
 constexpr size_t kMaxTextBytes = size_t{64} << 20;
@@ -42,6 +46,7 @@ struct Flags {
   EngineOptions engine;
   OutputFlags output;
   int positions = kFewestPositions;
+  int batch = 0;  // sequences that are decoded side by side; 0: one is read as a prompt
   std::string text_file;
   std::optional<uint64_t> random_tokens;
   std::string reference;  // a directory whose weights the reference takes; empty: the model's own
@@ -64,6 +69,14 @@ void Flags::declare(FlagSet& set) {
   set.value("--random-tokens", "SEED",
             "pseudo-random tokens instead of a text. Default with --random-weights: the same seed",
             [this](const FlagValue& v) { random_tokens = parse_unsigned(v, UINT64_MAX); });
+  set.value(
+      "-b,--batch-size", "N",
+      fmt::format("decode the text in N sequences side by side, 1 to {}, one token of each a pass. Default: "
+                  "read it in passes of --max-batch-tokens",
+                  OptionLimits::kMaxSequences),
+      [this](const FlagValue& v) {
+        batch = static_cast<int>(parse_integer(v, 1, OptionLimits::kMaxSequences));
+      });
   declare_engine(set, engine);
   declare_batch_tokens(set, engine);
   set.group("Reference");
@@ -129,7 +142,7 @@ class Verification {
   void run_ours();
   void run_reference();
   void dump() const;
-  bool passed() const { return flags_.ours_only || ratio_.within_gate(); }
+  bool passed() const { return different_ == 0 && (flags_.ours_only || ratio_.within_gate()); }
   std::string as_text() const;
   ordered_json as_json() const;
 
@@ -139,6 +152,7 @@ class Verification {
   std::vector<float> run_oracle(const std::shared_ptr<const ModelWeights>& weights, OracleDtype dtype,
                                 const char* label);
   std::string model_line() const;
+  std::string batch_line() const;
 
   const Flags& flags_;
   ProgressBar bar_;
@@ -149,6 +163,7 @@ class Verification {
   std::optional<Weights> weights_;
   std::string backend_, library_, device_;
   std::vector<float> ours_, fp32_, bf16_;  // [tokens, vocab]
+  size_t different_ = 0;                   // DecodedCopies::different
   Fidelity ours_error_, bf16_error_;
   FidelityRatio ratio_;
 };
@@ -159,9 +174,10 @@ Verification::Verification(const Flags& flags)
       options_(flags.engine),
       source_(open_model(options_)),
       vocab_(static_cast<size_t>(source_.model->vocab_size)) {
-  options_.max_sequences = 1;
-  // So that what is verified is what decodes a sequence: with more, passes are of programs that read prompts.
-  if (options_.max_batch_tokens == 0) options_.max_batch_tokens = static_cast<int>(kDefaultRows);
+  options_.max_sequences = std::max(1, flags_.batch);
+  // As few as decode: with more, a GPU would run programs that read prompts.
+  if (options_.max_batch_tokens == 0)
+    options_.max_batch_tokens = std::max(static_cast<int>(kDefaultRows), flags_.batch);
   options_.progress = [this](const char* stage, uint64_t done, uint64_t total) {
     bar_.update(stage, done, total, ProgressBar::Measure::kBytes);
   };
@@ -178,7 +194,14 @@ void Verification::run_ours() {
   LoadedModel model = serval::load_model(options_, source_);
   if (!model.notice.empty()) log_info(model.notice);
   backend_ = model.backend->name();
-  ours_ = teacher_force(*model.backend, tokens_, computing("ours"));
+  if (flags_.batch == 0) {
+    ours_ = teacher_force(*model.backend, tokens_, computing("ours"));
+  } else {
+    DecodedCopies copies =
+        decode_copies(*model.backend, tokens_, static_cast<uint32_t>(flags_.batch), computing("ours"));
+    ours_ = std::move(copies.logits);
+    different_ = copies.different;
+  }
   weights_ = std::move(model.weights);
 }
 
@@ -228,8 +251,16 @@ std::string Verification::model_line() const {
   return fmt::format("{}, {} positions on backend {}\n", source_.model->name, tokens_.size(), backend_);
 }
 
+// A position's logits are those of one sequence; what the others have is to be the same.
+std::string Verification::batch_line() const {
+  if (flags_.batch == 0) return "";
+  if (different_ == 0) return fmt::format("decoded in {} sequences: all have the same bits\n", flags_.batch);
+  return fmt::format("decoded in {} sequences: OTHER BITS in {} of {} rows\n", flags_.batch, different_,
+                     tokens_.size() * static_cast<size_t>(flags_.batch));
+}
+
 std::string Verification::as_text() const {
-  if (flags_.ours_only) return model_line();
+  if (flags_.ours_only) return model_line() + batch_line();
   std::string out = model_line();
   out += fmt::format("against the fp32 pass of {} on {}, means over the positions:\n\n", library_, device_);
   out +=
@@ -237,7 +268,8 @@ std::string Verification::as_text() const {
   out += error_line("ours", ours_error_);
   out += error_line("reference bf16", bf16_error_);
   out += fmt::format("{:<16}{:>16.3f}{:>16.3f}\n\n", "ratio", ratio_.relative, ratio_.kl);
-  return out + fmt::format("{} the gate of {}\n", passed() ? "within" : "OUTSIDE", kFidelityBound);
+  return out + batch_line() +
+         fmt::format("{} the gate of {}\n", ratio_.within_gate() ? "within" : "OUTSIDE", kFidelityBound);
 }
 
 ordered_json error_json(const Fidelity& f) {
@@ -253,6 +285,7 @@ ordered_json error_json(const Fidelity& f) {
 
 ordered_json Verification::as_json() const {
   ordered_json out = {{"model", source_.model->name}, {"positions", tokens_.size()}, {"backend", backend_}};
+  if (flags_.batch > 0) out["batch"] = {{"size", flags_.batch}, {"rows_of_other_bits", different_}};
   if (flags_.ours_only) return out;
   out["reference"] = {{"library", library_}, {"device", device_}};
   out["ours"] = error_json(ours_error_);
@@ -269,6 +302,16 @@ void check_combination(const Flags& flags) {
   }
   if (flags.ours_only && flags.dump_file.empty()) {
     throw Error(ErrorKind::kUsage, "--ours-only: needs --dump; see serval verify --help");
+  }
+  if (flags.engine.max_batch_tokens > 0 && flags.batch > flags.engine.max_batch_tokens) {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("--batch-size: {}; limit: {} (--max-batch-tokens); see serval verify --help",
+                            flags.batch, flags.engine.max_batch_tokens));
+  }
+  // It computes each sequence by itself.
+  if (flags.batch > 0 && flags.engine.backend == name_of(BackendKind::kTorch)) {
+    throw Error(ErrorKind::kUsage,
+                "--batch-size: not with --backend torch, which has no batches; see serval verify --help");
   }
 }
 
