@@ -60,6 +60,17 @@ class WithoutThePlugin(harness.Case):
         vocab = header["ours"]["shape"][1]
         self.assertEqual(os.path.getsize(path), data + 4 * POSITIONS * (1 + vocab))
 
+    def test_rows_of_a_pass_and_sequences_do_not_show_in_them(self):
+        dumps = []
+        for name, arguments in [("16", []), ("one", ["--max-batch-tokens", "256"]), ("64", ["--batch-size", "64"])]:
+            path = self.path(name)
+            arguments += ["--backend", "host", *self.with_model, "-c", "300", "--random-tokens", "3"]
+            result = harness.run("verify", "--ours-only", "--dump", path, *arguments)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            with open(path, "rb") as file:
+                dumps.append(file.read())
+        self.assertEqual(dumps[1:], [dumps[0]] * 2)
+
 
 class BadFlags(harness.Case):
     def test_fewer_positions_than_a_mean_needs(self):
@@ -70,6 +81,20 @@ class BadFlags(harness.Case):
 
     def test_text_and_random_tokens(self):
         self.check_fails(2, "--random-tokens", arguments=("verify", "--text", "x", "--random-tokens", "1"))
+
+    def test_a_batch_that_no_state_holds(self):
+        self.check_fails(2, "--batch-size", "1025", "1 to 1024", arguments=("verify", "--batch-size", "1025"))
+
+    def test_a_batch_of_more_than_a_pass(self):
+        arguments = ("verify", "--batch-size", "64", "--max-batch-tokens", "32")
+        self.check_fails(2, "--batch-size", "64", "limit: 32 (--max-batch-tokens)", arguments=arguments)
+
+    def test_a_batch_of_a_backend_without_batches(self):
+        self.check_fails(2, "--batch-size", "torch", arguments=("verify", "-b", "4", "--backend", "torch"))
+
+    def test_a_pass_of_more_than_the_context(self):
+        arguments = ("verify", "--ours-only", "--dump", self.path("d"), "-c", "512", "--max-batch-tokens", "8192")
+        self.check_fails(2, "--max-batch-tokens", "8192", "512", arguments=(*arguments, *self.with_model))
 
     def test_a_text_shorter_than_the_positions(self):
         text = self.path("short.txt")
@@ -119,6 +144,14 @@ class Gate(harness.Case):
         report = self.verify(*self.with_model, "-c", "512")
         self.assertTrue(report["passed"], report)
 
+    def test_so_is_a_text_that_one_pass_reads(self):
+        self.assertTrue(self.verify("--max-batch-tokens", str(POSITIONS))["passed"])
+
+    def test_so_is_one_that_a_batch_decodes(self):
+        report = self.verify(*self.with_model, "-c", "512", "--batch-size", "64")
+        self.assertTrue(report["passed"], report)
+        self.assertEqual(report["batch"], {"size": 64, "rows_of_other_bits": 0})
+
     def test_so_are_models_that_ranks_share(self):
         self.assertTrue(self.verify("--backend", "host", "--gpus", "2")["passed"])
         shared = self.path("shared")
@@ -147,6 +180,12 @@ class Gate(harness.Case):
         result = harness.run("verify")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn(b"within the gate of 1.05", result.stdout)
+        self.assertNotIn(b"decoded", result.stdout)
+
+    def test_it_says_how_many_sequences_decoded(self):
+        result = harness.run("verify", *self.with_model, "-c", "512", "-b", "2")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn(b"decoded in 2 sequences: all have the same bits\nwithin the gate of 1.05", result.stdout)
 
 
 if __name__ == "__main__":
