@@ -56,6 +56,30 @@ TEST(Replay, SeedsGiveTheBitsOfTheFastMode) {
   });
 }
 
+// Tiles of rows, products in parts of their columns, and attention that the host plans.
+TEST(Replay, SeedsGiveTheBitsOfTheFastModeInTiles) {
+  const LlamaConfig config = tiny_parts_config();
+  const auto weights = std::make_shared<const ModelWeights>(ModelWeights::random(config, 3));
+  const std::vector<Sequence> sequence = {
+      {.prompt = {5, 36, 67, 98, 129, 160, 191}, .num_tokens = 3, .temperature = 0.9F},
+      {.prompt = {7, 14}, .num_tokens = 3, .id = 1}};
+  const auto answer_of = [&](uint32_t sms, uint32_t rows, std::optional<uint64_t> seed) {
+    BackendOptions options = host_options(kContext, sms);
+    options.limits.tile_rows = 32;
+    options.limits.batch_invariant = true;
+    options.limits.rows = rows;
+    options.interleaving = seed;
+    return Decoder(config, weights, options).answer(sequence);
+  };
+  const std::vector<Answer> expected = answer_of(2, 40, std::nullopt);
+  for_each_seed(campaign_size("SERVAL_PROVE_INTERLEAVINGS", kSampleSeeds), [&](uint32_t seed) {
+    constexpr uint32_t kSms[] = {1, 2, 3, 7};
+    const uint32_t sms = kSms[seed / 2 % std::size(kSms)], rows = seed / 8 % 2 == 0 ? 17 : 70;
+    EXPECT_EQ(answer_of(sms, rows, seed), expected)
+        << sms << " SMs, " << rows << " rows, interleaving " << seed;
+  });
+}
+
 TEST(Replay, SeedsGiveTheBitsOfTheFastModeOnRanks) {
   constexpr uint32_t kRanks[] = {2, 4, 8};
   const LlamaConfig config = tiny_shared_config();
