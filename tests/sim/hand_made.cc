@@ -3,6 +3,7 @@
 #include "instructions/isa.h"
 #include "scheduler/placement.h"
 #include "vm/layout/units.h"
+#include "vm/reflect.h"
 #include "vm/state/names.h"
 #include "vm/state/rows.h"
 
@@ -12,30 +13,35 @@ namespace {
 constexpr uint32_t kCols = 1024;
 constexpr uint32_t kMaxUnits = 64;
 
+// The first device's; those of the others follow.
 struct Tensors {
-  TensorId weights, input, rows, norm, residual, weighted, squares;
+  TensorId weights, input, rows, norm, residual, weighted, squares, partial;
 };
 
 Tensors add_tensors(Program& program) {
   const auto add = [&](const char* name, uint64_t rows, uint64_t cols, DType dtype, TensorKind kind) {
     const bool product_input = kind == TensorKind::kActivation && dtype == DType::kBF16;
-    program.tensors.push_back({.name = name,
-                               .rows = rows,
-                               .cols = cols,
-                               .dtype = dtype,
-                               .kind = kind,
-                               .image = product_input ? Image::kActivation : image_of(kind, rows)});
-    return TensorId{static_cast<uint32_t>(program.tensors.size() - 1)};
+    const TensorId first{static_cast<uint32_t>(program.tensors.size())};
+    for (uint32_t device = 0; device < program.num_devices; ++device) {
+      program.tensors.push_back({.name = name,
+                                 .rows = rows,
+                                 .cols = cols,
+                                 .dtype = dtype,
+                                 .kind = kind,
+                                 .image = product_input ? Image::kActivation : image_of(kind, rows),
+                                 .device = static_cast<uint8_t>(device)});
+    }
+    return first;
   };
   const uint64_t out_cols = kMaxUnits * kUnitRows;
-  return {
-      .weights = add("weights", out_cols, kCols, DType::kBF16, TensorKind::kWeight),
-      .input = add("input", kDefaultRows, kCols, DType::kBF16, TensorKind::kActivation),
-      .rows = add(state_tensor::kRows, kDefaultRows, sizeof(PassRow), DType::kBytes, TensorKind::kState),
-      .norm = add("norm", 1, out_cols, DType::kBF16, TensorKind::kWeight),
-      .residual = add("residual", kDefaultRows, out_cols, DType::kF32, TensorKind::kActivation),
-      .weighted = add("weighted", kDefaultRows, out_cols, DType::kBF16, TensorKind::kActivation),
-      .squares = add("squares", kDefaultRows, out_cols / kUnitRows, DType::kF32, TensorKind::kActivation)};
+  return {.weights = add("weights", out_cols, kCols, DType::kBF16, TensorKind::kWeight),
+          .input = add("input", kDefaultRows, kCols, DType::kBF16, TensorKind::kActivation),
+          .rows = add(state_tensor::kRows, kDefaultRows, sizeof(PassRow), DType::kBytes, TensorKind::kState),
+          .norm = add("norm", 1, out_cols, DType::kBF16, TensorKind::kWeight),
+          .residual = add("residual", kDefaultRows, out_cols, DType::kF32, TensorKind::kActivation),
+          .weighted = add("weighted", kDefaultRows, out_cols, DType::kBF16, TensorKind::kActivation),
+          .squares = add("squares", kDefaultRows, out_cols / kUnitRows, DType::kF32, TensorKind::kActivation),
+          .partial = add("partial", kDefaultRows, out_cols, DType::kF32, TensorKind::kActivation)};
 }
 
 MatvecResidual product(const Tensors& t, uint32_t units) {
@@ -54,17 +60,43 @@ MatvecResidual product(const Tensors& t, uint32_t units) {
           .num_rows = kDefaultRows};
 }
 
+// Of columns that the device behind `device` adds up.
+MatvecPush pushed_product(const Tensors& t, uint32_t units, uint32_t device, uint32_t devices) {
+  return {.weights = t.weights,
+          .input = t.input,
+          .rows = t.rows,
+          .partial = {t.partial.index},
+          .first_unit = (device + 1) % devices * kMaxUnits / devices,
+          .num_units = units,
+          .in_cols = kCols,
+          .out_cols = kMaxUnits * kUnitRows,
+          .rank = device,
+          .ranks = devices,
+          .max_rows = kDefaultRows,
+          .num_rows = kDefaultRows};
+}
+
 }  // namespace
 
-HandMade::HandMade(uint32_t sms, QueueKind kind)
-    : sms_(sms), kind_(kind), queues_(kind == QueueKind::kGlobal ? 1 : sms) {}
+HandMade::HandMade(uint32_t sms, QueueKind kind, uint32_t devices)
+    : sms_(sms), kind_(kind), devices_(devices), queues_(kind == QueueKind::kGlobal ? 1 : sms * devices) {}
 
 uint32_t HandMade::counter() {
-  return num_counters_++;
+  counters_.emplace_back();
+  return static_cast<uint32_t>(counters_.size() - 1);
+}
+
+uint32_t HandMade::counter_on(uint32_t device) {
+  counters_.push_back({.scope = CounterScope::kSystem, .device = static_cast<uint8_t>(device)});
+  return static_cast<uint32_t>(counters_.size() - 1);
 }
 
 void HandMade::add(uint32_t queue, uint32_t units, std::vector<Wait> waits, std::vector<Signal> signals) {
-  queues_[queue].push_back({units, std::move(waits), std::move(signals)});
+  queues_[queue].push_back({false, units, std::move(waits), std::move(signals)});
+}
+
+void HandMade::push(uint32_t queue, uint32_t units, std::vector<Wait> waits, std::vector<Signal> signals) {
+  queues_[queue].push_back({true, units, std::move(waits), std::move(signals)});
 }
 
 Program HandMade::build(uint32_t gate) const {
@@ -74,12 +106,17 @@ Program HandMade::build(uint32_t gate) const {
   program.queue_kind = kind_;
   program.limits = {.vocab = 1, .max_context = 1024, .kv_blocks = 16};
   program.gate_counter = gate;
-  program.counters.resize(num_counters_);
+  program.num_devices = devices_;
+  program.counters = counters_;
   const Tensors tensors = add_tensors(program);
   program.queue_begin.push_back(0);
-  for (const std::vector<Item>& queue : queues_) {
-    for (const Item& item : queue) {
-      Instruction instruction = make_instruction(product(tensors, item.units));
+  for (uint32_t q = 0; q < queues_.size(); ++q) {
+    const uint32_t device = program.device_of_queue(q);
+    for (const Item& item : queues_[q]) {
+      Instruction instruction =
+          item.pushes
+              ? make_instruction(on_rank(pushed_product(tensors, item.units, device, devices_), device))
+              : make_instruction(on_rank(product(tensors, item.units), device));
       instruction.wait_begin = static_cast<uint32_t>(program.waits.size());
       instruction.wait_count = static_cast<uint16_t>(item.waits.size());
       instruction.signal_begin = static_cast<uint32_t>(program.signals.size());

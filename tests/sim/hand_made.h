@@ -9,25 +9,32 @@
 
 namespace serval::testing {
 
-// A matrix-vector product is the only instruction: its units read one page each (1,024 columns).
+// Matrix-vector products are the only instructions: their units read one page each (1,024 columns).
 class HandMade {
  public:
-  explicit HandMade(uint32_t sms, QueueKind kind = QueueKind::kPerSm);
+  // `sms`: of each device.
+  explicit HandMade(uint32_t sms, QueueKind kind = QueueKind::kPerSm, uint32_t devices = 1);
   uint32_t counter();
+  // Of system scope, on `device`.
+  uint32_t counter_on(uint32_t device);
   // Adds to `queue` a product of `units` units of 8 rows.
   void add(uint32_t queue, uint32_t units, std::vector<Wait> waits, std::vector<Signal> signals);
-  // `gate`: the counter that the pass's last instruction signals.
+  // Likewise; its results, 32 bytes for each unit and row, are pushed to the device that is next.
+  void push(uint32_t queue, uint32_t units, std::vector<Wait> waits, std::vector<Signal> signals);
+  // `gate`: the counter that the pass's last instruction signals, of several devices the first one's.
   Program build(uint32_t gate) const;
 
  private:
   struct Item {
+    bool pushes;
     uint32_t units;
     std::vector<Wait> waits;
     std::vector<Signal> signals;
   };
   uint32_t sms_;
   QueueKind kind_;
-  uint32_t num_counters_ = 0;
+  uint32_t devices_;
+  std::vector<Counter> counters_;
   std::vector<std::vector<Item>> queues_;
 };
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <map>
 
+#include "engine/compile/compile_model.h"
 #include "instructions/isa.h"
 #include "models/llama/graph.h"
 #include "profiler/analysis/critical_path.h"
@@ -113,6 +114,44 @@ TEST(Simulate, StoresFourUnitsOfOneRowAtOnce) {
   EXPECT_EQ(after_products(4, 1), 0.5 + 1);         // one storer, who signals
   EXPECT_EQ(after_products(8, 1), 0.5 + 0.25 + 1);  // two, the last of whom does
   EXPECT_EQ(after_products(1, 8), 0.5 + 0.25 + 1);  // a tile of four rows each
+}
+
+// Two devices of two SMs. Both SMs of the first push; an SM of the other waits for each of them, and the last
+// opens both gates.
+TEST(Simulate, PushesOverTheLinkOnPaper) {
+  HandMade hand(2, QueueKind::kPerSm, 2);
+  const uint32_t pushed[] = {hand.counter_on(1), hand.counter_on(1)}, done = hand.counter_on(1);
+  const uint32_t gates[] = {hand.counter_on(0), hand.counter_on(1)};
+  hand.push(0, 1, {}, {{pushed[0], 1}});
+  hand.push(1, 1, {}, {{pushed[1], 1}});
+  hand.add(2, 1, {{pushed[0], 1, 2}}, {{done, 1}});
+  hand.add(3, 1, {{pushed[1], 1, 2}, {done, 1, 2}}, {{gates[0], 1}, {gates[1], 1}});
+  SimParameters p = round_numbers();
+  p.link_us = 0.75;
+  p.link_gb_per_s = 0.016;  // a unit's results, 8 sums of 4 bytes, in 2 µs
+  const auto at = [](const Execution& e, EventKind kind) { return us(e.time(kind)); };
+  const Trace trace = simulate(hand.build(gates[0]), decode_launch(1, 10, 1), p);
+  ASSERT_EQ(trace.executions.size(), 4U);
+  EXPECT_EQ(at(trace.executions[0], EventKind::kSignalled), 5.25);  // as on one device
+  EXPECT_EQ(at(trace.executions[1], EventKind::kSignalled), 5.25);
+  const Execution& first = trace.executions[2];
+  EXPECT_EQ(at(first, EventKind::kInputsReady), 5.25 + 2 + 0.75 + 1);  // bytes, link, noticing
+  EXPECT_EQ(at(first, EventKind::kSignalled), 9 + 3.5);
+  // The second's bytes follow the first's: they are there at 10, before `done`, behind which are no bytes.
+  const Execution& second = trace.executions[3];
+  EXPECT_EQ(at(second, EventKind::kInputsReady), 12.5 + 0.75 + 1);
+  EXPECT_EQ(at(second, EventKind::kSignalled), 14.25 + 3.5);
+  EXPECT_EQ(us(trace.windows[0].length_ns()), 17.75 + 0.75);
+
+  p.link_gb_per_s = 0.004;  // in 8 µs
+  const Trace slow = simulate(hand.build(gates[0]), decode_launch(1, 10, 1), p);
+  EXPECT_EQ(at(slow.executions[2], EventKind::kInputsReady), 5.25 + 8 + 0.75 + 1);
+  EXPECT_EQ(at(slow.executions[3], EventKind::kInputsReady), 5.25 + 2 * 8 + 0.75 + 1);
+  // Of four rows, 128 bytes.
+  p.link_gb_per_s = 0.016;
+  const Trace rows = simulate(hand.build(gates[0]), decode_launch(4, 10, 1), p);
+  const double signalled = at(rows.executions[0], EventKind::kSignalled);
+  EXPECT_EQ(at(rows.executions[2], EventKind::kInputsReady), signalled + 4 * 2 + 0.75 + 1);
 }
 
 TEST(Simulate, ReceivesPagesOfOneSmAtItsOwnRate) {
@@ -321,6 +360,22 @@ TEST(Simulate, IsNeverSlowerOnABetterMachine) {
                             "ring_pages=2", "pages_in_flight_waiting=1", "record_buffers=1"}) {
     EXPECT_GT(with(worse), as_it_is) << worse;
   }
+}
+
+TEST(Simulate, IsNeverSlowerOverABetterLink) {
+  const LlamaConfig config = testing::shortened_preset("llama-3.2-1b", 2);
+  const ValidProgram program =
+      compile_model(config, h200_machine(), {.context = 512, .ranks = 2}, {.policy = Policy::kList});
+  const SimLaunch launch = decode_launch(1, 128, 2);
+  const auto with = [&](const char* what_if) {
+    SimParameters p = h200_sim_parameters();
+    apply_what_if(p, what_if);
+    return predict_us(*program, launch, p);
+  };
+  const double as_it_is = with("gb_per_s=x1");
+  for (const char* better : {"link_us=x0.5", "link_us=0", "link_gb_per_s=x2", "link_gb_per_s=x100"})
+    EXPECT_LE(with(better), as_it_is * (1 + 1e-3)) << better;
+  for (const char* worse : {"link_us=x2", "link_gb_per_s=x0.1"}) EXPECT_GT(with(worse), as_it_is) << worse;
 }
 
 TEST(Simulate, TakesNoLessThanItsBytesAtFullBandwidth) {
