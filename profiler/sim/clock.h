@@ -18,7 +18,8 @@ enum class Step : uint8_t {
   kMultiplied,  // consumer warp `which`: a page
   kGroupRead,   // group: a window of what it reads is there
   kGroupDone,   // group: all is computed
-  kStored,      // storer `which`: a unit
+  kStored,      // storer `which`: a tile
+  kNextTile,    // storer `which`: may store another tile of the record
   kSignalled,   // storer `which`: an instruction's counters
 };
 

@@ -64,6 +64,7 @@ constexpr SimField kFields[] = {
     {"multiply_us", "us", &SimParameters::multiply_us, 0, kMaxUs, false},
     {"sm_page_us", "us", &SimParameters::sm_page_us, 0, kMaxUs, false},
     {"store_us", "us", &SimParameters::store_us, 0, kMaxUs, false},
+    {"next_tile_us", "us", &SimParameters::next_tile_us, 0, kMaxUs, false},
     {"last_storer_us", "us", &SimParameters::last_storer_us, 0, kMaxUs, false},
     {"signal_us", "us", &SimParameters::signal_us, 0, kMaxUs, false},
     {"slab_us", "us", &SimParameters::slab_us, 0, kMaxUs, false},

@@ -101,6 +101,7 @@ struct SimParameters {
   double multiply_us = 0;         // consumer warp: a page with four rows of the pass
   double sm_page_us = 0;          // all consumer warps: a page and four rows, one after the other
   double store_us = 0;            // storer: a tile of results
+  double next_tile_us = 0;        // storer: between two tiles of an instruction
   double last_storer_us = 0;      // storers: the last one, where several have something to store
   double signal_us = 0;           // storer: the last store to the counter's increment
 

@@ -67,6 +67,8 @@ void Sm::go_on(Step step, uint32_t which) {
       return consumers.group_done();
     case Step::kStored:
       return storers.stored(which);
+    case Step::kNextTile:
+      return storers.found_next(which);
     case Step::kSignalled:
       return storers.signalled(which);
   }

@@ -60,9 +60,17 @@ bool Storers::complete(const Record& r, uint32_t unit) const {
 void Storers::stored(uint32_t index) {
   Storer& storer = storers_[index];
   Record& r = sm_.at(storer.record);
-  note(r, EventKind::kStored, sm_.gpu.clock.now());
-  storer.busy = false;
+  Gpu& gpu = sm_.gpu;
+  note(r, EventKind::kStored, gpu.clock.now());
   take(storer, r, storer.next_tile + static_cast<uint32_t>(storers_.size()));
+  const bool another = r.work.kind == Work::Kind::kStream && storer.next_tile < r.tiles;
+  if (!another) return found_next(index);
+  gpu.clock.schedule(gpu.clock.now() + gpu.parameters.next_tile_us, sm_.index, Step::kNextTile, index);
+}
+
+// What its next tile goes by is looked up.
+void Storers::found_next(uint32_t index) {
+  storers_[index].busy = false;
   sm_.wake(Wake::kStorers);
 }
 

@@ -16,6 +16,7 @@ class Storers {
   explicit Storers(Sm& sm);
   void step();
   void stored(uint32_t storer);
+  void found_next(uint32_t storer);
   void signalled(uint32_t storer);
 
   uint64_t oldest_record() const;

@@ -140,7 +140,7 @@ SimParameters round_numbers() {
                   {.in_flight_bytes = 16384, .gb_per_s = 8.192, .round_us = 1}};  // 16 KiB in 2 µs
   p.latency_factor = p.round_factor = 1;
   p.notice_rounds = p.read_rounds = p.signal_us = 1;
-  p.notice_us = p.join_us = p.last_storer_us = p.scale_us = p.land_us = 0;
+  p.notice_us = p.join_us = p.next_tile_us = p.last_storer_us = p.scale_us = p.land_us = 0;
   p.ring_pages = 9;
   p.pages_in_flight = p.pages_in_flight_waiting = 2;
   p.record_buffers = 8;

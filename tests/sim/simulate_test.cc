@@ -116,6 +116,20 @@ TEST(Simulate, StoresFourUnitsOfOneRowAtOnce) {
   EXPECT_EQ(after_products(1, 8), 0.5 + 0.25 + 1);  // a tile of four rows each
 }
 
+TEST(Simulate, TakesAWhileBetweenTwoTilesOfAStorer) {
+  SimParameters p = round_numbers();
+  p.pages_in_flight = p.pages_in_flight_waiting = 8;  // all units are complete at the same time
+  p.next_tile_us = 0.125;
+  const auto after_products = [&](uint32_t units) {
+    const Trace trace = simulate(chain_of_two(units, 1), decode_launch(8, 10, 1), p);
+    const Execution& e = trace.executions[0];
+    return us(e.time(EventKind::kSignalled) - e.time(EventKind::kComputeEnd));
+  };
+  EXPECT_EQ(after_products(2), 0.5 + 1);  // two tiles of a unit: one for each storer
+  EXPECT_EQ(after_products(4), 0.5 + 0.125 + 0.5 + 1);
+  EXPECT_EQ(after_products(8), 0.5 + 3 * (0.125 + 0.5) + 1);
+}
+
 // Two devices of two SMs. Both SMs of the first push; an SM of the other waits for each of them, and the last
 // opens both gates.
 TEST(Simulate, PushesOverTheLinkOnPaper) {
@@ -352,8 +366,8 @@ TEST(Simulate, IsNeverSlowerOnABetterMachine) {
   for (const char* better :
        {"round_factor=x0.5", "signal_us=0", "notice_rounds=0", "read_rounds=0", "notice_us=0", "join_us=0",
         "land_us=0", "scale_us=0", "latency_factor=x0.5", "multiply_us=x0.5", "take_us=x0.5", "store_us=0",
-        "last_storer_us=0", "load_us=0", "prepare_us=0", "fetch_us=0", "attention.fixed_us=0",
-        "sample.fixed_us=0"}) {
+        "next_tile_us=0", "last_storer_us=0", "load_us=0", "prepare_us=0", "fetch_us=0",
+        "attention.fixed_us=0", "sample.fixed_us=0"}) {
     EXPECT_LE(with(better), as_it_is * (1 + 1e-3)) << better;
   }
   for (const char* worse : {"round_factor=x3", "multiply_us=x5", "attention.fixed_us=x10", "fetch_us=20",
