@@ -903,6 +903,48 @@ TEST(Race, SignalToAPeerDropped) {
   expect_refused_and_seen(draft.assemble(), Rule::kRace, {"nothing orders them"});
 }
 
+// The first record of the opcode on the device that signals the other one, and that signal.
+std::pair<Step*, Signal*> peer_signal(Draft& draft, Opcode opcode, uint32_t device) {
+  for (Step* step : draft.steps()) {
+    if (step->record.opcode != static_cast<uint16_t>(opcode) || device_of_step(draft, *step) != device)
+      continue;
+    for (Signal& signal : step->signals) {
+      if (draft.rest.counters[signal.counter].device != device) return {step, &signal};
+    }
+  }
+  ADD_FAILURE() << "no such record";
+  return {draft.steps().front(), nullptr};
+}
+
+// Each keeps its partial sums back until it has the other's. One of them may.
+TEST(Progress, TwoRanksWaitForEachOther) {
+  Draft draft = two_ranks();
+  std::string wait;
+  for (const uint32_t rank : {1U, 0U}) {
+    expect_accepted(draft.assemble());
+    const Signal* others = peer_signal(draft, Opcode::kMatvecPush, 1 - rank).second;
+    const auto [keeping, own] = peer_signal(draft, Opcode::kMatvecPush, rank);
+    ASSERT_TRUE(others != nullptr && own != nullptr);
+    const uint32_t all = draft.rest.counters[others->counter].increments_per_pass;
+    keeping->waits.push_back({others->counter, all, 0xffff});
+    wait = fmt::format("waits for counter {} to reach {}, but it stops at {}", others->counter, all, all - 1);
+  }
+  expect_refused_and_seen(draft.assemble(), Rule::kProgress,
+                          {"rank 0 SM 0", "(matvec_push of layer 0)", wait.c_str()});
+}
+
+// Then the other device may go by the decision of the pass before.
+TEST(Gate, OpensEarlyOnAnotherDevice) {
+  Draft draft = two_ranks();
+  const auto [push, opens] = peer_signal(draft, Opcode::kPushState, 0);
+  ASSERT_NE(opens, nullptr);
+  ASSERT_EQ(opens->counter, draft.rest.gate_of(1));
+  step_on(draft, Opcode::kAdvance, 0).signals.push_back(*opens);
+  push->signals.erase(push->signals.begin() + (opens - push->signals.data()));
+  const std::string gate = fmt::format("counter {} opens the gate", draft.rest.gate_of(1));
+  expect_refused_and_seen(draft.assemble(), Rule::kGate, {"rank 0 SM 0", "(push_state)", gate.c_str()});
+}
+
 TEST(Gate, ADeviceThatNobodyTellsTheDecision) {
   Draft draft = two_ranks();
   for (std::vector<Step>& queue : draft.queues) {
