@@ -67,6 +67,7 @@ class Mutator {
   bool change_peer_signal(Mutation mutation);
   bool change_system_counter(Mutation mutation);
   bool change_slice();
+  bool change_tokens(Instruction& record);
   bool change_pushed(FieldKind kind);
   bool move_to_another_rank();
   bool flip_logits_only();
@@ -435,38 +436,54 @@ bool Mutator::change_system_counter(Mutation mutation) {
   return true;
 }
 
-// Partial sums as if another rank had computed them, or another rank's to be added up.
-bool Mutator::change_slice() {
-  std::vector<Step*> steps = draft_.steps();
-  std::erase_if(steps, [](const Step* s) {
-    return s->record.opcode != static_cast<uint16_t>(Opcode::kMatvecPush) &&
-           s->record.opcode != static_cast<uint16_t>(Opcode::kEmbedPush) &&
-           s->record.opcode != static_cast<uint16_t>(Opcode::kReduceResidual);
+// Logits of tokens that another rank's weights hold, by those weights or by its own as if it had the others.
+bool Mutator::change_tokens(Instruction& record) {
+  std::vector<Step*> others = draft_.steps();
+  const uint32_t device = device_of(draft_.rest.tensors, record);
+  std::erase_if(others, [&](const Step* s) {
+    return s->record.opcode != record.opcode || device_of(draft_.rest.tensors, s->record) == device;
   });
+  if (others.empty()) return false;
+  const auto other = any(others)->record.as<LmHead>();
+  auto op = record.as<LmHead>();
+  op.first_unit = other.first_unit;
+  op.num_units = other.num_units;
+  if (coin()) op.weights_unit = other.weights_unit;
+  if (coin()) op.weights = other.weights;
+  record.set(op);
+  return true;
+}
+
+// Partial sums as if another rank had computed them, another rank's to be added up, or its tokens' logits.
+bool Mutator::change_slice() {
+  constexpr std::array kOfSlices = {Opcode::kMatvecPush, Opcode::kEmbedPush, Opcode::kReduceResidual,
+                                    Opcode::kLmHead};
+  const Opcode opcode = kOfSlices[below(kOfSlices.size())];
+  std::vector<Step*> steps = draft_.steps();
+  std::erase_if(steps, [&](const Step* s) { return s->record.opcode != static_cast<uint16_t>(opcode); });
   if (steps.empty()) return false;
   Instruction& record = any(steps)->record;
   const uint32_t by = 1 + below(draft_.rest.num_devices - 1);
-  if (record.opcode == static_cast<uint16_t>(Opcode::kMatvecPush)) {
+  if (opcode == Opcode::kLmHead) return change_tokens(record);
+  if (opcode == Opcode::kMatvecPush) {
     auto op = record.as<MatvecPush>();
     op.rank = (op.rank + by) % op.ranks;
     if (coin()) op.weights.index += by;
     record.set(op);
-    return true;
-  }
-  if (record.opcode == static_cast<uint16_t>(Opcode::kEmbedPush)) {
+  } else if (opcode == Opcode::kEmbedPush) {
     auto op = record.as<EmbedPush>();
     op.rank = (op.rank + by) % op.ranks;
     if (coin()) op.table.index += by;
     record.set(op);
-    return true;
+  } else {
+    auto op = record.as<ReduceResidual>();
+    const uint32_t units = op.out_cols / op.ranks / kUnitRows, within = op.first_unit - op.rank * units;
+    const uint32_t rank = (op.rank + by) % op.ranks;
+    op.first_unit = rank * units + within;
+    if (coin()) op.partial.index += rank - op.rank;
+    if (coin()) op.rank = rank;
+    record.set(op);
   }
-  auto op = record.as<ReduceResidual>();
-  const uint32_t units = op.out_cols / op.ranks / kUnitRows, within = op.first_unit - op.rank * units;
-  const uint32_t rank = (op.rank + by) % op.ranks;
-  op.first_unit = rank * units + within;
-  if (coin()) op.partial.index += rank - op.rank;
-  if (coin()) op.rank = rank;
-  record.set(op);
   return true;
 }
 
