@@ -58,6 +58,24 @@ inline LlamaConfig tiny_shared_config(int kv_heads = 8) {
   return config;
 }
 
+// For programs of tiles on 4 and 8 ranks: each has a slice of the residual of whole squares. The ranks have
+// fewer KV heads than there are ranks.
+inline LlamaConfig tiny_sliced_config() {
+  LlamaConfig config = tiny_shared_config(2);
+  config.name = "tiny-sliced";
+  config.hidden_size = 512;
+  config.intermediate_size = 512;
+  return config;
+}
+
+// So wide for its few heads that programs of tiles cut the columns of a rank's Q, K and V into 2 parts.
+inline LlamaConfig tiny_wide_config() {
+  LlamaConfig config = tiny_shared_config(2);
+  config.name = "tiny-wide";
+  config.hidden_size = 4096;
+  return config;
+}
+
 // Products of O and down of several panels of columns, the last of a few only: programs of tiles cut them
 // into 2 and 3 parts.
 inline LlamaConfig tiny_parts_config() {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -99,16 +100,17 @@ bool binds(const Mutant& mutant) {
   }
 }
 
-// Of a program of several ranks: on four, two of them share a KV head.
+// Of a program of tiny_shared_config(): on four ranks, two of them share a KV head.
 int kv_heads_of(const Program& original) {
   return original.num_devices == 4 ? 2 : 8;
 }
 
 LlamaConfig model_of(const Program& original) {
-  const bool has_parts = original.metadata.at("model") == tiny_parts_config().name;
-  LlamaConfig config = original.num_devices > 1 ? tiny_shared_config(kv_heads_of(original))
-                       : has_parts              ? tiny_parts_config()
-                                                : tiny_config();
+  LlamaConfig config = tiny_config();
+  for (const LlamaConfig& model : {tiny_parts_config(), tiny_shared_config(kv_heads_of(original)),
+                                   tiny_sliced_config(), tiny_wide_config()}) {
+    if (original.metadata.at("model") == model.name) config = model;
+  }
   config.num_layers = std::stoi(original.metadata.at("layers"));
   return config;
 }
@@ -135,11 +137,24 @@ std::optional<std::string> first_failure(const Program& program, uint32_t seed, 
   return std::nullopt;
 }
 
-TEST(MutationTest, OriginalsAreAcceptedAndRunClean) {
-  RandomOrder random(1);
+std::vector<Program> all_originals() {
   std::vector<Program> originals = small_programs();
   originals.insert(originals.end(), shared_programs().begin(), shared_programs().end());
-  for (const Program& program : originals) {
+  return originals;
+}
+
+TEST(MutationTest, OriginalsHaveAllInstructionsButThoseOfNormsOfHeads) {
+  std::set<std::string> missing;
+  for (uint16_t opcode = 0; opcode < kNumOpcodes; ++opcode) missing.insert(op_name(opcode));
+  for (const Program& program : all_originals()) {
+    for (const Instruction& i : program.instructions) missing.erase(op_name(i.opcode));
+  }
+  EXPECT_EQ(missing, (std::set<std::string>{"qkv_project", "qk_norm_rope"}));
+}
+
+TEST(MutationTest, OriginalsAreAcceptedAndRunClean) {
+  RandomOrder random(1);
+  for (const Program& program : all_originals()) {
     const std::optional<Violation> violation = validate(program);
     EXPECT_FALSE(violation) << violation->message;
     EXPECT_NO_THROW(require_fit(program, model_of(program)));

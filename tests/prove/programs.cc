@@ -15,6 +15,12 @@ namespace {
 // Attention of sequences that may have two leaves is merged.
 constexpr uint32_t kTwoLeaves = kPlannedLeafTokens + 100;
 
+Program tiles_of_ranks(const LlamaConfig& config, uint32_t ranks, uint32_t sms, uint32_t rows) {
+  const Graph graph = build_llama_graph(
+      config, {.sms = sms, .context = kTwoLeaves, .rows = rows, .tile_rows = 32, .ranks = ranks});
+  return compile_as(graph, {Policy::kList, QueueKind::kPerSm, sms});
+}
+
 }  // namespace
 
 const std::vector<Program>& small_programs() {
@@ -55,10 +61,11 @@ const std::vector<Program>& shared_programs() {
         }
       }
     }
-    // Of tiles of rows, whose sums each rank adds up a slice of.
-    const Graph tiles = build_llama_graph(
-        tiny_shared_config(), {.sms = 2, .context = kTwoLeaves, .rows = 17, .tile_rows = 32, .ranks = 2});
-    out.push_back(compile_as(tiles, {Policy::kList, QueueKind::kPerSm, 2}));
+    // Of tiles of rows, whose sums each rank adds up a slice of: of one tile and, with 40 rows, of two.
+    out.push_back(tiles_of_ranks(tiny_shared_config(), 2, 2, 17));
+    out.push_back(tiles_of_ranks(tiny_sliced_config(), 4, 2, 40));
+    out.push_back(tiles_of_ranks(tiny_sliced_config(), 8, 1, 17));
+    out.push_back(tiles_of_ranks(tiny_wide_config(), 2, 2, 17));
     return out;
   }();
   return programs;
