@@ -89,11 +89,12 @@ fuzz: ## Run every fuzz target for FUZZ_SECONDS=60; what is found goes to build-
 	tests/fuzz/run.sh $(FUZZ_SECONDS) $(FUZZ_OUT) build-fuzz/bin
 
 .PHONY: prove
-prove: ## Mutate, rewrite and interleave programs by the thousand (make test runs a sample)
+prove: ## Mutate, rewrite and interleave programs by the thousand, prove those of all presets (make test runs a sample)
 	@tools/install_packages.sh demo test
 	cmake --preset host -D SERVAL_BUILD_TESTS=ON
-	$(call BUILD_ALL,$(BUILD)) --target prove_test
+	$(call BUILD_ALL,$(BUILD)) --target prove_test scheduler_test
 	SERVAL_PROVE_MUTANTS=10000 SERVAL_PROVE_REWRITES=1000 SERVAL_PROVE_INTERLEAVINGS=2000 $(BUILD)/bin/prove_test
+	SERVAL_PROVE_LAYERS=1000 $(BUILD)/bin/scheduler_test --gtest_filter='*AcceptsEngine*'
 
 # Branches that only an exception takes count for nothing: the compiler adds one to nearly every call.
 .PHONY: coverage

@@ -2,6 +2,7 @@
 #include "scheduler/validate.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <fmt/format.h>
 #include <initializer_list>
 
@@ -12,6 +13,7 @@
 #include "models/llama/graph.h"
 #include "models/ranks.h"
 #include "tests/llama/configs.h"
+#include "tests/prove/campaign.h"
 #include "tests/prove/draft.h"
 #include "tests/prove/programs.h"
 #include "tests/scheduler/graphs.h"
@@ -1077,12 +1079,14 @@ TEST_P(AcceptsPreset, WhateverTheSchedulerMakesOfTilesOfRows) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Presets, AcceptsPreset, ::testing::ValuesIn(preset_names()), [](const auto& param) {
+std::string name_of_preset(const ::testing::TestParamInfo<std::string>& param) {
   std::string name = param.param;
   std::replace_if(
       name.begin(), name.end(), [](char c) { return std::isalnum(c) == 0; }, '_');
   return name;
-});
+}
+
+INSTANTIATE_TEST_SUITE_P(Presets, AcceptsPreset, ::testing::ValuesIn(preset_names()), name_of_preset);
 
 // The layers of a model are alike, so a few of them stand for all; but for one model that is whole.
 TEST_P(AcceptsPreset, SharedByRanks) {
@@ -1131,6 +1135,48 @@ TEST(AcceptsTiles, OfRanksPlacedByAnyPolicy) {
     }
   }
 }
+
+// What an engine compiles for a GPU or several, for passes of all sizes. It refuses what is not valid.
+class AcceptsEngine : public ::testing::TestWithParam<std::string> {};
+
+// As many layers of every preset are proven as this says, if they have as many, and two of some presets if it
+// says nothing.
+constexpr const char* kLayersVariable = "SERVAL_PROVE_LAYERS";
+
+std::vector<std::string> presets_to_prove() {
+  if (std::getenv(kLayersVariable) != nullptr) return preset_names();
+  return {"llama-3.1-8b", "llama-3.1-70b"};
+}
+
+// The programs of vectors and of tiles, which with --batch-invariant have as few rows as those of vectors.
+std::vector<ProgramLimits> sizes_of_passes() {
+  std::vector<ProgramLimits> sizes = {
+      {.rows = kDefaultRows, .batch_invariant = true}, {.rows = kDefaultRows + 1}, {.rows = kMostGpuTokens}};
+  for (const uint32_t rows : gpu_row_classes(sizes.back())) sizes.push_back({.rows = rows});
+  return sizes;
+}
+
+TEST_P(AcceptsEngine, ProgramsOfAllSizes) {
+  struct Sharing {
+    uint32_t ranks, sms;  // of a rank: with 66, two of them are on one GPU
+  };
+  constexpr Sharing kSharings[] = {{1, 132}, {2, 132}, {2, 66}, {4, 132}, {8, 132}};
+  LlamaConfig model = preset_config(GetParam());
+  model.num_layers = std::min(model.num_layers, static_cast<int>(campaign_size(kLayersVariable, 2)));
+  uint32_t compiled = 0;
+  for (const auto [ranks, sms] : kSharings) {
+    if (!can_multiply_tiles(model, ranks) || !can_be_shared(model, ranks)) continue;
+    for (ProgramLimits limits : sizes_of_passes()) {
+      limits.ranks = ranks;
+      ++compiled;
+      EXPECT_NO_THROW(compile_gpu_program(model, machine_of(sms), limits, {}, limits.rows, false))
+          << ranks << " ranks of " << sms << " SMs, " << limits.rows << " rows";
+    }
+  }
+  EXPECT_GT(compiled, 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Presets, AcceptsEngine, ::testing::ValuesIn(presets_to_prove()), name_of_preset);
 
 // ---- explanations
 
