@@ -49,6 +49,8 @@ def dump_logits(args, model, path):
         command += ["--max-batch-tokens", args.max_batch_tokens]
     if args.batch_size:
         command += ["--batch-size", args.batch_size]
+    if args.gpus:
+        command += ["--gpus", args.gpus]
     result = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, text=True)
     # Its own gate is not this one; with --ours-only it has none, and fails where sequences of a batch differ.
     if result.returncode != 0 and (args.ours_only or not path.exists()):
@@ -144,6 +146,7 @@ def main():
     parser.add_argument("--backend", default="auto", help="what computes our side")
     parser.add_argument("--max-batch-tokens", type=int, metavar="N", help="of a pass on our side: as serval verify's")
     parser.add_argument("--batch-size", type=int, metavar="N", help="sequences that decode on our side: as serval verify's")
+    parser.add_argument("--gpus", metavar="N", help="that share the model on our side: as serval verify's")
     parser.add_argument("--attention", default="sdpa", choices=["sdpa", "eager"], help="transformers' implementation")
     parser.add_argument("--ours-only", action="store_true", help="leave Serval's own LibTorch reference out")
     parser.add_argument("--json", action="store_true")
