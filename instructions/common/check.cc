@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "instructions/common/column_parts.h"
+#include "instructions/common/slices.h"
 #include "vm/layout/kv_cache.h"
 #include "vm/layout/units.h"
 #include "vm/state/adjustments.h"
@@ -252,6 +253,11 @@ void OperandCheck::vocabulary_rows(const char* operand, TensorId id, uint32_t vo
   const uint64_t end = std::min<uint64_t>(vocab, begin + uint64_t{instance_units} * kUnitRows);
   require(first <= begin && end <= first + all && first + all <= vocab, "weights_unit", first_unit,
           "rows that hold the instance's units");
+  if (all == vocab || !ok()) return;
+  const VocabularyShare share =
+      vocabulary_share(vocab, program_.tensors[id.index].device, program_.num_devices);
+  require(first == share.first && end <= share.first + share.count, "weights_unit", first_unit,
+          "the first unit of the rank's share, which holds the instance's");
 }
 
 Image OperandCheck::image_of_tensor(TensorId id) const {

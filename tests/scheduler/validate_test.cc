@@ -852,6 +852,16 @@ TEST(Device, TokensOfAnotherRank) {
   expect_refused_and_seen(draft.assemble(), Rule::kOperands, {"first_token: 0", "the rank's share"});
 }
 
+// A run touches what it may, and multiplies the weights of other tokens.
+TEST(Device, WeightsOfOtherTokens) {
+  Draft draft = two_ranks();
+  change<LmHead>(step_on(draft, Opcode::kLmHead, 1), [](LmHead& op) {
+    --op.weights_unit;
+    op.num_units -= 2;  // so that they end within the tensor's rows
+  });
+  expect_refused(draft.assemble(), Rule::kOperands, {"weights_unit", "the rank's share"});
+}
+
 // Without its half of the embedding, what the owner adds up is of the pass before.
 TEST(Device, PartialSumsThatNoRankPushes) {
   Draft draft = two_ranks();
