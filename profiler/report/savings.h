@@ -10,7 +10,7 @@
 namespace serval {
 
 // The changes that save most of the launch's last pass, largest first; those that save nothing are left out.
-// One simulation each. Throws as simulate().
+// One simulation each, on as many threads as there are cores, eight at most. Throws as simulate().
 std::vector<Saving> predicted_savings(const Program& program, const SimLaunch& launch,
                                       const SimParameters& parameters, size_t most);
 

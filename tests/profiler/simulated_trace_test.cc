@@ -91,16 +91,21 @@ TEST(TraceOf1B, ItsFileIsSmallEnoughAndCanBeReadBack) {
 }
 
 // Of llama-3.2-1b on two GPUs of 33 SMs each.
-const Trace& token_of_two_gpus() {
-  static const Trace trace = [] {
+const Program& llama_1b_of_two_gpus() {
+  static const Program program = [] {
     Machine machine = h200_machine();
     machine.sms = 33;
     const Graph graph = build_llama_graph(preset_config("llama-3.2-1b"),
                                           {.sms = machine.sms, .context = kContext, .ranks = 2});
-    const Program program = compile(
-        graph, machine, {.policy = Policy::kRoundRobin, .queue_kind = QueueKind::kPerSm, .context = {}});
-    return last_tokens(simulate(program, decode_launch(1, kCached, 2), h200_sim_parameters()), 1);
+    return compile(graph, machine,
+                   {.policy = Policy::kRoundRobin, .queue_kind = QueueKind::kPerSm, .context = {}});
   }();
+  return program;
+}
+
+const Trace& token_of_two_gpus() {
+  static const Trace trace =
+      last_tokens(simulate(llama_1b_of_two_gpus(), decode_launch(1, kCached, 2), h200_sim_parameters()), 1);
   return trace;
 }
 
@@ -174,6 +179,14 @@ TEST(Savings, NameChangesThatSaveTimeLargestFirst) {
   for (const Saving& s : savings) EXPECT_GT(s.saved_ns, 0) << s.change;
   EXPECT_TRUE(std::is_sorted(savings.begin(), savings.end(),
                              [](const Saving& a, const Saving& b) { return a.saved_ns > b.saved_ns; }));
+}
+
+TEST(Savings, AreOfTheLinkToo) {
+  constexpr size_t kAll = 100;
+  const std::vector<Saving> savings =
+      predicted_savings(llama_1b_of_two_gpus(), decode_launch(1, kCached, 1), h200_sim_parameters(), kAll);
+  for (const char* change : {"the link in half the time", "twice the link's bandwidth"})
+    EXPECT_NE(std::ranges::find(savings, change, &Saving::change), savings.end()) << change;
 }
 
 }  // namespace
