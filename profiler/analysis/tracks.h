@@ -15,13 +15,14 @@ struct TrackPoint {
 };
 
 struct Track {
-  std::string name;  // "GB/s", "bytes in flight", "busy SMs", "free pages", "link out GB/s", …
+  std::string name;  // "GB/s", "TFLOP/s", "busy SMs", "bytes in flight", "free pages", "link out GB/s", …
   std::vector<TrackPoint> points;
 };
 
 // Means over bins of `bin_ns`, from the first window's begin to the last one's end:
 //   GB/s             an execution's bytes, spread evenly over the time in which it loads
 //   busy SMs         those whose consumers compute
+//   TFLOP/s          an execution's operations, spread evenly over the time in which it computes
 //   bytes in flight  and
 //   free pages       sums over SMs of their last samples; left out where a trace has no samples
 std::vector<Track> tracks_of(const Trace& trace, int64_t bin_ns);
