@@ -76,6 +76,21 @@ double dot(const float* a, const float* b, uint32_t n) {
   return sum;
 }
 
+template <class Config>
+std::unique_ptr<DeviceInterpreter> interpreter_of(const Program& program, const ToyMemory& memory) {
+  DeviceOptions options;
+  options.stall_timeout_s = 1;
+  return std::make_unique<DeviceInterpreter>(program, gemm_isa<Config>(), memory.bound(), options);
+}
+
+// For a launch of `passes` passes, all of whose rows are active.
+void write_state(const Program& program, ToyMemory& memory, uint32_t passes) {
+  memory.write(*program.find_tensor(state_tensor::kControl),
+               std::vector<PassControl>{{0, passes, kKeepRunning, 0}});
+  memory.write(*program.find_tensor(state_tensor::kRows),
+               std::vector<PassRow>(program.limits.rows, PassRow{.active = 1}));
+}
+
 // A program of one matrix: tiles of outputs and tokens dealt to a few SMs, and what it leaves behind.
 class Gemm {
  public:
@@ -131,7 +146,7 @@ class Gemm {
   std::string fault_of_a_missing_tile() {
     add_gated_product<Config>(device::gemm::kPairUnits);
     bind<Config>([&] { ++program_.waits.front().threshold; });
-    write_state();
+    write_state(program_, *memory_, 1);
     try {
       interpreter_->run({sizes_.rows, 1, sizes_.rows}, {});
     } catch (const Error& error) {
@@ -150,7 +165,7 @@ class Gemm {
       toy_->add(sm, kNoOpcode, Tick{toy_->control, toy_->host_stop}, {{}, {{done_}}});
     bind<Config>();
     for (uint32_t launch = 0; launch < launches; ++launch) {
-      write_state();
+      write_state(program_, *memory_, 1);
       EXPECT_THROW(interpreter_->run({sizes_.rows, 1, sizes_.rows}, {}), Error);
     }
   }
@@ -205,10 +220,7 @@ class Gemm {
     program_ = toy_->finish(gate_);
     if (change) change();
     memory_ = std::make_unique<ToyMemory>(program_);
-    DeviceOptions options;
-    options.stall_timeout_s = 1;
-    interpreter_ =
-        std::make_unique<DeviceInterpreter>(program_, gemm_isa<Config>(), memory_->bound(), options);
+    interpreter_ = interpreter_of<Config>(program_, *memory_);
   }
   TensorId add_weights() {
     return toy_->add_tensor("weights." + std::to_string(weights_++), sizes_.outputs, sizes_.cols,
@@ -217,14 +229,8 @@ class Gemm {
   void write_weights(TensorId weights, const std::vector<float>& values) {
     memory_->write(weights, page_images(values, sizes_.outputs, sizes_.cols));
   }
-  void write_state() {
-    memory_->write(*program_.find_tensor(state_tensor::kControl),
-                   std::vector<PassControl>{{0, 1, kKeepRunning, 0}});
-    memory_->write(*program_.find_tensor(state_tensor::kRows),
-                   std::vector<PassRow>(sizes_.rows, PassRow{.active = 1}));
-  }
   void run() {
-    write_state();
+    write_state(program_, *memory_, 1);
     ASSERT_EQ(interpreter_->run({sizes_.rows, 1, sizes_.rows}, {}), 1U);
   }
 
@@ -368,10 +374,7 @@ class GemmRings {
   }
 
   void expect_signs_after(uint32_t passes) {
-    memory_->write(*program_.find_tensor(state_tensor::kControl),
-                   std::vector<PassControl>{{0, passes, kKeepRunning, 0}});
-    memory_->write(*program_.find_tensor(state_tensor::kRows),
-                   std::vector<PassRow>(kRows, PassRow{.active = 1}));
+    write_state(program_, *memory_, passes);
     ASSERT_EQ(interpreter_->run({kRows, passes, kRows}, {}), passes);
     passes_ += passes;
     const float sign = passes_ % 2 == 0 ? 1.0F : -1.0F;
@@ -379,11 +382,10 @@ class GemmRings {
       ASSERT_THAT(memory_->read<float>(residual, size_t{kRows} * kWidth), Each(sign));
   }
 
-  static constexpr uint32_t kHandOversOfPass = 32 * 4;
+  static constexpr uint32_t kRings = 32, kHops = 4, kHandOversOfPass = kRings * kHops;
 
  private:
-  static constexpr uint32_t kRings = 32, kHops = 4, kWidth = 128, kRows = Config::kTileTokens;
-  static_assert(kRings * kHops == kHandOversOfPass);
+  static constexpr uint32_t kWidth = 128, kRows = Config::kTileTokens;
 
   TensorId add_weights(const std::string& name) {
     return toy_.add_tensor(name, kWidth, kWidth, TensorKind::kWeight, DType::kBF16);
@@ -396,10 +398,7 @@ class GemmRings {
   void bind(TensorId norm, TensorId adds, TensorId takes, uint32_t gate) {
     program_ = toy_.finish(gate);
     memory_ = std::make_unique<ToyMemory>(program_);
-    DeviceOptions options;
-    options.stall_timeout_s = 1;
-    interpreter_ =
-        std::make_unique<DeviceInterpreter>(program_, gemm_isa<Config>(), memory_->bound(), options);
+    interpreter_ = interpreter_of<Config>(program_, *memory_);
     memory_->write(norm, std::vector<uint16_t>(kWidth, float_to_bf16(1)));
     memory_->write(adds, diagonal(2));
     memory_->write(takes, diagonal(-2));
