@@ -4,7 +4,6 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <functional>
-#include <numeric>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

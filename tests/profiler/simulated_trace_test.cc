@@ -23,14 +23,17 @@ namespace {
 
 constexpr uint32_t kContext = 256, kCached = 128;
 
+Program llama_1b_on(uint32_t sms, uint32_t ranks) {
+  Machine machine = h200_machine();
+  machine.sms = sms;
+  const Graph graph =
+      build_llama_graph(preset_config("llama-3.2-1b"), {.sms = sms, .context = kContext, .ranks = ranks});
+  return compile(graph, machine,
+                 {.policy = Policy::kRoundRobin, .queue_kind = QueueKind::kPerSm, .context = {}});
+}
+
 const Program& llama_1b() {
-  static const Program program = [] {
-    const Machine machine = h200_machine();
-    const Graph graph =
-        build_llama_graph(preset_config("llama-3.2-1b"), {.sms = machine.sms, .context = kContext});
-    return compile(graph, machine,
-                   {.policy = Policy::kRoundRobin, .queue_kind = QueueKind::kPerSm, .context = {}});
-  }();
+  static const Program program = llama_1b_on(h200_machine().sms, 1);
   return program;
 }
 
@@ -92,14 +95,7 @@ TEST(TraceOf1B, ItsFileIsSmallEnoughAndCanBeReadBack) {
 
 // Of llama-3.2-1b on two GPUs of 33 SMs each.
 const Program& llama_1b_of_two_gpus() {
-  static const Program program = [] {
-    Machine machine = h200_machine();
-    machine.sms = 33;
-    const Graph graph = build_llama_graph(preset_config("llama-3.2-1b"),
-                                          {.sms = machine.sms, .context = kContext, .ranks = 2});
-    return compile(graph, machine,
-                   {.policy = Policy::kRoundRobin, .queue_kind = QueueKind::kPerSm, .context = {}});
-  }();
+  static const Program program = llama_1b_on(33, 2);
   return program;
 }
 
