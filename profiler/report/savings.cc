@@ -61,8 +61,8 @@ std::vector<WhatIf> of_the_link(const Program& program) {
           {"twice the link's bandwidth", {"link_gb_per_s=x2"}}};
 }
 
-// µs that each change saves. Simulations know nothing of each other, and of several GPUs each takes seconds:
-// as many at a time as there are cores, up to what their memory should be.
+// µs that each change saves. Simulations do not depend on each other, and those of several GPUs take seconds:
+// as many run at a time as there are cores, but no more than eight, since each has memory of its own.
 std::vector<double> saved_by(const std::vector<WhatIf>& changes, const Program& program,
                              const SimLaunch& launch, const SimParameters& parameters) {
   constexpr size_t kMostAtATime = 8;

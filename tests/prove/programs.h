@@ -13,8 +13,8 @@ namespace serval::testing {
 // Several SM counts, every policy and kind of queue, 2, 16 and 48 rows a pass, contexts of one leaf of
 // attention and of several; and programs of tiles, whose columns are cut into parts.
 const std::vector<Program>& small_programs();
-// Of small models for 2, 4 and 8 ranks, programs of tiles among them, of which one cuts the columns of Q, K
-// and V into parts; the first is for two ranks of two SMs.
+// Programs of small models for 2, 4 and 8 ranks. Some multiply tiles of rows, and one of these cuts the
+// columns of Q, K and V into parts. The first program is for two ranks of two SMs.
 const std::vector<Program>& shared_programs();
 
 // States of passes that follow each other, within a program's limits: a few sequences, several rows of some.
