@@ -43,6 +43,13 @@ bool can_reach_memory(int from, int to) {
   return can != 0;
 }
 
+// Whether what one GPU adds to a word of the other is atomic for both: signals are such additions.
+bool adds_atomically(int from, int to) {
+  int does = 0;
+  SERVAL_CUDA_CHECK(cudaDeviceGetP2PAttribute(&does, cudaDevP2PAttrNativeAtomicSupported, from, to));
+  return does != 0;
+}
+
 void reach_memory(int from, int to) {
   use_gpu(from);
   const cudaError_t status = cudaDeviceEnablePeerAccess(to, 0);
@@ -75,7 +82,11 @@ std::vector<Gpu> find_gpus(std::span<const int> indices) {
   for (const int index : indices) report.gpus.push_back(find_gpu(index));
   const std::vector<GpuGroupReport::Pair> pairs = pairs_of(indices);
   for (const auto& pair : pairs) {
-    if (!can_reach_memory(pair.from, pair.to)) report.unreachable.push_back(pair);
+    if (!can_reach_memory(pair.from, pair.to)) {
+      report.unreachable.push_back(pair);
+    } else if (!adds_atomically(pair.from, pair.to)) {
+      report.not_atomic.push_back(pair);
+    }
   }
   std::vector<Gpu> gpus = gpus_of_ranks(report);
   for (const auto& pair : pairs) reach_memory(pair.from, pair.to);

@@ -31,6 +31,12 @@ std::string obstacle(const GpuReport& r) {
                      r.minor, kMajor, kMinor);
 }
 
+void refuse_first(const std::vector<GpuGroupReport::Pair>& pairs, const char* reason) {
+  if (pairs.empty()) return;
+  throw Error(ErrorKind::kRuntime, fmt::format("gpus: GPU {} {} GPU {}; expected GPUs that NVLink connects",
+                                               pairs.front().from, reason, pairs.front().to));
+}
+
 }  // namespace
 
 void require_usable(const GpuReport& report) {
@@ -49,12 +55,8 @@ std::vector<Gpu> gpus_of_ranks(const GpuGroupReport& report) {
                 fmt::format("gpus: GPU {} has {} SMs for a rank, GPU {} has {}; expected as many",
                             other->index, other->sms, first.index, first.sms));
   }
-  if (!report.unreachable.empty()) {
-    throw Error(
-        ErrorKind::kRuntime,
-        fmt::format("gpus: GPU {} cannot reach the memory of GPU {}; expected GPUs that NVLink connects",
-                    report.unreachable.front().from, report.unreachable.front().to));
-  }
+  refuse_first(report.unreachable, "cannot reach the memory of");
+  refuse_first(report.not_atomic, "cannot add atomically in the memory of");
   return gpus;
 }
 

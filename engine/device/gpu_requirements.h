@@ -37,10 +37,12 @@ struct GpuGroupReport {
     int from, to;
   };
   std::vector<Pair> unreachable;  // GPU `from` cannot reach the memory of GPU `to`
+  // What `from` adds to a counter of `to` is not atomic there, as over PCIe: signals could get lost.
+  std::vector<Pair> not_atomic;
 };
 
 // Each rank's GPU: of one that several have, each with a share of its SMs. Throws Error(kRuntime) with one
-// line where ranks would differ in their SMs, or one cannot reach another's memory.
+// line where ranks would differ in their SMs, or one cannot reach another's memory or signal to it.
 std::vector<Gpu> gpus_of_ranks(const GpuGroupReport& report);
 
 // What an error line calls a GPU: by its index where there are several.

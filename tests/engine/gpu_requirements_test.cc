@@ -143,6 +143,14 @@ TEST(GpuRequirements, NameGpusThatDoNotReachEachOther) {
             "gpus: GPU 1 cannot reach the memory of GPU 0; expected GPUs that NVLink connects");
 }
 
+// PCIe can let GPUs reach each other's memory without atomic additions, and signals would get lost.
+TEST(GpuRequirements, NameGpusWhoseSignalsToEachOtherAreNotAtomic) {
+  GpuGroupReport report = a_group_of({0, 1});
+  report.not_atomic = {{0, 1}, {1, 0}};
+  EXPECT_EQ(refusal(report),
+            "gpus: GPU 0 cannot add atomically in the memory of GPU 1; expected GPUs that NVLink connects");
+}
+
 // What `auto` takes, with these in place of the real ones, and its notice.
 std::string taken(const std::function<void()>& check, const std::function<void()>& load,
                   bool is_expected = true) {
