@@ -1,8 +1,9 @@
-// A bench's tensors in GPU memory, laid out as the device's instructions read them.
+// A bench's tensors in GPU memory, each on its rank's GPU, laid out as the device's instructions read them.
 #pragma once
 
 #include <cstring>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "engine/device/weight_kernels.h"
@@ -16,7 +17,9 @@ namespace serval::testing {
 
 class GpuTensors {
  public:
-  explicit GpuTensors(Bench& bench) : bench_(bench) {}
+  // `gpus`: of each of the bench's devices.
+  explicit GpuTensors(Bench& bench, std::vector<int> gpus = {0})
+      : bench_(bench), gpus_(std::move(gpus)), packed_(gpus_.size()) {}
 
   // A weight whose rows a rotation pairs, in heads of `head_dim`; before it is packed.
   void pair_rows(TensorId weight, uint32_t head_dim) {
@@ -28,31 +31,41 @@ class GpuTensors {
     std::vector<void*> bases;
     for (uint32_t i = 0; i < bench_.memory.size(); ++i) {
       const std::vector<std::byte> memory = is_product_input(i) ? image_of(i) : bench_.memory[i];
+      use_gpu_of(i);
       if (i == tensors_.size()) tensors_.emplace_back(memory.size());
       SERVAL_CUDA_CHECK(cudaMemcpy(tensors_[i].data(), memory.data(), memory.size(), cudaMemcpyHostToDevice));
       bases.push_back(tensors_[i].data());
     }
+    use_gpu(gpus_.front());
     bases_ = DeviceArray<void*>(std::span<void* const>(bases));
   }
   // Makes page images of all weights of more than one row, as they were uploaded: one behind the other.
   void pack_weights() {
     constexpr size_t kAlignment = 256;
-    size_t end = 0;
+    std::vector<size_t> end(gpus_.size());  // on each device
     for (uint32_t i = 0; i < tensors_.size(); ++i) {
       const Tensor& t = bench_.tensor({i});
       if (t.image != Image::kPages) continue;
-      image_at_[i] = end;
-      end += (stored_bytes(t) + kAlignment - 1) / kAlignment * kAlignment;
+      image_at_[i] = end[t.device];
+      end[t.device] += (stored_bytes(t) + kAlignment - 1) / kAlignment * kAlignment;
     }
-    packed_ = DeviceArray<std::byte>(end);
+    for (size_t device = 0; device < gpus_.size(); ++device) {
+      use_gpu(gpus_[device]);
+      packed_[device] = DeviceArray<std::byte>(end[device]);
+    }
     for (const auto& [i, offset] : image_at_) {
       const Tensor& t = bench_.tensor({i});
-      pack_rows(t, 0, t.rows, reinterpret_cast<const uint16_t*>(tensors_[i].data()), packed_.data() + offset,
-                nullptr);
+      use_gpu_of(i);
+      pack_rows(t, 0, t.rows, reinterpret_cast<const uint16_t*>(tensors_[i].data()),
+                packed_[t.device].data() + offset, nullptr);
     }
-    SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
+    for (const int gpu : gpus_) {
+      use_gpu(gpu);
+      SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
+    }
   }
   void download(TensorId tensor) {
+    use_gpu_of(tensor.index);
     const std::vector<std::byte> memory = tensors_[tensor.index].download();
     if (!is_product_input(tensor.index)) {
       bench_.memory[tensor.index] = memory;
@@ -64,12 +77,14 @@ class GpuTensors {
   }
   void* base(TensorId tensor) const {
     const auto image = image_at_.find(tensor.index);
-    return image == image_at_.end() ? tensors_[tensor.index].data() : packed_.data() + image->second;
+    if (image == image_at_.end()) return tensors_[tensor.index].data();
+    return packed_[bench_.tensor(tensor).device].data() + image->second;
   }
-  // [tensors], in GPU memory.
+  // [tensors], in the first GPU's memory.
   void* const* bases() const { return bases_.data(); }
 
  private:
+  void use_gpu_of(uint32_t tensor) const { use_gpu(gpus_.at(bench_.tensor({tensor}).device)); }
   bool is_product_input(uint32_t tensor) const {
     const Image image = bench_.tensor({tensor}).image;
     return image == Image::kActivation || image == Image::kSlabs;
@@ -97,9 +112,10 @@ class GpuTensors {
   }
 
   Bench& bench_;
+  const std::vector<int> gpus_;
   std::vector<DeviceArray<std::byte>> tensors_;
-  DeviceArray<std::byte> packed_;
-  std::map<uint32_t, size_t> image_at_;  // in packed_
+  std::vector<DeviceArray<std::byte>> packed_;  // of each device
+  std::map<uint32_t, size_t> image_at_;         // in its device's
   DeviceArray<void*> bases_;
 };
 

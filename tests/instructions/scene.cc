@@ -333,6 +333,16 @@ void Scene::new_pass(Random& random, const std::vector<uint32_t>& positions) {
   place_rows(random, active);
 }
 
+void Scene::arrange_rows(Random& random) {
+  if (random.chance(0.5)) {
+    std::stable_partition(rows(), rows() + shape.rows, row_is_active);
+    for (uint32_t r = shape.logit_rows(); r < shape.rows; ++r) rows()[r].wants_logits = 0;
+  }
+  for (const uint32_t r : active_rows()) {
+    if (random.chance(0.2)) rows()[r].wants_logits = 0;
+  }
+}
+
 void Scene::place_rows(Random& random, const std::vector<PassRow>& active) {
   logits_only = random.below(2);
   begins = random.below(2);
@@ -520,6 +530,14 @@ std::vector<uint32_t> Scene::computed_rows() const {
   return out;
 }
 
+uint32_t Scene::logit_bound() const {
+  uint32_t bound = 0;
+  for (uint32_t r = 0; r < shape.rows; ++r) {
+    if (row_wants_logits(rows()[r])) bound = r + 1;
+  }
+  return bound;
+}
+
 StateView Scene::view() const {
   return {rows(), bench.data<const int32_t>(t.block_table), blocks_for_tokens(shape.max_context),
           bench.data<const AttentionList>(t.items)};
@@ -632,21 +650,6 @@ Stage Scene::planned_merge_stage() const {
           }};
 }
 
-// Tiles of units × rows, the rows of a unit one after the other.
-template <class Op>
-Stage tiles_of(Op op, uint32_t units, uint32_t Op::*first, uint32_t Op::*count, uint32_t tile_units,
-               uint32_t tile_rows) {
-  const uint32_t rows = op.num_rows, row_tiles = (rows + tile_rows - 1) / tile_rows;
-  const uint32_t tiles = (units + tile_units - 1) / tile_units * row_tiles;
-  return {kOpcodeOf<Op>, tiles, 1, [=](uint32_t tile, uint32_t) mutable {
-            op.*first = tile / row_tiles * tile_units;
-            op.*count = std::min(tile_units, units - op.*first);
-            op.first_row = tile % row_tiles * tile_rows;
-            op.num_rows = std::min(tile_rows, rows - op.first_row);
-            return make_instruction(op);
-          }};
-}
-
 ProjectPart Scene::project_part() const {
   const Shape& s = shape;
   return {t.weighted, t.wq,     t.wk,       t.wv,      t.rows,     projected_sums(), 0,
@@ -690,15 +693,7 @@ std::vector<Stage> Scene::stages() const {
   const auto add = [&]<class Op>(Op op, uint32_t units, uint32_t Op::*first, uint32_t Op::*count,
                                  uint32_t tile_units) {
     if constexpr (requires { op.square_cols; }) op.square_cols = s.square_cols();
-    if (s.tile_rows > 0) {
-      out.push_back(tiles_of(op, units, first, count, tile_units, s.tile_rows));
-      return;
-    }
-    out.push_back({kOpcodeOf<Op>, units, units, [=](uint32_t begin, uint32_t n) mutable {
-                     op.*first = begin;
-                     op.*count = n;
-                     return make_instruction(op);
-                   }});
+    out.push_back(stage_of(op, {0, units}, first, count, {tile_units, s.tile_rows}));
   };
   constexpr uint32_t kTile = 16;  // units
   add(Embed{t.table, t.rows, t.norm, t.residual, t.weighted, t.squares, 0, 0, s.hidden, s.vocab, s.rows, 0,
@@ -801,8 +796,12 @@ Stage Scene::stage(Opcode opcode) const {
 }
 
 void Scene::poison_outputs(const Stage& stage) {
+  testing::poison_outputs(bench, whole(stage));
+}
+
+void poison_outputs(Bench& bench, const std::vector<Instruction>& instances) {
   std::set<uint32_t> read, written;
-  for (const Instruction& i : whole(stage)) {
+  for (const Instruction& i : instances) {
     for (const Region& r : footprint_of(i, nullptr)) {
       if (reads(r.access)) read.insert(r.tensor.index);
       if (writes(r.access)) written.insert(r.tensor.index);

@@ -2,6 +2,7 @@
 // them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -12,6 +13,7 @@
 
 #include "instructions/common/column_parts.h"
 #include "instructions/common/residual.h"
+#include "instructions/common/tile_shape.h"
 #include "instructions/isa.h"
 #include "instructions/sample/sampler.h"
 #include "vm/state/control.h"
@@ -120,6 +122,34 @@ std::vector<Instruction> whole(const Stage& stage);
 // Parts of random sizes in a random order.
 std::vector<Instruction> split(const Stage& stage, Random& random);
 
+struct UnitRange {
+  uint32_t first, count;
+};
+// Of all of the operation's rows and these units. A part is a tile, the rows of its units one after the
+// other; with tiles of no rows, an instance has any of the units.
+template <class Op>
+Stage stage_of(Op op, UnitRange units, uint32_t Op::*first, uint32_t Op::*count, TileShape tile) {
+  if (tile.rows == 0) {
+    return {kOpcodeOf<Op>, units.count, std::max(units.count, 1U), [=](uint32_t begin, uint32_t n) mutable {
+              op.*first = units.first + begin;
+              op.*count = n;
+              return make_instruction(op);
+            }};
+  }
+  const uint32_t rows = op.num_rows, row_tiles = (rows + tile.rows - 1) / tile.rows;
+  return {kOpcodeOf<Op>, num_tiles(units.count, tile, rows), 1, [=](uint32_t at, uint32_t) mutable {
+            const uint32_t before = at / row_tiles * tile.units;
+            op.*first = units.first + before;
+            op.*count = std::min(tile.units, units.count - before);
+            op.first_row = at % row_tiles * tile.rows;
+            op.num_rows = std::min(tile.rows, rows - op.first_row);
+            return make_instruction(op);
+          }};
+}
+
+// Fills what these instances only write with kPoison.
+void poison_outputs(Bench& bench, const std::vector<Instruction>& instances);
+
 struct Scene {
   Scene(const Shape& shape, Random& random);
 
@@ -128,6 +158,8 @@ struct Scene {
   void new_pass(Random& random);
   // The same with exactly these positions, one row and slot each.
   void new_pass(Random& random, const std::vector<uint32_t>& positions);
+  // Half of the time the active rows come first, as the engine places them; some want no logits.
+  void arrange_rows(Random& random);
   // The instances of every instruction, in the order of the ISA.
   std::vector<Stage> stages() const;
   Stage stage(Opcode opcode) const;
@@ -152,6 +184,9 @@ struct Scene {
   // some.
   std::vector<uint32_t> computed_rows() const;
   StateView view() const;
+  // Rows from these on are not active, or want no logits.
+  uint32_t row_bound() const { return active_rows().back() + 1; }
+  uint32_t logit_bound() const;
   // The KV block that holds token `position` of the row's sequence.
   uint64_t block_of(const PassRow& row, uint32_t position) const;
 
