@@ -1,10 +1,12 @@
-// Programs of two devices, without Llama: what one hands to the other is there when it hears of it, and what
-// is wrong on one ends both. On two GPUs where there are two, else as two ranks of one.
+// Programs of several devices, without Llama: what one hands to another is there when it hears of it, and
+// what is wrong on one ends all. Of two and of four, on a GPU each where there are so many, else two GPUs in
+// turn or one; in a kernel for many rows and in one for one row.
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <ostream>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "instructions/kernels.h"
 #include "instructions/push_state/device.cuh"
 #include "tests/device/gpus_of_ranks.h"
 #include "tests/device/toy_isa.cuh"
@@ -28,75 +31,100 @@ using ::testing::Each;
 using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 
-constexpr uint32_t kRanks = 2;
 constexpr uint64_t kVectorBytes = kToyWords * sizeof(uint32_t);
 constexpr auto kAnyOperand = 0xffffu;
 
 using PeersIsa = device::IsaList<device::StreamList<ToyStream>, Relay, StorerRelay, Hang, Tick, PushState>;
 enum class Code : uint16_t { kRelay, kStorerRelay, kHang, kTick, kPushState };
 
-struct WithPeers : ManyRows {
+// As instructions/device_kernel.cuh has it for ranks.
+template <class Config>
+struct WithPeers : Config {
   static constexpr bool kHasPeers = true;
+  static constexpr uint32_t kPagesInFlightBeforeInputs = kPagesBeforeInputsOfRanks;
 };
+template <class Config>
 const DeviceIsa& peers_isa() {
-  static const DeviceKernelChoice kernel{device::device_kernel<PeersIsa, WithPeers, device::NoRecorder>(),
-                                         {},
-                                         WithPeers::kRows,
-                                         WithPeers::kRingPages,
-                                         nullptr};
-  static const DeviceIsa isa{
-      {&kernel, 1},
-      [](const Program&, const Instruction&) { return std::string(); },
-      [](uint16_t opcode) {
-        constexpr const char* kNames[] = {"relay", "storer_relay", "hang", "tick", "push_state"};
-        return opcode < std::size(kNames) ? kNames[opcode] : "unknown";
-      }};
-  return isa;
+  return unchecked_isa<PeersIsa, WithPeers<Config>>([](uint16_t opcode) {
+    constexpr const char* kNames[] = {"relay", "storer_relay", "hang", "tick", "push_state"};
+    return opcode < std::size(kNames) ? kNames[opcode] : "unknown";
+  });
 }
 
-std::vector<int> gpus() {
-  return gpus_of_ranks(kRanks);
+// A kernel, and how many ranks run it.
+struct Case {
+  const char* kernel;
+  const DeviceIsa& (*isa)();
+  uint32_t rows;  // of a pass
+  uint32_t ranks;
+  std::vector<int> gpus() const { return gpus_of_ranks(ranks); }
+};
+std::string name_of(const Case& on) {
+  return std::string(on.kernel) + "On" + std::to_string(on.ranks) + "Ranks";
 }
-uint32_t sms_of_rank() {
-  int sms = 0;
-  SERVAL_CUDA_CHECK(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0));
-  return static_cast<uint32_t>(gpus()[0] == gpus()[1] ? sms / 2 : sms);
+void PrintTo(const Case& on, std::ostream* out) {
+  *out << name_of(on);
 }
-void reach_each_other() {
-  const int first = gpus().front(), second = gpus().back();
-  if (first == second) return;
-  for (const auto& [from, to] : {std::pair(first, second), std::pair(second, first)}) {
-    use_gpu(from);
-    (void)cudaDeviceEnablePeerAccess(to, 0);
-    (void)cudaGetLastError();
-  }
+template <class Config>
+Case case_of(const char* kernel, uint32_t ranks) {
+  return {kernel, peers_isa<Config>, Config::kRows, ranks};
 }
 
-// A program put together by hand. Its first rank counts the passes; `end` is waited for before.
-class TwoRanks {
+class OnRanks : public ::testing::TestWithParam<Case> {
+ protected:
+  const Case& on() const { return GetParam(); }
+  uint32_t ranks() const { return GetParam().ranks; }
+};
+class LitmusOfPeers : public OnRanks {};
+class Peers : public OnRanks {};
+class PeersFault : public OnRanks {};
+
+const auto kCases =
+    ::testing::Values(case_of<testing::ManyRows>("ManyRows", 2), case_of<testing::OneRow>("OneRow", 2),
+                      case_of<testing::ManyRows>("ManyRows", 4), case_of<testing::OneRow>("OneRow", 4));
+std::string name_of_test(const ::testing::TestParamInfo<Case>& info) {
+  return name_of(info.param);
+}
+INSTANTIATE_TEST_SUITE_P(Kernels, LitmusOfPeers, kCases, name_of_test);
+INSTANTIATE_TEST_SUITE_P(Kernels, Peers, kCases, name_of_test);
+INSTANTIATE_TEST_SUITE_P(Kernels, PeersFault, kCases, name_of_test);
+
+Wait after(uint32_t counter, uint32_t threshold = 1) {
+  return {counter, threshold, kAnyOperand};
+}
+
+// A program put together by hand. Its first rank counts the passes.
+class RanksProgram {
  public:
-  TwoRanks() : sms(sms_of_rank()), queues_(kRanks * sms) {
+  // On so many SMs of each rank; 0: on all that it has.
+  explicit RanksProgram(const Case& on, uint32_t sms_in = 0)
+      : ranks(on.ranks), sms(sms_in != 0 ? sms_in : sms_of_rank(on.gpus())), queues_(ranks * sms) {
     program.machine = {.name = "toy", .sms = sms, .pages_per_sm = 1};
-    program.num_devices = kRanks;
-    program.limits = {.vocab = 1, .max_context = 1, .kv_blocks = 1, .rows = 1};
-    for (uint8_t rank = 0; rank < kRanks; ++rank) {
-      rows_[rank] = add_tensor(state_tensor::kRows, sizeof(PassRow), TensorKind::kState, rank);
-      control_[rank] = add_tensor(state_tensor::kControl, sizeof(PassControl), TensorKind::kState, rank);
+    program.num_devices = ranks;
+    program.limits = {.vocab = 1, .max_context = 1, .kv_blocks = 1, .rows = on.rows};
+    for (uint8_t rank = 0; rank < ranks; ++rank) {
+      rows.push_back(add_tensor(state_tensor::kRows, on.rows, sizeof(PassRow), TensorKind::kState, rank));
+      control.push_back(add_tensor(state_tensor::kControl, 1, sizeof(PassControl), TensorKind::kState, rank));
     }
-    host_stop_ = add_tensor(state_tensor::kHostStop, sizeof(uint32_t), TensorKind::kState, 0);
+    host_stop_ = add_tensor(state_tensor::kHostStop, 1, sizeof(uint32_t), TensorKind::kState, 0);
   }
 
-  TensorId add_tensor(const std::string& name, uint64_t bytes, TensorKind kind, uint8_t rank) {
-    program.tensors.push_back(
-        {.name = name, .rows = 1, .cols = bytes, .dtype = DType::kBytes, .kind = kind, .device = rank});
+  TensorId add_tensor(const std::string& name, uint64_t tensor_rows, uint64_t bytes, TensorKind kind,
+                      uint32_t rank) {
+    program.tensors.push_back({.name = name,
+                               .rows = tensor_rows,
+                               .cols = bytes,
+                               .dtype = DType::kBytes,
+                               .kind = kind,
+                               .device = static_cast<uint8_t>(rank)});
     return {static_cast<uint32_t>(program.tensors.size() - 1)};
   }
-  TensorId add_vector(uint8_t rank) {
-    return add_tensor("vector." + std::to_string(program.tensors.size()), kVectorBytes,
+  TensorId add_vector(uint32_t rank) {
+    return add_tensor("vector." + std::to_string(program.tensors.size()), 1, kVectorBytes,
                       TensorKind::kActivation, rank);
   }
-  uint32_t add_counter(uint8_t rank) {
-    program.counters.push_back({.scope = CounterScope::kSystem, .device = rank});
+  uint32_t add_counter(uint32_t rank) {
+    program.counters.push_back({.scope = CounterScope::kSystem, .device = static_cast<uint8_t>(rank)});
     return static_cast<uint32_t>(program.counters.size() - 1);
   }
   template <class Op>
@@ -107,13 +135,21 @@ class TwoRanks {
     item.record.set(op);
     queues_.at(sm).push_back(item);
   }
-  Program finish(uint32_t end) {
-    const uint32_t ticked = add_counter(0), gate = add_counter(0);
-    add_counter(1);
-    add(0, Code::kTick, Tick{control_[0], host_stop_}, {{end, 1, kAnyOperand}}, {ticked});
-    add(0, Code::kPushState, PushState{rows_[0], control_[0], rows_[1], control_[1], 1},
-        {{ticked, 1, kAnyOperand}}, {gate, gate + 1});
-    program.gate_counter = gate;
+  // Counts the pass once these waits are over. Returns the counter that it signals.
+  uint32_t tick(const std::vector<Wait>& ends) {
+    const uint32_t ticked = add_counter(0);
+    add(0, Code::kTick, Tick{control[0], host_stop_}, ends, {ticked});
+    return ticked;
+  }
+  // The state goes to all ranks then, whose gates open.
+  Program finish(const Wait& decided) {
+    std::vector<uint32_t> gates;
+    for (uint32_t rank = 0; rank < ranks; ++rank) gates.push_back(add_counter(rank));
+    for (uint32_t rank = 1; rank < ranks; ++rank) {
+      const PushState push{rows[0], control[0], rows[rank], control[rank], program.limits.rows};
+      add((rank - 1) % sms, Code::kPushState, push, {decided}, gates);
+    }
+    program.gate_counter = gates.front();
     program.queue_begin = {0};
     for (const std::vector<Item>& queue : queues_) {
       for (const Item& item : queue) append(item);
@@ -123,7 +159,9 @@ class TwoRanks {
   }
 
   Program program;
-  const uint32_t sms;
+  const uint32_t ranks;
+  const uint32_t sms;                   // of each
+  std::vector<TensorId> rows, control;  // of each
 
  private:
   struct Item {
@@ -146,30 +184,36 @@ class TwoRanks {
   }
 
   std::vector<std::vector<Item>> queues_;
-  std::array<TensorId, kRanks> rows_, control_;
   TensorId host_stop_;
 };
 
 class Bound {
  public:
-  explicit Bound(Program program) : program_(std::move(program)), memory_(program_.tensors.size()) {
-    reach_each_other();
-    DeviceOptions options{.stall_timeout_s = 1, .ranks = {}};
-    for (const int gpu : gpus()) {
+  Bound(Program program, const Case& on, double stall_timeout_s = 1)
+      : program_(std::move(program)), gpus_(on.gpus()), memory_(program_.tensors.size()) {
+    reach_each_other(gpus_);
+    DeviceOptions options{.stall_timeout_s = stall_timeout_s, .ranks = {}};
+    for (const int gpu : gpus_) {
       use_gpu(gpu);
       options.ranks.push_back({gpu, streams_.emplace_back(std::make_unique<CudaStream>())->get()});
     }
     for (uint32_t t = 0; t < program_.tensors.size(); ++t) bind({t});
-    interpreter_ = std::make_unique<DeviceInterpreter>(program_, peers_isa(), memory_, options);
+    interpreter_ = std::make_unique<DeviceInterpreter>(program_, on.isa(), memory_, options);
   }
   // `before` is called on each rank's thread.
   uint32_t run(uint32_t passes, const std::function<void(uint32_t)>& before = {}) {
+    return run_until(passes, passes, before);
+  }
+  // A launch that might have `most` passes and whose program ends it after `passes`.
+  uint32_t run_until(uint32_t passes, uint32_t most, const std::function<void(uint32_t)>& before = {}) {
     const PassControl control{0, passes, kKeepRunning, 0};
-    return interpreter_->run({1, passes, 1}, {}, {}, [&](uint32_t rank) {
+    return interpreter_->run({program_.limits.rows, most, 1}, {}, {}, [&](uint32_t rank) {
       if (before) before(rank);
-      void* to = memory_.base(*program_.find_tensor(state_tensor::kControl, static_cast<uint8_t>(rank)));
-      SERVAL_CUDA_CHECK(
-          cudaMemcpyAsync(to, &control, sizeof control, cudaMemcpyHostToDevice, streams_[rank]->get()));
+      const cudaStream_t stream = streams_[rank]->get();
+      SERVAL_CUDA_CHECK(cudaMemcpyAsync(base(state_tensor::kControl, rank), &control, sizeof control,
+                                        cudaMemcpyHostToDevice, stream));
+      SERVAL_CUDA_CHECK(cudaMemsetAsync(base(state_tensor::kRows, rank), 0,
+                                        program_.limits.rows * sizeof(PassRow), stream));
     });
   }
   std::vector<uint32_t> read(TensorId vector) const {
@@ -179,16 +223,20 @@ class Bound {
   }
 
  private:
+  void* base(const char* name, uint32_t rank) const {
+    return memory_.base(program_.find_tensor(name, rank).value());
+  }
   void bind(TensorId id) {
     const Tensor& tensor = program_.tensors[id.index];
     if (tensor.name == state_tensor::kHostStop) return memory_.bind(id, stop_.device_data());
-    use_gpu(gpus()[tensor.device]);
+    use_gpu(gpus_[tensor.device]);
     // The interpreter copies whole tiles of rows.
     buffers_.emplace_back(std::max<size_t>(tensor.bytes(), whole_row_tiles(1) * sizeof(PassRow)));
     memory_.bind(id, buffers_.back().data());
   }
 
   Program program_;
+  const std::vector<int> gpus_;
   DeviceMemory memory_;
   PinnedArray<uint32_t> stop_{1};
   std::vector<DeviceArray<std::byte>> buffers_;
@@ -198,67 +246,90 @@ class Bound {
 
 enum class By { kLoads, kBulkCopy, kStorers };
 
-// A vector goes to and fro between the ranks, pushed by each to the next, and comes back to where it began.
+// A way that takes each step from a rank to another once, and comes back to where it began.
+std::vector<uint32_t> way_through(uint32_t ranks) {
+  std::vector<uint32_t> way;
+  for (uint32_t a = 0; a < ranks; ++a) {
+    for (uint32_t b = a + 1; b < ranks; ++b) way.insert(way.end(), {a, b});
+  }
+  return way;
+}
+
+// A vector goes through the ranks so many times, pushed by each to the next, and comes back to where it
+// began.
 struct Ring {
   std::vector<TensorId> vectors;
-  Program program;
+  uint32_t done;  // the counter that the last one signals
 };
-Ring ring_of(const std::vector<By>& kinds, uint32_t length = 0) {
-  TwoRanks ranks;
-  Ring ring;
-  if (length == 0) length = 2 * kRanks * ranks.sms;
+Ring add_ring(RanksProgram& program, const std::vector<By>& kinds, uint32_t laps) {
+  const std::vector<uint32_t> way = way_through(program.ranks);
+  const auto steps = static_cast<uint32_t>(way.size()), length = laps * steps;
   std::vector<uint32_t> done;
+  Ring ring;
   for (uint32_t i = 0; i < length; ++i) {
-    ring.vectors.push_back(ranks.add_vector(i % kRanks));
-    done.push_back(ranks.add_counter((i + 1) % kRanks));
+    ring.vectors.push_back(program.add_vector(way[i % steps]));
+    done.push_back(program.add_counter(way[(i + 1) % steps]));
   }
   for (uint32_t i = 0; i < length; ++i) {
     const TensorId in = ring.vectors[i], out = ring.vectors[(i + 1) % length];
-    const std::vector<Wait> waits =
-        i == 0 ? std::vector<Wait>{} : std::vector<Wait>{{done[i - 1], 1, kAnyOperand}};
-    const uint32_t sm = i % kRanks * ranks.sms + i / kRanks % ranks.sms;
+    const std::vector<Wait> waits = i == 0 ? std::vector<Wait>{} : std::vector<Wait>{after(done[i - 1])};
+    const uint32_t sm = way[i % steps] * program.sms + i / steps % program.sms;
     const By by = kinds[i % kinds.size()];
     if (by == By::kStorers) {
-      ranks.add(sm, Code::kStorerRelay, StorerRelay{in, out, i, i % device::kStorerWarps + 1}, waits,
-                {done[i]});
+      program.add(sm, Code::kStorerRelay, StorerRelay{in, out, i, i % device::kStorerWarps + 1}, waits,
+                  {done[i]});
     } else {
-      ranks.add(sm, Code::kRelay, Relay{in, out, by == By::kBulkCopy ? 1U : 0U}, waits, {done[i]});
+      program.add(sm, Code::kRelay, Relay{in, out, by == By::kBulkCopy ? 1U : 0U}, waits, {done[i]});
     }
   }
-  ring.program = ranks.finish(done.back());
+  ring.done = done.back();
   return ring;
 }
 
-void expect_relayed(const std::vector<By>& kinds) {
-  const Ring ring = ring_of(kinds);
-  Bound bound(ring.program);
+constexpr uint32_t kFewLaps = 3;
+
+struct RingProgram : Ring {
+  Program program;
+};
+// The last counter is the first rank's, where the vector comes back to.
+RingProgram ring_of(const Case& on, const std::vector<By>& kinds, uint32_t laps) {
+  RanksProgram ranks(on);
+  const Ring ring = add_ring(ranks, kinds, laps != 0 ? laps : 2 * ranks.sms);
+  return {ring, ranks.finish(after(ranks.tick({after(ring.done)})))};
+}
+
+void expect_relayed(const Case& on, const std::vector<By>& kinds, uint32_t laps = 0,
+                    uint32_t hand_overs = 500'000) {
+  const RingProgram ring = ring_of(on, kinds, laps);
+  Bound bound(ring.program, on);
   const auto length = static_cast<uint32_t>(ring.vectors.size());
-  const uint32_t passes = std::min(kMostLaunchPasses, 1'000'000 / length + 1);
+  const uint32_t passes = std::min(kMostLaunchPasses, hand_overs / length + 1);
   for (uint32_t launch = 1; launch <= 2; ++launch) {
     ASSERT_EQ(bound.run(passes), passes);
     EXPECT_THAT(bound.read(ring.vectors[0]), Each(launch * passes * length));
   }
 }
 
-// Each two times 10^6 hand-overs from rank to rank: stores to the other's memory, release and acquire for the
-// system, and then loads,
-TEST(LitmusOfPeers, PlainLoadsAfterACounterSeeWhatWasPushedBeforeIt) {
-  expect_relayed({By::kLoads});
+// Each 10^6 hand-overs from rank to rank: stores to the other's memory, release and acquire for the system,
+// and then loads,
+TEST_P(LitmusOfPeers, PlainLoadsAfterACounterSeeWhatWasPushedBeforeIt) {
+  expect_relayed(on(), {By::kLoads});
 }
 // … bulk copies, with a proxy fence after the acquire,
-TEST(LitmusOfPeers, BulkCopiesAfterACounterSeeWhatWasPushedBeforeIt) {
-  expect_relayed({By::kBulkCopy});
+TEST_P(LitmusOfPeers, BulkCopiesAfterACounterSeeWhatWasPushedBeforeIt) {
+  expect_relayed(on(), {By::kBulkCopy});
 }
 // … and where several warps have stored, and the last of them signals.
-TEST(LitmusOfPeers, TheLastStorersSignalIsForAll) {
-  expect_relayed({By::kStorers, By::kStorers, By::kLoads, By::kStorers, By::kBulkCopy});
+TEST_P(LitmusOfPeers, TheLastStorersSignalIsForAll) {
+  expect_relayed(on(), {By::kStorers, By::kStorers, By::kLoads, By::kStorers, By::kBulkCopy});
 }
 
-TEST(Peers, RunManyLaunchesOfOnePass) {
-  const Ring ring = ring_of({By::kLoads}, 6);
-  Bound bound(ring.program);
-  for (uint32_t launch = 0; launch < 500; ++launch) ASSERT_EQ(bound.run(1), 1U);
-  EXPECT_THAT(bound.read(ring.vectors[0]), Each(500 * 6));
+TEST_P(Peers, RunManyLaunchesOfOnePass) {
+  const RingProgram ring = ring_of(on(), {By::kLoads}, kFewLaps);
+  Bound bound(ring.program, on());
+  constexpr uint32_t kLaunches = 500;
+  for (uint32_t launch = 0; launch < kLaunches; ++launch) ASSERT_EQ(bound.run(1), 1U);
+  EXPECT_THAT(bound.read(ring.vectors[0]), Each(kLaunches * ring.vectors.size()));
 }
 
 std::string error_of(Bound& bound, double& seconds, ErrorKind kind,
@@ -278,11 +349,10 @@ std::string fault_of(Bound& bound, double& seconds) {
   return error_of(bound, seconds, ErrorKind::kDeviceFault);
 }
 
-TEST(Peers, AreCalledForOnAThreadEachWhoseGpuIsTheirs) {
-  const Ring ring = ring_of({By::kLoads}, 6);
-  Bound bound(ring.program);
-  std::array<std::thread::id, kRanks> threads;
-  std::array<int, kRanks> found{-1, -1};
+TEST_P(Peers, AreCalledForOnAThreadEachWhoseGpuIsTheirs) {
+  Bound bound(ring_of(on(), {By::kLoads}, kFewLaps).program, on());
+  std::vector<std::thread::id> threads(ranks());
+  std::vector<int> found(ranks(), -1);
   EXPECT_EQ(bound.run(1,
                       [&](uint32_t rank) {
                         threads[rank] = std::this_thread::get_id();
@@ -290,15 +360,14 @@ TEST(Peers, AreCalledForOnAThreadEachWhoseGpuIsTheirs) {
                       }),
             1U);
   EXPECT_EQ(threads[0], std::this_thread::get_id());
-  EXPECT_NE(threads[1], threads[0]);
-  EXPECT_THAT(found, ElementsAreArray(gpus()));
+  EXPECT_EQ(std::set(threads.begin(), threads.end()).size(), ranks());
+  EXPECT_THAT(found, ElementsAreArray(on().gpus()));
 }
 
-// The kernel of the other rank is in flight, and would wait for this one's until the time-out.
-TEST(Peers, AnErrorOfOneRanksThreadEndsAllAtOnce) {
-  const Ring ring = ring_of({By::kLoads}, 6);
-  Bound bound(ring.program);
-  for (uint32_t bad = 0; bad < kRanks; ++bad) {
+// The kernels of the other ranks are in flight, and would wait for this one's until the time-out.
+TEST_P(Peers, AnErrorOfOneRanksThreadEndsAllAtOnce) {
+  Bound bound(ring_of(on(), {By::kLoads}, kFewLaps).program, on());
+  for (uint32_t bad = 0; bad < ranks(); ++bad) {
     double seconds = 0;
     const std::string what = error_of(bound, seconds, ErrorKind::kRuntime, [&](uint32_t rank) {
       if (rank != bad) return;
@@ -311,32 +380,39 @@ TEST(Peers, AnErrorOfOneRanksThreadEndsAllAtOnce) {
   }
 }
 
-// An unknown opcode on one rank ends both at once.
-TEST(PeersFault, OfOneRankEndsAll) {
-  for (uint32_t rank = 0; rank < kRanks; ++rank) {
-    Ring ring = ring_of({By::kLoads}, 6);
+std::string sm_of(uint32_t rank, uint32_t sm) {
+  return "rank " + std::to_string(rank) + " SM " + std::to_string(sm) + ", pass 0, instruction";
+}
+
+// An unknown opcode on one rank ends all at once.
+TEST_P(PeersFault, OfOneRankEndsAll) {
+  for (uint32_t rank = 0; rank < ranks(); ++rank) {
+    RingProgram ring = ring_of(on(), {By::kLoads}, kFewLaps);
     const uint32_t pc = ring.program.queue_begin[rank * ring.program.machine.sms];
     ring.program.instructions[pc].opcode = 77;
-    Bound bound(ring.program);
+    Bound bound(ring.program, on());
     double seconds = 0;
-    EXPECT_THAT(fault_of(bound, seconds), HasSubstr("GPU: rank " + std::to_string(rank) + " SM 0, pass 0"));
+    EXPECT_THAT(fault_of(bound, seconds), HasSubstr("GPU: " + sm_of(rank, 0)));
     EXPECT_LT(seconds, 1);
   }
 }
 
-// The second rank waits for a counter that nothing adds to: both end within the time-out, and the report
-// names rank, SM and counter. The next launch starts afresh.
-TEST(PeersFault, NamesTheRankThatWaitsInVain) {
-  Ring ring = ring_of({By::kLoads}, 6);
+constexpr double kSoon_s = 0.3;  // time-outs that are waited for
+
+// The last rank waits for a counter that nothing adds to: all end within the time-out, and the report names
+// rank, SM and counter. The next launch starts afresh.
+TEST_P(PeersFault, NamesTheRankThatWaitsInVain) {
+  RingProgram ring = ring_of(on(), {By::kLoads}, kFewLaps);
+  Program& program = ring.program;
+  const uint32_t last = ranks() - 1;
   Wait& wait =
-      ring.program
-          .waits[ring.program.instructions[ring.program.queue_begin[ring.program.machine.sms]].wait_begin];
+      program.waits[program.instructions[program.queue_begin[last * program.machine.sms]].wait_begin];
   wait.threshold = 2;
-  Bound bound(ring.program);
+  Bound bound(program, on(), kSoon_s);
   for (uint32_t launch = 0; launch < 2; ++launch) {
     double seconds = 0;
     const std::string what = fault_of(bound, seconds);
-    EXPECT_THAT(what, HasSubstr("rank 1 SM 0, pass 0, instruction"));
+    EXPECT_THAT(what, HasSubstr(sm_of(last, 0)));
     EXPECT_THAT(what, HasSubstr("waits for counter " + std::to_string(wait.counter) + ": 1 of 2"));
     EXPECT_LT(seconds, 5);
   }

@@ -494,23 +494,26 @@ using ToyIsa = device::IsaList<device::StreamList<ToyStream>, Relay, SumPages, H
 using ManyRows = device::KernelConfig<16, 9, 68, 32>;
 using OneRow = device::KernelConfig<1, 10, 52, 16>;
 
-// Nothing is checked when a program is bound, so that tests can bind broken ones.
-template <class Config>
-const DeviceIsa& toy_isa() {
-  static const DeviceKernelChoice kernel{device::device_kernel<ToyIsa, Config, device::NoRecorder>(),
+// Of one kernel. Nothing is checked when a program is bound, so that tests can bind broken ones.
+template <class Isa, class Config>
+const DeviceIsa& unchecked_isa(const char* (*name)(uint16_t opcode)) {
+  static const DeviceKernelChoice kernel{device::device_kernel<Isa, Config, device::NoRecorder>(),
                                          {},
                                          Config::kRows,
                                          Config::kRingPages,
                                          nullptr};
-  static const DeviceIsa isa{{&kernel, 1},
-                             [](const Program&, const Instruction&) { return std::string(); },
-                             [](uint16_t opcode) {
-                               constexpr const char* kNames[] = {
-                                   "relay",   "sum_pages", "hang",         "tick", "sum_panels",
-                                   "publish", "scribble",  "storer_relay", "keep", "recall"};
-                               return opcode < std::size(kNames) ? kNames[opcode] : "unknown";
-                             }};
+  static const DeviceIsa isa{
+      {&kernel, 1}, [](const Program&, const Instruction&) { return std::string(); }, name};
   return isa;
+}
+
+template <class Config>
+const DeviceIsa& toy_isa() {
+  return unchecked_isa<ToyIsa, Config>([](uint16_t opcode) {
+    constexpr const char* kNames[] = {"relay",   "sum_pages", "hang",         "tick", "sum_panels",
+                                      "publish", "scribble",  "storer_relay", "keep", "recall"};
+    return opcode < std::size(kNames) ? kNames[opcode] : "unknown";
+  });
 }
 
 }  // namespace serval::testing
