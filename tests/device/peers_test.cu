@@ -27,6 +27,7 @@
 namespace serval::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
@@ -416,6 +417,23 @@ TEST_P(PeersFault, NamesTheRankThatWaitsInVain) {
     EXPECT_THAT(what, HasSubstr("waits for counter " + std::to_string(wait.counter) + ": 1 of 2"));
     EXPECT_LT(seconds, 5);
   }
+}
+
+// An instruction of one rank never ends: all ranks end within the time-out, and the report names it, not
+// those that wait for it.
+TEST_P(PeersFault, NamesTheInstructionThatNeverEnds) {
+  for (uint32_t rank = 0; rank < ranks(); ++rank) {
+    RanksProgram program(on());
+    const Ring ring = add_ring(program, {By::kLoads}, kFewLaps);
+    const uint32_t never = program.add_counter(0);
+    program.add(rank * program.sms + 1, Code::kHang, Hang{program.add_vector(rank)}, {}, {never});
+    Bound bound(program.finish(after(program.tick({after(ring.done), after(never)}))), on(), kSoon_s);
+    double seconds = 0;
+    EXPECT_THAT(fault_of(bound, seconds),
+                AllOf(HasSubstr(sm_of(rank, 1)), HasSubstr("(hang)"), HasSubstr("do not finish")));
+    EXPECT_LT(seconds, 5);
+  }
+  expect_relayed(on(), {By::kLoads}, kFewLaps, 100);
 }
 
 }  // namespace
