@@ -25,6 +25,81 @@
 #include "vm/state/names.h"
 
 namespace serval::testing {
+
+// The rows of the next pass, behind Tick: their words are its number.
+struct Renew {
+  TensorId control;
+  TensorId rows;
+  uint32_t max_rows;
+  template <class V>
+  static constexpr void fields(V&& v) {
+    v(&Renew::control, "control", "in: the number of the next pass");
+    v(&Renew::rows, "rows", "out: the pass's rows");
+    v(&Renew::max_rows, "max_rows", "rows of a pass");
+  }
+};
+
+// Looks at the state behind the gate, which Tick and Renew have left. out[0 … 255] += words that are another
+// pass's; out[256] += 1, which says which pass this is, in launches of `passes` each.
+struct Witness {
+  TensorId control;
+  TensorId rows;
+  TensorId out;
+  uint32_t max_rows;
+  uint32_t passes;
+  template <class V>
+  static constexpr void fields(V&& v) {
+    v(&Witness::control, "control", "in: this rank's copy of the decision");
+    v(&Witness::rows, "rows", "in: this rank's copy of the pass's rows");
+    v(&Witness::out, "out", "in and out [1, 1024] i32");
+    v(&Witness::max_rows, "max_rows", "rows of a pass");
+    v(&Witness::passes, "passes", "of a launch");
+  }
+};
+
+}  // namespace serval::testing
+
+namespace serval::device {
+
+inline constexpr uint32_t kRowWords = sizeof(PassRow) / sizeof(uint32_t);
+
+template <>
+struct DeviceOp<testing::Renew> : GroupOp {
+  static __device__ void run(const testing::Renew& op, const Group& group) {
+    const auto* control = group.tensor<&testing::Renew::control, const PassControl>();
+    auto* rows = group.tensor<&testing::Renew::rows, uint32_t>();
+    const uint32_t next = ptx::load_relaxed(&control->passes_done);
+    for (uint32_t i = group.thread; i < op.max_rows * kRowWords; i += kGroupThreads)
+      ptx::store_relaxed(rows + i, next);
+  }
+};
+
+template <>
+struct DeviceOp<testing::Witness> : GroupOp {
+  static __device__ void run(const testing::Witness& op, const Group& group) {
+    const auto* in_memory = group.tensor<&testing::Witness::rows, const uint32_t>();
+    const auto* at_hand = reinterpret_cast<const uint32_t*>(group.rows);
+    auto* out = group.tensor<&testing::Witness::out, uint32_t>();
+    const uint32_t passes = ptx::load_relaxed(out + kGroupThreads), pass = passes % op.passes;
+    group.sync();
+    uint32_t wrong = 0;
+    for (uint32_t i = group.thread; i < op.max_rows * kRowWords; i += kGroupThreads)
+      wrong += (at_hand[i] != pass ? 1 : 0) + (ptx::load_relaxed(in_memory + i) != pass ? 1 : 0);
+    if (group.thread == 0) {
+      const auto* control = group.tensor<&testing::Witness::control, const PassControl>();
+      wrong += ptx::load_relaxed(&control->passes_done) != pass ? 1 : 0;
+      wrong += ptx::load_relaxed(&control->passes_wanted) != op.passes ? 1 : 0;
+      wrong += ptx::load_relaxed(&control->last_pass) != kKeepRunning ? 1 : 0;
+      wrong += ptx::load_relaxed(&control->stopped_by_host) != 0 ? 1 : 0;
+      ptx::store_relaxed(out + kGroupThreads, passes + 1);
+    }
+    ptx::store_relaxed(out + group.thread, ptx::load_relaxed(out + group.thread) + wrong);
+  }
+};
+
+}  // namespace serval::device
+
+namespace serval::testing {
 namespace {
 
 using ::testing::AllOf;
@@ -35,8 +110,9 @@ using ::testing::HasSubstr;
 constexpr uint64_t kVectorBytes = kToyWords * sizeof(uint32_t);
 constexpr auto kAnyOperand = 0xffffu;
 
-using PeersIsa = device::IsaList<device::StreamList<ToyStream>, Relay, StorerRelay, Hang, Tick, PushState>;
-enum class Code : uint16_t { kRelay, kStorerRelay, kHang, kTick, kPushState };
+using PeersIsa =
+    device::IsaList<device::StreamList<ToyStream>, Relay, StorerRelay, Hang, Tick, PushState, Renew, Witness>;
+enum class Code : uint16_t { kRelay, kStorerRelay, kHang, kTick, kPushState, kRenew, kWitness };
 
 // As instructions/device_kernel.cuh has it for ranks.
 template <class Config>
@@ -47,7 +123,8 @@ struct WithPeers : Config {
 template <class Config>
 const DeviceIsa& peers_isa() {
   return unchecked_isa<PeersIsa, WithPeers<Config>>([](uint16_t opcode) {
-    constexpr const char* kNames[] = {"relay", "storer_relay", "hang", "tick", "push_state"};
+    constexpr const char* kNames[] = {"relay",      "storer_relay", "hang",   "tick",
+                                      "push_state", "renew",        "witness"};
     return opcode < std::size(kNames) ? kNames[opcode] : "unknown";
   });
 }
@@ -323,6 +400,46 @@ TEST_P(LitmusOfPeers, BulkCopiesAfterACounterSeeWhatWasPushedBeforeIt) {
 // … and where several warps have stored, and the last of them signals.
 TEST_P(LitmusOfPeers, TheLastStorersSignalIsForAll) {
   expect_relayed(on(), {By::kStorers, By::kStorers, By::kLoads, By::kStorers, By::kBulkCopy});
+}
+
+// Behind each gate, SMs of all ranks look at rows and decision, in memory and as they were brought to shared
+// memory: all words are this pass's. 10^6 of what is pushed, to all other ranks together.
+TEST_P(LitmusOfPeers, StateThatIsPushedIsWholeBehindTheGate) {
+  constexpr uint32_t kWitnesses = 4, kPasses = kMostLaunchPasses;  // SMs of a rank; of a launch
+  RanksProgram ranks(on(), kWitnesses);
+  std::vector<TensorId> out;
+  const uint32_t seen = ranks.add_counter(0), renewed = ranks.add_counter(0);
+  for (uint32_t sm = 0; sm < ranks.ranks * kWitnesses; ++sm) {
+    const uint32_t rank = sm / kWitnesses;
+    out.push_back(ranks.add_vector(rank));
+    ranks.add(sm, Code::kWitness,
+              Witness{ranks.control[rank], ranks.rows[rank], out.back(), on().rows, kPasses}, {}, {seen});
+  }
+  const uint32_t ticked = ranks.tick({after(seen, ranks.ranks * kWitnesses)});
+  ranks.add(1, Code::kRenew, Renew{ranks.control[0], ranks.rows[0], on().rows}, {after(ticked)}, {renewed});
+  Bound bound(ranks.finish(after(renewed)), on());
+  const uint32_t launches = 1'000'000 / (kPasses * (ranks.ranks - 1)) + 1;
+  for (uint32_t launch = 0; launch < launches; ++launch) ASSERT_EQ(bound.run(kPasses), kPasses);
+  for (const TensorId id : out) {
+    std::vector<uint32_t> words = bound.read(id);
+    EXPECT_EQ(words[device::kGroupThreads], launches * kPasses);
+    words.resize(device::kGroupThreads);
+    EXPECT_THAT(words, Each(0U));
+  }
+}
+
+// All SMs of all ranks learn at their gates that a pass was the last, in launches that might have gone on:
+// one that missed it would wait for a pass that never comes. More than 10^6 readings.
+TEST_P(LitmusOfPeers, EverySmLeavesAfterTheLastPass) {
+  RanksProgram ranks(on());
+  const uint32_t done = ranks.add_counter(0), all = ranks.ranks * ranks.sms;
+  for (uint32_t sm = 0; sm < all; ++sm) {
+    const uint32_t rank = sm / ranks.sms;
+    ranks.add(sm, Code::kRelay, Relay{ranks.add_vector(rank), ranks.add_vector(rank), 0}, {}, {done});
+  }
+  Bound bound(ranks.finish(after(ranks.tick({after(done, all)}))), on());
+  for (uint32_t launch = 0; launch < 1'000'000 / all + 1; ++launch)
+    ASSERT_EQ(bound.run_until(1 + launch % 2, 4), 1 + launch % 2) << "launch " << launch;
 }
 
 TEST_P(Peers, RunManyLaunchesOfOnePass) {
