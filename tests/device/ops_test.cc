@@ -13,6 +13,7 @@
 #include "tests/device/device_bench.h"
 #include "tests/device/op_comparison.h"
 #include "tests/instructions/scene.h"
+#include "tests/instructions/scene_of_ranks.h"
 #include "vm/state/masks.h"
 
 namespace serval::testing {
@@ -285,16 +286,15 @@ INSTANTIATE_TEST_SUITE_P(Isa, TiledOps, ::testing::ValuesIn(kTiled), [](const au
   return std::string(op_name(static_cast<uint16_t>(instance.param)));
 });
 
-// But for those that only programs of tiles have (planned attention: planned_attention_test.cu), and what
-// ranks exchange (ranks_test.cc).
+// But for those that only programs of tiles have (planned attention: planned_attention_test.cu), and those
+// that only programs of several devices have (ops_of_ranks_test.cc).
 std::vector<uint16_t> ops_of_few_rows() {
-  constexpr Opcode kOthers[] = {Opcode::kPlannedAttention, Opcode::kPlannedMerge, Opcode::kMatvecPart,
-                                Opcode::kAddParts,         Opcode::kMatvecPush,   Opcode::kReduceResidual,
-                                Opcode::kPushState,        Opcode::kEmbedPush,    Opcode::kProjectPart,
-                                Opcode::kRopeParts};
+  constexpr Opcode kOfTiles[] = {Opcode::kPlannedAttention, Opcode::kPlannedMerge, Opcode::kMatvecPart,
+                                 Opcode::kAddParts};
   std::vector<uint16_t> ops;
   for (uint16_t op = 0; op < kNumOpcodes; ++op) {
-    if (std::ranges::find(kOthers, static_cast<Opcode>(op)) == std::end(kOthers)) ops.push_back(op);
+    const bool is_of_tiles = std::ranges::find(kOfTiles, Opcode{op}) != std::end(kOfTiles);
+    if (!is_of_tiles && !is_of_ranks_alone(Opcode{op})) ops.push_back(op);
   }
   return ops;
 }
