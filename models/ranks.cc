@@ -21,6 +21,16 @@ void require_multiple(const char* field, int value, uint32_t of, uint32_t ranks)
               fmt::format("{}: {}; expected {} to share it among {} GPUs", field, value, expected, ranks));
 }
 
+// A matrix of one row is no page image (vm/tensor.h), which is what the rank's instructions read.
+void require_no_single_token(uint32_t vocab, uint32_t ranks) {
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    if (vocabulary_share(vocab, rank, ranks).count != 1) continue;
+    throw Error(ErrorKind::kUsage,
+                fmt::format("vocab_size: {}; expected a size that leaves none of {} GPUs a single token",
+                            vocab, ranks));
+  }
+}
+
 struct Range {
   int64_t first, count;
 };
@@ -50,6 +60,7 @@ void check_ranks(const ModelShape& model, uint32_t ranks) {
   }
   require_multiple("hidden_size", model.hidden_size, ranks * kTileDim, ranks);
   require_multiple("intermediate_size", model.intermediate_size, ranks * kTileDim, ranks);
+  require_no_single_token(static_cast<uint32_t>(model.vocab_size), ranks);
 }
 
 WeightPart part_of_rank(const WeightSpec& spec, uint32_t rank, uint32_t ranks) {

@@ -254,6 +254,10 @@ TEST(RankParts, AreRefusedWhereTheyWouldNotBeEqual) {
   columns = config;
   columns.intermediate_size = 176;
   EXPECT_THAT(refusal(columns, 2), HasSubstr("intermediate_size: 176; expected a multiple of 2 × 16"));
+  LlamaConfig vocabulary = config;
+  vocabulary.vocab_size = 17;
+  EXPECT_THAT(refusal(vocabulary, 4),
+              HasSubstr("vocab_size: 17; expected a size that leaves none of 4 GPUs a single token"));
 }
 
 // Of the parts that are held, an embedding's or an LM head's, each token is one rank's to compute.
