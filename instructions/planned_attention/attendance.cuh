@@ -14,28 +14,12 @@ namespace serval::device::planned {
 
 // Of a warpgroup, in scratch memory.
 struct Attendance {
-  uint32_t here;     // warps that have come to the record
-  uint32_t verdict;  // kUndecided until it is final
-  uint64_t done;     // an mbarrier: warps that multiply no more
-
-  static constexpr uint32_t kUndecided = 0, kBegins = 1, kLeaves = 2;
+  Meeting streams;  // at which the warps decide whether they begin the record's
+  uint64_t done;    // an mbarrier: warps that multiply no more
 
   __device__ __forceinline__ void init() {
-    here = 0;
-    verdict = kUndecided;
+    streams.init();
     ptx::mbarrier_init(&done, kWarpgroupWarps);
-  }
-  // Leaves the kernel, unless all warps are here or will be. For whole warps.
-  __device__ __forceinline__ void begin(uint32_t lane, const ExitFlag* exit) {
-    uint32_t decided = kBegins;
-    if (lane == 0) {
-      const bool is_last = ptx::shared_fetch_add_acquire_release(&here, 1) == kWarpgroupWarps - 1;
-      if (is_last) decide(kBegins);
-      while ((decided = ptx::shared_load_acquire(&verdict)) == kUndecided) {
-        if (exit_requested(exit)) decide(kLeaves);
-      }
-    }
-    if (__shfl_sync(kAllLanes, decided, 0) == kLeaves) ptx::exit_thread();
   }
   // Returns when no warp multiplies any more; each comes here once.
   __device__ __forceinline__ void end(uint32_t lane) {
@@ -44,12 +28,6 @@ struct Attendance {
     while (!ptx::mbarrier_try_wait(&done, 0)) {
     }
     __syncwarp();
-  }
-
- private:
-  // The first decision holds.
-  __device__ __forceinline__ void decide(uint32_t for_what) {
-    atomicCAS_block(&verdict, kUndecided, for_what);
   }
 };
 

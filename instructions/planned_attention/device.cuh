@@ -40,7 +40,7 @@ struct DeviceOp<PlannedAttention> : GroupOp {
     asm volatile("" : "+r"(mine.lane));  // address arithmetic stays in here
     auto& memory = *reinterpret_cast<Memory*>(mine.scratch);
     planned::Attendance& attendance = memory.attendance[mine.warp / kWarpgroupWarps];
-    attendance.begin(mine.lane, mine.exit);
+    attendance.streams.attend(mine.lane, mine.exit);
     work<Config>(op, mine);
     attendance.end(mine.lane);
     mine.sync();  // all are done with the barriers

@@ -106,6 +106,42 @@ __device__ __forceinline__ void wait_phases_or_exit(uint64_t* first, uint32_t fi
       : "memory");
 }
 
+inline constexpr uint32_t kWarpgroupWarps = 4;  // as the tensor cores and setmaxnreg have it
+
+// What the warps of a warpgroup go through together or not at all, in shared memory: products on its tensor
+// cores, where a warp that is gone makes wgmma an illegal instruction. A warp that waits may leave at any
+// time once it is asked to, also behind a barrier at which it has arrived. So whether the warpgroup goes on
+// is decided once, for all of them. One meeting follows another, up to 2^30 in a launch.
+struct Meeting {
+  uint32_t arrivals;  // of warps, at all meetings
+  uint32_t held;      // meetings that all warps have come to, or kCancelled
+
+  static constexpr uint32_t kCancelled = 0xffffffff;
+
+  __device__ __forceinline__ void init() { arrivals = held = 0; }
+  // For whole warps. Returns when all warps have come; leaves the kernel in each of them if one is asked to
+  // before.
+  __device__ __forceinline__ void attend(uint32_t lane, const ExitFlag* exit) {
+    uint32_t goes_on = 0;
+    __syncwarp();
+    if (lane == 0) goes_on = is_held(exit) ? 1 : 0;
+    if (__shfl_sync(~0U, goes_on, 0) == 0) ptx::exit_thread();
+  }
+
+ private:
+  __device__ __forceinline__ bool is_held(const ExitFlag* exit) {
+    const uint32_t before = ptx::shared_fetch_add_acquire_release(&arrivals, 1);
+    const uint32_t number = before / kWarpgroupWarps;
+    // The first decision holds.
+    if (before % kWarpgroupWarps == kWarpgroupWarps - 1) atomicCAS_block(&held, number, number + 1);
+    uint32_t seen;
+    while ((seen = ptx::shared_load_acquire(&held)) == number) {
+      if (exit_requested(exit)) atomicCAS_block(&held, number, kCancelled);
+    }
+    return seen != kCancelled;
+  }
+};
+
 // Handed to `run` of an instruction; all kGroupThreads threads call it together. When the last of them
 // returns, the interpreter signals: everything stored by then is visible to all that wait for it.
 //

@@ -461,6 +461,8 @@ __device__ __forceinline__ void init_shared(Shared<Config>& s) {
     }
     ptx::mbarrier_init(&s.consumer_barrier, kConsumerWarps);
     for (uint64_t& barrier : s.warpgroup_barrier) ptx::mbarrier_init(&barrier, kWarpgroupWarps);
+    if constexpr (Config::kMultipliesTiles)
+      for (Meeting& meeting : s.products) meeting.init();
     for (uint64_t& barrier : s.tokens_ready) ptx::mbarrier_init(&barrier, kStorerWarps);
     ptx::fence_mbarrier_init();
     s.pages_issued = s.panels_issued = s.records_waited = s.records_stored = 0;

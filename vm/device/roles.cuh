@@ -437,6 +437,13 @@ struct ConsumerRole {
     warp = ptx::thread_index() / kWarpThreads - kFirstConsumerWarp;
   }
 
+  // Returns when all warps of the warpgroup will multiply.
+  __device__ __forceinline__ void meet_for_products() const {
+    const uint32_t thread = ptx::thread_index();
+    s.products[(thread / kWarpThreads - kFirstConsumerWarp) / kWarpgroupWarps].attend(thread % kWarpThreads,
+                                                                                      &s.exit);
+  }
+
   // All threads of the warp's warpgroup; orders their accesses to shared memory.
   __device__ __forceinline__ void sync_warpgroup() {
     uint64_t* barrier = &s.warpgroup_barrier[warp / kWarpgroupWarps];

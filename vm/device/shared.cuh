@@ -20,7 +20,6 @@ namespace serval::device {
 inline constexpr uint32_t kControllerWarp = 0;
 inline constexpr uint32_t kLoaderWarp = 1;
 inline constexpr uint32_t kPreparerWarp = 2;
-inline constexpr uint32_t kWarpgroupWarps = 4;  // that setmaxnreg acts on together
 inline constexpr uint32_t kFirstStorerWarp = 4;
 inline constexpr uint32_t kStorerWarps = 4;
 inline constexpr uint32_t kFirstConsumerWarp = 8;
@@ -173,6 +172,7 @@ struct Shared {
   uint32_t unit_arrivals[kPartialBuffers];   // partial results of a unit that are in place
   uint32_t tiles_stored[kPartialBuffers];    // tiles of a unit's rows that are stored
   ExitFlag exit;
+  Meeting products[kConsumerWarps / kWarpgroupWarps];  // of each warpgroup, in kernels of tiles
 };
 inline constexpr size_t kMaxSharedBytes = 227 * 1024;  // of a block, on Hopper
 

@@ -240,9 +240,8 @@ __device__ __forceinline__ void multiply_slabs(Role& role, const WarpPieces& pie
     at.advance_panel();
   }
   ptx::wgmma_wait<0>();
-  exit_if_requested(&role.s.exit);
-  if (slab > 0) at.free_panel_behind();
   if (slab < slabs) {
+    if (slab > 0) at.free_panel_behind();
     const ptx::WgmmaOperand rows = at.operand();
     at.wait_page_and_panel();
     load(0, 0);
@@ -250,9 +249,9 @@ __device__ __forceinline__ void multiply_slabs(Role& role, const WarpPieces& pie
     at.free_page();
     at.advance_panel();
     ptx::wgmma_wait<0>();
-    exit_if_requested(&role.s.exit);
-    at.free_panel_behind();
   }
+  exit_if_requested(&role.s.exit);
+  at.free_panel_behind();
 }
 
 // The same as multiply_slabs(), of a wide tile: each slab is multiplied with a page for each half, in two
@@ -316,11 +315,13 @@ template <class Config>
 __device__ __forceinline__ uint32_t panels_of(uint32_t slabs) {
   return (slabs + Config::kPanelSlabs - 1) / Config::kPanelSlabs;
 }
-// Runs products, which take so many pages and panels, with what the role counts put aside.
+// Runs products, which take so many pages and panels, with what the role counts put aside, once all warps of
+// the warpgroup have come. From then on none of them leaves before its products are complete.
 template <class Role, class Multiply>
 __device__ __forceinline__ void with_counts_aside(Role& role, uint32_t pages, uint32_t panels,
                                                   Multiply&& multiply) {
   role.put_aside();
+  role.meet_for_products();
   multiply();
   role.take_up();
   role.next_page = Role::Config::uniform(role.next_page) + pages;
