@@ -329,15 +329,8 @@ void upload(const DeviceBackend& backend, const Model& model, const WeightSource
   std::vector<UploadTarget> targets;
   for (const RankMemory& rank : backend.ranks()) targets.push_back({rank.gpu.index, &rank.tensors});
   upload_weights(weights, model, backend.widest(), targets, progress);
-  for (const RankMemory& rank : backend.ranks()) {
-    use_gpu(rank.gpu.index);
-    for (const ModelConstant& constant : model.constants(backend.widest().limits.max_context)) {
-      SERVAL_CUDA_CHECK(cudaMemcpy(rank.tensors.data(constant.name), constant.values.data(),
-                                   constant.values.size() * sizeof(float), cudaMemcpyHostToDevice));
-    }
-    // What was zeroed and copied so far was only enqueued, in a stream that the backend's does not wait for.
-    SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
-  }
+  for (const UploadTarget& target : targets)
+    upload_constants(model, backend.widest().limits.max_context, target);
 }
 
 // Programs of the model.

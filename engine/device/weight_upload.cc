@@ -192,4 +192,14 @@ void upload_weights(const WeightSource& source, const Model& model, const Progra
   source.report();
 }
 
+void upload_constants(const Model& model, uint32_t context, const UploadTarget& target) {
+  use_gpu(target.gpu);
+  for (const ModelConstant& constant : model.constants(context)) {
+    SERVAL_CUDA_CHECK(cudaMemcpy(target.tensors->data(constant.name), constant.values.data(),
+                                 constant.values.size() * sizeof(float), cudaMemcpyHostToDevice));
+  }
+  // What was zeroed and copied so far was only enqueued, in a stream that no other stream waits for.
+  SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
+}
+
 }  // namespace serval

@@ -28,4 +28,8 @@ struct UploadTarget {
 void upload_weights(const WeightSource& source, const Model& model, const Program& program,
                     std::span<const UploadTarget> targets, const LoadProgress& progress);
 
+// Fills the memory of the model's constants for sequences of up to `context` tokens, and returns when the GPU
+// has all that this thread has asked of it so far. Throws as cuda_check.h.
+void upload_constants(const Model& model, uint32_t context, const UploadTarget& target);
+
 }  // namespace serval
