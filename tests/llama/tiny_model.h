@@ -90,6 +90,28 @@ inline LlamaConfig tiny_parts_config() {
   return config;
 }
 
+// For programs of tiles whose heads have 128 channels, five of Q for each of K and V. They, too, cut products
+// of O and down into 2 parts.
+inline LlamaConfig tiny_large_heads_config() {
+  LlamaConfig config = tiny_untied_config();
+  config.name = "tiny-large-heads";
+  config.hidden_size = 256;
+  config.intermediate_size = 1088;
+  config.num_heads = 10;
+  config.num_kv_heads = 2;
+  config.vocab_size = 500;
+  config.max_position = 2 * kPlannedLeafTokens;
+  return config;
+}
+
+// The same with norms of the heads of Q and K.
+inline LlamaConfig tiny_head_norms_config() {
+  LlamaConfig config = tiny_large_heads_config();
+  config.name = "tiny-head-norms";
+  config.qk_norm = true;
+  return config;
+}
+
 inline std::vector<int32_t> random_tokens(const LlamaConfig& config, size_t count, uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<int32_t> out(count);

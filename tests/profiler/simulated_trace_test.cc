@@ -7,7 +7,6 @@
 
 #include "models/llama/graph.h"
 #include "profiler/analysis/critical_path.h"
-#include "profiler/analysis/slices.h"
 #include "profiler/chrome/chrome_trace.h"
 #include "profiler/report/report.h"
 #include "profiler/report/savings.h"
@@ -16,7 +15,7 @@
 #include "profiler/trace/trim.h"
 #include "scheduler/compile.h"
 #include "tests/llama/configs.h"
-#include "vm/stored_bytes.h"
+#include "tests/profiler/sound_trace.h"
 
 namespace serval::testing {
 namespace {
@@ -43,38 +42,13 @@ const Trace& token_of_1b() {
   return trace;
 }
 
-TEST(TraceOf1B, ChecksOut) {
-  check_trace(token_of_1b(), "1b");
+TEST(TraceOf1B, ChecksOutAndStatesOfEverySmAndRoleAddUpToTheToken) {
+  expect_sound(token_of_1b(), 1);
   EXPECT_EQ(token_of_1b().program.machine.sms, 132U);
 }
 
-TEST(TraceOf1B, StatesOfEverySmAndRoleAddUpToTheToken) {
-  const Trace& trace = token_of_1b();
-  const std::vector<Slice> slices = slices_of(trace);
-  for (size_t s = 1; s < slices.size(); ++s) {
-    const bool same = slices[s].sm == slices[s - 1].sm && slices[s].role == slices[s - 1].role;
-    ASSERT_TRUE(!same || slices[s].begin_ns >= slices[s - 1].end_ns) << "slice " << s;
-  }
-  const PassWindow& window = trace.windows.front();
-  for (const StateTimes& times : state_times(trace, slices, window)) {
-    int64_t sum = 0;
-    for (const int64_t t : times) {
-      ASSERT_GE(t, 0);
-      sum += t;
-    }
-    ASSERT_EQ(sum, window.length_ns());
-  }
-}
-
 TEST(TraceOf1B, ReadsEachWeightOnce) {
-  uint64_t weights = 0, streamed = 0;
-  for (const Tensor& t : llama_1b().tensors) {
-    if (t.image == Image::kPages) weights += stored_bytes(t);
-  }
-  for (const Execution& x : token_of_1b().executions) {
-    if (x.pass == token_of_1b().windows.front().pass && x.has(EventKind::kLastLanded)) streamed += x.bytes;
-  }
-  EXPECT_EQ(streamed, weights);
+  expect_each_weight_to_be_read_once(token_of_1b(), llama_1b());
 }
 
 TEST(TraceOf1B, ItsCriticalPathIsTheToken) {
