@@ -51,6 +51,7 @@ struct GemmSilu {
   uint32_t image_rows;
   uint32_t in_cols;
   uint32_t out_cols;
+  uint32_t hangs = 0;
   template <class V>
   static constexpr void fields(V&& v) {
     v(&GemmSilu::gate, "gate", "in [out_cols, in_cols] bf16");
@@ -65,6 +66,7 @@ struct GemmSilu {
     v(&GemmSilu::image_rows, "image_rows", "rows");
     v(&GemmSilu::in_cols, "in_cols", "columns");
     v(&GemmSilu::out_cols, "out_cols", "columns");
+    v(&GemmSilu::hangs, "hangs", "1: what finishes the tile never ends");
   }
 };
 
@@ -140,6 +142,7 @@ struct GemmOp<testing::GemmSilu> {
   template <class Role, uint32_t kValues>
   static __device__ __forceinline__ void finish_tile(Role& role, const Op& op, const gemm::WarpTile& part,
                                                      float (&d)[kValues]) {
+    if (op.hangs != 0) wait_for_exit(&role.s.exit);
     gemm::store_silu(role, part, tensor<&Op::output, std::byte>(*role.buffer), op.image_rows, op.out_cols,
                      op.first_unit + part.tile_half * gemm::kPairUnits, d);
   }

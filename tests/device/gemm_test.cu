@@ -146,13 +146,14 @@ class Gemm {
   std::string fault_of_a_missing_tile() {
     add_gated_product<Config>(device::gemm::kPairUnits);
     bind<Config>([&] { ++program_.waits.front().threshold; });
-    write_state(program_, *memory_, 1);
-    try {
-      interpreter_->run({sizes_.rows, 1, sizes_.rows}, {});
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no fault";
+    return fault_of_launch();
+  }
+  // The launch of one in which what finishes tiles never ends.
+  template <class Config>
+  std::string fault_of_a_hang(uint32_t units) {
+    add_gated_product<Config>(units, true);
+    bind<Config>();
+    return fault_of_launch();
   }
 
   // Launches that are given up: behind its tiles each SM has a record that no kernel has code for, which its
@@ -196,11 +197,20 @@ class Gemm {
     toy_->add(0, static_cast<uint16_t>(GemmOpcode::kTick), Tick{toy_->control, toy_->host_stop},
               {{{done_, records, 0xffff}}, {{gate_}}});
   }
+  std::string fault_of_launch() {
+    write_state(program_, *memory_, 1);
+    try {
+      interpreter_->run({sizes_.rows, 1, sizes_.rows}, {});
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no fault";
+  }
   struct GatedProduct {
     TensorId gate, up, input, squares, output;
   };
   template <class Config>
-  GatedProduct add_gated_product(uint32_t units) {
+  GatedProduct add_gated_product(uint32_t units, bool hangs = false) {
     begin();
     const GatedProduct t{add_weights(), add_weights(),
                          toy_->add_vector(slab_image::bytes(kImageRows, sizes_.cols)),
@@ -210,7 +220,7 @@ class Gemm {
       const uint32_t count = std::min(units, sizes_.outputs / kUnitRows - unit);
       toy_->add(sm, static_cast<uint16_t>(GemmOpcode::kSilu),
                 GemmSilu{t.gate, t.up, t.input, t.squares, t.output, unit, count, first, end, kImageRows,
-                         sizes_.cols, sizes_.outputs},
+                         sizes_.cols, sizes_.outputs, hangs ? 1U : 0U},
                 {{}, {{done_}}});
     });
     return t;
@@ -315,6 +325,13 @@ TEST_P(GemmStream, WideTilesDoNotShow) {
   EXPECT_EQ(gemm.silu<Tokens256>(gate, up, squares), narrow);
 }
 
+// The process can use the GPU as if nothing had been.
+void expect_products_as_ever(Gemm& gemm, const Sizes& sizes) {
+  const std::vector<float> weights(size_t{sizes.outputs} * sizes.cols, 0.25F);
+  const std::vector<float> squares(size_t{kImageRows} * sizes.cols / kSquaresCols, 1);
+  EXPECT_EQ(gemm.silu<Tokens64>(weights, weights, squares), gemm.silu<Tokens256>(weights, weights, squares));
+}
+
 // Consumers that leave in the midst of products give back pages and panels that have not landed. None of
 // those may be copied to again, and the block stays until they have landed.
 TEST(GemmFault, WhileProductsAreUnderWay) {
@@ -324,10 +341,7 @@ TEST(GemmFault, WhileProductsAreUnderWay) {
   gemm.give_up<Tokens64>(100, 2 * device::gemm::kPairUnits);
   gemm.give_up<Tokens128>(100, device::gemm::kPairUnits);
   gemm.give_up<Tokens256>(100, device::gemm::kPairUnits);
-  // The process can use the GPU as if nothing had been.
-  const std::vector<float> weights(size_t{sizes.outputs} * sizes.cols, 0.25F);
-  const std::vector<float> squares(size_t{kImageRows} * sizes.cols / kSquaresCols, 1);
-  EXPECT_EQ(gemm.silu<Tokens64>(weights, weights, squares), gemm.silu<Tokens256>(weights, weights, squares));
+  expect_products_as_ever(gemm, sizes);
 }
 
 // The tick on SM 0 is the only instruction that waits.
@@ -335,6 +349,18 @@ TEST(GemmFault, TileThatIsMissing) {
   Gemm gemm({256, 1024, 64});
   EXPECT_THAT(gemm.fault_of_a_missing_tile<Tokens64>(),
               AllOf(HasSubstr("SM 0"), HasSubstr("tick"), HasSubstr("counter 0"), HasSubstr("4 of 5")));
+}
+
+// Pages and panels of the next tiles of tokens have landed meanwhile, or are on their way.
+TEST(GemmFault, TileThatIsNeverFinished) {
+  const Sizes sizes{256, 8192, 300};
+  Gemm gemm(sizes);
+  const auto is_named = AllOf(HasSubstr("gemm_silu"), HasSubstr("its consumers do not finish"));
+  EXPECT_THAT(gemm.fault_of_a_hang<Tokens64>(device::gemm::kPairUnits), is_named);
+  EXPECT_THAT(gemm.fault_of_a_hang<Tokens64>(2 * device::gemm::kPairUnits), is_named);
+  EXPECT_THAT(gemm.fault_of_a_hang<Tokens128>(device::gemm::kPairUnits), is_named);
+  EXPECT_THAT(gemm.fault_of_a_hang<Tokens256>(device::gemm::kPairUnits), is_named);
+  expect_products_as_ever(gemm, sizes);
 }
 
 // Rings of GEMMs, each on an SM of its own, that hand a tile on (docs/memory_model.md). A residual is 1
