@@ -1,22 +1,21 @@
-// Ten thousand tokens of the bundled model, each logit vector reduced to a hash: the same bits however often,
-// wherever and with whomever they are computed.
+// Tokens of the bundled model, and of random ones with heads of other sizes, each logit vector reduced to a
+// hash: the same bits however often, wherever and with whomever they are computed.
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <cstdint>
-#include <filesystem>
 #include <fmt/format.h>
 #include <memory>
-#include <numeric>
-#include <span>
+#include <ostream>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
 
 #include "engine/backend/device_backend.h"
+#include "engine/torch/teacher_forcing.h"
 #include "tests/device/gpus_of_ranks.h"
-#include "tests/llama/configs.h"
+#include "tests/device/logit_walk.h"
+#include "tests/llama/tiny_model.h"
 
 namespace serval::testing {
 namespace {
@@ -24,14 +23,6 @@ namespace {
 constexpr uint32_t kSequences = 32;
 constexpr uint32_t kTokensEach = 313;  // past the first leaf of attention; 10,016 in all
 constexpr uint32_t kContext = 320;
-constexpr float kTemperature = 0.9F;
-
-// FNV-1a over 64-bit words.
-uint64_t hash_of(std::span<const float> logits) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const float logit : logits) hash = (hash ^ std::bit_cast<uint32_t>(logit)) * 0x100000001b3;
-  return hash;
-}
 
 BackendOptions options_of(uint32_t sms = 0) {
   BackendOptions options;
@@ -40,60 +31,20 @@ BackendOptions options_of(uint32_t sms = 0) {
   return options;
 }
 
-class Walk {
- public:
-  explicit Walk(const BackendOptions& options)
-      : config_(load_config(kModel)),
-        backend_(make_device_backend(config_, *open_checkpoint_weights(kModel, config_), options)) {
-    std::iota(backend_->state().block_table.begin(), backend_->state().block_table.end(), 0);
-  }
-  // The hash of the logits of every token of every sequence, `at_once` sequences at a time.
-  std::vector<uint64_t> hashes(uint32_t at_once) {
-    std::vector<uint64_t> out(size_t{kSequences} * kTokensEach);
-    for (uint32_t first = 0; first < kSequences; first += at_once) {
-      begin(first, at_once);
-      for (uint32_t token = 0; token < kTokensEach; ++token) {
-        backend_->run({.passes = 1}, {});
-        for (uint32_t r = 0; r < at_once; ++r) {
-          out[size_t{first + r} * kTokensEach + token] = hash_of(backend_->logits(static_cast<int>(r)));
-        }
-      }
-    }
-    return out;
-  }
-
- private:
-  static inline const std::filesystem::path kModel =
-      std::filesystem::path(SERVAL_SOURCE_DIR) / "assets" / "serval-stories";
-
-  void begin(uint32_t first, uint32_t count) {
-    StateBlock& state = backend_->state();
-    for (uint32_t r = 0; r < count; ++r) {
-      const uint32_t sequence = first + r;
-      state.rows[r] = {
-          .active = 1,
-          .wants_logits = 1,
-          .slot = r,
-          .token = static_cast<int32_t>(sequence * 61 % static_cast<uint32_t>(config_.vocab_size)),
-          .position = 0};
-      state.slots[r] = {
-          .seed = 7, .sequence = sequence, .temperature = kTemperature, .end_position = kContext};
-    }
-  }
-
-  const LlamaConfig config_;
-  const std::unique_ptr<Backend> backend_;
-};
-
-const std::vector<uint64_t>& expected() {
-  static const std::vector<uint64_t> made = Walk(options_of()).hashes(1);
+const Walked& bundled() {
+  static const Walked made = bundled_model(kSequences, kTokensEach);
   return made;
 }
 
-void expect_these(const std::vector<uint64_t>& expected, const BackendOptions& options,
-                  uint32_t at_once = 1) {
+const std::vector<uint64_t>& expected() {
+  static const std::vector<uint64_t> made = LogitWalk(bundled(), options_of()).hashes(1);
+  return made;
+}
+
+void expect_these(const Walked& walked, const std::vector<uint64_t>& expected, const BackendOptions& options,
+                  uint32_t at_once) {
   const auto begin = std::chrono::steady_clock::now();
-  const std::vector<uint64_t> found = Walk(options).hashes(at_once);
+  const std::vector<uint64_t> found = LogitWalk(walked, options).hashes(at_once);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   ASSERT_EQ(found.size(), expected.size());
   size_t different = 0;
@@ -101,16 +52,23 @@ void expect_these(const std::vector<uint64_t>& expected, const BackendOptions& o
   EXPECT_EQ(different, 0U) << "of " << found.size() << " logit vectors";
   fmt::print("[ figures  ] {} logit vectors in {:.1f} s\n", found.size(), took.count());
 }
+void expect_these(const std::vector<uint64_t>& expected, const BackendOptions& options,
+                  uint32_t at_once = 1) {
+  expect_these(bundled(), expected, options, at_once);
+}
 
 void expect_the_same(const BackendOptions& options, uint32_t at_once = 1) {
   expect_these(expected(), options, at_once);
 }
 
-TEST(Determinism, TokensDiffer) {
-  std::vector<uint64_t> hashes = expected();
-  std::sort(hashes.begin(), hashes.end());
+void expect_different_tokens(std::vector<uint64_t> hashes) {
+  std::ranges::sort(hashes);
   const auto end = std::unique(hashes.begin(), hashes.end());
   EXPECT_GT(end - hashes.begin(), static_cast<ptrdiff_t>(hashes.size() * 9 / 10)) << "or nothing is compared";
+}
+
+TEST(Determinism, TokensDiffer) {
+  expect_different_tokens(expected());
 }
 
 TEST(Determinism, RunsAgainToTheSameBits) {
@@ -156,7 +114,7 @@ BackendOptions options_of_tiles(uint32_t sms = 0) {
 }
 
 const std::vector<uint64_t>& expected_of_tiles() {
-  static const std::vector<uint64_t> made = Walk(options_of_tiles()).hashes(kSequences);
+  static const std::vector<uint64_t> made = LogitWalk(bundled(), options_of_tiles()).hashes(kSequences);
   return made;
 }
 
@@ -201,6 +159,74 @@ TEST(DeterminismOfTiles, GlobalQueueDoesNotShow) {
   expect_these(expected_of_tiles(), options, kSequences);
 }
 
+// Models with heads of 128 channels, and with norms of heads: 5,008 tokens of each.
+struct Heads {
+  const char* name;
+  LlamaConfig config;
+  friend void PrintTo(const Heads& c, std::ostream* out) { *out << c.name; }
+};
+
+class DeterminismOfHeads : public ::testing::TestWithParam<Heads> {
+ protected:
+  static constexpr uint32_t kTogether = 16;
+
+  static BackendOptions options_of_batch(uint32_t sms = 0) {
+    BackendOptions options = options_of(sms);
+    options.limits.batch_invariant = true;
+    return options;
+  }
+  std::vector<uint64_t> hashes(const BackendOptions& options, uint32_t at_once) const {
+    return LogitWalk(walked_, options).hashes(at_once);
+  }
+  // Of a text that is read in pieces of so many tokens.
+  std::vector<float> logits_of_text(uint32_t piece, uint32_t sms = 0) const {
+    BackendOptions options = options_of_batch(sms);
+    options.limits.rows = piece;
+    const auto backend = make_device_backend(walked_.config, *walked_.weights(walked_.config), options);
+    return teacher_force(*backend, random_tokens(walked_.config, kTokensEach, 1));
+  }
+
+  const Walked walked_{GetParam().config,
+                       [](const LlamaConfig& config) { return make_random_weights(config, 3); }, kTogether,
+                       kTokensEach};
+};
+INSTANTIATE_TEST_SUITE_P(Of, DeterminismOfHeads,
+                         ::testing::Values(Heads{"HeadsOf128", tiny_large_heads_config()},
+                                           Heads{"HeadsOf128WithNorms", tiny_head_norms_config()}),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST_P(DeterminismOfHeads, RunsBatchesAndNumberOfSmsDoNotShow) {
+  const std::vector<uint64_t> alone = hashes(options_of(), 1);
+  expect_different_tokens(alone);
+  for (int run = 1; run < 3; ++run) expect_these(walked_, alone, options_of(), 1);
+  for (const uint32_t batch : {4U, 8U, kTogether}) expect_these(walked_, alone, options_of(), batch);
+  for (const uint32_t sms : {1U, 7U}) expect_these(walked_, alone, options_of(sms), kTogether);
+}
+
+TEST_P(DeterminismOfHeads, RunsBatchesAndNumberOfSmsDoNotShowInTiles) {
+  const BackendOptions options = options_of_batch();
+  const std::vector<uint64_t> together = hashes(options, kTogether);
+  expect_different_tokens(together);
+  for (int run = 1; run < 3; ++run) expect_these(walked_, together, options, kTogether);
+  for (const uint32_t batch : {1U, 8U}) expect_these(walked_, together, options, batch);
+  for (const uint32_t sms : {1U, 7U}) expect_these(walked_, together, options_of_batch(sms), kTogether);
+  // Passes of more than one row run the program for up to 256, in the kernels of large tiles.
+  BackendOptions large = options;
+  large.limits.rows = 256;
+  large.row_classes = {1};
+  expect_these(walked_, together, large, kTogether);
+}
+
+// In the kernels for prompts, of small tiles and of large ones.
+TEST_P(DeterminismOfHeads, RunsAndNumberOfSmsDoNotShowInPrompts) {
+  const std::vector<float> expected = logits_of_text(64);
+  for (const uint32_t piece : {64U, 300U}) {
+    SCOPED_TRACE(piece);
+    for (int run = 0; run < 3; ++run) EXPECT_TRUE(logits_of_text(piece) == expected) << "run " << run;
+    for (const uint32_t sms : {1U, 7U}) EXPECT_TRUE(logits_of_text(piece, sms) == expected) << sms << " SMs";
+  }
+}
+
 // On as many GPUs, or on two, where there are so many.
 void share(BackendOptions& options, uint32_t ranks) {
   options.limits.ranks = ranks;
@@ -212,7 +238,7 @@ TEST(DeterminismOfRanks, RunsAgainAndInBatchesToTheSameBits) {
     SCOPED_TRACE(ranks);
     BackendOptions options = options_of();
     share(options, ranks);
-    const std::vector<uint64_t> expected = Walk(options).hashes(1);
+    const std::vector<uint64_t> expected = LogitWalk(bundled(), options).hashes(1);
     for (int run = 1; run < 3; ++run) expect_these(expected, options);
     expect_these(expected, options, 16);
   }
@@ -222,7 +248,7 @@ TEST(DeterminismOfRanks, RunsAgainAndInBatchesToTheSameBits) {
 TEST(DeterminismOfRanks, TilesRunAgainAndInBatchesToTheSameBits) {
   BackendOptions options = options_of_tiles();
   share(options, 2);
-  const std::vector<uint64_t> expected = Walk(options).hashes(kSequences);
+  const std::vector<uint64_t> expected = LogitWalk(bundled(), options).hashes(kSequences);
   for (int run = 1; run < 3; ++run) expect_these(expected, options, kSequences);
   expect_these(expected, options, 8);
 }
