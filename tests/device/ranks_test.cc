@@ -7,6 +7,7 @@
 
 #include "engine/backend/device_backend.h"
 #include "tests/device/gpus_of_ranks.h"
+#include "tests/device/nearness.h"
 #include "tests/llama/decoder.h"
 #include "tests/llama/stop.h"
 #include "tests/llama/tiny_model.h"
@@ -63,24 +64,18 @@ std::vector<Sequence> sequences_of(uint32_t ranks) {
 
 // Of the answers' logits, as long as the tokens are the same.
 void expect_near(const std::vector<Answer>& found, const std::vector<Answer>& host) {
-  constexpr double kMostNmse = 1e-4;
   ASSERT_EQ(found.size(), host.size());
-  double square = 0, power = 0;
+  Nearness nearness;
   size_t compared = 0;
   for (size_t s = 0; s < host.size(); ++s) {
     for (size_t t = 0;
          t < host[s].logits.size() && (t == 0 || found[s].tokens[t - 1] == host[s].tokens[t - 1]); ++t) {
-      for (size_t v = 0; v < host[s].logits[t].size(); ++v) {
-        const double off = double{found[s].logits[t][v]} - host[s].logits[t][v];
-        square += off * off;
-        power += double{host[s].logits[t][v]} * host[s].logits[t][v];
-      }
+      nearness.add(found[s].logits[t], host[s].logits[t]);
       ++compared;
     }
   }
   EXPECT_GT(compared, host.size());
-  fmt::print("[ figures  ] NMSE against the host, {} tokens: {:.2g}\n", compared, square / power);
-  EXPECT_LE(square, kMostNmse * power);
+  nearness.judge();
 }
 
 // Ranks on GPUs; rows of a pass; prompt tokens a pass; columns of the residual.

@@ -1,0 +1,106 @@
+// Whole models in programs of tiles on one GPU: near the host's logits, with the same bits however a text
+// comes to the model.
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "engine/backend/device_backend.h"
+#include "engine/backend/host_backend.h"
+#include "engine/torch/teacher_forcing.h"
+#include "instructions/kernels.h"
+#include "tests/device/nearness.h"
+#include "tests/llama/tiny_model.h"
+
+namespace serval::testing {
+namespace {
+
+constexpr uint64_t kSeed = 3;
+constexpr uint32_t kTokens = kPlannedLeafTokens + 52;  // attention has two leaves to merge
+constexpr uint32_t kContext = kTokens;
+
+struct Case {
+  const char* name;
+  LlamaConfig config;
+  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+};
+std::vector<Case> cases() {
+  LlamaConfig with_biases = tiny_parts_config();
+  with_biases.qkv_bias = true;
+  return {{"HeadsOf64", tiny_parts_config()},
+          {"HeadsOf64WithBiases", with_biases},
+          {"HeadsOf128", tiny_large_heads_config()},
+          {"HeadsOf128WithNorms", tiny_head_norms_config()}};
+}
+
+class TiledModel : public ::testing::TestWithParam<Case> {
+ protected:
+  // Passes of up to `rows` rows.
+  static BackendOptions options_of(uint32_t rows, bool batch_invariant = true) {
+    BackendOptions options;
+    options.limits.context = kContext;
+    options.limits.rows = rows;
+    options.limits.batch_invariant = batch_invariant;
+    return options;
+  }
+  std::unique_ptr<Backend> device(const BackendOptions& options) const {
+    return make_device_backend(config_, *make_random_weights(config_, kSeed), options);
+  }
+  std::vector<float> read(const BackendOptions& options) const {
+    return teacher_force(*device(options), tokens_);
+  }
+  // Of the host's programs of tiles of as many rows as the GPU's have; the size of its passes does not show.
+  std::vector<float> read_by_host() const {
+    BackendOptions options = options_of(kLeastLogitRows);
+    options.limits.tile_rows = widest_kernel(1).tile_rows;
+    return teacher_force(
+        *make_host_backend(
+            config_, std::make_shared<const ModelWeights>(ModelWeights::random(config_, kSeed)), options),
+        tokens_);
+  }
+
+  const LlamaConfig config_ = GetParam().config;
+  const std::vector<int32_t> tokens_ = random_tokens(config_, kTokens, 9);
+};
+INSTANTIATE_TEST_SUITE_P(Of, TiledModel, ::testing::ValuesIn(cases()),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+// In one pass of nine tiles, in pieces of one tile and of one and a part, in pieces for each size of tile:
+// the kernels for prompts of up to 64 rows and of more.
+TEST_P(TiledModel, HasTheHostsLogitsOfAPromptInOnePassAndInPieces) {
+  const std::vector<float> in_one_pass = read(options_of(kTokens));
+  Nearness nearness;
+  nearness.add(in_one_pass, read_by_host());
+  nearness.judge("a prompt");
+  for (const uint32_t rows : {64U, 100U, 128U, 256U, 300U})
+    EXPECT_TRUE(read(options_of(rows)) == in_one_pass) << "pieces of " << rows;
+  EXPECT_TRUE(read(options_of(256, false)) == in_one_pass) << "where few rows have programs of vectors";
+  for (const uint32_t sms : {3U, 7U}) {  // on three, gate and up have wide tiles if heads are of 128
+    BackendOptions few = options_of(64);
+    few.sms = sms;
+    EXPECT_TRUE(read(few) == in_one_pass) << sms << " SMs";
+  }
+}
+
+// Few sequences, as many as the kernel for few takes, and more than a tile of the other has. Each copy begins
+// at another position, so all of them are in each pass.
+TEST_P(TiledModel, HasTheSameLogitsWhereABatchDecodesTheText) {
+  constexpr size_t kDecoded = 150;
+  const std::vector<float> all = read(options_of(kTokens));
+  const auto vocab = static_cast<size_t>(config_.vocab_size);
+  const std::vector<float> expected(all.begin(), all.begin() + static_cast<ptrdiff_t>(kDecoded * vocab));
+  for (const uint32_t copies : {3U, 64U, 300U}) {
+    SCOPED_TRACE(copies);
+    BackendOptions options = options_of(copies);
+    options.limits.context = kDecoded;
+    options.limits.sequences = copies;
+    const DecodedCopies decoded = decode_copies(*device(options), std::span(tokens_).first(kDecoded), copies);
+    EXPECT_EQ(decoded.different, 0U);
+    EXPECT_TRUE(decoded.logits == expected);
+  }
+}
+
+}  // namespace
+}  // namespace serval::testing
