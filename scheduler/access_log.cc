@@ -7,86 +7,44 @@
 namespace serval {
 namespace {
 
-constexpr auto kFirstColumn = [](const auto& entry) { return entry.box.col_begin; };
-
-// Takes `cut` out of the box of every entry up to `until`. Entries keep their order, but for those that
-// are cut in two. What is left with other rows goes to `moved`.
-template <class Entry>
-void carve_entries(std::vector<Entry>& entries, const Box& cut, uint32_t until, std::vector<Entry>& moved) {
-  std::vector<Box> rest;
-  std::vector<Entry> split;
-  size_t kept = 0;
-  for (size_t i = 0; i < entries.size(); ++i) {
-    if (entries[i].time <= until && entries[i].box.overlaps(cut)) {
-      const Box whole = entries[i].box;
-      rest.clear();
-      append_difference(whole, cut, rest);
-      bool stays = false;
-      for (const Box& box : rest) {
-        const bool same_rows = box.row_begin == whole.row_begin && box.row_end == whole.row_end;
-        if (same_rows && !stays) {
-          entries[i].box = box;
-          stays = true;
-          continue;
-        }
-        (same_rows ? split : moved).push_back(entries[i]);
-        (same_rows ? split : moved).back().box = box;
-      }
-      if (!stays) continue;
-    }
-    if (kept != i) entries[kept] = std::move(entries[i]);
-    ++kept;
-  }
-  entries.resize(kept);
-  entries.insert(entries.end(), split.begin(), split.end());
-}
-
 bool of_one_deal(const Region& a, const Region& b) {
   return a.part == b.part && a.layout == b.layout && a.box == b.box;
 }
 
 }  // namespace
 
-void AccessLog::Band::add(const Written& entry) {
-  written.insert(std::ranges::upper_bound(written, entry.box.col_begin, {}, kFirstColumn), entry);
-  widest = std::max(widest, entry.box.col_end - entry.box.col_begin);
-}
-
-AccessLog::Written* AccessLog::Band::find(const Box& box) {
-  auto entry = std::ranges::lower_bound(written, box.col_begin, {}, kFirstColumn);
-  for (; entry != written.end() && entry->box.col_begin == box.col_begin; ++entry) {
-    if (entry->box == box && !is_dealt(entry->region.part)) return &*entry;
-  }
-  return nullptr;
-}
-
 AccessLog::Band& AccessLog::band_of(Log& log, const Box& box) {
   const auto band = std::find_if(log.bands.begin(), log.bands.end(), [&](const Band& b) {
     return b.row_begin == box.row_begin && b.row_end == box.row_end;
   });
   if (band != log.bands.end()) return *band;
-  std::erase_if(log.bands, [](const Band& b) { return b.written.empty() && b.read.empty(); });
   return log.bands.emplace_back(Band{box.row_begin, box.row_end});
 }
 
+void AccessLog::erase_empty(Log& log) {
+  std::erase_if(log.bands, [](const Band& band) { return band.empty(); });
+}
+
 void AccessLog::carve_read(Log& log, const Box& cut, uint32_t until) {
-  std::vector<Read> moved;
+  bool any_empty = false;
   for (Band& band : log.bands) {
-    if (band.overlaps(cut)) carve_entries(band.read, cut, until, moved);
+    if (!band.overlaps(cut)) continue;
+    band.read.carve(cut, until, read_pieces_);
+    any_empty |= band.empty();
   }
-  for (Read& entry : moved) band_of(log, entry.box).read.push_back(std::move(entry));
+  if (any_empty) erase_empty(log);
+  for (const Read& piece : read_pieces_) band_of(log, piece.box).read.add(piece);
+  read_pieces_.clear();
 }
 
 void AccessLog::carve(Log& log, const Box& cut, uint32_t until) {
   carve_read(log, cut, until);
-  std::vector<Written> moved;
   for (Band& band : log.bands) {
-    if (!band.overlaps(cut)) continue;
-    carve_entries(band.written, cut, until, moved);
-    if (!std::ranges::is_sorted(band.written, {}, kFirstColumn))
-      std::ranges::stable_sort(band.written, {}, kFirstColumn);
+    if (band.overlaps(cut)) band.written.carve(cut, until, written_pieces_);
   }
-  for (const Written& entry : moved) band_of(log, entry.box).add(entry);
+  erase_empty(log);
+  for (const Written& piece : written_pieces_) band_of(log, piece.box).written.add(piece);
+  written_pieces_.clear();
 }
 
 void AccessLog::deal_out(Log& log, const Region& region) {
@@ -119,25 +77,29 @@ void AccessLog::record(const Region& region, uint32_t node) {
     deal_out(log, region);
   } else {
     // The same division of a tensor is written layer after layer: then only a name changes.
-    Band& band = band_of(log, region.box);
-    Written* const same = band.find(region.box);
+    Written* const same = band_of(log, region.box).written.find(region.box, [](const Written& w) {
+      return !is_dealt(w.region.part);
+    });
     if (same != nullptr && log.deals.empty()) {
       same->node = node;
       return carve_read(log, region.box, log.time);
     }
     forget(region);
   }
-  band_of(log, region.box).add({region.box, node, log.time, region});
+  band_of(log, region.box).written.add({region.box, node, log.time, region});
 }
 
+// Whoever reads the very same as others joins them, if nothing was cut out of it: then a piece would have
+// readers that another has not.
 void AccessLog::record_read(Log& log, const Box& box, uint32_t node) {
-  std::vector<Read>& read = band_of(log, box).read;
-  const auto same = std::find_if(read.begin(), read.end(),
-                                 [&](const Read& r) { return r.box == box && r.time == log.time; });
-  if (same != read.end()) {
-    same->nodes.push_back(node);
+  BoxesByColumn<Read>& read = band_of(log, box).read;
+  const Read* const same =
+      read.find(box, [&](const Read& r) { return r.time == log.time && readers_[r.readers].box == box; });
+  if (same != nullptr) {
+    readers_[same->readers].nodes.push_back(node);
   } else {
-    read.push_back({box, {node}, log.time});
+    read.add({box, static_cast<uint32_t>(readers_.size()), log.time});
+    readers_.push_back({box, {node}});
   }
 }
 

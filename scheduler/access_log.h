@@ -1,11 +1,11 @@
 // The last accesses to each part of each mutable tensor, while nodes are visited in serial order.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "scheduler/boxes_by_column.h"
 #include "vm/region.h"
 
 namespace serval {
@@ -14,25 +14,27 @@ class AccessLog {
  public:
   explicit AccessLog(size_t num_tensors) : tensors_(num_tensors) {}
 
-  // Calls fn(nodes) for the writers (and, where the region is written, the readers too) whose boxes overlap:
-  // a span of those that have read the same box, or of one that has written. A node may come up more than
-  // once.
+  // Nodes that have touched the same box, and of those that have read it a number for them: what has the
+  // number of another and is as long has the same nodes.
+  struct Nodes {
+    std::span<const uint32_t> nodes;
+    uint32_t readers = kNotReaders;
+  };
+  static constexpr uint32_t kNotReaders = 0xffffffff;
+
+  // Calls fn(Nodes) for the writers (and, where the region is written, the readers too) whose boxes overlap:
+  // for all that have read the same box, or for one that has written. A node may come up more than once.
   template <class Fn>
   void for_conflicts(const Region& region, Fn&& fn) const {
-    const Log& log = tensors_[region.tensor.index];
-    for (const Band& band : log.bands) {
+    for (const Band& band : tensors_[region.tensor.index].bands) {
       if (!band.overlaps(region.box)) continue;
-      for (auto w = band.first_near(region.box); w != band.written.end(); ++w) {
-        if (w->box.col_begin >= region.box.col_end) break;
-        if (meet(w->box, region.box) && !are_apart(w->region, region)) fn(std::span(&w->node, 1));
-      }
-    }
-    if (!writes(region.access)) return;
-    for (const Band& band : log.bands) {
-      if (!band.overlaps(region.box)) continue;
-      for (const Read& r : band.read) {
-        if (meet(r.box, region.box)) fn(std::span(r.nodes));
-      }
+      band.written.for_overlapping(region.box, [&](const Written& w) {
+        if (!are_apart(w.region, region)) fn(Nodes{std::span(&w.node, 1)});
+      });
+      if (!writes(region.access)) continue;
+      band.read.for_overlapping(region.box, [&](const Read& r) {
+        fn(Nodes{readers_[r.readers].nodes, r.readers});
+      });
     }
   }
   void record(const Region& region, uint32_t node);
@@ -49,30 +51,23 @@ class AccessLog {
     uint32_t time;
     Region region;
   };
-  // Of two whose rows overlap, as those of a band do.
-  static bool meet(const Box& a, const Box& b) { return a.col_begin < b.col_end && b.col_begin < a.col_end; }
-  struct Read {  // nodes that read the very same box
+  struct Read {
+    Box box;           // what is left of what they read
+    uint32_t readers;  // index into readers_
+    uint32_t time;
+  };
+  struct Readers {  // nodes that read the very same box
     Box box;
     std::vector<uint32_t> nodes;
-    uint32_t time;
   };
   // Boxes of the same rows. Tiles of a pass's rows are bands, each with as many boxes as the weights have
   // tiles: what has others is not looked at.
   struct Band {
     uint64_t row_begin, row_end;
-    std::vector<Written> written = {};  // by the first column: a pass of many rows has hundreds in a band
-    std::vector<Read> read = {};
-    uint64_t widest = 0;  // columns of one that was written
+    BoxesByColumn<Written> written = {};
+    BoxesByColumn<Read> read = {};
 
-    // The first that was written whose columns may meet those of the box.
-    std::vector<Written>::const_iterator first_near(const Box& box) const {
-      const uint64_t from = box.col_begin - std::min(box.col_begin, widest);
-      return std::lower_bound(written.begin(), written.end(), from,
-                              [](const Written& w, uint64_t begin) { return w.box.col_begin < begin; });
-    }
-    // What was written to the very same box, none if it was dealt out.
-    Written* find(const Box& box);
-    void add(const Written& entry);
+    bool empty() const { return written.empty() && read.empty(); }
     bool overlaps(const Box& box) const { return row_begin < box.row_end && box.row_begin < row_end; }
   };
   // Shares of one deal, written one after the other; it begins anew with a share that it has already.
@@ -89,12 +84,16 @@ class AccessLog {
     uint32_t time = 0;  // entries that a deal may hide are no younger than its beginning
   };
   static Band& band_of(Log& log, const Box& box);
+  static void erase_empty(Log& log);
   // Takes `cut` out of what was read, or of what was read and written, up to `until`.
-  static void carve_read(Log& log, const Box& cut, uint32_t until);
-  static void carve(Log& log, const Box& cut, uint32_t until);
-  static void deal_out(Log& log, const Region& region);
-  static void record_read(Log& log, const Box& box, uint32_t node);
+  void carve_read(Log& log, const Box& cut, uint32_t until);
+  void carve(Log& log, const Box& cut, uint32_t until);
+  void deal_out(Log& log, const Region& region);
+  void record_read(Log& log, const Box& box, uint32_t node);
   std::vector<Log> tensors_;
+  std::vector<Readers> readers_;  // those whom writes hide, too: no more than there were reads
+  std::vector<Read> read_pieces_;
+  std::vector<Written> written_pieces_;
 };
 
 }  // namespace serval

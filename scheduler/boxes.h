@@ -1,13 +1,31 @@
 // Geometry of regions.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <vector>
 
 #include "vm/region.h"
 
 namespace serval {
 
-// Appends what is left of `box` outside `cut`, at most four boxes that do not overlap, to `out`.
+// Calls fn(box) for what is left of `box` outside `cut`: at most four boxes that do not overlap.
+template <class Fn>
+void for_difference(const Box& box, const Box& cut, Fn&& fn) {
+  if (!box.overlaps(cut)) {
+    fn(box);
+    return;
+  }
+  // Full-width bands above and below the cut, then what is beside it.
+  const uint64_t row_begin = std::max(box.row_begin, cut.row_begin),
+                 row_end = std::min(box.row_end, cut.row_end);
+  if (box.row_begin < row_begin) fn(Box{box.row_begin, row_begin, box.col_begin, box.col_end});
+  if (row_end < box.row_end) fn(Box{row_end, box.row_end, box.col_begin, box.col_end});
+  if (box.col_begin < cut.col_begin) fn(Box{row_begin, row_end, box.col_begin, cut.col_begin});
+  if (cut.col_end < box.col_end) fn(Box{row_begin, row_end, cut.col_end, box.col_end});
+}
+
+// Appends what for_difference() finds to `out`.
 void append_difference(const Box& box, const Box& cut, std::vector<Box>& out);
 
 // Takes `cut` out of all boxes.

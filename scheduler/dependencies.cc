@@ -143,7 +143,8 @@ void Derivation::collect_edges(uint32_t node, bool second_pass) {
   collect_read_edges(node);
   for (const Region& region : footprint_) {
     if (writes(region.access))
-      log_.for_conflicts(region, [&](const auto& others) { add_edges(others, node, 1U << region.operand); });
+      log_.for_conflicts(region,
+                         [&](const auto& others) { add_edges(others.nodes, node, 1U << region.operand); });
   }
   for (const Region& region : footprint_) {
     if (!second_pass) {
@@ -170,7 +171,7 @@ void Derivation::collect_read_edges(uint32_t node) {
   if (same != read_edges_.end()) return take_edges(*same, node);
   for (const ReadEdges::Read& read : reads_) {
     log_.for_conflicts(read.region,
-                       [&](const auto& others) { add_edges(others, node, 1U << read.region.operand); });
+                       [&](const auto& others) { add_edges(others.nodes, node, 1U << read.region.operand); });
   }
   keep_edges();
 }

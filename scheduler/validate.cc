@@ -61,7 +61,7 @@ class Validator {
   void record(uint32_t index, const Region& region);
   bool check_conflicts(const HappensBefore& hb, uint32_t index, const Region& region, bool also_written);
   bool is_checked(const HappensBefore& hb, uint32_t index, const Region& region);
-  bool writes_after(const HappensBefore& hb, uint32_t index, std::span<const uint32_t> nodes);
+  bool writes_after(const HappensBefore& hb, uint32_t index, const AccessLog::Nodes& met);
   bool check_fresh(const HappensBefore& hb, uint32_t index, const Region& region);
   bool fail_stale(uint32_t index, const Region& region);
   bool check_decision(const HappensBefore& hb);
@@ -85,13 +85,14 @@ class Validator {
     std::vector<std::pair<Region, std::vector<uint32_t>>> checked = {};
   };
   std::vector<Reads> reads_{program_.tensors.size()};
-  // Instructions that were found to come before all that write after a set of events. Hundreds read what a
-  // tile's instructions then write, each a part of it.
+  // Readers of a box that were found to come before all that write after a set of events. Hundreds read what
+  // a tile's instructions then write, each a part of it.
   struct WritesAfter {
-    uint32_t set;
-    std::vector<uint32_t> nodes;
+    uint32_t set, readers;
+    size_t nodes;  // of the readers; 0: none are kept here yet
+    friend bool operator==(const WritesAfter&, const WritesAfter&) = default;
   };
-  std::vector<WritesAfter> writes_after_;  // a ring
+  std::array<WritesAfter, 32> writes_after_ = {};  // a ring
   size_t oldest_writes_after_ = 0;
   std::array<std::vector<uint32_t>, kMaxDevices> deciders_;  // instructions that write a device's control
   std::vector<bool>
@@ -320,31 +321,23 @@ bool Validator::check_conflicts(const HappensBefore& hb, uint32_t index, const R
   if (!also_written && is_checked(hb, index, region)) return true;
   const std::optional<uint8_t> operand = also_written ? std::nullopt : std::optional(region.operand);
   bool ordered = true;
-  log_.for_conflicts(region, [&](std::span<const uint32_t> nodes) {
-    if (!ordered || (also_written && writes_after(hb, index, nodes))) return;
+  log_.for_conflicts(region, [&](const AccessLog::Nodes& met) {
+    if (!ordered || (also_written && writes_after(hb, index, met))) return;
     const auto wrong = std::ranges::find_if(
-        nodes, [&](uint32_t earlier) { return earlier != index && !hb.before(earlier, index, operand); });
-    if (wrong != nodes.end()) ordered = fail_unordered(hb, *wrong, index, region);
+        met.nodes, [&](uint32_t earlier) { return earlier != index && !hb.before(earlier, index, operand); });
+    if (wrong != met.nodes.end()) ordered = fail_unordered(hb, *wrong, index, region);
   });
   return ordered;
 }
 
 // Whether all of them are certainly before the instruction's writes.
-bool Validator::writes_after(const HappensBefore& hb, uint32_t index, std::span<const uint32_t> nodes) {
-  constexpr size_t kKept = 32, kFewestKept = 8;
-  const uint32_t set = hb.set_before(index);
-  const auto is_known = [&](const WritesAfter& w) {
-    return w.set == set && std::ranges::equal(w.nodes, nodes);
-  };
+bool Validator::writes_after(const HappensBefore& hb, uint32_t index, const AccessLog::Nodes& met) {
+  const WritesAfter asked{hb.set_before(index), met.readers, met.nodes.size()};
+  const bool is_kept = met.readers != AccessLog::kNotReaders;
+  if (is_kept && std::ranges::find(writes_after_, asked) != writes_after_.end()) return true;
   const auto is_before = [&](uint32_t earlier) { return hb.before(earlier, index, std::nullopt); };
-  if (nodes.size() >= kFewestKept && std::ranges::any_of(writes_after_, is_known)) return true;
-  if (!std::ranges::all_of(nodes, is_before)) return false;
-  if (nodes.size() < kFewestKept) return true;
-  if (writes_after_.size() < kKept) writes_after_.emplace_back();
-  WritesAfter& kept = writes_after_[oldest_writes_after_];
-  kept.set = set;
-  kept.nodes.assign(nodes.begin(), nodes.end());
-  oldest_writes_after_ = (oldest_writes_after_ + 1) % kKept;
+  if (!std::ranges::all_of(met.nodes, is_before)) return false;
+  if (is_kept) writes_after_[oldest_writes_after_++ % writes_after_.size()] = asked;
   return true;
 }
 

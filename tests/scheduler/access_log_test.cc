@@ -24,7 +24,8 @@ Region share(uint32_t share, Part part = Part::kItemRows) {
 
 std::set<uint32_t> conflicts(const AccessLog& log, const Region& region) {
   std::set<uint32_t> out;
-  log.for_conflicts(region, [&](std::span<const uint32_t> nodes) { out.insert(nodes.begin(), nodes.end()); });
+  log.for_conflicts(region,
+                    [&](const AccessLog::Nodes& met) { out.insert(met.nodes.begin(), met.nodes.end()); });
   return out;
 }
 
@@ -67,6 +68,15 @@ TEST(AccessLog, AWholeWriteHidesADeal) {
   for (uint32_t s = 0; s < kRecords; ++s) log.record(share(s), 10 + s);
   log.record(access(Access::kWrite), 20);
   EXPECT_EQ(conflicts(log, share(0)), (std::set<uint32_t>{20}));
+}
+
+TEST(AccessLog, WhoReadsAPieceOfABoxThatWasCutDoesNotReadTheOthers) {
+  AccessLog log(1);
+  log.record(access(Access::kRead), 1);
+  log.record(access(Access::kWrite, {0, 6, 2, 4}), 2);
+  log.record(access(Access::kRead, {0, 6, 0, 2}), 3);
+  EXPECT_EQ(conflicts(log, access(Access::kWrite, {0, 6, 0, 2})), (std::set<uint32_t>{1, 3}));
+  EXPECT_EQ(conflicts(log, access(Access::kWrite, {0, 6, 4, 6})), (std::set<uint32_t>{1}));
 }
 
 // Random boxes overlap. Of each cell the log knows the last writer and everyone who has read it since.
