@@ -19,6 +19,7 @@ HappensBefore::HappensBefore(const Program& program)
       wait_events_(program.waits.size(), kNoEvent),
       signallers_(program.counters.size()),
       certain_(program.counters.size()),
+      first_events_of_(program.instructions.size(), 0),
       sets_(1),
       known_(program.instructions.size(), 0) {
   find_order();
@@ -168,8 +169,9 @@ void HappensBefore::add_certain(uint32_t counter, uint32_t event, std::vector<ui
   events_[event].certain_end = static_cast<uint32_t>(certain_[counter].size());
 }
 
+// Most instructions of a stage have the same list.
 void HappensBefore::find_first_events() {
-  first_events_ = Lists<uint32_t>::filled(program_.instructions.size(), [&](const auto& add) {
+  const auto of_each = Lists<uint32_t>::filled(program_.instructions.size(), [&](const auto& add) {
     for (size_t c = 0; c < certain_.size(); ++c) {
       uint32_t next = 0;
       for (uint32_t e = events_begin_[c]; e < events_begin_[c + 1]; ++e) {
@@ -177,6 +179,18 @@ void HappensBefore::find_first_events() {
       }
     }
   });
+  first_events_.add({});
+  std::vector<uint32_t> latest(events_.size(), 0);  // list that begins with the event
+  for (size_t i = 0; i < of_each.size(); ++i) {
+    const std::span<const uint32_t> events = of_each[i];
+    if (events.empty()) continue;
+    uint32_t& list = latest[events.front()];
+    if (!std::ranges::equal(std::as_const(first_events_)[list], events)) {
+      list = static_cast<uint32_t>(first_events_.size());
+      first_events_.add(events);
+    }
+    first_events_of_[i] = list;
+  }
 }
 
 // Finds the sets of the counter's events up to this one. All that precede it have been visited.
@@ -197,27 +211,29 @@ void HappensBefore::close(uint32_t counter, uint32_t event) {
   }
 }
 
-// The set of events that precede the instruction's end. Those that wait for one event share its set.
+// The set of events that precede the instruction's end. Those that wait for one event share its set, and
+// neighbours in this order mostly wait for the same.
 uint32_t HappensBefore::known_before(uint32_t instruction) {
   const Instruction& record = program_.instructions[instruction];
-  std::vector<uint32_t> known;
+  waited_for_.clear();
   for (uint32_t w = record.wait_begin; w < record.wait_begin + record.wait_count; ++w) {
     if (wait_events_[w] == kNoEvent) continue;
     close(program_.waits[w].counter, wait_events_[w]);
-    known.push_back(events_[wait_events_[w]].set);
+    waited_for_.push_back(events_[wait_events_[w]].set);
   }
-  if (known.size() < 2) return known.empty() ? 0 : known.front();
+  if (waited_for_.size() < 2) return waited_for_.empty() ? 0 : waited_for_.front();
+  if (waited_for_ == waited_for_last_) return joined_last_;
   EventSet joined;
-  for (const uint32_t set : known) joined.merge(sets_[set]);
-  merges_ += known.size();
-  // Neighbours in this order mostly wait for the same.
+  for (const uint32_t set : waited_for_) joined.merge(sets_[set]);
+  merges_ += waited_for_.size();
+  std::swap(waited_for_, waited_for_last_);
   if (sets_.back() != joined) sets_.push_back(std::move(joined));
-  return static_cast<uint32_t>(sets_.size() - 1);
+  return joined_last_ = static_cast<uint32_t>(sets_.size() - 1);
 }
 
 // A set has all events of a counter up to some threshold, so the first that `earlier` precedes decides.
 bool HappensBefore::implied(uint32_t earlier, const EventSet& events) const {
-  const std::span<const uint32_t> first = first_events_[earlier];
+  const std::span<const uint32_t> first = first_events_[first_events_of_[earlier]];
   return std::any_of(first.begin(), first.end(), [&](uint32_t e) { return events.test(events_[e].mark); });
 }
 
@@ -239,13 +255,12 @@ bool HappensBefore::before(uint32_t earlier, uint32_t later, std::optional<uint8
                    [&](uint32_t event) { return implied(earlier, sets_[events_[event].set]); });
 }
 
-std::vector<uint32_t> HappensBefore::events_before(uint32_t instruction, uint8_t operand) const {
-  std::vector<uint32_t> events;
+void HappensBefore::events_before(uint32_t instruction, uint8_t operand, std::vector<uint32_t>& out) const {
+  out.clear();
   any_guard(instruction, operand, [&](uint32_t event) {
-    events.push_back(event);
+    out.push_back(event);
     return false;
   });
-  return events;
 }
 
 std::span<const uint32_t> HappensBefore::certain_before(uint32_t instruction, size_t wait) const {

@@ -40,8 +40,10 @@ class HappensBefore {
   bool before(uint32_t earlier, uint32_t later, std::optional<uint8_t> operand) const;
   // Instructions with equal numbers write and signal after the same instructions.
   uint32_t set_before(uint32_t instruction) const { return known_[instruction]; }
+  // Instructions with equal numbers are before the same.
+  uint32_t first_events_of(uint32_t instruction) const { return first_events_of_[instruction]; }
   // What the waits that guard the operand wait for. Instructions that wait for the same come after the same.
-  std::vector<uint32_t> events_before(uint32_t instruction, uint8_t operand) const;
+  void events_before(uint32_t instruction, uint8_t operand, std::vector<uint32_t>& out) const;
   // Those whose signals to its counter a wait of `instruction`, by its index among them, cannot do without.
   // Of two waits for a counter, the lower one's are the first of the higher one's.
   std::span<const uint32_t> certain_before(uint32_t instruction, size_t wait) const;
@@ -91,13 +93,17 @@ class HappensBefore {
   std::vector<uint32_t> wait_events_;               // parallel to Program::waits; kNoEvent if t is 0
   std::vector<uint32_t> gate_events_;               // of each device
   std::vector<std::vector<Signaller>> signallers_;  // of each counter
-  // Of each counter, by the first event that they certainly precede; and that event, of each instruction for
-  // each of its counters.
-  std::vector<std::vector<uint32_t>> certain_;
+  std::vector<std::vector<uint32_t>> certain_;      // of each counter, by the first event that they precede
+  // That event for each counter of an instruction, ascending; and which of these lists each instruction has.
   Lists<uint32_t> first_events_;
+  std::vector<uint32_t> first_events_of_;
   std::vector<uint32_t> closed_;  // of each counter: the end of the events that have their sets
   std::vector<EventSet> sets_;
-  std::vector<uint32_t> known_;  // of each instruction: the set of events before its end
+  std::vector<uint32_t> known_;       // of each instruction: the set of events before its end
+  std::vector<uint32_t> waited_for_;  // sets of events
+  // What was joined last, and the set that has them all.
+  std::vector<uint32_t> waited_for_last_;
+  uint32_t joined_last_ = 0;
   uint64_t merges_ = 0;
 };
 

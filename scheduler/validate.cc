@@ -61,7 +61,8 @@ class Validator {
   void record(uint32_t index, const Region& region);
   bool check_conflicts(const HappensBefore& hb, uint32_t index, const Region& region, bool also_written);
   bool is_checked(const HappensBefore& hb, uint32_t index, const Region& region);
-  bool writes_after(const HappensBefore& hb, uint32_t index, const AccessLog::Nodes& met);
+  bool writes_after(const HappensBefore& hb, uint32_t index, const AccessLog::Nodes& met) const;
+  void keep_writes_after(const HappensBefore& hb, uint32_t index, const AccessLog::Nodes& met);
   bool check_fresh(const HappensBefore& hb, uint32_t index, const Region& region);
   bool fail_stale(uint32_t index, const Region& region);
   bool check_decision(const HappensBefore& hb);
@@ -85,6 +86,7 @@ class Validator {
     std::vector<std::pair<Region, std::vector<uint32_t>>> checked = {};
   };
   std::vector<Reads> reads_{program_.tensors.size()};
+  std::vector<uint32_t> events_;
   // Readers of a box that were found to come before all that write after a set of events. Hundreds read what
   // a tile's instructions then write, each a part of it.
   struct WritesAfter {
@@ -320,36 +322,50 @@ bool Validator::check_conflicts(const HappensBefore& hb, uint32_t index, const R
                                 bool also_written) {
   if (!also_written && is_checked(hb, index, region)) return true;
   const std::optional<uint8_t> operand = also_written ? std::nullopt : std::optional(region.operand);
+  constexpr uint32_t kNone = 0xffffffff;
+  uint32_t found_before = kNone;
+  const auto is_before = [&](uint32_t earlier) {
+    const uint32_t first_events = hb.first_events_of(earlier);
+    if (first_events == found_before) return true;
+    if (!hb.before(earlier, index, operand)) return false;
+    found_before = first_events;
+    return true;
+  };
   bool ordered = true;
   log_.for_conflicts(region, [&](const AccessLog::Nodes& met) {
     if (!ordered || (also_written && writes_after(hb, index, met))) return;
-    const auto wrong = std::ranges::find_if(
-        met.nodes, [&](uint32_t earlier) { return earlier != index && !hb.before(earlier, index, operand); });
-    if (wrong != met.nodes.end()) ordered = fail_unordered(hb, *wrong, index, region);
+    const auto wrong = std::ranges::find_if_not(met.nodes, is_before);
+    if (wrong != met.nodes.end()) {
+      ordered = fail_unordered(hb, *wrong, index, region);
+    } else if (also_written) {
+      keep_writes_after(hb, index, met);
+    }
   });
   return ordered;
 }
 
-// Whether all of them are certainly before the instruction's writes.
-bool Validator::writes_after(const HappensBefore& hb, uint32_t index, const AccessLog::Nodes& met) {
+// Whether they were found before all that write after the instruction's set of events.
+bool Validator::writes_after(const HappensBefore& hb, uint32_t index, const AccessLog::Nodes& met) const {
   const WritesAfter asked{hb.set_before(index), met.readers, met.nodes.size()};
-  const bool is_kept = met.readers != AccessLog::kNotReaders;
-  if (is_kept && std::ranges::find(writes_after_, asked) != writes_after_.end()) return true;
-  const auto is_before = [&](uint32_t earlier) { return hb.before(earlier, index, std::nullopt); };
-  if (!std::ranges::all_of(met.nodes, is_before)) return false;
-  if (is_kept) writes_after_[oldest_writes_after_++ % writes_after_.size()] = asked;
-  return true;
+  return met.readers != AccessLog::kNotReaders &&
+         std::ranges::find(writes_after_, asked) != writes_after_.end();
+}
+
+void Validator::keep_writes_after(const HappensBefore& hb, uint32_t index, const AccessLog::Nodes& met) {
+  if (met.readers == AccessLog::kNotReaders) return;
+  writes_after_[oldest_writes_after_++ % writes_after_.size()] = {hb.set_before(index), met.readers,
+                                                                  met.nodes.size()};
 }
 
 // Whether the same was asked already, and no write came between: then it was in order. Notes it otherwise.
 bool Validator::is_checked(const HappensBefore& hb, uint32_t index, const Region& region) {
   Reads& reads = reads_[region.tensor.index];
   if (std::exchange(reads.writes, log_.writes_of(region.tensor)) != reads.writes) reads.checked.clear();
-  std::vector<uint32_t> events = hb.events_before(index, region.operand);
+  hb.events_before(index, region.operand, events_);
   const bool known = std::ranges::any_of(reads.checked, [&](const auto& checked) {
-    return checked.first.box == region.box && checked.second == events;
+    return checked.first.box == region.box && checked.second == events_;
   });
-  if (!known) reads.checked.emplace_back(region, std::move(events));
+  if (!known) reads.checked.emplace_back(region, events_);
   return known;
 }
 
