@@ -23,6 +23,7 @@ constexpr int kFormat = 1;
 // Figures over time have about this many points a token: one for each pixel or two.
 constexpr int64_t kPointsOfToken = 800;
 constexpr const char* kBandwidthTrack = "GB/s";
+constexpr const char* kArithmeticTrack = "TFLOP/s";
 constexpr const char* kBusyTrack = "busy SMs";
 
 // One value of each element.
@@ -129,10 +130,21 @@ void add_path(Columns& columns, const Trace& trace) {
   columns.add_differences("path.execution", changing(steps, [](const PathStep& s) { return s.execution; }));
 }
 
+// What the report measures the track by; 0: no line. Passes of a few rows compute so far below what
+// arithmetic allows that a scale up to there would show nothing of them.
+double limit_of(const Track& track, const Report& report) {
+  constexpr double kLeastShare = 0.1;
+  if (track.name == kBandwidthTrack) return report.limit_gb_per_s;
+  if (track.name != kArithmeticTrack) return 0;
+  const bool near = std::any_of(track.points.begin(), track.points.end(), [&](const TrackPoint& p) {
+    return p.value >= kLeastShare * report.limit_tflop_per_s;
+  });
+  return near ? report.limit_tflop_per_s : 0;
+}
+
 // Adds their points to the columns; returns what else the page has to know of them. `limit` is drawn as a
 // line, `top` is the least that their scales reach.
-ordered_json add_tracks(Columns& columns, const Trace& trace) {
-  const Machine& machine = trace.program.machine;
+ordered_json add_tracks(Columns& columns, const Trace& trace, const Report& report) {
   const int64_t token_ns = trace.windows.front().length_ns();
   ordered_json out = ordered_json::array();
   const int64_t bin_ns = std::max<int64_t>(1, token_ns / kPointsOfToken);
@@ -146,8 +158,8 @@ ordered_json add_tracks(Columns& columns, const Trace& trace) {
     columns.add_floats(prefix + "value",
                        column<double>(track.points, [](const TrackPoint& p) { return p.value; }));
     out.push_back({{"name", track.name},
-                   {"limit", track.name == kBandwidthTrack ? machine.gb_per_s * trace.program.ranks : 0},
-                   {"top", track.name == kBusyTrack ? machine.sms : 0}});
+                   {"limit", limit_of(track, report)},
+                   {"top", track.name == kBusyTrack ? trace.program.machine.sms : 0}});
   }
   return out;
 }
@@ -221,7 +233,7 @@ std::string data_block(const HtmlTrace& page) {
   add_program(columns, page.trace.program);
   add_path(columns, page.trace);
   ordered_json head = describe(page);
-  head["tracks"] = add_tracks(columns, page.trace);
+  head["tracks"] = add_tracks(columns, page.trace, page.report);
   head["columns"] = columns.descriptions();
   const std::string json = head.dump(-1, ' ', /*ensure_ascii=*/false, ordered_json::error_handler_t::replace);
   return without_less_than(json) + "\n" + base64(gzip(columns.bytes()));

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "profiler/html/columns.h"
@@ -87,6 +89,36 @@ TEST(Html, TheSameTraceGivesTheSamePage) {
   const Report report = report_of(trace);
   const HtmlTrace page{"wave", trace, report};
   EXPECT_EQ(to_html({&page, 1}), to_html({&page, 1}));
+}
+
+// By track: where the page draws a line.
+std::map<std::string, double> limits_of(const Trace& trace, const Report& report) {
+  const std::string block = html::data_block({"wave", trace, report});
+  const auto head = nlohmann::json::parse(block.substr(0, block.find('\n')));
+  std::map<std::string, double> limits;
+  for (const auto& track : head["tracks"]) limits[track["name"]] = track["limit"];
+  return limits;
+}
+
+TEST(Html, TracksHaveTheLimitsOfTheReport) {
+  const Trace trace = wave_trace({.ranks = 2, .operations = 400'000});
+  const Report report = report_of(trace);
+  EXPECT_GT(report.limit_gb_per_s, 0);
+  EXPECT_GT(report.limit_tflop_per_s, 0);
+  EXPECT_EQ(limits_of(trace, report), (std::map<std::string, double>{{"GB/s", report.limit_gb_per_s},
+                                                                     {"TFLOP/s", report.limit_tflop_per_s},
+                                                                     {"busy SMs", 0},
+                                                                     {"GPU 0 out GB/s", 0},
+                                                                     {"GPU 1 out GB/s", 0}}));
+}
+
+TEST(Html, LimitsThatAreNotKnownOrFarAboveAreNotDrawn) {
+  Trace trace = wave_trace({.operations = 1'000});
+  EXPECT_EQ(limits_of(trace, report_of(trace)).at("TFLOP/s"), 0) << "a thousandth of it";
+  trace = wave_trace({.operations = 400'000});
+  trace.source = TraceSource::kHost;
+  EXPECT_EQ(limits_of(trace, report_of(trace)).at("GB/s"), 0);
+  EXPECT_EQ(limits_of(trace, report_of(trace)).at("TFLOP/s"), 0);
 }
 
 TEST(Html, RefusesNoTraceThreeTracesAndATraceWithoutAToken) {

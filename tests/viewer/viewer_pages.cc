@@ -51,6 +51,7 @@ void write_small(const std::filesystem::path& folder) {
   write_one(trace, "wave", folder / "one.html");
   write_one(without_loader(trace), "host", folder / "host.html");
   write_one(wave_trace({.ranks = 2}), "ranks", folder / "ranks.html");
+  write_one(wave_trace({.operations = 400'000}), "tiles", folder / "tiles.html");
   write_two(trace, wave_trace({.compute_ns = 300}), folder / "two.html");
   Trace hostile = wave_trace({.tokens = 1, .slow_token = 0}, kHostile);
   hostile.metadata["model"] = kHostile;

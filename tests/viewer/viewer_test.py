@@ -683,6 +683,27 @@ class Host(Case):
         self.assertIn("8 events", self.browser.text("#panel"))
 
 
+    def test_a_limit_that_is_not_known_is_neither_drawn_nor_stated(self):
+        self.assertEqual(self.ink(0, self.variable("limit")), 0)
+        self.assertIn("Bandwidth over the whole trace", self.browser.text("#panel"))
+        self.assertNotIn("dashed line", self.browser.text("#panel"))
+
+
+class Tiles(Case):
+    page = "tiles.html"
+
+    def test_arithmetic_has_its_limit_beside_that_of_bandwidth(self):
+        figures = self.browser.evaluate("[...document.querySelectorAll('#panel h4')].map(h => h.textContent)")
+        self.assertEqual(figures, ["Bandwidth over time", "Arithmetic over time", "Imbalance"])
+        panel = self.browser.text("#panel")
+        self.assertIn("the dashed line is the limit, 100 GB/s", panel)
+        self.assertRegex(panel, r"Arithmetic over the whole trace, up to [0-9.]+ TFLOP/s; the dashed line is the limit, 8 TFLOP/s")
+        self.assertRegex(self.browser.text("#panel .summary"), "% of the limit of 8 TFLOP/s")
+        # Dashes are 5 of 8 pixels of a line that is no longer than the canvas: so many are of more than one.
+        width = self.browser.evaluate("document.querySelector('.chart canvas').width")
+        self.assertGreater(self.ink(0, self.variable("limit")), 0.8 * width)
+
+
 class Hostile(Case):
     page = "hostile.html"
 

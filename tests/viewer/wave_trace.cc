@@ -28,6 +28,7 @@ TraceInstruction instruction(const WaveShape& shape, uint32_t round, uint32_t sm
   i.queue = sm;
   i.pc = round;
   i.bytes = kBytes;
+  i.operations = shape.operations;
   i.wait_begin = static_cast<uint32_t>(program.waits.size());
   i.wait_count = 1;
   i.signal_begin = static_cast<uint32_t>(program.signals.size());
@@ -45,7 +46,8 @@ TraceInstruction instruction(const WaveShape& shape, uint32_t round, uint32_t sm
 
 TraceProgram wave_program(const WaveShape& shape, const std::string& prefix) {
   TraceProgram program;
-  program.machine = {.name = "wave", .sms = shape.sms, .pages_per_sm = 8, .gb_per_s = 100};
+  program.machine = {
+      .name = "wave", .sms = shape.sms, .pages_per_sm = 8, .gb_per_s = 100, .sm_gflop_per_s = 2000};
   program.ranks = shape.ranks;
   program.gate_counter = kGate;
   program.ops = {prefix + "gate_up", prefix + "down", prefix + "advance"};

@@ -16,7 +16,8 @@ struct WaveShape {
   uint32_t layers = 2;
   uint32_t tokens = 3;
   int64_t compute_ns = 400;
-  int64_t slow_token = 1;  // the token in which each instruction computes for 200 ns longer
+  uint64_t operations = 0;  // of each instruction; an SM can do 2,000 a nanosecond
+  int64_t slow_token = 1;   // the token in which each instruction computes for 200 ns longer
 };
 
 // Rounds of a token: two a layer and advance.

@@ -13,7 +13,8 @@ function reportSections(app, pane) {
     pathTable(app, report),
     opsTable(app, report),
     exchangeTable(app, report),
-    bandwidthChart(pane),
+    rateChart(pane, "Bandwidth", "GB/s"),
+    arithmeticChart(pane),
     smTable(app, pane),
     stragglerTable(app, pane),
     imbalance(report),
@@ -85,14 +86,24 @@ function exchangeTable(app, { exchanges, sms }) {
   ], exchanges, "exposed and hidden: µs a token, mean of all SMs; transit: µs each").element;
 }
 
-function bandwidthChart(pane) {
-  const index = pane.trace.head.tracks.findIndex(({ name }) => name === "GB/s");
+function trackNamed(pane, name) {
+  return pane.trace.head.tracks.findIndex((track) => track.name === name);
+}
+
+// A track over the whole trace, and its limit where there is one.
+function rateChart(pane, what, unit) {
+  const index = trackNamed(pane, unit);
   if (index < 0) return null;
   const { value } = trackPoints(pane.trace, index);
   const { limit } = pane.trace.head.tracks[index];
-  const label = `Bandwidth over the whole trace, up to ${formatCount(Math.max(...value))} GB/s`;
-  return figure("Bandwidth over time", `${label}; the dashed line is the limit, ${formatCount(limit)} GB/s`,
-                smallChart(label, [...value], limit));
+  const label = `${what} over the whole trace, up to ${formatCount(Math.max(...value))} ${unit}`;
+  const dashed = limit ? `; the dashed line is the limit, ${formatCount(limit)} ${unit}` : "";
+  return figure(`${what} over time`, label + dashed, smallChart(label, [...value], limit));
+}
+
+// Only where arithmetic comes near its limit.
+function arithmeticChart(pane) {
+  return pane.trace.head.tracks[trackNamed(pane, "TFLOP/s")]?.limit ? rateChart(pane, "Arithmetic", "TFLOP/s") : null;
 }
 
 function figure(title, note, chart) {
