@@ -76,6 +76,14 @@ inline LlamaConfig tiny_wide_config() {
   return config;
 }
 
+// Whose heads of Q and K are normed, as Qwen3's.
+inline LlamaConfig tiny_head_norms_config() {
+  LlamaConfig config = tiny_shared_config(2);
+  config.name = "tiny-head-norms";
+  config.qk_norm = true;
+  return config;
+}
+
 // Products of O and down of several panels of columns, the last of a few only: programs of tiles cut them
 // into 2 and 3 parts.
 inline LlamaConfig tiny_parts_config() {
