@@ -77,9 +77,9 @@ inline LlamaConfig tiny_wide_config() {
 }
 
 // Whose heads of Q and K are normed, as Qwen3's.
-inline LlamaConfig tiny_head_norms_config() {
+inline LlamaConfig tiny_shared_head_norms_config() {
   LlamaConfig config = tiny_shared_config(2);
-  config.name = "tiny-head-norms";
+  config.name = "tiny-shared-head-norms";
   config.qk_norm = true;
   return config;
 }

@@ -44,7 +44,7 @@ const std::vector<Program>& small_programs() {
     // With norms of heads: of single rows, and of tiles.
     for (const uint32_t tile_rows : {0U, 32U}) {
       const uint32_t sms = tile_rows == 0 ? 3 : 2;
-      const Graph graph = build_llama_graph(tiny_head_norms_config(),
+      const Graph graph = build_llama_graph(tiny_shared_head_norms_config(),
                                             {.sms = sms, .context = 200, .rows = 17, .tile_rows = tile_rows});
       for (const Compilation& how : compilations_for(sms)) out.push_back(compile_as(graph, how));
     }
@@ -73,7 +73,7 @@ const std::vector<Program>& shared_programs() {
     out.push_back(tiles_of_ranks(tiny_sliced_config(), 4, 2, 40));
     out.push_back(tiles_of_ranks(tiny_sliced_config(), 8, 1, 17));
     out.push_back(tiles_of_ranks(tiny_wide_config(), 2, 2, 17));
-    out.push_back(tiles_of_ranks(tiny_head_norms_config(), 2, 2, 17));
+    out.push_back(tiles_of_ranks(tiny_shared_head_norms_config(), 2, 2, 17));
     return out;
   }();
   return programs;
