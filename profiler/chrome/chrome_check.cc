@@ -46,12 +46,21 @@ ChromeCheck::Thread ChromeCheck::thread_of(const json& event) const {
   return {integer(event, "pid"), integer(event, "tid")};
 }
 
+template <class Map>
+void ChromeCheck::count_entry(const Map&) {
+  constexpr size_t kNodeBytes = 48;  // of a tree, beside what is in it
+  bytes_ += kNodeBytes + sizeof(typename Map::value_type);
+}
+
 void ChromeCheck::add_slice(const json& event) {
-  std::vector<Span>& slices = slices_[thread_of(event)];
+  const auto [thread, is_new] = slices_.try_emplace(thread_of(event));
+  if (is_new) count_entry(slices_);
+  std::vector<Span>& slices = thread->second;
   const int64_t begin = nanoseconds(event, "ts");
   if (!slices.empty() && slices.back().begin_ns > begin) refuse("ts: before the thread's last slice");
   if (!slices.empty() && slices.back().end_ns > begin) refuse("ts: inside the thread's last slice");
   slices.push_back({begin, begin + nanoseconds(event, "dur")});
+  bytes_ += sizeof(Span);
   ++num_slices_;
 }
 
@@ -62,6 +71,10 @@ void ChromeCheck::add_counter(const json& event) {
                        std::all_of(args->begin(), args->end(), [](const json& v) { return v.is_number(); });
   if (!numbers) refuse("args: missing, or not numbers");
   const auto [last, first] = counters_.emplace(std::pair(integer(event, "pid"), text(event, "name")), at);
+  if (first) {
+    count_entry(counters_);
+    bytes_ += last->first.second.size();
+  }
   if (!first && last->second > at) refuse("ts: before the counter's last value");
   last->second = at;
 }
@@ -70,6 +83,7 @@ void ChromeCheck::add_flow(const json& event, Flows& flows) {
   const FlowEnd end{thread_of(event), nanoseconds(event, "ts")};
   const int64_t id = integer(event, "id");
   if (!flows.emplace(id, end).second) refuse(fmt::format("id: flow {} appears twice", id));
+  count_entry(flows);
 }
 
 void ChromeCheck::add(const json& event) {

@@ -26,6 +26,8 @@ class ChromeCheck {
 
   uint64_t slices() const { return num_slices_; }
   uint64_t flows() const { return starts_.size(); }
+  // Of memory that it takes, about.
+  uint64_t bytes() const { return bytes_; }
 
  private:
   struct Span {
@@ -46,11 +48,14 @@ class ChromeCheck {
   void add_slice(const nlohmann::json& event);
   void add_counter(const nlohmann::json& event);
   void add_flow(const nlohmann::json& event, Flows& flows);
+  template <class Map>
+  void count_entry(const Map&);
   void check_enclosed(int64_t id, const FlowEnd& end) const;
 
   std::string name_;
   uint64_t event_ = 0;  // in hand
   uint64_t num_slices_ = 0;
+  uint64_t bytes_ = 0;
   std::map<Thread, std::vector<Span>> slices_;
   std::map<std::pair<int64_t, std::string>, int64_t>
       counters_;  // by process and name: time of the last value

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "profiler/analysis/slices.h"
 #include "profiler/chrome/chrome_check.h"
@@ -53,12 +54,16 @@ class Row {
 
 class ChromeReader {
  public:
-  explicit ChromeReader(const std::string& name) : name_(name), check_(name) {}
+  ChromeReader(const std::string& name, const TraceLimits& limits)
+      : name_(name), limits_(limits), check_(name) {}
 
-  Trace read(std::string_view text) {
-    const json root = parse_json_elements(
-        text, name_,
-        [this](const std::string& member, const json& element) { return take(member, element); });
+  Trace read(const TextPieces& text) {
+    const json root =
+        parse_json_elements(text, name_, [this](const std::vector<std::string>& keys, const json& element) {
+          const bool taken = take(keys, element);
+          check_memory();
+          return taken;
+        });
     check_.finish();
     const JsonFields fields(root, name_);
     if (!fields.has(chrome::kTraceMember))
@@ -70,10 +75,17 @@ class ChromeReader {
   }
 
  private:
-  bool take(const std::string& member, const json& element);
+  bool take(const std::vector<std::string>& keys, const json& element);
+  bool take_of_root(const std::string& member, const json& element);
+  bool take_of_program(const std::string& member, const json& element);
+  void check_memory() const;
+  template <class Item, class Read>
+  void add(std::vector<Item>& list, const std::string& member, size_t values, const json& element,
+           Read&& read);
   void take_instruction(const json& element);
   void take_execution(const json& element);
   void take_sample(const json& element);
+  void take_push(const json& element);
   void read_trace_member(const JsonFields& fields);
   void read_machine(const JsonFields& fields);
   void read_lists(const JsonFields& fields);
@@ -88,11 +100,19 @@ class ChromeReader {
   void for_values(const JsonFields& fields, const char* key, Read&& read) const;
 
   const std::string& name_;
+  const TraceLimits& limits_;
   ChromeCheck check_;
   Trace trace_;
+  uint64_t bytes_ = 0;  // of the trace's lists
 };
 
-bool ChromeReader::take(const std::string& member, const json& element) {
+// Lists that grow with the trace are read element by element; what is left of the file is a small tree.
+bool ChromeReader::take(const std::vector<std::string>& keys, const json& element) {
+  if (keys.size() == 1) return take_of_root(keys.back(), element);
+  return keys.size() == 2 && keys.front() == chrome::kTraceMember && take_of_program(keys.back(), element);
+}
+
+bool ChromeReader::take_of_root(const std::string& member, const json& element) {
   if (member == "traceEvents") {
     check_.add(element);
   } else if (member == chrome::kInstructionsMember) {
@@ -107,51 +127,94 @@ bool ChromeReader::take(const std::string& member, const json& element) {
   return true;
 }
 
+bool ChromeReader::take_of_program(const std::string& member, const json& element) {
+  TraceProgram& program = trace_.program;
+  if (member == "waits") {
+    add(program.waits, "serval.waits", 3, element, [](Row& row, Wait& w) {
+      w.counter = row.word();
+      w.threshold = row.word();
+      w.operand_mask = row.word();
+    });
+  } else if (member == "signals") {
+    add(program.signals, "serval.signals", 2, element, [](Row& row, Signal& s) {
+      s.counter = row.word();
+      s.increment = row.word();
+    });
+  } else if (member == "pushes") {
+    take_push(element);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void ChromeReader::check_memory() const {
+  if (bytes_ + check_.bytes() > limits_.memory_bytes) {
+    throw Error(ErrorKind::kRuntime, fmt::format("{}: its events and lists need more than {} bytes of memory",
+                                                 name_, limits_.memory_bytes));
+  }
+}
+
+// An element of a list of lists.
+template <class Item, class Read>
+void ChromeReader::add(std::vector<Item>& list, const std::string& member, size_t values, const json& element,
+                       Read&& read) {
+  const std::string where = fmt::format("{}: {} {}", name_, member, list.size());
+  Row row(element, values, where);
+  read(row, list.emplace_back());
+  bytes_ += sizeof(Item);
+}
+
 void ChromeReader::take_instruction(const json& element) {
-  constexpr size_t kValues = 11;
-  const std::string where =
-      fmt::format("{}: {} {}", name_, chrome::kInstructionsMember, trace_.program.instructions.size());
-  Row row(element, kValues, where);
-  TraceInstruction& i = trace_.program.instructions.emplace_back();
-  i.op = row.word();
-  i.layer = static_cast<uint16_t>(row.integer(0, kNoTag));
-  i.queue = row.word();
-  i.pc = row.word();
-  i.bytes = static_cast<uint64_t>(row.integer(0, kMaxInteger));
-  i.operations = static_cast<uint64_t>(row.integer(0, kMaxInteger));
-  i.wait_begin = row.word();
-  i.wait_count = row.word();
-  i.signal_begin = row.word();
-  i.signal_count = row.word();
-  i.text = row.text();
+  add(trace_.program.instructions, chrome::kInstructionsMember, 11, element,
+      [this](Row& row, TraceInstruction& i) {
+        i.op = row.word();
+        i.layer = static_cast<uint16_t>(row.integer(0, kNoTag));
+        i.queue = row.word();
+        i.pc = row.word();
+        i.bytes = static_cast<uint64_t>(row.integer(0, kMaxInteger));
+        i.operations = static_cast<uint64_t>(row.integer(0, kMaxInteger));
+        i.wait_begin = row.word();
+        i.wait_count = row.word();
+        i.signal_begin = row.word();
+        i.signal_count = row.word();
+        i.text = row.text();
+        bytes_ += i.text.size();
+      });
 }
 
 void ChromeReader::take_execution(const json& element) {
   constexpr size_t kValuesBeforeTimes = 7;
-  const std::string where =
-      fmt::format("{}: {} {}", name_, chrome::kExecutionsMember, trace_.executions.size());
-  Row row(element, kValuesBeforeTimes + kNumEventKinds, where);
-  Execution& x = trace_.executions.emplace_back();
-  x.instruction = row.word();
-  x.pass = row.word();
-  x.sm = row.word();
-  const int64_t counter = row.integer(-1, kMaxWord);
-  x.last_counter = counter < 0 ? kNoCounter : static_cast<uint32_t>(counter);
-  x.bytes = static_cast<uint64_t>(row.integer(0, kMaxInteger));
-  x.room_ns = row.integer(0, kMaxInteger);
-  x.starved_ns = row.integer(0, kMaxInteger);
-  for (int64_t& ns : x.at) ns = row.integer(kNever, kMaxInteger);
+  add(trace_.executions, chrome::kExecutionsMember, kValuesBeforeTimes + kNumEventKinds, element,
+      [](Row& row, Execution& x) {
+        x.instruction = row.word();
+        x.pass = row.word();
+        x.sm = row.word();
+        const int64_t counter = row.integer(-1, kMaxWord);
+        x.last_counter = counter < 0 ? kNoCounter : static_cast<uint32_t>(counter);
+        x.bytes = static_cast<uint64_t>(row.integer(0, kMaxInteger));
+        x.room_ns = row.integer(0, kMaxInteger);
+        x.starved_ns = row.integer(0, kMaxInteger);
+        for (int64_t& ns : x.at) ns = row.integer(kNever, kMaxInteger);
+      });
 }
 
 void ChromeReader::take_sample(const json& element) {
-  constexpr size_t kValues = 4;
-  const std::string where = fmt::format("{}: {} {}", name_, chrome::kSamplesMember, trace_.samples.size());
-  Row row(element, kValues, where);
-  PageSample& s = trace_.samples.emplace_back();
-  s.at_ns = row.integer(0, kMaxInteger);
-  s.sm = row.word();
-  s.bytes_in_flight = row.word();
-  s.free_pages = row.word();
+  add(trace_.samples, chrome::kSamplesMember, 4, element, [](Row& row, PageSample& s) {
+    s.at_ns = row.integer(0, kMaxInteger);
+    s.sm = row.word();
+    s.bytes_in_flight = row.word();
+    s.free_pages = row.word();
+  });
+}
+
+void ChromeReader::take_push(const json& element) {
+  add(trace_.program.pushes, "serval.pushes", 4, element, [](Row& row, TracePush& p) {
+    p.instruction = row.word();
+    p.to = row.word();
+    p.bytes = static_cast<uint64_t>(row.integer(0, kMaxInteger));
+    p.operands = row.word();
+  });
 }
 
 void ChromeReader::check_format(const JsonFields& fields) const {
@@ -222,28 +285,12 @@ void ChromeReader::read_lists(const JsonFields& fields) {
     w.begin_ns = row.integer(0, kMaxInteger);
     w.end_ns = row.integer(0, kMaxInteger);
   });
-  for_rows(fields, "waits", 3, [&](Row& row) {
-    Wait& w = program.waits.emplace_back();
-    w.counter = row.word();
-    w.threshold = row.word();
-    w.operand_mask = row.word();
-  });
-  for_rows(fields, "signals", 2, [&](Row& row) {
-    Signal& s = program.signals.emplace_back();
-    s.counter = row.word();
-    s.increment = row.word();
-  });
+  for (const char* taken : {"waits", "signals"}) list(fields, taken);
 }
 
 void ChromeReader::read_ranks(const JsonFields& fields) {
   trace_.program.ranks = static_cast<uint32_t>(fields.integer("ranks", 1, kMaxDevices));
-  for_rows(fields, "pushes", 4, [&](Row& row) {
-    TracePush& p = trace_.program.pushes.emplace_back();
-    p.instruction = row.word();
-    p.to = row.word();
-    p.bytes = static_cast<uint64_t>(row.integer(0, kMaxInteger));
-    p.operands = row.word();
-  });
+  list(fields, "pushes");
 }
 
 void ChromeReader::read_trace_member(const JsonFields& fields) {
@@ -272,14 +319,23 @@ void ChromeReader::check_events() const {
 
 }  // namespace
 
+Trace from_chrome_json(const TextPieces& text, const std::string& name, const TraceLimits& limits) {
+  return ChromeReader(name, limits).read(text);
+}
+
 Trace from_chrome_json(std::string_view text, const std::string& name) {
-  return ChromeReader(name).read(text);
+  return from_chrome_json(one_piece(text), name);
 }
 
 Trace read_trace(const std::filesystem::path& path) {
-  std::string text = read_text_file(path, kMaxTraceBytes);
-  if (is_gzip(text)) text = gunzip(text, kMaxTraceBytes, path.string());
-  return from_chrome_json(text, path.string());
+  const TraceLimits limits;
+  const std::string name = path.string();
+  TextFile file(path, limits.text_bytes);
+  std::string_view first = file.next();
+  const TextPieces bytes = [&] { return first.empty() ? file.next() : std::exchange(first, {}); };
+  if (!is_gzip(first)) return from_chrome_json(bytes, name, limits);
+  Gunzip data(bytes, limits.text_bytes, name);
+  return from_chrome_json([&] { return data.next(); }, name, limits);
 }
 
 }  // namespace serval

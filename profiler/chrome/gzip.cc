@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <utility>
 #include <zlib.h>
 
 #include "vm/base/error.h"
@@ -57,26 +58,54 @@ bool is_gzip(std::string_view bytes) {
   return bytes.starts_with("\x1f\x8b");
 }
 
-std::string gunzip(std::string_view bytes, uint64_t limit, const std::string& name) {
-  z_stream stream{};
-  if (inflateInit2(&stream, kGzipWindow) != Z_OK)
-    throw Error(ErrorKind::kOutOfMemory, "out of memory for decompression");
-  std::string out;
-  int result = Z_OK;
-  while (result == Z_OK && out.size() <= limit) {
-    feed(stream, bytes);
-    result = grow(stream, out, [&] { return inflate(&stream, Z_NO_FLUSH); });
+struct Gunzip::Stream {
+  z_stream zlib{};
+  Stream() {
+    if (inflateInit2(&zlib, kGzipWindow) != Z_OK)
+      throw Error(ErrorKind::kOutOfMemory, "out of memory for decompression");
   }
-  const bool more = stream.avail_in > 0 || !bytes.empty();
-  inflateEnd(&stream);
-  const auto refuse = [&](const std::string& what) {
-    throw Error(ErrorKind::kRuntime, fmt::format("{}: gzip: {}", name, what));
-  };
-  if (out.size() > limit) refuse(fmt::format("more than {} bytes of text", limit));
+  ~Stream() { inflateEnd(&zlib); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+};
+
+Gunzip::Gunzip(TextPieces bytes, uint64_t limit, std::string name)
+    : bytes_(std::move(bytes)), limit_(limit), name_(std::move(name)), stream_(std::make_unique<Stream>()) {}
+
+Gunzip::~Gunzip() = default;
+
+void Gunzip::refuse(const std::string& what) const {
+  throw Error(ErrorKind::kRuntime, fmt::format("{}: gzip: {}", name_, what));
+}
+
+std::string_view Gunzip::next() {
+  if (ended_) return {};
+  z_stream& stream = stream_->zlib;
+  piece_.clear();
+  const int result = grow(stream, piece_, [&] {
+    int step = Z_OK;
+    while (step == Z_OK && stream.avail_out > 0) {
+      if (stream.avail_in == 0 && rest_.empty()) rest_ = bytes_();
+      feed(stream, rest_);
+      step = inflate(&stream, Z_NO_FLUSH);
+    }
+    return step;
+  });
+  given_ += piece_.size();
+  if (given_ > limit_) refuse(fmt::format("more than {} bytes of text", limit_));
+  ended_ = result == Z_STREAM_END;
   if (result == Z_BUF_ERROR) refuse("the data ends early");
-  if (result != Z_STREAM_END) refuse("the data is damaged");
-  if (more) refuse("the file continues after the compressed data");
-  return out;
+  if (result != Z_OK && !ended_) refuse("the data is damaged");
+  if (ended_ && (stream.avail_in > 0 || !rest_.empty() || !bytes_().empty()))
+    refuse("the file continues after the compressed data");
+  return piece_;
+}
+
+std::string gunzip(std::string_view bytes, uint64_t limit, const std::string& name) {
+  Gunzip data(one_piece(bytes), limit, name);
+  std::string text;
+  for (std::string_view piece = data.next(); !piece.empty(); piece = data.next()) text += piece;
+  return text;
 }
 
 }  // namespace serval

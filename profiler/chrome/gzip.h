@@ -2,15 +2,45 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
+
+#include "vm/base/text_file.h"
 
 namespace serval {
 
 std::string gzip(std::string_view text);
 bool is_gzip(std::string_view bytes);
-// Throws Error(kRuntime), naming `name`, if the data is damaged, ends early, goes on behind its end, or gives
-// more than `limit` bytes.
+
+// Decompresses piece by piece. Throws Error(kRuntime), naming `name`, if the data is damaged, ends early,
+// goes on behind its end, or gives more than `limit` bytes; and whatever `bytes` throws. Not thread-safe.
+class Gunzip {
+ public:
+  Gunzip(TextPieces bytes, uint64_t limit, std::string name);
+  ~Gunzip();
+  Gunzip(const Gunzip&) = delete;
+  Gunzip& operator=(const Gunzip&) = delete;
+
+  // As TextPieces.
+  std::string_view next();
+
+ private:
+  struct Stream;  // zlib's
+
+  [[noreturn]] void refuse(const std::string& what) const;
+
+  const TextPieces bytes_;
+  const uint64_t limit_;
+  const std::string name_;
+  const std::unique_ptr<Stream> stream_;
+  std::string_view rest_;  // of what came last
+  std::string piece_;
+  uint64_t given_ = 0;
+  bool ended_ = false;
+};
+
+// The same, at once.
 std::string gunzip(std::string_view bytes, uint64_t limit, const std::string& name);
 
 }  // namespace serval

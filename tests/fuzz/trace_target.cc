@@ -7,14 +7,18 @@
 #include "profiler/report/report.h"
 #include "profiler/trace/trim.h"
 #include "tests/fuzz/fuzz_target.h"
+#include "tests/text_pieces.h"
 
 namespace serval::fuzz {
 namespace {
 
-constexpr uint64_t kMaxText = uint64_t{1} << 20;
-
-std::string unpacked(std::string_view bytes) {
-  return is_gzip(bytes) ? gunzip(bytes, kMaxText, "file") : std::string(bytes);
+Trace read(std::string_view bytes) {
+  constexpr TraceLimits kLimits = {.text_bytes = uint64_t{1} << 20, .memory_bytes = uint64_t{1} << 26};
+  constexpr size_t kPiece = 7;  // so small that most values are in two
+  const TextPieces pieces = testing::pieces_of(bytes, kPiece);
+  if (!is_gzip(bytes)) return from_chrome_json(pieces, "file", kLimits);
+  Gunzip data(pieces, kLimits.text_bytes, "file");
+  return from_chrome_json([&] { return data.next(); }, "file", kLimits);
 }
 
 void check_slices(const Trace& trace) {
@@ -47,6 +51,6 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace serval;
   using namespace serval::fuzz;
   Trace trace;
-  if (accepts([&] { trace = from_chrome_json(unpacked(text_of(data, size)), "file"); })) check(trace);
+  if (accepts([&] { trace = read(text_of(data, size)); })) check(trace);
   return 0;
 }

@@ -3,13 +3,16 @@
 #include <string>
 #include <vector>
 
+#include "tests/text_pieces.h"
 #include "tests/tokenizer/tiny_tokenizer.h"
 
 namespace serval {
 namespace {
 
 using nlohmann::json;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
+using testing::pieces_of;
+using testing::without_end;
 
 std::string error_of(const std::string& text) {
   return tiny::error_of([&] { parse_json_text(text, "file.json"); });
@@ -37,30 +40,61 @@ TEST(JsonFile, RefusesDepthAndCountAboveTheLimits) {
   EXPECT_THAT(error_of(many + "]"), HasSubstr("more than 4194304 values"));
 }
 
+using Keys = std::vector<std::string>;
+
+bool take_nothing(const Keys&, const json&) {
+  return false;
+}
+
 TEST(JsonFile, HandsOutTheElementsOfLongLists) {
   std::vector<std::string> taken;
-  const auto take = [&](const std::string& member, const json& element) {
-    if (member != "long") return false;
+  const auto take = [&](const Keys& keys, const json& element) {
+    if (keys != Keys{"long"} && keys != Keys{"in", "list"}) return false;
     taken.push_back(element.dump());
     return true;
   };
-  const json rest = parse_json_elements(R"({"long":[1,{"a":[2]},[]],"short":[1,[2]],"in":{"long":[3]}})",
-                                        "file.json", take);
-  EXPECT_THAT(taken, testing::ElementsAre("1", R"({"a":[2]})", "[]"));
-  EXPECT_EQ(rest, json::parse(R"({"long":[],"short":[1,[2]],"in":{"long":[3]}})"));
+  const json rest = parse_json_elements(
+      one_piece(R"({"long":[1,{"a":[2]},[]],"short":[1,[2]],"in":{"x":4,"list":[3,[4]],"long":[3]},)"
+                R"("deep":[{"in":{"list":[5]}}]})"),
+      "file.json", take);
+  EXPECT_THAT(taken, ::testing::ElementsAre("1", R"({"a":[2]})", "[]", "3", "[4]"));
+  EXPECT_EQ(rest, json::parse(R"({"long":[],"short":[1,[2]],"in":{"x":4,"list":[],"long":[3]},)"
+                              R"("deep":[{"in":{"list":[5]}}]})"));
 }
 
 TEST(JsonFile, WhatIsHandedOutDoesNotCount) {
-  std::string many = "{\"long\":[[0]";
+  std::string many = "{\"in\":{\"long\":[[0]";
   for (std::size_t i = 0; i < kMaxJsonValues; ++i) many += ",[]";
+  many += "]}}";
   std::size_t taken = 0;
-  parse_json_elements(many + "]}", "file.json", [&](const std::string&, const json&) { return ++taken > 0; });
+  parse_json_elements(one_piece(many), "file.json", [&](const Keys&, const json&) { return ++taken > 0; });
   EXPECT_EQ(taken, kMaxJsonValues + 1);
-  EXPECT_THAT(tiny::error_of([&] {
-                parse_json_elements(many + "]}", "file.json",
-                                    [](const std::string&, const json&) { return false; });
-              }),
+  EXPECT_THAT(tiny::error_of([&] { parse_json_elements(one_piece(many), "file.json", take_nothing); }),
               HasSubstr("more than 4194304 values"));
+}
+
+TEST(JsonFile, ReadsATextInPiecesAsInOne) {
+  const std::string text = R"({"a":[1.5,"\ud83d\ude00",{"b":null}],"c":-12345})";
+  for (std::size_t bytes = 1; bytes < text.size(); ++bytes)
+    EXPECT_EQ(parse_json_elements(pieces_of(text, bytes), "file.json", take_nothing), json::parse(text));
+  EXPECT_EQ(tiny::error_of([] {
+              parse_json_elements(pieces_of(std::string_view("{\"a\":\0}", 7), 4), "file.json", take_nothing);
+            }),
+            "file.json: byte 6: a zero byte");
+}
+
+TEST(JsonFile, ATextWithoutEndIsRefusedBeforeItFillsMemory) {
+  const std::string letters(1 << 20, 'a'), members = "\"" + letters + "\",";
+  std::size_t pieces = 0;
+  const auto error = [&](std::string_view first, std::string_view next) {
+    return tiny::error_of(
+        [&] { parse_json_elements(without_end(first, next, pieces), "file.json", take_nothing); });
+  };
+  EXPECT_EQ(error("[\"", letters), "file.json: byte 16777218: a value of more than 16777216 bytes");
+  EXPECT_LE(pieces, 20U);
+  EXPECT_THAT(error("[1", std::string(1 << 20, ' ')), HasSubstr("a value of more than 16777216 bytes"));
+  EXPECT_THAT(error("{\"a\":[", members), HasSubstr("texts of more than 134217728 bytes"));
+  EXPECT_LE(pieces, 130U);
 }
 
 TEST(JsonFile, RefusesWhateverHidesBehindAZeroByte) {

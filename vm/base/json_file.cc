@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <fmt/format.h>
-#include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -19,35 +18,65 @@ using nlohmann::json;
   throw Error(ErrorKind::kRuntime, name + ": " + what);
 }
 
-// Walks the text and leaves in `*offset` how many bytes the parser has taken, which its callbacks are not
-// told.
-class CountingIterator {
+// The text, character by character.
+class Source {
  public:
-  using iterator_category = std::forward_iterator_tag;
+  Source(const TextPieces& pieces, const std::string& name) : pieces_(pieces), name_(name) {}
+
+  bool at_end() { return at_ == piece_.size() && !refill(); }
+  const char& current() const { return piece_[at_]; }
+  void advance() { ++at_; }
+  std::size_t offset() const { return before_ + at_; }  // how many have been taken
+  // A value, a key or a bracket has been read.
+  void mark() { mark_ = offset(); }
+
+ private:
+  // Returns whether there is more text.
+  bool refill() {
+    const std::string_view next = pieces_();
+    if (next.empty()) return false;
+    before_ += piece_.size();
+    piece_ = next;
+    at_ = 0;
+    // What the parser has of a value that is not complete; a text of one piece is in memory anyway.
+    if (before_ - mark_ > kMaxJsonValueBytes)
+      fail(name_, fmt::format("byte {}: a value of more than {} bytes", before_, kMaxJsonValueBytes));
+    // The parser takes a zero byte for the end of its input and would accept whatever follows.
+    if (const std::size_t zero = piece_.find('\0'); zero != piece_.npos)
+      fail(name_, fmt::format("byte {}: a zero byte", before_ + zero + 1));
+    return true;
+  }
+
+  const TextPieces& pieces_;
+  const std::string& name_;
+  std::string_view piece_;
+  std::size_t at_ = 0;      // in the piece
+  std::size_t before_ = 0;  // bytes before it
+  std::size_t mark_ = 0;
+};
+
+// The parser's iterator over it. None but the end has no source.
+class SourceIterator {
+ public:
+  using iterator_category = std::input_iterator_tag;
   using value_type = char;
   using difference_type = std::ptrdiff_t;
   using pointer = const char*;
   using reference = const char&;
 
-  CountingIterator() = default;
-  CountingIterator(const char* at, std::size_t* offset) : at_(at), offset_(offset) {}
+  SourceIterator() = default;
+  explicit SourceIterator(Source* source) : source_(source) {}
 
-  reference operator*() const { return *at_; }
-  CountingIterator& operator++() {
-    ++at_;
-    ++*offset_;
+  reference operator*() const { return source_->current(); }
+  SourceIterator& operator++() {
+    source_->advance();
     return *this;
   }
-  CountingIterator operator++(int) {
-    CountingIterator before = *this;
-    ++*this;
-    return before;
-  }
-  friend bool operator==(const CountingIterator& a, const CountingIterator& b) { return a.at_ == b.at_; }
+  friend bool operator==(const SourceIterator& a, const SourceIterator& b) { return a.ended() == b.ended(); }
 
  private:
-  const char* at_ = nullptr;
-  std::size_t* offset_ = nullptr;
+  bool ended() const { return source_ == nullptr || source_->at_end(); }
+  Source* source_ = nullptr;
 };
 
 // The library's message is "[json.exception…] parse error at line L, column C: REASON; last read: 'BYTES'…",
@@ -67,8 +96,8 @@ std::string reason_of(std::string_view message) {
 // Builds the tree as nlohmann::json::parse would, and refuses what that would let pass.
 class TreeBuilder {
  public:
-  TreeBuilder(const std::string& name, const std::size_t* offset, const TakeJsonElement& take)
-      : name_(name), offset_(offset), take_(take) {}
+  TreeBuilder(const std::string& name, Source& source, const TakeJsonElement& take)
+      : name_(name), source_(source), take_(take) {}
 
   json take() { return std::move(root_); }
 
@@ -77,19 +106,35 @@ class TreeBuilder {
   bool number_integer(std::int64_t value) { return add(value); }
   bool number_unsigned(std::uint64_t value) { return add(value); }
   bool number_float(double value, const std::string&) { return add(value); }
-  bool string(std::string& value) { return add(std::move(value)); }
+  bool string(std::string& value) {
+    count_text(value);
+    return add(std::move(value));
+  }
   bool binary(json::binary_t&) { return false; }  // JSON text has no binary values
 
-  bool start_object(std::size_t) { return open(json::object()); }
-  bool start_array(std::size_t) { return open(json::array()); }
-  bool end_object() { return close(); }
+  bool start_object(std::size_t) {
+    open(json::object());
+    keys_.emplace_back();
+    return true;
+  }
+  bool start_array(std::size_t) {
+    open(json::array());
+    if (in_list()) kept_ = size_;
+    return true;
+  }
+  bool end_object() {
+    keys_.pop_back();
+    return close();
+  }
   bool end_array() { return close(); }
 
   bool key(std::string& name) {
+    count_text(name);
+    source_.mark();
     auto [member, inserted] = open_.back()->get_ref<json::object_t&>().emplace(name, nullptr);
     if (!inserted) fail_here(fmt::format("key {} appears twice in one object", in_quotes(name)));
     member_ = &member->second;
-    if (open_.size() == 1) root_member_ = name;
+    keys_.back() = name;
     return true;
   }
 
@@ -99,12 +144,22 @@ class TreeBuilder {
 
  private:
   [[noreturn]] void fail_here(const std::string& what) const {
-    fail(name_, fmt::format("byte {}: {}", *offset_, what));
+    fail(name_, fmt::format("byte {}: {}", source_.offset(), what));
+  }
+
+  struct Size {
+    std::size_t values = 0, text_bytes = 0;
+  };
+
+  void count_text(const std::string& text) {
+    size_.text_bytes += text.size();
+    if (size_.text_bytes > kMaxJsonTextBytes)
+      fail_here(fmt::format("texts of more than {} bytes", kMaxJsonTextBytes));
   }
 
   // Puts a value where the text has it, and returns where that is.
   json* place(json&& value) {
-    if (++values_ > kMaxJsonValues) fail_here(fmt::format("more than {} values", kMaxJsonValues));
+    if (++size_.values > kMaxJsonValues) fail_here(fmt::format("more than {} values", kMaxJsonValues));
     if (open_.empty()) {
       root_ = std::move(value);
       return &root_;
@@ -120,24 +175,27 @@ class TreeBuilder {
     return finish();
   }
 
-  // A value is complete. An element of the root's member may be taken, and then it is as if it had not been.
+  // Whether the innermost array is a member of an object that only objects are around.
+  bool in_list() const { return open_.size() == keys_.size() + 1 && open_.back()->is_array(); }
+
+  // A value is complete. An element of such an array may be taken, and then it is as if it had not been.
   bool finish() {
-    if (!take_ || open_.size() != 2 || !open_.back()->is_array() || !root_.is_object()) return true;
+    source_.mark();
+    if (!take_ || keys_.empty() || !in_list()) return true;
     auto& elements = open_.back()->get_ref<json::array_t&>();
-    if (take_(root_member_, elements.back())) {
+    if (take_(keys_, elements.back())) {
       elements.pop_back();
-      values_ = kept_;
+      size_ = kept_;
     } else {
-      kept_ = values_;
+      kept_ = size_;
     }
     return true;
   }
 
-  bool open(json value) {
+  void open(json value) {
     if (open_.size() == kMaxJsonDepth) fail_here(fmt::format("nested deeper than {}", kMaxJsonDepth));
     open_.push_back(place(std::move(value)));
-    if (open_.size() == 2) kept_ = values_;
-    return true;
+    source_.mark();
   }
 
   bool close() {
@@ -146,37 +204,17 @@ class TreeBuilder {
   }
 
   const std::string& name_;
-  const std::size_t* offset_;
+  Source& source_;
   const TakeJsonElement& take_;  // may be empty
   json root_;
-  json* member_ = nullptr;   // where the value of the last key goes
-  std::string root_member_;  // the root's key that was last
-  std::vector<json*> open_;  // from the root to the innermost open array or object
-  std::size_t values_ = 0;
-  std::size_t kept_ = 0;  // without the element of a root's member that is being read
+  json* member_ = nullptr;         // where the value of the last key goes
+  std::vector<json*> open_;        // from the root to the innermost open array or object
+  std::vector<std::string> keys_;  // of each open object, the last one
+  Size size_;
+  Size kept_;  // without the element that is being read and may be taken
 };
 
 }  // namespace
-
-std::string read_text_file(const std::filesystem::path& path, std::size_t size_limit) {
-  const std::string name = path.string();
-  std::error_code error;
-  const auto status = std::filesystem::status(path, error);
-  if (!std::filesystem::exists(status)) fail(name, "no such file");
-  if (!std::filesystem::is_regular_file(status)) fail(name, "not a regular file");
-  const std::uintmax_t size = std::filesystem::file_size(path, error);
-  if (error) fail(name, error.message());
-  if (size > size_limit) fail(name, fmt::format("{} bytes; limit: {}", size, size_limit));
-
-  std::ifstream in(path, std::ios::binary);
-  if (!in) fail(name, "cannot be opened for reading");
-  std::string text(size, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(size));
-  if (static_cast<std::uintmax_t>(in.gcount()) != size) {
-    fail(name, fmt::format("read {} of {} bytes", in.gcount(), size));
-  }
-  return text;
-}
 
 std::string in_quotes(std::string_view text) {
   constexpr std::size_t kMostShown = 80;
@@ -186,19 +224,13 @@ std::string in_quotes(std::string_view text) {
 }
 
 json parse_json_text(std::string_view text, const std::string& name) {
-  return parse_json_elements(text, name, {});
+  return parse_json_elements(one_piece(text), name, {});
 }
 
-json parse_json_elements(std::string_view text, const std::string& name, const TakeJsonElement& take) {
-  // The parser takes a zero byte for the end of its input and would accept whatever follows.
-  if (const std::size_t zero = text.find('\0'); zero != text.npos) {
-    throw Error(ErrorKind::kRuntime, name + ": byte " + std::to_string(zero + 1) + ": a zero byte");
-  }
-  std::size_t offset = 0;
-  TreeBuilder builder(name, &offset, take);
-  const CountingIterator begin(text.data(), &offset);
-  const CountingIterator end(text.data() + text.size(), &offset);
-  json::sax_parse(begin, end, &builder);
+json parse_json_elements(const TextPieces& text, const std::string& name, const TakeJsonElement& take) {
+  Source source(text, name);
+  TreeBuilder builder(name, source, take);
+  json::sax_parse(SourceIterator(&source), SourceIterator(), &builder);
   return builder.take();
 }
 

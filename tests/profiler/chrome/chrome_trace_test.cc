@@ -14,7 +14,9 @@
 #include "profiler/analysis/slices.h"
 #include "tests/profiler/toy_traces.h"
 #include "tests/profiler/trace_builder.h"
+#include "tests/text_pieces.h"
 #include "vm/base/error.h"
+#include "vm/base/json_file.h"
 
 namespace serval::testing {
 namespace {
@@ -23,9 +25,9 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-std::string error_of(const std::string& text) {
+std::string error_of(const TextPieces& text, const TraceLimits& limits = {}) {
   try {
-    from_chrome_json(text, "a.json");
+    from_chrome_json(text, "a.json", limits);
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kRuntime);
     EXPECT_THAT(error.what(), StartsWith("a.json: "));
@@ -33,6 +35,9 @@ std::string error_of(const std::string& text) {
     return error.what();
   }
   return "no error";
+}
+std::string error_of(const std::string& text) {
+  return error_of(one_piece(text));
 }
 
 // The trace of two SMs with everything in it that a file can hold.
@@ -64,6 +69,36 @@ TEST(ChromeTrace, FilesMayBeCompressed) {
     std::filesystem::remove(folder / name);
   }
   EXPECT_THROW(write_trace(rich_trace(), folder / "no such folder" / "a.json"), Error);
+}
+
+TEST(ChromeTrace, MayHaveMoreValuesThanATreeMayHold) {
+  Trace trace = rich_trace();
+  constexpr size_t kValuesOfWait = 4;
+  trace.program.waits.resize(kMaxJsonValues / kValuesOfWait + 1, {0, 1, 1});
+  const std::filesystem::path path = std::filesystem::path(::testing::TempDir()) / "serval_long.json.gz";
+  write_trace(trace, path);
+  EXPECT_EQ(read_trace(path).program.waits, trace.program.waits);
+  std::filesystem::remove(path);
+}
+
+TEST(ChromeTrace, WhatIsKeptOfAFileWithoutEndIsBounded) {
+  std::string execution = "[0,0,0,0,0,0,0";
+  for (size_t kind = 0; kind < kNumEventKinds; ++kind) execution += ",0";
+  const std::pair<const char*, std::string> lists[] = {
+      {R"({"traceEvents":[)", R"({"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":0},)"},
+      {R"({"serval":{"waits":[)", "[0,0,0],"},
+      {R"({"serval":{"signals":[)", "[0,0],"},
+      {R"({"serval":{"pushes":[)", "[0,0,0,0],"},
+      {R"({"servalInstructions":[)", R"([0,0,0,0,0,0,0,0,0,0,"text"],)"},
+      {R"({"servalExecutions":[)", execution + "],"},
+      {R"({"servalSamples":[)", "[0,0,0,0],"}};
+  for (const auto& [begin, element] : lists) {
+    size_t pieces = 0;
+    EXPECT_EQ(error_of(without_end(begin, element, pieces), {.memory_bytes = 10'000}),
+              "a.json: its events and lists need more than 10000 bytes of memory")
+        << begin;
+    EXPECT_LT(pieces, 2'000U);
+  }
 }
 
 TEST(ChromeTrace, OfARecordedRunIsWhatTheFormatAsksFor) {

@@ -3,6 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "tests/text_pieces.h"
 #include "vm/base/error.h"
 
 namespace serval {
@@ -34,6 +35,17 @@ TEST(Gzip, GivesBackWhatWentIn) {
     EXPECT_EQ(gunzip(packed, kLimit, "a.gz"), text);
   }
   EXPECT_FALSE(is_gzip("{\"traceEvents\":[]}"));
+}
+
+TEST(Gzip, GivesPieceByPieceWhatItGivesAtOnce) {
+  const std::string text = some_text(), packed = gzip(text);
+  for (const size_t bytes : {size_t{1}, size_t{1000}, packed.size()}) {
+    Gunzip data(testing::pieces_of(packed, bytes), kLimit, "a.gz");
+    std::string back;
+    for (std::string_view piece = data.next(); !piece.empty(); piece = data.next()) back += piece;
+    EXPECT_EQ(back, text) << bytes;
+    EXPECT_EQ(data.next(), "") << "and nothing more";
+  }
 }
 
 TEST(Gzip, DataThatEndsEarlyIsAnError) {

@@ -1,0 +1,26 @@
+// Texts that come piece by piece.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include "vm/base/text_file.h"
+
+namespace serval::testing {
+
+// The text, so many bytes at a time. It must outlive what is returned.
+inline TextPieces pieces_of(std::string_view text, std::size_t bytes) {
+  return [=]() mutable {
+    const std::string_view piece = text.substr(0, bytes);
+    text.remove_prefix(piece.size());
+    return piece;
+  };
+}
+
+// `first`, then `next` again and again; `given` counts them.
+inline TextPieces without_end(std::string_view first, std::string_view next, std::size_t& given) {
+  given = 0;
+  return [=, &given] { return given++ == 0 ? first : next; };
+}
+
+}  // namespace serval::testing
