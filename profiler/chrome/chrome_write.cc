@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "profiler/analysis/edges.h"
 #include "profiler/analysis/slices.h"
@@ -55,9 +56,10 @@ class SliceIndex {
 
 class ChromeWriter {
  public:
-  explicit ChromeWriter(const Trace& trace) : trace_(trace), program_(trace.program) {}
+  ChromeWriter(const Trace& trace, TakePiece take)
+      : trace_(trace), program_(trace.program), take_(std::move(take)) {}
 
-  std::string write() {
+  void write() {
     // Perfetto wants the unit first, and reads nothing behind a member that it does not know.
     text_ = "{\"displayTimeUnit\":\"ns\",\n\"traceEvents\":[\n";
     write_names();
@@ -69,7 +71,7 @@ class ChromeWriter {
     write_program();
     write_executions();
     text_ += "}\n";
-    return std::move(text_);
+    hand_on();
   }
 
  private:
@@ -79,7 +81,13 @@ class ChromeWriter {
   }
   // Elements of a list, a line each.
   void begin_element() {
+    constexpr size_t kPieceBytes = size_t{1} << 20;
     if (!text_.ends_with("[\n")) text_ += ",\n";
+    if (text_.size() >= kPieceBytes) hand_on();
+  }
+  void hand_on() {
+    take_(text_);
+    text_.clear();
   }
   static uint32_t process_of(uint32_t rank) { return chrome::kFirstProcess + rank; }
   static uint32_t thread_of(uint32_t sm, SmRole role) {
@@ -97,7 +105,8 @@ class ChromeWriter {
 
   const Trace& trace_;
   const TraceProgram& program_;
-  std::string text_;
+  const TakePiece take_;
+  std::string text_;  // what take_ has not had yet
 };
 
 void ChromeWriter::write_process(uint32_t rank) {
@@ -253,13 +262,22 @@ void ChromeWriter::write_executions() {
 }  // namespace
 
 std::string to_chrome_json(const Trace& trace) {
-  return ChromeWriter(trace).write();
+  std::string text;
+  ChromeWriter(trace, [&](std::string_view piece) { text += piece; }).write();
+  return text;
 }
 
 void write_trace(const Trace& trace, const std::filesystem::path& path) {
-  std::string text = to_chrome_json(trace);
-  if (path.extension() == ".gz") text = gzip(text);
-  write_file(path, text);
+  FileWriter file(path);
+  const TakePiece to_file = [&](std::string_view bytes) { file.write(bytes); };
+  if (path.extension() == ".gz") {
+    Gzip data(to_file);
+    ChromeWriter(trace, [&](std::string_view piece) { data.write(piece); }).write();
+    data.finish();
+  } else {
+    ChromeWriter(trace, to_file).write();
+  }
+  file.commit();
 }
 
 }  // namespace serval

@@ -37,20 +37,48 @@ int grow(z_stream& stream, std::string& out, Step&& step) {
 
 }  // namespace
 
-std::string gzip(std::string_view text) {
-  z_stream stream{};
-  if (deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kGzipWindow, kMemoryLevel,
-                   Z_DEFAULT_STRATEGY) != Z_OK) {
-    throw Error(ErrorKind::kOutOfMemory, "out of memory for compression");
+struct Gzip::Stream {
+  z_stream zlib{};
+  Stream() {
+    if (deflateInit2(&zlib, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kGzipWindow, kMemoryLevel,
+                     Z_DEFAULT_STRATEGY) != Z_OK) {
+      throw Error(ErrorKind::kOutOfMemory, "out of memory for compression");
+    }
   }
-  std::string out;
-  int result = Z_OK;
-  while (result != Z_STREAM_END) {
+  ~Stream() { deflateEnd(&zlib); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+};
+
+Gzip::Gzip(TakePiece take) : take_(std::move(take)), stream_(std::make_unique<Stream>()) {}
+
+Gzip::~Gzip() = default;
+
+void Gzip::write(std::string_view text) {
+  compress(text, /*last=*/false);
+}
+
+void Gzip::finish() {
+  compress({}, /*last=*/true);
+}
+
+void Gzip::compress(std::string_view text, bool last) {
+  z_stream& stream = stream_->zlib;
+  bool more = true;
+  while (more) {
     feed(stream, text);
-    const int flush = text.empty() ? Z_FINISH : Z_NO_FLUSH;
-    result = grow(stream, out, [&] { return deflate(&stream, flush); });
+    piece_.clear();
+    const int result = grow(stream, piece_, [&] { return deflate(&stream, last ? Z_FINISH : Z_NO_FLUSH); });
+    take_(piece_);
+    more = last ? result != Z_STREAM_END : stream.avail_in > 0 || !text.empty();
   }
-  deflateEnd(&stream);
+}
+
+std::string gzip(std::string_view text) {
+  std::string out;
+  Gzip data([&](std::string_view piece) { out += piece; });
+  data.write(text);
+  data.finish();
   return out;
 }
 

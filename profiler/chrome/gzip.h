@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -10,6 +11,32 @@
 
 namespace serval {
 
+// Takes a text piece by piece.
+using TakePiece = std::function<void(std::string_view)>;
+
+// Compresses piece by piece. Whatever `take` throws passes through. Not thread-safe.
+class Gzip {
+ public:
+  explicit Gzip(TakePiece take);
+  ~Gzip();
+  Gzip(const Gzip&) = delete;
+  Gzip& operator=(const Gzip&) = delete;
+
+  void write(std::string_view text);
+  // The last call.
+  void finish();
+
+ private:
+  struct Stream;  // zlib's
+
+  void compress(std::string_view text, bool last);
+
+  const TakePiece take_;
+  const std::unique_ptr<Stream> stream_;
+  std::string piece_;
+};
+
+// The same, at once.
 std::string gzip(std::string_view text);
 bool is_gzip(std::string_view bytes);
 
