@@ -35,14 +35,6 @@ inline constexpr float kMostLogProbabilityError = 1e-4F;
 
 using Memory = std::vector<std::vector<std::byte>>;  // one buffer a tensor
 
-// What instances may write, given the pass.
-inline Cover written_by(const Bench& bench, const StateView& view,
-                        const std::vector<Instruction>& instances) {
-  Cover cover = empty_cover(bench);
-  for (const Instruction& i : instances) add_to_cover(bench, footprint_of(i, &view), writes, cover);
-  return cover;
-}
-
 inline double value_of(DType dtype, const std::byte* from) {
   if (dtype == DType::kBF16) {
     uint16_t bits = 0;

@@ -18,12 +18,6 @@
 namespace serval::testing {
 namespace {
 
-std::vector<Instruction> all_of(const std::vector<std::vector<Instruction>>& of_ranks) {
-  std::vector<Instruction> all;
-  for (const auto& instances : of_ranks) all.insert(all.end(), instances.begin(), instances.end());
-  return all;
-}
-
 // Leaves what the instances wrote on the GPUs in the scene's memory.
 void run_on_gpus(SceneOfRanks& scene, const std::vector<std::vector<Instruction>>& instances,
                  Random& random) {
@@ -43,7 +37,7 @@ void run_on_gpus(SceneOfRanks& scene, const std::vector<std::vector<Instruction>
 
 void compare_pass(SceneOfRanks& scene, Opcode opcode, Random& random, Tally& tally) {
   const std::vector<std::vector<Instruction>> of_ranks = scene.split(opcode, random);
-  const std::vector<Instruction> instances = all_of(of_ranks);
+  const std::vector<Instruction> instances = joined(of_ranks);
   ASSERT_FALSE(instances.empty()) << "no rank has anything to do";
   // What runs alone does not say that tiles are multiplied: its kernel may not be one that has it.
   if (scene.lead().shape.tile_rows > 0 && !multiplies_tiles(instances, scene.lead().shape.rows)) return;

@@ -171,10 +171,7 @@ TEST(Invariance, ARowsBitsDoNotDependOnItsNeighboursOrItsPlace) {
             random.below(s.rows()[r].wants_logits != 0 ? s.shape.logit_rows() : s.shape.rows);
         s.bench.memory = before;
         leave_alone(s, r);
-        Cover written = empty_cover(s.bench);
-        const StateView view = s.view();
-        for (const Instruction& i : whole(stage))
-          add_to_cover(s.bench, footprint_of(i, &view), writes, written);
+        const Cover written = written_by(s.bench, s.view(), whole(stage));
         swap_rows(s, r, place);
         s.plan(s.shape.records);
         s.poison_outputs(stage);

@@ -873,4 +873,10 @@ Footprint footprint_of(const Instruction& instruction, const StateView* state) {
   return out;
 }
 
+Cover written_by(const Bench& bench, const StateView& view, const std::vector<Instruction>& instances) {
+  Cover cover = empty_cover(bench);
+  for (const Instruction& i : instances) add_to_cover(bench, footprint_of(i, &view), writes, cover);
+  return cover;
+}
+
 }  // namespace serval::testing

@@ -261,5 +261,7 @@ using Cover = std::vector<std::vector<uint8_t>>;  // [tensor][element in memory 
 Cover empty_cover(const Bench& bench);
 void add_to_cover(const Bench& bench, const Footprint& footprint, bool (*wanted)(Access), Cover& cover);
 Footprint footprint_of(const Instruction& instruction, const StateView* state);
+// What instances may write, given the pass.
+Cover written_by(const Bench& bench, const StateView& view, const std::vector<Instruction>& instances);
 
 }  // namespace serval::testing

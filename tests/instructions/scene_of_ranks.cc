@@ -33,6 +33,12 @@ std::vector<Opcode> ops_of_ranks() {
   return ops;
 }
 
+std::vector<Instruction> joined(const std::vector<std::vector<Instruction>>& of_ranks) {
+  std::vector<Instruction> all;
+  for (const auto& own : of_ranks) all.insert(all.end(), own.begin(), own.end());
+  return all;
+}
+
 SceneOfRanks::SceneOfRanks(uint32_t ranks, const Shape& shape, Random& random) : ranks_(ranks) {
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     scenes_.emplace_back(shape, random);
@@ -209,12 +215,9 @@ Stage SceneOfRanks::stage(Opcode opcode, uint32_t rank) const {
 }
 
 std::vector<Instruction> SceneOfRanks::whole(Opcode opcode) const {
-  std::vector<Instruction> all;
-  for (uint32_t rank = 0; rank < ranks_; ++rank) {
-    const std::vector<Instruction> own = testing::whole(stage(opcode, rank));
-    all.insert(all.end(), own.begin(), own.end());
-  }
-  return all;
+  std::vector<std::vector<Instruction>> all;
+  for (uint32_t rank = 0; rank < ranks_; ++rank) all.push_back(testing::whole(stage(opcode, rank)));
+  return joined(all);
 }
 
 std::vector<std::vector<Instruction>> SceneOfRanks::split(Opcode opcode, Random& random) const {

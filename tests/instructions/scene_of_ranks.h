@@ -15,6 +15,9 @@ bool is_of_ranks_alone(Opcode opcode);
 // operands say, is among them.
 std::vector<Opcode> ops_of_ranks();
 
+// One list of all ranks' instances, rank by rank.
+std::vector<Instruction> joined(const std::vector<std::vector<Instruction>>& of_ranks);
+
 class SceneOfRanks {
  public:
   // `shape`: of what one rank has; hidden and vocab are all ranks'. A rank's slice of `hidden` is whole

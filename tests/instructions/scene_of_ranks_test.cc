@@ -56,12 +56,6 @@ void over_scenes(Fn&& fn) {
   }
 }
 
-std::vector<Instruction> all_of(const std::vector<std::vector<Instruction>>& of_ranks) {
-  std::vector<Instruction> all;
-  for (const auto& own : of_ranks) all.insert(all.end(), own.begin(), own.end());
-  return all;
-}
-
 Memory after(SceneOfRanks& scene, const Memory& before, const std::vector<Instruction>& instances) {
   scene.bench.memory = before;
   scene.bench.run(instances);
@@ -75,7 +69,7 @@ TEST(OpsOfRanks, HaveTheSameBitsHoweverTheyAreDivided) {
     const Memory before = scene.bench.memory;
     const Memory once = after(scene, before, whole);
     for (int n = 0; n < 3; ++n)
-      EXPECT_TRUE(after(scene, before, all_of(scene.split(opcode, random))) == once) << "split " << n;
+      EXPECT_TRUE(after(scene, before, joined(scene.split(opcode, random))) == once) << "split " << n;
   });
 }
 
@@ -84,12 +78,10 @@ TEST(OpsOfRanks, HaveTheSameBitsHoweverTheyAreDivided) {
 TEST(OpsOfRanks, WriteWhatTheySayOnAllRanks) {
   std::map<Opcode, size_t> elements;
   over_scenes([&](SceneOfRanks& scene, Opcode opcode, Random& random) {
-    const std::vector<Instruction> instances = all_of(scene.split(opcode, random));
+    const std::vector<Instruction> instances = joined(scene.split(opcode, random));
     poison_outputs(scene.bench, instances);
     const Memory before = scene.bench.memory;
-    const StateView view = scene.lead().view();
-    Cover written = empty_cover(scene.bench);
-    for (const Instruction& i : instances) add_to_cover(scene.bench, footprint_of(i, &view), writes, written);
+    const Cover written = written_by(scene.bench, scene.lead().view(), instances);
     scene.bench.run(instances);
     for (uint32_t t = 0; t < before.size(); ++t) {
       const Tensor& tensor = scene.bench.tensor({t});
@@ -116,7 +108,7 @@ TEST(OpsOfRanks, LeaveTheSameOnAllRanksOfWhatAllRead) {
   over_scenes([](SceneOfRanks& scene, Opcode opcode, Random& random) {
     if (opcode != Opcode::kReduceResidual) return;
     poison_outputs(scene.bench, scene.whole(opcode));
-    scene.bench.run(all_of(scene.split(opcode, random)));
+    scene.bench.run(joined(scene.split(opcode, random)));
     for (const TensorId id : {scene.lead().t.weighted, scene.lead().t.squares}) {
       for (uint32_t rank = 1; rank < scene.ranks(); ++rank)
         EXPECT_TRUE(scene.bench.memory[scene.on(id, rank).index] ==
