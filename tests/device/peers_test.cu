@@ -14,6 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "engine/device/gpu.h"
 #include "instructions/kernels.h"
 #include "instructions/push_state/device.cuh"
 #include "tests/device/gpus_of_ranks.h"
@@ -176,7 +177,7 @@ class RanksProgram {
  public:
   // On so many SMs of each rank; 0: on all that it has.
   explicit RanksProgram(const Case& on, uint32_t sms_in = 0)
-      : ranks(on.ranks), sms(sms_in != 0 ? sms_in : sms_of_rank(on.gpus())), queues_(ranks * sms) {
+      : ranks(on.ranks), sms(sms_in != 0 ? sms_in : find_gpus(on.gpus()).front().sms), queues_(ranks * sms) {
     program.machine = {.name = "toy", .sms = sms, .pages_per_sm = 1};
     program.num_devices = ranks;
     program.limits = {.vocab = 1, .max_context = 1, .kv_blocks = 1, .rows = on.rows};
@@ -269,7 +270,7 @@ class Bound {
  public:
   Bound(Program program, const Case& on, double stall_timeout_s = 1)
       : program_(std::move(program)), gpus_(on.gpus()), memory_(program_.tensors.size()) {
-    reach_each_other(gpus_);
+    find_gpus(gpus_);  // which lets them reach each other
     DeviceOptions options{.stall_timeout_s = stall_timeout_s, .ranks = {}};
     for (const int gpu : gpus_) {
       use_gpu(gpu);
