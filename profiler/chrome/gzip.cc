@@ -129,11 +129,4 @@ std::string_view Gunzip::next() {
   return piece_;
 }
 
-std::string gunzip(std::string_view bytes, uint64_t limit, const std::string& name) {
-  Gunzip data(one_piece(bytes), limit, name);
-  std::string text;
-  for (std::string_view piece = data.next(); !piece.empty(); piece = data.next()) text += piece;
-  return text;
-}
-
 }  // namespace serval

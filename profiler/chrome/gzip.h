@@ -67,7 +67,4 @@ class Gunzip {
   bool ended_ = false;
 };
 
-// The same, at once.
-std::string gunzip(std::string_view bytes, uint64_t limit, const std::string& name);
-
 }  // namespace serval
