@@ -89,8 +89,8 @@ void AccessLog::record(const Region& region, uint32_t node) {
   band_of(log, region.box).written.add({region.box, node, log.time, region});
 }
 
-// Whoever reads the very same as others joins them, if nothing was cut out of it: then a piece would have
-// readers that another has not.
+// A node that reads the same box as others joins their list, unless a write has cut that box: its pieces
+// share the list, and the node has read one of them only.
 void AccessLog::record_read(Log& log, const Box& box, uint32_t node) {
   BoxesByColumn<Read>& read = band_of(log, box).read;
   const Read* const same =

@@ -64,7 +64,7 @@ class ModelOnGpu {
     const StateLimits& limits = program_->limits;
     const size_t words = size_t{logit_rows(limits)} * limits.vocab;
     std::byte* logits = tensors_.data(model_tensor::kLogits);
-    SERVAL_CUDA_CHECK(cudaMemset(logits, 0xff, words * sizeof(uint32_t)));  // what nobody writes is seen
+    SERVAL_CUDA_CHECK(cudaMemset(logits, 0xff, words * sizeof(uint32_t)));  // so that a missing logit shows
     SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
     prepare_state(*program_, attention_, 1, state_.host());
     const bool single_rows = attention_ && has_single_rows(state_.host().attention);

@@ -1,4 +1,4 @@
-// What holds for any trace, whoever recorded it.
+// Checks that any trace has to pass: the host's, the GPU's and the simulator's.
 #pragma once
 
 #include <cstdint>
