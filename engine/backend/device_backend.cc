@@ -1,13 +1,16 @@
 #include "engine/backend/device_backend.h"
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "fmt/format.h"
+#include "spdlog/spdlog.h"
 
 #include "engine/backend/cache_fill.h"
 #include "engine/backend/device_fault.h"
@@ -282,6 +285,15 @@ std::optional<double> DeviceBackend::stream_limit_gb_per_s() {
   return measure_stream_limit(find_gpu(first().gpu.index).sms, first().stream.get());
 }
 
+// Runs a stage of loading and logs how long it took (--log-level debug).
+template <class Stage>
+void log_time(const char* name, Stage&& stage) {
+  const auto begin = std::chrono::steady_clock::now();
+  stage();
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  spdlog::debug("load: {}: {:.2f} s", name, seconds.count());
+}
+
 ProgramSet compile_for(const Gpu& gpu, const Model& model, const BackendOptions& options) {
   if (options.sms > gpu.sms) {
     throw Error(ErrorKind::kUsage, fmt::format("sms: {}; limit: {} ({})", options.sms, gpu.sms, gpu.name));
@@ -338,8 +350,11 @@ std::unique_ptr<Backend> bound(ProgramSet&& programs, std::span<const Gpu> gpus,
                                const WeightSource& weights, const BackendOptions& options,
                                const LoadProgress& progress) {
   require_room(gpus, model, programs);
-  auto backend = std::make_unique<DeviceBackend>(gpus, std::move(programs), options.stall_timeout_s);
-  upload(*backend, model, weights, progress);
+  std::unique_ptr<DeviceBackend> backend;
+  log_time("memory of the GPUs", [&] {
+    backend = std::make_unique<DeviceBackend>(gpus, std::move(programs), options.stall_timeout_s);
+  });
+  log_time("weights to the GPUs", [&] { upload(*backend, model, weights, progress); });
   return backend;
 }
 
@@ -360,7 +375,9 @@ uint64_t free_device_memory(const GpuIndices& gpus) {
 std::unique_ptr<Backend> make_device_backend(const Model& model, const WeightSource& weights,
                                              const BackendOptions& options, const LoadProgress& progress) {
   const std::vector<Gpu> gpus = find_gpus(options.gpus);
-  return bound(compile_for(gpus.front(), model, options), gpus, model, weights, options, progress);
+  std::optional<ProgramSet> programs;
+  log_time("programs", [&] { programs.emplace(compile_for(gpus.front(), model, options)); });
+  return bound(std::move(*programs), gpus, model, weights, options, progress);
 }
 
 std::unique_ptr<Backend> bind_device_backend(ProgramSet&& programs, const Model& model,
