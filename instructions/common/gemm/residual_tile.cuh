@@ -124,15 +124,14 @@ class ResidualPiece {
   };
   __device__ __forceinline__ Weighed weigh(const Values& values) const {
     uint32_t words[kUnits];
-    float sum = 0;
+    float squares[kUnits];
 #pragma unroll
     for (uint32_t u = 0; u < kUnits; ++u) {
-      sum += __fmul_rn(values[u].x, values[u].x) + __fmul_rn(values[u].y, values[u].y);
+      squares[u] = __fmul_rn(values[u].x, values[u].x) + __fmul_rn(values[u].y, values[u].y);
       words[u] =
           ptx::pack_bf16(values[u].x * ptx::bf16_low(norms_[u]), values[u].y * ptx::bf16_high(norms_[u]));
     }
-    sum = residual::add_neighbours<kLanes>(sum, kAllLanes);  // of a token
-    return {{words[0], words[1], words[2], words[3]}, sum};
+    return {{words[0], words[1], words[2], words[3]}, add_squares(squares)};
   }
   __device__ __forceinline__ void store_residual(const Values& values) const {
 #pragma unroll
@@ -152,6 +151,23 @@ class ResidualPiece {
   }
 
  private:
+  // The sum of a token's squares, of which 8 lanes have two columns of 4 units each, added as a tree of
+  // neighbouring columns: what stores a unit at a time adds up the same way (residual.cuh).
+  static __device__ __forceinline__ float add_squares(const float (&squares)[kUnits]) {
+    static_assert(kUnits == 4 && kLanes == 8);
+    const uint32_t lane = ptx::thread_index() % kWarpThreads;
+    const auto swap = [](float give, uint32_t lanes) { return __shfl_xor_sync(kAllLanes, give, lanes); };
+    // Neighbours halve their units twice: of 4 lanes, lane l then has all columns of unit 2 (l mod 2) + l
+    // / 2.
+    const bool upper = lane % 2 != 0, second = lane / 2 % 2 != 0;
+    const float first = (upper ? squares[2] : squares[0]) + swap(upper ? squares[0] : squares[2], 1);
+    const float next = (upper ? squares[3] : squares[1]) + swap(upper ? squares[1] : squares[3], 1);
+    float sum = (second ? next : first) + swap(second ? first : next, 2);
+    sum += swap(sum, 2);
+    sum += swap(sum, 1);
+    return sum + swap(sum, 4);
+  }
+
   float* residual_;
   float* squares_;
   std::byte* weighted_;
