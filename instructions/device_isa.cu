@@ -1,6 +1,7 @@
 // The compiled kernels, and which programs each can run.
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -21,9 +22,26 @@ DeviceKernelChoice choice() {
           Config::kTraits.single_rows};
 }
 
+// Kernels of vectors take it that all inputs of products have the same image.
+std::string check_images(const Program& program, const Instruction& instruction, bool tile_order) {
+  for (const FieldInfo& field : op_info(instruction.opcode).fields) {
+    if (field.kind != FieldKind::kTensor) continue;
+    uint32_t index = 0;
+    std::memcpy(&index, instruction.operands.data() + field.offset, sizeof index);
+    const Tensor& tensor = program.tensors[index];
+    if (tensor.image == (tile_order ? Image::kActivation : Image::kSlabs))
+      return std::string(op_name(instruction.opcode)) + ": " + field.name + ": " + tensor.name +
+             " does not have the image of the program's other inputs of products";
+  }
+  return "";
+}
+
 std::string check_on_device(const Program& program, const Instruction& instruction) {
   if (std::string wrong = check_instruction(program, instruction); !wrong.empty()) return wrong;
   if (multiplies_tiles(program)) return "";
+  const bool tile_order = has_tile_order(program);
+  if (std::string wrong = check_images(program, instruction, tile_order); !wrong.empty() || tile_order)
+    return wrong;
   switch (static_cast<Opcode>(instruction.opcode)) {
     case Opcode::kPlannedAttention:
     case Opcode::kPlannedMerge:
@@ -49,9 +67,19 @@ template <class Op, auto... Members>
 void note_boxes(const Program& program, BoxKind kind, std::vector<Boxes>& boxes) {
   for_each_op<Op>(program, [&](const Op& op) { ((boxes[(op.*Members).index] = {kind}), ...); });
 }
+void note_attention(const Program& program, std::vector<Boxes>& boxes) {
+  note_boxes<PlannedAttention, &PlannedAttention::k_cache, &PlannedAttention::v_cache>(
+      program, BoxKind::kKvBlocks, boxes);
+  for_each_op<PlannedAttention>(program, [&](const PlannedAttention& op) {
+    boxes[op.q.index] = {BoxKind::kQueries, {}, op.head_dim};
+  });
+}
 std::vector<Boxes> boxes_of(const Program& program) {
-  if (!multiplies_tiles(program)) return {};
+  const bool tiles = multiplies_tiles(program);
+  if (!tiles && !has_tile_order(program)) return {};
   std::vector<Boxes> boxes(program.tensors.size());
+  note_attention(program, boxes);
+  if (!tiles) return boxes;
   note_boxes<QkvRope, &QkvRope::wq, &QkvRope::wk, &QkvRope::wv>(program, BoxKind::kTiles, boxes);
   note_boxes<ProjectPart, &ProjectPart::wq, &ProjectPart::wk, &ProjectPart::wv>(program, BoxKind::kTiles,
                                                                                 boxes);
@@ -64,11 +92,6 @@ std::vector<Boxes> boxes_of(const Program& program) {
     boxes[op.gate.index] = {BoxKind::kPairs, op.up};
   });
   note_boxes<LmHead, &LmHead::weights>(program, BoxKind::kTiles, boxes);
-  note_boxes<PlannedAttention, &PlannedAttention::k_cache, &PlannedAttention::v_cache>(
-      program, BoxKind::kKvBlocks, boxes);
-  for_each_op<PlannedAttention>(program, [&](const PlannedAttention& op) {
-    boxes[op.q.index] = {BoxKind::kQueries, {}, op.head_dim};
-  });
   return boxes;
 }
 
@@ -77,10 +100,12 @@ std::vector<Boxes> boxes_of(const Program& program) {
 const DeviceIsa& device_isa() {
   static const std::array choices = {
 #define SERVAL_KERNEL(Name, ...) choice<device::Name>(),
+#define SERVAL_TILE_ORDER_KERNEL(Name, ...) choice<device::Name>(),
 #define SERVAL_GEMM_KERNEL(Name, ...) choice<device::Name>(),
 #define SERVAL_RANKS_KERNEL(Name, ...) choice<device::Name>(),
 #include "instructions/kernels.def"
 #undef SERVAL_KERNEL
+#undef SERVAL_TILE_ORDER_KERNEL
 #undef SERVAL_GEMM_KERNEL
 #undef SERVAL_RANKS_KERNEL
   };

@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include "instructions/common/tile_order.cuh"
 #include "instructions/gate_up_silu/gemm.cuh"
 #include "instructions/isa_devices.cuh"
 #include "instructions/isa_ops.h"
@@ -44,6 +45,10 @@ using InMatvecKernels = OnOneDevice<Op, PlannedAttention, PlannedMerge, MatvecPa
 template <class Op>
 using InPlainKernels =
     OnOneDevice<Op, PlannedAttention, PlannedMerge, QkvProject, QkNormRope, MatvecPart, AddParts>;
+// Attention is that of programs of tiles.
+template <class Op>
+using InTileOrderKernels =
+    OnOneDevice<Op, Attention, AttentionMerge, QkvProject, QkNormRope, MatvecPart, AddParts>;
 template <class Op>
 using InGemmKernels = OnOneDevice<Op, Attention, AttentionMerge>;
 template <class Op>
@@ -63,6 +68,7 @@ using IsaOf = IsaList<StreamList<Stream>
                       >;
 using MatvecIsa = IsaOf<matvec::Stream, InMatvecKernels>;
 using PlainIsa = IsaOf<matvec::Stream, InPlainKernels>;
+using TileOrderIsa = IsaOf<tile_order::Stream, InTileOrderKernels>;
 using GemmIsa = IsaOf<gemm::Stream, InGemmKernels>;
 using MatvecIsaOfRanks = IsaOf<matvec::Stream, InMatvecKernelsOfRanks>;
 using PlainIsaOfRanks = IsaOf<matvec::Stream, InPlainKernelsOfRanks>;
@@ -79,6 +85,12 @@ using IsaOfRanks =
     static constexpr uint32_t kHeadDim = head_dim;                                                \
     static constexpr KernelTraits kTraits = kernel_traits::Name;                                  \
     using Isa = std::conditional_t<head_norms != 0, MatvecIsa, PlainIsa>;                         \
+  };
+#define SERVAL_TILE_ORDER_KERNEL(Name, head_dim, ring_pages, scratch_kib, activation_rows) \
+  struct Name : TileOrderConfig<ring_pages, scratch_kib, activation_rows> {                \
+    static constexpr uint32_t kHeadDim = head_dim;                                         \
+    static constexpr KernelTraits kTraits = kernel_traits::Name;                           \
+    using Isa = TileOrderIsa;                                                              \
   };
 #define SERVAL_GEMM_KERNEL(Name, rows, tile_rows, head_dim, single_rows, wide_tiles, ring_pages, \
                            scratch_kib)                                                          \
@@ -101,6 +113,7 @@ using IsaOfRanks =
   };
 #include "instructions/kernels.def"
 #undef SERVAL_KERNEL
+#undef SERVAL_TILE_ORDER_KERNEL
 #undef SERVAL_GEMM_KERNEL
 #undef SERVAL_RANKS_KERNEL
 

@@ -185,6 +185,13 @@ bool multiplies_tiles(std::span<const Instruction> instructions, uint32_t rows) 
   return rows > kDefaultRows;
 }
 
+bool has_tile_order(const Program& program) {
+  for (const Instruction& i : program.instructions) {
+    if (const uint32_t cols = square_cols(i); cols != 0) return cols == kSquareColsInTileOrder;
+  }
+  return false;
+}
+
 bool has_head_norms(const Program& program) {
   return std::ranges::any_of(program.instructions, [](const Instruction& i) {
     return i.opcode == static_cast<uint16_t>(Opcode::kQkvProject) ||

@@ -12,16 +12,27 @@ namespace {
 
 constexpr KernelTraits kKernels[] = {
 #define SERVAL_KERNEL(Name, ...) kernel_traits::Name,
+#define SERVAL_TILE_ORDER_KERNEL(Name, ...) kernel_traits::Name,
 #define SERVAL_GEMM_KERNEL(Name, ...) kernel_traits::Name,
 #define SERVAL_RANKS_KERNEL(Name, ...) kernel_traits::Name,
 #include "instructions/kernels.def"
 #undef SERVAL_KERNEL
+#undef SERVAL_TILE_ORDER_KERNEL
 #undef SERVAL_GEMM_KERNEL
 #undef SERVAL_RANKS_KERNEL
 };
 static_assert(std::ranges::all_of(kKernels, [](const KernelTraits& k) {
   return !k.wide_tiles || k.rows <= kMostWideTileRows;
 }));
+
+template <class Wanted>
+uint32_t least_ring_pages(Wanted&& wanted) {
+  uint32_t pages = ~0U;
+  for (const KernelTraits& kernel : kKernels) {
+    if (wanted(kernel)) pages = std::min(pages, kernel.ring_pages);
+  }
+  return pages;
+}
 
 }  // namespace
 
@@ -46,20 +57,21 @@ bool takes_wide_tiles(uint32_t rows, uint32_t head_dim) {
 }
 
 uint32_t gemm_ring_pages() {
-  uint32_t pages = ~0U;
-  for (const KernelTraits& kernel : kKernels) {
-    if (kernel.tile_rows > 0) pages = std::min(pages, kernel.ring_pages);
-  }
-  return pages;
+  return least_ring_pages([](const KernelTraits& kernel) { return kernel.tile_rows > 0; });
+}
+
+uint32_t tile_order_ring_pages() {
+  return least_ring_pages([](const KernelTraits& kernel) { return kernel.tile_order; });
 }
 
 bool runs(const KernelTraits& kernel, const Program& program) {
   if (kernel.of_ranks != (program.num_devices > 1)) return false;
   if (multiplies_tiles(program) != (kernel.tile_rows > 0)) return false;
+  if (has_tile_order(program) != kernel.tile_order) return false;
   if (!kernel.head_norms && has_head_norms(program)) return false;
   if (!kernel.wide_tiles && has_wide_tiles(program)) return false;
   if (const auto attention = attention_plan_shape(program);
-      kernel.single_rows && attention && attention->group_heads > kNarrowQueries)
+      (kernel.single_rows || kernel.tile_order) && attention && attention->group_heads > kNarrowQueries)
     return false;
   return kernel.head_dim == 0 || has_heads_of(program, kernel.head_dim);
 }

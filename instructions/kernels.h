@@ -21,6 +21,7 @@ struct KernelTraits {
   bool of_ranks;       // for programs of several devices, not of one
   bool wide_tiles;
   bool single_rows;
+  bool tile_order;  // for programs of one row that add up as programs of tiles do
 };
 
 // Pages under way before a record's inputs are there, in kernels of vectors for several devices: a layer's
@@ -33,18 +34,31 @@ constexpr KernelTraits of_ranks(KernelTraits base, const char* name) {
   base.of_ranks = true;
   return base;
 }
-#define SERVAL_KERNEL(Name, rows, head_dim, head_norms, ring_pages, scratch_kib, activation_rows) \
-  inline constexpr KernelTraits Name = {                                                          \
-      #Name,           rows, head_dim, head_norms != 0, ring_pages, scratch_kib,                  \
-      activation_rows, 0,    false,    false,           false};
-#define SERVAL_GEMM_KERNEL(Name, rows, tile_rows, head_dim, single_rows, wide_tiles, ring_pages,  \
-                           scratch_kib)                                                           \
-  inline constexpr KernelTraits Name = {#Name,           rows, head_dim,  true,  ring_pages,      \
-                                        scratch_kib,     0,    tile_rows, false, wide_tiles != 0, \
-                                        single_rows != 0};
+#define SERVAL_KERNEL(Name, rows, head_dim, head_norms, ring_pages, scratch_kib, activation_rows)  \
+  inline constexpr KernelTraits Name = {#Name,      rows,        head_dim,        head_norms != 0, \
+                                        ring_pages, scratch_kib, activation_rows, 0,               \
+                                        false,      false,       false,           false};
+#define SERVAL_TILE_ORDER_KERNEL(Name, head_dim, ring_pages, scratch_kib, activation_rows)            \
+  inline constexpr KernelTraits Name = {#Name,           1, head_dim, false, ring_pages, scratch_kib, \
+                                        activation_rows, 0, false,    false, false,      true};
+#define SERVAL_GEMM_KERNEL(Name, rows, tile_rows, head_dim, single_rows, wide_tiles, ring_pages, \
+                           scratch_kib)                                                          \
+  inline constexpr KernelTraits Name = {#Name,                                                   \
+                                        rows,                                                    \
+                                        head_dim,                                                \
+                                        true,                                                    \
+                                        ring_pages,                                              \
+                                        scratch_kib,                                             \
+                                        0,                                                       \
+                                        tile_rows,                                               \
+                                        false,                                                   \
+                                        wide_tiles != 0,                                         \
+                                        single_rows != 0,                                        \
+                                        false};
 #define SERVAL_RANKS_KERNEL(Name, Base) inline constexpr KernelTraits Name = of_ranks(Base, #Name);
 #include "instructions/kernels.def"
 #undef SERVAL_KERNEL
+#undef SERVAL_TILE_ORDER_KERNEL
 #undef SERVAL_GEMM_KERNEL
 #undef SERVAL_RANKS_KERNEL
 }  // namespace kernel_traits
@@ -56,8 +70,9 @@ const KernelTraits& widest_kernel(uint32_t ranks);
 // True if what runs programs of tiles of up to `rows` rows, with heads of head_dim, has wide tiles of gate
 // and up.
 bool takes_wide_tiles(uint32_t rows, uint32_t head_dim);
-// Pages of the ring of a kernel of GEMMs, at least.
+// Pages of the ring of a kernel of GEMMs, at least; and of one in tile order.
 uint32_t gemm_ring_pages();
+uint32_t tile_order_ring_pages();
 // True if the kernel has the code for all of the program's instructions, in the passes that it is for.
 bool runs(const KernelTraits& kernel, const Program& program);
 

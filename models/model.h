@@ -63,9 +63,10 @@ struct GraphOptions {
   uint32_t kv_blocks = 0;   // blocks of the KV cache in all; 0: enough for a full context of each sequence
   uint32_t rows = kDefaultRows;            // of a pass
   uint32_t sequences = kDefaultSequences;  // slots of the state
-  uint32_t tile_rows = 0;  // rows of a tile, where matrices are multiplied with tiles of rows (GEMMs); 0:
-                           // with vectors
-  uint32_t ranks = 1;      // devices that share the model, each with `sms` SMs
+  uint32_t tile_rows = 0;   // rows of a tile, where matrices are multiplied with tiles of rows (GEMMs); 0:
+                            // with vectors
+  bool tile_order = false;  // with vectors, which are added up in the order of programs of tiles: rows is 1
+  uint32_t ranks = 1;       // devices that share the model, each with `sms` SMs
 };
 
 // Metadata of a graph: GraphOptions::tile_rows, where it is not 0.
@@ -96,6 +97,8 @@ class Model : public ModelShape {
   // 1 <= context <= max_position, 1 <= sms <= kMaxSms, 1 <= rows <= kLargestRows, 1 <= sequences <=
   // kLargestSequences, ranks as check_ranks() says (models/ranks.h).
   virtual Graph graph(const GraphOptions& options) const = 0;
+  // Whether there is a graph with GraphOptions::tile_order.
+  virtual bool has_tile_order() const = 0;
   // The same model with its first `layers` layers only.
   virtual std::unique_ptr<const Model> shortened(int layers) const = 0;
   // Numbers beside the shape that the formulas take, under config.json's names; "rope_scaling.factor" is a

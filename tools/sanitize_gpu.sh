@@ -65,12 +65,13 @@ generate() {  # flags...
 prompts() {  # model flags...
   words=(bench -m "$@" -c 512 -p 64,128,300 -n 2 -b 1 -r 1 --max-batch-tokens 300)
 }
-# Generation of few sequences, and, in programs of tiles, of as many as a small tile has rows and of more.
+# Generation of few sequences; and, where the batch is not to show, of one, of as many as a small tile has rows and of
+# more.
 few() {
   words=(bench -m "$@" -c 64 -p 0 -n 2 -b 4,8,16 -r 1 --max-batch-tokens 16)
 }
 batch() {
-  words=(bench -m "$@" -c 64 -p 0 -n 2 -b 16,64,80 -r 1 --max-batch-tokens 80 --batch-invariant)
+  words=(bench -m "$@" -c 64 -p 0 -n 2 -b 1,16,64,80 -r 1 --max-batch-tokens 80 --batch-invariant)
 }
 
 find_words() {  # case

@@ -27,13 +27,16 @@ Machine machine_of_tiles(Machine machine) {
 
 CompilePlan plan_program(const Model& model, const Machine& machine_in, const ProgramLimits& limits,
                          const ScheduleOptions& schedule) {
-  const Machine machine = limits.tiles() > 0 ? machine_of_tiles(machine_in) : machine_in;
+  Machine machine = limits.tiles() > 0 ? machine_of_tiles(machine_in) : machine_in;
+  if (limits.is_in_tile_order())
+    machine.pages_per_sm = std::min(machine.pages_per_sm, tile_order_ring_pages());
   const GraphOptions graph{.sms = machine.sms,
                            .context = limits.context,
                            .kv_blocks = limits.kv_blocks(),
                            .rows = limits.pass_rows(),
                            .sequences = limits.slots(),
                            .tile_rows = limits.tiles(),
+                           .tile_order = limits.is_in_tile_order(),
                            .ranks = limits.ranks};
   CompileOptions options{
       .policy = schedule.policy, .queue_kind = schedule.queue_kind, .context = schedule.pass};

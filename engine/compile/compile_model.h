@@ -29,11 +29,17 @@ struct ProgramLimits {
   // vectors, too.
   uint32_t tile_rows = 0;
   bool batch_invariant = false;  // programs for fewer rows multiply tiles, too
-  uint32_t ranks = 1;            // devices that share the model
+  bool tile_order = false;  // with batch_invariant: a program for one row multiplies vectors, in the order of
+                            // tiles
+  uint32_t ranks = 1;       // devices that share the model
 
   // Of the state. Sequences that are shorter than the context may be more than the KV cache's full ones.
   uint32_t slots() const { return std::max(sequences, kDefaultSequences); }
-  uint32_t tiles() const { return batch_invariant || pass_rows() > kDefaultRows ? tile_rows : 0; }
+  bool is_in_tile_order() const { return tile_order && pass_rows() == 1; }
+  uint32_t tiles() const {
+    if (is_in_tile_order()) return 0;
+    return batch_invariant || pass_rows() > kDefaultRows ? tile_rows : 0;
+  }
   uint32_t pass_rows() const { return rows > 0 ? rows : slots(); }
   uint32_t kv_blocks() const {
     return cache_blocks > 0 ? cache_blocks : sequences * blocks_for_tokens(context);

@@ -1,10 +1,14 @@
 #include "engine/compile/gpu_programs.h"
 
+#include <algorithm>
+
 #include "fmt/format.h"
 
 #include "instructions/common/residual.h"
 #include "instructions/kernels.h"
+#include "instructions/planned_attention/op.h"
 #include "vm/base/error.h"
+#include "vm/layout/page_image.h"
 
 namespace serval {
 namespace {
@@ -21,9 +25,22 @@ void check_rows(uint32_t rows, uint32_t most) {
                           rows, most));
 }
 
+// A kernel has room for a row of what each product reads.
+bool takes_tile_order(const Model& model) {
+  const auto cols = static_cast<uint32_t>(
+      std::max({model.hidden_size, model.intermediate_size, model.num_heads * model.head_dim}));
+  if (static_cast<uint32_t>(model.num_heads / model.num_kv_heads) > kNarrowQueries) return false;
+  return std::ranges::any_of(kernels(), [&](const KernelTraits& kernel) {
+    return kernel.tile_order && kernel.head_dim == static_cast<uint32_t>(model.head_dim) &&
+           page_image::panels(cols) <= kernel.activation_rows;
+  });
+}
+
 ProgramLimits with_tiles(const Model& model, ProgramLimits limits) {
   const KernelTraits& widest = widest_kernel(limits.ranks);
   limits.tile_rows = can_multiply_tiles(model, limits.ranks) ? widest.tile_rows : 0;
+  limits.tile_order = limits.batch_invariant && limits.tile_rows > 0 && limits.ranks == 1 &&
+                      model.has_tile_order() && takes_tile_order(model);
   check_rows(limits.pass_rows(), limits.tile_rows > 0 ? widest.rows : kDefaultRows);
   return limits;
 }
@@ -39,6 +56,7 @@ bool can_multiply_tiles(const Model& model, uint32_t ranks) {
 std::vector<uint32_t> gpu_row_classes(const ProgramLimits& limits) {
   const uint32_t rows = limits.pass_rows();
   std::vector<uint32_t> classes;
+  if (limits.tile_order && rows > 1) classes.push_back(1);
   if (!limits.batch_invariant && rows > kDefaultRows) classes.push_back(kDefaultRows);
   for (const uint32_t tiles : kTileClasses) {
     if (tiles < rows) classes.push_back(tiles);

@@ -129,15 +129,21 @@ void OperandCheck::weighted_rows(TensorId weighted, TensorId squares, uint32_t m
 }
 
 void OperandCheck::squares(TensorId squares, uint32_t max_rows, uint64_t hidden, uint32_t square_cols) {
-  this->square_cols(square_cols);
+  square_cols_or_tile_order(square_cols);
   if (!ok()) return;
-  require(hidden % square_cols == 0, "square_cols", square_cols, "a divisor of the residual's columns");
-  activation("squares", squares, DType::kF32, max_rows, hidden / square_cols);
+  const uint32_t cols = square_cols == kSquareColsOfMatvec ? square_cols : kSquareColsOfGemm;
+  require(hidden % cols == 0, "square_cols", square_cols, "a divisor of the residual's columns");
+  activation("squares", squares, DType::kF32, max_rows, hidden / columns_of_squares(square_cols));
 }
 
 void OperandCheck::square_cols(uint32_t square_cols) {
   require(square_cols == kSquareColsOfMatvec || square_cols == kSquareColsOfGemm, "square_cols", square_cols,
           "8 or 64");
+}
+
+void OperandCheck::square_cols_or_tile_order(uint32_t square_cols) {
+  if (square_cols != kSquareColsInTileOrder) return this->square_cols(square_cols);
+  require(program_.limits.rows == 1, "square_cols", square_cols, "8 or 64 in passes of several rows");
 }
 
 void OperandCheck::rows_of_logits(uint32_t first_row, uint32_t num_rows) {
@@ -168,9 +174,9 @@ void OperandCheck::rows_of_pass(uint32_t first_row, uint32_t num_rows, uint32_t 
 }
 
 void OperandCheck::square_units(uint32_t first_unit, uint32_t num_units, uint32_t square_cols) {
-  this->square_cols(square_cols);
+  square_cols_or_tile_order(square_cols);
   if (!ok()) return;
-  const uint32_t units = square_cols / kUnitRows;
+  const uint32_t units = columns_of_squares(square_cols) / kUnitRows;
   require(first_unit % units == 0, "first_unit", first_unit, "a multiple of square_cols / 8");
   require(num_units % units == 0, "num_units", num_units, "a multiple of square_cols / 8");
 }
@@ -178,7 +184,7 @@ void OperandCheck::square_units(uint32_t first_unit, uint32_t num_units, uint32_
 void OperandCheck::column_parts(uint32_t parts, uint32_t cols, uint32_t square_cols) {
   require(parts >= 1 && parts <= kMaxColumnParts, "parts", parts, "1 to 4");
   require(parts <= page_image::panels(cols), "parts", parts, "no more than panels of 1024 columns");
-  require(parts == 1 || square_cols == kSquareColsOfGemm, "parts", parts, "1 where square_cols is 8");
+  require(parts == 1 || square_cols != kSquareColsOfMatvec, "parts", parts, "1 where square_cols is 8");
 }
 
 void OperandCheck::panels(const char* operand, uint32_t first, uint32_t count, uint32_t cols) {

@@ -13,7 +13,7 @@ namespace serval {
 
 // Of the inputs of products whose rows have sums of so many squares: programs of vectors and of GEMMs differ.
 constexpr Image product_image(uint32_t square_cols) {
-  return square_cols == kSquareColsOfGemm ? Image::kSlabs : Image::kActivation;
+  return square_cols == kSquareColsOfMatvec ? Image::kActivation : Image::kSlabs;
 }
 
 // Collects the first thing that is wrong. `detail` names the operand, what was found and what was expected.
@@ -67,8 +67,10 @@ class OperandCheck {
   void logit_rows(uint32_t rows);
   // An instance's rows of the pass.
   void rows_of_pass(uint32_t first_row, uint32_t num_rows, uint32_t max_rows);
-  // Columns whose squares are added up together, which is a matter of the arithmetic class.
+  // Columns whose squares are added up together, which is a matter of the arithmetic class: 8 or 64.
   void square_cols(uint32_t square_cols);
+  // The same of an instruction that may also be in tile order, in passes of one row.
+  void square_cols_or_tile_order(uint32_t square_cols);
   // An instance's units, which are whole groups of columns whose squares are added up.
   void square_units(uint32_t first_unit, uint32_t num_units, uint32_t square_cols);
   // In how many parts a sum over `cols` columns is cut: one where squares are those of programs of vectors.

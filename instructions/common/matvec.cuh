@@ -28,6 +28,7 @@
 #include "vm/device/roles.cuh"
 #include "vm/layout/activation_image.h"
 #include "vm/layout/page_image.h"
+#include "vm/ptx/math.cuh"
 #include "vm/ptx/memory.cuh"
 
 namespace serval::device {
@@ -57,6 +58,7 @@ struct Shape {
   uint32_t units;
   uint32_t matrices;
   uint32_t cols;
+  uint32_t column_parts = 1;  // in tile order: parts of the columns, each a sum of its own
 };
 
 enum class Mode : uint32_t { kResident, kStreamedPages, kStreamedUnits };
@@ -76,6 +78,7 @@ struct Plan {
   uint32_t parts;              // partial results of a unit that storers add up, for each matrix
   uint32_t arrivals;           // of warps, until a unit's partial results are in place
   uint32_t buffers;            // units whose partial results have a place
+  uint32_t column_parts = 1;   // in tile order, which counts them as matrices
 
   __device__ __forceinline__ bool resident() const { return mode == Mode::kResident; }
   __device__ __forceinline__ uint32_t half_cols(uint32_t panel) const {
@@ -109,7 +112,7 @@ __device__ __forceinline__ Mode mode_of(uint32_t units, uint32_t matrices, uint3
 template <class Config>
 __device__ __forceinline__ Plan make_plan(const Launch& launch, const Shape& shape) {
   static_assert(kUnitSetHasRoom<Config>, "more rows need more memory for partial results");
-  const auto [input, all_units, matrices, cols] = shape;
+  const auto [input, all_units, matrices, cols, column_parts] = shape;
   // After the launch's first pass every active row wants logits.
   const uint32_t units = input.logits_only && launch.logit_bound == 0 ? 0 : all_units;
   const uint32_t panels = page_image::panels(cols), unit_pages = matrices * panels;
@@ -485,12 +488,48 @@ __device__ __forceinline__ void add_squares(const StorerRole<Config>& role, cons
   }
 }
 
+// Of the only row, what scale_of() gives in tile order: squares of 64 columns, added first to last.
+template <class Config>
+__device__ __forceinline__ float scale_in_tile_order(const StorerRole<Config>& role, const Plan& plan) {
+  static_assert(Config::kRows == 1 && kSquareColsOfGemm == 8 * kUnitRows);
+  const auto* squares = reinterpret_cast<const uint4*>(plan.input.squares);
+  const uint32_t groups = plan.cols / kSquareColsOfGemm;
+  float sum = 0;
+#pragma unroll 1
+  for (uint32_t first = 0; first < groups; first += kTermsAtOnce * kWarpThreads) {
+    float terms[kTermsAtOnce];
+#pragma unroll
+    for (uint32_t t = 0; t < kTermsAtOnce; ++t) {
+      const uint32_t group = min(first + t * kWarpThreads + role.lane, groups - 1);
+      const uint4 low = ptx::load_relaxed(squares + group * 2),
+                  high = ptx::load_relaxed(squares + group * 2 + 1);
+      const auto add_four = [](const uint4& four) {
+        return (__uint_as_float(four.x) + __uint_as_float(four.y)) +
+               (__uint_as_float(four.z) + __uint_as_float(four.w));
+      };
+      terms[t] = add_four(low) + add_four(high);
+    }
+#pragma unroll
+    for (uint32_t t = 0; t < kTermsAtOnce; ++t) {
+      const uint32_t left = groups - min(first + t * kWarpThreads, groups);
+      if (left == 0) break;
+#pragma unroll 8
+      for (uint32_t lane = 0; lane < kWarpThreads; ++lane) {
+        const float term = __shfl_sync(kAllLanes, terms[t], lane);
+        sum += lane < left ? term : 0.0F;
+      }
+    }
+  }
+  return rsqrtf(sum / static_cast<float>(plan.cols) + plan.input.epsilon);
+}
+
 // What the sums of the lane's row are multiplied with.
 template <class Config>
 __device__ __forceinline__ float scale_of(const StorerRole<Config>& role, const Plan& plan,
                                           const TileWalk<Config>& at) {
   constexpr uint32_t kRows = TileOfRows<Config>::kRows;
   if (plan.input.squares == nullptr || plan.units == 0) return 1;
+  if constexpr (Config::kTileOrder) return scale_in_tile_order(role, plan);
   float sums[kRows] = {};
   add_squares(role, plan, at.first_row(), sums);
   const float inverse_cols = 1.0F / static_cast<float>(plan.cols);
@@ -503,14 +542,38 @@ __device__ __forceinline__ float scale_of(const StorerRole<Config>& role, const 
   return mine;
 }
 
-// The sums of an output, one for each matrix.
+// The sums of an output, one for each matrix; in tile order one for each part of the columns, of which there
+// may be four.
 struct Sums {
   float first;
   float second;
+  float third = 0;
+  float fourth = 0;
 };
+// Where each sum of an output lies as it is.
+template <class Config>
+__device__ __forceinline__ Sums sums_in_tile_order(const StorerRole<Config>& role, const Plan& plan,
+                                                   const Output& out, float scale) {
+  constexpr uint32_t kPartFloats = Config::kRows * kUnitRows;
+  const float* from = role.s.partials + (out.unit & (plan.buffers - 1)) * plan.matrices * kPartFloats +
+                      out.row * kUnitRows + out.row_of_unit;
+  const auto sum = [&](uint32_t n) { return from[min(n, plan.matrices - 1) * kPartFloats] * scale; };
+  return {sum(0), sum(1), sum(2), sum(3)};
+}
+// value + the sums of `parts` parts of the columns, first to last, as kernels of GEMMs add them: subnormal
+// numbers count as 0 but for the last part (add_parts).
+__device__ __forceinline__ float add_in_order(float value, const Sums& sums, uint32_t parts) {
+  if (parts == 1) return value + sums.first;
+  value = ptx::add_flushed(value, sums.first);
+  if (parts == 2) return value + sums.second;
+  value = ptx::add_flushed(value, sums.second);
+  if (parts == 3) return value + sums.third;
+  return ptx::add_flushed(value, sums.third) + sums.fourth;
+}
 template <class Config>
 __device__ __forceinline__ Sums sums_of(const StorerRole<Config>& role, const Plan& plan, const Output& out,
                                         float scale) {
+  if constexpr (Config::kTileOrder) return sums_in_tile_order(role, plan, out, scale);
   const float first = sum_parts(role, plan, out, 0) * scale;
   return {first, plan.matrices == 1 ? 0.0F : sum_parts(role, plan, out, 1) * scale};
 }
@@ -709,7 +772,9 @@ struct MatvecOp {
 
   template <class Op>
   static __device__ matvec::Shape shape(const RecordBuffer& buffer, const Op& op) {
-    return {Derived::input(buffer, op), op.num_units, Derived::kMatrices, Derived::cols(op)};
+    matvec::Shape shape{Derived::input(buffer, op), op.num_units, Derived::kMatrices, Derived::cols(op)};
+    if constexpr (requires { op.parts; }) shape.column_parts = op.parts;
+    return shape;
   }
 
   // Where the pages of a unit of the instruction begin.

@@ -51,14 +51,24 @@ inline void load_bf16_rows(const HostMemory& m, TensorId tensor, const std::vect
   }
 }
 
+// What sums of products with a weighted row are to be multiplied with.
+template <class Op>
+float scale_of_row(const Op& op, const float* squares) {
+  if (op.square_cols != kSquareColsInTileOrder)
+    return rms_scale(squares, op.hidden, op.square_cols, op.epsilon);
+  const std::vector<float> sums = squares_of_gemm(squares, op.hidden);
+  return rms_scale(sums.data(), op.hidden, kSquareColsOfGemm, op.epsilon);
+}
+
 // What sums of products with the weighted rows are to be multiplied with: of each selected row.
 template <class Op>
 void load_scales(const HostMemory& m, const Op& op, const std::vector<SelectedRow>& rows,
                  std::vector<float>& scales) {
   scales.clear();
   for (const SelectedRow& r : rows) {
-    const float* squares = m.data<const float>(op.squares) + size_t{r.index} * (op.hidden / op.square_cols);
-    scales.push_back(rms_scale(squares, op.hidden, op.square_cols, op.epsilon));
+    const float* squares =
+        m.data<const float>(op.squares) + size_t{r.index} * (op.hidden / columns_of_squares(op.square_cols));
+    scales.push_back(scale_of_row(op, squares));
   }
 }
 
@@ -82,9 +92,10 @@ template <class Op>
 void store_residual(const Op& op, const HostMemory& m, size_t row, size_t cols, size_t first,
                     const float* values, size_t count) {
   std::copy(values, values + count, m.data<float>(op.residual) + row * cols + first);
-  weigh(values, m.data<const uint16_t>(op.norm) + first, count, op.square_cols,
+  const uint32_t square_cols = columns_of_squares(op.square_cols);
+  weigh(values, m.data<const uint16_t>(op.norm) + first, count, square_cols,
         m.data<uint16_t>(op.weighted) + row * cols + first,
-        m.data<float>(op.squares) + (row * cols + first) / op.square_cols);
+        m.data<float>(op.squares) + (row * cols + first) / square_cols);
 }
 
 }  // namespace serval

@@ -32,6 +32,13 @@ void weigh(const float* x, const uint16_t* norm, size_t n, size_t square_cols, u
   }
 }
 
+std::vector<float> squares_of_gemm(const float* squares, size_t cols) {
+  constexpr size_t kSums = kSquareColsOfGemm / kSquareColsOfMatvec;
+  std::vector<float> left(squares, squares + cols / kSquareColsOfMatvec), sums(cols / kSquareColsOfGemm);
+  for (size_t i = 0; i < sums.size(); ++i) sums[i] = add_neighbours(left.data() + i * kSums, kSums);
+  return sums;
+}
+
 float rms_scale(const float* squares, size_t cols, size_t square_cols, float epsilon) {
   constexpr size_t kLanes = 32;
   float lanes[kLanes] = {};

@@ -6,6 +6,7 @@
 #include "instructions/common/residual.h"
 #include "vm/device/group.cuh"
 #include "vm/layout/activation_image.h"
+#include "vm/layout/slab_image.h"
 #include "vm/ptx/ptx.cuh"
 
 namespace serval::device::residual {
@@ -24,9 +25,16 @@ __device__ __forceinline__ float warp_sum(float value) {
 // Where a row's values go.
 struct Place {
   float* residual;      // [rows, cols]
-  std::byte* weighted;  // an activation image of [rows, cols]
+  std::byte* weighted;  // an image of [rows, cols]
   float* squares;       // [rows, cols / 8]
   uint32_t cols;
+  uint32_t slab_rows = 0;  // rows of the image, if it is a slab image; 0: it is an activation image
+
+  // Of an element of the image.
+  __device__ __forceinline__ uint64_t offset(uint32_t row, uint32_t col) const {
+    return slab_rows > 0 ? slab_image::offset(slab_rows, cols, row, col)
+                         : activation_image::offset(kTableRows, cols, row, col);
+  }
 };
 
 // What the next readers of a unit of the residual need.
@@ -44,9 +52,8 @@ __device__ __forceinline__ Weighed weigh(float value, uint16_t norm, uint32_t ma
 __device__ __forceinline__ void store_weighed(const Place& to, uint32_t row, uint32_t col,
                                               const Weighed& values) {
   if (col % 2 == 0) {
-    ptx::store_relaxed(
-        reinterpret_cast<uint32_t*>(to.weighted + activation_image::offset(kTableRows, to.cols, row, col)),
-        ptx::pack_bf16(values.weighted, values.neighbour));
+    ptx::store_relaxed(reinterpret_cast<uint32_t*>(to.weighted + to.offset(row, col)),
+                       ptx::pack_bf16(values.weighted, values.neighbour));
   }
   if (col % kUnitRows == 0) {
     ptx::store_relaxed(to.squares + size_t{row} * (to.cols / kUnitRows) + col / kUnitRows, values.squares);

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "vm/layout/units.h"
 
@@ -17,11 +18,25 @@ namespace serval {
 // Values whose squares are added up together, in the two arithmetic classes.
 inline constexpr uint32_t kSquareColsOfMatvec = kUnitRows;
 inline constexpr uint32_t kSquareColsOfGemm = 64;
+// Operand square_cols in programs of vectors that add up in the order of programs of tiles (tile order): sums
+// of the squares of 8 values, which readers add up to those of 64 first.
+inline constexpr uint32_t kSquareColsInTileOrder = kSquareColsOfMatvec + kSquareColsOfGemm;
+inline constexpr const char* kSquareColsMeaning =
+    "columns whose squares are added up together: 8 or 64; 72: 8, which readers add up to 64 (tile order)";
+
+// Values that a sum of squares is of, where the operand is square_cols.
+constexpr uint32_t columns_of_squares(uint32_t square_cols) {
+  return square_cols == kSquareColsInTileOrder ? kSquareColsOfMatvec : square_cols;
+}
 
 // weighted[i] = bf16(x[i] × norm[i]); squares[g] = the sum of the squares of the g-th `square_cols` values,
 // added as a tree of neighbours. n is a multiple of square_cols, which is 8 or 64; norm is bf16. Thread-safe.
 void weigh(const float* x, const uint16_t* norm, size_t n, size_t square_cols, uint16_t* weighted,
            float* squares);
+
+// Of a row of cols values, from the sums of the squares of 8 values each, those of 64 that weigh() would have
+// made; cols is a multiple of 64. Thread-safe.
+std::vector<float> squares_of_gemm(const float* squares, size_t cols);
 
 // 1 / sqrt(mean square + epsilon) of a row of cols values, from its cols / square_cols sums; cols is a
 // multiple of 16 and of square_cols. Pairs of sums (a last one alone) are dealt to 32 lanes in turn, each

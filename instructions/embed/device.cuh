@@ -22,15 +22,16 @@ struct DeviceOp<Embed> : GroupOp {
     if constexpr (Config::kMultipliesTiles)
       run_rows(op, group);
     else
-      run_columns(op, group);
+      run_columns<Config>(op, group);
   }
 
  private:
   // Each thread has a column, eight neighbouring ones a unit.
+  template <class Config>
   static __device__ __forceinline__ void run_columns(const Embed& op, const Group& group) {
-    const residual::Place to{group.tensor<&Embed::residual, float>(),
-                             group.tensor<&Embed::weighted, std::byte>(),
-                             group.tensor<&Embed::squares, float>(), op.hidden};
+    const residual::Place to{
+        group.tensor<&Embed::residual, float>(), group.tensor<&Embed::weighted, std::byte>(),
+        group.tensor<&Embed::squares, float>(), op.hidden, Config::kTileOrder ? op.max_rows : 0};
     const auto* norms = group.tensor<&Embed::norm, const uint16_t>();
     const uint32_t unit_lanes = ((1u << kUnitRows) - 1) << (group.lane & ~(kUnitRows - 1));
     const uint32_t end = (op.first_unit + op.num_units) * kUnitRows;

@@ -43,7 +43,7 @@ struct Embed {
     v(&Embed::max_rows, "max_rows", "rows of a pass");
     v(&Embed::first_row, "first_row", "rows of the pass");
     v(&Embed::num_rows, "num_rows", "rows of the pass");
-    v(&Embed::square_cols, "square_cols", "columns whose squares are added up together: 8 or 64");
+    v(&Embed::square_cols, "square_cols", kSquareColsMeaning);
   }
 };
 
@@ -55,7 +55,8 @@ inline void footprint(const Embed& op, const StateView*, FootprintBuilder<Embed>
   f.pass_rows<&Embed::rows>();
   f.write_rows<&Embed::residual>(RowSet::kActive, begin, end);
   f.write_rows<&Embed::weighted>(RowSet::kActive, begin, end);
-  f.write_rows<&Embed::squares>(RowSet::kActive, begin / op.square_cols, end / op.square_cols);
+  const uint32_t square_cols = columns_of_squares(op.square_cols);
+  f.write_rows<&Embed::squares>(RowSet::kActive, begin / square_cols, end / square_cols);
 }
 
 inline Cost cost(const Embed& op, const CostView& c) {

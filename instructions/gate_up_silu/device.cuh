@@ -1,7 +1,9 @@
 #pragma once
 
 #include "instructions/common/matvec.cuh"
+#include "instructions/common/silu.cuh"
 #include "instructions/gate_up_silu/op.h"
+#include "vm/layout/slab_image.h"
 
 namespace serval::device {
 
@@ -30,13 +32,15 @@ struct DeviceOp<GateUpSilu> : MatvecOp<DeviceOp<GateUpSilu>> {
                                                       const matvec::Output& out, const matvec::Sums& sums,
                                                       const Fetched&) {
     const float gate = sums.first, up = sums.second;
-    const float y = gate / (1.0F + __expf(-gate)) * up;
+    constexpr bool kTileOrder = Role::Config::kTileOrder;
+    const float y = kTileOrder ? silu_times(gate, up) : gate / (1.0F + __expf(-gate)) * up;
     const float neighbour = __shfl_down_sync(~0u, y, 1);
     if (!out.wanted || out.row_of_unit % 2 != 0) return;
-    auto* to = tensor<&GateUpSilu::output, std::byte>(*role.buffer) +
-               activation_image::offset(kTableRows, op.intermediate, out.row,
-                                        (op.first_unit + out.unit) * kUnitRows + out.row_of_unit);
-    ptx::store_relaxed(reinterpret_cast<uint32_t*>(to), ptx::pack_bf16(y, neighbour));
+    const uint32_t col = (op.first_unit + out.unit) * kUnitRows + out.row_of_unit;
+    const uint64_t at = kTileOrder ? slab_image::offset(op.max_rows, op.intermediate, out.row, col)
+                                   : activation_image::offset(kTableRows, op.intermediate, out.row, col);
+    ptx::store_relaxed(reinterpret_cast<uint32_t*>(tensor<&GateUpSilu::output, std::byte>(*role.buffer) + at),
+                       ptx::pack_bf16(y, neighbour));
   }
 };
 

@@ -45,7 +45,7 @@ struct GateUpSilu {
     v(&GateUpSilu::max_rows, "max_rows", "rows of a pass");
     v(&GateUpSilu::first_row, "first_row", "rows of the pass");
     v(&GateUpSilu::num_rows, "num_rows", "rows of the pass");
-    v(&GateUpSilu::square_cols, "square_cols", "columns whose squares are added up together: 8 or 64");
+    v(&GateUpSilu::square_cols, "square_cols", kSquareColsMeaning);
   }
 };
 
@@ -54,7 +54,7 @@ inline void footprint(const GateUpSilu& op, const StateView*, FootprintBuilder<G
   const uint64_t begin = uint64_t{op.first_unit} * kUnitRows,
                  end = begin + uint64_t{op.num_units} * kUnitRows;
   f.read_rows<&GateUpSilu::weighted>(rows, 0, op.hidden);
-  f.read_rows<&GateUpSilu::squares>(rows, 0, op.hidden / op.square_cols);
+  f.read_rows<&GateUpSilu::squares>(rows, 0, op.hidden / columns_of_squares(op.square_cols));
   f.read<&GateUpSilu::gate>({begin, end, 0, op.hidden});
   f.read<&GateUpSilu::up>({begin, end, 0, op.hidden});
   f.pass_rows<&GateUpSilu::rows>();

@@ -51,7 +51,7 @@ struct LmHead {
     v(&LmHead::max_rows, "max_rows", "rows of a pass");
     v(&LmHead::first_row, "first_row", "rows of the pass");
     v(&LmHead::num_rows, "num_rows", "rows of the pass");
-    v(&LmHead::square_cols, "square_cols", "columns whose squares are added up together: 8 or 64");
+    v(&LmHead::square_cols, "square_cols", kSquareColsMeaning);
     v(&LmHead::weights_unit, "weights_unit", "unit of 8 tokens that the first rows of weights are of");
   }
 };
@@ -60,7 +60,7 @@ inline void footprint(const LmHead& op, const StateView*, FootprintBuilder<LmHea
   const uint64_t begin = uint64_t{op.first_unit} * kUnitRows;
   const uint64_t end = std::min<uint64_t>(op.vocab, begin + uint64_t{op.num_units} * kUnitRows);
   f.read_rows<&LmHead::weighted>(RowSet::kWantLogits, 0, op.hidden);
-  f.read_rows<&LmHead::squares>(RowSet::kWantLogits, 0, op.hidden / op.square_cols);
+  f.read_rows<&LmHead::squares>(RowSet::kWantLogits, 0, op.hidden / columns_of_squares(op.square_cols));
   const uint64_t before = uint64_t{op.weights_unit} * kUnitRows;
   f.read<&LmHead::weights>({begin - before, end - before, 0, op.hidden});
   f.pass_rows<&LmHead::rows>();

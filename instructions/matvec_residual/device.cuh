@@ -49,9 +49,12 @@ struct DeviceOp<MatvecResidual> : MatvecOp<DeviceOp<MatvecResidual>> {
                                                       const Fetched& fetched) {
     const residual::Place to{tensor<&MatvecResidual::residual, float>(*role.buffer),
                              tensor<&MatvecResidual::weighted, std::byte>(*role.buffer),
-                             tensor<&MatvecResidual::squares, float>(*role.buffer), op.out_cols};
-    residual::store(to, out.row, col_of(op, out), fetched.residual + sums.first,
-                    static_cast<uint16_t>(fetched.norm), out.wanted, ~0u);
+                             tensor<&MatvecResidual::squares, float>(*role.buffer), op.out_cols,
+                             Role::Config::kTileOrder ? op.max_rows : 0};
+    const float value = Role::Config::kTileOrder ? matvec::add_in_order(fetched.residual, sums, op.parts)
+                                                 : fetched.residual + sums.first;
+    residual::store(to, out.row, col_of(op, out), value, static_cast<uint16_t>(fetched.norm), out.wanted,
+                    ~0u);
   }
 
  private:

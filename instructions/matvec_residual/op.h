@@ -48,9 +48,9 @@ struct MatvecResidual {
     v(&MatvecResidual::max_rows, "max_rows", "rows of a pass");
     v(&MatvecResidual::first_row, "first_row", "rows of the pass");
     v(&MatvecResidual::num_rows, "num_rows", "rows of the pass");
-    v(&MatvecResidual::square_cols, "square_cols", "columns whose squares are added up together: 8 or 64");
+    v(&MatvecResidual::square_cols, "square_cols", kSquareColsMeaning);
     v(&MatvecResidual::parts, "parts",
-      "parts of the columns, each a sum of its own: 1, or up to 4 in programs of GEMMs");
+      "parts of the columns, each a sum of its own: 1, or up to 4 in the arithmetic of tiles");
   }
 };
 
@@ -64,7 +64,8 @@ inline void footprint(const MatvecResidual& op, const StateView*, FootprintBuild
   f.read<&MatvecResidual::norm>({0, 1, begin, end});
   f.read_write_rows<&MatvecResidual::residual>(rows, begin, end);
   f.write_rows<&MatvecResidual::weighted>(rows, begin, end);
-  f.write_rows<&MatvecResidual::squares>(rows, begin / op.square_cols, end / op.square_cols);
+  const uint32_t square_cols = columns_of_squares(op.square_cols);
+  f.write_rows<&MatvecResidual::squares>(rows, begin / square_cols, end / square_cols);
 }
 
 inline Cost cost(const MatvecResidual& op, const CostView& c) {

@@ -74,13 +74,13 @@ struct QkvRope {
     v(&QkvRope::max_sequences, "max_sequences", "sequences of a state: its slots");
     v(&QkvRope::first_row, "first_row", "rows of the pass");
     v(&QkvRope::num_rows, "num_rows", "rows of the pass");
-    v(&QkvRope::square_cols, "square_cols", "columns whose squares are added up together: 8 or 64");
+    v(&QkvRope::square_cols, "square_cols", kSquareColsMeaning);
   }
 };
 
 inline void footprint(const QkvRope& op, const StateView* state, FootprintBuilder<QkvRope>& f) {
   f.read_rows<&QkvRope::weighted>(RowSet::kActive, 0, op.hidden);
-  f.read_rows<&QkvRope::squares>(RowSet::kActive, 0, op.hidden / op.square_cols);
+  f.read_rows<&QkvRope::squares>(RowSet::kActive, 0, op.hidden / columns_of_squares(op.square_cols));
   read_qkv_weights(op, f, 0, op.hidden);
   touch_qkv_outputs(op, state, f);
 }

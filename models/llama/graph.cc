@@ -89,6 +89,8 @@ class Builder {
   void add_units_of_rank(Op op, uint32_t rank, Units units, TileShape tile, uint32_t rows,
                          uint16_t layer = kNoTag);
   bool multiplies_tiles() const { return options_.tile_rows > 0; }
+  // The program is of the arithmetic class of tiles.
+  bool adds_as_tiles() const { return multiplies_tiles() || options_.tile_order; }
   TileShape whole_tile(uint32_t units) const { return {units, options_.tile_rows}; }
   // Of a matrix of so many units. Programs without tiles do not look at it.
   TileShape tile_of(uint32_t units, uint32_t rows, uint32_t parts = 1) const {
@@ -187,7 +189,9 @@ Builder::Builder(const LlamaConfig& config, const GraphOptions& options)
       q_rows_(q_heads_ * head_dim_),
       kv_rows_(kv_heads_ * head_dim_),
       epsilon_(static_cast<float>(config.rms_norm_eps)),
-      square_cols_(options.tile_rows > 0 ? kSquareColsOfGemm : kSquareColsOfMatvec),
+      square_cols_(options.tile_order      ? kSquareColsInTileOrder
+                   : options.tile_rows > 0 ? kSquareColsOfGemm
+                                           : kSquareColsOfMatvec),
       projection_parts_(options.ranks > 1 && options.tile_rows > 0 && !config.qk_norm
                             ? projection_parts(q_rows_ + 2 * kv_rows_, hidden_)
                             : 1),
@@ -320,7 +324,7 @@ void Builder::add_state() {
                                .cols = blocks_for_tokens(options_.context),
                                .dtype = DType::kI32,
                                .kind = TensorKind::kState});
-  if (multiplies_tiles()) items_ = state(state_tensor::kAttention, 1, attention_list_bytes(options_.rows));
+  if (adds_as_tiles()) items_ = state(state_tensor::kAttention, 1, attention_list_bytes(options_.rows));
 }
 
 void Builder::add_activations() {
@@ -328,14 +332,15 @@ void Builder::add_activations() {
   const PartialLayout partial{splits_, q_heads_ / kv_heads_, head_dim_, whole_row_tiles(rows)};
   residual_ = activation(llama_tensor::kResidual, DType::kF32, rows, hidden_);
   weighted_ = product_input(llama_tensor::kWeighted, hidden_);
-  squares_ = activation(llama_tensor::kSquares, DType::kF32, rows, hidden_ / square_cols_);
+  squares_ =
+      activation(llama_tensor::kSquares, DType::kF32, rows, hidden_ / columns_of_squares(square_cols_));
   if (config_.qk_norm || projection_parts_ > 1) {
     projected_ = activation(llama_tensor::kProjected, DType::kF32, rows,
                             uint64_t{projection_parts_} * (q_rows_ + 2 * kv_rows_));
   }
   query_ = activation(llama_tensor::kQuery, DType::kBF16, rows, q_rows_);
   const PlaceLayout places{q_heads_ / kv_heads_, head_dim_};
-  partial_ = multiplies_tiles()
+  partial_ = adds_as_tiles()
                  ? activation(llama_tensor::kPartial, DType::kF32, kAttentionPlaces, places.cols())
                  : activation(llama_tensor::kPartial, DType::kF32, partial.rows_of_all(kv_heads_),
                               partial.cols(options_.context));
@@ -476,7 +481,7 @@ void Builder::layer(uint16_t index) {
   } else {
     qkv_rope(index, prefix, k_cache, v_cache);
   }
-  if (multiplies_tiles()) {
+  if (adds_as_tiles()) {
     planned_attention(index, k_cache, v_cache);
     if (!attention_is_whole(options_.context)) planned_merge(index);
   } else {
@@ -751,7 +756,7 @@ void Builder::add_to_residual(uint16_t layer, const std::string& name, TensorId 
     return;
   }
   const uint32_t units = hidden_ / kUnitRows, rows = computed_rows(layer);
-  const uint32_t parts = multiplies_tiles() ? matrix_parts(hidden_, in_cols) : 1;
+  const uint32_t parts = adds_as_tiles() ? matrix_parts(hidden_, in_cols) : 1;
   const ResidualProduct product{.weights = weight(name),
                                 .input = input,
                                 .norm = norm,
@@ -760,7 +765,7 @@ void Builder::add_to_residual(uint16_t layer, const std::string& name, TensorId 
                                 .layer = layer,
                                 .rows = rows,
                                 .tile = tile_of(units, rows, parts)};
-  if (product.parts > 1 && 2 * num_tiles(units, product.tile, rows) <= options_.sms) {
+  if (multiplies_tiles() && parts > 1 && 2 * num_tiles(units, product.tile, rows) <= options_.sms) {
     matvec_parts(product);
     add_parts(product);
   } else {
@@ -1084,8 +1089,13 @@ Graph build_llama_graph(const LlamaConfig& config, const GraphOptions& options) 
     throw Error(ErrorKind::kUsage, fmt::format("rows: {}; limit: 1 to {}", options.rows, kLargestRows));
   }
   check_ranks(config, options.ranks);
+  if (options.tile_order &&
+      (options.rows != 1 || options.tile_rows > 0 || options.ranks > 1 || config.qk_norm)) {
+    throw Error(ErrorKind::kUsage,
+                "tile order: for vectors of one row, on one device, without norms of the heads of Q and K");
+  }
   const int multiple = static_cast<int>(kSquareColsOfGemm * options.ranks);
-  if (options.tile_rows > 0 &&
+  if ((options.tile_rows > 0 || options.tile_order) &&
       (config.hidden_size % multiple != 0 || config.intermediate_size % multiple != 0)) {
     throw Error(
         ErrorKind::kUsage,

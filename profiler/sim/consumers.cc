@@ -78,7 +78,7 @@ uint32_t Consumers::pages_of(uint32_t index, const Record& r) const {
   const auto warps = static_cast<uint32_t>(warps_.size());
   // How many of the n numbers from 0 on are `first` modulo the number of warps.
   const auto count = [&](uint32_t n, uint32_t first) { return n > first ? (n - first - 1) / warps + 1 : 0; };
-  if (r.mode == Mode::kStreamedUnits) return count(r.work.units, index) * r.work.unit_pages();
+  if (r.own_units()) return count(r.work.units, index) * r.work.unit_pages();
   return count(r.work.pages(), first_of_warp(index, r));
 }
 
@@ -114,7 +114,8 @@ void Consumers::multiply(uint32_t index, Record& r) {
   if (page.sequence >= r.panels_prepared || sm_.storers.stored_units() < r.first_unit + earlier) return;
   const double begin = std::max(gpu.clock.now(), warp.taken_at);
   multiplying_until_ = std::max(multiplying_until_, begin) + gpu.tiles() * p.sm_page_us;
-  const double end = std::max(begin + gpu.tiles() * p.multiply_us, multiplying_until_);
+  const double multiply_us = r.mode == Mode::kChains ? p.chain_us : gpu.tiles() * p.multiply_us;
+  const double end = std::max(begin + multiply_us, multiplying_until_);
   r.compute_begin = std::min(r.compute_begin, begin);
   warp.state = State::kMultiplying;
   gpu.clock.schedule(end, sm_.index, Step::kMultiplied, index);

@@ -30,6 +30,7 @@ uint32_t partial_buffers(const Gpu& gpu, uint32_t matrices, uint32_t parts) {
 }
 
 Mode mode_of(const Gpu& gpu, const Work& work) {
+  if (work.chains > 0) return Mode::kChains;
   if (work.panels <= activation_buffers(gpu)) return Mode::kResident;
   const uint32_t warps = whole(gpu.parameters.consumer_warps);
   const bool one_set = work.units <= warps && work.units <= partial_buffers(gpu, work.matrices, work.panels);
@@ -107,11 +108,11 @@ void Controller::plan(Record& record) {
     record.activation_buffers = activation_buffers(gpu);
     record.activation_panels = record.resident() ? work.panels : unit_sets * work.panels;
     // Where a warp has a unit of its own, all units of a unit set have room.
-    const bool own = record.mode == Mode::kStreamedUnits;
+    const bool own = record.own_units();
     record.partial_buffers =
         std::max(own ? warps : 1, partial_buffers(gpu, work.matrices, own ? 1 : work.panels));
     next_page_ += work.pages();
-    record.tile_units = std::min(gpu.tile_units(), record.partial_buffers);
+    record.tile_units = std::min(gpu.tile_units() * std::max(1u, work.chains), record.partial_buffers);
     record.tiles = (work.units + record.tile_units - 1) / record.tile_units * gpu.tiles_of_unit();
     record.storers = std::clamp(record.tiles, 1u, whole(gpu.parameters.storer_warps));
   }

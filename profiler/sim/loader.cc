@@ -100,9 +100,9 @@ Page Loader::page_of(const Record& r) const {
   page.bytes = work.page_bytes(panel_);
   page.whole = work.whole_page(panel_);
   page.free_at = kUnknown;
-  const bool own = r.mode == Mode::kStreamedUnits;
-  page.warp = own ? unit_ : static_cast<uint32_t>(issued_ % warps);
-  page.sequence = own ? page.unit / warps * work.panels + panel_ : panel_;
+  page.warp = r.own_units() ? unit_ : static_cast<uint32_t>(issued_ % warps);
+  page.sequence = r.resident() ? panel_ : page.unit / warps * work.panels + panel_;
+  if (r.mode == Mode::kStreamedPages) page.sequence = panel_;
   page.next_sequence = next_sequence(r, page);
   return page;
 }
@@ -125,7 +125,7 @@ uint32_t Loader::next_sequence(const Record& r, const Page& page) const {
 void Loader::advance(const Record& r) {
   const Work& work = r.work;
   ++done_;
-  if (r.resident()) {
+  if (r.mode == Mode::kResident) {
     if (++panel_ < work.panels) return;
     panel_ = 0;
     if (++matrix_ < work.matrices) return;

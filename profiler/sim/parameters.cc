@@ -62,6 +62,7 @@ constexpr SimField kFields[] = {
     {"scale_us", "us", &SimParameters::scale_us, 0, kMaxUs, false},
     {"take_us", "us", &SimParameters::take_us, 0, kMaxUs, false},
     {"multiply_us", "us", &SimParameters::multiply_us, 0, kMaxUs, false},
+    {"chain_us", "us", &SimParameters::chain_us, 0, kMaxUs, false},
     {"sm_page_us", "us", &SimParameters::sm_page_us, 0, kMaxUs, false},
     {"store_us", "us", &SimParameters::store_us, 0, kMaxUs, false},
     {"next_tile_us", "us", &SimParameters::next_tile_us, 0, kMaxUs, false},

@@ -99,6 +99,7 @@ struct SimParameters {
   double scale_us = 0;            // storer: each row's scale, behind its reading
   double take_us = 0;             // consumer warp: a page into registers
   double multiply_us = 0;         // consumer warp: a page with four rows of the pass
+  double chain_us = 0;            // consumer warp, in tile order: a page, one product after the other
   double sm_page_us = 0;          // all consumer warps: a page and four rows, one after the other
   double store_us = 0;            // storer: a tile of results
   double next_tile_us = 0;        // storer: between two tiles of an instruction

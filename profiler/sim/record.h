@@ -14,8 +14,9 @@ namespace serval::sim {
 
 // How the warps share a stream's pages. Resident: in turn, unit by unit, and all panels of activations are
 // there at once. Otherwise panels come and go, and pages are in order of panels: split, in turn as well; or
-// each warp has units of its own, as many at once as there are warps.
-enum class Mode : uint8_t { kResident, kStreamedPages, kStreamedUnits };
+// each warp has units of its own, as many at once as there are warps. In tile order (chains) it has, too, and
+// all panels are there at once.
+enum class Mode : uint8_t { kResident, kStreamedPages, kStreamedUnits, kChains };
 
 // An instruction that has been fetched.
 struct Record {
@@ -34,7 +35,8 @@ struct Record {
   uint32_t tiles = 1;       // of all units
   uint32_t storers = 1;     // that have something to store
   uint32_t units() const { return work.kind == Work::Kind::kStream ? work.units : 1; }
-  bool resident() const { return mode == Mode::kResident; }
+  bool resident() const { return mode == Mode::kResident || mode == Mode::kChains; }
+  bool own_units() const { return mode == Mode::kStreamedUnits || mode == Mode::kChains; }
 
   // How far it is.
   uint32_t pages_landed = 0;

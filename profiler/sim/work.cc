@@ -89,6 +89,19 @@ Work stream_of(const Program& program, const Touched& t, uint32_t active_rows) {
   return work;
 }
 
+// The same in tile order. Of parts of the columns that are not equally long, the mean counts.
+Work chains_of(const Program& program, const Instruction& instruction, const Touched& t,
+               uint32_t active_rows) {
+  Work work = stream_of(program, t, active_rows);
+  const uint32_t parts = parts_of_columns(instruction);
+  work.chains = work.matrices * parts;
+  work.units *= work.chains;
+  work.matrices = 1;
+  work.cols = (work.cols + parts - 1) / parts;
+  work.panels = page_image::panels(work.cols);
+  return work;
+}
+
 // Tiles of the same weights are neighbours in the queues: the one of the pass's first rows brings them, the
 // others find them in L2.
 Work tile_of(const Program& program, const Instruction& instruction, const Touched& t) {
@@ -135,12 +148,15 @@ Work own_work(const Program& program, const Instruction& instruction, const Pass
   // Weights that are all multiplied are streamed; of a table only some rows are looked up.
   const bool tiles = multiplies_tiles(program);
   if (t.weight_elements > 0 && cost.operations >= t.weight_elements) {
-    return tiles ? tile_of(program, instruction, t) : stream_of(program, t, pass.active_rows());
+    if (tiles) return tile_of(program, instruction, t);
+    return has_tile_order(program) ? chains_of(program, instruction, t, pass.active_rows())
+                                   : stream_of(program, t, pass.active_rows());
   }
   Work work{.kind = Work::Kind::kGroup};
   work.operations = cost.operations;
   work.bytes = t.weight_elements > 0 ? cost.bytes : covered_bytes(program, t.reads);
-  if (tiles && t.reads_cache) work.bytes = std::min(work.bytes, share_of_cache(program, t, pass.tokens()));
+  if ((tiles || has_tile_order(program)) && t.reads_cache)
+    work.bytes = std::min(work.bytes, share_of_cache(program, t, pass.tokens()));
   work.from_hbm = t.weight_elements > 0 || t.reads_cache;
   work.starts_early = t.reads_cache && work.bytes > 0;
   return work;

@@ -53,6 +53,9 @@ struct Work {
   uint32_t matrices = 1;
   uint32_t cols = 0;
   uint32_t panels = 0;
+  // In tile order, a unit is a chain of products, of one matrix or of one part of the columns: so many of
+  // them make 8 results. 0: not in tile order.
+  uint32_t chains = 0;
   uint64_t input_bytes = 0;  // activations that the preparers bring: bf16
   uint64_t scale_bytes = 0;  // and those that the storers need for the rows' scales: fp32
 

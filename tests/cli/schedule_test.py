@@ -75,7 +75,11 @@ class Schedule(Case):
         self.assertEqual(self.ops_of("--rows", "64"), tiles)
         # Up to 2,048 rows are eight tiles of 256.
         self.assertGreater(self.ops_of("--rows", "2048")["gate_up_silu"], self.ops_of("--rows", "256")["gate_up_silu"])
-        self.assertEqual(self.ops_of("--rows", "1", "--batch-invariant"), tiles)
+        self.assertEqual(self.ops_of("--rows", "2", "--batch-invariant"), tiles)
+        # Of one row, vectors are added up in the order of tiles.
+        one = self.ops_of("--rows", "1", "--batch-invariant")
+        self.assertIn("planned_attention", one)
+        self.assertEqual(one["gate_up_silu"], few["gate_up_silu"])
         # The most tokens of a pass have a program of their own.
         self.assertEqual(self.ops_of("--rows", "100", "--max-batch-tokens", "100"), self.ops_of("--rows", "256"))
 

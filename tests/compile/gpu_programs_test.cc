@@ -7,9 +7,11 @@
 #include "gtest/gtest.h"
 
 #include "instructions/isa.h"
+#include "instructions/kernels.h"
 #include "tests/llama/configs.h"
 #include "tests/llama/tiny_model.h"
 #include "vm/base/error.h"
+#include "vm/layout/page_image.h"
 
 namespace serval {
 namespace {
@@ -24,7 +26,8 @@ LlamaConfig of_widths(int hidden, int intermediate) {
   return config;
 }
 
-// As "16v 64t": rows, and v where a program multiplies with vectors, t where it multiplies tiles.
+// As "16v 64t": rows, and v where a program multiplies with vectors, o where it adds them up in tile order, t
+// where it multiplies tiles.
 std::string programs_of(const Model& model, const ProgramLimits& limits) {
   Machine machine = h200_machine();
   machine.sms = 4;
@@ -32,7 +35,10 @@ std::string programs_of(const Model& model, const ProgramLimits& limits) {
   std::string out;
   for (size_t i = 0; i < set.size(); ++i) {
     if (i > 0) out += ' ';
-    out += std::to_string(set.rows(i)) + (multiplies_tiles(set.program(i)) ? 't' : 'v');
+    const Program& program = set.program(i);
+    out += std::to_string(set.rows(i)) + (multiplies_tiles(program) ? 't'
+                                          : has_tile_order(program) ? 'o'
+                                                                    : 'v');
   }
   return out;
 }
@@ -44,10 +50,27 @@ TEST(GpuPrograms, AreOfVectorsForFewRowsAndOfTilesForMore) {
   EXPECT_EQ(programs_of(model, {.context = 300, .rows = 300}), "16v 64t 128t 256t 300t");
 }
 
-TEST(GpuPrograms, AreOfTilesWhereTheBatchIsNotToShow) {
+// A single row is multiplied as a vector, and added up as in tiles.
+TEST(GpuPrograms, AreOfTheArithmeticOfTilesWhereTheBatchIsNotToShow) {
   const LlamaConfig model = of_widths(128, 192);
-  EXPECT_EQ(programs_of(model, {.context = 300, .batch_invariant = true}), "16t");
-  EXPECT_EQ(programs_of(model, {.context = 300, .rows = 300, .batch_invariant = true}), "64t 128t 256t 300t");
+  EXPECT_EQ(programs_of(model, {.context = 300, .rows = 1, .batch_invariant = true}), "1o");
+  EXPECT_EQ(programs_of(model, {.context = 300, .batch_invariant = true}), "1o 16t");
+  EXPECT_EQ(programs_of(model, {.context = 300, .rows = 300, .batch_invariant = true}),
+            "1o 64t 128t 256t 300t");
+}
+
+TEST(GpuPrograms, AreOfTilesForASingleRowThatNoKernelHasATileOrderFor) {
+  const ProgramLimits limits{.context = 300, .batch_invariant = true};
+  LlamaConfig norms = of_widths(128, 192);
+  norms.qk_norm = true;
+  EXPECT_EQ(programs_of(norms, limits), "16t");
+  LlamaConfig many_queries = of_widths(128, 192);
+  many_queries.num_heads = 9 * many_queries.num_kv_heads;
+  EXPECT_EQ(programs_of(many_queries, limits), "16t");
+  const int widest =
+      static_cast<int>(kernel_traits::TileOrderHeads64.activation_rows * page_image::kPanelCols);
+  EXPECT_EQ(programs_of(of_widths(128, widest), limits), "1o 16t");
+  EXPECT_EQ(programs_of(of_widths(128, widest + 64), limits), "16t");
 }
 
 TEST(GpuPrograms, AreOfVectorsForModelsWhoseWidthsDoNotFitTiles) {

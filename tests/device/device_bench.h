@@ -81,6 +81,7 @@ class DeviceBench {
     add_state(state_tensor::kHostStop, sizeof(uint32_t), 0);
     add_instances(of_ranks, sms, p);
     if (multiplies_tiles(p)) p.machine.pages_per_sm = gemm_ring_pages();
+    if (has_tile_order(p)) p.machine.pages_per_sm = tile_order_ring_pages();
     return p;
   }
   // Instances are independent: each signals the gates of all ranks.

@@ -55,7 +55,7 @@ class Tally {
                                                      : kMostSumError) {}
   // Of this shape are the results that follow.
   void take(const Shape& shape) {
-    if (shape.tile_rows > 0)
+    if (shape.tile_rows > 0 || shape.tile_order)
       chain_panels_ =
           page_image::panels(std::max({shape.hidden, shape.intermediate, shape.q_heads * shape.head_dim}));
   }

@@ -286,6 +286,75 @@ INSTANTIATE_TEST_SUITE_P(Isa, TiledOps, ::testing::ValuesIn(kTiled), [](const au
   return std::string(op_name(static_cast<uint16_t>(instance.param)));
 });
 
+// Single rows in tile order: panels that are not whole, parts of the columns that are not equally long, more
+// chains than there are warps.
+const std::vector<Shape>& shapes_in_tile_order() {
+  static const std::vector<Shape> all = {
+      {.hidden = 320,
+       .intermediate = 192,
+       .head_dim = 64,
+       .q_heads = 8,
+       .kv_heads = 2,
+       .vocab = 203,
+       .max_context = 300,
+       .splits = 2,
+       .epsilon = 1e-5F,
+       .rows = 1,
+       .tile_order = true},
+      {.hidden = 1088,
+       .intermediate = 1088,
+       .head_dim = 128,
+       .q_heads = 24,
+       .kv_heads = 3,
+       .vocab = 500,
+       .max_context = 130,
+       .splits = 16,
+       .epsilon = 1e-6F,
+       .rows = 1,
+       .tile_order = true},
+      {.hidden = 4160,
+       .intermediate = 64,
+       .head_dim = 128,
+       .q_heads = 31,
+       .kv_heads = 1,
+       .vocab = 61,
+       .max_context = 90,
+       .splits = 1,
+       .epsilon = 1e-5F,
+       .rows = 1,
+       .tile_order = true},
+  };
+  return all;
+}
+
+// What else such programs have is compared elsewhere: attention with tiles (planned_attention_test.cu), and
+// as part of whole models (tiled_model_test.cc).
+constexpr Opcode kInTileOrder[] = {Opcode::kEmbed, Opcode::kQkvRope, Opcode::kMatvecResidual,
+                                   Opcode::kGateUpSilu, Opcode::kLmHead};
+
+class TileOrderOps : public ::testing::TestWithParam<Opcode> {};
+
+TEST_P(TileOrderOps, HaveTheHostsResults) {
+  const Opcode opcode = GetParam();
+  Random random(923 + static_cast<uint32_t>(opcode));
+  Tally tally(opcode, true);
+  for (const Shape& shape : shapes_in_tile_order()) {
+    Scene scene(shape, random);
+    tally.take(shape);
+    SCOPED_TRACE(shape.text());
+    constexpr int kPasses = 6;
+    for (int pass = 0; pass < kPasses; ++pass) {
+      scene.new_pass(random, {random.below(shape.max_context)});
+      ASSERT_NO_FATAL_FAILURE(compare_pass(scene, opcode, random, tally));
+    }
+  }
+  tally.finish(op_name(static_cast<uint16_t>(opcode)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, TileOrderOps, ::testing::ValuesIn(kInTileOrder), [](const auto& instance) {
+  return std::string(op_name(static_cast<uint16_t>(instance.param)));
+});
+
 // But for those that only programs of tiles have (planned attention: planned_attention_test.cu), and those
 // that only programs of several devices have (ops_of_ranks_test.cc).
 std::vector<uint16_t> ops_of_few_rows() {

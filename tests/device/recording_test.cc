@@ -58,6 +58,8 @@ std::vector<Case> cases() {
           {"FourRows", tiny_config(), false, 3},
           {"EightRows", large, false, 8},
           {"SixteenRows", norms, false, 16},
+          {"TileOrderHeads64", small, true, 1},
+          {"TileOrderHeads128", large, true, 1},
           {"Decode64Heads64", small, true, 40},
           {"Decode64Heads128", large, true, 64},
           {"Tiles64Heads64", small, true, 64, 32},

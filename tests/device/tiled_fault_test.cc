@@ -46,7 +46,8 @@ std::vector<Case> cases() {
           {"Tiles64Heads128", large, 3, 64, 16},     {"Decode64Heads128", large, 40, 64, 1},
           {"Tiles256Heads128", large, 40, 300, 100}, {"Decode256Heads128", large, 7, 300, 1},
           {"Tiles64HeadNorms", norms, 40, 64, 16},   {"Decode64HeadNorms", norms, 3, 64, 1},
-          {"Tiles256HeadNorms", norms, 7, 300, 100}, {"Decode256HeadNorms", norms, 40, 300, 1}};
+          {"Tiles256HeadNorms", norms, 7, 300, 100}, {"Decode256HeadNorms", norms, 40, 300, 1},
+          {"TileOrderHeads64", small, 40, 1, 1},     {"TileOrderHeads128", large, 7, 1, 1}};
 }
 
 ValidProgram compile_case(const Case& c) {

@@ -74,7 +74,7 @@ TEST_P(TiledModel, HasTheHostsLogitsOfAPromptInOnePassAndInPieces) {
   Nearness nearness;
   nearness.add(in_one_pass, read_by_host());
   nearness.judge("a prompt");
-  for (const uint32_t rows : {64U, 100U, 128U, 256U, 300U})
+  for (const uint32_t rows : {1U, 64U, 100U, 128U, 256U, 300U})  // a single row is multiplied as a vector
     EXPECT_TRUE(read(options_of(rows)) == in_one_pass) << "pieces of " << rows;
   EXPECT_TRUE(read(options_of(256, false)) == in_one_pass) << "where few rows have programs of vectors";
   for (const uint32_t sms : {3U, 7U}) {  // on three, gate and up have wide tiles if heads are of 128
@@ -91,7 +91,7 @@ TEST_P(TiledModel, HasTheSameLogitsWhereABatchDecodesTheText) {
   const std::vector<float> all = read(options_of(kTokens));
   const auto vocab = static_cast<size_t>(config_.vocab_size);
   const std::vector<float> expected(all.begin(), all.begin() + static_cast<ptrdiff_t>(kDecoded * vocab));
-  for (const uint32_t copies : {3U, 64U, 300U}) {
+  for (const uint32_t copies : {1U, 3U, 64U, 300U}) {
     SCOPED_TRACE(copies);
     BackendOptions options = options_of(copies);
     options.limits.context = kDecoded;

@@ -105,6 +105,30 @@ TEST(MatvecResidual, AddsItsPartsToTheResidualFirstToLast) {
   });
 }
 
+// Of single rows, whose squares are of 8 columns.
+TEST(MatvecResidual, AddsPartsInTileOrderAsInTiles) {
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    Random random(4100 + seed);
+    Shape shape = random_shape(random, {.max_intermediate = 16, .max_context = 100, .rows = {1}});
+    shape.hidden = random.between(1, 5) * kSquareColsOfGemm;
+    shape.head_dim = 128;
+    shape.kv_heads = 4;
+    shape.q_heads = shape.kv_heads * 8;  // 4 panels
+    const auto results = [&](bool tile_order, uint64_t same) {
+      Random drawn(same);
+      shape.tile_order = tile_order;
+      shape.tile_rows = tile_order ? 0 : 8;
+      Scene s(shape, drawn);
+      s.new_pass(drawn, {5});
+      s.product_parts = 1 + static_cast<uint32_t>(seed) % kMaxColumnParts;
+      s.logits_only = 0;
+      s.bench.run(split(s.stage(Opcode::kMatvecResidual), drawn));
+      return std::pair(s.bench.memory[s.t.residual.index], s.bench.memory[s.t.weighted.index]);
+    };
+    EXPECT_EQ(results(true, seed), results(false, seed));
+  }
+}
+
 TEST(AddParts, AfterAPartForEachRangeOfColumnsHasTheBitsOfOneProduct) {
   size_t compared = 0;
   over_scenes([&](Scene& s, Random& random) {

@@ -244,6 +244,21 @@ TEST(Weigh, LeavesProductsAsBf16AndTheSquaresOfEveryUnit) {
   tally.finish("weigh");
 }
 
+// In tile order: readers get from sums of 8 squares what programs of tiles have as sums of 64.
+TEST(SquaresOfGemm, AreTheSumsOf64SquaresToTheBit) {
+  Random random(4);
+  for (int n = 0; n < 300; ++n) {
+    NormInput in(random);
+    const size_t cols = (in.x.size() + kSquareColsOfGemm - 1) / kSquareColsOfGemm * kSquareColsOfGemm;
+    in.x.resize(cols, 0.5F);
+    in.norm.resize(cols);
+    std::vector<uint16_t> weighted(cols);
+    std::vector<float> expected(cols / kSquareColsOfGemm);
+    weigh(in.x.data(), in.norm.data(), cols, kSquareColsOfGemm, weighted.data(), expected.data());
+    EXPECT_EQ(squares_of_gemm(Weighed(in).squares.data(), cols), expected);
+  }
+}
+
 TEST(RmsScale, IsOneOverTheRootOfTheMeanSquare) {
   Tally tally;
   Random random(2);

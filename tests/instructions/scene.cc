@@ -124,6 +124,7 @@ std::string Shape::text() const {
   add("rows", rows);
   add("sequences", sequences);
   add("tile_rows", tile_rows);
+  add("tile_order", tile_order ? 1 : 0);
   add("records", records);
   return out;
 }
@@ -212,7 +213,7 @@ Scene::Scene(const Shape& s, Random& random) : shape(s) {
   t.head = weight("head", s.vocab, s.hidden);
   t.residual = activation("residual", DType::kF32, s.hidden);
   t.weighted = product_input("weighted", s.hidden);
-  t.squares = activation("squares", DType::kF32, s.hidden / s.square_cols());
+  t.squares = activation("squares", DType::kF32, s.hidden / columns_of_squares(s.square_cols()));
   t.q = activation("q", DType::kBF16, q_rows);
   t.projected = activation("projected", DType::kF32, q_rows + 2 * kv_rows);
   for (uint32_t p = 0; p < kMaxColumnParts; ++p)
@@ -369,7 +370,7 @@ void Scene::place_rows(Random& random, const std::vector<PassRow>& active) {
 
 void Scene::choose_parts(Random& random) {
   const uint32_t most = std::min(page_image::panels(shape.q_heads * shape.head_dim), kMaxColumnParts);
-  product_parts = shape.tile_rows > 0 ? random.between(1, most) : 1;
+  product_parts = shape.tile_rows > 0 || shape.tile_order ? random.between(1, most) : 1;
   sums_parts = random.between(1, most);
   sums_part = random.below(sums_parts);
   added_parts = random.between(2, kMaxColumnParts);
@@ -487,12 +488,13 @@ void Scene::fill_residual(Random& random) {
   for (uint32_t r = 0; r < shape.rows; ++r) {
     float* row = bench.data<float>(t.residual) + size_t{r} * shape.hidden;
     uint16_t* weighted = bench.data<uint16_t>(t.weighted) + size_t{r} * shape.hidden;
-    float* squares = bench.data<float>(t.squares) + size_t{r} * (shape.hidden / shape.square_cols());
+    const uint32_t square_cols = columns_of_squares(shape.square_cols());
+    float* squares = bench.data<float>(t.squares) + size_t{r} * (shape.hidden / square_cols);
     fill_f32(random, random.pick<double>({0.02, 1, 50}), shape.hidden, row);
-    std::fill_n(squares, shape.hidden / shape.square_cols(), 0.0F);
+    std::fill_n(squares, shape.hidden / square_cols, 0.0F);
     for (uint32_t c = 0; c < shape.hidden; ++c) {
       weighted[c] = float_to_bf16(row[c] * bf16_to_float(norm[c]));
-      squares[c / shape.square_cols()] += row[c] * row[c];
+      squares[c / square_cols] += row[c] * row[c];
     }
   }
 }

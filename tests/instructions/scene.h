@@ -92,7 +92,10 @@ struct Shape {
   uint32_t rows_of_sample = 1;             // that an instance of `sample` may take
   uint32_t tile_rows =
       0;  // of an instance, where matrices are multiplied with tiles of rows; 0: with vectors
-  uint32_t square_cols() const { return tile_rows > 0 ? kSquareColsOfGemm : kSquareColsOfMatvec; }
+  bool tile_order = false;  // vectors of the only row, added up in the order of tiles
+  uint32_t square_cols() const {
+    return tile_order ? kSquareColsInTileOrder : tile_rows > 0 ? kSquareColsOfGemm : kSquareColsOfMatvec;
+  }
   uint32_t logit_rows() const { return serval::logit_rows({.rows = rows, .sequences = sequences}); }
   uint32_t records = 1;  // of planned attention: SMs of the machine
   uint32_t places = 64;  // of its partial results

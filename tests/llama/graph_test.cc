@@ -22,9 +22,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string refusal(const GraphOptions& options) {
+std::string refusal(const GraphOptions& options, const LlamaConfig& config = tiny_config()) {
   try {
-    build_llama_graph(tiny_config(), options);
+    build_llama_graph(config, options);
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kUsage);
     return error.what();
@@ -321,6 +321,36 @@ TEST(LlamaGraph, SpreadsARanksProjectionsOverPartsOfTheirColumns) {
     EXPECT_GE(instances, 120U) << rows << " rows";
     EXPECT_GE(added.instances(), kSms / 2) << rows << " rows";
   }
+}
+
+TEST(LlamaGraph, HasATileOrderForSingleRows) {
+  const LlamaConfig config = tiny_parts_config(), norms = tiny_head_norms_config();
+  const GraphOptions one{.sms = 4, .context = 64, .rows = 1, .tile_order = true};
+  EXPECT_EQ(refusal(one, config), "");
+  GraphOptions two = one, tiles = one, ranks = one;
+  two.rows = tiles.tile_rows = ranks.ranks = 2;
+  EXPECT_THAT(refusal(two, config), HasSubstr("tile order: for vectors of one row, on one device"));
+  EXPECT_THAT(refusal(tiles, config), HasSubstr("tile order"));
+  EXPECT_THAT(refusal(ranks, tiny_shared_config()), HasSubstr("tile order"));
+  EXPECT_THAT(refusal(one, norms), HasSubstr("without norms of the heads"));
+  EXPECT_TRUE(config.has_tile_order());
+  EXPECT_FALSE(norms.has_tile_order());
+}
+
+// As programs of tiles have them, each in the same record.
+TEST(LlamaGraph, CutsColumnsIntoPartsInTileOrder) {
+  const Graph graph = build_llama_graph(preset_config("llama-3.2-1b"),
+                                        {.sms = 132, .context = 64, .rows = 1, .tile_order = true});
+  uint32_t of_two = 0, of_four = 0;
+  for (const Instruction& node : graph.nodes) {
+    EXPECT_NE(node.opcode, static_cast<uint16_t>(Opcode::kMatvecPart));
+    if (node.opcode != static_cast<uint16_t>(Opcode::kMatvecResidual)) continue;
+    const auto op = node.as<MatvecResidual>();
+    EXPECT_EQ(op.parts, matrix_parts(op.out_cols, op.in_cols));
+    ++(op.parts == 2 ? of_two : of_four);
+  }
+  EXPECT_GT(of_two, 0U);
+  EXPECT_EQ(of_four, of_two);
 }
 
 TEST(LlamaGraph, HasNoPartsInProgramsOfVectors) {

@@ -132,6 +132,15 @@ TEST(TeacherForcing, HowTilesComeToATextDoesNotShow) {
       const std::unique_ptr<Backend> backend = tiled_backend(model, rows, 1, tile_rows);
       EXPECT_EQ(teacher_force(*backend, tokens), expected) << rows << " rows, tiles of " << tile_rows;
     }
+    if (model.config.has_tile_order()) {
+      const std::unique_ptr<Backend> vectors = host_backend(model, {.context = kLongContext,
+                                                                    .sequences = 1,
+                                                                    .rows = 1,
+                                                                    .tile_rows = 16,
+                                                                    .batch_invariant = true,
+                                                                    .tile_order = true});
+      EXPECT_EQ(teacher_force(*vectors, tokens), expected) << "vectors in tile order";
+    }
     const DecodedCopies copies = decode_copies(*tiled_backend(model, kBatch, kBatch), tokens, kBatch);
     EXPECT_EQ(copies.logits, expected);
     EXPECT_EQ(copies.different, 0U);

@@ -1158,10 +1158,13 @@ std::vector<std::string> presets_to_prove() {
   return {"llama-3.1-8b", "llama-3.1-70b"};
 }
 
-// The programs of vectors and of tiles, which with --batch-invariant have as few rows as those of vectors.
+// The programs of vectors and of tiles, which with --batch-invariant have as few rows as those of vectors,
+// and for a single row vectors in tile order.
 std::vector<ProgramLimits> sizes_of_passes() {
-  std::vector<ProgramLimits> sizes = {
-      {.rows = kDefaultRows, .batch_invariant = true}, {.rows = kDefaultRows + 1}, {.rows = kMostGpuTokens}};
+  std::vector<ProgramLimits> sizes = {{.rows = 1, .batch_invariant = true},
+                                      {.rows = kDefaultRows, .batch_invariant = true},
+                                      {.rows = kDefaultRows + 1},
+                                      {.rows = kMostGpuTokens}};
   for (const uint32_t rows : gpu_row_classes(sizes.back())) sizes.push_back({.rows = rows});
   return sizes;
 }

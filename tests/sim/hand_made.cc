@@ -153,6 +153,7 @@ SimParameters round_numbers() {
   p.load_us = p.issue_us = p.prepare_us = p.prepare_us_per_kib = p.sm_page_us = 0;
   p.take_us = 0.25;
   p.multiply_us = 1;
+  p.chain_us = 2;
   p.store_us = 0.5;
   return p;
 }

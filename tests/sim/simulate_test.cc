@@ -376,6 +376,26 @@ TEST(Simulate, IsNeverSlowerOnABetterMachine) {
   }
 }
 
+// A warp multiplies the pages of a chain one after the other, product by product.
+TEST(Simulate, TakesLongerInTileOrderByTheChainsOfProducts) {
+  const LlamaConfig config = testing::shortened_preset("llama-3.2-1b", 2);
+  const auto compiled = [&](bool tile_order) {
+    return compile_model(config, h200_machine(),
+                         {.context = 512, .rows = 1, .batch_invariant = tile_order, .tile_order = tile_order},
+                         {.policy = Policy::kList});
+  };
+  const auto us_of = [&](const ValidProgram& program, const char* what_if) {
+    SimParameters p = h200_sim_parameters();
+    apply_what_if(p, what_if);
+    return predict_us(*program, decode_launch(1, 128, 1), p);
+  };
+  const ValidProgram vectors = compiled(false), in_tile_order = compiled(true);
+  EXPECT_EQ(us_of(vectors, "chain_us=x4"), us_of(vectors, "chain_us=x1"));
+  EXPECT_GT(us_of(in_tile_order, "chain_us=x1"), us_of(vectors, "chain_us=x1"));
+  EXPECT_GT(us_of(in_tile_order, "chain_us=x4"), us_of(in_tile_order, "chain_us=x1"));
+  EXPECT_EQ(us_of(in_tile_order, "multiply_us=x4"), us_of(in_tile_order, "multiply_us=x1"));
+}
+
 TEST(Simulate, IsNeverSlowerOverABetterLink) {
   const LlamaConfig config = testing::shortened_preset("llama-3.2-1b", 2);
   const ValidProgram program =

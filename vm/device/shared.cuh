@@ -35,7 +35,8 @@ inline constexpr uint32_t kPartialBytes = 8 * 1024;
 template <uint32_t kRowsOf, uint32_t kRingPagesOf, uint32_t kScratchKib, uint32_t kActivationRows>
 struct KernelConfig {
   static constexpr bool kMultipliesTiles = false;
-  static constexpr bool kHasPeers = false;  // for programs of several devices
+  static constexpr bool kTileOrder = false;  // products are added up as in kernels that multiply tiles
+  static constexpr bool kHasPeers = false;   // for programs of several devices
   // Pages issued and not landed while the SM waits for counters: every one lengthens the queue that its polls
   // and its activations wait in.
   static constexpr uint32_t kPagesInFlightBeforeInputs = 3;
@@ -56,10 +57,26 @@ struct KernelConfig {
 
   static __device__ __forceinline__ uint32_t uniform(uint32_t value) { return value; }
 };
+// The value of the warp's first lane, for all: the compiler then knows that the warp stays together, without
+// which it would not let a warpgroup's products overlap.
+__device__ __forceinline__ uint32_t uniform_value(uint32_t value) {
+  return __shfl_sync(kAllLanes, value, 0);
+}
+// The same of a kernel for one row that adds up as kernels of GEMMs do (instructions/common/tile_order.cuh),
+// and has their attention.
+template <uint32_t kRingPages, uint32_t kScratchKib, uint32_t kActivationRows>
+struct TileOrderConfig : KernelConfig<1, kRingPages, kScratchKib, kActivationRows> {
+  static constexpr bool kTileOrder = true;
+  static constexpr bool kHasNarrowTiles = true;
+  static constexpr bool kHasFullTiles = false;
+
+  static __device__ __forceinline__ uint32_t uniform(uint32_t value) { return uniform_value(value); }
+};
 // The same of a kernel whose products are GEMMs: the tokens of a tile take the place of a pass's rows.
 template <uint32_t kRowsOf, uint32_t kTileTokensOf, uint32_t kRingPagesOf, uint32_t kScratchKib>
 struct GemmConfig {
   static constexpr bool kMultipliesTiles = true;
+  static constexpr bool kTileOrder = true;
   static constexpr bool kHasPeers = false;
   static constexpr bool kHasWideTiles = false;  // of two matrices (instructions/common/gemm.cuh)
   // All that there is room for: a stage of many rows takes so long that slower polls do not matter.
@@ -87,11 +104,7 @@ struct GemmConfig {
   static constexpr uint32_t kStorerRegisters = 40;
   static constexpr uint32_t kConsumerRegisters = 216;
 
-  // The value of the warp's first lane, for all: the compiler then knows that the warp stays together,
-  // without which it would not let a warpgroup's products overlap.
-  static __device__ __forceinline__ uint32_t uniform(uint32_t value) {
-    return __shfl_sync(kAllLanes, value, 0);
-  }
+  static __device__ __forceinline__ uint32_t uniform(uint32_t value) { return uniform_value(value); }
 };
 // Pages issued and not landed, once the record's inputs are there: the memory system may be kept full then.
 inline constexpr uint32_t kPagesInFlight = 6;
@@ -108,6 +121,14 @@ inline constexpr uint32_t kStreamPlanBytes = 96;
 // What a consumer warp of a GEMM kernel counts from record to record (ConsumerRole::put_aside()).
 struct alignas(16) ConsumerCounts {
   uint32_t record, page, unit, panel, stored_seen, parity, warpgroup_parity, tile;
+};
+
+// Where a chain of products finds its pages, in a kernel in tile order: of the chains that are streamed
+// together, the loader's own.
+struct alignas(16) ChainPages {
+  const std::byte* first;  // page
+  uint32_t first_panel;
+  uint32_t panels;
 };
 
 struct ResolvedTarget {
@@ -173,6 +194,7 @@ struct Shared {
   uint32_t tiles_stored[kPartialBuffers];    // tiles of a unit's rows that are stored
   ExitFlag exit;
   Meeting products[kConsumerWarps / kWarpgroupWarps];  // of each warpgroup, in kernels of tiles
+  ChainPages chains[Config::kTileOrder && !Config::kMultipliesTiles ? kConsumerWarps : 1];
 };
 inline constexpr size_t kMaxSharedBytes = 227 * 1024;  // of a block, on Hopper
 

@@ -5,6 +5,7 @@
 
 #include "instructions/common/gemm/shape.cuh"
 #include "instructions/common/gemm/staging.cuh"
+#include "instructions/common/silu.cuh"
 #include "vm/layout/slab_image.h"
 
 namespace serval::device::gemm {
@@ -32,7 +33,6 @@ __device__ __forceinline__ void store_silu(Role& role, const WarpTile& tile, std
   const uint32_t staged = ptx::shared_address(work.staged[part.warpgroup]);
   const uint32_t put = staged + part.lane * kTokenBytes + part.warp * kUnitBytes;
   const uint32_t take = staged + token * kTokenBytes + piece * sizeof(uint32_t);
-  const auto silu = [](float g, float x) { return __fdividef(g, 1.0F + ptx::exp(-g)) * x; };
   constexpr uint32_t kBlocks = kValues / (4 * kEights),
                      kRound = kBlocks < kRoundPages ? kBlocks : kRoundPages;
   static_assert(kRound % kBuffers == 0);
@@ -47,8 +47,8 @@ __device__ __forceinline__ void store_silu(Role& role, const WarpTile& tile, std
       for (uint32_t n = 0; n < kEights; ++n) {
         const float* of_eight = d + (block * kEights + n) * 4;
         const float2 scale = scales[(block * kEights + n) * 4];
-        outputs[n] = ptx::pack_bf16(silu(of_eight[0] * scale.x, of_eight[2] * scale.x),
-                                    silu(of_eight[1] * scale.y, of_eight[3] * scale.y));
+        outputs[n] = ptx::pack_bf16(silu_times(of_eight[0] * scale.x, of_eight[2] * scale.x),
+                                    silu_times(of_eight[1] * scale.y, of_eight[3] * scale.y));
       }
       const bool exists = positions[block * kTokens] != kNoToken;
       ptx::store_matrices<true>(put + block % kBuffers * kBufferBytes, outputs);

@@ -1,0 +1,12 @@
+// The activation between gate and up, as it is computed in tile order (vm/device/shared.cuh).
+#pragma once
+
+#include "vm/ptx/math.cuh"
+
+namespace serval::device {
+
+__device__ __forceinline__ float silu_times(float gate, float up) {
+  return __fdividef(gate, 1.0F + ptx::exp(-gate)) * up;
+}
+
+}  // namespace serval::device
