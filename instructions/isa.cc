@@ -192,6 +192,20 @@ bool has_tile_order(const Program& program) {
   return false;
 }
 
+uint32_t most_product_cols(const Program& program) {
+  uint32_t most = 0;
+  for (const Instruction& i : program.instructions) {
+    for_operands(i, [&]<class Op>(const Op& op) {
+      if constexpr (requires { op.in_cols; }) {
+        most = std::max(most, op.in_cols);
+      } else if constexpr (requires { op.hidden, op.squares; }) {
+        most = std::max(most, op.hidden);
+      }
+    });
+  }
+  return most;
+}
+
 bool has_head_norms(const Program& program) {
   return std::ranges::any_of(program.instructions, [](const Instruction& i) {
     return i.opcode == static_cast<uint16_t>(Opcode::kQkvProject) ||

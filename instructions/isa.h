@@ -90,11 +90,13 @@ bool has_head_norms(const Program& program);
 bool has_wide_tiles(const Program& program);
 // The program multiplies its matrices with tiles of rows (GEMMs), not with vectors.
 bool multiplies_tiles(const Program& program);
+// The same of instructions of a pass of `rows` rows.
+bool multiplies_tiles(std::span<const Instruction> instructions, uint32_t rows);
 // The program multiplies vectors and adds up in the order of programs of tiles: it is of their arithmetic
 // class (instructions/common/tile_order.cuh).
 bool has_tile_order(const Program& program);
-// The same of instructions of a pass of `rows` rows.
-bool multiplies_tiles(std::span<const Instruction> instructions, uint32_t rows);
+// Columns of the widest matrix that the program multiplies.
+uint32_t most_product_cols(const Program& program);
 // That the record's sums over a matrix's columns are cut into (common/column_parts.h); 1 of other records.
 uint32_t parts_of_columns(const Instruction& i);
 

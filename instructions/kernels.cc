@@ -5,6 +5,7 @@
 #include "instructions/isa.h"
 #include "instructions/planned_attention/op.h"
 #include "instructions/planned_attention/plan_launch.h"
+#include "vm/layout/page_image.h"
 #include "vm/layout/units.h"
 
 namespace serval {
@@ -64,12 +65,17 @@ uint32_t tile_order_ring_pages() {
   return least_ring_pages([](const KernelTraits& kernel) { return kernel.tile_order; });
 }
 
+bool has_room_for_row(const KernelTraits& kernel, uint32_t cols) {
+  return kernel.rows * page_image::panels(cols) <= kernel.activation_rows;
+}
+
 bool runs(const KernelTraits& kernel, const Program& program) {
   if (kernel.of_ranks != (program.num_devices > 1)) return false;
   if (multiplies_tiles(program) != (kernel.tile_rows > 0)) return false;
   if (has_tile_order(program) != kernel.tile_order) return false;
   if (!kernel.head_norms && has_head_norms(program)) return false;
   if (!kernel.wide_tiles && has_wide_tiles(program)) return false;
+  if (kernel.tile_order && !has_room_for_row(kernel, most_product_cols(program))) return false;
   if (const auto attention = attention_plan_shape(program);
       (kernel.single_rows || kernel.tile_order) && attention && attention->group_heads > kNarrowQueries)
     return false;

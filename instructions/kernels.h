@@ -73,6 +73,8 @@ bool takes_wide_tiles(uint32_t rows, uint32_t head_dim);
 // Pages of the ring of a kernel of GEMMs, at least; and of one in tile order.
 uint32_t gemm_ring_pages();
 uint32_t tile_order_ring_pages();
+// True if all columns of a pass's rows, so many, have a place in shared memory at once.
+bool has_room_for_row(const KernelTraits& kernel, uint32_t cols);
 // True if the kernel has the code for all of the program's instructions, in the passes that it is for.
 bool runs(const KernelTraits& kernel, const Program& program);
 

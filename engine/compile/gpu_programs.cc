@@ -8,7 +8,6 @@
 #include "instructions/kernels.h"
 #include "instructions/planned_attention/op.h"
 #include "vm/base/error.h"
-#include "vm/layout/page_image.h"
 
 namespace serval {
 namespace {
@@ -32,7 +31,7 @@ bool takes_tile_order(const Model& model) {
   if (static_cast<uint32_t>(model.num_heads / model.num_kv_heads) > kNarrowQueries) return false;
   return std::ranges::any_of(kernels(), [&](const KernelTraits& kernel) {
     return kernel.tile_order && kernel.head_dim == static_cast<uint32_t>(model.head_dim) &&
-           page_image::panels(cols) <= kernel.activation_rows;
+           has_room_for_row(kernel, cols);
   });
 }
 

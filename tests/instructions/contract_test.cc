@@ -12,6 +12,7 @@
 #include "instructions/kernels.h"
 #include "tests/instructions/scene.h"
 #include "tests/sample.h"
+#include "vm/layout/page_image.h"
 #include "vm/layout/row_tiles.h"
 
 namespace serval::testing {
@@ -614,6 +615,29 @@ TEST(Kernels, OfSingleRowsRunProgramsOfFewQueryHeadsAKvHead) {
   }
   EXPECT_FALSE(runs_with(9, kernel_traits::Decode64Heads128));
   EXPECT_TRUE(runs_with(9, kernel_traits::Tiles64Heads128));
+}
+
+// A row's inputs are in shared memory as a whole.
+TEST(Kernels, InTileOrderRunProgramsWhoseRowsHaveRoom) {
+  Random random(108);
+  Shape shape = random_shape(random, kSmall);
+  shape.hidden = 64;
+  shape.rows = 1;
+  shape.tile_order = true;
+  Scene s(shape, random);
+  Program program = s.bench.program;
+  const auto runs_with = [&](uint32_t cols, const KernelTraits& kernel) {
+    auto op = s.stage(Opcode::kMatvecResidual).make(0, 1).as<MatvecResidual>();
+    op.in_cols = cols;
+    program.instructions = {make_instruction(op)};
+    return runs(kernel, program);
+  };
+  constexpr uint32_t kMost = kernel_traits::TileOrderHeads64.activation_rows * page_image::kPanelCols;
+  EXPECT_TRUE(runs_with(kMost, kernel_traits::TileOrderHeads64));
+  EXPECT_FALSE(runs_with(kMost + 1, kernel_traits::TileOrderHeads64));
+  EXPECT_TRUE(runs_with(kMost + 1, kernel_traits::TileOrderHeads128));
+  EXPECT_FALSE(runs_with(kMost, kernel_traits::OneRowHeads64)) << "adds up in another order";
+  EXPECT_FALSE(runs_with(kMost, kernel_traits::Decode64Heads64));
 }
 
 // Whatever a program is, the kernel that takes the most rows of it runs all passes.
