@@ -40,14 +40,9 @@ int64_t elements_of_slice(const RankWeight& weight, const WeightPiece& slice) {
 
 void read_slice(const WeightSource& source, size_t tensor, const RankWeight& weight, const WeightPiece& slice,
                 std::span<uint16_t> out) {
-  // A piece is looked at while it is in the core's cache.
-  constexpr size_t kPiece = size_t{64} << 10;
   const auto read = [&](int64_t first, std::span<uint16_t> to) {
-    for (size_t at = 0; at < to.size(); at += kPiece) {
-      const std::span<uint16_t> piece = to.subspan(at, std::min(kPiece, to.size() - at));
-      source.read(tensor, first + static_cast<int64_t>(at), piece);
-      source.require_finite(tensor, first + static_cast<int64_t>(at), piece);
-    }
+    source.read(tensor, first, to);
+    source.require_finite(tensor, first, to);
   };
   source.fetch(tensor, slice.first, slice.count);
   if (weight.has_all_columns()) return read(slice.first, out);
