@@ -101,8 +101,7 @@ Page Loader::page_of(const Record& r) const {
   page.whole = work.whole_page(panel_);
   page.free_at = kUnknown;
   page.warp = r.own_units() ? unit_ : static_cast<uint32_t>(issued_ % warps);
-  page.sequence = r.resident() ? panel_ : page.unit / warps * work.panels + panel_;
-  if (r.mode == Mode::kStreamedPages) page.sequence = panel_;
+  page.sequence = r.mode == Mode::kStreamedUnits ? page.unit / warps * work.panels + panel_ : panel_;
   page.next_sequence = next_sequence(r, page);
   return page;
 }

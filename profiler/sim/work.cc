@@ -146,16 +146,16 @@ Work own_work(const Program& program, const Instruction& instruction, const Pass
                         .cost(instruction, program.tensors,
                               {.rows = pass.active_rows(), .context_tokens = pass.mean_context_tokens()});
   // Weights that are all multiplied are streamed; of a table only some rows are looked up.
-  const bool tiles = multiplies_tiles(program);
+  const bool tiles = multiplies_tiles(program), tile_order = has_tile_order(program);
   if (t.weight_elements > 0 && cost.operations >= t.weight_elements) {
     if (tiles) return tile_of(program, instruction, t);
-    return has_tile_order(program) ? chains_of(program, instruction, t, pass.active_rows())
-                                   : stream_of(program, t, pass.active_rows());
+    return tile_order ? chains_of(program, instruction, t, pass.active_rows())
+                      : stream_of(program, t, pass.active_rows());
   }
   Work work{.kind = Work::Kind::kGroup};
   work.operations = cost.operations;
   work.bytes = t.weight_elements > 0 ? cost.bytes : covered_bytes(program, t.reads);
-  if ((tiles || has_tile_order(program)) && t.reads_cache)
+  if ((tiles || tile_order) && t.reads_cache)
     work.bytes = std::min(work.bytes, share_of_cache(program, t, pass.tokens()));
   work.from_hbm = t.weight_elements > 0 || t.reads_cache;
   work.starts_early = t.reads_cache && work.bytes > 0;
