@@ -1,7 +1,6 @@
 // The compiled kernels, and which programs each can run.
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -24,16 +23,14 @@ DeviceKernelChoice choice() {
 
 // Kernels of vectors take it that all inputs of products have the same image.
 std::string check_images(const Program& program, const Instruction& instruction, bool tile_order) {
-  for (const FieldInfo& field : op_info(instruction.opcode).fields) {
-    if (field.kind != FieldKind::kTensor) continue;
-    uint32_t index = 0;
-    std::memcpy(&index, instruction.operands.data() + field.offset, sizeof index);
-    const Tensor& tensor = program.tensors[index];
-    if (tensor.image == (tile_order ? Image::kActivation : Image::kSlabs))
-      return std::string(op_name(instruction.opcode)) + ": " + field.name + ": " + tensor.name +
-             " does not have the image of the program's other inputs of products";
-  }
-  return "";
+  const Image other = tile_order ? Image::kActivation : Image::kSlabs;
+  std::string wrong;
+  for_own_tensors(program.tensors, instruction, [&](const FieldInfo& field, const Tensor& tensor) {
+    if (tensor.image != other || !wrong.empty()) return;
+    wrong = std::string(op_name(instruction.opcode)) + ": " + field.name + ": " + tensor.name +
+            " does not have the image of the program's other inputs of products";
+  });
+  return wrong;
 }
 
 std::string check_on_device(const Program& program, const Instruction& instruction) {

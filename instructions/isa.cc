@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <fmt/format.h>
 
 #include "vm/state/attention.h"
@@ -75,17 +74,6 @@ const std::vector<OpInfo>& table() {
 #undef SERVAL_OP
   };
   return infos;
-}
-
-// Calls fn(field, tensor) for the operands that name tensors of the instruction's own device.
-template <class Fn>
-void for_own_tensors(std::span<const Tensor> tensors, const Instruction& instruction, Fn&& fn) {
-  for (const FieldInfo& field : table()[instruction.opcode].fields) {
-    if (field.kind != FieldKind::kTensor || field.pushed) continue;
-    uint32_t index = 0;
-    std::memcpy(&index, instruction.operands.data() + field.offset, sizeof index);
-    fn(field, tensors[index]);
-  }
 }
 
 // The operands have been checked but for this.
@@ -169,6 +157,14 @@ uint32_t square_cols(const Instruction& i) {
   return found;
 }
 
+// As the first record says that says it; 0: none does.
+uint32_t first_square_cols(std::span<const Instruction> instructions) {
+  for (const Instruction& i : instructions) {
+    if (const uint32_t cols = square_cols(i); cols != 0) return cols;
+  }
+  return 0;
+}
+
 }  // namespace
 
 uint32_t parts_of_columns(const Instruction& i) {
@@ -179,17 +175,12 @@ bool multiplies_tiles(const Program& program) {
   return multiplies_tiles(program.instructions, program.limits.rows);
 }
 bool multiplies_tiles(std::span<const Instruction> instructions, uint32_t rows) {
-  for (const Instruction& i : instructions) {
-    if (const uint32_t cols = square_cols(i); cols != 0) return cols == kSquareColsOfGemm;
-  }
-  return rows > kDefaultRows;
+  const uint32_t cols = first_square_cols(instructions);
+  return cols != 0 ? cols == kSquareColsOfGemm : rows > kDefaultRows;
 }
 
 bool has_tile_order(const Program& program) {
-  for (const Instruction& i : program.instructions) {
-    if (const uint32_t cols = square_cols(i); cols != 0) return cols == kSquareColsInTileOrder;
-  }
-  return false;
+  return first_square_cols(program.instructions) == kSquareColsInTileOrder;
 }
 
 uint32_t most_product_cols(const Program& program) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
@@ -80,7 +81,18 @@ std::string isa_fingerprint();
 // "" if the record may run on this program; checks the opcode, then its operands, and that those that are not
 // pushed lie on one device.
 std::string check_instruction(const Program& program, const Instruction& instruction);
-// Where the tensors lie that a record names and does not push to; of one whose operands check.
+// Calls fn(field, tensor) for the tensors that a record names and does not push to; of one whose operands
+// check.
+template <class Fn>
+void for_own_tensors(std::span<const Tensor> tensors, const Instruction& instruction, Fn&& fn) {
+  for (const FieldInfo& field : op_info(instruction.opcode).fields) {
+    if (field.kind != FieldKind::kTensor || field.pushed) continue;
+    uint32_t index = 0;
+    std::memcpy(&index, instruction.operands.data() + field.offset, sizeof index);
+    fn(field, tensors[index]);
+  }
+}
+// Where these tensors lie.
 uint32_t device_of(std::span<const Tensor> tensors, const Instruction& instruction);
 // All attention of the program has heads of this size.
 bool has_heads_of(const Program& program, uint32_t head_dim);
