@@ -256,6 +256,10 @@ constexpr Opcode kTiled[] = {Opcode::kEmbed,      Opcode::kQkvRope,    Opcode::k
                              Opcode::kGateUpSilu, Opcode::kLmHead,     Opcode::kMatvecResidual,
                              Opcode::kSample,     Opcode::kAdvance};
 
+std::string name_of_op(const ::testing::TestParamInfo<Opcode>& instance) {
+  return op_name(static_cast<uint16_t>(instance.param));
+}
+
 class TiledOps : public ::testing::TestWithParam<Opcode> {};
 
 TEST_P(TiledOps, HaveTheHostsResults) {
@@ -282,9 +286,7 @@ TEST_P(TiledOps, HaveTheHostsResults) {
   tally.finish(op_name(static_cast<uint16_t>(opcode)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, TiledOps, ::testing::ValuesIn(kTiled), [](const auto& instance) {
-  return std::string(op_name(static_cast<uint16_t>(instance.param)));
-});
+INSTANTIATE_TEST_SUITE_P(Isa, TiledOps, ::testing::ValuesIn(kTiled), name_of_op);
 
 // Single rows in tile order: panels that are not whole, parts of the columns that are not equally long, more
 // chains than there are warps.
@@ -351,9 +353,7 @@ TEST_P(TileOrderOps, HaveTheHostsResults) {
   tally.finish(op_name(static_cast<uint16_t>(opcode)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, TileOrderOps, ::testing::ValuesIn(kInTileOrder), [](const auto& instance) {
-  return std::string(op_name(static_cast<uint16_t>(instance.param)));
-});
+INSTANTIATE_TEST_SUITE_P(Isa, TileOrderOps, ::testing::ValuesIn(kInTileOrder), name_of_op);
 
 // But for those that only programs of tiles have (planned attention: planned_attention_test.cu), and those
 // that only programs of several devices have (ops_of_ranks_test.cc).
