@@ -114,7 +114,7 @@ bench: ## Build and run the benchmarks
 	$(call BUILD_ALL,$(BUILD)) --target bench
 
 .PHONY: docs
-docs: ## Write the generated pages again (docs/isa.md, docs/api.md)
+docs: ## Write the generated pages again (docs/isa.md, docs/kernels.md, docs/api.md)
 	@tools/install_packages.sh demo test
 	cmake --preset host -D SERVAL_BUILD_TESTS=ON
 	$(call BUILD_ALL,$(BUILD)) --target docs_test server_test
