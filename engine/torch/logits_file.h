@@ -1,4 +1,4 @@
-// Logits for other programs to read: a safetensors file (docs/verification.md lists its tensors).
+// Logits for other programs to read: a safetensors file (docs/oracle.md lists its tensors).
 #pragma once
 
 #include <cstdint>
