@@ -29,7 +29,7 @@ fail() {
 # The indented command of the README's section "Try it" that holds the words.
 readme_command() {  # words
   local command
-  command=$(sed -n '/^## Try it$/,/^## What/{/^```/,/^```/d;s/^    //p}' README.md | grep -F "$1" | head -n 1)
+  command=$(sed -n '/^## Try it$/,/^## Your/{/^```/,/^```/d;s/^    //p}' README.md | grep -F "$1" | head -n 1)
   [[ -n ${command} ]] || fail "README.md, section Try it: no command with '$1'"
   echo "${command}"
 }
