@@ -1,5 +1,5 @@
-// docs/add_an_instruction.md: the instruction that it adds is in the bundled model's program, waits as the page shows, and
-// leaves the text as it was.
+// docs/add_an_instruction.md: the instruction that it adds is in the bundled model's program, waits as the
+// page shows, and leaves the text as it was.
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -52,8 +52,8 @@ TEST(Example, ReferencePageEndsAsShown) {
 TEST(Example, TextOfASeedStaysAsItWas) {
   const char* program = std::getenv("SERVAL_TEST_PROGRAM");
   ASSERT_NE(program, nullptr) << "SERVAL_TEST_PROGRAM names the executable without the instruction";
-  const std::string before =
-      output_of(fmt::format("{} generate --backend host -p 'Once upon a time' -n 40 -s 7 2>/dev/null", program));
+  const std::string before = output_of(
+      fmt::format("{} generate --backend host -p 'Once upon a time' -n 40 -s 7 2>/dev/null", program));
   const std::string text = text_of_bundled_model("Once upon a time", 40, 7);
   ASSERT_FALSE(text.empty());
   EXPECT_THAT(before, HasSubstr(text));

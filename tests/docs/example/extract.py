@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Puts the code blocks of a page into a copy of the files that they belong to.
+"""Puts the code blocks of pages into copies of the files that they belong to.
 
 A block of C++ is preceded by a comment that says where it belongs:
 
     <!-- code: PATH -->                        the block is the whole file
-    <!-- code: PATH, at the end -->            it stands behind the file's last line
+    <!-- code: PATH, at the end -->            it stands after the last line of the file
     <!-- code: PATH, before "LINE" -->         it stands before the first line that begins with these words
     <!-- code: PATH, after "LINE" -->          it stands after that line
     <!-- code: PATH, at the end of "LINE" -->  it stands before the last return of the function that this line begins
 
 Several blocks may go into one file. A block of C++ without such a comment is an error, and so is a line that is not there.
 
-Usage: extract.py PAGE ROOT OUTPUT     prints the files that it wrote, relative to OUTPUT
+Usage: extract.py ROOT OUTPUT PAGE...     prints the files that it wrote, relative to OUTPUT
 """
 
 import re
@@ -33,7 +33,9 @@ def insert(lines: list[str], code: list[str], how: str, start: str, path: str) -
     if how == "at the end":
         return lines + code
     at = line_of(lines, start, path)
-    if how == "after":
+    if how == "before":
+        code = [*code, "\n"]
+    elif how == "after":
         at += 1
     elif how == "at the end of":
         end = at + line_of(lines[at:], "}", path)
@@ -41,9 +43,7 @@ def insert(lines: list[str], code: list[str], how: str, start: str, path: str) -
     return lines[:at] + code + lines[at:]
 
 
-def main() -> None:
-    page, root, output = (Path(argument) for argument in sys.argv[1:4])
-    files: dict[str, list[str]] = {}
+def place_blocks(page: Path, root: Path, files: dict[str, list[str]]) -> None:
     for block in BLOCK.finditer(page.read_text(encoding="utf-8")):
         if block["place"] is None:
             sys.exit(f"extract.py: {page.name}: no comment says where this block belongs:\n{block['code']}")
@@ -57,6 +57,13 @@ def main() -> None:
             continue
         lines = files.get(path) or (root / path).read_text(encoding="utf-8").splitlines(keepends=True)
         files[path] = insert(lines, code, place["how"], place["line"] or "", path)
+
+
+def main() -> None:
+    root, output, *pages = (Path(argument) for argument in sys.argv[1:])
+    files: dict[str, list[str]] = {}
+    for page in pages:
+        place_blocks(page, root, files)
     for path, lines in files.items():
         (output / path).parent.mkdir(parents=True, exist_ok=True)
         text = "".join(lines)
