@@ -34,7 +34,7 @@ std::string output_of(const std::string& command) {
   return out;
 }
 
-std::string text_of_bundled_model(std::string_view prompt, uint32_t tokens, uint64_t seed) {
+std::string text_of_bundled_model(std::string_view prompt, int tokens, uint64_t seed) {
   Engine engine = Engine::load({.backend = "host"});
   Request request{.prompt = std::string(prompt), .max_tokens = tokens};
   request.sampling = engine.info().default_sampling;
