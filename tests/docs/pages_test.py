@@ -109,7 +109,7 @@ class Verification(unittest.TestCase):
         cls.tests = re.findall(r"Test +#\d+: (\S+)", listing)
         cls.groups = {test.split(".")[0] for test in cls.tests if "." in test}
 
-    def tests_of(self, span):
+    def matching(self, span):
         """The tests that a name on a page stands for."""
         return {test for pattern in (span, f"*.{span}", f"*/{span}/*") for test in fnmatch.filter(self.tests, pattern)}
 
@@ -124,10 +124,10 @@ class Verification(unittest.TestCase):
         for page in ("verification.md", "validator.md", "oracle.md"):
             for span in self.named(page):
                 with self.subTest(page=page, test=span):
-                    self.assertTrue(self.tests_of(span))
+                    self.assertTrue(self.matching(span))
 
     def test_every_group_of_tests_proves_a_promise(self):
-        shown = {test.split(".")[0] for span in self.named("verification.md") for test in self.tests_of(span)}
+        shown = {test.split(".")[0] for span in self.named("verification.md") for test in self.matching(span)}
         self.assertTrue(shown)
         self.assertEqual(sorted(self.groups - shown), [])
 
