@@ -23,13 +23,13 @@ TERA = 1e12
 
 
 def products_of(text):
-    """Of gemm_benchmark's lines: {(outputs, cols): TFLOP/s}."""
+    """Parses gemm_benchmark's lines: {(outputs, cols): TFLOP/s}."""
     found = re.findall(r"(\d+) x +(\d+) x \d+: +[\d.]+ us, +(\d+) TFLOP/s", text)
     return {(int(outputs), int(cols)): float(tflops) for outputs, cols, tflops in found}
 
 
 def prompts_of(text):
-    """Of the lines of SpeedOfPrompts: {tokens: TFLOP/s}."""
+    """Parses the lines of SpeedOfPrompts: {tokens: TFLOP/s}."""
     found = re.findall(r"prompt of (\d+) in chunks of \d+: \d+ us, (\d+) TFLOP/s", text)
     return {int(tokens): float(tflops) for tokens, tflops in found}
 
@@ -42,7 +42,7 @@ def run(*command, **environment):
 
 
 class Torch:
-    """What PyTorch takes."""
+    """PyTorch's times."""
 
     def __init__(self):
         import torch

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What serving over HTTP costs beside the engine alone, on the same requests, one after the other on this machine.
+"""Measures the cost of serving over HTTP against the engine alone, on the same requests, one after the other on this machine.
 
 usage: benchmarks/http_overhead.py throughput [--requests 512] [--input 1000] [--output 1000] [--least SHARE] [-- FLAGS]
        benchmarks/http_overhead.py latency [--tokens 256] [--depth 128] [--repetitions 5] [--most MICROSECONDS] [-- FLAGS]
@@ -163,7 +163,7 @@ class Server:
 
 
 def bench(program, *flags):
-    """What `serval bench` prints as JSON."""
+    """Returns the JSON that `serval bench` prints."""
     done = subprocess.run([program, "bench", "-o", "json", "--progress", "off", *flags], stdout=subprocess.PIPE)
     if done.returncode != 0:
         sys.exit(f"http_overhead: serval bench ended with {done.returncode}")
@@ -207,7 +207,7 @@ def throughput(options, flags):
 
 
 def us_per_token(port, request):
-    """Of one stream, from its first token to its last."""
+    """Measures one stream from its first token to its last."""
     _, (answer,) = load(port, [request], True, 1)
     if answer.tokens < 2 or answer.events != answer.tokens:
         sys.exit(f"http_overhead: {answer.tokens} tokens came as {answer.events} events; expected one each, and 2 or more")

@@ -14,7 +14,8 @@ import statistics
 import subprocess
 import sys
 
-# What a result has one of: with --depth (of the GPU's kernel, if there is one), of other tests, of --requests.
+# The figures of a result, one of which it has: with --depth (of the GPU's kernel, if there is one), of other tests, of
+# --requests.
 UNITS = {
     "us_per_pass_kernel": "us",
     "us_per_pass_total": "us",
@@ -24,7 +25,7 @@ UNITS = {
 
 
 def command_lines(arguments):
-    """What stands before the first --, and the lists between the others."""
+    """Splits arguments at each --: those before the first, and the lists between the others."""
     lists = [[]]
     for argument in arguments:
         if argument == "--":

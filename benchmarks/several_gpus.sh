@@ -1,6 +1,6 @@
 #!/bin/sh
-# What Llama-70B does on several GPUs of this machine, one workload after the other: the exchange of one row,
-# 1, 8, 64 and 256 sequences, a prompt, requests. Results are appended to FILE, one line of JSON each
+# Measures Llama-70B on several GPUs of this machine, one workload after the other: the exchange of one row, 1, 8, 64
+# and 256 sequences, a prompt, requests. Results are appended to FILE, one line of JSON each
 # (benchmarks/results/README.md), and printed as tables. A workload that fails does not end the others.
 #
 # usage: benchmarks/several_gpus.sh GPUS FILE [SERVAL]

@@ -1,5 +1,5 @@
-// What a mask of the tokens that can come next costs the host (engine/grammar), over a vocabulary as large as
-// Llama 3's: found for the first time, and looked up.
+// The host's time to find a mask of the tokens that can come next (engine/grammar), over a vocabulary as
+// large as Llama 3's: found for the first time, and looked up.
 #include <cstdint>
 #include <memory>
 #include <random>

@@ -30,7 +30,7 @@ MEASURE = """
     frames_.push([now, performance.now() - begin]);
   });
 """
-# What is done before each frame, `i` counting them; keys that are pressed first.
+# The gesture before each frame, `i` counting frames, after keys that are pressed first.
 GESTURES = {
     "zoom in, rows by role": ("0", "wheel({ deltaY: -20, ctrlKey: true })"),
     "zoom out": ("", "wheel({ deltaY: 20, ctrlKey: true })"),

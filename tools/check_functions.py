@@ -43,13 +43,13 @@ def without_text(source: str) -> str:
 
 
 def opens_scope(head: str) -> bool:
-    """Whether declarations follow the brace behind `head`."""
+    """True if declarations follow the brace after `head`."""
     bare = PARENTHESES_OF_SCOPES.sub("", head)
     return SCOPE.search(bare) is not None and "(" not in bare and "=" not in bare
 
 
 def opens_body(head: str) -> bool:
-    """Whether a function's body does. The other braces there are initialisers, of variables and of members."""
+    """True if a function's body follows. The other braces there are initialisers of variables and members."""
     before = head.split("(")[0]
     is_declaration = "(" in head and ("=" not in before or "operator" in before)
     return is_declaration and BEFORE_BODY.search(head) is not None

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Iterable, Iterator, NamedTuple
 
-# What a layer may include from, itself among them.
+# The layers that a layer may include from, itself among them.
 ALLOWED = {
     "vm": {"vm"},
     "instructions": {"vm", "instructions"},
@@ -23,7 +23,7 @@ ALLOWED = {
     "engine": {"vm", "instructions", "scheduler", "models", "profiler", "engine"},
     "profiler": {"vm", "instructions", "scheduler", "profiler"},
 }
-# What a room may include of its own layer, beside itself: folders, or single files.
+# The folders or files of its own layer that a room may include, beside itself.
 ROOMS = {
     "vm/base": set(),
     "vm/layout": {"vm/base", "vm/machine.h"},
@@ -102,12 +102,12 @@ def target_of(root: Path, includer: Path, name: str) -> Path | None:
 
 
 def is_among(path: Path, places: Iterable[str]) -> bool:
-    """Whether a file is one of these, or in one of these folders."""
+    """True if a file is one of these, or in one of these folders."""
     return any(path.is_relative_to(place) for place in places)
 
 
 def breach_of_rooms(includer: Path, target: Path) -> str | None:
-    """What is wrong with an include inside a layer, if anything."""
+    """Describes the fault of an include inside a layer, if it has one."""
     for room, allowed in ROOMS.items():
         if includer.is_relative_to(room) and not is_among(target, {room, str(PUBLIC_HEADERS)} | allowed):
             may = ", ".join(sorted(allowed)) or "nothing else"
@@ -116,7 +116,7 @@ def breach_of_rooms(includer: Path, target: Path) -> str | None:
 
 
 def breach_of_privacy(includer: Path, target: Path) -> str | None:
-    """What is wrong with an include of a file that is not for everybody, if anything."""
+    """Describes the fault of an include of a private file, if it has one."""
     for folder, (allowed, instead) in PRIVATE.items():
         if target.is_relative_to(folder) and not is_among(includer, {folder} | allowed):
             return f"{target} is private to its folder; {instead}"

@@ -33,7 +33,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 ROWS, COLUMNS = 3, 512
 SEED = 20240601
 
-# Where the fp16 numbers of a block lie; all else in it may be any bits.
+# Offsets of the fp16 numbers of a block; all other bytes may be any bits.
 HALVES = {
     Type.Q8_0: [0], Type.Q4_0: [0], Type.Q4_1: [0, 2], Type.Q5_0: [0], Type.Q5_1: [0, 2],
     Type.Q2_K: [80, 82], Type.Q3_K: [108], Type.Q4_K: [0, 2], Type.Q5_K: [0, 2], Type.Q6_K: [208],
@@ -41,7 +41,7 @@ HALVES = {
 
 
 def random_halves(rng, count):
-    """Of both signs and all sizes, subnormal ones among them, but no infinities."""
+    """Returns random fp16 numbers of both signs and all sizes, including subnormal ones, but no infinities."""
     scale = np.exp2(rng.uniform(-22, 4, count))
     return (rng.standard_normal(count) * scale).astype(np.float16).view(np.uint8).reshape(count, 2)
 

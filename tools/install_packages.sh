@@ -63,8 +63,8 @@ optional_packages() {  # rows on stdin → names
   awk -F'|' '$3 == "optional" {print $2}'
 }
 
-# Of the missing packages on stdin, those that apt can install or must: an optional one that apt does not know is left
-# out, which is not an error.
+# Filters the missing packages on stdin: keeps those that apt can install or must. An optional package that apt does not
+# know is left out, which is not an error.
 without_unavailable() {  # optional packages...
   local package
   while read -r package; do

@@ -23,7 +23,7 @@ OF_GPU = ["#1f5fbf", "#b3261e"]
 
 
 class Trace:
-    """What of a trace file the picture is made of; profiling.md lists the members."""
+    """The data of a trace file that the picture needs; profiling.md lists the members."""
 
     def __init__(self, path):
         with open(path, "rb") as file:

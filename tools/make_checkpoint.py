@@ -39,7 +39,7 @@ TINY = {
 }
 
 
-# Of other architectures: what differs from TINY.
+# Tiny models of other architectures: their differences from TINY.
 TINY_OF = {
     "tiny-qwen2": {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "rms_norm_eps": 1e-06},
     "tiny-qwen3": {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "rms_norm_eps": 1e-06, "head_dim": 128},

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What the tests ran of some folders: report_coverage.sh BUILD FOLDER...
+# Prints the coverage of some folders by the tests: report_coverage.sh BUILD FOLDER...
 # A build with the preset `coverage` has run its tests. Prints lines and branches of each folder and what is not covered of
 # each file; BUILD/coverage.html and the pages beside it show the lines.
 set -euo pipefail

@@ -20,7 +20,7 @@ struct Moment {
   int64_t at_ns = kNever;
 };
 
-// What a moment had to wait for, and what the time between them was spent on.
+// The moment that another moment had to wait for, and the activity between the two.
 struct Cause {
   Moment moment;
   SliceState state = SliceState::kIdle;

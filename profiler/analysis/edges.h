@@ -18,7 +18,7 @@ struct Edge {
   friend bool operator==(const Edge&, const Edge&) = default;
 };
 
-// Whether the signal went from one GPU to another.
+// True if the signal went from one GPU to another.
 bool crosses_link(const Trace& trace, const Edge& edge);
 
 // In order of `to`; its rank's gate of the pass before counts as a wait of the first instruction of each SM.

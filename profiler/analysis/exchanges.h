@@ -1,4 +1,4 @@
-// What GPUs that share a model waited for each other, and what came while they had other work.
+// The time that GPUs which share a model waited for each other, and the transfers that other work hid.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ struct PeerWait {
   uint32_t counter = 0;
   int64_t sent_ns = 0;  // the signal, behind the data
   int64_t seen_ns = 0;  // inputs_ready
-  // Of the time before seen_ns, what the consumers waited while nothing but the peer's signal was missing.
+  // The part of the time before seen_ns in which the consumers waited and only the peer's signal was missing.
   int64_t exposed_ns = 0;
-  // Of the time from sent_ns to seen_ns, what the consumers spent on other instructions.
+  // The part of the time from sent_ns to seen_ns that the consumers spent on other instructions.
   int64_t hidden_ns = 0;
-  // Whether the SM was already looking when the signal was given: seen_ns - sent_ns is its way then.
+  // True if the SM was already waiting when the signal was given; seen_ns - sent_ns is then the transit.
   bool awaited = false;
 };
 

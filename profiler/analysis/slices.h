@@ -1,4 +1,4 @@
-// What each role of each SM did at each moment: what a Gantt chart draws.
+// Slices: the activity of each role of each SM at each moment, as a Gantt chart draws it.
 #pragma once
 
 #include <array>

@@ -10,7 +10,7 @@ namespace {
 constexpr double kBytesPerNsToGb = 1.0;           // a byte a nanosecond is 1e9 bytes a second
 constexpr double kOperationsPerNsToTflop = 1e-3;  // an operation a nanosecond is 1e9 operations a second
 
-// Of what came before the first window and after the last, a trace has only a part.
+// A trace has only a part of the events before the first window and after the last.
 int64_t begin_of(const Trace& trace) {
   return trace.windows.empty() ? 0 : trace.windows.front().begin_ns;
 }
@@ -120,7 +120,7 @@ std::pair<int64_t, int64_t> pushing_time(const Execution& x) {
   return {x.time(EventKind::kComputeEnd), x.time(EventKind::kSignalled)};
 }
 
-// What goes over the link from a rank, and to it.
+// Transfers over the link from a rank, and to it.
 struct LinkTracks {
   Track out, in;
 };

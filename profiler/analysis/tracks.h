@@ -26,7 +26,7 @@ struct Track {
 //   bytes in flight  and
 //   free pages       sums over SMs of their last samples; left out where a trace has no samples
 std::vector<Track> tracks_of(const Trace& trace, int64_t bin_ns);
-// What each rank pushes to others, where there are several: "GPU 0 out GB/s", …. A push's bytes are spread
+// The pushes of each rank to others, if there are several: "GPU 0 out GB/s", …. A push's bytes are spread
 // evenly over the time in which its instruction stores.
 std::vector<Track> link_tracks(const Trace& trace, int64_t bin_ns);
 // [ranks] the same as tracks_of() of a rank's SMs, and of several ranks

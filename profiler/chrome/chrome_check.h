@@ -1,4 +1,4 @@
-// Whether events are what the Trace Event Format asks for, as far as a trace of ours uses it.
+// Checks events against the Trace Event Format, as far as Serval's traces use it.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class ChromeCheck {
 
   uint64_t slices() const { return num_slices_; }
   uint64_t flows() const { return starts_.size(); }
-  // Of memory that it takes, about.
+  // Memory in use, about.
   uint64_t bytes() const { return bytes_; }
 
  private:

@@ -308,7 +308,7 @@ void ChromeReader::read_trace_member(const JsonFields& fields) {
   read_lists(fields);
 }
 
-// What is drawn and what it was drawn from have to be of one trace.
+// Checks that the drawn events and the lists belong to one trace.
 void ChromeReader::check_events() const {
   const size_t slices = slices_of(trace_).size();
   if (check_.slices() != slices) {

@@ -16,7 +16,7 @@
 
 namespace serval {
 
-// What a file may take to read: a token of llama-3.1-70b on eight GPUs is 1.1 GB of text and 0.4 GB of
+// Limits of a file that is read: a token of llama-3.1-70b on eight GPUs is 1.1 GB of text and 0.4 GB of
 // memory.
 struct TraceLimits {
   uint64_t text_bytes = uint64_t{8} << 30;
@@ -28,7 +28,7 @@ std::string to_chrome_json(const Trace& trace);
 // Throws Error(kRuntime), one line naming `name`, where and what, if the text is not JSON, not of the format
 // (profiler/chrome/chrome_check.h), or its `serval` part does not check.
 Trace from_chrome_json(std::string_view text, const std::string& name);
-// The same, piece by piece: the text is never in memory as a whole. Whatever `text` throws passes through.
+// As above, piece by piece: the text is never in memory as a whole. Exceptions of `text` pass through.
 Trace from_chrome_json(const TextPieces& text, const std::string& name, const TraceLimits& limits = {});
 
 // `.json`, or `.json.gz`, which is compressed. Both throw Error(kRuntime) naming the file. Reading looks at

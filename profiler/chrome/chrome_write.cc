@@ -138,7 +138,7 @@ void ChromeWriter::write_names() {
   }
 }
 
-// What computes is called by its op; other states come first, since they are what one looks for.
+// Computing slices are named by their op. Other slices begin with their state, which readers look for.
 void ChromeWriter::write_slice(const Slice& slice) {
   const Execution& x = trace_.executions[slice.execution];
   const TraceInstruction& i = program_.instructions[x.instruction];

@@ -36,7 +36,7 @@ class Gzip {
   std::string piece_;
 };
 
-// The same, at once.
+// Compresses a whole text at once.
 std::string gzip(std::string_view text);
 bool is_gzip(std::string_view bytes);
 

@@ -16,7 +16,7 @@ class Columns {
  public:
   // Numbers below 2^53, which a double holds exactly; larger ones throw Error(kRuntime).
   void add(const std::string& name, std::span<const uint64_t> values);
-  // The same from their differences, zigzag-coded: for what goes up, or up and down in small steps.
+  // Adds the values as differences, zigzag-coded: for values that grow, or change in small steps.
   void add_differences(const std::string& name, std::span<const int64_t> values);
   // As 32-bit floating-point numbers.
   void add_floats(const std::string& name, std::span<const double> values);

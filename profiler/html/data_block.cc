@@ -130,8 +130,8 @@ void add_path(Columns& columns, const Trace& trace) {
   columns.add_differences("path.execution", changing(steps, [](const PathStep& s) { return s.execution; }));
 }
 
-// What the report measures the track by; 0: no line. Passes of a few rows compute so far below what
-// arithmetic allows that a scale up to there would show nothing of them.
+// The report's limit for the track; 0: no line. Passes of a few rows compute so far below the arithmetic
+// limit that a scale up to it would hide them.
 double limit_of(const Track& track, const Report& report) {
   constexpr double kLeastShare = 0.1;
   if (track.name == kBandwidthTrack) return report.limit_gb_per_s;

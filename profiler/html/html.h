@@ -20,8 +20,8 @@ struct HtmlTrace {
 
 inline constexpr size_t kMaxHtmlTraces = 2;
 
-// Of one trace, or of two that are to be compared, the one before first. Throws Error(kRuntime) if a trace
-// has no window. Thread-safe.
+// Writes the page of one trace, or of two to compare, the earlier one first. Throws Error(kRuntime) if a
+// trace has no window. Thread-safe.
 std::string to_html(std::span<const HtmlTrace> traces);
 // Throws Error(kRuntime) also if the file cannot be written.
 void write_html(std::span<const HtmlTrace> traces, const std::filesystem::path& path);

@@ -5,7 +5,7 @@
 
 namespace serval::html {
 
-// Where the page's text is to have the traces.
+// The page's text; kDataMark is replaced by the traces.
 inline constexpr std::string_view kDataMark = "<!-- data -->";
 std::string_view page_text();
 

@@ -74,7 +74,7 @@ void Reporter::add_throughput() {
   report_.operations = static_cast<uint64_t>(operations);
   report_.gb_per_s = bytes / report_.median_token_ns;  // a byte a nanosecond is 1e9 bytes a second
   report_.tflop_per_s = operations / report_.median_token_ns / kGflopOfTflop;
-  // What a host's memory and processor give is a guess of the cost model's.
+  // For a host, memory and processor limits are only guesses of the cost model.
   if (trace_.source != TraceSource::kHost) {
     const Machine& machine = trace_.program.machine;
     report_.limit_gb_per_s = machine.gb_per_s * trace_.program.ranks;

@@ -1,4 +1,4 @@
-// What a trace says in figures: where a token's time goes and what to do first.
+// A trace in figures: where a token's time goes and what to improve first.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace serval {
 
-// Of one op, or of all.
+// Summary of one op, or of all.
 struct OpSummary {
   std::string op;
   uint64_t executions = 0;  // a token
   uint64_t bytes = 0;       // a token
-  // Of its SMs' roles, ns a token, added up over SMs: until its inputs were ready, until its data was there,
-  // arithmetic, and from results to signal.
+  // Times of its SMs' roles, ns a token, summed over SMs: until its inputs were ready, until its data had
+  // arrived, arithmetic, and from results to signal.
   double wait_ns = 0, load_ns = 0, compute_ns = 0, store_ns = 0;
 };
 
@@ -60,7 +60,7 @@ struct Straggler {
   double late_ns = 0;    // after the median producer of the join
 };
 
-// What an op pushes to other GPUs, and what that costs those that need it.
+// The pushes of an op to other GPUs, and their cost to the instructions that need them.
 struct ExchangeSummary {
   std::string op;
   double exchanges = 0;  // a token: counters that another GPU's records wait for
@@ -88,7 +88,7 @@ struct Report {
   uint64_t bytes = 0;       // a token
   uint64_t operations = 0;  // a token; a multiply and an add count as two
   double gb_per_s = 0, tflop_per_s = 0;
-  // Of the machines that the program was compiled for; 0: not known (a host).
+  // Limits of the machines that the program was compiled for; 0: not known (a host).
   double limit_gb_per_s = 0, limit_tflop_per_s = 0;
   double limit_ns = 0;            // a token's bytes at the limit
   double compute_limit_ns = 0;    // a token's operations likewise
@@ -103,7 +103,7 @@ struct Report {
   std::vector<Saving> savings;             // largest first; empty without a simulator
 };
 
-// Of all windows of the trace. Throws Error(kRuntime) if it has none.
+// The report on all windows of the trace. Throws Error(kRuntime) if it has none.
 Report report_of(const Trace& trace);
 std::string to_text(const Report& report);
 // A JSON object; docs/profiling.md lists its members.

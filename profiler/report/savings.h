@@ -1,4 +1,4 @@
-// What to do first: changes to the machine or the kernel, each with what the simulator says it saves.
+// Changes to the machine or the kernel, each with the saving that the simulator predicts, largest first.
 #pragma once
 
 #include <cstddef>

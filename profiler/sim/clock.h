@@ -1,4 +1,4 @@
-// What happens when: the queue of moments at which a role of an SM goes on.
+// The simulated time: a queue of moments at which a role of an SM continues.
 #pragma once
 
 #include <cstdint>

@@ -161,7 +161,7 @@ void Consumers::start_group(Record& r) {
   if (go_on) group_read();
 }
 
-// What it reads comes in windows, one after the other.
+// A group's reads come in windows, one after the other.
 void Consumers::group_read() {
   Gpu& gpu = sm_.gpu;
   const double now = gpu.clock.now();
@@ -198,7 +198,7 @@ double Consumers::group_us(const Record& r) const {
     return times.fixed_us + kib(work.bytes) * times.us_per_kib +
            static_cast<double>(work.operations) / kMega * times.us_per_mflop;
   }
-  // Of a wide tile, a slab has two steps.
+  // A slab of a wide tile has two steps.
   constexpr uint32_t kOutputs = 128;
   const uint32_t steps = (work.weight_rows() + kOutputs - 1) / kOutputs;
   const double rows_us = work.rows * p.slab_row_us * work.weight_rows() / (kOutputs * steps);

@@ -107,7 +107,7 @@ void Controller::plan(Record& record) {
     record.mode = mode_of(gpu, work);
     record.activation_buffers = activation_buffers(gpu);
     record.activation_panels = record.resident() ? work.panels : unit_sets * work.panels;
-    // Where a warp has a unit of its own, all units of a unit set have room.
+    // If a warp has a unit of its own, all units of a unit set have a buffer.
     const bool own = record.own_units();
     record.partial_buffers =
         std::max(own ? warps : 1, partial_buffers(gpu, work.matrices, own ? 1 : work.panels));

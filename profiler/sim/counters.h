@@ -17,7 +17,7 @@ class Counters {
 
   uint64_t value(uint32_t counter) const { return counters_[counter].value; }
   double changed_at(uint32_t counter) const { return counters_[counter].changed_at; }
-  // What a wait needs in a pass of the launch.
+  // The counter value that a wait needs in a pass of the launch.
   uint64_t target(const Wait& wait, uint32_t pass) const {
     return wait.threshold + uint64_t{pass} * program_.counters[wait.counter].increments_per_pass;
   }

@@ -1,4 +1,4 @@
-// What SMs share: the program, the clock, memory, counters, and where the trace goes.
+// State that SMs share: the program, the clock, memory, counters, and where the trace goes.
 #pragma once
 
 #include <algorithm>
@@ -35,14 +35,14 @@ inline int64_t ns_of(double us) {
   return std::llround(us * kNsOfUs);
 }
 
-// What a launch works on.
+// The passes of a launch.
 struct Rows {
   std::vector<Pass> passes;
   BlockTable blocks;
   uint32_t bound;  // rows from this one on are not active
 };
 
-// What the SMs of one device share.
+// State that the SMs of one device share.
 struct Device {
   explicit Device(const SimParameters& p) : hbm(p), l2(p) {}
   Hbm hbm;
@@ -50,7 +50,7 @@ struct Device {
   double link_free_at = 0;  // what its SMs have pushed to others is under way until then
 };
 
-// Of all devices of a program.
+// All devices of a program.
 struct Gpu {
   static constexpr uint32_t kRowsOfTile = 4;
 

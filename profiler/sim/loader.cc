@@ -37,7 +37,7 @@ uint32_t Loader::limit() const {
   return sm_.gpu.kernel.of_ranks ? std::min(waiting, kPagesBeforeInputsOfRanks) : waiting;
 }
 
-// Whether a page may be asked for now; if not, the loader is woken when that may change.
+// True if a page may be requested now; if not, the loader is woken when that may change.
 bool Loader::room() {
   const double now = sm_.gpu.clock.now();
   if (limit_ == 0) limit_ = limit();

@@ -40,7 +40,7 @@ class Loader {
   bool scheduled_ = false;
   double no_room_since_ = -1;
   double room_us_ = 0;
-  // Where it is in the record: pages issued, and the next one.
+  // Position in the record: pages issued, and the next page.
   uint32_t done_ = 0, first_unit_ = 0, panel_ = 0, unit_ = 0, matrix_ = 0;
 };
 

@@ -13,8 +13,8 @@ double queued_us(const SimParameters& p, const LoadPoint& point) {
   return point.in_flight_bytes * p.under_load_sms / (p.under_load.back().gb_per_s * kBytesPerUs);
 }
 
-// What is in flight is answered at the rate that was measured, so each request takes the one over the other.
-// The first point has nothing in flight: a request takes no less than at the second.
+// Bytes in flight are answered at the measured rate, so a request takes their quotient. The first point has
+// nothing in flight: a request takes no less than at the second.
 Curve response_curve(const SimParameters& p) {
   std::vector<Curve::Point> points;
   for (const LoadPoint& point : p.under_load) {

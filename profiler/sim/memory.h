@@ -52,7 +52,8 @@ class Hbm {
   std::deque<Request> requests_;
 };
 
-// What is in L2 already: one transfer after the other, and the first byte comes after a latency.
+// Reads of data that is already in L2: one transfer after the other, and the first byte comes after a
+// latency.
 class L2 {
  public:
   explicit L2(const SimParameters& parameters);

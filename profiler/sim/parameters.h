@@ -1,4 +1,4 @@
-// What the simulator knows about a GPU: a calibration file (configs/h200.sim.json) read into numbers that can
+// The simulator's parameters of a GPU: a calibration file (configs/h200.sim.json) read into numbers that can
 // also be set one by one, to ask what if.
 //
 // A file is one JSON object:
@@ -89,7 +89,7 @@ struct SimParameters {
   double partial_bytes = 0;    // of shared memory for sums that are not stored
   double partial_buffers = 0;  // units whose sums are not stored, at most
 
-  // What the roles take
+  // Times of the roles
   double fetch_us = 0;            // controller: an instruction
   double load_us = 0;             // loader: beginning with an instruction
   double issue_us = 0;            // loader: asking for a page

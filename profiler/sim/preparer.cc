@@ -27,14 +27,14 @@ void Preparer::step() {
   }
 }
 
-// Whether the slots of the next `panels` panels may be written.
+// True if the slots of the next `panels` panels may be written.
 bool Preparer::acquired(uint32_t panels, uint32_t slots) const {
   const uint64_t after = next_panel_ + panels;
   const uint64_t needed = std::max(after > slots ? after - slots : 0, panel_floor_);
   return sm_.consumers.release_panels() >= needed;
 }
 
-// Where shared memory is needed before the waits, there has to be some; a group takes all of it.
+// A record that needs shared memory before its waits starts only when some is free; a group needs all of it.
 bool Preparer::begin(Record& r) {
   const bool streams = r.work.kind == Work::Kind::kStream;
   if (streams && r.resident() && !acquired(r.activation_panels, r.activation_buffers)) return false;
@@ -87,7 +87,7 @@ uint32_t Preparer::most_signals(const Record& r) const {
   return most;
 }
 
-// What was waited for is seen a while later. Behind the gate, the pass's rows are read.
+// The SM sees a completed wait a while later. After the gate, it reads the pass's rows.
 void Preparer::notice(uint32_t signals, bool gate) {
   Gpu& gpu = sm_.gpu;
   const SimParameters& p = gpu.parameters;

@@ -17,7 +17,7 @@ class Preparer {
   void step();
   void counter_reached(uint32_t counter);
   void noticed();
-  // What was asked for first is there: activations, or the rows' scales.
+  // Called when the first request has arrived: activations, or the rows' scales.
   void prepared();
   void scaled();
 

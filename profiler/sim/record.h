@@ -1,4 +1,4 @@
-// What the roles of an SM share: the instructions that are in hand, the ring of pages, the units of results.
+// State that the roles of an SM share: the instructions in progress, the ring of pages, the units of results.
 // All numbers count through the SM's launch, as they do on the GPU (vm/device/roles.cuh).
 #pragma once
 
@@ -69,7 +69,7 @@ class Units {
  public:
   explicit Units(uint32_t slots) : slots_(slots) {}
 
-  // Of a unit of so many parts; true if it was the last.
+  // Counts the arrival of one of a unit's `parts`; true if it was the last.
   bool arrive(uint64_t unit, uint32_t parts) {
     Slot& slot = slots_[unit % slots_.size()];
     if (slot.unit != unit) slot = {unit, parts};

@@ -108,8 +108,8 @@ void Simulation::go_on(const Moment& moment) {
   sm.settle();
 }
 
-// What a record has pushed goes over its device's link, all that its SMs push one after the other; a counter
-// of system scope follows it.
+// A record's pushes go over its device's link, all pushes of its SMs one after the other; a counter of system
+// scope follows them.
 void Simulation::signal(const Record& record, Device& device) {
   const Program& program = gpu_.program;
   const SimParameters& p = gpu_.parameters;
@@ -181,7 +181,7 @@ uint32_t most_tokens(const std::vector<PassRow>& rows) {
   return most;
 }
 
-// Of each pass until no row is active.
+// The rows of each pass until no row is active.
 Rows rows_of(const Program& program, const SimLaunch& launch) {
   std::vector<Pass> passes;
   uint32_t tokens = 0;

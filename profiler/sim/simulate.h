@@ -24,7 +24,8 @@
 
 namespace serval {
 
-// What a launch starts from. A pass moves each row that wants logits on by one token; the others end with it.
+// The initial state of a launch. A pass moves each row that wants logits on by one token; the others end with
+// it.
 struct SimLaunch {
   std::vector<PassRow> rows;  // at most the program's; their slots are what KV blocks they share
   uint32_t passes = 1;        // at most; the launch ends where no row is active or the context is full

@@ -35,7 +35,7 @@ class Sm {
   Record& at(uint64_t record) { return records[record % records.size()]; }
   Page& page(uint64_t number) { return ring[number % ring.size()]; }
   uint64_t oldest_record() const;
-  // What a step of a synchronisation takes now, which is so large a share of a round.
+  // The time of a step of a synchronisation now, which is this share of a round.
   double rounds(double share) const { return share * gpu.round_us(device.hbm.queued_us()); }
   bool done() const { return controller.ended() && oldest_record() == fetched; }
 

@@ -49,7 +49,7 @@ uint32_t Storers::first_unit(const Record& r, uint32_t tile) const {
   return std::min(tile / tiles_of_unit * r.tile_units, r.units());
 }
 
-// Whether all units of a tile have their sums.
+// True if all units of a tile have their sums.
 bool Storers::complete(const Record& r, uint32_t unit) const {
   for (const uint32_t end = std::min(unit + r.tile_units, r.units()); unit < end; ++unit) {
     if (!sm_.units.complete(r.first_unit + unit)) return false;
@@ -68,7 +68,7 @@ void Storers::stored(uint32_t index) {
   gpu.clock.schedule(gpu.clock.now() + gpu.parameters.next_tile_us, sm_.index, Step::kNextTile, index);
 }
 
-// What its next tile goes by is looked up.
+// Called when a storer has looked up the data of its next tile.
 void Storers::found_next(uint32_t index) {
   storers_[index].busy = false;
   sm_.wake(Wake::kStorers);

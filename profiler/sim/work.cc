@@ -18,8 +18,8 @@ uint64_t area(const Box& box) {
   return (box.row_end - box.row_begin) * (box.col_end - box.col_begin);
 }
 
-// What the regions cover, counted once where neighbouring columns are covered twice: rows of one sequence
-// read the same keys.
+// Bytes of the regions. Neighbouring columns that are covered twice count once: rows of one sequence read the
+// same keys.
 uint64_t covered_bytes(const Program& program, Footprint& regions) {
   const auto key = [](const Region& r) {
     return std::tuple(r.tensor.index, r.box.row_begin, r.box.row_end, r.box.col_begin, r.box.col_end);
@@ -89,7 +89,7 @@ Work stream_of(const Program& program, const Touched& t, uint32_t active_rows) {
   return work;
 }
 
-// The same in tile order. Of parts of the columns that are not equally long, the mean counts.
+// Work of a product in tile order. If parts of the columns differ in length, their mean counts.
 Work chains_of(const Program& program, const Instruction& instruction, const Touched& t,
                uint32_t active_rows) {
   Work work = stream_of(program, t, active_rows);
@@ -122,8 +122,7 @@ Work tile_of(const Program& program, const Instruction& instruction, const Touch
   return work;
 }
 
-// Of the keys and values that the pass's sequences have, an SM's share: planned attention is dealt out
-// evenly.
+// One SM's share of the keys and values of the pass's sequences: planned attention is divided evenly.
 uint64_t share_of_cache(const Program& program, const Touched& t, uint64_t tokens) {
   std::vector<uint32_t> caches;
   for (const Region& region : t.reads) {
@@ -140,7 +139,7 @@ uint64_t share_of_cache(const Program& program, const Touched& t, uint64_t token
   return bytes / program.machine.sms;
 }
 
-// What an instruction that touches this has to do, but for what it pushes.
+// The work of an instruction that touches these regions, except for its pushes.
 Work own_work(const Program& program, const Instruction& instruction, const Pass& pass, Touched& t) {
   const Cost cost = op_info(instruction.opcode)
                         .cost(instruction, program.tensors,

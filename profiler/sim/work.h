@@ -1,4 +1,4 @@
-// What one instruction has an SM do in a pass, from its footprint and its cost.
+// The work of one instruction on an SM in a pass, from its footprint and its cost.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ class Pass {
   uint32_t active_rows() const;
   uint32_t mean_context_tokens() const;
   uint64_t tokens() const;  // in the cache after it, of all its sequences together
-  // Of the pass after this one; inactive where the sequence is at its end.
+  // The rows of the next pass; inactive where the sequence is at its end.
   std::vector<PassRow> next_rows(uint32_t max_context) const;
 
  private:
@@ -48,7 +48,7 @@ struct Work {
   enum class Kind : uint8_t { kNothing, kStream, kGroup, kTile };
   Kind kind = Kind::kNothing;
 
-  // Of a stream: units of 8 rows of each of `matrices`, their pages in panels of columns.
+  // Streams: units of 8 rows of each of `matrices`, their pages in panels of columns.
   uint32_t units = 0;
   uint32_t matrices = 1;
   uint32_t cols = 0;
@@ -59,14 +59,14 @@ struct Work {
   uint64_t input_bytes = 0;  // activations that the preparers bring: bf16
   uint64_t scale_bytes = 0;  // and those that the storers need for the rows' scales: fp32
 
-  // Of a group: what it reads. Of a tile: its weights, where it is the first to bring them.
+  // Groups: bytes read. Tiles: bytes of weights, if this tile is the first to bring them.
   uint64_t bytes = 0;
   bool from_hbm = false;      // else from L2
   bool starts_early = false;  // earlier passes have left what it reads
   uint64_t operations = 0;
   uint64_t pushed_bytes = 0;  // written to memory of other devices
 
-  // Of a tile, beside units, matrices and cols.
+  // Tiles only, beside units, matrices and cols.
   uint32_t rows = 0;   // of the pass
   uint32_t slabs = 0;  // of 64 columns
   uint32_t parts = 1;  // of the columns

@@ -8,7 +8,7 @@
 
 namespace serval {
 
-// What an SM's clock is ahead at a moment: offset_ns + rate × (moment - epoch).
+// The lead of an SM's clock at a moment: offset_ns + rate × (moment - epoch).
 struct ClockError {
   double offset_ns = 0;
   double rate = 0;

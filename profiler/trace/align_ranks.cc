@@ -103,7 +103,7 @@ class ClockBounds {
   std::vector<Bound> upper_, lower_;
 };
 
-// What an execution on `rank` has seen of other ranks' signals.
+// Adds the bounds that follow from the signals of other ranks that an execution on `rank` has seen.
 void add_bounds(const RankClocks& clocks, uint32_t rank, int64_t seen_ns,
                 const std::vector<RankSignals>& signals, std::vector<ClockBounds>& bounds) {
   if (rank > 0 && signals[0].last_ns != kNever)

@@ -10,7 +10,7 @@
 
 namespace serval {
 
-// What the clock of a rank is ahead of rank 0's.
+// The lead of a rank's clock over that of rank 0.
 struct RankClock {
   ClockError error;      // its epoch is RankClocks::epoch_ns
   double within_ns = 0;  // how far `error` may be off at any moment of the trace
@@ -37,7 +37,7 @@ void correct_ranks(const RankClocks& clocks, Trace& trace);
 // How far apart the clocks may be, in words: "GPU 1: 0.9 us". A rank that nothing bounds is "not known".
 std::string describe(const RankClocks& clocks);
 
-// Where describe() stands in a recorded trace's metadata.
+// The key of describe() in a recorded trace's metadata.
 inline constexpr const char* kClocksMetadata = "clocks_within";
 
 }  // namespace serval

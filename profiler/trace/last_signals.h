@@ -10,7 +10,7 @@
 
 namespace serval {
 
-// What a rank added to a counter in a pass.
+// The increments and the last signal of a rank for one counter in a pass.
 struct RankSignals {
   int64_t last_ns = kNever;
   uint32_t last = 0;  // the execution that signalled last

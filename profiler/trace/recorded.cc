@@ -44,7 +44,8 @@ struct TimedEvent {
   const Event* event;
 };
 
-// What a ring still holds, oldest first. Its clock's low words are completed from the launch's end backwards.
+// The events that a ring still holds, oldest first. The clock's low words are completed from the launch's end
+// backwards.
 std::vector<TimedEvent> events_of(const EventRings& rings, uint32_t sm, size_t ring) {
   const uint32_t written = rings.written[ring], held = std::min(written, rings.capacity);
   const SmTime time(rings.clocks[sm]);
@@ -135,7 +136,7 @@ void Collector::add(uint32_t sm, const TimedEvent& timed) {
   }
 }
 
-// Of an instruction with nothing to do, one warp may note the signal some nanoseconds before another notes
+// If an instruction has nothing to do, one warp may note the signal some nanoseconds before another notes
 // that all is stored.
 void order_ends(std::vector<Execution>& executions) {
   for (Execution& x : executions) {
@@ -145,7 +146,7 @@ void order_ends(std::vector<Execution>& executions) {
   }
 }
 
-// What is known of a pass: how many of its instructions have signalled, and when the gate behind it opened.
+// The end of a pass: how many of its instructions have signalled, and when its gate opened.
 struct PassEnd {
   size_t signalled = 0;
   int64_t gate_ns = kNever;
@@ -189,7 +190,8 @@ int64_t launch_begin(const EventRings& rings) {
   return static_cast<int64_t>(begin);
 }
 
-// Of a pass, at most. Which SM takes how many from a global queue is open: four times its share, or all.
+// Most records of one SM in a pass. From a global queue an SM may take any number: four times its share is
+// allowed, or all.
 uint64_t records_of_sm(const TraceProgram& program) {
   constexpr uint64_t kMostShares = 4;
   const uint64_t all = program.instructions.size();

@@ -1,8 +1,8 @@
 // A trace: when which SM did what, for one or several tokens. The host's recorder, the GPU's and the
 // simulator give the same trace, and everything that is drawn or reported is computed from it.
 //
-// What is stored is small: the program, and for each execution of an instruction the time of each event
-// (vm/events.def). Slices, edges and tracks follow from these and are computed when they are asked for
+// A trace stores little: the program, and for each execution of an instruction the time of each event
+// (vm/events.def). Slices, edges and tracks follow from these and are computed on request
 // (profiler/analysis/slices.h, edges.h, tracks.h).
 //
 // All times are nanoseconds on one clock for all SMs; the earliest time of a trace is 0.
@@ -55,8 +55,8 @@ struct TraceProgram {
   Machine machine;     // `sms`: of all ranks; its other figures are of one GPU
   uint32_t ranks = 1;  // GPUs that share the model
   bool global_queue = false;
-  // What every SM of rank 0 waits for before its first instruction of the next pass; rank r's is the r-th
-  // counter from this one.
+  // Every SM of rank 0 waits for this counter before its first instruction of the next pass. Rank r's is the
+  // r-th counter from this one.
   uint32_t gate_counter = 0;
   std::vector<std::string> ops;
   std::vector<TraceInstruction> instructions;  // in order of Program::instructions
@@ -70,10 +70,10 @@ struct TraceProgram {
   uint32_t gate_of(uint32_t rank) const { return gate_counter + rank; }
 };
 
-// What an instruction pushes.
+// The pushes of an instruction.
 std::span<const TracePush> pushes_of(const TraceProgram& program, uint32_t instruction);
 
-// Of all ranks together.
+// Limit for all ranks together.
 inline constexpr uint32_t kMaxTraceSms = kMaxSms * kMaxDevices;
 
 // "SM 7", and where several GPUs share the model "GPU 1 SM 3".
@@ -130,7 +130,7 @@ struct Trace {
   std::vector<PageSample> samples;    // in order of SM and time; may be empty
 };
 
-// Whether it opens the gate to the next pass. The instruction is in range.
+// True if the instruction opens the gate to the next pass. The instruction is in range.
 bool signals_gate(const TraceProgram& program, uint32_t instruction);
 
 // Throws Error(kRuntime), naming `name` and the field, unless every index of the trace is in range, every

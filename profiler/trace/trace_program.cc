@@ -23,8 +23,8 @@ class OpNames {
   std::map<std::string, uint32_t> index_;
 };
 
-// Of a pass's rows, those that the part of a region has: the first ones are active, and of these the first
-// ones want logits, no more than there are sequences.
+// The number of rows in a part of a region. The first rows of a pass are active; the first of these want
+// logits, at most one for each sequence.
 uint64_t rows_touched(const Program& program, const Region& region, uint32_t active_rows) {
   uint64_t end = region.box.row_end;
   if (region.part == Part::kActiveRows) end = std::min<uint64_t>(end, active_rows);
@@ -33,7 +33,7 @@ uint64_t rows_touched(const Program& program, const Region& region, uint32_t act
   return end > region.box.row_begin ? end - region.box.row_begin : 0;
 }
 
-// What an instruction on `rank` writes to the memory of each of the others.
+// Adds the writes of an instruction on `rank` to the memory of each other rank.
 void add_pushes(const Program& program, const Footprint& footprint, uint32_t rank, uint32_t active_rows,
                 TraceProgram& out) {
   const auto instruction = static_cast<uint32_t>(out.instructions.size() - 1);

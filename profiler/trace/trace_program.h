@@ -10,7 +10,7 @@
 
 namespace serval {
 
-// What a trace asks of an instruction set; tests have toy ones.
+// The functions of an instruction set that a trace needs. Tests have toy instruction sets.
 struct TraceIsa {
   const char* (*name)(uint16_t opcode);
   Cost (*cost)(const Program&, const Instruction&, const CostContext&);

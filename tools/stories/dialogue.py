@@ -330,7 +330,7 @@ def plural(noun):
 
 
 def topic_of(story):
-    """What one might have asked for to get this story; whoever has a name may be asked for by name."""
+    """A request that this story could answer; characters with a name may be requested by name."""
     topic = story.pick(story.topics)
     hero, friend = story.bound["h"], story.bound.get("f")
     name, kind = getattr(hero, "name", None), hero.attributes["kind"]

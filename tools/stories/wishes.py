@@ -1,4 +1,4 @@
-"""What heroes wish for: why, what they try, who helps and how it comes true.
+"""Wishes of heroes: the reason, the attempts, the helper, and how the wish comes true.
 
 inf/past/ing name the wish ("wanted to fly", "flew", "flying"). `no` lists tags of heroes for whom it makes no sense, `where`
 the regions where it can happen (all but the sea when left out), `helpers` the kinds that know how; the first helper that

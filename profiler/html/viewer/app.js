@@ -196,7 +196,7 @@ class App {
 
   // --- selection
 
-  // What keys act on: the selection, or the pane that has the focus.
+  // Keys act on the selection, or on the pane that has the focus.
   get current() {
     const focused = this.panes.find((pane) => pane.chart === document.activeElement);
     return this.selection ?? { pane: focused ?? this.panes[0], slice: -1 };

@@ -1,4 +1,4 @@
-// What says where one is in a chart: names of SMs and roles on the left, the ruler with its lines.
+// Axes of a chart: names of SMs and roles on the left, the ruler with its lines.
 
 // CSS pixels.
 const kGroupNameEnd = 58; // names of groups end here, those of their members at the rows

@@ -1,4 +1,4 @@
-// What a pane draws besides its rows: names in slices, the strip of the whole trace, figures over time.
+// Draws the parts of a pane other than its rows: names in slices, the strip of the whole trace, figures over time.
 
 const kBusyTrack = "busy SMs";
 const kRoomOverTop = 1.06;
@@ -58,7 +58,7 @@ function trackPoints(trace, index) {
 function formatTrack(name, value) {
   return name.startsWith("bytes") ? formatBytes(Math.round(value)) : formatCount(value);
 }
-// Where a track's scale ends: at its largest value, or its limit if that is higher.
+// The end of a track's scale: its largest value, or its limit if that is higher.
 function trackTop(trace, index) {
   const { limit, top } = trace.head.tracks[index];
   return trackPoints(trace, index).value.reduce((a, b) => Math.max(a, b), Math.max(limit, top, 1e-9));

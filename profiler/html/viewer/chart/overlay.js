@@ -1,5 +1,5 @@
-// What is drawn over a chart and changes more often than it: the critical path, the selection with its arrows, the
-// range, the pointer's line, what of the whole trace is in view.
+// The overlay of a chart, which changes more often than the chart: the critical path, the selection with its arrows,
+// the range, the pointer's line, and the visible part of the trace.
 
 const kArrowHead = 4;
 const kPathBesideLabels = 10; // rows at least this high have the path at their foot, under the names
@@ -53,7 +53,7 @@ function drawTokenName(pane, window, name) {
   overlay.fillText(name, left + pane.px(3), area.y + pane.px(10.5));
 }
 
-// Where in the whole trace a search has found something.
+// Marks the positions in the whole trace at which a search has found something.
 function drawMarks(pane, marks) {
   const { overlay, theme, overviewArea: area } = pane;
   overlay.fillStyle = theme.colours.path;

@@ -175,7 +175,7 @@ class Pane {
     }));
   }
 
-  // What lies before and after the token belongs to its neighbours: it is there, but pale.
+  // Slices before and after the token belong to its neighbours. They are drawn pale.
   #drawOtherTokens() {
     const { base, rowsArea } = this;
     const left = Math.min(rowsArea.x + rowsArea.width, Math.max(rowsArea.x, this.xOf(0)));

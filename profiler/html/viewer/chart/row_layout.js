@@ -1,6 +1,6 @@
-// Where rows stand in a chart: which are shown, in which order, how high. Of several GPUs each has a heading, under
-// which its rows stand unless it is folded. Heights are device pixels: whole ones, so that a row is never blurred over
-// two; but low rows by role, whose neighbours look alike, fill the space there is.
+// The layout of rows in a chart: which are shown, in which order, how high. With several GPUs, each has a heading with
+// its rows below, unless it is folded. Heights are whole device pixels, so that a row is never blurred over two; but low
+// rows by role, whose neighbours look alike, fill the available space.
 
 const kMaxRowHeight = 40;
 const kBlurredBelow = 4;

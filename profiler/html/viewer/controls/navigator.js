@@ -74,7 +74,7 @@ class Navigator {
     this.app.redraw();
   }
 
-  // The same instruction in the other trace.
+  // Selects the same instruction in the other trace.
   toOtherPane() {
     const { panes } = this.app;
     const { pane, slice } = this.app.current;

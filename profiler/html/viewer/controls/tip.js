@@ -1,4 +1,4 @@
-// What stands beside the pointer and what screen readers hear: a slice in words.
+// The text beside the pointer, which screen readers read, too: a slice in words.
 
 const kTipDistance = 16; // CSS pixels
 

@@ -75,7 +75,7 @@ async function readTraces() {
   );
 }
 
-// What profiler/report/diff.h says of two traces; null where there is one.
+// Reads the comparison of two traces by profiler/report/diff.h; null if there is one trace.
 function readDiff() {
   const element = document.querySelector(kDiffSelector);
   return element && JSON.parse(element.textContent);

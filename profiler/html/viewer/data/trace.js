@@ -132,7 +132,7 @@ class Trace {
   smName(sm) {
     return this.ranks > 1 ? `GPU ${this.rankOf(sm)} SM ${this.localSm(sm)}` : `SM ${sm}`;
   }
-  // Whether an execution's signal goes to another GPU when the other waits for it.
+  // True if an execution's signal goes to another GPU, where the other waits for it.
   crossesLink(from, to) {
     const sm = this.columns["execution.sm"];
     return this.rankOf(sm[from]) !== this.rankOf(sm[to]);

@@ -136,7 +136,7 @@ function operands(text) {
   return element("div", {}, element("h4", {}, "Operands"), plainTable([["operand"], ["value"]], rows));
 }
 
-// What all rows of a pane that are shown did in a range, added up.
+// Sums the states of all shown rows of a pane over a range.
 function timesOfRange(pane, { begin, end }) {
   const { trace } = pane;
   const from = begin + pane.window.begin, to = end + pane.window.begin;

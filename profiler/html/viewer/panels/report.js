@@ -21,7 +21,7 @@ function reportSections(app, pane) {
   ].filter(Boolean);
 }
 
-// What the token read and, where arithmetic takes it longer at the limit than reading, what it computed.
+// States the bytes that the token read, and its operations if these take longer at the limit than reading.
 function summary(report) {
   const limit = (rate, most, unit) =>
     most ? `, ${formatPercent(rate / most)} of the limit of ${formatCount(most)} ${unit}` : "";
