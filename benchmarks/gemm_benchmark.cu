@@ -1,6 +1,6 @@
-// Times the GEMM stream (instructions/common/gemm.cuh) in the interpreter: every SM of the GPU, products of
-// 2,048 tokens in Llama-8B's and 1B's shapes, no other instruction in the pass. Prints a line for each shape:
-// microseconds of a pass and TFLOP/s, medians of several launches.
+// Times the tile stream (instructions/product/orders/tile_stream.cuh) in the interpreter: every SM of the
+// GPU, products of 2,048 tokens in Llama-8B's and 1B's shapes, no other instruction in the pass. Prints a
+// line for each shape: microseconds of a pass and TFLOP/s, medians of several launches.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -82,23 +82,23 @@ class Pass {
         toy_.add_tensor("residual", kRows, shape_.outputs, TensorKind::kActivation, DType::kF32);
     const TensorId weighted = toy_.add_vector(slab_image::bytes(kRows, shape_.outputs));
     const TensorId squares =
-        toy_.add_vector(size_t{kRows} * shape_.outputs / device::gemm::kSquaresCols * sizeof(float));
-    add_tiles(device::gemm::kTileUnits, [&](uint32_t sm, uint32_t unit, uint32_t first) {
+        toy_.add_vector(size_t{kRows} * shape_.outputs / device::tile_stream::kSquaresCols * sizeof(float));
+    add_tiles(device::tile_stream::kTileUnits, [&](uint32_t sm, uint32_t unit, uint32_t first) {
       toy_.add(sm, static_cast<uint16_t>(GemmOpcode::kResidual),
-               GemmResidual{w, input_, norm, residual, weighted, squares, unit, first,
-                            first + Config::kTileTokens, kRows, shape_.cols, shape_.outputs},
+               GemmResidual{w, input_, norm, residual, weighted, squares, unit, kTileUnits, first,
+                            Config::kTileTokens, kRows, shape_.cols, shape_.outputs},
                {{}, {{done_}}});
     });
   }
   void add_silu() {
     const TensorId gate = add_weights(), up = add_weights();
     const TensorId squares =
-        toy_.add_vector(size_t{kRows} * shape_.cols / device::gemm::kSquaresCols * sizeof(float));
+        toy_.add_vector(size_t{kRows} * shape_.cols / device::tile_stream::kSquaresCols * sizeof(float));
     const TensorId output = toy_.add_vector(slab_image::bytes(kRows, shape_.outputs));
-    add_tiles(device::gemm::kPairUnits, [&](uint32_t sm, uint32_t unit, uint32_t first) {
+    add_tiles(device::tile_stream::kPairUnits, [&](uint32_t sm, uint32_t unit, uint32_t first) {
       toy_.add(sm, static_cast<uint16_t>(GemmOpcode::kSilu),
-               GemmSilu{gate, up, input_, squares, output, unit, device::gemm::kPairUnits, first,
-                        first + Config::kTileTokens, kRows, shape_.cols, shape_.outputs},
+               GemmSilu{gate, up, input_, squares, output, unit, device::tile_stream::kPairUnits, first,
+                        Config::kTileTokens, kRows, shape_.cols, shape_.outputs},
                {{}, {{done_}}});
     });
   }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "instructions/common/boxes.h"
 #include "instructions/device_isa.h"
 #include "instructions/device_kernel.cuh"
 #include "instructions/isa.h"
@@ -53,42 +54,18 @@ std::string check_on_device(const Program& program, const Instruction& instructi
   }
 }
 
-// Calls fn(op) for each of the program's.
-template <class Op, class Fn>
-void for_each_op(const Program& program, Fn&& fn) {
-  for (const Instruction& i : program.instructions) {
-    if (i.opcode == static_cast<uint16_t>(kOpcodeOf<Op>)) fn(i.as<Op>());
-  }
-}
-template <class Op, auto... Members>
-void note_boxes(const Program& program, BoxKind kind, std::vector<Boxes>& boxes) {
-  for_each_op<Op>(program, [&](const Op& op) { ((boxes[(op.*Members).index] = {kind}), ...); });
-}
-void note_attention(const Program& program, std::vector<Boxes>& boxes) {
-  note_boxes<PlannedAttention, &PlannedAttention::k_cache, &PlannedAttention::v_cache>(
-      program, BoxKind::kKvBlocks, boxes);
-  for_each_op<PlannedAttention>(program, [&](const PlannedAttention& op) {
-    boxes[op.q.index] = {BoxKind::kQueries, {}, op.head_dim};
-  });
-}
 std::vector<Boxes> boxes_of(const Program& program) {
   const bool tiles = multiplies_tiles(program);
   if (!tiles && !has_tile_order(program)) return {};
   std::vector<Boxes> boxes(program.tensors.size());
-  note_attention(program, boxes);
-  if (!tiles) return boxes;
-  note_boxes<QkvRope, &QkvRope::wq, &QkvRope::wk, &QkvRope::wv>(program, BoxKind::kTiles, boxes);
-  note_boxes<ProjectPart, &ProjectPart::wq, &ProjectPart::wk, &ProjectPart::wv>(program, BoxKind::kTiles,
-                                                                                boxes);
-  note_boxes<QkvProject, &QkvProject::wq, &QkvProject::wk, &QkvProject::wv>(program, BoxKind::kTiles, boxes);
-  note_boxes<MatvecResidual, &MatvecResidual::weights>(program, BoxKind::kTiles, boxes);
-  note_boxes<MatvecPart, &MatvecPart::weights>(program, BoxKind::kTiles, boxes);
-  note_boxes<MatvecPush, &MatvecPush::weights>(program, BoxKind::kTiles, boxes);
-  note_boxes<MatvecResidual, &MatvecResidual::residual>(program, BoxKind::kRows, boxes);
-  for_each_op<GateUpSilu>(program, [&](const GateUpSilu& op) {
-    boxes[op.gate.index] = {BoxKind::kPairs, op.up};
-  });
-  note_boxes<LmHead, &LmHead::weights>(program, BoxKind::kTiles, boxes);
+  for (const Instruction& i : program.instructions) {
+    with_operands(i, [&]<class Op>(const Op& op) {
+      add_attention_boxes(op, boxes);
+      if constexpr (HasProduct<Op>) {
+        if (tiles) add_product_boxes(op, boxes);
+      }
+    });
+  }
   return boxes;
 }
 

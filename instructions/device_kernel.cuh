@@ -3,94 +3,49 @@
 
 #include <type_traits>
 
-#include "instructions/common/tile_order.cuh"
-#include "instructions/gate_up_silu/gemm.cuh"
 #include "instructions/isa_devices.cuh"
 #include "instructions/isa_ops.h"
 #include "instructions/kernels.h"
-#include "instructions/lm_head/gemm.cuh"
-#include "instructions/matvec_part/gemm.cuh"
-#include "instructions/matvec_push/gemm.cuh"
-#include "instructions/matvec_residual/gemm.cuh"
-#include "instructions/project_part/gemm.cuh"
-#include "instructions/qkv_project/gemm.cuh"
-#include "instructions/qkv_rope/gemm.cuh"
+#include "instructions/product/formats/bf16/operands.cuh"
+#include "instructions/product/orders/tile_stream.cuh"
+#include "instructions/product/orders/vector_in_tile_order.cuh"
+#include "instructions/product/orders/vector_stream.cuh"
 #include "vm/device/launch_kernel.cuh"
 
 namespace serval::device {
 
-// An instruction that a kernel has no code for: programs for it have none.
+// Stands for an instruction that a kernel has no code for.
 template <class Op>
-struct Absent : Op {};
+struct NotCompiled : Op {};
 template <class Op>
-struct DeviceOp<Absent<Op>> : GroupOp {
+struct DeviceOp<NotCompiled<Op>> : GroupOp {
   static __device__ bool in_range(const Op&) { return false; }
   static __device__ void run(const Op&, const Group&) {}
 };
-template <class Op, class... Left>
-using UnlessOneOf = std::conditional_t<(std::is_same_v<Op, Left> || ...), Absent<Op>, Op>;
 
-// What only programs of several devices have is left out of kernels for one.
-template <class Op, class... Left>
-using OnOneDevice =
-    UnlessOneOf<Op, EmbedPush, MatvecPush, ReduceResidual, PushState, ProjectPart, RopeParts, Left...>;
-// What only one device computes is left out of kernels for several; the exchange that is measured alone
-// begins with an embedding of each rank's own (engine/exchange/exchange_program.h).
-template <class Op, class... Left>
-using OnRanks = UnlessOneOf<Op, MatvecResidual, MatvecPart, AddParts, Left...>;
-
-template <class Op>
-using InMatvecKernels = OnOneDevice<Op, PlannedAttention, PlannedMerge, MatvecPart, AddParts>;
-// Without code for models with norms of heads.
-template <class Op>
-using InPlainKernels =
-    OnOneDevice<Op, PlannedAttention, PlannedMerge, QkvProject, QkNormRope, MatvecPart, AddParts>;
-// Attention is that of programs of tiles.
-template <class Op>
-using InTileOrderKernels =
-    OnOneDevice<Op, Attention, AttentionMerge, QkvProject, QkNormRope, MatvecPart, AddParts>;
-template <class Op>
-using InGemmKernels = OnOneDevice<Op, Attention, AttentionMerge>;
-template <class Op>
-using InMatvecKernelsOfRanks = OnRanks<Op, PlannedAttention, PlannedMerge, ProjectPart, RopeParts>;
-template <class Op>
-using InPlainKernelsOfRanks =
-    OnRanks<Op, PlannedAttention, PlannedMerge, QkvProject, QkNormRope, ProjectPart, RopeParts>;
-template <class Op>
-using InGemmKernelsOfRanks = OnRanks<Op, Attention, AttentionMerge>;
-
-// What a stream runs of the instructions, of which In says what is left out.
-template <class Stream, template <class> class In>
-using IsaOf = IsaList<StreamList<Stream>
-#define SERVAL_OP(Type, folder, semantics) , In<Type>
+// The instruction set of a kernel whose products run on Stream.
+template <class Stream, const KernelTraits& kTraits>
+using KernelIsa = IsaList<StreamList<Stream>
+#define SERVAL_OP(Type, folder, semantics) \
+  , std::conditional_t<has_code(kTraits, kernels_of<Type>()), Type, NotCompiled<Type>>
 #include "instructions/isa.def"
 #undef SERVAL_OP
-                      >;
-using MatvecIsa = IsaOf<matvec::Stream, InMatvecKernels>;
-using PlainIsa = IsaOf<matvec::Stream, InPlainKernels>;
-using TileOrderIsa = IsaOf<tile_order::Stream, InTileOrderKernels>;
-using GemmIsa = IsaOf<gemm::Stream, InGemmKernels>;
-using MatvecIsaOfRanks = IsaOf<matvec::Stream, InMatvecKernelsOfRanks>;
-using PlainIsaOfRanks = IsaOf<matvec::Stream, InPlainKernelsOfRanks>;
-using GemmIsaOfRanks = IsaOf<gemm::Stream, InGemmKernelsOfRanks>;
-
-template <class Base>
-using IsaOfRanks =
-    std::conditional_t<Base::kMultipliesTiles, GemmIsaOfRanks,
-                       std::conditional_t<Base::kTraits.head_norms, MatvecIsaOfRanks, PlainIsaOfRanks>>;
+                          >;
 
 // What each kernel of kernels.def is compiled for.
 #define SERVAL_KERNEL(Name, rows, head_dim, head_norms, ring_pages, scratch_kib, activation_rows) \
   struct Name : KernelConfig<rows, ring_pages, scratch_kib, activation_rows> {                    \
     static constexpr uint32_t kHeadDim = head_dim;                                                \
     static constexpr KernelTraits kTraits = kernel_traits::Name;                                  \
-    using Isa = std::conditional_t<head_norms != 0, MatvecIsa, PlainIsa>;                         \
+    using Stream = vector_stream::Stream<formats::Bf16>;                                          \
+    using Isa = KernelIsa<Stream, kernel_traits::Name>;                                           \
   };
 #define SERVAL_TILE_ORDER_KERNEL(Name, head_dim, ring_pages, scratch_kib, activation_rows) \
   struct Name : TileOrderConfig<ring_pages, scratch_kib, activation_rows> {                \
     static constexpr uint32_t kHeadDim = head_dim;                                         \
     static constexpr KernelTraits kTraits = kernel_traits::Name;                           \
-    using Isa = TileOrderIsa;                                                              \
+    using Stream = tile_order::Stream<formats::Bf16>;                                      \
+    using Isa = KernelIsa<Stream, kernel_traits::Name>;                                    \
   };
 #define SERVAL_GEMM_KERNEL(Name, rows, tile_rows, head_dim, single_rows, wide_tiles, ring_pages, \
                            scratch_kib)                                                          \
@@ -101,7 +56,8 @@ using IsaOfRanks =
     static constexpr bool kHasNarrowTiles = tile_rows <= 64 || single_rows != 0;                 \
     static constexpr bool kLeavesOutTokens = tile_rows > 128 && single_rows != 0;                \
     static constexpr KernelTraits kTraits = kernel_traits::Name;                                 \
-    using Isa = GemmIsa;                                                                         \
+    using Stream = tile_stream::Stream<formats::Bf16>;                                           \
+    using Isa = KernelIsa<Stream, kernel_traits::Name>;                                          \
   };
 #define SERVAL_RANKS_KERNEL(Name, Base)                                                  \
   struct Name : Base {                                                                   \
@@ -109,7 +65,7 @@ using IsaOfRanks =
     static constexpr uint32_t kPagesInFlightBeforeInputs =                               \
         kMultipliesTiles ? Base::kPagesInFlightBeforeInputs : kPagesBeforeInputsOfRanks; \
     static constexpr KernelTraits kTraits = kernel_traits::Name;                         \
-    using Isa = IsaOfRanks<Base>;                                                        \
+    using Isa = KernelIsa<typename Base::Stream, kernel_traits::Name>;                   \
   };
 #include "instructions/kernels.def"
 #undef SERVAL_KERNEL

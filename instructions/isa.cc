@@ -137,21 +137,10 @@ uint32_t device_of(std::span<const Tensor> tensors, const Instruction& instructi
 
 namespace {
 
-// Calls look(op) with the record's operands.
-template <class Look>
-void for_operands(const Instruction& i, Look&& look_at) {
-  const auto look = [&]<class Op>() {
-    if (i.opcode == static_cast<uint16_t>(kOpcodeOf<Op>)) look_at(i.as<Op>());
-  };
-#define SERVAL_OP(Type, folder, semantics) look.template operator()<Type>();
-#include "instructions/isa.def"
-#undef SERVAL_OP
-}
-
 // As a record says in how large groups the squares of a residual are added up; 0: it does not say.
 uint32_t square_cols(const Instruction& i) {
   uint32_t found = 0;
-  for_operands(i, [&]<class Op>(const Op& op) {
+  with_operands(i, [&]<class Op>(const Op& op) {
     if constexpr (requires { op.square_cols; }) found = op.square_cols;
   });
   return found;
@@ -186,7 +175,7 @@ bool has_tile_order(const Program& program) {
 uint32_t most_product_cols(const Program& program) {
   uint32_t most = 0;
   for (const Instruction& i : program.instructions) {
-    for_operands(i, [&]<class Op>(const Op& op) {
+    with_operands(i, [&]<class Op>(const Op& op) {
       if constexpr (requires { op.in_cols; }) {
         most = std::max(most, op.in_cols);
       } else if constexpr (requires { op.hidden, op.squares; }) {

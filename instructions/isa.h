@@ -98,14 +98,14 @@ uint32_t device_of(std::span<const Tensor> tensors, const Instruction& instructi
 bool has_heads_of(const Program& program, uint32_t head_dim);
 // The program has instructions for models with norms of the heads of Q and K.
 bool has_head_norms(const Program& program);
-// True if the program multiplies gate and up in wide tiles (instructions/common/gemm.cuh).
+// True if the program multiplies gate and up in wide tiles (instructions/product/orders/tile_stream.cuh).
 bool has_wide_tiles(const Program& program);
 // The program multiplies its matrices with tiles of rows (GEMMs), not with vectors.
 bool multiplies_tiles(const Program& program);
 // The same of instructions of a pass of `rows` rows.
 bool multiplies_tiles(std::span<const Instruction> instructions, uint32_t rows);
 // The program multiplies vectors and adds up in the order of programs of tiles: it is of their arithmetic
-// class (instructions/common/tile_order.cuh).
+// class (instructions/product/orders/vector_in_tile_order.cuh).
 bool has_tile_order(const Program& program);
 // Columns of the widest matrix that the program multiplies.
 uint32_t most_product_cols(const Program& program);
@@ -120,6 +120,17 @@ Instruction make_instruction(const Op& op, uint16_t tag = kNoTag) {
   i.tag = tag;
   i.set(op);
   return i;
+}
+
+// Calls visit(op) with the record's operands, of a known opcode.
+template <class Visit>
+void with_operands(const Instruction& instruction, Visit&& visit) {
+  const auto visit_as = [&]<class Op>() {
+    if (instruction.opcode == static_cast<uint16_t>(kOpcodeOf<Op>)) visit(instruction.as<Op>());
+  };
+#define SERVAL_OP(Type, folder, semantics) visit_as.template operator()<Type>();
+#include "instructions/isa.def"
+#undef SERVAL_OP
 }
 
 // The same instruction set for the host interpreter.

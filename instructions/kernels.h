@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "instructions/common/kernel_set.h"
 #include "vm/program.h"
 
 namespace serval {
@@ -27,6 +28,12 @@ struct KernelTraits {
 // Pages under way before a record's inputs are there, in kernels of vectors for several devices: a layer's
 // exchange has more rounds of polls than a layer of one GPU (docs/several_gpus.md).
 inline constexpr uint32_t kPagesBeforeInputsOfRanks = 2;
+
+// True if the kernel has the code of instructions of the set.
+constexpr bool has_code(const KernelTraits& kernel, const KernelSet& set) {
+  const bool of_order = kernel.tile_rows > 0 ? set.tiles : kernel.tile_order ? set.tile_order : set.vectors;
+  return of_order && (kernel.of_ranks ? set.ranks : set.one_device) && (kernel.head_norms || !set.head_norms);
+}
 
 namespace kernel_traits {
 constexpr KernelTraits of_ranks(KernelTraits base, const char* name) {

@@ -1,7 +1,8 @@
 #pragma once
 
 #include "instructions/add_parts/op.h"
-#include "instructions/common/gemm.cuh"
+#include "instructions/common/operands.cuh"
+#include "instructions/common/residual_piece.cuh"
 
 namespace serval::device {
 
@@ -11,21 +12,20 @@ struct DeviceOp<AddParts> : GroupOp {
   using Op = AddParts;
 
   static __device__ bool in_range(const Op& op) {
-    constexpr uint32_t kUnits = gemm::kSquaresCols / kUnitRows;
-    return op.num_parts >= 1 && op.num_parts <= kMaxColumnParts && op.square_cols == gemm::kSquaresCols &&
+    constexpr uint32_t kUnits = kSquareColsOfGemm / kUnitRows;
+    return op.num_parts >= 1 && op.num_parts <= kMaxColumnParts && op.square_cols == kSquareColsOfGemm &&
            op.first_unit % kUnits == 0 && op.num_units % kUnits == 0 &&
-           gemm::units_in_range(op.first_unit, op.num_units, op.out_cols / kUnitRows,
-                                op.out_cols / kUnitRows) &&
-           gemm::rows_in_range(op);
+           units_in_range(op.first_unit, op.num_units, op.out_cols / kUnitRows, op.out_cols / kUnitRows) &&
+           rows_in_range(op);
   }
   static constexpr bool kStartsEarly = true;  // for norms, and to find out which rows there are
 
   static __device__ __forceinline__ void run(const Op& op, const Group& group) {
     constexpr uint32_t kRows = kRowsAddedTogether;
-    static_assert(kRows == kWarpThreads / gemm::kPieceLanes);
-    const uint32_t groups = op.num_units * kUnitRows / gemm::kSquaresCols;
+    static_assert(kRows == kWarpThreads / residual::kPieceLanes);
+    const uint32_t groups = op.num_units * kUnitRows / kSquareColsOfGemm;
     const uint32_t items = (op.num_rows + kRows - 1) / kRows * groups;
-    const gemm::ResidualPlace to{group.tensor<&Op::residual, float>(),
+    const residual::TilePlace to{group.tensor<&Op::residual, float>(),
                                  group.tensor<&Op::norm, const uint16_t>(),
                                  group.tensor<&Op::weighted, std::byte>(),
                                  group.tensor<&Op::squares, float>(),
@@ -34,8 +34,8 @@ struct DeviceOp<AddParts> : GroupOp {
     // Behind the last item, no row exists.
     const auto piece = [&](uint32_t item) {
       const uint32_t rows = item / groups, cols = item - rows * groups;
-      return Piece(op, group, to, op.first_row + rows * kRows + group.lane / gemm::kPieceLanes,
-                   op.first_unit * kUnitRows + cols * gemm::kSquaresCols);
+      return Piece(op, group, to, op.first_row + rows * kRows + group.lane / residual::kPieceLanes,
+                   op.first_unit * kUnitRows + cols * kSquareColsOfGemm);
     };
     bool waited = false;
 #pragma unroll 1
@@ -52,41 +52,42 @@ struct DeviceOp<AddParts> : GroupOp {
   }
 
  private:
-  static constexpr uint32_t kUnits = gemm::ResidualPiece::kUnits;
-  using Values = gemm::ResidualPiece::Values;
+  static constexpr uint32_t kUnits = residual::Piece::kUnits;
+  using Values = residual::Piece::Values;
 
   // What a lane has of 64 columns of a row.
   class Piece {
    public:
     // Reads no inputs.
-    __device__ __forceinline__ Piece(const Op& op, const Group& group, const gemm::ResidualPlace& to,
+    __device__ __forceinline__ Piece(const Op& op, const Group& group, const residual::TilePlace& to,
                                      uint32_t row, uint32_t first_col)
         : row_(row),
-          col_(first_col + gemm::piece_col(group.lane)),
-          exists_(row < op.first_row + op.num_rows && gemm::row_is_computed(group.rows[row], op.logits_only)),
+          col_(first_col + residual::piece_col(group.lane)),
+          exists_(row < op.first_row + op.num_rows && row_is_computed(group.rows[row], op.logits_only)),
           to_(to, row, col_, group.lane % slab_image::kPiecesOfHalf) {}
 
-    __device__ __forceinline__ void load(const Op& op, const Group& group, const gemm::ResidualPlace& to) {
+    __device__ __forceinline__ void load(const Op& op, const Group& group, const residual::TilePlace& to) {
       if (!exists_) return;
       const size_t at = size_t{row_} * op.out_cols + col_;
-      gemm::load_piece(to.residual + at, sums_);
-      gemm::load_piece(group.tensor<&Op::part0, const float>() + at, parts_[0]);
-      if (op.num_parts > 1) gemm::load_piece(group.tensor<&Op::part1, const float>() + at, parts_[1]);
-      if (op.num_parts > 2) gemm::load_piece(group.tensor<&Op::part2, const float>() + at, parts_[2]);
-      if (op.num_parts > 3) gemm::load_piece(group.tensor<&Op::part3, const float>() + at, parts_[3]);
+      residual::load_piece(to.residual + at, sums_);
+      residual::load_piece(group.tensor<&Op::part0, const float>() + at, parts_[0]);
+      if (op.num_parts > 1) residual::load_piece(group.tensor<&Op::part1, const float>() + at, parts_[1]);
+      if (op.num_parts > 2) residual::load_piece(group.tensor<&Op::part2, const float>() + at, parts_[2]);
+      if (op.num_parts > 3) residual::load_piece(group.tensor<&Op::part3, const float>() + at, parts_[3]);
     }
     // The warp's lanes stay together.
     __device__ __forceinline__ void add(const Op& op, const Group& group) {
 #pragma unroll
       for (uint32_t p = 0; p < kMaxColumnParts; ++p) {
         if (p + 1 < op.num_parts) add_flushed(sums_, parts_[p]);
-        if (p + 1 == op.num_parts) gemm::add_piece(parts_[p], sums_);
+        if (p + 1 == op.num_parts) residual::add_piece(parts_[p], sums_);
       }
       to_.store(sums_, exists_, group.lane);
     }
 
    private:
-    // As the copy engine adds in GPU memory (gemm::add_sums): subnormal numbers count as 0.
+    // As the copy engine adds in GPU memory (epilogues::AddToResidual::add_part): subnormal numbers count as
+    // 0.
     static __device__ __forceinline__ void add_flushed(Values& sums, const Values& values) {
 #pragma unroll
       for (uint32_t u = 0; u < kUnits; ++u) {
@@ -97,7 +98,7 @@ struct DeviceOp<AddParts> : GroupOp {
 
     uint32_t row_, col_;
     bool exists_;
-    gemm::ResidualPiece to_;
+    residual::Piece to_;
     Values sums_ = {}, parts_[kMaxColumnParts] = {};
   };
 };

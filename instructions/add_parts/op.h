@@ -9,6 +9,7 @@
 #include "instructions/common/column_parts.h"
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
+#include "instructions/common/kernel_set.h"
 #include "instructions/common/residual.h"
 #include "instructions/common/tile_shape.h"
 #include "vm/layout/units.h"
@@ -34,6 +35,8 @@ struct AddParts {
   uint32_t first_row = 0;
   uint32_t num_rows;
   uint32_t square_cols = kSquareColsOfMatvec;
+
+  static constexpr KernelSet kKernels = {.vectors = false, .tile_order = false, .ranks = false};
 
   template <class V>
   static constexpr void fields(V&& v) {

@@ -36,7 +36,7 @@ struct Local final : HostLocal {
   std::vector<float> queries;  // [its parts, group_heads, head_dim]
   std::vector<float> keys;     // as multiply_keys() takes them
   std::vector<float> scores;   // [its parts, group_heads, kLeafTokens]
-  std::vector<SoftenedRow> softened;
+  std::vector<SoftmaxRow> softmax_rows;
 };
 
 void copy_cache(const Attention& op, const HostMemory& m, TensorId cache, const Leaf& leaf, uint16_t* to) {
@@ -129,12 +129,12 @@ void attend(const Attention& op, std::span<const Part> parts, Local& l, float* o
   uint32_t common = kLeafTokens;  // keys that all see
   for (const Part& part : parts) common = std::min(common, part.tokens);
   const auto scores_of = [&](size_t query) { return l.scores.data() + query * kLeafTokens; };
-  l.softened.clear();
+  l.softmax_rows.clear();
   for (size_t query = 0; query < parts.size() * group_heads; ++query) {
     float* extra = out + query * stride + op.head_dim;
-    l.softened.push_back({scores_of(query), parts[query / group_heads].tokens, extra, extra + 1});
+    l.softmax_rows.push_back({scores_of(query), parts[query / group_heads].tokens, extra, extra + 1});
   }
-  soften(l.softened, op.scale);
+  softmax(l.softmax_rows, op.scale);
   accumulate_rows(v, common, op.head_dim, scores_of(0), kLeafTokens, parts.size() * group_heads, out, stride);
   for (size_t i = 0; i < parts.size(); ++i) {
     if (parts[i].tokens == common) continue;

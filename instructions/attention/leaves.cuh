@@ -57,7 +57,7 @@ class Leaves {
       if (!kFewQueries) kv_tiles_.load_ahead(step, next, following, kHeadTiles - 1);
       PerQuery largest[kQueryFragments];
       largest_of_leaf(largest);
-      weigh(step, next, following, scores, largest, targets);
+      accumulate_values(step, next, following, scores, largest, targets);
       if (next.none()) return;
       if (!kFewQueries) tile = tile_of(next);
       kv_tiles_.next_step();
@@ -210,16 +210,16 @@ class Leaves {
   }
 
   // Turns scores into weights; tells the other warps of the tile their sums.
-  __device__ __forceinline__ void soften_all(Scores (&scores)[kWarpStrips][kQueryFragments],
-                                             const PerQuery (&largest)[kQueryFragments],
-                                             Weights (&weights)[kWarpStrips][kQueryFragments]) const {
+  __device__ __forceinline__ void softmax_all(Scores (&scores)[kWarpStrips][kQueryFragments],
+                                              const PerQuery (&largest)[kQueryFragments],
+                                              Weights (&weights)[kWarpStrips][kQueryFragments]) const {
     PerQuery sums[kQueryFragments];
 #pragma unroll
     for (uint32_t e = 0; e < kQueryFragments; ++e) {
       float of_strips[kWarpStrips];
 #pragma unroll
       for (uint32_t i = 0; i < kWarpStrips; ++i) {
-        soften(scores[i][e], largest[e]);
+        softmax(scores[i][e], largest[e]);
         PerQuery sum;
         tiles::reduce_rows<tiles::Sum>(sum, scores[i][e]);
         of_strips[i] = sum.quadrant[0];
@@ -230,12 +230,12 @@ class Leaves {
     publish(scratch_.sums, sums);
   }
 
-  __device__ __forceinline__ void weigh(const Step& step, const Step& next, const Step& following,
-                                        Scores (&scores)[kWarpStrips][kQueryFragments],
-                                        const PerQuery (&largest)[kQueryFragments],
-                                        const Targets& targets) const {
+  __device__ __forceinline__ void accumulate_values(const Step& step, const Step& next, const Step& following,
+                                                    Scores (&scores)[kWarpStrips][kQueryFragments],
+                                                    const PerQuery (&largest)[kQueryFragments],
+                                                    const Targets& targets) const {
     Weights weights[kWarpStrips][kQueryFragments];
-    soften_all(scores, largest, weights);
+    softmax_all(scores, largest, weights);
 #pragma unroll 1
     for (uint32_t first = 0; first < kHeadTiles; first += kHeldTiles) {
       const uint32_t last = HeadKvTiles::kFirstValues + first + kHeldTiles - 1;  // KV tile

@@ -11,6 +11,7 @@
 #include "instructions/common/check.h"
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
+#include "instructions/common/kernel_set.h"
 #include "vm/layout/row_tiles.h"
 #include "vm/layout/units.h"
 
@@ -34,6 +35,8 @@ struct Attention {
   float scale;
   uint32_t max_rows;
   uint32_t max_sequences;
+
+  static constexpr KernelSet kKernels = {.tile_order = false, .tiles = false};
 
   template <class V>
   static constexpr void fields(V&& v) {

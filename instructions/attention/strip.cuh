@@ -85,7 +85,7 @@ __device__ __forceinline__ void scale_and_mask(Scores& scores, const QueryTokens
 inline constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 
 // Turns scores into weights.
-__device__ __forceinline__ void soften(Scores& scores, const PerQuery& largest) {
+__device__ __forceinline__ void softmax(Scores& scores, const PerQuery& largest) {
   tiles::map_rows(scores, scores, largest,
                   [](float score, float most, uint32_t) { return ptx::exp2(score - most); });
 }

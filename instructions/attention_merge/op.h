@@ -6,6 +6,7 @@
 #pragma once
 
 #include "instructions/attention/op.h"
+#include "instructions/common/kernel_set.h"
 #include "vm/layout/row_tiles.h"
 
 namespace serval {
@@ -24,6 +25,8 @@ struct AttentionMerge {
   uint32_t kv_heads;
   uint32_t max_context;
   uint32_t max_rows;
+
+  static constexpr KernelSet kKernels = {.tile_order = false, .tiles = false};
 
   template <class V>
   static constexpr void fields(V&& v) {

@@ -39,6 +39,10 @@ void OperandCheck::tensor(const char* operand, TensorId id, DType dtype, TensorK
       {.name = {}, .rows = rows, .cols = cols, .dtype = dtype, .kind = kind, .image = image_of(kind, rows)});
 }
 
+void OperandCheck::weights(const char* operand, TensorId id, uint64_t rows, uint64_t cols) {
+  tensor(operand, id, DType::kBF16, TensorKind::kWeight, rows, cols);
+}
+
 void OperandCheck::tensor(const char* operand, TensorId id, const Tensor& expected) {
   if (id.index >= program_.tensors.size()) {
     fail(fmt::format("{}: tensor {} of {}", operand, id.index, program_.tensors.size()));
@@ -254,7 +258,7 @@ void OperandCheck::vocabulary_rows(const char* operand, TensorId id, uint32_t vo
                                    uint32_t instance_units) {
   const uint64_t first = uint64_t{first_unit} * kUnitRows;
   const uint64_t all = first == 0 && program_.num_devices == 1 ? vocab : tensor_rows(id);
-  tensor(operand, id, DType::kBF16, TensorKind::kWeight, all, cols);
+  weights(operand, id, all, cols);
   const uint64_t begin = uint64_t{instance_first_unit} * kUnitRows;
   const uint64_t end = std::min<uint64_t>(vocab, begin + uint64_t{instance_units} * kUnitRows);
   require(first <= begin && end <= first + all && first + all <= vocab, "weights_unit", first_unit,

@@ -25,6 +25,8 @@ class OperandCheck {
 
   // The tensor must exist and have exactly this type, kind and shape, and the image of its kind.
   void tensor(const char* operand, TensorId id, DType dtype, TensorKind kind, uint64_t rows, uint64_t cols);
+  // A matrix of weights, in any format that products have.
+  void weights(const char* operand, TensorId id, uint64_t rows, uint64_t cols);
   void require(bool condition, const char* operand, uint64_t found, const char* limit);
   // [first, first + count) must be non-empty and lie within [0, limit).
   void range(const char* operand, uint64_t first, uint64_t count, uint64_t limit);

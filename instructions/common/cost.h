@@ -37,28 +37,6 @@ struct Cost {
   uint64_t all_bytes() const { return bytes + cached_bytes; }
 };
 
-// Units of a matrix of weights, and columns [first_col, first_col + num_cols) of them and of the rows that
-// they are multiplied with.
-struct Product {
-  TensorId weights;
-  uint64_t units = 0;
-  TensorId input;
-  uint32_t first_col = 0;
-  uint32_t num_cols = 0;
-};
-// For the rows of `op`. The weights come from memory once a pass, with its first rows.
-template <class Op>
-Cost cost_of_product(const Op& op, const CostView& c, const Product& p) {
-  const uint64_t rows = c.rows(op.first_row, op.num_rows), outputs = p.units * kUnitRows;
-  if (rows == 0) return {};
-  const uint64_t begin = p.first_col, end = begin + p.num_cols;
-  const uint64_t weights = c.bytes(p.weights, {0, outputs, begin, end});
-  const uint64_t input = c.bytes(p.input, {0, rows, begin, end});
-  return {.bytes = op.first_row == 0 ? weights : 0,
-          .cached_bytes = input + (op.first_row == 0 ? 0 : weights),
-          .operations = 2 * outputs * p.num_cols * rows};
-}
-
 // Pages of shared memory an instruction must be able to hold at once to make progress: `pinned` from start to
 // end, and at least `streaming` more that come and go.
 struct PageNeed {

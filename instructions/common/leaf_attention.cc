@@ -108,7 +108,7 @@ SERVAL_INLINE float scale_scores(float* scores, size_t count, float scale) {
 // Sums of so many rows, each in order: no row's additions wait for another's.
 constexpr size_t kRowsOfSums = 4;
 template <size_t kRows>
-SERVAL_INLINE void add_up(const SoftenedRow* rows) {
+SERVAL_INLINE void add_up(const SoftmaxRow* rows) {
   size_t common = rows[0].count;
   for (size_t r = 1; r < kRows; ++r) common = std::min(common, rows[r].count);
   float sums[kRows] = {};
@@ -153,8 +153,8 @@ void multiply_keys(const float* keys, size_t num_keys, size_t cols, const float*
 }
 
 SERVAL_FOR_EACH_CPU
-void soften(std::span<const SoftenedRow> rows, float scale) {
-  for (const SoftenedRow& row : rows) {
+void softmax(std::span<const SoftmaxRow> rows, float scale) {
+  for (const SoftmaxRow& row : rows) {
     const float largest = scale_scores(row.scores, row.count, scale);
     *row.largest = largest;
     for (size_t t = 0; t < row.count; ++t) row.scores[t] -= largest;
@@ -163,7 +163,7 @@ void soften(std::span<const SoftenedRow> rows, float scale) {
   size_t r = 0;
   for (; r + kRowsOfSums <= rows.size(); r += kRowsOfSums) add_up<kRowsOfSums>(rows.data() + r);
   for (; r < rows.size(); ++r) add_up<1>(rows.data() + r);
-  for (const SoftenedRow& row : rows) {
+  for (const SoftmaxRow& row : rows) {
     for (size_t t = 0; t < row.count; ++t) row.scores[t] = bf16_to_float(float_to_bf16(row.scores[t]));
   }
 }

@@ -22,13 +22,13 @@ void multiply_keys(const float* keys, size_t num_keys, size_t cols, const float*
 
 // Scores of a row of queries, which become weights in place: exp(scale × score - the largest), rounded to
 // bf16.
-struct SoftenedRow {
+struct SoftmaxRow {
   float* scores;
   size_t count;
   float* largest;  // out: of scale × score
   float* sum;      // out: of the weights before they are rounded, in order
 };
-void soften(std::span<const SoftenedRow> rows, float scale);
+void softmax(std::span<const SoftmaxRow> rows, float scale);
 
 // out[d] += Σ_t p[t] × values[t × cols + d], t in order; values are bf16, p exact in bf16. cols is a multiple
 // of 16. Thread-safe.

@@ -93,9 +93,9 @@ void store_residual(const Op& op, const HostMemory& m, size_t row, size_t cols, 
                     const float* values, size_t count) {
   std::copy(values, values + count, m.data<float>(op.residual) + row * cols + first);
   const uint32_t square_cols = columns_of_squares(op.square_cols);
-  weigh(values, m.data<const uint16_t>(op.norm) + first, count, square_cols,
-        m.data<uint16_t>(op.weighted) + row * cols + first,
-        m.data<float>(op.squares) + (row * cols + first) / square_cols);
+  apply_norm(values, m.data<const uint16_t>(op.norm) + first, count, square_cols,
+             m.data<uint16_t>(op.weighted) + row * cols + first,
+             m.data<float>(op.squares) + (row * cols + first) / square_cols);
 }
 
 }  // namespace serval

@@ -12,6 +12,7 @@
 
 #include "instructions/common/check.h"
 #include "instructions/common/new_tokens.h"
+#include "instructions/product/product.h"
 #include "vm/layout/units.h"
 
 namespace serval {
@@ -45,6 +46,26 @@ constexpr QkvUnit qkv_unit(const Op& op, uint32_t unit) {
   const uint32_t index = in_group % units_per_head;
   if (head < group_heads) return {QkvPart::kQ, group * group_heads + head, index};
   return {head == group_heads ? QkvPart::kK : QkvPart::kV, group, index};
+}
+
+// Of an instruction with the weights of the three projections. Images of Q and K have their rows in the order
+// of the units (RowOrder::kRotaryPairs).
+template <class Op>
+requires requires(const Op& op) {
+  op.wq, op.wk, op.wv, op.head_dim;
+}
+constexpr WeightUnit weight_unit(const Op& op, uint32_t unit) {
+  const QkvUnit u = qkv_unit(op, unit);
+  return {static_cast<uint32_t>(u.part), u.head * (op.head_dim / kUnitRows) + u.index};
+}
+
+// A head of 128 channels has 16 units; two of 64 may be of different projections.
+template <class Op>
+requires requires(const Op& op) {
+  op.wq, op.wk, op.wv, op.head_dim;
+}
+constexpr bool tile_halves_apart(const Op& op) {
+  return op.head_dim < 128;
 }
 
 // Calls fn(part, begin, end) for the channels that the instance's units have: neighbours in [begin, end),
@@ -126,9 +147,9 @@ void check_qkv_units(const Op& op, OperandCheck& c) {
 template <class Op>
 void check_qkv_weights(const Op& op, OperandCheck& c) {
   const uint64_t q_rows = uint64_t{op.q_heads} * op.head_dim, kv_rows = uint64_t{op.kv_heads} * op.head_dim;
-  c.tensor("wq", op.wq, DType::kBF16, TensorKind::kWeight, q_rows, op.hidden);
-  c.tensor("wk", op.wk, DType::kBF16, TensorKind::kWeight, kv_rows, op.hidden);
-  c.tensor("wv", op.wv, DType::kBF16, TensorKind::kWeight, kv_rows, op.hidden);
+  c.weights("wq", op.wq, q_rows, op.hidden);
+  c.weights("wk", op.wk, kv_rows, op.hidden);
+  c.weights("wv", op.wv, kv_rows, op.hidden);
 }
 // Three of their own, or three times the same tensor.
 template <class Op>

@@ -19,8 +19,8 @@ float add_neighbours(float* x, size_t count) {
 
 }  // namespace
 
-void weigh(const float* x, const uint16_t* norm, size_t n, size_t square_cols, uint16_t* weighted,
-           float* squares) {
+void apply_norm(const float* x, const uint16_t* norm, size_t n, size_t square_cols, uint16_t* weighted,
+                float* squares) {
   for (size_t first = 0; first < n; first += square_cols) {
     float square[kSquareColsOfGemm];
     for (size_t i = 0; i < square_cols; ++i) {

@@ -38,19 +38,19 @@ struct Place {
 };
 
 // What the next readers of a unit of the residual need.
-struct Weighed {
+struct NextInput {
   float weighted, neighbour;  // of the lane's column and the one that it makes a pair with
   float squares;              // of the unit
 };
 // Each of the 8 neighbouring lanes that `mask` holds has one value of a unit.
-__device__ __forceinline__ Weighed weigh(float value, uint16_t norm, uint32_t mask) {
+__device__ __forceinline__ NextInput next_input(float value, uint16_t norm, uint32_t mask) {
   const float weighted = value * ptx::bf16_low(norm);
   const float neighbour = __shfl_xor_sync(mask, weighted, 1);
   return {weighted, neighbour, add_neighbours<kUnitRows>(__fmul_rn(value, value), mask)};
 }
 // Of column `col` of row `row`.
-__device__ __forceinline__ void store_weighed(const Place& to, uint32_t row, uint32_t col,
-                                              const Weighed& values) {
+__device__ __forceinline__ void store_next_input(const Place& to, uint32_t row, uint32_t col,
+                                                 const NextInput& values) {
   if (col % 2 == 0) {
     ptx::store_relaxed(reinterpret_cast<uint32_t*>(to.weighted + to.offset(row, col)),
                        ptx::pack_bf16(values.weighted, values.neighbour));
@@ -64,10 +64,10 @@ __device__ __forceinline__ void store_weighed(const Place& to, uint32_t row, uin
 // Without `wanted`, which is the same for all 8, nothing is stored.
 __device__ __forceinline__ void store(const Place& to, uint32_t row, uint32_t col, float value, uint16_t norm,
                                       bool wanted, uint32_t mask) {
-  const Weighed values = weigh(value, norm, mask);
+  const NextInput values = next_input(value, norm, mask);
   if (!wanted) return;
   ptx::store_relaxed(to.residual + size_t{row} * to.cols + col, value);
-  store_weighed(to, row, col, values);
+  store_next_input(to, row, col, values);
 }
 
 }  // namespace serval::device::residual

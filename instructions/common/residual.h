@@ -31,11 +31,11 @@ constexpr uint32_t columns_of_squares(uint32_t square_cols) {
 
 // weighted[i] = bf16(x[i] × norm[i]); squares[g] = the sum of the squares of the g-th `square_cols` values,
 // added as a tree of neighbours. n is a multiple of square_cols, which is 8 or 64; norm is bf16. Thread-safe.
-void weigh(const float* x, const uint16_t* norm, size_t n, size_t square_cols, uint16_t* weighted,
-           float* squares);
+void apply_norm(const float* x, const uint16_t* norm, size_t n, size_t square_cols, uint16_t* weighted,
+                float* squares);
 
-// Of a row of cols values, from the sums of the squares of 8 values each, those of 64 that weigh() would have
-// made; cols is a multiple of 64. Thread-safe.
+// Of a row of cols values, from the sums of the squares of 8 values each, those of 64 that apply_norm() would
+// have made; cols is a multiple of 64. Thread-safe.
 std::vector<float> squares_of_gemm(const float* squares, size_t cols);
 
 // 1 / sqrt(mean square + epsilon) of a row of cols values, from its cols / square_cols sums; cols is a

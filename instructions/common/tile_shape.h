@@ -1,4 +1,4 @@
-// How large the tiles are that programs of GEMMs deal out (instructions/common/gemm.cuh).
+// How large the tiles are that programs of GEMMs deal out (instructions/product/orders/tile_stream.cuh).
 #pragma once
 
 #include <cstdint>

@@ -76,7 +76,7 @@ inline void check(const Embed& op, OperandCheck& c) {
   c.limit("vocab", op.vocab, &StateLimits::vocab);
   c.range("first_unit", op.first_unit, op.num_units, op.hidden / kUnitRows);
   c.square_units(op.first_unit, op.num_units, op.square_cols);
-  c.tensor("table", op.table, DType::kBF16, TensorKind::kWeight, op.vocab, op.hidden);
+  c.weights("table", op.table, op.vocab, op.hidden);
   c.tensor("norm", op.norm, DType::kBF16, TensorKind::kWeight, 1, op.hidden);
   c.weighted_rows(op.weighted, op.squares, op.max_rows, op.hidden, op.square_cols);
   c.activation("residual", op.residual, DType::kF32, op.max_rows, op.hidden);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "instructions/common/gemm.cuh"
+#include "instructions/common/operands.cuh"
 #include "instructions/common/token_table.cuh"
 #include "instructions/embed_push/op.h"
 #include "vm/device/op.cuh"
@@ -25,7 +25,7 @@ struct DeviceOp<EmbedPush> : GroupOp {
     if constexpr (Config::kMultipliesTiles) {
       // Pairs of columns are of one slice.
       return good && op.square_cols == kSquareColsOfGemm && op.out_cols / op.ranks % 2 == 0 &&
-             op.num_units % kWarpUnits == 0 && gemm::rows_in_range(op) && op.num_rows <= kLargestRows;
+             op.num_units % kWarpUnits == 0 && rows_in_range(op) && op.num_rows <= kLargestRows;
     }
     return good && op.square_cols == kSquareColsOfMatvec && op.max_rows <= kTableRows;
   }

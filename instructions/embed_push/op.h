@@ -9,6 +9,7 @@
 #include "instructions/common/check.h"
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
+#include "instructions/common/kernel_set.h"
 #include "instructions/common/slices.h"
 #include "vm/layout/units.h"
 
@@ -30,6 +31,8 @@ struct EmbedPush {
   uint32_t first_row = 0;
   uint32_t num_rows;
   uint32_t square_cols = kSquareColsOfMatvec;
+
+  static constexpr KernelSet kKernels = {.one_device = false};
 
   template <class V>
   static constexpr void fields(V&& v) {
@@ -88,7 +91,7 @@ inline void check(const EmbedPush& op, OperandCheck& c) {
   c.range("first_unit", op.first_unit, op.num_units, op.out_cols / kUnitRows);
   // A rank without tokens of its own has some nevertheless: a tensor is never empty.
   const uint64_t tokens = op.num_tokens > 0 ? op.num_tokens : c.tensor_rows(op.table);
-  c.tensor("table", op.table, DType::kBF16, TensorKind::kWeight, tokens, op.out_cols);
+  c.weights("table", op.table, tokens, op.out_cols);
   c.peers("partial", op.partial, partial_sum_type(op.square_cols), op.max_rows, op.out_cols);
   c.on_rank("table", op.table, op.rank);
 }

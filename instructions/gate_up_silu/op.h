@@ -6,6 +6,7 @@
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
 #include "instructions/common/residual.h"
+#include "instructions/product/product.h"
 #include "vm/layout/units.h"
 
 namespace serval {
@@ -28,6 +29,11 @@ struct GateUpSilu {
   uint32_t num_rows;
   uint32_t square_cols = kSquareColsOfMatvec;
 
+  static constexpr std::array kWeights = {&GateUpSilu::gate, &GateUpSilu::up};
+  static constexpr uint32_t kMatrices = 2;
+  static constexpr auto kInput = &GateUpSilu::weighted;
+  static constexpr auto kInputSquares = &GateUpSilu::squares;
+
   template <class V>
   static constexpr void fields(V&& v) {
     v(&GateUpSilu::weighted, "weighted", "in [max_rows, hidden] bf16: residual * norm");
@@ -49,6 +55,10 @@ struct GateUpSilu {
   }
 };
 
+constexpr Product product(const GateUpSilu& op) {
+  return whole_product(op.intermediate / kUnitRows, op.hidden, op.logits_only != 0);
+}
+
 inline void footprint(const GateUpSilu& op, const StateView*, FootprintBuilder<GateUpSilu>& f) {
   const RowSet rows = computed_rows(op.logits_only != 0);
   const uint64_t begin = uint64_t{op.first_unit} * kUnitRows,
@@ -61,18 +71,8 @@ inline void footprint(const GateUpSilu& op, const StateView*, FootprintBuilder<G
   f.write_rows<&GateUpSilu::output>(rows, begin, end);
 }
 
-inline Cost cost(const GateUpSilu& op, const CostView& c) {
-  const uint64_t units = 2 * uint64_t{op.num_units};  // of gate and of up, which are stored alike
-  return cost_of_product(op, c,
-                         {.weights = op.gate, .units = units, .input = op.weighted, .num_cols = op.hidden});
-}
-
-inline PageNeed pages(const GateUpSilu&) {
-  return {.pinned = 0, .streaming = 2};
-}  // a page of the gate and one of up at a time
-
 // In programs of tiles, an instance is a tile: of so many units of gate and as many of up, or twice as many
-// where the sums of a pass's rows leave the registers for them (instructions/common/gemm.cuh).
+// where the sums of a pass's rows leave the registers for them (instructions/product/orders/tile_stream.cuh).
 inline constexpr uint32_t kUnitsOfPairTile = 8;
 inline constexpr uint32_t kUnitsOfWidePairTile = 2 * kUnitsOfPairTile;
 
@@ -91,8 +91,8 @@ inline void check(const GateUpSilu& op, OperandCheck& c) {
   c.dimension("intermediate", op.intermediate, kTileDim);
   c.range("first_unit", op.first_unit, op.num_units, op.intermediate / kUnitRows);
   c.weighted_rows(op.weighted, op.squares, op.max_rows, op.hidden, op.square_cols);
-  c.tensor("gate", op.gate, DType::kBF16, TensorKind::kWeight, op.intermediate, op.hidden);
-  c.tensor("up", op.up, DType::kBF16, TensorKind::kWeight, op.intermediate, op.hidden);
+  c.weights("gate", op.gate, op.intermediate, op.hidden);
+  c.weights("up", op.up, op.intermediate, op.hidden);
   c.product_input("output", op.output, op.max_rows, op.intermediate, product_image(op.square_cols));
   if (op.square_cols == kSquareColsOfGemm) check_tile(op, c);
 }

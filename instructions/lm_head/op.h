@@ -9,6 +9,7 @@
 #include "instructions/common/footprint.h"
 #include "instructions/common/residual.h"
 #include "instructions/common/unit_softmax.h"
+#include "instructions/product/product.h"
 #include "vm/layout/units.h"
 
 namespace serval {
@@ -33,6 +34,10 @@ struct LmHead {
 
   static constexpr std::array kPushed = {&LmHead::logits, &LmHead::unit_softmax};
 
+  static constexpr std::array kWeights = {&LmHead::weights};
+  static constexpr auto kInput = &LmHead::weighted;
+  static constexpr auto kInputSquares = &LmHead::squares;
+
   template <class V>
   static constexpr void fields(V&& v) {
     v(&LmHead::weighted, "weighted", "in [max_rows, hidden] bf16: residual * norm");
@@ -56,6 +61,14 @@ struct LmHead {
   }
 };
 
+constexpr Product product(const LmHead& op) {
+  return whole_product(static_cast<uint32_t>(vocabulary_units(op.vocab)), op.hidden, true);
+}
+
+constexpr WeightUnit weight_unit(const LmHead& op, uint32_t unit) {
+  return {0, unit - op.weights_unit};
+}
+
 inline void footprint(const LmHead& op, const StateView*, FootprintBuilder<LmHead>& f) {
   const uint64_t begin = uint64_t{op.first_unit} * kUnitRows;
   const uint64_t end = std::min<uint64_t>(op.vocab, begin + uint64_t{op.num_units} * kUnitRows);
@@ -69,15 +82,6 @@ inline void footprint(const LmHead& op, const StateView*, FootprintBuilder<LmHea
   f.write_rows<&LmHead::unit_softmax>(RowSet::kWantLogits, first_unit * kUnitSoftmaxCols,
                                       end_unit * kUnitSoftmaxCols);
 }
-
-inline Cost cost(const LmHead& op, const CostView& c) {
-  return cost_of_product(
-      op, c, {.weights = op.weights, .units = op.num_units, .input = op.weighted, .num_cols = op.hidden});
-}
-
-inline PageNeed pages(const LmHead&) {
-  return {.pinned = 0, .streaming = 1};
-}  // a page of weights at a time
 
 inline void check(const LmHead& op, OperandCheck& c) {
   c.pass_rows(op.rows, op.max_rows);

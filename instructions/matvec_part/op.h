@@ -6,6 +6,8 @@
 #include "instructions/common/column_parts.h"
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
+#include "instructions/common/kernel_set.h"
+#include "instructions/product/product.h"
 #include "vm/layout/units.h"
 
 namespace serval {
@@ -25,6 +27,10 @@ struct MatvecPart {
   uint32_t max_rows;
   uint32_t first_row = 0;
   uint32_t num_rows;
+
+  static constexpr std::array kWeights = {&MatvecPart::weights};
+  static constexpr auto kInput = &MatvecPart::input;
+  static constexpr KernelSet kKernels = {.vectors = false, .tile_order = false, .ranks = false};
 
   template <class V>
   static constexpr void fields(V&& v) {
@@ -46,6 +52,10 @@ struct MatvecPart {
   }
 };
 
+constexpr Product product(const MatvecPart& op) {
+  return {op.out_cols / kUnitRows, op.in_cols, op.first_col, op.num_cols, op.logits_only != 0};
+}
+
 inline void footprint(const MatvecPart& op, const StateView*, FootprintBuilder<MatvecPart>& f) {
   const RowSet rows = computed_rows(op.logits_only != 0);
   const uint64_t begin = uint64_t{op.first_unit} * kUnitRows;
@@ -57,19 +67,6 @@ inline void footprint(const MatvecPart& op, const StateView*, FootprintBuilder<M
   f.write_rows<&MatvecPart::sums>(rows, begin, end);
 }
 
-inline Cost cost(const MatvecPart& op, const CostView& c) {
-  return cost_of_product(op, c,
-                         {.weights = op.weights,
-                          .units = op.num_units,
-                          .input = op.input,
-                          .first_col = op.first_col,
-                          .num_cols = op.num_cols});
-}
-
-inline PageNeed pages(const MatvecPart&) {
-  return {.pinned = 0, .streaming = 1};
-}  // a page of weights at a time
-
 inline void check(const MatvecPart& op, OperandCheck& c) {
   c.pass_rows(op.rows, op.max_rows);
   c.rows_of_pass(op.first_row, op.num_rows, op.max_rows);
@@ -78,7 +75,7 @@ inline void check(const MatvecPart& op, OperandCheck& c) {
   c.dimension("out_cols", op.out_cols, kTileDim);
   c.range("first_unit", op.first_unit, op.num_units, op.out_cols / kUnitRows);
   c.panels("first_col", op.first_col, op.num_cols, op.in_cols);
-  c.tensor("weights", op.weights, DType::kBF16, TensorKind::kWeight, op.out_cols, op.in_cols);
+  c.weights("weights", op.weights, op.out_cols, op.in_cols);
   c.product_input("input", op.input, op.max_rows, op.in_cols);
   c.activation("sums", op.sums, DType::kF32, op.max_rows, op.out_cols);
 }

@@ -8,7 +8,9 @@
 #include "instructions/common/check.h"
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
+#include "instructions/common/kernel_set.h"
 #include "instructions/common/slices.h"
+#include "instructions/product/product.h"
 #include "vm/layout/units.h"
 
 namespace serval {
@@ -29,6 +31,10 @@ struct MatvecPush {
   uint32_t first_row = 0;
   uint32_t num_rows;
   uint32_t square_cols = kSquareColsOfMatvec;
+
+  static constexpr std::array kWeights = {&MatvecPush::weights};
+  static constexpr auto kInput = &MatvecPush::input;
+  static constexpr KernelSet kKernels = {.one_device = false};
 
   template <class V>
   static constexpr void fields(V&& v) {
@@ -51,6 +57,10 @@ struct MatvecPush {
   }
 };
 
+constexpr Product product(const MatvecPush& op) {
+  return whole_product(op.out_cols / kUnitRows, op.in_cols, op.logits_only != 0);
+}
+
 inline void footprint(const MatvecPush& op, const StateView*, FootprintBuilder<MatvecPush>& f) {
   const RowSet rows = computed_rows(op.logits_only != 0);
   const uint64_t begin = uint64_t{op.first_unit} * kUnitRows;
@@ -64,16 +74,11 @@ inline void footprint(const MatvecPush& op, const StateView*, FootprintBuilder<M
 }
 
 inline Cost cost(const MatvecPush& op, const CostView& c) {
-  Cost cost = cost_of_product(
-      op, c, {.weights = op.weights, .units = op.num_units, .input = op.input, .num_cols = op.in_cols});
+  Cost cost = cost_of_product(op, c);
   const uint64_t sums = c.rows(op.first_row, op.num_rows) * op.num_units * kUnitRows;
   cost.pushed_bytes = of_other_slices(sums * c.element_bytes(op.partial.on(op.rank)), op.ranks);
   return cost;
 }
-
-inline PageNeed pages(const MatvecPush&) {
-  return {.pinned = 0, .streaming = 1};
-}  // a page of weights at a time
 
 inline void check(const MatvecPush& op, OperandCheck& c) {
   c.pass_rows(op.rows, op.max_rows);
@@ -83,7 +88,7 @@ inline void check(const MatvecPush& op, OperandCheck& c) {
   c.rank(op.rank, op.ranks);
   c.slices(op.out_cols, op.ranks);
   c.range("first_unit", op.first_unit, op.num_units, op.out_cols / kUnitRows);
-  c.tensor("weights", op.weights, DType::kBF16, TensorKind::kWeight, op.out_cols, op.in_cols);
+  c.weights("weights", op.weights, op.out_cols, op.in_cols);
   c.square_cols(op.square_cols);
   if (!c.ok()) return;
   c.product_input("input", op.input, op.max_rows, op.in_cols, product_image(op.square_cols));

@@ -7,7 +7,9 @@
 #include "instructions/common/column_parts.h"
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
+#include "instructions/common/kernel_set.h"
 #include "instructions/common/residual.h"
+#include "instructions/product/product.h"
 #include "vm/layout/units.h"
 
 namespace serval {
@@ -30,6 +32,11 @@ struct MatvecResidual {
   uint32_t num_rows;
   uint32_t square_cols = kSquareColsOfMatvec;
   uint32_t parts = 1;
+
+  static constexpr std::array kWeights = {&MatvecResidual::weights};
+  static constexpr auto kInput = &MatvecResidual::input;
+  static constexpr auto kAddsTo = &MatvecResidual::residual;
+  static constexpr KernelSet kKernels = {.ranks = false};
 
   template <class V>
   static constexpr void fields(V&& v) {
@@ -54,6 +61,10 @@ struct MatvecResidual {
   }
 };
 
+constexpr Product product(const MatvecResidual& op) {
+  return whole_product(op.out_cols / kUnitRows, op.in_cols, op.logits_only != 0);
+}
+
 inline void footprint(const MatvecResidual& op, const StateView*, FootprintBuilder<MatvecResidual>& f) {
   const RowSet rows = computed_rows(op.logits_only != 0);
   const uint64_t first_unit = op.first_unit, end_unit = first_unit + op.num_units;
@@ -68,15 +79,6 @@ inline void footprint(const MatvecResidual& op, const StateView*, FootprintBuild
   f.write_rows<&MatvecResidual::squares>(rows, begin / square_cols, end / square_cols);
 }
 
-inline Cost cost(const MatvecResidual& op, const CostView& c) {
-  return cost_of_product(
-      op, c, {.weights = op.weights, .units = op.num_units, .input = op.input, .num_cols = op.in_cols});
-}
-
-inline PageNeed pages(const MatvecResidual&) {
-  return {.pinned = 0, .streaming = 1};
-}  // a page of weights at a time
-
 inline void check(const MatvecResidual& op, OperandCheck& c) {
   c.pass_rows(op.rows, op.max_rows);
   c.rows_of_pass(op.first_row, op.num_rows, op.max_rows);
@@ -85,7 +87,7 @@ inline void check(const MatvecResidual& op, OperandCheck& c) {
   c.dimension("out_cols", op.out_cols, kTileDim);
   c.range("first_unit", op.first_unit, op.num_units, op.out_cols / kUnitRows);
   c.square_units(op.first_unit, op.num_units, op.square_cols);
-  c.tensor("weights", op.weights, DType::kBF16, TensorKind::kWeight, op.out_cols, op.in_cols);
+  c.weights("weights", op.weights, op.out_cols, op.in_cols);
   c.product_input("input", op.input, op.max_rows, op.in_cols, product_image(op.square_cols));
   c.tensor("norm", op.norm, DType::kBF16, TensorKind::kWeight, 1, op.out_cols);
   c.weighted_rows(op.weighted, op.squares, op.max_rows, op.out_cols, op.square_cols);

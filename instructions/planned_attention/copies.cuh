@@ -2,7 +2,7 @@
 // room, while the consumers are at those before.
 #pragma once
 
-#include "instructions/common/gemm.cuh"
+#include "instructions/common/operands.cuh"
 #include "instructions/planned_attention/stream_walk.cuh"
 #include "instructions/planned_attention/streams.cuh"
 #include "vm/device/isa.h"
@@ -199,7 +199,7 @@ class Copies {
   };
   static constexpr uint32_t kQueriesBytes = Memory::kParts * Memory::kNarrowPartBytes;
   __device__ __forceinline__ void ask_for_queries(const Page& page, uint64_t* landed) {
-    const std::byte* map = gemm::tensor_map(role_.launch.program, op_.q);
+    const std::byte* map = tensor_map(role_.launch.program, op_.q);
 #pragma unroll
     for (uint32_t p = 0; p < Memory::kParts; ++p)
       ptx::tensor_load(page.queries + p * Memory::kNarrowPartBytes, map, page.first_query, p * kPartChannels,
@@ -223,7 +223,7 @@ class Copies {
     }
     if (!kEarly && has_queries) ask_for_queries(page, landed);
     const bool whole = page.boxes == kBoxes;
-    const std::byte* map = gemm::tensor_map(role_.launch.program, page.cache, !whole);
+    const std::byte* map = tensor_map(role_.launch.program, page.cache, !whole);
 #pragma unroll
     for (uint32_t p = 0; p < Memory::kParts; ++p) {
 #pragma unroll 1
@@ -233,7 +233,7 @@ class Copies {
     }
   }
   __device__ __forceinline__ void bring(TensorId cache, uint32_t row) {
-    const std::byte* map = gemm::tensor_map(role_.launch.program, cache);
+    const std::byte* map = tensor_map(role_.launch.program, cache);
     wait(&memory_.free[page_.at], page_.lap);
     if (role_.lane == 0) {
       uint64_t* landed = &memory_.landed[page_.at];

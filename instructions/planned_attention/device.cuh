@@ -39,10 +39,10 @@ struct DeviceOp<PlannedAttention> : GroupOp {
     Group mine = group;
     asm volatile("" : "+r"(mine.lane));  // address arithmetic stays in here
     auto& memory = *reinterpret_cast<Memory*>(mine.scratch);
-    planned::Attendance& attendance = memory.attendance[mine.warp / kWarpgroupWarps];
-    attendance.streams.attend(mine.lane, mine.exit);
+    planned::JointRun& joint_run = memory.joint_runs[mine.warp / kWarpgroupWarps];
+    joint_run.start.begin(mine.lane, mine.exit);
     work<Config>(op, mine);
-    attendance.end(mine.lane);
+    joint_run.end(mine.lane);
     mine.sync();  // all are done with the barriers
     if (mine.thread == 0) memory.invalidate_barriers();
   }
@@ -84,7 +84,7 @@ struct DeviceOp<PlannedAttention> : GroupOp {
       const uint32_t at = n % Memory::kStreamSlots;
       const uint32_t parity = n / Memory::kStreamSlots & 1;
       if (!planned::wait_unless_left(&memory.stream_ready[at], parity, &memory.preparer_left)) {
-        memory.attendance[group.warp / kWarpgroupWarps].end(group.lane);
+        memory.joint_runs[group.warp / kWarpgroupWarps].end(group.lane);
         ptx::exit_thread();
       }
       const StreamIn<Config>& stream = memory.streams[at];

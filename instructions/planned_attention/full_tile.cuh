@@ -87,7 +87,7 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
     ptx::wgmma_commit();
   }
   // Scores become weights, not yet rounded. `first`: token of the sequence that the block begins with.
-  __device__ __forceinline__ void soften(float (&scores)[kScores], uint32_t first, PerQuery& shrink) {
+  __device__ __forceinline__ void softmax(float (&scores)[kScores], uint32_t first, PerQuery& shrink) {
     if (first + kKvBlockTokens > this->least_visible_) {
 #pragma unroll
       for (uint32_t n = 0; n < kScores; ++n) {
@@ -185,7 +185,7 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
     ptx::wgmma_wait<0>();
     this->free_page(page);
     this->begin_leaf(leaves);
-    soften(scores, first_block * kKvBlockTokens, shrink);
+    softmax(scores, first_block * kKvBlockTokens, shrink);
     Pages next = pages_behind(page);
 #pragma unroll 1
     for (uint32_t b = 0;; ++b) {
@@ -213,7 +213,7 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
       ptx::wgmma_wait<1>();
       this->free_page(next.keys);
       this->begin_leaf_if((block + 1) % kLeafBlocks == 0, leaves);
-      soften(scores, (block + 1) * kKvBlockTokens, shrink);
+      softmax(scores, (block + 1) * kKvBlockTokens, shrink);
       page = next.values;
       next = pages_behind(page);
     }

@@ -228,7 +228,7 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
       go_to_keys(b);
       multiply_keys(scores, second_scores);
       PerQuery shrink;
-      soften(scores, block * kKvBlockTokens, shrink);
+      softmax(scores, block * kKvBlockTokens, shrink);
       if constexpr (!Memory::kSingleRows)
         add_weights(shrink);  // beside products, ptxas serialises them (C7520)
 #pragma unroll
@@ -264,7 +264,7 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
   }
 
   // Scores become weights, which are then in shared memory: rounded, and as they are for the totals.
-  __device__ __forceinline__ void soften(float (&scores)[kScores], uint32_t first, PerQuery& shrink) {
+  __device__ __forceinline__ void softmax(float (&scores)[kScores], uint32_t first, PerQuery& shrink) {
     PerQuery most = {-INFINITY, -INFINITY};
 #pragma unroll
     for (uint32_t n = 0; n < kScores; ++n) {

@@ -16,6 +16,7 @@
 #include "instructions/common/check.h"
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
+#include "instructions/common/kernel_set.h"
 #include "vm/state/attention.h"
 
 namespace serval {
@@ -45,6 +46,10 @@ struct PlannedAttention {
   float scale;
   uint32_t max_rows;
   uint32_t max_sequences;
+
+  static constexpr std::array kBoxedCaches = {&PlannedAttention::k_cache, &PlannedAttention::v_cache};
+  static constexpr auto kBoxedQueries = &PlannedAttention::q;
+  static constexpr KernelSet kKernels = {.vectors = false};
 
   template <class V>
   static constexpr void fields(V&& v) {

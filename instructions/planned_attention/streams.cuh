@@ -13,7 +13,7 @@
 
 #include <cstdint>
 
-#include "instructions/planned_attention/attendance.cuh"
+#include "instructions/planned_attention/joint_run.cuh"
 #include "instructions/planned_attention/op.h"
 #include "vm/device/op.cuh"
 #include "vm/device/roles.cuh"
@@ -128,14 +128,14 @@ struct Places {
   uint64_t stream_ready[kStreamSlots];
   uint64_t stream_free[kStreamSlots];
   uint64_t together[kForms][kWarpgroups];  // a warpgroup's own
-  Attendance attendance[kWarpgroups];
+  JointRun joint_runs[kWarpgroups];
   uint32_t preparer_left;  // 1: it hands no further stream over
 
   // For a record; by one thread.
   __device__ __forceinline__ void init_barriers() {
     issued = 0;
     preparer_left = 0;
-    for (Attendance& warpgroup : attendance) warpgroup.init();
+    for (JointRun& warpgroup : joint_runs) warpgroup.init();
     for (uint64_t& barrier : landed) ptx::mbarrier_init(&barrier, 1);
     constexpr uint32_t kPageReaders = kSingleRows ? kWarpgroupWarps : kConsumerWarps;
     for (uint64_t& barrier : free) ptx::mbarrier_init(&barrier, kPageReaders);
@@ -148,7 +148,7 @@ struct Places {
   }
   // By one thread, when all are done with them: the memory is then anything's.
   __device__ __forceinline__ void invalidate_barriers() {
-    for (Attendance& warpgroup : attendance) ptx::mbarrier_invalidate(&warpgroup.done);
+    for (JointRun& warpgroup : joint_runs) ptx::mbarrier_invalidate(&warpgroup.done);
     for (uint64_t& barrier : landed) ptx::mbarrier_invalidate(&barrier);
     for (uint64_t& barrier : free) ptx::mbarrier_invalidate(&barrier);
     for (uint64_t& barrier : stream_ready) ptx::mbarrier_invalidate(&barrier);

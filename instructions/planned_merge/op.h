@@ -2,6 +2,7 @@
 // them has merged, then leaf after leaf, in order of position. Rows of splits are dealt to records in turn.
 #pragma once
 
+#include "instructions/common/kernel_set.h"
 #include "instructions/planned_attention/op.h"
 
 namespace serval {
@@ -22,6 +23,8 @@ struct PlannedMerge {
   uint32_t max_context;
   uint32_t max_rows;
   uint32_t max_sequences;
+
+  static constexpr KernelSet kKernels = {.vectors = false};
 
   template <class V>
   static constexpr void fields(V&& v) {

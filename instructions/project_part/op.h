@@ -10,8 +10,10 @@
 #include "instructions/common/column_parts.h"
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
+#include "instructions/common/kernel_set.h"
 #include "instructions/common/qkv_heads.h"
 #include "instructions/common/residual.h"
+#include "instructions/product/product.h"
 
 namespace serval {
 
@@ -33,6 +35,10 @@ struct ProjectPart {
   uint32_t max_rows;
   uint32_t first_row = 0;
   uint32_t num_rows;
+
+  static constexpr std::array kWeights = {&ProjectPart::wq, &ProjectPart::wk, &ProjectPart::wv};
+  static constexpr auto kInput = &ProjectPart::weighted;
+  static constexpr KernelSet kKernels = {.vectors = false, .tile_order = false, .one_device = false};
 
   template <class V>
   static constexpr void fields(V&& v) {
@@ -66,6 +72,11 @@ constexpr uint32_t qkv_cols(const Op& op) {
   return qkv_units(op) * kUnitRows;
 }
 
+constexpr Product product(const ProjectPart& op) {
+  const ColumnRange cols = columns_of(op);
+  return {qkv_units(op), op.hidden, cols.begin, cols.count(), false};
+}
+
 inline void footprint(const ProjectPart& op, const StateView*, FootprintBuilder<ProjectPart>& f) {
   const ColumnRange cols = columns_of(op);
   const uint64_t first = uint64_t{op.part} * qkv_cols(op) + uint64_t{op.first_unit} * kUnitRows;
@@ -74,20 +85,6 @@ inline void footprint(const ProjectPart& op, const StateView*, FootprintBuilder<
   f.pass_rows<&ProjectPart::rows>();
   f.write_rows<&ProjectPart::sums>(RowSet::kActive, first, first + uint64_t{op.num_units} * kUnitRows);
 }
-
-inline Cost cost(const ProjectPart& op, const CostView& c) {
-  const ColumnRange cols = columns_of(op);
-  return cost_of_product(op, c,
-                         {.weights = op.wq,
-                          .units = op.num_units,
-                          .input = op.weighted,
-                          .first_col = cols.begin,
-                          .num_cols = cols.count()});
-}
-
-inline PageNeed pages(const ProjectPart&) {
-  return {.pinned = 0, .streaming = 1};
-}  // a page of weights at a time
 
 // The number of parts of an operation that has them, and its tensor of their sums.
 template <class Op>

@@ -7,6 +7,7 @@
 #include "instructions/common/check.h"
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
+#include "instructions/common/kernel_set.h"
 #include "vm/state/control.h"
 #include "vm/state/rows.h"
 
@@ -20,6 +21,7 @@ struct PushState {
   uint32_t max_rows;
 
   static constexpr std::array kPushed = {&PushState::peer_rows, &PushState::peer_control};
+  static constexpr KernelSet kKernels = {.one_device = false};
 
   template <class V>
   static constexpr void fields(V&& v) {

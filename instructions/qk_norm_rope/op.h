@@ -8,6 +8,7 @@
 #include "instructions/common/check.h"
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
+#include "instructions/common/kernel_set.h"
 #include "instructions/common/new_tokens.h"
 #include "instructions/common/qkv_heads.h"
 
@@ -35,6 +36,8 @@ struct QkNormRope {
   uint32_t max_sequences;
   uint32_t first_row = 0;
   uint32_t num_rows;
+
+  static constexpr KernelSet kKernels = {.tile_order = false, .head_norms = true};
 
   template <class V>
   static constexpr void fields(V&& v) {

@@ -23,9 +23,10 @@ void compute(const QkvProject& op, const HostMemory& m, Local& l) {
   const size_t count = size_t{op.num_units} * kUnitRows;
   l.y.resize(l.rows.size() * count);
   for (uint32_t n = 0; n < op.num_units; ++n) {
-    const ProjectedUnit unit = projected_unit(op, op.first_unit + n);
-    matvec(m.data<const uint16_t>(unit.matrix) + size_t{unit.index} * kUnitRows * op.hidden, kUnitRows,
-           op.hidden, l.x.data(), l.rows.size(), l.y.data() + size_t{n} * kUnitRows, count);
+    const WeightUnit unit = weight_unit(op, op.first_unit + n);
+    const TensorId weights = op.*QkvProject::kWeights[unit.tensor];
+    matvec(m.data<const uint16_t>(weights) + size_t{unit.index} * kUnitRows * op.hidden, kUnitRows, op.hidden,
+           l.x.data(), l.rows.size(), l.y.data() + size_t{n} * kUnitRows, count);
   }
   scale_rows(l.scales, l.y);
 }

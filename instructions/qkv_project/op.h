@@ -9,7 +9,9 @@
 #include "instructions/common/check.h"
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
+#include "instructions/common/kernel_set.h"
 #include "instructions/common/residual.h"
+#include "instructions/product/product.h"
 #include "vm/layout/units.h"
 
 namespace serval {
@@ -32,6 +34,11 @@ struct QkvProject {
   uint32_t first_row = 0;
   uint32_t num_rows;
   uint32_t square_cols = kSquareColsOfMatvec;
+
+  static constexpr std::array kWeights = {&QkvProject::wq, &QkvProject::wk, &QkvProject::wv};
+  static constexpr auto kInput = &QkvProject::weighted;
+  static constexpr auto kInputSquares = &QkvProject::squares;
+  static constexpr KernelSet kKernels = {.tile_order = false, .head_norms = true};
 
   template <class V>
   static constexpr void fields(V&& v) {
@@ -64,21 +71,21 @@ constexpr bool fills_tiles(const QkvProject& op, uint32_t units) {
   return op.q_rows % (units * kUnitRows) == 0 && op.kv_rows % (units * kUnitRows) == 0;
 }
 
-// The matrix that has a unit, and which of the matrix's units it is.
-struct ProjectedUnit {
-  TensorId matrix;
-  uint32_t index;
-};
-constexpr ProjectedUnit projected_unit(const QkvProject& op, uint32_t unit) {
+constexpr bool tile_halves_apart(const QkvProject& op) {
+  return !fills_tiles(op, kTileUnits);
+}
+
+constexpr WeightUnit weight_unit(const QkvProject& op, uint32_t unit) {
   const uint32_t q_units = op.q_rows / kUnitRows, kv_units = op.kv_rows / kUnitRows;
-  if (unit < q_units) return {op.wq, unit};
-  if (unit < q_units + kv_units) return {op.wk, unit - q_units};
-  return {op.wv, unit - q_units - kv_units};
+  if (unit < q_units) return {0, unit};
+  unit -= q_units;
+  if (unit < kv_units) return {1, unit};
+  return {2, unit - kv_units};
 }
 
 namespace qkv_project_detail {
 
-// A matrix has whole halves of a GEMM's tile (instructions/common/gemm.cuh).
+// A matrix has whole halves of a GEMM's tile (instructions/product/orders/tile_stream.cuh).
 inline constexpr uint32_t kRowsMultiple = 64;
 
 // The part of [begin, end) that a matrix of `rows` rows has whose first is row `first` of all.
@@ -90,6 +97,10 @@ void read_matrix(const QkvProject& op, FootprintBuilder<QkvProject>& f, uint64_t
 }
 
 }  // namespace qkv_project_detail
+
+constexpr Product product(const QkvProject& op) {
+  return whole_product(projected_cols(op) / kUnitRows, op.hidden);
+}
 
 inline void footprint(const QkvProject& op, const StateView*, FootprintBuilder<QkvProject>& f) {
   const uint64_t begin = uint64_t{op.first_unit} * kUnitRows;
@@ -104,15 +115,6 @@ inline void footprint(const QkvProject& op, const StateView*, FootprintBuilder<Q
   f.write_rows<&QkvProject::projected>(RowSet::kActive, begin, end);
 }
 
-inline Cost cost(const QkvProject& op, const CostView& c) {
-  return cost_of_product(
-      op, c, {.weights = op.wq, .units = op.num_units, .input = op.weighted, .num_cols = op.hidden});
-}
-
-inline PageNeed pages(const QkvProject&) {
-  return {.pinned = 0, .streaming = 1};
-}  // a page of weights at a time
-
 inline void check(const QkvProject& op, OperandCheck& c) {
   c.pass_rows(op.rows, op.max_rows);
   c.rows_of_pass(op.first_row, op.num_rows, op.max_rows);
@@ -124,9 +126,9 @@ inline void check(const QkvProject& op, OperandCheck& c) {
   const uint64_t cols = uint64_t{op.q_rows} + 2 * uint64_t{op.kv_rows};
   c.range("first_unit", op.first_unit, op.num_units, cols / kUnitRows);
   c.weighted_rows(op.weighted, op.squares, op.max_rows, op.hidden, op.square_cols);
-  c.tensor("wq", op.wq, DType::kBF16, TensorKind::kWeight, op.q_rows, op.hidden);
-  c.tensor("wk", op.wk, DType::kBF16, TensorKind::kWeight, op.kv_rows, op.hidden);
-  c.tensor("wv", op.wv, DType::kBF16, TensorKind::kWeight, op.kv_rows, op.hidden);
+  c.weights("wq", op.wq, op.q_rows, op.hidden);
+  c.weights("wk", op.wk, op.kv_rows, op.hidden);
+  c.weights("wv", op.wv, op.kv_rows, op.hidden);
   c.activation("projected", op.projected, DType::kF32, op.max_rows, cols);
 }
 

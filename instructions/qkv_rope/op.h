@@ -8,6 +8,7 @@
 #include "instructions/common/footprint.h"
 #include "instructions/common/qkv_heads.h"
 #include "instructions/common/residual.h"
+#include "instructions/product/product.h"
 #include "vm/layout/units.h"
 
 namespace serval {
@@ -41,6 +42,10 @@ struct QkvRope {
   uint32_t first_row = 0;
   uint32_t num_rows;
   uint32_t square_cols = kSquareColsOfMatvec;
+
+  static constexpr std::array kWeights = {&QkvRope::wq, &QkvRope::wk, &QkvRope::wv};
+  static constexpr auto kInput = &QkvRope::weighted;
+  static constexpr auto kInputSquares = &QkvRope::squares;
 
   template <class V>
   static constexpr void fields(V&& v) {
@@ -78,21 +83,16 @@ struct QkvRope {
   }
 };
 
+constexpr Product product(const QkvRope& op) {
+  return whole_product(qkv_units(op), op.hidden);
+}
+
 inline void footprint(const QkvRope& op, const StateView* state, FootprintBuilder<QkvRope>& f) {
   f.read_rows<&QkvRope::weighted>(RowSet::kActive, 0, op.hidden);
   f.read_rows<&QkvRope::squares>(RowSet::kActive, 0, op.hidden / columns_of_squares(op.square_cols));
   read_qkv_weights(op, f, 0, op.hidden);
   touch_qkv_outputs(op, state, f);
 }
-
-inline Cost cost(const QkvRope& op, const CostView& c) {
-  return cost_of_product(
-      op, c, {.weights = op.wq, .units = op.num_units, .input = op.weighted, .num_cols = op.hidden});
-}
-
-inline PageNeed pages(const QkvRope&) {
-  return {.pinned = 0, .streaming = 1};
-}  // a page of weights at a time
 
 inline void check(const QkvRope& op, OperandCheck& c) {
   c.pass_rows(op.rows, op.max_rows);

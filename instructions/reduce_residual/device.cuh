@@ -1,7 +1,8 @@
 #pragma once
 
-#include "instructions/common/gemm.cuh"
+#include "instructions/common/operands.cuh"
 #include "instructions/common/residual.cuh"
+#include "instructions/common/residual_piece.cuh"
 #include "instructions/common/tile_shape.h"
 #include "instructions/reduce_residual/op.h"
 #include "vm/device/op.cuh"
@@ -26,7 +27,7 @@ struct DeviceOp<ReduceResidual> : GroupOp {
     if constexpr (Config::kMultipliesTiles) {
       return good && op.square_cols == kSquareColsOfGemm && op.num_units > 0 &&
              op.num_units % kGroupUnits == 0 && kMostUnitsReduced % op.num_units == 0 &&
-             op.first_unit % op.num_units == 0 && units % op.num_units == 0 && gemm::rows_in_range(op) &&
+             op.first_unit % op.num_units == 0 && units % op.num_units == 0 && rows_in_range(op) &&
              op.num_rows <= kMostRows;
     }
     return good && op.square_cols == kSquareColsOfMatvec && op.max_rows <= kTableRows;
@@ -103,19 +104,19 @@ struct DeviceOp<ReduceResidual> : GroupOp {
       if (k < op.ranks) sum += terms[k];
     }
     const float value = sum + before;
-    const residual::Weighed values = residual::weigh(value, norm, unit_lanes);
+    const residual::NextInput values = residual::next_input(value, norm, unit_lanes);
 #pragma unroll
     for (uint32_t k = 0; k < kMaxDevices; ++k) {
       if (k < op.ranks)
-        residual::store_weighed({nullptr, to.weighted[k], to.squares[k], op.out_cols}, row, col, values);
+        residual::store_next_input({nullptr, to.weighted[k], to.squares[k], op.out_cols}, row, col, values);
     }
     ptx::store_relaxed(residual, value);
   }
 
-  using Values = gemm::ResidualPiece::Values;
+  using Values = residual::Piece::Values;
   // Ranks whose sums, and rows of a lane of which they are, are under way at the same time.
   static constexpr uint32_t kRanksAtOnce = 4, kRowsAtOnce = 2;
-  static constexpr uint32_t kWarpRows = kWarpThreads / gemm::kPieceLanes;
+  static constexpr uint32_t kWarpRows = kWarpThreads / residual::kPieceLanes;
   // Groups of 64 columns, and rows, that an instance has at most.
   static constexpr uint32_t kGroupUnits = kSquareColsOfGemm / kUnitRows,
                             kMostGroups = kMostUnitsReduced / kGroupUnits, kMostRows = 256;
@@ -134,14 +135,13 @@ struct DeviceOp<ReduceResidual> : GroupOp {
   // A warp has the same 64 columns of all of its rows.
   static __device__ __forceinline__ void run_pieces(const Op& op, const Group& group) {
     auto& looked_up = *reinterpret_cast<LookedUp*>(group.scratch);
-    const gemm::ResidualPlace place = look_up(op, group, looked_up);
-    const uint32_t groups = op.num_units * kUnitRows / gemm::kSquaresCols;
+    const residual::TilePlace place = look_up(op, group, looked_up);
+    const uint32_t groups = op.num_units * kUnitRows / kSquareColsOfGemm;
     const uint32_t step = kConsumerWarps / groups * kWarpRows;  // from one of a lane's rows to its next
-    const uint32_t begin = group.warp / groups * kWarpRows, of_warp = group.lane / gemm::kPieceLanes;
+    const uint32_t begin = group.warp / groups * kWarpRows, of_warp = group.lane / residual::kPieceLanes;
     const uint32_t col =
-        op.first_unit * kUnitRows + group.warp % groups * gemm::kSquaresCols + gemm::piece_col(group.lane);
-    gemm::ResidualPiece to(place, op.first_row + begin + of_warp, col,
-                           group.lane % slab_image::kPiecesOfHalf);
+        op.first_unit * kUnitRows + group.warp % groups * kSquareColsOfGemm + residual::piece_col(group.lane);
+    residual::Piece to(place, op.first_row + begin + of_warp, col, group.lane % slab_image::kPiecesOfHalf);
     group.wait_inputs();
     group.sync();
 #pragma unroll 1
@@ -157,7 +157,7 @@ struct DeviceOp<ReduceResidual> : GroupOp {
 #pragma unroll
       for (uint32_t r = 0; r < kRowsAtOnce; ++r) {
         const float squares = push(op, to, sums[r], exists[r], looked_up);
-        if (exists[r] && group.lane % gemm::kPieceLanes == 0)
+        if (exists[r] && group.lane % residual::kPieceLanes == 0)
           looked_up.squares_of[first + r * step + of_warp][group.warp % groups] = squares;
         to.advance(step);
       }
@@ -166,9 +166,9 @@ struct DeviceOp<ReduceResidual> : GroupOp {
     push_squares(op, group, place.squares, groups, looked_up);
   }
   // Returns where this rank's own results go.
-  static __device__ __forceinline__ gemm::ResidualPlace look_up(const Op& op, const Group& group,
+  static __device__ __forceinline__ residual::TilePlace look_up(const Op& op, const Group& group,
                                                                 LookedUp& to) {
-    const gemm::ResidualPlace own{.residual = group.tensor<&Op::residual, float>(),
+    const residual::TilePlace own{.residual = group.tensor<&Op::residual, float>(),
                                   .norm = group.tensor<&Op::norm, const uint16_t>(),
                                   .weighted = group.tensor_on<std::byte>(op.weighted, op.rank),
                                   .squares = group.tensor_on<float>(op.squares, op.rank),
@@ -182,7 +182,7 @@ struct DeviceOp<ReduceResidual> : GroupOp {
       to.squares[rank] = behind(group.tensor_on<void>(op.squares, rank), own.squares);
     }
     for (uint32_t row = group.thread; row < op.num_rows; row += kGroupThreads)
-      to.exists[row] = gemm::row_is_computed(group.rows[op.first_row + row], op.logits_only);
+      to.exists[row] = row_is_computed(group.rows[op.first_row + row], op.logits_only);
     return own;
   }
 
@@ -199,7 +199,7 @@ struct DeviceOp<ReduceResidual> : GroupOp {
     const bool begins = op.begins != 0;
 #pragma unroll
     for (uint32_t r = 0; r < kRowsAtOnce; ++r) {
-      if (exists[r] && !begins) gemm::load_piece(residual + r * next, before[r]);
+      if (exists[r] && !begins) residual::load_piece(residual + r * next, before[r]);
     }
 #pragma unroll 1
     for (uint32_t first = 0; first < ranks; first += kRanksAtOnce) {
@@ -221,18 +221,18 @@ struct DeviceOp<ReduceResidual> : GroupOp {
       }
     }
 #pragma unroll
-    for (uint32_t r = 0; r < kRowsAtOnce; ++r) gemm::add_piece(before[r], sums[r]);
+    for (uint32_t r = 0; r < kRowsAtOnce; ++r) residual::add_piece(before[r], sums[r]);
   }
   // A rank's sums of a piece, two columns a word.
-  using Pairs = uint32_t[gemm::ResidualPiece::kUnits];
+  using Pairs = uint32_t[residual::Piece::kUnits];
   static __device__ __forceinline__ void load_sums(const uint16_t* from, Pairs& sums) {
 #pragma unroll
-    for (uint32_t u = 0; u < gemm::ResidualPiece::kUnits; ++u)
+    for (uint32_t u = 0; u < residual::Piece::kUnits; ++u)
       sums[u] = ptx::load_relaxed(reinterpret_cast<const uint32_t*>(from + u * kUnitRows));
   }
   static __device__ __forceinline__ void add_term(const Pairs& term, bool is_first, Values& sums) {
 #pragma unroll
-    for (uint32_t u = 0; u < gemm::ResidualPiece::kUnits; ++u) {
+    for (uint32_t u = 0; u < residual::Piece::kUnits; ++u) {
       const float low = ptx::bf16_low(term[u]), high = ptx::bf16_high(term[u]);
       sums[u].x = is_first ? low : sums[u].x + low;
       sums[u].y = is_first ? high : sums[u].y + high;
@@ -253,20 +253,20 @@ struct DeviceOp<ReduceResidual> : GroupOp {
   }
   // To all ranks, but for the residual, which stays here. Returns the squares of the 64 columns. The warp's
   // lanes stay together.
-  static __device__ __forceinline__ float push(const Op& op, const gemm::ResidualPiece& to,
-                                               const Values& sums, bool exists, const LookedUp& looked_up) {
-    const gemm::ResidualPiece::Weighed weighed = to.weigh(sums);
+  static __device__ __forceinline__ float push(const Op& op, const residual::Piece& to, const Values& sums,
+                                               bool exists, const LookedUp& looked_up) {
+    const residual::Piece::NextInput next = to.next_input(sums);
     if (exists) {
       to.store_residual(sums);
-      for_ranks(op, [&](uint32_t k) { to.store_words(weighed, looked_up.weighted[k]); });
+      for_ranks(op, [&](uint32_t k) { to.store_words(next, looked_up.weighted[k]); });
     }
-    return weighed.squares;
+    return next.squares;
   }
   // A thread has the squares of a row. `own`: this rank's tensor.
   static __device__ __forceinline__ void push_squares(const Op& op, const Group& group, float* own,
                                                       uint32_t groups, const LookedUp& looked_up) {
-    const uint32_t sums_of_row = op.out_cols / gemm::kSquaresCols,
-                   first = op.first_unit * kUnitRows / gemm::kSquaresCols;
+    const uint32_t sums_of_row = op.out_cols / kSquareColsOfGemm,
+                   first = op.first_unit * kUnitRows / kSquareColsOfGemm;
 #pragma unroll 1
     for (uint32_t row = group.thread; row < op.num_rows; row += kGroupThreads) {
       if (!looked_up.exists[row]) continue;

@@ -51,9 +51,9 @@ void store(const ReduceResidual& op, const HostMemory& m, Local& l) {
     const size_t row = l.rows[r].index;
     std::copy(from, from + cols, m.data<float>(op.residual) + row * op.out_cols + first);
     for (uint32_t k = 0; k < op.ranks; ++k) {
-      weigh(from, m.data<const uint16_t>(op.norm) + first, cols, op.square_cols,
-            m.data<uint16_t>(op.weighted.on(k)) + row * op.out_cols + first,
-            m.data<float>(op.squares.on(k)) + (row * op.out_cols + first) / op.square_cols);
+      apply_norm(from, m.data<const uint16_t>(op.norm) + first, cols, op.square_cols,
+                 m.data<uint16_t>(op.weighted.on(k)) + row * op.out_cols + first,
+                 m.data<float>(op.squares.on(k)) + (row * op.out_cols + first) / op.square_cols);
     }
   }
 }

@@ -7,6 +7,7 @@
 #include "instructions/common/check.h"
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
+#include "instructions/common/kernel_set.h"
 #include "instructions/common/residual.h"
 #include "instructions/common/slices.h"
 #include "vm/layout/units.h"
@@ -31,6 +32,8 @@ struct ReduceResidual {
   uint32_t num_rows;
   uint32_t square_cols = kSquareColsOfMatvec;
   uint32_t begins = 0;
+
+  static constexpr KernelSet kKernels = {.one_device = false};
 
   template <class V>
   static constexpr void fields(V&& v) {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "instructions/common/gemm.cuh"
+#include "instructions/common/operands.cuh"
 #include "instructions/common/residual.cuh"
 #include "instructions/common/tile_shape.h"
 #include "instructions/rope_parts/op.h"
@@ -22,8 +22,8 @@ struct DeviceOp<RopeParts> : GroupOp {
     return (op.head_dim == 64 || op.head_dim == 128) && op.parts >= 1 && op.parts <= kMaxColumnParts &&
            op.square_cols == kSquareColsOfGemm && op.hidden % kProjectedColsMultiple == 0 &&
            op.hidden <= kMostProjectedCols && op.first_unit % kLanes == 0 && op.num_units % kLanes == 0 &&
-           gemm::units_in_range(op.first_unit, op.num_units, qkv_units(op), qkv_units(op)) &&
-           gemm::rows_in_range(op) && op.num_rows <= kConsumerWarps * kWarpThreads;
+           units_in_range(op.first_unit, op.num_units, qkv_units(op), qkv_units(op)) && rows_in_range(op) &&
+           op.num_rows <= kConsumerWarps * kWarpThreads;
   }
 
   template <class Config>

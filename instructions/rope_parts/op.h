@@ -3,6 +3,7 @@
 // From there on it is as in qkv_rope, with units and outputs in the same order.
 #pragma once
 
+#include "instructions/common/kernel_set.h"
 #include "instructions/project_part/op.h"
 
 namespace serval {
@@ -34,6 +35,8 @@ struct RopeParts {
   uint32_t first_row = 0;
   uint32_t num_rows;
   uint32_t square_cols = kSquareColsOfMatvec;
+
+  static constexpr KernelSet kKernels = {.vectors = false, .tile_order = false, .one_device = false};
 
   template <class V>
   static constexpr void fields(V&& v) {

@@ -122,7 +122,7 @@ void keep_top_k(int32_t k, std::vector<Candidate>& candidates) {
 }
 
 // Fills in softmax(logit / temperature) over the candidates, which are in order.
-void soften(float temperature, std::vector<Candidate>& candidates) {
+void apply_temperature(float temperature, std::vector<Candidate>& candidates) {
   const float largest = candidates.front().logit;
   double sum = 0;
   for (Candidate& c : candidates) {
@@ -176,10 +176,10 @@ SampledToken sample_token(std::span<const float> logits, const SequenceSlot& slo
   } else {
     constexpr float kNeutral = 1.0F;  // top-p and min-p look at the untempered distribution
     keep_top_k(slot.top_k, candidates);
-    soften(kNeutral, candidates);
+    apply_temperature(kNeutral, candidates);
     keep_top_p(slot.top_p, candidates);
     keep_min_p(slot.min_p, candidates);
-    soften(slot.temperature, candidates);
+    apply_temperature(slot.temperature, candidates);
     token = draw(uniform(slot.seed, slot.sequence, position), candidates);
   }
   return {token, log_softmax(logits).of(logits[static_cast<size_t>(token)])};

@@ -25,7 +25,7 @@ struct Record {
   bool begins_pass = false;
   Work work;
 
-  // How it is cut up (instructions/common/matvec.cuh: Plan).
+  // How it is cut up (instructions/product/orders/vector_stream.cuh: Plan).
   Mode mode = Mode::kResident;
   uint32_t activation_panels = 0;   // that the preparers bring, or 1: a group's scratch memory
   uint32_t activation_buffers = 1;  // panels that there is room for

@@ -1,10 +1,17 @@
-// An instruction set of two GEMMs for tests and timing of instructions/common/gemm.cuh: no Llama in it.
+// An instruction set of two products for tests and timing of the tile stream
+// (instructions/product/orders/tile_stream.cuh): no Llama in it.
 #pragma once
 
-#include "instructions/common/gemm.cuh"
+#include "instructions/common/boxes.h"
+#include "instructions/product/epilogues/residual.cuh"
+#include "instructions/product/epilogues/silu.cuh"
+#include "instructions/product/formats/bf16/operands.cuh"
+#include "instructions/product/orders/tile_stream.cuh"
 #include "tests/device/toy_isa.cuh"
 
 namespace serval::testing {
+
+inline constexpr float kGemmEpsilon = 1e-5F;
 
 // residual += weights × input, with what its next readers need, for one tile.
 struct GemmResidual {
@@ -15,27 +22,39 @@ struct GemmResidual {
   TensorId weighted;
   TensorId squares;
   uint32_t first_unit;
+  uint32_t num_units;
   uint32_t first_row;
-  uint32_t end_row;
-  uint32_t image_rows;
+  uint32_t num_rows;
+  uint32_t max_rows;
   uint32_t in_cols;
   uint32_t out_cols;
+  uint32_t parts = 1;
+
+  static constexpr std::array kWeights = {&GemmResidual::weights};
+  static constexpr auto kInput = &GemmResidual::input;
+  static constexpr auto kAddsTo = &GemmResidual::residual;
+
   template <class V>
   static constexpr void fields(V&& v) {
     v(&GemmResidual::weights, "weights", "in [out_cols, in_cols] bf16");
-    v(&GemmResidual::input, "input", "in [image_rows, in_cols] bf16");
+    v(&GemmResidual::input, "input", "in [max_rows, in_cols] bf16");
     v(&GemmResidual::norm, "norm", "in [out_cols] bf16");
-    v(&GemmResidual::residual, "residual", "in and out [image_rows, out_cols] f32");
-    v(&GemmResidual::weighted, "weighted", "out [image_rows, out_cols] bf16");
-    v(&GemmResidual::squares, "squares", "out [image_rows, out_cols / 64] f32");
+    v(&GemmResidual::residual, "residual", "in and out [max_rows, out_cols] f32");
+    v(&GemmResidual::weighted, "weighted", "out [max_rows, out_cols] bf16");
+    v(&GemmResidual::squares, "squares", "out [max_rows, out_cols / 64] f32");
     v(&GemmResidual::first_unit, "first_unit", "units");
+    v(&GemmResidual::num_units, "num_units", "units");
     v(&GemmResidual::first_row, "first_row", "rows");
-    v(&GemmResidual::end_row, "end_row", "rows");
-    v(&GemmResidual::image_rows, "image_rows", "rows");
+    v(&GemmResidual::num_rows, "num_rows", "rows");
+    v(&GemmResidual::max_rows, "max_rows", "rows");
     v(&GemmResidual::in_cols, "in_cols", "columns");
     v(&GemmResidual::out_cols, "out_cols", "columns");
+    v(&GemmResidual::parts, "parts", "K splits");
   }
 };
+constexpr Product product(const GemmResidual& op) {
+  return whole_product(op.out_cols / kUnitRows, op.in_cols);
+}
 
 // output = silu(gate × input) × (up × input), both scaled by the rows' norm, for one tile.
 struct GemmSilu {
@@ -47,104 +66,86 @@ struct GemmSilu {
   uint32_t first_unit;
   uint32_t num_units;
   uint32_t first_row;
-  uint32_t end_row;
-  uint32_t image_rows;
+  uint32_t num_rows;
+  uint32_t max_rows;
   uint32_t in_cols;
   uint32_t out_cols;
   uint32_t hangs = 0;
+  float epsilon = kGemmEpsilon;
+
+  static constexpr std::array kWeights = {&GemmSilu::gate, &GemmSilu::up};
+  static constexpr uint32_t kMatrices = 2;
+  static constexpr auto kInput = &GemmSilu::input;
+  static constexpr auto kInputSquares = &GemmSilu::squares;
+
   template <class V>
   static constexpr void fields(V&& v) {
     v(&GemmSilu::gate, "gate", "in [out_cols, in_cols] bf16");
     v(&GemmSilu::up, "up", "in [out_cols, in_cols] bf16");
-    v(&GemmSilu::input, "input", "in [image_rows, in_cols] bf16");
-    v(&GemmSilu::squares, "squares", "in [image_rows, in_cols / 64] f32");
-    v(&GemmSilu::output, "output", "out [image_rows, out_cols] bf16");
+    v(&GemmSilu::input, "input", "in [max_rows, in_cols] bf16");
+    v(&GemmSilu::squares, "squares", "in [max_rows, in_cols / 64] f32");
+    v(&GemmSilu::output, "output", "out [max_rows, out_cols] bf16");
     v(&GemmSilu::first_unit, "first_unit", "units");
     v(&GemmSilu::num_units, "num_units", "units of each matrix: 8, or 16 in a wide tile");
     v(&GemmSilu::first_row, "first_row", "rows");
-    v(&GemmSilu::end_row, "end_row", "rows");
-    v(&GemmSilu::image_rows, "image_rows", "rows");
+    v(&GemmSilu::num_rows, "num_rows", "rows");
+    v(&GemmSilu::max_rows, "max_rows", "rows");
     v(&GemmSilu::in_cols, "in_cols", "columns");
     v(&GemmSilu::out_cols, "out_cols", "columns");
-    v(&GemmSilu::hangs, "hangs", "1: what finishes the tile never ends");
+    v(&GemmSilu::hangs, "hangs", "1: the epilogue never ends");
+    v(&GemmSilu::epsilon, "epsilon", "of the RMS norm");
   }
 };
+constexpr Product product(const GemmSilu& op) {
+  return whole_product(op.out_cols / kUnitRows, op.in_cols);
+}
 
 enum class GemmOpcode : uint16_t { kResidual, kSilu, kTick };
-inline constexpr float kGemmEpsilon = 1e-5F;
 
 }  // namespace serval::testing
 
 namespace serval::device {
 
 template <>
-struct GemmOp<testing::GemmResidual> {
+struct ProductOp<testing::GemmResidual> {
   using Op = testing::GemmResidual;
 
-  static __device__ bool in_range(const Op&) { return true; }
-  static __device__ gemm::Shape shape(const RecordBuffer& buffer, const Op& op) {
-    return {.activations = tensor<&Op::input, const std::byte>(buffer),
-            .squares = nullptr,
-            .epsilon = 0,
-            .image_rows = op.image_rows,
-            .first_row = op.first_row,
-            .end_row = op.end_row,
-            .units = gemm::Units::kNeighbours,
-            .cols = op.in_cols,
-            .logits_only = 0,
-            .adds = 1,
-            .block_table = nullptr,
-            .blocks_of_sequence = 0};
-  }
-  static __device__ gemm::Pages pages_of(const BoundProgram& program, const Op& op, uint32_t part) {
-    if (part == gemm::kResidualPart)
-      return {gemm::tensor_map(program, op.residual), op.first_unit * kUnitRows};
-    return {gemm::tensor_map(program, op.weights), op.first_unit};
-  }
-  template <class Role, uint32_t kValues>
-  static __device__ __forceinline__ void finish_tile(Role& role, const Op& op, const gemm::WarpTile& part,
-                                                     float (&d)[kValues]) {
-    const auto place = [&]() -> gemm::ResidualPlace {
-      return {tensor<&Op::residual, float>(*role.buffer),
-              tensor<&Op::norm, const uint16_t>(*role.buffer),
-              tensor<&Op::weighted, std::byte>(*role.buffer),
-              tensor<&Op::squares, float>(*role.buffer),
-              op.image_rows,
-              op.out_cols};
-    };
-    gemm::add_to_residual(role, part, place, op.first_unit, gemm::kTileUnits, d);
+  template <class Role>
+  static __device__ __forceinline__ epilogues::AddToResidual epilogue(const Role& role, const Op& op) {
+    return {.residual = tensor<&Op::residual, float>(*role.buffer),
+            .norm = tensor<&Op::norm, const uint16_t>(*role.buffer),
+            .weighted = tensor<&Op::weighted, std::byte>(*role.buffer),
+            .squares = tensor<&Op::squares, float>(*role.buffer),
+            .image_rows = op.max_rows,
+            .cols = op.out_cols,
+            .first_unit = op.first_unit,
+            .num_units = op.num_units,
+            .parts = op.parts,
+            .map = tensor_map(role.launch.program, op.residual)};
   }
 };
 
 template <>
-struct GemmOp<testing::GemmSilu> {
-  static constexpr bool kHasWideTiles = true;
+struct ProductOp<testing::GemmSilu> {
   using Op = testing::GemmSilu;
 
-  static __device__ bool in_range(const Op&) { return true; }
-  static __device__ gemm::Shape shape(const RecordBuffer& buffer, const Op& op) {
-    return {.activations = tensor<&Op::input, const std::byte>(buffer),
-            .squares = tensor<&Op::squares, const float>(buffer),
-            .epsilon = testing::kGemmEpsilon,
-            .image_rows = op.image_rows,
-            .first_row = op.first_row,
-            .end_row = op.end_row,
-            .units = op.num_units > gemm::kPairUnits ? gemm::Units::kWidePairs : gemm::Units::kPairs,
-            .cols = op.in_cols,
-            .logits_only = 0,
-            .adds = 0,
-            .block_table = nullptr,
-            .blocks_of_sequence = 0};
-  }
-  static __device__ gemm::Pages pages_of(const BoundProgram& program, const Op& op, uint32_t) {
-    return {gemm::tensor_map(program, op.gate), op.first_unit};
-  }
-  template <class Role, uint32_t kValues>
-  static __device__ __forceinline__ void finish_tile(Role& role, const Op& op, const gemm::WarpTile& part,
-                                                     float (&d)[kValues]) {
-    if (op.hangs != 0) wait_for_exit(&role.s.exit);
-    gemm::store_silu(role, part, tensor<&Op::output, std::byte>(*role.buffer), op.image_rows, op.out_cols,
-                     op.first_unit + part.tile_half * gemm::kPairUnits, d);
+  struct SiluOrHang : epilogues::SiluProduct {
+    bool hangs;
+
+    template <class Role, uint32_t kValues>
+    __device__ __forceinline__ void finish_tile(Role& role, const epilogues::WarpTile& tile,
+                                                float (&d)[kValues]) const {
+      if (hangs) wait_for_exit(&role.s.exit);
+      epilogues::SiluProduct::finish_tile(role, tile, d);
+    }
+  };
+  template <class Role>
+  static __device__ __forceinline__ SiluOrHang epilogue(const Role& role, const Op& op) {
+    return {{.output = tensor<&Op::output, std::byte>(*role.buffer),
+             .image_rows = op.max_rows,
+             .cols = op.out_cols,
+             .first_unit = op.first_unit},
+            op.hangs != 0};
   }
 };
 
@@ -152,7 +153,8 @@ struct GemmOp<testing::GemmSilu> {
 
 namespace serval::testing {
 
-using GemmIsa = device::IsaList<device::StreamList<device::gemm::Stream>, GemmResidual, GemmSilu, Tick>;
+using GemmIsa = device::IsaList<device::StreamList<device::tile_stream::Stream<device::formats::Bf16>>,
+                                GemmResidual, GemmSilu, Tick>;
 
 // What they are compiled for: tiles of so many tokens.
 using Tokens256 = device::GemmConfig<2048, 256, 4, 128>;
@@ -165,12 +167,9 @@ struct Tokens64 : device::GemmConfig<2048, 64, 6, 96> {
 inline std::vector<Boxes> gemm_boxes(const Program& program) {
   std::vector<Boxes> boxes(program.tensors.size());
   for (const Instruction& i : program.instructions) {
-    if (i.opcode == static_cast<uint16_t>(GemmOpcode::kResidual)) {
-      boxes[i.as<GemmResidual>().weights.index] = {BoxKind::kTiles};
-      boxes[i.as<GemmResidual>().residual.index] = {BoxKind::kRows};
-    }
-    if (i.opcode != static_cast<uint16_t>(GemmOpcode::kSilu)) continue;
-    boxes[i.as<GemmSilu>().gate.index] = {BoxKind::kPairs, i.as<GemmSilu>().up};
+    if (i.opcode == static_cast<uint16_t>(GemmOpcode::kResidual))
+      add_product_boxes(i.as<GemmResidual>(), boxes);
+    if (i.opcode == static_cast<uint16_t>(GemmOpcode::kSilu)) add_product_boxes(i.as<GemmSilu>(), boxes);
   }
   return boxes;
 }

@@ -1,4 +1,4 @@
-// The GEMM stream (instructions/common/gemm.cuh) in the interpreter, without Llama.
+// The tile stream (instructions/product/orders/tile_stream.cuh) in the interpreter, without Llama.
 #include <cmath>
 #include <functional>
 #include <random>
@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 
 constexpr uint32_t kSms = 3;
 constexpr uint32_t kImageRows = 512;
-constexpr uint32_t kSquaresCols = device::gemm::kSquaresCols;
+constexpr uint32_t kSquaresCols = device::tile_stream::kSquaresCols;
 
 struct Sizes {
   uint32_t outputs;  // rows of the weights
@@ -108,11 +108,12 @@ class Gemm {
         toy_->add_tensor("residual", kImageRows, sizes_.outputs, TensorKind::kActivation, DType::kF32);
     weighted_ = toy_->add_vector(slab_image::bytes(kImageRows, sizes_.outputs));
     squares_ = toy_->add_vector(size_t{kImageRows} * sizes_.outputs / kSquaresCols * sizeof(float));
-    add_tiles<Config>(device::gemm::kTileUnits,
+    add_tiles<Config>(device::tile_stream::kTileUnits,
                       [&](uint32_t sm, uint32_t unit, uint32_t first, uint32_t end) {
                         toy_->add(sm, static_cast<uint16_t>(GemmOpcode::kResidual),
-                                  GemmResidual{w, x, n, r, weighted_, squares_, unit, first, end, kImageRows,
-                                               sizes_.cols, sizes_.outputs},
+                                  GemmResidual{w, x, n, r, weighted_, squares_, unit,
+                                               std::min(kTileUnits, sizes_.outputs / kUnitRows - unit), first,
+                                               end - first, kImageRows, sizes_.cols, sizes_.outputs},
                                   {{}, {{done_}}});
                       });
     bind<Config>();
@@ -129,7 +130,8 @@ class Gemm {
   // In tiles of up to `units` units of each matrix.
   template <class Config>
   std::vector<uint16_t> silu(const std::vector<float>& gate, const std::vector<float>& up,
-                             const std::vector<float>& squares, uint32_t units = device::gemm::kPairUnits) {
+                             const std::vector<float>& squares,
+                             uint32_t units = device::tile_stream::kPairUnits) {
     const GatedProduct t = add_gated_product<Config>(units);
     bind<Config>();
     write_weights(t.gate, gate);
@@ -144,7 +146,7 @@ class Gemm {
   // The launch of a program in which the last instruction waits for one tile more than there are.
   template <class Config>
   std::string fault_of_a_missing_tile() {
-    add_gated_product<Config>(device::gemm::kPairUnits);
+    add_gated_product<Config>(device::tile_stream::kPairUnits);
     bind<Config>([&] { ++program_.waits.front().threshold; });
     return fault_of_launch();
   }
@@ -219,8 +221,8 @@ class Gemm {
     add_tiles<Config>(units, [&](uint32_t sm, uint32_t unit, uint32_t first, uint32_t end) {
       const uint32_t count = std::min(units, sizes_.outputs / kUnitRows - unit);
       toy_->add(sm, static_cast<uint16_t>(GemmOpcode::kSilu),
-                GemmSilu{t.gate, t.up, t.input, t.squares, t.output, unit, count, first, end, kImageRows,
-                         sizes_.cols, sizes_.outputs, hangs ? 1U : 0U},
+                GemmSilu{t.gate, t.up, t.input, t.squares, t.output, unit, count, first, end - first,
+                         kImageRows, sizes_.cols, sizes_.outputs, hangs ? 1U : 0U},
                 {{}, {{done_}}});
     });
     return t;
@@ -321,7 +323,7 @@ TEST_P(GemmStream, GatesWhatItNormalises) {
 
 TEST_P(GemmStream, WideTilesDoNotShow) {
   const std::vector<uint16_t> narrow = gemm.silu<Tokens64>(gate, up, squares);
-  EXPECT_EQ(gemm.silu<Tokens64>(gate, up, squares, 2 * device::gemm::kPairUnits), narrow);
+  EXPECT_EQ(gemm.silu<Tokens64>(gate, up, squares, 2 * device::tile_stream::kPairUnits), narrow);
   EXPECT_EQ(gemm.silu<Tokens256>(gate, up, squares), narrow);
 }
 
@@ -337,10 +339,10 @@ void expect_products_as_ever(Gemm& gemm, const Sizes& sizes) {
 TEST(GemmFault, WhileProductsAreUnderWay) {
   const Sizes sizes{256, 8192, 300};
   Gemm gemm(sizes);
-  gemm.give_up<Tokens64>(100, device::gemm::kPairUnits);
-  gemm.give_up<Tokens64>(100, 2 * device::gemm::kPairUnits);
-  gemm.give_up<Tokens128>(100, device::gemm::kPairUnits);
-  gemm.give_up<Tokens256>(100, device::gemm::kPairUnits);
+  gemm.give_up<Tokens64>(100, device::tile_stream::kPairUnits);
+  gemm.give_up<Tokens64>(100, 2 * device::tile_stream::kPairUnits);
+  gemm.give_up<Tokens128>(100, device::tile_stream::kPairUnits);
+  gemm.give_up<Tokens256>(100, device::tile_stream::kPairUnits);
   expect_products_as_ever(gemm, sizes);
 }
 
@@ -356,10 +358,10 @@ TEST(GemmFault, TileThatIsNeverFinished) {
   const Sizes sizes{256, 8192, 300};
   Gemm gemm(sizes);
   const auto is_named = AllOf(HasSubstr("gemm_silu"), HasSubstr("its consumers do not finish"));
-  EXPECT_THAT(gemm.fault_of_a_hang<Tokens64>(device::gemm::kPairUnits), is_named);
-  EXPECT_THAT(gemm.fault_of_a_hang<Tokens64>(2 * device::gemm::kPairUnits), is_named);
-  EXPECT_THAT(gemm.fault_of_a_hang<Tokens128>(device::gemm::kPairUnits), is_named);
-  EXPECT_THAT(gemm.fault_of_a_hang<Tokens256>(device::gemm::kPairUnits), is_named);
+  EXPECT_THAT(gemm.fault_of_a_hang<Tokens64>(device::tile_stream::kPairUnits), is_named);
+  EXPECT_THAT(gemm.fault_of_a_hang<Tokens64>(2 * device::tile_stream::kPairUnits), is_named);
+  EXPECT_THAT(gemm.fault_of_a_hang<Tokens128>(device::tile_stream::kPairUnits), is_named);
+  EXPECT_THAT(gemm.fault_of_a_hang<Tokens256>(device::tile_stream::kPairUnits), is_named);
   expect_products_as_ever(gemm, sizes);
 }
 
@@ -389,7 +391,8 @@ class GemmRings {
             hop == 0 ? std::vector<Wait>{} : std::vector<Wait>{{before, 1, 0xffff}};
         toy_.add(ring * kHops + hop, static_cast<uint16_t>(GemmOpcode::kResidual),
                  GemmResidual{hop == 0 ? takes : adds, tiles[hop], norm, residuals_.back(),
-                              tiles[(hop + 1) % kHops], squares, 0, 0, kRows, kImageRows, kWidth, kWidth},
+                              tiles[(hop + 1) % kHops], squares, 0, kWidth / kUnitRows, 0, kRows, kImageRows,
+                              kWidth, kWidth},
                  {waits, {{done}, {all}}});
         before = done;
       }

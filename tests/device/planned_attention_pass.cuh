@@ -17,6 +17,8 @@
 #include "instructions/planned_attention/device.cuh"
 #include "instructions/planned_attention/plan.h"
 #include "instructions/planned_merge/device.cuh"
+#include "instructions/product/formats/bf16/operands.cuh"
+#include "instructions/product/orders/tile_stream.cuh"
 #include "tests/device/toy_isa.cuh"
 #include "tests/device/toy_program.h"
 #include "vm/base/bf16.h"
@@ -26,8 +28,8 @@
 
 namespace serval::testing {
 
-using AttentionIsa =
-    device::IsaList<device::StreamList<device::gemm::Stream>, PlannedAttention, PlannedMerge, Tick>;
+using AttentionIsa = device::IsaList<device::StreamList<device::tile_stream::Stream<device::formats::Bf16>>,
+                                     PlannedAttention, PlannedMerge, Tick>;
 enum class AttentionOpcode : uint16_t { kAttention, kMerge, kTick };
 
 // What they are compiled for: 128 KiB of scratch memory, and 64.

@@ -137,8 +137,8 @@ class SharedTable {
     std::vector<uint16_t> weighted(kCols);
     std::transform(whole_.begin() + token * kCols, whole_.begin() + (token + 1) * kCols, values.begin(),
                    bf16_to_float);
-    weigh(values.data(), bench_.data<const uint16_t>(norm_.on(0)), kCols, kSquareColsOfMatvec,
-          weighted.data(), squares.data());
+    apply_norm(values.data(), bench_.data<const uint16_t>(norm_.on(0)), kCols, kSquareColsOfMatvec,
+               weighted.data(), squares.data());
     for (uint32_t c = 0; c < kCols; ++c) {
       ASSERT_EQ(bench_.data<const float>(residual_.on(c / width))[r * kCols + c], values[c])
           << r << ", " << c;

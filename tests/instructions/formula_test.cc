@@ -224,7 +224,7 @@ struct NormInput {
 
 struct Weighed {
   explicit Weighed(const NormInput& in) : weighted(in.x.size()), squares(in.x.size() / kUnitRows) {
-    weigh(in.x.data(), in.norm.data(), in.x.size(), kUnitRows, weighted.data(), squares.data());
+    apply_norm(in.x.data(), in.norm.data(), in.x.size(), kUnitRows, weighted.data(), squares.data());
   }
   std::vector<uint16_t> weighted;
   std::vector<float> squares;
@@ -241,7 +241,7 @@ TEST(Weigh, LeavesProductsAsBf16AndTheSquaresOfEveryUnit) {
       tally.add_unit(&in.x[first], &in.norm[first], &out.weighted[first], out.squares[u]);
     }
   }
-  tally.finish("weigh");
+  tally.finish("apply_norm");
 }
 
 // In tile order: readers get from sums of 8 squares what programs of tiles have as sums of 64.
@@ -254,7 +254,7 @@ TEST(SquaresOfGemm, AreTheSumsOf64SquaresToTheBit) {
     in.norm.resize(cols);
     std::vector<uint16_t> weighted(cols);
     std::vector<float> expected(cols / kSquareColsOfGemm);
-    weigh(in.x.data(), in.norm.data(), cols, kSquareColsOfGemm, weighted.data(), expected.data());
+    apply_norm(in.x.data(), in.norm.data(), cols, kSquareColsOfGemm, weighted.data(), expected.data());
     EXPECT_EQ(squares_of_gemm(Weighed(in).squares.data(), cols), expected);
   }
 }
@@ -274,7 +274,8 @@ TEST(RmsScale, IsOneOverTheRootOfTheMeanSquare) {
   tally.finish("rms_scale");
 }
 
-// What weigh() and rms_scale() make together, from the residual itself: one rounding to bf16 is between them.
+// What apply_norm() and rms_scale() make together, from the residual itself: one rounding to bf16 is between
+// them.
 TEST(RmsScale, CompletesWeighedRowsToTheRmsNorm) {
   constexpr double kHalfUlpOfBf16 = 0x1p-8;  // relative, at most
   constexpr float kEpsilon = 1e-5F;

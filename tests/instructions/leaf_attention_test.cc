@@ -70,13 +70,13 @@ TEST(Soften, GivesARowWhatItGetsAlone) {
       for (float& score : scores) score = static_cast<float>(random.real(-90, 90));
     }
     alone = together;
-    std::vector<SoftenedRow> rows;
+    std::vector<SoftmaxRow> rows;
     for (size_t r = 0; r < num_rows; ++r)
       rows.push_back({together[r].data(), together[r].size(), &largest[r], &sums[r]});
-    soften(rows, kScale);
+    softmax(rows, kScale);
     for (size_t r = 0; r < num_rows; ++r) {
-      const SoftenedRow row = {alone[r].data(), alone[r].size(), &largest[num_rows + r], &sums[num_rows + r]};
-      soften(std::span(&row, 1), kScale);
+      const SoftmaxRow row = {alone[r].data(), alone[r].size(), &largest[num_rows + r], &sums[num_rows + r]};
+      softmax(std::span(&row, 1), kScale);
       ASSERT_EQ(largest[r], largest[num_rows + r]);
       ASSERT_EQ(sums[r], sums[num_rows + r]);
       ASSERT_EQ(together[r], alone[r]);

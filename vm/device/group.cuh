@@ -108,35 +108,35 @@ __device__ __forceinline__ void wait_phases_or_exit(uint64_t* first, uint32_t fi
 
 inline constexpr uint32_t kWarpgroupWarps = 4;  // as the tensor cores and setmaxnreg have it
 
-// What the warps of a warpgroup go through together or not at all, in shared memory: products on its tensor
-// cores, where a warp that is gone makes wgmma an illegal instruction. A warp that waits may leave at any
-// time once it is asked to, also behind a barrier at which it has arrived. So whether the warpgroup goes on
-// is decided once, for all of them. One meeting follows another, up to 2^30 in a launch.
-struct Meeting {
-  uint32_t arrivals;  // of warps, at all meetings
-  uint32_t held;      // meetings that all warps have come to, or kCancelled
+// Lets the four warps of a warpgroup start something together or not at all. wgmma needs all four: if one has
+// left the kernel, it is an illegal instruction. A warp that waits may leave as soon as an exit is requested,
+// even after it has arrived at a barrier, so the decision to start is made once for all four. Lies in shared
+// memory; up to 2^30 starts in a launch.
+struct JointStart {
+  uint32_t arrivals;  // warps that have called begin(), over all starts
+  uint32_t started;   // starts so far, or kCancelled
 
   static constexpr uint32_t kCancelled = 0xffffffff;
 
-  __device__ __forceinline__ void init() { arrivals = held = 0; }
-  // For whole warps. Returns when all warps have come; leaves the kernel in each of them if one is asked to
-  // before.
-  __device__ __forceinline__ void attend(uint32_t lane, const ExitFlag* exit) {
+  __device__ __forceinline__ void init() { arrivals = started = 0; }
+  // Called by whole warps. Returns in all four once all have called it, or leaves the kernel in all four if
+  // an exit is requested before.
+  __device__ __forceinline__ void begin(uint32_t lane, const ExitFlag* exit) {
     uint32_t goes_on = 0;
     __syncwarp();
-    if (lane == 0) goes_on = is_held(exit) ? 1 : 0;
+    if (lane == 0) goes_on = has_started(exit) ? 1 : 0;
     if (__shfl_sync(~0U, goes_on, 0) == 0) ptx::exit_thread();
   }
 
  private:
-  __device__ __forceinline__ bool is_held(const ExitFlag* exit) {
+  __device__ __forceinline__ bool has_started(const ExitFlag* exit) {
     const uint32_t before = ptx::shared_fetch_add_acquire_release(&arrivals, 1);
     const uint32_t number = before / kWarpgroupWarps;
-    // The first decision holds.
-    if (before % kWarpgroupWarps == kWarpgroupWarps - 1) atomicCAS_block(&held, number, number + 1);
+    // The first of these two writes decides.
+    if (before % kWarpgroupWarps == kWarpgroupWarps - 1) atomicCAS_block(&started, number, number + 1);
     uint32_t seen;
-    while ((seen = ptx::shared_load_acquire(&held)) == number) {
-      if (exit_requested(exit)) atomicCAS_block(&held, number, kCancelled);
+    while ((seen = ptx::shared_load_acquire(&started)) == number) {
+      if (exit_requested(exit)) atomicCAS_block(&started, number, kCancelled);
     }
     return seen != kCancelled;
   }

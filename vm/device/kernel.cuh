@@ -304,11 +304,11 @@ __device__ __forceinline__ void consume_group(Role& role) {
                     .barrier_parity = Role::Config::kMultipliesTiles ? &parity : &role.parity,
                     .exit = &s.exit};
   if (role.warp == 0 && role.lane == 0) role.recorder.stamp(role.record, EventKind::kComputeBegin);
-  role.put_aside();
+  role.save_counts();
   Isa::dispatch(role.buffer->record, [&]<class Op>(const Op& op) {
     if constexpr (!Isa::template kStreams<Op>) run_group<typename Role::Config>(op, group);
   });
-  role.take_up();
+  role.restore_counts();
   if constexpr (Role::Config::kMultipliesTiles) role.parity = parity;
   signal_as_group(role);
   role.wait_panel(role.next_panel);  // long there: every phase is waited for once
@@ -462,7 +462,7 @@ __device__ __forceinline__ void init_shared(Shared<Config>& s) {
     ptx::mbarrier_init(&s.consumer_barrier, kConsumerWarps);
     for (uint64_t& barrier : s.warpgroup_barrier) ptx::mbarrier_init(&barrier, kWarpgroupWarps);
     if constexpr (Config::kMultipliesTiles)
-      for (Meeting& meeting : s.products) meeting.init();
+      for (JointStart& meeting : s.products) meeting.init();
     for (uint64_t& barrier : s.tokens_ready) ptx::mbarrier_init(&barrier, kStorerWarps);
     ptx::fence_mbarrier_init();
     s.pages_issued = s.panels_issued = s.records_waited = s.records_stored = 0;

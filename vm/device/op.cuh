@@ -16,10 +16,10 @@
 //   shape(buffer, op)            what it works on: the stream's Shape
 //
 // and whatever finding its pages and storing its results takes. A stream is a way in which pages meet
-// activations, such as instructions/common/matvec.cuh. An instruction set names the streams that its kernels
-// have; an instruction runs on the first of them whose Shape it gives. A stream is a struct with `Op<T>`,
-// what instruction T says in the stream's terms (DeviceOp<T>, or a template of the stream's own), `Plan`,
-// which all roles work by, `Pages`, and the functions
+// activations, such as instructions/product/orders/vector_stream.cuh. An instruction set names the streams
+// that its kernels have; an instruction runs on the first of them whose Shape it gives. A stream is a struct
+// with `Op<T>`, what instruction T says in the stream's terms (DeviceOp<T>, or a template of the stream's
+// own), `Plan`, which all roles work by, `Pages`, and the functions
 //
 //   pages_of(role, op, unit, matrix)    where its pages are: Pages
 //   plan<Config>(launch, shape)         the Plan

@@ -142,7 +142,7 @@ struct LoaderRole {
   }
   // The next page of the ring for consumers to write, as soon as there is room.
   template <class Recorder>
-  __device__ __forceinline__ void lend(Recorder& recorder) {
+  __device__ __forceinline__ void issue_empty(Recorder& recorder) {
     next(0, recorder, [](std::byte*, uint64_t*) {});
   }
   // The same of a page that comes in pieces: copy(to, landed) asks for all of its `bytes`.
@@ -411,7 +411,7 @@ struct ConsumerRole {
   // An instruction of a GEMM kernel needs most registers. What would not fit would lie in local memory, and
   // since shared memory leaves the L1 no room, each look at it would be a trip to L2. So what the role counts
   // is put aside in shared memory. For whole warps, whose lanes count alike.
-  __device__ __forceinline__ void put_aside() const {
+  __device__ __forceinline__ void save_counts() const {
     if constexpr (Config::kMultipliesTiles) {
       __syncwarp();
       const uint32_t to = ptx::shared_address(&s.consumer_counts[warp]);
@@ -422,7 +422,7 @@ struct ConsumerRole {
       __syncwarp();
     }
   }
-  __device__ __forceinline__ void take_up() {
+  __device__ __forceinline__ void restore_counts() {
     if constexpr (Config::kMultipliesTiles) {
       find_thread();
       const uint32_t from = ptx::shared_address(&s.consumer_counts[warp]);
@@ -438,10 +438,10 @@ struct ConsumerRole {
   }
 
   // Returns when all warps of the warpgroup will multiply.
-  __device__ __forceinline__ void meet_for_products() const {
+  __device__ __forceinline__ void start_products() const {
     const uint32_t thread = ptx::thread_index();
-    s.products[(thread / kWarpThreads - kFirstConsumerWarp) / kWarpgroupWarps].attend(thread % kWarpThreads,
-                                                                                      &s.exit);
+    s.products[(thread / kWarpThreads - kFirstConsumerWarp) / kWarpgroupWarps].begin(thread % kWarpThreads,
+                                                                                     &s.exit);
   }
 
   // All threads of the warp's warpgroup; orders their accesses to shared memory.

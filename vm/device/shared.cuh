@@ -62,8 +62,8 @@ struct KernelConfig {
 __device__ __forceinline__ uint32_t uniform_value(uint32_t value) {
   return __shfl_sync(kAllLanes, value, 0);
 }
-// The same of a kernel for one row that adds up as kernels of GEMMs do (instructions/common/tile_order.cuh),
-// and has their attention.
+// The same of a kernel for one row that adds up as kernels of GEMMs do
+// (instructions/product/orders/vector_in_tile_order.cuh), and has their attention.
 template <uint32_t kRingPages, uint32_t kScratchKib, uint32_t kActivationRows>
 struct TileOrderConfig : KernelConfig<1, kRingPages, kScratchKib, kActivationRows> {
   static constexpr bool kTileOrder = true;
@@ -78,7 +78,8 @@ struct GemmConfig {
   static constexpr bool kMultipliesTiles = true;
   static constexpr bool kTileOrder = true;
   static constexpr bool kHasPeers = false;
-  static constexpr bool kHasWideTiles = false;  // of two matrices (instructions/common/gemm.cuh)
+  static constexpr bool kHasWideTiles =
+      false;  // of two matrices (instructions/product/orders/tile_stream.cuh)
   // All that there is room for: a stage of many rows takes so long that slower polls do not matter.
   static constexpr uint32_t kPagesInFlightBeforeInputs = kRingPagesOf;
   static constexpr uint32_t kRows = kRowsOf;
@@ -118,7 +119,7 @@ inline constexpr uint32_t kPartialBuffers = 16;
 
 inline constexpr uint32_t kStreamPlanBytes = 96;
 
-// What a consumer warp of a GEMM kernel counts from record to record (ConsumerRole::put_aside()).
+// What a consumer warp of a GEMM kernel counts from record to record (ConsumerRole::save_counts()).
 struct alignas(16) ConsumerCounts {
   uint32_t record, page, unit, panel, stored_seen, parity, warpgroup_parity, tile;
 };
@@ -193,7 +194,7 @@ struct Shared {
   uint32_t unit_arrivals[kPartialBuffers];   // partial results of a unit that are in place
   uint32_t tiles_stored[kPartialBuffers];    // tiles of a unit's rows that are stored
   ExitFlag exit;
-  Meeting products[kConsumerWarps / kWarpgroupWarps];  // of each warpgroup, in kernels of tiles
+  JointStart products[kConsumerWarps / kWarpgroupWarps];  // of each warpgroup, in kernels of tiles
   ChainPages chains[Config::kTileOrder && !Config::kMultipliesTiles ? kConsumerWarps : 1];
 };
 inline constexpr size_t kMaxSharedBytes = 227 * 1024;  // of a block, on Hopper

@@ -6,7 +6,7 @@
 namespace serval {
 
 inline constexpr uint32_t kUnitRows = 8;
-// Of a GEMM's tile of one matrix (instructions/common/gemm.cuh).
+// Of a GEMM's tile of one matrix (instructions/product/orders/tile_stream.cuh).
 inline constexpr uint32_t kTileUnits = 16;
 // Programs of up to so many rows may multiply two matrices in wide tiles, of twice as many units: some
 // kernels have registers for twice the sums of that many rows (instructions/kernels.def).

@@ -48,7 +48,7 @@ class Candidates {
     const bool head_has_all = has_all(kept);
     const uint64_t total = needs_total && !head_has_all ? row_total(kept, weight) : 0;
     const Found found = first_beyond(
-        group_, scratch_, head_size_, [&](uint32_t i) { return kept.weigh(weight, head[i]); },
+        group_, scratch_, head_size_, [&](uint32_t i) { return kept.weight_of(weight, head[i]); },
         [&](uint64_t head_total) { return target(head_has_all ? head_total : total); });
     return found.index < head_size_ ? head[found.index] : search(kept, weight, found.target);
   }
@@ -101,7 +101,7 @@ class Candidates {
     for_each_quad(row_, group_.thread, scratch_.buffered, [&](uint32_t token, const LogitQuad& quad) {
 #pragma unroll
       for (uint32_t i = 0; i < kQuadLogits; ++i) {
-        const uint64_t w = kept.weigh(weight, token + i, clean(quad.logit[i]));
+        const uint64_t w = kept.weight_of(weight, token + i, clean(quad.logit[i]));
         own += token + i < row_.vocab() ? w : 0;
       }
     });
@@ -151,7 +151,7 @@ class Candidates {
                                                uint32_t size) const {
     const RankKey* window = scratch_.window;
     const Found found = first_beyond(
-        group_, scratch_, size, [&](uint32_t i) { return kept.weigh(weight, window[i]); },
+        group_, scratch_, size, [&](uint32_t i) { return kept.weight_of(weight, window[i]); },
         [&](uint64_t) { return target; });
     return window[found.index];
   }

@@ -56,7 +56,7 @@ struct Binning {
   __device__ __forceinline__ WeightInBin operator()(uint32_t token, float logit) const {
     const RankKey key = rank_of(logit, token);
     const bool inside = (token < vocab) & (key >= range.last) & (key <= range.first);
-    const uint64_t whole = kept.weigh(weight, token, logit);
+    const uint64_t whole = kept.weight_of(weight, token, logit);
     const auto bin = static_cast<uint32_t>((range.first - key) >> bin_bits);
     return {inside ? bin : 0, inside ? whole : 0};
   }

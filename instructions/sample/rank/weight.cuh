@@ -41,12 +41,12 @@ struct Kept {
     const bool ahead = (logit > last_logit) | ((logit == last_logit) & (token <= last_token));
     return ahead & (shortfall(logit, largest) >= least_shortfall);
   }
-  __device__ __forceinline__ uint64_t weigh(const Weight& weight, uint32_t token, float logit) const {
+  __device__ __forceinline__ uint64_t weight_of(const Weight& weight, uint32_t token, float logit) const {
     const uint64_t whole = weight.of(shortfall(logit, largest));
     return contains(token, logit) ? whole : 0;
   }
-  __device__ __forceinline__ uint64_t weigh(const Weight& weight, RankKey key) const {
-    return weigh(weight, token_of(key), logit_of(key));
+  __device__ __forceinline__ uint64_t weight_of(const Weight& weight, RankKey key) const {
+    return weight_of(weight, token_of(key), logit_of(key));
   }
 };
 

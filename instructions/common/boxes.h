@@ -1,0 +1,31 @@
+// In which boxes the copy engine brings an instruction's operands (vm/device/isa.h), as its op.h implies.
+#pragma once
+
+#include <vector>
+
+#include "instructions/product/product.h"
+#include "vm/device/isa.h"
+
+namespace serval {
+
+// Weights of a product, and the tensor that it adds to: in programs of tiles.
+template <HasProduct Op>
+void add_product_boxes(const Op& op, std::vector<Boxes>& boxes) {
+  if constexpr (matrices_of<Op>() == 2) {
+    boxes[(op.*Op::kWeights[0]).index] = {BoxKind::kPairs, op.*Op::kWeights[1]};
+  } else {
+    for (const auto weights : Op::kWeights) boxes[(op.*weights).index] = {BoxKind::kTiles};
+  }
+  if constexpr (requires { Op::kAddsTo; }) boxes[(op.*Op::kAddsTo).index] = {BoxKind::kRows};
+}
+
+// Caches and queries of an attention that brings them in boxes: Op::kBoxedCaches and Op::kBoxedQueries.
+template <class Op>
+void add_attention_boxes(const Op& op, std::vector<Boxes>& boxes) {
+  if constexpr (requires { Op::kBoxedCaches; }) {
+    for (const auto cache : Op::kBoxedCaches) boxes[(op.*cache).index] = {BoxKind::kKvBlocks};
+    boxes[(op.*Op::kBoxedQueries).index] = {BoxKind::kQueries, {}, op.head_dim};
+  }
+}
+
+}  // namespace serval

@@ -1,0 +1,23 @@
+// Which of the GPU's kernels have the code of an instruction. A kernel with less code keeps more of it in the
+// instruction cache.
+#pragma once
+
+namespace serval {
+
+// An instruction that is not in all kernels has a member `static constexpr KernelSet kKernels`.
+struct KernelSet {
+  bool vectors = true;      // kernels of vector streams
+  bool tile_order = true;   // kernels of vector streams in tile order
+  bool tiles = true;        // kernels of tile streams
+  bool one_device = true;   // kernels for programs of one device
+  bool ranks = true;        // kernels for programs of several devices
+  bool head_norms = false;  // of these only kernels for models with norms of the heads of Q and K
+};
+
+template <class Op>
+constexpr KernelSet kernels_of() {
+  if constexpr (requires { Op::kKernels; }) return Op::kKernels;
+  return {};
+}
+
+}  // namespace serval

@@ -1,3 +1,0 @@
-#pragma once
-
-#include "instructions/matvec_part/op.h"

@@ -1,0 +1,244 @@
+// residual += sums, with what the residual's next readers need (instructions/common/residual.h).
+#pragma once
+
+#include <cstdint>
+
+#include "instructions/common/residual.cuh"
+#include "instructions/common/residual_piece.cuh"
+#include "instructions/product/orders/tile_stream/residual_pages.cuh"
+#include "instructions/product/orders/tile_stream/shape.cuh"
+#include "instructions/product/orders/tile_stream/staging.cuh"
+#include "instructions/product/orders/vector_stream/outputs.cuh"
+#include "vm/layout/slab_image.h"
+
+namespace serval::device::epilogues {
+
+using tile_stream::kBoxBytes;
+using tile_stream::kBoxCols;
+using tile_stream::kNoToken;
+using tile_stream::kPageTokens;
+using tile_stream::kRoundPages;
+using tile_stream::kStagedTokens;
+using tile_stream::kStagedValues;
+using tile_stream::kWarpgroupUnits;
+using tile_stream::kWarpUnits;
+using tile_stream::PieceOfRow;
+using tile_stream::residual_offset;
+using tile_stream::shift_sums;
+using tile_stream::WarpTile;
+using tile_stream::workspace;
+
+struct AddToResidual {
+  float* residual;       // [rows, cols]
+  const uint16_t* norm;  // [cols] bf16: weights of the next norm
+  std::byte* weighted;   // image of residual * norm: image_rows rows in programs of tiles
+  float* squares;        // [rows, cols / 8], or cols / 64 in programs of tiles
+  uint32_t image_rows;
+  uint32_t cols;
+  uint32_t first_unit;  // of the record
+  uint32_t num_units;
+  uint32_t parts;        // K splits, whose sums are added first to last
+  const std::byte* map;  // of the residual, in programs of tiles
+
+  struct Fetched {
+    float residual;
+    uint32_t norm;  // the column's weight, a bf16
+  };
+  template <class Role>
+  __device__ __forceinline__ Fetched fetch_constant(const Role&, const vector_stream::Output& out) const {
+    if (!out.wanted) return {};
+    return {.residual = 0, .norm = ptx::load_constant(norm + col_of(out))};
+  }
+  template <class Role>
+  __device__ __forceinline__ void fetch_written(const Role&, const vector_stream::Output& out,
+                                                Fetched& fetched) const {
+    if (!out.wanted) return;
+    fetched.residual = ptx::load_relaxed(residual + size_t{out.row} * cols + col_of(out));
+  }
+  template <class Role>
+  __device__ __forceinline__ void store(const Role&, const vector_stream::Output& out,
+                                        const vector_stream::Sums& sums, const Fetched& fetched) const {
+    constexpr bool kTileOrder = Role::Config::kTileOrder;
+    const residual::Place to{residual, weighted, squares, cols, kTileOrder ? image_rows : 0};
+    const float value = kTileOrder ? vector_stream::add_in_order(fetched.residual, sums, parts)
+                                   : fetched.residual + sums.first;
+    residual::store(to, out.row, col_of(out), value, static_cast<uint16_t>(fetched.norm), out.wanted, ~0u);
+  }
+
+  // A warpgroup without units only gives the pages of the residual back.
+  template <class Role, uint32_t kValues>
+  __device__ __forceinline__ void finish_tile(Role& role, const WarpTile& tile, float (&d)[kValues]) const;
+  // For a K split that is not the last: the copy engine adds the sums, from pages that the loader issues
+  // empty (tile_stream::Stream). When the last page is given back, the sums are added. One thread adds
+  // everything that a place gets, split after split.
+  template <class Role, uint32_t kValues>
+  __device__ __forceinline__ void add_part(Role& role, const WarpTile& tile, float (&d)[kValues]) const;
+
+ private:
+  __device__ __forceinline__ uint32_t col_of(const vector_stream::Output& out) const {
+    return (first_unit + out.unit) * kUnitRows + out.row_of_unit;
+  }
+};
+
+namespace tile_place {
+
+// Places of a lane's sums of kPageTokens tokens in a page of the residual. One number is enough: for another
+// token or unit the swizzle changes single bits of it.
+class LanePlaces {
+ public:
+  static constexpr uint32_t kSums = kPageTokens / 2;
+
+  __device__ __forceinline__ explicit LanePlaces(const WarpTile& part)
+      : first_(residual_offset(part.token(0, 0), part.unit() * kUnitRows + part.row_of_unit())) {}
+  // Place of sum v, counted as in d.
+  __device__ __forceinline__ float* in(std::byte* page, uint32_t v) const {
+    const uint32_t next_token = v % 2, next_unit = v / 2 % 2;
+    static_assert(kWarpUnits == 2, "the first unit's place in its box is even");
+    const uint32_t swizzled = first_ ^ (next_token + next_unit * kPiecesOfUnit) * slab_image::kPieceBytes;
+    return reinterpret_cast<float*>(page + swizzled + (next_token + v / 4 * 8) * kTokenBytes);
+  }
+
+ private:
+  static constexpr uint32_t kTokenBytes = kBoxCols * sizeof(float);
+  static constexpr uint32_t kPiecesOfUnit = kUnitRows * sizeof(float) / slab_image::kPieceBytes;
+  static_assert(slab_image::kSwizzledRows == 8, "8 tokens further on, all else is the same");
+  uint32_t first_;
+};
+// Adds a lane's sums of tokens [32 n, 32 n + 32) of a tile to a page of the residual.
+template <uint32_t kValues>
+__device__ __forceinline__ void add_to_page(std::byte* page, const LanePlaces& places,
+                                            const float (&d)[kValues], uint32_t n) {
+#pragma unroll
+  for (uint32_t first = 0; first < LanePlaces::kSums; first += kStagedValues) {
+    // All loads stand before the first store: the compiler does not know that the addresses differ.
+    float before[kStagedValues];
+#pragma unroll
+    for (uint32_t v = 0; v < kStagedValues; ++v) before[v] = *places.in(page, first + v);
+#pragma unroll
+    for (uint32_t v = 0; v < kStagedValues; ++v)
+      *places.in(page, first + v) = before[v] + d[n * LanePlaces::kSums + first + v];
+  }
+}
+// Puts a lane's sums of one K split into a page that the copy engine will add to the residual. Tokens that
+// are not computed get -0, which adds nothing. positions: of the page's tokens.
+template <uint32_t kValues>
+__device__ __forceinline__ void put_in_page(std::byte* page, const LanePlaces& places, const WarpTile& part,
+                                            const float (&d)[kValues], uint32_t n,
+                                            const uint32_t* positions) {
+#pragma unroll
+  for (uint32_t v = 0; v < LanePlaces::kSums; ++v) *places.in(page, v) = d[n * LanePlaces::kSums + v];
+  static_assert(kPageTokens == kWarpThreads);
+  const bool exists = positions[part.lane] != kNoToken;
+  if (__all_sync(kAllLanes, exists) || exists) return;
+#pragma unroll 1
+  for (uint32_t c = 0; c < kWarpUnits * kUnitRows; ++c)
+    *reinterpret_cast<float*>(page + residual_offset(part.lane, part.unit() * kUnitRows + c)) = -0.0F;
+}
+
+// Pages that an unrolled round handles.
+template <class Config>
+constexpr uint32_t pages_of_round() {
+  const uint32_t pages = (Config::kTileTokens + kPageTokens - 1) / kPageTokens;
+  return pages < kRoundPages ? pages : kRoundPages;
+}
+
+}  // namespace tile_place
+
+template <class Role, uint32_t kValues>
+__device__ __forceinline__ void AddToResidual::finish_tile(Role& role, const WarpTile& tile,
+                                                           float (&d)[kValues]) const {
+  using tile_place::LanePlaces;
+  using Config = typename Role::Config;
+  constexpr uint32_t kHalfBytes = kStagedTokens * kBoxCols * sizeof(float);
+  constexpr uint32_t kUnitBytes = kUnitRows * sizeof(float);
+  const WarpTile part = tile.reread_thread();
+  const bool has = tile_stream::has_units(part, num_units);
+  const PieceOfRow mine(part);
+  const uint32_t col =
+      (part.warpgroup * kWarpgroupUnits + mine.group * residual::Piece::kUnits) * kUnitRows + mine.piece * 2;
+  residual::Piece piece({residual, norm, weighted, squares, image_rows, cols}, part.first_token + mine.token,
+                        first_unit * kUnitRows + (has ? col : 0), mine.piece);
+  const uint32_t* positions = workspace(role.s).positions[part.buffer] + mine.token;
+  const LanePlaces places(part);
+  // For another unit two bits of the place change, swizzled or not.
+  const uint32_t from = residual_offset(mine.token, col);
+  constexpr uint32_t kRound = tile_place::pages_of_round<Config>();
+#pragma unroll 1
+  for (uint32_t row = part.first_token; row < part.end_token; row += kRound * kPageTokens) {
+#pragma unroll
+    for (uint32_t page = 0; page < kRound; ++page) {
+      if (row + page * kPageTokens >= part.end_token) break;
+      role.wait_page(role.next_page);
+      std::byte* page_of_residual = role.s.ring[role.next_page % Config::kRingPages];
+      if (has) tile_place::add_to_page(page_of_residual, places, d, page);
+      role.sync_warpgroup();
+      if (has) {
+        residual::Piece::Values values[2];
+        bool exists[2];
+#pragma unroll
+        for (uint32_t half = 0; half < 2; ++half) {
+          exists[half] = positions[page * kPageTokens + half * kStagedTokens] != kNoToken;
+#pragma unroll
+          for (uint32_t u = 0; u < residual::Piece::kUnits; ++u)
+            values[half][u] = *reinterpret_cast<const float2*>(page_of_residual + (from ^ u * kUnitBytes) +
+                                                               half * kHalfBytes);
+        }
+#pragma unroll
+        for (uint32_t half = 0; half < 2; ++half) {
+          piece.store(values[half], exists[half], part.lane);
+          piece.advance(kStagedTokens);
+        }
+      }
+      role.free_page(role.next_page++);
+    }
+    shift_sums<kRound * LanePlaces::kSums>(d);
+    positions += kRound * kPageTokens;
+  }
+}
+
+template <class Role, uint32_t kValues>
+__device__ __forceinline__ void AddToResidual::add_part(Role& role, const WarpTile& tile,
+                                                        float (&d)[kValues]) const {
+  using tile_place::LanePlaces;
+  const uint32_t first_col = first_unit * kUnitRows;
+  using Config = typename Role::Config;
+  constexpr uint32_t kBoxesOfWarpgroup = kWarpgroupUnits * kUnitRows / kBoxCols;
+  const WarpTile part = tile.reread_thread();
+  const bool has = tile_stream::has_units(part, num_units);
+  const uint32_t* positions = workspace(role.s).positions[part.buffer];
+  const LanePlaces places(part);
+  const bool asks = has && role.leads_warpgroup();
+  if (asks) ptx::fence_proxy_async_global();  // the inputs are there
+  constexpr uint32_t kRound = tile_place::pages_of_round<Config>();
+#pragma unroll 1
+  for (uint32_t first = part.first_token; first < part.end_token; first += kRound * kPageTokens) {
+#pragma unroll
+    for (uint32_t page = 0; page < kRound; ++page) {
+      const uint32_t row = first + page * kPageTokens;
+      if (row >= part.end_token) break;
+      role.wait_page(role.next_page);
+      std::byte* sums = role.s.ring[role.next_page % Config::kRingPages];
+      if (has) tile_place::put_in_page(sums, places, part, d, page, positions + page * kPageTokens);
+      ptx::fence_proxy_async_shared();  // the copy engine will read it
+      role.sync_warpgroup();
+      if (asks) {
+#pragma unroll
+        for (uint32_t n = 0; n < kBoxesOfWarpgroup; ++n) {
+          const uint32_t box = part.warpgroup * kBoxesOfWarpgroup + n;
+          ptx::tensor_add(map, row, first_col + box * kBoxCols, sums + box * kBoxBytes);
+        }
+        ptx::commit_stores();
+        if (row + kPageTokens < part.end_token) {
+          ptx::wait_stores_read<0>();
+        } else {
+          ptx::wait_stores<0>();
+        }
+      }
+      role.free_page(role.next_page++);
+    }
+    shift_sums<kRound * LanePlaces::kSums>(d);
+    positions += kRound * kPageTokens;
+  }
+}
+
+}  // namespace serval::device::epilogues

@@ -1,0 +1,54 @@
+// bf16 weights in the registers of the tensor cores. A page image (vm/layout/page_image.h) holds the
+// registers of the 16-row operand as they are: rows 0-7 of a product are a unit's 8 rows at 16 columns of the
+// first half of the panel, rows 8-15 the same rows at 16 columns of the second half.
+#pragma once
+
+#include <cstdint>
+
+#include "vm/layout/page_image.h"
+#include "vm/ptx/memory.cuh"
+
+namespace serval::device::formats {
+
+struct Bf16 {
+  // Products of 16 columns of each half in a whole page.
+  static constexpr uint32_t kProducts = page_image::kHalfCols / page_image::kProductCols;
+  // A lane's part of a whole page.
+  using Page = uint4[kProducts];
+
+  // The lane's first address in a page at shared address `page`.
+  static __device__ __forceinline__ uint32_t lane_address(uint32_t page, uint32_t lane) {
+    return page + lane * static_cast<uint32_t>(sizeof(uint4));
+  }
+  static __device__ __forceinline__ void load(Page& words, uint32_t lane_address) {
+#pragma unroll
+    for (uint32_t j = 0; j < kProducts; ++j)
+      words[j] = ptx::shared_load(lane_address + j * page_image::kProductBytes);
+  }
+  // Product j of a page of any size, from shared memory.
+  static __device__ __forceinline__ uint4 load_product(uint32_t lane_address, uint32_t j) {
+    return ptx::shared_load(lane_address + j * page_image::kProductBytes);
+  }
+  // The operand of product j: 16 rows.
+  static __device__ __forceinline__ const uint4& operand(const uint4& words) {
+    return words;
+  }
+  // The operand of a product whose upper 8 rows are the unit's rows at the second half's columns. The lower 8
+  // repeat them.
+  static __device__ __forceinline__ uint4 second_half(const uint4& words) {
+    return {words.y, words.y, words.w, words.w};
+  }
+
+  // A warp's operands of a tile's product: 16 rows, of two units, for two products of 16 columns. Those of a
+  // half of each of the two units' pieces (1 KiB: a slab's columns), from `address` on: columns of the slab's
+  // first 16 with terms[0] and, 32 further on, with terms[1]. `second`: bytes from the first unit's piece to
+  // the other's.
+  using Terms = uint32_t[2][4];
+  static __device__ __forceinline__ void load_terms(Terms& terms, uint32_t address, uint32_t second) {
+    const uint4 a = ptx::shared_load(address), b = ptx::shared_load(address + second);
+    terms[0][0] = a.x, terms[0][1] = b.x, terms[0][2] = a.z, terms[0][3] = b.z;
+    terms[1][0] = a.y, terms[1][1] = b.y, terms[1][2] = a.w, terms[1][3] = b.w;
+  }
+};
+
+}  // namespace serval::device::formats

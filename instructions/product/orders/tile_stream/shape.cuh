@@ -1,0 +1,225 @@
+// The shape of a tile stream's record and how it is cut up (instructions/product/orders/tile_stream.cuh).
+#pragma once
+
+#include <cstdint>
+
+#include "instructions/common/operands.cuh"
+#include "instructions/common/residual.h"
+#include "instructions/product/operands.cuh"
+#include "vm/device/isa.h"
+#include "vm/device/op.cuh"
+#include "vm/device/shared.cuh"
+#include "vm/layout/kv_cache.h"
+#include "vm/layout/slab_image.h"
+#include "vm/layout/units.h"
+#include "vm/ptx/thread.cuh"
+
+namespace serval::device::tile_stream {
+
+using serval::kTileUnits;
+inline constexpr uint32_t kWarpUnits = 2;
+inline constexpr uint32_t kWarpgroupUnits = kWarpgroupWarps * kWarpUnits;
+inline constexpr uint32_t kWarpgroups = kConsumerWarps / kWarpgroupWarps;
+inline constexpr uint32_t kPieceBytes = kPageBytes / kTileUnits;  // of a unit in a slab
+inline constexpr uint32_t kSlabWords = kPieceBytes / sizeof(uint32_t);
+// Squares of the residual are added up for as many columns as a warpgroup finishes.
+inline constexpr uint32_t kSquaresCols = kSquareColsOfGemm;
+static_assert(kSquaresCols == kWarpgroupWarps * kWarpUnits * kUnitRows);
+// Results leave through shared memory, this many tokens at a time: each thread of a warpgroup then finishes a
+// piece of a slab's row.
+inline constexpr uint32_t kStagedTokens = 16;
+static_assert(kStagedTokens % slab_image::kSwizzledRows == 0);
+inline constexpr uint32_t kStagedValues = kStagedTokens / 2;  // sums of a lane
+inline constexpr uint32_t kStagedRowFloats = kWarpgroupWarps * kWarpUnits * kUnitRows;
+inline constexpr uint32_t kBuffers = 2;
+inline constexpr uint32_t kResidualPart = 2;  // asks Stream::pages_of() for the residual instead of weights
+inline constexpr uint32_t kPairUnits = kTileUnits / 2;  // of each of two matrices in a tile that is not wide
+// A wide tile has two halves, each a page of a slab.
+inline constexpr uint32_t kWideHalves = 2;
+// A warp's sums of a wide tile, half after half.
+template <class Config>
+using WideSums = float[kWideHalves][Config::kTileTokens / 2];
+
+// How the units of a tile lie in their weight tensors.
+enum class Units : uint32_t {
+  kNeighbours,       // of one matrix: a box of 16 units
+  kHalf,             // of one matrix, 8 or fewer: the first warpgroup's
+  kNeighboursApart,  // of one matrix in each half: two boxes of 8
+  kPairs,            // 8 of each of two matrices, in one box: a warp takes one unit of each
+  kWidePairs,        // 16 of each of two matrices: such a box for each half of the tile
+};
+
+// A record in the tile stream's terms.
+struct Shape {
+  const std::byte* activations;  // a slab image of image_rows rows
+  const float* squares;  // [image_rows, cols / 64] of the residual, where rows are to be normalised, or null
+  float epsilon;         // with squares
+  uint32_t image_rows;
+  uint32_t first_row;
+  uint32_t end_row;
+  Units units;
+  uint32_t cols;
+  uint32_t logits_only;         // 1: only rows whose logits are wanted are computed
+  uint32_t adds;                // 1: to a residual, which the loader brings
+  const uint32_t* block_table;  // where K and V of a row's token go is looked up, or null
+  uint32_t blocks_of_sequence;
+  uint32_t kv_heads = 0;    // with block_table
+  uint32_t first_slab = 0;  // of the columns, with num_slabs
+  uint32_t num_slabs = 0;   // 0: all
+  uint32_t parts = 1;       // that the columns are cut into (common/column_parts.h)
+};
+
+// Limits the product to columns [first, first + count): whole panels, except for the matrix's last.
+__device__ __forceinline__ void take_columns(Shape& shape, uint32_t first, uint32_t count) {
+  const uint32_t end = first + count;
+  shape.first_slab = first / page_image::kPanelCols * slab_image::kSlabsOfPanel;
+  const uint32_t end_slab = end == shape.cols ? slab_image::slabs(shape.cols)
+                                              : end / page_image::kPanelCols * slab_image::kSlabsOfPanel;
+  shape.num_slabs = end_slab - shape.first_slab;
+}
+
+// Source of pages: weights, or the residual.
+struct Pages {
+  const std::byte* map;  // a tensor map: of a matrix, with a row of words for each unit, or of the residual
+  uint32_t unit;         // the first unit, or the first column
+  uint64_t policy = 0;   // of L2, for weights
+};
+
+// How a record is cut up: written once, read by every role.
+struct Plan {
+  Shape shape;
+  const PassRow* rows;
+  uint32_t tiles;  // of tokens
+  uint32_t slabs;
+
+  // First slab of K split `part`; the number of slabs for part == shape.parts.
+  __device__ __forceinline__ uint32_t part_begin(uint32_t part) const {
+    constexpr uint32_t kSlabs = slab_image::kSlabsOfPanel;
+    return min((slabs + kSlabs - 1) / kSlabs * part / shape.parts * kSlabs, slabs);
+  }
+  // Tokens of token tile `tile` that the pass may have.
+  template <class Config>
+  __device__ __forceinline__ uint32_t tokens(uint32_t tile) const {
+    return min(shape.end_row - shape.first_row - tile * Config::kTileTokens, Config::kTileTokens);
+  }
+  // In a tile of 8 units a page has two slabs; the last page of a K split may have one.
+  __device__ __forceinline__ bool two_slabs_a_page() const { return shape.units == Units::kHalf; }
+  __device__ __forceinline__ uint32_t last_part_pages() const {
+    const uint32_t count = slabs - part_begin(shape.parts - 1);
+    return two_slabs_a_page() ? (count + 1) / 2 : count;
+  }
+};
+
+// Stands for the position of a token that is not computed.
+inline constexpr uint32_t kNoToken = ~0u;
+
+// Lies where a kernel of vectors keeps its partial results: staged sums, and what storers look up for
+// consumers.
+template <class Config>
+struct Workspace {
+  float staged[kWarpgroups][kBuffers][kStagedTokens * kStagedRowFloats];
+  float scales[kBuffers][Config::kTileTokens];
+  uint32_t positions[kBuffers][Config::kTileTokens];  // or kNoToken
+  // Row of KV head 0 in the caches, counted in vectors of head_dim channels.
+  uint32_t places[kBuffers][Config::kTileTokens];
+};
+template <class Config>
+__device__ __forceinline__ Workspace<Config>& workspace(Shared<Config>& s) {
+  static_assert(sizeof(Workspace<Config>) <= sizeof(s.partials));
+  return *reinterpret_cast<Workspace<Config>*>(s.partials);
+}
+
+// A consumer warp's part of a tile: two units (8 weight rows each) and all tokens. For each 8 tokens b, a
+// lane has in d[4b + i] its row of the first unit and in d[4b + 2 + i] that of the second, for token 8b + 2 *
+// (lane % 4) + i.
+struct WarpTile {
+  uint32_t warpgroup = 0;
+  uint32_t warp = 0;  // of the warpgroup
+  uint32_t lane = 0;
+  uint32_t first_token;  // of the tile, a row of the pass
+  uint32_t end_token;
+  uint32_t buffer;         // of what storers looked up
+  uint32_t tile_half = 0;  // which of a wide tile's
+
+  __device__ __forceinline__ uint32_t row_of_unit() const { return lane / 4; }
+  // A copy whose thread indices are read again from the special register. What a loop derives from it is then
+  // not kept in registers around the loop, where the sums leave few.
+  __device__ __forceinline__ WarpTile reread_thread() const {
+    WarpTile tile = *this;
+    const uint32_t thread = ptx::thread_index();
+    tile.warpgroup = thread / kWarpThreads / kWarpgroupWarps - kFirstConsumerWarp / kWarpgroupWarps;
+    tile.warp = thread / kWarpThreads % kWarpgroupWarps;
+    tile.lane = thread % kWarpThreads;
+    return tile;
+  }
+  // First of the warp's two units in the tile, or in its half.
+  __device__ __forceinline__ uint32_t unit() const {
+    return (warpgroup * kWarpgroupWarps + warp) * kWarpUnits;
+  }
+  // Token in the tile; `eight` is b.
+  __device__ __forceinline__ uint32_t token(uint32_t eight, uint32_t i) const {
+    return eight * 8 + lane % 4 * 2 + i;
+  }
+};
+
+// --- derived from an instruction's operands (instructions/product/product.h)
+
+// True if the two halves of a tile of 16 units may lie in different weight tensors, so that each comes in its
+// own box.
+template <HasProduct Op>
+__device__ __forceinline__ bool has_halves_apart(const Op& op) {
+  if constexpr (requires { tile_halves_apart(op); }) return tile_halves_apart(op);
+  return false;
+}
+template <HasProduct Op>
+__device__ __forceinline__ Units units_of(const Op& op) {
+  if constexpr (matrices_of<Op>() == 2) return op.num_units > kPairUnits ? Units::kWidePairs : Units::kPairs;
+  if (op.num_units <= kWarpgroupUnits) return Units::kHalf;
+  return has_halves_apart(op) ? Units::kNeighboursApart : Units::kNeighbours;
+}
+template <HasProduct Op>
+__device__ __forceinline__ Shape shape_of(const RecordBuffer& buffer, const Op& op) {
+  const Product whole = product(op);
+  const ProductInput input = input_of(buffer, op);
+  Shape shape{.activations = input.activations,
+              .squares = input.squares,
+              .epsilon = input.epsilon,
+              .image_rows = op.max_rows,
+              .first_row = op.first_row,
+              .end_row = op.first_row + op.num_rows,
+              .units = units_of(op),
+              .cols = whole.cols,
+              .logits_only = input.logits_only ? 1U : 0U,
+              .adds = 0,
+              .block_table = nullptr,
+              .blocks_of_sequence = 0};
+  if (whole.num_cols != whole.cols) take_columns(shape, whole.first_col, whole.num_cols);
+  if constexpr (requires { Op::kAddsTo; }) {
+    shape.adds = 1;
+    shape.parts = op.parts;
+  }
+  if constexpr (requires { &Op::block_table; }) {
+    shape.block_table = tensor<&Op::block_table, const uint32_t>(buffer);
+    shape.blocks_of_sequence = blocks_for_tokens(op.max_context);
+    shape.kv_heads = op.kv_heads;
+  }
+  return shape;
+}
+// Pages of the tile's first (half 0) or second (half 1) 8 units.
+template <HasProduct Op>
+__device__ __forceinline__ Pages weight_pages(const BoundProgram& program, const Op& op, uint32_t half) {
+  const WeightUnit at = find_weights(op, op.first_unit + half * kWarpgroupUnits, 0);
+  const bool halves = matrices_of<Op>() == 1 && (op.num_units <= kWarpgroupUnits || has_halves_apart(op));
+  return {tensor_map(program, weight_tensor(op, at.tensor), halves), at.index};
+}
+template <class Config, HasProduct Op>
+__device__ __forceinline__ constexpr uint32_t most_units() {
+  if constexpr (matrices_of<Op>() == 2) return (Config::kHasWideTiles ? kWideHalves : 1) * kPairUnits;
+  return kTileUnits;
+}
+// The warpgroup has units to finish: a matrix's last tile may have fewer.
+__device__ __forceinline__ bool has_units(const WarpTile& tile, uint32_t units) {
+  return tile.warpgroup * kWarpgroupUnits < units;
+}
+
+}  // namespace serval::device::tile_stream

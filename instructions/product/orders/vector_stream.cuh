@@ -1,0 +1,204 @@
+// Vector stream: the order in which products of few rows meet their weights, which stream through the SM.
+//
+// Weights come as page images (vm/layout/page_image.h), one page a warp. A page is the 16-row operand of the
+// products; the other operand's 8 columns are 4 rows of the pass, each as two halves of the panel's columns.
+// A consumer warp loads its page into registers as soon as the page has landed, frees it, and only then waits
+// for the activations. So eight more pages are in flight than the ring holds.
+//
+// Files in vector_stream/: how a record is cut up (plan.cuh), the products (products.cuh), and the outputs
+// that storers finish (outputs.cuh). This file says which role does what.
+//
+// Activations come as images (vm/layout/activation_image.h), by bulk copies. Rows to be normalised come with
+// the squares of their residual, and RMS norm's division is left to the end: each storer adds up the squares
+// of its rows and multiplies their sums with the resulting scale (instructions/common/residual.h).
+//
+// If the activations of all rows fit in shared memory, units are streamed one after the other and a unit's
+// pages go to different warps (kResident). Otherwise a set of units is streamed panel by panel, and a panel
+// of activations is dropped after its use; a unit's pages go to different warps if there is room for all
+// their results (kStreamedPages), else to one warp (kStreamedUnits). In each mode an output is the sum over
+// panels, in order, of a sum over the panel's products in a fixed order.
+#pragma once
+
+#include <cstdint>
+
+#include "instructions/common/operands.cuh"
+#include "instructions/product/formats/bf16/operands.cuh"
+#include "instructions/product/operands.cuh"
+#include "instructions/product/orders/vector_stream/outputs.cuh"
+#include "instructions/product/orders/vector_stream/plan.cuh"
+#include "instructions/product/orders/vector_stream/products.cuh"
+#include "vm/device/op.cuh"
+#include "vm/device/roles.cuh"
+#include "vm/layout/activation_image.h"
+#include "vm/layout/page_image.h"
+
+namespace serval::device::vector_stream {
+
+// How a product's record runs on a vector stream, if its epilogue finishes single outputs.
+template <class Op>
+struct ProductOfRecord {};
+template <HasProduct Op>
+struct ProductOfRecord<Op> {
+  static __device__ bool in_range(const Op& op) {
+    const uint32_t all = product(op).units;
+    return units_in_range(op.first_unit, op.num_units, all, all);
+  }
+  static __device__ Shape shape(const RecordBuffer& buffer, const Op& op) {
+    Shape shape{input_of(buffer, op), op.num_units, matrices_of<Op>(), product(op).cols};
+    if constexpr (requires { Op::kAddsTo; }) shape.column_parts = op.parts;
+    return shape;
+  }
+};
+
+// The functions that vm/device/op.cuh asks of a stream.
+template <class Format>
+struct Stream {
+  static constexpr bool kConsumersStore = false;
+  using Plan = vector_stream::Plan;
+  using Shape = vector_stream::Shape;
+  using Pages = const std::byte*;
+  template <class T>
+  using Op = ProductOfRecord<T>;
+
+  // First page of a unit of the record.
+  template <class T, class Role>
+  static __device__ __forceinline__ Pages pages_of(const Role& role, const T& op, uint32_t unit,
+                                                   uint32_t matrix) {
+    const WeightUnit at = find_weights(op, op.first_unit + unit, matrix);
+    return weight_images<T>(*role.buffer, at.tensor) + page_image::page_offset(product(op).cols, at.index, 0);
+  }
+  template <class Config>
+  static __device__ __forceinline__ Plan plan(const Launch& launch, const Shape& shape) {
+    return make_plan<Config>(launch, shape);
+  }
+  static __device__ __forceinline__ uint32_t units(const Plan& plan) { return plan.units; }
+  static __device__ __forceinline__ bool has_panels(const Plan& plan) { return plan.activation_panels != 0; }
+  // Storers of the record: at least one, which signals even if nothing is stored.
+  template <class Config>
+  static __device__ __forceinline__ uint32_t storers(const Plan& plan) {
+    constexpr uint32_t kUnits = TileOfRows<Config>::kUnits;
+    return max(1u, min((plan.units + kUnits - 1) / kUnits * kTilesOfUnit<Config>, kStorerWarps));
+  }
+
+  // Resident: unit after unit, all panels of each. Otherwise: unit set after unit set, in a unit set panel
+  // after panel, and of a panel matrix after matrix. image(unit, matrix) is where the pages of a unit begin.
+  template <class Role, class Image>
+  static __device__ __forceinline__ void load(Role& role, const Plan& plan, Image&& image) {
+    const uint32_t units_of_set = plan.resident() ? 1 : kConsumerWarps;
+    const uint32_t panels_at_once = plan.resident() ? plan.panels : 1;
+    const uint32_t unit_matrices = plan.matrices;
+#pragma unroll 1
+    for (uint32_t first = 0; first < plan.units; first += units_of_set) {
+      const uint32_t in_set = min(units_of_set, plan.units - first);
+#pragma unroll 1
+      for (uint32_t begin = 0; begin < plan.panels; begin += panels_at_once) {
+#pragma unroll 1
+        for (uint32_t n = 0; n < in_set * unit_matrices; ++n) {
+          const bool second = n >= in_set;
+          const std::byte* pages = image(first + (second ? n - in_set : n), second ? 1 : 0);
+#pragma unroll 1
+          for (uint32_t panel = begin; panel < begin + panels_at_once; ++panel) {
+            role.page(pages + panel * kPageBytes, page_image::bytes_of_half(plan.half_cols(panel)),
+                      role.recorder);
+          }
+        }
+      }
+    }
+  }
+
+  // Panels come in the order in which the consumers use them: all at once if they are resident, else one at a
+  // time, once for every unit set.
+  template <class Role>
+  static __device__ __forceinline__ void prepare(Role& role, const Plan& plan) {
+    const uint32_t at_once = plan.resident() ? plan.panels : 1;
+    const uint32_t total = plan.activation_panels;
+    if (plan.resident() && total != 0) role.acquire_panels(at_once);
+    role.wait_inputs(role.recorder);
+    if (role.lane == 0) ptx::fence_proxy_async_global();
+    uint32_t panel = 0;
+#pragma unroll 1
+    for (uint32_t n = 0; n < total; n += at_once) {
+      if (!plan.resident()) role.acquire_panels(at_once);
+      role.copy_panels(plan.input.activations + size_t{panel} * activation_image::panel_bytes(kTableRows),
+                       activation_image::panel_bytes(kTableRows), at_once,
+                       row_bound<typename Role::Config>(role.launch) * kActivationRowBytes);
+      panel = panel + at_once < plan.panels ? panel + at_once : 0;
+    }
+  }
+
+  // The storers take the tiles in turn. What the outputs of a tile need besides their sums is on its way
+  // while those are waited for; what nothing writes, before the inputs are there. Of many rows, a storer
+  // has several tiles whose sums come at about the same time: it fetches for the next one before it waits for
+  // the sums of this one. with_op(visit) calls visit.operator()<Op>(op) for the record's instruction: one
+  // copy of all the rest serves all of them. stored() is called once the last tile of this warp is stored.
+  template <class Role, class WithOp, class Stored>
+  static __device__ __forceinline__ void store(Role& role, const Plan& plan, WithOp&& with_op,
+                                               Stored&& stored) {
+    using Config = typename Role::Config;
+    static_assert(kTilesHaveRoom<Config>);
+    constexpr bool kFetchesAhead = Config::kRows > 8;       // for fewer, it costs more than it hides
+    if (role.buffer->begins_pass != 0) role.wait_inputs();  // which bring the pass's rows
+    TileWalk at(role);
+    role.own_units_stored(min(at.unit(), plan.units));
+    float scale = 1;
+    bool begun = false;
+    Output out;
+    Fetched fetched;
+    uint32_t unit = 0;  // the first of the tile that `out` is of
+#pragma unroll 1
+    for (;;) {
+      const Output next = at.output(role, plan);
+      Fetched of_next;
+      if (!begun || at.unit() < plan.units) {
+        with_op([&]<class T>(const T& op) {
+          of_next.set(ProductOp<T>::epilogue(role, op).fetch_constant(role, next));
+        });
+        if (!begun) role.wait_inputs();
+        with_op([&]<class T>(const T& op) {
+          const auto epilogue = ProductOp<T>::epilogue(role, op);
+          using OfOp = typename decltype(epilogue)::Fetched;
+          if constexpr (requires(OfOp & f) { epilogue.fetch_written(role, next, f); }) {
+            auto more = of_next.template as<OfOp>();
+            epilogue.fetch_written(role, next, more);
+            of_next.set(more);
+          }
+        });
+      }
+      const bool is_first = !begun;
+      if (is_first) scale = scale_of(role, plan, at);
+      begun = true;
+      const auto take_next = [&] {
+        out = next, fetched = of_next, unit = at.unit();
+        at.next();
+      };
+      if (!kFetchesAhead || is_first) take_next();
+      if (kFetchesAhead && is_first) continue;
+      role.wait_partial_buffers(min(unit + TileOfRows<Config>::kUnits, plan.units));
+      with_op([&]<class T>(const T& op) {
+        role.wait_units(out.unit, out.exists, plan.arrivals);
+        role.recorder.note();
+        const Sums sums = sums_of(role, plan, out, scale);
+        const auto epilogue = ProductOp<T>::epilogue(role, op);
+        epilogue.store(role, out, sums, fetched.template as<typename decltype(epilogue)::Fetched>());
+      });
+      const bool is_last = at.unit() >= plan.units;
+      if (is_last) stored();
+      role.tile_stored(out.unit, out.exists && out.row_of_unit == 0 && out.row == at.first_row(),
+                       kTilesOfUnit<Config>, min(at.unit(), plan.units));
+      if (is_last) break;
+      if (kFetchesAhead) take_next();
+    }
+    role.next_unit += plan.units;
+  }
+
+  template <class Role, class WithOp, class Signal>
+  static __device__ __forceinline__ void consume(Role& role, const Plan& plan, WithOp&&, Signal&&) {
+    consume_pages<Format>(role, plan);
+    role.next_page += plan.pages;
+    role.next_unit += plan.units;
+    role.next_panel += plan.activation_panels;
+    role.release_panels(role.next_panel);
+  }
+};
+
+}  // namespace serval::device::vector_stream

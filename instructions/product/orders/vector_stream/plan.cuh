@@ -1,0 +1,199 @@
+// The plan by which all roles cut up a record of a vector stream
+// (instructions/product/orders/vector_stream.cuh).
+#pragma once
+
+#include <cstdint>
+
+#include "instructions/product/operands.cuh"
+#include "vm/device/roles.cuh"
+#include "vm/layout/page_image.h"
+
+namespace serval::device::vector_stream {
+
+inline constexpr uint32_t kFloatBytes = sizeof(float);
+
+// A record in the vector stream's terms.
+struct Shape {
+  ProductInput input;
+  uint32_t units;
+  uint32_t matrices;
+  uint32_t cols;
+  uint32_t column_parts = 1;  // in tile order: parts of the columns, each a sum of its own
+};
+
+enum class Mode : uint32_t { kResident, kStreamedPages, kStreamedUnits };
+
+// Computed once for a record and read by every role.
+struct Plan {
+  ProductInput input;
+  Mode mode;
+  uint32_t units;
+  uint32_t matrices;  // that a unit has rows of: 1 or 2
+  uint32_t panels;    // of columns
+  uint32_t cols;
+  uint32_t last_half;  // columns of a half of the last panel
+  uint32_t unit_pages;
+  uint32_t pages;
+  uint32_t activation_panels;  // that are brought in
+  uint32_t parts;              // partial results of a unit that storers add up, for each matrix
+  uint32_t arrivals;           // of warps, until a unit's partial results are in place
+  uint32_t buffers;            // units whose partial results have a place
+  uint32_t column_parts = 1;   // in tile order, which counts them as matrices
+
+  __device__ __forceinline__ bool resident() const { return mode == Mode::kResident; }
+  __device__ __forceinline__ uint32_t half_cols(uint32_t panel) const {
+    return panel + 1 < panels ? page_image::kHalfCols : last_half;
+  }
+  __device__ __forceinline__ uint32_t units_of_set(uint32_t unit_set) const {
+    const uint32_t left = units - unit_set * kConsumerWarps;
+    return left < kConsumerWarps ? left : kConsumerWarps;
+  }
+};
+
+// In kStreamedUnits all units of a unit set must have room for their results: a warp that waited for room
+// would hold a page that another warp needs. 16 rows fill the memory.
+template <class Config>
+inline constexpr bool kUnitSetHasRoom = kPartialBytes >=
+                                        2 * kConsumerWarps* Config::kRows* kUnitRows * sizeof(float);
+
+// Units whose partial results are in shared memory at once: a power of two.
+template <class Config>
+__device__ __forceinline__ uint32_t partial_buffers(uint32_t matrices, uint32_t parts) {
+  const uint32_t fit = kPartialBytes / (matrices * parts * Config::kRows * kUnitRows * sizeof(float));
+  return fit == 0 ? 0 : fit < kPartialBuffers ? 1u << (31 - __clz(static_cast<int>(fit))) : kPartialBuffers;
+}
+template <class Config>
+__device__ __forceinline__ Mode mode_of(uint32_t units, uint32_t matrices, uint32_t panels) {
+  if (panels <= Config::kPanelBuffers) return Mode::kResident;
+  const bool one_set =
+      units != 0 && units <= kConsumerWarps && units <= partial_buffers<Config>(matrices, panels);
+  return one_set ? Mode::kStreamedPages : Mode::kStreamedUnits;
+}
+template <class Config>
+__device__ __forceinline__ Plan make_plan(const Launch& launch, const Shape& shape) {
+  static_assert(kUnitSetHasRoom<Config>, "more rows need more memory for partial results");
+  const auto [input, all_units, matrices, cols, column_parts] = shape;
+  // After the launch's first pass every active row wants logits.
+  const uint32_t units = input.logits_only && launch.logit_bound == 0 ? 0 : all_units;
+  const uint32_t panels = page_image::panels(cols), unit_pages = matrices * panels;
+  const Mode mode = mode_of<Config>(units, matrices, panels);
+  const bool own_unit = mode == Mode::kStreamedUnits;
+  const uint32_t parts = own_unit ? 1 : panels;
+  const uint32_t unit_sets = own_unit ? (units + kConsumerWarps - 1) / kConsumerWarps : min(units, 1u);
+  return {.input = input,
+          .mode = mode,
+          .units = units,
+          .matrices = matrices,
+          .panels = panels,
+          .cols = cols,
+          .last_half = page_image::half_cols(cols, panels - 1),
+          .unit_pages = unit_pages,
+          .pages = units * unit_pages,
+          .activation_panels = unit_sets * panels,
+          .parts = parts,
+          .arrivals = own_unit ? 1 : unit_pages,
+          .buffers = partial_buffers<Config>(matrices, parts)};
+}
+
+// Shared address of a lane's result for row 0 in a part of a unit's results, which lie as [part][row][8].
+template <class Role>
+__device__ __forceinline__ uint32_t part_address(const Role& role, const Plan& plan, uint32_t unit,
+                                                 uint32_t part) {
+  const uint32_t buffer = unit & (plan.buffers - 1);
+  const uint32_t row = (buffer * plan.matrices * plan.parts + part) * Role::Config::kRows;
+  return ptx::shared_address(role.s.partials) + (row * kUnitRows + role.lane / 4) * kFloatBytes;
+}
+
+// Waits until the storers no longer need the memory that the unit's results will use.
+template <class Role>
+__device__ __forceinline__ void wait_partial_buffer(Role& role, const Plan& plan, uint32_t unit) {
+  role.wait_stored(unit < plan.buffers ? role.next_unit : role.next_unit + unit - plan.buffers + 1);
+}
+
+// The pages of an instruction that one warp multiplies, in its order.
+struct Walk {
+  uint32_t page;  // of the instruction's
+  uint32_t unit;
+  uint32_t part;      // of the unit's pages: panel, or panels + panel for the second matrix
+  uint32_t unit_set;  // only where each warp has units of its own
+
+  __device__ __forceinline__ uint32_t panel(const Plan& plan) const {
+    return part < plan.panels ? part : part - plan.panels;
+  }
+  __device__ __forceinline__ uint32_t matrix(const Plan& plan) const { return part < plan.panels ? 0 : 1; }
+  __device__ __forceinline__ bool ends_unit(const Plan& plan) const { return part + 1 == plan.unit_pages; }
+};
+
+// Resident: the warps take the pages in turn, unit by unit.
+template <class Role>
+__device__ __forceinline__ uint32_t first_of_warp(const Role& role) {
+  return (role.warp - role.next_page) % kConsumerWarps;
+}
+template <class Role>
+__device__ __forceinline__ Walk first_resident(const Role& role, const Plan& plan) {
+  const uint32_t page = first_of_warp(role);
+  const uint32_t unit = page / plan.unit_pages;
+  return {.page = page, .unit = unit, .part = page - unit * plan.unit_pages, .unit_set = 0};
+}
+__device__ __forceinline__ void next_resident(const Plan& plan, Walk& at) {
+  at.page += kConsumerWarps;
+  for (at.part += kConsumerWarps; at.part >= plan.unit_pages; at.part -= plan.unit_pages) ++at.unit;
+}
+
+// Split: likewise, panel by panel; of a panel matrix by matrix, and of a matrix unit by unit.
+__device__ __forceinline__ Walk streamed_page_at(const Plan& plan, uint32_t page) {
+  const uint32_t of_panel = plan.units * plan.matrices;
+  const uint32_t panel = page / of_panel, n = page - panel * of_panel;
+  const bool second = n >= plan.units;
+  return {.page = page,
+          .unit = second ? n - plan.units : n,
+          .part = second ? plan.panels + panel : panel,
+          .unit_set = 0};
+}
+
+// Otherwise: each warp takes a unit of the unit set, panel by panel, and the matrices of a panel one after
+// the other. Pages come in the order in which the warps take them: while inputs are waited for, the first of
+// each is in registers, and the ring, whose places are used in turn, holds as many more as it has places.
+__device__ __forceinline__ uint32_t page_of_own_unit(const Plan& plan, const Walk& at) {
+  const uint32_t in_set = at.unit - at.unit_set * kConsumerWarps;
+  return at.unit_set * kConsumerWarps * plan.unit_pages +
+         (at.panel(plan) * plan.matrices + at.matrix(plan)) * plan.units_of_set(at.unit_set) + in_set;
+}
+template <class Role>
+__device__ __forceinline__ Walk first_of_own_units(const Role& role, const Plan& plan) {
+  Walk at{.page = plan.pages, .unit = role.warp, .part = 0, .unit_set = 0};
+  if (at.unit < plan.units) at.page = page_of_own_unit(plan, at);
+  return at;
+}
+__device__ __forceinline__ void next_of_own_units(const Plan& plan, Walk& at) {
+  const uint32_t panel = at.panel(plan);
+  const bool next_panel = at.matrix(plan) + 1 == plan.matrices;
+  if (!next_panel) {
+    at.part += plan.panels;
+  } else if (panel + 1 < plan.panels) {
+    at.part = panel + 1;
+  } else {
+    at.part = 0;
+    ++at.unit_set;
+    at.unit += kConsumerWarps;
+  }
+  at.page = at.unit < plan.units ? page_of_own_unit(plan, at) : plan.pages;
+}
+
+template <class Role>
+__device__ __forceinline__ Walk first_page(const Role& role, const Plan& plan) {
+  if (plan.resident()) return first_resident(role, plan);
+  return plan.mode == Mode::kStreamedPages ? streamed_page_at(plan, first_of_warp(role))
+                                           : first_of_own_units(role, plan);
+}
+__device__ __forceinline__ void next_page(const Plan& plan, Walk& at) {
+  if (plan.resident()) {
+    next_resident(plan, at);
+  } else if (plan.mode == Mode::kStreamedPages) {
+    at = streamed_page_at(plan, at.page + kConsumerWarps);
+  } else {
+    next_of_own_units(plan, at);
+  }
+}
+
+}  // namespace serval::device::vector_stream

@@ -1,0 +1,99 @@
+// An op.h states once what its instruction multiplies. The pages of weights that stream through an SM, the
+// boxes in which the copy engine brings them, the range check of the operands and the cost follow from that.
+//
+// Such an operand struct `Op` has
+//   first_unit, num_units         the record's units of 8 weight rows
+//   max_rows, first_row, num_rows
+//   kWeights                      its weight tensors: members of type TensorId
+//   kMatrices                     optional: 2 if each unit has 8 rows of both weight tensors
+//   kInput                        the activations: a member of type TensorId
+//   kInputSquares                 optional: sums of squares of the input's residual. Results are then those
+//   of the
+//                                 normalised rows, with op.epsilon (common/residual.h)
+//   kAddsTo                       optional: the fp32 tensor to which the sums of op.parts K splits are added
+// and functions beside it
+//   product(op)                   the Product
+//   weight_unit(op, unit)         optional: the weight tensor that has a unit, if there are several
+//   tile_halves_apart(op)         with it: true if the first and the last 8 of 16 units may lie in different
+//   tensors
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstdint>
+
+#include "instructions/common/cost.h"
+#include "vm/instruction.h"
+#include "vm/layout/units.h"
+
+namespace serval {
+
+// The whole product of which a record computes some units, for some rows.
+struct Product {
+  uint32_t units;      // of 8 rows that each of its matrices has
+  uint32_t cols;       // of the weights
+  uint32_t first_col;  // of the record: columns [first_col, first_col + num_cols) of weights and input
+  uint32_t num_cols;
+  bool logits_only;  // results only for rows that want logits
+};
+
+// All columns.
+constexpr Product whole_product(uint32_t units, uint32_t cols, bool logits_only = false) {
+  return {units, cols, 0, cols, logits_only};
+}
+
+// Unit `index` of weight tensor `tensor`, as counted in Op::kWeights.
+struct WeightUnit {
+  uint32_t tensor;
+  uint32_t index;
+};
+
+template <class Op>
+concept HasProduct = requires(const Op& op) {
+  Op::kWeights;
+  requires std::same_as<decltype(Op::kInput), TensorId Op::*const>;
+  { product(op) } -> std::same_as<Product>;
+};
+
+// Matrices that a unit has 8 rows of each: 1, or 2 that are multiplied together.
+template <HasProduct Op>
+constexpr uint32_t matrices_of() {
+  if constexpr (requires { Op::kMatrices; }) return Op::kMatrices;
+  return 1;
+}
+
+// The weights of unit `unit` of matrix `matrix`.
+template <HasProduct Op>
+constexpr WeightUnit find_weights(const Op& op, uint32_t unit, uint32_t matrix) {
+  if constexpr (requires { weight_unit(op, unit); }) return weight_unit(op, unit);
+  return {matrix, unit};
+}
+
+template <HasProduct Op>
+Cost cost_of_product(const Op& op, const CostView& c) {
+  const Product p = product(op);
+  const uint64_t rows = c.rows(op.first_row, op.num_rows);
+  if (rows == 0) return {};
+  const uint64_t outputs = uint64_t{op.num_units} * kUnitRows * matrices_of<Op>();
+  const uint64_t begin = p.first_col, end = begin + p.num_cols;
+  const uint64_t weights = c.bytes(op.*Op::kWeights[0], {0, outputs, begin, end});
+  const uint64_t input = c.bytes(op.*Op::kInput, {0, rows, begin, end});
+  // The weights come from memory once a pass, with its first rows.
+  return {.bytes = op.first_row == 0 ? weights : 0,
+          .cached_bytes = input + (op.first_row == 0 ? 0 : weights),
+          .operations = 2 * outputs * p.num_cols * rows};
+}
+
+// An instruction whose product is all that costs has no cost() of its own.
+template <HasProduct Op>
+Cost cost(const Op& op, const CostView& c) {
+  return cost_of_product(op, c);
+}
+
+// A page of each matrix at a time.
+template <HasProduct Op>
+constexpr PageNeed pages(const Op&) {
+  return {.pinned = 0, .streaming = matrices_of<Op>()};
+}
+
+}  // namespace serval

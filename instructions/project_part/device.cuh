@@ -1,3 +1,0 @@
-#pragma once
-
-#include "instructions/project_part/op.h"
