@@ -15,6 +15,8 @@ TIDY_TARGET ?= all
 NVCC := $(firstword $(shell command -v nvcc) $(wildcard $(CUDA_HOME)/bin/nvcc /usr/local/cuda/bin/nvcc))
 SERVAL_CUDA ?= $(if $(NVCC),ON,OFF)
 DEMO_CUDA ?= $(if $(wildcard /dev/nvidiactl),$(SERVAL_CUDA),OFF)
+# Recording kernels double the time that device code takes to compile. Tests without a GPU compile one of each kind.
+RECORDING_KERNELS ?= $(if $(wildcard /dev/nvidiactl),all,OneRowHeads64;TileOrderHeads64;Tiles64Heads64)
 FUZZ_SECONDS ?= 60
 FUZZ_OUT ?= build-fuzz/found
 
@@ -63,7 +65,7 @@ test-deploy: ## Run only the tests of the Debian package and of replicas behind 
 .PHONY: build-tests
 build-tests:
 	@tools/install_packages.sh demo test
-	cmake --preset host -D SERVAL_BUILD_TESTS=ON -D SERVAL_CUDA=$(SERVAL_CUDA)
+	cmake --preset host -D SERVAL_BUILD_TESTS=ON -D SERVAL_CUDA=$(SERVAL_CUDA) -D SERVAL_RECORDING_KERNELS="$(RECORDING_KERNELS)"
 	$(call BUILD_ALL,$(BUILD))
 
 # Sanitizers and coverage: everything but what runs no C++ of ours, or another project's.
@@ -123,12 +125,15 @@ docs: ## Write the generated pages again (docs/isa.md, docs/kernels.md, docs/api
 
 .PHONY: install
 install: executable ## Install the executable, library, headers and bundled model (PREFIX=/usr/local)
+	cmake --preset host -D SERVAL_RECORDING_KERNELS=all
 	$(call BUILD_ALL,$(BUILD))
 	cmake --install $(BUILD) --prefix "$(abspath $(PREFIX))"
 
 .PHONY: package
 package: executable ## Make a Debian package with a systemd service: build/serval_VERSION_ARCHITECTURE.deb
 	@tools/install_packages.sh package
+	cmake --preset host -D SERVAL_RECORDING_KERNELS=all
+	$(call BUILD_ALL,$(BUILD)) --target serval_cli
 	cpack --config $(BUILD)/CPackConfig.cmake -B $(BUILD)
 
 .PHONY: format

@@ -12,10 +12,25 @@
 namespace serval {
 namespace {
 
+// The build has a kernel that records events for Config, too.
+template <class Config>
+inline constexpr bool kHasRecordingKernel = false;
+#define SERVAL_RECORDING_KERNEL(Name) \
+  template <>                         \
+  inline constexpr bool kHasRecordingKernel<device::Name> = true;
+#include "instructions/recording_kernels.def"
+#undef SERVAL_RECORDING_KERNEL
+
+template <class Config>
+DeviceKernel recording_kernel() {
+  if constexpr (kHasRecordingKernel<Config>) return device::compiled_kernel<Config, device::EventRecorder>();
+  return {};
+}
+
 template <class Config>
 DeviceKernelChoice choice() {
   return {device::compiled_kernel<Config, device::NoRecorder>(),
-          device::compiled_kernel<Config, device::EventRecorder>(),
+          recording_kernel<Config>(),
           Config::kRows,
           Config::kRingPages,
           [](const Program& program) { return runs(Config::kTraits, program); },

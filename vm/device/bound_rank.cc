@@ -224,7 +224,9 @@ void BoundRank::record(uint32_t events_of_ring, RecordingDetail detail) {
   if (events_of_ring == 0) return;
   for (const DeviceKernelChoice* choice : kernels_) {
     if (choice->recording.launch == nullptr)
-      throw Error(ErrorKind::kRuntime, "this instruction set has no kernel that records");
+      throw Error(ErrorKind::kRuntime,
+                  "the GPU kernel for these passes was built without its event recorder: "
+                  "build with SERVAL_RECORDING_KERNELS=all");
     SERVAL_CUDA_CHECK(static_cast<cudaError_t>(choice->recording.prepare()));
   }
   recording_ = std::make_unique<RecordingBuffers>(program_.machine.sms, events_of_ring);
