@@ -38,7 +38,7 @@ std::vector<Signal> resolve_signals(const Program& program) {
   return signals;
 }
 
-// The queues of a rank's SMs, or the one for all.
+// The queues of a rank's SMs, or the global queue.
 std::vector<uint32_t> queues_of(const Program& program, uint32_t rank) {
   const auto first = program.queue_begin.begin() + rank * program.machine.sms;
   if (program.queue_kind == QueueKind::kGlobal) return program.queue_begin;
@@ -92,7 +92,7 @@ void BoundRank::meet(const std::vector<std::unique_ptr<BoundRank>>& ranks) {
 }
 
 void* BoundRank::base_of(const DeviceMemory& memory, const char* name) const {
-  // A part that this rank has no copy of is the first one's.
+  // If this rank has no copy of a tensor of the state, it uses the first rank's.
   std::optional<TensorId> id = program_.find_tensor(name, rank_);
   if (!id) id = program_.find_tensor(name);
   if (!id) throw Error(ErrorKind::kRuntime, fmt::format("program: no tensor '{}'", name));
@@ -102,7 +102,7 @@ void* BoundRank::base_of(const DeviceMemory& memory, const char* name) const {
 std::vector<void*> BoundRank::tensor_bases(const DeviceMemory& memory) const {
   std::vector<void*> bases;
   for (uint32_t t = 0; t < program_.tensors.size(); ++t) {
-    // The program reads a mirror: host memory is too far away to be asked in every pass.
+    // The program reads a copy in GPU memory: reading host memory in every pass would be too slow.
     const bool stop_word = program_.tensors[t].name == state_tensor::kHostStop;
     bases.push_back(stop_word ? static_cast<void*>(words_.data() + kStopMirror) : memory.base({t}));
   }
@@ -155,7 +155,7 @@ void BoundRank::start() {
   ended_.record(stream_);
 }
 
-// The first that can run the launch's passes.
+// The first kernel that can run the launch's passes.
 const DeviceKernel& BoundRank::kernel() const {
   const auto choice = std::ranges::find_if(kernels_, [&](const DeviceKernelChoice* c) {
     return launch_.row_bound <= c->rows && (single_rows_ || !c->single_rows);
@@ -167,8 +167,8 @@ void BoundRank::wait_for_end() const {
   while (!has_ended()) std::this_thread::yield();
 }
 
-// The kernel's own stream is taken; the one of this copy does not wait for it. What start() has enqueued
-// before the kernel comes first: it may clear the word.
+// Writes the abort word by a copy in the default stream, since the kernel occupies its own. Waits first for
+// the work enqueued before the kernel, which may clear the word.
 void BoundRank::give_up() const noexcept {
   const uint32_t yes = 1;
   (void)cudaSetDevice(gpu_);
@@ -211,7 +211,7 @@ void BoundRank::reset_after_failure() noexcept {
   (void)cudaSetDevice(gpu_);
   (void)cudaMemset(counters_.data(), 0, counters_.size() * sizeof(uint32_t));
   (void)cudaMemset(faults_.data(), 0, faults_.size() * sizeof(FaultRecord));
-  (void)cudaStreamSynchronize(cudaStreamLegacy);  // the next launch's stream does not wait for these
+  (void)cudaStreamSynchronize(cudaStreamLegacy);  // the next launch's stream does not wait for the memsets
   (void)cudaGetLastError();
   words_are_dirty_ = true;
   launch_.epoch = 0;

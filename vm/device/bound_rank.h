@@ -1,5 +1,5 @@
-// One device's share of a bound program: what its kernel reads and writes beside the tensors, in that GPU's
-// memory, and its launches.
+// One device's share of a bound program: what its kernel reads and writes in that GPU's memory besides the
+// tensors, and its launches.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@
 
 namespace serval::device {
 
-// Words in host memory that the kernels of all devices write.
+// Words in host memory, written by the kernels of all devices.
 enum HostWord : uint32_t { kPublished, kAborted, kNumHostWords };
 
-// Not thread-safe, but different ranks may be made and used at the same time, each on one thread. Its
-// functions leave its GPU as the thread's current one. Throws as cuda_check.h.
+// Not thread-safe, but several ranks may be constructed and used at the same time, each on its own thread.
+// Its functions make its GPU the thread's current one. Throws as cuda_check.h does.
 class BoundRank {
  public:
   // The program and the kernels must outlive it. `kernels`: those that can run the program, fewest rows
@@ -28,42 +28,43 @@ class BoundRank {
             const std::vector<const DeviceKernelChoice*>& kernels, const DeviceMemory& memory,
             const DeviceOptions& options, uint32_t rank, uint32_t* host_words);
 
-  // Where the kernels of all ranks find each other; before the first launch.
+  // Tells this rank's kernel the addresses of all ranks' counters and abort words. Call before the first
+  // launch.
   void meet(const std::vector<std::unique_ptr<BoundRank>>& ranks);
 
-  // What the next launches run.
+  // Sets the parameters of the next launches.
   void set_launch(const DeviceLaunch& launch);
-  // Notes how this GPU's clock stands to the host's, if a launch of several ranks is to be recorded.
+  // Compares this GPU's clock with the host's, if a launch of several ranks is to be recorded.
   void compare_clock();
   int64_t clock_ahead_ns() const { return clock_ahead_ns_; }
   // Enqueues the kernel.
   void start();
-  // What was enqueued before start() is done.
+  // True if the work enqueued before start() is done.
   bool has_begun() const { return began_.reached(); }
-  // Follows all that is enqueued by now.
+  // Marks the end of all work enqueued so far, for has_ended().
   void mark_end() const { all_done_.record(stream_); }
   bool has_ended() const { return all_done_.reached(); }
-  // Without sleep: a launch is over when the last rank's thread knows.
+  // Does not sleep: a launch is over only when the last rank's thread has noticed its end.
   void wait_for_end() const;
-  // Asks the kernel, if there is one in flight, to leave in mid-pass, while an error is on its way.
+  // After another error: asks a kernel that is in flight to leave in mid-pass.
   void give_up() const noexcept;
-  // Of the launch, whose kernel has ended: what the gate's counter has grown by.
+  // Passes completed by the last launch (growth of the gate's counter). Call after the kernel has ended.
   uint32_t passes_through_the_gate() const;
   double kernel_us() const;
 
-  // After a launch whose kernel has ended: it went through so many passes, or was given up.
+  // Call after the kernel has ended: the launch ran `passes` passes; 0 if it was given up.
   void count_passes(uint32_t passes, bool words_are_dirty);
   // One for each SM.
   std::vector<FaultRecord> faults() const { return faults_.download(); }
   void start_afresh();
-  // While another error is on its way, so that what goes wrong here must not take its place: returns when the
-  // kernel has ended; then, when those of all ranks have, the same as start_afresh().
+  // For error paths; both ignore errors of their own. First call wait_after_failure() for all ranks, which
+  // returns when the kernel has ended, then reset_after_failure(), which does what start_afresh() does.
   void wait_after_failure() const noexcept;
   void reset_after_failure() noexcept;
 
   const Launch& launch() const { return launch_; }
   void record(uint32_t events_of_ring, RecordingDetail detail);
-  // Null: nothing is recorded.
+  // Null: the launch records nothing.
   RecordingBuffers* recording() { return recording_.get(); }
 
  private:
@@ -86,12 +87,12 @@ class BoundRank {
   DeviceArray<void*> tensors_;
   DeviceArray<EncodedMap> tensor_maps_;
   DeviceArray<FaultRecord> faults_;
-  CudaEvent began_, ended_, all_done_;  // the kernel, and what follows it in the stream
+  CudaEvent began_, ended_, all_done_;  // the kernel, and the work after it in the stream
   std::unique_ptr<RecordingBuffers> recording_;
   Launch launch_{};
-  bool single_rows_ = false;      // of the launch
-  int64_t clock_ahead_ns_ = 0;    // of the host's
-  bool words_are_dirty_ = false;  // the last launch left a ticket or a stop word behind
+  bool single_rows_ = false;      // DeviceLaunch::single_rows
+  int64_t clock_ahead_ns_ = 0;    // relative to the host's clock
+  bool words_are_dirty_ = false;  // the words must be zeroed before the next launch
 };
 
 }  // namespace serval::device

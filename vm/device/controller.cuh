@@ -48,7 +48,7 @@ class Controller {
     return s_.records[at];
   }
 
-  // Where events are recorded, a record is read once more after the roles are done with it.
+  // If events are recorded, the watcher reads a record after all roles are done with it.
   __device__ uint64_t* records_done() const {
     if constexpr (Recorder::kOn) return Recorder::memory(s_).record_written;
     return s_.record_free;
@@ -60,7 +60,7 @@ class Controller {
     ++fetched_;
   }
 
-  // The last buffer of a launch holds no record: a role that comes to it leaves at the gate.
+  // The last buffer of a launch holds no record: roles wait at its gate and leave.
   __device__ void end_launch(RecordBuffer& buffer, uint32_t pass) {
     if (lane_ == 0) {
       buffer.pass = pass;
@@ -93,7 +93,7 @@ class Controller {
       kind = FaultKind::kBadOperands;
     }
     if (kind != FaultKind::kNone) fault(buffer, kind);
-    __syncwarp();  // the plan reads what all lanes have brought
+    __syncwarp();  // the plan reads what all lanes have loaded
     if (lane_ == 0) {
       const RecordBuffer& before = s_.records[(fetched_ - 1) % kRecordBuffers];
       Isa::template make_plan<Config>(launch_, before, buffer);
@@ -119,7 +119,7 @@ class Controller {
     return uint64_t{record.signal_begin} + record.signal_count <= program.num_signals;
   }
 
-  // Tensors, waits and signals, each by a lane of its own.
+  // Loads tensors, waits and signals: one entry of each a lane.
   __device__ bool fetch_side_tables(RecordBuffer& buffer) {
     const BoundProgram& program = launch_.program;
     const Instruction& record = buffer.record;
@@ -145,8 +145,8 @@ class Controller {
     return Config::kHasPeers ? SignalTarget{signal.counter}.counter() : signal.counter;
   }
 
-  // What the controller does while it waits: carries the host's stop word over, follows others out, and gives
-  // up when nothing has moved anywhere for too long.
+  // The controller's work while it waits: it copies the host's stop word to GPU memory, leaves if the block
+  // does, and gives up if no SM has made progress for too long.
   __device__ void watch() {
     exit_if_requested(&s_.exit);
     constexpr uint32_t kPollsBetweenChecks = 64;
@@ -181,7 +181,8 @@ class Controller {
     return __reduce_add_sync(~0u, sum);
   }
 
-  // The record that the slowest role is at, or one behind it that had nothing to store.
+  // The record that the slowest role is at, or a later one that was done earlier because it had nothing to
+  // store.
   __device__ const RecordBuffer& current_buffer() const {
     return s_.records[ptx::shared_load_acquire(&s_.records_stored) % kRecordBuffers];
   }
@@ -199,7 +200,7 @@ class Controller {
     __threadfence_system();
   }
 
-  // Waits for a counter, or behind one of its own block's warps?
+  // Finds out whether the SM waits for a counter or for one of its own warps.
   __device__ void find_blocked_role(const RecordBuffer& buffer, FaultRecord& f) const {
     const uint32_t at = ptx::shared_load_acquire(&s_.records_stored);
     if (reached(ptx::shared_load_acquire(&s_.records_waited), at + 1)) {

@@ -1,4 +1,4 @@
-// Calls of the CUDA runtime that did not succeed, as the project's exception. Only where the build has CUDA.
+// Errors of the CUDA runtime as serval::Error. Only in builds with CUDA.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,7 +8,7 @@
 
 namespace serval {
 
-// One line: the call as it stands in the source, what CUDA says, and the error's name to look up.
+// One line: the call as written in the source, CUDA's message, and the error's name.
 [[noreturn]] inline void fail_cuda(cudaError_t status, const char* call) {
   const ErrorKind kind = status == cudaErrorMemoryAllocation ? ErrorKind::kOutOfMemory : ErrorKind::kRuntime;
   throw Error(kind, std::string("CUDA: ") + call + ": " + cudaGetErrorString(status) + " (" +
@@ -17,11 +17,12 @@ namespace serval {
 
 inline void check_cuda(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;
-  (void)cudaGetLastError();  // or the next launch would report this one again
+  (void)cudaGetLastError();  // otherwise the next launch would report this error again
   fail_cuda(status, call);
 }
 
 }  // namespace serval
 
-// SERVAL_CUDA_CHECK(cudaMalloc(&p, bytes)): throws Error, kOutOfMemory where GPU memory ends, else kRuntime.
+// SERVAL_CUDA_CHECK(cudaMalloc(&p, bytes)): throws Error, kOutOfMemory if GPU memory is exhausted, else
+// kRuntime.
 #define SERVAL_CUDA_CHECK(call) ::serval::check_cuda((call), #call)

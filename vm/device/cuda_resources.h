@@ -1,5 +1,5 @@
-// What the CUDA runtime hands out, as objects that give it back: memory, streams, events. All of them belong
-// to the GPU that was the thread's current one when they were made; use_gpu() says which that is.
+// Owners of CUDA resources: memory, streams, events. Each belongs to the GPU that was the thread's current
+// one when it was created; use_gpu() sets that.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +10,12 @@
 
 namespace serval {
 
-// Every thread has a current GPU of its own, the first unless it says otherwise.
+// Makes `device` the thread's current GPU. A thread starts with GPU 0.
 inline void use_gpu(int device) {
   SERVAL_CUDA_CHECK(cudaSetDevice(device));
 }
 
-// Memory of the GPU, aligned to 256 bytes, contents undefined.
+// GPU memory, aligned to 256 bytes, contents undefined.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
@@ -35,7 +35,7 @@ class DeviceBuffer {
   size_t bytes_ = 0;
 };
 
-// Memory of the host that stays in place, so that the copy engines and, at device_data(), kernels reach it.
+// Pinned host memory: copy engines can reach it, and kernels at device_data().
 class PinnedBuffer {
  public:
   PinnedBuffer() = default;
@@ -63,7 +63,7 @@ class PinnedBuffer {
 
 class CudaEvent;
 
-// Work in it runs in order, independently of other streams.
+// A stream that does not synchronise with the default stream.
 class CudaStream {
  public:
   CudaStream() {
@@ -72,9 +72,9 @@ class CudaStream {
     stream_.reset(stream);
   }
   cudaStream_t get() const { return stream_.get(); }
-  // Returns when all work in it is done.
+  // Returns when all its work is done.
   void wait() const { SERVAL_CUDA_CHECK(cudaStreamSynchronize(stream_.get())); }
-  // What comes next in it begins after the moment, if that was recorded.
+  // Work enqueued later waits for the event, if that was recorded.
   void follow(const CudaEvent& event) const;
 
  private:
@@ -84,7 +84,7 @@ class CudaStream {
   std::unique_ptr<CUstream_st, Destroy> stream_;
 };
 
-// A moment in a stream.
+// An event in a stream.
 class CudaEvent {
  public:
   CudaEvent() {
@@ -94,7 +94,7 @@ class CudaEvent {
   }
   void record(cudaStream_t stream) const { SERVAL_CUDA_CHECK(cudaEventRecord(event_.get(), stream)); }
   void record(const CudaStream& stream) const { record(stream.get()); }
-  // Whether all work before it is done.
+  // True if all work before it is done.
   bool reached() const {
     const cudaError_t status = cudaEventQuery(event_.get());
     if (status == cudaErrorNotReady) return false;
@@ -103,7 +103,7 @@ class CudaEvent {
   }
   void wait() const { SERVAL_CUDA_CHECK(cudaEventSynchronize(event_.get())); }
   cudaEvent_t get() const { return event_.get(); }
-  // Between two moments that have passed.
+  // Time between two events that have been reached.
   static double milliseconds(const CudaEvent& from, const CudaEvent& to) {
     float time = 0;
     SERVAL_CUDA_CHECK(cudaEventElapsedTime(&time, from.event_.get(), to.event_.get()));

@@ -10,9 +10,9 @@
 
 namespace serval {
 
-// In GPU memory; zeroed when it is made. What is written there from the host has arrived when the call
-// returns: CUDA only enqueues a memset or a small copy, in a stream that kernels do not wait for, nor do
-// those of other GPUs, which may write here as soon as they run.
+// An array in GPU memory, zeroed at construction. Host writes have arrived when the call returns. (CUDA only
+// enqueues a memset or a small copy, in a stream that neither this GPU's kernels nor those of other GPUs wait
+// for, and these may write here as soon as they run.)
 template <class T>
 class DeviceArray {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -45,7 +45,7 @@ class DeviceArray {
   DeviceBuffer buffer_;
 };
 
-// In pinned host memory that the GPU can address; zeroed when it is made.
+// An array in pinned host memory that the GPU can address, zeroed at construction.
 template <class T>
 class PinnedArray {
   static_assert(std::is_trivially_copyable_v<T>);

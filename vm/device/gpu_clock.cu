@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint32_t kRounds = 64;
 
-// What the host and the GPU write for each other.
+// Messages between the host and the GPU.
 struct Mail {
   uint32_t asked, answered;
   uint64_t time;

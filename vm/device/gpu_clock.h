@@ -1,4 +1,4 @@
-// How the clocks of several GPUs stand to each other.
+// Compares the clocks of several GPUs.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,11 @@ namespace serval {
 
 struct GpuClock {
   int64_t ahead_ns;  // of the host's steady clock
-  int64_t error_ns;  // half of the round trip that it was taken from
+  int64_t error_ns;  // half of the round trip of the best measurement
 };
 
-// Asks the thread's current GPU for the time of the clock that all its SMs share, several times, through
-// pinned memory, and keeps the answer that came soonest. Takes less than a millisecond. Throws as
-// cuda_check.h.
+// Compares the global clock of the thread's current GPU with the host's: several round trips through pinned
+// memory; keeps the shortest. Takes less than a millisecond. Throws as cuda_check.h does.
 GpuClock compare_clock(cudaStream_t stream);
 
 }  // namespace serval

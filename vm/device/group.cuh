@@ -1,4 +1,4 @@
-// The consumer warps as one group of threads: how an instruction runs that is not a stream of weight pages
+// The consumer warps as one group of threads. It runs the instructions that do not stream weight pages
 // (attention, sampling, …).
 #pragma once
 
@@ -15,9 +15,9 @@ namespace serval::device {
 
 inline constexpr uint32_t kConsumerWarps = 8;
 inline constexpr uint32_t kGroupThreads = kConsumerWarps * kWarpThreads;
-// Rows of a pass that these kernels keep in a table in shared memory: lane r of a warp looks at row r, 16
-// bytes a lane bring the table, and sets of rows are the bits of a word. Kernels for more rows need another
-// table, and group instructions that walk it.
+// Rows of a pass that these kernels keep in a table in shared memory: lane r of a warp reads row r, 16 bytes
+// a lane load the table, and a 32-bit word holds a set of rows. More rows would need another table, and group
+// instructions that loop over it.
 inline constexpr uint32_t kTableRows = kRowTile;
 static_assert(kTableRows <= kWarpThreads && whole_row_tiles(kTableRows) == kTableRows);
 // Shared memory that an instruction may use while it runs, aligned to kScratchAlignment; some kernels have
@@ -25,7 +25,7 @@ static_assert(kTableRows <= kWarpThreads && whole_row_tiles(kTableRows) == kTabl
 inline constexpr uint32_t kScratchBytes = 52 * 1024;
 inline constexpr uint32_t kScratchAlignment = 1024;
 
-// Where the interpreter tells its warps to leave: set once a launch, never cleared.
+// Tells the block's warps to leave the kernel: set once a launch, never cleared.
 struct ExitFlag {
   uint32_t set;
 };
@@ -35,8 +35,8 @@ __device__ __forceinline__ bool exit_requested(const ExitFlag* flag) {
 __device__ __forceinline__ void request_exit(ExitFlag* flag) {
   *reinterpret_cast<volatile uint32_t*>(&flag->set) = 1;
 }
-// Leaves the kernel if the launch has been given up or is over. Only in loops that wait: a waiting warp holds
-// nothing that another warp needs to leave, too.
+// Leaves the kernel if the launch has been given up or is over. Call it only in loops that wait: a waiting
+// warp holds nothing that another warp needs in order to leave.
 __device__ __forceinline__ void exit_if_requested(const ExitFlag* flag) {
   if (exit_requested(flag)) ptx::exit_thread();
 }
@@ -46,8 +46,9 @@ __device__ __forceinline__ void wait_phase(uint64_t* barrier, uint32_t parity, c
   while (!ptx::mbarrier_try_wait(barrier, parity)) exit_if_requested(flag);
 }
 
-// wait_phase() in the midst of a warpgroup's products, where a thread must not exit: returns also if the warp
-// is asked to exit. It goes on with whatever is in shared memory, and leaves when its products are complete.
+// wait_phase() while a warpgroup's products are in flight, when a thread must not exit: returns also if an
+// exit is requested. The warp then continues with whatever is in shared memory and leaves when its products
+// are complete.
 __device__ __forceinline__ void wait_phase_or_exit(uint64_t* barrier, uint32_t parity, const ExitFlag* flag) {
   asm volatile(
       "{.reg .pred done;\n"
@@ -63,8 +64,8 @@ __device__ __forceinline__ void wait_phase_or_exit(uint64_t* barrier, uint32_t p
       "r"(parity), "r"(ptx::shared_address(&flag->set))
       : "memory");
 }
-// The same, for a count in shared memory that grows to `need`; counts may wrap. `seen`: what it is known to
-// be, and then what it was found to be.
+// wait_phase_or_exit() for a count in shared memory that grows to `need`; counts may wrap. `seen`: a value of
+// the count that is already known; returns the latest one.
 __device__ __forceinline__ void wait_count_or_exit(const uint32_t* count, uint32_t need, uint32_t& seen,
                                                    const ExitFlag* flag) {
   asm volatile(
@@ -85,7 +86,7 @@ __device__ __forceinline__ void wait_count_or_exit(const uint32_t* count, uint32
       : "r"(ptx::shared_address(count)), "r"(need), "r"(ptx::shared_address(&flag->set))
       : "memory");
 }
-// The same for two barriers, which are looked at together, so that the two looks overlap.
+// wait_phase_or_exit() for two barriers. Both are tested in each iteration, so that the tests overlap.
 __device__ __forceinline__ void wait_phases_or_exit(uint64_t* first, uint32_t first_parity, uint64_t* second,
                                                     uint32_t second_parity, const ExitFlag* flag) {
   asm volatile(
@@ -106,21 +107,21 @@ __device__ __forceinline__ void wait_phases_or_exit(uint64_t* first, uint32_t fi
       : "memory");
 }
 
-inline constexpr uint32_t kWarpgroupWarps = 4;  // as the tensor cores and setmaxnreg have it
+inline constexpr uint32_t kWarpgroupWarps = 4;  // warps of a warpgroup, for wgmma and setmaxnreg
 
 // Lets the four warps of a warpgroup start something together or not at all. wgmma needs all four: if one has
-// left the kernel, it is an illegal instruction. A warp that waits may leave as soon as an exit is requested,
-// even after it has arrived at a barrier, so the decision to start is made once for all four. Lies in shared
-// memory; up to 2^30 starts in a launch.
+// left the kernel, it is an illegal instruction. A waiting warp may leave as soon as an exit is requested,
+// even after it has arrived at a barrier, so one decision is made for all four. Lies in shared memory; up to
+// 2^30 starts in a launch.
 struct JointStart {
-  uint32_t arrivals;  // warps that have called begin(), over all starts
+  uint32_t arrivals;  // calls of begin() by warps, over all starts
   uint32_t started;   // starts so far, or kCancelled
 
   static constexpr uint32_t kCancelled = 0xffffffff;
 
   __device__ __forceinline__ void init() { arrivals = started = 0; }
   // Called by whole warps. Returns in all four once all have called it, or leaves the kernel in all four if
-  // an exit is requested before.
+  // an exit is requested before that.
   __device__ __forceinline__ void begin(uint32_t lane, const ExitFlag* exit) {
     uint32_t goes_on = 0;
     __syncwarp();
@@ -132,7 +133,7 @@ struct JointStart {
   __device__ __forceinline__ bool has_started(const ExitFlag* exit) {
     const uint32_t before = ptx::shared_fetch_add_acquire_release(&arrivals, 1);
     const uint32_t number = before / kWarpgroupWarps;
-    // The first of these two writes decides.
+    // The first of the two compare-and-swaps decides.
     if (before % kWarpgroupWarps == kWarpgroupWarps - 1) atomicCAS_block(&started, number, number + 1);
     uint32_t seen;
     while ((seen = ptx::shared_load_acquire(&started)) == number) {
@@ -142,25 +143,26 @@ struct JointStart {
   }
 };
 
-// Handed to `run` of an instruction; all kGroupThreads threads call it together. When the last of them
-// returns, the interpreter signals: everything stored by then is visible to all that wait for it.
+// Argument of an instruction's `run`, which all kGroupThreads threads call together. When the last of them
+// has returned, the interpreter signals: everything stored by then is visible to those that wait for the
+// signals.
 //
-// It is handed out once the inputs may be read, or, to an instruction that starts early, before: what no
-// instruction of this pass writes may be read at once (the pass's rows, the block table, what earlier passes
-// have left in the KV cache), and scratch memory written. All else waits for wait_inputs(); the pass's rows,
-// too, where it is handed out before the gate (vm/device/op.cuh).
+// `run` is called once the inputs may be read. An instruction that starts early is called before that: it may
+// at once write scratch memory and read what no instruction of this pass writes (the pass's rows, the block
+// table, and what earlier passes left in the KV cache). For everything else it calls wait_inputs() first; if
+// it starts before the gate (vm/device/op.cuh), also for the pass's rows.
 struct Group {
   uint32_t thread;  // 0 to kGroupThreads - 1
   uint32_t warp;    // 0 to kConsumerWarps - 1
   uint32_t lane;
   std::byte* scratch;     // kScratchBytes of shared memory, contents undefined
-  void* const* operands;  // base of each tensor operand, in shared memory
-  void* const* tensors;   // base of each of the program's tensors, in GPU memory
+  void* const* operands;  // base of each tensor operand; the array lies in shared memory
+  void* const* tensors;   // base of each of the program's tensors; the array lies in GPU memory
   const PassRow*
-      rows;  // of this pass: [kTableRows] in shared memory, or all in GPU memory (Config::kSharedRows)
-  uint64_t* inputs;  // the phase after which the inputs may be read, and its parity
+      rows;  // rows of this pass: [kTableRows] in shared memory, or all in GPU memory (Config::kSharedRows)
+  uint64_t* inputs;  // mbarrier whose phase ends when the inputs may be read
   uint32_t inputs_parity;
-  uint64_t* barrier;         // of kConsumerWarps arrivals
+  uint64_t* barrier;         // kConsumerWarps arrivals
   uint32_t* barrier_parity;  // this thread's
   const ExitFlag* exit;
 
@@ -169,14 +171,14 @@ struct Group {
   __device__ __forceinline__ T* tensor() const {
     return static_cast<T*>(operands[operand_index<Member>()]);
   }
-  // Base of the tensor that a device has of them.
+  // Base of the peers' tensor on `device`.
   template <class T>
   __device__ __forceinline__ T* tensor_on(PeerTensors peers, uint32_t device) const {
     return static_cast<T*>(tensors[peers.on(device).index]);
   }
   __device__ __forceinline__ void wait_inputs() const { wait_phase(inputs, inputs_parity, exit); }
-  // All threads of the group; orders their accesses to shared and global memory. Not a named barrier, so that
-  // a warp that leaves does not leave the others stuck.
+  // Barrier of all threads of the group; orders their accesses to shared and global memory. It is no named
+  // barrier, so that a warp that leaves the kernel does not block the others.
   __device__ __forceinline__ void sync() const {
     __syncwarp();
     if (lane == 0) ptx::mbarrier_arrive(barrier);

@@ -69,10 +69,10 @@ struct DeviceInterpreter::Impl {
   const DeviceIsa& isa;
   const DeviceOptions options;
   const std::shared_ptr<RankThreads> threads;
-  std::vector<const DeviceKernelChoice*> kernels;  // that can run the program
+  std::vector<const DeviceKernelChoice*> kernels;  // those that can run the program
   PinnedArray<uint32_t> host_words{device::kNumHostWords};
   std::vector<std::unique_ptr<BoundRank>> ranks;
-  EventRings events;  // of all ranks, where there are several
+  EventRings events;  // of all ranks, if there are several
   double kernel_us = 0;
 };
 
@@ -97,7 +97,7 @@ DeviceInterpreter::Impl::Impl(const Program& program_in, const DeviceIsa& isa_in
 void DeviceInterpreter::Impl::check_kernels() const {
   if (kernels.empty())
     throw Error(ErrorKind::kRuntime, "program: no kernel has code for all of its instructions");
-  const unsigned rows = kernels.back()->single_rows ? 0 : kernels.back()->rows;  // of any passes
+  const unsigned rows = kernels.back()->single_rows ? 0 : kernels.back()->rows;  // for any pass
   if (program.limits.rows > rows) {
     throw Error(ErrorKind::kRuntime,
                 fmt::format("program: {} rows a pass; limit: {} (the kernels)", program.limits.rows, rows));
@@ -109,9 +109,9 @@ void DeviceInterpreter::Impl::check_kernels() const {
   }
 }
 
-// Enqueues all copies and then all kernels: of ranks on one GPU, a copy that comes behind another rank's
-// kernel can wait for it, and that kernel waits for this rank. Where one rank's kernel cannot be enqueued,
-// those of the others would wait for it until the time-out.
+// Enqueues all copies before any kernel. Where ranks share a GPU, a copy enqueued after another rank's kernel
+// could wait for it, while that kernel waits for this rank. If one rank's kernel cannot be enqueued, the
+// other ranks give up; otherwise they would wait for it until the time-out.
 void DeviceInterpreter::Impl::start(const std::function<void(uint32_t)>& upload) {
   try {
     if (upload) {
@@ -127,9 +127,9 @@ void DeviceInterpreter::Impl::start(const std::function<void(uint32_t)>& upload)
   }
 }
 
-// Returns when the kernels have ended, and what was enqueued behind them: each rank's thread waits for its
-// own. What the kernel publishes may go back: a storer that is late may say that a pass is done after another
-// has said it of the next one.
+// Returns when the kernels and everything enqueued after them have ended; each rank's thread waits for its
+// own. The published count may go back: a late storer may publish a pass after another storer has published
+// the next one.
 uint32_t DeviceInterpreter::Impl::hand_out_passes(const std::function<void(uint32_t)>& on_pass) {
   constexpr uint32_t kLooksBetweenQueries = 1024;
   uint32_t handed = 0;
@@ -145,7 +145,7 @@ uint32_t DeviceInterpreter::Impl::hand_out_passes(const std::function<void(uint3
     if (index > 0) return rank.wait_for_end();
     for (uint32_t looks = 1;; ++looks) {
       hand_out(host_word(device::kPublished));
-      // Behind its last pass, a launch ends at once.
+      // After its last pass, a launch ends at once.
       if ((handed >= passes || looks % kLooksBetweenQueries == 0) && rank.has_ended()) break;
     }
   });
@@ -154,8 +154,8 @@ uint32_t DeviceInterpreter::Impl::hand_out_passes(const std::function<void(uint3
   return handed;
 }
 
-// Whatever on_pass or CUDA has thrown is on its way to the caller. A kernel signals the counters of other
-// ranks, too, until it has ended.
+// Called while an exception of on_pass or CUDA is being rethrown. All kernels must have ended before the
+// counters are zeroed: until then they signal the counters of other ranks, too.
 void DeviceInterpreter::Impl::reset_after_failure() noexcept {
   for (const auto& rank : ranks) rank->wait_after_failure();
   for (const auto& rank : ranks) rank->reset_after_failure();
@@ -185,7 +185,7 @@ uint32_t DeviceInterpreter::Impl::run(const std::function<void(uint32_t)>& on_pa
   return passes;
 }
 
-// One for each SM, rank after rank.
+// Fault records, one for each SM, rank after rank.
 std::vector<FaultRecord> DeviceInterpreter::Impl::faults() const {
   std::vector<FaultRecord> all;
   for (const auto& rank : ranks) {
@@ -215,8 +215,8 @@ std::string DeviceInterpreter::Impl::describe(size_t sm, const FaultRecord& f) c
                      name_of(f.role));
 }
 
-// Counters that an instruction which has not finished will still add to in this pass, as far as that is
-// known: with a global queue, which SM has which instruction is not.
+// Counters to which an unfinished instruction will still add in this pass. With a global queue, all of them:
+// it is not known which SM has which instruction.
 std::vector<bool> DeviceInterpreter::Impl::pending_counters(const std::vector<FaultRecord>& all) const {
   std::vector<bool> pending(program.counters.size(), program.queue_kind == QueueKind::kGlobal);
   if (program.queue_kind == QueueKind::kGlobal) return pending;
@@ -234,9 +234,9 @@ std::vector<bool> DeviceInterpreter::Impl::pending_counters(const std::vector<Fa
   return pending;
 }
 
-// The report names the SM that holds up the others: a bad record first, then one that is stuck in its own
-// block, then one that waits for a counter that no pending instruction adds to, then the earliest that waits
-// for any.
+// The report names the SM that blocks the others: preferably one with a bad record, then one that is stuck in
+// its own block, then one that waits for a counter to which no pending instruction adds, then the earliest
+// that waits for any counter.
 void DeviceInterpreter::Impl::throw_fault() {
   const std::vector<FaultRecord> all = faults();
   const std::vector<bool> pending = pending_counters(all);

@@ -1,4 +1,5 @@
-// The persistent kernel: one block an SM, each warp in its role until the launch's last pass is over.
+// The persistent kernel: one thread block an SM; each warp keeps its role until the launch's last pass is
+// over.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ namespace serval::device {
 template <class... Types>
 struct StreamList {};
 
-// An instruction set as a type: its streams, then the operand structs in order of opcode.
+// An instruction set as a type: its streams, then its operand structs in the order of their opcodes.
 template <class Streams, class... Ops>
 struct IsaList;
 
@@ -25,7 +26,7 @@ struct IsaList<StreamList<StreamTypes...>, Ops...> {
   static constexpr uint32_t kNumOps = sizeof...(Ops);
   static_assert((... && (sizeof(typename StreamTypes::Plan) <= kStreamPlanBytes)));
 
-  // The stream that runs an instruction: the first that can.
+  // Number of the stream that runs an instruction: the first that can.
   template <class Op>
   static constexpr uint32_t stream_of() {
     uint32_t stream = kNoStream, at = kNoStream;
@@ -51,8 +52,8 @@ struct IsaList<StreamList<StreamTypes...>, Ops...> {
                 : false) ||
            ...);
   }
-  // Fills in what roles read besides the record, once for all of them: of a streaming instruction, its plan.
-  // `before`: the buffer of the SM's record before.
+  // Fills in the fields that roles read besides the record, including a streaming instruction's plan.
+  // `before`: the buffer of the SM's previous record.
   template <class Config>
   static __device__ void make_plan(const Launch& launch, const RecordBuffer& before, RecordBuffer& buffer) {
     bool starts_early = false, before_gate = false;
@@ -68,8 +69,8 @@ struct IsaList<StreamList<StreamTypes...>, Ops...> {
       }
     });
     buffer.stream = stream;
-    // The pass's rows come with its gate: a record whose consumers have not been told of it does not start
-    // early.
+    // The pass's rows arrive with its gate. If consumers do not yet know that the gate is open, the record
+    // must not start early.
     const bool gate_seen = buffer.begins_pass == 0 && before.passes_gate_on != 0;
     buffer.starts_early = before_gate || (starts_early && gate_seen) ? 1 : 0;
     buffer.passes_gate_on = 1;
@@ -106,7 +107,7 @@ struct IsaList<StreamList<StreamTypes...>, Ops...> {
     if constexpr (Streams<Stream, Op>) return in_range_for<Config, typename Stream::template Op<Op>>(op);
     return false;
   }
-  // A record's shape, in the terms of each stream that can run it.
+  // A record's shape in each stream that can run it.
   template <class Stream>
   struct ShapeOf {
     typename Stream::Shape shape{};
@@ -128,8 +129,8 @@ struct IsaList<StreamList<StreamTypes...>, Ops...> {
   }
 };
 
-// What a role does with its next record stands between these two. They take no function: one as large as what
-// consumers do would not be inlined, and ptxas lets no products overlap in a kernel that calls functions.
+// Each role puts its work on a record between these two. (They take no callback: the consumers' would not be
+// inlined, and ptxas serialises wgmma products in a kernel that calls functions.)
 template <class Role>
 __device__ __forceinline__ void take_record(Role& role) {
   auto& s = role.s;
@@ -149,7 +150,7 @@ __device__ __forceinline__ void wait_for_exit(const ExitFlag* exit) {
 
 template <class Isa, class Config, template <class> class Recorder>
 __device__ __forceinline__ void run_loader(Shared<Config>& s, const Launch& launch, uint32_t lane) {
-  if (lane != 0) ptx::exit_thread();  // at once: exit_last() waits for it
+  if (lane != 0) ptx::exit_thread();  // first of all: exit_last() waits for these lanes
   Recorded<LoaderRole<Config>, Recorder> role{{.s = s, .launch = launch}};
   for (;; ++role.record) {
     const uint32_t n = role.record, at = n % kRecordBuffers;
@@ -172,8 +173,8 @@ __device__ __forceinline__ void run_loader(Shared<Config>& s, const Launch& laun
   }
 }
 
-// What a group instruction has of the preparer: its scratch memory and its waits, and bulk copies of its own,
-// if it brings its inputs that way.
+// The preparer's work for a group instruction: it claims scratch memory, waits for the inputs, and issues
+// bulk copies if the instruction loads its inputs that way.
 template <class Isa, class Role>
 __device__ __forceinline__ void prepare_group(Role& role) {
   role.claim_scratch();
@@ -207,14 +208,14 @@ __device__ __forceinline__ void run_preparer(Shared<Config>& s, const Launch& la
   }
 }
 
-// Calls fn(signal) for each of the record's signals from the `first` of the lane on.
+// Calls fn(signal) for every 32nd of the record's signals, beginning at `first`.
 template <class Role, class Fn>
 __device__ __forceinline__ void for_signals(const Role& role, uint32_t first, Fn&& fn) {
   const RecordBuffer& buffer = *role.buffer;
   for (uint32_t n = first; n < buffer.record.signal_count; n += kWarpThreads)
     fn(n < kFetchedSignals ? buffer.signals[n] : role.launch.program.signals[buffer.record.signal_begin + n]);
 }
-// Where a signal goes, looked up beforehand: nothing stands between a record's last store and its signals.
+// A signal's destination, resolved in advance so that nothing delays the signals after a record's last store.
 template <class Config>
 struct ResolvedSignal {
   uint32_t* counter;  // null: none
@@ -236,7 +237,7 @@ struct ResolvedSignal {
     ptx::add_release(counter, increment);
   }
 };
-// What the lane will signal.
+// The signal that this lane will send.
 template <class Role>
 __device__ __forceinline__ ResolvedSignal<typename Role::Config> lane_signal(const Role& role) {
   ResolvedSignal<typename Role::Config> signal(role.launch,
@@ -244,7 +245,7 @@ __device__ __forceinline__ ResolvedSignal<typename Role::Config> lane_signal(con
   if (role.lane >= min(uint32_t{role.buffer->record.signal_count}, kFetchedSignals)) signal.counter = nullptr;
   return signal;
 }
-// Follows the stores of all warps that the caller has heard of.
+// Sends the record's signals. They follow the stores of all warps that the caller is ordered after.
 template <class Role>
 __device__ __forceinline__ void add_signals(Role& role, const ResolvedSignal<typename Role::Config>& mine) {
   __syncwarp();
@@ -262,7 +263,7 @@ __device__ __forceinline__ void add_signals(Role& role, const ResolvedSignal<typ
   }
 }
 
-// Calls visit(op) for the record's instruction, which runs on the stream.
+// Calls visit(op) for the record's instruction, which runs on `Stream`.
 template <class Isa, class Stream, class Role, class Visit>
 __device__ __forceinline__ void with_streaming_op(const Role& role, Visit&& visit) {
   Isa::dispatch(role.buffer->record, [&]<class Op>(const Op& op) {
@@ -270,20 +271,20 @@ __device__ __forceinline__ void with_streaming_op(const Role& role, Visit&& visi
   });
 }
 
-// A group instruction is done: the last of the consumers' warps signals.
+// Ends a group instruction: the last of the consumer warps signals.
 template <class Role>
 __device__ __forceinline__ void signal_as_group(Role& role) {
   const auto signal = lane_signal(role);
   if (role.last_to_arrive(role.next_unit)) {
     if (role.lane == 0) role.recorder.stamp(role.record, EventKind::kComputeEnd);
-    role.wait_inputs();  // a record with nothing to do has not
+    role.wait_inputs();  // a record without work has not waited yet
     add_signals(role, signal);
     role.arrive_unit(role.next_unit);
   }
   ++role.next_unit;
 }
 
-// A group instruction: all consumer threads together, with the activations' memory as scratch.
+// A group instruction: all consumer threads run it together, with the activations' memory as scratch.
 template <class Isa, class Role>
 __device__ __forceinline__ void consume_group(Role& role) {
   auto& s = role.s;
@@ -311,7 +312,7 @@ __device__ __forceinline__ void consume_group(Role& role) {
   role.restore_counts();
   if constexpr (Role::Config::kMultipliesTiles) role.parity = parity;
   signal_as_group(role);
-  role.wait_panel(role.next_panel);  // long there: every phase is waited for once
+  role.wait_panel(role.next_panel);  // it has landed; but every phase must be waited for once
   role.release_scratch();
 }
 
@@ -336,7 +337,7 @@ __device__ __forceinline__ void run_consumer(Shared<Config>& s, const Launch& la
   }
 }
 
-// The record's signals are out; the host hears of the pass after its gate.
+// The record's signals have been sent. If it signalled the gate, publishes the end of the pass to the host.
 template <class Role>
 __device__ __forceinline__ void end_record(const Role& role) {
   for_signals(role, role.lane, [&](const Signal& signal) {
@@ -359,7 +360,7 @@ __device__ __forceinline__ void stamp_stores(Role& role) {
   }
 }
 
-// True for the warp that has signalled: the only one with something to store, or the last.
+// Returns true for the warp that has signalled: the record's only storer, or the last of several.
 template <class Isa, class Stream, class Role>
 __device__ __forceinline__ bool store_stream(Role& role, const typename Stream::Plan& plan,
                                              uint32_t storers) {
@@ -379,7 +380,7 @@ __device__ __forceinline__ bool store_stream(Role& role, const typename Stream::
   announce();
   return true;
 }
-// The consumers have signalled; what counts units and records goes on.
+// After a group instruction, whose consumers have signalled: updates the counts of units.
 template <class Role>
 __device__ __forceinline__ void follow_group(Role& role) {
   role.wait_partial_buffers(1);
@@ -388,13 +389,13 @@ __device__ __forceinline__ void follow_group(Role& role) {
   ++role.next_unit;
 }
 
-// The consumers store a streaming record's results themselves: a storer signals, so that they go on with
-// their next tile while the stores are acknowledged.
+// Consumers have stored the record's results themselves. A storer signals, so that consumers begin their next
+// tile while the stores are acknowledged.
 template <class Role>
 __device__ __forceinline__ void signal_for_consumers(Role& role) {
   if (role.storer_rank != 0) return role.skip_units(1);
   const auto signal = lane_signal(role);
-  role.wait_inputs();  // a record with nothing to do has not
+  role.wait_inputs();  // a record without work has not waited yet
   role.wait_partial_buffers(1);
   role.wait_units(0, true, kConsumerWarps);
   add_signals(role, signal);

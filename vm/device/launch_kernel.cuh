@@ -1,5 +1,6 @@
-// Starts the persistent kernel of an instruction set: what DeviceIsa points to. Config: what the kernel is
-// compiled for (vm/device/shared.cuh); Recorder: NoRecorder, or EventRecorder for the kernel that records.
+// Launches the persistent kernel of an instruction set: the functions that DeviceIsa points to. Config: what
+// the kernel is compiled for (vm/device/shared.cuh). Recorder: NoRecorder, or EventRecorder for the kernel
+// that records.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -16,7 +17,7 @@ int prepare_kernel() {
                               Recorder<Config>::kSharedBytes);
 }
 
-// Cooperative: all blocks run at the same time, or the launch fails.
+// A cooperative launch: all blocks run at the same time, or the launch fails.
 template <class Isa, class Config, template <class> class Recorder>
 int launch_kernel(const Launch& launch, unsigned sms, void* stream) {
   cudaLaunchAttribute cooperative{};

@@ -6,43 +6,43 @@
 //   run(op, group)             vm/device/group.cuh; or run<Config>(op, group), where it depends on what the
 //                              kernel is compiled for (vm/device/shared.cuh)
 //
-// It may bring its inputs by bulk copies of its own: prepare(role, op) is then called by the preparer's warp
-// when the scratch memory is free. It calls role.wait_inputs(role.recorder), then role.hand_over_scratch(),
-// and before it lets a warp leave, it waits for its copies.
+// It may load its inputs by its own bulk copies: the preparer's warp then calls prepare(role, op) when the
+// scratch memory is free. prepare() calls role.wait_inputs(role.recorder), then role.hand_over_scratch().
+// Before it lets a warp leave the kernel, it waits for its copies.
 //
 // A streaming instruction works on pages that need no wait, such as weights. Four roles work on different
-// instructions at the same time; what differs from one streaming instruction to another is
+// instructions at the same time. A streaming instruction defines
 //
 //   shape(buffer, op)            what it works on: the stream's Shape
 //
-// and whatever finding its pages and storing its results takes. A stream is a way in which pages meet
-// activations, such as instructions/product/orders/vector_stream.cuh. An instruction set names the streams
-// that its kernels have; an instruction runs on the first of them whose Shape it gives. A stream is a struct
-// with `Op<T>`, what instruction T says in the stream's terms (DeviceOp<T>, or a template of the stream's
-// own), `Plan`, which all roles work by, `Pages`, and the functions
+// and whatever the stream needs to find its pages and to store its results. A stream is a way in which pages
+// meet activations, such as instructions/product/orders/vector_stream.cuh. An instruction set lists the
+// streams of its kernels; an instruction runs on the first of them for which it defines a shape. A stream is
+// a struct with `Op<T>`, which describes instruction T to the stream (DeviceOp<T>, or a template of the
+// stream's own), `Plan`, which all roles follow, `Pages`, and the functions
 //
 //   pages_of(role, op, unit, matrix)    where its pages are: Pages
 //   plan<Config>(launch, shape)         the Plan
-//   has_panels(plan)                    of activations: its consumers wait for them, and so for its inputs
+//   has_panels(plan)                    true: consumers wait for panels of activations, and so for the inputs
 //   load(role, plan, pages_of), prepare(role, plan), consume(role, plan, with_op, signal)
 //
-// With kConsumersStore, consumers store what they have computed and call signal(), upon which a storer
-// signals; storers only help:
+// With kConsumersStore, consumers store their results and call signal(); then a storer signals. Storers only
+// help:
 //
 //   look_up(role, plan)                 called by all storers
 //
-// Without, consumers leave their results for the storers:
+// Without it, consumers leave their results to the storers:
 //
 //   units(plan)                         units of results
 //   storers<Config>(plan)               storers that have something to store: 1 to kStorerWarps
-//   store(role, plan, with_op, stored)  calls stored() once this warp has stored all of its own: a record's
-//                                       only storer signals there, of several the last one does later
+//   store(role, plan, with_op, stored)  calls stored() once this warp has stored all of its own: the only
+//                                       storer of a record signals there; the last of several signals later
 //
-// with_op(visit) calls visit(op) for the record's instruction. One copy of these in the kernel serves all of
-// them, which keeps the kernel small enough for the instruction cache.
+// with_op(visit) calls visit(op) for the record's instruction. The kernel has one copy of the stream's
+// functions for all instructions, which keeps it small enough for the instruction cache.
 //
-// Both kinds have in_range(op): every index that is derived from the operands is inside its tensor; or
-// in_range<Config>(op), where it depends on what the kernel is compiled for.
+// Both kinds have in_range(op), which is true if every index derived from the operands is inside its tensor;
+// or in_range<Config>(op), where it depends on what the kernel is compiled for.
 #pragma once
 
 #include <concepts>
@@ -54,7 +54,7 @@ namespace serval::device {
 template <class Op>
 struct DeviceOp;
 
-// The stream can run the instruction, which says what it works on in the stream's terms.
+// True if `Stream` can run `Op`, because `Op` has a shape in the stream's terms.
 template <class Stream, class Op>
 concept Streams = requires(const Op& op, const RecordBuffer& buffer) {
   { Stream::template Op<Op>::shape(buffer, op) } -> std::same_as<typename Stream::Shape>;
@@ -70,7 +70,7 @@ __device__ __forceinline__ void run_group(const Op& op, const Group& group) {
   }
 }
 
-// Whether an instruction's operands are in range, in a kernel that is compiled for Config. OnDevice: what
+// True if an instruction's operands are in range, in a kernel that is compiled for Config. OnDevice: what
 // runs it, DeviceOp<Op> or its stream's Op<Op>.
 template <class Config, class OnDevice, class Op>
 __device__ __forceinline__ bool in_range_for(const Op& op) {
@@ -83,11 +83,11 @@ __device__ __forceinline__ bool in_range_for(const Op& op) {
 
 // Defaults of group instructions.
 struct GroupOp {
-  // True if `run` calls group.wait_inputs() itself, before it reads or writes what other instructions of the
-  // pass do.
+  // True if `run` calls group.wait_inputs() itself, before it touches anything that other instructions of the
+  // pass read or write.
   static constexpr bool kStartsEarly = false;
-  // True if it does so even as its SM's first of a pass, and reads nothing but weights and constants before,
-  // the pass's rows not either.
+  // True if it may start early even as its SM's first record of a pass: before wait_inputs() it reads only
+  // weights and constants, and not the pass's rows.
   static constexpr bool kStartsBeforeGate = false;
 
   template <class Op>

@@ -5,11 +5,11 @@
 namespace serval {
 namespace {
 
-// The calls of a launch follow each other within microseconds, and the ranks end together: a thread looks for
+// A launch's calls follow each other within microseconds, and the ranks end together: a thread polls for
 // about 100 us before it sleeps, since waking it takes longer than most of these waits.
 constexpr int kLooks = 200;
 
-// Returns when the word is not `old` any more, or was not for a moment.
+// Returns when the word differs from `old`; it may have the old value again by then.
 void wait_while(const std::atomic<uint32_t>& word, uint32_t old) {
   for (int look = 0; look < kLooks; ++look) {
     if (word.load(std::memory_order_acquire) != old) return;
@@ -67,7 +67,7 @@ void RankThreads::do_work(uint32_t rank) noexcept {
   }
 }
 
-// Each call is seen: there is no next one before this thread has said that it is done.
+// No call is missed: the next one comes only after this thread has reported that it is done.
 void RankThreads::serve(uint32_t rank) {
   for (uint32_t seen = 0;; ++seen) {
     while (calls_.load(std::memory_order_acquire) == seen) wait_while(calls_, seen);

@@ -1,7 +1,7 @@
-// What the warps of a block leave behind of what they do, for the watcher (vm/device/watcher.cuh) to bring to
-// GPU memory: one store to shared memory an event, since a store to global memory would hold up the next
-// release of the warp. A kernel is compiled with one of two recorders; with NoRecorder, nothing of all this
-// is in it.
+// Recorders: each warp notes its events in shared memory, and the watcher (vm/device/watcher.cuh) copies them
+// to GPU memory. An event costs one store to shared memory; a store to global memory would delay the warp's
+// next release. A kernel is compiled with one of two recorders; with NoRecorder it contains none of this
+// code.
 #pragma once
 
 #include <cstdint>
@@ -35,15 +35,16 @@ struct NoRecorder {
   }
 };
 
-// Behind Shared, in blocks that record.
+// Follows Shared in the shared memory of blocks that record.
 struct RecorderShared {
   RecordTimes times[kRecordBuffers];
-  uint64_t record_written[kRecordBuffers];  // mbarriers: the watcher is done with the record, after all roles
+  uint64_t record_written[kRecordBuffers];  // mbarriers: the watcher has copied the record's times, after all
+                                            // roles were done with it
 };
 
-// One warp's, or that of the only thread of one that works. Records are counted from the launch's first;
-// one lane calls what writes. Each event of a record has one warp that notes it: of several, the one with
-// the first page, with the last, or that stored last.
+// The recorder of one warp, or of the only active thread of a warp. Records are numbered from the launch's
+// first; one lane calls the functions that write. One warp notes each event of a record: where several could,
+// the one with the first page, with the last page, or that stored last.
 template <class Config>
 class EventRecorder {
  public:
@@ -53,7 +54,7 @@ class EventRecorder {
 
   __device__ explicit EventRecorder(Shared<Config>& shared) : shared_(shared) {}
 
-  // All threads of a block, before the barrier that follows the initialisation of mbarriers.
+  // Called by all threads of a block, before the barrier that follows the initialisation of mbarriers.
   static __device__ void init(Shared<Config>& shared) {
     RecorderShared& recorder = memory(shared);
     auto* words = reinterpret_cast<uint32_t*>(&recorder.times);
@@ -70,19 +71,19 @@ class EventRecorder {
     return memory(shared_).times[record % kRecordBuffers];
   }
 
-  // The event happens now, or has at `ticks`.
+  // The event happens now; stamp_at(): it happened at `ticks`.
   __device__ __forceinline__ void stamp(uint32_t record, EventKind kind) {
     stamp_at(record, kind, ptx::clock_ticks());
   }
   __device__ __forceinline__ void stamp_at(uint32_t record, EventKind kind, uint32_t ticks) {
     times(record).at[static_cast<uint32_t>(kind)] = ticks | 1;  // 0: has not happened
   }
-  // Remembers moments: what is written down later delays no other role.
+  // note() and note_end() remember times that are written later, so that writing delays no other role.
   __device__ __forceinline__ void note() { noted_ticks_ = ptx::clock_ticks(); }
   __device__ __forceinline__ void note_end() { end_ticks_ = ptx::clock_ticks(); }
   __device__ __forceinline__ uint32_t noted_ticks() const { return noted_ticks_; }
   __device__ __forceinline__ uint32_t end_ticks() const { return end_ticks_; }
-  // Adds up what waits have taken, if that is asked for.
+  // Adds up the time of waits, if `wanted` is not 0.
   template <class Wait>
   __device__ __forceinline__ void timed_if(uint32_t wanted, Wait&& wait) {
     if (wanted == 0) {
@@ -98,7 +99,7 @@ class EventRecorder {
     waited_ += ptx::clock_ticks() - begin;
   }
 
-  // The loader has issued a page; then, all pages of the record.
+  // page(): the loader has issued a page. loaded(): it has issued all pages of the record.
   __device__ __forceinline__ void page(uint32_t bytes) { bytes_ += bytes; }
   __device__ __forceinline__ void loaded(uint32_t record) {
     stamp(record, EventKind::kLoadIssued);
@@ -107,13 +108,13 @@ class EventRecorder {
     t.bytes = bytes_;
     waited_ = bytes_ = 0;
   }
-  // A consumer sees that a page has landed …
+  // has_page(): a consumer sees that a page has landed.
   __device__ __forceinline__ void has_page(bool first) {
     landed_ticks_ = ptx::clock_ticks();
     if (first) first_landed_ticks_ = landed_ticks_;
   }
-  // … and has used it, from the moment of note() to that of note_end(). The record's first and last are
-  // written down: nothing waits for that.
+  // used_page(): it has used that page, from note() to note_end(). Writes the times of the record's first and
+  // last page; no role waits for that.
   __device__ __forceinline__ void used_page(uint32_t record, bool first, bool last) {
     if (first) {
       stamp_at(record, EventKind::kFirstLanded, first_landed_ticks_);
@@ -136,7 +137,7 @@ class EventRecorder {
   uint32_t end_ticks_ = 0;
 };
 
-// A role and what records it.
+// A role with its recorder.
 template <class Role, template <class> class RecorderOf>
 struct Recorded : Role {
   using Recorder = RecorderOf<typename Role::Config>;

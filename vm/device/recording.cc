@@ -10,7 +10,7 @@ uint32_t time_of(const RecordTimes& t, EventKind kind) {
   return t.at[static_cast<size_t>(kind)];
 }
 
-// The later of two moments that are less than 2^31 ticks apart, either of which may not have happened.
+// The later of two times that are less than 2^31 ticks apart; 0: did not happen.
 uint32_t later(uint32_t a, uint32_t b) {
   if (a == 0 || b == 0) return a | b;
   return static_cast<int32_t>(a - b) > 0 ? a : b;
@@ -21,9 +21,9 @@ uint32_t earlier(uint32_t a, uint32_t b) {
   return later(a, b) == a ? b : a;
 }
 
-// Moments of an instruction's stores. Without pages, it ran as a group whose consumers store what they have
-// computed. With pages, the storer that came last may have had nothing to store: then its last parts came
-// with the end of the arithmetic.
+// Times of an instruction's stores. A record without pages ran as a group, whose consumers store their
+// results themselves. With pages, the last storer may have had nothing to store; then its stores end with the
+// arithmetic.
 uint32_t store_ticks(const RecordTimes& t, EventKind kind, uint32_t compute_end) {
   const bool group = time_of(t, EventKind::kFirstLanded) == 0;
   if (group || compute_end == 0) return compute_end;
@@ -33,15 +33,16 @@ uint32_t store_ticks(const RecordTimes& t, EventKind kind, uint32_t compute_end)
   return later(begin, stored) == stored ? begin : stored;
 }
 
-// Of the consumers, one notes that it sees the first page, another that it sees the last, in either order; so
-// with the begin of the first page's products and the end of the last page's.
+// One consumer notes that the first page has landed, another one the last page, and the two may happen in
+// either order; likewise the begin of the first page's products and the end of the last page's.
 uint32_t landed_ticks(const RecordTimes& t, EventKind kind) {
   const uint32_t first = time_of(t, EventKind::kFirstLanded), last = time_of(t, EventKind::kLastLanded);
   return kind == EventKind::kFirstLanded ? earlier(first, last) : later(first, last);
 }
 
-// Activations come by a copy whose end the preparer does not wait for. Where pages were there first,
-// arithmetic began when the activations were; else no warp has noted when. Groups have none.
+// The preparer does not wait for the end of its copies of activations. If a page landed before the inputs
+// were ready, arithmetic began when the activations had landed; otherwise no warp noted when they did. Group
+// instructions have no such copies.
 uint32_t prepared_ticks(const RecordTimes& t) {
   const uint32_t ready = time_of(t, EventKind::kInputsReady);
   const uint32_t page = landed_ticks(t, EventKind::kFirstLanded);
@@ -49,14 +50,14 @@ uint32_t prepared_ticks(const RecordTimes& t) {
   return later(page, ready) == ready ? time_of(t, EventKind::kComputeBegin) : 0;
 }
 
-// An instruction that starts early may begin before its inputs are ready and, if it has nothing to do, end:
-// it computes from then on.
+// An instruction that starts early may begin, and without work also end, before its inputs are ready: its
+// computing time starts when they are.
 uint32_t ticks_of(const RecordTimes& t, EventKind kind) {
   const auto computed = [&](EventKind k) {
     return time_of(t, k) == 0 ? 0 : later(time_of(t, k), time_of(t, EventKind::kInputsReady));
   };
   switch (kind) {
-    case EventKind::kLoadIssued:  // noted a few ticks after
+    case EventKind::kLoadIssued:  // noted a few ticks late
       return earlier(time_of(t, kind), landed_ticks(t, EventKind::kLastLanded));
     case EventKind::kFirstLanded:
     case EventKind::kLastLanded:
@@ -101,7 +102,8 @@ Event event_of(const RecordTimes& t, EventKind kind) {
           .pages = kind == EventKind::kSignalled ? static_cast<uint8_t>(t.pages) : kNoPageSample};
 }
 
-// Ticks that an SM's clock is ahead of the first one's, and the time that the signal takes, the same for all.
+// Ticks by which an SM's clock is ahead of the first SM's, plus the signal's delay, which is the same for all
+// SMs.
 int64_t clock_offset(const LaunchClock& clock, const SeenSignals& seen) {
   int64_t least = INT64_MAX;
   for (uint32_t r = 0; r < kClockRounds; ++r)

@@ -8,7 +8,7 @@
 
 namespace serval::device {
 
-// Not thread-safe. A ring for each SM, of at least `events_of_ring` events.
+// Not thread-safe. One ring for each SM, for at least `events_of_ring` events.
 class RecordingBuffers {
  public:
   RecordingBuffers(uint32_t sms, uint32_t events_of_ring)
@@ -22,12 +22,12 @@ class RecordingBuffers {
   Recording device_view() const {
     return {records_.data(), written_.data(), clock_.data(), seen_.data(), signal_.data(), capacity_, 0};
   }
-  // Forgets what the launch before has recorded.
+  // Discards what the previous launch recorded.
   void begin_launch(cudaStream_t stream) const {
     SERVAL_CUDA_CHECK(cudaMemsetAsync(written_.data(), 0, written_.size() * sizeof(uint32_t), stream));
     SERVAL_CUDA_CHECK(cudaMemsetAsync(signal_.data(), 0, sizeof(uint32_t), stream));
   }
-  // Once the launch is over.
+  // Call after the launch is over.
   const EventRings& download() {
     const auto records = records_.download();
     const auto written = written_.download();

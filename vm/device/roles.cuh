@@ -1,9 +1,8 @@
-// The four roles as the instructions see them: what a warp of each kind may do, and the order that keeps them
-// apart.
+// The four roles as instructions see them: what a warp of each role may do, and how the roles are ordered.
 //
 // Every role walks the SM's instructions on its own and derives the same numbers: pages, units of results and
-// panels of activations are counted through from the launch's first instruction to its last, so that no role
-// has to be told where another stands. All waiting is on mbarriers at most one phase behind, or on counts
+// panels of activations are numbered from the launch's first instruction to its last, so that roles need not
+// tell each other their position. All waits are on mbarriers that are at most one phase ahead, or on counts
 // that only grow.
 #pragma once
 
@@ -26,18 +25,18 @@ __device__ __forceinline__ uint32_t row_bound(const Launch& launch) {
   return Config::kRows == 1 ? 1 : launch.row_bound;
 }
 
-// Where the buffer of a panel begins in Shared::activations.
+// Offset of a panel's buffer in Shared::activations.
 template <class Config>
 __device__ __forceinline__ uint32_t activation_buffer(uint32_t panel) {
   return panel % Config::kPanelBuffers * Config::kPanelBytes;
 }
 
-// Where in a ring of buffers the `count`-th is, in a loop that is at each of them in turn: found without a
-// division.
+// Position of the `count`-th entry in a ring of buffers, for a loop over successive entries: advance() needs
+// no division.
 template <uint32_t kBuffers>
 struct RingPlace {
   uint32_t at;
-  uint32_t parity;  // of the phase that ends when the count-th has landed; with the other, it has room
+  uint32_t parity;  // of the phase in which entry `count` lands; the opposite parity: its buffer is free
 
   __device__ __forceinline__ explicit RingPlace(uint32_t count)
       : at(count % kBuffers), parity(count / kBuffers & 1) {}
@@ -52,7 +51,7 @@ struct RingPlace {
 __device__ __forceinline__ uint32_t* counter_of(const BoundProgram& program, uint32_t counter) {
   return program.counters + counter * kCounterStride;
 }
-// Its value; what was released with it is the thread's.
+// Acquires the counter: writes released with its value are visible to the thread.
 template <class Config>
 __device__ __forceinline__ uint32_t load_counter(const uint32_t* counter) {
   return Config::kHasPeers ? ptx::load_acquire_system(counter) : ptx::load_acquire(counter);
@@ -65,7 +64,7 @@ __device__ __forceinline__ void wait_count(const uint32_t* count, uint32_t need,
   while (!reached(ptx::shared_load_acquire(count), need)) exit_if_requested(exit);
 }
 
-// Returns when each of the kCounts counts has reached `need`. For whole warps. A lane acquires one of the
+// Returns when each of the kCounts counts has reached `need`. For whole warps. Each lane acquires one of the
 // counts; a vote orders no memory accesses, so __syncwarp makes each lane's acquire the whole warp's.
 template <uint32_t kCounts>
 __device__ __forceinline__ void wait_counts(const uint32_t (&counts)[kCounts], uint32_t lane, uint32_t need,
@@ -75,8 +74,8 @@ __device__ __forceinline__ void wait_counts(const uint32_t (&counts)[kCounts], u
   __syncwarp();
 }
 
-// So many pages or panels have been issued. Consumers of a GEMM kernel do not look at that: there it is for
-// when the block leaves, and ordered by its last barrier.
+// Publishes how many pages or panels have been issued. Consumers of a GEMM kernel do not read it; in that
+// kernel only the block's last warp does, ordered by the last barrier.
 template <class Config>
 __device__ __forceinline__ void tell_issued(uint32_t* count, uint32_t issued) {
   if constexpr (Config::kMultipliesTiles) {
@@ -95,21 +94,21 @@ struct LoaderRole {
   Shared<Config>& s;
   const Launch& launch;
   const RecordBuffer* buffer = nullptr;
-  uint32_t record = 0;  // counted from the launch's first
+  uint32_t record = 0;  // index in the launch
   uint32_t next_page = 0;
 
   __device__ __forceinline__ void wait_inputs() const {
     wait_phase(&s.inputs_ready[record % kRecordBuffers], record / kRecordBuffers & 1, &s.exit);
   }
-  // Copies the next page of the ring from global memory as soon as there is room and not too much is under
-  // way; address and size are multiples of 16.
+  // Copies the next page of the ring from global memory, as soon as a buffer is free and the limit of pages
+  // in flight allows it. Address and size are multiples of 16.
   template <class Recorder>
   __device__ __forceinline__ void page(const std::byte* from, uint32_t bytes, Recorder& recorder) {
     next(bytes, recorder,
          [&](std::byte* to, uint64_t* landed) { ptx::bulk_load_once(to, from, bytes, landed); });
   }
-  // The next `pages` pages of a GEMM kernel, of `bytes` each, one after the other as there is room: copy(to,
-  // landed) asks for each in turn. Few instructions a page: with few tokens in a tile, products wait for this
+  // Copies the next `pages` pages of a GEMM kernel, of `bytes` each, as buffers become free: copy(to, landed)
+  // issues the copies of one page. Few instructions a page: with few tokens in a tile, products wait for this
   // loop.
   template <class Recorder, class Copy>
   __device__ __forceinline__ void stream(uint32_t pages, uint32_t bytes, Recorder& recorder, Copy&& copy) {
@@ -129,23 +128,24 @@ struct LoaderRole {
       } else {
         wait_for_room();
       }
-      exit_if_requested(&s.exit);  // consumers that leave give pages back that have not landed
+      exit_if_requested(&s.exit);  // consumers that leave free pages that have not landed
       ptx::mbarrier_arrive_expect_bytes(landed + barrier, bytes);
       copy(ring + page.at * kPageBytes, landed + barrier);
       recorder.page(bytes);
       ptx::shared_store_volatile(issued, ++next_page);
     }
   }
-  // Returns when consumers have given back a page of the last `pages`, or one before them in the ring.
+  // Returns when consumers have freed the first of the last `pages` pages; with `pages` beyond the ring's
+  // size, the oldest page in the ring.
   __device__ __forceinline__ void wait_given_back(uint32_t pages) {
     wait(s.page_free, next_page - min(pages, Config::kRingPages));
   }
-  // The next page of the ring for consumers to write, as soon as there is room.
+  // Gives consumers the next page of the ring, without contents, as soon as it is free.
   template <class Recorder>
   __device__ __forceinline__ void issue_empty(Recorder& recorder) {
     next(0, recorder, [](std::byte*, uint64_t*) {});
   }
-  // The same of a page that comes in pieces: copy(to, landed) asks for all of its `bytes`.
+  // The next page of the ring, loaded in pieces: copy(to, landed) issues the copies of all `bytes`.
   template <class Recorder, class Copy>
   __device__ __forceinline__ void next(uint32_t bytes, Recorder& recorder, Copy&& copy) {
     const uint32_t p = next_page, at = p % Config::kRingPages;
@@ -168,7 +168,7 @@ struct LoaderRole {
   }
 
  private:
-  // Of the record whose pages these are.
+  // Inputs of the record whose pages these are.
   __device__ __forceinline__ bool inputs_ready_seen() const {
     return reached(*const_cast<const volatile uint32_t*>(&s.records_waited), record + 1);
   }
@@ -180,8 +180,8 @@ struct LoaderRole {
   }
 };
 
-// In GEMM kernels a panel is given back on a barrier of its buffer: in the midst of products an arrival there
-// is cheaper than a store that releases. Returns when the panel has been given back.
+// In GEMM kernels, a panel is freed through an mbarrier of its buffer: between products an arrival is cheaper
+// than a store with release. Returns when the panel is free.
 template <class Config>
 __device__ __forceinline__ void wait_panel_free(Shared<Config>& s, uint32_t panel) {
   wait_phase(&s.panel_free[panel % Config::kPanelBuffers], panel / Config::kPanelBuffers & 1, &s.exit);
@@ -202,22 +202,23 @@ struct PreparerRole {
   const Launch& launch;
   uint32_t lane;
   const RecordBuffer* buffer = nullptr;
-  uint32_t record = 0;                 // counted from the launch's first
+  uint32_t record = 0;                 // index in the launch
   uint32_t next_panel = 0;             // of activations
-  uint32_t panel_floor = 0;            // panels that must be used up before any buffer is written again
-  uint32_t late_counter = kNoCounter;  // that was waited for last; only where events are recorded
+  uint32_t panel_floor = 0;            // panels that must be released before any buffer is written again
+  uint32_t late_counter = kNoCounter;  // the last counter that was reached; only where events are recorded
 
-  // Returns when the instruction's inputs may be read; the first of a pass also brings the pass's rows.
+  // Returns when the instruction's inputs may be read. The first record of a pass also loads the pass's rows.
   template <class Recorder>
   __device__ __forceinline__ void wait_inputs(Recorder& recorder) {
     wait_inputs(recorder, [&] { exit_if_requested(&s.exit); });
   }
-  // The same; calls meanwhile() again and again, which leaves if that is requested.
+  // Calls meanwhile() in each iteration of the wait; meanwhile() must leave the kernel if an exit is
+  // requested.
   template <class Recorder, class Meanwhile>
   __device__ __forceinline__ void wait_inputs(Recorder& recorder, Meanwhile&& meanwhile);
-  // Waits for the pass before and leaves if it was the last one; else brings the pass's rows.
+  // Waits for the end of the pass before. Leaves if that was the last pass; otherwise loads the pass's rows.
   __device__ __forceinline__ void pass_gate();
-  // For the recorder: what wait_inputs() has seen.
+  // For the recorder: the times and counters that wait_inputs() noted.
   template <class Recorder>
   __device__ __forceinline__ void stamp_inputs(Recorder& recorder) const {
     if (lane != 0) return;
@@ -231,16 +232,16 @@ struct PreparerRole {
     const uint32_t needed = next_panel + panels - Config::kPanelBuffers;
     wait_used(static_cast<int32_t>(needed - panel_floor) > 0 ? needed : panel_floor);
   }
-  // Bulk copies of the next `panels` panels of activations of `bytes` each, `stride` apart from `from` on, to
-  // their buffers.
+  // Issues bulk copies of the next `panels` panels of activations to their buffers: `bytes` each, `stride`
+  // apart, the first at `from`.
   __device__ __forceinline__ void copy_panels(const std::byte* from, uint32_t stride, uint32_t panels,
                                               uint32_t bytes);
-  // The panels of the next `slabs` slabs of a GEMM kernel, `stride` apart, one after the other as their
-  // buffers become free. Few instructions a panel: with few tokens in a tile, products wait for this loop.
+  // Issues the copies of the next `slabs` slabs of a GEMM kernel, `stride` apart, as panel buffers become
+  // free. Few instructions a panel: with few tokens in a tile, products wait for this loop.
   __device__ __forceinline__ void stream_panels(const std::byte* from, size_t stride, uint32_t slabs,
                                                 uint32_t bytes);
-  // Takes the memory of all buffers, for an instruction that uses it as scratch: it counts as one panel,
-  // which has landed when the instruction's inputs may be read.
+  // Claims the memory of all buffers as scratch for a group instruction. It counts as one panel, which lands
+  // when the instruction's inputs may be read.
   __device__ __forceinline__ void claim_scratch() const {
     if constexpr (Config::kMultipliesTiles) return wait_all_panels_free(s, next_panel);
     wait_used(next_panel);
@@ -260,7 +261,7 @@ struct PreparerRole {
   __device__ __forceinline__ void wait_used(uint32_t panels) const {
     wait_counts(s.panels_released, lane, panels, &s.exit);
   }
-  // The pass of the record in hand never runs.
+  // True if the launch ends before the pass of the current record.
   __device__ __forceinline__ bool ends_before_this_pass() const {
     const uint32_t* last_pass = &launch.program.control->last_pass;
     return (Config::kHasPeers ? ptx::load_relaxed_system(last_pass) : ptx::load_relaxed(last_pass)) <
@@ -300,7 +301,7 @@ __device__ __forceinline__ void PreparerRole<Config>::stream_panels(const std::b
   static_assert(Config::kPanelSlabs <= 2 && slab_image::kSlabsOfPanel % Config::kPanelSlabs == 0,
                 "no panel has slabs of two parts of the columns");
   if (slabs == 0) return;
-  // Scratch memory lay over all buffers.
+  // Scratch memory covered all buffers: wait for its release, too.
   if (panel_floor > 0 && next_panel - panel_floor < Config::kPanelBuffers - 1)
     wait_panel_free(s, panel_floor - 1);
   ptx::SharedAddress landed(s.panel_landed), free(s.panel_free), to(s.activations), issued(&s.panels_issued);
@@ -310,7 +311,7 @@ __device__ __forceinline__ void PreparerRole<Config>::stream_panels(const std::b
        slab += Config::kPanelSlabs, from += Config::kPanelSlabs * stride, panel.advance()) {
     const uint32_t barrier = panel.at * sizeof(uint64_t);
     while (!ptx::mbarrier_try_wait(free + barrier, panel.parity ^ 1)) exit_if_requested(&s.exit);
-    exit_if_requested(&s.exit);  // as with pages
+    exit_if_requested(&s.exit);  // as for pages
     ++next_panel;
     if (lane != 0) continue;
     const bool one = Config::kPanelSlabs == 1 || slab + 1 == slabs;
@@ -330,10 +331,10 @@ __device__ __forceinline__ void PreparerRole<Config>::pass_gate() {
     const uint32_t target = (launch.epoch + buffer->pass) * program.gate_per_pass;
     const uint32_t* gate = counter_of(program, program.gate_counter);
     for (;;) {
-      const bool ends = ends_before_this_pass();  // on its way together with the counter
+      const bool ends = ends_before_this_pass();  // loaded together with the counter
       if (reached(load_counter<Config>(gate), target)) break;
-      // An SM that took its record from a global queue may be passes ahead of the launch's last: it may leave
-      // once what it took before is done.
+      // With a global queue, an SM may have taken a record of a pass after the launch's last. It may leave
+      // once its earlier records are done.
       if (ends && ptx::shared_load_acquire(&s.records_stored) == record) leave();
       exit_if_requested(&s.exit);
     }
@@ -346,8 +347,9 @@ __device__ __forceinline__ void PreparerRole<Config>::pass_gate() {
                 "16 bytes a lane");
   const auto* from = reinterpret_cast<const uint4*>(program.rows);
   const uint4 row = ptx::load_relaxed(from + lane);
-  // One trip for both. The gate is open: all records have signalled, so a storer that is asked to exit now
-  // has at most a count in hand that no role reads any more, or the host's, which does not rely on it.
+  // Loaded together with the rows. The gate is open, so all records have signalled: a storer that is told to
+  // exit now can only miss a count that no role reads any more, or the host's count of passes, which the host
+  // does not rely on.
   if (buffer->pass > 0 && ends_before_this_pass()) leave();
   reinterpret_cast<uint4*>(s.rows)[lane] = row;
   __syncwarp();
@@ -361,7 +363,7 @@ __device__ __forceinline__ void PreparerRole<Config>::wait_inputs(Recorder& reco
   if (buffer->begins_pass != 0) pass_gate();
   const uint32_t count = buffer->record.wait_count;
   for (uint32_t first = 0; first < count; first += kWarpThreads) {
-    // Lanes without a wait of their own repeat the last: the warp stays together.
+    // Lanes without a wait of their own repeat the last one, so that the warp stays converged.
     const ResolvedTarget wait = target_of(min(first + lane, count - 1));
     const uint32_t* counter = counter_of(launch.program, wait.counter);
     const auto is_reached = [&] { return reached(load_counter<Config>(counter), wait.target); };
@@ -381,11 +383,11 @@ __device__ __forceinline__ void PreparerRole<Config>::wait_inputs(Recorder& reco
     ptx::mbarrier_arrive(&s.inputs_ready[record % kRecordBuffers]);
     s.records_waited = record + 1;
   }
-  recorder.note_end();  // no role waits for that
+  recorder.note_end();  // after the arrival: no role waits for the recorder
 }
 
-// Arrivals at the unit of a group instruction: its warps, and the last of them again when the signals are
-// out.
+// Arrivals at the unit of a group instruction: one a warp, and a second one of the last warp after it has
+// signalled.
 inline constexpr uint32_t kGroupArrivals = kConsumerWarps + 1;
 
 // --- consumers: kConsumerWarps warps, each at its own page
@@ -395,8 +397,8 @@ struct ConsumerRole {
 
   Shared<Config>& s;
   const Launch& launch;
-  // Set anew for each record (ptx::thread_index()).
-  uint32_t warp = 0;  // of the consumers
+  // Set again for each record (ptx::thread_index()).
+  uint32_t warp = 0;  // index among the consumers
   uint32_t lane = 0;
   const RecordBuffer* buffer = nullptr;
   uint32_t record = 0;
@@ -406,11 +408,11 @@ struct ConsumerRole {
   uint32_t stored_seen = 0;  // units before this one are known to be stored
   uint32_t parity = 0;
   uint32_t warpgroup_parity = 0;
-  uint32_t next_tile = 0;  // of tokens, whose storers look something up
+  uint32_t next_tile = 0;  // tiles of tokens for which storers look something up
 
-  // An instruction of a GEMM kernel needs most registers. What would not fit would lie in local memory, and
-  // since shared memory leaves the L1 no room, each look at it would be a trip to L2. So what the role counts
-  // is put aside in shared memory. For whole warps, whose lanes count alike.
+  // An instruction of a GEMM kernel needs most registers. The compiler would spill the role's counts to local
+  // memory, and because shared memory leaves no room in L1, each access would go to L2. So the counts are
+  // saved to shared memory. For whole warps, whose lanes have the same counts.
   __device__ __forceinline__ void save_counts() const {
     if constexpr (Config::kMultipliesTiles) {
       __syncwarp();
@@ -437,14 +439,14 @@ struct ConsumerRole {
     warp = ptx::thread_index() / kWarpThreads - kFirstConsumerWarp;
   }
 
-  // Returns when all warps of the warpgroup will multiply.
+  // Returns when all four warps of the warpgroup are ready to multiply.
   __device__ __forceinline__ void start_products() const {
     const uint32_t thread = ptx::thread_index();
     s.products[(thread / kWarpThreads - kFirstConsumerWarp) / kWarpgroupWarps].begin(thread % kWarpThreads,
                                                                                      &s.exit);
   }
 
-  // All threads of the warp's warpgroup; orders their accesses to shared memory.
+  // Barrier of the threads of the warp's warpgroup; orders their accesses to shared memory.
   __device__ __forceinline__ void sync_warpgroup() {
     uint64_t* barrier = &s.warpgroup_barrier[warp / kWarpgroupWarps];
     __syncwarp();
@@ -453,39 +455,39 @@ struct ConsumerRole {
     warpgroup_parity ^= 1;
   }
 
-  // True for one thread of the warp's warpgroup, always the same.
+  // True for one fixed thread of the warp's warpgroup.
   __device__ __forceinline__ bool leads_warpgroup() const { return warp % kWarpgroupWarps == 0 && lane == 0; }
 
-  // Copies do not land in order, so the page before this one in the same place, which may be another warp's,
-  // may still be under way; once this one has been issued, that one has landed and is free. Warps of a GEMM
-  // kernel wait for every page, one after the other.
+  // Copies do not land in order: the previous page in this buffer, possibly another warp's, may still be in
+  // flight. Once `page` has been issued, the previous one has landed and been freed. Warps of a GEMM kernel
+  // wait for every page in order, so they need no such check.
   __device__ __forceinline__ void wait_page(uint32_t page) {
     if constexpr (!Config::kMultipliesTiles) wait_count(&s.pages_issued, page + 1, &s.exit);
     wait_phase(&s.page_landed[page % Config::kRingPages], page / Config::kRingPages & 1, &s.exit);
   }
-  // The same, for a warp that waits for every page, one after the other, in the midst of its products.
+  // wait_page() between products, for a warp that waits for every page in order.
   __device__ __forceinline__ void wait_next_page(uint32_t page) {
     wait_phase_or_exit(&s.page_landed[page % Config::kRingPages], page / Config::kRingPages & 1, &s.exit);
   }
   __device__ __forceinline__ void free_page(uint32_t page) { free_page(page, lane); }
-  // For a caller that has its lane at hand.
+  // For a caller that knows its lane.
   __device__ __forceinline__ void free_page(uint32_t page, uint32_t lane_in_warp) {
     free_page_at(page % Config::kRingPages, lane_in_warp);
   }
-  // For one that knows the page's place, too.
+  // For a caller that also knows the page's buffer.
   __device__ __forceinline__ void free_page_at(uint32_t place, uint32_t lane_in_warp) {
     ptx::fence_proxy_async_shared();  // a bulk copy will write what this thread has read
     __syncwarp();
     if (lane_in_warp == 0) ptx::mbarrier_arrive(&s.page_free[place]);
   }
-  // As with pages: once this panel has been issued, those before it in its place have landed, since warps
-  // that were done with them had waited for them.
+  // Like wait_page(): once `panel` has been issued, the previous panels in its buffer have landed, because
+  // the warps that released them had waited for them.
   __device__ __forceinline__ void wait_panel(uint32_t panel) {
     if constexpr (!Config::kMultipliesTiles) wait_count(&s.panels_issued, panel + 1, &s.exit);
     wait_phase(&s.panel_landed[panel % Config::kActivationRowBuffers],
                panel / Config::kActivationRowBuffers & 1, &s.exit);
   }
-  // The same, for a warp that waits for every panel, one after the other, in the midst of its products.
+  // wait_panel() between products, for a warp that waits for every panel in order.
   __device__ __forceinline__ void wait_next_panel(uint32_t panel) {
     wait_phase_or_exit(&s.panel_landed[panel % Config::kActivationRowBuffers],
                        panel / Config::kActivationRowBuffers & 1, &s.exit);
@@ -497,20 +499,20 @@ struct ConsumerRole {
   __device__ __forceinline__ void wait_inputs() const {
     wait_phase(inputs_ready(), inputs_parity(), &s.exit);
   }
-  // Returns when the memory of all buffers is scratch: no warp needs any more what was in it, which is what
-  // the preparer waits for, too.
+  // Returns when the memory of all buffers is free to be used as scratch: no warp needs its former contents.
+  // The preparer waits for the same.
   __device__ __forceinline__ void wait_scratch() const {
     if constexpr (Config::kMultipliesTiles) return wait_all_panels_free(s, next_panel);
     wait_counts(s.panels_released, lane, next_panel, &s.exit);
   }
-  // This warp is done with all panels before `panel`.
+  // This warp no longer needs panels before `panel`.
   __device__ __forceinline__ void release_panels(uint32_t panel) {
     ptx::fence_proxy_async_shared();  // bulk copies will write what this thread has read
     __syncwarp();
     if (lane == 0) ptx::shared_store_release(&s.panels_released[warp], panel);
   }
-  // This warp is done with a panel of a GEMM kernel that only the tensor cores have read: they are of the
-  // copies' proxy.
+  // This warp no longer needs a panel of a GEMM kernel that only the tensor cores have read. They read
+  // through the async proxy, as the copies write, so no fence is needed.
   __device__ __forceinline__ void free_panel(uint32_t panel, uint32_t lane_in_warp) {
     free_panel_at(panel % Config::kPanelBuffers, lane_in_warp);
   }
@@ -518,7 +520,7 @@ struct ConsumerRole {
     __syncwarp();
     if (lane_in_warp == 0) ptx::mbarrier_arrive(&s.panel_free[place]);
   }
-  // This warp is done with the scratch memory, which counts as a panel.
+  // This warp no longer needs the scratch memory, which counts as a panel.
   __device__ __forceinline__ void release_scratch() {
     if constexpr (Config::kMultipliesTiles) {
       ptx::fence_proxy_async_shared();  // bulk copies will write what this thread has written
@@ -527,27 +529,28 @@ struct ConsumerRole {
       release_panels(++next_panel);
     }
   }
-  // This warp is done with what storers looked up for all tiles before `tile`.
+  // This warp no longer needs what storers looked up for tiles before `tile`.
   __device__ __forceinline__ void used_tiles(uint32_t tile) {
     __syncwarp();
     if (lane == 0) ptx::shared_store_release(&s.tiles_used[warp], tile);
   }
-  // Returns when the storers are done with all units before `unit`. For whole warps.
+  // Returns when the storers have stored all units before `unit`. For whole warps.
   __device__ __forceinline__ void wait_stored(uint32_t unit) {
     if (reached(stored_seen, unit)) return;
     wait_counts(s.units_stored, lane, unit, &s.exit);
     stored_seen = unit;
   }
-  // Returns when the unit's place among kPartialBuffers is free.
+  // Returns when the unit's buffer, one of kPartialBuffers, is free.
   __device__ __forceinline__ void wait_partial_buffer(uint32_t unit) {
     wait_stored(unit + 1 - kPartialBuffers);
   }
-  // A part of the unit's results is in place.
+  // This warp's partial results of the unit have been written.
   __device__ __forceinline__ void arrive_unit(uint32_t unit) {
     __syncwarp();
     if (lane == 0) ptx::shared_add_release(&s.unit_arrivals[unit % kPartialBuffers], 1);
   }
-  // The same, of a group's: true for the last of its warps, which then has all that the others stored.
+  // arrive_unit() of a group instruction. True for the last warp, to which the stores of the others are then
+  // visible.
   __device__ __forceinline__ bool last_to_arrive(uint32_t unit) {
     __syncwarp();
     uint32_t before = 0;
@@ -557,47 +560,49 @@ struct ConsumerRole {
   }
 };
 
-// --- storers: kStorerWarps warps, each with tiles of its own of the instruction's units
+// --- storers: kStorerWarps warps; each stores its own tiles of the instruction's units
 template <class ConfigOf>
 struct StorerRole {
   using Config = ConfigOf;
 
   Shared<Config>& s;
   const Launch& launch;
-  // Set anew for each record (ptx::thread_index()).
-  uint32_t warp = 0;  // of the storers
+  // Set again for each record (ptx::thread_index()).
+  uint32_t warp = 0;  // index among the storers
   uint32_t lane = 0;
-  // Its number among the record's storers. The first one changes from record to record, so that a storer that
-  // stores a record alone is not still busy with the record before.
+  // Its number among the record's storers. Number 0 moves from record to record, so that a storer that stores
+  // a record alone is not still busy with the record before.
   uint32_t storer_rank = 0;
   const RecordBuffer* buffer = nullptr;
   uint32_t record = 0;
   uint32_t next_unit = 0;
-  uint32_t next_tile = 0;  // of tokens, of which it looks something up
+  uint32_t next_tile = 0;  // tiles of tokens for which it looks something up
 
   __device__ __forceinline__ void wait_inputs() {
     wait_phase(&s.inputs_ready[record % kRecordBuffers], record / kRecordBuffers & 1, &s.exit);
   }
-  // The instruction's `units` units are for others. The pass's rows are there for the records that follow.
+  // Other storers store this record's `units` units. Waits until the pass's rows are complete if the record
+  // begins the pass: the next records read them.
   __device__ __forceinline__ void skip_units(uint32_t units) {
     if (buffer->begins_pass != 0) wait_inputs();
     own_units_stored(units);
     next_unit += units;
   }
-  // Returns when no storer is at a unit that had the place of one of those before `end`.
+  // Returns when all storers have finished the units that used the buffers of the record's units before
+  // `end`.
   __device__ __forceinline__ void wait_partial_buffers(uint32_t end) {
     wait_counts(s.units_stored, lane, next_unit + end - kPartialBuffers, &s.exit);
   }
-  // Then, returns when `arrivals` parts of the lanes' units are in place; a lane without a unit waits with
-  // the others.
+  // Call it after wait_partial_buffers(). Returns when `arrivals` parts of each lane's unit have been
+  // written; a lane without a unit waits with the others.
   __device__ __forceinline__ void wait_units(uint32_t unit, bool exists, uint32_t arrivals) {
     const uint32_t* count = &s.unit_arrivals[(next_unit + unit) % kPartialBuffers];
     while (!__all_sync(~0u, !exists || ptx::shared_load_acquire(count) == arrivals))
       exit_if_requested(&s.exit);
   }
-  // This warp is done with one of the `tiles` tiles of its lanes' units (of lanes that stand together, one
-  // counts it), and with all of its own in units before `next`: after its last tile, all of the
-  // instruction's.
+  // This warp has stored one of the `tiles` tiles of each lane's unit (lanes with the same tile count it
+  // once), and all of its own tiles in units before `next`. After its last tile, `next` is the number of the
+  // instruction's units.
   __device__ __forceinline__ void tile_stored(uint32_t unit, bool counts_tile, uint32_t tiles,
                                               uint32_t next) {
     __syncwarp();
@@ -609,13 +614,12 @@ struct StorerRole {
     }
     own_units_stored(next);
   }
-  // This warp is done with all of its own of the instruction's units before `next`.
+  // This warp has stored all of its own tiles in the instruction's units before `next`.
   __device__ __forceinline__ void own_units_stored(uint32_t next) {
     __syncwarp();
     if (lane == 0) ptx::shared_store_release(&s.units_stored[warp], next_unit + next);
   }
-  // True for the last of the record's storers to come here, all of whose stores are then visible to this
-  // warp.
+  // True for the last of the record's storers that calls it; the stores of the others are then visible to it.
   __device__ __forceinline__ bool last_to_store(uint32_t storers) {
     __syncwarp();
     uint32_t before = 0;
@@ -627,7 +631,7 @@ struct StorerRole {
 
 // --- the block's last warp
 
-// Returns when the last copies to a ring have landed, of `issued` in all.
+// Returns when all copies to a ring have landed; `issued`: copies issued in the launch.
 template <uint32_t kPlaces>
 __device__ __forceinline__ void await_copies(uint64_t (&landed)[kPlaces], uint32_t issued) {
   for (uint32_t n = issued > kPlaces ? issued - kPlaces : 0; n < issued; ++n) {
@@ -635,9 +639,9 @@ __device__ __forceinline__ void await_copies(uint64_t (&landed)[kPlaces], uint32
     }
   }
 }
-// Leaves the kernel when all other warps have, so that no more copies are issued, and every copy that was
-// under way has landed: none may reach a block that is gone. No other code waits for the loader's and the
-// preparer's copies at the end; an instruction with copies of its own waits for them, whatever happens.
+// Leaves the kernel after all other warps have left, so that no more copies are issued, and after every copy
+// in flight has landed: none may write to a block that has ended. No other code waits for the last copies of
+// the loader and the preparer; an instruction with copies of its own waits for them in any case.
 template <class Config>
 __device__ __forceinline__ void exit_last(Shared<Config>& s, uint32_t lane) {
   if (lane != 0) ptx::exit_thread();

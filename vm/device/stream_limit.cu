@@ -11,13 +11,13 @@ namespace {
 
 constexpr uint32_t kPagesInFlight = 12;
 constexpr uint32_t kRingBytes = kPagesInFlight * kPageBytes;
-constexpr size_t kLeastBytes = size_t{256} << 20;  // some times the GPU's cache
+constexpr size_t kLeastBytes = size_t{256} << 20;  // several times the size of the L2 cache
 constexpr size_t kBytes = size_t{2} << 30;
 constexpr int kRuns = 7;
 constexpr double kMillisecondsPerSecond = 1e3;
 constexpr double kGigabyte = 1e9;
 
-// Block b brings pages b, b + blocks, … and looks at none of them.
+// Block b loads pages b, b + blocks, … and ignores their contents.
 __global__ void stream_pages(const std::byte* from, uint64_t num_pages) {
   extern __shared__ __align__(1024) std::byte ring[];
   __shared__ uint64_t landed[kPagesInFlight];
@@ -44,7 +44,7 @@ __global__ void stream_pages(const std::byte* from, uint64_t num_pages) {
   }
 }
 
-// As much as there is room for, up to what a measurement wants.
+// Half of the free memory, at most kBytes and at least kLeastBytes.
 DeviceBuffer memory_to_read() {
   size_t free = 0, total = 0;
   SERVAL_CUDA_CHECK(cudaMemGetInfo(&free, &total));

@@ -8,7 +8,7 @@
 
 namespace serval {
 
-// Throws Error(kRuntime) where the driver has none.
+// Throws Error(kRuntime) if the driver has no such function.
 inline auto tensor_map_encoder() {
   void* encode = nullptr;
   cudaDriverEntryPointQueryResult found{};

@@ -21,11 +21,11 @@ constexpr uint32_t kBoxOfRows = 32;
 
 constexpr uint32_t kBoxChannels = 64;  // 128 bytes
 
-// Of one matrix, or two matrix_bytes apart: rows row_bytes apart.
+// One matrix with rows row_bytes apart, or two such matrices that are matrix_bytes apart.
 struct Matrix {
   CUtensorMapDataType type;
   void* base;
-  uint64_t rows, cols, row_bytes, matrix_bytes;  // matrix_bytes 0: one
+  uint64_t rows, cols, row_bytes, matrix_bytes;  // matrix_bytes 0: one matrix
   uint32_t box_rows, box_cols;
   CUtensorMapSwizzle swizzle;
 };
@@ -68,7 +68,7 @@ EncodedMap map_of_pairs(void* first, void* second, uint64_t rows, uint32_t cols,
   if (std::less<>()(second, first) || first == second) {
     throw Error(ErrorKind::kRuntime,
                 "program: of two matrices that are multiplied together, the second must lie "
-                "behind the first in GPU memory");
+                "at a higher address in GPU memory than the first");
   }
   both.matrix_bytes = static_cast<uint64_t>(static_cast<std::byte*>(second) - static_cast<std::byte*>(first));
   return encode(both);
@@ -118,7 +118,7 @@ std::vector<EncodedMap> make_tensor_maps(const Program& program, const DeviceIsa
         map = map_of_pairs(base, memory.base(boxes[t].partner), tensor.rows, cols, kTileUnits);
         break;
       case BoxKind::kKvBlocks: {
-        const uint64_t tokens = tensor.rows / tensor.head_dim * tensor.cols;  // of each block and head
+        const uint64_t tokens = tensor.rows / tensor.head_dim * tensor.cols;  // of all blocks and heads
         map = map_of_heads(base, tokens, tensor.head_dim, kKvBlockTokens);
         (&map)[1] = map_of_heads(base, tokens, tensor.head_dim, kKvBoxTokens);
         break;

@@ -1,5 +1,5 @@
-// The warp that, where events are recorded, brings the times of a record to the SM's ring in GPU memory once
-// all roles are done with it.
+// The watcher warp, where events are recorded: copies the times of a record to the SM's ring in GPU memory
+// once all roles are done with the record.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ class Watcher {
     return __all_sync(
         ~0u, ptx::mbarrier_try_wait(&s_.record_free[record % kRecordBuffers], record / kRecordBuffers & 1));
   }
-  // Pages in flight and free at this moment; a lane looks at each place of the ring.
+  // Pages in flight and free pages at this moment; each lane tests one buffer of the ring.
   __device__ uint32_t sample_pages() const {
     constexpr uint32_t kRingPages = Config::kRingPages;
     const uint32_t issued = __shfl_sync(~0u, ptx::shared_load_acquire(&s_.pages_issued), 0);
@@ -49,7 +49,7 @@ class Watcher {
     return pack_pages(static_cast<uint32_t>(__popc(__ballot_sync(~0u, in_flight))),
                       static_cast<uint32_t>(__popc(__ballot_sync(~0u, free))));
   }
-  // A word a lane; the place is free again then.
+  // Each lane copies one word and zeroes it for the next record.
   __device__ void write(uint32_t record, uint32_t* times) const {
     constexpr uint32_t kWords = sizeof(RecordTimes) / sizeof(uint32_t);
     static_assert(kWords <= kWarpThreads);
@@ -62,7 +62,7 @@ class Watcher {
     if (lane_ == 0) to.written[blockIdx.x] = record + 1;
   }
 
-  // See LaunchClock. Records wait meanwhile to be written; there are buffers for those of this time. False if
+  // See LaunchClock. Meanwhile records wait to be written; the record buffers suffice for this time. False if
   // the launch has been given up.
   __device__ bool align_clocks() const {
     constexpr uint64_t kRoundTicks = 3'000;
@@ -83,7 +83,7 @@ class Watcher {
     }
     return true;
   }
-  // False if the launch was given up before it is done().
+  // Returns false if the launch was given up before done() is true.
   template <class Done>
   __device__ bool await(Done&& done) const {
     while (!done()) {
@@ -91,7 +91,7 @@ class Watcher {
     }
     return true;
   }
-  // The same moment by both clocks: the shared one moves in steps, so one of them is waited for.
+  // Reads both clocks at the same moment. The nanosecond clock moves in steps, so waits for its next step.
   __device__ void read_clocks(ClockSync& sync) const {
     if (lane_ != 0) return;
     const uint64_t before = ptx::global_nanoseconds();
@@ -99,7 +99,8 @@ class Watcher {
     while (now == before) now = ptx::global_nanoseconds();
     sync = {ptx::clock_ticks64(), now};
   }
-  // The launch is over when the others leave; they may still be about to say that a record is.
+  // The launch is over when the other warps leave. They may still be about to free a record, so waits a
+  // little.
   __device__ bool launch_is_over(uint32_t record) const {
     constexpr uint32_t kFinalEvents_ns = 2'000;
     if (!__any_sync(~0u, exit_requested(&s_.exit))) return false;
