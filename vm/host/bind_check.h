@@ -1,4 +1,4 @@
-// What both host interpreters ask of a program and its memory before they run it.
+// Checks of both host interpreters before they run a program.
 #pragma once
 
 #include <vector>
@@ -10,8 +10,8 @@
 
 namespace serval {
 
-// Throws Error(kRuntime) if the structure or a record does not check, or a tensor is not bound. Returns where
-// the pass's control lies on each device.
+// Throws Error(kRuntime) if the structure or a record is invalid, or a tensor is not bound. Returns each
+// device's PassControl.
 std::vector<PassControl*> check_binding(const Program& program, const HostIsa& isa, const HostMemory& memory);
 
 }  // namespace serval

@@ -11,7 +11,7 @@
 namespace serval {
 namespace {
 
-// One bit for each instruction of each pass: those whose effects are known.
+// One bit for each instruction of each pass: set if its effects are visible.
 using Clock = std::vector<uint64_t>;
 constexpr uint32_t kWordBits = 64;
 
@@ -26,7 +26,7 @@ void join(Clock& clock, const Clock& other) {
 }
 
 struct Increment {
-  uint64_t total;  // of the counter, this one included
+  uint64_t total;  // the counter's value, this increment included
   uint32_t id;
 };
 
@@ -35,7 +35,7 @@ struct Touch {
   uint32_t id;
 };
 
-// Columns that a read has to find written.
+// Columns that a read must find written.
 struct Columns {
   uint64_t begin, end;
 };
@@ -44,8 +44,8 @@ struct Sm {
   uint32_t begin = 0, next = 0, end = 0;
   uint32_t device = 0;
   uint32_t pass = 0;
-  std::vector<uint32_t> flight;  // fetched and not run
-  uint32_t pages = 0;            // held by those in flight
+  std::vector<uint32_t> flight;  // fetched, not yet run
+  uint32_t pages = 0;            // held by the instructions in flight
 };
 
 struct Step {
@@ -88,14 +88,14 @@ class Checked {
   const CheckedOptions& options_;
   const uint32_t count_;
   RandomOrder random_;
-  uint32_t sharing_;  // SMs that a queue feeds
-  uint32_t depth_;    // instructions of a queue in flight
+  uint32_t sharing_;  // SMs that take records from a queue
+  uint32_t depth_;    // limit of instructions in flight, for a queue
   static constexpr uint32_t kNoInstruction = 0xffffffff;
   uint32_t victim_ = kNoInstruction;
-  std::vector<Clock> clocks_;  // of each instruction of each pass, once it has run: what it knew
+  std::vector<Clock> clocks_;  // for each instruction of each pass that has run: what was visible to it
   std::vector<std::vector<Increment>> history_;   // of each counter
   std::vector<std::vector<Touch>> touches_;       // of each tensor
-  std::vector<std::vector<Columns>> new_tokens_;  // of each pass: the caches' columns of its rows
+  std::vector<std::vector<Columns>> new_tokens_;  // of each pass: the columns of its rows in the KV caches
   std::vector<Sm> sms_;
   std::vector<Step> steps_;
   std::vector<uint32_t> device_of_;  // of each instruction
@@ -112,7 +112,7 @@ Checked::Checked(const Program& program, const CheckedIsa& isa, const CheckedOpt
       clocks_(size_t{options.passes} * count_),
       history_(program.counters.size()),
       touches_(program.tensors.size()) {
-  // What is in flight on a global queue is in flight on any of the SMs.
+  // A record in flight on a global queue may be in flight on any SM.
   sharing_ = program.queue_kind == QueueKind::kGlobal ? program.machine.sms : 1;
   constexpr uint64_t kMaxDepth = 4;
   depth_ = static_cast<uint32_t>(1 + random_.below(kMaxDepth * sharing_));
@@ -130,7 +130,7 @@ Checked::Checked(const Program& program, const CheckedIsa& isa, const CheckedOpt
   find_new_tokens();
 }
 
-// Without states, they may be any.
+// Without states, any token may be new.
 void Checked::find_new_tokens() {
   constexpr uint64_t kEveryToken = ~uint64_t{0};
   new_tokens_.assign(options_.passes, {});
@@ -147,7 +147,7 @@ void Checked::find_new_tokens() {
   }
 }
 
-// A footprint may rely on its operands only once they are checked.
+// Footprints rely on operands that have been checked.
 bool Checked::check_records() {
   for (uint32_t i = 0; i < count_; ++i) {
     const std::string wrong = isa_.check(program_, program_.instructions[i]);
@@ -158,8 +158,8 @@ bool Checked::check_records() {
   return true;
 }
 
-// Learns, on `device`, from those whose increments came before the counter first reached `until`, and are in
-// its scope.
+// Adds to `clock` the effects of the instructions whose increments came before the counter first reached
+// `until`, as far as the counter's scope makes them visible on `device`.
 void Checked::join_counter(uint32_t counter, uint64_t until, uint32_t device, Clock& clock) const {
   if (until == 0) return;
   const Counter& c = program_.counters[counter];
@@ -227,7 +227,7 @@ void Checked::touch(const Region& region, uint32_t pass, uint32_t index, const C
   }
 }
 
-// A read of what lives within a pass, or of this pass's tokens in a cache.
+// Checks a read of a tensor that lives within a pass, or of this pass's tokens in a KV cache.
 void Checked::check_reads(const Region& region, uint32_t pass, uint32_t index, const Clock& clock) {
   const Tensor& tensor = program_.tensors[region.tensor.index];
   if (lives_within_pass(tensor)) check_fresh(region, pass, index, clock);
@@ -240,7 +240,8 @@ void Checked::check_reads(const Region& region, uint32_t pass, uint32_t index, c
   }
 }
 
-// Cuts what known instructions wrote in this pass out of the region, piece by piece.
+// Reports the read unless visible instructions of this pass wrote the whole region. Cuts their boxes out of
+// it one by one.
 void Checked::check_fresh(const Region& region, uint32_t pass, uint32_t index, const Clock& clock) {
   std::vector<Box> left = {region.box};
   for (const Touch& t : touches_[region.tensor.index]) {

@@ -23,18 +23,19 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Where one SM stands: the next record of its queue, or the gate at the end of the pass.
+// Position of one SM: the next record of its queue, or the gate at the end of the pass.
 struct Cursor {
   uint32_t sm = 0;
   uint32_t pass = 0;  // of this launch
   size_t at = 0;      // index into Program::instructions
   size_t end = 0;     // one past the queue's last
   bool done = false;
-  uint32_t waiting_for = kNoCounter;  // when it was last asked
+  uint32_t waiting_for = kNoCounter;  // the counter that it waited for when last polled
 };
 
-// Waiting costs little while it is short and little CPU when it is long. It also remembers since when nothing
-// has happened, so that a waiting thread can check all its SMs between two readings of the clock.
+// Waits cheaply at first (spinning, then yielding) and with little CPU time when waits are long (sleeping).
+// It also remembers how long nothing has happened, so that a waiting thread can poll all its SMs between two
+// readings of the clock.
 class Backoff {
  public:
   void reset() { rounds_ = 0; }
@@ -52,7 +53,7 @@ class Backoff {
   bool long_wait() const {
     return rounds_ >= kYields;
   }
-  // Seconds for which `progress` has been the same and no thread was busy.
+  // Seconds for which `progress` has not changed and no thread was busy.
   double idle_s(uint64_t progress, bool busy) {
     const auto now = Clock::now();
     if (rounds_ == kYields || busy || progress != progress_) {
@@ -117,18 +118,18 @@ struct HostInterpreter::Impl {
   std::vector<std::vector<std::unique_ptr<HostLocal>>> locals;
   std::unique_ptr<HostRecorder> recorder;  // null: nothing is recorded
 
-  // Of the launch in flight.
+  // State of the launch in flight.
   const std::function<void(uint32_t)>* on_pass = nullptr;
-  uint32_t handed_out = 0;                                       // passes, to on_pass
+  uint32_t handed_out = 0;                                       // passes that on_pass has been called for
   std::atomic<uint64_t> ticket{0};                               // global queue: the next record
-  std::array<std::atomic<uint32_t>, kMaxDevices> passes_over{};  // of each device
+  std::array<std::atomic<uint32_t>, kMaxDevices> passes_over{};  // by device
   std::atomic<uint64_t> progress{0};                             // instructions finished
   std::atomic<int> busy{0};                                      // instructions and callbacks running
   std::atomic<bool> aborted{false};
   std::mutex error_mutex;
   std::exception_ptr error;
 
-  // Starting and ending launches.
+  // For starting and ending launches.
   std::vector<std::thread> threads;
   std::mutex mutex;
   std::condition_variable wake, finished;
@@ -141,7 +142,7 @@ HostInterpreter::Impl::Impl(const Program& p, const HostIsa& i, HostMemory m, co
     : program(p), isa(i), memory(std::move(m)), options(o) {
   controls = check_binding(program, isa, memory);
 
-  // More threads than queues would only wait.
+  // More threads than queues would have no work.
   options.threads = std::max<uint32_t>(1, options.threads);
   if (program.queue_kind == QueueKind::kPerSm)
     options.threads = std::min(options.threads, program.num_queues());
@@ -193,7 +194,7 @@ uint32_t HostInterpreter::Impl::run(const std::function<void(uint32_t)>& callbac
   handed_out = 0;
   ticket = 0;
   for (std::atomic<uint32_t>& passes : passes_over) passes = 0;
-  busy = 0;  // what threw in the launch before is not running any more
+  busy = 0;  // a thread that threw in the previous launch has left it above 0
   {
     const std::lock_guard lock(mutex);
     running = static_cast<uint32_t>(threads.size());
@@ -242,9 +243,9 @@ const Wait* HostInterpreter::Impl::blocked_on(const Instruction& instruction, ui
   return nullptr;
 }
 
-// Whether pass `pass` is over on a device, its decision published. A thread without work may ask passes
-// later, when the counter is too far ahead of the target to be compared with it; but `passes_over` is set
-// before any thread begins the next pass.
+// True if pass `pass` is over on a device, and its decision published. A thread without work may ask passes
+// later, when the counter is too far beyond the target for a wrapping comparison; so checks `passes_over`
+// first, which is set before any thread begins the next pass.
 bool HostInterpreter::Impl::gate_open(uint32_t device, uint32_t pass) {
   std::atomic<uint32_t>& over = passes_over[device];
   if (pass < over.load(std::memory_order_acquire)) return true;
@@ -264,13 +265,13 @@ void HostInterpreter::Impl::record(const Cursor& cursor, EventKind kind, uint32_
   if (recorder) recorder->record(cursor.sm, kind, cursor.at, cursor.pass, argument);
 }
 
-// The cursor cannot go on; it may be asked again and again.
+// Records that the cursor waits. May be called repeatedly during one wait.
 void HostInterpreter::Impl::record_waiting(Cursor& cursor, uint32_t counter) {
   if (cursor.waiting_for == kNoCounter) record(cursor, EventKind::kWaitBegin, counter);
   cursor.waiting_for = counter;
 }
 
-// Recorded of the SM's first instruction in the next pass: that is what has to wait.
+// Recorded for the SM's first instruction of the next pass, since that is the one that waits.
 void HostInterpreter::Impl::record_at_gate(Cursor& cursor) {
   if (!recorder || cursor.waiting_for != kNoCounter || program.queue(cursor.sm).empty()) return;
   cursor.waiting_for = gate_of(cursor);
@@ -304,7 +305,8 @@ void HostInterpreter::Impl::execute(const Cursor& cursor, uint32_t thread) {
   busy.fetch_sub(1, std::memory_order_relaxed);
 }
 
-// The caller's thread is here before it runs anything of the next pass, which may wait for the caller.
+// Calls on_pass on the caller's thread, before that thread runs anything of the next pass, which may need
+// input from the caller.
 void HostInterpreter::Impl::after_pass(uint32_t thread, uint32_t pass) {
   if (thread != 0 || pass < handed_out) return;
   ++handed_out;
@@ -315,7 +317,7 @@ void HostInterpreter::Impl::after_pass(uint32_t thread, uint32_t pass) {
   busy.fetch_sub(1, std::memory_order_relaxed);
 }
 
-// Runs the SM's next record, or takes it through the gate. False if it has to wait.
+// Runs the SM's next record, or passes the gate. Returns false if it must wait.
 bool HostInterpreter::Impl::step(Cursor& cursor, uint32_t thread) {
   if (cursor.at < cursor.end) {
     if (const Wait* wait = blocked_on(program.instructions[cursor.at], cursor.pass)) {
@@ -339,7 +341,7 @@ bool HostInterpreter::Impl::step(Cursor& cursor, uint32_t thread) {
   return true;
 }
 
-// Each device has a group of the threads, or where there are fewer threads, each thread some of the devices.
+// Divides the threads among the devices. With fewer threads than devices, a thread serves several devices.
 std::vector<uint32_t> HostInterpreter::Impl::queues_of(uint32_t thread) const {
   const uint32_t devices = program.num_devices, all = options.threads;
   std::vector<uint32_t> out;
@@ -379,11 +381,11 @@ void HostInterpreter::Impl::work_queues(uint32_t thread) {
   }
 }
 
-// Tickets number the records of all passes; the thread that draws one runs that record, first in, first out.
+// Tickets number the records of all passes; the thread that draws a ticket runs that record.
 void HostInterpreter::Impl::work_global(uint32_t thread) {
   const uint64_t count = program.instructions.size();
   Backoff backoff;
-  uint32_t passed = 0;  // gates this thread has gone through; with few records a ticket may be passes ahead
+  uint32_t passed = 0;  // gates this thread has passed; with few records a ticket may be several passes ahead
   for (;;) {
     const uint64_t n = ticket.fetch_add(1, std::memory_order_relaxed);
     Cursor cursor{thread, static_cast<uint32_t>(n / count), n % count, count};
@@ -433,8 +435,8 @@ std::string HostInterpreter::Impl::describe(const Cursor& cursor) const {
                      counters[counter].load(std::memory_order_relaxed), need);
 }
 
-// One step of waiting. Faults once nothing has run and nothing has finished for the stall timeout. It returns
-// between two looks: one of the thread's other SMs may be free to go on, which would make the progress.
+// One step of waiting. Fails the launch after no instruction has run or finished for the stall timeout.
+// Returns between two polls, because another SM of this thread may be ready to go on.
 void HostInterpreter::Impl::wait_or_fault(const Cursor& cursor, Backoff& backoff) {
   backoff.pause();
   if (!backoff.long_wait()) return;

@@ -1,4 +1,4 @@
-// Where a program's tensors live in host memory.
+// Addresses of a program's tensors in host memory.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace serval {
 
-// One base pointer for each tensor of the program, in table order; all of them outlive every run of
-// it. Weights are row-major bf16 and are only read.
+// One base pointer for each tensor of the program, in table order. The memory must outlive every run. Weights
+// are row-major bf16 and are only read.
 class HostMemory {
  public:
   explicit HostMemory(size_t num_tensors) : base_(num_tensors, nullptr) {}

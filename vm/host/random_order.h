@@ -1,4 +1,4 @@
-// The random numbers that pick interleavings; the same on every machine.
+// Random numbers that pick interleavings, the same on every machine.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ class RandomOrder {
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
     return z ^ (z >> 31);
   }
-  // Uniform in [0, limit), limit > 0; the bias of the remainder does not matter here.
+  // Uniform in [0, limit), limit > 0; the modulo bias does not matter here.
   uint64_t below(uint64_t limit) { return next() % limit; }
 
  private:

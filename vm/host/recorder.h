@@ -1,4 +1,4 @@
-// Writes down what the host interpreter's threads do, as vm/events.h has it.
+// Records the events of the host interpreter's threads (vm/events.h).
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace serval {
 
-// Threads may record at the same time as long as each SM is one thread's. The clock is steady_clock; its
-// ticks are nanoseconds.
+// Threads may record at the same time as long as each SM belongs to one thread. Ticks are nanoseconds of
+// steady_clock.
 class HostRecorder {
  public:
   HostRecorder(uint32_t sms, uint32_t events_of_ring) : rings_(sms, kNumSmRoles, events_of_ring) {}

@@ -21,15 +21,15 @@ struct InFlight {
   std::unique_ptr<HostLocal> local;
 };
 
-// Records that one SM fetches, or all of them.
+// The records that one SM, or all SMs, fetch from.
 struct Queue {
-  uint32_t begin, next, end;  // [next, end) are not fetched yet in this pass
+  uint32_t begin, next, end;  // [next, end) have not been fetched in this pass
   uint32_t pass = 0;
 };
 
 struct Sm {
   Sm(uint32_t q, uint32_t d) : queue(q), device(d) {}
-  Sm(Sm&&) = default;  // in flight is what cannot be copied
+  Sm(Sm&&) = default;  // movable only: `flight` cannot be copied
   uint32_t queue;
   uint32_t device = 0;
   uint32_t pass = 0;
@@ -37,10 +37,10 @@ struct Sm {
   std::deque<InFlight> flight;
 };
 
-// A step that could be taken now.
+// A role of an instruction that could run now.
 struct Step {
   uint32_t sm;
-  uint32_t slot;  // in flight
+  uint32_t slot;  // in Sm::flight
   uint32_t index;
 };
 
@@ -73,9 +73,9 @@ struct ReplayInterpreter::Impl {
   uint64_t seed;
   RandomOrder random;
   std::vector<PassControl*> controls;  // of each device
-  uint64_t depth;                      // instructions an SM has in flight
+  uint64_t depth;                      // limit of instructions in flight on an SM
   static constexpr uint32_t kNoInstruction = 0xffffffff;
-  uint32_t victim = kNoInstruction;  // the instruction that is kept back
+  uint32_t victim = kNoInstruction;  // the instruction that is held back
   std::vector<uint32_t> counters;
   uint32_t epoch = 0;
   std::vector<Queue> queues;
@@ -96,7 +96,8 @@ void ReplayInterpreter::Impl::start() {
   reported = 0;
 }
 
-// One record an SM, beginning with any of them: which one gets a shared queue's next record is chance.
+// One record an SM, beginning with a random SM: chance decides which SM gets the next record of a shared
+// queue.
 void ReplayInterpreter::Impl::fetch() {
   const size_t first = random.below(sms.size());
   for (size_t s = 0; s < sms.size(); ++s) {
@@ -138,8 +139,8 @@ void ReplayInterpreter::Impl::pass_gates(const std::function<void(uint32_t)>& on
   }
 }
 
-// Each role of an SM takes the instructions in order: a role of one in flight may run when the same role of
-// the one before it is done.
+// Each role of an SM takes the instructions in order: a role of an instruction may run when the same role of
+// the previous one is done.
 void ReplayInterpreter::Impl::collect_steps() {
   steps.clear();
   for (uint32_t s = 0; s < sms.size(); ++s) {

@@ -12,18 +12,18 @@
 
 namespace serval {
 
-// Runs the same programs as HostInterpreter, with load, compute and store of different instructions
-// overlapping as they do on a GPU: each SM has several instructions in flight, each role takes them in order.
-// A seed gives one interleaving, always the same. Every other seed is adversarial: it picks an instruction
-// and lets everything else run first whenever something else can. A program whose counters leave nothing to
-// chance gives the same bits for all.
+// Runs the same programs as HostInterpreter, but overlaps load, compute and store of different instructions
+// as a GPU does: each SM has several instructions in flight, and each role takes them in order. A seed always
+// gives the same interleaving. Odd seeds are adversarial: they hold one instruction back as long as anything
+// else can run. A program whose counters order all its accesses gives the same bits for every seed.
 class ReplayInterpreter {
  public:
-  // As HostInterpreter. Throws Error(kRuntime).
+  // Parameters and errors are those of HostInterpreter. Throws Error(kRuntime).
   ReplayInterpreter(const Program& program, const HostIsa& isa, HostMemory memory, uint64_t seed);
   ~ReplayInterpreter();
 
-  // As HostInterpreter::run. A program that cannot go on throws Error(kDeviceFault) naming the seed.
+  // Runs passes like HostInterpreter::run. Throws Error(kDeviceFault), which names the seed, if the program
+  // cannot continue.
   uint32_t run(const std::function<void(uint32_t)>& on_pass);
 
  private:
