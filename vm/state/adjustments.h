@@ -1,6 +1,6 @@
-// What changes the logits of a sequence beside its slot, a part of the state block: biases of tokens, and the
-// tokens that penalties are about. The host fills in what a slot asks for (SlotExtra, vm/state/slots.h);
-// `advance` adds the tokens of a launch to the history. The rest is never read.
+// Adjustments of a sequence's logits besides its slot, a part of the state block: biases of tokens, and the
+// token history for penalties. The host fills in what a slot's extras need (SlotExtra, vm/state/slots.h);
+// `advance` appends the tokens of a launch to the history. Everything else is never read.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ struct TokenBias {
   float bias = 0;  // added to its logit
 };
 
-// Bytes of one sequence: its biases, then its tokens from position 0 on, as many as it may hold.
+// Bytes of one sequence: its biases, then its tokens from position 0 on, as many as it may have.
 constexpr size_t adjustment_bytes(uint32_t max_context) {
   constexpr size_t kRound = 16;
   const size_t bytes = kMaxLogitBiases * sizeof(TokenBias) + max_context * sizeof(int32_t);
@@ -23,7 +23,7 @@ constexpr size_t adjustment_bytes(uint32_t max_context) {
 }
 inline constexpr size_t kHistoryOffset = kMaxLogitBiases * sizeof(TokenBias);
 
-// The part as it lies in memory: adjustment_bytes(max_context) for each slot.
+// The part in memory: adjustment_bytes(max_context) for each slot.
 template <class Byte>
 struct AdjustmentTable {
   Byte* memory = nullptr;

@@ -1,10 +1,10 @@
-// The list of attention's work, a part of the state block: how programs of more than kRowTile rows deal the
-// keys that a launch's rows see to their attention records. The host plans it before a launch
-// (instructions/planned_attention/plan.h); nothing writes it within one.
+// The attention list, a part of the state block: how programs of more than kRowTile rows divide the keys that
+// a launch's rows see among their attention records. The host plans it before a launch
+// (instructions/planned_attention/plan.h); nothing writes it during a launch.
 //
-// An item is what one record does at a time: consecutive rows of a pass that belong to one sequence, some KV
-// heads, and a range of leaves. Positions are read from the pass's rows, so an item that goes on to the end
-// of its sequence holds in every pass of a launch.
+// An item is what one record processes at a time: consecutive rows of a pass that belong to one sequence,
+// some KV heads, and a range of leaves. Positions are read from the pass's rows, so an item that extends to
+// the end of its sequence is valid in every pass of a launch.
 #pragma once
 
 #include <cstddef>
@@ -14,21 +14,22 @@
 
 namespace serval {
 
-// Of this attention, whose sums are added in an order of its own (docs/architecture.md).
+// Tokens of a leaf in planned attention, which adds its sums in an order of its own (docs/architecture.md).
 inline constexpr uint32_t kPlannedLeafTokens = 2048;
 constexpr uint32_t planned_leaves(uint32_t tokens) {
   return (tokens + kPlannedLeafTokens - 1) / kPlannedLeafTokens;
 }
-// A sequence of at most so many tokens has one leaf, which no two items share: there is nothing to merge.
+// True if a sequence of at most max_context tokens has only one leaf: no two items share it, so nothing is
+// merged.
 constexpr bool attention_is_whole(uint32_t max_context) {
   return planned_leaves(max_context) <= 1;
 }
 
-// Places for partial results: of one row, KV head and leaf, or of all leaves before the first that another
-// item has.
+// Number of places for partial results. A place is for one row and KV head, and either for one leaf or for
+// all leaves of the first item.
 inline constexpr uint32_t kAttentionPlaces = 16384;
 inline constexpr uint32_t kNoPlace = 0xffffffff;
-// end_leaf of an item that has all leaves of its rows, however many they get. Where leaves are split, the
+// end_leaf of an item that has all leaves of its rows, however many they become. If leaves are split, the
 // last item ends with the last leaf that its rows may see in the launch.
 inline constexpr uint32_t kToTheEnd = 0xffffffff;
 
@@ -37,17 +38,17 @@ struct AttentionItem {
   uint32_t first_row = 0;  // of the pass
   uint32_t rows = 0;
   uint32_t first_head = 0;  // KV heads
-  uint32_t heads = 0;       // 1 where results are partial
+  uint32_t heads = 0;       // 1 if results are partial
   uint32_t first_leaf = 0;
   uint32_t end_leaf = kToTheEnd;
-  uint32_t first_place = kNoPlace;  // of the first row's first leaf; kNoPlace: all leaves are this item's
-  uint32_t row_places = 0;          // from a row's places to the next row's
+  uint32_t first_place = kNoPlace;  // of the first row's first leaf; kNoPlace: the item has all leaves
+  uint32_t row_places = 0;          // distance from a row's places to the next row's
   uint32_t reserved[3] = {};
 };
 static_assert(sizeof(AttentionItem) == 48);
 
-// Rows of one KV head of which several items have leaves. Of each row, the first place is for the leaves
-// before `prefix_leaves`, which one item has; every further leaf has a place of its own.
+// Rows of one KV head whose leaves are split among several items. A row's first place is for the leaves
+// before `prefix_leaves`, which belong to one item; each later leaf has its own place.
 struct AttentionSplit {
   uint32_t first_row = 0;
   uint32_t rows = 0;
@@ -55,19 +56,19 @@ struct AttentionSplit {
   uint32_t prefix_leaves = 0;
   uint32_t first_place = 0;
   uint32_t row_places = 0;
-  uint32_t rows_before = 0;  // of the splits before this one in the list
+  uint32_t rows_before = 0;  // rows of the splits before this one in the list
   uint32_t reserved = 0;
 };
 static_assert(sizeof(AttentionSplit) == 32);
 
 inline constexpr uint32_t kMostAttentionSplits = 1024;
-// Of a program of so many rows: an item a row always suffices; the others are there to balance.
+// Items of a program with `rows` rows: one item a row always suffices; the others are for load balance.
 constexpr uint32_t attention_items(uint32_t rows) {
   return rows + 4096;
 }
 
-// As it lies in memory; the items follow. Record r of `records` has the items [begin[r], begin[r + 1]), and
-// of the splits' rows, counted through, r, r + records, …
+// The list in memory; the items follow it. Record r of `records` has the items [begin[r], begin[r + 1]), and
+// the split rows r, r + records, … (numbered through all splits).
 struct AttentionList {
   uint32_t records = 0;
   uint32_t items = 0;

@@ -24,7 +24,7 @@ void limit(uint32_t row, const char* field, int64_t found, int64_t bound) {
     refuse(fmt::format("row {}: {}: {}; limit: {}", row, field, found, bound - 1));
 }
 
-// Several programs may share the block: it has as many rows as the largest of them.
+// Several programs may share the block: it has at least as many rows as each of them.
 void check_room(const StateLimits& program, const StateBlock& state) {
   const uint32_t blocks = blocks_for_tokens(program.max_context);
   if (state.limits.rows < program.rows)
@@ -51,7 +51,7 @@ void check_extras(const StateBlock& state, uint32_t r) {
                        state.control.passes_wanted));
 }
 
-// `checked`: blocks of the slot's, from the first on, that a row before has had checked.
+// `checked`: number of the slot's first blocks that an earlier row has checked.
 void check_row(const StateLimits& limits, const StateBlock& state, uint32_t r, uint32_t& checked) {
   const PassRow& row = state.rows[r];
   limit(r, "slot", row.slot, limits.sequences);
@@ -67,10 +67,10 @@ void check_row(const StateLimits& limits, const StateBlock& state, uint32_t r, u
     limit(r, "KV block", blocks[checked], limits.kv_blocks);
 }
 
-// What two rows may not share: a token of a sequence, and a place in the KV cache.
+// Keys that must be unique among the rows: a token of a sequence, and its position in the KV cache.
 struct RowKey {
   uint64_t token;  // slot and position
-  uint64_t place;  // KV block and position in it
+  uint64_t place;  // KV block and token in it
   uint32_t row;
 };
 
@@ -94,12 +94,12 @@ void refuse_same(const StateBlock& state, std::vector<RowKey> keys) {
   }
 }
 
-// Places of the KV cache that rows write: of each block that has one, a bit for each of its tokens.
+// Positions of the KV cache that rows write: for each such block, one bit for each of its tokens.
 class Places {
  public:
   explicit Places(size_t rows) : blocks_(std::bit_ceil(2 * rows + 1), kNoBlock), tokens_(blocks_.size(), 0) {}
 
-  // False if the place is taken.
+  // Returns false if the position is taken.
   bool take(uint64_t block, uint32_t token) {
     if (blocks_[at_] != block) find(block);
     const uint64_t bit = uint64_t{1} << token;
@@ -120,11 +120,11 @@ class Places {
   }
 
   std::vector<uint64_t> blocks_, tokens_;
-  size_t at_ = 0;  // of the last block
+  size_t at_ = 0;  // index of the last block
 };
 
-// Rows with a token in common have its place in common, too. Which rows these are is looked for only if there
-// are any.
+// Rows with the same token also have the same position in the KV cache. Which rows these are is searched for
+// only if there are any.
 bool are_apart(std::span<const RowKey> keys) {
   Places places(keys.size());
   return std::ranges::all_of(keys, [&](const RowKey& key) {
@@ -149,7 +149,7 @@ void check_state(const Program& program, const StateBlock& state) {
   if (passes < 1 || passes > most) refuse(fmt::format("passes: {}; limit: 1 to {}", passes, most));
   std::vector<RowKey> keys;
   keys.reserve(limits.rows);
-  uint32_t checked = 0;  // blocks of the slot of the row before
+  uint32_t checked = 0;  // blocks of the previous row's slot that are checked
   for (uint32_t r = 0; r < state.rows.size(); ++r) {
     const PassRow& row = state.rows[r];
     if (!row_is_active(row)) continue;

@@ -32,7 +32,7 @@ uint32_t active_rows(const StateBlock& state, uint32_t rows) {
   return rows;
 }
 
-// KV heads, a bit each.
+// A set of KV heads, one bit each.
 using HeadSet = uint64_t;
 constexpr uint32_t kHeadsOfSet = std::numeric_limits<HeadSet>::digits;
 
@@ -56,7 +56,7 @@ class AttentionCheck {
   }
 
  private:
-  // Leaves of a row and head come in order of position, whichever records have them.
+  // Checks the items in the order of their leaves, whichever records have them.
   void check_items() {
     const auto first_leaf = [&](uint32_t i) { return list_.item()[i].first_leaf; };
     std::vector<uint32_t> order(list_.items);
@@ -77,8 +77,8 @@ class AttentionCheck {
       refuse("the records' ranges are not the {} items", list_.items);
   }
 
-  // Every active row and KV head has one item, which has all leaves: as a rule. A list that may be wrong is
-  // left to the checks that say what is.
+  // The common case, checked quickly: every active row and KV head has exactly one item, which has all its
+  // leaves. Returns false for any other list; then the slower checks report errors.
   bool all_is_whole() const {
     if (list_.splits > 0 || list_.split_rows > 0 || heads_ == 0 || heads_ > kHeadsOfSet) return false;
     std::vector<HeadSet> taken(rows_, 0);
@@ -160,7 +160,8 @@ class AttentionCheck {
   }
   uint32_t split_at(size_t row_and_head) const { return split_of_.empty() ? kNone : split_of_[row_and_head]; }
 
-  // A row and head of an item: it goes on where another has stopped, and what is partial has its place.
+  // Checks a row and head of an item: it begins at the leaf where the previous item ended, and partial
+  // results have their places.
   void check_part(uint32_t i, uint32_t n, uint32_t head) {
     const AttentionItem& item = list_.item()[i];
     const size_t at = size_t{item.first_row + n} * heads_ + head;
@@ -206,10 +207,10 @@ class AttentionCheck {
   const StateBlock& state_;
   const AttentionList& list_;
   const uint32_t heads_;
-  const uint32_t rows_;  // that may be active
+  const uint32_t rows_;  // rows from this one on are not active
   const uint32_t sms_;
   std::vector<uint32_t> next_leaf_;  // [rows_, heads]
-  std::vector<uint32_t> split_of_;   // [limits_.rows, heads]; empty where nothing is split
+  std::vector<uint32_t> split_of_;   // [limits_.rows, heads]; empty if nothing is split
 };
 
 }  // namespace

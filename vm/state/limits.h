@@ -1,4 +1,4 @@
-// What a state block may hold: the limits that a program is compiled for.
+// Limits of a state block, for which a program is compiled.
 #pragma once
 
 #include <algorithm>
@@ -6,11 +6,11 @@
 
 namespace serval {
 
-// Rows of a pass (tokens computed together) and sequences (slots of the state) are limits of their own: a
-// pass may read one prompt in 2,048 rows, or one row each of 200 sequences.
+// Rows of a pass (tokens computed together) and sequences (slots of the state) are independent limits: a pass
+// may read one prompt in 2,048 rows, or one row each of 200 sequences.
 inline constexpr uint32_t kLargestRows = 8192;
 inline constexpr uint32_t kLargestSequences = 1024;
-// Of a program for which nothing else is asked.
+// Defaults of a program.
 inline constexpr uint32_t kDefaultRows = 16;
 inline constexpr uint32_t kDefaultSequences = 16;
 
@@ -23,8 +23,8 @@ struct StateLimits {
   friend bool operator==(const StateLimits&, const StateLimits&) = default;
 };
 
-// The first rows of a pass: only they may want logits, so that there is no room for those of every token of a
-// long prompt. One of each sequence, or as many as a short pass has.
+// Only the first logit_rows() rows of a pass may want logits, so that no memory is needed for logits of every
+// token of a long prompt. They suffice for one row of each sequence, or all rows of a short pass.
 inline constexpr uint32_t kLeastLogitRows = 64;
 constexpr uint32_t logit_rows(const StateLimits& limits) {
   return std::min(limits.rows, std::max(limits.sequences, kLeastLogitRows));

@@ -1,4 +1,4 @@
-// Names under which the parts of the state stand in a program's tensor table.
+// Names of the state's parts in a program's tensor table.
 #pragma once
 
 namespace serval::state_tensor {

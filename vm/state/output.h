@@ -1,5 +1,5 @@
-// What a launch finds out, two parts of the state block: the tokens sampled in a pass, and the table of those
-// that all its passes have published.
+// Results of a launch, two parts of the state block: the tokens sampled in a pass, and the table of the
+// output of all its passes.
 #pragma once
 
 #include <algorithm>
@@ -11,16 +11,16 @@
 
 namespace serval {
 
-// What `sample` found for a row.
+// Result of `sample` for a row.
 struct SampledToken {
   int32_t token = 0;
   float log_probability = 0;  // natural log under the model's own softmax, before penalties and temperature;
                               // NaN if, and only if, a logit of the row is NaN or infinite
 };
 
-// The likeliest tokens of a row, the first SequenceSlot::num_top of them, as far as there are so many, under
-// the same softmax: the likeliest first, of equals the lowest id. Only of launches of one pass: the next
-// would overwrite them.
+// The likeliest tokens of a row: the first SequenceSlot::num_top of them (or the whole vocabulary), under the
+// same softmax, in descending order of probability; of equals, the lowest id first. Only in launches of one
+// pass, since the next pass would overwrite them.
 struct TopTokens {
   SampledToken token[kMaxTopTokens];
 };
@@ -29,10 +29,10 @@ enum class FinishReason : uint32_t {
   kNone = 0,
   kStopToken = 1,  // an end-of-sequence token was sampled
   kLength = 2,     // the next position would be beyond `end_position`
-  kNotFinite = 3,  // a logit was NaN or infinite: the token means nothing
+  kNotFinite = 3,  // a logit was NaN or infinite: the token is meaningless
 };
 
-// What `advance` publishes for a row of a pass: entry [pass][row] of the output table.
+// Entry [pass][row] of the output table, which `advance` publishes.
 struct OutputToken {
   uint32_t valid = 0;  // 1 if this row sampled a token in this pass
   uint32_t slot = 0;
@@ -43,12 +43,12 @@ struct OutputToken {
 };
 static_assert(sizeof(OutputToken) == 24);
 
-// A launch has as many passes as the output table holds: up to kMostLaunchPasses of few rows, fewer of many,
-// so that the table of no program has more than kMostOutputTokens entries (1.5 MiB).
+// A launch has as many passes as the output table holds: up to kMostLaunchPasses for few rows, and fewer for
+// many, so that no program's table has more than kMostOutputTokens entries (1.5 MiB).
 inline constexpr uint32_t kMostLaunchPasses = 4096;
 inline constexpr uint32_t kMostOutputTokens = 65536;
 
-// Passes in one launch of a program of `rows` rows, at most: 4,096 up to 16 rows, 256 of 256, 8 of 8,192.
+// Limit of passes in a launch of a program with `rows` rows: 4,096 up to 16 rows, 256 for 256, 8 for 8,192.
 constexpr uint32_t launch_passes(uint32_t rows) {
   return std::min(kMostLaunchPasses, kMostOutputTokens / rows);
 }
@@ -57,7 +57,7 @@ constexpr size_t output_tokens(uint32_t rows) {
   return std::min(size_t{kMostLaunchPasses} * rows, size_t{kMostOutputTokens});
 }
 
-// The output table as a program of `rows` rows fills it: pass after pass, `rows` entries each.
+// The output table of a program with `rows` rows: `rows` entries for each pass.
 struct OutputTable {
   OutputToken* tokens = nullptr;
   uint32_t rows = 0;

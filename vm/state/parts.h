@@ -1,4 +1,4 @@
-// What the parts of the state look like in a program's tensor table.
+// The state's parts as tensors of a program.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,13 @@
 
 namespace serval {
 
-// The tensor that a part of the state (vm/state/names.h) is in programs with these limits; none if
-// no part has the name. No two parts have rows of the same type and size, so a tensor's shape says which it
-// is; but for the block table and masks, where the vocabulary is half as long as the context.
+// The tensor of a part of the state (vm/state/names.h) in programs with these limits; none if no part has the
+// name. No two parts have rows of the same type and size, so a tensor's shape identifies it; an exception are
+// the block table and masks if the vocabulary is half as long as the context.
 std::optional<Tensor> state_part(std::string_view name, const StateLimits& limits);
 
-// Whether what the tensor holds is of one pass: read in it only after it was written in it.
+// True if the tensor's contents belong to one pass: an element is read only after it was written in the same
+// pass.
 bool lives_within_pass(const Tensor& tensor);
 
 }  // namespace serval

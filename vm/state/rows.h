@@ -8,8 +8,8 @@ namespace serval {
 // One row of a pass: one token of one sequence.
 struct PassRow {
   uint32_t active = 0;        // 0: the row is skipped everywhere
-  uint32_t wants_logits = 0;  // 0: an inner token of a prompt, no LM head and no sampling
-  uint32_t slot = 0;          // which sequence slot and block-table row it belongs to
+  uint32_t wants_logits = 0;  // 0: an inner token of a prompt: no LM head, no sampling
+  uint32_t slot = 0;          // sequence slot and row of the block table
   int32_t token = 0;          // id in the vocabulary
   uint32_t position = 0;      // tokens before it in its sequence
   uint32_t reserved[3] = {};

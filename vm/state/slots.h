@@ -1,4 +1,4 @@
-// The sequence slots, a part of the state block: how each sequence samples, and when it ends.
+// The sequence slots, a part of the state block: each sequence's sampling parameters and end.
 #pragma once
 
 #include <algorithm>
@@ -7,13 +7,14 @@
 namespace serval {
 
 inline constexpr int kMaxStopTokens = 16;       // per sequence
-inline constexpr uint32_t kMaxTopTokens = 20;   // of which log-probabilities are listed
+inline constexpr uint32_t kMaxTopTokens = 20;   // tokens whose log-probabilities are listed
 inline constexpr int kDefaultRepeatLastN = 64;  // llama.cpp's
 
-// What few sequences ask for, as bits of SequenceSlot::extras: nothing of it is looked at where the bit is 0.
+// Options that few sequences use, as bits of SequenceSlot::extras. The fields of an option are not read if
+// its bit is 0.
 enum SlotExtra : uint32_t {
   kAdjustsLogits = 1,  // penalties, biases or banned stop tokens
-  kKeepsHistory = 2,   // penalties: of the tokens in AdjustmentTable (vm/state/adjustments.h)
+  kKeepsHistory = 2,   // penalties, which need the tokens in AdjustmentTable (vm/state/adjustments.h)
   kListsTop = 4,       // the likeliest tokens (vm/state/output.h)
   kMasksTokens = 8,    // draws only tokens of its mask (vm/state/masks.h)
 };
@@ -35,9 +36,9 @@ struct SequenceSlot {
   // Extras.
   float repetition_penalty = 1;                 // 1: off
   int32_t repeat_last_n = kDefaultRepeatLastN;  // tokens that it looks at; 0: none, < 0: all
-  float presence_penalty = 0;                   // 0: off. These two look at what was generated
+  float presence_penalty = 0;                   // 0: off; these two apply to generated tokens
   float frequency_penalty = 0;                  // 0: off
-  uint32_t prompt_length = 0;                   // what was generated begins at this position
+  uint32_t prompt_length = 0;                   // generated tokens begin at this position
   uint32_t first_stop = 0;                      // at positions before this one, stop tokens are not drawn
   uint32_t num_biases = 0;                      // up to kMaxLogitBiases, of different tokens
   uint32_t num_top = 0;                         // tokens to list, up to kMaxTopTokens
@@ -45,7 +46,7 @@ struct SequenceSlot {
 };
 static_assert(sizeof(SequenceSlot) == 80 + 4 * kMaxStopTokens);
 
-// The tokens that a penalty looks at: [begin, history_length).
+// The tokens that a penalty considers: [begin, history_length).
 constexpr uint32_t repetition_begin(const SequenceSlot& slot) {
   if (slot.repetition_penalty == 1) return slot.history_length;
   if (slot.repeat_last_n < 0) return 0;

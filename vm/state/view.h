@@ -1,4 +1,4 @@
-// What an exact footprint depends on.
+// Inputs of an exact footprint.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace serval {
 
-// Of a state within the program's limits. A null pointer to one asks for the bound over all states.
+// View of a state within the program's limits. A null StateView* asks for a bound over all states.
 struct StateView {
   const PassRow* rows;         // [rows of the program]
   const int32_t* block_table;  // [sequences of the program][blocks_per_sequence]
   uint32_t blocks_per_sequence;
-  const AttentionList* attention = nullptr;  // of programs that plan their attention
+  const AttentionList* attention = nullptr;  // of programs with planned attention
 };
 
 }  // namespace serval
