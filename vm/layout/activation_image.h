@@ -1,11 +1,11 @@
-// Activation images: how a bf16 tensor [rows, cols] that a product will read lies in GPU memory.
+// Activation images: layout in GPU memory of a bf16 tensor [rows, cols] that is the input of a product.
 //
-// Panel of 1,024 columns after panel; in a panel row after row; a row is its two halves as the consumers read
-// them from shared memory (vm/layout/page_image.h), the second displaced by half of the shared memory's
-// banks. So a panel of the first n rows is one contiguous piece, which one bulk copy brings. Columns beyond
-// the tensor's last are zero: no instruction writes them. An image has whole tiles of rows
-// (vm/layout/row_tiles.h), so that programs of up to one tile share one layout, and those zeros; programs of
-// more rows need memory of their own for the images whose last panel is not whole.
+// The image is divided into panels of 1,024 columns, a panel into rows. A row consists of its two halves as
+// the consumers read them from shared memory (vm/layout/page_image.h), the second displaced by half of the
+// shared memory's banks. So the first n rows of a panel are contiguous, and one bulk copy loads them. Columns
+// beyond the tensor's last are zero: no instruction writes them. An image has whole tiles of rows
+// (vm/layout/row_tiles.h), so that all programs of up to one tile share one layout and its zeros; programs of
+// more rows need their own memory for images whose last panel is not whole.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +18,18 @@ namespace serval::activation_image {
 inline constexpr uint32_t kHalfStride = page_image::kHalfCols * 2 + 64;  // bytes
 inline constexpr uint32_t kRowBytes = 2 * kHalfStride;
 
-// Of `rows` rows of a pass, the most that the program or the kernel has.
+// Bytes of a panel with `rows` rows, the largest number of rows of the program or kernel.
 constexpr uint32_t panel_bytes(uint32_t rows) {
   return whole_row_tiles(rows) * kRowBytes;
 }
 constexpr uint64_t bytes(uint32_t rows, uint32_t cols) {
   return uint64_t{page_image::panels(cols)} * panel_bytes(rows);
 }
-// Of column `col` of a panel, in its row.
+// Byte offset of column `col` of a panel in its row.
 constexpr uint32_t offset_in_row(uint32_t half_cols, uint32_t col) {
   return col < half_cols ? col * 2 : kHalfStride + (col - half_cols) * 2;
 }
-// Of an element, in the image.
+// Byte offset of an element in the image.
 constexpr uint64_t offset(uint32_t rows, uint32_t cols, uint32_t row, uint32_t col) {
   const uint32_t panel = col / page_image::kPanelCols;
   return uint64_t{panel} * panel_bytes(rows) + row * kRowBytes +

@@ -1,5 +1,5 @@
-// The paged KV cache: blocks of 64 tokens; per layer, block and KV head one contiguous region for K and one
-// for V.
+// The paged KV cache: blocks of 64 tokens. In each layer, a block and KV head has one contiguous region for K
+// and one for V.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 namespace serval {
 
 inline constexpr uint32_t kKvBlockTokens = 64;
-// An attention leaf is a fixed number of blocks: what one instance accumulates before the merge. It is a
-// property of the model's numerics (the order of sums), so it never depends on the machine.
+// Blocks of an attention leaf, which one instance sums before the merge. It fixes the order of sums and so
+// belongs to the model's numerics; it never depends on the machine.
 inline constexpr uint32_t kLeafBlocks = 4;
 inline constexpr uint32_t kLeafTokens = kKvBlockTokens * kLeafBlocks;
 

@@ -1,15 +1,14 @@
-// Page images: how a weight matrix lies in GPU memory.
+// Page images: layout of a weight matrix in GPU memory.
 //
-// A matrix of `rows` × `cols` bf16 is cut into units of 8 rows (the last may have fewer: its missing rows are
-// zero) and panels of 1,024 columns. A unit's panels follow each other; one panel of one unit is a page of 16
-// KiB, which one bulk copy brings and one warp multiplies. A last panel of fewer columns makes a smaller
-// page.
+// A matrix of `rows` × `cols` bf16 is divided into units of 8 rows (missing rows of the last are zero) and
+// panels of 1,024 columns. A unit's panels are contiguous. One panel of one unit is a page of 16 KiB, which
+// one bulk copy loads and one warp multiplies. A last panel of fewer columns makes a smaller page.
 //
 // A page is read as 16 rows of half as many columns, which fills the tensor cores' 16-row operand: rows 0-7
 // are the unit's rows at the first half of the columns, rows 8-15 the same rows at the second half. It is
-// stored as m16n8k16 operands one after the other, 512 bytes each, 16 for each lane of a warp: two products
-// together cover 32 columns of each half, of which lane q of a quad takes columns 8q to 8q + 7, so that the
-// other operand can be read 16 bytes at a time, too.
+// stored as successive m16n8k16 operands, 512 bytes each, 16 for each lane of a warp. Two successive products
+// cover 32 columns of each half; lane q of a quad holds columns 8q to 8q + 7, so that the other operand can
+// be read 16 bytes at a time, too.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +21,14 @@ namespace serval::page_image {
 inline constexpr uint32_t kPanelCols = kPageBytes / (kUnitRows * 2);  // 2 bytes a bf16
 inline constexpr uint32_t kHalfCols = kPanelCols / 2;
 inline constexpr uint32_t kPairCols = 32;     // columns of a half that two products cover
-inline constexpr uint32_t kProductCols = 16;  // and that one does
+inline constexpr uint32_t kProductCols = 16;  // columns that one product covers
 inline constexpr uint32_t kProductBytes = 512;
 
 constexpr uint32_t panels(uint32_t cols) {
   return (cols + kPanelCols - 1) / kPanelCols;
 }
-// Columns of a half of panel `panel`: rounded up, so that columns beyond the matrix's last exist; they are
-// zero.
+// Columns of a half of panel `panel`: rounded up, so it may include columns beyond the matrix's last, which
+// are zero.
 constexpr uint32_t half_cols(uint32_t cols, uint32_t panel) {
   const uint32_t left = cols - panel * kPanelCols;
   if (left >= kPanelCols) return kHalfCols;

@@ -1,4 +1,4 @@
-// Rows of a pass come in tiles. What is laid out row by row for all rows of a program has room for whole
+// A pass's rows are grouped into tiles. Tensors with a row for each row of a program have room for whole
 // tiles, so that programs of up to one tile share one layout.
 #pragma once
 

@@ -1,12 +1,11 @@
-// Slab images: how a bf16 tensor [rows, cols] that a GEMM will read lies in GPU memory.
+// Slab images: layout in GPU memory of a bf16 tensor [rows, cols] that is the input of a GEMM.
 //
-// A slab is what one step of the tensor cores takes of the columns: a pair of products of a page image
-// (vm/layout/page_image.h), so 32 columns of each half of a panel. Slab after slab; in a slab row after row,
-// 128 bytes each, swizzled as wgmma and TMA's 128-byte mode have it. So a slab of some rows, from a multiple
-// of 8 on, is one contiguous piece, which one bulk copy brings. In a row the columns stand in the order in
-// which a page image's registers take them: the slab's 4 × 2 pieces of 16 bytes are 4 of each half, and piece
-// m of a half has columns 2m and 2m + 1 of each of 4 units. Columns beyond the tensor's last are zero:
-// nothing writes them.
+// A slab is the columns that one step of the tensor cores multiplies: a pair of products of a page image
+// (vm/layout/page_image.h), so 32 columns of each half of a panel. The image is divided into slabs, a slab
+// into rows of 128 bytes, swizzled as in wgmma's and TMA's 128-byte mode. So some rows of a slab, beginning
+// with a multiple of 8, are contiguous, and one bulk copy loads them. Within a row, columns have the order of
+// a page image's registers: 4 pieces of 16 bytes for each half; piece m of a half has columns 2m and 2m + 1
+// of each of 4 units. Columns beyond the tensor's last are zero: nothing writes them.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +20,7 @@ inline constexpr uint32_t kPiecesOfHalf = 4;
 inline constexpr uint32_t kSwizzledRows = 8;
 inline constexpr uint32_t kSlabsOfPanel = page_image::kHalfCols / page_image::kPairCols;
 
-// Of a tensor with so many columns.
+// Slabs of a tensor with `cols` columns.
 constexpr uint32_t slabs(uint32_t cols) {
   const uint32_t last = page_image::panels(cols) - 1;
   return last * kSlabsOfPanel + page_image::half_cols(cols, last) / page_image::kPairCols;
@@ -29,7 +28,7 @@ constexpr uint32_t slabs(uint32_t cols) {
 constexpr uint64_t bytes(uint32_t rows, uint32_t cols) {
   return uint64_t{slabs(cols)} * rows * kRowBytes;
 }
-// Where a column stands: its slab, piece and byte.
+// Position of a column: its slab, piece and byte.
 struct Place {
   uint32_t slab;
   uint32_t piece;
@@ -43,11 +42,11 @@ constexpr Place place(uint32_t cols, uint32_t col) {
   return {panel * kSlabsOfPanel + in_half / page_image::kPairCols, half * kPiecesOfHalf + in_unit / 2,
           unit * 4 + in_unit % 2 * 2};
 }
-// Of a piece, in the image of `rows` rows.
+// Byte offset of a piece in an image of `rows` rows.
 constexpr uint64_t piece_offset(uint32_t rows, uint32_t row, uint32_t slab, uint32_t piece) {
   return (uint64_t{slab} * rows + row) * kRowBytes + (piece ^ row % kSwizzledRows) * kPieceBytes;
 }
-// Of an element.
+// Byte offset of an element.
 constexpr uint64_t offset(uint32_t rows, uint32_t cols, uint32_t row, uint32_t col) {
   const Place at = place(cols, col);
   return piece_offset(rows, row, at.slab, at.piece) + at.byte;
