@@ -1,4 +1,4 @@
-// Addresses in shared memory as PTX takes them.
+// Shared memory addresses as PTX instructions take them.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ __device__ __forceinline__ uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 
-// The same for a loop: the compiler keeps the value instead of computing it at each use.
+// An address for a loop: the compiler keeps the value instead of computing it again at each use.
 class SharedAddress {
  public:
   __device__ __forceinline__ explicit SharedAddress(const void* p) : address_(shared_address(p)) {

@@ -10,7 +10,7 @@ namespace serval::ptx {
 __device__ __forceinline__ void mbarrier_init(uint64_t* barrier, uint32_t arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals));
 }
-// The memory may then be used for something else.
+// Afterwards the memory may be reused.
 __device__ __forceinline__ void mbarrier_invalidate(uint64_t* barrier) {
   asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
@@ -21,20 +21,20 @@ __device__ __forceinline__ void fence_mbarrier_init() {
 __device__ __forceinline__ void mbarrier_arrive(uint64_t* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
-// Barrier: a pointer, or a SharedAddress.
+// Barrier: a pointer or a SharedAddress.
 template <class Barrier>
 __device__ __forceinline__ void mbarrier_arrive_expect_bytes(Barrier barrier, uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
                "r"(bytes)
                : "memory");
 }
-// Without an arrival: the phase then waits for the bytes, and for an arrival that is still to come.
+// Expects bytes without an arrival: the phase waits for the bytes and for an arrival that follows.
 __device__ __forceinline__ void mbarrier_expect_bytes(uint64_t* barrier, uint32_t bytes) {
   asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
                "r"(bytes)
                : "memory");
 }
-// True once the phase of this parity is complete; may sleep for a while first.
+// True if the phase of this parity is complete; may suspend the thread for a while first.
 template <class Barrier>
 __device__ __forceinline__ bool mbarrier_try_wait(Barrier barrier, uint32_t parity) {
   uint32_t done;
@@ -48,7 +48,7 @@ __device__ __forceinline__ bool mbarrier_try_wait(Barrier barrier, uint32_t pari
   return done != 0;
 }
 
-// The same, without sleep.
+// mbarrier_try_wait() that does not suspend the thread.
 __device__ __forceinline__ bool mbarrier_test_wait(uint64_t* barrier, uint32_t parity) {
   uint32_t done;
   asm volatile(

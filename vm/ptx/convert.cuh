@@ -1,11 +1,11 @@
-// Pairs of fp32 as one register of 16-bit elements, and back.
+// Conversions between pairs of fp32 and one register of two 16-bit elements.
 #pragma once
 
 #include <cstdint>
 
 namespace serval::ptx {
 
-// Two floats, each rounded to nearest, ties to even; `low` is in the lower half.
+// Rounds two floats to nearest, ties to even; `low` becomes the lower half.
 __device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
   uint32_t v;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(high), "f"(low));

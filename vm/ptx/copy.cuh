@@ -1,6 +1,6 @@
-// Asynchronous copies between global and shared memory, one thin function for each PTX instruction: the copy
-// engine's, of one thread and any number of bytes, whose loads report to an mbarrier and whose stores are
-// groups; and cp.async, of 16 bytes a thread.
+// Asynchronous copies between global and shared memory, one thin function for each PTX instruction: bulk
+// copies by the copy engine, which one thread issues for any number of bytes and whose loads report to an
+// mbarrier and whose stores form groups; and cp.async, 16 bytes a thread.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ __device__ __forceinline__ void bulk_load(To to_shared, const void* from_global,
       "l"(from_global), "r"(bytes), "r"(shared_address(landed))
       : "memory");
 }
-// The same, of what is read once and then not for long: it is the first to make room in L2.
+// bulk_load() of data that is not read again soon: L2 evicts it first.
 __device__ __forceinline__ void bulk_load_once(void* to_shared, const void* from_global, uint32_t bytes,
                                                uint64_t* landed) {
   asm volatile(
@@ -30,7 +30,7 @@ __device__ __forceinline__ void bulk_load_once(void* to_shared, const void* from
       "l"(from_global), "r"(bytes), "r"(shared_address(landed))
       : "memory");
 }
-// Policies of L2: what is read once is the first to make room; and the usual one.
+// L2 cache policies: evict first, for data that is read once; and the default.
 __device__ __forceinline__ uint64_t read_once_policy() {
   uint64_t policy;
   asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
@@ -41,12 +41,13 @@ __device__ __forceinline__ uint64_t usual_policy() {
   asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
   return policy;
 }
-// Orders what this thread knows through the generic proxy before its later bulk copies from global memory.
+// Orders generic-proxy accesses that happen before this fence before the thread's later bulk copies from
+// global memory.
 __device__ __forceinline__ void fence_proxy_async_global() {
   asm volatile("fence.proxy.async.global;" ::: "memory");
 }
-// Orders reads and writes of shared memory through the generic proxy, as far as this thread knows of them,
-// before later bulk copies from or to there.
+// Orders generic-proxy accesses to shared memory that happen before this fence before later bulk copies from
+// or to it.
 __device__ __forceinline__ void fence_proxy_async_shared() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -56,7 +57,7 @@ __device__ __forceinline__ void bulk_store(void* to_global, const void* from_sha
                "r"(shared_address(from_shared)), "r"(bytes)
                : "memory");
 }
-// The box of a tensor map at (row, col).
+// Loads the box of a tensor map at (row, col).
 template <class To, class Barrier>
 __device__ __forceinline__ void tensor_load(To to_shared, const void* map, uint32_t row, uint32_t col,
                                             Barrier landed) {
@@ -67,7 +68,7 @@ __device__ __forceinline__ void tensor_load(To to_shared, const void* map, uint3
       "l"(map), "r"(col), "r"(row), "r"(shared_address(landed))
       : "memory");
 }
-// The same, where L2 keeps what comes as `policy` says.
+// tensor_load() with an L2 cache policy.
 template <class To, class Barrier>
 __device__ __forceinline__ void tensor_load(To to_shared, const void* map, uint32_t row, uint32_t col,
                                             Barrier landed, uint64_t policy) {
@@ -77,7 +78,7 @@ __device__ __forceinline__ void tensor_load(To to_shared, const void* map, uint3
       "l"(map), "r"(col), "r"(row), "r"(shared_address(landed)), "l"(policy)
       : "memory");
 }
-// The same of a map of several matrices, from the first of them on.
+// Loads a box of a map of several matrices (map_of_pairs()), from the first matrix on.
 template <class To, class Barrier>
 __device__ __forceinline__ void tensor_load_all(To to_shared, const void* map, uint32_t row, uint32_t col,
                                                 Barrier landed, uint64_t policy) {
@@ -93,8 +94,8 @@ __device__ __forceinline__ void tensor_store(const void* map, uint32_t row, uint
                "r"(col), "r"(row), "r"(shared_address(from_shared))
                : "memory");
 }
-// The same, added to what is there, in fp32; subnormal numbers count as 0 and so does a subnormal sum
-// (add_flushed()).
+// tensor_store() that adds to the matrix in fp32. Subnormal inputs and sums are flushed to 0, as in
+// add_flushed().
 __device__ __forceinline__ void tensor_add(const void* map, uint32_t row, uint32_t col,
                                            const void* from_shared) {
   asm volatile(
@@ -106,27 +107,28 @@ __device__ __forceinline__ void tensor_add(const void* map, uint32_t row, uint32
 __device__ __forceinline__ void commit_stores() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
-// Returns when all groups but the kPending latest are complete: visible to the threads that are told so.
+// Returns when all store groups but the kPending latest are complete: their writes are visible to threads
+// that synchronise with this one.
 template <uint32_t kPending>
 __device__ __forceinline__ void wait_stores() {
   asm volatile("cp.async.bulk.wait_group %0;" ::"n"(kPending) : "memory");
 }
-// Returns when all groups but the kPending latest have read shared memory.
+// Returns when all store groups but the kPending latest have read shared memory.
 template <uint32_t kPending>
 __device__ __forceinline__ void wait_stores_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
 }
 
-// --- cp.async: 16 bytes a thread, into groups of the thread's own
+// --- cp.async: 16 bytes a thread; each thread has its own groups
 
-// Both addresses are multiples of 16. The data comes from L2, never from L1: it may have been written by
-// another SM. Of the 16 bytes, the first `bytes` are read and the others become zeros.
+// Both addresses are multiples of 16. Reads from L2, never from L1, because another SM may have written the
+// data. Reads the first `bytes` of the 16 bytes and zeroes the others.
 __device__ __forceinline__ void copy_async_16(void* to_shared, const void* from_global, uint32_t bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to_shared)),
                "l"(from_global), "r"(bytes)
                : "memory");
 }
-// 8 bytes, through L1: like a weak load, it sees what was written before the block's last acquire.
+// Copies 8 bytes through L1: like a weak load, it sees what was written before the block's last acquire.
 __device__ __forceinline__ void copy_async_8(void* to_shared, const void* from_global) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(shared_address(to_shared)), "l"(from_global)
                : "memory");

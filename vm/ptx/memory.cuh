@@ -1,6 +1,6 @@
-// Loads and stores by how they see, and are seen by, other warps and SMs, one thin function for each PTX
-// instruction. The memory ordering that each gives is the PTX ISA's ("Memory Consistency Model");
-// docs/memory_model.md says which paths are built from them.
+// Loads and stores with their memory ordering and scope, one thin function for each PTX instruction. The PTX
+// ISA ("Memory Consistency Model") defines the orderings; docs/memory_model.md lists the paths that are built
+// from them.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace serval::ptx {
 
-// --- global memory that other SMs write: never from L1
+// --- global memory that other SMs write: loads bypass L1
 __device__ __forceinline__ uint32_t load_acquire(const uint32_t* p) {
   uint32_t v;
   asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
@@ -18,7 +18,7 @@ __device__ __forceinline__ uint32_t load_acquire(const uint32_t* p) {
 __device__ __forceinline__ void add_release(uint32_t* p, uint32_t increment) {
   asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(increment) : "memory");
 }
-// The same where another GPU, or the host, is the other side.
+// System scope, where the other side is another GPU or the host.
 __device__ __forceinline__ uint32_t load_acquire_system(const uint32_t* p) {
   uint32_t v;
   asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
@@ -87,7 +87,8 @@ __device__ __forceinline__ void store_relaxed(uint32_t* p, uint32_t value) {
 __device__ __forceinline__ void store_relaxed(uint16_t* p, uint16_t value) {
   asm volatile("st.relaxed.gpu.global.u16 [%0], %1;" ::"l"(p), "h"(value) : "memory");
 }
-// What was written before the block's last acquire: L1, which the acquire emptied, may serve it.
+// Loads data that was written before the block's last acquire. L1, which the acquire invalidated, may serve
+// it.
 __device__ __forceinline__ uint4 load_weak(const uint4* p) {
   uint4 v;
   asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -96,7 +97,7 @@ __device__ __forceinline__ uint4 load_weak(const uint4* p) {
                : "memory");
   return v;
 }
-// Weights and constants: never written while a program runs.
+// Loads weights and constants, which are never written while a program runs.
 __device__ __forceinline__ uint4 load_constant(const uint4* p) {
   uint4 v;
   asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"

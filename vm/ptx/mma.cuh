@@ -1,4 +1,5 @@
-// The tensor cores' instructions of one warp, and what moves their operands, one thin function each.
+// Tensor core instructions of one warp, and the instructions that move their operands, one thin function
+// each.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ __device__ __forceinline__ void mma_16x8x16_fp16(float2& upper, float2& lower, c
       : "+f"(upper.x), "+f"(upper.y), "+f"(lower.x), "+f"(lower.y)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
-// The same of bf16, in the order in which it stands among other products: the compiler does not move it.
+// mma_16x8x16_bf16() that the compiler does not reorder with other products.
 __device__ __forceinline__ void mma_16x8x16_in_order(float (&d)[4], const uint4& a, uint32_t b0,
                                                      uint32_t b1) {
   asm volatile(
@@ -37,8 +38,8 @@ __device__ __forceinline__ uint32_t transpose_8x8(uint32_t pair) {
   return out;
 }
 
-// Four 8×8 matrices of 16-bit elements from shared memory, or their transposes; lane l gives the address of
-// row l mod 8 of matrix l / 8.
+// Loads four 8×8 matrices of 16-bit elements from shared memory, or their transposes. Lane l gives the
+// address of row l mod 8 of matrix l / 8.
 template <bool kTransposed>
 __device__ __forceinline__ void load_matrices(uint32_t (&to)[4], uint32_t address) {
   if constexpr (kTransposed) {
@@ -66,7 +67,7 @@ __device__ __forceinline__ void store_matrices(uint32_t address, const uint32_t 
                  : "memory");
   }
 }
-// Transposes of two; lane l, up to 15, gives the address of row l mod 8 of transpose l / 8.
+// Stores the transposes of two matrices. Lane l < 16 gives the address of row l mod 8 of transpose l / 8.
 __device__ __forceinline__ void store_matrices_transposed(uint32_t address, uint32_t first, uint32_t second) {
   asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared::cta.b16 [%0], {%1, %2};" ::"r"(address),
                "r"(first), "r"(second)

@@ -1,5 +1,5 @@
-// The PTX instructions that device code uses: one thin function each, named after what it does. Files are
-// sorted by what they act on.
+// The PTX instructions that device code uses, one thin function for each. Files are sorted by what the
+// instructions act on.
 #pragma once
 
 #include "vm/ptx/address.cuh"

@@ -1,6 +1,6 @@
-// The tensor cores' instructions of a warpgroup (four warps that stand together): wgmma, its first operand in
-// registers or in shared memory, the second in shared memory. Asynchronous: a thread's registers that an
-// instruction reads or adds to may be touched again when its group is complete.
+// Tensor core instructions of a warpgroup (four consecutive warps): wgmma, whose first operand is in
+// registers or shared memory and whose second operand is in shared memory. Asynchronous: registers that an
+// instruction reads or accumulates into may be accessed again only after its group is complete.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace serval::ptx {
 
-// Orders the threads' accesses to registers, and to shared memory as far as a proxy fence has, before the
-// instructions that follow.
+// Orders the threads' earlier accesses to registers, and to shared memory where a proxy fence has ordered
+// those, before later wgmma instructions.
 __device__ __forceinline__ void wgmma_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
@@ -23,48 +23,50 @@ __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-// An operand in shared memory: the low word of its descriptor. The high one is the same for all (8 rows take
-// 1,024 bytes; TMA's 128-byte swizzle) and is added where the operand is used. The instructions read both
-// from uniform registers: a word that the compiler knows to be the same for the whole warp is computed there.
+// An operand in shared memory: the low word of its matrix descriptor. The high word is the same for all
+// (stride of 1,024 bytes between 8 rows; 128-byte swizzle) and is added where the operand is used. The
+// instructions read both words from uniform registers, so the compiler must know that the low word is uniform
+// in the warp.
 using WgmmaOperand = uint32_t;
-inline constexpr uint32_t kWgmmaUnit = 16;  // bytes that addresses and distances count
+inline constexpr uint32_t kWgmmaUnit = 16;  // bytes; unit of addresses and strides in descriptors
 #define SERVAL_WGMMA_OPERAND(d, i) \
   ".reg .b64 " #d "; cvt.u64.u32 " #d ", %" #i "; or.b64 " #d ", " #d ", 0x4000004000000000; "
 
-// Rows of 128 bytes in shared memory, swizzled as TMA's 128-byte mode does (tiles::OperandSwizzle), as wgmma
-// takes its second operand; 8 rows begin at a multiple of 1,024.
+// Operand of 128-byte rows in shared memory with TMA's 128-byte swizzle (tiles::OperandSwizzle); each group
+// of 8 rows begins at a multiple of 1,024 bytes.
 __device__ __forceinline__ WgmmaOperand wgmma_operand(uint32_t shared_address) {
   return (shared_address / kWgmmaUnit & 0x3fc0) | 1U << 16;
 }
-// What is added to an operand to go 16 columns of 16 bits on.
+// Added to an operand, moves it 16 columns of 16 bits further.
 inline constexpr WgmmaOperand kWgmmaNextTerms = 2;
 
-// The same rows as the second operand of wgmma_bf16_transposed(): a row of 64 columns for each term, and
-// `next_columns` bytes further on those of the next 64 columns.
+// Operand of a transposed product (wgmma_bf16_transposed()) from such rows: each row is a term with 64
+// columns; the next 64 columns lie `next_columns` bytes further.
 __device__ __forceinline__ WgmmaOperand wgmma_operand_transposed(uint32_t shared_address,
                                                                  uint32_t next_columns) {
   return (shared_address / kWgmmaUnit & 0x3fff) | (next_columns / kWgmmaUnit & 0x3fff) << 16;
 }
-// What is added to it to go 16 terms on.
+// Added to a transposed operand, moves it 16 terms further.
 inline constexpr WgmmaOperand kWgmmaNextTransposedTerms = 128;
 
-// d += a × b, or d = a × b where `adds` is false; bf16, accumulated in fp32. d is 64 × kCols: of each 8
-// columns b, a thread has rows lane / 4 and lane / 4 + 8 of its warp's 16 at columns 8b + 2 (lane mod 4) and
-// the next. a is 64 × 16, of which a warp has 16 rows as mma's first operand; b is 16 × kCols in shared
-// memory, terms side by side.
+// d += a × b, or d = a × b if `adds` is false; bf16, accumulated in fp32. d is 64 × kCols: of each 8 columns
+// b, a thread has rows lane / 4 and lane / 4 + 8 of its warp's 16 at columns 8b + 2 (lane mod 4) and the
+// next. a is 64 × 16; each warp has 16 of its rows, as the first operand of mma. b is 16 × kCols in shared
+// memory, with contiguous terms.
 template <uint32_t kCols>
 __device__ __forceinline__ void wgmma_bf16(float (&d)[kCols / 2], const uint32_t (&a)[4], WgmmaOperand b,
                                            bool adds);
 
-// The same, b with the terms as rows and 64 columns side by side (wgmma_operand_transposed).
+// wgmma_bf16() with the transposed b: terms are rows of 64 contiguous columns (wgmma_operand_transposed).
 template <uint32_t kCols>
 __device__ __forceinline__ void wgmma_bf16_transposed(float (&d)[kCols / 2], const uint32_t (&a)[4],
                                                       WgmmaOperand b, bool adds);
-// The same as wgmma_bf16, a in shared memory, too (wgmma_operand, of 64 rows).
+// wgmma_bf16<64>() with a in shared memory, too (wgmma_operand of 64 rows).
 __device__ __forceinline__ void wgmma_bf16_shared(float (&d)[32], WgmmaOperand a, WgmmaOperand b, bool adds);
-// Products of 64 × 8, a and b in shared memory as above (64 and 8 rows).
+// A product of 64 × 8, with a and b in shared memory as above (64 and 8 rows).
 __device__ __forceinline__ void wgmma_bf16_shared(float (&d)[4], WgmmaOperand a, WgmmaOperand b, bool adds);
-// The same, a with the terms as rows and its 64 rows side by side (wgmma_operand_transposed).
+// A product of 64 × 8 with the transposed a: terms are rows of 64 contiguous elements
+// (wgmma_operand_transposed).
 __device__ __forceinline__ void wgmma_bf16_shared_transposed(float (&d)[4], WgmmaOperand a, WgmmaOperand b,
                                                              bool adds);
 
