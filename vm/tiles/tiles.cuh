@@ -1,4 +1,4 @@
-// The tile library: what instructions are written in, in the manner of ThunderKittens. Operations are
+// The tile library in which instructions are written, in the manner of ThunderKittens. Operations are
 // functions `name(dst, src…)` on typed tiles; a tile of the wrong shape, type or layout does not compile
 // (types/concepts.cuh).
 //
@@ -7,16 +7,16 @@
 //   types/register_tile.cuh     RegisterTile, Accumulator
 //   types/register_vector.cuh   RegisterVector: RowVector and ColumnVector of a tile
 //   types/shared_tile.cuh       SharedTile and its swizzles
-//   types/global_tile.cuh       GlobalTile: a matrix in global memory, and what may write it meanwhile
-//   types/tensor_map.cuh        TensorMap: the same for the copy engine; types/make_tensor_map.h makes one
-//   types/concepts.cuh          what operations ask of their operands
+//   types/global_tile.cuh       GlobalTile: a matrix in global memory, and its concurrent writers
+//   types/tensor_map.cuh        TensorMap: a matrix for the copy engine; types/make_tensor_map.h makes one
+//   types/concepts.cuh          requirements of operations on their operands
 //
 //   ops/register/map.cuh        fill, map, add, add_columns; map_rows, map_columns, broadcast_rows,
 //                               broadcast_columns
 //   ops/register/reduce.cuh     reduce_rows, reduce_columns with Sum or Max, in two steps: accumulate_rows,
 //                               accumulate_columns; reduce_lanes
 //   ops/register/convert.cuh    convert, swap_layout, transpose
-//   ops/register/terms.cuh      what load_terms does to columns
+//   ops/register/terms.cuh      the column order of load_terms
 //   ops/register/mma.cuh        mma_ab, mma_abt, mma_atb, mma_atbt
 //   ops/shared/load_store.cuh   load_left, load_right, load_right_columns, load_terms, load, store: shared
 //                               memory ↔ registers
@@ -27,11 +27,10 @@
 //                               after row
 //   ops/global/tensor.cuh       load_async, store_async: the copy engine, through a TensorMap
 //
-// They are made of the functions of vm/ptx/, one thin function for each PTX instruction.
+// They are built on the functions of vm/ptx/, one thin function for each PTX instruction.
 //
-// Products of whole warpgroups are no operation of tiles: what they multiply lies in pages, and their
-// operands are registers that the compiler must see (vm/ptx/wgmma.cuh). Room is left for fp8 in
-// types/element.cuh.
+// Products of warpgroups are not tile operations: their operands lie in pages and in registers that the
+// compiler must see (vm/ptx/wgmma.cuh). fp8 can be added in types/element.cuh.
 #pragma once
 
 #include "vm/tiles/ops/global/async.cuh"

@@ -1,5 +1,5 @@
-// What operations ask of their operands. A tile of the wrong shape, type or layout is refused where the
-// operation is called.
+// Requirements of operations on their operands. A tile of the wrong shape, type or layout is refused at the
+// call.
 #pragma once
 
 #include "vm/tiles/types/global_tile.cuh"
@@ -47,18 +47,18 @@ concept SameElement = std::same_as<typename A::ElementType, typename B::ElementT
 template <class A, class B>
 concept SameShape = A::kRows == B::kRows&& A::kCols == B::kCols;
 
-// Holds what the register tile does.
+// A shared tile of the register tile's shape and element type.
 template <class T, class Tile>
 concept SharedTileFor = AnySharedTile<T> && SameElement<T, Tile> && SameShape<T, Tile>;
 
-// Has the rows of the register tile, and columns for several of it.
+// A shared tile with the rows of the register tile and columns for several of them.
 template <class T, class Tile>
 concept SharedTileAround =
     AnySharedTile<T> && SameElement<T, Tile> && T::kRows == Tile::kRows&& T::kCols % Tile::kCols == 0 &&
     Tile::kCols % kBaseTile == 0;
 
-// The matrix of another tile, with one thing changed: the type, to fp32 or from it; the layout; rows and
-// columns, in the other layout.
+// A tile of the same matrix as another tile, with one thing changed: the type, to or from fp32; the layout;
+// or rows and columns, in the other layout.
 template <class T, class Tile>
 concept ConversionOf = AnyRegisterTile<T> && SameShape<T, Tile> && T::kLayout == Tile::kLayout &&
                        (FloatTile<T> != FloatTile<Tile>);
@@ -69,7 +69,7 @@ template <class T, class Tile>
 concept TransposeOf = OperandTile<T> && SameElement<T, Tile> &&
                       T::kRows == Tile::kCols&& T::kCols == Tile::kRows&& T::kLayout != Tile::kLayout;
 
-// What mma takes at a time is 16 rows of d, 8 of its columns and 16 terms.
+// One mma instruction covers 16 rows of d, 8 of its columns and 16 terms.
 template <class D, int kTerms>
 concept ProductShape = AccumulatorTile<D> && D::kRows % kBaseTile == 0 && kTerms % kBaseTile == 0;
 // d[m, n] += Σ a[m, k] b[k, n]

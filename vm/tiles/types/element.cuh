@@ -1,4 +1,4 @@
-// What a tile is made of: bf16, fp16 or fp32 elements, which registers hold in pairs.
+// Elements of tiles: bf16, fp16 or fp32, which registers hold in pairs.
 #pragma once
 
 #include <concepts>
@@ -7,7 +7,7 @@
 
 namespace serval::tiles {
 
-// 16-bit floating-point numbers as they lie in memory; arithmetic happens in fp32 and in the tensor cores.
+// 16-bit floating-point numbers in memory; arithmetic happens in fp32 and in the tensor cores.
 struct Bf16 {
   uint16_t bits;
 };
@@ -20,7 +20,7 @@ concept Element16 = std::same_as<T, Bf16> || std::same_as<T, Fp16>;
 template <class T>
 concept Element = Element16<T> || std::same_as<T, float>;
 
-// Two neighbours: one register of 16-bit elements (the first in its lower half), two of fp32 or of integers.
+// Two neighbours: one register for 16-bit elements (the first in its lower half), two for fp32 or integers.
 template <class T>
 struct PairOf;
 template <Element16 T>

@@ -1,4 +1,4 @@
-// Matrices in global memory, of which tiles are loaded and stored.
+// Matrices in global memory from which tiles are loaded, and to which they are stored.
 #pragma once
 
 #include <type_traits>
@@ -7,15 +7,15 @@
 
 namespace serval::tiles {
 
-// How loads see what other SMs do.
+// Coherence of loads with writes of other SMs.
 enum class Coherence : uint8_t {
-  kConstant,  // not written while the kernel runs: L1 may keep it
-  kGpu,       // other SMs write it in this kernel, ordered by counters: loads go to L2
-  kBlock,     // the same; what one warp of a block has loaded others find in L1
+  kConstant,  // not written while the kernel runs: L1 may cache it
+  kGpu,       // other SMs write it in this kernel, ordered by counters: loads bypass L1
+  kBlock,     // likewise, but warps of a block share what L1 has loaded
 };
 
-// A matrix from its element (0, 0) on: row-major, `T` may be const. Operations that move 16 bytes at a time
-// need rows that begin at multiples of 16 bytes.
+// A matrix that begins at its element (0, 0): row-major, `T` may be const. For operations that move 16 bytes
+// at a time, rows must begin at multiples of 16 bytes.
 template <class T, Coherence kCoherenceOf = Coherence::kConstant>
 requires Element<std::remove_const_t<T>>
 struct GlobalTile {

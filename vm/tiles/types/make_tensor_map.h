@@ -1,4 +1,4 @@
-// Host: describes a matrix to the copy engine.
+// Host code: makes the tensor map of a matrix.
 #pragma once
 
 #include <cuda.h>
@@ -17,8 +17,8 @@ template <class Swizzle>
 inline constexpr CUtensorMapSwizzle kTensorMapSwizzle =
     std::same_as<Swizzle, NoSwizzle> ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B;
 
-// Row-major, rows × cols, rows `stride` elements apart; the matrix and its rows begin at multiples of 16
-// bytes. Throws Error(kRuntime) if the driver refuses it.
+// Map of a row-major matrix of rows × cols with rows `stride` elements apart; the matrix and its rows begin
+// at multiples of 16 bytes. Throws Error(kRuntime) if the driver refuses it.
 template <TensorTile Tile>
 TensorMap<Tile> make_tensor_map(const typename Tile::ElementType* base, uint64_t rows, uint64_t cols,
                                 uint64_t stride) {

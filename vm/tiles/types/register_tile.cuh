@@ -1,4 +1,4 @@
-// Tiles that live in the registers of a warp.
+// Tiles in the registers of a warp.
 #pragma once
 
 #include "vm/tiles/types/element.cuh"
@@ -6,8 +6,8 @@
 
 namespace serval::tiles {
 
-// A matrix of kRows × kCols, spread over the lanes as types/layout.cuh says. Indices into `quadrant` have to
-// be known at compile time (unrolled loops), or the tile ends up in local memory.
+// A matrix of kRows × kCols, distributed over the lanes as in types/layout.cuh. Indices of `quadrant` must be
+// compile-time constants (unrolled loops); otherwise the tile is placed in local memory.
 template <Element T, int kRowsOf, int kColsOf, Layout kLayoutOf = Layout::kRow>
 struct RegisterTile {
   using ElementType = T;
@@ -19,7 +19,7 @@ struct RegisterTile {
 
   Pair<T> quadrant[kQuadrantRows][kQuadrantCols];
 
-  // Where element `i` of this lane's pair in quadrant (r, c) lies in the matrix.
+  // Position in the matrix of element `i` of this lane's pair in quadrant (r, c).
   static constexpr __host__ __device__ uint32_t row_of(uint32_t lane, int r, int i) {
     return static_cast<uint32_t>(r * kQuadrant) + row_in_quadrant<kLayout>(lane, i);
   }
@@ -28,7 +28,7 @@ struct RegisterTile {
   }
 };
 
-// What mma accumulates.
+// The tile that mma accumulates.
 template <int kRows, int kCols>
 using Accumulator = RegisterTile<float, kRows, kCols>;
 

@@ -1,12 +1,13 @@
-// Vectors that go with register tiles: one element for each row or each column.
+// Vectors for register tiles: one element for each row or each column.
 #pragma once
 
 #include "vm/tiles/types/register_tile.cuh"
 
 namespace serval::tiles {
 
-// Which lanes hold an element: those that hold the same place along the dimension of a tile's pairs (lane mod
-// 4; each has two neighbours), or along the other (lane / 4; one). All of these lanes hold the same value.
+// The lanes that hold an element: kPairs: those with the same position along the dimension of a tile's pairs
+// (lane mod 4; two neighbours each); kSingles: along the other dimension (lane / 4; one each). All of these
+// lanes hold the same value.
 enum class Along : uint8_t { kPairs, kSingles };
 
 template <class T, int kLengthOf, Along kAlongOf>
@@ -33,7 +34,7 @@ struct RegisterVector<T, kLengthOf, Along::kSingles> {
   T quadrant[kQuadrants];
 };
 
-// The vector with one element for each row (column) of a tile.
+// The vector with one element for each row (or column) of a tile.
 template <class Tile, class T = float>
 using RowVector =
     RegisterVector<T, Tile::kRows, Tile::kLayout == Layout::kRow ? Along::kSingles : Along::kPairs>;

@@ -1,18 +1,18 @@
-// Tiles in shared memory, with their 16-byte segments moved about so that a warp's accesses use all banks.
+// Tiles in shared memory, whose 16-byte segments are permuted so that a warp's accesses use all banks.
 #pragma once
 
 #include "vm/tiles/types/element.cuh"
 
 namespace serval::tiles {
 
-// Where the segment `segment` of row `row` lies in its row: a permutation within each 8 segments (128 bytes,
-// all banks).
+// Swizzles: position of segment `segment` of row `row` in its row, a permutation of each 8 segments (128
+// bytes, all banks).
 struct NoSwizzle {
   static constexpr uint32_t kAlignment = 128;
   static constexpr uint32_t kPermutedSegments = 1;
   static constexpr __host__ __device__ uint32_t segment(uint32_t, uint32_t segment) { return segment; }
 };
-// For accesses to the same segment of eight rows, such as ldmatrix makes. It is TMA's 128-byte mode.
+// For accesses to the same segment of eight rows, as in ldmatrix. It is TMA's 128-byte swizzle.
 struct OperandSwizzle {
   static constexpr uint32_t kAlignment = 1024;  // of a tile: the copy engine swizzles by address
   static constexpr uint32_t kPermutedSegments = 8;
@@ -20,7 +20,7 @@ struct OperandSwizzle {
     return segment ^ (row & 7);
   }
 };
-// For both: ldmatrix, and eight rows read 16 bytes a lane, two rows and half of their segments at a time.
+// For ldmatrix as well as for eight rows read 16 bytes a lane, two rows and half of their segments at a time.
 struct TermSwizzle {
   static constexpr uint32_t kAlignment = 1024;
   static constexpr uint32_t kPermutedSegments = 8;
@@ -28,7 +28,7 @@ struct TermSwizzle {
     return segment ^ ((row & 1) << 2 | (row >> 1 & 3));
   }
 };
-// For accesses to two neighbouring segments of four rows: pairs of fp32 in the layout of an accumulator.
+// For accesses to two neighbouring segments of four rows: pairs of fp32 in an accumulator's layout.
 struct AccumulatorSwizzle {
   static constexpr uint32_t kAlignment = 128;
   static constexpr uint32_t kPermutedSegments = 8;
@@ -57,9 +57,10 @@ struct SharedTile {
     return row * kCols + Swizzle::segment(row, col / kSegmentElements) * kSegmentElements +
            col % kSegmentElements;
   }
-  // From the place of (row, col) to that of (row + rows, col + cols), where `rows` is a multiple of 8 and
-  // `cols` of a segment, with no bit in common with `col`: next to nothing to compute if both are constants.
-  // Places are offsets in elements, or addresses in bytes, of which an element has kBytes.
+  // Moves the position of (row, col) to that of (row + rows, col + cols), where `rows` is a multiple of 8,
+  // `cols` a multiple of a segment, and `cols` and `col` have no bit in common. Costs next to nothing if both
+  // are constants. Positions are offsets in elements (kBytes = 1) or addresses in bytes (kBytes: bytes of an
+  // element).
   template <uint32_t kBytes>
   static constexpr __host__ __device__ uint32_t moved(uint32_t place, uint32_t rows, uint32_t cols) {
     constexpr uint32_t kPermuted = Swizzle::kPermutedSegments * kSegmentElements;

@@ -1,11 +1,11 @@
-// What the copy engine has to know of a matrix in global memory to move tiles of it.
+// Tensor maps: descriptions of matrices in global memory, which the copy engine needs to move tiles.
 #pragma once
 
 #include "vm/tiles/types/concepts.cuh"
 
 namespace serval::tiles {
 
-// Shared tiles that lie as the copy engine lays them: rows of one swizzle's width, or plain ones.
+// Shared tiles in a layout that the copy engine writes: 128-byte rows with its swizzle, or plain rows.
 template <class T>
 concept TensorTile = AnySharedTile<T> &&
                          ((std::same_as<typename T::Swizzle, OperandSwizzle> && T::kRowSegments == 8) ||
@@ -13,7 +13,7 @@ concept TensorTile = AnySharedTile<T> &&
                          <= 256 &&
                      T::kCols <= 256;
 
-// Of a matrix that is moved in tiles of type Tile, in the driver's encoding (types/make_tensor_map.h). A
+// Map of a matrix that is moved in tiles of type Tile, in the driver's encoding (types/make_tensor_map.h). A
 // kernel takes it as a __grid_constant__ parameter.
 template <TensorTile Tile>
 struct alignas(128) TensorMap {

@@ -1,4 +1,4 @@
-// From global to shared memory while a warp goes on, by the warp's own loads.
+// A warp's asynchronous loads from global to shared memory (cp.async).
 #pragma once
 
 #include "vm/ptx/copy.cuh"
@@ -6,7 +6,7 @@
 
 namespace serval::tiles {
 
-// The first `rows` rows of dst = those of src, 16 bytes a lane; the others become zeros. It is part of the
+// Copies the first `rows` rows of src to dst, 16 bytes a lane, and zeroes the other rows. Belongs to the
 // group that the warp commits next.
 template <AnySharedTile Dst, Coherence kCoherence>
 __device__ __forceinline__ void load_async(Dst& dst,
@@ -26,7 +26,7 @@ __device__ __forceinline__ void load_async(Dst& dst,
                        from + size_t{src.stride} * row, row < rows_below ? Dst::kSegmentBytes : 0);
   }
 }
-// Rows `begin` to `end` - 1 of dst = those of src; the others stay as they are.
+// Copies rows `begin` to `end` - 1 of src to dst; the other rows stay unchanged.
 template <AnySharedTile Dst, Coherence kCoherence>
 __device__ __forceinline__ void load_rows_async(
     Dst& dst, const GlobalTile<const typename Dst::ElementType, kCoherence>& src, uint32_t begin,
@@ -36,12 +36,11 @@ __device__ __forceinline__ void load_rows_async(
   for (uint32_t row = begin + lane / Dst::kRowSegments; row < end; row += kWarpThreads / Dst::kRowSegments)
     ptx::copy_async_16(dst.at(row, col), src.at(row, col), Dst::kSegmentBytes);
 }
-// Copies since the last commit are a group.
+// The copies since the last commit form a group.
 __device__ __forceinline__ void commit_async() {
   ptx::commit_copies();
 }
-// Returns when all groups of this warp have landed but the kPending latest, and all lanes may read what
-// landed.
+// Returns when all groups of this warp but the kPending latest have landed; all lanes may then read them.
 template <uint32_t kPending>
 __device__ __forceinline__ void wait_async() {
   ptx::wait_copies<kPending>();

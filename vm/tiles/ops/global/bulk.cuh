@@ -1,10 +1,9 @@
-// Between global and shared memory by the copy engine, which one thread asks to move whole rows. It knows
-// nothing of swizzles.
+// Copies of whole rows between global and shared memory by the copy engine, issued by one thread. No
+// swizzles.
 //
-// What other threads wrote to the memory that is read, or read and wrote in the memory that is written, has
-// to be ordered first: by a barrier, and by a proxy fence (vm/ptx/copy.cuh), fence_proxy_async_shared() in
-// each thread that wrote to shared memory or fence_proxy_async_global() in the one that copies from global
-// memory.
+// Other threads' writes to the source, and their accesses to the destination, must be ordered before the
+// copy: by a barrier and a proxy fence (vm/ptx/copy.cuh), which is fence_proxy_async_shared() in each thread
+// that accessed shared memory, or fence_proxy_async_global() in the thread that copies from global memory.
 #pragma once
 
 #include "vm/ptx/copy.cuh"
@@ -17,7 +16,7 @@ inline constexpr uint32_t kTileBytes = Tile::kRows* Tile::kCols * sizeof(typenam
 template <class T>
 concept PlainSharedTile = AnySharedTile<T> && std::same_as<typename T::Swizzle, NoSwizzle>;
 
-// dst = src. Arrives at `landed`, whose phase is complete when the tile is there.
+// dst = src. Arrives at `landed`; its phase is complete when the tile has landed.
 template <PlainSharedTile Dst, Coherence kCoherence>
 __device__ __forceinline__ void load_async(Dst& dst,
                                            const GlobalTile<const typename Dst::ElementType, kCoherence>& src,
@@ -31,7 +30,7 @@ __device__ __forceinline__ void load_async(Dst& dst,
     ptx::bulk_load(dst.at(row, 0), src.at(row, 0), kTileBytes<Dst> / Dst::kRows, landed);
   }
 }
-// dst = src, as part of the group that the thread commits next.
+// dst = src; belongs to the group that the thread commits next.
 template <PlainSharedTile Src>
 __device__ __forceinline__ void store_async(const GlobalTile<typename Src::ElementType>& dst,
                                             const Src& src) {
@@ -46,7 +45,7 @@ __device__ __forceinline__ void store_async(const GlobalTile<typename Src::Eleme
 __device__ __forceinline__ void commit_stores() {
   ptx::commit_stores();
 }
-// Returns when the thread's groups but the kPending latest are complete.
+// Returns when all of the thread's groups but the kPending latest are complete.
 template <uint32_t kPending>
 __device__ __forceinline__ void wait_stores() {
   ptx::wait_stores<kPending>();

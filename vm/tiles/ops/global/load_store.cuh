@@ -1,4 +1,4 @@
-// Between global memory and registers or shared memory, by one warp, which waits for what it loads.
+// Copies between global memory and registers or shared memory by one warp; loads are synchronous.
 #pragma once
 
 #include "vm/tiles/ops/global/read.cuh"
@@ -46,9 +46,9 @@ __device__ __forceinline__ void store(const GlobalTile<typename Src::ElementType
   }
 }
 
-// Rows 8 `eight` to 8 `eight` + 7 of dst, which lie anywhere: each lane gives the address of the row that it
-// holds a part of, and reads 16 bytes at a time. This permutes the columns of each 32, in the same way for
-// every tile that is loaded as terms: a product that adds over them does not notice.
+// Loads rows 8 `eight` to 8 `eight` + 7 of dst from arbitrary addresses: each lane gives the address of the
+// row that it holds a part of, and reads 16 bytes at a time. This permutes each 32 columns, in the same way
+// in every tile loaded by load_terms(), so a product that sums over these columns is not affected.
 template <Coherence kCoherence, RowOperand Dst>
 __device__ __forceinline__ void load_terms(Dst& dst, uint32_t eight, const typename Dst::ElementType* row,
                                            uint32_t lane = lane_id()) {
@@ -59,7 +59,7 @@ __device__ __forceinline__ void load_terms(Dst& dst, uint32_t eight, const typen
     put_terms(dst, eight, c, read_global<kCoherence>(segments + c * kPairLanes));
 }
 
-// Calls fn(row, col) for each segment of 16 bytes that this lane moves of a shared tile.
+// Calls fn(row, col) for each 16-byte segment of a shared tile that this lane moves.
 template <AnySharedTile Tile, class Fn>
 __device__ __forceinline__ void for_segments(uint32_t lane, Fn&& fn) {
   constexpr uint32_t kSegments = Tile::kRows * Tile::kRowSegments;

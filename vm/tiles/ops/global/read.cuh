@@ -1,4 +1,4 @@
-// A word of global memory, read as those who may write it meanwhile ask for.
+// Loads a word of global memory with the coherence that concurrent writers require.
 #pragma once
 
 #include "vm/ptx/memory.cuh"

@@ -1,4 +1,4 @@
-// The same matrix in another type or layout, or its transpose.
+// Conversions of a tile to another type or layout, and its transpose.
 #pragma once
 
 #include "vm/ptx/convert.cuh"
@@ -9,7 +9,7 @@ namespace serval::tiles {
 
 namespace detail {
 
-// v.x comes into the lower half.
+// v.x becomes the lower half.
 template <Element16 T>
 __device__ __forceinline__ uint32_t pack(float2 v) {
   return std::same_as<T, Bf16> ? ptx::pack_bf16(v.x, v.y) : ptx::pack_fp16(v.x, v.y);
@@ -38,7 +38,7 @@ __device__ __forceinline__ void convert(Dst& dst, const Src& src) {
   }
 }
 
-// dst = src in the other layout: what a product gave becomes an operand.
+// dst = src in the other layout, which turns the result of a product into an operand.
 template <OperandTile Src, OtherLayoutOf<Src> Dst>
 __device__ __forceinline__ void swap_layout(Dst& dst, const Src& src) {
 #pragma unroll
@@ -48,7 +48,7 @@ __device__ __forceinline__ void swap_layout(Dst& dst, const Src& src) {
   }
 }
 
-// dst = srcᵀ. In the other layout that is no more than other names for the same registers.
+// dst = srcᵀ in the other layout: the same registers under other names.
 template <OperandTile Src, TransposeOf<Src> Dst>
 __device__ __forceinline__ void transpose(Dst& dst, const Src& src) {
 #pragma unroll

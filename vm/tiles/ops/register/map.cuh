@@ -1,4 +1,4 @@
-// What happens to each element on its own. fp32 only: 16-bit tiles are operands, not numbers to compute with.
+// Element-wise operations. fp32 only: 16-bit tiles are operands of products.
 #pragma once
 
 #include "vm/tiles/types/concepts.cuh"
@@ -65,7 +65,7 @@ __device__ __forceinline__ void add(Tile& dst, const Tile& a, const Tile& b) {
   map(dst, a, b, [](float v, float w) { return v + w; });
 }
 
-// Adds src to the columns of dst from `first` on, which is a multiple of 8.
+// Adds src to the columns of dst that begin at `first`, a multiple of 8.
 template <FloatTile Dst, FloatTile Src>
 requires(Dst::kLayout == Src::kLayout && Dst::kRows == Src::kRows &&
          Dst::kCols % Src::kCols == 0) __device__ __forceinline__
@@ -80,7 +80,7 @@ requires(Dst::kLayout == Src::kLayout && Dst::kRows == Src::kRows &&
   }
 }
 
-// dst = f(src, what the vector has for the element's row, the element's column)
+// dst = f(src, the vector's value for the element's row, the element's column)
 template <AccumulatorTile Tile, class T, class F>
 __device__ __forceinline__ void map_rows(Tile& dst, const Tile& src, const RowVector<Tile, T>& rows, F&& f,
                                          uint32_t lane = lane_id()) {
@@ -95,7 +95,7 @@ __device__ __forceinline__ void map_rows(Tile& dst, const Tile& src, const RowVe
     }
   }
 }
-// dst = f(src, what the vector has for the element's column, the element's row)
+// dst = f(src, the vector's value for the element's column, the element's row)
 template <AccumulatorTile Tile, class T, class F>
 __device__ __forceinline__ void map_columns(Tile& dst, const Tile& src, const ColumnVector<Tile, T>& columns,
                                             F&& f, uint32_t lane = lane_id()) {

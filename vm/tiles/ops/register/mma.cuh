@@ -1,8 +1,7 @@
 // Products of register tiles on the tensor cores, accumulated in fp32.
 //
-// An operand is given in the layout in which the tensor cores take it: a as it stands and b transposed have
-// rows along their lanes (kRow), aᵀ and b columns (kCol). The order of additions depends on the shapes only:
-// k in steps of 16, first to last.
+// Operands must have the layout that the tensor cores read: a and bᵀ need row layout (kRow), aᵀ and b column
+// layout (kCol). The order of additions depends only on the shapes: k in steps of 16, first to last.
 #pragma once
 
 #include "vm/ptx/mma.cuh"
@@ -18,7 +17,7 @@ __device__ __forceinline__ uint32_t quadrant(const Tile& tile, int i, int j) {
   return kTransposed ? tile.quadrant[j][i] : tile.quadrant[i][j];
 }
 
-// d += a b, each of a and b transposed if asked.
+// d += a b, where a and b may be transposed.
 template <bool kTransposedA, bool kTransposedB, class D, class A, class B>
 __device__ __forceinline__ void multiply(D& d, const A& a, const B& b) {
   constexpr int kDepth = kTransposedA ? A::kQuadrantRows : A::kQuadrantCols;

@@ -1,5 +1,5 @@
-// Sums and maxima over the rows or the columns of a tile. The order depends on the shape alone: first what a
-// lane holds, from the first quadrant to the last, then over the lanes, neighbours first.
+// Sums and maxima over the rows or columns of a tile. Their order depends only on the shape: first the lane's
+// own elements, from the first quadrant to the last, then a butterfly over the lanes, neighbours first.
 #pragma once
 
 #include "vm/tiles/ops/register/map.cuh"
@@ -15,7 +15,7 @@ struct Max {
   static __device__ __forceinline__ float of(float a, float b) { return fmaxf(a, b); }
 };
 
-// Over the lanes of which each has a part of the same row of a row-layout tile; all of them get the result.
+// Reduces over the lanes that hold parts of one row of a row-layout tile; all of them get the result.
 template <class Reduction>
 __device__ __forceinline__ float reduce_pair_lanes(float v) {
 #pragma unroll
@@ -24,7 +24,7 @@ __device__ __forceinline__ float reduce_pair_lanes(float v) {
   }
   return v;
 }
-// The same for a column.
+// Reduces over the lanes that hold parts of one column.
 template <class Reduction>
 __device__ __forceinline__ float reduce_single_lanes(float v) {
 #pragma unroll
@@ -57,7 +57,7 @@ __device__ __forceinline__ void accumulate_rows(RowVector<Tile>& dst, const Tile
       v = Reduction::of(v, Reduction::of(src.quadrant[r][c].x, src.quadrant[r][c].y));
   }
 }
-// Completes them over the lanes.
+// Completes these vectors over the lanes.
 template <class Reduction, int kLength>
 __device__ __forceinline__ void reduce_lanes(RegisterVector<float, kLength, Along::kSingles>& v) {
 #pragma unroll

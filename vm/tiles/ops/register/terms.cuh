@@ -1,15 +1,16 @@
-// Tiles whose columns are the terms of a product, loaded 16 bytes a lane.
+// Tiles whose columns are the terms of a product, loaded 16 bytes a lane (load_terms()).
 #pragma once
 
 #include "vm/tiles/types/concepts.cuh"
 
 namespace serval::tiles {
 
-// Columns of which each lane of a row holds 16 bytes, one after the other: eight, where a tile in its own
-// order has four pairs.
+// Columns in one step of load_terms(): each lane of a row holds 16 contiguous bytes, that is eight
+// neighbouring columns instead of four pairs.
 inline constexpr int kTermColumns = 32;
 
-// The lane's 16 bytes of columns 32 `c` to 32 `c` + 31 of its row among the rows from 8 `eight` on.
+// Puts the lane's 16 bytes of columns 32 `c` to 32 `c` + 31 into the tile; its row is one of 8 `eight` to 8
+// `eight` + 7.
 template <RowOperand Dst>
 __device__ __forceinline__ void put_terms(Dst& dst, uint32_t eight, uint32_t c, const uint4& segment) {
   constexpr uint32_t kPairs = kTermColumns / kQuadrant;

@@ -1,4 +1,4 @@
-// Between shared memory and registers, by one warp.
+// Copies between shared memory and registers by one warp.
 #pragma once
 
 #include "vm/ptx/mma.cuh"
@@ -7,9 +7,9 @@
 
 namespace serval::tiles {
 
-// Which quadrants ldmatrix and stmatrix move at a time: kRowStep × (4 / kRowStep). Lanes 8 i to 8 i + 7 give
-// the addresses of the rows of the i-th; those along the rows come one after the other if kRowsFirst, and so
-// do their registers.
+// The four quadrants that ldmatrix and stmatrix move at a time: kRowStep × (4 / kRowStep). Lanes 8 i to 8 i +
+// 7 give the row addresses of quadrant i. With kRowsFirst, quadrants (and their registers) are numbered along
+// the rows first.
 template <int kRowStepOf, bool kRowsFirst>
 struct QuadrantQuad {
   static constexpr uint32_t kRowStep = kRowStepOf, kColStep = 4 / kRowStep;
@@ -23,8 +23,8 @@ struct QuadrantQuad {
 template <class Tile>
 inline constexpr int kQuadRows = Tile::kQuadrantRows % 2 == 0 ? 2 : 1;
 
-// Calls fn(r, c, address) for each four quadrants of a tile: (r, c) is the first of them, and the address is
-// that of the row that this lane gives the address of.
+// Calls fn(r, c, address) for each four quadrants of a tile: (r, c) is the first quadrant, `address` the
+// address of the row that this lane passes to ldmatrix or stmatrix.
 template <class Tile, class Four, class Shared, class Fn>
 __device__ __forceinline__ void for_quads(const Shared& shared, uint32_t first_col, uint32_t lane, Fn&& fn) {
   static_assert(Tile::kQuadrantCols % Four::kColStep == 0, "quadrants come by fours");
@@ -50,25 +50,25 @@ __device__ __forceinline__ void load_quads(Dst& dst, const Src& src, uint32_t fi
   });
 }
 
-// dst = src, for use as the left operand of a product: the quadrants of a base tile come in the order of
-// mma's registers.
+// dst = src as the left operand of a product: quadrants of a base tile are in the order of mma's registers.
 template <OperandTile Dst, SharedTileFor<Dst> Src>
 __device__ __forceinline__ void load_left(Dst& dst, const Src& src, uint32_t lane = lane_id()) {
   load_quads<QuadrantQuad<kQuadRows<Dst>, Dst::kLayout == Layout::kRow>>(dst, src, 0, lane);
 }
-// The same as the right operand: two quadrants side by side along the terms of the product belong together.
+// dst = src as the right operand of a product: quadrants that are neighbours along the product's terms form a
+// pair.
 template <OperandTile Dst, SharedTileFor<Dst> Src>
 __device__ __forceinline__ void load_right(Dst& dst, const Src& src, uint32_t lane = lane_id()) {
   load_quads<QuadrantQuad<kQuadRows<Dst>, Dst::kLayout == Layout::kCol>>(dst, src, 0, lane);
 }
-// dst = the columns of src from `first` on, which is a multiple of 16.
+// dst = the columns of src that begin at `first`, a multiple of 16.
 template <OperandTile Dst, SharedTileAround<Dst> Src>
 __device__ __forceinline__ void load_right_columns(Dst& dst, const Src& src, uint32_t first,
                                                    uint32_t lane = lane_id()) {
   load_quads<QuadrantQuad<kQuadRows<Dst>, Dst::kLayout == Layout::kCol>>(dst, src, first, lane);
 }
 
-// dst = src with its columns permuted, as load_terms() from global memory does.
+// dst = src with permuted columns, as in load_terms() from global memory.
 template <RowOperand Dst, SharedTileFor<Dst> Src>
 requires std::same_as<typename Src::Swizzle, TermSwizzle> __device__ __forceinline__ void load_terms(
     Dst& dst, const Src& src, uint32_t lane = lane_id()) {
@@ -96,7 +96,7 @@ __device__ __forceinline__ void store(Dst& dst, const Src& src, uint32_t lane = 
   });
 }
 
-// Calls fn(r, c, offset) for each quadrant of an accumulator: the offset is that of the lane's pair.
+// Calls fn(r, c, offset) for each quadrant of an accumulator; `offset` is that of the lane's pair.
 template <AccumulatorTile Tile, SharedTileFor<Tile> Shared, class Fn>
 __device__ __forceinline__ void for_pairs(uint32_t lane, Fn&& fn) {
   const uint32_t first = Shared::offset(Tile::row_of(lane, 0, 0), Tile::col_of(lane, 0, 0));
