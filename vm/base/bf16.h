@@ -12,7 +12,7 @@ constexpr float bf16_to_float(uint16_t bits) noexcept {
   return __builtin_bit_cast(float, static_cast<uint32_t>(bits) << 16);
 }
 
-// Rounds to nearest, ties to even; what overflows becomes infinity. A NaN stays a NaN of the same sign, made
+// Rounds to nearest, ties to even; overflow gives infinity. A NaN stays a NaN of the same sign and becomes
 // quiet.
 constexpr uint16_t float_to_bf16(float value) noexcept {
   constexpr uint32_t kInfinity = 0x7F800000;

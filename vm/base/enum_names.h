@@ -22,8 +22,8 @@ struct EnumName {
   const char* name;
 };
 
-// Specialised beside each enumeration whose names are public. Each enumerator and each name stands in the
-// table once.
+// Specialise it beside each enumeration with public names. The table lists each enumerator and each name
+// once.
 template <class E>
 struct EnumNames;
 
@@ -47,7 +47,7 @@ constexpr std::optional<E> enumerator_named(std::string_view name) {
   return std::nullopt;
 }
 
-// In the order of the table.
+// All enumerators, in the order of the table.
 template <NamedEnum E>
 constexpr auto enumerators() {
   std::array<E, std::size(EnumNames<E>::kTable)> values{};

@@ -10,28 +10,27 @@
 
 namespace serval {
 
-// JSON's spelling of a value (or of a name that a file chose) in ASCII, on one line and cut to a readable
-// length.
+// A value (or a name from a file) as JSON in ASCII, on one line and cut to a readable length.
 std::string shown(const nlohmann::json& value);
 
-// Reads from `object`, which must outlive it. A field that is null counts as absent.
+// Reads the fields of `object`, which must outlive it. A field that is null counts as absent.
 class JsonFields {
  public:
   // `source` names the file in error lines, `prefix` the enclosing object ("rope_scaling." or nothing).
-  // Throws where `value` is not an object.
+  // Throws if `value` is not an object.
   JsonFields(const nlohmann::json& value, std::string source, std::string prefix = {});
 
   const nlohmann::json* find(const char* key) const;
   bool has(const char* key) const { return find(key) != nullptr; }
-  // Also where it is null.
+  // True also if the field is null.
   bool mentions(const char* key) const { return object_.contains(key); }
   JsonFields object(const char* key) const;
-  // An element of an array, which has it.
+  // An element of an array; `index` must be in range.
   JsonFields element(const char* key, size_t index) const;
 
   int64_t integer(const char* key, int64_t least, int64_t most) const;
   int64_t integer_or(const char* key, int64_t fallback, int64_t least, int64_t most) const;
-  // Finite, within [least, most].
+  // A finite number within [least, most].
   double number(const char* key, double least, double most) const;
   double number_or(const char* key, double fallback, double least, double most) const;
   bool boolean_or(const char* key, bool fallback) const;

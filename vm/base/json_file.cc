@@ -18,7 +18,7 @@ using nlohmann::json;
   throw Error(ErrorKind::kRuntime, name + ": " + what);
 }
 
-// The text, character by character.
+// The text as a sequence of characters.
 class Source {
  public:
   Source(const TextPieces& pieces, const std::string& name) : pieces_(pieces), name_(name) {}
@@ -26,22 +26,22 @@ class Source {
   bool at_end() { return at_ == piece_.size() && !refill(); }
   const char& current() const { return piece_[at_]; }
   void advance() { ++at_; }
-  std::size_t offset() const { return before_ + at_; }  // how many have been taken
-  // A value, a key or a bracket has been read.
+  std::size_t offset() const { return before_ + at_; }  // characters read so far
+  // Call when a value, a key or a bracket has been read.
   void mark() { mark_ = offset(); }
 
  private:
-  // Returns whether there is more text.
+  // Returns true if there is more text.
   bool refill() {
     const std::string_view next = pieces_();
     if (next.empty()) return false;
     before_ += piece_.size();
     piece_ = next;
     at_ = 0;
-    // What the parser has of a value that is not complete; a text of one piece is in memory anyway.
+    // Limits what the parser buffers of an incomplete value. A text in one piece is in memory anyway.
     if (before_ - mark_ > kMaxJsonValueBytes)
       fail(name_, fmt::format("byte {}: a value of more than {} bytes", before_, kMaxJsonValueBytes));
-    // The parser takes a zero byte for the end of its input and would accept whatever follows.
+    // The parser takes a zero byte for the end of its input and would ignore everything after it.
     if (const std::size_t zero = piece_.find('\0'); zero != piece_.npos)
       fail(name_, fmt::format("byte {}: a zero byte", before_ + zero + 1));
     return true;
@@ -51,11 +51,11 @@ class Source {
   const std::string& name_;
   std::string_view piece_;
   std::size_t at_ = 0;      // in the piece
-  std::size_t before_ = 0;  // bytes before it
+  std::size_t before_ = 0;  // bytes before the piece
   std::size_t mark_ = 0;
 };
 
-// The parser's iterator over it. None but the end has no source.
+// The parser's iterator over a Source. Without a source it is the end.
 class SourceIterator {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -79,9 +79,8 @@ class SourceIterator {
   Source* source_ = nullptr;
 };
 
-// The library's message is "[json.exception…] parse error at line L, column C: REASON; last read: 'BYTES'…",
-// or
-// "[json.exception…] REASON". Only REASON is sure to be one line of text, and it may quote a long number.
+// The library's message is "[json.exception…] parse error at line L, column C: REASON; last read: 'BYTES'…"
+// or "[json.exception…] REASON". Only REASON is sure to be one line of text, and it may quote a long number.
 std::string reason_of(std::string_view message) {
   constexpr std::size_t kMostShown = 160;
   const auto skip_past = [&message](std::string_view mark) {
@@ -93,7 +92,7 @@ std::string reason_of(std::string_view message) {
   return std::string(message.substr(0, message.find("; last read")).substr(0, kMostShown));
 }
 
-// Builds the tree as nlohmann::json::parse would, and refuses what that would let pass.
+// Builds the tree as nlohmann::json::parse would, and refuses duplicate keys and whatever exceeds the limits.
 class TreeBuilder {
  public:
   TreeBuilder(const std::string& name, Source& source, const TakeJsonElement& take)
@@ -157,7 +156,7 @@ class TreeBuilder {
       fail_here(fmt::format("texts of more than {} bytes", kMaxJsonTextBytes));
   }
 
-  // Puts a value where the text has it, and returns where that is.
+  // Adds a value at the current place in the tree and returns its address.
   json* place(json&& value) {
     if (++size_.values > kMaxJsonValues) fail_here(fmt::format("more than {} values", kMaxJsonValues));
     if (open_.empty()) {
@@ -175,10 +174,12 @@ class TreeBuilder {
     return finish();
   }
 
-  // Whether the innermost array is a member of an object that only objects are around.
+  // True if the innermost open container is an array that is a member of an object, and only objects enclose
+  // it.
   bool in_list() const { return open_.size() == keys_.size() + 1 && open_.back()->is_array(); }
 
-  // A value is complete. An element of such an array may be taken, and then it is as if it had not been.
+  // Call when a value is complete. If it is an element of such an array and is taken, removes it and its
+  // size.
   bool finish() {
     source_.mark();
     if (!take_ || keys_.empty() || !in_list()) return true;
@@ -207,11 +208,11 @@ class TreeBuilder {
   Source& source_;
   const TakeJsonElement& take_;  // may be empty
   json root_;
-  json* member_ = nullptr;         // where the value of the last key goes
+  json* member_ = nullptr;         // destination of the last key's value
   std::vector<json*> open_;        // from the root to the innermost open array or object
-  std::vector<std::string> keys_;  // of each open object, the last one
+  std::vector<std::string> keys_;  // the last key of each open object
   Size size_;
-  Size kept_;  // without the element that is being read and may be taken
+  Size kept_;  // size_ before the element that is being read, which may be taken
 };
 
 }  // namespace

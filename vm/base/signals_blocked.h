@@ -1,4 +1,4 @@
-// Threads that take no signals, which are for the program's own thread.
+// Keeps signals away from threads: only the program's own thread takes them.
 #pragma once
 
 #include <csignal>
@@ -6,7 +6,7 @@
 
 namespace serval {
 
-// While it lives, this thread takes no signals; threads that it starts never do.
+// During its lifetime this thread takes no signals; threads started meanwhile never do.
 class SignalsBlocked {
  public:
   SignalsBlocked() {

@@ -1,4 +1,4 @@
-// Figures that reports of all kinds need.
+// Statistics for reports of all kinds.
 #pragma once
 
 #include <algorithm>
@@ -10,21 +10,21 @@
 
 namespace serval {
 
-// Of at least one value; of an even number, the mean of the two in the middle.
+// Median of at least one value; for an even number, the mean of the two in the middle.
 inline double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t half = values.size() / 2;
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-// 0 of no values.
+// 0 for no values.
 inline double mean(std::span<const double> values) {
   if (values.empty()) return 0;
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-// Standard deviation of the values by themselves, or of what they are a sample of: the sum of squares is
-// divided by n, or by n - 1. 0 where that is 0.
+// Standard deviation. kValues: of the values themselves (divides by n). kSample: an estimate for the
+// population that they are a sample of (divides by n - 1). 0 if the divisor is 0.
 enum class DeviationOf { kValues, kSample };
 inline double deviation(std::span<const double> values, DeviationOf of) {
   const size_t divisor = of == DeviationOf::kSample && !values.empty() ? values.size() - 1 : values.size();
@@ -35,7 +35,7 @@ inline double deviation(std::span<const double> values, DeviationOf of) {
   return std::sqrt(squares / static_cast<double>(divisor));
 }
 
-// The value that `percent` of the values are at most, between two of them by a straight line; 0 of no values.
+// The percentile, interpolated linearly between two values; 0 for no values.
 inline double percentile(std::vector<double> values, double percent) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
@@ -45,7 +45,7 @@ inline double percentile(std::vector<double> values, double percent) {
   return values[below] + (values[above] - values[below]) * (place - static_cast<double>(below));
 }
 
-// The largest over the mean, minus one; 0 where all are 0.
+// Largest value over the mean, minus one; 0 if all are 0.
 template <class Number>
 double imbalance_of(const std::vector<Number>& values) {
   double sum = 0, most = 0;

@@ -1,4 +1,4 @@
-// Text of files, at once or piece by piece. The size is checked before anything is allocated for it.
+// Reads text files, whole or piece by piece. The size is checked before anything is allocated for it.
 //
 // Every failure is one line, serval::Error(kRuntime), that begins with the file's path.
 #pragma once
@@ -13,20 +13,20 @@
 
 namespace serval {
 
-// The next piece of a text, which lasts until the next call; empty: the text has ended.
+// Returns the next piece of a text, valid until the next call; an empty piece at the end.
 using TextPieces = std::function<std::string_view()>;
 
-// A text that is there, in one piece.
+// A text in memory, as one piece.
 TextPieces one_piece(std::string_view text);
 
-// A file that is read from its begin to its end. Not thread-safe.
+// A file that is read from begin to end. Not thread-safe.
 class TextFile {
  public:
-  // Throws unless it is a regular file of at most `size_limit` bytes.
+  // Throws unless `path` is a regular file of at most `size_limit` bytes.
   TextFile(const std::filesystem::path& path, std::uint64_t size_limit);
 
   std::uint64_t size() const { return size_; }
-  // As TextPieces. Throws if the file is shorter than it was.
+  // Returns the next piece, as TextPieces. Throws if the file has become shorter.
   std::string_view next();
 
  private:

@@ -24,7 +24,7 @@ constexpr mode_t kPermissions = 07777;
               fmt::format("{}: cannot be written: {}", path.string(), std::strerror(reason)));
 }
 
-// Returns whether all could be written; else errno says why not.
+// Returns true if everything was written; otherwise errno has the reason.
 bool write_all(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(fd, bytes.data(), bytes.size());
@@ -34,12 +34,14 @@ bool write_all(int fd, std::string_view bytes) {
   return true;
 }
 
-// Returns whether what was written is on the disk. Some files cannot be told (EINVAL).
+// Returns false if the file could not be synced to disk. Files that do not support fsync (EINVAL) count as
+// synced.
 bool sync_to_disk(int fd) {
   return fsync(fd) == 0 || errno == EINVAL;
 }
 
-// So that a name outlives a power failure, too; a file system that does not do this loses nothing else.
+// fsyncs the directory so that the rename survives a power failure. Ignores file systems that do not support
+// it.
 void sync_directory(const fs::path& directory) {
   const int fd = open(directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return;
@@ -47,7 +49,7 @@ void sync_directory(const fs::path& directory) {
   close(fd);
 }
 
-// A name of this process's own in the directory.
+// A name in the directory that only this process uses.
 fs::path temporary_name(const fs::path& directory, int number) {
   return directory / fmt::format(".serval-{}-{}.tmp", getpid(), number);
 }
@@ -114,10 +116,10 @@ void write_file(const fs::path& path, std::string_view bytes) {
 void append_to_file(const fs::path& path, std::string_view bytes) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, kNewFileMode);
   if (fd < 0) fail_to_write(path, errno);
-  const off_t end = lseek(fd, 0, SEEK_END);  // fails for a pipe, of which nothing can be taken back
+  const off_t end = lseek(fd, 0, SEEK_END);  // fails for a pipe, whose bytes cannot be taken back
   const bool written = write_all(fd, bytes);
   const int reason = errno;
-  // What cannot be taken back stays: the reason that is reported is why it could not be written.
+  // If truncating fails, the partial data stays: the error that is reported is the failed write.
   [[maybe_unused]] const bool taken_back = written || end < 0 || ftruncate(fd, end) == 0;
   close(fd);
   if (!written) fail_to_write(path, reason);

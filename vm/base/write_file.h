@@ -1,8 +1,9 @@
-// Writing files so that a name never stands for half a file: what is written gets its name once it is whole
-// and on the disk, and until then an older file of that name stays as it is.
+// Atomic writes: a file is written under a temporary name, synced to disk and then renamed, so an older file
+// of that name stays intact until the new one is complete.
 //
-// All of it throws Error(kRuntime): "PATH: cannot be written: REASON". What is not a regular file (a pipe, a
-// terminal, /dev/null) is written as it stands. A symbolic link to a file stays, and the file is replaced.
+// All functions throw Error(kRuntime): "PATH: cannot be written: REASON". A path that is not a regular file
+// (a pipe, a terminal, /dev/null) is written directly. A symbolic link stays; the file that it points to is
+// replaced.
 #pragma once
 
 #include <filesystem>
@@ -11,11 +12,11 @@
 
 namespace serval {
 
-// One file, written piece by piece. Not thread-safe.
+// A file that is written piece by piece. Not thread-safe.
 class FileWriter {
  public:
   explicit FileWriter(const std::filesystem::path& path);
-  // Without commit() nothing is left of what was written.
+  // Without commit(), discards what was written.
   ~FileWriter();
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
@@ -25,23 +26,23 @@ class FileWriter {
   void write_values(std::span<const T> values) {
     write({reinterpret_cast<const char*>(values.data()), values.size_bytes()});
   }
-  // The last call: the file is there.
+  // Gives the file its name. The last call.
   void commit();
 
  private:
   void open_beside(const std::filesystem::path& target);
-  [[noreturn]] void fail() const;  // for errno's reason
+  [[noreturn]] void fail() const;  // reports errno
 
-  const std::filesystem::path path_;  // as messages name it
-  std::filesystem::path target_;      // what becomes of temporary_; empty where that is
-  std::filesystem::path temporary_;   // empty if path_ is written as it stands, or the file is there
+  const std::filesystem::path path_;  // for messages
+  std::filesystem::path target_;      // final name of temporary_; empty if that is
+  std::filesystem::path temporary_;   // empty if path_ is written directly, or after commit()
   int fd_ = -1;
 };
 
-// The whole file at once.
+// Writes a whole file.
 void write_file(const std::filesystem::path& path, std::string_view bytes);
 
-// Adds to the end of the file, or makes it: all of `bytes`, or nothing.
+// Appends to the file, creating it if needed: all of `bytes`, or nothing.
 void append_to_file(const std::filesystem::path& path, std::string_view bytes);
 
 }  // namespace serval
