@@ -1,8 +1,8 @@
-// Event records: what both interpreters write down while they run, for the profiler to read afterwards. Plain
-// structs, written by the host and by the GPU.
+// Event records: both interpreters write them while they run, and the profiler reads them afterwards. Plain
+// structs, shared by host and GPU.
 //
-// Each SM has some rings, each of which has one writer, so recording takes no atomics: one 16-byte store an
-// event. A ring that is full goes on at its beginning, so that it always holds the last events.
+// Each SM has several rings with one writer each, so recording needs no atomics: one 16-byte store an event.
+// A full ring wraps around, so it always holds the latest events.
 #pragma once
 
 #include <array>
@@ -13,8 +13,8 @@
 
 namespace serval {
 
-// The roles of an SM, which the GPU gives to different warps (vm/device/roles.cuh) and a thread of the host
-// interpreter takes in turn.
+// The roles of an SM. On the GPU different warps have them (vm/device/roles.cuh); in the host interpreter one
+// thread plays them in turn.
 enum class SmRole : uint8_t { kController = 0, kLoader, kPreparer, kConsumer, kStorer };
 inline constexpr uint32_t kNumSmRoles = 5;
 inline constexpr std::array<const char*, kNumSmRoles> kSmRoleNames = {"controller", "loader", "preparer",
@@ -47,23 +47,24 @@ constexpr const EventInfo& info_of(EventKind kind) {
   return kEventInfos[static_cast<size_t>(kind)];
 }
 
-// The argument of kInputsReady where nothing was waited for.
+// Argument of kInputsReady if no wait was needed.
 inline constexpr uint32_t kNoCounter = 0xffffffff;
 
-// How much is recorded. Waits within an instruction's arithmetic cost the GPU a little more than the rest.
+// How much is recorded. Timing waits within an instruction's arithmetic costs the GPU a little more than the
+// rest.
 enum class RecordingDetail : uint8_t {
   kMoments = 1,  // the events, without the argument of compute_end
-  kStarving,     // all
+  kStarving,     // everything
 };
 
 // Event::pages of an event without a sample.
 inline constexpr uint8_t kNoPageSample = 0xff;
 
-// One event. `pages` is a sample that may come with it: how the SM's pages stand at that moment.
+// One event. `pages`: an optional sample of the SM's pages at that moment.
 struct alignas(16) Event {
   uint32_t ticks = 0;             // low word of the recorder's clock
   uint32_t instruction = 0;       // index into Program::instructions
-  uint32_t argument = 0;          // events.def says of what
+  uint32_t argument = 0;          // unit: see events.def
   uint16_t pass = 0;              // of the launch
   uint8_t kind = 0;               // EventKind
   uint8_t pages = kNoPageSample;  // in flight (low 4 bits) and free (high 4 bits)
@@ -71,7 +72,7 @@ struct alignas(16) Event {
 static_assert(sizeof(Event) == 16);
 static_assert(std::is_trivially_copyable_v<Event>);
 
-// Pages as an Event has them; more than kMaxSampledPages of either are recorded as that many.
+// Event::pages; larger counts are recorded as kMaxSampledPages.
 inline constexpr uint32_t kMaxSampledPages = 15;
 constexpr uint8_t pack_pages(uint32_t in_flight, uint32_t free) {
   const uint32_t low = in_flight < kMaxSampledPages ? in_flight : kMaxSampledPages;
@@ -85,24 +86,24 @@ constexpr uint32_t pages_free(const Event& event) {
   return event.pages >> 4;
 }
 
-// The same moment on an SM's own clock and on the clock that all SMs share. Two of them, from the beginning
-// and the end of a launch, take all ticks between them to nanoseconds.
+// One moment on an SM's own clock and on the clock that all SMs share. Two of them, from the beginning and
+// the end of a launch, convert all ticks between them to nanoseconds.
 struct ClockSync {
   uint64_t ticks = 0;
   uint64_t ns = 0;
 };
 
-// One SM's clock over a launch. A host's clock counts nanoseconds, so there both words are the same.
+// One SM's clock over a launch. The host's clock counts nanoseconds, so on the host ticks equal ns.
 struct SmClockSync {
   ClockSync begin;
   ClockSync end;
 };
 
-// The events of all SMs: ring r of SM s is events[(s × writers + r) × capacity, … + capacity), and
-// written[s × writers + r] counts what was ever written to it, so event n is at n mod capacity. The host
-// interpreter has a ring for each role; on the GPU one warp writes what all roles of an SM leave it. Clocks
-// of an SM are read when a launch begins and when it ends; the events of one launch are at most 2^31 ticks
-// apart from one to the next of a ring.
+// The events of all SMs. Ring r of SM s is events[(s × writers + r) × capacity, … + capacity); written[s ×
+// writers + r] counts all events written to it, and event n is at n mod capacity. The host interpreter has
+// one ring for each role; on the GPU one warp writes the events of all roles of an SM. Each SM's clock is
+// read at the beginning and the end of a launch. Successive events of a ring in one launch are at most 2^31
+// ticks apart.
 struct EventRings {
   uint32_t sms = 0;
   uint32_t writers = 0;   // rings of each SM
@@ -121,7 +122,7 @@ struct EventRings {
         clocks(num_sms) {}
 };
 
-// Index of a role of an SM among all of all.
+// Index of a role of an SM among the roles of all SMs.
 constexpr size_t index_of_role(uint32_t sm, SmRole role) {
   return size_t{sm} * kNumSmRoles + static_cast<size_t>(role);
 }

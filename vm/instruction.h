@@ -11,32 +11,32 @@ namespace serval {
 
 inline constexpr size_t kInstructionBytes = 128;
 inline constexpr size_t kOperandBytes = 112;
-// A wait names the operands it guards as a bit mask over the operand list, so an instruction has at most 16
-// tensors.
+// A wait names the operands that it guards in a bit mask over the tensor operands, so an instruction has at
+// most 16.
 inline constexpr int kMaxTensorOperands = 16;
 inline constexpr uint16_t kNoTag = 0xffff;
 
-// Index of a tensor in a program's tensor table; a type of its own so that it is never mistaken for a size.
+// Index of a tensor in a program's tensor table; its own type, so that it is not mistaken for a size.
 struct TensorId {
   uint32_t index = 0;
   friend constexpr bool operator==(TensorId, TensorId) = default;
 };
 
-// A tensor on each of a program's devices: neighbours in the tensor table, in the order of the devices.
+// A tensor that each of a program's devices has: neighbours in the tensor table, in the order of the devices.
 struct PeerTensors {
-  uint32_t first = 0;  // index of the one on device 0
+  uint32_t first = 0;  // index of device 0's tensor
   constexpr TensorId on(uint32_t device) const { return {first + device}; }
   friend constexpr bool operator==(PeerTensors, PeerTensors) = default;
 };
 
-// What may be stored in a record's operand area.
+// Types that a record's operand area can hold.
 template <class T>
 concept OperandStruct = std::is_trivially_copyable_v<T> && std::is_standard_layout_v<T> &&
                             sizeof(T) <= kOperandBytes
                         && alignof(T) <= 16;
 
-// One instruction. `wait_begin`/`signal_begin` index the program's side tables; `tag` is for people (the
-// layer).
+// One instruction. `wait_begin` and `signal_begin` index the program's side tables; `tag` (the layer) is for
+// readers of listings.
 struct alignas(16) Instruction {
   uint16_t opcode = 0;
   uint16_t tag = kNoTag;

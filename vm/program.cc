@@ -12,8 +12,8 @@ namespace serval {
 namespace {
 
 constexpr uint64_t kMaxTensorBytes = uint64_t{1} << 62;
-// A wait tells a counter from its target while they are less than half the range of a counter apart; they are
-// a pass apart at most.
+// A wait compares a counter with its target correctly while they differ by less than half of the counter's
+// range. They differ by at most one pass.
 constexpr uint64_t kMaxIncrements = (uint64_t{1} << 31) - 1;
 
 [[noreturn]] void refuse(const std::string& message) {
@@ -37,8 +37,8 @@ void check_queues(const Program& p) {
   if (p.num_queues() != wanted) refuse(fmt::format("queues: {}, expected {}", p.num_queues(), wanted));
 }
 
-// Every instruction has its own waits and signals. Were they shared, a short file could have as many as the
-// product of its instructions and its table, and what walks them would not end.
+// Checks that instructions do not share waits or signals. Otherwise a short file could claim instructions ×
+// table size of them, and loops over them would not end.
 void check_owned(const char* what, uint64_t claimed, uint64_t size) {
   if (claimed > size)
     refuse(fmt::format("{}: {} claimed by the instructions; limit: {}", what, claimed, size));
@@ -116,7 +116,7 @@ void check_limits(const StateLimits& limits) {
     refuse(fmt::format("limits: {} sequences; limit: 1 to {}", limits.sequences, kLargestSequences));
 }
 
-// Names that no part of the state has are the binding's to refuse: only it knows what they might be.
+// Other names are checked when the program is bound: only then are they known.
 void check_state_part(size_t index, const Tensor& t, const StateLimits& limits) {
   const std::optional<Tensor> part = state_part(t.name, limits);
   if (!part || same_layout(t, *part)) return;

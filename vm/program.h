@@ -21,7 +21,7 @@ namespace serval {
 
 enum class QueueKind : uint8_t {
   kPerSm = 0,   // one queue an SM
-  kGlobal = 1,  // one queue, popped first in, first out by whichever SM is free
+  kGlobal = 1,  // one queue: the SM that is free takes its first record
 };
 template <>
 struct EnumNames<QueueKind> {
@@ -29,22 +29,22 @@ struct EnumNames<QueueKind> {
                                                    {QueueKind::kGlobal, "global"}};
 };
 
-// Of a program. Devices are called ranks where they share a model (docs/several_gpus.md).
+// Limits of a program. Devices that share a model are called ranks (docs/several_gpus.md).
 inline constexpr uint32_t kMaxDevices = 8;
 inline constexpr uint32_t kMaxStateLimit = 1U << 24;
 
 // Plain data; threads may share a const Program.
 //
-// SMs are numbered device after device, machine.sms on each; a queue runs on its SM's device. Tensors and
-// counters say on which device they lie. The tensors of one name are that name's on different devices.
+// SMs are numbered device by device, machine.sms on each; a queue runs on its SM's device. Tensors and
+// counters name the device on which they lie. Tensors of the same name are that tensor on different devices.
 struct Program {
   Machine machine;
   QueueKind queue_kind = QueueKind::kPerSm;
   uint32_t num_devices = 1;
-  StateLimits limits;  // of the states it runs on: vm/state/check.h
-  // The counter that the last instruction of a pass signals: no SM starts pass e + 1 before it has reached
-  // (e + 1) × increments_per_pass, and PassControl::last_pass is read then. Device d has a gate of its own,
-  // the d-th counter from this one.
+  StateLimits limits;  // limits of the state blocks it runs on: vm/state/check.h
+  // Index of the pass gate's counter, which the last instruction of a pass signals: no SM starts pass e + 1
+  // before it has reached (e + 1) × increments_per_pass, and then each reads PassControl::last_pass. Device d
+  // has its own gate, the d-th counter from this one.
   uint32_t gate_counter = 0;
 
   std::vector<Instruction> instructions;  // queue after queue
@@ -54,7 +54,7 @@ struct Program {
   std::vector<Counter> counters;
   std::vector<Tensor> tensors;
   std::map<std::string, std::string>
-      metadata;  // model name, policy, … : for people and for matching a checkpoint
+      metadata;  // model name, policy, …: for readers, and to match a checkpoint
 
   std::optional<TensorId> find_tensor(std::string_view name, uint32_t device = 0) const;
   uint32_t num_sms() const { return machine.sms * num_devices; }
@@ -76,29 +76,34 @@ struct Program {
   }
 };
 
-// Type, shape and kind as error lines give them: "bf16 [16, 64] of kind 2".
+// Type, shape and kind for error lines: "bf16 [16, 64] of kind 2".
 std::string describe(const Tensor& tensor);
-// As listings and error lines give it: "residual", and in programs of several devices "residual@1".
+// A tensor's name in listings and error lines: "residual", or "residual@1" in programs of several devices.
 std::string name_in(const Program& program, const Tensor& tensor);
-// "SM 7", and in programs of several devices "rank 1 SM 3".
+// "SM 7", or "rank 1 SM 3" in programs of several devices.
 std::string sm_name(const Program& program, uint32_t sm);
 
-// Throws Error(kRuntime), naming the field, unless every index in the program is in range: queues partition
-// the records, waits and signals name counters, increments add up to less than 2^31, tensors have names of
-// their own on their device and sizes that fit in 63 bits, parts of the state the type and size that follow
-// from the limits, a device has 1 to kMaxSms SMs, a pass 1 to kLargestRows rows and a state 1 to
-// kLargestSequences sequences, several devices have a queue an SM and a gate each, and one device no counter
-// of system scope. Opcodes and operands are the ISA's to check (instructions/isa.h).
+// Throws Error(kRuntime), naming the field, unless
+// - queues partition the records, and all indices are in range;
+// - instructions do not share waits or signals, and a counter's increments add up to less than 2^31;
+// - tensors have unique names on their device and sizes that fit in 63 bits; parts of the state have the type
+//   and size that follow from the limits;
+// - a device has 1 to kMaxSms SMs, a pass 1 to kLargestRows rows and a state 1 to kLargestSequences
+//   sequences;
+// - several devices have one queue an SM and one gate each, and one device no counter of system scope.
+//
+// The instruction set checks opcodes and operands (instructions/isa.h).
 void check_structure(const Program& program);
 
-// Why an instruction set cannot run a record on a program; "" if it can.
+// Returns why an instruction set cannot run a record of a program, or "".
 using CheckRecord = std::string (*)(const Program&, const Instruction&);
-// Throws Error(kRuntime), which names the program and the record, unless the instruction set can run all of
-// them.
+// Throws Error(kRuntime), which names the program and the record, if the instruction set cannot run one of
+// the records.
 void check_records(const Program& program, CheckRecord check, const std::string& name);
 
-// A program file: see docs/program_format.md. Reading checks every length against the bytes at hand before it
-// allocates, then check_structure. Both throw Error(kRuntime) naming the file and field.
+// Program files: docs/program_format.md. Reading compares every length with the remaining bytes before it
+// allocates, and then calls check_structure(). Both directions throw Error(kRuntime), naming the file and
+// field.
 std::vector<std::byte> serialise(const Program& program);
 Program deserialise(std::span<const std::byte> bytes, const std::string& name);
 void write_program(const Program& program, const std::filesystem::path& path);

@@ -1,4 +1,4 @@
-// Program files: docs/program_format.md describes them. Little-endian, fixed-width, no padding but in
+// Program files, as docs/program_format.md describes them: little-endian, fixed-width, no padding except in
 // records.
 #include <algorithm>
 #include <bit>
@@ -24,7 +24,7 @@ constexpr char kMagic[8] = {'S', 'E', 'R', 'V', 'A', 'L', 'P', '\n'};
 constexpr uint32_t kVersion = 3;
 constexpr uint32_t kMaxText = 1 << 16;  // bytes of a name or a metadata value
 
-// Names stand in error lines and listings, where these would end a line or drive a terminal.
+// Names appear in error lines and listings, where a control character would end a line or drive a terminal.
 bool has_control_character(std::string_view text) {
   constexpr char kDelete = 0x7f;
   return std::any_of(text.begin(), text.end(), [](char c) { return (c >= 0 && c < ' ') || c == kDelete; });
@@ -84,13 +84,13 @@ class Reader {
     if (has_control_character(text)) fail(field, "contains a control character");
     return std::string(text);
   }
-  // Finite and at least `least`.
+  // A finite number of at least `least`.
   double number(const char* field, double least) {
     const auto v = value<double>(field);
     if (!std::isfinite(v) || v < least) fail(field, fmt::format("{}, expected at least {}", v, least));
     return v;
   }
-  // The count is compared with the bytes that are left before anything is allocated.
+  // Compares the count with the remaining bytes before it allocates.
   template <class T>
   std::vector<T> array(const char* field) {
     const uint64_t count = value<uint32_t>(field);
@@ -99,7 +99,7 @@ class Reader {
     if (count > 0) std::memcpy(out.data(), from, count * sizeof(T));
     return out;
   }
-  // For elements of at least `least` bytes that are read one by one.
+  // Number of elements that are read one by one; each takes at least `least` bytes.
   uint32_t count(const char* field, uint64_t least) {
     const auto n = value<uint32_t>(field);
     if (n > (bytes_.size() - at_) / least)

@@ -1,5 +1,5 @@
-// Each operand struct lists its fields once, in `fields`; names, units, indices and printing come from that
-// list.
+// Reflection of operand structs: each lists its fields once, in `fields`; names, units, indices and printing
+// derive from that list.
 //
 //   struct Example {
 //     TensorId input;
@@ -10,8 +10,8 @@
 //     }
 //   };
 //
-// A record names tensors of its own device. One that pushes to others has operands of type PeerTensors, or
-// names the tensors that may lie on another device:
+// A record names tensors of its own device. If it pushes to other devices, it has operands of type
+// PeerTensors, or lists the operands whose tensors may lie on another device:
 //
 //   static constexpr std::array kPushed = {&Example::output};
 #pragma once
@@ -52,14 +52,15 @@ consteval uint8_t operand_index() {
   return static_cast<uint8_t>(found);
 }
 
-// How many operands of the struct name tensors. They come first in it, so that the n-th is its n-th word.
+// Number of tensor operands of the struct. They come first, so that the n-th is the record's n-th operand
+// word.
 template <class Op>
 consteval uint32_t tensor_operands() {
   uint32_t count = 0;
   bool number_seen = false;
   Op::fields([&](auto member, const char*, const char*) {
     if constexpr (kNamesTensors<typename MemberOf<decltype(member)>::Type>) {
-      if (number_seen) throw "a tensor stands behind a number";
+      if (number_seen) throw "tensor operands must precede numbers";
       ++count;
     } else {
       number_seen = true;
@@ -68,7 +69,7 @@ consteval uint32_t tensor_operands() {
   return count;
 }
 
-// Whether an operand may name tensors of other devices than the record's, which it then only writes.
+// True if an operand may name tensors of other devices, which the record then only writes.
 template <class Op, class Field>
 constexpr bool is_pushed(Field Op::*member) {
   if constexpr (std::is_same_v<Field, PeerTensors>) {
@@ -81,8 +82,8 @@ constexpr bool is_pushed(Field Op::*member) {
   return false;
 }
 
-// `op`, whose operands name the first rank's tensors, as an instance of rank `rank`, whose tensors are so
-// many further on. Operands that are pushed to stay as they are.
+// Converts `op`, whose operands name the first rank's tensors, into an instance of `rank`: its tensors follow
+// `rank` places later in the table. Operands that are pushed to stay unchanged.
 template <class Op>
 constexpr Op on_rank(Op op, uint32_t rank) {
   Op::fields([&](auto member, const char*, const char*) {

@@ -1,5 +1,5 @@
-// Which part of which tensor an instruction touches: boxes that dependencies, counters and the validator work
-// on.
+// The regions of tensors that an instruction touches: boxes from which dependencies, counters and the
+// validator work.
 #pragma once
 
 #include <cstdint>
@@ -33,39 +33,39 @@ constexpr bool writes(Access a) {
   return a != Access::kRead;
 }
 
-// What of a box an instruction touches depends on the pass's state. Two regions of the same part (and layout)
-// touch the same elements of what their boxes share, in every state.
+// The part of a box that an instruction touches, which depends on the pass's state. Two regions with the same
+// part and layout touch the same elements in the intersection of their boxes, in every state.
 enum class Part : uint8_t {
-  kWhole,       // all of the box
-  kActiveRows,  // of a tensor with a row for each of the pass's: the rows that are active
-  kLogitsRows,  // … the active rows of which logits are wanted
-  kNewTokens,   // of a KV cache: the tokens of some active rows of the pass. Where they lie, the state says,
-                // but no two rows have the same: so a box's columns are the share of the tensor's that the
-                // rows have of the pass's
-  kSeenLeaves,  // of attention's partial results: the leaves that the active rows see
-  // What the state's list of attention items (vm/state/attention.h) deals out to the `layout` records that
-  // write the box; the region's `share` says which of them this is.
-  kItemPlaces,  // the places for partial results
-  kItemRows,    // of a tensor with a row for each of the pass's: what no two items share
-  kSplitRows,   // … and what they do: the rest of the active rows
-  kDealtRows,   // … the active rows, where no two items can share one
+  kWhole,       // the whole box
+  kActiveRows,  // of a tensor with one row for each row of the pass: the active rows
+  kLogitsRows,  // … the active rows that want logits
+  kNewTokens,  // of a KV cache: the tokens of some active rows of the pass. The state decides where they lie,
+               // but no two rows share one: so a box's share of the tensor's columns is those rows' share of
+               // the pass's rows
+  kSeenLeaves,  // of attention's partial results: the leaves that active rows see
+  // The following parts are divided among the `layout` records that write the box, as the state's list of
+  // attention items (vm/state/attention.h) says; the region's `share` is the record's number.
+  kItemPlaces,  // places for partial results
+  kItemRows,    // of a tensor with one row for each row of the pass: results that one item computes alone
+  kSplitRows,   // … results that several items share: the other active rows
+  kDealtRows,   // … all active rows, where no two items can share one
 };
 
-// Whether several records write the part of one box together, a share each.
+// True if several records together write the part of one box, a share each.
 constexpr bool is_dealt(Part part) {
   return part == Part::kItemPlaces || part == Part::kItemRows || part == Part::kSplitRows ||
          part == Part::kDealtRows;
 }
 
-// Whether `outer` of a box holds all of its part `inner`, in every state.
+// True if `outer` of a box contains its part `inner`, in every state.
 constexpr bool includes(Part outer, Part inner) {
   return outer == inner || outer == Part::kWhole ||
          (outer == Part::kActiveRows && inner == Part::kLogitsRows);
 }
 
-// An access has two sides. What may be touched: no more than `part` of the box; conflicts are found with it.
-// What is certainly written: all of `part`, if the access is a write and `certain`; only that proves that a
-// later read finds something written. Exact footprints have whole boxes.
+// An access has two bounds. It touches no more than `part` of the box; conflicts are derived from that. It
+// certainly writes all of `part` if it is a write and `certain`; only that proves that a later read finds
+// something written. Exact footprints have whole boxes.
 struct Region {
   TensorId tensor;
   Box box;
@@ -73,15 +73,15 @@ struct Region {
   uint8_t operand = 0;  // which tensor operand of the instruction (bit of Wait::operand_mask)
   Part part = Part::kWhole;
   bool certain = false;
-  // Of kSeenLeaves: how the tensor is divided into leaves (instructions/attention/op.h). Of what is dealt
-  // out: to how many records.
+  // kSeenLeaves: how the tensor is divided into leaves (instructions/attention/op.h). Divided parts: the
+  // number of records.
   uint32_t layout = 0;
-  uint32_t share = 0;  // of what is dealt out, of a region that is written; one that is read has all of them
+  uint32_t share = 0;  // divided parts: share that is written; a read region has all shares
 
   friend bool operator==(const Region&, const Region&) = default;
 };
 
-// Two shares of one deal have no element in common, in any state.
+// Two different shares of the same division have no element in common, in any state.
 constexpr bool are_apart(const Region& a, const Region& b) {
   return is_dealt(a.part) && a.part == b.part && a.layout == b.layout && a.share != b.share &&
          a.access == Access::kWrite && b.access == Access::kWrite;

@@ -1,5 +1,4 @@
-// What tensors take of a GPU's memory, by image and storage type. Page, activation and slab images are of
-// bf16.
+// Sizes of tensors in a GPU's memory, by image and storage type. Page, activation and slab images hold bf16.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +27,8 @@ constexpr uint64_t stored_bytes(const Tensor& tensor) {
   return 0;
 }
 
-// What a read of a part of the tensor brings: whole pages of each unit of a page image that the part touches,
-// and the part's elements of all others.
+// Bytes that reading a part of the tensor loads: whole pages of each unit that the part touches in a page
+// image; otherwise the part's elements.
 constexpr uint64_t stored_bytes(const Tensor& tensor, const Box& box) {
   if (box.empty()) return 0;
   if (tensor.image != Image::kPages)

@@ -1,5 +1,4 @@
-// A program's tensors: what they are called, how large they are and what may write them. No memory is
-// attached here.
+// A program's tensors: their names, sizes and kinds. No memory is attached here.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +11,8 @@ namespace serval {
 enum class TensorKind : uint8_t {
   kWeight = 0,      // immutable, from the checkpoint, found by its name there
   kConstant = 1,    // immutable, computed from the model's shape (the RoPE table)
-  kActivation = 2,  // lives within a pass
-  kKvCache = 3,     // lives across passes
+  kActivation = 2,  // valid within a pass
+  kKvCache = 3,     // kept across passes
   kState = 4,       // part of the state block (vm/state/block.h)
 };
 inline constexpr int kNumTensorKinds = 5;
@@ -22,13 +21,13 @@ constexpr bool is_immutable(TensorKind kind) {
   return kind == TensorKind::kWeight || kind == TensorKind::kConstant;
 }
 
-// How a tensor lies in a GPU's memory. The host interpreter holds caches as a GPU does and all else
+// Layout of a tensor in a GPU's memory. The host interpreter stores caches as a GPU does and everything else
 // row-major.
 enum class Image : uint8_t {
   kRowMajor = 0,
-  kPages = 1,       // matrices of weights: vm/layout/page_image.h
-  kActivation = 2,  // what products of few rows read: vm/layout/activation_image.h
-  kSlabs = 3,       // what GEMMs read: vm/layout/slab_image.h
+  kPages = 1,       // weight matrices: vm/layout/page_image.h
+  kActivation = 2,  // inputs of products of few rows: vm/layout/activation_image.h
+  kSlabs = 3,       // inputs of GEMMs: vm/layout/slab_image.h
   kKvBlocks = 4,    // caches: vm/layout/kv_cache.h
 };
 inline constexpr int kNumImages = 5;
@@ -42,13 +41,13 @@ struct EnumNames<Image> {
                                                {Image::kKvBlocks, "kv-blocks"}};
 };
 
-// Of all tensors of a kind but those that products read: matrices of weights are pages, vectors are not.
+// Image of all tensors of a kind except inputs of products: weight matrices are pages, vectors are not.
 constexpr Image image_of(TensorKind kind, uint64_t rows) {
   if (kind == TensorKind::kKvCache) return Image::kKvBlocks;
   return kind == TensorKind::kWeight && rows > 1 ? Image::kPages : Image::kRowMajor;
 }
 
-// The order in which a weight's rows are packed into page images. Row-major hosts ignore it.
+// Order in which a weight's rows are packed into page images. It does not apply to row-major tensors.
 enum class RowOrder : uint8_t {
   kSequential = 0,
   kRotaryPairs = 1,  // within each head of `head_dim` rows: 0, head_dim/2, 1, head_dim/2 + 1, …
@@ -65,14 +64,14 @@ struct Tensor {
   Image image = Image::kRowMajor;
   RowOrder row_order = RowOrder::kSequential;
   uint8_t device = 0;
-  uint32_t head_dim = 0;  // channels of a head where the tensor has heads, else 0
+  uint32_t head_dim = 0;  // channels of a head; 0 for tensors without heads
 
-  // Of its elements alone; vm/stored_bytes.h has what its image takes.
+  // Bytes of its elements; for its image see vm/stored_bytes.h.
   uint64_t bytes() const { return rows * cols * size_of(dtype); }
   friend bool operator==(const Tensor&, const Tensor&) = default;
 };
 
-// Whether two tensors have the same shape, storage type, kind and image.
+// True if two tensors have the same shape, storage type, kind and image.
 inline bool same_layout(const Tensor& a, const Tensor& b) {
   return a.rows == b.rows && a.cols == b.cols && a.dtype == b.dtype && a.kind == b.kind && a.image == b.image;
 }

@@ -1,4 +1,4 @@
-// The shape of a warp, for everything that runs on a GPU.
+// The shape of a warp, for all GPU code.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 namespace serval {
 
 inline constexpr uint32_t kWarpThreads = 32;
-// The mask of a warp's collective operations in which all lanes take part.
+// Lane mask of a warp's collective operations that all lanes take part in.
 inline constexpr uint32_t kAllLanes = 0xffffffff;
 
 }  // namespace serval
