@@ -1,4 +1,5 @@
-// In which boxes the copy engine brings an instruction's operands (vm/device/isa.h), as its op.h implies.
+// The boxes in which the copy engine loads an instruction's operands (vm/device/isa.h), derived from its
+// op.h.
 #pragma once
 
 #include <vector>
@@ -8,7 +9,7 @@
 
 namespace serval {
 
-// Weights of a product, and the tensor that it adds to: in programs of tiles.
+// Boxes of a product's weights and of the tensor that it adds to, in programs of tiles.
 template <HasProduct Op>
 void add_product_boxes(const Op& op, std::vector<Boxes>& boxes) {
   if constexpr (matrices_of<Op>() == 2) {
@@ -19,7 +20,7 @@ void add_product_boxes(const Op& op, std::vector<Boxes>& boxes) {
   if constexpr (requires { Op::kAddsTo; }) boxes[(op.*Op::kAddsTo).index] = {BoxKind::kRows};
 }
 
-// Caches and queries of an attention that brings them in boxes: Op::kBoxedCaches and Op::kBoxedQueries.
+// Boxes of an attention's caches and queries: Op::kBoxedCaches and Op::kBoxedQueries.
 template <class Op>
 void add_attention_boxes(const Op& op, std::vector<Boxes>& boxes) {
   if constexpr (requires { Op::kBoxedCaches; }) {

@@ -1,5 +1,5 @@
-// Checks of a record's operands against the program's tensor table, made before anything runs: once a record
-// passes, its handler touches only memory inside the tensors it names.
+// Checks of a record's operands against the program's tensor table before anything runs: the handler of a
+// record that passes touches only memory inside the tensors it names.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace serval {
 
-// Of the inputs of products whose rows have sums of so many squares: programs of vectors and of GEMMs differ.
+// Image of a product's input. Vector programs and tile programs use different images.
 constexpr Image product_image(uint32_t square_cols) {
   return square_cols == kSquareColsOfMatvec ? Image::kActivation : Image::kSlabs;
 }
 
-// Collects the first thing that is wrong. `detail` names the operand, what was found and what was expected.
+// Collects the first error. Its message names the operand, what was found and what was expected.
 class OperandCheck {
  public:
   explicit OperandCheck(const Program& program) : program_(program) {}
@@ -25,7 +25,7 @@ class OperandCheck {
 
   // The tensor must exist and have exactly this type, kind and shape, and the image of its kind.
   void tensor(const char* operand, TensorId id, DType dtype, TensorKind kind, uint64_t rows, uint64_t cols);
-  // A matrix of weights, in any format that products have.
+  // A weight matrix in any format that products support.
   void weights(const char* operand, TensorId id, uint64_t rows, uint64_t cols);
   void require(bool condition, const char* operand, uint64_t found, const char* limit);
   // [first, first + count) must be non-empty and lie within [0, limit).
@@ -34,68 +34,69 @@ class OperandCheck {
   void dimension(const char* operand, uint64_t value, uint64_t multiple);
   // A dimension that is also a limit of the program's state.
   void limit(const char* operand, uint64_t value, uint32_t StateLimits::*limit);
-  // The row bound must be the program's, and the table of rows as long.
+  // max_rows must be the program's number of rows, and the table of rows that long.
   void pass_rows(TensorId rows, uint32_t max_rows);
-  // The bound of sequences must be the program's, and the tables of slots and of KV blocks as long.
+  // max_sequences must be the program's number of sequences, and the tables of slots and of KV blocks that
+  // long.
   void slots(TensorId slots, uint32_t max_sequences);
-  // The table of what adjusts their logits (vm/state/adjustments.h), as long as that of slots.
+  // The table of logit adjustments (vm/state/adjustments.h), one entry for each slot.
   void adjustments(TensorId adjustments, uint32_t max_context);
-  // The table of tokens that they may draw (vm/state/masks.h), likewise.
+  // The table of token masks (vm/state/masks.h), likewise.
   void masks(TensorId masks);
   void block_table(TensorId block_table, uint32_t max_sequences, uint32_t max_context);
   void sequences(uint32_t max_sequences);
-  // One of the records that share what is planned for each of the machine's SMs.
+  // One of the records that share planned work; there is one for each of the machine's SMs.
   void records(uint32_t record, uint32_t records);
   // A tensor of the pass's activations: [max_rows, cols].
   void activation(const char* operand, TensorId id, DType dtype, uint32_t max_rows, uint64_t cols);
-  // Such a tensor that products read, in bf16: the image of their inputs in programs of vectors or of GEMMs.
+  // A bf16 activation that is a product's input, with the image of programs of vectors or of tiles.
   void product_input(const char* operand, TensorId id, uint32_t max_rows, uint64_t cols);
-  // … and of this one.
+  // … with this image.
   void product_input(const char* operand, TensorId id, uint32_t max_rows, uint64_t cols, Image image);
-  // The rows that `residual.h` speaks of: weighted [max_rows, hidden] bf16 and squares [max_rows, hidden /
-  // square_cols] f32, of which an instance has [first_row, first_row + num_rows).
+  // The normalised rows of `residual.h`: weighted [max_rows, hidden] bf16 and squares [max_rows, hidden /
+  // square_cols] f32.
   void weighted_rows(TensorId weighted, TensorId squares, uint32_t max_rows, uint64_t hidden,
                      uint32_t square_cols);
   // The squares alone.
   void squares(TensorId squares, uint32_t max_rows, uint64_t hidden, uint32_t square_cols);
-  // An instance's rows of those that may want logits, and a tensor with a row for each of them.
+  // An instance's rows among those that may want logits, and a tensor with a row for each of these.
   void rows_of_logits(uint32_t first_row, uint32_t num_rows);
   void logits(const char* operand, TensorId id, uint64_t cols);
-  // One of the records that these rows are dealt to, which are no more than the rows.
+  // One of the records among which these rows are divided; at most as many records as rows.
   void records_of_logits(uint32_t record, uint32_t records);
   // The list of likeliest tokens of each of these rows.
   void top_tokens(const char* operand, TensorId id);
-  // The bound of rows that may want logits must be the program's.
+  // The number of rows that may want logits must be the program's.
   void logit_rows(uint32_t rows);
   // An instance's rows of the pass.
   void rows_of_pass(uint32_t first_row, uint32_t num_rows, uint32_t max_rows);
-  // Columns whose squares are added up together, which is a matter of the arithmetic class: 8 or 64.
+  // Number of columns in a sum of squares, which depends on the arithmetic class: 8 or 64.
   void square_cols(uint32_t square_cols);
-  // The same of an instruction that may also be in tile order, in passes of one row.
+  // Also for instructions that may be in tile order, in passes of one row.
   void square_cols_or_tile_order(uint32_t square_cols);
-  // An instance's units, which are whole groups of columns whose squares are added up.
+  // An instance's units, which must be whole groups of columns with one sum of squares.
   void square_units(uint32_t first_unit, uint32_t num_units, uint32_t square_cols);
-  // In how many parts a sum over `cols` columns is cut: one where squares are those of programs of vectors.
+  // Number of K splits of a sum over `cols` columns: more than 1 only in the arithmetic class of tiles.
   void column_parts(uint32_t parts, uint32_t cols, uint32_t square_cols);
-  // Columns [first, first + count) of `cols`: whole panels of the page image, but for the last.
+  // Columns [first, first + count) of `cols`: whole panels of the page image, except for the last.
   void panels(const char* operand, uint32_t first, uint32_t count, uint32_t cols);
-  // A number that arithmetic may rely on: finite and not negative.
+  // A finite number that is not negative.
   void factor(const char* operand, float value);
   // … and not zero.
   void positive(const char* operand, float value);
   // A tensor of the pass's activations, [max_rows, cols], on each device: neighbours in the table.
   void peers(const char* operand, PeerTensors tensors, DType dtype, uint32_t max_rows, uint64_t cols,
              Image image = Image::kRowMajor);
-  // The number of ranks must be that of the program's devices.
+  // The number of ranks must be the program's number of devices.
   void rank(uint32_t rank, uint32_t ranks);
-  // Columns that ranks share in slices of whole units.
+  // Columns that ranks divide into slices of whole units.
   void slices(uint32_t cols, uint32_t ranks);
-  // On which device a tensor lies, the tensors having been checked.
+  // The device of a tensor that has been checked.
   void on_rank(const char* operand, TensorId id, uint32_t rank);
   void same_rank(const char* operand, TensorId id, TensorId as);
   void another(const char* operand, TensorId id, TensorId than);
-  // Rows of the vocabulary [vocab, cols], bf16: all, or those of a rank, of which the first is
-  // first_unit × 8; they hold the instance's units.
+  // Rows of the vocabulary [vocab, cols], bf16: all of them, or those of a rank, beginning with row
+  // first_unit × 8. They must include the instance's units.
   void vocabulary_rows(const char* operand, TensorId id, uint32_t vocab, uint32_t cols, uint32_t first_unit,
                        uint32_t instance_first_unit, uint32_t instance_units);
   uint64_t tensor_rows(TensorId id) const;

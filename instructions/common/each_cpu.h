@@ -1,9 +1,9 @@
-// How host kernels use the registers of the CPU that they run on.
+// Compiles host kernels for the vector width of the CPU that they run on.
 #pragma once
 
-// The same source is compiled for several vector widths and picked when the program starts. Sanitizers' run
-// times are not ready when that happens, and clang 14 lacks the syntax: there the baseline is used, with the
-// same results.
+// Functions are compiled for several vector widths, and one version is chosen when the program starts. Not
+// with sanitizers, whose run times are not ready at that time, nor with clang 14, which lacks the syntax:
+// these use the baseline, with the same results.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define SERVAL_PICKS_CPU 1

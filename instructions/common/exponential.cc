@@ -6,7 +6,7 @@
 
 #include "instructions/common/each_cpu.h"
 
-// Compiled without fusing, so that all CPUs round alike.
+// Compiled without fused multiply-add, so that all CPUs round alike.
 namespace serval {
 namespace {
 
@@ -19,17 +19,17 @@ typedef float Floats __attribute__((vector_size(kLanes * sizeof(float))));
 SERVAL_INLINE void exponentials_of_8(float* x) {
   constexpr double kLog2OfE = 1.4426950408889634, kLn2 = 0.6931471805599453;
   constexpr double kLeast = -104;  // its exponential is 0 in float
-  // Added to a number that is small beside it, it leaves that rounded to a whole one in its lowest bits.
+  // Adding it to a much smaller number rounds that to an integer, in the lowest bits.
   constexpr double kRounds = 0x1.8p52;
   constexpr uint64_t kExponentBias = 1023;
   constexpr int kFractionBits = 52;
   Floats floats;
   std::memcpy(&floats, x, sizeof floats);
   Doubles v = __builtin_convertvector(floats, Doubles);
-  v = v < kLeast ? Doubles{} + kLeast : v;  // a NaN stays
+  v = v < kLeast ? Doubles{} + kLeast : v;  // a NaN stays a NaN
   const Doubles shifted = v * kLog2OfE + kRounds;
   const Doubles r = v - (shifted - kRounds) * kLn2;
-  // Taylor's series; what follows is below 2e-10.
+  // Taylor series; the rest is below 2e-10.
   Doubles p = Doubles{} + 1.0 / 40320;
   for (const double coefficient : {1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 1.0 / 2, 1.0, 1.0})
     p = p * r + coefficient;

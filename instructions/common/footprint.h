@@ -1,4 +1,4 @@
-// Helpers to say which boxes of which tensors an instruction touches.
+// Helpers for footprints: the boxes of tensors that an instruction touches.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace serval {
 
-// Which rows of the pass an instruction computes.
+// The rows of the pass that an instruction computes.
 enum class RowSet : uint8_t {
-  kActive,      // all that are active
-  kWantLogits,  // those of them of which logits are wanted
+  kActive,      // all active rows
+  kWantLogits,  // active rows that want logits
 };
 constexpr bool contains(RowSet set, const PassRow& row) {
   return set == RowSet::kActive ? row_is_active(row) : row_wants_logits(row);
@@ -21,12 +21,12 @@ constexpr bool contains(RowSet set, const PassRow& row) {
 constexpr Part part_of(RowSet set) {
   return set == RowSet::kActive ? Part::kActiveRows : Part::kLogitsRows;
 }
-// The rows that an instruction computes: all active ones, or with logits_only those whose logits are wanted.
+// The rows that an instruction computes: all active ones, or with logits_only those that want logits.
 constexpr RowSet computed_rows(bool logits_only) {
   return logits_only ? RowSet::kWantLogits : RowSet::kActive;
 }
 
-// Rows of the pass that an instance is responsible for: those that its operands say, else all.
+// The instance's rows of the pass: first_row and num_rows if it has these operands, otherwise all.
 struct RowRange {
   uint32_t begin, end;
 };
@@ -38,8 +38,8 @@ constexpr RowRange row_range(const Op& op) {
     return {0, op.max_rows};
 }
 
-// Calls fn(begin, end) for each run of neighbouring rows of the set in the range; the whole range without a
-// state.
+// Calls fn(begin, end) for each run of neighbouring rows of the set in the range; without a state, for the
+// whole range.
 template <class Fn>
 void for_row_runs(const StateView* state, RowRange range, RowSet set, Fn&& fn) {
   if (state == nullptr) {
@@ -55,10 +55,10 @@ void for_row_runs(const StateView* state, RowRange range, RowSet set, Fn&& fn) {
   }
 }
 
-// A footprint states both sides of each access (vm/region.h). `write` and `read_write` promise that the part
-// is written in every state; what is written in some states only is `may_write` or `may_read_write`. Parts
-// count without a state: with one, boxes are given as they are touched. `Op` has an operand `max_rows`: rows
-// of a pass, for which its activations have room.
+// Builds a footprint, with both bounds of each access (vm/region.h). `write` and `read_write` promise that
+// the part is written in every state; `may_write` and `may_read_write` are for boxes that are written only in
+// some states. Parts apply only without a state: with a state, boxes are exact. `Op` needs an operand
+// `max_rows`: the rows of a pass for which its activations have room.
 template <class Op>
 class FootprintBuilder {
  public:
@@ -73,7 +73,7 @@ class FootprintBuilder {
   void write(Box box, Part part = Part::kWhole, uint32_t layout = 0) {
     add<Member>(box, Access::kWrite, true, part, layout);
   }
-  // Of a part that is dealt out: the share of one of `records`.
+  // Writes the share of one of `records` records among which a part is divided.
   template <auto Member>
   void write_share(Box box, Part part, uint32_t records, uint32_t share) {
     add<Member>(box, Access::kWrite, true, part, records, share);
@@ -91,12 +91,12 @@ class FootprintBuilder {
     add<Member>(box, Access::kReadWrite, false, Part::kWhole);
   }
 
-  // Columns of the instance's rows of a [max_rows, …] tensor.
+  // Columns [col_begin, col_end) of the instance's rows of a [max_rows, …] tensor.
   template <auto Member>
   void read_rows(RowSet rows, uint64_t col_begin, uint64_t col_end) {
     add_rows<Member>(rows, Access::kRead, col_begin, col_end);
   }
-  // Of the rows in `range`.
+  // Rows in `range` instead of the instance's.
   template <auto Member>
   void read_rows(RowRange range, RowSet rows, uint64_t col_begin, uint64_t col_end) {
     add_rows<Member>(range, rows, Access::kRead, col_begin, col_end);
@@ -109,7 +109,7 @@ class FootprintBuilder {
   void read_write_rows(RowSet rows, uint64_t col_begin, uint64_t col_end) {
     add_rows<Member>(rows, Access::kReadWrite, col_begin, col_end);
   }
-  // Columns of the instance's rows of one of PeerTensors: the one on `device`.
+  // Columns of the instance's rows of the PeerTensors on `device`.
   template <auto Member>
   void push_rows(uint32_t device, RowSet rows, uint64_t col_begin, uint64_t col_end) {
     for_row_runs(state_, row_range(op_), rows, [&](uint64_t begin, uint64_t end) {
@@ -117,7 +117,7 @@ class FootprintBuilder {
                      part_of(rows));
     });
   }
-  // The table of rows itself, which every instruction consults.
+  // The table of rows, which every instruction reads.
   template <auto Member>
   void pass_rows() {
     read<Member>({0, op_.max_rows, 0, sizeof(PassRow)});

@@ -1,5 +1,5 @@
-// Turns the three role functions of an instruction's host.cc into the handler that the host interpreter
-// calls.
+// Makes the handler that the host interpreter calls from the three role functions of an instruction's
+// host.cc.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace serval {
 
-// The columns of an instance that has units of them.
+// First column and number of columns of an instance with units of columns.
 template <class Op>
 size_t first_col(const Op& op) {
   return size_t{op.first_unit} * kUnitRows;
@@ -37,7 +37,7 @@ class HostOp : public HostHandler {
 
 }  // namespace serval
 
-// Defines the handler of `Op` from the functions load, compute and store and the struct Local of the same
+// Defines the handler of `Op` from the functions load, compute and store and the struct Local in the same
 // file.
 #define SERVAL_HOST_OP(Op)                                        \
   const HostHandler& host_handler(const Op*) {                    \

@@ -1,17 +1,17 @@
-// Which of the GPU's kernels have the code of an instruction. A kernel with less code keeps more of it in the
+// The GPU kernels that include an instruction's code. A kernel with less code keeps more of it in the
 // instruction cache.
 #pragma once
 
 namespace serval {
 
-// An instruction that is not in all kernels has a member `static constexpr KernelSet kKernels`.
+// An instruction that some kernels do not include has a member `static constexpr KernelSet kKernels`.
 struct KernelSet {
   bool vectors = true;      // kernels of vector streams
   bool tile_order = true;   // kernels of vector streams in tile order
   bool tiles = true;        // kernels of tile streams
   bool one_device = true;   // kernels for programs of one device
   bool ranks = true;        // kernels for programs of several devices
-  bool head_norms = false;  // of these only kernels for models with norms of the heads of Q and K
+  bool head_norms = false;  // among these, only kernels for models with norms of the heads of Q and K
 };
 
 template <class Op>

@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kHalf = kMatvecLanes / 2;
 constexpr int kBf16Shift = 16;  // a bf16 is the upper half of a float
 
-// 16 floats: one 512-bit register, and the step that cols is a multiple of.
+// 16 floats: one 512-bit register; cols is a multiple of 16.
 typedef float Floats __attribute__((vector_size(kHalf * sizeof(float))));
 typedef uint32_t Words __attribute__((vector_size(kHalf * sizeof(uint32_t))));
 typedef uint16_t Halves __attribute__((vector_size(kHalf * sizeof(uint16_t))));
@@ -31,7 +31,7 @@ SERVAL_INLINE void load_floats(const float* p, Floats& out) {
   std::memcpy(&out, p, sizeof out);
 }
 
-// Several rows at once: their sums do not wait for each other, and widen the values once.
+// Several rows at once: their sums are independent, and each value is widened once for all of them.
 template <size_t kRows>
 SERVAL_INLINE void accumulate_block(const uint16_t* values, size_t num_values, size_t cols, const float* p,
                                     size_t p_stride, float* out, size_t out_stride) {
@@ -49,8 +49,8 @@ SERVAL_INLINE void accumulate_block(const uint16_t* values, size_t num_values, s
 
 // --- products with keys
 
-// kKeysAtOnce keys by kRows rows of x. A lane is a key, so that the fold of matvec() becomes additions of
-// whole registers: of the same partial sums, in the same order.
+// Multiplies kKeysAtOnce keys by kRows rows of x. A lane is a key, so that matvec()'s fold becomes additions
+// of whole registers, with the same partial sums in the same order.
 template <size_t kRows>
 SERVAL_INLINE void multiply_key_group(const float* keys, size_t cols, const float* x, float* out,
                                       size_t out_stride) {
@@ -61,7 +61,7 @@ SERVAL_INLINE void multiply_key_group(const float* keys, size_t cols, const floa
     Floats sums[kEighth][kRows];
     for (size_t i = 0; i < kQuarter; ++i) {
       Floats lower[kRows] = {}, upper[kRows] = {};
-      // The lanes whose sums are added first come one after the other: 0, 4, 1, 5, …
+      // Lanes whose sums are added first are processed in succession: 0, 4, 1, 5, …
       const size_t lane = half * kHalf + i / 2 + i % 2 * kEighth;
       for (size_t c = lane; c < cols; c += kMatvecLanes) {
         Floats low_key, high_key;
@@ -88,7 +88,7 @@ SERVAL_INLINE void multiply_key_group(const float* keys, size_t cols, const floa
 
 // Scales the scores; returns the largest.
 SERVAL_INLINE float scale_scores(float* scores, size_t count, float scale) {
-  constexpr size_t kLanes = 8;  // that do not wait for each other
+  constexpr size_t kLanes = 8;  // independent maxima
   float largest[kLanes];
   std::fill(largest, largest + kLanes, -std::numeric_limits<float>::infinity());
   size_t t = 0;
@@ -105,7 +105,7 @@ SERVAL_INLINE float scale_scores(float* scores, size_t count, float scale) {
   return *std::max_element(largest, largest + kLanes);
 }
 
-// Sums of so many rows, each in order: no row's additions wait for another's.
+// Sums of several rows, each in order: the rows' additions are independent.
 constexpr size_t kRowsOfSums = 4;
 template <size_t kRows>
 SERVAL_INLINE void add_up(const SoftmaxRow* rows) {
@@ -128,7 +128,7 @@ void widen_keys(const uint16_t* keys, size_t num_keys, size_t cols, float* out) 
   for (size_t first = 0; first < num_keys; first += kKeysAtOnce) {
     const size_t count = num_keys - first < kKeysAtOnce ? num_keys - first : kKeysAtOnce;
     const uint16_t* group = keys + first * cols;
-    for (size_t place = 0; place < cols; ++place) {  // of a column, as matvec_row() has it
+    for (size_t place = 0; place < cols; ++place) {  // position of a column in the order of matvec_row()
       const size_t lane = place % kMatvecLanes;
       const size_t col = place - lane + lane % kHalf * 2 + lane / kHalf;
       float* to = out + first * cols + place * kKeysAtOnce;

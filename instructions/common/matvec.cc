@@ -13,28 +13,28 @@ constexpr uint32_t kUpperHalf = 0xFFFF0000;
 
 // --- products
 
-// A register of so many floats.
+// A vector of kWidth floats.
 template <size_t kWidth>
 struct Vector {
   typedef float Floats __attribute__((vector_size(kWidth * sizeof(float))));
   typedef uint32_t Words __attribute__((vector_size(kWidth * sizeof(uint32_t))));
 };
 
-// Sums that are under way at once must have room in registers: of so many weight rows by so many rows of x,
-// two registers each. There are 32 registers of 16 floats, but only 16 of fewer.
+// Outputs and rows of x that are computed at once: each pair of them takes two registers for sums. There are
+// 32 registers of 16 floats, but only 16 of fewer.
 template <size_t kWidth>
 constexpr size_t kOutputsAtOnce = kWidth == 16 ? 4 : 2;
 constexpr size_t kRowsAtOnce = 3;
-// Rows of x that are multiplied with the same weights one after the other, and columns of them: what stays in
-// the first-level cache meanwhile.
+// Rows and columns of x in a block that is multiplied with the same weights; a block stays in the L1 cache.
 constexpr size_t kRowsOfBlock = 16;
 constexpr size_t kColsOfBlock = 1024;
 
 // The partial sums of an output, those of even columns first.
 using Lanes = float[kMatvecLanes];
 
-// Adds the products of `cols` columns, a multiple of 32, to sums that begin with 0 if `begins`. A word of
-// weights is an even column's bf16 below an odd one's; x has its columns in that order, too (matvec_row()).
+// Adds the products of `cols` columns, a multiple of 32, to sums that start at 0 if `begins`. A word of
+// weights has an even column's bf16 in its lower half and an odd column's in its upper half; x has its
+// columns in the corresponding order (matvec_row()).
 template <size_t kWidth, size_t kOutputs, size_t kRows>
 SERVAL_INLINE void add_products(const uint16_t* weights, size_t weights_stride, const float* x,
                                 size_t x_stride, size_t cols, bool begins, Lanes* lanes) {
@@ -74,7 +74,7 @@ SERVAL_INLINE void add_products(const uint16_t* weights, size_t weights_stride, 
   }
 }
 
-// The same for any number of rows up to kRowsOfBlock.
+// add_products() for up to kRowsOfBlock rows.
 template <size_t kWidth, size_t kOutputs>
 SERVAL_INLINE void add_rows(const uint16_t* weights, size_t weights_stride, const float* x, size_t x_stride,
                             size_t cols, size_t rows, bool begins, Lanes* lanes) {
@@ -95,8 +95,8 @@ SERVAL_INLINE void add_rows(const uint16_t* weights, size_t weights_stride, cons
   }
 }
 
-// The upper half of an output's partial sums is added to the lower until one is left: lanes i and i + 16 are
-// 8 apart here, and neighbours, of an even and an odd column, come last.
+// Adds the upper half of an output's partial sums to the lower until one is left. Lanes i and i + 16 are 8
+// apart here; neighbours, an even and an odd column, are added last.
 SERVAL_INLINE float fold(const Lanes& lanes) {
   typedef float Eight __attribute__((vector_size(8 * sizeof(float))));
   Eight even, odd, upper;
@@ -113,7 +113,8 @@ SERVAL_INLINE float fold(const Lanes& lanes) {
   return sums[0] + sums[4];
 }
 
-// Columns behind the last 32: with zeros up to there. A sum that began with 0 does not change by them.
+// Multiplies the columns after the last whole 32, padded with zeros. A sum that began with 0 is not changed
+// by these.
 template <size_t kWidth, size_t kOutputs>
 SERVAL_INLINE void add_last_cols(WeightRows weights, size_t cols, size_t done, const float* x, size_t rows,
                                  Lanes* lanes) {

@@ -1,5 +1,5 @@
-// The host's one matrix-vector kernel. Every product of weights and activations goes through it, so that an
-// output's bits depend on its weights and its input row only: not on how many rows a pass has, nor on the
+// The host's only matrix-vector kernel. Every product of weights and activations goes through it, so that an
+// output's bits depend only on its weights and its input row: not on the number of rows of a pass, nor on the
 // thread that computes it.
 #pragma once
 
@@ -8,21 +8,21 @@
 
 namespace serval {
 
-// Partial sums an output is accumulated in: partial i takes the columns congruent to i modulo 32, in order;
-// then the upper half of the partials is added to the lower half until one is left.
+// Partial sums of an output: partial i adds the columns congruent to i modulo 32, in order; then the upper
+// half of the partials is added to the lower half until one is left.
 inline constexpr size_t kMatvecLanes = 32;
 
-// Floats of a row of x with so many columns: whole groups of 32.
+// Floats of a row of x with `cols` columns: whole groups of 32.
 constexpr size_t matvec_cols(size_t cols) {
   return (cols + kMatvecLanes - 1) / kMatvecLanes * kMatvecLanes;
 }
-// Widens a row of bf16 into the order in which matvec() reads x, [matvec_cols(cols)]: of each 32 columns the
-// even ones, then the odd ones, as the halves of a word of weights come; zeros for those that are missing.
-// cols is a multiple of 16; of several rows of whole groups, one behind the other, each is in order.
+// Widens a row of bf16 into the order in which matvec() reads x, [matvec_cols(cols)]: in each group of 32
+// columns the even ones, then the odd ones, as they are in the halves of a word of weights; missing columns
+// are zero. cols is a multiple of 16. Several contiguous rows of whole groups may be converted in one call.
 // Thread-safe.
 void matvec_row(const uint16_t* row, size_t cols, float* out);
 
-// Rows of weights, bf16: row j is at data + j × stride.
+// Rows of bf16 weights: row j is at data + j × stride.
 struct WeightRows {
   const uint16_t* data;
   size_t stride;
@@ -34,7 +34,7 @@ struct WeightRows {
 // Thread-safe.
 void matvec(WeightRows weights, size_t num_outputs, size_t cols, const float* x, size_t num_rows, float* out,
             size_t out_stride);
-// The same of rows that have no other columns.
+// For contiguous rows of weights.
 inline void matvec(const uint16_t* weights, size_t num_outputs, size_t cols, const float* x, size_t num_rows,
                    float* out, size_t out_stride) {
   matvec(WeightRows{weights, cols}, num_outputs, cols, x, num_rows, out, out_stride);

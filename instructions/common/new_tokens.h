@@ -1,4 +1,4 @@
-// Where an instruction puts K and V of the pass's rows: into the columns (tokens) of their KV blocks.
+// Writes of K and V of the pass's rows into the columns (tokens) of their KV blocks.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,9 @@
 
 namespace serval {
 
-// Channels [begin, end) of a cache, of the tokens of the instance's rows. Without a state these tokens may be
-// any, but different rows' are different: the columns are divided among the pass's rows (Part::kNewTokens).
+// Writes channels [begin, end) of a cache, for the tokens of the instance's rows. Without a state, these may
+// be any tokens, but different rows have different tokens: the columns are divided among the pass's rows
+// (Part::kNewTokens).
 template <auto Member, class Op>
 void write_new_tokens(const Op& op, const StateView* state, FootprintBuilder<Op>& f, uint64_t begin,
                       uint64_t end) {

@@ -12,7 +12,7 @@
 
 namespace serval::device {
 
-// The tensor map of a tensor that the copy engine brings in boxes; with `second` that of its smaller boxes
+// The tensor map of a tensor that the copy engine loads in boxes; with `second`, its second map
 // (vm/device/isa.h).
 __device__ __forceinline__ const std::byte* tensor_map(const BoundProgram& program, TensorId tensor,
                                                        bool second = false) {
@@ -20,7 +20,7 @@ __device__ __forceinline__ const std::byte* tensor_map(const BoundProgram& progr
   return program.tensor_maps + (size_t{tensor.index} * kMapsOfTensor + (second ? 1 : 0)) * kMapBytes;
 }
 
-// Units [first, first + count) are at least one, at most `most`, and within `all`.
+// True if units [first, first + count) are at least one, at most `most`, and within `all`.
 __device__ __forceinline__ bool units_in_range(uint32_t first, uint32_t count, uint32_t most, uint32_t all) {
   return count > 0 && count <= most && first < all && count <= all - first;
 }
@@ -29,7 +29,7 @@ __device__ __forceinline__ bool rows_in_range(const Op& op) {
   return op.first_row < op.max_rows && op.num_rows <= op.max_rows - op.first_row;
 }
 
-// The row is active and, with logits_only, its logits are wanted.
+// True if the row is active and, with logits_only, wants logits.
 __device__ __forceinline__ bool row_is_computed(const PassRow& row, uint32_t logits_only) {
   const uint4 begin = ptx::load_relaxed(reinterpret_cast<const uint4*>(&row));  // active, wants_logits, …
   return begin.x != 0 && (logits_only == 0 || begin.y != 0);

@@ -14,7 +14,7 @@
 
 namespace serval {
 
-// Pushes what the instance has of each row to the owners of its columns: sums [rows, num_units × 8].
+// Pushes the instance's sums [rows, num_units × 8] to the owners of their columns.
 template <class Op>
 void push_partial_sums(const Op& op, const HostMemory& m, const std::vector<SelectedRow>& rows,
                        const std::vector<float>& sums) {

@@ -1,4 +1,4 @@
-// What the host handlers keep of the pass's rows between their roles.
+// Rows of the pass that host handlers keep between their roles.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@
 
 namespace serval {
 
-// A copy of one row of the pass and its index, taken by the load role.
+// A copy of one row of the pass and its index, made by the load role.
 struct SelectedRow {
   uint32_t index;  // row of the pass: row of the [max_rows, …] tensors
   PassRow row;
@@ -28,7 +28,7 @@ void select_rows(const Op& op, const HostMemory& m, RowSet wanted, std::vector<S
   }
 }
 
-// The KV block that the token of each row goes to.
+// The KV block of each row's token.
 template <class Op>
 void blocks_of_rows(const Op& op, const HostMemory& m, const std::vector<SelectedRow>& rows,
                     std::vector<int32_t>& out) {
@@ -40,8 +40,8 @@ void blocks_of_rows(const Op& op, const HostMemory& m, const std::vector<Selecte
   }
 }
 
-// Columns [begin, begin + count) of the selected rows of a [max_rows, cols] bf16 tensor, as matvec() takes
-// them.
+// Columns [begin, begin + count) of the selected rows of a [max_rows, cols] bf16 tensor, in the layout of
+// matvec().
 inline void load_bf16_rows(const HostMemory& m, TensorId tensor, const std::vector<SelectedRow>& rows,
                            size_t cols, size_t begin, size_t count, std::vector<float>& out) {
   out.resize(rows.size() * matvec_cols(count));
@@ -51,7 +51,7 @@ inline void load_bf16_rows(const HostMemory& m, TensorId tensor, const std::vect
   }
 }
 
-// What sums of products with a weighted row are to be multiplied with.
+// RMS scale of a weighted row: products' sums are multiplied by it.
 template <class Op>
 float scale_of_row(const Op& op, const float* squares) {
   if (op.square_cols != kSquareColsInTileOrder)
@@ -60,7 +60,7 @@ float scale_of_row(const Op& op, const float* squares) {
   return rms_scale(sums.data(), op.hidden, kSquareColsOfGemm, op.epsilon);
 }
 
-// What sums of products with the weighted rows are to be multiplied with: of each selected row.
+// RMS scales of the selected rows.
 template <class Op>
 void load_scales(const HostMemory& m, const Op& op, const std::vector<SelectedRow>& rows,
                  std::vector<float>& scales) {
@@ -72,7 +72,7 @@ void load_scales(const HostMemory& m, const Op& op, const std::vector<SelectedRo
   }
 }
 
-// The weighted rows that `op` multiplies with, and what its sums are multiplied with at the end.
+// The weighted rows that `op` multiplies, and the scales of their sums.
 template <class Op>
 void load_weighted_rows(const HostMemory& m, const Op& op, const std::vector<SelectedRow>& rows,
                         std::vector<float>& x, std::vector<float>& scales) {
@@ -80,14 +80,14 @@ void load_weighted_rows(const HostMemory& m, const Op& op, const std::vector<Sel
   load_scales(m, op, rows, scales);
 }
 
-// Multiplies each row of values [rows, …] with its scale.
+// Multiplies each row of values [rows, …] by its scale.
 inline void scale_rows(const std::vector<float>& scales, std::vector<float>& values) {
   if (scales.empty()) return;
   const size_t cols = values.size() / scales.size();
   for (size_t i = 0; i < values.size(); ++i) values[i] *= scales[i / cols];
 }
 
-// Columns [first, first + count) of row `row` of the residual, with what its next readers need.
+// Stores columns [first, first + count) of row `row` of the residual, and what its next readers need.
 template <class Op>
 void store_residual(const Op& op, const HostMemory& m, size_t row, size_t cols, size_t first,
                     const float* values, size_t count) {

@@ -1,5 +1,5 @@
-// How the projections of attention's inputs are counted, and what instructions that make queries, keys and
-// values of them have in common.
+// Numbering of the outputs of attention's input projections, and code that instructions computing queries,
+// keys and values share.
 //
 // Units of 8 output rows are counted KV group by KV group, so that a range of units touches few heads:
 // group g = the query heads g × (q_heads / kv_heads) …, then K head g, then V head g. Within a Q or K head,
@@ -19,7 +19,7 @@ namespace serval {
 
 enum class QkvPart : uint8_t { kQ, kK, kV };
 
-// What one unit of 8 rows is: which projection, which head of it, which unit within the head.
+// A unit of 8 rows: its projection, its head, and its index in the head.
 struct QkvUnit {
   QkvPart part;
   uint32_t head;
@@ -30,7 +30,7 @@ template <class Op>
 constexpr uint32_t qkv_units_per_group(const Op& op) {
   return (op.q_heads / op.kv_heads + 2) * (op.head_dim / kUnitRows);
 }
-// Of all groups.
+// Units of all groups.
 template <class Op>
 constexpr uint32_t qkv_units(const Op& op) {
   return (op.q_heads + 2 * op.kv_heads) * (op.head_dim / kUnitRows);
@@ -48,8 +48,8 @@ constexpr QkvUnit qkv_unit(const Op& op, uint32_t unit) {
   return {head == group_heads ? QkvPart::kK : QkvPart::kV, group, index};
 }
 
-// Of an instruction with the weights of the three projections. Images of Q and K have their rows in the order
-// of the units (RowOrder::kRotaryPairs).
+// For an instruction with the weights of the three projections. Images of Q and K have their rows in the
+// order of the units (RowOrder::kRotaryPairs).
 template <class Op>
 requires requires(const Op& op) {
   op.wq, op.wk, op.wv, op.head_dim;
@@ -59,7 +59,7 @@ constexpr WeightUnit weight_unit(const Op& op, uint32_t unit) {
   return {static_cast<uint32_t>(u.part), u.head * (op.head_dim / kUnitRows) + u.index};
 }
 
-// A head of 128 channels has 16 units; two of 64 may be of different projections.
+// A head of 128 channels has 16 units; two heads of 64 may belong to different projections.
 template <class Op>
 requires requires(const Op& op) {
   op.wq, op.wk, op.wv, op.head_dim;
@@ -68,8 +68,8 @@ constexpr bool tile_halves_apart(const Op& op) {
   return op.head_dim < 128;
 }
 
-// Calls fn(part, begin, end) for the channels that the instance's units have: neighbours in [begin, end),
-// counted through all heads of their projection.
+// Calls fn(part, begin, end) for the channels of the instance's units, as ranges [begin, end) that are
+// numbered through all heads of their projection.
 template <class Op, class Fn>
 void for_qkv_channels(const Op& op, Fn&& fn) {
   const uint32_t units_per_head = op.head_dim / kUnitRows;
@@ -92,10 +92,10 @@ void for_qkv_channels(const Op& op, Fn&& fn) {
 
 template <class Op>
 constexpr bool has_biases(const Op& op) {
-  return op.q_bias != op.k_bias;  // check_qkv_outputs() sees to the third
+  return op.q_bias != op.k_bias;  // check_qkv_outputs() checks the third
 }
 
-// What an instruction reads and writes that makes the outputs: all but the products.
+// Footprint of an instruction that computes the outputs, without its products.
 template <class Op>
 void touch_qkv_outputs(const Op& op, const StateView* state, FootprintBuilder<Op>& f) {
   f.template read<&Op::rope>({0, op.max_context, 0, op.head_dim});
@@ -118,7 +118,7 @@ void touch_qkv_outputs(const Op& op, const StateView* state, FootprintBuilder<Op
   });
 }
 
-// The weights of the instance's units, of the columns [begin, end).
+// Footprint of the weights of the instance's units, columns [begin_col, end_col).
 template <class Op>
 void read_qkv_weights(const Op& op, FootprintBuilder<Op>& f, uint64_t begin_col, uint64_t end_col) {
   for_qkv_channels(op, [&](QkvPart part, uint64_t begin, uint64_t end) {
@@ -133,7 +133,7 @@ void read_qkv_weights(const Op& op, FootprintBuilder<Op>& f, uint64_t begin_col,
   });
 }
 
-// Heads, and the instance's units of them.
+// Checks the heads and the instance's units.
 template <class Op>
 void check_qkv_units(const Op& op, OperandCheck& c) {
   c.require(op.head_dim == 64 || op.head_dim == 128, "head_dim", op.head_dim, "64 or 128");
@@ -151,7 +151,7 @@ void check_qkv_weights(const Op& op, OperandCheck& c) {
   c.weights("wk", op.wk, kv_rows, op.hidden);
   c.weights("wv", op.wv, kv_rows, op.hidden);
 }
-// Three of their own, or three times the same tensor.
+// Either three tensors, or three times the same one, which means no biases.
 template <class Op>
 void check_qkv_biases(const Op& op, OperandCheck& c, uint64_t q_rows, uint64_t kv_rows) {
   const TensorId q = op.q_bias, k = op.k_bias, v = op.v_bias;
@@ -167,7 +167,7 @@ void check_qkv_biases(const Op& op, OperandCheck& c, uint64_t q_rows, uint64_t k
   c.require(q != k || v == q, "v_bias", v.index, kNone);
   c.require(c.tensor_rows(q) > 0, "q_bias", q.index, "a tensor of the program");
 }
-// The angles, and where queries, keys and values go.
+// Checks the table of angles, and the destinations of queries, keys and values.
 template <class Op>
 void check_rotated_heads(const Op& op, OperandCheck& c) {
   const uint64_t q_rows = uint64_t{op.q_heads} * op.head_dim, kv_rows = uint64_t{op.kv_heads} * op.head_dim;
@@ -179,7 +179,7 @@ void check_rotated_heads(const Op& op, OperandCheck& c) {
   c.tensor("k_cache", op.k_cache, DType::kBF16, TensorKind::kKvCache, kv_rows, kv_cols);
   c.tensor("v_cache", op.v_cache, DType::kBF16, TensorKind::kKvCache, kv_rows, kv_cols);
 }
-// What touch_qkv_outputs() names.
+// Checks the operands of touch_qkv_outputs().
 template <class Op>
 void check_qkv_outputs(const Op& op, OperandCheck& c) {
   c.limit("max_context", op.max_context, &StateLimits::max_context);

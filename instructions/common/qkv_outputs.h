@@ -1,4 +1,4 @@
-// What the host handlers do with the sums of attention's projections: biases, RoPE, and where results go.
+// Host code that finishes the sums of attention's projections: biases, RoPE, and stores.
 #pragma once
 
 #include <vector>
@@ -11,15 +11,15 @@
 
 namespace serval {
 
-// Of the rows that an instance works on.
+// Outputs of an instance's rows.
 struct QkvOutputs {
   std::vector<SelectedRow> rows;
-  std::vector<int32_t> blocks;  // KV block that each row's K and V go to
+  std::vector<int32_t> blocks;  // KV block of each row's K and V
   std::vector<float> scales;    // [rows]
   std::vector<float> y;         // [rows, num_units, 8]: each unit's outputs
 };
 
-// Weight row and output channel, within the head, of output i of a unit.
+// Output channel in the head, which is also the weight row, of output i of a unit.
 template <class Op>
 constexpr uint32_t channel_of(const Op& op, const QkvUnit& u, uint32_t i) {
   constexpr uint32_t kPairs = kUnitRows / 2;
@@ -27,7 +27,7 @@ constexpr uint32_t channel_of(const Op& op, const QkvUnit& u, uint32_t i) {
   return u.index * kPairs + i % kPairs + (i < kPairs ? 0 : op.head_dim / 2);
 }
 
-// Calls fn(unit, row, outputs) for each of the instance's units and each row, unit after unit.
+// Calls fn(unit, row, outputs) for each of the instance's units and each row, unit by unit.
 template <class Op, class Fn>
 void for_outputs(const Op& op, QkvOutputs& l, Fn&& fn) {
   for (uint32_t n = 0; n < op.num_units; ++n) {
@@ -46,7 +46,7 @@ void add_biases(const Op& op, const HostMemory& m, QkvOutputs& l) {
   });
 }
 
-// Rotates the pairs (i, i + 4) of the outputs of Q and K by the angles of their rows' positions.
+// Rotates the pairs (i, i + 4) of the outputs of Q and K by the angles of the rows' positions.
 template <class Op>
 void rotate_pairs(const Op& op, const HostMemory& m, QkvOutputs& l) {
   constexpr uint32_t kPairs = kUnitRows / 2;
@@ -63,7 +63,7 @@ void rotate_pairs(const Op& op, const HostMemory& m, QkvOutputs& l) {
   });
 }
 
-// Sums with their rows' scales, biases and angles.
+// Applies scales, biases and rotations to the sums.
 template <class Op>
 void finish_outputs(const Op& op, const HostMemory& m, QkvOutputs& l) {
   scale_rows(l.scales, l.y);
@@ -84,7 +84,7 @@ void store_outputs(const Op& op, const HostMemory& m, QkvOutputs& l) {
   });
 }
 
-// The sums of columns [begin, begin + count) of the rows in x, [rows, count] as matvec() takes them.
+// Sums over columns [begin, begin + count) of the rows in x, [rows, count] in the layout of matvec().
 template <class Op>
 void multiply_units(const Op& op, const HostMemory& m, const std::vector<float>& x, uint32_t begin,
                     uint32_t count, QkvOutputs& l) {
@@ -94,7 +94,7 @@ void multiply_units(const Op& op, const HostMemory& m, const std::vector<float>&
     const QkvUnit u = qkv_unit(op, op.first_unit + n);
     const TensorId weights = u.part == QkvPart::kQ ? op.wq : u.part == QkvPart::kK ? op.wk : op.wv;
     const uint16_t* head = m.data<const uint16_t>(weights) + size_t{u.head} * op.head_dim * op.hidden + begin;
-    // Of Q and K, each half of a unit is of neighbouring channels.
+    // In Q and K, each half of a unit has neighbouring channels.
     for (uint32_t i = 0; i < kUnitRows; i += kUnitRows / 2) {
       matvec({head + size_t{channel_of(op, u, i)} * op.hidden, op.hidden}, kUnitRows / 2, count, x.data(),
              l.rows.size(), l.y.data() + size_t{n} * kUnitRows + i, row_stride);

@@ -9,7 +9,7 @@
 namespace serval {
 namespace {
 
-// Halves the `count` values, a power of two, by adding neighbours until one is left.
+// Adds neighbours of the `count` values, a power of two, until one is left.
 float add_neighbours(float* x, size_t count) {
   for (size_t width = count; width > 1; width /= 2) {
     for (size_t i = 0; i < width / 2; ++i) x[i] = x[2 * i] + x[2 * i + 1];

@@ -1,4 +1,4 @@
-// Writing the residual stream on the GPU, with what its next readers need (instructions/common/residual.h).
+// Writes the residual stream on the GPU, and what its next readers need (instructions/common/residual.h).
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace serval::device::residual {
 
-// Sums over lanes that stand together, neighbours first: every lane gets its own kLanes' sum.
+// Sums of groups of kLanes consecutive lanes, neighbours first: every lane gets its group's sum.
 template <uint32_t kLanes>
 __device__ __forceinline__ float add_neighbours(float value, uint32_t mask) {
 #pragma unroll
@@ -22,33 +22,33 @@ __device__ __forceinline__ float warp_sum(float value) {
   return add_neighbours<kWarpThreads>(value, ~0u);
 }
 
-// Where a row's values go.
+// Destination of rows of the residual.
 struct Place {
   float* residual;      // [rows, cols]
   std::byte* weighted;  // an image of [rows, cols]
   float* squares;       // [rows, cols / 8]
   uint32_t cols;
-  uint32_t slab_rows = 0;  // rows of the image, if it is a slab image; 0: it is an activation image
+  uint32_t slab_rows = 0;  // rows of the image if it is a slab image; 0: an activation image
 
-  // Of an element of the image.
+  // Byte offset of an element in the image.
   __device__ __forceinline__ uint64_t offset(uint32_t row, uint32_t col) const {
     return slab_rows > 0 ? slab_image::offset(slab_rows, cols, row, col)
                          : activation_image::offset(kTableRows, cols, row, col);
   }
 };
 
-// What the next readers of a unit of the residual need.
+// Input of the next product, from a unit of the residual.
 struct NextInput {
-  float weighted, neighbour;  // of the lane's column and the one that it makes a pair with
+  float weighted, neighbour;  // of the lane's column, and of the other column of its pair
   float squares;              // of the unit
 };
-// Each of the 8 neighbouring lanes that `mask` holds has one value of a unit.
+// Each of the 8 consecutive lanes in `mask` has one value of a unit.
 __device__ __forceinline__ NextInput next_input(float value, uint16_t norm, uint32_t mask) {
   const float weighted = value * ptx::bf16_low(norm);
   const float neighbour = __shfl_xor_sync(mask, weighted, 1);
   return {weighted, neighbour, add_neighbours<kUnitRows>(__fmul_rn(value, value), mask)};
 }
-// Of column `col` of row `row`.
+// Stores column `col` of row `row`.
 __device__ __forceinline__ void store_next_input(const Place& to, uint32_t row, uint32_t col,
                                                  const NextInput& values) {
   if (col % 2 == 0) {
@@ -60,8 +60,8 @@ __device__ __forceinline__ void store_next_input(const Place& to, uint32_t row, 
   }
 }
 
-// Each of the 8 neighbouring lanes that `mask` holds has one value of a unit: column `col` of row `row`.
-// Without `wanted`, which is the same for all 8, nothing is stored.
+// Each of the 8 consecutive lanes in `mask` has one value of a unit: column `col` of row `row`. If `wanted`
+// is false, which must be uniform in the 8 lanes, nothing is stored.
 __device__ __forceinline__ void store(const Place& to, uint32_t row, uint32_t col, float value, uint16_t norm,
                                       bool wanted, uint32_t mask) {
   const NextInput values = next_input(value, norm, mask);

@@ -1,10 +1,11 @@
-// RMS norm in two halves. The instruction that writes the residual also writes what its next readers need:
-// each value times its weight of their norm, rounded to bf16, and the sums of the squares of 8 or 64 values.
-// A product of weights with these rows, divided by the root of the mean square, is the product with the
-// normalised rows: readers copy rows as they are and multiply 8 sums at the end.
+// RMS norm in two halves. The instruction that writes the residual also writes the input of its next readers:
+// each value times its weight of their norm, rounded to bf16, and sums of squares of 8 or 64 values. A
+// product of weights with these rows, divided by the root mean square, is the product with the normalised
+// rows: so readers copy the rows unchanged and scale the sums at the end.
 //
-// How many values share a sum is a matter of the arithmetic class: 8 in programs that multiply matrices with
-// vectors, as many as a storer finishes at once; 64 in programs of GEMMs, as many as a warpgroup does.
+// The number of values in a sum of squares depends on the arithmetic class: 8 in programs that multiply
+// matrices with vectors, as many as a storer finishes at once; 64 in programs of GEMMs, as many as a
+// warpgroup does.
 #pragma once
 
 #include <cstddef>
@@ -15,32 +16,32 @@
 
 namespace serval {
 
-// Values whose squares are added up together, in the two arithmetic classes.
+// Values in a sum of squares, in the two arithmetic classes.
 inline constexpr uint32_t kSquareColsOfMatvec = kUnitRows;
 inline constexpr uint32_t kSquareColsOfGemm = 64;
-// Operand square_cols in programs of vectors that add up in the order of programs of tiles (tile order): sums
-// of the squares of 8 values, which readers add up to those of 64 first.
+// Value of the operand square_cols in programs of vectors in tile order: sums of squares of 8 values, which
+// readers first add up to sums of 64.
 inline constexpr uint32_t kSquareColsInTileOrder = kSquareColsOfMatvec + kSquareColsOfGemm;
 inline constexpr const char* kSquareColsMeaning =
     "columns whose squares are added up together: 8 or 64; 72: 8, which readers add up to 64 (tile order)";
 
-// Values that a sum of squares is of, where the operand is square_cols.
+// Values in a stored sum of squares, where the operand is square_cols.
 constexpr uint32_t columns_of_squares(uint32_t square_cols) {
   return square_cols == kSquareColsInTileOrder ? kSquareColsOfMatvec : square_cols;
 }
 
-// weighted[i] = bf16(x[i] × norm[i]); squares[g] = the sum of the squares of the g-th `square_cols` values,
+// weighted[i] = bf16(x[i] × norm[i]); squares[g] = sum of squares of the g-th group of `square_cols` values,
 // added as a tree of neighbours. n is a multiple of square_cols, which is 8 or 64; norm is bf16. Thread-safe.
 void apply_norm(const float* x, const uint16_t* norm, size_t n, size_t square_cols, uint16_t* weighted,
                 float* squares);
 
-// Of a row of cols values, from the sums of the squares of 8 values each, those of 64 that apply_norm() would
-// have made; cols is a multiple of 64. Thread-safe.
+// Converts a row's sums of squares of 8 values to sums of 64 values, with the bits that apply_norm() would
+// give; cols, the row's values, is a multiple of 64. Thread-safe.
 std::vector<float> squares_of_gemm(const float* squares, size_t cols);
 
 // 1 / sqrt(mean square + epsilon) of a row of cols values, from its cols / square_cols sums; cols is a
-// multiple of 16 and of square_cols. Pairs of sums (a last one alone) are dealt to 32 lanes in turn, each
-// adds its own in order, and the lanes are added as a tree. Thread-safe.
+// multiple of 16 and of square_cols. Pairs of sums (the last may be a single one) are distributed over 32
+// lanes in turn; each lane adds its own in order, and the lanes are added as a tree. Thread-safe.
 float rms_scale(const float* squares, size_t cols, size_t square_cols, float epsilon);
 
 // 1 / sqrt(mean square + epsilon) of a head of n channels, 64 or 128: squares of the channels i and i + n / 2

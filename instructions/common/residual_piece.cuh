@@ -1,4 +1,4 @@
-// Writing the residual stream on the GPU in programs of tiles (instructions/common/residual.h): 8 lanes have
+// Writes the residual stream on the GPU in programs of tiles (instructions/common/residual.h): 8 lanes hold
 // 64 columns of a row.
 #pragma once
 
@@ -22,14 +22,14 @@ struct TilePlace {
   uint32_t cols;
 };
 
-// A piece of the complete residual: two columns of each of 4 neighbouring units, which 8 neighbouring lanes
-// have of 64 columns of a token.
+// A lane's piece of the complete residual: two columns of each of 4 neighbouring units. 8 consecutive lanes
+// hold 64 columns of a token.
 class Piece {
  public:
   static constexpr uint32_t kUnits = 4, kLanes = 8;
   using Values = float2[kUnits];
 
-  // `row`: of the pass; `col`: the first of the piece's columns; `piece`: of half a slab's row.
+  // `row`: index in the pass; `col`: the piece's first column; `piece`: index in its half of a slab's row.
   __device__ __forceinline__ Piece(const TilePlace& to, uint32_t row, uint32_t col, uint32_t piece)
       : residual_(to.residual + size_t{row} * to.cols + col),
         squares_(to.squares + size_t{row} * (to.cols / kSquareColsOfGemm) + col / kSquareColsOfGemm),
@@ -41,7 +41,7 @@ class Piece {
     weighted_ = to.weighted + slab_image::piece_offset(to.image_rows, row, at.slab, at.piece + piece);
   }
 
-  // Goes so many rows on: a multiple of slab_image::kSwizzledRows, so that the swizzle stays.
+  // Moves on by `rows` rows, a multiple of slab_image::kSwizzledRows, so that the swizzle stays the same.
   __device__ __forceinline__ void advance(uint32_t rows) {
     residual_ += size_t{rows} * cols_;
     squares_ += size_t{rows} * (cols_ / kSquareColsOfGemm);
@@ -69,7 +69,7 @@ class Piece {
     for (uint32_t u = 0; u < kUnits; ++u)
       ptx::store_relaxed(reinterpret_cast<float2*>(residual_ + u * kUnitRows), values[u]);
   }
-  // Without the squares: in the tensor of the piece's place, or so many bytes further on, in another rank's.
+  // Stores the words without the squares, in this rank's tensor or, `further` bytes away, in another rank's.
   __device__ __forceinline__ void store_words(const NextInput& values, int64_t further = 0) const {
     *reinterpret_cast<uint4*>(weighted_ + further) = values.words;
   }
@@ -82,14 +82,13 @@ class Piece {
   }
 
  private:
-  // The sum of a token's squares, of which 8 lanes have two columns of 4 units each, added as a tree of
-  // neighbouring columns: what stores a unit at a time adds up the same way (residual.cuh).
+  // The sum of a token's squares, added as a tree of neighbouring columns; 8 lanes hold two columns of 4
+  // units each. Code that stores a unit at a time (residual.cuh) adds in the same order.
   static __device__ __forceinline__ float add_squares(const float (&squares)[kUnits]) {
     static_assert(kUnits == 4 && kLanes == 8);
     const uint32_t lane = ptx::thread_index() % kWarpThreads;
     const auto swap = [](float give, uint32_t lanes) { return __shfl_xor_sync(kAllLanes, give, lanes); };
-    // Neighbours halve their units twice: of 4 lanes, lane l then has all columns of unit 2 (l mod 2) + l
-    // / 2.
+    // Exchanges units with neighbours twice: then lane l of 4 has all columns of unit 2 (l mod 2) + l / 2.
     const bool upper = lane % 2 != 0, second = lane / 2 % 2 != 0;
     const float first = (upper ? squares[2] : squares[0]) + swap(upper ? squares[0] : squares[2], 1);
     const float next = (upper ? squares[3] : squares[1]) + swap(upper ? squares[1] : squares[3], 1);
@@ -106,7 +105,7 @@ class Piece {
   uint32_t norms_[kUnits];
 };
 
-// First column of the lane's piece, where 8 neighbouring lanes have 64 columns of a row.
+// First column of the lane's piece, where 8 consecutive lanes hold 64 columns of a row.
 inline constexpr uint32_t kPieceLanes = Piece::kLanes;
 __device__ __forceinline__ uint32_t piece_col(uint32_t lane) {
   return lane % kPieceLanes / slab_image::kPiecesOfHalf * Piece::kUnits * kUnitRows +

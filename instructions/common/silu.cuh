@@ -1,4 +1,4 @@
-// The activation between gate and up, as it is computed in tile order (vm/device/shared.cuh).
+// The activation between gate and up as tile order computes it (vm/device/shared.cuh).
 #pragma once
 
 #include "vm/ptx/math.cuh"

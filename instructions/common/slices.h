@@ -1,7 +1,7 @@
-// How ranks share what they add up together: each owns a slice of neighbouring columns, all slices are of one
-// size. Partial sums of a slice lie at its owner, the ranks' shares side by side in the order of the ranks.
-// In programs that multiply vectors they are fp32. In programs that multiply tiles of rows, where the link
-// between the GPUs bounds the exchange, each is rounded to bf16 before it is pushed.
+// How ranks divide the columns that they add up together: each owns a slice of neighbouring columns, all of
+// the same size. Partial sums of a slice lie at its owner, side by side in the order of the ranks. In
+// programs of vectors they are fp32. In programs of tiles, where the link between the GPUs bounds the
+// exchange, each is rounded to bf16 before it is pushed.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace serval {
 struct Slices {
   uint32_t cols;  // of all slices
   uint32_t ranks;
-  uint32_t rank;  // whose share of the partial sums it is
+  uint32_t rank;  // the rank that pushes
 
   constexpr uint64_t slice_cols() const { return cols / ranks; }
 };
@@ -26,32 +26,31 @@ constexpr Slices slices_of(const Op& op) {
   return {op.out_cols, op.ranks, op.rank};
 }
 
-// Of the partial sums of a residual whose squares are added up for so many columns together.
+// Type of the partial sums in a program with this square_cols.
 constexpr DType partial_sum_type(uint32_t square_cols) {
   return square_cols == kSquareColsOfGemm ? DType::kBF16 : DType::kF32;
 }
 
-// Of bytes that are spread over all slices, those that go to other ranks: slices are alike, and one is this
-// rank's.
+// Share of bytes, which are spread evenly over all slices, that goes to other ranks.
 constexpr uint64_t of_other_slices(uint64_t bytes, uint32_t ranks) {
   return bytes * (ranks - 1) / ranks;
 }
 
-// Units of a slice that an instance adds up, at least, in passes of so many rows: more instances would only
-// add counters.
+// Least number of a slice's units for an instance of a reduction, in passes of `rows` rows: more instances
+// would only add counters.
 constexpr uint32_t reduce_units(uint32_t rows) {
   return rows < 8 ? 8 : 4;
 }
 
-// Columns of one slice.
+// Neighbouring columns of one slice.
 struct SlicePart {
   uint32_t owner;
-  uint64_t first_col;  // of all
+  uint64_t first_col;  // counted through all slices
   uint64_t cols;
-  uint64_t partial_col;  // in the owner's partial sums, of the rank's share
+  uint64_t partial_col;  // in the owner's partial sums, in the rank's share
 };
 
-// Calls fn(part) for what each owner has of the columns [begin, end).
+// Calls fn(part) for each owner's share of the columns [begin, end).
 template <class Fn>
 constexpr void for_slices(const Slices& slices, uint64_t begin, uint64_t end, Fn&& fn) {
   const uint64_t width = slices.slice_cols();
@@ -62,8 +61,8 @@ constexpr void for_slices(const Slices& slices, uint64_t begin, uint64_t end, Fn
   }
 }
 
-// Neighbouring ones of `pieces` that ranks share, each of them one rank's: none where there are fewer pieces
-// than ranks, for some of them.
+// A rank's share of `pieces` pieces, each of which belongs to one rank. With fewer pieces than ranks, some
+// shares are empty.
 struct PieceRange {
   uint64_t begin, end;
 };
@@ -71,7 +70,7 @@ constexpr PieceRange pieces_of_rank(uint64_t pieces, uint32_t rank, uint32_t ran
   return {pieces * rank / ranks, pieces * (rank + 1) / ranks};
 }
 
-// The rank's tokens, in whole units; the vocabulary's last may have fewer.
+// The rank's tokens of the vocabulary, in whole units; the vocabulary's last unit may have fewer tokens.
 struct VocabularyShare {
   uint64_t first, count;
 };

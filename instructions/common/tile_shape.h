@@ -1,4 +1,4 @@
-// How large the tiles are that programs of GEMMs deal out (instructions/product/orders/tile_stream.cuh).
+// Sizes of an instance's tile in programs of GEMMs (instructions/product/orders/tile_stream.cuh).
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace serval {
 
-// What an instance works on, at most: units of the matrix, or of the residual, and rows of the pass.
+// Limits of an instance: units of the matrix, or of the residual, and rows of the pass.
 struct TileShape {
   uint32_t units, rows;
 };
@@ -16,10 +16,10 @@ constexpr uint32_t num_tiles(uint32_t units, TileShape tile, uint32_t rows) {
   return (units + tile.units - 1) / tile.units * ((rows + tile.rows - 1) / tile.rows);
 }
 
-// Of a matrix of so many units, on so many SMs, in a program of tiles of
-// `tile_rows` rows: halved as long as no SM gets two, where a matrix's columns are cut into `parts` of all of
-// them. Its units are halved first, as if there were no parts: kernels of large tiles multiply half the rows
-// in half the time only where all sequences generate.
+// Tile shape for a matrix of `units` units, `sms` SMs and a program of tiles of `tile_rows` rows: halved as
+// long as no SM gets two tiles, with the matrix's columns in `parts` K splits. Units are halved first, as if
+// there were no splits: kernels of large tiles multiply half the rows in half the time only if all sequences
+// generate.
 constexpr TileShape tile_shape(uint32_t units, uint32_t rows, uint32_t tile_rows, uint32_t sms,
                                uint32_t parts = 1) {
   TileShape tile{kTileUnits, tile_rows};
@@ -29,30 +29,30 @@ constexpr TileShape tile_shape(uint32_t units, uint32_t rows, uint32_t tile_rows
   return has_half && parts * num_tiles(units, half_rows, rows) <= sms ? half_rows : tile;
 }
 
-// The tile with its rows halved as often as no SM gets two, but not below `least`.
+// Halves the tile's rows as long as no SM gets two tiles, but not below `least`.
 constexpr TileShape with_rows_halved(TileShape tile, uint32_t least, uint32_t units, uint32_t rows,
                                      uint32_t sms) {
   while (tile.rows > least && num_tiles(units, {tile.units, tile.rows / 2}, rows) <= sms) tile.rows /= 2;
   return tile;
 }
 
-// What an instance of a reduction adds up (instructions/reduce_residual): units, at most, of as many squares
-// as leave together; and rows, at least, of what its warps do at a time.
+// Limits of an instance of a reduction (instructions/reduce_residual): at most so many units, whose sums of
+// squares are pushed together; and at least so many rows, as many as its warps process at a time.
 inline constexpr uint32_t kMostUnitsReduced = 32, kRowsReducedTogether = 16;
 
-// The same of a reduction of a slice, which streams no weights: of as many units as it may have, its rows are
-// halved as often as no SM gets two instances.
+// Tile shape for the reduction of a slice, which streams no weights: as many units as possible, and rows
+// halved as long as no SM gets two instances.
 constexpr TileShape reduction_shape(uint32_t units, uint32_t rows, uint32_t tile_rows, uint32_t sms) {
   TileShape tile{kMostUnitsReduced, tile_rows};
   while (units % tile.units != 0) tile.units /= 2;
   return with_rows_halved(tile, kRowsReducedTogether, units, rows, sms);
 }
 
-// Rows of which a warp adds up the same 64 columns at a time: dealt out by fewer, some of its lanes idle.
+// Rows in which a warp adds the same 64 columns at a time: with fewer, some of its lanes would idle.
 inline constexpr uint32_t kRowsAddedTogether = 4;
 
-// What an instance adds up of the parts of attention's inputs (instructions/rope_parts): half a tile's units,
-// as many as lanes look at together. Its rows are halved as long as no SM gets two.
+// Tile shape for adding the parts of attention's inputs (instructions/rope_parts): half a tile's units, as
+// many as lanes process together, and rows halved as long as no SM gets two instances.
 constexpr TileShape added_shape(uint32_t units, uint32_t rows, uint32_t tile_rows, uint32_t sms) {
   return with_rows_halved({kTileUnits / 2, tile_rows}, kRowsAddedTogether, units, rows, sms);
 }

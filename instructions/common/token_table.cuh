@@ -1,5 +1,5 @@
-// Looking up tokens in an embedding on the GPU. Its table is a page image, too, since it may also be the LM
-// head's weights.
+// Token lookup in an embedding on the GPU. The table is a page image, because it may also be the LM head's
+// weights.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace serval::device {
 
-// A column of a table of `cols` columns.
+// One column of a table of `cols` columns.
 class TableColumn {
  public:
   __device__ __forceinline__ TableColumn(const std::byte* table, uint32_t cols, uint32_t col)
@@ -22,7 +22,7 @@ class TableColumn {
   __device__ __forceinline__ uint16_t load(uint32_t token) const {
     return __ldg(reinterpret_cast<const uint16_t*>(place_of(token)));
   }
-  // The column, which is even, and the next.
+  // Loads this column, which must be even, and the next.
   __device__ __forceinline__ uint32_t load_pair(uint32_t token) const {
     return __ldg(reinterpret_cast<const uint32_t*>(place_of(token)));
   }
@@ -33,7 +33,7 @@ class TableColumn {
     return from_ + token / kUnitRows * unit_bytes_ + token % kUnitRows * kRowBytes;
   }
 
-  const std::byte* from_;  // of token 0
+  const std::byte* from_;  // address for token 0
   uint64_t unit_bytes_;
 };
 

@@ -1,5 +1,5 @@
-// What `lm_head` leaves beside the logits, so that `sample` need not read them: for each unit of 8 tokens its
-// largest logit, which token has it, and the unit's share of the softmax's denominator.
+// Summaries of logits that `lm_head` writes, so that `sample` need not read all logits: for each unit of 8
+// tokens its largest logit, that logit's token, and the unit's share of the softmax denominator.
 #pragma once
 
 #include <bit>
@@ -12,26 +12,26 @@
 
 namespace serval {
 
-// Stands in memory as two neighbouring f32. Exponents are taken as they come, so that `sample` has only to
-// add: where float's range ends, sums are not finite, or zero, and `sample` reads the logits after all.
+// Stored as two neighbouring f32. Exponentials are taken without subtracting a maximum, so that `sample` only
+// has to add; if they leave the range of float, sums are infinite or zero, and `sample` reads the logits.
 struct UnitSoftmax {
   float largest;  // NaN counts as the smallest: never NaN
-  float sum;  // of exp(logit); its lowest bits say which of the unit's tokens is the first with `largest`.
-              // NaN if a logit is NaN or infinite
+  float sum;  // of exp(logit); its lowest bits: index in the unit of the first token with `largest`. NaN if a
+              // logit is NaN or infinite
 };
 inline constexpr uint32_t kUnitSoftmaxCols = sizeof(UnitSoftmax) / sizeof(float);
-// What the lowest bits say: where no logit is more than -infinity, anything.
+// Mask of that index, which is arbitrary if no logit is more than -infinity.
 inline constexpr uint32_t kFirstOfUnitMask = kUnitRows - 1;
 constexpr uint32_t bits_with_first(uint32_t sum_bits, uint32_t first) {
   return (sum_bits & ~kFirstOfUnitMask) | (first & kFirstOfUnitMask);
 }
 
-// A logit's share of a sum, given as it would be: the same, but NaN where the logit is NaN or infinite.
+// Returns `share`, a logit's share of a sum, or NaN if the logit is NaN or infinite.
 constexpr float share_if_finite(float logit, float share) {
   return logit * 0.0F + share;  // one instruction on the GPU
 }
 
-// `logits`: a unit's, 1 to 8. They are added as a tree of neighbours, as lanes of a warp do. Thread-safe.
+// `logits`: those of a unit, 1 to 8. Added as a tree of neighbours, as the lanes of a warp do. Thread-safe.
 inline UnitSoftmax unit_softmax(std::span<const float> logits) {
   UnitSoftmax unit{-std::numeric_limits<float>::infinity(), 0};
   float sums[kUnitRows] = {};
