@@ -10,7 +10,7 @@ struct DeviceOp<Attention> : GroupOp {
   static constexpr bool kStartsEarly = true;
 
   static __device__ bool in_range(const Attention& op) {
-    // Tokens are counted to the end of the last leaf and a round of splits further.
+    // Token counts may reach beyond the end of the last leaf by one round of splits.
     constexpr uint64_t kMaxLeaves = (uint64_t{1} << 32) / kLeafTokens;
     return op.kv_head < op.kv_heads && op.split < op.splits &&
            uint64_t{leaves_for_tokens(op.max_context)} + op.splits < kMaxLeaves;
@@ -18,8 +18,8 @@ struct DeviceOp<Attention> : GroupOp {
 
   template <class Config>
   static __device__ __forceinline__ void run(const Attention& op, const Group& group) {
-    // A lane that the compiler knows nothing of: address arithmetic stays in here, instead of holding
-    // registers while other instructions run.
+    // Makes the lane opaque to the compiler: address arithmetic stays here instead of occupying registers
+    // while other instructions run.
     Group mine = group;
     asm volatile("" : "+r"(mine.lane));
     if constexpr (Config::kHeadDim == 0) {

@@ -10,18 +10,18 @@
 namespace serval {
 namespace {
 
-// The keys of one leaf that rows of one sequence see: they are next to each other in a pass that reads its
+// The keys of one leaf that some rows of one sequence see; such rows are neighbours in a pass that reads a
 // prompt.
 struct Leaf {
-  uint32_t tokens;  // keys of it that the row sees which sees most
+  uint32_t tokens;  // keys of the leaf that the row with the most visible keys sees
   int32_t blocks[kLeafBlocks];
 };
 
-// What one row sees of a leaf; those of a leaf follow each other.
+// A row's share of a leaf. The parts of one leaf are contiguous.
 struct Part {
   size_t row;       // into Local::rows
   size_t leaf;      // into Local::leaves
-  uint32_t number;  // the leaf's, in its sequence
+  uint32_t number;  // index of the leaf in its sequence
   uint32_t tokens;  // keys that the row sees
 };
 
@@ -32,9 +32,9 @@ struct Local final : HostLocal {
   std::vector<float> q;        // [rows, group_heads, head_dim]
   std::vector<uint16_t> k, v;  // [leaves, kLeafTokens, head_dim]
   std::vector<float> out;      // [parts, group_heads, head_dim + 2]
-  // Of the leaf at hand.
+  // For the current leaf.
   std::vector<float> queries;  // [its parts, group_heads, head_dim]
-  std::vector<float> keys;     // as multiply_keys() takes them
+  std::vector<float> keys;     // in the layout of multiply_keys()
   std::vector<float> scores;   // [its parts, group_heads, kLeafTokens]
   std::vector<SoftmaxRow> softmax_rows;
 };
@@ -49,7 +49,7 @@ void copy_cache(const Attention& op, const HostMemory& m, TensorId cache, const 
   }
 }
 
-// Leaves and parts of rows [begin, end), which are of one sequence.
+// Lists leaves and parts of the rows [begin, end), which belong to one sequence.
 void list_leaves(const Attention& op, const int32_t* table, size_t begin, size_t end, Local& l) {
   uint32_t most = 0;
   for (size_t r = begin; r < end; ++r) most = std::max(most, l.rows[r].row.position + 1);
@@ -92,8 +92,8 @@ void load(const Attention& op, const HostMemory& m, Local& l) {
   }
 }
 
-// Scores of `parts` of a leaf: one after the other of a few queries, else with keys that are widened once for
-// all.
+// Scores of the `parts` of one leaf: part by part for few queries; for many, the keys are widened once for
+// all of them.
 void score(const Attention& op, std::span<const Part> parts, Local& l) {
   constexpr size_t kManyQueries = 8;
   const size_t group_heads = op.q_heads / op.kv_heads;
@@ -120,13 +120,13 @@ void score(const Attention& op, std::span<const Part> parts, Local& l) {
   multiply_keys(l.keys.data(), tokens, op.head_dim, l.queries.data(), queries, l.scores.data(), kLeafTokens);
 }
 
-// `out` is that of the first of the parts, which are those of a leaf.
+// The `parts` are those of one leaf; `out` is the output of the first.
 void attend(const Attention& op, std::span<const Part> parts, Local& l, float* out) {
   const size_t group_heads = op.q_heads / op.kv_heads;
   const size_t stride = op.head_dim + PartialLayout::kExtra;
   const uint16_t* v = l.v.data() + parts.front().leaf * kLeafTokens * op.head_dim;
   score(op, parts, l);
-  uint32_t common = kLeafTokens;  // keys that all see
+  uint32_t common = kLeafTokens;  // keys that all parts see
   for (const Part& part : parts) common = std::min(common, part.tokens);
   const auto scores_of = [&](size_t query) { return l.scores.data() + query * kLeafTokens; };
   l.softmax_rows.clear();

@@ -1,4 +1,4 @@
-// What an attention instance has to do: its leaves, and the queries of each.
+// The work items of an attention instance: its leaves, and the queries of each.
 #pragma once
 
 #include <bit>
@@ -9,21 +9,21 @@
 
 namespace serval::device::attention {
 
-// What is computed at a time: 32 tokens of a leaf.
+// Tokens of a strip: the part of a leaf that a warp multiplies at a time.
 inline constexpr uint32_t kStripTokens = 32;
 inline constexpr uint32_t kStrips = kLeafTokens / kStripTokens;
 
 // One leaf of one slot, for all rows of the pass that belong to the slot: they share its keys and values.
 struct Item {
-  uint32_t rows;  // bit r: row r of the pass; 0 if there is nothing left to do
+  uint32_t rows;  // bit r: row r of the pass; 0: no item left
   uint32_t slot;
-  uint32_t tokens;  // of the sequence that the row sees which sees most
+  uint32_t tokens;  // tokens that the slot's row with the highest position sees
   uint32_t leaf;
-  uint32_t done_leaves;  // leaves of the slot that this split has done before
+  uint32_t done_leaves;  // leaves of the slot that this split has already done
 
   __device__ __forceinline__ bool none() const { return rows == 0; }
   __device__ __forceinline__ uint32_t begin() const { return leaf * kLeafTokens; }
-  // Strips of the leaf that hold a token which some row sees: the first ones.
+  // Number of strips, from the first, that contain a token which some row sees.
   __device__ __forceinline__ uint32_t strips() const {
     return (min(tokens - begin(), kLeafTokens) + kStripTokens - 1) / kStripTokens;
   }
@@ -32,8 +32,8 @@ struct Item {
   }
 };
 
-// Goes through the items of an instance, slots in order of their first rows. Every warp does so on its own;
-// lane r of each holds row r of the pass. All lanes of a warp call each function together.
+// Iterates over the items of an instance, slots in the order of their first rows. Every warp iterates on its
+// own; its lane r holds row r of the pass. All lanes of a warp call each function together.
 class Items {
  public:
   __device__ __forceinline__ Items(const Attention& op, const Group& group) : splits_(op.splits) {
@@ -47,7 +47,7 @@ class Items {
   }
 
   __device__ __forceinline__ Item first() { return next_slot(); }
-  // Tokens of the item's sequence that earlier passes have left in the cache: those before its first row.
+  // Tokens of the item's sequence that earlier passes left in the cache: those before its first row.
   __device__ __forceinline__ uint32_t tokens_before(const Item& item) const {
     const bool mine = tokens_ != 0 && slot_ == item.slot;
     return __reduce_min_sync(kAllLanes, mine ? tokens_ - 1 : ~0u);
@@ -72,19 +72,19 @@ class Items {
 
   uint32_t splits_;      // of the instance
   uint32_t slot_;        // of the lane's row
-  uint32_t tokens_;      // that it sees; 0 if it is not active
-  uint32_t first_leaf_;  // of its slot that belongs to the instance
-  uint32_t waiting_;     // rows that see this leaf and whose slot has not been begun
+  uint32_t tokens_;      // tokens that the row sees; 0 if it is not active
+  uint32_t first_leaf_;  // the slot's first leaf that belongs to the instance
+  uint32_t waiting_;     // rows that see first_leaf_ and whose slot has not been started
 };
 
-// Query n of an item is head n mod (heads of the group, rounded up to a power of two) of a row, rows one
-// after the other: places that are no head are no queries.
+// Query n of an item is head n mod H of the item's row n / H, where H is the group's number of heads rounded
+// up to a power of two. Numbers without a head are not queries.
 class Queries {
  public:
   __device__ __forceinline__ explicit Queries(const Attention& op)
       : heads_(op.q_heads / op.kv_heads), log2_places_(static_cast<uint32_t>(std::bit_width(heads_ - 1))) {}
 
-  // A query; if there is none, row and head are some that exist.
+  // A query. If exists is false, row and head are valid indices all the same.
   struct Query {
     uint32_t row;   // of the pass
     uint32_t head;  // of the group
@@ -94,11 +94,11 @@ class Queries {
   __device__ __forceinline__ PartialLayout layout(const Attention& op, uint32_t head_dim) const {
     return {op.splits, heads_, head_dim, kTableRows};
   }
-  // Where a query is among all heads of all rows.
+  // Index of a query's vector among all heads of all rows.
   __device__ __forceinline__ uint64_t vector(const Attention& op, const Query& query) const {
     return uint64_t{query.row} * op.q_heads + op.kv_head * heads_ + query.head;
   }
-  // Where its result goes for the slot's first leaf.
+  // Address of its result for the slot's first leaf.
   __device__ __forceinline__ float* place(const Attention& op, const Group& group, uint32_t head_dim,
                                           const Query& query) const {
     const PartialLayout partial = layout(op, head_dim);
@@ -106,7 +106,7 @@ class Queries {
            partial.row(op.kv_head, op.split, query.row) * partial.cols(op.max_context) +
            partial.col(0, query.head);
   }
-  // No query of so many rows is this one or a later.
+  // Query numbers of `rows` rows are below this.
   __device__ __forceinline__ uint32_t end(uint32_t rows) const { return rows << log2_places_; }
   __device__ __forceinline__ Query at(const Item& item, uint32_t n) const {
     const uint32_t head = n & ((1u << log2_places_) - 1);
@@ -122,7 +122,7 @@ class Queries {
   uint32_t log2_places_;
 };
 
-// The most rows of the pass that belong to one slot.
+// Largest number of rows of the pass that belong to one slot.
 __device__ __forceinline__ uint32_t most_rows_of_a_slot(const Group& group) {
   const PassRow& row = group.rows[group.lane % kTableRows];
   const bool active = group.lane < kTableRows && row_is_active(row);

@@ -1,16 +1,16 @@
-// Keys and values on their way from the cache: each warp brings one strip of a leaf, in KV tiles of 64
-// channels. While the warps compute, what comes next is on its way, be it of the same leaf or of the next.
+// Loads of keys and values from the cache: each warp loads one strip of a leaf, in KV tiles of 64 channels.
+// While the warps compute, the next tiles are in flight, of the same leaf or the next one.
 #pragma once
 
 #include "instructions/attention/strip.cuh"
 
 namespace serval::device::attention {
 
-// A leaf, some of its queries, and where this warp's strip of it is.
+// A leaf, some of its queries, and the KV block of this warp's strip.
 struct Step {
   Item item;
   uint32_t first_query;
-  int32_t block;  // of the strip, in the KV cache
+  int32_t block;  // KV block of the strip
 
   __device__ __forceinline__ bool none() const { return item.none(); }
   __device__ __forceinline__ bool same_queries(const Step& other) const {
@@ -18,7 +18,7 @@ struct Step {
   }
 };
 
-// Goes through the items of an instance, kQueries queries of each at a time.
+// Iterates over the items of an instance, kQueries queries of each at a time.
 template <uint32_t kQueries>
 class Steps {
  public:
@@ -56,13 +56,13 @@ class Steps {
   Items items_;
 };
 
-// Which strip of a leaf a warp brings, and from where.
+// The strip of a leaf that a warp loads, and its source.
 struct Source {
   const Attention& op;
   const Group& group;
   uint32_t warp;
 
-  // How many rows of the strip hold tokens before `end`.
+  // Number of rows of the strip with tokens before `end`.
   __device__ __forceinline__ uint32_t rows_before(const Item& item, uint32_t end) const {
     const uint32_t begin = item.begin() + warp * kStripTokens;
     return end <= begin ? 0 : min(end - begin, kStripTokens);
@@ -74,7 +74,7 @@ struct Source {
   __device__ __forceinline__ const tiles::Bf16* values() const {
     return group.tensor<&Attention::v_cache, const tiles::Bf16>();
   }
-  // Of the strip's first row, in a cache.
+  // Offset of the strip's first row in a cache.
   template <uint32_t kHeadDim>
   __device__ __forceinline__ uint64_t offset(const Step& step) const {
     return kv_offset(static_cast<uint64_t>(step.block), op.kv_head, warp % kStripsOfBlock * kStripTokens,
@@ -82,10 +82,11 @@ struct Source {
   }
 };
 
-// The keys of the warp's strip in its registers, of 64 channels: for more there is no room.
+// The keys of the warp's strip in registers, for heads of 64 channels: there are not enough registers for
+// more.
 class RegisterKeys {
  public:
-  // Rows `begin` to `end` - 1; the others stay as they are.
+  // Loads rows `begin` to `end` - 1; the others stay unchanged.
   __device__ __forceinline__ void load(const Source& source, const Step& step, uint32_t begin, uint32_t end) {
     if (begin == end) return;
     const uint32_t lane = source.group.lane;
@@ -108,38 +109,38 @@ class RegisterKeys {
   Keys tile_ = {};
 };
 
-// KV tiles in shared memory: the values of the warp's strip, or its keys and then its values. There are
-// buffers for one or two KV tiles of each strip: a tile is loaded into the buffer of the tile that many
-// before it, once that has been used.
+// KV tiles in shared memory: the values of the warp's strip, or its keys and then its values. With kKvBuffers
+// buffers for each strip, a tile is loaded into the buffer of the tile kKvBuffers before it, once that tile
+// has been used.
 template <uint32_t kHeadDim, bool kWithKeysOf, uint32_t kKvBuffersOf>
 class KvTiles {
  public:
   static constexpr bool kWithKeys = kWithKeysOf;
   static constexpr uint32_t kKvBuffers = kKvBuffersOf;
   static constexpr uint32_t kHeadTiles = kHeadDim / kKvTileChannels;
-  static constexpr uint32_t kCount = (kWithKeys ? 2 : 1) * kHeadTiles;  // of a step
+  static constexpr uint32_t kCount = (kWithKeys ? 2 : 1) * kHeadTiles;  // tiles of a step
   static constexpr uint32_t kFirstValues = kCount - kHeadTiles;         // tiles before it are keys
   using KvBuffers = KvBuffer[kKvBuffers][kStrips];
 
   __device__ __forceinline__ KvTiles(const Source& source, KvBuffers& buffers)
       : source_(source), buffers_(buffers) {}
 
-  // Of a KV tile of the step in hand.
+  // Buffer of a KV tile of the current step.
   __device__ __forceinline__ KvBuffer& buffer(uint32_t kv_tile, uint32_t strip) const {
     return buffers_[(first_buffer_ + kv_tile) % kKvBuffers][strip];
   }
   __device__ __forceinline__ void next_step() { first_buffer_ = (first_buffer_ + kCount) % kKvBuffers; }
 
-  // The first tiles of the first step, but for what this pass adds to them …
+  // Loads the first tiles of the first step, except the tokens that this pass adds; load_new() …
   __device__ __forceinline__ void load_known(const Step& step, uint32_t known) const {
 #pragma unroll 1
     for (uint32_t kv_tile = 0; kv_tile < kFirstTiles; ++kv_tile) load(step, kv_tile, kv_tile, known);
   }
-  // … and that, and the tiles after them.
+  // … loads those, and the next tiles.
   __device__ __forceinline__ void load_new(const Step& step, const Step& next, uint32_t known) const {
     const uint32_t begin = source_.rows_before(step.item, known), end = source_.rows(step.item);
     if (begin < end) {
-      tiles::wait_async<0>();  // the rows' buffers hold zeros now
+      tiles::wait_async<0>();  // the copies that zero these rows must have landed
 #pragma unroll 1
       for (uint32_t kv_tile = 0; kv_tile < kFirstTiles; ++kv_tile)
         tiles::load_rows_async(buffer(kv_tile, source_.warp).tile, from(step, kv_tile), begin, end,
@@ -152,18 +153,18 @@ class KvTiles {
       tiles::commit_async();  // wait() counts one group a tile
     }
   }
-  // When `kv_tile` of `step` has been used, of which `next` and `following` are the steps after it.
+  // Called when `kv_tile` of `step` has been used; `next` and `following` are the next two steps.
   __device__ __forceinline__ void load_ahead(const Step& step, const Step& next, const Step& following,
                                              uint32_t kv_tile) const {
     const uint32_t ahead = kv_tile + kKvBuffers;
     const Step of = ahead < kCount ? step : ahead < 2 * kCount ? next : following;
     load(of, ahead % kCount, ahead, of.item.tokens);
   }
-  // Returns when the next tile has landed; the one after it is on its way, if it has a buffer.
+  // Returns when the next tile has landed; the one after it may still be in flight, if it has a buffer.
   __device__ __forceinline__ void wait() const {
     tiles::wait_async<kKvBuffers - 1>();
   }
-  // Returns when nothing is on its way.
+  // Returns when no tile is in flight.
   __device__ __forceinline__ void wait_all() const {
     tiles::wait_async<0>();
   }
@@ -177,8 +178,8 @@ class KvTiles {
     return {cache + source_.template offset<kHeadDim>(step) + kv_tile % kHeadTiles * kKvTileChannels,
             kHeadDim};
   }
-  // Tokens of the strip before `end`, and zeros after them. Tiles are counted from the step in hand on to
-  // find the buffer.
+  // Loads the strip's tokens before `end`, and zeros after them. `counted`: the tile's number counted from
+  // the current step, which determines its buffer.
   __device__ __forceinline__ void load(const Step& step, uint32_t kv_tile, uint32_t counted,
                                        uint32_t end) const {
     if (step.item.sees_strip(source_.warp)) {

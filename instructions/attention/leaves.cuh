@@ -1,9 +1,10 @@
-// Attention over the leaves of an instance: some warps work on the same tile of queries, each on some strips
-// of the leaf, and then each finishes some of the queries.
+// Attention over the leaves of an instance: several warps work on the same tile of queries, each on some
+// strips of the leaf; then each finishes some of the queries.
 //
-// Few queries (a token or two of each sequence) are one tile of 8, a strip a warp: of heads of 64 it has
-// the keys of its strip in registers. Many, such as a chunk of a prompt has, are tiles of 16, half a leaf a
-// warp: each key and value that a warp reads serves 16 queries. The sums are the same to the bit.
+// Few queries (a token or two of each sequence) form one tile of 8, and each warp has one strip; with heads
+// of 64 channels, a warp keeps the keys of its strip in registers. Many queries, as in a chunk of a prompt,
+// form tiles of 16, and each warp has half a leaf: each key and value that a warp reads serves 16 queries.
+// The sums are the same to the bit.
 #pragma once
 
 #include "instructions/attention/kv_tiles.cuh"
@@ -30,7 +31,7 @@ class Leaves {
         source_{op, group, warp_},
         kv_tiles_(source_, scratch_.buffers) {}
 
-  // What earlier passes have left in the cache is on its way before the inputs are there.
+  // Starts loading what earlier passes left in the cache before the inputs are ready.
   __device__ __forceinline__ void run() {
     Step step = steps_.first();
     if (step.none()) return;
@@ -69,16 +70,16 @@ class Leaves {
 
  private:
   static constexpr uint32_t kWarpStrips = kStrips / kTileWarps;
-  static constexpr uint32_t kWarpQueries = kTileQueries / kTileWarps;  // that a warp finishes
+  static constexpr uint32_t kWarpQueries = kTileQueries / kTileWarps;  // queries that a warp finishes
   static constexpr uint32_t kHeadTiles = kHeadDim / kKvTileChannels;
-  // KV tiles of the queries' channels that a warp has in registers at once, and of the outputs': many queries
-  // leave room for one.
+  // KV tiles of the queries' channels (and of the outputs') that a warp holds in registers at once: with many
+  // queries, only one.
   static constexpr uint32_t kHeldTiles = kFewQueries ? kHeadTiles : 1;
-  // Else they come through shared memory, for all warps of the tile if there are many queries.
+  // Otherwise keys come through shared memory; with many queries, all warps of the tile share them.
   static constexpr bool kKeysInRegisters = kFewQueries && kHeadTiles == 1;
-  // Then there is room for the outputs of all warps beside one buffer for values: those of the next leaf are
-  // on their way as soon as a warp has used its own. Else a warp's outputs lie where its values were, and the
-  // next tile is on its way while one is used.
+  // With keys in registers, shared memory has room for all warps' outputs beside one buffer of values: the
+  // next leaf's values are in flight as soon as a warp has used its own. Otherwise a warp's outputs overwrite
+  // its values, and the next tile is in flight while one is used.
   static constexpr bool kOwnOutputs = kKeysInRegisters;
   static constexpr uint32_t kKvBuffers = kOwnOutputs ? 1 : 2;
   using HeadKvTiles = KvTiles<kHeadDim, !kKeysInRegisters, kKvBuffers>;
@@ -86,19 +87,19 @@ class Leaves {
   struct Scratch {
     typename HeadKvTiles::KvBuffers buffers;
     WarpOutput outputs[kOwnOutputs ? kConsumerWarps : 1];
-    float largest[2][kQueries][kTileWarps];  // of the leaf in hand and of the one before
+    float largest[2][kQueries][kTileWarps];  // of the current leaf and the previous one
     float sums[kQueries][kTileWarps];
   };
   static_assert(sizeof(Scratch) <= Config::kScratchBytes);
 
-  // Of a query, in the lane of its number.
+  // Values of the query whose number in the tile is the lane's.
   struct Targets {
-    uint32_t tokens;  // that it sees, of the whole sequence; 0 if there is no such query
-    float* partial;   // where its result goes for the slot's first leaf
+    uint32_t tokens;  // tokens of the sequence that it sees; 0 if there is no such query
+    float* partial;   // address of its result for the slot's first leaf
   };
   struct Tile {
     Targets targets;
-    uint32_t vectors[kQueryFragments];  // the lane's queries, among all heads of all rows
+    uint32_t vectors[kQueryFragments];  // of the lane's queries: Queries::vector()
     QueryTokens visible[kQueryFragments];
     Queries8 queries[kHeldTiles][kQueryFragments];
   };
@@ -106,12 +107,12 @@ class Leaves {
   __device__ __forceinline__ uint32_t tile_index() const { return warp_ / kTileWarps; }
   __device__ __forceinline__ uint32_t warp_of_tile() const { return warp_ % kTileWarps; }
   __device__ __forceinline__ uint32_t strip(uint32_t i) const { return warp_of_tile() * kWarpStrips + i; }
-  // The number in the tile of the query that the lane holds a part of.
+  // Index in the tile of the query that the lane holds a part of.
   __device__ __forceinline__ uint32_t query_of_lane(uint32_t fragment) const {
     return fragment * kFragmentQueries + Scores::row_of(group_.lane, 0, 0);
   }
 
-  // Each lane finds one query; others get it from there.
+  // Each lane looks up one query; other lanes get it by a shuffle.
   __device__ __forceinline__ Tile tile_of(const Step& step) const {
     const uint32_t first = step.first_query + tile_index() * kTileQueries;
     const Queries::Query own = queries_.at(step.item, first + group_.lane % kTileQueries);
@@ -139,7 +140,7 @@ class Leaves {
     }
   }
 
-  // Scores of the warp's strips; tells the other warps of the tile the largest ones.
+  // Computes the scores of the warp's strips, and publishes their maxima to the other warps of the tile.
   __device__ __forceinline__ void score(const Step& step, const Step& next, Tile& tile,
                                         Scores (&scores)[kWarpStrips][kQueryFragments]) {
 #pragma unroll
@@ -169,11 +170,11 @@ class Leaves {
         tiles::load_terms(keys, kv_tiles_.buffer(h, strip(i)).tile, group_.lane);
         add_scores(scores[i], tile.queries[h % kHeldTiles], keys);
       }
-      if (!kFewQueries && h + 1 == kHeadTiles) break;  // the barrier that follows is for this KV tile, too
+      if (!kFewQueries && h + 1 == kHeadTiles) break;  // the barrier that follows covers this KV tile, too
       kFewQueries ? __syncwarp() : group_.sync();
       kv_tiles_.load_ahead(step, next, next, h);
     }
-    // With that barrier, the first tile of the values is there for all.
+    // After that barrier, the first tile of the values is visible to all warps.
     if (!kFewQueries) kv_tiles_.wait_all();
   }
   __device__ __forceinline__ void publish_largest(const Step& step, const Tile& tile,
@@ -193,7 +194,7 @@ class Leaves {
     publish(scratch_.largest[parity_], largest);
   }
 
-  // A value for each query, from this warp.
+  // Publishes this warp's value for each query.
   __device__ __forceinline__ void publish(float (&to)[kQueries][kTileWarps],
                                           const PerQuery (&values)[kQueryFragments]) const {
     if (group_.lane % tiles::kPairLanes != 0) return;
@@ -209,7 +210,7 @@ class Leaves {
     }
   }
 
-  // Turns scores into weights; tells the other warps of the tile their sums.
+  // Turns scores into weights, and publishes their sums to the other warps of the tile.
   __device__ __forceinline__ void softmax_all(Scores (&scores)[kWarpStrips][kQueryFragments],
                                               const PerQuery (&largest)[kQueryFragments],
                                               Weights (&weights)[kWarpStrips][kQueryFragments]) const {
@@ -259,7 +260,7 @@ class Leaves {
       group_.sync();
       store(step, first, last, targets);
       if (kOwnOutputs || (next.none() && last == HeadKvTiles::kCount - 1)) continue;
-      group_.sync();  // now the outputs have been read
+      group_.sync();  // the outputs have been read
       kv_tiles_.load_ahead(step, next, following, last);
     }
   }
@@ -275,8 +276,8 @@ class Leaves {
     }
   }
 
-  // Where a warp's outputs go, for the other warps of the tile: in place of the values that it has brought,
-  // if they have no memory of their own. They are read before the barrier of the next leaf.
+  // Shared memory for a warp's outputs, which the other warps of the tile read: if there is none of its own,
+  // that of the values which the warp loaded. The outputs are read before the next leaf's barrier.
   __device__ __forceinline__ WarpOutput* outputs_of(uint32_t kv_tile, uint32_t warp) const {
     return kOwnOutputs ? &scratch_.outputs[warp] : kv_tiles_.buffer(kv_tile, warp).outputs;
   }
@@ -292,7 +293,7 @@ class Leaves {
     }
   }
 
-  // Adds up the strips of the queries that this warp finishes, for some of the tiles of its channels.
+  // Adds up the strips for the queries that this warp finishes, for some KV tiles of their channels.
   __device__ __forceinline__ void store(const Step& step, uint32_t first_tile, uint32_t kv_tile,
                                         const Targets& targets) const {
     constexpr uint32_t kAtOnce = kWarpQueries < 4 ? kWarpQueries : 4;
@@ -300,7 +301,7 @@ class Leaves {
     const uint64_t leaf = step.item.done_leaves * queries_.layout(op_, kHeadDim).leaf_cols();
 #pragma unroll 1
     for (uint32_t i = 0; i < kWarpQueries; i += kAtOnce) {
-      const uint32_t query = warp_of_tile() * kWarpQueries + i + group_.lane / kQueryLanes;  // of the tile
+      const uint32_t query = warp_of_tile() * kWarpQueries + i + group_.lane / kQueryLanes;  // in the tile
       const bool sees = __shfl_sync(kAllLanes, targets.tokens, query) > step.item.begin();
       float* const to = shuffle(targets.partial, query) + leaf + first_tile * kKvTileChannels;
 #pragma unroll
@@ -317,7 +318,7 @@ class Leaves {
     }
     if (first_tile == 0 && warp_of_tile() == 0) store_scalars(step, targets, leaf);
   }
-  // Of two channels, over the strips.
+  // Sum of two channels over the strips.
   __device__ __forceinline__ float2 total_of(uint32_t strips, uint32_t kv_tile, uint32_t output, uint32_t row,
                                              uint32_t channel) const {
     float2 halves[2] = {};
@@ -331,7 +332,8 @@ class Leaves {
     }
     return {halves[0].x + halves[1].x, halves[0].y + halves[1].y};
   }
-  // Largest score and sum of weights follow a head's channels. All queries of the tile, a lane each.
+  // Stores the largest score and the sum of weights after a head's channels, for all queries of the tile, one
+  // a lane.
   __device__ __forceinline__ void store_scalars(const Step& step, const Targets& targets,
                                                 uint64_t leaf) const {
     if (group_.lane >= kTileQueries || targets.tokens <= step.item.begin()) return;
@@ -348,13 +350,13 @@ class Leaves {
   const Attention& op_;
   const Group& group_;
   Scratch& scratch_;
-  uint32_t warp_;  // group.warp; the compiler sees that it is the same in all lanes
+  uint32_t warp_;  // group.warp, known to the compiler to be uniform in the warp
   Queries queries_;
   Steps<kQueries> steps_;
   Source source_;
   HeadKvTiles kv_tiles_;
-  RegisterKeys keys_;    // if they are
-  uint32_t parity_ = 0;  // of the leaf in hand
+  RegisterKeys keys_;    // used if kKeysInRegisters
+  uint32_t parity_ = 0;  // of the current leaf
 };
 
 template <class Config, uint32_t kHeadDim>

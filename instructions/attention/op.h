@@ -1,11 +1,10 @@
 // Attention over the paged KV cache, one KV head and one split of leaves.
 //
-// A sequence's keys are cut into leaves of kLeafTokens tokens. Leaf l of slot s belongs to split (s + l) mod
-// splits: the leaves of a long context spread over all splits, those of short sequences over different ones.
-// The instance for (kv_head, split) computes, for every active row and every leaf of its split that the row
-// can see, and for each query head of the group: m = the largest score, l = sum of exp(score - m), o = sum of
-// bf16(exp(score - m)) × V. Where a leaf lies, and in which order it is summed, does not depend on the number
-// of splits.
+// A sequence's keys are divided into leaves of kLeafTokens tokens. Leaf l of slot s belongs to split (s + l)
+// mod splits: the leaves of a long context spread over all splits, those of short sequences over different
+// ones. The instance for (kv_head, split) computes, for every active row, every leaf of its split that the
+// row can see, and each query head of the group: m = the largest score, l = sum of exp(score - m), o = sum of
+// bf16(exp(score - m)) × V. The bounds of a leaf and its order of sums do not depend on the number of splits.
 #pragma once
 
 #include "instructions/common/check.h"
@@ -83,8 +82,8 @@ struct PartialLayout {
   constexpr uint64_t cols(uint32_t max_context) const {
     return (leaves_for_tokens(max_context) + splits - 1) / splits * leaf_cols();
   }
-  // Tells apart layouts that a tensor of one shape and a program's max_context allow: with both of these, its
-  // rows give the KV heads and its columns the query heads of each.
+  // Distinguishes layouts that a tensor of one shape and a program's max_context allow: given both, the
+  // tensor's rows determine the KV heads and its columns the query heads of each.
   constexpr uint32_t key() const { return splits * 2 + (head_dim > 64 ? 1 : 0); }
 };
 

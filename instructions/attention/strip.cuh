@@ -5,9 +5,10 @@
 //   weights[query, token]   = exp(score - the leaf's largest score)
 //   output[query, channel]  = weights × values
 //
-// What a query gets depends on nothing but itself and the leaf: tokens that it does not see have weight 0,
-// and adding zeros to a sum that began at +0 changes no bit. A leaf's sums are those of its strips added up:
-// outputs first to last in each half of the leaf and then the halves, sums of weights in pairs.
+// A query's result depends only on the query and the leaf: tokens that it does not see have weight 0, and
+// adding zeros to a sum that began at +0 changes no bit. A leaf's results are the sums over its strips:
+// outputs from first to last in each half of the leaf and then the halves; sums of weights as a tree of
+// pairs.
 #pragma once
 
 #include "instructions/attention/items.cuh"
@@ -23,16 +24,16 @@ inline constexpr uint32_t kKvTileChannels = 64;
 inline constexpr uint32_t kFragmentQueries = tiles::kQuadrant;
 
 using SharedKvTile = tiles::SharedTile<tiles::Bf16, kStripTokens, kKvTileChannels, tiles::TermSwizzle>;
-// Loaded as terms.
+// Loaded by load_terms().
 using Queries8 = tiles::RegisterTile<tiles::Bf16, kFragmentQueries, kKvTileChannels>;
 using Keys = tiles::RegisterTile<tiles::Bf16, kStripTokens, kKvTileChannels>;
 using Scores = tiles::Accumulator<kFragmentQueries, kStripTokens>;
 using Weights = tiles::RegisterTile<tiles::Bf16, kFragmentQueries, kStripTokens>;
 using Output = tiles::Accumulator<kFragmentQueries, kKvTileChannels>;
 using PerQuery = tiles::RowVector<Scores>;
-using QueryTokens = tiles::RowVector<Scores, uint32_t>;  // that a query sees, of the whole sequence
+using QueryTokens = tiles::RowVector<Scores, uint32_t>;  // tokens of the whole sequence that a query sees
 
-// In shared memory: what a warp hands to others of its outputs …
+// In shared memory: outputs that a warp publishes to others …
 using WarpOutput = tiles::SharedTile<float, kFragmentQueries, kKvTileChannels>;
 // … and a KV tile of a strip, or outputs.
 union KvBuffer {
@@ -41,8 +42,8 @@ union KvBuffer {
 };
 static_assert(sizeof(KvBuffer) == sizeof(SharedKvTile));
 
-// Calls multiply(d, a) on tiles of 16 rows, which is what the tensor cores take: two fragments, or one
-// and nothing.
+// Calls multiply(d, a) on tiles of 16 rows, as the tensor cores need: two fragments, or one padded with
+// zeros.
 template <class D, class A, uint32_t kQueryFragments, class Multiply>
 __device__ __forceinline__ void with_16_rows(D (&d)[kQueryFragments], const A (&a)[kQueryFragments],
                                              Multiply&& multiply) {
@@ -66,15 +67,15 @@ __device__ __forceinline__ void with_16_rows(D (&d)[kQueryFragments], const A (&
   }
 }
 
-// Adds what 64 channels contribute.
+// Adds the contribution of 64 channels.
 template <uint32_t kQueryFragments>
 __device__ __forceinline__ void add_scores(Scores (&scores)[kQueryFragments],
                                            const Queries8 (&queries)[kQueryFragments], const Keys& keys) {
   with_16_rows(scores, queries, [&](auto& d, const auto& a) { tiles::mma_abt(d, a, keys); });
 }
 
-// Scores in units of ln 2, for exp2; -infinity where a query does not see a token. `first` is the strip's
-// first token.
+// Multiplies scores by `scale`, which includes log2(e) for exp2, and sets those of tokens that a query does
+// not see to -infinity. `first` is the strip's first token.
 __device__ __forceinline__ void scale_and_mask(Scores& scores, const QueryTokens& visible, uint32_t first,
                                                float scale, uint32_t lane) {
   const auto scaled = [&](float score, uint32_t tokens, uint32_t col) {
@@ -90,7 +91,7 @@ __device__ __forceinline__ void softmax(Scores& scores, const PerQuery& largest)
                   [](float score, float most, uint32_t) { return ptx::exp2(score - most); });
 }
 
-// Adds a strip's output: of 16 channels at a time, which takes few registers.
+// Adds a strip's output, 16 channels at a time, which takes few registers.
 template <uint32_t kQueryFragments>
 __device__ __forceinline__ void add_output(Output (&total)[kQueryFragments],
                                            const Weights (&weights)[kQueryFragments],
@@ -109,7 +110,7 @@ __device__ __forceinline__ void add_output(Output (&total)[kQueryFragments],
   }
 }
 
-// Neighbours first.
+// Reduces as a tree of pairs, neighbours first.
 template <class Reduction, uint32_t kCount>
 __device__ __forceinline__ float total_in_pairs(const float (&values)[kCount]) {
   static_assert((kCount & (kCount - 1)) == 0);
