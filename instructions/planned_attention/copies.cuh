@@ -1,5 +1,5 @@
-// The preparer's part of attention: it brings the pages of the record's streams, as far ahead as there is
-// room, while the consumers are at those before.
+// The preparer's part of attention: it loads the pages of the record's streams, as far ahead as buffers
+// allow, while the consumers work on earlier pages.
 #pragma once
 
 #include "instructions/common/operands.cuh"
@@ -27,22 +27,22 @@ class Copies {
     static_assert(sizeof(Memory) <= Role::Config::kScratchBytes && kQueriesOfBox == kNarrowRows);
   }
 
-  // The scratch memory is the instruction's.
+  // The scratch memory must belong to the instruction.
   __device__ __forceinline__ void init_barriers() {
     if (role_.lane == 0) memory_.init_barriers();
     __syncwarp();
   }
 
-  // The pass's rows may be read; the instruction's inputs need not be there yet.
+  // The pass's rows must be readable; the instruction's inputs need not be ready.
   __device__ __forceinline__ void find_first_stream() {
     walk_.begin();
     more_ = walk_.find(take_slot());
   }
 
-  // Called again and again while the record's inputs are not there: asks for some more of what earlier passes
-  // have left of the first stream's blocks, as far as there is room. Those are all blocks but the last, which
-  // this pass's token belongs to. A few pages each time: what tells that the inputs are there would come
-  // behind more. In kernels of single rows.
+  // Called repeatedly while the record's inputs are not ready: issues loads of some more pages of the first
+  // stream, as far as buffers are free. These hold blocks that earlier passes wrote: all but the last block,
+  // to which this pass's token belongs. Few pages at a time: the polls for the inputs wait behind their
+  // loads. In kernels of single rows.
   __device__ __forceinline__ void while_waiting() {
     leave_if_requested();
     if constexpr (!kSingleRows) return;
@@ -63,7 +63,8 @@ class Copies {
     for (bool again = false;; again = find_next_stream()) {
       Stream& stream = memory_.streams[stream_.at];
       if (!more_) {
-        await_pages();  // behind the hand-over this warp may be asked to leave where nothing waits for them
+        await_pages();  // after the hand-over this warp may be told to leave in code that does not wait for
+                        // them
         if (role_.lane == 0) stream.blocks = 0;
       }
       hand_over();
@@ -73,11 +74,11 @@ class Copies {
   }
 
  private:
-  static constexpr uint32_t kEarlyBytes = 32 * 1024;  // asked for at once
+  static constexpr uint32_t kEarlyBytes = 32 * 1024;  // issued at once
   static constexpr uint32_t kEarlyTogether = kEarlyBytes / Memory::kPageBytes;
   static_assert(kEarlyTogether >= 2, "pages of two heads are asked for together");
 
-  // True if it is of the same rows and blocks as the one before.
+  // Returns true if it has the same rows and blocks as the previous stream.
   __device__ __forceinline__ bool find_next_stream() {
     Stream& stream = take_slot();
     const bool again = walk_.repeat(stream, (stream_.at + kStreamSlots - 1) % kStreamSlots);
@@ -85,7 +86,7 @@ class Copies {
     return again;
   }
 
-  // `again`: of the same blocks as the stream before.
+  // `again`: the blocks are those of the previous stream.
   __device__ __forceinline__ void bring_pages(const Stream& stream, bool again) {
     if (again && stream.blocks > kWarpThreads) walk_.find_blocks(stream.item, 0);
     if constexpr (kSingleRows) {
@@ -94,15 +95,15 @@ class Copies {
       bring_ahead(stream);
     }
   }
-  // Where the stream's b-th block of its first head is, in rows of the cache; called for each b in turn.
+  // Row in the cache of the stream's b-th block of its first head; called for each b in order.
   __device__ __forceinline__ uint32_t find_row(const Stream& stream, uint32_t b) {
     if (b % kWarpThreads == 0 && b > 0) walk_.find_blocks(stream.item, b);
     return (walk_.block(b) * op_.kv_heads + stream.head) * kKvBlockTokens;
   }
-  // Keys a block ahead of values.
+  // Loads keys one block ahead of values.
   __device__ __forceinline__ void bring_ahead(const Stream& stream) {
     const uint32_t blocks = stream.blocks;
-    uint32_t before = 0;  // whose values are still to come
+    uint32_t before = 0;  // block whose values are still to be loaded
 #pragma unroll 1
     for (uint32_t b = 0; b <= blocks; ++b) {
       uint32_t row = 0;
@@ -114,7 +115,7 @@ class Copies {
       before = row;
     }
   }
-  // Keys and values of block after block, of the stream's heads in turn; behind those that came early.
+  // Loads keys and values block by block, heads in turn, after the pages that were loaded early.
   __device__ __forceinline__ void bring_heads(const Stream& stream) {
     const uint32_t blocks = stream.blocks, pages = 2 * stream.heads;
     if (is_early_with_queries()) {
@@ -128,15 +129,15 @@ class Copies {
 #pragma unroll 1
     for (; b < blocks; ++b, asked = 0) bring_block<false>(stream, b, find_row(stream, b), asked, pages);
   }
-  // The lane's page of the first stream came early, and queries will come with it. Pages of a record are
-  // counted from 0.
+  // True if the lane's page was loaded early and queries land on the same barrier. The record's pages are
+  // numbered from 0.
   __device__ __forceinline__ bool is_early_with_queries() const {
     if (role_.lane >= early_) return false;
     const uint32_t heads = memory_.streams[0].heads;
     return role_.lane < heads && (heads <= kWarpgroups || role_.lane % 2 == 0);
   }
-  // The block's pages from the `asked`-th on, up to `most`; returns up to which. A page a lane: a lone thread
-  // would take longer to ask for a page of 8 KiB than the page takes to come.
+  // Issues loads of the block's pages from the `asked`-th up to `most`, one a lane; returns the end of those
+  // issued. (A single thread would take longer to issue the load of an 8 KiB page than the load takes.)
   template <bool kEarly>
   __device__ __forceinline__ uint32_t bring_block(const Stream& stream, uint32_t b, uint32_t row,
                                                   uint32_t asked, uint32_t most) {
@@ -151,11 +152,11 @@ class Copies {
     while (asked < end) {
       const bool room =
           role_.lane < end && ptx::mbarrier_try_wait(&memory_.free[place.at], (place.lap & 1) ^ 1);
-      // One after the other, since consumers go by how many have been asked for; pages of two heads together.
+      // In order, since consumers rely on the count of issued pages; pages of two heads together.
       uint32_t next = __ffs(static_cast<int>(~__ballot_sync(kAllLanes, room || role_.lane < asked))) - 1;
       next -= seconds >> next & 1;
-      // Consumers that leave give pages back that have not landed. Behind the vote, which waits for what
-      // try_wait finds: a look at the flag beside it may come first. Early, there is room at once.
+      // Consumers that leave free pages that have not landed. Checked after the vote, which depends on
+      // try_wait: otherwise the flag might be read before. Early pages find free buffers at once.
       if (!kEarly) leave_if_requested();
       if (role_.lane >= asked && role_.lane < next) {
         ask_for<kEarly>(page, memory_.page[place.at], &memory_.landed[first_at]);
@@ -168,15 +169,15 @@ class Copies {
     }
     return end;
   }
-  // A lane's page of a block: keys of each head, then values of each. What a warpgroup has two heads of lands
-  // as one, on the barrier of the first head's page.
+  // A lane's page of a block: the lanes have the keys of each head, then the values of each. If a warpgroup
+  // has two heads, their pages land together, on the barrier of the first head's page.
   struct Page {
     bool is_keys, has_second, is_second;
     TensorId cache;
-    uint32_t row;          // of the cache
-    uint32_t boxes;        // of kKvBoxTokens tokens that are wanted
-    std::byte* queries;    // where those of the tile come to, with its first keys; or null
-    uint32_t first_query;  // of the pass's vectors
+    uint32_t row;          // in the cache
+    uint32_t boxes;        // boxes of kKvBoxTokens tokens that are needed
+    std::byte* queries;    // destination of the tile's queries, which are loaded with its first keys; or null
+    uint32_t first_query;  // index among the pass's vectors
 
     __device__ __forceinline__ Page(const Copies& c, const Stream& stream, uint32_t b, uint32_t block_row) {
       const uint32_t heads = stream.heads, lane = c.role_.lane;
@@ -205,12 +206,12 @@ class Copies {
       ptx::tensor_load(page.queries + p * Memory::kNarrowPartBytes, map, page.first_query, p * kPartChannels,
                        landed);
   }
-  // Queries of a page that comes early are asked for later.
+  // The queries of a page that is loaded early are loaded later.
   template <bool kEarly>
   __device__ __forceinline__ void ask_for(const Page& page, std::byte* to, uint64_t* landed) {
     constexpr uint32_t kBoxes = kKvBlockTokens / kKvBoxTokens, kBoxBytes = kKvBoxTokens * kRowBytes;
-    constexpr uint32_t kBeyond = 0x7fff0000;  // a row that no cache has: zeros come
-    // Values of tokens that are not there are multiplied with 0, which takes numbers.
+    constexpr uint32_t kBeyond = 0x7fff0000;  // a row beyond every cache: loads zeros
+    // Missing tokens' values are multiplied by 0, so they must be finite numbers.
     const uint32_t boxes = page.is_keys ? page.boxes : kBoxes;
     const bool has_queries = page.queries != nullptr;
     if (!page.is_second) {
@@ -255,17 +256,17 @@ class Copies {
     stream_.advance(kStreamSlots);
   }
 
-  // Until what had the place in the lap before is done with.
+  // Waits until the previous lap's entry has been released.
   __device__ __forceinline__ void wait(uint64_t* free, uint32_t lap) {
     while (!__all_sync(kAllLanes, ptx::mbarrier_try_wait(free, (lap & 1) ^ 1))) leave_if_requested();
-    leave_if_requested();  // consumers that leave give pages back that have not landed
+    leave_if_requested();  // consumers that leave free pages that have not landed
   }
-  // A block does not leave before its copies have landed. Lanes that have come from different branches may
-  // read the flag at different times, and leave together nevertheless.
+  // Leaves if an exit is requested, after the block's copies have landed. Lanes from different branches may
+  // read the flag at different times, so they vote.
   __device__ __forceinline__ void leave_if_requested() {
     if (!__any_sync(kAllLanes, exit_requested(&role_.s.exit))) return;
     if constexpr (kSingleRows) {
-      if (is_early_with_queries()) ptx::mbarrier_arrive(&memory_.landed[role_.lane]);  // none come any more
+      if (is_early_with_queries()) ptx::mbarrier_arrive(&memory_.landed[role_.lane]);  // no copy follows
       __syncwarp();
     }
     if (role_.lane == 0) ptx::shared_store_release(&memory_.preparer_left, 1);
@@ -281,8 +282,8 @@ class Copies {
   Memory& memory_;
   Walk walk_;
   Place page_, stream_;  // the next ones
-  bool more_ = false;    // there is a next stream
-  uint32_t early_ = 0;   // pages of the first stream that came before the inputs
+  bool more_ = false;    // there is another stream
+  uint32_t early_ = 0;   // pages of the first stream that were loaded before the inputs were ready
 };
 
 }  // namespace serval::device::planned

@@ -10,7 +10,7 @@ template <>
 struct DeviceOp<PlannedAttention> : GroupOp {
   using Op = PlannedAttention;
 
-  // A kernel has the code for one size of heads.
+  // A kernel has code for one head size.
   template <class Config>
   static __device__ bool in_range(const Op& op) {
     constexpr uint32_t kMostHeads = Config::kHasFullTiles ? planned::kTileRows : planned::kNarrowRows;
@@ -19,12 +19,12 @@ struct DeviceOp<PlannedAttention> : GroupOp {
            op.q_heads >= op.kv_heads && op.head_dim == Config::kHeadDim;
   }
 
-  // The preparer's: instead of what it does for other group instructions (vm/device/kernel.cuh).
+  // Replaces the preparer's work for other group instructions (vm/device/kernel.cuh).
   template <class Role>
   static __device__ __forceinline__ void prepare(Role& role, const Op& op) {
     planned::Copies<Role, Role::Config::kHeadDim> copies(role, op);
     copies.init_barriers();
-    // The first record of a pass on an SM does not know the pass's rows before it waits.
+    // The SM's first record of a pass can read the pass's rows only after waiting.
     const bool knows_rows = role.buffer->begins_pass == 0;
     if (knows_rows) copies.find_first_stream();
     role.wait_inputs(role.recorder, [&] { copies.while_waiting(); });
@@ -37,13 +37,13 @@ struct DeviceOp<PlannedAttention> : GroupOp {
   static __device__ __forceinline__ void run(const Op& op, const Group& group) {
     using Memory = planned::PlacesOf<Config, Config::kHeadDim>;
     Group mine = group;
-    asm volatile("" : "+r"(mine.lane));  // address arithmetic stays in here
+    asm volatile("" : "+r"(mine.lane));  // keeps address arithmetic here
     auto& memory = *reinterpret_cast<Memory*>(mine.scratch);
     planned::JointRun& joint_run = memory.joint_runs[mine.warp / kWarpgroupWarps];
     joint_run.start.begin(mine.lane, mine.exit);
     work<Config>(op, mine);
     joint_run.end(mine.lane);
-    mine.sync();  // all are done with the barriers
+    mine.sync();  // all warps are done with the barriers
     if (mine.thread == 0) memory.invalidate_barriers();
   }
 
@@ -51,7 +51,7 @@ struct DeviceOp<PlannedAttention> : GroupOp {
   template <class Config>
   using StreamIn = typename planned::PlacesOf<Config, Config::kHeadDim>::Stream;
 
-  // The warp's part of all streams of the record.
+  // Runs the warp's part of all streams of the record.
   template <class Config>
   static __device__ __forceinline__ void work(const Op& op, const Group& group) {
     using Memory = planned::PlacesOf<Config, Config::kHeadDim>;
@@ -73,7 +73,7 @@ struct DeviceOp<PlannedAttention> : GroupOp {
                           });
     }
   }
-  // Calls work(memory, stream, its number, its first page) for each.
+  // Calls work(memory, stream, its number, its first page) for each stream.
   template <class Config, class Work>
   static __device__ __forceinline__ void for_streams(const Group& group, Work&& work) {
     using Memory = planned::PlacesOf<Config, Config::kHeadDim>;
@@ -101,7 +101,7 @@ struct DeviceOp<PlannedAttention> : GroupOp {
     if constexpr (!Config::kHasNarrowTiles) return false;
     return Config::uniform(queries) <= planned::kNarrowRows;
   }
-  // Its addresses are computed anew: beside a full tile there are no registers for them.
+  // Computes its addresses again: during a full tile there are no registers for them.
   template <class Config>
   static __device__ __forceinline__ void work_narrow(const Op& op, const Group& group,
                                                      const StreamIn<Config>& stream, uint32_t n,

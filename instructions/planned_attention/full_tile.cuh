@@ -1,9 +1,9 @@
-// The form of a tile for up to 64 query heads of rows:
+// The form of a tile for up to 64 rows, each a query head of a row of the pass:
 //
-//   scores[query, token]    = queries × keysᵀ              queries and keys in shared memory, as a rule
+//   scores[query, token]    = queries × keysᵀ              queries and keys in shared memory (usually)
 //   output[query, channel] += weights × values             weights in registers, values transposed
 //
-// Of each 8 tokens or channels, quad lane q has 2q and 2q + 1 of two queries that are 8 rows apart.
+// In each 8 tokens or channels, quad lane q holds 2q and 2q + 1, for two queries that are 8 rows apart.
 #pragma once
 
 #include "instructions/planned_attention/tile.cuh"
@@ -30,9 +30,10 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
   using Base::warpgroup_;
   using typename Base::Memory;
   static constexpr uint32_t kForm = 0;
-  // Queries are in shared memory but for the last part of channels where that is small: 16 channels each.
+  // Queries are in shared memory; where that is small, the last part of channels is in registers, 16 channels
+  // a step.
   static constexpr uint32_t kSharedParts = Memory::kSharedParts;
-  // Sums are shrunk while the next scores are multiplied, where queries leave the registers that this takes.
+  // If queries leave enough registers, sums are rescaled while the next scores are multiplied.
   static constexpr bool kShrinksLate = kSharedParts == Memory::kParts;
   using Queries = uint32_t[kPartSteps][4];
   using Weights = uint32_t[kSteps][4];
@@ -43,13 +44,13 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
     return warp_ * 16 + group_.lane / kQuadLanes + 8 * i;
   }
 
-  // Zeros where there is no query.
+  // Loads zeros where there is no query.
   __device__ __forceinline__ void load_queries(const Stream& stream, Queries& queries) {
     if constexpr (kSharedParts > 0)
       this->template share_queries<kTileRows, kSharedParts>(stream, memory_.queries[warpgroup_]);
     if constexpr (kSharedParts < Memory::kParts) hold_queries(stream, queries);
   }
-  // The last part's in registers.
+  // Loads the last part of channels into registers.
   __device__ __forceinline__ void hold_queries(const Stream& stream, Queries& queries) const {
 #pragma unroll
     for (uint32_t i = 0; i < 2; ++i) {
@@ -86,7 +87,7 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
                                            adds || t != 0);
     ptx::wgmma_commit();
   }
-  // Scores become weights, not yet rounded. `first`: token of the sequence that the block begins with.
+  // Turns scores into weights, not yet rounded. `first`: the block's first token in the sequence.
   __device__ __forceinline__ void softmax(float (&scores)[kScores], uint32_t first, PerQuery& shrink) {
     if (first + kKvBlockTokens > this->least_visible_) {
 #pragma unroll
@@ -117,7 +118,7 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
       this->total_[i] = __fmaf_rn(this->total_[i], shrink[i], total);
     }
   }
-  // Only where a query's largest score has grown: to multiply by 1 changes nothing.
+  // Rescales a query's output only if its largest score has grown: multiplying by 1 changes nothing.
   static __device__ __forceinline__ void shrink_output(float (&o)[kSums], const PerQuery& shrink) {
 #pragma unroll
     for (uint32_t i = 0; i < 2; ++i) {
@@ -145,11 +146,11 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
     }
   }
 
-  // What the products behind a page read: the keys of the next block, and the values of the one in hand.
+  // The pages that the next products read: keys of the next block, and values of the current one.
   struct Pages {
     Place keys, values;
     ptx::WgmmaOperand k, v;
-    bool landed;  // both, as far as this lane has looked
+    bool landed;  // both have landed, as far as this lane has seen
   };
   __device__ __forceinline__ Pages pages_behind(const Place& page) const {
     Pages pages;
@@ -165,12 +166,12 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
     return ptx::wgmma_operand_transposed(this->address_at(page.at), kPartBytes);
   }
 
-  // The loop begins where a block's weights are known and the values of the block before are still being
-  // multiplied: so the compiler, which moves nothing from one round to another, does not wait for these
-  // earlier. The next round's pages are looked up behind softmax: the compiler does that between
-  // exponentials, of which a scheduler computes a warp's in eight cycles, and so it costs nothing.
+  // A round of the loop begins when a block's weights are known and the previous block's values are still
+  // being multiplied; the compiler moves nothing across rounds, so it does not wait for those products
+  // earlier. The next round's pages are looked up after softmax: the compiler interleaves that with the
+  // exponentials, of which a scheduler computes one warp's in eight cycles, so it costs nothing.
   __device__ __forceinline__ void multiply(const Stream& stream, uint32_t blocks) {
-    float o[kSums] = {}, scores[kScores] = {};  // products count as reading what they add to
+    float o[kSums] = {}, scores[kScores] = {};  // products count as reading their accumulators
     typename Base::LeafMemory memory;
     typename Base::Leaves leaves(memory);
     PerQuery shrink;
@@ -197,7 +198,7 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
         if (begins) this->end_leaf(stream, block / kLeafBlocks - 1, o, leaves);
       }
       if (!kShrinksLate) shrink_output(o, shrink);
-      Weights weights;  // written behind the wait: ptxas does not know that products read them until then
+      Weights weights;  // written after the wait: ptxas assumes that products read them until then
       pack(weights, scores);
       if (b + 1 == blocks) {
         if (kShrinksLate) shrink_output(o, shrink);
@@ -222,7 +223,7 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
     this->end_leaf(stream, last_leaf, o, leaves);
     if (first_block == 0) this->finish(stream, last_leaf == 0, o, leaves);
   }
-  // Behind the last block's keys are its values.
+  // The last block's values follow its keys.
   __device__ __forceinline__ void multiply_last(const Stream& stream, const Place& page, float (&o)[kSums],
                                                 const Weights& weights, bool begins) {
     this->wait_page(page);
@@ -235,7 +236,7 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
     this->free_page(page);
   }
 
-  // True for the lane that writes what belongs to the query as a whole.
+  // Writes the lane's sums of query i. Returns true in the lane that also writes the query's scalars.
   __device__ __forceinline__ bool write_sums(float* to, uint32_t i, const float (&sums)[kSums]) const {
     const uint32_t part = group_.lane % kQuadLanes;
 #pragma unroll
@@ -244,7 +245,7 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
                          float2{sums[4 * b + 2 * i], sums[4 * b + 2 * i + 1]});
     return part == 0;
   }
-  // Of 32 channels, a lane has one piece.
+  // A lane has one piece of each 32 channels.
   __device__ __forceinline__ void write_output(const Stream& stream, const float (&sums)[kSums],
                                                const PerQuery& total) const {
 #pragma unroll

@@ -11,18 +11,18 @@
 namespace serval {
 namespace {
 
-// One KV head of one item: what it reads, and what comes of it.
+// One KV head of one item: its inputs and results.
 struct Work {
   AttentionItem item;
   uint32_t head = 0;
   uint32_t blocks = 0;              // from the item's first leaf on
-  std::vector<uint32_t> rows;       // of the item: those that see some of its leaves
-  std::vector<RowLeaves> leaves;    // of each
-  std::vector<uint32_t> positions;  // of each
+  std::vector<uint32_t> rows;       // rows of the item that see some of its leaves
+  std::vector<RowLeaves> leaves;    // of each row
+  std::vector<uint32_t> positions;  // of each row
   std::vector<float> q;             // [rows, group_heads, head_dim]
   std::vector<uint16_t> k, v;       // [blocks, kKvBlockTokens, head_dim]
   std::vector<float> places;        // [rows, their places, group_heads, head_dim + 2]
-  std::vector<size_t> first;        // of each row, into places
+  std::vector<size_t> first;        // index in places of each row's first
 };
 
 struct Local final : HostLocal {
@@ -49,7 +49,7 @@ void load_rows(const PlannedAttention& op, const HostMemory& m, Work& w) {
   w.blocks = blocks_for_tokens(tokens) - w.item.first_leaf * (kPlannedLeafTokens / kKvBlockTokens);
 }
 
-// The keys of the work's blocks that the last of its rows sees.
+// Loads the cache blocks of the work, up to the last token that one of its rows sees.
 void load_cache(const PlannedAttention& op, const HostMemory& m, const Work& w, TensorId cache,
                 std::vector<uint16_t>& to) {
   const uint32_t first_token = w.item.first_leaf * kPlannedLeafTokens;
@@ -83,7 +83,7 @@ void load(const PlannedAttention& op, const HostMemory& m, Local& l) {
   });
 }
 
-// One query head of one row, from leaf to leaf.
+// One query head of one row, processed leaf by leaf.
 class Query {
  public:
   Query(const PlannedAttention& op, const Work& work, size_t row, float* places)
@@ -96,7 +96,7 @@ class Query {
         o_(op.head_dim),
         merged_o_(op.head_dim) {}
 
-  // Its scores of the keys of block `block` of the sequence; becomes weights.
+  // `scores`: the query's scores of the keys of the sequence's block `block`; they become weights in place.
   void add_block(uint32_t block, float* scores) {
     const uint32_t first_token = block * kKvBlockTokens, leaf = first_token / kPlannedLeafTokens;
     if (leaf >= leaves_.end || first_token > position_) return;

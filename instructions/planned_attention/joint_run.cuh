@@ -31,11 +31,11 @@ struct JointRun {
   }
 };
 
-// Waits for a phase of a stream's barrier; false if the preparer has left before it was complete.
+// Waits for a phase of a stream's barrier. Returns false if the preparer left before the phase was complete.
 __device__ __forceinline__ bool wait_unless_left(uint64_t* ready, uint32_t parity, const uint32_t* left) {
   const auto is_ready = [&] { return __all_sync(kAllLanes, ptx::mbarrier_try_wait(ready, parity)) != 0; };
   while (!is_ready()) {
-    // After that the preparer hands over no further stream.
+    // Once it has left, the preparer hands over no further stream.
     if (__any_sync(kAllLanes, ptx::shared_load_acquire(left) != 0)) return is_ready();
   }
   return true;

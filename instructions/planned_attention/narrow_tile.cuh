@@ -1,17 +1,17 @@
-// The form of a tile for up to 8 query heads of rows, as decoding has them:
+// The form of a tile for up to 8 rows, as in decoding:
 //
-//   scores[token, query]    = keys × queriesᵀ              all in shared memory
-//   output[channel, query] += valuesᵀ × weightsᵀ           likewise
+//   scores[token, query]    = keys × queriesᵀ              all operands in shared memory
+//   output[channel, query] += valuesᵀ × weightsᵀ           all operands in shared memory
 //
-// A warp has 16 of the 64 tokens and, of each part of 64 channels, 16; a lane those at lane / 4 and 8 behind,
-// of two neighbouring queries: an eighth of the scores and sums that a lane of a full tile has, most of which
-// are then of rows that are not there. What a query's tokens have in common goes through shared memory.
+// A warp has 16 of the 64 tokens, and 16 of each part of 64 channels; a lane has those at lane / 4 and lane /
+// 4 + 8, for two neighbouring queries. That is an eighth of the scores and sums of a lane in a full tile,
+// whose rows would mostly be missing here. Reductions over a query's tokens go through shared memory.
 //
-// In kernels of single rows, two KV heads of up to 4 query heads each share a tile: the products are of each
-// head's keys and values with all queries, of which a query takes its own head's.
+// In kernels of single rows, two KV heads of up to 4 query heads each share a tile: each head's keys and
+// values are multiplied with all queries, and a query uses the products of its own head.
 //
-// A stream of few blocks runs through this code about once, and instructions that have not run lately come
-// slowly: so there is one loop with one copy of each product, where little overlaps.
+// A stream of few blocks runs through this code about once, and instructions that have not run recently are
+// slow to fetch. So there is one loop with one copy of each product, and little overlap.
 #pragma once
 
 #include "instructions/planned_attention/tile.cuh"
@@ -25,7 +25,7 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
   using typename Base::Stream;
 
  public:
-  // The parity of the warpgroup's barrier outlives the tile.
+  // The parity of the warpgroup's barrier is kept outside, because it outlives the tile.
   __device__ __forceinline__ NarrowTile(const PlannedAttention& op, const Group& group,
                                         uint32_t& together_parity)
       : Base(op, group),
@@ -33,11 +33,11 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
         operands_(memory_.narrow_operands[warpgroup_]),
         together_parity_(together_parity) {}
 
-  // In kernels of single rows, the warpgroup's part of the record's n-th stream: some of its heads, whose
-  // pages no other warpgroup reads.
+  // In kernels of single rows: runs the warpgroup's part of the record's n-th stream, some of its heads,
+  // whose pages no other warpgroup reads.
   __device__ __forceinline__ void run_single(const Stream& stream, uint32_t n, uint32_t first_page) {
     stream_heads_ = Config::uniform(stream.heads);
-    // A head alone falls to the warpgroups in turn.
+    // The warpgroups take turns at streams of one head.
     const uint32_t tile = stream_heads_ > 1 ? warpgroup_ : (warpgroup_ + n) % kWarpgroups;
     const HeadShare mine(stream_heads_, tile);
     if (mine.count == 0) return;
@@ -67,9 +67,9 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
   __device__ __forceinline__ uint32_t tile_row(uint32_t i) const {
     return 2 * (group_.lane % kQuadLanes) + i;
   }
-  // The lane's, in kernels of single rows.
+  // Finds the lane's queries, in kernels of single rows.
   __device__ __forceinline__ void find_queries(const HeadShare& mine, uint32_t tokens) {
-    const uint32_t first_head = memory_.heads.count;  // its queries
+    const uint32_t first_head = memory_.heads.count;  // queries of the first head
 #pragma unroll
     for (uint32_t i = 0; i < 2; ++i) {
       is_second_[i] = tile_row(i) >= first_head;
@@ -77,12 +77,12 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
       this->visible_[i] = this->writes_[i] ? tokens : kEverything;
     }
   }
-  // Of the lane's two tokens or channels of 64.
+  // The lane's token or channel, one of two, in a group of 64.
   __device__ __forceinline__ uint32_t row(uint32_t half) const {
     return warp_ * 16 + half * 8 + group_.lane / kQuadLanes;
   }
 
-  // One head's products, between fence and commit.
+  // One head's products, issued between fence and commit.
   __device__ __forceinline__ void add_scores(float (&scores)[kScores], ptx::WgmmaOperand keys,
                                              ptx::WgmmaOperand queries) const {
 #pragma unroll
@@ -104,7 +104,7 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
     }
   }
 
-  // --- pages: the next ones, of the first head and of the second behind it
+  // --- pages: the next one, of the first head; the second head's page follows it
 
   __device__ __forceinline__ bool has_two() const {
     return Memory::kSingleRows && has_two_;
@@ -117,7 +117,7 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
     at_ = page % Memory::kPages;
     parity_ = page / Memory::kPages & 1;
   }
-  // In other kernels, values come behind the keys of the next block.
+  // In other kernels, a block's values come after the keys of the next block.
   __device__ __forceinline__ void go_to_keys(uint32_t b) {
     if constexpr (!Memory::kSingleRows) go_to(this->first_page_ + (b == 0 ? 0 : 2 * b - 1));
   }
@@ -127,7 +127,7 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
   __device__ __forceinline__ void wait_pages() {
     if constexpr (Memory::kSingleRows)
       wait_count_or_exit(&memory_.issued, next_page_ + (has_two() ? 2 : 1), issued_seen_, group_.exit);
-    wait_phase_or_exit(&memory_.landed[at_], parity_, group_.exit);  // of both
+    wait_phase_or_exit(&memory_.landed[at_], parity_, group_.exit);  // covers both heads' pages
   }
   __device__ __forceinline__ void free_pages() {
     __syncwarp();
@@ -142,8 +142,8 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
 
   // --- products
 
-  // Those of one head's page, or of two heads' pages: add(sums, operand) for each; meanwhile(). Branches are
-  // around whole groups, since ptxas serialises products with any between them.
+  // Multiplies one head's page or two heads' pages: add(sums, operand) for each, then meanwhile() before the
+  // wait. Branches enclose whole groups of products: ptxas serialises products with branches between them.
   template <uint32_t kCount, class Operand, class Add, class Meanwhile>
   __device__ __forceinline__ void multiply_pages(float (&first)[kCount], float (&second)[kCount],
                                                  Operand&& operand, Add&& add, Meanwhile&& meanwhile) {
@@ -183,15 +183,16 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
         [&](float(&to)[kSums], ptx::WgmmaOperand values) { add_output(to, values, weights, adds); },
         meanwhile);
   }
-  // Of the lane's queries, what was multiplied with the head of each.
+  // Selects for each of the lane's queries the products of its own head.
   template <uint32_t kCount>
   __device__ __forceinline__ void take_own(float (&values)[kCount], const float (&second)[kCount]) const {
     if (!has_two()) return;
 #pragma unroll
     for (uint32_t n = 0; n < kCount; ++n) values[n] = is_second_[query_of(n)] ? second[n] : values[n];
   }
-  // The last block's values have landed, of which the sequence has `tokens` tokens. In kernels of single
-  // rows, zeros have come behind their last box.
+  // Clears what follows the last token of the last block's values, which have landed; `tokens`: the
+  // sequence's tokens in that block. In kernels of single rows, boxes after the last used one were loaded as
+  // zeros.
   __device__ __forceinline__ void clear_pages(uint32_t tokens) {
     if constexpr (Memory::kSingleRows) {
       if (tokens % kKvBoxTokens == 0) return;
@@ -212,7 +213,7 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
   }
 
   __device__ __forceinline__ void multiply(const Stream& stream, uint32_t blocks) {
-    // Products count as reading what they add to.
+    // Products count as reading their accumulators.
     float o[kSums] = {}, second_o[kSums] = {}, scores[kScores] = {}, second_scores[kScores] = {};
     typename Base::LeafMemory memory;
     typename Base::Leaves leaves(memory);
@@ -230,7 +231,7 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
       PerQuery shrink;
       softmax(scores, block * kKvBlockTokens, shrink);
       if constexpr (!Memory::kSingleRows)
-        add_weights(shrink);  // beside products, ptxas serialises them (C7520)
+        add_weights(shrink);  // next to products, ptxas would serialise them (C7520)
 #pragma unroll
       for (uint32_t n = 0; n < kSums; ++n) {
         o[n] *= shrink[query_of(n)];
@@ -246,7 +247,7 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
       if ((block + 1) % kLeafBlocks == 0) end(stream, block, o, second_o, leaves);
     }
     const uint32_t last = first_block + blocks - 1;
-    if (last < kLeafBlocks && stream.item.first_place == kNoPlace) {  // short, as most are: nothing to merge
+    if (last < kLeafBlocks && stream.item.first_place == kNoPlace) {  // usual: nothing to merge
       take_own(o, second_o);
       PerQuery total = {this->total_[0], 0};
       add_lanes(total);
@@ -263,7 +264,8 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
     this->end_leaf(stream, block / kLeafBlocks, o, leaves);
   }
 
-  // Scores become weights, which are then in shared memory: rounded, and as they are for the totals.
+  // Turns scores into weights and stores them in shared memory: rounded for the products, and unrounded for
+  // the totals.
   __device__ __forceinline__ void softmax(float (&scores)[kScores], uint32_t first, PerQuery& shrink) {
     PerQuery most = {-INFINITY, -INFINITY};
 #pragma unroll
@@ -280,7 +282,7 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
     }
     share_weights(scores);
   }
-  // Of the warpgroup's tokens.
+  // Maxima over the warpgroup's tokens.
   __device__ __forceinline__ void find_most(PerQuery& most) {
 #pragma unroll
     for (uint32_t lanes = kQuadLanes; lanes < kWarpThreads; lanes *= 2) {
@@ -305,7 +307,7 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
     for (uint32_t half = 0; half < 2; ++half)
       ptx::shared_store(at + half * 8 * sizeof(work_.weights[0]),
                         float2{weights[2 * half], weights[2 * half + 1]});
-    // As bf16: a row for each query, first this warp's lower 8 tokens, then its others, swizzled.
+    // As bf16: a row for each query; first this warp's lower 8 tokens, then its upper 8, swizzled.
     const uint32_t query = group_.lane % 8, piece = warp_ * 2 + group_.lane / 8 % 2;
     ptx::store_matrices_transposed(
         ptx::shared_address(operands_.weights) + query * kRowBytes + (piece ^ query) * 16,
@@ -313,8 +315,8 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
     ptx::fence_proxy_async_shared();
     this->sync_warpgroup();
   }
-  // Each warp adds up all weights, in the order of a full tile: lane l those of query l / 4, and of each 8
-  // tokens those of 2 (l mod 4) and the next.
+  // Each warp adds all weights in the order of a full tile: lane l those of query l / 4, and in each 8 tokens
+  // those of 2 (l mod 4) and the next.
   __device__ __forceinline__ void add_weights(const PerQuery& shrink) {
     const uint32_t query = group_.lane / kQuadLanes, quad_lane = group_.lane % kQuadLanes;
     const uint32_t from =
@@ -329,7 +331,7 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
     }
     this->total_[0] = __fmaf_rn(this->total_[0], own, total);
   }
-  // Of query lane / 4, what a lane has that has the query among its two.
+  // The value of query lane / 4, from a lane that has that query as one of its two.
   __device__ __forceinline__ float of_query(const PerQuery& values) const {
     const uint32_t from = group_.lane / (2 * kQuadLanes);
     const float even = __shfl_sync(kAllLanes, values[0], from), odd = __shfl_sync(kAllLanes, values[1], from);
@@ -343,15 +345,16 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
     for (uint32_t i = 0; i < 2; ++i) total[i] = __shfl_sync(kAllLanes, sum, tile_row(i) * kQuadLanes);
   }
 
-  // True for the lane that writes what belongs to the query as a whole.
+  // Writes the lane's sums of query i. Returns true in the lane that also writes the query's scalars.
   __device__ __forceinline__ bool write_sums(float* to, uint32_t i, const float (&sums)[kSums]) const {
 #pragma unroll
     for (uint32_t n = 0; n < kSums / 2; ++n)
       ptx::store_relaxed(to + n / 2 * kPartChannels + row(n % 2), sums[2 * n + i]);
     return warp_ == 0 && group_.lane < kQuadLanes;
   }
-  // Lanes of neighbouring channels exchange halves, so that each has a pair of one query's: of the first in
-  // even rows, of the second in odd ones. 8 channels further on is the word behind.
+  // Lanes of neighbouring channels exchange halves, so that each has a channel pair of one query: of the
+  // first query in even rows, of the second in odd ones. The next word holds the pair that is 8 channels
+  // further.
   __device__ __forceinline__ void write_output(const Stream& stream, const float (&sums)[kSums],
                                                const PerQuery& total) const {
     const uint32_t i = group_.lane / kQuadLanes % 2;
@@ -376,13 +379,13 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
   NarrowWork& work_;
   typename Memory::NarrowOperands& operands_;
   uint32_t& together_parity_;
-  // In kernels of single rows: of the stream, and of the warpgroup's part of it.
+  // In kernels of single rows: the stream's heads, and the warpgroup's part of them.
   uint32_t stream_heads_ = 1;
   bool has_two_ = false;
-  bool is_second_[2] = {};                        // the lane's queries are of the second head
-  uint32_t queries_ = 0;                          // where they are in shared memory
-  uint32_t next_page_ = 0, at_ = 0, parity_ = 0;  // the next page, and its place
-  uint32_t issued_seen_ = 0;                      // of Memory::issued
+  bool is_second_[2] = {};                        // by query of the lane: it belongs to the second head
+  uint32_t queries_ = 0;                          // their address in shared memory
+  uint32_t next_page_ = 0, at_ = 0, parity_ = 0;  // the next page, its buffer and its parity
+  uint32_t issued_seen_ = 0;                      // last value seen of Memory::issued
 };
 
 }  // namespace serval::device::planned

@@ -1,14 +1,15 @@
-// Attention over the paged KV cache for passes of many rows: what the state's list of items gives to this
-// record (vm/state/attention.h).
+// Attention over the paged KV cache for passes of many rows, for the items that the state's list assigns to
+// this record (vm/state/attention.h).
 //
-// A query's keys are cut into leaves of kPlannedLeafTokens tokens, a leaf into the cache's blocks of 64. In a
-// leaf, softmax goes from block to block: m = the largest score so far, l and o = the sums of exp(score - m)
-// and of bf16(exp(score - m)) × V, both scaled anew where m grows. Leaves are merged one after the other
-// (merge() in sums.h). Both orders are those of the positions: how rows and leaves are dealt out changes no
-// bit.
+// A query's keys are divided into leaves of kPlannedLeafTokens tokens, a leaf into the cache's blocks of 64.
+// In a leaf, softmax is computed block by block: m = the largest score so far, l and o = the sums of
+// exp(score - m) and of bf16(exp(score - m)) × V, both rescaled when m grows. Leaves are merged one after the
+// other (merge() in sums.h). Both orders follow the positions: the assignment of rows and leaves to records
+// changes no bit.
 //
-// An item that has all leaves of its rows writes their output. Else the item with the first leaf writes what
-// its leaves merge to, others write each leaf, in units of log2 for m, and planned_merge goes on from there.
+// An item that has all leaves of its rows writes their output. Otherwise the item with the first leaf writes
+// its leaves' merged result, other items write each leaf, with m in units of log2, and planned_merge merges
+// these.
 #pragma once
 
 #include <algorithm>
@@ -21,11 +22,11 @@
 
 namespace serval {
 
-// A narrow tile of the GPU's kernels has room for so many query heads.
+// Query heads that fit into a narrow tile of the GPU's kernels.
 inline constexpr uint32_t kNarrowQueries = 8;
 
 struct PlannedAttention {
-  static constexpr bool kOneOfEachSm = true;  // `record` says which
+  static constexpr bool kOneOfEachSm = true;  // `record` is the number of the SM
 
   TensorId q;
   TensorId k_cache;
@@ -75,7 +76,7 @@ struct PlannedAttention {
   }
 };
 
-// A place for partial results: of each query head of the group head_dim sums, then m, then l.
+// A place for partial results: for each query head of the group head_dim sums, then m, then l.
 struct PlaceLayout {
   uint32_t group_heads;  // query heads of a KV head
   uint32_t head_dim;
@@ -89,12 +90,11 @@ constexpr PlaceLayout place_layout(const Op& op) {
   return {op.q_heads / op.kv_heads, op.head_dim};
 }
 
-// What a row has to do with an item of its sequence, in a pass: leaves [first, end), none if it sees none of
-// the item's.
+// The leaves [first, end) of an item that a row sees in a pass; empty if it sees none.
 struct RowLeaves {
   uint32_t first, end;
   constexpr bool none() const { return first >= end; }
-  // Places that it writes, from place_of_row() on.
+  // Places that the row writes, from place_of_row() on.
   constexpr uint32_t places(const AttentionItem& item) const {
     return item.first_leaf == 0 ? 1 : end - first;
   }
@@ -107,7 +107,7 @@ constexpr RowLeaves row_leaves(const AttentionItem& item, const PassRow& row) {
 constexpr uint32_t place_of_row(const AttentionItem& item, uint32_t i) {
   return item.first_place + i * item.row_places;
 }
-// The item names nothing outside the operation's tensors; others are left out.
+// True if the item lies inside the operation's tensors; other items are skipped.
 template <class Op>
 constexpr bool in_bounds(const Op& op, const AttentionItem& item) {
   const bool rows = item.rows <= op.max_rows && item.first_row <= op.max_rows - item.rows;
@@ -120,7 +120,7 @@ constexpr bool in_bounds(const Op& op, const AttentionItem& item) {
   const bool in_places = item.first_place == kNoPlace || item.first_place + places <= op.places;
   return in_places && item.slot < op.max_sequences;
 }
-// Calls fn(item) for those of the record.
+// Calls fn(item) for the record's items.
 template <class Op, class Fn>
 void for_items(const Op& op, const AttentionList& list, Fn&& fn) {
   if (op.record >= list.records || list.records != op.records) return;
@@ -152,7 +152,7 @@ inline void footprint(const PlannedAttention& op, const StateView* state,
   for_items(op, *state->attention, [&](const AttentionItem& item) {
     const uint64_t head_end = item.first_head + item.heads;
     const Box cols{0, 0, item.first_head * group_cols, head_end * group_cols};
-    uint32_t tokens = 0;  // that the item reads, from its first leaf on
+    uint32_t tokens = 0;  // end of the tokens that the item reads
     for (uint32_t i = 0; i < item.rows; ++i) {
       const uint64_t r = item.first_row + i;
       const RowLeaves leaves = row_leaves(item, state->rows[r]);
@@ -185,10 +185,10 @@ inline Cost cost(const PlannedAttention& op, const CostView& c) {
 }
 
 inline PageNeed pages(const PlannedAttention&) {
-  return {.pinned = 0, .streaming = 0};  // scratch memory does
+  return {.pinned = 0, .streaming = 0};  // scratch memory suffices
 }
 
-// Operands that attention and its merge have in common.
+// Checks the operands that attention and its merge share.
 template <class Op>
 void check_planned(const Op& op, OperandCheck& c) {
   c.pass_rows(op.rows, op.max_rows);

@@ -8,28 +8,28 @@
 namespace serval {
 namespace {
 
-// Predicted times, in tenths of what a block of keys takes for one tile of rows. Two tiles share the keys and
-// overlap; beginning an item (its rows, its queries, its results) costs something, too.
+// Predicted times, in tenths of the time of a block of keys with one tile of rows. Two tiles share the keys
+// and overlap. Beginning an item (its rows, queries and results) has a cost of its own.
 constexpr uint64_t kBlockOfOneTile = 10, kBlockOfTwoTiles = 16, kItemBegins = 14;
 constexpr uint32_t kLeafBlocksPlanned = kPlannedLeafTokens / kKvBlockTokens;
-// Items of a record, about, where rows are many: more of them balance no better and cost time to plan.
+// Approximate items of a record when there are many rows: more would not balance better, and take time to
+// plan.
 constexpr uint64_t kItemsOfRecord = 8;
-// A record may be busy so much longer than the mean, in percent, before keys are split: a split has to be
-// merged.
+// Percentage by which a record's time may exceed the mean before keys are split: splits must be merged.
 constexpr uint64_t kSlackPercent = 6;
 
-// Neighbouring rows of one sequence, as one item has them; every KV head sees the same.
+// Neighbouring rows of one sequence in one item; every KV head has the same tiles.
 struct Tile {
   uint32_t slot, first_row, rows;
-  uint32_t tokens;       // that its last row sees, when the launch begins
-  uint32_t last_leaves;  // that its last row may see when the launch ends
+  uint32_t tokens;       // tokens that its last row sees when the launch begins
+  uint32_t last_leaves;  // leaves that its last row may see when the launch ends
 };
 
 uint64_t block_time(const AttentionPlanShape& shape, uint32_t rows) {
   return rows > rows_of_attention_tile(shape.group_heads) ? kBlockOfTwoTiles : kBlockOfOneTile;
 }
 
-// Consecutive active rows of one slot whose positions follow each other.
+// True for consecutive active rows of one slot with consecutive positions.
 bool follows(const PassRow& before, const PassRow& row) {
   return row_is_active(before) && row_is_active(row) && before.slot == row.slot &&
          before.position + 1 == row.position;
@@ -46,7 +46,7 @@ uint64_t tiles_of_runs(std::span<const PassRow> rows, uint32_t most_rows) {
   return tiles;
 }
 
-// What is dealt out: a tile's leaves from `first_leaf` on, of some heads.
+// The unit of assignment to records: a tile's leaves from the first on, for some heads.
 struct Chain {
   uint32_t tile;
   uint32_t first_head, heads;
@@ -79,7 +79,7 @@ class Planner {
     AttentionItem item;
   };
 
-  // Tiles of two warpgroups' rows; of one, where that keeps more records busy.
+  // Tiles of two warpgroups' rows, or of one warpgroup's if that keeps more records busy.
   void find_tiles() {
     const uint32_t two = rows_of_attention_item(shape_.group_heads);
     const bool few = tiles_of_runs(rows_, two) * shape_.kv_heads < shape_.records;
@@ -101,7 +101,7 @@ class Planner {
     return kItemBegins + blocks * block_time(shape_, tile.rows);
   }
 
-  // Longest first. Heads of a tile stay together where there are items enough.
+  // Sorts chains by time, longest first. A tile's heads stay together if there are enough items.
   void find_chains() {
     const uint64_t wanted = std::clamp<uint64_t>(kItemsOfRecord * shape_.records, tiles_.size(),
                                                  std::max<size_t>(tiles_.size(), room() / 2));
@@ -116,9 +116,9 @@ class Planner {
                      [](const Chain& a, const Chain& b) { return a.time > b.time; });
     waiting_ = chains_.size();
   }
-  // Of one head each, where several would keep a record busy for long.
+  // Adds chains of `heads` heads, or of one head each if more would keep a record busy for long.
   void add_chains(uint32_t t, uint32_t heads) {
-    constexpr uint64_t kLargestPart = 4;  // of what a record is busy for in all
+    constexpr uint64_t kLargestPart = 4;  // 1 / so much of a record's whole time
     const uint64_t time = time_of(tiles_[t], 0, kToTheEnd);
     const uint64_t others = (tiles_.size() - t) * ((shape_.kv_heads + heads - 1) / heads);
     const bool is_long = time * heads * kLargestPart > target_;
@@ -131,7 +131,7 @@ class Planner {
 
   uint32_t room() const { return attention_items(shape_.rows); }
 
-  // From chain `c` on; returns how many chains that were.
+  // Assigns the chains from `c` on; returns their number.
   size_t deal(size_t c) {
     const Chain& chain = chains_[c];
     --waiting_;
@@ -153,8 +153,8 @@ class Planner {
     give(item, chain.time * together);
     return together;
   }
-  // Heads of a tile from chain `c` on that the least busy record has time for: one item, whose rows and
-  // blocks are looked up once.
+  // Number of a tile's chains from `c` on for which the least busy record has time: they become one item,
+  // whose rows and blocks are looked up once.
   size_t chains_together(size_t c) const {
     const Chain& first = chains_[c];
     size_t count = 1;
@@ -167,8 +167,8 @@ class Planner {
     return count;
   }
 
-  // Leaves that the least busy record has time for; all of them, if the whole chain does not keep it busy for
-  // much longer than the mean.
+  // Leaves for which the least busy record has time; all leaves if the whole chain does not exceed the mean
+  // by much.
   uint32_t first_part(const Chain& chain, const Tile& tile, uint32_t leaves) const {
     return chain.time <= time_left(kSlackPercent) ? leaves : fitting(tile, 0, leaves);
   }
@@ -176,7 +176,7 @@ class Planner {
     const uint64_t most = target_ + target_ * percent / 100;
     return most - std::min(most, loads_.front().time);
   }
-  // As many leaves from `first` on as the least busy record has time for, but one.
+  // End of the leaves from `first` on for which the least busy record has time, at least one.
   uint32_t fitting(const Tile& tile, uint32_t first, uint32_t leaves) const {
     const uint64_t leaf_time = kLeafBlocksPlanned * block_time(shape_, tile.rows);
     const uint64_t left = time_left(0), begins = std::min(left, kItemBegins);
@@ -184,7 +184,7 @@ class Planner {
         leaves, first + std::max<uint64_t>(1, (left - begins + leaf_time / 2) / leaf_time)));
   }
 
-  // Takes places for all that follows the first `prefix` leaves; false if there are too few.
+  // Reserves places for everything after the first `prefix` leaves. Returns false if there are too few.
   bool begin_split(AttentionItem& item, const Tile& tile, uint32_t prefix) {
     const uint32_t row_places = 1 + tile.last_leaves - prefix;
     const uint64_t places = uint64_t{tile.rows} * row_places;
@@ -210,7 +210,7 @@ class Planner {
       const uint32_t end = first == 0 ? split.prefix_leaves : fitting(tile, first, leaves);
       item.first_leaf = first;
       item.first_place = split.first_place + (first == 0 ? 0 : 1 + first - split.prefix_leaves);
-      item.end_leaf = end < leaves ? end : tile.last_leaves;  // it may grow into the leaf after
+      item.end_leaf = end < leaves ? end : tile.last_leaves;  // the row may grow into the next leaf
       give(item, time_of(tile, first, end));
     }
   }
@@ -222,7 +222,7 @@ class Planner {
     sift_down();
   }
 
-  // Makes the loads a heap again: the first has grown.
+  // Restores the heap after its first load has grown.
   void sift_down() {
     const Load load = loads_.front();
     size_t at = 0;
@@ -252,9 +252,9 @@ class Planner {
   std::vector<Tile> tiles_;
   std::vector<Chain> chains_;
   std::vector<Dealt> dealt_;
-  std::vector<Load> loads_;  // a heap: the least busy record is the first
+  std::vector<Load> loads_;  // a heap: the least busy record comes first
   uint64_t total_ = 0, target_ = 0;
-  size_t waiting_ = 0;  // chains that are not dealt out yet
+  size_t waiting_ = 0;  // chains that have not been assigned
   uint32_t places_used_ = 0;
 };
 

@@ -9,15 +9,15 @@
 
 namespace serval {
 
-// What the program's attention is planned for; none if it has no planned attention. Looks through the
-// program: once for each, not for each launch.
+// The shape of the program's planned attention; none if it has none. Searches the program: call it once a
+// program, not once a launch.
 std::optional<AttentionPlanShape> attention_plan_shape(const Program& program);
 
-// Writes the state's list for the launch that the state describes: rows, slots and passes_wanted are set. The
-// state has at least the program's rows, and may be one that check_state() refuses.
+// Writes the state's list for the launch that the state describes; rows, slots and passes_wanted must be set.
+// The state has at least the program's rows; check_state() may still refuse it.
 void plan_launch(const AttentionPlanShape& shape, StateBlock& state);
 
-// No item has more than one row, as where all sequences generate.
+// True if no item has more than one row, as when all sequences generate.
 bool has_single_rows(const AttentionList& list);
 
 }  // namespace serval

@@ -1,5 +1,5 @@
-// Which streams a record of attention has: its items of the pass's list, one after the other, cut into what
-// the consumers take at once. For the preparer's whole warp.
+// Iterates over a record's streams: its items in the pass's list, divided into what the consumers process at
+// a time. Called by the preparer's whole warp.
 #pragma once
 
 #include "instructions/planned_attention/streams.cuh"
@@ -7,7 +7,7 @@
 
 namespace serval::device::planned {
 
-// Few registers: what belongs to a stream is kept in shared memory.
+// Uses few registers: the data of a stream is kept in shared memory.
 template <class Role, uint32_t kHeadDim>
 class StreamWalk {
  public:
@@ -18,7 +18,7 @@ class StreamWalk {
   __device__ __forceinline__ StreamWalk(Role& role, const Op& op, Memory& memory)
       : role_(role), op_(op), memory_(memory) {}
 
-  // The pass's rows and its list may be read.
+  // The pass's rows and its list must be readable.
   __device__ __forceinline__ void begin() {
     if (role_.lane == 0) {
       memory_.cursor = {};
@@ -32,8 +32,8 @@ class StreamWalk {
     __syncwarp();
   }
 
-  // The stream in slot `before` with the item's next head, if that is what comes next: nothing has to be
-  // looked up. False if it is not.
+  // Copies the stream in slot `before` with the item's next head, if that is the next stream: then nothing
+  // has to be looked up. Returns false otherwise.
   __device__ __forceinline__ bool repeat(Stream& stream, uint32_t before) {
     const Cursor cursor = memory_.cursor;
     if (cursor.head == 0 || !described_) return false;
@@ -51,7 +51,7 @@ class StreamWalk {
     __syncwarp();
     return true;
   }
-  // The next stream that has something to do; false if there is none.
+  // Finds the next stream with work; returns false if there is none.
   __device__ __forceinline__ bool find(Stream& stream) {
     for (;;) {
       const Cursor cursor = memory_.cursor;
@@ -71,14 +71,15 @@ class StreamWalk {
     }
   }
 
-  // Of the item's blocks, 32 from the first-th on, one a lane, as far as the sequence may have any.
+  // Loads the ids of 32 of the item's blocks from its `first`-th on, one a lane, up to the sequence's
+  // possible blocks.
   __device__ __forceinline__ void find_blocks(const AttentionItem& item, uint32_t first) {
     const uint32_t most = blocks_for_tokens(op_.max_context);
     const uint32_t block = item.first_leaf * kLeafBlocks + first + role_.lane;
     const auto* table = tensor<&Op::block_table, const uint32_t>(*role_.buffer) + size_t{item.slot} * most;
     if (block < most) ids_ = ptx::load_constant(table + block);
   }
-  // Where the b-th of them is, of those that were found last.
+  // Id of the item's b-th block, which must be among the last 32 loaded.
   __device__ __forceinline__ uint32_t block(uint32_t b) const {
     return __shfl_sync(kAllLanes, ids_, b % kWarpThreads);
   }
@@ -89,7 +90,7 @@ class StreamWalk {
   __device__ __forceinline__ const AttentionList* list() const {
     return tensor<&Op::items, const AttentionList>(*role_.buffer);
   }
-  // Behind a stream of the item. By one lane.
+  // Advances past a stream of the item. Called by one lane.
   __device__ __forceinline__ void advance_cursor(const AttentionItem& item, bool good) {
     Cursor& next = memory_.cursor;
     next.head += heads_from(item, next.head);
@@ -100,22 +101,22 @@ class StreamWalk {
     next.first_row = 0;
     ++next.item;
   }
-  // One in kernels of single rows, of which the compiler does not know: else ptxas serialises products
-  // (C7513).
+  // Rows of a stream: 1 in kernels of single rows, computed such that it is no compile-time constant; with a
+  // constant, ptxas serialises products (C7513).
   __device__ __forceinline__ uint32_t stream_rows() const {
     return kSingleRows ? memory_.heads.row_of(memory_.heads.count)
                        : kWarpgroups * memory_.heads.rows_of_tile();
   }
-  // Of a stream that begins with the item's `head`-th.
+  // KV heads of a stream that begins with the item's `head`-th head.
   __device__ __forceinline__ uint32_t heads_from(const AttentionItem& item, uint32_t head) const {
     return kSingleRows ? min(item.heads - head, kWarpgroups * heads_of_tile(memory_.heads)) : 1;
   }
 
-  // What is known of the stream beside its item; false if there is nothing to do. `head`: of the item's.
+  // Fills in the stream besides its item; returns false if there is no work. `head`: index in the item.
   __device__ __forceinline__ bool describe(Stream& stream, uint32_t first_row, uint32_t rows, uint32_t head) {
     const auto* pass_rows =
         tensor<&Op::rows, const PassRow>(*role_.buffer) + stream.item.first_row + first_row;
-    find_blocks(stream.item, 0);  // on its way together with the rows
+    find_blocks(stream.item, 0);  // in flight together with the rows
     uint32_t tokens = 0;
     for (uint32_t r = role_.lane; r < rows; r += kWarpThreads) {
       const uint32_t visible = visible_tokens(stream.item, pass_rows + r);
@@ -139,8 +140,8 @@ class StreamWalk {
   Role& role_;
   const Op& op_;
   Memory& memory_;
-  bool described_ = false;  // the stream before is the item's, of the same rows
-  uint32_t ids_ = 0;        // of 32 of the stream's blocks, one a lane
+  bool described_ = false;  // the previous stream belongs to the item and has the same rows
+  uint32_t ids_ = 0;        // ids of 32 of the stream's blocks, one a lane
 };
 
 }  // namespace serval::device::planned

@@ -1,14 +1,14 @@
-// Streams: what the preparer brings and the consumers work on, and the shared memory that they meet in.
+// Streams: the work that the preparer loads and the consumers process, and the shared memory that they share.
 //
-// A stream is a KV head of an item and as many of the item's rows as the warpgroups have tiles for. Its
-// blocks come as pages, one of keys and one of values each; the values of a block come after the keys of the
-// next, since that is when they are needed. Pages are counted through all streams of the record, and so are
-// streams: the preparer finds them and says what is to be done.
+// A stream is a KV head of an item and as many of the item's rows as the warpgroups have tiles for. Each
+// block is two pages, one of keys and one of values; a block's values come after the next block's keys, in
+// the order of their use. Pages and streams are numbered through the whole record. The preparer finds the
+// streams and describes them to the consumers.
 //
 // In kernels of single rows, where an item has one row (DeviceLaunch::single_rows), a stream has several KV
-// heads, up to two for each warpgroup: a warpgroup that has one block after the other waits for itself longer
-// than for its pages. Values then come right behind the keys, and pages of the heads in turn; queries come
-// with the first keys, by the copy engine.
+// heads, up to two for each warpgroup: a warpgroup that processed one block after the other would wait longer
+// for its own products than for its pages. There, values follow the keys of the same block, with the heads'
+// pages in turn, and the copy engine loads queries together with the first keys.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,9 @@
 namespace serval::device::planned {
 
 inline constexpr uint32_t kWarpgroups = kConsumerWarps / kWarpgroupWarps;
-inline constexpr uint32_t kTileRows = 64;                // query heads of rows, on the tensor cores
-inline constexpr uint32_t kNarrowRows = kNarrowQueries;  // of a narrow tile
-inline constexpr uint32_t kForms = 2;                    // of tiles
+inline constexpr uint32_t kTileRows = 64;                // rows of a full tile: query heads of rows
+inline constexpr uint32_t kNarrowRows = kNarrowQueries;  // rows of a narrow tile
+inline constexpr uint32_t kForms = 2;                    // forms of tiles
 inline constexpr uint32_t kRowBytes = 128;
 inline constexpr uint32_t kPartChannels = 64;  // 128 bytes of each token
 inline constexpr uint32_t kPartBytes = kTileRows * kRowBytes;
@@ -36,21 +36,21 @@ struct alignas(16) StreamOf {
   AttentionItem item;
   uint32_t head;       // KV head, the first of `heads`
   uint32_t heads;      // 1, or those of both warpgroups (HeadShare)
-  uint32_t first_row;  // of the item's: where the first warpgroup's tile begins
-  uint32_t tokens;  // that the stream ends with, of the sequence: no row of the item sees more of the item's
+  uint32_t first_row;  // in the item: first row of the first warpgroup's tile
+  uint32_t tokens;     // end of the stream's tokens in the sequence: no row of the stream sees more
   uint32_t first_block;
   uint32_t blocks;          // 0: the record has no further stream
-  uint32_t visible[kRows];  // tokens that each row from first_row on sees; 0: none
+  uint32_t visible[kRows];  // by row from first_row on: tokens that it sees; 0: none
 };
 
-// What the preparer looks for next.
+// The preparer's position: the next stream to look for.
 struct Cursor {
-  uint32_t item, end_item;  // of the list's
+  uint32_t item, end_item;  // in the list
   uint32_t first_row, head;
 };
 
-// Rows of a tile that a row of the pass has: one for each query head of the group. Quotients of numbers below
-// 64.
+// Maps rows of a tile to rows of the pass: a row of the pass has one tile row for each query head of the
+// group. row_of() divides numbers up to 64.
 struct GroupHeads {
   uint32_t count;
   uint32_t inverse;
@@ -61,15 +61,15 @@ struct GroupHeads {
   __device__ __forceinline__ uint32_t rows_of_tile() const { return row_of(kTileRows); }
 };
 
-// In kernels of single rows: how many KV heads a warpgroup may have at once. Their queries share a tile.
+// In kernels of single rows: number of KV heads of a warpgroup, whose queries share a tile.
 __device__ __forceinline__ uint32_t heads_of_tile(const GroupHeads& heads) {
   return heads.count <= kNarrowRows / 2 ? 2 : 1;
 }
-// There, the KV heads of a stream's that a warpgroup has, next to each other.
+// In kernels of single rows: the neighbouring KV heads of a stream that a warpgroup has.
 struct HeadShare {
   uint32_t first, count;
 
-  // Of `heads` heads, the `n`-th warpgroup's: one each as long as that does.
+  // The n-th warpgroup's share of `heads` heads: one each if there are enough warpgroups.
   __device__ __forceinline__ HeadShare(uint32_t heads, uint32_t n)
       : first(heads <= kWarpgroups ? n : 2 * n),
         count(first >= heads                               ? 0
@@ -77,27 +77,27 @@ struct HeadShare {
                                                            : 2) {}
 };
 
-// What the warps of a warpgroup tell each other of a narrow tile: of pairs of queries.
+// Values that the warps of a warpgroup share in a narrow tile, for pairs of queries.
 struct NarrowWork {
   float2 weights[kKvBlockTokens][kNarrowRows / 2];
   float2 most[kWarpgroupWarps][kNarrowRows / 2];
 };
 
-// Scratch memory: pages, and what is said about them. A page is a block's keys or values: channels in parts
-// of 64, of each part 64 rows of 128 bytes, swizzled as the copy engine does.
+// Scratch memory: pages, streams and barriers. A page is a block's keys or values: channels in parts of 64;
+// each part has 64 rows of 128 bytes, swizzled as the copy engine does.
 template <uint32_t kScratch, uint32_t kHeadDim, bool kNarrow, bool kFull>
 struct Places {
   static constexpr uint32_t kParts = kHeadDim / kPartChannels;
   static constexpr bool kSingleRows = !kFull;
   static constexpr uint32_t kOtherBytes = kSingleRows ? 1024 : 2560;  // streams and barriers
   using Stream = StreamOf<kSingleRows ? 1 : kWarpgroups * kTileRows>;
-  static constexpr uint32_t kStreamSlots = kSingleRows && kParts > 1 ? 2 : 3;  // each has queries, too
+  static constexpr uint32_t kStreamSlots = kSingleRows && kParts > 1 ? 2 : 3;  // each also has queries
   static constexpr uint32_t kPageBytes = kParts * kPartBytes;
-  // Of queries of full tiles. The last part may be in registers, of which it takes more than the products
-  // leave.
+  // Parts of a full tile's queries in shared memory. The last part may be in registers; more parts would take
+  // more registers than the products leave.
   static constexpr uint32_t kSharedParts = !kFull ? 0 : kScratch > 96 * 1024 ? kParts : kParts - 1;
   static constexpr uint32_t kQueryBytes = kSharedParts * kPartBytes;
-  // Of a narrow tile, rows of queries: their channels, and their weights for the tokens of a block.
+  // Rows of a narrow tile: the channels of its queries, and their weights for the tokens of a block.
   static constexpr uint32_t kNarrowPartBytes = kNarrowRows * kRowBytes;
   using NarrowQueries = std::byte[kParts][kNarrowPartBytes];
   struct NarrowOperands {
@@ -119,19 +119,19 @@ struct Places {
   Stream streams[kStreamSlots];
   Cursor cursor;
   GroupHeads heads;
-  // Pages that have been asked for, in kernels of single rows. A warpgroup does not look at every page there,
-  // so a page's barrier may be two phases behind when it comes to it. Once the page has been asked for, what
-  // had its place before has landed.
+  // Pages that have been issued, in kernels of single rows. There a warpgroup does not wait for every page,
+  // so a page's barrier may be two phases behind when the warpgroup comes to it. Once the page has been
+  // issued, the previous one in its buffer has landed.
   uint32_t issued;
   uint64_t landed[kPages];
   uint64_t free[kPages];
   uint64_t stream_ready[kStreamSlots];
   uint64_t stream_free[kStreamSlots];
-  uint64_t together[kForms][kWarpgroups];  // a warpgroup's own
+  uint64_t together[kForms][kWarpgroups];  // barriers of the warpgroups
   JointRun joint_runs[kWarpgroups];
-  uint32_t preparer_left;  // 1: it hands no further stream over
+  uint32_t preparer_left;  // 1: the preparer hands over no further stream
 
-  // For a record; by one thread.
+  // Initialises the barriers for a record. Called by one thread.
   __device__ __forceinline__ void init_barriers() {
     issued = 0;
     preparer_left = 0;
@@ -146,7 +146,7 @@ struct Places {
     }
     ptx::fence_mbarrier_init();
   }
-  // By one thread, when all are done with them: the memory is then anything's.
+  // Called by one thread when all warps are done with the barriers; afterwards the memory may be reused.
   __device__ __forceinline__ void invalidate_barriers() {
     for (JointRun& warpgroup : joint_runs) ptx::mbarrier_invalidate(&warpgroup.done);
     for (uint64_t& barrier : landed) ptx::mbarrier_invalidate(&barrier);
@@ -161,7 +161,7 @@ struct Places {
 template <class Config, uint32_t kHeadDim>
 using PlacesOf = Places<Config::kScratchBytes, kHeadDim, Config::kHasNarrowTiles, Config::kHasFullTiles>;
 
-// Of what goes round in a ring.
+// Position in a ring.
 struct Place {
   uint32_t at = 0;
   uint32_t lap = 0;
@@ -175,14 +175,15 @@ struct Place {
   __device__ __forceinline__ Place next() const {
     return at + 1 == kPlaces ? Place{0, lap + 1} : Place{at + 1, lap};
   }
-  // `n` further on.
+  // The position `n` entries further.
   template <uint32_t kPlaces>
   __device__ __forceinline__ Place ahead(uint32_t n) const {
     return {(at + n) % kPlaces, lap + (at + n) / kPlaces};
   }
 };
 
-// Tokens that a row sees of an item's, counted from its sequence's first; 0 if it sees none of them.
+// Number of the sequence's first tokens, up to the item's end, that a row sees; 0 if it sees none of the
+// item's tokens.
 __device__ __forceinline__ uint32_t visible_tokens(const AttentionItem& item, const PassRow* row) {
   const uint4 head = ptx::load_relaxed(reinterpret_cast<const uint4*>(row));  // active, …, slot, token
   const uint32_t tokens = ptx::load_relaxed(&row->position) + 1;

@@ -1,4 +1,4 @@
-// What attention adds up of a query, and the order of it, as the host computes it.
+// Attention's sums for a query and their order, as the host computes them.
 #pragma once
 
 #include <cmath>
@@ -8,16 +8,16 @@
 
 namespace serval {
 
-// Scores are counted in units of ln 2.
+// Scores are in units of ln 2.
 inline constexpr float kLog2OfE = 1.44269504F;
 
-// Sums over some keys of one query. `o` is the caller's: head_dim sums.
+// Sums over some keys of one query. The caller keeps `o`, the head_dim output sums.
 struct AttentionSums {
   float largest = -std::numeric_limits<float>::infinity();  // score × scale
   float total = 0;
 };
 
-// to = to and the leaf that follows it.
+// Merges the next leaf into `to`.
 inline void merge(AttentionSums& to, float* to_o, const AttentionSums& leaf, const float* leaf_o,
                   size_t head_dim) {
   const float largest = std::fmax(to.largest, leaf.largest);

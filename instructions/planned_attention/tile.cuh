@@ -1,22 +1,22 @@
-// What a warpgroup does with a stream, block after block, whatever form its tile has:
+// A warpgroup's work on a stream, block by block, for any form of tile:
 //
 //   scores  = queries × keysᵀ
-//   weights = exp2(score - the largest of the query)
+//   weights = exp2(score - the query's largest score)
 //   output += weights × values
 //
-// Tokens that a query does not see have weight 0, and what is beyond the stream's last token is made 0, so
-// that a query gets what it would get alone.
+// Tokens that a query does not see have weight 0, and values after the stream's last token are cleared, so
+// that a query's result does not depend on its neighbours.
 //
-// A form is a class derived from Tile:
+// A form is a class derived from Tile. It defines:
 //
-//   tile_row(i), query_of(n)    which queries a lane has, of which sum n is one's
-//   multiply(stream, blocks)    the products, block after block; calls begin_weights() and weight() for each
+//   tile_row(i), query_of(n)    the tile rows of the lane's queries; the query that sum n belongs to
+//   multiply(stream, blocks)    the products, block by block; calls begin_weights() and weight() for each
 //                               query and block, begin_leaf() and end_leaf() for each leaf, and finish()
-//   add_lanes(total)            the lane's totals become its queries'
-//   write_sums(to, i, sums)     the lane's part of query i
+//   add_lanes(total)            adds up the lanes' totals of each query
+//   write_sums(to, i, sums)     writes the lane's part of query i
 //   write_output(stream, sums, total)
 //
-// Queries get the same bits from both: the same chains of products and sums (sums.h and below).
+// Both forms give a query the same bits: the same chains of products and sums (sums.h and below).
 #pragma once
 
 #include "instructions/planned_attention/streams.cuh"
@@ -26,10 +26,11 @@
 namespace serval::device::planned {
 
 inline constexpr uint32_t kQuadLanes = 4;
-// Tokens that a query without a row sees: all, so that it hides none from its warp. Its result is not stored.
+// Visible tokens of a query without a row: all, so that it forces no mask on its warp. Its result is not
+// stored.
 inline constexpr uint32_t kEverything = 0xffffffff;
 
-// Of a lane's two queries.
+// Per lane: values of its two queries.
 using PerQuery = float[2];
 
 template <class Form, class Config, uint32_t kHeadDim, uint32_t kScoresOf, uint32_t kSumsOf>
@@ -48,11 +49,11 @@ class Tile {
         warp_(Config::uniform(group.warp % kWarpgroupWarps)),
         scale_(op.scale * kLog2OfE) {}
 
-  // The warpgroup's part of the record's n-th stream, whose first page this is.
+  // Runs the warpgroup's part of the record's n-th stream, whose first page is `first_page`.
   __device__ __forceinline__ void run(const Stream& stream, uint32_t n, uint32_t first_page) {
     first_page_ = first_page;
     const uint32_t blocks = Config::uniform(stream.blocks);
-    // Streams of one tile fall to the warpgroups in turn.
+    // The warpgroups take turns at streams of one tile.
     const bool one_tile = stream.item.rows - stream.first_row <= heads_.rows_of_tile();
     tile_ = Config::uniform(one_tile ? (warpgroup_ + n) % kWarpgroups : warpgroup_);
     if (find_rows(stream)) {
@@ -64,12 +65,12 @@ class Tile {
 
  protected:
   static constexpr uint32_t kScores = kScoresOf, kSums = kSumsOf;  // of a lane
-  static constexpr uint32_t kSteps = kKvBlockTokens / 16;          // of 16 tokens
-  static constexpr uint32_t kPartSteps = kPartChannels / 16;       // of 16 channels of a part
+  static constexpr uint32_t kSteps = kKvBlockTokens / 16;          // steps of 16 tokens
+  static constexpr uint32_t kPartSteps = kPartChannels / 16;       // steps of 16 channels in a part
 
-  // What is needed once a leaf is in the thread's local memory, since the products' registers are few; it
-  // stays there since the compiler does not know `zero`. Behind the sums are the largest scores and the
-  // totals of both queries, of what leaves have been merged to and of the last leaf.
+  // Values that are used once a leaf are kept in the thread's local memory, because products leave few
+  // registers. They stay there because `zero_` is opaque to the compiler. After the sums: largest scores and
+  // totals of both queries, first of the merged leaves, then of the last leaf.
   using LeafMemory = float4[kSums / 4 + 2];
   class Leaves {
    public:
@@ -99,14 +100,14 @@ class Tile {
     uint32_t head;  // of the group's
   };
   __device__ __forceinline__ Query query(const Stream& stream, uint32_t tile_row) const {
-    if constexpr (Memory::kSingleRows) return {stream.first_row, tile_row};  // of two heads' groups, perhaps
+    if constexpr (Memory::kSingleRows) return {stream.first_row, tile_row};  // of up to two heads' groups
     const uint32_t row = heads_.row_of(tile_row);
     return {stream.first_row + tile_ * heads_.rows_of_tile() + row, tile_row - row * heads_.count};
   }
   __device__ __forceinline__ bool exists(const Stream& stream, uint32_t tile_row) const {
     return heads_.row_of(tile_row) < heads_.rows_of_tile() && query(stream, tile_row).row < stream.item.rows;
   }
-  // What the lane's queries see; false if the tile has no rows at all.
+  // Finds the tokens that the lane's queries see. Returns false if the tile has no rows at all.
   __device__ __forceinline__ bool find_rows(const Stream& stream) {
     if (stream.first_row + tile_ * heads_.rows_of_tile() >= stream.item.rows) return false;
     uint32_t least = kEverything;
@@ -128,7 +129,7 @@ class Tile {
     if constexpr (Memory::kSingleRows) return head_;
     return stream.head;
   }
-  // Where a query's channels are, or null where there is no query.
+  // Address of a query's channels, or null if there is no query.
   __device__ __forceinline__ const uint16_t* query_at(const Stream& stream, uint32_t tile_row) const {
     if (!exists(stream, tile_row)) return nullptr;
     const Query of = query(stream, tile_row);
@@ -136,14 +137,14 @@ class Tile {
         size_t{stream.item.first_row + of.row} * op_.q_heads + head(stream) * heads_.count + of.head;
     return group_.tensor<&Op::q, const uint16_t>() + vector * kHeadDim;
   }
-  // To shared memory, 16 bytes of a row a thread. Zeros where there is no query.
+  // Copies queries to shared memory, 16 bytes of a row a thread; zeros where there is no query.
   template <uint32_t kRows, uint32_t kParts>
   __device__ __forceinline__ void share_queries(const Stream& stream, std::byte* queries) {
     constexpr uint32_t kPieces = kParts * kRowBytes / 16, kThreads = kWarpgroupWarps * kWarpThreads;
     constexpr uint32_t kRowsTogether = kThreads / kPieces;
     constexpr uint32_t kRounds = kRows > kRowsTogether ? kRows / kRowsTogether : 1;
     const uint32_t thread = warpgroup_thread(), piece = thread % kPieces;
-    sync_warpgroup();  // all are done with the queries before
+    sync_warpgroup();  // all are done with the previous queries
     uint4 values[kRounds];
 #pragma unroll
     for (uint32_t n = 0; n < kRounds; ++n) {
@@ -164,19 +165,20 @@ class Tile {
 
   // --- pages
 
-  // Where the record's n-th page is, the same for all lanes.
+  // Position of the record's n-th page, uniform in the warp.
   __device__ __forceinline__ Place place_of(uint32_t page) const {
     return {Config::uniform(page % Memory::kPages), Config::uniform(page / Memory::kPages)};
   }
-  // In the midst of products a warp does not leave: the page may then be any.
+  // While products are in flight a warp must not leave: if an exit is requested, the page has arbitrary
+  // contents.
   __device__ __forceinline__ void wait_page(const Place& page) const {
     wait_phase_or_exit(&memory_.landed[page.at], page.lap & 1, group_.exit);
   }
   __device__ __forceinline__ bool has_landed(const Place& page) const {
     return ptx::mbarrier_test_wait(&memory_.landed[page.at], page.lap & 1);
   }
-  // The products' operands are read from uniform registers, and are computed there where the address is known
-  // to be the same for all lanes.
+  // Products read operands from uniform registers; the compiler computes an address there if it knows that
+  // the address is uniform in the warp.
   __device__ __forceinline__ uint32_t address_at(uint32_t place) const {
     return Config::uniform(ptx::shared_address(memory_.page[place]));
   }
@@ -200,8 +202,8 @@ class Tile {
     wait_phase_or_exit(barrier, form().together_parity(), group_.exit);
     form().together_parity() ^= 1;
   }
-  // Tokens beyond the last have never been written, or are another sequence's. The warpgroup must meet before
-  // the tensor cores read the page.
+  // Clears the values of tokens from `tokens` on: they were never written, or belong to another sequence. The
+  // warpgroup must synchronise before the tensor cores read the page.
   __device__ __forceinline__ void clear_values(uint32_t values, uint32_t tokens) const {
     constexpr uint32_t kThreads = kWarpgroupWarps * kWarpThreads, kRowPieces = kRowBytes / 16;
     const uint32_t thread = warpgroup_thread();
@@ -217,10 +219,10 @@ class Tile {
 
   // --- weights
 
-  // `most`: the largest score of query i in the block. Returns what is taken off the scores.
+  // `most`: the largest score of query i in the block. Returns the value to subtract from scaled scores.
   __device__ __forceinline__ float begin_weights(uint32_t i, float most, PerQuery& shrink) {
     const float largest = fmaxf(largest_[i], __fmul_rn(most, scale_));
-    // Of a query that has seen no token yet, all weights are 0.
+    // For a query that has seen no token yet, all weights are 0.
     const float base = largest == -INFINITY ? 0 : largest;
     shrink[i] = ptx::exp2(largest_[i] - base);
     largest_[i] = largest;
@@ -232,19 +234,19 @@ class Tile {
 
   // --- leaves
 
-  // The leaf before stays known until its last values have been multiplied.
+  // Keeps the previous leaf's scalars until its last values have been multiplied.
   __device__ __forceinline__ void begin_leaf(Leaves& leaves) {
     begin_leaf_if(true, leaves);
 #pragma unroll
     for (uint32_t i = 0; i < 2; ++i) total_[i] = 0;
   }
-  // Where a block follows: its first weights multiply the totals by 0.
+  // For use before a block: `shrink` of its first weights multiplies the totals by 0.
   __device__ __forceinline__ void begin_leaf_if(bool begins, Leaves& leaves) {
     if (begins) leaves.ended() = {largest_[0], largest_[1], total_[0], total_[1]};
 #pragma unroll
     for (uint32_t i = 0; i < 2; ++i) largest_[i] = begins ? -INFINITY : largest_[i];
   }
-  // Leaf `leaf` of the sequence is complete: merged, or written.
+  // Leaf `leaf` of the sequence is complete: merges it, or writes it to its place.
   __device__ __forceinline__ void end_leaf(const Stream& stream, uint32_t leaf, const float (&o)[kSums],
                                            Leaves& leaves) {
     const float4 ended = leaves.ended();
@@ -271,7 +273,7 @@ class Tile {
                                         const PerQuery& leaf_total, Leaves& leaves) const {
     const float4 before = leaves.merged();
     PerQuery largest = {before.x, before.y}, total = {before.z, before.w};
-    PerQuery a, b;  // what both sides are multiplied with; a query that does not see the leaf stays as it is
+    PerQuery a, b;  // factors of both sides; a query that does not see the leaf is unchanged
     bool sees[2];
 #pragma unroll
     for (uint32_t i = 0; i < 2; ++i) {
@@ -303,7 +305,7 @@ class Tile {
     }
   }
 
-  // `only_leaf`: there was nothing to merge, and `o` has it all.
+  // `only_leaf`: nothing was merged; `o` has the result.
   __device__ __forceinline__ void finish(const Stream& stream, bool only_leaf, const float (&o)[kSums],
                                          Leaves& leaves) const {
     float sums[kSums];
@@ -327,7 +329,7 @@ class Tile {
       if (writes_[i]) write_place(stream, i, 0, sums, largest[i], total[i]);
     }
   }
-  // The lane's part of query i to the `next`-th of its row's places.
+  // Writes the lane's part of query i to the `next`-th of its row's places.
   __device__ __forceinline__ void write_place(const Stream& stream, uint32_t i, uint32_t next,
                                               const float (&sums)[kSums], float largest, float total) const {
     const PlaceLayout layout{heads_.count, kHeadDim};
@@ -338,7 +340,7 @@ class Tile {
     if (form().write_sums(to, i, sums))
       ptx::store_relaxed(reinterpret_cast<float2*>(to + kHeadDim), float2{largest, total});
   }
-  // Where 32 channels of query i, from the first-th on, are in the output, a slab image: of quad lane q's.
+  // Address in the output, a slab image, of quad lane q's piece of query i's 32 channels from `first` on.
   __device__ __forceinline__ std::byte* output_piece(const Stream& stream, uint32_t i, uint32_t first,
                                                      uint32_t quad_lane) const {
     const Query of = query(stream, form().tile_row(i));
@@ -355,13 +357,13 @@ class Tile {
   const GroupHeads& heads_;
   const uint32_t warpgroup_, warp_;
   const float scale_;  // of scores in units of ln 2
-  uint32_t tile_ = 0;  // of the stream's two
+  uint32_t tile_ = 0;  // index of its tile, of the stream's two
   uint32_t first_page_ = 0;
-  uint32_t head_ = 0;           // KV head, the first of the warpgroup's, in kernels of single rows
+  uint32_t head_ = 0;           // kernels of single rows: the warpgroup's first KV head
   uint32_t visible_[2];         // tokens that the lane's queries see
-  bool writes_[2];              // they exist
+  bool writes_[2];              // the queries exist
   uint32_t least_visible_ = 0;  // of the warp's queries
-  // Of the leaf in hand and of the one before; the totals are the lane's own.
+  // Scalars of the current leaf; totals are the lane's own.
   PerQuery largest_, total_;
 };
 
