@@ -1,5 +1,5 @@
-// What `sample` does on the GPU. The rules are sampler.h's; the host's draw and this one differ only where it
-// falls on a boundary between two tokens, as sums are rounded differently.
+// `sample` on the GPU, by the rules of sampler.h. A token drawn here differs from the host's only if the draw
+// falls on a boundary between two tokens, because sums are rounded differently.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace serval::device {
 
 template <>
 struct DeviceOp<Sample> : GroupOp {
-  static constexpr bool kStartsEarly = true;  // its parameters are there before the logits
+  static constexpr bool kStartsEarly = true;  // parameters are ready before the logits
 
   template <class Config>
   static __device__ bool in_range(const Sample& op) {
@@ -39,7 +39,7 @@ struct DeviceOp<Sample> : GroupOp {
 #pragma unroll 1
       for (uint32_t row = op.first_row; row < op.first_row + op.num_rows; ++row) {
         draw_row(op, group, row);
-        group.sync();  // the next row takes the same scratch memory
+        group.sync();  // the next row uses the same scratch memory
       }
     } else {
       draw_row(op, group, op.first_row);
@@ -85,7 +85,7 @@ struct DeviceOp<Sample> : GroupOp {
       sample::Candidates candidates(group, scratch, row, units);
       float thread_largest = s.thread_largest;
       uint32_t adjusted = 0;
-      // Lists the first candidates of the row as it came, one a turn; in the last turn draws one.
+      // Each turn lists the next candidate of the original row; the last turn draws one.
 #pragma unroll 1
       for (uint32_t turn = 0; turn <= listed; ++turn) {
         const bool draws = turn == listed;
@@ -101,7 +101,7 @@ struct DeviceOp<Sample> : GroupOp {
           mask.wait_for(position);
           mask.apply();
           thread_largest = units.largest_of(group.thread);
-          // Threads without a token left have none to offer.
+          // Threads without an allowed token have no candidate.
           const bool has_one = thread_largest > sample::kMinusInfinity;
           wanted =
               min(wanted, max(static_cast<uint32_t>(sample::sum_all(group, scratch, uint64_t{has_one})), 1U));
@@ -151,7 +151,7 @@ struct DeviceOp<Sample> : GroupOp {
            size_t{group.rows[index].slot} * mask_pitch(op.vocab);
   }
 
-  // The likeliest tokens that the row's sequence wants to know, as far as there are so many.
+  // Number of likeliest tokens that the row's sequence wants, at most the vocabulary.
   static __device__ __forceinline__ uint32_t num_listed(const Sample& op, const Group& group, uint32_t index,
                                                         const sample::Parameters& p) {
     if ((p.extras & kListsTop) == 0) return 0;

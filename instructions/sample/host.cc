@@ -11,14 +11,14 @@
 namespace serval {
 namespace {
 
-// A row that wants a token.
+// A row for which a token is drawn.
 struct Draw {
   uint32_t row;
   uint32_t position;  // of the token to be drawn
   SequenceSlot slot;
   std::vector<float> logits;
   std::vector<TokenBias> biases;
-  std::vector<int32_t> history;  // what its penalties look at
+  std::vector<int32_t> history;  // tokens that its penalties consider
   std::vector<uint32_t> mask;
   SampledToken token;
   TopTokens top;
@@ -53,7 +53,7 @@ void load_mask(const Sample& op, const HostMemory& m, uint32_t slot_index, Draw&
   draw.mask.assign(mask, mask + mask_words(op.vocab));
 }
 
-// The caller writes the mask's position while a launch runs.
+// The caller may write the mask's position while a launch runs.
 bool has_mask(const Sample& op, const HostMemory& m, const PassRow& row) {
   if ((m.data<const SequenceSlot>(op.slots)[row.slot].extras & kMasksTokens) == 0) return true;
   const std::atomic_ref position(mask_of(op, m, row.slot)[mask_words(op.vocab)]);

@@ -1,5 +1,5 @@
-// Draws the next tokens of some rows from their logits, as their sequence slots ask (sampler.h has the
-// rules). The kernels on a GPU take one row an instance.
+// Draws the next tokens of some rows from their logits, with their slots' parameters (rules: sampler.h). GPU
+// kernels process one row an instance, except those of tiles.
 #pragma once
 
 #include <algorithm>
@@ -15,16 +15,15 @@
 
 namespace serval {
 
-// Columns of the scratch memory of a record: two, token and logit, for each token whose logit may be adjusted
-// at a time.
+// Columns of a record's scratch tensor: token and logit of each token whose logit may be adjusted in a row.
 constexpr uint64_t saved_cols(uint32_t vocab, uint32_t max_context) {
   const uint64_t tokens = uint64_t{max_context} + kMaxLogitBiases + kMaxStopTokens;
   return 2 * std::min<uint64_t>(vocab, tokens);
 }
 
-// Rows whose sequences want their logits adjusted (SlotExtra) draw from the adjusted ones; a GPU adjusts them
-// in place, and puts back what was there. Rows with a mask draw what it allows; there a GPU leaves the
-// others' logits as -infinity, but for those that it had adjusted.
+// Rows of sequences with kAdjustsLogits (SlotExtra) are drawn from adjusted logits; a GPU adjusts them in
+// place and restores them. Rows with a mask draw only allowed tokens; a GPU leaves the other tokens' logits
+// at -infinity, except for those that it restores.
 struct Sample {
   TensorId logits;
   TensorId unit_softmax;

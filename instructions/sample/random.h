@@ -1,6 +1,6 @@
 // Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
-// SC 2011). A draw depends on its key and counter only, so neither order nor neighbours can change it, on
-// host or GPU.
+// SC 2011). A draw depends only on its key and counter, so neither order nor neighbours change it, on host or
+// GPU.
 #pragma once
 
 #include <array>

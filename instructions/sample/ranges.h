@@ -1,4 +1,4 @@
-// What sampling parameters may be, stated once: for generation_config.json, the command line and the API.
+// Ranges of sampling parameters, defined once for generation_config.json, the command line and the API.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct SamplingRange {
   bool least_excluded = false;
   bool is_whole = false;
 
-  // Looked at as the float that it becomes. False for a NaN.
+  // Compares with an excluded bound in float, the parameter's type. False for a NaN.
   constexpr bool holds(double value) const {
     if (!(value >= least && value <= most)) return false;
     return !least_excluded || static_cast<float>(value) > static_cast<float>(least);
@@ -36,7 +36,7 @@ inline constexpr SamplingRange kLogitBias{"logit_bias", -100, 100};
 inline constexpr SamplingRange kMinTokens{"min_tokens", 0, INT32_MAX, false, true};
 inline constexpr SamplingRange kTopLogprobs{"top_logprobs", 0, kMaxTopTokens, false, true};
 
-// What a generation_config.json may recommend.
+// Parameters that a generation_config.json may recommend.
 inline constexpr const SamplingRange* kRecommended[] = {&kTemperature, &kTopK, &kTopP, &kMinP,
                                                         &kRepetitionPenalty};
 }  // namespace sampling_range

@@ -22,7 +22,7 @@ bool before(const Candidate& a, const Candidate& b) {
   return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
 }
 
-// How far a logit is below the largest; equal ones, infinite ones included, are not at all.
+// Distance of a logit below the largest; 0 for equal ones, also for infinite ones.
 float shortfall(float logit, float largest) {
   return logit == largest ? 0.0F : logit - largest;
 }
@@ -42,7 +42,7 @@ LogSoftmax log_softmax(std::span<const float> logits) {
   return {largest, static_cast<float>(std::log(sum))};
 }
 
-// Changes a slot's logits. Ids that are not in the vocabulary are left out.
+// Changes the candidates' logits. Ids outside the vocabulary are ignored.
 class Adjuster {
  public:
   Adjuster(const SequenceSlot& slot, std::vector<Candidate>& candidates)
@@ -51,7 +51,7 @@ class Adjuster {
   void add_biases(std::span<const TokenBias> biases) {
     for (const TokenBias& b : biases) change(b.token, [&](float logit) { return logit + b.bias; });
   }
-  // `history`: the last of the slot's tokens.
+  // `history`: the slot's last tokens.
   void penalise(std::span<const int32_t> history) {
     for_each_count(last(history, repetition_begin(slot_)), [&](int32_t token, uint32_t) {
       change(token, [&](float logit) { return repetition_penalised(logit, slot_.repetition_penalty); });
@@ -75,7 +75,7 @@ class Adjuster {
     float& logit = candidates_[static_cast<size_t>(token)].logit;
     logit = fn(logit);
   }
-  // From position `begin` on.
+  // The tokens from position `begin` on.
   std::span<const int32_t> last(std::span<const int32_t> history, uint32_t begin) const {
     return history.last(std::min<size_t>(history.size(), slot_.history_length - begin));
   }
@@ -113,7 +113,7 @@ void list_candidates(std::span<const float> logits, std::vector<Candidate>& cand
   for (size_t i = 0; i < logits.size(); ++i) candidates[i] = {static_cast<int32_t>(i), clean(logits[i]), 0};
 }
 
-// Sorts the candidates that top-k leaves, all of them if it is off.
+// Sorts the candidates and keeps the first k; all of them if top-k is off.
 void keep_top_k(int32_t k, std::vector<Candidate>& candidates) {
   const size_t keep = k <= 0 ? candidates.size() : std::min(candidates.size(), static_cast<size_t>(k));
   std::partial_sort(candidates.begin(), candidates.begin() + static_cast<ptrdiff_t>(keep), candidates.end(),
@@ -121,7 +121,7 @@ void keep_top_k(int32_t k, std::vector<Candidate>& candidates) {
   candidates.resize(keep);
 }
 
-// Fills in softmax(logit / temperature) over the candidates, which are in order.
+// Fills in softmax(logit / temperature) over the sorted candidates.
 void apply_temperature(float temperature, std::vector<Candidate>& candidates) {
   const float largest = candidates.front().logit;
   double sum = 0;
@@ -154,7 +154,7 @@ void keep_min_p(float p, std::vector<Candidate>& candidates) {
 
 int32_t draw(float u, const std::vector<Candidate>& candidates) {
   double sum = 0;
-  int32_t last = candidates.front().token;  // that may be drawn, should rounding leave the sum below u
+  int32_t last = candidates.front().token;  // if rounding leaves the sum below u
   for (const Candidate& c : candidates) {
     sum += c.probability;
     if (u < sum) return c.token;
@@ -174,7 +174,7 @@ SampledToken sample_token(std::span<const float> logits, const SequenceSlot& slo
   if (slot.temperature <= 0.0F) {
     token = std::min_element(candidates.begin(), candidates.end(), before)->token;
   } else {
-    constexpr float kNeutral = 1.0F;  // top-p and min-p look at the untempered distribution
+    constexpr float kNeutral = 1.0F;  // top-p and min-p use the untempered distribution
     keep_top_k(slot.top_k, candidates);
     apply_temperature(kNeutral, candidates);
     keep_top_p(slot.top_p, candidates);

@@ -1,5 +1,5 @@
-// Biases, penalties and banned stop tokens. They change the row in place, which is then sampled like any
-// other; what was there is kept aside and put back afterwards. Rows that ask for none of it do nothing here.
+// Biases, penalties and banned stop tokens. They change the row in place, which is then sampled as usual; the
+// original logits are saved and restored afterwards. Rows without adjustments skip this code.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace serval::device::sample {
 
-// The fields of a slot that say what is adjusted; the others are as by default. Other SMs write the slot.
+// Loads the slot's fields for adjustments; the others keep their defaults. Other SMs write the slot.
 __device__ __forceinline__ SequenceSlot load_extras(const SequenceSlot* slot) {
   const auto word = [](const auto* field) {
     return ptx::load_relaxed(reinterpret_cast<const uint32_t*>(field));
@@ -34,23 +34,23 @@ __device__ __forceinline__ SequenceSlot load_extras(const SequenceSlot* slot) {
   return s;
 }
 
-// Where a sequence's adjustments are.
+// Location of a sequence's adjustments.
 struct AdjustmentSource {
   const SequenceSlot* slot;
-  const std::byte* table;  // the slot's in AdjustmentTable
+  const std::byte* table;  // the slot's entry in AdjustmentTable
   uint32_t max_context;
   uint32_t position;  // of the token to be drawn
 };
 
-// All functions are for all threads of the group together.
+// All threads of the group call each function together.
 class Adjustments {
  public:
-  // `saved`: [row's tokens that may be adjusted] token and logit.
+  // `saved`: [tokens of a row that may be adjusted] token and logit.
   __device__ __forceinline__ Adjustments(const Group& group, const LogitsRow& row, const UnitLogits& units,
                                          float2* saved)
       : group_(group), row_(row), units_(units), saved_(saved) {}
 
-  // Returns how many logits have changed.
+  // Returns the number of changed logits.
   __device__ __forceinline__ uint32_t apply(AdjustScratch& scratch, const AdjustmentSource& from) const {
     const SequenceSlot slot = load_extras(from.slot);
     const uint32_t end = min(slot.history_length, from.max_context);
@@ -58,10 +58,10 @@ class Adjustments {
     const uint32_t begin = min(repeated, counted);
     const uint32_t stops =
         from.position < slot.first_stop ? min(slot.num_stop_tokens, uint32_t{kMaxStopTokens}) : 0;
-    // All tokens at once where the table has room for them; else as many ids as it has entries.
+    // All tokens at once if the table has room for them; otherwise as many ids at a time as it has entries.
     static_assert(kMaxAtOnce + kMaxLogitBiases + kMaxStopTokens <= kAdjustedEntries);
     const uint32_t step = end - begin <= kMaxAtOnce ? row_.vocab() : kAdjustedEntries;
-    group_.sync();  // what the memory was used for before is over
+    group_.sync();  // the memory's previous use is over
     if (group_.thread == 0) scratch.saved = 0;
 #pragma unroll 1
     for (uint32_t first = 0; first < row_.vocab(); first += step) {
@@ -84,7 +84,7 @@ class Adjustments {
     return count;
   }
 
-  // Makes the row what it was.
+  // Restores the row.
   __device__ __forceinline__ void undo(uint32_t count) const {
     group_.sync();
 #pragma unroll 1
@@ -112,7 +112,7 @@ class Adjustments {
     atomicOr(&tokens.uses[tokens.entry_of(token)], use);
   }
 
-  // Of the tokens from `first` to `last`; ids that are not in the vocabulary never are.
+  // Adds biases of tokens from `first` to `last`; ids outside the vocabulary are not in any such range.
   __device__ __forceinline__ void add_biases(AdjustedTokens& tokens, const AdjustmentSource& from,
                                              uint32_t count, uint32_t first, uint32_t last) const {
     const auto* biases = reinterpret_cast<const TokenBias*>(from.table);
@@ -148,7 +148,7 @@ class Adjustments {
     }
   }
 
-  // What the units of the tokens say of their largest logits. Threads with the same unit store the same.
+  // Updates the largest logits of the tokens' units. Threads with the same unit store the same value.
   __device__ __forceinline__ void refresh_units(uint32_t count) const {
 #pragma unroll 1
     for (uint32_t i = group_.thread; i < count; i += kGroupThreads) {
@@ -158,7 +158,7 @@ class Adjustments {
       for (uint32_t j = 0; j < kUnitRows; ++j) {
         const uint32_t token = unit * kUnitRows + j;
         const float logit = token < row_.vocab() ? row_.logit(token) : kMinusInfinity;
-        largest = logit > largest ? logit : largest;  // the first, as in unit_softmax(): -0 may stay
+        largest = logit > largest ? logit : largest;  // the first one, as in unit_softmax(): -0 may stay
       }
       units_.set_largest(unit, largest);
     }

@@ -1,7 +1,7 @@
-// The tokens of a row as candidates in their order: which one lies at a given weight from the first.
+// The candidates of a row in order: finds the one at which the cumulative weight reaches a given value.
 //
-// The head, the first few dozen or hundred, is kept sorted in shared memory. What lies beyond is found in the
-// row itself, by radix search over rank keys, which takes several sweeps over it.
+// The head, which is the first few dozen or hundred candidates, is kept sorted in shared memory. Later
+// candidates are found in the row itself, by a radix search over rank keys, which takes several sweeps.
 #pragma once
 
 #include <cstdint>
@@ -20,27 +20,27 @@
 
 namespace serval::device::sample {
 
-// All functions are for all threads of the group together and give all of them the same result.
+// All threads of the group call each function together and get the same result.
 class Candidates {
  public:
   __device__ __forceinline__ Candidates(const Group& group, Scratch& scratch, const LogitsRow& row,
                                         const UnitLogits& units)
       : group_(group), scratch_(scratch), row_(row), units_(units), head_size_(0) {}
 
-  // Looks for the head of the row as it is now: it holds at least `wanted` candidates, if so many are readily
-  // found. `thread_largest` is the largest logit among the thread's own.
+  // Finds the head of the current row: at least `wanted` candidates, if that many are found easily.
+  // `thread_largest`: the largest logit among the thread's own.
   __device__ __forceinline__ void find(float thread_largest, uint32_t wanted) {
     const bool all = row_.vocab() <= kSortedRunCapacity;
     const RankKey last = all ? kLastRank : reached_by(thread_largest, min(wanted, kMaxRank));
     head_size_ = find_head({kFirstRank, last});
   }
 
-  // The candidate of this rank, 1 for the first, if it is in the head.
+  // has(): the candidate of this rank (1: the first) is in the head. ranked(): that candidate.
   __device__ __forceinline__ bool has(uint32_t rank) const { return rank <= head_size_; }
   __device__ __forceinline__ RankKey ranked(uint32_t rank) const { return scratch_.head[rank - 1]; }
 
-  // The first kept candidate at which their cumulative weight is more than target(total), or than target(0)
-  // if that does not depend on the total weight of those kept.
+  // The first kept candidate at which the cumulative weight of kept candidates exceeds target(total weight),
+  // or target(0) if the target does not depend on the total.
   template <class Target>
   __device__ __forceinline__ RankKey at(const Kept& kept, const Weight& weight, bool needs_total,
                                         Target&& target) const {
@@ -54,13 +54,13 @@ class Candidates {
   }
 
  private:
-  // The largest logits of the threads are logits of as many tokens: at least `rank` tokens reach the one of
-  // this rank, and not many more, as neighbouring units belong to different threads. Up to this rank: their
-  // number grows with the logarithm of 1 / (threads - rank).
+  // Limit of `rank` in reached_by(). The threads' largest logits belong to different tokens, so at least
+  // `rank` tokens reach the largest logit of this rank, and not many more, because neighbouring units belong
+  // to different threads. Their number grows with the logarithm of 1 / (threads - rank).
   static constexpr uint32_t kMaxRank = 192;
 
-  // A rank key that `rank` tokens reach. Keys are compared without their last bits, which
-  // hold the thread, so that no two are equal.
+  // A rank key that at least `rank` tokens reach. The last bits of the compared keys hold the thread, so that
+  // no two keys are equal.
   __device__ __forceinline__ RankKey reached_by(float thread_largest, uint32_t rank) const {
     constexpr uint32_t kThreadMask = kGroupThreads - 1, kChains = 4;
     const uint32_t key = (key_of(thread_largest) & ~kThreadMask) | group_.thread;
@@ -77,7 +77,7 @@ class Candidates {
     return max(RankKey{scratch_.ranked_key} << kTokenBits, kLastRank);
   }
 
-  // Sorts the candidates of the range into the head. Returns how many they are, 0 if too many.
+  // Sorts the candidates of the range into the head. Returns their number, or 0 if there are too many.
   __device__ __forceinline__ uint32_t find_head(RankRange range) const {
     TokenList list(group_, scratch_);
     if (!list_reaching(group_, scratch_, row_, units_, logit_of(range.last), list)) return 0;
@@ -87,7 +87,7 @@ class Candidates {
     return size;
   }
 
-  // True if no kept candidate lies beyond the head.
+  // True if no kept candidate comes after the head.
   __device__ __forceinline__ bool has_all(const Kept& kept) const {
     if (head_size_ == row_.vocab()) return true;
     if (head_size_ == 0) return false;
@@ -108,8 +108,9 @@ class Candidates {
     return sum_all(group_, scratch_, own);
   }
 
-  // at() without a head: sums the weights of the row's candidates in bins of rank keys, goes on within the
-  // bin that holds the target, and finishes once its candidates fit into shared memory.
+  // at() for candidates after the head: sums the weights of the row's candidates in bins of rank keys,
+  // continues in the bin that contains the target, and ends when that bin's candidates fit into shared
+  // memory.
   __device__ __forceinline__ RankKey search(const Kept& kept, const Weight& weight, uint64_t target) const {
     RankRange range = {kFirstRank, kLastRank};
     for (uint32_t range_bits = kRankBits;;) {
@@ -128,7 +129,7 @@ class Candidates {
     }
   }
 
-  // Sorts the candidates of the range into the window. Returns how many they are, 0 if too many.
+  // Sorts the candidates of the range into the window. Returns their number, or 0 if there are too many.
   __device__ __forceinline__ uint32_t find_window(RankRange range) const {
     TokenList list(group_, scratch_);
     const float most = logit_of(range.first), least = logit_of(range.last);
@@ -146,7 +147,7 @@ class Candidates {
     return size;
   }
 
-  // at() of the `size` candidates in the window.
+  // at() among the `size` candidates in the window.
   __device__ __forceinline__ RankKey at_window(const Kept& kept, const Weight& weight, uint64_t target,
                                                uint32_t size) const {
     const RankKey* window = scratch_.window;
@@ -156,8 +157,8 @@ class Candidates {
     return window[found.index];
   }
 
-  // Bin i: the weight of the range's kept candidates at rank keys first - (i << bin_bits) and the 2^bin_bits
-  // - 1 after it.
+  // Bin i: weight of the range's kept candidates with rank keys first - (i << bin_bits) and the next
+  // 2^bin_bits - 1 ones.
   __device__ __forceinline__ void fill_bins(const Kept& kept, const Weight& weight, RankRange range,
                                             uint32_t bin_bits) const {
     Histogram& histogram = scratch_.histogram;

@@ -1,5 +1,5 @@
-// Sums and searches that all threads of a group do together. The order of additions is fixed, and integers do
-// not mind it.
+// Sums and searches by all threads of a group. The order of floating-point additions is fixed; integer sums
+// do not depend on it.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace serval::device::sample {
 
-// Over the warp's lanes, for all of them.
+// Sum over the warp's lanes; all of them get it.
 template <class T>
 __device__ __forceinline__ T sum_warp(T own) {
 #pragma unroll
@@ -19,7 +19,7 @@ __device__ __forceinline__ T sum_warp(T own) {
   return own;
 }
 
-// Over all threads, for all of them; T has 8 bytes.
+// Sum over all threads; all of them get it. T has 8 bytes.
 template <class T>
 __device__ __forceinline__ T sum_all(const Group& group, Scratch& scratch, T own) {
   auto* warp_sums = reinterpret_cast<T*>(scratch.warp_sums);
@@ -34,7 +34,7 @@ __device__ __forceinline__ T sum_all(const Group& group, Scratch& scratch, T own
 }
 
 struct RunningSum {
-  uint64_t before;  // over the threads before this one
+  uint64_t before;  // sum over earlier threads
   uint64_t total;
 };
 
@@ -64,7 +64,7 @@ struct Found {
   uint64_t target;
 };
 
-// The first of `size` elements at which the sum of weight(index), itself included, is more than
+// Finds the first of `size` elements at which the sum of weight(index), including this one, exceeds
 // target(sum over all).
 template <class Weight, class Target>
 __device__ __forceinline__ Found first_beyond(const Group& group, Scratch& scratch, uint32_t size,
@@ -76,7 +76,7 @@ __device__ __forceinline__ Found first_beyond(const Group& group, Scratch& scrat
   for (uint32_t i = begin; i < end; ++i) own += weight(i);
   auto [before, total] = running_sum(group, scratch, own);
   const uint64_t goal = target(total);
-  if (before <= goal && goal - before < own) {  // one thread, unless goal >= total
+  if (before <= goal && goal - before < own) {  // true in one thread, unless goal >= total
     uint32_t i = begin;
 #pragma unroll 1
     for (; i + 1 < end; ++i) {

@@ -1,4 +1,4 @@
-// Which candidate is drawn: top-k, top-p, min-p and temperature, in this order (sampler.h).
+// Selects the drawn candidate: top-k, top-p, min-p and temperature, in this order (sampler.h).
 #pragma once
 
 #include <cfloat>
@@ -12,10 +12,10 @@
 
 namespace serval::device::sample {
 
-// Each step finds the candidate at which a cumulative weight goes beyond a target.
+// Each step finds the candidate at which a cumulative weight exceeds a target.
 enum class Step : uint32_t { kFirst, kTopK, kTopP, kDraw, kCount };
 
-// What leads to a candidate: the one of a rank, 1 for the first, or one that is drawn.
+// The purpose of draw(): the candidate of a rank (1: the first), or a random draw.
 struct Aim {
   int32_t top_k;  // or the rank
   bool draws;
@@ -29,26 +29,26 @@ __device__ __forceinline__ bool applies(Step step, const Candidates& candidates,
   return aim.draws && (step == Step::kDraw || p.top_p < 1);
 }
 
-// The first two steps count, and top-p looks at the untempered distribution.
+// The first two steps count candidates, and top-p uses the untempered distribution.
 __device__ __forceinline__ float inverse_temperature(Step step, const Parameters& p) {
   if (step == Step::kDraw) return fminf(1 / p.temperature, FLT_MAX);
   return step == Step::kTopP ? 1 : 0;
 }
 
-// `total`: the weight of all candidates that are left; u is in [0, 1).
+// `total`: weight of all remaining candidates; u is in [0, 1).
 __device__ __forceinline__ uint64_t target(Step step, const Parameters& p, const Aim& aim, float u,
                                            uint64_t total) {
   if (step == Step::kFirst) return 0;
   if (step == Step::kTopK) return static_cast<uint64_t>(aim.top_k) * Weight::kFirst - 1;
   if (step == Step::kDraw) return static_cast<uint64_t>(u * static_cast<double>(total));
   const double enough = ceil(p.top_p * static_cast<double>(total));
-  return enough > 1 ? static_cast<uint64_t>(enough) - 1 : 0;  // one always stays
+  return enough > 1 ? static_cast<uint64_t>(enough) - 1 : 0;  // at least one candidate stays
 }
 
-// A loop, so that what the steps share stands in the kernel once.
+// A loop over the steps, so that the kernel contains their common code once.
 __device__ __forceinline__ RankKey draw(const Candidates& candidates, const Parameters& p, const Aim& aim,
                                         float u, uint32_t vocab) {
-  // Until the first is known, any logit will do: counting does not mind.
+  // Until the first candidate is known, any largest logit works, because the first steps only count.
   RankKey key = candidates.has(1) ? candidates.ranked(1) : rank_of(INFINITY, 0);
   Kept kept = {.largest = logit_of(key)};
 #pragma unroll 1

@@ -1,4 +1,4 @@
-// What a sequence slot asks for.
+// A sequence slot's sampling parameters.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct Parameters {
   float min_p;
   uint32_t extras;  // SlotExtra
 
-  // Candidates that may be drawn, if no filter but top-k takes any away.
+  // Number of candidates that may be drawn, if only top-k removes any.
   __device__ __forceinline__ uint32_t wanted() const {
     constexpr uint32_t kAll = INT32_MAX;
     if (temperature <= 0) return 1;

@@ -1,4 +1,4 @@
-// How `sample` divides up its group's scratch memory.
+// Layout of `sample`'s scratch memory.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ struct Sample;
 
 namespace serval::device::sample {
 
-// What a warp found in its units of a row (softmax.cuh).
+// A warp's result over its units of a row (softmax.cuh).
 struct WarpSoftmax {
   RankKey first;
   float sum;
@@ -41,7 +41,7 @@ struct Scratch {
   uint32_t token_count;
   uint32_t rank_count;
   uint32_t ranked_key;
-  // Kept here while the softmax needs the registers; each thread writes it for itself.
+  // Kept here because the softmax needs the registers; each thread writes the same values.
   struct Asked {
     Parameters parameters;
     uint32_t row;
@@ -50,10 +50,10 @@ struct Scratch {
 };
 static_assert(sizeof(Scratch) <= kScratchBytes);
 
-// The same memory but for Asked, while a row is adjusted.
+// Layout of the same memory, without Asked, while a row is adjusted.
 struct AdjustScratch {
   AdjustedTokens tokens;
-  uint32_t saved;  // logits that were changed so far
+  uint32_t saved;  // number of logits changed so far
 };
 static_assert(sizeof(AdjustScratch) <= offsetof(Scratch, asked));
 

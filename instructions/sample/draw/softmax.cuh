@@ -1,8 +1,9 @@
-// The first candidate of a row as it came, and the sum of exponentials, from the row's units.
+// The first candidate of the original row, and its sum of exponentials, from the row's units.
 //
-// Units' sums are of exp(logit) as it is: float holds what is e^80 times larger or smaller just as well.
-// Where that is not enough, or a logit is not finite, the sum comes out as zero, infinite or NaN, and is
-// taken again, from the logits, relative to the largest. It is NaN then only if a logit is not finite.
+// Units' sums are of exp(logit) without subtracting a maximum: float can represent them as long as logits are
+// within about ±80. If that does not suffice, or a logit is not finite, the sum is zero, infinite or NaN;
+// then it is computed again from the logits, relative to the largest one. That sum is NaN only if a logit is
+// not finite.
 #pragma once
 
 #include <cfloat>
@@ -21,17 +22,17 @@
 
 namespace serval::device::sample {
 
-// With a smaller largest logit, exponentials that still count would be too small for float.
+// With a smaller largest logit, exponentials that still matter would underflow.
 inline constexpr float kLeastLargest = -60;
 
-// What one thread finds in its units.
+// One thread's result over its units.
 struct ThreadSoftmax {
   float largest = kMinusInfinity;
-  uint32_t unit = 0;  // the first with it
+  uint32_t unit = 0;  // the first unit with that logit
   float sum_of_unit = 0;
   float sum = 0;
 
-  // The first with the largest logit.
+  // The first token with the largest logit.
   __device__ __forceinline__ uint32_t token() const {
     return unit * kUnitRows + (__float_as_uint(sum_of_unit) & kFirstOfUnitMask);
   }
@@ -45,14 +46,14 @@ struct ThreadSoftmax {
   }
 };
 
-// Of a whole row.
+// Result for a whole row.
 struct Softmax {
-  RankKey first;         // of the candidates, before any penalty
-  float thread_largest;  // among this thread's logits
+  RankKey first;         // the first candidate, before any penalty
+  float thread_largest;  // largest of this thread's logits
   float sum;             // of exp(logit - largest); NaN if a logit is NaN or infinite
 };
 
-// The first of the warp's candidates, for all lanes.
+// The warp's first candidate; all lanes get it.
 __device__ __forceinline__ RankKey first_of_warp(const ThreadSoftmax& thread) {
   const uint32_t key = key_of(thread.largest);
   const uint32_t largest = __reduce_max_sync(kAllLanes, key);
@@ -60,7 +61,7 @@ __device__ __forceinline__ RankKey first_of_warp(const ThreadSoftmax& thread) {
   return largest == kMinusInfinityKey ? kLastRank : rank_of_key(largest, token);
 }
 
-// The sum again, for rows with logits that are not finite or very far from 0.
+// Computes the sum again, for rows with logits that are not finite or very far from 0.
 __device__ __forceinline__ float careful_sum(const Group& group, Scratch& scratch, const LogitsRow& row,
                                              float largest) {
   double own = 0;
@@ -75,7 +76,7 @@ __device__ __forceinline__ float careful_sum(const Group& group, Scratch& scratc
   return static_cast<float>(sum_all(group, scratch, own));
 }
 
-// `row_of` makes the LogitsRow where it is needed, so that it takes no registers before.
+// `row_of` makes the LogitsRow only when it is needed, so that it takes no registers before.
 template <class RowOf>
 __device__ __forceinline__ Softmax softmax(const Group& group, Scratch& scratch, const UnitLogits& units,
                                            RowOf&& row_of) {

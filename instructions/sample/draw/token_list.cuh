@@ -11,7 +11,7 @@
 
 namespace serval::device::sample {
 
-// Of the whole group, in any order; kSortedRunCapacity at most.
+// The group's list, in any order; at most kSortedRunCapacity tokens.
 class TokenList {
  public:
   __device__ __forceinline__ TokenList(const Group& group, Scratch& scratch)
@@ -24,13 +24,13 @@ class TokenList {
     const uint32_t i = atomicAdd(&scratch_.token_count, 1U);
     if (i < kSortedRunCapacity) scratch_.tokens[i] = token;
   }
-  // True once more have been added than it holds.
+  // True if more tokens were added than the list holds.
   __device__ __forceinline__ bool overflows() const {
     return *static_cast<const volatile uint32_t*>(&scratch_.token_count) > kSortedRunCapacity;
   }
 
-  // Writes the rank keys in `range` of the tokens to Scratch::unsorted. Returns how many they are; more than
-  // kSortedRunCapacity if too many. For all threads.
+  // Writes the tokens' rank keys that lie in `range` to Scratch::unsorted. Returns their number, or more than
+  // kSortedRunCapacity if there are too many. Called by all threads.
   __device__ __forceinline__ uint32_t to_ranks(const LogitsRow& row, RankRange range) {
     group_.sync();
     const uint32_t tokens = scratch_.token_count;
@@ -55,8 +55,8 @@ class TokenList {
   Scratch& scratch_;
 };
 
-// Lists the tokens whose logits, as they came, are at least `least`: first the units that have any, then 8
-// lanes look into each. False if these are too many. For all threads.
+// Lists the tokens whose original logits are at least `least`: first the units that contain one, then 8 lanes
+// examine each unit. Returns false if there are too many. Called by all threads.
 __device__ __forceinline__ bool list_reaching(const Group& group, Scratch& scratch, const LogitsRow& row,
                                               const UnitLogits& units, float least, TokenList& list) {
 #pragma unroll 1

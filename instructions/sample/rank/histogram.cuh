@@ -12,19 +12,19 @@ namespace serval::device::sample {
 inline constexpr uint32_t kBinBits = 11;
 inline constexpr uint32_t kBins = 1U << kBinBits;
 
-// In shared memory; all threads of the group add to them. In two halves, because shared memory adds 32 bits
-// at a time.
+// In shared memory; all threads of the group add to it. Sums have two halves, because shared-memory atomics
+// add 32 bits.
 struct Histogram {
   uint32_t low[kBins];
   uint32_t high[kBins];
 
-  // Every thread clears its part.
+  // Each thread clears its part.
   __device__ __forceinline__ void clear(uint32_t thread) {
 #pragma unroll 1
     for (uint32_t i = thread; i < kBins; i += kGroupThreads) low[i] = high[i] = 0;
   }
-  // An addition is modulo 2^64, so that what was added can be taken away, and in two parts, so that several
-  // can be under way: the second needs what the first returns.
+  // Additions are modulo 2^64, so subtraction works too, and in two steps, so that several can be in flight:
+  // add_high() needs the result of add_low().
   __device__ __forceinline__ uint32_t add_low(uint32_t bin, uint64_t weight) {
     return weight != 0 ? atomicAdd(&low[bin], static_cast<uint32_t>(weight)) : 0;
   }
@@ -44,8 +44,8 @@ struct WeightInBin {
   uint64_t weight;
 };
 
-// Which bin a candidate of a range belongs to: bin i holds the rank keys from range.first - (i << bin_bits)
-// down to the next bin's first. What is not in the range weighs nothing.
+// Bin of a candidate in a range: bin i holds the rank keys from range.first - (i << bin_bits) down to the
+// next bin's first. Candidates outside the range have weight 0.
 struct Binning {
   const Kept& kept;
   Weight weight;

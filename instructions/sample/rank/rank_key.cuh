@@ -1,5 +1,5 @@
-// The order in which candidates stand: by logit, descending, then by token, ascending. A candidate's rank key
-// in it is one integer, so that ranges, bins and sorting need no comparisons of two fields.
+// The order of candidates: by logit, descending, then by token, ascending. A candidate's rank key is one
+// integer, so that ranges, bins and sorting need not compare two fields.
 #pragma once
 
 #include <cmath>
@@ -9,24 +9,24 @@ namespace serval::device::sample {
 
 inline constexpr float kMinusInfinity = -INFINITY;
 
-// NaN counts as the smallest.
+// NaN counts as -infinity.
 __device__ __forceinline__ float clean(float logit) {
   return fmaxf(logit, kMinusInfinity);
 }
 
-// How far a logit is below the largest; equal ones, infinite ones included, are not at all.
+// Distance of a logit below the largest; 0 for equal ones, also for infinite ones.
 __device__ __forceinline__ float shortfall(float logit, float largest) {
   return logit == largest ? 0.0F : logit - largest;
 }
 
-// The logit's key in the high bits, below it the token counted backwards: larger is earlier, and 0 is
-// no token's.
+// The logit's key in the high bits, and the token in descending order in the low bits: earlier candidates
+// have larger keys. 0 is no token's key.
 using RankKey = uint64_t;
 
-inline constexpr uint32_t kTokenBits = 24;  // as check() limits the vocabulary
+inline constexpr uint32_t kTokenBits = 24;  // limit of the vocabulary in check()
 inline constexpr uint32_t kRankBits = 32 + kTokenBits;
 inline constexpr uint32_t kLastToken = (1U << kTokenBits) - 1;
-inline constexpr RankKey kFirstRank = (RankKey{1} << kRankBits) - 1;  // no token's, ahead of all
+inline constexpr RankKey kFirstRank = (RankKey{1} << kRankBits) - 1;  // before all tokens
 inline constexpr uint32_t kMinusInfinityKey = 0x007fffff;
 inline constexpr RankKey kLastRank = RankKey{kMinusInfinityKey} << kTokenBits;
 
@@ -53,7 +53,7 @@ __device__ __forceinline__ uint32_t token_of(RankKey key) {
   return kLastToken - (static_cast<uint32_t>(key) & kLastToken);
 }
 
-// From one rank key up to and including another.
+// The rank keys from `first` down to `last`, both included.
 struct RankRange {
   RankKey first, last;
 };

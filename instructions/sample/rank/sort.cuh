@@ -15,15 +15,15 @@ struct UnsortedRanks {
   alignas(16) RankKey ranks[kSortedRunCapacity + kSortStep];
 };
 
-// 1 if `other` is ahead of `own`, else 0. Rank keys have less than 64 bits: the difference's top bit is its
-// sign.
+// 1 if `other` comes before `own`, else 0. Rank keys have less than 64 bits, so the difference's top bit is
+// its sign.
 __device__ __forceinline__ uint32_t is_ahead(RankKey other, RankKey own) {
   static_assert(kRankBits < 64);
   return static_cast<uint32_t>((own - other) >> 63);
 }
 
-// to[i] = the i-th of `from`'s first `size`. Each thread counts how many are ahead of its own, which needs no
-// barriers between steps, as few as they are.
+// Sorts `from`'s first `size` keys into `to`. Each thread counts the keys before its own, which needs no
+// barriers between steps and is fast for so few.
 __device__ __forceinline__ void sort(const Group& group, UnsortedRanks& from, uint32_t size, RankKey* to) {
   if (group.thread < kSortStep) from.ranks[size + group.thread] = 0;  // after all candidates
   group.sync();

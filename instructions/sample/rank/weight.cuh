@@ -1,4 +1,4 @@
-// How much of a draw falls to a candidate, in integers, so that sums do not depend on their order.
+// Weights of candidates in a draw, as integers, so that sums do not depend on their order.
 #pragma once
 
 #include <cfloat>
@@ -9,9 +9,9 @@
 
 namespace serval::device::sample {
 
-// exp(shortfall / temperature) in fixed point. The first candidate weighs kFirst, so that 2^24 of them stay
-// below 2^64; rounding moves a sum over a vocabulary of V by at most V / 2^40 of that, which is 1.2e-7 for
-// 128,256 tokens even if every rounding goes the same way.
+// exp(shortfall / temperature) in fixed point. The first candidate has weight kFirst, so that 2^24 of them
+// stay below 2^64. Rounding changes a sum over a vocabulary of V by at most V / 2^40 of kFirst, which is
+// 1.2e-7 for 128,256 tokens even if all roundings go the same way.
 struct Weight {
   static constexpr uint32_t kFirstBits = 39;
   static constexpr uint64_t kFirst = uint64_t{1} << kFirstBits;
@@ -25,7 +25,7 @@ struct Weight {
   }
 };
 
-// Which candidates are left: those up to one, and those not too far below the first. Others weigh nothing.
+// The remaining candidates: up to a last one, and not too far below the first. Others have weight 0.
 struct Kept {
   float largest;  // logit of the first candidate
   float least_shortfall = kMinusInfinity;
@@ -36,7 +36,7 @@ struct Kept {
     last_logit = logit_of(key);
     last_token = token_of(key);
   }
-  // Without branches, so that the weights of several candidates can be computed at the same time.
+  // Branchless, so that the weights of several candidates can be computed at the same time.
   __device__ __forceinline__ bool contains(uint32_t token, float logit) const {
     const bool ahead = (logit > last_logit) | ((logit == last_logit) & (token <= last_token));
     return ahead & (shortfall(logit, largest) >= least_shortfall);

@@ -1,4 +1,4 @@
-// What biases and penalties make of a logit, stated once for the host and the GPU: their bits are the same,
+// Effect of biases and penalties on a logit, defined once for the host and the GPU: the bits are the same
 // however a compiler fuses operations.
 #pragma once
 
@@ -10,8 +10,8 @@ constexpr float repetition_penalised(float logit, float penalty) {
   return logit > 0 ? logit / penalty : logit * penalty;
 }
 
-// Of a token that was generated `count` times, 1 or more. The product is exact in double (24 + 24 bits), so
-// whether it is rounded before the addition makes no difference.
+// For a token that was generated `count` times, 1 or more. The product is exact in double (24 + 24 bits), so
+// rounding it before the addition makes no difference.
 constexpr float count_penalised(float logit, uint32_t count, float frequency, float presence) {
   const double penalty = static_cast<double>(count) * static_cast<double>(frequency) + presence;
   return static_cast<float>(static_cast<double>(logit) - penalty);

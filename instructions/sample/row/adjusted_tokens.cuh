@@ -1,4 +1,4 @@
-// Which tokens of a row are adjusted, and how: a hash table in shared memory, by token.
+// The tokens of a row that are adjusted, and how: a hash table in shared memory, indexed by token.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace serval::device::sample {
 inline constexpr uint32_t kNoToken = 0xffffffff;
 inline constexpr uint32_t kAdjustedEntries = 4096;
 
-// Why a token is adjusted beside its bias: how often it was generated, and these.
+// Bits of `uses` besides the number of times that a token was generated.
 inline constexpr uint32_t kRepeats = 1U << 31;
 inline constexpr uint32_t kBanned = 1U << 30;
 inline constexpr uint32_t kCountMask = kBanned - 1;
@@ -22,7 +22,7 @@ struct AdjustedTokens {
   uint32_t uses[kAdjustedEntries];
   float bias[kAdjustedEntries];
 
-  // Every thread clears its part.
+  // Each thread clears its part.
   __device__ __forceinline__ void clear(uint32_t thread) {
 #pragma unroll 4
     for (uint32_t i = thread; i < kAdjustedEntries; i += kGroupThreads) {
@@ -31,7 +31,7 @@ struct AdjustedTokens {
       bias[i] = 0;
     }
   }
-  // The token's entry, a new one if it has none. Any threads; the table must have room.
+  // The token's entry; adds one if it has none. Callable by any threads; the table must have room.
   __device__ __forceinline__ uint32_t entry_of(uint32_t id) {
     uint32_t i = id % kAdjustedEntries;
 #pragma unroll 1
@@ -42,7 +42,7 @@ struct AdjustedTokens {
   }
 };
 
-// Of SequenceSlot.
+// The penalties of a SequenceSlot.
 struct PenaltyFactors {
   float repetition, frequency, presence;
 

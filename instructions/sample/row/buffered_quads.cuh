@@ -1,4 +1,4 @@
-// Sweeps over a row that do more to a logit than fits into an unrolled loop.
+// Sweeps over a row with too much work per logit for an unrolled loop.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@ namespace serval::device::sample {
 
 inline constexpr uint32_t kBufferedQuads = 4;
 
-// A few quads of each thread in shared memory. A thread reads what it has written itself, so nothing need be
-// synchronised.
+// A few quads of each thread in shared memory. A thread reads only what it has written, so no synchronisation
+// is needed.
 using BufferedQuads = float4[kBufferedQuads][kGroupThreads];
 
 // Calls fn(token, quad) for all quads of this thread: quad.logit[i] belongs to token + i, which may be beyond
-// the vocabulary or, wrapping, before it. Quads go through shared memory, some at a time: what fn does
-// stands in the kernel once, and registers are free for the next ones. Ends early once done() is true.
+// the vocabulary or, wrapping, before it. Quads go through shared memory, some at a time, so that the kernel
+// contains fn once and registers are free for the next loads. Stops early once done() is true.
 template <class Fn, class Done>
 __device__ __forceinline__ void for_each_quad(const LogitsRow& row, uint32_t thread, BufferedQuads& buffered,
                                               Fn&& fn, Done&& done) {

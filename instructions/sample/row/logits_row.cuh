@@ -1,7 +1,7 @@
-// A row of logits in global memory, which other SMs have written, as quads: 16 bytes, 4 logits.
+// A row of logits in global memory, written by other SMs, as quads of 4 logits (16 bytes).
 //
-// Quads begin at multiples of 16 bytes, rows of some vocabularies do not: the first and the last quad of a
-// row may belong to its neighbours, too. Those in between are whole.
+// Quads begin at multiples of 16 bytes, but rows of some vocabularies do not: the first and the last quad of
+// a row may also contain logits of neighbouring rows.
 #pragma once
 
 #include <cmath>
@@ -28,8 +28,8 @@ struct LogitQuad {
 
 class LogitsRow {
  public:
-  // `logits`: [rows, vocab], 16-byte aligned, a multiple of 4 rows: so no quad of a row reaches beyond the
-  // tensor.
+  // `logits`: [rows, vocab], 16-byte aligned; the number of rows is a multiple of 4, so no quad reaches
+  // beyond the tensor.
   __device__ __forceinline__ LogitsRow(float* logits, uint32_t row, uint32_t vocab)
       : vocab_(vocab),
         lead_(static_cast<uint32_t>(size_t{row} * vocab % kQuadLogits)),
@@ -43,21 +43,21 @@ class LogitsRow {
     ptx::store_relaxed(reinterpret_cast<float*>(quads_) + lead_ + token, logit);
   }
 
-  // All quads with a logit of the row are [0, quads()).
+  // Number of quads that contain a logit of the row.
   __device__ __forceinline__ uint32_t quads() const {
     return (lead_ + vocab_ + kQuadLogits - 1) / kQuadLogits;
   }
-  // Logits beyond the row, in quads that are not whole, are anything. Several reads may be under way.
+  // Logits outside the row, in its first and last quad, are arbitrary. Several loads may be in flight.
   __device__ __forceinline__ LogitQuad quad(uint32_t q) const {
     const float4 v = ptx::load_relaxed(quads_ + q);
     return {v.x, v.y, v.z, v.w};
   }
-  // The token of a quad's first logit; if it lies before the row, this wraps.
+  // The token of a quad's first logit; wraps if it lies before the row.
   __device__ __forceinline__ uint32_t token(uint32_t q) const { return q * kQuadLogits - lead_; }
 
  private:
   uint32_t vocab_;
-  uint32_t lead_;  // logits of the first quad that are not this row's
+  uint32_t lead_;  // logits of the first quad that belong to the previous row
   float4* quads_;
 };
 

@@ -1,7 +1,7 @@
-// What `lm_head` left of a row beside its logits: a largest logit and a sum for each unit of 8 tokens
-// (instructions/common/unit_softmax.h), an eighth of the row's size.
+// Summaries of a row's logits, written by `lm_head`: a largest logit and a sum for each unit of 8 tokens
+// (instructions/common/unit_softmax.h), a quarter of the row's size.
 //
-// A thread takes every kGroupThreads-th unit.
+// A thread processes every kGroupThreads-th unit.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,11 @@
 
 namespace serval::device::sample {
 
-// Under way at the same time: all of a thread's, in vocabularies of up to 2^17 tokens. What is read has just
-// been written, while the next pass's weights come in: a trip to L2 takes a microsecond.
+// Units of a thread whose loads are in flight at the same time: all of them in vocabularies of up to 2^17
+// tokens. The data has just been written, and the next pass's weights are being loaded, so an access to L2
+// takes a microsecond.
 inline constexpr uint32_t kUnitsAtOnce = 64;
-inline constexpr uint32_t kReachingAtOnce = 32;  // a bit each
+inline constexpr uint32_t kReachingAtOnce = 32;  // one bit each
 
 class UnitLogits {
  public:
@@ -47,7 +48,7 @@ class UnitLogits {
   __device__ __forceinline__ void set_largest(uint32_t unit, float largest) const {
     ptx::store_relaxed(&units_[unit].x, largest);
   }
-  // Among the logits of this thread's units.
+  // Largest logit of this thread's units.
   __device__ __forceinline__ float largest_of(uint32_t thread) const {
     float largest = kMinusInfinity;
 #pragma unroll 8
@@ -56,8 +57,8 @@ class UnitLogits {
     return largest;
   }
 
-  // For all units of this thread, in order: fn(unit, its UnitSoftmax), with -infinity and 0 for some that the
-  // row does not have.
+  // Calls fn(unit, its UnitSoftmax) for all units of this thread, in order, and with -infinity and 0 for some
+  // units beyond the row's last.
   template <class Fn>
   __device__ __forceinline__ void for_each(uint32_t thread, Fn&& fn) const {
 #pragma unroll 1
