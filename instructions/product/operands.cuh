@@ -1,5 +1,5 @@
-// Device code reads here what a record multiplies: the operands that its instruction names in op.h
-// (instructions/product/product.h).
+// The operands that a record multiplies, which its instruction names in op.h
+// (instructions/product/product.h), as device code reads them.
 #pragma once
 
 #include <cstddef>
@@ -14,27 +14,27 @@ namespace serval::device {
 
 // How an instruction with a product runs on the GPU: a specialisation in its folder's product.cuh.
 //
-//   epilogue(role, op)    what becomes of its results: an epilogue (instructions/product/epilogues)
+//   epilogue(role, op)    processes the results: an epilogue (instructions/product/epilogues)
 //
 // An epilogue finishes an output tile of each order that it has code for:
 //
 //   one output a lane, in vector orders (orders/vector_stream.cuh)
-//     Fetched                             what storing an output needs besides its sums
-//     fetch_constant(role, output)        Fetched: of what nothing writes while the pass runs
-//     fetch_written(role, output, f)      adds what only the inputs bring; optional
+//     Fetched                             values that storing an output needs besides its sums
+//     fetch_constant(role, output)        Fetched, from memory that nothing writes during the pass
+//     fetch_written(role, output, f)      optional: adds values that are ready only with the inputs
 //     store(role, output, sums, f)        called by all lanes, whether the output is wanted or not
 //   128 rows of weights × a tile of tokens (orders/tile_stream.cuh)
-//     finish_tile(role, tile, d)          what becomes of the sums of a tile, or of each half of a wide one
-//     add_part(role, tile, d)             optional: what becomes of the sums of a K split that is not the
-//     last kHasWideTiles                       optional: finish_tile() takes halves of wide tiles
+//     finish_tile(role, tile, d)          processes the sums of a tile, or of each half of a wide tile
+//     add_part(role, tile, d)             optional: processes the sums of a K split that is not the last
+//     kHasWideTiles                       optional: finish_tile() takes halves of wide tiles
 template <class Op>
 struct ProductOp;
 
 // The activations that a record multiplies.
 struct ProductInput {
   const std::byte* activations;  // an image
-  const float* squares;          // of the residual, where rows are to be normalised, or null
-  float epsilon;                 // with squares
+  const float* squares;          // sums of squares of the residual, if rows must be normalised, or null
+  float epsilon;                 // if there are squares
   bool logits_only;              // only rows that want logits have results
 
   __device__ __forceinline__ bool wants(const PassRow& row) const {

@@ -1,5 +1,5 @@
 // An op.h states once what its instruction multiplies. The pages of weights that stream through an SM, the
-// boxes in which the copy engine brings them, the range check of the operands and the cost follow from that.
+// boxes in which the copy engine loads them, the range check of the operands and the cost follow from that.
 //
 // Such an operand struct `Op` has
 //   first_unit, num_units         the record's units of 8 weight rows
@@ -7,15 +7,14 @@
 //   kWeights                      its weight tensors: members of type TensorId
 //   kMatrices                     optional: 2 if each unit has 8 rows of both weight tensors
 //   kInput                        the activations: a member of type TensorId
-//   kInputSquares                 optional: sums of squares of the input's residual. Results are then those
-//   of the
-//                                 normalised rows, with op.epsilon (common/residual.h)
+//   kInputSquares                 optional: sums of squares of the input's residual. The results are
+//                                 then those of the normalised rows, with op.epsilon (common/residual.h)
 //   kAddsTo                       optional: the fp32 tensor to which the sums of op.parts K splits are added
 // and functions beside it
 //   product(op)                   the Product
 //   weight_unit(op, unit)         optional: the weight tensor that has a unit, if there are several
-//   tile_halves_apart(op)         with it: true if the first and the last 8 of 16 units may lie in different
-//   tensors
+//   tile_halves_apart(op)         with it: true if the first and the last 8 of 16 units may lie in
+//                                 different tensors
 #pragma once
 
 #include <array>
@@ -28,11 +27,11 @@
 
 namespace serval {
 
-// The whole product of which a record computes some units, for some rows.
+// The whole product; a record computes some of its units, for some rows.
 struct Product {
-  uint32_t units;      // of 8 rows that each of its matrices has
-  uint32_t cols;       // of the weights
-  uint32_t first_col;  // of the record: columns [first_col, first_col + num_cols) of weights and input
+  uint32_t units;      // units of 8 rows in each of its matrices
+  uint32_t cols;       // columns of the weights
+  uint32_t first_col;  // the record's columns [first_col, first_col + num_cols) of weights and input
   uint32_t num_cols;
   bool logits_only;  // results only for rows that want logits
 };
@@ -42,7 +41,7 @@ constexpr Product whole_product(uint32_t units, uint32_t cols, bool logits_only 
   return {units, cols, 0, cols, logits_only};
 }
 
-// Unit `index` of weight tensor `tensor`, as counted in Op::kWeights.
+// Unit `index` of weight tensor `tensor`, an index into Op::kWeights.
 struct WeightUnit {
   uint32_t tensor;
   uint32_t index;
@@ -55,14 +54,14 @@ concept HasProduct = requires(const Op& op) {
   { product(op) } -> std::same_as<Product>;
 };
 
-// Matrices that a unit has 8 rows of each: 1, or 2 that are multiplied together.
+// Number of matrices of which a unit has 8 rows: 1, or 2 that are multiplied together.
 template <HasProduct Op>
 constexpr uint32_t matrices_of() {
   if constexpr (requires { Op::kMatrices; }) return Op::kMatrices;
   return 1;
 }
 
-// The weights of unit `unit` of matrix `matrix`.
+// Weights of unit `unit` of matrix `matrix`.
 template <HasProduct Op>
 constexpr WeightUnit find_weights(const Op& op, uint32_t unit, uint32_t matrix) {
   if constexpr (requires { weight_unit(op, unit); }) return weight_unit(op, unit);
@@ -78,19 +77,19 @@ Cost cost_of_product(const Op& op, const CostView& c) {
   const uint64_t begin = p.first_col, end = begin + p.num_cols;
   const uint64_t weights = c.bytes(op.*Op::kWeights[0], {0, outputs, begin, end});
   const uint64_t input = c.bytes(op.*Op::kInput, {0, rows, begin, end});
-  // The weights come from memory once a pass, with its first rows.
+  // The weights are read from memory once a pass, with its first rows.
   return {.bytes = op.first_row == 0 ? weights : 0,
           .cached_bytes = input + (op.first_row == 0 ? 0 : weights),
           .operations = 2 * outputs * p.num_cols * rows};
 }
 
-// An instruction whose product is all that costs has no cost() of its own.
+// For instructions that cost nothing besides their product.
 template <HasProduct Op>
 Cost cost(const Op& op, const CostView& c) {
   return cost_of_product(op, c);
 }
 
-// A page of each matrix at a time.
+// One page of each matrix at a time.
 template <HasProduct Op>
 constexpr PageNeed pages(const Op&) {
   return {.pinned = 0, .streaming = matrices_of<Op>()};

@@ -1,4 +1,5 @@
-// Logits, and of each unit of 8 tokens what `sample` needs first (instructions/common/unit_softmax.h).
+// Logits, and for each unit of 8 tokens the summary that `sample` reads first
+// (instructions/common/unit_softmax.h).
 #pragma once
 
 #include <cstdint>
@@ -15,13 +16,13 @@ namespace serval::device::epilogues {
 
 using tile_stream::WarpTile;
 
-// A unit's logits of a row, each in one of 8 neighbouring lanes.
+// A unit's logits in a row, one in each of 8 neighbouring lanes.
 struct UnitInLanes {
-  float value;     // the lane's; where the vocabulary has ended, that of a row of zeros
-  uint32_t index;  // of the lane's logit in the unit
+  float value;     // the lane's logit; after the vocabulary's end, that of a row of zeros
+  uint32_t index;  // index of the lane's logit in the unit
   uint32_t lane;
 
-  // For all of the 8 lanes.
+  // All 8 lanes get it.
   __device__ __forceinline__ UnitSoftmax softmax(uint32_t count) const {
     const float logit = index < count ? value : -INFINITY;
     float largest = fmaxf(logit, -INFINITY);  // never NaN
@@ -42,7 +43,7 @@ struct UnitInLanes {
   }
 };
 
-// The same, all in one thread.
+// A unit's logits in one thread.
 struct UnitInThread {
   float values[kUnitRows];
 
@@ -82,7 +83,7 @@ struct Logits {
   float* logits;         // [rows, vocab]
   float2* unit_softmax;  // [rows, units]
   uint32_t vocab;
-  uint32_t first_unit;  // of the record
+  uint32_t first_unit;  // the record's
   uint32_t num_units;
 
   using Fetched = vector_stream::NothingFetched;
@@ -97,13 +98,13 @@ struct Logits {
                out.wanted);
   }
 
-  // Each thread finishes a unit's logits of a token at a time.
+  // Each thread finishes one unit's logits of a token at a time.
   template <class Role, uint32_t kValues>
   __device__ __forceinline__ void finish_tile(Role& role, const WarpTile& tile, float (&d)[kValues]) const {
     if (!tile_stream::has_units(tile, num_units)) return;
     const auto finish = [&](uint32_t block, const float* staged, const tile_stream::UnitOfToken& mine,
                             bool exists) {
-      // Units after the record's are another rank's, which has their weights.
+      // Units after the record's belong to another rank, which has their weights.
       const uint32_t of_tile = mine.warpgroup * tile_stream::kWarpgroupUnits + mine.unit;
       if (!exists || of_tile >= num_units) return;
       const uint32_t token = block * tile_stream::kStagedTokens + mine.token;

@@ -1,5 +1,5 @@
-// Partial sums to the ranks that add them up: of `ranks` slices of neighbouring columns, each has an owner
-// (instructions/reduce_residual).
+// Pushes partial sums to the ranks that add them up: each of `ranks` slices of neighbouring columns has an
+// owner (instructions/reduce_residual).
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ namespace serval::device::epilogues {
 using tile_stream::WarpTile;
 
 struct PushSums {
-  void* const* tensors;  // of the program
+  void* const* tensors;  // the program's
   PeerTensors partial;   // [rows, cols] on each rank: fp32 in programs of vectors, bf16 in programs of tiles
   uint32_t cols;
   uint32_t rank, ranks;
-  uint32_t first_unit;  // of the record
+  uint32_t first_unit;  // the record's
   uint32_t num_units;
 
   struct Fetched {
@@ -37,11 +37,12 @@ struct PushSums {
     if (out.wanted) ptx::store_relaxed(fetched.to, sums.first);
   }
 
-  // Through shared memory, 16 tokens at a time: 8 threads push a token's 64 columns, 16 bytes each.
+  // The sums go through shared memory, 16 tokens at a time: 8 threads push a token's 64 columns, 16 bytes
+  // each.
   template <class Role, uint32_t kValues>
   __device__ __forceinline__ void finish_tile(Role& role, const WarpTile& tile, float (&d)[kValues]) const {
     if (!tile_stream::has_units(tile, num_units)) return;
-    // Looked up once: for each block, it would be a trip to L2 that the block's stores wait for.
+    // Looked up once: a lookup for each block would be an access to L2 that the block's stores wait for.
     const uint32_t col = first_unit * kUnitRows + tile.reread_thread().warpgroup * tile_stream::kSquaresCols;
     auto* const to_tile = at_owner<uint16_t>(col) + size_t{tile.first_token} * cols;
     const auto finish = [&](uint32_t block, const float* staged, const tile_stream::UnitOfToken& mine,

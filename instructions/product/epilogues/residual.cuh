@@ -1,4 +1,4 @@
-// residual += sums, with what the residual's next readers need (instructions/common/residual.h).
+// residual += sums; also writes what the residual's next readers need (instructions/common/residual.h).
 #pragma once
 
 #include <cstdint>
@@ -35,10 +35,10 @@ struct AddToResidual {
   float* squares;        // [rows, cols / 8], or cols / 64 in programs of tiles
   uint32_t image_rows;
   uint32_t cols;
-  uint32_t first_unit;  // of the record
+  uint32_t first_unit;  // the record's
   uint32_t num_units;
   uint32_t parts;        // K splits, whose sums are added first to last
-  const std::byte* map;  // of the residual, in programs of tiles
+  const std::byte* map;  // tensor map of the residual, in programs of tiles
 
   struct Fetched {
     float residual;
@@ -65,12 +65,12 @@ struct AddToResidual {
     residual::store(to, out.row, col_of(out), value, static_cast<uint16_t>(fetched.norm), out.wanted, ~0u);
   }
 
-  // A warpgroup without units only gives the pages of the residual back.
+  // A warpgroup without units only frees the pages of the residual.
   template <class Role, uint32_t kValues>
   __device__ __forceinline__ void finish_tile(Role& role, const WarpTile& tile, float (&d)[kValues]) const;
   // For a K split that is not the last: the copy engine adds the sums, from pages that the loader issues
-  // empty (tile_stream::Stream). When the last page is given back, the sums are added. One thread adds
-  // everything that a place gets, split after split.
+  // empty (tile_stream::Stream). When the last page is freed, the sums have been added. One thread issues all
+  // additions to an address, split after split.
   template <class Role, uint32_t kValues>
   __device__ __forceinline__ void add_part(Role& role, const WarpTile& tile, float (&d)[kValues]) const;
 
@@ -82,15 +82,15 @@ struct AddToResidual {
 
 namespace tile_place {
 
-// Places of a lane's sums of kPageTokens tokens in a page of the residual. One number is enough: for another
-// token or unit the swizzle changes single bits of it.
+// Addresses of a lane's sums of kPageTokens tokens in a page of the residual. One number is enough: for
+// another token or unit the swizzle changes single bits of it.
 class LanePlaces {
  public:
   static constexpr uint32_t kSums = kPageTokens / 2;
 
   __device__ __forceinline__ explicit LanePlaces(const WarpTile& part)
       : first_(residual_offset(part.token(0, 0), part.unit() * kUnitRows + part.row_of_unit())) {}
-  // Place of sum v, counted as in d.
+  // Address of sum v; v is an index of d.
   __device__ __forceinline__ float* in(std::byte* page, uint32_t v) const {
     const uint32_t next_token = v % 2, next_unit = v / 2 % 2;
     static_assert(kWarpUnits == 2, "the first unit's place in its box is even");
@@ -110,7 +110,7 @@ __device__ __forceinline__ void add_to_page(std::byte* page, const LanePlaces& p
                                             const float (&d)[kValues], uint32_t n) {
 #pragma unroll
   for (uint32_t first = 0; first < LanePlaces::kSums; first += kStagedValues) {
-    // All loads stand before the first store: the compiler does not know that the addresses differ.
+    // All loads come before the first store: the compiler does not know that the addresses differ.
     float before[kStagedValues];
 #pragma unroll
     for (uint32_t v = 0; v < kStagedValues; ++v) before[v] = *places.in(page, first + v);
@@ -119,8 +119,8 @@ __device__ __forceinline__ void add_to_page(std::byte* page, const LanePlaces& p
       *places.in(page, first + v) = before[v] + d[n * LanePlaces::kSums + first + v];
   }
 }
-// Puts a lane's sums of one K split into a page that the copy engine will add to the residual. Tokens that
-// are not computed get -0, which adds nothing. positions: of the page's tokens.
+// Writes a lane's sums of one K split to a page that the copy engine will add to the residual. Tokens that
+// are not computed get -0, which adds nothing. positions: those of the page's tokens.
 template <uint32_t kValues>
 __device__ __forceinline__ void put_in_page(std::byte* page, const LanePlaces& places, const WarpTile& part,
                                             const float (&d)[kValues], uint32_t n,
@@ -135,7 +135,7 @@ __device__ __forceinline__ void put_in_page(std::byte* page, const LanePlaces& p
     *reinterpret_cast<float*>(page + residual_offset(part.lane, part.unit() * kUnitRows + c)) = -0.0F;
 }
 
-// Pages that an unrolled round handles.
+// Pages that an unrolled round processes.
 template <class Config>
 constexpr uint32_t pages_of_round() {
   const uint32_t pages = (Config::kTileTokens + kPageTokens - 1) / kPageTokens;
@@ -160,7 +160,7 @@ __device__ __forceinline__ void AddToResidual::finish_tile(Role& role, const War
                         first_unit * kUnitRows + (has ? col : 0), mine.piece);
   const uint32_t* positions = workspace(role.s).positions[part.buffer] + mine.token;
   const LanePlaces places(part);
-  // For another unit two bits of the place change, swizzled or not.
+  // For another unit two bits of the offset change, swizzled or not.
   const uint32_t from = residual_offset(mine.token, col);
   constexpr uint32_t kRound = tile_place::pages_of_round<Config>();
 #pragma unroll 1
@@ -208,7 +208,7 @@ __device__ __forceinline__ void AddToResidual::add_part(Role& role, const WarpTi
   const uint32_t* positions = workspace(role.s).positions[part.buffer];
   const LanePlaces places(part);
   const bool asks = has && role.leads_warpgroup();
-  if (asks) ptx::fence_proxy_async_global();  // the inputs are there
+  if (asks) ptx::fence_proxy_async_global();  // the inputs are ready
   constexpr uint32_t kRound = tile_place::pages_of_round<Config>();
 #pragma unroll 1
   for (uint32_t first = part.first_token; first < part.end_token; first += kRound * kPageTokens) {

@@ -15,16 +15,16 @@ namespace serval::device::epilogues {
 
 using tile_stream::WarpTile;
 
-// Op has the operands that touch_qkv_outputs() names (instructions/common/qkv_heads.h).
+// Op has the operands of touch_qkv_outputs() (instructions/common/qkv_heads.h).
 template <class Op>
 struct RopeAndAppend {
   const Op& op;
 
   struct Fetched {
     float cosine, sine;  // of the angle of the output's pair
-    float bias;          // where there are biases
+    float bias;          // if there are biases
     uint32_t is_turned;  // 1: Q or K
-    uint16_t* to;        // where the output goes
+    uint16_t* to;        // destination of the output
   };
   template <class Role>
   __device__ __forceinline__ Fetched fetch_constant(const Role& role,
@@ -62,7 +62,7 @@ struct RopeAndAppend {
                                         const vector_stream::Sums& sums, const Fetched& fetched) const {
     const float mine = has_biases(op) ? __fadd_rn(sums.first, fetched.bias) : sums.first;
     const float other = __shfl_xor_sync(~0u, mine, kPairs);
-    // The host rounds each product and the sum: no fused multiply-add.
+    // The host rounds each product and the sum, so no fused multiply-add.
     const float cosine = __fmul_rn(mine, fetched.cosine), sine = __fmul_rn(other, fetched.sine);
     const float turned = out.row_of_unit < kPairs ? __fsub_rn(cosine, sine) : __fadd_rn(cosine, sine);
     const float value = fetched.is_turned == 1 ? turned : mine;
@@ -102,11 +102,11 @@ struct RopeAndAppend {
       tile_stream::shift_sums<kBlocksTogether * tile_stream::kStagedValues>(d);
       pieces.store(role, part, first);
     }
-    role.sync_warpgroup();  // the next tile begins with the first buffer, whichever was the last here
+    role.sync_warpgroup();  // the next tile begins with the first buffer, whichever was the last one here
   }
 
  private:
-  // K or V of a row's token for a head.
+  // Address of a row's token in the K or V cache, for a head.
   template <class Role>
   static __device__ __forceinline__ uint16_t* token_in_cache(const Role& role, const Op& op, const QkvUnit& u,
                                                              const PassRow& row) {
@@ -118,16 +118,17 @@ struct RopeAndAppend {
     return cache + kv_offset(block, u.head, row.position % kKvBlockTokens, op.kv_heads, op.head_dim);
   }
 
-  static constexpr uint32_t kPairs = kUnitRows / 2;         // of RoPE in a unit
+  static constexpr uint32_t kPairs = kUnitRows / 2;         // RoPE pairs in a unit
   static constexpr uint32_t kNextPairs = kWarpThreads / 2;  // lanes from a pair's first channel to its second
-  static constexpr uint32_t kTokens = tile_stream::kStagedValues / 2;  // of a lane, of a block's
-  static constexpr uint32_t kBlocksTogether = 2;                       // that are stored together
+  static constexpr uint32_t kTokens = tile_stream::kStagedValues / 2;  // tokens of a lane in a block
+  static constexpr uint32_t kBlocksTogether = 2;                       // blocks that are stored together
   using BlockSums = float[tile_stream::kStagedValues];
 
   // The two rows of weights whose sums a lane has, one of each of the warp's units.
   struct WarpRows {
     bool second;    // the rows are the second channels of their pairs
-    uint32_t pair;  // that the lane turns: its first unit's, or of a lane of second channels its second's
+    uint32_t pair;  // the pair that the lane rotates: its first unit's; in lanes of second channels its
+                    // second unit's
     bool has_biases;
     float biases[tile_stream::kWarpUnits];
 
@@ -156,7 +157,7 @@ struct RopeAndAppend {
     float sines[kTokens];
   };
 
-  // Entry of the lane's first token of a block in what storers looked up; next_token() leads to the others.
+  // The storers' look-up for the lane's first token of a block; next_token() leads to the others.
   template <class T>
   static __device__ __forceinline__ const T* of_block(const T* of_tile, const tile_stream::WarpTile& part,
                                                       uint32_t block) {
@@ -194,8 +195,8 @@ struct RopeAndAppend {
     for (uint32_t v = 0; v < tile_stream::kStagedValues; ++v)
       sums[v] = __fadd_rn(sums[v], rows.biases[v / 2 % 2]);
   }
-  // Lanes of first and second channels swap one of their rows: each then has both channels of a pair, and
-  // returns what the pair becomes in place of the two rows. The 8 lanes of a token have 8 neighbouring pairs.
+  // Lanes of first and second channels swap one of their rows: then each has both channels of a pair, and
+  // replaces the two rows by the rotated pair. The 8 lanes of a token have 8 neighbouring pairs.
   static __device__ __forceinline__ void turn(const WarpRows& rows, const Angles& angles, BlockSums& sums) {
 #pragma unroll
     for (uint32_t t = 0; t < kTokens; ++t) {
@@ -204,13 +205,13 @@ struct RopeAndAppend {
       const float got = __shfl_xor_sync(kAllLanes, rows.second ? of_first : of_second, kNextPairs);
       const float a = rows.second ? got : of_first, b = rows.second ? of_second : got;
       const float cosine = angles.cosines[t], sine = angles.sines[t];
-      // The host rounds each product and the sum: no fused multiply-add.
+      // The host rounds each product and the sum, so no fused multiply-add.
       of_first = __fsub_rn(__fmul_rn(a, cosine), __fmul_rn(b, sine));
       of_second = __fadd_rn(__fmul_rn(b, cosine), __fmul_rn(a, sine));
     }
   }
   // Moves a warpgroup's results through shared memory so that stores fill sectors: 64 channels of a token in
-  // 8 pieces. A warp puts two of them, a thread stores one. For Q and K the first four pieces are the first
+  // 8 pieces. A warp writes two of them, a thread stores one. For Q and K the first four pieces are the first
   // channels of RoPE pairs and the last four the second channels.
   //
   // At the destination a token is one row: a row of the pass for Q, a row of a KV head's cache block for K
@@ -222,7 +223,7 @@ struct RopeAndAppend {
                                       const QkvUnit& first) {
       const bool turns = first.part != QkvPart::kV;
       const uint32_t thread = part.warp * kWarpThreads + part.lane, piece = thread % kCount;
-      const uint32_t first_unit = first.index - part.warp * tile_stream::kWarpUnits;  // of the warpgroup's
+      const uint32_t first_unit = first.index - part.warp * tile_stream::kWarpUnits;  // in the warpgroup
       const uint32_t channel = turns ? first_unit * kPairs + piece % (kCount / 2) * kUnitRows +
                                            piece / (kCount / 2) * (op.head_dim / 2)
                                      : (first_unit + piece) * kUnitRows;
@@ -234,7 +235,7 @@ struct RopeAndAppend {
                                          : tensor<&Op::v_cache, uint16_t>(*role.buffer)) +
             size_t{first.head} * head_channels + channel;
       const uint32_t staged = ptx::shared_address(tile_stream::workspace(role.s).staged[part.warpgroup]);
-      // stmatrix takes four matrices: two of the first 8 tokens, two of the next 8. The lane gives the
+      // stmatrix stores four matrices: two of the first 8 tokens, two of the next 8. Each lane gives the
       // address of one row.
       const uint32_t which = part.lane / 8 % 2, token = part.lane / 16 * 8 + part.lane % 8;
       put_ = staged + place(token, turns ? which * (kCount / 2) + part.warp : part.warp * 2 + which);
@@ -248,7 +249,7 @@ struct RopeAndAppend {
       for (uint32_t i = 0; i < 4; ++i) pieces[i] = ptx::pack_bf16(sums[i * 2], sums[i * 2 + 1]);
       ptx::store_matrices<true>(put_ + offset(block), pieces);
     }
-    // Stores kBlocksTogether blocks, from block `first` on.
+    // Stores kBlocksTogether blocks, beginning with block `first`.
     template <class Role>
     __device__ __forceinline__ void store(Role& role, const tile_stream::WarpTile& part,
                                           uint32_t first) const {
@@ -270,7 +271,7 @@ struct RopeAndAppend {
     }
 
    private:
-    static constexpr uint32_t kCount = tile_stream::kWarpgroupUnits;  // of a token
+    static constexpr uint32_t kCount = tile_stream::kWarpgroupUnits;  // pieces of a token
 
     static __device__ __forceinline__ uint32_t place(uint32_t token, uint32_t piece) {
       return (token * kCount + (piece ^ token % kCount)) * slab_image::kPieceBytes;
@@ -286,7 +287,7 @@ struct RopeAndAppend {
     uint16_t* to_;  // of row 0
     uint32_t row_channels_;
     uint32_t put_, take_;  // of a buffer's first block
-    uint32_t token_;       // of a block's
+    uint32_t token_;       // index in a block
     bool in_cache_;
   };
   template <class Role>

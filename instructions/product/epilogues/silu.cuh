@@ -15,14 +15,14 @@ namespace serval::device::epilogues {
 
 using tile_stream::WarpTile;
 
-// Units of gate and up lie in turn in a tile.
+// Units of gate and up alternate in a tile.
 struct SiluProduct {
   static constexpr bool kHasWideTiles = true;
 
   std::byte* output;    // image of [image_rows, cols] bf16
   uint32_t image_rows;  // in programs of tiles
   uint32_t cols;
-  uint32_t first_unit;  // of the record, in each matrix
+  uint32_t first_unit;  // the record's, in each matrix
 
   using Fetched = vector_stream::NothingFetched;
   template <class Role>
@@ -47,13 +47,13 @@ struct SiluProduct {
   __device__ __forceinline__ void finish_tile(Role& role, const WarpTile& tile, float (&d)[kValues]) const;
 };
 
-// Through shared memory, so that stores fill sectors: a warp puts a unit's 8 outputs of a token side by side
-// there, and a thread takes a piece, two outputs of each of the warpgroup's 4 units.
+// Through shared memory, so that stores fill sectors: a warp writes a unit's 8 outputs of a token side by
+// side, and a thread stores a piece, two outputs of each of the warpgroup's 4 units.
 template <class Role, uint32_t kValues>
 __device__ __forceinline__ void SiluProduct::finish_tile(Role& role, const WarpTile& tile,
                                                          float (&d)[kValues]) const {
   constexpr uint32_t kTokens = 32, kEights = kTokens / 8, kUnitBytes = kUnitRows * sizeof(uint16_t);
-  constexpr uint32_t kTokenBytes = (kWarpgroupWarps + 1) * kUnitBytes;  // in other banks than the next
+  constexpr uint32_t kTokenBytes = (kWarpgroupWarps + 1) * kUnitBytes;  // next token: other banks
   static_assert(kTokens * kTokenBytes <= sizeof(tile_stream::Workspace<typename Role::Config>::staged[0][0]));
   const WarpTile part = tile.reread_thread();
   const uint32_t thread = part.warp * kWarpThreads + part.lane;
@@ -103,7 +103,7 @@ __device__ __forceinline__ void SiluProduct::finish_tile(Role& role, const WarpT
     positions += kRound * kTokens;
     to += kRound * kTokens * slab_image::kRowBytes;
   }
-  role.sync_warpgroup();  // the next tile begins with the first buffer, whichever was the last here
+  role.sync_warpgroup();  // the next tile begins with the first buffer, whichever was the last one here
 }
 
 }  // namespace serval::device::epilogues

@@ -1,4 +1,4 @@
-// Sums as they are, for an instruction that goes on from there.
+// Stores sums unchanged, for an instruction that continues with them.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +14,20 @@ using tile_stream::WarpTile;
 
 // The sums of one K split.
 struct StoreSums {
-  float* sums;  // [rows, cols], from the first of the product's outputs on
+  float* sums;  // [rows, cols], beginning with the first of the product's outputs
   uint32_t cols;
-  uint32_t first_unit;  // of the record
+  uint32_t first_unit;  // the record's
   uint32_t num_units;
 
   template <class Role, uint32_t kValues>
   __device__ __forceinline__ void finish_tile(Role& role, const WarpTile& tile, float (&d)[kValues]) const;
 };
 
-// Complete sums of normalised rows: they are multiplied with the rows' scales.
+// Complete sums of normalised rows: they are multiplied by the rows' scales.
 struct StoreScaledSums {
   float* sums;  // [rows, cols]
   uint32_t cols;
-  uint32_t first_unit;  // of the record
+  uint32_t first_unit;  // the record's
   uint32_t num_units;
 
   using Fetched = vector_stream::NothingFetched;
@@ -43,7 +43,7 @@ struct StoreScaledSums {
                        scaled.first);
   }
 
-  // Each thread finishes a unit's outputs of a token at a time.
+  // Each thread finishes one unit's outputs of a token at a time.
   template <class Role, uint32_t kValues>
   __device__ __forceinline__ void finish_tile(Role& role, const WarpTile& tile, float (&d)[kValues]) const {
     if (!tile_stream::has_units(tile, num_units)) return;

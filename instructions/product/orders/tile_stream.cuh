@@ -1,29 +1,27 @@
-// Tile stream: the order in which products of many rows meet their weights. wgmma multiplies tiles of rows
-// with the same page images that a vector stream reads.
+// Tile stream: the order in which products of many rows multiply their weights. wgmma multiplies tiles of
+// rows with the same page images that a vector stream reads.
 //
 // A record multiplies a tile of up to 16 units (128 weight rows) with its rows of the pass, one token tile
-// after the other. A step takes a slab: 64 columns in the page image's order (vm/layout/slab_image.h).
+// after the other. A step multiplies a slab: 64 columns in the page image's order (vm/layout/slab_image.h).
 //   - Weights: a page of 16 pieces of 1 KiB, one for each unit. They go to the tensor cores through
-//   registers; two units
-//     are a warp's 16 rows. In a tile of 8 units a page has two slabs.
+//     registers; two units are a warp's 16 rows. In a tile of 8 units a page has two slabs.
 //   - Activations: the rows of the token tile, 128 bytes each, which all warps read from shared memory. A
-//   panel is what
-//     one copy brings: one slab or, with few tokens, two (Config::kPanelSlabs).
+//     panel is loaded at a time: one slab or, with few tokens, two (Config::kPanelSlabs).
 // An output is one chain of products of 16 columns, slab after slab, in the order first, third, second,
 // fourth within a slab (load_terms()); or one such chain for each K split (common/column_parts.h). The order
 // does not depend on the tile.
 //
-// A wide tile has 32 units and two pages a slab, which meet the same panel. Tiles of few tokens have
-// registers for twice the sums. Panels are then read half as often, and with fewer tiles the SMs are loaded
-// more evenly.
+// A wide tile has 32 units and two pages a slab, which are multiplied with the same panel. Tiles of few
+// tokens have registers for twice the sums. Panels are then read half as often, and the load of the SMs is
+// more even, because there are fewer tiles.
 //
-// Consumers run the epilogue on the sums in their registers (finish_tile()); storers look up meanwhile what
-// it needs of the tokens. An epilogue runs once for many products, so its instructions come slowly, from
-// beyond the instruction cache: it is fast if it has few of them and uses no local memory.
+// Consumers run the epilogue on the sums in their registers (finish_tile()); meanwhile storers look up what
+// it needs for the tokens. An epilogue runs once for many products, so its instructions are fetched slowly,
+// from beyond the instruction cache: it is fast if it has few instructions and uses no local memory.
 //
 // Files in tile_stream/: the shape of a record (shape.cuh), the loops of products (products.cuh), the way
-// from registers to rows (staging.cuh), and the residual's pages (residual_pages.cuh). This file says which
-// role does what.
+// from registers to rows (staging.cuh), and the residual's pages (residual_pages.cuh). This file has the work
+// of each role.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +56,7 @@ struct ProductOfRecord<Op> {
   static __device__ Shape shape(const RecordBuffer& buffer, const Op& op) { return shape_of(buffer, op); }
 };
 
-// The functions that vm/device/op.cuh asks of a stream.
+// The functions that vm/device/op.cuh requires of a stream.
 template <class Format>
 struct Stream {
   static constexpr bool kConsumersStore = true;
@@ -93,14 +91,14 @@ struct Stream {
   }
   static __device__ __forceinline__ bool has_panels(const Plan& plan) { return plan.tiles != 0; }
 
-  // Slab after slab for each token tile: one piece of each unit, side by side in the page.
+  // Loads slab after slab for each token tile: one piece of each unit, side by side in the page.
   template <class Role, class PagesOf>
   static __device__ __forceinline__ void load(Role& role, const Plan& plan, PagesOf&& pages_of) {
     if (plan.tiles == 0) return;
     const bool apart = plan.shape.units == Units::kNeighboursApart;
     Pages first = pages_of(0, 0);
     const Pages second = apart ? pages_of(1, 0) : first;
-    // A pass of one token tile reads each weight once, so weights need no place in L2.
+    // A pass of one token tile reads each weight once, so weights need not stay in L2.
     const bool once = role.launch.row_bound <= Role::Config::kTileTokens;
     first.policy = once ? ptx::read_once_policy() : ptx::usual_policy();
 #pragma unroll 1
@@ -154,8 +152,8 @@ struct Stream {
     signal();
   }
 
-  // Run by the storers, one tile ahead of the consumers: which tokens are computed, where their K and V go,
-  // and their scales.
+  // Run by the storers, one tile ahead of the consumers: finds out which tokens are computed, where their K
+  // and V are stored, and their scales.
   template <class Role>
   static __device__ __forceinline__ void look_up(Role& role, const Plan& plan) {
     using Config = typename Role::Config;
@@ -233,7 +231,7 @@ struct Stream {
       }
     }
   }
-  // Waits for what the storers look up for the tile.
+  // Waits until the storers have looked up the tile's tokens.
   template <class Role>
   static __device__ __forceinline__ void await_tokens(Role& role, const WarpTile& part) {
     wait_phase(&role.s.tokens_ready[part.buffer], role.next_tile / kBuffers & 1, &role.s.exit);
@@ -246,7 +244,7 @@ struct Stream {
     }
   }
 
-  // Loads `slabs` slabs, from word `col` of the units on.
+  // Loads `slabs` slabs, beginning at word `col` of the units.
   template <class Role>
   static __device__ __forceinline__ void load_slabs(Role& role, const Plan& plan, const Pages& first,
                                                     const Pages& second, uint32_t col, uint32_t slabs) {
@@ -309,7 +307,7 @@ struct Stream {
     };
     role.stream(slabs * kWideHalves, kPageBytes, role.recorder, copy);
   }
-  // Issues empty pages for the sums of a K split that is not the last: as many as the tile's residual takes.
+  // Issues empty pages for the sums of a K split that is not the last: as many as the tile's residual needs.
   template <class Role>
   static __device__ __forceinline__ void issue_empty_pages(Role& role, const Plan& plan, uint32_t tile) {
     const uint32_t first = plan.shape.first_row + tile * Role::Config::kTileTokens;
@@ -322,7 +320,7 @@ struct Stream {
   static __device__ __forceinline__ void load_residual(Role& role, const Plan& plan, uint32_t row,
                                                        const Pages& from) {
     role.wait_inputs();
-    // Consumers give back a page of the last K split only after the sums of all splits before it are added.
+    // Consumers free a page of the last K split only after the sums of all earlier splits have been added.
     if (plan.shape.parts > 1) role.wait_given_back(plan.last_part_pages());
     ptx::fence_proxy_async_global();
     const uint32_t end = min(plan.shape.end_row, row + Role::Config::kTileTokens);

@@ -2,12 +2,12 @@
 // tile_stream.cuh, bit for bit. A sum is one chain of products over a part of the columns, slab after slab.
 //
 // A page is the upper half of a product's 16 rows; all 8 columns of the other operand are the row. The
-// products of a chain run one after the other, so each warp has its own chain: a unit of one matrix, or of
-// one K split. A set of chains, one for each consumer warp, is streamed panel by panel. A warp holds a page
-// in registers while it waits for the activations, as in vector_stream.cuh. All panels of the row are in
-// shared memory at once.
+// products of a chain depend on each other, so each warp has its own chain: a unit of one matrix, or of one K
+// split. A set of chains, one for each consumer warp, is streamed panel by panel. A warp holds a page in
+// registers while it waits for the activations, as in vector_stream.cuh. All panels of the row are in shared
+// memory at once.
 //
-// Activations are slab images, of which a panel of one row is contiguous.
+// Activations are slab images, in which a panel of one row is contiguous.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,10 @@ using vector_stream::Plan;
 
 inline constexpr uint32_t kProductsOfSlab = page_image::kPairCols / page_image::kProductCols;
 
-// A chain of products: of a unit, with one matrix or one part of the columns.
+// A chain of products: a unit, with one matrix or one K split.
 struct Chain {
   uint32_t unit;
-  uint32_t matrix;  // or part: as Plan counts them
+  uint32_t matrix;  // or K split: as numbered in Plan
   uint32_t first_panel;
   uint32_t panels;
 
@@ -39,18 +39,18 @@ struct Chain {
   }
 };
 
-// Chains that are streamed together, panel by panel. Parts of the columns differ by one panel at most.
+// Chains that are streamed together, panel by panel. K splits differ by one panel at most.
 struct Set {
   uint32_t first;   // chain
-  uint32_t chains;  // one for each warp, or fewer
-  uint32_t least;   // panels that each of them has
+  uint32_t chains;  // at most one a warp
+  uint32_t least;   // panels of the shortest chain
 
   __device__ __forceinline__ Set(const Plan& plan, uint32_t first_chain)
       : first(first_chain),
         chains(min(plan.units * plan.matrices - first_chain, kConsumerWarps)),
         least(plan.panels / plan.column_parts) {}
 
-  // How many of the set's first `count` chains have one panel more than the others.
+  // Number of chains among the set's first `count` that have one panel more than the others.
   __device__ __forceinline__ uint32_t longer(const Plan& plan, uint32_t count) const {
     if (least * plan.column_parts == plan.panels) return 0;
     uint32_t longer = 0;
@@ -71,9 +71,9 @@ struct Set {
 __device__ __forceinline__ void load_half(uint32_t (&terms)[4], uint32_t row, uint32_t half) {
   ptx::load_matrices<false>(terms, row + half * slab_image::kPiecesOfHalf * slab_image::kPieceBytes);
 }
-// d += the products of a slab, in the order in which wgmma takes its terms. The upper 8 of the operand's 16
-// rows are the unit's rows: at the first half of the columns as a page has them, then at the second half. The
-// sums of the lower 8 rows are not used.
+// d += the products of a slab, in wgmma's order of terms. The upper 8 of the operand's 16 rows are the unit's
+// rows: at the first half of the columns as a page has them, then at the second half. The sums of the lower 8
+// rows are not used.
 template <class Format>
 __device__ __forceinline__ void multiply_slab(float (&d)[4], const uint4& low, const uint4& high,
                                               const uint32_t (&first)[4], const uint32_t (&second)[4]) {
@@ -126,7 +126,7 @@ struct Stream : vector_stream::Stream<Format> {
     // After the launch's first pass every active row wants logits.
     const uint32_t units = shape.input.logits_only && launch.logit_bound == 0 ? 0 : shape.units;
     const uint32_t parts = min(max(shape.column_parts, 1u), min(kMaxColumnParts, panels));
-    const uint32_t sums = shape.matrices * parts;  // of an output: one of the two is 1
+    const uint32_t sums = shape.matrices * parts;  // of an output; one factor is 1
     return {.input = shape.input,
             .mode = vector_stream::Mode::kStreamedUnits,
             .units = units,
@@ -143,7 +143,7 @@ struct Stream : vector_stream::Stream<Format> {
             .column_parts = parts};
   }
 
-  // image(unit, matrix) is where the pages of a unit begin.
+  // image(unit, matrix): address of a unit's first page.
   template <class Role, class Image>
   static __device__ __forceinline__ void load(Role& role, const Plan& plan, Image&& image) {
     const uint32_t chains = plan.units * plan.matrices;
@@ -151,7 +151,7 @@ struct Stream : vector_stream::Stream<Format> {
 #pragma unroll 1
     for (uint32_t first = 0; first < chains; first += kConsumerWarps) {
       const Set set(plan, first);
-      // Looked up once for all panels: page after page, it would take longer than the pages do.
+      // Looked up once for all panels: a lookup for each page would take longer than the page.
 #pragma unroll 1
       for (uint32_t i = 0; i < set.chains; ++i) {
         const Chain chain(plan, first + i);
@@ -171,7 +171,7 @@ struct Stream : vector_stream::Stream<Format> {
     }
   }
 
-  // All panels at once.
+  // Loads all panels at once.
   template <class Role>
   static __device__ __forceinline__ void prepare(Role& role, const Plan& plan) {
     const uint32_t panels = plan.activation_panels;
@@ -188,7 +188,7 @@ struct Stream : vector_stream::Stream<Format> {
   template <class Role, class WithOp, class Signal>
   static __device__ __forceinline__ void consume(Role& role, const Plan& plan, WithOp&&, Signal&&) {
     const uint32_t chains = plan.units * plan.matrices;
-    uint32_t panels_seen = 0;  // a bit for each of the record's
+    uint32_t panels_seen = 0;  // one bit for each panel of the record
 #pragma unroll 1
     for (uint32_t first = 0; first < chains; first += kConsumerWarps) {
       const Set set(plan, first);
@@ -201,7 +201,7 @@ struct Stream : vector_stream::Stream<Format> {
   }
 
  private:
-  // The warp's chain of a set, whose pages begin with the role's next one.
+  // Multiplies the warp's chain of a set, whose pages begin with the role's next one.
   template <class Role>
   static __device__ __forceinline__ void multiply_chain(Role& role, const Plan& plan, const Set& set,
                                                         uint32_t& panels_seen) {
@@ -213,7 +213,7 @@ struct Stream : vector_stream::Stream<Format> {
       const uint32_t page = role.next_page + set.page(plan, role.warp, n), panel = chain.first_panel + n;
       const uint32_t weights =
           Format::lane_address(ptx::shared_address(role.s.ring[page % Config::kRingPages]), role.lane);
-      // Lane l gives the address of a row of piece l / 8: of the only one.
+      // Lane l gives the address of a row of piece l / 8; there is only one row.
       const uint32_t row = ptx::shared_address(role.s.activations) +
                            activation_buffer<Config>(role.next_panel + panel) +
                            role.lane / 8 * slab_image::kPieceBytes;

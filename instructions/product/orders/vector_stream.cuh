@@ -1,16 +1,16 @@
-// Vector stream: the order in which products of few rows meet their weights, which stream through the SM.
+// Vector stream: the order in which products of few rows multiply their weights, which stream through the SM.
 //
 // Weights come as page images (vm/layout/page_image.h), one page a warp. A page is the 16-row operand of the
 // products; the other operand's 8 columns are 4 rows of the pass, each as two halves of the panel's columns.
 // A consumer warp loads its page into registers as soon as the page has landed, frees it, and only then waits
 // for the activations. So eight more pages are in flight than the ring holds.
 //
-// Files in vector_stream/: how a record is cut up (plan.cuh), the products (products.cuh), and the outputs
-// that storers finish (outputs.cuh). This file says which role does what.
+// Files in vector_stream/: the division of a record (plan.cuh), the products (products.cuh), and the outputs
+// that storers finish (outputs.cuh). This file has the work of each role.
 //
-// Activations come as images (vm/layout/activation_image.h), by bulk copies. Rows to be normalised come with
-// the squares of their residual, and RMS norm's division is left to the end: each storer adds up the squares
-// of its rows and multiplies their sums with the resulting scale (instructions/common/residual.h).
+// Activations are images (vm/layout/activation_image.h), loaded by bulk copies. Rows to be normalised have
+// the sums of squares of their residual, and RMS norm's division is left to the end: each storer adds up the
+// squares of its rows and multiplies their sums by the resulting scale (instructions/common/residual.h).
 //
 // If the activations of all rows fit in shared memory, units are streamed one after the other and a unit's
 // pages go to different warps (kResident). Otherwise a set of units is streamed panel by panel, and a panel
@@ -50,7 +50,7 @@ struct ProductOfRecord<Op> {
   }
 };
 
-// The functions that vm/device/op.cuh asks of a stream.
+// The functions that vm/device/op.cuh requires of a stream.
 template <class Format>
 struct Stream {
   static constexpr bool kConsumersStore = false;
@@ -73,15 +73,15 @@ struct Stream {
   }
   static __device__ __forceinline__ uint32_t units(const Plan& plan) { return plan.units; }
   static __device__ __forceinline__ bool has_panels(const Plan& plan) { return plan.activation_panels != 0; }
-  // Storers of the record: at least one, which signals even if nothing is stored.
+  // Number of storers of the record: at least one, which signals even if nothing is stored.
   template <class Config>
   static __device__ __forceinline__ uint32_t storers(const Plan& plan) {
     constexpr uint32_t kUnits = TileOfRows<Config>::kUnits;
     return max(1u, min((plan.units + kUnits - 1) / kUnits * kTilesOfUnit<Config>, kStorerWarps));
   }
 
-  // Resident: unit after unit, all panels of each. Otherwise: unit set after unit set, in a unit set panel
-  // after panel, and of a panel matrix after matrix. image(unit, matrix) is where the pages of a unit begin.
+  // Resident: unit after unit, all panels of each. Otherwise: unit set after unit set; in a unit set panel
+  // after panel; in a panel matrix after matrix. image(unit, matrix): address of a unit's first page.
   template <class Role, class Image>
   static __device__ __forceinline__ void load(Role& role, const Plan& plan, Image&& image) {
     const uint32_t units_of_set = plan.resident() ? 1 : kConsumerWarps;
@@ -106,8 +106,8 @@ struct Stream {
     }
   }
 
-  // Panels come in the order in which the consumers use them: all at once if they are resident, else one at a
-  // time, once for every unit set.
+  // Loads panels in the order in which the consumers use them: all at once if they are resident, otherwise
+  // one at a time, again for every unit set.
   template <class Role>
   static __device__ __forceinline__ void prepare(Role& role, const Plan& plan) {
     const uint32_t at_once = plan.resident() ? plan.panels : 1;
@@ -126,25 +126,26 @@ struct Stream {
     }
   }
 
-  // The storers take the tiles in turn. What the outputs of a tile need besides their sums is on its way
-  // while those are waited for; what nothing writes, before the inputs are there. Of many rows, a storer
-  // has several tiles whose sums come at about the same time: it fetches for the next one before it waits for
-  // the sums of this one. with_op(visit) calls visit.operator()<Op>(op) for the record's instruction: one
-  // copy of all the rest serves all of them. stored() is called once the last tile of this warp is stored.
+  // The storers take turns at the tiles. What a tile's outputs need besides their sums is fetched while the
+  // storer waits for the sums; the part that nothing writes, before the inputs are ready. With many rows, a
+  // storer has several tiles whose sums are complete at about the same time, so it fetches for the next tile
+  // before it waits for this tile's sums. with_op(visit) calls visit.operator()<Op>(op) for the record's
+  // instruction, so that one copy of everything else serves all instructions. stored() is called once this
+  // warp's last tile is stored.
   template <class Role, class WithOp, class Stored>
   static __device__ __forceinline__ void store(Role& role, const Plan& plan, WithOp&& with_op,
                                                Stored&& stored) {
     using Config = typename Role::Config;
     static_assert(kTilesHaveRoom<Config>);
-    constexpr bool kFetchesAhead = Config::kRows > 8;       // for fewer, it costs more than it hides
-    if (role.buffer->begins_pass != 0) role.wait_inputs();  // which bring the pass's rows
+    constexpr bool kFetchesAhead = Config::kRows > 8;       // for fewer rows, it costs more than it hides
+    if (role.buffer->begins_pass != 0) role.wait_inputs();  // the pass's rows arrive with them
     TileWalk at(role);
     role.own_units_stored(min(at.unit(), plan.units));
     float scale = 1;
     bool begun = false;
     Output out;
     Fetched fetched;
-    uint32_t unit = 0;  // the first of the tile that `out` is of
+    uint32_t unit = 0;  // first unit of the tile of `out`
 #pragma unroll 1
     for (;;) {
       const Output next = at.output(role, plan);

@@ -34,15 +34,15 @@ struct Bf16 {
     return words;
   }
   // The operand of a product whose upper 8 rows are the unit's rows at the second half's columns. The lower 8
-  // repeat them.
+  // rows repeat them.
   static __device__ __forceinline__ uint4 second_half(const uint4& words) {
     return {words.y, words.y, words.w, words.w};
   }
 
-  // A warp's operands of a tile's product: 16 rows, of two units, for two products of 16 columns. Those of a
-  // half of each of the two units' pieces (1 KiB: a slab's columns), from `address` on: columns of the slab's
-  // first 16 with terms[0] and, 32 further on, with terms[1]. `second`: bytes from the first unit's piece to
-  // the other's.
+  // A warp's operands of a tile's product: 16 rows, of two units, for two products of 16 columns. Loads half
+  // of each unit's piece (1 KiB: a slab's columns), beginning at `address`: terms[0] for columns in the
+  // slab's first 16, terms[1] for those 32 further on. `second`: bytes from the first unit's piece to the
+  // other's.
   using Terms = uint32_t[2][4];
   static __device__ __forceinline__ void load_terms(Terms& terms, uint32_t address, uint32_t second) {
     const uint4 a = ptx::shared_load(address), b = ptx::shared_load(address + second);

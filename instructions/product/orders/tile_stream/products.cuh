@@ -13,11 +13,11 @@ namespace serval::device::tile_stream {
 // A step multiplies half a slab: two products, each with four registers of weights.
 inline constexpr uint32_t kHighTerms = kPieceBytes / 2;  // bytes from a slab's low half to its high one
 
-// Addresses of a lane's operands in a page. A warp has two units: neighbours where the tile has one matrix,
-// the same unit of both where it has two.
+// Offsets of a lane's operands in a page. A warp has two units: neighbours if the tile has one matrix, the
+// same unit of both if it has two.
 struct WarpPieces {
   uint32_t first;
-  uint32_t second;  // from the first unit's piece
+  uint32_t second;  // distance from the first unit's piece
 
   template <class Role>
   __device__ __forceinline__ WarpPieces(const Role& role, bool pairs)
@@ -30,7 +30,7 @@ struct WarpPieces {
 template <class Config>
 struct Sums {
   static constexpr uint32_t kInstructions = Config::kTileTokens > 128 ? Config::kTileTokens / 128 : 1;
-  static constexpr uint32_t kTokens = Config::kTileTokens / kInstructions;  // of an instruction
+  static constexpr uint32_t kTokens = Config::kTileTokens / kInstructions;  // tokens of an instruction
   static constexpr uint32_t kValues = kTokens / 2;
 };
 
@@ -116,13 +116,13 @@ __device__ __forceinline__ void multiply_halves(Role& role, const WarpPieces& pi
     typename Format::Terms low, high;
     const ptx::WgmmaOperand rows = panel_operand(role, at.panel);
     const uint32_t from = weights.wait(at, slab);
-    ptx::wgmma_wait<1>();  // the low half of the previous slab
+    ptx::wgmma_wait<1>();  // waits for the low half of the previous slab
     Format::load_terms(low, from, pieces.second);
     role.wait_next_panel(at.panel);
     ptx::wgmma_fence();
     begin_half<Config, kInstructions>(rows, low, d, slab == 0);
     ptx::wgmma_commit();
-    ptx::wgmma_wait<1>();  // the previous slab
+    ptx::wgmma_wait<1>();  // waits for the previous slab
     if (slab > 0) role.free_panel(at.panel - 1, at.lane);
     Format::load_terms(high, from + kHighTerms, pieces.second);
     ptx::wgmma_fence();

@@ -1,5 +1,5 @@
-// Pages of the residual: a tile of outputs that are added to the residual gets the residual's columns through
-// the ring, after the tile's weights.
+// Pages of the residual: if a tile's outputs are added to the residual, the ring also carries the residual's
+// columns, after the tile's weights.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ static_assert(kPageTokens == 2 * kStagedTokens);
 __device__ __forceinline__ uint32_t residual_pages(uint32_t tokens) {
   return (tokens + kPageTokens - 1) / kPageTokens;
 }
-// In a page, of token `token` of it and column `col` of the tile.
+// Offset in a page, for token `token` of the page and column `col` of the tile.
 __device__ __forceinline__ uint32_t residual_offset(uint32_t token, uint32_t col) {
   constexpr uint32_t kPieceFloats = slab_image::kPieceBytes / sizeof(float);
   const uint32_t piece = col % kBoxCols / kPieceFloats ^ token % slab_image::kSwizzledRows;

@@ -1,4 +1,5 @@
-// The shape of a tile stream's record and how it is cut up (instructions/product/orders/tile_stream.cuh).
+// The shape of a tile stream's record and its division into steps
+// (instructions/product/orders/tile_stream.cuh).
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ using serval::kTileUnits;
 inline constexpr uint32_t kWarpUnits = 2;
 inline constexpr uint32_t kWarpgroupUnits = kWarpgroupWarps * kWarpUnits;
 inline constexpr uint32_t kWarpgroups = kConsumerWarps / kWarpgroupWarps;
-inline constexpr uint32_t kPieceBytes = kPageBytes / kTileUnits;  // of a unit in a slab
+inline constexpr uint32_t kPieceBytes = kPageBytes / kTileUnits;  // of a unit, in a slab
 inline constexpr uint32_t kSlabWords = kPieceBytes / sizeof(uint32_t);
 // Squares of the residual are added up for as many columns as a warpgroup finishes.
 inline constexpr uint32_t kSquaresCols = kSquareColsOfGemm;
@@ -29,44 +30,44 @@ static_assert(kSquaresCols == kWarpgroupWarps * kWarpUnits * kUnitRows);
 // piece of a slab's row.
 inline constexpr uint32_t kStagedTokens = 16;
 static_assert(kStagedTokens % slab_image::kSwizzledRows == 0);
-inline constexpr uint32_t kStagedValues = kStagedTokens / 2;  // sums of a lane
+inline constexpr uint32_t kStagedValues = kStagedTokens / 2;  // sums of a lane in them
 inline constexpr uint32_t kStagedRowFloats = kWarpgroupWarps * kWarpUnits * kUnitRows;
 inline constexpr uint32_t kBuffers = 2;
 inline constexpr uint32_t kResidualPart = 2;  // asks Stream::pages_of() for the residual instead of weights
-inline constexpr uint32_t kPairUnits = kTileUnits / 2;  // of each of two matrices in a tile that is not wide
+inline constexpr uint32_t kPairUnits = kTileUnits / 2;  // of each of two matrices, if the tile is not wide
 // A wide tile has two halves, each a page of a slab.
 inline constexpr uint32_t kWideHalves = 2;
 // A warp's sums of a wide tile, half after half.
 template <class Config>
 using WideSums = float[kWideHalves][Config::kTileTokens / 2];
 
-// How the units of a tile lie in their weight tensors.
+// Where the units of a tile lie in their weight tensors.
 enum class Units : uint32_t {
-  kNeighbours,       // of one matrix: a box of 16 units
-  kHalf,             // of one matrix, 8 or fewer: the first warpgroup's
+  kNeighbours,       // of one matrix: one box of 16 units
+  kHalf,             // of one matrix, at most 8: the first warpgroup's
   kNeighboursApart,  // of one matrix in each half: two boxes of 8
-  kPairs,            // 8 of each of two matrices, in one box: a warp takes one unit of each
-  kWidePairs,        // 16 of each of two matrices: such a box for each half of the tile
+  kPairs,            // 8 of each of two matrices, in one box: a warp has one unit of each
+  kWidePairs,        // 16 of each of two matrices: one such box for each half of the tile
 };
 
 // A record in the tile stream's terms.
 struct Shape {
   const std::byte* activations;  // a slab image of image_rows rows
-  const float* squares;  // [image_rows, cols / 64] of the residual, where rows are to be normalised, or null
-  float epsilon;         // with squares
+  const float* squares;  // [image_rows, cols / 64] of the residual if rows must be normalised, or null
+  float epsilon;         // if there are squares
   uint32_t image_rows;
   uint32_t first_row;
   uint32_t end_row;
   Units units;
   uint32_t cols;
-  uint32_t logits_only;         // 1: only rows whose logits are wanted are computed
-  uint32_t adds;                // 1: to a residual, which the loader brings
-  const uint32_t* block_table;  // where K and V of a row's token go is looked up, or null
+  uint32_t logits_only;         // 1: only rows that want logits are computed
+  uint32_t adds;                // 1: adds to a residual, which the loader loads
+  const uint32_t* block_table;  // to look up where a row's K and V are stored, or null
   uint32_t blocks_of_sequence;
-  uint32_t kv_heads = 0;    // with block_table
-  uint32_t first_slab = 0;  // of the columns, with num_slabs
+  uint32_t kv_heads = 0;    // if there is a block_table
+  uint32_t first_slab = 0;  // first of num_slabs slabs of the columns
   uint32_t num_slabs = 0;   // 0: all
-  uint32_t parts = 1;       // that the columns are cut into (common/column_parts.h)
+  uint32_t parts = 1;       // K splits (common/column_parts.h)
 };
 
 // Limits the product to columns [first, first + count): whole panels, except for the matrix's last.
@@ -82,14 +83,14 @@ __device__ __forceinline__ void take_columns(Shape& shape, uint32_t first, uint3
 struct Pages {
   const std::byte* map;  // a tensor map: of a matrix, with a row of words for each unit, or of the residual
   uint32_t unit;         // the first unit, or the first column
-  uint64_t policy = 0;   // of L2, for weights
+  uint64_t policy = 0;   // L2 policy, for weights
 };
 
-// How a record is cut up: written once, read by every role.
+// How a record is divided: computed once, read by every role.
 struct Plan {
   Shape shape;
   const PassRow* rows;
-  uint32_t tiles;  // of tokens
+  uint32_t tiles;  // token tiles
   uint32_t slabs;
 
   // First slab of K split `part`; the number of slabs for part == shape.parts.
@@ -110,11 +111,10 @@ struct Plan {
   }
 };
 
-// Stands for the position of a token that is not computed.
+// Marks the position of a token that is not computed.
 inline constexpr uint32_t kNoToken = ~0u;
 
-// Lies where a kernel of vectors keeps its partial results: staged sums, and what storers look up for
-// consumers.
+// Uses the memory of a vector kernel's partial results: staged sums, and the storers' look-ups for consumers.
 template <class Config>
 struct Workspace {
   float staged[kWarpgroups][kBuffers][kStagedTokens * kStagedRowFloats];
@@ -134,16 +134,16 @@ __device__ __forceinline__ Workspace<Config>& workspace(Shared<Config>& s) {
 // (lane % 4) + i.
 struct WarpTile {
   uint32_t warpgroup = 0;
-  uint32_t warp = 0;  // of the warpgroup
+  uint32_t warp = 0;  // in the warpgroup
   uint32_t lane = 0;
-  uint32_t first_token;  // of the tile, a row of the pass
+  uint32_t first_token;  // of the tile: a row of the pass
   uint32_t end_token;
-  uint32_t buffer;         // of what storers looked up
-  uint32_t tile_half = 0;  // which of a wide tile's
+  uint32_t buffer;         // of the storers' look-ups
+  uint32_t tile_half = 0;  // index of the half, in a wide tile
 
   __device__ __forceinline__ uint32_t row_of_unit() const { return lane / 4; }
-  // A copy whose thread indices are read again from the special register. What a loop derives from it is then
-  // not kept in registers around the loop, where the sums leave few.
+  // A copy whose thread indices are read again from the special register. Values that a loop derives from
+  // them are then not kept in registers outside the loop, where the sums leave few.
   __device__ __forceinline__ WarpTile reread_thread() const {
     WarpTile tile = *this;
     const uint32_t thread = ptx::thread_index();
@@ -156,7 +156,7 @@ struct WarpTile {
   __device__ __forceinline__ uint32_t unit() const {
     return (warpgroup * kWarpgroupWarps + warp) * kWarpUnits;
   }
-  // Token in the tile; `eight` is b.
+  // Index of a token in the tile; `eight` is b.
   __device__ __forceinline__ uint32_t token(uint32_t eight, uint32_t i) const {
     return eight * 8 + lane % 4 * 2 + i;
   }
@@ -164,8 +164,8 @@ struct WarpTile {
 
 // --- derived from an instruction's operands (instructions/product/product.h)
 
-// True if the two halves of a tile of 16 units may lie in different weight tensors, so that each comes in its
-// own box.
+// True if the two halves of a tile of 16 units may lie in different weight tensors, so that each is loaded in
+// its own box.
 template <HasProduct Op>
 __device__ __forceinline__ bool has_halves_apart(const Op& op) {
   if constexpr (requires { tile_halves_apart(op); }) return tile_halves_apart(op);
@@ -217,7 +217,7 @@ __device__ __forceinline__ constexpr uint32_t most_units() {
   if constexpr (matrices_of<Op>() == 2) return (Config::kHasWideTiles ? kWideHalves : 1) * kPairUnits;
   return kTileUnits;
 }
-// The warpgroup has units to finish: a matrix's last tile may have fewer.
+// True if the warpgroup has units to finish: a matrix's last tile may have fewer units.
 __device__ __forceinline__ bool has_units(const WarpTile& tile, uint32_t units) {
   return tile.warpgroup * kWarpgroupUnits < units;
 }

@@ -12,13 +12,12 @@ namespace serval::device::tile_stream {
 // often; more pages would need more of the instruction cache.
 inline constexpr uint32_t kRoundPages = 4;
 
-// One thread's share of kStagedTokens tokens: piece `piece` of half a slab's row, which has rows 2 * piece
-// and 2 * piece
-// + 1 of 4 neighbouring units, of token `token`. Neighbouring threads of half a warp have tokens that are two
-// apart, so that they use different banks in a page of the residual.
+// One thread's share of kStagedTokens tokens: piece `piece` of half a slab's row, which has rows 2 × piece
+// and 2 × piece + 1 of 4 neighbouring units, for token `token`. Neighbouring threads of half a warp have
+// tokens that are two apart, so that they use different banks in a page of the residual.
 struct PieceOfRow {
   uint32_t token;  // 0 to kStagedTokens - 1
-  uint32_t group;  // of 4 units, of the warpgroup's 8
+  uint32_t group;  // group of 4 units among the warpgroup's 8
   uint32_t piece;
 
   __device__ __forceinline__ explicit PieceOfRow(const WarpTile& part) {
@@ -67,9 +66,9 @@ __device__ __forceinline__ void for_staged(Role& role, const WarpTile& part, flo
     const Mine mine(now);
     finish(block, staged, mine, work.positions[part.buffer][block * kStagedTokens + mine.token] != kNoToken);
   }
-  role.sync_warpgroup();  // the next tile begins with the first buffer, whichever was the last here
+  role.sync_warpgroup();  // the next tile begins with the first buffer, whichever was the last one here
 }
-// One thread's share where threads take whole units: unit `unit` of the warpgroup's 8, of token `token`.
+// One thread's share if threads take whole units: unit `unit` of the warpgroup's 8, for token `token`.
 struct UnitOfToken {
   uint32_t token;  // 0 to kStagedTokens - 1
   uint32_t warpgroup;

@@ -26,7 +26,7 @@ struct TileOfRows {
 
 // The output that a lane of a storer finishes.
 struct Output {
-  uint32_t unit;         // of the instruction's, from its first_unit
+  uint32_t unit;         // index from the instruction's first_unit
   uint32_t row_of_unit;  // 0 to 7
   uint32_t row;          // of the pass
   bool exists;           // the instruction has this unit
@@ -39,11 +39,11 @@ inline constexpr bool kTilesHaveRoom = kPartialBytes >= TileOfRows<Config>::kUni
                                                             Config::kActivationRowBuffers* kUnitRows *
                                                             sizeof(float);
 
-// Tiles of a unit: a power of two, so that a storer's tiles are all of the same rows.
+// Tiles of a unit: a power of two, so that all tiles of a storer have the same rows.
 template <class Config>
 inline constexpr uint32_t kTilesOfUnit = Config::kRows / TileOfRows<Config>::kRows;
 
-// The tiles of an instruction, which its storers take in turn.
+// The tiles of an instruction; its storers take turns at them.
 template <class Config>
 class TileWalk {
   using Tile = TileOfRows<Config>;
@@ -73,8 +73,8 @@ class TileWalk {
   uint32_t first_row_;
 };
 
-// Storers add this many terms at once; missing last ones count as 0. Straight-line code is prefetched, and a
-// storer seldom runs the same instruction twice in a row.
+// Number of terms that storers add at once; missing last ones count as 0. Straight-line code is prefetched,
+// and a storer seldom runs the same instruction twice in a row.
 inline constexpr uint32_t kTermsAtOnce = 4;
 
 // The sum over a unit's panels, in order.
@@ -99,8 +99,8 @@ __device__ __forceinline__ float sum_parts(const StorerRole<Config>& role, const
   return sum;
 }
 
-// Adds up the squares of a tile's rows: each lane its own pairs, in order. Rows that the pass does not have
-// repeat the last one.
+// Adds up the squares of a tile's rows: each lane its own pairs, in order. Missing rows of the pass repeat
+// the last one.
 template <class Config, uint32_t kRows>
 __device__ __forceinline__ void add_squares(const StorerRole<Config>& role, const Plan& plan,
                                             uint32_t first_row, float (&sums)[kRows]) {
@@ -179,15 +179,14 @@ __device__ __forceinline__ float scale_of(const StorerRole<Config>& role, const 
   return mine;
 }
 
-// The sums of an output, one for each matrix; in tile order one for each part of the columns, of which there
-// may be four.
+// The sums of an output, one for each matrix; in tile order one for each K split, of which there may be four.
 struct Sums {
   float first;
   float second;
   float third = 0;
   float fourth = 0;
 };
-// In tile order each sum is complete and lies in shared memory as it is.
+// In tile order each sum is complete and is read from shared memory unchanged.
 template <class Config>
 __device__ __forceinline__ Sums sums_in_tile_order(const StorerRole<Config>& role, const Plan& plan,
                                                    const Output& out, float scale) {
@@ -197,8 +196,8 @@ __device__ __forceinline__ Sums sums_in_tile_order(const StorerRole<Config>& rol
   const auto sum = [&](uint32_t n) { return from[min(n, plan.matrices - 1) * kPartFloats] * scale; };
   return {sum(0), sum(1), sum(2), sum(3)};
 }
-// value + the sums of `parts` parts of the columns, first to last, as tile streams add them: subnormal
-// numbers count as 0 except in the last part (add_parts).
+// value + the sums of `parts` K splits, first to last, as tile streams add them: subnormal numbers are
+// flushed to 0 except in the last split (add_parts).
 __device__ __forceinline__ float add_in_order(float value, const Sums& sums, uint32_t parts) {
   if (parts == 1) return value + sums.first;
   value = ptx::add_flushed(value, sums.first);

@@ -1,4 +1,4 @@
-// The plan by which all roles cut up a record of a vector stream
+// The plan of a vector stream's record, which all roles follow
 // (instructions/product/orders/vector_stream.cuh).
 #pragma once
 
@@ -18,7 +18,7 @@ struct Shape {
   uint32_t units;
   uint32_t matrices;
   uint32_t cols;
-  uint32_t column_parts = 1;  // in tile order: parts of the columns, each a sum of its own
+  uint32_t column_parts = 1;  // in tile order: K splits
 };
 
 enum class Mode : uint32_t { kResident, kStreamedPages, kStreamedUnits };
@@ -28,17 +28,17 @@ struct Plan {
   ProductInput input;
   Mode mode;
   uint32_t units;
-  uint32_t matrices;  // that a unit has rows of: 1 or 2
+  uint32_t matrices;  // matrices of which a unit has rows: 1 or 2
   uint32_t panels;    // of columns
   uint32_t cols;
   uint32_t last_half;  // columns of a half of the last panel
   uint32_t unit_pages;
   uint32_t pages;
-  uint32_t activation_panels;  // that are brought in
+  uint32_t activation_panels;  // panels that are loaded
   uint32_t parts;              // partial results of a unit that storers add up, for each matrix
-  uint32_t arrivals;           // of warps, until a unit's partial results are in place
-  uint32_t buffers;            // units whose partial results have a place
-  uint32_t column_parts = 1;   // in tile order, which counts them as matrices
+  uint32_t arrivals;           // arrivals of warps until a unit's partial results are complete
+  uint32_t buffers;            // units whose partial results fit into the buffers
+  uint32_t column_parts = 1;   // in tile order, where K splits count as matrices
 
   __device__ __forceinline__ bool resident() const { return mode == Mode::kResident; }
   __device__ __forceinline__ uint32_t half_cols(uint32_t panel) const {
@@ -95,7 +95,7 @@ __device__ __forceinline__ Plan make_plan(const Launch& launch, const Shape& sha
           .buffers = partial_buffers<Config>(matrices, parts)};
 }
 
-// Shared address of a lane's result for row 0 in a part of a unit's results, which lie as [part][row][8].
+// Shared address of a lane's result for row 0 in a part of a unit's results, whose layout is [part][row][8].
 template <class Role>
 __device__ __forceinline__ uint32_t part_address(const Role& role, const Plan& plan, uint32_t unit,
                                                  uint32_t part) {
@@ -112,10 +112,10 @@ __device__ __forceinline__ void wait_partial_buffer(Role& role, const Plan& plan
 
 // The pages of an instruction that one warp multiplies, in its order.
 struct Walk {
-  uint32_t page;  // of the instruction's
+  uint32_t page;  // index in the instruction
   uint32_t unit;
-  uint32_t part;      // of the unit's pages: panel, or panels + panel for the second matrix
-  uint32_t unit_set;  // only where each warp has units of its own
+  uint32_t part;      // index of the unit's page: panel, or panels + panel for the second matrix
+  uint32_t unit_set;  // only if each warp has its own units
 
   __device__ __forceinline__ uint32_t panel(const Plan& plan) const {
     return part < plan.panels ? part : part - plan.panels;
@@ -124,7 +124,7 @@ struct Walk {
   __device__ __forceinline__ bool ends_unit(const Plan& plan) const { return part + 1 == plan.unit_pages; }
 };
 
-// Resident: the warps take the pages in turn, unit by unit.
+// Resident: the warps take turns at the pages, unit by unit.
 template <class Role>
 __device__ __forceinline__ uint32_t first_of_warp(const Role& role) {
   return (role.warp - role.next_page) % kConsumerWarps;
@@ -140,7 +140,7 @@ __device__ __forceinline__ void next_resident(const Plan& plan, Walk& at) {
   for (at.part += kConsumerWarps; at.part >= plan.unit_pages; at.part -= plan.unit_pages) ++at.unit;
 }
 
-// Split: likewise, panel by panel; of a panel matrix by matrix, and of a matrix unit by unit.
+// Split: likewise, panel by panel; in a panel matrix by matrix, and in a matrix unit by unit.
 __device__ __forceinline__ Walk streamed_page_at(const Plan& plan, uint32_t page) {
   const uint32_t of_panel = plan.units * plan.matrices;
   const uint32_t panel = page / of_panel, n = page - panel * of_panel;
@@ -151,9 +151,9 @@ __device__ __forceinline__ Walk streamed_page_at(const Plan& plan, uint32_t page
           .unit_set = 0};
 }
 
-// Otherwise: each warp takes a unit of the unit set, panel by panel, and the matrices of a panel one after
-// the other. Pages come in the order in which the warps take them: while inputs are waited for, the first of
-// each is in registers, and the ring, whose places are used in turn, holds as many more as it has places.
+// Otherwise: each warp has a unit of the unit set, panel by panel, with a panel's matrices one after the
+// other. Pages are in the order in which the warps use them: while inputs are not ready, the first page of
+// each warp is in registers, and the ring holds as many more as it has buffers.
 __device__ __forceinline__ uint32_t page_of_own_unit(const Plan& plan, const Walk& at) {
   const uint32_t in_set = at.unit - at.unit_set * kConsumerWarps;
   return at.unit_set * kConsumerWarps * plan.unit_pages +

@@ -14,7 +14,7 @@
 namespace serval::device::vector_stream {
 
 inline constexpr uint32_t kRowsOfProduct = 4;  // rows of the pass in one 8-column operand
-inline constexpr uint32_t kPairBytes = 64;     // of a row's half that two products cover
+inline constexpr uint32_t kPairBytes = 64;     // bytes of a row's half that two products cover
 inline constexpr uint32_t kChains = 4;         // independent sums, so that products overlap
 
 // Adds up the four chains and the two halves. Lane l then has row l / 4 of the unit for row l % 4 of the
@@ -63,8 +63,8 @@ __device__ __forceinline__ float multiply_shared(uint32_t w, uint32_t products, 
   return fold(d);
 }
 
-// Calls take(row, product(x)) for every row that may be active, where `x` is the address of this lane's
-// column of the product that the row is in.
+// Calls take(row, product(x)) for every row that may be active; `x`: address of this lane's column of the
+// product that the row belongs to.
 template <class Role, class Product, class Take>
 __device__ __forceinline__ void for_products(const Role& role, uint32_t panel, Product&& product,
                                              Take&& take) {
@@ -80,8 +80,8 @@ __device__ __forceinline__ void for_products(const Role& role, uint32_t panel, P
   }
 }
 
-// Multiplies page `page` with panel `panel` of the activations, both counted through the launch;
-// wait_buffer() returns when results may be taken.
+// Multiplies page `page` with panel `panel` of the activations, both numbered through the launch;
+// wait_buffer() returns when results may be stored.
 template <class Format, class Role, class WaitBuffer, class Take>
 __device__ __forceinline__ void multiply_page(Role& role, const Plan& plan, uint32_t page, uint32_t half_cols,
                                               uint32_t panel, uint32_t& panels_seen, WaitBuffer&& wait_buffer,
@@ -117,7 +117,7 @@ __device__ __forceinline__ void multiply_page(Role& role, const Plan& plan, uint
   role.recorder.note_end();
 }
 
-// Stores a page's results as a part of the unit's results, or adds them where one warp has all pages of the
+// Stores a page's results as a part of the unit's results, or adds them if one warp has all pages of the
 // unit.
 template <class Format, class Role>
 __device__ __forceinline__ void consume_page(Role& role, const Plan& plan, const Walk& at,
@@ -138,7 +138,7 @@ __device__ __forceinline__ void consume_page(Role& role, const Plan& plan, const
       });
 }
 
-// A warp is done with all panels before that of its next page.
+// This warp no longer needs the panels before that of its next page.
 template <class Role>
 __device__ __forceinline__ void release_panels_before(Role& role, const Plan& plan, const Walk& next) {
   const bool none_left = next.page >= plan.pages;
@@ -149,7 +149,7 @@ __device__ __forceinline__ void release_panels_before(Role& role, const Plan& pl
 template <class Format, class Role>
 __device__ __forceinline__ void consume_pages(Role& role, const Plan& plan) {
   Walk at = first_page(role, plan);
-  uint32_t panels_seen = 0;  // a bit for each of the record's
+  uint32_t panels_seen = 0;  // one bit for each panel of the record
   if (!plan.resident()) release_panels_before(role, plan, at);
   while (at.page < plan.pages) {
     consume_page<Format>(role, plan, at, panels_seen);
