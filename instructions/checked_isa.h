@@ -4,7 +4,7 @@
 
 namespace serval {
 
-// The same instruction set for the host interpreter's `checked` mode. Thread-safe.
+// The instruction set of the host interpreter's `checked` mode. Thread-safe.
 const CheckedIsa& checked_isa();
 
 }  // namespace serval

@@ -1,4 +1,4 @@
-// The compiled kernels, and which programs each can run.
+// The compiled kernels, and the programs that each can run.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -37,7 +37,7 @@ DeviceKernelChoice choice() {
           Config::kTraits.single_rows};
 }
 
-// Kernels of vectors take it that all inputs of products have the same image.
+// Kernels of vectors assume that all inputs of products have the same image.
 std::string check_images(const Program& program, const Instruction& instruction, bool tile_order) {
   const Image other = tile_order ? Image::kActivation : Image::kSlabs;
   std::string wrong;

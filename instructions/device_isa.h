@@ -1,5 +1,5 @@
-// The instruction set for the device interpreter, with the kernels that are compiled for it; linked where the
-// build has CUDA.
+// The instruction set of the device interpreter, with the kernels that are compiled for it; linked only in
+// builds with CUDA.
 #pragma once
 
 #include "vm/device/isa.h"

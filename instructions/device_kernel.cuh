@@ -1,4 +1,5 @@
-// All instructions of isa.def as the type that the megakernel is compiled for, and what it is compiled for.
+// The instructions of isa.def as the type that the megakernel is compiled for, and the kernels'
+// configurations.
 #pragma once
 
 #include <type_traits>
@@ -14,7 +15,7 @@
 
 namespace serval::device {
 
-// Stands for an instruction that a kernel has no code for.
+// Replaces an instruction for which a kernel has no code.
 template <class Op>
 struct NotCompiled : Op {};
 template <class Op>
@@ -32,7 +33,7 @@ using KernelIsa = IsaList<StreamList<Stream>
 #undef SERVAL_OP
                           >;
 
-// What each kernel of kernels.def is compiled for.
+// Configuration of each kernel of kernels.def.
 #define SERVAL_KERNEL(Name, rows, head_dim, head_norms, ring_pages, scratch_kib, activation_rows) \
   struct Name : KernelConfig<rows, ring_pages, scratch_kib, activation_rows> {                    \
     static constexpr uint32_t kHeadDim = head_dim;                                                \
@@ -73,7 +74,7 @@ using KernelIsa = IsaList<StreamList<Stream>
 #undef SERVAL_GEMM_KERNEL
 #undef SERVAL_RANKS_KERNEL
 
-// Each in a file of its own (device_kernel.cu.in).
+// Each is defined in its own file (device_kernel.cu.in).
 template <class Config, template <class> class Recorder>
 DeviceKernel compiled_kernel();
 

@@ -1,4 +1,4 @@
-// The host's dispatch table, in order of opcode.
+// The host's dispatch table, in the order of the opcodes.
 #include "instructions/common/host_op.h"
 #include "instructions/isa.h"
 

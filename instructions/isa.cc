@@ -76,7 +76,7 @@ const std::vector<OpInfo>& table() {
   return infos;
 }
 
-// The operands have been checked but for this.
+// Checks the operands' devices; everything else has been checked.
 std::string check_devices(const Program& program, const Instruction& instruction) {
   std::string wrong;
   if (program.num_devices == 1) return wrong;
@@ -104,14 +104,14 @@ std::string isa_fingerprint() {
   uint64_t hash = 0xcbf29ce484222325;
   const auto add = [&](std::string_view text) {
     for (const unsigned char c : text) hash = (hash ^ c) * kPrime;
-    hash *= kPrime;  // keeps "ab", "c" apart from "a", "bc"
+    hash *= kPrime;  // distinguishes "ab", "c" from "a", "bc"
   };
   for (const OpInfo& info : table()) {
     add(info.name);
     for (const FieldInfo& f : info.fields)
       add(fmt::format("{} {} {}", f.name, static_cast<int>(f.kind), f.offset));
   }
-  add(fmt::format("planned leaves of {}", kPlannedLeafTokens));  // decide whether a program merges them
+  add(fmt::format("planned leaves of {}", kPlannedLeafTokens));  // decides whether a program merges them
   return fmt::format("{:016x}", hash);
 }
 
@@ -137,7 +137,7 @@ uint32_t device_of(std::span<const Tensor> tensors, const Instruction& instructi
 
 namespace {
 
-// As a record says in how large groups the squares of a residual are added up; 0: it does not say.
+// A record's operand square_cols; 0: it has none.
 uint32_t square_cols(const Instruction& i) {
   uint32_t found = 0;
   with_operands(i, [&]<class Op>(const Op& op) {
@@ -146,7 +146,7 @@ uint32_t square_cols(const Instruction& i) {
   return found;
 }
 
-// As the first record says that says it; 0: none does.
+// square_cols of the first record that has it; 0: none has.
 uint32_t first_square_cols(std::span<const Instruction> instructions) {
   for (const Instruction& i : instructions) {
     if (const uint32_t cols = square_cols(i); cols != 0) return cols;

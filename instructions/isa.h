@@ -1,4 +1,4 @@
-// The instruction set: opcodes, names and what is known of every instruction without running it. Thread-safe.
+// The instruction set: opcodes, names and the static properties of every instruction. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ inline constexpr Opcode kOpcodeOf = Opcode{kNumOpcodes};
 #undef SERVAL_OP
 
 enum class FieldKind : uint8_t { kTensor, kPeers, kUnsigned, kFloat };
-// Its value is the index of a tensor: of kPeers, of the first of one on each device.
+// True if the field's value is the index of a tensor; for kPeers, of device 0's.
 constexpr bool names_tensors(FieldKind kind) {
   return kind == FieldKind::kTensor || kind == FieldKind::kPeers;
 }
@@ -57,32 +57,32 @@ struct OpInfo {
   const char* semantics;  // one line
   uint32_t operand_bytes;
   std::vector<FieldInfo> fields;
-  // The regions touched: exactly, given the pass's state; their bound over all states if `state` is null.
+  // The regions touched: exact if the pass's state is given; a bound over all states if `state` is null.
   void (*footprint)(const Instruction&, const StateView* state, Footprint& out);
-  // Of a pass; the instruction has been checked against the tensors.
+  // Cost in a pass; the instruction must have been checked against the tensors.
   Cost (*cost)(const Instruction&, std::span<const Tensor>, const CostContext&);
   PageNeed (*pages)(const Instruction&);
-  // The SM that the record is for, of an instruction of which each SM has one: its work is dealt out anew for
-  // each launch. None: any SM.
+  // The SM of a record, for instructions with one record for each SM, whose work is distributed for each
+  // launch. None: the record may run on any SM.
   std::optional<uint32_t> (*home)(const Instruction&);
-  // "" if the operands fit the program's tensors, else one line naming the operand.
+  // "" if the operands fit the program's tensors; otherwise one line naming the operand.
   std::string (*check)(const Program&, const Instruction&);
 };
 
-// All of them, in order of opcode.
+// All instructions, in the order of their opcodes.
 std::span<const OpInfo> isa();
 // opcode < kNumOpcodes.
 const OpInfo& op_info(uint16_t opcode);
-// A printable name for any opcode, known or not.
+// A printable name; "unknown" for unknown opcodes.
 const char* op_name(uint16_t opcode);
-// Identifies opcodes, operand names and layouts, and what else a compiled program relies on: 16 hexadecimal
-// digits. A stored program is for one instruction set only.
+// 16 hexadecimal digits that identify opcodes, operand names and layouts, and whatever else compiled programs
+// rely on. A stored program is valid for one instruction set only.
 std::string isa_fingerprint();
-// "" if the record may run on this program; checks the opcode, then its operands, and that those that are not
-// pushed lie on one device.
+// "" if the record may run in this program. Checks the opcode, the operands, and that the operands that are
+// not pushed lie on one device.
 std::string check_instruction(const Program& program, const Instruction& instruction);
-// Calls fn(field, tensor) for the tensors that a record names and does not push to; of one whose operands
-// check.
+// Calls fn(field, tensor) for the tensors that a record names, without those that it pushes to. The operands
+// must have been checked.
 template <class Fn>
 void for_own_tensors(std::span<const Tensor> tensors, const Instruction& instruction, Fn&& fn) {
   for (const FieldInfo& field : op_info(instruction.opcode).fields) {
@@ -92,24 +92,24 @@ void for_own_tensors(std::span<const Tensor> tensors, const Instruction& instruc
     fn(field, tensors[index]);
   }
 }
-// Where these tensors lie.
+// Device of these tensors.
 uint32_t device_of(std::span<const Tensor> tensors, const Instruction& instruction);
-// All attention of the program has heads of this size.
+// True if all attention of the program has heads of this size.
 bool has_heads_of(const Program& program, uint32_t head_dim);
-// The program has instructions for models with norms of the heads of Q and K.
+// True if the program has instructions for models with norms of the heads of Q and K.
 bool has_head_norms(const Program& program);
 // True if the program multiplies gate and up in wide tiles (instructions/product/orders/tile_stream.cuh).
 bool has_wide_tiles(const Program& program);
-// The program multiplies its matrices with tiles of rows (GEMMs), not with vectors.
+// True if the program multiplies its matrices with tiles of rows (GEMMs), not with vectors.
 bool multiplies_tiles(const Program& program);
-// The same of instructions of a pass of `rows` rows.
+// For instructions of passes with `rows` rows.
 bool multiplies_tiles(std::span<const Instruction> instructions, uint32_t rows);
-// The program multiplies vectors and adds up in the order of programs of tiles: it is of their arithmetic
-// class (instructions/product/orders/vector_in_tile_order.cuh).
+// True if the program multiplies vectors but adds in tile order, so that it belongs to the arithmetic class
+// of tile programs (instructions/product/orders/vector_in_tile_order.cuh).
 bool has_tile_order(const Program& program);
 // Columns of the widest matrix that the program multiplies.
 uint32_t most_product_cols(const Program& program);
-// That the record's sums over a matrix's columns are cut into (common/column_parts.h); 1 of other records.
+// Number of K splits of this record's product (common/column_parts.h); 1 for other records.
 uint32_t parts_of_columns(const Instruction& i);
 
 template <class Op>
@@ -122,7 +122,7 @@ Instruction make_instruction(const Op& op, uint16_t tag = kNoTag) {
   return i;
 }
 
-// Calls visit(op) with the record's operands, of a known opcode.
+// Calls visit(op) with the record's operands; the opcode must be known.
 template <class Visit>
 void with_operands(const Instruction& instruction, Visit&& visit) {
   const auto visit_as = [&]<class Op>() {
@@ -133,7 +133,7 @@ void with_operands(const Instruction& instruction, Visit&& visit) {
 #undef SERVAL_OP
 }
 
-// The same instruction set for the host interpreter.
+// The instruction set of the host interpreter.
 const HostIsa& host_isa();
 
 }  // namespace serval

@@ -1,4 +1,4 @@
-// What the kernels of the device interpreter are compiled for: kernels.def as a table. Thread-safe.
+// The configurations of the device interpreter's kernels: kernels.def as a table. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,17 @@ struct KernelTraits {
   uint32_t scratch_kib;
   uint32_t activation_rows;
   uint32_t tile_rows;  // 0: multiplies with vectors
-  bool of_ranks;       // for programs of several devices, not of one
+  bool of_ranks;       // for programs of several devices instead of one
   bool wide_tiles;
   bool single_rows;
-  bool tile_order;  // for programs of one row that add up as programs of tiles do
+  bool tile_order;  // for programs of one row in tile order
 };
 
-// Pages under way before a record's inputs are there, in kernels of vectors for several devices: a layer's
-// exchange has more rounds of polls than a layer of one GPU (docs/several_gpus.md).
+// Limit of pages in flight before a record's inputs are ready, in kernels of vectors for several devices: a
+// layer's exchange has more rounds of polls than a layer on one GPU (docs/several_gpus.md).
 inline constexpr uint32_t kPagesBeforeInputsOfRanks = 2;
 
-// True if the kernel has the code of instructions of the set.
+// True if the kernel includes the code of instructions with this set.
 constexpr bool has_code(const KernelTraits& kernel, const KernelSet& set) {
   const bool of_order = kernel.tile_rows > 0 ? set.tiles : kernel.tile_order ? set.tile_order : set.vectors;
   return of_order && (kernel.of_ranks ? set.ranks : set.one_device) && (kernel.head_norms || !set.head_norms);
@@ -72,17 +72,17 @@ constexpr KernelTraits of_ranks(KernelTraits base, const char* name) {
 
 // In the order of kernels.def.
 std::span<const KernelTraits> kernels();
-// Of programs of `ranks` devices, the kernel that takes the most rows.
+// The kernel that takes the most rows, for programs of `ranks` devices.
 const KernelTraits& widest_kernel(uint32_t ranks);
-// True if what runs programs of tiles of up to `rows` rows, with heads of head_dim, has wide tiles of gate
-// and up.
+// True if the kernel for tile programs of `rows` rows and heads of head_dim supports wide tiles of gate and
+// up.
 bool takes_wide_tiles(uint32_t rows, uint32_t head_dim);
-// Pages of the ring of a kernel of GEMMs, at least; and of one in tile order.
+// Fewest ring pages among the kernels of GEMMs, and among those in tile order.
 uint32_t gemm_ring_pages();
 uint32_t tile_order_ring_pages();
-// True if all columns of a pass's rows, so many, have a place in shared memory at once.
+// True if all `cols` columns of a pass's rows fit into shared memory at once.
 bool has_room_for_row(const KernelTraits& kernel, uint32_t cols);
-// True if the kernel has the code for all of the program's instructions, in the passes that it is for.
+// True if the kernel has code for all instructions of the program, in the passes that it supports.
 bool runs(const KernelTraits& kernel, const Program& program);
 
 }  // namespace serval

@@ -6,7 +6,7 @@
 
 namespace serval::device {
 
-// 8 lanes have 64 columns of a row, a warp four rows of them.
+// 8 lanes process 64 columns of a row, a warp four rows.
 template <>
 struct DeviceOp<AddParts> : GroupOp {
   using Op = AddParts;
@@ -18,7 +18,7 @@ struct DeviceOp<AddParts> : GroupOp {
            units_in_range(op.first_unit, op.num_units, op.out_cols / kUnitRows, op.out_cols / kUnitRows) &&
            rows_in_range(op);
   }
-  static constexpr bool kStartsEarly = true;  // for norms, and to find out which rows there are
+  static constexpr bool kStartsEarly = true;  // to load norms, and to find the computed rows
 
   static __device__ __forceinline__ void run(const Op& op, const Group& group) {
     constexpr uint32_t kRows = kRowsAddedTogether;
@@ -31,7 +31,7 @@ struct DeviceOp<AddParts> : GroupOp {
                                  group.tensor<&Op::squares, float>(),
                                  op.max_rows,
                                  op.out_cols};
-    // Behind the last item, no row exists.
+    // Items beyond the last one have no existing row.
     const auto piece = [&](uint32_t item) {
       const uint32_t rows = item / groups, cols = item - rows * groups;
       return Piece(op, group, to, op.first_row + rows * kRows + group.lane / residual::kPieceLanes,
@@ -43,7 +43,7 @@ struct DeviceOp<AddParts> : GroupOp {
       Piece one = piece(item), other = piece(item + kConsumerWarps);
       if (!waited) group.wait_inputs();
       waited = true;
-      // Loads before stores, behind which the compiler does not look for them.
+      // All loads before the stores: the compiler does not move loads up across stores.
       one.load(op, group, to);
       other.load(op, group, to);
       one.add(op, group);
@@ -55,10 +55,10 @@ struct DeviceOp<AddParts> : GroupOp {
   static constexpr uint32_t kUnits = residual::Piece::kUnits;
   using Values = residual::Piece::Values;
 
-  // What a lane has of 64 columns of a row.
+  // A lane's share of 64 columns of a row.
   class Piece {
    public:
-    // Reads no inputs.
+    // Reads none of the inputs that need a wait.
     __device__ __forceinline__ Piece(const Op& op, const Group& group, const residual::TilePlace& to,
                                      uint32_t row, uint32_t first_col)
         : row_(row),
@@ -75,7 +75,7 @@ struct DeviceOp<AddParts> : GroupOp {
       if (op.num_parts > 2) residual::load_piece(group.tensor<&Op::part2, const float>() + at, parts_[2]);
       if (op.num_parts > 3) residual::load_piece(group.tensor<&Op::part3, const float>() + at, parts_[3]);
     }
-    // The warp's lanes stay together.
+    // Called by all lanes of the warp together.
     __device__ __forceinline__ void add(const Op& op, const Group& group) {
 #pragma unroll
       for (uint32_t p = 0; p < kMaxColumnParts; ++p) {
@@ -86,8 +86,8 @@ struct DeviceOp<AddParts> : GroupOp {
     }
 
    private:
-    // As the copy engine adds in GPU memory (epilogues::AddToResidual::add_part): subnormal numbers count as
-    // 0.
+    // Adds as the copy engine does in GPU memory (epilogues::AddToResidual::add_part): subnormal numbers are
+    // flushed to 0.
     static __device__ __forceinline__ void add_flushed(Values& sums, const Values& values) {
 #pragma unroll
       for (uint32_t u = 0; u < kUnits; ++u) {

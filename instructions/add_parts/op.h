@@ -1,6 +1,6 @@
-// residual[r, j] = ((residual[r, j] + part0[r, j]) + part1[r, j]) + …: the sums that matvec_part made of the
-// parts of a matrix's columns; and what the residual's next readers need (common/residual.h). The bits
-// are those of one matvec_residual of so many parts.
+// residual[r, j] = ((residual[r, j] + part0[r, j]) + part1[r, j]) + …: adds the sums of matvec_part over the
+// parts of a matrix's columns, and writes what the residual's next readers need (common/residual.h). The bits
+// are those of one matvec_residual with as many parts.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ struct AddParts {
   TensorId squares;
   TensorId part0;
   TensorId part1;
-  TensorId part2;  // part0's tensor where there are fewer parts, and so the next
+  TensorId part2;  // part0's tensor if there are fewer parts; likewise part3
   TensorId part3;
   uint32_t num_parts;
   uint32_t out_cols;
@@ -61,7 +61,7 @@ struct AddParts {
   }
 };
 
-// Those behind num_parts are not read.
+// Those from num_parts on are not read.
 constexpr std::array<TensorId, kMaxColumnParts> parts_of(const AddParts& op) {
   return {op.part0, op.part1, op.part2, op.part3};
 }

@@ -6,8 +6,9 @@
 
 namespace serval::device {
 
-// In kernels with a table of rows, one lane a row: the same rule as instructions/advance/rule.h, whose parts
-// it calls. All but what was sampled is there before this pass's samples are: no other instruction writes it.
+// Calls the rule of instructions/advance/rule.h row by row; in kernels with a table of rows, one lane a row.
+// Only `sampled` is written by other instructions of the pass: everything else may be read before the inputs
+// are ready.
 template <>
 struct DeviceOp<Advance> : GroupOp {
   static constexpr bool kStartsEarly = true;
@@ -55,14 +56,14 @@ struct DeviceOp<Advance> : GroupOp {
     if (r == 0) store_control(*control, now);
   }
 
-  // What the threads of a group have to tell each other.
+  // Values that the threads of a group share.
   struct Scratch {
     uint32_t any_active;
     uint32_t samples_of_slot[kLargestSequences];
   };
 
-  // A thread takes every kGroupThreads-th row. What it reads of the state at first, no other instruction of
-  // the pass writes.
+  // A thread processes every kGroupThreads-th row. What it reads before wait_inputs() is not written by any
+  // other instruction of the pass.
   static __device__ __forceinline__ void advance_many(const Advance& op, const Group& group) {
     auto& scratch = *reinterpret_cast<Scratch*>(group.scratch);
     PassControl* control = group.tensor<&Advance::control, PassControl>();
@@ -78,7 +79,7 @@ struct DeviceOp<Advance> : GroupOp {
     group.wait_inputs();
     group.sync();
     for (uint32_t r = group.thread; r < op.logit_rows; r += kGroupThreads) append(op, group, scratch, r);
-    group.sync();  // all rows have been read, and all lengths of histories
+    group.sync();  // all rows and all lengths of histories have been read
     auto* out = group.tensor<&Advance::output, OutputToken>() + size_t{now.passes_done} * op.max_rows;
     for (uint32_t r = group.thread; r < op.max_rows; r += kGroupThreads) {
       PassRow& row = group.tensor<&Advance::rows, PassRow>()[r];
@@ -100,7 +101,7 @@ struct DeviceOp<Advance> : GroupOp {
     advance_control(now, scratch.any_active != 0, stop);
     store_control(*control, now);
   }
-  // The row's token to the history of its sequence, behind those of rows before it.
+  // Appends the row's token to its sequence's history, after those of earlier rows.
   static __device__ __forceinline__ void append(const Advance& op, const Group& group, const Scratch& scratch,
                                                 uint32_t r) {
     const PassRow& row = group.rows[r];
@@ -131,7 +132,7 @@ struct DeviceOp<Advance> : GroupOp {
     return reinterpret_cast<int32_t*>(table.of(slot) + kHistoryOffset);
   }
 
-  // Where a row's token goes in the history of its sequence. Rows of one sequence append in their order.
+  // Position of a row's token in its sequence's history. Rows of one sequence append in row order.
   class History {
    public:
     __device__ __forceinline__ History(SequenceSlot* slots, uint32_t slot, bool samples, uint32_t lane,
@@ -153,12 +154,12 @@ struct DeviceOp<Advance> : GroupOp {
 
    private:
     SequenceSlot* slot_;
-    int32_t* token_;  // null where the sequence keeps none
+    int32_t* token_;  // null if the sequence keeps no history
     uint32_t new_length_;
-    bool first_;  // of its sequence
+    bool first_;  // the first row of its sequence
   };
 
-  // SMs may still be reading the gate of the pass before: last_pass is written once a launch.
+  // last_pass is written once a launch, because SMs may still be reading it at the previous pass's gate.
   static __device__ __forceinline__ void store_control(PassControl& to, const PassControl& now) {
     to.passes_done = now.passes_done;
     to.stopped_by_host = now.stopped_by_host;

@@ -16,8 +16,7 @@ namespace {
 struct Local final : HostLocal {
   std::vector<PassRow> rows;
   std::vector<SampledToken> sampled;
-  std::vector<SequenceSlot>
-      slots;  // [max_sequences], of which only those of the rows that sampled are filled in
+  std::vector<SequenceSlot> slots;  // [max_sequences]; only those of the rows that sampled are filled in
   PassControl control;
   bool host_stop = false;
   std::vector<OutputToken> output;
@@ -54,7 +53,7 @@ void store(const Advance& op, const HostMemory& m, Local& l) {
   PassControl& control = *m.data<PassControl>(op.control);
   control.passes_done = l.control.passes_done;
   control.stopped_by_host = l.control.stopped_by_host;
-  // SMs may still be reading the gate of the pass before.
+  // SMs may still be reading it at the previous pass's gate.
   if (l.control.last_pass != kKeepRunning) {
     std::atomic_ref(control.last_pass).store(l.control.last_pass, std::memory_order_release);
   }

@@ -1,11 +1,11 @@
-// Ends a pass: publishes what was sampled, moves the rows on, and decides for all SMs whether another pass
+// Ends a pass: publishes the sampled tokens, advances the rows, and decides for all SMs whether another pass
 // follows.
 //
 // For a row that wanted logits with sampled token t at position p = row.position + 1: output[pass][row] = (t,
-// p); the sequence ends if a logit was not finite, if t is one of its stop tokens, or if p >= end_position;
-// otherwise the row goes on with (t, p). Rows that wanted none (the inner tokens of a prompt) become
-// inactive. The launch ends when no row is active, when the passes asked for are done, or when the host's
-// stop flag is set: only this instruction reads it.
+// p). The sequence ends if a logit was not finite, if t is one of its stop tokens, or if p >= end_position;
+// otherwise the row continues with (t, p). Rows that wanted no logits (the inner tokens of a prompt) become
+// inactive. The launch ends when no row is active, when passes_wanted are done, or when the host's stop word
+// is set; only this instruction reads that word.
 #pragma once
 
 #include "instructions/common/check.h"

@@ -1,5 +1,5 @@
-// What happens to the state at the end of a pass, stated once: for this instruction, and for a backend that
-// evaluates the model without a program.
+// State changes at the end of a pass, defined once: for this instruction, and for a backend that evaluates
+// the model without a program.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace serval {
 
-// What a sequence slot says about the end of its sequence.
+// When a sequence ends, according to its slot.
 struct EndRule {
   uint32_t end_position;
   uint32_t num_stop_tokens;
@@ -38,9 +38,9 @@ constexpr FinishReason finish_of(const EndRule& rule, const SampledToken& sample
   return position >= rule.end_position ? FinishReason::kLength : FinishReason::kNone;
 }
 
-// sampled and output have an entry for each row, slots one for each sequence. Moves the rows on and fills in
-// what the pass publishes: a row that sampled a token has a valid entry. Returns whether any row is active
-// still.
+// `sampled` and `output` have an entry for each row, `slots` one for each sequence. Advances the rows and
+// fills in the output of the pass: a row that sampled a token has a valid entry. Returns true if any row is
+// still active.
 inline bool advance_rows(std::span<PassRow> rows, const SampledToken* sampled, const SequenceSlot* slots,
                          OutputToken* output) {
   bool any_active = false;
@@ -63,12 +63,12 @@ inline bool advance_rows(std::span<PassRow> rows, const SampledToken* sampled, c
   return any_active;
 }
 
-// Whether a sequence whose slot says so keeps the token that comes at this place of its history.
+// True if a slot with these extras keeps the token at position `at` of its history.
 constexpr bool keeps_token(uint32_t extras, uint32_t at, uint32_t max_context) {
   return (extras & kKeepsHistory) != 0 && at < max_context;
 }
 
-// Adds a pass's tokens to the histories of their sequences, in the order of the rows.
+// Appends a pass's tokens to the histories of their sequences, in row order.
 inline void append_to_history(std::span<const OutputToken> output, SequenceSlot* slots,
                               AdjustmentTable<std::byte> adjustments) {
   for (const OutputToken& token : output) {

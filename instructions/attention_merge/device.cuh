@@ -6,11 +6,12 @@
 
 namespace serval::device {
 
-// Spans of 64 channels of a head of a row are counted through all active rows. Half a warp takes one, or all
-// warps one after the other, if there are few and some of them have many leaves.
+// The work is divided into spans of 64 channels of a head of a row, numbered through all active rows. Half a
+// warp merges a span; if there are few spans and some have many leaves, all warps together merge one span
+// after the other.
 template <>
 struct DeviceOp<AttentionMerge> : GroupOp {
-  static constexpr bool kStartsEarly = true;  // only to find out where everything is
+  static constexpr bool kStartsEarly = true;  // to find the spans and leaves
 
   static __device__ bool in_range(const AttentionMerge& op) {
     return op.first_head < op.q_heads && op.num_heads > 0 && op.num_heads <= op.q_heads - op.first_head &&
@@ -32,7 +33,7 @@ struct DeviceOp<AttentionMerge> : GroupOp {
   struct Span {
     uint32_t row;  // of the pass
     uint32_t head;
-    uint32_t channel;  // the first
+    uint32_t channel;  // the first one
   };
 
   class Spans {
@@ -62,11 +63,11 @@ struct DeviceOp<AttentionMerge> : GroupOp {
    private:
     const AttentionMerge& op_;
     uint32_t of_head_;
-    uint32_t rows_;  // that are active
+    uint32_t rows_;  // bit r: row r is active
     uint32_t most_leaves_;
   };
 
-  // Where a channel of the output is, which is an activation image.
+  // Address of a channel of the output, which is an activation image.
   static __device__ __forceinline__ std::byte* place(const AttentionMerge& op, const Group& group,
                                                      const Span& span, uint32_t channel) {
     return group.tensor<&AttentionMerge::output, std::byte>() +

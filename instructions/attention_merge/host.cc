@@ -13,7 +13,7 @@ constexpr uint32_t kMaxHeadDim = 128;  // check() in op.h
 
 struct Local final : HostLocal {
   std::vector<SelectedRow> rows;
-  std::vector<size_t> begin;  // of each (row, head) in leaves, in units of leaves; one more at the end
+  std::vector<size_t> begin;  // first leaf of each (row, head) in `leaves`; one more entry at the end
   std::vector<float> leaves;  // [leaves, head_dim + 2]
   std::vector<uint16_t> out;  // [rows, num_heads, head_dim] bf16
 };

@@ -1,7 +1,7 @@
-// The merge of the leaves of one head of one row, 64 channels at a time. Each lane holds some neighbouring
-// channels, and the sums of all accumulators of leaves (op.h) until they are added up. By half a warp, so
-// that 16 of them are merged at the same time, or by all warps of a group with a accumulator each, which
-// gives the same bits.
+// The merge of the leaves of one head of one row, 64 channels at a time. Each lane holds a few neighbouring
+// channels and the sums of all accumulators (op.h) until they are added up. Either half a warp merges a span,
+// so that a group merges 16 spans at the same time, or all warps of a group do, with one accumulator each;
+// the bits are the same.
 #pragma once
 
 #include "instructions/attention_merge/op.h"
@@ -15,24 +15,24 @@ namespace serval::device::attention_merge {
 inline constexpr uint32_t kSpanChannels = 64;
 static_assert(kMergeAccumulators == kConsumerWarps, "a class for each warp of a group");
 
-// Divides by a number that is known once the kernel runs; n × divisor must be less than 2^32.
+// Division by a run-time constant; n × divisor must be less than 2^32.
 struct Divider {
-  uint32_t inverse;  // 2^32 / divisor, rounded up; divisor 1 has none
+  uint32_t inverse;  // 2^32 / divisor, rounded up; 0 for divisor 1
   __device__ __forceinline__ explicit Divider(uint32_t divisor) : inverse(0xffffffff / divisor + 1) {}
   __device__ __forceinline__ uint32_t quotient(uint32_t n) const {
     return inverse == 0 ? n : __umulhi(n, inverse);
   }
 };
 
-// Where the leaves of one head of one row are.
+// Addresses of the leaves of one head of one row.
 struct HeadLeaves {
-  const float* first;   // place of leaf 0 if it were in split 0
-  uint64_t split_cols;  // elements from a split to the next
-  uint32_t round_cols;  // and from a leaf to the next in the same split
+  const float* first;   // address that leaf 0 would have in split 0
+  uint64_t split_cols;  // elements from one split to the next
+  uint32_t round_cols;  // elements from one leaf to the next in the same split
   uint32_t head_dim;
   uint32_t splits;
   Divider by_lanes;
-  uint32_t split0;  // of leaf 0
+  uint32_t split0;  // split of leaf 0
   uint32_t count;
 
   __device__ __forceinline__ const float* at(uint32_t leaf) const {
@@ -52,7 +52,7 @@ class LeafFinder {
         by_splits_(op.splits),
         cols_(by_splits_.quotient(leaves_for_tokens(op.max_context) + op.splits - 1) * layout_.leaf_cols()) {}
 
-  // `row` is the pass's row `index`.
+  // `row`: row `index` of the pass.
   __device__ __forceinline__ HeadLeaves leaves_of(const PassRow& row, uint32_t index, uint32_t head) const {
     const uint32_t kv_head = head * op_.kv_heads / op_.q_heads;
     const float* first = partial_ + layout_.row(kv_head, 0, index) * cols_ +
@@ -81,10 +81,10 @@ class LeafFinder {
   uint64_t cols_;  // layout_.cols()
 };
 
-// What a lane reads of a leaf: of 2 × kPairs channels.
+// A lane's part of a leaf: 2 × kPairs channels.
 template <uint32_t kPairs>
 struct LeafPart {
-  float2 score{-INFINITY, 0};  // the largest, the sum of exponentials
+  float2 score{-INFINITY, 0};  // the largest score, the sum of exponentials
   float2 values[kPairs]{};
 
   __device__ __forceinline__ void load(const HeadLeaves& leaves, uint32_t leaf, uint32_t channel) {
@@ -96,7 +96,7 @@ struct LeafPart {
   }
 };
 
-// The sums of one accumulator, or of several.
+// The sums of one accumulator, or of several added up.
 template <uint32_t kPairs>
 struct AccumulatorSums {
   float weight = 0;
@@ -121,7 +121,7 @@ struct AccumulatorSums {
   }
 };
 
-// Channels as the next product reads them.
+// Output channels in the layout of the next product's input.
 template <uint32_t kPairs>
 struct Merged {
   uint32_t pairs[kPairs];
@@ -145,7 +145,7 @@ __device__ __forceinline__ Merged<kPairs> merged(AccumulatorSums<kPairs> (&sums)
   return {sums[0].values, sums[0].weight};
 }
 
-// The largest of the scores that kLanes neighbouring lanes have.
+// The largest of the scores of kLanes neighbouring lanes.
 template <uint32_t kLanes>
 __device__ __forceinline__ float largest_of_lanes(float score) {
 #pragma unroll
@@ -154,7 +154,7 @@ __device__ __forceinline__ float largest_of_lanes(float score) {
   }
   return score;
 }
-// The largest score of the leaves from `begin` on, which kLanes lanes look for together.
+// The largest score of the leaves from `begin` on; kLanes lanes search together.
 template <uint32_t kLanes>
 __device__ __forceinline__ float largest_score(const HeadLeaves& leaves, uint32_t begin, uint32_t lane) {
   float largest = -INFINITY;
@@ -168,8 +168,8 @@ __device__ __forceinline__ float largest_score(const HeadLeaves& leaves, uint32_
 
 inline constexpr uint32_t kHalfWarp = kWarpThreads / 2;
 
-// By half a warp: the channels of a lane are `channel` and the next three. Both halves of a warp call it
-// together; a half that has nothing to merge has no leaves. `most` is the larger number of leaves.
+// The merge by half a warp. A lane's channels are `channel` and the next three. Both halves of a warp call it
+// together; a half without a span has count 0. `most` is the larger count of the two.
 __device__ __forceinline__ Merged<2> merge_alone(const HeadLeaves& leaves, uint32_t most, uint32_t channel,
                                                  uint32_t lane) {
   LeafPart<2> parts[kMergeAccumulators];
@@ -196,12 +196,12 @@ __device__ __forceinline__ Merged<2> merge_alone(const HeadLeaves& leaves, uint3
   return merged(sums);
 }
 
-// What the warps of a group share when they merge together: warp w has accumulator w.
+// Shared memory of a group whose warps merge a span together: warp w has accumulator w.
 struct SharedMerge {
-  static constexpr uint32_t kBatch = 20;  // leaves of a accumulator that are in shared memory at once
+  static constexpr uint32_t kBatch = 20;  // leaves of an accumulator that fit into shared memory at once
   float2 values[kMergeAccumulators][kBatch][kWarpThreads];  // a lane's channels of a leaf
   float2 scores[kMergeAccumulators][kBatch];
-  // Used in turns: warp 0 may still read when the others are at the next span of channels.
+  // Two sets, used alternately: warp 0 may still read one when the others are at the next span.
   struct {
     float largest[kMergeAccumulators];
     AccumulatorSums<1> sums[kMergeAccumulators][kWarpThreads];
@@ -209,7 +209,7 @@ struct SharedMerge {
 };
 static_assert(sizeof(SharedMerge) <= kScratchBytes);
 
-// By all warps of a group: the channels of a lane are `channel` and the next. Warp 0 gets the result.
+// The merge by all warps of a group. A lane's channels are `channel` and the next. Warp 0 gets the result.
 class TogetherMerge {
  public:
   __device__ __forceinline__ TogetherMerge(const Group& group, uint32_t turn)
@@ -242,7 +242,7 @@ class TogetherMerge {
   }
 
  private:
-  // Has the accumulator's leaves from `first` on brought to shared memory.
+  // Starts copying the accumulator's leaves from `first` on to shared memory.
   __device__ __forceinline__ void load(const HeadLeaves& leaves, uint32_t first, uint32_t count,
                                        uint32_t channel) const {
     __syncwarp();

@@ -1,7 +1,7 @@
 // Merges the leaves of each head: with M = max m_i, output = (Σ exp(m_i - M) o_i) / (Σ exp(m_i - M) l_i).
 //
-// Both sums are taken in an order that depends on the number of leaves only: leaf i belongs to accumulator i
-// mod kMergeAccumulators; a accumulator is summed leaf after leaf, then the upper half of the accumulators is
+// Both sums have an order that depends only on the number of leaves: leaf i belongs to accumulator i mod
+// kMergeAccumulators; an accumulator adds its leaves in order, and then the upper half of the accumulators is
 // added to the lower half until one is left.
 #pragma once
 
@@ -58,7 +58,7 @@ inline void footprint(const AttentionMerge& op, const StateView* state, Footprin
     const uint32_t first_group = op.first_head / layout.group_heads;
     const uint32_t last_group = (head_end - 1) / layout.group_heads;
     const uint64_t begin = layout.row(first_group, 0, 0), end = layout.row(last_group + 1, 0, 0);
-    // One box where the pass fills its tiles of rows; else one for each KV head and split.
+    // One box if the pass fills its tiles of rows; otherwise one for each KV head and split.
     const bool whole_tiles = op.max_rows == layout.rows;
     const uint64_t step = whole_tiles ? end - begin : layout.rows;
     const uint64_t rows = whole_tiles ? step : op.max_rows;

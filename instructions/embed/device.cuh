@@ -10,7 +10,7 @@ namespace serval::device {
 
 template <>
 struct DeviceOp<Embed> : GroupOp {
-  static constexpr bool kStartsBeforeGate = true;  // to find its columns and their norm
+  static constexpr bool kStartsBeforeGate = true;  // to compute addresses and load the norm
 
   static __device__ bool in_range(const Embed& op) {
     const uint32_t units = op.hidden / kUnitRows;
@@ -26,7 +26,7 @@ struct DeviceOp<Embed> : GroupOp {
   }
 
  private:
-  // Each thread has a column, eight neighbouring ones a unit.
+  // Each thread has a column; eight neighbouring threads have a unit.
   template <class Config>
   static __device__ __forceinline__ void run_columns(const Embed& op, const Group& group) {
     const residual::Place to{
@@ -36,7 +36,7 @@ struct DeviceOp<Embed> : GroupOp {
     const uint32_t unit_lanes = ((1u << kUnitRows) - 1) << (group.lane & ~(kUnitRows - 1));
     const uint32_t end = (op.first_unit + op.num_units) * kUnitRows;
     uint32_t col = op.first_unit * kUnitRows + group.thread;
-    // Threads without a column repeat the last.
+    // Threads without a column repeat the last one.
     TableColumn column = column_at(op, group, min(col, end - 1));
     uint16_t norm = __ldg(norms + min(col, end - 1));
     group.wait_inputs();
@@ -52,8 +52,7 @@ struct DeviceOp<Embed> : GroupOp {
     }
   }
 
-  // A warp takes the columns of a row whose squares are added up together, of several rows at a time: two
-  // columns a lane.
+  // A warp processes the columns of a sum of squares, two columns a lane, for several rows at a time.
   static __device__ __forceinline__ void run_rows(const Embed& op, const Group& group) {
     static_assert(kSquareColsOfGemm == 2 * kWarpThreads);
     const uint32_t groups = op.num_units * kUnitRows / kSquareColsOfGemm;
@@ -98,14 +97,14 @@ struct DeviceOp<Embed> : GroupOp {
                              size_t{row} * (op.hidden / kSquareColsOfGemm) + col / kSquareColsOfGemm,
                          squares);
   }
-  // Rows whose values are under way at the same time.
+  // Rows whose loads are in flight at the same time.
   static constexpr uint32_t kRowsAtOnce = 4;
 
   static __device__ __forceinline__ TableColumn column_at(const Embed& op, const Group& group, uint32_t col) {
     return {group.tensor<&Embed::table, const std::byte>(), op.hidden, col};
   }
 
-  // Of all rows in the mask `active`.
+  // Stores the column for all rows in the mask `active`.
   static __device__ __forceinline__ void store_rows(const residual::Place& to, const PassRow* rows,
                                                     uint32_t active, const TableColumn& column, uint32_t col,
                                                     uint16_t norm, uint32_t unit_lanes) {

@@ -9,12 +9,12 @@
 
 namespace serval::device {
 
-// In kernels with a table of rows a thread has a column of all rows. In kernels of GEMMs a warp has 64
+// In kernels with a table of rows, a thread has one column of all rows. In kernels of GEMMs, a warp has 64
 // columns of a row, two neighbouring ones a lane.
 template <>
 struct DeviceOp<EmbedPush> : GroupOp {
   using Op = EmbedPush;
-  static constexpr bool kStartsBeforeGate = true;  // to find its columns, and where they go
+  static constexpr bool kStartsBeforeGate = true;  // to find its columns and their destinations
 
   template <class Config>
   static __device__ bool in_range(const Op& op) {
@@ -23,7 +23,7 @@ struct DeviceOp<EmbedPush> : GroupOp {
                       op.out_cols % op.ranks == 0 && op.first_unit < units && op.num_units > 0 &&
                       op.num_units <= units - op.first_unit;
     if constexpr (Config::kMultipliesTiles) {
-      // Pairs of columns are of one slice.
+      // Pairs of columns must belong to one slice.
       return good && op.square_cols == kSquareColsOfGemm && op.out_cols / op.ranks % 2 == 0 &&
              op.num_units % kWarpUnits == 0 && rows_in_range(op) && op.num_rows <= kLargestRows;
     }
@@ -40,24 +40,24 @@ struct DeviceOp<EmbedPush> : GroupOp {
 
  private:
   static constexpr uint32_t kWarpCols = 2 * kWarpThreads, kWarpUnits = kWarpCols / kUnitRows;
-  // Rows whose values are under way at the same time.
+  // Rows (or tasks) whose loads are in flight at the same time.
   static constexpr uint32_t kRowsAtOnce = 4, kTasksAtOnce = 8;
   static constexpr uint32_t kNoRow = ~0u;
 
   static __device__ __forceinline__ TableColumn column_at(const Op& op, const Group& group, uint32_t col) {
     return {group.tensor<&Op::table, const std::byte>(), op.out_cols, col};
   }
-  // Where this rank's share of an owner's columns of row 0 goes.
+  // Address of this rank's share of an owner's columns, in row 0.
   template <class Sum>
   static __device__ __forceinline__ Sum* partial_at(const Op& op, const Group& group, uint32_t owner) {
     return group.tensor_on<Sum>(op.partial, owner) + op.rank * (op.out_cols / op.ranks);
   }
-  // The same of one column.
+  // Address of one column of it.
   static __device__ __forceinline__ float* place_of(const Op& op, const Group& group, uint32_t col) {
     const uint32_t width = op.out_cols / op.ranks, owner = col / width;
     return partial_at<float>(op, group, owner) + (col - owner * width);
   }
-  // The token's row of this rank's table, or num_tokens or more if another rank has it.
+  // The token's row in this rank's table; at least num_tokens if another rank has the token.
   static __device__ __forceinline__ uint32_t row_of_table(const Op& op, uint32_t token) {
     return token - op.first_token;
   }
@@ -65,7 +65,7 @@ struct DeviceOp<EmbedPush> : GroupOp {
   static __device__ __forceinline__ void run_columns(const Op& op, const Group& group) {
     const uint32_t end = (op.first_unit + op.num_units) * kUnitRows;
     uint32_t col = op.first_unit * kUnitRows + group.thread;
-    // Threads without a column repeat the last.
+    // Threads without a column repeat the last one.
     TableColumn column = column_at(op, group, min(col, end - 1));
     float* to = place_of(op, group, min(col, end - 1));
     group.wait_inputs();
@@ -81,7 +81,7 @@ struct DeviceOp<EmbedPush> : GroupOp {
       to = place_of(op, group, col);
     }
   }
-  // Of all rows in the mask `active`.
+  // Stores the column for all rows in the mask `active`.
   static __device__ __forceinline__ void store_rows(const Op& op, const Group& group, uint32_t active,
                                                     const TableColumn& column, float* to) {
 #pragma unroll 1
@@ -106,14 +106,16 @@ struct DeviceOp<EmbedPush> : GroupOp {
     }
   }
 
-  // In scratch memory, what is looked up once: a trip to L2 for each 64 columns would be most of the time.
+  // Values in scratch memory that are looked up once: an access to L2 for each 64 columns would take most of
+  // the time.
   struct LookedUp {
-    uint16_t* partial[kMaxDevices];  // of each rank
-    uint32_t at[kLargestRows];       // of the instance's rows: in the table, or num_tokens, or kNoRow
+    uint16_t* partial[kMaxDevices];  // by rank
+    uint32_t at[kLargestRows];  // by row of the instance: row of the table; num_tokens: another rank has it;
+                                // kNoRow
   };
   static_assert(sizeof(LookedUp) <= kScratchBytes);
 
-  // Of a row, the warps have 64 columns in turn.
+  // The warps take turns at 64 columns of a row.
   static __device__ __forceinline__ void run_rows(const Op& op, const Group& group) {
     auto& looked_up = *reinterpret_cast<LookedUp*>(group.scratch);
     if (group.thread < op.ranks)
@@ -147,7 +149,7 @@ struct DeviceOp<EmbedPush> : GroupOp {
       }
     }
   }
-  // A row of the instance's, and the first of a lane's two columns.
+  // A row of the instance, and the first of a lane's two columns.
   struct Task {
     uint32_t row, col;
 

@@ -22,7 +22,7 @@ void compute(const EmbedPush& op, const HostMemory& m, Local& l) {
   l.x.assign(l.rows.size() * num_cols(op), 0.0F);
   for (size_t r = 0; r < l.rows.size(); ++r) {
     const uint32_t token = static_cast<uint32_t>(l.rows[r].row.token) - op.first_token;
-    if (token >= op.num_tokens) continue;  // another rank's
+    if (token >= op.num_tokens) continue;  // another rank has it
     const uint16_t* from = m.data<const uint16_t>(op.table) + size_t{token} * op.out_cols + first_col(op);
     std::transform(from, from + num_cols(op), l.x.data() + r * num_cols(op), bf16_to_float);
   }

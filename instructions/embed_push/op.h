@@ -1,9 +1,9 @@
-// Token embedding where ranks share the table by its rows: partial[r, j] = table[token(r), j] if this
-// rank has the token, else 0, pushed to the owners of the columns' slices (common/slices.h), who add up what
-// the ranks have pushed (instructions/reduce_residual). One rank's is the value and the others' are zeros, so
-// that the sum is exact, but for the sign of zero: -0 becomes +0.
+// Token embedding where ranks divide the table by its rows: partial[r, j] = table[token(r), j] if this rank
+// has the token, else 0, pushed to the owners of the columns' slices (common/slices.h). They add up what the
+// ranks have pushed (instructions/reduce_residual). One rank pushes the value and the others zeros, so the
+// sum is exact except for the sign of zero: -0 becomes +0.
 //
-// A rank without the token pushes zeros, too, so that what is added up is written in every pass.
+// A rank without the token also pushes zeros, so that all partial sums are written in every pass.
 #pragma once
 
 #include "instructions/common/check.h"
@@ -66,7 +66,7 @@ inline void footprint(const EmbedPush& op, const StateView*, FootprintBuilder<Em
   });
 }
 
-// Of the tokens that a pass looks up, each rank has its share.
+// Each rank looks up its share of a pass's tokens.
 inline Cost cost(const EmbedPush& op, const CostView& c) {
   const uint64_t values = c.rows(op.first_row, op.num_rows) * op.num_units * kUnitRows;
   return {.bytes = values * c.element_bytes(op.table) / op.ranks,
@@ -89,7 +89,7 @@ inline void check(const EmbedPush& op, OperandCheck& c) {
   c.require(op.first_token == share.first && op.num_tokens == share.count, "first_token", op.first_token,
             "with num_tokens the rank's share");
   c.range("first_unit", op.first_unit, op.num_units, op.out_cols / kUnitRows);
-  // A rank without tokens of its own has some nevertheless: a tensor is never empty.
+  // A rank whose share is empty has rows all the same, because a tensor is never empty.
   const uint64_t tokens = op.num_tokens > 0 ? op.num_tokens : c.tensor_rows(op.table);
   c.weights("table", op.table, tokens, op.out_cols);
   c.peers("partial", op.partial, partial_sum_type(op.square_cols), op.max_rows, op.out_cols);

@@ -71,8 +71,8 @@ inline void footprint(const GateUpSilu& op, const StateView*, FootprintBuilder<G
   f.write_rows<&GateUpSilu::output>(rows, begin, end);
 }
 
-// In programs of tiles, an instance is a tile: of so many units of gate and as many of up, or twice as many
-// where the sums of a pass's rows leave the registers for them (instructions/product/orders/tile_stream.cuh).
+// In programs of tiles, an instance is a tile: of 8 units of gate and 8 of up, or twice as many if the sums
+// of a pass's rows leave enough registers (instructions/product/orders/tile_stream.cuh).
 inline constexpr uint32_t kUnitsOfPairTile = 8;
 inline constexpr uint32_t kUnitsOfWidePairTile = 2 * kUnitsOfPairTile;
 

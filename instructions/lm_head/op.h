@@ -1,5 +1,5 @@
-// logits[r, j] = weights[j] · rms_norm(residual[r]) for the rows that want logits, and of each unit of 8
-// tokens what `sample` needs first (common/unit_softmax.h).
+// logits[r, j] = weights[j] · rms_norm(residual[r]) for the rows that want logits; and for each unit of 8
+// tokens the summary that `sample` reads first (common/unit_softmax.h).
 #pragma once
 
 #include <algorithm>

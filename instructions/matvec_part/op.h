@@ -1,5 +1,5 @@
-// sums[r, j] = Σ_k weights[j, k] × input[r, k] over a part of the columns (common/column_parts.h): where a
-// product has few tiles of outputs, several SMs share one. add_parts adds the parts to the residual.
+// sums[r, j] = Σ_k weights[j, k] × input[r, k] over a part of the columns (common/column_parts.h), so that
+// several SMs can share an output tile of a product with few tiles. add_parts adds the parts to the residual.
 #pragma once
 
 #include "instructions/common/check.h"

@@ -1,8 +1,8 @@
-// partial[r, j] = Σ_k weights[j, k] × input[r, k], over one rank's columns of a matrix that is split by its
-// columns: pushed to the ranks that add up the partial sums (instructions/reduce_residual). Of `ranks` ranks,
-// each adds up out_cols / ranks neighbouring columns, its slice; it finds rank k's share of them in columns
-// [k × out_cols / ranks, (k + 1) × out_cols / ranks) of its own `partial`, in the type that the arithmetic
-// class has for them (partial_sum_type()).
+// partial[r, j] = Σ_k weights[j, k] × input[r, k] over one rank's columns of a matrix that is split by
+// columns, pushed to the ranks that add up the partial sums (instructions/reduce_residual). Each of `ranks`
+// ranks adds up out_cols / ranks neighbouring columns, its slice. Rank k's share of them lies in columns [k ×
+// out_cols / ranks, (k + 1) × out_cols / ranks) of the owner's `partial`, in the arithmetic class's type
+// (partial_sum_type()).
 #pragma once
 
 #include "instructions/common/check.h"

@@ -8,7 +8,7 @@ namespace serval::device {
 
 template <>
 struct ProductOp<MatvecPush> {
-  // A warpgroup's columns are of one slice.
+  // A warpgroup's columns must belong to one slice.
   static __device__ bool tile_in_range(const MatvecPush& op) {
     return op.square_cols == kSquareColsOfGemm && op.ranks != 0 && op.ranks <= kMaxDevices &&
            op.rank < op.ranks && op.out_cols / op.ranks % kSquareColsOfGemm == 0 &&

@@ -9,9 +9,9 @@ namespace {
 
 struct Local final : HostLocal {
   std::vector<SelectedRow> rows;
-  std::vector<float> x[kMaxColumnParts];  // of each part [rows, its columns]
-  std::vector<float> y[kMaxColumnParts];  // of each part [rows, num_units × 8]
-  std::vector<float> sums;                // of a row [num_units × 8]
+  std::vector<float> x[kMaxColumnParts];  // of each part: [rows, its columns]
+  std::vector<float> y[kMaxColumnParts];  // of each part: [rows, num_units × 8]
+  std::vector<float> sums;                // of one row: [num_units × 8]
 };
 
 void load(const MatvecResidual& op, const HostMemory& m, Local& l) {

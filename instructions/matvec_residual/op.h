@@ -1,6 +1,6 @@
 // residual[r, j] += Σ_k weights[j, k] × input[r, k]: the attention's output projection and the MLP's down
-// projection; and what the residual's next readers need (common/residual.h). The sum is cut into parts of the
-// columns (common/column_parts.h): residual = ((residual + part 0) + part 1) + …
+// projection; also writes what the residual's next readers need (common/residual.h). The sum is split into
+// parts of the columns (common/column_parts.h): residual = ((residual + part 0) + part 1) + …
 #pragma once
 
 #include "instructions/common/check.h"

@@ -6,8 +6,8 @@
 
 namespace serval::device {
 
-// A warp has 64 channels of a query head of a split's row, a lane two of them. Leaves are added one after the
-// other; some of them are on their way at a time.
+// A warp has 64 channels of a query head of a split's row, a lane two of them. Leaves are merged one after
+// the other; the loads of several are in flight at a time.
 template <>
 struct DeviceOp<PlannedMerge> : GroupOp {
   using Op = PlannedMerge;
@@ -21,9 +21,9 @@ struct DeviceOp<PlannedMerge> : GroupOp {
 
  private:
   static constexpr uint32_t kRunChannels = 2 * kWarpThreads;
-  static constexpr uint32_t kAhead = 8;  // leaves on their way
+  static constexpr uint32_t kAhead = 8;  // leaves whose loads are in flight
 
-  // What a lane has of a place.
+  // A lane's part of a place.
   struct Part {
     float2 o;
     float2 sums;  // the largest score and the total

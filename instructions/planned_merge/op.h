@@ -1,5 +1,5 @@
-// Merges what several items have of a row and KV head (vm/state/attention.h): the leaves that the first of
-// them has merged, then leaf after leaf, in order of position. Rows of splits are dealt to records in turn.
+// Merges the partial results of a row and KV head that several items share (vm/state/attention.h): first the
+// result of the first item, then leaf by leaf in order of position. Records take turns at the splits' rows.
 #pragma once
 
 #include "instructions/common/kernel_set.h"
@@ -8,7 +8,7 @@
 namespace serval {
 
 struct PlannedMerge {
-  static constexpr bool kOneOfEachSm = true;  // `record` says which
+  static constexpr bool kOneOfEachSm = true;  // `record` is the number of the SM
 
   TensorId partial;
   TensorId rows;
@@ -48,11 +48,11 @@ struct PlannedMerge {
 struct SplitRow {
   uint32_t row;     // of the pass
   uint32_t head;    // KV head
-  uint32_t place;   // of what the first item has merged; leaves follow
-  uint32_t leaves;  // that follow
+  uint32_t place;   // of the first item's merged result; its leaves follow
+  uint32_t leaves;  // leaves after it
 };
 
-// The split that the list's `n`-th row of splits belongs to: an index below list.splits.
+// Index of the split that the list's `n`-th split row belongs to, below list.splits.
 constexpr uint32_t split_of(const AttentionList& list, uint32_t n) {
   uint32_t begin = 0, end = list.splits < kMostAttentionSplits ? list.splits : kMostAttentionSplits;
   while (begin + 1 < end) {
@@ -61,7 +61,7 @@ constexpr uint32_t split_of(const AttentionList& list, uint32_t n) {
   }
   return begin;
 }
-// Row `i` of a split; `places`: no more are named.
+// Row `i` of a split.
 constexpr SplitRow split_row(const AttentionSplit& split, uint32_t i, const PassRow& row) {
   const uint32_t leaves = planned_leaves(row.position + 1);
   return {split.first_row + i, split.head, split.first_place + i * split.row_places,
@@ -71,7 +71,7 @@ template <class Op>
 constexpr bool in_bounds(const Op& op, const SplitRow& row) {
   return row.head < op.kv_heads && row.place < op.places && row.leaves < op.places - row.place;
 }
-// Calls fn(row) for those of the record that are active.
+// Calls fn(row) for the record's active rows.
 template <class Op, class Fn>
 void for_split_rows(const Op& op, const AttentionList& list, const PassRow* rows, Fn&& fn) {
   if (op.record >= list.records || list.records != op.records || list.splits == 0) return;
@@ -104,7 +104,7 @@ inline void footprint(const PlannedMerge& op, const StateView* state, FootprintB
   });
 }
 
-// Of a typical pass, which splits few rows.
+// Cost in a typical pass, which splits few rows.
 inline Cost cost(const PlannedMerge& op, const CostView& c) {
   const uint64_t values = planned_leaves(c.pass.context_tokens) * place_layout(op).cols();
   return {.cached_bytes = values * c.element_bytes(op.partial), .operations = 2 * values};

@@ -1,8 +1,8 @@
-// Attention's inputs over a part of the columns (common/column_parts.h): sums[r, part] = rows of [Wq; Wk; Wv]
-// times weighted[r], of the part's columns only. Where a rank has few heads, several SMs share a tile of
-// outputs; rope_parts goes on from there.
+// Attention's inputs over one part of the columns (common/column_parts.h): sums[r, part] = rows of [Wq; Wk;
+// Wv] times weighted[r], over the part's columns only. If a rank has few heads, several SMs share an output
+// tile in this way; rope_parts adds the parts.
 //
-// Units are counted as in instructions/common/qkv_heads.h, and outputs lie in their order: output i of unit u
+// Units are numbered as in instructions/common/qkv_heads.h, and outputs lie in that order: output i of unit u
 // is column 8u + i of a part's sums.
 #pragma once
 
@@ -86,7 +86,7 @@ inline void footprint(const ProjectPart& op, const StateView*, FootprintBuilder<
   f.write_rows<&ProjectPart::sums>(RowSet::kActive, first, first + uint64_t{op.num_units} * kUnitRows);
 }
 
-// The number of parts of an operation that has them, and its tensor of their sums.
+// Checks the number of parts and the tensor of their sums.
 template <class Op>
 void check_qkv_parts(const Op& op, OperandCheck& c) {
   c.require(op.parts >= 1 && op.parts <= kMaxColumnParts, "parts", op.parts, "1 to 4");

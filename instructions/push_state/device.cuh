@@ -23,7 +23,7 @@ struct DeviceOp<PushState> : GroupOp {
     control->passes_done = ptx::load_relaxed(&now->passes_done);
     control->passes_wanted = ptx::load_relaxed(&now->passes_wanted);
     control->stopped_by_host = ptx::load_relaxed(&now->stopped_by_host);
-    // As in `advance`: SMs of that rank may still be reading the gate of the pass before.
+    // SMs of that rank may still be reading it at the previous pass's gate, as in `advance`.
     if (const uint32_t last = ptx::load_relaxed(&now->last_pass); last != kKeepRunning)
       ptx::store_relaxed_system(&control->last_pass, last);
   }

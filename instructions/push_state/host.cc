@@ -16,7 +16,7 @@ struct Local final : HostLocal {
 void load(const PushState& op, const HostMemory& m, Local& l) {
   const PassRow* rows = m.data<const PassRow>(op.rows);
   l.rows.assign(rows, rows + op.max_rows);
-  // SMs of this rank may be reading last_pass, too, and none writes it now.
+  // SMs of this rank may read last_pass at the same time, but none writes it now.
   l.control = *m.data<const PassControl>(op.control);
 }
 
@@ -28,7 +28,7 @@ void store(const PushState& op, const HostMemory& m, Local& l) {
   control.passes_done = l.control.passes_done;
   control.passes_wanted = l.control.passes_wanted;
   control.stopped_by_host = l.control.stopped_by_host;
-  // As in `advance`: SMs of that rank may still be reading the gate of the pass before.
+  // SMs of that rank may still be reading it at the previous pass's gate, as in `advance`.
   if (l.control.last_pass != kKeepRunning)
     std::atomic_ref(control.last_pass).store(l.control.last_pass, std::memory_order_release);
 }

@@ -1,5 +1,5 @@
-// Brings another rank what `advance` has left: the rows of the next pass, and whether one follows. Of the
-// state block, a rank reads nothing else that changes within a launch.
+// Pushes the results of `advance` to another rank: the rows of the next pass, and whether one follows.
+// Nothing else of the state block that a rank reads changes within a launch.
 #pragma once
 
 #include <array>

@@ -7,12 +7,12 @@
 
 namespace serval::device {
 
-// A warp has a head of a row, a lane one or two of its RoPE pairs: of its channels, neighbours in the first
+// A warp has a head of a row, a lane one or two of the head's RoPE pairs: neighbouring channels in the first
 // half of the head, and as many in the second.
 template <>
 struct DeviceOp<QkNormRope> : GroupOp {
   using Op = QkNormRope;
-  static constexpr bool kStartsEarly = true;  // for weights, and for angles of its rows
+  static constexpr bool kStartsEarly = true;  // to load weights, and the angles of its rows
 
   template <class Config>
   static __device__ bool in_range(const Op& op) {
@@ -24,7 +24,7 @@ struct DeviceOp<QkNormRope> : GroupOp {
 
   template <class Config>
   static __device__ __forceinline__ void run(const Op& op, const Group& group) {
-    // Where there are many rows, several heads of a row are on their way at a time.
+    // With many rows, the loads of several heads of a row are in flight at a time.
     constexpr uint32_t kAtOnce = Config::kMultipliesTiles ? 4 : 1;
     if (op.head_dim == 128)
       run_heads<2, kAtOnce>(op, group);
@@ -33,7 +33,7 @@ struct DeviceOp<QkNormRope> : GroupOp {
   }
 
  private:
-  // What a lane has of a head: its pairs' first and second channels.
+  // A lane's part of a head: the first and second channels of its pairs.
   template <uint32_t kPairs>
   struct Pairs {
     float low[kPairs], high[kPairs];
@@ -62,7 +62,7 @@ struct DeviceOp<QkNormRope> : GroupOp {
     }
     return angles;
   }
-  // The weights of its channels, bf16.
+  // The bf16 norm weights of the lane's channels.
   template <uint32_t kPairs>
   static __device__ __forceinline__ Pairs<kPairs> weights_of(const Op& op, const Group& group,
                                                              const uint16_t* norm) {
@@ -88,7 +88,7 @@ struct DeviceOp<QkNormRope> : GroupOp {
   struct Norms {
     Pairs<kPairs> q, k;
   };
-  // What a row's heads share: its angles, and where its token goes.
+  // Values that a row's heads share: its angles, and its token's position in the cache.
   template <uint32_t kPairs>
   struct RowOfPass {
     Pairs<kPairs> angles;  // cosines, sines
@@ -104,7 +104,7 @@ struct DeviceOp<QkNormRope> : GroupOp {
             row.position % kKvBlockTokens};
   }
 
-  // Rows × groups of kAtOnce heads are dealt to the warps in turn.
+  // The warps take turns at groups of kAtOnce heads of a row.
   template <uint32_t kPairs, uint32_t kAtOnce>
   static __device__ __forceinline__ void run_heads(const Op& op, const Group& group) {
     const uint32_t groups = (op.num_heads + kAtOnce - 1) / kAtOnce, tasks = groups * op.num_rows;
@@ -171,7 +171,7 @@ struct DeviceOp<QkNormRope> : GroupOp {
       head.high[i] = __fmul_rn(__fmul_rn(head.high[i], scale), is_query ? norms.q.high[i] : norms.k.high[i]);
     }
   }
-  // The host rounds each product and the sum: no fused multiply-add.
+  // The host rounds each product and the sum, so no fused multiply-add.
   template <uint32_t kPairs>
   static __device__ __forceinline__ void rotate(Pairs<kPairs>& head, const Pairs<kPairs>& angles) {
 #pragma unroll

@@ -8,7 +8,7 @@ namespace {
 
 struct Local final : HostLocal {
   std::vector<SelectedRow> rows;
-  std::vector<int32_t> blocks;  // KV block that each row's K and V go to
+  std::vector<int32_t> blocks;  // KV block of each row's K and V
   std::vector<float> y;         // [rows, num_heads, head_dim]
 };
 
@@ -53,7 +53,7 @@ void compute(const QkNormRope& op, const HostMemory& m, Local& l) {
   }
 }
 
-// Where a head of a row goes.
+// Destination of a row's head.
 uint16_t* place(const QkNormRope& op, const HostMemory& m, const ProjectedHead& head, const SelectedRow& row,
                 int32_t block) {
   if (head.part == HeadPart::kQ)

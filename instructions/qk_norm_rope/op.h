@@ -1,8 +1,8 @@
-// What models with norms of Q and K do with each head before attention: RMS norm of the heads of Q and K,
-// with weights of their own, then RoPE; K and V appended to the cache.
+// Before attention, in models with norms of Q and K: RMS norm of each head of Q and K with its own weights,
+// then RoPE; K and V are appended to the cache.
 //
-// A head's squares are added up in one order: those of its RoPE pairs i and i + head_dim / 2 first, then
-// neighbouring pairs, as a tree.
+// A head's squares are always added in the same order: first those of its RoPE pairs i and i + head_dim / 2,
+// then neighbouring pairs as a tree.
 #pragma once
 
 #include "instructions/common/check.h"
@@ -67,7 +67,7 @@ struct QkNormRope {
 
 enum class HeadPart : uint8_t { kQ, kK, kV };
 
-// Which head of which part one of the q_heads + 2 × kv_heads is.
+// Part, and index in the part, of one of the q_heads + 2 × kv_heads heads.
 struct ProjectedHead {
   HeadPart part;
   uint32_t index;
@@ -90,8 +90,8 @@ inline void footprint(const QkNormRope& op, const StateView* state, FootprintBui
   f.read<&QkNormRope::rope>({0, op.max_context, 0, d});
   f.pass_rows<&QkNormRope::rows>();
   f.read<&QkNormRope::block_table>({0, op.max_sequences, 0, blocks_for_tokens(op.max_context)});
-  // Calls write(begin, end) for the channels of the instance's heads of a part of `count`, `before` behind
-  // the first.
+  // Calls write(begin, end) for the channels of the instance's heads in a part of `count` heads, which
+  // follows `before` heads of other parts.
   const auto heads_of = [&](uint32_t before, uint32_t count, auto&& write) {
     const uint32_t begin = op.first_head > before ? op.first_head - before : 0;
     const uint32_t end = end_head > before ? end_head - before : 0;

@@ -1,7 +1,7 @@
-// Queries, keys and values before anything that works on whole heads: x = rms_norm(residual[r]), then rows of
-// [Wq; Wk; Wv] x in fp32. qk_norm_rope goes on from there.
+// Queries, keys and values of models that then process whole heads: x = rms_norm(residual[r]), then rows of
+// [Wq; Wk; Wv] x in fp32. qk_norm_rope continues with them.
 //
-// Units of 8 output rows are counted through Wq, then Wk, then Wv.
+// Units of 8 output rows are numbered through Wq, then Wk, then Wv.
 #pragma once
 
 #include <algorithm>
@@ -66,7 +66,7 @@ constexpr uint32_t projected_cols(const QkvProject& op) {
   return op.q_rows + 2 * op.kv_rows;
 }
 
-// Every tile of so many units has rows of one matrix only.
+// True if every tile of `units` units has rows of only one matrix.
 constexpr bool fills_tiles(const QkvProject& op, uint32_t units) {
   return op.q_rows % (units * kUnitRows) == 0 && op.kv_rows % (units * kUnitRows) == 0;
 }
@@ -85,10 +85,11 @@ constexpr WeightUnit weight_unit(const QkvProject& op, uint32_t unit) {
 
 namespace qkv_project_detail {
 
-// A matrix has whole halves of a GEMM's tile (instructions/product/orders/tile_stream.cuh).
+// Each matrix has whole halves of a GEMM's tile (instructions/product/orders/tile_stream.cuh).
 inline constexpr uint32_t kRowsMultiple = 64;
 
-// The part of [begin, end) that a matrix of `rows` rows has whose first is row `first` of all.
+// Reads the part of rows [begin, end) that belongs to a matrix of `rows` rows, whose first is row `first` of
+// all.
 template <auto Matrix>
 void read_matrix(const QkvProject& op, FootprintBuilder<QkvProject>& f, uint64_t begin, uint64_t end,
                  uint64_t first, uint64_t rows) {

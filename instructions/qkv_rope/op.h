@@ -1,6 +1,5 @@
-// Attention's inputs: x = rms_norm(residual), then rows of [Wq; Wk; Wv] x, RoPE on Q and K, K and V appended
-// to the cache.
-// Units are counted as in instructions/common/qkv_heads.h.
+// Attention's inputs: x = rms_norm(residual), then rows of [Wq; Wk; Wv] x, RoPE on Q and K; K and V are
+// appended to the cache. Units are numbered as in instructions/common/qkv_heads.h.
 #pragma once
 
 #include "instructions/common/check.h"
@@ -25,7 +24,7 @@ struct QkvRope {
   TensorId q;
   TensorId k_cache;
   TensorId v_cache;
-  TensorId q_bias = {};  // all three the same tensor, whichever: there are no biases
+  TensorId q_bias = {};  // no biases if all three are the same tensor
   TensorId k_bias = {};
   TensorId v_bias = {};
   uint32_t first_unit;

@@ -11,13 +11,13 @@
 
 namespace serval::device {
 
-// In kernels with a table of rows a thread has a column of a row, eight neighbouring ones a unit. In kernels
-// of GEMMs 8 lanes have 64 columns of a row, a warp four rows of them, as in add_parts. There the squares of
-// a row's columns leave together: across the link, 4 bytes take as long as 128.
+// In kernels with a table of rows, a thread has a column of a row, eight neighbouring threads a unit. In
+// kernels of GEMMs, 8 lanes have 64 columns of a row, a warp four rows, as in add_parts. There, the squares
+// of a row's columns are pushed together: across the link, 4 bytes take as long as 128.
 template <>
 struct DeviceOp<ReduceResidual> : GroupOp {
   using Op = ReduceResidual;
-  static constexpr bool kStartsEarly = true;  // to find where its results go, and of which rows
+  static constexpr bool kStartsEarly = true;  // to find the destinations and the computed rows
 
   template <class Config>
   static __device__ bool in_range(const Op& op) {
@@ -50,7 +50,7 @@ struct DeviceOp<ReduceResidual> : GroupOp {
     const bool of_instance = group.lane - op.first_row < op.num_rows && group.lane < kTableRows;
     const uint32_t computed =
         __ballot_sync(~0u, of_instance && contains(computed_rows(op.logits_only != 0), row));
-    // The first columns of a thread's: of most instances all of them.
+    // The norm of a thread's first column, which is its only one in most instances.
     const uint16_t first_norm = to.norm_of(group.thread % cols);
     group.wait_inputs();
     const uint32_t items = (kWarpThreads - __clz(static_cast<int>(computed))) * cols;
@@ -62,7 +62,7 @@ struct DeviceOp<ReduceResidual> : GroupOp {
     }
   }
 
-  // Where things of the instance's columns lie.
+  // Addresses for the instance's columns.
   struct Places {
     const float* partial;
     const uint16_t* norm;
@@ -86,7 +86,7 @@ struct DeviceOp<ReduceResidual> : GroupOp {
     }
   };
 
-  // Column `at` of the instance's, of row `row`.
+  // Column `at` of the instance, in row `row`.
   static __device__ __forceinline__ void add(const Op& op, const Places& to, uint32_t row, uint32_t at,
                                              uint16_t norm, uint32_t unit_lanes) {
     const uint32_t width = op.out_cols / op.ranks, col = op.first_unit * kUnitRows + at;
@@ -114,30 +114,30 @@ struct DeviceOp<ReduceResidual> : GroupOp {
   }
 
   using Values = residual::Piece::Values;
-  // Ranks whose sums, and rows of a lane of which they are, are under way at the same time.
+  // Ranks whose sums, and rows per lane, whose loads are in flight at the same time.
   static constexpr uint32_t kRanksAtOnce = 4, kRowsAtOnce = 2;
   static constexpr uint32_t kWarpRows = kWarpThreads / residual::kPieceLanes;
-  // Groups of 64 columns, and rows, that an instance has at most.
+  // Limits of an instance: groups of 64 columns, and rows.
   static constexpr uint32_t kGroupUnits = kSquareColsOfGemm / kUnitRows,
                             kMostGroups = kMostUnitsReduced / kGroupUnits, kMostRows = 256;
 
-  // In scratch memory, what is looked up while the inputs are on their way: a trip to L2 for each row and
-  // rank would be most of the time.
+  // Values in scratch memory, looked up before the inputs are ready: an access to L2 for each row and rank
+  // would take most of the time.
   struct LookedUp {
-    // How many bytes a rank's tensors lie behind this one's.
+    // Distances in bytes from this rank's tensors to each rank's.
     int64_t weighted[kMaxDevices], squares[kMaxDevices];
-    bool exists[kMostRows];  // of the instance's rows
-    // What is added up of the squares of their columns.
+    bool exists[kMostRows];  // by row of the instance
+    // Sums of squares of their columns.
     alignas(sizeof(float4)) float squares_of[kMostRows][kMostGroups];
   };
   static_assert(sizeof(LookedUp) <= kScratchBytes);
 
-  // A warp has the same 64 columns of all of its rows.
+  // A warp has the same 64 columns in all of its rows.
   static __device__ __forceinline__ void run_pieces(const Op& op, const Group& group) {
     auto& looked_up = *reinterpret_cast<LookedUp*>(group.scratch);
     const residual::TilePlace place = look_up(op, group, looked_up);
     const uint32_t groups = op.num_units * kUnitRows / kSquareColsOfGemm;
-    const uint32_t step = kConsumerWarps / groups * kWarpRows;  // from one of a lane's rows to its next
+    const uint32_t step = kConsumerWarps / groups * kWarpRows;  // distance between a lane's rows
     const uint32_t begin = group.warp / groups * kWarpRows, of_warp = group.lane / residual::kPieceLanes;
     const uint32_t col =
         op.first_unit * kUnitRows + group.warp % groups * kSquareColsOfGemm + residual::piece_col(group.lane);
@@ -165,7 +165,7 @@ struct DeviceOp<ReduceResidual> : GroupOp {
     group.sync();
     push_squares(op, group, place.squares, groups, looked_up);
   }
-  // Returns where this rank's own results go.
+  // Returns this rank's own destination.
   static __device__ __forceinline__ residual::TilePlace look_up(const Op& op, const Group& group,
                                                                 LookedUp& to) {
     const residual::TilePlace own{.residual = group.tensor<&Op::residual, float>(),
@@ -186,11 +186,11 @@ struct DeviceOp<ReduceResidual> : GroupOp {
     return own;
   }
 
-  // The ranks' sums in their order, then the residual: of rows `row`, row + step, …
+  // Adds the ranks' sums in their order, then the residual, for rows `row`, row + step, …
   static __device__ __forceinline__ void add_up(const Op& op, const Group& group, uint32_t row, uint32_t step,
                                                 uint32_t col, const bool (&exists)[kRowsAtOnce],
                                                 Values (&sums)[kRowsAtOnce]) {
-    // In registers: what is in shared memory would be looked up again for each load.
+    // Kept in registers: values in shared memory would be read again for each load.
     const uint32_t cols = op.out_cols, ranks = op.ranks, width = cols / ranks;
     const size_t next = size_t{step} * cols, first_of_row = size_t{row} * cols;
     const float* const residual = group.tensor<&Op::residual, const float>() + first_of_row + col;
@@ -223,7 +223,7 @@ struct DeviceOp<ReduceResidual> : GroupOp {
 #pragma unroll
     for (uint32_t r = 0; r < kRowsAtOnce; ++r) residual::add_piece(before[r], sums[r]);
   }
-  // A rank's sums of a piece, two columns a word.
+  // A rank's sums of a piece, two columns in a word.
   using Pairs = uint32_t[residual::Piece::kUnits];
   static __device__ __forceinline__ void load_sums(const uint16_t* from, Pairs& sums) {
 #pragma unroll
@@ -239,8 +239,8 @@ struct DeviceOp<ReduceResidual> : GroupOp {
     }
   }
 
-  // Calls to(rank) for all ranks, each of which begins with the next one, so that they do not all send to the
-  // same one at a time.
+  // Calls to(rank) for all ranks, beginning with the next one, so that the ranks do not all push to the same
+  // rank at a time.
   template <class To>
   static __device__ __forceinline__ void for_ranks(const Op& op, To&& to) {
     const uint32_t ranks = op.ranks, own = op.rank;
@@ -251,8 +251,8 @@ struct DeviceOp<ReduceResidual> : GroupOp {
       to(k);
     } while (k != own);
   }
-  // To all ranks, but for the residual, which stays here. Returns the squares of the 64 columns. The warp's
-  // lanes stay together.
+  // Pushes the piece to all ranks, except for the residual, which is stored here. Returns the squares of the
+  // 64 columns. Called by all lanes of the warp together.
   static __device__ __forceinline__ float push(const Op& op, const residual::Piece& to, const Values& sums,
                                                bool exists, const LookedUp& looked_up) {
     const residual::Piece::NextInput next = to.next_input(sums);
@@ -262,7 +262,7 @@ struct DeviceOp<ReduceResidual> : GroupOp {
     }
     return next.squares;
   }
-  // A thread has the squares of a row. `own`: this rank's tensor.
+  // A thread pushes the squares of one row. `own`: this rank's tensor.
   static __device__ __forceinline__ void push_squares(const Op& op, const Group& group, float* own,
                                                       uint32_t groups, const LookedUp& looked_up) {
     const uint32_t sums_of_row = op.out_cols / kSquareColsOfGemm,

@@ -35,7 +35,7 @@ void load(const ReduceResidual& op, const HostMemory& m, Local& l) {
   }
 }
 
-// The residual comes last, as where one rank has all columns.
+// The residual is added last, as when one rank has all columns.
 void compute(const ReduceResidual& op, const HostMemory&, Local& l) {
   for (size_t i = 0; i < l.x.size(); ++i) {
     float sum = l.parts[i];

@@ -1,7 +1,7 @@
-// residual[r, j] += Σ_k partial[r, rank k's j], the ranks' partial sums in their order, for columns of the
-// slice that this rank owns (common/slices.h); and what the residual's next readers on all ranks need
-// (common/residual.h) is pushed to them. The residual itself stays with the slice's owner. Where the residual
-// begins, with the token's embedding (instructions/embed_push), what it was before counts as 0.
+// residual[r, j] += Σ_k partial[r, rank k's j]: adds the ranks' partial sums in their order, for columns of
+// the slice that this rank owns (common/slices.h), and pushes what the residual's next readers need
+// (common/residual.h) to all ranks. The residual itself stays with the slice's owner. Where the residual
+// begins, with the token's embedding (instructions/embed_push), its former value counts as 0.
 #pragma once
 
 #include "instructions/common/check.h"
@@ -59,7 +59,7 @@ struct ReduceResidual {
   }
 };
 
-// Where rank k's partial sums of the instance's columns begin.
+// First column of rank k's partial sums for the instance.
 constexpr uint64_t partial_col(const ReduceResidual& op, uint32_t k) {
   const uint64_t width = slices_of(op).slice_cols();
   return k * width + uint64_t{op.first_unit} * kUnitRows - op.rank * width;
@@ -86,7 +86,7 @@ inline void footprint(const ReduceResidual& op, const StateView*, FootprintBuild
 
 inline Cost cost(const ReduceResidual& op, const CostView& c) {
   const uint64_t values = c.rows(op.first_row, op.num_rows) * op.num_units * kUnitRows;
-  // The ranks' sums, and the residual there and back.
+  // The ranks' sums, and the residual, which is read and written.
   const uint64_t bytes = op.ranks * c.element_bytes(op.partial) + 2 * c.element_bytes(op.residual);
   return {.cached_bytes = values * bytes,
           .operations = values * op.ranks,

@@ -10,13 +10,14 @@
 
 namespace serval::device {
 
-// 8 lanes have 8 neighbouring units of a row, which are one head's, a warp four rows of them. It goes through
-// neighbouring rows of the instance, of which each lane looks one up. Sums come by asynchronous copies, since
-// there are no registers for those of several rows: each lane copies what it reads itself.
+// 8 lanes have 8 neighbouring units of a row, which belong to one head; a warp has four rows at a time. It
+// iterates over neighbouring rows of the instance; each lane has looked up one of them. Sums are loaded by
+// asynchronous copies, because there are not enough registers for several rows: each lane copies what it
+// reads itself.
 template <>
 struct DeviceOp<RopeParts> : GroupOp {
   using Op = RopeParts;
-  static constexpr bool kStartsEarly = true;  // to find out which rows there are, and where results go
+  static constexpr bool kStartsEarly = true;  // to find the rows and destinations
 
   static __device__ bool in_range(const Op& op) {
     return (op.head_dim == 64 || op.head_dim == 128) && op.parts >= 1 && op.parts <= kMaxColumnParts &&
@@ -57,22 +58,21 @@ struct DeviceOp<RopeParts> : GroupOp {
   }
 
  private:
-  static constexpr uint32_t kRows = kRowsAddedTogether;     // of a warp at a time
-  static constexpr uint32_t kLanes = kWarpThreads / kRows;  // of a row
+  static constexpr uint32_t kRows = kRowsAddedTogether;     // rows of a warp at a time
+  static constexpr uint32_t kLanes = kWarpThreads / kRows;  // lanes of a row
   static constexpr uint32_t kPairs = kUnitRows / 2;
   static constexpr uint32_t kCopies = 2;
-  // Of four rows: of each part two pieces of a lane's unit, then cosines and sines.
+  // For each part two pieces of a lane's unit, then cosines and sines.
   static constexpr uint32_t kPieces = 2 * kMaxColumnParts + 2;
   using Copy = float4[kPieces][kWarpThreads];
   using Copies = Copy[kCopies];
-  // Of a row's squares, each of its lanes loads four neighbours at a time, of so many columns, and so many
-  // times.
+  // A row's lanes load its squares four neighbours at a time: columns of one such load, and loads of a lane.
   static constexpr uint32_t kColsOfFours = 4 * kSquareColsOfGemm;
   static constexpr uint32_t kMostFours = kMostProjectedCols / (kLanes * kColsOfFours);
   static_assert(kColsOfFours == kProjectedColsMultiple);
 
-  // A row of the pass, and where its results go: counted in heads' channels, of q the row of its first head,
-  // of the caches that of KV head 0.
+  // A row of the pass and the destination of its results, counted in heads: for q the row of its first head,
+  // for the caches the row of KV head 0.
   struct Row {
     uint32_t index = 0, position = 0, query_row = 0, cache_row = 0;
     bool exists = false;
@@ -102,7 +102,7 @@ struct DeviceOp<RopeParts> : GroupOp {
   // An eighth of a row's squares.
   class Squares {
    public:
-    // Reads inputs.
+    // Reads inputs, so they must be ready.
     __device__ __forceinline__ Squares(const Op& op, const Group& group, const Row& row) : fours_{} {
       if (!row.exists) return;
       const uint32_t count = op.hidden / kColsOfFours;
@@ -114,7 +114,7 @@ struct DeviceOp<RopeParts> : GroupOp {
         if (at < count) fours_[i] = ptx::load_relaxed(from + at);
       }
     }
-    // Of the row: all of its lanes get it.
+    // Scale of the row; all of its lanes get it.
     __device__ __forceinline__ float scale(const Op& op) const {
       float sum = 0;
 #pragma unroll
@@ -128,7 +128,7 @@ struct DeviceOp<RopeParts> : GroupOp {
     float4 fours_[kMostFours];
   };
 
-  // A lane's unit: what it has in common in all rows.
+  // A lane's unit: values that are the same in all rows.
   class Unit {
    public:
     __device__ __forceinline__ Unit(const Op& op, const Group& group, uint32_t unit)
@@ -155,7 +155,7 @@ struct DeviceOp<RopeParts> : GroupOp {
                 is.head * op.head_dim + low;
     }
 
-    // Begins to copy what finish() reads, which are inputs: one group of the lane's copies, whatever the row.
+    // Starts the copies of finish()'s inputs, which must be ready; always commits one group.
     __device__ __forceinline__ void copy(const Row& row, Copy& to) const {
       if (row.exists) {
         const float* from = from_ + size_t{row.index} * parts_ * cols_;
@@ -217,7 +217,7 @@ struct DeviceOp<RopeParts> : GroupOp {
           {ptx::bf16_low(ptx::load_constant(biases)), ptx::bf16_low(ptx::load_constant(biases + 1)),
            ptx::bf16_low(ptx::load_constant(biases + 2)), ptx::bf16_low(ptx::load_constant(biases + 3))});
     }
-    // The host rounds each product and the sum: no fused multiply-add.
+    // The host rounds each product and the sum, so no fused multiply-add.
     static __device__ __forceinline__ void turn(float& first, float& second, float cosine, float sine) {
       const float a = first, b = second;
       first = __fsub_rn(__fmul_rn(a, cosine), __fmul_rn(b, sine));
@@ -225,13 +225,13 @@ struct DeviceOp<RopeParts> : GroupOp {
     }
 
     uint32_t parts_;
-    uint32_t cols_;  // of a part's sums
+    uint32_t cols_;  // columns of a part's sums
     uint32_t head_dim_;
     uint32_t lane_;
     const float* from_;    // the unit's sums of part 0 and row 0
-    uint16_t* to_;         // its first four channels, of row 0 of q or of the cache
-    uint32_t next_;        // from these to the other four
-    const float* angles_;  // the cosines of its pairs at position 0
+    uint16_t* to_;         // its first four channels, in row 0 of q or of the cache
+    uint32_t next_;        // distance from these to the other four
+    const float* angles_;  // cosines of its pairs at position 0
     const uint16_t* biases_;
     bool turns_, in_cache_;
   };

@@ -1,6 +1,6 @@
-// Attention's inputs from the sums that project_part made of parts of the columns: x = ((part 0 + part 1) +
-// …) times the row's scale, as rms_norm gives it; biases; RoPE on Q and K; K and V appended to the cache.
-// From there on it is as in qkv_rope, with units and outputs in the same order.
+// Attention's inputs from project_part's sums over parts of the columns: x = ((part 0 + part 1) + …) times
+// the row's RMS scale; biases; RoPE on Q and K; K and V are appended to the cache. Units, outputs and the
+// remaining steps are those of qkv_rope.
 #pragma once
 
 #include "instructions/common/kernel_set.h"
@@ -17,7 +17,7 @@ struct RopeParts {
   TensorId q;
   TensorId k_cache;
   TensorId v_cache;
-  TensorId q_bias = {};  // all three the same tensor, whichever: there are no biases
+  TensorId q_bias = {};  // no biases if all three are the same tensor
   TensorId k_bias = {};
   TensorId v_bias = {};
   uint32_t first_unit;
