@@ -83,7 +83,7 @@ std::string check_devices(const Program& program, const Instruction& instruction
   const uint32_t device = device_of(program.tensors, instruction);
   for_own_tensors(program.tensors, instruction, [&](const FieldInfo& field, const Tensor& tensor) {
     if (tensor.device == device || !wrong.empty()) return;
-    wrong = fmt::format("{}: {} is on device {}, the operands before on device {}", field.name, tensor.name,
+    wrong = fmt::format("{}: {} is on device {}, earlier operands on device {}", field.name, tensor.name,
                         tensor.device, device);
   });
   return wrong;

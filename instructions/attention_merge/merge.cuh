@@ -13,7 +13,7 @@
 namespace serval::device::attention_merge {
 
 inline constexpr uint32_t kSpanChannels = 64;
-static_assert(kMergeAccumulators == kConsumerWarps, "a class for each warp of a group");
+static_assert(kMergeAccumulators == kConsumerWarps, "an accumulator for each warp of a group");
 
 // Division by a run-time constant; n × divisor must be less than 2^32.
 struct Divider {

@@ -188,7 +188,7 @@ void OperandCheck::square_units(uint32_t first_unit, uint32_t num_units, uint32_
 void OperandCheck::column_parts(uint32_t parts, uint32_t cols, uint32_t square_cols) {
   require(parts >= 1 && parts <= kMaxColumnParts, "parts", parts, "1 to 4");
   require(parts <= page_image::panels(cols), "parts", parts, "no more than panels of 1024 columns");
-  require(parts == 1 || square_cols != kSquareColsOfMatvec, "parts", parts, "1 where square_cols is 8");
+  require(parts == 1 || square_cols != kSquareColsOfMatvec, "parts", parts, "1 if square_cols is 8");
 }
 
 void OperandCheck::panels(const char* operand, uint32_t first, uint32_t count, uint32_t cols) {
@@ -207,7 +207,7 @@ void OperandCheck::factor(const char* operand, float value) {
 
 void OperandCheck::positive(const char* operand, float value) {
   factor(operand, value);
-  if (value == 0) fail(fmt::format("{}: 0, expected more", operand));
+  if (value == 0) fail(fmt::format("{}: 0, expected a positive number", operand));
 }
 
 void OperandCheck::limit(const char* operand, uint64_t value, uint32_t StateLimits::*limit) {
@@ -222,7 +222,7 @@ void OperandCheck::peers(const char* operand, PeerTensors tensors, DType dtype, 
     tensor(operand, tensors.on(device), activation_of(dtype, max_rows, cols, image));
     on_rank(operand, tensors.on(device), device);
     if (ok() && program_.tensors[tensors.on(device).index].name != program_.tensors[tensors.first].name)
-      fail(fmt::format("{}: tensor {}, expected one name on all devices", operand, tensors.first));
+      fail(fmt::format("{}: tensor {}, expected the same name on all devices", operand, tensors.first));
   }
 }
 
@@ -233,7 +233,7 @@ void OperandCheck::rank(uint32_t rank, uint32_t ranks) {
 
 void OperandCheck::slices(uint32_t cols, uint32_t ranks) {
   dimension("out_cols", cols, kTileDim);
-  require(ok() && cols % (ranks * kUnitRows) == 0, "out_cols", cols, "whole units of 8 a rank");
+  require(ok() && cols % (ranks * kUnitRows) == 0, "out_cols", cols, "a multiple of 8 × ranks");
 }
 
 uint32_t OperandCheck::device_of(TensorId id) const {
@@ -262,12 +262,12 @@ void OperandCheck::vocabulary_rows(const char* operand, TensorId id, uint32_t vo
   const uint64_t begin = uint64_t{instance_first_unit} * kUnitRows;
   const uint64_t end = std::min<uint64_t>(vocab, begin + uint64_t{instance_units} * kUnitRows);
   require(first <= begin && end <= first + all && first + all <= vocab, "weights_unit", first_unit,
-          "rows that hold the instance's units");
+          "the first unit of rows that contain the instance's units");
   if (all == vocab || !ok()) return;
   const VocabularyShare share =
       vocabulary_share(vocab, program_.tensors[id.index].device, program_.num_devices);
   require(first == share.first && end <= share.first + share.count, "weights_unit", first_unit,
-          "the first unit of the rank's share, which holds the instance's");
+          "the first unit of the rank's share, which must contain the instance's units");
 }
 
 Image OperandCheck::image_of_tensor(TensorId id) const {

@@ -161,7 +161,7 @@ void check_qkv_biases(const Op& op, OperandCheck& c, uint64_t q_rows, uint64_t k
     c.tensor("v_bias", v, DType::kBF16, TensorKind::kWeight, 1, kv_rows);
     return;
   }
-  constexpr const char* kNone = "the same tensor as the other two, for no biases";
+  constexpr const char* kNone = "the same tensor as the other two (which means no biases)";
   c.require(k != v || q == k, "q_bias", q.index, kNone);
   c.require(q != v || k == q, "k_bias", k.index, kNone);
   c.require(q != k || v == q, "v_bias", v.index, kNone);

@@ -110,7 +110,8 @@ struct Places {
   static constexpr uint32_t kFit = (kScratch - kOtherBytes - kTilesBytes) / kPageBytes;
   static constexpr uint32_t kMostPages = 16;
   static constexpr uint32_t kPages = kFit < kMostPages ? kFit : kMostPages;
-  static_assert(kPages >= (kSingleRows ? 4 : 2), "keys and values; of kernels of single rows a step's");
+  static_assert(kPages >= (kSingleRows ? 4 : 2),
+                "room for keys and values; in kernels of single rows, for those of a step");
 
   std::byte page[kPages][kPageBytes];
   NarrowOperands narrow_operands[kNarrowTiles];

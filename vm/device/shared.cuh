@@ -162,7 +162,8 @@ struct alignas(16) RecordBuffer {
 template <class ConfigOf>
 struct Shared {
   using Config = ConfigOf;
-  static_assert(Config::kScratchBytes >= kScratchBytes, "what every instruction may rely on");
+  static_assert(Config::kScratchBytes >= kScratchBytes,
+                "every instruction may rely on this much scratch memory");
   static_assert(Config::kPanelBuffers * Config::kPanelBytes <= Config::kScratchBytes);
   static_assert(Config::kSharedRows == 0 || Config::kRows <= Config::kSharedRows,
                 "the table of rows holds a pass");

@@ -40,7 +40,7 @@ void check_room(const StateLimits& program, const StateBlock& state) {
 void check_extras(const StateBlock& state, uint32_t r) {
   const SequenceSlot& slot = state.slots[state.rows[r].slot];
   if (slot.extras != extras_of(slot))
-    refuse(fmt::format("row {}: extras: {}, the slot asks for {}", r, slot.extras, extras_of(slot)));
+    refuse(fmt::format("row {}: extras: {}, expected {} for its slot", r, slot.extras, extras_of(slot)));
   if (slot.extras == 0) return;
   limit(r, "num_biases", slot.num_biases, kMaxLogitBiases + 1);
   limit(r, "num_top", slot.num_top, kMaxTopTokens + 1);

@@ -14,7 +14,7 @@ __device__ __forceinline__ void load_async(Dst& dst,
                                            uint32_t rows = Dst::kRows, uint32_t lane = lane_id()) {
   static_assert(kWarpThreads % Dst::kRowSegments == 0, "a warp copies some whole rows at a time");
   constexpr uint32_t kRowsAtOnce = kWarpThreads / Dst::kRowSegments;
-  static_assert(Dst::kRows % kRowsAtOnce == 0, "and all of them in the end");
+  static_assert(Dst::kRows % kRowsAtOnce == 0, "and these divide the tile's rows");
   const uint32_t row_of_lane = lane / Dst::kRowSegments % kRowsAtOnce;
   const uint32_t col = lane % Dst::kRowSegments * Dst::kSegmentElements;
   const auto* from = src.at(row_of_lane, col);
