@@ -8,8 +8,9 @@ namespace serval {
 
 void CoreSignals::refuse_loop_thread(const char* call) const {
   if (loop_thread.load() != std::this_thread::get_id()) return;
-  throw Error(ErrorKind::kUsage,
-              fmt::format("engine: {} was called on the engine's own thread, which it would wait for", call));
+  throw Error(
+      ErrorKind::kUsage,
+      fmt::format("engine: {} was called on the engine's own thread; it would wait for itself", call));
 }
 
 void EventQueue::push(Entry entry) {

@@ -1,4 +1,4 @@
-// What a client and the loop share of a request: where its events go, and whether it is cancelled.
+// State that a client and the loop share for a request: where its events go and whether it is cancelled.
 #pragma once
 
 #include <atomic>
@@ -16,30 +16,30 @@
 
 namespace serval {
 
-// By which clients reach the loop of an engine while it runs passes. Outlives both.
+// Signals from clients to an engine's loop while it runs passes. Outlives both.
 struct CoreSignals {
-  std::atomic<uint64_t> cancel_epoch{0};  // counts Engine::cancel(): what joined under another is cancelled
-  std::atomic<bool> cancelled{false};     // some request is, since the loop looked
-  std::atomic<bool> arrived{false};       // requests or calls wait to be taken
+  std::atomic<uint64_t> cancel_epoch{0};  // counts Engine::cancel(); requests of an older epoch are cancelled
+  std::atomic<bool> cancelled{false};     // some request was cancelled since the loop last checked
+  std::atomic<bool> arrived{false};       // requests or calls wait in the inbox
   std::atomic<std::thread::id> loop_thread{};
 
-  // Throws Error(kUsage) on the loop's own thread, which would wait for itself.
+  // Throws Error(kUsage) if called on the loop's own thread, which would deadlock.
   void refuse_loop_thread(const char* call) const;
 };
 
-// Events of one request or several that one reader takes. Thread-safe.
+// Events of one or more requests, consumed by one reader. Thread-safe.
 class EventQueue {
  public:
   struct Entry {
-    uint64_t request = 0;  // the reader's number of it
+    uint64_t request = 0;  // the reader's number for the request
     RequestEvent event;
   };
   using Deadline = std::optional<std::chrono::steady_clock::time_point>;
 
   void push(Entry entry);
-  // Wakes the reader, if it waits: once for all that was pushed.
+  // Wakes the reader if it waits: one wakeup for all events pushed so far.
   void flush();
-  // The oldest, waited for until `deadline`, without one for ever.
+  // Returns the oldest event. Waits for one until `deadline`, or forever without a deadline.
   std::optional<Entry> pop(const Deadline& deadline);
   bool empty() const;
 
@@ -50,7 +50,7 @@ class EventQueue {
   bool reader_waits_ = false;
 };
 
-// One request's. Thread-safe, post() for the loop.
+// Event channel of one request. Thread-safe, but only the loop may call post().
 class Channel {
  public:
   Channel(std::shared_ptr<CoreSignals> signals, EventSink sink);
@@ -58,10 +58,10 @@ class Channel {
 
   void cancel() noexcept;
   bool cancel_wanted() const noexcept;
-  // To the sink or the queue. A sink that throws cancels the request.
+  // Sends the event to the sink or the queue. A sink that throws cancels the request.
   void post(RequestEvent event) noexcept;
-  const std::shared_ptr<EventQueue>& queue() const { return queue_; }  // null: there is a sink
-  uint64_t request() const { return request_; }                        // the number that queue entries have
+  const std::shared_ptr<EventQueue>& queue() const { return queue_; }  // null if the channel has a sink
+  uint64_t request() const { return request_; }                        // the number in its queue entries
 
  private:
   const std::shared_ptr<CoreSignals> signals_;
@@ -72,9 +72,9 @@ class Channel {
   std::atomic<bool> cancelled_{false};
 };
 
-// Takes the events of its requests. Once a request is cancelled, its tokens that were not taken yet are
-// dropped, and an answer that has lost some finishes as kCancelled: so the reader sees it end where it
-// cancelled it, however far the loop had come. For one thread at a time.
+// Delivers the events of its requests. After a request is cancelled, its undelivered tokens are dropped, and
+// an answer that lost tokens finishes as kCancelled: the reader sees it end at the point of cancellation,
+// even if the loop had already gone further. For one thread at a time.
 class EventReader {
  public:
   explicit EventReader(std::shared_ptr<CoreSignals> signals) : signals_(std::move(signals)) {}
@@ -82,13 +82,13 @@ class EventReader {
   EventReader& operator=(EventReader&&) = delete;
   ~EventReader() { cancel_all(); }
 
-  // A channel for a request of `answers` answers, numbered 1, 2, …; the events are expected once open() is
-  // called, when it is submitted.
+  // Makes a channel for a request with the next number: 1, 2, … Call open() with it and the number of answers
+  // when the request is submitted; next() waits for its events from then on.
   std::shared_ptr<Channel> make_channel();
   void open(const std::shared_ptr<Channel>& channel, uint32_t answers);
 
-  // None once all answers of all open requests are complete, or at the deadline. `call`: for the error line
-  // on the loop's thread.
+  // Returns no entry at the deadline, or once all answers of all open requests are complete. `call` names the
+  // caller in the error for a call on the loop's thread.
   std::optional<EventQueue::Entry> next(const char* call, const EventQueue::Deadline& deadline = {});
   bool done() const { return open_.empty(); }
   bool ready() const { return !queue_->empty(); }  // next() would not wait
@@ -98,7 +98,7 @@ class EventReader {
  private:
   struct Open {
     std::shared_ptr<Channel> channel;
-    std::vector<bool> lost_tokens;  // of each answer
+    std::vector<bool> lost_tokens;  // one flag for each answer
     uint32_t answers_left;
   };
   bool drop(Open& open, EventQueue::Entry& entry);

@@ -95,7 +95,7 @@ EngineStats Core::stats() const {
   return stats_;
 }
 
-// Waits while there is nothing to do. False when the thread is to end and the inbox is empty.
+// Waits while there is nothing to do. Returns false when the thread has to end and the inbox is empty.
 bool Core::take_inbox() {
   Inbox taken;
   {

@@ -1,4 +1,4 @@
-// The engine's thread, and the way to it.
+// The engine's thread and its inbox.
 #pragma once
 
 #include <condition_variable>
@@ -13,33 +13,34 @@
 
 namespace serval {
 
-// A request on its way to the loop.
+// A request in the inbox.
 struct Submission {
   PreparedRequest request;
   std::shared_ptr<Channel> channel;
 };
 
-// Runs a PassLoop on a thread of its own from beginning to end. Thread-safe, but for the destructor.
+// Runs a PassLoop on a thread of its own from construction to shutdown. Thread-safe except for the
+// destructor.
 class Core {
  public:
-  // `backend` and `text` outlive it; only the loop's thread uses the backend, but for request_stop(). Throws
-  // as PassLoop. `load_ms` is passed on to the responses.
+  // `backend` and `text` must outlive it. Only the loop's thread uses the backend, except for request_stop().
+  // Throws as PassLoop does. `load_ms` is copied into the responses.
   Core(Backend& backend, const TextCodec& text, double load_ms, const PassLoopOptions& options);
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
   ~Core() { shutdown(); }
 
   const std::shared_ptr<CoreSignals>& signals() const { return signals_; }
-  // None joins before all are queued. Throws Error(kUsage) after shutdown().
+  // All of them are queued before any joins. Throws Error(kUsage) after shutdown().
   void submit(std::vector<Submission> submissions);
-  // What is submitted now finishes as kCancelled. Signal handlers too.
+  // Requests submitted so far finish as kCancelled. May be called in a signal handler.
   void cancel_all() noexcept;
-  // The same for good; returns when the thread has ended.
+  // Cancels all requests, accepts no more, and returns when the thread has ended.
   void shutdown();
-  // Runs `call` on the loop's thread between two launches; returns when it is done, and throws what it
-  // throws, and Error(kUsage) after shutdown().
+  // Runs `call` on the loop's thread between two launches and returns when it is done. Rethrows its
+  // exception; throws Error(kUsage) after shutdown().
   void on_loop(const std::function<void()>& call);
-  // Returns when nothing runs and nothing waits, and all KV blocks are back.
+  // Returns when no request runs or waits and all KV blocks are released.
   void wait_until_idle();
   EngineStats stats() const;  // as of the last launch
 
@@ -51,7 +52,7 @@ class Core {
   };
 
   std::unique_ptr<Sequence> sequence_of(Submission submission, TimePoint now) const;
-  // Returns whether the loop was at work.
+  // Returns whether the loop was busy.
   bool put(const std::function<void(Inbox&)>& what);
   void run();
   bool take_inbox();
@@ -61,8 +62,8 @@ class Core {
   const double load_ms_;
   TimePoint (*const now_)();
   const std::shared_ptr<CoreSignals> signals_ = std::make_shared<CoreSignals>();
-  std::atomic<bool> has_room_{true};  // for another sequence in the launch in flight
-  PassLoop loop_;                     // its thread's
+  std::atomic<bool> has_room_{true};  // for another sequence in the current launch
+  PassLoop loop_;                     // used by its thread only
 
   mutable std::mutex mutex_;
   std::condition_variable wake_, idle_changed_;

@@ -7,14 +7,14 @@
 namespace serval {
 namespace {
 
-// The finaliser of MurmurHash3 (public domain): each bit of the result depends on each of the input.
+// The finaliser of MurmurHash3 (public domain): every output bit depends on every input bit.
 constexpr uint64_t mixed(uint64_t x) {
   x = (x ^ (x >> 33)) * 0xff51afd7ed558ccd;
   x = (x ^ (x >> 33)) * 0xc4ceb9fe1a85ec53;
   return x ^ (x >> 33);
 }
 
-constexpr uint64_t kMultiplier = 0x9e3779b97f4a7c15;  // 2^64 over the golden ratio
+constexpr uint64_t kMultiplier = 0x9e3779b97f4a7c15;  // 2^64 divided by the golden ratio
 
 }  // namespace
 
@@ -122,8 +122,8 @@ bool KvBlockPool::is_tail_behind(const Block& block, const KvLink& link, uint64_
          block.link.domain == link.domain;
 }
 
-// All tails behind a link are in one bucket, whose list would get as long as there are requests that begin
-// alike.
+// All tails of a link share a bucket. Without a limit its list would grow with the number of requests that
+// begin alike.
 void KvBlockPool::drop_oldest_tail_of_many(const KvLink& link) {
   const uint64_t hash = tail_hash_of(link);
   uint32_t tails = 0;
@@ -180,7 +180,7 @@ void KvBlockPool::drop_kept() {
   while (oldest_ != kNone) drop(oldest_);
 }
 
-// Kept, free from now on.
+// Moves a kept block to the free list.
 void KvBlockPool::drop(int32_t block) {
   take_out_of_kept(block);
   forget(block);
@@ -191,8 +191,8 @@ void KvBlockPool::hold(int32_t block) {
   if (at(block).holders++ == 0) take_out_of_kept(block);
 }
 
-// Who holds a block holds all blocks before it too, and gives those back later. So a parent is always newer
-// here than its children.
+// A sequence that holds a block also holds all blocks before it, and releases those later. So in this list a
+// parent is always newer than its children.
 void KvBlockPool::keep(int32_t block) {
   at(block).older = newest_;
   at(block).newer = kNone;

@@ -1,25 +1,24 @@
-// Which block of the paged KV cache (vm/layout/kv_cache.h) is held by how many sequences, and which can be
-// found again by its tokens.
+// Reference counts of the blocks of the paged KV cache (vm/layout/kv_cache.h), and the index that finds
+// blocks by their tokens.
 //
 // A sequence holds its blocks as a chain: block i has the tokens [i × kKvBlockTokens, (i + 1) ×
-// kKvBlockTokens). What keys and values a block has depends on its tokens, on all tokens before it and on the
-// arithmetic that computed them (the domain), and on nothing else. So a block that is full may be published,
-// and another sequence that begins with the same tokens may hold it too. Blocks that are not full are never
-// published: of a shared prompt each sequence computes the tail of less than a block itself, and no block is
-// ever written while two hold it. But a sequence that ends may leave its tail, and one that begins with the
-// same tokens may take it over, to hold it alone and to write behind them: the next turn of a conversation.
+// kKvBlockTokens). The keys and values in a block depend only on its tokens, on all tokens before it and on
+// the arithmetic that computed them (the domain). So a full block may be published, and another sequence that
+// begins with the same tokens may hold it too. Partly filled blocks are never published: each sequence
+// computes the last, partial block of a shared prompt itself, and no block is written while two sequences
+// hold it. But a sequence that ends may leave its partial block (its tail). A sequence that begins with the
+// same tokens may take the tail over as its only holder and append to it: the next turn of a conversation.
 //
 // Invariants, which tests/engine/kv_block_pool_test.cc checks against a plain map:
-// - A block is in one of three states: free; held, by one sequence or more; or kept, which is held by none
-// and
-//   published or a tail. free() + kept() + held() = num_blocks().
-// - allocate() gives a block that was not held, and fails only where all are held.
-// - While a block is published its tokens, its parent and its domain stay as they were; reuse() gives a block
-//   only if tokens, domain and the whole chain before it are equal to what was asked for. Hashes only find
-//   candidates: a collision costs time.
-// - A tail that is taken over was held by none, and what it has behind the common tokens does not count.
-// - The parent of a published block and of a tail is published. So what is kept goes from the ends of the
-//   chains, the least recently used first.
+// - A block is free, held (by one or more sequences), or kept (by none; published or a tail). free() + kept()
+// + held() = num_blocks().
+// - allocate() returns a block that was not held, and fails only if all are held.
+// - While a block is published, its tokens, parent and domain do not change. reuse() returns a block only if
+// tokens, domain and the whole chain before it are equal to those requested. Hashes only select candidates: a
+// collision costs time.
+// - A tail that is taken over had no holder. Its entries after the common tokens are ignored.
+// - The parent of a published block or of a tail is published. So kept blocks are evicted from the ends of
+// the chains, the least recently used first.
 #pragma once
 
 #include <cstdint>
@@ -31,60 +30,60 @@
 
 namespace serval {
 
-// What a block follows in its chain.
+// A block's predecessor in its chain.
 struct KvLink {
   static constexpr int32_t kRoot = -1;
   int32_t parent = kRoot;  // a published block, or kRoot for the first block of a sequence
-  uint64_t domain = 0;     // blocks of different domains are never shared; the same along a chain
+  uint64_t domain = 0;     // blocks of different domains are never shared; constant along a chain
 };
 
-// One thread at a time. All functions take constant time, or one proportional to what they are given.
+// For one thread at a time. Every function takes constant time, or time proportional to its arguments.
 class KvBlockPool {
  public:
-  // `hash_seed` decides which chains collide, and so nothing but time.
+  // `hash_seed` decides which chains collide; it affects only time.
   explicit KvBlockPool(uint32_t num_blocks, uint64_t hash_seed = 0);
 
-  // A block held once, with undefined contents. None where all blocks are held.
+  // Returns a block with one holder and undefined contents, or none if all are held.
   std::optional<int32_t> allocate();
-  // One hold less of each of a chain's blocks, or of the end of one. Published blocks that nothing holds any
-  // more are kept, others are free. Blocks must be released from the end of their chain, as this does.
+  // Removes one hold from each of these blocks: a whole chain or its end. Published blocks without a holder
+  // are kept, others become free. A chain must be released from its end, as this function does.
   void release(std::span<const int32_t> chain);
 
-  // The published block with these kKvBlockTokens tokens behind `link`, held once more. link.parent must be
-  // held by the caller.
+  // Returns the published block that follows `link` with these kKvBlockTokens tokens, and adds a hold. The
+  // caller must hold link.parent.
   std::optional<int32_t> reuse(const KvLink& link, std::span<const int32_t> tokens);
-  // A held block is full and computed: from now on reuse() finds it. Where another one with the same content
-  // is published already, that one is held instead and `block` is given back. Returns the one that is held.
-  // link.parent must be held by the caller.
+  // Publishes a held block that is full and computed: reuse() finds it from now on. If a block with the same
+  // content is already published, holds that one instead and releases `block`. Returns the block that is
+  // held. The caller must hold link.parent.
   int32_t publish(int32_t block, const KvLink& link, std::span<const int32_t> tokens);
 
-  // A held block that nothing else holds has the computed tokens, fewer than kKvBlockTokens, behind `link`,
-  // whose parent the caller holds. It is not held any more, but kept for take_tail(), with up to kTailsKept
-  // behind one link: of more, the one that was left first is free then.
+  // Turns a block that only the caller holds into a kept tail of `link`, with its computed tokens, fewer than
+  // kKvBlockTokens. The caller must hold link.parent and no longer holds the block. A link keeps up to
+  // kTailsKept tails; beyond that the oldest becomes free.
   static constexpr uint32_t kTailsKept = 16;
   void leave_tail(int32_t block, const KvLink& link, std::span<const int32_t> tokens);
   struct Tail {
     int32_t block;
-    uint32_t tokens;  // at its beginning that are those asked for; at least 1
+    uint32_t tokens;  // length of the common prefix; at least 1
   };
-  // The tail behind `link` that has the most tokens in common with the beginning of `tokens`. Held, by the
-  // caller alone. link.parent must be held by the caller.
+  // Returns the tail of `link` that has the longest common prefix with `tokens`; the caller is its only
+  // holder. The caller must hold link.parent.
   std::optional<Tail> take_tail(const KvLink& link, std::span<const int32_t> tokens);
 
-  // Of the chain that begins like `tokens`: full blocks that are published, and those of them that are held.
+  // Published full blocks of the chain that begins like `tokens`, and how many of them are held.
   struct Match {
     uint32_t blocks = 0;
     uint32_t held = 0;
   };
   Match match(uint64_t domain, std::span<const int32_t> tokens) const;
 
-  // Forgets what is kept.
+  // Frees all kept blocks.
   void drop_kept();
 
   uint32_t num_blocks() const { return static_cast<uint32_t>(blocks_.size()); }
   uint32_t free() const { return static_cast<uint32_t>(free_.size()); }
   uint32_t kept() const { return kept_; }
-  uint32_t available() const { return free() + kept(); }  // that allocate() can give
+  uint32_t available() const { return free() + kept(); }  // blocks that allocate() can return
   uint32_t held() const { return num_blocks() - available(); }
   bool is_shared(int32_t block) const { return at(block).holders > 1; }
   bool is_published(int32_t block) const { return at(block).published; }
@@ -94,11 +93,11 @@ class KvBlockPool {
   struct Block {
     uint32_t holders = 0;
     bool published = false;
-    uint32_t tail_tokens = 0;  // > 0: a tail
+    uint32_t tail_tokens = 0;  // > 0: the block is a tail
     KvLink link;
-    uint64_t hash = 0;                     // of the chain up to and with this block
-    int32_t next_in_bucket = kNone;        // of published blocks and tails
-    int32_t older = kNone, newer = kNone;  // of kept blocks
+    uint64_t hash = 0;                     // of the chain up to and including this block
+    int32_t next_in_bucket = kNone;        // for published blocks and tails
+    int32_t older = kNone, newer = kNone;  // for kept blocks
   };
 
   Block& at(int32_t block) { return blocks_[static_cast<size_t>(block)]; }
@@ -121,10 +120,10 @@ class KvBlockPool {
 
   const uint64_t hash_seed_;
   std::vector<Block> blocks_;
-  std::vector<int32_t> tokens_;   // [num_blocks][kKvBlockTokens], of published blocks
-  std::vector<int32_t> buckets_;  // heads of lists, what came last first; as many as blocks, rounded up
-  std::vector<int32_t> free_;     // a stack: what was used last is used first, so little memory is touched
-  int32_t oldest_ = kNone, newest_ = kNone;  // of kept blocks, by last use
+  std::vector<int32_t> tokens_;              // [num_blocks][kKvBlockTokens], for published blocks
+  std::vector<int32_t> buckets_;             // list heads, newest block first; num_blocks rounded up
+  std::vector<int32_t> free_;                // a stack: reusing the latest block first touches little memory
+  int32_t oldest_ = kNone, newest_ = kNone;  // ends of the list of kept blocks, by last use
   uint32_t kept_ = 0;
 };
 

@@ -31,7 +31,7 @@ uint32_t KvChain::reuse(std::span<const int32_t> tokens, uint32_t limit) {
   return published_ * kKvBlockTokens + take_tail(tokens.first(limit));
 }
 
-// Returns how many tokens it has.
+// Returns the number of tokens in the tail.
 uint32_t KvChain::take_tail(std::span<const int32_t> tokens) {
   const std::span<const int32_t> rest = tokens.subspan(size_t{published_} * kKvBlockTokens);
   if (rest.empty()) return 0;

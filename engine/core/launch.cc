@@ -1,4 +1,4 @@
-// A launch of the pass loop: what is done while the backend runs passes.
+// The part of the pass loop that runs during a launch.
 #include <algorithm>
 #include <utility>
 
@@ -20,7 +20,8 @@ void PassLoop::launch() {
   passes_done_ = 0;
   ++stats_.launches;
   for (LaunchShare& share : current_.shares) share.sequence->set_share(&share);
-  // The backend's threads are under way when it calls back, so an exception waits until they are done.
+  // The backend's threads are running when it calls back, so an exception is rethrown only after they are
+  // done.
   std::exception_ptr failure;
   const auto guarded = [&](const auto& call) {
     if (failure) return;
@@ -59,7 +60,7 @@ void PassLoop::launch() {
   if (!put_off_) next_.reset();
 }
 
-// Tokens that were there before the launch that failed still come out.
+// Still delivers the tokens of the launch before the one that failed.
 void PassLoop::give_up(const std::exception_ptr& failure) {
   next_.reset();
   try {
@@ -82,8 +83,8 @@ void PassLoop::after_pass(uint32_t pass) {
   if (launch_is_stale(now)) backend_.request_stop();
 }
 
-// Before anything else is done with a pass's tokens: the next pass, under way meanwhile, waits for the masks
-// when it comes to draw. So does one that has been asked to be the last.
+// Masks come before all other work on a pass's tokens: the next pass is already running and its sampler waits
+// for them. That pass waits even if it was asked to be the last.
 void PassLoop::give_masks(const PlannedLaunch& launch, const PassOutput& output) {
   for (const LaunchShare& share : launch.shares) {
     if (!share.logit_row || !share.sequence->is_constrained()) continue;
@@ -92,7 +93,7 @@ void PassLoop::give_masks(const PlannedLaunch& launch, const PassOutput& output)
   }
 }
 
-// The launch in flight goes on to the end of its pass, whose tokens are dropped.
+// The launch in flight runs on to the end of its pass; its tokens are dropped.
 void PassLoop::release_masks() {
   for (const LaunchShare& share : current_.shares) {
     if (share.logit_row && share.sequence->is_constrained()) state_.release_mask(*share.sequence);
@@ -108,7 +109,7 @@ void PassLoop::hand_out(const PlannedLaunch& launch, const PassOutput& output) {
 void PassLoop::hand_out_positions(const PlannedLaunch& launch, TimePoint now) {
   for (const LaunchShare& share : launch.shares) {
     Sequence& sequence = *share.sequence;
-    // It ended, or its last token was dropped, when the launch was under way.
+    // The sequence ended, or its last token was dropped, while the launch ran.
     if (sequence.finished() || sequence.computed() + share.rows > sequence.length()) continue;
     if (auto last = sequence.positions_computed(share.rows, now)) post_end(sequence, std::move(*last));
   }
@@ -118,11 +119,12 @@ void PassLoop::hand_out_tokens(const PlannedLaunch& launch, const PassOutput& ou
   for (const LaunchShare& share : launch.shares) {
     if (!share.logit_row) continue;
     Sequence& sequence = *share.sequence;
-    // Tokens of a launch after a stop string are dropped, and those after a cancellation.
+    // Tokens that a launch produces after a stop string or a cancellation are dropped.
     if (sequence.finished()) continue;
     if (output.pass > 0) ++stats_.rows;
     if (sequence.channel().cancel_wanted()) {
-      signals_->cancelled = true;  // which may be about to be set: the sequence does not go on like this
+      signals_->cancelled =
+          true;  // the sequence must not go on without this token, and the flag may not be set yet
       continue;
     }
     const OutputToken& token = output.tokens[*share.logit_row];

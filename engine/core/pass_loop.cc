@@ -12,10 +12,11 @@
 namespace serval {
 namespace {
 
-// Passes of one launch while nothing has to be decided between them. Longer ones save nothing more.
+// Limit of passes in a launch when the host has no decision to make between them. Longer launches save no
+// more.
 constexpr uint32_t kLaunchPasses = 64;
-// Of the KV blocks: one for both arithmetic classes. Keys of tokens that were generated may be of either, as
-// a pass has it, unless all programs are of one class.
+// Hash domain of KV blocks. Both arithmetic classes share it: which class computed the keys of generated
+// tokens depends on the size of the pass, unless all programs have the same class.
 constexpr uint64_t kDomain = 0;
 
 PlannerLimits limits_of(const StateLimits& state, uint32_t max_sequences) {
@@ -51,7 +52,7 @@ void PassLoop::add(std::unique_ptr<Sequence> sequence) {
   followers_ += static_cast<uint32_t>(sequence->followers.size());
   for (const auto& follower : sequence->followers) follower->arrive(arrivals_);
   note_deadline(*sequence);
-  if (next_ && has_room()) next_->passes = 1;  // it joins while that one runs
+  if (next_ && has_room()) next_->passes = 1;  // this one joins while next_ runs
   wait_again(std::move(sequence));
 }
 
@@ -98,7 +99,7 @@ bool PassLoop::is_to_sweep(TimePoint now) const {
   return signals_->cancelled || (next_deadline_ && *next_deadline_ <= now);
 }
 
-// Ends what is cancelled or late, if anything can be. Followers come after their leader in the queue.
+// Ends cancelled and late sequences, if there can be any. Followers come after their leader in the queue.
 void PassLoop::sweep() {
   const bool cancelled = signals_->cancelled.exchange(false);
   if (!cancelled && !next_deadline_) return;
@@ -146,7 +147,7 @@ void PassLoop::admit() {
   }
 }
 
-// Of the blocks that its tokens need, those that it would take from the available ones.
+// The number of available blocks that its tokens would take.
 uint32_t PassLoop::blocks_to_join(const Sequence& sequence) const {
   const uint32_t blocks = blocks_for_tokens(sequence.length());
   if (!sequence.reuses_prefix()) return blocks;
@@ -174,8 +175,9 @@ bool PassLoop::try_to_join(Sequence& sequence) {
   return true;
 }
 
-// A prompt may begin as one that another sequence has read in the meantime. Only of those that the next pass
-// can read: looking takes time. And not of one that a launch in flight reads: its blocks are being written.
+// A prompt may have the same beginning as one that another sequence has read in the meantime. Looks up only
+// prompts that the next pass can read, to save time, and none that a launch in flight reads: their blocks are
+// being written.
 void PassLoop::look_up_prefixes() {
   uint32_t rows = limits_.max_rows;
   for (size_t i = 0; i < planned_.size() && rows > 0; ++i) {
@@ -204,15 +206,16 @@ PassPlan PassLoop::make_plan() {
   return pass_plan;
 }
 
-// Passes until the host has to decide something, of so many.
+// Limits `passes` to the number before the host has to decide something.
 uint32_t PassLoop::passes_to_decision(uint32_t passes) const {
-  // Followers join when the prompt is read, and the likeliest tokens are those of the last pass.
+  // Followers join once the prompt is read, and only the last pass's likeliest tokens are kept.
   const auto ends_launch = [](const Sequence* sequence) {
     return !sequence->followers.empty() || sequence->lists_top();
   };
   if (std::ranges::any_of(planned_, ends_launch)) return 1;
   if (waiting_.empty()) return passes;
-  // A place comes free that another waits for: before it begins, or when the first of these ends.
+  // A waiting sequence gets the next free place: either one is free before the launch, or the first sequence
+  // that ends frees one.
   if (planned_.size() < running_.size()) return 1;
   for (const SequenceView& view : views_) {
     if (view.generates) passes = std::min(passes, tokens_to_end(view));
@@ -224,14 +227,14 @@ PlannedLaunch PassLoop::write(const PassPlan& plan) {
   const uint32_t passes = passes_to_decision(plan.passes);
   for (size_t i = 0; i < planned_.size(); ++i) {
     [[maybe_unused]] const bool enough = planned_[i]->chain().grow_to(blocks_for_launch(views_[i], passes));
-    assert(enough);  // as blocks_suffice() has said
+    assert(enough);  // blocks_suffice() has checked this
   }
   PlannedLaunch launch = state_.write(plan, planned_, views_);
   launch.passes = passes;
   return launch;
 }
 
-// What it has computed can be taken over.
+// Leaves its computed blocks for other sequences.
 void PassLoop::leave_blocks(Sequence& sequence) {
   if (sequence.reuses_prefix() && !sequence.failed())
     sequence.chain().leave(sequence.tokens(), sequence.computed());
@@ -256,8 +259,8 @@ void PassLoop::release_followers(Sequence& sequence) {
   sequence.followers.clear();
 }
 
-// After a launch, or while the one that follows it is in flight: full blocks can be found from now on, those
-// that have ended leave, unless they are in flight.
+// Called after a launch or while its successor is in flight. Publishes full blocks, and removes sequences
+// that have ended unless they are in flight.
 void PassLoop::retire() {
   bool some_left = false;
   for (auto& sequence : running_) {

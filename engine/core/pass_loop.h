@@ -1,6 +1,6 @@
-// What the engine's thread does: sequences join, a launch runs, tokens are handed out, sequences leave. While
-// a launch runs the next one is planned, from what this one is expected to leave, so that the backend need
-// not wait for the host between the two.
+// The work of the engine's thread: sequences join, a launch runs, tokens are delivered, sequences leave.
+// While a launch runs, the next one is planned from the state that this one is expected to leave, so that the
+// backend does not wait for the host between the two.
 #pragma once
 
 #include <cstdint>
@@ -21,30 +21,30 @@
 namespace serval {
 
 struct PassLoopOptions {
-  uint32_t max_sequences = 0;    // that run together; 0, and at most: as the backend's rows and slots allow
-  uint64_t hash_seed = 0;        // of the KV block pool
-  uint64_t fault_at_launch = 0;  // the number of the one that fails, as a device's would; 0: none
+  uint32_t max_sequences = 0;  // limit of running sequences; 0: as many as the backend's rows and slots allow
+  uint64_t hash_seed = 0;      // for the KV block pool
+  uint64_t fault_at_launch = 0;  // number of the launch that fails like a faulty device; 0: none
   TimePoint (*now)() = std::chrono::steady_clock::now;
 };
 
-// Owns the sequences, the KV blocks and, while it lives, the backend. One thread at a time.
+// Owns the sequences and the KV blocks, and has sole use of the backend while it lives. One thread at a time.
 class PassLoop {
  public:
-  // Throws Error(kOutOfMemory) where the KV cache has not the blocks of one full context.
+  // Throws Error(kOutOfMemory) if the KV cache has fewer blocks than one full context needs.
   PassLoop(Backend& backend, std::shared_ptr<CoreSignals> signals, const PassLoopOptions& options);
   PassLoop(const PassLoop&) = delete;
   PassLoop& operator=(const PassLoop&) = delete;
   ~PassLoop();
 
-  // Waits from now on, behind all that came before with the same priority.
+  // Queues the sequence after all earlier ones of the same priority.
   void add(std::unique_ptr<Sequence> sequence);
-  // One launch of the sequences that run, after those that can have joined. It ends when they need something
-  // from the host, a place came free that another waits for, a sequence is cancelled or, while there is room,
-  // CoreSignals::arrived is set. Where it has left what was expected, the tokens of its last pass are handed
-  // out in the next step, whose launch comes first. Errors of the backend end the sequences that run. False
-  // if there is none.
+  // Runs one launch of the running sequences, after those that can join have joined. The launch ends when
+  // sequences need something from the host, when a place becomes free that a waiting sequence can take, when
+  // a sequence is cancelled or, while there is room, when CoreSignals::arrived is set. If its results are as
+  // expected, the tokens of its last pass are delivered during the next step, after that step's launch has
+  // begun. Errors of the backend end the running sequences. Returns false if no sequence runs.
   bool step();
-  // Ends all there are.
+  // Ends all sequences, running and waiting.
   void end_all(Finish finish);
 
   bool idle() const { return running_.empty() && waiting_.empty(); }
@@ -54,14 +54,14 @@ class PassLoop {
 
  private:
   using Running = std::vector<std::unique_ptr<Sequence>>;
-  // What a pass has left.
+  // Results of a pass.
   struct PassOutput {
     uint32_t pass = 0;
     TimePoint ended;
-    std::span<const OutputToken> tokens;  // of rows of the state
+    std::span<const OutputToken> tokens;  // for rows of the state
     std::span<const TopTokens> top;
   };
-  // The same of a launch's last pass, to be handed out while the next launch runs.
+  // Results of a launch's last pass, delivered while the next launch runs.
   struct PutOff {
     PlannedLaunch launch;
     uint32_t pass = 0;
@@ -71,7 +71,7 @@ class PassLoop {
     PassOutput output() const { return {pass, ended, tokens, top}; }
   };
 
-  // Between launches (pass_loop.cc), and while one is in flight that the next one follows at once.
+  // Between launches (pass_loop.cc), and in while_running() during a launch that follows another at once.
   bool is_to_sweep(TimePoint now) const;
   void sweep();
   std::optional<Finish> reason_to_end(Sequence& sequence, TimePoint now) const;
@@ -100,7 +100,7 @@ class PassLoop {
   void hand_out_put_off();
   void drop_plan();
 
-  // During one (launch.cc).
+  // During a launch (launch.cc).
   void launch();
   void after_pass(uint32_t pass);
   void give_masks(const PlannedLaunch& launch, const PassOutput& output);
@@ -123,28 +123,28 @@ class PassLoop {
   PassState state_;
   uint64_t arrivals_ = 0;
   std::map<ServiceOrder, std::unique_ptr<Sequence>> waiting_;
-  uint32_t followers_ = 0;  // that wait for their leader's prompt
-  Running running_;         // in the order of service
-  // What is planned for: sequences that run, in the order of service, and how far they will be by then.
+  uint32_t followers_ = 0;  // sequences that wait for their leader's prompt
+  Running running_;         // in service order
+  // Input of the plan: running sequences in service order, and their progress at the time the plan is for.
   std::vector<Sequence*> planned_;
   std::vector<SequenceView> views_;
-  std::optional<TimePoint> next_deadline_;  // no sequence has an earlier one
-  // What the head of the queue needs to join, as far as it has been found out.
+  std::optional<TimePoint> next_deadline_;  // no sequence has an earlier deadline
+  // The last failed attempt of the queue's head to join.
   struct Refusal {
     ServiceOrder order;
-    uint32_t available = 0;  // it was refused with these
+    uint32_t available = 0;  // blocks that were available then
   };
   std::optional<Refusal> refusal_;
 
-  std::optional<TimePoint> launch_ended_;  // the last one, if nothing has been waited for since
-  // Of the launch in flight.
+  std::optional<TimePoint> launch_ended_;  // when the last launch ended, if the loop has not waited since
+  // State of the launch in flight.
   PlannedLaunch current_;
   bool some_finished_ = false, some_ended_by_host_ = false;
   uint32_t passes_done_ = 0;
-  // What is to follow it, if it leaves what is expected. Between launches there is both or none of these.
+  // The next launch, if the one in flight leaves what is expected. Between launches both are set, or neither.
   std::optional<PlannedLaunch> next_;
   std::optional<PutOff> put_off_;
-  // Held: their readers and sequences may be gone before they are flushed.
+  // Shared ownership: their readers and sequences may be destroyed before the flush.
   std::vector<std::shared_ptr<EventQueue>> to_flush_;
   EngineStats stats_;
 };

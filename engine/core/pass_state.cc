@@ -24,7 +24,7 @@ void PassState::write_slot(const Sequence& sequence) {
   history_written_[slot] = 0;
 }
 
-// A backend may run on a copy of the history, which the host's is to keep up with.
+// A backend may run on a copy of the history; this keeps the host's up to date.
 void PassState::write_history(const Sequence& sequence) {
   const uint32_t slot = sequence.slot();
   if ((state_.slots[slot].extras & kKeepsHistory) == 0) return;
@@ -65,7 +65,7 @@ PlannedLaunch PassState::write(const PassPlan& plan, std::span<Sequence* const> 
   uint32_t next_logit_row = 0, next_other = launch.logit_rows;
   for (const PlannedRow& row : plan.rows) {
     Sequence* const sequence = sequences[row.sequence];
-    // The rows of a sequence are neighbours.
+    // The rows of a sequence are consecutive.
     if (launch.shares.empty() || launch.shares.back().sequence != sequence)
       launch.shares.push_back({.sequence = sequence});
     LaunchShare& share = launch.shares.back();

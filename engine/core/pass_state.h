@@ -1,4 +1,4 @@
-// The loop's hand on a backend's state block: writes what has changed since the last launch, and no more.
+// The loop's writer of a backend's state block: writes only what has changed since the last launch.
 #pragma once
 
 #include <cstdint>
@@ -12,29 +12,29 @@
 
 namespace serval {
 
-// Slots and block-table rows of sequences that run stay in the state block from launch to launch. Nothing
-// that a launch leaves in rows, slots and control is read. One thread at a time.
+// Running sequences keep their slots and block-table rows from launch to launch. The results that a launch
+// leaves in rows, slots and control are not read. One thread at a time.
 class PassState {
  public:
-  // The first `slots` slots are given out.
+  // Allocates from the first `slots` slots.
   PassState(StateBlock& state, uint32_t slots);
 
-  // The lowest one that is free, so that those in use stay together. There is one.
+  // Returns the lowest free slot, so that used slots stay together. One must be free.
   uint32_t take_slot();
   void give_back_slot(uint32_t slot) { free_slots_[slot] = true; }
   void write_slot(const Sequence& sequence);
 
-  // The rows of the plan for `sequences`, and what has changed of their block tables. Rows that want logits
-  // come first in the state (vm/state/limits.h). A view may be of a later moment than its sequence: then its
-  // last token is not known yet, and write_token() follows.
+  // Writes the rows of the plan for `sequences` and the changes of their block tables. Rows that want logits
+  // come first in the state (vm/state/limits.h). A view may be ahead of its sequence: then its last token is
+  // not known yet, and write_token() must follow.
   PlannedLaunch write(const PassPlan& plan, std::span<Sequence* const> sequences,
                       std::span<const SequenceView> views);
-  // The token behind those that the sequence has, which the launch that was written runs.
+  // Writes the token after those that the sequence has, which the launch just written reads.
   void write_token(const Sequence& sequence, int32_t token);
-  // Of a constrained sequence, for a launch that runs on: the mask of the token that is drawn behind this
-  // one, which is not accepted yet; where it will not be, any mask.
+  // For a constrained sequence whose launch goes on: gives the mask for the token that follows `drawn`, which
+  // is not accepted yet. If it will not be accepted, any mask does.
   void give_mask(const Sequence& sequence, const OutputToken& drawn);
-  // Its launch waits for no mask any more; what it draws is dropped.
+  // The launch no longer waits for this sequence's masks; the tokens that it draws are dropped.
   void release_mask(const Sequence& sequence) { state_.give_mask(sequence.slot(), kAnyPosition); }
 
  private:
@@ -43,9 +43,9 @@ class PassState {
 
   StateBlock& state_;
   std::vector<bool> free_slots_;
-  std::vector<uint32_t> history_written_;  // tokens of each slot's
-  std::vector<uint32_t> row_of_token_;  // for each slot the row whose token is not known yet, if there is one
-  uint32_t rows_written_ = 0;           // by the last write(): others are not active
+  std::vector<uint32_t> history_written_;  // for each slot
+  std::vector<uint32_t> row_of_token_;     // for each slot, the row whose token is not known yet, if any
+  uint32_t rows_written_ = 0;              // by the last write(); later rows are inactive
 };
 
 }  // namespace serval

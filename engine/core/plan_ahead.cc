@@ -1,5 +1,5 @@
-// The pass loop's second hand: while a launch runs, what the one before has left is handed out, and the next
-// one is planned and its state written, so that it can begin as soon as this one has ended.
+// The part of the pass loop that works while a launch runs: it delivers the tokens of the launch before,
+// plans the next launch and writes its state, so that it can begin as soon as the running one ends.
 #include <algorithm>
 #include <utility>
 
@@ -7,7 +7,7 @@
 
 namespace serval {
 
-// The state belongs to the host again; sequences that are in flight keep their slots and blocks.
+// The host owns the state again; sequences that are in flight keep their slots and blocks.
 void PassLoop::while_running() {
   if (put_off_) {
     give_masks(put_off_->launch, put_off_->output());
@@ -18,14 +18,14 @@ void PassLoop::while_running() {
   const size_t running = running_.size();
   admit();
   const bool joined = running_.size() > running;
-  // A launch of one pass ends soon enough, and what it leaves is known.
+  // A launch of one pass ends soon enough, and its results are predictable.
   if (current_.passes > 1 && (joined || some_ended_by_host_)) return backend_.request_stop();
-  some_finished_ = false;  // those places are filled
+  some_finished_ = false;  // those places are taken
   plan_ahead();
 }
 
-// Of sequences that run what the launch in flight leaves, unless a token ends one; of the others how far they
-// are.
+// Views for the next plan: for sequences in flight their progress after the launch, provided that no token
+// ends them; for others their current progress.
 void PassLoop::view_after_launch() {
   planned_.clear();
   views_.clear();
@@ -46,8 +46,8 @@ void PassLoop::plan_ahead() {
   view_after_launch();
   if (planned_.empty()) return;
   look_up_prefixes();
-  // Blocks may come back in time. Those of sequences that are about to end are held yet, so even one that is
-  // left alone may not have enough.
+  // More blocks may be released in time. Sequences that are about to end still hold theirs, so even a single
+  // remaining sequence may have too few.
   const CoreView view{views_, pool_.available()};
   if (!blocks_suffice(view, 1)) return;
   const PassPlan pass_plan = plan(view, limits_);
@@ -56,11 +56,12 @@ void PassLoop::plan_ahead() {
     backend_.prepare({.passes = next_->passes, .reads_prompts = next_->reads_prompts});
     next_->is_prepared = true;
   } catch (const std::exception&) {
-    next_.reset();  // run() says the same, in its turn
+    next_.reset();  // run() will report the same error
   }
 }
 
-// Whether the launch in flight, whose last pass this is, has left what the next one was planned for.
+// Returns whether the launch in flight has left what the next one was planned for. `output` is of its last
+// pass.
 bool PassLoop::is_as_expected(const PassOutput& output) const {
   return !is_to_sweep(output.ended) && std::ranges::all_of(current_.shares, [&](const LaunchShare& share) {
     if (share.sequence->finished()) return share.ends;
@@ -71,7 +72,7 @@ bool PassLoop::is_as_expected(const PassOutput& output) const {
   });
 }
 
-// The next launch overwrites it.
+// Copies the results, which the next launch overwrites.
 void PassLoop::put_off(const PassOutput& output) {
   const bool lists_top = std::ranges::any_of(current_.shares, [](const LaunchShare& share) {
     return share.logit_row && share.sequence->lists_top();
@@ -95,7 +96,7 @@ void PassLoop::hand_out_put_off() {
   hand_out(last.launch, last.output());
 }
 
-// Between launches: what was put off is handed out at once, and all is planned afresh.
+// Between launches: delivers deferred results at once and discards the plan.
 void PassLoop::drop_plan() {
   next_.reset();
   try {

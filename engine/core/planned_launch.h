@@ -1,4 +1,4 @@
-// A launch as it stands in the state block: what the loop knows of it while the backend runs it.
+// A launch that is written to the state block, as the loop tracks it while the backend runs it.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,12 @@
 
 namespace serval {
 
-// What one sequence has of a launch.
+// One sequence's part in a launch.
 struct LaunchShare {
-  Sequence* sequence = nullptr;            // it runs until the launch has ended
-  uint32_t rows = 0;                       // of the first pass, at consecutive positions
-  std::optional<uint32_t> logit_row = {};  // of the state's rows, where it is to get a token
-  // By what is known beforehand, it has ended when the launch has: its length says so, or it has ended
-  // already.
+  Sequence* sequence = nullptr;            // must live until the launch has ended
+  uint32_t rows = 0;                       // in the first pass, at consecutive positions
+  std::optional<uint32_t> logit_row = {};  // index among the state's rows, if it gets a token
+  // Known before the launch ends: the sequence has ended by then, because of its length or already.
   bool ends = false;
 };
 
@@ -23,8 +22,8 @@ struct PlannedLaunch {
   uint32_t passes = 1;  // at most
   bool reads_prompts = false;
   bool is_prepared = false;  // Launch::is_prepared
-  uint32_t rows = 0;         // of the first pass
-  uint32_t logit_rows = 0;   // of these, the first of the state's rows
+  uint32_t rows = 0;         // in the first pass
+  uint32_t logit_rows = 0;   // number of these rows that want logits, which come first
   std::vector<LaunchShare> shares = {};
 };
 

@@ -66,7 +66,7 @@ PassPlan plan(const CoreView& view, const PlannerLimits& limits) {
   plan.rows.reserve(limits.max_rows);
   plan.reads_prompts = std::ranges::any_of(view.running, reads);
   fill(plan, view, limits.max_rows);
-  // What follows a piece of a prompt is another program's (engine/compile/program_set.h).
+  // A pass after a piece of a prompt needs another program (engine/compile/program_set.h).
   if (plan.reads_prompts) return plan;
   plan.passes = limits.max_passes;
   while (plan.passes > 1 && !blocks_suffice(view, plan.passes)) plan.passes /= 2;

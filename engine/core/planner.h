@@ -1,13 +1,13 @@
-// What the next launch does: a pure function of how far each sequence is and of what blocks are available.
+// Plans the next launch: a pure function of each sequence's progress and of the available blocks.
 //
 // Invariants, which tests/engine/planner_test.cc checks over random workloads:
-// - A pass has at most max_rows rows, and of a sequence consecutive positions that are not in the KV cache
-//   yet.
-// - Every sequence that generates has a row in every pass, and the first that still reads has one: neither
-//   kind waits for the other. So the time between two tokens of a sequence is that of a pass of max_rows
-//   rows, however long the prompts are that arrive.
-// - Blocks that a launch needs are available before it begins. Where they are not, the last sequence gives
-//   its blocks back, never the first: so the first always gets to its end, and the others become the first.
+// - A pass has at most max_rows rows. Those of a sequence are consecutive positions that are not in the KV
+// cache yet.
+// - Every sequence that generates has a row in every pass, and so has the first one that still reads its
+// prompt: neither kind waits for the other. So the time between two tokens of a sequence is that of a pass of
+// max_rows rows, whatever the length of the prompts that arrive.
+// - The blocks that a launch needs are available before it begins. If they are not, the last sequence
+// releases its blocks, never the first: so the first always finishes, and then the next becomes the first.
 #pragma once
 
 #include <cstdint>
@@ -19,67 +19,65 @@ namespace serval {
 
 // A running sequence. Positions and lengths in tokens.
 struct SequenceView {
-  uint32_t computed = 0;  // positions that are in the KV cache; the next row runs this one
-  uint32_t length = 1;    // tokens that are known, more than computed
-  uint32_t end = 1;       // positions are < end; at least length where it generates
-  uint32_t blocks = 0;    // KV blocks that it holds, at least those of `length`
+  uint32_t computed = 0;  // positions in the KV cache; the next row runs this position
+  uint32_t length = 1;    // known tokens, more than `computed`
+  uint32_t end = 1;       // limit of positions; at least `length` if it generates
+  uint32_t blocks = 0;    // KV blocks that it holds, at least those for `length`
   bool generates = true;  // false: nothing is sampled after the prompt
-  // Of the known tokens, those that are read: the prompt's, and what it had generated before it gave its
-  // blocks back. Behind them it generates: one more is known than is computed.
+  // Known tokens that are read like a prompt: the prompt and, after it gave its blocks back, the tokens
+  // generated before. Once they are read it generates, with length = computed + 1.
   uint32_t prompt = 0;
 };
 
 struct CoreView {
-  std::span<const SequenceView> running;  // in the order of service: by priority, then by arrival
-  uint32_t available_blocks = 0;          // that no sequence holds
+  std::span<const SequenceView> running;  // in service order: by priority, then by arrival
+  uint32_t available_blocks = 0;          // held by no sequence
 };
 
 struct PlannerLimits {
-  uint32_t max_rows = 1;       // of a pass
-  uint32_t max_sequences = 1;  // that run together; at most max_rows
-  uint32_t max_passes = 1;     // of a launch
+  uint32_t max_rows = 1;       // in a pass
+  uint32_t max_sequences = 1;  // running together; at most max_rows
+  uint32_t max_passes = 1;     // in a launch
 };
 
-// Whether a sequence may join `running` others if it needs `blocks` of the available blocks for the tokens
-// that it has. Beside them one block must remain for each sequence, itself included, to go on with. Where
-// nothing runs it may join whatever it needs.
+// Returns whether a sequence that needs `blocks` of the available blocks for its known tokens may join
+// `running` others. One more block must remain for each running sequence, itself included, so that they can
+// go on. A sequence may always join if none runs.
 bool may_join(size_t running, uint32_t available_blocks, const PlannerLimits& limits, uint32_t blocks);
 
 struct PlannedRow {
   uint32_t sequence = 0;  // index into CoreView::running
   uint32_t position = 0;
-  bool wants_logits = false;  // of a sequence's last known token, where it generates
+  bool wants_logits = false;  // the sequence generates and this is its last known token
 };
 
 struct PassPlan {
-  // This one, the last in the order of service, gives its blocks back and waits to be evaluated again; then
-  // plan again. All else is empty.
+  // The last sequence in service order must release its blocks and be evaluated again later; then plan again.
+  // All other fields are empty.
   std::optional<uint32_t> give_back;
-  // Of the first pass: first one of every sequence that generates, then pieces of those that read, in the
-  // order of service, until the pass is full. Where none of them is a prompt's, further passes need nothing
-  // from the host.
+  // Rows of the first pass: one for every sequence that generates, then pieces of prompts in service order
+  // until the pass is full. If no row reads a prompt, further passes need nothing from the host.
   std::vector<PlannedRow> rows;
-  bool reads_prompts = false;  // some of them are positions of prompts
-  uint32_t passes = 1;         // of this launch, at most
+  bool reads_prompts = false;  // some rows are positions of prompts
+  uint32_t passes = 1;         // limit for this launch
 };
 
-// There is at least one sequence, and one alone never needs more blocks than it holds and are available.
+// There must be at least one sequence. A single one never needs more blocks than it holds and are available.
 PassPlan plan(const CoreView& view, const PlannerLimits& limits);
 
-// Whether the blocks that the sequences hold and those that are available are enough for a launch of so many
-// passes.
+// Returns whether the held and available blocks are enough for a launch of `passes` passes.
 bool blocks_suffice(const CoreView& view, uint32_t passes);
 
-// Blocks that the sequence needs for a launch of `passes` passes in which it is read to its end.
+// Blocks that the sequence needs for a launch of `passes` passes in which it is read completely.
 uint32_t blocks_for_launch(const SequenceView& sequence, uint32_t passes);
 
-// Of a sequence that generates and has been read: tokens that it can still get.
+// Tokens that a sequence can still get. It must generate and have read its prompt.
 constexpr uint32_t tokens_to_end(const SequenceView& sequence) {
   return sequence.end - sequence.length + 1;
 }
 
-// What a launch of `passes` passes leaves of a sequence that has `rows` in the first, unless a token ends it;
-// none if its length does. The last of its tokens are not known before.
+// A sequence's progress after a launch of `passes` passes with `rows` rows of it in the first, provided that
+// no token ends it; none if its length does. The tokens of that launch are not known yet.
 std::optional<SequenceView> after_launch(SequenceView sequence, uint32_t rows, uint32_t passes);
 
 }  // namespace serval

@@ -123,7 +123,7 @@ void check_request(const Request& request) {
   check_range("top_logprobs", sampling_range::kTopLogprobs, request.top_logprobs);
   check_stop_strings(request.stop);
   require(request.n >= 1 && request.n <= RequestLimits::kMaxAnswers, "n", request.n, "1 to 128");
-  // Written so that a NaN is outside.
+  // The negated comparison rejects NaN too.
   if (request.deadline_ms && !(*request.deadline_ms > 0)) {
     refuse(fmt::format("deadline_ms: {}; it is in the past; limit: more than 0", *request.deadline_ms));
   }

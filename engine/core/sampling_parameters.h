@@ -1,7 +1,7 @@
-// The numbers of SamplingParams, one line each: how the command line calls them and where they go. Checks,
-// flags, a model's recommendations and slots are made from this table. A new parameter is a field of
-// SamplingParams, a range (instructions/sample/ranges.h), a field of SequenceSlot and a line here; what it
-// means is the sampler's, on the host and on the GPU.
+// The numbers of SamplingParams, one line each: their flags and their fields. Checks, flags, a model's
+// recommendations and slots are made from this table. A new parameter is a field of SamplingParams, a range
+// (instructions/sample/ranges.h), a field of SequenceSlot and a line here; the samplers of the host and of
+// the GPU implement it.
 #pragma once
 
 #include <span>
@@ -14,7 +14,7 @@
 namespace serval {
 
 struct SamplingParameter {
-  // A field of the same type on both sides.
+  // Two fields of the same type.
   template <class T>
   struct Field {
     T SamplingParams::*asked;
@@ -31,7 +31,7 @@ struct SamplingParameter {
   void copy(const SamplingParams& params, SequenceSlot& slot) const;
 };
 
-// In the order of the help.
+// In the order of the help text.
 std::span<const SamplingParameter> sampling_parameters();
 
 }  // namespace serval

@@ -17,7 +17,7 @@ double milliseconds(TimePoint::duration duration) {
   return std::chrono::duration<double, std::milli>(duration).count();
 }
 
-// A year: further away than any engine lives, and far from where a duration overflows.
+// One year: longer than any engine runs, and far from overflowing a duration.
 constexpr double kLongestDeadlineMs = 1000.0 * 3600 * 24 * 365;
 
 std::optional<TimePoint> deadline_of(const PreparedRequest& request, TimePoint submitted) {
@@ -90,8 +90,8 @@ SequenceSlot Sequence::slot_state() const {
   return slot;
 }
 
-// Before the text is complete, a stop token is drawn only if nothing else can follow. A text always goes on
-// somehow (engine/grammar/constraint.cc).
+// A stop token may be drawn before the text is complete only if nothing else can follow; the grammar always
+// allows some continuation (engine/grammar/constraint.cc).
 void Sequence::write_mask(std::span<uint32_t> mask, std::optional<int32_t> behind) const {
   const grammar::Constraint::Place place = behind ? constrained_->after(*behind) : constrained_->place();
   std::ranges::copy(*place.mask, mask.begin());
@@ -125,8 +125,8 @@ RequestEvent Sequence::accept(const OutputToken& output, const TopTokens& top, T
   ended_by_program_ = output.finish != FinishReason::kNone;
   if (output.finish == FinishReason::kNotFinite) {
     return fail(ErrorKind::kRuntime,
-                fmt::format("token {} of the text: the model's logits are NaN or infinite (weights that "
-                            "are, or activations that overflow)",
+                fmt::format("token {} of the text: the model's logits are NaN or infinite (weights that are "
+                            "not finite, or activations that overflow)",
                             output.position));
   }
   if (!first_token_) first_token_ = now;
@@ -146,8 +146,8 @@ RequestEvent Sequence::accept(const OutputToken& output, const TopTokens& top, T
   return event;
 }
 
-// A request's own stop token is no text, as a stop string is none. Nor is one behind a constrained text, even
-// of a model whose end-of-text token can be seen.
+// A request's own stop token adds no text, like a stop string. The token that ends a constrained text adds
+// none either, even if the model's end-of-text token is printable.
 std::string Sequence::text_of(int32_t token, Finish finish_without_stop) {
   std::string text;
   const bool only_ends =
@@ -166,7 +166,7 @@ Finish Sequence::finish_of(const OutputToken& output) const {
 
 void Sequence::check_output(const OutputToken& output) const {
   if (output.position == length() && output.position <= end_) return;
-  throw Error(ErrorKind::kDeviceFault, fmt::format("a token for position {} came; expected {}; limit: {}",
+  throw Error(ErrorKind::kDeviceFault, fmt::format("a token for position {} arrived; expected {}; limit: {}",
                                                    output.position, length(), end_));
 }
 

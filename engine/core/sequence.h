@@ -1,4 +1,4 @@
-// One answer to a request: how far it is, the text it has made, and what a pass needs to know of it.
+// One answer to a request: its progress, its text, and its input to a pass.
 #pragma once
 
 #include <chrono>
@@ -25,7 +25,7 @@ namespace serval {
 
 using TimePoint = std::chrono::steady_clock::time_point;
 
-// Smaller is served first.
+// The smaller one is served first.
 struct ServiceOrder {
   int priority = 0;
   uint64_t arrival = 0;
@@ -41,7 +41,7 @@ struct LaunchShare;  // engine/core/planned_launch.h
 // Waits, runs with a slot and KV blocks, may have to wait again, and ends. Not thread-safe.
 class Sequence {
  public:
-  // Answer `answer` of the request. `load_ms` is passed on to the response.
+  // `answer` is the number of the answer within the request. `load_ms` is copied into the response.
   Sequence(PreparedRequest request, uint32_t answer, std::shared_ptr<Channel> channel,
            std::unique_ptr<TextStream> text, double load_ms, TimePoint submitted);
 
@@ -51,7 +51,7 @@ class Sequence {
   const std::optional<TimePoint>& deadline() const { return deadline_; }
   bool reuses_prefix() const { return request_.reuse_prefix; }
 
-  // All that is known: the prompt, then what was generated.
+  // All known tokens: the prompt, then the generated ones.
   std::span<const int32_t> tokens() const { return tokens_; }
   uint32_t length() const { return static_cast<uint32_t>(tokens_.size()); }
   uint32_t computed() const { return computed_; }
@@ -61,42 +61,42 @@ class Sequence {
   bool prompt_is_read() const { return computed_ >= prompt_length_; }
   bool finished() const { return summary_.finish != Finish::kNone; }
   bool failed() const { return summary_.finish == Finish::kError; }
-  // It has ended and the program does not know it: it would go on in the launch in flight.
+  // The host has ended it and the program does not know: the launch in flight would continue it.
   bool ended_by_host() const { return finished() && !ended_by_program_; }
 
-  // Runs from now on, in `slot`, with the KV blocks of `chain` and the first `reused` tokens in them.
+  // Starts to run in `slot` with the KV blocks of `chain`, which contain its first `reused` tokens.
   void join(uint32_t slot, std::unique_ptr<KvChain> chain, uint32_t reused, TimePoint now);
-  // Gives its blocks back; what it has generated is read again like a prompt when it joins next.
+  // Releases its blocks; when it joins again, its generated tokens are read like a prompt.
   void leave();
   uint32_t slot() const { return slot_; }
-  // What it has of the launch in flight, until whose end it keeps its slot and blocks; null: nothing.
+  // Its part in the launch in flight; it keeps its slot and blocks until that ends. Null: none.
   LaunchShare* share() const { return share_; }
   void set_share(LaunchShare* share) { share_ = share; }
   KvChain& chain() { return *chain_; }
-  // What its slot of the state block must hold when it joins; later only the length of its history changes.
+  // The content of its slot in the state block when it joins; later only the length of its history changes.
   SequenceSlot slot_state() const;
   std::span<const LogitBias> logit_bias() const { return request_.logit_bias; }
   bool lists_top() const { return request_.top_logprobs > 0; }
-  // Not every token may be drawn: of the next one, write_mask() says which. `behind`: a token that is sampled
-  // and not accepted yet, behind which it is drawn.
+  // True if a grammar restricts the next token; write_mask() gives the allowed tokens. `behind`: a token that
+  // is sampled but not accepted yet; the mask is for the token after it.
   bool is_constrained() const { return constrained_.has_value(); }
   void write_mask(std::span<uint32_t> mask, std::optional<int32_t> behind = std::nullopt) const;
 
-  // More tokens were found in the KV cache: the first `reused` are.
+  // The first `reused` tokens were found in the KV cache.
   void reuse(uint32_t reused);
-  // `tokens` more positions of those known are in the KV cache. Returns the last event if it ends so.
+  // `tokens` more of the known positions are in the KV cache. Returns the last event if this ends it.
   std::optional<RequestEvent> positions_computed(uint32_t tokens, TimePoint now);
-  // A token was sampled for it; of `top` it reads what it has asked for. Throws Error(kDeviceFault) if it is
-  // not the one that comes next. If its logits are not finite it ends with an error, and text that was held
-  // back is dropped.
+  // Accepts a sampled token. `top` is used if the request asked for it. Throws Error(kDeviceFault) if the
+  // token is not for the next position. If its logits are not finite, the sequence ends with an error and
+  // held-back text is dropped.
   RequestEvent accept(const OutputToken& output, const TopTokens& top, TimePoint now);
-  // The last event, of a sequence that has ended.
+  // The last event of a sequence that has ended.
   RequestEvent last_event() const;
-  // Ends it; text that was held back is dropped, so that the response has what the events had.
+  // Ends it. Held-back text is dropped, so that the response matches the events.
   RequestEvent end(Finish finish);
   RequestEvent fail(ErrorKind kind, std::string error);
 
-  // Answers that begin with the same prompt, which they join for once it is read.
+  // Answers to the same prompt; they join once it is read.
   std::vector<std::unique_ptr<Sequence>> followers;
 
  private:
@@ -105,20 +105,20 @@ class Sequence {
   void check_output(const OutputToken& output) const;
 
   ServiceOrder order_;
-  PreparedRequest request_;  // but for the prompt, which is in tokens_
+  PreparedRequest request_;  // without the prompt, which is in tokens_
   uint32_t prompt_length_;
-  uint32_t end_;  // positions that are run are < end_
+  uint32_t end_;  // limit of the positions that are run
   std::vector<int32_t> tokens_;
   std::shared_ptr<Channel> channel_;
   std::unique_ptr<TextStream> text_;
   StopMatcher matcher_;
   std::optional<grammar::ConstrainedText> constrained_;
 
-  std::unique_ptr<KvChain> chain_;  // while it runs
+  std::unique_ptr<KvChain> chain_;  // set while it runs
   uint32_t slot_ = 0;
   LaunchShare* share_ = nullptr;
   uint32_t computed_ = 0;
-  uint32_t joined_length_ = 0;  // tokens that were known when it joined
+  uint32_t joined_length_ = 0;  // tokens known when it joined
   bool ended_by_program_ = false;
   Response summary_;  // without text and tokens
   TimePoint submitted_;
