@@ -1,5 +1,5 @@
-// The checked mode (vm/host/checked.h) over what a model really does: the exact footprints of each pass's
-// state.
+// Runs the checked mode (vm/host/checked.h) on a model's real passes, with the exact footprints of each
+// pass's state.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ namespace serval {
 
 class CheckedPasses {
  public:
-  // The program must outlive it. Pass p is interleaved as `seed` + p says.
+  // The program must outlive it. Pass p is interleaved with seed `seed` + p.
   CheckedPasses(const Program& program, uint64_t seed) : program_(program), seed_(seed) {}
 
-  // Before each pass, with the state that it will read: runs it behind the one before. Throws
-  // Error(kRuntime) with what the checked mode found.
+  // Call before each pass, with the state that the pass will read. Runs the pass after the previous one in
+  // the checked mode. Throws Error(kRuntime) with the conflict that it finds.
   void check(const StateBlock& state);
 
  private:

@@ -39,7 +39,7 @@
 namespace serval {
 namespace {
 
-// What the launch's rows need, read off once.
+// The parts of the state that a launch's rows need.
 struct RowsInUse {
   uint32_t row_bound = 0;    // index of the last active row + 1
   uint32_t logit_bound = 0;  // index of the last row that wants logits + 1
@@ -65,14 +65,14 @@ RowsInUse rows_in_use(const StateBlock& state) {
   return use;
 }
 
-// What the model has on a rank's GPU.
+// The model's memory on a rank's GPU.
 struct RankMemory {
   RankMemory(const Gpu& on, const std::vector<const Program*>& programs, uint32_t rank)
       : gpu((use_gpu(on.index), on)), tensors(programs, rank) {}
   Gpu gpu;
   DeviceTensors tensors;
   CudaStream stream;
-  // The block table of a launch that is prepared goes up while another runs.
+  // Uploads the block table of a prepared launch while another launch runs.
   CudaStream ahead;
   CudaEvent uploaded_ahead;
 };
@@ -135,7 +135,7 @@ class DeviceBackend final : public Backend {
   const EventRings* events() override { return interpreters_[last_]->events(); }
 
  private:
-  // Of a launch, beside what is in the state.
+  // Properties of a launch that are derived from the state.
   struct Prepared {
     RowsInUse use;
     size_t program = 0;
@@ -152,17 +152,17 @@ class DeviceBackend final : public Backend {
   Ranks ranks_;
   DeviceState state_;
   DeviceOptions options_;
-  // One for each program, bound when it is compiled and wanted.
+  // One for each program; bound once the program is compiled and needed.
   std::vector<std::unique_ptr<DeviceInterpreter>> interpreters_;
   std::vector<std::optional<AttentionPlanShape>> attention_;  // likewise
-  uint32_t events_of_ring_ = 0;                               // 0: nothing is recorded
+  uint32_t events_of_ring_ = 0;                               // 0: no recording
   RecordingDetail detail_ = RecordingDetail::kMoments;
-  std::optional<Prepared> prepared_;        // what the state was prepared for
+  std::optional<Prepared> prepared_;        // the launch that the state was prepared for
   size_t last_;                             // the program that ran last
-  std::vector<std::vector<float>> logits_;  // [rows of the widest program], of those that were asked for
+  std::vector<std::vector<float>> logits_;  // [rows of the widest program]; filled for requested rows
 };
 
-// Unless it is: on this thread, as all that CUDA is asked for.
+// Binds the program if it is not bound yet. On this thread, like all CUDA calls.
 void DeviceBackend::bind(size_t index) {
   if (interpreters_[index]) return;
   const Program& program = programs_.program(index);
@@ -173,8 +173,8 @@ void DeviceBackend::bind(size_t index) {
   interpreters_[index] = std::move(bound);
 }
 
-// Only enqueues, on this thread: those of the other ranks may be waiting for the launch in flight, which
-// leaves time for this.
+// Only enqueues, and on this thread for all ranks: the other ranks' threads may be waiting for the launch in
+// flight.
 void DeviceBackend::upload_ahead(const StateInUse& use) {
   for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
     use_gpu(ranks_[rank].gpu.index);
@@ -184,7 +184,7 @@ void DeviceBackend::upload_ahead(const StateInUse& use) {
   }
 }
 
-// Of one rank, on its thread; only enqueues. The first rank samples.
+// Runs on the rank's thread; only enqueues. Only the first rank samples.
 void DeviceBackend::upload(uint32_t rank, const StateInUse& use, bool attention, bool table_too) {
   const CudaStream& stream = ranks_[rank].stream;
   if (table_too) {
@@ -205,7 +205,7 @@ DeviceBackend::Prepared DeviceBackend::look_at(const Launch& launch) {
 void DeviceBackend::prepare(const Launch& launch) {
   prepared_.reset();
   Prepared next = look_at(launch);
-  if (!interpreters_[next.program]) return;  // it may have to be waited for
+  if (!interpreters_[next.program]) return;  // the program may still be compiling
   prepare_state(programs_.program(next.program), attention_[next.program], launch.passes, state_.host());
   next.single_rows = attention_[next.program] && has_single_rows(state_.host().attention);
   upload_ahead(next.use.state);
@@ -221,7 +221,7 @@ void DeviceBackend::run(const Launch& launch, const std::function<void(uint32_t)
   } const clear_stop{state_};
   const bool is_prepared = launch.is_prepared && prepared_;
   Prepared now = is_prepared ? *prepared_ : look_at(launch);
-  programs_.program(now.program);  // waits for it; that it does not compile is no fault
+  programs_.program(now.program);  // waits for the compilation, whose failure is not a device fault
   fault_on_error([&] { bind(now.program); });
   last_ = now.program;
   if (is_prepared) {
@@ -232,12 +232,12 @@ void DeviceBackend::run(const Launch& launch, const std::function<void(uint32_t)
     now.single_rows = attention_[last_] && has_single_rows(state.attention);
   }
   state.output = state.output_of(program().limits.rows);
-  // What the kernel has changed comes down as soon as it has ended, without the host in between; but not over
-  // what is written for the next launch.
+  // Without on_begun, the download of what the kernel has changed is enqueued now, so that it starts when the
+  // kernel ends. With on_begun it must not overwrite the state that is written for the next launch.
   DeviceInterpreter& interpreter = *interpreters_[last_];
   const auto on_started = [&] {
     if (!on_begun) return state_.download(now.use.state, first().stream);
-    interpreter.wait_until_begun();  // the uploads are done
+    interpreter.wait_until_begun();  // the uploads are complete
     on_begun();
   };
   const auto upload_rank = [&](uint32_t rank) {
@@ -305,7 +305,7 @@ ProgramSet compile_for(const Gpu& gpu, const Model& model, const BackendOptions&
                               options.programs);
 }
 
-// On each GPU, for all ranks that it has.
+// Checks each GPU's memory against the needs of all its ranks.
 void require_room(std::span<const Gpu> gpus, const Model& model, const ProgramSet& programs) {
   const Program& widest = programs.widest();
   for (const Gpu& gpu : gpus) {
@@ -329,7 +329,7 @@ void require_ranks(std::span<const Gpu> gpus, const Program& program) {
               fmt::format("program: compiled for {} GPUs, expected {}", program.num_devices, gpus.size()));
 }
 
-// Compiled for another machine, it may want more SMs than there are.
+// A program that was compiled for another machine may need more SMs than this GPU has.
 void require_sms(const Gpu& gpu, const Program& program) {
   if (program.machine.sms <= gpu.sms) return;
   throw Error(ErrorKind::kRuntime,
@@ -345,7 +345,7 @@ void upload(const DeviceBackend& backend, const Model& model, const WeightSource
     upload_constants(model, backend.widest().limits.max_context, target);
 }
 
-// Programs of the model.
+// Binds programs that fit the model.
 std::unique_ptr<Backend> bound(ProgramSet&& programs, std::span<const Gpu> gpus, const Model& model,
                                const WeightSource& weights, const BackendOptions& options,
                                const LoadProgress& progress) {

@@ -1,14 +1,14 @@
-// Which errors of a launch are faults of the device.
+// Decides which errors of a launch are device faults.
 #pragma once
 
 #include "vm/base/error.h"
 
 namespace serval {
 
-// Runs `call`, which asks a device for something during a launch. What it throws as Error(kRuntime) becomes
-// Error(kDeviceFault), with the same line: CUDA reports that a kernel has failed (an illegal address, a
-// memory error that ECC found) in whatever call comes next, and most of its errors last as long as the
-// process. Memory that has run out is no fault.
+// Runs `call`, which makes CUDA calls during a launch, and rethrows its Error(kRuntime) as
+// Error(kDeviceFault) with the same line. CUDA reports a failed kernel (an illegal address, an uncorrectable
+// memory error) in whatever call comes next, and most of its errors last until the process ends. Running out
+// of memory is not a fault.
 template <typename Call>
 void fault_on_error(const Call& call) {
   try {

@@ -30,7 +30,7 @@
 namespace serval {
 namespace {
 
-// Zeroed memory that takes physical pages only where it is written: a KV cache is mostly never touched.
+// Zeroed memory that gets physical pages only when they are written: most of a KV cache is never touched.
 class LazyMemory {
  public:
   LazyMemory(uint64_t bytes, const std::string& what) : bytes_(bytes) {
@@ -76,7 +76,7 @@ class HostBackend final : public Backend {
 
  private:
   struct Interpreter {
-    // One of the two.
+    // Exactly one of these two is set.
     std::unique_ptr<HostInterpreter> threads;
     std::unique_ptr<ReplayInterpreter> replay;
     std::unique_ptr<CheckedPasses> checked;  // may be null
@@ -99,16 +99,16 @@ class HostBackend final : public Backend {
   const HostWeights weights_;
   std::vector<ModelConstant> constants_;
   StateBlock state_;
-  // What the programs run on, so that the next launch's state can be written while they do. Output and top
-  // they write into state_ itself, and there they read masks.
+  // The programs run on this copy, so that the next launch's state can be written meanwhile. Only output and
+  // top are written to state_ itself, and masks are read from it.
   StateBlock own_state_;
   std::optional<size_t> prepared_;  // the program that the state was prepared for
   uint32_t host_stop_ = 0;
-  std::map<Place, LazyMemory>
-      memory_;  // of activations, KV caches, and the copies that ranks have of the state
-  std::vector<Interpreter> interpreters_;  // one for each program, bound when it is compiled and wanted
-  size_t last_;                            // the program that ran last
-  uint32_t events_of_ring_ = 0;            // 0: nothing is recorded
+  std::map<Place, LazyMemory> memory_;  // for activations, KV caches and the ranks' copies of the state
+  std::vector<Interpreter>
+      interpreters_;             // one for each program; bound once the program is compiled and needed
+  size_t last_;                  // the program that ran last
+  uint32_t events_of_ring_ = 0;  // 0: no recording
 };
 
 uint32_t threads_of(const BackendOptions& options) {
@@ -179,7 +179,8 @@ bool is_allocated(const Tensor& tensor) {
          (tensor.kind == TensorKind::kState && tensor.device > 0);
 }
 
-// Memory is taken page by page as it is written, so a cache that cannot fit would not fail until it is full.
+// Pages are allocated when they are first written, so without this check a cache that does not fit would only
+// fail once it is full.
 void require_memory(uint64_t bytes) {
   if (bytes <= available_host_memory()) return;
   throw Error(
@@ -188,7 +189,7 @@ void require_memory(uint64_t bytes) {
                   bytes, available_host_memory()));
 }
 
-// Of one name, as much as the program that needs most of it.
+// A tensor that several programs share gets the size of the largest.
 void HostBackend::allocate() {
   std::map<Place, uint64_t> sizes;
   for (const Program* program : programs_.outlines()) {
@@ -228,7 +229,7 @@ HostMemory HostBackend::bind(const Program& program) {
   return memory;
 }
 
-// The last active row's index + 1.
+// Index of the last active row + 1.
 uint32_t row_bound(const StateBlock& state) {
   uint32_t bound = 0;
   for (uint32_t r = 0; r < state.rows.size(); ++r) {
@@ -244,7 +245,7 @@ size_t HostBackend::class_of(const Launch& launch) const {
 void HostBackend::prepare(const Launch& launch) {
   prepared_.reset();
   const size_t wanted = class_of(launch);
-  if (!is_bound(wanted)) return;  // it may have to be waited for
+  if (!is_bound(wanted)) return;  // the program may still be compiling
   prepare_state(programs_.program(wanted), interpreters_[wanted].attention, launch.passes, state_);
   prepared_ = wanted;
 }
@@ -262,7 +263,7 @@ void HostBackend::run(const Launch& launch, const std::function<void(uint32_t)>&
   }
   state_.output = state_.output_of(program().limits.rows);
   copy_launch(state_, own_state_);
-  // The footprints that are checked are of the state as it stands.
+  // The checked footprints are those of the current state, so they hold for one pass.
   own_state_.control.passes_wanted = interpreter.checked ? 1 : launch.passes;
   copy_state_to_ranks();
   if (interpreter.checked) interpreter.checked->check(own_state_);
@@ -273,9 +274,9 @@ void HostBackend::run(const Launch& launch, const std::function<void(uint32_t)>&
 }
 
 void HostBackend::record(uint32_t events_of_ring, RecordingDetail) {
-  // What it interleaves has an order, but no times.
+  // The replay has an order of events but no times.
   if (options_.interleaving)
-    throw Error(ErrorKind::kRuntime, "host: an interleaving that a seed picks records no events");
+    throw Error(ErrorKind::kRuntime, "host: events cannot be recorded with an interleaving");
   for (const Interpreter& interpreter : interpreters_) {
     if (interpreter.threads) interpreter.threads->record(events_of_ring);
   }
@@ -290,7 +291,7 @@ void HostBackend::fill_cache() {
   }
 }
 
-// Programs of the model.
+// Binds programs that fit the model.
 std::unique_ptr<Backend> bound(ProgramSet programs, const Model& model,
                                std::shared_ptr<const ModelWeights> weights, const BackendOptions& options) {
   std::vector<ModelConstant> constants = model.constants(programs.widest().limits.max_context);

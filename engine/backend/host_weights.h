@@ -1,4 +1,4 @@
-// The weights as the host interpreter's ranks want them.
+// Weights in the layout that the ranks of the host interpreter need.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,16 @@
 
 namespace serval {
 
-// Whole weights and whole rows of them lie where the checkpoint's do; a rank's columns are copied, so that
-// its rows are neighbours. Immutable once made.
+// Whole weights, and parts that consist of whole rows, are used in place in the checkpoint. A rank's columns
+// are copied, so that its rows are contiguous. Immutable after construction.
 class HostWeights {
  public:
-  // Of the weights in the program's tensor table, which is of this model. Throws Error(kOutOfMemory) where
-  // the copies do not fit.
+  // Takes the weights in the tensor table of `program`, which must be a program of this model. Throws
+  // Error(kOutOfMemory) if the copies do not fit.
   HostWeights(std::shared_ptr<const ModelWeights> weights, const Model& model, const Program& program);
 
-  // Row-major, as the tensor says. Handlers only read it; their table of pointers is one for all kinds.
+  // Row-major, as the tensor describes. The pointer is not const because the handlers' pointer table holds
+  // all kinds of tensors; they only read weights.
   uint16_t* of(const Tensor& tensor) const { return places_.at({tensor.name, tensor.device}); }
 
  private:

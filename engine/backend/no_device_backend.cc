@@ -1,4 +1,4 @@
-// What stands in for device_backend.cc where the build has no CUDA.
+// Replaces device_backend.cc in a build without CUDA.
 #include "engine/backend/device_backend.h"
 #include "vm/base/error.h"
 

@@ -1,4 +1,4 @@
-// What making a backend takes, whichever it is; each reads what concerns it.
+// Options for all backends; each backend reads those that concern it.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 namespace serval {
 
 enum class BackendKind : uint8_t {
-  kAuto,    // the device where one can run programs, else the host
+  kAuto,    // the device if it can run programs, else the host
   kDevice,  // GPUs
   kHost,    // CPU threads
   kTorch,   // the LibTorch reference
@@ -28,20 +28,21 @@ struct EnumNames<BackendKind> {
 struct BackendOptions {
   ProgramLimits limits = {};
   ScheduleOptions schedule = {};
-  // Host and device: most rows of the passes that have a program of their own, each below limits.pass_rows();
-  // all other passes share one. Those of up to kDefaultRows multiply with vectors, the others tiles where
-  // limits.tile_rows asks for them.
+  // Host and device: row limits of the programs that are made besides the one for limits.pass_rows(), each
+  // below it. All passes with more rows use that one. Programs for up to kDefaultRows rows multiply vectors;
+  // larger ones multiply tiles if limits.tile_rows asks for it.
   std::vector<uint32_t> row_classes = {};
   CompileTime programs = CompileTime::kAtOnce;  // host and device
-  uint32_t sms = 0;             // to compile for; 0: all of a GPU's, as many as the host's threads
-  uint32_t threads = 0;         // of the CPU: host and torch; 0: one for each core, LibTorch's choice
+  uint32_t sms = 0;             // to compile for; 0: all SMs of the GPU; on the host, one for each thread
+  uint32_t threads = 0;         // CPU threads of host and torch; 0: one for each core, or LibTorch's choice
   double stall_timeout_s = 30;  // host and device: a launch without progress for this long is a fault
-  // Host: runs on one thread in the order that this seed picks (vm/host/replay.h), to find or repeat a race.
+  // Host: runs on one thread in the order that this seed gives (vm/host/replay.h), to find or reproduce a
+  // race.
   std::optional<uint64_t> interleaving = {};
-  // Host: before each pass, runs the program in the checked mode over what the pass will touch
-  // (checked_passes.h), interleaved as `interleaving` says, or 0. A launch then has one pass.
+  // Host: before each pass, runs the program in the checked mode on the data that the pass will touch
+  // (checked_passes.h), interleaved by the seed `interleaving`, or 0. A launch then has one pass.
   bool checked = false;
-  std::vector<int> gpus = {0};  // device: CUDA's index of each rank's, limits.ranks of them
+  std::vector<int> gpus = {0};  // device: CUDA's index of each rank's GPU, limits.ranks of them
 };
 
 }  // namespace serval

@@ -1,4 +1,4 @@
-// What all backends do to the state before a launch.
+// Preparation of the state before a launch, common to all backends.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace serval {
 
-// Sets the control of a launch of so many passes, plans attention where the program has `attention`
+// Sets the control of a launch of `passes` passes, plans attention if the program has `attention`
 // (attention_plan_shape()), and checks the state. Throws as check_state().
 void prepare_state(const Program& program, const std::optional<AttentionPlanShape>& attention,
                    uint32_t passes, StateBlock& state);

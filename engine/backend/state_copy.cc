@@ -14,7 +14,7 @@ void copy_extras(const StateBlock& from, StateBlock& to, uint32_t index) {
     std::ranges::copy(from.history_of(index).first(slot.history_length), to.history_of(index).begin());
 }
 
-// Rows of one slot are neighbours, as a rule.
+// Rows of a slot are usually consecutive, so only the last slot is compared.
 template <class Call>
 void for_each_slot(const StateBlock& state, const Call& call) {
   uint32_t last = ~0U;
