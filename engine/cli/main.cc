@@ -1,5 +1,4 @@
-// serval: parses the command's name, and turns errors into one line and an exit code (docs/cli.md lists
-// them).
+// serval: selects the command, and turns errors into one line and an exit code (docs/cli.md lists them).
 #include <cerrno>
 #include <cstring>
 #include <exception>
@@ -19,7 +18,7 @@
 namespace serval::cli {
 namespace {
 
-constexpr int kClosedPipeExit = 141;  // 128 + SIGPIPE, as when the signal itself ends a program
+constexpr int kClosedPipeExit = 141;  // 128 + SIGPIPE, as if the signal had ended the program
 
 struct Command {
   const char* name;

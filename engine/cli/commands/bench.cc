@@ -1,4 +1,4 @@
-// serval bench: tokens a second of prompts and of generation, in rows as llama-bench prints them.
+// serval bench: prompt and generation speed in tokens per second, in the row format of llama-bench.
 #include <algorithm>
 #include <chrono>
 #include <iterator>
@@ -42,18 +42,18 @@ struct Flags {
   std::vector<int> prompt_lengths;
   std::vector<int> generation_lengths;
   std::vector<int> batch_sizes;
-  std::vector<int> depths;  // empty: behind no context, through the engine
+  std::vector<int> depths;  // empty: no initial context, and runs through the engine
   int repetitions = 5;
   int launch_passes = 64;
   std::string format = "md";
   int trace_tokens = 0;
   std::string compare;
   std::string record_file;
-  int requests = 0;  // > 0: instead of tests
+  int requests = 0;  // > 0: runs requests instead of tests
   RequestSize size{512, 128};
   std::string lengths;
   double rate = 0;
-  std::string op;  // not empty: instead of tests
+  std::string op;  // not empty: runs this operation instead of tests
   std::vector<uint64_t> bytes;
 
   void declare(FlagSet& set);
@@ -152,7 +152,7 @@ void Flags::declare_op(FlagSet& set) {
            });
 }
 
-// No model is loaded, and nothing but GPUs takes part.
+// --op loads no model and uses only GPUs.
 void Flags::check_op(const FlagSet& set) const {
   constexpr std::string_view kOfOp[] = {"--op",          "--bytes",    "--gpus",          "--backend",
                                         "--repetitions", "--json",     "--output-format", "--record",
@@ -195,7 +195,7 @@ void Flags::fill_defaults() {
   if (output.json) format = "json";
 }
 
-// One row: `batch` sequences read `tokens` prompt tokens each, or generate that many.
+// One row: `batch` sequences each read `tokens` prompt tokens, or generate as many.
 struct Test {
   enum class Kind { kPrompt, kGeneration };
   Kind kind;
@@ -219,7 +219,7 @@ std::vector<Test> tests_of(const Flags& flags) {
   return tests;
 }
 
-// The tests of --depth: each of the others behind each depth.
+// The tests of --depth: each test at each depth.
 std::vector<DepthTest> depth_tests_of(const Flags& flags, const std::vector<Test>& tests) {
   std::vector<DepthTest> out;
   for (const int depth : flags.depths) {
@@ -231,7 +231,7 @@ std::vector<DepthTest> depth_tests_of(const Flags& flags, const std::vector<Test
 
 struct Result {
   Test test;
-  std::vector<double> samples;  // tokens a second, one a run
+  std::vector<double> samples;  // tokens per second, one for each run
 
   double mean() const { return serval::mean(samples); }
   double deviation() const { return serval::deviation(samples, DeviationOf::kSample); }
@@ -253,7 +253,7 @@ class Bench {
  public:
   Bench(const Flags& flags, Engine& engine) : flags_(flags), engine_(engine) {}
 
-  // Empty samples where a signal ended it.
+  // The samples are empty if a signal ended the test.
   Result run(const Test& test, ProgressBar& bar) {
     const std::vector<Request> requests = requests_of(test, engine_.info().vocab_size);
     Result result{test, {}};
@@ -374,7 +374,7 @@ class Report {
   nlohmann::ordered_json rows_ = nlohmann::ordered_json::array();
 };
 
-// A context that the longest test just fits, unless one was asked for.
+// The context is just long enough for the longest test unless one was requested.
 EngineOptions options_for(const Flags& flags, const std::vector<Test>& tests) {
   int batch = 1;
   int longest = 0;

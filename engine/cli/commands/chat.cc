@@ -1,4 +1,4 @@
-// serval chat: a conversation, answers streamed. Ctrl-C ends an answer; at an empty prompt it leaves.
+// serval chat: a conversation with streamed answers. Ctrl-C ends an answer; at an empty prompt it exits.
 #include <csignal>
 #include <optional>
 #include <unistd.h>
@@ -53,7 +53,7 @@ struct Flags {
   }
 };
 
-// What a person sees besides the answers. It goes to stderr, so that stdout has the answers only.
+// Prints text that is not part of an answer. It goes to stderr, so that stdout contains only answers.
 void say(const std::string& text) {
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
 }
@@ -103,7 +103,7 @@ class Chat {
     system_ = system;
   }
 
-  // An exit code where the program is to end.
+  // Returns an exit code if the program must end.
   std::optional<int> take(const std::string& line) {
     if (line.find_first_not_of(" \t") == std::string::npos) return std::nullopt;
     return line.starts_with('/') ? obey(line) : answer(line);
@@ -132,7 +132,7 @@ class Chat {
     try {
       response = generate();
     } catch (const Error& error) {
-      // The conversation has outgrown the context: a person may go on with a new one, a script cannot.
+      // The conversation has outgrown the context: an interactive user may start a new one, a script cannot.
       if (error.kind() != ErrorKind::kUsage || !reader_.interactive()) throw;
       messages_.pop_back();
       log_error(fmt::format("{}; /reset begins a new conversation", error.what()));
@@ -156,7 +156,8 @@ class Chat {
     return response;
   }
 
-  // What was said before Ctrl-C was said; an answer of nothing leaves no trace, nor does its question.
+  // Keeps the part of the answer that was generated before Ctrl-C. An empty answer and its question are
+  // forgotten.
   void remember(const Response& response) {
     if (response.text.empty()) {
       messages_.pop_back();
@@ -182,7 +183,7 @@ class Chat {
 
   const Flags& flags_;
   Engine& engine_;
-  const Request request_;  // without its prompt
+  const Request request_;  // without the prompt
   LineReader reader_;
   std::string system_;
   std::vector<ChatMessage> messages_;
@@ -196,7 +197,7 @@ int chat(const Flags& flags) {
   Engine engine = load_engine(options, flags.output.progress);
   const ModelInfo& info = engine.info();
   const ChatMessage probe{"user", "?"};
-  (void)engine.tokenize_chat({&probe, 1});  // a model that has no usable template says so now
+  (void)engine.tokenize_chat({&probe, 1});  // a model without a usable template is reported now
   log_info(fmt::format("{} on {}; seed {}", info.name, info.backend, flags.sampling.seed()));
   return Chat(flags, engine).run();
 }

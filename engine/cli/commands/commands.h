@@ -1,5 +1,5 @@
-// The commands of the executable. Each takes what follows its name and returns the exit code; errors are
-// exceptions, which main turns into one line and a code.
+// The commands of the executable. Each takes the arguments after its name and returns the exit code. Errors
+// are exceptions, which main turns into one line and an exit code.
 #pragma once
 
 #include "engine/cli/flags/arguments.h"

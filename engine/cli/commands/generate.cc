@@ -38,7 +38,7 @@ struct Flags {
   OutputFlags output;
   bool no_echo = false;
   bool special = false;
-  int answers = 1;  // to each prompt
+  int answers = 1;  // for each prompt
   std::optional<double> deadline_ms;
   uint32_t top_logprobs = 0;
   std::string trace_file;
@@ -97,14 +97,14 @@ struct Flags {
   }
 };
 
-// Responses are in the order of the prompts, so many answers to each.
+// Responses are in prompt order, with `of_each` answers to each prompt.
 struct Answers {
   size_t prompts, of_each;
 
   size_t count() const { return prompts * of_each; }
   size_t prompt_of(size_t response) const { return response / of_each; }
   size_t answer_of(size_t response) const { return response % of_each; }
-  // "2 of 3", "answer 1 of 4" or both; nothing where there is one in all.
+  // "2 of 3", "answer 1 of 4" or both; empty if there is one response in all.
   std::string place(size_t response) const {
     const std::string prompt = fmt::format("{} of {}", prompt_of(response) + 1, prompts);
     if (of_each == 1) return prompts == 1 ? "" : prompt;
@@ -138,7 +138,7 @@ std::vector<Request> make_requests(const std::vector<Prompt>& prompts, const Fla
   return requests;
 }
 
-// So that nothing is printed before a request is refused.
+// Checks all requests before anything is printed.
 void check_requests(const Engine& engine, const std::vector<Request>& requests) {
   const auto context = static_cast<size_t>(engine.info().context);
   const ModelLimits limits = {
@@ -157,13 +157,13 @@ void check_requests(const Engine& engine, const std::vector<Request>& requests) 
   }
 }
 
-// What becomes of the requests while they run. Indices are those of the responses.
+// Callbacks of the running requests. Indices are those of the responses.
 struct Progress {
   std::function<void(size_t index, const TokenEvent&)> on_token;
   ResponseCallback on_response;
 };
 
-// Until a signal comes. An error of a single request is thrown.
+// Runs until a signal comes. An error of a single request is thrown.
 std::vector<Response> run_requests(Engine& engine, const std::vector<Request>& requests,
                                    const Progress& progress) {
   const CancelScope cancelled_by_signals(engine);
@@ -177,7 +177,7 @@ std::vector<Response> run_requests(Engine& engine, const std::vector<Request>& r
   return responses;
 }
 
-// The answer's number where there are several to a prompt.
+// With the answer's number if a prompt has several.
 nlohmann::ordered_json answer_json(const std::vector<Prompt>& prompts, const Answers& answers, size_t index,
                                    const Response& response) {
   nlohmann::ordered_json out = nlohmann::ordered_json::object();
@@ -223,7 +223,7 @@ void log_batch(const Answers& answers, const std::vector<Response>& responses, u
       seed));
 }
 
-// Says which prompts could not be continued to their end. Returns whether all were.
+// Logs the prompts that failed. Returns whether none did.
 bool report_failures(const Answers& answers, const std::vector<Response>& responses) {
   bool all_well = true;
   for (size_t i = 0; i < responses.size(); ++i) {
@@ -235,7 +235,7 @@ bool report_failures(const Answers& answers, const std::vector<Response>& respon
   return all_well;
 }
 
-// Prints answers while they come, as text or as lines of JSON, and what is left when all are there.
+// Prints answers as they arrive, as text or as lines of JSON, and the rest once all are complete.
 class Output {
  public:
   Output(const Flags& flags, const std::vector<Prompt>& prompts, const Answers& answers)
@@ -254,7 +254,8 @@ class Output {
       if (text_) printer_.add(index, event.text, event.finish != Finish::kNone);
     };
     const auto on_response = [this](size_t index, const Response& response) {
-      if (text_) printer_.add(index, "", true);  // one that ends by its deadline may have had no last token
+      if (text_)
+        printer_.add(index, "", true);  // an answer that ends by its deadline may have had no last token
       if (!lines_) return;
       nlohmann::ordered_json line = {{"index", answers_.prompt_of(index)}, {"seed", seed_}};
       line.update(answer_json(prompts_, answers_, index, response));

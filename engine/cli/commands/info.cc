@@ -42,20 +42,20 @@ constexpr const char* kBuildType = "release";
 constexpr const char* kBuildType = "debug";
 #endif
 
-// What --backend can name here.
+// The values that --backend accepts on this machine.
 std::vector<std::string> backends() {
   std::vector<std::string> names = {name_of(BackendKind::kHost)};
   try {
     check_device();
     names.emplace_back(name_of(BackendKind::kDevice));
   } catch (const Error&) {
-    // No GPU, which --backend device explains.
+    // No usable GPU; --backend device reports the reason.
   }
   try {
     (void)load_torch_plugin();
     names.emplace_back(name_of(BackendKind::kTorch));
   } catch (const Error&) {
-    // Not installed, which --backend torch explains.
+    // Not installed; --backend torch reports the reason.
   }
   return names;
 }
@@ -90,14 +90,14 @@ ordered_json machine_facts() {
           {"memory_bytes", memory_bytes()}};
 }
 
-// A preset comes without a tokenizer, and so without a template.
+// A preset has no tokenizer, and so no template.
 std::string chat_template_of(const ModelSource& source) {
   constexpr bool kMayLackTokenizer = true;
   if (!source.files) return "";
   return load_text_model(source, "", kMayLackTokenizer).chat_template;
 }
 
-// Of what the model would run on.
+// The free memory of the device that the model would run on.
 uint64_t free_memory() {
   try {
     return free_device_memory();
@@ -130,14 +130,14 @@ ordered_json model_facts(const ModelSource& source) {
           {"chat_template", chat_template_of(source)}};
 }
 
-// Of an H200 that does nothing else.
+// Memory of an otherwise idle H200.
 constexpr uint64_t kH200Bytes = uint64_t{139} << 30;
 
 struct RankMemory {
   std::string gpu;
   uint64_t bytes;
 };
-// Of the GPUs that are asked for, if this machine has them; else of one like its own, else of an H200.
+// Memory of the requested GPUs if this machine has them, else of its first GPU, else of an H200.
 RankMemory memory_of_rank(const std::vector<int>& gpus) {
   try {
     return {"that with the least free memory", free_device_memory(gpus)};
@@ -150,7 +150,7 @@ RankMemory memory_of_rank(const std::vector<int>& gpus) {
   }
 }
 
-// What each of the GPUs has of the model.
+// Each GPU's share of the model.
 ordered_json rank_facts(const Model& model, const std::vector<int>& gpus) {
   const auto ranks = static_cast<uint32_t>(gpus.size());
   check_ranks(model, ranks);
@@ -173,7 +173,7 @@ ordered_json rank_facts(const Model& model, const std::vector<int>& gpus) {
           {"lm_head", model.tie_word_embeddings ? "the embedding's rows" : "by vocabulary"}};
 }
 
-// Of the KV cache for which the options ask, in the memory that has the weights.
+// Adds the size of the KV cache that the options request in the memory that also holds the weights.
 void add_kv_cache(ordered_json& facts, const Model& model, const EngineOptions& options,
                   const ModelBytes& bytes, uint64_t memory) {
   const int context = context_of(options, model.max_position);
@@ -185,7 +185,7 @@ std::string or_none(const std::string& fact) {
   return fact.empty() ? "none" : fact;
 }
 
-// "  weight_bytes            1234": one line a fact, under its section's name.
+// "  weight_bytes            1234": one line for each fact, under its section's name.
 std::string as_text(const ordered_json& facts) {
   std::string out;
   for (const auto& [section, values] : facts.items()) {

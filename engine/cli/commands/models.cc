@@ -1,4 +1,5 @@
-// serval models: what Hugging Face's cache and a folder hold, and whether it runs here.
+// serval models: lists the models in Hugging Face's cache and in a folder, and whether they run on this
+// machine.
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -31,10 +32,10 @@ constexpr const char* kExamples =
 constexpr double kGigabyte = 1e9;
 
 struct Listed {
-  std::string name;                         // what -m takes
-  std::shared_ptr<const ModelFiles> files;  // null where they could not be opened
-  int64_t bytes = 0;                        // of the weights in them
-  std::string problem = {};                 // why it does not run; empty where it does
+  std::string name;                         // the name for -m
+  std::shared_ptr<const ModelFiles> files;  // null if they could not be opened
+  int64_t bytes = 0;                        // size of the weights in them
+  std::string problem = {};                 // why it does not run; empty if it does
 };
 
 std::string memory_problem(const Model& model) {
@@ -45,7 +46,7 @@ std::string memory_problem(const Model& model) {
                      available / kGigabyte);
 }
 
-// Opens the files as loading would, without a weight being read.
+// Opens the files as for loading, without reading any weight.
 template <class Find>
 Listed listed(std::string name, Find&& find) {
   Listed entry{.name = std::move(name), .files = nullptr};
@@ -61,7 +62,7 @@ Listed listed(std::string name, Find&& find) {
   return entry;
 }
 
-// The folder itself, the model directories in it, and the GGUF files of either.
+// The folder itself, the model directories in it, and the GGUF files in all of these.
 std::vector<fs::path> models_in(const fs::path& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) throw Error(ErrorKind::kUsage, folder.string() + ": not a directory");

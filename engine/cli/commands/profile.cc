@@ -1,4 +1,4 @@
-// serval profile: what each SM did in a token, as a trace, a page, a report.
+// serval profile: records what each SM does during a token and writes a trace, a page or a report.
 #include "engine/cli/commands/profile.h"
 
 #include "fmt/format.h"
@@ -27,7 +27,7 @@ constexpr const char* kExamples =
     "  serval profile diff before.json.gz after.json.gz --fail-above 3%\n";
 
 constexpr int kMaxTokens = 1024;
-constexpr const char* kSimulator = "sim";  // what --backend calls it
+constexpr const char* kSimulator = "sim";  // its name for --backend
 
 struct Flags {
   std::string trace_input;  // empty: record
@@ -47,7 +47,7 @@ struct Flags {
   RecordingOptions options() const;
 };
 
-// The last of several wins.
+// The last of several --backend flags wins.
 void Flags::read_backend(const std::string& name) {
   recording.simulate = name == kSimulator;
   if (!recording.simulate) recording.engine.backend = name;
@@ -115,7 +115,7 @@ void Flags::declare(FlagSet& set) {
   set.examples(kExamples);
 }
 
-// What says how to record, and so has no meaning for a trace that is recorded.
+// Flags that say how to record. They are refused for a trace that is recorded already.
 constexpr const char* kRecordingFlags[] = {
     "--model",         "--random-weights",   "--ctx-size",        "--gpus",   "--sms",     "--policy",
     "--queue",         "--backend",          "--threads",         "--tokens", "--depth",   "--batch-size",

@@ -5,7 +5,7 @@
 
 namespace serval::cli {
 
-// serval profile diff: takes what follows "diff".
+// serval profile diff. Takes the arguments after "diff".
 int run_profile_diff(const Arguments& arguments);
 
 }  // namespace serval::cli

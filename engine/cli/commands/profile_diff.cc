@@ -1,4 +1,4 @@
-// serval profile diff: what got slower from one trace to another, for people and for CI.
+// serval profile diff: shows what became slower between two traces, for people and for CI.
 #include "fmt/format.h"
 
 #include "engine/cli/commands/profile.h"
@@ -24,7 +24,7 @@ constexpr double kPercent = 100;
 
 struct Flags {
   std::vector<std::string> traces;
-  std::optional<double> fail_above;  // a share
+  std::optional<double> fail_above;  // a fraction
   std::string html_file;
   OutputFlags output;
 

@@ -16,8 +16,8 @@ void restart(const Arguments& arguments) {
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
-  // Libraries may have opened files without close-on-exec. An older kernel leaves these open, which does no
-  // harm.
+  // Libraries may have opened files without close-on-exec. Kernels without close_range() leave them open,
+  // which is harmless.
   close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
   execv("/proc/self/exe", argv.data());
   throw Error(ErrorKind::kDeviceFault,

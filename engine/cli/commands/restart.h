@@ -1,4 +1,4 @@
-// A process that begins again.
+// Restarts the process.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace serval::cli {
 
-// Replaces what this process runs by the same executable with these arguments, of which the first is the
-// command. The process keeps its number, its environment and its standard streams; all else is closed, a
-// GPU's context with it. Call it when nothing is left to clean up: no destructor runs. Throws
-// Error(kDeviceFault) where the system refuses.
+// Replaces this process's image by the same executable with these arguments; the first is the command. The
+// process keeps its id, its environment and its standard streams; all other files are closed, and a GPU's
+// context with them. Call it when nothing is left to clean up: no destructor runs. Throws Error(kDeviceFault)
+// if the system refuses.
 [[noreturn]] void restart(const Arguments& arguments);
 
 }  // namespace serval::cli

@@ -1,5 +1,5 @@
-// serval schedule: compiles a model, or reads a program file, and prints what the program is. No weights are
-// touched.
+// serval schedule: compiles a model, or reads a program file, and prints the program's properties. Reads no
+// weights.
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 
@@ -48,7 +48,7 @@ void Flags::declare(FlagSet& set) {
   set.examples(kExamples);
 }
 
-// A file may hold any opcodes and operands; what follows relies on the instruction set's own.
+// A file may contain any opcodes and operands; the code after this relies on valid instructions.
 Program read_checked(const std::string& file) {
   Program program = read_program(file);
   check_records(program, check_instruction, file);

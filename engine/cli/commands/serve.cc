@@ -146,16 +146,16 @@ Engine load_engine_for(server::Service& service, EngineOptions options, Progress
       [&service](const char* stage, uint64_t done, uint64_t total) { service.loading(stage, done, total); });
 }
 
-// How serving has ended.
+// How serving ended.
 struct Ending {
-  uint16_t port;      // that it was on
-  std::string fault;  // its line; empty: the server has drained
+  uint16_t port;      // the port it used
+  std::string fault;  // the error line; empty: the server has drained
 };
 
-// Until the server drains or the engine fails.
+// Serves until the server drains or the engine fails.
 Ending serve_model(server::Server& server, const Flags& flags) {
   Engine engine = load_engine_for(server.service(), flags.engine, flags.output.progress);
-  const DeferScope signals;  // before, a signal ends the program at once
+  const DeferScope signals;  // earlier signals end the program at once
   server.drain_on(signals.descriptor(), std::chrono::duration<double>(flags.drain_timeout_s),
                   [] { log_info("no request is taken any more; those that run or wait are answered"); });
   server.service().attach(engine);
@@ -186,13 +186,13 @@ Ending serve(Flags& flags) {
   return serve_model(server, flags);
 }
 
-// CUDA does no work any more in a process in which a kernel has failed, so another process takes over: this
-// one, begun again on the same port.
+// CUDA is unusable in a process in which a kernel has failed. So this process replaces itself by a new one on
+// the same port.
 [[noreturn]] void begin_again(const Arguments& arguments, const Ending& ending) {
   log_warning(ending.fault + "; serval begins again");
   Arguments again = {"serve"};
   again.insert(again.end(), arguments.begin(), arguments.end());
-  again.insert(again.end(), {"--port", std::to_string(ending.port)});  // the last one counts
+  again.insert(again.end(), {"--port", std::to_string(ending.port)});  // the last --port wins
   restart(again);
 }
 
@@ -208,7 +208,7 @@ int run_serve(const Arguments& arguments) {
   }
   const Ending ending = serve(flags);
   if (ending.fault.empty()) return 0;
-  // A signal that came meanwhile asks for the end.
+  // A signal that arrived meanwhile asks to end.
   if (!flags.restart_on_fault || pending_signal() != 0) throw Error(ErrorKind::kDeviceFault, ending.fault);
   begin_again(arguments, ending);
 }

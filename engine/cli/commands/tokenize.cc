@@ -1,4 +1,4 @@
-// serval tokenize and serval detokenize: between text and token ids, by a model's tokenizer alone.
+// serval tokenize and serval detokenize: convert between text and token ids with only a model's tokenizer.
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "nlohmann/json.hpp"
@@ -39,7 +39,7 @@ struct Flags {
   SpecialTokens special_tokens() const { return special ? SpecialTokens::kWritten : SpecialTokens::kNot; }
 };
 
-// A preset has no tokenizer, and so bytes for tokens.
+// A preset has no tokenizer; its tokens are bytes.
 struct Codec {
   explicit Codec(const std::string& model)
       : source(find_model(model)), text(load_text_model(source, "", source.files == nullptr)) {}
@@ -48,7 +48,7 @@ struct Codec {
   TextModel text;
 };
 
-// Ids apart by spaces, commas or line ends.
+// Ids separated by spaces, commas or line ends.
 std::vector<int32_t> parse_ids(const std::string& text) {
   constexpr const char* kSeparators = " ,\t\r\n";
   std::vector<int32_t> ids;

@@ -1,4 +1,4 @@
-// serval validate: proves that a program may run, or says why not. Exit code 1 if it may not.
+// serval validate: proves that a program may run, or reports why not with exit code 1.
 #include "scheduler/validate.h"
 
 #include <chrono>

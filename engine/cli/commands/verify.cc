@@ -1,5 +1,5 @@
-// serval verify: teacher-forces a text through the model and through the LibTorch reference, and says how far
-// apart they are. Exit code 1 outside the gate.
+// serval verify: teacher-forces a text through the model and through the LibTorch reference, and reports how
+// much they differ. Exit code 1 outside the gate.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -38,7 +38,7 @@ constexpr const char* kExamples =
     "  serval verify -m llama-3.2-1b --random-weights 1 -c 512\n"
     "  serval verify -b 64\n";
 
-constexpr int kFewestPositions = 256;  // fewer say little about a mean
+constexpr int kFewestPositions = 256;  // fewer positions say little about a mean
 constexpr size_t kMaxTextBytes = size_t{64} << 20;
 constexpr int kOutsideGate = 1;
 
@@ -46,10 +46,10 @@ struct Flags {
   EngineOptions engine;
   OutputFlags output;
   int positions = kFewestPositions;
-  int batch = 0;  // sequences that are decoded side by side; 0: one is read as a prompt
+  int batch = 0;  // sequences that are decoded in parallel; 0: one is read as a prompt
   std::string text_file;
   std::optional<uint64_t> random_tokens;
-  std::string reference;  // a directory whose weights the reference takes; empty: the model's own
+  std::string reference;  // a directory with the reference's weights; empty: the model's own
   OracleDevice device = OracleDevice::kAuto;
   std::string dump_file;
   bool ours_only = false;
@@ -134,7 +134,7 @@ std::vector<int32_t> choose_tokens(const Flags& flags, const ModelSource& source
   return pseudo_random_tokens(*seed, static_cast<size_t>(flags.positions), source.model->vocab_size);
 }
 
-// Everything about one model that a run computes with.
+// The model and the results of one run.
 class Verification {
  public:
   explicit Verification(const Flags& flags);
@@ -175,7 +175,7 @@ Verification::Verification(const Flags& flags)
       source_(open_model(options_)),
       vocab_(static_cast<size_t>(source_.model->vocab_size)) {
   options_.max_sequences = std::max(1, flags_.batch);
-  // As few as decode: with more, a GPU would run programs that read prompts.
+  // As few rows as decoding has: with more, a GPU would run programs that read prompts.
   if (options_.max_batch_tokens == 0)
     options_.max_batch_tokens = std::max(static_cast<int>(kDefaultRows), flags_.batch);
   options_.progress = [this](const char* stage, uint64_t done, uint64_t total) {
@@ -251,7 +251,7 @@ std::string Verification::model_line() const {
   return fmt::format("{}, {} positions on backend {}\n", source_.model->name, tokens_.size(), backend_);
 }
 
-// A position's logits are those of one sequence; what the others have is to be the same.
+// The logits that are compared are those of one sequence; all other sequences must have the same bits.
 std::string Verification::batch_line() const {
   if (flags_.batch == 0) return "";
   if (different_ == 0) return fmt::format("decoded in {} sequences: all have the same bits\n", flags_.batch);
@@ -308,7 +308,7 @@ void check_combination(const Flags& flags) {
                 fmt::format("--batch-size: {}; limit: {} (--max-batch-tokens); see serval verify --help",
                             flags.batch, flags.engine.max_batch_tokens));
   }
-  // It computes each sequence by itself.
+  // The torch backend computes each sequence by itself.
   if (flags.batch > 0 && flags.engine.backend == name_of(BackendKind::kTorch)) {
     throw Error(ErrorKind::kUsage,
                 "--batch-size: not with --backend torch, which has no batches; see serval verify --help");
@@ -326,7 +326,7 @@ int run_verify(const Arguments& arguments) {
     return 0;
   }
   check_combination(flags);
-  // Before minutes of computing end with the news that there is nothing to compare with.
+  // Fails early if the reference cannot be loaded, before minutes of computation.
   if (!flags.ours_only) load_torch_plugin();
   Verification verification(flags);
   verification.run_ours();

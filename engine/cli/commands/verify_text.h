@@ -1,5 +1,4 @@
-// The text that `serval verify` reads where none is given: written for it, in the manner of the bundled
-// model's stories.
+// The default text of `serval verify`, written for it in the style of the bundled model's stories.
 #pragma once
 
 namespace serval::cli {

@@ -1,4 +1,4 @@
-// What follows the name of a command on the command line.
+// The arguments after the name of a command on the command line.
 #pragma once
 
 #include <string>

@@ -41,7 +41,7 @@ LogitBias parse_logit_bias(const FlagValue& value) {
           static_cast<float>(parse_number(part(number, value.text.size()), sampling_range::kLogitBias))};
 }
 
-// A number of GPUs, or a list of theirs.
+// A number of GPUs, or a list of GPU indices.
 std::vector<int> parse_gpus(const FlagValue& value) {
   constexpr int kMaxGpu = 63;
   std::vector<int> gpus;
@@ -301,7 +301,7 @@ SamplingParams SamplingFlags::apply(const SamplingParams& defaults) const {
   return sampling;
 }
 
-// 32 bits: short enough to type again, and exact in every JSON reader.
+// 32 bits: short enough to type, and exact in every JSON reader.
 uint64_t SamplingFlags::random_seed() {
   return std::random_device()();
 }

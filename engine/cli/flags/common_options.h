@@ -25,44 +25,44 @@ struct OutputFlags {
   void declare(FlagSet& flags, const std::string& json_help);
 };
 
-inline constexpr int kMaxContext = ConfigLimits::kMaxPosition;  // tokens; the model's own limit comes later
+inline constexpr int kMaxContext =
+    ConfigLimits::kMaxPosition;  // tokens; the model's own limit is checked later
 
 // -m: a directory or a preset's name.
 void declare_model_name(FlagSet& flags, std::string& model);
-// -m, --random-weights, --allow-nonfinite: which model.
+// -m, --random-weights, --allow-nonfinite: selects the model.
 void declare_model(FlagSet& flags, EngineOptions& options);
 // -c.
 void declare_context(FlagSet& flags, EngineOptions& options);
 // --gpus.
 void declare_gpus(FlagSet& flags, EngineOptions& options);
-// That, --sms, --policy, --queue: how it is compiled.
+// --gpus, --sms, --policy, --queue: how it is compiled.
 void declare_schedule(FlagSet& flags, EngineOptions& options);
-// --threads, `of` what.
+// --threads; `of` completes the help text "threads of …".
 void declare_threads(FlagSet& flags, EngineOptions& options, const std::string& of);
 // --max-batch-tokens, --batch-invariant.
 void declare_batch_tokens(FlagSet& flags, EngineOptions& options);
 // --kv-cache-memory.
 void declare_kv_cache_memory(FlagSet& flags, EngineOptions& options);
-// These two.
+// --max-batch-tokens, --batch-invariant and --kv-cache-memory.
 void declare_capacity(FlagSet& flags, EngineOptions& options);
 // --max-sequences.
 void declare_max_sequences(FlagSet& flags, EngineOptions& options);
-// All of these but the capacity, and the rest that loading a model needs: --chat-template, --backend,
+// All of these except the capacity, and the rest that loading a model needs: --chat-template, --backend,
 // --interleaving.
 void declare_engine(FlagSet& flags, EngineOptions& options);
 
-// Throws Error(kUsage) if one of the flags, which say how to compile, is given though there is a program
-// file.
+// Throws Error(kUsage) if one of `flags`, which say how to compile, is given together with a program file.
 void check_not_compiled(const FlagSet& set, const std::string& program_file,
                         std::initializer_list<const char*> flags);
 
-// Loads with a progress bar, and tells `also` how far it is. Throws as Engine::load does.
+// Loads with a progress bar, and reports the progress to `also`. Throws as Engine::load does.
 Engine load_engine(EngineOptions options, ProgressMode progress, const ProgressCallback& also = {});
-// The same without an engine, for the commands that time or record passes themselves; says on stderr how long
-// it took.
+// Loads a model without an engine, for commands that time or record passes themselves. Logs to stderr how
+// long it took.
 LoadedModel load_model(EngineOptions options, ProgressMode progress);
 
-// -n, -s, --temp and their like. What is not given is the model's own default.
+// -n, -s, --temp and similar. Values that are not given are the model's defaults.
 struct SamplingFlags {
   int max_tokens = -1;
   std::vector<std::string> stop;
@@ -74,11 +74,10 @@ struct SamplingFlags {
   std::string json_schema;
 
   void declare(FlagSet& flags);
-  // Sampling as asked for, where `defaults` fill the gaps. Without -s every run draws a seed of its own:
-  // seed().
+  // The given sampling parameters, with `defaults` for the others. Without -s every run draws a seed: seed().
   SamplingParams apply(const SamplingParams& defaults) const;
   uint64_t seed() const { return seed_; }
-  // All of a request but its prompt.
+  // A request without its prompt.
   Request request(const SamplingParams& defaults) const;
 
  private:

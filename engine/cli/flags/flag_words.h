@@ -1,4 +1,4 @@
-// The API's error lines begin with the name of a field; a person has given a flag or a variable.
+// The API's error lines begin with a field's name; command-line users gave a flag or a variable.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace serval::cli {
 
-// `line` with the field it begins with named as it was given: "--ctx-size: …" for "context: …", or
-// "SERVAL_CTX_SIZE: …" where the flag is not among the arguments and its variable is set. Other lines stay,
-// as do those of fields that were not given at all but follow from others.
+// Replaces the field's name at the beginning of `line` by the form in which it was given: "--ctx-size: …" for
+// "context: …", or "SERVAL_CTX_SIZE: …" if the flag is not among the arguments and its variable is set. Does
+// not change other lines, nor those of fields that were not given but follow from others.
 std::string in_flag_words(const std::string& line, const Arguments& arguments);
 
 }  // namespace serval::cli

@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kHelpColumn = 30;
 constexpr size_t kHelpWidth = 100;
 
-// `text` broken at spaces into lines that start at kHelpColumn; the first continues a line.
+// Breaks `text` at spaces into lines that start at kHelpColumn; the first continues a line.
 std::string wrap(const std::string& text) {
   std::string out;
   size_t column = kHelpColumn;
@@ -74,7 +74,8 @@ std::string FlagSet::Flag::help_entry() const {
   return left + wrap(variable.empty() ? help : fmt::format("{} [{}]", help, variable)) + '\n';
 }
 
-// CLI11 splits the command line; values stay text, so that the environment's are read by the same code.
+// CLI11 splits the command line. Values stay text, so that values from the environment are read by the same
+// code.
 class FlagSet::Parser {
  public:
   explicit Parser(const FlagSet& flags) {

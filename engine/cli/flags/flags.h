@@ -1,6 +1,6 @@
-// The flags of one command. Each is defined once: names, help, how its text becomes a value. A flag that is
-// not on the command line is read from its environment variable: --ctx-size from SERVAL_CTX_SIZE. An empty
-// variable counts as none.
+// The flags of one command. Each is defined once: names, help and reader. A flag that is not on the command
+// line is read from its environment variable: --ctx-size from SERVAL_CTX_SIZE. An empty variable counts as
+// unset.
 #pragma once
 
 #include <functional>
@@ -15,14 +15,14 @@ using FlagReader = std::function<void(const FlagValue&)>;
 
 class FlagSet {
  public:
-  // `command` is what follows "serval"; `usage` what follows that in the usage line.
+  // `command` follows "serval", and `usage` follows the command in the usage line.
   FlagSet(std::string command, std::string summary, std::string usage);
 
-  // Titles the flags that are added next in the help.
+  // Title in the help of the flags that are added next.
   void group(const std::string& title) { group_ = title; }
 
-  // `names` as "-c,--ctx-size"; the long name also names the environment variable. Given several times, the
-  // last wins.
+  // `names`, for example "-c,--ctx-size". The long name also gives the environment variable's name. If the
+  // flag is given several times, the last value wins.
   void value(const std::string& names, const std::string& metavar, const std::string& help,
              FlagReader reader);
   // Every occurrence is read, in order.
@@ -33,15 +33,15 @@ class FlagSet {
   void positional(const std::string& name, const std::string& help, FlagReader reader);
   void examples(std::string text) { examples_ = std::move(text); }
 
-  // Reads everything. Returns false if help was asked for, and then nothing was read. Throws Error(kUsage),
-  // one line that ends by naming the help.
+  // Reads all flags. Returns false if help was requested; then nothing was read. Throws Error(kUsage) with
+  // one line that ends with a reference to the help.
   bool parse(const std::vector<std::string>& arguments);
-  // Whether the flag of that long name was on the command line that was parsed.
+  // Returns whether the flag with that long name was on the command line.
   bool given(const std::string& long_name) const;
-  // The long names of all that were.
+  // The long names of all flags that were on it.
   const std::vector<std::string>& given() const { return given_; }
   std::string help() const;
-  // How error lines end: where to read more.
+  // The end of error lines: where to find the help.
   std::string see_help() const;
 
  private:

@@ -10,9 +10,9 @@
 namespace serval::cli {
 namespace {
 
-constexpr size_t kMaxQuotedBytes = 60;  // of a value in an error line
+constexpr size_t kMaxQuotedBytes = 60;  // of a value that is quoted in an error line
 
-// The whole of `text` as a number of type T.
+// Reads a number of type T; all of `text` must be used.
 template <class T>
 std::from_chars_result read_number(const std::string& text, T* out) {
   const char* end = text.data() + text.size();
@@ -32,7 +32,7 @@ T read_whole_number(const FlagValue& value, T low, T high, std::string_view also
   return number;
 }
 
-// What commas separate.
+// The comma-separated items.
 std::vector<FlagValue> items_of(const FlagValue& value) {
   std::vector<FlagValue> items;
   size_t begin = 0;
@@ -57,7 +57,7 @@ int64_t parse_integer(const FlagValue& value, int64_t low, int64_t high) {
 }
 
 uint64_t parse_unsigned(const FlagValue& value, uint64_t high, std::string_view also) {
-  // from_chars takes no sign for an unsigned type, but a minus sign is a number to a person.
+  // from_chars accepts no sign for an unsigned type. For the user a negative number is a number out of range.
   if (value.text.starts_with('-')) {
     int64_t negative = 0;
     if (read_number(value.text, &negative).ec != std::errc::invalid_argument) {

@@ -1,5 +1,4 @@
-// Turns the text of a flag, or of the environment variable that stands in for it, into a value within its
-// limits.
+// Converts the text of a flag, or of its environment variable, to a value within limits.
 //
 // Every function throws Error(kUsage) with one line that names the flag or variable, the text and the limit.
 #pragma once
@@ -21,41 +20,41 @@ struct FlagValue {
   bool from_environment = false;
 };
 
-// What is wrong with `value`, as an Error(kUsage).
+// Throws Error(kUsage) with the flag, its text and the reason.
 [[noreturn]] void reject(const FlagValue& value, const std::string& why);
 
 // A whole number in decimal, low <= n <= high.
 int64_t parse_integer(const FlagValue& value, int64_t low, int64_t high);
-// `also` is what the error line says of values that the caller takes itself: "-1, or ".
+// `also` completes the error line with values that the caller accepts itself: "-1, or ".
 uint64_t parse_unsigned(const FlagValue& value, uint64_t high, std::string_view also = "");
 
 // Comma-separated whole numbers, each within the limits; at least one.
 std::vector<int> parse_integer_list(const FlagValue& value, int low, int high);
 
-// A finite number, low <= x <= high, or low < x <= high. Compared as the float it becomes.
+// A finite number, low <= x <= high, or low < x <= high. The comparison is made after rounding to float.
 enum class LowerBound { kIncluded, kExcluded };
 float parse_real(const FlagValue& value, float low, float high, LowerBound bound = LowerBound::kIncluded);
 
-// Bytes, with K, M or G for 2^10, 2^20 or 2^30 of them, or a percentage as a share; the other one is 0.
+// Bytes, with the suffix K, M or G for 2^10, 2^20 or 2^30, or a percentage as a share; the other member is 0.
 struct MemorySize {
   uint64_t bytes = 0;
   double share = 0;  // above 0, up to 1
 };
 MemorySize parse_memory_size(const FlagValue& value);
 
-// Comma-separated sizes as parse_memory_size() reads them, in bytes: each a multiple of `unit`, up to `most`
-// of it; at least one.
+// Comma-separated sizes as parse_memory_size() reads them, in bytes, at least one. Each is a multiple of
+// `unit`, at most `most` times `unit`.
 std::vector<uint64_t> parse_size_list(const FlagValue& value, uint64_t unit, uint64_t most);
 
 // One of `choices`, exactly.
 std::string parse_choice(const FlagValue& value, const std::vector<std::string>& choices);
-// A choice among the names of an enumeration.
+// One of the names of an enumeration.
 template <NamedEnum E>
 E parse_enumerator(const FlagValue& value) {
   const auto names = enumerator_names<E>();
   return *enumerator_named<E>(parse_choice(value, {names.begin(), names.end()}));
 }
-// The same names for a help text: "auto, on, off".
+// These names for a help text: "auto, on, off".
 template <NamedEnum E>
 std::string listed() {
   return fmt::format("{}", fmt::join(enumerator_names<E>(), ", "));

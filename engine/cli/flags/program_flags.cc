@@ -26,8 +26,8 @@ Machine machine_of(const ProgramFlags& flags) {
   return machine;
 }
 
-// The program that a GPU takes for a pass of so many rows, of those for the passes that `engine` allows. The
-// host's threads have one for all passes.
+// Compiles the program that a GPU runs for passes of `flags.rows` rows, among the programs for the passes
+// that `engine` allows. The host's threads have a single program for all passes.
 ValidProgram compile_for_rows(const Model& model, const ProgramFlags& flags,
                               const ScheduleOptions& schedule) {
   const EngineOptions& engine = flags.engine;

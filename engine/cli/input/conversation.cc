@@ -11,9 +11,9 @@ bool Conversation::is_control(int32_t id) const {
   return engine_.detokenize(one, true) != engine_.detokenize(one, false);
 }
 
-// Encoding never joins text before a control token to what is behind it. So what was said can take the place
-// of the ids up to the first control token behind it, if it reads as these do: a template may change a text,
-// trim it for example.
+// Encoding never merges text before a control token with text after it. So `said_` can replace the ids up to
+// the next control token if both decode to the same text. They may not: a template may change a text, for
+// example trim it.
 std::vector<int32_t> Conversation::prompt(std::span<const ChatMessage> messages) const {
   std::vector<int32_t> ids = engine_.tokenize_chat(messages);
   if (said_.empty()) return ids;

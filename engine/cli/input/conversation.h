@@ -1,5 +1,5 @@
-// The token ids of a conversation. An answer stands in them as it was generated: text that is encoded again
-// can give other tokens, and then the KV cache would not have the answer.
+// The token ids of a conversation. Answers are kept as they were generated: encoding their text again can
+// give other tokens, which would not match the KV cache.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ class Conversation {
 
   // The ids of all messages, ready for an answer. Throws as Engine::tokenize_chat().
   std::vector<int32_t> prompt(std::span<const ChatMessage> messages) const;
-  // What the last prompt got; the next one's messages begin with that prompt's and this answer's text.
+  // Adds the answer to the last prompt. The next prompt's messages must begin with that prompt's messages and
+  // this answer's text.
   void add(std::vector<int32_t> prompt, const Response& answer);
   void forget() { said_.clear(); }
 
@@ -25,7 +26,7 @@ class Conversation {
   bool is_control(int32_t id) const;
 
   const Engine& engine_;
-  std::vector<int32_t> said_;  // the last prompt and its answer, but for the token that ended it
+  std::vector<int32_t> said_;  // the last prompt and its answer, without the token that ended it
 };
 
 }  // namespace serval::cli

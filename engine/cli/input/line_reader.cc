@@ -15,8 +15,8 @@
 namespace serval::cli {
 namespace {
 
-// Ctrl-C makes a terminal forget the line being typed. While this lives it does not, so that one can tell
-// whether there was any.
+// Ctrl-C makes a terminal discard the line being typed. While this object lives the line is kept, so that its
+// presence can be tested.
 class KeepTypedLine {
  public:
   explicit KeepTypedLine(bool interactive) : changed_(interactive && tcgetattr(STDIN_FILENO, &saved_) == 0) {
@@ -36,7 +36,7 @@ class KeepTypedLine {
   bool changed_;
 };
 
-// An unfinished line can only be read once lines do not matter to the terminal. True if there was one.
+// An unfinished line can only be read in the terminal's non-canonical mode. Returns whether there was one.
 bool discard_typed_line() {
   termios saved = {};
   if (tcgetattr(STDIN_FILENO, &saved) != 0) return false;
@@ -72,7 +72,7 @@ LineReader::Result LineReader::on_signal() {
   return {typed ? Event::kDiscarded : Event::kInterrupt, ""};
 }
 
-// The last line may lack its end.
+// The last line may lack its newline.
 LineReader::Result LineReader::at_end() {
   if (buffer_.empty()) return {Event::kEnd, ""};
   buffer_ += '\n';
@@ -81,7 +81,7 @@ LineReader::Result LineReader::at_end() {
   return result;
 }
 
-// Reads what is there. False at the end of the input.
+// Reads the available bytes. Returns false at the end of the input.
 bool LineReader::fill() {
   char bytes[4096];
   const ssize_t count = ::read(STDIN_FILENO, bytes, sizeof bytes);
@@ -97,7 +97,7 @@ bool LineReader::fill() {
 }
 
 LineReader::Result LineReader::read(std::string_view prompt) {
-  const KeepTypedLine keep(interactive_);  // before the prompt can be seen and typed at
+  const KeepTypedLine keep(interactive_);  // before the user can see the prompt and type
   if (interactive_) {
     [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, prompt.data(), prompt.size());
   }

@@ -1,4 +1,4 @@
-// Lines a person types, or that come through a pipe; signals while waiting for them.
+// Reads lines from a terminal or a pipe, and reports signals that arrive while waiting for them.
 #pragma once
 
 #include <string>
@@ -10,26 +10,26 @@ namespace serval::cli {
 
 inline constexpr size_t kMaxLineBytes = 1 << 20;
 
-// One at a time. While it lives, signals are pending (DeferScope): this is where they are asked for.
+// Only one may exist at a time. While it lives, signals are deferred (DeferScope) and reported by read().
 class LineReader {
  public:
   enum class Event {
     kLine,
     kEnd,        // end of the input, or Ctrl-D on an empty line
-    kDiscarded,  // Ctrl-C: what was typed is forgotten
-    kInterrupt,  // Ctrl-C where nothing was typed, or SIGINT while a pipe is read
+    kDiscarded,  // Ctrl-C discarded the typed line
+    kInterrupt,  // Ctrl-C on an empty line, or SIGINT while a pipe is read
     kTerminate,  // SIGTERM
   };
   struct Result {
     Event event = Event::kEnd;
-    std::string line;  // UTF-8, without its end; broken bytes are U+FFFD
+    std::string line;  // UTF-8, without the newline; invalid bytes are replaced by U+FFFD
   };
 
   LineReader();
   bool interactive() const { return interactive_; }
 
-  // A person sees the prompt, on stderr. Throws Error(kRuntime) if stdin cannot be read or a line is longer
-  // than kMaxLineBytes.
+  // Prints the prompt to stderr if interactive. Throws Error(kRuntime) if stdin cannot be read or a line is
+  // longer than kMaxLineBytes.
   Result read(std::string_view prompt);
 
  private:

@@ -18,7 +18,7 @@ namespace {
   throw Error(ErrorKind::kRuntime, fmt::format("prompt file {}: {}", file, why));
 }
 
-// Owns what it opened; stdin stays open.
+// Closes what it opened; stdin stays open.
 class InputFile {
  public:
   explicit InputFile(const std::string& name)
@@ -39,7 +39,7 @@ class InputFile {
 
 }  // namespace
 
-// Read rather than measured, so that a pipe serves too.
+// Reads to the end without asking for the size, so that pipes work too.
 std::string read_all(const std::string& name) {
   constexpr size_t kChunk = 64 << 10;
   const InputFile file(name);
@@ -59,7 +59,7 @@ std::string read_all(const std::string& name) {
 
 namespace {
 
-// One prompt a line; empty lines are none, and a carriage return before the end of a line is not part of it.
+// One prompt per line. Empty lines are skipped, and a carriage return at the end of a line is removed.
 std::vector<std::string> read_prompts(const std::string& name) {
   const std::string text = read_all(name);
   std::vector<std::string> prompts;
@@ -110,7 +110,7 @@ void PromptFlags::declare_ids(FlagSet& flags) {
              });
 }
 
-// A prompt on the command line, of any kind, stands before all in the environment.
+// If the command line has a prompt of any kind, prompts from the environment are ignored.
 std::vector<PromptFlags::Source> PromptFlags::used() const {
   std::vector<Source> sources = sources_;
   const auto from_environment = [](const Source& source) { return source.from_environment; };

@@ -39,7 +39,7 @@ void handle(int number) {
   sigaction(number, nullptr, &now);
   if (now.sa_handler == SIG_IGN) return;
   struct sigaction wanted = {};
-  wanted.sa_handler = on_signal;  // without SA_RESTART: a read at the prompt ends
+  wanted.sa_handler = on_signal;  // without SA_RESTART, so that a read at the prompt returns
   sigemptyset(&wanted.sa_mask);
   sigaddset(&wanted.sa_mask, SIGINT);
   sigaddset(&wanted.sa_mask, SIGTERM);

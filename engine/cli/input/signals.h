@@ -1,8 +1,8 @@
 // SIGINT, SIGTERM and SIGPIPE.
 //
-// Where nothing else is arranged, SIGINT and SIGTERM end the program at once with status 130 or 143. While a
-// CancelScope lives they cancel the engine's run instead, and the command ends in order (or, in a chat, goes
-// on); a second signal ends the program at once. SIGPIPE is ignored: write_stdout reports it.
+// By default SIGINT and SIGTERM end the program at once with status 130 or 143. While a CancelScope lives
+// they cancel the engine's run instead, and the command ends normally (a chat goes on); a second signal ends
+// the program at once. SIGPIPE is ignored: write_stdout reports it.
 #pragma once
 
 #include "serval/engine.h"
@@ -12,14 +12,14 @@ namespace serval::cli {
 // A signal that was ignored when the program started (nohup, a shell's background job) stays ignored.
 void install_signal_handlers();
 
-// SIGINT or SIGTERM if one has arrived and was not taken, else 0. Any thread.
+// Returns SIGINT or SIGTERM if one has arrived and was not taken, else 0. Any thread.
 int pending_signal() noexcept;
-// The same, and forgets it.
+// Returns the pending signal like pending_signal(), and clears it.
 int take_signal() noexcept;
 
 inline constexpr int kSignalExitBase = 128;  // a shell's convention: 128 + the signal's number
 
-// While it lives, a signal cancels what `engine` runs and is pending. One at a time.
+// While it lives, a signal is pending and cancels `engine`'s run. Only one may exist at a time.
 class CancelScope {
  public:
   explicit CancelScope(Engine& engine) noexcept;
@@ -28,7 +28,7 @@ class CancelScope {
   CancelScope& operator=(const CancelScope&) = delete;
 };
 
-// While it lives, a signal is only pending, and makes descriptor() readable until take_signal().
+// While it lives, a signal is only pending; descriptor() is readable until take_signal().
 class DeferScope {
  public:
   DeferScope() noexcept;

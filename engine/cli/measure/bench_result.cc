@@ -19,7 +19,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr double kMicrosecondsPerSecond = 1e6;
-constexpr double kBytesPerMicrosecond = 1e3;  // in 1e9 bytes a second
+constexpr double kBytesPerMicrosecond = 1e3;  // for 1e9 bytes per second
 
 template <class Time>
 std::optional<double> median_us(const std::vector<PassTimes>& samples, Time&& time_of) {
@@ -32,14 +32,14 @@ std::optional<double> median_us(const std::vector<PassTimes>& samples, Time&& ti
   return median(times);
 }
 
-// What a pass of generation reads: all weights once, and each sequence's keys and values.
+// Bytes that a pass of generation reads: all weights once, and each sequence's keys and values.
 double bytes_per_pass(const Model& model, const DepthTest& test) {
-  const double mean_context = test.depth + (test.tokens + 1) / 2.0;  // of the passes of the test
+  const double mean_context = test.depth + (test.tokens + 1) / 2.0;  // average over the test's passes
   return static_cast<double>(model.weight_bytes_per_token()) +
          test.batch * mean_context * static_cast<double>(model.kv_bytes_per_token());
 }
 
-// Ranks may share a GPU, and its memory.
+// Number of distinct GPUs: ranks may share one, and its memory bandwidth.
 size_t different_gpus(const BenchSubject& subject) {
   if (subject.gpus.empty()) return subject.backend.program().num_devices;
   return std::set(subject.gpus.begin(), subject.gpus.end()).size();
@@ -49,7 +49,7 @@ ordered_json or_null(const std::optional<double>& value) {
   return value ? ordered_json(*value) : ordered_json(nullptr);
 }
 
-// How many of the fields that are null are shown.
+// A number with that many digits; empty for null.
 std::string cell(const ordered_json& value, int digits, double factor = 1) {
   return value.is_null() ? "" : fmt::format("{:.{}f}", factor * value.get<double>(), digits);
 }

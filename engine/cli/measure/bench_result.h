@@ -1,4 +1,4 @@
-// The result of one measured test: what was measured, on what, from which commit.
+// The record of one measured test: results, subject and build.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -15,29 +15,29 @@ namespace serval::cli {
 struct BenchSubject {
   const Model& model;
   const Backend& backend;
-  std::optional<double> limit_gb_per_s;  // of one GPU
-  std::vector<int> gpus;                 // that were asked for, one for each rank; empty: the first ones
+  std::optional<double> limit_gb_per_s;  // for one GPU
+  std::vector<int> gpus;                 // requested GPUs, one for each rank; empty: the first ones
   int launch_passes;
 };
 
 struct Measured {
   std::vector<PassTimes> samples;
-  std::optional<double> torch_us;  // of a pass of LibTorch's
+  std::optional<double> torch_us;  // for a pass of LibTorch
 };
 
-// Times are medians over the samples. A token's time is its pass's, divided by the tokens of the pass;
-// gb_per_s counts weights and cached keys and values, each once a pass, and is the kernel's where there is a
-// GPU. share_of_limit is that of all GPUs that share the model. What was not measured is null.
+// Times are medians over the samples. A token's time is its pass's time divided by the pass's tokens.
+// gb_per_s counts weights and cached keys and values once per pass, over the kernel's time if there is a GPU.
+// share_of_limit is relative to all GPUs that share the model. Values that were not measured are null.
 nlohmann::ordered_json bench_result(const BenchSubject& subject, const DepthTest& test,
                                     const Measured& measured);
 
-// Adds which build measured it, and when.
+// Adds the build's commit and the time of measurement.
 void add_build(nlohmann::ordered_json& result);
 
-// Appends a line of JSON. Throws Error(kRuntime) naming the file.
+// Appends the result as a line of JSON. Throws Error(kRuntime) naming the file.
 void append_result(const std::string& file, const nlohmann::ordered_json& result);
 
-// A table row of some of the fields, and the head above it; the same as CSV, of all fields.
+// The head and a row of a Markdown table with some of the fields, and of a CSV table with all fields.
 std::string markdown_head();
 std::string markdown_row(const nlohmann::ordered_json& result);
 std::string csv_head(const nlohmann::ordered_json& result);

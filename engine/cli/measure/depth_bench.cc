@@ -14,7 +14,7 @@
 namespace serval::cli {
 namespace {
 
-// Empty where a signal ended it.
+// Returns no samples if a signal ended the test.
 std::vector<PassTimes> measure(PassTimer& timer, const DepthTest& test, const DepthBench& bench) {
   ProgressBar bar(bench.progress);
   const DeferScope between_runs;
@@ -34,7 +34,7 @@ class TorchTimer {
  public:
   TorchTimer(LoadedModel& model, bool wanted) {
     if (!wanted) return;
-    constexpr int64_t kNoCells = 1;  // a replay has a cache of its own
+    constexpr int64_t kNoCells = 1;  // a replay has its own cache
     oracle_.emplace(*model.source.model, model.weights.on_host(),
                     OracleOptions{OracleDtype::kBf16, OracleDevice::kCuda, kNoCells, 0});
   }
@@ -56,7 +56,7 @@ int run_depth_bench(const DepthBench& bench) {
   const BenchSubject subject{*model.source.model, *model.backend, model.backend->stream_limit_gb_per_s(),
                              bench.engine.gpus, bench.launch_passes};
   TorchTimer torch(model, bench.compare_torch);
-  // What recording costs is part of what is timed.
+  // The cost of recording is part of the time that is measured.
   if (bench.trace_tokens > 0) keep_last_tokens(*model.backend, static_cast<uint32_t>(bench.trace_tokens));
   PassTimer timer(*model.backend, static_cast<uint32_t>(bench.launch_passes));
   ResultReport report(bench.format, bench.record_file, {markdown_head(), markdown_row});

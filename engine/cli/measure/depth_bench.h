@@ -1,4 +1,5 @@
-// serval bench --depth: passes timed on the backend itself, behind contexts that no prompt was read for.
+// serval bench --depth: times passes on the backend itself, with a KV cache that was filled without reading a
+// prompt.
 #pragma once
 
 #include <string>
@@ -9,7 +10,7 @@
 
 namespace serval::cli {
 
-// `batch` sequences that have `depth` tokens each in the KV cache read `tokens` more, or generate them.
+// `batch` sequences with `depth` tokens each in the KV cache read `tokens` more tokens, or generate them.
 struct DepthTest {
   bool prompt;
   int tokens;
@@ -24,14 +25,14 @@ struct DepthTest {
 };
 
 struct DepthBench {
-  EngineOptions engine;  // with a context for all tests
+  EngineOptions engine;  // with a context that suffices for all tests
   std::vector<DepthTest> tests;
-  int repetitions = 5;  // after one that does not count
+  int repetitions = 5;  // after one warm-up run
   int launch_passes = 64;
   std::string format = "md";   // md, json or csv
-  int trace_tokens = 0;        // > 0: events are recorded, into rings for so many of the last tokens
+  int trace_tokens = 0;        // > 0: records events, into rings for this many of the last tokens
   bool compare_torch = false;  // also time LibTorch's operators, replayed from a CUDA graph
-  std::string record_file;     // one line of JSON is appended for each result; empty: none
+  std::string record_file;     // appends one line of JSON for each result; empty: none
   ProgressMode progress = ProgressMode::kAuto;
 };
 

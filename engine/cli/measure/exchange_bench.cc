@@ -15,12 +15,12 @@
 namespace serval::cli {
 namespace {
 
-// Before this process uses a GPU.
+// Call before this process uses a GPU.
 NcclResults results_of_nccl(const ExchangeBench& bench) {
   if (std::set(bench.gpus.begin(), bench.gpus.end()).size() < bench.gpus.size()) {
     return {.version = {},
             .us = std::vector<std::optional<double>>(bench.bytes.size()),
-            .note = "not measured: it takes one rank a GPU, and --gpus names one GPU several times"};
+            .note = "not measured: NCCL needs a GPU for each rank, and --gpus names a GPU several times"};
   }
   ProgressBar bar(bench.progress);
   bar.update("NCCL", 0, 1, ProgressBar::Measure::kSteps);
@@ -67,7 +67,7 @@ int run_exchange_bench(const ExchangeBench& bench) {
     result.nccl_us = nccl.us[i];
     report.add(exchange_record(subject, result));
   }
-  // What is missing in the table.
+  // Explains the empty cells of the table.
   report.end(nccl.note.empty() ? "" : fmt::format("\nNCCL: {}\n", nccl.note));
   const int signal = pending_signal();
   return signal == 0 ? 0 : kSignalExitBase + signal;

@@ -22,7 +22,7 @@ std::string cell(const ordered_json& value) {
 }  // namespace
 
 ordered_json exchange_record(const ExchangeSubject& subject, const ExchangeResult& result) {
-  constexpr double kBytesPerMicrosecond = 1e3;  // in 1e9 bytes a second
+  constexpr double kBytesPerMicrosecond = 1e3;  // for 1e9 bytes per second
   const auto speed = [](uint64_t bytes, double us) {
     return static_cast<double>(bytes) / us / kBytesPerMicrosecond;
   };

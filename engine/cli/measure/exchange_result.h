@@ -9,30 +9,30 @@
 
 namespace serval::cli {
 
-// What one size took.
+// Measurements of one size.
 struct ExchangeResult {
   uint64_t bytes = 0;
   double idle_us = 0;
   double loaded_us = 0;
-  uint64_t weight_bytes = 0;  // that a rank read in loaded_us
+  uint64_t weight_bytes = 0;  // read by a rank in loaded_us
   std::optional<double> nccl_us;
 };
 
-// On which GPUs, and with which NCCL.
+// The GPUs and the NCCL version.
 struct ExchangeSubject {
   std::vector<int> gpus;
   std::string gpu_name;
   uint32_t sms = 0;  // of a rank
   std::string nccl_version;
-  std::string nccl_note;  // why NCCL's figures are missing; empty: they are not
+  std::string nccl_note;  // why NCCL's figures are missing; empty: they are not missing
   int repetitions = 0;
 };
 
-// Bandwidths are in 1e9 bytes a second: the bytes of the vector that is summed up, divided by the time, and
-// the weights that a rank reads meanwhile. What was not measured is null.
+// Bandwidths are in 1e9 bytes per second: the bytes of the summed vector divided by the time, and the weights
+// that a rank reads during that time. Values that were not measured are null.
 nlohmann::ordered_json exchange_record(const ExchangeSubject& subject, const ExchangeResult& result);
 
-// A table row of some of the fields, and the head above it.
+// The head and a row of a Markdown table with some of the fields.
 std::string exchange_markdown_head();
 std::string exchange_markdown_row(const nlohmann::ordered_json& record);
 

@@ -13,7 +13,7 @@ PassTimer::PassTimer(Backend& backend, uint32_t launch_passes)
       launch_passes_(std::min(launch_passes, serval::launch_passes(backend.limits().rows))) {
   backend_.fill_cache();
   const std::span<int32_t> blocks = backend_.state().block_table;
-  // Every sequence has blocks of its own, as far as there are any.
+  // Each sequence gets its own blocks, as far as the cache has enough.
   std::iota(blocks.begin(), blocks.end(), 0);
   for (int32_t& block : blocks) block %= static_cast<int32_t>(backend_.limits().kv_blocks);
 }
@@ -25,7 +25,7 @@ PassTimes PassTimer::run(const DepthTest& test) {
   return times;
 }
 
-// Greedy, without ends.
+// Greedy sampling, no end before the context is full.
 void PassTimer::write_slots(uint32_t count) {
   StateBlock& state = backend_.state();
   for (uint32_t s = 0; s < count; ++s) {
@@ -40,7 +40,7 @@ int32_t PassTimer::next_token() {
   return static_cast<int32_t>(random_word(kKey, tokens_made_++) % backend_.program().limits.vocab);
 }
 
-// Chunk by chunk, one sequence after the other, as the engine reads prompts.
+// In chunks and one sequence after the other, as the engine reads prompts.
 void PassTimer::run_prompt(const DepthTest& test, PassTimes& times) {
   StateBlock& state = backend_.state();
   const int rows_of_pass = static_cast<int>(state.rows.size());
@@ -50,7 +50,7 @@ void PassTimer::run_prompt(const DepthTest& test, PassTimes& times) {
       std::fill(std::begin(state.rows), std::end(state.rows), PassRow{});
       const bool ends = first + rows == test.tokens;
       for (int r = 0; r < rows; ++r) {
-        // Rows of which logits are wanted come first.
+        // Rows that want logits come first.
         const int token = ends ? (r + rows - 1) % rows : r;
         state.rows[static_cast<size_t>(r)] = {.active = 1,
                                               .wants_logits = ends && r == 0 ? 1U : 0U,
@@ -73,7 +73,7 @@ void PassTimer::run_generation(const DepthTest& test, PassTimes& times) {
                      .token = next_token(),
                      .position = static_cast<uint32_t>(test.depth)};
   }
-  // Each launch leaves the rows as the next one needs them.
+  // Each launch leaves the rows ready for the next one.
   for (auto left = static_cast<uint32_t>(test.tokens); left > 0; left -= std::min(left, launch_passes_)) {
     launch({.passes = std::min(left, launch_passes_)}, times);
   }

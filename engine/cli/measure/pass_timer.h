@@ -1,4 +1,4 @@
-// Times passes on a backend: the state is written as the engine writes it, but nothing looks at the tokens.
+// Times passes on a backend. The state is written as the engine writes it; the tokens are ignored.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,16 @@
 
 namespace serval::cli {
 
-// What one run of a test took.
+// Totals of one run of a test.
 struct PassTimes {
   uint32_t passes = 0;
-  double total_us = 0;              // by the host's clock, launches and all
+  double total_us = 0;              // on the host's clock, including launches
   std::optional<double> kernel_us;  // on the GPU alone
 };
 
 class PassTimer {
  public:
-  // Fills the KV cache. `launch_passes`: at most so many passes of generation in one launch.
+  // Fills the KV cache. `launch_passes` limits the passes of generation in one launch.
   PassTimer(Backend& backend, uint32_t launch_passes);
   PassTimes run(const DepthTest& test);
 

@@ -44,11 +44,11 @@ DepthTest test_of(const RecordingOptions& options) {
           .depth = std::max(0, options.depth - kWarmUpPasses)};
 }
 
-// Passes have up to `rows` rows.
+// The simulated launch. Passes have up to `rows` rows.
 SimLaunch launch_of(const RecordingOptions& options, uint32_t rows) {
   const DepthTest test = test_of(options);
   if (test.prompt) {
-    // The last pass.
+    // Only the last pass of the prompt.
     const auto tokens = static_cast<uint32_t>(test.tokens);
     const uint32_t before = (tokens - 1) / rows * rows;
     return prompt_launch(tokens - before, static_cast<uint32_t>(test.depth) + before);
@@ -65,20 +65,20 @@ std::map<std::string, std::string> metadata_of(const Program& program, const Rec
   return metadata;
 }
 
-// A context that the run just fits, unless one was asked for.
+// The context is just long enough for the run unless one was requested.
 EngineOptions with_context(const RecordingOptions& options) {
   EngineOptions engine = options.engine;
   if (engine.context == 0) engine.context = test_of(options).context();
   return engine;
 }
 
-// What the simulator runs.
+// Input of the simulator.
 struct Simulated {
   ValidProgram program;
   SimLaunch launch;
 };
 
-// As on a GPU, but the simulator's has memory for any pass.
+// Limits as on a GPU, except that the simulated one has memory for passes of any size.
 ProgramLimits simulated_limits(const EngineOptions& engine, const Model& model) {
   ProgramLimits limits = backend_options(engine, context_of(engine, model.max_position)).limits;
   check_pass_size(engine, limits);
@@ -87,7 +87,7 @@ ProgramLimits simulated_limits(const EngineOptions& engine, const Model& model) 
   return limits;
 }
 
-// Compiles for the simulator's GPU. No weights are touched.
+// Compiles for the simulator's GPU. Reads no weights.
 Simulated compile_for_simulator(const RecordingOptions& options) {
   const EngineOptions engine = with_context(options);
   check_options(engine);
@@ -104,7 +104,7 @@ Simulated compile_for_simulator(const RecordingOptions& options) {
           std::move(launch)};
 }
 
-// Of tokens: a prompt takes the simulator seconds, once for each change that it tries.
+// Only for generation: a prompt takes the simulator seconds for each change that it tries.
 std::vector<Saving> savings_of(const Program& program, const RecordingOptions& options) {
   if (!options.savings || options.prompt > 0) return {};
   return predicted_savings(program, launch_of(options, program.limits.rows), options.simulator, kMostSavings);
@@ -131,14 +131,14 @@ ProfiledRun recorded(const RecordingOptions& options) {
   Backend& backend = *model.backend;
   const auto tokens = static_cast<uint32_t>(options.prompt > 0 ? 1 : options.tokens);
   PassTimer timer(backend, passes_of(options));
-  backend.record(0);  // says at once if the backend cannot
+  backend.record(0);  // throws at once if the backend cannot record
   timer.run(test_of(options));
   keep_last_tokens(backend, tokens, options.detail);
   const PassTimes times = timer.run(test_of(options));
   Trace trace =
       trace_of_last_tokens(backend, tokens, cost_context(options), metadata_of(backend.program(), options));
   log_info(fmt::format("recorded {} passes: {}", times.passes, text_of(times)));
-  // The simulator is one of a GPU.
+  // The simulator models a GPU.
   const bool host = trace.source == TraceSource::kHost;
   return {std::move(trace), host ? std::vector<Saving>{} : savings_of(backend.program(), options)};
 }

@@ -1,4 +1,4 @@
-// What serval profile records: tokens generated on a backend, or on the simulator.
+// Recording for serval profile: tokens generated on a backend or on the simulator.
 #pragma once
 
 #include <string>
@@ -16,13 +16,13 @@ namespace serval::cli {
 struct RecordingOptions {
   bool simulate = false;  // instead of running on the engine's backend
   EngineOptions engine;
-  int tokens = 1;  // to record, of each sequence
-  int prompt = 0;  // > 0: instead, the last pass that reads a prompt of so many tokens
+  int tokens = 1;  // number of tokens to record, for each sequence
+  int prompt = 0;  // > 0: records the last pass that reads a prompt of this many tokens instead
   int batch = 1;
-  int depth = 128;  // tokens in the KV cache before the first that is recorded; made up, not read
+  int depth = 128;  // tokens in the KV cache before the first recorded one; filled in, not read
   SimParameters simulator;
   RecordingDetail detail = RecordingDetail::kMoments;
-  bool savings = false;  // predict them, too
+  bool savings = false;  // also predict savings
   ProgressMode progress = ProgressMode::kAuto;
 };
 
@@ -31,11 +31,12 @@ struct ProfiledRun {
   std::vector<Saving> savings;
 };
 
-// Passes that are run in the same launch before those that are recorded, so that these find caches warm and
-// their first weights on the way.
+// Passes before the recorded ones in the same launch, so that the recorded ones start with warm caches and
+// with their first weights being loaded.
 inline constexpr int kWarmUpPasses = 2;
 
-// Throws as loading a model, running it and simulating it do; Error(kRuntime) where a backend cannot record.
+// Throws the errors of loading, running and simulating a model, and Error(kRuntime) if the backend cannot
+// record.
 ProfiledRun record_tokens(const RecordingOptions& options);
 
 }  // namespace serval::cli

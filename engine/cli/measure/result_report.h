@@ -1,4 +1,4 @@
-// What a benchmark prints of its results, and where it keeps them.
+// Prints a benchmark's results and appends them to a file.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,17 +12,17 @@ struct MarkdownTable {
   std::string (*row)(const nlohmann::ordered_json& result);
 };
 
-// Prints results as they come, and appends them to the file that keeps them.
+// Prints results as they arrive, and appends them to the record file.
 class ResultReport {
  public:
-  // format: md, json or csv; record_file: empty: none.
+  // `format` is md, json or csv. An empty `record_file` means none.
   ResultReport(std::string format, std::string record_file, MarkdownTable table)
       : format_(std::move(format)), record_file_(std::move(record_file)), table_(std::move(table)) {}
 
   void begin() const;
   // Throws Error(kRuntime) naming the file.
   void add(const nlohmann::ordered_json& result);
-  // Behind a table comes `note`, unless it is empty.
+  // Prints `note` after a Markdown table unless it is empty.
   void end(const std::string& note = "") const;
 
  private:

@@ -21,7 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using nlohmann::ordered_json;
 
-// When what became of a request. Written on the engine's thread.
+// The times of a request's events. Written on the engine's thread.
 struct Timeline {
   Clock::time_point sent;
   std::vector<Clock::time_point> tokens;
@@ -33,13 +33,13 @@ double milliseconds(Clock::duration time) {
   return std::chrono::duration<double, std::milli>(time).count();
 }
 
-// The requests, sent when they are due.
+// Sends each request when it is due.
 class Run {
  public:
   Run(Engine& engine, const ServingBench& bench)
       : engine_(engine), bench_(bench), timelines_(bench.sizes.size()) {}
 
-  // Seconds from the first request to the last token.
+  // Returns the seconds from the first request to the last token.
   double to_end(ProgressBar& bar) {
     const CancelScope cancelled_by_signals(engine_);
     const std::vector<double> due =
@@ -87,7 +87,7 @@ class Run {
     return ended_;
   }
 
-  // Or until all that are expected have ended.
+  // Waits until `time`, or until a signal comes.
   void wait_until(Clock::time_point time, ProgressBar& bar) {
     do {
       std::unique_lock lock(mutex_);
@@ -104,9 +104,9 @@ class Run {
   size_t ended_ = 0;
 };
 
-// One kind of time, of all requests, in milliseconds.
+// One kind of time for all requests, in milliseconds.
 struct Times {
-  const char* key;  // vLLM's
+  const char* key;  // vLLM's name
   const char* label;
   std::vector<double> values;
 };
@@ -127,7 +127,7 @@ std::vector<Times> times_of(const std::vector<Timeline>& timelines) {
   return {std::move(first), std::move(each), std::move(between), std::move(whole)};
 }
 
-// From one launch's passes to the next's, where one follows another at once: on a GPU from kernel to kernel.
+// Mean time between the passes of two launches that follow each other at once; on a GPU, between kernels.
 double mean_gap_us(const EngineStats& stats) {
   constexpr double kUsOfMs = 1e3;
   if (stats.gaps == 0) return 0;

@@ -15,7 +15,8 @@
 namespace serval::cli {
 namespace {
 
-// By the inverse of its distribution, so that a seed means the same with every standard library.
+// Uses the inverse of the distribution function, so that a seed gives the same numbers with every standard
+// library.
 class Exponential {
  public:
   explicit Exponential(uint64_t seed) : random_(seed) {}

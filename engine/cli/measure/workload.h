@@ -1,4 +1,4 @@
-// What serval bench --requests asks of the engine: how many tokens, and when.
+// The workload of serval bench --requests: request sizes and arrival times.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@ struct RequestSize {
   friend bool operator==(const RequestSize&, const RequestSize&) = default;
 };
 
-// `count` sizes. `lengths`: empty, all alike; a number, the seed of exponentially distributed ones with the
-// means of `mean`, 1 or more each; else a file with a pair a line, "INPUT OUTPUT", which is used from the
-// beginning again where it has fewer. Throws Error(kRuntime) naming the file and line that cannot be used.
+// `count` sizes. `lengths` is empty: all are `mean`; a number: the seed of exponentially distributed sizes
+// with these means, each at least 1; otherwise: a file with one pair per line, "INPUT OUTPUT", repeated from
+// the beginning if it has fewer. Throws Error(kRuntime) naming the file and the line if it is invalid.
 std::vector<RequestSize> request_sizes(const std::string& lengths, int count, const RequestSize& mean);
 
-// Seconds from the beginning at which `count` requests arrive: all at 0 where `rate` is 0, else `rate` a
-// second on average, independently of one another (a Poisson process).
+// Arrival times of `count` requests in seconds from the start: all 0 if `rate` is 0, else a Poisson process
+// with `rate` arrivals per second.
 std::vector<double> arrival_times(int count, double rate, uint64_t seed);
 
-// Token ids that differ from each other and from those of other prompts; the same in every run.
+// Pseudo-random token ids. Prompts of different numbers differ; every run gives the same ids.
 std::vector<int32_t> made_up_prompt(int tokens, int vocab_size, uint64_t number = 0);
 
 }  // namespace serval::cli

@@ -1,4 +1,4 @@
-// JSON as the commands print it.
+// JSON in the format that the commands print.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -6,9 +6,9 @@
 
 namespace serval::cli {
 
-// Indented, keys in the order of insertion, a newline at the end; text that is not UTF-8 gets U+FFFD.
+// Indented, keys in insertion order, with a newline at the end. Bytes that are not UTF-8 become U+FFFD.
 std::string pretty(const nlohmann::ordered_json& value);
-// The same on one line.
+// Like pretty(), on one line.
 std::string compact(const nlohmann::ordered_json& value);
 
 }  // namespace serval::cli

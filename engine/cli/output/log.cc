@@ -18,8 +18,8 @@ namespace {
 
 constexpr const char* kPattern = "serval: %v";
 
-// stderr, where a progress bar may stand in the way. What cannot be written is lost, as there is nowhere to
-// say so.
+// Writes to stderr, after erasing a progress bar. A line that cannot be written is lost: there is no other
+// place to report it.
 class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
  private:
   void sink_it_(const spdlog::details::log_msg& message) override {
@@ -41,11 +41,11 @@ std::string escape_controls(const std::string& text) {
   return out;
 }
 
-// Without its middle if it is long: paths and names are as long as a person or a file makes them.
+// Removes the middle of a long word: paths and names can have any length.
 std::string shortened(std::string_view word) {
   constexpr size_t kMostBytes = 200, kEnd = kMostBytes / 2;
   if (word.size() <= kMostBytes) return std::string(word);
-  const auto inside_character = [&](size_t at) {  // of UTF-8
+  const auto inside_character = [&](size_t at) {  // of a UTF-8 sequence
     return (static_cast<unsigned char>(word[at]) & 0xC0) == 0x80;
   };
   size_t head = kEnd, tail = word.size() - kEnd;

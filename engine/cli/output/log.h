@@ -1,4 +1,4 @@
-// Lines for a person, on stderr. Thread-safe.
+// Log lines for people, on stderr. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -7,22 +7,21 @@
 namespace serval::cli {
 
 void start_log();
-// trace, debug, info, warn or error: what is less than this stays unsaid.
+// trace, debug, info, warn or error. Lines below the level are not written.
 void set_log_level(const std::string& level);
 
 void log_debug(const std::string& line);
 void log_info(const std::string& line);
 void log_warning(const std::string& line);
-// The line that explains a failing exit code. Control characters are written as escapes, so it stays one
-// line.
+// The line that explains a failing exit code. Control characters are escaped, so that it remains one line.
 void log_error(const std::string& line);
 
-// Lines for machines, each with its time, written by a thread of their own: what cannot be written in time,
-// or at all, is lost, and nothing waits for it. `file` is appended to; empty: stderr.
+// Machine-readable lines with timestamps, written by a separate thread. Lines that cannot be written in time,
+// or at all, are dropped; no caller waits for them. Appends to `file`; empty: stderr.
 class RequestLog {
  public:
-  explicit RequestLog(const std::string& file);  // Error(kRuntime) where it cannot be opened
-  ~RequestLog();                                 // writes what is there
+  explicit RequestLog(const std::string& file);  // throws Error(kRuntime) if it cannot be opened
+  ~RequestLog();                                 // writes the lines that are queued
   void write(const std::string& line);
 
  private:

@@ -1,4 +1,4 @@
-// Texts that are generated at the same time, printed one after the other.
+// Prints texts that are generated in parallel one after the other.
 #pragma once
 
 #include <cstddef>
@@ -9,19 +9,19 @@ namespace serval::cli {
 
 struct PrintedText {
   std::string title;   // empty: none
-  std::string prompt;  // printed before what is generated
+  std::string prompt;  // printed before the generated text
 };
 
-// Prints to stdout in the order of the texts: the first that is not finished as it comes, those after it once
-// it is their turn.
+// Prints to stdout in the order of the texts: the first unfinished one as it arrives, later ones when it is
+// their turn.
 class OrderedPrinter {
  public:
   explicit OrderedPrinter(std::vector<PrintedText> texts);
 
   void start() { begin_current(); }
-  // More of text `index`, or its last.
+  // Appends `more` to text `index`; `finished` marks its end.
   void add(size_t index, const std::string& more, bool finished);
-  // Ends the texts that are still open, because they were cancelled.
+  // Ends the texts that are still open because they were cancelled.
   void finish();
 
  private:

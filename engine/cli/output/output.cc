@@ -14,7 +14,7 @@
 namespace serval::cli {
 namespace {
 
-// A pipe or terminal that another program has set non-blocking.
+// For a pipe or terminal that another program has set to non-blocking.
 void wait_until_writable() {
   pollfd wanted{STDOUT_FILENO, POLLOUT, 0};
   poll(&wanted, 1, -1);
@@ -40,7 +40,7 @@ void write_stdout(std::string_view text) {
 
 void reserve_standard_descriptors() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    // Opened the wrong way round on purpose: using it fails, as using a closed descriptor does.
+    // Opened with the wrong access mode on purpose: using it fails like using a closed descriptor.
     if (fcntl(fd, F_GETFD) < 0) (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
   }
 }

@@ -1,4 +1,4 @@
-// Standard output: what the command was asked for, and nothing else.
+// Standard output: only what the command was asked to print.
 #pragma once
 
 #include <exception>
@@ -6,17 +6,18 @@
 
 namespace serval::cli {
 
-// The reader of a pipe has gone. The program ends quietly with status 141, as if SIGPIPE had ended it.
+// The reader of the pipe has closed it. The program ends silently with status 141, as if SIGPIPE had ended
+// it.
 class OutputClosed : public std::exception {
  public:
   const char* what() const noexcept override { return "stdout is closed"; }
 };
 
-// Writes all of it before it returns; nothing is buffered. Throws OutputClosed, or Error(kRuntime) naming
-// stdout and what the system said.
+// Writes all of `text` before it returns; nothing is buffered. Throws OutputClosed, or Error(kRuntime) with
+// "stdout" and the system's message.
 void write_stdout(std::string_view text);
 
-// Gives the standard descriptors that the caller closed to /dev/null, so that no file of the model becomes
+// Opens /dev/null on standard descriptors that the caller closed, so that no file of the model becomes
 // "stdout".
 void reserve_standard_descriptors();
 

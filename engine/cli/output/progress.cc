@@ -18,7 +18,7 @@ constexpr std::string_view kEraseLine = "\r\x1b[K";
 std::atomic<bool> bar_on_screen{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "read in a signal handler");
 
-// A bar is decoration: what stderr answers does not matter.
+// Errors are ignored: a missing bar does no harm.
 void write_stderr(std::string_view text) noexcept {
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
 }

@@ -1,4 +1,4 @@
-// The progress bar: one line on stderr, on a terminal only, erased before anything else is written.
+// The progress bar: one line on stderr, only on a terminal, erased before any other output.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,7 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  // done > total or total = 0 draws as finished.
+  // done > total or total = 0 is drawn as finished.
   void update(const std::string& label, uint64_t done, uint64_t total, Measure measure);
 
  private:

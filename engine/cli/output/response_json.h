@@ -9,8 +9,8 @@
 
 namespace serval::cli {
 
-// prompt, text, prompt_tokens, cached_tokens, tokens, log_probabilities, top_logprobs where
-// there are any, finish_reason, timings.
+// Keys: prompt, text, prompt_tokens, cached_tokens, tokens, log_probabilities, top_logprobs if present,
+// finish_reason, error if it failed, timings.
 nlohmann::ordered_json response_json(const std::string& prompt, const Response& response);
 
 }  // namespace serval::cli
