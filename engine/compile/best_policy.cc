@@ -9,7 +9,7 @@ namespace serval {
 namespace {
 
 constexpr int kLayersTried = 8;
-constexpr uint32_t kPasses = 2;  // the second one begins while the first ends, as every later one does
+constexpr uint32_t kPasses = 2;  // the second begins while the first ends, like every later one
 
 }  // namespace
 
@@ -18,7 +18,7 @@ Policy best_policy(const Model& model, const Machine& machine, const ProgramLimi
   const std::unique_ptr<const Model> tried = model.shortened(kLayersTried);
   const CostContext& pass = schedule.pass;
   const uint32_t cached = std::min(pass.context_tokens, limits.context - std::min(limits.context, kPasses));
-  // More rows than there are sequences are a prompt's.
+  // A pass with more rows than sequences reads a prompt.
   const SimLaunch launch = pass.rows <= limits.slots()
                                ? decode_launch(pass.rows, cached, kPasses)
                                : prompt_launch(std::min(pass.rows, limits.context), 0);

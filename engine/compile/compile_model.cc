@@ -14,9 +14,9 @@ bool is_gpu(const Machine& machine) {
   return machine != host_machine(machine.sms);
 }
 
-// As programs that multiply tiles of rows find it.
+// The machine as programs that multiply tiles of rows see it.
 Machine machine_of_tiles(Machine machine) {
-  // wgmma, whose operands come from shared memory: 790 TFLOP/s on an H200.
+  // wgmma with operands in shared memory: 790 TFLOP/s on an H200.
   constexpr double kFasterThanVectors = 2;
   if (is_gpu(machine)) machine.sm_gflop_per_s *= kFasterThanVectors;
   machine.pages_per_sm = std::min(machine.pages_per_sm, gemm_ring_pages());

@@ -1,4 +1,4 @@
-// From a model to a program that may run: the one way there is.
+// Compiles a model to a valid program: the only way to get one.
 #pragma once
 
 #include <algorithm>
@@ -19,21 +19,22 @@
 
 namespace serval {
 
-// What a program can hold.
+// The size limits of a program.
 struct ProgramLimits {
-  uint32_t context = 4096;                 // tokens of a sequence
-  uint32_t sequences = kDefaultSequences;  // full contexts that the KV cache holds
-  uint32_t rows = 0;                       // of a pass; 0: one for each slot
-  uint32_t cache_blocks = 0;               // of the KV cache; 0: for `sequences` full contexts
-  // Rows of a tile, in programs for passes of more than kDefaultRows (GraphOptions); 0: they multiply with
-  // vectors, too.
+  uint32_t context = 4096;                 // of a sequence, in tokens
+  uint32_t sequences = kDefaultSequences;  // full contexts that fit into the KV cache
+  uint32_t rows = 0;                       // in a pass; 0: one for each slot
+  uint32_t cache_blocks = 0;               // in the KV cache; 0: enough for `sequences` full contexts
+  // Rows of a tile in programs for passes of more than kDefaultRows (GraphOptions); 0: these multiply vectors
+  // too.
   uint32_t tile_rows = 0;
-  bool batch_invariant = false;  // programs for fewer rows multiply tiles, too
+  bool batch_invariant = false;  // programs for fewer rows multiply tiles too
   bool tile_order = false;  // with batch_invariant: a program for one row multiplies vectors, in the order of
                             // tiles
   uint32_t ranks = 1;       // devices that share the model
 
-  // Of the state. Sequences that are shorter than the context may be more than the KV cache's full ones.
+  // Slots of the state. There may be more sequences than full contexts in the KV cache, because they can be
+  // shorter.
   uint32_t slots() const { return std::max(sequences, kDefaultSequences); }
   bool is_in_tile_order() const { return tile_order && pass_rows() == 1; }
   uint32_t tiles() const {
@@ -46,16 +47,16 @@ struct ProgramLimits {
   }
 };
 
-// How it is placed on a machine. None of it changes what a program computes.
+// Options for the placement on a machine. None of them changes what a program computes.
 struct ScheduleOptions {
-  std::optional<Policy> policy = {};  // none: the one whose pass is estimated to be shortest
+  std::optional<Policy> policy = {};  // none: the one with the shortest estimated pass
   bool simulate = false;  // the estimates are the simulator's (profiler/sim), not the cost model's. It models
                           // GPUs: for the host's threads the cost model is asked all the same
   QueueKind queue_kind = QueueKind::kPerSm;
-  CostContext pass = {};  // whose time is estimated
+  CostContext pass = {};  // the pass whose time is estimated
 };
 
-// What compiling takes: no longer the model.
+// Input of the compilation; it does not refer to the model any more.
 struct CompilePlan {
   Graph graph;
   Machine machine;
@@ -65,11 +66,11 @@ struct CompilePlan {
 // Builds the model's graph. Throws as compile_model().
 CompilePlan plan_program(const Model& model, const Machine& machine, const ProgramLimits& limits,
                          const ScheduleOptions& schedule);
-// Places it and proves the program. Throws Error(kRuntime) where it is stopped before the proof.
+// Places the graph and proves the program. Throws Error(kRuntime) if it is stopped before the proof.
 ValidProgram compile_plan(const CompilePlan& plan, const std::stop_token& stop = {});
 
-// Builds the model's graph, places it and proves the program. No weights are touched. Throws Error(kUsage) if
-// the limits or the machine's SMs are out of range.
+// Builds the model's graph, places it and proves the program. Reads no weights. Throws Error(kUsage) if the
+// limits or the machine's number of SMs are out of range.
 ValidProgram compile_model(const Model& model, const Machine& machine, const ProgramLimits& limits,
                            const ScheduleOptions& schedule = {});
 

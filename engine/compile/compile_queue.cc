@@ -38,7 +38,7 @@ void CompileQueue::compile(Entry& entry, std::unique_lock<std::mutex>& lock) {
   entry.step = Step::kUnderWay;
   lock.unlock();
   try {
-    // What a job holds to compile from goes with it.
+    // Destroys the job, and the data that it owns, after the call.
     const Job job = std::exchange(entry.job, nullptr);
     entry.program.emplace(job(stop_.get_token()));
   } catch (...) {

@@ -1,4 +1,4 @@
-// Programs that are compiled while others run.
+// Compiles programs while others run.
 #pragma once
 
 #include <condition_variable>
@@ -15,21 +15,21 @@
 
 namespace serval {
 
-// Compiles each program once: on a thread of its own, one after the other in their order, or on the thread
-// that needs one with which no other has begun. Thread-safe, but for the destructor.
+// Compiles each program once: in order on the queue's thread, or on the thread that needs a program whose
+// compilation has not begun. Thread-safe except for the destructor.
 class CompileQueue {
  public:
-  // May throw when it sees that it is to stop.
+  // May throw when a stop is requested.
   using Job = std::function<ValidProgram(const std::stop_token&)>;
 
-  // Begins at once.
+  // Starts compiling at once.
   explicit CompileQueue(std::vector<Job> jobs);
   CompileQueue(const CompileQueue&) = delete;
   CompileQueue& operator=(const CompileQueue&) = delete;
-  // Stops the job in hand as soon as it lets itself be stopped; those behind it are not begun.
+  // Requests that the current job stop and waits for it; does not start the remaining jobs.
   ~CompileQueue();
 
-  // Returns when it is compiled. Throws what its job threw, each time.
+  // Returns when the program is compiled. Throws its job's exception, on each call.
   const Program& program(size_t index);
 
  private:
@@ -38,11 +38,11 @@ class CompileQueue {
     Job job;
     Step step = Step::kWaits;
     std::optional<ValidProgram> program;
-    std::exception_ptr failure;  // instead
+    std::exception_ptr failure;  // set instead of program
   };
 
   void run();
-  // With the lock held, which it gives back while it compiles.
+  // Called with the lock held; releases it while it compiles.
   void compile(Entry& entry, std::unique_lock<std::mutex>& lock);
 
   std::mutex mutex_;

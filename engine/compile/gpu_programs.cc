@@ -12,8 +12,8 @@
 namespace serval {
 namespace {
 
-// For the kernels of small tiles, for half a tile, for one, and for several. In a program for more rows than
-// a pass has, tiles without rows have their SMs, too.
+// Row limits of programs: for the kernels of small tiles, for half a tile, for one tile, and for several. A
+// pass with fewer rows than its program still occupies SMs with tiles that have no rows.
 constexpr uint32_t kTileClasses[] = {64, 128, 256, 512, 1024, 2048, 4096};
 
 void check_rows(uint32_t rows, uint32_t most) {
@@ -24,7 +24,7 @@ void check_rows(uint32_t rows, uint32_t most) {
                           rows, most));
 }
 
-// A kernel has room for a row of what each product reads.
+// Returns whether a kernel has room for one row of each product's input.
 bool takes_tile_order(const Model& model) {
   const auto cols = static_cast<uint32_t>(
       std::max({model.hidden_size, model.intermediate_size, model.num_heads * model.head_dim}));

@@ -10,7 +10,7 @@
 namespace serval {
 namespace {
 
-constexpr uint32_t kPasses = 2;  // the second one begins while the first ends, as every later one does
+constexpr uint32_t kPasses = 2;  // the second begins while the first ends, like every later one
 
 std::shared_ptr<const Model> preset(const std::string& name) {
   std::shared_ptr<const Model> model = find_preset(name);

@@ -1,4 +1,4 @@
-// What a calibration says was measured, with the program that was timed: for fitting it, and for checking it.
+// The programs of a calibration's measurements, for fitting and checking the calibration.
 #pragma once
 
 #include "profiler/sim/fit.h"

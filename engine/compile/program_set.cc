@@ -18,7 +18,7 @@ namespace {
   throw Error(ErrorKind::kRuntime, "programs of a model: " + what);
 }
 
-// Parts of the state of which a program of fewer rows has a smaller tensor over the same memory
+// Parts of the state for which a program with fewer rows has a smaller tensor in the same memory
 // (vm/state/block.h).
 bool follows_rows(const Tensor& tensor) {
   return tensor.name == state_tensor::kRows || tensor.name == state_tensor::kSampled ||
@@ -26,13 +26,13 @@ bool follows_rows(const Tensor& tensor) {
          tensor.name == state_tensor::kAttention;
 }
 
-// But for its rows, what a state may hold is the same for all programs.
+// All programs must have the same limits except for rows.
 bool share_limits(StateLimits one, const StateLimits& other) {
   one.rows = other.rows;
   return one == other;
 }
 
-// What outlives a pass is one thing to all programs.
+// All programs must agree on tensors that outlive a pass.
 void check_shared_tensors(const Program& one, const Program& other) {
   for (const Tensor& tensor : other.tensors) {
     const auto found = one.find_tensor(tensor.name, tensor.device);
@@ -122,7 +122,7 @@ struct ClassToCompile {
   ScheduleOptions schedule;
 };
 
-// The one for most rows comes first.
+// The program for the most rows comes first.
 std::vector<ClassToCompile> classes_to_compile(const ProgramLimits& limits, const ScheduleOptions& schedule,
                                                std::span<const uint32_t> row_classes) {
   const uint32_t most = limits.pass_rows();
@@ -156,7 +156,7 @@ ProgramSet compile_programs(const Model& model, const Machine& machine, const Pr
   const auto compiled = [&](const ClassToCompile& c) -> RowClass {
     return {c.rows, compile_model(model, machine, c.limits, c.schedule)};
   };
-  // The one for most rows takes as long as all others together.
+  // The program for the most rows takes as long as all others together.
   std::vector<std::future<RowClass>> others;
   for (const ClassToCompile& c : std::span(classes).subspan(1))
     others.push_back(std::async(std::launch::async, compiled, std::cref(c)));

@@ -14,59 +14,59 @@
 
 namespace serval {
 
-// When several programs are compiled.
+// When the programs are compiled.
 enum class CompileTime : uint8_t {
-  kAtOnce,        // all before the first runs, each on a thread of its own
+  kAtOnce,        // all before the first runs, each on its own thread
   kInBackground,  // one after the other while others run
 };
 
-// A program, and the most rows of the passes that it is meant for: as many as it has, or fewer. Programs that
-// multiply with vectors and programs that multiply tiles of rows (GEMMs) add up in different orders: they are
-// of two arithmetic classes.
+// A program and the largest pass to use it for. `rows` may be less than the program's own limit. Programs
+// that multiply vectors and programs that multiply tiles of rows (GEMMs) add in different orders: they belong
+// to two arithmetic classes.
 struct RowClass {
   uint32_t rows;
   ValidProgram program;
 };
 
-// The same before it is compiled.
+// A RowClass before it is compiled.
 struct PlannedClass {
   uint32_t rows;
   CompilePlan plan;
 };
 
-// A pass with pieces of prompts runs a program of tiles, any other one of vectors if one has room
-// for its rows; where all programs are of one arithmetic class, it runs one of these. Among them it is the
-// smallest that holds its rows; which one that is does not show in its results. Weights, constants, KV caches
-// and the state are found by name, and every program means the same by them. Activations live within a pass,
-// and one pass runs at a time: of one name they are one memory, as large as the largest program needs.
+// A pass with pieces of prompts runs a program of tiles. Any other pass runs a program of vectors if one has
+// enough rows. If all programs are of one arithmetic class, every pass runs one of these. Within a class, a
+// pass runs the smallest program that holds its rows; the choice does not affect its results. Weights,
+// constants, KV caches and the state are found by name, and all programs agree on them. Activations live
+// within a pass, and only one pass runs at a time: all activations of one name share memory of the size that
+// the largest program needs.
 //
-// Programs may be compiled while others run: what is known of each without, its outline
-// (scheduler/compile.h), says what memory they need. Which class a pass runs never depends on what is
-// compiled by then.
+// Programs may be compiled while others run: a program's outline (scheduler/compile.h) is known before it is
+// compiled and gives the memory that it needs. The class that a pass runs never depends on which programs are
+// compiled already.
 class ProgramSet {
  public:
-  // In any order. Throws Error(kRuntime) where there is none, two of one arithmetic class are of one size,
-  // one has fewer rows than its class or more than the largest class's, or two programs do not share their
-  // limits but for rows, or a tensor that outlives a pass.
+  // In any order. Throws Error(kRuntime) if there is none, if two of one arithmetic class have the same size,
+  // if one has fewer rows than its class or more than the largest class, or if two programs differ in their
+  // limits other than rows or in a tensor that outlives a pass.
   explicit ProgramSet(std::vector<RowClass> classes);
-  // Begins to compile them, those for few rows first.
+  // Starts to compile them, smallest first.
   explicit ProgramSet(std::vector<PlannedClass> classes);
 
   size_t size() const { return classes_.size(); }
-  // At least its outline; where it was compiled when the set was made, the program.
+  // The outline, or the whole program if it was compiled when the set was made.
   const Program& outline(size_t index) const;
-  // Returns when it is compiled: one with which nothing has begun yet is compiled on this thread. Throws as
-  // compile_plan(), each time. Thread-safe.
+  // Returns when the program is compiled. If its compilation has not begun, compiles it on this thread.
+  // Throws as compile_plan(), on each call. Thread-safe.
   const Program& program(size_t index) const;
-  // Whether each was compiled when the set was made.
+  // Returns whether all programs were compiled when the set was made.
   bool is_complete() const { return queue_ == nullptr; }
-  // Of a set that is complete the class for the most rows, else the one that is compiled first.
+  // The class for the most rows if the set is complete, else the class that is compiled first.
   size_t first_compiled() const { return is_complete() ? size() - 1 : 0; }
   uint32_t rows(size_t index) const { return classes_.at(index).rows; }
-  // The class of a pass whose last active row is row `row_bound` - 1. Throws Error(kUsage) where none holds
-  // it.
+  // The class for a pass whose last active row is row `row_bound` - 1. Throws Error(kUsage) if none holds it.
   size_t class_of(uint32_t row_bound, bool reads_prompts) const;
-  // The outline of the class for the most rows. What a state may hold are its limits.
+  // The outline of the class for the most rows. Its limits are those of the state.
   const Program& widest() const { return outline(size() - 1); }
   std::vector<const Program*> outlines() const;
 
@@ -74,8 +74,8 @@ class ProgramSet {
   struct Class {
     uint32_t rows;
     bool multiplies_tiles;
-    Program outline;                      // where the program is the queue's
-    std::optional<ValidProgram> program;  // where it is not
+    Program outline;                      // set if the queue has the program
+    std::optional<ValidProgram> program;  // set if it has not
   };
 
   void check() const;
@@ -85,9 +85,9 @@ class ProgramSet {
   std::unique_ptr<CompileQueue> queue_;  // null: all are compiled
 };
 
-// compile_model() for each number of `row_classes`, as many rows, and for limits.pass_rows(). Each program is
-// placed for a pass of as many rows as its class has, but for those of up to kDefaultRows: as `schedule`
-// says, for one sequence as a rule, where every microsecond counts.
+// compile_model() for each of `row_classes` and for limits.pass_rows(). Each program is placed for a pass of
+// as many rows as its class, except those of up to kDefaultRows: these are placed as `schedule` says, usually
+// for one sequence, where every microsecond counts.
 ProgramSet compile_programs(const Model& model, const Machine& machine, const ProgramLimits& limits,
                             const ScheduleOptions& schedule, std::span<const uint32_t> row_classes,
                             CompileTime when = CompileTime::kAtOnce);
