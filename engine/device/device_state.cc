@@ -16,7 +16,7 @@ namespace {
 static_assert(std::atomic_ref<uint32_t>::is_always_lock_free,
               "request_stop() is called from signal handlers");
 
-// Two copies are begun later than one: bytes of slots that are not in use are worth it up to here.
+// Starting a second copy costs time: up to this many unused bytes, a single copy is faster.
 constexpr size_t kUnusedBytesOfOneCopy = 16 * 1024;
 
 }  // namespace

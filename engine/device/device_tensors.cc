@@ -10,7 +10,7 @@
 namespace serval {
 namespace {
 
-constexpr uint64_t kAlignment = 256;  // bytes; what cudaMalloc gives
+constexpr uint64_t kAlignment = 256;  // bytes; the alignment of cudaMalloc
 
 struct Room {
   TensorKind kind;
@@ -42,8 +42,8 @@ DeviceTensors::Sizes DeviceTensors::sizes(std::span<const Program* const> progra
   return sizes;
 }
 
-// One allocation: a page of GPU memory is 2 MiB, and many tensors are a few KiB. What starts as zero comes
-// first.
+// A single allocation, because a page of GPU memory is 2 MiB and many tensors have only a few KiB. Tensors
+// that start as zero come first.
 DeviceTensors::DeviceTensors(std::span<const Program* const> programs, uint32_t rank) : rank_(rank) {
   const std::map<std::string, Room> rooms = rooms_of(programs, rank);
   uint64_t end = 0, zeroed = 0;

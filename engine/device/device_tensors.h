@@ -1,5 +1,4 @@
-// GPU memory for the tensors that a model has on one GPU, found by name: programs over the same model share
-// it.
+// GPU memory for a model's tensors on one GPU, found by name. Programs of the same model share it.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +16,7 @@ namespace serval {
 
 class DeviceTensors {
  public:
-  // Bytes by kind, to be compared with the free memory before anything is allocated.
+  // Bytes by kind, to compare with the free memory before allocating.
   struct Sizes {
     uint64_t weights = 0;
     uint64_t caches = 0;
@@ -25,16 +24,16 @@ class DeviceTensors {
     uint64_t total() const { return weights + caches + others; }
   };
 
-  // Room for all tensors that the programs have on device `rank`, the state's apart (device_state.h), in
-  // memory of the thread's current GPU. Tensors of one name are one
-  // memory, as large as the largest needs; where they outlive a launch, all programs must mean the same by
-  // them. Caches and activations are zero, weights and constants undefined. Throws Error(kOutOfMemory).
+  // Allocates all tensors that the programs have on device `rank`, except the state's (device_state.h), on
+  // the thread's current GPU. Tensors of the same name share memory of the largest one's size; all programs
+  // must agree on tensors that outlive a launch. Caches and activations are zero, weights and constants
+  // undefined. Throws Error(kOutOfMemory).
   explicit DeviceTensors(std::span<const Program* const> programs, uint32_t rank = 0);
 
   static Sizes sizes(std::span<const Program* const> programs, uint32_t rank = 0);
 
   std::byte* data(std::string_view name) const;
-  // The program's tensors on the rank, the state's apart.
+  // Binds the program's tensors on the rank, except the state's.
   void bind(const Program& program, DeviceMemory& memory) const;
 
  private:

@@ -43,7 +43,7 @@ bool can_reach_memory(int from, int to) {
   return can != 0;
 }
 
-// Whether what one GPU adds to a word of the other is atomic for both: signals are such additions.
+// Returns whether atomic additions of one GPU to the other's memory are native: signals use them.
 bool adds_atomically(int from, int to) {
   int does = 0;
   SERVAL_CUDA_CHECK(cudaDeviceGetP2PAttribute(&does, cudaDevP2PAttrNativeAtomicSupported, from, to));
@@ -57,7 +57,7 @@ void reach_memory(int from, int to) {
   if (status != cudaErrorPeerAccessAlreadyEnabled) check_cuda(status, "cudaDeviceEnablePeerAccess");
 }
 
-// Of the different ones among the indices.
+// All ordered pairs of distinct GPUs among the indices.
 std::vector<GpuGroupReport::Pair> pairs_of(std::span<const int> indices) {
   const std::set<int> gpus(indices.begin(), indices.end());
   std::vector<GpuGroupReport::Pair> pairs;

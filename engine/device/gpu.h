@@ -1,4 +1,4 @@
-// The GPUs of this machine that can run programs, or why there are none.
+// Finds GPUs that can run programs, or reports why there are none.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,18 @@
 
 namespace serval {
 
-// Throws Error(kRuntime) with one line that says what is missing: a driver, a newer one, a GPU, a Hopper GPU.
+// Throws Error(kRuntime) with one line that says what is missing: a driver, a newer driver, a GPU, or a
+// Hopper GPU.
 Gpu find_gpu(int index);
 
-// Those that share a model, one for each index; of one that is named several times, each has a share of the
-// SMs. Throws as find_gpu(), and Error(kRuntime) where they differ in their SMs or one cannot reach the
-// memory of another; makes it reach it otherwise.
+// The GPUs that share a model, one for each index. If an index occurs several times, its SMs are divided
+// among the ranks. Enables access to each other's memory. Throws as find_gpu(), and Error(kRuntime) if they
+// have different numbers of SMs or one cannot access the memory of another.
 std::vector<Gpu> find_gpus(std::span<const int> indices);
 
 // Free bytes of the thread's current GPU.
 uint64_t free_gpu_memory();
-// That each of these GPUs has at least: of one that is named several times, its share.
+// The minimum for the ranks; the memory of a GPU that several ranks share is divided among them.
 uint64_t free_gpu_memory(std::span<const Gpu> gpus);
 
 }  // namespace serval

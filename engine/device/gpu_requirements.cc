@@ -9,7 +9,7 @@
 namespace serval {
 namespace {
 
-// The kernels are compiled for this architecture alone (cmake/Cuda.cmake).
+// The kernels are compiled only for this architecture (cmake/Cuda.cmake).
 constexpr int kMajor = 9;
 constexpr int kMinor = 0;
 
@@ -17,7 +17,7 @@ std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-// "" if the GPU can be used.
+// The reason why the GPU cannot be used; "" if it can.
 std::string obstacle(const GpuReport& r) {
   if (!r.driver_suffices) {
     if (r.driver_version == 0) return "no NVIDIA driver on this machine";

@@ -11,7 +11,7 @@ using page_image::kPairCols;
 using page_image::kPanelCols;
 
 constexpr uint32_t kBlockThreads = 256;
-constexpr uint32_t kGroupCols = 8;  // elements that one thread reads at a time: 16 bytes
+constexpr uint32_t kGroupCols = 8;  // elements that a thread reads at once: 16 bytes
 constexpr uint32_t kQuadLanes = kPairCols / kGroupCols;
 constexpr uint32_t kPairBytes = 2 * page_image::kProductBytes;
 constexpr uint32_t kPagePairs = kPageBytes / kPairBytes;
@@ -27,8 +27,8 @@ PackedShape shape_of(const Tensor& weight) {
           rotary ? weight.head_dim : 0};
 }
 
-// The matrix's row that is row `row` of unit `unit` of the image. With rotary pairs, rows 4-7 of a unit are
-// the channels that rows 0-3 turn with.
+// The matrix row that becomes row `row` of unit `unit` in the image. With rotary pairs, rows 4-7 of a unit
+// are the channels that are rotated together with rows 0-3.
 __device__ uint32_t matrix_row(const PackedShape& shape, uint32_t unit, uint32_t row) {
   if (shape.head_dim == 0) return unit * kUnitRows + row;
   constexpr uint32_t kPairs = kUnitRows / 2;
@@ -38,7 +38,7 @@ __device__ uint32_t matrix_row(const PackedShape& shape, uint32_t unit, uint32_t
   return unit / head_units * shape.head_dim + channel;
 }
 
-// Sources of eight neighbouring elements of a matrix.
+// Sources of eight adjacent elements of a matrix.
 struct RowMajor {
   const uint16_t* rows;
   uint64_t first_row;
@@ -67,7 +67,7 @@ struct RandomMatrix {
 };
 static_assert(kRandomElementsPerWord == kGroupCols);
 
-// One warp makes the two products that cover 32 columns of each half of a page (vm/layout/page_image.h).
+// One warp builds the two products that cover 32 columns of each half of a page (vm/layout/page_image.h).
 template <class Elements>
 __global__ void __launch_bounds__(kBlockThreads)
     pack(Elements elements, PackedShape shape, uint32_t first_unit, uint64_t num_pairs, std::byte* image) {

@@ -5,7 +5,7 @@
 namespace serval {
 namespace {
 
-// The first of each list, then the second of each, and so on.
+// Interleaves the lists: the first element of each, then the second of each, and so on.
 std::vector<WeightPiece> in_turn(const std::vector<std::vector<WeightPiece>>& lists) {
   size_t longest = 0;
   for (const std::vector<WeightPiece>& list : lists) longest = std::max(longest, list.size());

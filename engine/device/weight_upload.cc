@@ -15,8 +15,9 @@
 namespace serval {
 namespace {
 
-// What one copy brings, and how many are being read, under way or packed. From the page cache of a machine
-// with 16 cores, 16 of 4 MiB came to an H200 at 50 GB/s and 8 of 8 MiB at 44; the bus alone gave 54.
+// The size of one copy, and the number of slices that are read, copied or packed at the same time. From the
+// page cache of a machine with 16 cores, 16 buffers of 4 MiB reached 50 GB/s to an H200 and 8 of 8 MiB
+// reached 44; the limit of the bus was 54.
 constexpr int64_t kSliceBytes = int64_t{4} << 20;
 constexpr size_t kStagingBuffers = 16;
 
@@ -26,7 +27,7 @@ bool is_packed(const Tensor& weight) {
   return weight.rows > 1;
 }
 
-// Rows of one slice: whole units, or whole heads, near kSliceBytes.
+// Rows of a slice: whole units or heads, close to kSliceBytes.
 int64_t rows_of_slice(const RankWeight& weight) {
   const auto least =
       is_packed(*weight.tensor) ? static_cast<int64_t>(slice_rows(*weight.tensor)) : int64_t{1};
@@ -34,7 +35,8 @@ int64_t rows_of_slice(const RankWeight& weight) {
   return least * std::max<int64_t>(1, kSliceBytes / least_bytes);
 }
 
-// A slice's way: read into `pinned`, copied to `device`, packed from there, the last two in `stream`.
+// A slice is read into `pinned`, copied to `device` and packed from there; copying and packing run in
+// `stream`.
 struct StagingBuffer {
   explicit StagingBuffer(size_t bytes) : pinned(bytes), device(bytes) {}
   uint16_t* rows() const { return reinterpret_cast<uint16_t*>(pinned.data()); }
@@ -44,7 +46,8 @@ struct StagingBuffer {
   CudaStream stream;
 };
 
-// Buffers for many threads, oldest first, so that the work in the one that is taken has had the most time.
+// Buffers for many threads, oldest first, so that the work in the next buffer has had the most time to
+// finish.
 class StagingPool {
  public:
   StagingPool(size_t count, size_t bytes) {
@@ -52,7 +55,7 @@ class StagingPool {
     for (StagingBuffer& buffer : buffers_) free_.push_back(&buffer);
   }
 
-  // Lends a buffer for the life of the result; waits for one, and for the work in it.
+  // Takes a buffer for its own lifetime. Waits for a free buffer and for the work in it.
   class Loan {
    public:
     explicit Loan(StagingPool& pool) : pool_(pool), buffer_(pool.take()) { buffer_.stream.wait(); }
@@ -98,7 +101,7 @@ class Upload {
          std::span<const UploadTarget> targets)
       : source_(source), targets_(targets), weights_(weights_of_ranks(model, program)) {}
 
-  // Matrices that the GPUs can make; they need no slices.
+  // Makes random matrices on the GPUs; they need no slices.
   void make_random(uint64_t seed) {
     std::vector<CudaStream> streams;
     for (const UploadTarget& target : targets_) {
@@ -151,7 +154,7 @@ class Upload {
   void copy_and_pack_slice(const WeightPiece& slice, StagingPool& pool) const {
     const RankWeight& weight = weights_[slice.tensor];
     const Tensor& tensor = *weight.tensor;
-    use_gpu(targets_[tensor.device].gpu);  // of this thread
+    use_gpu(targets_[tensor.device].gpu);  // the current GPU is per thread
     std::byte* to = image_of(weight);
     const int64_t rows = slice.count / weight.matrix_cols;
     const int64_t first_row = slice.first / weight.matrix_cols - weight.part.first_row;
@@ -169,7 +172,7 @@ class Upload {
   const WeightSource& source_;
   const std::span<const UploadTarget> targets_;
   std::vector<RankWeight> weights_;
-  std::vector<size_t> tensors_;  // of the source, one for each of them
+  std::vector<size_t> tensors_;  // index in the source of each of them
 };
 
 }  // namespace
@@ -198,7 +201,7 @@ void upload_constants(const Model& model, uint32_t context, const UploadTarget& 
     SERVAL_CUDA_CHECK(cudaMemcpy(target.tensors->data(constant.name), constant.values.data(),
                                  constant.values.size() * sizeof(float), cudaMemcpyHostToDevice));
   }
-  // What was zeroed and copied so far was only enqueued, in a stream that no other stream waits for.
+  // Memsets and copies so far were only enqueued, in a stream that no other stream waits for.
   SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
 }
 
