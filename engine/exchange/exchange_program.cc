@@ -31,7 +31,7 @@ bool has_tiles(uint32_t rows) {
   return rows > kDefaultRows;
 }
 
-// Neighbouring units of neighbouring rows.
+// Consecutive units of consecutive rows.
 struct Piece {
   uint32_t first_unit, num_units;
   uint32_t first_row, num_rows;
@@ -57,7 +57,7 @@ class Builder {
   Program build();
 
  private:
-  // An instruction before the queues are laid out. It waits for all increments of its counters.
+  // An instruction before the queues are laid out. It waits until its counters are complete.
   struct Item {
     Instruction record;
     std::vector<uint32_t> waits, signals;
@@ -75,13 +75,13 @@ class Builder {
   template <class Op>
   void add(uint32_t sm, const Op& op, std::vector<uint32_t> waits, std::vector<uint32_t> signals,
            uint16_t tag = kNoTag);
-  // The SM of the i-th of `count` instances on a rank.
+  // The SM of instance `i` of `count` on a rank.
   uint32_t sm_of(uint32_t rank, uint32_t i, size_t count) const;
   std::vector<Piece> pieces_of_push() const;
   std::vector<Piece> pieces_of_slice(uint32_t rank) const;
-  // Of vectors: at most `parts` pieces, of all rows.
+  // For products of vectors: at most `parts` pieces, each of all rows.
   std::vector<Piece> equal_pieces(uint32_t first_unit, uint32_t units, uint32_t parts) const;
-  // Of tiles of rows.
+  // For products of tiles of rows.
   std::vector<Piece> tiles(uint32_t first_unit, uint32_t units, TileShape tile) const;
 
   void embed();
@@ -97,10 +97,10 @@ class Builder {
   const uint32_t tile_rows_, square_cols_, logit_rows_;
   Program program_;
   std::vector<std::vector<Item>> queues_;
-  std::vector<TensorId> weights_;  // of each matrix
+  std::vector<TensorId> weights_;  // one for each matrix
   TensorId rows_, control_, table_, input_table_, norm_, input_norm_;
   TensorId input_, residual_, weighted_, squares_, exchange_, input_residual_, input_squares_;
-  std::vector<uint32_t> whole_;  // of each rank: what the next round waits for
+  std::vector<uint32_t> whole_;  // for each rank, the counter that the next round waits for
   std::vector<std::vector<Piece>> slices_;
 };
 
@@ -246,7 +246,7 @@ std::vector<Piece> Builder::pieces_of_slice(uint32_t rank) const {
   return equal_pieces(first, units, (units + least - 1) / least);
 }
 
-// What the first round begins with, on all ranks: its results go to all of them.
+// Makes the input of the first round on all ranks: each rank's instances signal all of them.
 void Builder::embed() {
   for (uint32_t rank = 0; rank < shape_.ranks; ++rank) whole_.push_back(counter(rank));
   const Embed residual{.table = table_,
@@ -271,7 +271,7 @@ void Builder::embed() {
   input.num_units = shape_.weight_cols / kUnitRows;
   input.hidden = shape_.weight_cols;
   for (uint32_t rank = 0; rank < shape_.ranks; ++rank) {
-    // By columns, or by rows where there are many.
+    // By columns, or by rows if there are many.
     const uint32_t all = tile_rows_ > 0 ? shape_.rows : shape_.cols / kTileDim;
     const uint32_t parts = std::min({all, kEmbedInstances, program_.machine.sms});
     for (uint32_t p = 0; p < parts; ++p) {
@@ -289,11 +289,11 @@ void Builder::embed() {
 }
 
 void Builder::round(uint32_t index) {
-  std::vector<std::vector<uint32_t>> sums(shape_.ranks);  // of each piece of each slice
+  std::vector<std::vector<uint32_t>> sums(shape_.ranks);  // for each piece of each slice
   for (uint32_t rank = 0; rank < shape_.ranks; ++rank) {
     for (size_t i = 0; i < slices_[rank].size(); ++i) sums[rank].push_back(counter(rank));
   }
-  // Behind the last round, rank 0 goes on alone.
+  // After the last round only rank 0 continues.
   const uint32_t ranks_that_wait = index + 1 < shape_.rounds ? shape_.ranks : 1;
   std::vector<uint32_t> whole;
   for (uint32_t rank = 0; rank < ranks_that_wait; ++rank) whole.push_back(counter(rank));
@@ -476,8 +476,8 @@ void check(const ExchangeShape& shape) {
     throw Error(ErrorKind::kUsage, fmt::format("rounds: {}; limit: 1 to {}", shape.rounds, kNoTag - 1));
 }
 
-// Pages that an SM of the kernel which runs so many rows holds before its inputs are there: a ring of them,
-// and in kernels of vectors one in the registers of each consumer warp.
+// Pages that an SM of the kernel for `rows` rows can load before its inputs are complete: the ring, and in
+// kernels of vectors one more in the registers of each consumer warp.
 uint32_t pages_held(uint32_t rows) {
   constexpr uint32_t kConsumerWarps = 8;
   for (const KernelTraits& kernel : kernels()) {
@@ -527,7 +527,7 @@ uint64_t weight_bytes_of_round(const ExchangeShape& shape) {
 }
 
 ExchangeShape with_weights(const ExchangeShape& shape_in, const Machine& machine, uint64_t bytes) {
-  // Several times what a GPU's cache holds.
+  // Several times the size of a GPU's cache.
   constexpr uint64_t kNotCached = uint64_t{256} << 20;
   ExchangeShape shape = shape_in;
   const uint64_t held = uint64_t{pages_held(shape.rows)} * machine.sms * kPageBytes;

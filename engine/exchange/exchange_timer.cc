@@ -51,7 +51,7 @@ void fill_weights(const Program& program, const Ranks& ranks) {
   }
   for (const OfRank& rank : ranks) {
     use_gpu(rank.gpu);
-    SERVAL_CUDA_CHECK(cudaDeviceSynchronize());  // also what DeviceTensors has zeroed
+    SERVAL_CUDA_CHECK(cudaDeviceSynchronize());  // also for the memset of DeviceTensors
   }
 }
 
@@ -131,7 +131,7 @@ ExchangeTime ExchangeTimer::loaded(uint32_t rows, double idle_us) const {
               static_cast<uint64_t>(std::max(idle_us, 0.0) * bytes_per_us_of_rank_));
 }
 
-// By how much longer a launch with more rounds takes: without its beginning and its end.
+// The difference between launches with more and with fewer rounds, which excludes the launch's start and end.
 ExchangeTime ExchangeTimer::time(const ExchangeShape& shape_in, uint64_t weight_bytes) const {
   const auto [few, many] = exchange_rounds(shape_in.rows);
   ExchangeShape shape = shape_in;

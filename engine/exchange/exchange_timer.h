@@ -1,5 +1,5 @@
-// The exchange between ranks, timed on GPUs (exchange_program.h). Plain C++: where the build has no CUDA, it
-// says so.
+// Times the exchange between ranks on GPUs (exchange_program.h). Plain C++ header; in a build without CUDA
+// its functions throw.
 #pragma once
 
 #include <cstddef>
@@ -13,17 +13,17 @@
 
 namespace serval {
 
-// A program on its GPUs, with weights that are random (docs/random_weights.md): seed 1 + rank, norms of 1.
+// A program bound to its GPUs, with random weights (docs/random_weights.md) of seed 1 + rank and norms of 1.
 class BoundExchange {
  public:
-  // `gpus`: CUDA's index of each rank's. The program is of exchange_program() and for their SMs. Throws as
-  // DeviceInterpreter.
+  // `gpus`: CUDA's index of each rank's GPU. The program must come from exchange_program(), for these GPUs'
+  // SMs. Throws as DeviceInterpreter.
   BoundExchange(const Program& program, std::span<const int> gpus);
   ~BoundExchange();
 
-  // A launch: one pass, of all rounds. Returns what the kernel that took longest took.
+  // Runs a launch: one pass with all rounds. Returns the time of the slowest kernel.
   double run_us();
-  // What a tensor of the rank holds, as it lies in GPU memory.
+  // The content of a rank's tensor in its layout in GPU memory.
   std::vector<std::byte> read(const std::string& tensor, uint32_t rank) const;
 
  private:
@@ -32,22 +32,23 @@ class BoundExchange {
 };
 
 struct ExchangeTime {
-  double us = 0;              // of an all-reduce
-  uint64_t weight_bytes = 0;  // that a GPU reads meanwhile, for each of its ranks
+  double us = 0;              // for an all-reduce
+  uint64_t weight_bytes = 0;  // read by a GPU meanwhile, for each of its ranks
 };
 
 // Not thread-safe.
 class ExchangeTimer {
  public:
-  // Throws Error(kRuntime) with one line that says why these GPUs cannot share a program.
+  // Throws Error(kRuntime) with one line that gives the reason if these GPUs cannot share a program.
   ExchangeTimer(std::span<const int> gpus, int repetitions);
 
   const std::string& gpu_name() const { return machine_.name; }
   uint32_t sms() const { return machine_.sms; }  // of a rank
 
-  // Of so many rows, with as few weights as there can be.
+  // Times an exchange of `rows` rows with the minimum of weights.
   ExchangeTime idle(uint32_t rows) const;
-  // The same while weights are under way, as many as come in `idle_us`, which is what it takes without.
+  // Times an exchange of `rows` rows while as many weights are loaded as fit into `idle_us`, the time that
+  // idle() measured.
   ExchangeTime loaded(uint32_t rows, double idle_us) const;
 
  private:
@@ -57,7 +58,7 @@ class ExchangeTimer {
   std::vector<int> gpus_;
   int repetitions_;
   Machine machine_;              // of a rank
-  double bytes_per_us_of_rank_;  // that weights can come at
+  double bytes_per_us_of_rank_;  // bandwidth for weights
 };
 
 }  // namespace serval

@@ -8,7 +8,7 @@
 namespace serval {
 namespace {
 
-// What the loader says begins with the file where it was not found, and with a path of its own otherwise.
+// dlerror() begins with the file's name only if the file was not found.
 std::string loader_error(const std::string& file) {
   const char* error = dlerror();
   const std::string what = error == nullptr ? "cannot be loaded" : error;

@@ -1,5 +1,5 @@
-// The few functions of NCCL that a measurement calls, from the library that is found when the program runs:
-// Serval is built without NCCL. Declared here as in nccl.h of version 2 (NVIDIA, "NCCL API").
+// The few functions of NCCL that a measurement calls, loaded at run time: Serval is built without NCCL.
+// Declared as in nccl.h of version 2 (NVIDIA, "NCCL API").
 #pragma once
 
 #include <cstddef>
@@ -14,19 +14,19 @@ inline constexpr Result kSuccess = 0;
 inline constexpr int kBfloat16 = 9;  // ncclDataType_t
 inline constexpr int kSum = 0;       // ncclRedOp_t
 inline constexpr const char* kLibrary = "libnccl.so.2";
-// As ncclGetVersion counts since 2.9: 10000 × major + 100 × minor + patch.
+// ncclGetVersion's encoding since 2.9: 10000 × major + 100 × minor + patch.
 inline constexpr int kOldestVersion = 22800;
 std::string version_text(int version);
 }  // namespace nccl
 
 class NcclLibrary {
  public:
-  // Throws Error(kRuntime) with one line that begins with the file: it cannot be loaded, lacks a function, or
-  // is older than kOldestVersion. It stays loaded: it has threads of its own.
+  // Throws Error(kRuntime) with one line that begins with the file's name if it cannot be loaded, lacks a
+  // function, or is older than kOldestVersion. The library is never unloaded, because it has its own threads.
   explicit NcclLibrary(const std::string& file = nccl::kLibrary);
 
   int version() const { return version_; }
-  // Throws Error(kRuntime) with the function and what NCCL says, unless it succeeded.
+  // Throws Error(kRuntime) with the function's name and NCCL's message unless `result` is success.
   void check(nccl::Result result, const char* function) const;
 
   nccl::Result (*comm_init_all)(nccl::Communicator*, int count, const int* gpus) = nullptr;

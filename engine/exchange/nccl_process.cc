@@ -24,16 +24,16 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-// How the other process tells what it has found: lines of a word and the rest.
+// The child process reports its results as lines, each with a keyword and a value.
 constexpr std::string_view kVersion = "version ", kTime = "time ", kNote = "note ", kStep = "step ";
 
 void write_line(int pipe, std::string_view kind, const std::string& rest) {
   const std::string line = fmt::format("{}{}\n", kind, rest);
-  // Shorter than PIPE_BUF, so that it is written as a whole.
+  // Shorter than PIPE_BUF, so the write is atomic.
   (void)!write(pipe, line.data(), line.size());
 }
 
-// Ends the process, with a note, when a step does not end in time.
+// Ends the process with a note if a step takes longer than its deadline.
 class Watch final : public NcclSteps {
  public:
   explicit Watch(int pipe) : pipe_(pipe), thread_([this] { run(); }) {}
@@ -43,7 +43,7 @@ class Watch final : public NcclSteps {
   }
   void begin(const std::string& what, double deadline_s) override {
     const std::lock_guard lock(mutex_);
-    write_line(pipe_, kStep, what);  // the parent waits for each step anew
+    write_line(pipe_, kStep, what);  // resets the parent's timeout
     what_ = what;
     seconds_ = deadline_s;
     deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(Seconds(deadline_s));
@@ -62,7 +62,7 @@ class Watch final : public NcclSteps {
       changed_.wait_until(lock, until);
     }
     write_line(pipe_, kNote, fmt::format("did not finish within {:g} s: {}", seconds_, what_));
-    // Kernels of NCCL end when they are told to. This, too, may not return; then the parent ends the process.
+    // NCCL's kernels end when they are aborted. ncclCommAbort may hang too; then the parent ends the process.
     for (const nccl::Communicator communicator : communicators_) (void)library_->comm_abort(communicator);
     _exit(EXIT_FAILURE);
   }
@@ -70,19 +70,19 @@ class Watch final : public NcclSteps {
   const int pipe_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  Clock::time_point deadline_ = Clock::now() + std::chrono::hours(1);  // until the first step
+  Clock::time_point deadline_ = Clock::now() + std::chrono::hours(1);  // until the first step begins
   std::string what_;
   double seconds_ = 0;
   const NcclLibrary* library_ = nullptr;
   std::vector<nccl::Communicator> communicators_;
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // last: it uses the other members
 };
 
 void set_environment() {
-  // All of NCCL's kernels are loaded when CUDA starts: loading one while a kernel of another rank waits for
-  // it would wait for that kernel.
+  // Loads all of NCCL's kernels when CUDA starts: loading one later, while another rank's kernel waits for
+  // it, would deadlock.
   setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-  // Serval uses no NVLink multicast either.
+  // Serval does not use NVLink multicast either.
   setenv("NCCL_NVLS_ENABLE", "0", 0);
 }
 
@@ -97,33 +97,33 @@ void measure(const NcclTest& test, const NcclSource& source, int pipe, Watch& wa
             [&](double us) { write_line(pipe, kTime, fmt::format("{}", us)); });
 }
 
-// In the other process.
+// Runs in the child process.
 [[noreturn]] void run_child(const NcclTest& test, const NcclSource& source, int pipe, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(EXIT_FAILURE);
   for (const int signal : {SIGINT, SIGTERM}) (void)std::signal(signal, SIG_DFL);
-  dup2(STDERR_FILENO, STDOUT_FILENO);  // NCCL_DEBUG's lines are no part of a table
-  // Nothing is thrown out of here: the parent's code would go on in this process, too.
+  dup2(STDERR_FILENO, STDOUT_FILENO);  // NCCL_DEBUG's output must not get into the result table
+  // No exception may leave this function: the parent's code would continue in this process too.
   try {
     set_environment();
-    static Watch watch(pipe);  // never destroyed: its thread outlives what is thrown
+    static Watch watch(pipe);  // never destroyed: its thread must survive an exception
     measure(test, source, pipe, watch);
   } catch (const std::exception& error) {
     write_line(pipe, kNote, error.what());
   } catch (...) {
     write_line(pipe, kNote, "it throws what is no error");
   }
-  // Without destructors: what is left of a failed measurement may not be waited for.
+  // Runs no destructors: they could hang after a failed measurement.
   _exit(EXIT_SUCCESS);
 }
 
-// What the process says, line by line.
+// Parses the child's lines.
 class Reader {
  public:
   explicit Reader(NcclResults& results) : results_(results) {}
 
   const std::string& step() const { return step_; }
-  // A note is the last that the process says.
+  // A note is always the last line.
   bool has_note() const { return !results_.note.empty(); }
   void read(std::string_view bytes) {
     for (const char c : bytes) {
@@ -151,10 +151,11 @@ class Reader {
 
   NcclResults& results_;
   std::string line_, step_;
-  size_t next_ = 0;  // of the sizes
+  size_t next_ = 0;  // index of the next size
 };
 
-// True when the process has closed its end, false if it says nothing for longer than any step may take.
+// Returns true when the process has closed its end of the pipe, false if it writes nothing for longer than
+// any step may take.
 bool read_all(int pipe, const NcclTest& test, Reader& reader) {
   const double patience_s = std::max(test.init_s, test.deadline_s) + test.abort_s;
   constexpr double kMillisecondsPerSecond = 1000;
@@ -171,9 +172,9 @@ bool read_all(int pipe, const NcclTest& test, Reader& reader) {
   }
 }
 
-// Ends the process if it has not ended, and says how it did.
+// Ends the process if it is still running, and returns how it ended.
 std::string end_process(pid_t child) {
-  (void)kill(child, SIGKILL);  // one that has closed its end has nothing more to do
+  (void)kill(child, SIGKILL);  // if it has closed its end, it has nothing more to do
   const Clock::time_point until = Clock::now() + std::chrono::seconds(10);
   int status = 0;
   for (pid_t ended = 0; (ended = waitpid(child, &status, WNOHANG)) != child;) {
@@ -190,8 +191,8 @@ std::string end_process(pid_t child) {
 NcclResults measure_nccl(const NcclTest& test, const NcclSource& source) {
   NcclResults results{.version = {}, .us = std::vector<std::optional<double>>(test.bytes.size()), .note = {}};
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) {  // what NCCL starts would keep it open
-    results.note = "no pipe to a process for it";
+  if (pipe2(ends, O_CLOEXEC) != 0) {  // processes that NCCL starts would keep it open
+    results.note = "cannot create a pipe to its process";
     return results;
   }
   const pid_t parent = getpid(), child = fork();
@@ -201,7 +202,7 @@ NcclResults measure_nccl(const NcclTest& test, const NcclSource& source) {
   }
   close(ends[1]);
   if (child < 0) {
-    results.note = "no process for it";
+    results.note = "cannot start its process";
   } else {
     Reader reader(results);
     const bool has_ended = read_all(ends[0], test, reader);

@@ -1,5 +1,5 @@
-// NCCL measured in a process of its own, which ends, or is ended, before Serval's kernels start: so neither
-// waits for the other's kernels, and an all-reduce that never ends costs its deadline and no more.
+// Measures NCCL in a separate process, which ends or is killed before Serval's kernels start. So neither
+// waits for the other's kernels, and an all-reduce that hangs costs only its deadline.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@
 namespace serval {
 
 struct NcclResults {
-  std::string version;                    // "2.28.3"; empty: there is none that can be used
-  std::vector<std::optional<double>> us;  // of each of the sizes
-  std::string note;                       // one line: why some are missing; empty: none is
+  std::string version;                    // "2.28.3"; empty: no usable NCCL
+  std::vector<std::optional<double>> us;  // for each of the sizes
+  std::string note;                       // one line: why some are missing; empty: none is missing
 };
 
 struct NcclSource {
@@ -24,8 +24,8 @@ struct NcclSource {
   std::function<std::unique_ptr<RankStreams>(std::span<const int>, uint64_t)> streams = make_rank_streams;
 };
 
-// Never throws for what NCCL, or a GPU, does wrong: that is the note. To be called before this process uses
-// CUDA, while it has one thread: the other process is a copy of it.
+// Reports errors of NCCL or of a GPU in the note and does not throw for them. Call it before this process
+// uses CUDA and while it has a single thread, because it forks.
 NcclResults measure_nccl(const NcclTest& test, const NcclSource& source = {});
 
 }  // namespace serval

@@ -57,7 +57,7 @@ class Timer {
     library_.check(library_.group_end(), "ncclGroupEnd");
   }
 
-  // Asks instead of letting CUDA wait: a call that waits in CUDA would keep others from being aborted.
+  // Polls instead of blocking in CUDA: a blocking call would prevent an abort by another thread.
   void wait() {
     for (size_t rank = 0; rank < communicators_.size(); ++rank) {
       while (!streams_.has_ended(rank)) std::this_thread::sleep_for(std::chrono::microseconds(20));

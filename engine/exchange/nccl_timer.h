@@ -1,4 +1,4 @@
-// How long NCCL's all-reduce takes, in a process that has nothing else on these GPUs.
+// Times NCCL's all-reduce, in a process that does nothing else on these GPUs.
 #pragma once
 
 #include <cstdint>
@@ -14,27 +14,27 @@ namespace serval {
 struct NcclTest {
   std::vector<int> gpus;        // one for each rank, all different
   std::vector<uint64_t> bytes;  // of the all-reduces, in bf16
-  int repetitions = 5;          // samples of each, after one that does not count
-  int calls = 20;               // of a sample, back to back
-  double init_s = 60;           // for loading NCCL and making its communicators
+  int repetitions = 5;          // samples for each size, after one warm-up
+  int calls = 20;               // back to back in a sample
+  double init_s = 60;           // for loading NCCL and for creating its communicators
   double deadline_s = 20;       // for each of the sizes
-  double abort_s = 10;          // for what a deadline has ended
+  double abort_s = 10;          // for aborting after a deadline
 };
 
-// What the measurement is at, and since when: somebody else watches it, since no call of NCCL is sure to
-// return.
+// Told about each step of the measurement and its deadline. An observer needs this because calls of NCCL may
+// never return.
 class NcclSteps {
  public:
   virtual ~NcclSteps() = default;
   virtual void begin(const std::string& what, double deadline_s) = 0;
-  // To be aborted where a step does not end.
+  // The communicators to abort if a step does not end.
   virtual void has(const std::vector<nccl::Communicator>& communicators) = 0;
 };
 
-// One thread has all ranks, so calls for several of them are in groups: NCCL demands that, since a call may
-// wait for those of the other ranks (NCCL's user guide, "Group Calls"). Calls on_size(µs) for each of the
-// sizes, with the median of the samples: a sample is what the slowest rank's stream took for a call on
-// average. Throws Error with what failed.
+// One thread drives all ranks, so calls for several of them are grouped. NCCL requires this, because a call
+// may wait for the other ranks' calls (NCCL's user guide, "Group Calls"). Calls on_size(µs) for each size
+// with the median of the samples. A sample is the average time per call in the slowest rank's stream. Throws
+// Error with the function that failed.
 void time_nccl(const NcclLibrary& library, RankStreams& streams, const NcclTest& test, NcclSteps& steps,
                const std::function<void(double)>& on_size);
 

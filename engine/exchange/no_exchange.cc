@@ -1,4 +1,4 @@
-// What stands in for exchange_timer.cc and rank_streams.cc where the build has no CUDA.
+// Replaces exchange_timer.cc and rank_streams.cc in a build without CUDA.
 #include "engine/exchange/exchange_timer.h"
 #include "engine/exchange/rank_streams.h"
 #include "vm/base/error.h"

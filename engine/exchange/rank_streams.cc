@@ -25,7 +25,7 @@ class CudaRankStreams final : public RankStreams {
     for (const int gpu : gpus) {
       const OfRank& rank = *ranks_.emplace_back(std::make_unique<OfRank>(gpu, bytes));
       SERVAL_CUDA_CHECK(cudaMemset(rank.memory.data(), 0, bytes));
-      SERVAL_CUDA_CHECK(cudaDeviceSynchronize());  // the streams do not wait for it
+      SERVAL_CUDA_CHECK(cudaDeviceSynchronize());  // the streams do not wait for the memset
     }
   }
 

@@ -1,5 +1,5 @@
-// A buffer and a stream on each rank's GPU, for what runs on GPUs without Serval's interpreter. An interface,
-// so that tests can do without a GPU.
+// A buffer and a stream on each rank's GPU, for GPU work without Serval's interpreter. An interface, so that
+// tests run without a GPU.
 #pragma once
 
 #include <cstddef>
@@ -12,21 +12,21 @@ namespace serval {
 class RankStreams {
  public:
   virtual ~RankStreams() = default;
-  // Makes the rank's GPU the thread's current one. Before anything that is enqueued for the rank.
+  // Makes the rank's GPU the current one of this thread. Call it before enqueuing work for the rank.
   virtual void use(size_t rank) = 0;
   virtual void* buffer(size_t rank) = 0;  // zeroed, in the rank's GPU
   virtual void* stream(size_t rank) = 0;  // a cudaStream_t that waits for no other stream
-  // Moments in the rank's stream, around what is timed.
+  // Record events in the rank's stream, around the work to be timed.
   virtual void mark_begin(size_t rank) = 0;
   virtual void mark_end(size_t rank) = 0;
-  // Whether all before mark_end() is done. Does not wait.
+  // Returns whether all work before mark_end() is done. Does not wait.
   virtual bool has_ended(size_t rank) = 0;
-  // Between the moments, which have passed.
+  // The time between the two events, which must have occurred.
   virtual double elapsed_us(size_t rank) = 0;
 };
 
-// Of these GPUs (CUDA's indices), with `bytes` each. Throws Error(kRuntime) where one cannot run programs or
-// the build has no CUDA, Error(kOutOfMemory).
+// Creates buffers of `bytes` on these GPUs (CUDA's indices). Throws Error(kRuntime) if one cannot run
+// programs or the build has no CUDA, and Error(kOutOfMemory).
 std::unique_ptr<RankStreams> make_rank_streams(std::span<const int> gpus, uint64_t bytes);
 
 }  // namespace serval
