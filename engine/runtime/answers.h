@@ -1,4 +1,4 @@
-// Responses, put together from the events of their answers.
+// Builds responses from the events of their answers.
 #pragma once
 
 #include "engine/include/serval/engine.h"
@@ -8,7 +8,7 @@ namespace serval {
 // The response is complete once its answer's last event is added.
 void add_event(Response& response, const RequestEvent& event);
 
-// Throws what the response failed with, if it did.
+// Throws the response's error if it has one.
 Response throw_if_failed(Response response);
 
 }  // namespace serval

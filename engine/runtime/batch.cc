@@ -19,7 +19,7 @@ struct Batch::Impl {
 
   Engine::Impl& engine;
   EventReader reader;
-  std::unordered_map<uint64_t, Sequence> sequences;  // that were not taken yet
+  std::unordered_map<uint64_t, Sequence> sequences;  // not taken yet
 };
 
 Batch::Batch(Engine& engine) : impl_(std::make_unique<Impl>(engine)) {}

@@ -10,16 +10,16 @@ namespace serval {
 
 class BlockingRun {
  public:
-  // From here on Engine::cancel() ends it.
+  // Engine::cancel() ends the run from the time of construction.
   BlockingRun(Engine::Impl& engine, size_t requests);
 
   struct Callbacks {
-    uint64_t first_number = 0;  // tokens are numbered first_number, … by their response
+    uint64_t first_number = 0;  // tokens are numbered first_number + index of the response
     TokenCallback on_token = {};
     ResponseCallback on_response = {};
   };
-  // Responses in the order of the requests, as many for each as it wants answers. Throws what callbacks
-  // throw, when the requests have ended, and errors of the backend.
+  // Responses are in the order of the requests, as many for each as it has answers. Throws errors of the
+  // backend, and exceptions of callbacks once the requests have ended.
   std::vector<Response> run(std::vector<PreparedRequest> requests, const Callbacks& callbacks);
 
  private:
@@ -28,7 +28,7 @@ class BlockingRun {
   Engine::Impl& engine_;
   EventReader reader_;
   std::vector<std::shared_ptr<Channel>> channels_;
-  std::vector<size_t> first_response_;  // of each request
+  std::vector<size_t> first_response_;  // one for each request
   std::vector<Response> responses_;
 };
 

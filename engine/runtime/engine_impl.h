@@ -1,4 +1,4 @@
-// What is behind serval::Engine. The parts come from Engine::load, or from a test.
+// The implementation of serval::Engine. Its parts come from Engine::load, or from a test.
 #pragma once
 
 #include <memory>
@@ -14,11 +14,11 @@
 namespace serval {
 
 struct EngineParts {
-  ModelInfo info;  // context and vocab_size are what requests are checked against
+  ModelInfo info;  // requests are checked against context and vocab_size
   TextModel text;
   std::unique_ptr<Backend> backend;
   double load_ms = 0;
-  uint32_t trace_tokens = 0;  // whose events are kept
+  uint32_t trace_tokens = 0;  // tokens whose events are kept
   PassLoopOptions loop = {};
 };
 
@@ -29,13 +29,13 @@ struct Engine::Impl {
 
   std::vector<int32_t> encode_chat(std::span<const ChatMessage> messages) const;
   std::vector<int32_t> prompt_of(const Request& request) const;
-  // Throws Error(kUsage) where the request is out of range.
+  // Throws Error(kUsage) if the request is out of range.
   PreparedRequest prepare(const Request& request);
-  // The same for several; the error line begins with "requests[3]: ".
+  // Prepares several requests; the error line begins with "requests[3]: ".
   std::vector<PreparedRequest> prepare(std::span<const Request> requests);
-  // One whose answer goes to a single response.
+  // A request with a single answer.
   PreparedRequest prepare_single(const Request& request);
-  // What the request's text keeps to; null: anything. Throws Error(kUsage) for a schema that is not
+  // The constraint on the request's text; null: none. Throws Error(kUsage) for a schema that is not
   // supported.
   std::shared_ptr<grammar::Constraint> constraint_of(const Request& request);
 

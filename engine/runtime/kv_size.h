@@ -1,4 +1,4 @@
-// How large the KV cache is made.
+// The size of the KV cache.
 #pragma once
 
 #include <cstdint>
@@ -8,21 +8,21 @@
 
 namespace serval {
 
-// What a model takes of one memory.
+// Memory that a model needs on one device.
 struct ModelBytes {
   uint64_t weights;
   uint64_t kv_of_token;
 };
-// Of one memory for all ranks, such as the host's: weights once, each rank's keys and values.
+// For one memory that all ranks share, such as the host's: weights once, and each rank's keys and values.
 ModelBytes bytes_of_model(const Model& model, uint32_t ranks);
-// Of the GPU of the rank that has most.
+// For the GPU of the rank that needs the most.
 ModelBytes bytes_of_rank(const Model& model, uint32_t ranks);
 
-// Tokens whose keys and values fit in what `free_bytes` leave beside the weights.
+// Tokens whose keys and values fit into the part of `free_bytes` that the weights leave.
 uint64_t kv_tokens_beside_weights(const ModelBytes& model, uint64_t free_bytes);
 
-// Blocks for the bytes, or the share of the free memory, that the options ask for; 0 where they ask for
-// neither. Throws Error(kOutOfMemory) where they do not hold one full context.
+// Blocks for the bytes, or for the share of the free memory, that the options specify; 0 if they specify
+// neither. Throws Error(kOutOfMemory) if the blocks do not hold one full context.
 uint32_t kv_blocks_of(const EngineOptions& options, const ModelBytes& model, int context,
                       uint64_t free_bytes);
 

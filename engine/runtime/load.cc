@@ -1,4 +1,4 @@
-// Engine::load: from options to a model that runs.
+// Engine::load: makes a running engine from options.
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -54,7 +54,7 @@ void describe_program(const Backend& backend, ModelInfo& info) {
   if (policy != program.metadata.end()) info.policy = policy->second;
 }
 
-// A chain of blocks is hard to collide with on purpose by one that does not know the seed.
+// Random hash seed: without knowing it, it is hard to construct collisions of block chains.
 PassLoopOptions loop_options(const EngineOptions& options, Backend& backend) {
   const StateLimits& limits = backend.limits();
   std::random_device random;

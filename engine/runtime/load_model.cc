@@ -22,7 +22,7 @@
 namespace serval {
 namespace {
 
-// What --backend NAME stands before, in the error lines of that backend.
+// Prefixes the error lines of a backend that was chosen by name.
 template <class Check>
 void check_named(BackendKind kind, Check&& check) {
   try {
@@ -32,7 +32,7 @@ void check_named(BackendKind kind, Check&& check) {
   }
 }
 
-// Throws Error(kRuntime) where this program or this machine has no such backend.
+// Throws Error(kRuntime) if this build or this machine does not have the backend.
 void check_backend(const EngineOptions& options) {
   const BackendKind kind = backend_kind(options);
   if (kind == BackendKind::kDevice) check_named(kind, [&] { check_device(gpus_of(options)); });
@@ -46,7 +46,7 @@ void check_weights_exist(const EngineOptions& options, const ModelSource& source
                                              source.model->name));
 }
 
-// Where the program was built without CUDA and there is no sign of a GPU, its user will not miss one.
+// Without CUDA in the build and without a sign of a GPU, the user does not expect one.
 bool gpu_is_expected() {
   constexpr const char* kDriverDevice = "/dev/nvidiactl";
   std::error_code ignored;
@@ -60,7 +60,7 @@ LoadProgress weight_progress(const ProgressCallback& progress) {
   };
 }
 
-// The GPUs that run a program file: those that were asked for, else the first ones.
+// The GPUs that run a program file: the requested ones, else the first ones.
 std::vector<int> gpus_of_file(const Program& program, const EngineOptions& options) {
   const size_t count = program.num_devices;
   if (options.gpus.empty()) {
@@ -73,7 +73,7 @@ std::vector<int> gpus_of_file(const Program& program, const EngineOptions& optio
               fmt::format("gpus: {}; {} is compiled for {}", options.gpus.size(), options.program, count));
 }
 
-// Binds a program file. What is wrong with the program is said with the file's name before it.
+// Binds a program file. Errors about the program get the file's name as prefix.
 template <class Bind>
 std::unique_ptr<Backend> bind_file(const std::string& file, const Program& program, Bind&& bind) {
   try {
@@ -84,7 +84,7 @@ std::unique_ptr<Backend> bind_file(const std::string& file, const Program& progr
   }
 }
 
-// The backend options, and a KV cache as large as the memory of the backend allows and the options want.
+// Backend options with the size of the KV cache that the options request and the backend's memory allows.
 BackendOptions options_in(const EngineOptions& options, const Model& model, const ModelBytes& bytes,
                           uint64_t free_bytes) {
   const int context = context_of(options, model.max_position);
@@ -96,8 +96,8 @@ BackendOptions options_in(const EngineOptions& options, const Model& model, cons
 
 ChosenBackend make_backend(const EngineOptions& asked, const Model& model, Weights& weights) {
   EngineOptions engine = asked;
-  const std::string& file = engine.program;  // to run instead of compiling; may be empty
-  Program program;                           // what it holds
+  const std::string& file = engine.program;  // the program file to run; empty: compile the model
+  Program program;                           // the file's program
   if (!file.empty()) {
     program = read_program(file);
     engine.gpus = gpus_of_file(program, asked);
@@ -135,7 +135,7 @@ ChosenBackend make_backend(const EngineOptions& asked, const Model& model, Weigh
     case BackendKind::kAuto:
       break;
   }
-  // Only the host interpreter can interleave and check.
+  // Only the host interpreter can interleave instructions and check passes.
   if (engine.interleaving || engine.checked) return {host(), ""};
   return device_or_host([&] { check_device({gpus_of(engine).front()}); }, device, host, gpu_is_expected());
 }

@@ -1,4 +1,4 @@
-// From options to a model on a backend: the one way for the engine and for commands that need no engine.
+// Loads a model onto a backend, for the engine and for commands that need no engine.
 #pragma once
 
 #include <functional>
@@ -12,10 +12,10 @@
 
 namespace serval {
 
-// A model's weights: opened and checked at once, in host memory as soon as they are wanted there.
+// A model's weights: opened and checked by the constructor, loaded into host memory when first needed there.
 class Weights {
  public:
-  // The checkpoint's, or random ones where options.random_weights asks for them. Throws as
+  // The checkpoint's weights, or random ones if options.random_weights is set. Throws as
   // open_checkpoint_weights().
   Weights(const EngineOptions& options, const ModelSource& source);
 
@@ -34,17 +34,17 @@ struct LoadedModel {
   ModelSource source;
   Weights weights;
   std::unique_ptr<Backend> backend;
-  std::string notice;   // one line: why `auto` did not take a GPU that might be expected to run; else empty
-  double load_seconds;  // of compiling, and of bringing the weights to where they are used
+  std::string notice;   // one line: why `auto` did not use a GPU that the user may expect; else empty
+  double load_seconds;  // for compiling, and for moving the weights to their backend
 };
 
-// The model that the options name, once it is clear that they are within their limits, that the backend is
-// to be had here and that the model comes with weights or is to have random ones. Reads no weight. Throws
-// Error(kUsage) and Error(kRuntime) with one line.
+// Opens the model that the options name. Checks that the options are within their limits, that the backend is
+// available, and that the model has weights or gets random ones. Reads no weights. Throws Error(kUsage) and
+// Error(kRuntime) with one line.
 ModelSource open_model(const EngineOptions& options);
-// The same model's weights on the backend that the options name, with options.program where one is given:
-// errors of that name the file. Throws as open_model(), as the backends do,
-// and Error(kUsage) for a context that is longer than the model's.
+// Loads the model's weights onto the backend that the options name. Runs options.program if it is set; errors
+// of the program name its file. Throws as open_model() and as the backends do, and Error(kUsage) for a
+// context longer than the model's.
 LoadedModel load_model(const EngineOptions& options, ModelSource source);
 
 using MakeBackend = std::function<std::unique_ptr<Backend>()>;
@@ -54,8 +54,8 @@ struct ChosenBackend {
   std::string notice;  // as in LoadedModel
 };
 
-// `auto`: what `device` makes, or, where `check` finds no GPU that can run programs or `device` no memory
-// (Error(kOutOfMemory)), what `host` makes. The reason for that is the notice if a GPU `is_expected`.
+// Implements `auto`: returns the backend of `device`; or that of `host`, if `check` finds no usable GPU or if
+// `device` throws Error(kOutOfMemory). In that case the notice gives the reason if a GPU `is_expected`.
 ChosenBackend device_or_host(const std::function<void()>& check, const MakeBackend& device,
                              const MakeBackend& host, bool is_expected);
 

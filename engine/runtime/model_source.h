@@ -1,4 +1,4 @@
-// Where a model's files are.
+// Finds a model's files.
 #pragma once
 
 #include <filesystem>
@@ -16,13 +16,12 @@ struct ModelSource {
 };
 
 // `model` is a directory, a GGUF file, a preset's name or, as "org/name", a model in Hugging Face's cache;
-// empty stands for the bundled model. Reads the configuration and nothing else. Throws Error(kRuntime) where
-// there is no such model, naming where it was looked for.
+// empty for the bundled model. Reads only the configuration. If there is no such model, throws
+// Error(kRuntime) with the places that were searched.
 ModelSource find_model(const std::string& model);
 
-// The bundled model: $SERVAL_ASSETS/serval-stories where the variable is set, else
-// share/serval/serval-stories beside the executable's directory or where Serval was installed to, else the
-// source tree's.
+// The bundled model: $SERVAL_ASSETS/serval-stories if the variable is set, else share/serval/serval-stories
+// next to the executable's directory or in the installation prefix, else the source tree's.
 std::filesystem::path bundled_model_directory();
 
 }  // namespace serval

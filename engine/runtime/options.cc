@@ -17,7 +17,7 @@ namespace {
 
 template <typename T>
 void require_range(const char* field, T found, T least, T most) {
-  // Written so that a NaN is outside.
+  // The negated form would accept NaN; this form rejects it.
   if (found >= least && found <= most) return;
   throw Error(ErrorKind::kUsage, fmt::format("{}: {}; limit: {} to {}", field, found, least, most));
 }
@@ -34,7 +34,7 @@ std::vector<std::string> names_of() {
   return {names.begin(), names.end()};
 }
 
-// A program that is compiled leaves no choice in how to compile.
+// Options for compiling are refused for a program that is compiled already.
 void check_program_options(const EngineOptions& options) {
   const auto refuse = [&](const char* field) {
     throw Error(ErrorKind::kUsage, fmt::format("{}: {} is compiled already", field, options.program));

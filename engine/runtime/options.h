@@ -1,4 +1,4 @@
-// EngineOptions, checked.
+// Checks EngineOptions and converts them for backends.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@
 namespace serval {
 
 struct OptionLimits {
-  static constexpr int kDefaultContext = 4096;  // tokens, where the model allows as many
-  static constexpr int kMinContext = 2;         // one token of prompt, one new one
+  static constexpr int kDefaultContext = 4096;  // tokens, if the model supports as many
+  static constexpr int kMinContext = 2;         // one prompt token and one new token
   static constexpr int kMaxThreads = 1024;
   static constexpr int kMaxSms = static_cast<int>(serval::kMaxSms);
   static constexpr int kMaxSequences = static_cast<int>(kLargestSequences);
@@ -23,24 +23,24 @@ struct OptionLimits {
   static constexpr double kMaxStallTimeoutS = 86400;
 };
 
-// EngineOptions::policy where the simulator is to choose.
+// EngineOptions::policy for the simulator's choice.
 inline constexpr const char* kBestPolicy = "best";
-// The names that options may have, in the order in which help texts list them.
+// Valid values of options, in the order of the help texts.
 std::vector<std::string> policy_names();
 std::vector<std::string> backend_names();
 
-// What does not depend on the model. Throws Error(kUsage) with one line: the field, what was found, the
-// limit.
+// Checks everything that does not depend on the model. Throws Error(kUsage) with one line: the field, the
+// value, the limit.
 void check_options(const EngineOptions& options);
 
-// Tokens a sequence may hold. Throws Error(kUsage) where more are asked for than the model was made for.
+// Tokens that a sequence may hold. Throws Error(kUsage) if more are requested than the model supports.
 int context_of(const EngineOptions& options, int model_max_position);
 
-// The checked options, as backends take them; `context` as context_of() gives it.
+// Convert checked options for the backends; `context` is the result of context_of().
 BackendKind backend_kind(const EngineOptions& options);
 ScheduleOptions schedule_options(const EngineOptions& options);
 BackendOptions backend_options(const EngineOptions& options, int context);
-// GPUs that share the model: CUDA's index of each rank's, and how many.
+// CUDA's index of each rank's GPU, and the number of ranks.
 std::vector<int> gpus_of(const EngineOptions& options);
 uint32_t ranks_of(const EngineOptions& options);
 

@@ -13,13 +13,13 @@
 namespace serval {
 namespace {
 
-// For what does not follow from the shape: the state block, copies of weights on their way to the GPU.
+// For memory that does not depend on the shape: the state block, and staging buffers for weights.
 constexpr uint64_t kReserve = uint64_t{512} << 20;
 constexpr uint64_t kF32 = 4, kBf16 = 2;
-// Sums of parts of columns (instructions/common/column_parts.h), at most so many.
+// Limit of partial sums over columns (instructions/common/column_parts.h).
 constexpr uint64_t kPartSums = 4;
 
-// An upper bound: some models have not all of these.
+// An upper bound: some models lack some of these.
 uint64_t bytes_of_row(const Model& model) {
   const auto hidden = static_cast<uint64_t>(model.hidden_size);
   const auto queries = static_cast<uint64_t>(model.num_heads) * static_cast<uint64_t>(model.head_dim);
@@ -38,7 +38,7 @@ uint64_t bytes_of_all_rows(const Model& model, const ProgramLimits& limits) {
   return logits + partial + kReserve;
 }
 
-// Sequences that generate wait for the prompts in their pass: of a large model, a pass has fewer tokens. A
+// Sequences that generate wait for the prompts in their pass, so passes of a large model have fewer tokens. A
 // GPU multiplies at about 600 TFLOP/s.
 uint32_t tokens_of_short_pass(uint64_t weight_bytes) {
   constexpr double kMostOperations = 1.5e14;

@@ -1,4 +1,4 @@
-// How many tokens a pass has: where nothing else is asked for, and at most.
+// The default and the limit for the tokens of a pass.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace serval {
 
-// On a GPU: 8,192, or as many as take about a quarter of a second, but 2,048 at least; if memory is short, as
-// many as the activations have room for beside weights and KV cache, and the KV cache holds; one for each
-// slot in any case. Programs of tiles read them: a model that has none gets one token for each slot. `limits`
-// are those of the programs, but for their rows.
+// Default on a GPU: 8,192, or as many as take about a quarter of a second, but at least 2,048. If memory is
+// short: as many as the KV cache holds and as have room for activations beside weights and KV cache; but
+// always one for each slot. Needs programs of tiles: a model without them gets one token for each slot.
+// `limits` are those of the programs except for rows.
 uint32_t gpu_batch_tokens(const Model& model, const ModelBytes& bytes, const ProgramLimits& limits,
                           uint64_t free_bytes);
 
-// A program has room in the KV cache for a token of each row. Throws Error(kUsage), naming the option, where
-// a pass that it asks for has more. `limits` are those that follow from the options.
+// The KV cache must have room for a token in each row of a program. Throws Error(kUsage), naming the option,
+// if the requested passes have more rows. `limits` are those derived from the options.
 void check_pass_size(const EngineOptions& options, const ProgramLimits& limits);
 
 }  // namespace serval

@@ -1,4 +1,4 @@
-// What is behind serval::RequestHandle.
+// The implementation of serval::RequestHandle.
 #pragma once
 
 #include <memory>
@@ -13,11 +13,11 @@ struct RequestHandle::Impl {
   Impl(EventReader its_reader, std::shared_ptr<Channel> its_channel, uint32_t its_answers)
       : reader(std::move(its_reader)), channel(std::move(its_channel)), answers(its_answers) {}
 
-  EventReader reader;  // of one request; of none where there is a sink
+  EventReader reader;  // has one request; none if there is a sink
   std::shared_ptr<Channel> channel;
   uint32_t answers;
 
-  ~Impl() { channel->cancel(); }  // in vain where it is complete
+  ~Impl() { channel->cancel(); }  // no effect if it is complete
 };
 
 }  // namespace serval

@@ -29,7 +29,7 @@ class DecoderStream final : public TextStream {
   StreamDecoder decoder_;
 };
 
-// A tokenizer may have tokens that the model has no row for, as long as no text needs them.
+// A tokenizer may have tokens for which the model has no row, as long as no text needs them.
 struct ModelTokenizer {
   Tokenizer tokenizer;
   std::filesystem::path file;
@@ -77,7 +77,7 @@ std::vector<int32_t> encode_with(const ChatTemplate& chat, const ModelTokenizer&
   return model.checked(chat.encode(model.tokenizer, turns, kAddGenerationPrompt));
 }
 
-// Sets encode_chat and chat_template; returns the template where there is one.
+// Sets encode_chat and chat_template. Returns the template if there is one.
 std::optional<ChatTemplate> add_chat_template(TextModel& text, const ModelSource& source,
                                               const std::string& name, const ModelTokenizer& model) {
   try {
@@ -88,7 +88,7 @@ std::optional<ChatTemplate> add_chat_template(TextModel& text, const ModelSource
     text.encode_chat = [=](std::span<const ChatTurn> turns) { return encode_with(chat, model, turns); };
     return chat;
   } catch (const Error& error) {
-    // What was asked for by name has to work; what the checkpoint has matters only for a conversation.
+    // A template that was requested by name must work. The checkpoint's own matters only for conversations.
     if (!name.empty()) throw;
     text.encode_chat = [error](std::span<const ChatTurn>) -> std::vector<int32_t> { throw error; };
     return std::nullopt;

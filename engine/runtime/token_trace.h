@@ -1,4 +1,4 @@
-// Events of the last tokens, kept in rings while a backend works.
+// Keeps events of the last tokens in rings while a backend runs.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace serval {
 
-// From the next launch on, events of its last `tokens` tokens are kept. Throws Error(kRuntime) where the
-// backend cannot.
+// From the next launch on, keeps the events of its last `tokens` tokens. Throws Error(kRuntime) if the
+// backend cannot record.
 void keep_last_tokens(Backend& backend, uint32_t tokens, RecordingDetail detail = RecordingDetail::kMoments);
 
-// What the last launch left, at most `tokens` of it. `context`: of the traced pass, for the costs. Throws
-// Error(kRuntime) if nothing has run since, or no whole token is there.
+// The trace of the last launch, at most its last `tokens` tokens. `context` describes the traced pass for the
+// costs. Throws Error(kRuntime) if nothing has run since, or if no whole token was recorded.
 Trace trace_of_last_tokens(Backend& backend, uint32_t tokens, const CostContext& context,
                            std::map<std::string, std::string> metadata);
 
