@@ -23,8 +23,8 @@ double relative_error(std::span<const float> got, std::span<const float> referen
   return std::sqrt(difference / size);
 }
 
-// With d = ln p − ln q, Σ p d = Σ p (d + e^−d − 1), because both distributions add up to 1. No term of the
-// second sum is negative, so nothing cancels where the distributions are close.
+// With d = ln p − ln q, Σ p d = Σ p (d + e^−d − 1), because both distributions sum to 1. The second form has
+// no negative terms, so there is no cancellation for close distributions.
 double kl_divergence(std::span<const float> got, std::span<const float> reference) {
   const double got_log_sum = log_of_sum(got), reference_log_sum = log_of_sum(reference);
   double sum = 0;
@@ -60,7 +60,7 @@ Fidelity compare_logits(std::span<const float> got, std::span<const float> refer
     sum.mean_relative += error.relative;
     sum.mean_kl += error.kl;
     agreeing += error.same_top ? 1 : 0;
-    // Written so that a NaN is worse than anything, and the first of them stays.
+    // The negated comparison makes NaN worse than any number; the first NaN is kept.
     if (p == 0 || (!(error.kl <= sum.worst.kl) && !std::isnan(sum.worst.kl))) {
       sum.worst_position = p;
       sum.worst = error;

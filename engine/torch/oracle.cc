@@ -48,7 +48,8 @@ ServalOracleConfig plugin_config(const Model& model, const OracleOptions& option
     if (found != parameters.end()) return found->second;
     throw Error(
         ErrorKind::kRuntime,
-        fmt::format("LibTorch reference: {}: it has no {}, as models of Llama's kind do", model.name, name));
+        fmt::format("LibTorch reference: {}: the model has no {}; expected a model of the Llama family",
+                    model.name, name));
   };
   ServalOracleConfig c = {};
   c.hidden_size = model.hidden_size;

@@ -1,5 +1,5 @@
-/* The C interface of libserval_torch.so, the eager Llama in LibTorch that Serval's answers are checked
- * against.
+/* The C interface of libserval_torch.so, the eager Llama in LibTorch that is the reference for
+ * Serval's results.
  *
  * The executable loads the plugin with dlopen and asks for one symbol, serval_oracle_api; LibTorch itself is
  * linked by the plugin only. No exception crosses this interface and no type of C++ is in it, so the two
@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-/* Raised with every change of this file: both sides must have been built from the same one. */
+/* Incremented with every change of this file: both sides must be built from the same version. */
 #define SERVAL_ORACLE_ABI_VERSION 2u
 #define SERVAL_ORACLE_ENTRY "serval_oracle_api"
 
@@ -51,7 +51,7 @@ typedef struct ServalOracleConfig {
   int64_t vocab_size;
   double rms_norm_eps;
   double rope_theta;
-  int32_t has_llama3_scaling; /* 0: the four fields below mean nothing */
+  int32_t has_llama3_scaling; /* 0: the four fields below are unused */
   double rope_factor;
   double rope_low_freq_factor;
   double rope_high_freq_factor;
@@ -64,14 +64,13 @@ typedef struct ServalOracleConfig {
 } ServalOracleConfig;
 
 /* Consecutive tokens of one sequence. The cache is addressed by cells, one for the keys and values of one
- * position, which the caller hands out: 0, 1, 2 … for a single sequence, or through a block table. */
+ * position, which the caller assigns: 0, 1, 2 … for a single sequence, or through a block table. */
 typedef struct ServalOracleTokens {
   const int32_t* tokens; /* [count] ids in the vocabulary */
   int64_t count;         /* at least 1 */
   int64_t first_position;
-  const int64_t*
-      cells;          /* [first_position + count]; those of earlier positions were written by earlier calls */
-  int64_t num_logits; /* how many of the last tokens want logits, 0 to count */
+  const int64_t* cells; /* [first_position + count]; earlier positions' cells were written by earlier calls */
+  int64_t num_logits;   /* number of last tokens that want logits, 0 to count */
 } ServalOracleTokens;
 
 /* A decoding step to be timed: each of `batch` sequences, with `context` positions in the cache, gets one
@@ -79,7 +78,7 @@ typedef struct ServalOracleTokens {
 typedef struct ServalOracleReplay {
   int64_t batch;
   int64_t context;
-  int64_t replays; /* that the mean is taken over, at least 1 */
+  int64_t replays; /* number of runs that are averaged, at least 1 */
 } ServalOracleReplay;
 
 typedef struct ServalOracle ServalOracle;
@@ -94,7 +93,7 @@ typedef struct ServalOracleApi {
                                size_t num_weights, ServalOracle** oracle);
   /* Writes fp32 logits [num_logits, vocab_size]. */
   ServalOracleStatus (*forward)(ServalOracle* oracle, const ServalOracleTokens* tokens, float* logits);
-  /* Captures the step as a CUDA graph, with a cache of its own, and writes what one replay takes. The oracle
+  /* Captures the step as a CUDA graph, with a separate cache, and writes the time of a replay. The oracle
    * must be on a GPU. */
   ServalOracleStatus (*time_replay)(ServalOracle* oracle, const ServalOracleReplay* replay,
                                     double* microseconds);

@@ -11,7 +11,7 @@
 namespace serval {
 namespace {
 
-// Bounds the reference's attention scores: [heads, chunk, positions].
+// Limits the reference's attention scores: [heads, chunk, positions].
 constexpr size_t kOracleChunk = 256;
 
 void check_limit(const char* what, size_t found, size_t most, const char* of) {
@@ -28,19 +28,19 @@ void check_fits(Backend& backend, size_t tokens, uint32_t copies) {
               "the context, -c");
 }
 
-// Slots of sequences that have `tokens` each, in KV blocks of their own.
+// Writes slots for sequences of `tokens` tokens, each with its own KV blocks.
 void write_slots(Backend& backend, size_t tokens, uint32_t copies) {
   StateBlock& state = backend.state();
   int32_t next_block = 0;
   for (uint32_t slot = 0; slot < copies; ++slot) {
-    state.slots[slot] = {};  // greedy; what is sampled is not looked at
+    state.slots[slot] = {};  // greedy; sampled tokens are ignored
     state.slots[slot].end_position = backend.limits().max_context;
     for (int32_t& block : state.blocks_of(slot).first(blocks_for_tokens(static_cast<uint32_t>(tokens))))
       block = next_block++;
   }
 }
 
-// Of the tokens: [first, end).
+// A range of tokens: [first, end).
 struct Stretch {
   size_t first, end;
   bool has(size_t position) const { return position >= first && position < end; }
@@ -55,7 +55,7 @@ PassRow row_of(std::span<const int32_t> tokens, size_t position, uint32_t slot, 
           .position = static_cast<uint32_t>(position)};
 }
 
-// A pass over `read`. The rows of those that want logits come first: no others may (vm/state/limits.h).
+// Writes a pass over `read`. Rows that want logits must come first (vm/state/limits.h).
 void write_rows(StateBlock& state, std::span<const int32_t> tokens, uint32_t slot, Stretch read,
                 Stretch wanted) {
   std::ranges::fill(state.rows, PassRow{});
@@ -66,13 +66,13 @@ void write_rows(StateBlock& state, std::span<const int32_t> tokens, uint32_t slo
   }
 }
 
-// Where a copy is in a pass.
+// A copy's position in a pass.
 size_t position_of(uint32_t copy, size_t pass, size_t tokens) {
   return (pass + copy) % tokens;
 }
 
-// The tokens before the first that each copy decodes, in the arithmetic of the passes that decode
-// (engine/compile/program_set.h): vectors where they hold so few rows.
+// Reads the tokens before the first one that each copy decodes, in the arithmetic class of the decoding
+// passes (engine/compile/program_set.h): vectors if these have few rows.
 void read_beginnings(Backend& backend, std::span<const int32_t> tokens, uint32_t copies) {
   for (uint32_t copy = 0; copy < copies; ++copy) {
     const size_t end = position_of(copy, 0, tokens.size());
@@ -102,7 +102,7 @@ std::vector<float> teacher_force(Backend& backend, std::span<const int32_t> toke
   const size_t rows = backend.limits().rows, wanting = logit_rows(backend.limits());
   for (size_t first = 0; first < tokens.size(); first += rows) {
     const Stretch read{first, std::min(tokens.size(), first + rows)};
-    // Again for each stretch that wants logits; the KV cache gets the same values each time.
+    // Runs again for each range that wants logits; the KV cache gets the same values each time.
     for (Stretch wanted{first, first}; wanted.end < read.end;) {
       wanted = {wanted.end, std::min(read.end, wanted.end + wanting)};
       write_rows(backend.state(), tokens, kSlot, read, wanted);

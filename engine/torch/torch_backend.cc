@@ -20,7 +20,7 @@
 namespace serval {
 namespace {
 
-// Rows of one slot at consecutive positions, in order: indices into the pass's rows.
+// Indices of a pass's rows that are consecutive positions of one slot, in order.
 using SequenceRows = std::vector<uint32_t>;
 
 std::vector<SequenceRows> rows_by_sequence(std::span<const PassRow> rows) {
@@ -61,7 +61,7 @@ class TorchBackend final : public Backend {
   const Program program_;
   Oracle oracle_;
   StateBlock state_;
-  StateBlock own_;                   // of the launch in flight, but for output, top and masks
+  StateBlock own_;                   // state of the current launch, without output, top and masks
   std::vector<float> logits_;        // [rows of the program, vocab]
   std::vector<float> group_logits_;  // scratch
   std::vector<Candidate> candidates_;

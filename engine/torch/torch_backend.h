@@ -9,14 +9,14 @@
 
 namespace serval {
 
-// Where and in which type LibTorch computes.
+// The device and the type for LibTorch.
 struct TorchOptions {
   OracleDtype dtype = OracleDtype::kFp32;
   OracleDevice device = OracleDevice::kAuto;
 };
 
-// Its program() has the state's limits and no instructions. Rows of a sequence that follow each other are
-// evaluated together, sequences one after the other: simple, not fast. Throws as Oracle's constructor does.
+// Its program() has the state's limits and no instructions. Consecutive rows of a sequence are evaluated
+// together, and sequences one after the other: simple, not fast. Throws as Oracle's constructor.
 std::unique_ptr<Backend> make_torch_backend(const Model& model, std::shared_ptr<const ModelWeights> weights,
                                             const BackendOptions& options, const TorchOptions& torch = {});
 

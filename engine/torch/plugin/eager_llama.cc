@@ -14,8 +14,9 @@ at::TensorOptions options_of(const ServalOracleConfig& config) {
       .device(config.device == SERVAL_ORACLE_CUDA ? at::kCUDA : at::kCPU);
 }
 
-// Radians a position for each pair of channels. Llama 3's scaling keeps the frequencies that turn often
-// within the original context, divides those that hardly turn by `factor`, and blends linearly in between.
+// Radians per position for each pair of channels. Llama 3's scaling keeps the frequencies that rotate often
+// within the original context, divides those that hardly rotate by `factor`, and interpolates linearly in
+// between.
 at::Tensor inverse_frequencies(const ServalOracleConfig& c) {
   const at::Tensor channel = at::arange(0, c.head_dim, 2, at::kDouble);
   at::Tensor frequency = at::exp(channel * (-std::log(c.rope_theta) / static_cast<double>(c.head_dim)));
@@ -35,12 +36,12 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilo
   return weight * (wide * scale).to(x.scalar_type());
 }
 
-// The same where there is a norm.
+// rms_norm(), or the identity if there is no weight.
 at::Tensor norm_if_any(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
   return weight.defined() ? rms_norm(x, weight, epsilon) : x;
 }
 
-// x [heads, n, head_dim]: channel i turns with channel i + head_dim / 2.
+// x [heads, n, head_dim]: rotates channel i together with channel i + head_dim / 2.
 at::Tensor rotate(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine) {
   const std::vector<at::Tensor> halves = x.chunk(2, -1);
   return x * cosine + at::cat({-halves[1], halves[0]}, -1) * sine;
@@ -48,7 +49,7 @@ at::Tensor rotate(const at::Tensor& x, const at::Tensor& cosine, const at::Tenso
 
 }  // namespace
 
-// Finds weights by name, checks their shapes, and brings them to the device in the wanted type.
+// Finds weights by name, checks their shapes, and copies them to the device in the requested type.
 class EagerLlama::Loader {
  public:
   Loader(const WeightTable& weights, const at::TensorOptions& options)
@@ -62,7 +63,7 @@ class EagerLlama::Loader {
       throw std::invalid_argument("weight " + name + ": " + shape(weight.rows, weight.cols) +
                                   "; needed: " + shape(rows, cols));
     }
-    // Tied matrices share their memory, and so their tensor.
+    // Tied matrices share memory, and so a tensor.
     at::Tensor& tensor = loaded_[weight.bf16];
     if (!tensor.defined()) {
       tensor = at::from_blob(const_cast<uint16_t*>(weight.bf16), {rows, cols}, at::kBFloat16).to(options_);

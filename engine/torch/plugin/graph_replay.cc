@@ -11,8 +11,8 @@ namespace {
 constexpr int kWarmUp = 3;
 constexpr double kMicrosecondsPerMillisecond = 1000;
 
-// Sequences of `context` tokens that take one more. Everything it reads and writes stays where it is, as a
-// graph needs it.
+// A decoding step of sequences with `context` tokens. All its inputs and outputs have fixed addresses, as a
+// CUDA graph requires.
 class DecodeStep {
  public:
   DecodeStep(const EagerLlama& model, const ServalOracleReplay& replay);
@@ -23,7 +23,7 @@ class DecodeStep {
   struct Cache {
     at::Tensor keys, values;  // [batch, KV heads, context + 1, head_dim]
   };
-  // Over the last dimension; without a weight there is no norm.
+  // Normalises the last dimension; the identity without a weight.
   at::Tensor normalise(const at::Tensor& x, const at::Tensor& weight) const;
   at::Tensor heads(const at::Tensor& x, const EagerLlama::Projection& project, int64_t count) const;
   at::Tensor rotate(const at::Tensor& x) const;
@@ -61,7 +61,7 @@ at::Tensor DecodeStep::heads(const at::Tensor& x, const EagerLlama::Projection& 
   return project(x).view({batch_, count, model_.config().head_dim});
 }
 
-// Channel i turns with channel i + head_dim / 2.
+// Rotates channel i together with channel i + head_dim / 2.
 at::Tensor DecodeStep::rotate(const at::Tensor& x) const {
   const std::vector<at::Tensor> halves = x.chunk(2, -1);
   return x * cosine_ + at::cat({-halves[1], halves[0]}, -1) * sine_;

@@ -1,4 +1,4 @@
-// What stands in for graph_replay.cc where LibTorch is not built for CUDA.
+// Replaces graph_replay.cc if LibTorch is built without CUDA.
 #include <stdexcept>
 
 #include "engine/torch/plugin/graph_replay.h"

@@ -1,4 +1,5 @@
-// What libserval_torch.so exports: oracle_api.h over EagerLlama, with every exception turned into a status.
+// The exports of libserval_torch.so: oracle_api.h implemented by EagerLlama, with exceptions converted to a
+// status.
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
@@ -22,12 +23,12 @@ namespace {
 thread_local std::string last_error_line;
 
 ServalOracleStatus fail(ServalOracleStatus status, const char* message) {
-  // LibTorch appends its call stack on further lines.
+  // LibTorch appends its call stack in further lines.
   last_error_line.assign(message, std::strcspn(message, "\n"));
   return status;
 }
 
-// PyTorch has its own exception for the GPU's memory, but not in all releases under the same name.
+// PyTorch's exception for GPU memory does not have the same name in all releases.
 ServalOracleStatus status_of(const c10::Error& error) {
   const bool out_of_memory = std::strstr(error.what_without_backtrace(), "out of memory") != nullptr ||
                              std::strstr(error.what_without_backtrace(), "can't allocate memory") != nullptr;
@@ -70,7 +71,7 @@ ServalOracleStatus create(const ServalOracleConfig* config, const ServalOracleWe
       throw std::invalid_argument(std::string(library()) + " finds no GPU");
     }
     if (config->threads > 0) at::set_num_threads(config->threads);
-    // A reference in fp32 must not take the tensor cores' 10-bit mantissa.
+    // A reference in fp32 must not use the tensor cores' 10-bit mantissa.
     at::globalContext().setAllowTF32CuBLAS(false);
     WeightTable table;
     for (size_t i = 0; i < num_weights; ++i) table.emplace(weights[i].name, weights[i]);
