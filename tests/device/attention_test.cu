@@ -1,5 +1,5 @@
-// Attention and its merge on the GPU, against the host's handlers, which are themselves held against the
-// formulas in double (tests/instructions/formula_test.cc).
+// Compares attention and its merge on the GPU with the host's handlers, which formula_test.cc
+// (tests/instructions) compares with the formulas in double.
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -16,12 +16,12 @@
 namespace serval::testing {
 namespace {
 
-// Host and GPU round the same numbers to bf16, but those numbers differ in their last bits, so that a weight
-// near the middle between two bf16 numbers may be rounded to either.
+// Host and GPU round weights to bf16 that differ in their last bits, so a weight near the middle between two
+// bf16 numbers may be rounded to either.
 constexpr double kMostNmse = 1e-8;
-constexpr double kMostOff = 2e-3;  // of a leaf's value, relative to the largest value of the same tensor
+constexpr double kMostOff = 2e-3;        // of a leaf's value, relative to the tensor's largest value
 constexpr double kMostScalarOff = 4e-5;  // of the largest score and the sum, relative
-constexpr double kMostFlips = 0.002;     // share of bf16 outputs that differ from the host's
+constexpr double kMostFlips = 0.002;     // fraction of bf16 outputs that differ from the host's
 
 const ShapeLimits kSmall = {.max_hidden = 16, .max_intermediate = 16, .max_kv_heads = 2, .max_context = 700};
 
@@ -63,7 +63,7 @@ struct Difference {
   }
 };
 
-// Partial results of host and GPU, poison where nothing may be written.
+// Compares partial results of host and GPU, including the poison that must remain in all other places.
 void compare_partial(const Shape& shape, const std::vector<float>& host, const float* gpu, Difference& out) {
   const uint32_t stride = shape.head_dim + PartialLayout::kExtra;
   for (size_t i = 0; i < host.size(); ++i) {
@@ -79,7 +79,7 @@ void compare_partial(const Shape& shape, const std::vector<float>& host, const f
   }
 }
 
-// Runs the stage on the host, then on the GPU; the GPU's results stay in the bench.
+// Runs the stage on the host, then on the GPU; the GPU's results remain in the bench.
 void run_attention(Scene& s, const Stage& stage, Difference& out) {
   const TensorId partial = partial_of(stage);
   s.poison_outputs(stage);
@@ -121,7 +121,8 @@ Shape shape_of(uint32_t head_dim, uint32_t kv_heads, uint32_t group_heads, uint3
           .epsilon = 1e-5F};
 }
 
-// Rows `first_row` and on become one chunk of the sequence in row 0's slot, which ends at row 0's position.
+// Makes the first `rows` rows one chunk of the sequence in the first active row's slot; it ends at that row's
+// position.
 void make_chunk(Scene& s, uint32_t rows) {
   const uint32_t last = s.active_rows().front();
   const PassRow end = s.rows()[last];
@@ -164,7 +165,7 @@ TEST(DeviceAttention, AgreesInLongContexts) {
   difference.judge("attention, long");
 }
 
-// Bits of a row's leaves, wherever the splits put them.
+// The bits of a row's leaves, independent of their places in the splits.
 std::vector<float> leaves_of(const Scene& s, uint32_t splits, TensorId partial, uint32_t row) {
   const uint32_t group = s.shape.q_heads / s.shape.kv_heads;
   const PartialLayout layout{splits, group, s.shape.head_dim, whole_row_tiles(s.shape.rows)};
@@ -215,7 +216,8 @@ TEST(DeviceAttention, BitsDependNeitherOnLanesNorOnNeighbours) {
   }
 }
 
-// Outputs of host and GPU: the share that differs, and nothing by more than one step of bf16.
+// Compares outputs of host and GPU: counts those that differ, and none may differ by more than one step of
+// bf16.
 void run_merge(Scene& s, const Stage& stage, Random& random, size_t& outputs, size_t& flips) {
   const TensorId to = s.t.attended;
   s.poison_outputs(stage);
@@ -234,7 +236,7 @@ void run_merge(Scene& s, const Stage& stage, Random& random, size_t& outputs, si
       continue;
     }
     ++flips;
-    // Near 0, where sums cancel, many steps of bf16 are little.
+    // Near 0, where sums cancel, a small difference is many steps of bf16.
     ASSERT_NEAR(bf16_to_float(a[i]), bf16_to_float(b[i]), std::abs(bf16_to_float(a[i])) / 128 + 1e-5)
         << s.shape.text();
   }
@@ -271,7 +273,8 @@ TEST(DeviceAttentionMerge, HoldsUpTo512Leaves) {
   EXPECT_LE(static_cast<double>(flips), kMostFlips * static_cast<double>(outputs));
 }
 
-// Short runs of channels (few heads) and long ones (many) take different paths to the same bits.
+// Short runs of channels (few heads) and long ones (many heads) take different code paths, with the same
+// bits.
 TEST(DeviceAttentionMerge, BitsDependNotOnHowHeadsAreDealtOut) {
   SERVAL_NEEDS_GPU();
   Random random(5);

@@ -1,4 +1,4 @@
-// Random requests on a GPU: with EngineOptions::batch_invariant, what a request gets depends on the request
+// Random requests on a GPU with EngineOptions::batch_invariant: a request's results depend on the request
 // alone.
 #include <cstdint>
 #include <utility>
@@ -21,7 +21,7 @@ class DeviceRequests : public RandomRequests {
  protected:
   DeviceRequests() : RandomRequests(kContext, kLongestPrompt) {}
 
-  // Random weights: the shape is what counts, and its matrices are summed in 1, 2 and 4 parts of columns.
+  // Random weights: only the shape matters. Its matrices are summed in 1, 2 and 4 K splits.
   static LoadEngine engine(bool batch_invariant, int batch_tokens = 2048, const std::vector<int>& gpus = {}) {
     return [=](const Size& size) {
       constexpr uint64_t kKvBytesPerToken = 32'768;
@@ -56,7 +56,7 @@ TEST_F(DeviceRequests, GetItWhereTwoRanksShareTheModel) {
   run(engine(true, 300, gpus));
 }
 
-// Pieces of prompts, and so the programs that read them, are others.
+// Pieces of prompts have other sizes, and so other programs read them.
 TEST_F(DeviceRequests, GetItInPassesOfAnySize) {
   prepare(60, engine(true));
   for (const int batch_tokens : {40, 300}) {

@@ -1,5 +1,5 @@
-// Tokens of the bundled model, and of random ones with heads of other sizes, each logit vector reduced to a
-// hash: the same bits however often, wherever and with whomever they are computed.
+// Tokens of the bundled model, and of random ones with other head sizes, with each logit vector reduced to a
+// hash: the bits do not depend on the run, the SMs or the batch.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace serval::testing {
 namespace {
 
 constexpr uint32_t kSequences = 32;
-constexpr uint32_t kTokensEach = 313;  // past the first leaf of attention; 10,016 in all
+constexpr uint32_t kTokensEach = 313;  // past the first leaf of attention; 10,016 in total
 constexpr uint32_t kContext = 320;
 
 BackendOptions options_of(uint32_t sms = 0) {
@@ -97,7 +97,7 @@ TEST(Determinism, GlobalQueueDoesNotShow) {
   expect_the_same(options);
 }
 
-// Each of these runs in a kernel of its own (instructions/device_kernel.cuh).
+// Each batch size has its own kernel (instructions/device_kernel.cuh).
 TEST(Determinism, BatchDoesNotShow) {
   for (const uint32_t batch : {4U, 8U, 16U}) {
     SCOPED_TRACE(batch);
@@ -105,7 +105,7 @@ TEST(Determinism, BatchDoesNotShow) {
   }
 }
 
-// Programs that multiply tiles of rows: all sequences at once, in the kernels for up to 64 rows.
+// Programs that multiply tiles of rows; all sequences in one batch, in the kernels for up to 64 rows.
 BackendOptions options_of_tiles(uint32_t sms = 0) {
   BackendOptions options = options_of(sms);
   options.limits.sequences = kSequences;
@@ -129,7 +129,7 @@ TEST(DeterminismOfTiles, BatchDoesNotShow) {
   }
 }
 
-// Passes of more than one row run the program for up to 256, in the kernels of large tiles.
+// Passes of more than one row run the program for up to 256 rows, in the kernels of large tiles.
 TEST(DeterminismOfTiles, KernelDoesNotShow) {
   BackendOptions options = options_of_tiles();
   options.limits.rows = 256;
@@ -159,7 +159,7 @@ TEST(DeterminismOfTiles, GlobalQueueDoesNotShow) {
   expect_these(expected_of_tiles(), options, kSequences);
 }
 
-// Models with heads of 128 channels, and with norms of heads: 5,008 tokens of each.
+// Models with heads of 128 channels and with head norms: 5,008 tokens each.
 struct Heads {
   const char* name;
   LlamaConfig config;
@@ -178,7 +178,7 @@ class DeterminismOfHeads : public ::testing::TestWithParam<Heads> {
   std::vector<uint64_t> hashes(const BackendOptions& options, uint32_t at_once) const {
     return LogitWalk(walked_, options).hashes(at_once);
   }
-  // Of a text that is read in pieces of so many tokens.
+  // Logits of a text that is read in pieces of `piece` tokens.
   std::vector<float> logits_of_text(uint32_t piece, uint32_t sms = 0) const {
     BackendOptions options = options_of_batch(sms);
     options.limits.rows = piece;
@@ -210,14 +210,14 @@ TEST_P(DeterminismOfHeads, RunsBatchesAndNumberOfSmsDoNotShowInTiles) {
   for (int run = 1; run < 3; ++run) expect_these(walked_, together, options, kTogether);
   for (const uint32_t batch : {1U, 8U}) expect_these(walked_, together, options, batch);
   for (const uint32_t sms : {1U, 7U}) expect_these(walked_, together, options_of_batch(sms), kTogether);
-  // Passes of more than one row run the program for up to 256, in the kernels of large tiles.
+  // Passes of more than one row run the program for up to 256 rows, in the kernels of large tiles.
   BackendOptions large = options;
   large.limits.rows = 256;
   large.row_classes = {1};
   expect_these(walked_, together, large, kTogether);
 }
 
-// In the kernels for prompts, of small tiles and of large ones.
+// Uses the kernels for prompts, of small and of large tiles.
 TEST_P(DeterminismOfHeads, RunsAndNumberOfSmsDoNotShowInPrompts) {
   const std::vector<float> expected = logits_of_text(64);
   for (const uint32_t piece : {64U, 300U}) {
@@ -227,7 +227,7 @@ TEST_P(DeterminismOfHeads, RunsAndNumberOfSmsDoNotShowInPrompts) {
   }
 }
 
-// On as many GPUs, or on two, where there are so many.
+// Uses one GPU for each rank if there are enough, else two GPUs, or one.
 void share(BackendOptions& options, uint32_t ranks) {
   options.limits.ranks = ranks;
   options.gpus = gpus_of_ranks(ranks);
@@ -244,7 +244,7 @@ TEST(DeterminismOfRanks, RunsAgainAndInBatchesToTheSameBits) {
   }
 }
 
-// Whose partial sums are rounded to bf16 before they are exchanged.
+// These exchange partial sums that are rounded to bf16.
 TEST(DeterminismOfRanks, TilesRunAgainAndInBatchesToTheSameBits) {
   BackendOptions options = options_of_tiles();
   share(options, 2);

@@ -1,4 +1,4 @@
-// The GPU as a backend: near the host's logits, and with bits of its own that do not show how they were
+// The GPU as a backend: its logits are close to the host's, and their bits do not depend on how they are
 // computed.
 #include "engine/backend/device_backend.h"
 
@@ -42,7 +42,7 @@ Sequence sequence(size_t prompt, uint32_t num_tokens, uint32_t id = 0) {
           id % 3 == 0 ? 1.2F : 1.0F, id};
 }
 
-// A prompt over the end of a block, and one over the end of a leaf.
+// One prompt crosses the end of a block, the other the end of a leaf.
 const std::vector<Sequence>& two_sequences() {
   static const std::vector<Sequence> made = {sequence(57, 14), sequence(250, 14, 1)};
   return made;
@@ -130,7 +130,7 @@ TEST(DeviceBackend, LetsTheNextStateBeWrittenWhileALaunchRuns) {
   for (int i = 0; i < 10; ++i) EXPECT_EQ(decoder.answer_ahead(two_sequences()), expected());
 }
 
-// In the kernels for few rows, and in those that multiply tiles of rows.
+// In the kernels for few rows and in those that multiply tiles of rows.
 TEST(DeviceBackend, WaitsForMasksWhileALaunchRuns) {
   LlamaConfig config = tiny_config();
   config.hidden_size = 128;

@@ -1,4 +1,4 @@
-// A bench's tensors in GPU memory, and the instances of one instruction there as a program of one pass.
+// Copies a bench's tensors to GPU memory and runs instances of one instruction as a program of one pass.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace serval::testing {
 
 class DeviceBench {
  public:
-  // `gpus`: of each of the bench's devices, which reach each other.
+  // `gpus`: the GPU of each of the bench's devices; they must have access to each other's memory.
   explicit DeviceBench(Bench& bench, std::vector<int> gpus = {0})
       : bench_(bench), gpus_(std::move(gpus)), tensors_(bench, gpus_), stop_(1) {
     for (const int gpu : gpus_) {
@@ -27,15 +27,15 @@ class DeviceBench {
       streams_.push_back(std::make_unique<CudaStream>());
     }
   }
-  // Of weights whose rows a rotation pairs.
+  // For weights whose rows are paired by the rotation.
   void pair_rows(TensorId weight, uint32_t head_dim) { tensors_.pair_rows(weight, head_dim); }
   void upload() {
     tensors_.upload();
     tensors_.pack_weights();
   }
 
-  // Runs each rank's instances on `sms` SMs of its own, all at the same time, and leaves what they wrote in
-  // the bench's memory. Returns the passes run.
+  // Runs each rank's instances on `sms` SMs of its own, all ranks in parallel, and copies the results to the
+  // bench's memory. Returns the number of passes run.
   uint32_t run(const std::vector<std::vector<Instruction>>& of_ranks, uint32_t sms,
                const DeviceLaunch& launch) {
     const Program program = program_of(of_ranks, sms);
@@ -58,8 +58,8 @@ class DeviceBench {
   }
   uint32_t ranks() const { return static_cast<uint32_t>(gpus_.size()); }
 
-  // The interpreter reads controls and a stop word of its own, so that instances may do to the bench's what
-  // they like. They stand behind the bench's tensors.
+  // The interpreter gets its own controls and stop word, after the bench's tensors, so that instances may
+  // change the bench's.
   Program program_of(const std::vector<std::vector<Instruction>>& of_ranks, uint32_t sms) const {
     Program p = bench_.program;
     p.machine = h200_machine();
@@ -84,7 +84,7 @@ class DeviceBench {
     if (has_tile_order(p)) p.machine.pages_per_sm = tile_order_ring_pages();
     return p;
   }
-  // Instances are independent: each signals the gates of all ranks.
+  // Instances are independent. Each signals the gates of all ranks.
   void add_instances(const std::vector<std::vector<Instruction>>& of_ranks, uint32_t sms, Program& p) const {
     uint32_t count = 0;
     for (const auto& instances : of_ranks) count += static_cast<uint32_t>(instances.size());
@@ -117,7 +117,7 @@ class DeviceBench {
   Bench& bench_;
   const std::vector<int> gpus_;
   GpuTensors tensors_;
-  std::vector<DeviceArray<PassControl>> controls_;  // of each rank
+  std::vector<DeviceArray<PassControl>> controls_;  // one for each rank
   std::vector<std::unique_ptr<CudaStream>> streams_;
   PinnedArray<uint32_t> stop_;
 };

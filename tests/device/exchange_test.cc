@@ -1,4 +1,4 @@
-// The exchange between ranks without a model: of two ranks and of four, on one GPU and on several.
+// The exchange between two and four ranks without a model, on one GPU and on several.
 #include <fmt/format.h>
 #include <ostream>
 #include <string>
@@ -26,7 +26,7 @@ ValidProgram program_of(const ExchangeShape& shape, const std::vector<int>& gpus
   return ValidProgram(exchange_program(shape, machine));
 }
 
-// What three launches leave on each rank.
+// Results of three launches on each rank.
 struct Left {
   std::vector<std::vector<std::byte>> weighted, residual;
 };
@@ -41,7 +41,7 @@ Left left_on(const Program& program, const std::vector<int>& gpus) {
   return left;
 }
 
-// `rows`: that are summed up, by one kernel or another.
+// `rows`: rows that are summed; they select the kernel.
 struct Case {
   uint32_t ranks, rows;
 };
@@ -60,7 +60,7 @@ class Exchange : public ::testing::TestWithParam<Case> {
                             .matrices = 2,
                             .rounds = 3};
 
-  // Of each rank's slice of the columns, which alone is kept up.
+  // Compares each rank's slice of the columns, the only part of the residual that the rank updates.
   void expect_hosts_sums(const Program& program, const Left& left) const {
     HostExchange host(program);
     host.run();

@@ -1,5 +1,5 @@
-// An instruction set of two products for tests and timing of the tile stream
-// (instructions/product/orders/tile_stream.cuh): no Llama in it.
+// A model-independent instruction set of two products, to test and time the tile stream
+// (instructions/product/orders/tile_stream.cuh).
 #pragma once
 
 #include "instructions/common/boxes.h"
@@ -13,7 +13,7 @@ namespace serval::testing {
 
 inline constexpr float kGemmEpsilon = 1e-5F;
 
-// residual += weights × input, with what its next readers need, for one tile.
+// residual += weights × input, and the outputs for its next readers, for one tile.
 struct GemmResidual {
   TensorId weights;
   TensorId input;
@@ -156,14 +156,14 @@ namespace serval::testing {
 using GemmIsa = device::IsaList<device::StreamList<device::tile_stream::Stream<device::formats::Bf16>>,
                                 GemmResidual, GemmSilu, Tick>;
 
-// What they are compiled for: tiles of so many tokens.
+// The kernels for these instructions, with tiles of 64, 128 and 256 tokens.
 using Tokens256 = device::GemmConfig<2048, 256, 4, 128>;
 using Tokens128 = device::GemmConfig<2048, 128, 6, 64>;
 struct Tokens64 : device::GemmConfig<2048, 64, 6, 96> {
   static constexpr bool kHasWideTiles = true;
 };
 
-// Of the tensors that the instructions name.
+// The boxes of all tensors that the instructions name.
 inline std::vector<Boxes> gemm_boxes(const Program& program) {
   std::vector<Boxes> boxes(program.tensors.size());
   for (const Instruction& i : program.instructions) {

@@ -1,4 +1,4 @@
-// The tile stream (instructions/product/orders/tile_stream.cuh) in the interpreter, without Llama.
+// The tile stream (instructions/product/orders/tile_stream.cuh) in the interpreter, without a model.
 #include <cmath>
 #include <functional>
 #include <random>
@@ -26,7 +26,7 @@ constexpr uint32_t kSquaresCols = device::tile_stream::kSquaresCols;
 struct Sizes {
   uint32_t outputs;  // rows of the weights
   uint32_t cols;
-  uint32_t rows;  // of the pass
+  uint32_t rows;  // in a pass
 };
 
 std::vector<float> random_values(size_t n, uint32_t seed, float scale) {
@@ -83,7 +83,7 @@ std::unique_ptr<DeviceInterpreter> interpreter_of(const Program& program, const 
   return std::make_unique<DeviceInterpreter>(program, gemm_isa<Config>(), memory.bound(), options);
 }
 
-// For a launch of `passes` passes, all of whose rows are active.
+// State for a launch of `passes` passes in which all rows are active.
 void write_state(const Program& program, ToyMemory& memory, uint32_t passes) {
   memory.write(*program.find_tensor(state_tensor::kControl),
                std::vector<PassControl>{{0, passes, kKeepRunning, 0}});
@@ -91,7 +91,7 @@ void write_state(const Program& program, ToyMemory& memory, uint32_t passes) {
                std::vector<PassRow>(program.limits.rows, PassRow{.active = 1}));
 }
 
-// A program of one matrix: tiles of outputs and tokens dealt to a few SMs, and what it leaves behind.
+// A program of one matrix, with tiles of outputs and tokens distributed over a few SMs, and its results.
 class Gemm {
  public:
   explicit Gemm(const Sizes& sizes)
@@ -127,7 +127,7 @@ class Gemm {
     return memory_->read<float>(r, size_t{sizes_.rows} * sizes_.outputs);
   }
 
-  // In tiles of up to `units` units of each matrix.
+  // Uses tiles of up to `units` units of each matrix.
   template <class Config>
   std::vector<uint16_t> silu(const std::vector<float>& gate, const std::vector<float>& up,
                              const std::vector<float>& squares,
@@ -143,14 +143,14 @@ class Gemm {
                                    slab_image::bytes(kImageRows, sizes_.outputs) / sizeof(uint16_t));
   }
 
-  // The launch of a program in which the last instruction waits for one tile more than there are.
+  // Runs a program whose last instruction waits for one tile more than there are.
   template <class Config>
   std::string fault_of_a_missing_tile() {
     add_gated_product<Config>(device::tile_stream::kPairUnits);
     bind<Config>([&] { ++program_.waits.front().threshold; });
     return fault_of_launch();
   }
-  // The launch of one in which what finishes tiles never ends.
+  // Runs a program in which an epilogue never ends.
   template <class Config>
   std::string fault_of_a_hang(uint32_t units) {
     add_gated_product<Config>(units, true);
@@ -158,8 +158,8 @@ class Gemm {
     return fault_of_launch();
   }
 
-  // Launches that are given up: behind its tiles each SM has a record that no kernel has code for, which its
-  // controller finds while products are under way.
+  // Launches that fail: after its tiles each SM has a record with an unknown opcode, which its controller
+  // finds while products are running.
   template <class Config>
   void give_up(uint32_t launches, uint32_t units) {
     constexpr uint16_t kNoOpcode = 77;
@@ -256,11 +256,11 @@ class Gemm {
   TensorId weighted_, squares_;
 };
 
-// Whole and ragged tiles of tokens; whole panels of columns, a short last one, and an odd number of slabs.
+// Whole and partial tiles of tokens; whole panels of columns, a short last panel, and an odd number of slabs.
 const Sizes kAllSizes[] = {
     {128, 1024, 256}, {256, 2048, 300}, {256, 576, 77}, {128, 1152, 512}, {384, 1024, 1}};
 
-// With weights and sums of squares for a gated product.
+// Inputs of a gated product: weights and sums of squares.
 class GemmStream : public ::testing::TestWithParam<Sizes> {
  protected:
   const Sizes sizes = GetParam();
@@ -269,7 +269,7 @@ class GemmStream : public ::testing::TestWithParam<Sizes> {
   const std::vector<float> squares = positive_values(size_t{kImageRows} * sizes.cols / kSquaresCols, 4, 20);
   Gemm gemm{sizes};
 };
-// With what is added to a residual.
+// Inputs of a product that is added to a residual.
 class GemmResidualStream : public ::testing::TestWithParam<Sizes> {
  protected:
   const Sizes sizes = GetParam();
@@ -280,7 +280,7 @@ class GemmResidualStream : public ::testing::TestWithParam<Sizes> {
 };
 INSTANTIATE_TEST_SUITE_P(Sizes, GemmResidualStream, ::testing::ValuesIn(kAllSizes));
 INSTANTIATE_TEST_SUITE_P(Sizes, GemmStream, ::testing::ValuesIn(kAllSizes));
-// Of wide tiles, one and a half.
+// One and a half wide tiles.
 INSTANTIATE_TEST_SUITE_P(HalfATile, GemmStream, ::testing::Values(Sizes{192, 640, 130}));
 
 TEST_P(GemmResidualStream, AddsToTheResidualWhatTheProductsAddUpTo) {
@@ -327,15 +327,15 @@ TEST_P(GemmStream, WideTilesDoNotShow) {
   EXPECT_EQ(gemm.silu<Tokens256>(gate, up, squares), narrow);
 }
 
-// The process can use the GPU as if nothing had been.
+// The GPU must still be usable by the process.
 void expect_products_as_ever(Gemm& gemm, const Sizes& sizes) {
   const std::vector<float> weights(size_t{sizes.outputs} * sizes.cols, 0.25F);
   const std::vector<float> squares(size_t{kImageRows} * sizes.cols / kSquaresCols, 1);
   EXPECT_EQ(gemm.silu<Tokens64>(weights, weights, squares), gemm.silu<Tokens256>(weights, weights, squares));
 }
 
-// Consumers that leave in the midst of products give back pages and panels that have not landed. None of
-// those may be copied to again, and the block stays until they have landed.
+// Consumers that leave during products release pages and panels whose copies are in flight. These buffers
+// must not be copied to again, and the block must stay until the copies are complete.
 TEST(GemmFault, WhileProductsAreUnderWay) {
   const Sizes sizes{256, 8192, 300};
   Gemm gemm(sizes);
@@ -346,14 +346,14 @@ TEST(GemmFault, WhileProductsAreUnderWay) {
   expect_products_as_ever(gemm, sizes);
 }
 
-// The tick on SM 0 is the only instruction that waits.
+// Only the tick on SM 0 waits.
 TEST(GemmFault, TileThatIsMissing) {
   Gemm gemm({256, 1024, 64});
   EXPECT_THAT(gemm.fault_of_a_missing_tile<Tokens64>(),
               AllOf(HasSubstr("SM 0"), HasSubstr("tick"), HasSubstr("counter 0"), HasSubstr("4 of 5")));
 }
 
-// Pages and panels of the next tiles of tokens have landed meanwhile, or are on their way.
+// Meanwhile, pages and panels for the next tiles of tokens are loaded or in flight.
 TEST(GemmFault, TileThatIsNeverFinished) {
   const Sizes sizes{256, 8192, 300};
   Gemm gemm(sizes);
@@ -365,10 +365,10 @@ TEST(GemmFault, TileThatIsNeverFinished) {
   expect_products_as_ever(gemm, sizes);
 }
 
-// Rings of GEMMs, each on an SM of its own, that hand a tile on (docs/memory_model.md). A residual is 1
-// everywhere, or -1: each GEMM adds twice what the one before has stored in this pass, the first one takes
-// away twice what the last one stored in the pass before. So all signs change with each pass, and whatever
-// comes late, or is read too early, leaves other numbers for good.
+// Rings of GEMMs, each on its own SM, that pass a tile on (docs/memory_model.md). Each residual is 1
+// everywhere, or -1. Each GEMM adds twice the value that its predecessor has stored in this pass; the first
+// one subtracts twice the value that the last one stored in the previous pass. So all signs flip with each
+// pass, and a value that is late or is read too early changes all later numbers.
 template <class Config>
 class GemmRings {
  public:
@@ -444,11 +444,11 @@ class GemmRings {
   uint32_t passes_ = 0;
 };
 
-// Consumers' stores, the storer's signal, an acquire, and bulk copies and tensor copies of what was stored.
-// More than 10^6 hand-overs.
+// The consumers' stores, the storer's signal, an acquire, then bulk copies and tensor copies of the stored
+// tile. More than 10^6 transfers.
 template <class Config>
 void expect_tiles_handed_on() {
-  constexpr uint32_t kPassesOfLaunch = 2'003, kLaunches = 4;  // an odd number: the sign changes
+  constexpr uint32_t kPassesOfLaunch = 2'003, kLaunches = 4;  // odd, so the sign changes
   static_assert(kLaunches * kPassesOfLaunch * GemmRings<Config>::kHandOversOfPass >= 1'000'000);
   GemmRings<Config> rings;
   for (uint32_t launch = 0; launch < kLaunches; ++launch)

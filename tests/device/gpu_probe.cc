@@ -1,4 +1,4 @@
-// Exit code 0 where tests that need a GPU can run; otherwise 1, and the reason on stdout.
+// Exits with code 0 if tests that need a GPU can run, otherwise with 1 and the reason on stdout.
 #include <cstdio>
 
 #include "engine/backend/device_backend.h"

@@ -1,4 +1,5 @@
-// A bench's tensors in GPU memory, each on its rank's GPU, laid out as the device's instructions read them.
+// A bench's tensors in GPU memory, each on its rank's GPU, in the layouts that the device's instructions
+// read.
 #pragma once
 
 #include <cstring>
@@ -17,11 +18,11 @@ namespace serval::testing {
 
 class GpuTensors {
  public:
-  // `gpus`: of each of the bench's devices.
+  // `gpus`: the GPU of each of the bench's devices.
   explicit GpuTensors(Bench& bench, std::vector<int> gpus = {0})
       : bench_(bench), gpus_(std::move(gpus)), packed_(gpus_.size()) {}
 
-  // A weight whose rows a rotation pairs, in heads of `head_dim`; before it is packed.
+  // Marks a weight whose rows are paired by the rotation in heads of `head_dim`. Call it before packing.
   void pair_rows(TensorId weight, uint32_t head_dim) {
     bench_.program.tensors[weight.index].row_order = RowOrder::kRotaryPairs;
     bench_.program.tensors[weight.index].head_dim = head_dim;
@@ -39,10 +40,10 @@ class GpuTensors {
     use_gpu(gpus_.front());
     bases_ = DeviceArray<void*>(std::span<void* const>(bases));
   }
-  // Makes page images of all weights of more than one row, as they were uploaded: one behind the other.
+  // Packs all uploaded weights of more than one row into page images, one after the other.
   void pack_weights() {
     constexpr size_t kAlignment = 256;
-    std::vector<size_t> end(gpus_.size());  // on each device
+    std::vector<size_t> end(gpus_.size());  // for each device
     for (uint32_t i = 0; i < tensors_.size(); ++i) {
       const Tensor& t = bench_.tensor({i});
       if (t.image != Image::kPages) continue;
@@ -114,8 +115,8 @@ class GpuTensors {
   Bench& bench_;
   const std::vector<int> gpus_;
   std::vector<DeviceArray<std::byte>> tensors_;
-  std::vector<DeviceArray<std::byte>> packed_;  // of each device
-  std::map<uint32_t, size_t> image_at_;         // in its device's
+  std::vector<DeviceArray<std::byte>> packed_;  // for each device
+  std::map<uint32_t, size_t> image_at_;         // in its device's packed_
   DeviceArray<void*> bases_;
 };
 

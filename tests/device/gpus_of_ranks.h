@@ -1,5 +1,6 @@
-// The GPUs that tests of several ranks run on: one for each where there are so many, else two in turn, or
-// one. find_gpus() (engine/device/gpu.h) lets them reach each other and says how many SMs each rank has.
+// The GPUs for tests of several ranks: one for each rank if there are enough, else two that alternate, or
+// one. find_gpus() (engine/device/gpu.h) enables access to each other's memory and returns each rank's number
+// of SMs.
 #pragma once
 
 #include <algorithm>

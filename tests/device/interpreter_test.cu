@@ -1,5 +1,5 @@
-// The device interpreter without Llama: order, queues, passes, the host's stop word, and what it says when a
-// program is wrong.
+// The device interpreter without a model: order, queues, passes, the host's stop word, and error reports for
+// wrong programs.
 #include <chrono>
 #include <numeric>
 #include <ostream>
@@ -31,12 +31,12 @@ Wait after(uint32_t counter, uint32_t threshold = 1) {
   return {counter, threshold, kAnyOperand};
 }
 
-// What the toy instructions are compiled for.
+// A kernel for the toy instructions.
 struct Kernel {
   const char* name;
   const DeviceIsa* isa;
-  uint32_t activation_buffers;  // panels of activations that have room
-  uint32_t rows;                // of a pass, at most
+  uint32_t activation_buffers;  // panels of activations that fit
+  uint32_t rows;                // limit for a pass
 };
 void PrintTo(const Kernel& kernel, std::ostream* out) {
   *out << kernel.name;
@@ -65,7 +65,7 @@ class Bound {
   uint32_t run(uint32_t passes, const std::function<void(uint32_t)>& on_pass = {}) {
     return run_until(passes, passes, on_pass);
   }
-  // A launch that might have `most` passes and whose program ends it after `passes`.
+  // Runs a launch of up to `most` passes whose program ends it after `passes`.
   uint32_t run_until(uint32_t passes, uint32_t most, const std::function<void(uint32_t)>& on_pass = {}) {
     memory_.write(*program_.find_tensor(state_tensor::kControl),
                   std::vector<PassControl>{{0, passes, kKeepRunning, 0}});
@@ -83,11 +83,11 @@ void add_tick(ToyProgram& toy, uint32_t sm, const std::vector<Wait>& waits, uint
   toy.add(sm, code(ToyOpcode::kTick), Tick{toy.control, toy.host_stop}, {waits, {{gate}}});
 }
 
-// Who hands a vector on: consumers, who read it by loads or by a bulk copy, or the storers.
+// What stores a vector: consumers that read it by loads or by a bulk copy, or the storers.
 enum class By { kLoads, kBulkCopy, kStorers };
 
-// A vector goes from SM to SM and comes back to where it began: `length` instructions one after the other, by
-// each of `kinds` in turn.
+// A vector is passed from SM to SM and returns to its origin: `length` instructions one after the other, of
+// `kinds` in turn.
 struct RelayRing {
   std::vector<TensorId> vectors;
   Program program;
@@ -128,7 +128,7 @@ void expect_relayed(const RelayRing& ring, uint32_t passes, const Kernel& kernel
   EXPECT_THAT(bound.memory().read<uint32_t>(ring.vectors[0], kToyWords), Each(2 * passes * length));
 }
 
-// docs/memory_model.md, in each kind of kernel.
+// The litmus tests of docs/memory_model.md, in each kind of kernel.
 class Litmus : public ::testing::TestWithParam<Kernel> {
  protected:
   const Kernel& kernel() const { return GetParam(); }
@@ -138,18 +138,18 @@ std::string name_of(const ::testing::TestParamInfo<Kernel>& test) {
 }
 INSTANTIATE_TEST_SUITE_P(Kernels, Litmus, ::testing::Values(many_rows(), one_row()), name_of);
 
-// Generic stores, release, acquire, generic loads. More than 10^6 hand-overs.
+// Generic stores, release, acquire, generic loads. More than 10^6 transfers.
 TEST_P(Litmus, PlainLoadsAfterACounterSeeWhatWasStoredBeforeIt) {
   expect_relayed(relay_ring(2 * kSms, {By::kLoads}), kMostLaunchPasses / 2, kernel());
 }
 
-// The same into bulk copies, which need a proxy fence after the acquire.
+// Like the test above with bulk copies, which need a proxy fence after the acquire.
 TEST_P(Litmus, BulkCopiesAfterACounterSeeWhatWasStoredBeforeIt) {
   expect_relayed(relay_ring(2 * kSms, {By::kBulkCopy}), kMostLaunchPasses / 2, kernel());
 }
 
-// The stores of one to four storers and the signal of the last, or of the only one: read by storers, loads
-// and bulk copies. More than 10^6 signals.
+// One to four storers store, and the last or only one signals; storers, loads and bulk copies read. More than
+// 10^6 signals.
 TEST_P(Litmus, TheLastStorersSignalIsForAll) {
   constexpr uint32_t kHops = 5;
   expect_relayed(
@@ -161,7 +161,7 @@ TEST(DeviceInterpreter, RunsAGlobalQueueInOrder) {
   expect_relayed(relay_ring(3 * kSms + 7, {By::kLoads}, QueueKind::kGlobal), 100);
 }
 
-// Most SMs take their first record from a pass that comes later, or never.
+// Most SMs take their first record from a later pass, or from none.
 TEST(DeviceInterpreter, RunsAGlobalQueueWithFewerRecordsThanSms) {
   expect_relayed(relay_ring(10, {By::kLoads}, QueueKind::kGlobal), 7);
   expect_relayed(relay_ring(10, {By::kBulkCopy}, QueueKind::kGlobal), 1);
@@ -172,7 +172,7 @@ TEST(DeviceInterpreter, RunsOnFewSms) {
   expect_relayed(relay_ring(20, {By::kLoads}, QueueKind::kPerSm, 1), 50);
 }
 
-// A number for each word of a tensor, and their sums up to the end of each of its parts.
+// A number for each word of a tensor, and the running sums at the end of each of its parts.
 struct Words {
   Words(uint32_t parts, size_t words_of_part) : words(parts * words_of_part), sums(parts + 1) {
     for (size_t i = 0; i < words.size(); ++i) words[i] = static_cast<uint32_t>(i * 2654435761U);
@@ -184,15 +184,15 @@ struct Words {
   std::vector<uint32_t> words, sums;
 };
 
-// Every tile of a unit has the unit's sum.
+// Every tile of a unit contains the unit's sum.
 uint32_t sum_of_tiles(const Bound& bound, TensorId out) {
   const std::vector<uint32_t> tiles = bound.memory().read<uint32_t>(out, kToyTilesInAll);
   for (uint32_t n = 0; n < kToyTilesInAll; n += kToyTiles) EXPECT_EQ(tiles[n], tiles[n + 1]) << "tile " << n;
   return std::accumulate(tiles.begin(), tiles.end(), 0U);
 }
 
-// Every SM streams pages to sums of its own, one instruction for each of `sums`, whose tensors are filled in
-// here; what they add up to says that each page was read whole and each result stored once.
+// Every SM streams pages to its own sums, one instruction for each of `sums` (this function sets their
+// tensors). The totals show that each page was read whole and each result was stored once.
 void expect_sums_of_pages(const std::vector<SumPages>& sums, uint32_t most_pages, uint32_t passes,
                           const Kernel& kernel = many_rows()) {
   ToyProgram toy(kSms);
@@ -218,12 +218,12 @@ void expect_sums_of_pages(const std::vector<SumPages>& sums, uint32_t most_pages
   }
 }
 
-// More pages than the ring has, for many passes. More than 10^6 pages, and tiles of results.
+// More pages than the ring has, in many passes. More than 10^6 pages and tiles of results.
 TEST_P(Litmus, PagesOfTheRingAreReadWholeAndInOrder) {
   expect_sums_of_pages({{{}, {}, 13, 0, 0}, {{}, {}, 12, 0, 0}, {{}, {}, 11, 0, 0}}, 13, 220, kernel());
 }
 
-// Other storers are instructions ahead of one that is late, and must not take its units' places for theirs.
+// Other storers run instructions ahead of a late one and must not take its units' buffers.
 TEST(DeviceInterpreter, WaitsForStorersThatAreLate) {
   std::vector<SumPages> sums;
   for (uint32_t n = 0; n < 4 * device::kStorerWarps; ++n) {
@@ -232,8 +232,8 @@ TEST(DeviceInterpreter, WaitsForStorersThatAreLate) {
   expect_sums_of_pages(sums, 13, 100);
 }
 
-// Bulk copies to consumers, and the slots back: all panels together and one by one, in turns through the same
-// slots, which group instructions write to between. More than 10^6 panels of either kind.
+// Bulk copies to consumers, and the release of their slots: all panels together and one by one, alternately
+// through the same slots, to which group instructions write in between. More than 10^6 panels of either kind.
 TEST_P(Litmus, ActivationsAreWholeWhenConsumersReadThem) {
   constexpr uint32_t kStreamed = 45, kTogether = 1'000'000;
   const uint32_t slots = kernel().activation_buffers, resident = slots > 3 ? slots - 3 : slots;
@@ -263,8 +263,8 @@ TEST_P(Litmus, ActivationsAreWholeWhenConsumersReadThem) {
   }
 }
 
-// Every SM learns at the gate that a pass was the last, in launches that might have gone on: one that missed
-// it would wait for a pass that never comes. More than 10^6 readings.
+// At the gate every SM learns that a pass was the last, in launches that might have continued. An SM that
+// missed this would wait for a pass that never comes. More than 10^6 reads.
 TEST_P(Litmus, EverySmLeavesAfterTheLastPass) {
   ToyProgram toy(kSms);
   const TensorId in = toy.add_vector(kVectorBytes);
@@ -279,9 +279,9 @@ TEST_P(Litmus, EverySmLeavesAfterTheLastPass) {
   }
 }
 
-// An instruction that starts early reads, before any of its waits, what other SMs stored in the pass before,
-// by loads that L1 may serve; the lines were read two passes ago and have changed since. More than 10^6
-// readings.
+// An instruction that starts early reads, before any of its waits, what other SMs stored in the previous
+// pass. L1 may serve these loads; the lines were read two passes ago and have changed since. More than 10^6
+// reads.
 TEST_P(Litmus, WhoStartsEarlySeesWhatThePassBeforeLeft) {
   constexpr uint32_t kPerSm = 3;
   ToyProgram toy(kSms);
@@ -290,8 +290,8 @@ TEST_P(Litmus, WhoStartsEarlySeesWhatThePassBeforeLeft) {
   const uint32_t is_kept = toy.add_counter(), done = toy.add_counter(), gate = toy.add_counter();
   toy.add(3, code(ToyOpcode::kKeep), Keep{toy.control, kept}, {{}, {{is_kept}}});
   for (uint32_t sm = 0; sm < kSms; ++sm) {
-    // The first of a pass on an SM waits for the gate, itself or before it is run; one that has nothing to
-    // read does not tell its consumers of it, and what follows it must not start early.
+    // The first instruction of a pass on an SM waits for the gate, itself or before it runs. One that has
+    // nothing to read does not notify its consumers, and the instruction after it must not start early.
     if (sm % 2 == 0) {
       toy.add(sm, code(ToyOpcode::kRelay), Relay{in, toy.add_vector(kVectorBytes), 0}, {{}, {{done}}});
     } else {
@@ -315,8 +315,8 @@ TEST_P(Litmus, WhoStartsEarlySeesWhatThePassBeforeLeft) {
   }
 }
 
-// The output table lies in host memory; the host reads an entry as soon as it hears of the pass, and clears
-// it. More than 10^6 entries.
+// The output table is in host memory. The host reads an entry as soon as it is notified of the pass, and
+// clears it. More than 10^6 entries.
 TEST_P(Litmus, HostSeesThePassesOutputWhenItHearsOfThePass) {
   ToyProgram toy(2, QueueKind::kPerSm, kernel().rows);
   const uint32_t words = kernel().rows * kToyOutputWordsOfRow;
@@ -351,10 +351,10 @@ TEST(DeviceInterpreter, SaysWhichPassesAreDoneWhileItRuns) {
   EXPECT_EQ(seen, all);
 }
 
-// A storer signals a pass's gate and is late to say so to the host: another has said it of the next pass by
-// then, which is the launch's last, and the host was not looking.
+// A storer signals a pass's gate and notifies the host late: another storer has already notified it of the
+// next and last pass, while the host was not polling.
 TEST(DeviceInterpreter, HandsOutEveryPassWhenAStorerIsAPassLate) {
-  constexpr uint32_t kPasses = 3, kLateStorer = 3;  // the second pass's: its record is the launch's fourth
+  constexpr uint32_t kPasses = 3, kLateStorer = 3;  // in the second pass: its record is the launch's fourth
   ToyProgram toy(1);
   const TensorId in = toy.add_vector(kVectorBytes), out = toy.add_vector(kVectorBytes);
   const uint32_t ticked = toy.add_counter(), gate = toy.add_counter();
@@ -386,7 +386,7 @@ TEST(DeviceInterpreter, EndsSoonAfterTheHostAsksForIt) {
   EXPECT_EQ(bound.run(5), 5u) << "the next launch is not stopped";
 }
 
-// --- what it says when a program is wrong: in the end, not a hang
+// --- reports about wrong programs: a launch ends with an error and does not hang
 
 std::string fault_of(const Program& program) {
   const auto begin = std::chrono::steady_clock::now();
@@ -398,7 +398,7 @@ std::string fault_of(const Program& program) {
     report = error.what();
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
-  // The process can use the GPU as if nothing had been.
+  // The GPU must still be usable by the process.
   expect_relayed(relay_ring(10, {By::kLoads}), 3);
   return report;
 }
@@ -452,8 +452,8 @@ TEST(DeviceFault, PageThatIsNeverReturned) {
               AllOf(HasSubstr("SM 1"), HasSubstr("sum_pages"), HasSubstr("do not finish")));
 }
 
-// A launch is given up on every SM while bulk copies to its pages and panels are under way. None may reach a
-// block that is gone, and waiting for them comes to an end.
+// A launch fails on every SM while bulk copies to its pages and panels are in flight. No copy may write to a
+// block that has ended, and waiting for the copies must end.
 TEST(DeviceFault, WhileCopiesAreUnderWay) {
   constexpr uint16_t kNoOpcode = 77;
   for (const Kernel* kernel : {&many_rows(), &one_row()}) {

@@ -1,4 +1,4 @@
-// Sequences that generate on a GPU from one token each, with each logit vector reduced to a hash.
+// Generates sequences on a GPU from one token each, with each logit vector reduced to a hash.
 #pragma once
 
 #include <bit>
@@ -15,7 +15,7 @@
 
 namespace serval::testing {
 
-// What generates, and how much.
+// The model and the amount of text.
 struct Walked {
   LlamaConfig config;
   std::function<std::unique_ptr<const WeightSource>(const LlamaConfig&)> weights;
@@ -38,14 +38,14 @@ inline uint64_t hash_of(std::span<const float> logits) {
 
 class LogitWalk {
  public:
-  // The options' context has room for the tokens. Slots have blocks of the KV cache of their own.
+  // The options' context must have room for the tokens. Each slot has its own blocks of the KV cache.
   LogitWalk(const Walked& walked, const BackendOptions& options)
       : walked_(walked),
         backend_(make_device_backend(walked.config, *walked.weights(walked.config), options)) {
     std::iota(backend_->state().block_table.begin(), backend_->state().block_table.end(), 0);
   }
 
-  // A sequence's first token, in this row and slot.
+  // Puts a sequence's first token into this row and slot.
   void begin(uint32_t row, uint32_t sequence) {
     constexpr float kTemperature = 0.9F;
     StateBlock& state = backend_->state();
@@ -61,12 +61,12 @@ class LogitWalk {
                         .end_position = state.limits.max_context};
   }
   void end(uint32_t row) { backend_->state().rows[row] = {}; }
-  // One pass: each row that is active draws its next token.
+  // Runs one pass: each active row draws its next token.
   void run() { backend_->run({.passes = 1}, {}); }
   int32_t token(uint32_t row) { return backend_->state().output[0][row].token; }
   uint64_t hash(uint32_t row) { return hash_of(backend_->logits(static_cast<int>(row))); }
 
-  // Of every token of every sequence, `at_once` sequences at a time.
+  // Hashes for every token of every sequence, `at_once` sequences at a time.
   std::vector<uint64_t> hashes(uint32_t at_once) {
     std::vector<uint64_t> out(size_t{walked_.sequences} * walked_.tokens);
     for (uint32_t first = 0; first < walked_.sequences; first += at_once) {

@@ -1,4 +1,4 @@
-// Where there is no GPU, all tests of the executable are skipped, in the words that ctest looks for.
+// Without a GPU, skips all tests of the executable, with the text that ctest looks for.
 #include <cstdio>
 
 #include "gtest/gtest.h"

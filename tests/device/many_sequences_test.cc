@@ -1,5 +1,5 @@
-// As many sequences as a program can have decode together on a GPU: each draws the tokens, from logits with
-// the bits, that it does alone.
+// The largest number of sequences that a program supports decode together on a GPU. Each draws the same
+// tokens, from logits with the same bits, as it does alone.
 #include <algorithm>
 #include <cstdint>
 #include <fmt/format.h>
@@ -13,13 +13,13 @@ namespace serval::testing {
 namespace {
 
 constexpr uint32_t kSequences = kLargestSequences;
-constexpr uint32_t kTokens = 32;  // of each
+constexpr uint32_t kTokens = 32;  // for each sequence
 constexpr uint32_t kContext = 64;
 constexpr uint32_t kBeginTogether = 64;
 
 struct Drawn {
   int32_t token;
-  uint64_t logits;  // their hash
+  uint64_t logits;  // hash
   friend bool operator==(const Drawn&, const Drawn&) = default;
 };
 using Answer = std::vector<Drawn>;
@@ -43,7 +43,7 @@ Answer alone(LogitWalk& walk, uint32_t sequence) {
   return answer;
 }
 
-// With each pass, another 64 begin until there are all 1,024, which then end as they came: rows are at
+// With each pass another 64 sequences begin until all 1,024 run; they end in the same order. So rows are at
 // different positions, and passes of 64, 128, 192, … rows run each of the programs.
 std::vector<Answer> together(LogitWalk& walk) {
   std::vector<Answer> answers(kSequences);

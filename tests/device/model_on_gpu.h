@@ -1,5 +1,4 @@
-// A model's tensors in GPU memory without a backend around them, so that programs which nothing proves can
-// run on them, too.
+// A model's tensors in GPU memory without a backend, so that tests can run programs that have no proof.
 #pragma once
 
 #include <array>
@@ -23,7 +22,7 @@
 
 namespace serval::testing {
 
-// The GPU's instruction set, for programs with records that it would refuse to bind.
+// The GPU's instruction set without its checks, for programs with records that it would refuse to bind.
 inline const DeviceIsa& unchecked_isa() {
   static const DeviceIsa isa = [] {
     DeviceIsa unchecked = device_isa();
@@ -33,7 +32,7 @@ inline const DeviceIsa& unchecked_isa() {
   return isa;
 }
 
-// With random weights, on the first GPU. Its pass has all rows of the program (rows_of_pass.h).
+// A model with random weights on the first GPU. Its pass has all rows of the program (rows_of_pass.h).
 class ModelOnGpu {
  public:
   ModelOnGpu(const LlamaConfig& config, ValidProgram program, uint32_t rows_of_sequence)
@@ -50,7 +49,7 @@ class ModelOnGpu {
 
   const Program& program() const { return *program_; }
 
-  // `program` has this one's tensors, and outlives what is returned.
+  // `program` must have the same tensors as this model's, and must outlive the result.
   std::unique_ptr<DeviceInterpreter> bind(const Program& program, double stall_timeout_s = 10) const {
     DeviceMemory memory(program.tensors.size());
     tensors_.bind(program, memory);
@@ -59,12 +58,12 @@ class ModelOnGpu {
         program, unchecked_isa(), memory,
         DeviceOptions{.stall_timeout_s = stall_timeout_s, .ranks = {{kGpu, stream_.get()}}});
   }
-  // Runs the pass; the logits that it leaves, bit by bit.
+  // Runs the pass and returns the bits of its logits.
   std::vector<uint32_t> run(DeviceInterpreter& interpreter) {
     const StateLimits& limits = program_->limits;
     const size_t words = size_t{logit_rows(limits)} * limits.vocab;
     std::byte* logits = tensors_.data(model_tensor::kLogits);
-    SERVAL_CUDA_CHECK(cudaMemset(logits, 0xff, words * sizeof(uint32_t)));  // so that a missing logit shows
+    SERVAL_CUDA_CHECK(cudaMemset(logits, 0xff, words * sizeof(uint32_t)));  // makes a missing logit visible
     SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
     prepare_state(*program_, attention_, 1, state_.host());
     const bool single_rows = attention_ && has_single_rows(state_.host().attention);

@@ -1,4 +1,4 @@
-// How near the GPU's logits are to the host's.
+// Measures how close the GPU's logits are to the host's.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,14 @@
 
 namespace serval::testing {
 
-// Both round to bf16 at the same points, but sum in other orders, so that now and then one rounds up where
-// the other rounds down. A rounding is off by up to 2^-9 of a value, and few of a layer's go the other way:
-// an error of 1 % of the logits leaves room for that, and none for one wrong vector among some thousands.
+// Both round to bf16 at the same points but sum in different orders, so that occasionally one rounds up and
+// the other down. A rounding changes a value by up to 2^-9, and few of a layer's roundings differ. An error
+// of 1 % of the logits allows for that, but not for one wrong vector among some thousands.
 inline constexpr double kMostNmse = 1e-4;
 
 class Nearness {
  public:
-  // Logits, of one position or several.
+  // Adds logits of one or more positions.
   void add(std::span<const float> found, std::span<const float> host) {
     ASSERT_EQ(found.size(), host.size());
     for (size_t i = 0; i < host.size(); ++i) {

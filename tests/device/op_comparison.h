@@ -1,4 +1,4 @@
-// How far what a GPU has left in memory is from what the host has, and what else has changed there.
+// Compares the memory that a GPU has left with the host's, and checks that nothing else has changed.
 #pragma once
 
 #include <algorithm>
@@ -21,15 +21,15 @@
 namespace serval::testing {
 
 inline constexpr double kMostNmse = 2e-5;
-// Of an fp32 result, as a share of the largest magnitude in its tensor: sums in another order.
+// Limit for an fp32 result, relative to the largest magnitude in its tensor: sums in a different order.
 inline constexpr double kMostSumError = 0x1p-20;
-// The same of a GEMM's outputs, for each 1,024 columns: one chain of additions, which the tensor cores cut
-// off instead of rounding.
+// Limit for a GEMM's outputs for each 1,024 columns: one chain of additions, in which the tensor cores
+// truncate instead of rounding.
 inline constexpr double kMostChainError = 0x1p-18;
-// Where bf16 roundings went before, such as those of attention's probabilities: now and then one goes the
-// other way.
+// Limit for results of earlier bf16 roundings, for example of attention's probabilities: occasionally one is
+// rounded the other way.
 inline constexpr double kMostRoundedError = 0x1p-12;
-// Of a bf16 result besides, as a share of itself.
+// Additional limit for a bf16 result, relative to its value.
 inline constexpr double kBf16Ulp = 0x1p-7;
 inline constexpr float kMostLogProbabilityError = 1e-4F;
 
@@ -46,14 +46,14 @@ inline double value_of(DType dtype, const std::byte* from) {
   return value;
 }
 
-// How far results are from the host's, over all cases of an instruction.
+// Accumulates the differences from the host over all cases of an instruction.
 class Tally {
  public:
   explicit Tally(Opcode opcode, bool tiled = false)
       : most_f32_error_(opcode == Opcode::kAttention ? kMostRoundedError
                         : tiled                      ? kMostChainError
                                                      : kMostSumError) {}
-  // Of this shape are the results that follow.
+  // Sets the shape of the results that follow.
   void take(const Shape& shape) {
     if (shape.tile_rows > 0 || shape.tile_order)
       chain_panels_ =
@@ -101,10 +101,10 @@ inline void expect_same_samples(const std::vector<std::byte>& device, const std:
   }
 }
 
-// What the LM head leaves of a unit is the unit's, of the logits that it left.
+// The LM head's sums of a unit must be those of the logits that it wrote.
 inline void expect_units_of_logits(const Bench& bench, TensorId logits_of, TensorId units_of,
                                    std::span<const PassRow> rows, const Memory& device) {
-  constexpr double kUlp = 0x1p-22;  // of an exponent's rounding, and of a few operations after it
+  constexpr double kUlp = 0x1p-22;  // rounding of an exponent, and of a few operations after it
   const auto vocab = static_cast<uint32_t>(bench.tensor(logits_of).cols);
   const auto* logits = reinterpret_cast<const float*>(device[logits_of.index].data());
   const auto* units = reinterpret_cast<const UnitSoftmax*>(device[units_of.index].data());
@@ -123,8 +123,9 @@ inline void expect_units_of_logits(const Bench& bench, TensorId logits_of, Tenso
   }
 }
 
-// Numbers are near the host's, anything else is the same; what the instances may not write is as it was. Left
-// out: scratch memory, which the host does without, and what expect_units_of_logits() looks at.
+// Numbers must be close to the host's, everything else equal, and memory that the instances may not write
+// unchanged. Not compared: scratch memory, which the host does not use, and what expect_units_of_logits()
+// checks.
 inline void compare(const Bench& bench, const Cover& written, const Memory& device, const Memory& host,
                     const Memory& before, Tally& tally) {
   for (uint32_t t = 0; t < host.size(); ++t) {

@@ -1,8 +1,7 @@
-// What ranks exchange, instruction by instruction: each is run by the device interpreter as a program of its
-// own on 2 and 4 ranks at the same time, on a GPU each where there are so many, against the host's handler on
-// the same inputs: random tensors and rows, other weights on each rank, instances of random sizes. An
-// instruction that joins the ISA and pushes is compared as soon as tests/instructions/scene_of_ranks.cc has
-// its stage, and fails here until then.
+// Compares the instructions of several ranks with the host. The device interpreter runs each as a program of
+// its own on 2 and 4 ranks in parallel (one GPU for each if there are enough), and the host's handler runs on
+// the same inputs: random tensors and rows, different weights on each rank, instances of random sizes. A new
+// instruction that pushes fails here until tests/instructions/scene_of_ranks.cc has a stage for it.
 #include <fmt/format.h>
 #include <ostream>
 #include <string>
@@ -19,11 +18,11 @@
 namespace serval::testing {
 namespace {
 
-// Leaves what the instances wrote on the GPUs in the scene's memory.
+// Runs the instances on the GPUs and copies the results to the scene's memory.
 void run_on_gpus(SceneOfRanks& scene, const std::vector<std::vector<Instruction>>& instances,
                  Random& random) {
   const std::vector<int> gpus = gpus_of_ranks(scene.ranks());
-  const uint32_t all_sms = find_gpus(gpus).front().sms;  // of a rank; the GPUs reach each other now
+  const uint32_t all_sms = find_gpus(gpus).front().sms;  // of a rank; also enables peer access
   DeviceBench device(scene.bench, gpus);
   const Scene& lead = scene.lead();
   for (uint32_t rank = 0; rank < scene.ranks(); ++rank) {
@@ -32,7 +31,8 @@ void run_on_gpus(SceneOfRanks& scene, const std::vector<std::vector<Instruction>
   }
   device.upload();
   const uint32_t sms = random.pick<uint32_t>({1, 3, all_sms});
-  const bool single_rows = lead.shape.tile_rows > 0 && random.chance(0.5);  // nothing here asks for it
+  const bool single_rows =
+      lead.shape.tile_rows > 0 && random.chance(0.5);  // no instruction here depends on it
   ASSERT_EQ(device.run(instances, sms, {lead.row_bound(), 1, lead.logit_bound(), single_rows}), 1U);
 }
 
@@ -40,7 +40,8 @@ void compare_pass(SceneOfRanks& scene, Opcode opcode, Random& random, Tally& tal
   const std::vector<std::vector<Instruction>> of_ranks = scene.split(opcode, random);
   const std::vector<Instruction> instances = joined(of_ranks);
   ASSERT_FALSE(instances.empty()) << "no rank has anything to do";
-  // What runs alone does not say that tiles are multiplied: its kernel may not be one that has it.
+  // These instances alone do not show that tiles are multiplied, so the chosen kernel may not have the
+  // instruction.
   if (scene.lead().shape.tile_rows > 0 && !multiplies_tiles(instances, scene.lead().shape.rows)) return;
   poison_outputs(scene.bench, instances);
   const Cover written = written_by(scene.bench, scene.lead().view(), instances);
@@ -57,8 +58,8 @@ void compare_pass(SceneOfRanks& scene, Opcode opcode, Random& random, Tally& tal
   }
 }
 
-// Of what a rank has. Slices of 40 columns and more; inputs that do not fit in shared memory at once, of 16
-// rows and of fewer; vocabularies that are no multiple of 8, one with fewer units than ranks.
+// Sizes of a rank's share. Slices of 40 columns and more; inputs of 16 rows and of fewer that do not fit into
+// shared memory at once; vocabularies that are not multiples of 8, one with fewer units than ranks.
 const std::vector<Shape>& shapes() {
   static const std::vector<Shape> all = {
       {.hidden = 288,
@@ -101,9 +102,9 @@ const std::vector<Shape>& shapes() {
   return all;
 }
 
-// The same in programs of tiles. Slices of 64 columns and more, in groups of 8, 16 and 32 units; an odd
-// number of heads of 64; up to four parts of the columns of Q, K and V, the last one shorter; products of
-// more than a panel; 1 to 2,048 rows.
+// Shapes for programs of tiles. Slices of 64 columns and more, in groups of 8, 16 and 32 units; an odd number
+// of heads of 64; up to four K splits of Q, K and V, the last one shorter; products of more than a panel; 1
+// to 2,048 rows.
 const std::vector<Shape>& tiled_shapes() {
   static const std::vector<Shape> all = {
       {.hidden = 512,
@@ -170,7 +171,7 @@ const std::vector<Shape>& tiled_shapes() {
   return all;
 }
 
-// Which instruction; on how many ranks.
+// An instruction and the number of ranks.
 struct Case {
   Opcode opcode;
   uint32_t ranks;
@@ -193,7 +194,7 @@ constexpr uint32_t kAnyRows = 0;  // chunks of prompts among single rows
 
 class OpsOfRanks : public ::testing::TestWithParam<Case> {
  protected:
-  // On a scene of each shape, passes of so many rows. Prints the figures of all.
+  // Runs passes of the given numbers of rows on a scene of each shape. Prints the figures of all.
   void compare_passes(const std::vector<Shape>& of_scenes, const std::vector<uint32_t>& rows_of_passes,
                       bool tiled) const {
     const auto [opcode, ranks] = GetParam();
@@ -223,7 +224,7 @@ TEST_P(TiledOpsOfRanks, HaveTheHostsResults) {
   compare_passes(tiled_shapes(), {kAnyRows, kAnyRows, 1}, true);
 }
 
-// But for those that only programs of tiles have.
+// Without those that only programs of tiles have.
 std::vector<Opcode> ops_of_few_rows() {
   std::vector<Opcode> ops = ops_of_ranks();
   std::erase_if(ops, [](Opcode op) { return op == Opcode::kProjectPart || op == Opcode::kRopeParts; });

@@ -1,7 +1,6 @@
-// Every instruction of the ISA, run by the device interpreter as a program of its own, against the host's
-// handler on the same inputs: random tensors, random rows, instances of random sizes on random SMs. An
-// instruction that joins the ISA is compared as soon as tests/instructions/scene.h has its stage, and fails
-// here until then.
+// Compares every instruction of the ISA, run by the device interpreter as a program of its own, with the
+// host's handler on the same inputs: random tensors, random rows, instances of random sizes on random SMs. A
+// new instruction fails here until tests/instructions/scene.h has a stage for it.
 #include <algorithm>
 #include <fmt/format.h>
 #include <limits>
@@ -19,7 +18,8 @@
 namespace serval::testing {
 namespace {
 
-// Attention's list says whether its kernels for single rows may run; for what does not read it, they may.
+// Attention's list says whether the kernels for single rows may run. For instructions that do not read it,
+// they always may.
 bool single_rows(const Scene& scene, const std::vector<Instruction>& instances) {
   if (scene.shape.tile_rows == 0) return false;
   if (instances.front().opcode != static_cast<uint16_t>(Opcode::kPlannedAttention))
@@ -27,7 +27,7 @@ bool single_rows(const Scene& scene, const std::vector<Instruction>& instances) 
   return has_single_rows(*scene.bench.data<const AttentionList>(scene.t.items));
 }
 
-// Leaves what the instances wrote on the GPU in the scene's memory.
+// Runs the instances on the GPU and copies the results to the scene's memory.
 void run_on_gpu(Scene& scene, const std::vector<Instruction>& instances, uint32_t sms) {
   DeviceBench device(scene.bench);
   device.pair_rows(scene.t.wq, scene.shape.head_dim);
@@ -38,8 +38,8 @@ void run_on_gpu(Scene& scene, const std::vector<Instruction>& instances, uint32_
             1U);
 }
 
-// Where a row has a mask, what it does not allow is -infinity afterwards, or what it was if it had been
-// adjusted for a time; the host leaves logits alone.
+// If a row has a mask, the logit of a token that it forbids is -infinity afterwards, or unchanged if it was
+// adjusted temporarily. The host does not write logits.
 void expect_masked(Scene& scene, const Memory& before, Memory& device) {
   const auto* was = reinterpret_cast<const float*>(before[scene.t.logits.index].data());
   auto* logits = reinterpret_cast<float*>(device[scene.t.logits.index].data());
@@ -77,8 +77,9 @@ void compare_pass(Scene& scene, Opcode opcode, Random& random, Tally& tally) {
   }
 }
 
-// Residual rows that are no multiple of a panel, one that exceeds the shared memory of 16 rows, inputs of
-// attention's projection that do so with fewer, both head dimensions, a vocabulary that is no multiple of 8.
+// Residual rows that are not multiples of a panel; one that exceeds the shared memory for 16 rows; inputs of
+// attention's projection that exceed it with fewer rows; both head dimensions; a vocabulary that is not a
+// multiple of 8.
 const std::vector<Shape>& shapes() {
   static const std::vector<Shape> all = {
       {.hidden = 272,
@@ -155,8 +156,8 @@ TEST_P(Ops, HaveTheHostsResults) {
   tally.finish(op_name(GetParam()));
 }
 
-// Programs that multiply tiles of rows. Widths that are no multiple of a tile, vocabularies neither; heads of
-// 64 of which a tile has a key's and a value's.
+// Shapes for programs that multiply tiles of rows. Widths and vocabularies that are not multiples of a tile;
+// heads of 64, where a tile has a key's and a value's.
 const std::vector<Shape>& tiled_shapes() {
   static const std::vector<Shape> all = {
       {.hidden = 320,
@@ -195,7 +196,7 @@ const std::vector<Shape>& tiled_shapes() {
        .rows = 48,
        .sequences = 16,
        .tile_rows = 256},
-      // An odd number of half tiles of gate and up, and panels of columns that are no multiple either.
+      // An odd number of half tiles of gate and up, and columns that are not a multiple of a panel.
       {.hidden = 1600,
        .intermediate = 1472,
        .head_dim = 128,
@@ -208,8 +209,7 @@ const std::vector<Shape>& tiled_shapes() {
        .rows = 64,
        .sequences = 40,
        .tile_rows = 256},
-      // Inputs of attention's projection that are cut into up to four parts of their columns, the last one
-      // shorter, and into two.
+      // Inputs of attention's projection with up to four K splits, the last one shorter, and with two.
       {.hidden = 192,
        .intermediate = 128,
        .head_dim = 128,
@@ -288,8 +288,7 @@ TEST_P(TiledOps, HaveTheHostsResults) {
 
 INSTANTIATE_TEST_SUITE_P(Isa, TiledOps, ::testing::ValuesIn(kTiled), name_of_op);
 
-// Single rows in tile order: panels that are not whole, parts of the columns that are not equally long, more
-// chains than there are warps.
+// Single rows in tile order: partial panels, K splits of different lengths, more chains than warps.
 const std::vector<Shape>& shapes_in_tile_order() {
   static const std::vector<Shape> all = {
       {.hidden = 320,
@@ -329,8 +328,8 @@ const std::vector<Shape>& shapes_in_tile_order() {
   return all;
 }
 
-// What else such programs have is compared elsewhere: attention with tiles (planned_attention_test.cu), and
-// as part of whole models (tiled_model_test.cc).
+// Other instructions of such programs are tested elsewhere: attention with tiles in
+// planned_attention_test.cu, and the rest as parts of whole models in tiled_model_test.cc.
 constexpr Opcode kInTileOrder[] = {Opcode::kEmbed, Opcode::kQkvRope, Opcode::kMatvecResidual,
                                    Opcode::kGateUpSilu, Opcode::kLmHead};
 
@@ -355,7 +354,7 @@ TEST_P(TileOrderOps, HaveTheHostsResults) {
 
 INSTANTIATE_TEST_SUITE_P(Isa, TileOrderOps, ::testing::ValuesIn(kInTileOrder), name_of_op);
 
-// But for those that only programs of tiles have (planned attention: planned_attention_test.cu), and those
+// Without those that only programs of tiles have (planned attention: planned_attention_test.cu) and those
 // that only programs of several devices have (ops_of_ranks_test.cc).
 std::vector<uint16_t> ops_of_few_rows() {
   constexpr Opcode kOfTiles[] = {Opcode::kPlannedAttention, Opcode::kPlannedMerge, Opcode::kMatvecPart,

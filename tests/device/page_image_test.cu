@@ -1,5 +1,5 @@
-// Kernels that write page images, against the layout's own definition (page_image::element_offset) and the
-// host's random weights.
+// Compares kernels that write page images with the layout's definition (page_image::element_offset) and with
+// the host's random weights.
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -12,15 +12,15 @@
 namespace serval {
 namespace {
 
-constexpr uint16_t kPoison = 0xDEAD;  // what the image holds before; no value of the tests
+constexpr uint16_t kPoison = 0xDEAD;  // initial content of the image; no test uses this value
 
 struct Shape {
   uint64_t rows, cols;
   uint32_t head_dim;  // 0: rows in sequence
 };
 
-// Full and partial panels, panels whose half is no multiple of a product pair, last units with rows missing,
-// and both orders.
+// Full and partial panels, panels whose half is not a multiple of a product pair, last units with missing
+// rows, and both row orders.
 const Shape kShapes[] = {{8, 1024, 0},  {16, 2048, 0},   {203, 96, 0},     {8, 16, 0},
                          {24, 1040, 0}, {40, 2080, 0},   {64, 3072, 0},    {33, 8192, 0},
                          {128, 96, 64}, {256, 2048, 64}, {384, 3072, 128}, {256, 1072, 128}};
@@ -43,8 +43,7 @@ std::vector<uint16_t> random_matrix(const Shape& shape, uint64_t seed) {
   return out;
 }
 
-// The row of the matrix that stands in row `row` of the image, as instructions/qkv_rope/host.cc has its
-// channels.
+// The row of the matrix that is row `row` of the image, with the channels of instructions/qkv_rope/host.cc.
 uint64_t matrix_row(const Shape& shape, uint64_t row) {
   if (shape.head_dim == 0) return row;
   const uint64_t head = row / shape.head_dim, unit = row % shape.head_dim / kUnitRows, i = row % kUnitRows;
@@ -52,7 +51,7 @@ uint64_t matrix_row(const Shape& shape, uint64_t row) {
   return head * shape.head_dim + channel;
 }
 
-// The image element by element; what no element fills is zero.
+// The image element by element; the rest is zero.
 std::vector<uint16_t> expected_image(const Shape& shape, const std::vector<uint16_t>& matrix) {
   const auto cols = static_cast<uint32_t>(shape.cols);
   std::vector<uint16_t> image(page_image::bytes(shape.rows, cols) / sizeof(uint16_t), 0);
@@ -89,7 +88,7 @@ class ImageOnGpu {
   DeviceBuffer buffer_;
 };
 
-// As upload_weights() does it: the matrix in slices of `slice` times the least number of rows.
+// Packs like upload_weights(): the matrix in slices of `slice` times the least number of rows.
 std::vector<uint16_t> pack_in_slices(const Shape& shape, const std::vector<uint16_t>& matrix,
                                      uint64_t slice) {
   const Tensor weight = weight_of(shape);

@@ -1,6 +1,6 @@
-// Programs of several devices, without Llama: what one hands to another is there when it hears of it, and
-// what is wrong on one ends all. Of two and of four, on a GPU each where there are so many, else two GPUs in
-// turn or one; in a kernel for many rows and in one for one row.
+// Programs of several devices without a model: data that one device pushes to another is visible when its
+// signal is, and an error on one device ends all. On two and four ranks, one GPU for each if there are
+// enough, else two GPUs alternately, or one; in a kernel for many rows and in one for a single row.
 #include <algorithm>
 #include <chrono>
 #include <functional>
@@ -27,7 +27,7 @@
 
 namespace serval::testing {
 
-// The rows of the next pass, behind Tick: their words are its number.
+// Writes the rows of the next pass, after Tick: all their words are the pass's number.
 struct Renew {
   TensorId control;
   TensorId rows;
@@ -40,8 +40,8 @@ struct Renew {
   }
 };
 
-// Looks at the state behind the gate, which Tick and Renew have left. out[0 … 255] += words that are another
-// pass's; out[256] += 1, which says which pass this is, in launches of `passes` each.
+// Checks the state after the gate, which Tick and Renew have written. out[0 … 255] += words of another pass;
+// out[256] += 1, which gives the number of the pass in launches of `passes` each.
 struct Witness {
   TensorId control;
   TensorId rows;
@@ -115,7 +115,7 @@ using PeersIsa =
     device::IsaList<device::StreamList<ToyStream>, Relay, StorerRelay, Hang, Tick, PushState, Renew, Witness>;
 enum class Code : uint16_t { kRelay, kStorerRelay, kHang, kTick, kPushState, kRenew, kWitness };
 
-// As instructions/device_kernel.cuh has it for ranks.
+// Like instructions/device_kernel.cuh for ranks.
 template <class Config>
 struct WithPeers : Config {
   static constexpr bool kHasPeers = true;
@@ -130,11 +130,11 @@ const DeviceIsa& peers_isa() {
   });
 }
 
-// A kernel, and how many ranks run it.
+// A kernel and the number of ranks that run it.
 struct Case {
   const char* kernel;
   const DeviceIsa& (*isa)();
-  uint32_t rows;  // of a pass
+  uint32_t rows;  // in a pass
   uint32_t ranks;
   std::vector<int> gpus() const { return gpus_of_ranks(ranks); }
 };
@@ -172,10 +172,10 @@ Wait after(uint32_t counter, uint32_t threshold = 1) {
   return {counter, threshold, kAnyOperand};
 }
 
-// A program put together by hand. Its first rank counts the passes.
+// A program built by hand. Its first rank counts the passes.
 class RanksProgram {
  public:
-  // On so many SMs of each rank; 0: on all that it has.
+  // Uses `sms_in` SMs of each rank; 0: all of them.
   explicit RanksProgram(const Case& on, uint32_t sms_in = 0)
       : ranks(on.ranks), sms(sms_in != 0 ? sms_in : find_gpus(on.gpus()).front().sms), queues_(ranks * sms) {
     program.machine = {.name = "toy", .sms = sms, .pages_per_sm = 1};
@@ -214,13 +214,13 @@ class RanksProgram {
     item.record.set(op);
     queues_.at(sm).push_back(item);
   }
-  // Counts the pass once these waits are over. Returns the counter that it signals.
+  // Counts the pass after these waits. Returns the counter that it signals.
   uint32_t tick(const std::vector<Wait>& ends) {
     const uint32_t ticked = add_counter(0);
     add(0, Code::kTick, Tick{control[0], host_stop_}, ends, {ticked});
     return ticked;
   }
-  // The state goes to all ranks then, whose gates open.
+  // Pushes the state to all ranks after `decided`, which opens their gates.
   Program finish(const Wait& decided) {
     std::vector<uint32_t> gates;
     for (uint32_t rank = 0; rank < ranks; ++rank) gates.push_back(add_counter(rank));
@@ -239,8 +239,8 @@ class RanksProgram {
 
   Program program;
   const uint32_t ranks;
-  const uint32_t sms;                   // of each
-  std::vector<TensorId> rows, control;  // of each
+  const uint32_t sms;                   // of each rank
+  std::vector<TensorId> rows, control;  // one for each rank
 
  private:
   struct Item {
@@ -270,7 +270,7 @@ class Bound {
  public:
   Bound(Program program, const Case& on, double stall_timeout_s = 1)
       : program_(std::move(program)), gpus_(on.gpus()), memory_(program_.tensors.size()) {
-    find_gpus(gpus_);  // which lets them reach each other
+    find_gpus(gpus_);  // enables peer access
     DeviceOptions options{.stall_timeout_s = stall_timeout_s, .ranks = {}};
     for (const int gpu : gpus_) {
       use_gpu(gpu);
@@ -283,7 +283,7 @@ class Bound {
   uint32_t run(uint32_t passes, const std::function<void(uint32_t)>& before = {}) {
     return run_until(passes, passes, before);
   }
-  // A launch that might have `most` passes and whose program ends it after `passes`.
+  // Runs a launch of up to `most` passes whose program ends it after `passes`.
   uint32_t run_until(uint32_t passes, uint32_t most, const std::function<void(uint32_t)>& before = {}) {
     const PassControl control{0, passes, kKeepRunning, 0};
     return interpreter_->run({program_.limits.rows, most, 1}, {}, {}, [&](uint32_t rank) {
@@ -325,7 +325,7 @@ class Bound {
 
 enum class By { kLoads, kBulkCopy, kStorers };
 
-// A way that takes each step from a rank to another once, and comes back to where it began.
+// A path that takes each step from one rank to another once and returns to its start.
 std::vector<uint32_t> way_through(uint32_t ranks) {
   std::vector<uint32_t> way;
   for (uint32_t a = 0; a < ranks; ++a) {
@@ -334,8 +334,7 @@ std::vector<uint32_t> way_through(uint32_t ranks) {
   return way;
 }
 
-// A vector goes through the ranks so many times, pushed by each to the next, and comes back to where it
-// began.
+// A vector goes around the path `laps` times, pushed by each rank to the next.
 struct Ring {
   std::vector<TensorId> vectors;
   uint32_t done;  // the counter that the last one signals
@@ -370,7 +369,7 @@ constexpr uint32_t kFewLaps = 3;
 struct RingProgram : Ring {
   Program program;
 };
-// The last counter is the first rank's, where the vector comes back to.
+// The last counter is on the first rank, to which the vector returns.
 RingProgram ring_of(const Case& on, const std::vector<By>& kinds, uint32_t laps) {
   RanksProgram ranks(on);
   const Ring ring = add_ring(ranks, kinds, laps != 0 ? laps : 2 * ranks.sms);
@@ -389,7 +388,7 @@ void expect_relayed(const Case& on, const std::vector<By>& kinds, uint32_t laps 
   }
 }
 
-// Each 10^6 hand-overs from rank to rank: stores to the other's memory, release and acquire for the system,
+// 10^6 transfers each from rank to rank: stores to the other's memory, release and acquire at system scope,
 // and then loads,
 TEST_P(LitmusOfPeers, PlainLoadsAfterACounterSeeWhatWasPushedBeforeIt) {
   expect_relayed(on(), {By::kLoads});
@@ -398,15 +397,15 @@ TEST_P(LitmusOfPeers, PlainLoadsAfterACounterSeeWhatWasPushedBeforeIt) {
 TEST_P(LitmusOfPeers, BulkCopiesAfterACounterSeeWhatWasPushedBeforeIt) {
   expect_relayed(on(), {By::kBulkCopy});
 }
-// … and where several warps have stored, and the last of them signals.
+// … and with stores of several warps, of which the last one signals.
 TEST_P(LitmusOfPeers, TheLastStorersSignalIsForAll) {
   expect_relayed(on(), {By::kStorers, By::kStorers, By::kLoads, By::kStorers, By::kBulkCopy});
 }
 
-// Behind each gate, SMs of all ranks look at rows and decision, in memory and as they were brought to shared
-// memory: all words are this pass's. 10^6 of what is pushed, to all other ranks together.
+// After each gate, SMs of all ranks check rows and decision, in memory and as copied to shared memory: all
+// words must be this pass's. 10^6 pushes to all other ranks together.
 TEST_P(LitmusOfPeers, StateThatIsPushedIsWholeBehindTheGate) {
-  constexpr uint32_t kWitnesses = 4, kPasses = kMostLaunchPasses;  // SMs of a rank; of a launch
+  constexpr uint32_t kWitnesses = 4, kPasses = kMostLaunchPasses;  // SMs of a rank; passes of a launch
   RanksProgram ranks(on(), kWitnesses);
   std::vector<TensorId> out;
   const uint32_t seen = ranks.add_counter(0), renewed = ranks.add_counter(0);
@@ -429,8 +428,8 @@ TEST_P(LitmusOfPeers, StateThatIsPushedIsWholeBehindTheGate) {
   }
 }
 
-// All SMs of all ranks learn at their gates that a pass was the last, in launches that might have gone on:
-// one that missed it would wait for a pass that never comes. More than 10^6 readings.
+// At their gates all SMs of all ranks learn that a pass was the last, in launches that might have continued.
+// An SM that missed this would wait for a pass that never comes. More than 10^6 reads.
 TEST_P(LitmusOfPeers, EverySmLeavesAfterTheLastPass) {
   RanksProgram ranks(on());
   const uint32_t done = ranks.add_counter(0), all = ranks.ranks * ranks.sms;
@@ -483,7 +482,7 @@ TEST_P(Peers, AreCalledForOnAThreadEachWhoseGpuIsTheirs) {
   EXPECT_THAT(found, ElementsAreArray(on().gpus()));
 }
 
-// The kernels of the other ranks are in flight, and would wait for this one's until the time-out.
+// The kernels of the other ranks are running and would wait for this one's until the time-out.
 TEST_P(Peers, AnErrorOfOneRanksThreadEndsAllAtOnce) {
   Bound bound(ring_of(on(), {By::kLoads}, kFewLaps).program, on());
   for (uint32_t bad = 0; bad < ranks(); ++bad) {
@@ -503,7 +502,7 @@ std::string sm_of(uint32_t rank, uint32_t sm) {
   return "rank " + std::to_string(rank) + " SM " + std::to_string(sm) + ", pass 0, instruction";
 }
 
-// An unknown opcode on one rank ends all at once.
+// An unknown opcode on one rank ends all launches at once.
 TEST_P(PeersFault, OfOneRankEndsAll) {
   for (uint32_t rank = 0; rank < ranks(); ++rank) {
     RingProgram ring = ring_of(on(), {By::kLoads}, kFewLaps);
@@ -516,10 +515,10 @@ TEST_P(PeersFault, OfOneRankEndsAll) {
   }
 }
 
-constexpr double kSoon_s = 0.3;  // time-outs that are waited for
+constexpr double kSoon_s = 0.3;  // for tests that wait for the time-out
 
-// The last rank waits for a counter that nothing adds to: all end within the time-out, and the report names
-// rank, SM and counter. The next launch starts afresh.
+// The last rank waits for a counter that is never incremented: all ranks end within the time-out, and the
+// report names rank, SM and counter. The next launch is not affected.
 TEST_P(PeersFault, NamesTheRankThatWaitsInVain) {
   RingProgram ring = ring_of(on(), {By::kLoads}, kFewLaps);
   Program& program = ring.program;
@@ -537,8 +536,8 @@ TEST_P(PeersFault, NamesTheRankThatWaitsInVain) {
   }
 }
 
-// An instruction of one rank never ends: all ranks end within the time-out, and the report names it, not
-// those that wait for it.
+// An instruction of one rank never ends: all ranks end within the time-out, and the report names it, not the
+// instructions that wait for it.
 TEST_P(PeersFault, NamesTheInstructionThatNeverEnds) {
   for (uint32_t rank = 0; rank < ranks(); ++rank) {
     RanksProgram program(on());

@@ -1,5 +1,5 @@
-// Planned attention and its merge in the interpreter, without the rest of Llama: a pass over random keys, on
-// the GPU and on the host.
+// Planned attention and its merge in the interpreter without a model: a pass over random keys, on the GPU and
+// on the host.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ using AttentionIsa = device::IsaList<device::StreamList<device::tile_stream::Str
                                      PlannedAttention, PlannedMerge, Tick>;
 enum class AttentionOpcode : uint16_t { kAttention, kMerge, kTick };
 
-// What they are compiled for: 128 KiB of scratch memory, and 64.
+// Kernels with 128 KiB of scratch memory, and with 64.
 template <uint32_t kHeadDimOf>
 struct LargeScratch : device::GemmConfig<2048, 256, 4, 128> {
   static constexpr bool kHasNarrowTiles = true;
@@ -43,7 +43,7 @@ struct SmallScratch : device::GemmConfig<2048, 128, 4, 64> {
   static constexpr bool kHasNarrowTiles = true;
   static constexpr uint32_t kHeadDim = kHeadDimOf;
 };
-// As kernels for passes that only generate.
+// Like kernels for passes that only generate.
 template <uint32_t kHeadDimOf>
 struct SingleRows : LargeScratch<kHeadDimOf> {
   static constexpr bool kHasFullTiles = false;
@@ -97,14 +97,14 @@ struct Heads {
   uint32_t q_cols() const { return kv_heads * group_heads * head_dim; }
 };
 
-// The last `rows` tokens of a sequence of `tokens` are rows of the pass, one after the other.
+// A sequence of `tokens` tokens; the last `rows` of them are consecutive rows of the pass.
 struct Sequence {
   uint32_t tokens;
   uint32_t rows = 1;
 };
 
-// Rows of some sequences, the queries of the rows, and keys and values of all tokens. Blocks of the cache lie
-// anywhere; what no sequence has of them is NaN.
+// Rows of some sequences, the queries of the rows, and keys and values of all tokens. Blocks of the cache are
+// in random order; parts that belong to no sequence are NaN.
 struct AttentionPass {
   Heads heads;
   uint32_t max_context = 0, kv_blocks = 0, sequences = 0;
@@ -156,7 +156,7 @@ struct AttentionPass {
     for (uint16_t& x : q) x = random_bf16(engine, q_scale);
   }
 
-  // A fast hash does: many values.
+  // Uses few bits of a fast generator, because there are many values.
   static uint16_t random_bf16(std::mt19937& engine, float scale) {
     const auto bits = static_cast<int32_t>(engine() >> 24) - 128;
     return float_to_bf16(static_cast<float>(bits) * (scale / 128));
@@ -242,12 +242,12 @@ inline Output host_attention(AttentionPass& pass, uint32_t records = 16) {
   return output;
 }
 
-// The pass in GPU memory, and `layers` times attention and merge, one after the other.
+// The pass in GPU memory, and `layers` repetitions of attention and merge.
 template <template <uint32_t> class Config>
 class GpuAttention {
  public:
-  // `faults`: an SM finds a record that it does not know when the last layer's attention begins, which waits
-  // for inputs that never come.
+  // With `faults`, an SM finds a record with an unknown opcode when the last layer's attention begins, which
+  // waits for inputs that never come.
   GpuAttention(const AttentionPass& pass, uint32_t records, uint32_t places, uint32_t layers = 1,
                bool faults = false)
       : pass_(pass),
@@ -267,7 +267,7 @@ class GpuAttention {
         std::make_unique<DeviceInterpreter>(program_, attention_isa<Config>(), memory_.bound(), options);
   }
 
-  // Other items than those planned.
+  // Replaces the planned items.
   void write_items(const std::vector<std::byte>& items) { memory_.write(op_.items, items); }
   void write_rows(const std::vector<PassRow>& rows) { memory_.write(op_.rows, rows); }
   double run() {
@@ -356,8 +356,8 @@ class GpuAttention {
   std::unique_ptr<DeviceInterpreter> interpreter_;
 };
 
-// Twice: the second time, records are not their SM's first of the pass, and begin before their inputs are
-// there.
+// Runs two layers: in the second, records are not the first of the pass on their SM, and begin before their
+// inputs are complete.
 template <template <uint32_t> class Config>
 Output gpu_attention(const AttentionPass& pass, uint32_t records, uint32_t places = kAttentionPlaces) {
   GpuAttention<Config> gpu(pass, records, places, 2);

@@ -1,5 +1,5 @@
-// Planned attention and its merge on the GPU, against the host's handlers, which are themselves held against
-// the formula in double (tests/instructions/formula_test.cc).
+// Compares planned attention and its merge on the GPU with the host's handlers, which formula_test.cc
+// (tests/instructions) compares with the formula in double.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -12,8 +12,8 @@
 namespace serval::testing {
 namespace {
 
-// Host and GPU round the same weights to bf16, but those differ in their last bits, so that one near the
-// middle between two bf16 numbers may be rounded to either; outputs likewise.
+// Host and GPU round weights to bf16 that differ in their last bits, so one near the middle between two bf16
+// numbers may be rounded to either; the same holds for outputs.
 constexpr double kMostNmse = 2e-6;
 constexpr double kMostOff = 0.01;  // relative to the largest output
 constexpr uint32_t kLeaf = kPlannedLeafTokens;
@@ -109,7 +109,7 @@ TEST(DevicePlannedAttention, AgreesOverRandomPasses) {
   difference.judge("random passes");
 }
 
-// The sequences' rows alone, one after the other.
+// Compares with each row of the sequences alone.
 TEST(DevicePlannedAttention, BitsDependNeitherOnNeighboursNorOnDealing) {
   for (const uint32_t head_dim : {64U, 128U}) {
     const Heads heads{head_dim, 2, 4};
@@ -129,7 +129,7 @@ TEST(DevicePlannedAttention, BitsDependNeitherOnNeighboursNorOnDealing) {
   }
 }
 
-// The order of `rows` rows in which groups of `together` neighbours come last to first.
+// The order of `rows` rows in which groups of `together` consecutive rows are reversed.
 std::vector<size_t> in_groups(size_t rows, size_t together) {
   std::vector<size_t> order;
   for (size_t begin = (rows - 1) / together * together;; begin -= together) {
@@ -146,8 +146,8 @@ std::vector<Value> reordered(const std::vector<Value>& values, const std::vector
   return to;
 }
 
-// Rows of a sequence that follow each other are queries of one full tile; in groups that come in another
-// order, each group is an item of its own, whose few query heads have a narrow tile.
+// Consecutive rows of a sequence are queries of one full tile. If groups come in another order, each group is
+// an item of its own, whose few query heads use a narrow tile.
 template <template <uint32_t> class Config>
 void compare_narrow(const Heads& heads, uint32_t together, uint32_t records) {
   const AttentionPass full(heads, {{70, 70}, {1040, 40}, {3090, 45}, {129, 33}}, heads.head_dim);
@@ -178,7 +178,8 @@ TEST(DevicePlannedAttention, NarrowTilesHaveTheBitsOfFullOnes) {
   }
 }
 
-// There, a warpgroup has up to two heads of its own, and pages bring as much of a last block as there is.
+// In these kernels a warpgroup has up to two heads of its own, and only the used part of a last block is
+// loaded.
 TEST(DevicePlannedAttention, KernelsOfSingleRowsHaveTheBitsOfOthers) {
   std::vector<Sequence> sequences = {{1},     {63},        {64},   {65},  {kLeaf - 1},
                                      {kLeaf}, {kLeaf + 1}, {2500}, {5000}};
@@ -199,8 +200,8 @@ TEST(DevicePlannedAttention, KernelsOfSingleRowsHaveTheBitsOfOthers) {
   }
 }
 
-// An SM that is asked to leave, in the midst of streams or before its inputs are there, leaves when its pages
-// have landed: the process can use the GPU as if nothing had been.
+// An SM that is told to exit, during streams or before its inputs are complete, exits after its pages have
+// landed: the GPU remains usable by the process.
 template <template <uint32_t> class Config>
 void leave_and_go_on() {
   for (const uint32_t group : {4U, 8U}) {
@@ -221,7 +222,7 @@ TEST(DevicePlannedAttention, LeavesInTheMidstOfSingleRows) {
   leave_and_go_on<SingleRows>();
 }
 
-// Rows that have ended since the list was made are left alone.
+// Rows that have ended since the list was made are not written.
 TEST(DevicePlannedAttention, LeavesOutRowsThatAreNoMoreActive) {
   AttentionPass pass({64, 2, 3}, {{300}, {400, 30}, {kLeaf + 176}, {70}}, 9);
   GpuAttention<LargeScratch> gpu(pass, 4, kAttentionPlaces);
@@ -236,7 +237,7 @@ TEST(DevicePlannedAttention, LeavesOutRowsThatAreNoMoreActive) {
   }
 }
 
-// --- speed: SERVAL_BENCHMARK=1 prints figures, which nothing judges
+// --- speed: SERVAL_BENCHMARK=1 prints figures, which are not checked
 
 bool benchmarks() {
   return std::getenv("SERVAL_BENCHMARK") != nullptr;
@@ -256,7 +257,7 @@ TEST(DevicePlannedAttention, SpeedOfPrompts) {
   for (const uint32_t tokens : {2048U, 8192U, 32768U}) {
     const Heads heads{128, 8, 4};
     const uint32_t rows = std::min(tokens, 2048U);
-    // In chunks of 2,048 rows, as an engine reads it; of 16 chunks, 4 that stand for all.
+    // In chunks of 2,048 rows, as the engine reads prompts; of 16 chunks, 4 are timed and represent all.
     double us = 0;
     const uint32_t step = tokens > 8192 ? 5 : 1, stands_for = tokens > 8192 ? 4 : 1;
     for (uint32_t end = rows; end <= tokens; end += step * rows) {

@@ -1,5 +1,5 @@
-// Models that several GPUs share, or several ranks of one GPU: near the host's logits, with bits of their own
-// that do not show how they were computed.
+// Models that are shared by several GPUs, or by several ranks of one GPU: logits are close to the host's, and
+// their bits do not depend on how they are computed.
 #include <fmt/format.h>
 
 #include "gmock/gmock.h"
@@ -21,10 +21,10 @@ using ::testing::HasSubstr;
 constexpr uint32_t kContext = 320;  // two attention leaves
 constexpr uint64_t kSeed = 3;
 
-// Columns of which a rank's projections are cut into two parts in programs of tiles.
+// With this many columns, programs of tiles cut a rank's projections into two K splits.
 constexpr int kColumnsOfParts = 4096;
 
-// Heads of 64 channels, which the kernels of GEMMs have attention for.
+// Heads of 64 channels, which the GEMM kernels' attention supports.
 LlamaConfig config_of(uint32_t ranks, int hidden = 512) {
   LlamaConfig config = tiny_shared_config(ranks == 4 ? 2 : 8);
   config.head_dim = 64;
@@ -34,7 +34,7 @@ LlamaConfig config_of(uint32_t ranks, int hidden = 512) {
   return config;
 }
 
-// Of passes of up to `rows` rows: with more than 16, some multiply tiles of rows.
+// Options for passes of up to `rows` rows: above 16, some programs multiply tiles of rows.
 BackendOptions options_of(uint32_t ranks, uint32_t rows = 0, uint32_t sms = 0) {
   BackendOptions options;
   options.limits.context = kContext;
@@ -62,7 +62,7 @@ std::vector<Sequence> sequences_of(uint32_t ranks) {
           {random_tokens(config, 250, 2), 14, 0.9F, 1.2F, 1}};
 }
 
-// Of the answers' logits, as long as the tokens are the same.
+// Compares the answers' logits as long as the tokens are equal.
 void expect_near(const std::vector<Answer>& found, const std::vector<Answer>& host) {
   ASSERT_EQ(found.size(), host.size());
   Nearness nearness;
@@ -78,7 +78,7 @@ void expect_near(const std::vector<Answer>& found, const std::vector<Answer>& ho
   nearness.judge();
 }
 
-// Ranks on GPUs; rows of a pass; prompt tokens a pass; columns of the residual.
+// Ranks on GPUs; rows of a pass; prompt tokens in a pass; columns of the residual.
 struct Case {
   uint32_t ranks, rows, chunk;
   int hidden = 512;

@@ -1,5 +1,5 @@
-// Recording on the GPU: it changes no bit of what a launch computes, and its events are all there and fit
-// together, in each of the kernels.
+// Recording on the GPU, in each of the kernels: it does not change any bit of a launch's results, and its
+// events are complete and consistent.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -25,14 +25,14 @@ namespace {
 
 constexpr uint64_t kSeed = 3;
 constexpr uint32_t kContext = 320;
-// Two warps that note the same moment may do so some cycles apart.
+// Two warps may record the same moment some cycles apart.
 constexpr int64_t kSameMoment_ns = 500;
-// Clocks of different SMs are aligned to less than that (docs/profiling.md): their rates, which have put them
-// 10 µs apart after four passes, are hard to tell where the passes are as short as these.
+// The clocks of different SMs are aligned to less than this (docs/profiling.md). Their rates differ, by 10 µs
+// after four passes, and are hard to estimate from passes as short as these.
 constexpr int64_t kOneClock_ns = 30'000;
 
-// A kernel (instructions/kernels.def), and a model and rows for it. Sequences of one row generate, others are
-// prompts.
+// A kernel (instructions/kernels.def), with a model and rows that use it. Sequences with one row generate,
+// others are prompts.
 struct Case {
   const char* name;
   LlamaConfig config;
@@ -43,7 +43,7 @@ struct Case {
   friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 };
 
-// Its embedding is its LM head.
+// Uses the embedding as the LM head.
 LlamaConfig tied(LlamaConfig config) {
   config.tie_word_embeddings = true;
   return config;
@@ -76,10 +76,10 @@ Case case_of(const std::string& name) {
   return *std::ranges::find(all, name, &Case::name);
 }
 
-// What a launch gives.
+// Results of a launch.
 struct Given {
   std::vector<int32_t> tokens;             // of all passes
-  std::vector<std::vector<float>> logits;  // of the last
+  std::vector<std::vector<float>> logits;  // of the last pass
   friend bool operator==(const Given&, const Given&) = default;
 };
 
@@ -103,7 +103,7 @@ class RecordingOnGpu : public ::testing::TestWithParam<Case> {
     EXPECT_EQ(given.tokens.size(), size_t{passes} * wanting);
     return given;
   }
-  // Of the program that the launch before has run.
+  // Records the program that the previous launch has run.
   void record(uint32_t passes, RecordingDetail detail = RecordingDetail::kMoments) {
     keep_last_tokens(*backend_, passes, detail);
   }
@@ -143,7 +143,7 @@ TEST_P(RecordingOnGpu, DoesNotShowInTheResults) {
   EXPECT_EQ(backend().events(), nullptr);
 }
 
-// For each instruction, of each kind of event, the passes of which there is one, a bit each.
+// For each instruction and each kind of event, a bit for each pass that has such an event.
 using Seen = std::vector<std::array<uint32_t, kNumEventKinds>>;
 
 void take_events_of(const EventRings& rings, uint32_t sm, const Program& program, uint32_t passes,
@@ -163,15 +163,15 @@ void take_events_of(const EventRings& rings, uint32_t sm, const Program& program
   }
 }
 
-// What happens to each record, whatever it has to do. All other events happen in each pass, too, or in none,
-// but that it is not always known when activations were in place (vm/device/recording.cc).
+// Events that every record has. All other events occur in every pass or in none, except that the time when
+// activations were in place is not always known (vm/device/recording.cc).
 bool always_happens(EventKind kind) {
   constexpr EventKind kAlways[] = {EventKind::kFetchBegin, EventKind::kFetched, EventKind::kWaitBegin,
                                    EventKind::kInputsReady, EventKind::kSignalled};
   return std::ranges::find(kAlways, kind) != std::end(kAlways);
 }
 
-// Each event of each instruction once a pass, on the SM that runs it.
+// Each event of each instruction occurs once in a pass, on the SM that runs it.
 void expect_all_events(const EventRings& rings, const Program& program, uint32_t passes) {
   ASSERT_EQ(rings.sms, program.machine.sms);
   ASSERT_EQ(rings.writers, 1U);
@@ -193,7 +193,7 @@ void expect_all_events(const EventRings& rings, const Program& program, uint32_t
   }
 }
 
-// A record's way through the roles of its SM. That waiting comes before computing is among these.
+// The order of a record's events in the roles of its SM, for example waiting before computing.
 void expect_in_order(const Execution& x) {
   constexpr std::pair<EventKind, EventKind> kOrder[] = {
       {EventKind::kFetched, EventKind::kLoadBegin},        {EventKind::kFetched, EventKind::kWaitBegin},
@@ -207,7 +207,7 @@ void expect_in_order(const Execution& x) {
   }
 }
 
-// The last signal of each counter in a pass: of all SMs, and of each.
+// The last signal of each counter in a pass, of all SMs and of each.
 struct LastSignals {
   int64_t of_all = std::numeric_limits<int64_t>::min();
   std::map<uint32_t, int64_t> of_sm;
@@ -229,7 +229,7 @@ Counted last_signals(const Trace& trace) {
   return counted;
 }
 
-// By one SM's clock exactly, by those of two as far as these are aligned.
+// Exact on one SM's clock; on two SMs' clocks, to the precision of their alignment.
 void expect_after(const Execution& x, const LastSignals& signals) {
   const int64_t ready = x.time(EventKind::kInputsReady);
   ASSERT_GE(ready + kOneClock_ns, signals.of_all) << "instruction " << x.instruction << ", pass " << x.pass;
@@ -239,7 +239,8 @@ void expect_after(const Execution& x, const LastSignals& signals) {
   }
 }
 
-// No inputs are ready before they are signalled, and what was waited for is among the instruction's waits.
+// Inputs are not ready before they are signalled, and the counter that was waited for is among the
+// instruction's waits.
 void expect_waits_before_inputs(const Trace& recorded) {
   const TraceProgram& program = recorded.program;
   const Counted signals = last_signals(recorded);
@@ -250,7 +251,7 @@ void expect_waits_before_inputs(const Trace& recorded) {
     for (uint32_t w = i.wait_begin; w < i.wait_begin + i.wait_count; ++w) {
       const Wait& wait = program.waits[w];
       is_own = is_own || wait.counter == x.last_counter;
-      // Whom a lower threshold waits for is not known beforehand.
+      // A lower threshold does not tell which signals it waits for.
       if (wait.threshold != program.increments_per_pass[wait.counter]) continue;
       ASSERT_NO_FATAL_FAILURE(expect_after(x, signals.at({x.pass, wait.counter})));
       ++waits;
@@ -263,7 +264,7 @@ void expect_waits_before_inputs(const Trace& recorded) {
   EXPECT_GT(waits, program.instructions.size() / 2) << "or little is compared";
 }
 
-// The launch's begin and end come beside the tokens.
+// The rest of the kernel's time is the launch's begin and end.
 void expect_windows_to_fill(const Trace& trace, double kernel_ns) {
   double windows_ns = 0;
   for (const PassWindow& window : trace.windows) windows_ns += static_cast<double>(window.length_ns());

@@ -1,4 +1,4 @@
-// The rows of a pass that tests write by hand.
+// Writes the rows of a pass for tests.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@ namespace serval::testing {
 
 inline constexpr uint32_t kLeftPositions = 64;
 
-// A row for each token, in sequences of `rows_of_sequence` neighbours: pieces of prompts from their begin on,
-// or with one row each, tokens at positions of their own, behind which kLeftPositions are left. As many of
-// the first rows want logits as may; sampling is greedy. Returns the number of sequences. The KV cache has
-// room for a full context of each.
+// Writes a row for each token, in sequences of `rows_of_sequence` consecutive rows: pieces of prompts from
+// position 0, or, with one row each, single tokens at different positions with kLeftPositions positions left
+// after them. As many of the first rows as possible want logits; sampling is greedy. Returns the number of
+// sequences. The KV cache must have room for a full context of each.
 inline uint32_t write_pass(StateBlock& state, std::span<const int32_t> tokens, uint32_t rows_of_sequence) {
   constexpr uint32_t kStride = 37;
   std::iota(state.block_table.begin(), state.block_table.end(), 0);

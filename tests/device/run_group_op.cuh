@@ -1,4 +1,4 @@
-// Runs group instructions on the GPU without the interpreter: one block a record, all at the same time.
+// Runs group instructions on the GPU without the interpreter: one block for each record, all in parallel.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,7 +14,7 @@
 
 namespace serval::testing {
 
-// Skips the test where there is no GPU, and says so.
+// Skips the test if there is no GPU.
 #define SERVAL_NEEDS_GPU()                                                                     \
   do {                                                                                         \
     int devices = 0;                                                                           \
@@ -53,14 +53,14 @@ __global__ void __maxnreg__(200)
                             .operands = operands,
                             .rows = pass_rows,
                             .inputs = &inputs,
-                            .inputs_parity = 1,  // of the phase before the first, which is over
+                            .inputs_parity = 1,  // the phase before the first, which is complete
                             .barrier = &barrier,
                             .barrier_parity = &parity,
                             .exit = &exit};
   device::run_group<device::SixteenRows>(*reinterpret_cast<const Op*>(record.operands.data()), group);
 }
 
-// A copy of a bench's tensors in GPU memory, and group instructions on them.
+// A copy of a bench's tensors in GPU memory; runs group instructions on them.
 class GpuBench : public GpuTensors {
  public:
   using GpuTensors::GpuTensors;

@@ -1,6 +1,6 @@
-// Sampling on the GPU, against the host's sampler. Both add probabilities up, each in its own rounding, so a
-// draw that falls on the boundary between two tokens may go either way: such a token is accepted if an
-// evaluation in double gives it with the parameters moved by kBoundary.
+// Compares sampling on the GPU with the host's sampler. Both sum probabilities with their own rounding, so a
+// draw on the boundary between two tokens may give either. Such a token is accepted if an evaluation in
+// double gives it with parameters moved by kBoundary.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -28,20 +28,20 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr double kBoundary = 1e-6;
 constexpr double kMostOff = 1e-4;         // of a log-probability
-constexpr uint32_t kContext = 5000;       // more than are adjusted at once
-constexpr double kMostBoundaries = 0.01;  // share of the draws that may fall on one
+constexpr uint32_t kContext = 5000;       // more tokens than are adjusted at once
+constexpr double kMostBoundaries = 0.01;  // fraction of the draws that may be on a boundary
 
-// One row to be sampled.
+// A row to sample.
 struct Case {
   std::vector<float> logits;
   SequenceSlot slot;
-  uint32_t position = 0;  // of the row's token, the one before that to be drawn
+  uint32_t position = 0;  // of the row's token; the next position is drawn
   std::vector<int32_t> history = {};
   std::vector<TokenBias> biases = {};
   std::vector<uint32_t> mask = {};  // empty: none
 };
 
-// The slot as it says what the case has beside it.
+// The slot with the counts of the case's history, biases and mask.
 SequenceSlot slot_of(const Case& c) {
   SequenceSlot slot = c.slot;
   slot.history_length = static_cast<uint32_t>(c.history.size());
@@ -51,7 +51,7 @@ SequenceSlot slot_of(const Case& c) {
   return slot;
 }
 
-// --- the rules of sampler.h in double
+// --- the rules of sampler.h in double precision
 
 struct Nudge {
   double u = 0, top_p = 0, min_p = 0;
@@ -75,7 +75,7 @@ float adjusted(const Case& c, const SequenceSlot& slot, int32_t token, float log
   return bans && std::count(stops, stops + slot.num_stop_tokens, token) > 0 ? -kInfinity : logit;
 }
 
-// The logits after biases and penalties, NaN as the smallest, in order.
+// The logits after biases and penalties, NaN as the smallest, in descending order.
 std::vector<std::pair<double, int32_t>> ordered(const Case& c) {
   std::vector<std::pair<double, int32_t>> out;
   const SequenceSlot slot = slot_of(c);
@@ -121,7 +121,7 @@ int32_t exact_draw(const SequenceSlot& slot, const std::vector<std::pair<double,
   return order[i].second;
 }
 
-// True if the draw is so near a boundary that the token may come out.
+// Returns whether the draw is so close to a boundary that this token is acceptable.
 bool may_be_drawn(const Case& c, int32_t token) {
   const auto order = ordered(c);
   const double u = uniform(c.slot.seed, c.slot.sequence, c.position + 1);
@@ -165,10 +165,10 @@ class Rows {
     saved_ = bench_.add("saved", DType::kF32, kActivation, kDefaultRows, saved_cols(vocab, kContext));
   }
 
-  // Of the last rows that were sampled, from the first row's on.
+  // Top tokens of the last rows that were sampled, from the first row on.
   const TopTokens* top() const { return top_of_first_; }
 
-  // Samples one row a case, at row `first_row` and after; the other rows want no logits.
+  // Samples one row for each case, starting at row `first_row`; the other rows do not want logits.
   std::vector<SampledToken> sample(const std::vector<const Case*>& cases, uint32_t first_row = 0) {
     fill(cases, first_row);
     gpu_.upload();
@@ -207,7 +207,7 @@ class Rows {
   }
 
  private:
-  // Rows whose logits are adjusted for a time are as before in the end, rows without a mask that is.
+  // Rows whose logits are adjusted temporarily are restored in the end, unless they have a mask.
   void expect_unchanged(TensorId tensor, size_t cols, const std::vector<const Case*>& cases,
                         uint32_t first_row) {
     const std::vector<std::byte> before = bench_.memory[tensor.index];
@@ -285,7 +285,7 @@ class Judge {
     const SampledToken host =
         sample_token(c.logits, slot_of(c), c.position + 1, candidates_, {c.biases, c.history, c.mask});
     if (!c.mask.empty() && !mask_allows(c.mask, static_cast<uint32_t>(host.token))) {
-      // The mask allows stop tokens only, which are not allowed yet: the logit is masked on a GPU.
+      // The mask allows only stop tokens, which are forbidden here: the GPU masks their logits.
       EXPECT_EQ(gpu.token, host.token) << describe(c);
       return;
     }
@@ -301,7 +301,7 @@ class Judge {
   }
 
   void judge_probability(const Case& c, float gpu, double expected) {
-    if (gpu == expected) return;  // infinite ones, too
+    if (gpu == expected) return;  // covers infinite values
     if (std::isnan(expected) && std::isnan(gpu)) return;
     const double off = std::abs(gpu - expected);
     EXPECT_LE(off, kMostOff) << describe(c) << ": expected " << expected << ", GPU " << gpu;
@@ -325,7 +325,7 @@ class Judge {
   double most_off_ = 0;
 };
 
-// Samples all cases, of one vocabulary, 16 at a time, twice: the bits must be the same.
+// Samples all cases, which share a vocabulary, 16 at a time, and twice: the bits must be equal.
 void expect_like_host(const char* name, const std::vector<Case>& cases) {
   Rows rows(static_cast<uint32_t>(cases.front().logits.size()));
   Judge judge;
@@ -347,7 +347,7 @@ void expect_like_host(const char* name, const std::vector<Case>& cases) {
 
 // --- random cases
 
-// Normal, by Box and Muller.
+// Normally distributed (Box–Muller).
 double normal(Random& random) {
   constexpr double kTwoPi = 6.283185307179586;
   return std::sqrt(-2 * std::log(random.real(1e-300, 1))) * std::cos(random.real(0, kTwoPi));
@@ -355,7 +355,7 @@ double normal(Random& random) {
 
 enum class Kind { kModel, kPeaked, kFlat, kTies, kEqual, kRising, kFalling, kHuge, kBroken, kCount };
 
-// What a language model gives: most tokens far below a few.
+// Typical of a language model: most tokens far below a few.
 void fill_model(Random& random, std::vector<float>& logits) {
   const double spread = random.real(1, 3.5), centre = random.real(-5, 5);
   for (float& x : logits) x = static_cast<float>(centre + spread * normal(random));
@@ -378,7 +378,7 @@ std::vector<float> random_logits(Random& random, uint32_t vocab, Kind kind) {
       for (float& x : logits) x *= static_cast<float>(scale * 0.1);
       break;
     case Kind::kTies:
-      for (float& x : logits) x = std::round(x * 2) / 2;  // -0 and 0 among them
+      for (float& x : logits) x = std::round(x * 2) / 2;  // includes -0 and 0
       break;
     case Kind::kEqual:
       std::fill(logits.begin(), logits.end(), logits[0]);
@@ -395,7 +395,7 @@ std::vector<float> random_logits(Random& random, uint32_t vocab, Kind kind) {
     case Kind::kBroken:
       for (float& x : logits) {
         if (random.chance(0.1)) x = random.pick<float>({kNan, -kNan, -kInfinity, kInfinity, 0, -0.0F});
-        if (x == kInfinity && scale < 0.8) x = -kInfinity;  // in most rows no plus infinity
+        if (x == kInfinity && scale < 0.8) x = -kInfinity;  // most rows have no plus infinity
       }
       if (scale < 0.05) std::fill(logits.begin(), logits.end(), random.pick<float>({kNan, -kInfinity}));
       break;
@@ -405,7 +405,7 @@ std::vector<float> random_logits(Random& random, uint32_t vocab, Kind kind) {
   return logits;
 }
 
-// Mostly short; some longer than what is adjusted at once.
+// Usually short; sometimes longer than what is adjusted at once.
 uint32_t random_length(Random& random) {
   return random.chance(0.05) ? random.below(kContext + 1) : random.below(200);
 }
@@ -444,7 +444,8 @@ void fill_biases(Random& random, Case& c) {
   c.slot.first_stop = random.pick<uint32_t>({0, 0, c.position + 1, c.position + 2, 1U << 30});
 }
 
-// Mostly few tokens in a row or many scattered ones, as in JSON; at least one with a finite logit, if any.
+// Usually few tokens in a row or many scattered ones, as for JSON; at least one has a finite logit if any
+// has.
 void fill_mask(Random& random, Case& c) {
   const auto vocab = static_cast<uint32_t>(c.logits.size());
   const uint32_t outside = random.pick<uint32_t>({0, 0, 0xffffffff});
@@ -519,7 +520,7 @@ TEST(SampleOnGpu, DrawsWhatTheHostDrawsFrom128256Tokens) {
   expect_random_cases_like_host(128256, 320);
 }
 
-// Rows of such vocabularies begin anywhere between two 16-byte boundaries.
+// Rows of such vocabularies begin at any offset from a 16-byte boundary.
 TEST(SampleOnGpu, VocabulariesNeedNotBeMultiplesOfFour) {
   SERVAL_NEEDS_GPU();
   for (const uint32_t vocab : {1U, 2U, 3U, 5U, 1023U, 8191U, 8193U, 16387U}) {
@@ -542,7 +543,7 @@ TEST(SampleOnGpu, GreedyTakesTheLowestIdAmongEquals) {
   expect_like_host("equal logits", cases);
 }
 
-// The case that none of the shortcuts is for: no candidate stands out, and every one may be drawn.
+// No shortcut applies: no candidate stands out, and every token may be drawn.
 TEST(SampleOnGpu, DrawsFromAFlatDistributionOverTheWholeVocabulary) {
   SERVAL_NEEDS_GPU();
   constexpr uint32_t kVocab = 128256;
@@ -560,7 +561,7 @@ TEST(SampleOnGpu, DrawsFromAFlatDistributionOverTheWholeVocabulary) {
   expect_like_host("flat distributions", cases);
 }
 
-// It is how `advance` knows. The units' sums tell, in rows that are added up from them and in others.
+// `advance` relies on this. The units' sums tell, in rows that are summed from them and in others.
 TEST(SampleOnGpu, TheLogProbabilityIsNanIfAndOnlyIfALogitIsNotFinite) {
   SERVAL_NEEDS_GPU();
   Random random(4);

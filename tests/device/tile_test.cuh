@@ -1,5 +1,5 @@
-// What the tests of the tile library share: matrices on both sides, and register tiles filled and read by the
-// layout that types/layout.cuh describes, with none of the library's loads and stores.
+// Shared by the tests of the tile library: matrices on both sides, and register tiles that are filled and
+// read by the layout of types/layout.cuh without the library's loads and stores.
 #pragma once
 
 #include <cmath>
@@ -40,20 +40,20 @@ struct Matrix {
 
   Matrix(int r, int c) : rows(r), cols(c), data(static_cast<size_t>(r) * c) {}
   Matrix(int r, int c, std::vector<T> d) : rows(r), cols(c), data(std::move(d)) {}
-  // Whole numbers from -8 to 8: sums of products of them are exact in fp32.
+  // Integers from -8 to 8: sums of their products are exact in fp32.
   Matrix(int r, int c, Random& random) : Matrix(r, c) {
     for (T& v : data) v = from_float<T>(static_cast<float>(random.between(0, 16)) - 8);
   }
   float at(int r, int c) const { return to_float(data[static_cast<size_t>(r) * cols + c]); }
 };
-// Any numbers.
+// Arbitrary numbers.
 inline Matrix<float> random_matrix(int rows, int cols, Random& random) {
   Matrix<float> out(rows, cols);
   for (float& v : out.data) v = static_cast<float>(random.real(-3, 3));
   return out;
 }
 
-// The column that a tile loaded as terms has in place of column `col`.
+// The column that a tile loaded as terms has at the place of column `col`.
 inline int term_column(int col) {
   return col / 32 * 32 + col % 8 / 2 * 8 + col % 32 / 8 * 2 + col % 2;
 }
@@ -69,7 +69,7 @@ DeviceArray<T> empty_on_gpu(int rows, int cols) {
   return out;
 }
 
-// Expects the matrix to be exactly what f(row, col) gives.
+// Expects each element of the matrix to equal f(row, col).
 template <class T, class F>
 void expect_elements(const DeviceArray<T>& got, int rows, int cols, F&& f) {
   const Matrix<T> m(rows, cols, got.download());
@@ -122,7 +122,7 @@ __device__ void put(typename Tile::ElementType* dst, const Tile& src) {
     }
   }
 }
-// Every lane writes what it holds: lanes that hold the same element agree, or the last to write is wrong for
+// Every lane writes its elements: lanes with the same element agree, or the last one to write is wrong for
 // some.
 template <class Vector>
 __device__ void get(Vector& dst,
@@ -136,7 +136,7 @@ __device__ void get(Vector& dst,
     }
   }
 }
-// dst is [32 lanes, kLength]: what each lane holds, 0 elsewhere.
+// dst is [32 lanes, kLength]: the elements of each lane, 0 elsewhere.
 template <class Vector>
 __device__ void put(typename Vector::ElementType* dst,
                     const Vector& src) requires tiles::AnyRegisterVector<Vector> {

@@ -1,5 +1,5 @@
-// Programs of tiles that cannot end, or are given up in the midst: the launch ends with a report that names
-// where, and the next launch has the right results. Of every instruction that real programs of tiles have.
+// Programs of tiles that cannot end, or that fail in the middle, for every instruction that real programs of
+// tiles have: the launch ends with a report that names the place, and the next launch has the right results.
 #include <chrono>
 #include <fmt/format.h>
 #include <limits>
@@ -25,11 +25,12 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 
-constexpr double kStallTimeout_s = 0.1;                  // healthy launches here take less than a millisecond
+constexpr double kStallTimeout_s = 0.1;                  // valid launches here take less than a millisecond
 constexpr uint32_t kContext = kPlannedLeafTokens + 320;  // attention has leaves to merge
 
-// A kernel (instructions/kernels.def), and a program and a pass for it. On few SMs one multiplies all parts
-// of a matrix's columns, on many each has a part; on three, gate and up have wide tiles where there are any.
+// A kernel (instructions/kernels.def), with a program and a pass for it. With few SMs, one SM multiplies all
+// K splits of a matrix; with many, each has one. With three, gate and up have wide tiles if the kernel has
+// them.
 struct Case {
   const char* name;
   LlamaConfig config;
@@ -58,7 +59,7 @@ ValidProgram compile_case(const Case& c) {
   return compile_gpu_program(c.config, machine, limits, {}, c.rows, c.rows_of_sequence > 1);
 }
 
-// Of the instruction's waits one for others of the same pass, as an index into the program's.
+// The index of one of the instruction's waits for other instructions of the same pass.
 std::optional<size_t> wait_within_pass(const Program& program, const Instruction& instruction) {
   for (size_t w = instruction.wait_begin; w < size_t{instruction.wait_begin} + instruction.wait_count; ++w) {
     if (program.waits[w].threshold > 0) return w;
@@ -66,7 +67,7 @@ std::optional<size_t> wait_within_pass(const Program& program, const Instruction
   return std::nullopt;
 }
 
-// Of each instruction of the ISA that waits so, the one in the middle of the program's.
+// For each opcode with such waits, the middle one of the program's instructions.
 std::map<uint16_t, size_t> waiting_instructions(const Program& program) {
   std::map<uint16_t, std::vector<size_t>> all;
   for (size_t i = 0; i < program.instructions.size(); ++i) {
@@ -79,8 +80,8 @@ std::map<uint16_t, size_t> waiting_instructions(const Program& program) {
 
 class TiledFault : public ::testing::TestWithParam<Case> {
  protected:
-  // The report of a launch of a program that is broken; then, the program as it was compiled must have the
-  // results that it had before.
+  // The report of a launch of a broken program. Afterwards the compiled program must have the same results as
+  // before.
   std::string fault_of(const Program& broken) {
     std::string report = "no fault";
     const auto begin = std::chrono::steady_clock::now();
@@ -107,7 +108,7 @@ class TiledFault : public ::testing::TestWithParam<Case> {
 INSTANTIATE_TEST_SUITE_P(Kernels, TiledFault, ::testing::ValuesIn(cases()),
                          [](const auto& test) { return std::string(test.param.name); });
 
-// What all programs of tiles have; the rest is a matter of the model and the machine.
+// These are instructions that all programs of tiles have; others depend on the model and the machine.
 TEST_P(TiledFault, ThresholdThatIsNeverReachedIsNamed) {
   std::set<std::string> stalled;
   for (const auto& [opcode, instruction] : waiting_instructions(program())) {
@@ -129,8 +130,8 @@ TEST_P(TiledFault, ThresholdThatIsNeverReachedIsNamed) {
               (stalled.contains("matvec_part") && stalled.contains("add_parts")));
 }
 
-// Whatever is under way on the SM and on all others when a controller comes to a record that it does not
-// know: each record in turn of two SMs' queues, a few times, as each launch is at another moment then.
+// A controller finds a record with an unknown opcode, whatever the SMs are doing at that time: replaces each
+// record of two SMs' queues in turn, a few times, because the timing of each launch differs.
 TEST_P(TiledFault, LaunchesThatAreGivenUpLeaveNothingBehind) {
   constexpr uint16_t kNoOpcode = std::numeric_limits<uint16_t>::max();
   constexpr int kTimes = 3;

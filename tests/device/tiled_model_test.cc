@@ -1,5 +1,5 @@
-// Whole models in programs of tiles on one GPU: near the host's logits, with the same bits however a text
-// comes to the model.
+// Whole models in programs of tiles on one GPU: logits are close to the host's, and their bits do not depend
+// on how a text is divided into passes.
 #include <memory>
 #include <ostream>
 #include <string>
@@ -37,7 +37,7 @@ std::vector<Case> cases() {
 
 class TiledModel : public ::testing::TestWithParam<Case> {
  protected:
-  // Passes of up to `rows` rows.
+  // Options for passes of up to `rows` rows.
   static BackendOptions options_of(uint32_t rows, bool batch_invariant = true) {
     BackendOptions options;
     options.limits.context = kContext;
@@ -51,7 +51,8 @@ class TiledModel : public ::testing::TestWithParam<Case> {
   std::vector<float> read(const BackendOptions& options) const {
     return teacher_force(*device(options), tokens_);
   }
-  // Of the host's programs of tiles of as many rows as the GPU's have; the size of its passes does not show.
+  // Uses the host's programs of tiles with as many rows as the GPU's; the size of its passes does not affect
+  // the results.
   std::vector<float> read_by_host() const {
     BackendOptions options = options_of(kLeastLogitRows);
     options.limits.tile_rows = widest_kernel(1).tile_rows;
@@ -67,7 +68,7 @@ class TiledModel : public ::testing::TestWithParam<Case> {
 INSTANTIATE_TEST_SUITE_P(Of, TiledModel, ::testing::ValuesIn(cases()),
                          [](const auto& test) { return std::string(test.param.name); });
 
-// In one pass of nine tiles, in pieces of one tile and of one and a part, in pieces for each size of tile:
+// In one pass of nine tiles, in pieces of one tile and of a bit more, and in pieces for each size of tile:
 // the kernels for prompts of up to 64 rows and of more.
 TEST_P(TiledModel, HasTheHostsLogitsOfAPromptInOnePassAndInPieces) {
   const std::vector<float> in_one_pass = read(options_of(kTokens));
@@ -84,8 +85,8 @@ TEST_P(TiledModel, HasTheHostsLogitsOfAPromptInOnePassAndInPieces) {
   }
 }
 
-// Few sequences, as many as the kernel for few takes, and more than a tile of the other has. Each copy begins
-// at another position, so all of them are in each pass.
+// Few sequences, as many as the kernel for few supports, and more than a tile of the other kernel. Each copy
+// begins at another position, so each pass contains all of them.
 TEST_P(TiledModel, HasTheSameLogitsWhereABatchDecodesTheText) {
   constexpr size_t kDecoded = 150;
   const std::vector<float> all = read(options_of(kTokens));

@@ -1,5 +1,5 @@
-// What does not compile: tiles of the wrong shape, type or layout. Checked by the compiler; the tests only
-// say so.
+// Code that must not compile: tiles of the wrong shape, type or layout. The compiler checks the assertions;
+// the tests only name them.
 #include "tests/device/tile_test.cuh"
 
 namespace serval::testing {

@@ -1,4 +1,4 @@
-// The tile library between global memory and the rest: plain loads and stores, asynchronous ones, the copy
+// Moves of the tile library to and from global memory: plain loads and stores, asynchronous ones, the copy
 // engine.
 #include "tests/device/tile_test.cuh"
 #include "vm/tiles/types/make_tensor_map.h"
@@ -10,7 +10,7 @@ using tiles::Coherence, tiles::GlobalTile, tiles::RegisterTile, tiles::SharedTil
 
 constexpr int kMargin = 8;  // columns of the matrix beyond the tile: strides are not widths
 
-// A tile's worth of a wider matrix moves to another one; what lies beyond has to stay as it was.
+// Copies a tile of a wider matrix to another matrix, whose remaining elements must not change.
 template <class T, int kRows, int kCols, class Body>
 void check_move(Random& random, Body body) {
   constexpr int kStride = kCols + kMargin;
@@ -45,7 +45,7 @@ TEST(TilesGlobal, MovesRegisterTilesInEveryTypeAndLayout) {
   });
 }
 
-// Rows in reverse, by eights and in them.
+// Rows in reverse order, both of groups of eight and within them.
 template <class T, Coherence kCoherence>
 struct TermsMove {
   __device__ void operator()(const T* src, T* dst, uint32_t stride) const {
@@ -85,7 +85,7 @@ struct SharedMove {
 template <class Tile>
 struct AsyncMove {
   using T = typename Tile::ElementType;
-  // Two groups, of which the first is looked at while the second may be on its way.
+  // Two groups; the first is read while the second may still be in flight.
   __device__ void operator()(const T* src, T* dst, uint32_t stride) const {
     __shared__ Tile x, y;
     tiles::load_async(x, GlobalTile<const T>{src, stride});
@@ -112,7 +112,7 @@ TEST(TilesGlobal, MovesSharedTilesAtOnceAndAsynchronously) {
       });
 }
 
-// `loaded` rows come at first, and rows `begin` to `end` - 1 later.
+// Loads `loaded` rows first, and rows `begin` to `end` - 1 later.
 template <class Tile>
 struct AsyncRowsMove {
   using T = typename Tile::ElementType;
@@ -166,7 +166,7 @@ __device__ void wait(uint64_t* barrier) {
   }
 }
 
-// Through two shared tiles, so that what is stored was written by threads.
+// Copies between two shared tiles, so that the stored data was written by threads.
 template <class Tile>
 __device__ void copy_shared(Tile& dst, const Tile& src) {
   for (uint32_t n = tiles::lane_id(); n < Tile::kRows * Tile::kCols; n += kWarpThreads) {
@@ -225,8 +225,8 @@ __global__ void move_by_tensor_map(const __grid_constant__ tiles::TensorMap<Tile
   tiles::wait_stores<0>();
 }
 
-// A matrix of 3 × 2 tiles but for a few rows and columns; the tile at (row, col) moves, as far as there is
-// one.
+// A matrix of 3 × 2 tiles with a few rows and columns missing; moves the part of the tile at (row, col) that
+// exists.
 template <class Tile>
 void check_tensor_map(Random& random, int row, int col) {
   using T = typename Tile::ElementType;

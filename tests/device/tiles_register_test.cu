@@ -1,4 +1,4 @@
-// The tile library's operations on registers, against host code, over shapes, types and layouts.
+// Compares the tile library's operations on registers with host code, for various shapes, types and layouts.
 #include "tests/device/tile_test.cuh"
 
 namespace serval::testing {
@@ -161,7 +161,7 @@ struct Reductions {
   }
 };
 
-// Whole numbers: the order of the additions does not show.
+// Integers: the order of the additions does not matter.
 TEST(TilesReduce, SumsAndMaximaOverRowsAndColumns) {
   SERVAL_NEEDS_GPU();
   Random random(4);

@@ -1,4 +1,4 @@
-// The tile library between shared memory and registers, and where swizzles put things.
+// The tile library between shared memory and registers, and the addresses that swizzles give.
 #include <set>
 
 #include "tests/device/tile_test.cuh"
@@ -34,7 +34,7 @@ TEST(TilesSwizzle, IsAPermutationOfUnitsWithinRows) {
 
 constexpr uint32_t kBankBytes = 128;  // all 32 banks
 
-// The 16-byte units of shared memory that lanes access at the same time, as the banks they are in.
+// The bank group of a 16-byte unit of shared memory; lanes access such units at the same time.
 template <class Tile>
 uint32_t bank_segment(uint32_t row, uint32_t col) {
   return Tile::offset(row, col) * sizeof(typename Tile::ElementType) % kBankBytes / Tile::kSegmentBytes;
@@ -142,7 +142,7 @@ TEST(TilesShared, MovesOperandsInBothLayouts) {
   });
 }
 
-// Some columns, and all of them as terms.
+// Loads some columns, and all of them as terms.
 template <class Shared, int kCols, Layout kLayout>
 struct PartMoves {
   using T = typename Shared::ElementType;

@@ -1,4 +1,4 @@
-// An instruction set for tests of the device interpreter: no Llama in it.
+// A model-independent instruction set for tests of the device interpreter.
 #pragma once
 
 #include "vm/device/isa.h"
@@ -12,17 +12,17 @@
 
 namespace serval::testing {
 
-inline constexpr uint32_t kToyWords = 1024;  // of a toy vector: 4 KiB
+inline constexpr uint32_t kToyWords = 1024;  // in a toy vector: 4 KiB
 inline constexpr uint32_t kToyPanelWords = device::kActivationRowBytes / sizeof(uint32_t);
 inline constexpr uint32_t kMostToyPanels = 64;
-// Of a pass's entry in the output table.
+// In a pass's entry of the output table.
 inline constexpr uint32_t kToyOutputWordsOfRow = sizeof(OutputToken) / sizeof(uint32_t);
-// What storers finish: a unit is the sum of one consumer warp, and its tiles go to different storers.
+// Output of the storers: a unit is the sum of one consumer warp, and its tiles go to different storers.
 inline constexpr uint32_t kToyTiles = 2;
 inline constexpr uint32_t kToyTilesInAll = device::kConsumerWarps * kToyTiles;
 inline constexpr uint32_t kToyMark = 1U << 30;  // added to a word that is wrong
 
-// out[i] = in[i] + 1. `bulk`: the input is read by a bulk copy instead of plain loads.
+// out[i] = in[i] + 1. With `bulk`, reads the input by a bulk copy instead of plain loads.
 struct Relay {
   TensorId in;
   TensorId out;
@@ -35,8 +35,8 @@ struct Relay {
   }
 };
 
-// The same by the storers, tile by tile; tiles are dealt to the warps anew with each `turn`. Words that
-// differ from the first are marked.
+// Relay by the storers, tile by tile. `turn` rotates the assignment of tiles to warps. Words that differ from
+// the first one are marked.
 struct StorerRelay {
   TensorId in;
   TensorId out;
@@ -53,16 +53,16 @@ struct StorerRelay {
   }
 };
 
-inline constexpr uint32_t kMostPages = 16;  // that SumPages sums
+inline constexpr uint32_t kMostPages = 16;  // limit for SumPages
 
-// out[n] += the words of the pages that consumer warp n / kToyTiles has had; a page that is not freed stays
-// with its warp for good.
+// out[n] += the words of the pages that consumer warp n / kToyTiles has received; a page that is not freed
+// stays with its warp.
 struct SumPages {
   TensorId in;
   TensorId out;
   uint32_t pages;
   uint32_t keeps;  // 1: pages are not freed
-  uint32_t late;   // storers that are late, a bit each
+  uint32_t late;   // late storers, a bit each
   template <class V>
   static constexpr void fields(V&& v) {
     v(&SumPages::in, "in", "in [pages, 4096] i32");
@@ -73,13 +73,13 @@ struct SumPages {
   }
 };
 
-// out[n] += what consumer warp n / kToyTiles has had of `panels` panels, which the preparer brings into the
-// slots of activations.
+// out[n] += the words that consumer warp n / kToyTiles has received of `panels` panels, which the preparer
+// copies into the activation slots.
 struct SumPanels {
   TensorId in;
   TensorId out;
   uint32_t panels;
-  uint32_t streamed;  // 1: a slot is taken for each panel, else for all of them at once
+  uint32_t streamed;  // 1: takes a slot for each panel, else slots for all of them at once
   template <class V>
   static constexpr void fields(V&& v) {
     v(&SumPanels::in, "in", "in [panels, kToyPanelWords] i32");
@@ -89,7 +89,7 @@ struct SumPanels {
   }
 };
 
-// Fills the scratch memory, which is that of the slots of activations.
+// Fills the scratch memory, which shares the activation slots' memory.
 struct Scribble {
   uint32_t word;
   template <class V>
@@ -98,7 +98,7 @@ struct Scribble {
   }
 };
 
-// Writes the pass's entry of the output table, which lies in host memory: its words are pass + 1.
+// Writes the pass's entry of the output table, which is in host memory: all its words are pass + 1.
 struct Publish {
   TensorId control;
   TensorId output;
@@ -111,7 +111,7 @@ struct Publish {
   }
 };
 
-// Writes the pass's row of `kept`, the rows being used in turns: its words are pass + 1.
+// Writes the pass's row of `kept`, alternating between the rows: all its words are pass + 1.
 struct Keep {
   TensorId control;
   TensorId kept;
@@ -122,9 +122,9 @@ struct Keep {
   }
 };
 
-// Starts early: reads what the pass before has kept, then waits for its inputs and reads what this one has.
-// out[0 … 255] += words that are wrong, out[256] += 1, which counts passes: control has to have the same,
-// else this one has not begun.
+// Starts early: reads what the previous pass has kept, then waits for its inputs and reads what this pass has
+// kept. out[0 … 255] += wrong words. out[256] += 1, which counts passes: `control` must have the same number,
+// else the pass has not begun.
 struct Recall {
   TensorId control;
   TensorId kept;
@@ -137,7 +137,7 @@ struct Recall {
   }
 };
 
-// Waits for a value that nobody writes.
+// Waits for a value that is never written.
 struct Hang {
   TensorId flag;
   template <class V>
@@ -170,11 +170,11 @@ enum class ToyOpcode : uint16_t {
   kRecall
 };
 
-// Long for a storer: many records take less.
+// Long for a storer: many records take less time.
 inline constexpr uint32_t kLate_ns = 20'000;
 
-// How SumPages and SumPanels stream: the pages, or the panels, of one tensor, one after the other.
-// StorerRelay has neither.
+// How SumPages and SumPanels stream: the pages or panels of one tensor, one after the other. StorerRelay has
+// neither.
 struct ToyStream {
   static constexpr bool kConsumersStore = false;
   using Pages = const std::byte*;
@@ -243,8 +243,8 @@ struct ToyStream {
     role.next_unit += device::kConsumerWarps;
     if ((plan.late >> role.warp & 1) != 0) __nanosleep(kLate_ns);
   }
-  // Calls take(tile, sum of its unit) for every tile of this warp, one of `storers`, and stored() after the
-  // last, whose unit is still in hand then.
+  // Calls take(tile, sum of its unit) for every tile of this warp, one of `storers` warps, and stored() after
+  // the last one, before its unit is released.
   template <class Role, class Stored, class Take>
   static __device__ void for_tiles(Role& role, uint32_t storers, Stored&& stored, Take&& take) {
     for (uint32_t tile = role.storer_rank; tile < kToyTilesInAll;) {
@@ -328,8 +328,8 @@ struct DeviceOp<testing::Relay> : GroupOp {
       ptx::bulk_load(copy, in, kBytes, landed);
     }
     group.sync();
-    // Also where the launch is given up: nobody else knows of this copy, and it may not reach a block that is
-    // gone.
+    // Waits also if the launch fails: no other code tracks this copy, and it must not write to a block that
+    // has ended.
     while (!ptx::mbarrier_try_wait(landed, 0)) {
     }
     for (uint32_t i = group.thread; i < testing::kToyWords; i += kGroupThreads) {
@@ -490,11 +490,12 @@ namespace serval::testing {
 using ToyIsa = device::IsaList<device::StreamList<ToyStream>, Relay, SumPages, Hang, Tick, SumPanels, Publish,
                                Scribble, StorerRelay, Keep, Recall>;
 
-// What the toy instructions are compiled for: the shapes of the kernels for many rows and for one.
+// Kernels for the toy instructions: the shapes of those for many rows and for one.
 using ManyRows = device::KernelConfig<16, 9, 68, 32>;
 using OneRow = device::KernelConfig<1, 10, 52, 16>;
 
-// Of one kernel. Nothing is checked when a program is bound, so that tests can bind broken ones.
+// The instruction set of one kernel. It checks nothing when a program is bound, so that tests can bind broken
+// ones.
 template <class Isa, class Config>
 const DeviceIsa& unchecked_isa(const char* (*name)(uint16_t opcode)) {
   static const DeviceKernelChoice kernel{device::device_kernel<Isa, Config, device::NoRecorder>(),

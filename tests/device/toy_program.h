@@ -1,4 +1,4 @@
-// Programs of the toy instruction set, put together by hand, and the memory that they run on.
+// Hand-built programs of the toy instruction set, and their memory.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@
 
 namespace serval::testing {
 
-// What an instruction waits for and signals.
+// An instruction's waits and signals.
 struct Edges {
   std::vector<Wait> waits;
   std::vector<Signal> signals;
@@ -26,7 +26,7 @@ struct Edges {
 
 class ToyProgram {
  public:
-  // Any kernel runs one row.
+  // Every kernel can run one row.
   explicit ToyProgram(uint32_t sms, QueueKind kind = QueueKind::kPerSm, uint32_t rows = 1)
       : queues_(kind == QueueKind::kPerSm ? sms : 1) {
     program_.machine.name = "toy";
@@ -60,7 +60,7 @@ class ToyProgram {
     queues_[queues_.size() == 1 ? 0 : queue].push_back(std::move(item));
   }
 
-  // Lays out queues and side tables; increments_per_pass are what the signals add up to.
+  // Lays out queues and side tables; counts the signals for increments_per_pass.
   Program finish(uint32_t gate_counter) {
     program_.gate_counter = gate_counter;
     program_.queue_begin = {0};
@@ -95,7 +95,8 @@ class ToyProgram {
   std::vector<std::vector<Item>> queues_;
 };
 
-// Zeroed GPU memory for each of a program's tensors; the host's stop word and the output table are pinned.
+// Zeroed GPU memory for each of a program's tensors; the host's stop word and the output table are in pinned
+// memory.
 class ToyMemory {
  public:
   explicit ToyMemory(const Program& program)

@@ -1,4 +1,4 @@
-// Weights of a checkpoint on the GPU: the same whatever type the file has, and the host's.
+// A checkpoint's weights on the GPU: independent of the file's type, and equal to the host's.
 #include <cmath>
 
 #include "gtest/gtest.h"

@@ -1,5 +1,5 @@
-// Each form of wgmma that kernels use (vm/ptx/wgmma.cuh): 64 rows times a few columns over 64 terms, of small
-// whole numbers, whose products and sums are exact.
+// Every form of wgmma that kernels use (vm/ptx/wgmma.cuh): 64 rows times a few columns over 64 terms of small
+// integers, whose products and sums are exact.
 #include <algorithm>
 #include <string>
 
@@ -13,22 +13,22 @@ namespace serval::testing {
 namespace {
 
 constexpr uint32_t kRows = 64, kTerms = 64, kThreads = 128, kRowBytes = 128;
-constexpr uint32_t kPartBytes = kTerms * kRowBytes;  // of 64 columns, a row for each term
-constexpr float kBefore = 5;                         // what the sums are before
+constexpr uint32_t kPartBytes = kTerms * kRowBytes;  // for 64 columns, a row for each term
+constexpr float kBefore = 5;                         // initial value of the sums
 
-// Where the operands are, and how they lie in shared memory.
+// Location and layout of the operands.
 enum class Form {
-  kRegisters,            // a in registers; b: terms side by side
+  kRegisters,            // a in registers; b: terms contiguous
   kRegistersTransposed,  // a in registers; b: a row for each term
-  kShared,               // both: terms side by side
-  kSharedTransposed,     // a: a row for each term; b: terms side by side
+  kShared,               // both: terms contiguous
+  kSharedTransposed,     // a: a row for each term; b: terms contiguous
 };
 
-// Byte of element `col` of a row of 64, swizzled.
+// Byte offset of element `col` in a swizzled row of 64.
 __device__ uint32_t swizzled(uint32_t row, uint32_t col) {
   return row * kRowBytes + (col / 8 ^ row % 8) * 16 + col % 8 * sizeof(Bf16);
 }
-// [rows, kTerms] to shared memory: a row each, or a row of 64 of them for each term.
+// Copies [rows, kTerms] to shared memory: a row for each row, or for each term a row of 64 of them.
 __device__ void place(std::byte* to, const Bf16* from, uint32_t rows, bool transposed) {
   for (uint32_t i = threadIdx.x; i < rows * kTerms; i += kThreads) {
     const uint32_t r = i / kTerms, t = i % kTerms;
