@@ -1,4 +1,4 @@
-// How much is proven in one run: a sample by default, more where the environment asks for it.
+// The number of cases in one run: a sample by default, more if the environment says so.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ inline uint32_t campaign_size(const char* variable, uint32_t sample) {
   return text == nullptr ? sampled(sample) : static_cast<uint32_t>(std::strtoul(text, nullptr, 10));
 }
 
-// Calls fn(i) once for each i in [0, count), on every core. What fn does must depend on i alone.
+// Calls fn(i) once for each i in [0, count), on all cores. fn(i) must depend on i alone.
 template <class Fn>
 void for_each_seed(uint32_t count, Fn&& fn) {
   std::atomic<uint32_t> next{0};

@@ -1,4 +1,4 @@
-// A program taken apart, so that tests can change it: every instruction with its own waits and signals.
+// A program in editable form for tests: every instruction with its own waits and signals.
 #pragma once
 
 #include <vector>
@@ -16,11 +16,11 @@ struct Step {
 struct Draft {
   explicit Draft(const Program& program);
 
-  // Lays down the side tables again. Counters keep the increments that `rest` states, right or wrong.
+  // Builds the side tables. Counters keep the increments that `rest` states, right or wrong.
   Program assemble() const;
-  // States what the signals add up to.
+  // Sets the counters' increments to the sums of their signals.
   void count_increments();
-  // The same, and a wait for all of a counter's increments stays one.
+  // Like count_increments(), and keeps waits for all of a counter's increments equal to all of them.
   void count_increments_and_follow();
   std::vector<Step*> steps();
 

@@ -13,7 +13,7 @@
 namespace serval::testing {
 namespace {
 
-// An operand field that says which part of a tensor an instruction takes.
+// Returns whether an operand field selects the part of a tensor that an instruction uses.
 bool is_range(const FieldInfo& field) {
   const std::string_view name = field.name;
   return name.starts_with("first_") || name.starts_with("num_") || name == "kv_head" || name == "lane";
@@ -36,7 +36,7 @@ bool same_program(const Program& a, const Program& b) {
 class Mutator {
  public:
   Mutator(const Program& original, RandomOrder& random) : draft_(original), random_(random) {}
-  // False if there is nothing that it could change.
+  // Returns false if there is nothing that it could change.
   bool apply(Mutation mutation);
   Program result() const { return draft_.assemble(); }
 
@@ -225,7 +225,7 @@ bool Mutator::swap_tensor(Step& step) {
     if (f.kind != FieldKind::kTensor) continue;
     const uint32_t now = read_field(step.record, f);
     for (uint32_t t = 0; t < tensors.size(); ++t) {
-      // A wrong weight is a wrong answer, and nothing that a schedule could be blamed for.
+      // A wrong weight gives a wrong answer, but it is not an error of the schedule.
       if (t != now && !is_immutable(tensors[t].kind) && same_layout(tensors[t], tensors[now]))
         choices.emplace_back(&f, t);
     }
@@ -314,7 +314,7 @@ bool Mutator::flip_logits_only() {
   return true;
 }
 
-// Looks for attention's results where a tensor of the same shape would have them with other lanes.
+// Makes the merge look for attention's results at the places of other lanes in a tensor of the same shape.
 bool Mutator::divide_leaves(Step& step) {
   if (step.record.opcode != static_cast<uint16_t>(Opcode::kAttentionMerge)) return false;
   auto op = step.record.as<AttentionMerge>();
@@ -337,7 +337,7 @@ bool Mutator::change_limit() {
   return true;
 }
 
-// Like another tensor, like a part of the state, or like nothing.
+// Renames it like another tensor, like a part of the state, or to an unknown name.
 bool Mutator::rename_tensor() {
   std::vector<Tensor>& tensors = draft_.rest.tensors;
   Tensor& tensor = any(tensors);
@@ -393,7 +393,7 @@ bool Mutator::change_header(Mutation mutation) {
   }
 }
 
-// A signal to a counter on another device: lost, or to some other counter there.
+// Drops a signal to a counter on another device, or sends it to another counter there.
 bool Mutator::change_peer_signal(Mutation mutation) {
   struct PeerSignal {
     Step* step;
@@ -436,7 +436,7 @@ bool Mutator::change_system_counter(Mutation mutation) {
   return true;
 }
 
-// Logits of tokens that another rank's weights hold, by those weights or by its own as if it had the others.
+// Computes logits of tokens that another rank's weights hold, with those weights or with its own.
 bool Mutator::change_tokens(Instruction& record) {
   std::vector<Step*> others = draft_.steps();
   const uint32_t device = device_of(draft_.rest.tensors, record);
@@ -454,7 +454,8 @@ bool Mutator::change_tokens(Instruction& record) {
   return true;
 }
 
-// Partial sums as if another rank had computed them, another rank's to be added up, or its tokens' logits.
+// Pushes partial sums as another rank's, adds up another rank's sums, or computes logits of another rank's
+// tokens.
 bool Mutator::change_slice() {
   constexpr std::array kOfSlices = {Opcode::kMatvecPush, Opcode::kEmbedPush, Opcode::kReduceResidual,
                                     Opcode::kLmHead};
@@ -487,7 +488,7 @@ bool Mutator::change_slice() {
   return true;
 }
 
-// What is pushed goes to another tensor that the operand might be.
+// Redirects a push to another tensor that fits the operand.
 bool Mutator::change_pushed(FieldKind kind) {
   std::vector<std::pair<Step*, const FieldInfo*>> found;
   for (Step* step : draft_.steps()) {
@@ -591,7 +592,7 @@ bool Mutator::apply(Mutation mutation) {
     case Mutation::kMovedToAnotherRank:
       return change_peers(mutation);
     case Mutation::kTwoAtOnce:
-      // An opcode may be unknown afterwards, so what looks at operands comes first.
+      // An opcode may be unknown afterwards, so the mutations that read operands come first.
       return apply(static_cast<Mutation>(below(kNumMutations - 1))) && change_wait(Mutation::kWaitDropped);
   }
   return false;

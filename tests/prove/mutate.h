@@ -1,4 +1,4 @@
-// Programs with one thing wrong.
+// Programs with a single error.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ enum class Mutation : uint8_t {
   kLimitChanged,
   kTensorRenamed,
   kTensorReshaped,
-  // Of programs of several devices.
+  // For programs of several devices.
   kPeerSignalDropped,
   kPeerSignalMisdirected,
   kCounterOfGpuScope,
@@ -55,7 +55,7 @@ enum class Mutation : uint8_t {
 inline constexpr int kNumMutations = static_cast<int>(Mutation::kTwoAtOnce) + 1;
 const char* name_of(Mutation mutation);
 
-// None if what was drawn does not apply to the program or leaves it as it was.
+// None if the chosen change does not apply to the program or does not change it.
 std::optional<Program> mutate(const Program& original, Mutation mutation, RandomOrder& random);
 
 }  // namespace serval::testing

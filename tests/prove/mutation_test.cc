@@ -1,4 +1,4 @@
-// What the validator accepts, no interleaving may break.
+// Programs that the validator accepts run correctly in every interleaving.
 #include <algorithm>
 #include <array>
 #include <fmt/format.h>
@@ -31,9 +31,10 @@ constexpr uint32_t kPasses = 2;
 
 struct Tally {
   uint32_t mutants = 0;
-  uint32_t unbound = 0;  // no interpreter would bind it: out of range, or not the model's tensors and limits
-  uint32_t caught = 0;   // by a run
-  uint32_t refused = 0;  // by the validator, or for not being the model's
+  uint32_t unbound =
+      0;  // no interpreter would bind it: out of range, or other tensors and limits than the model's
+  uint32_t caught = 0;        // by a run
+  uint32_t refused = 0;       // by the validator, or because it is not the model's
   uint32_t refused_only = 0;  // and not caught
 
   void add(const Tally& t) {
@@ -52,16 +53,16 @@ struct Tally {
 struct Mutant {
   Mutation mutation;
   Program original, program;
-  uint32_t graph_sms;  // that the graph was cut for, wherever a rewrite has placed it since
+  uint32_t graph_sms;  // for which the graph was built; a rewrite may have placed it on a different number
 };
 
-// A program of the scheduler's, or one rewritten to use counters in ways that the scheduler does not.
+// A program of the scheduler, or one rewritten to use counters in ways that the scheduler does not.
 Program original_of(RandomOrder& random, uint32_t& graph_sms) {
   const std::vector<Program>& programs = random.below(3) == 0 ? shared_programs() : small_programs();
   Program program = programs[random.below(programs.size())];
   graph_sms = program.machine.sms;
   constexpr uint64_t kMostRewrites = 4;
-  if (program.num_devices > 1) return program;  // a rewrite knows no ranks
+  if (program.num_devices > 1) return program;  // rewrites do not support ranks
   for (uint64_t n = random.below(2) == 0 ? 0 : 1 + random.below(kMostRewrites); n > 0; --n) {
     const auto kind = static_cast<Rewrite>(random.below(kNumRewrites));
     if (std::optional<Program> next = rewrite(program, kind, random)) program = std::move(*next);
@@ -69,7 +70,7 @@ Program original_of(RandomOrder& random, uint32_t& graph_sms) {
   return program;
 }
 
-// Draws until something has changed.
+// Repeats until a mutation has changed something.
 Mutant mutant_of(RandomOrder& random) {
   for (;;) {
     const auto mutation = static_cast<Mutation>(random.below(kNumMutations));
@@ -87,7 +88,7 @@ std::vector<Tensor> by_name(std::vector<Tensor> tensors) {
   return tensors;
 }
 
-// What a mutation does to tensors, limits and devices is never harmless: memory is made as the model says.
+// A mutation of tensors, limits and devices always fails here: memory is allocated as the model says.
 bool binds(const Mutant& mutant) {
   const Program &p = mutant.program, &o = mutant.original;
   if (by_name(p.tensors) != by_name(o.tensors) || p.limits != o.limits || p.num_devices != o.num_devices)
@@ -101,7 +102,7 @@ bool binds(const Mutant& mutant) {
   }
 }
 
-// Of a program of tiny_shared_config(): on four ranks, two of them share a KV head.
+// For a program of tiny_shared_config(): on four ranks, two of them share a KV head.
 int kv_heads_of(const Program& original) {
   return original.num_devices == 4 ? 2 : 8;
 }
@@ -128,7 +129,7 @@ bool fits(const Mutant& mutant) {
   }
 }
 
-// Over bounds, and over exact footprints of random states.
+// Runs with footprints of bounds, and with exact footprints of random states.
 std::optional<std::string> first_failure(const Program& program, uint32_t seed, RandomOrder& random) {
   const RandomPasses passes(program, kPasses, random);
   for (uint32_t n = 0; n < kInterleavings; ++n) {

@@ -41,7 +41,7 @@ const std::vector<Program>& small_programs() {
                                             {.sms = sms, .context = context, .rows = 17, .tile_rows = 32});
       for (const Compilation& how : compilations_for(sms)) out.push_back(compile_as(graph, how));
     }
-    // With norms of heads: of single rows, and of tiles.
+    // With head norms: programs of single rows, and of tiles.
     for (const uint32_t tile_rows : {0U, 32U}) {
       const uint32_t sms = tile_rows == 0 ? 3 : 2;
       const Graph graph = build_llama_graph(tiny_shared_head_norms_config(),
@@ -68,7 +68,8 @@ const std::vector<Program>& shared_programs() {
         }
       }
     }
-    // Of tiles of rows, whose sums each rank adds up a slice of: of one tile and, with 40 rows, of two.
+    // Programs of tiles of rows, where each rank adds up a slice of the sums: of one tile and, with 40 rows,
+    // of two.
     out.push_back(tiles_of_ranks(tiny_shared_config(), 2, 2, 17));
     out.push_back(tiles_of_ranks(tiny_sliced_config(), 4, 2, 40));
     out.push_back(tiles_of_ranks(tiny_sliced_config(), 8, 1, 17));
@@ -107,7 +108,7 @@ void RandomPasses::plan(const Program& program) {
   }
 }
 
-// Sequences one after another, each with a run of rows; its last one mostly wants logits.
+// Sequences with a run of rows each; usually the last row of a run wants logits.
 void RandomPasses::begin(const StateLimits& limits, uint32_t passes, RandomOrder& random) {
   constexpr uint64_t kLongestRun = 6;
   Rows rows(limits.rows);

@@ -1,4 +1,4 @@
-// An interleaving never shows in a valid program's results, and always repeats.
+// The results of a valid program do not depend on the interleaving, and an interleaving can be repeated.
 #include "vm/host/replay.h"
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 constexpr uint32_t kSampleSeeds = 200;
 constexpr uint32_t kContext = 320;  // two leaves of attention
 
-// A prompt over the end of a leaf, and one of a few tokens that is drawn with a temperature.
+// A prompt that crosses the end of a leaf, and a short one that is sampled with a temperature.
 const std::vector<Sequence>& sequences() {
   static const std::vector<Sequence> made = [] {
     constexpr size_t kLong = 258, kShort = 5;
@@ -56,7 +56,7 @@ TEST(Replay, SeedsGiveTheBitsOfTheFastMode) {
   });
 }
 
-// Tiles of rows, products in parts of their columns, and attention that the host plans.
+// Tiles of rows, K splits, and attention that the host plans.
 TEST(Replay, SeedsGiveTheBitsOfTheFastModeInTiles) {
   const LlamaConfig config = tiny_parts_config();
   const auto weights = std::make_shared<const ModelWeights>(ModelWeights::random(config, 3));
@@ -100,7 +100,7 @@ TEST(Replay, SeedsGiveTheBitsOfTheFastModeOnRanks) {
   });
 }
 
-// Two SMs: one writes what the other reads, and then an end that waits for both.
+// Two SMs: one writes a cell that the other reads; the pass's end waits for both.
 Program hand_over(bool with_wait, uint32_t threshold = 1) {
   ToyBuilder builder(2);
   const uint32_t written = builder.counter(), done = builder.counter(), gate = builder.counter();
@@ -112,7 +112,7 @@ Program hand_over(bool with_wait, uint32_t threshold = 1) {
   return builder.build(gate);
 }
 
-// What is left in the cell that is written last.
+// The content of the cell that is written last.
 uint32_t run(const Program& program, uint64_t seed, uint32_t result_cell) {
   std::vector<uint32_t> cells(kToyCells, 0);
   PassControl control{.passes_done = 0, .passes_wanted = 1, .last_pass = kKeepRunning, .stopped_by_host = 0};
@@ -143,7 +143,7 @@ TEST(Replay, DroppedWaitShowsUnderSomeSeedsAndRepeatsUnderEach) {
   EXPECT_EQ(results, (std::set<uint32_t>{1, 8}));
 }
 
-// The second instruction overwrites what the first reads; in one queue for several SMs.
+// The second instruction overwrites what the first reads; both are in one queue for several SMs.
 TEST(Replay, GlobalQueueLetsALaterInstructionFinishBeforeAnEarlierOneStarts) {
   ToyBuilder builder(3, QueueKind::kGlobal);
   const uint32_t done = builder.counter(), gate = builder.counter();
@@ -161,7 +161,7 @@ TEST(Replay, GlobalQueueLetsALaterInstructionFinishBeforeAnEarlierOneStarts) {
 }
 
 TEST(Replay, ProgramThatGetsStuckNamesTheInstructionAndTheSeed) {
-  const Program program = hand_over(true, 2);  // one increment is all there is
+  const Program program = hand_over(true, 2);  // there is only one increment
   for (const uint64_t seed : {4U, 5U}) {
     try {
       run(program, seed, 2);

@@ -63,7 +63,7 @@ void Rewriter::for_counters(Fn&& fn) {
   fn(draft_.rest.gate_counter);
 }
 
-// Whether every wait is for all increments of this pass or all of the last.
+// Returns whether every wait is for all increments of this pass or of the previous one.
 bool Rewriter::waited_as_a_whole(uint32_t counter) {
   const std::vector<Step*> steps = draft_.steps();
   return std::all_of(steps.begin(), steps.end(), [&](const Step* step) {
@@ -78,7 +78,8 @@ bool Rewriter::signals(const Step& step, uint32_t counter) const {
                      [&](const Signal& s) { return s.counter == counter; });
 }
 
-// Runs what can run, the first in the list first: over(wait, count of its counter) says when a wait is over.
+// Runs all instructions that can run, in list order. over(wait, count of its counter) says whether a wait is
+// over.
 template <class Over>
 std::vector<Step*> Rewriter::run(std::vector<Step*> left, Over&& over) const {
   std::vector<Step*> out;
@@ -95,7 +96,7 @@ std::vector<Step*> Rewriter::run(std::vector<Step*> left, Over&& over) const {
   }
 }
 
-// All instructions in an order in which they could run, queues disregarded.
+// All instructions in an order in which they could run, ignoring queues.
 std::vector<Step*> Rewriter::any_order() {
   std::vector<Step*> steps = draft_.steps();
   shuffle(steps);
@@ -131,7 +132,7 @@ bool Rewriter::place_again() {
   const auto has_home = [](const Step* step) {
     return op_info(step->record.opcode).home(step->record).has_value();
   };
-  if (std::ranges::any_of(draft_.steps(), has_home)) return false;  // a record for each SM
+  if (std::ranges::any_of(draft_.steps(), has_home)) return false;  // such a record belongs to its SM
   Program& rest = draft_.rest;
   rest.machine.sms = 1 + below(kMostSms);
   rest.queue_kind = below(4) == 0 ? QueueKind::kGlobal : QueueKind::kPerSm;
@@ -166,7 +167,7 @@ bool Rewriter::split_threshold() {
   return true;
 }
 
-// Whether nobody who signals `second` can run before all of `first` is there.
+// Returns whether no instruction that signals `second` can run before `first` is complete.
 bool Rewriter::starts_only_after(uint32_t first, uint32_t second) {
   const std::vector<Step*> early = run(draft_.steps(), [&](const Wait& w, uint32_t count) {
     return count >= w.threshold && (w.counter != first || w.threshold < all_of(first));
@@ -197,7 +198,7 @@ bool Rewriter::scale_increments() {
   constexpr uint32_t kMaxFactor = 4;
   const uint32_t counter = below(counters_.size());
   const uint32_t before = all_of(counter);
-  const bool each = waited_as_a_whole(counter);  // then every signal may add what it likes
+  const bool each = waited_as_a_whole(counter);  // then every signal may add any amount
   const uint32_t factor = 2 + below(kMaxFactor - 1);
   for (Step* step : draft_.steps()) {
     for (Signal& s : step->signals) {
@@ -220,7 +221,8 @@ bool Rewriter::add_waits() {
   constexpr uint32_t kEveryOperand = (1U << kMaxTensorOperands) - 1;
   for (Step* step : steps) {
     if (step->waits.empty()) continue;
-    step->waits.push_back({below(counters_.size()), 0, kEveryOperand});  // the gate sees to that
+    step->waits.push_back(
+        {below(counters_.size()), 0, kEveryOperand});  // always satisfied, because of the gate
     const Wait w = step->waits[below(step->waits.size())];
     for (const Step* producer : steps) {
       if (w.threshold != all_of(w.counter) || !signals(*producer, w.counter) || producer->waits.empty())

@@ -1,4 +1,4 @@
-// Programs changed so that they mean the same.
+// Changes programs without changing their meaning.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@ enum class Rewrite : uint8_t {
   kCountersRenamed,
   kQueuesReordered,   // independent instructions change places
   kPlacedAgain,       // on another number of SMs, or in one global queue
-  kThresholdSplit,    // one counter into two: whoever waited for one waits for both
+  kThresholdSplit,    // one counter into two: an instruction that waited for one waits for both
   kJoinsMerged,       // two joins, one after the other, on one counter with cumulative thresholds
   kIncrementsScaled,  // signals add more than one
-  kWaitsAdded,        // for what is certain anyway
+  kWaitsAdded,        // waits that are implied by others
   kListsShuffled,     // the order of an instruction's waits and signals
 };
 inline constexpr int kNumRewrites = static_cast<int>(Rewrite::kListsShuffled) + 1;
 const char* name_of(Rewrite rewrite);
 
-// None if the rewrite does not apply to the program. The program must be valid.
+// None if the rewrite does not apply to the program, which must be valid.
 std::optional<Program> rewrite(const Program& original, Rewrite rewrite, RandomOrder& random);
 
 }  // namespace serval::testing

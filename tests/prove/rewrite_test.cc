@@ -1,4 +1,4 @@
-// What means the same as a valid program is valid.
+// Programs that are equivalent to a valid program are valid.
 #include "tests/prove/rewrite.h"
 
 #include <array>
