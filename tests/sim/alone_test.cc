@@ -1,4 +1,4 @@
-// Linked with the simulator's library and no other of ours: what simulates a program needs no more.
+// Linked only with the simulator's library: simulating a program needs no other library of the project.
 #include <gtest/gtest.h>
 
 #include "profiler/sim/parameters.h"

@@ -1,4 +1,4 @@
-// What the calibration promises: its own measurements, within a tenth, and in their order.
+// Accuracy of the calibration: it predicts its own measurements within a tenth, and in the right order.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <vector>
@@ -29,8 +29,8 @@ TEST(Calibration, PredictsATokenWithinATenth) {
   EXPECT_GT(tried, 0);
 }
 
-// One H200, serval bench -p 0 -r 3 with -d 4096, -d 32768, -b 8, and other models at -d 128, when the loader
-// had three pages under way throughout.
+// One H200, serval bench -p 0 -r 3 with -d 4096, -d 32768, -b 8, and other models at -d 128. At that time the
+// loader always had three pages in flight.
 TEST(Calibration, IsNearTokensThatItWasNotFittedTo) {
   std::vector<MeasuredToken> others = {
       {.model = "llama-3.2-1b", .policy = "list", .context = 4160, .us = 721.7, .what_ifs = {}},
@@ -87,7 +87,8 @@ TEST(Calibration, PredictsPassesOfManyRowsWithin15Percent) {
   }
 }
 
-// The first pass alone, which takes 0.3 % longer at most: of 70B, to simulate a second one takes seconds.
+// Simulates only the first pass, which takes at most 0.3 % longer: simulating a second pass of 70B takes
+// seconds.
 void expect_within_a_tenth(const std::vector<MeasuredToken>& passes) {
   for (const MeasuredToken& m : passes) {
     MeasuredPass pass = measured_pass(m);
@@ -101,7 +102,7 @@ void expect_within_a_tenth(const std::vector<MeasuredToken>& passes) {
   }
 }
 
-// Two H200s of one host, serval bench --gpus 2 -d 128; link_us was fitted to the first.
+// Two H200s of one host, serval bench --gpus 2 -d 128. link_us was fitted to the first entry.
 TEST(Calibration, PredictsTwoGpusWithinATenth) {
   expect_within_a_tenth(
       {{.model = "llama-3.1-8b", .policy = "list", .context = 192, .gpus = 2, .us = 2117, .what_ifs = {}},
@@ -148,7 +149,7 @@ bool place_the_same(const MeasuredToken& a, const MeasuredToken& b) {
          a.what_ifs == b.what_ifs;
 }
 
-// Two placements of the same that the GPU tells apart by more than its own scatter.
+// Two placements of the same pass whose measured times differ by more than the scatter.
 bool tells_apart(const MeasuredToken& faster, const MeasuredToken& slower) {
   constexpr double kScatter = 0.02;
   return place_the_same(faster, slower) && faster.us < slower.us * (1 - kScatter);

@@ -11,7 +11,7 @@ namespace {
 using testing::HandMade;
 using testing::round_numbers;
 
-// Two products, one behind the other: a short one and a long one show multiplying and storing apart.
+// Two products, one after the other: a short and a long one separate the times of multiplying and of storing.
 MeasuredPass measured(uint32_t units, const SimParameters& truth) {
   HandMade hand(1);
   const uint32_t done = hand.counter(), gate = hand.counter();
@@ -39,7 +39,7 @@ TEST(Fit, FindsTheParametersThatTheTimesCameFrom) {
   EXPECT_NEAR(found.multiply_us, 3, 0.15);
   EXPECT_NEAR(found.signal_us, 2, 0.15);
   EXPECT_LT(fit_error(found, passes), 0.01);
-  EXPECT_EQ(found.store_us, truth.store_us);  // it was not asked for
+  EXPECT_EQ(found.store_us, truth.store_us);  // not among the names
 }
 
 TEST(Fit, LeavesParametersThatAreRight) {

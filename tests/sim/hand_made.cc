@@ -13,7 +13,7 @@ namespace {
 constexpr uint32_t kCols = 1024;
 constexpr uint32_t kMaxUnits = 64;
 
-// The first device's; those of the others follow.
+// The first device's tensors; those of the other devices follow each of them.
 struct Tensors {
   TensorId weights, input, rows, norm, residual, weighted, squares, partial;
 };
@@ -60,7 +60,7 @@ MatvecResidual product(const Tensors& t, uint32_t units) {
           .num_rows = kDefaultRows};
 }
 
-// Of columns that the device behind `device` adds up.
+// For columns that the device after `device` adds up.
 MatvecPush pushed_product(const Tensors& t, uint32_t units, uint32_t device, uint32_t devices) {
   return {.weights = t.weights,
           .input = t.input,
@@ -134,7 +134,7 @@ Program HandMade::build(uint32_t gate) const {
 
 SimParameters round_numbers() {
   SimParameters p = h200_sim_parameters();
-  p.gb_per_s = p.sm_gb_per_s = p.l2_gb_per_s = 1e6;  // nothing queues
+  p.gb_per_s = p.sm_gb_per_s = p.l2_gb_per_s = 1e6;  // no queueing
   p.under_load_sms = 1;
   p.under_load = {{.in_flight_bytes = 0, .gb_per_s = 0, .round_us = 1},
                   {.in_flight_bytes = 16384, .gb_per_s = 8.192, .round_us = 1}};  // 16 KiB in 2 µs

@@ -9,12 +9,12 @@ namespace {
 
 constexpr uint32_t kPage = 16 * 1024;
 
-// Every SM keeps `pages` pages in flight for a while; in 1e9 bytes a second.
+// Bandwidth in 1e9 bytes per second if every SM keeps `pages` pages in flight.
 double stream(uint32_t sms, uint32_t pages) {
   Hbm hbm(h200_sim_parameters());
   for (uint32_t n = 0; n < pages; ++n)
     for (uint32_t sm = 0; sm < sms; ++sm) hbm.request(0, kPage, {sm, true});
-  constexpr uint32_t kWaves = 20;  // of all that is in flight
+  constexpr uint32_t kWaves = 20;  // of all requests in flight
   const uint32_t count = kWaves * sms * pages;
   double now = 0, begin = 0;
   for (uint32_t n = 0; n < 2 * count; ++n) {
@@ -69,7 +69,7 @@ TEST(Hbm, TakesLongerWhileMoreComesIn) {
 
 TEST(L2, TransfersOneAfterTheOther) {
   SimParameters p = h200_sim_parameters();
-  p.l2_gb_per_s = 1;  // 1,000 bytes a µs
+  p.l2_gb_per_s = 1;  // 1,000 bytes per µs
   L2 l2(p);
   EXPECT_DOUBLE_EQ(l2.read(0, 1000, 0.5), 1.5);
   EXPECT_DOUBLE_EQ(l2.read(0, 1000, 0.5), 2.5);

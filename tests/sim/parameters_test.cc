@@ -37,7 +37,7 @@ std::string error_of(Fn&& fn) {
   return "";
 }
 
-// The complaint about the calibration after `change`.
+// The error line for the calibration after `change`.
 template <class Change>
 std::string complaint(Change&& change) {
   json changed = calibration();
@@ -63,7 +63,7 @@ TEST(SimParameters, TheLibraryCarriesTheCalibrationOfTheH200) {
     EXPECT_EQ(h200_sim_parameters().*field.member, file.*field.member);
 }
 
-// "kRingPages of vm/device/shared.cuh": the constant has that value still.
+// "kRingPages of vm/device/shared.cuh": the constant still has that value.
 TEST(SimParameters, FollowTheKernelsConstants) {
   const std::regex reference(R"((k\w+) of (vm/\S+))");
   const json parameters = calibration()["parameters"];

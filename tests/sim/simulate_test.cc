@@ -35,7 +35,8 @@ std::string error_of(Fn&& fn) {
   return "";
 }
 
-// SM 0 runs `first`, then SM 1 `second`, which waits for it; SM 0 has more to do that nobody waits for.
+// SM 0 runs `first`, then SM 1 runs `second`, which waits for it. SM 0 has a second instruction that no other
+// waits for.
 Program chain_of_two(uint32_t first, uint32_t second) {
   HandMade hand(2);
   const uint32_t done = hand.counter(), gate = hand.counter();
@@ -56,14 +57,14 @@ TEST(Simulate, GivesTheTimesThatTheModelHasOnPaper) {
   EXPECT_EQ(at(a, EventKind::kFetched), 0.5);
   EXPECT_EQ(at(a, EventKind::kLoadIssued), 0.5);
   EXPECT_EQ(at(a, EventKind::kLastLanded), 2.5);     // memory: 2
-  EXPECT_EQ(at(a, EventKind::kInputsReady), 1.5);    // the pass's rows; there is nothing to wait for
+  EXPECT_EQ(at(a, EventKind::kInputsReady), 1.5);    // the pass's rows; no other waits
   EXPECT_EQ(at(a, EventKind::kPrepared), 2.5);       // reading the activations
   EXPECT_EQ(at(a, EventKind::kComputeBegin), 2.75);  // the page is in registers
   EXPECT_EQ(at(a, EventKind::kComputeEnd), 3.75);
   EXPECT_EQ(at(a, EventKind::kStored), 4.25);
   EXPECT_EQ(at(a, EventKind::kSignalled), 5.25);
   const Execution& b = trace.executions[1];
-  EXPECT_EQ(at(b, EventKind::kLastLanded), 2.5);    // weights wait for nobody
+  EXPECT_EQ(at(b, EventKind::kLastLanded), 2.5);    // weights wait for nothing
   EXPECT_EQ(at(b, EventKind::kInputsReady), 6.25);  // noticing the counter
   EXPECT_EQ(at(b, EventKind::kPrepared), 7.25);
   EXPECT_EQ(at(b, EventKind::kComputeEnd), 8.25);
@@ -82,7 +83,7 @@ TEST(Simulate, AddsWhatTakesTheSameUnderAnyLoad) {
     return us(trace.executions[1].time(EventKind::kInputsReady));
   };
   EXPECT_EQ(second_ready(with(&SimParameters::notice_us, 1)), 6.25 + 0.25);
-  EXPECT_EQ(second_ready(with(&SimParameters::join_us, 1)), 6.25);  // one signal: nobody is late
+  EXPECT_EQ(second_ready(with(&SimParameters::join_us, 1)), 6.25);  // one signal: none is late
   const Trace landing = with(&SimParameters::land_us, 8);
   EXPECT_EQ(us(landing.executions[0].time(EventKind::kFirstLanded)), 2.5 + 0.25);
   EXPECT_EQ(us(landing.executions[0].time(EventKind::kLastLanded)),
@@ -111,9 +112,9 @@ TEST(Simulate, StoresFourUnitsOfOneRowAtOnce) {
     return us(e.time(EventKind::kSignalled) - e.time(EventKind::kComputeEnd));
   };
   EXPECT_EQ(after_products(1, 1), 0.5 + 1);
-  EXPECT_EQ(after_products(4, 1), 0.5 + 1);         // one storer, who signals
-  EXPECT_EQ(after_products(8, 1), 0.5 + 0.25 + 1);  // two, the last of whom does
-  EXPECT_EQ(after_products(1, 8), 0.5 + 0.25 + 1);  // a tile of four rows each
+  EXPECT_EQ(after_products(4, 1), 0.5 + 1);         // one storer, which signals
+  EXPECT_EQ(after_products(8, 1), 0.5 + 0.25 + 1);  // two, of which the last one signals
+  EXPECT_EQ(after_products(1, 8), 0.5 + 0.25 + 1);  // a tile of four rows for each
 }
 
 TEST(Simulate, TakesAWhileBetweenTwoTilesOfAStorer) {
@@ -130,8 +131,8 @@ TEST(Simulate, TakesAWhileBetweenTwoTilesOfAStorer) {
   EXPECT_EQ(after_products(8), 0.5 + 3 * (0.125 + 0.5) + 1);
 }
 
-// Two devices of two SMs. Both SMs of the first push; an SM of the other waits for each of them, and the last
-// opens both gates.
+// Two devices of two SMs. Both SMs of the first one push; each SM of the other waits for one of them, and the
+// last one opens both gates.
 TEST(Simulate, PushesOverTheLinkOnPaper) {
   HandMade hand(2, QueueKind::kPerSm, 2);
   const uint32_t pushed[] = {hand.counter_on(1), hand.counter_on(1)}, done = hand.counter_on(1);
@@ -142,7 +143,7 @@ TEST(Simulate, PushesOverTheLinkOnPaper) {
   hand.add(3, 1, {{pushed[1], 1, 2}, {done, 1, 2}}, {{gates[0], 1}, {gates[1], 1}});
   SimParameters p = round_numbers();
   p.link_us = 0.75;
-  p.link_gb_per_s = 0.016;  // a unit's results, 8 sums of 4 bytes, in 2 µs
+  p.link_gb_per_s = 0.016;  // a unit's results, 8 sums of 4 bytes, take 2 µs
   const auto at = [](const Execution& e, EventKind kind) { return us(e.time(kind)); };
   const Trace trace = simulate(hand.build(gates[0]), decode_launch(1, 10, 1), p);
   ASSERT_EQ(trace.executions.size(), 4U);
@@ -151,17 +152,17 @@ TEST(Simulate, PushesOverTheLinkOnPaper) {
   const Execution& first = trace.executions[2];
   EXPECT_EQ(at(first, EventKind::kInputsReady), 5.25 + 2 + 0.75 + 1);  // bytes, link, noticing
   EXPECT_EQ(at(first, EventKind::kSignalled), 9 + 3.5);
-  // The second's bytes follow the first's: they are there at 10, before `done`, behind which are no bytes.
+  // The second push's bytes follow the first's: they arrive at 10, before `done`, which carries no bytes.
   const Execution& second = trace.executions[3];
   EXPECT_EQ(at(second, EventKind::kInputsReady), 12.5 + 0.75 + 1);
   EXPECT_EQ(at(second, EventKind::kSignalled), 14.25 + 3.5);
   EXPECT_EQ(us(trace.windows[0].length_ns()), 17.75 + 0.75);
 
-  p.link_gb_per_s = 0.004;  // in 8 µs
+  p.link_gb_per_s = 0.004;  // 8 µs
   const Trace slow = simulate(hand.build(gates[0]), decode_launch(1, 10, 1), p);
   EXPECT_EQ(at(slow.executions[2], EventKind::kInputsReady), 5.25 + 8 + 0.75 + 1);
   EXPECT_EQ(at(slow.executions[3], EventKind::kInputsReady), 5.25 + 2 * 8 + 0.75 + 1);
-  // Of four rows, 128 bytes.
+  // For four rows, 128 bytes.
   p.link_gb_per_s = 0.016;
   const Trace rows = simulate(hand.build(gates[0]), decode_launch(4, 10, 1), p);
   const double signalled = at(rows.executions[0], EventKind::kSignalled);
@@ -170,7 +171,7 @@ TEST(Simulate, PushesOverTheLinkOnPaper) {
 
 TEST(Simulate, ReceivesPagesOfOneSmAtItsOwnRate) {
   SimParameters p = round_numbers();
-  p.sm_gb_per_s = 16.384;  // a page a microsecond, where memory has two in two
+  p.sm_gb_per_s = 16.384;  // a page per microsecond; memory delivers two in two
   const Trace trace = simulate(chain_of_two(8, 1), decode_launch(1, 10, 1), p);
   EXPECT_EQ(us(trace.executions[0].time(EventKind::kFirstLanded)), 2.5);
   EXPECT_EQ(us(trace.executions[0].time(EventKind::kLastLanded)), 2.5 + 7);
@@ -188,7 +189,7 @@ TEST(Simulate, LoadsAheadNoMoreThanTheRingAndTheRegistersHold) {
   SimParameters p = round_numbers();
   p.ring_pages = 4;
   p.consumer_warps = 2;
-  // B has to wait until 20 or so for A; until then 4 + 2 of its pages can land.
+  // B waits for A until about 20; until then 4 + 2 of its pages can land.
   const Trace trace = simulate(chain_of_two(16, 12), decode_launch(1, 10, 1), p);
   const Execution& b = trace.executions[1];
   EXPECT_GT(b.room_ns, 0);
@@ -207,7 +208,7 @@ TEST(Simulate, HasMorePagesInFlightOnceTheInputsAreThere) {
   };
   EXPECT_EQ(last_landed(), 2.5 + 4 * 2);  // in pairs
   p.pages_in_flight = 9;
-  // The inputs are there at 1.5; the third page has had its turn, with two in flight, and is issued at 2.5.
+  // The inputs are complete at 1.5. The third page had to wait, with two in flight, and is issued at 2.5.
   EXPECT_EQ(last_landed(), 2.5 + 2);
 }
 
@@ -215,7 +216,7 @@ TEST(Simulate, FindsTheCriticalPathThatAProgramWasMadeWith) {
   HandMade hand(3);
   const uint32_t left = hand.counter(), right = hand.counter(), gate = hand.counter();
   hand.add(0, 12, {}, {{left, 1}});  // long
-  hand.add(1, 1, {}, {{right, 1}});  // short: nobody waits for it in the end
+  hand.add(1, 1, {}, {{right, 1}});  // short: the last instruction does not wait longer for it
   hand.add(2, 1, {{left, 1, 2}, {right, 1, 2}}, {{gate, 1}});
   const Trace trace = simulate(hand.build(gate), decode_launch(1, 10, 1), round_numbers());
   const std::vector<Edge> edges = edges_of(trace);
@@ -231,8 +232,9 @@ TEST(Simulate, PassesFollowEachOtherThroughTheGate) {
   ASSERT_EQ(trace.windows.size(), 3U);
   for (size_t p = 1; p < 3; ++p) {
     EXPECT_EQ(trace.windows[p].begin_ns, trace.windows[p - 1].end_ns);
-    // Weights are there already: noticing the gate and reading the rows (2), activations (1), product (1),
-    // store (0.5), signal (1); the second has read the rows when it notices the first (1 instead of 2).
+    // Weights are loaded already: noticing the gate and reading the rows (2), activations (1), product (1),
+    // store (0.5), signal (1). The second instruction has read the rows when it notices the first (1 instead
+    // of 2).
     EXPECT_EQ(us(trace.windows[p].length_ns()), 5.5 + 4.5);
   }
   EXPECT_NEAR(predict_us(chain_of_two(1, 1), decode_launch(1, 10, 3), round_numbers()), 10, 1e-4);
@@ -291,7 +293,7 @@ TEST(Simulate, GivesTheSameTraceEveryTime) {
   EXPECT_EQ(us(a.windows[1].length_ns()), us(b.windows[1].length_ns()));
 }
 
-// What earlier passes have left in the cache is there when the inputs are.
+// Keys and values of earlier passes are loaded before the inputs are complete.
 TEST(Simulate, StartsAttentionEarly) {
   const SimParameters& p = h200_sim_parameters();
   const Trace trace = simulate(llama_1b(1), decode_launch(1, 128, 1), p);
@@ -323,7 +325,7 @@ TEST(KernelChoice, IsTheFirstThatCanRunThePass) {
   EXPECT_EQ(kernel_choice(llama_1b(1), 1, changed).ring_pages, 12U);
 }
 
-// Of vectors, kernels take up to 16 rows: the last stands in for one that would take more.
+// Kernels of vectors take up to 16 rows; the last one is used for more rows.
 TEST(Simulate, ModelsPassesOfAnyNumberOfRows) {
   const SimParameters& p = h200_sim_parameters();
   const LlamaConfig config = testing::shortened_preset("llama-3.2-1b", 1);
@@ -347,8 +349,8 @@ TEST(Simulate, PredictsWhatTheTraceSays) {
               us(simulate(program, launch, h200_sim_parameters()).windows[1].length_ns()), 0.002);
 }
 
-// A what-if that cannot hurt: nothing waits longer for it. (Of the ring and of what is in flight that is not
-// so: more of them makes every message slower.)
+// Improvements that cannot make anything wait longer. (A larger ring or more pages in flight can: they make
+// every message slower.)
 TEST(Simulate, IsNeverSlowerOnABetterMachine) {
   const Program program = llama_1b(2);
   const SimLaunch launch = decode_launch(1, 128, 2);
@@ -438,10 +440,10 @@ TEST(Simulate, SkipsTheLmHeadOfRowsThatWantNoLogits) {
     const bool lm_head = trace.program.ops[trace.program.instructions[e.instruction].op] == "lm_head";
     EXPECT_EQ(e.has(EventKind::kLoadBegin) && lm_head, false);
   }
-  EXPECT_EQ(trace.windows.size(), 1U);  // no row goes on
+  EXPECT_EQ(trace.windows.size(), 1U);  // no row continues
 }
 
-// What is proven valid runs to its end, whatever the machine.
+// A program that is proven valid runs to its end on any machine.
 TEST(Simulate, RunsWhateverTheSchedulerCompiles) {
   const std::vector<const char*> machines = {"ring_pages=1",      "pages_in_flight=1", "record_buffers=1",
                                              "partial_buffers=1", "storer_warps=1",    "consumer_warps=1",
@@ -453,7 +455,7 @@ TEST(Simulate, RunsWhateverTheSchedulerCompiles) {
         const Program program = testing::compile_as(graph, how);
         SimParameters p = h200_sim_parameters();
         apply_what_if(p, machines[seed % machines.size()]);
-        // As many rows as the program has, each of a sequence of its own, and fewer.
+        // As many rows as the program has, each of its own sequence, and fewer.
         const uint32_t most = std::min(program.limits.rows, program.limits.sequences);
         for (const uint32_t rows : {1U, std::min(7U, most), most}) {
           SCOPED_TRACE(
@@ -479,7 +481,7 @@ TEST(Simulate, NamesWhereAProgramIsStuck) {
       stuck(starved.build(gate)),
       "simulation: deadlock: SM 1: instruction 1 (matvec_residual) of pass 0 waits for counter 0: 0 of 3");
 
-  // Each waits for what comes behind it on the other's SM.
+  // Each waits for an instruction that comes later in the other SM's queue.
   HandMade crossed(2);
   const uint32_t a = crossed.counter(), b = crossed.counter();
   crossed.add(0, 1, {{a, 1, 2}}, {});
@@ -490,7 +492,7 @@ TEST(Simulate, NamesWhereAProgramIsStuck) {
               HasSubstr("SM 0: instruction 0 (matvec_residual) of pass 0 waits for counter 0"));
 }
 
-// Whichever wait cannot be satisfied, the simulation ends and says so.
+// If any wait cannot be satisfied, the simulation ends with an error.
 TEST(Simulate, EndsWhereAnyWaitIsForever) {
   for (uint32_t seed = 0; seed < 5; ++seed) {
     const Program good =

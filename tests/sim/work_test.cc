@@ -28,7 +28,7 @@ Work work(const Instruction& instruction, std::vector<PassRow> rows) {
   return work_of(tiny(), instruction, Pass(std::move(rows)), BlockTable(kDefaultSequences, 1024));
 }
 
-// Of all instances of an op.
+// Calls fn with all instances of an op.
 template <class Op, class Fn>
 void for_all(Fn&& fn) {
   for (const Instruction& i : tiny().instructions) {
@@ -63,7 +63,7 @@ TEST(Work, StreamsEveryPageOfTheWeightsThatAreMultiplied) {
   }
 }
 
-// Parts of a matrix's columns are streamed once, each with the input of its columns.
+// K splits of a matrix are streamed once, each with the input of its columns.
 TEST(Work, StreamsOnlyItsPartOfTheColumns) {
   const LlamaConfig config = testing::tiny_parts_config();
   Machine machine = h200_machine();
@@ -140,7 +140,7 @@ TEST(Work, ReadsTheKeysAndValuesThatAreThereOnce) {
   };
   constexpr uint64_t kTokenBytes = 3 * 2 * 2 * 64 * 2;  // layers, K and V, heads, channels, bf16
   EXPECT_EQ(kv_bytes(decode_launch(1, 700, 1).rows), 701 * kTokenBytes);
-  // A prompt's rows see the same keys, the last one all of them.
+  // A prompt's rows share the keys; the last row uses all of them.
   std::vector<PassRow> prompt = decode_launch(4, 200, 1).rows;
   for (uint32_t r = 0; r < prompt.size(); ++r) prompt[r].slot = 0, prompt[r].position = 200 + r;
   EXPECT_EQ(kv_bytes(prompt), 204 * kTokenBytes);
@@ -151,7 +151,7 @@ TEST(Work, IsNothingWhereNoRowWantsIt) {
   for (PassRow& row : rows) row.wants_logits = 0;
   for_all<LmHead>([&](const Instruction& i) { EXPECT_EQ(work(i, rows).kind, Work::Kind::kNothing); });
   for_all<Sample>([&](const Instruction& i) { EXPECT_EQ(work(i, rows).kind, Work::Kind::kNothing); });
-  // Of 16 samplers, those of the two rows.
+  // Only the samplers of the two rows work, of 16.
   uint32_t at_work = 0;
   for_all<Sample>([&](const Instruction& i) {
     at_work += work(i, decode_launch(2, 100, 1).rows).kind == Work::Kind::kNothing ? 0 : 1;
