@@ -40,8 +40,8 @@ Error error_of(const std::function<void()>& work) {
   return {ErrorKind::kRuntime, ""};
 }
 
-// One value goes from SM to SM: `steps` additions, each of which waits for the one before. Its cell sums up
-// steps × passes only if every one of them sees the one before. Every third one dawdles.
+// Passes one value from SM to SM: `steps` additions, each of which waits for the previous one. The result is
+// steps × passes only if every addition sees the previous one. Every third addition is delayed.
 Program relay(uint32_t sms, uint32_t steps, uint32_t increment, QueueKind kind = QueueKind::kPerSm) {
   ToyBuilder b(sms, kind);
   uint32_t before = b.counter();
@@ -55,7 +55,7 @@ Program relay(uint32_t sms, uint32_t steps, uint32_t increment, QueueKind kind =
           waits, {{after, increment}});
     before = after;
   }
-  // Brings the value back to cell 0 and ends the pass.
+  // Copies the value back to cell 0 and ends the pass.
   const uint32_t home = b.counter();
   b.add(0, kToyAdd, {.in = steps % 7, .out = 0}, {{before, increment, 1}}, {{home, increment}});
   b.add(0, kToyEnd, {}, {{home, increment, 1}}, {{first, increment}});
@@ -82,7 +82,7 @@ TEST(HostInterpreter, RunsAProgramForManyPassesAndLaunches) {
   }
 }
 
-// A thread that has waited long for one of its SMs must still see that another is free to go on.
+// A thread that has waited long for one of its SMs must still notice that another can run.
 TEST(HostInterpreter, AThreadOfManySmsRunsWhicheverIsFree) {
   ToyMachine toy(relay(9, 61, 1), 2);
   constexpr uint32_t kPasses = 200;
@@ -90,8 +90,8 @@ TEST(HostInterpreter, AThreadOfManySmsRunsWhicheverIsFree) {
   EXPECT_EQ(toy.cell(0), kPasses * 61);
 }
 
-// A program of several devices, each with cells, gate and decision of its own: the value goes from device to
-// device, a step each, and the last one tells all of them whether another pass follows.
+// A program of several devices, each with its own cells, gate and decision: the value goes from device to
+// device, one step each, and the last device tells all of them whether another pass follows.
 class ToyRanks {
  public:
   ToyRanks(uint32_t ranks, uint32_t threads)
@@ -140,7 +140,7 @@ Program ToyRanks::build(uint32_t ranks) {
   return p;
 }
 
-// All devices look at one decision here: what brings it to them is an instruction's job (push_state).
+// Here all devices share one decision; in real programs an instruction copies it (push_state).
 HostMemory ToyRanks::bind() {
   HostMemory memory(program_.tensors.size());
   memory.bind({0}, cells.data());
@@ -195,8 +195,8 @@ TEST(HostInterpreter, CountersMayWrapAround) {
   }
 }
 
-// SM 0 has nothing to do, and its thread is held up until SM 1 has run all passes: the gate's counter is then
-// 2^31 ahead of what SM 0 waits for.
+// SM 0 has nothing to do, and its thread is delayed until SM 1 has run all passes. The gate's counter is then
+// 2^31 ahead of the value that SM 0 waits for.
 TEST(HostInterpreter, AnSmThatComesPassesLateGoesThroughTheGates) {
   constexpr uint32_t kIncrement = uint32_t{1} << 29, kPasses = 6;
   ToyBuilder b(2);
@@ -216,7 +216,7 @@ TEST(HostInterpreter, AnSmThatComesPassesLateGoesThroughTheGates) {
 TEST(HostInterpreter, ThresholdZeroWaitsForThePassBefore) {
   ToyBuilder b(2);
   const uint32_t read = b.counter(), written = b.counter(), end = b.counter();
-  // SM 0 overwrites cell 1 only when SM 1 has read what the pass before left there.
+  // SM 0 overwrites cell 1 only after SM 1 has read the previous pass's value.
   b.add(0, kToyAdd, {.in = 1, .out = 1, .value = 1}, {{read, 0, 1}}, {{written, 1}});
   b.add(1, kToyAdd, {.in = 1, .out = 2, .delay_us = 300}, {{written, 1, 1}}, {{read, 1}});
   b.add(0, kToyEnd, {}, {{read, 1, 1}}, {{end, 1}});
@@ -232,7 +232,7 @@ TEST(HostInterpreter, NoSmStartsAPassBeforeTheOneBeforeHasEnded) {
   const uint32_t slow = b.counter(), end = b.counter();
   b.add(0, kToyAdd, {.delay_us = 300}, {}, {{slow, 1}});
   b.add(0, kToyEnd, {}, {{slow, 1, 1}}, {{end, 1}});
-  b.add(2, kToyTrace, {.in = kCount, .out = kLog}, {}, {});  // waits for nothing: only the gate holds it
+  b.add(2, kToyTrace, {.in = kCount, .out = kLog}, {}, {});  // waits for nothing: only the gate delays it
   ToyMachine toy(b.build(end), 3);
   toy.run(kPasses);
   ASSERT_EQ(toy.cell(kCount), kPasses);
@@ -289,7 +289,7 @@ TEST(HostInterpreter, CallsBackOnTheCallersThreadInOrder) {
   }
 }
 
-// An instruction on SM `asker` of 3 that waits for the caller of the launch, in each pass.
+// In each pass, an instruction on SM `asker` of 3 waits for the caller of the launch.
 Program asking_program(uint32_t asker, QueueKind kind = QueueKind::kPerSm) {
   ToyBuilder b(3, kind);
   const uint32_t end = b.counter(), asked = b.counter();
@@ -299,7 +299,7 @@ Program asking_program(uint32_t asker, QueueKind kind = QueueKind::kPerSm) {
   return b.build(end);
 }
 
-// The callback behind a pass gives what the next one waits for, whichever SM that is on.
+// The callback after a pass sets the value that the next pass waits for, on any SM.
 TEST(HostInterpreter, AnInstructionMayWaitForTheCaller) {
   constexpr uint32_t kPasses = 50;
   for (const QueueKind kind : {QueueKind::kPerSm, QueueKind::kGlobal}) {
@@ -339,9 +339,9 @@ TEST(HostInterpreter, TheHostEndsALaunchThroughTheStopWord) {
   }
 }
 
-constexpr double kNotForever = 60;  // seconds, on a machine that is busy
+constexpr double kNotForever = 60;  // seconds, on a busy machine
 
-// SM 1's second instruction needs two increments of a counter that gets one.
+// SM 1's second instruction needs two increments of a counter that gets only one.
 Program stuck_program(QueueKind kind = QueueKind::kPerSm) {
   ToyBuilder b(2, kind);
   const uint32_t end = b.counter(), one = b.counter();
@@ -391,7 +391,7 @@ TEST(HostInterpreter, RunsAgainAfterAFault) {
   ToyMachine toy(stuck_program(), 2, kShortTimeout);
   EXPECT_EQ(error_of([&] { toy.run(1); }).kind(), ErrorKind::kDeviceFault);
   EXPECT_EQ(error_of([&] { toy.run(1); }).kind(), ErrorKind::kDeviceFault);
-  toy.program.waits[0].threshold = 1;  // nobody runs: the program may be mended
+  toy.program.waits[0].threshold = 1;  // nothing runs, so the program may be corrected
   toy.cell(0) = 0;
   EXPECT_EQ(toy.run(7), 7U);
   EXPECT_EQ(toy.cell(1), 7U);
@@ -427,7 +427,7 @@ TEST(HostInterpreter, AnExceptionFromAnInstructionEndsTheLaunch) {
   }
 }
 
-// What a launch that threw was doing must not pass for progress in the next one.
+// Activity of a launch that threw must not count as progress of the next launch.
 TEST(HostInterpreter, FindsAStallAfterALaunchThatThrew) {
   ToyMachine toy(stuck_program(), 1, kShortTimeout);
   EXPECT_THROW(toy.run(1, [](uint32_t) { throw std::domain_error("mine"); }), std::domain_error);

@@ -1,4 +1,4 @@
-// Program files of a real model: what is written is read back, and damage never gets further than an Error.
+// Program files of a real model: reading restores what was written, and damaged files only cause an Error.
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -66,7 +66,7 @@ TEST(ProgramFile, ReadsBackWhatItWrote) {
   }
 }
 
-// Names are printed, on terminals too.
+// Names are printed, also to terminals.
 TEST(ProgramFile, RefusesControlCharactersInText) {
   Program p = small_program(QueueKind::kPerSm);
   std::vector<std::byte> bytes = serialise(p);
@@ -101,7 +101,7 @@ TEST(ProgramFile, GoesThroughAFile) {
   EXPECT_THROW(write_program(p, path / "beneath" / "nothing"), Error);
 }
 
-// What came of reading damaged bytes: an error line, or a program that is sound as far as structure goes.
+// The result of reading damaged bytes: an error line, or a structurally valid program.
 std::string outcome(std::span<const std::byte> bytes) {
   try {
     const Program p = deserialise(bytes, "damaged");
@@ -115,7 +115,7 @@ std::string outcome(std::span<const std::byte> bytes) {
   }
 }
 
-// While it lives, an allocation sized by a lie fails instead of being granted lazily.
+// While it lives, an allocation of a false size fails instead of being granted lazily.
 class AddressSpaceLimit {
  public:
   AddressSpaceLimit() {
@@ -154,15 +154,15 @@ TEST(ProgramFile, NamesAForeignFileAndAnotherVersion) {
   std::vector<std::byte> bytes = serialise(small_program(QueueKind::kPerSm));
   bytes[8] = std::byte{99};
   EXPECT_THAT(outcome(bytes), HasSubstr("version: 99"));
-  bytes[8] = std::byte{1};  // of before rows and sequences were limits
+  bytes[8] = std::byte{1};  // from before rows and sequences were limits
   EXPECT_THAT(outcome(bytes), HasSubstr("version: 1, this build reads 3: compile the program again"));
   bytes[0] = std::byte{'X'};
   EXPECT_THAT(outcome(bytes), HasSubstr("not a Serval program"));
   EXPECT_THAT(outcome({}), HasSubstr("magic"));
 }
 
-// Whatever passes the checks may be printed and timed: neither may crash, hang or allocate what a field
-// claims.
+// A program that passes the checks may be printed and timed without crashing, hanging or allocating the size
+// that a field claims.
 void use(std::span<const std::byte> bytes) {
   try {
     const Program p = deserialise(bytes, "damaged");
@@ -194,7 +194,7 @@ TEST(ProgramFile, SurvivesFlippedBytes) {
   }
 }
 
-// Every field of the header, where lengths and counts are, takes the values that lies are made of.
+// Every field of the header, which contains lengths and counts, takes extreme values.
 TEST(ProgramFile, SurvivesExtremeWordsAnywhere) {
   const AddressSpaceLimit limit;
   for (const QueueKind kind : {QueueKind::kPerSm, QueueKind::kGlobal}) {

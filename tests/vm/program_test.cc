@@ -40,7 +40,7 @@ TEST(Counter, IsReachedAcrossTheWrap) {
   EXPECT_TRUE(counter_reached(0, 0));
   EXPECT_TRUE(counter_reached(5, 4));
   EXPECT_FALSE(counter_reached(4, 5));
-  EXPECT_FALSE(counter_reached(kMax, 0));  // 0 is one further on
+  EXPECT_FALSE(counter_reached(kMax, 0));  // 0 is the next value
   EXPECT_TRUE(counter_reached(0, kMax));
   EXPECT_TRUE(counter_reached(2, kMax - 2));
   EXPECT_FALSE(counter_reached(kMax - 2, 2));
@@ -77,7 +77,7 @@ TEST(CheckStructure, LimitsTheDevices) {
   EXPECT_THAT(refusal([](Program& p) { p.num_devices = 9; }), HasSubstr("devices: 9; limit: 1 to 8"));
 }
 
-// The small program's two SMs as two devices, each with a gate.
+// The small program with its two SMs as two devices, each with a gate.
 Program two_devices() {
   Program p = small_program();
   p.num_devices = 2;
@@ -147,7 +147,7 @@ TEST(Program, NumbersSmsDeviceByDevice) {
 
 TEST(CheckStructure, LimitsTheSms) {
   EXPECT_THAT(refusal([](Program& p) { p.machine.sms = 0; }), HasSubstr("SM"));
-  // A global queue does not grow with the machine: nothing else would stop a file from claiming this.
+  // A global queue does not grow with the machine, so no other check would reject this value.
   EXPECT_THAT(refusal([](Program& p) {
                 p.queue_kind = QueueKind::kGlobal;
                 p.queue_begin = {0, 2};
@@ -274,7 +274,7 @@ TEST(CheckStructure, WantsTensorsWhoseSizeIsANumber) {
   EXPECT_THAT(refusal([](Program& p) { p.tensors[0].rows = ~uint64_t{0}; }), HasSubstr("'cells'"));
 }
 
-// Wrap-safe comparison tells a counter from its target only while they are less than half the range apart.
+// Wrap-safe comparison is correct only while counter and target are less than half the range apart.
 TEST(CheckStructure, WantsCountersThatTheWrapLeavesComparable) {
   EXPECT_THAT(refusal([](Program& p) {
                 p.signals[0].increment = 0x80000000;

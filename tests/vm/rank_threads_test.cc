@@ -46,7 +46,7 @@ TEST(RankThreads, EachRankHasAThreadThatStays) {
   for (int call = 0; call < 100; ++call) ASSERT_EQ(threads_of(threads), ids);
 }
 
-// Each waits for all others.
+// Each thread waits for all others.
 TEST(RankThreads, AllRunAtTheSameTime) {
   RankThreads threads(kRanks);
   for (int call = 0; call < 100; ++call) {
@@ -62,7 +62,7 @@ TEST(RankThreads, OneRankIsAPlainCall) {
   EXPECT_EQ(threads_of(threads)[0], std::this_thread::get_id());
 }
 
-// Without atomics: ThreadSanitizer looks on.
+// Without atomics, so that ThreadSanitizer can find races.
 TEST(RankThreads, SeeWhatWasWrittenBeforeAndAreSeenAfterwards) {
   RankThreads threads(kRanks);
   uint64_t before = 0;
@@ -80,7 +80,7 @@ TEST(RankThreads, WakeAfterALongSleep) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     std::atomic<uint32_t> calls{0};
     threads.run([&](uint32_t rank) {
-      // Some are waited for longer than the caller stays awake.
+      // Some take longer than the caller spins.
       if (rank % 2 == 1) std::this_thread::sleep_for(std::chrono::milliseconds(5));
       ++calls;
     });

@@ -1,4 +1,4 @@
-// What the kernel that records leaves in memory, as events (vm/device/recording.h). No GPU is needed for it.
+// Converts what the recording kernel leaves in memory to events (vm/device/recording.h). Needs no GPU.
 #include "vm/device/recording.h"
 
 #include <map>
@@ -21,7 +21,7 @@ RecordTimes record(uint32_t instruction, uint32_t pass, const std::map<Kind, uin
   return t;
 }
 
-// A product, all of whose events were noted in order.
+// A product whose events were all recorded in order.
 RecordTimes product() {
   return record(7, 3,
                 {{Kind::kFetchBegin, 11},
@@ -112,7 +112,7 @@ TEST(Recording, TheLoaderMayNoteLateThatItHasIssuedAll) {
   EXPECT_EQ(ticks_of(t, Kind::kLoadIssued), 61U);
 }
 
-// A group instruction, whose warps have begun at 31 and ended at 41.
+// A group instruction whose warps began at 31 and ended at 41.
 RecordTimes group(uint32_t inputs_ready) {
   return record(1, 0,
                 {{Kind::kFetchBegin, 1},
@@ -138,7 +138,7 @@ TEST(Recording, WhoStartsEarlyComputesOnceItsInputsAreReady) {
 
 TEST(Recording, AStorerThatHadNothingToStoreBeginsWhenArithmeticEnds) {
   RecordTimes t = product();
-  set(t, Kind::kStoreBegin, 5);  // of a record before
+  set(t, Kind::kStoreBegin, 5);  // of an earlier record
   EXPECT_EQ(ticks_of(t, Kind::kStoreBegin), 101U);
 }
 

@@ -1,4 +1,4 @@
-// How much GPU memory a tensor takes follows from its image and its storage type.
+// A tensor's size in GPU memory depends on its image and its storage type.
 #include "vm/stored_bytes.h"
 
 #include "gtest/gtest.h"
@@ -17,11 +17,11 @@ TEST(StoredBytes, OfARowMajorTensorAreThoseOfItsElements) {
 }
 
 TEST(StoredBytes, OfImagesIncludeThePadding) {
-  // Units of 8 rows: 9 rows are two. A panel of 1,024 columns of a unit is a page of 16 KiB.
+  // Units of 8 rows: 9 rows are two units. A panel of 1,024 columns of a unit is a page of 16 KiB.
   EXPECT_EQ(stored_bytes(tensor(9, 2048, DType::kBF16, Image::kPages)), 4U * 16384);
   // Tiles of 16 rows, each of two halves of 512 columns and 64 bytes.
   EXPECT_EQ(stored_bytes(tensor(1, 1024, DType::kBF16, Image::kActivation)), 16U * 2 * (1024 + 64));
-  // 64 columns of a row are 128 bytes of a slab; there are no rows but the tensor's.
+  // 64 columns of a row are 128 bytes of a slab; a slab has no padding rows.
   EXPECT_EQ(stored_bytes(tensor(100, 2048, DType::kBF16, Image::kSlabs)), 100U * 2048 * 2);
 }
 

@@ -13,7 +13,7 @@ struct ToyLocal final : HostLocal {
   uint32_t value = 0;
 };
 
-// What the opcodes share: take a word, dawdle, put a word.
+// Common to all opcodes: read a word, optionally delay, write a word.
 class ToyHandler : public HostHandler {
  public:
   std::unique_ptr<HostLocal> make_local() const override { return std::make_unique<ToyLocal>(); }
@@ -69,7 +69,7 @@ class End final : public ToyHandler {
   }
 };
 
-// A door between instructions that no counter knows of.
+// A signal between instructions that does not use counters.
 class Open final : public ToyHandler {
   uint32_t take(const ToyOperands& op, const HostMemory& m) const override {
     std::atomic_ref(m.data<uint32_t>(kCells)[op.out]).store(op.value);

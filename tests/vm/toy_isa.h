@@ -1,5 +1,5 @@
-// An instruction set of a few opcodes over an array of words, so that the machine can be tested on its own:
-// the counters are the only thing that orders the cells' plain loads and stores.
+// An instruction set of a few opcodes on an array of words, to test the machine alone: only the counters
+// order the cells' plain loads and stores.
 #pragma once
 
 #include <atomic>
@@ -16,12 +16,13 @@ namespace serval::testing {
 
 enum ToyOpcode : uint16_t {
   kToyAdd = 0,    // cell[out] = cell[in] + value
-  kToyTrace = 1,  // cell[out + cell[in]++] = passes done, as read at that moment
+  kToyTrace = 1,  // cell[out + cell[in]++] = passes done, as read when it runs
   kToyThrow = 2,  // throws std::length_error if cell[in] != 0
-  kToyEnd = 3,    // ends the pass: counts it; the last is that wanted, or one in which the stop cell is set
-  kToyOpen = 4,   // as it loads, cell[out] = value
-  kToyHold = 5,   // as it loads, returns no sooner than cell[in] >= value
-  kToyAsk = 6,    // loads when the caller has set cell[in] to passes done + 1; adds it to cell[out]
+  kToyEnd =
+      3,  // ends the pass and counts it; it is the last if all wanted passes are done or the stop cell is set
+  kToyOpen = 4,  // when it loads, sets cell[out] = value
+  kToyHold = 5,  // when it loads, waits until cell[in] >= value
+  kToyAsk = 6,   // loads when the caller has set cell[in] to passes done + 1; adds it to cell[out]
 };
 
 struct ToyOperands {
@@ -35,14 +36,14 @@ inline constexpr uint32_t kToyCells = 1024;
 
 const HostIsa& toy_isa();
 
-// Builds programs queue by queue: counters' increments are summed up from the signals.
+// Builds programs queue by queue; sums the signals for the counters' increments.
 class ToyBuilder {
  public:
   explicit ToyBuilder(uint32_t sms, QueueKind kind = QueueKind::kPerSm);
   uint32_t counter();
   void add(uint32_t queue, ToyOpcode opcode, const ToyOperands& operands, std::vector<Wait> waits,
            std::vector<Signal> signals);
-  // `gate` is what the pass's last instruction signals.
+  // `gate` is the counter that the pass's last instruction signals.
   Program build(uint32_t gate) const;
 
  private:
@@ -62,7 +63,7 @@ class ToyMachine {
  public:
   ToyMachine(Program program, uint32_t threads, double stall_timeout_s = 20);
 
-  // The passes run; `cells` and `control` are what they left.
+  // Returns the number of passes run; `cells` and `control` contain their results.
   uint32_t run(uint32_t passes, const std::function<void(uint32_t)>& on_pass = {});
   uint32_t& cell(uint32_t index) { return cells[index]; }
   HostInterpreter& interpreter() { return interpreter_; }

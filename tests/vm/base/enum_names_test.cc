@@ -1,4 +1,4 @@
-// One table is what an enumeration's names are printed and parsed from.
+// An enumeration's names are printed and parsed with one table.
 #include "vm/base/enum_names.h"
 
 #include <set>

@@ -26,7 +26,7 @@ size_t files_in(const TempDir& dir) {
   return static_cast<size_t>(std::distance(fs::directory_iterator(dir.path()), fs::directory_iterator()));
 }
 
-// While it lives, a file cannot grow beyond so many bytes: a disk that is full.
+// While it lives, files cannot grow beyond `bytes`, as on a full disk.
 class FullDisk {
  public:
   explicit FullDisk(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -114,7 +114,7 @@ TEST(WriteFile, SaysWhyNot) {
   EXPECT_EQ(reason(dir / "file/a"), "Not a directory");
   EXPECT_EQ(reason(dir.path()), "Is a directory");
   EXPECT_EQ(reason("/dev/full"), "No space left on device");
-  if (geteuid() == 0) return;  // may write everything
+  if (geteuid() == 0) return;  // root may write everything
   fs::permissions(dir / "file", fs::perms::owner_read);
   EXPECT_EQ(reason(dir / "file"), "Permission denied");
   EXPECT_EQ(content_of(dir / "file"), "1");

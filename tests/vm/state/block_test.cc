@@ -26,11 +26,11 @@ TEST(StateBlock, HasPartsOfTheSizeOfItsLimits) {
   EXPECT_EQ(block.output[launch_passes(48) - 1].size(), 48U);
   EXPECT_EQ(block.biases_of(6).size(), kMaxLogitBiases);
   EXPECT_EQ(block.history_of(6).size(), 200U);
-  EXPECT_EQ(block.mask_of(6).size(), 4U);  // of 100 tokens
+  EXPECT_EQ(block.mask_of(6).size(), 4U);  // for 100 tokens
   EXPECT_EQ(block.top.size(), 48U);
 }
 
-// A mask is for one token; one that is for any is for those behind it, too.
+// A mask is for one token; a mask for any position is valid for all later tokens too.
 TEST(StateBlock, HasAMaskOnceItIsGiven) {
   const StateBlock block(limits_of(16, 3));
   EXPECT_FALSE(block.has_mask(2, 1));
@@ -54,7 +54,7 @@ TEST(StateBlock, BeginsWithoutAnActiveRow) {
   EXPECT_EQ(block.output[4095][15].valid, 0U);
 }
 
-// Each part is where the tensor of its name is bound, and none overlaps another.
+// Each part is at the address to which the tensor of its name is bound, and no parts overlap.
 TEST(StateBlock, HasEachPartInAPlaceOfItsOwn) {
   for (const auto& [rows, sequences] : {std::pair{1U, 1U}, {16U, 16U}, {48U, 3U}, {8192U, 1024U}}) {
     const StateBlock block(limits_of(rows, sequences));
@@ -109,7 +109,7 @@ TEST(StateBlock, KeepsItsPartsWhenItIsMoved) {
   EXPECT_EQ(to.rows[3].position, 17U);
 }
 
-// The output table is bounded, whatever the rows: fewer passes a launch for more of them.
+// The output table's size is bounded: a launch has fewer passes if it has more rows.
 TEST(StateBlock, HasAnOutputTableForAnyProgramOfUpToItsRows) {
   for (uint32_t most = 1; most <= kLargestRows; most += most < 64 ? 1 : 61) {
     EXPECT_GE(launch_passes(most), 8U);

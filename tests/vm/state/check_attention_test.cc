@@ -18,7 +18,8 @@ constexpr uint32_t kSms = 2, kHeads = 2;
 constexpr StateLimits kLimits{
     .vocab = 9, .max_context = 5 * kPlannedLeafTokens, .kv_blocks = 1, .rows = 32, .sequences = 4};
 
-// Rows 0 and 1 are slot 1 up to its third leaf, of whose head 0 both records have leaves; row 5 is slot 3.
+// Rows 0 and 1 are slot 1 up to its third leaf, and head 0's leaves are split between both records; row 5 is
+// slot 3.
 struct Case {
   Program program;
   std::unique_ptr<StateBlock> state = std::make_unique<StateBlock>(kLimits);
@@ -124,7 +125,7 @@ TEST(CheckAttention, WantsEveryRowHeadAndLeafOnce) {
   EXPECT_THAT(refusal([](Case& c) { c.item(1).end_leaf = 1; }), HasSubstr("item 1: leaves 1 to 1"));
 }
 
-// Most lists are like this, and are checked in a shorter way.
+// Most lists have no splits and take a shorter check.
 TEST(CheckAttention, SaysWhatIsWrongWhereNothingIsSplit) {
   const auto refusal_of_whole = [](const std::function<void(Case&)>& damage) {
     return refusal([&](Case& c) {

@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 
 constexpr uint32_t kVocab = 100, kContext = 200, kKvBlocks = 40;
 
-// A state that checks: row 0 is slot 0 at position 70, row 3 is slot 2 at position 199.
+// A valid state: row 0 is slot 0 at position 70, row 3 is slot 2 at position 199.
 struct Case {
   Program program;
   std::unique_ptr<StateBlock> state;
@@ -57,7 +57,7 @@ std::string refusal(const std::function<void(Case&)>& damage,
   return "accepted";
 }
 
-// Masks are given while a launch runs, so a launch of a row that waits for one may have any number of passes.
+// Masks are given while a launch runs, so a launch may have several passes even if a row waits for masks.
 TEST(CheckState, LeavesMasksToTheLaunch) {
   const auto masked = [](Case& c) {
     c.state->slots[0].masked = 1;
@@ -95,7 +95,7 @@ TEST(CheckState, WantsABlockOfTheProgramsSequencesAndContext) {
   EXPECT_THAT(refusal([](Case& c) { c.program.limits.rows = 17; }), HasSubstr("16 rows, the program has 17"));
 }
 
-// Programs of several row classes share a state block: that of the one of most rows.
+// Programs of several row classes share the state block of the program with the most rows.
 TEST(CheckState, LetsAProgramOfFewerRowsUseTheFirst) {
   const auto with_rows = [](uint32_t rows) { return [=](Case& c) { c.program.limits.rows = rows; }; };
   EXPECT_EQ(refusal(with_rows(4)), "accepted");
@@ -140,7 +140,7 @@ TEST(CheckState, TwoSequencesWriteDifferentTokens) {
               HasSubstr("rows 0 and 3: same token 6 of KV block 6"));
 }
 
-// Against a comparison of all pairs.
+// Compared with a comparison of all pairs.
 TEST(CheckState, FindsWhatTwoRowsShareWhateverTheirOrder) {
   uint32_t refused = 0;
   for (uint32_t seed = 0; seed < 500; ++seed) {
@@ -221,7 +221,7 @@ TEST(CheckState, WantsKvBlocksUpToThePosition) {
       << "position 70 needs two blocks";
 }
 
-// A launch of many passes moves a row that samples on: it must not meet a block that does not exist.
+// In a launch of many passes a sampling row moves on: it must not reach a block that does not exist.
 TEST(CheckState, WantsKvBlocksForEveryPositionTheLaunchMayReach) {
   const auto launch = [](uint32_t passes, uint32_t end_position) {
     return [=](Case& c) {

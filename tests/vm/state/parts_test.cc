@@ -21,7 +21,7 @@ TEST(StatePart, IsKnownByItsName) {
 
 constexpr StateLimits kLimits = {.vocab = 1000, .max_context = 200};
 
-// A record says by its type and shape which part it wants (instructions/common/check.h).
+// The type and shape of a part identify it for a record's operand (instructions/common/check.h).
 TEST(StatePart, HasRowsOfATypeAndSizeThatNoOtherHas) {
   for (const char* a : kNames) {
     for (const char* b : kNames) {
