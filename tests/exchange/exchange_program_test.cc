@@ -1,4 +1,4 @@
-// The exchange between ranks without a model: the program is valid, and does what an all-reduce does.
+// The exchange between ranks without a model: the program is valid and computes an all-reduce.
 #include "engine/exchange/exchange_program.h"
 
 #include <algorithm>
@@ -57,7 +57,7 @@ TEST(ExchangeProgram, IsValidOnTheSmsThatRanksOfOneGpuHave) {
   }
 }
 
-// A wait that is left out is one that the program needs.
+// Every wait is necessary: without one the program is refused.
 TEST(ExchangeProgram, NeedsWhatEachRoundWaitsFor) {
   const Program program = exchange_program({.rounds = 3}, gpu_of(2));
   for (const Opcode opcode : {Opcode::kMatvecPush, Opcode::kReduceResidual}) {
@@ -80,8 +80,8 @@ TEST(ExchangeProgram, HasAKernel) {
   }
 }
 
-// Sums of the ranks in their order, then the residual, round after round: the same bits on all ranks. Tiles
-// of rows push sums in bf16.
+// Each round adds the ranks' sums in rank order, then the residual: the same bits on all ranks. Tiles of rows
+// push sums in bf16.
 void expect_sums(const ExchangeShape& shape) {
   const Program program = exchange_program(shape, gpu_of(3));
   HostExchange host(program);
@@ -156,7 +156,7 @@ TEST(ExchangeWeights, AreAsManyAsAskedFor) {
   EXPECT_GE(shape.matrices * weight_bytes_of_round(shape), 256U << 20) << "no cache holds them";
 }
 
-// A ring of nine pages, and eight in registers; in tiles of rows a ring of six.
+// A ring of nine pages plus eight in registers; for tiles of rows a ring of six.
 TEST(ExchangeWeights, AreNoMoreThanSmsHoldBeforeTheirInputs) {
   const ExchangeShape vectors = with_weights({.rows = 1}, gpu_of(132), uint64_t{1} << 40);
   EXPECT_LE(weight_bytes_of_round(vectors), uint64_t{132} * 17 * kPageBytes);

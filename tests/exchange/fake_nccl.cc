@@ -1,7 +1,7 @@
-// A libnccl.so.2 without a GPU, told by the environment what to do: FAKE_NCCL_VERSION is what it says it is;
-// the function of FAKE_NCCL_HANGS never returns, that of FAKE_NCCL_FAILS fails, and that of FAKE_NCCL_CRASHES
-// ends the process, each from its FAKE_NCCL_FROM-th call on; that of FAKE_NCCL_SLOW takes 400 ms;
-// FAKE_NCCL_LOG is a file to which each call appends a line.
+// A libnccl.so.2 without a GPU, controlled by environment variables. FAKE_NCCL_VERSION is the version that it
+// reports. The function named by FAKE_NCCL_HANGS never returns, that of FAKE_NCCL_FAILS fails, and that of
+// FAKE_NCCL_CRASHES ends the process, each from its FAKE_NCCL_FROM-th call on. That of FAKE_NCCL_SLOW takes
+// 400 ms. Each call appends a line to the file FAKE_NCCL_LOG.
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// The program of engine/exchange on the host's threads, with the weights that a GPU gets.
+// Runs programs of engine/exchange on the host's threads, with the same weights as on a GPU.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace serval::testing {
 
-// Of a matrix or vector of weights of a rank, row by row.
+// A rank's matrix or vector of weights, row by row.
 std::vector<uint16_t> exchange_weights(const Tensor& tensor);
 
 class HostExchange {
  public:
   explicit HostExchange(const Program& program);
-  // A launch of one pass. Returns the passes run.
+  // Runs a launch of one pass. Returns the number of passes run.
   uint32_t run();
   template <class T>
   const T* data(const std::string& tensor, uint32_t rank) const {
@@ -24,7 +24,7 @@ class HostExchange {
 
  private:
   const Program& program_;
-  std::vector<std::vector<std::byte>> memory_;  // of each tensor
+  std::vector<std::vector<std::byte>> memory_;  // one for each tensor
 };
 
 }  // namespace serval::testing

@@ -1,4 +1,4 @@
-// What is measured of NCCL, on a library that stands in for it: in a process of its own, with a deadline.
+// Measurement of NCCL with a fake library: in a separate process, with a deadline.
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -27,7 +27,7 @@ std::string log_path() {
   return (std::filesystem::temp_directory_path() / fmt::format("serval_nccl_{}.log", getpid())).string();
 }
 
-// Adds to the library's log, if it has one, which rank's GPU is the current one. A sample takes 100 µs.
+// Logs which rank's GPU becomes the current one, if the library has a log. A sample takes 100 µs.
 class FakeStreams final : public RankStreams {
  public:
   explicit FakeStreams(bool end) : end_(end) {}
@@ -72,7 +72,7 @@ class Nccl : public ::testing::Test {
     set_.push_back("FAKE_NCCL_" + name);
     setenv(set_.back().c_str(), value.c_str(), 1);
   }
-  // Of the calls of the library, and of what the streams were used for.
+  // The log of the library's calls and of the streams' use.
   static std::vector<std::string> log() {
     std::ifstream file(log_path());
     std::vector<std::string> lines;
@@ -120,10 +120,10 @@ TEST_F(Nccl, IsTimedForEachSize) {
   const NcclResults results = measure_nccl(test_of({16384, 32768}), source());
   EXPECT_EQ(results.note, "");
   EXPECT_EQ(results.version, "2.28.3");
-  EXPECT_THAT(results.us, ElementsAre(50, 50));  // of two calls
+  EXPECT_THAT(results.us, ElementsAre(50, 50));  // for two calls
 }
 
-// A call for a rank may wait for those of the others, and they come from the same thread.
+// A call for a rank may wait for the other ranks' calls, which come from the same thread.
 TEST_F(Nccl, IsCalledForAllRanksTogetherEachOnItsGpu) {
   keep_log();
   measure_nccl(test_of({16384}), source());
@@ -159,13 +159,13 @@ TEST_F(Nccl, IsGivenUpWhereItDoesNotEvenAbort) {
 
 TEST_F(Nccl, KeepsTheSizesThatWereMeasuredBefore) {
   tell("HANGS", "ncclGroupEnd");
-  tell("FROM", "5");  // four calls are the first size
+  tell("FROM", "5");  // the first four calls measure the first size
   const NcclResults results = measure_nccl(test_of({16384, 32768}), source());
   EXPECT_THAT(results.us, ElementsAre(50, std::nullopt));
   EXPECT_THAT(results.note, HasSubstr("ncclAllReduce of 32768 bytes"));
 }
 
-// Together they take longer than one step may.
+// All steps together take longer than one step may.
 TEST_F(Nccl, HasTheTimeOfEachStepAnew) {
   tell("SLOW", "ncclCommInitAll");
   NcclTest test = test_of({16384});
