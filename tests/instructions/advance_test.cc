@@ -8,7 +8,7 @@
 namespace serval::testing {
 namespace {
 
-// The state of a pass that has been sampled, and the one record that ends it.
+// The state of a sampled pass, and the record that ends the pass.
 class AdvanceTest : public ::testing::Test {
  protected:
   explicit AdvanceTest(uint32_t rows = kDefaultRows, uint32_t sequences = kDefaultSequences) {
@@ -60,7 +60,7 @@ class AdvanceTest : public ::testing::Test {
   Advance op_{};
 };
 
-// More rows than a word has bits, and sequences that are fewer.
+// More rows than a word has bits, and fewer sequences than rows.
 class AdvanceManyRows : public AdvanceTest {
  protected:
   static constexpr uint32_t kRows = 256, kSequences = 240, kMoving = 40;
@@ -116,7 +116,7 @@ TEST_F(AdvanceTest, EndsASequenceAtAnyOfItsStopTokens) {
   slot(1).stop_tokens[2] = 33;
   slot(1).stop_tokens[3] = 44;  // beyond the count
   decode(0, 1, 10, 33);
-  decode(1, 2, 10, 33);  // another sequence's stop token is none of this one's
+  decode(1, 2, 10, 33);  // the stop token of another sequence does not count
   run();
   EXPECT_EQ(row(0).active, 0U);
   EXPECT_EQ(output(0, 0).finish, FinishReason::kStopToken);
@@ -146,7 +146,7 @@ TEST_F(AdvanceTest, EndsASequenceThatWouldNeedItsEndPosition) {
   decode(0, 1, 19, 7);
   decode(1, 2, 20, 7);
   run();
-  EXPECT_EQ(row(0).active, 1U);  // its token goes to position 20
+  EXPECT_EQ(row(0).active, 1U);  // its token is at position 20
   EXPECT_EQ(output(0, 0).finish, FinishReason::kNone);
   EXPECT_EQ(row(1).active, 0U);
   EXPECT_EQ(output(0, 1).finish, FinishReason::kLength);
@@ -168,7 +168,7 @@ TEST_F(AdvanceTest, AStopTokenAtTheEndPositionIsAStopToken) {
 TEST_F(AdvanceTest, EndsASequenceWhoseLogitsWereNotFinite) {
   slot(1).num_stop_tokens = 1;
   slot(1).stop_tokens[0] = 7;
-  decode(0, 1, 999, 7, std::numeric_limits<float>::quiet_NaN());  // not by its stop token or length
+  decode(0, 1, 999, 7, std::numeric_limits<float>::quiet_NaN());  // not because of its stop token or length
   decode(1, 2, 10, 7, -std::numeric_limits<float>::infinity());   // very unlikely, but a number
   run();
   EXPECT_EQ(row(0).active, 0U);
@@ -221,7 +221,7 @@ TEST_F(AdvanceTest, EndsTheLaunchWhenThePassesAreDone) {
   }
   EXPECT_EQ(control().last_pass, 2U);
   EXPECT_EQ(control().stopped_by_host, 0U);
-  EXPECT_EQ(row(0).active, 1U);  // the sequence goes on in the next launch
+  EXPECT_EQ(row(0).active, 1U);  // the sequence continues in the next launch
 }
 
 TEST_F(AdvanceTest, TheHostsStopEndsTheLaunchAfterThisPass) {
@@ -231,10 +231,10 @@ TEST_F(AdvanceTest, TheHostsStopEndsTheLaunchAfterThisPass) {
   run();
   EXPECT_EQ(control().last_pass, 1U);
   EXPECT_EQ(control().stopped_by_host, 1U);
-  EXPECT_EQ(output(1, 0).valid, 1U);  // what was sampled is not lost
+  EXPECT_EQ(output(1, 0).valid, 1U);  // the sampled token is not lost
   EXPECT_EQ(row(0).active, 1U);
   EXPECT_EQ(row(0).position, 2U);
-  EXPECT_EQ(host_stop(), 1U);  // the host's to clear
+  EXPECT_EQ(host_stop(), 1U);  // only the host clears it
 }
 
 TEST_F(AdvanceTest, KeepsTheTokensAsFarAsTheContextGoes) {
@@ -294,7 +294,7 @@ TEST_F(AdvanceTest, ReachesTheLastLineOfTheOutputTable) {
   EXPECT_EQ(control().last_pass, static_cast<uint32_t>(kMostLaunchPasses - 1));
 }
 
-// An SM may read `last_pass` late, so a pass that goes on must not touch it.
+// An SM may read `last_pass` late, so a pass that is not the last must not write it.
 TEST_F(AdvanceTest, WritesTheLastPassOnlyWhenItDecides) {
   constexpr uint32_t kMark = 12345;
   decode(0, 0, 0, 7);

@@ -1,5 +1,5 @@
-// One matvec_residual of several parts and one add_parts after a matvec_part for each give the same bits:
-// those of the parts added to the residual first to last.
+// One matvec_residual of several parts gives the same bits as a matvec_part for each part and one add_parts:
+// those of adding the parts to the residual in order.
 #include "instructions/common/column_parts.h"
 
 #include <bit>
@@ -14,14 +14,14 @@ namespace {
 using Memory = std::vector<std::vector<std::byte>>;
 
 TEST(ColumnParts, AreAsManyAsFewTilesNeed) {
-  // 128 tiles of 64 outputs are enough, 4 parts the most.
+  // 128 tiles of 64 outputs are enough; the maximum is 4 parts.
   EXPECT_EQ(matrix_parts(8192, 28672), 1U);
   EXPECT_EQ(matrix_parts(4160, 28672), 1U);
   EXPECT_EQ(matrix_parts(4096, 28672), 2U);
   EXPECT_EQ(matrix_parts(2048, 28672), 4U);
   EXPECT_EQ(matrix_parts(64, 28672), 4U);
   EXPECT_EQ(matrix_parts(16, 28672), 4U);
-  // A part has a panel of 1024 columns, or the rest behind the last whole one.
+  // A part has at least one panel of 1024 columns, or the partial last panel.
   EXPECT_EQ(matrix_parts(64, 16), 1U);
   EXPECT_EQ(matrix_parts(64, 1024), 1U);
   EXPECT_EQ(matrix_parts(64, 1040), 2U);
@@ -29,7 +29,7 @@ TEST(ColumnParts, AreAsManyAsFewTilesNeed) {
 }
 
 TEST(ColumnParts, OfProjectionsAreOfTwoPanelsOrMore) {
-  EXPECT_EQ(projection_parts(2560, 8192), 3U);  // Llama-70B on 4 GPUs, of which each has 40 tiles
+  EXPECT_EQ(projection_parts(2560, 8192), 3U);  // Llama-70B on 4 GPUs with 40 tiles each
   EXPECT_EQ(projection_parts(1280, 8192), 4U);  // on 8
   EXPECT_EQ(projection_parts(5120, 8192), 1U);  // on 2
   EXPECT_EQ(projection_parts(3072, 4096), 1U);  // Llama-8B on 2: two parts gain nothing
@@ -56,8 +56,8 @@ TEST(ColumnParts, AreWholePanelsThatFollowEachOther) {
   EXPECT_EQ(columns_of_part(14336, 2, 4).begin, 7U * 1024);
 }
 
-// Programs of tiles, whose products have up to 4 panels of columns; passes with idle rows, all rows or those
-// that want logits.
+// Programs of tiles whose products have up to 4 panels of columns; passes with idle rows; products of all
+// rows or of those that want logits.
 template <class Fn>
 void over_scenes(Fn&& fn) {
   for (uint64_t seed = 0; seed < 16; ++seed) {
@@ -80,7 +80,7 @@ void over_scenes(Fn&& fn) {
   }
 }
 
-// The sum over columns of a row of weights and an input row.
+// The sum over the columns `cols` of a row of weights times an input row.
 float sum_over(const Scene& s, uint32_t output, uint32_t row, ColumnRange cols) {
   const uint64_t stride = uint64_t{s.shape.q_heads} * s.shape.head_dim;
   return sum_in_order(s.bench.data<const uint16_t>(s.t.wo) + output * stride + cols.begin,
@@ -105,7 +105,7 @@ TEST(MatvecResidual, AddsItsPartsToTheResidualFirstToLast) {
   });
 }
 
-// Of single rows, whose squares are of 8 columns.
+// Single rows, with a sum of squares for each 8 columns.
 TEST(MatvecResidual, AddsPartsInTileOrderAsInTiles) {
   for (uint64_t seed = 0; seed < 8; ++seed) {
     Random random(4100 + seed);
@@ -153,7 +153,7 @@ TEST(AddParts, AfterAPartForEachRangeOfColumnsHasTheBitsOfOneProduct) {
   EXPECT_GT(compared, 10U);
 }
 
-// A record of a scene, with one of its numbers or tensors changed.
+// Checks a record of a scene after changing one of its numbers or tensors.
 template <class Op, class Change>
 std::string refusal(const Scene& s, Change&& change) {
   Op op = s.stage(kOpcodeOf<Op>).make(0, 1).template as<Op>();

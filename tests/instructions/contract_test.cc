@@ -1,6 +1,6 @@
-// What an instruction says of itself is true: its footprint covers all it touches, exact footprints lie
-// within their bound, instances of a stage share no output, operands are named, and no record that could
-// leave its tensors passes the check.
+// Checks the declarations of each instruction: its footprint covers everything that it touches, exact
+// footprints are within their bound, instances of a stage share no output, operands are named, and a record
+// that could leave its tensors is refused.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -26,7 +26,7 @@ const uint32_t kScenes = sampled(8);
 
 using Memory = std::vector<std::vector<std::byte>>;
 
-// Every fourth has contexts of several leaves of planned attention, which items share.
+// Every fourth shape has contexts of several leaves of planned attention, divided among items.
 Shape shape_of_scene(uint32_t n, Random& random) {
   if (n % 4 != 3) return random_shape(random, kSmall);
   ShapeLimits limits = kSmall;
@@ -39,7 +39,7 @@ Shape shape_of_scene(uint32_t n, Random& random) {
   return shape;
 }
 
-// Scenes, each with all of its stages, each of these in random parts.
+// Calls fn with scenes and each of their stages, divided into random parts.
 template <class Fn>
 void over_random_stages(uint64_t seed, Fn&& fn) {
   for (uint32_t n = 0; n < kScenes; ++n) {
@@ -109,7 +109,7 @@ TEST(Footprint, NamesTheOperandItClaimsAndStaysInsideItsTensor) {
   });
 }
 
-// New tokens lie anywhere: a bound's columns are the share of the pass's rows (vm/region.h).
+// New tokens may be anywhere, so the columns of their bound do not restrict them (vm/region.h).
 bool holds(const Region& bound, Box box) {
   if (bound.part == Part::kNewTokens) {
     box.col_begin = bound.box.col_begin;
@@ -147,7 +147,7 @@ std::vector<Instruction> some(std::vector<Instruction> instances) {
   return instances;
 }
 
-// What the list of items deals out to the region's record; to all, where it is read.
+// Adds what the list of items assigns to the region's record; for reads, what it assigns to all records.
 template <class Add>
 void add_dealt(const Scene& s, const Region& bound, Add&& add) {
   const AttentionList& list = *s.bench.data<const AttentionList>(s.t.items);
@@ -180,7 +180,7 @@ void add_dealt(const Scene& s, const Region& bound, Add&& add) {
   }
 }
 
-// The elements of a bound's region that belong to its part in this state, as whole boxes.
+// The elements of a bound's region that belong to its part in this state, as boxes.
 Footprint elements_of(const Scene& s, const Region& bound) {
   Footprint out;
   const auto add = [&](Box box) {
@@ -252,7 +252,8 @@ TEST(Footprint, OfAnyStateIsInsideThePartsOfItsBound) {
   });
 }
 
-// The side that proves that a reader finds something: promised without a state, kept in every one.
+// This is the basis for the proof that a reader finds its data: what is promised without a state holds in
+// every state.
 TEST(Footprint, WhatIsCertainlyWrittenIsWrittenInEveryState) {
   size_t promised = 0;
   over_random_stages(
@@ -292,7 +293,7 @@ TEST(Footprint, InstancesOfAStageNeverWriteTheSameElement) {
     for (const StateView* state : {static_cast<const StateView*>(nullptr), &view}) {
       Cover times = empty_cover(s.bench);
       for (const Instruction& i : instances) {
-        // Shares of a deal are told apart by the state only.
+        // Shares of a deal are only known with the state.
         Footprint footprint = footprint_of(i, state);
         std::erase_if(footprint, [](const Region& r) { return is_dealt(r.part); });
         add_to_cover(s.bench, footprint, writes, times);
@@ -304,7 +305,7 @@ TEST(Footprint, InstancesOfAStageNeverWriteTheSameElement) {
   });
 }
 
-// Fills every element that `keep` does not cover.
+// Poisons every element that `keep` does not cover.
 void poison_outside(Bench& bench, const Cover& keep) {
   for (size_t t = 0; t < keep.size(); ++t) {
     const size_t size = size_of(bench.program.tensors[t].dtype);
@@ -370,9 +371,8 @@ TEST(Footprint, HasEverythingThatMattersToTheResult) {
       });
 }
 
-// vm/host/handler.h: `load` reads every input but the weights, `compute` touches these and its local only.
-// What is in memory between the roles may therefore be anything, but for what the instruction both reads and
-// writes when it stores.
+// vm/host/handler.h: `load` reads every input except the weights; `compute` reads only these and its local.
+// So memory may change between the roles, except what the instruction both reads and writes when it stores.
 TEST(Roles, LoadTakesAllInputsButTheWeights) {
   over_random_stages(
       60, [](Scene& s, const Stage& stage, const std::vector<Instruction>& instances, Random&) {
@@ -405,7 +405,7 @@ TEST(Roles, LoadTakesAllInputsButTheWeights) {
       });
 }
 
-// One valid record of every opcode.
+// One valid record of each opcode.
 std::vector<Instruction> one_of_each(const Scene& s) {
   std::vector<Instruction> out;
   for (const Stage& stage : s.stages()) out.push_back(stage.make(0, 1));
@@ -422,7 +422,7 @@ TEST(CheckInstruction, RefusesOpcodesThatDoNotExist) {
   }
 }
 
-// A refusal is one line: the instruction, the operand, what was found.
+// A refusal is one line: the instruction, the operand and the value.
 void expect_refusal(const Program& program, const Instruction& i, const std::string& operand) {
   const std::string line = check_instruction(program, i);
   EXPECT_THAT(line, StartsWith(std::string(op_name(i.opcode)) + ": " + operand + ":"));
@@ -433,7 +433,7 @@ bool is_product_input(Image image) {
   return image == Image::kActivation || image == Image::kSlabs;
 }
 
-// Of which class of programs it is.
+// Returns whether the record states its class of programs.
 bool says_square_cols(const Instruction& i) {
   return std::ranges::any_of(op_info(i.opcode).fields,
                              [](const FieldInfo& f) { return std::string_view(f.name) == "square_cols"; });
@@ -499,7 +499,7 @@ TEST(CheckInstruction, RefusesNumbersOutOfRange) {
   constexpr uint32_t kTooLarge = (1U << 24) + 16;
   for (uint64_t seed = 0; seed < kScenes; ++seed) {
     Random random(90 + seed);
-    ShapeLimits vectors = kSmall;  // of tiles, units come in groups besides
+    ShapeLimits vectors = kSmall;  // in programs of tiles, units also come in groups
     vectors.tiles = false;
     Scene s(random_shape(random, vectors), random);
     for (const Stage& stage : s.stages()) {
@@ -530,7 +530,7 @@ TEST(CheckInstruction, RefusesNumbersOutOfRange) {
         for (const uint32_t value : bad) {
           const std::string line = check_instruction(s.bench.program, with_field(i, f, value));
           EXPECT_NE(line, "") << value;
-          // A count is part of the range that the line gives.
+          // The error line gives a count as a part of its range.
           if (!is_count(name)) {
             EXPECT_THAT(line, StartsWith(op + ": " + name + ": ")) << value;
           } else {
@@ -554,7 +554,7 @@ TEST(CheckInstruction, RefusesRangesThatWrapAround) {
   }
 }
 
-// What kernels of larger tiles have no registers for.
+// Kernels of larger tiles lack the registers for this.
 TEST(CheckInstruction, RefusesWideTilesOfPassesOfManyRows) {
   Random random(105);
   Shape shape = random_shape(random, kSmall);
@@ -617,7 +617,7 @@ TEST(Kernels, OfSingleRowsRunProgramsOfFewQueryHeadsAKvHead) {
   EXPECT_TRUE(runs_with(9, kernel_traits::Tiles64Heads128));
 }
 
-// A row's inputs are in shared memory as a whole.
+// Kernels in tile order hold all of a row's inputs in shared memory.
 TEST(Kernels, InTileOrderRunProgramsWhoseRowsHaveRoom) {
   Random random(108);
   Shape shape = random_shape(random, kSmall);
@@ -640,7 +640,7 @@ TEST(Kernels, InTileOrderRunProgramsWhoseRowsHaveRoom) {
   EXPECT_FALSE(runs_with(kMost, kernel_traits::Decode64Heads64));
 }
 
-// Whatever a program is, the kernel that takes the most rows of it runs all passes.
+// For every program, the kernel with the most rows can run all passes.
 TEST(Kernels, OfSingleRowsComeBeforeThoseOfAllPasses) {
   const KernelTraits* before = nullptr;
   for (const KernelTraits& kernel : kernels()) {
@@ -690,7 +690,7 @@ TEST(CheckInstruction, RefusesFactorsThatAreNotNumbers) {
   EXPECT_GE(factors, 4U);  // three epsilons and a scale at least
 }
 
-// A valid record with a number or two changed, most often to something near.
+// A valid record with one or two numbers changed, usually to a close value.
 Instruction mutated(Instruction i, uint32_t tensors, Random& random) {
   const std::vector<FieldInfo>& fields = op_info(i.opcode).fields;
   for (uint32_t changes = random.between(1, 2); changes > 0; --changes) {
@@ -705,7 +705,7 @@ Instruction mutated(Instruction i, uint32_t tensors, Random& random) {
   return i;
 }
 
-// Whatever is in a record, if it passes then it stays inside the tensors it names.
+// Any record that passes the check stays inside the tensors that it names.
 TEST(CheckInstruction, LetsNoRandomRecordOutOfItsTensors) {
   constexpr int kRecords = 10000;
   size_t passed = 0, refused = 0;

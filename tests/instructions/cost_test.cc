@@ -1,4 +1,4 @@
-// What an instruction costs follows from the pass and from how the program's tensors are stored.
+// An instruction's cost depends on the pass and on the storage of the program's tensors.
 #include "gtest/gtest.h"
 
 #include "instructions/isa.h"
@@ -55,7 +55,7 @@ TEST(Cost, OfATileIsThatOfItsRows) {
   EXPECT_EQ(all.operations, 2U * 16 * 2048 * 8);
 }
 
-// The ranks' sums and the residual there and back; what the other ranks get of it is pushed.
+// It reads the ranks' sums, reads and writes the residual, and pushes the results to the other ranks.
 TEST(Cost, OfAReductionIsWhatItReadsAndPushes) {
   const std::vector<Tensor> tensors = {{.name = "partial", .dtype = DType::kF32},
                                        {.name = "residual", .dtype = DType::kF32},
@@ -75,7 +75,7 @@ TEST(Cost, OfAReductionIsWhatItReadsAndPushes) {
 }
 
 TEST(Cost, SeesTheImage) {
-  // A column more is a page more of each unit, but an element more of a row-major matrix.
+  // One more column needs one more page of each unit, but one more element of each row of a row-major matrix.
   const uint64_t pages = cost_of(part_of(1024, 1025), tensors_of(DType::kBF16, Image::kPages), 1).bytes;
   const uint64_t rows = cost_of(part_of(1024, 1025), tensors_of(DType::kBF16, Image::kRowMajor), 1).bytes;
   EXPECT_EQ(pages, 2U * 2 * 16384);

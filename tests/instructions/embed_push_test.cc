@@ -1,5 +1,5 @@
-// The embedding that ranks share by its rows, on 1, 2 and 8 of them that are devices of one bench: once the
-// owners have added up what they were pushed, it has the bits of one rank's.
+// The embedding that ranks share by rows, with 1, 2 and 8 ranks as devices of one bench. After the owners
+// have added up the pushed rows, it has the same bits as with one rank.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 
 constexpr uint32_t kRows = 16, kCols = 256, kUnits = kCols / kUnitRows;
 
-// The ranks' tensors, and those of a rank that has all of the table.
+// The ranks' tensors, and the whole table.
 class SharedTable {
  public:
   SharedTable(uint32_t vocab, uint32_t ranks) : vocab_(vocab), ranks_(ranks), random_(vocab + ranks) {
@@ -73,7 +73,7 @@ class SharedTable {
             .num_rows = kRows,
             .begins = 1};
   }
-  // From memory that holds NaNs.
+  // Starts with memory filled with NaNs.
   void look_up() {
     for (uint32_t rank = 0; rank < ranks_; ++rank) {
       for (const PeerTensors& written : {exchange_, weighted_, squares_, residual_})
@@ -82,7 +82,7 @@ class SharedTable {
     for (uint32_t rank = 0; rank < ranks_; ++rank) bench_.run(make_instruction(push(rank)));
     for (uint32_t rank = 0; rank < ranks_; ++rank) bench_.run(make_instruction(reduce(rank)));
   }
-  // The rows that are active have what the table says, on all ranks.
+  // Active rows must have the table's values on all ranks.
   void expect_bits_of_one_rank() {
     for (uint32_t r = 0; r < kRows; ++r) {
       const PassRow& row = bench_.data<const PassRow>(rows_.on(0))[r];
@@ -113,14 +113,14 @@ class SharedTable {
     for (uint32_t c = 0; c < kCols; ++c)
       bench_.data<uint16_t>(norm_.on(rank))[c] = float_to_bf16(static_cast<float>(c % 7) / 4);
   }
-  // A rank without tokens of its own has a unit of them nevertheless, as models/ranks.h says.
+  // A rank without tokens of its own still has one unit, as in models/ranks.h.
   void add_table(uint32_t rank) {
     const VocabularyShare own = vocabulary_share(vocab_, rank, ranks_);
     const uint64_t rows = own.count > 0 ? own.count : std::min<uint64_t>(kUnitRows, vocab_ - own.first);
     tensor(rank, "table", DType::kBF16, TensorKind::kWeight, rows, kCols);
     std::copy_n(whole_.data() + own.first * kCols, rows * kCols, bench_.data<uint16_t>(table_.on(rank)));
   }
-  // The first tokens and the last, and others between; every fifth row is not active.
+  // The first and last tokens, and others between them; every fifth row is not active.
   void fill_rows() {
     for (uint32_t rank = 0; rank < ranks_; ++rank) {
       auto* rows = bench_.data<PassRow>(rows_.on(rank));
@@ -171,7 +171,7 @@ TEST(SharedEmbedding, HasTheBitsOfOneRanks) {
 TEST(SharedEmbedding, IsRefusedWhereATokenWouldCountTwiceOrNotAtAll) {
   const SharedTable few(13, 8), many(203, 8);
   EXPECT_EQ(many.refusal(many.push(3)), "");
-  EmbedPush again = few.push(0);  // the unit that rank 3 looks up
+  EmbedPush again = few.push(0);  // unit that rank 3 looks up
   again.num_tokens = kUnitRows;
   EXPECT_THAT(few.refusal(again), HasSubstr("first_token: 0, expected with num_tokens the rank's share"));
   EmbedPush other = many.push(3);

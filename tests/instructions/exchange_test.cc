@@ -1,5 +1,5 @@
-// What ranks exchange, on two of them that are two devices of one bench: in programs that multiply vectors,
-// and in those that multiply tiles of rows.
+// The exchange instructions on two ranks, as two devices of one bench, in programs that multiply vectors and
+// in programs that multiply tiles of rows.
 #include <array>
 #include <vector>
 
@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 constexpr uint32_t kRanks = 2, kRows = 16, kCols = 128, kInputs = 48, kSlice = kCols / kRanks;
 constexpr uint32_t kActive = 5, kIdle = 6;  // rows of the pass
 
-// The parameter: columns of the residual whose squares are added up together.
+// The parameter is the number of the residual's columns whose squares are summed together.
 class Exchange : public ::testing::TestWithParam<uint32_t> {
  protected:
   Exchange() {
@@ -156,11 +156,12 @@ TEST_P(Exchange, PutsEachSliceWhereItsOwnerLooks) {
   }
 }
 
-// The ranks' sums first, in their order, then the residual: three numbers that fp32 adds to three results.
+// First the ranks' sums in rank order, then the residual: with these three numbers, each order gives another
+// fp32 result.
 TEST_P(Exchange, AddsTheSumsInTheOrderOfTheRanksAndTheResidualLast) {
   fill_sums(1, [] { return 0.0F; });
   float* residual = bench_.data<float>(residual_.on(1)) + kActive * kCols;
-  set_sum(1, kActive, 0, 0x1p24F);        // rank 0's of the slice's first column
+  set_sum(1, kActive, 0, 0x1p24F);        // rank 0's sum for the slice's first column
   set_sum(1, kActive, kSlice, -0x1p24F);  // rank 1's
   residual[kSlice] = 1;
   bench_.run(make_instruction(reduce(1)));

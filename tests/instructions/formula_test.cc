@@ -1,12 +1,12 @@
-// Each instruction against a plain evaluation of its formula in double, with DESIGN's rounding points, over
-// random shapes and passes.
+// Compares each instruction with a plain evaluation of its formula in double, with DESIGN's rounding points,
+// for random shapes and passes.
 //
-// How close is promised, and why it can be: products of bf16 numbers are exact in fp32, so an output is off
-// by its additions and by a few single operations only. Every reference value comes with a bound computed
-// from its own terms (sum_error), which the output must keep. Where an output is rounded to bf16 the two may
-// fall on either side of the middle between two bf16 numbers: then the output must be one of the numbers
-// between which the bound leaves the choice; those flips are counted, and rare enough for the NMSE to hold
-// with them. Inside an instruction the same may happen to an attention probability, see Attention below.
+// The tolerance: products of bf16 numbers are exact in fp32, so only additions and a few single operations
+// cause errors in an output. Each reference value has an error bound computed from its own terms (sum_error),
+// which the output must meet. If an output is rounded to bf16, value and reference may be on different sides
+// of the middle between two bf16 numbers. Then the output must be one of the numbers that the bound allows;
+// these flips are counted, and they are rare enough for the NMSE to hold. The same may happen inside an
+// instruction to an attention probability, see Attention below.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -27,20 +27,21 @@
 namespace serval::testing {
 namespace {
 
-constexpr double kMostNmse = 1e-8;          // a flip of one of the largest outputs alone is 3.4e-9
-constexpr double kMostSettledNmse = 1e-12;  // of fp32 outputs where no rounding to bf16 is in doubt
-constexpr double kMostFlips = 0.001;        // share of bf16 outputs
-constexpr double kUlp = 0x1p-23;            // of fp32, relative
-// For what has nothing to do with the context.
+constexpr double kMostNmse = 1e-8;  // a flip of one of the largest outputs alone is 3.4e-9
+constexpr double kMostSettledNmse =
+    1e-12;                            // for fp32 outputs that do not depend on an uncertain rounding to bf16
+constexpr double kMostFlips = 0.001;  // fraction of the bf16 outputs
+constexpr double kUlp = 0x1p-23;      // of fp32, relative
+// For instructions that do not depend on the context.
 constexpr ShapeLimits kNarrow = {.max_kv_heads = 1, .max_context = 100};
 
-// A value as the reference has it, before any rounding, and how far off an fp32 evaluation may be.
+// A reference value before any rounding, and the error bound of an fp32 evaluation.
 struct Exact {
   double value = 0;
   double error = 0;
 };
 
-// What became of all outputs of an instruction.
+// Accumulates the comparison of all outputs of an instruction.
 class Tally {
  public:
   void add(float got, const Exact& want) {
@@ -60,7 +61,7 @@ class Tally {
   }
   void new_shape() { ++shapes_; }
   double nmse() const { return square_error_ / power_; }
-  // Reports and judges.
+  // Prints the figures and checks the limits.
   void finish(const char* name, double most_nmse = kMostNmse) const {
     const double flipped = static_cast<double>(flips_) / static_cast<double>(outputs_);
     const std::string over = shapes_ == 0 ? "" : std::to_string(shapes_) + " shapes, ";
@@ -89,7 +90,7 @@ class Tally {
   std::string first_wrong_;
 };
 
-// Σ weights[k] x[k]; x holds bf16 numbers.
+// Σ weights[k] x[k]; x contains bf16 numbers.
 Exact dot(const uint16_t* weights, const std::vector<double>& x) {
   double sum = 0, magnitude = 0;
   for (size_t k = 0; k < x.size(); ++k) {
@@ -106,8 +107,8 @@ std::vector<double> widen(const uint16_t* from, size_t n) {
   return out;
 }
 
-// 1 / sqrt(mean square + epsilon) of a row, from the sums of squares of its units. A pair of sums, a lane's
-// chain and five folds, a division and an addition go under the root, which halves what they are off by; the
+// 1 / sqrt(mean square + epsilon) of a row, from the sums of squares of its units. Under the root: a sum of
+// two, a lane's chain, five folds, a division and an addition; the root halves their relative error. Then the
 // root and the reciprocal follow.
 Exact exact_scale(const float* squares, uint32_t cols, float epsilon) {
   constexpr uint32_t kLanes = 32, kFolds = 5;
@@ -119,8 +120,7 @@ Exact exact_scale(const float* squares, uint32_t cols, float epsilon) {
   return {scale, rounding_error(chain + 2, scale) / 2 + rounding_error(2, scale)};
 }
 
-// The row that the projections after a norm multiply with: as its writer left it, and what its sums are to be
-// multiplied with.
+// The row that the projections after a norm multiply, as written by its writer, and the factor for its sums.
 struct NormedRow {
   std::vector<double> x;
   Exact scale;
@@ -144,7 +144,7 @@ const uint16_t* weight_row(const Scene& s, TensorId weights, uint64_t row) {
   return s.bench.data<const uint16_t>(weights) + row * s.bench.tensor(weights).cols;
 }
 
-// Checks that bytes of `tensor` outside `expected` (element → changed) are as they were.
+// Checks that bytes of `tensor` outside `expected` (element → changed) did not change.
 void expect_untouched(const Scene& s, const std::vector<std::byte>& before, TensorId tensor,
                       const std::vector<uint8_t>& expected, const std::string& what) {
   const size_t size = size_of(s.bench.tensor(tensor).dtype);
@@ -157,9 +157,9 @@ void expect_untouched(const Scene& s, const std::vector<std::byte>& before, Tens
   EXPECT_EQ(touched, 0U) << what << " wrote to " << s.bench.tensor(tensor).name << " outside its rows";
 }
 
-// Draws shapes and passes, runs the whole stage in random parts onto poison, lets `judge(scene, tally)`
-// compare every output that the formula defines, and expects no other memory to have changed. `judge` returns
-// the elements it compared, for each tensor.
+// Draws shapes and passes, runs the whole stage in random parts onto poison, and calls `judge(scene, tally)`,
+// which compares every output that the formula defines and returns the compared elements of each tensor.
+// Expects that no other memory has changed.
 template <class Judge>
 void over_random_scenes(Opcode opcode, int shapes, const ShapeLimits& limits, Tally& tally, Judge&& judge) {
   for (int n = 0; n < shapes; ++n) {
@@ -191,10 +191,10 @@ void over_random_scenes(Opcode opcode, int shapes, const ShapeLimits& limits, Ju
 
 using Memory = std::vector<std::vector<std::byte>>;
 
-// The three things that a writer of the residual leaves, apart: their sizes differ too much for one NMSE.
+// The three outputs of a residual's writer, separately: their magnitudes differ too much for one NMSE.
 struct ResidualTally {
   Tally residual, weighted, squares;
-  // The square and the three additions of a unit's tree.
+  // The error bound of 4 operations: the square and the three additions of a unit's tree.
   void add_unit(const float* x, const uint16_t* norm, const uint16_t* weighted_to, float squares_to) {
     double sum = 0;
     for (uint32_t i = 0; i < kUnitRows; ++i) {
@@ -209,7 +209,7 @@ struct ResidualTally {
   }
 };
 
-// x and weights as no model has them: over 24 powers of two.
+// Values outside the range of real models: x and weights over 24 powers of two.
 struct NormInput {
   explicit NormInput(Random& random) : x(random.between(1, 256) * kTileDim), norm(x.size()) {
     const double scale = std::exp2(random.real(-12, 12));
@@ -244,7 +244,7 @@ TEST(Weigh, LeavesProductsAsBf16AndTheSquaresOfEveryUnit) {
   tally.finish("apply_norm");
 }
 
-// In tile order: readers get from sums of 8 squares what programs of tiles have as sums of 64.
+// In tile order, readers compute from sums of 8 squares the sums of 64 that programs of tiles have.
 TEST(SquaresOfGemm, AreTheSumsOf64SquaresToTheBit) {
   Random random(4);
   for (int n = 0; n < 300; ++n) {
@@ -274,8 +274,8 @@ TEST(RmsScale, IsOneOverTheRootOfTheMeanSquare) {
   tally.finish("rms_scale");
 }
 
-// What apply_norm() and rms_scale() make together, from the residual itself: one rounding to bf16 is between
-// them.
+// apply_norm() and rms_scale() together, compared with the norm of the residual: there is one rounding to
+// bf16 between them.
 TEST(RmsScale, CompletesWeighedRowsToTheRmsNorm) {
   constexpr double kHalfUlpOfBf16 = 0x1p-8;  // relative, at most
   constexpr float kEpsilon = 1e-5F;
@@ -299,7 +299,7 @@ TEST(RmsScale, CompletesWeighedRowsToTheRmsNorm) {
   EXPECT_LE(square_error / power, kHalfUlpOfBf16 * kHalfUlpOfBf16 / 3);
 }
 
-// Judges what the residual's next readers will find in row r, from the residual as it is now.
+// Compares the data for the residual's next readers in row r with the current residual.
 void judge_for_readers(const Scene& s, uint32_t r, ResidualTally& tally, Cover& compared) {
   for (uint32_t c = 0; c < s.shape.hidden; c += kUnitRows) {
     const uint64_t at = s.bench.element(s.t.residual, r, c), unit = at / kUnitRows;
@@ -345,7 +345,7 @@ TEST(EmbedPush, BringsTheOwnerTheTokensRowOfTheTable) {
       });
 }
 
-// RoPE of a head: channel i turns with channel i + head_dim / 2.
+// RoPE of a head: rotates channel i together with channel i + head_dim / 2.
 std::vector<Exact> rotated(const std::vector<Exact>& y, const float* cosines) {
   const size_t pairs = y.size() / 2;
   std::vector<Exact> out(y.size());
@@ -361,7 +361,7 @@ std::vector<Exact> rotated(const std::vector<Exact>& y, const float* cosines) {
   return out;
 }
 
-// Outputs of one head of a projection, RoPE applied if `cosines` is given.
+// Outputs of one head of a projection, with RoPE if `cosines` is given.
 std::vector<Exact> head_outputs(const Scene& s, TensorId weights, uint32_t head, const NormedRow& x,
                                 const float* cosines) {
   const uint32_t d = s.shape.head_dim;
@@ -370,8 +370,8 @@ std::vector<Exact> head_outputs(const Scene& s, TensorId weights, uint32_t head,
   return cosines == nullptr ? y : rotated(y, cosines);
 }
 
-// Judges what the pass's rows left in q and the caches: outputs(part, head, row, cosines) are a head's, RoPE
-// applied if `cosines` are given.
+// Compares what the pass's rows left in q and the caches. outputs(part, head, row, cosines) gives a head's
+// outputs, with RoPE if `cosines` is given.
 template <class Outputs>
 void judge_heads(const Scene& s, Tally& tally, Cover& compared, Outputs&& outputs) {
   const uint32_t d = s.shape.head_dim;
@@ -398,7 +398,7 @@ void judge_heads(const Scene& s, Tally& tally, Cover& compared, Outputs&& output
   }
 }
 
-// The matrix of a projection.
+// The weights of a projection.
 TensorId projection(const Scene& s, QkvPart part) {
   return part == QkvPart::kQ ? s.t.wq : part == QkvPart::kK ? s.t.wk : s.t.wv;
 }
@@ -413,7 +413,7 @@ TEST(QkvRope, IsTheRotatedProjectionOfTheNormalisedRow) {
       });
 }
 
-// Which channel of which head is output `output` of a part's sums, in the order of the units.
+// The part, head and channel of output `output` of a part's sums, in the order of the units.
 struct Channel {
   QkvPart part;
   uint32_t head, channel;
@@ -423,13 +423,13 @@ Channel channel_of_output(const Scene& s, uint32_t output) {
   const uint32_t group = output / ((group_heads + 2) * d), in_group = output % ((group_heads + 2) * d);
   const uint32_t head = in_group / d, i = in_group % d;
   if (head == group_heads + 1) return {QkvPart::kV, group, i};
-  // A unit of 8 has 4 pairs: their first channels, then their second.
+  // A unit of 8 has 4 pairs: first their first channels, then their second channels.
   const uint32_t channel = i / 8 * 4 + i % 4 + (i % 8 < 4 ? 0 : d / 2);
   if (head == group_heads) return {QkvPart::kK, group, channel};
   return {QkvPart::kQ, group * group_heads + head, channel};
 }
 
-// Several panels of columns, so that there are parts.
+// Several panels of columns, so that there are K splits.
 constexpr ShapeLimits kPanels = {.max_hidden = 4200, .max_intermediate = 16, .max_kv_heads = 1};
 
 TEST(ProjectPart, IsTheProjectionOfAPartOfTheColumns) {
@@ -498,9 +498,9 @@ TEST(QkvProject, IsTheProjectionOfTheNormalisedRow) {
                      });
 }
 
-// A head divided by the root of its mean square, times the weights. Squares, their sum of a pair and a tree
-// over the pairs, a division and an addition go under the root, which halves what they are off by; the root,
-// the reciprocal and two products follow.
+// A head divided by the root of its mean square, times the weights. Under the root: the squares, the sum of a
+// pair, a tree over the pairs, a division and an addition; the root halves their relative error. Then the
+// root, the reciprocal and two products follow.
 std::vector<Exact> normed_head(const float* head, const uint16_t* norm, uint32_t d, float epsilon) {
   double squares = 0;
   for (uint32_t c = 0; c < d; ++c) squares += static_cast<double>(head[c]) * head[c];
@@ -552,12 +552,12 @@ TEST(QkNormRope, RotatesNormalisedHeadsAndKeepsValues) {
       });
 }
 
-// One query head against one leaf of keys.
+// Result of one query head for one leaf of keys.
 struct LeafResult {
   Exact largest, sum;
   std::vector<Exact> values;  // [head_dim]
-  // A probability so close to the middle of two bf16 numbers that fp32 may round it either way: the bound on
-  // `values` allows for that, and the leaves without one have to keep an NMSE of their own.
+  // A probability is so close to the middle of two bf16 numbers that fp32 may round it either way. The bound
+  // on `values` allows for that; leaves without such a probability must meet a separate NMSE.
   bool toss_up = false;
 };
 
@@ -602,13 +602,13 @@ LeafResult leaf_of(const Scene& s, const PassRow& row, uint32_t r, uint32_t q_he
       magnitude[c] += std::abs(term);
     }
   }
-  // These are added token by token.
+  // Additions token by token.
   out.sum.error += count * kUlp / 2 * probabilities;
   for (uint32_t c = 0; c < d; ++c) out.values[c].error += count * kUlp / 2 * magnitude[c];
   return out;
 }
 
-// Where a leaf's results lie, from the formula in attention/op.h.
+// Position of a leaf's results, by the formula in attention/op.h.
 uint64_t partial_at(const Scene& s, uint32_t splits, const PassRow& row, uint32_t r, uint32_t q_head,
                     uint32_t leaf) {
   const uint32_t group = s.shape.q_heads / s.shape.kv_heads, stride = s.shape.head_dim + 2;
@@ -619,7 +619,7 @@ uint64_t partial_at(const Scene& s, uint32_t splits, const PassRow& row, uint32_
          (uint64_t{leaf / splits} * group + q_head % group) * stride;
 }
 
-// The three kinds of output apart: their sizes differ too much for one NMSE.
+// The three kinds of output separately: their magnitudes differ too much for one NMSE.
 struct AttentionTally {
   Tally values, settled, largest, sums;
   void finish() const {
@@ -705,8 +705,8 @@ TEST(AttentionMerge, WeighsEveryLeafByItsLargestScore) {
                 sum += std::exp(l[d] - largest) * l[c];
                 magnitude += std::exp(l[d] - largest) * std::abs(l[c]);
               }
-              // An exponential, a product and `leaves` additions, above and below the line, and the division.
-              // Scores differ by 16 at most, so an exponent is off by 16 half ulps.
+              // An exponential, a product and `leaves` additions in numerator and denominator, and the
+              // division. Scores differ by at most 16, so an exponent has an error of up to 16 half ulps.
               const double relative = (leaves + 2 + 16 + 2) * kUlp;
               const uint64_t at = s.bench.element(s.t.attended, r, h * d + c);
               compared[s.t.attended.index][at] = 1;
@@ -718,7 +718,7 @@ TEST(AttentionMerge, WeighsEveryLeafByItsLargestScore) {
       });
 }
 
-// How far the output of attention is from softmax(q K / sqrt(d)) V, which it is but for rounding points.
+// The difference between the output of attention and softmax(q K / sqrt(d)) V, which is only due to rounding.
 struct SoftmaxError {
   double square = 0, power = 0;
 
@@ -881,7 +881,7 @@ TEST(GateUpSilu, IsTheGatedProductOfTheNormalisedRow) {
             const Exact g = normed_dot(weight_row(s, s.t.gate, j), x);
             const Exact u = normed_dot(weight_row(s, s.t.up, j), x);
             const double silu = g.value / (1 + std::exp(-g.value));
-            constexpr double kSteepest = 1.1;  // of silu's slope
+            constexpr double kSteepest = 1.1;  // bound of silu's slope
             const double error = kSteepest * g.error * (std::abs(u.value) + u.error) +
                                  std::abs(silu) * u.error + std::abs(silu * u.value) * 4 * kUlp;
             const uint64_t at = s.bench.element(s.t.product, r, j);
@@ -892,7 +892,7 @@ TEST(GateUpSilu, IsTheGatedProductOfTheNormalisedRow) {
       });
 }
 
-// The units of a row agree with its logits.
+// The softmax sums of a row's units must match its logits.
 void judge_unit_softmax(const Scene& s, uint32_t r, Cover& compared) {
   const float* logits = s.bench.data<const float>(s.t.logits) + size_t{r} * s.shape.vocab;
   for (uint32_t unit = 0; unit < vocabulary_units(s.shape.vocab); ++unit) {

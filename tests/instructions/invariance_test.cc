@@ -1,6 +1,6 @@
-// The bits of a row do not depend on who computes them, nor in whose company: they are the same for any split
-// of a stage into instances in any order, any number of splits, among 16 rows or alone, in whichever row of
-// the pass, and again and again.
+// A row's bits are independent of the instance that computes it and of the other rows: they are the same for
+// any division of a stage into instances in any order, any number of splits, among 16 rows or alone, in any
+// row of the pass, and in every run.
 #include <algorithm>
 #include <cstring>
 
@@ -26,7 +26,7 @@ Scene make_scene(uint64_t seed, Random& random) {
   return s;
 }
 
-// The memory after these instances, from the memory before; outputs poisoned first.
+// The memory after these instances have run on `before`, with outputs poisoned first.
 Memory after(Scene& s, const Memory& before, const Stage& stage, const std::vector<Instruction>& instances) {
   s.bench.memory = before;
   s.poison_outputs(stage);
@@ -83,7 +83,7 @@ TEST(Invariance, AnyNumberOfLanesGivesTheSameAttention) {
   }
 }
 
-// However leaves are dealt out: to one record, or cut up for many.
+// The leaves may be assigned to one record or divided among many.
 TEST(Invariance, AnyNumberOfRecordsGivesTheSamePlannedAttention) {
   for (uint64_t seed = 250; seed < 250 + kScenes / 2; ++seed) {
     Random random(seed);
@@ -107,8 +107,8 @@ TEST(Invariance, AnyNumberOfRecordsGivesTheSamePlannedAttention) {
   }
 }
 
-// Rows of these tensors belong to rows of the pass: row r to row r, and of partial results, of which there
-// are several for each row of the pass, row i × whole_row_tiles(rows) + r.
+// Tensors whose rows correspond to rows of the pass: row r to row r; for partial results, which have several
+// rows for each row of the pass, row i × whole_row_tiles(rows) + r.
 bool has_pass_rows(const Scene& s, uint32_t tensor) {
   const Tensor& t = s.bench.program.tensors[tensor];
   if (tensor == s.t.places.index || tensor == s.t.saved.index) return false;
@@ -116,7 +116,7 @@ bool has_pass_rows(const Scene& s, uint32_t tensor) {
          tensor == s.t.top.index;
 }
 
-// Exchanges two rows of the pass, with all that belongs to them.
+// Swaps two rows of the pass with all their data.
 void swap_rows(Scene& s, uint32_t a, uint32_t b) {
   if (a == b) return;
   for (uint32_t i = 0; i < s.bench.memory.size(); ++i) {
@@ -125,7 +125,7 @@ void swap_rows(Scene& s, uint32_t a, uint32_t b) {
     const size_t row = t.cols * size_of(t.dtype);
     const bool has_each = t.rows == s.shape.rows || t.rows == s.shape.logit_rows();
     const uint64_t stride = has_each ? t.rows : whole_row_tiles(s.shape.rows);
-    if (a >= stride || b >= stride) continue;  // logits, which one of them may not want
+    if (a >= stride || b >= stride) continue;  // logits, which one of the rows may not want
     for (uint64_t base = 0; base < t.rows; base += stride) {
       std::byte* at = s.bench.memory[i].data() + base * row;
       std::swap_ranges(at + a * row, at + (a + 1) * row, at + b * row);
@@ -151,8 +151,8 @@ size_t differences(const Scene& s, const Cover& written, const Memory& a, const 
   return count;
 }
 
-// Every stage but advance and push_state, whose outputs are about the whole pass (advance_test.cc has it),
-// and planned_merge, which reads the places that a plan has made up for these rows.
+// All stages except advance and push_state, whose outputs concern the whole pass (see advance_test.cc), and
+// planned_merge, which reads the places that a plan has chosen for these rows.
 TEST(Invariance, ARowsBitsDoNotDependOnItsNeighboursOrItsPlace) {
   size_t compared = 0;
   for (uint64_t seed = 300; seed < 300 + kScenes; ++seed) {

@@ -1,4 +1,4 @@
-// What the host computes for many rows of one sequence is, to the bit, what it computes for each of them.
+// The host's results for many rows of a sequence together have the same bits as those for each row alone.
 #include "instructions/common/leaf_attention.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The order of the host's sums of products is a promise, whatever the CPU has for registers: every output is
-// bit for bit what the order of instructions/common/matvec.h gives, one addition after the other.
+// The host's sums of products have a defined order, independent of the CPU's registers: every output has the
+// bits of adding in the order of instructions/common/matvec.h, one term after the other.
 #include "instructions/common/matvec.h"
 
 #include <bit>
@@ -17,11 +17,11 @@ namespace {
 TEST(Matvec, AddsInTheOrderThatItPromises) {
   Random random(1);
   for (int n = 0; n < 200; ++n) {
-    // Now and then more columns and rows than are worked on at a time.
+    // Sometimes more columns and rows than one iteration processes.
     const size_t cols = 16 * (random.chance(0.1) ? random.between(60, 200) : random.between(1, 20));
     const size_t outputs = random.between(1, 9), rows = random.chance(0.1) ? 37 : random.between(1, 19);
     const size_t stride = outputs + random.below(3);
-    // All columns of the weights, or a part of them.
+    // All columns of the weights, or a K split.
     const size_t first_col = random.pick<size_t>({0, 0, 32}), row_cols = first_col + cols + first_col / 2;
     const std::vector<uint16_t> all_weights = random_bf16(random, outputs * row_cols);
     const uint16_t* weights = all_weights.data() + first_col;

@@ -1,5 +1,5 @@
-// The plan of attention's items (instructions/planned_attention/plan.h) holds for any pass: it is what
-// check_state() demands, and records are busy for nearly the same time.
+// The plan of attention's items (instructions/planned_attention/plan.h) is correct for any pass:
+// check_state() accepts it, and the records' times are nearly equal.
 #include "instructions/planned_attention/plan.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct Case {
         .vocab = 9, .max_context = max_context, .kv_blocks = 1, .rows = shape.rows, .sequences = sequences});
     state->control.passes_wanted = 1;
   }
-  // Rows of a sequence up to `position`, the last of which goes on in later passes.
+  // Adds rows of a sequence up to `position`; the last one continues in later passes.
   void add(uint32_t slot, uint32_t position, uint32_t rows = 1) {
     state->slots[slot].end_position = state->limits.max_context;
     for (uint32_t i = 0; i < rows; ++i) {
@@ -58,7 +58,7 @@ struct Case {
       ASSERT_LE(split.first_place + split.rows * split.row_places, shape.places);
     }
   }
-  // The longest time of a record, and the mean.
+  // The longest and the mean time of the records.
   std::pair<uint64_t, uint64_t> times() const {
     const AttentionList& list = state->attention;
     uint64_t most = 0, total = 0;
@@ -96,7 +96,7 @@ Case random_case(Random& random) {
   return c;
 }
 
-// Then a GPU takes kernels without the attention of prompts.
+// With such a list, a GPU uses kernels without the attention of prompts.
 TEST(AttentionPlan, HasSingleRowsWhereAllSequencesGenerate) {
   Case c({.group_heads = 4, .kv_heads = 2, .records = 3, .places = 4096, .rows = 64}, 8, 512);
   for (uint32_t slot = 0; slot < 5; ++slot) c.add(slot, 17 * slot);
@@ -153,7 +153,7 @@ TEST(AttentionPlan, SharesOneLongSequence) {
     c.add(0, tokens - 1);
     c.plan();
     c.check();
-    // A leaf is not cut: nothing is busy for longer than the mean and one leaf.
+    // Leaves are not cut, so the longest record exceeds the mean by at most one leaf.
     const auto [most, mean] = c.times();
     EXPECT_LE(most, mean + kPlannedLeafTokens / 64 * 10 + 28) << tokens;
   }
@@ -179,7 +179,7 @@ TEST(AttentionPlan, BalancesPromptsAndManySequences) {
   }
 }
 
-// A sequence that grows during a launch has places for the leaves that it grows into.
+// A sequence that grows during a launch has places for the leaves that it will reach.
 TEST(AttentionPlan, LeavesRoomToGrow) {
   Case c(kLarge, 256, 131072);
   c.state->control.passes_wanted = 30;

@@ -17,14 +17,14 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 using Logits = std::vector<float>;
 
-// Logits whose softmax is these probabilities.
+// Logits with these probabilities as softmax.
 Logits logits_of(const std::vector<double>& probabilities) {
   Logits out;
   for (const double p : probabilities) out.push_back(static_cast<float>(std::log(p)));
   return out;
 }
 
-// A slot with what it asks for beside it.
+// A slot with its history, biases and mask.
 struct Slot : SequenceSlot {
   std::vector<int32_t> tokens;
   std::vector<TokenBias> biases;
@@ -72,7 +72,7 @@ std::vector<int> frequencies(const Logits& logits, const Slot& slot, uint32_t dr
   return out;
 }
 
-// The tokens that are ever drawn; each has a probability of a percent or more where this is used.
+// The set of tokens that are drawn; tests use it for probabilities of at least one percent.
 std::set<int32_t> support(const Logits& logits, const Slot& slot) {
   constexpr uint32_t kDraws = 3000;
   std::set<int32_t> out;
@@ -83,7 +83,8 @@ std::set<int32_t> support(const Logits& logits, const Slot& slot) {
   return out;
 }
 
-// Pearson's statistic stays below what chance exceeds once in a million (Wilson and Hilferty's quantile).
+// Pearson's statistic must be below the value that chance exceeds once in a million (Wilson and Hilferty's
+// quantile).
 void expect_frequencies(const std::vector<int>& counts, const std::vector<double>& probabilities) {
   constexpr double kNormalQuantile = 4.753;
   double draws = 0, statistic = 0, freedom = -1;
@@ -110,7 +111,7 @@ std::vector<double> softmax(const Logits& logits, double temperature = 1) {
   return out;
 }
 
-// From the known-answer file of the authors' library, Random123.
+// From the known-answer file of Random123, the authors' library.
 TEST(Philox, GivesThePublishedNumbers) {
   using Counter = std::array<uint32_t, 4>;
   EXPECT_EQ(philox4x32({0, 0, 0, 0}, {0, 0}), (Counter{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
@@ -131,7 +132,7 @@ TEST(Philox, UniformIsBelowOneAndDependsOnSeedSequenceAndPosition) {
       values.insert(u);
     }
   }
-  EXPECT_GT(values.size(), 3990U);  // of 4000 in 2^24 there is half a coincidence
+  EXPECT_GT(values.size(), 3990U);  // among 4000 values in 2^24, half a coincidence is expected
 }
 
 TEST(Sampler, GreedyTakesTheLargestLogitAndTheLowestIdAmongEquals) {
@@ -163,7 +164,7 @@ TEST(Sampler, PenaltyCountsATokenOnceAndOnlyInTheWindow) {
   std::vector<int32_t> history(kDefaultRepeatLastN, 2);
   history[0] = 0;
   EXPECT_EQ(greedy({4, 3, 0}, seen(sampling(0), 2, history)), 1);
-  history.push_back(2);  // the first token is behind the window
+  history.push_back(2);  // the first token is outside the window
   EXPECT_EQ(greedy({4, 3, 0}, seen(sampling(0), 2, history)), 0);
   EXPECT_EQ(greedy({4, 3}, seen(sampling(0), 100, {})), 0);
   EXPECT_EQ(greedy({4, 3}, seen(sampling(0), 2, {-1, 2, 1 << 30})), 0);  // ids beyond this vocabulary
@@ -188,7 +189,7 @@ TEST(Sampler, AFrequencyPenaltyIsSubtractedForEachTimeThatATokenWasGenerated) {
 TEST(Sampler, APresencePenaltyIsSubtractedOnceHoweverOften) {
   EXPECT_EQ(greedy({4, 3.4F}, generated({0, 0, 0}, 0, 0.5F)), 0);
   EXPECT_EQ(greedy({4, 3.6F}, generated({0, 0, 0}, 0, 0.5F)), 1);
-  EXPECT_EQ(greedy({4, 2.6F}, generated({0, 0}, 0.5F, 0.5F)), 1);  // both
+  EXPECT_EQ(greedy({4, 2.6F}, generated({0, 0}, 0.5F, 0.5F)), 1);  // both penalties
 }
 
 TEST(Sampler, PromptTokensDoNotCountAsGenerated) {
@@ -241,7 +242,7 @@ TEST(Sampler, StopTokensAreNotDrawnBeforeTheirFirstPosition) {
   }
 }
 
-// Also where rounding leaves the sum of the probabilities below the draw.
+// Also if rounding leaves the sum of the probabilities below the draw.
 TEST(Sampler, WhatHasNoProbabilityIsNeverDrawn) {
   Slot slot = sampling(1);
   slot.num_stop_tokens = 1;
@@ -252,7 +253,7 @@ TEST(Sampler, WhatHasNoProbabilityIsNeverDrawn) {
     EXPECT_NE(draw(logits, slot, position).token, 70000);
 }
 
-// Without an extra, the fields that belong to it are not even looked at.
+// Without an extra, its fields are not read.
 TEST(Sampler, ExtrasSayWhatASlotAsksFor) {
   EXPECT_EQ(extras_of({}), 0U);
   const auto extras = [](auto&& change) {
@@ -271,7 +272,7 @@ TEST(Sampler, ExtrasSayWhatASlotAsksFor) {
   EXPECT_EQ(extras([](SequenceSlot& s) { s.masked = 1; }), kMasksTokens);
 }
 
-// A mask has a bit for each token, 32 to a word.
+// A mask has a bit for each token, 32 in a word.
 TEST(Sampler, AMaskSaysWhichTokensAreDrawn) {
   Slot slot = sampling(1);
   slot.mask = {0b10110};
@@ -305,7 +306,7 @@ TEST(ListTop, HasTheLikeliestTokensOfTheLogitsAsTheyCame) {
   std::vector<Candidate> candidates;
   TopTokens top;
   ASSERT_EQ(list_top(logits, 4, candidates, top), 4U);
-  const std::vector<int32_t> expected = {1, 3, 4, 0};  // of equals the lowest id
+  const std::vector<int32_t> expected = {1, 3, 4, 0};  // equal ones by lowest id
   for (size_t i = 0; i < expected.size(); ++i) {
     EXPECT_EQ(top.token[i].token, expected[i]);
     EXPECT_NEAR(top.token[i].log_probability, std::log(p[static_cast<size_t>(expected[i])]), 1e-6);
@@ -351,14 +352,14 @@ TEST(Sampler, TopPKeepsTheShortestPrefixThatReachesIt) {
     EXPECT_EQ(support(logits, slot), tokens) << "top_p " << p;
   }
   slot.top_p = 0;
-  EXPECT_EQ(support(logits, slot), (std::set<int32_t>{1}));  // one always stays
+  EXPECT_EQ(support(logits, slot), (std::set<int32_t>{1}));  // one token always remains
 }
 
 TEST(Sampler, TopPLooksAtWhatTopKLeft) {
   Slot slot = sampling(1);
   slot.top_p = 0.6F;
   EXPECT_EQ(support(logits_of({0.5, 0.3, 0.2}), slot), (std::set<int32_t>{0, 1}));
-  slot.top_k = 2;  // 0.5 of 0.8 is more than 0.6
+  slot.top_k = 2;  // 0.5 of 0.8 exceeds 0.6
   EXPECT_EQ(support(logits_of({0.5, 0.3, 0.2}), slot), (std::set<int32_t>{0}));
 }
 
@@ -373,12 +374,13 @@ TEST(Sampler, MinPKeepsAShareOfTheLargestProbability) {
     EXPECT_EQ(support(logits, slot), tokens) << "min_p " << p;
   }
   slot.min_p = 1;
-  EXPECT_EQ(support({2, 2, 1}, slot), (std::set<int32_t>{0, 1}));  // equals reach the whole share
+  EXPECT_EQ(support({2, 2, 1}, slot),
+            (std::set<int32_t>{0, 1}));  // tokens equal to the largest always remain
 }
 
 TEST(Sampler, FiltersLookAtTheUntemperedProbabilities) {
   const Logits logits = logits_of({0.8, 0.1, 0.06, 0.04});
-  Slot slot = sampling(50);  // nearly uniform if it came first
+  Slot slot = sampling(50);  // nearly uniform if it were applied first
   slot.top_p = 0.75F;
   EXPECT_EQ(support(logits, slot), (std::set<int32_t>{0}));
   slot.top_p = 1;
@@ -453,7 +455,7 @@ TEST(Sampler, MinusInfinityEverywhereButOneLeavesThatOne) {
   }
 }
 
-// A model that overflows still gets a token of its vocabulary.
+// If a model's logits overflow, a token of the vocabulary is still drawn.
 TEST(Sampler, InfiniteLogitsAreDrawnAlike) {
   struct Case {
     Logits logits;

@@ -27,7 +27,7 @@ void fill_f32(Random& random, double scale, size_t n, float* out) {
   for (size_t i = 0; i < n; ++i) out[i] = static_cast<float>(random.real(-scale, scale));
 }
 
-// Of a tile of gate and up, as wide as a program may have it.
+// Units of a tile of gate and up, the widest that a program may have.
 uint32_t pair_units(const Shape& shape) {
   return takes_wide_tiles(shape.rows, shape.head_dim) ? kUnitsOfWidePairTile : kUnitsOfPairTile;
 }
@@ -95,7 +95,7 @@ void Bench::run(const Instruction& instruction, const std::function<void()>& aft
 void Bench::run(const std::vector<Instruction>& instructions) {
   HostMemory bound(memory.size());
   for (uint32_t i = 0; i < memory.size(); ++i) bound.bind({i}, memory[i].data());
-  std::map<uint16_t, std::unique_ptr<HostLocal>> locals;  // used again, as an interpreter's thread does
+  std::map<uint16_t, std::unique_ptr<HostLocal>> locals;  // reused, as by an interpreter's thread
   for (const Instruction& i : instructions) {
     const std::string refused = check_instruction(program, i);
     ASSERT_EQ(refused, "");
@@ -176,7 +176,8 @@ std::vector<Instruction> split(const Stage& stage, Random& random) {
 
 Scene::Scene(const Shape& s, Random& random) : shape(s) {
   // Half of what all sequences need at full length, and a block for each; new_pass keeps within it.
-  // Full contexts for few sequences; of many, half of them.
+  // Full contexts for few sequences; half of them for many; and a block for each sequence. new_pass() keeps
+  // within it.
   kv_blocks =
       s.sequences * blocks_for_tokens(s.max_context) / (s.sequences > kDefaultRows ? 2 : 1) + s.sequences;
   bench.program.machine.sms = s.records;
@@ -351,7 +352,7 @@ void Scene::place_rows(Random& random, const std::vector<PassRow>& active) {
   std::vector<uint32_t> index;
   for (uint32_t r = 0; r < shape.rows; ++r) {
     index.push_back(r);
-    PassRow& garbage = rows()[r];  // what an inactive row holds must not matter
+    PassRow& garbage = rows()[r];  // the content of inactive rows must not matter
     garbage = {0, random.below(2), 0xFFFFFFFF, -7, 0xFFFFFFFF, {}};
   }
   random.shuffle(index);
@@ -473,7 +474,7 @@ void Scene::fill_activations(Random& random) {
   for (const auto& [splits, id] : partials_) {
     float* values = bench.data<float>(id);
     fill_f32(random, 8, count(id), values);
-    // Every second from the end of a leaf's head is followed by a sum of exponentials, which is at least 1.
+    // The last of a leaf's head values is a sum of exponentials, which is at least 1.
     const uint32_t stride = shape.head_dim + PartialLayout::kExtra;
     for (size_t i = stride - 1; i < count(id); i += stride) values[i] = 1 + std::abs(values[i]);
   }

@@ -1,5 +1,4 @@
-// A random miniature model in memory with a random pass over it, and every stage of the instruction set on
-// them.
+// A random miniature model in memory with a random pass, and every stage of the instruction set for them.
 #pragma once
 
 #include <algorithm>
@@ -48,10 +47,10 @@ class Random {
   uint64_t state_;
 };
 
-// A byte pattern that is a NaN as bf16 and as f32, and out of range as an index.
+// A byte pattern that is NaN as bf16 and as f32, and out of range as an index.
 inline constexpr std::byte kPoison{0xFF};
 
-// Tensors with memory behind them, and a host that runs one record at a time.
+// Tensors with their memory, and a host that runs one record at a time.
 class Bench {
  public:
   TensorId add(std::string name, DType dtype, TensorKind kind, uint64_t rows, uint64_t cols,
@@ -67,57 +66,58 @@ class Bench {
   const T* data(TensorId id) const {
     return reinterpret_cast<const T*>(memory[id.index].data());
   }
-  // The number at that position, of a bf16 or f32 tensor.
+  // The number at that position of a bf16 or f32 tensor.
   float number(TensorId id, uint64_t element) const;
   void poison(TensorId id);
 
-  // Fails the test if a record is refused. The functions run between the roles.
+  // Fails the test if a record is refused. `after_load` and `after_compute` run between the roles.
   void run(const Instruction& instruction, const std::function<void()>& after_load = {},
            const std::function<void()>& after_compute = {});
   void run(const std::vector<Instruction>& instructions);
 
   Program program;
-  std::vector<std::vector<std::byte>> memory;  // one buffer a tensor
+  std::vector<std::vector<std::byte>> memory;  // one buffer for each tensor
 };
 
-// What `lm_head` would have left beside these logits, [rows, vocab].
+// Computes the tensor that `lm_head` would have written together with these logits, [rows, vocab].
 void fill_unit_softmax(Bench& bench, TensorId logits, TensorId unit_softmax);
 
 struct Shape {
   uint32_t hidden, intermediate, head_dim, q_heads, kv_heads, vocab, max_context;
   uint32_t splits;
   float epsilon;
-  uint32_t rows = kDefaultRows;            // of a pass
-  uint32_t sequences = kDefaultSequences;  // slots; no multiple of 5
-  uint32_t rows_of_sample = 1;             // that an instance of `sample` may take
-  uint32_t tile_rows =
-      0;  // of an instance, where matrices are multiplied with tiles of rows; 0: with vectors
-  bool tile_order = false;  // vectors of the only row, added up in the order of tiles
+  uint32_t rows = kDefaultRows;            // in a pass
+  uint32_t sequences = kDefaultSequences;  // slots; not a multiple of 5
+  uint32_t rows_of_sample = 1;             // limit for an instance of `sample`
+  uint32_t tile_rows = 0;                  // of an instance's tile; 0: matrices are multiplied with vectors
+  bool tile_order = false;                 // vectors of the only row, added in tile order
   uint32_t square_cols() const {
     return tile_order ? kSquareColsInTileOrder : tile_rows > 0 ? kSquareColsOfGemm : kSquareColsOfMatvec;
   }
   uint32_t logit_rows() const { return serval::logit_rows({.rows = rows, .sequences = sequences}); }
   uint32_t records = 1;  // of planned attention: SMs of the machine
-  uint32_t places = 64;  // of its partial results
+  uint32_t places = 64;  // for its partial results
   std::string text() const;
 };
 
-// What a random shape may be.
+// Limits of a random shape.
 struct ShapeLimits {
   uint32_t max_hidden = 512;
   uint32_t max_intermediate = 512;
   uint32_t max_kv_heads = 4;
   uint32_t max_context = 700;
-  std::vector<uint32_t> rows = {};  // of a pass: one of these; none: 16, which a GPU's kernels take
-  bool tiles = false;               // now and then tiles of rows, if `rows` are given
+  std::vector<uint32_t> rows =
+      {};              // choices for the rows of a pass; empty: 16, which a GPU's kernels support
+  bool tiles = false;  // sometimes uses tiles of rows, if `rows` is given
 };
 Shape random_shape(Random& random, const ShapeLimits& limits);
 
-// All instances of one instruction that a pass needs, however it is divided. Of tiles, a part is one.
+// All instances of one instruction that a pass needs, for any division into parts. With tiles, a part is a
+// tile.
 struct Stage {
   Opcode opcode;
-  uint32_t units;          // what there is to divide
-  uint32_t most_per_part;  // units an instance may take
+  uint32_t units;          // units to divide
+  uint32_t most_per_part;  // limit of units in an instance
   std::function<Instruction(uint32_t first, uint32_t count)> make;
   std::string name() const { return op_name(static_cast<uint16_t>(opcode)); }
 };
@@ -128,8 +128,8 @@ std::vector<Instruction> split(const Stage& stage, Random& random);
 struct UnitRange {
   uint32_t first, count;
 };
-// Of all of the operation's rows and these units. A part is a tile, the rows of its units one after the
-// other; with tiles of no rows, an instance has any of the units.
+// A stage with all of the operation's rows and these units. A part is a tile; all row tiles of some units
+// come before the next units. If the tile has no rows, an instance may have any of the units.
 template <class Op>
 Stage stage_of(Op op, UnitRange units, uint32_t Op::*first, uint32_t Op::*count, TileShape tile) {
   if (tile.rows == 0) {
@@ -150,70 +150,69 @@ Stage stage_of(Op op, UnitRange units, uint32_t Op::*first, uint32_t Op::*count,
           }};
 }
 
-// Fills what these instances only write with kPoison.
+// Fills the elements that these instances write without reading with kPoison.
 void poison_outputs(Bench& bench, const std::vector<Instruction>& instances);
 
 struct Scene {
   Scene(const Shape& shape, Random& random);
 
-  // One to all rows active at random indices, several to a slot, with whatever lies in the rows between;
-  // block tables shuffled; every input of every stage filled.
+  // Makes a random pass: one or more active rows at random indices, several for a slot, with garbage in the
+  // rows between; shuffled block tables; all inputs of all stages filled.
   void new_pass(Random& random);
-  // The same with exactly these positions, one row and slot each.
+  // Makes a pass with exactly these positions, one row and slot each.
   void new_pass(Random& random, const std::vector<uint32_t>& positions);
-  // Half of the time the active rows come first, as the engine places them; some want no logits.
+  // Half of the time the active rows come first, as in the engine; some do not want logits.
   void arrange_rows(Random& random);
   // The instances of every instruction, in the order of the ISA.
   std::vector<Stage> stages() const;
   Stage stage(Opcode opcode) const;
-  // Attention and its merge with another number of splits; adds the tensor of partial results if need be.
+  // Attention and its merge with another number of splits. Adds the tensor of partial results if necessary.
   Stage attention(uint32_t splits);
-  // Plans attention's items anew for so many records, and so for that machine.
+  // Plans attention's items for `records` records, and sets the machine's SMs to that number.
   void plan(uint32_t records);
   Stage merge(uint32_t splits);
-  // Fills what a stage only writes with kPoison.
+  // Fills the elements that a stage writes without reading with kPoison.
   void poison_outputs(const Stage& stage);
 
   PassRow* rows() { return bench.data<PassRow>(t.rows); }
   const PassRow* rows() const { return bench.data<const PassRow>(t.rows); }
   SequenceSlot* slots() { return bench.data<SequenceSlot>(t.slots); }
-  // What the slot has beside it.
+  // Biases, history and mask of the slot.
   std::span<TokenBias> biases(uint32_t slot);
   std::span<int32_t> history(uint32_t slot);  // of max_context tokens
   std::span<uint32_t> mask(uint32_t slot);
   SlotAdjustments adjustments(uint32_t slot);
   std::vector<uint32_t> active_rows() const;
-  // Those of the instructions that may leave out rows of which no logits are wanted: with this pass, all or
-  // some.
+  // The rows that instructions with `logits_only` compute: in this pass, all or those that want logits.
   std::vector<uint32_t> computed_rows() const;
   StateView view() const;
-  // Rows from these on are not active, or want no logits.
+  // The ends of the active rows, and of the rows that want logits.
   uint32_t row_bound() const { return active_rows().back() + 1; }
   uint32_t logit_bound() const;
-  // The KV block that holds token `position` of the row's sequence.
+  // The KV block with token `position` of the row's sequence.
   uint64_t block_of(const PassRow& row, uint32_t position) const;
 
   Shape shape;
   uint32_t kv_blocks;
-  uint32_t logits_only = 0;      // as in their operands
-  uint32_t begins = 0;           // of reduce_residual
-  uint32_t product_parts = 1;    // of the columns of matvec_residual; 1 in programs of vectors
-  uint32_t sums_parts = 1;       // of the columns of matvec_part,
-  uint32_t sums_part = 0;        // of which it has this one
-  uint32_t added_parts = 2;      // of add_parts
-  uint32_t projected_parts = 1;  // of the columns of project_part, and of rope_parts
-  uint32_t projected_part = 0;   // of which project_part has this one
+  uint32_t logits_only = 0;      // value of their operands
+  uint32_t begins = 0;           // for reduce_residual
+  uint32_t product_parts = 1;    // K splits of matvec_residual; 1 in programs of vectors
+  uint32_t sums_parts = 1;       // K splits of matvec_part,
+  uint32_t sums_part = 0;        // and the one that it computes
+  uint32_t added_parts = 2;      // for add_parts
+  uint32_t projected_parts = 1;  // K splits of project_part and rope_parts
+  uint32_t projected_part = 0;   // the split that project_part computes
   Bench bench;
   struct {
     TensorId table, norm, wq, wk, wv, rope, wo, gate, up, head;  // weights and constants
     TensorId plain_wq, plain_wk, plain_wv, q_norm, k_norm;       // of models with norms of Q and K
     TensorId residual, weighted, squares, q, attended, product, logits, unit_softmax;  // activations
     TensorId projected;
-    TensorId exchange, peer_rows, peer_control;  // of ranks: of one, which pushes to itself
-    TensorId part_sums, parts[kMaxColumnParts];  // of parts of columns
-    TensorId projected_sums[kMaxColumnParts];    // of project_part: by the number of parts less 1
+    TensorId exchange, peer_rows, peer_control;  // of a single rank, which pushes to itself
+    TensorId part_sums, parts[kMaxColumnParts];  // sums of K splits
+    TensorId projected_sums[kMaxColumnParts];    // of project_part: by the number of splits less 1
     TensorId k_cache, v_cache;
-    TensorId places;  // of planned attention
+    TensorId places;  // for planned attention
     TensorId rows, slots, adjustments, masks, sampled, top, control, output, host_stop, block_table,
         items;       // state
     TensorId saved;  // scratch memory of sample
@@ -226,7 +225,7 @@ struct Scene {
   Stage merge_stage(uint32_t splits) const;
   Stage planned_attention_stage() const;
   Stage planned_merge_stage() const;
-  // Of no units; the tensor of the sums of as many parts.
+  // Has no units; its tensor is the one for the sums of `projected_parts` splits.
   ProjectPart project_part() const;
   RopeParts rope_parts() const;
   TensorId projected_sums() const { return t.projected_sums[projected_parts - 1]; }
@@ -235,36 +234,36 @@ struct Scene {
   void fill_slots(Random& random);
   void place_rows(Random& random, const std::vector<PassRow>& active);
   void fill_block_table(Random& random);
-  // How many parts columns are cut into, and which one is multiplied.
+  // Chooses the numbers of K splits, and the split that is multiplied.
   void choose_parts(Random& random);
-  // The residual, and what its last writer left for whoever reads it next (instructions/common/residual.h).
+  // Fills the residual and what its last writer left for the next reader (instructions/common/residual.h).
   void fill_residual(Random& random);
 
   std::map<uint32_t, TensorId> partials_;  // by number of splits
 };
 
-// The nearest bf16 number, ties to even, straight from a double.
+// The nearest bf16 number, ties to even, computed directly from a double.
 double round_to_bf16(double value);
 
 // Values of many magnitudes.
 std::vector<uint16_t> random_bf16(Random& random, size_t n);
 
-// Σ weights[k] × x[k] in the order that instructions/common/matvec.h promises, one addition after the other.
+// Σ weights[k] × x[k] in the order that instructions/common/matvec.h defines, one addition after the other.
 float sum_in_order(const uint16_t* weights, const uint16_t* x, size_t cols);
 
-// A bound on what `operations` fp32 operations, one after the other, may be off by: half an ulp of
-// `magnitude` each, and what follows from that (Higham's gamma).
+// A bound on the error of `operations` consecutive fp32 operations: half an ulp of `magnitude` each, and its
+// propagation (Higham's gamma).
 double rounding_error(uint32_t operations, double magnitude);
 // A bound on |fp32 sum - exact sum| for sums in the order of instructions/common/matvec.h: the longest chain
-// of additions, each off by half an ulp at most, over terms whose magnitudes add up to `magnitude`.
+// of additions, with an error of at most half an ulp each, of terms whose magnitudes sum to `magnitude`.
 double sum_error(uint32_t terms, double magnitude);
 
-// What an exact footprint covers, element by element, for each tensor of the program.
+// The elements that an exact footprint covers, for each tensor of the program.
 using Cover = std::vector<std::vector<uint8_t>>;  // [tensor][element in memory order]: times covered
 Cover empty_cover(const Bench& bench);
 void add_to_cover(const Bench& bench, const Footprint& footprint, bool (*wanted)(Access), Cover& cover);
 Footprint footprint_of(const Instruction& instruction, const StateView* state);
-// What instances may write, given the pass.
+// The elements that instances may write in this pass.
 Cover written_by(const Bench& bench, const StateView& view, const std::vector<Instruction>& instances);
 
 }  // namespace serval::testing

@@ -63,8 +63,8 @@ void SceneOfRanks::add_tensors() {
   }
 }
 
-// Each rank has its share of the first one's rows. One without tokens of its own has a unit of them
-// nevertheless, as models/ranks.h says.
+// Each rank has its share of the first one's rows. A rank without tokens of its own still has one unit, as in
+// models/ranks.h.
 void SceneOfRanks::share_vocabulary(TensorId table) {
   const uint64_t vocab = lead().shape.vocab, cols = lead().shape.hidden;
   const auto* whole = lead().bench.data<const std::byte>(table);
@@ -144,7 +144,7 @@ Stage SceneOfRanks::units_of(const Op& op, UnitRange units, uint32_t tile_units)
   return stage_of(op, units, &Op::first_unit, &Op::num_units, {tile_units, tile_.rows});
 }
 
-// Of the rank's own slice. Its tiles are alike: as large as they may be, or half of that.
+// Reduces the rank's own slice. All its tiles have the same size: the maximum or half of it.
 Stage SceneOfRanks::reduce_residual(uint32_t rank) const {
   const uint32_t units = lead().shape.hidden / kUnitRows / ranks_;
   uint32_t tile_units = tile_.units * (kMostUnitsReduced / kTileUnits);
@@ -152,7 +152,7 @@ Stage SceneOfRanks::reduce_residual(uint32_t rank) const {
   return units_of(op_of<ReduceResidual>(rank), {rank * units, units}, tile_units);
 }
 
-// All push to the first rank.
+// All ranks push to the first one.
 Stage SceneOfRanks::lm_head(uint32_t rank) const {
   const VocabularyShare own = vocabulary_share(lead().shape.vocab, rank, ranks_);
   const auto first = static_cast<uint32_t>(own.first / kUnitRows);
@@ -171,7 +171,7 @@ Stage SceneOfRanks::rope_parts(uint32_t rank) const {
   return units_of(op, {0, qkv_units(op)}, tile_.units);
 }
 
-// The first rank's to each of the others.
+// The first rank pushes to each of the others.
 Stage SceneOfRanks::push_state(uint32_t rank) const {
   const TensorId rows = lead().t.rows, control = lead().t.control;
   PushState op{on(rows, 0), on(control, 0), {}, {}, lead().shape.rows};

@@ -1,5 +1,5 @@
-// A scene for each of several ranks, whose tensors lie side by side in one bench, as those of a program of
-// several devices do; and what the ranks exchange there, instruction by instruction.
+// A scene for each of several ranks, with their tensors next to each other in one bench, as in a program of
+// several devices; and the instructions with which the ranks exchange data.
 #pragma once
 
 #include <cstdint>
@@ -9,36 +9,36 @@
 
 namespace serval::testing {
 
-// Only programs of several devices have it; kernels for one GPU have no code for it.
+// True if only programs of several devices have the instruction; kernels for one GPU have no code for it.
 bool is_of_ranks_alone(Opcode opcode);
-// Those instructions, and others that push. In order of opcode; one that joins the ISA and pushes, as its
-// operands say, is among them.
+// These instructions and others that push, in order of opcode. The operands of a new instruction decide
+// whether it is included.
 std::vector<Opcode> ops_of_ranks();
 
-// One list of all ranks' instances, rank by rank.
+// The instances of all ranks in one list, rank by rank.
 std::vector<Instruction> joined(const std::vector<std::vector<Instruction>>& of_ranks);
 
 class SceneOfRanks {
  public:
-  // `shape`: of what one rank has; hidden and vocab are all ranks'. A rank's slice of `hidden` is whole
-  // units, where tiles of rows are multiplied whole groups of 64 columns.
+  // `shape` is one rank's share, but hidden and vocab are totals. A rank's slice of `hidden` must be whole
+  // units; with tiles of rows, whole groups of 64 columns.
   SceneOfRanks(uint32_t ranks, const Shape& shape, Random& random);
 
-  // A pass of random rows, or of one at each of these positions, of which all ranks have a copy; with
-  // another shape of tiles, where there are tiles.
+  // Makes a pass of random rows, or of a row at each of these positions, copied to all ranks. If there are
+  // tiles, chooses another tile shape.
   void new_pass(Random& random, const std::vector<uint32_t>& positions = {});
-  // A rank's instances of one of ops_of_ranks(), of no units if it has nothing to do. Fails the test if there
-  // is no such stage.
+  // A rank's instances of one of ops_of_ranks(), with no units if it has nothing to do. Fails the test if
+  // there is no such stage.
   Stage stage(Opcode opcode, uint32_t rank) const;
-  // Of all ranks, rank by rank.
+  // The instances of all ranks, rank by rank.
   std::vector<Instruction> whole(Opcode opcode) const;
-  // Of each rank, in parts of random sizes in a random order.
+  // The instances of each rank, in parts of random sizes in a random order.
   std::vector<std::vector<Instruction>> split(Opcode opcode, Random& random) const;
 
-  // The first rank's scene, of which the others have the state.
+  // The first rank's scene; the others share its state.
   const Scene& lead() const { return scenes_.front(); }
   uint32_t ranks() const { return ranks_; }
-  // What a rank has of a tensor of its scene.
+  // The rank's tensor that corresponds to a tensor of its scene.
   TensorId on(TensorId of_scene, uint32_t rank) const { return {of_scene.index * ranks_ + rank}; }
 
   Bench bench;
@@ -47,7 +47,7 @@ class SceneOfRanks {
   void add_tensors();
   void add_biases(Random& random);
   void share_vocabulary(TensorId table);
-  // The scene's operation as the rank's, of all rows.
+  // The scene's operation for the rank, with all rows.
   template <class Op>
   Op op_of(uint32_t rank) const;
   template <class Op>

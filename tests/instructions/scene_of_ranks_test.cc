@@ -1,5 +1,5 @@
-// What ranks exchange, instruction by instruction, on scenes of 2 and 4 ranks: instances write all that they
-// say and nothing else, on any rank, and however a stage is divided into instances, the bits are the same.
+// The exchange instructions on scenes of 2 and 4 ranks: instances write exactly what they declare, on any
+// rank, and the bits do not depend on the division of a stage into instances.
 #include "tests/instructions/scene_of_ranks.h"
 
 #include <algorithm>
@@ -17,7 +17,8 @@ using Memory = std::vector<std::vector<std::byte>>;
 
 const uint32_t kScenes = sampled(4);
 
-// Slices of one unit and more, or of one group of 64 columns and more; fewer units of tokens than ranks, too.
+// Slices of one unit and more, or of one group of 64 columns and more; sometimes fewer units of tokens than
+// ranks.
 Shape shape_of(uint32_t ranks, bool tiles, Random& random) {
   Shape shape = random_shape(random, {.max_hidden = 16,
                                       .max_intermediate = 64,
@@ -73,8 +74,8 @@ TEST(OpsOfRanks, HaveTheSameBitsHoweverTheyAreDivided) {
   });
 }
 
-// Elements that instances say they write are no poison afterwards, but for a bit pattern that a number may
-// have; all others are as they were.
+// Elements that instances declare as written must not be poison afterwards, except for a bit pattern that a
+// number may have; all other elements must be unchanged.
 TEST(OpsOfRanks, WriteWhatTheySayOnAllRanks) {
   std::map<Opcode, size_t> elements;
   over_scenes([&](SceneOfRanks& scene, Opcode opcode, Random& random) {

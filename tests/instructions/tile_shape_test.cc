@@ -1,4 +1,4 @@
-// How large the tiles are that are dealt to a GPU's SMs.
+// The sizes of the tiles that are distributed over a GPU's SMs.
 #include "instructions/common/tile_shape.h"
 
 #include "gtest/gtest.h"
@@ -8,7 +8,7 @@ namespace {
 
 constexpr uint32_t kSms = 132, kTileRows = 256;
 
-// Whole tiles of the second product would leave more than half of the SMs without one.
+// With whole tiles, more than half of the SMs would have none of the second product's.
 TEST(TileShape, IsHalvedAsLongAsNoSmGetsTwo) {
   constexpr TileShape many = tile_shape(1024, 2048, kTileRows, kSms),
                       few = tile_shape(320, 256, kTileRows, kSms);
@@ -19,7 +19,8 @@ TEST(TileShape, IsHalvedAsLongAsNoSmGetsTwo) {
   EXPECT_LE(num_tiles(320, few, 256), kSms);
 }
 
-// First as many columns as may leave together, then as few rows as leave no SM with two instances.
+// First as many columns as may be reduced together, then as few rows as possible without two instances on an
+// SM.
 TEST(ReductionShape, HasAsManyColumnsAsItMayAndFewRows) {
   constexpr uint32_t kSlice = 256;  // units: a quarter of 8,192 columns
   for (const uint32_t rows : {64U, 100U, 256U, 2048U}) {
