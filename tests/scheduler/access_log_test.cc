@@ -38,7 +38,7 @@ TEST(AccessLog, ASharesWriterMeetsNoOtherShareOfItsDeal) {
   EXPECT_EQ(conflicts(log, access(Access::kWrite)), (std::set<uint32_t>{10, 11, 12}));
 }
 
-// Until the deal is complete, each of its writers must meet what was there before.
+// Until the deal is complete, each of its writers conflicts with earlier accesses.
 TEST(AccessLog, ADealHidesWhatCameBeforeItWhenItIsComplete) {
   AccessLog log(1);
   log.record(access(Access::kWrite), 1);
@@ -47,7 +47,7 @@ TEST(AccessLog, ADealHidesWhatCameBeforeItWhenItIsComplete) {
   EXPECT_EQ(conflicts(log, share(1)), (std::set<uint32_t>{1, 2}));
   log.record(share(2), 12);
   EXPECT_EQ(conflicts(log, share(1)), (std::set<uint32_t>{1, 2}));
-  log.record(access(Access::kRead), 3);  // in the midst of it: stays
+  log.record(access(Access::kRead), 3);  // during the deal: not hidden
   log.record(share(1), 11);
   EXPECT_EQ(conflicts(log, access(Access::kWrite)), (std::set<uint32_t>{3, 10, 11, 12}));
 }
@@ -79,7 +79,7 @@ TEST(AccessLog, WhoReadsAPieceOfABoxThatWasCutDoesNotReadTheOthers) {
   EXPECT_EQ(conflicts(log, access(Access::kWrite, {0, 6, 4, 6})), (std::set<uint32_t>{1}));
 }
 
-// Random boxes overlap. Of each cell the log knows the last writer and everyone who has read it since.
+// Random boxes overlap. For each cell the log knows the last writer and all readers since.
 TEST(AccessLog, FindsWhoTouchedEachCellLast) {
   constexpr uint32_t kAccesses = 3000;
   constexpr uint64_t kRows = 6, kCols = 40;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint64_t kSide = 5;
 
-// How many of the boxes hold an element.
+// The number of boxes that contain an element.
 int64_t holders(const std::vector<Box>& boxes, uint64_t row, uint64_t col) {
   return std::count_if(boxes.begin(), boxes.end(), [&](const Box& b) {
     return b.overlaps({row, row + 1, col, col + 1});

@@ -54,7 +54,7 @@ TEST(Compile, MakesAQueueForEachSmOrOneForAll) {
   }
 }
 
-// A queue popped first in, first out must hold what an instruction waits for before it.
+// A queue that is popped first in, first out must have an instruction after those that it waits for.
 TEST(Compile, PutsAGlobalQueueInSerialOrder) {
   const Graph graph = tiny_graph(7);
   const Program p = compile_as(graph, {Policy::kRoundRobin, QueueKind::kGlobal, 7});

@@ -1,4 +1,5 @@
-// Dependencies against brute force: the waits and signals of a compiled program order exactly what conflicts.
+// Compares dependencies with brute force: the waits and signals of a compiled program order exactly the
+// conflicting accesses.
 #include "scheduler/dependencies.h"
 
 #include <fmt/format.h>
@@ -64,7 +65,7 @@ TEST(Dependencies, OrderEveryConflictOfLlama1b) {
   expect_sound(graph, {Policy::kList, QueueKind::kPerSm, 132});
 }
 
-// Without any one of them, something would be unordered.
+// Every wait is necessary: without it a conflict would be unordered.
 TEST(Dependencies, HaveNoWaitTooManyInLlamas) {
   for (const uint32_t sms : kSmCounts) {
     const Graph graph = build_llama_graph(tiny_config(), {.sms = sms, .context = 600});

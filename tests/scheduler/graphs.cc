@@ -38,7 +38,7 @@ class RandomGraph {
   void add(const Op& op) {
     graph_.add(op, static_cast<uint16_t>(graph_.nodes.size()));
   }
-  // Calls fn(first, count) for a few disjoint ranges of [0, units), not all of it covered.
+  // Calls fn(first, count) for a few disjoint ranges of [0, units); they need not cover it.
   template <class Fn>
   void ranges(uint32_t units, Fn&& fn);
   template <class Op>
@@ -142,7 +142,7 @@ void RandomGraph::by_units(Op op, uint32_t units) {
   ranges(units, [&](uint32_t first, uint32_t count) {
     op.first_unit = first;
     op.num_units = count;
-    // All rows in one, or each half of them in an instance of its own.
+    // All rows in one instance, or half of them in each of two.
     const uint32_t half = below(2) == 0 ? rows : (rows + 1) / 2;
     for (uint32_t row = 0; row < rows; row += half) {
       op.first_row = row;

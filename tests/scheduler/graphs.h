@@ -13,7 +13,7 @@ namespace serval::testing {
 
 inline const std::vector<uint32_t> kSmCounts = {1, 2, 7, 132};
 
-// The preset with `layers` layers only.
+// The preset with only `layers` layers.
 LlamaConfig shortened_preset(const char* name, int layers);
 
 // Stages of instructions with random ranges over the tensors of a small Llama, in random order; every node's

@@ -14,7 +14,7 @@ namespace {
 
 using Instructions = std::set<uint32_t>;
 
-// The definition, word by word: a run for every threshold, sets written out.
+// The definition, literally: a run for every threshold, with explicit sets.
 class Reference {
  public:
   explicit Reference(const Program& program) : program_(program) {
@@ -25,7 +25,7 @@ class Reference {
     thresholds_[gate_.counter].insert(gate_.threshold);
   }
 
-  // Those that precede a threshold by their signals to this counter.
+  // Instructions that precede a threshold because of their signals to this counter.
   Instructions certain(const Wait& wait) {
     Instructions out;
     for (const uint32_t t : thresholds_[wait.counter]) {
@@ -53,7 +53,7 @@ class Reference {
     }
     return sum;
   }
-  // Those that can run while no wait for the counter to reach the threshold is over.
+  // Instructions that can run before any wait for the counter to reach the threshold is over.
   Instructions possible(uint32_t counter, uint32_t threshold) const {
     Instructions out;
     std::vector<uint64_t> count(program_.counters.size(), 0);
@@ -83,12 +83,12 @@ class Reference {
   }
 
   const Program& program_;
-  std::map<uint32_t, std::set<uint32_t>> thresholds_;  // of each counter
+  std::map<uint32_t, std::set<uint32_t>> thresholds_;  // for each counter
   std::map<std::pair<uint32_t, uint32_t>, Instructions> before_;
   Wait gate_;
 };
 
-// Instructions with waits and signals alone, which is all that order is made of.
+// A program of waits and signals only; nothing else affects the order.
 class Flow {
  public:
   Flow(uint32_t sms, uint32_t counters) : queues_(sms) {
@@ -106,7 +106,7 @@ class Flow {
     for (const Signal& s : signals) program_.counters[s.counter].increments_per_pass += s.increment;
     queues_[sm].push_back(i);
   }
-  // What the signals so far add up to.
+  // The sum of the signals so far.
   uint32_t count(uint32_t counter) const { return program_.counters[counter].increments_per_pass; }
 
   Program build(uint32_t gate) {
@@ -124,7 +124,7 @@ class Flow {
   std::vector<std::vector<Instruction>> queues_;
 };
 
-// Waits for anything that those before it bring about; increments of 0 to 3.
+// Waits for values that earlier signals reach; increments of 0 to 3.
 Program random_flow(uint32_t instructions, uint32_t counters, RandomOrder& random) {
   constexpr uint64_t kMostSms = 3, kMostWaits = 2, kMostSignals = 2, kMostIncrement = 3;
   const auto below = [&](uint64_t limit) { return static_cast<uint32_t>(random.below(limit)); };
@@ -189,7 +189,7 @@ TEST(HappensBefore, IsAsDefinedForCountersWithManyThresholds) {
   }
 }
 
-// Two of three increments bring the counter to 2, so none of the three is certain by itself; but the last two
+// Two of three increments bring the counter to 2, so none of the three is certain by itself. But the last two
 // wait for the first.
 TEST(HappensBefore, WhatALowerThresholdNeedsPrecedesAHigherOne) {
   Flow flow(1, 2);
@@ -204,7 +204,7 @@ TEST(HappensBefore, WhatALowerThresholdNeedsPrecedesAHigherOne) {
   EXPECT_FALSE(hb.before(2, 3, std::nullopt));
 }
 
-// Each instruction waits for all before it, on one counter.
+// Each instruction waits for all earlier ones, on one counter.
 HappensBefore::Effort effort_of_chain(uint32_t length) {
   Flow flow(1, 1);
   for (uint32_t i = 0; i < length; ++i) flow.add(0, {{0, i, 0}}, {{0, 1}});

@@ -24,7 +24,7 @@ void merge(std::vector<uint64_t>& into, const std::vector<uint64_t>& from) {
   for (size_t w = 0; w < into.size(); ++w) into[w] |= from[w];
 }
 
-// What makes a record the node it was: everything but its waits and signals.
+// The part of a record that identifies its node: everything except waits and signals.
 std::string identity(const Instruction& i) {
   std::string key(reinterpret_cast<const char*>(i.operands.data()), i.operands.size());
   return key + fmt::format("{} {}", i.opcode, i.tag);
@@ -165,7 +165,7 @@ void Ordering::find_conflicts() {
   }
 }
 
-// Whether a wait of `after`, one that guards `operand` where one is given, covers `before`.
+// Returns whether a wait of `after` covers `before`; if `operand` is given, only waits that guard it count.
 bool Ordering::waited(const Conflict& c, uint32_t pass_after, std::optional<uint8_t> operand,
                       const Wait* without) const {
   const size_t at = (c.across ? pass_after - 1 : pass_after) * count_ + c.before;
@@ -188,7 +188,7 @@ std::string Ordering::unordered() const {
     for (const Conflict& c : of_one) {
       for (uint32_t pass = c.across ? 1 : 0; pass < kPasses; ++pass) {
         if (!waited(c, pass, std::nullopt, nullptr)) return describe(c);
-        // Across passes the gate holds the operands back.
+        // Across passes the gate protects the operands.
         if (!c.across && reads(c.access) && !waited(c, pass, c.operand, nullptr))
           return "unguarded: " + describe(c);
       }
@@ -208,7 +208,7 @@ std::string Ordering::left_behind() const {
 std::vector<std::string> Ordering::redundant_waits() const {
   std::vector<std::string> out;
   for (uint32_t i = 0; i < count_; ++i) {
-    if (node_of_[i] + 1 == count_) continue;  // the last node's waits are what ends the pass
+    if (node_of_[i] + 1 == count_) continue;  // the last node's waits end the pass
     for (const Wait& w : program_.waits_of(program_.instructions[i])) {
       const bool needed = std::any_of(conflicts_[i].begin(), conflicts_[i].end(),
                                       [&](const Conflict& c) { return !waited(c, 1, std::nullopt, &w); });

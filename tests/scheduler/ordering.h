@@ -1,5 +1,5 @@
-// What a program's waits and signals guarantee, and what its footprints ask for: worked out by brute force
-// over two passes, sharing nothing with the scheduler.
+// The order that a program's waits and signals guarantee, and the order that its footprints need, computed by
+// brute force over two passes without any code of the scheduler.
 #pragma once
 
 #include <cstdint>
@@ -14,27 +14,27 @@ namespace serval::testing {
 
 class Ordering {
  public:
-  // The program was compiled from the graph.
+  // The program must be compiled from the graph.
   Ordering(const Graph& graph, const Program& program);
 
   // "" if the records are the graph's nodes, each of them once.
   std::string misplaced() const;
-  // "" if every counter is one set of instructions, each of which adds one, no two counters are the same set,
-  // and every wait is for all of this pass's increments or all of the last one's.
+  // "" if every counter is one set of instructions that each add one, no two counters have the same set, and
+  // every wait is for all of this pass's increments or all of the previous pass's.
   std::string miscounted() const;
-  // "" if two passes run to their end with every queue in its order.
+  // "" if two passes run to their end in queue order.
   std::string deadlock() const { return deadlock_; }
-  // "" if every two conflicting accesses are ordered by waits and signals, as the serial order has them,
-  // within a pass and from one to the next; a read by a wait that guards its operand. The gate and the
-  // queues' order count for nothing.
+  // "" if all conflicting accesses are ordered by waits and signals as in the serial order, within a pass and
+  // from one pass to the next; reads by a wait that guards their operand. The gate and the order of queues do
+  // not count.
   std::string unordered() const;
   // "" if all instructions have finished when the gate opens.
   std::string left_behind() const;
-  // Waits without which every conflict would still be ordered and the last node would still end the pass.
+  // Waits that are not needed to order the conflicts or to let the last node end the pass.
   std::vector<std::string> redundant_waits() const;
 
  private:
-  using Bits = std::vector<uint64_t>;  // of 2 × instructions, those of the first pass first
+  using Bits = std::vector<uint64_t>;  // 2 × instructions, those of the first pass first
 
   struct Touch {
     uint32_t instruction;

@@ -1,4 +1,4 @@
-// Against the plain derivation: the results are the same in every number.
+// Compares with the plain derivation: the results must be identical.
 #include "scheduler/periodic_dependencies.h"
 
 #include <fmt/format.h>
@@ -26,7 +26,7 @@ Graph graph_of(const LlamaConfig& config, uint32_t sms, uint32_t rows, uint32_t 
                                     .ranks = ranks});
 }
 
-// Models with and without norms of heads, with biases, and with and without parts of columns.
+// Models with and without head norms, with biases, and with and without K splits.
 TEST(PeriodicDependencies, AreThoseOfTheWholeGraph) {
   for (const char* preset : {"llama-3.2-1b", "llama-3.1-70b", "qwen2.5-1.5b", "qwen3-0.6b"}) {
     for (const uint32_t rows : {1U, 16U, 64U, 300U, 512U, 1024U}) {
@@ -60,7 +60,7 @@ TEST(PeriodicDependencies, AreThoseOfTheWholeGraphOfAnyDepth) {
   }
 }
 
-// The layers are alike by themselves, but one of them finds, or leaves, something else.
+// The layers are alike, but an extra stage changes what one of them reads or leaves.
 TEST(PeriodicDependencies, AreThoseOfTheWholeGraphWhereAStageIsBetweenLayers) {
   const Graph whole = graph_of(shortened_preset("llama-3.2-1b", 8), 20, 16, 1);
   const auto periods = find_periods(whole, 5);
@@ -85,14 +85,14 @@ TEST(PeriodicDependencies, AreThoseOfTheWholeGraphWhereNothingRepeats) {
   }
 }
 
-// Periods that mean nothing: they may wait for what was before all of them, or for each other at random.
+// Arbitrary periods: they may depend on stages before all of them, or on each other.
 TEST(PeriodicDependencies, AreThoseOfTheWholeGraphWhereRandomStagesRepeat) {
   constexpr uint32_t kGraphs = 300;
   uint32_t found = 0;
   for (uint32_t seed = 0; seed < kGraphs; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     const Graph once = random_graph(seed);
-    const size_t num_stages = once.stages.size() - 1;  // but for `advance`
+    const size_t num_stages = once.stages.size() - 1;  // without `advance`
     const size_t from = seed % num_stages, to = from + 1 + (seed / 7) % (num_stages - from);
     Graph graph;
     graph.tensors = once.tensors;
@@ -110,7 +110,7 @@ TEST(PeriodicDependencies, AreThoseOfTheWholeGraphWhereRandomStagesRepeat) {
     found += find_periods(graph, 5) ? 1 : 0;
     expect_same(graph);
   }
-  EXPECT_GT(found, kGraphs / 10 * 9);  // not where a stage is empty
+  EXPECT_GT(found, kGraphs / 10 * 9);  // except if a stage is empty
 }
 
 }  // namespace

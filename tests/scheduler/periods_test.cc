@@ -9,7 +9,7 @@ namespace serval::testing {
 namespace {
 
 constexpr int kLayers = 7;
-// Of the last layer, only rows that want logits are multiplied.
+// The last layer multiplies only rows that want logits.
 constexpr uint32_t kAlike = kLayers - 1;
 
 Graph layered_graph(uint32_t rows, uint32_t tile_rows) {

@@ -54,8 +54,8 @@ TEST(Placement, ZigZagGoesBackAndForth) {
   for (uint32_t n = 0; n < s.graph.nodes.size(); ++n) EXPECT_EQ(sm_of.at(n), two_laps[n % 10]) << n;
 }
 
-// Weights come before their record's inputs do; what other ranks send does not, and sending takes the SM's
-// time.
+// Weights are loaded before their record's inputs are complete; data from other ranks is not, and sending
+// takes the SM's time.
 TEST(NodeTimes, OfAnExchangeKeepTheSmBusy) {
   const Graph graph =
       build_llama_graph(shortened_preset("llama-3.1-8b", 1),
@@ -77,7 +77,7 @@ TEST(NodeTimes, OfAnExchangeKeepTheSmBusy) {
   EXPECT_GT(products, 0U);
 }
 
-// Largest first to the least loaded: after any stage the loads differ by one node's time at most.
+// Assigns the largest first to the least loaded: after any stage the loads differ by at most one node's time.
 TEST(Placement, WaveBalancesStageAfterStage) {
   for (const uint32_t sms : {2U, 7U, 132U}) {
     const Scene s = llama_scene(shortened_preset("llama-3.2-1b", 2), sms);
@@ -99,7 +99,7 @@ TEST(Placement, WaveBalancesStageAfterStage) {
   }
 }
 
-// Greedy by priority, it cannot promise to win every time; compile() then takes the other.
+// A greedy policy does not win every time; compile() then uses the other one.
 TEST(Placement, ListIsWithinAPercentOfRoundRobinOrBetterForThePresets) {
   for (const std::string& name : preset_names()) {
     const Scene s = llama_scene(preset_config(name), 132);
@@ -135,11 +135,11 @@ TEST(Placement, PoliciesHaveTheirNames) {
 
 TEST(SmClock, StreamsNoFurtherAheadThanItsPages) {
   Machine machine = machine_of(1);
-  machine.gb_per_s = machine.sm_gb_per_s = 16.384;  // a page a microsecond
+  machine.gb_per_s = machine.sm_gb_per_s = 16.384;  // a page per microsecond
   machine.pages_per_sm = 4;
   SmClock clock(machine);
   EXPECT_DOUBLE_EQ(clock.run(0, {.memory_us = 2, .busy_us = 1}), 2);  // the bytes are the longer part
-  // Waits until 20; meanwhile its ten pages may only be streamed four ahead of the instruction in hand.
+  // Waits until 20; meanwhile only four of its ten pages may be streamed ahead of the current instruction.
   EXPECT_DOUBLE_EQ(clock.run(20, {.memory_us = 3, .busy_us = 1}), 21);
   EXPECT_DOUBLE_EQ(clock.run(0, {.memory_us = 10, .busy_us = 1}), 27);  // streams from 21 - 4 on
 }

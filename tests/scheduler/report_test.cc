@@ -53,7 +53,7 @@ TEST(Statistics, CountEveryWeightOnce) {
   }
 }
 
-// A decode step reads each weight once; what comes on top, activations and KV, is small.
+// A decode step reads each weight once; activations and KV add little.
 TEST(Statistics, CountTheBytesOfADecodeStep) {
   const LlamaConfig config = shortened_preset("llama-3.2-1b", 4);
   const Program p =
@@ -72,8 +72,8 @@ TEST(Statistics, PrintAsTextAndJson) {
   const nlohmann::json json = nlohmann::json::parse(to_json(s));
   EXPECT_EQ(json.at("instructions"), s.instructions);
   EXPECT_EQ(json.at("bytes_per_queue").size(), 2U);
-  // Of programs of many rows (2 of attention, 2 of parts of columns), of models that normalise heads (2)
-  // and of several devices (6): this program has none of them.
+  // This program has none of the ops for programs of many rows (2 of attention, 2 of K splits), for models
+  // that normalise heads (2) and for several devices (6).
   constexpr size_t kOpsOfOthers = 12;
   EXPECT_EQ(json.at("ops").size(), kNumOpcodes - kOpsOfOthers);
 }
@@ -114,7 +114,7 @@ TEST(TimePass, FollowsTheLongestChain) {
     ASSERT_FALSE(timing.critical_path.empty());
     EXPECT_EQ(p.instructions[timing.critical_path.back()].opcode, static_cast<uint16_t>(Opcode::kAdvance));
   }
-  // Alone with unlimited SMs: embed, six stages a layer, lm_head, sample, advance.
+  // Alone with unlimited SMs: embed, six stages in each layer, lm_head, sample, advance.
   const PassTiming chain = time_pass(p, {}, true);
   EXPECT_EQ(chain.critical_path.size(), 1 + static_cast<size_t>(config.num_layers) * 6 + 3);
 }

@@ -1,4 +1,5 @@
-// One test for each way in which a program can be wrong, named after it, and what must not be refused.
+// One test for each error that a program can have, named after it, and tests for programs that must not be
+// refused.
 #include "scheduler/validate.h"
 
 #include <algorithm>
@@ -50,7 +51,7 @@ constexpr uint32_t guards() {
   return ((1U << operand_index<Members>()) | ... | 0U);
 }
 
-// A program written down queue by queue, over an MLP's tensors.
+// A hand-written program over an MLP's tensors, queue by queue.
 class Hand {
  public:
   explicit Hand(uint32_t sms, QueueKind kind = QueueKind::kPerSm)
@@ -234,7 +235,7 @@ struct Mlp {
   }
 };
 
-// Whether some interleaving shows that the program is wrong.
+// Returns whether some interleaving shows that the program is wrong.
 bool some_run_fails(const Program& program) {
   constexpr uint64_t kInterleavings = 20;
   for (uint64_t seed = 0; seed < kInterleavings; ++seed) {
@@ -249,7 +250,7 @@ void expect_accepted(const Program& program) {
   EXPECT_FALSE(some_run_fails(program));
 }
 
-// `words` are in the message's one line.
+// The message must be one line that contains `words`.
 void expect_refused(const Program& program, Rule rule, std::initializer_list<const char*> words) {
   const std::optional<Violation> violation = validate(program);
   ASSERT_TRUE(violation) << "expected a violation of " << name_of(rule);
@@ -264,7 +265,7 @@ void expect_refused_and_seen(const Program& program, Rule rule, std::initializer
   EXPECT_TRUE(some_run_fails(program));
 }
 
-// What the scheduler made of two layers for one SM.
+// The scheduler's program of two layers for one SM.
 Draft two_layers() {
   return Draft(small_programs().front());
 }
@@ -284,7 +285,7 @@ void change(Step& step, Fn&& fn) {
   step.record.set(op);
 }
 
-// Whether a run over what some states really touch shows that the program is wrong.
+// Returns whether a run with the exact footprints of some states shows that the program is wrong.
 bool some_exact_run_fails(const Program& program) {
   constexpr uint64_t kStates = 20;
   for (uint64_t seed = 0; seed < kStates; ++seed) {
@@ -362,7 +363,7 @@ TEST(Race, OverwritesWhatIsStillRead) {
   expect_refused_and_seen(hand.build(1), Rule::kRace, {"gate_up_silu", "SM 1 pc 0 (embed)"});
 }
 
-// That all readers come before one writer says nothing of another, which waits for all but the last.
+// One writer waits for all readers; this proves nothing for another writer, which waits for all but the last.
 TEST(Race, WaitsForFewerReadersThanAnotherWriter) {
   constexpr uint32_t kReaders = 10;
   for (const uint32_t fewer : {1U, 2U}) {
@@ -391,7 +392,7 @@ TEST(Race, ThresholdThatOthersReach) {
   hand.embed(0, 0, kUnits, {}, {{0, 1}});
   hand.lm_head(1, {{0, 1, kHeadReadsResidual}}, {{1, 1}});
   hand.gate_up(2, 0, kUnits, {{0, 1, kReadsResidual}}, {{1, 1}});
-  // Needs the MLP alone, and takes whichever of the two readers comes first.
+  // Needs only the MLP, but waits for whichever of the two readers finishes first.
   hand.down(0, {{1, 1, kReadsMlp}}, {{2, 1}});
   expect_refused_and_seen(hand.build(2), Rule::kRace, {"matvec_residual"});
 }
@@ -444,7 +445,7 @@ TEST(Gate, NoInstructionEndsALaunch) {
   expect_refused(draft.assemble(), Rule::kGate, {"state.control", "no launch would end"});
 }
 
-// One after the other, so that nothing races: each pass would count as two.
+// One after the other, so that there is no race: each pass would count as two.
 TEST(Gate, TwoInstructionsEndALaunch) {
   Draft draft = two_layers();
   Step again = draft.queues.front().back();
@@ -586,7 +587,7 @@ TEST(Accepts, WriterOfAllRowsForAReaderOfThoseThatWantLogits) {
       ASSERT_EQ(op.logits_only, 1U);
       op.logits_only = 0;
     });
-  // Its input is, too, of all rows: the projection before it may leave none out.
+  // Its input must also be of all rows: the projection before it may not leave out any.
   for (Step* step : steps_of(draft, Opcode::kMatvecResidual, 1))
     change<MatvecResidual>(*step, [&](MatvecResidual& op) {
       if (draft.rest.tensors[op.input.index].name != "mlp") op.logits_only = 0;
@@ -621,7 +622,7 @@ TEST(Stale, CacheThatNoRecordWrites) {
   EXPECT_TRUE(some_exact_run_fails(program));
 }
 
-// The shape of a tensor of two leaves allows both layouts, so each record fits it.
+// The tensor's shape allows both layouts for two leaves, so each record fits it.
 TEST(Stale, LeavesThatTheirReaderLooksForElsewhere) {
   LlamaConfig config = tiny_config();
   config.num_layers = 1;
@@ -798,7 +799,7 @@ TEST(Structure, EmptyProgram) {
 
 // ---- several devices
 
-// What the scheduler made of two layers for two ranks of two SMs.
+// The scheduler's program of two layers for two ranks of two SMs.
 Draft two_ranks() {
   return Draft(shared_programs().front());
 }
@@ -845,14 +846,14 @@ TEST(Device, ShareOfAnotherRank) {
   expect_refused_and_seen(draft.assemble(), Rule::kOperands, {"weights", "on device 1, expected 0"});
 }
 
-// All ranks push zeros for a token that none looks up, and for one that two do the owner adds up its double.
+// For a token that no rank looks up all ranks push zeros; a token that two ranks look up is added twice.
 TEST(Device, TokensOfAnotherRank) {
   Draft draft = two_ranks();
   change<EmbedPush>(step_on(draft, Opcode::kEmbedPush, 1), [](EmbedPush& op) { op.first_token = 0; });
   expect_refused_and_seen(draft.assemble(), Rule::kOperands, {"first_token: 0", "the rank's share"});
 }
 
-// A run touches what it may, and multiplies the weights of other tokens.
+// A run touches only what it may, but multiplies the weights of other tokens.
 TEST(Device, WeightsOfOtherTokens) {
   Draft draft = two_ranks();
   change<LmHead>(step_on(draft, Opcode::kLmHead, 1), [](LmHead& op) {
@@ -862,7 +863,7 @@ TEST(Device, WeightsOfOtherTokens) {
   expect_refused(draft.assemble(), Rule::kOperands, {"weights_unit", "the rank's share"});
 }
 
-// Without its half of the embedding, what the owner adds up is of the pass before.
+// Without its half of the embedding, the owner adds up the previous pass's sums.
 TEST(Device, PartialSumsThatNoRankPushes) {
   Draft draft = two_ranks();
   const Step* pushing = &step_on(draft, Opcode::kEmbedPush, 1);
@@ -882,7 +883,8 @@ TEST(Scope, SignalToAPeerOfGpuScope) {
 
 TEST(Scope, ReleaseOfWhatIsPushedAtGpuScope) {
   Program program = two_ranks().assemble();
-  // A counter that only its own device signals: but one of those instructions pushes to the other.
+  // A counter that only its own device signals; but one of the signalling instructions pushes to the other
+  // device.
   std::vector<uint32_t> foreign(program.counters.size(), 0);
   Draft draft(program);
   for (const Step* s : draft.steps()) {
@@ -928,7 +930,8 @@ std::pair<Step*, Signal*> peer_signal(Draft& draft, Opcode opcode, uint32_t devi
   return {draft.steps().front(), nullptr};
 }
 
-// Each keeps its partial sums back until it has the other's. One of them may.
+// Each rank waits for the other's partial sums before it pushes its own. A program in which only one does is
+// valid.
 TEST(Progress, TwoRanksWaitForEachOther) {
   Draft draft = two_ranks();
   std::string wait;
@@ -945,7 +948,7 @@ TEST(Progress, TwoRanksWaitForEachOther) {
                           {"rank 0 SM 0", "(matvec_push of layer 0)", wait.c_str()});
 }
 
-// Then the other device may go by the decision of the pass before.
+// Then the other device may use the decision of the previous pass.
 TEST(Gate, OpensEarlyOnAnotherDevice) {
   Draft draft = two_ranks();
   const auto [push, opens] = peer_signal(draft, Opcode::kPushState, 0);
@@ -970,7 +973,7 @@ TEST(Gate, ADeviceThatNobodyTellsTheDecision) {
   expect_refused(draft.assemble(), Rule::kGate, {"writes state.control of device 1"});
 }
 
-// It would bring what was decided in the pass before.
+// It would push the decision of the previous pass.
 TEST(Gate, TheDecisionIsPushedBeforeItIsMade) {
   Draft draft = two_ranks();
   const uint32_t gate = draft.rest.gate_counter, pushed = static_cast<uint32_t>(draft.rest.counters.size());
@@ -1013,7 +1016,7 @@ TEST(Accepts, PartialThresholdThatTheProducerIsNeededFor) {
   hand.embed(0, 0, kUnits, {}, {{0, 2}});
   hand.lm_head(1, {{0, 2, kHeadReadsResidual}}, {{0, 1}});
   hand.gate_up(0, 0, kUnits, {{0, 2, kReadsResidual}}, {{0, 1}});
-  // Of the four increments two may be missing, but not those of the embedding, which the readers wait for.
+  // Two of the four increments may be missing, but not those of the embedding, for which the readers wait.
   hand.embed(1, 0, kUnits, {{0, 4, guards<&Embed::residual>()}}, {{1, 1}});
   expect_accepted(hand.build(1));
 }
@@ -1021,7 +1024,7 @@ TEST(Accepts, PartialThresholdThatTheProducerIsNeededFor) {
 TEST(Accepts, AWrittenOperandThatNoWaitNames) {
   Hand hand(2);
   hand.embed(0, 0, kUnits, {}, {{0, 1}});
-  hand.embed(1, 0, kUnits, {{0, 1, 0}}, {{1, 1}});  // a write comes after every wait of its instruction
+  hand.embed(1, 0, kUnits, {{0, 1, 0}}, {{1, 1}});  // a write comes after all waits of its instruction
   expect_accepted(hand.build(1));
 }
 
@@ -1067,8 +1070,7 @@ TEST_P(AcceptsPreset, WhateverTheSchedulerMakes) {
   }
 }
 
-// Of tiles of rows, for passes of as many. Each layer is like the next, but for the last: two have all that
-// there is.
+// Programs of tiles of rows, for passes of `rows` rows. All layers but the last are alike, so two suffice.
 Graph graph_of_tiles(const std::string& preset, uint32_t rows, uint32_t ranks = 1) {
   constexpr uint32_t kTileRows = 256;
   return build_llama_graph(
@@ -1079,7 +1081,7 @@ Graph graph_of_tiles(const std::string& preset, uint32_t rows, uint32_t ranks = 
 TEST_P(AcceptsPreset, WhateverTheSchedulerMakesOfTilesOfRows) {
   for (const uint32_t rows : {17U, 64U, 256U, 2048U}) {
     const Graph graph = graph_of_tiles(GetParam(), rows);
-    // Every policy, and the global queue, of some rows: placement hardly knows how many there are.
+    // Every policy and the global queue for one number of rows: placement hardly depends on it.
     std::vector<Compilation> ways = {{Policy::kList, QueueKind::kPerSm, 132}};
     if (rows == 64) ways = compilations_for(132);
     for (const Compilation& how : ways) {
@@ -1098,7 +1100,7 @@ std::string name_of_preset(const ::testing::TestParamInfo<std::string>& param) {
 
 INSTANTIATE_TEST_SUITE_P(Presets, AcceptsPreset, ::testing::ValuesIn(preset_names()), name_of_preset);
 
-// The layers of a model are alike, so a few of them stand for all; but for one model that is whole.
+// The layers of a model are alike, so a few represent all; one model is compiled whole.
 TEST_P(AcceptsPreset, SharedByRanks) {
   constexpr int kLayers = 3;
   uint32_t shared = 0;
@@ -1119,7 +1121,7 @@ TEST_P(AcceptsPreset, SharedByRanks) {
   EXPECT_EQ(shared > 0, !has_odd_heads(GetParam()));
 }
 
-// The programs of tiles that an engine compiles for several GPUs, of each size.
+// The programs of tiles of each size that an engine compiles for several GPUs.
 TEST_P(AcceptsPreset, TilesSharedByRanks) {
   uint32_t shared = 0;
   for (const uint32_t ranks : {2U, 4U, 8U}) {
@@ -1146,11 +1148,12 @@ TEST(AcceptsTiles, OfRanksPlacedByAnyPolicy) {
   }
 }
 
-// What an engine compiles for a GPU or several, for passes of all sizes. It refuses what is not valid.
+// The programs that an engine compiles for one GPU or several, for passes of all sizes. Compiling throws if
+// one is invalid.
 class AcceptsEngine : public ::testing::TestWithParam<std::string> {};
 
-// As many layers of every preset are proven as this says, if they have as many, and two of some presets if it
-// says nothing.
+// The number of layers of every preset to prove, at most as many as it has; if unset, two layers of some
+// presets.
 constexpr const char* kLayersVariable = "SERVAL_PROVE_LAYERS";
 
 std::vector<std::string> presets_to_prove() {
@@ -1158,8 +1161,8 @@ std::vector<std::string> presets_to_prove() {
   return {"llama-3.1-8b", "llama-3.1-70b"};
 }
 
-// The programs of vectors and of tiles, which with --batch-invariant have as few rows as those of vectors,
-// and for a single row vectors in tile order.
+// Programs of vectors and of tiles; with --batch-invariant, tiles also for few rows, and vectors in tile
+// order for a single row.
 std::vector<ProgramLimits> sizes_of_passes() {
   std::vector<ProgramLimits> sizes = {{.rows = 1, .batch_invariant = true},
                                       {.rows = kDefaultRows, .batch_invariant = true},
@@ -1171,7 +1174,7 @@ std::vector<ProgramLimits> sizes_of_passes() {
 
 TEST_P(AcceptsEngine, ProgramsOfAllSizes) {
   struct Sharing {
-    uint32_t ranks, sms;  // of a rank: with 66, two of them are on one GPU
+    uint32_t ranks, sms;  // of a rank: with 66, two ranks share a GPU
   };
   constexpr Sharing kSharings[] = {{1, 132}, {2, 132}, {2, 66}, {4, 132}, {8, 132}};
   LlamaConfig model = preset_config(GetParam());
@@ -1228,7 +1231,7 @@ TEST(Explanation, SaysThatTheFirstSignalsNothing) {
   EXPECT_THAT(explanation_of(mlp.build()), HasSubstr("SM 1 pc 0 (embed) signals no counter"));
 }
 
-// The reader waits for one embedding, which was to wait for the other two.
+// The reader waits for one embedding, which should have waited for the other two.
 TEST(Explanation, FollowsTheChainToTheWaitThatIsTooShort) {
   Hand hand(2);
   hand.embed(0, 0, kHalf, {}, {{0, 2}});
