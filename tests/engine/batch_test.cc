@@ -1,4 +1,4 @@
-// A sequence's tokens are those it gets alone, whoever joins and leaves around it.
+// A sequence's tokens are the same as alone, whatever sequences join and leave around it.
 #include <algorithm>
 #include <map>
 #include <random>
@@ -48,7 +48,7 @@ void expect_same(const Response& found, const Response& expected) {
   EXPECT_EQ(found.finish, expected.finish);
 }
 
-// A cancelled sequence has the beginning of its answer.
+// A cancelled sequence has a prefix of its answer.
 void expect_prefix(const Response& found, Response expected) {
   ASSERT_LE(found.tokens.size(), expected.tokens.size());
   expected.tokens.resize(found.tokens.size());
@@ -56,7 +56,7 @@ void expect_prefix(const Response& found, Response expected) {
   EXPECT_EQ(found.finish, Finish::kCancelled);
 }
 
-// Requests that join when chance has it, some cancelled on the way.
+// Requests that join at random times; some are cancelled.
 class Traffic {
  public:
   explicit Traffic(uint32_t seed) : random_(seed), toy_(toy_engine()), batch_(toy_.engine) {}

@@ -1,4 +1,4 @@
-// The bundled model on the host interpreter: how a sequence is computed never shows in its bits.
+// The bundled model on the host interpreter: a sequence's bits do not depend on how it is computed.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -125,7 +125,7 @@ TEST(BundledModel, SharedByTwoRanksGivesTheSameBitsAloneAsInABatch) {
   for (size_t i = 0; i < requests.size(); ++i) expect_same_bits(together[i], shared.generate(requests[i]));
 }
 
-// More than run together, so that each joins and leaves among others.
+// More requests than run together, so that each joins and leaves among others.
 TEST(BundledModel, GivesTheSameBitsAloneAsInABatchOfTwoHundred) {
   EngineOptions options = host_options();
   options.max_sequences = 64;
@@ -186,7 +186,7 @@ TEST(BundledModel, GivesTheSameBitsForAnyMachineAndPolicy) {
   expect_no_difference(options);
 }
 
-// Sums of two ranks are added in another order than those of one, and in the same however they are run.
+// Two ranks add sums in another order than one, but the order does not depend on how they are run.
 TEST(BundledModel, GivesTheSameBitsForAnyMachineThatTwoRanksAre) {
   const Request request = story("Once upon a time there was a small robot who", 12);
   EngineOptions options = host_options();
@@ -214,7 +214,7 @@ TEST(BundledModel, ContinuesAStory) {
     EXPECT_LE(log_probability, 0);
     sum += static_cast<double>(log_probability);
   }
-  // A model that has learnt nothing is at -ln(vocabulary), about -8.
+  // An untrained model is at -ln(vocabulary), about -8.
   EXPECT_GT(sum / static_cast<double>(response.tokens.size()), -2.5);
   EXPECT_GT(response.timings.prompt_ms, 0);
   EXPECT_GT(response.timings.decode_ms, 0);
@@ -306,8 +306,7 @@ TEST(BundledModel, WritesJsonObjects) {
   EXPECT_GT(complete, 0U);
 }
 
-// A constraint takes tokens away and adds none: what the model wants to say anyway comes with its own
-// log-probabilities.
+// A constraint only removes tokens: a token that the model would generate anyway keeps its log-probabilities.
 TEST(BundledModel, KeepsItsLogProbabilitiesUnderASchema) {
   Request free = story("Once upon a time", 1);
   free.ignore_eos = false;

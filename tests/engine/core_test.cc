@@ -1,4 +1,4 @@
-// Requests from many threads: their events, their ends, and what is refused.
+// Requests from many threads: their events, their ends, and which ones are refused.
 #include "engine/core/core.h"
 
 #include <atomic>
@@ -71,7 +71,7 @@ TEST(RequestHandle, WaitsNoLongerThanItIsToldTo) {
   ToyEngine toy = toy_engine();
   slow_down(toy);
   RequestHandle handle = toy.engine.submit(request(3, 100));
-  // Tokens may be there before this thread asks for them, but not all of them.
+  // Some tokens may be ready before this thread asks for them, but not all.
   bool in_vain = false;
   size_t taken = 0;
   for (; !in_vain && !handle.done(); taken += in_vain ? 0 : 1)
@@ -233,7 +233,7 @@ TEST(Core, ListsTheLikeliestTokensOfEachTokenOfThoseThatAskForIt) {
   }
 }
 
-// The backend checks the histories that it finds. They are preempted on the way.
+// The backend checks the histories that it reads. The sequences are preempted on the way.
 TEST(Core, KeepsTheHistoriesOfSequencesThatArePenalised) {
   ToyEngine toy = toy_engine({.context = 200, .kv_blocks = 8});
   std::vector<Request> requests(6, request(50, 140));
@@ -246,7 +246,7 @@ TEST(Core, KeepsTheHistoriesOfSequencesThatArePenalised) {
   EXPECT_GT(toy.engine.stats().preemptions, 0u);
 }
 
-// What a slot of the state block is told, as a model sees it.
+// The content of a slot of the state block, as a model sees it.
 TEST(Core, TellsTheProgramWhatARequestAsksFor) {
   SequenceSlot seen;
   ToyEngine toy(
@@ -358,7 +358,7 @@ TEST(Core, CountsWhatItDoes) {
   EXPECT_EQ(stats.launches, toy.backend->launches());
 }
 
-// What clients on several threads do at once, with cancellations, deadlines and prompts that begin alike.
+// Clients on several threads, with cancellations, deadlines and prompts that begin alike.
 TEST(Core, ServesManyThreads) {
   for (const uint32_t stop_latency : {0U, 2U}) {
     ToyEngine toy = toy_engine(

@@ -24,7 +24,7 @@ static_assert(std::ranges::input_range<TokenStream>);
 
 const std::vector<int32_t> kPrompt = {7, 7, 7};
 
-// An engine that answers any prompt of three tokens with `pieces`, one token each, over and over.
+// An engine that answers any prompt of three tokens with `pieces`, one token each, repeatedly.
 ToyEngine saying(const std::vector<std::string>& pieces, std::vector<int32_t> stop_tokens = {},
                  uint32_t context = 256) {
   std::vector<int32_t> script;
@@ -60,7 +60,7 @@ Error error_of(const std::function<void()>& call) {
   return Error(ErrorKind::kRuntime, "none");
 }
 
-// Its logits are not finite once the text has `length` tokens, if it begins with `spoilt`.
+// A model whose logits are not finite once the text has `length` tokens, if the text begins with `spoilt`.
 ToyModel failing_model(int32_t spoilt, size_t length) {
   const ToyModel healthy = hashing_model(300);
   return [=](const SequenceSlot& slot, std::span<const int32_t> tokens) {
@@ -443,7 +443,7 @@ TEST(Finish, HasNames) {
   EXPECT_STREQ(name_of(Finish::kError), "error");
 }
 
-// Bytes at random: nothing that would be JSON by itself. Token 299 ends a text.
+// Random bytes, which are hardly ever JSON by themselves. Token 299 ends a text.
 ToyEngine babbling(uint32_t kv_blocks, uint32_t sequences = 4, uint32_t stop_latency = 0) {
   return ToyEngine(hashing_model(300), {.backend = {.context = 256,
                                                     .kv_blocks = kv_blocks,
@@ -473,8 +473,8 @@ TEST(Engine, WritesWhatASchemaDescribes) {
   for (const Response& response : responses) expect_list_of_words(response);
 }
 
-// Which tokens may come next depends on the last one, and is told to the launch that runs: so a constrained
-// text is no reason for more launches.
+// The tokens that may come next depend on the last one, and the running launch gets them as a mask. So a
+// constrained text needs no additional launches.
 TEST(Engine, RunsConstrainedTextsInLaunchesOfManyPasses) {
   constexpr const char* kLongWord = R"({"type":"string","minLength":150})";
   const auto stats_of = [](const Request& request) {
@@ -490,7 +490,7 @@ TEST(Engine, RunsConstrainedTextsInLaunchesOfManyPasses) {
   EXPECT_LT(free.launches, 6U);
 }
 
-// The mask of a launch's first token comes when the launch has begun.
+// The mask of a launch's first token is given after the launch has begun.
 TEST(Engine, PlansLaunchesOfConstrainedTextsAhead) {
   ToyEngine toy = babbling(64);
   const Request request{
@@ -501,7 +501,7 @@ TEST(Engine, PlansLaunchesOfConstrainedTextsAhead) {
   EXPECT_EQ(toy.backend->launches_prepared(), toy.engine.stats().launches - 1) << "all but the first";
 }
 
-// What is drawn behind its end is dropped, so any mask will do for that.
+// Tokens after its end are dropped, so any mask is right for them.
 TEST(Engine, EndsConstrainedTextsInTheMidstOfALaunch) {
   ToyEngine toy = babbling(64, 4, 5);
   const Request whole{.prompt_ids = kPrompt,
@@ -528,7 +528,7 @@ TEST(Engine, ConstrainedTextsGoOnAfterTheyHadToWait) {
   EXPECT_GT(toy.engine.stats().preemptions, 0U);
 }
 
-// Before its end a text is not stopped, unless a stop token is all that can follow.
+// A stop token ends a text early only if nothing else can follow.
 TEST(Engine, AStopTokenEndsAConstrainedTextWhereNothingElseCanFollow) {
   ToyEngine toy = babbling(64);
   Request request{.prompt_ids = kPrompt, .max_tokens = 40, .json_schema = R"({"enum":["abcdefgh"]})"};

@@ -73,7 +73,7 @@ FakeBackend::FakeBackend(ToyModel model, const FakeBackendOptions& options)
       state_(program_.limits),
       own_(program_.limits),
       kv_(size_t{options.kv_blocks} * kKvBlockTokens, -1) {
-  // Nothing that an engine does may rely on what it has not written.
+  // The engine must not rely on memory that it has not written.
   std::ranges::fill(state_.block_table, kNonsense);
   std::ranges::fill(state_.adjustments, std::byte{0xA5});
   std::ranges::fill(state_.masks, 0);
@@ -86,7 +86,7 @@ void FakeBackend::forget_launch() {
   state_.control = {.passes_done = 77, .passes_wanted = 77, .last_pass = 77, .stopped_by_host = 77};
 }
 
-// The same but for what may follow prepare().
+// The state must be as at prepare(), except for what may change afterwards.
 void FakeBackend::check_prepared(const Launch& launch) const {
   ASSERT_TRUE(prepared_);
   EXPECT_LE(launch.passes, prepared_->launch.passes);
@@ -149,7 +149,7 @@ int32_t& FakeBackend::kv(const PassRow& row, uint32_t position) {
   return kv_.at(static_cast<size_t>(block) * kKvBlockTokens + position % kKvBlockTokens);
 }
 
-// Sequences may share blocks at the same places of their tables, as long as none of them writes there.
+// Sequences may share blocks at the same index of their tables, as long as none of them writes there.
 void FakeBackend::check_rows() {
   std::set<std::pair<uint32_t, uint32_t>> places;
   std::map<int32_t, std::set<uint32_t>> slots_of;  // by block
@@ -189,7 +189,7 @@ void FakeBackend::check_history(const PassRow& row, std::span<const int32_t> tok
   ASSERT_TRUE(std::ranges::equal(history, tokens));
 }
 
-// The first token from this one on that the row's mask allows, which must be there by now and is used up.
+// The first token from this one on that the row's mask allows. The mask must have been given; it is consumed.
 int32_t FakeBackend::next_allowed(const PassRow& row, int32_t token) {
   const std::span<uint32_t> mask = state_.mask_of(row.slot);
   EXPECT_TRUE(state_.has_mask(row.slot, row.position + 1)) << "position " << row.position + 1;

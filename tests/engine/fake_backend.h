@@ -1,7 +1,7 @@
-// A backend for unit tests: the semantics of a pass (vm/state, instructions/advance) over a toy model
-// instead of tensors. The likeliest tokens are the one that was drawn and those after it. Its KV cache holds
-// tokens, addressed through the block table as the real one is, so a wrong block, position or history shows
-// in the tokens that come out. What a launch may write it spoils once the launch has begun, but for the
+// A backend for unit tests: the semantics of a pass (vm/state, instructions/advance) with a toy model instead
+// of tensors. Its top tokens are the one that was drawn and those after it. Its KV cache holds tokens and is
+// addressed through the block table like the real one, so a wrong block, position or history changes the
+// generated tokens. Once a launch has begun, it overwrites everything that a launch may write, except the
 // output.
 #pragma once
 
@@ -18,13 +18,13 @@
 
 namespace serval::testing {
 
-// The token that follows `tokens`, under the sampling parameters of `slot`.
+// The token that follows `tokens` with the sampling parameters of `slot`.
 using ToyModel = std::function<SampledToken(const SequenceSlot& slot, std::span<const int32_t> tokens)>;
 
-// A hash of everything a token may depend on: the tokens before it and, unless greedy, seed and stream. Token
-// `eos` comes once in `eos_period` tokens; 0: never.
+// Returns a hash of everything on which a token may depend: the tokens before it and, unless greedy, seed and
+// stream. Token `eos` comes once in `eos_period` tokens; 0: never.
 ToyModel hashing_model(int32_t vocab_size, int32_t eos = 0, uint32_t eos_period = 0);
-// Repeats `script` for ever, whatever the prompt of `prompt_length` tokens.
+// Repeats `script` forever, for any prompt of `prompt_length` tokens.
 ToyModel scripted_model(size_t prompt_length, std::vector<int32_t> script);
 
 struct FakeBackendOptions {
@@ -32,8 +32,8 @@ struct FakeBackendOptions {
   uint32_t kv_blocks = 64;
   uint32_t rows = kDefaultRows;
   uint32_t sequences = kDefaultSequences;
-  bool check = true;          // each pass: places, sharing of blocks, histories
-  uint32_t stop_latency = 0;  // passes that still run after the one in which a stop was requested
+  bool check = true;          // checks each pass: positions, sharing of blocks, histories
+  uint32_t stop_latency = 0;  // passes that still run after the one during which a stop was requested
   uint32_t vocab = 300;
 };
 
@@ -52,21 +52,26 @@ class FakeBackend final : public Backend {
 
   uint64_t passes_run() const { return passes_run_; }
   uint64_t launches() const { return launches_; }
-  size_t most_sequences() const { return most_sequences_; }  // that had rows in one pass
-  // run() throws there what a device backend makes of such an error: a device fault of all but memory's.
+  size_t most_sequences() const { return most_sequences_; }  // with rows in one pass
+  // run() throws in this pass what a device backend throws for such an error: a device fault, except for out
+  // of memory.
   void fail_at_pass(uint64_t pass, ErrorKind kind = ErrorKind::kDeviceFault) {
     fail_as_ = kind;
     fail_at_pass_ = pass;
   }
-  void fail_before_launch(uint64_t launch) { fail_before_launch_ = launch; }  // the same, before it has begun
+  void fail_before_launch(uint64_t launch) {
+    fail_before_launch_ = launch;
+  }  // likewise, before the launch has begun
   void before_each_pass(std::function<void()> call) { before_pass_ = std::move(call); }
   // Called on the loop's thread when a launch returns.
   void after_each_launch(std::function<void()> call) { after_launch_ = std::move(call); }
-  uint64_t launches_prepared() const { return launches_prepared_; }  // that ran as they were prepared
-  bool is_prepared() const { return prepared_.has_value(); }         // a launch, since the last one began
+  uint64_t launches_prepared() const { return launches_prepared_; }  // launches that ran as prepared
+  bool is_prepared() const {
+    return prepared_.has_value();
+  }  // a launch was prepared since the last one began
 
  private:
-  // What prepare() saw.
+  // The state at prepare().
   struct Prepared {
     Launch launch;
     std::vector<PassRow> rows;
@@ -87,7 +92,7 @@ class FakeBackend final : public Backend {
   FakeBackendOptions options_;
   Program program_;
   StateBlock state_;
-  StateBlock own_;  // that of the launch in flight, but for output, top and masks
+  StateBlock own_;  // state of the current launch, without output, top and masks
   std::optional<Prepared> prepared_;
   std::vector<int32_t> kv_;
   std::atomic<bool> stop_{false};

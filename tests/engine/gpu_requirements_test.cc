@@ -1,4 +1,4 @@
-// What is said, and done, where no GPU can run a program. No GPU is needed for it.
+// Errors and fallbacks if no GPU can run a program. Needs no GPU.
 #include "engine/device/gpu_requirements.h"
 
 #include <functional>
@@ -51,7 +51,7 @@ std::string refusal(const std::function<void(GpuReport&)>& change) {
 
 TEST(GpuRequirements, AcceptAHopperGpu) {
   EXPECT_EQ(refusal([](GpuReport&) {}), "");
-  // A runtime that is newer than the driver, within what CUDA calls minor version compatibility.
+  // A runtime that is newer than the driver, within CUDA's minor version compatibility.
   EXPECT_EQ(refusal([](GpuReport& r) { r.runtime_version = 13020; }), "");
 }
 
@@ -143,7 +143,7 @@ TEST(GpuRequirements, NameGpusThatDoNotReachEachOther) {
             "gpus: GPU 1 cannot reach the memory of GPU 0; expected GPUs that NVLink connects");
 }
 
-// PCIe can let GPUs reach each other's memory without atomic additions, and signals would get lost.
+// Over PCIe, GPUs may access each other's memory without atomic additions, and signals would be lost.
 TEST(GpuRequirements, NameGpusWhoseSignalsToEachOtherAreNotAtomic) {
   GpuGroupReport report = a_group_of({0, 1});
   report.not_atomic = {{0, 1}, {1, 0}};
@@ -151,7 +151,7 @@ TEST(GpuRequirements, NameGpusWhoseSignalsToEachOtherAreNotAtomic) {
             "gpus: GPU 0 cannot add atomically in the memory of GPU 1; expected GPUs that NVLink connects");
 }
 
-// What `auto` takes, with these in place of the real ones, and its notice.
+// The backend that `auto` chooses with these functions instead of the real ones, and its notice.
 std::string taken(const std::function<void()>& check, const std::function<void()>& load,
                   bool is_expected = true) {
   std::string name;

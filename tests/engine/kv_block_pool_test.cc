@@ -63,7 +63,7 @@ TEST(KvBlockPool, EvictsTheLeastRecentlyUsedFromTheEndOfItsChain) {
   const int32_t b2 = publish_new(pool, {b1, 0}, block_of(4));
   pool.release(Tokens{a1, a2});
   pool.release(Tokens{b1, b2});
-  ASSERT_EQ(pool.reuse({}, block_of(1)), a1);  // used again: now b is the older
+  ASSERT_EQ(pool.reuse({}, block_of(1)), a1);  // used again: now b is the older one
   pool.release({&a1, 1});
   EXPECT_EQ(pool.allocate(), a2) << "not used again";
   EXPECT_EQ(pool.allocate(), b2);
@@ -95,7 +95,8 @@ TEST(KvBlockPool, GivesATailToOneThatGoesOnBehindItsBeginning) {
   EXPECT_FALSE(pool.take_tail({first, 0}, Tokens{5, 6})) << "it has one holder";
 }
 
-// So that the time to find or to forget one does not grow with the requests that begin alike.
+// A limit, so that the time to find or forget a tail does not grow with the number of requests that begin
+// alike.
 TEST(KvBlockPool, KeepsTheLastTailsBehindABlock) {
   constexpr int32_t kTails = 3 * KvBlockPool::kTailsKept;
   KvBlockPool pool(kTails);
@@ -126,14 +127,14 @@ TEST(KvBlockPool, CountsWhatAChainWouldTake) {
   EXPECT_EQ(pool.match(0, tokens).blocks, 1u);
 }
 
-// What a pool must do, in plain containers: no hashes, no lists of indices.
+// The pool's specification, in plain containers without hashes and index lists.
 class Model {
  public:
-  // Long chains hold most blocks, short ones leave many tails.
+  // Long chains hold most blocks; short ones leave many tails.
   Model(KvBlockPool& pool, uint32_t seed, bool short_chains)
       : pool_(pool), random_(seed), short_chains_(short_chains) {}
 
-  // Chains of tokens that mostly begin alike.
+  // Chains of tokens that often begin alike.
   void step() {
     const uint32_t choice = random_() % 8;
     const uint32_t extending = short_chains_ ? 3 : 4, ending = short_chains_ ? 3 : 1;
@@ -181,7 +182,7 @@ class Model {
     if (random_() % (short_chains_ ? 16 : 2) == 0) take_tail(chain);
   }
 
-  // Of up to 3 different tokens and then others.
+  // A tail of a few tokens out of two different ones.
   Tokens random_tail() {
     Tokens tokens(1 + random_() % 5);
     for (int32_t& token : tokens) token = static_cast<int32_t>(random_() % 2);
@@ -239,7 +240,7 @@ class Model {
     chain->open = block;
   }
 
-  // A kept block is given out only where none is free, and then the one that was kept first.
+  // A kept block is allocated only if none is free: the one that was kept first.
   void evict(int32_t block) {
     const bool some_free = holders_.size() + kept_.size() < pool_.num_blocks();
     const bool was_kept = std::ranges::find(kept_, block) != kept_.end();
@@ -282,7 +283,7 @@ class Model {
     chains_.erase(chain);
   }
 
-  // Before one more is left behind `before`.
+  // Called before another tail is left after `before`.
   void forget_oldest_of_many(const Key& before) {
     std::vector<int32_t> tails;
     std::ranges::copy_if(kept_, std::back_inserter(tails), [&](int32_t block) {
@@ -313,9 +314,9 @@ class Model {
   const bool short_chains_;
   Chains chains_;
   std::map<int32_t, uint32_t> holders_;
-  std::list<int32_t> kept_;  // the one that is given out first in front
+  std::list<int32_t> kept_;  // the first one is evicted first
   std::map<Key, int32_t> published_;
-  std::map<int32_t, std::pair<Key, Tokens>> tails_;  // by block: what is before it, and its own tokens
+  std::map<int32_t, std::pair<Key, Tokens>> tails_;  // by block: the tokens before it, and its own tokens
 };
 
 TEST(KvBlockPool, DoesWhatPlainContainersDo) {

@@ -1,4 +1,4 @@
-// Engine::load: what it finds, and what it says when it does not.
+// Engine::load: what it finds, and its errors.
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -31,7 +31,7 @@ constexpr const char* kTinyConfig = R"({
   "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "tie_word_embeddings": true, "bos_token_id": 1, "eos_token_id": 2
 })";
 
-// A model directory that holds a configuration and nothing else, removed when the test ends.
+// A model directory with only a configuration, removed when the test ends.
 class ModelDirectory {
  public:
   ModelDirectory() {

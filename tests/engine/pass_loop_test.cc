@@ -1,4 +1,4 @@
-// What the loop decides between launches, one step at a time and without threads.
+// Decisions of the loop between launches, one step at a time and without threads.
 #include "engine/core/pass_loop.h"
 
 #include <malloc.h>
@@ -36,7 +36,7 @@ TEST(PassLoop, ReadsPromptsInPiecesWhileOthersGenerate) {
 
 TEST(PassLoop, CountsTheTimeBetweenLaunchesThatFollowEachOther) {
   Loop loop;
-  loop.add(request(40, 1));  // three passes of up to 16 rows, a launch each
+  loop.add(request(40, 1));  // three passes of up to 16 rows, one launch each
   for (int step = 0; step < 3; ++step) {
     loop.loop.step();
     simulated_now += milliseconds(3);
@@ -45,7 +45,7 @@ TEST(PassLoop, CountsTheTimeBetweenLaunchesThatFollowEachOther) {
   EXPECT_EQ(loop.loop.stats().pass_ms, 3);
   EXPECT_EQ(loop.loop.stats().gaps, 2u);
   EXPECT_EQ(loop.loop.stats().gap_ms, 6);
-  simulated_now += std::chrono::hours(1);  // without a request
+  simulated_now += std::chrono::hours(1);  // idle
   loop.add(request(1, 1));
   loop.run_to_end();
   EXPECT_EQ(loop.loop.stats().gaps, 2u) << "a rest is not a gap";
@@ -109,7 +109,7 @@ TEST(PassLoop, ReadsAllAnewWhereThePrefixIsNotToBeReused) {
 }
 
 TEST(PassLoop, LetsTheYoungestGiveItsBlocksBackAndGoOnLater) {
-  // Each grows to 6 blocks, of which 8 are there.
+  // Each sequence grows to 6 blocks; the cache has 8.
   Loop loop({.context = 384, .kv_blocks = 8});
   std::vector<Request> requests;
   for (int32_t i = 0; i < 4; ++i) requests.push_back(request(60, 320, 10 + i));
@@ -121,7 +121,7 @@ TEST(PassLoop, LetsTheYoungestGiveItsBlocksBackAndGoOnLater) {
     EXPECT_EQ(loop.answers[i].tokens, loop.tokens_alone(requests[i]));
 }
 
-// Contexts that are no whole number of blocks, prompts that end within passes of others.
+// Contexts that are not whole blocks, and prompts that end within passes of others.
 TEST(PassLoop, RunsEachPositionOnceWhereTheCacheHoldsAllContexts) {
   constexpr uint32_t kSequences = 64, kContext = 100, kPrompt = 50, kRows = 256;
   Loop loop({.context = kContext, .kv_blocks = 2 * kSequences, .rows = kRows, .sequences = kSequences});
@@ -247,7 +247,7 @@ TEST(PassLoop, MeasuresTheTimesOfAnAnswer) {
   EXPECT_EQ(loop.answers[1].timings.prompt_ms, 9);
 }
 
-// 24 hours of passes of 100 ms each, with arrivals, cancellations and shared prefixes all the while.
+// 24 hours of passes of 100 ms each, with arrivals, cancellations and shared prefixes.
 TEST(PassLoop, HoldsNoMoreMemoryAfterADayThanAfterAnHour) {
   Loop loop({.context = 192, .kv_blocks = 9, .check = false}, 8);
   loop.backend.before_each_pass([] { simulated_now += milliseconds(100); });

@@ -1,4 +1,4 @@
-// How many tokens a pass has: on a GPU by default, and at most.
+// The tokens of a pass: the default on a GPU, and the limit.
 #include "engine/runtime/pass_size.h"
 
 #include <string>
@@ -23,7 +23,8 @@ TEST(GpuBatchTokens, AreManyWhereTheyFit) {
     EXPECT_EQ(tokens_of(preset_config(preset), 140'000), 8192U) << preset;
 }
 
-// So that sequences that generate do not wait for long: of Llama-70B on one GPU, 2,048 take half a second.
+// Otherwise sequences that generate would wait too long: 2,048 tokens of Llama-70B take half a second on one
+// GPU.
 TEST(GpuBatchTokens, OfALargeModelAreFewer) {
   const LlamaConfig model = preset_config("llama-3.1-70b");
   const auto tokens_of_ranks = [&](uint32_t ranks) {

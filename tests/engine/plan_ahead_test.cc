@@ -1,5 +1,5 @@
-// The pass loop plans a launch while the one before it runs. Whatever that one leaves, each request gets what
-// it gets alone, once.
+// The pass loop plans a launch while the previous one runs. Whatever that one leaves, each request gets the
+// same tokens as alone, exactly once.
 #include <string>
 #include <vector>
 
@@ -21,7 +21,7 @@ std::vector<int32_t> first_of(const std::vector<int32_t>& tokens, size_t count) 
   return {tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(std::min(count, tokens.size()))};
 }
 
-// Of so many launches of one pass each, in which another generates.
+// Takes many launches of one pass each, in which another sequence generates.
 constexpr size_t kLongPrompt = 200;
 
 TEST(PlanAhead, PreparesTheNextLaunchBeforeTheOneInFlightEnds) {
@@ -61,8 +61,8 @@ TEST(PlanAhead, GoesOnWithoutASequenceThatAStopTokenEnds) {
   EXPECT_EQ(loop.loop.stats().generated_tokens, 24u);
 }
 
-// A sequence that is about to end holds its blocks yet, so the one that is left waits for them: planned ahead
-// it would run without.
+// A sequence that is about to end still holds its blocks, so the remaining one has to wait for them: planned
+// ahead, it would run without.
 TEST(PlanAhead, WaitsForTheBlocksOfASequenceThatIsAboutToEnd) {
   Loop loop({.context = 256, .kv_blocks = 4, .rows = 64, .sequences = 2});
   loop.add(request(20, 93));
@@ -88,7 +88,7 @@ TEST(PlanAhead, DropsWhatALaunchMakesAfterAStopStringOfTheOneBefore) {
   EXPECT_EQ(loop.loop.stats().rows, 1 + kLongPrompt + 1 + 2 + 19 + 29 + 1) << "one is wasted";
 }
 
-// Whatever pass it comes in, and whether others read prompts meanwhile.
+// In any pass, with and without other sequences that read prompts.
 TEST(PlanAhead, EndsACancelledSequenceWithNoTokenLostOrTwice) {
   for (const size_t prompt : {size_t{1}, kLongPrompt}) {
     for (uint64_t pass = 0; pass < 40; ++pass) {
@@ -131,7 +131,8 @@ TEST(PlanAhead, LetsASequenceJoinThatArrivesInAnyPass) {
   }
 }
 
-// A queue that is never empty: as one leaves, another joins, and the backend does not wait for the host.
+// The queue is never empty: when a sequence leaves, another joins, and the backend does not wait for the
+// host.
 TEST(PlanAhead, FillsThePlacesThatComeFreeWithoutPlanningBetweenTheLaunches) {
   Loop loop({.context = 512, .kv_blocks = 256}, 4);
   std::vector<Request> requests;

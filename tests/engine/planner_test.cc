@@ -15,7 +15,7 @@ namespace {
 constexpr PlannerLimits kSixteen{.max_rows = 16, .max_sequences = 16, .max_passes = 64};
 constexpr uint32_t kManyBlocks = 1000;
 
-// Holds the blocks of its tokens. Reads, where it has more to run than the token that it generated last.
+// A sequence that holds the blocks of its tokens. It reads if more than its last token is not computed yet.
 SequenceView sequence(uint32_t computed, uint32_t length, uint32_t end = 400) {
   return {computed, length, end, blocks_for_tokens(length), true, length - computed > 1 ? length : computed};
 }
@@ -55,7 +55,7 @@ TEST(Planner, SkipsTheLmHeadWhereNothingIsToBeSampled) {
   EXPECT_FALSE(plan.rows[2].wants_logits);
 }
 
-// What follows a prompt's end may be another program's.
+// A pass after a prompt's end may need another program.
 TEST(Planner, RunsSeveralPassesOnlyOnceAllPromptsAreRead) {
   EXPECT_EQ(plan_of({sequence(5, 6), sequence(16, 17)}).passes, 64u);
   EXPECT_EQ(plan_of({sequence(5, 6), sequence(0, 2)}).passes, 1u);
@@ -67,7 +67,7 @@ TEST(Planner, SaysWhetherAPassReadsPrompts) {
   EXPECT_TRUE(plan_of({sequence(5, 6), sequence(0, 2)}).reads_prompts);
 }
 
-// So the arithmetic of a prompt's positions does not depend on where it was cut.
+// So the arithmetic of a prompt's positions does not depend on how it was cut.
 TEST(Planner, ReadsTheLastTokenOfAPromptAsOneOfThePrompt) {
   SequenceView last = sequence(16, 17);
   last.prompt = 17;
@@ -79,7 +79,7 @@ TEST(Planner, ReadsTheLastTokenOfAPromptAsOneOfThePrompt) {
 }
 
 TEST(Planner, RunsNoMorePassesThanThereAreBlocksFor) {
-  // 30 passes need a block more for each of the two, 40 passes two.
+  // 30 passes need one more block for each of the two; 40 passes need two.
   const std::vector<SequenceView> running = {sequence(62, 63), sequence(33, 34)};
   EXPECT_EQ(plan_of(running, 2).passes, 64u);
   EXPECT_EQ(plan_of(running, 1).passes, 16u);
@@ -106,8 +106,8 @@ TEST(Planner, LetsASequenceJoinWhereABlockForEachRemains) {
   EXPECT_FALSE(may_join(3, 1000, limits, 1));
 }
 
-// A workload over a plain count of blocks. Sequences of three priorities arrive in any order, are served in
-// that of may_join() and plan(), and must all come to their ends.
+// A workload with a counter of blocks. Sequences of three priorities arrive in any order, are served in the
+// order of may_join() and plan(), and must all reach their ends.
 class Workload {
  public:
   explicit Workload(uint32_t seed) : random_(seed) {

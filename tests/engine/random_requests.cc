@@ -31,8 +31,8 @@ void write_json(Request& request, uint32_t kind) {
   if (kind % 3 == 2) request.json_schema = R"({"type":"array","items":{"type":"integer"}})";
 }
 
-// Such requests run before all others, and join at the same time with a block each. Room is kept for a second
-// one; when all need a third, they run out of blocks.
+// Such requests run before all others, and join at the same time with one block each. There is room for a
+// second block each; when all need a third, the pool runs out.
 void grow_with_others(Request& request) {
   make_answers_long(request);
   request.prompt_ids.resize(1);
@@ -85,7 +85,7 @@ std::vector<Request> random_requests(size_t count, int longest_prompt, int vocab
   return requests;
 }
 
-// A request as several of one answer each.
+// A request as several requests with one answer each.
 std::vector<Request> single(Request request) {
   std::vector<Request> out;
   const int answers = request.n;
@@ -99,7 +99,8 @@ std::vector<Request> single(Request request) {
   return out;
 }
 
-// What of `found` is not what it got alone; where it may end early, as `early`, as far as it came.
+// The first difference between `found` and `alone`. If the request may end early with `early`, compares up to
+// its end.
 std::string difference(const Response& found, const Response& alone, Finish early) {
   const size_t tokens = found.tokens.size(), tops = found.top_logprobs.size();
   const auto begin_alike = [](const auto& a, const auto& b, size_t count) {
@@ -119,11 +120,11 @@ std::string difference(const Response& found, const Response& alone, Finish earl
   return "";
 }
 
-// One request of several. A tenth are cancelled when a token of theirs comes: on the engine's own thread, so
-// that whether it is early enough depends on no clock.
+// One request of several. A tenth are cancelled when one of their tokens comes: on the engine's own thread,
+// so that the time of the cancellation does not depend on a clock.
 class Submitted {
  public:
-  // While the engine's thread is held.
+  // Call while the engine's thread is held.
   Submitted(Engine& engine, const Request& request, size_t index) : is_late_(is_late(request)) {
     if (index % 10 == 3 && request.max_tokens > 1 && !is_late_)
       tokens_left_ = 1 + static_cast<int>(index) % (request.max_tokens - 1);
@@ -135,12 +136,12 @@ class Submitted {
     }
   }
 
-  // How it may end beside as it does alone.
+  // A finish that it may have instead of the one that it has alone.
   Finish early_end() const {
     if (is_late_) return Finish::kDeadline;
     return responses_.empty() ? Finish::kNone : Finish::kCancelled;
   }
-  // Once the engine is idle.
+  // Call once the engine is idle.
   std::vector<Response> responses() { return responses_.empty() ? handle_.wait() : responses_; }
 
  private:
@@ -152,10 +153,10 @@ class Submitted {
   const bool is_late_;
   int tokens_left_ = 0;  // until it is cancelled, if it is
   RequestHandle handle_;
-  std::vector<Response> responses_;  // of one that is cancelled
+  std::vector<Response> responses_;  // of a request that is cancelled
 };
 
-// Runs `call` while the core's thread waits: none of what it submits joins before all of it is queued.
+// Runs `call` while the core's thread is blocked: no request that it submits joins before all are queued.
 void while_held(Core& core, const std::function<void()>& call) {
   std::promise<void> held, done;
   std::thread holder([&] {
@@ -183,7 +184,7 @@ void RandomRequests::prepare(size_t count, const LoadEngine& load,
   }
 }
 
-// Blocks that a tenth of the requests need at their ends, and at least one context.
+// Blocks that a tenth of the requests need at their ends, at least one context.
 uint32_t RandomRequests::blocks_for_a_tenth() const {
   uint32_t blocks = 0;
   for (const std::vector<Response>& responses : expected_) {

@@ -1,5 +1,5 @@
-// Many requests of all kinds at once, under a KV cache that holds a tenth of them: each must get, to the bit,
-// what it gets alone. For any backend.
+// Many requests of all kinds at once, with a KV cache that holds a tenth of them: each must get exactly the
+// bits that it gets alone. For any backend.
 #pragma once
 
 #include <cstdint>
@@ -16,26 +16,26 @@ namespace serval::testing {
 
 class RandomRequests : public ::testing::Test {
  protected:
-  // An engine whose KV cache has so many blocks, in which so many sequences run together.
+  // KV blocks of an engine, and sequences that run together.
   struct Size {
     uint32_t kv_blocks;
     int sequences;
   };
   using LoadEngine = std::function<Engine(const Size&)>;
 
-  // For sequences of up to `context` tokens, whose prompts have up to `longest_prompt`.
+  // For sequences of up to `context` tokens with prompts of up to `longest_prompt`.
   RandomRequests(int context, int longest_prompt) : context_(context), longest_prompt_(longest_prompt) {}
 
-  // The first `count` requests, changed, and what each gets alone.
+  // Makes the first `count` requests, changed by `change`, and computes what each gets alone.
   void prepare(size_t count, const LoadEngine& load, const std::function<void(Request&)>& change = {});
-  // All requests together; some are cancelled on the way, some too late from the beginning. Says of the first
-  // that did not get what it gets alone where it differs; empty: there is none. Every block must come back.
+  // Runs all requests together; some are cancelled, some are late from the beginning. Returns a description
+  // of the first one that differs from what it gets alone, or "" if none does. Every block must be released.
   std::string first_difference(const LoadEngine& load);
-  // The same, which must be empty.
+  // first_difference() must be empty.
   void run(const LoadEngine& load) { EXPECT_EQ(first_difference(load), ""); }
-  // Of the last run.
+  // Statistics of the last run.
   const EngineStats& stats() const { return stats_; }
-  // Answers that ended so.
+  // Number of answers with this finish.
   size_t ends(Finish how) const { return ends_.contains(how) ? ends_.at(how) : 0; }
 
  private:
@@ -48,7 +48,7 @@ class RandomRequests : public ::testing::Test {
   std::map<Finish, size_t> ends_;
 };
 
-// Of short prompts, so that those that run together run out of blocks on the way.
+// Makes prompts short and answers long, so that sequences that run together run out of blocks.
 void make_answers_long(Request& request);
 
 }  // namespace serval::testing

@@ -1,4 +1,4 @@
-// Many requests of all kinds at once on the bundled model: each gets what it gets alone.
+// Many requests of all kinds at once with the bundled model: each gets what it gets alone.
 #include "tests/engine/random_requests.h"
 
 #include <memory>

@@ -104,7 +104,8 @@ TEST(Request, RefusesAMinimumOfTokensThatCannotBe) {
   EXPECT_EQ(refusal_with([](Request& r) { r.min_tokens = 6, r.max_tokens = 5; }),
             "min_tokens: 6; limit: max_tokens (5)");
   EXPECT_EQ(refusal_with([](Request& r) { r.min_tokens = r.max_tokens = 5; }), "accepted");
-  EXPECT_EQ(refusal_with([](Request& r) { r.min_tokens = 1 << 30; }), "accepted");  // as far as there is room
+  EXPECT_EQ(refusal_with([](Request& r) { r.min_tokens = 1 << 30; }),
+            "accepted");  // limited by the room in the context
   EXPECT_EQ(prepare_request({.min_tokens = 1 << 30}, {1}, kLimits).min_tokens, 63u);
 }
 

@@ -1,4 +1,4 @@
-// The pass loop one step at a time and without threads.
+// Runs the pass loop one step at a time and without threads.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@ namespace serval::testing {
 
 inline TimePoint simulated_now;
 
-// A loop over the fake backend, on this thread, in simulated time: each pass takes a millisecond.
+// A loop with the fake backend, on this thread, in simulated time: each pass takes a millisecond.
 class SteppedLoop {
  public:
   static constexpr int32_t kVocabulary = 300;
@@ -29,7 +29,7 @@ class SteppedLoop {
     backend.before_each_pass([] { simulated_now += std::chrono::milliseconds(1); });
   }
 
-  // Handed to the loop; its events are collected.
+  // Adds the request to the loop and collects its events.
   size_t add(const Request& request) {
     const size_t index = answers.size();
     PreparedRequest prepared = prepare_request(request, request.prompt_ids, {kVocabulary, context_, {}});
@@ -52,7 +52,7 @@ class SteppedLoop {
     return index;
   }
 
-  // Of requests that have ended.
+  // Forgets requests that have ended.
   void forget() {
     answers = {};
     channels = {};
@@ -91,7 +91,7 @@ class SteppedLoop {
   PassLoop loop;
   std::vector<Response> answers;
   std::vector<std::shared_ptr<Channel>> channels;
-  std::vector<size_t> ended;  // in this order
+  std::vector<size_t> ended;  // in order of their ends
 };
 
 inline Request request(size_t prompt, int max_tokens, int32_t token = 1) {

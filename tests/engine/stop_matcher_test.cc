@@ -22,7 +22,7 @@ Result match(const std::vector<std::string>& stops, const std::vector<std::strin
   return {text + matcher.flush(), matcher.stopped()};
 }
 
-// The definition, a byte at a time: the first byte that completes a stop string ends the text before it.
+// The definition, byte by byte: the first byte that completes a stop string ends the text before that string.
 Result match_by_definition(const std::vector<std::string>& stops, const std::string& text) {
   for (size_t end = 1; end <= text.size(); ++end) {
     size_t longest = 0;

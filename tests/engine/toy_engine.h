@@ -1,4 +1,4 @@
-// An engine on the fake backend, and what it must answer.
+// An engine with the fake backend, and its expected answers.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct ToyEngine {
   ToyEngine(ToyModel model, ToyOptions options);
 
   Engine::Impl& impl() { return Engine::Impl::of(engine); }
-  // Once nothing runs any more, no KV block is held.
+  // Waits until nothing runs; then no KV block may be held.
   bool all_blocks_come_back() {
     impl().core.wait_until_idle();
     return engine.stats().kv_blocks_held == 0;
@@ -34,10 +34,10 @@ struct ToyEngine {
   Engine engine;
 };
 
-// Tokens that are pieces of text, whole characters or not.
+// Tokens are pieces of text; they need not be whole characters.
 std::unique_ptr<TextCodec> make_piece_codec(std::vector<std::string> pieces);
 
-// What `model` says to a request by itself, token by token, with no engine between.
+// The answer of `model` to a request, token by token, without an engine.
 Response answer_alone(const ToyModel& model, const PreparedRequest& request);
 
 }  // namespace serval::testing

@@ -1,4 +1,4 @@
-// Weights on their way to several GPUs: what each gets, and in which order. No GPU is needed for it.
+// Weights on the way to several GPUs: each GPU's share, and the order. Needs no GPU.
 #include "engine/device/weight_slices.h"
 
 #include <algorithm>
@@ -79,7 +79,7 @@ TEST_F(WeightSlices, CoverEachPartOnce) {
     EXPECT_EQ(next_row[i], weights_[i].part.first_row + weights_[i].part.rows);
 }
 
-// Of as many slices that are under way together as there are ranks, each goes to another.
+// Among any `kRanks` consecutive slices, each goes to a different rank.
 TEST_F(WeightSlices, GoToAllGpusInTurn) {
   ASSERT_GT(slices_.size(), 10 * kRanks);
   for (size_t begin = 0; begin + kRanks <= slices_.size(); begin += kRanks) {
@@ -106,7 +106,7 @@ TEST_F(WeightSlices, HaveTheColumnsOfTheirRank) {
   EXPECT_GT(of_columns, 0U);
 }
 
-// Each element is looked at by a rank that has it.
+// Each element is checked by a rank that has it.
 TEST_F(WeightSlices, NameTheElementThatIsNotFinite) {
   const auto tensor = source_.index_of("model.layers.1.mlp.down_proj.weight");
   source_.bad_tensor = static_cast<int64_t>(tensor);
