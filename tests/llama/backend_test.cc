@@ -1,5 +1,5 @@
-// How a sequence is computed never shows in its bits: SMs, placement, threads, chunks, launches, neighbours,
-// blocks.
+// A sequence's bits do not depend on how it is computed: SMs, placement, threads, chunks, launches, other
+// sequences, blocks.
 #include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
@@ -41,7 +41,7 @@ Sequence sequence(size_t prompt, uint32_t num_tokens, uint32_t id = 0) {
           id % 3 == 0 ? 1.2F : 1.0F, id};
 }
 
-// A prompt over the end of a block, and one over the end of a leaf.
+// One prompt crosses the end of a block, the other the end of a leaf.
 const std::vector<Sequence>& two_sequences() {
   static const std::vector<Sequence> made = {sequence(57, 14), sequence(250, 14, 1)};
   return made;
@@ -72,8 +72,8 @@ TEST(HostBackend, SmsPolicyQueuesAndThreadsDoNotShow) {
   }
 }
 
-// Passes of up to 4 rows run another program than the chunks of prompts: for fewer SMs, so with smaller
-// activations, and placed otherwise.
+// Passes of up to 4 rows run another program than chunks of prompts: it is for fewer SMs, so with smaller
+// activations, and placed differently.
 TEST(HostBackend, TheProgramThatAPassRunsDoesNotShow) {
   const auto compiled = [](uint32_t sms, Policy policy) {
     return compile_model(tiny_config(), host_machine(sms), {.context = kContext}, {.policy = policy});
@@ -105,8 +105,8 @@ TEST(HostBackend, RowClassesShareOneState) {
   EXPECT_EQ(decoder.program().limits.rows, 1U);
 }
 
-// Programs of tiles add up the squares of a residual in larger groups: what comes of it is the same but for
-// rounding, and has the same bits however many rows a tile has, on however many SMs.
+// Programs of tiles sum the squares of a residual in larger groups. Their results differ only by rounding,
+// and their bits do not depend on the rows of a tile or the number of SMs.
 void expect_tiles_not_to_show(LlamaConfig config) {
   config.hidden_size = 128;
   config.intermediate_size = 192;
@@ -157,7 +157,7 @@ TEST(HostBackend, PolicyQueueAndThreadsDoNotShowInTilesOfRows) {
   }
 }
 
-// Parts of columns that several SMs multiply have the bits of those that one multiplies.
+// K splits on several SMs have the same bits as on one SM.
 TEST(HostBackend, PartsOfColumnsDoNotShow) {
   const LlamaConfig config = tiny_parts_config();
   const auto weights = std::make_shared<const ModelWeights>(ModelWeights::random(config, 3));
@@ -207,7 +207,8 @@ TEST(HostBackend, RunsWhileOtherProgramsAreCompiled) {
   }
 }
 
-// A half of a matrix is multiplied twice, and the other not at all: what reads that product reads nothing.
+// One half of a matrix is multiplied twice and the other half not at all, so the reader of that product reads
+// unwritten data.
 TEST(HostBackend, EndsPassesWhoseProgramDoesNotProveItself) {
   const auto planned = [](uint32_t rows) {
     return PlannedClass{
@@ -266,7 +267,7 @@ TEST(HostBackend, NeighboursDoNotShow) {
   }
 }
 
-// What a pass may have is the program's shape, and none of its numbers.
+// The limits of a pass only change the program's shape, not its numbers.
 TEST(HostBackend, RowsAndSequencesOfTheProgramDoNotShow) {
   for (const auto& [rows, sequences] : {std::pair{2U, 16U}, {48U, 16U}, {256U, 70U}}) {
     for (const uint32_t sms : {2U, 132U}) {
@@ -362,7 +363,7 @@ TEST(HostBackend, RefusesAProgramThatIsNotProven) {
   }
 }
 
-// The line with which a program that was changed is refused, or a model that is not the program's.
+// The error line for a program that was changed, or for a model that is not the program's.
 std::string refusal(const std::function<void(Program&)>& change, const LlamaConfig& config = tiny_config()) {
   const BackendOptions options = host_options(kContext, 2);
   Program program = make_decoder(options).program();
@@ -456,8 +457,7 @@ TEST(HostBackend, RunsTheSamePassesCheckedToTheSameBits) {
   }
 }
 
-// What a sequence computes must not depend on what the memory held: the caches and activations of longer ones
-// here.
+// Results must not depend on previous content of memory, here the caches and activations of longer sequences.
 TEST(HostBackend, LeftoversOfOtherSequencesDoNotShow) {
   Decoder decoder = make_decoder(7);
   decoder.answer({sequence(300, 10, 5), sequence(290, 10, 6)});

@@ -1,4 +1,4 @@
-// Configurations of Llama's kind from files and presets, for tests that change or compute with them.
+// Configurations of the Llama family from files and presets, for tests that change or compute with them.
 #pragma once
 
 #include <filesystem>
@@ -11,7 +11,7 @@
 
 namespace serval {
 
-// Throws where the model is of another kind.
+// Throws if the model is not of the Llama family.
 inline LlamaConfig llama_config(const Model& model) {
   return dynamic_cast<const LlamaConfig&>(model);
 }

@@ -49,7 +49,7 @@ void Decoder::begin(const Sequence& sequence, uint32_t slot) {
   std::ranges::copy(sequence.prompt, backend_->state().history_of(slot).begin());
 }
 
-// A backend may run on a copy of the history, which the host's is to keep up with.
+// A backend may run on a copy of the history; this keeps the host's up to date.
 void Decoder::keep_history(const Sequence& sequence, uint32_t slot, const Answer& answer) {
   std::ranges::copy(answer.tokens,
                     backend_->state().history_of(slot).subspan(sequence.prompt.size()).begin());
@@ -61,7 +61,7 @@ void Decoder::feed_prompt(const Sequence& sequence, uint32_t slot, uint32_t chun
   for (uint32_t at = 0; at < length; at += chunk) {
     const uint32_t rows = std::min(chunk, length - at);
     std::fill(std::begin(state.rows), std::end(state.rows), PassRow{});
-    // The row that wants logits comes first, the chunk's last token.
+    // The row that wants logits comes first: the chunk's last token.
     for (uint32_t r = 0; r < rows; ++r) {
       const uint32_t position = at + (r + rows - 1) % rows;
       state.rows[r] = {.active = 1,
@@ -80,7 +80,7 @@ void Decoder::feed_prompt(const Sequence& sequence, uint32_t slot, uint32_t chun
   }
 }
 
-// And writes the rows that follow.
+// Reads the prompts, and writes the rows that follow.
 std::vector<Answer> Decoder::read_prompts(const std::vector<Sequence>& sequences, const Feeding& feeding) {
   StateBlock& state = backend_->state();
   std::vector<Answer> answers(sequences.size());

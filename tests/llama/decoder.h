@@ -1,5 +1,5 @@
-// Drives a backend as the engine does, but with nothing in between: prompts in chunks, then decoding, every
-// logit kept.
+// Drives a backend like the engine, without any layer in between: prompts in chunks, then decoding, keeping
+// all logits.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +17,20 @@ struct Sequence {
   uint32_t num_tokens = 1;
   float temperature = 0;
   float repetition_penalty = 1;
-  uint32_t id = 0;  // of the random numbers
+  uint32_t id = 0;  // for the random numbers
 };
 
 struct Answer {
   std::vector<int32_t> tokens;
   std::vector<float> log_probabilities;
-  std::vector<std::vector<float>> logits;  // that each token was drawn from; only of launches of one pass
+  std::vector<std::vector<float>> logits;  // from which each token was drawn; only for launches of one pass
   friend bool operator==(const Answer&, const Answer&) = default;
 };
-// What GoogleTest prints: tokens, and the first logits that one would compare.
+// Printed by GoogleTest: tokens and the first logits.
 void PrintTo(const Answer& answer, std::ostream* out);
 
 struct Feeding {
-  uint32_t chunk = 16;  // prompt tokens a pass
+  uint32_t chunk = 16;  // prompt tokens in a pass
   uint32_t passes = 1;  // of a decoding launch
   uint32_t first_slot = 0;
 };
@@ -48,14 +48,15 @@ class Decoder {
   explicit Decoder(std::unique_ptr<Backend> backend);
   Decoder(const Model& model, std::shared_ptr<const ModelWeights> weights, const BackendOptions& options);
 
-  // KV blocks in another order; 0: ascending.
+  // Puts the KV blocks in another order; 0: ascending.
   void shuffle_blocks(uint32_t seed);
-  // Decodes the sequences together, in neighbouring slots, after their prompts one by one.
+  // Reads the prompts one by one, then decodes the sequences together, in consecutive slots.
   std::vector<Answer> answer(const std::vector<Sequence>& sequences, const Feeding& feeding = {});
-  // The same for sequences of as many tokens each, a pass a launch: the state of each launch is written and
-  // prepared while the one before runs, but for the tokens. Whatever a launch still read of it would show.
+  // Like answer() for sequences with equal numbers of tokens, one pass per launch: writes and prepares the
+  // state of each launch, except the tokens, while the previous launch runs. If a launch still read that
+  // state, the answers would change.
   std::vector<Answer> answer_ahead(const std::vector<Sequence>& sequences);
-  // The logits after each of the tokens, which are given.
+  // The logits after each of the given tokens.
   std::vector<std::vector<float>> force(std::span<const int32_t> tokens);
   const Program& program() const { return backend_->program(); }
 

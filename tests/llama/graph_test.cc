@@ -50,7 +50,7 @@ TEST(LlamaGraph, RefusesRowsAndSequencesOutOfRange) {
   EXPECT_THAT(refusal({.context = 64, .sequences = kLargestSequences + 1}), HasSubstr("sequences: 1025"));
 }
 
-// The kernels on a GPU sample one row an instance; more rows than that are dealt out over the SMs.
+// The kernels on a GPU sample one row per instance; more rows than SMs are divided among the SMs.
 TEST(LlamaGraph, SamplesEveryRowThatMayWantLogitsOnce) {
   for (const uint32_t rows : {1U, 4U, 16U, 48U, 256U}) {
     const Graph graph = build_llama_graph(tiny_config(), {.sms = 20, .context = 64, .rows = rows});
@@ -67,7 +67,7 @@ TEST(LlamaGraph, SamplesEveryRowThatMayWantLogitsOnce) {
   }
 }
 
-// Programs of up to 16 rows lay out partial results alike.
+// Programs of up to 16 rows have the same layout of partial results.
 TEST(LlamaGraph, HasTensorsOfTheRowsThatAreAskedFor) {
   for (const auto& [rows, partial_rows] : {std::pair{1U, 16U}, {16U, 16U}, {48U, 48U}, {50U, 64U}}) {
     const Graph graph =
@@ -86,7 +86,7 @@ TEST(LlamaGraph, HasTensorsOfTheRowsThatAreAskedFor) {
   }
 }
 
-// Behind the last attention, a prompt's inner tokens have nothing more to give.
+// After the last attention, rows of a prompt that do not want logits are not needed.
 TEST(LlamaGraph, ComputesTheLastLayerOnlyWhereLogitsAreWanted) {
   const LlamaConfig config = tiny_config();
   ASSERT_GT(config.num_layers, 1);
@@ -100,7 +100,7 @@ TEST(LlamaGraph, ComputesTheLastLayerOnlyWhereLogitsAreWanted) {
   }
 }
 
-// The matrices that are added to the residual, of which a program of tiles cuts the columns into parts.
+// The matrices whose products are added to the residual; a program of tiles cuts their columns into K splits.
 TEST(LlamaGraph, CutsColumnsIntoPartsByTheMatrixsShape) {
   struct Parts {
     uint32_t o, down;
@@ -117,7 +117,7 @@ TEST(LlamaGraph, CutsColumnsIntoPartsByTheMatrixsShape) {
   for (const std::string& name : preset_names()) {
     LlamaConfig config = preset_config(name);
     config.num_layers = 1;
-    // One SM has no other to share a tile with: the products say in how many parts they are.
+    // A single SM shares no tile with others, so each product contains its number of K splits.
     const Graph graph = build_llama_graph(config, {.sms = 1, .context = 64, .rows = 17, .tile_rows = 256});
     std::vector<uint32_t> parts;
     for (const Instruction& node : graph.nodes) {
@@ -135,7 +135,7 @@ TEST(LlamaGraph, CutsColumnsIntoPartsByTheMatrixsShape) {
   EXPECT_EQ(found.size(), expected.size());
 }
 
-// How often instances cover each cell of a grid, and on how many cells the largest works.
+// Counts how often instances cover each cell of a grid, and the cells of the largest instance.
 class Grid {
  public:
   Grid(uint32_t rows, uint32_t cols) : cols_(cols), times_(size_t{rows} * cols) {}
@@ -158,7 +158,7 @@ class Grid {
   size_t instances_ = 0, largest_ = 0;
 };
 
-// Llama-1B's down-projection has 2048 outputs, 256 units, and 8 panels of columns, 2 in each of 4 parts.
+// Llama-1B's down-projection has 2048 outputs, 256 units, and 8 panels of columns, 2 in each of 4 K splits.
 TEST(LlamaGraph, SharesTheColumnsOfFewTilesAmongTheSms) {
   LlamaConfig config = preset_config("llama-3.2-1b");
   config.num_layers = 2;
@@ -194,13 +194,13 @@ TEST(LlamaGraph, SharesTheColumnsOfFewTilesAmongTheSms) {
     EXPECT_TRUE(sums.covered_once());
     EXPECT_LE(sums.instances(), 132U);
     EXPECT_GE(sums.instances(), 100U);
-    // A warp adds up 64 columns of four rows at a time.
+    // A warp adds 64 columns of four rows at a time.
     const size_t items = (rows + kRowsAddedTogether - 1) / kRowsAddedTogether * size_t{256 / 8};
     EXPECT_LE(sums.largest(), (items * 4 / 3 / 132 + 1) * kRowsAddedTogether * 8);
   }
 }
 
-// How many tiles of what shape the first layer's Q, K and V have: units and rows.
+// Counts the tiles of the first layer's Q, K and V by shape: units and rows.
 std::map<std::pair<uint32_t, uint32_t>, uint32_t> tiles_of_qkv(const char* model, uint32_t rows) {
   LlamaConfig config = preset_config(model);
   config.num_layers = 2;
@@ -224,7 +224,7 @@ TEST(LlamaGraph, HalvesTilesWhereThatGivesMoreSmsOne) {
   EXPECT_EQ(tiles_of_qkv("llama-3.2-1b", 300), (Tiles{{{8, 256}, 48}, {{8, 44}, 48}}));
 }
 
-// Where most SMs have a tile anyway, one adds up all parts of a tile, in memory that belongs to it.
+// If most SMs have a tile anyway, one SM computes all K splits of a tile, in memory that belongs to the tile.
 TEST(LlamaGraph, LeavesThePartsOfManyTilesToOneSmEach) {
   LlamaConfig config = preset_config("llama-3.2-1b");
   config.num_layers = 2;
@@ -237,7 +237,7 @@ TEST(LlamaGraph, LeavesThePartsOfManyTilesToOneSmEach) {
   EXPECT_EQ(parts, (std::set<uint32_t>{2, 4}));
 }
 
-// How many units of gate, and as many of up, the tiles of the first layer have.
+// Counts the tiles of the first layer by units of gate, each with as many of up.
 std::map<uint32_t, uint32_t> tiles_of_gate_and_up(const char* model, const GraphOptions& options) {
   LlamaConfig config = preset_config(model);
   config.num_layers = 2;
@@ -273,7 +273,7 @@ TEST(LlamaGraph, MultipliesGateAndUpInWideTilesWhereThatHalvesTheWaves) {
   }
   EXPECT_EQ(tiles("llama-3.1-8b", 65),
             (Tiles{{8, 224}}));  // one tile of rows; kernels of larger tiles run it
-  // A rank's columns decide.
+  // A rank's share of the columns decides.
   EXPECT_EQ(tiles("llama-3.1-8b", 64, 132, 2), (Tiles{{8, 224}}));
   EXPECT_EQ(tiles("llama-3.1-70b", 64, 132, 2), (Tiles{{16, 224}}));
 }
@@ -291,7 +291,7 @@ TEST(LlamaGraph, MergesAttentionOnlyWhereASequenceMayHaveSeveralLeaves) {
   EXPECT_EQ(merges(kPlannedLeafTokens + 1), 2 * 132);
 }
 
-// Llama-70B on four GPUs: a rank has 320 units of Q, K and V, 8192 columns and 3 parts of them.
+// Llama-70B on four GPUs: a rank has 320 units of Q, K and V, and 8192 columns in 3 K splits.
 TEST(LlamaGraph, SpreadsARanksProjectionsOverPartsOfTheirColumns) {
   constexpr uint32_t kUnits = 320, kParts = 3, kSms = 132;
   LlamaConfig config = preset_config("llama-3.1-70b");
@@ -337,7 +337,7 @@ TEST(LlamaGraph, HasATileOrderForSingleRows) {
   EXPECT_FALSE(norms.has_tile_order());
 }
 
-// As programs of tiles have them, each in the same record.
+// The same K splits as in programs of tiles, each product in one record.
 TEST(LlamaGraph, CutsColumnsIntoPartsInTileOrder) {
   const Graph graph = build_llama_graph(preset_config("llama-3.2-1b"),
                                         {.sms = 132, .context = 64, .rows = 1, .tile_order = true});

@@ -1,4 +1,4 @@
-// What every backend does with masks that are given while a launch runs (vm/state/masks.h).
+// Tests for every backend with masks that are given while a launch runs (vm/state/masks.h).
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace serval::testing {
 
-// Two sequences that begin with one token each; of the first one every token is drawn under a mask.
+// Two sequences that begin with one token each; every token of the first one is drawn with a mask.
 inline void begin_masked_passes(Backend& backend) {
   StateBlock& state = backend.state();
   std::iota(state.block_table.begin(), state.block_table.end(), 0);
@@ -32,7 +32,7 @@ inline int32_t only_token_at(uint32_t position, const StateLimits& limits) {
   return static_cast<int32_t>((position * 37 + 5) % limits.vocab);
 }
 
-// Allows the first sequence one token at this position.
+// Allows the first sequence a single token at this position.
 inline void give_mask_of_one_token(const StateBlock& state, uint32_t position) {
   const auto token = static_cast<uint32_t>(only_token_at(position, state.limits));
   std::ranges::fill(state.mask_of(0), 0U);
@@ -40,8 +40,8 @@ inline void give_mask_of_one_token(const StateBlock& state, uint32_t position) {
   state.give_mask(0, position);
 }
 
-// Each mask allows one token, so one that is read too early or too late shows. The first is given when the
-// launch has begun, the others when the token before is known, some long after.
+// Each mask allows one token, so a mask that is read too early or too late changes the tokens. The first is
+// given when the launch has begun, the others when the previous token is known, some long after.
 inline void expect_launches_to_wait_for_masks(Backend& backend, uint32_t passes) {
   constexpr auto kLate = std::chrono::milliseconds(20);
   begin_masked_passes(backend);
@@ -59,7 +59,7 @@ inline void expect_launches_to_wait_for_masks(Backend& backend, uint32_t passes)
   EXPECT_EQ(drawn, passes);
 }
 
-// For any position a mask stays: what waits for it goes on to the launch's end.
+// A mask for any position remains valid: the sequence continues to the launch's end.
 inline void expect_a_mask_for_any_position_to_stay(Backend& backend, uint32_t passes) {
   begin_masked_passes(backend);
   const StateBlock& state = backend.state();
@@ -74,7 +74,7 @@ inline void expect_a_mask_for_any_position_to_stay(Backend& backend, uint32_t pa
   EXPECT_EQ(drawn, passes);
 }
 
-// `backend` has a short stall timeout.
+// `backend` must have a short stall timeout.
 inline void expect_a_mask_that_does_not_come_to_be_a_fault(Backend& backend) {
   begin_masked_passes(backend);
   backend.state().give_mask(0, 0);

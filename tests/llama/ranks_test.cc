@@ -1,5 +1,5 @@
-// Models that ranks share, on the host interpreter: for a number of ranks, how a sequence is computed never
-// shows in its bits, and all numbers of ranks compute the same model.
+// Models shared by ranks, on the host interpreter: for a given number of ranks, a sequence's bits do not
+// depend on how it is computed, and all numbers of ranks compute the same model.
 #include "models/ranks.h"
 
 #include <cmath>
@@ -38,17 +38,17 @@ std::vector<Sequence> two_sequences(const LlamaConfig& config) {
   return {{random_tokens(config, 57, 1), 8, 0.9F, 1.2F, 0}, {random_tokens(config, 250, 2), 8, 0, 1, 1}};
 }
 
-// With 8 KV heads each rank has some, with 2 the four ranks have each in pairs.
+// With 8 KV heads each rank has its own; with 2, pairs of the four ranks share each.
 LlamaConfig config_of(uint32_t ranks) {
   return tiny_shared_config(ranks == 4 ? 2 : 8);
 }
 
-// Columns of which a rank's projections are cut into two parts.
+// With this many columns, a rank's projections have two K splits.
 constexpr int kColumnsOfParts = 4096;
 
 class Ranks : public ::testing::TestWithParam<uint32_t> {
  protected:
-  // Whose residual has so many columns, in passes of tiles of rows.
+  // A configuration with `hidden` residual columns, for passes of tiles of rows.
   LlamaConfig config_of_tiles(int hidden) const {
     LlamaConfig config = config_;
     config.hidden_size = hidden;
@@ -109,7 +109,7 @@ TEST_P(Ranks, StopTogetherBetweenPasses) {
   expect_to_stop_between_passes(*backend, kContext);
 }
 
-// Sums in another order: the same but for rounding.
+// Sums in another order: the same except for rounding.
 void expect_close(const LlamaConfig& config, const BackendOptions& shared) {
   const auto weights = weights_of(config);
   const std::vector<int32_t> tokens = random_tokens(config, 80, 1);
@@ -176,7 +176,7 @@ TEST_P(Ranks, PolicyAndThreadsDoNotShowInTilesOfRows) {
   }
 }
 
-// Rows of a pass, and tokens that go into one, do not show either where columns are cut into parts.
+// With K splits too, the rows of a pass and the tokens in it do not affect the bits.
 TEST_P(Ranks, RowsDoNotShowInPartsOfColumns) {
   const LlamaConfig config = config_of_tiles(kColumnsOfParts);
   const auto weights = weights_of(config);
@@ -260,7 +260,8 @@ TEST(RankParts, AreRefusedWhereTheyWouldNotBeEqual) {
               HasSubstr("vocab_size: 17; expected a size that leaves none of 4 GPUs a single token"));
 }
 
-// Of the parts that are held, an embedding's or an LM head's, each token is one rank's to compute.
+// Ranks may hold overlapping parts of an embedding or LM head, but each token is computed by exactly one
+// rank.
 TEST(RankParts, OfAVocabularyHaveEachTokenOnce) {
   for (const uint32_t vocab : {1U, 7U, 13U, 64U, 203U, 128256U}) {
     const WeightSpec table{

@@ -13,7 +13,7 @@ void add(std::vector<float>& x, const std::vector<float>& y) {
   for (size_t i = 0; i < x.size(); ++i) x[i] += y[i];
 }
 
-// Radians a token of pair i, "llama3" scaling included.
+// Radians per token for pair i, including "llama3" scaling.
 float frequency(const LlamaConfig& config, int pair) {
   const double f = std::pow(config.rope_theta, -2.0 * pair / config.head_dim);
   if (!config.rope_scaling) return static_cast<float>(f);

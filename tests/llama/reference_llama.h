@@ -1,7 +1,7 @@
-// Llama's forward pass written from its formulas, one token after another, with no code of the engine but the
-// names of weights and the conversions of bf16. Sums are in double; values are rounded to bf16 where docs and
-// ISA say so: the residual times the weights of a norm, Q after RoPE, K, V, the attention probabilities and
-// output, the SiLU product.
+// Llama's forward pass written from its formulas, one token after another. Uses the engine's code only for
+// the names of weights and for bf16 conversions. Sums are in double; values are rounded to bf16 where docs
+// and ISA define it: the residual times the weights of a norm, Q after RoPE, K, V, the attention
+// probabilities and output, the SiLU product.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace serval::testing {
 
 class ReferenceLlama {
  public:
-  // The weights outlive it. Without `rounding`, nothing is rounded to bf16.
+  // The weights must outlive it. Without `rounding`, nothing is rounded to bf16.
   ReferenceLlama(const LlamaConfig& config, const ModelWeights& weights, bool rounding = true)
       : config_(config), weights_(weights), rounding_(rounding) {}
 

@@ -1,4 +1,4 @@
-// The whole pass against the formulas.
+// Compares whole passes with the formulas.
 #include <cmath>
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 namespace serval::testing {
 namespace {
 
-// Of the first tokens: both round the same numbers at the same points.
+// For the first tokens: both sides round the same numbers at the same points.
 constexpr double kMaxNmseOfFirst = 1e-9;
 constexpr size_t kFirst = 2;
 
@@ -24,8 +24,8 @@ double nmse(const std::vector<float>& found, const std::vector<float>& expected)
   return error / energy;
 }
 
-// Later, a sum in another order falls on the other side of a rounding now and then, and its error spreads. It
-// must stay of the order of what all roundings together amount to.
+// Later, a sum in another order is occasionally rounded the other way, and its error propagates. The error
+// must stay of the order of all roundings together.
 void expect_formulas(const LlamaConfig& config) {
   const auto weights = std::make_shared<const ModelWeights>(ModelWeights::random(config, 7));
   const ReferenceLlama reference(config, *weights), unrounded(config, *weights, false);

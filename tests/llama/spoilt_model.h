@@ -1,5 +1,4 @@
-// A model with one weight that is no number a model should have, and what becomes of the sequences it
-// decodes.
+// A model with one weight that is NaN or infinite, and its effect on the sequences that it decodes.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +23,7 @@ inline constexpr float kNotFiniteValues[] = {std::numeric_limits<float>::quiet_N
                                              std::numeric_limits<float>::infinity(),
                                              -std::numeric_limits<float>::infinity()};
 
-// Random weights; all of them, or all but element `index` of one tensor.
+// Random weights, except that element `index` of one tensor is `value`.
 class SpoiltWeights final : public WeightSource {
  public:
   SpoiltWeights(const Model& model, const std::string& tensor, int64_t index, float value)
@@ -49,8 +48,8 @@ class SpoiltWeights final : public WeightSource {
   uint16_t value_;
 };
 
-// Sequences that begin with one token each, decoded together and greedily for some passes: what each was
-// given, without what came after its end.
+// Decodes sequences that begin with one token each, together and greedily. Returns the output of each up to
+// its end.
 inline std::vector<std::vector<OutputToken>> decode_together(Backend& backend,
                                                              const std::vector<int32_t>& first_tokens,
                                                              uint32_t passes) {
@@ -76,7 +75,7 @@ inline std::vector<int32_t> tokens_of(const std::vector<OutputToken>& sequence) 
   return tokens;
 }
 
-// `make` is given weights and makes a backend for tiny_untied_config().
+// `make` makes a backend for tiny_untied_config() with the given weights.
 template <class Make>
 void expect_only_the_spoilt_sequence_to_end(const Make& make) {
   constexpr uint32_t kPasses = 6;
@@ -91,7 +90,7 @@ void expect_only_the_spoilt_sequence_to_end(const Make& make) {
   while (met.contains(spoilt)) ++spoilt;
   for (const float value : kNotFiniteValues) {
     SCOPED_TRACE(value);
-    // In the embedding's row of a token that one sequence begins with and no other meets.
+    // In the embedding's row of a token with which one sequence begins and that no other contains.
     const SpoiltWeights weights(config, "model.embed_tokens.weight", spoilt * config.hidden_size + 5, value);
     const auto found = decode_together(*make(weights), {1, spoilt, 2, 3}, kPasses);
     ASSERT_EQ(found[1].size(), 1U);
@@ -105,7 +104,7 @@ void expect_only_the_spoilt_sequence_to_end(const Make& make) {
   }
 }
 
-// One value spoils one logit of every row.
+// A single value affects one logit of every row.
 template <class Make>
 void expect_one_spoilt_logit_to_end_all(const Make& make) {
   const LlamaConfig config = tiny_untied_config();

@@ -1,4 +1,4 @@
-// What a backend does when it is asked to stop while a launch is in flight.
+// Requests a backend to stop during a launch.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace serval::testing {
 
-// Of a model with a context of `context` tokens, enough for 300.
+// For a model with a context of `context` tokens, enough for 300.
 inline void expect_to_stop_between_passes(Backend& backend, uint32_t context) {
   StateBlock& state = backend.state();
   state.rows[0] = {.active = 1, .wants_logits = 1, .slot = 0, .token = 1, .position = 0};

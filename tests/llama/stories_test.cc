@@ -1,4 +1,5 @@
-// The bundled model against transformers in fp32 (tests/data/stories, made by tools/stories/goldens.py).
+// Compares the bundled model with transformers in fp32 (tests/data/stories, made by
+// tools/stories/goldens.py).
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -16,7 +17,7 @@ namespace {
 
 const std::filesystem::path kModel = std::filesystem::path(SERVAL_SOURCE_DIR) / "assets" / "serval-stories";
 
-// Ours are rounded to bf16 on their way, transformers' are not; logits reach 22.
+// Our values are rounded to bf16 on the way, those of transformers are not; logits reach 22.
 constexpr double kMaxDifference = 0.12;
 
 void expect_the_logits_of_transformers(const BackendOptions& options) {

@@ -1,4 +1,4 @@
-// Models that exist only in the tests: random weights, small in every dimension but not in shape.
+// Models for tests: random weights, small in every dimension but with a realistic structure.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace serval::testing {
 
-// Grouped-query attention over fewer channels than `hidden_size` need not match, an odd vocabulary, tied
-// embeddings, "llama3" scaling with all three of its branches.
+// Grouped-query attention with a width different from `hidden_size`, an odd vocabulary, tied embeddings,
+// "llama3" scaling with all three of its branches.
 inline LlamaConfig tiny_config() {
   LlamaConfig config;
   config.name = "tiny";
@@ -30,7 +30,7 @@ inline LlamaConfig tiny_config() {
   return config;
 }
 
-// head_dim 128, a KV head for every query head, an LM head of its own, plain RoPE.
+// head_dim 128, a KV head for every query head, a separate LM head, plain RoPE.
 inline LlamaConfig tiny_untied_config() {
   LlamaConfig config = tiny_config();
   config.name = "tiny-untied";
@@ -44,8 +44,8 @@ inline LlamaConfig tiny_untied_config() {
   return config;
 }
 
-// Whose heads and columns 2, 4 and 8 ranks can share: with 8 KV heads each has some of its own, with 2 the
-// same are on several.
+// Heads and columns can be shared by 2, 4 and 8 ranks. With 8 KV heads each rank has its own; with 2, several
+// ranks have the same one.
 inline LlamaConfig tiny_shared_config(int kv_heads = 8) {
   LlamaConfig config = tiny_config();
   config.name = "tiny-shared";
@@ -58,8 +58,8 @@ inline LlamaConfig tiny_shared_config(int kv_heads = 8) {
   return config;
 }
 
-// For programs of tiles on 4 and 8 ranks: each has a slice of the residual of whole squares. The ranks have
-// fewer KV heads than there are ranks.
+// For programs of tiles on 4 and 8 ranks: each rank's slice of the residual consists of whole groups of
+// squares. There are fewer KV heads than ranks.
 inline LlamaConfig tiny_sliced_config() {
   LlamaConfig config = tiny_shared_config(2);
   config.name = "tiny-sliced";
@@ -68,7 +68,7 @@ inline LlamaConfig tiny_sliced_config() {
   return config;
 }
 
-// So wide for its few heads that programs of tiles cut the columns of a rank's Q, K and V into 2 parts.
+// So wide relative to its few heads that programs of tiles have 2 K splits of a rank's Q, K and V.
 inline LlamaConfig tiny_wide_config() {
   LlamaConfig config = tiny_shared_config(2);
   config.name = "tiny-wide";
@@ -76,7 +76,7 @@ inline LlamaConfig tiny_wide_config() {
   return config;
 }
 
-// Whose heads of Q and K are normed, as Qwen3's.
+// With norms of the heads of Q and K, as in Qwen3.
 inline LlamaConfig tiny_shared_head_norms_config() {
   LlamaConfig config = tiny_shared_config(2);
   config.name = "tiny-shared-head-norms";
@@ -84,8 +84,8 @@ inline LlamaConfig tiny_shared_head_norms_config() {
   return config;
 }
 
-// Products of O and down of several panels of columns, the last of a few only: programs of tiles cut them
-// into 2 and 3 parts.
+// The products of O and down have several panels of columns, the last one partial: programs of tiles have 2
+// and 3 K splits of them.
 inline LlamaConfig tiny_parts_config() {
   LlamaConfig config = tiny_config();
   config.name = "tiny-parts";
@@ -98,8 +98,8 @@ inline LlamaConfig tiny_parts_config() {
   return config;
 }
 
-// For programs of tiles whose heads have 128 channels, five of Q for each of K and V. They, too, cut products
-// of O and down into 2 parts.
+// For programs of tiles with heads of 128 channels, five of Q for each of K and V. These also have 2 K splits
+// of the products of O and down.
 inline LlamaConfig tiny_large_heads_config() {
   LlamaConfig config = tiny_untied_config();
   config.name = "tiny-large-heads";
@@ -112,7 +112,7 @@ inline LlamaConfig tiny_large_heads_config() {
   return config;
 }
 
-// The same with norms of the heads of Q and K.
+// tiny_large_heads_config() with norms of the heads of Q and K.
 inline LlamaConfig tiny_head_norms_config() {
   LlamaConfig config = tiny_large_heads_config();
   config.name = "tiny-head-norms";
