@@ -1,4 +1,4 @@
-// Traces of whole models, as the simulator gives them: what must hold for any trace, at full size.
+// Simulated traces of whole models: properties that must hold for any trace, at full size.
 #include <algorithm>
 #include <map>
 
@@ -67,7 +67,7 @@ TEST(TraceOf1B, ItsFileIsSmallEnoughAndCanBeReadBack) {
   EXPECT_TRUE(to_chrome_json(from_chrome_json(text, "1b.json")) == text);
 }
 
-// Of llama-3.2-1b on two GPUs of 33 SMs each.
+// llama-3.2-1b on two GPUs of 33 SMs each.
 const Program& llama_1b_of_two_gpus() {
   static const Program program = llama_1b_on(33, 2);
   return program;
@@ -93,13 +93,13 @@ TEST(TraceOfTwoGpus, PushesEachPartialSumAndEachResultToTheOtherGpuOnce) {
   for (const TracePush& push : program.pushes)
     bytes[program.ops[program.instructions[push.instruction].op]] += push.bytes;
   constexpr uint64_t kHidden = 2048, kExchanges = 2 * 16, kEmbeddings = 1, kVocabulary = 128256, kUnit = 8;
-  // Each GPU's half of the columns, summed by the other: fp32.
+  // Each GPU's half of the columns, which the other one sums: fp32.
   EXPECT_EQ(bytes["matvec_push"], kExchanges * kHidden * 4);
-  // The token's embedding, or zeros in its place.
+  // The token's embedding, or zeros instead.
   EXPECT_EQ(bytes["embed_push"], kEmbeddings * kHidden * 4);
   // Results in bf16, and a sum of squares for each 8.
   EXPECT_EQ(bytes["reduce_residual"], (kExchanges + kEmbeddings) * (kHidden * 2 + kHidden / kUnit * 4));
-  // GPU 1's logits, and for each 8 the largest and the sum of exponentials.
+  // GPU 1's logits, and for each 8 of them the largest and the sum of exponentials.
   EXPECT_EQ(bytes["lm_head"], kVocabulary / 2 * 4 + kVocabulary / 2 / kUnit * 8);
 }
 
@@ -107,7 +107,7 @@ TEST(TraceOfTwoGpus, ExchangesAreOfDataAndTwiceALayerAndOnceBefore) {
   const Report report = report_of(token_of_two_gpus());
   std::map<std::string, double> exchanges;
   for (const ExchangeSummary& e : report.exchanges) exchanges[e.op] = e.exchanges;
-  // Every GPU has one counter for all results of a sum; partial sums have several.
+  // Every GPU has one counter for all results of a sum, but several for partial sums.
   EXPECT_DOUBLE_EQ(exchanges["reduce_residual"], (2 * 16 + 1) * 2);
   EXPECT_GE(exchanges["matvec_push"], 2 * 16 * 2);
 }

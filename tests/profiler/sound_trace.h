@@ -1,4 +1,4 @@
-// Checks that any trace has to pass: the host's, the GPU's and the simulator's.
+// Checks that every trace must pass: the host's, the GPU's and the simulator's.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace serval::testing {
 
-// Of so many tokens: each instruction once in each, no SM's role in two states at once, and for each role of
-// each SM, times of states that add up to the token's.
+// The trace must have `tokens` tokens, each instruction once in each, no role of an SM in two states at once,
+// and for each role of each SM, times of states that add up to the token's time.
 inline void expect_sound(const Trace& trace, size_t tokens) {
   check_trace(trace, "recorded");
   EXPECT_EQ(trace.windows.size(), tokens);
@@ -36,8 +36,8 @@ inline void expect_sound(const Trace& trace, size_t tokens) {
   }
 }
 
-// Of a program that multiplies with vectors and reads its embedding as the LM head's weights: in each token,
-// the pages that are brought are those of all weights.
+// For a program that multiplies with vectors and uses its embedding as the LM head's weights: in each token,
+// the loaded pages are those of all weights.
 inline void expect_each_weight_to_be_read_once(const Trace& trace, const Program& program) {
   uint64_t weights = 0;
   for (const Tensor& t : program.tensors) {

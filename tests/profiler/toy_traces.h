@@ -1,4 +1,4 @@
-// Traces of toy programs that the host interpreter has run.
+// Traces of toy programs on the host interpreter.
 #pragma once
 
 #include "profiler/trace/trace.h"
@@ -6,7 +6,7 @@
 
 namespace serval::testing {
 
-// The toy instruction set as traces know it: an instruction reads `value` bytes.
+// The toy instruction set in the form for traces: an instruction reads `value` bytes.
 TraceProgram toy_trace_program(const Program& program);
 
 // Runs `passes` passes, recorded in rings that hold the last `kept` of them.

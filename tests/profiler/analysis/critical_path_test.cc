@@ -23,7 +23,7 @@ std::vector<PathStep> path_of(const Trace& trace, size_t window) {
   return critical_path(trace, edges_of(trace), trace.windows[window]);
 }
 
-// The instructions along the path.
+// The instructions on the path.
 std::vector<uint32_t> instructions_of(const Trace& trace, size_t window) {
   std::vector<uint32_t> out;
   for (const uint32_t e : executions_of(path_of(trace, window)))
@@ -110,11 +110,12 @@ TEST(CriticalPath, InstructionsThatWaitForEachOtherAreAnError) {
   EXPECT_THROW(path_of(b.trace(), 0), Error);
 }
 
-// The join waits for `quick` on SM 0 and `slow` on SM 1. `slow` holds until SM 0 is at the instruction behind
-// `quick`, whose signal is out by then: whatever the threads do, `slow` comes last.
+// The join waits for `quick` on SM 0 and `slow` on SM 1. `slow` waits until SM 0 runs the instruction after
+// `quick`, whose signal was sent before. So `slow` comes last, whatever the threads' timing.
 struct Race {
   static constexpr uint32_t kDoor = 0;
-  static constexpr uint32_t kSlow = 2, kJoin = 3, kEnd = 4;  // behind quick and the one that opens the door
+  static constexpr uint32_t kSlow = 2, kJoin = 3,
+                            kEnd = 4;  // after `quick` and the instruction that opens the door
 
   static Program program() {
     ToyBuilder b(3);

@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 TEST(Edges, LeadFromTheProducerThatCameLast) {
-  // Executions: short 0, last 1, long 2, and the same of the second token from 3 on. Both SMs' first
+  // Executions: short 0, last 1, long 2, and those of the second token from 3 on. Both SMs' first
   // instructions wait for the gate of the first token.
   const Trace trace = two_sm_trace().trace();
   EXPECT_THAT(edges_of(trace),
@@ -42,7 +42,7 @@ TEST(Edges, ThresholdZeroIsTheLastSignalOfThePassBefore) {
   TraceBuilder b(1);
   const uint32_t counter = b.counter();
   b.add("writes again", 0, {{counter, 0, 1}}, {counter});
-  b.gate(b.counter());  // that nobody signals here
+  b.gate(b.counter());  // never signalled here
   b.window(0, 100);
   b.execute(0, 0, 0, 10, 20);
   b.window(100, 200);

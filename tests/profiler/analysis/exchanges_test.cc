@@ -25,7 +25,7 @@ TEST(Exchanges, OfOneGpuThereAreNone) {
 TEST(Exchanges, WhatConsumersWaitWhileOnlyThePeersSignalIsMissingIsExposed) {
   const std::vector<PeerWait> waits = waits_of(two_gpu_trace().trace());
   ASSERT_THAT(waits, SizeIs(6)) << "both reduce and state, in two tokens";
-  // GPU 0 is free from 100 on, its own push has signalled at 120, the peer's at 320; it sees that at 370.
+  // GPU 0 is idle from 100 on. Its own push signals at 120, the peer's at 320, which it sees at 370.
   const PeerWait& wait = waits[0];
   EXPECT_EQ(wait.from, kPushOfPeer);
   EXPECT_EQ(wait.to, kReduce);
@@ -38,8 +38,8 @@ TEST(Exchanges, WhatConsumersWaitWhileOnlyThePeersSignalIsMissingIsExposed) {
 
 TEST(Exchanges, WhatComesWhileConsumersHaveOtherWorkIsHidden) {
   const std::vector<PeerWait> waits = waits_of(two_gpu_trace().trace());
-  // GPU 0's push signals at 120; GPU 1's consumers are busy until 300 and wait for their own push's signal
-  // then.
+  // GPU 0's push signals at 120. GPU 1's consumers are busy until 300, and then wait for the signal of their
+  // own push.
   const PeerWait& wait = waits[2];
   EXPECT_EQ(wait.to, kReduceOfPeer);
   EXPECT_EQ(wait.sent_ns, 120);
@@ -60,7 +60,7 @@ TEST(Exchanges, AWaitForRoomToPushIntoIsNone) {
   Trace trace = two_gpu_trace().trace();
   constexpr uint32_t kReduceInstruction = 1;
   for (TracePush& push : trace.program.pushes) {
-    if (push.instruction == kReduceInstruction) push.operands = 1;  // what its wait guards
+    if (push.instruction == kReduceInstruction) push.operands = 1;  // the operand that its wait guards
   }
   const std::vector<PeerWait> waits = waits_of(trace);
   EXPECT_THAT(waits, SizeIs(4));

@@ -64,7 +64,7 @@ TEST(Slices, SayWhatEachRoleDid) {
 TEST(Slices, ConsumersWaitForWhatCameLast) {
   TraceBuilder b = one_instruction();
   Execution& x = b.execute(0, 300, 500, 800, 900);
-  x.set(EventKind::kFirstLanded, 450);  // after the inputs: the wait for the counter cost nothing
+  x.set(EventKind::kFirstLanded, 450);  // after the inputs: the wait for the counter cost no time
   EXPECT_THAT(parts_of(b.trace(), 0, SmRole::kConsumer),
               ElementsAre(Part{0, 500, SliceState::kLoad}, Part{500, 800, SliceState::kCompute}));
 }

@@ -74,7 +74,7 @@ TEST(Tracks, SamplesHoldUntilTheNextOfTheirSm) {
 
 TEST(Tracks, OfTheLinkHaveWhatEachGpuPushesAndGets) {
   TraceBuilder b = two_gpu_trace();
-  // GPU 0's push stores 100 bytes from 100 to 120, its other two end at 420 and 1000.
+  // GPU 0's push stores 100 bytes from 100 to 120; its other two end at 420 and 1000.
   constexpr int64_t kBin = 20;
   const std::vector<Track> gpu = tracks_of_ranks(b.trace(), kBin)[0];
   const Track &out = gpu[gpu.size() - 2], &in = gpu.back();

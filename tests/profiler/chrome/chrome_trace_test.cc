@@ -1,4 +1,4 @@
-// Trace files: what goes in comes back, and what is damaged is refused.
+// Trace files: reading restores what was written, and damaged files are refused.
 #include "profiler/chrome/chrome_trace.h"
 
 #include <filesystem>
@@ -40,7 +40,7 @@ std::string error_of(const std::string& text) {
   return error_of(one_piece(text));
 }
 
-// The trace of two SMs with everything in it that a file can hold.
+// The trace of two SMs with every feature that a file can contain.
 Trace rich_trace() {
   Trace trace = two_sm_trace().trace();
   trace.metadata = {{"model", "toy \"\xc3\xa9\\"}, {"context", "128"}};
@@ -128,8 +128,8 @@ TEST(ChromeTrace, AGpuIsAProcessAndArrowsGoFromOneToAnother) {
   const std::string text = to_chrome_json(trace);
   const json root = json::parse(text);
   std::map<int64_t, std::string> processes;
-  std::map<std::string, std::set<int64_t>> threads;  // processes of each name
-  std::map<int64_t, int64_t> starts, crossings;      // by flow: process; and from where to where
+  std::map<std::string, std::set<int64_t>> threads;  // processes by name
+  std::map<int64_t, int64_t> starts, crossings;      // by flow: process; and from process to process
   std::set<int64_t> counters;
   for (const json& event : root["traceEvents"]) {
     const int64_t pid = event["pid"];
@@ -177,7 +177,7 @@ TEST(ChromeTrace, SlicesCarryWhatAClickIsToShow) {
 
 TEST(ChromeTrace, CutAnywhereItIsAnError) {
   const std::string text = to_chrome_json(rich_trace());
-  // The last byte is a line break, without which all is there.
+  // The last byte is a line break; the file is complete without it.
   for (size_t length = 0; length + 1 < text.size(); length += 1 + text.size() / 200)
     EXPECT_NE(error_of(text.substr(0, length)), "no error") << length;
 }
@@ -196,7 +196,7 @@ TEST(ChromeTrace, WithAByteChangedItIsReadOrRefused) {
   EXPECT_GT(refused, good.size() / step);
 }
 
-// What is said after `damage` to the file's tree.
+// The error after `damage` to the file's JSON tree.
 std::string error_after(const std::function<void(json&)>& damage) {
   json root = json::parse(to_chrome_json(rich_trace()));
   damage(root);

@@ -38,7 +38,7 @@ TEST(Report, AddsUpEachOpsStates) {
   EXPECT_EQ(slow.bytes, 3000U);
   EXPECT_DOUBLE_EQ(slow.compute_ns, 260);
   EXPECT_DOUBLE_EQ(slow.store_ns, 50);
-  // Before the first token's: 300, before the second's 1300 - 600; and 40 without pages.
+  // Before the first token's compute: 300; before the second's: 1300 - 600; and 40 without pages.
   EXPECT_DOUBLE_EQ(slow.load_ns, (300 + 700) / 2.0 + 40);
 }
 
@@ -131,7 +131,7 @@ TEST(Report, WhatAHostsMemoryGivesIsNotKnown) {
 
 TEST(Report, NamesTheLimitThatBinds) {
   TraceBuilder b = two_sm_trace();
-  b.trace().program.machine.sm_gflop_per_s = 5;  // 10 operations a nanosecond of both SMs
+  b.trace().program.machine.sm_gflop_per_s = 5;  // 10 operations per nanosecond for both SMs
   for (TraceInstruction& i : b.trace().program.instructions) i.operations = 1000;
   const Report few = report_of(b.trace());
   EXPECT_EQ(few.operations, 3000U) << "a token has three";
@@ -145,7 +145,7 @@ TEST(Report, NamesTheLimitThatBinds) {
 
 TEST(TraceDiff, NamesWhatGotSlower) {
   TraceBuilder slower = two_sm_trace();
-  // `last` of the first token computes for 100 ns more.
+  // `last` of the first token computes 100 ns longer.
   Trace& t = slower.trace();
   for (const EventKind kind :
        {EventKind::kComputeEnd, EventKind::kStoreBegin, EventKind::kStored, EventKind::kSignalled})

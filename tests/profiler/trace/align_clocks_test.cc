@@ -1,4 +1,4 @@
-// SMs whose clocks are apart, and run at other rates, get one clock.
+// SMs whose clocks have different offsets and rates are aligned to one clock.
 #include "profiler/trace/align_clocks.h"
 
 #include <cstdlib>
@@ -10,10 +10,10 @@ namespace serval {
 namespace {
 
 constexpr uint32_t kSms = 4;
-constexpr int64_t kEpoch = 1'700'000'000'000'000'000;  // nanoseconds since 1970, as a GPU's clock has them
+constexpr int64_t kEpoch = 1'700'000'000'000'000'000;  // nanoseconds since 1970, as in a GPU's clock
 constexpr int64_t kBetween = 10'000;
 
-// What an SM's clock shows at a moment after the epoch.
+// The SM's clock at a moment after the epoch.
 int64_t shown(uint32_t sm, int64_t ns) {
   constexpr double kOffsets[kSms] = {0, 900, -400, 0};
   constexpr double kRates[kSms] = {0, 0.004, 0, -0.001};
@@ -30,7 +30,7 @@ Execution notice(uint32_t sm, uint32_t pass, uint32_t counter, int64_t ns) {
   return e;
 }
 
-// Every SM notices `moments` counters, kBetween apart.
+// Every SM notices `moments` counters at intervals of kBetween.
 std::vector<Execution> notices(uint32_t moments) {
   std::vector<Execution> executions;
   for (uint32_t m = 0; m < moments; ++m) {
@@ -54,7 +54,7 @@ TEST(AlignClocks, WhatAllNoticeTogetherIsTogetherAfterwards) {
   std::vector<PageSample> samples;
   EXPECT_GT(largest_distance(executions), 7'000);
   correct_clocks(clock_errors(executions, kSms), executions, samples);
-  EXPECT_LT(largest_distance(executions), 50);  // rates are applied to what a clock shows
+  EXPECT_LT(largest_distance(executions), 50);  // rates are applied to the clock's value
 }
 
 TEST(AlignClocks, AnSmsEventsKeepTheirOrderAndItsSamplesFollow) {
@@ -79,7 +79,7 @@ TEST(AlignClocks, WhatTheSmsOfOneGpuNoticeTogetherCounts) {
   std::vector<Execution> executions = notices(200);
   std::erase_if(executions, [](const Execution& e) { return e.sm >= kSms / 2; });
   std::vector<PageSample> samples;
-  constexpr uint32_t kRanks = 4;  // the others share no counter with these
+  constexpr uint32_t kRanks = 4;  // the other ranks share no counter with these SMs
   correct_clocks(clock_errors(executions, kRanks * kSms / 2, kRanks), executions, samples);
   for (size_t e = 0; e < executions.size(); e += 2) {
     EXPECT_NEAR(static_cast<double>(executions[e].time(EventKind::kInputsReady) -

@@ -1,4 +1,4 @@
-// GPUs whose clocks are apart get one clock from what they exchange, and it is known how good it is.
+// GPUs whose clocks differ are aligned by their exchanges, with a known accuracy.
 #include "profiler/trace/align_ranks.h"
 
 #include <cstdlib>
@@ -11,11 +11,11 @@
 namespace serval::testing {
 namespace {
 
-// In each token of two_gpu_trace() GPU 1 sees at 340 what GPU 0 has signalled at 120, and GPU 0 sees at 370
-// what GPU 1 has signalled at 320: GPU 1's clock is 220 ns ahead at most and 50 behind.
+// In each token of two_gpu_trace(), GPU 1 sees at 340 a signal that GPU 0 sent at 120, and GPU 0 sees at 370
+// a signal that GPU 1 sent at 320. So GPU 1's clock is at most 220 ns ahead and at most 50 ns behind.
 constexpr double kMostAhead = 220, kMostBehind = 50;
 
-// GPU 1's clock shows `offset` more, and `rate` more for each nanosecond.
+// Adds `offset` to GPU 1's clock, and `rate` for each nanosecond.
 Trace with_clock(Trace trace, int64_t offset, double rate) {
   for (Execution& x : trace.executions) {
     if (trace.program.rank_of(x.sm) == 0) continue;
@@ -42,7 +42,7 @@ TEST(AlignRanks, TakeTheMiddleOfWhatAnExchangeAllowsInBothDirections) {
   ASSERT_TRUE(clocks.of_rank[1]);
   EXPECT_NEAR(clocks.of_rank[1]->error.offset_ns, (kMostAhead - kMostBehind) / 2, 1);
   EXPECT_NEAR(clocks.of_rank[1]->error.rate, 0, 1e-6);
-  // Half the width, and at the trace's end what a rate of 1 % adds behind the last exchange.
+  // Half the width plus, at the trace's end, the effect of a rate of 1 % after the last exchange.
   EXPECT_NEAR(clocks.of_rank[1]->within_ns, (kMostAhead + kMostBehind) / 2 + 0.01 * 680, 1);
 }
 
@@ -86,8 +86,8 @@ TEST(AlignRanks, AGpuThatHearsAndIsNotHeardIsNotKnown) {
 
 TEST(AlignRanks, WhereNoClockFitsItSaysHowMuchIsMissing) {
   Trace trace = two_gpu_trace().trace();
-  // In the middle of the trace GPU 1 sees what it cannot have seen, unless its clock is 600 ns behind there;
-  // its next signal says again that it is 50 behind at most.
+  // In the middle of the trace GPU 1 sees a signal that it can only see if its clock is 600 ns behind; its
+  // next signal limits this to 50 again.
   for (Execution& x : trace.executions) {
     if (x.pass == 0 && trace.program.rank_of(x.sm) == 1) x.set(EventKind::kInputsReady, 0);
   }

@@ -14,14 +14,14 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// An SM that runs one instruction a pass, whose signal opens the gate.
+// An SM that runs one instruction in each pass, whose signal opens the gate.
 TraceProgram one_instruction() {
   TraceBuilder b(1);
   b.add("op", 0, {}, {b.counter()}, 64);
   return b.trace().program;
 }
 
-// Rings in which the events of passes are written by hand.
+// Rings with hand-written events of passes.
 class Rings {
  public:
   explicit Rings(uint32_t sms, uint32_t capacity = 64) : rings_(sms, kNumSmRoles, capacity) {}
@@ -95,7 +95,7 @@ TEST(Recorded, TicksOfDifferentSmsComeToOneClock) {
   b.add("fast clock", 0, {}, {});
   b.add("slow clock", 1, {}, {gate});
   Rings rings(2);
-  rings.clock(0, {7'000'000, 5000}, {7'002'000, 6000});  // two ticks a nanosecond
+  rings.clock(0, {7'000'000, 5000}, {7'002'000, 6000});  // two ticks per nanosecond
   rings.clock(1, {10, 5000}, {510, 6000});               // half a tick
   rings.write_pass(0, 7'000'000, 0, 0);
   rings.write_pass(1, 10, 0, 1);
@@ -131,7 +131,7 @@ TEST(Recorded, ClocksMayCountBeyond32Bits) {
   constexpr uint64_t kAlmost = 0xffff'ffe0;
   Rings rings(1);
   rings.clock(0, {kAlmost, 0}, {kAlmost + 1000, 1000});
-  rings.write_pass(0, kAlmost, 0);  // its end is beyond
+  rings.write_pass(0, kAlmost, 0);  // its end exceeds 32 bits
   const Trace trace = trace_of_rings(one_instruction(), rings);
   EXPECT_EQ(trace.windows[0].end_ns, 60);
 }
@@ -141,7 +141,7 @@ TEST(Recorded, RingsThatWereOverwrittenGiveThePassesTheyStillHold) {
   rings.clock(0, {0, 0}, {100'000, 100'000});
   for (uint32_t pass = 0; pass < 100; ++pass) rings.write_pass(0, pass * 100, pass);
   const Trace trace = trace_of_rings(one_instruction(), rings);
-  // The consumers' ring holds four passes, of which the first may have lost an event.
+  // The consumers' ring holds four passes; the first of them may have lost an event.
   ASSERT_EQ(trace.windows.size(), 3U);
   EXPECT_EQ(trace.windows.front().pass, 97U);
   EXPECT_EQ(trace.windows.back().pass, 99U);
@@ -190,7 +190,7 @@ TEST(Recorded, NamesWhatTheProgramDoesNotHave) {
 
 // --- the host interpreter's recorder
 
-// Five SMs hand a value on, ten times.
+// Five SMs pass a value on, ten times.
 Program relay(QueueKind kind = QueueKind::kPerSm) {
   constexpr uint32_t kSms = 5, kSteps = 50;
   ToyBuilder b(kSms, kind);

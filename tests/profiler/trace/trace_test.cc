@@ -1,4 +1,4 @@
-// What check_trace() refuses: whoever reads a trace relies on it.
+// Traces that check_trace() refuses; readers of traces rely on it.
 #include "profiler/trace/trace.h"
 
 #include <functional>
@@ -16,7 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// What is said of the trace of two SMs after `damage`.
+// The error for the trace of two SMs after `damage`.
 std::string error_after(const std::function<void(Trace&)>& damage) {
   Trace trace = two_sm_trace().trace();
   damage(trace);
