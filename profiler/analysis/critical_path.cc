@@ -13,14 +13,14 @@ namespace {
 using Kind = EventKind;
 constexpr uint32_t kNoExecution = 0xffffffff;
 
-// A moment on the path.
+// A moment on the path: an event of an execution.
 struct Moment {
   uint32_t execution = kNoExecution;
   Kind kind = Kind::kSignalled;
   int64_t at_ns = kNever;
 };
 
-// The moment that another moment had to wait for, and the activity between the two.
+// A moment that another one had to wait for, and what the time between the two was spent on.
 struct Cause {
   Moment moment;
   SliceState state = SliceState::kIdle;
@@ -51,10 +51,10 @@ class PathWalk {
   const Trace& trace_;
   const std::span<const Edge> edges_;
   const PassWindow window_;
-  std::array<std::vector<uint32_t>, kNumSmRoles> before_;  // [role][execution] what the role did before it
+  std::array<std::vector<uint32_t>, kNumSmRoles> before_;  // [role][execution] the role's execution before it
   Orders consumers_;                                       // [SM] in order of compute_begin
-  std::vector<Cause> causes_;                              // of the moment in hand
-  std::vector<PathStep> steps_;                            // last first
+  std::vector<Cause> causes_;                              // of the moment that walk() is at
+  std::vector<PathStep> steps_;                            // in reverse order
 };
 
 PathWalk::PathWalk(const Trace& trace, std::span<const Edge> edges, const PassWindow& window)
@@ -69,8 +69,7 @@ PathWalk::PathWalk(const Trace& trace, std::span<const Edge> edges, const PassWi
   }
 }
 
-// The signal that opens the gate. Where there are several GPUs, the simulator's gate hears of it later than
-// it is given.
+// The signal that opens the gate. With several GPUs, the simulator's gate may see it later than it is given.
 Moment PathWalk::end_of_window() const {
   Moment last;
   for (uint32_t e = 0; e < trace_.executions.size(); ++e) {
@@ -100,7 +99,7 @@ void PathWalk::causes_of_inputs(uint32_t e) {
     add_cause(edge->from, Kind::kSignalled, SliceState::kWait, edge->counter);
   add_cause(e, Kind::kFetched, SliceState::kIdle);
   add_cause_before(e, SmRole::kPreparer, Kind::kPrepared, SliceState::kIdle);
-  // There one thread takes all roles of an instruction before it looks at the next.
+  // On the host one thread does all roles of an instruction before it looks at the next one.
   if (trace_.source == TraceSource::kHost)
     add_cause_before(e, SmRole::kStorer, Kind::kSignalled, SliceState::kIdle);
 }
@@ -120,7 +119,8 @@ uint32_t PathWalk::computing_at(uint32_t sm, int64_t ns) const {
   return after == order.begin() ? kNoExecution : *(after - 1);
 }
 
-// Its page was asked for, or, where there was no room for it, a page was given back by what computed then.
+// A page lands after its load began. Where no page was free at first, the load also waited for the
+// instruction that was computing when one became free.
 void PathWalk::causes_of_page(uint32_t e) {
   add_cause(e, Kind::kLoadBegin, SliceState::kLoad);
   const Execution& x = trace_.executions[e];
@@ -176,7 +176,7 @@ void PathWalk::add_step(const Moment& to, const Cause& cause) {
   const SmRole role = info_of(to.kind).role;
   int64_t begin = cause.moment.at_ns, end = to.at_ns;
   if (cause.state == SliceState::kCompute) {
-    // The first part of it went by without pages.
+    // For the first part of it, the consumers waited for pages.
     const int64_t starved_end = std::min(begin + trace_.executions[to.execution].starved_ns, end);
     push(starved_end, end, to.execution, role, SliceState::kCompute);
     push(begin, starved_end, to.execution, role, SliceState::kLoad);
@@ -190,7 +190,7 @@ std::vector<PathStep> PathWalk::walk() {
   Moment at = end_of_window();
   if (at.execution == kNoExecution) return {};
   push(at.at_ns, window_.end_ns, at.execution, SmRole::kStorer, SliceState::kSignal);
-  // No moment comes twice in a trace that can have happened.
+  // In a trace that can have happened, no moment comes twice: the limit ends the walk on any other.
   size_t left = trace_.executions.size() * kNumEventKinds + 1;
   while (at.at_ns > window_.begin_ns) {
     find_causes(at);

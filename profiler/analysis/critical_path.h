@@ -1,4 +1,5 @@
-// The chain of events that a token's time consists of: shorten anything else, and the token takes as long.
+// The critical path: the chain of events that a token's time consists of. Only a shorter path makes the token
+// faster.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 
 namespace serval {
 
-// A stretch of the path: `execution` was in this state, and whatever came next on the path waited for it.
+// A stretch of the path, on which `execution` was in this state, and which the next step waited for.
 // kWait: from the producer's signal until the waiting SM has seen it. kIdle: its turn on its SM had not come.
 struct PathStep {
   int64_t begin_ns = 0;
@@ -24,9 +25,9 @@ struct PathStep {
   friend bool operator==(const PathStep&, const PathStep&) = default;
 };
 
-// Found backwards from the signal that opens the window's gate: of everything an event had to wait for, the
-// path goes on with what came last. Steps follow each other without gaps and cover the window exactly. Empty
-// if the trace has no such signal.
+// Walks backwards from the signal that opens the window's gate: of all events that an event waited for, the
+// latest is next on the path. Steps follow each other without gaps and cover the window exactly. Empty if the
+// trace has no such signal.
 std::vector<PathStep> critical_path(const Trace& trace, std::span<const Edge> edges,
                                     const PassWindow& window);
 

@@ -13,7 +13,7 @@ struct Increment {
   uint32_t amount;
 };
 
-// The signals on every counter in every pass, as they came.
+// All signals by counter and pass, in order of time.
 class SignalLog {
  public:
   explicit SignalLog(const Trace& trace) : trace_(trace) {
@@ -24,7 +24,8 @@ class SignalLog {
     }
   }
 
-  // The increment with which the counter reached `threshold` in this pass; all of the pass before for 0.
+  // The increment with which the counter reached `threshold` in this pass; for threshold 0, the one that
+  // completed it in the pass before.
   const Increment* reaching(uint32_t counter, uint32_t pass, uint32_t threshold) const {
     if (threshold == 0) {
       if (pass == 0) return nullptr;

@@ -1,4 +1,5 @@
-// Which execution waited for which: what a trace draws as arrows, and what a critical path walks along.
+// Edges: each names an execution that waited and the one that it waited for. A trace draws them as arrows,
+// and the critical path follows them.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +9,8 @@
 
 namespace serval {
 
-// A wait of an execution, and the execution whose signal ended it. Of the producers of a join only the last
-// counts: the others were earlier.
+// A wait of an execution, and the execution whose signal ended it: where several signal the counter, the last
+// of them.
 struct Edge {
   uint32_t from = 0;  // index into Trace::executions
   uint32_t to = 0;
@@ -18,11 +19,11 @@ struct Edge {
   friend bool operator==(const Edge&, const Edge&) = default;
 };
 
-// True if the signal went from one GPU to another.
+// True if the two executions ran on different GPUs.
 bool crosses_link(const Trace& trace, const Edge& edge);
 
-// In order of `to`; its rank's gate of the pass before counts as a wait of the first instruction of each SM.
-// Waits whose producers are not in the trace have none.
+// In order of `to`. The first instruction of each SM in a pass also waits for its rank's gate of the pass
+// before. Waits whose producers are not in the trace have no edge.
 std::vector<Edge> edges_of(const Trace& trace);
 
 }  // namespace serval

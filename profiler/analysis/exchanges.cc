@@ -27,14 +27,15 @@ std::vector<Stretch> consumers_waits(const Trace& trace, std::span<const Slice> 
   return waits;
 }
 
-// Guards nothing but what the instruction pushes: its readers on the other GPU are done with what was there.
+// True if the wait only protects what the instruction pushes: the readers on the other GPU must be done with
+// the old contents first.
 bool is_for_room(const TraceProgram& program, uint32_t instruction, const Wait& wait) {
   uint32_t pushed = 0;
   for (const TracePush& push : pushes_of(program, instruction)) pushed |= push.operands;
   return wait.operand_mask != 0 && (wait.operand_mask & ~pushed) == 0;
 }
 
-// The signals that an execution needed, by whether they came from its own GPU.
+// The last signals that an execution needed, from its own GPU and from others.
 class Needed {
  public:
   Needed(const Trace& trace, const LastSignals& signals, uint32_t execution) {
@@ -78,7 +79,7 @@ std::vector<PeerWait> peer_waits(const Trace& trace, std::span<const Slice> slic
     if (needed.counter == kNoCounter || !x.has(Kind::kInputsReady)) continue;
     PeerWait wait{
         .from = needed.peer.last, .to = e, .counter = needed.counter, .sent_ns = needed.peer.last_ns};
-    // Clocks of GPUs are a little apart.
+    // The GPUs' clocks differ a little.
     wait.seen_ns = std::max(x.time(Kind::kInputsReady), wait.sent_ns);
     if (wait.sent_ns > needed.own_ns) wait.exposed_ns = common_ns(waits[e], {needed.own_ns, wait.seen_ns});
     wait.hidden_ns = wait.seen_ns - wait.sent_ns - common_ns(waits[e], {wait.sent_ns, wait.seen_ns});

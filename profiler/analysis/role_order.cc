@@ -11,7 +11,7 @@ int64_t begin_of(const Execution& execution, SmRole role) {
     case SmRole::kLoader:
       return execution.time(EventKind::kLoadBegin);
     case SmRole::kPreparer:
-      // Without a wait, they begin when the inputs are ready.
+      // Without a wait, the preparers begin when the inputs are ready.
       return execution.has(EventKind::kWaitBegin) ? execution.time(EventKind::kWaitBegin)
                                                   : execution.time(EventKind::kInputsReady);
     case SmRole::kConsumer:

@@ -1,4 +1,4 @@
-// In which order each role of each SM took its instructions.
+// The order in which each role of each SM took its instructions.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace serval {
 // When a role began with an execution; kNever if it took no part in it.
 int64_t begin_of(const Execution& execution, SmRole role);
 
-// [SM] indices into Trace::executions of those in which the role took part, by begin_of().
+// [SM] indices into Trace::executions: those in which the role took part, ordered by begin_of().
 std::vector<std::vector<uint32_t>> role_order(const Trace& trace, SmRole role);
 
 }  // namespace serval

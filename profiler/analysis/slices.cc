@@ -16,7 +16,7 @@ class RoleSlices {
       : trace_(trace), sm_(static_cast<uint16_t>(sm)), role_(role), out_(out) {
     if (!trace.windows.empty()) free_ns_ = trace.windows.front().begin_ns;
   }
-  // `next`: what the role took after it, or null.
+  // `next`: the execution that the role took after it, or null.
   void add(uint32_t execution, const Execution* next);
 
  private:
@@ -38,7 +38,7 @@ class RoleSlices {
   std::vector<Slice>& out_;
   uint32_t execution_ = 0;
   int64_t last_end_ns_ = 0;
-  int64_t free_ns_ = 0;  // when the consumers were done with what they did before
+  int64_t free_ns_ = 0;  // when the consumers finished the execution before
 };
 
 void RoleSlices::add(uint32_t execution, const Execution* next) {
@@ -64,7 +64,7 @@ void RoleSlices::add(uint32_t execution, const Execution* next) {
   }
 }
 
-// The last pages land while the loader issues the next instruction's, which is then what it does.
+// An instruction's last pages land while the loader issues the next one's pages: its slice ends there.
 void RoleSlices::loader(const Execution& x, const Execution* next) {
   const int64_t begin = x.time(Kind::kLoadBegin);
   int64_t end = x.time(Kind::kLastLanded);
@@ -74,7 +74,7 @@ void RoleSlices::loader(const Execution& x, const Execution* next) {
   slice(room_end, end, SliceState::kLoad);
 }
 
-// A role that waits when the trace ends waits until then.
+// A wait that has not ended when the trace ends lasts until then.
 void RoleSlices::preparer(const Execution& x) {
   const bool waits_to_end = !x.has(Kind::kInputsReady) && !trace_.windows.empty();
   const int64_t ready = waits_to_end ? trace_.windows.back().end_ns : x.time(Kind::kInputsReady);
@@ -91,7 +91,7 @@ void RoleSlices::consumer(const Execution& x) {
   free_ns_ = std::max(free_ns_, end);
 }
 
-// From when the consumers were free, and the record was there, to their first product.
+// The time until the first product, from when the consumers were free and had the record.
 void RoleSlices::before_compute(const Execution& x) {
   const int64_t begin = x.time(Kind::kComputeBegin);
   const int64_t free = std::min(std::max(free_ns_, x.time(Kind::kFetched)), begin);

@@ -10,7 +10,7 @@ namespace {
 constexpr double kBytesPerNsToGb = 1.0;           // a byte a nanosecond is 1e9 bytes a second
 constexpr double kOperationsPerNsToTflop = 1e-3;  // an operation a nanosecond is 1e9 operations a second
 
-// A trace has only a part of the events before the first window and after the last.
+// Tracks cover only the windows: a trace has just some of the executions before and after them.
 int64_t begin_of(const Trace& trace) {
   return trace.windows.empty() ? 0 : trace.windows.front().begin_ns;
 }
@@ -18,7 +18,7 @@ int64_t end_of(const Trace& trace) {
   return trace.windows.empty() ? 0 : trace.windows.back().end_ns;
 }
 
-// Sums over the trace's windows of what is spread evenly over stretches of time.
+// Sums per bin, over the trace's windows, of amounts that are spread evenly over stretches of time.
 class Bins {
  public:
   Bins(const Trace& trace, int64_t bin_ns)
@@ -27,7 +27,7 @@ class Bins {
         bin_ns_(bin_ns),
         sums_(static_cast<size_t>((end_ns_ - origin_ns_ + bin_ns - 1) / bin_ns), 0) {}
 
-  // `rate` for each nanosecond from begin to end.
+  // Adds `rate` for each nanosecond from begin to end.
   void add(int64_t begin_ns, int64_t end_ns, double rate) {
     int64_t at = std::max(begin_ns, origin_ns_) - origin_ns_;
     const int64_t end = std::min(end_ns, end_ns_) - origin_ns_;
@@ -37,7 +37,7 @@ class Bins {
       at = until;
     }
   }
-  // `amount` evenly from begin to end. What took no time came at its end.
+  // Spreads `amount` evenly from begin to end; over the last nanosecond if the stretch is empty.
   void spread(int64_t begin_ns, int64_t end_ns, double amount) {
     const int64_t first = std::min(begin_ns, end_ns - 1);
     add(first, end_ns, amount / static_cast<double>(end_ns - first));
@@ -57,13 +57,13 @@ class Bins {
   std::vector<double> sums_;
 };
 
-// When an execution's bytes come: with its pages, else while it computes.
+// The time over which an execution's bytes are spread: its pages' if it has any, else its computation's.
 std::pair<int64_t, int64_t> loading_time(const Execution& x) {
   if (x.has(EventKind::kLastLanded)) return {x.time(EventKind::kLoadBegin), x.time(EventKind::kLastLanded)};
   return {x.time(EventKind::kComputeBegin), x.time(EventKind::kComputeEnd)};
 }
 
-// SMs whose figures are added up: [begin, end).
+// The SMs that a track adds up: [begin, end).
 struct SmRange {
   uint32_t begin, end;
   bool contains(uint32_t sm) const { return begin <= sm && sm < end; }
@@ -100,7 +100,7 @@ Track busy_sms(const Trace& trace, SmRange sms, int64_t bin_ns) {
   return bins.means("busy SMs");
 }
 
-// Samples hold until the SM's next.
+// A sample's value holds until the SM's next sample.
 template <class Value>
 Track sampled(const Trace& trace, SmRange sms, int64_t bin_ns, std::string name, Value&& value) {
   Bins bins(trace, bin_ns);
@@ -114,13 +114,14 @@ Track sampled(const Trace& trace, SmRange sms, int64_t bin_ns, std::string name,
   return bins.means(std::move(name));
 }
 
-// When what an execution pushes goes over the link: while it stores, or else before it signals.
+// The time in which an execution's pushes go over the link: while it stores, else from its last product to
+// its signal.
 std::pair<int64_t, int64_t> pushing_time(const Execution& x) {
   if (x.has(EventKind::kStoreBegin)) return {x.time(EventKind::kStoreBegin), x.time(EventKind::kStored)};
   return {x.time(EventKind::kComputeEnd), x.time(EventKind::kSignalled)};
 }
 
-// Transfers over the link from a rank, and to it.
+// Traffic over the link, from a rank and to it.
 struct LinkTracks {
   Track out, in;
 };

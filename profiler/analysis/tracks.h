@@ -1,4 +1,4 @@
-// Figures over time: of all SMs together, or of those of a rank.
+// Tracks: figures over time, of all SMs together or of one rank's.
 #pragma once
 
 #include <cstdint>
@@ -26,14 +26,14 @@ struct Track {
 //   bytes in flight  and
 //   free pages       sums over SMs of their last samples; left out where a trace has no samples
 std::vector<Track> tracks_of(const Trace& trace, int64_t bin_ns);
-// The pushes of each rank to others, if there are several: "GPU 0 out GB/s", …. A push's bytes are spread
-// evenly over the time in which its instruction stores.
+// The bytes that each rank pushes to others: "GPU 0 out GB/s", …; empty for one rank. They are spread evenly
+// over the time in which the instruction stores.
 std::vector<Track> link_tracks(const Trace& trace, int64_t bin_ns);
-// [ranks] the same as tracks_of() of a rank's SMs, and of several ranks
-//   link out GB/s    what it pushes to others
-//   link in GB/s     what others push to it
+// [ranks] the tracks_of() a rank's SMs and, with several ranks,
+//   link out GB/s    bytes that it pushes to others
+//   link in GB/s     bytes that others push to it
 std::vector<std::vector<Track>> tracks_of_ranks(const Trace& trace, int64_t bin_ns);
-// A bin that gives about a thousand points.
+// A bin size that gives about a thousand points.
 int64_t default_bin_ns(const Trace& trace);
 
 }  // namespace serval
